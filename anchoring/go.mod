@@ -1,0 +1,3 @@
+module github.com/memory-ledger/ledger/anchoring
+
+go 1.26

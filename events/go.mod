@@ -1,0 +1,3 @@
+module github.com/memory-ledger/ledger/events
+
+go 1.26

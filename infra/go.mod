@@ -1,0 +1,3 @@
+module github.com/memory-ledger/ledger/infra
+
+go 1.26

@@ -1,0 +1,3 @@
+module github.com/memory-ledger/ledger/projections
+
+go 1.26

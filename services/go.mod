@@ -1,0 +1,3 @@
+module github.com/memory-ledger/ledger/services
+
+go 1.26
