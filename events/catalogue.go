@@ -1,0 +1,83 @@
+package events
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// Errors of the catalogue.
+var (
+	ErrUnknownType    = errors.New("unknown event type")
+	ErrUnknownVersion = errors.New("unknown event version")
+)
+
+// Upcast turns the data of one version into the data of the next.
+type Upcast func(jsontext.Value) (jsontext.Value, error)
+
+// Definition is a row of the catalogue: what the code knows of one type.
+type Definition struct {
+	Type    Type
+	Version int           // the version that is written now, from 1
+	New     func() Data   // an empty payload of that version
+	Upcasts []Upcast      // Upcasts[i] turns version i+1 into version i+2
+	Doc     string        // one sentence, for the AsyncAPI document
+	Kinds   []SubjectKind // subjects it appears on
+}
+
+// catalogue is the closed set of types. A new version of a type raises
+// Version and adds the upcast from the version before; golden files of every
+// older version stay, and a test fails without them.
+var catalogue = []Definition{
+	{TypeOwnerRegistered, 1, func() Data { return new(OwnerRegistered) }, nil, "A wallet signed in for the first time.", []SubjectKind{KindSession}},
+	{TypeSessionIssued, 1, func() Data { return new(SessionIssued) }, nil, "A wallet proved possession of its key and got a session.", []SubjectKind{KindSession}},
+	{TypeSessionRevoked, 1, func() Data { return new(SessionRevoked) }, nil, "An extension session was ended by its holder.", []SubjectKind{KindSession}},
+	{TypeMemoryWritten, 1, func() Data { return new(MemoryWritten) }, nil, "A memory became a leaf of its owner's log.", []SubjectKind{KindMemory}},
+	{TypeGrantMinted, 1, func() Data { return new(GrantMinted) }, nil, "An owner handed out a capability to read or to write.", []SubjectKind{KindGrant}},
+	{TypeGrantConsumed, 1, func() Data { return new(GrantConsumed) }, nil, "One use of a grant was spent.", []SubjectKind{KindGrant, KindMemory}},
+	{TypeGrantRevoked, 1, func() Data { return new(GrantRevoked) }, nil, "A grant ended before it was spent or expired.", []SubjectKind{KindGrant}},
+	{TypeApiKeyCreated, 1, func() Data { return new(ApiKeyCreated) }, nil, "An owner made an API key.", []SubjectKind{KindKey}},
+	{TypeApiKeyRevoked, 1, func() Data { return new(ApiKeyRevoked) }, nil, "An API key was revoked.", []SubjectKind{KindKey}},
+	{TypeApiKeyUsed, 1, func() Data { return new(ApiKeyUsed) }, nil, "An API key was used; at most one a key a minute.", []SubjectKind{KindKey}},
+	{TypeBatchCut, 1, func() Data { return new(BatchCut) }, nil, "The anchorer fixed a root to commit.", []SubjectKind{KindBatch}},
+	{TypeBatchSubmitted, 1, func() Data { return new(BatchSubmitted) }, nil, "A signed transaction that commits the batch is about to be sent.", []SubjectKind{KindBatch}},
+	{TypeBatchConfirmed, 1, func() Data { return new(BatchConfirmed) }, nil, "The commitment account was read back and holds the root.", []SubjectKind{KindBatch}},
+	{TypeBatchFailed, 1, func() Data { return new(BatchFailed) }, nil, "An attempt to commit the batch is known to be dead.", []SubjectKind{KindBatch}},
+	{TypeStakeDeposited, 1, func() Data { return new(StakeDeposited) }, nil, "Tokens arrived in an owner's vault.", []SubjectKind{KindStake}},
+	{TypeStakeWithdrawn, 1, func() Data { return new(StakeWithdrawn) }, nil, "Tokens left an owner's vault.", []SubjectKind{KindStake}},
+}
+
+// Catalogue returns a copy of the closed set of types, in a stable order.
+func Catalogue() []Definition { return slices.Clone(catalogue) }
+
+var byType = func() map[Type]*Definition {
+	m := make(map[Type]*Definition, len(catalogue))
+	for i := range catalogue {
+		m[catalogue[i].Type] = &catalogue[i]
+	}
+	return m
+}()
+
+func definitionOf(t Type) (*Definition, error) {
+	d, ok := byType[t]
+	if !ok {
+		return nil, fmt.Errorf("%w %q", ErrUnknownType, t)
+	}
+	return d, nil
+}
+
+// upcast brings data of the given version to the definition's version.
+func (d *Definition) upcast(version int, data jsontext.Value) (jsontext.Value, error) {
+	if version < 1 || version > d.Version {
+		return nil, fmt.Errorf("%w: %s version %d, this build knows 1 to %d", ErrUnknownVersion, d.Type, version, d.Version)
+	}
+	for v := version; v < d.Version; v++ {
+		var err error
+		if data, err = d.Upcasts[v-1](data); err != nil {
+			return nil, fmt.Errorf("upcast %s from version %d: %w", d.Type, v, err)
+		}
+	}
+	return data, nil
+}

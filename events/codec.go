@@ -1,0 +1,179 @@
+package events
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// Event is one fact with its CloudEvents attributes.
+type Event struct {
+	ID     string    // UUIDv7, unique
+	Source string    // URI reference of the service that decided it: "/core", "/extension", "/anchorer"
+	Owner  Owner     // CloudEvents "subject"
+	Time   Timestamp // when it was decided
+
+	// OwnerVersion counts the messages (commands) of the owner within a
+	// family, from 1. All events of one message share it. A gap means that
+	// something was taken out of the log.
+	OwnerVersion int
+	// CommandID names the command. A writer that lost the log's answer finds
+	// out by it whether its append landed.
+	CommandID string
+	// TraceParent is the W3C trace context of the request, empty if untraced.
+	TraceParent string
+
+	Data Data
+}
+
+// Type returns the type of the event's data.
+func (e *Event) Type() Type { return e.Data.EventType() }
+
+// envelope is the JSON form of a CloudEvent; its field order is the order of
+// the bytes in the log.
+type envelope struct {
+	SpecVersion     string         `json:"specversion"`
+	ID              string         `json:"id"`
+	Source          string         `json:"source"`
+	Type            Type           `json:"type"`
+	Subject         Owner          `json:"subject"`
+	Time            Timestamp      `json:"time"`
+	DataContentType string         `json:"datacontenttype"`
+	DataSchema      string         `json:"dataschema"`
+	OwnerVersion    int            `json:"ownerversion"`
+	CommandID       string         `json:"commandid"`
+	TraceParent     string         `json:"traceparent,omitempty"`
+	Data            jsontext.Value `json:"data"`
+}
+
+const (
+	specVersion     = "1.0"
+	dataContentType = "application/json"
+	schemaPrefix    = "urn:memory-ledger:event:"
+	// ContentType is the media type of a message of the log.
+	ContentType = "application/cloudevents-batch+json"
+)
+
+// Errors of the codec.
+var (
+	ErrEmptyBatch = errors.New("a batch holds at least one event")
+	ErrMalformed  = errors.New("malformed event")
+)
+
+// SchemaURI returns the CloudEvents "dataschema" of a version of a type.
+func SchemaURI(t Type, version int) string {
+	return schemaPrefix + string(t) + ":" + strconv.Itoa(version)
+}
+
+func parseSchemaURI(uri string, t Type) (int, error) {
+	rest, ok := strings.CutPrefix(uri, schemaPrefix+string(t)+":")
+	if !ok {
+		return 0, fmt.Errorf("%w: dataschema %q of a %s", ErrMalformed, uri, t)
+	}
+	version, err := strconv.Atoi(rest)
+	if err != nil || strconv.Itoa(version) != rest {
+		return 0, fmt.Errorf("%w: dataschema %q", ErrMalformed, uri)
+	}
+	return version, nil
+}
+
+// EncodeBatch returns the bytes of a message. The events must share owner,
+// owner version and command.
+func EncodeBatch(batch []Event) ([]byte, error) {
+	if len(batch) == 0 {
+		return nil, ErrEmptyBatch
+	}
+	envelopes := make([]envelope, len(batch))
+	for i := range batch {
+		e := &batch[i]
+		if err := sameCommand(&batch[0], e); err != nil {
+			return nil, err
+		}
+		definition, err := definitionOf(e.Data.EventType())
+		if err != nil {
+			return nil, err
+		}
+		data, err := json.Marshal(e.Data)
+		if err != nil {
+			return nil, fmt.Errorf("encode %s: %w", definition.Type, err)
+		}
+		envelopes[i] = envelope{
+			SpecVersion: specVersion, ID: e.ID, Source: e.Source, Type: definition.Type,
+			Subject: e.Owner, Time: e.Time, DataContentType: dataContentType,
+			DataSchema:   SchemaURI(definition.Type, definition.Version),
+			OwnerVersion: e.OwnerVersion, CommandID: e.CommandID, TraceParent: e.TraceParent,
+			Data: data,
+		}
+	}
+	payload, err := json.Marshal(envelopes)
+	if err != nil {
+		return nil, fmt.Errorf("encode batch: %w", err)
+	}
+	return payload, nil
+}
+
+// DecodeBatch reads a message, bringing older versions of its events to the
+// current form. What it does not fully understand it refuses: a reader that
+// skipped what it does not know would build a state that nobody decided.
+func DecodeBatch(payload []byte) ([]Event, error) {
+	var envelopes []envelope
+	if err := json.Unmarshal(payload, &envelopes); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
+	}
+	if len(envelopes) == 0 {
+		return nil, ErrEmptyBatch
+	}
+	batch := make([]Event, len(envelopes))
+	for i := range envelopes {
+		if err := decodeInto(&batch[i], &envelopes[i]); err != nil {
+			return nil, err
+		}
+		if err := sameCommand(&batch[0], &batch[i]); err != nil {
+			return nil, err
+		}
+	}
+	return batch, nil
+}
+
+func decodeInto(e *Event, env *envelope) error {
+	if env.SpecVersion != specVersion || env.DataContentType != dataContentType {
+		return fmt.Errorf("%w: specversion %q, datacontenttype %q", ErrMalformed, env.SpecVersion, env.DataContentType)
+	}
+	definition, err := definitionOf(env.Type)
+	if err != nil {
+		return err
+	}
+	version, err := parseSchemaURI(env.DataSchema, env.Type)
+	if err != nil {
+		return err
+	}
+	data, err := definition.upcast(version, env.Data)
+	if err != nil {
+		return err
+	}
+	payload := definition.New()
+	if err := json.Unmarshal(data, payload, json.RejectUnknownMembers(true)); err != nil {
+		return fmt.Errorf("%w: %s: %w", ErrMalformed, env.Type, err)
+	}
+	*e = Event{
+		ID: env.ID, Source: env.Source, Owner: env.Subject, Time: env.Time,
+		OwnerVersion: env.OwnerVersion, CommandID: env.CommandID, TraceParent: env.TraceParent,
+		Data: payload,
+	}
+	return nil
+}
+
+// sameCommand holds a batch together: one command of one owner.
+func sameCommand(first, e *Event) error {
+	if e.Owner != first.Owner || e.OwnerVersion != first.OwnerVersion || e.CommandID != first.CommandID {
+		return fmt.Errorf("%w: events of more than one command in a batch", ErrMalformed)
+	}
+	if e.OwnerVersion < 1 || e.CommandID == "" || e.ID == "" {
+		return fmt.Errorf("%w: an event needs an id, a command id and an owner version from 1", ErrMalformed)
+	}
+	return nil
+}

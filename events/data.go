@@ -1,0 +1,213 @@
+package events
+
+import "github.com/go-json-experiment/json/jsontext"
+
+// Type names an event. It is the CloudEvents "type" attribute.
+type Type string
+
+// Every type that the log knows. The set is closed: an event of any other
+// type does not decode.
+const (
+	TypeOwnerRegistered Type = "OwnerRegistered"
+	TypeSessionIssued   Type = "SessionIssued"
+	TypeSessionRevoked  Type = "SessionRevoked"
+	TypeMemoryWritten   Type = "MemoryWritten"
+	TypeGrantMinted     Type = "GrantMinted"
+	TypeGrantConsumed   Type = "GrantConsumed"
+	TypeGrantRevoked    Type = "GrantRevoked"
+	TypeApiKeyCreated   Type = "ApiKeyCreated"
+	TypeApiKeyRevoked   Type = "ApiKeyRevoked"
+	TypeApiKeyUsed      Type = "ApiKeyUsed"
+	TypeBatchCut        Type = "BatchCut"
+	TypeBatchSubmitted  Type = "BatchSubmitted"
+	TypeBatchConfirmed  Type = "BatchConfirmed"
+	TypeBatchFailed     Type = "BatchFailed"
+	TypeStakeDeposited  Type = "StakeDeposited"
+	TypeStakeWithdrawn  Type = "StakeWithdrawn"
+)
+
+// Data is the payload of an event: one of the structs below.
+type Data interface {
+	// EventType returns the type that this payload belongs to.
+	EventType() Type
+}
+
+// GrantKind says what a grant allows.
+type GrantKind string
+
+// An agent case lets its holder read; a memory drop lets its holder write.
+const (
+	GrantCase GrantKind = "case"
+	GrantDrop GrantKind = "drop"
+)
+
+// Audience says which API a session was issued for.
+type Audience string
+
+// Core sessions are signed tokens that end by time; extension sessions are
+// random tokens that can be revoked.
+const (
+	AudienceCore      Audience = "core"
+	AudienceExtension Audience = "extension"
+)
+
+// OwnerRegistered: a wallet signed in for the first time.
+type OwnerRegistered struct {
+	UserID string `json:"userId"` // UUIDv7
+}
+
+// SessionIssued: a wallet proved possession of its key and got a session.
+type SessionIssued struct {
+	SessionID string    `json:"sessionId"` // UUIDv7; the "jti" of a core session
+	Audience  Audience  `json:"audience"`
+	TokenHash *Hash     `json:"tokenHash,omitzero"` // SHA-256 of an extension token; absent for core
+	ExpiresAt Timestamp `json:"expiresAt"`
+}
+
+// SessionRevoked: an extension session was ended by its holder.
+type SessionRevoked struct {
+	SessionID string `json:"sessionId"`
+}
+
+// MemoryWritten: one leaf was added to the owner's log.
+type MemoryWritten struct {
+	MemoryID  string `json:"memoryId"` // UUIDv7
+	LeafIndex uint64 `json:"leafIndex"`
+	LeafHash  Hash   `json:"leafHash"`
+	// LeafVersion is the version of the leaf's form; see package leaf.
+	LeafVersion int `json:"leafVersion"`
+	// Metadata is the RFC 8785 form of the metadata object, as it was hashed.
+	Metadata jsontext.Value `json:"metadata"`
+	// Sealed is the encrypted content: a 12-byte nonce, then AES-256-GCM
+	// ciphertext and tag. Base64 on the wire.
+	Sealed []byte `json:"sealed"`
+	// IdempotencyKeyHash is SHA-256 of the request's Idempotency-Key.
+	IdempotencyKeyHash *Hash `json:"idempotencyKeyHash,omitzero"`
+}
+
+// GrantMinted: an owner handed out a capability.
+type GrantMinted struct {
+	GrantID   string    `json:"grantId"` // UUIDv7
+	Kind      GrantKind `json:"kind"`
+	TokenHash Hash      `json:"tokenHash"` // SHA-256 of the whole token text
+	ExpiresAt Timestamp `json:"expiresAt"`
+	MaxUses   int       `json:"maxUses"`
+}
+
+// GrantConsumed: one use of a grant was spent.
+type GrantConsumed struct {
+	GrantID   string    `json:"grantId"`
+	Kind      GrantKind `json:"kind"`
+	Use       int       `json:"use"` // 1 for the first
+	Remaining int       `json:"remaining"`
+}
+
+// GrantRevocation says why a grant was revoked.
+type GrantRevocation string
+
+// A grant is revoked by its owner, or superseded by a newer one of its kind.
+const (
+	RevokedByOwner GrantRevocation = "owner"
+	Superseded     GrantRevocation = "superseded"
+)
+
+// GrantRevoked: a grant ended before it was spent or expired.
+type GrantRevoked struct {
+	GrantID string          `json:"grantId"`
+	Kind    GrantKind       `json:"kind"`
+	Reason  GrantRevocation `json:"reason"`
+}
+
+// ApiKeyCreated: an owner made a key for programs.
+type ApiKeyCreated struct {
+	KeyID   string `json:"keyId"`   // UUIDv7
+	KeyHash Hash   `json:"keyHash"` // SHA-256 of the whole key text
+	Prefix  string `json:"prefix"`  // leading characters, for display
+	Label   string `json:"label"`
+}
+
+// ApiKeyRevoked: a key is dead.
+type ApiKeyRevoked struct {
+	KeyID string `json:"keyId"`
+}
+
+// ApiKeyUsed: a key was used; recorded at most once a minute for each key.
+type ApiKeyUsed struct {
+	KeyID string `json:"keyId"`
+}
+
+// BatchCut: the anchorer fixed a root to commit.
+type BatchCut struct {
+	BatchID  string `json:"batchId"`  // UUIDv7
+	FromSize uint64 `json:"fromSize"` // log size of the batch before this one
+	Size     uint64 `json:"size"`     // log size that Root commits to
+	Root     Hash   `json:"root"`     // RFC 6962 root of the first Size leaves
+}
+
+// BatchSubmitted: a signed transaction that commits the batch is about to be
+// sent. It is written before the first byte leaves for the chain.
+type BatchSubmitted struct {
+	BatchID              string `json:"batchId"`
+	Size                 uint64 `json:"size"`
+	Root                 Hash   `json:"root"`
+	Signature            string `json:"signature"` // base58 transaction signature
+	Blockhash            string `json:"blockhash"` // base58
+	LastValidBlockHeight uint64 `json:"lastValidBlockHeight"`
+	Transaction          []byte `json:"transaction"` // the signed wire bytes, sent again unchanged
+}
+
+// BatchConfirmed: the commitment account was read back and holds the root.
+type BatchConfirmed struct {
+	BatchID   string `json:"batchId"`
+	Size      uint64 `json:"size"`
+	Root      Hash   `json:"root"`
+	Signature string `json:"signature"`
+	Slot      uint64 `json:"slot"`      // slot that the account says it was committed in
+	Cluster   string `json:"cluster"`   // genesis hash, base58
+	ProgramID string `json:"programId"` // base58
+	Account   string `json:"account"`   // base58 address of the commitment account
+}
+
+// BatchFailed: an attempt is known to be dead; the batch is cut anew.
+type BatchFailed struct {
+	BatchID   string `json:"batchId"`
+	Signature string `json:"signature,omitzero"`
+	Reason    string `json:"reason"`
+}
+
+// StakeDeposited: tokens arrived in an owner's vault, seen on the chain.
+type StakeDeposited struct {
+	Mint      string    `json:"mint"`
+	Vault     string    `json:"vault"`
+	Amount    string    `json:"amount"` // base units, decimal
+	Signature string    `json:"signature"`
+	Slot      uint64    `json:"slot"`
+	BlockTime Timestamp `json:"blockTime"`
+}
+
+// StakeWithdrawn: tokens left an owner's vault, seen on the chain.
+type StakeWithdrawn struct {
+	Mint      string    `json:"mint"`
+	Vault     string    `json:"vault"`
+	Amount    string    `json:"amount"` // base units, decimal
+	Signature string    `json:"signature"`
+	Slot      uint64    `json:"slot"`
+	BlockTime Timestamp `json:"blockTime"`
+}
+
+func (*OwnerRegistered) EventType() Type { return TypeOwnerRegistered }
+func (*SessionIssued) EventType() Type   { return TypeSessionIssued }
+func (*SessionRevoked) EventType() Type  { return TypeSessionRevoked }
+func (*MemoryWritten) EventType() Type   { return TypeMemoryWritten }
+func (*GrantMinted) EventType() Type     { return TypeGrantMinted }
+func (*GrantConsumed) EventType() Type   { return TypeGrantConsumed }
+func (*GrantRevoked) EventType() Type    { return TypeGrantRevoked }
+func (*ApiKeyCreated) EventType() Type   { return TypeApiKeyCreated }
+func (*ApiKeyRevoked) EventType() Type   { return TypeApiKeyRevoked }
+func (*ApiKeyUsed) EventType() Type      { return TypeApiKeyUsed }
+func (*BatchCut) EventType() Type        { return TypeBatchCut }
+func (*BatchSubmitted) EventType() Type  { return TypeBatchSubmitted }
+func (*BatchConfirmed) EventType() Type  { return TypeBatchConfirmed }
+func (*BatchFailed) EventType() Type     { return TypeBatchFailed }
+func (*StakeDeposited) EventType() Type  { return TypeStakeDeposited }
+func (*StakeWithdrawn) EventType() Type  { return TypeStakeWithdrawn }

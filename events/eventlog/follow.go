@@ -1,0 +1,139 @@
+package eventlog
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+const (
+	defaultMaxRecords = 1000
+	defaultMaxBytes   = 8 << 20
+	// prefetchBytes bounds what a follower holds in memory beyond the slice
+	// that is being worked on.
+	prefetchBytes   = 16 << 20
+	prefetchRecords = 2000
+	// followHeartbeat bounds how long a follower takes to notice that its
+	// consumer is gone (twice that).
+	followHeartbeat = time.Second
+	followExpiry    = 5 * time.Second
+)
+
+// Follow implements Follower on an ordered consumer: the server keeps no
+// state for it, and one that is lost is made anew at the next sequence.
+func (l *JetStream) Follow(ctx context.Context, cfg FollowConfig, yield func(Slice) error) error {
+	from := max(1, cfg.From)
+	head, err := l.Head(ctx)
+	if err != nil {
+		return fmt.Errorf("follow: %w", err)
+	}
+	if from > head+1 {
+		return fmt.Errorf("follow from %d, log ends at %d: %w", from, head, ErrTruncated)
+	}
+	consumer, err := l.js.OrderedConsumer(ctx, StreamName, jetstream.OrderedConsumerConfig{
+		FilterSubjects: cfg.Subjects,
+		DeliverPolicy:  jetstream.DeliverByStartSequencePolicy,
+		OptStartSeq:    from,
+	})
+	if err != nil {
+		return fmt.Errorf("follow: %w: %w", ErrUnavailable, err)
+	}
+	// An error of the consumer that it does not mend itself ends the follow;
+	// the caller starts again from its checkpoint.
+	incoming := make(chan jetstream.Msg, prefetchRecords)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	consuming, err := consumer.Consume(func(msg jetstream.Msg) {
+		select {
+		case incoming <- msg:
+		case <-ctx.Done():
+		}
+	},
+		jetstream.PullMaxMessagesWithBytesLimit(prefetchRecords, prefetchBytes),
+		jetstream.PullHeartbeat(followHeartbeat), jetstream.PullExpiry(followExpiry),
+	)
+	if err != nil {
+		return fmt.Errorf("follow: %w: %w", ErrUnavailable, err)
+	}
+	defer consuming.Stop()
+	f := follower{cfg: cfg, contiguous: len(cfg.Subjects) == 0, next: from}
+	return f.run(ctx, incoming, consuming.Closed(), yield)
+}
+
+// follower gathers messages into slices.
+type follower struct {
+	cfg        FollowConfig
+	contiguous bool
+	next       uint64
+}
+
+func (f *follower) run(ctx context.Context, incoming <-chan jetstream.Msg, closed <-chan struct{}, yield func(Slice) error) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-closed:
+			if ctx.Err() != nil {
+				return nil
+			}
+			return fmt.Errorf("follow: consumer closed: %w", ErrUnavailable)
+		case msg := <-incoming:
+			slice, err := f.gather(msg, incoming)
+			if err != nil {
+				return fmt.Errorf("follow: %w", err)
+			}
+			if err := yield(slice); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// gather takes the first message and whatever else is already there: a slice
+// is as long as the follower is behind, within bounds, and never waits.
+func (f *follower) gather(msg jetstream.Msg, incoming <-chan jetstream.Msg) (Slice, error) {
+	maxRecords, maxBytes := f.cfg.MaxRecords, f.cfg.MaxBytes
+	if maxRecords <= 0 {
+		maxRecords = defaultMaxRecords
+	}
+	if maxBytes <= 0 {
+		maxBytes = defaultMaxBytes
+	}
+	slice := Slice{First: f.next, Records: make([]Record, 0, min(maxRecords, len(incoming)+1))}
+	for size := 0; ; {
+		record, err := f.record(msg)
+		if err != nil {
+			return Slice{}, err
+		}
+		slice.Records = append(slice.Records, record)
+		slice.Last = record.Seq
+		f.next = record.Seq + 1
+		size += len(record.Payload)
+		if len(slice.Records) >= maxRecords || size >= maxBytes {
+			return slice, nil
+		}
+		select {
+		case msg = <-incoming:
+		default:
+			return slice, nil
+		}
+	}
+}
+
+func (f *follower) record(msg jetstream.Msg) (Record, error) {
+	meta, err := msg.Metadata()
+	if err != nil {
+		return Record{}, fmt.Errorf("message without metadata: %w", err)
+	}
+	seq := meta.Sequence.Stream
+	if seq < f.next || (f.contiguous && seq != f.next) {
+		return Record{}, fmt.Errorf("%w: expected sequence %d, got %d", ErrGap, f.next, seq)
+	}
+	return Record{
+		Seq: seq, Subject: msg.Subject(), Time: meta.Timestamp,
+		CommandID: msg.Headers().Get(jetstream.MsgIDHeader), Payload: msg.Data(),
+	}, nil
+}
+

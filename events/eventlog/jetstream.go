@@ -1,0 +1,327 @@
+package eventlog
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/memory-ledger/ledger/events"
+)
+
+const (
+	// duplicateWindow is how long the server remembers command ids. It only
+	// has to outlast the retries of one append; idempotency of requests is
+	// decided from the events.
+	duplicateWindow = 2 * time.Minute
+	// attemptTimeout is how long one publish waits for its answer before the
+	// same bytes are sent again.
+	attemptTimeout = 2 * time.Second
+	// retryPause is waited between attempts while no server answers.
+	retryPause = 100 * time.Millisecond
+)
+
+// JetStream is the log on a NATS JetStream stream.
+type JetStream struct {
+	nc *nats.Conn
+	js jetstream.JetStream
+	// leaderReads sends reads to the stream's leader. On a stream with
+	// replicas any of them answers a direct get, also one that is behind, and
+	// a read that misses an acknowledged append would break the fence.
+	leaderReads bool
+}
+
+var _ Log = (*JetStream)(nil)
+
+// Config of the stream.
+type Config struct {
+	Replicas int // 1 or 3; 0 means 1
+}
+
+// StreamConfig returns the configuration of the one stream: file storage,
+// nothing ever deleted.
+func StreamConfig(cfg Config) jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name:        StreamName,
+		Description: "Memory Ledger: every fact, in order",
+		Subjects:    events.StreamSubjects(),
+		Storage:     jetstream.FileStorage,
+		Retention:   jetstream.LimitsPolicy,
+		Discard:     jetstream.DiscardNew, // a full log refuses; it never forgets
+		DenyDelete:  true,
+		DenyPurge:   true,
+		AllowDirect: true,
+		Duplicates:  duplicateWindow,
+		Replicas:    max(1, cfg.Replicas),
+	}
+}
+
+// Create makes the stream if there is none and opens it. It needs the rights
+// of an administrator on a cluster with permissions.
+func Create(ctx context.Context, nc *nats.Conn, cfg Config) (*JetStream, error) {
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return nil, fmt.Errorf("open jetstream: %w", err)
+	}
+	_, err = js.CreateStream(ctx, StreamConfig(cfg))
+	if err != nil && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+		return nil, fmt.Errorf("create stream %s: %w: %w", StreamName, ErrUnavailable, err)
+	}
+	return Open(ctx, nc)
+}
+
+// Open opens an existing stream.
+func Open(ctx context.Context, nc *nats.Conn) (*JetStream, error) {
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return nil, fmt.Errorf("open jetstream: %w", err)
+	}
+	stream, err := js.Stream(ctx, StreamName)
+	if err != nil {
+		return nil, fmt.Errorf("open stream %s: %w: %w", StreamName, ErrUnavailable, err)
+	}
+	return &JetStream{nc: nc, js: js, leaderReads: stream.CachedInfo().Config.Replicas > 1}, nil
+}
+
+// Append implements Appender.
+//
+// A crash of this process after the publish leaves the message stored or not;
+// the caller's client has no answer and finds out by reading, or by repeating
+// the request with its Idempotency-Key.
+func (l *JetStream) Append(ctx context.Context, a Append) (uint64, error) {
+	sent := false
+	for {
+		seq, err := l.publish(ctx, a)
+		switch {
+		case err == nil:
+			return seq, nil
+		case isWrongSequence(err):
+			return l.landed(ctx, a)
+		case isRefusal(err):
+			return 0, fmt.Errorf("append: %w: %w", ErrUnavailable, err)
+		case !isNeverSent(err):
+			sent = true
+		}
+		if !pause(ctx, retryPause) {
+			if sent {
+				return 0, fmt.Errorf("append: %w: %w", ErrUncertain, err)
+			}
+			return 0, fmt.Errorf("append: %w: %w", ErrUnavailable, err)
+		}
+	}
+}
+
+func (l *JetStream) publish(ctx context.Context, a Append) (uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	defer cancel()
+	subject := events.Subject{Family: a.Family, Owner: a.Owner, Kind: a.Kind}
+	msg := &nats.Msg{Subject: subject.String(), Data: a.Payload}
+	ack, err := l.js.PublishMsg(ctx, msg,
+		jetstream.WithMsgID(a.CommandID),
+		jetstream.WithExpectStream(StreamName),
+		jetstream.WithExpectLastSequenceForSubject(a.Expected, events.OwnerFilter(a.Family, a.Owner)),
+		jetstream.WithRetryAttempts(0),
+	)
+	if err != nil {
+		return 0, err
+	}
+	return ack.Sequence, nil
+}
+
+// landed finds out whether a refused append is our own from an earlier
+// attempt whose answer was lost: the server checks the expectation before it
+// looks for duplicates. Only one message can ever be the first one of the
+// owner after Expected, so its command id decides.
+func (l *JetStream) landed(ctx context.Context, a Append) (uint64, error) {
+	next, found, err := l.next(ctx, a.Expected+1, events.OwnerFilter(a.Family, a.Owner))
+	if err != nil {
+		return 0, fmt.Errorf("append: look whether an earlier attempt was stored: %w: %w", ErrUncertain, err)
+	}
+	if found && next.CommandID == a.CommandID {
+		return next.Seq, nil
+	}
+	return 0, fmt.Errorf("append: %w", ErrConflict)
+}
+
+// Head implements Reader.
+func (l *JetStream) Head(ctx context.Context) (uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	defer cancel()
+	reply, err := l.nc.RequestWithContext(ctx, "$JS.API.STREAM.INFO."+StreamName, nil)
+	if err != nil {
+		return 0, fmt.Errorf("log head: %w: %w", ErrUnavailable, err)
+	}
+	var info struct {
+		State struct {
+			LastSeq uint64 `json:"last_seq"`
+		} `json:"state"`
+		Error *jetstream.APIError `json:"error"`
+	}
+	if err := json.Unmarshal(reply.Data, &info); err != nil {
+		return 0, fmt.Errorf("log head: %w: %w", ErrUnavailable, err)
+	}
+	if info.Error != nil {
+		return 0, fmt.Errorf("log head: %w: %w", ErrUnavailable, info.Error)
+	}
+	return info.State.LastSeq, nil
+}
+
+// OwnerHead implements Reader.
+func (l *JetStream) OwnerHead(ctx context.Context, f events.Family, o events.Owner) (uint64, error) {
+	record, _, err := l.get(ctx, getRequest{LastBySubject: events.OwnerFilter(f, o)})
+	if err != nil {
+		return 0, fmt.Errorf("owner head: %w", err)
+	}
+	return record.Seq, nil
+}
+
+// OwnerTail implements Reader.
+func (l *JetStream) OwnerTail(ctx context.Context, f events.Family, o events.Owner, after uint64, yield func(Record) error) error {
+	filter := events.OwnerFilter(f, o)
+	for {
+		record, found, err := l.next(ctx, after+1, filter)
+		if err != nil {
+			return fmt.Errorf("owner tail: %w", err)
+		}
+		if !found {
+			return nil
+		}
+		if err := yield(record); err != nil {
+			return err
+		}
+		after = record.Seq
+	}
+}
+
+func (l *JetStream) next(ctx context.Context, seq uint64, filter string) (Record, bool, error) {
+	return l.get(ctx, getRequest{Seq: seq, NextBySubject: filter})
+}
+
+// getRequest is the body of a JetStream message get.
+type getRequest struct {
+	Seq           uint64 `json:"seq,omitempty"`
+	LastBySubject string `json:"last_by_subj,omitempty"`
+	NextBySubject string `json:"next_by_subj,omitempty"`
+}
+
+// get reads one message; found is false where there is none.
+func (l *JetStream) get(ctx context.Context, request getRequest) (record Record, found bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	defer cancel()
+	body, err := json.Marshal(request)
+	if err != nil {
+		return Record{}, false, err
+	}
+	subject, decode := "$JS.API.DIRECT.GET."+StreamName, decodeDirect
+	if l.leaderReads {
+		subject, decode = "$JS.API.STREAM.MSG.GET."+StreamName, decodeStored
+	}
+	reply, err := l.nc.RequestWithContext(ctx, subject, body)
+	if err != nil {
+		return Record{}, false, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	return decode(reply)
+}
+
+// decodeDirect reads the answer of a direct get: the message itself, its
+// place in the stream in headers.
+func decodeDirect(reply *nats.Msg) (Record, bool, error) {
+	switch status := reply.Header.Get("Status"); status {
+	case "":
+	case "404":
+		return Record{}, false, nil
+	default:
+		return Record{}, false, fmt.Errorf("%w: direct get answered %s %s", ErrUnavailable, status, reply.Header.Get("Description"))
+	}
+	seq, err := strconv.ParseUint(reply.Header.Get(jetstream.SequenceHeader), 10, 64)
+	if err != nil {
+		return Record{}, false, fmt.Errorf("%w: direct get without a sequence", ErrUnavailable)
+	}
+	stored, err := time.Parse(time.RFC3339Nano, reply.Header.Get(jetstream.TimeStampHeaer))
+	if err != nil {
+		return Record{}, false, fmt.Errorf("%w: direct get without a time", ErrUnavailable)
+	}
+	return Record{
+		Seq: seq, Time: stored, Payload: reply.Data,
+		Subject:   reply.Header.Get(jetstream.SubjectHeader),
+		CommandID: reply.Header.Get(jetstream.MsgIDHeader),
+	}, true, nil
+}
+
+// decodeStored reads the leader's answer, which wraps the message in JSON.
+func decodeStored(reply *nats.Msg) (Record, bool, error) {
+	var answer struct {
+		Message *struct {
+			Subject string    `json:"subject"`
+			Seq     uint64    `json:"seq"`
+			Header  []byte    `json:"hdrs"`
+			Data    []byte    `json:"data"`
+			Time    time.Time `json:"time"`
+		} `json:"message"`
+		Error *jetstream.APIError `json:"error"`
+	}
+	if err := json.Unmarshal(reply.Data, &answer); err != nil {
+		return Record{}, false, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	if answer.Error != nil {
+		if answer.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound {
+			return Record{}, false, nil
+		}
+		return Record{}, false, fmt.Errorf("%w: %w", ErrUnavailable, answer.Error)
+	}
+	if answer.Message == nil {
+		return Record{}, false, fmt.Errorf("%w: answer without a message", ErrUnavailable)
+	}
+	header, err := nats.DecodeHeadersMsg(answer.Message.Header)
+	if err != nil {
+		return Record{}, false, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	return Record{
+		Seq: answer.Message.Seq, Subject: answer.Message.Subject, Time: answer.Message.Time,
+		Payload: answer.Message.Data, CommandID: header.Get(jetstream.MsgIDHeader),
+	}, true, nil
+}
+
+func isWrongSequence(err error) bool {
+	var api *jetstream.APIError
+	return errors.As(err, &api) &&
+		(api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence ||
+			api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant)
+}
+
+// errCodeStoreFailed is what a server answers whose disk failed during the
+// write: what reached the disk is unknown.
+const errCodeStoreFailed jetstream.ErrorCode = 10077
+
+// isRefusal: the server answered that it did not store the message.
+func isRefusal(err error) bool {
+	var api *jetstream.APIError
+	return errors.As(err, &api) && api.ErrorCode != errCodeStoreFailed
+}
+
+// isNeverSent: the message did not reach any server that could store it.
+func isNeverSent(err error) bool {
+	return errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, nats.ErrNoResponders) ||
+		errors.Is(err, nats.ErrReconnectBufExceeded) || errors.Is(err, nats.ErrConnectionClosed) ||
+		errors.Is(err, nats.ErrConnectionReconnecting)
+}
+
+// pause waits for d and reports false where ctx ended, or ends before that.
+func pause(ctx context.Context, d time.Duration) bool {
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < d {
+		return false
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}

@@ -1,0 +1,116 @@
+// Package eventlog is the log: the one stream that holds every fact.
+//
+// The contract is split by the consistency that its callers need, as three
+// interfaces. [Appender] decides: an append names the owner's version that it
+// was decided on and is refused when that is no longer the newest. [Reader]
+// answers what the newest is, linearizably. [Follower] replays: everything,
+// in order, as often as anybody likes. Package logtest states the guarantees
+// as a suite that every implementation runs.
+package eventlog
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/memory-ledger/ledger/events"
+)
+
+// StreamName is the name of the one stream.
+const StreamName = "LEDGER"
+
+// Errors of the log. Callers tell them apart with errors.Is.
+var (
+	// ErrConflict: the owner has events that the decision did not know. Read
+	// them and decide again. Nothing was stored.
+	ErrConflict = errors.New("owner's log has moved on")
+	// ErrUnavailable: the log did not answer or refused work. Nothing was
+	// stored by the call that reports it.
+	ErrUnavailable = errors.New("log unavailable")
+	// ErrUncertain: an append was sent, and no answer came in time. It may or
+	// may not be stored. Appending the same command again is safe.
+	ErrUncertain = errors.New("append may or may not have been stored")
+	// ErrTruncated: a reader's position is beyond the end of the log, so the
+	// log lost events that the reader has seen.
+	ErrTruncated = errors.New("log ends before the given position")
+	// ErrGap: the log skipped a sequence number.
+	ErrGap = errors.New("log has a gap")
+)
+
+// Append is one command's outcome on its way into the log.
+type Append struct {
+	Family    events.Family
+	Owner     events.Owner
+	Kind      events.SubjectKind
+	CommandID string // unique; the same on every retry of the same bytes
+	Expected  uint64 // sequence of the owner's newest message in the family, 0 if none
+	Payload   []byte // events.EncodeBatch
+}
+
+// Record is one message as the log holds it.
+type Record struct {
+	Seq       uint64
+	Subject   string
+	Time      time.Time // when the log stored it
+	CommandID string
+	Payload   []byte
+}
+
+// Appender adds messages.
+type Appender interface {
+	// Append stores the message if Expected is still the owner's newest
+	// sequence and returns the sequence it got. When it returns without
+	// error the bytes are on stable storage.
+	//
+	// A repeated Append of a command that was stored returns the sequence it
+	// has, as long as nobody else wrote for the owner in a way that the
+	// caller could confuse with it: the log compares command ids.
+	//
+	// Errors: ErrConflict, ErrUnavailable, ErrUncertain.
+	Append(ctx context.Context, a Append) (seq uint64, err error)
+}
+
+// Reader looks at the newest state. Its answers reflect every append that was
+// acknowledged before the call.
+type Reader interface {
+	// Head returns the sequence of the newest message, 0 for an empty log.
+	Head(ctx context.Context) (uint64, error)
+	// OwnerHead returns the sequence of the owner's newest message in the
+	// family, 0 if there is none.
+	OwnerHead(ctx context.Context, f events.Family, o events.Owner) (uint64, error)
+	// OwnerTail calls yield with the owner's messages after a sequence, in
+	// order, up to the newest. It is meant for short tails.
+	OwnerTail(ctx context.Context, f events.Family, o events.Owner, after uint64, yield func(Record) error) error
+}
+
+// Slice is a run of messages. Every message of the log with a sequence from
+// First to Last that passes the follower's filter is in Records, in order.
+type Slice struct {
+	First, Last uint64
+	Records     []Record
+}
+
+// FollowConfig says what to follow. The zero value follows everything from
+// the first message on.
+type FollowConfig struct {
+	From       uint64   // first sequence wanted; 0 means 1
+	Subjects   []string // subject filters; none means all
+	MaxRecords int      // most records in a slice; 0 means 1000
+	MaxBytes   int      // payload bytes after which a slice ends; 0 means 8 MiB
+}
+
+// Follower replays the log and then follows it live.
+type Follower interface {
+	// Follow calls yield with one slice after the other and returns when ctx
+	// ends (nil), when yield fails (its error), or when the log can't give
+	// what was asked (ErrTruncated, ErrGap, ErrUnavailable). A server that
+	// goes away and comes back is waited for.
+	Follow(ctx context.Context, cfg FollowConfig, yield func(Slice) error) error
+}
+
+// Log is all three.
+type Log interface {
+	Appender
+	Reader
+	Follower
+}

@@ -1,0 +1,101 @@
+// Package leaf computes the leaf of a memory, version 1: the bytes that are
+// hashed into the owner's Merkle log. Version 1 never changes; another form
+// would be a version 2.
+//
+//	secret = HKDF-SHA256(data key, no salt, info "memory-ledger/leaf/v1"), 32 bytes
+//	salt   = lowercase hex of HMAC-SHA256(secret, JCS {content, metadata, owner, v: 1})
+//	entry  = JCS {content, metadata, owner, salt, v: 1}
+//	hash   = SHA-256(0x00 || entry)                         (RFC 6962, section 2.1)
+//
+// The salt depends on nothing but the owner's key and the memory itself, so
+// the same memory gives the same leaf through either API; yet somebody who
+// holds a sibling's hash and guesses its text cannot check the guess.
+package leaf
+
+import (
+	"crypto/hkdf"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/canonical"
+)
+
+// Version of the form described above.
+const Version = 1
+
+const hkdfInfo = "memory-ledger/leaf/v1"
+
+// Secret is the key of an owner's salts. It never leaves the service.
+type Secret [32]byte
+
+// DeriveSecret derives the owner's leaf secret from the 32-byte data key.
+func DeriveSecret(dataKey [32]byte) (Secret, error) {
+	out, err := hkdf.Key(sha256.New, dataKey[:], nil, hkdfInfo, 32)
+	if err != nil {
+		return Secret{}, fmt.Errorf("derive leaf secret: %w", err)
+	}
+	return Secret(out), nil
+}
+
+// Memory is what a leaf commits to. Content must be valid UTF-8.
+type Memory struct {
+	Content  string
+	Metadata canonical.Object
+	Owner    events.Owner
+}
+
+// Leaf is a memory with its salt: everything that is needed to compute the
+// hash again.
+type Leaf struct {
+	Memory
+	Salt string // 64 lowercase hex characters
+}
+
+// New salts a memory.
+func New(secret Secret, m Memory) (Leaf, error) {
+	message, err := m.append(make([]byte, 0, m.size()), "")
+	if err != nil {
+		return Leaf{}, err
+	}
+	mac := hmac.New(sha256.New, secret[:])
+	mac.Write(message)
+	return Leaf{Memory: m, Salt: hex.EncodeToString(mac.Sum(nil))}, nil
+}
+
+// Entry returns the bytes that are hashed.
+func (l Leaf) Entry() ([]byte, error) {
+	return l.append(make([]byte, 0, l.size()), l.Salt)
+}
+
+// Hash returns the RFC 6962 leaf hash of the entry.
+func (l Leaf) Hash() (events.Hash, error) {
+	prefixed, err := l.append(append(make([]byte, 0, l.size()), 0x00), l.Salt)
+	if err != nil {
+		return events.Hash{}, err
+	}
+	return sha256.Sum256(prefixed), nil
+}
+
+func (m Memory) size() int { return len(m.Content) + len(m.Content)/8 + m.Metadata.Len() + 192 }
+
+// append writes the JCS form directly: the member names are already in the
+// order that RFC 8785 asks for, and the metadata is canonical.
+func (m Memory) append(dst []byte, salt string) ([]byte, error) {
+	dst = append(dst, `{"content":`...)
+	dst, err := canonical.AppendString(dst, m.Content)
+	if err != nil {
+		return nil, fmt.Errorf("content: %w", err)
+	}
+	dst = append(dst, `,"metadata":`...)
+	dst = append(dst, m.Metadata.String()...)
+	dst = append(dst, `,"owner":"`...)
+	dst = append(dst, m.Owner...)
+	if salt != "" {
+		dst = append(dst, `","salt":"`...)
+		dst = append(dst, salt...)
+	}
+	return append(dst, `","v":1}`...), nil
+}

@@ -1,0 +1,77 @@
+package events
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Family is the first token of a subject: who decides the events below it.
+// An owner's version is counted within a family, so that the anchorer, which
+// writes to "chain", never collides with the owner's own writes to "ledger".
+type Family string
+
+// The two families.
+const (
+	FamilyLedger Family = "ledger" // decided by the APIs
+	FamilyChain  Family = "chain"  // facts about the chain, written by the anchorer
+)
+
+// SubjectKind is the last token of a subject.
+type SubjectKind string
+
+// Kinds of the ledger family, then of the chain family.
+const (
+	KindMemory  SubjectKind = "memory"
+	KindGrant   SubjectKind = "grant"
+	KindSession SubjectKind = "session"
+	KindKey     SubjectKind = "key"
+
+	KindBatch SubjectKind = "batch"
+	KindStake SubjectKind = "stake"
+)
+
+// SubjectsAll are the subjects of the stream; SubjectLeaves is the leaf stream.
+const (
+	SubjectLeaves = "ledger.*.*.memory"
+	subjectLedger = "ledger.>"
+	subjectChain  = "chain.>"
+)
+
+// StreamSubjects returns the subjects that the one stream captures.
+func StreamSubjects() []string { return []string{subjectLedger, subjectChain} }
+
+// Subject is "<family>.<partition>.<owner>.<kind>".
+type Subject struct {
+	Family Family
+	Owner  Owner
+	Kind   SubjectKind
+}
+
+// String returns the subject as the log knows it.
+func (s Subject) String() string {
+	return string(s.Family) + "." + s.Owner.Partition() + "." + string(s.Owner) + "." + string(s.Kind)
+}
+
+// OwnerFilter matches every message of an owner within a family. All writers
+// state their expectation with this very string: the log compares filters as
+// texts, and two spellings would guard two different things.
+func OwnerFilter(f Family, o Owner) string {
+	return string(f) + "." + o.Partition() + "." + string(o) + ".>"
+}
+
+// ErrSubject says that a subject is not one of ours.
+var ErrSubject = errors.New("not a subject of the ledger")
+
+// ParseSubject takes a subject apart and checks its partition.
+func ParseSubject(s string) (Subject, error) {
+	part := strings.Split(s, ".")
+	if len(part) != 4 || (part[0] != string(FamilyLedger) && part[0] != string(FamilyChain)) {
+		return Subject{}, fmt.Errorf("%w: %q", ErrSubject, s)
+	}
+	owner, err := ParseOwner(part[2])
+	if err != nil || owner.Partition() != part[1] {
+		return Subject{}, fmt.Errorf("%w: %q", ErrSubject, s)
+	}
+	return Subject{Family: Family(part[0]), Owner: owner, Kind: SubjectKind(part[3])}, nil
+}
