@@ -84,6 +84,14 @@ func NewExecutor(cfg Config) (*Executor, error) {
 	return &Executor{cfg: cfg, owners: owners}, nil
 }
 
+// As returns an Executor that names another source in its events and shares
+// everything else.
+func (x *Executor) As(source string) *Executor {
+	as := *x
+	as.cfg.Source = source
+	return &as
+}
+
 // Execute carries out a command of an owner. When it returns without error,
 // the events are on stable storage and the command's answer fields are set.
 //

@@ -5,7 +5,6 @@ package extension
 import (
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/gofiber/fiber/v2"
@@ -31,8 +30,6 @@ type API struct {
 	Grants         *grant.Service
 	BaseURL        string // public, without a slash at the end
 	AllowedOrigins []string
-	Now            func() time.Time
-	NewID          func() string
 }
 
 // Mount adds the routes to an app.

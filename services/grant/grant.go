@@ -59,8 +59,8 @@ var ErrNotFound = errors.New("grant not found")
 // ErrDead is what every token gets that is unknown, spent, revoked or expired.
 var ErrDead = command.ErrGrantDead
 
-// Service mints, shows, revokes and spends grants.
-type Service struct {
+// Config of a Service.
+type Config struct {
 	Commands *command.Executor
 	Memories *memory.Service
 	Query    schema.Querier
@@ -68,8 +68,12 @@ type Service struct {
 	BaseURL  string // public base URL of the extension API, without a slash at the end
 	Now      func() time.Time
 	NewID    func() string
-	Rand     io.Reader
+	Rand     io.Reader // nil means crypto/rand
+}
 
+// Service mints, shows, revokes and spends grants.
+type Service struct {
+	Config
 	known *lru.Cache[events.Hash, holding]
 }
 
@@ -81,14 +85,13 @@ type holding struct {
 
 const cachedTokens = 100_000
 
-// Init prepares the service.
-func (s *Service) Init() error {
-	cache, err := lru.New[events.Hash, holding](cachedTokens)
+// New returns a Service.
+func New(cfg Config) (*Service, error) {
+	known, err := lru.New[events.Hash, holding](cachedTokens)
 	if err != nil {
-		return fmt.Errorf("grant cache: %w", err)
+		return nil, fmt.Errorf("grant cache: %w", err)
 	}
-	s.known = cache
-	return nil
+	return &Service{Config: cfg, known: known}, nil
 }
 
 // Minted is a fresh grant with its token, which is told only once.
