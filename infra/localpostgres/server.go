@@ -97,7 +97,7 @@ func startLocked(ctx context.Context, cfg Config) (*Server, error) {
 		return nil, err
 	}
 	if cfg.TCP {
-		if s.password, err = password(cfg.Dir); err != nil {
+		if s.password, err = datadir.PasswordFile(filepath.Join(cfg.Dir, passwordName)); err != nil {
 			return nil, err
 		}
 	}
