@@ -1,0 +1,79 @@
+// Package apikeys is the read model of the keys that owners made for programs.
+package apikeys
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/projections/internal/column"
+	"github.com/memory-ledger/ledger/projections/schema"
+)
+
+// Key is one API key, without its secret.
+type Key struct {
+	ID         string
+	Owner      events.Owner
+	Hash       events.Hash // SHA-256 of the whole key text
+	Prefix     string
+	Label      string
+	CreatedAt  events.Timestamp
+	LastUsedAt *events.Timestamp
+	RevokedAt  *events.Timestamp
+}
+
+const columns = `id, owner, hash, prefix, label, created_at, last_used_at, revoked_at`
+
+// ByHash returns the key whose text has this SHA-256, live or revoked.
+func ByHash(ctx context.Context, q schema.Querier, hash events.Hash) (Key, bool, error) {
+	k, err := scan(q.QueryRow(ctx, `SELECT `+columns+` FROM api_keys WHERE hash = $1 ORDER BY seq LIMIT 1`, hash[:]))
+	if errors.Is(err, pgx.ErrNoRows) {
+		return Key{}, false, nil
+	}
+	if err != nil {
+		return Key{}, false, fmt.Errorf("API key by hash: %w", err)
+	}
+	return k, true, nil
+}
+
+// List returns all keys of an owner, oldest first, the revoked ones too.
+func List(ctx context.Context, q schema.Querier, owner events.Owner) ([]Key, error) {
+	return list(ctx, q, `SELECT `+columns+` FROM api_keys WHERE owner = $1 ORDER BY seq, id`, owner)
+}
+
+// Active returns the keys of an owner that still open doors, oldest first.
+func Active(ctx context.Context, q schema.Querier, owner events.Owner) ([]Key, error) {
+	return list(ctx, q, `SELECT `+columns+` FROM api_keys WHERE owner = $1 AND revoked_at IS NULL ORDER BY seq, id`, owner)
+}
+
+func list(ctx context.Context, q schema.Querier, sql string, owner events.Owner) ([]Key, error) {
+	rows, err := q.Query(ctx, sql, string(owner))
+	if err == nil {
+		var keys []Key
+		keys, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (Key, error) { return scan(row) })
+		if err == nil {
+			return keys, nil
+		}
+	}
+	return nil, fmt.Errorf("list API keys: %w", err)
+}
+
+func scan(row pgx.Row) (Key, error) {
+	var (
+		k             Key
+		id            column.UUID
+		label         []byte
+		created       time.Time
+		used, revoked *time.Time
+	)
+	if err := row.Scan(&id, (*string)(&k.Owner), column.Hash(&k.Hash), &k.Prefix, &label, &created, &used, &revoked); err != nil {
+		return Key{}, err
+	}
+	k.ID, k.Label = column.UUIDText(id), string(label)
+	k.CreatedAt, k.LastUsedAt, k.RevokedAt = events.At(created), column.Time(used), column.Time(revoked)
+	return k, nil
+}

@@ -1,0 +1,198 @@
+// Package batches is the read model of what was committed, or is about to be,
+// on the chain: each batch is a root that stands for the first Size leaves of
+// an owner's log.
+//
+//	cut ──> submitted ──> confirmed
+//	 └────────┴──> failed ──> cut anew, as another batch or the same
+//
+// A leaf is covered by the smallest batch that reaches it: by the smallest
+// confirmed one, or else by the smallest that is cut or submitted. A
+// confirmed batch stays confirmed whatever is said of it later.
+package batches
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/projections/internal/column"
+	"github.com/memory-ledger/ledger/projections/schema"
+)
+
+// State of a batch.
+type State string
+
+// The states.
+const (
+	Cut       State = "cut"
+	Submitted State = "submitted"
+	Confirmed State = "confirmed"
+	Failed    State = "failed"
+)
+
+// Batch is a root to be committed. Fields that its state has not reached yet
+// are zero.
+type Batch struct {
+	ID       string
+	Owner    events.Owner
+	FromSize uint64
+	Size     uint64
+	Root     events.Hash
+	State    State
+	CutAt    *events.Timestamp
+
+	// The newest attempt, or the one that was confirmed.
+	Signature            string
+	Blockhash            string
+	LastValidBlockHeight uint64
+	Transaction          []byte
+	SubmittedAt          *events.Timestamp
+
+	// What was read back from the chain.
+	Slot        uint64
+	Cluster     string
+	ProgramID   string
+	Account     string
+	ConfirmedAt *events.Timestamp
+
+	FailedAt *events.Timestamp // of the newest attempt that failed
+	Failure  string
+	Seq      uint64 // of the newest event of the batch
+}
+
+// Attempt is one signed transaction of a batch.
+type Attempt struct {
+	BatchID              string
+	Signature            string
+	Blockhash            string
+	LastValidBlockHeight uint64
+	Transaction          []byte
+	SubmittedAt          events.Timestamp
+	FailedAt             *events.Timestamp
+	Failure              string
+}
+
+const columns = `id, owner, from_size, size, root, state, cut_at,
+	signature, blockhash, last_valid_block_height, transaction, submitted_at,
+	slot, cluster, program_id, account, confirmed_at, failed_at, failure, seq`
+
+// ByID returns one batch.
+func ByID(ctx context.Context, q schema.Querier, id string) (Batch, bool, error) {
+	key, ok := column.ParseUUID(id)
+	if !ok {
+		return Batch{}, false, nil
+	}
+	return one(q.QueryRow(ctx, `SELECT `+columns+` FROM batches WHERE id = $1`, key[:]))
+}
+
+// Covering returns the batch that covers a leaf.
+func Covering(ctx context.Context, q schema.Querier, owner events.Owner, leafIndex uint64) (Batch, bool, error) {
+	if leafIndex > math.MaxInt64 {
+		return Batch{}, false, nil
+	}
+	return one(q.QueryRow(ctx, `SELECT `+columns+` FROM batches WHERE id = coalesce(
+		(SELECT id FROM batches WHERE owner = $1 AND state = 'confirmed' AND size > $2 ORDER BY size LIMIT 1),
+		(SELECT id FROM batches WHERE owner = $1 AND state IN ('cut', 'submitted') AND size > $2 ORDER BY size LIMIT 1))`,
+		string(owner), int64(leafIndex)))
+}
+
+// LatestConfirmed returns the owner's largest confirmed batch.
+func LatestConfirmed(ctx context.Context, q schema.Querier, owner events.Owner) (Batch, bool, error) {
+	return one(q.QueryRow(ctx, `SELECT `+columns+` FROM batches
+		WHERE owner = $1 AND state = 'confirmed' ORDER BY size DESC LIMIT 1`, string(owner)))
+}
+
+// Open returns every batch that is cut or submitted, oldest first: what an
+// anchorer that starts has to finish.
+func Open(ctx context.Context, q schema.Querier) ([]Batch, error) {
+	return list(ctx, q, `SELECT `+columns+` FROM batches WHERE state IN ('cut', 'submitted') ORDER BY seq, id`)
+}
+
+// List returns the owner's batches by size, the failed ones too.
+func List(ctx context.Context, q schema.Querier, owner events.Owner) ([]Batch, error) {
+	return list(ctx, q, `SELECT `+columns+` FROM batches WHERE owner = $1 ORDER BY size, seq, id`, string(owner))
+}
+
+// Attempts returns the transactions that were signed for a batch, oldest first.
+func Attempts(ctx context.Context, q schema.Querier, batchID string) ([]Attempt, error) {
+	key, ok := column.ParseUUID(batchID)
+	if !ok {
+		return nil, nil
+	}
+	rows, err := q.Query(ctx, `SELECT signature, blockhash, last_valid_block_height, transaction, submitted_at, failed_at, failure
+		FROM batch_attempts WHERE batch_id = $1 ORDER BY seq, signature`, key[:])
+	if err != nil {
+		return nil, fmt.Errorf("attempts of batch: %w", err)
+	}
+	attempts, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (Attempt, error) {
+		var (
+			a         = Attempt{BatchID: batchID}
+			submitted time.Time
+			failed    *time.Time
+			failure   []byte
+		)
+		err := row.Scan(&a.Signature, &a.Blockhash, &a.LastValidBlockHeight, &a.Transaction, &submitted, &failed, &failure)
+		a.SubmittedAt, a.FailedAt, a.Failure = events.At(submitted), column.Time(failed), string(failure)
+		return a, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("attempts of batch: %w", err)
+	}
+	return attempts, nil
+}
+
+func list(ctx context.Context, q schema.Querier, sql string, args ...any) ([]Batch, error) {
+	rows, err := q.Query(ctx, sql, args...)
+	if err == nil {
+		var batches []Batch
+		batches, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (Batch, error) { return scan(row) })
+		if err == nil {
+			return batches, nil
+		}
+	}
+	return nil, fmt.Errorf("list batches: %w", err)
+}
+
+func one(row pgx.Row) (Batch, bool, error) {
+	b, err := scan(row)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return Batch{}, false, nil
+	}
+	if err != nil {
+		return Batch{}, false, fmt.Errorf("find batch: %w", err)
+	}
+	return b, true, nil
+}
+
+func scan(row pgx.Row) (Batch, error) {
+	var (
+		b                                                 Batch
+		id                                                column.UUID
+		signature, blockhash, cluster, programID, account *string
+		lastValid, slot                                   *uint64
+		failure                                           []byte
+		cutAt, submittedAt, confirmedAt, failedAt         *time.Time
+	)
+	if err := row.Scan(&id, (*string)(&b.Owner), &b.FromSize, &b.Size, column.Hash(&b.Root), (*string)(&b.State), &cutAt,
+		&signature, &blockhash, &lastValid, &b.Transaction, &submittedAt,
+		&slot, &cluster, &programID, &account, &confirmedAt, &failedAt, &failure, &b.Seq); err != nil {
+		return Batch{}, err
+	}
+	b.ID, b.Failure = column.UUIDText(id), string(failure)
+	b.Signature, b.Blockhash = column.Text(signature), column.Text(blockhash)
+	b.Cluster, b.ProgramID, b.Account = column.Text(cluster), column.Text(programID), column.Text(account)
+	if lastValid != nil {
+		b.LastValidBlockHeight = *lastValid
+	}
+	if slot != nil {
+		b.Slot = *slot
+	}
+	b.CutAt, b.SubmittedAt = column.Time(cutAt), column.Time(submittedAt)
+	b.ConfirmedAt, b.FailedAt = column.Time(confirmedAt), column.Time(failedAt)
+	return b, nil
+}

@@ -1,0 +1,89 @@
+// Package grants is the read model of capabilities that owners handed out:
+// agent cases, which read, and memory drops, which write.
+package grants
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/projections/internal/column"
+	"github.com/memory-ledger/ledger/projections/schema"
+)
+
+// Grant is one capability.
+type Grant struct {
+	ID        string
+	Owner     events.Owner
+	Kind      events.GrantKind
+	TokenHash events.Hash // SHA-256 of the whole token text
+	MintedAt  events.Timestamp
+	ExpiresAt events.Timestamp
+	MaxUses   int
+	Used      int
+	RevokedAt *events.Timestamp
+}
+
+const columns = `id, owner, kind, token_hash, minted_at, expires_at, max_uses, used, revoked_at`
+
+// ByTokenHash returns the grant whose token has this SHA-256, live or dead.
+func ByTokenHash(ctx context.Context, q schema.Querier, hash events.Hash) (Grant, bool, error) {
+	return one(q.QueryRow(ctx, `SELECT `+columns+` FROM grants WHERE token_hash = $1 ORDER BY seq LIMIT 1`, hash[:]))
+}
+
+// ByID returns a grant of the owner, live or dead. The id of somebody else's
+// grant is not found, nor is a text that is no id.
+func ByID(ctx context.Context, q schema.Querier, owner events.Owner, id string) (Grant, bool, error) {
+	key, ok := column.ParseUUID(id)
+	if !ok {
+		return Grant{}, false, nil
+	}
+	return one(q.QueryRow(ctx, `SELECT `+columns+` FROM grants WHERE id = $1 AND owner = $2`, key[:], string(owner)))
+}
+
+// Active returns the owner's grants that can still be used, oldest first: not
+// revoked, not expired, with uses left.
+func Active(ctx context.Context, q schema.Querier, owner events.Owner, now time.Time) ([]Grant, error) {
+	rows, err := q.Query(ctx, `SELECT `+columns+` FROM grants
+		WHERE owner = $1 AND revoked_at IS NULL AND used < max_uses AND expires_at > $2
+		ORDER BY seq, id`, string(owner), now)
+	if err == nil {
+		var list []Grant
+		list, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (Grant, error) { return scan(row) })
+		if err == nil {
+			return list, nil
+		}
+	}
+	return nil, fmt.Errorf("active grants: %w", err)
+}
+
+func one(row pgx.Row) (Grant, bool, error) {
+	g, err := scan(row)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return Grant{}, false, nil
+	}
+	if err != nil {
+		return Grant{}, false, fmt.Errorf("find grant: %w", err)
+	}
+	return g, true, nil
+}
+
+func scan(row pgx.Row) (Grant, error) {
+	var (
+		g               Grant
+		id              column.UUID
+		minted, expires time.Time
+		revoked         *time.Time
+	)
+	if err := row.Scan(&id, (*string)(&g.Owner), (*string)(&g.Kind), column.Hash(&g.TokenHash),
+		&minted, &expires, &g.MaxUses, &g.Used, &revoked); err != nil {
+		return Grant{}, err
+	}
+	g.ID = column.UUIDText(id)
+	g.MintedAt, g.ExpiresAt, g.RevokedAt = events.At(minted), events.At(expires), column.Time(revoked)
+	return g, nil
+}

@@ -1,0 +1,126 @@
+// Package memories is the read model of the leaves: what an owner stored, in
+// the order in which it entered the owner's log.
+package memories
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/canonical"
+	"github.com/memory-ledger/ledger/projections/internal/column"
+	"github.com/memory-ledger/ledger/projections/schema"
+)
+
+// Memory is one leaf. Its content is sealed; this package can't read it.
+type Memory struct {
+	ID        string
+	Owner     events.Owner
+	LeafIndex uint64
+	LeafHash  events.Hash
+	Metadata  canonical.Object
+	Sealed    []byte
+	CreatedAt events.Timestamp
+	Seq       uint64
+
+	// BatchID names the batch that covers the leaf, nil before one is cut;
+	// Anchored says that it is confirmed. See package batches.
+	BatchID  *string
+	Anchored bool
+}
+
+const columns = `m.id, m.owner, m.leaf_index, m.leaf_hash, m.metadata, m.sealed, m.created_at, m.seq`
+
+// covering finds the batch of one row m. Two probes of two small indexes: the
+// smallest confirmed batch that reaches the leaf, or else the smallest open
+// one.
+const covering = `
+	(SELECT b.id FROM batches b WHERE b.owner = m.owner AND b.state = 'confirmed' AND b.size > m.leaf_index
+	 ORDER BY b.size LIMIT 1) AS confirmed,
+	(SELECT b.id FROM batches b WHERE b.owner = m.owner AND b.state IN ('cut', 'submitted') AND b.size > m.leaf_index
+	 ORDER BY b.size LIMIT 1) AS open`
+
+// ByID returns a memory of the owner. The id of somebody else's memory is not
+// found, nor is a text that is no id.
+func ByID(ctx context.Context, q schema.Querier, owner events.Owner, id string) (Memory, bool, error) {
+	key, ok := column.ParseUUID(id)
+	if !ok {
+		return Memory{}, false, nil
+	}
+	return one(q.QueryRow(ctx, `SELECT `+columns+`,`+covering+` FROM memories m WHERE m.id = $1 AND m.owner = $2`, key[:], string(owner)))
+}
+
+// ByIdempotencyKey returns the memory that the owner wrote under a key, given
+// its SHA-256.
+func ByIdempotencyKey(ctx context.Context, q schema.Querier, owner events.Owner, hash events.Hash) (Memory, bool, error) {
+	return one(q.QueryRow(ctx, `SELECT `+columns+`,`+covering+` FROM memories m
+		WHERE m.owner = $1 AND m.idempotency_key_hash = $2`, string(owner), hash[:]))
+}
+
+func one(row pgx.Row) (Memory, bool, error) {
+	var (
+		m               Memory
+		confirmed, open *column.UUID
+	)
+	err := scan(row, &m, &confirmed, &open)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return Memory{}, false, nil
+	}
+	if err != nil {
+		return Memory{}, false, fmt.Errorf("find memory: %w", err)
+	}
+	switch {
+	case confirmed != nil:
+		id := column.UUIDText(*confirmed)
+		m.BatchID, m.Anchored = &id, true
+	case open != nil:
+		id := column.UUIDText(*open)
+		m.BatchID = &id
+	}
+	return m, true, nil
+}
+
+// LeafHashes returns the hashes of the owner's leaves from (inclusive) to
+// (exclusive). Fewer come back where the log ends before that.
+func LeafHashes(ctx context.Context, q schema.Querier, owner events.Owner, from, to uint64) ([]events.Hash, error) {
+	if from >= to || from > math.MaxInt64 {
+		return nil, nil
+	}
+	rows, err := q.Query(ctx, `SELECT leaf_hash FROM memories
+		WHERE owner = $1 AND leaf_index >= $2 AND leaf_index < $3 ORDER BY leaf_index`,
+		string(owner), from, min(to, math.MaxInt64))
+	if err != nil {
+		return nil, fmt.Errorf("leaf hashes: %w", err)
+	}
+	var (
+		hashes []events.Hash
+		hash   events.Hash
+	)
+	if _, err := pgx.ForEachRow(rows, []any{column.Hash(&hash)}, func() error {
+		hashes = append(hashes, hash)
+		return nil
+	}); err != nil {
+		return nil, fmt.Errorf("leaf hashes: %w", err)
+	}
+	return hashes, nil
+}
+
+func scan(row pgx.Row, m *Memory, more ...any) error {
+	var (
+		id       column.UUID
+		metadata []byte
+		created  time.Time
+	)
+	targets := append([]any{&id, (*string)(&m.Owner), &m.LeafIndex, column.Hash(&m.LeafHash),
+		&metadata, &m.Sealed, &created, &m.Seq}, more...)
+	if err := row.Scan(targets...); err != nil {
+		return err
+	}
+	m.ID, m.Metadata, m.CreatedAt = column.UUIDText(id), canonical.Trusted(metadata), events.At(created)
+	return nil
+}

@@ -1,0 +1,58 @@
+package memories
+
+import (
+	"context"
+	"time"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/projections/internal/column"
+	"github.com/memory-ledger/ledger/projections/projection"
+)
+
+// Projection adds a row for each leaf.
+type Projection struct{}
+
+var _ projection.Projection = Projection{}
+
+// Name implements projection.Projection.
+func (Projection) Name() string { return "memories" }
+
+// Tables implements projection.Projection.
+func (Projection) Tables() []string { return []string{"memories"} }
+
+// written is the rows of a slice, column by column.
+type written struct {
+	owner                    []string
+	leafIndex, seq           []int64
+	id, leafHash, sealed, ik [][]byte
+	metadata                 []string
+	createdAt                []time.Time
+}
+
+// Apply implements projection.Projection.
+func (Projection) Apply(_ context.Context, w *projection.Writer, s projection.Slice) error {
+	var rows written
+	for r, e := range s.Events() {
+		data, ok := e.Data.(*events.MemoryWritten)
+		if !ok {
+			continue
+		}
+		id, ok := column.ParseUUID(data.MemoryID)
+		if !ok {
+			return projection.Unexpected(r, e, "the memory id is not a UUID")
+		}
+		rows.owner = append(rows.owner, string(e.Owner))
+		rows.leafIndex, rows.seq = append(rows.leafIndex, int64(data.LeafIndex)), append(rows.seq, int64(r.Seq))
+		rows.id, rows.leafHash = append(rows.id, id[:]), append(rows.leafHash, data.LeafHash[:])
+		rows.sealed, rows.ik = append(rows.sealed, data.Sealed), append(rows.ik, column.HashArg(data.IdempotencyKeyHash))
+		rows.metadata = append(rows.metadata, string(data.Metadata))
+		rows.createdAt = append(rows.createdAt, e.Time.Time())
+	}
+	if len(rows.owner) == 0 {
+		return nil
+	}
+	w.Exec(`INSERT INTO memories (owner, leaf_index, id, leaf_hash, metadata, sealed, created_at, idempotency_key_hash, seq)
+		SELECT * FROM unnest($1::text[], $2::bigint[], $3::uuid[], $4::bytea[], $5::text[], $6::bytea[], $7::timestamptz[], $8::bytea[], $9::bigint[])`,
+		rows.owner, rows.leafIndex, rows.id, rows.leafHash, rows.metadata, rows.sealed, rows.createdAt, rows.ik, rows.seq)
+	return nil
+}

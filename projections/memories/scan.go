@@ -1,0 +1,126 @@
+package memories
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/projections/internal/column"
+	"github.com/memory-ledger/ledger/projections/schema"
+)
+
+// Scan calls yield with the owner's memories from a leaf index on, in leaf
+// order, as they arrive from the database; limit 0 means all. It ends with the
+// error of yield if there is one. A Memory may be kept. The connection is busy
+// until Scan returns, so yield should not wait for slow readers.
+func Scan(ctx context.Context, q schema.Querier, owner events.Owner, fromIndex uint64, limit int, yield func(*Memory) error) error {
+	if fromIndex > math.MaxInt64 {
+		return nil
+	}
+	last := int64(math.MaxInt64)
+	if limit > 0 && int64(fromIndex) <= last-int64(limit) {
+		last = int64(fromIndex) + int64(limit) - 1
+	}
+	// One round trip. The batches come first, so that a memory may lack the
+	// newest batch but never be shown one that the list does not hold.
+	var batch pgx.Batch
+	batch.Queue(scanBatches, string(owner), int64(fromIndex), last)
+	batch.Queue(`SELECT `+columns+` FROM memories m
+		WHERE m.owner = $1 AND m.leaf_index >= $2 AND m.leaf_index <= $3 ORDER BY m.leaf_index`,
+		string(owner), int64(fromIndex), last)
+	results := q.SendBatch(ctx, &batch)
+	defer results.Close()
+	if err := scanRows(results, yield); err != nil {
+		return fmt.Errorf("scan memories: %w", err)
+	}
+	return nil
+}
+
+// scanBatches lists what can cover the leaves from $2 to $3: the batches that
+// end within, and the first ones that end beyond.
+const scanBatches = `
+	SELECT id, size, true AS confirmed FROM batches
+	WHERE owner = $1 AND state = 'confirmed' AND size > $2 AND size <= $3
+UNION ALL
+	(SELECT id, size, true FROM batches WHERE owner = $1 AND state = 'confirmed' AND size > $3 ORDER BY size LIMIT 1)
+UNION ALL
+	SELECT id, size, false FROM batches
+	WHERE owner = $1 AND state IN ('cut', 'submitted') AND size > $2 AND size <= $3
+UNION ALL
+	(SELECT id, size, false FROM batches WHERE owner = $1 AND state IN ('cut', 'submitted') AND size > $3 ORDER BY size LIMIT 1)
+ORDER BY size`
+
+func scanRows(results pgx.BatchResults, yield func(*Memory) error) error {
+	cover, err := readCover(results)
+	if err != nil {
+		return err
+	}
+	rows, err := results.Query()
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		m := new(Memory)
+		if err := scan(rows, m); err != nil {
+			return err
+		}
+		m.BatchID, m.Anchored = cover.of(m.LeafIndex)
+		if err := yield(m); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// cover answers which batch covers a leaf, for leaves in rising order.
+type cover struct{ confirmed, open []sized }
+
+type sized struct {
+	size uint64
+	id   *string
+}
+
+func readCover(results pgx.BatchResults) (*cover, error) {
+	rows, err := results.Query()
+	if err != nil {
+		return nil, err
+	}
+	var (
+		c         cover
+		id        column.UUID
+		size      uint64
+		confirmed bool
+	)
+	_, err = pgx.ForEachRow(rows, []any{&id, &size, &confirmed}, func() error {
+		text := column.UUIDText(id)
+		if confirmed {
+			c.confirmed = append(c.confirmed, sized{size, &text})
+		} else {
+			c.open = append(c.open, sized{size, &text})
+		}
+		return nil
+	})
+	return &c, err
+}
+
+func (c *cover) of(leaf uint64) (id *string, anchored bool) {
+	if b := reaching(&c.confirmed, leaf); b != nil {
+		return b, true
+	}
+	return reaching(&c.open, leaf), false
+}
+
+// reaching drops batches that end before the leaf and returns the first left.
+func reaching(list *[]sized, leaf uint64) *string {
+	for len(*list) > 0 && (*list)[0].size <= leaf {
+		*list = (*list)[1:]
+	}
+	if len(*list) == 0 {
+		return nil
+	}
+	return (*list)[0].id
+}

@@ -1,0 +1,89 @@
+package schema
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"embed"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/pressly/goose/v3"
+)
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// ErrEncoding says that the database does not store texts as UTF-8.
+var ErrEncoding = errors.New("the database's encoding is not UTF8")
+
+// Migrate creates the schema if there is none and brings its tables to the
+// version that this build knows. Any number of processes may call it at once:
+// one works, the others wait and find nothing left to do. A crash on the way
+// leaves whole migrations behind, each of which is a transaction of its own;
+// the next call goes on from there.
+func Migrate(ctx context.Context, databaseURL, schemaName string) error {
+	if err := checkName(schemaName); err != nil {
+		return err
+	}
+	cfg, err := pgx.ParseConfig(databaseURL)
+	if err != nil {
+		return fmt.Errorf("database URL: %w", err)
+	}
+	applyDefaults(&cfg.Config, schemaName)
+	// The lock lives as long as its connection: a crash releases it.
+	conn, err := pgx.ConnectConfig(ctx, cfg)
+	if err != nil {
+		return fmt.Errorf("migrate %s: %w", schemaName, err)
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	if err := checkEncoding(ctx, conn); err != nil {
+		return err
+	}
+	if _, err := conn.Exec(ctx, `SELECT pg_advisory_lock($1)`, LockKey("migrate", schemaName)); err != nil {
+		return fmt.Errorf("migrate %s: lock: %w", schemaName, err)
+	}
+	if _, err := conn.Exec(ctx, `CREATE SCHEMA IF NOT EXISTS `+pgx.Identifier{schemaName}.Sanitize()); err != nil {
+		return fmt.Errorf("create schema %s: %w", schemaName, err)
+	}
+	db := stdlib.OpenDB(*cfg)
+	defer db.Close()
+	return up(ctx, db, schemaName)
+}
+
+func up(ctx context.Context, db *sql.DB, schemaName string) error {
+	files, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		return err
+	}
+	provider, err := goose.NewProvider(goose.DialectPostgres, db, files,
+		goose.WithDisableGlobalRegistry(true), goose.WithLogger(goose.NopLogger()))
+	if err != nil {
+		return fmt.Errorf("migrate %s: %w", schemaName, err)
+	}
+	if _, err := provider.Up(ctx); err != nil {
+		return fmt.Errorf("migrate %s: %w", schemaName, err)
+	}
+	return nil
+}
+
+func checkEncoding(ctx context.Context, conn *pgx.Conn) error {
+	var encoding string
+	if err := conn.QueryRow(ctx, `SHOW server_encoding`).Scan(&encoding); err != nil {
+		return fmt.Errorf("migrate: %w", err)
+	}
+	if encoding != "UTF8" {
+		return fmt.Errorf("%w but %s; create it with ENCODING 'UTF8'", ErrEncoding, encoding)
+	}
+	return nil
+}
+
+// LockKey is the key of an advisory lock for a purpose in a schema.
+func LockKey(purpose, schemaName string) int64 {
+	sum := sha256.Sum256([]byte("memory-ledger/" + purpose + "/" + schemaName))
+	return int64(binary.BigEndian.Uint64(sum[:8]))
+}

@@ -1,0 +1,186 @@
+-- Read models, first version. Names are unqualified throughout: the schema is
+-- the one at the head of search_path, so that a rebuild can fill a second
+-- schema beside the live one.
+--
+-- Whatever a stranger may have put a NUL into is bytea (sealed content, key
+-- labels, failure reasons); metadata is canonical JSON, whose text never holds
+-- a raw NUL, and is text. It is never jsonb, which refuses \u0000.
+
+-- +goose Up
+
+-- How far the log has been projected. The row travels in the same transaction
+-- as the rows that it vouches for.
+CREATE TABLE checkpoint (
+    only       boolean PRIMARY KEY DEFAULT true CHECK (only),
+    -- Another database, or a schema that was built anew, has another
+    -- generation: positions are comparable within one only.
+    generation uuid        NOT NULL DEFAULT gen_random_uuid(),
+    seq        bigint      NOT NULL CHECK (seq >= 0),
+    stored_at  timestamptz -- when the log stored the message at seq
+);
+INSERT INTO checkpoint (seq) VALUES (0);
+
+-- advance_checkpoint is the fence against a second projector: a transaction
+-- whose author did not know the checkpoint fails as a whole. It announces the
+-- new position to whoever listens once the transaction commits.
+-- +goose StatementBegin
+CREATE FUNCTION advance_checkpoint(expected bigint, next bigint, stored timestamptz) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    current_generation uuid;
+BEGIN
+    UPDATE checkpoint SET seq = next, stored_at = stored
+        WHERE seq = expected RETURNING generation INTO current_generation;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'the checkpoint is not at %', expected USING ERRCODE = 'ML001';
+    END IF;
+    PERFORM pg_notify('position_' || current_schema(), current_generation || ' ' || next);
+END
+$$;
+-- +goose StatementEnd
+
+CREATE TABLE owners (
+    owner          text COLLATE "C" PRIMARY KEY,
+    user_id        uuid,
+    registered_at  timestamptz,
+    version        bigint NOT NULL, -- newest ownerversion of the ledger family
+    last_seq       bigint NOT NULL,
+    leaf_count     bigint NOT NULL,
+    chain_version  bigint NOT NULL, -- the same of the chain family
+    chain_last_seq bigint NOT NULL,
+    -- The projection writes -1 where a slice does not continue the leaves.
+    CONSTRAINT owners_leaves_continue CHECK (leaf_count >= 0)
+);
+
+CREATE TABLE sessions (
+    id         uuid PRIMARY KEY,
+    owner      text COLLATE "C" NOT NULL,
+    audience   text        NOT NULL,
+    token_hash bytea,
+    issued_at  timestamptz NOT NULL,
+    expires_at timestamptz NOT NULL,
+    revoked_at timestamptz,
+    seq        bigint      NOT NULL
+);
+CREATE INDEX sessions_by_token ON sessions (token_hash) WHERE token_hash IS NOT NULL;
+CREATE INDEX sessions_active ON sessions (owner, expires_at)
+    WHERE audience = 'extension' AND revoked_at IS NULL;
+
+CREATE TABLE api_keys (
+    id           uuid PRIMARY KEY,
+    owner        text COLLATE "C" NOT NULL,
+    hash         bytea       NOT NULL,
+    prefix       text        NOT NULL,
+    label        bytea       NOT NULL, -- UTF-8 that may hold NUL
+    created_at   timestamptz NOT NULL,
+    last_used_at timestamptz,
+    revoked_at   timestamptz,
+    seq          bigint      NOT NULL
+);
+CREATE INDEX api_keys_by_hash ON api_keys (hash);
+CREATE INDEX api_keys_by_owner ON api_keys (owner, seq);
+
+CREATE TABLE grants (
+    id         uuid PRIMARY KEY,
+    owner      text COLLATE "C" NOT NULL,
+    kind       text        NOT NULL,
+    token_hash bytea       NOT NULL,
+    minted_at  timestamptz NOT NULL,
+    expires_at timestamptz NOT NULL,
+    max_uses   integer     NOT NULL,
+    used       integer     NOT NULL,
+    revoked_at timestamptz,
+    seq        bigint      NOT NULL
+);
+CREATE INDEX grants_by_token ON grants (token_hash);
+CREATE INDEX grants_active ON grants (owner, expires_at) WHERE revoked_at IS NULL AND used < max_uses;
+
+CREATE TABLE memories (
+    owner                text COLLATE "C" NOT NULL,
+    leaf_index           bigint      NOT NULL,
+    id                   uuid        NOT NULL,
+    leaf_hash            bytea       NOT NULL,
+    metadata             text COLLATE "C" NOT NULL,
+    sealed               bytea       NOT NULL,
+    created_at           timestamptz NOT NULL,
+    idempotency_key_hash bytea,
+    seq                  bigint      NOT NULL,
+    PRIMARY KEY (owner, leaf_index),
+    CONSTRAINT memories_id UNIQUE (id)
+);
+CREATE UNIQUE INDEX memories_by_idempotency_key ON memories (owner, idempotency_key_hash)
+    WHERE idempotency_key_hash IS NOT NULL;
+-- Ciphertext does not compress.
+ALTER TABLE memories ALTER COLUMN sealed SET STORAGE EXTERNAL;
+
+CREATE TABLE batches (
+    id                      uuid PRIMARY KEY,
+    owner                   text COLLATE "C" NOT NULL,
+    from_size               bigint NOT NULL,
+    size                    bigint NOT NULL,
+    root                    bytea  NOT NULL,
+    state                   text   NOT NULL CHECK (state IN ('cut', 'submitted', 'confirmed', 'failed')),
+    cut_at                  timestamptz,
+    -- the newest attempt, or the one that was confirmed
+    signature               text,
+    blockhash               text,
+    last_valid_block_height bigint,
+    transaction             bytea,
+    submitted_at            timestamptz,
+    -- read back from the chain
+    slot                    bigint,
+    cluster                 text,
+    program_id              text,
+    account                 text,
+    confirmed_at            timestamptz,
+    failed_at               timestamptz,
+    failure                 bytea, -- UTF-8 that may hold NUL
+    seq                     bigint NOT NULL
+);
+CREATE INDEX batches_confirmed ON batches (owner, size) WHERE state = 'confirmed';
+CREATE INDEX batches_open ON batches (owner, size) WHERE state IN ('cut', 'submitted');
+
+CREATE TABLE batch_attempts (
+    batch_id                uuid        NOT NULL,
+    signature               text COLLATE "C" NOT NULL,
+    owner                   text COLLATE "C" NOT NULL,
+    blockhash               text        NOT NULL,
+    last_valid_block_height bigint      NOT NULL,
+    transaction             bytea       NOT NULL,
+    submitted_at            timestamptz NOT NULL,
+    failed_at               timestamptz,
+    failure                 bytea,
+    seq                     bigint      NOT NULL,
+    PRIMARY KEY (batch_id, signature)
+);
+
+CREATE TABLE stake_movements (
+    owner      text COLLATE "C" NOT NULL,
+    signature  text COLLATE "C" NOT NULL,
+    vault      text COLLATE "C" NOT NULL,
+    direction  text COLLATE "C" NOT NULL CHECK (direction IN ('deposit', 'withdrawal')),
+    -- the how-manieth movement of its vault and direction in its transaction
+    ordinal    integer     NOT NULL,
+    mint       text        NOT NULL,
+    amount     numeric(20) NOT NULL, -- base units, a u64
+    slot       bigint      NOT NULL,
+    block_time timestamptz NOT NULL,
+    seq        bigint      NOT NULL,
+    position   integer     NOT NULL, -- of the event in its message
+    PRIMARY KEY (signature, vault, direction, ordinal)
+);
+CREATE INDEX stake_movements_by_owner ON stake_movements (owner, slot, seq, position);
+
+CREATE TABLE tiles (
+    owner      text COLLATE "C" NOT NULL,
+    level      smallint NOT NULL,
+    tile_index bigint   NOT NULL,
+    hashes     bytea    NOT NULL CHECK (length(hashes) = 8192), -- 256 hashes, side by side
+    root       bytea    NOT NULL CHECK (length(root) = 32),     -- of the full subtree above them
+    PRIMARY KEY (owner, level, tile_index)
+);
+ALTER TABLE tiles ALTER COLUMN hashes SET STORAGE EXTERNAL;
+
+-- +goose Down
+DROP TABLE tiles, stake_movements, batch_attempts, batches, memories, grants, api_keys, sessions, owners, checkpoint;
+DROP FUNCTION advance_checkpoint(bigint, bigint, timestamptz);
