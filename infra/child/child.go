@@ -1,0 +1,119 @@
+// Package child runs another program as a part of this process: it ends when
+// this process ends, however that happens, and never on its own unnoticed.
+//
+// The child gets a process group of its own, so that Ctrl-C in a terminal
+// reaches only us and we decide the order in which things stop. On Linux the
+// kernel signals it when we die, even by SIGKILL. Elsewhere a killed parent
+// leaves it behind, and whoever starts next on its folder has to stop it.
+package child
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"syscall"
+	"time"
+)
+
+// ErrForced says that a child did not end by the signal that asks it politely.
+var ErrForced = errors.New("did not stop in time and was forced")
+
+// grace is how long each harsher signal of Stop is given before the next.
+const grace = 2 * time.Second
+
+// drain is how long we wait, after a child's end, for output that descendants
+// of it may still hold open.
+const drain = 2 * time.Second
+
+// Process is a running child, or one that has ended.
+type Process struct {
+	cmd  *exec.Cmd
+	done chan struct{}
+	err  error // set before done is closed
+}
+
+// Start runs cmd. onDeath is what the kernel sends the child when this process
+// dies (Linux only).
+//
+// The kernel ties that signal to the thread that made the child, not to the
+// process, and Go ends threads as it likes. So one goroutine makes the child,
+// keeps its thread to itself, and lives exactly as long as the child does.
+func Start(cmd *exec.Cmd, onDeath syscall.Signal) (*Process, error) {
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Setpgid = true
+	setDeathSignal(cmd.SysProcAttr, onDeath)
+	cmd.WaitDelay = drain
+
+	p := &Process{cmd: cmd, done: make(chan struct{})}
+	started := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		if err := cmd.Start(); err != nil {
+			started <- err
+			return
+		}
+		started <- nil
+		p.err = cmd.Wait()
+		close(p.done)
+	}()
+	if err := <-started; err != nil {
+		return nil, fmt.Errorf("start %s: %w", cmd.Path, err)
+	}
+	return p, nil
+}
+
+// PID of the child. After Done it may belong to somebody else.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// Done is closed when the child has ended and has been reaped.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Err says how the child ended: nil for exit code 0. Only valid after Done.
+func (p *Process) Err() error { return p.err }
+
+// Signal the child. A child that has ended is not an error.
+func (p *Process) Signal(sig os.Signal) error {
+	if err := p.cmd.Process.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("signal process %d: %w", p.PID(), err)
+	}
+	return nil
+}
+
+// Kill ends the child at once and waits for it.
+func (p *Process) Kill() error {
+	err := p.Signal(syscall.SIGKILL)
+	<-p.done
+	return err
+}
+
+// Stop sends ask and waits until ctx is done; then each of the harsher signals
+// for two seconds; then SIGKILL. When it returns, the child has ended. It
+// returns ErrForced where asking did not do.
+func (p *Process) Stop(ctx context.Context, ask os.Signal, harsher ...os.Signal) error {
+	if err := p.Signal(ask); err != nil {
+		return errors.Join(err, p.Kill())
+	}
+	select {
+	case <-p.done:
+		return nil
+	case <-ctx.Done():
+	}
+	forced := fmt.Errorf("process %d %w", p.PID(), ErrForced)
+	for _, sig := range harsher {
+		if err := p.Signal(sig); err != nil {
+			return errors.Join(forced, err, p.Kill())
+		}
+		select {
+		case <-p.done:
+			return forced
+		case <-time.After(grace):
+		}
+	}
+	return errors.Join(forced, p.Kill())
+}

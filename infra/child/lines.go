@@ -1,0 +1,70 @@
+package child
+
+import (
+	"bytes"
+	"strings"
+	"sync"
+)
+
+// maxLine bounds what one endless line can take; the rest of it is dropped.
+const maxLine = 8 << 10
+
+// Lines is an io.Writer for a child's output: it hands whole lines on, and
+// remembers the last few for an error that has to explain itself.
+type Lines struct {
+	mu   sync.Mutex
+	each func(line string)
+	keep int
+	last []string
+	part []byte
+}
+
+// NewLines calls each (may be nil) for every line and remembers the last keep.
+func NewLines(keep int, each func(line string)) *Lines {
+	return &Lines{keep: keep, each: each}
+}
+
+func (l *Lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for rest := p; len(rest) > 0; {
+		end := bytes.IndexByte(rest, '\n')
+		if end < 0 {
+			l.grow(rest)
+			break
+		}
+		l.grow(rest[:end])
+		l.flush()
+		rest = rest[end+1:]
+	}
+	return len(p), nil
+}
+
+func (l *Lines) grow(p []byte) {
+	l.part = append(l.part, p[:min(len(p), maxLine-len(l.part))]...)
+}
+
+func (l *Lines) flush() {
+	line := strings.TrimRight(string(l.part), "\r")
+	l.part = l.part[:0]
+	if line == "" {
+		return
+	}
+	if l.each != nil {
+		l.each(line)
+	}
+	l.last = append(l.last, line)
+	if len(l.last) > l.keep {
+		l.last = l.last[len(l.last)-l.keep:]
+	}
+}
+
+// Last returns the remembered lines as one, parted by " | ".
+func (l *Lines) Last() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.part) > 0 {
+		l.flush()
+	}
+	return strings.Join(l.last, " | ")
+}

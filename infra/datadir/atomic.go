@@ -1,0 +1,67 @@
+package datadir
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// tempPattern names files that are being written; a crash leaves at most one
+// of them, and the next Open removes it.
+const tempPattern = ".writing-*"
+
+// WriteFile replaces the file at path by data, whole or not at all: a reader,
+// and a machine that loses power, sees the old content or the new, never a
+// part. When it returns nil, both the bytes and the name are on the disk.
+func WriteFile(path string, data []byte, perm os.FileMode) error {
+	dir := filepath.Dir(path)
+	tmp, err := os.CreateTemp(dir, tempPattern) // mode 0600 from the first byte
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	err = errors.Join(fill(tmp, data, perm), tmp.Close())
+	if err == nil {
+		err = os.Rename(tmp.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("write %s: %w", path, err), os.Remove(tmp.Name()))
+	}
+	// The new name shows already. Until the folder is synced, a power cut may
+	// bring the old one back, so a failure here is the caller's to know.
+	if err := SyncDir(dir); err != nil {
+		return fmt.Errorf("write %s: sync its folder: %w", path, err)
+	}
+	return nil
+}
+
+func fill(f *os.File, data []byte, perm os.FileMode) error {
+	if _, err := f.Write(data); err != nil {
+		return err
+	}
+	if err := f.Chmod(perm); err != nil {
+		return err
+	}
+	return f.Sync()
+}
+
+// SyncDir makes the names in a folder durable.
+func SyncDir(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+func removeUnfinished(dir string) error {
+	left, err := filepath.Glob(filepath.Join(dir, tempPattern))
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, name := range left {
+		errs = append(errs, os.Remove(name))
+	}
+	return errors.Join(errs...)
+}

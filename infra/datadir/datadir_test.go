@@ -1,0 +1,354 @@
+package datadir_test
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/memory-ledger/ledger/infra/datadir"
+)
+
+// holderEnv makes this test program hold a folder until its input ends: the
+// other instance, which a test can kill.
+const holderEnv = "DATADIR_TEST_HOLD"
+
+func TestMain(m *testing.M) {
+	if path := os.Getenv(holderEnv); path != "" {
+		os.Exit(hold(path))
+	}
+	os.Exit(m.Run())
+}
+
+func hold(path string) int {
+	d, err := datadir.Open(path)
+	if err == nil {
+		err = d.WriteRun(datadir.Run{NATSURL: "nats://held"})
+	}
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	fmt.Println("held")
+	_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
+	if err := d.Close(); err != nil {
+		return 1
+	}
+	return 0
+}
+
+func startHolder(t *testing.T, path string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), holderEnv+"="+path)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = in.Close()
+		_ = cmd.Process.Kill() // gone already where the test killed it
+		_ = cmd.Wait()
+	})
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil || line != "held\n" {
+		t.Fatalf("holder said %q, %v", line, err)
+	}
+	return cmd
+}
+
+func open(t *testing.T, path string) *datadir.Dir {
+	t.Helper()
+	d, err := datadir.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.Close() })
+	return d
+}
+
+func TestOpenCreatesAPrivateFolder(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "deep", "data")
+	d := open(t, path)
+	wantMode(t, d.Path(), 0o700)
+	if !d.Ours() {
+		t.Error("a folder that Open made is not ours")
+	}
+	sub, err := d.Sub("nats")
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantMode(t, sub, 0o700)
+}
+
+func TestSomebodyElsesFolderIsUsedButNotClaimed(t *testing.T) {
+	t.Parallel()
+	path := t.TempDir()
+	if err := os.WriteFile(filepath.Join(path, "run.log"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // nor is it claimed the second time, when our own files are in it
+		d, err := datadir.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d.Ours() {
+			t.Error("claimed a folder that held a stranger's file")
+		}
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestSecondInstanceIsRefusedByName(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "data")
+	holder := startHolder(t, path)
+	_, err := datadir.Open(path)
+	if !errors.Is(err, datadir.ErrLocked) {
+		t.Fatalf("second Open: %v, want ErrLocked", err)
+	}
+	var locked *datadir.LockedError
+	if !errors.As(err, &locked) || locked.PID != holder.Process.Pid {
+		t.Errorf("error %v does not carry pid %d", err, holder.Process.Pid)
+	}
+	for _, want := range []string{path, strconv.Itoa(holder.Process.Pid)} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("message %q does not name %q", err, want)
+		}
+	}
+}
+
+func TestSameProcessIsRefusedToo(t *testing.T) {
+	t.Parallel()
+	path := t.TempDir()
+	open(t, path)
+	if _, err := datadir.Open(path); !errors.Is(err, datadir.ErrLocked) {
+		t.Fatalf("second Open: %v, want ErrLocked", err)
+	}
+}
+
+func TestKilledRunLeavesNothingInTheWay(t *testing.T) {
+	t.Parallel()
+	path := t.TempDir()
+	holder := startHolder(t, path)
+	if r, err := datadir.LoadRun(path); err != nil || r.PID != holder.Process.Pid || r.NATSURL != "nats://held" {
+		t.Fatalf("while it runs: %+v, %v", r, err)
+	}
+	if err := holder.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = holder.Wait()
+	if _, err := os.Stat(filepath.Join(path, "run.json")); err != nil {
+		t.Fatalf("the note should be left over: %v", err)
+	}
+	if _, err := datadir.LoadRun(path); !errors.Is(err, datadir.ErrNotRunning) {
+		t.Fatalf("stale note: %v, want ErrNotRunning", err)
+	}
+	open(t, path)
+	if _, err := os.Stat(filepath.Join(path, "run.json")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("stale note survived Open: %v", err)
+	}
+}
+
+func TestRunNote(t *testing.T) {
+	t.Parallel()
+	path := t.TempDir()
+	if _, err := datadir.LoadRun(path); !errors.Is(err, datadir.ErrNotRunning) {
+		t.Fatalf("nothing there: %v", err)
+	}
+	d := open(t, path)
+	if _, err := datadir.LoadRun(path); !errors.Is(err, datadir.ErrNotRunning) {
+		t.Fatalf("starting: %v", err)
+	}
+	want := datadir.Run{NATSURL: "nats://u:p@127.0.0.1:1", DatabaseURL: "postgresql://x", SolanaRPCURL: "http://s", CoreURL: "http://c", ExtensionURL: "http://e"}
+	if err := d.WriteRun(want); err != nil {
+		t.Fatal(err)
+	}
+	wantMode(t, filepath.Join(path, "run.json"), 0o600)
+	want.PID = os.Getpid()
+	if got, err := datadir.LoadRun(path); err != nil || got != want {
+		t.Fatalf("got %+v, %v", got, err)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := datadir.LoadRun(path); !errors.Is(err, datadir.ErrNotRunning) {
+		t.Fatalf("stopped: %v", err)
+	}
+}
+
+// Commands that look for the run take the lock for an instant; a run that
+// starts at that instant must not be refused.
+func TestLookingNeverRefusesAStart(t *testing.T) {
+	t.Parallel()
+	path := t.TempDir()
+	open(t, path).Close()
+	stop := make(chan struct{})
+	var looking sync.WaitGroup
+	for range 4 {
+		looking.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					_, _ = datadir.LoadRun(path)
+				}
+			}
+		})
+	}
+	for range 50 {
+		d, err := datadir.Open(path)
+		if err != nil {
+			t.Error(err)
+			break
+		}
+		_ = d.Close()
+	}
+	close(stop)
+	looking.Wait()
+}
+
+func TestSecretIsMadeOnceAndKept(t *testing.T) {
+	t.Parallel()
+	path := t.TempDir()
+	d := open(t, path)
+	got := make([][]byte, 8)
+	var all sync.WaitGroup
+	for i := range got {
+		all.Go(func() {
+			s, err := d.Secret("master_key", 32)
+			if err != nil {
+				t.Error(err)
+			}
+			got[i] = s
+		})
+	}
+	all.Wait()
+	if slices.ContainsFunc(got, func(s []byte) bool { return !bytes.Equal(s, got[0]) }) {
+		t.Fatal("concurrent calls gave different secrets")
+	}
+	if len(got[0]) != 32 || bytes.Equal(got[0], make([]byte, 32)) {
+		t.Fatalf("secret is %d bytes", len(got[0]))
+	}
+	wantMode(t, filepath.Join(path, "secrets", "master_key"), 0o600)
+	other, err := d.Secret("jwt", 32)
+	if err != nil || bytes.Equal(other, got[0]) {
+		t.Fatalf("two names share a secret, %v", err)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again, err := open(t, path).Secret("master_key", 32)
+	if err != nil || !bytes.Equal(again, got[0]) {
+		t.Fatalf("not kept: %v", err)
+	}
+	beside, err := datadir.LoadSecret(path, "master_key", 32)
+	if err != nil || !bytes.Equal(beside, got[0]) {
+		t.Fatalf("not readable beside the run: %v", err)
+	}
+}
+
+func TestDamagedSecretIsNeverReplaced(t *testing.T) {
+	t.Parallel()
+	for name, content := range map[string]string{
+		"empty": "", "short": "AAAA\n", "not-base64": "ceci n'est pas une clef\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path := t.TempDir()
+			d := open(t, path)
+			file := filepath.Join(path, "secrets", "master_key")
+			if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			_, err := d.Secret("master_key", 32)
+			if err == nil || !strings.Contains(err.Error(), file) {
+				t.Fatalf("error %v should name the file", err)
+			}
+			if content != "" && strings.Contains(err.Error(), strings.TrimSpace(content)) {
+				t.Errorf("error %q shows the secret", err)
+			}
+			if got, _ := os.ReadFile(file); string(got) != content {
+				t.Error("the file was replaced")
+			}
+		})
+	}
+}
+
+func TestSecretNamesStayInTheFolder(t *testing.T) {
+	t.Parallel()
+	d := open(t, t.TempDir())
+	for _, name := range []string{"", "..", "../x", "a/b", ".hidden", "A"} {
+		if _, err := d.Secret(name, 32); err == nil {
+			t.Errorf("name %q was accepted", name)
+		}
+	}
+}
+
+func TestOpenRemovesWhatACrashLeftHalfWritten(t *testing.T) {
+	t.Parallel()
+	path := t.TempDir()
+	if err := open(t, path).Close(); err != nil {
+		t.Fatal(err)
+	}
+	left := filepath.Join(path, "secrets", ".writing-123")
+	if err := os.WriteFile(left, []byte("half"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	open(t, path)
+	if _, err := os.Stat(left); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("left over: %v", err)
+	}
+}
+
+func TestWriteFileReplacesWhole(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "f")
+	for _, content := range []string{"first, longer", "second"} {
+		if err := datadir.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.ReadFile(path); err != nil || string(got) != content {
+			t.Fatalf("read %q, %v", got, err)
+		}
+	}
+	if err := datadir.WriteFile(filepath.Join(dir, "missing", "f"), nil, 0o600); err == nil {
+		t.Error("wrote into a folder that is not there")
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != 1 {
+		t.Errorf("left behind: %v, %v", entries, err)
+	}
+}
+
+func wantMode(t *testing.T, path string, want fs.FileMode) {
+	t.Helper()
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := info.Mode().Perm(); got != want {
+		t.Errorf("%s has mode %o, want %o", path, got, want)
+	}
+}

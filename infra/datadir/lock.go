@@ -1,0 +1,130 @@
+package datadir
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// ErrLocked is matched (errors.Is) by every refusal of a folder that another
+// instance holds. The concrete error is a *LockedError.
+var ErrLocked = errors.New("data folder is in use")
+
+// LockedError names the folder and, where it is known, the process in the way.
+type LockedError struct {
+	Dir string
+	PID int // 0 where the holder has not written it yet
+}
+
+func (e *LockedError) Error() string {
+	who := "another process"
+	if e.PID != 0 {
+		who = "process " + strconv.Itoa(e.PID)
+	}
+	return fmt.Sprintf("%s is in use by %s: stop it first, or choose another folder", e.Dir, who)
+}
+
+// Is makes errors.Is(err, ErrLocked) true.
+func (e *LockedError) Is(target error) bool { return target == ErrLocked }
+
+// lockPatience is how long Lock tries: long enough to outlast the instant in
+// which Held probes the lock, far too short for a person to notice.
+const lockPatience = 250 * time.Millisecond
+
+// FileLock is an exclusive lock on a file, held until Release or the end of
+// the process, whichever comes first.
+type FileLock struct{ f *os.File }
+
+// Lock takes the exclusive lock of the file at path, creating it with mode
+// 0600. A lock held elsewhere, in this process or another, is a *LockedError.
+//
+// The file is never removed: removing a lock file lets two processes lock two
+// different files of one name.
+func Lock(path string) (*FileLock, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("lock: %w", err)
+	}
+	deadline := time.Now().Add(lockPatience)
+	for {
+		err = flock(f, syscall.LOCK_EX|syscall.LOCK_NB)
+		if !errors.Is(err, syscall.EWOULDBLOCK) || time.Now().After(deadline) {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		held := &LockedError{Dir: filepath.Dir(path), PID: readPID(f)}
+		return nil, errors.Join(held, f.Close())
+	}
+	if err == nil {
+		err = writePID(f, os.Getpid())
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), f.Close())
+	}
+	return &FileLock{f: f}, nil
+}
+
+// Release gives the lock up. Closing the file is what unlocks it; the pid is
+// wiped first so that nobody is told about a process that is gone.
+func (l *FileLock) Release() error {
+	return errors.Join(l.f.Truncate(0), l.f.Close())
+}
+
+// Held says whether some process holds the lock of the file at path. It looks
+// with a shared lock kept for an instant, which Lock outwaits.
+func Held(path string) (bool, error) {
+	f, err := os.Open(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("probe lock: %w", err)
+	}
+	defer f.Close() // releases the shared lock, if we got it
+	err = flock(f, syscall.LOCK_SH|syscall.LOCK_NB)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		return true, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("probe lock %s: %w", path, err)
+	}
+	return false, nil
+}
+
+// flock retries the interruptions that Go's own preemption signals cause.
+func flock(f *os.File, how int) error {
+	for {
+		err := syscall.Flock(int(f.Fd()), how)
+		if !errors.Is(err, syscall.EINTR) {
+			return err
+		}
+	}
+}
+
+func readPID(f *os.File) int {
+	b, err := io.ReadAll(io.NewSectionReader(f, 0, 32))
+	if err != nil {
+		return 0
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	if err != nil {
+		return 0
+	}
+	return pid
+}
+
+func writePID(f *os.File, pid int) error {
+	if err := f.Truncate(0); err != nil {
+		return err
+	}
+	_, err := f.WriteAt([]byte(strconv.Itoa(pid)+"\n"), 0)
+	return err
+}

@@ -1,0 +1,73 @@
+package datadir
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// ErrNotRunning says that no instance runs on a data folder.
+var ErrNotRunning = errors.New("no local run in this data folder")
+
+// Run says where the servers of a local run are. NATS_URL and DATABASE_URL may
+// carry passwords; the file that holds them has mode 0600.
+type Run struct {
+	PID          int    `json:"pid"`
+	NATSURL      string `json:"NATS_URL,omitempty"`
+	DatabaseURL  string `json:"DATABASE_URL,omitempty"`
+	SolanaRPCURL string `json:"SOLANA_RPC_URL,omitempty"`
+	CoreURL      string `json:"CORE_URL,omitempty"`
+	ExtensionURL string `json:"EXTENSION_URL,omitempty"`
+}
+
+// WriteRun notes that the run is up; call it after everything has started. The
+// pid is filled in. A crash afterwards leaves a note that LoadRun recognises as
+// stale and the next Open removes.
+func (d *Dir) WriteRun(r Run) error {
+	r.PID = os.Getpid()
+	data, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return fmt.Errorf("run note: %w", err)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return WriteFile(filepath.Join(d.path, runName), append(data, '\n'), 0o600)
+}
+
+// ClearRun removes the note; call it before the servers stop.
+func (d *Dir) ClearRun() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	err := os.Remove(filepath.Join(d.path, runName))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("run note: %w", err)
+	}
+	return nil
+}
+
+// LoadRun finds the run that is up on the data folder at path, for a command
+// beside it. ErrNotRunning if there is none, which includes one that is still
+// starting and one that was killed and left its note behind.
+func LoadRun(path string) (Run, error) {
+	held, err := Held(filepath.Join(path, lockName))
+	if err != nil {
+		return Run{}, err
+	}
+	if !held {
+		return Run{}, fmt.Errorf("%s: %w", path, ErrNotRunning)
+	}
+	data, err := os.ReadFile(filepath.Join(path, runName))
+	if errors.Is(err, os.ErrNotExist) {
+		return Run{}, fmt.Errorf("%s: %w (it is starting or stopping)", path, ErrNotRunning)
+	}
+	if err != nil {
+		return Run{}, fmt.Errorf("run note: %w", err)
+	}
+	var r Run
+	if err := json.Unmarshal(data, &r); err != nil {
+		return Run{}, fmt.Errorf("run note %s: %w", filepath.Join(path, runName), err)
+	}
+	return r, nil
+}

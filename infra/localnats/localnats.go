@@ -1,0 +1,248 @@
+// Package localnats runs a NATS server with JetStream inside this process, its
+// streams in a folder.
+//
+// Every acknowledged message is fsynced first (SyncAlways), unless the caller
+// says otherwise: JetStream's own default acknowledges up to two minutes before
+// the disk has the message. The listener is on the loopback only and asks for a
+// generated password, for other users of the machine reach the loopback too.
+//
+// Layout of the folder:
+//
+//	lock        held while a server runs here; JetStream itself has no lock, and
+//	            two servers on one store destroy it
+//	password    of the listener, generated once, mode 0600
+//	jetstream/  the server's store
+//
+// A killed process leaves nothing else: the next Start recovers the store, and
+// every message that was acknowledged is in it.
+package localnats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+
+	"github.com/memory-ledger/ledger/infra/datadir"
+)
+
+const (
+	// User is the one user of a local server.
+	User = "ledger"
+	// MaxPayload is the largest message: one command's events.
+	MaxPayload = 2 << 20
+
+	lockName     = "lock"
+	passwordName = "password"
+
+	defaultStartTimeout = 60 * time.Second // recovery of millions of messages included
+	defaultStop         = 5 * time.Second
+)
+
+// Config says how to run a server. Only Dir is required.
+type Config struct {
+	// Dir holds everything that the server keeps. It is created (mode 0700) if
+	// need be.
+	Dir string
+	// Port on 127.0.0.1; 0 or -1 takes a free one.
+	Port int
+	// NoSync acknowledges before fsync. A power cut then loses acknowledged
+	// messages, a killed process does not: for tests that cut no power.
+	NoSync bool
+	// StartTimeout bounds Start, recovery included. Default: 60 s.
+	StartTimeout time.Duration
+	// Logger gets the server's lines: warnings and errors as such, the rest at
+	// debug level. Default: slog.Default.
+	Logger *slog.Logger
+}
+
+// Server is a running server. Its methods are safe for concurrent use.
+type Server struct {
+	ns       *server.Server
+	lock     *datadir.FileLock
+	password string
+	port     int
+
+	mu    sync.Mutex
+	conns []*nats.Conn // made by Connect, drained by Stop
+
+	stop    sync.Once
+	stopErr error
+}
+
+// Start runs a server on cfg.Dir and returns when it takes connections and its
+// streams are there. It returns an error that matches datadir.ErrLocked where
+// another instance uses the folder. After an error nothing runs. Cancelling ctx
+// later does not stop the server.
+func Start(ctx context.Context, cfg Config) (*Server, error) {
+	if cfg.Dir == "" {
+		return nil, errors.New("local NATS: Config.Dir is empty")
+	}
+	if cfg.StartTimeout == 0 {
+		cfg.StartTimeout = defaultStartTimeout
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	ctx, cancel := context.WithTimeout(ctx, cfg.StartTimeout)
+	defer cancel()
+	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("local NATS: %w", err)
+	}
+	lock, err := datadir.Lock(filepath.Join(cfg.Dir, lockName))
+	if err != nil {
+		return nil, fmt.Errorf("local NATS: %w", err)
+	}
+	s := &Server{lock: lock}
+	if err := s.start(ctx, cfg); err != nil {
+		return nil, errors.Join(fmt.Errorf("local NATS: %w", err), lock.Release())
+	}
+	return s, nil
+}
+
+func (s *Server) start(ctx context.Context, cfg Config) error {
+	var err error
+	if s.password, err = datadir.PasswordFile(filepath.Join(cfg.Dir, passwordName)); err != nil {
+		return err
+	}
+	if s.ns, err = server.NewServer(options(cfg, s.password)); err != nil {
+		return err
+	}
+	log := &logger{log: cfg.Logger.With("server", "nats"), fatal: make(chan string, 1)}
+	s.ns.SetLoggerV2(log, false, false, false)
+	s.ns.Start()
+	if err := awaitReady(ctx, s.ns, log); err != nil {
+		s.ns.Shutdown()
+		s.ns.WaitForShutdown()
+		return err
+	}
+	s.port = s.ns.Addr().(*net.TCPAddr).Port
+	return nil
+}
+
+func options(cfg Config, password string) *server.Options {
+	port := cfg.Port
+	if port == 0 {
+		port = server.RANDOM_PORT
+	}
+	return &server.Options{
+		ServerName:             "ledger-local",
+		Host:                   "127.0.0.1",
+		Port:                   port,
+		Users:                  []*server.User{{Username: User, Password: password}},
+		MaxPayload:             MaxPayload,
+		JetStream:              true,
+		StoreDir:               cfg.Dir,
+		SyncAlways:             !cfg.NoSync,
+		DisableJetStreamBanner: true,
+		NoSigs:                 true, // signals are the program's to handle
+	}
+}
+
+// awaitReady polls, because the server offers no signal, but gives up at once
+// when the server says that it cannot start.
+func awaitReady(ctx context.Context, ns *server.Server, log *logger) error {
+	for {
+		ready := ns.ReadyForConnections(10 * time.Millisecond)
+		select {
+		case why := <-log.fatal:
+			return errors.New(why)
+		default:
+		}
+		switch {
+		case ready && ns.JetStreamEnabled():
+			return nil
+		case ready:
+			return errors.New("JetStream did not start")
+		case ctx.Err() != nil:
+			return fmt.Errorf("not ready: %w", ctx.Err())
+		}
+	}
+}
+
+// URL of the listener, with the credential. The password stays the same across
+// restarts on one folder; so does the port where Config.Port names one.
+func (s *Server) URL() string {
+	u := url.URL{Scheme: "nats", User: url.UserPassword(User, s.password), Host: fmt.Sprintf("127.0.0.1:%d", s.port)}
+	return u.String()
+}
+
+// Port of the listener.
+func (s *Server) Port() int { return s.port }
+
+// Connect makes a connection within the process, without a socket. Stop drains
+// it if it is still open then.
+func (s *Server) Connect(opts ...nats.Option) (*nats.Conn, error) {
+	opts = append([]nats.Option{nats.InProcessServer(s.ns), nats.UserInfo(User, s.password)}, opts...)
+	conn, err := nats.Connect("", opts...)
+	if err != nil {
+		return nil, fmt.Errorf("connect to local NATS: %w", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.conns = append(s.conns, conn)
+	return conn, nil
+}
+
+// Stop drains the connections that Connect made, then stops the server and
+// waits until its store is closed, until ctx is done or, where it has no
+// deadline, for five seconds. On an error the server may still be writing: the
+// folder stays locked until the process ends. A second Stop waits for the first.
+func (s *Server) Stop(ctx context.Context) error {
+	s.stop.Do(func() { s.stopErr = s.shutdown(ctx) })
+	return s.stopErr
+}
+
+func (s *Server) shutdown(ctx context.Context) error {
+	if _, ok := ctx.Deadline(); !ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, defaultStop)
+		defer cancel()
+	}
+	drainErr := s.drain(ctx)
+	closed := make(chan struct{})
+	go func() {
+		s.ns.Shutdown()
+		s.ns.WaitForShutdown()
+		close(closed)
+	}()
+	select {
+	case <-closed:
+		return errors.Join(drainErr, s.lock.Release())
+	case <-ctx.Done():
+		return errors.Join(drainErr, fmt.Errorf("stop local NATS: %w", ctx.Err()))
+	}
+}
+
+// drain lets every connection of ours finish what it was given.
+func (s *Server) drain(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var errs []error
+	for _, conn := range s.conns {
+		closed := conn.StatusChanged(nats.CLOSED)
+		if err := conn.Drain(); err != nil && !errors.Is(err, nats.ErrConnectionClosed) {
+			errs = append(errs, fmt.Errorf("drain: %w", err))
+		}
+		if conn.IsClosed() {
+			continue
+		}
+		select {
+		case <-closed:
+		case <-ctx.Done():
+			conn.Close()
+			errs = append(errs, fmt.Errorf("drain: %w", ctx.Err()))
+		}
+	}
+	s.conns = nil
+	return errors.Join(errs...)
+}

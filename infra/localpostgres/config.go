@@ -1,0 +1,131 @@
+package localpostgres
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// DatabaseName is the database that Start creates, and the role that owns it.
+const DatabaseName = "ledger"
+
+// superuser owns the cluster. Only the Unix socket lets it in.
+const superuser = "postgres"
+
+const (
+	defaultStartTimeout   = 60 * time.Second // crash recovery included
+	defaultMaxConnections = 100
+	defaultSharedBuffers  = "64MB"
+)
+
+// Config says how to run a server. Only Dir is required.
+type Config struct {
+	// Dir holds everything that the server keeps. It is created if need be.
+	Dir string
+	// Root is Dir or a folder above it. From Root down, folders are ours: as
+	// root we may open them for passing through. Default: Dir.
+	Root string
+	// BinDirs are searched for server programs after the usual places.
+	BinDirs []string
+	// TCP adds a listener on a free port of 127.0.0.1, guarded by a generated
+	// password, and makes URL use it. The Unix socket is there in any case.
+	TCP bool
+	// AsyncCommit turns synchronous_commit off: a crash may take the last
+	// fraction of a second of commits, whole ones, never the database.
+	AsyncCommit bool
+	// NoSync turns fsync off. A power cut may then destroy the cluster, while a
+	// killed server still loses nothing: for tests that cut no power.
+	NoSync bool
+	// MaxConnections defaults to 100, SharedBuffers to 64MB.
+	MaxConnections int
+	SharedBuffers  string
+	// Settings are further postgresql.conf settings, and win over the above.
+	Settings map[string]string
+	// StartTimeout bounds Start, crash recovery included. Default: 60 s.
+	StartTimeout time.Duration
+	// Logger gets the server's own lines at debug level. Default: slog.Default.
+	Logger *slog.Logger
+}
+
+func (c *Config) setDefaults() {
+	if c.Root == "" {
+		c.Root = c.Dir
+	}
+	if c.MaxConnections == 0 {
+		c.MaxConnections = defaultMaxConnections
+	}
+	if c.SharedBuffers == "" {
+		c.SharedBuffers = defaultSharedBuffers
+	}
+	if c.StartTimeout == 0 {
+		c.StartTimeout = defaultStartTimeout
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+}
+
+// normalise fills in defaults, makes paths absolute and reports every problem.
+func (c *Config) normalise() error {
+	if c.Dir == "" {
+		return errors.New("localpostgres: Config.Dir is empty")
+	}
+	c.setDefaults()
+	var errs []error
+	for _, path := range []*string{&c.Dir, &c.Root} {
+		abs, err := filepath.Abs(*path)
+		errs = append(errs, err)
+		*path = abs
+	}
+	if rel, err := filepath.Rel(c.Root, c.Dir); err != nil || rel == ".." || strings.HasPrefix(rel, "../") {
+		errs = append(errs, fmt.Errorf("localpostgres: Config.Dir %s is not inside Config.Root %s", c.Dir, c.Root))
+	}
+	if c.MaxConnections < 1 {
+		errs = append(errs, fmt.Errorf("localpostgres: Config.MaxConnections is %d", c.MaxConnections))
+	}
+	if c.StartTimeout < 0 {
+		errs = append(errs, fmt.Errorf("localpostgres: Config.StartTimeout is %s", c.StartTimeout))
+	}
+	return errors.Join(errs...)
+}
+
+// settings are given on the command line, so that the cluster's own files are
+// those that initdb wrote and nothing of an earlier run lingers in them.
+func (c *Config) settings(socketDir string, port int) map[string]string {
+	s := map[string]string{
+		"unix_socket_directories": socketDir,
+		"unix_socket_permissions": "0700",
+		"listen_addresses":        "",
+		"max_connections":         fmt.Sprint(c.MaxConnections),
+		"shared_buffers":          c.SharedBuffers,
+		"timezone":                "UTC",
+		"log_timezone":            "UTC",
+		"logging_collector":       "off",
+		"log_destination":         "stderr",
+		// What a failed statement held is content. It does not go to a log.
+		"log_min_error_statement": "panic",
+		"log_error_verbosity":     "terse",
+		"password_encryption":     "scram-sha-256",
+		"fsync":                   onOff(!c.NoSync),
+		"full_page_writes":        onOff(!c.NoSync),
+		"synchronous_commit":      onOff(!c.AsyncCommit),
+	}
+	if port != 0 {
+		s["listen_addresses"] = "127.0.0.1"
+		s["port"] = fmt.Sprint(port)
+	}
+	for k, v := range c.Settings {
+		s[k] = v
+	}
+	return s
+}
+
+func onOff(b bool) string {
+	if b {
+		return "on"
+	}
+	return "off"
+}

@@ -1,0 +1,39 @@
+// Package localpostgres runs a private PostgreSQL server, found on the machine,
+// inside a folder: one cluster, one role and one database, both named ledger.
+//
+// Layout of the folder:
+//
+//	lock       held while a server runs here (see datadir.Lock)
+//	cluster/   the server's own files, mode 0700
+//	sock/      the Unix socket, in a folder of mode 0700: that is the access
+//	           control, so the server trusts whoever can open the socket
+//	elsewhere  a link; where it exists, cluster/ and sock/ are behind it
+//	sockdir    the name of a short socket folder, where sock/ has too long a path
+//	password   of the TCP listener, where one was asked for, mode 0600
+//
+// # As root
+//
+// PostgreSQL refuses to run as root, so we run it as the owner of an existing
+// cluster, else as the user postgres, else as nobody. That user must reach the
+// cluster's files through every folder above them:
+//
+//   - Folders from Config.Root down to Config.Dir are ours. They are opened for
+//     passing through (chgrp to that user's group, mode g+x; never for listing
+//     or reading), and only if the folders above Root let that user through.
+//   - Folders above Root are not ours and are never touched. Where one of them
+//     is closed to that user (a home of mode 0700), cluster and socket live in
+//     a fresh folder under /var/lib/memory-ledger (else the temporary folder)
+//     and Config.Dir keeps a link to it named elsewhere. A later start that
+//     needs such a folder removes those whose Config.Dir is gone: a database
+//     here is derived from the log and can always be made again.
+//
+// # What a killed run leaves behind
+//
+// On Linux the kernel sends the server SIGQUIT (stop now, recover from the
+// write-ahead log at the next start) when we die. The server may still be at it
+// when the next run starts, or, elsewhere, may not have noticed at all. So
+// Start first stops whatever still works in the cluster's folder, found by
+// process and folder together, never by name or pid alone; that is safe because
+// Start holds the folder's lock. A cluster is created under another name and
+// renamed when whole, so half a cluster is never mistaken for one.
+package localpostgres

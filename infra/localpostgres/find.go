@@ -1,0 +1,148 @@
+package localpostgres
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+)
+
+// ErrNotFound says that the machine has no PostgreSQL server that we can run.
+var ErrNotFound = errors.New("no PostgreSQL server found: run `make postgres`, or `apt-get install postgresql`, or set DATABASE_URL")
+
+// minMajor is the oldest version we use: DROP DATABASE … WITH (FORCE).
+const minMajor = 13
+
+// installation is a server program with its initdb beside it.
+type installation struct {
+	bin   string // folder
+	major int
+}
+
+func (i installation) postgres() string { return filepath.Join(i.bin, "postgres") }
+func (i installation) initdb() string   { return filepath.Join(i.bin, "initdb") }
+
+// Find returns the folder of the server program that Start would use for a
+// fresh cluster, or ErrNotFound.
+func Find(extra ...string) (string, error) {
+	found, err := installations(candidates(extra), nil)
+	if err != nil {
+		return "", err
+	}
+	return found[0].bin, nil
+}
+
+// candidates are the folders to look in: PATH, the Debian layout newest first,
+// Homebrew newest first, then those the caller adds.
+func candidates(extra []string) []string {
+	dirs := filepath.SplitList(os.Getenv("PATH"))
+	dirs = append(dirs, newestFirst("/usr/lib/postgresql/*/bin")...)
+	for _, prefix := range []string{"/opt/homebrew", "/usr/local", "/home/linuxbrew/.linuxbrew"} {
+		dirs = append(dirs, newestFirst(prefix+"/opt/postgresql@*/bin")...)
+		dirs = append(dirs, prefix+"/opt/postgresql/bin")
+	}
+	dirs = append(dirs, newestFirst("/usr/pgsql-*/bin")...)
+	return append(dirs, extra...)
+}
+
+var number = regexp.MustCompile(`\d+`)
+
+func newestFirst(pattern string) []string {
+	dirs, err := filepath.Glob(pattern)
+	if err != nil {
+		panic(err) // the patterns are constants
+	}
+	version := func(dir string) int {
+		all := number.FindAllString(dir, -1)
+		if len(all) == 0 {
+			return 0
+		}
+		n, _ := strconv.Atoi(all[len(all)-1]) // too long a number counts as 0
+		return n
+	}
+	slices.SortStableFunc(dirs, func(a, b string) int { return cmp.Compare(version(b), version(a)) })
+	return dirs
+}
+
+// installations lists what can be run of the folders given, in their order. As another user (who is not
+// nil), a program counts only if that user can reach it.
+func installations(dirs []string, who *account) ([]installation, error) {
+	var found []installation
+	var why error
+	for _, dir := range dirs {
+		bin, ok := binDir(dir)
+		if !ok || slices.ContainsFunc(found, func(i installation) bool { return i.bin == bin }) {
+			continue
+		}
+		if who != nil && !who.reaches(filepath.Join(bin, "postgres")) {
+			why = fmt.Errorf("%s is closed to user %s", bin, who.name)
+			continue
+		}
+		major, err := majorOf(filepath.Join(bin, "postgres"))
+		if err != nil || major < minMajor {
+			why = cmp.Or(err, fmt.Errorf("%s is version %d, older than %d", bin, major, minMajor))
+			continue
+		}
+		found = append(found, installation{bin: bin, major: major})
+	}
+	if len(found) > 0 {
+		return found, nil
+	}
+	if why != nil {
+		return nil, fmt.Errorf("%w (%w)", ErrNotFound, why)
+	}
+	return nil, ErrNotFound
+}
+
+// binDir follows links to the folder where postgres and initdb lie together.
+func binDir(dir string) (string, bool) {
+	if !filepath.IsAbs(dir) {
+		return "", false // a relative PATH entry is nobody's server
+	}
+	real, err := filepath.EvalSymlinks(filepath.Join(dir, "postgres"))
+	if err != nil {
+		return "", false
+	}
+	bin := filepath.Dir(real)
+	if filepath.Base(real) != "postgres" {
+		return "", false // a wrapper that looks at its own name
+	}
+	for _, name := range []string{"postgres", "initdb"} {
+		info, err := os.Stat(filepath.Join(bin, name))
+		if err != nil || !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {
+			return "", false
+		}
+	}
+	return bin, true
+}
+
+func majorOf(program string) (int, error) {
+	out, err := exec.Command(program, "--version").Output()
+	if err != nil {
+		return 0, fmt.Errorf("%s --version: %w", program, err)
+	}
+	major, err := strconv.Atoi(number.FindString(string(out)))
+	if err != nil {
+		return 0, fmt.Errorf("%s --version: no number in %q", program, out)
+	}
+	return major, nil
+}
+
+// forCluster picks the installation for a cluster of that major version, or the
+// best one for a fresh cluster (0).
+func forCluster(found []installation, major int) (installation, error) {
+	if major == 0 {
+		return found[0], nil
+	}
+	for _, i := range found {
+		if i.major == major {
+			return i, nil
+		}
+	}
+	return installation{}, fmt.Errorf("%w: the database here is of version %d, found only %d; install that version, or move the database folder away (it is made again from the log)", ErrNotFound, major, found[0].major)
+}

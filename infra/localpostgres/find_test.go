@@ -1,0 +1,94 @@
+package localpostgres
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func fake(t *testing.T, version string, programs ...string) string {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range programs {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\necho 'postgres (PostgreSQL) "+version+"'\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func TestInstallationsInOrder(t *testing.T) {
+	t.Parallel()
+	old := fake(t, "12.4", "postgres", "initdb")
+	alone := fake(t, "17.1", "postgres")
+	first := fake(t, "15.2 (Some 15.2-1)", "postgres", "initdb")
+	second := fake(t, "18beta1", "postgres", "initdb")
+	link := t.TempDir()
+	if err := os.Symlink(filepath.Join(first, "postgres"), filepath.Join(link, "postgres")); err != nil {
+		t.Fatal(err)
+	}
+	found, err := installations([]string{"", "relative", old, alone, link, first, second, first}, nil)
+	want := []installation{{bin: first, major: 15}, {bin: second, major: 18}}
+	if err != nil || !slices.Equal(found, want) {
+		t.Fatalf("got %v, %v; want %v", found, err, want)
+	}
+	if i, err := forCluster(found, 18); err != nil || i != want[1] {
+		t.Errorf("for an existing cluster of 18: %v, %v", i, err)
+	}
+	if i, err := forCluster(found, 0); err != nil || i != want[0] {
+		t.Errorf("for a fresh cluster: %v, %v", i, err)
+	}
+	if _, err := forCluster(found, 16); !errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), "16") {
+		t.Errorf("for a cluster that nothing here can run: %v", err)
+	}
+}
+
+func TestNotFoundSaysWhatToDo(t *testing.T) {
+	t.Parallel()
+	for _, dirs := range [][]string{nil, {fake(t, "12.4", "postgres", "initdb")}} {
+		_, err := installations(dirs, nil)
+		if !errors.Is(err, ErrNotFound) {
+			t.Fatalf("got %v, want ErrNotFound", err)
+		}
+		for _, want := range []string{"make postgres", "apt-get install postgresql", "DATABASE_URL"} {
+			if !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("message %q: want one line with %q", err, want)
+			}
+		}
+	}
+}
+
+func TestClosedProgramsDoNotCount(t *testing.T) {
+	t.Parallel()
+	dir := fake(t, "15.2", "postgres", "initdb")
+	if err := os.Chmod(filepath.Dir(dir), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	_, err := installations([]string{dir}, &account{uid: 12345, gid: 12345, name: "someone"})
+	if !errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), "someone") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestNewestFirst(t *testing.T) {
+	t.Parallel()
+	base := filepath.Join(t.TempDir(), "99") // a number that is not the version
+	for _, v := range []string{"9", "15", "16", "100"} {
+		if err := os.MkdirAll(filepath.Join(base, v, "bin"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var got []string
+	for _, dir := range newestFirst(filepath.Join(base, "*", "bin")) {
+		got = append(got, filepath.Base(filepath.Dir(dir)))
+	}
+	if want := []string{"100", "16", "15", "9"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}

@@ -1,0 +1,98 @@
+package localpostgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+
+	"github.com/memory-ledger/ledger/infra/child"
+	"github.com/memory-ledger/ledger/infra/datadir"
+)
+
+// ctypes are tried in turn. Strings sort by bytes everywhere (collation C), so
+// that order never depends on the machine; what counts as a letter follows
+// Unicode where the system has the locale, which ILIKE on é or я needs.
+var ctypes = []string{"C.UTF-8", "C.utf8", "C"}
+
+// createCluster runs initdb under another name and renames the result, so that
+// cluster/ is whole or absent. A crash leaves an initdb-* folder, removed here
+// by the next start.
+func createCluster(ctx context.Context, p place, inst installation, noSync bool) error {
+	left, err := filepath.Glob(filepath.Join(p.home, initPrefix+"*"))
+	if err != nil {
+		return err
+	}
+	for _, dir := range left {
+		if err := stopLeftovers(ctx, dir); err != nil {
+			return err
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			return err
+		}
+	}
+	var errs []error
+	for _, ctype := range ctypes {
+		fresh, err := os.MkdirTemp(p.home, initPrefix)
+		if err != nil {
+			return err
+		}
+		err = p.who.give(fresh)
+		if err == nil {
+			err = runInitdb(ctx, p.who, inst, fresh, ctype, noSync)
+		}
+		if err == nil {
+			return errors.Join(os.Rename(fresh, p.cluster()), datadir.SyncDir(p.home))
+		}
+		errs = append(errs, err, os.RemoveAll(fresh))
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func runInitdb(ctx context.Context, who *account, inst installation, dir, ctype string, noSync bool) error {
+	args := []string{
+		"--pgdata=" + dir, "--username=" + superuser, "--encoding=UTF8",
+		"--locale=C", "--lc-ctype=" + ctype, "--data-checksums",
+		"--auth-local=trust", "--auth-host=scram-sha-256",
+	}
+	if noSync {
+		args = append(args, "--no-sync")
+	}
+	cmd := exec.Command(inst.initdb(), args...)
+	cmd.Dir = dir
+	cmd.Env = environment()
+	cmd.SysProcAttr = who.attr()
+	lines := child.NewLines(5, nil)
+	cmd.Stdout, cmd.Stderr = lines, lines
+	proc, err := child.Start(cmd, syscall.SIGKILL)
+	if err != nil {
+		return err
+	}
+	select {
+	case <-proc.Done():
+	case <-ctx.Done():
+		return errors.Join(fmt.Errorf("initdb: %w", ctx.Err()), proc.Kill())
+	}
+	if err := proc.Err(); err != nil {
+		return fmt.Errorf("initdb: %w: %s", err, lines.Last())
+	}
+	return nil
+}
+
+// environment is all that the server's programs see of ours: our variables hold
+// secrets, and PG* ones would change what they do.
+func environment() []string {
+	env := []string{"LC_ALL=C", "TZ=UTC", "PATH=/usr/bin:/bin"}
+	for _, name := range []string{"LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"} {
+		if v, ok := os.LookupEnv(name); ok {
+			env = append(env, name+"="+v)
+		}
+	}
+	return env
+}

@@ -1,0 +1,105 @@
+package localpostgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"time"
+)
+
+// patience with a leftover before the next, harsher signal.
+const patience = 3 * time.Second
+
+// pollEvery is how often we look whether a process that is no child of ours
+// has gone.
+const pollEvery = 10 * time.Millisecond
+
+// stopLeftovers ends every server process that still works in a cluster. The
+// caller holds the folder's lock, so they belong to a run that was killed.
+//
+// First they are only given time: a server whose parent was killed is already
+// stopping. Then SIGQUIT, which ends a server without a checkpoint (the next
+// start recovers from the log), then SIGKILL. A crash of ours in between leaves
+// fewer leftovers for the next start, by the same road.
+func stopLeftovers(ctx context.Context, cluster string) error {
+	for _, sig := range []syscall.Signal{0, syscall.SIGQUIT, syscall.SIGKILL} {
+		left, err := leftovers(cluster)
+		if err != nil {
+			return err
+		}
+		if len(left) == 0 {
+			break
+		}
+		wait := patience
+		if sig == 0 {
+			wait = patience / 10
+		}
+		for _, pid := range left {
+			if err := signalLeftover(cluster, pid, sig); err != nil {
+				return err
+			}
+		}
+		if err := awaitNone(ctx, cluster, wait); err == nil {
+			break
+		} else if !errors.Is(err, errStillThere) {
+			return err
+		}
+	}
+	left, err := leftovers(cluster)
+	if err != nil {
+		return err
+	}
+	if len(left) > 0 {
+		return fmt.Errorf("processes %v of an earlier run still use %s and cannot be stopped", left, cluster)
+	}
+	return forgetLeftovers(cluster)
+}
+
+// signalLeftover opens a handle on the process before it looks again whether
+// the process is one of ours, so that a pid which passes to somebody else in
+// between is never signalled.
+func signalLeftover(cluster string, pid int, sig syscall.Signal) error {
+	if sig == 0 {
+		return nil
+	}
+	proc, err := os.FindProcess(pid)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = proc.Release() }() // nothing to lose: only a handle
+	left, err := leftovers(cluster)
+	if err != nil || !slices.Contains(left, pid) {
+		return err
+	}
+	if err := proc.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("stop process %d of an earlier run in %s: %w", pid, cluster, err)
+	}
+	return nil
+}
+
+var errStillThere = errors.New("leftovers still there")
+
+func awaitNone(ctx context.Context, cluster string, wait time.Duration) error {
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	end := time.After(wait)
+	for {
+		left, err := leftovers(cluster)
+		if err != nil || len(left) == 0 {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-end:
+			return errStillThere
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func pidFile(cluster string) string { return filepath.Join(cluster, "postmaster.pid") }

@@ -1,0 +1,62 @@
+package localpostgres
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+)
+
+// leftovers lists the processes whose working folder is the cluster, which is
+// so for a postmaster and all that it forks, and for nothing else but a shell
+// that somebody left there. So it also looks at the program's name. Dead ones
+// that nobody reaped have no working folder any more and are not listed.
+func leftovers(cluster string) ([]int, error) {
+	want, err := os.Stat(cluster)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	procs, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, err
+	}
+	var pids []int
+	for _, entry := range procs {
+		pid, err := strconv.Atoi(entry.Name())
+		if err != nil {
+			continue
+		}
+		// Errors here: the process has just gone, or is another user's.
+		cwd, err := os.Stat(filepath.Join("/proc", entry.Name(), "cwd"))
+		if err != nil || !os.SameFile(cwd, want) {
+			continue
+		}
+		if exe, err := os.Readlink(filepath.Join("/proc", entry.Name(), "exe")); err == nil && isServer(exe) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids, nil
+}
+
+// isServer accepts a program that was upgraded under the running server too.
+func isServer(exe string) bool {
+	switch filepath.Base(exe) {
+	case "postgres", "postgres (deleted)", "initdb", "initdb (deleted)":
+		return true
+	}
+	return false
+}
+
+// forgetLeftovers removes the pid file once no process works in the cluster.
+// The server would do so itself, unless that pid now belongs to a stranger or
+// to a dead process that nobody reaped, both common in containers: then it
+// would refuse to start. With leftovers proved absent, the file says nothing.
+func forgetLeftovers(cluster string) error {
+	if err := os.Remove(pidFile(cluster)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}

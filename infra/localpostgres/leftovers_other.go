@@ -1,0 +1,43 @@
+//go:build unix && !linux
+
+package localpostgres
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// leftovers names the postmaster that the cluster's pid file names, if that
+// process is up and is a PostgreSQL server.
+func leftovers(cluster string) ([]int, error) {
+	text, err := os.ReadFile(pidFile(cluster))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	lines := strings.Split(string(text), "\n")
+	pid, err := strconv.Atoi(strings.TrimSpace(lines[0]))
+	if err != nil || pid < 2 {
+		return nil, fmt.Errorf("%s names no process", pidFile(cluster))
+	}
+	out, err := exec.Command("ps", "-o", "stat=", "-o", "comm=", "-p", strconv.Itoa(pid)).Output()
+	if err != nil {
+		return nil, nil // ps says so when there is no such process
+	}
+	state, name, _ := strings.Cut(strings.TrimSpace(string(out)), " ")
+	if strings.HasPrefix(state, "Z") || filepath.Base(strings.TrimSpace(name)) != "postgres" {
+		return nil, nil
+	}
+	return []int{pid}, nil
+}
+
+// forgetLeftovers leaves the pid file to the server, which checks it against
+// its shared memory: here we cannot prove that no process of it is left.
+func forgetLeftovers(string) error { return nil }

@@ -1,0 +1,207 @@
+// Package pgtest gives tests a real PostgreSQL server: one private server per
+// test program, started when first asked for, and a fresh, empty database for
+// each test.
+//
+//	func TestMain(m *testing.M) { pgtest.Main(m) }
+//
+//	func TestSomething(t *testing.T) {
+//		t.Parallel()
+//		pool, err := pgxpool.New(t.Context(), pgtest.Database(t))
+//		...
+//	}
+//
+// The shared server runs with fsync off. A test whose subject is durability, or
+// that stops the server, starts its own with Start.
+package pgtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/memory-ledger/ledger/infra/datadir"
+	"github.com/memory-ledger/ledger/infra/localpostgres"
+)
+
+const (
+	folderPrefix = "ledger-pgtest-"
+	guardName    = "in-use"
+	// abandoned is how old a folder is before another test program, finding
+	// nobody in it, removes it.
+	abandoned = time.Hour
+)
+
+// shared is the server of this test program.
+var shared struct {
+	once   sync.Once
+	mu     sync.Mutex
+	server *localpostgres.Server
+	folder string
+	guard  *datadir.FileLock
+	err    error
+}
+
+var databases atomic.Int64
+
+// Main runs the tests and then stops the shared server. Call it from TestMain
+// as the last thing: it ends the program. A test program that dies otherwise
+// takes the server along and leaves a folder, which a later one removes.
+func Main(m *testing.M) {
+	code := m.Run()
+	if err := stopShared(); err != nil {
+		fmt.Fprintln(os.Stderr, "pgtest:", err)
+		code = max(code, 1)
+	}
+	os.Exit(code)
+}
+
+// Database makes an empty database, owned by the role ledger, and returns its
+// URL. It is dropped when the test ends, whoever is still connected to it.
+func Database(t testing.TB) string {
+	t.Helper()
+	s := sharedServer(t)
+	name := fmt.Sprintf("test_%d", databases.Add(1))
+	if err := admin(t.Context(), s, "CREATE DATABASE "+name+" OWNER ledger TEMPLATE template0"); err != nil {
+		t.Fatalf("pgtest: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := admin(context.Background(), s, "DROP DATABASE "+name+" WITH (FORCE)"); err != nil {
+			t.Errorf("pgtest: %v", err)
+		}
+	})
+	return s.DatabaseURL(name)
+}
+
+// Start runs a server of the test's own in dir, or in a fresh folder where dir
+// is empty, with fsync as cfg says. It is stopped, and a fresh folder removed,
+// when the test ends; the test may stop or kill it earlier and start another
+// on the same folder: the URL stays the same.
+func Start(t testing.TB, cfg localpostgres.Config) *localpostgres.Server {
+	t.Helper()
+	if cfg.Dir == "" {
+		cfg.Dir = Folder(t)
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = quiet()
+	}
+	s, err := localpostgres.Start(t.Context(), cfg)
+	if err != nil {
+		t.Fatalf("pgtest: %v", err)
+	}
+	t.Cleanup(func() {
+		select {
+		case <-s.Done():
+		default:
+			if err := s.Stop(context.Background()); err != nil {
+				t.Errorf("pgtest: %v", err)
+			}
+		}
+	})
+	return s
+}
+
+// Folder makes a folder for a server of the test's own. Unlike t.TempDir's, its
+// path is short and open to the unprivileged user that the server runs as.
+func Folder(t testing.TB) string {
+	t.Helper()
+	folder, guard, err := newFolder()
+	if err != nil {
+		t.Fatalf("pgtest: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := removeFolder(folder, guard); err != nil {
+			t.Errorf("pgtest: %v", err)
+		}
+	})
+	return filepath.Join(folder, "pg")
+}
+
+func sharedServer(t testing.TB) *localpostgres.Server {
+	t.Helper()
+	shared.once.Do(func() {
+		shared.mu.Lock()
+		defer shared.mu.Unlock()
+		shared.folder, shared.guard, shared.err = newFolder()
+		if shared.err != nil {
+			return
+		}
+		shared.server, shared.err = localpostgres.Start(context.Background(), localpostgres.Config{
+			Root: shared.folder, Dir: filepath.Join(shared.folder, "pg"),
+			NoSync: true, MaxConnections: 200, Logger: quiet(),
+		})
+	})
+	if shared.err != nil {
+		t.Fatalf("pgtest: %v", shared.err)
+	}
+	return shared.server
+}
+
+func stopShared() error {
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	if shared.folder == "" {
+		return nil
+	}
+	var err error
+	if shared.server != nil {
+		err = shared.server.Stop(context.Background())
+	}
+	return errors.Join(err, removeFolder(shared.folder, shared.guard))
+}
+
+func admin(ctx context.Context, s *localpostgres.Server, statement string) error {
+	conn, err := pgx.Connect(ctx, s.AdminURL())
+	if err != nil {
+		return err
+	}
+	_, err = conn.Exec(ctx, statement)
+	return errors.Join(err, conn.Close(ctx))
+}
+
+func newFolder() (string, *datadir.FileLock, error) {
+	sweep()
+	folder, err := os.MkdirTemp("", folderPrefix)
+	if err != nil {
+		return "", nil, err
+	}
+	guard, err := datadir.Lock(filepath.Join(folder, guardName))
+	if err == nil {
+		err = os.Chmod(folder, 0o711) // for passing through, not for looking around
+	}
+	return folder, guard, err
+}
+
+func removeFolder(folder string, guard *datadir.FileLock) error {
+	return errors.Join(localpostgres.Remove(filepath.Join(folder, "pg")), os.RemoveAll(folder), guard.Release())
+}
+
+// sweep removes folders that killed test programs left. Errors only leave files
+// for the next sweep.
+func sweep() {
+	left, err := filepath.Glob(filepath.Join(os.TempDir(), folderPrefix+"*"))
+	if err != nil {
+		return
+	}
+	for _, folder := range left {
+		info, err := os.Lstat(folder)
+		if err != nil || !info.IsDir() || time.Since(info.ModTime()) < abandoned {
+			continue
+		}
+		guard, err := datadir.Lock(filepath.Join(folder, guardName))
+		if err != nil {
+			continue
+		}
+		_ = removeFolder(folder, guard)
+	}
+}
+
+func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }

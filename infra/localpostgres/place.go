@@ -1,0 +1,197 @@
+package localpostgres
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/memory-ledger/ledger/infra/datadir"
+)
+
+const (
+	clusterName   = "cluster"
+	socketName    = "sock"
+	lockName      = "lock"
+	elsewhereName = "elsewhere"
+	sockdirName   = "sockdir"
+	passwordName  = "password"
+	originName    = "origin" // in a folder elsewhere: the Config.Dir it serves
+
+	sharedHome = "/var/lib/memory-ledger"
+	homePrefix = "postgres-"
+	initPrefix = "initdb-"
+)
+
+// place is where a server's files are and who it runs as.
+type place struct {
+	dir  string // Config.Dir
+	home string // holds cluster/ and sock/: dir, or what elsewhere points at
+	who  *account
+}
+
+func (p place) cluster() string { return filepath.Join(p.home, clusterName) }
+
+// major is the version of the cluster, 0 where there is none yet.
+func (p place) major() (int, error) {
+	text, err := os.ReadFile(filepath.Join(p.cluster(), "PG_VERSION"))
+	if errors.Is(err, os.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	major, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		return 0, fmt.Errorf("PG_VERSION of %s: %w", p.cluster(), err)
+	}
+	return major, nil
+}
+
+// findPlace decides where the cluster lives. It runs under the lock of dir.
+func findPlace(root, dir string) (place, error) {
+	p := place{dir: dir, home: dir}
+	home, err := followLink(dir)
+	if err != nil {
+		return place{}, err
+	}
+	if home != "" {
+		p.home = home
+	}
+	if _, statErr := os.Stat(p.cluster()); statErr == nil {
+		p.who, err = ownerOf(p.cluster())
+	} else {
+		p.who, err = unprivileged()
+	}
+	if err != nil || p.who == nil || p.home != dir {
+		return p, err
+	}
+	closed := openPath(p.who, root, dir)
+	if closed == nil {
+		return p, nil
+	}
+	if _, err := os.Stat(p.cluster()); err == nil {
+		return place{}, fmt.Errorf("%w: the database in %s: %w", ErrUnreachable, dir, closed)
+	}
+	p.home, err = goElsewhere(p.who, dir)
+	if err != nil {
+		return place{}, fmt.Errorf("%w: %w; and %w", ErrUnreachable, closed, err)
+	}
+	return p, nil
+}
+
+// openPath lets the account through from root down to dir, if it gets to root.
+func openPath(who *account, root, dir string) error {
+	if !who.reaches(root) {
+		return fmt.Errorf("a folder above %s is closed to user %s", root, who.name)
+	}
+	rel, err := filepath.Rel(root, dir)
+	if err != nil {
+		return err
+	}
+	step := root
+	if err := who.open(step); err != nil {
+		return err
+	}
+	for name := range strings.SplitSeq(rel, string(filepath.Separator)) {
+		step = filepath.Join(step, name)
+		if err := who.open(step); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// followLink returns the home elsewhere, or "" where there is none. A link is
+// dropped where its home is gone (begin again: the log has everything) and
+// where it came with a copy of the folder that owns the home.
+func followLink(dir string) (string, error) {
+	link := filepath.Join(dir, elsewhereName)
+	home, err := os.Readlink(link)
+	if errors.Is(err, os.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	if _, err := os.Stat(home); err != nil {
+		return "", os.Remove(link)
+	}
+	origin := filepath.Join(home, originName)
+	owner, err := os.ReadFile(origin)
+	if err == nil && string(owner) == dir {
+		return home, nil
+	}
+	if err == nil {
+		if other, err := os.Readlink(filepath.Join(string(owner), elsewhereName)); err == nil && other == home {
+			return "", os.Remove(link)
+		}
+	}
+	// The folder was moved, or a crash came before the origin was written.
+	return home, datadir.WriteFile(origin, []byte(dir), 0o600)
+}
+
+// goElsewhere makes a home outside dir. The link comes before the origin, for
+// sweep takes a home with an origin and no link for an abandoned one. A crash
+// before the link leaves an empty folder; one after it is mended by followLink.
+func goElsewhere(who *account, dir string) (string, error) {
+	var errs []error
+	for _, base := range []string{sharedHome, os.TempDir()} {
+		home, err := makeHome(who, base)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		err = os.Symlink(home, filepath.Join(dir, elsewhereName))
+		if err == nil {
+			err = datadir.WriteFile(filepath.Join(home, originName), []byte(dir), 0o600)
+		}
+		return home, err
+	}
+	return "", errors.Join(errs...)
+}
+
+func makeHome(who *account, base string) (string, error) {
+	if base == sharedHome {
+		if err := os.MkdirAll(base, 0o711); err != nil {
+			return "", err
+		}
+		if err := who.open(base); err != nil { // a strict umask closed it
+			return "", err
+		}
+		sweep(base)
+	}
+	if !who.reaches(base) || !who.passes(base) {
+		return "", fmt.Errorf("%s is closed to user %s", base, who.name)
+	}
+	home, err := os.MkdirTemp(base, homePrefix)
+	if err != nil {
+		return "", err
+	}
+	return home, who.open(home)
+}
+
+// sweep removes the homes whose Config.Dir is gone or points at another one.
+// It holds no lock: a home whose folder is gone can have no running server but
+// one that is about to die, and a failure here only leaves files for next time.
+func sweep(base string) {
+	homes, err := filepath.Glob(filepath.Join(base, homePrefix+"*"))
+	if err != nil {
+		return
+	}
+	for _, home := range homes {
+		dir, err := os.ReadFile(filepath.Join(home, originName))
+		if err != nil {
+			continue // just being made
+		}
+		target, err := os.Readlink(filepath.Join(string(dir), elsewhereName))
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			continue // unknown is not gone
+		}
+		if target != home {
+			_ = os.RemoveAll(home)
+		}
+	}
+}

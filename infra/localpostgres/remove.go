@@ -1,0 +1,35 @@
+package localpostgres
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/memory-ledger/ledger/infra/datadir"
+)
+
+// Remove deletes the database in dir, its files elsewhere included, and dir
+// itself. It refuses (datadir.ErrLocked) while a server runs there. A crash in
+// it leaves a part, which a second Remove deletes and Start takes for nothing.
+func Remove(dir string) error {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	lock, err := datadir.Lock(filepath.Join(dir, lockName))
+	if err != nil {
+		return fmt.Errorf("remove database: %w", err)
+	}
+	home, err := followLink(dir)
+	if err == nil && home != "" {
+		err = os.RemoveAll(home)
+	}
+	if err == nil {
+		err = os.RemoveAll(dir)
+	}
+	return errors.Join(err, lock.Release())
+}

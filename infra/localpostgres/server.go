@@ -1,0 +1,282 @@
+package localpostgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/memory-ledger/ledger/infra/child"
+	"github.com/memory-ledger/ledger/infra/datadir"
+)
+
+// attempts at a start: another program may take the port that we picked, or
+// an orphan of a killed server may hold on to its memory a moment longer.
+const attempts = 3
+
+// defaultStop bounds a Stop whose context has no deadline.
+const defaultStop = 5 * time.Second
+
+// Server is a running server. Its methods are safe for concurrent use, except
+// that Stop or Kill is called once, last.
+type Server struct {
+	proc     *child.Process
+	lock     *datadir.FileLock
+	sockets  string
+	port     int // 5432 without TCP: the name of the socket only
+	password string
+	tcp      bool
+}
+
+// Start runs the server of cfg.Dir, creating folder, cluster, role and database
+// where they are missing, and returns when the database takes connections.
+//
+// It returns an error that matches ErrNotFound where the machine has no server,
+// datadir.ErrLocked where another instance uses the folder, ErrUnreachable
+// where root found no place for it. After an error nothing runs. Cancelling ctx
+// later does not stop the server.
+func Start(ctx context.Context, cfg Config) (*Server, error) {
+	if err := cfg.normalise(); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, cfg.StartTimeout)
+	defer cancel()
+	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("local PostgreSQL: %w", err)
+	}
+	lock, err := datadir.Lock(filepath.Join(cfg.Dir, lockName))
+	if err != nil {
+		return nil, fmt.Errorf("local PostgreSQL: %w", err)
+	}
+	s, err := startLocked(ctx, cfg)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("local PostgreSQL: %w", err), lock.Release())
+	}
+	s.lock = lock
+	return s, nil
+}
+
+func startLocked(ctx context.Context, cfg Config) (*Server, error) {
+	p, err := findPlace(cfg.Root, cfg.Dir)
+	if err != nil {
+		return nil, err
+	}
+	major, err := p.major()
+	if err != nil {
+		return nil, err
+	}
+	found, err := installations(candidates(cfg.BinDirs), p.who)
+	if err != nil {
+		return nil, err
+	}
+	inst, err := forCluster(found, major)
+	if err != nil {
+		return nil, err
+	}
+	if err := stopLeftovers(ctx, p.cluster()); err != nil {
+		return nil, err
+	}
+	if major == 0 {
+		if err := createCluster(ctx, p, inst, cfg.NoSync); err != nil {
+			return nil, err
+		}
+	}
+	s := &Server{tcp: cfg.TCP, port: defaultPort}
+	if s.sockets, err = socketDir(p); err != nil {
+		return nil, err
+	}
+	if cfg.TCP {
+		if s.password, err = datadir.PasswordFile(filepath.Join(cfg.Dir, passwordName)); err != nil {
+			return nil, err
+		}
+	}
+	return s, s.bringUp(ctx, cfg, p, inst)
+}
+
+// bringUp starts the process and readies the database, or leaves no process.
+func (s *Server) bringUp(ctx context.Context, cfg Config, p place, inst installation) error {
+	var errs []error
+	for range attempts {
+		err := s.launch(ctx, cfg, p, inst)
+		if err == nil {
+			return nil
+		}
+		errs = append(errs, err)
+		if !errors.Is(err, errEndedEarly) || ctx.Err() != nil {
+			break
+		}
+		if err := stopLeftovers(ctx, p.cluster()); err != nil {
+			errs = append(errs, err)
+			break
+		}
+	}
+	return errors.Join(errs...)
+}
+
+var errEndedEarly = errors.New("the server ended while starting")
+
+func (s *Server) launch(ctx context.Context, cfg Config, p place, inst installation) error {
+	tcpPort := 0
+	if s.tcp {
+		var err error
+		if tcpPort, err = freePort(); err != nil {
+			return err
+		}
+		s.port = tcpPort
+	}
+	cmd := exec.Command(inst.postgres(), "-D", p.cluster())
+	settings := cfg.settings(s.sockets, tcpPort)
+	for _, k := range slices.Sorted(maps.Keys(settings)) {
+		cmd.Args = append(cmd.Args, "-c", k+"="+settings[k])
+	}
+	cmd.Dir = p.home
+	cmd.Env = environment()
+	cmd.SysProcAttr = p.who.attr()
+	lines := child.NewLines(5, logLines(cfg.Logger))
+	cmd.Stdout, cmd.Stderr = lines, lines
+	var err error
+	if s.proc, err = child.Start(cmd, syscall.SIGQUIT); err != nil {
+		return err
+	}
+	err = s.ready(ctx)
+	if err == nil {
+		return nil
+	}
+	select {
+	case <-s.proc.Done():
+		return fmt.Errorf("%w: %s", errEndedEarly, lines.Last())
+	default:
+		return errors.Join(err, s.proc.Stop(closed(), syscall.SIGINT, syscall.SIGQUIT))
+	}
+}
+
+// ready waits for the first connection, then makes the role and the database.
+func (s *Server) ready(ctx context.Context) error {
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	for {
+		conn, err := pgx.Connect(ctx, s.AdminURL())
+		if err == nil {
+			return errors.Join(s.provision(ctx, conn), conn.Close(ctx))
+		}
+		select {
+		case <-tick.C:
+		case <-s.proc.Done():
+			return errEndedEarly
+		case <-ctx.Done():
+			return fmt.Errorf("not ready: %w (%w)", ctx.Err(), err)
+		}
+	}
+}
+
+// provision is run at every start. A crash between its steps leaves what the
+// next start adds to.
+func (s *Server) provision(ctx context.Context, conn *pgx.Conn) error {
+	var hasRole, hasDatabase bool
+	const look = `SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = $1), EXISTS (SELECT FROM pg_database WHERE datname = $1)`
+	if err := conn.QueryRow(ctx, look, DatabaseName).Scan(&hasRole, &hasDatabase); err != nil {
+		return fmt.Errorf("look for the database: %w", err)
+	}
+	var todo []string
+	if !hasRole {
+		todo = append(todo, "CREATE ROLE ledger LOGIN")
+	}
+	if s.password != "" { // base64url: it cannot end the literal
+		todo = append(todo, "ALTER ROLE ledger PASSWORD '"+s.password+"'")
+	}
+	if !hasDatabase {
+		todo = append(todo, "CREATE DATABASE ledger OWNER ledger TEMPLATE template0")
+	}
+	for _, statement := range todo {
+		if _, err := conn.Exec(ctx, statement); err != nil {
+			return fmt.Errorf("make the role and the database: %w", err)
+		}
+	}
+	return nil
+}
+
+// URL of the database ledger, for pgx and psql alike. With Config.TCP it holds
+// a password; otherwise the socket's folder is the access control. It stays the
+// same across restarts on one folder, except for the port of TCP.
+func (s *Server) URL() string { return s.DatabaseURL(DatabaseName) }
+
+// DatabaseURL is URL for another database of this server.
+func (s *Server) DatabaseURL(name string) string {
+	if !s.tcp {
+		return s.socketURL(DatabaseName, name)
+	}
+	u := url.URL{
+		Scheme: "postgresql", User: url.UserPassword(DatabaseName, s.password),
+		Host: fmt.Sprintf("127.0.0.1:%d", s.port), Path: "/" + name, RawQuery: "sslmode=disable",
+	}
+	return u.String()
+}
+
+// AdminURL is for the cluster's superuser, over the socket.
+func (s *Server) AdminURL() string { return s.socketURL(superuser, superuser) }
+
+func (s *Server) socketURL(user, database string) string {
+	query := url.Values{"host": {s.sockets}, "port": {fmt.Sprint(s.port)}}
+	// No host before the path: the socket's folder, in the query, is the host.
+	u := url.URL{Scheme: "postgresql", User: url.User(user), Path: "/" + database, RawQuery: query.Encode()}
+	return u.String()
+}
+
+// PID of the postmaster.
+func (s *Server) PID() int { return s.proc.PID() }
+
+// Done is closed when the server has ended, asked or not.
+func (s *Server) Done() <-chan struct{} { return s.proc.Done() }
+
+// Stop ends sessions, writes a checkpoint and stops the server (a fast
+// shutdown) until ctx is done, or for five seconds where it has no deadline;
+// then it stops it without a checkpoint, which costs the next start a recovery
+// and loses nothing, and says so with child.ErrForced. No process is left.
+func (s *Server) Stop(ctx context.Context) error {
+	if _, ok := ctx.Deadline(); !ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, defaultStop)
+		defer cancel()
+	}
+	err := s.proc.Stop(ctx, syscall.SIGINT, syscall.SIGQUIT)
+	return s.gone(err)
+}
+
+// Kill ends the server at once, as a crash would, for tests of faults.
+func (s *Server) Kill() error { return s.gone(s.proc.Kill()) }
+
+func (s *Server) gone(err error) error {
+	// Only ours if it is empty: then it is the socket's temporary folder, and
+	// the next start makes it again under the same name.
+	if filepath.Base(s.sockets) != socketName {
+		_ = os.Remove(s.sockets)
+	}
+	return errors.Join(err, s.lock.Release())
+}
+
+func logLines(log *slog.Logger) func(string) {
+	return func(line string) {
+		level := slog.LevelDebug
+		if strings.Contains(line, "PANIC:") {
+			level = slog.LevelError
+		}
+		log.Log(context.Background(), level, line, "server", "postgres")
+	}
+}
+
+func closed() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}

@@ -1,0 +1,284 @@
+package localpostgres_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/memory-ledger/ledger/infra/child"
+	"github.com/memory-ledger/ledger/infra/datadir"
+	"github.com/memory-ledger/ledger/infra/localpostgres"
+	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
+)
+
+// runEnv makes this test program start a server on a folder and hold it: the
+// run that a test kills.
+const runEnv = "LOCALPOSTGRES_TEST_RUN"
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(runEnv); dir != "" {
+		s, err := localpostgres.Start(context.Background(), localpostgres.Config{Dir: dir})
+		if err != nil {
+			fmt.Println("error", err)
+			os.Exit(1)
+		}
+		fmt.Println("pid", s.PID())
+		select {}
+	}
+	pgtest.Main(m)
+}
+
+func startRun(t *testing.T, dir string) (run *child.Process, postmaster int) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), runEnv+"="+dir)
+	out, in, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stdout, cmd.Stderr = in, os.Stderr
+	run, err = child.Start(cmd, syscall.SIGKILL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = run.Kill() })
+	_ = in.Close()
+	line, err := bufio.NewReader(out).ReadString('\n')
+	text, ok := strings.CutPrefix(strings.TrimSpace(line), "pid ")
+	if err != nil || !ok {
+		t.Fatalf("the run said %q, %v", line, err)
+	}
+	postmaster, err = strconv.Atoi(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return run, postmaster
+}
+
+func connect(t *testing.T, url string) *pgx.Conn {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	return conn
+}
+
+func exe(t *testing.T, url, statement string) {
+	t.Helper()
+	if _, err := connect(t, url).Exec(t.Context(), statement); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantRow(t *testing.T, url, query, want string) {
+	t.Helper()
+	var got string
+	if err := connect(t, url).QueryRow(t.Context(), query).Scan(&got); err != nil || got != want {
+		t.Errorf("%s: %q, %v; want %q", query, got, err, want)
+	}
+}
+
+func stop(t *testing.T, s *localpostgres.Server) {
+	t.Helper()
+	if err := s.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wantGone(t, s.PID())
+}
+
+// wantGone checks a process that has been waited for: its pid is free.
+func wantGone(t *testing.T, pid int) {
+	t.Helper()
+	if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
+		t.Errorf("process %d is still there: %v", pid, err)
+	}
+}
+
+func TestRestartKeepsDataAndURL(t *testing.T) {
+	t.Parallel()
+	dir := pgtest.Folder(t)
+	s := pgtest.Start(t, localpostgres.Config{Dir: dir}) // durable: the real thing once
+	url := s.URL()
+	exe(t, url, "CREATE TABLE kept (v text); INSERT INTO kept VALUES ('é')")
+	for query, want := range map[string]string{
+		"SHOW fsync":              "on",
+		"SHOW synchronous_commit": "on",
+		"SHOW data_checksums":     "on",
+		"SHOW server_encoding":    "UTF8",
+		"SHOW listen_addresses":   "",
+		"SELECT datcollate FROM pg_database WHERE datname = 'ledger'": "C",
+		"SELECT current_user":       "ledger",
+		"SELECT current_database()": "ledger",
+		"SELECT rolsuper::text FROM pg_roles WHERE rolname = current_user": "false",
+	} {
+		wantRow(t, url, query, want)
+	}
+	stop(t, s)
+	s = pgtest.Start(t, localpostgres.Config{Dir: dir, AsyncCommit: true, NoSync: true})
+	if s.URL() != url {
+		t.Errorf("URL became %s, was %s", s.URL(), url)
+	}
+	wantRow(t, url, "SELECT v FROM kept", "é")
+	wantRow(t, url, "SHOW synchronous_commit", "off")
+}
+
+func TestSecondInstanceIsRefused(t *testing.T) {
+	t.Parallel()
+	dir := pgtest.Folder(t)
+	s := pgtest.Start(t, localpostgres.Config{Dir: dir, NoSync: true})
+	_, err := localpostgres.Start(t.Context(), localpostgres.Config{Dir: dir})
+	if !errors.Is(err, datadir.ErrLocked) {
+		t.Fatalf("got %v, want ErrLocked", err)
+	}
+	wantRow(t, s.URL(), "SELECT 'up'", "up")
+	if err := localpostgres.Remove(dir); !errors.Is(err, datadir.ErrLocked) {
+		t.Errorf("Remove under a running server: %v", err)
+	}
+}
+
+func TestTCPNeedsThePassword(t *testing.T) {
+	t.Parallel()
+	dir := pgtest.Folder(t)
+	s := pgtest.Start(t, localpostgres.Config{Dir: dir, NoSync: true, TCP: true})
+	wantRow(t, s.URL(), "SELECT inet_server_addr()::text", "127.0.0.1/32")
+	config, err := pgx.ParseConfig(s.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	password := config.Password
+	for _, wrong := range []string{"", "wrong"} {
+		for _, user := range []string{"ledger", "postgres"} {
+			config.Password, config.User = wrong, user
+			if conn, err := pgx.ConnectConfig(t.Context(), config); err == nil {
+				_ = conn.Close(t.Context())
+				t.Errorf("user %s got in with password %q", user, wrong)
+			}
+		}
+	}
+	info, err := os.Stat(filepath.Join(dir, "password"))
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("password file: %v, %v", info, err)
+	}
+	stop(t, s)
+	s = pgtest.Start(t, localpostgres.Config{Dir: dir, NoSync: true, TCP: true})
+	if !strings.Contains(s.URL(), password) {
+		t.Error("the password changed across a restart")
+	}
+	wantRow(t, s.URL(), "SELECT 'up'", "up")
+}
+
+func TestLongPathsGetAShortSocket(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(filepath.Dir(pgtest.Folder(t)), "pg", strings.Repeat("long", 20))
+	if err := os.MkdirAll(dir, 0o711); err != nil {
+		t.Fatal(err)
+	}
+	cfg := localpostgres.Config{Dir: dir, Root: filepath.Dir(dir), NoSync: true}
+	s := pgtest.Start(t, cfg)
+	url := s.URL()
+	config, err := pgx.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.HasPrefix(config.Host, dir) {
+		t.Fatalf("socket in %s", config.Host)
+	}
+	wantRow(t, url, "SELECT 'up'", "up")
+	if info, err := os.Stat(config.Host); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("socket folder: %v, %v", info, err)
+	}
+	stop(t, s)
+	if _, err := os.Stat(config.Host); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("socket folder left behind: %v", err)
+	}
+	if s = pgtest.Start(t, cfg); s.URL() != url {
+		t.Errorf("URL became %s, was %s", s.URL(), url)
+	}
+	// The name is taken by a stranger: another one is used.
+	stop(t, s)
+	if err := os.Mkdir(config.Host, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.Remove(config.Host) })
+	if s = pgtest.Start(t, cfg); s.URL() == url {
+		t.Error("used a folder that others can write to")
+	}
+}
+
+func TestStopInAHurryLosesNothing(t *testing.T) {
+	t.Parallel()
+	dir := pgtest.Folder(t)
+	s := pgtest.Start(t, localpostgres.Config{Dir: dir, NoSync: true})
+	exe(t, s.URL(), "CREATE TABLE kept (v text); INSERT INTO kept VALUES ('kept')")
+	hurry, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.Stop(hurry); !errors.Is(err, child.ErrForced) {
+		t.Errorf("got %v, want ErrForced", err)
+	}
+	wantGone(t, s.PID())
+	s = pgtest.Start(t, localpostgres.Config{Dir: dir, NoSync: true})
+	wantRow(t, s.URL(), "SELECT v FROM kept", "kept")
+	if err := s.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	wantGone(t, s.PID())
+	s = pgtest.Start(t, localpostgres.Config{Dir: dir, NoSync: true})
+	wantRow(t, s.URL(), "SELECT v FROM kept", "kept")
+}
+
+func TestFailedStartSaysWhyAndLeavesNothing(t *testing.T) {
+	t.Parallel()
+	dir := pgtest.Folder(t)
+	bad := localpostgres.Config{Dir: dir, NoSync: true, Settings: map[string]string{"shared_buffers": "many"}}
+	_, err := localpostgres.Start(t.Context(), bad)
+	if err == nil || !strings.Contains(err.Error(), "shared_buffers") {
+		t.Fatalf("got %v, want the server's own words", err)
+	}
+	late, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := localpostgres.Start(late, localpostgres.Config{Dir: dir, NoSync: true}); !errors.Is(err, context.Canceled) {
+		t.Fatalf("got %v, want Canceled", err)
+	}
+	s := pgtest.Start(t, localpostgres.Config{Dir: dir, NoSync: true})
+	wantRow(t, s.URL(), "SELECT 'up'", "up")
+}
+
+func TestConfigIsChecked(t *testing.T) {
+	t.Parallel()
+	for name, cfg := range map[string]localpostgres.Config{
+		"no folder":        {},
+		"folder not below": {Dir: t.TempDir(), Root: t.TempDir()},
+		"no connections":   {Dir: t.TempDir(), MaxConnections: -1},
+		"no time":          {Dir: t.TempDir(), StartTimeout: -1},
+	} {
+		if _, err := localpostgres.Start(t.Context(), cfg); err == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+}
+
+func TestHalfAClusterIsMadeAnew(t *testing.T) {
+	t.Parallel()
+	dir := pgtest.Folder(t)
+	half := filepath.Join(dir, "initdb-123")
+	if err := os.MkdirAll(filepath.Join(half, "base"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s := pgtest.Start(t, localpostgres.Config{Dir: dir, NoSync: true})
+	wantRow(t, s.URL(), "SELECT 'up'", "up")
+	if _, err := os.Stat(half); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("left over: %v", err)
+	}
+}
