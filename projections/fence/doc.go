@@ -1,0 +1,16 @@
+// Package fence makes reads never stale: it holds a read back until the read
+// models reflect every event that was acknowledged before the read's request
+// arrived, and does so on every replica.
+//
+// The rule is one sentence: ask the log for the newest sequence that matters,
+// and wait until the projection has reached it. The log answers linearizably,
+// so the sequence covers all that was acknowledged before the question. The
+// projector announces each commit; a fence listens on a connection of its own
+// and wakes whoever waited for it. Waits end with the caller's deadline or the
+// fence's own, as [ErrBehind], which HTTP layers answer with 503 and
+// Retry-After.
+//
+// A position is believed only while the listener's connection stands: a
+// database that was restored, or swapped for another, may hold less than this
+// process has seen, and must not be read as if it held it.
+package fence

@@ -1,0 +1,207 @@
+package fence
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/projections/schema"
+)
+
+// ErrBehind: the read models did not catch up in time. Nothing is wrong with
+// the request; answer 503 with Retry-After.
+var ErrBehind = errors.New("read models are behind the log")
+
+const (
+	defaultTimeout = 5 * time.Second
+	defaultPoll    = time.Second
+	// recheck is how often a wait reads the checkpoint for itself while
+	// nobody listens.
+	recheck    = 20 * time.Millisecond
+	minBackoff = 50 * time.Millisecond
+	maxBackoff = 2 * time.Second
+)
+
+// Options of a fence. The zero value is good.
+type Options struct {
+	Timeout    time.Duration         // longest wait, whatever the caller's deadline; 0 means 5 s
+	Poll       time.Duration         // how often the checkpoint is read besides being told; 0 means 1 s
+	Logger     *slog.Logger          // nil means slog.Default()
+	Registerer prometheus.Registerer // nil means no metrics
+}
+
+// Fence holds reads back until the read models are caught up.
+type Fence struct {
+	pool    *pgxpool.Pool
+	log     eventlog.Reader
+	opts    Options
+	channel string
+	metrics *metrics
+
+	known       tracker
+	heads       shared[uint64]
+	checkpoints shared[position]
+}
+
+// New returns a fence over the read models that the pool sees. It works at
+// once; waits are woken promptly, and cost no queries, while Run runs.
+func New(pool *pgxpool.Pool, log eventlog.Reader, opts Options) (*Fence, error) {
+	if opts.Timeout <= 0 {
+		opts.Timeout = defaultTimeout
+	}
+	if opts.Poll <= 0 {
+		opts.Poll = defaultPoll
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.Default()
+	}
+	f := &Fence{pool: pool, log: log, opts: opts, channel: schema.Channel(schema.Name(pool))}
+	f.heads.fetch = log.Head
+	f.checkpoints.fetch = func(ctx context.Context) (position, error) { return readCheckpoint(ctx, pool) }
+	m, err := newMetrics(opts.Registerer, f)
+	if err != nil {
+		return nil, fmt.Errorf("fence: %w", err)
+	}
+	f.metrics = m
+	return f, nil
+}
+
+// Option of one wait.
+type Option func(*scope)
+
+type scope struct{ chain bool }
+
+// WithChain includes what the anchorer recorded for the owner: batches and
+// stake. Without it only the owner's own events count.
+func WithChain() Option { return func(s *scope) { s.chain = true } }
+
+// WaitOwner returns once the read models reflect every event of the owner that
+// was acknowledged before the call. Errors: ErrBehind, the log's, ctx's.
+func (f *Fence) WaitOwner(ctx context.Context, owner events.Owner, options ...Option) error {
+	var s scope
+	for _, option := range options {
+		option(&s)
+	}
+	ctx, cancel := context.WithTimeout(ctx, f.opts.Timeout)
+	defer cancel()
+	seq, err := f.ownerHead(ctx, owner, s)
+	if err != nil {
+		return fmt.Errorf("fence: %w", err)
+	}
+	return f.wait(ctx, seq)
+}
+
+// ownerHead asks the log for the newest sequence of one family, or of both at
+// the same time.
+func (f *Fence) ownerHead(ctx context.Context, owner events.Owner, s scope) (uint64, error) {
+	if !s.chain {
+		return f.log.OwnerHead(ctx, events.FamilyLedger, owner)
+	}
+	type answer struct {
+		seq uint64
+		err error
+	}
+	chain := make(chan answer, 1)
+	go func() {
+		seq, err := f.log.OwnerHead(ctx, events.FamilyChain, owner)
+		chain <- answer{seq, err}
+	}()
+	seq, err := f.log.OwnerHead(ctx, events.FamilyLedger, owner)
+	other := <-chain
+	return max(seq, other.seq), errors.Join(err, other.err)
+}
+
+// WaitAll returns once the read models reflect every event that was
+// acknowledged before the call, whoever's it is. It is what "unknown token"
+// may be said after. Callers that arrive together share one question to the
+// log, one that was put after all of them arrived.
+func (f *Fence) WaitAll(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, f.opts.Timeout)
+	defer cancel()
+	seq, err := f.heads.get(ctx)
+	if err != nil {
+		return fmt.Errorf("fence: %w", err)
+	}
+	return f.wait(ctx, seq)
+}
+
+// Wait returns once the read models hold the log up to seq.
+func (f *Fence) Wait(ctx context.Context, seq uint64) error {
+	ctx, cancel := context.WithTimeout(ctx, f.opts.Timeout)
+	defer cancel()
+	return f.wait(ctx, seq)
+}
+
+// Position is how far the read models are, as far as this process knows.
+func (f *Fence) Position() uint64 { return f.known.newest() }
+
+func (f *Fence) wait(ctx context.Context, seq uint64) error {
+	w, reached := f.known.await(seq)
+	if reached {
+		f.metrics.passed.Inc()
+		return nil
+	}
+	start := time.Now()
+	f.metrics.waiting.Inc()
+	defer f.metrics.waiting.Dec()
+	for !reached {
+		var err error
+		if w != nil {
+			err = f.waitToBeTold(ctx, w)
+		} else {
+			reached, err = f.lookForMyself(ctx, seq)
+		}
+		if err != nil {
+			return f.expired(ctx, seq, err)
+		}
+		if !reached {
+			w, reached = f.known.await(seq)
+		}
+	}
+	f.metrics.waits.Observe(time.Since(start).Seconds())
+	return nil
+}
+
+func (f *Fence) waitToBeTold(ctx context.Context, w *waiter) error {
+	select {
+	case <-w.wake:
+		return nil
+	case <-ctx.Done():
+		f.known.forget(w)
+		return ctx.Err()
+	}
+}
+
+// lookForMyself reads the checkpoint while nobody listens. What it finds is
+// good for those who waited for this very reading, and for nobody later.
+func (f *Fence) lookForMyself(ctx context.Context, seq uint64) (reached bool, err error) {
+	position, err := f.checkpoints.get(ctx)
+	if err == nil && position.seq >= seq {
+		return true, nil
+	}
+	// A database that does not answer is waited for, as one that is behind.
+	timer := time.NewTimer(recheck)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return false, nil
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+}
+
+// expired tells a deadline, which is ErrBehind, from a caller that left.
+func (f *Fence) expired(ctx context.Context, seq uint64, err error) error {
+	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return err
+	}
+	f.metrics.expired.Inc()
+	return fmt.Errorf("%w: waited for sequence %d, at %d", ErrBehind, seq, f.Position())
+}

@@ -1,0 +1,131 @@
+package fence
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/memory-ledger/ledger/projections/schema"
+)
+
+// Run listens to the projector until ctx ends, and connects again when the
+// connection is lost.
+func (f *Fence) Run(ctx context.Context) error {
+	backoff := minBackoff
+	for {
+		begun := time.Now()
+		err := f.listen(ctx)
+		f.known.lost()
+		if ctx.Err() != nil {
+			return nil
+		}
+		f.metrics.reconnects.Inc()
+		f.opts.Logger.Warn("fence lost its connection, will connect again", "error", err)
+		if time.Since(begun) > maxBackoff {
+			backoff = minBackoff
+		}
+		timer := time.NewTimer(backoff/2 + rand.N(backoff/2))
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		}
+		backoff = min(2*backoff, maxBackoff)
+	}
+}
+
+// listen connects and follows the projector's announcements. The checkpoint is
+// read once the connection listens, so that no commit falls in between, and
+// again from time to time, so that a lost announcement or a restored database
+// does not go unnoticed.
+func (f *Fence) listen(ctx context.Context) error {
+	cfg := f.pool.Config().ConnConfig.Copy()
+	cfg.RuntimeParams["application_name"] = "memory-ledger fence"
+	conn, err := pgx.ConnectConfig(ctx, cfg)
+	if err != nil {
+		return fmt.Errorf("connect: %w", err)
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = conn.Close(ctx) // whatever it says, the connection is gone
+	}()
+	if _, err := conn.Exec(ctx, `LISTEN `+pgx.Identifier{f.channel}.Sanitize()); err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	for {
+		if err := f.read(ctx, conn); err != nil {
+			return err
+		}
+		if err := f.follow(ctx, conn, time.Now().Add(f.opts.Poll)); err != nil {
+			return err
+		}
+	}
+}
+
+// read takes the checkpoint as it is, also where it went back.
+func (f *Fence) read(ctx context.Context, conn *pgx.Conn) error {
+	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
+	defer cancel()
+	p, err := readCheckpoint(ctx, conn)
+	if err != nil {
+		return err
+	}
+	before := f.known.newest()
+	if f.known.set(p) {
+		f.metrics.backward.Inc()
+		f.opts.Logger.Warn("the read models are not those of before: the checkpoint is read anew", "was", before, "is", p.seq)
+	}
+	return nil
+}
+
+// follow takes announcements until the given time, or until one does not
+// continue what is known.
+func (f *Fence) follow(ctx context.Context, conn *pgx.Conn, until time.Time) error {
+	for {
+		wait, cancel := context.WithDeadline(ctx, until)
+		note, err := conn.WaitForNotification(wait)
+		cancel()
+		switch {
+		case err == nil:
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case pgconn.Timeout(err) && !conn.IsClosed():
+			return nil
+		default:
+			return fmt.Errorf("wait for the projector: %w", err)
+		}
+		p, err := parseAnnouncement(note.Payload)
+		if err != nil || !f.known.advance(p) {
+			return nil
+		}
+	}
+}
+
+var errAnnouncement = errors.New("not an announcement of a position")
+
+// parseAnnouncement reads "<generation> <sequence>".
+func parseAnnouncement(payload string) (position, error) {
+	generation, digits, ok := strings.Cut(payload, " ")
+	seq, err := strconv.ParseUint(digits, 10, 64)
+	if !ok || err != nil {
+		return position{}, errAnnouncement
+	}
+	return position{generation, seq}, nil
+}
+
+func readCheckpoint(ctx context.Context, q schema.Querier) (position, error) {
+	var p position
+	if err := q.QueryRow(ctx, `SELECT generation::text, seq FROM checkpoint`).Scan(&p.generation, &p.seq); err != nil {
+		return position{}, fmt.Errorf("read checkpoint: %w", err)
+	}
+	return p, nil
+}

@@ -1,0 +1,67 @@
+package fence
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// fetchTimeout bounds a question that outlives those who asked it.
+const fetchTimeout = 5 * time.Second
+
+// shared lets callers who arrive together share one question. A caller never
+// gets the answer to a question that was put before it arrived: whoever comes
+// while one is under way shares the next.
+type shared[T any] struct {
+	fetch func(context.Context) (T, error)
+
+	mu      sync.Mutex
+	running bool
+	next    *call[T]
+}
+
+type call[T any] struct {
+	done  chan struct{}
+	value T
+	err   error
+}
+
+func (s *shared[T]) get(ctx context.Context) (T, error) {
+	s.mu.Lock()
+	c := s.next
+	if c == nil {
+		c = &call[T]{done: make(chan struct{})}
+		s.next = c
+		if !s.running {
+			s.running = true
+			go s.run()
+		}
+	}
+	s.mu.Unlock()
+	select {
+	case <-c.done:
+		return c.value, c.err
+	case <-ctx.Done():
+		var zero T
+		return zero, ctx.Err()
+	}
+}
+
+// run asks as long as somebody wants to know.
+func (s *shared[T]) run() {
+	for {
+		s.mu.Lock()
+		c := s.next
+		s.next = nil
+		if c == nil {
+			s.running = false
+			s.mu.Unlock()
+			return
+		}
+		s.mu.Unlock()
+		ctx, cancel := context.WithTimeout(context.Background(), fetchTimeout)
+		c.value, c.err = s.fetch(ctx)
+		cancel()
+		close(c.done)
+	}
+}

@@ -1,0 +1,173 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/projections/apikeys"
+	"github.com/memory-ledger/ledger/projections/batches"
+	"github.com/memory-ledger/ledger/projections/grants"
+	"github.com/memory-ledger/ledger/projections/memories"
+	"github.com/memory-ledger/ledger/projections/owners"
+	"github.com/memory-ledger/ledger/projections/projection"
+	"github.com/memory-ledger/ledger/projections/sessions"
+	"github.com/memory-ledger/ledger/projections/stakes"
+	"github.com/memory-ledger/ledger/projections/tree"
+)
+
+// Projection is the interface of a read model; see package projection.
+type Projection = projection.Projection
+
+// Errors of the projector.
+var (
+	// ErrAheadOfLog: the read models hold messages that the log does not.
+	// Going on would mix two histories, so Run ends with it.
+	ErrAheadOfLog = errors.New("the read models are ahead of the log")
+	// ErrFenced: somebody else moved the checkpoint.
+	ErrFenced = errors.New("another projector moved the checkpoint")
+)
+
+const (
+	defaultSliceRecords = 1000
+	defaultApplyTimeout = time.Minute
+	defaultDrainTimeout = 5 * time.Second
+	defaultMinBackoff   = 100 * time.Millisecond
+	defaultMaxBackoff   = 5 * time.Second
+	defaultReadyLag     = 30 * time.Second
+	watchInterval       = time.Second
+	standbyInterval     = 250 * time.Millisecond
+)
+
+// Log is what the projector needs of the log.
+type Log interface {
+	eventlog.Reader
+	eventlog.Follower
+}
+
+// Projections returns every read model of this build.
+func Projections() []Projection {
+	return []Projection{
+		owners.Projection{}, sessions.Projection{}, apikeys.Projection{}, grants.Projection{},
+		memories.Projection{}, batches.Projection{}, stakes.Projection{}, tree.Projection{},
+	}
+}
+
+// Config of a projector. Pool and Log are required.
+type Config struct {
+	// Pool says which database and schema; the projector opens a connection
+	// of its own beside it.
+	Pool *pgxpool.Pool
+	Log  Log
+
+	Projections  []Projection          // nil means Projections()
+	Logger       *slog.Logger          // nil means slog.Default()
+	Registerer   prometheus.Registerer // nil means no metrics
+	SliceRecords int                   // see SliceConfig.MaxRecords
+	ApplyTimeout time.Duration         // how long one slice may take; 0 means a minute
+	DrainTimeout time.Duration         // how long it may take once Run was told to end; 0 means 5 s
+	MinBackoff   time.Duration         // pause after a first failure; 0 means 100 ms
+	MaxBackoff   time.Duration         // longest pause; 0 means 5 s
+	ReadyLag     time.Duration         // how far behind is still ready; 0 means 30 s
+	// Applied, if set, is called with the new position after each commit. It
+	// must not block.
+	Applied func(position uint64)
+}
+
+func (c *Config) setDefaults() {
+	if c.Projections == nil {
+		c.Projections = Projections()
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	c.SliceRecords = orDefault(c.SliceRecords, defaultSliceRecords)
+	c.ApplyTimeout = orDefault(c.ApplyTimeout, defaultApplyTimeout)
+	c.DrainTimeout = orDefault(c.DrainTimeout, defaultDrainTimeout)
+	c.MinBackoff = orDefault(c.MinBackoff, defaultMinBackoff)
+	c.MaxBackoff = max(c.MinBackoff, orDefault(c.MaxBackoff, defaultMaxBackoff))
+	c.ReadyLag = orDefault(c.ReadyLag, defaultReadyLag)
+}
+
+func orDefault[T int | time.Duration](v, otherwise T) T {
+	if v <= 0 {
+		return otherwise
+	}
+	return v
+}
+
+// Validate reports every problem of the configuration at once.
+func (c *Config) Validate() error {
+	var problems []error
+	if c.Pool == nil {
+		problems = append(problems, errors.New("no database pool"))
+	}
+	if c.Log == nil {
+		problems = append(problems, errors.New("no log"))
+	}
+	return errors.Join(problems...)
+}
+
+// Runner is the projector of one schema.
+type Runner struct {
+	cfg     Config
+	metrics *metrics
+
+	mu    sync.Mutex
+	state progress
+}
+
+// New returns a projector that does nothing until Run.
+func New(cfg Config) (*Runner, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("projector: %w", err)
+	}
+	cfg.setDefaults()
+	r := &Runner{cfg: cfg}
+	m, err := newMetrics(cfg.Registerer, r)
+	if err != nil {
+		return nil, fmt.Errorf("projector: %w", err)
+	}
+	r.metrics = m
+	return r, nil
+}
+
+// Run projects until ctx ends, then lets the slice in flight be committed and
+// returns nil. A database or a log that is out of reach is waited for. The
+// one error it ends with by itself is ErrAheadOfLog.
+func (r *Runner) Run(ctx context.Context) error {
+	backoff := r.cfg.MinBackoff
+	for {
+		before := r.Status().Position
+		err := r.session(ctx)
+		switch {
+		case ctx.Err() != nil:
+			r.setState(Stopped, nil)
+			return nil
+		case errors.Is(err, ErrAheadOfLog):
+			r.fail(err)
+			return err
+		}
+		r.fail(err)
+		if r.Status().Position > before {
+			backoff = r.cfg.MinBackoff
+		}
+		// Half of the pause is chance, so that two projectors that fail alike
+		// do not retry in step.
+		wait := backoff/2 + rand.N(backoff/2+1)
+		r.cfg.Logger.Error("projector failed, will try again", "error", err, "pause", wait)
+		if !pause(ctx, wait) {
+			r.setState(Stopped, nil)
+			return nil
+		}
+		backoff = min(2*backoff, r.cfg.MaxBackoff)
+	}
+}

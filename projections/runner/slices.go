@@ -1,0 +1,246 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/projections/projection"
+)
+
+// ErrSubscribed says that a SliceSubscriber was subscribed to twice. It is
+// for one ordered reader.
+var ErrSubscribed = errors.New("slice subscriber is in use")
+
+// maxSubjects bounds the memory of subjects that were checked already.
+const maxSubjects = 1 << 16
+
+// SliceSubscriber is a watermill Subscriber whose messages are slices of the
+// log. A message is sent once the one before it was acknowledged; one that is
+// refused is sent again after a pause. While a slice is being worked on the
+// next one is received, decoded and grown, so a reader that is behind gets
+// long slices and one that keeps up gets short ones.
+type SliceSubscriber struct {
+	follower eventlog.Follower
+	cfg      SliceConfig
+
+	mu     sync.Mutex
+	cancel context.CancelFunc
+	done   chan struct{}
+	err    error
+}
+
+var _ message.Subscriber = (*SliceSubscriber)(nil)
+
+// SliceConfig says where to begin and how long slices get.
+type SliceConfig struct {
+	From       uint64 // first sequence wanted; 0 means 1
+	MaxRecords int    // a slice that holds so many records grows no more; 0 means 1000
+	RetryPause time.Duration
+}
+
+// NewSliceSubscriber returns a subscriber over a follower of the log.
+func NewSliceSubscriber(follower eventlog.Follower, cfg SliceConfig) *SliceSubscriber {
+	if cfg.MaxRecords <= 0 {
+		cfg.MaxRecords = defaultSliceRecords
+	}
+	if cfg.RetryPause <= 0 {
+		cfg.RetryPause = 100 * time.Millisecond
+	}
+	cfg.From = max(1, cfg.From)
+	return &SliceSubscriber{follower: follower, cfg: cfg}
+}
+
+type sliceKey struct{}
+
+// SliceOf returns the slice that a message of a SliceSubscriber carries. It
+// travels decoded, in the message's context: the payload is empty.
+func SliceOf(msg *message.Message) (projection.Slice, bool) {
+	s, ok := msg.Context().Value(sliceKey{}).(projection.Slice)
+	return s, ok
+}
+
+// Subscribe implements message.Subscriber. The topic is of no importance:
+// there is one log. The channel is closed when ctx ends or the log can't be
+// followed any further; Err tells which.
+func (s *SliceSubscriber) Subscribe(ctx context.Context, _ string) (<-chan *message.Message, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cancel != nil {
+		return nil, ErrSubscribed
+	}
+	ctx, s.cancel = context.WithCancel(ctx)
+	s.done = make(chan struct{})
+	out := make(chan *message.Message)
+	decoded := make(chan projection.Slice)
+	go func() {
+		defer close(decoded)
+		err := s.follow(ctx, decoded)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.err = err
+	}()
+	go func() {
+		defer close(s.done)
+		defer close(out)
+		s.emit(ctx, decoded, out)
+		s.cancel() // a follower that still has something to hand over lets go of it
+		for range decoded {
+		}
+	}()
+	return out, nil
+}
+
+// Close implements message.Subscriber. It waits until the follower is gone.
+func (s *SliceSubscriber) Close() error {
+	s.mu.Lock()
+	cancel, done := s.cancel, s.done
+	s.mu.Unlock()
+	if cancel != nil {
+		cancel()
+		<-done
+	}
+	return nil
+}
+
+// Err returns why the log could not be followed any further, nil where the
+// subscription was ended from outside.
+func (s *SliceSubscriber) Err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
+
+// follow decodes in the follower's goroutine: the next slice is decoded while
+// this one is written.
+func (s *SliceSubscriber) follow(ctx context.Context, decoded chan<- projection.Slice) error {
+	subjects := make(map[string]events.Subject)
+	cfg := eventlog.FollowConfig{From: s.cfg.From, MaxRecords: s.cfg.MaxRecords}
+	err := s.follower.Follow(ctx, cfg, func(raw eventlog.Slice) error {
+		slice, err := decode(raw, subjects)
+		if err != nil {
+			return err
+		}
+		select {
+		case decoded <- slice:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	})
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// emit sends one slice after the other and lets the next one grow meanwhile.
+func (s *SliceSubscriber) emit(ctx context.Context, decoded <-chan projection.Slice, out chan<- *message.Message) {
+	var next projection.Slice
+	for {
+		if len(next.Records) == 0 {
+			var open bool
+			select {
+			case next, open = <-decoded:
+				if !open {
+					return
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+		current := next
+		next = projection.Slice{}
+		for handled := false; !handled; {
+			msg := message.NewMessageWithContext(context.WithValue(ctx, sliceKey{}, current),
+				fmt.Sprintf("%d-%d", current.First, current.Last), nil)
+			select {
+			case out <- msg:
+			case <-ctx.Done():
+				return
+			}
+			var alive bool
+			if handled, alive = s.await(ctx, msg, decoded, &next); !alive {
+				return
+			}
+		}
+	}
+}
+
+// await waits for the answer to a message while the next slice grows.
+func (s *SliceSubscriber) await(ctx context.Context, msg *message.Message, decoded <-chan projection.Slice, next *projection.Slice) (handled, alive bool) {
+	for {
+		more := decoded
+		if len(next.Records) >= s.cfg.MaxRecords {
+			more = nil
+		}
+		select {
+		case <-msg.Acked():
+			return true, true
+		case <-msg.Nacked():
+			return false, pause(ctx, s.cfg.RetryPause)
+		case <-ctx.Done():
+			return false, false
+		case slice, open := <-more:
+			if !open {
+				// The log is lost, but not what came before: this slice is
+				// still seen through.
+				decoded = nil
+				continue
+			}
+			if len(next.Records) == 0 {
+				*next = slice
+			} else {
+				next.Last = slice.Last
+				next.Records = append(next.Records, slice.Records...)
+			}
+		}
+	}
+}
+
+// decode reads a slice's messages and checks that each is what its subject
+// says: a reader that trusted one of the two alone could be told two stories.
+func decode(raw eventlog.Slice, subjects map[string]events.Subject) (projection.Slice, error) {
+	slice := projection.Slice{First: raw.First, Last: raw.Last, Records: make([]projection.Record, len(raw.Records))}
+	for i := range raw.Records {
+		r := &raw.Records[i]
+		subject, known := subjects[r.Subject]
+		if !known {
+			var err error
+			if subject, err = events.ParseSubject(r.Subject); err != nil {
+				return projection.Slice{}, fmt.Errorf("sequence %d: %w", r.Seq, err)
+			}
+			if len(subjects) >= maxSubjects {
+				clear(subjects)
+			}
+			subjects[r.Subject] = subject
+		}
+		batch, err := events.DecodeBatch(r.Payload)
+		if err != nil {
+			return projection.Slice{}, fmt.Errorf("sequence %d: %w", r.Seq, err)
+		}
+		if batch[0].Owner != subject.Owner {
+			return projection.Slice{}, fmt.Errorf("sequence %d: %w: events of %s under the subject of %s", r.Seq, events.ErrMalformed, batch[0].Owner, subject.Owner)
+		}
+		slice.Records[i] = projection.Record{Seq: r.Seq, Family: subject.Family, Owner: subject.Owner, Stored: r.Time, Events: batch}
+	}
+	return slice, nil
+}
+
+// pause waits for d and reports false where ctx ended before.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}

@@ -1,0 +1,195 @@
+package tree
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/projections/internal/column"
+	"github.com/memory-ledger/ledger/projections/projection"
+	"github.com/memory-ledger/ledger/projections/schema"
+)
+
+// Projection writes the tiles that a slice fills.
+type Projection struct{}
+
+var _ projection.Projection = Projection{}
+
+// Name implements projection.Projection.
+func (Projection) Name() string { return "tree" }
+
+// Tables implements projection.Projection.
+func (Projection) Tables() []string { return []string{"tiles"} }
+
+// ownerTile is a tile of one owner.
+type ownerTile struct {
+	owner events.Owner
+	place
+}
+
+// filling is a tile that the slice fills: the hashes that the slice itself
+// brings are its last ones, those before are in the database.
+type filling struct {
+	ownerTile
+	last []events.Hash
+}
+
+// Apply implements projection.Projection. A slice that fills no tile, which is
+// all but one write of an owner in 256, reads and writes nothing. The others
+// cost one round trip for the hashes that earlier slices brought.
+func (Projection) Apply(ctx context.Context, w *projection.Writer, s projection.Slice) error {
+	leaves, err := collect(s)
+	if err != nil || len(leaves.filled) == 0 {
+		return err
+	}
+	before, err := readBefore(ctx, w.Querier(), leaves)
+	if err != nil {
+		return fmt.Errorf("read what the tiles begin with: %w", err)
+	}
+	tiles, err := leaves.complete(before)
+	if err != nil {
+		return err
+	}
+	write(w, tiles)
+	return nil
+}
+
+// tail is the leaves that a slice adds to one owner's log.
+type tail struct {
+	owner  events.Owner
+	first  uint64
+	hashes []events.Hash
+}
+
+// grown is a slice by owner, and which of the owners fill a tile.
+type grown struct{ filled []*tail }
+
+func collect(s projection.Slice) (grown, error) {
+	var (
+		g       grown
+		byOwner = make(map[events.Owner]*tail)
+	)
+	for r, e := range s.Events() {
+		data, ok := e.Data.(*events.MemoryWritten)
+		if !ok {
+			continue
+		}
+		t := byOwner[e.Owner]
+		if t == nil {
+			t = &tail{owner: e.Owner, first: data.LeafIndex}
+			byOwner[e.Owner] = t
+		}
+		if data.LeafIndex != t.first+uint64(len(t.hashes)) {
+			return grown{}, projection.Unexpected(r, e, "the leaf index does not continue the owner's log")
+		}
+		t.hashes = append(t.hashes, data.LeafHash)
+		if data.LeafIndex/TileWidth == t.first/TileWidth && data.LeafIndex%TileWidth == TileWidth-1 {
+			g.filled = append(g.filled, t) // its first full tile
+		}
+	}
+	return g, nil
+}
+
+// levels lists for each tile level the range of hashes that the tail adds, and
+// how many hashes before it belong to the first tile that it fills.
+func (t *tail) levels() (levels []span) {
+	from, to := t.first, t.first+uint64(len(t.hashes))
+	for from/TileWidth < to/TileWidth {
+		levels = append(levels, span{from, to})
+		from, to = from/TileWidth, to/TileWidth
+	}
+	return levels
+}
+
+// span is hashes from (inclusive) to (exclusive) of a tile level.
+type span struct{ from, to uint64 }
+
+// before says where the hashes before the span begin that are in its tile.
+func (s span) before() uint64 { return s.from &^ (TileWidth - 1) }
+
+// readBefore reads, for every tile that a slice fills, the hashes that it
+// already had.
+func readBefore(ctx context.Context, q schema.Querier, g grown) (map[ownerTile][]events.Hash, error) {
+	var (
+		before = make(map[ownerTile][]events.Hash)
+		batch  pgx.Batch
+	)
+	for _, t := range g.filled {
+		for level, s := range t.levels() {
+			if s.before() == s.from {
+				continue
+			}
+			key := ownerTile{t.owner, place{uint(level), s.from / TileWidth}}
+			sql, args := `SELECT leaf_hash FROM memories WHERE owner = $1 AND leaf_index >= $2 AND leaf_index < $3 ORDER BY leaf_index`,
+				[]any{string(t.owner), int64(s.before()), int64(s.from)}
+			if level > 0 {
+				sql = `SELECT root FROM tiles WHERE owner = $1 AND tile_index >= $2 AND tile_index < $3 AND level = $4 ORDER BY tile_index`
+				args = append(args, int16(level-1))
+			}
+			batch.Queue(sql, args...).Query(func(rows pgx.Rows) error {
+				var h events.Hash
+				_, err := pgx.ForEachRow(rows, []any{column.Hash(&h)}, func() error {
+					before[key] = append(before[key], h)
+					return nil
+				})
+				return err
+			})
+		}
+	}
+	if batch.Len() == 0 {
+		return before, nil
+	}
+	return before, q.SendBatch(ctx, &batch).Close()
+}
+
+// tile is a full tile.
+type tile struct {
+	ownerTile
+	hashes []events.Hash
+	root   events.Hash
+}
+
+// complete puts the tiles together, lowest level first: the roots of one
+// level are the hashes of the next.
+func (g grown) complete(before map[ownerTile][]events.Hash) ([]tile, error) {
+	var tiles []tile
+	for _, t := range g.filled {
+		hashes := t.hashes
+		for level, s := range t.levels() {
+			key := ownerTile{t.owner, place{uint(level), s.from / TileWidth}}
+			had := before[key]
+			if uint64(len(had)) != s.from-s.before() {
+				return nil, fmt.Errorf("%w: level %d tile %d of %s has %d hashes before hash %d", ErrIncomplete, level, key.tile, t.owner, len(had), s.from)
+			}
+			run := append(had[:len(had):len(had)], hashes...)
+			var roots []events.Hash
+			for ; len(run) >= TileWidth; run = run[TileWidth:] {
+				full := run[:TileWidth]
+				scratch := make([]events.Hash, TileWidth)
+				copy(scratch, full)
+				root := perfectRoot(scratch)
+				tiles = append(tiles, tile{key, full, root})
+				roots = append(roots, root)
+				key.tile++
+			}
+			hashes = roots
+		}
+	}
+	return tiles, nil
+}
+
+// write adds the tiles. A tile that is there already is an error: it is never
+// written twice.
+func write(w *projection.Writer, tiles []tile) {
+	n := len(tiles)
+	owner, level, index := make([]string, n), make([]int16, n), make([]int64, n)
+	hashes, root := make([][]byte, n), make([][]byte, n)
+	for i, t := range tiles {
+		owner[i], level[i], index[i] = string(t.owner), int16(t.level), int64(t.tile)
+		hashes[i], root[i] = pack(t.hashes), t.root[:]
+	}
+	w.Exec(`INSERT INTO tiles (owner, level, tile_index, hashes, root)
+		SELECT * FROM unnest($1::text[], $2::smallint[], $3::bigint[], $4::bytea[], $5::bytea[])`, owner, level, index, hashes, root)
+}

@@ -1,0 +1,184 @@
+package tree
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/transparency-dev/merkle/compact"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/projections/internal/column"
+	"github.com/memory-ledger/ledger/projections/schema"
+)
+
+// Root returns the root of the owner's first size leaves.
+func Root(ctx context.Context, q schema.Querier, owner events.Owner, size uint64) (events.Hash, error) {
+	if size > math.MaxInt64 {
+		return events.Hash{}, fmt.Errorf("%w: size %d", ErrRange, size)
+	}
+	c, err := load(ctx, q, owner, size, rootNodes(size))
+	if err != nil {
+		return events.Hash{}, err
+	}
+	return rootFrom(size, c.hash)
+}
+
+// Inclusion returns the proof that the owner's leaf index is in the tree of
+// the first size leaves.
+func Inclusion(ctx context.Context, q schema.Querier, owner events.Owner, index, size uint64) (Proof, error) {
+	if size > math.MaxInt64 {
+		return Proof{}, fmt.Errorf("%w: size %d", ErrRange, size)
+	}
+	nodes, err := inclusionNodes(index, size)
+	if err != nil {
+		return Proof{}, err
+	}
+	c, err := load(ctx, q, owner, size, append(nodes.IDs[:len(nodes.IDs):len(nodes.IDs)], compact.NewNodeID(0, index)))
+	if err != nil {
+		return Proof{}, err
+	}
+	return inclusionFrom(index, size, c.hash)
+}
+
+// Consistency returns the RFC 9162 proof that the owner's first from leaves
+// are a prefix of the first to. It is empty where from is 0 or equals to.
+func Consistency(ctx context.Context, q schema.Querier, owner events.Owner, from, to uint64) ([]events.Hash, error) {
+	if to > math.MaxInt64 {
+		return nil, fmt.Errorf("%w: size %d", ErrRange, to)
+	}
+	nodes, err := consistencyNodes(from, to)
+	if err != nil {
+		return nil, err
+	}
+	c, err := load(ctx, q, owner, to, nodes.IDs)
+	if err != nil {
+		return nil, err
+	}
+	return consistencyFrom(from, to, c.hash)
+}
+
+// place is where a node's hashes are kept: the tile that it lies in.
+type place struct {
+	level uint
+	tile  uint64
+}
+
+// placeOf finds the tile, and within it the run of hashes below the node.
+func placeOf(id compact.NodeID) (p place, first, count uint64) {
+	p.level = id.Level / tileHeight
+	height := id.Level % tileHeight
+	begin := id.Index << height // in hashes of the tile level
+	p.tile = begin / TileWidth
+	return p, begin % TileWidth, 1 << height
+}
+
+// full reports whether the tile is full in the tree of a size.
+func (p place) full(size uint64) bool {
+	below := tileHeight * (p.level + 1)
+	return below < 64 && (p.tile+1) <= size>>below
+}
+
+// cache is what was read for one answer: the first hashes of some tiles.
+type cache map[place][]events.Hash
+
+func (c cache) hash(id compact.NodeID) (events.Hash, error) {
+	p, first, count := placeOf(id)
+	hashes := c[p]
+	if uint64(len(hashes)) < first+count {
+		return events.Hash{}, fmt.Errorf("%w: level %d, tile %d holds %d hashes, need %d", ErrIncomplete, p.level, p.tile, len(hashes), first+count)
+	}
+	run := make([]events.Hash, count)
+	copy(run, hashes[first:])
+	return perfectRoot(run), nil
+}
+
+// load reads the tiles that the nodes of a tree of a size lie in, in one round
+// trip. A tile that is not full at that size is put together from the level
+// below, whether or not the owner's log has filled it since. Rows that were
+// there stay as they are, so the queries need no common snapshot.
+func load(ctx context.Context, q schema.Querier, owner events.Owner, size uint64, nodes []compact.NodeID) (cache, error) {
+	wanted := make(map[place]uint64) // tile -> hashes needed of it
+	for _, id := range nodes {
+		p, first, count := placeOf(id)
+		wanted[p] = max(wanted[p], first+count)
+	}
+	if len(wanted) == 0 {
+		return nil, nil
+	}
+	c := make(cache, len(wanted))
+	var batch pgx.Batch
+	for p, need := range wanted {
+		switch {
+		case p.full(size):
+			batch.Queue(`SELECT hashes FROM tiles WHERE owner = $1 AND level = $2 AND tile_index = $3`,
+				string(owner), int16(p.level), int64(p.tile)).
+				Query(func(rows pgx.Rows) error { return c.readTile(p, rows) })
+		case p.level == 0:
+			first := int64(p.tile * TileWidth)
+			batch.Queue(`SELECT leaf_hash FROM memories WHERE owner = $1 AND leaf_index >= $2 AND leaf_index < $3 ORDER BY leaf_index`,
+				string(owner), first, first+int64(need)).
+				Query(func(rows pgx.Rows) error { return c.readEdge(p, need, rows) })
+		default:
+			first := int64(p.tile * TileWidth)
+			batch.Queue(`SELECT root FROM tiles WHERE owner = $1 AND level = $2 AND tile_index >= $3 AND tile_index < $4 ORDER BY tile_index`,
+				string(owner), int16(p.level-1), first, first+int64(need)).
+				Query(func(rows pgx.Rows) error { return c.readEdge(p, need, rows) })
+		}
+	}
+	if err := q.SendBatch(ctx, &batch).Close(); err != nil {
+		return nil, fmt.Errorf("read tree cache: %w", err)
+	}
+	return c, nil
+}
+
+func (c cache) readTile(p place, rows pgx.Rows) error {
+	var packed []byte
+	n := 0
+	if _, err := pgx.ForEachRow(rows, []any{&packed}, func() error {
+		n++
+		hashes, err := unpack(packed)
+		c[p] = hashes
+		return err
+	}); err != nil {
+		return err
+	}
+	if n != 1 {
+		return fmt.Errorf("%w: no level %d tile %d", ErrIncomplete, p.level, p.tile)
+	}
+	return nil
+}
+
+func (c cache) readEdge(p place, need uint64, rows pgx.Rows) error {
+	hashes := make([]events.Hash, 0, need)
+	var h events.Hash
+	if _, err := pgx.ForEachRow(rows, []any{column.Hash(&h)}, func() error {
+		hashes = append(hashes, h)
+		return nil
+	}); err != nil {
+		return err
+	}
+	c[p] = hashes
+	return nil
+}
+
+// unpack takes a tile's bytes apart.
+func unpack(packed []byte) ([]events.Hash, error) {
+	if len(packed) != TileWidth*events.HashSize {
+		return nil, fmt.Errorf("tile of %d bytes", len(packed))
+	}
+	hashes := make([]events.Hash, TileWidth)
+	for i := range hashes {
+		hashes[i] = events.Hash(packed[i*events.HashSize : (i+1)*events.HashSize])
+	}
+	return hashes, nil
+}
+
+func pack(hashes []events.Hash) []byte {
+	packed := make([]byte, 0, len(hashes)*events.HashSize)
+	for i := range hashes {
+		packed = append(packed, hashes[i][:]...)
+	}
+	return packed
+}

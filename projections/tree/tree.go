@@ -1,0 +1,189 @@
+// Package tree is the tree cache: an owner's RFC 6962 Merkle tree in tiles, and
+// the roots and proofs that are read off it.
+//
+// A tile holds 256 neighbouring hashes of one tile level, as in the C2SP
+// tlog-tiles layout: those of level 0 are leaf hashes, those of level n+1 are
+// the roots of full tiles of level n. A tile is written once, when it is full,
+// and never changed. What lies to the right of the last full tile of a level,
+// its right edge, needs no row of its own: it is the leaf hashes in the
+// memories, or the roots of the full tiles one level below.
+//
+// So a root or a proof reads, at each level, at most a right edge of 255 rows
+// and two tiles, whatever the size of the tree but for the number of levels,
+// all of it in one round trip. The arithmetic is transparency-dev/merkle's.
+package tree
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/transparency-dev/merkle/compact"
+	"github.com/transparency-dev/merkle/proof"
+	"github.com/transparency-dev/merkle/rfc6962"
+
+	"github.com/memory-ledger/ledger/events"
+)
+
+// Width of a tile, as a power of two and as a number.
+const (
+	tileHeight = 8
+	TileWidth  = 1 << tileHeight
+)
+
+// Errors of the tree.
+var (
+	// ErrRange: the caller asked for an index or a size that makes no sense.
+	ErrRange = errors.New("outside the tree")
+	// ErrIncomplete: the read models do not hold that much of the owner's log.
+	ErrIncomplete = errors.New("tree cache is incomplete")
+)
+
+// EmptyRoot is the root of a tree without leaves: SHA-256 of nothing.
+var EmptyRoot = events.Hash(rfc6962.DefaultHasher.EmptyRoot())
+
+// Proof says that a leaf is in the tree of a size.
+type Proof struct {
+	Leaf  events.Hash
+	Index uint64
+	Size  uint64
+	// Siblings is the RFC 6962 audit path from the leaf up; Directions[i]
+	// says that Siblings[i] is on the right.
+	Siblings   []events.Hash
+	Directions []bool
+	Root       events.Hash
+}
+
+// hashOf gives the hash of a perfect subtree.
+type hashOf func(id compact.NodeID) (events.Hash, error)
+
+// rootNodes are the perfect subtrees that make up the tree of a size.
+func rootNodes(size uint64) []compact.NodeID {
+	return compact.RangeNodes(0, size, make([]compact.NodeID, 0, compact.RangeSize(0, size)))
+}
+
+func rootFrom(size uint64, hash hashOf) (events.Hash, error) {
+	if size == 0 {
+		return EmptyRoot, nil
+	}
+	nodes := rootNodes(size)
+	root, err := hash(nodes[len(nodes)-1])
+	if err != nil {
+		return events.Hash{}, err
+	}
+	for i := len(nodes) - 2; i >= 0; i-- {
+		left, err := hash(nodes[i])
+		if err != nil {
+			return events.Hash{}, err
+		}
+		root = hashChildren(left, root)
+	}
+	return root, nil
+}
+
+func inclusionNodes(index, size uint64) (proof.Nodes, error) {
+	nodes, err := proof.Inclusion(index, size)
+	if err != nil {
+		return proof.Nodes{}, fmt.Errorf("%w: %w", ErrRange, err)
+	}
+	return nodes, nil
+}
+
+func inclusionFrom(index, size uint64, hash hashOf) (Proof, error) {
+	nodes, err := inclusionNodes(index, size)
+	if err != nil {
+		return Proof{}, err
+	}
+	p := Proof{Index: index, Size: size}
+	if p.Leaf, err = hash(compact.NewNodeID(0, index)); err != nil {
+		return Proof{}, err
+	}
+	if p.Siblings, err = pathFrom(nodes, hash); err != nil {
+		return Proof{}, err
+	}
+	p.Directions = directions(index, size, len(p.Siblings))
+	p.Root = p.fold()
+	return p, nil
+}
+
+// fold computes the root that the proof leads to.
+func (p *Proof) fold() events.Hash {
+	root := p.Leaf
+	for i, sibling := range p.Siblings {
+		if p.Directions[i] {
+			root = hashChildren(root, sibling)
+		} else {
+			root = hashChildren(sibling, root)
+		}
+	}
+	return root
+}
+
+// directions tells for each step of an audit path whether the sibling is on
+// the right (RFC 9162, section 2.1.3.2). Where the node is the last of its
+// level and has no sibling, the path has no step.
+func directions(index, size uint64, steps int) []bool {
+	right := make([]bool, 0, steps)
+	for node, last := index, size-1; last > 0; node, last = node>>1, last>>1 {
+		switch {
+		case node&1 == 1:
+			right = append(right, false)
+		case node < last:
+			right = append(right, true)
+		}
+	}
+	return right
+}
+
+func consistencyNodes(from, to uint64) (proof.Nodes, error) {
+	nodes, err := proof.Consistency(from, to)
+	if err != nil {
+		return proof.Nodes{}, fmt.Errorf("%w: %w", ErrRange, err)
+	}
+	return nodes, nil
+}
+
+func consistencyFrom(from, to uint64, hash hashOf) ([]events.Hash, error) {
+	nodes, err := consistencyNodes(from, to)
+	if err != nil {
+		return nil, err
+	}
+	return pathFrom(nodes, hash)
+}
+
+// pathFrom gathers a proof's nodes and folds those that stand for an
+// incomplete subtree.
+func pathFrom(nodes proof.Nodes, hash hashOf) ([]events.Hash, error) {
+	raw := make([][]byte, len(nodes.IDs))
+	for i, id := range nodes.IDs {
+		h, err := hash(id)
+		if err != nil {
+			return nil, err
+		}
+		raw[i] = h[:]
+	}
+	raw, err := nodes.Rehash(raw, rfc6962.DefaultHasher.HashChildren)
+	if err != nil {
+		return nil, fmt.Errorf("fold proof: %w", err)
+	}
+	path := make([]events.Hash, len(raw))
+	for i := range raw {
+		path[i] = events.Hash(raw[i])
+	}
+	return path, nil
+}
+
+func hashChildren(left, right events.Hash) events.Hash {
+	return events.Hash(rfc6962.DefaultHasher.HashChildren(left[:], right[:]))
+}
+
+// perfectRoot is the root over a number of hashes that is a power of two. It
+// works in place.
+func perfectRoot(hashes []events.Hash) events.Hash {
+	for len(hashes) > 1 {
+		for i := 0; i < len(hashes); i += 2 {
+			hashes[i/2] = hashChildren(hashes[i], hashes[i+1])
+		}
+		hashes = hashes[:len(hashes)/2]
+	}
+	return hashes[0]
+}
