@@ -198,7 +198,7 @@ func NewDeciding(ctx context.Context, b *Base) (*Deciding, error) {
 	if err != nil {
 		return nil, err
 	}
-	if d.Fence, err = fence.New(fence.Config{Pool: b.Pool, Log: b.Log, Registerer: b.Registry, Logger: b.Logger}); err != nil {
+	if d.Fence, err = fence.New(b.Pool, b.Log, fence.Options{Registerer: b.Registry, Logger: b.Logger}); err != nil {
 		return nil, err
 	}
 	return d, nil

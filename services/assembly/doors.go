@@ -93,9 +93,6 @@ func (d *Deciding) serve(ctx context.Context, app *door.App, listener net.Listen
 	return err
 }
 
-// WatchPosition keeps the fence informed until ctx ends.
-func (d *Deciding) WatchPosition(ctx context.Context) error { return d.Fence.Run(ctx) }
-
 func (d *Deciding) site(base string) signin.Site {
 	return signin.Site{Domain: hostOf(base), URI: base, ChainID: d.Config.SignInChainID}
 }

@@ -37,7 +37,7 @@ func runDoor(ctx context.Context, b *Base, serve func(*Deciding, context.Context
 // NewProjector returns the projector of all read models.
 func NewProjector(b *Base) (*runner.Runner, error) {
 	return runner.New(runner.Config{
-		DatabaseURL: b.Config.DatabaseURL, Log: b.Log, Logger: b.Logger, Registerer: b.Registry,
+		Pool: b.Pool, Log: b.Log, Logger: b.Logger, Registerer: b.Registry,
 	})
 }
 

@@ -32,7 +32,7 @@ func (r ReadModel) Load(ctx context.Context, owner events.Owner) (*State, error)
 		if err != nil || !found {
 			return err
 		}
-		state.Seq, state.Version, state.Leaves = o.LastSeq, o.Version, o.LeafCount
+		state.Seq, state.Version, state.Leaves = o.LastSeq, int(o.Version), o.LeafCount
 		state.Registered, state.UserID = o.UserID != "", o.UserID
 		return r.loadCredentials(ctx, tx, state)
 	})

@@ -351,17 +351,29 @@ func restarts(t *testing.T, ctx context.Context, f Fixture) {
 	for range 50 {
 		last = mustAppend(t, ctx, f.Log, command(o, last))
 	}
-	following := make(chan error, 1)
+	caughtUp, following := make(chan struct{}), make(chan error, 1)
 	go func() {
-		_, err := collect(ctx, f.Log, eventlog.FollowConfig{}, 60)
-		following <- err
+		following <- f.Log.Follow(ctx, eventlog.FollowConfig{}, func(s eventlog.Slice) error {
+			if s.First <= 50 && s.Last >= 50 {
+				close(caughtUp)
+			}
+			if s.Last == 60 {
+				return errEnough
+			}
+			return nil
+		})
 	}()
+	select {
+	case <-caughtUp:
+	case err := <-following:
+		t.Fatal(err)
+	}
 	f.Restart()
 	for range 10 {
 		last = mustAppend(t, ctx, f.Log, command(o, last))
 	}
 	expectHead(t, ctx, f.Log, 60)
-	if err := <-following; err != nil {
+	if err := <-following; !errors.Is(err, errEnough) {
 		t.Fatal(err)
 	}
 }
