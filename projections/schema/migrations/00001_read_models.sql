@@ -11,7 +11,7 @@
 -- How far the log has been projected. The row travels in the same transaction
 -- as the rows that it vouches for.
 CREATE TABLE checkpoint (
-    only       boolean PRIMARY KEY DEFAULT true CHECK (only),
+    single     boolean PRIMARY KEY DEFAULT true CHECK (single),
     -- Another database, or a schema that was built anew, has another
     -- generation: positions are comparable within one only.
     generation uuid        NOT NULL DEFAULT gen_random_uuid(),
