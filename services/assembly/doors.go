@@ -2,7 +2,6 @@ package assembly
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"net/url"
 	"time"
@@ -20,12 +19,8 @@ import (
 // drainGrace is how long requests in flight may take at the end.
 const drainGrace = 3 * time.Second
 
-// ServeCore runs the core API until ctx ends.
-func (d *Deciding) ServeCore(ctx context.Context) error {
-	listener, err := net.Listen("tcp", d.Config.CoreAddr)
-	if err != nil {
-		return fmt.Errorf("core API: %w", err)
-	}
+// ServeCore runs the core API on a listener until ctx ends.
+func (d *Deciding) ServeCore(ctx context.Context, listener net.Listener) error {
 	commands := d.Commands.As("/core")
 	memories := d.memories(commands)
 	tokens := signin.NewSignedTokens([]byte(d.Config.JWTSecret), time.Now)
@@ -45,12 +40,8 @@ func (d *Deciding) ServeCore(ctx context.Context) error {
 	return d.serve(ctx, app, listener, api.Run)
 }
 
-// ServeExtension runs the extension API until ctx ends.
-func (d *Deciding) ServeExtension(ctx context.Context) error {
-	listener, err := net.Listen("tcp", d.Config.ExtensionAddr)
-	if err != nil {
-		return fmt.Errorf("extension API: %w", err)
-	}
+// ServeExtension runs the extension API on a listener until ctx ends.
+func (d *Deciding) ServeExtension(ctx context.Context, listener net.Listener) error {
 	commands := d.Commands.As("/extension")
 	memories := d.memories(commands)
 	grants, err := grant.New(grant.Config{

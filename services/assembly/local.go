@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -146,6 +147,16 @@ func (l *local) serve(ctx context.Context, say func(string)) error {
 	if err != nil {
 		return err
 	}
+	coreListener, err := net.Listen("tcp", l.cfg.CoreAddr)
+	if err != nil {
+		return fmt.Errorf("core API: %w", err)
+	}
+	defer coreListener.Close()
+	extensionListener, err := net.Listen("tcp", l.cfg.ExtensionAddr)
+	if err != nil {
+		return fmt.Errorf("extension API: %w", err)
+	}
+	defer extensionListener.Close()
 	if err := l.note(); err != nil {
 		return err
 	}
@@ -164,8 +175,8 @@ func (l *local) serve(ctx context.Context, say func(string)) error {
 	if l.chain != nil {
 		keep(func(ctx context.Context) error { return l.chain.runAnchorer(ctx, base) })
 	}
-	group.Go(func() error { return deciding.ServeCore(failing) })
-	group.Go(func() error { return deciding.ServeExtension(failing) })
+	group.Go(func() error { return deciding.ServeCore(failing, coreListener) })
+	group.Go(func() error { return deciding.ServeExtension(failing, extensionListener) })
 	group.Go(func() error { return l.watchMachines(failing) })
 	say("memory ledger is up: core " + l.cfg.CoreURL + "  extension " + l.cfg.ExtensionURL)
 	err = group.Wait()
