@@ -3,10 +3,10 @@
 # anywhere: rustc-web, libstd-rust-web-dev-bpf, llvm-19, binutils-bpf.
 #
 #   build.sh [OUTPUT]       default: memory_ledger.so beside this script
-#   build.sh --check        exit 0 where the toolchain is here, 3 where not
+#   build.sh --check        names the tools and exits 0 where they are here, 3 where not
 #
 # RUSTC, LLVM_MC and BPF_LD name other programs, for another distribution; the
-# bytes are only promised for the versions that memory_ledger.so.sha256 names.
+# bytes are only promised for the versions that TOOLCHAIN names.
 set -eu
 cd "$(dirname "$0")"
 
@@ -24,6 +24,8 @@ done
 [ -d "$("$RUSTC" --print sysroot)/lib/rustlib/bpfel-unknown-none/lib" ] || missing "the standard library for bpfel-unknown-none"
 if [ "${1:-}" = --check ]; then
   "$RUSTC" --version
+  "$LLVM_MC" --version | sed -n 's/^ *\(.*LLVM version.*\)/\1/p'
+  "$BPF_LD" --version | head -n 1
   exit 0
 fi
 
