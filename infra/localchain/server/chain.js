@@ -207,12 +207,15 @@ class Chain {
   }
 
   // Lamports out of nothing, by a transfer from the runtime's own faucet.
+  // Returns its signature, or throws what the runtime said: an account must hold
+  // its rent, here as on a cluster.
   airdrop(key, lamports) {
     const address = base58.decode(key, 44);
     const before = this.current(key);
     this.runtime.expireBlockhash(); // or the same airdrop twice would be one
     const result = this.runtime.airdrop(address, lamports);
-    if (result === null || typeof result.err === 'function') return null;
+    if (result === null) throw new Error('the faucet is empty');
+    if (typeof result.err === 'function') throw new Error(failures.words(failures.toJSON(result.err())));
     this.undo.push({ slot: this.slot, key, before });
     const signature = base58.encode(result.signature());
     const tx = { signature, bytes: Buffer.alloc(0), message: { keys: [key], required: 0, instructions: [] } };

@@ -86,9 +86,13 @@ function simulate(chain, [text, config]) {
 }
 
 function airdrop(chain, [key, amount]) {
-  const signature = chain.airdrop(address(key), lamports(amount));
-  if (signature === null) throw invalid('airdrop request failed');
-  return signature;
+  const to = address(key);
+  const granted = lamports(amount);
+  try {
+    return chain.airdrop(to, granted);
+  } catch (err) {
+    throw invalid(`airdrop request failed: ${err.message}`);
+  }
 }
 
 module.exports = { send, simulate, airdrop };
