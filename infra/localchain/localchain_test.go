@@ -336,6 +336,19 @@ func TestOneChainAFolder(t *testing.T) {
 	}
 }
 
+func TestForeignStateIsRefused(t *testing.T) {
+	t.Parallel()
+	localchaintest.Start(t, localchain.Config{}) // installs, or skips
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "state"), []byte("something else altogether, and long"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := localchain.Start(t.Context(), localchain.Config{DataDir: dir, CacheDir: localchaintest.CacheDir()})
+	if err == nil || !strings.Contains(err.Error(), "is not a state of this chain") {
+		t.Fatalf("got %v", err)
+	}
+}
+
 func TestFund(t *testing.T) {
 	c := manual(t)
 	for range 2 {

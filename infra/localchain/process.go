@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"strings"
 	"time"
 )
 
@@ -26,7 +27,8 @@ type readyLine struct {
 func launch(ctx context.Context, node string, args []string, lock *os.File, cfg Config) (*Chain, error) {
 	cmd := exec.Command(node, args...)
 	cmd.ExtraFiles = []*os.File{lock}
-	cmd.Stderr = cfg.Log
+	var complaint tail
+	cmd.Stderr = io.MultiWriter(cfg.Log, &complaint)
 	cmd.SysProcAttr = followParent()
 	// A proxy or option meant for other programs must not bend this one.
 	cmd.Env = append(os.Environ(), "NODE_OPTIONS=", "NODE_ENV=production")
@@ -52,12 +54,27 @@ func launch(ctx context.Context, node string, args []string, lock *os.File, cfg 
 		c.url, c.genesisHash = line.URL, line.GenesisHash
 		return c, nil
 	case <-c.done:
-		return nil, fmt.Errorf("the server ended before it was ready: %w", errors.Join(c.exit))
+		return nil, fmt.Errorf("the server ended before it was ready (%v): %s", c.exit, complaint.String())
 	case <-ctx.Done():
 		c.Kill()
 		return nil, fmt.Errorf("the server was not ready in time: %w", ctx.Err())
 	}
 }
+
+// tail keeps the end of what was written to it. It is read once its writer, the
+// process, is gone.
+type tail struct{ text []byte }
+
+func (t *tail) Write(p []byte) (int, error) {
+	const most = 2048
+	t.text = append(t.text, p...)
+	if len(t.text) > most {
+		t.text = t.text[len(t.text)-most:]
+	}
+	return len(p), nil
+}
+
+func (t *tail) String() string { return strings.TrimSpace(string(t.text)) }
 
 // keep starts the process and stays with it to its end, on one thread: a parent
 // death signal is sent when the thread that started the child ends, not the

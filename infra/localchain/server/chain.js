@@ -56,7 +56,7 @@ class Chain {
     this.finalized = slot - 1;
     this.lag = 0;
     this.blocks = new Map(); // slot -> { hash, time }
-    this.undo = []; // { slot, key, before }: account states that a later slot replaced
+    this.undo = new Map(); // key -> [{ slot, before }]: states that a slot not yet final replaced
     this.dirty = true;
     this.expiredBefore = expiredBefore; // by a fault
     // The hashes of the whole window, so that what was signed before a restart
@@ -88,9 +88,19 @@ class Chain {
     this.openBlock(this.slot);
     this.confirmed = Math.max(this.confirmed, this.slot - this.confirmSlots - this.lag);
     this.finalized = Math.max(this.finalized, this.slot - this.finalizeSlots - this.lag);
-    let settled = 0;
-    while (settled < this.undo.length && this.undo[settled].slot <= this.finalized) settled++;
-    this.undo.splice(0, settled);
+    for (const [key, states] of this.undo) {
+      const kept = states.filter((s) => s.slot > this.finalized);
+      if (kept.length > 0) this.undo.set(key, kept);
+      else this.undo.delete(key);
+    }
+  }
+
+  // Keeps what an account was before this slot, until this slot is finalized.
+  remember(key, before) {
+    const states = this.undo.get(key) ?? [];
+    if (states.at(-1)?.slot === this.slot) return;
+    states.push({ slot: this.slot, before });
+    this.undo.set(key, states);
   }
 
   save() {
@@ -143,7 +153,7 @@ class Chain {
   // An account as banks of that level see it, or null.
   account(key, level) {
     const slot = this.at(level);
-    const later = this.undo.find((u) => u.key === key && u.slot > slot);
+    const later = this.undo.get(key)?.find((s) => s.slot > slot);
     return later ? later.before : this.current(key);
   }
 
@@ -188,7 +198,9 @@ class Chain {
   execute(tx) {
     if (this.admissible(tx, 'processed')) return false;
     const { keys, version, writable } = tx.message;
-    const before = keys.map((k) => this.current(k));
+    // What cannot change is not copied: a program may be large.
+    const look = (k, i) => (writable(i) ? this.current(k) : { lamports: this.runtime.getBalance(base58.decode(k, 44)) ?? 0n });
+    const before = keys.map(look);
     const legacy = version === 'legacy';
     const result = legacy
       ? this.runtime.sendLegacyTransaction(tx.bytes)
@@ -197,9 +209,9 @@ class Chain {
     const err = failed ? failures.toJSON(result.err()) : null;
     // Only what failed while running was charged for, and so is on the chain.
     if (failed && typeof err === 'string') return false;
-    const after = keys.map((k) => this.current(k));
+    const after = keys.map(look);
     keys.forEach((key, i) => {
-      if (writable(i)) this.undo.push({ slot: this.slot, key, before: before[i] });
+      if (writable(i)) this.remember(key, before[i]);
     });
     const meta = failed ? result.meta() : result;
     this.record(tx, err, before.map(summary), after.map(summary), outcome(meta));
@@ -216,7 +228,7 @@ class Chain {
     const result = this.runtime.airdrop(address, lamports);
     if (result === null) throw new Error('the faucet is empty');
     if (typeof result.err === 'function') throw new Error(failures.words(failures.toJSON(result.err())));
-    this.undo.push({ slot: this.slot, key, before });
+    this.remember(key, before);
     const signature = base58.encode(result.signature());
     const tx = { signature, bytes: Buffer.alloc(0), message: { keys: [key], required: 0, instructions: [] } };
     this.record(tx, null, [summary(before)], [summary(this.current(key))], outcome(result));

@@ -105,7 +105,7 @@ class Faults {
   setAccount(chain, { address, lamports, owner, data }) {
     const bytes = Buffer.from(data ?? '', 'base64');
     const account = new svm.Account(BigInt(lamports), bytes, base58.decode(owner, 44), false, 0n);
-    chain.undo.push({ slot: chain.slot, key: address, before: chain.current(address) });
+    chain.remember(address, chain.current(address));
     chain.runtime.setAccount(base58.decode(address, 44), account);
     chain.dirty = true;
     return null;
