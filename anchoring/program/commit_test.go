@@ -132,132 +132,135 @@ func TestCommitToPrefundedAddress(t *testing.T) {
 	}
 }
 
+// commitRefusals bend a commit of size 4 to an account that holds size 3.
+var commitRefusals = map[string]struct {
+	want error
+	edit func(c *committer, m metas, d []byte) (metas, []byte)
+}{
+	"unsigned authority": {program.ErrNotSigned, func(_ *committer, m metas, d []byte) (metas, []byte) {
+		m[0].IsSigner = false
+		return m, d
+	}},
+	"commitment of another authority": {program.ErrWrongAuthority, func(c *committer, m metas, d []byte) (metas, []byte) {
+		m[1].PublicKey = c.foreign(c.owner)
+		return m, d
+	}},
+	"commitment of another owner": {program.ErrWrongOwner, func(c *committer, m metas, d []byte) (metas, []byte) {
+		other := *c
+		key, err := solana.NewRandomPrivateKey()
+		c.must(err)
+		other.owner = key.PublicKey()
+		_, err = other.commit(1, root("other"))
+		c.must(err)
+		m[1].PublicKey, _, err = commitment.Address(program.LocalID, c.payer.PublicKey(), other.owner)
+		c.must(err)
+		return m, d
+	}},
+	"an address that is not derived": {program.ErrWrongAddress, func(c *committer, m metas, d []byte) (metas, []byte) {
+		key, err := solana.NewRandomPrivateKey()
+		c.must(err)
+		m[1].PublicKey = key.PublicKey()
+		return m, d
+	}},
+	"address of another bump": {program.ErrWrongAddress, func(c *committer, m metas, d []byte) (metas, []byte) {
+		m[1].PublicKey = c.secondBump()
+		return m, d
+	}},
+	"account of another program": {program.ErrForeignAccount, func(c *committer, m metas, d []byte) (metas, []byte) {
+		key, err := solana.NewRandomPrivateKey()
+		c.must(err)
+		c.put(key.PublicKey(), solana.TokenProgramID, make([]byte, commitment.AccountLen))
+		m[1].PublicKey = key.PublicKey()
+		return m, d
+	}},
+	"account of this program without the magic": {program.ErrAccountData, func(c *committer, m metas, d []byte) (metas, []byte) {
+		key, err := solana.NewRandomPrivateKey()
+		c.must(err)
+		in := system.NewCreateAccountInstruction(solana.LAMPORTS_PER_SOL, commitment.AccountLen, program.LocalID, c.payer.PublicKey(), key.PublicKey())
+		_, err = c.send([]solana.PrivateKey{c.payer, key}, in.Build())
+		c.must(err)
+		m[1].PublicKey = key.PublicKey()
+		return m, d
+	}},
+	"account of this program of another length": {program.ErrAccountData, func(c *committer, m metas, d []byte) (metas, []byte) {
+		key, err := solana.NewRandomPrivateKey()
+		c.must(err)
+		c.put(key.PublicKey(), program.LocalID, append(c.held().Encode(), 0))
+		m[1].PublicKey = key.PublicKey()
+		return m, d
+	}},
+	"another program in the system program's place": {program.ErrWrongProgram, func(_ *committer, m metas, d []byte) (metas, []byte) {
+		m[2].PublicKey = solana.TokenProgramID
+		return m, d
+	}},
+	"one account too many": {program.ErrAccountCount, func(_ *committer, m metas, d []byte) (metas, []byte) {
+		return append(m, solana.Meta(solana.TokenProgramID)), d
+	}},
+	"many accounts too many": {program.ErrAccountCount, func(_ *committer, m metas, d []byte) (metas, []byte) {
+		for i := range 8 {
+			m = append(m, solana.Meta(solana.PublicKey{31: byte(i + 1)}))
+		}
+		return m, d
+	}},
+	"one account too few": {program.ErrAccountCount, func(_ *committer, m metas, d []byte) (metas, []byte) {
+		return m[:2], d
+	}},
+	"no accounts": {program.ErrAccountCount, func(_ *committer, _ metas, d []byte) (metas, []byte) {
+		return nil, d
+	}},
+	"one account in two roles": {program.ErrDuplicateAccount, func(_ *committer, m metas, d []byte) (metas, []byte) {
+		m[1].PublicKey = m[0].PublicKey
+		return m, d
+	}},
+	"data one byte short": {program.ErrInstruction, func(_ *committer, m metas, d []byte) (metas, []byte) {
+		return m, d[:len(d)-1]
+	}},
+	"data one byte long": {program.ErrInstruction, func(_ *committer, m metas, d []byte) (metas, []byte) {
+		return m, append(d, 0)
+	}},
+	"data shorter than a tag": {program.ErrInstruction, func(_ *committer, m metas, d []byte) (metas, []byte) {
+		return m, d[:7]
+	}},
+	"no data": {program.ErrInstruction, func(_ *committer, m metas, _ []byte) (metas, []byte) {
+		return m, nil
+	}},
+	"unknown tag": {program.ErrInstruction, func(_ *committer, m metas, d []byte) (metas, []byte) {
+		d[0] = 9
+		return m, d
+	}},
+	"known tag with a high bit": {program.ErrInstruction, func(_ *committer, m metas, d []byte) (metas, []byte) {
+		d[7] = 1
+		return m, d
+	}},
+	"smaller size": {program.ErrShrinks, func(_ *committer, m metas, d []byte) (metas, []byte) {
+		binary.LittleEndian.PutUint64(d[40:], 2)
+		return m, d
+	}},
+	"same size with another root": {program.ErrForks, func(_ *committer, m metas, d []byte) (metas, []byte) {
+		binary.LittleEndian.PutUint64(d[40:], 3)
+		return m, d
+	}},
+	"same size with a root that differs in the last byte": {program.ErrForks, func(_ *committer, m metas, d []byte) (metas, []byte) {
+		binary.LittleEndian.PutUint64(d[40:], 3)
+		r := root("three")
+		r[31] ^= 1
+		copy(d[48:], r[:])
+		return m, d
+	}},
+	"size of zero": {program.ErrZero, func(_ *committer, m metas, d []byte) (metas, []byte) {
+		binary.LittleEndian.PutUint64(d[40:], 0)
+		return m, d
+	}},
+}
+
 func TestCommitRefusals(t *testing.T) {
-	for name, test := range map[string]struct {
-		want error
-		edit func(c *committer, metas []*solana.AccountMeta, data []byte) ([]*solana.AccountMeta, []byte)
-	}{
-		"unsigned authority": {program.ErrNotSigned, func(_ *committer, m []*solana.AccountMeta, d []byte) ([]*solana.AccountMeta, []byte) {
-			m[0].IsSigner = false
-			return m, d
-		}},
-		"commitment of another authority": {program.ErrWrongAuthority, func(c *committer, m []*solana.AccountMeta, d []byte) ([]*solana.AccountMeta, []byte) {
-			m[1].PublicKey = c.foreign(c.owner)
-			return m, d
-		}},
-		"commitment of another owner": {program.ErrWrongOwner, func(c *committer, m []*solana.AccountMeta, d []byte) ([]*solana.AccountMeta, []byte) {
-			other := *c
-			key, err := solana.NewRandomPrivateKey()
-			c.must(err)
-			other.owner = key.PublicKey()
-			_, err = other.commit(1, root("other"))
-			c.must(err)
-			m[1].PublicKey, _, err = commitment.Address(program.LocalID, c.payer.PublicKey(), other.owner)
-			c.must(err)
-			return m, d
-		}},
-		"an address that is not derived": {program.ErrWrongAddress, func(c *committer, m []*solana.AccountMeta, d []byte) ([]*solana.AccountMeta, []byte) {
-			key, err := solana.NewRandomPrivateKey()
-			c.must(err)
-			m[1].PublicKey = key.PublicKey()
-			return m, d
-		}},
-		"address of another bump": {program.ErrWrongAddress, func(c *committer, m []*solana.AccountMeta, d []byte) ([]*solana.AccountMeta, []byte) {
-			m[1].PublicKey = c.secondBump()
-			return m, d
-		}},
-		"account of another program": {program.ErrForeignAccount, func(c *committer, m []*solana.AccountMeta, d []byte) ([]*solana.AccountMeta, []byte) {
-			key, err := solana.NewRandomPrivateKey()
-			c.must(err)
-			c.put(key.PublicKey(), solana.TokenProgramID, make([]byte, commitment.AccountLen))
-			m[1].PublicKey = key.PublicKey()
-			return m, d
-		}},
-		"account of this program without the magic": {program.ErrAccountData, func(c *committer, m []*solana.AccountMeta, d []byte) ([]*solana.AccountMeta, []byte) {
-			key, err := solana.NewRandomPrivateKey()
-			c.must(err)
-			in := system.NewCreateAccountInstruction(solana.LAMPORTS_PER_SOL, commitment.AccountLen, program.LocalID, c.payer.PublicKey(), key.PublicKey())
-			_, err = c.send([]solana.PrivateKey{c.payer, key}, in.Build())
-			c.must(err)
-			m[1].PublicKey = key.PublicKey()
-			return m, d
-		}},
-		"account of this program of another length": {program.ErrAccountData, func(c *committer, m []*solana.AccountMeta, d []byte) ([]*solana.AccountMeta, []byte) {
-			key, err := solana.NewRandomPrivateKey()
-			c.must(err)
-			c.put(key.PublicKey(), program.LocalID, append(c.held().Encode(), 0))
-			m[1].PublicKey = key.PublicKey()
-			return m, d
-		}},
-		"another program in the system program's place": {program.ErrWrongProgram, func(_ *committer, m []*solana.AccountMeta, d []byte) ([]*solana.AccountMeta, []byte) {
-			m[2].PublicKey = solana.TokenProgramID
-			return m, d
-		}},
-		"one account too many": {program.ErrAccountCount, func(_ *committer, m []*solana.AccountMeta, d []byte) ([]*solana.AccountMeta, []byte) {
-			return append(m, solana.Meta(solana.TokenProgramID)), d
-		}},
-		"many accounts too many": {program.ErrAccountCount, func(_ *committer, m []*solana.AccountMeta, d []byte) ([]*solana.AccountMeta, []byte) {
-			for i := range 8 {
-				m = append(m, solana.Meta(solana.PublicKey{31: byte(i + 1)}))
-			}
-			return m, d
-		}},
-		"one account too few": {program.ErrAccountCount, func(_ *committer, m []*solana.AccountMeta, d []byte) ([]*solana.AccountMeta, []byte) {
-			return m[:2], d
-		}},
-		"no accounts": {program.ErrAccountCount, func(_ *committer, _ []*solana.AccountMeta, d []byte) ([]*solana.AccountMeta, []byte) {
-			return nil, d
-		}},
-		"one account in two roles": {program.ErrDuplicateAccount, func(_ *committer, m []*solana.AccountMeta, d []byte) ([]*solana.AccountMeta, []byte) {
-			m[1].PublicKey = m[0].PublicKey
-			return m, d
-		}},
-		"data one byte short": {program.ErrInstruction, func(_ *committer, m []*solana.AccountMeta, d []byte) ([]*solana.AccountMeta, []byte) {
-			return m, d[:len(d)-1]
-		}},
-		"data one byte long": {program.ErrInstruction, func(_ *committer, m []*solana.AccountMeta, d []byte) ([]*solana.AccountMeta, []byte) {
-			return m, append(d, 0)
-		}},
-		"data shorter than a tag": {program.ErrInstruction, func(_ *committer, m []*solana.AccountMeta, d []byte) ([]*solana.AccountMeta, []byte) {
-			return m, d[:7]
-		}},
-		"no data": {program.ErrInstruction, func(_ *committer, m []*solana.AccountMeta, _ []byte) ([]*solana.AccountMeta, []byte) {
-			return m, nil
-		}},
-		"unknown tag": {program.ErrInstruction, func(_ *committer, m []*solana.AccountMeta, d []byte) ([]*solana.AccountMeta, []byte) {
-			d[0] = 9
-			return m, d
-		}},
-		"known tag with a high bit": {program.ErrInstruction, func(_ *committer, m []*solana.AccountMeta, d []byte) ([]*solana.AccountMeta, []byte) {
-			d[7] = 1
-			return m, d
-		}},
-		"smaller size": {program.ErrShrinks, func(_ *committer, m []*solana.AccountMeta, d []byte) ([]*solana.AccountMeta, []byte) {
-			binary.LittleEndian.PutUint64(d[40:], 2)
-			return m, d
-		}},
-		"same size with another root": {program.ErrForks, func(_ *committer, m []*solana.AccountMeta, d []byte) ([]*solana.AccountMeta, []byte) {
-			binary.LittleEndian.PutUint64(d[40:], 3)
-			return m, d
-		}},
-		"same size with a root that differs in the last byte": {program.ErrForks, func(_ *committer, m []*solana.AccountMeta, d []byte) ([]*solana.AccountMeta, []byte) {
-			binary.LittleEndian.PutUint64(d[40:], 3)
-			r := root("three")
-			r[31] ^= 1
-			copy(d[48:], r[:])
-			return m, d
-		}},
-		"size of zero": {program.ErrZero, func(_ *committer, m []*solana.AccountMeta, d []byte) ([]*solana.AccountMeta, []byte) {
-			binary.LittleEndian.PutUint64(d[40:], 0)
-			return m, d
-		}},
-	} {
+	for name, test := range commitRefusals {
 		t.Run(name, func(t *testing.T) {
 			c := newCommitter(t)
 			_, err := c.commit(3, root("three"))
 			c.must(err)
 			feePayer := c.newWallet()
-			in := edit(c.instruction(4, root("four")), func(m []*solana.AccountMeta, d []byte) ([]*solana.AccountMeta, []byte) {
+			in := edit(c.instruction(4, root("four")), func(m metas, d []byte) (metas, []byte) {
 				return test.edit(c, m, d)
 			})
 			signers := []solana.PrivateKey{feePayer}
@@ -309,7 +312,7 @@ func TestCommitMissingAuthoritySignature(t *testing.T) {
 	_, err := c.commit(3, root("three"))
 	c.must(err)
 	other := c.newWallet()
-	in := edit(c.instruction(4, root("four")), func(m []*solana.AccountMeta, d []byte) ([]*solana.AccountMeta, []byte) {
+	in := edit(c.instruction(4, root("four")), func(m metas, d []byte) (metas, []byte) {
 		m[0].PublicKey = other.PublicKey()
 		return m, d
 	})

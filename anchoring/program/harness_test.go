@@ -160,19 +160,22 @@ func (c *chain) transfer(from solana.PrivateKey, to solana.PublicKey, lamports u
 	c.must(err)
 }
 
+// metas are an instruction's accounts.
+type metas = []*solana.AccountMeta
+
 // edit returns an instruction with its accounts or data changed.
-func edit(in solana.Instruction, change func(accounts []*solana.AccountMeta, data []byte) ([]*solana.AccountMeta, []byte)) solana.Instruction {
+func edit(in solana.Instruction, change func(m metas, d []byte) (metas, []byte)) solana.Instruction {
 	data, err := in.Data()
 	if err != nil {
 		panic(err)
 	}
-	var metas []*solana.AccountMeta
+	var accounts metas
 	for _, m := range in.Accounts() {
 		copied := *m
-		metas = append(metas, &copied)
+		accounts = append(accounts, &copied)
 	}
-	metas, data = change(metas, append([]byte(nil), data...))
-	return solana.NewInstruction(in.ProgramID(), metas, data)
+	accounts, data = change(accounts, append([]byte(nil), data...))
+	return solana.NewInstruction(in.ProgramID(), solana.AccountMetaSlice(accounts), data)
 }
 
 func b64(b []byte) string { return base64.StdEncoding.EncodeToString(b) }

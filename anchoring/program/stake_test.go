@@ -189,48 +189,48 @@ func TestStakeBeyondTheBalance(t *testing.T) {
 // refusal is one way to bend a staking instruction.
 type refusal struct {
 	want error
-	edit func(s *staker, metas []*solana.AccountMeta, data []byte) ([]*solana.AccountMeta, []byte)
+	edit func(s *staker, m metas, d []byte) (metas, []byte)
 }
 
 // common are the refusals that stake and unstake share.
 var common = map[string]refusal{
-	"amount of zero": {program.ErrZero, func(_ *staker, m []*solana.AccountMeta, d []byte) ([]*solana.AccountMeta, []byte) {
+	"amount of zero": {program.ErrZero, func(_ *staker, m metas, d []byte) (metas, []byte) {
 		binary.LittleEndian.PutUint64(d[8:], 0)
 		return m, d
 	}},
-	"unsigned wallet": {program.ErrNotSigned, func(_ *staker, m []*solana.AccountMeta, d []byte) ([]*solana.AccountMeta, []byte) {
+	"unsigned wallet": {program.ErrNotSigned, func(_ *staker, m metas, d []byte) (metas, []byte) {
 		m[0].IsSigner = false
 		return m, d
 	}},
-	"token program of another kind": {program.ErrWrongProgram, func(_ *staker, m []*solana.AccountMeta, d []byte) ([]*solana.AccountMeta, []byte) {
+	"token program of another kind": {program.ErrWrongProgram, func(_ *staker, m metas, d []byte) (metas, []byte) {
 		m[4].PublicKey = solana.Token2022ProgramID
 		return m, d
 	}},
-	"mint of another vault": {program.ErrWrongAddress, func(s *staker, m []*solana.AccountMeta, d []byte) ([]*solana.AccountMeta, []byte) {
+	"mint of another vault": {program.ErrWrongAddress, func(s *staker, m metas, d []byte) (metas, []byte) {
 		m[3].PublicKey = s.newMint(solana.TokenProgramID)
 		return m, d
 	}},
-	"a token account that is no vault": {program.ErrWrongAddress, func(s *staker, m []*solana.AccountMeta, d []byte) ([]*solana.AccountMeta, []byte) {
+	"a token account that is no vault": {program.ErrWrongAddress, func(s *staker, m metas, d []byte) (metas, []byte) {
 		m[2].PublicKey = s.newTokens(s.mint, s.payer.PublicKey())
 		return m, d
 	}},
-	"one account too few": {program.ErrAccountCount, func(_ *staker, m []*solana.AccountMeta, d []byte) ([]*solana.AccountMeta, []byte) {
+	"one account too few": {program.ErrAccountCount, func(_ *staker, m metas, d []byte) (metas, []byte) {
 		return m[:4], d
 	}},
-	"one account too many": {program.ErrAccountCount, func(_ *staker, m []*solana.AccountMeta, d []byte) ([]*solana.AccountMeta, []byte) {
+	"one account too many": {program.ErrAccountCount, func(_ *staker, m metas, d []byte) (metas, []byte) {
 		for len(m) < 7 {
 			m = append(m, solana.Meta(solana.PublicKey{31: byte(100 + len(m))}))
 		}
 		return m, d
 	}},
-	"vault in the token account's place": {program.ErrDuplicateAccount, func(s *staker, m []*solana.AccountMeta, d []byte) ([]*solana.AccountMeta, []byte) {
+	"vault in the token account's place": {program.ErrDuplicateAccount, func(s *staker, m metas, d []byte) (metas, []byte) {
 		m[1].PublicKey = s.vault
 		return m, d
 	}},
-	"data one byte short": {program.ErrInstruction, func(_ *staker, m []*solana.AccountMeta, d []byte) ([]*solana.AccountMeta, []byte) {
+	"data one byte short": {program.ErrInstruction, func(_ *staker, m metas, d []byte) (metas, []byte) {
 		return m, d[:15]
 	}},
-	"data eight bytes long": {program.ErrInstruction, func(_ *staker, m []*solana.AccountMeta, d []byte) ([]*solana.AccountMeta, []byte) {
+	"data eight bytes long": {program.ErrInstruction, func(_ *staker, m metas, d []byte) (metas, []byte) {
 		return m, d[:8]
 	}},
 }
@@ -249,7 +249,7 @@ func TestStakingRefusals(t *testing.T) {
 				in, err := build(program.LocalID, s.mint, s.payer.PublicKey(), s.tokens, 10)
 				s.must(err)
 				signers := []solana.PrivateKey{s.newWallet(), s.payer}
-				bent := edit(in, func(m []*solana.AccountMeta, d []byte) ([]*solana.AccountMeta, []byte) {
+				bent := edit(in, func(m metas, d []byte) (metas, []byte) {
 					return test.edit(s, m, d)
 				})
 				if !bent.Accounts()[0].IsSigner {
@@ -267,7 +267,7 @@ func TestStakeRefusesAnotherSystemProgram(t *testing.T) {
 	s := newStaker(t, 1000)
 	in, err := staking.NewStake(program.LocalID, s.mint, s.payer.PublicKey(), s.tokens, 10)
 	s.must(err)
-	_, err = s.send([]solana.PrivateKey{s.payer}, edit(in, func(m []*solana.AccountMeta, d []byte) ([]*solana.AccountMeta, []byte) {
+	_, err = s.send([]solana.PrivateKey{s.payer}, edit(in, func(m metas, d []byte) (metas, []byte) {
 		m[5].PublicKey = solana.SysVarRentPubkey
 		return m, d
 	}))
@@ -284,7 +284,7 @@ func TestOnlyTheOwnerUnstakes(t *testing.T) {
 	// The thief names the victim's vault under its own signature.
 	in, err := staking.NewUnstake(program.LocalID, s.mint, thief.PublicKey(), loot, 10)
 	s.must(err)
-	_, err = s.send([]solana.PrivateKey{thief}, edit(in, func(m []*solana.AccountMeta, d []byte) ([]*solana.AccountMeta, []byte) {
+	_, err = s.send([]solana.PrivateKey{thief}, edit(in, func(m metas, d []byte) (metas, []byte) {
 		m[2].PublicKey = s.vault
 		return m, d
 	}))
@@ -293,7 +293,7 @@ func TestOnlyTheOwnerUnstakes(t *testing.T) {
 	// The thief names the victim, who did not sign.
 	in, err = staking.NewUnstake(program.LocalID, s.mint, s.payer.PublicKey(), loot, 10)
 	s.must(err)
-	_, err = s.send([]solana.PrivateKey{thief}, edit(in, func(m []*solana.AccountMeta, d []byte) ([]*solana.AccountMeta, []byte) {
+	_, err = s.send([]solana.PrivateKey{thief}, edit(in, func(m metas, d []byte) (metas, []byte) {
 		m[0].IsSigner = false
 		return m, d
 	}))

@@ -84,12 +84,12 @@ class Faults {
         chain.expireBlockhashes();
         return chain.slot;
       case 'advance':
-        for (let i = 0; i < fault.slots; i++) chain.tick();
+        for (let i = 0; i < fault.slots; i++) chain.tick(true);
         return chain.slot;
       case 'clock':
         chain.clockOffset = fault.unixTimestamp - Math.floor(chain.now() / 1000);
         chain.blocks.get(chain.slot).time = 0; // time may go back too, when a test says so
-        chain.tick();
+        chain.tick(true);
         chain.save();
         return chain.slot;
       case 'setAccount':
