@@ -278,6 +278,13 @@ func TestStateSurvivesStopAndKill(t *testing.T) {
 	if got := call[uint64](t, c, "getSlot", finalized); got <= slot {
 		t.Fatalf("slot %d is not after %d", got, slot)
 	}
+	fault(t, c, localchain.Advance(1000))
+	slot = call[uint64](t, c, "getSlot", processed)
+	c.Kill()
+	c = restart(t, dir)
+	if got := call[uint64](t, c, "getSlot", finalized); got <= slot {
+		t.Fatalf("idle slot %d is not after %d", got, slot)
+	}
 	type entry struct{ Signature string }
 	list := call[[]entry](t, c, "getSignaturesForAddress", somebody)
 	if len(list) != 2 || list[1].Signature != signature {

@@ -2,11 +2,9 @@
 //! account at a program-derived address that is its own authority. So nobody
 //! but this program can move them, and this program only asks the wallet.
 
-use crate::runtime::{
-    find_address, invoke, Account, Call, Key, Meta, Seed, SYSTEM_PROGRAM, TOKEN_PROGRAM,
-};
-use crate::system::{self, Bytes};
 use crate::errors;
+use crate::runtime::{find_address, invoke, Account, Call, Key, Meta, Seed, SYSTEM_PROGRAM, TOKEN_PROGRAM};
+use crate::system::{self, Bytes};
 
 const DATA_LEN: u64 = 16;
 const TOKEN_ACCOUNT_LEN: u64 = 165;
@@ -31,8 +29,7 @@ pub fn stake(call: &Call) -> u64 {
         Ok(v) => v,
         Err(code) => return code,
     };
-    let (wallet, source, vault, mint) =
-        (call.account(0), call.account(1), call.account(2), call.account(3));
+    let (wallet, source, vault, mint) = (call.account(0), call.account(1), call.account(2), call.account(3));
     if !holds(source, mint.key(), amount) {
         return errors::INSUFFICIENT;
     }

@@ -68,8 +68,6 @@ impl<const T: usize, const W: usize> Bytes<T, W> {
     #[inline(always)]
     pub fn data(&self) -> &[u8] {
         let skipped = 8 - T;
-        unsafe {
-            core::slice::from_raw_parts((self.0.as_ptr() as *const u8).add(skipped), 8 * W - skipped)
-        }
+        unsafe { core::slice::from_raw_parts((self.0.as_ptr() as *const u8).add(skipped), 8 * W - skipped) }
     }
 }
