@@ -8,9 +8,12 @@ import (
 
 	"github.com/gagliardetto/solana-go"
 	"github.com/gagliardetto/solana-go/programs/system"
+	"github.com/gagliardetto/solana-go/rpc"
 
 	"github.com/memory-ledger/ledger/anchoring/commitment"
 	"github.com/memory-ledger/ledger/anchoring/program"
+	"github.com/memory-ledger/ledger/infra/localchain"
+	"github.com/memory-ledger/ledger/infra/localchain/localchaintest"
 )
 
 func root(text string) [32]byte { return sha256.Sum256([]byte(text)) }
@@ -98,6 +101,32 @@ func TestCommitAccountIsRentExempt(t *testing.T) {
 	c.must(err)
 	if lamports != needed {
 		t.Fatalf("holds %d lamports, rent exemption needs %d", lamports, needed)
+	}
+}
+
+// The program asks the chain what rent is, whichever way the chain puts it. On a
+// chain of its own, because rent is one for all.
+func TestCommitPaysTheRentOfTheDay(t *testing.T) {
+	t.Parallel()
+	own := localchaintest.Start(t, localchain.Config{Programs: programs})
+	for _, rent := range []struct {
+		rate      uint64
+		threshold float64
+		spare     uint64 // fractions are rounded up generously
+	}{{3480, 2, 0}, {6960, 1, 0}, {696, 1, 0}, {1_000_000, 16, 0}, {3480, 1.5, 1}, {3480, 0.25, 1}} {
+		c := &chain{T: t, Chain: own, rpc: rpc.New(own.URL())}
+		c.payer = c.newWallet()
+		c.must(c.Fault(t.Context(), localchain.Rent(rent.rate, rent.threshold)))
+		to := &committer{chain: c, owner: c.payer.PublicKey()}
+		var err error
+		to.address, _, err = commitment.Address(program.LocalID, c.payer.PublicKey(), to.owner)
+		c.must(err)
+		_, err = to.commit(1, root("one"))
+		c.must(err)
+		_, lamports, _ := c.account(to.address)
+		if want := uint64(256*float64(rent.rate)*rent.threshold) + rent.spare; lamports != want {
+			t.Errorf("rent %+v: paid %d, want %d", rent, lamports, want)
+		}
 	}
 }
 

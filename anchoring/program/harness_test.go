@@ -22,6 +22,7 @@ import (
 var (
 	shared    *localchain.Chain
 	sharedErr error
+	programs  = []localchain.Program{{ID: program.LocalID.String(), ELF: program.ELF}}
 )
 
 func TestMain(m *testing.M) {
@@ -34,7 +35,7 @@ func TestMain(m *testing.M) {
 		defer os.RemoveAll(dir)
 		shared, sharedErr = localchaintest.Run(localchain.Config{
 			DataDir:  dir,
-			Programs: []localchain.Program{{ID: program.LocalID.String(), ELF: program.ELF}},
+			Programs: programs,
 		})
 		if shared != nil {
 			defer func() {

@@ -108,6 +108,13 @@ func SetAccount(address string, lamports uint64, owner string, data []byte) Faul
 	return Fault{"op": "setAccount", "address": address, "lamports": lamports, "owner": owner, "data": data}
 }
 
+// Rent sets the rent sysvar: lamports a byte and year, and for how many years an
+// account must pay ahead to be exempt. Clusters have had 3480 for 2 years and
+// 6960 for 1, which come to the same.
+func Rent(rate uint64, threshold float64) Fault {
+	return Fault{"op": "rent", "rate": rate, "threshold": threshold}
+}
+
 // Reset starts another chain in the place of this one: another genesis, all
 // state and history gone, the configured programs deployed.
 func Reset() Fault { return Fault{"op": "reset"} }

@@ -12,6 +12,7 @@
 //   advance     { slots }                  slots pass now
 //   clock       { unixTimestamp }          the chain's time is moved there and runs on
 //   setAccount  { address, lamports, owner, data (base64) }
+//   rent        { rate, threshold }        the rent sysvar: lamports a byte and year, and years
 //   reset       {}                         another genesis: all state and history gone
 
 const svm = require('litesvm/dist/internal.js');
@@ -95,6 +96,10 @@ class Faults {
         return chain.slot;
       case 'setAccount':
         return this.setAccount(chain, fault);
+      case 'rent':
+        chain.runtime.setRent(new svm.Rent(BigInt(fault.rate), fault.threshold, 50));
+        chain.dirty = true;
+        return null;
       case 'reset':
         chain.reset();
         return chain.genesisHash;
