@@ -15,7 +15,11 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"time"
 )
+
+// installPatience is how long one installation waits for another.
+const installPatience = 10 * time.Minute
 
 //go:embed server/package.json server/package-lock.json server/*.js
 var files embed.FS
@@ -44,7 +48,7 @@ func install(ctx context.Context, cache string, log io.Writer) (node, server str
 	if exists(server) {
 		return node, server, nil
 	}
-	lock, err := waitLock(cache)
+	lock, err := lockFolder(ctx, cache, installPatience)
 	if err != nil {
 		return "", "", err
 	}

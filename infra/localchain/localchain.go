@@ -37,7 +37,7 @@ var ErrNoNode = fmt.Errorf("%w: Node 20.18 or newer with npm is needed", ErrUnav
 var ErrInstall = fmt.Errorf("%w: npm could not install litesvm", ErrUnavailable)
 
 // ErrLocked says that another chain runs in the data folder.
-var ErrLocked = errors.New("another local chain runs in this folder")
+var ErrLocked = errors.New("another local chain holds this folder")
 
 // Program is an on-chain program deployed, or replaced, at every start.
 type Program struct {
@@ -137,7 +137,8 @@ func Start(ctx context.Context, cfg Config) (*Chain, error) {
 	if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
 		return nil, fmt.Errorf("local chain: %w", err)
 	}
-	lock, err := lockFolder(ctx, cfg.DataDir)
+	// A server whose parent was just killed is given a moment to save and go.
+	lock, err := lockFolder(ctx, cfg.DataDir, 5*time.Second)
 	if err != nil {
 		return nil, fmt.Errorf("local chain: %w", err)
 	}

@@ -27,22 +27,3 @@ func tryLock(folder string) (*os.File, error) {
 	}
 	return nil, err
 }
-
-// waitLock locks the folder's lock file, waiting for as long as it takes.
-func waitLock(folder string) (*os.File, error) {
-	f, err := os.OpenFile(filepath.Join(folder, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	for {
-		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX)
-		if !errors.Is(err, syscall.EINTR) {
-			break
-		}
-	}
-	if err != nil {
-		f.Close()
-		return nil, err
-	}
-	return f, nil
-}

@@ -101,10 +101,10 @@ func (c *Chain) keep(cmd *exec.Cmd, stdout io.Reader, started chan<- error, read
 	close(c.done)
 }
 
-// lockFolder takes the folder for this process and the server it will start. A
-// server whose parent was just killed is given a moment to save and go.
-func lockFolder(ctx context.Context, folder string) (*os.File, error) {
-	const patience, pause = 5 * time.Second, 50 * time.Millisecond
+// lockFolder takes a folder, waiting for whoever holds it for as long as patience
+// and ctx last.
+func lockFolder(ctx context.Context, folder string, patience time.Duration) (*os.File, error) {
+	const pause = 50 * time.Millisecond
 	for deadline := time.Now().Add(patience); ; {
 		f, err := tryLock(folder)
 		if !errors.Is(err, ErrLocked) || time.Now().After(deadline) {
@@ -112,7 +112,7 @@ func lockFolder(ctx context.Context, folder string) (*os.File, error) {
 		}
 		select {
 		case <-ctx.Done():
-			return nil, ErrLocked
+			return nil, err
 		case <-time.After(pause):
 		}
 	}
