@@ -147,16 +147,17 @@ func (l *local) serve(ctx context.Context, say func(string)) error {
 	if err != nil {
 		return err
 	}
-	coreListener, err := net.Listen("tcp", l.cfg.CoreAddr)
+	coreListener, err := listen(l.cfg.CoreAddr, &base.Config.CoreURL)
 	if err != nil {
 		return fmt.Errorf("core API: %w", err)
 	}
 	defer coreListener.Close()
-	extensionListener, err := net.Listen("tcp", l.cfg.ExtensionAddr)
+	extensionListener, err := listen(l.cfg.ExtensionAddr, &base.Config.ExtensionURL)
 	if err != nil {
 		return fmt.Errorf("extension API: %w", err)
 	}
 	defer extensionListener.Close()
+	l.cfg.CoreURL, l.cfg.ExtensionURL = base.Config.CoreURL, base.Config.ExtensionURL
 	if err := l.note(); err != nil {
 		return err
 	}
@@ -183,6 +184,19 @@ func (l *local) serve(ctx context.Context, say func(string)) error {
 	say("stopping")
 	stopWorkers()
 	return errors.Join(err, background.Wait())
+}
+
+// listen opens an address. Where the configuration left the port to the
+// system, the base URL learns it here.
+func listen(addr string, baseURL *string) (net.Listener, error) {
+	listener, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	if *baseURL == "http://"+addr {
+		*baseURL = "http://" + listener.Addr().String()
+	}
+	return listener, nil
 }
 
 // watchMachines ends the run when a server that we started dies.
