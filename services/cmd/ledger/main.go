@@ -58,7 +58,7 @@ func newRoot() *cobra.Command {
 		},
 	}
 	root.AddCommand(
-		newRun(), newCoreAPI(), newExtensionAPI(), newProjector(),
+		newRun(), newCoreAPI(), newExtensionAPI(), newProjector(), newAnchorer(),
 		newTail(), newEnv(),
 	)
 	return root
