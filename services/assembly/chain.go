@@ -48,6 +48,10 @@ func (l *local) startChain(ctx context.Context, say func(string)) error {
 	if l.cfg.SolanaRPCURL != "" {
 		return nil
 	}
+	if l.cfg.LocalChain == "off" {
+		say("no chain is configured, so memories stay unanchored")
+		return nil
+	}
 	dir, err := l.dir.Sub("chain")
 	if err != nil {
 		return err
@@ -150,6 +154,9 @@ func (l *local) runChain(ctx context.Context, d *Deciding, say func(string)) err
 				return err
 			}
 		}
+	}
+	if b.Config.SolanaRPCURL == "" {
+		return nil
 	}
 	anchorer, err := NewAnchorer(b)
 	if err != nil {

@@ -57,6 +57,8 @@ type Config struct {
 	SolanaRPCURL        string `env:"SOLANA_RPC_URL"`
 	AuthorityKeypair    string `env:"AUTHORITY_KEYPAIR"`
 	CommitmentProgramID string `env:"COMMITMENT_PROGRAM_ID"`
+	// LocalChain "off" keeps a local run from starting a chain of its own.
+	LocalChain string `env:"LOCAL_CHAIN" envDefault:"on"`
 	// StakeMint and StakingProgramID wake staking up.
 	StakeMint         string        `env:"STAKE_MINT"`
 	StakingProgramID  string        `env:"STAKING_PROGRAM_ID"`
@@ -192,6 +194,9 @@ func (c *Config) validate() []error {
 	}
 	if c.AnchorMaxLeaves < 1 {
 		problem("ANCHOR_MAX_LEAVES: must be at least 1")
+	}
+	if c.LocalChain != "on" && c.LocalChain != "off" {
+		problem("LOCAL_CHAIN: must be on or off")
 	}
 	if c.AnchorCommitment != "finalized" && c.AnchorCommitment != "confirmed" {
 		problem("ANCHOR_COMMITMENT: must be finalized or confirmed")

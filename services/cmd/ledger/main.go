@@ -59,7 +59,7 @@ func newRoot() *cobra.Command {
 	}
 	root.AddCommand(
 		newRun(), newCoreAPI(), newExtensionAPI(), newProjector(), newAnchorer(),
-		newTail(), newEnv(),
+		newTail(), newEnv(), newVerifyReceipt(),
 	)
 	return root
 }
