@@ -79,7 +79,7 @@ func (a *Anchorer) session(ctx context.Context) error {
 	}
 	defer closeConn(lock)
 	a.metrics.sessions.Inc()
-	s := &store{a.cfg.Pool}
+	s := &store{a.cfg.Pool, a.cfg.aroundSave}
 	if err := s.prepare(ctx); err != nil {
 		return err
 	}

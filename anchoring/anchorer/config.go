@@ -65,6 +65,8 @@ type Config struct {
 	NewID      func() string
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer // nil: none
+
+	aroundSave func(save func() error) error // for tests
 }
 
 func (c *Config) setDefaults() {

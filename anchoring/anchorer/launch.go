@@ -30,16 +30,18 @@ var (
 // launch takes owners that nobody works on one step further, whatever state
 // they are in, up to a transaction in flight.
 func (d *driver) launch(ctx context.Context, work []*owner) error {
-	var unsigned []*owner
+	// Recorded transactions come first: one may hold owners whose own record
+	// of it is missing, and who must not get into another.
 	for _, o := range work {
-		switch {
-		case d.busy[o.key] != 0:
-			// It came into flight with another owner, a moment ago.
-		case o.batch != nil && o.batch.tried != nil:
+		if o.batch != nil && o.batch.tried != nil && d.busy[o.key] == 0 {
 			if err := d.adopt(ctx, o); err != nil {
 				return err
 			}
-		default:
+		}
+	}
+	var unsigned []*owner
+	for _, o := range work {
+		if d.busy[o.key] == 0 && (o.batch == nil || o.batch.tried == nil) {
 			unsigned = append(unsigned, o)
 		}
 	}
@@ -55,7 +57,10 @@ func (d *driver) launch(ctx context.Context, work []*owner) error {
 // its recording was interrupted, it is completed first: for every owner whose
 // cut batch is the one that the transaction commits.
 func (d *driver) adopt(ctx context.Context, first *owner) error {
-	f := &flight{attempt: *first.batch.tried, resumed: true}
+	f := d.flights[first.batch.tried.signature]
+	if f == nil {
+		f = &flight{attempt: *first.batch.tried, resumed: true}
+	}
 	owners := []*owner{first}
 	if c, err := parse(f.transaction); err == nil {
 		keys := make([]events.Owner, len(c.commits))

@@ -24,7 +24,10 @@ var errFenced = errors.New("another anchorer moved the checkpoint")
 // to which the log is folded. Everything in it can be dropped at any time and
 // comes back from the log. A slice's owners and the checkpoint are written in
 // one transaction, so a crash leaves the state of the last whole slice.
-type store struct{ pool *pgxpool.Pool }
+type store struct {
+	pool   *pgxpool.Pool
+	around func(save func() error) error // nil but in tests
+}
 
 const createTables = `
 DROP SCHEMA IF EXISTS ledger_anchor CASCADE;
@@ -106,6 +109,13 @@ type folded struct {
 // save writes a slice. It fails with errFenced where the checkpoint is not
 // where the slice begins.
 func (s *store) save(ctx context.Context, f folded) error {
+	if s.around != nil {
+		return s.around(func() error { return s.commit(ctx, f) })
+	}
+	return s.commit(ctx, f)
+}
+
+func (s *store) commit(ctx context.Context, f folded) error {
 	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, `UPDATE ledger_anchor.checkpoint SET seq = $2, cluster = coalesce(nullif($3, ''), cluster) WHERE seq = $1`,
 			f.from, f.to, f.cluster)
