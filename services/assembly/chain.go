@@ -150,6 +150,9 @@ func (l *local) runChain(ctx context.Context, d *Deciding, say func(string)) err
 			b.Config.SolanaRPCURL = l.chain.server.URL()
 			l.cfg.SolanaRPCURL = b.Config.SolanaRPCURL
 			say("the local chain is up")
+			if err := d.connectChain(); err != nil {
+				return err
+			}
 			if err := l.note(); err != nil {
 				return err
 			}
