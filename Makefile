@@ -1,10 +1,13 @@
 # Memory Ledger. `make run` runs everything; `make test` tests everything.
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: build run
+.PHONY: build run vectors
 
 build: ## bin/ledger
 	go build -trimpath -o bin/ledger ./services/cmd/ledger
 
 run: build ## both APIs, projector, anchorer and the servers they need, in the foreground
 	@exec bin/ledger run
+
+vectors: ## the receipts' vector files, and the example in docs/verify.md
+	go test ./anchoring/receipt -run 'TestGood|TestAltered|TestThePageIsInStep' -update
