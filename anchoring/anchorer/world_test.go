@@ -308,20 +308,13 @@ func (w *world) await(what string, until func(map[events.Owner]*history) bool) m
 	defer cancel()
 	done := errors.New("done")
 	all := map[events.Owner]*history{}
-	err := w.log.Follow(ctx, eventlog.FollowConfig{Subjects: []string{"chain.>"}}, func(s eventlog.Slice) error {
-		for _, r := range s.Records {
-			batch, err := events.DecodeBatch(r.Payload)
-			if err != nil {
-				return err
-			}
-			h := all[batch[0].Owner]
-			if h == nil {
-				h = &history{submitted: map[string]*events.BatchSubmitted{}}
-				all[batch[0].Owner] = h
-			}
-			h.add(w.t, &batch[0])
+	err := w.follow(ctx, func(e *events.Event) error {
+		h := all[e.Owner]
+		if h == nil {
+			h = &history{submitted: map[string]*events.BatchSubmitted{}}
+			all[e.Owner] = h
 		}
-		if until(all) {
+		if h.add(w.t, e); until(all) {
 			return done
 		}
 		return nil
@@ -330,6 +323,22 @@ func (w *world) await(what string, until func(map[events.Owner]*history) bool) m
 		w.t.Fatalf("%s: did not happen within %v (%v): %+v", what, patience, err, summary(all))
 	}
 	return all
+}
+
+// follow yields the chain events of the log, from the first on.
+func (w *world) follow(ctx context.Context, yield func(*events.Event) error) error {
+	return w.log.Follow(ctx, eventlog.FollowConfig{Subjects: []string{"chain.>"}}, func(s eventlog.Slice) error {
+		for _, r := range s.Records {
+			batch, err := events.DecodeBatch(r.Payload)
+			if err != nil {
+				return err
+			}
+			if err := yield(&batch[0]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 func summary(all map[events.Owner]*history) (lines []string) {
