@@ -45,9 +45,13 @@ func (d *driver) advance(ctx context.Context, height chain.Height) error {
 			ending = append(ending, f)
 		}
 	}
+	genesis := d.genesis
 	held, err := d.readBack(ctx, reading, height)
 	if err == nil && len(reading) > 0 {
 		err = d.checkGenesis(ctx)
+	}
+	if err == nil && d.genesis != genesis {
+		err = errReset
 	}
 	if err != nil {
 		d.status.setChain(err, d.cfg.Now())
@@ -194,6 +198,7 @@ func (d *driver) settle(ctx context.Context, f *flight, succeeded bool, held map
 	}
 	if confirmed > 0 {
 		d.streak = 0
+		d.status.setFunds(nil) // it could pay; the next batch asks again
 		d.metrics.spent.Add(float64(lamports))
 	} else if len(f.owners) == 0 {
 		d.cameToNothing(errors.New("expired"))

@@ -11,7 +11,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/memory-ledger/ledger/events"
-	"github.com/memory-ledger/ledger/projections/schema"
 )
 
 const (
@@ -24,6 +23,7 @@ const (
 	// lockCheckEvery is how often the lock's connection is tried.
 	lockCheckEvery = time.Second
 	lockTimeout    = 5 * time.Second
+	lockKey        = 0x4d4c616e63686f72 // "MLanchor"
 	minBackoff     = 200 * time.Millisecond
 	maxBackoff     = 10 * time.Second
 )
@@ -193,10 +193,9 @@ func (a *Anchorer) takeTurn(ctx context.Context) (*pgx.Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to the database: %w", err)
 	}
-	key := schema.LockKey("anchorer", "ledger_anchor")
 	for {
 		var mine bool
-		if err := conn.QueryRow(ctx, `SELECT pg_try_advisory_lock($1)`, key).Scan(&mine); err != nil {
+		if err := conn.QueryRow(ctx, `SELECT pg_try_advisory_lock($1)`, lockKey).Scan(&mine); err != nil {
 			closeConn(conn)
 			return nil, fmt.Errorf("take the anchorer's lock: %w", err)
 		}

@@ -13,7 +13,6 @@ import (
 	"github.com/memory-ledger/ledger/anchoring/chain"
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
-	"github.com/memory-ledger/ledger/projections/schema"
 	"github.com/memory-ledger/ledger/projections/tree"
 )
 
@@ -116,12 +115,12 @@ func (c *Config) Validate() error {
 }
 
 // readModels is the tree cache in the database.
-type readModels struct{ q schema.Querier }
+type readModels struct{ pool *pgxpool.Pool }
 
 func (r readModels) Root(ctx context.Context, owner events.Owner, size uint64) (events.Hash, error) {
-	return tree.Root(ctx, r.q, owner, size)
+	return tree.Root(ctx, r.pool, owner, size)
 }
 
 func (r readModels) Consistency(ctx context.Context, owner events.Owner, from, to uint64) ([]events.Hash, error) {
-	return tree.Consistency(ctx, r.q, owner, from, to)
+	return tree.Consistency(ctx, r.pool, owner, from, to)
 }

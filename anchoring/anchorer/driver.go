@@ -162,8 +162,11 @@ func (d *driver) checkGenesis(ctx context.Context) error {
 	if seen == d.genesis {
 		return nil
 	}
-	if recorded == "" && len(d.flights) == 0 {
-		d.genesis = seen // nothing was ever committed anywhere
+	if recorded == "" {
+		// Nothing was ever anchored: a chain that is new is as good. What is in
+		// flight was signed for the other one and expires.
+		d.cfg.Logger.Warn("another chain than before; nothing was anchored yet", "genesis", seen)
+		d.genesis = seen
 		return nil
 	}
 	return fmt.Errorf("%w: its genesis hash is %s, the anchored roots are on %s; "+

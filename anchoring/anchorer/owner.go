@@ -32,13 +32,12 @@ type owner struct {
 
 // batch is one that was cut and is neither confirmed nor failed.
 type batch struct {
-	id       string
-	from     uint64
-	size     uint64
-	root     events.Hash
-	oldest   time.Time // when its oldest leaf was written
-	tried    *attempt  // nil until it is submitted
-	verified bool      // this process has compared root with the tree cache
+	id     string
+	from   uint64
+	size   uint64
+	root   events.Hash
+	oldest time.Time // when its oldest leaf was written
+	tried  *attempt  // nil until it is submitted
 }
 
 // attempt is the signed transaction that commits a batch, with others.
