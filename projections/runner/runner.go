@@ -37,7 +37,7 @@ var (
 )
 
 const (
-	defaultSliceRecords = 1000
+	defaultSliceRecords = 2000
 	defaultApplyTimeout = time.Minute
 	defaultDrainTimeout = 5 * time.Second
 	defaultMinBackoff   = 100 * time.Millisecond

@@ -41,7 +41,7 @@ var _ message.Subscriber = (*SliceSubscriber)(nil)
 // SliceConfig says where to begin and how long slices get.
 type SliceConfig struct {
 	From       uint64 // first sequence wanted; 0 means 1
-	MaxRecords int    // a slice that holds so many records grows no more; 0 means 1000
+	MaxRecords int    // most records in a slice; 0 means 2000
 	RetryPause time.Duration
 }
 
@@ -121,7 +121,8 @@ func (s *SliceSubscriber) Err() error {
 // this one is written.
 func (s *SliceSubscriber) follow(ctx context.Context, decoded chan<- projection.Slice) error {
 	subjects := make(map[string]events.Subject)
-	cfg := eventlog.FollowConfig{From: s.cfg.From, MaxRecords: s.cfg.MaxRecords}
+	// Half a slice at a time, so that two of them make a whole one.
+	cfg := eventlog.FollowConfig{From: s.cfg.From, MaxRecords: (s.cfg.MaxRecords + 1) / 2}
 	err := s.follower.Follow(ctx, cfg, func(raw eventlog.Slice) error {
 		slice, err := decode(raw, subjects)
 		if err != nil {
