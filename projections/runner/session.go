@@ -32,7 +32,7 @@ type session struct {
 // session connects, waits for its turn, and projects until ctx ends or
 // something fails. A crash anywhere in it leaves the last committed slice and
 // its checkpoint behind, and no lock.
-func (r *Runner) session(ctx context.Context) error {
+func (r *Runner) session(ctx context.Context, maxRecords int) error {
 	conn, err := r.connect(ctx)
 	if err != nil {
 		return err
@@ -54,7 +54,7 @@ func (r *Runner) session(ctx context.Context) error {
 	}
 	r.begin(position, head)
 	r.cfg.Logger.Info("projector is active", "position", position, "head", head)
-	return r.project(ctx, conn, position)
+	return r.project(ctx, conn, position, maxRecords)
 }
 
 func aheadOfLog(position, head uint64, schemaName string) error {
@@ -106,11 +106,11 @@ func (r *Runner) takeTurn(ctx context.Context, conn *pgx.Conn) error {
 }
 
 // project runs the router over the slices from the position on.
-func (r *Runner) project(ctx context.Context, conn *pgx.Conn, position uint64) error {
+func (r *Runner) project(ctx context.Context, conn *pgx.Conn, position uint64, maxRecords int) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	s := &session{runner: r, end: end, conn: conn, position: position}
-	subscriber := NewSliceSubscriber(r.cfg.Log, SliceConfig{From: position + 1, MaxRecords: r.cfg.SliceRecords, RetryPause: r.cfg.MinBackoff})
+	subscriber := NewSliceSubscriber(r.cfg.Log, SliceConfig{From: position + 1, MaxRecords: maxRecords, RetryPause: r.cfg.MinBackoff})
 	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: r.cfg.ApplyTimeout + time.Second}, watermill.NopLogger{})
 	if err != nil {
 		return fmt.Errorf("make router: %w", err)
