@@ -23,3 +23,5 @@ require (
 	golang.org/x/text v0.43.0 // indirect
 	golang.org/x/time v0.16.0 // indirect
 )
+
+require github.com/mr-tron/base58 v1.3.0

@@ -11,6 +11,7 @@ import (
 	"io"
 	"strconv"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 )
 
@@ -97,4 +98,23 @@ func AppendString(dst []byte, s string) ([]byte, error) {
 		return dst, fmt.Errorf("%w: %w", ErrSyntax, err)
 	}
 	return out, nil
+}
+
+// With returns the object with the member name set to a string, replacing a
+// member of that name.
+func (o Object) With(name, value string) (Object, error) {
+	members := map[string]jsontext.Value{}
+	if err := json.Unmarshal([]byte(o.text), &members); err != nil {
+		return Object{}, fmt.Errorf("%w: %w", ErrSyntax, err)
+	}
+	quoted, err := AppendString(nil, value)
+	if err != nil {
+		return Object{}, err
+	}
+	members[name] = quoted
+	text, err := json.Marshal(members)
+	if err != nil {
+		return Object{}, fmt.Errorf("%w: %w", ErrSyntax, err)
+	}
+	return Canonicalize(text)
 }

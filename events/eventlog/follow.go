@@ -136,4 +136,3 @@ func (f *follower) record(msg jetstream.Msg) (Record, error) {
 		CommandID: msg.Headers().Get(jetstream.MsgIDHeader), Payload: msg.Data(),
 	}, nil
 }
-

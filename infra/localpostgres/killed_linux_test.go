@@ -65,7 +65,7 @@ func TestTakeover(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir := pgtest.Folder(t)
-			s := pgtest.Start(t, localpostgres.Config{Dir: dir})
+			s := pgtest.Start(t, localpostgres.Config{Dir: dir, NoSync: true})
 			exe(t, s.URL(), "CREATE TABLE kept (v text); INSERT INTO kept VALUES ('kept')")
 			stop(t, s)
 			run, postmaster := startRun(t, dir)
@@ -78,7 +78,7 @@ func TestTakeover(t *testing.T) {
 			if err := run.Kill(); err != nil {
 				t.Fatal(err)
 			}
-			s = pgtest.Start(t, localpostgres.Config{Dir: dir})
+			s = pgtest.Start(t, localpostgres.Config{Dir: dir, NoSync: true})
 			awaitEnd(t, proc)
 			wantRow(t, s.URL(), "SELECT v FROM kept", "kept")
 		})

@@ -27,7 +27,7 @@ const runEnv = "LOCALPOSTGRES_TEST_RUN"
 
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(runEnv); dir != "" {
-		s, err := localpostgres.Start(context.Background(), localpostgres.Config{Dir: dir})
+		s, err := localpostgres.Start(context.Background(), localpostgres.Config{Dir: dir, NoSync: true})
 		if err != nil {
 			fmt.Println("error", err)
 			os.Exit(1)

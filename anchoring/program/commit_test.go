@@ -1,0 +1,403 @@
+package program_test
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"math"
+	"testing"
+
+	"github.com/gagliardetto/solana-go"
+	"github.com/gagliardetto/solana-go/programs/system"
+	"github.com/gagliardetto/solana-go/rpc"
+
+	"github.com/memory-ledger/ledger/anchoring/commitment"
+	"github.com/memory-ledger/ledger/anchoring/program"
+	"github.com/memory-ledger/ledger/infra/localchain"
+	"github.com/memory-ledger/ledger/infra/localchain/localchaintest"
+)
+
+func root(text string) [32]byte { return sha256.Sum256([]byte(text)) }
+
+// committer commits to one owner's log as the chain's payer.
+type committer struct {
+	*chain
+	owner   solana.PublicKey
+	address solana.PublicKey
+}
+
+func newCommitter(t *testing.T) *committer {
+	c := newChain(t)
+	owner, err := solana.NewRandomPrivateKey()
+	c.must(err)
+	address, _, err := commitment.Address(program.LocalID, c.payer.PublicKey(), owner.PublicKey())
+	c.must(err)
+	return &committer{c, owner.PublicKey(), address}
+}
+
+func (c *committer) instruction(size uint64, root [32]byte) solana.Instruction {
+	c.Helper()
+	in, err := commitment.NewInstruction(program.LocalID, c.payer.PublicKey(), commitment.Commit{Owner: c.owner, Size: size, Root: root})
+	c.must(err)
+	return in
+}
+
+func (c *committer) commit(size uint64, root [32]byte) (uint64, error) {
+	c.Helper()
+	return c.send([]solana.PrivateKey{c.payer}, c.instruction(size, root))
+}
+
+// held is the account as the chain has it.
+func (c *committer) held() commitment.Account {
+	c.Helper()
+	data, _, owner := c.account(c.address)
+	if owner != program.LocalID {
+		c.Fatalf("account belongs to %s", owner)
+	}
+	a, err := commitment.DecodeAccount(data)
+	c.must(err)
+	return a
+}
+
+// unchanged runs f, which is to be refused for want, and checks that the account
+// is what it was.
+func (c *committer) unchanged(want error, f func() error) {
+	c.Helper()
+	before, _, _ := c.account(c.address)
+	c.refused(want, f())
+	after, _, _ := c.account(c.address)
+	if b64(before) != b64(after) {
+		c.Fatalf("a refused commit changed the account")
+	}
+}
+
+func TestCommitCreatesThenUpdates(t *testing.T) {
+	c := newCommitter(t)
+	units, err := c.commit(3, root("three"))
+	c.must(err)
+	t.Logf("create: %d compute units", units)
+	first := c.held()
+	want := commitment.Account{Authority: c.payer.PublicKey(), Owner: c.owner, Size: 3, Root: root("three"), Slot: first.Slot, Count: 1}
+	if first != want {
+		t.Fatalf("got %+v, want %+v", first, want)
+	}
+	if first.Slot == 0 {
+		t.Fatal("slot was not recorded")
+	}
+	units, err = c.commit(5, root("five"))
+	c.must(err)
+	t.Logf("update: %d compute units", units)
+	second := c.held()
+	if second.Size != 5 || second.Root != root("five") || second.Count != 2 || second.Slot < first.Slot {
+		t.Fatalf("got %+v", second)
+	}
+}
+
+func TestCommitAccountIsRentExempt(t *testing.T) {
+	c := newCommitter(t)
+	_, err := c.commit(1, root("one"))
+	c.must(err)
+	_, lamports, _ := c.account(c.address)
+	needed, err := c.rpc.GetMinimumBalanceForRentExemption(t.Context(), commitment.AccountLen, "")
+	c.must(err)
+	if lamports != needed {
+		t.Fatalf("holds %d lamports, rent exemption needs %d", lamports, needed)
+	}
+}
+
+// The program asks the chain what rent is, whichever way the chain puts it. On a
+// chain of its own, because rent is one for all.
+func TestCommitPaysTheRentOfTheDay(t *testing.T) {
+	t.Parallel()
+	own := localchaintest.Start(t, localchain.Config{Programs: programs})
+	for _, rent := range []struct {
+		rate      uint64
+		threshold float64
+		spare     uint64 // fractions are rounded up generously
+	}{{3480, 2, 0}, {6960, 1, 0}, {696, 1, 0}, {1_000_000, 16, 0}, {3480, 1.5, 1}, {3480, 0.25, 1}} {
+		c := &chain{T: t, Chain: own, rpc: rpc.New(own.URL())}
+		c.payer = c.newWallet()
+		c.must(c.Fault(t.Context(), localchain.Rent(rent.rate, rent.threshold)))
+		to := &committer{chain: c, owner: c.payer.PublicKey()}
+		var err error
+		to.address, _, err = commitment.Address(program.LocalID, c.payer.PublicKey(), to.owner)
+		c.must(err)
+		_, err = to.commit(1, root("one"))
+		c.must(err)
+		_, lamports, _ := c.account(to.address)
+		if want := uint64(256*float64(rent.rate)*rent.threshold) + rent.spare; lamports != want {
+			t.Errorf("rent %+v: paid %d, want %d", rent, lamports, want)
+		}
+	}
+}
+
+func TestCommitAgainIsIdempotent(t *testing.T) {
+	c := newCommitter(t)
+	_, err := c.commit(3, root("three"))
+	c.must(err)
+	before := c.held()
+	other := c.newWallet() // a second fee payer, or it would be the same transaction
+	_, err = c.send([]solana.PrivateKey{other, c.payer}, c.instruction(3, root("three")))
+	c.must(err)
+	if after := c.held(); after != before {
+		t.Fatalf("got %+v, want %+v", after, before)
+	}
+}
+
+func TestCommitToPrefundedAddress(t *testing.T) {
+	for name, lamports := range map[string]uint64{
+		"less than the rent": 900_000,
+		"more than the rent": 5_000_000,
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCommitter(t)
+			c.transfer(c.payer, c.address, lamports)
+			units, err := c.commit(1, root("one"))
+			c.must(err)
+			t.Logf("create at a prefunded address: %d compute units", units)
+			if a := c.held(); a.Size != 1 || a.Count != 1 {
+				t.Fatalf("got %+v", a)
+			}
+		})
+	}
+}
+
+// commitRefusals bend a commit of size 4 to an account that holds size 3.
+var commitRefusals = map[string]struct {
+	want error
+	edit func(c *committer, m metas, d []byte) (metas, []byte)
+}{
+	"unsigned authority": {program.ErrNotSigned, func(_ *committer, m metas, d []byte) (metas, []byte) {
+		m[0].IsSigner = false
+		return m, d
+	}},
+	"commitment of another authority": {program.ErrWrongAuthority, func(c *committer, m metas, d []byte) (metas, []byte) {
+		m[1].PublicKey = c.foreign(c.owner)
+		return m, d
+	}},
+	"commitment of another owner": {program.ErrWrongOwner, func(c *committer, m metas, d []byte) (metas, []byte) {
+		other := *c
+		key, err := solana.NewRandomPrivateKey()
+		c.must(err)
+		other.owner = key.PublicKey()
+		_, err = other.commit(1, root("other"))
+		c.must(err)
+		m[1].PublicKey, _, err = commitment.Address(program.LocalID, c.payer.PublicKey(), other.owner)
+		c.must(err)
+		return m, d
+	}},
+	"an address that is not derived": {program.ErrWrongAddress, func(c *committer, m metas, d []byte) (metas, []byte) {
+		key, err := solana.NewRandomPrivateKey()
+		c.must(err)
+		m[1].PublicKey = key.PublicKey()
+		return m, d
+	}},
+	"address of another bump": {program.ErrWrongAddress, func(c *committer, m metas, d []byte) (metas, []byte) {
+		m[1].PublicKey = c.secondBump()
+		return m, d
+	}},
+	"account of another program": {program.ErrForeignAccount, func(c *committer, m metas, d []byte) (metas, []byte) {
+		key, err := solana.NewRandomPrivateKey()
+		c.must(err)
+		c.put(key.PublicKey(), solana.TokenProgramID, make([]byte, commitment.AccountLen))
+		m[1].PublicKey = key.PublicKey()
+		return m, d
+	}},
+	"account of this program without the magic": {program.ErrAccountData, func(c *committer, m metas, d []byte) (metas, []byte) {
+		key, err := solana.NewRandomPrivateKey()
+		c.must(err)
+		in := system.NewCreateAccountInstruction(solana.LAMPORTS_PER_SOL, commitment.AccountLen, program.LocalID, c.payer.PublicKey(), key.PublicKey())
+		_, err = c.send([]solana.PrivateKey{c.payer, key}, in.Build())
+		c.must(err)
+		m[1].PublicKey = key.PublicKey()
+		return m, d
+	}},
+	"account of this program of another length": {program.ErrAccountData, func(c *committer, m metas, d []byte) (metas, []byte) {
+		key, err := solana.NewRandomPrivateKey()
+		c.must(err)
+		c.put(key.PublicKey(), program.LocalID, append(c.held().Encode(), 0))
+		m[1].PublicKey = key.PublicKey()
+		return m, d
+	}},
+	"another program in the system program's place": {program.ErrWrongProgram, func(_ *committer, m metas, d []byte) (metas, []byte) {
+		m[2].PublicKey = solana.TokenProgramID
+		return m, d
+	}},
+	"one account too many": {program.ErrAccountCount, func(_ *committer, m metas, d []byte) (metas, []byte) {
+		return append(m, solana.Meta(solana.TokenProgramID)), d
+	}},
+	"many accounts too many": {program.ErrAccountCount, func(_ *committer, m metas, d []byte) (metas, []byte) {
+		for i := range 8 {
+			m = append(m, solana.Meta(solana.PublicKey{31: byte(i + 1)}))
+		}
+		return m, d
+	}},
+	"one account too few": {program.ErrAccountCount, func(_ *committer, m metas, d []byte) (metas, []byte) {
+		return m[:2], d
+	}},
+	"no accounts": {program.ErrAccountCount, func(_ *committer, _ metas, d []byte) (metas, []byte) {
+		return nil, d
+	}},
+	"one account in two roles": {program.ErrDuplicateAccount, func(_ *committer, m metas, d []byte) (metas, []byte) {
+		m[1].PublicKey = m[0].PublicKey
+		return m, d
+	}},
+	"data one byte short": {program.ErrInstruction, func(_ *committer, m metas, d []byte) (metas, []byte) {
+		return m, d[:len(d)-1]
+	}},
+	"data one byte long": {program.ErrInstruction, func(_ *committer, m metas, d []byte) (metas, []byte) {
+		return m, append(d, 0)
+	}},
+	"data shorter than a tag": {program.ErrInstruction, func(_ *committer, m metas, d []byte) (metas, []byte) {
+		return m, d[:7]
+	}},
+	"no data": {program.ErrInstruction, func(_ *committer, m metas, _ []byte) (metas, []byte) {
+		return m, nil
+	}},
+	"unknown tag": {program.ErrInstruction, func(_ *committer, m metas, d []byte) (metas, []byte) {
+		d[0] = 9
+		return m, d
+	}},
+	"known tag with a high bit": {program.ErrInstruction, func(_ *committer, m metas, d []byte) (metas, []byte) {
+		d[7] = 1
+		return m, d
+	}},
+	"smaller size": {program.ErrShrinks, func(_ *committer, m metas, d []byte) (metas, []byte) {
+		binary.LittleEndian.PutUint64(d[40:], 2)
+		return m, d
+	}},
+	"same size with another root": {program.ErrForks, func(_ *committer, m metas, d []byte) (metas, []byte) {
+		binary.LittleEndian.PutUint64(d[40:], 3)
+		return m, d
+	}},
+	"same size with a root that differs in the last byte": {program.ErrForks, func(_ *committer, m metas, d []byte) (metas, []byte) {
+		binary.LittleEndian.PutUint64(d[40:], 3)
+		r := root("three")
+		r[31] ^= 1
+		copy(d[48:], r[:])
+		return m, d
+	}},
+	"size of zero": {program.ErrZero, func(_ *committer, m metas, d []byte) (metas, []byte) {
+		binary.LittleEndian.PutUint64(d[40:], 0)
+		return m, d
+	}},
+}
+
+func TestCommitRefusals(t *testing.T) {
+	for name, test := range commitRefusals {
+		t.Run(name, func(t *testing.T) {
+			c := newCommitter(t)
+			_, err := c.commit(3, root("three"))
+			c.must(err)
+			feePayer := c.newWallet()
+			in := edit(c.instruction(4, root("four")), func(m metas, d []byte) (metas, []byte) {
+				return test.edit(c, m, d)
+			})
+			signers := []solana.PrivateKey{feePayer}
+			for _, m := range in.Accounts() {
+				if m.IsSigner {
+					signers = append(signers, c.payer)
+					break
+				}
+			}
+			c.unchanged(test.want, func() error {
+				_, err := c.send(signers, in)
+				return err
+			})
+		})
+	}
+}
+
+// foreign commits to an owner's log under an authority of its own and returns
+// that account's address.
+func (c *committer) foreign(owner solana.PublicKey) solana.PublicKey {
+	c.Helper()
+	other := c.newWallet()
+	in, err := commitment.NewInstruction(program.LocalID, other.PublicKey(), commitment.Commit{Owner: owner, Size: 1, Root: root("theirs")})
+	c.must(err)
+	_, err = c.send([]solana.PrivateKey{other}, in)
+	c.must(err)
+	return in.Accounts()[1].PublicKey
+}
+
+// secondBump is an address of the right seeds, but not the canonical one.
+func (c *committer) secondBump() solana.PublicKey {
+	c.Helper()
+	authority := c.payer.PublicKey()
+	_, canonical, err := commitment.Address(program.LocalID, authority, c.owner)
+	c.must(err)
+	for bump := int(canonical) - 1; bump >= 0; bump-- {
+		seeds := [][]byte{[]byte("commitment"), authority[:], c.owner[:], {byte(bump)}}
+		if address, err := solana.CreateProgramAddress(seeds, program.LocalID); err == nil {
+			return address
+		}
+	}
+	c.Fatal("no second bump")
+	return solana.PublicKey{}
+}
+
+func TestCommitMissingAuthoritySignature(t *testing.T) {
+	// The authority's place is taken by somebody else who did sign.
+	c := newCommitter(t)
+	_, err := c.commit(3, root("three"))
+	c.must(err)
+	other := c.newWallet()
+	in := edit(c.instruction(4, root("four")), func(m metas, d []byte) (metas, []byte) {
+		m[0].PublicKey = other.PublicKey()
+		return m, d
+	})
+	c.unchanged(program.ErrWrongAuthority, func() error {
+		_, err := c.send([]solana.PrivateKey{other}, in)
+		return err
+	})
+}
+
+func TestCommitLimits(t *testing.T) {
+	c := newCommitter(t)
+	_, err := c.commit(math.MaxUint64, root("all there can be"))
+	c.must(err)
+	c.unchanged(program.ErrShrinks, func() error {
+		_, err := c.commit(math.MaxUint64-1, root("less"))
+		return err
+	})
+	c.unchanged(program.ErrForks, func() error {
+		_, err := c.commit(math.MaxUint64, root("other"))
+		return err
+	})
+}
+
+func TestCommitCounterDoesNotWrap(t *testing.T) {
+	c := newCommitter(t)
+	full := commitment.Account{Authority: c.payer.PublicKey(), Owner: c.owner, Size: 3, Root: root("three"), Slot: 1, Count: math.MaxUint64}
+	c.put(c.address, program.LocalID, full.Encode())
+	c.unchanged(program.ErrArithmetic, func() error {
+		_, err := c.commit(4, root("four"))
+		return err
+	})
+}
+
+func TestEightCommitsInOneTransaction(t *testing.T) {
+	c := newCommitter(t)
+	for _, round := range []uint64{1, 2} {
+		var instructions []solana.Instruction
+		for i := range 8 {
+			in, err := commitment.NewInstruction(program.LocalID, c.payer.PublicKey(), commitment.Commit{
+				Owner: solana.PublicKey{0: 1, 31: byte(i)}, Size: round, Root: root("packed"),
+			})
+			c.must(err)
+			instructions = append(instructions, in)
+		}
+		units, err := c.send([]solana.PrivateKey{c.payer}, instructions...)
+		c.must(err)
+		t.Logf("eight commits, round %d: %d compute units", round, units)
+	}
+}
+
+func TestOneRefusalUndoesThePackedTransaction(t *testing.T) {
+	c := newCommitter(t)
+	_, err := c.commit(3, root("three"))
+	c.must(err)
+	c.unchanged(program.ErrShrinks, func() error {
+		_, err := c.send([]solana.PrivateKey{c.payer}, c.instruction(4, root("four")), c.instruction(2, root("two")))
+		return err
+	})
+}

@@ -1,0 +1,347 @@
+package program_test
+
+import (
+	"encoding/binary"
+	"math"
+	"testing"
+
+	"github.com/gagliardetto/solana-go"
+	"github.com/gagliardetto/solana-go/programs/system"
+	"github.com/gagliardetto/solana-go/programs/token"
+	"github.com/gagliardetto/solana-go/rpc"
+
+	"github.com/memory-ledger/ledger/anchoring/program"
+	"github.com/memory-ledger/ledger/anchoring/staking"
+)
+
+const (
+	mintLen         = 82
+	tokenAccountLen = 165
+)
+
+// staker is a wallet with tokens of a mint of its own.
+type staker struct {
+	*chain
+	mint   solana.PublicKey
+	tokens solana.PublicKey // the wallet's token account
+	vault  solana.PublicKey
+}
+
+func newStaker(t *testing.T, balance uint64) *staker {
+	c := newChain(t)
+	s := &staker{chain: c, mint: c.newMint(solana.TokenProgramID)}
+	s.tokens = c.newTokens(s.mint, c.payer.PublicKey())
+	c.mintTo(s.mint, s.tokens, balance)
+	var err error
+	s.vault, _, err = staking.Vault(program.LocalID, s.mint, c.payer.PublicKey())
+	c.must(err)
+	return s
+}
+
+func (c *chain) allocate(size uint64, owner solana.PublicKey) (solana.PrivateKey, solana.Instruction) {
+	c.Helper()
+	key, err := solana.NewRandomPrivateKey()
+	c.must(err)
+	rent, err := c.rpc.GetMinimumBalanceForRentExemption(c.Context(), size, "")
+	c.must(err)
+	return key, system.NewCreateAccountInstruction(rent, size, owner, c.payer.PublicKey(), key.PublicKey()).Build()
+}
+
+// newMint is a mint with six decimals whose authority is the payer.
+func (c *chain) newMint(tokenProgram solana.PublicKey) solana.PublicKey {
+	c.Helper()
+	key, create := c.allocate(mintLen, tokenProgram)
+	authority := c.payer.PublicKey()
+	initialize := token.NewInitializeMint2Instruction(6, authority, authority, key.PublicKey()).Build()
+	data, err := initialize.Data()
+	c.must(err)
+	_, err = c.send([]solana.PrivateKey{c.payer, key}, create, solana.NewInstruction(tokenProgram, initialize.Accounts(), data))
+	c.must(err)
+	return key.PublicKey()
+}
+
+func (c *chain) newTokens(mint, owner solana.PublicKey) solana.PublicKey {
+	c.Helper()
+	key, create := c.allocate(tokenAccountLen, solana.TokenProgramID)
+	_, err := c.send([]solana.PrivateKey{c.payer, key}, create,
+		token.NewInitializeAccount3Instruction(owner, key.PublicKey(), mint).Build())
+	c.must(err)
+	return key.PublicKey()
+}
+
+func (c *chain) mintTo(mint, account solana.PublicKey, amount uint64) {
+	c.Helper()
+	_, err := c.send([]solana.PrivateKey{c.payer},
+		token.NewMintToInstruction(amount, mint, account, c.payer.PublicKey(), nil).Build())
+	c.must(err)
+}
+
+func (c *chain) tokensIn(account solana.PublicKey) string {
+	c.Helper()
+	res, err := c.rpc.GetTokenAccountBalance(c.Context(), account, rpc.CommitmentProcessed)
+	c.must(err)
+	return res.Value.Amount
+}
+
+func (s *staker) stake(amount uint64) (uint64, error) {
+	s.Helper()
+	in, err := staking.NewStake(program.LocalID, s.mint, s.payer.PublicKey(), s.tokens, amount)
+	s.must(err)
+	return s.send([]solana.PrivateKey{s.payer}, in)
+}
+
+func (s *staker) unstake(amount uint64) (uint64, error) {
+	s.Helper()
+	in, err := staking.NewUnstake(program.LocalID, s.mint, s.payer.PublicKey(), s.tokens, amount)
+	s.must(err)
+	return s.send([]solana.PrivateKey{s.payer}, in)
+}
+
+// holds checks both balances.
+func (s *staker) holds(wallet, vault string) {
+	s.Helper()
+	if got := s.tokensIn(s.tokens); got != wallet {
+		s.Fatalf("wallet holds %s, want %s", got, wallet)
+	}
+	if got := s.tokensIn(s.vault); got != vault {
+		s.Fatalf("vault holds %s, want %s", got, vault)
+	}
+}
+
+func TestStakeAndUnstake(t *testing.T) {
+	s := newStaker(t, 1000)
+	units, err := s.stake(300)
+	s.must(err)
+	t.Logf("stake, first: %d compute units", units)
+	s.holds("700", "300")
+
+	data, _, owner := s.account(s.vault)
+	if owner != solana.TokenProgramID {
+		t.Fatalf("vault belongs to %s", owner)
+	}
+	if got := solana.PublicKey(data[32:64]); got != s.vault {
+		t.Fatalf("the vault's authority is %s, want itself", got)
+	}
+	units, err = s.stake(200)
+	s.must(err)
+	t.Logf("stake, later: %d compute units", units)
+	s.holds("500", "500")
+
+	units, err = s.unstake(100)
+	s.must(err)
+	t.Logf("unstake: %d compute units", units)
+	s.holds("600", "400")
+	_, err = s.unstake(400)
+	s.must(err)
+	s.holds("1000", "0")
+	_, err = s.stake(1000)
+	s.must(err)
+	s.holds("0", "1000")
+}
+
+func TestStakeIntoPrefundedVault(t *testing.T) {
+	s := newStaker(t, 1000)
+	s.transfer(s.payer, s.vault, 1_000_000)
+	_, err := s.stake(1)
+	s.must(err)
+	s.holds("999", "1")
+}
+
+func TestUnstakeWhatOthersSentToTheVault(t *testing.T) {
+	s := newStaker(t, 1000)
+	_, err := s.stake(1)
+	s.must(err)
+	s.mintTo(s.mint, s.vault, 50)
+	_, err = s.unstake(51)
+	s.must(err)
+	s.holds("1050", "0")
+}
+
+func TestStakeOfAllThereCanBe(t *testing.T) {
+	s := newStaker(t, math.MaxUint64)
+	_, err := s.stake(math.MaxUint64)
+	s.must(err)
+	s.holds("0", "18446744073709551615")
+	_, err = s.unstake(math.MaxUint64)
+	s.must(err)
+}
+
+func TestStakeBeyondTheBalance(t *testing.T) {
+	s := newStaker(t, 1000)
+	_, err := s.stake(1001)
+	s.refused(program.ErrInsufficient, err)
+	_, err = s.stake(math.MaxUint64)
+	s.refused(program.ErrInsufficient, err)
+	if data, _, _ := s.account(s.vault); data != nil {
+		t.Fatal("a refused stake made the vault")
+	}
+	_, err = s.unstake(1)
+	s.refused(program.ErrInsufficient, err) // no vault yet
+	_, err = s.stake(1000)
+	s.must(err)
+	for _, amount := range []uint64{1001, math.MaxUint64} {
+		_, err = s.unstake(amount)
+		s.refused(program.ErrInsufficient, err)
+	}
+	s.holds("0", "1000")
+}
+
+// refusal is one way to bend a staking instruction.
+type refusal struct {
+	want error
+	edit func(s *staker, m metas, d []byte) (metas, []byte)
+}
+
+// common are the refusals that stake and unstake share.
+var common = map[string]refusal{
+	"amount of zero": {program.ErrZero, func(_ *staker, m metas, d []byte) (metas, []byte) {
+		binary.LittleEndian.PutUint64(d[8:], 0)
+		return m, d
+	}},
+	"unsigned wallet": {program.ErrNotSigned, func(_ *staker, m metas, d []byte) (metas, []byte) {
+		m[0].IsSigner = false
+		return m, d
+	}},
+	"token program of another kind": {program.ErrWrongProgram, func(_ *staker, m metas, d []byte) (metas, []byte) {
+		m[4].PublicKey = solana.Token2022ProgramID
+		return m, d
+	}},
+	"mint of another vault": {program.ErrWrongAddress, func(s *staker, m metas, d []byte) (metas, []byte) {
+		m[3].PublicKey = s.newMint(solana.TokenProgramID)
+		return m, d
+	}},
+	"a token account that is no vault": {program.ErrWrongAddress, func(s *staker, m metas, d []byte) (metas, []byte) {
+		m[2].PublicKey = s.newTokens(s.mint, s.payer.PublicKey())
+		return m, d
+	}},
+	"one account too few": {program.ErrAccountCount, func(_ *staker, m metas, d []byte) (metas, []byte) {
+		return m[:4], d
+	}},
+	"one account too many": {program.ErrAccountCount, func(_ *staker, m metas, d []byte) (metas, []byte) {
+		for len(m) < 7 {
+			m = append(m, solana.Meta(solana.PublicKey{31: byte(100 + len(m))}))
+		}
+		return m, d
+	}},
+	"vault in the token account's place": {program.ErrDuplicateAccount, func(s *staker, m metas, d []byte) (metas, []byte) {
+		m[1].PublicKey = s.vault
+		return m, d
+	}},
+	"data one byte short": {program.ErrInstruction, func(_ *staker, m metas, d []byte) (metas, []byte) {
+		return m, d[:15]
+	}},
+	"data eight bytes long": {program.ErrInstruction, func(_ *staker, m metas, d []byte) (metas, []byte) {
+		return m, d[:8]
+	}},
+}
+
+func TestStakingRefusals(t *testing.T) {
+	for name, test := range common {
+		for _, kind := range []staking.Kind{staking.Stake, staking.Unstake} {
+			t.Run(map[staking.Kind]string{staking.Stake: "stake", staking.Unstake: "unstake"}[kind]+"/"+name, func(t *testing.T) {
+				s := newStaker(t, 1000)
+				_, err := s.stake(500)
+				s.must(err)
+				build := staking.NewStake
+				if kind == staking.Unstake {
+					build = staking.NewUnstake
+				}
+				in, err := build(program.LocalID, s.mint, s.payer.PublicKey(), s.tokens, 10)
+				s.must(err)
+				signers := []solana.PrivateKey{s.newWallet(), s.payer}
+				bent := edit(in, func(m metas, d []byte) (metas, []byte) {
+					return test.edit(s, m, d)
+				})
+				if !bent.Accounts()[0].IsSigner {
+					signers = signers[:1]
+				}
+				_, err = s.send(signers, bent)
+				s.refused(test.want, err)
+				s.holds("500", "500")
+			})
+		}
+	}
+}
+
+func TestStakeRefusesAnotherSystemProgram(t *testing.T) {
+	s := newStaker(t, 1000)
+	in, err := staking.NewStake(program.LocalID, s.mint, s.payer.PublicKey(), s.tokens, 10)
+	s.must(err)
+	_, err = s.send([]solana.PrivateKey{s.payer}, edit(in, func(m metas, d []byte) (metas, []byte) {
+		m[5].PublicKey = solana.SysVarRentPubkey
+		return m, d
+	}))
+	s.refused(program.ErrWrongProgram, err)
+}
+
+func TestOnlyTheOwnerUnstakes(t *testing.T) {
+	s := newStaker(t, 1000)
+	_, err := s.stake(500)
+	s.must(err)
+	thief := s.newWallet()
+	loot := s.newTokens(s.mint, thief.PublicKey())
+
+	// The thief names the victim's vault under its own signature.
+	in, err := staking.NewUnstake(program.LocalID, s.mint, thief.PublicKey(), loot, 10)
+	s.must(err)
+	_, err = s.send([]solana.PrivateKey{thief}, edit(in, func(m metas, d []byte) (metas, []byte) {
+		m[2].PublicKey = s.vault
+		return m, d
+	}))
+	s.refused(program.ErrWrongAddress, err)
+
+	// The thief names the victim, who did not sign.
+	in, err = staking.NewUnstake(program.LocalID, s.mint, s.payer.PublicKey(), loot, 10)
+	s.must(err)
+	_, err = s.send([]solana.PrivateKey{thief}, edit(in, func(m metas, d []byte) (metas, []byte) {
+		m[0].IsSigner = false
+		return m, d
+	}))
+	s.refused(program.ErrNotSigned, err)
+
+	// The thief asks the token program itself.
+	_, err = s.send([]solana.PrivateKey{thief},
+		token.NewTransferInstruction(10, s.vault, loot, thief.PublicKey(), nil).Build())
+	if err == nil {
+		t.Fatal("the token program let a stranger empty the vault")
+	}
+	s.holds("500", "500")
+
+	// The owner may send them wherever it likes.
+	in, err = staking.NewUnstake(program.LocalID, s.mint, s.payer.PublicKey(), loot, 10)
+	s.must(err)
+	_, err = s.send([]solana.PrivateKey{s.payer}, in)
+	s.must(err)
+	s.holds("500", "490")
+}
+
+func TestStakeOfAnothersTokens(t *testing.T) {
+	s := newStaker(t, 1000)
+	thief := s.newWallet()
+	in, err := staking.NewStake(program.LocalID, s.mint, thief.PublicKey(), s.tokens, 10)
+	s.must(err)
+	if _, err = s.send([]solana.PrivateKey{thief}, in); err == nil {
+		t.Fatal("a stranger staked somebody's tokens")
+	}
+	if got := s.tokensIn(s.tokens); got != "1000" {
+		t.Fatalf("wallet holds %s", got)
+	}
+}
+
+func TestStakeOfTokensOfAnotherMint(t *testing.T) {
+	s := newStaker(t, 1000)
+	other := s.newMint(solana.TokenProgramID)
+	in, err := staking.NewStake(program.LocalID, other, s.payer.PublicKey(), s.tokens, 10)
+	s.must(err)
+	_, err = s.send([]solana.PrivateKey{s.payer}, in)
+	s.refused(program.ErrInsufficient, err)
+}
+
+func TestStakeOfToken2022(t *testing.T) {
+	s := newStaker(t, 1000)
+	mint := s.newMint(solana.Token2022ProgramID)
+	in, err := staking.NewStake(program.LocalID, mint, s.payer.PublicKey(), s.tokens, 10)
+	s.must(err)
+	_, err = s.send([]solana.PrivateKey{s.payer}, in)
+	s.refused(program.ErrInsufficient, err)
+}

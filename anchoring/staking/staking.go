@@ -1,0 +1,102 @@
+// Package staking speaks the bytes of staking: a wallet's vault, a token account
+// that only the on-chain program can move and only for that wallet, and the
+// instructions that fill and empty it. The bytes are described in
+// ../program/README.md; golden vectors are in testdata. Nothing here signs.
+package staking
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/gagliardetto/solana-go"
+)
+
+// InstructionLen is the length of both instructions' data in bytes.
+const InstructionLen = 16
+
+const (
+	seed       = "vault"
+	tagStake   = 2
+	tagUnstake = 3
+)
+
+// ErrNotStaking says that an instruction's data is neither stake nor unstake.
+var ErrNotStaking = errors.New("not a staking instruction")
+
+// Kind tells the two instructions apart.
+type Kind uint64
+
+// The kinds.
+const (
+	Stake   Kind = tagStake
+	Unstake Kind = tagUnstake
+)
+
+// Move is what a staking instruction says: base units of the mint into the
+// vault, or out of it.
+type Move struct {
+	Kind   Kind
+	Amount uint64
+}
+
+// Encode returns the instruction's data: tag u64, amount u64, little-endian.
+func (m Move) Encode() []byte {
+	b := binary.LittleEndian.AppendUint64(make([]byte, 0, InstructionLen), uint64(m.Kind))
+	return binary.LittleEndian.AppendUint64(b, m.Amount)
+}
+
+// DecodeMove reads an instruction's data.
+func DecodeMove(data []byte) (Move, error) {
+	if len(data) != InstructionLen {
+		return Move{}, fmt.Errorf("%w: %d bytes instead of %d", ErrNotStaking, len(data), InstructionLen)
+	}
+	m := Move{Kind: Kind(binary.LittleEndian.Uint64(data)), Amount: binary.LittleEndian.Uint64(data[8:])}
+	if m.Kind != Stake && m.Kind != Unstake {
+		return Move{}, fmt.Errorf("%w: tag %d", ErrNotStaking, m.Kind)
+	}
+	return m, nil
+}
+
+// Vault is the address of a wallet's vault for a mint: the canonical address of
+// ["vault", mint, wallet].
+func Vault(program, mint, wallet solana.PublicKey) (solana.PublicKey, uint8, error) {
+	address, bump, err := solana.FindProgramAddress([][]byte{[]byte(seed), mint[:], wallet[:]}, program)
+	if err != nil {
+		return solana.PublicKey{}, 0, fmt.Errorf("vault of %s: %w", wallet, err)
+	}
+	return address, bump, nil
+}
+
+// NewStake returns the instruction that moves amount from the wallet's token
+// account into its vault. The first stake makes the vault, paid by the wallet.
+func NewStake(program, mint, wallet, source solana.PublicKey, amount uint64) (solana.Instruction, error) {
+	vault, _, err := Vault(program, mint, wallet)
+	if err != nil {
+		return nil, err
+	}
+	return solana.NewInstruction(program, solana.AccountMetaSlice{
+		solana.Meta(wallet).SIGNER().WRITE(),
+		solana.Meta(source).WRITE(),
+		solana.Meta(vault).WRITE(),
+		solana.Meta(mint),
+		solana.Meta(solana.TokenProgramID),
+		solana.Meta(solana.SystemProgramID),
+	}, Move{Stake, amount}.Encode()), nil
+}
+
+// NewUnstake returns the instruction that moves amount from the wallet's vault
+// into a token account of the same mint.
+func NewUnstake(program, mint, wallet, destination solana.PublicKey, amount uint64) (solana.Instruction, error) {
+	vault, _, err := Vault(program, mint, wallet)
+	if err != nil {
+		return nil, err
+	}
+	return solana.NewInstruction(program, solana.AccountMetaSlice{
+		solana.Meta(wallet).SIGNER(),
+		solana.Meta(destination).WRITE(),
+		solana.Meta(vault).WRITE(),
+		solana.Meta(mint),
+		solana.Meta(solana.TokenProgramID),
+	}, Move{Unstake, amount}.Encode()), nil
+}

@@ -1,0 +1,88 @@
+package staking_test
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"os"
+	"testing"
+
+	"github.com/gagliardetto/solana-go"
+
+	"github.com/memory-ledger/ledger/anchoring/staking"
+)
+
+// The vectors in testdata are written once and then only added to: what they say
+// is deployed.
+func TestVectors(t *testing.T) {
+	text, err := os.ReadFile("testdata/instructions.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var vectors []struct {
+		Name                                 string
+		Program, Mint, Wallet, Tokens, Vault solana.PublicKey
+		Bump                                 uint8
+		Amount                               uint64 `json:",string"`
+		Kind                                 staking.Kind
+		Data                                 string
+		Accounts                             []struct {
+			Key              solana.PublicKey
+			Signer, Writable bool
+		}
+	}
+	if err := json.Unmarshal(text, &vectors); err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range vectors {
+		vault, bump, err := staking.Vault(v.Program, v.Mint, v.Wallet)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if vault != v.Vault || bump != v.Bump {
+			t.Errorf("%s: vault %s bump %d", v.Name, vault, bump)
+		}
+		build := staking.NewStake
+		if v.Kind == staking.Unstake {
+			build = staking.NewUnstake
+		}
+		in, err := build(v.Program, v.Mint, v.Wallet, v.Tokens, v.Amount)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := in.Data()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := hex.EncodeToString(data); got != v.Data {
+			t.Errorf("%s: data %s", v.Name, got)
+		}
+		metas := in.Accounts()
+		if len(metas) != len(v.Accounts) {
+			t.Fatalf("%s: %d accounts", v.Name, len(metas))
+		}
+		for i, want := range v.Accounts {
+			if m := metas[i]; m.PublicKey != want.Key || m.IsSigner != want.Signer || m.IsWritable != want.Writable {
+				t.Errorf("%s: account %d is %+v", v.Name, i, m)
+			}
+		}
+		if m, err := staking.DecodeMove(data); err != nil || m != (staking.Move{Kind: v.Kind, Amount: v.Amount}) {
+			t.Errorf("%s: decoded %+v, %v", v.Name, m, err)
+		}
+	}
+}
+
+func TestDecodeMoveRefuses(t *testing.T) {
+	good := staking.Move{Kind: staking.Stake, Amount: 1}.Encode()
+	for name, data := range map[string][]byte{
+		"empty":       nil,
+		"short":       good[:15],
+		"long":        append(append([]byte(nil), good...), 0),
+		"commit tag":  append([]byte{1}, good[1:]...),
+		"unknown tag": append([]byte{4}, good[1:]...),
+	} {
+		if _, err := staking.DecodeMove(data); !errors.Is(err, staking.ErrNotStaking) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

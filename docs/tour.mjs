@@ -1,0 +1,42 @@
+// A tour of Memory Ledger without dependencies: makes a wallet, signs in,
+// writes, reads, searches, proves, and checks the proof. Node 20 or newer.
+import { createHash, generateKeyPairSync, sign } from "node:crypto";
+
+const core = process.env.CORE_URL ?? "http://127.0.0.1:3001";
+const alphabet = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz";
+function base58(bytes) {
+  let n = BigInt("0x" + Buffer.from(bytes).toString("hex")), text = "";
+  for (; n > 0n; n /= 58n) text = alphabet[Number(n % 58n)] + text;
+  for (const b of bytes) { if (b !== 0) break; text = "1" + text; }
+  return text;
+}
+async function call(method, path, body, token) {
+  const headers = { ...(body && { "Content-Type": "application/json" }), ...(token && { Authorization: `Bearer ${token}` }) };
+  const response = await fetch(core + path, { method, headers, body: body && JSON.stringify(body) });
+  const answer = await response.json();
+  if (!response.ok) throw new Error(`${method} ${path}: ${response.status} ${answer.error}`);
+  return answer;
+}
+const sha256 = (...parts) => createHash("sha256").update(Buffer.concat(parts)).digest();
+
+const wallet = generateKeyPairSync("ed25519");
+const publicKey = base58(wallet.publicKey.export({ format: "der", type: "spki" }).subarray(-32));
+const { message } = await call("POST", "/auth/challenge", { publicKey });
+const signature = base58(sign(null, Buffer.from(message), wallet.privateKey));
+const { token } = await call("POST", "/auth/verify", { publicKey, message, signature });
+console.log("signed in as   ", publicKey);
+
+const { id } = await call("POST", "/memories", { content: "The cat sleeps on the Warm chair", metadata: { mood: "calm" } }, token);
+await call("POST", "/memories", { content: "Rain at noon", metadata: {} }, token);
+await call("POST", "/memories", { content: "The dog would rather go out", metadata: {} }, token);
+console.log("read back      ", (await call("GET", `/memories/${id}`, null, token)).content);
+console.log("found by search", (await call("POST", "/memories/search", { query: "wARM" }, token)).length, "memory");
+
+const { proof, batchRoot, txSignature } = await call("GET", `/memories/${id}/proof`, null, token);
+let node = Buffer.from(proof.leaf, "hex");
+proof.siblings.forEach((hex, i) => {
+  const sibling = Buffer.from(hex, "hex");
+  node = proof.directions[i] ? sha256(Buffer.from([1]), node, sibling) : sha256(Buffer.from([1]), sibling, node);
+});
+if (node.toString("hex") !== batchRoot) throw new Error("the proof does not lead to the root");
+console.log("proof leads to ", batchRoot, txSignature ? `anchored by ${txSignature}` : "(not anchored yet)");

@@ -1,0 +1,110 @@
+package canonical_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/gowebpki/jcs"
+
+	"github.com/memory-ledger/ledger/events/canonical"
+)
+
+func TestCanonicalize(t *testing.T) {
+	for _, c := range []struct{ name, in, want string }{
+		{"empty", ` { } `, `{}`},
+		{"sorted", `{"b":1,"a":2}`, `{"a":2,"b":1}`},
+		{"numbers", `{"a":1.0,"b":-0,"c":1E3,"d":1e-400}`, `{"a":1,"b":0,"c":1000,"d":0}`},
+		{"nul escape stays an escape", `{"a":"\u0000"}`, `{"a":"\u0000"}`},
+		{"escapes become characters", `{"\u0061":"\u00e9\/"}`, `{"a":"é/"}`},
+		{"surrogate pair", `{"a":"\ud83d\ude00"}`, `{"a":"😀"}`},
+		{"64 deep", nested(64), nested(64)},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got, err := canonical.Canonicalize([]byte(c.in))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.String() != c.want {
+				t.Errorf("got %s, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+// nested returns an object of the given depth.
+func nested(depth int) string {
+	return strings.Repeat(`{"a":`, depth-1) + `{}` + strings.Repeat(`}`, depth-1)
+}
+
+func TestRefusals(t *testing.T) {
+	for _, c := range []struct {
+		name, in string
+		want     error
+	}{
+		{"nothing", ``, canonical.ErrNotObject},
+		{"null", `null`, canonical.ErrNotObject},
+		{"array", `[]`, canonical.ErrNotObject},
+		{"string", `"{}"`, canonical.ErrNotObject},
+		{"duplicate name", `{"a":1,"a":1}`, canonical.ErrSyntax},
+		{"duplicate name by escape", `{"a":1,"\u0061":1}`, canonical.ErrSyntax},
+		{"duplicate name deep down", `{"x":[{"a":1,"a":1}]}`, canonical.ErrSyntax},
+		{"lone high surrogate", `{"a":"\ud800"}`, canonical.ErrSyntax},
+		{"lone low surrogate", `{"a":"\udc00"}`, canonical.ErrSyntax},
+		{"lone surrogate in a name", `{"\ud800":1}`, canonical.ErrSyntax},
+		{"invalid UTF-8", "{\"a\":\"\xff\"}", canonical.ErrSyntax},
+		{"raw control character", "{\"a\":\"\x00\"}", canonical.ErrSyntax},
+		{"number too large", `{"a":1e400}`, canonical.ErrNumber},
+		{"number too small", `{"a":[-1e400]}`, canonical.ErrNumber},
+		{"65 deep", nested(65), canonical.ErrTooDeep},
+		{"5000 arrays", `{"a":` + strings.Repeat("[", 5000) + strings.Repeat("]", 5000) + `}`, canonical.ErrTooDeep},
+		{"trailing data", `{} {}`, canonical.ErrSyntax},
+		{"trailing comma", `{"a":1,}`, canonical.ErrSyntax},
+		{"truncated", `{"a":`, canonical.ErrSyntax},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if _, err := canonical.Canonicalize([]byte(c.in)); !errors.Is(err, c.want) {
+				t.Errorf("got %v, want %v", err, c.want)
+			}
+		})
+	}
+}
+
+func TestWith(t *testing.T) {
+	o, err := canonical.Canonicalize([]byte(`{"z":1,"source":{"a":1}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := o.With("source", "a \"b\" \u0000 é")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := `{"source":"a \"b\" \u0000 é","z":1}`; got.String() != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// FuzzCanonicalize checks the door against another implementation of RFC 8785:
+// whatever gets in is what that one makes of it, and canonical already.
+func FuzzCanonicalize(f *testing.F) {
+	for _, seed := range []string{`{}`, `{"a":[1,2.50,1e30,"\u20ac\r"],"b":null}`, `{"a":1,"a":2}`, `{"\ud800":0}`, nested(70)} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, in []byte) {
+		got, err := canonical.Canonicalize(in)
+		if err != nil {
+			return
+		}
+		again, err := canonical.Canonicalize(got.Bytes())
+		if err != nil || again != got {
+			t.Fatalf("canonical form %s becomes %s, %v", got, again, err)
+		}
+		want, err := jcs.Transform(in)
+		if err != nil {
+			t.Skipf("the other implementation refuses: %v", err)
+		}
+		if got.String() != string(want) {
+			t.Fatalf("got %s, another implementation says %s", got, want)
+		}
+	})
+}

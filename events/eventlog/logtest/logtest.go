@@ -1,0 +1,379 @@
+// Package logtest states what the log guarantees, as a suite that every
+// implementation of eventlog.Log runs.
+package logtest
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/eventlog"
+)
+
+// Fixture is a log under test.
+type Fixture struct {
+	Log eventlog.Log
+	// Cut makes the server store the next append but lose its answer, so that
+	// the log has to try again. Nil where that can't be staged.
+	Cut func()
+	// Restart stops the server and starts it again on the same data. Nil where
+	// that can't be done.
+	Restart func()
+}
+
+const suiteTimeout = 60 * time.Second
+
+// Run runs the suite; open returns a fresh, empty log for each test.
+func Run(t *testing.T, open func(t *testing.T) Fixture) {
+	for _, c := range []struct {
+		name string
+		test func(*testing.T, context.Context, Fixture)
+	}{
+		{"an append is acknowledged with its sequence", appends},
+		{"an append on an old version conflicts and stores nothing", conflicts},
+		{"a repeated command gets the sequence it has", repeats},
+		{"a repeated command is found although others wrote after it", repeatsAfterOthers},
+		{"the expectation covers every kind of an owner's subjects", wildcard},
+		{"families and owners do not conflict", independent},
+		{"of many writers on one version exactly one wins", races},
+		{"an owner's tail is in order and complete", tails},
+		{"follow gives everything in order, then what comes", follows},
+		{"follow resumes at any sequence", resumes},
+		{"follow with a filter", filters},
+		{"follow refuses a position beyond the end", truncated},
+		{"an unavailable log says so within the deadline", unavailable},
+		{"everything acknowledged survives a restart", restarts},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithTimeout(context.Background(), suiteTimeout)
+			defer cancel()
+			c.test(t, ctx, open(t))
+		})
+	}
+}
+
+var commands atomic.Uint64
+
+// CommandID returns a fresh command id.
+func CommandID() string { return fmt.Sprintf("command-%d-%s", commands.Add(1), rand.Text()) }
+
+// Owner returns a random owner.
+func Owner() events.Owner {
+	var key [32]byte
+	if _, err := rand.Read(key[:]); err != nil {
+		panic(err)
+	}
+	return events.OwnerFromBytes(key)
+}
+
+func command(o events.Owner, expected uint64) eventlog.Append {
+	return eventlog.Append{
+		Family: events.FamilyLedger, Owner: o, Kind: events.KindMemory,
+		CommandID: CommandID(), Expected: expected, Payload: []byte(`"` + rand.Text() + `"`),
+	}
+}
+
+func mustAppend(t *testing.T, ctx context.Context, log eventlog.Log, a eventlog.Append) uint64 {
+	t.Helper()
+	seq, err := log.Append(ctx, a)
+	if err != nil {
+		t.Fatalf("append: %v", err)
+	}
+	return seq
+}
+
+func expectHead(t *testing.T, ctx context.Context, log eventlog.Log, want uint64) {
+	t.Helper()
+	if got, err := log.Head(ctx); err != nil || got != want {
+		t.Fatalf("head %d, %v; want %d", got, err, want)
+	}
+}
+
+func expectOwnerHead(t *testing.T, ctx context.Context, log eventlog.Log, f events.Family, o events.Owner, want uint64) {
+	t.Helper()
+	if got, err := log.OwnerHead(ctx, f, o); err != nil || got != want {
+		t.Fatalf("owner head %d, %v; want %d", got, err, want)
+	}
+}
+
+func expectConflict(t *testing.T, ctx context.Context, log eventlog.Log, a eventlog.Append) {
+	t.Helper()
+	if _, err := log.Append(ctx, a); !errors.Is(err, eventlog.ErrConflict) {
+		t.Fatalf("got %v, want a conflict", err)
+	}
+}
+
+func appends(t *testing.T, ctx context.Context, f Fixture) {
+	o := Owner()
+	expectHead(t, ctx, f.Log, 0)
+	expectOwnerHead(t, ctx, f.Log, events.FamilyLedger, o, 0)
+	first := mustAppend(t, ctx, f.Log, command(o, 0))
+	second := mustAppend(t, ctx, f.Log, command(o, first))
+	if first != 1 || second != 2 {
+		t.Fatalf("sequences %d and %d", first, second)
+	}
+	expectHead(t, ctx, f.Log, 2)
+	expectOwnerHead(t, ctx, f.Log, events.FamilyLedger, o, 2)
+}
+
+func conflicts(t *testing.T, ctx context.Context, f Fixture) {
+	o := Owner()
+	first := mustAppend(t, ctx, f.Log, command(o, 0))
+	expectConflict(t, ctx, f.Log, command(o, 0))
+	expectConflict(t, ctx, f.Log, command(o, first+7))
+	expectHead(t, ctx, f.Log, first)
+	mustAppend(t, ctx, f.Log, command(o, first))
+}
+
+func repeats(t *testing.T, ctx context.Context, f Fixture) {
+	o := Owner()
+	a := command(o, 0)
+	if f.Cut != nil {
+		f.Cut()
+	}
+	first := mustAppend(t, ctx, f.Log, a)
+	if again := mustAppend(t, ctx, f.Log, a); again != first {
+		t.Fatalf("first %d, again %d", first, again)
+	}
+	expectHead(t, ctx, f.Log, first)
+}
+
+func repeatsAfterOthers(t *testing.T, ctx context.Context, f Fixture) {
+	o := Owner()
+	a := command(o, 0)
+	first := mustAppend(t, ctx, f.Log, a)
+	second := mustAppend(t, ctx, f.Log, command(o, first))
+	if again := mustAppend(t, ctx, f.Log, a); again != first {
+		t.Fatalf("first %d, again %d", first, again)
+	}
+	expectHead(t, ctx, f.Log, second)
+}
+
+func wildcard(t *testing.T, ctx context.Context, f Fixture) {
+	o := Owner()
+	a := command(o, 0)
+	a.Kind = events.KindSession
+	first := mustAppend(t, ctx, f.Log, a)
+	b := command(o, 0)
+	b.Kind = events.KindGrant
+	expectConflict(t, ctx, f.Log, b)
+	b.Expected = first
+	mustAppend(t, ctx, f.Log, b)
+}
+
+func independent(t *testing.T, ctx context.Context, f Fixture) {
+	o, other := Owner(), Owner()
+	first := mustAppend(t, ctx, f.Log, command(o, 0))
+	mustAppend(t, ctx, f.Log, command(other, 0))
+	chain := command(o, 0)
+	chain.Family, chain.Kind = events.FamilyChain, events.KindBatch
+	third := mustAppend(t, ctx, f.Log, chain)
+	expectOwnerHead(t, ctx, f.Log, events.FamilyChain, o, third)
+	expectOwnerHead(t, ctx, f.Log, events.FamilyLedger, o, first)
+	mustAppend(t, ctx, f.Log, command(o, first))
+}
+
+func races(t *testing.T, ctx context.Context, f Fixture) {
+	o := Owner()
+	const writers = 16
+	var won atomic.Int64
+	var group sync.WaitGroup
+	for range writers {
+		group.Go(func() {
+			_, err := f.Log.Append(ctx, command(o, 0))
+			if err == nil {
+				won.Add(1)
+			} else if !errors.Is(err, eventlog.ErrConflict) {
+				t.Errorf("loser got %v", err)
+			}
+		})
+	}
+	group.Wait()
+	if won.Load() != 1 {
+		t.Fatalf("%d writers won", won.Load())
+	}
+	expectHead(t, ctx, f.Log, 1)
+}
+
+func tails(t *testing.T, ctx context.Context, f Fixture) {
+	o, other := Owner(), Owner()
+	var want []string
+	var last, lastOther uint64
+	for range 20 {
+		a := command(o, last)
+		last = mustAppend(t, ctx, f.Log, a)
+		want = append(want, a.CommandID)
+		lastOther = mustAppend(t, ctx, f.Log, command(other, lastOther))
+	}
+	for _, after := range []int{0, 7, 19, 20} {
+		seq := uint64(0)
+		if after > 0 {
+			seq = uint64(after*2 - 1)
+		}
+		var got []string
+		err := f.Log.OwnerTail(ctx, events.FamilyLedger, o, seq, func(r eventlog.Record) error {
+			got = append(got, r.CommandID)
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if fmt.Sprint(got) != fmt.Sprint(want[after:]) {
+			t.Fatalf("tail after %d: %v, want %v", seq, got, want[after:])
+		}
+	}
+}
+
+var errEnough = errors.New("enough")
+
+// collect follows until n records came.
+func collect(ctx context.Context, log eventlog.Log, cfg eventlog.FollowConfig, n int) ([]eventlog.Record, error) {
+	var got []eventlog.Record
+	next := max(1, cfg.From)
+	err := log.Follow(ctx, cfg, func(s eventlog.Slice) error {
+		if s.First != next || s.Last < s.First || len(s.Records) == 0 || s.Records[len(s.Records)-1].Seq != s.Last {
+			return fmt.Errorf("slice %d to %d with %d records, expected it to begin at %d", s.First, s.Last, len(s.Records), next)
+		}
+		next = s.Last + 1
+		got = append(got, s.Records...)
+		if len(got) >= n {
+			return errEnough
+		}
+		return nil
+	})
+	if !errors.Is(err, errEnough) {
+		return nil, fmt.Errorf("follow ended after %d records: %w", len(got), err)
+	}
+	return got, nil
+}
+
+func follows(t *testing.T, ctx context.Context, f Fixture) {
+	const before, after = 500, 500
+	o := Owner()
+	var last uint64
+	for range before {
+		last = mustAppend(t, ctx, f.Log, command(o, last))
+	}
+	var group sync.WaitGroup
+	group.Go(func() {
+		for range after {
+			seq, err := f.Log.Append(ctx, command(o, last))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			last = seq
+		}
+	})
+	got, err := collect(ctx, f.Log, eventlog.FollowConfig{MaxRecords: 64}, before+after)
+	group.Wait()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, r := range got {
+		if r.Seq != uint64(i+1) || r.CommandID == "" || len(r.Payload) == 0 || r.Time.IsZero() {
+			t.Fatalf("record %d: %+v", i, r)
+		}
+	}
+}
+
+func resumes(t *testing.T, ctx context.Context, f Fixture) {
+	o := Owner()
+	var last uint64
+	for range 30 {
+		last = mustAppend(t, ctx, f.Log, command(o, last))
+	}
+	for _, from := range []uint64{1, 2, 17, 30} {
+		got, err := collect(ctx, f.Log, eventlog.FollowConfig{From: from}, int(30-from+1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got[0].Seq != from {
+			t.Fatalf("follow from %d began at %d", from, got[0].Seq)
+		}
+	}
+}
+
+func filters(t *testing.T, ctx context.Context, f Fixture) {
+	o := Owner()
+	var last uint64
+	for i := range 20 {
+		a := command(o, last)
+		if i%4 != 3 {
+			a.Kind = events.KindGrant
+		}
+		last = mustAppend(t, ctx, f.Log, a)
+	}
+	got, err := collect(ctx, f.Log, eventlog.FollowConfig{Subjects: []string{events.SubjectLeaves}}, 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, r := range got {
+		if r.Seq != uint64(4*i+4) {
+			t.Fatalf("record %d has sequence %d", i, r.Seq)
+		}
+	}
+}
+
+func truncated(t *testing.T, ctx context.Context, f Fixture) {
+	mustAppend(t, ctx, f.Log, command(Owner(), 0))
+	err := f.Log.Follow(ctx, eventlog.FollowConfig{From: 3}, func(eventlog.Slice) error { return nil })
+	if !errors.Is(err, eventlog.ErrTruncated) {
+		t.Fatalf("got %v", err)
+	}
+}
+
+func unavailable(t *testing.T, ctx context.Context, f Fixture) {
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
+	_, err := f.Log.Append(ended, command(Owner(), 0))
+	if !errors.Is(err, eventlog.ErrUnavailable) && !errors.Is(err, eventlog.ErrUncertain) {
+		t.Fatalf("got %v", err)
+	}
+	if _, err := f.Log.Head(ended); !errors.Is(err, eventlog.ErrUnavailable) {
+		t.Fatalf("got %v", err)
+	}
+}
+
+func restarts(t *testing.T, ctx context.Context, f Fixture) {
+	if f.Restart == nil {
+		t.Skip("this fixture can't restart its server")
+	}
+	o := Owner()
+	var last uint64
+	for range 50 {
+		last = mustAppend(t, ctx, f.Log, command(o, last))
+	}
+	caughtUp, following := make(chan struct{}), make(chan error, 1)
+	go func() {
+		following <- f.Log.Follow(ctx, eventlog.FollowConfig{}, func(s eventlog.Slice) error {
+			if s.First <= 50 && s.Last >= 50 {
+				close(caughtUp)
+			}
+			if s.Last == 60 {
+				return errEnough
+			}
+			return nil
+		})
+	}()
+	select {
+	case <-caughtUp:
+	case err := <-following:
+		t.Fatal(err)
+	}
+	f.Restart()
+	for range 10 {
+		last = mustAppend(t, ctx, f.Log, command(o, last))
+	}
+	expectHead(t, ctx, f.Log, 60)
+	if err := <-following; !errors.Is(err, errEnough) {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,74 @@
+package leaf_test
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"os"
+	"testing"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/canonical"
+	"github.com/memory-ledger/ledger/events/leaf"
+)
+
+// vector is one row of testdata/vectors.json, which a program in another
+// language has computed.
+type vector struct {
+	Name, DataKey, Owner, Content, Metadata, Salt, Entry, LeafHash string
+}
+
+func TestVectors(t *testing.T) {
+	raw, err := os.ReadFile("testdata/vectors.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var vectors []vector
+	if err := json.Unmarshal(raw, &vectors); err != nil {
+		t.Fatal(err)
+	}
+	if len(vectors) < 7 {
+		t.Fatalf("only %d vectors", len(vectors))
+	}
+	for _, v := range vectors {
+		t.Run(v.Name, func(t *testing.T) { check(t, v) })
+	}
+}
+
+func check(t *testing.T, v vector) {
+	key, err := hex.DecodeString(v.DataKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := leaf.DeriveSecret([32]byte(key))
+	if err != nil {
+		t.Fatal(err)
+	}
+	metadata, err := canonical.Canonicalize([]byte(v.Metadata))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if metadata.String() != v.Metadata {
+		t.Errorf("metadata %s, want %s", metadata, v.Metadata)
+	}
+	l, err := leaf.New(secret, leaf.Memory{Content: v.Content, Metadata: metadata, Owner: events.Owner(v.Owner)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l.Salt != v.Salt {
+		t.Errorf("salt %s, want %s", l.Salt, v.Salt)
+	}
+	entry, err := l.Entry()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(entry) != v.Entry {
+		t.Errorf("entry\n%s\nwant\n%s", entry, v.Entry)
+	}
+	hash, err := l.Hash()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if hash.String() != v.LeafHash {
+		t.Errorf("hash %s, want %s", hash, v.LeafHash)
+	}
+}

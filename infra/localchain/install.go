@@ -1,0 +1,183 @@
+package localchain
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// installPatience is how long one installation waits for another.
+const installPatience = 10 * time.Minute
+
+//go:embed server/package.json server/package-lock.json server/*.js
+var files embed.FS
+
+// install makes sure of Node, of the installed modules and of the server's own
+// files in the cache folder, and returns the paths of node and of server.js:
+//
+//	<cache>/modules-<hash of the lock file and platform>/node_modules
+//	<cache>/modules-<hash>/server-<hash of the scripts>/server.js
+//
+// so versions live side by side and nothing is ever changed in place.
+func install(ctx context.Context, cache string, log io.Writer) (node, server string, err error) {
+	node, err = findNode(ctx)
+	if err != nil {
+		return "", "", err
+	}
+	if cache, err = filepath.Abs(cache); err != nil {
+		return "", "", err
+	}
+	if err := os.MkdirAll(cache, 0o755); err != nil {
+		return "", "", err
+	}
+	modules := filepath.Join(cache, "modules-"+digest("package.json", "package-lock.json"))
+	scripts := filepath.Join(modules, "server-"+digest("*.js"))
+	server = filepath.Join(scripts, "server.js")
+	if exists(server) {
+		return node, server, nil
+	}
+	lock, err := lockFolder(ctx, cache, installPatience)
+	if err != nil {
+		return "", "", err
+	}
+	defer lock.Close()
+	if !exists(modules) {
+		if err := installModules(ctx, cache, modules, log); err != nil {
+			return "", "", err
+		}
+	}
+	if exists(server) {
+		return node, server, nil
+	}
+	return node, server, place(scripts, modules, "*.js")
+}
+
+// findNode returns the path of a node that is new enough.
+func findNode(ctx context.Context) (string, error) {
+	node, err := exec.LookPath("node")
+	if err != nil {
+		return "", ErrNoNode
+	}
+	out, err := exec.CommandContext(ctx, node, "--version").Output()
+	if err != nil {
+		return "", fmt.Errorf("%w: node --version: %v", ErrNoNode, err)
+	}
+	version := strings.TrimSpace(string(out))
+	if !newEnough(version) {
+		return "", fmt.Errorf("%w: found %s", ErrNoNode, version)
+	}
+	return node, nil
+}
+
+// newEnough reports whether a version like v20.18.0 is at least 20.18.
+func newEnough(version string) bool {
+	parts := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
+	if len(parts) < 2 {
+		return false
+	}
+	major, err1 := strconv.Atoi(parts[0])
+	minor, err2 := strconv.Atoi(parts[1])
+	return err1 == nil && err2 == nil && (major > 20 || major == 20 && minor >= 18)
+}
+
+// installModules runs npm in a folder aside and renames it into place: a crash
+// leaves a temporary folder that nobody looks at.
+func installModules(ctx context.Context, cache, modules string, log io.Writer) error {
+	npm, err := exec.LookPath("npm")
+	if err != nil {
+		return fmt.Errorf("%w: npm is not here", ErrNoNode)
+	}
+	tmp, err := os.MkdirTemp(cache, "installing-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(tmp)
+	if err := write(tmp, "package.json", "package-lock.json"); err != nil {
+		return err
+	}
+	fmt.Fprintln(log, "installing the local chain's runtime (once)")
+	cmd := exec.CommandContext(ctx, npm, "ci", "--omit=dev", "--ignore-scripts", "--no-audit", "--no-fund")
+	cmd.Dir = tmp
+	var said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = io.MultiWriter(log, &said), io.MultiWriter(log, &said)
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("%w: npm ci: %v: %s", ErrInstall, err, lastLine(said.String()))
+	}
+	return os.Rename(tmp, modules)
+}
+
+// place writes embedded files into a new folder beside and renames it.
+func place(folder, parent string, patterns ...string) error {
+	tmp, err := os.MkdirTemp(parent, "placing-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(tmp)
+	if err := write(tmp, patterns...); err != nil {
+		return err
+	}
+	return os.Rename(tmp, folder)
+}
+
+func write(folder string, patterns ...string) error {
+	for _, name := range names(patterns...) {
+		if err := os.WriteFile(filepath.Join(folder, filepath.Base(name)), content(name), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// digest names a set of embedded files on this kind of machine.
+func digest(patterns ...string) string {
+	h := sha256.New()
+	fmt.Fprintf(h, "%s/%s\n", runtime.GOOS, runtime.GOARCH)
+	for _, name := range names(patterns...) {
+		body := content(name)
+		fmt.Fprintf(h, "%s %d\n", name, len(body))
+		h.Write(body)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:8])
+}
+
+func names(patterns ...string) []string {
+	var all []string
+	for _, p := range patterns {
+		found, err := fs.Glob(files, "server/"+p)
+		if err != nil {
+			panic(err) // the patterns are constants
+		}
+		all = append(all, found...)
+	}
+	return all
+}
+
+func content(name string) []byte {
+	body, err := files.ReadFile(name)
+	if err != nil {
+		panic(err) // the names come from the embedded folder itself
+	}
+	return body
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+func lastLine(s string) string {
+	lines := strings.Split(strings.TrimSpace(s), "\n")
+	return lines[len(lines)-1]
+}

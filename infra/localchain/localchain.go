@@ -1,0 +1,231 @@
+// Package localchain runs a Solana chain on this machine: the Agave runtime
+// (LiteSVM) behind JSON-RPC, enforcing what a validator enforces, with its state
+// in a folder. It is what a local run and the tests anchor to; the code that
+// talks to it cannot tell it from a cluster.
+//
+// The server is JavaScript, carried inside this package, and needs Node 20.18 or
+// newer; its one dependency is installed by npm into a cache folder on first
+// use. Where that cannot be had, Start returns an error that wraps
+// ErrUnavailable, and the caller may go on without a chain.
+//
+// A transaction is processed at once. Each slot that saw a change is saved
+// before anything of it is called confirmed, so whatever was confirmed outlives
+// kill -9; what was only processed may be lost, as on a fork.
+package localchain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// ErrUnavailable is wrapped by every error that means "this machine cannot run a
+// local chain", as against "the chain was started and went wrong".
+var ErrUnavailable = errors.New("no local chain on this machine")
+
+// ErrNoNode says that Node 20.18 or newer, or npm where it is needed, is missing.
+var ErrNoNode = fmt.Errorf("%w: Node 20.18 or newer with npm is needed", ErrUnavailable)
+
+// ErrInstall says that npm could not install the chain's one dependency.
+var ErrInstall = fmt.Errorf("%w: npm could not install litesvm", ErrUnavailable)
+
+// ErrLocked says that another chain runs in the data folder.
+var ErrLocked = errors.New("another local chain holds this folder")
+
+// Program is an on-chain program deployed, or replaced, at every start.
+type Program struct {
+	ID  string // base58
+	ELF []byte
+}
+
+// Config says how to run a chain. DataDir and CacheDir are required.
+type Config struct {
+	// DataDir keeps the chain's state. One chain at a time runs in it.
+	DataDir string
+	// CacheDir keeps the installed Node modules; many chains may share it.
+	CacheDir string
+	// Addr is the address to listen on; default 127.0.0.1:0, a free port.
+	Addr string
+	// SlotTime is how long a slot lasts; default 400 ms.
+	SlotTime time.Duration
+	// ManualSlots stops the clock: slots pass only by Advance. Needs Faults.
+	ManualSlots bool
+	// ConfirmSlots and FinalizeSlots are how many slots later a transaction is
+	// confirmed and finalized; defaults 1 and 4. Clusters take about 1 and 32.
+	ConfirmSlots, FinalizeSlots int
+	// Programs to deploy.
+	Programs []Program
+	// Faults allows the _fault method, for tests.
+	Faults bool
+	// Log receives what the server and npm say; default none.
+	Log io.Writer
+	// ReadyTimeout bounds the server's start, not the installation; default 30 s.
+	ReadyTimeout time.Duration
+}
+
+func (c *Config) setDefaults() {
+	if c.Addr == "" {
+		c.Addr = "127.0.0.1:0"
+	}
+	if c.SlotTime == 0 {
+		c.SlotTime = 400 * time.Millisecond
+	}
+	if c.ConfirmSlots == 0 {
+		c.ConfirmSlots = 1
+	}
+	if c.FinalizeSlots == 0 {
+		c.FinalizeSlots = 4
+	}
+	if c.Log == nil {
+		c.Log = io.Discard
+	}
+	if c.ReadyTimeout == 0 {
+		c.ReadyTimeout = 30 * time.Second
+	}
+}
+
+// Validate reports every problem at once.
+func (c *Config) Validate() error {
+	var errs []error
+	if c.DataDir == "" {
+		errs = append(errs, errors.New("DataDir is empty"))
+	}
+	if c.CacheDir == "" {
+		errs = append(errs, errors.New("CacheDir is empty"))
+	}
+	if c.SlotTime < 0 || c.SlotTime > 0 && c.SlotTime < time.Millisecond {
+		errs = append(errs, fmt.Errorf("SlotTime %v is below a millisecond", c.SlotTime))
+	}
+	if c.ManualSlots && !c.Faults {
+		errs = append(errs, errors.New("ManualSlots needs Faults"))
+	}
+	if c.ConfirmSlots < 0 || c.FinalizeSlots < 0 {
+		errs = append(errs, errors.New("ConfirmSlots or FinalizeSlots is negative"))
+	}
+	return errors.Join(errs...)
+}
+
+// Chain is a running chain.
+type Chain struct {
+	url         string
+	genesisHash string
+	stdin       io.Closer
+	process     *os.Process
+	done        chan struct{} // closed when the process is gone
+	exit        error         // set before done closes
+	closeStdin  sync.Once
+}
+
+// Start runs a chain and returns when it answers. ctx bounds the start only;
+// the chain runs until Stop or Kill, or until this process is gone.
+func Start(ctx context.Context, cfg Config) (*Chain, error) {
+	cfg.setDefaults()
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("local chain: %w", err)
+	}
+	node, server, err := install(ctx, cfg.CacheDir, cfg.Log)
+	if err != nil {
+		return nil, fmt.Errorf("local chain: %w", err)
+	}
+	if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
+		return nil, fmt.Errorf("local chain: %w", err)
+	}
+	// A server whose parent was just killed is given a moment to save and go.
+	lock, err := lockFolder(ctx, cfg.DataDir, 5*time.Second)
+	if err != nil {
+		return nil, fmt.Errorf("local chain: %w", err)
+	}
+	// The child holds the lock too, through its copy of the descriptor: a folder
+	// is free when both are gone.
+	defer lock.Close()
+	args, err := arguments(server, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("local chain: %w", err)
+	}
+	c, err := launch(ctx, node, args, lock, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("local chain: %w", err)
+	}
+	return c, nil
+}
+
+// arguments writes the programs beside the state, where a restart by hand finds
+// them too, and returns the server's command line.
+func arguments(server string, cfg Config) ([]string, error) {
+	slotMS := cfg.SlotTime.Milliseconds()
+	if cfg.ManualSlots {
+		slotMS = 0
+	}
+	args := []string{
+		server,
+		"--data", cfg.DataDir,
+		"--addr", cfg.Addr,
+		"--slot-ms", strconv.FormatInt(slotMS, 10),
+		"--confirm-slots", strconv.Itoa(cfg.ConfirmSlots),
+		"--finalize-slots", strconv.Itoa(cfg.FinalizeSlots),
+	}
+	for _, p := range cfg.Programs {
+		file := filepath.Join(cfg.DataDir, p.ID+".so")
+		if err := os.WriteFile(file, p.ELF, 0o600); err != nil {
+			return nil, err
+		}
+		args = append(args, "--program", p.ID+"="+file)
+	}
+	if cfg.Faults {
+		args = append(args, "--faults")
+	}
+	return args, nil
+}
+
+// URL is the JSON-RPC endpoint.
+func (c *Chain) URL() string { return c.url }
+
+// GenesisHash is what tells this chain from every other. Fault reset changes it.
+func (c *Chain) GenesisHash() string { return c.genesisHash }
+
+// PID is the server's process id.
+func (c *Chain) PID() int { return c.process.Pid }
+
+// Done is closed when the server is gone, asked or not.
+func (c *Chain) Done() <-chan struct{} { return c.done }
+
+// Err is how the server ended: nil after a clean stop, or while it runs.
+func (c *Chain) Err() error {
+	select {
+	case <-c.done:
+		return c.exit
+	default:
+		return nil
+	}
+}
+
+// Stop lets the server save its state and waits until it is gone; when ctx ends
+// first, the server is killed, which loses at most what was only processed.
+func (c *Chain) Stop(ctx context.Context) error {
+	c.closeStdin.Do(func() { _ = c.stdin.Close() })
+	select {
+	case <-c.done:
+	case <-ctx.Done():
+		_ = c.process.Kill()
+		<-c.done
+		return fmt.Errorf("local chain: killed: %w", ctx.Err())
+	}
+	var exit *exec.ExitError
+	if errors.As(c.exit, &exit) {
+		return fmt.Errorf("local chain: %w", c.exit)
+	}
+	return nil
+}
+
+// Kill ends the server at once, as a power cut would, and waits until it is gone.
+func (c *Chain) Kill() {
+	_ = c.process.Kill()
+	<-c.done
+}

@@ -1,0 +1,261 @@
+package natsconf_test
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	natsconf "github.com/memory-ledger/ledger/infra/nats"
+)
+
+// requests are what each user must be refused, as subject and body.
+func requests() map[string]string {
+	config := func(s string) string { return `{"stream_name":"LEDGER","config":` + s + `}` }
+	sneak := `{"durable_name":"sneak","name":"sneak","ack_policy":"none","deliver_subject":"ledger.aa.owner.memory","filter_subject":"chain.>"}`
+	all := map[string]string{
+		"$JS.API.STREAM.PURGE.LEDGER":                             ``,
+		"$JS.API.STREAM.DELETE.LEDGER":                            ``,
+		"$JS.API.STREAM.MSG.DELETE.LEDGER":                        `{"seq":1}`,
+		"$JS.API.STREAM.MSG.GET.KV_ledger_keys":                   `{"seq":1}`,
+		"$JS.API.STREAM.UPDATE.LEDGER":                            `{"name":"LEDGER","subjects":["ledger.>"],"max_msgs":1,"storage":"file"}`,
+		"$JS.API.STREAM.CREATE.COPY":                              `{"name":"COPY","storage":"file","mirror":{"name":"KV_ledger_keys"}}`,
+		"$JS.API.STREAM.SNAPSHOT.LEDGER":                          `{"deliver_subject":"_INBOX_auditor.x"}`,
+		"$JS.API.STREAM.RESTORE.LEDGER":                           `{"config":{"name":"LEDGER"}}`,
+		"$JS.API.STREAM.LEADER.STEPDOWN.LEDGER":                   ``,
+		"$JS.API.STREAM.PURGE.KV_ledger_keys":                     ``,
+		"$JS.API.STREAM.DELETE.KV_ledger_keys":                    ``,
+		"$JS.API.STREAM.NAMES":                                    ``,
+		"$JS.API.STREAM.LIST":                                     ``,
+		"$JS.API.INFO":                                            ``,
+		"$JS.API.CONSUMER.CREATE.LEDGER":                          config(sneak),
+		"$JS.API.CONSUMER.CREATE.LEDGER.sneak":                    config(sneak),
+		"$JS.API.CONSUMER.CREATE.LEDGER.sneak.chain.>":            config(sneak),
+		"$JS.API.CONSUMER.DURABLE.CREATE.LEDGER.sneak":            config(sneak),
+		"$JS.API.CONSUMER.CREATE.LEDGER.projector.chain.>":        config(`{"durable_name":"projector","name":"projector","ack_policy":"all","filter_subject":"chain.>"}`),
+		"$JS.API.CONSUMER.CREATE.KV_ledger_keys.sneak":            `{"stream_name":"KV_ledger_keys","config":{"name":"sneak"}}`,
+		"$JS.API.CONSUMER.DELETE.LEDGER.projector":                ``,
+		"$JS.API.CONSUMER.PAUSE.LEDGER.projector":                 `{"pause_until":"2999-01-01T00:00:00Z"}`,
+		"$JS.API.CONSUMER.LEADER.STEPDOWN.LEDGER.projector":       ``,
+		"$JS.API.CONSUMER.UNPIN.LEDGER.projector":                 `{"group":"g"}`,
+		"$JS.API.CONSUMER.LIST.LEDGER":                            ``,
+		"$JS.API.DIRECT.GET.KV_ledger_keys":                       `{"seq":1}`,
+		"$JS.API.DIRECT.GET.KV_ledger_keys.$KV.ledger_keys.owner": ``,
+		"$JS.API.STREAM.INFO.KV_ledger_keys":                      ``,
+		"$JS.API.CONSUMER.INFO.LEDGER.projector":                  ``,
+		"$JS.API.CONSUMER.MSG.NEXT.LEDGER.projector":              `{"batch":1,"no_wait":true}`,
+		"$JS.ACK.LEDGER.projector.1.1.1.1.0":                      `+ACK`,
+		"$JS.API.ACCOUNT.PURGE.LEDGER":                            ``,
+		"$SYS.REQ.SERVER.PING":                                    ``,
+		"$KV.ledger_keys.owner":                                   `stolen`,
+		"$KV.ledger_nonces.n":                                     `forged`,
+		"ledger.aa.owner.memory":                                  `forged`,
+		"chain.aa.owner.batch":                                    `forged`,
+	}
+	for subject, body := range maps.Clone(all) { // where accounts.conf maps them to
+		if rest, ok := strings.CutPrefix(subject, "$JS.API."); ok {
+			all["LEDGER.API."+rest] = body
+		}
+	}
+	return all
+}
+
+// may is what each user is there to do, of the above.
+var may = map[string][]string{
+	"api": {
+		"ledger.", "$KV.", "$JS.API.DIRECT.GET.KV_ledger_keys", "$JS.API.STREAM.INFO.KV_ledger_keys",
+	},
+	"projector": {
+		"$JS.API.CONSUMER.INFO.LEDGER.projector", "$JS.API.CONSUMER.MSG.NEXT.LEDGER.projector", "$JS.ACK.LEDGER.projector.",
+	},
+	"anchorer": {"chain."},
+	"auditor":  {},
+}
+
+// Each attack is sent plainly, and must be refused by the sender's permissions.
+func TestPlainAttacksAreRefused(t *testing.T) {
+	t.Parallel()
+	for user, own := range may {
+		t.Run(user, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			conn, refused := w.dial(user)
+			sent := int64(0)
+			for subject, body := range requests() {
+				if hasPrefix(subject, own) {
+					continue
+				}
+				if err := conn.PublishRequest(subject, conn.NewInbox(), []byte(body)); err != nil {
+					t.Fatal(err)
+				}
+				sent++
+			}
+			for _, subject := range []string{">", "ledger.>", "$KV.>", "$JS.API.>", "_INBOX.>", "_INBOX_api.>", "_R_.>", "$SYS.>", "_INBOX_admin.>"} {
+				if hasPrefix(subject, []string{"_INBOX_" + user}) {
+					continue
+				}
+				if _, err := conn.SubscribeSync(subject); err != nil {
+					t.Fatal(err)
+				}
+				sent++
+			}
+			// Everything above was answered on this connection before the flush
+			// was, and its errors are handed to the handler in order.
+			if err := conn.FlushTimeout(10 * time.Second); err != nil {
+				t.Fatal(err)
+			}
+			drained(t, conn)
+			if got := refused.Load(); got != sent {
+				t.Errorf("%d of %d were refused", got, sent)
+			}
+			w.wantUnhurt()
+		})
+	}
+}
+
+// drained closes the connection, which first hands out its pending errors.
+func drained(t *testing.T, conn *nats.Conn) {
+	t.Helper()
+	done := make(chan struct{})
+	conn.SetClosedHandler(func(*nats.Conn) { close(done) })
+	if err := conn.Drain(); err != nil {
+		t.Fatal(err)
+	}
+	<-done
+}
+
+func hasPrefix(s string, prefixes []string) bool {
+	if rest, ok := strings.CutPrefix(s, "LEDGER.API."); ok {
+		s = "$JS.API." + rest
+	}
+	for _, p := range prefixes {
+		if strings.HasPrefix(s, p) {
+			return true
+		}
+	}
+	return false
+}
+
+// Each attack is made by way of an answer: the user sends a request that it may
+// send, and names the attack's subject as where to answer to. The answer's body
+// is under an api's control, for it reads messages that an api wrote.
+func TestAnswersAttackNobody(t *testing.T) {
+	t.Parallel()
+	for user, own := range may {
+		t.Run(user, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			conn, _ := w.dial(user)
+			for subject, body := range requests() {
+				if hasPrefix(subject, own) {
+					continue
+				}
+				// A body for the answer to carry, stored as an api could.
+				ack, err := w.admin.Publish(t.Context(), "ledger.bb.mole.memory", []byte(body))
+				if err != nil {
+					t.Fatal(err)
+				}
+				w.n = ack.Sequence
+				for ask, with := range asks(user, ack.Sequence) {
+					if err := conn.PublishRequest(ask, subject, []byte(with)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if user == "api" || user == "anchorer" { // one ask is an append
+					w.n++
+				}
+				if err := conn.FlushTimeout(10 * time.Second); err != nil {
+					t.Fatal(err)
+				}
+				settle(t, w, user)
+			}
+			w.wantUnhurt()
+		})
+	}
+}
+
+// asks are the requests that a user may send.
+func asks(user string, seq uint64) map[string]string {
+	all := map[string]string{
+		"$JS.API.DIRECT.GET.LEDGER":                       fmt.Sprintf(`{"seq":%d}`, seq),
+		"$JS.API.DIRECT.GET.LEDGER.ledger.bb.mole.memory": ``,
+		"$JS.API.STREAM.INFO.LEDGER":                      ``,
+	}
+	switch user {
+	case "api":
+		all["ledger.cc.o.memory"] = `x`
+		all["$JS.API.STREAM.INFO.KV_ledger_keys"] = ``
+	case "anchorer":
+		all["chain.cc.o.batch"] = `x`
+	case "projector":
+		all["$JS.API.CONSUMER.INFO.LEDGER.projector"] = ``
+		all["$JS.API.CONSUMER.MSG.NEXT.LEDGER.projector"] = `{"batch":1,"no_wait":true}`
+	}
+	return all
+}
+
+// settle returns when the server has answered what the user asked before: the
+// same kinds of request again, answered properly, go through the same queues.
+func settle(t *testing.T, w *world, user string) {
+	t.Helper()
+	s, err := w.as(user).Stream(t.Context(), natsconf.Stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.GetMsg(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Why there are accounts: on one shared account, the permissions that look right
+// let an auditor append. Should this test fail one day, the server has learnt to
+// ask the requester's leave before it answers.
+func TestOneSharedAccountWouldNotDo(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "shared.conf")
+	const text = `
+		jetstream: enabled
+		authorization: { users: [
+			{ user: admin, password: p-admin-1e5 }
+			{ user: auditor, password: p-auditor-1e5, permissions: {
+				publish: { allow: ["$JS.API.DIRECT.GET.LEDGER", "$JS.API.STREAM.INFO.LEDGER"] }
+				subscribe: { allow: ["_INBOX_auditor.>"] }
+			} }
+		] }`
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w := startWorld(t, file)
+	appended, err := w.admin.Stream(t.Context(), natsconf.Stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, _ := w.dial("admin")
+	seen, err := conn.SubscribeSync("ledger.aa.forged.memory")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	auditor, _ := w.dial("auditor")
+	if err := auditor.PublishRequest("$JS.API.DIRECT.GET.LEDGER", "ledger.aa.forged.memory", []byte(`{"seq":1}`)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := seen.NextMsg(10 * time.Second); err != nil {
+		t.Fatal(err)
+	}
+	ack, err := w.admin.Publish(t.Context(), "ledger.zz.last.memory", nil)
+	if err != nil || ack.Sequence != w.n+2 {
+		t.Fatalf("%+v, %v: the forgery should have taken sequence %d", ack, err, w.n+1)
+	}
+	msg, err := appended.GetMsg(t.Context(), w.n+1)
+	if err != nil || string(msg.Data) != "[0]" {
+		t.Errorf("forgery: %+v, %v", msg, err)
+	}
+}

@@ -1,0 +1,138 @@
+package natsconf_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	natsconf "github.com/memory-ledger/ledger/infra/nats"
+)
+
+// startCluster runs three nodes of node.conf on free ports.
+func startCluster(t *testing.T) []*server.Server {
+	t.Helper()
+	var routes []*url.URL
+	var ports []int
+	for range 3 {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+		routes = append(routes, &url.URL{Scheme: "nats", User: url.UserPassword("cluster", "pc"), Host: l.Addr().String()})
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var nodes []*server.Server
+	for i, port := range ports {
+		opts, err := server.ProcessConfigFile("node.conf")
+		if err != nil {
+			t.Fatal(err)
+		}
+		opts.ServerName = fmt.Sprintf("node-%d", i)
+		opts.Host, opts.Port, opts.StoreDir, opts.NoSigs, opts.NoLog = "127.0.0.1", -1, t.TempDir(), true, true
+		opts.Cluster.Host, opts.Cluster.Port, opts.Routes = "127.0.0.1", port, routes
+		ns, err := server.NewServer(opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ns.Start()
+		t.Cleanup(func() { ns.Shutdown(); ns.WaitForShutdown() })
+		nodes = append(nodes, ns)
+	}
+	for _, ns := range nodes {
+		if !ns.ReadyForConnections(20 * time.Second) {
+			t.Fatal("node is not ready")
+		}
+	}
+	return nodes
+}
+
+// The exports must work whichever node a client, and a stream's leader, is on.
+// Not parallel: three nodes that elect leaders want the machine to themselves.
+func TestRolesWorkAcrossACluster(t *testing.T) {
+	nodes := startCluster(t)
+	on := func(node int, user string) (*world, jetstream.JetStream) {
+		w := &world{t: t, url: nodes[node].ClientURL()}
+		return w, w.as(user)
+	}
+	provision(t, on)
+	for node := range nodes {
+		_, api := on(node, "api")
+		ack, err := api.Publish(t.Context(), "ledger.aa.owner.memory", []byte("x"),
+			jetstream.WithExpectLastSequenceForSubject(uint64(node), "ledger.aa.owner.>"))
+		if err != nil || ack.Sequence != uint64(node+1) {
+			t.Fatalf("node %d: append: %+v, %v", node, ack, err)
+		}
+		kv, err := api.KeyValue(t.Context(), "ledger_keys")
+		if err != nil {
+			t.Fatalf("node %d: %v", node, err)
+		}
+		if _, err := kv.Create(t.Context(), fmt.Sprint(node), []byte("key")); err != nil {
+			t.Errorf("node %d: %v", node, err)
+		}
+	}
+	for node := range nodes {
+		w, _ := on(node, "auditor")
+		conn, _ := w.dial("auditor")
+		if err := conn.PublishRequest("$JS.API.DIRECT.GET.LEDGER", "ledger.aa.owner.memory", []byte(`{"seq":1}`)); err != nil {
+			t.Fatal(err)
+		}
+		_, projector := on(node, "projector")
+		consumer, err := projector.Consumer(t.Context(), natsconf.Stream, "projector")
+		if err != nil {
+			t.Fatalf("node %d: %v", node, err)
+		}
+		msg, err := consumer.Next(jetstream.FetchMaxWait(10 * time.Second))
+		if err != nil {
+			t.Fatalf("node %d: %v", node, err)
+		}
+		if meta, err := msg.Metadata(); err != nil || meta.Sequence.Stream != uint64(node+1) {
+			t.Errorf("node %d: %+v, %v", node, meta, err)
+		}
+		if err := msg.DoubleAck(t.Context()); err != nil {
+			t.Errorf("node %d: %v", node, err)
+		}
+	}
+	_, admin := on(0, "admin")
+	s, err := admin.Stream(t.Context(), natsconf.Stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info := s.CachedInfo(); info.State.Msgs != 3 || info.Config.Replicas != 3 {
+		t.Errorf("%d messages, %d replicas", info.State.Msgs, info.Config.Replicas)
+	}
+}
+
+// provision retries while the nodes still elect their leader, which they tell
+// nobody of; each attempt waits for the server's answer.
+func provision(t *testing.T, on func(int, string) (*world, jetstream.JetStream)) {
+	t.Helper()
+	w, _ := on(0, "admin")
+	conn, _ := w.dial("admin")
+	admin, err := jetstream.New(conn, jetstream.WithDefaultTimeout(2*time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	deadline := time.Now().Add(30 * time.Second)
+	for {
+		err := natsconf.Provision(t.Context(), admin, 3)
+		var api *jetstream.APIError
+		starting := errors.As(err, &api) && api.Code == 503 || errors.Is(err, nats.ErrNoResponders) || errors.Is(err, context.DeadlineExceeded)
+		switch {
+		case err == nil:
+			return
+		case !starting || time.Now().After(deadline):
+			t.Fatal(err)
+		}
+	}
+}

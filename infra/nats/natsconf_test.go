@@ -1,0 +1,411 @@
+package natsconf_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	natsconf "github.com/memory-ledger/ledger/infra/nats"
+)
+
+var users = []string{"admin", "api", "projector", "anchorer", "auditor", "sys"}
+
+func password(user string) string { return "p-" + user + "-1e5" }
+
+// world is a server with the real configuration, and a stream with some facts.
+type world struct {
+	t     *testing.T
+	url   string
+	admin jetstream.JetStream
+	n     uint64 // messages put in by newWorld
+}
+
+// TestMain sets the environment once: it is the process's, and tests run in
+// parallel. Each test's server has its own store by Options, not by the file.
+func TestMain(m *testing.M) {
+	env := map[string]string{"NATS_SERVER_NAME": "test", "NATS_STORE_DIR": "/nonexistent", "NATS_CLUSTER_PASSWORD": "pc"}
+	for _, u := range users {
+		env["NATS_"+strings.ToUpper(u)+"_PASSWORD"] = password(u)
+	}
+	for i := 1; i <= 3; i++ {
+		env[fmt.Sprintf("NATS_ROUTE_%d", i)] = fmt.Sprintf("nats://cluster:pc@127.0.0.1:%d", 6000+i)
+	}
+	for k, v := range env {
+		if err := os.Setenv(k, v); err != nil {
+			panic(err)
+		}
+	}
+	os.Exit(m.Run())
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	return startWorld(t, "single.conf")
+}
+
+func startWorld(t *testing.T, file string) *world {
+	t.Helper()
+	opts, err := server.ProcessConfigFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	opts.Host, opts.Port, opts.StoreDir, opts.NoSigs, opts.NoLog = "127.0.0.1", -1, t.TempDir(), true, true
+	ns, err := server.NewServer(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ns.Start()
+	t.Cleanup(func() { ns.Shutdown(); ns.WaitForShutdown() })
+	if !ns.ReadyForConnections(20 * time.Second) {
+		t.Fatal("server is not ready")
+	}
+	w := &world{t: t, url: ns.ClientURL()}
+	conn, _ := w.dial("admin")
+	if w.admin, err = jetstream.New(conn); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second changes nothing
+		if err := natsconf.Provision(t.Context(), w.admin, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, subject := range []string{"ledger.aa.owner.memory", "ledger.aa.owner.grant", "chain.aa.owner.batch"} {
+		if _, err := w.admin.Publish(t.Context(), subject, fmt.Appendf(nil, "[%d]", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := w.admin.Publish(t.Context(), "$KV.ledger_keys.owner", []byte("wrapped")); err != nil {
+		t.Fatal(err)
+	}
+	w.n = 3
+	return w
+}
+
+// dial connects as a user and counts the permission errors it is told of.
+func (w *world) dial(user string) (*nats.Conn, *atomic.Int64) {
+	w.t.Helper()
+	var refused atomic.Int64
+	conn, err := nats.Connect(w.url, nats.UserInfo(user, password(user)), nats.CustomInboxPrefix("_INBOX_"+user),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			if errors.Is(err, nats.ErrPermissionViolation) {
+				refused.Add(1)
+			}
+		}))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(conn.Close)
+	return conn, &refused
+}
+
+func (w *world) as(user string) jetstream.JetStream {
+	w.t.Helper()
+	conn, _ := w.dial(user)
+	js, err := jetstream.New(conn, jetstream.WithDefaultTimeout(10*time.Second))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return js
+}
+
+// wantUnhurt checks that the log and the keys are what newWorld made. What a
+// refused user sent before has been dealt with: the server handled its flush,
+// and an append by the admin comes after whatever that let loose.
+func (w *world) wantUnhurt() {
+	w.t.Helper()
+	ack, err := w.admin.Publish(w.t.Context(), "ledger.zz.last.memory", nil)
+	if err != nil {
+		w.t.Fatalf("the log is hurt: %v", err)
+	}
+	if ack.Sequence != w.n+1 {
+		w.t.Errorf("the log is at %d, want %d", ack.Sequence, w.n+1)
+	}
+	w.n = ack.Sequence
+	s, err := w.admin.Stream(w.t.Context(), natsconf.Stream)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	info := s.CachedInfo()
+	if info.State.FirstSeq != 1 || info.State.Msgs != w.n || info.State.NumDeleted != 0 || info.State.Consumers != 1 {
+		w.t.Errorf("the log is hurt: %+v", info.State)
+	}
+	if !info.Config.DenyPurge || len(info.Config.Subjects) != 2 || info.Config.MaxMsgs > 0 {
+		w.t.Errorf("the log was changed: %+v", info.Config)
+	}
+	consumer, err := s.Consumer(w.t.Context(), "projector")
+	if err != nil {
+		w.t.Errorf("the projector's consumer is hurt: %v", err)
+	} else if c := consumer.CachedInfo().Config; c.FilterSubject != "" || len(c.FilterSubjects) != 0 || c.DeliverPolicy != jetstream.DeliverAllPolicy {
+		w.t.Errorf("the projector's consumer was changed: %+v", c)
+	}
+	keys, err := w.admin.Stream(w.t.Context(), "KV_ledger_keys")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if msg, err := keys.GetLastMsgForSubject(w.t.Context(), "$KV.ledger_keys.owner"); err != nil || string(msg.Data) != "wrapped" {
+		w.t.Errorf("the key is hurt: %v", err)
+	}
+}
+
+// batch reads the log as an auditor does: one request, many answers.
+func batch(t *testing.T, conn *nats.Conn, request string) []string {
+	t.Helper()
+	inbox := conn.NewInbox()
+	sub, err := conn.SubscribeSync(inbox)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = sub.Unsubscribe() }()
+	if err := conn.PublishRequest("$JS.API.DIRECT.GET.LEDGER", inbox, []byte(request)); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for {
+		msg, err := sub.NextMsg(10 * time.Second)
+		if err != nil {
+			t.Fatalf("after %d messages: %v", len(got), err)
+		}
+		if status := msg.Header.Get("Status"); status != "" {
+			if status != "204" {
+				t.Fatalf("status %s %s", status, msg.Header.Get("Description"))
+			}
+			return got
+		}
+		got = append(got, string(msg.Data))
+	}
+}
+
+func TestEveryReaderReadsInBatches(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, user := range []string{"api", "projector", "anchorer", "auditor"} {
+		conn, _ := w.dial(user)
+		if got := batch(t, conn, `{"seq":1,"batch":100}`); fmt.Sprint(got) != "[[0] [1] [2]]" {
+			t.Errorf("%s read %v", user, got)
+		}
+		s, err := w.as(user).Stream(t.Context(), natsconf.Stream)
+		if err != nil {
+			t.Fatalf("%s: %v", user, err)
+		}
+		if got := s.CachedInfo().State.LastSeq; got != w.n {
+			t.Errorf("%s sees %d messages", user, got)
+		}
+		if msg, err := s.GetLastMsgForSubject(t.Context(), "ledger.aa.owner.>"); err != nil || msg.Sequence != 2 {
+			t.Errorf("%s: last of an owner: %v, %v", user, msg, err)
+		}
+	}
+}
+
+func TestAPIDoesItsWork(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	js := w.as("api")
+	expect := func(seq uint64) jetstream.PublishOpt {
+		return jetstream.WithExpectLastSequenceForSubject(seq, "ledger.aa.owner.>")
+	}
+	ack, err := js.Publish(t.Context(), "ledger.aa.owner.memory", []byte("new"), expect(2))
+	if err != nil || ack.Sequence != w.n+1 {
+		t.Fatalf("append: %+v, %v", ack, err)
+	}
+	var api *jetstream.APIError
+	_, err = js.Publish(t.Context(), "ledger.aa.owner.memory", []byte("late"), expect(2))
+	if !errors.As(err, &api) || api.ErrorCode != 10071 {
+		t.Errorf("stale append: %v, want code 10071", err)
+	}
+	for _, bucket := range []string{"ledger_keys", "ledger_nonces"} {
+		kv, err := js.KeyValue(t.Context(), bucket)
+		if err != nil {
+			t.Fatalf("%s: %v", bucket, err)
+		}
+		rev, err := kv.Create(t.Context(), "k", []byte("v"))
+		if err != nil {
+			t.Fatalf("%s: %v", bucket, err)
+		}
+		if _, err := kv.Create(t.Context(), "k", []byte("w")); !errors.Is(err, jetstream.ErrKeyExists) {
+			t.Errorf("%s: second create: %v", bucket, err)
+		}
+		if e, err := kv.Get(t.Context(), "k"); err != nil || string(e.Value()) != "v" {
+			t.Errorf("%s: get: %v", bucket, err)
+		}
+		if err := kv.Delete(t.Context(), "k", jetstream.LastRevision(rev+100)); err == nil {
+			t.Errorf("%s: deleted under a wrong revision", bucket)
+		}
+		if err := kv.Delete(t.Context(), "k", jetstream.LastRevision(rev)); err != nil {
+			t.Errorf("%s: delete: %v", bucket, err)
+		}
+		if _, err := kv.Get(t.Context(), "k"); !errors.Is(err, jetstream.ErrKeyNotFound) {
+			t.Errorf("%s: get after delete: %v", bucket, err)
+		}
+		s, err := w.admin.Stream(t.Context(), "KV_"+bucket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.GetMsg(t.Context(), rev); !errors.Is(err, jetstream.ErrMsgNotFound) {
+			t.Errorf("%s: what was deleted can still be read: %v", bucket, err)
+		}
+	}
+}
+
+func TestProjectorPullsAndAcknowledges(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	consumer, err := w.as("projector").Consumer(t.Context(), natsconf.Stream, "projector")
+	if err != nil {
+		t.Fatal(err)
+	}
+	msgs, err := consumer.Messages(jetstream.PullMaxMessages(10))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer msgs.Stop()
+	for want := range w.n {
+		msg, err := msgs.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		meta, err := msg.Metadata()
+		if err != nil || meta.Sequence.Stream != want+1 {
+			t.Fatalf("metadata: %+v, %v", meta, err)
+		}
+		if want+1 == w.n {
+			if err := msg.DoubleAck(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	info, err := consumer.Info(t.Context())
+	if err != nil || info.AckFloor.Stream != w.n || info.NumAckPending != 0 {
+		t.Errorf("acknowledged: %+v, %v", info, err)
+	}
+	// The same pull goes on with what is new.
+	if _, err := w.as("api").Publish(t.Context(), "ledger.aa.owner.memory", []byte("new")); err != nil {
+		t.Fatal(err)
+	}
+	if msg, err := msgs.Next(); err != nil || string(msg.Data()) != "new" {
+		t.Errorf("next: %v", err)
+	}
+}
+
+func TestAnchorerAppendsOnlyWhatTheChainSays(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	if _, err := w.as("anchorer").Publish(t.Context(), "chain.aa.owner.batch", nil); err != nil {
+		t.Fatal(err)
+	}
+	w.n++
+	w.wantUnhurt()
+}
+
+// What only headers can do: roll up (a purge), expire, or skip the owner's line.
+func TestHeadersPurgeNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	conn, _ := w.dial("api")
+	for _, subject := range []string{"ledger.aa.owner.memory", "$KV.ledger_keys.other"} {
+		for header, value := range map[string]string{
+			"Nats-Rollup": "all", "Nats-TTL": "1s", "Nats-Schedule": "@at 2000-01-01T00:00:00Z", "Nats-Incr": "1",
+		} {
+			msg := nats.NewMsg(subject)
+			msg.Header.Set(header, value)
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			answer, err := conn.RequestMsgWithContext(ctx, msg)
+			cancel()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var ack struct{ Error *struct{ Code int } }
+			if err := json.Unmarshal(answer.Data, &ack); err != nil || ack.Error == nil {
+				t.Errorf("%s on %s was accepted: %s", header, subject, answer.Data)
+			}
+		}
+	}
+	w.wantUnhurt()
+}
+
+// The admin can do all this, by mistake too; the log itself still says no.
+func TestNotEvenTheAdminPurgesTheLog(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s, err := w.admin.Stream(t.Context(), natsconf.Stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Purge(t.Context()); err == nil {
+		t.Error("purged")
+	}
+	if err := s.DeleteMsg(t.Context(), 1); err == nil {
+		t.Error("deleted a message")
+	}
+	cfg := s.CachedInfo().Config
+	cfg.DenyPurge = false
+	if _, err := w.admin.UpdateStream(t.Context(), cfg); err == nil {
+		t.Error("allowed purges again")
+	}
+	w.wantUnhurt()
+}
+
+func TestNobodyGetsInWithoutACredential(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for name, opt := range map[string]nats.Option{
+		"nobody": nats.Name("x"), "wrong": nats.UserInfo("admin", "wrong"), "swapped": nats.UserInfo("admin", password("auditor")),
+	} {
+		if conn, err := nats.Connect(w.url, opt); !errors.Is(err, nats.ErrAuthorization) {
+			t.Errorf("%s: %v", name, err)
+			if conn != nil {
+				conn.Close()
+			}
+		}
+	}
+}
+
+func TestMessagesAreFsyncedAndBounded(t *testing.T) {
+	t.Parallel()
+	for _, file := range []string{"single.conf", "node.conf"} {
+		opts, err := server.ProcessConfigFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !opts.SyncAlways || opts.MaxPayload != 2<<20 {
+			t.Errorf("%s: sync always %v, max payload %d", file, opts.SyncAlways, opts.MaxPayload)
+		}
+	}
+}
+
+func TestClusterFileIsRead(t *testing.T) {
+	t.Parallel()
+	opts, err := server.ProcessConfigFile("node.conf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if opts.Cluster.Name != "ledger" || opts.Cluster.Password != "pc" || len(opts.Routes) != 3 || !opts.SyncAlways || opts.SystemAccount != "SYS" {
+		t.Errorf("cluster: %+v, routes %v", opts.Cluster, opts.Routes)
+	}
+}
+
+// A password that was forgotten must not become an open door.
+func TestMissingPasswordStopsTheServer(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("accounts.conf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "accounts.conf")
+	if err := os.WriteFile(file, []byte(strings.ReplaceAll(string(text), "$NATS_AUDITOR_PASSWORD", "$NATS_NOT_SET")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := server.ProcessConfigFile(file); err == nil || !strings.Contains(err.Error(), "NATS_NOT_SET") {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,220 @@
+// Package assembly puts the services together: it connects to the machines,
+// wires the parts, starts them and stops them in the right order. Only the
+// ledger command uses it.
+package assembly
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/projections/fence"
+	"github.com/memory-ledger/ledger/projections/schema"
+	"github.com/memory-ledger/ledger/services/command"
+	"github.com/memory-ledger/ledger/services/config"
+	"github.com/memory-ledger/ledger/services/door"
+	"github.com/memory-ledger/ledger/services/keystore"
+	"github.com/memory-ledger/ledger/services/memory"
+	"github.com/memory-ledger/ledger/services/signin"
+)
+
+// startTimeout bounds how long a service waits at its start for machines that
+// are still coming up.
+const startTimeout = 60 * time.Second
+
+// NewID returns a UUIDv7: unique, and ordered by time for the indexes' sake.
+func NewID() string {
+	id, err := uuid.NewV7()
+	if err != nil {
+		panic(err) // crypto/rand never fails
+	}
+	return id.String()
+}
+
+// Base is what every service stands on.
+type Base struct {
+	Config   config.Config
+	Logger   *slog.Logger
+	Registry *prometheus.Registry
+	NATS     *nats.Conn
+	Log      *eventlog.JetStream
+	Pool     *pgxpool.Pool
+
+	js jetstream.JetStream
+}
+
+// Connector makes connections to NATS: over the network, or into an embedded
+// server.
+type Connector func(options ...nats.Option) (*nats.Conn, error)
+
+// Dial connects to the configured servers.
+func Dial(cfg config.Config) Connector {
+	return func(options ...nats.Option) (*nats.Conn, error) {
+		if cfg.NATSCreds != "" {
+			options = append(options, nats.UserCredentials(cfg.NATSCreds))
+		}
+		return nats.Connect(cfg.NATSURL, options...)
+	}
+}
+
+// NewBase connects to log and database, waiting for them to come up, and
+// brings the tables to this build's version.
+func NewBase(ctx context.Context, cfg config.Config, logger *slog.Logger, dial Connector) (*Base, error) {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	b := &Base{Config: cfg, Logger: logger, Registry: prometheus.NewRegistry()}
+	b.Registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	if err := b.openLog(ctx, dial); err != nil {
+		return nil, err
+	}
+	if err := b.openDatabase(ctx); err != nil {
+		b.Close()
+		return nil, err
+	}
+	return b, nil
+}
+
+func (b *Base) openLog(ctx context.Context, dial Connector) error {
+	var err error
+	if b.NATS, err = dial(natsOptions(b.Logger)...); err != nil {
+		return fmt.Errorf("connect to the log's server: %w", err)
+	}
+	if b.js, err = jetstream.New(b.NATS); err != nil {
+		return fmt.Errorf("open jetstream: %w", err)
+	}
+	return eventually(ctx, func() error {
+		b.Log, err = eventlog.Open(ctx, b.NATS)
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			b.Log, err = eventlog.Create(ctx, b.NATS, eventlog.Config{Replicas: b.Config.NATSReplicas})
+		}
+		return err
+	})
+}
+
+func natsOptions(logger *slog.Logger) []nats.Option {
+	return []nats.Option{
+		nats.Name("memory-ledger"),
+		nats.MaxReconnects(-1), nats.ReconnectWait(200 * time.Millisecond), nats.RetryOnFailedConnect(true),
+		// While there is no server, a publish fails at once instead of being
+		// kept for later: the caller must know what was stored.
+		nats.ReconnectBufSize(-1),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			if err != nil {
+				logger.Warn("log disconnected", "err", err)
+			}
+		}),
+		nats.ReconnectHandler(func(*nats.Conn) { logger.Info("log connected again") }),
+	}
+}
+
+func (b *Base) openDatabase(ctx context.Context) error {
+	err := eventually(ctx, func() error {
+		return schema.Migrate(ctx, b.Config.DatabaseURL, schema.Live)
+	})
+	if err != nil {
+		return fmt.Errorf("prepare the database: %w", err)
+	}
+	b.Pool, err = schema.OpenPool(ctx, b.Config.DatabaseURL, schema.Live, b.Config.DatabaseConns)
+	return err
+}
+
+// eventually repeats what fails until it succeeds or ctx ends.
+func eventually(ctx context.Context, do func() error) error {
+	for {
+		err := do()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(250 * time.Millisecond):
+		}
+	}
+}
+
+// Close ends the connections.
+func (b *Base) Close() {
+	if b.Pool != nil {
+		b.Pool.Close()
+	}
+	if b.NATS != nil {
+		b.NATS.Close()
+	}
+}
+
+func (b *Base) bucket(ctx context.Context, cfg jetstream.KeyValueConfig) (jetstream.KeyValue, error) {
+	bucket, err := b.js.KeyValue(ctx, cfg.Bucket)
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		bucket, err = b.js.CreateKeyValue(ctx, cfg)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open bucket %s: %w", cfg.Bucket, err)
+	}
+	return bucket, nil
+}
+
+// Deciding is what both APIs decide and read with.
+type Deciding struct {
+	*Base
+	Fence    *fence.Fence
+	Commands *command.Executor
+	Keys     *keystore.Store
+	Nonces   jetstream.KeyValue
+}
+
+// NewDeciding opens the buckets and prepares the command side.
+func NewDeciding(ctx context.Context, b *Base) (*Deciding, error) {
+	d := &Deciding{Base: b}
+	masters, err := b.Config.MasterKeys()
+	if err != nil {
+		return nil, err
+	}
+	keys, err := b.bucket(ctx, keystore.BucketConfig(b.Config.NATSReplicas))
+	if err != nil {
+		return nil, err
+	}
+	if d.Keys, err = keystore.Open(keys, keystore.Config{Masters: masters, Cached: b.Config.CachedOwners, Rand: rand.Reader}); err != nil {
+		return nil, err
+	}
+	if d.Nonces, err = b.bucket(ctx, signin.NonceBucketConfig(b.Config.NATSReplicas)); err != nil {
+		return nil, err
+	}
+	d.Commands, err = command.NewExecutor(command.Config{
+		Log: b.Log, Loader: command.ReadModel{Pool: b.Pool, Now: time.Now}, Source: "/ledger",
+		NewID: NewID, CachedOwners: b.Config.CachedOwners,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if d.Fence, err = fence.New(b.Pool, b.Log, fence.Options{Registerer: b.Registry, Logger: b.Logger}); err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+func (d *Deciding) memories(commands *command.Executor) *memory.Service {
+	return &memory.Service{Commands: commands, Keys: d.Keys, Pool: d.Pool, NewID: NewID}
+}
+
+func (d *Deciding) probes() []door.Probe {
+	return []door.Probe{
+		{Name: "log", Check: func(ctx context.Context) error {
+			_, err := d.Log.Head(ctx)
+			return err
+		}},
+		{Name: "database", Check: d.Pool.Ping},
+		{Name: "projection", Check: d.Fence.WaitAll},
+	}
+}

@@ -1,0 +1,98 @@
+package assembly
+
+import (
+	"context"
+	"net"
+	"net/url"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/memory-ledger/ledger/services/access"
+	"github.com/memory-ledger/ledger/services/core"
+	"github.com/memory-ledger/ledger/services/door"
+	"github.com/memory-ledger/ledger/services/extension"
+	"github.com/memory-ledger/ledger/services/grant"
+	"github.com/memory-ledger/ledger/services/signin"
+)
+
+// drainGrace is how long requests in flight may take at the end.
+const drainGrace = 3 * time.Second
+
+// ServeCore runs the core API on a listener until ctx ends.
+func (d *Deciding) ServeCore(ctx context.Context, listener net.Listener) error {
+	commands := d.Commands.As("/core")
+	memories := d.memories(commands)
+	tokens := signin.NewSignedTokens([]byte(d.Config.JWTSecret), time.Now)
+	api := &core.API{
+		Access: access.NewCore(d.Pool, d.Fence, tokens, time.Now),
+		Desk: signin.NewDesk(signin.Config{
+			Site: d.site(d.Config.CoreURL), Nonces: d.Nonces, Commands: commands,
+			DataKeys: memories, Issuer: tokens, NewID: NewID,
+		}),
+		Memories: memories, Commands: commands, Query: d.Pool, Staking: core.Dormant{},
+		BaseURL: d.Config.CoreURL, Now: time.Now, NewID: NewID,
+	}
+	app := door.New(door.Config{
+		Service: "core", Log: d.Logger, Registry: d.Registry, OpenAPI: core.OpenAPI, Probes: d.probes(), NewID: NewID,
+	})
+	api.Mount(app)
+	return d.serve(ctx, app, listener, api.Run)
+}
+
+// ServeExtension runs the extension API on a listener until ctx ends.
+func (d *Deciding) ServeExtension(ctx context.Context, listener net.Listener) error {
+	commands := d.Commands.As("/extension")
+	memories := d.memories(commands)
+	grants, err := grant.New(grant.Config{
+		Commands: commands, Memories: memories, Query: d.Pool, Fence: d.Fence,
+		BaseURL: d.Config.ExtensionURL, Now: time.Now, NewID: NewID,
+	})
+	if err != nil {
+		return err
+	}
+	api := &extension.API{
+		Access: access.NewExtension(d.Pool, d.Fence, time.Now),
+		Desk: signin.NewDesk(signin.Config{
+			Site: d.site(d.Config.ExtensionURL), Nonces: d.Nonces, Commands: commands, DataKeys: memories,
+			Issuer: signin.RandomTokens{TTL: d.Config.ExtensionSessionTTL}, NewID: NewID,
+		}),
+		Memories: memories, Commands: commands, Grants: grants,
+		BaseURL: d.Config.ExtensionURL, AllowedOrigins: d.Config.ExtensionAllowedOrigins,
+	}
+	app := door.New(door.Config{
+		Service: "extension", Log: d.Logger, Registry: d.Registry, OpenAPI: extension.OpenAPI, Probes: d.probes(),
+		ShowCauses: true, HideCauses: d.Config.Production(), NewID: NewID,
+	})
+	api.Mount(app)
+	return d.serve(ctx, app, listener, nil)
+}
+
+// serve answers requests, with something beside it that outlives the last
+// request.
+func (d *Deciding) serve(ctx context.Context, app *door.App, listener net.Listener, beside func(context.Context)) error {
+	d.Logger.Info("listening", "addr", listener.Addr().String())
+	work, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	var group errgroup.Group
+	if beside != nil {
+		group.Go(func() error { beside(work); return nil })
+	}
+	err := app.Serve(ctx, listener, drainGrace)
+	stop()
+	_ = group.Wait()
+	return err
+}
+
+func (d *Deciding) site(base string) signin.Site {
+	return signin.Site{Domain: hostOf(base), URI: base, ChainID: d.Config.SignInChainID}
+}
+
+// hostOf returns host and port of a URL that the configuration has checked.
+func hostOf(base string) string {
+	u, err := url.Parse(base)
+	if err != nil {
+		return base
+	}
+	return u.Host
+}

@@ -1,0 +1,241 @@
+package assembly
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/memory-ledger/ledger/infra/datadir"
+	"github.com/memory-ledger/ledger/infra/localnats"
+	"github.com/memory-ledger/ledger/infra/localpostgres"
+	"github.com/memory-ledger/ledger/services/config"
+	"github.com/memory-ledger/ledger/services/keystore"
+)
+
+// LocalAnchorMaxWait is how long a leaf waits for its batch in a local run.
+const LocalAnchorMaxWait = 5 * time.Second
+
+// machineStopTimeout bounds the stop of the local servers, which stop side by
+// side.
+const machineStopTimeout = 5 * time.Second
+
+// local is everything that a local run has started.
+type local struct {
+	cfg      config.Config
+	logger   *slog.Logger
+	dir      *datadir.Dir
+	nats     *localnats.Server
+	postgres *localpostgres.Server
+	chain    *localChain
+}
+
+// RunLocal runs everything in this process and its children until ctx ends:
+// embedded log, private database, local chain, projector, anchorer and both
+// APIs. say prints the few lines that a person at the terminal needs.
+//
+// Start order: folder, servers, then those who write to the log, then those
+// who answer. Stop order is the reverse, and every step has a deadline.
+func RunLocal(ctx context.Context, cfg config.Config, logger *slog.Logger, say func(string)) (err error) {
+	dir, err := datadir.Open(cfg.DataDir)
+	if err != nil {
+		return err
+	}
+	l := &local{cfg: cfg, logger: logger, dir: dir}
+	defer func() { err = errors.Join(err, l.stop()) }()
+	if err := l.start(ctx, say); err != nil {
+		if ctx.Err() != nil {
+			return nil // asked to stop while starting
+		}
+		return err
+	}
+	return l.serve(ctx, say)
+}
+
+func (l *local) start(ctx context.Context, say func(string)) error {
+	if err := l.secrets(); err != nil {
+		return err
+	}
+	group, starting := errgroup.WithContext(ctx)
+	group.Go(func() error { return l.startNATS(starting) })
+	group.Go(func() error { return l.startPostgres(starting) })
+	group.Go(func() error { return l.startChain(starting, say) })
+	return group.Wait()
+}
+
+// secrets generates what the environment does not give. A secret is on the
+// disk before anything is sealed with it.
+func (l *local) secrets() error {
+	if l.cfg.MasterKey == "" {
+		key, err := l.dir.Secret("master-key", keystore.KeySize)
+		if err != nil {
+			return err
+		}
+		l.cfg.MasterKey = base64.StdEncoding.EncodeToString(key)
+	}
+	if l.cfg.JWTSecret == "" {
+		secret, err := l.dir.Secret("jwt-secret", 32)
+		if err != nil {
+			return err
+		}
+		l.cfg.JWTSecret = hex.EncodeToString(secret)
+	}
+	return l.cfg.Check(config.NeedMasterKey, config.NeedJWTSecret)
+}
+
+func (l *local) startNATS(ctx context.Context) error {
+	if l.cfg.NATSURL != "" {
+		return nil
+	}
+	dir, err := l.dir.Sub("nats")
+	if err != nil {
+		return err
+	}
+	l.nats, err = localnats.Start(ctx, localnats.Config{Dir: dir, Logger: l.logger.With("server", "nats")})
+	return err
+}
+
+func (l *local) startPostgres(ctx context.Context) error {
+	if l.cfg.DatabaseURL != "" {
+		return nil
+	}
+	dir, err := l.dir.Sub("postgres")
+	if err != nil {
+		return err
+	}
+	root := dir
+	if l.dir.Ours() {
+		root = l.dir.Path()
+	}
+	l.postgres, err = localpostgres.Start(ctx, localpostgres.Config{
+		Dir: dir, Root: root, AsyncCommit: true, Logger: l.logger.With("server", "postgres"),
+	})
+	if err != nil {
+		return err
+	}
+	l.cfg.DatabaseURL = l.postgres.URL()
+	return nil
+}
+
+// connector connects into the embedded server, past the network, or to the
+// cluster of the environment.
+func (l *local) connector() Connector {
+	if l.nats == nil {
+		return Dial(l.cfg)
+	}
+	return func(options ...nats.Option) (*nats.Conn, error) { return l.nats.Connect(options...) }
+}
+
+func (l *local) serve(ctx context.Context, say func(string)) error {
+	base, err := NewBase(ctx, l.cfg, l.logger, l.connector())
+	if err != nil {
+		return err
+	}
+	defer base.Close()
+	deciding, err := NewDeciding(ctx, base)
+	if err != nil {
+		return err
+	}
+	projector, err := NewProjector(base)
+	if err != nil {
+		return err
+	}
+	coreListener, err := net.Listen("tcp", l.cfg.CoreAddr)
+	if err != nil {
+		return fmt.Errorf("core API: %w", err)
+	}
+	defer coreListener.Close()
+	extensionListener, err := net.Listen("tcp", l.cfg.ExtensionAddr)
+	if err != nil {
+		return fmt.Errorf("extension API: %w", err)
+	}
+	defer extensionListener.Close()
+	if err := l.note(); err != nil {
+		return err
+	}
+
+	// The workers outlive the doors: a request in flight may still be waiting
+	// for the projection.
+	workers, stopWorkers := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopWorkers()
+	group, failing := errgroup.WithContext(ctx)
+	var background errgroup.Group
+	keep := func(do func(context.Context) error) {
+		background.Go(func() error { return do(workers) })
+	}
+	keep(projector.Run)
+	keep(deciding.Fence.Run)
+	if l.chain != nil {
+		keep(func(ctx context.Context) error { return l.chain.runAnchorer(ctx, base) })
+	}
+	group.Go(func() error { return deciding.ServeCore(failing, coreListener) })
+	group.Go(func() error { return deciding.ServeExtension(failing, extensionListener) })
+	group.Go(func() error { return l.watchMachines(failing) })
+	say("memory ledger is up: core " + l.cfg.CoreURL + "  extension " + l.cfg.ExtensionURL)
+	err = group.Wait()
+	say("stopping")
+	stopWorkers()
+	return errors.Join(err, background.Wait())
+}
+
+// watchMachines ends the run when a server that we started dies.
+func (l *local) watchMachines(ctx context.Context) error {
+	var postgres <-chan struct{}
+	if l.postgres != nil {
+		postgres = l.postgres.Done()
+	}
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-postgres:
+		if ctx.Err() != nil {
+			return nil
+		}
+		return errors.New("the local PostgreSQL server ended unexpectedly")
+	}
+}
+
+// note tells subcommands where the servers of this run are.
+func (l *local) note() error {
+	run := datadir.Run{
+		NATSURL: l.cfg.NATSURL, DatabaseURL: l.cfg.DatabaseURL, SolanaRPCURL: l.cfg.SolanaRPCURL,
+		CoreURL: l.cfg.CoreURL, ExtensionURL: l.cfg.ExtensionURL,
+	}
+	if l.nats != nil {
+		run.NATSURL = l.nats.URL()
+	}
+	return l.dir.WriteRun(run)
+}
+
+// stop ends the servers, then gives the folder up. It always tries
+// everything.
+func (l *local) stop() error {
+	ctx, cancel := context.WithTimeout(context.Background(), machineStopTimeout)
+	defer cancel()
+	var group errgroup.Group
+	errs := make([]error, 3)
+	stop := func(i int, do func(context.Context) error) {
+		group.Go(func() error { errs[i] = do(ctx); return nil })
+	}
+	if l.postgres != nil {
+		stop(0, l.postgres.Stop)
+	}
+	if l.nats != nil {
+		stop(1, l.nats.Stop)
+	}
+	if l.chain != nil {
+		stop(2, l.chain.stop)
+	}
+	_ = group.Wait()
+	if err := errors.Join(errs...); err != nil {
+		l.logger.Warn("a local server did not stop cleanly", "err", fmt.Sprint(err))
+	}
+	return l.dir.Close()
+}

@@ -1,0 +1,57 @@
+package assembly
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/memory-ledger/ledger/projections/runner"
+)
+
+// RunCore runs the core API alone until ctx ends.
+func RunCore(ctx context.Context, b *Base) error {
+	return runDoor(ctx, b, b.Config.CoreAddr, (*Deciding).ServeCore)
+}
+
+// RunExtension runs the extension API alone until ctx ends.
+func RunExtension(ctx context.Context, b *Base) error {
+	return runDoor(ctx, b, b.Config.ExtensionAddr, (*Deciding).ServeExtension)
+}
+
+// runDoor keeps the fence's watch going until the last request is answered.
+func runDoor(ctx context.Context, b *Base, addr string, serve func(*Deciding, context.Context, net.Listener) error) error {
+	d, err := NewDeciding(ctx, b)
+	if err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", addr)
+	if err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	var group errgroup.Group
+	group.Go(func() error { return d.Fence.Run(watching) })
+	err = serve(d, ctx, listener)
+	stop()
+	return errors.Join(err, group.Wait())
+}
+
+// NewProjector returns the projector of all read models.
+func NewProjector(b *Base) (*runner.Runner, error) {
+	return runner.New(runner.Config{
+		Pool: b.Pool, Log: b.Log, Logger: b.Logger, Registerer: b.Registry,
+	})
+}
+
+// RunProjector runs the projector alone until ctx ends.
+func RunProjector(ctx context.Context, b *Base) error {
+	projector, err := NewProjector(b)
+	if err != nil {
+		return err
+	}
+	return projector.Run(ctx)
+}

@@ -1,0 +1,65 @@
+// Command ledger is Memory Ledger: all of it in one process (run), each
+// service alone, and the tools of operators and auditors.
+//
+// Exit codes: 0 good, 1 a finding, 2 wrong usage or nothing to talk to.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// Exit codes.
+const (
+	exitFinding = 1
+	exitUsage   = 2
+)
+
+// finding is an error that means: the work was done, and something is wrong
+// with what was looked at.
+type finding struct{ error }
+
+func main() { os.Exit(run(os.Args[1:])) }
+
+func run(args []string) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	root := newRoot()
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return 0
+	}
+	var f finding
+	if errors.As(err, &f) {
+		if f.error != nil {
+			fmt.Fprintln(os.Stderr, "ledger:", f.error)
+		}
+		return exitFinding
+	}
+	fmt.Fprintln(os.Stderr, "ledger:", err)
+	return exitUsage
+}
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "ledger",
+		Short:         "Text memories, kept and proven",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		CompletionOptions: cobra.CompletionOptions{
+			HiddenDefaultCmd: true,
+		},
+	}
+	root.AddCommand(
+		newRun(), newCoreAPI(), newExtensionAPI(), newProjector(),
+		newTail(), newEnv(),
+	)
+	return root
+}

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/memory-ledger/ledger/services/assembly"
+	"github.com/memory-ledger/ledger/services/config"
+)
+
+// newLogger writes structured lines to standard error.
+func newLogger(level string) *slog.Logger {
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(level)); err != nil {
+		l = slog.LevelInfo
+	}
+	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: l}))
+}
+
+// service is a command that runs one service, configured by the environment
+// alone.
+func service(name, short string, needs []config.Need, serve func(ctx context.Context, b *assembly.Base) error) *cobra.Command {
+	return &cobra.Command{
+		Use: name, Short: short, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := config.Load(os.Environ())
+			if err != nil {
+				return err
+			}
+			if err := cfg.Check(needs...); err != nil {
+				return err
+			}
+			base, err := assembly.NewBase(cmd.Context(), cfg, newLogger(cfg.LogLevel).With("service", name), assembly.Dial(cfg))
+			if err != nil {
+				return err
+			}
+			defer base.Close()
+			return serve(cmd.Context(), base)
+		},
+	}
+}
+
+func newCoreAPI() *cobra.Command {
+	needs := []config.Need{config.NeedLog, config.NeedDatabase, config.NeedMasterKey, config.NeedJWTSecret}
+	return service("core-api", "The core API: SDKs, dashboards, API keys", needs, assembly.RunCore)
+}
+
+func newExtensionAPI() *cobra.Command {
+	needs := []config.Need{config.NeedLog, config.NeedDatabase, config.NeedMasterKey}
+	return service("extension-api", "The extension API: browser extension, sign-in page, grants", needs, assembly.RunExtension)
+}
+
+func newProjector() *cobra.Command {
+	needs := []config.Need{config.NeedLog, config.NeedDatabase}
+	return service("projector", "Builds the read models from the log", needs, assembly.RunProjector)
+}

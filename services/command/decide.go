@@ -1,0 +1,313 @@
+package command
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/canonical"
+	"github.com/memory-ledger/ledger/events/leaf"
+)
+
+// Refusals. Each is said only on a state that was caught up with the log.
+var (
+	// ErrCredentialDead: the key or session was revoked or has expired.
+	ErrCredentialDead = errors.New("credential is revoked or expired")
+	// ErrIdempotencyMismatch: the Idempotency-Key was used with another body.
+	ErrIdempotencyMismatch = errors.New("Idempotency-Key was used with another body")
+	// ErrGrantDead: the grant is unknown, spent, revoked or expired.
+	ErrGrantDead = errors.New("grant is unknown, spent, revoked or expired")
+	// ErrKeyUnknown: the owner has no such key.
+	ErrKeyUnknown = errors.New("no such API key")
+	// ErrTooManyKeys: the owner has MaxKeys live keys.
+	ErrTooManyKeys = errors.New("too many live API keys; revoke one first")
+)
+
+const (
+	// MaxKeys bounds an owner's live API keys.
+	MaxKeys = 1000
+	// keyUseInterval is how often the use of a key is recorded at most.
+	keyUseInterval = time.Minute
+)
+
+// Decision is what a command comes to: events for one message, or none where
+// everything asked for is already so.
+type Decision struct {
+	Kind   events.SubjectKind
+	Events []events.Data
+}
+
+// Command is a request to change one owner's log. decide is pure: it reads the
+// state, never changes it, and gives the same answer for the same arguments.
+// What the command answers is read from its fields after Execute.
+type Command interface {
+	decide(s *State, now time.Time) (Decision, error)
+}
+
+// CredentialKind says what a request was authorised by.
+type CredentialKind int
+
+// A signed core session can't be revoked and needs no look at the state.
+const (
+	CredentialCoreSession CredentialKind = iota
+	CredentialExtensionSession
+	CredentialKey
+)
+
+// Credential authorises a command.
+type Credential struct {
+	Kind CredentialKind
+	ID   string // session or key id
+}
+
+// check refuses a credential that the state does not know to be alive. Since
+// the events of the decision are appended with the state's version, nothing
+// revoked can slip through between the check and the append.
+func (c Credential) check(s *State, now time.Time) error {
+	switch c.Kind {
+	case CredentialExtensionSession:
+		if expires, ok := s.Sessions[c.ID]; !ok || !now.Before(expires) {
+			return ErrCredentialDead
+		}
+	case CredentialKey:
+		if _, ok := s.Keys[c.ID]; !ok {
+			return ErrCredentialDead
+		}
+	case CredentialCoreSession:
+	}
+	return nil
+}
+
+// use records the use of a key along with what it was used for, when that is
+// due; the message is written anyway, so it costs nothing.
+func (c Credential) use(s *State, now time.Time) []events.Data {
+	if c.Kind == CredentialKey && keyUseDue(s.Keys[c.ID], now) {
+		return []events.Data{&events.ApiKeyUsed{KeyID: c.ID}}
+	}
+	return nil
+}
+
+func keyUseDue(k Key, now time.Time) bool { return now.Sub(k.LastUsed) >= keyUseInterval }
+
+// SignIn issues a session, and registers the owner at the first one.
+type SignIn struct {
+	UserID    string // for a new owner
+	SessionID string
+	Audience  events.Audience
+	TokenHash *events.Hash // extension sessions
+	ExpiresAt events.Timestamp
+}
+
+func (c *SignIn) decide(s *State, _ time.Time) (Decision, error) {
+	d := Decision{Kind: events.KindSession}
+	if !s.Registered {
+		d.Events = append(d.Events, &events.OwnerRegistered{UserID: c.UserID})
+	}
+	d.Events = append(d.Events, &events.SessionIssued{
+		SessionID: c.SessionID, Audience: c.Audience, TokenHash: c.TokenHash, ExpiresAt: c.ExpiresAt,
+	})
+	return d, nil
+}
+
+// SignOut revokes an extension session.
+type SignOut struct{ SessionID string }
+
+func (c *SignOut) decide(s *State, now time.Time) (Decision, error) {
+	if expires, ok := s.Sessions[c.SessionID]; !ok || !now.Before(expires) {
+		return Decision{}, ErrCredentialDead
+	}
+	return Decision{events.KindSession, []events.Data{&events.SessionRevoked{SessionID: c.SessionID}}}, nil
+}
+
+// WriteMemory adds a leaf.
+type WriteMemory struct {
+	MemoryID       string
+	LeafHash       events.Hash
+	Metadata       canonical.Object
+	Sealed         []byte
+	IdempotencyKey *events.Hash // SHA-256 of the header's value
+	Credential     Credential
+
+	// Written is the answer.
+	Written Written
+	// Replayed says that the answer is that of an earlier request.
+	Replayed bool
+}
+
+func (c *WriteMemory) decide(s *State, now time.Time) (Decision, error) {
+	if err := c.Credential.check(s, now); err != nil {
+		return Decision{}, err
+	}
+	if c.IdempotencyKey != nil {
+		if first, ok := s.idempotent[*c.IdempotencyKey]; ok {
+			// The leaf hash is a function of owner, text and metadata, so it
+			// says whether the bodies were the same.
+			if first.LeafHash != c.LeafHash {
+				return Decision{}, ErrIdempotencyMismatch
+			}
+			c.Written, c.Replayed = first, true
+			return Decision{}, nil
+		}
+	}
+	memory := c.event(s, now)
+	return Decision{events.KindMemory, append([]events.Data{memory}, c.Credential.use(s, now)...)}, nil
+}
+
+func (c *WriteMemory) event(s *State, now time.Time) *events.MemoryWritten {
+	c.Written = Written{MemoryID: c.MemoryID, LeafIndex: s.Leaves, LeafHash: c.LeafHash, CreatedAt: events.At(now)}
+	return &events.MemoryWritten{
+		MemoryID: c.MemoryID, LeafIndex: s.Leaves, LeafHash: c.LeafHash, LeafVersion: leaf.Version,
+		Metadata: jsontext.Value(c.Metadata.String()), Sealed: c.Sealed, IdempotencyKeyHash: c.IdempotencyKey,
+	}
+}
+
+// MintGrant hands out a capability and revokes the owner's other live grants
+// of the same kind.
+type MintGrant struct {
+	GrantID    string
+	Kind       events.GrantKind
+	TokenHash  events.Hash
+	ExpiresAt  events.Timestamp
+	MaxUses    int
+	Credential Credential
+
+	// RevokedPrevious is the answer: how many live grants were revoked.
+	RevokedPrevious int
+}
+
+func (c *MintGrant) decide(s *State, now time.Time) (Decision, error) {
+	if err := c.Credential.check(s, now); err != nil {
+		return Decision{}, err
+	}
+	var superseded []events.Data
+	for _, id := range sortedGrants(s.Grants) {
+		if g := s.Grants[id]; g.Kind == c.Kind && g.live(now) {
+			superseded = append(superseded, &events.GrantRevoked{GrantID: id, Kind: g.Kind, Reason: events.Superseded})
+		}
+	}
+	c.RevokedPrevious = len(superseded)
+	return Decision{events.KindGrant, append(superseded, &events.GrantMinted{
+		GrantID: c.GrantID, Kind: c.Kind, TokenHash: c.TokenHash, ExpiresAt: c.ExpiresAt, MaxUses: c.MaxUses,
+	})}, nil
+}
+
+func sortedGrants(grants map[string]Grant) []string {
+	ids := make([]string, 0, len(grants))
+	for id := range grants {
+		ids = append(ids, id)
+	}
+	slices.SortFunc(ids, cmp.Compare)
+	return ids
+}
+
+// RevokeGrant ends a grant. Ending one that is over already is no error.
+type RevokeGrant struct {
+	GrantID    string
+	Kind       events.GrantKind
+	Credential Credential
+
+	// Revoked is the answer: whether this command ended it.
+	Revoked bool
+}
+
+func (c *RevokeGrant) decide(s *State, now time.Time) (Decision, error) {
+	if err := c.Credential.check(s, now); err != nil {
+		return Decision{}, err
+	}
+	grant, ok := s.Grants[c.GrantID]
+	c.Revoked = ok && grant.Kind == c.Kind && grant.live(now)
+	if !c.Revoked {
+		return Decision{}, nil
+	}
+	return Decision{events.KindGrant, []events.Data{
+		&events.GrantRevoked{GrantID: c.GrantID, Kind: c.Kind, Reason: events.RevokedByOwner},
+	}}, nil
+}
+
+// ConsumeCase spends one read of an agent case.
+type ConsumeCase struct {
+	GrantID string
+
+	// Remaining is the answer: reads left.
+	Remaining int
+}
+
+func (c *ConsumeCase) decide(s *State, now time.Time) (Decision, error) {
+	consumed, err := consume(s, c.GrantID, events.GrantCase, now)
+	if err != nil {
+		return Decision{}, err
+	}
+	c.Remaining = consumed.Remaining
+	return Decision{events.KindGrant, []events.Data{consumed}}, nil
+}
+
+// ConsumeDrop spends one write of a memory drop on the memory that comes with
+// it, in one message.
+type ConsumeDrop struct {
+	GrantID string
+	Memory  WriteMemory
+}
+
+func (c *ConsumeDrop) decide(s *State, now time.Time) (Decision, error) {
+	consumed, err := consume(s, c.GrantID, events.GrantDrop, now)
+	if err != nil {
+		return Decision{}, err
+	}
+	return Decision{events.KindMemory, []events.Data{consumed, c.Memory.event(s, now)}}, nil
+}
+
+func consume(s *State, id string, kind events.GrantKind, now time.Time) (*events.GrantConsumed, error) {
+	grant, ok := s.Grants[id]
+	if !ok || grant.Kind != kind || !grant.live(now) {
+		return nil, ErrGrantDead
+	}
+	return &events.GrantConsumed{
+		GrantID: id, Kind: kind, Use: grant.Used + 1, Remaining: grant.MaxUses - grant.Used - 1,
+	}, nil
+}
+
+// CreateKey makes an API key.
+type CreateKey struct {
+	KeyID   string
+	KeyHash events.Hash
+	Prefix  string
+	Label   string
+
+	// CreatedAt is the answer.
+	CreatedAt events.Timestamp
+}
+
+func (c *CreateKey) decide(s *State, now time.Time) (Decision, error) {
+	if len(s.Keys) >= MaxKeys {
+		return Decision{}, ErrTooManyKeys
+	}
+	c.CreatedAt = events.At(now)
+	return Decision{events.KindKey, []events.Data{
+		&events.ApiKeyCreated{KeyID: c.KeyID, KeyHash: c.KeyHash, Prefix: c.Prefix, Label: c.Label},
+	}}, nil
+}
+
+// RevokeKey ends a key.
+type RevokeKey struct{ KeyID string }
+
+func (c *RevokeKey) decide(s *State, _ time.Time) (Decision, error) {
+	if _, ok := s.Keys[c.KeyID]; !ok {
+		return Decision{}, ErrKeyUnknown
+	}
+	return Decision{events.KindKey, []events.Data{&events.ApiKeyRevoked{KeyID: c.KeyID}}}, nil
+}
+
+// UseKey records that a key was used, at most once a minute.
+type UseKey struct{ KeyID string }
+
+func (c *UseKey) decide(s *State, now time.Time) (Decision, error) {
+	key, ok := s.Keys[c.KeyID]
+	if !ok || !keyUseDue(key, now) {
+		return Decision{}, nil
+	}
+	return Decision{events.KindKey, []events.Data{&events.ApiKeyUsed{KeyID: c.KeyID}}}, nil
+}

@@ -1,0 +1,284 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/eventlog"
+)
+
+// ErrOverloaded: too many commands of one owner are waiting. Answer 503.
+var ErrOverloaded = errors.New("too many commands of this owner are waiting")
+
+// Loader reads cold owners from the read model.
+type Loader interface {
+	// Load returns the owner's state as of some position of the projection;
+	// what came after is read from the log. It may be arbitrarily old.
+	Load(ctx context.Context, owner events.Owner) (*State, error)
+	// FindWritten looks up the answer to an earlier write by its
+	// Idempotency-Key. It must know every write that the last Load of this
+	// owner knew of.
+	FindWritten(ctx context.Context, owner events.Owner, key events.Hash) (Written, bool, error)
+}
+
+// Config of an Executor.
+type Config struct {
+	Log    eventlog.Log
+	Loader Loader
+	Source string           // CloudEvents source: "/core" or "/extension"
+	Now    func() time.Time // nil means time.Now
+	NewID  func() string    // UUIDv7
+	// CachedOwners bounds the states kept in memory. 0 means 100,000.
+	CachedOwners int
+	// Timeout bounds a command that came without an earlier deadline.
+	// 0 means 5 s.
+	Timeout time.Duration
+}
+
+const (
+	defaultCachedOwners = 100_000
+	defaultTimeout      = 5 * time.Second
+	// maxQueued bounds the commands of one owner that wait in this process.
+	maxQueued = 1024
+	// maxIdempotent bounds the answers that a state remembers; beyond it the
+	// state is dropped and loaded again, now that the read model knows them.
+	maxIdempotent = 4096
+)
+
+// Executor carries out commands.
+type Executor struct {
+	cfg    Config
+	owners *lru.Cache[events.Owner, *entry]
+}
+
+// entry holds one owner's state and lets one command at a time at it. An entry
+// that is evicted while it is in use is merely forgotten: a second one for the
+// same owner would lose to it, or win, at the log.
+type entry struct {
+	turn  chan struct{} // holds one token; whoever took it owns state
+	queue chan struct{} // one slot for every command that waits or works
+	state *State        // nil: load it
+	fresh bool          // false: the log may hold events that state has not seen
+}
+
+// NewExecutor returns an Executor.
+func NewExecutor(cfg Config) (*Executor, error) {
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.CachedOwners <= 0 {
+		cfg.CachedOwners = defaultCachedOwners
+	}
+	if cfg.Timeout <= 0 {
+		cfg.Timeout = defaultTimeout
+	}
+	owners, err := lru.New[events.Owner, *entry](cfg.CachedOwners)
+	if err != nil {
+		return nil, fmt.Errorf("owner cache: %w", err)
+	}
+	return &Executor{cfg: cfg, owners: owners}, nil
+}
+
+// As returns an Executor that names another source in its events and shares
+// everything else.
+func (x *Executor) As(source string) *Executor {
+	as := *x
+	as.cfg.Source = source
+	return &as
+}
+
+// Execute carries out a command of an owner. When it returns without error,
+// the events are on stable storage and the command's answer fields are set.
+//
+// Errors: the refusals of this package, ErrOverloaded, eventlog.ErrUnavailable
+// (nothing was stored), eventlog.ErrUncertain (it may have been).
+func (x *Executor) Execute(ctx context.Context, owner events.Owner, c Command) error {
+	ctx, cancel := context.WithTimeout(ctx, x.cfg.Timeout)
+	defer cancel()
+	e := x.entry(owner)
+	if err := e.acquire(ctx); err != nil {
+		return err
+	}
+	defer e.release()
+	return x.run(ctx, owner, e, c)
+}
+
+// Registered reports whether the owner ever signed in.
+func (x *Executor) Registered(ctx context.Context, owner events.Owner) (bool, error) {
+	state, err := x.Inspect(ctx, owner)
+	if err != nil {
+		return false, err
+	}
+	return state.Registered, nil
+}
+
+// Inspect returns a copy of the owner's state, caught up with the log.
+func (x *Executor) Inspect(ctx context.Context, owner events.Owner) (*State, error) {
+	ctx, cancel := context.WithTimeout(ctx, x.cfg.Timeout)
+	defer cancel()
+	e := x.entry(owner)
+	if err := e.acquire(ctx); err != nil {
+		return nil, err
+	}
+	defer e.release()
+	e.fresh = false
+	if err := x.catchUp(ctx, owner, e); err != nil {
+		return nil, err
+	}
+	return e.state.clone(), nil
+}
+
+func (x *Executor) entry(owner events.Owner) *entry {
+	if e, ok := x.owners.Get(owner); ok {
+		return e
+	}
+	e := &entry{turn: make(chan struct{}, 1), queue: make(chan struct{}, maxQueued)}
+	e.turn <- struct{}{}
+	if earlier, ok, _ := x.owners.PeekOrAdd(owner, e); ok {
+		return earlier
+	}
+	return e
+}
+
+func (e *entry) acquire(ctx context.Context) error {
+	select {
+	case e.queue <- struct{}{}:
+	default:
+		return ErrOverloaded
+	}
+	select {
+	case <-e.turn:
+		return nil
+	case <-ctx.Done():
+		<-e.queue
+		return fmt.Errorf("%w: %w", ErrOverloaded, ctx.Err())
+	}
+}
+
+func (e *entry) release() {
+	e.turn <- struct{}{}
+	<-e.queue
+}
+
+// run decides and appends until the command is stored or refused for good.
+func (x *Executor) run(ctx context.Context, owner events.Owner, e *entry, c Command) error {
+	if e.state == nil || !e.fresh {
+		if err := x.catchUp(ctx, owner, e); err != nil {
+			return err
+		}
+	}
+	commandID := x.cfg.NewID()
+	caughtUp := false
+	for {
+		if err := x.recall(ctx, e, c); err != nil {
+			return err
+		}
+		now := x.cfg.Now()
+		decision, refusal := c.decide(e.state, now)
+		if refusal != nil || len(decision.Events) == 0 {
+			if caughtUp {
+				return refusal
+			}
+			// The state may be old: what is refused may have become right.
+			if err := x.catchUp(ctx, owner, e); err != nil {
+				return err
+			}
+			caughtUp = true
+			continue
+		}
+		stored, err := x.append(ctx, e, decision, commandID, now)
+		if err != nil || stored {
+			return err
+		}
+		if err := x.catchUp(ctx, owner, e); err != nil {
+			return err
+		}
+		caughtUp = true
+	}
+}
+
+// append writes the decision. It returns false where another writer was
+// faster.
+func (x *Executor) append(ctx context.Context, e *entry, d Decision, commandID string, now time.Time) (bool, error) {
+	batch := make([]events.Event, len(d.Events))
+	for i, data := range d.Events {
+		batch[i] = events.Event{
+			ID: x.cfg.NewID(), Source: x.cfg.Source, Owner: e.state.Owner, Time: events.At(now),
+			OwnerVersion: e.state.Version + 1, CommandID: commandID, Data: data,
+		}
+	}
+	payload, err := events.EncodeBatch(batch)
+	if err != nil {
+		return false, fmt.Errorf("encode decision: %w", err)
+	}
+	seq, err := x.cfg.Log.Append(ctx, eventlog.Append{
+		Family: events.FamilyLedger, Owner: e.state.Owner, Kind: d.Kind,
+		CommandID: commandID, Expected: e.state.Seq, Payload: payload,
+	})
+	switch {
+	case err == nil:
+		e.state.Apply(seq, batch)
+		if len(e.state.idempotent) > maxIdempotent {
+			e.state = nil
+		}
+		return true, nil
+	case errors.Is(err, eventlog.ErrConflict):
+		e.fresh = false
+		return false, nil
+	default:
+		// Whether the message is in the log is unknown to us. Nothing is
+		// lost: the next command of this owner looks first.
+		e.fresh = false
+		return false, err
+	}
+}
+
+// catchUp brings the entry's state to the newest event of the owner.
+func (x *Executor) catchUp(ctx context.Context, owner events.Owner, e *entry) error {
+	if e.state == nil {
+		state, err := x.cfg.Loader.Load(ctx, owner)
+		if err != nil {
+			return fmt.Errorf("load owner: %w", err)
+		}
+		e.state = state
+	}
+	err := x.cfg.Log.OwnerTail(ctx, events.FamilyLedger, owner, e.state.Seq, func(r eventlog.Record) error {
+		batch, err := events.DecodeBatch(r.Payload)
+		if err != nil {
+			return fmt.Errorf("sequence %d: %w", r.Seq, err)
+		}
+		e.state.Apply(r.Seq, batch)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read owner's tail: %w", err)
+	}
+	e.fresh = true
+	return nil
+}
+
+// recall puts the answer to an earlier write with the command's
+// Idempotency-Key into the state, if there is one that the state is too young
+// to know.
+func (x *Executor) recall(ctx context.Context, e *entry, c Command) error {
+	write, ok := c.(*WriteMemory)
+	if !ok || write.IdempotencyKey == nil {
+		return nil
+	}
+	if _, known := e.state.idempotent[*write.IdempotencyKey]; known {
+		return nil
+	}
+	written, found, err := x.cfg.Loader.FindWritten(ctx, e.state.Owner, *write.IdempotencyKey)
+	if err != nil {
+		return fmt.Errorf("look up Idempotency-Key: %w", err)
+	}
+	if found {
+		e.state.idempotent[*write.IdempotencyKey] = written
+	}
+	return nil
+}

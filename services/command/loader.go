@@ -1,0 +1,82 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/projections/apikeys"
+	"github.com/memory-ledger/ledger/projections/grants"
+	"github.com/memory-ledger/ledger/projections/memories"
+	"github.com/memory-ledger/ledger/projections/owners"
+	"github.com/memory-ledger/ledger/projections/sessions"
+)
+
+// ReadModel is the Loader on the projections.
+type ReadModel struct {
+	Pool *pgxpool.Pool
+	Now  func() time.Time
+}
+
+// Load implements Loader. One snapshot of the database is one position of the
+// projection, so the parts fit together.
+func (r ReadModel) Load(ctx context.Context, owner events.Owner) (*State, error) {
+	state := NewState(owner)
+	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
+	err := pgx.BeginTxFunc(ctx, r.Pool, options, func(tx pgx.Tx) error {
+		o, found, err := owners.Find(ctx, tx, owner)
+		if err != nil || !found {
+			return err
+		}
+		state.Seq, state.Version, state.Leaves = o.LastSeq, int(o.Version), o.LeafCount
+		state.Registered, state.UserID = o.UserID != "", o.UserID
+		return r.loadCredentials(ctx, tx, state)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("load %s from the read model: %w", owner, err)
+	}
+	return state, nil
+}
+
+func (r ReadModel) loadCredentials(ctx context.Context, tx pgx.Tx, state *State) error {
+	now := r.Now()
+	live, err := grants.Active(ctx, tx, state.Owner, now)
+	if err != nil {
+		return err
+	}
+	for _, g := range live {
+		state.Grants[g.ID] = Grant{ID: g.ID, Kind: g.Kind, ExpiresAt: g.ExpiresAt, MaxUses: g.MaxUses, Used: g.Used}
+	}
+	keys, err := apikeys.Active(ctx, tx, state.Owner)
+	if err != nil {
+		return err
+	}
+	for _, k := range keys {
+		var used time.Time
+		if k.LastUsedAt != nil {
+			used = k.LastUsedAt.Time()
+		}
+		state.Keys[k.ID] = Key{LastUsed: used}
+	}
+	open, err := sessions.Active(ctx, tx, state.Owner, now)
+	if err != nil {
+		return err
+	}
+	for _, s := range open {
+		state.Sessions[s.ID] = s.ExpiresAt.Time()
+	}
+	return nil
+}
+
+// FindWritten implements Loader.
+func (r ReadModel) FindWritten(ctx context.Context, owner events.Owner, key events.Hash) (Written, bool, error) {
+	m, found, err := memories.ByIdempotencyKey(ctx, r.Pool, owner, key)
+	if err != nil || !found {
+		return Written{}, false, err
+	}
+	return Written{MemoryID: m.ID, LeafIndex: m.LeafIndex, LeafHash: m.LeafHash, CreatedAt: m.CreatedAt}, true, nil
+}

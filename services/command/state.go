@@ -1,0 +1,134 @@
+package command
+
+import (
+	"maps"
+	"time"
+
+	"github.com/memory-ledger/ledger/events"
+)
+
+// Grant is what a decision needs to know of an agent case or a memory drop
+// that is neither revoked nor spent.
+type Grant struct {
+	ID        string
+	Kind      events.GrantKind
+	ExpiresAt events.Timestamp
+	MaxUses   int
+	Used      int
+}
+
+func (g Grant) live(now time.Time) bool {
+	return g.Used < g.MaxUses && now.Before(g.ExpiresAt.Time())
+}
+
+// Key is what a decision needs to know of an API key that is not revoked.
+type Key struct {
+	LastUsed time.Time // zero if never recorded
+}
+
+// Written is the answer to a write: what the first attempt got, and what every
+// repetition with the same Idempotency-Key gets again.
+type Written struct {
+	MemoryID  string
+	LeafIndex uint64
+	LeafHash  events.Hash
+	CreatedAt events.Timestamp
+}
+
+// State is one owner, folded from the owner's events of the ledger family. It
+// holds what decisions need and nothing else.
+type State struct {
+	Owner      events.Owner
+	Seq        uint64 // sequence of the newest event folded in; the expectation of the next append
+	Version    int    // owner version of that event
+	Registered bool
+	UserID     string
+	Leaves     uint64
+	Grants     map[string]Grant     // by id: neither revoked nor spent
+	Keys       map[string]Key       // by id: not revoked
+	Sessions   map[string]time.Time // extension sessions by id: not revoked; their expiry
+	// idempotent holds the answers to writes with an Idempotency-Key that
+	// were folded in since the state was loaded; older ones are in the read
+	// model, which was at least as new then.
+	idempotent map[events.Hash]Written
+}
+
+// NewState returns the state of an owner without events.
+func NewState(owner events.Owner) *State {
+	return &State{
+		Owner: owner, Grants: map[string]Grant{}, Keys: map[string]Key{},
+		Sessions: map[string]time.Time{}, idempotent: map[events.Hash]Written{},
+	}
+}
+
+// clone is for decisions that are tried and thrown away in tests.
+func (s *State) clone() *State {
+	c := *s
+	c.Grants, c.Keys = maps.Clone(s.Grants), maps.Clone(s.Keys)
+	c.Sessions, c.idempotent = maps.Clone(s.Sessions), maps.Clone(s.idempotent)
+	return &c
+}
+
+// Apply folds a message of the owner into the state.
+func (s *State) Apply(seq uint64, batch []events.Event) {
+	for i := range batch {
+		s.apply(&batch[i])
+	}
+	s.Seq, s.Version = seq, batch[0].OwnerVersion
+}
+
+func (s *State) apply(e *events.Event) {
+	switch data := e.Data.(type) {
+	case *events.OwnerRegistered:
+		s.Registered, s.UserID = true, data.UserID
+	case *events.SessionIssued:
+		s.pruneSessions(e.Time.Time())
+		if data.Audience == events.AudienceExtension {
+			s.Sessions[data.SessionID] = data.ExpiresAt.Time()
+		}
+	case *events.SessionRevoked:
+		delete(s.Sessions, data.SessionID)
+	case *events.MemoryWritten:
+		s.Leaves = data.LeafIndex + 1
+		if data.IdempotencyKeyHash != nil {
+			s.idempotent[*data.IdempotencyKeyHash] = Written{
+				MemoryID: data.MemoryID, LeafIndex: data.LeafIndex, LeafHash: data.LeafHash, CreatedAt: e.Time,
+			}
+		}
+	case *events.GrantMinted:
+		s.Grants[data.GrantID] = Grant{ID: data.GrantID, Kind: data.Kind, ExpiresAt: data.ExpiresAt, MaxUses: data.MaxUses}
+	case *events.GrantConsumed:
+		s.spend(data)
+	case *events.GrantRevoked:
+		delete(s.Grants, data.GrantID)
+	case *events.ApiKeyCreated:
+		s.Keys[data.KeyID] = Key{}
+	case *events.ApiKeyUsed:
+		s.Keys[data.KeyID] = Key{LastUsed: e.Time.Time()}
+	case *events.ApiKeyRevoked:
+		delete(s.Keys, data.KeyID)
+	}
+}
+
+func (s *State) spend(c *events.GrantConsumed) {
+	grant, ok := s.Grants[c.GrantID]
+	if !ok {
+		return
+	}
+	grant.Used = c.Use
+	if c.Remaining == 0 {
+		delete(s.Grants, c.GrantID)
+		return
+	}
+	s.Grants[c.GrantID] = grant
+}
+
+// pruneSessions drops what expired, so that an owner who signs in every day
+// does not grow without bound.
+func (s *State) pruneSessions(now time.Time) {
+	for id, expires := range s.Sessions {
+		if !now.Before(expires) {
+			delete(s.Sessions, id)
+		}
+	}
+}

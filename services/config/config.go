@@ -1,0 +1,266 @@
+// Package config reads and checks what the services are configured with: the
+// environment, and nothing else.
+package config
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/caarlos0/env/v11"
+
+	"github.com/memory-ledger/ledger/services/keystore"
+)
+
+// Config is every setting. A variable that ends in _FILE names a file that
+// holds the value of the variable without it: the way to hand over secrets.
+type Config struct {
+	// CoreAddr and ExtensionAddr are the listen addresses.
+	CoreAddr      string `env:"CORE_ADDR" envDefault:"127.0.0.1:3001"`
+	ExtensionAddr string `env:"EXTENSION_ADDR" envDefault:"127.0.0.1:3002"`
+	// OpsAddr is where projector and anchorer answer /livez, /readyz and
+	// /metrics; empty means nowhere.
+	OpsAddr string `env:"OPS_ADDR"`
+	// CoreURL and ExtensionURL are the public base URLs, used in grants' url
+	// and as sign-in domain. Empty: http:// and the listen address.
+	CoreURL      string `env:"CORE_URL"`
+	ExtensionURL string `env:"EXTENSION_URL"`
+
+	// NATSURL is the log's server, NATSCreds a NATS credentials file.
+	NATSURL   string `env:"NATS_URL"`
+	NATSCreds string `env:"NATS_CREDS"`
+	// NATSReplicas is how many servers keep each message: 1 or 3. It matters
+	// only where the streams are made.
+	NATSReplicas int `env:"NATS_REPLICAS" envDefault:"1"`
+	// DatabaseURL is the PostgreSQL of the read models.
+	DatabaseURL string `env:"DATABASE_URL"`
+	// DatabaseConns bounds the connections of one service.
+	DatabaseConns int32 `env:"DATABASE_CONNS" envDefault:"16"`
+
+	// MasterKey (32 bytes, base64) wraps every data key. MasterKeyPrevious
+	// still unwraps while keys are being rewrapped.
+	MasterKey         string `env:"MASTER_KEY"`
+	MasterKeyPrevious string `env:"MASTER_KEY_PREVIOUS"`
+	// JWTSecret (at least 32 bytes) signs core sessions.
+	JWTSecret string `env:"JWT_SECRET"`
+	// SignInChainID is the Chain ID line of challenges.
+	SignInChainID string `env:"SIGN_IN_CHAIN_ID" envDefault:"mainnet"`
+
+	// SolanaRPCURL, AuthorityKeypair (a Solana CLI keypair file) and
+	// CommitmentProgramID are what anchoring needs.
+	SolanaRPCURL        string `env:"SOLANA_RPC_URL"`
+	AuthorityKeypair    string `env:"AUTHORITY_KEYPAIR"`
+	CommitmentProgramID string `env:"COMMITMENT_PROGRAM_ID"`
+	// StakeMint and StakingProgramID wake staking up.
+	StakeMint         string        `env:"STAKE_MINT"`
+	StakingProgramID  string        `env:"STAKING_PROGRAM_ID"`
+	MinPartialUnstake string        `env:"MIN_PARTIAL_UNSTAKE" envDefault:"0"`
+	StakeMaturity     time.Duration `env:"STAKE_MATURITY" envDefault:"24h"`
+
+	// AnchorMaxWait and AnchorMaxLeaves say when a batch is cut: when its
+	// oldest leaf has waited this long, or an owner has this many.
+	AnchorMaxWait   time.Duration `env:"ANCHOR_MAX_WAIT" envDefault:"5m"`
+	AnchorMaxLeaves int           `env:"ANCHOR_MAX_LEAVES" envDefault:"1024"`
+
+	// ExtensionAllowedOrigins is the CORS allowlist beside browser extensions.
+	ExtensionAllowedOrigins []string `env:"EXTENSION_ALLOWED_ORIGINS"`
+	// ExtensionSessionTTL is how long an extension session lasts.
+	ExtensionSessionTTL time.Duration `env:"EXTENSION_SESSION_TTL" envDefault:"168h"`
+
+	// Environment "production" hides underlying messages in extension errors.
+	Environment string `env:"ENVIRONMENT" envDefault:"development"`
+	// LogLevel is debug, info, warn or error.
+	LogLevel string `env:"LOG_LEVEL" envDefault:"info"`
+	// DataDir is the folder of a local run.
+	DataDir string `env:"LEDGER_DATA_DIR" envDefault:".data"`
+	// CachedOwners bounds the owners' states and keys kept in memory.
+	CachedOwners int `env:"CACHED_OWNERS" envDefault:"100000"`
+}
+
+// Need is something that a service can't do without.
+type Need int
+
+// What a service may need.
+const (
+	NeedLog Need = iota
+	NeedDatabase
+	NeedMasterKey
+	NeedJWTSecret
+	NeedChain
+)
+
+// Load reads the environment. It reports every problem of form at once; what
+// is missing is reported by Check, since not every service needs everything.
+func Load(environ []string) (Config, error) {
+	vars := env.ToMap(environ)
+	var errs []error
+	for _, name := range []string{
+		"MASTER_KEY", "MASTER_KEY_PREVIOUS", "JWT_SECRET", "DATABASE_URL", "NATS_URL", "SOLANA_RPC_URL",
+	} {
+		path, given := vars[name+"_FILE"]
+		if !given {
+			continue
+		}
+		if vars[name] != "" {
+			errs = append(errs, fmt.Errorf("%s and %s_FILE are both set", name, name))
+			continue
+		}
+		content, err := os.ReadFile(path)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s_FILE: %w", name, err))
+			continue
+		}
+		vars[name] = strings.TrimRight(string(content), "\r\n")
+	}
+	var cfg Config
+	if err := env.ParseWithOptions(&cfg, env.Options{Environment: vars}); err != nil {
+		errs = append(errs, plain(err)...)
+	}
+	cfg.setDefaults()
+	errs = append(errs, cfg.validate()...)
+	return cfg, errors.Join(errs...)
+}
+
+// plain takes the values out of the parser's errors: one of them may be a
+// secret in the wrong variable.
+func plain(err error) []error {
+	var all env.AggregateError
+	if !errors.As(err, &all) {
+		return []error{err}
+	}
+	errs := make([]error, len(all.Errors))
+	for i, e := range all.Errors {
+		var parse env.ParseError
+		if errors.As(e, &parse) {
+			e = fmt.Errorf("%s: not a valid %s", variableOf(parse.Name), parse.Type)
+		}
+		errs[i] = e
+	}
+	return errs
+}
+
+func (c *Config) setDefaults() {
+	if c.CoreURL == "" {
+		c.CoreURL = "http://" + c.CoreAddr
+	}
+	if c.ExtensionURL == "" {
+		c.ExtensionURL = "http://" + c.ExtensionAddr
+	}
+	c.CoreURL = strings.TrimRight(c.CoreURL, "/")
+	c.ExtensionURL = strings.TrimRight(c.ExtensionURL, "/")
+}
+
+// Production reports whether underlying messages are to be hidden.
+func (c *Config) Production() bool { return c.Environment == "production" }
+
+func (c *Config) validate() []error {
+	var errs []error
+	problem := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	for name, addr := range map[string]string{"CORE_ADDR": c.CoreAddr, "EXTENSION_ADDR": c.ExtensionAddr} {
+		if _, _, err := net.SplitHostPort(addr); err != nil {
+			problem("%s: %q is not host:port", name, addr)
+		}
+	}
+	for name, base := range map[string]string{"CORE_URL": c.CoreURL, "EXTENSION_URL": c.ExtensionURL} {
+		u, err := url.Parse(base)
+		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
+			problem("%s: %q is not an http or https URL without query and fragment", name, base)
+		}
+	}
+	if c.NATSReplicas != 1 && c.NATSReplicas != 3 && c.NATSReplicas != 5 {
+		problem("NATS_REPLICAS: %d is not 1, 3 or 5", c.NATSReplicas)
+	}
+	if c.DatabaseConns < 2 {
+		problem("DATABASE_CONNS: %d is less than 2", c.DatabaseConns)
+	}
+	if c.AnchorMaxWait <= 0 {
+		problem("ANCHOR_MAX_WAIT: must be positive")
+	}
+	if c.AnchorMaxLeaves < 1 {
+		problem("ANCHOR_MAX_LEAVES: must be at least 1")
+	}
+	if c.ExtensionSessionTTL < time.Minute {
+		problem("EXTENSION_SESSION_TTL: must be at least 1m")
+	}
+	if _, err := strconv.ParseUint(c.MinPartialUnstake, 10, 64); err != nil {
+		problem("MIN_PARTIAL_UNSTAKE: not a number of base units")
+	}
+	if (c.StakeMint == "") != (c.StakingProgramID == "") {
+		problem("STAKE_MINT and STAKING_PROGRAM_ID: set both or neither")
+	}
+	if c.CachedOwners < 1 {
+		problem("CACHED_OWNERS: must be at least 1")
+	}
+	for _, origin := range c.ExtensionAllowedOrigins {
+		u, err := url.Parse(origin)
+		if err != nil || u.Scheme == "" || u.Host == "" || u.Path != "" {
+			problem("EXTENSION_ALLOWED_ORIGINS: %q is not an origin (scheme://host[:port])", origin)
+		}
+	}
+	return errs
+}
+
+// Check reports everything that is missing or malformed of what is needed.
+func (c *Config) Check(needs ...Need) error {
+	var errs []error
+	for _, need := range needs {
+		switch need {
+		case NeedLog:
+			errs = append(errs, required("NATS_URL", c.NATSURL))
+		case NeedDatabase:
+			errs = append(errs, required("DATABASE_URL", c.DatabaseURL))
+		case NeedMasterKey:
+			_, err := c.MasterKeys()
+			errs = append(errs, err)
+		case NeedJWTSecret:
+			if len(c.JWTSecret) < 32 {
+				errs = append(errs, fmt.Errorf("JWT_SECRET: %d bytes, need at least 32", len(c.JWTSecret)))
+			}
+		case NeedChain:
+			errs = append(errs, required("SOLANA_RPC_URL", c.SolanaRPCURL),
+				required("AUTHORITY_KEYPAIR", c.AuthorityKeypair), required("COMMITMENT_PROGRAM_ID", c.CommitmentProgramID))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func required(name, value string) error {
+	if value == "" {
+		return fmt.Errorf("%s: not set", name)
+	}
+	return nil
+}
+
+// MasterKeys returns the master keys, the one that wraps first.
+func (c *Config) MasterKeys() ([]keystore.MasterKey, error) {
+	first, err := masterKey("MASTER_KEY", c.MasterKey)
+	if err != nil {
+		return nil, err
+	}
+	keys := []keystore.MasterKey{first}
+	if c.MasterKeyPrevious != "" {
+		previous, err := masterKey("MASTER_KEY_PREVIOUS", c.MasterKeyPrevious)
+		if err != nil {
+			return nil, err
+		}
+		keys = append(keys, previous)
+	}
+	return keys, nil
+}
+
+func masterKey(name, text string) (keystore.MasterKey, error) {
+	if text == "" {
+		return keystore.MasterKey{}, fmt.Errorf("%s: not set", name)
+	}
+	raw, err := base64.StdEncoding.DecodeString(text)
+	if err != nil || len(raw) != keystore.KeySize {
+		return keystore.MasterKey{}, fmt.Errorf("%s: not 32 bytes in base64", name)
+	}
+	return keystore.MasterKey(raw), nil
+}

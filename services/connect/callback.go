@@ -1,0 +1,64 @@
+// Package connect is the sign-in page: a self-contained HTML page on which a
+// wallet's holder hands a browser extension a session, and nobody else.
+package connect
+
+import (
+	"errors"
+	"regexp"
+	"strings"
+)
+
+// ErrCallback: the callback is not the page of a browser extension.
+var ErrCallback = errors.New("callback must be a page of a browser extension")
+
+// origins are the forms of browser extensions' origins: Chrome's ids are 32
+// letters from a to p; Firefox and Safari use UUIDs.
+var origins = []*regexp.Regexp{
+	regexp.MustCompile(`^chrome-extension://[a-p]{32}$`),
+	regexp.MustCompile(`^moz-extension://[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`),
+	regexp.MustCompile(`^safari-web-extension://[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}$`),
+}
+
+// path is what may follow the origin of a callback. No query, no fragment, no
+// escapes, no dot segments: nothing that could be read in two ways.
+var path = regexp.MustCompile(`^(/[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*)+$`)
+
+const maxCallback = 512
+
+// IsExtensionOrigin reports whether an Origin header names a browser
+// extension.
+func IsExtensionOrigin(origin string) bool {
+	for _, form := range origins {
+		if form.MatchString(origin) {
+			return true
+		}
+	}
+	return false
+}
+
+// Callback is a checked callback.
+type Callback struct {
+	URL    string
+	Origin string // scheme and id
+	ID     string // the extension's id
+}
+
+// ParseCallback accepts "<extension scheme>://<id>/<path>" and nothing else.
+func ParseCallback(text string) (Callback, error) {
+	if len(text) > maxCallback {
+		return Callback{}, ErrCallback
+	}
+	scheme, rest, ok := strings.Cut(text, "://")
+	if !ok {
+		return Callback{}, ErrCallback
+	}
+	id, tail, ok := strings.Cut(rest, "/")
+	if !ok {
+		return Callback{}, ErrCallback
+	}
+	origin := scheme + "://" + id
+	if !IsExtensionOrigin(origin) || !path.MatchString("/"+tail) {
+		return Callback{}, ErrCallback
+	}
+	return Callback{URL: text, Origin: origin, ID: id}, nil
+}

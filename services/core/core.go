@@ -1,0 +1,298 @@
+// Package core is the core API: the door for SDKs, dashboards and API keys.
+package core
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/gofiber/fiber/v2"
+	"github.com/gofiber/fiber/v2/utils"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/projections/schema"
+	"github.com/memory-ledger/ledger/services/access"
+	"github.com/memory-ledger/ledger/services/command"
+	"github.com/memory-ledger/ledger/services/door"
+	"github.com/memory-ledger/ledger/services/memory"
+	"github.com/memory-ledger/ledger/services/signin"
+)
+
+// API holds what the routes work with.
+type API struct {
+	Access   *access.Door
+	Desk     *signin.Desk
+	Memories *memory.Service
+	Commands *command.Executor
+	Query    schema.Querier
+	Staking  Staking
+	BaseURL  string // public, without a slash at the end
+	Now      func() time.Time
+	NewID    func() string
+
+	uses *keyUses
+}
+
+// Run does what the API does beside answering requests, until ctx ends. It is
+// called after Mount.
+func (a *API) Run(ctx context.Context) { a.uses.run(ctx) }
+
+// Mount adds the routes to an app.
+func (a *API) Mount(app *door.App) {
+	a.uses = newKeyUses(a.Commands, a.Now)
+	app.Get("/health", func(c *fiber.Ctx) error {
+		return c.JSON(health{OK: true, Service: "memory-ledger-core"})
+	})
+	app.Post("/auth/challenge", a.challenge)
+	app.Post("/auth/verify", a.verify)
+
+	app.Post("/memories", a.writeMemory)
+	app.Get("/memories", a.listMemories)
+	app.Post("/memories/search", a.searchMemories)
+	app.Get("/memories/:id/proof", a.proveMemory)
+	app.Get("/memories/:id", a.getMemory)
+	app.Get("/log", a.logHead)
+	app.Get("/log/consistency", a.logConsistency)
+
+	app.Post("/keys", a.createKey)
+	app.Get("/keys", a.listKeys)
+	app.Delete("/keys/:id", a.revokeKey)
+
+	app.Get("/staking/status", a.stakingStatus)
+	app.Post("/staking/stake", a.stake)
+	app.Post("/staking/unstake", a.unstake)
+}
+
+type health struct {
+	OK      bool   `json:"ok"`
+	Service string `json:"service"`
+}
+
+func (a *API) challenge(c *fiber.Ctx) error {
+	var body struct {
+		PublicKey string `json:"publicKey"`
+	}
+	if err := door.Decode(c, &body); err != nil {
+		return err
+	}
+	challenge, err := a.Desk.Challenge(door.Context(c), body.PublicKey)
+	if err != nil {
+		return err
+	}
+	return c.JSON(challenge)
+}
+
+func (a *API) verify(c *fiber.Ctx) error {
+	var body struct {
+		PublicKey string  `json:"publicKey"`
+		Message   *string `json:"message"`
+		Signature *string `json:"signature"`
+	}
+	if err := door.Decode(c, &body); err != nil {
+		return err
+	}
+	if body.Message == nil || body.Signature == nil {
+		return door.BadRequest("publicKey, message and signature are required")
+	}
+	owner, err := signin.ParsePublicKey(body.PublicKey)
+	if err != nil {
+		return err
+	}
+	signature, err := signin.ParseSignature(*body.Signature)
+	if err != nil {
+		return err
+	}
+	session, err := a.Desk.Verify(door.Context(c), signin.Answer{PublicKey: owner, Message: *body.Message, Signature: signature})
+	if err != nil {
+		return err
+	}
+	return c.JSON(session)
+}
+
+// reader authenticates a request that reads memories. The use of a key is
+// recorded on the side.
+func (a *API) reader(c *fiber.Ctx) (access.Caller, error) {
+	caller, err := a.Access.Read(door.Context(c), c.Get(fiber.HeaderAuthorization))
+	if err == nil {
+		a.uses.note(caller)
+	}
+	return caller, err
+}
+
+// session authenticates a request that only a wallet's session may make.
+func (a *API) session(c *fiber.Ctx) (access.Caller, error) {
+	caller, err := a.Access.Read(door.Context(c), c.Get(fiber.HeaderAuthorization))
+	if err != nil {
+		return access.Caller{}, err
+	}
+	if caller.Credential.Kind != command.CredentialCoreSession {
+		return access.Caller{}, door.Refuse(http.StatusForbidden, "this route needs a wallet session; an API key is not enough")
+	}
+	return caller, nil
+}
+
+func (a *API) writeMemory(c *fiber.Ctx) error {
+	caller, err := a.Access.Write(door.Context(c), c.Get(fiber.HeaderAuthorization))
+	if err != nil {
+		return err
+	}
+	var body struct {
+		Content  *string        `json:"content"`
+		Metadata jsontext.Value `json:"metadata"`
+	}
+	if err := door.Decode(c, &body); err != nil {
+		return err
+	}
+	if body.Content == nil {
+		return memory.ErrEmptyContent
+	}
+	metadata, err := door.Metadata(body.Metadata)
+	if err != nil {
+		return err
+	}
+	idempotencyKey, err := door.IdempotencyKey(c)
+	if err != nil {
+		return err
+	}
+	write, err := a.Memories.Write(door.Context(c), memory.Draft{
+		Owner: caller.Owner, Content: *body.Content, Metadata: metadata,
+		IdempotencyKey: idempotencyKey, Credential: caller.Credential,
+	})
+	if err != nil {
+		return err
+	}
+	return c.Status(http.StatusCreated).JSON(created{write.Written.MemoryID, write.Written.LeafHash, write.Written.LeafIndex})
+}
+
+type created struct {
+	ID        string      `json:"id"`
+	LeafHash  events.Hash `json:"leafHash"`
+	LeafIndex uint64      `json:"leafIndex"`
+}
+
+func (a *API) getMemory(c *fiber.Ctx) error {
+	caller, err := a.reader(c)
+	if err != nil {
+		return err
+	}
+	view, err := a.Memories.Get(door.Context(c), caller.Owner, utils.CopyString(c.Params("id")))
+	if err != nil {
+		return err
+	}
+	return c.JSON(view)
+}
+
+const maxPage = 1000
+
+// listMemories streams all memories, or, with limit or cursor, one page. A
+// cursor is the index of the next leaf: stable, since a log only grows.
+func (a *API) listMemories(c *fiber.Ctx) error {
+	limit, from, paged, err := pageOf(c)
+	if err != nil {
+		return err
+	}
+	caller, err := a.reader(c)
+	if err != nil {
+		return err
+	}
+	cursor, err := a.Memories.Range(door.Context(c), caller.Owner, from, limit)
+	if err != nil {
+		return err
+	}
+	if paged {
+		size, err := a.Memories.Size(door.Context(c), caller.Owner)
+		if err != nil {
+			return err
+		}
+		if next := from + uint64(limit); next < size {
+			query := url.Values{"limit": {strconv.Itoa(limit)}, "cursor": {strconv.FormatUint(next, 10)}}
+			c.Set(fiber.HeaderLink, "<"+a.BaseURL+"/memories?"+query.Encode()+`>; rel="next"`)
+		}
+	}
+	return door.StreamArray(c, cursor, "", "")
+}
+
+func pageOf(c *fiber.Ctx) (limit int, from uint64, paged bool, err error) {
+	args := c.Context().QueryArgs()
+	limit = maxPage
+	if args.Has("limit") {
+		paged = true
+		limit, err = strconv.Atoi(c.Query("limit"))
+		if err != nil || limit < 1 || limit > maxPage {
+			return 0, 0, false, door.BadRequest("limit must be an integer from 1 to 1000")
+		}
+	}
+	if args.Has("cursor") {
+		paged = true
+		from, err = strconv.ParseUint(c.Query("cursor"), 10, 63)
+		if err != nil {
+			return 0, 0, false, door.BadRequest("cursor is not one that this API gave out")
+		}
+	}
+	if !paged {
+		limit = 0
+	}
+	return limit, from, paged, nil
+}
+
+func (a *API) searchMemories(c *fiber.Ctx) error {
+	caller, err := a.reader(c)
+	if err != nil {
+		return err
+	}
+	var body struct {
+		Query string `json:"query"`
+	}
+	if err := door.DecodeOptional(c, &body); err != nil {
+		return err
+	}
+	cursor, err := a.Memories.Search(door.Context(c), caller.Owner, body.Query)
+	if err != nil {
+		return err
+	}
+	return door.StreamArray(c, cursor, "", "")
+}
+
+func (a *API) proveMemory(c *fiber.Ctx) error {
+	caller, err := a.reader(c)
+	if err != nil {
+		return err
+	}
+	proof, err := a.Memories.Prove(door.Context(c), caller.Owner, utils.CopyString(c.Params("id")))
+	if err != nil {
+		return err
+	}
+	return c.JSON(proof)
+}
+
+func (a *API) logHead(c *fiber.Ctx) error {
+	caller, err := a.reader(c)
+	if err != nil {
+		return err
+	}
+	head, err := a.Memories.Head(door.Context(c), caller.Owner)
+	if err != nil {
+		return err
+	}
+	return c.JSON(head)
+}
+
+func (a *API) logConsistency(c *fiber.Ctx) error {
+	caller, err := a.reader(c)
+	if err != nil {
+		return err
+	}
+	from, errFrom := strconv.ParseUint(c.Query("from"), 10, 63)
+	to, errTo := strconv.ParseUint(c.Query("to"), 10, 63)
+	if errFrom != nil || errTo != nil {
+		return memory.ErrRange
+	}
+	consistency, err := a.Memories.ProveConsistency(door.Context(c), caller.Owner, from, to)
+	if err != nil {
+		return err
+	}
+	return c.JSON(consistency)
+}

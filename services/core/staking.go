@@ -1,0 +1,118 @@
+package core
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/gofiber/fiber/v2"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/services/door"
+)
+
+// StakingStatus is the answer of GET /staking/status. Amounts are decimal
+// strings of base units.
+type StakingStatus struct {
+	Live              bool              `json:"live"`
+	Mint              *string           `json:"mint"`
+	Decimals          int               `json:"decimals"`
+	Staked            string            `json:"staked"`
+	Mature            string            `json:"mature"`
+	Cooling           string            `json:"cooling"`
+	NextMatureAt      *events.Timestamp `json:"nextMatureAt"`
+	Lots              []Lot             `json:"lots"`
+	Vault             *string           `json:"vault"`
+	WalletBalance     string            `json:"walletBalance"`
+	MinPartialUnstake string            `json:"minPartialUnstake"`
+	MaturityMs        int64             `json:"maturityMs"`
+}
+
+// Lot is a deposit with its own maturity clock.
+type Lot struct {
+	Amount      string           `json:"amount"`
+	DepositedAt events.Timestamp `json:"depositedAt"`
+	MaturesAt   events.Timestamp `json:"maturesAt"`
+	Mature      bool             `json:"mature"`
+	TxSignature string           `json:"txSignature"`
+}
+
+// UnsignedTransaction is for the wallet to sign and send.
+type UnsignedTransaction struct {
+	Transaction          string `json:"transaction"` // base64
+	Blockhash            string `json:"blockhash"`
+	LastValidBlockHeight uint64 `json:"lastValidBlockHeight"`
+}
+
+// Staking is the chain side of staking.
+type Staking interface {
+	Status(ctx context.Context, owner events.Owner) (StakingStatus, error)
+	Stake(ctx context.Context, owner events.Owner, amount string) (UnsignedTransaction, error)
+	Unstake(ctx context.Context, owner events.Owner, amount string) (UnsignedTransaction, error)
+}
+
+// Dormant is staking without a mint and a program.
+type Dormant struct{}
+
+// dormantMaturityMs is what the specification gives for the not-live answer.
+const dormantMaturityMs = 86400000
+
+var errDormant = door.Refuse(http.StatusServiceUnavailable, "staking is not live")
+
+// Status implements Staking.
+func (Dormant) Status(context.Context, events.Owner) (StakingStatus, error) {
+	return StakingStatus{
+		Staked: "0", Mature: "0", Cooling: "0", Lots: []Lot{}, WalletBalance: "0",
+		MinPartialUnstake: "0", MaturityMs: dormantMaturityMs,
+	}, nil
+}
+
+// Stake implements Staking.
+func (Dormant) Stake(context.Context, events.Owner, string) (UnsignedTransaction, error) {
+	return UnsignedTransaction{}, errDormant
+}
+
+// Unstake implements Staking.
+func (Dormant) Unstake(context.Context, events.Owner, string) (UnsignedTransaction, error) {
+	return UnsignedTransaction{}, errDormant
+}
+
+func (a *API) stakingStatus(c *fiber.Ctx) error {
+	caller, err := a.session(c)
+	if err != nil {
+		return err
+	}
+	status, err := a.Staking.Status(door.Context(c), caller.Owner)
+	if err != nil {
+		return err
+	}
+	return c.JSON(status)
+}
+
+func (a *API) stake(c *fiber.Ctx) error { return a.move(c, a.Staking.Stake) }
+
+func (a *API) unstake(c *fiber.Ctx) error { return a.move(c, a.Staking.Unstake) }
+
+func (a *API) move(c *fiber.Ctx, build func(context.Context, events.Owner, string) (UnsignedTransaction, error)) error {
+	caller, err := a.session(c)
+	if err != nil {
+		return err
+	}
+	// Dormant staking answers 503 whatever the body.
+	if _, dormant := a.Staking.(Dormant); dormant {
+		return errDormant
+	}
+	var body struct {
+		Amount *string `json:"amount"`
+	}
+	if err := door.Decode(c, &body); err != nil {
+		return err
+	}
+	if body.Amount == nil {
+		return door.BadRequest("amount must be a decimal string of base units")
+	}
+	transaction, err := build(door.Context(c), caller.Owner, *body.Amount)
+	if err != nil {
+		return err
+	}
+	return c.JSON(transaction)
+}

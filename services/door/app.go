@@ -1,0 +1,199 @@
+package door
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/gofiber/fiber/v2"
+	"github.com/gofiber/fiber/v2/utils"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/memory-ledger/ledger/services/grant"
+)
+
+// Timeouts of the servers.
+const (
+	readTimeout  = 30 * time.Second
+	writeTimeout = 5 * time.Minute // a list of everything, to a slow client
+	idleTimeout  = 2 * time.Minute
+	// requestTimeout bounds the work on one request, except for streaming.
+	requestTimeout = 10 * time.Second
+	// headerBytes bounds the request line and headers.
+	headerBytes = 16 << 10
+	maxConns    = 16384
+)
+
+// Probe is a dependency that readiness asks after.
+type Probe struct {
+	Name  string
+	Check func(ctx context.Context) error
+}
+
+// Config of an App.
+type Config struct {
+	Service    string // "core" or "extension"
+	Log        *slog.Logger
+	Registry   *prometheus.Registry
+	OpenAPI    []byte // the document served at /openapi.json
+	Probes     []Probe
+	ShowCauses bool // add requestId and the underlying message to errors
+	HideCauses bool // with ShowCauses: production, requestId only
+	NewID      func() string
+}
+
+// App is one HTTP API.
+type App struct {
+	*fiber.App
+	cfg      Config
+	requests *prometheus.HistogramVec
+	inFlight prometheus.Gauge
+}
+
+const (
+	localRequestID = "requestId"
+	localContext   = "context"
+)
+
+// New returns an App with the operational routes in place. The API's own
+// routes follow.
+func New(cfg Config) *App {
+	a := &App{cfg: cfg}
+	a.App = fiber.New(fiber.Config{
+		AppName: "memory-ledger " + cfg.Service, DisableStartupMessage: true,
+		BodyLimit: MaxBody, ReadBufferSize: headerBytes, Concurrency: maxConns,
+		ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
+		StrictRouting: true, CaseSensitive: true, UnescapePath: true,
+		JSONEncoder:  func(v any) ([]byte, error) { return json.Marshal(v, json.Deterministic(true)) },
+		ErrorHandler: a.fail,
+	})
+	a.requests = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Namespace: "ledger", Subsystem: "http", Name: "request_seconds",
+		Help:        "Time from the request's arrival to its answer, by route and status.",
+		ConstLabels: prometheus.Labels{"service": cfg.Service},
+		Buckets:     []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
+	}, []string{"method", "route", "status"})
+	a.inFlight = prometheus.NewGauge(prometheus.GaugeOpts{
+		Namespace: "ledger", Subsystem: "http", Name: "in_flight",
+		Help:        "Requests being worked on.",
+		ConstLabels: prometheus.Labels{"service": cfg.Service},
+	})
+	cfg.Registry.MustRegister(a.requests, a.inFlight)
+	a.Use(a.observe)
+	a.operations()
+	return a
+}
+
+// Context returns the request's context, which ends at its deadline.
+func Context(c *fiber.Ctx) context.Context {
+	if ctx, ok := c.Locals(localContext).(context.Context); ok {
+		return ctx
+	}
+	return context.Background()
+}
+
+// RequestID returns the id of the request: the caller's X-Request-Id if that
+// is harmless, else a fresh one.
+func RequestID(c *fiber.Ctx) string {
+	id, _ := c.Locals(localRequestID).(string)
+	return id
+}
+
+// observe gives the request an id and a deadline, and counts it.
+func (a *App) observe(c *fiber.Ctx) error {
+	start := time.Now()
+	id := utils.CopyString(c.Get(fiber.HeaderXRequestID))
+	if !isHarmlessID(id) {
+		id = a.cfg.NewID()
+	}
+	c.Locals(localRequestID, id)
+	c.Set(fiber.HeaderXRequestID, id)
+	c.Set(fiber.HeaderXContentTypeOptions, "nosniff")
+	c.Set(fiber.HeaderCacheControl, "no-store")
+	ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
+	defer cancel()
+	c.Locals(localContext, ctx)
+	a.inFlight.Inc()
+	defer a.inFlight.Dec()
+	err := c.Next()
+	if err != nil {
+		// The error handler runs here, so that its status is what is counted.
+		if err := a.fail(c, err); err != nil {
+			return err
+		}
+	}
+	status := c.Response().StatusCode()
+	route := c.Route().Path
+	if status == http.StatusNotFound && c.Route().Path == "/" {
+		route = "unknown"
+	}
+	elapsed := time.Since(start)
+	a.requests.WithLabelValues(utils.CopyString(c.Method()), route, strconv.Itoa(status)).Observe(elapsed.Seconds())
+	a.cfg.Log.Debug("request", "method", c.Method(), "route", route, "status", status,
+		"requestId", id, "duration", elapsed)
+	return nil
+}
+
+func isHarmlessID(id string) bool {
+	if id == "" || len(id) > 128 {
+		return false
+	}
+	return strings.IndexFunc(id, func(r rune) bool {
+		return (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && r != '-' && r != '_' && r != '.'
+	}) < 0
+}
+
+// errorBody is what every refusal looks like.
+type errorBody struct {
+	Error     string `json:"error"`
+	RequestID string `json:"requestId,omitempty"`
+	Cause     string `json:"cause,omitempty"`
+}
+
+// fail writes the answer to an error.
+func (a *App) fail(c *fiber.Ctx, err error) error {
+	status, message := answer(err)
+	if status >= http.StatusInternalServerError {
+		a.cfg.Log.Error("request failed", "method", c.Method(), "route", c.Route().Path, "status", status,
+			"requestId", RequestID(c), "err", err)
+	}
+	body := errorBody{Error: message}
+	// A token that opens nothing gets the same bytes whatever is the matter
+	// with it.
+	if a.cfg.ShowCauses && !errors.Is(err, grant.ErrDead) {
+		body.RequestID = RequestID(c)
+		if !a.cfg.HideCauses && status != http.StatusNotFound {
+			body.Cause = err.Error()
+		}
+	}
+	switch status {
+	case http.StatusUnauthorized:
+		c.Set(fiber.HeaderWWWAuthenticate, "Bearer")
+	case http.StatusServiceUnavailable:
+		c.Set(fiber.HeaderRetryAfter, "1")
+	}
+	return c.Status(status).JSON(body)
+}
+
+// Serve answers requests on the listener until ctx ends, then lets those in
+// flight finish, for at most grace.
+func (a *App) Serve(ctx context.Context, listener net.Listener, grace time.Duration) error {
+	failed := make(chan error, 1)
+	go func() { failed <- a.Listener(listener) }()
+	select {
+	case err := <-failed:
+		return fmt.Errorf("%s: serve: %w", a.cfg.Service, err)
+	case <-ctx.Done():
+	}
+	if err := a.ShutdownWithTimeout(grace); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("%s: shut down: %w", a.cfg.Service, err)
+	}
+	return nil
+}

@@ -1,0 +1,103 @@
+package door
+
+import (
+	"errors"
+	"mime"
+	"net/http"
+	"strconv"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/gofiber/fiber/v2"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/canonical"
+	"github.com/memory-ledger/ledger/services/signin"
+)
+
+// MaxBody is the largest request body in bytes.
+const MaxBody = 1 << 20
+
+// Decode reads a JSON object into v. Unknown members are ignored; duplicate
+// names, invalid UTF-8, lone surrogates and trailing data are refused.
+func Decode(c *fiber.Ctx, v any) error {
+	body := c.BodyRaw()
+	if err := contentType(c, body); err != nil {
+		return err
+	}
+	if !isObject(body) {
+		return BadRequest("body must be a JSON object")
+	}
+	if err := json.Unmarshal(body, v); err != nil {
+		return BadRequest(reason(err))
+	}
+	return nil
+}
+
+// DecodeOptional is Decode for bodies without a required member: a request
+// that sends no body at all, and claims none, means an empty object.
+func DecodeOptional(c *fiber.Ctx, v any) error {
+	if len(c.BodyRaw()) == 0 && len(c.Request().Header.ContentType()) == 0 {
+		return nil
+	}
+	return Decode(c, v)
+}
+
+func contentType(c *fiber.Ctx, body []byte) error {
+	if encoding := c.Get(fiber.HeaderContentEncoding); encoding != "" && encoding != "identity" {
+		return Refuse(http.StatusUnsupportedMediaType, "content encodings are not supported")
+	}
+	header := string(c.Request().Header.ContentType())
+	if len(body) == 0 && header == "" {
+		return BadRequest("a JSON body is required")
+	}
+	kind, params, err := mime.ParseMediaType(header)
+	if err != nil || kind != fiber.MIMEApplicationJSON {
+		return Refuse(http.StatusUnsupportedMediaType, "content type must be application/json")
+	}
+	if charset, ok := params["charset"]; ok && charset != "utf-8" && charset != "UTF-8" {
+		return Refuse(http.StatusUnsupportedMediaType, "charset must be utf-8")
+	}
+	return nil
+}
+
+// isObject guards against null, which decodes into any struct.
+func isObject(body []byte) bool { return jsontext.Value(body).Kind() == '{' }
+
+// reason says what is wrong with a body without echoing any of it.
+func reason(err error) string {
+	var semantic *json.SemanticError
+	if errors.As(err, &semantic) && len(semantic.JSONPointer) < 100 {
+		return "member " + strconv.QuoteToASCII(string(semantic.JSONPointer)) + " has the wrong type"
+	}
+	return "body is not valid JSON"
+}
+
+// Metadata passes an optional metadata member through the canonical door.
+func Metadata(raw jsontext.Value) (canonical.Object, error) {
+	if raw == nil {
+		return canonical.Empty, nil
+	}
+	return canonical.Canonicalize(raw)
+}
+
+const maxIdempotencyKey = 255
+
+// IdempotencyKey returns the SHA-256 of the header, nil without one.
+func IdempotencyKey(c *fiber.Ctx) (*events.Hash, error) {
+	values := c.Request().Header.PeekAll("Idempotency-Key")
+	if len(values) == 0 {
+		return nil, nil
+	}
+	key := values[0]
+	if len(values) > 1 || len(key) < 1 || len(key) > maxIdempotencyKey {
+		return nil, BadRequest("Idempotency-Key must be 1 to 255 visible ASCII characters")
+	}
+	for _, b := range key {
+		if b < 0x21 || b > 0x7e {
+			return nil, BadRequest("Idempotency-Key must be 1 to 255 visible ASCII characters")
+		}
+	}
+	hash := signin.HashToken(string(key))
+	return &hash, nil
+}

@@ -1,0 +1,49 @@
+package door
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/gofiber/fiber/v2"
+	"github.com/gofiber/fiber/v2/middleware/adaptor"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+const probeTimeout = 2 * time.Second
+
+// readiness is the answer of /readyz.
+type readiness struct {
+	OK     bool              `json:"ok"`
+	Checks map[string]string `json:"checks"`
+}
+
+// operations adds the routes that operators use.
+func (a *App) operations() {
+	a.Get("/livez", func(c *fiber.Ctx) error { return c.JSON(fiber.Map{"ok": true}) })
+	a.Get("/readyz", a.ready)
+	a.Get("/metrics", adaptor.HTTPHandler(promhttp.HandlerFor(a.cfg.Registry, promhttp.HandlerOpts{})))
+	a.Get("/openapi.json", func(c *fiber.Ctx) error {
+		c.Set(fiber.HeaderContentType, fiber.MIMEApplicationJSON)
+		return c.Send(a.cfg.OpenAPI)
+	})
+}
+
+// ready asks after every dependency.
+func (a *App) ready(c *fiber.Ctx) error {
+	ctx, cancel := context.WithTimeout(Context(c), probeTimeout)
+	defer cancel()
+	state := readiness{OK: true, Checks: make(map[string]string, len(a.cfg.Probes))}
+	for _, probe := range a.cfg.Probes {
+		state.Checks[probe.Name] = "ok"
+		if err := probe.Check(ctx); err != nil {
+			state.OK = false
+			state.Checks[probe.Name] = err.Error()
+		}
+	}
+	if !state.OK {
+		c.Set(fiber.HeaderRetryAfter, "1")
+		return c.Status(http.StatusServiceUnavailable).JSON(state)
+	}
+	return c.JSON(state)
+}

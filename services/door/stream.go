@@ -1,0 +1,79 @@
+package door
+
+import (
+	"bytes"
+	"context"
+	"io"
+
+	"github.com/go-json-experiment/json"
+	"github.com/gofiber/fiber/v2"
+
+	"github.com/memory-ledger/ledger/services/memory"
+)
+
+// StreamArray answers with a JSON array of the cursor's memories, between
+// prefix and suffix. The first chunk is read before the status is sent, so
+// that a failure is still an error; a failure after that breaks the
+// connection, so that nobody takes half a list for a whole one.
+func StreamArray(c *fiber.Ctx, cursor *memory.Cursor, prefix, suffix string) error {
+	s := &arrayStream{cursor: cursor, suffix: "]" + suffix}
+	s.buffer.WriteString(prefix + "[")
+	if err := s.fill(Context(c)); err != nil {
+		return err
+	}
+	c.Set(fiber.HeaderContentType, fiber.MIMEApplicationJSON)
+	if s.done {
+		return c.Send(s.buffer.Bytes())
+	}
+	return c.SendStream(s)
+}
+
+// flushBytes is how much is gathered before it is handed on.
+const flushBytes = 32 << 10
+
+// arrayStream is a JSON array that is made while it is read.
+type arrayStream struct {
+	cursor *memory.Cursor
+	buffer bytes.Buffer
+	suffix string
+	some   bool // an element was written
+	done   bool
+}
+
+// fill reads chunks until there is something to send or nothing left.
+func (s *arrayStream) fill(ctx context.Context) error {
+	for s.cursor.More() && s.buffer.Len() < flushBytes {
+		if err := s.cursor.Next(ctx, s.element); err != nil {
+			return err
+		}
+	}
+	if !s.cursor.More() {
+		s.buffer.WriteString(s.suffix)
+		s.done = true
+	}
+	return nil
+}
+
+func (s *arrayStream) element(v *memory.View) error {
+	if s.some {
+		s.buffer.WriteByte(',')
+	}
+	s.some = true
+	return json.MarshalWrite(&s.buffer, v)
+}
+
+// Read implements io.Reader. Each chunk of a long list has a deadline of its
+// own.
+func (s *arrayStream) Read(p []byte) (int, error) {
+	if s.buffer.Len() == 0 {
+		if s.done {
+			return 0, io.EOF
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
+		defer cancel()
+		if err := s.fill(ctx); err != nil {
+			return 0, err
+		}
+	}
+	return s.buffer.Read(p)
+}

@@ -1,0 +1,11 @@
+// Package e2e_test tries the whole product through its two HTTP APIs, on a
+// real log and a real database.
+package e2e_test
+
+import (
+	"testing"
+
+	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
+)
+
+func TestMain(m *testing.M) { pgtest.Main(m) }

@@ -1,0 +1,263 @@
+// Package extension is the extension API: the door for the browser extension,
+// the sign-in page and the holders of one-time grants.
+package extension
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/gofiber/fiber/v2"
+	"github.com/gofiber/fiber/v2/utils"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/canonical"
+	"github.com/memory-ledger/ledger/services/access"
+	"github.com/memory-ledger/ledger/services/command"
+	"github.com/memory-ledger/ledger/services/connect"
+	"github.com/memory-ledger/ledger/services/door"
+	"github.com/memory-ledger/ledger/services/grant"
+	"github.com/memory-ledger/ledger/services/memory"
+	"github.com/memory-ledger/ledger/services/signin"
+)
+
+// API holds what the routes work with.
+type API struct {
+	Access         *access.Door
+	Desk           *signin.Desk
+	Memories       *memory.Service
+	Commands       *command.Executor
+	Grants         *grant.Service
+	BaseURL        string // public, without a slash at the end
+	AllowedOrigins []string
+}
+
+// Mount adds the routes to an app.
+func (a *API) Mount(app *door.App) {
+	app.Use(a.cors)
+	app.Get("/health", func(c *fiber.Ctx) error {
+		return c.JSON(fiber.Map{"ok": true, "service": "memory-ledger-extension"})
+	})
+	app.Post("/auth/challenge", a.challenge)
+	app.Post("/auth/verify", a.verify)
+	app.Get("/auth/me", a.me)
+	app.Post("/auth/logout", a.logout)
+	app.Get("/connect", connect.Page(a.BaseURL))
+
+	app.Get("/memories", a.listMemories)
+	app.Post("/memories", a.writeMemory)
+
+	app.Post("/agent-cases", a.mint(events.GrantCase))
+	app.Get("/agent-cases/:id/status", a.status(events.GrantCase))
+	app.Post("/agent-cases/:id/revoke", a.revoke(events.GrantCase))
+	app.Get("/agent-cases/:token", a.readCase)
+
+	app.Post("/memory-drops", a.mint(events.GrantDrop))
+	app.Get("/memory-drops/:id/status", a.status(events.GrantDrop))
+	app.Post("/memory-drops/:id/revoke", a.revoke(events.GrantDrop))
+	app.Post("/memory-drops/:token", a.fillDrop)
+}
+
+func (a *API) challenge(c *fiber.Ctx) error {
+	var body struct {
+		PublicKey string `json:"publicKey"`
+	}
+	if err := door.Decode(c, &body); err != nil {
+		return err
+	}
+	challenge, err := a.Desk.Challenge(door.Context(c), body.PublicKey)
+	if err != nil {
+		return err
+	}
+	return c.JSON(challenge)
+}
+
+func (a *API) verify(c *fiber.Ctx) error {
+	var body struct {
+		PublicKey string         `json:"publicKey"`
+		Message   *string        `json:"message"`
+		Signature jsontext.Value `json:"signature"`
+	}
+	if err := door.Decode(c, &body); err != nil {
+		return err
+	}
+	if body.Message == nil || body.Signature == nil {
+		return door.BadRequest("publicKey, message and signature are required")
+	}
+	owner, err := signin.ParsePublicKey(body.PublicKey)
+	if err != nil {
+		return err
+	}
+	signature, err := signin.ParseSignatureJSON(body.Signature)
+	if err != nil {
+		return err
+	}
+	session, err := a.Desk.Verify(door.Context(c), signin.Answer{PublicKey: owner, Message: *body.Message, Signature: signature})
+	if err != nil {
+		return err
+	}
+	return c.JSON(session)
+}
+
+func (a *API) reader(c *fiber.Ctx) (access.Caller, error) {
+	return a.Access.Read(door.Context(c), c.Get(fiber.HeaderAuthorization))
+}
+
+func (a *API) me(c *fiber.Ctx) error {
+	caller, err := a.reader(c)
+	if err != nil {
+		return err
+	}
+	state, err := a.Commands.Inspect(door.Context(c), caller.Owner)
+	if err != nil {
+		return err
+	}
+	return c.JSON(fiber.Map{"userId": state.UserID, "publicKey": caller.Owner})
+}
+
+func (a *API) logout(c *fiber.Ctx) error {
+	caller, err := a.Access.Write(door.Context(c), c.Get(fiber.HeaderAuthorization))
+	if err != nil {
+		return err
+	}
+	if err := a.Commands.Execute(door.Context(c), caller.Owner, &command.SignOut{SessionID: caller.Credential.ID}); err != nil {
+		return err
+	}
+	return c.JSON(fiber.Map{"ok": true})
+}
+
+func (a *API) listMemories(c *fiber.Ctx) error {
+	caller, err := a.reader(c)
+	if err != nil {
+		return err
+	}
+	cursor, err := a.Memories.Range(door.Context(c), caller.Owner, 0, 0)
+	if err != nil {
+		return err
+	}
+	return door.StreamArray(c, cursor, `{"memories":`, `}`)
+}
+
+// Limits of this API, in Unicode code points.
+const (
+	maxContent = 10000
+	maxSource  = 80
+)
+
+var (
+	errContent = door.BadRequest("content must be a string of 1 to 10000 characters")
+	errSource  = door.BadRequest("source must be a string of 1 to 80 characters")
+)
+
+// written is the answer to a write.
+type written struct {
+	ID        string           `json:"id"`
+	LeafHash  events.Hash      `json:"leafHash"`
+	LeafIndex uint64           `json:"leafIndex"`
+	Anchored  bool             `json:"anchored"`
+	CreatedAt events.Timestamp `json:"createdAt"`
+	Metadata  jsontext.Value   `json:"metadata"`
+}
+
+func (a *API) writeMemory(c *fiber.Ctx) error {
+	caller, err := a.Access.Write(door.Context(c), c.Get(fiber.HeaderAuthorization))
+	if err != nil {
+		return err
+	}
+	var body struct {
+		Content  *string        `json:"content"`
+		Source   *string        `json:"source"`
+		Metadata jsontext.Value `json:"metadata"`
+	}
+	if err := door.Decode(c, &body); err != nil {
+		return err
+	}
+	if body.Content == nil {
+		return errContent
+	}
+	if body.Source == nil {
+		return errSource
+	}
+	content, source := strings.TrimSpace(*body.Content), strings.TrimSpace(*body.Source)
+	metadata, err := checkText(content, &source, body.Metadata)
+	if err != nil {
+		return err
+	}
+	idempotencyKey, err := door.IdempotencyKey(c)
+	if err != nil {
+		return err
+	}
+	write, err := a.Memories.Write(door.Context(c), memory.Draft{
+		Owner: caller.Owner, Content: content, Metadata: metadata,
+		IdempotencyKey: idempotencyKey, Credential: caller.Credential,
+	})
+	if err != nil {
+		return err
+	}
+	return c.Status(http.StatusCreated).JSON(written{
+		ID: write.Written.MemoryID, LeafHash: write.Written.LeafHash, LeafIndex: write.Written.LeafIndex,
+		CreatedAt: write.Written.CreatedAt, Metadata: jsontext.Value(metadata.String()),
+	})
+}
+
+// checkText holds the lengths and merges the source into the metadata.
+func checkText(content string, source *string, raw jsontext.Value) (canonical.Object, error) {
+	if n := memory.Length(content); n < 1 || n > maxContent {
+		return canonical.Object{}, errContent
+	}
+	metadata, err := door.Metadata(raw)
+	if err != nil || source == nil {
+		return metadata, err
+	}
+	if n := memory.Length(*source); n < 1 || n > maxSource {
+		return canonical.Object{}, errSource
+	}
+	return metadata.With("source", *source)
+}
+
+func (a *API) readCase(c *fiber.Ctx) error {
+	document, err := a.Grants.Read(door.Context(c), utils.CopyString(c.Params("token")))
+	if err != nil {
+		if isDead(err) {
+			return c.Status(http.StatusNotFound).Type("txt", "utf-8").SendString("not found\n")
+		}
+		return err
+	}
+	c.Set(fiber.HeaderContentType, "text/markdown; charset=utf-8")
+	return c.Send(document)
+}
+
+// filled is the answer to a write through a drop.
+type filled struct {
+	OK        bool             `json:"ok"`
+	MemoryID  string           `json:"memoryId"`
+	Anchored  bool             `json:"anchored"`
+	LeafHash  events.Hash      `json:"leafHash"`
+	CreatedAt events.Timestamp `json:"createdAt"`
+}
+
+func (a *API) fillDrop(c *fiber.Ctx) error {
+	token := utils.CopyString(c.Params("token"))
+	var body struct {
+		Content  *string        `json:"content"`
+		Source   *string        `json:"source"`
+		Metadata jsontext.Value `json:"metadata"`
+	}
+	if err := door.Decode(c, &body); err != nil {
+		return a.Grants.RefuseUnlessDead(door.Context(c), token, err)
+	}
+	if body.Content == nil {
+		return a.Grants.RefuseUnlessDead(door.Context(c), token, errContent)
+	}
+	metadata, err := checkText(*body.Content, body.Source, body.Metadata)
+	if err != nil {
+		return a.Grants.RefuseUnlessDead(door.Context(c), token, err)
+	}
+	memory, err := a.Grants.Deposit(door.Context(c), token, *body.Content, metadata)
+	if err != nil {
+		return err
+	}
+	return c.Status(http.StatusCreated).JSON(filled{
+		OK: true, MemoryID: memory.MemoryID, LeafHash: memory.LeafHash, CreatedAt: memory.CreatedAt,
+	})
+}

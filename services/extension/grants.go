@@ -1,0 +1,131 @@
+package extension
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/gofiber/fiber/v2"
+	"github.com/gofiber/fiber/v2/utils"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/services/door"
+	"github.com/memory-ledger/ledger/services/grant"
+)
+
+func isDead(err error) bool { return errors.Is(err, grant.ErrDead) }
+
+// mintedCase and mintedDrop are the answers to minting; they differ in the
+// name of what can be used up.
+type mintedCase struct {
+	ID                   string           `json:"id"`
+	URL                  string           `json:"url"`
+	ExpiresAt            events.Timestamp `json:"expiresAt"`
+	MaxReads             int              `json:"maxReads"`
+	RemainingReads       int              `json:"remainingReads"`
+	RevokedPreviousCount int              `json:"revokedPreviousCount"`
+}
+
+type mintedDrop struct {
+	ID                   string           `json:"id"`
+	URL                  string           `json:"url"`
+	ExpiresAt            events.Timestamp `json:"expiresAt"`
+	MaxWrites            int              `json:"maxWrites"`
+	RemainingWrites      int              `json:"remainingWrites"`
+	RevokedPreviousCount int              `json:"revokedPreviousCount"`
+}
+
+func (a *API) mint(kind events.GrantKind) fiber.Handler {
+	terms := grant.TermsOf(kind)
+	return func(c *fiber.Ctx) error {
+		caller, err := a.Access.Write(door.Context(c), c.Get(fiber.HeaderAuthorization))
+		if err != nil {
+			return err
+		}
+		var body struct {
+			ExpiresInMinutes *int `json:"expiresInMinutes"`
+			MaxReads         *int `json:"maxReads"`
+			MaxWrites        *int `json:"maxWrites"`
+		}
+		if err := door.DecodeOptional(c, &body); err != nil {
+			return err
+		}
+		asked := body.MaxWrites
+		if kind == events.GrantCase {
+			asked = body.MaxReads
+		}
+		minutes, err := within("expiresInMinutes", body.ExpiresInMinutes, terms.DefaultMinutes, terms.MinMinutes, terms.MaxMinutes)
+		if err != nil {
+			return err
+		}
+		uses, err := within(terms.UsesField, asked, terms.DefaultUses, terms.MinUses, terms.MaxUses)
+		if err != nil {
+			return err
+		}
+		minted, err := a.Grants.Mint(door.Context(c), caller.Owner, caller.Credential, kind, time.Duration(minutes)*time.Minute, uses)
+		if err != nil {
+			return err
+		}
+		c.Status(http.StatusCreated)
+		if kind == events.GrantCase {
+			return c.JSON(mintedCase{minted.ID, minted.URL, minted.ExpiresAt, uses, uses, minted.RevokedPrevious})
+		}
+		return c.JSON(mintedDrop{minted.ID, minted.URL, minted.ExpiresAt, uses, uses, minted.RevokedPrevious})
+	}
+}
+
+func within(name string, asked *int, byDefault, least, most int) (int, error) {
+	if asked == nil {
+		return byDefault, nil
+	}
+	if *asked < least || *asked > most {
+		return 0, door.BadRequest(fmt.Sprintf("%s must be an integer from %d to %d", name, least, most))
+	}
+	return *asked, nil
+}
+
+type caseStatus struct {
+	ReadCount      int  `json:"readCount"`
+	RemainingReads int  `json:"remainingReads"`
+	Revoked        bool `json:"revoked"`
+	Expired        bool `json:"expired"`
+}
+
+type dropStatus struct {
+	WriteCount      int  `json:"writeCount"`
+	RemainingWrites int  `json:"remainingWrites"`
+	Revoked         bool `json:"revoked"`
+	Expired         bool `json:"expired"`
+}
+
+func (a *API) status(kind events.GrantKind) fiber.Handler {
+	return func(c *fiber.Ctx) error {
+		caller, err := a.reader(c)
+		if err != nil {
+			return err
+		}
+		s, err := a.Grants.Status(door.Context(c), caller.Owner, kind, utils.CopyString(c.Params("id")))
+		if err != nil {
+			return err
+		}
+		if kind == events.GrantCase {
+			return c.JSON(caseStatus{s.Used, s.Remaining, s.Revoked, s.Expired})
+		}
+		return c.JSON(dropStatus{s.Used, s.Remaining, s.Revoked, s.Expired})
+	}
+}
+
+func (a *API) revoke(kind events.GrantKind) fiber.Handler {
+	return func(c *fiber.Ctx) error {
+		caller, err := a.reader(c)
+		if err != nil {
+			return err
+		}
+		revoked, err := a.Grants.Revoke(door.Context(c), caller.Owner, caller.Credential, kind, utils.CopyString(c.Params("id")))
+		if err != nil {
+			return err
+		}
+		return c.JSON(fiber.Map{"ok": true, "revoked": revoked})
+	}
+}

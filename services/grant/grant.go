@@ -1,0 +1,256 @@
+// Package grant handles the two capabilities an owner can hand out: an agent
+// case, which reads, and a memory drop, which writes. The token in the path is
+// the whole credential; only its SHA-256 is kept.
+//
+//	minted --use, some left--> minted
+//	minted --last use--------> spent
+//	minted --revoke----------> revoked   (by the owner, or by minting another of its kind)
+//	minted --time------------> expired
+//
+// The state lives in the owner's events and moves by appends with the owner's
+// expected version, so no number of holders and replicas spends a use twice.
+package grant
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/canonical"
+	"github.com/memory-ledger/ledger/projections/fence"
+	"github.com/memory-ledger/ledger/projections/grants"
+	"github.com/memory-ledger/ledger/projections/schema"
+	"github.com/memory-ledger/ledger/services/command"
+	"github.com/memory-ledger/ledger/services/memory"
+	"github.com/memory-ledger/ledger/services/signin"
+)
+
+// Terms are the defaults and bounds of a kind of grant.
+type Terms struct {
+	TokenPrefix                            string
+	DefaultMinutes, MinMinutes, MaxMinutes int
+	DefaultUses, MinUses, MaxUses          int
+	UsesField                              string // name of the uses in requests: "maxReads" or "maxWrites"
+	Path                                   string // where the token is presented
+}
+
+// Kinds of grants and their terms.
+var (
+	CaseTerms = Terms{"svc_case_", 15, 1, 1440, 1, 1, 10, "maxReads", "/agent-cases/"}
+	DropTerms = Terms{"svc_drop_", 15, 1, 1440, 1, 1, 5, "maxWrites", "/memory-drops/"}
+)
+
+// TermsOf returns the terms of a kind.
+func TermsOf(kind events.GrantKind) Terms {
+	if kind == events.GrantCase {
+		return CaseTerms
+	}
+	return DropTerms
+}
+
+// ErrNotFound: the owner has no such grant.
+var ErrNotFound = errors.New("grant not found")
+
+// ErrDead is what every token gets that is unknown, spent, revoked or expired.
+var ErrDead = command.ErrGrantDead
+
+// Config of a Service.
+type Config struct {
+	Commands *command.Executor
+	Memories *memory.Service
+	Query    schema.Querier
+	Fence    *fence.Fence
+	BaseURL  string // public base URL of the extension API, without a slash at the end
+	Now      func() time.Time
+	NewID    func() string
+	Rand     io.Reader // nil means crypto/rand
+}
+
+// Service mints, shows, revokes and spends grants.
+type Service struct {
+	Config
+	known *lru.Cache[events.Hash, holding]
+}
+
+// holding is which grant a token is; that never changes.
+type holding struct {
+	owner events.Owner
+	id    string
+}
+
+const cachedTokens = 100_000
+
+// New returns a Service.
+func New(cfg Config) (*Service, error) {
+	known, err := lru.New[events.Hash, holding](cachedTokens)
+	if err != nil {
+		return nil, fmt.Errorf("grant cache: %w", err)
+	}
+	return &Service{Config: cfg, known: known}, nil
+}
+
+// Minted is a fresh grant with its token, which is told only once.
+type Minted struct {
+	ID              string
+	URL             string
+	ExpiresAt       events.Timestamp
+	MaxUses         int
+	RevokedPrevious int
+}
+
+// Mint hands out a grant and revokes the owner's others of the kind.
+func (s *Service) Mint(ctx context.Context, owner events.Owner, by command.Credential, kind events.GrantKind, lifetime time.Duration, uses int) (Minted, error) {
+	terms := TermsOf(kind)
+	token, hash, err := signin.NewToken(s.Rand, terms.TokenPrefix)
+	if err != nil {
+		return Minted{}, err
+	}
+	mint := &command.MintGrant{
+		GrantID: s.NewID(), Kind: kind, TokenHash: hash,
+		ExpiresAt: events.At(s.Now().Add(lifetime)), MaxUses: uses, Credential: by,
+	}
+	if err := s.Commands.Execute(ctx, owner, mint); err != nil {
+		return Minted{}, err
+	}
+	return Minted{
+		ID: mint.GrantID, URL: s.BaseURL + terms.Path + token, ExpiresAt: mint.ExpiresAt,
+		MaxUses: uses, RevokedPrevious: mint.RevokedPrevious,
+	}, nil
+}
+
+// Status is what an owner sees of a grant.
+type Status struct {
+	Used, Remaining  int
+	Revoked, Expired bool
+}
+
+// Status returns the state of an owner's grant. The caller has passed the
+// fence.
+func (s *Service) Status(ctx context.Context, owner events.Owner, kind events.GrantKind, id string) (Status, error) {
+	g, found, err := grants.ByID(ctx, s.Query, owner, id)
+	if err != nil {
+		return Status{}, fmt.Errorf("find grant: %w", err)
+	}
+	if !found || g.Kind != kind {
+		return Status{}, ErrNotFound
+	}
+	return Status{
+		Used: g.Used, Remaining: g.MaxUses - g.Used,
+		Revoked: g.RevokedAt != nil, Expired: !s.Now().Before(g.ExpiresAt.Time()),
+	}, nil
+}
+
+// Revoke ends an owner's grant and reports whether it was still alive. The
+// caller has passed the fence.
+func (s *Service) Revoke(ctx context.Context, owner events.Owner, by command.Credential, kind events.GrantKind, id string) (bool, error) {
+	g, found, err := grants.ByID(ctx, s.Query, owner, id)
+	if err != nil {
+		return false, fmt.Errorf("find grant: %w", err)
+	}
+	if !found || g.Kind != kind {
+		return false, ErrNotFound
+	}
+	revoke := &command.RevokeGrant{GrantID: g.ID, Kind: kind, Credential: by}
+	if err := s.Commands.Execute(ctx, owner, revoke); err != nil {
+		return false, err
+	}
+	return revoke.Revoked, nil
+}
+
+// holder finds the grant of a token. It never says "unknown" before the
+// projection has caught up with the whole log.
+func (s *Service) holder(ctx context.Context, token string) (holding, error) {
+	hash := signin.HashToken(token)
+	if h, ok := s.known.Get(hash); ok {
+		return h, nil
+	}
+	g, found, err := grants.ByTokenHash(ctx, s.Query, hash)
+	if err == nil && !found {
+		if err = s.Fence.WaitAll(ctx); err == nil {
+			g, found, err = grants.ByTokenHash(ctx, s.Query, hash)
+		}
+	}
+	switch {
+	case err != nil:
+		return holding{}, fmt.Errorf("look up token: %w", err)
+	case !found:
+		return holding{}, ErrDead
+	}
+	h := holding{g.Owner, g.ID}
+	s.known.Add(hash, h)
+	return h, nil
+}
+
+// Deposit spends one write of a drop on a memory, as one message.
+func (s *Service) Deposit(ctx context.Context, token, content string, metadata canonical.Object) (command.Written, error) {
+	h, err := s.holder(ctx, token)
+	if err != nil {
+		return command.Written{}, err
+	}
+	write, err := s.Memories.Prepare(ctx, memory.Draft{Owner: h.owner, Content: content, Metadata: metadata})
+	if err != nil {
+		return command.Written{}, s.RefuseUnlessDead(ctx, token, err)
+	}
+	consume := &command.ConsumeDrop{GrantID: h.id, Memory: *write}
+	if err := s.Commands.Execute(ctx, h.owner, consume); err != nil {
+		return command.Written{}, err
+	}
+	return consume.Memory.Written, nil
+}
+
+// RefuseUnlessDead decides what the sender of a bad body is told: what is
+// wrong with it, or, where the token opens nothing, only that. Otherwise the
+// difference would tell a guesser which tokens are alive.
+func (s *Service) RefuseUnlessDead(ctx context.Context, token string, refusal error) error {
+	if err := s.alive(ctx, token, events.GrantDrop); err != nil {
+		return err
+	}
+	return refusal
+}
+
+// alive reports ErrDead for a token that opens nothing now.
+func (s *Service) alive(ctx context.Context, token string, kind events.GrantKind) error {
+	h, err := s.holder(ctx, token)
+	if err != nil {
+		return err
+	}
+	state, err := s.Commands.Inspect(ctx, h.owner)
+	if err != nil {
+		return err
+	}
+	if g, ok := state.Grants[h.id]; !ok || g.Kind != kind || !s.Now().Before(g.ExpiresAt.Time()) {
+		return ErrDead
+	}
+	return nil
+}
+
+// Read renders the owner's document and then spends one read of the case. The
+// document comes first: a read is never spent on an answer that could not be
+// made. A crash after the append spends the read without the answer reaching
+// anybody.
+func (s *Service) Read(ctx context.Context, token string) ([]byte, error) {
+	// A dead grant is refused before the work of rendering.
+	if err := s.alive(ctx, token, events.GrantCase); err != nil {
+		return nil, err
+	}
+	h, err := s.holder(ctx, token)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Fence.WaitOwner(ctx, h.owner); err != nil {
+		return nil, err
+	}
+	document, err := s.render(ctx, h.owner)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Commands.Execute(ctx, h.owner, &command.ConsumeCase{GrantID: h.id}); err != nil {
+		return nil, err
+	}
+	return document, nil
+}

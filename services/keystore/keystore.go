@@ -1,0 +1,272 @@
+// Package keystore keeps each owner's data key, wrapped by the master key, in
+// a key-value bucket that can forget, and seals and opens what the data key
+// protects.
+//
+// Data keys are not facts. The log can't forget and so never holds them;
+// deleting an owner's entry here makes every body of that owner unreadable for
+// good, in the log and in every copy of it, while all proofs go on verifying.
+//
+// Durability: an entry is acknowledged only when the server has synced it. A
+// data key that was used but did not reach the disk would make every memory
+// sealed with it unreadable; so a key is created, and its write acknowledged,
+// before the owner's first event is appended. A crash in between leaves a key
+// that nothing was sealed with: the next sign-in finds and uses it.
+package keystore
+
+import (
+	"context"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/go-json-experiment/json"
+	lru "github.com/hashicorp/golang-lru/v2"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/leaf"
+)
+
+// Bucket is the name of the key-value bucket.
+const Bucket = "ledger_keys"
+
+// KeySize is the length of master and data keys in bytes.
+const KeySize = 32
+
+// Errors of the keystore.
+var (
+	// ErrNoKey: the owner has no data key; it was never made, or forgotten.
+	ErrNoKey = errors.New("owner has no data key")
+	// ErrMasterKey: the entry was wrapped by a master key that we don't have.
+	ErrMasterKey = errors.New("data key is wrapped by another master key")
+	// ErrSealed: a sealed body does not open: it was altered, or belongs to
+	// another owner or memory.
+	ErrSealed = errors.New("sealed content does not open")
+	// ErrUnavailable: the bucket could not be reached.
+	ErrUnavailable = errors.New("keystore unavailable")
+)
+
+// MasterKey wraps data keys.
+type MasterKey [KeySize]byte
+
+// ID names a master key without telling anything about it: the first 8 bytes
+// of a domain-separated SHA-256, in hex.
+func (k MasterKey) ID() string {
+	sum := sha256.Sum256(append([]byte("memory-ledger/master-key-id/v1\x00"), k[:]...))
+	return hex.EncodeToString(sum[:8])
+}
+
+// String keeps the key out of logs and error messages.
+func (MasterKey) String() string { return "[master key]" }
+
+// Config of a Store.
+type Config struct {
+	Masters []MasterKey // the first one wraps; all of them unwrap
+	Cached  int         // unwrapped keys kept in memory; 0 means 100,000
+	Rand    io.Reader   // nil means crypto/rand
+}
+
+// Store is the keystore.
+type Store struct {
+	bucket  jetstream.KeyValue
+	masters map[string]cipher.AEAD
+	wrapID  string
+	cache   *lru.Cache[events.Owner, *OwnerKey]
+	rand    io.Reader
+}
+
+// BucketConfig returns the configuration of the bucket: one revision a key,
+// so that a deleted key is gone from the disk and not merely hidden.
+func BucketConfig(replicas int) jetstream.KeyValueConfig {
+	return jetstream.KeyValueConfig{
+		Bucket: Bucket, Description: "Memory Ledger: wrapped data keys",
+		History: 1, Storage: jetstream.FileStorage, Replicas: max(1, replicas),
+	}
+}
+
+// Open returns the keystore on a bucket.
+func Open(bucket jetstream.KeyValue, cfg Config) (*Store, error) {
+	if len(cfg.Masters) == 0 {
+		return nil, errors.New("keystore: no master key")
+	}
+	if cfg.Cached <= 0 {
+		cfg.Cached = 100_000
+	}
+	if cfg.Rand == nil {
+		cfg.Rand = rand.Reader
+	}
+	cache, err := lru.New[events.Owner, *OwnerKey](cfg.Cached)
+	if err != nil {
+		return nil, fmt.Errorf("keystore: %w", err)
+	}
+	s := &Store{bucket: bucket, masters: map[string]cipher.AEAD{}, wrapID: cfg.Masters[0].ID(), cache: cache, rand: cfg.Rand}
+	for _, master := range cfg.Masters {
+		if s.masters[master.ID()], err = newAEAD(master); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// entry is what the bucket holds for an owner.
+type entry struct {
+	Version int    `json:"v"`
+	Master  string `json:"master"`  // MasterKey.ID of the wrapping key
+	Wrapped []byte `json:"wrapped"` // nonce, AES-256-GCM ciphertext and tag; associated data: wrapContext(owner)
+}
+
+func wrapContext(owner events.Owner) []byte {
+	return []byte("memory-ledger/data-key/v1\x00" + string(owner))
+}
+
+// Find returns the owner's key, or ErrNoKey.
+func (s *Store) Find(ctx context.Context, owner events.Owner) (*OwnerKey, error) {
+	if key, ok := s.cache.Get(owner); ok {
+		return key, nil
+	}
+	stored, err := s.bucket.Get(ctx, string(owner))
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return nil, fmt.Errorf("%w: %s", ErrNoKey, owner)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	key, err := s.unwrap(owner, stored.Value())
+	if err != nil {
+		return nil, err
+	}
+	s.cache.Add(owner, key)
+	return key, nil
+}
+
+// FindOrCreate returns the owner's key and makes one if there is none. It must
+// only be called for an owner who has no leaf yet: for others a missing key is
+// ErrNoKey, never a fresh one.
+func (s *Store) FindOrCreate(ctx context.Context, owner events.Owner) (*OwnerKey, error) {
+	key, err := s.Find(ctx, owner)
+	if !errors.Is(err, ErrNoKey) {
+		return key, err
+	}
+	var fresh [KeySize]byte
+	if _, err := io.ReadFull(s.rand, fresh[:]); err != nil {
+		return nil, fmt.Errorf("make data key: %w", err)
+	}
+	value, err := s.wrap(owner, fresh)
+	if err != nil {
+		return nil, err
+	}
+	// Create fails if somebody was faster; then theirs is the key. An answer
+	// that got lost is met the same way: read what is there.
+	if _, err := s.bucket.Create(ctx, string(owner), value); err != nil && !errors.Is(err, jetstream.ErrKeyExists) {
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	return s.Find(ctx, owner)
+}
+
+func (s *Store) wrap(owner events.Owner, key [KeySize]byte) ([]byte, error) {
+	aead := s.masters[s.wrapID]
+	wrapped, err := seal(s.rand, aead, key[:], wrapContext(owner))
+	if err != nil {
+		return nil, err
+	}
+	value, err := json.Marshal(entry{Version: 1, Master: s.wrapID, Wrapped: wrapped})
+	if err != nil {
+		return nil, fmt.Errorf("encode keystore entry: %w", err)
+	}
+	return value, nil
+}
+
+func (s *Store) unwrap(owner events.Owner, value []byte) (*OwnerKey, error) {
+	var e entry
+	if err := json.Unmarshal(value, &e); err != nil || e.Version != 1 {
+		return nil, fmt.Errorf("keystore entry of %s is damaged: %w", owner, ErrSealed)
+	}
+	aead, ok := s.masters[e.Master]
+	if !ok {
+		return nil, fmt.Errorf("%w: entry of %s names master key %s", ErrMasterKey, owner, e.Master)
+	}
+	raw, err := open(aead, e.Wrapped, wrapContext(owner))
+	if err != nil || len(raw) != KeySize {
+		return nil, fmt.Errorf("keystore entry of %s: %w", owner, ErrSealed)
+	}
+	return newOwnerKey(owner, [KeySize]byte(raw), s.rand)
+}
+
+// OwnerKey is an owner's data key, ready to use. It is safe for concurrent
+// use.
+type OwnerKey struct {
+	owner  events.Owner
+	aead   cipher.AEAD
+	secret leaf.Secret
+	rand   io.Reader
+}
+
+func newOwnerKey(owner events.Owner, dataKey [KeySize]byte, random io.Reader) (*OwnerKey, error) {
+	aead, err := newAEAD(dataKey)
+	if err != nil {
+		return nil, err
+	}
+	secret, err := leaf.DeriveSecret(dataKey)
+	if err != nil {
+		return nil, err
+	}
+	return &OwnerKey{owner: owner, aead: aead, secret: secret, rand: random}, nil
+}
+
+// LeafSecret returns the secret that salts the owner's leaves.
+func (k *OwnerKey) LeafSecret() leaf.Secret { return k.secret }
+
+// Seal encrypts the content of a memory: nonce (12 bytes), ciphertext, tag (16
+// bytes). Owner and memory id are bound in as associated data.
+func (k *OwnerKey) Seal(memoryID, content string) ([]byte, error) {
+	return seal(k.rand, k.aead, []byte(content), k.bodyContext(memoryID))
+}
+
+// Open decrypts what Seal made for the same memory.
+func (k *OwnerKey) Open(memoryID string, sealed []byte) (string, error) {
+	content, err := open(k.aead, sealed, k.bodyContext(memoryID))
+	if err != nil {
+		return "", fmt.Errorf("memory %s: %w", memoryID, err)
+	}
+	return string(content), nil
+}
+
+func (k *OwnerKey) bodyContext(memoryID string) []byte {
+	return []byte("memory-ledger/body/v1\x00" + string(k.owner) + "\x00" + memoryID)
+}
+
+func newAEAD(key [KeySize]byte) (cipher.AEAD, error) {
+	block, err := aes.NewCipher(key[:])
+	if err != nil {
+		return nil, fmt.Errorf("aes: %w", err)
+	}
+	aead, err := cipher.NewGCM(block)
+	if err != nil {
+		return nil, fmt.Errorf("gcm: %w", err)
+	}
+	return aead, nil
+}
+
+func seal(random io.Reader, aead cipher.AEAD, plain, context []byte) ([]byte, error) {
+	out := make([]byte, aead.NonceSize(), aead.NonceSize()+len(plain)+aead.Overhead())
+	if _, err := io.ReadFull(random, out); err != nil {
+		return nil, fmt.Errorf("nonce: %w", err)
+	}
+	return aead.Seal(out, out, plain, context), nil
+}
+
+func open(aead cipher.AEAD, sealed, context []byte) ([]byte, error) {
+	if len(sealed) < aead.NonceSize()+aead.Overhead() {
+		return nil, ErrSealed
+	}
+	plain, err := aead.Open(nil, sealed[:aead.NonceSize()], sealed[aead.NonceSize():], context)
+	if err != nil {
+		return nil, ErrSealed
+	}
+	return plain, nil
+}

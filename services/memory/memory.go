@@ -1,0 +1,172 @@
+// Package memory writes and reads memories for both APIs: what a memory is
+// made of, and what a reader gets back, is the same through either door.
+package memory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/canonical"
+	"github.com/memory-ledger/ledger/events/leaf"
+	"github.com/memory-ledger/ledger/projections/memories"
+	"github.com/memory-ledger/ledger/projections/owners"
+	"github.com/memory-ledger/ledger/services/command"
+	"github.com/memory-ledger/ledger/services/keystore"
+)
+
+// Limits of what is stored.
+const (
+	MaxContentBytes  = 262144 // UTF-8
+	MaxMetadataBytes = 65536  // canonical
+)
+
+// Errors of this package.
+var (
+	ErrNotFound         = errors.New("memory not found")
+	ErrEmptyContent     = errors.New("content must not be empty")
+	ErrContentTooLarge  = fmt.Errorf("content is longer than %d bytes of UTF-8", MaxContentBytes)
+	ErrMetadataTooLarge = fmt.Errorf("metadata is longer than %d bytes in canonical form", MaxMetadataBytes)
+)
+
+// ChainView tells what the chain held when it was last looked at. It never
+// waits for the chain.
+type ChainView interface {
+	// Root returns the root in the owner's commitment account as last read,
+	// nil if no account was ever seen.
+	Root(owner events.Owner) *events.Hash
+}
+
+// Service is both sides of the memories.
+type Service struct {
+	Commands *command.Executor
+	Keys     *keystore.Store
+	Pool     *pgxpool.Pool
+	Chain    ChainView // nil: no chain is configured
+	NewID    func() string
+}
+
+// Draft is a memory on its way in.
+type Draft struct {
+	Owner          events.Owner
+	Content        string
+	Metadata       canonical.Object
+	IdempotencyKey *events.Hash
+	Credential     command.Credential
+}
+
+// Write stores a memory. When it returns without error the memory is on stable
+// storage.
+func (s *Service) Write(ctx context.Context, d Draft) (*command.WriteMemory, error) {
+	write, err := s.Prepare(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Commands.Execute(ctx, d.Owner, write); err != nil {
+		return nil, err
+	}
+	return write, nil
+}
+
+// Prepare does what can be done before the owner's turn comes: hash and seal.
+func (s *Service) Prepare(ctx context.Context, d Draft) (*command.WriteMemory, error) {
+	switch {
+	case d.Content == "":
+		return nil, ErrEmptyContent
+	case len(d.Content) > MaxContentBytes:
+		return nil, ErrContentTooLarge
+	case d.Metadata.Len() > MaxMetadataBytes:
+		return nil, ErrMetadataTooLarge
+	}
+	key, err := s.Keys.Find(ctx, d.Owner)
+	if err != nil {
+		return nil, err
+	}
+	l, err := leaf.New(key.LeafSecret(), leaf.Memory{Content: d.Content, Metadata: d.Metadata, Owner: d.Owner})
+	if err != nil {
+		return nil, err
+	}
+	hash, err := l.Hash()
+	if err != nil {
+		return nil, err
+	}
+	id := s.NewID()
+	sealed, err := key.Seal(id, d.Content)
+	if err != nil {
+		return nil, err
+	}
+	return &command.WriteMemory{
+		MemoryID: id, LeafHash: hash, Metadata: d.Metadata, Sealed: sealed,
+		IdempotencyKey: d.IdempotencyKey, Credential: d.Credential,
+	}, nil
+}
+
+// EnsureDataKey implements signin.DataKeys.
+func (s *Service) EnsureDataKey(ctx context.Context, owner events.Owner) error {
+	_, err := s.Keys.FindOrCreate(ctx, owner)
+	return err
+}
+
+// View is a memory as a reader gets it.
+type View struct {
+	ID        string           `json:"id"`
+	Content   string           `json:"content"`
+	Metadata  jsontext.Value   `json:"metadata"`
+	LeafHash  events.Hash      `json:"leafHash"`
+	LeafIndex uint64           `json:"leafIndex"`
+	BatchID   *string          `json:"batchId"`
+	Anchored  bool             `json:"anchored"`
+	CreatedAt events.Timestamp `json:"createdAt"`
+}
+
+func view(key *keystore.OwnerKey, m *memories.Memory) (View, error) {
+	content, err := key.Open(m.ID, m.Sealed)
+	if err != nil {
+		return View{}, err
+	}
+	return View{
+		ID: m.ID, Content: content, Metadata: jsontext.Value(m.Metadata.String()), LeafHash: m.LeafHash,
+		LeafIndex: m.LeafIndex, BatchID: m.BatchID, Anchored: m.Anchored, CreatedAt: m.CreatedAt,
+	}, nil
+}
+
+// Get returns one memory of the owner.
+func (s *Service) Get(ctx context.Context, owner events.Owner, id string) (View, error) {
+	m, err := s.find(ctx, owner, id)
+	if err != nil {
+		return View{}, err
+	}
+	key, err := s.Keys.Find(ctx, owner)
+	if err != nil {
+		return View{}, err
+	}
+	return view(key, &m)
+}
+
+func (s *Service) find(ctx context.Context, owner events.Owner, id string) (memories.Memory, error) {
+	m, found, err := memories.ByID(ctx, s.Pool, owner, id)
+	if err != nil {
+		return memories.Memory{}, fmt.Errorf("find memory: %w", err)
+	}
+	if !found {
+		return memories.Memory{}, ErrNotFound
+	}
+	return m, nil
+}
+
+// Size returns how many leaves the owner's log has.
+func (s *Service) Size(ctx context.Context, owner events.Owner) (uint64, error) {
+	o, _, err := owners.Find(ctx, s.Pool, owner)
+	if err != nil {
+		return 0, fmt.Errorf("find owner: %w", err)
+	}
+	return o.LeafCount, nil
+}
+
+// Length counts what the specification calls characters: Unicode code points.
+func Length(s string) int { return utf8.RuneCountInString(s) }

@@ -1,0 +1,90 @@
+package memory
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/projections/memories"
+	"github.com/memory-ledger/ledger/services/keystore"
+)
+
+// chunkRows is how many memories are read from the database at a time. A log
+// only grows, so chunks read one after the other add up to one consistent
+// list, without a transaction that a slow reader could hold open.
+const chunkRows = 500
+
+// Cursor walks through an owner's memories in leaf order, as far as the log
+// reached when the cursor was made.
+type Cursor struct {
+	service *Service
+	owner   events.Owner
+	key     *keystore.OwnerKey
+	next    uint64
+	end     uint64
+	match   func(content string) bool // nil: all
+}
+
+// Range returns a cursor over the leaves from index from on, at most limit of
+// them (0: no limit).
+func (s *Service) Range(ctx context.Context, owner events.Owner, from uint64, limit int) (*Cursor, error) {
+	size, err := s.Size(ctx, owner)
+	if err != nil {
+		return nil, err
+	}
+	c := &Cursor{service: s, owner: owner, next: from, end: size}
+	if limit > 0 {
+		c.end = min(size, from+uint64(limit))
+	}
+	if c.More() {
+		if c.key, err = s.Keys.Find(ctx, owner); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// Search returns a cursor over the memories whose text contains the query, in
+// any case. An empty query matches every memory.
+func (s *Service) Search(ctx context.Context, owner events.Owner, query string) (*Cursor, error) {
+	c, err := s.Range(ctx, owner, 0, 0)
+	if err != nil {
+		return nil, err
+	}
+	if query != "" {
+		c.match = newMatcher(query).match
+	}
+	return c, nil
+}
+
+// More reports whether there is anything left to read.
+func (c *Cursor) More() bool { return c.next < c.end }
+
+// Position is the index of the next leaf to be read.
+func (c *Cursor) Position() uint64 { return c.next }
+
+// Next reads the next chunk and calls yield for each memory in it that
+// matches. There may be none in a chunk and still be more to come.
+func (c *Cursor) Next(ctx context.Context, yield func(*View) error) error {
+	limit := int(min(c.end-c.next, chunkRows))
+	read := 0
+	err := memories.Scan(ctx, c.service.Pool, c.owner, c.next, limit, func(m *memories.Memory) error {
+		read++
+		v, err := view(c.key, m)
+		if err != nil {
+			return err
+		}
+		if c.match != nil && !c.match(v.Content) {
+			return nil
+		}
+		return yield(&v)
+	})
+	if err != nil {
+		return fmt.Errorf("read memories from %d: %w", c.next, err)
+	}
+	if read != limit {
+		return fmt.Errorf("read memories from %d: %d of %d leaves are in the read model", c.next, read, limit)
+	}
+	c.next += uint64(read)
+	return nil
+}

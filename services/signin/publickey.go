@@ -1,0 +1,84 @@
+package signin
+
+import (
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+
+	"filippo.io/edwards25519"
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/mr-tron/base58"
+
+	"github.com/memory-ledger/ledger/events"
+)
+
+// ErrPublicKey: the text is not a public key that could ever sign in.
+var ErrPublicKey = errors.New("publicKey is not a usable ed25519 public key in base58")
+
+// ErrSignatureForm: the signature is not 64 bytes.
+var ErrSignatureForm = errors.New("signature is not 64 bytes in base58")
+
+// maxSignatureLength is the longest base58 form of 64 bytes. The bound comes
+// before decoding, which takes time quadratic in the length.
+const maxSignatureLength = 88
+
+// ParsePublicKey accepts the base58 form of a canonical point of the prime
+// order subgroup's cosets that is not of small order. A small-order key, such
+// as 01 00…00, verifies signatures that nobody made; a point off the curve
+// belongs to a program, not to a person.
+func ParsePublicKey(s string) (events.Owner, error) {
+	owner, err := events.ParseOwner(s)
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", ErrPublicKey, err)
+	}
+	raw := owner.Bytes()
+	point, err := new(edwards25519.Point).SetBytes(raw[:])
+	if err != nil {
+		return "", fmt.Errorf("%w: not a point of the curve", ErrPublicKey)
+	}
+	if [32]byte(point.Bytes()) != raw {
+		return "", fmt.Errorf("%w: not in canonical form", ErrPublicKey)
+	}
+	if new(edwards25519.Point).MultByCofactor(point).Equal(edwards25519.NewIdentityPoint()) == 1 {
+		return "", fmt.Errorf("%w: point of small order", ErrPublicKey)
+	}
+	return owner, nil
+}
+
+// ParseSignature decodes the base58 form of 64 bytes.
+func ParseSignature(s string) ([]byte, error) {
+	if len(s) < ed25519.SignatureSize || len(s) > maxSignatureLength {
+		return nil, ErrSignatureForm
+	}
+	raw, err := base58.Decode(s)
+	if err != nil || len(raw) != ed25519.SignatureSize {
+		return nil, ErrSignatureForm
+	}
+	return raw, nil
+}
+
+// ParseSignatureJSON accepts a signature as a base58 string or as an array of
+// exactly 64 bytes.
+func ParseSignatureJSON(raw jsontext.Value) ([]byte, error) {
+	if raw.Kind() == '"' {
+		var text string
+		if err := json.Unmarshal(raw, &text); err != nil {
+			return nil, ErrSignatureForm
+		}
+		return ParseSignature(text)
+	}
+	var numbers []uint8Number
+	if err := json.Unmarshal(raw, &numbers); err != nil || len(numbers) != ed25519.SignatureSize {
+		return nil, ErrSignatureForm
+	}
+	signature := make([]byte, len(numbers))
+	for i, n := range numbers {
+		signature[i] = byte(n)
+	}
+	return signature, nil
+}
+
+// uint8Number is a byte written as a number; a plain []byte would be read as
+// base64.
+type uint8Number uint8

@@ -1,0 +1,238 @@
+package signin
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/services/command"
+)
+
+// nonceLength is the length of a nonce: 16 random bytes in hex.
+const nonceLength = 32
+
+// ExtensionTokenPrefix begins every extension session token.
+const ExtensionTokenPrefix = "svc_session_"
+
+// Errors of sign-in.
+var (
+	// ErrMalformed: the request does not have the form of an answer.
+	ErrMalformed = errors.New("message is not a sign-in challenge")
+	// ErrAddress: the message names another account than publicKey.
+	ErrAddress = errors.New("message address differs from publicKey")
+	// ErrRefused covers every answer that is well-formed but not good.
+	ErrRefused = errors.New("sign-in refused")
+	// ErrUnavailable: the nonces could not be reached.
+	ErrUnavailable = errors.New("sign-in unavailable")
+)
+
+// Challenge is a text to sign.
+type Challenge struct {
+	Message   string           `json:"message"`
+	Nonce     string           `json:"nonce"`
+	IssuedAt  events.Timestamp `json:"issuedAt"`
+	ExpiresAt events.Timestamp `json:"expiresAt"`
+}
+
+// Session is what a good answer earns.
+type Session struct {
+	Token     string           `json:"token"`
+	ExpiresAt events.Timestamp `json:"expiresAt"`
+	PublicKey events.Owner     `json:"publicKey"`
+}
+
+// Answer is a signed challenge.
+type Answer struct {
+	PublicKey events.Owner
+	Message   string
+	Signature []byte // 64 bytes
+}
+
+// Issuer makes the token of a new session.
+type Issuer interface {
+	// Issue returns the token and, for tokens that the service looks up
+	// rather than verifies, its SHA-256.
+	Issue(owner events.Owner, sessionID string, issued, expires events.Timestamp) (token string, hash *events.Hash, err error)
+	// Audience says which API the sessions are for.
+	Audience() events.Audience
+	// Lifetime is how long a session lasts.
+	Lifetime() time.Duration
+}
+
+// DataKeys makes the data key of a new owner.
+type DataKeys interface {
+	EnsureDataKey(ctx context.Context, owner events.Owner) error
+}
+
+// Config of a Desk.
+type Config struct {
+	Site     Site
+	Nonces   jetstream.KeyValue
+	Commands *command.Executor
+	DataKeys DataKeys
+	Issuer   Issuer
+	Now      func() time.Time
+	NewID    func() string
+	Rand     io.Reader // nil means crypto/rand
+}
+
+// Desk is the sign-in of one API.
+type Desk struct {
+	cfg    Config
+	nonces nonces
+}
+
+// NewDesk returns a Desk.
+func NewDesk(cfg Config) *Desk {
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Rand == nil {
+		cfg.Rand = rand.Reader
+	}
+	return &Desk{cfg: cfg, nonces: nonces{cfg.Nonces}}
+}
+
+// Challenge issues a challenge for a public key.
+func (d *Desk) Challenge(ctx context.Context, publicKey string) (Challenge, error) {
+	owner, err := ParsePublicKey(publicKey)
+	if err != nil {
+		return Challenge{}, err
+	}
+	var random [nonceLength / 2]byte
+	if _, err := io.ReadFull(d.cfg.Rand, random[:]); err != nil {
+		return Challenge{}, fmt.Errorf("nonce: %w", err)
+	}
+	nonce := hex.EncodeToString(random[:])
+	issued := events.At(d.cfg.Now())
+	expires := issued.Add(NonceLifetime)
+	text := message(d.cfg.Site, owner, nonce, issued, expires)
+	if err := d.nonces.put(ctx, nonce, challenge{Message: text, Owner: owner, ExpiresAt: expires}); err != nil {
+		return Challenge{}, err
+	}
+	return Challenge{Message: text, Nonce: nonce, IssuedAt: issued, ExpiresAt: expires}, nil
+}
+
+// Verify checks an answer and issues a session. Only success spends the nonce.
+func (d *Desk) Verify(ctx context.Context, a Answer) (Session, error) {
+	p, ok := parseMessage(a.Message)
+	if !ok {
+		return Session{}, ErrMalformed
+	}
+	if p.address != string(a.PublicKey) {
+		return Session{}, ErrAddress
+	}
+	revision, err := d.check(ctx, p.nonce, a)
+	if err != nil {
+		return Session{}, err
+	}
+	// The data key comes first: a crash after it leaves a key without an
+	// owner, which the next sign-in uses.
+	if err := d.prepareOwner(ctx, a.PublicKey); err != nil {
+		return Session{}, err
+	}
+	if err := d.nonces.spend(ctx, p.nonce, revision); err != nil {
+		if errors.Is(err, errNoNonce) {
+			return Session{}, fmt.Errorf("%w: nonce is unknown or was used", ErrRefused)
+		}
+		return Session{}, err
+	}
+	return d.issue(ctx, a.PublicKey)
+}
+
+// check looks at everything about the answer without changing anything.
+func (d *Desk) check(ctx context.Context, nonce string, a Answer) (revision uint64, err error) {
+	if nonce == "" {
+		return 0, fmt.Errorf("%w: message does not match the challenge", ErrRefused)
+	}
+	issued, revision, err := d.nonces.get(ctx, nonce)
+	if errors.Is(err, errNoNonce) {
+		return 0, fmt.Errorf("%w: nonce is unknown or was used", ErrRefused)
+	}
+	if err != nil {
+		return 0, err
+	}
+	if !d.cfg.Now().Before(issued.ExpiresAt.Time()) {
+		return 0, fmt.Errorf("%w: challenge expired", ErrRefused)
+	}
+	if issued.Owner != a.PublicKey || subtle.ConstantTimeCompare([]byte(issued.Message), []byte(a.Message)) != 1 {
+		return 0, fmt.Errorf("%w: message does not match the challenge", ErrRefused)
+	}
+	key := a.PublicKey.Bytes()
+	if !ed25519.Verify(key[:], []byte(a.Message), a.Signature) {
+		return 0, fmt.Errorf("%w: bad signature", ErrRefused)
+	}
+	return revision, nil
+}
+
+func (d *Desk) prepareOwner(ctx context.Context, owner events.Owner) error {
+	registered, err := d.cfg.Commands.Registered(ctx, owner)
+	if err != nil || registered {
+		return err
+	}
+	return d.cfg.DataKeys.EnsureDataKey(ctx, owner)
+}
+
+func (d *Desk) issue(ctx context.Context, owner events.Owner) (Session, error) {
+	issued := events.At(d.cfg.Now())
+	expires := issued.Add(d.cfg.Issuer.Lifetime())
+	id := d.cfg.NewID()
+	token, hash, err := d.cfg.Issuer.Issue(owner, id, issued, expires)
+	if err != nil {
+		return Session{}, fmt.Errorf("issue session: %w", err)
+	}
+	err = d.cfg.Commands.Execute(ctx, owner, &command.SignIn{
+		UserID: d.cfg.NewID(), SessionID: id, Audience: d.cfg.Issuer.Audience(), TokenHash: hash, ExpiresAt: expires,
+	})
+	if err != nil {
+		return Session{}, fmt.Errorf("record session: %w", err)
+	}
+	return Session{Token: token, ExpiresAt: expires, PublicKey: owner}, nil
+}
+
+// RandomTokens issues extension sessions: 32 random bytes in base64url, of
+// which only the SHA-256 is kept.
+type RandomTokens struct {
+	TTL  time.Duration
+	Rand io.Reader // nil means crypto/rand
+}
+
+// Issue implements Issuer.
+func (r RandomTokens) Issue(events.Owner, string, events.Timestamp, events.Timestamp) (string, *events.Hash, error) {
+	token, hash, err := NewToken(r.Rand, ExtensionTokenPrefix)
+	return token, &hash, err
+}
+
+// Audience implements Issuer.
+func (RandomTokens) Audience() events.Audience { return events.AudienceExtension }
+
+// Lifetime implements Issuer.
+func (r RandomTokens) Lifetime() time.Duration { return r.TTL }
+
+// NewToken makes a random credential: the prefix and 32 random bytes in
+// base64url without padding. The hash is SHA-256 of the whole text.
+func NewToken(random io.Reader, prefix string) (token string, hash events.Hash, err error) {
+	if random == nil {
+		random = rand.Reader
+	}
+	var raw [32]byte
+	if _, err := io.ReadFull(random, raw[:]); err != nil {
+		return "", events.Hash{}, fmt.Errorf("random token: %w", err)
+	}
+	token = prefix + base64.RawURLEncoding.EncodeToString(raw[:])
+	return token, HashToken(token), nil
+}
+
+// HashToken is how a credential is looked up.
+func HashToken(token string) events.Hash { return sha256.Sum256([]byte(token)) }
