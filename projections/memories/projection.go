@@ -46,7 +46,7 @@ func (Projection) Apply(_ context.Context, w *projection.Writer, s projection.Sl
 		rows.owner = append(rows.owner, string(e.Owner))
 		rows.leafIndex, rows.seq = append(rows.leafIndex, int64(data.LeafIndex)), append(rows.seq, int64(r.Seq))
 		rows.id, rows.leafHash = append(rows.id, id[:]), append(rows.leafHash, data.LeafHash[:])
-		rows.sealed, rows.ik = append(rows.sealed, data.Sealed), append(rows.ik, column.HashArg(data.IdempotencyKeyHash))
+		rows.sealed, rows.ik = append(rows.sealed, column.Bytes(data.Sealed)), append(rows.ik, column.HashArg(data.IdempotencyKeyHash))
 		rows.metadata = append(rows.metadata, string(data.Metadata))
 		rows.createdAt = append(rows.createdAt, e.Time.Time())
 	}

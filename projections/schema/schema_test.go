@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/memory-ledger/ledger/infra/localpostgres"
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
 	"github.com/memory-ledger/ledger/projections/owners"
 	"github.com/memory-ledger/ledger/projections/runner"
@@ -92,19 +93,12 @@ func TestNamesThatAreRefused(t *testing.T) {
 
 func TestADatabaseThatIsNotUTF8IsRefused(t *testing.T) {
 	t.Parallel()
-	url := pgtest.Database(t)
-	conn := connect(t, url)
-	var name string
-	if err := conn.QueryRow(t.Context(), `SELECT current_database()`).Scan(&name); err != nil {
+	server := pgtest.Start(t, localpostgres.Config{NoSync: true})
+	conn := connect(t, server.AdminURL())
+	if _, err := conn.Exec(t.Context(), `CREATE DATABASE latin ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0`); err != nil {
 		t.Fatal(err)
 	}
-	latin := name + "_latin"
-	if _, err := conn.Exec(t.Context(), `CREATE DATABASE `+latin+` ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0`); err != nil {
-		t.Skipf("the role may not create databases: %v", err)
-	}
-	t.Cleanup(func() { _, _ = conn.Exec(context.Background(), `DROP DATABASE `+latin) })
-	err := schema.Migrate(t.Context(), strings.Replace(url, name, latin, 1), schema.Live)
-	if !errors.Is(err, schema.ErrEncoding) {
+	if err := schema.Migrate(t.Context(), server.DatabaseURL("latin"), schema.Live); !errors.Is(err, schema.ErrEncoding) {
 		t.Errorf("migrate: %v", err)
 	}
 }
