@@ -9,42 +9,12 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/memory-ledger/ledger/events"
-	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
-	"github.com/memory-ledger/ledger/projections/fence"
 	"github.com/memory-ledger/ledger/projections/internal/world"
 	"github.com/memory-ledger/ledger/projections/memories"
 	"github.com/memory-ledger/ledger/projections/owners"
 	"github.com/memory-ledger/ledger/projections/runner"
 	"github.com/memory-ledger/ledger/projections/tree"
 )
-
-func TestMain(m *testing.M) { pgtest.Main(m) }
-
-// project starts a projector and returns how to stop it.
-func project(t testing.TB, pool *pgxpool.Pool, log runner.Log, change ...func(*runner.Config)) (*runner.Runner, func() error) {
-	t.Helper()
-	cfg := runner.Config{Pool: pool, Log: log, MaxBackoff: 200 * time.Millisecond}
-	for _, c := range change {
-		c(&cfg)
-	}
-	r, err := runner.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r, world.Running(t, r.Run)
-}
-
-// caughtUp waits until the read models hold the whole log.
-func caughtUp(t testing.TB, pool *pgxpool.Pool, log runner.Log) {
-	t.Helper()
-	f, err := fence.New(pool, log, fence.Options{Timeout: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := f.WaitAll(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-}
 
 func TestAMemoryIsReadBack(t *testing.T) {
 	t.Parallel()
@@ -73,9 +43,7 @@ func TestAMemoryIsReadBack(t *testing.T) {
 	if err != nil || proof.Root != written.LeafHash {
 		t.Errorf("proof %+v, %v", proof, err)
 	}
-	if err := r.Ready(); err != nil {
-		t.Error(err)
-	}
+	ready(t, r)
 	if err := stop(); err != nil {
 		t.Error(err)
 	}
