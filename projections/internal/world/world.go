@@ -110,7 +110,7 @@ func (l *Log) PublishRaw(t testing.TB, subject string, payload []byte) uint64 {
 func (l *Log) Publish(t testing.TB, messages ...Message) {
 	t.Helper()
 	for _, m := range messages {
-		if _, err := l.js.PublishMsgAsync(&nats.Msg{Subject: m.Subject(), Data: m.Payload(t)}); err != nil {
+		if _, err := l.js.PublishMsgAsync(&nats.Msg{Subject: m.Subject(), Data: m.Payload(t)}, jetstream.WithStallWait(time.Minute)); err != nil {
 			t.Fatalf("world: %v", err)
 		}
 	}
