@@ -51,6 +51,11 @@ type Base struct {
 	Log      *eventlog.JetStream
 	Pool     *pgxpool.Pool
 
+	// Durable returns what makes a stream's acknowledged messages durable,
+	// where the server leaves that to us. rewritten: older messages may go.
+	// Nil: the server syncs before it acknowledges.
+	Durable func(stream string, rewritten bool) eventlog.Syncer
+
 	js jetstream.JetStream
 }
 
@@ -172,6 +177,8 @@ type Deciding struct {
 	Commands *command.Executor
 	Keys     *keystore.Store
 	Nonces   jetstream.KeyValue
+
+	nonceSync func(context.Context) error
 }
 
 // NewDeciding opens the buckets and prepares the command side.
@@ -185,7 +192,13 @@ func NewDeciding(ctx context.Context, b *Base) (*Deciding, error) {
 	if err != nil {
 		return nil, err
 	}
-	if d.Keys, err = keystore.Open(keys, keystore.Config{Masters: masters, Cached: b.Config.CachedOwners, Rand: rand.Reader}); err != nil {
+	store := keystore.Config{Masters: masters, Cached: b.Config.CachedOwners, Rand: rand.Reader}
+	if b.Durable != nil {
+		store.Syncer = b.Durable("KV_"+keystore.Bucket, true)
+		d.nonceSync = b.Durable("KV_"+signin.NonceBucket, true).Sync
+		b.Log = b.Log.WithSyncer(b.Durable(eventlog.StreamName, false))
+	}
+	if d.Keys, err = keystore.Open(keys, store); err != nil {
 		return nil, err
 	}
 	if d.Nonces, err = b.bucket(ctx, signin.NonceBucketConfig(b.Config.NATSReplicas)); err != nil {
