@@ -79,6 +79,9 @@ func NewBase(ctx context.Context, cfg config.Config, logger *slog.Logger, dial C
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	b := &Base{Config: cfg, Logger: logger, Registry: prometheus.NewRegistry()}
+	if err := serveProfiler(cfg.PprofAddr); err != nil {
+		return nil, err
+	}
 	b.Registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if err := b.openLog(ctx, dial); err != nil {
 		return nil, err

@@ -32,14 +32,13 @@ func binary(t *testing.T) string {
 
 // run is `ledger run` as a process of its own.
 type run struct {
-	t       *testing.T
-	dir     string
-	environ []string
-	cmd     *exec.Cmd
-	exited  chan error
-	log     strings.Builder
-	logged  sync.Mutex
-	up      chan struct{}
+	t      *testing.T
+	dir    string
+	cmd    *exec.Cmd
+	exited chan error
+	log    strings.Builder
+	logged sync.Mutex
+	up     chan struct{}
 }
 
 const (

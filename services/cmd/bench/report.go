@@ -16,7 +16,6 @@ import (
 type report struct {
 	fsync time.Duration
 	rows  []row
-	notes []string
 }
 
 type row struct{ work, ours, beside, ratio string }
@@ -24,10 +23,6 @@ type row struct{ work, ours, beside, ratio string }
 func (r *report) add(work, ours, beside string, ratio float64) {
 	r.rows = append(r.rows, row{work, ours, beside, fmt.Sprintf("%.2f", ratio)})
 	fmt.Fprintf(os.Stderr, "%s: %s beside %s: %.2f\n", work, ours, beside, ratio)
-}
-
-func (r *report) note(format string, args ...any) {
-	r.notes = append(r.notes, fmt.Sprintf(format, args...))
 }
 
 func (r *report) print(out io.Writer, w *world) error {
@@ -41,9 +36,6 @@ func (r *report) print(out io.Writer, w *world) error {
 	}
 	if err := table.Flush(); err != nil {
 		return err
-	}
-	for _, n := range r.notes {
-		fmt.Fprintln(out, "\n"+n)
 	}
 	return nil
 }
