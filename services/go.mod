@@ -22,6 +22,7 @@ require (
 	github.com/transparency-dev/merkle v0.0.2
 	github.com/valyala/fasthttp v1.51.0
 	golang.org/x/sync v0.24.0
+	pgregory.net/rapid v1.3.0
 )
 
 require (
