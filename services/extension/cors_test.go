@@ -1,8 +1,10 @@
 package extension
 
 import (
+	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -239,6 +241,46 @@ func closed(t *testing.T, what string, answer *http.Response) {
 	for name := range answer.Header {
 		if strings.HasPrefix(name, "Access-Control-") {
 			t.Errorf("%s: %s: %s", what, name, answer.Header.Get(name))
+		}
+	}
+}
+
+// TestRefusalsBeforeRouting: what the server refuses before it looks for a
+// route is readable too, so that a page learns why.
+func TestRefusalsBeforeRouting(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	app := corsApp()
+	served := make(chan error, 1)
+	go func() { served <- app.Listener(listener) }()
+	t.Cleanup(func() {
+		if err := errors.Join(app.Shutdown(), <-served); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, origin := range []string{chromeOrigin, "https://attacker.example"} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+listener.Addr().String()+"/memories",
+			strings.NewReader(strings.Repeat(" ", door.MaxBody+1)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Origin", origin)
+		answer, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = answer.Body.Close()
+		if answer.StatusCode != http.StatusRequestEntityTooLarge || answer.Header.Get("X-Request-Id") == "" {
+			t.Errorf("from %s: %d %v", origin, answer.StatusCode, answer.Header)
+		}
+		if origin != chromeOrigin {
+			closed(t, "too large", answer)
+			continue
+		}
+		if got := answer.Header.Get("Access-Control-Allow-Origin"); got != origin {
+			t.Errorf("too large: allowed %q", got)
 		}
 	}
 }
