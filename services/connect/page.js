@@ -283,6 +283,7 @@
   let missing = false; // the page says that there is no wallet
 
   function findWallets() {
+    walletsChanged();
     const api = Object.freeze({ register });
     window.addEventListener('wallet-standard:register-wallet', (event) => event.detail?.(api));
     window.dispatchEvent(new CustomEvent('wallet-standard:app-ready', { detail: api }));
@@ -336,7 +337,7 @@
 
   async function getSession(publicKey, message, signature, signal) {
     const answer = await post('auth/verify', { publicKey, message, signature: [...signature] }, signal);
-    if (answer.status === 401) {
+    if (answer.status === 401) { // only the text says which of its causes it was
       throw new Problem(/expired/.test(answer.body.error) ? 'expired' : 'mismatch');
     }
     if (answer.status !== 200) throw refusalOf(answer);
