@@ -40,7 +40,7 @@ async function retry(stage) {
 
 async function signsIn(stage) {
   const answer = await stage.open({ wallets: [
-    { name: 'Test Wallet', sign: ['hang', 'ok'] }, { name: 'Other Wallet' },
+    { name: 'Other Wallet' }, { name: 'Test Wallet', sign: ['hang', 'ok'] },
   ] });
   assert.equal(answer.status(), 200);
   await stage.wallet('Other Wallet').waitFor();
@@ -54,7 +54,7 @@ async function signsIn(stage) {
   await stage.page.getByText('The text that you are asked to sign').click();
   const shown = await stage.page.locator('#message-text').textContent();
   const [asked] = await stage.page.evaluate(() => window.testWallet.seen);
-  assert.ok(asked === undefined || asked === shown);
+  assert.equal(asked, shown, 'the wallet gets the text that the page shows');
   assert.ok(shown.startsWith(`${new URL(stage.config.api).host} wants you to sign in with your Solana account:\n`));
   await stage.everyLook('sign');
   await stage.page.getByRole('button', { name: 'Cancel' }).click();
