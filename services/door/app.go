@@ -52,6 +52,10 @@ type Config struct {
 // App is one HTTP API.
 type App struct {
 	*fiber.App
+	// Early, if set, adds headers to answers that are given before any
+	// middleware runs: to requests that are too large or malformed.
+	Early func(c *fiber.Ctx)
+
 	cfg      Config
 	requests *prometheus.HistogramVec
 	inFlight prometheus.Gauge
@@ -109,14 +113,7 @@ func RequestID(c *fiber.Ctx) string {
 // observe gives the request an id and a deadline, and counts it.
 func (a *App) observe(c *fiber.Ctx) error {
 	start := time.Now()
-	id := utils.CopyString(c.Get(fiber.HeaderXRequestID))
-	if !isHarmlessID(id) {
-		id = a.cfg.NewID()
-	}
-	c.Locals(localRequestID, id)
-	c.Set(fiber.HeaderXRequestID, id)
-	c.Set(fiber.HeaderXContentTypeOptions, "nosniff")
-	c.Set(fiber.HeaderCacheControl, "no-store")
+	id := a.identify(c)
 	ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
 	defer cancel()
 	c.Locals(localContext, ctx)
@@ -141,6 +138,19 @@ func (a *App) observe(c *fiber.Ctx) error {
 	return nil
 }
 
+// identify gives the request an id, and its answer the headers that all have.
+func (a *App) identify(c *fiber.Ctx) (id string) {
+	id = utils.CopyString(c.Get(fiber.HeaderXRequestID))
+	if !isHarmlessID(id) {
+		id = a.cfg.NewID()
+	}
+	c.Locals(localRequestID, id)
+	c.Set(fiber.HeaderXRequestID, id)
+	c.Set(fiber.HeaderXContentTypeOptions, "nosniff")
+	c.Set(fiber.HeaderCacheControl, "no-store")
+	return id
+}
+
 func isHarmlessID(id string) bool {
 	if id == "" || len(id) > 128 {
 		return false
@@ -159,6 +169,12 @@ type errorBody struct {
 
 // fail writes the answer to an error.
 func (a *App) fail(c *fiber.Ctx, err error) error {
+	if RequestID(c) == "" { // the server refused it before the first middleware
+		a.identify(c)
+		if a.Early != nil {
+			a.Early(c)
+		}
+	}
 	status, message := answer(err)
 	if status >= http.StatusInternalServerError {
 		a.cfg.Log.Error("request failed", "method", c.Method(), "route", c.Route().Path, "status", status,
