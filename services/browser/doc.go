@@ -4,7 +4,7 @@
 //
 // They run with the other tests. They need Node 20, npm and Chromium; where
 // one is missing they say so and are skipped, except in CI (CI=true), where
-// they fail. `make browser-deps` installs Chromium.
+// they fail. `make deps` installs Chromium.
 //
 // LEDGER_SCREENSHOTS names a folder that gets a picture of every state of the
 // page; LEDGER_SCENARIOS is a regular expression that picks scenarios.

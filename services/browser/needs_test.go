@@ -33,7 +33,7 @@ func chromium(t *testing.T) string {
 			return path
 		}
 	}
-	lacking(t, "Chromium is not here: `make browser-deps` installs it (apt-get install chromium), or CHROMIUM names it")
+	lacking(t, "Chromium is not here: `make deps` installs it (apt-get install chromium), or CHROMIUM names it")
 	return ""
 }
 
