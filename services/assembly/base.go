@@ -182,11 +182,12 @@ type Deciding struct {
 	Nonces   jetstream.KeyValue
 
 	nonceSync func(context.Context) error
+	bodies    *memory.Bodies
 }
 
 // NewDeciding opens the buckets and prepares the command side.
 func NewDeciding(ctx context.Context, b *Base) (*Deciding, error) {
-	d := &Deciding{Base: b}
+	d := &Deciding{Base: b, bodies: memory.NewBodies(b.Config.BodyCacheBytes)}
 	masters, err := b.Config.MasterKeys()
 	if err != nil {
 		return nil, err
@@ -221,7 +222,7 @@ func NewDeciding(ctx context.Context, b *Base) (*Deciding, error) {
 }
 
 func (d *Deciding) memories(commands *command.Executor) *memory.Service {
-	return &memory.Service{Commands: commands, Keys: d.Keys, Pool: d.Pool, NewID: NewID}
+	return memory.New(memory.Config{Commands: commands, Keys: d.Keys, Pool: d.Pool, NewID: NewID, Bodies: d.bodies})
 }
 
 func (d *Deciding) probes() []door.Probe {
