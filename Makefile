@@ -1,14 +1,31 @@
-# Memory Ledger. `make run` runs everything; `make test` tests everything.
+# Memory Ledger. `make run` runs everything, `make test` tests everything.
+# `make help` lists the rest.
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
+<<<<<<< HEAD
 .PHONY: build run openapi lint-openapi
+=======
+.DEFAULT_GOAL := help
+>>>>>>> main
 
+MODULES  := events projections anchoring services infra
+PACKAGES := $(addprefix ./,$(addsuffix /...,$(MODULES)))
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
+
+.PHONY: help
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
 build: ## bin/ledger
 	go build -trimpath -o bin/ledger ./services/cmd/ledger
 
-run: build ## both APIs, projector, anchorer and the servers they need, in the foreground
+.PHONY: run
+run: build postgres ## both APIs, projector, anchorer and the servers they need, in the foreground
 	@exec bin/ledger run
 
+<<<<<<< HEAD
 openapi: ## the served OpenAPI documents, from the openapi.yaml of each API and of the door
 	go generate ./services/core ./services/extension
 
@@ -22,3 +39,62 @@ lint-openapi: $(LINT)/node_modules ## what a linter makes of the documents
 $(LINT)/node_modules: $(LINT)/package.json $(LINT)/package-lock.json
 	cd $(LINT) && npm ci --ignore-scripts --no-audit --no-fund
 	@touch $@
+=======
+.PHONY: postgres
+postgres: ## a PostgreSQL server program, installed if none is found
+	@infra/install postgres
+
+.PHONY: deps
+deps: ## everything that the tests need beside Go, installed where it is missing
+	@infra/install postgres node chromium bpf
+
+.PHONY: test
+test: deps check unit fuzz ## everything: rules, linters, unit, property, fuzz, end-to-end, browser, chain, crash
+
+.PHONY: unit
+unit: ## all Go tests with the race detector
+	go test -race -timeout 15m $(PACKAGES)
+
+.PHONY: fuzz
+FUZZTIME ?= 5s
+fuzz: ## each fuzz target for a short time
+	go test -run '^$$' -fuzz '^FuzzDecodeBatch$$' -fuzztime $(FUZZTIME) ./events
+	go test -run '^$$' -fuzz '^FuzzCanonicalize$$' -fuzztime $(FUZZTIME) ./events/canonical
+
+.PHONY: check
+check: fmt-check vet staticcheck vulncheck generated ## what needs no server
+
+.PHONY: fmt-check
+fmt-check:
+	@out=$$(gofmt -l $(MODULES)); if [ -n "$$out" ]; then echo "gofmt is not happy with:"; echo "$$out"; exit 1; fi
+
+.PHONY: vet
+vet:
+	go vet $(PACKAGES)
+
+.PHONY: staticcheck
+staticcheck:
+	go run $(STATICCHECK) $(PACKAGES)
+
+.PHONY: vulncheck
+vulncheck: ## known vulnerabilities, where the database can be reached
+	@infra/vulncheck $(GOVULNCHECK) $(PACKAGES)
+
+.PHONY: generate
+generate: ## everything that is made from something else
+	node events/leaf/testdata/vectors.mjs
+
+.PHONY: generated
+generated: ## fails where a generated file is out of date
+	@infra/generated
+
+.PHONY: bench
+BENCHFLAGS ?=
+bench: build ## the figures of docs/performance.md
+	go build -trimpath -o bin/bench ./services/cmd/bench
+	bin/bench $(BENCHFLAGS)
+
+.PHONY: clean
+clean: ## what was built; never the data
+	rm -rf bin
+>>>>>>> main

@@ -27,6 +27,9 @@ type Config struct {
 	// OpsAddr is where projector and anchorer answer /livez, /readyz and
 	// /metrics; empty means nowhere.
 	OpsAddr string `env:"OPS_ADDR"`
+	// PprofAddr is where Go's profiler answers; empty means nowhere. It shows
+	// what is in memory: keep it on loopback.
+	PprofAddr string `env:"PPROF_ADDR"`
 	// CoreURL and ExtensionURL are the public base URLs, used in grants' url
 	// and as sign-in domain. Empty: http:// and the listen address.
 	CoreURL      string `env:"CORE_URL"`
