@@ -55,11 +55,15 @@ func TestRoutesAreTheDocumented(t *testing.T) {
 	}
 }
 
-func app(service string) *door.App {
-	return door.New(door.Config{
+func app(service string) *door.App { return door.New(configOf(service)) }
+
+func configOf(service string) door.Config {
+	documents := map[string][]byte{"core": core.OpenAPI, "extension": extension.OpenAPI}
+	return door.Config{
 		Service: service, Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
+		OpenAPI: documents[service], ShowCauses: service == "extension",
 		NewID: func() string { return "id" },
-	})
+	}
 }
 
 var parameter = regexp.MustCompile(`:([A-Za-z]+)`)

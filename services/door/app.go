@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/gofiber/fiber/v2"
 	"github.com/gofiber/fiber/v2/utils"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/valyala/fasthttp"
 
 	"github.com/memory-ledger/ledger/services/grant"
 )
@@ -72,8 +74,9 @@ func New(cfg Config) *App {
 		ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
 		StrictRouting: true, CaseSensitive: true, UnescapePath: true,
 		JSONEncoder:  func(v any) ([]byte, error) { return json.Marshal(v, json.Deterministic(true)) },
-		ErrorHandler: a.fail,
+		ErrorHandler: a.refuseEarly,
 	})
+	a.routeUnknownMethods()
 	a.requests = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Namespace: "ledger", Subsystem: "http", Name: "request_seconds",
 		Help:        "Time from the request's arrival to its answer, by route and status.",
@@ -106,9 +109,9 @@ func RequestID(c *fiber.Ctx) string {
 	return id
 }
 
-// observe gives the request an id and a deadline, and counts it.
-func (a *App) observe(c *fiber.Ctx) error {
-	start := time.Now()
+// identify gives the request its id, and the answer the headers that every
+// answer has.
+func (a *App) identify(c *fiber.Ctx) string {
 	id := utils.CopyString(c.Get(fiber.HeaderXRequestID))
 	if !isHarmlessID(id) {
 		id = a.cfg.NewID()
@@ -117,6 +120,33 @@ func (a *App) observe(c *fiber.Ctx) error {
 	c.Set(fiber.HeaderXRequestID, id)
 	c.Set(fiber.HeaderXContentTypeOptions, "nosniff")
 	c.Set(fiber.HeaderCacheControl, "no-store")
+	return id
+}
+
+// refuseEarly answers requests that the server refuses before any route sees
+// them: no HTTP, too large, too slow.
+func (a *App) refuseEarly(c *fiber.Ctx, err error) error {
+	a.identify(c)
+	return a.fail(c, err)
+}
+
+// routeUnknownMethods makes methods that the framework does not know, and
+// would refuse in its own words, take the way of one that it knows and that no
+// route has: 404, or 405 with what is allowed.
+func (a *App) routeUnknownMethods() {
+	route := a.Server().Handler
+	a.Server().Handler = func(ctx *fasthttp.RequestCtx) {
+		if !slices.Contains(fiber.DefaultMethods, string(ctx.Method())) {
+			ctx.Request.Header.SetMethod(fiber.MethodTrace)
+		}
+		route(ctx)
+	}
+}
+
+// observe gives the request an id and a deadline, and counts it.
+func (a *App) observe(c *fiber.Ctx) error {
+	start := time.Now()
+	id := a.identify(c)
 	ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
 	defer cancel()
 	c.Locals(localContext, ctx)

@@ -7,6 +7,7 @@ import (
 	"github.com/gofiber/fiber/v2"
 
 	"github.com/memory-ledger/ledger/services/connect"
+	"github.com/memory-ledger/ledger/services/door"
 )
 
 const preflightSeconds = "600"
@@ -18,7 +19,7 @@ func (a *API) cors(c *fiber.Ctx) error {
 	origin := c.Get(fiber.HeaderOrigin)
 	if origin == "" || !a.allowed(origin) {
 		if isPreflight(c) {
-			return c.SendStatus(http.StatusForbidden)
+			return door.Refuse(http.StatusForbidden, "this origin may not call the API from a page")
 		}
 		return c.Next()
 	}
