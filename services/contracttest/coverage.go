@@ -3,6 +3,8 @@ package contracttest
 import (
 	"cmp"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -62,6 +64,24 @@ func Seen(api API) (Coverage, error) {
 	slices.SortFunc(coverage.Seen, byName)
 	slices.SortFunc(coverage.Missing, byName)
 	return coverage, nil
+}
+
+var reporting sync.Mutex
+
+// report writes the coverage of this test program to a folder: one file a
+// program and API, which grows more complete with every test that ends.
+func report(folder string, api API) error {
+	reporting.Lock()
+	defer reporting.Unlock()
+	coverage, err := Seen(api)
+	if err != nil {
+		return err
+	}
+	name := filepath.Join(folder, filepath.Base(os.Args[0])+"."+string(api)+".txt")
+	if err := os.WriteFile(name, []byte(coverage.String()), 0o644); err != nil {
+		return fmt.Errorf("contracttest: report coverage: %w", err)
+	}
+	return nil
 }
 
 // String is a line for each operation: what was seen, and what is missing.

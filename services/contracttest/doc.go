@@ -4,7 +4,8 @@
 // document gives for the route, the headers are there and have the form that
 // they should, the content type and the body are the documented ones, and a
 // body that the API accepted is one that the document allows. [Seen] tells
-// which operations and statuses came by.
+// which operations and statuses came by; with CONTRACT_COVERAGE set to a folder,
+// each test program leaves that there.
 //
 // The schemas are checked by santhosh-tekuri/jsonschema, which implements JSON
 // Schema 2020-12, the dialect of OpenAPI 3.1, in full and without a dependency

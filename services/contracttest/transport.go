@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"sync"
 	"testing"
 )
@@ -89,6 +90,11 @@ func (c *checker) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ended = true
+	if folder := os.Getenv("CONTRACT_COVERAGE"); folder != "" {
+		if err := report(folder, c.api); err != nil {
+			c.t.Error(err)
+		}
+	}
 }
 
 // record returns the request to send, and a function that returns the body
