@@ -108,6 +108,21 @@ func TestRefusedAtTheDoor(t *testing.T) {
 	}
 }
 
+// TestHeadSpendsNoRead: HEAD promises to change nothing, and a case can't keep
+// that promise.
+func TestHeadSpendsNoRead(t *testing.T) {
+	addr := serve(t, contracttest.Extension)
+	client := &http.Client{Transport: contracttest.Transport(t, contracttest.Extension, nil)}
+	answer, err := client.Head("http://" + addr + "/agent-cases/svc_case_any")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = answer.Body.Close()
+	if answer.StatusCode != http.StatusMethodNotAllowed || answer.Header.Get("Allow") != "GET" {
+		t.Errorf("status %d, Allow %q", answer.StatusCode, answer.Header.Get("Allow"))
+	}
+}
+
 // TestPreflights: CORS lets in whom it should, as documented.
 func TestPreflights(t *testing.T) {
 	addr := serve(t, contracttest.Extension)
