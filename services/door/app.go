@@ -216,7 +216,7 @@ func (a *App) fail(c *fiber.Ctx, err error) error {
 // flight finish, for at most grace.
 func (a *App) Serve(ctx context.Context, listener net.Listener, grace time.Duration) error {
 	failed := make(chan error, 1)
-	go func() { failed <- a.Listener(listener) }()
+	go func() { failed <- a.Listener(lingering{listener}) }()
 	select {
 	case err := <-failed:
 		return fmt.Errorf("%s: serve: %w", a.cfg.Service, err)
