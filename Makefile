@@ -2,11 +2,7 @@
 # `make help` lists the rest.
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-<<<<<<< HEAD
-.PHONY: build run openapi lint-openapi
-=======
 .DEFAULT_GOAL := help
->>>>>>> main
 
 MODULES  := events projections anchoring services infra
 PACKAGES := $(addprefix ./,$(addsuffix /...,$(MODULES)))
@@ -25,21 +21,6 @@ build: ## bin/ledger
 run: build postgres ## both APIs, projector, anchorer and the servers they need, in the foreground
 	@exec bin/ledger run
 
-<<<<<<< HEAD
-openapi: ## the served OpenAPI documents, from the openapi.yaml of each API and of the door
-	go generate ./services/core ./services/extension
-
-LINT := services/internal/openapi/lint
-
-lint-openapi: $(LINT)/node_modules ## what a linter makes of the documents
-	cd $(LINT) && REDOCLY_TELEMETRY=off REDOCLY_SUPPRESS_UPDATE_NOTICE=true \
-	  node_modules/.bin/redocly lint --config redocly.yaml --format stylish \
-	  ../../../core/openapi.json ../../../extension/openapi.json
-
-$(LINT)/node_modules: $(LINT)/package.json $(LINT)/package-lock.json
-	cd $(LINT) && npm ci --ignore-scripts --no-audit --no-fund
-	@touch $@
-=======
 .PHONY: postgres
 postgres: ## a PostgreSQL server program, installed if none is found
 	@infra/install postgres
@@ -83,10 +64,23 @@ vulncheck: ## known vulnerabilities, where the database can be reached
 .PHONY: generate
 generate: ## everything that is made from something else
 	node events/leaf/testdata/vectors.mjs
+	go generate ./services/core ./services/extension
 
 .PHONY: generated
 generated: ## fails where a generated file is out of date
 	@infra/generated
+
+LINT := services/internal/openapi/lint
+
+.PHONY: lint-openapi
+lint-openapi: $(LINT)/node_modules ## what a linter makes of the OpenAPI documents
+	@cd $(LINT) && REDOCLY_TELEMETRY=off REDOCLY_SUPPRESS_UPDATE_NOTICE=true \
+	  node_modules/.bin/redocly lint --config redocly.yaml --format stylish \
+	  ../../../core/openapi.json ../../../extension/openapi.json
+
+$(LINT)/node_modules: $(LINT)/package.json $(LINT)/package-lock.json
+	cd $(LINT) && npm ci --ignore-scripts --no-audit --no-fund
+	@touch $@
 
 .PHONY: bench
 BENCHFLAGS ?=
@@ -97,4 +91,3 @@ bench: build ## the figures of docs/performance.md
 .PHONY: clean
 clean: ## what was built; never the data
 	rm -rf bin
->>>>>>> main

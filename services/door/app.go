@@ -54,6 +54,10 @@ type Config struct {
 // App is one HTTP API.
 type App struct {
 	*fiber.App
+	// Early, if set, adds headers to answers that are given before any
+	// middleware runs: to requests that are too large or malformed.
+	Early func(c *fiber.Ctx)
+
 	cfg      Config
 	requests *prometheus.HistogramVec
 	inFlight prometheus.Gauge
@@ -74,7 +78,7 @@ func New(cfg Config) *App {
 		ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
 		StrictRouting: true, CaseSensitive: true, UnescapePath: true,
 		JSONEncoder:  func(v any) ([]byte, error) { return json.Marshal(v, json.Deterministic(true)) },
-		ErrorHandler: a.refuseEarly,
+		ErrorHandler: a.fail,
 	})
 	a.routeUnknownMethods()
 	a.requests = prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -107,27 +111,6 @@ func Context(c *fiber.Ctx) context.Context {
 func RequestID(c *fiber.Ctx) string {
 	id, _ := c.Locals(localRequestID).(string)
 	return id
-}
-
-// identify gives the request its id, and the answer the headers that every
-// answer has.
-func (a *App) identify(c *fiber.Ctx) string {
-	id := utils.CopyString(c.Get(fiber.HeaderXRequestID))
-	if !isHarmlessID(id) {
-		id = a.cfg.NewID()
-	}
-	c.Locals(localRequestID, id)
-	c.Set(fiber.HeaderXRequestID, id)
-	c.Set(fiber.HeaderXContentTypeOptions, "nosniff")
-	c.Set(fiber.HeaderCacheControl, "no-store")
-	return id
-}
-
-// refuseEarly answers requests that the server refuses before any route sees
-// them: no HTTP, too large, too slow.
-func (a *App) refuseEarly(c *fiber.Ctx, err error) error {
-	a.identify(c)
-	return a.fail(c, err)
 }
 
 // routeUnknownMethods makes methods that the framework does not know, and
@@ -171,6 +154,19 @@ func (a *App) observe(c *fiber.Ctx) error {
 	return nil
 }
 
+// identify gives the request an id, and its answer the headers that all have.
+func (a *App) identify(c *fiber.Ctx) (id string) {
+	id = utils.CopyString(c.Get(fiber.HeaderXRequestID))
+	if !isHarmlessID(id) {
+		id = a.cfg.NewID()
+	}
+	c.Locals(localRequestID, id)
+	c.Set(fiber.HeaderXRequestID, id)
+	c.Set(fiber.HeaderXContentTypeOptions, "nosniff")
+	c.Set(fiber.HeaderCacheControl, "no-store")
+	return id
+}
+
 func isHarmlessID(id string) bool {
 	if id == "" || len(id) > 128 {
 		return false
@@ -189,6 +185,12 @@ type errorBody struct {
 
 // fail writes the answer to an error.
 func (a *App) fail(c *fiber.Ctx, err error) error {
+	if RequestID(c) == "" { // the server refused it before the first middleware
+		a.identify(c)
+		if a.Early != nil {
+			a.Early(c)
+		}
+	}
 	status, message := answer(err)
 	if status >= http.StatusInternalServerError {
 		a.cfg.Log.Error("request failed", "method", c.Method(), "route", c.Route().Path, "status", status,

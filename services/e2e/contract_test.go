@@ -72,6 +72,9 @@ func documentedExtension(c *stacktest.Client, wallet stacktest.Wallet) {
 		c.Expect(401, "GET", grants+elsewhere+"/status", nil)
 		c.Expect(401, "POST", grants+elsewhere+"/revoke", nil)
 	}
+	c.Expect(200, "GET", "/connect?callback=chrome-extension%3A%2F%2Fabcdefghijklmnopabcdefghijklmnop%2Fcallback.html", nil)
+	c.Expect(400, "GET", "/connect", nil)
+	c.Expect(400, "GET", "/connect?callback=https%3A%2F%2Fexample.com%2Fcallback.html", nil)
 	c.Expect(401, "POST", "/auth/logout", nil)
 }
 

@@ -35,6 +35,7 @@ type API struct {
 // Mount adds the routes to an app.
 func (a *API) Mount(app *door.App) {
 	app.Use(a.cors)
+	app.Early = func(c *fiber.Ctx) { a.allowOrigin(c) }
 	app.Get("/health", func(c *fiber.Ctx) error {
 		return c.JSON(fiber.Map{"ok": true, "service": "memory-ledger-extension"})
 	})

@@ -21,7 +21,7 @@ func TestDocumentsAreUpToDate(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !bytes.Equal(made, read(t, filepath.Join(services, api, "openapi.json"))) {
-			t.Errorf("services/%s/openapi.json is out of date: run `make openapi`", api)
+			t.Errorf("services/%s/openapi.json is out of date: run `make generate`", api)
 		}
 	}
 }
