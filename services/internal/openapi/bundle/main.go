@@ -1,9 +1,10 @@
 // Command bundle writes the OpenAPI document that an API serves:
 //
-//	bundle OUTPUT SOURCE...
+//	bundle OUTPUT SOURCE [SOURCE]
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 
@@ -19,7 +20,7 @@ func main() {
 
 func run(args []string) error {
 	if len(args) < 2 {
-		return fmt.Errorf("usage: bundle OUTPUT SOURCE...")
+		return errors.New("usage: bundle OUTPUT SOURCE [SOURCE]")
 	}
 	var sources [][]byte
 	for _, name := range args[1:] {
