@@ -8,8 +8,8 @@
 // each test program leaves that there.
 //
 // The schemas are checked by santhosh-tekuri/jsonschema, which implements JSON
-// Schema 2020-12, the dialect of OpenAPI 3.1, in full and without a dependency
-// of its own kind; the little that OpenAPI adds around the schemas (paths,
+// Schema 2020-12, the dialect of OpenAPI 3.1, in full and brings next to nothing
+// along; the little that OpenAPI adds around the schemas (paths,
 // statuses, media types, headers) is done here, strictly: what is not
 // documented is a failure.
 //
