@@ -43,7 +43,7 @@ fuzz: ## each fuzz target for a short time
 	go test -run '^$$' -fuzz '^FuzzCanonicalize$$' -fuzztime $(FUZZTIME) ./events/canonical
 
 .PHONY: check
-check: fmt-check vet staticcheck vulncheck generated ## what needs no server
+check: fmt-check vet staticcheck vulncheck generated lint-openapi ## what needs no server
 
 .PHONY: fmt-check
 fmt-check:
@@ -64,10 +64,28 @@ vulncheck: ## known vulnerabilities, where the database can be reached
 .PHONY: generate
 generate: ## everything that is made from something else
 	node events/leaf/testdata/vectors.mjs
+	go generate ./services/core ./services/extension
 
 .PHONY: generated
 generated: ## fails where a generated file is out of date
 	@infra/generated
+
+LINT := services/internal/openapi/lint
+
+.PHONY: lint-openapi
+ifeq ($(shell command -v npm),)
+lint-openapi:
+	@echo "npm is missing: the OpenAPI documents are not linted" >&2
+else
+lint-openapi: $(LINT)/node_modules ## what a linter makes of the OpenAPI documents
+	@cd $(LINT) && REDOCLY_TELEMETRY=off REDOCLY_SUPPRESS_UPDATE_NOTICE=true \
+	  node_modules/.bin/redocly lint --config redocly.yaml --format stylish \
+	  ../../../core/openapi.json ../../../extension/openapi.json
+endif
+
+$(LINT)/node_modules: $(LINT)/package.json $(LINT)/package-lock.json
+	cd $(LINT) && npm ci --ignore-scripts --no-audit --no-fund
+	@touch $@
 
 .PHONY: bench
 BENCHFLAGS ?=

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/gofiber/fiber/v2"
 	"github.com/gofiber/fiber/v2/utils"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/valyala/fasthttp"
 
 	"github.com/memory-ledger/ledger/services/grant"
 )
@@ -78,6 +80,7 @@ func New(cfg Config) *App {
 		JSONEncoder:  func(v any) ([]byte, error) { return json.Marshal(v, json.Deterministic(true)) },
 		ErrorHandler: a.fail,
 	})
+	a.routeUnknownMethods()
 	a.requests = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Namespace: "ledger", Subsystem: "http", Name: "request_seconds",
 		Help:        "Time from the request's arrival to its answer, by route and status.",
@@ -108,6 +111,19 @@ func Context(c *fiber.Ctx) context.Context {
 func RequestID(c *fiber.Ctx) string {
 	id, _ := c.Locals(localRequestID).(string)
 	return id
+}
+
+// routeUnknownMethods makes methods that the framework does not know, and
+// would refuse in its own words, take the way of one that it knows and that no
+// route has: 404, or 405 with what is allowed.
+func (a *App) routeUnknownMethods() {
+	route := a.Server().Handler
+	a.Server().Handler = func(ctx *fasthttp.RequestCtx) {
+		if !slices.Contains(fiber.DefaultMethods, string(ctx.Method())) {
+			ctx.Request.Header.SetMethod(fiber.MethodTrace)
+		}
+		route(ctx)
+	}
 }
 
 // observe gives the request an id and a deadline, and counts it.
@@ -202,7 +218,7 @@ func (a *App) fail(c *fiber.Ctx, err error) error {
 // flight finish, for at most grace.
 func (a *App) Serve(ctx context.Context, listener net.Listener, grace time.Duration) error {
 	failed := make(chan error, 1)
-	go func() { failed <- a.Listener(listener) }()
+	go func() { failed <- a.Listener(lingering{listener}) }()
 	select {
 	case err := <-failed:
 		return fmt.Errorf("%s: serve: %w", a.cfg.Service, err)

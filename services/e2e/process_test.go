@@ -15,6 +15,7 @@ import (
 
 	"github.com/memory-ledger/ledger/infra/datadir"
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
+	"github.com/memory-ledger/ledger/services/contracttest"
 	"github.com/memory-ledger/ledger/services/stacktest"
 )
 
@@ -107,7 +108,7 @@ func (r *run) clients() (core, extension *stacktest.Client) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	return stacktest.NewClient(r.t, where.CoreURL), stacktest.NewClient(r.t, where.ExtensionURL)
+	return stacktest.NewClient(r.t, contracttest.Core, where.CoreURL), stacktest.NewClient(r.t, contracttest.Extension, where.ExtensionURL)
 }
 
 // kill ends the process as a power cut of its own would.
