@@ -178,6 +178,14 @@ func appendData(dst []byte, data Data) ([]byte, error) {
 // current form. What it does not fully understand it refuses: a reader that
 // skipped what it does not know would build a state that nobody decided.
 func DecodeBatch(payload []byte) ([]Event, error) {
+	one := make([]Event, 1)
+	if decodeCanonical(payload, &one[0]) {
+		return one, nil
+	}
+	return decodeGeneral(payload)
+}
+
+func decodeGeneral(payload []byte) ([]Event, error) {
 	var envelopes []envelope
 	if err := json.Unmarshal(payload, &envelopes); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
