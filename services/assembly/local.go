@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/infra/datadir"
 	"github.com/memory-ledger/ledger/infra/localnats"
 	"github.com/memory-ledger/ledger/infra/localpostgres"
@@ -98,7 +99,7 @@ func (l *local) startNATS(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	l.nats, err = localnats.Start(ctx, localnats.Config{Dir: dir, Logger: l.logger.With("server", "nats")})
+	l.nats, err = localnats.Start(ctx, localnats.Config{Dir: dir, GroupSync: true, Logger: l.logger.With("server", "nats")})
 	return err
 }
 
@@ -139,6 +140,9 @@ func (l *local) serve(ctx context.Context, say func(string)) error {
 		return err
 	}
 	defer base.Close()
+	if l.nats != nil {
+		base.Durable = func(stream string, rewritten bool) eventlog.Syncer { return l.nats.GroupSync(stream, rewritten) }
+	}
 	deciding, err := NewDeciding(ctx, base)
 	if err != nil {
 		return err
@@ -147,16 +151,17 @@ func (l *local) serve(ctx context.Context, say func(string)) error {
 	if err != nil {
 		return err
 	}
-	coreListener, err := net.Listen("tcp", l.cfg.CoreAddr)
+	coreListener, err := listen(l.cfg.CoreAddr, &base.Config.CoreURL)
 	if err != nil {
 		return fmt.Errorf("core API: %w", err)
 	}
 	defer coreListener.Close()
-	extensionListener, err := net.Listen("tcp", l.cfg.ExtensionAddr)
+	extensionListener, err := listen(l.cfg.ExtensionAddr, &base.Config.ExtensionURL)
 	if err != nil {
 		return fmt.Errorf("extension API: %w", err)
 	}
 	defer extensionListener.Close()
+	l.cfg.CoreURL, l.cfg.ExtensionURL = base.Config.CoreURL, base.Config.ExtensionURL
 	if err := l.note(); err != nil {
 		return err
 	}
@@ -183,6 +188,19 @@ func (l *local) serve(ctx context.Context, say func(string)) error {
 	say("stopping")
 	stopWorkers()
 	return errors.Join(err, background.Wait())
+}
+
+// listen opens an address. Where the configuration left the port to the
+// system, the base URL learns it here.
+func listen(addr string, baseURL *string) (net.Listener, error) {
+	listener, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	if *baseURL == "http://"+addr {
+		*baseURL = "http://" + listener.Addr().String()
+	}
+	return listener, nil
 }
 
 // watchMachines ends the run when a server that we started dies.

@@ -1,0 +1,313 @@
+package e2e_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/memory-ledger/ledger/services/stacktest"
+)
+
+func TestAPIKeys(t *testing.T) {
+	t.Parallel()
+	s := stacktest.Start(t, stacktest.Options{Core: 2})
+	core := s.Core[0]
+	session := core.SignIn(stacktest.NewWallet())
+	created := core.Expect(201, "POST", "/keys", map[string]any{"label": "laptop"}, session)
+	secret := created.Text("key")
+	if !strings.HasPrefix(secret, "svc_") || !strings.HasPrefix(secret, created.Text("prefix")) || created.Text("label") != "laptop" {
+		t.Errorf("created %s", created.Body)
+	}
+	key := stacktest.Bearer(secret)
+
+	// A key opens memory routes, on any replica, and nothing else.
+	a := s.Core[1].Expect(201, "POST", "/memories", map[string]any{"content": "by key"}, key)
+	core.Expect(200, "GET", "/memories/"+a.Text("id"), nil, key)
+	core.Expect(200, "GET", "/memories", nil, key)
+	core.Expect(200, "POST", "/memories/search", map[string]any{}, key)
+	core.Expect(200, "GET", "/memories/"+a.Text("id")+"/proof", nil, key)
+	core.Expect(200, "GET", "/log", nil, key)
+	for _, r := range [][2]string{{"POST", "/keys"}, {"GET", "/keys"}, {"DELETE", "/keys/" + created.Text("id")}, {"GET", "/staking/status"}, {"POST", "/staking/stake"}, {"POST", "/staking/unstake"}} {
+		core.Expect(403, r[0], r[1], map[string]any{"label": "x", "amount": "1"}, key)
+	}
+
+	listed := decode[[]map[string]any](t, core.Expect(200, "GET", "/keys", nil, session).Body)
+	if len(listed) != 1 || listed[0]["id"] != created.Text("id") || listed[0]["lastUsedAt"] == nil || listed[0]["revokedAt"] != nil {
+		t.Errorf("listed %v", listed)
+	}
+	if _, has := listed[0]["key"]; has {
+		t.Error("the list tells the secret")
+	}
+	// Somebody else's key can't be revoked, and is not confirmed to exist.
+	stranger := core.SignIn(stacktest.NewWallet())
+	core.Expect(404, "DELETE", "/keys/"+created.Text("id"), nil, stranger)
+	core.Expect(404, "DELETE", "/keys/none", nil, session)
+	core.Expect(200, "DELETE", "/keys/"+created.Text("id"), nil, session)
+	for _, c := range s.Core {
+		c.Expect(401, "GET", "/memories", nil, key)
+		c.Expect(401, "POST", "/memories", map[string]any{"content": "x"}, key)
+		c.Expect(401, "GET", "/keys", nil, key)
+	}
+	listed = decode[[]map[string]any](t, core.Expect(200, "GET", "/keys", nil, session).Body)
+	if listed[0]["revokedAt"] == nil {
+		t.Errorf("listed %v", listed)
+	}
+	for _, bad := range []any{map[string]any{}, map[string]any{"label": ""}, map[string]any{"label": 1}, map[string]any{"label": strings.Repeat("x", 201)}} {
+		core.Expect(400, "POST", "/keys", bad, session)
+	}
+}
+
+// TestRevokedKeyWritesNothing races writes by a key against its revocation:
+// after the revocation was acknowledged, nothing is written, on any replica.
+func TestRevokedKeyWritesNothing(t *testing.T) {
+	t.Parallel()
+	s := stacktest.Start(t, stacktest.Options{Core: 2})
+	session := s.Core[0].SignIn(stacktest.NewWallet())
+	created := s.Core[0].Expect(201, "POST", "/keys", map[string]any{"label": "x"}, session)
+	key := stacktest.Bearer(created.Text("key"))
+	var revoked atomic.Bool
+	var group sync.WaitGroup
+	for i := range 8 {
+		group.Go(func() {
+			for range 30 {
+				after := revoked.Load()
+				a := s.Core[i%2].Do("POST", "/memories", map[string]any{"content": "x"}, key)
+				if after && a.Status != 401 {
+					t.Errorf("status %d after the revocation", a.Status)
+				}
+				if a.Status != 201 && a.Status != 401 {
+					t.Errorf("status %d: %s", a.Status, a.Body)
+				}
+			}
+		})
+	}
+	s.Core[1].Expect(200, "DELETE", "/keys/"+created.Text("id"), nil, session)
+	revoked.Store(true)
+	group.Wait()
+}
+
+func TestMemoryDrops(t *testing.T) {
+	t.Parallel()
+	s := stacktest.Start(t, stacktest.Options{Core: 1, Extension: 2})
+	c := s.Extension[0]
+	wallet := stacktest.NewWallet()
+	session := c.SignIn(wallet)
+	drop := c.Expect(201, "POST", "/memory-drops", map[string]any{"maxWrites": 2}, session)
+	path := strings.TrimPrefix(drop.Text("url"), c.URL)
+	if !strings.HasPrefix(path, "/memory-drops/svc_drop_") || drop.Number("remainingWrites") != 2 || drop.Number("revokedPreviousCount") != 0 {
+		t.Errorf("drop %s", drop.Body)
+	}
+	// A bad body uses no write.
+	for _, bad := range []string{`{}`, `{"content":""}`, `{"content":"x","source":""}`, `{"content":"x","metadata":[]}`, `{"content":1}`, `nope`, `{"content":"` + strings.Repeat("x", 10001) + `"}`} {
+		c.Expect(400, "POST", path, bad)
+	}
+	first := s.Extension[1].Expect(201, "POST", path, map[string]any{"content": " kept as it is ", "source": "pen", "metadata": map[string]any{"a": 1}})
+	if first.Field("ok") != true || first.Field("anchored") != false || first.Text("leafHash") == "" || first.Text("createdAt") == "" {
+		t.Errorf("first %s", first.Body)
+	}
+	status := c.Expect(200, "GET", "/memory-drops/"+drop.Text("id")+"/status", nil, session)
+	if status.Number("writeCount") != 1 || status.Number("remainingWrites") != 1 || status.Field("revoked") != false || status.Field("expired") != false {
+		t.Errorf("status %s", status.Body)
+	}
+	c.Expect(201, "POST", path, map[string]any{"content": "second"})
+	listed := decode[struct{ Memories []view }](t, c.Expect(200, "GET", "/memories", nil, session).Body)
+	if len(listed.Memories) != 2 || listed.Memories[0].Content != " kept as it is " || string(listed.Memories[0].Metadata) != `{"a":1,"source":"pen"}` {
+		t.Errorf("listed %+v", listed)
+	}
+	checkDeadDrops(t, s, session, path)
+}
+
+// checkDeadDrops compares the answers to every kind of token that opens
+// nothing.
+func checkDeadDrops(t *testing.T, s *stacktest.Stack, session stacktest.Header, spent string) {
+	t.Helper()
+	c := s.Extension[0]
+	mint := func() (id, path string) {
+		a := c.Expect(201, "POST", "/memory-drops", nil, session)
+		return a.Text("id"), strings.TrimPrefix(a.Text("url"), c.URL)
+	}
+	revokedID, revoked := mint()
+	if a := c.Expect(200, "POST", "/memory-drops/"+revokedID+"/revoke", nil, session); a.Field("revoked") != true || a.Field("ok") != true {
+		t.Errorf("revoke: %s", a.Body)
+	}
+	if a := c.Expect(200, "POST", "/memory-drops/"+revokedID+"/revoke", nil, session); a.Field("revoked") != false {
+		t.Errorf("revoke again: %s", a.Body)
+	}
+	_, superseded := mint()
+	latest := c.Expect(201, "POST", "/memory-drops", map[string]any{}, session)
+	if latest.Number("revokedPreviousCount") != 1 {
+		t.Errorf("latest %s", latest.Body)
+	}
+	var same stacktest.Answer
+	for i, path := range []string{spent, revoked, superseded, "/memory-drops/svc_drop_unknown", "/memory-drops/" + revokedID} {
+		for _, body := range []any{map[string]any{"content": "x"}, `{}`} {
+			a := c.Expect(404, "POST", path, body)
+			if i == 0 && same.Body == nil {
+				same = a
+			}
+			if string(a.Body) != string(same.Body) || headerNames(a.Header) != headerNames(same.Header) {
+				t.Errorf("%s: %s %v, want %s %v", path, a.Body, a.Header, same.Body, same.Header)
+			}
+		}
+	}
+	// Another owner's grant is not there.
+	stranger := c.SignIn(stacktest.NewWallet())
+	for _, what := range []string{"GET /status", "POST /revoke"} {
+		method, tail, _ := strings.Cut(what, " ")
+		c.Expect(404, method, "/memory-drops/"+revokedID+tail, nil, stranger)
+		c.Expect(404, method, "/agent-cases/"+revokedID+tail, nil, session)
+	}
+}
+
+func headerNames(h http.Header) string {
+	names := ""
+	for _, n := range []string{"Content-Type", "Content-Length", "Cache-Control", "Vary", "Retry-After", "Connection"} {
+		names += n + ":" + h.Get(n) + ";"
+	}
+	return names + fmt.Sprint(len(h))
+}
+
+func TestGrantRanges(t *testing.T) {
+	t.Parallel()
+	s := stacktest.Start(t, stacktest.Options{})
+	c := s.Extension[0]
+	session := c.SignIn(stacktest.NewWallet())
+	for path, uses := range map[string]struct {
+		name string
+		most int
+	}{"/memory-drops": {"maxWrites", 5}, "/agent-cases": {"maxReads", 10}} {
+		for value, status := range map[any]int{0: 400, -1: 400, 1: 201, uses.most: 201, uses.most + 1: 400, 1.5: 400, "2": 400} {
+			c.Expect(status, "POST", path, map[string]any{uses.name: value}, session)
+		}
+		for value, status := range map[any]int{0: 400, 1: 201, 1440: 201, 1441: 400, "15": 400} {
+			c.Expect(status, "POST", path, map[string]any{"expiresInMinutes": value}, session)
+		}
+		c.Expect(401, "POST", path, map[string]any{})
+		c.Expect(400, "POST", path, `[]`, session)
+	}
+}
+
+func TestAgentCases(t *testing.T) {
+	t.Parallel()
+	s := stacktest.Start(t, stacktest.Options{Extension: 2})
+	c := s.Extension[0]
+	wallet := stacktest.NewWallet()
+	session := c.SignIn(wallet)
+	c.Expect(201, "POST", "/memories", map[string]any{"content": "```\nbreak out\n````", "source": "s"}, session)
+	made := c.Expect(201, "POST", "/agent-cases", map[string]any{"maxReads": 2, "expiresInMinutes": 1}, session)
+	path := strings.TrimPrefix(made.Text("url"), c.URL)
+	if !strings.HasPrefix(path, "/agent-cases/svc_case_") || made.Number("maxReads") != 2 || made.Number("remainingReads") != 2 {
+		t.Errorf("made %s", made.Body)
+	}
+	a := s.Extension[1].Expect(200, "GET", path, nil)
+	if !strings.HasPrefix(a.Header.Get("Content-Type"), "text/markdown") || !strings.Contains(string(a.Body), wallet.PublicKey) || !strings.Contains(string(a.Body), "`````text") {
+		t.Errorf("%v %s", a.Header, a.Body)
+	}
+	status := c.Expect(200, "GET", "/agent-cases/"+made.Text("id")+"/status", nil, session)
+	if status.Number("readCount") != 1 || status.Number("remainingReads") != 1 {
+		t.Errorf("status %s", status.Body)
+	}
+	c.Expect(200, "GET", path, nil)
+	spent := c.Expect(404, "GET", path, nil)
+	unknown := c.Expect(404, "GET", "/agent-cases/svc_case_unknown", nil)
+	if string(spent.Body) != string(unknown.Body) || !strings.HasPrefix(spent.Header.Get("Content-Type"), "text/plain") || headerNames(spent.Header) != headerNames(unknown.Header) {
+		t.Errorf("spent %v %s, unknown %v %s", spent.Header, spent.Body, unknown.Header, unknown.Body)
+	}
+	// A case does not write and a drop does not read.
+	drop := c.Expect(201, "POST", "/memory-drops", nil, session)
+	token := drop.Text("url")[strings.LastIndex(drop.Text("url"), "/")+1:]
+	c.Expect(404, "GET", "/agent-cases/"+token, nil)
+	c.Expect(201, "POST", "/memory-drops/"+token, map[string]any{"content": "still whole"})
+}
+
+// TestGrantsUnderRace counts what many holders on two replicas get.
+func TestGrantsUnderRace(t *testing.T) {
+	t.Parallel()
+	s := stacktest.Start(t, stacktest.Options{Extension: 2})
+	c := s.Extension[0]
+	session := c.SignIn(stacktest.NewWallet())
+	race := func(n int, try func(i int, c *stacktest.Client) stacktest.Answer) map[int]int {
+		counts := map[int]int{}
+		var mu sync.Mutex
+		var group sync.WaitGroup
+		for i := range n {
+			group.Go(func() {
+				a := try(i, s.Extension[i%2])
+				mu.Lock()
+				counts[a.Status]++
+				mu.Unlock()
+			})
+		}
+		group.Wait()
+		return counts
+	}
+	pathOf := func(a stacktest.Answer) string { return strings.TrimPrefix(a.Text("url"), c.URL) }
+
+	readable := pathOf(c.Expect(201, "POST", "/agent-cases", nil, session))
+	if got := race(20, func(_ int, c *stacktest.Client) stacktest.Answer { return c.Do("GET", readable, nil) }); got[200] != 1 || got[404] != 19 {
+		t.Errorf("one read under 20 readers: %v", got)
+	}
+	writable := pathOf(c.Expect(201, "POST", "/memory-drops", map[string]any{"maxWrites": 3}, session))
+	if got := race(30, func(i int, c *stacktest.Client) stacktest.Answer {
+		return c.Do("POST", writable, map[string]any{"content": fmt.Sprint("writer ", i)})
+	}); got[201] != 3 || got[404] != 27 {
+		t.Errorf("three writes under 30 writers: %v", got)
+	}
+	if listed := decode[struct{ Memories []view }](t, c.Expect(200, "GET", "/memories", nil, session).Body); len(listed.Memories) != 3 {
+		t.Errorf("%d memories", len(listed.Memories))
+	}
+	var mu sync.Mutex
+	var minted []stacktest.Answer
+	race(10, func(_ int, c *stacktest.Client) stacktest.Answer {
+		a := c.Expect(201, "POST", "/memory-drops", nil, session)
+		mu.Lock()
+		minted = append(minted, a)
+		mu.Unlock()
+		return a
+	})
+	alive := 0
+	for _, m := range minted {
+		path := m.Text("url")[strings.Index(m.Text("url"), "/memory-drops/"):]
+		if a := c.Do("POST", path, map[string]any{"content": "x"}); a.Status == 201 {
+			alive++
+		}
+	}
+	if alive != 1 {
+		t.Errorf("%d of ten mints at once are alive", alive)
+	}
+}
+
+// TestLogoutAgainstUse: once a logout is acknowledged the token opens nothing,
+// on any replica.
+func TestLogoutAgainstUse(t *testing.T) {
+	t.Parallel()
+	s := stacktest.Start(t, stacktest.Options{Extension: 2})
+	wallet := stacktest.NewWallet()
+	for range 5 {
+		session := s.Extension[0].SignIn(wallet)
+		var out atomic.Bool
+		var group sync.WaitGroup
+		for i := range 6 {
+			group.Go(func() {
+				for n := range 10 {
+					after := out.Load()
+					var a stacktest.Answer
+					if n%2 == 0 {
+						a = s.Extension[i%2].Do("GET", "/auth/me", nil, session)
+					} else {
+						a = s.Extension[i%2].Do("POST", "/memories", map[string]any{"content": "x", "source": "s"}, session)
+					}
+					if after && a.Status != 401 {
+						t.Errorf("status %d after the logout", a.Status)
+					}
+				}
+			})
+		}
+		s.Extension[1].Expect(200, "POST", "/auth/logout", nil, session)
+		out.Store(true)
+		group.Wait()
+	}
+}

@@ -1,0 +1,270 @@
+package e2e_test
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/memory-ledger/ledger/infra/datadir"
+	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
+	"github.com/memory-ledger/ledger/services/contracttest"
+	"github.com/memory-ledger/ledger/services/stacktest"
+)
+
+// binary builds the ledger command; the build cache makes all but the first
+// cheap.
+func binary(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "ledger")
+	out, err := exec.Command("go", "build", "-o", path, "github.com/memory-ledger/ledger/services/cmd/ledger").CombinedOutput()
+	if err != nil {
+		t.Fatalf("build: %v: %s", err, out)
+	}
+	return path
+}
+
+// run is `ledger run` as a process of its own.
+type run struct {
+	t      *testing.T
+	dir    string
+	cmd    *exec.Cmd
+	exited chan error
+	log    strings.Builder
+	logged sync.Mutex
+	up     chan struct{}
+}
+
+const (
+	startTimeout = 90 * time.Second
+	stopTimeout  = 10 * time.Second
+)
+
+// startRun starts everything on a data folder and waits until it is up.
+func startRun(t *testing.T, dir string, environ ...string) *run {
+	t.Helper()
+	r := launch(t, dir, environ...)
+	select {
+	case <-r.up:
+	case err := <-r.exited:
+		t.Fatalf("ledger run ended: %v\n%s", err, r.output())
+	case <-time.After(startTimeout):
+		t.Fatalf("ledger run is not up after %v\n%s", startTimeout, r.output())
+	}
+	return r
+}
+
+func launch(t *testing.T, dir string, environ ...string) *run {
+	t.Helper()
+	r := &run{t: t, dir: dir, exited: make(chan error, 1), up: make(chan struct{})}
+	r.cmd = exec.Command(binary(t), "run")
+	r.cmd.Dir = t.TempDir()
+	r.cmd.Env = append(os.Environ(), "LEDGER_DATA_DIR="+dir, "CORE_ADDR=127.0.0.1:0", "EXTENSION_ADDR=127.0.0.1:0", "LOCAL_CHAIN=off")
+	r.cmd.Env = append(r.cmd.Env, environ...)
+	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	stdout, err := r.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.cmd.Stderr = r.cmd.Stdout
+	if err := r.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go r.read(bufio.NewScanner(stdout))
+	t.Cleanup(func() { r.kill() })
+	return r
+}
+
+func (r *run) read(lines *bufio.Scanner) {
+	for lines.Scan() {
+		r.logged.Lock()
+		r.log.WriteString(lines.Text() + "\n")
+		r.logged.Unlock()
+		if strings.HasPrefix(lines.Text(), "memory ledger is up") {
+			close(r.up)
+		}
+	}
+	r.exited <- r.cmd.Wait()
+	close(r.exited)
+}
+
+func (r *run) output() string {
+	r.logged.Lock()
+	defer r.logged.Unlock()
+	return r.log.String()
+}
+
+// clients returns clients of both APIs.
+func (r *run) clients() (core, extension *stacktest.Client) {
+	r.t.Helper()
+	where, err := datadir.LoadRun(r.dir)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return stacktest.NewClient(r.t, contracttest.Core, where.CoreURL), stacktest.NewClient(r.t, contracttest.Extension, where.ExtensionURL)
+}
+
+// kill ends the process as a power cut of its own would.
+func (r *run) kill() {
+	_ = r.cmd.Process.Kill()
+	<-r.exited
+}
+
+// stop asks politely and checks that it is quick and clean.
+func (r *run) stop() {
+	r.t.Helper()
+	start := time.Now()
+	if err := r.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		r.t.Fatal(err)
+	}
+	select {
+	case err := <-r.exited:
+		if err != nil {
+			r.t.Errorf("ledger run ended with %v\n%s", err, r.output())
+		}
+	case <-time.After(stopTimeout):
+		r.t.Fatalf("still there %v after SIGTERM\n%s", time.Since(start), r.output())
+	}
+}
+
+// noProcessUses fails where a process still has the folder in its arguments or
+// as its working folder.
+func noProcessUses(t *testing.T, dir string) {
+	t.Helper()
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		t.Skip("no /proc to look at")
+	}
+	for _, e := range entries {
+		cmdline, err := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
+		if err != nil {
+			continue
+		}
+		cwd, _ := os.Readlink(filepath.Join("/proc", e.Name(), "cwd"))
+		if strings.Contains(string(cmdline), dir) || strings.HasPrefix(cwd, dir) {
+			t.Errorf("process %s is left: %q in %s", e.Name(), cmdline, cwd)
+		}
+	}
+}
+
+func TestStopAndStartAgain(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(pgtest.Folder(t), "data")
+	first := startRun(t, dir)
+	core, extension := first.clients()
+	wallet := stacktest.NewWallet()
+	session, other := core.SignIn(wallet), extension.SignIn(wallet)
+	a := core.Expect(201, "POST", "/memories", map[string]any{"content": "kept", "metadata": map[string]any{}}, session)
+
+	// A second instance on the folder refuses and leaves the first alone.
+	second := launch(t, dir)
+	if err := <-second.exited; err == nil {
+		t.Error("the second instance ended well")
+	}
+	if out := second.output(); !strings.Contains(out, fmt.Sprint(first.cmd.Process.Pid)) {
+		t.Errorf("the second instance says %q", out)
+	}
+	core.Expect(200, "GET", "/memories/"+a.Text("id"), nil, session)
+	first.stop()
+	noProcessUses(t, dir)
+	if _, err := datadir.LoadRun(dir); !errors.Is(err, datadir.ErrNotRunning) {
+		t.Errorf("the note of the run: %v", err)
+	}
+
+	third := startRun(t, dir)
+	core, extension = third.clients()
+	got := decode[view](t, core.Expect(200, "GET", "/memories/"+a.Text("id"), nil, session).Body)
+	if got.Content != "kept" || got.LeafHash != a.Text("leafHash") {
+		t.Errorf("got %+v", got)
+	}
+	extension.Expect(200, "GET", "/auth/me", nil, other)
+	third.stop()
+	noProcessUses(t, dir)
+}
+
+// TestKillUnderLoad kills the whole tree while it writes, starts it again, and
+// looks for everything that was acknowledged.
+func TestKillUnderLoad(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(pgtest.Folder(t), "data")
+	wallet := stacktest.NewWallet()
+	kept := map[string]stacktest.Answer{}
+	var session stacktest.Header
+	for round := range 3 {
+		r := startRun(t, dir)
+		core, extension := r.clients()
+		session = core.SignIn(wallet)
+		other := extension.SignIn(wallet)
+		for id, a := range writeUntilKilled(t, r, core, extension, session, other, round) {
+			kept[id] = a
+		}
+	}
+	r := startRun(t, dir)
+	core, _ := r.clients()
+	all := decode[[]view](t, core.Expect(200, "GET", "/memories", nil, session).Body)
+	found := 0
+	for i, m := range all {
+		if m.LeafIndex != uint64(i) {
+			t.Fatalf("position %d holds leaf %d", i, m.LeafIndex)
+		}
+		if a, ok := kept[m.ID]; ok {
+			found++
+			if m.LeafHash != a.Text("leafHash") || m.LeafIndex != uint64(a.Number("leafIndex")) {
+				t.Errorf("acknowledged %s, found %+v", a.Body, m)
+			}
+		}
+	}
+	if found != len(kept) || found == 0 {
+		t.Errorf("%d of %d acknowledged memories are there", found, len(kept))
+	}
+	core.Expect(201, "POST", "/memories", map[string]any{"content": "life goes on"}, session)
+	r.stop()
+}
+
+// writeUntilKilled writes through both APIs and kills the process when enough
+// was acknowledged; it returns the acknowledged answers by id.
+func writeUntilKilled(t *testing.T, r *run, core, extension *stacktest.Client, session, other stacktest.Header, round int) map[string]stacktest.Answer {
+	t.Helper()
+	const enough = 200
+	kept := map[string]stacktest.Answer{}
+	var mu sync.Mutex
+	var kill sync.Once
+	var group sync.WaitGroup
+	for w := range 8 {
+		group.Go(func() {
+			for n := 0; ; n++ {
+				content := fmt.Sprintf("round %d writer %d number %d", round, w, n)
+				var a stacktest.Answer
+				var err error
+				if w%2 == 0 {
+					a, err = core.Try("POST", "/memories", map[string]any{"content": content}, session)
+				} else {
+					a, err = extension.Try("POST", "/memories", map[string]any{"content": content, "source": "s"}, other)
+				}
+				if err != nil {
+					return // the process is gone
+				}
+				if a.Status != 201 {
+					t.Errorf("status %d: %s", a.Status, a.Body)
+					return
+				}
+				mu.Lock()
+				kept[a.Text("id")] = a
+				if len(kept) >= enough {
+					go kill.Do(r.kill)
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	group.Wait()
+	kill.Do(r.kill)
+	return kept
+}

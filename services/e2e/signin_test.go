@@ -1,0 +1,153 @@
+package e2e_test
+
+import (
+	"encoding/hex"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/mr-tron/base58"
+
+	"github.com/memory-ledger/ledger/services/stacktest"
+)
+
+func TestChallengeForm(t *testing.T) {
+	t.Parallel()
+	s := stacktest.Start(t, stacktest.Options{})
+	for _, c := range []*stacktest.Client{s.Core[0], s.Extension[0]} {
+		wallet := stacktest.NewWallet()
+		a := c.Expect(200, "POST", "/auth/challenge", map[string]any{"publicKey": wallet.PublicKey})
+		lines := strings.Split(a.Text("message"), "\n")
+		host := strings.TrimPrefix(c.URL, "http://")
+		if len(lines) != 11 || lines[0] != host+" wants you to sign in with your Solana account:" || lines[1] != wallet.PublicKey || lines[2] != "" {
+			t.Errorf("message %q", lines)
+		}
+		for i, prefix := range []string{"URI: " + c.URL, "Version: 1", "Chain ID: ", "Nonce: " + a.Text("nonce"), "Issued At: " + a.Text("issuedAt"), "Expiration Time: " + a.Text("expiresAt")} {
+			if !strings.HasPrefix(lines[5+i], prefix) {
+				t.Errorf("line %q, want %q", lines[5+i], prefix)
+			}
+		}
+	}
+}
+
+func TestVerifyRefusals(t *testing.T) {
+	t.Parallel()
+	s := stacktest.Start(t, stacktest.Options{})
+	for _, c := range []*stacktest.Client{s.Core[0], s.Extension[0]} {
+		wallet, other := stacktest.NewWallet(), stacktest.NewWallet()
+		message := c.Expect(200, "POST", "/auth/challenge", map[string]any{"publicKey": wallet.PublicKey}).Text("message")
+		good := wallet.Answer(message)
+		with := func(name string, value any) map[string]any {
+			changed := map[string]any{}
+			for k, v := range good {
+				changed[k] = v
+			}
+			changed[name] = value
+			return changed
+		}
+		altered := message + " "
+		resigned := wallet.Answer(altered)
+		forged := strings.Replace(message, message[strings.Index(message, "Nonce: ")+7:][:32], strings.Repeat("0", 32), 1)
+		for name, try := range map[string]struct {
+			status int
+			body   any
+		}{
+			"no body members":                {400, map[string]any{}},
+			"no signature":                   {400, map[string]any{"publicKey": wallet.PublicKey, "message": message}},
+			"message is a number":            {400, with("message", 5)},
+			"signature is not base58":        {400, with("signature", strings.Repeat("0", 88))},
+			"signature is short":             {400, with("signature", base58.Encode(make([]byte, 63)))},
+			"public key is no key":           {400, with("publicKey", "nope")},
+			"public key of another":          {400, with("publicKey", other.PublicKey)},
+			"message is no challenge":        {400, with("message", "hello")},
+			"signed by another":              {401, with("signature", other.Answer(message)["signature"])},
+			"signature of something else":    {401, with("signature", wallet.Answer("x")["signature"])},
+			"altered message, signed anew":   {401, resigned},
+			"unknown nonce, signed":          {401, wallet.Answer(forged)},
+			"message without a nonce signed": {401, wallet.Answer(strings.Join(strings.Split(message, "\n")[:4], "\n"))},
+		} {
+			a := c.Do("POST", "/auth/verify", try.body)
+			if a.Status != try.status {
+				t.Errorf("%s: status %d, want %d: %s", name, a.Status, try.status, a.Body)
+			}
+		}
+		// None of these used the nonce up; one success does.
+		c.Expect(200, "POST", "/auth/verify", good)
+		c.Expect(401, "POST", "/auth/verify", good)
+	}
+}
+
+// TestKeysThatNobodyHolds: small-order points verify signatures that nobody
+// made, and points off the curve have no secret key.
+func TestKeysThatNobodyHolds(t *testing.T) {
+	t.Parallel()
+	s := stacktest.Start(t, stacktest.Options{})
+	for name, key := range map[string]string{
+		"identity":               "0100000000000000000000000000000000000000000000000000000000000000",
+		"order 2":                "ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+		"order 4":                "0000000000000000000000000000000000000000000000000000000000000000",
+		"order 4, sign bit":      "0000000000000000000000000000000000000000000000000000000000000080",
+		"order 8":                "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
+		"order 8, other":         "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a",
+		"not canonical":          "eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+		"not canonical identity": "0100000000000000000000000000000000000000000000000000000000000080",
+		"off the curve":          "0200000000000000000000000000000000000000000000000000000000000000",
+	} {
+		raw, err := hex.DecodeString(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := s.Core[0].Do("POST", "/auth/challenge", map[string]any{"publicKey": base58.Encode(raw)})
+		if a.Status != 400 {
+			t.Errorf("%s: status %d", name, a.Status)
+		}
+	}
+}
+
+func TestSignatureAsBytes(t *testing.T) {
+	t.Parallel()
+	s := stacktest.Start(t, stacktest.Options{})
+	c, wallet := s.Extension[0], stacktest.NewWallet()
+	message := c.Expect(200, "POST", "/auth/challenge", map[string]any{"publicKey": wallet.PublicKey}).Text("message")
+	numbers := []int{}
+	for _, b := range wallet.Sign(message) {
+		numbers = append(numbers, int(b))
+	}
+	body := func(signature any) map[string]any {
+		return map[string]any{"publicKey": wallet.PublicKey, "message": message, "signature": signature}
+	}
+	c.Expect(400, "POST", "/auth/verify", body(numbers[:63]))
+	c.Expect(400, "POST", "/auth/verify", body(append(numbers[:63:63], 256)))
+	c.Expect(400, "POST", "/auth/verify", body(append(numbers[:63:63], -1)))
+	c.Expect(400, "POST", "/auth/verify", body(map[string]any{"0": 1}))
+	s.Core[0].Expect(400, "POST", "/auth/verify", body(numbers))
+	c.Expect(200, "POST", "/auth/verify", body(numbers))
+}
+
+// TestOneNonceOneSession races the verification of one nonce through both
+// APIs.
+func TestOneNonceOneSession(t *testing.T) {
+	t.Parallel()
+	s := stacktest.Start(t, stacktest.Options{Core: 2, Extension: 1})
+	wallet := stacktest.NewWallet()
+	message := s.Core[0].Expect(200, "POST", "/auth/challenge", map[string]any{"publicKey": wallet.PublicKey}).Text("message")
+	var won atomic.Int64
+	var group sync.WaitGroup
+	for i := range 40 {
+		c := []*stacktest.Client{s.Core[0], s.Core[1], s.Extension[0]}[i%3]
+		group.Go(func() {
+			switch a := c.Do("POST", "/auth/verify", wallet.Answer(message)); a.Status {
+			case 200:
+				won.Add(1)
+			case 401:
+			default:
+				t.Errorf("status %d: %s", a.Status, a.Body)
+			}
+		})
+	}
+	group.Wait()
+	if won.Load() != 1 {
+		t.Errorf("%d sessions from one nonce", won.Load())
+	}
+}
