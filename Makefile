@@ -65,6 +65,7 @@ vulncheck: ## known vulnerabilities, where the database can be reached
 generate: ## everything that is made from something else
 	node events/leaf/testdata/vectors.mjs
 	go generate ./services/core ./services/extension
+	go test ./anchoring/receipt -run 'TestGood|TestAltered|TestThePageIsInStep' -update >/dev/null
 
 .PHONY: generated
 generated: ## fails where a generated file is out of date

@@ -37,7 +37,12 @@ func (d *Deciding) ServeCore(ctx context.Context, listener net.Listener) error {
 		Service: "core", Log: d.Logger, Registry: d.Registry, OpenAPI: core.OpenAPI, Probes: d.probes(), NewID: NewID,
 	})
 	api.Mount(app)
-	return d.serve(ctx, app, listener, api.Run)
+	return d.serve(ctx, app, listener, func(ctx context.Context) {
+		var group errgroup.Group
+		group.Go(func() error { d.Chain.Run(ctx); return nil })
+		api.Run(ctx)
+		_ = group.Wait()
+	})
 }
 
 // ServeExtension runs the extension API on a listener until ctx ends.
