@@ -32,12 +32,16 @@ var (
 	// ErrAheadOfLog: the read models hold messages that the log does not.
 	// Going on would mix two histories, so Run ends with it.
 	ErrAheadOfLog = errors.New("the read models are ahead of the log")
+	// ErrOtherLog: the message at the checkpoint is not the one that was
+	// projected. Run ends with it, for the same reason.
+	ErrOtherLog = errors.New("the read models come from another log")
 	// ErrFenced: somebody else moved the checkpoint.
 	ErrFenced = errors.New("another projector moved the checkpoint")
 )
 
 const (
-	defaultSliceRecords = 1000
+	defaultSliceRecords = 2000
+	defaultSliceBytes   = 8 << 20
 	defaultApplyTimeout = time.Minute
 	defaultDrainTimeout = 5 * time.Second
 	defaultMinBackoff   = 100 * time.Millisecond
@@ -141,24 +145,28 @@ func New(cfg Config) (*Runner, error) {
 }
 
 // Run projects until ctx ends, then lets the slice in flight be committed and
-// returns nil. A database or a log that is out of reach is waited for. The
-// one error it ends with by itself is ErrAheadOfLog.
+// returns nil. A database or a log that is out of reach is waited for. What it
+// ends with by itself is ErrAheadOfLog and ErrOtherLog.
 func (r *Runner) Run(ctx context.Context) error {
-	backoff := r.cfg.MinBackoff
+	backoff, limit := r.cfg.MinBackoff, r.cfg.SliceRecords
 	for {
 		before := r.Status().Position
-		err := r.session(ctx)
+		err := r.session(ctx, limit)
 		switch {
 		case ctx.Err() != nil:
 			r.setState(Stopped, nil)
 			return nil
-		case errors.Is(err, ErrAheadOfLog):
+		case errors.Is(err, ErrAheadOfLog), errors.Is(err, ErrOtherLog):
 			r.fail(err)
 			return err
 		}
 		r.fail(err)
 		if r.Status().Position > before {
-			backoff = r.cfg.MinBackoff
+			backoff, limit = r.cfg.MinBackoff, r.cfg.SliceRecords
+		} else {
+			// Shorter slices let what comes before a message that can't be
+			// applied through, and leave that one alone in the error.
+			limit = max(1, limit/8)
 		}
 		// Half of the pause is chance, so that two projectors that fail alike
 		// do not retry in step.
