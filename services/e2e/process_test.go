@@ -286,3 +286,47 @@ func writeUntilKilled(t *testing.T, r *run, core, extension *stacktest.Client, s
 	kill.Do(r.kill)
 	return kept
 }
+
+// TestLocalRunAnchors kills a run between a write and its anchoring; the next
+// one anchors it, and the command line finds the receipt good on the chain.
+func TestLocalRunAnchors(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("node"); err != nil && os.Getenv("REQUIRE_CHAIN") == "" {
+		t.Skip("needs Node for the local chain")
+	}
+	dir := filepath.Join(pgtest.Folder(t), "data")
+	first := startRun(t, dir, "LOCAL_CHAIN=on")
+	core, _ := first.clients()
+	wallet := stacktest.NewWallet()
+	session := core.SignIn(wallet)
+	early := core.Expect(201, "POST", "/memories", map[string]any{"content": "early"}, session)
+	awaitAnchored(t, core, session, early.Text("id"), anchoredWithin)
+	late := core.Expect(201, "POST", "/memories", map[string]any{"content": "late"}, session)
+	first.kill()
+
+	second := startRun(t, dir, "LOCAL_CHAIN=on")
+	core, _ = second.clients()
+	awaitAnchored(t, core, session, late.Text("id"), anchoredWithin)
+	where, err := datadir.LoadRun(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "receipt.json")
+	body := core.Expect(200, "GET", "/memories/"+early.Text("id")+"/receipt", nil, session).Body
+	verify := func(content []byte, code int, says string) {
+		t.Helper()
+		if err := os.WriteFile(file, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command(second.cmd.Path, "verify-receipt", file, "--rpc", where.SolanaRPCURL)
+		out, _ := cmd.CombinedOutput()
+		if cmd.ProcessState.ExitCode() != code || !strings.Contains(string(out), says) {
+			t.Errorf("exit code %d, want %d with %q: %s", cmd.ProcessState.ExitCode(), code, says, out)
+		}
+	}
+	verify(body, 0, "the chain holds it")
+	verify([]byte(strings.Replace(string(body), `"early"`, `"earlier"`, 1)), 1, "entry")
+	verify([]byte("garbage"), 2, "not a receipt")
+	second.stop()
+	noProcessUses(t, dir)
+}
