@@ -59,7 +59,7 @@ func newRoot() *cobra.Command {
 	}
 	root.AddCommand(
 		newRun(), newCoreAPI(), newExtensionAPI(), newProjector(),
-		newTail(), newEnv(),
+		newTail(), newVerify(), newEnv(),
 	)
 	return root
 }
