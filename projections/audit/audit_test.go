@@ -25,6 +25,9 @@ func TestMain(m *testing.M) { pgtest.Main(m) }
 // direct is the log as the audit reads it.
 func direct(log *world.Log) eventlog.Direct { return log.Log.(*eventlog.JetStream).Direct() }
 
+// storyLeaves is how many leaves a story's owner writes: more than a tile.
+const storyLeaves = 300
+
 // story is messages in which every table of the read models gets rows, every
 // nullable column a value somewhere, and every rule is kept.
 func story(n int) []world.Message {
@@ -51,7 +54,7 @@ func story(n int) []world.Message {
 
 	var leaves []events.Hash
 	leaves = append(leaves, world.LeafHash(a.Owner, 0))
-	for i := 1; i < 600; i++ {
+	for i := 1; i < storyLeaves; i++ {
 		m := a.Memory(fmt.Sprintf(`{"n":%d}`, i))
 		m.IdempotencyKeyHash = hash(fmt.Sprint("key", i))
 		leaves = append(leaves, m.LeafHash)
@@ -71,7 +74,7 @@ func story(n int) []world.Message {
 		}
 	}
 	commit(10, true) // far back: the replay has long passed it
-	commit(599, false)
+	commit(storyLeaves-1, false)
 	say(&events.StakeDeposited{Mint: "mint", Vault: "vault", Amount: "18446744073709551615", Signature: fmt.Sprint("deposit", n), Slot: 5, BlockTime: now})
 	say(&events.StakeWithdrawn{Mint: "mint", Vault: "vault", Amount: "5", Signature: fmt.Sprint("withdraw", n), Slot: 6, BlockTime: now})
 	return said
@@ -130,7 +133,7 @@ func TestWhatIsGoodIsFoundGood(t *testing.T) {
 		if owner != "" {
 			owners = 1
 		}
-		if summary.Leaves != uint64(600*owners) || summary.Rows["memories"] != 600*owners || summary.Rows["tiles"] != 2*owners ||
+		if summary.Leaves != uint64(storyLeaves*owners) || summary.Rows["memories"] != storyLeaves*owners || summary.Rows["tiles"] != owners ||
 			summary.BatchRoots != uint64(2*owners) || summary.Rows["grants"] != 3*owners || len(summary.NotChecked) != 2 {
 			t.Errorf("%+v", summary)
 		}
