@@ -175,14 +175,7 @@ func (s *session) apply(ctx context.Context, slice projection.Slice) error {
 	if slice.First != s.position+1 {
 		return fmt.Errorf("%w: slice begins at %d, checkpoint is at %d", eventlog.ErrGap, slice.First, s.position)
 	}
-	w := projection.NewWriter(s.conn)
-	for _, p := range s.runner.cfg.Projections {
-		if err := p.Apply(ctx, w, slice); err != nil {
-			return fmt.Errorf("projection %s: %w", p.Name(), err)
-		}
-	}
-	stored := slice.Records[len(slice.Records)-1].Stored
-	if err := commit(ctx, s.conn, w.Steps(), advance{s.position, slice.Last, stored}); err != nil {
+	if err := write(ctx, s.conn, s.runner.cfg.Projections, s.position, slice); err != nil {
 		return err
 	}
 	s.position = slice.Last
@@ -191,6 +184,18 @@ func (s *session) apply(ctx context.Context, slice projection.Slice) error {
 		s.runner.cfg.Applied(slice.Last)
 	}
 	return nil
+}
+
+// write commits what the projections make of a slice, and the checkpoint.
+func write(ctx context.Context, conn *pgx.Conn, projections []Projection, from uint64, slice projection.Slice) error {
+	w := projection.NewWriter(conn)
+	for _, p := range projections {
+		if err := p.Apply(ctx, w, slice); err != nil {
+			return fmt.Errorf("projection %s: %w", p.Name(), err)
+		}
+	}
+	stored := slice.Records[len(slice.Records)-1].Stored
+	return commit(ctx, conn, w.Steps(), advance{from, slice.Last, stored})
 }
 
 // watch looks every second at the log's head, for the lag, and, where no
