@@ -59,7 +59,7 @@ func newRoot() *cobra.Command {
 	}
 	root.AddCommand(
 		newRun(), newCoreAPI(), newExtensionAPI(), newProjector(),
-		newTail(), newVerify(), newEnv(),
+		newTail(), newVerify(), newRebuild(), newRewrap(), newBackup(), newRestore(), newEnv(),
 	)
 	return root
 }
