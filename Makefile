@@ -1,10 +1,98 @@
-# Memory Ledger. `make run` runs everything; `make test` tests everything.
+# Memory Ledger. `make run` runs everything, `make test` tests everything.
+# `make help` lists the rest.
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: build run
+.DEFAULT_GOAL := help
 
+MODULES  := events projections anchoring services infra
+PACKAGES := $(addprefix ./,$(addsuffix /...,$(MODULES)))
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
+
+.PHONY: help
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
 build: ## bin/ledger
 	go build -trimpath -o bin/ledger ./services/cmd/ledger
 
-run: build ## both APIs, projector, anchorer and the servers they need, in the foreground
+.PHONY: run
+run: build postgres ## both APIs, projector, anchorer and the servers they need, in the foreground
 	@exec bin/ledger run
+
+.PHONY: postgres
+postgres: ## a PostgreSQL server program, installed if none is found
+	@infra/install postgres
+
+.PHONY: deps
+deps: ## everything that the tests need beside Go, installed where it is missing
+	@infra/install postgres node chromium bpf
+
+.PHONY: test
+test: deps check unit fuzz ## everything: rules, linters, unit, property, fuzz, end-to-end, browser, chain, crash
+
+.PHONY: unit
+unit: ## all Go tests with the race detector
+	go test -race -timeout 15m $(PACKAGES)
+
+.PHONY: fuzz
+FUZZTIME ?= 5s
+fuzz: ## each fuzz target for a short time
+	go test -run '^$$' -fuzz '^FuzzDecodeBatch$$' -fuzztime $(FUZZTIME) ./events
+	go test -run '^$$' -fuzz '^FuzzCanonicalize$$' -fuzztime $(FUZZTIME) ./events/canonical
+
+.PHONY: check
+check: fmt-check vet staticcheck vulncheck generated lint-openapi ## what needs no server
+
+.PHONY: fmt-check
+fmt-check:
+	@out=$$(gofmt -l $(MODULES)); if [ -n "$$out" ]; then echo "gofmt is not happy with:"; echo "$$out"; exit 1; fi
+
+.PHONY: vet
+vet:
+	go vet $(PACKAGES)
+
+.PHONY: staticcheck
+staticcheck:
+	go run $(STATICCHECK) $(PACKAGES)
+
+.PHONY: vulncheck
+vulncheck: ## known vulnerabilities, where the database can be reached
+	@infra/vulncheck $(GOVULNCHECK) $(PACKAGES)
+
+.PHONY: generate
+generate: ## everything that is made from something else
+	node events/leaf/testdata/vectors.mjs
+	go generate ./services/core ./services/extension
+
+.PHONY: generated
+generated: ## fails where a generated file is out of date
+	@infra/generated
+
+LINT := services/internal/openapi/lint
+
+.PHONY: lint-openapi
+ifeq ($(shell command -v npm),)
+lint-openapi:
+	@echo "npm is missing: the OpenAPI documents are not linted" >&2
+else
+lint-openapi: $(LINT)/node_modules ## what a linter makes of the OpenAPI documents
+	@cd $(LINT) && REDOCLY_TELEMETRY=off REDOCLY_SUPPRESS_UPDATE_NOTICE=true \
+	  node_modules/.bin/redocly lint --config redocly.yaml --format stylish \
+	  ../../../core/openapi.json ../../../extension/openapi.json
+endif
+
+$(LINT)/node_modules: $(LINT)/package.json $(LINT)/package-lock.json
+	cd $(LINT) && npm ci --ignore-scripts --no-audit --no-fund
+	@touch $@
+
+.PHONY: bench
+BENCHFLAGS ?=
+bench: build ## the figures of docs/performance.md
+	go build -trimpath -o bin/bench ./services/cmd/bench
+	bin/bench $(BENCHFLAGS)
+
+.PHONY: clean
+clean: ## what was built; never the data
+	rm -rf bin

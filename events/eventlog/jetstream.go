@@ -34,6 +34,9 @@ type JetStream struct {
 	// replicas any of them answers a direct get, also one that is behind, and
 	// a read that misses an acknowledged append would break the fence.
 	leaderReads bool
+	// syncer, if any, makes durable what the server acknowledged. Without one
+	// the server itself syncs before it acknowledges.
+	syncer Syncer
 }
 
 var _ Log = (*JetStream)(nil)
@@ -88,12 +91,48 @@ func Open(ctx context.Context, nc *nats.Conn) (*JetStream, error) {
 	return &JetStream{nc: nc, js: js, leaderReads: stream.CachedInfo().Config.Replicas > 1}, nil
 }
 
+// WithSyncer returns the log on a server that acknowledges before its bytes are
+// safe; the syncer makes them so before any append returns.
+func (l *JetStream) WithSyncer(s Syncer) *JetStream {
+	synced := *l
+	synced.syncer = s
+	return &synced
+}
+
+// Sync implements Syncer.
+func (l *JetStream) Sync(ctx context.Context) error {
+	if l.syncer == nil {
+		return nil
+	}
+	if err := l.syncer.Sync(ctx); err != nil {
+		return fmt.Errorf("%w: %w", ErrUncertain, err)
+	}
+	return nil
+}
+
 // Append implements Appender.
+//
+// Publish, then sync, then answer. A crash between the first two leaves a
+// message that others may already have read and a power cut may still take;
+// its writer has no answer, so nothing was promised.
+func (l *JetStream) Append(ctx context.Context, a Append) (uint64, error) {
+	seq, err := l.store(ctx, a)
+	if err != nil {
+		return 0, err
+	}
+	if err := l.Sync(ctx); err != nil {
+		return 0, fmt.Errorf("append: %w", err)
+	}
+	return seq, nil
+}
+
+// store publishes until the server says that the message is stored, or that it
+// is not.
 //
 // A crash of this process after the publish leaves the message stored or not;
 // the caller's client has no answer and finds out by reading, or by repeating
 // the request with its Idempotency-Key.
-func (l *JetStream) Append(ctx context.Context, a Append) (uint64, error) {
+func (l *JetStream) store(ctx context.Context, a Append) (uint64, error) {
 	sent := false
 	for {
 		seq, err := l.publish(ctx, a)

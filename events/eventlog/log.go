@@ -1,10 +1,11 @@
 // Package eventlog is the log: the one stream that holds every fact.
 //
-// The contract is split by the consistency that its callers need, as three
+// The contract is split by the consistency that its callers need, as four
 // interfaces. [Appender] decides: an append names the owner's version that it
 // was decided on and is refused when that is no longer the newest. [Reader]
 // answers what the newest is, linearizably. [Follower] replays: everything,
-// in order, as often as anybody likes. Package logtest states the guarantees
+// in order, as often as anybody likes. [Syncer] is for those who answer from
+// what they read instead of appending. Package logtest states the guarantees
 // as a suite that every implementation runs.
 package eventlog
 
@@ -108,9 +109,18 @@ type Follower interface {
 	Follow(ctx context.Context, cfg FollowConfig, yield func(Slice) error) error
 }
 
-// Log is all three.
+// Syncer makes acknowledged writes durable where the server leaves that to its
+// clients. Many callers at a time share one fsync.
+type Syncer interface {
+	// Sync returns once everything that was acknowledged, or could be read,
+	// before the call is on stable storage.
+	Sync(ctx context.Context) error
+}
+
+// Log is all four.
 type Log interface {
 	Appender
 	Reader
 	Follower
+	Syncer
 }

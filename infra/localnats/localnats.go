@@ -58,6 +58,9 @@ type Config struct {
 	// NoSync acknowledges before fsync. A power cut then loses acknowledged
 	// messages, a killed process does not: for tests that cut no power.
 	NoSync bool
+	// GroupSync leaves the fsync to Server.GroupSync, which whoever promises
+	// durability then has to call.
+	GroupSync bool
 	// StartTimeout bounds Start, recovery included. Default: 60 s.
 	StartTimeout time.Duration
 	// Logger gets the server's lines: warnings and errors as such, the rest at
@@ -142,7 +145,7 @@ func options(cfg Config, password string) *server.Options {
 		MaxPayload:             MaxPayload,
 		JetStream:              true,
 		StoreDir:               cfg.Dir,
-		SyncAlways:             !cfg.NoSync,
+		SyncAlways:             !cfg.NoSync && !cfg.GroupSync,
 		DisableJetStreamBanner: true,
 		NoSigs:                 true, // signals are the program's to handle
 	}

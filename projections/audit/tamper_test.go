@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/canonical"
 	"github.com/memory-ledger/ledger/events/leaf"
@@ -98,14 +96,8 @@ func raws(t *testing.T, said []world.Message) []raw {
 func forged(t *testing.T, messages []raw) *world.Log {
 	t.Helper()
 	log := world.NewLog(t)
-	nc, err := log.Server.Connect()
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, m := range messages {
-		if _, err := nc.RequestWithContext(t.Context(), m.subject, []byte(m.payload)); err != nil && !errors.Is(err, nats.ErrNoResponders) {
-			t.Fatal(err)
-		}
+		log.PublishRaw(t, m.subject, []byte(m.payload))
 	}
 	return log
 }

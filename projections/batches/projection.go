@@ -172,7 +172,7 @@ func (f *folded) attempt(id column.UUID, signature string, e *events.Event) *att
 }
 
 func submissionOf(data *events.BatchSubmitted, at time.Time) *submission {
-	return &submission{data.Signature, data.Blockhash, int64(data.LastValidBlockHeight), data.Transaction, at}
+	return &submission{data.Signature, data.Blockhash, int64(data.LastValidBlockHeight), column.Bytes(data.Transaction), at}
 }
 
 func signed(n uint64) *int64 {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/projections/internal/column"
 	"github.com/memory-ledger/ledger/projections/projection"
@@ -44,15 +46,26 @@ func (Projection) Apply(_ context.Context, w *projection.Writer, s projection.Sl
 		rows.owner = append(rows.owner, string(e.Owner))
 		rows.leafIndex, rows.seq = append(rows.leafIndex, int64(data.LeafIndex)), append(rows.seq, int64(r.Seq))
 		rows.id, rows.leafHash = append(rows.id, id[:]), append(rows.leafHash, data.LeafHash[:])
-		rows.sealed, rows.ik = append(rows.sealed, data.Sealed), append(rows.ik, column.HashArg(data.IdempotencyKeyHash))
+		rows.sealed, rows.ik = append(rows.sealed, column.Bytes(data.Sealed)), append(rows.ik, column.HashArg(data.IdempotencyKeyHash))
 		rows.metadata = append(rows.metadata, string(data.Metadata))
 		rows.createdAt = append(rows.createdAt, e.Time.Time())
 	}
-	if len(rows.owner) == 0 {
-		return nil
+	switch {
+	case len(rows.owner) == 0:
+	case len(rows.owner) < copyFrom:
+		w.Exec(`INSERT INTO memories (owner, leaf_index, id, leaf_hash, metadata, sealed, created_at, idempotency_key_hash, seq)
+			SELECT * FROM unnest($1::text[], $2::bigint[], $3::uuid[], $4::bytea[], $5::text[], $6::bytea[], $7::timestamptz[], $8::bytea[], $9::bigint[])`,
+			rows.owner, rows.leafIndex, rows.id, rows.leafHash, rows.metadata, rows.sealed, rows.createdAt, rows.ik, rows.seq)
+	default:
+		w.Copy("memories", []string{"owner", "leaf_index", "id", "leaf_hash", "metadata", "sealed", "created_at", "idempotency_key_hash", "seq"},
+			pgx.CopyFromSlice(len(rows.owner), rows.row))
 	}
-	w.Exec(`INSERT INTO memories (owner, leaf_index, id, leaf_hash, metadata, sealed, created_at, idempotency_key_hash, seq)
-		SELECT * FROM unnest($1::text[], $2::bigint[], $3::uuid[], $4::bytea[], $5::text[], $6::bytea[], $7::timestamptz[], $8::bytea[], $9::bigint[])`,
-		rows.owner, rows.leafIndex, rows.id, rows.leafHash, rows.metadata, rows.sealed, rows.createdAt, rows.ik, rows.seq)
 	return nil
+}
+
+// copyFrom is the number of rows from which COPY is worth its round trips.
+const copyFrom = 100
+
+func (w *written) row(i int) ([]any, error) {
+	return []any{w.owner[i], w.leafIndex[i], w.id[i], w.leafHash[i], w.metadata[i], w.sealed[i], w.createdAt[i], w.ik[i], w.seq[i]}, nil
 }

@@ -54,7 +54,11 @@ UNION ALL
 ORDER BY size`
 
 func scanRows(results pgx.BatchResults, yield func(*Memory) error) error {
-	cover, err := readCover(results)
+	covering, err := results.Query()
+	if err != nil {
+		return err
+	}
+	cover, err := readCover(covering)
 	if err != nil {
 		return err
 	}
@@ -68,7 +72,7 @@ func scanRows(results pgx.BatchResults, yield func(*Memory) error) error {
 		if err := scan(rows, m); err != nil {
 			return err
 		}
-		m.BatchID, m.Anchored = cover.of(m.LeafIndex)
+		m.BatchID, m.Anchored = cover.Of(m.LeafIndex)
 		if err := yield(m); err != nil {
 			return err
 		}
@@ -76,26 +80,35 @@ func scanRows(results pgx.BatchResults, yield func(*Memory) error) error {
 	return rows.Err()
 }
 
-// cover answers which batch covers a leaf, for leaves in rising order.
-type cover struct{ confirmed, open []sized }
+// Cover answers which batch covers a leaf, for leaves in rising order.
+type Cover struct{ confirmed, open []sized }
+
+// CoverOf reads what covers the owner's leaves from one index to another, both
+// included.
+func CoverOf(ctx context.Context, q schema.Querier, owner events.Owner, from, to uint64) (*Cover, error) {
+	if from > math.MaxInt64 || to > math.MaxInt64 {
+		return &Cover{}, nil
+	}
+	rows, err := q.Query(ctx, scanBatches, string(owner), int64(from), int64(to))
+	if err != nil {
+		return nil, fmt.Errorf("batches of memories: %w", err)
+	}
+	return readCover(rows)
+}
 
 type sized struct {
 	size uint64
 	id   *string
 }
 
-func readCover(results pgx.BatchResults) (*cover, error) {
-	rows, err := results.Query()
-	if err != nil {
-		return nil, err
-	}
+func readCover(rows pgx.Rows) (*Cover, error) {
 	var (
-		c         cover
+		c         Cover
 		id        column.UUID
 		size      uint64
 		confirmed bool
 	)
-	_, err = pgx.ForEachRow(rows, []any{&id, &size, &confirmed}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&id, &size, &confirmed}, func() error {
 		text := column.UUIDText(id)
 		if confirmed {
 			c.confirmed = append(c.confirmed, sized{size, &text})
@@ -107,7 +120,9 @@ func readCover(results pgx.BatchResults) (*cover, error) {
 	return &c, err
 }
 
-func (c *cover) of(leaf uint64) (id *string, anchored bool) {
+// Of returns the batch that covers a leaf, nil if none does, and whether it is
+// confirmed.
+func (c *Cover) Of(leaf uint64) (id *string, anchored bool) {
 	if b := reaching(&c.confirmed, leaf); b != nil {
 		return b, true
 	}

@@ -56,26 +56,31 @@ func (Projection) Apply(_ context.Context, w *projection.Writer, s projection.Sl
 	return nil
 }
 
-// upsert adds a slice's changes. Leaves that do not continue where the row
-// ends become -1, which the table's constraint turns into an error: a gap in
-// the leaves must stop the projector, and costs no look beforehand this way.
+// upsert adds a slice's changes: to the rows that are there, and as rows where
+// there are none. (ON CONFLICT would do the same at a quarter more of the
+// cost.) Leaves that do not continue where the row ends become -1, which the
+// table's constraint turns into an error: a gap in the leaves must stop the
+// projector, and costs no look beforehand this way.
 const upsert = `
-INSERT INTO owners AS o (owner, user_id, registered_at, version, last_seq, leaf_count, chain_version, chain_last_seq)
-SELECT d.owner, d.user_id, d.registered_at, d.version, d.last_seq,
-       CASE WHEN d.leaf_from IS NULL OR d.leaf_from = coalesce(b.leaf_count, 0)
-            THEN coalesce(b.leaf_count, 0) + d.leaves ELSE -1 END,
-       d.chain_version, d.chain_last_seq
-FROM unnest($1::text[], $2::uuid[], $3::timestamptz[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[])
-     AS d (owner, user_id, registered_at, version, last_seq, chain_version, chain_last_seq, leaf_from, leaves)
-LEFT JOIN owners b ON b.owner = d.owner
-ON CONFLICT (owner) DO UPDATE SET
-    user_id        = coalesce(o.user_id, excluded.user_id),
-    registered_at  = coalesce(o.registered_at, excluded.registered_at),
-    version        = greatest(o.version, excluded.version),
-    last_seq       = greatest(o.last_seq, excluded.last_seq),
-    leaf_count     = excluded.leaf_count,
-    chain_version  = greatest(o.chain_version, excluded.chain_version),
-    chain_last_seq = greatest(o.chain_last_seq, excluded.chain_last_seq)`
+WITH d AS MATERIALIZED (
+    SELECT * FROM unnest($1::text[], $2::uuid[], $3::timestamptz[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[])
+    AS d (owner, user_id, registered_at, version, last_seq, chain_version, chain_last_seq, leaf_from, leaves)
+), known AS (
+    UPDATE owners o SET
+        user_id        = coalesce(o.user_id, d.user_id),
+        registered_at  = coalesce(o.registered_at, d.registered_at),
+        version        = greatest(o.version, d.version),
+        last_seq       = greatest(o.last_seq, d.last_seq),
+        leaf_count     = CASE WHEN coalesce(d.leaf_from, o.leaf_count) = o.leaf_count THEN o.leaf_count + d.leaves ELSE -1 END,
+        chain_version  = greatest(o.chain_version, d.chain_version),
+        chain_last_seq = greatest(o.chain_last_seq, d.chain_last_seq)
+    FROM d WHERE o.owner = d.owner
+    RETURNING o.owner
+)
+INSERT INTO owners (owner, user_id, registered_at, version, last_seq, leaf_count, chain_version, chain_last_seq)
+SELECT owner, user_id, registered_at, version, last_seq,
+       CASE WHEN coalesce(leaf_from, 0) = 0 THEN leaves ELSE -1 END, chain_version, chain_last_seq
+FROM d WHERE NOT EXISTS (SELECT FROM known WHERE known.owner = d.owner)`
 
 func fold(s projection.Slice) ([]*change, error) {
 	var (

@@ -43,6 +43,8 @@ type Config struct {
 	Projection string // rebuild this one alone; empty means all
 	Rows       bool   // compare row by row even where checksums agree
 	Force      bool   // swap in spite of differences
+	// Patience is how long another rebuild may take to end; 0 means 10 s.
+	Patience time.Duration
 
 	Progress func(done, total uint64) // nil means nobody looks
 	Say      func(string)             // what is being done; nil means nobody listens
@@ -60,7 +62,11 @@ type Result struct {
 	Swapped     bool
 }
 
-const comment = "memory-ledger: rebuild"
+const (
+	comment         = "memory-ledger: rebuild"
+	defaultPatience = 10 * time.Second
+	lockPoll        = 50 * time.Millisecond
+)
 
 // near is how many messages behind is near enough to swap.
 const near = 200
@@ -68,6 +74,9 @@ const near = 200
 // Run rebuilds. After an error the live tables are as they were, unless
 // Result.Swapped says otherwise: then only the old tables are still there.
 func Run(ctx context.Context, cfg Config) (Result, error) {
+	if cfg.Patience <= 0 {
+		cfg.Patience = defaultPatience
+	}
 	r := &rebuild{cfg: cfg, live: schema.Name(cfg.Pool)}
 	r.fresh, r.old = r.live+"_rebuild", r.live+"_old"
 	defer r.close()
@@ -186,14 +195,37 @@ func (r *rebuild) begin(ctx context.Context) error {
 	if r.control, err = r.connect(ctx, r.live); err != nil {
 		return err
 	}
-	var mine bool
-	if err := r.control.QueryRow(ctx, `SELECT pg_try_advisory_lock($1)`, schema.LockKey("rebuild", r.live)).Scan(&mine); err != nil {
+	if err := r.lock(ctx); err != nil {
 		return err
 	}
-	if !mine {
-		return ErrRunning
-	}
 	return r.discard(ctx, r.fresh, r.old)
+}
+
+// lock waits a little for another rebuild: one that was interrupted is over when
+// its connection is, which the server may take a moment to notice.
+func (r *rebuild) lock(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.Patience)
+	defer cancel()
+	ticker := time.NewTicker(lockPoll)
+	defer ticker.Stop()
+	for {
+		var mine bool
+		err := r.control.QueryRow(ctx, `SELECT pg_try_advisory_lock($1)`, schema.LockKey("rebuild", r.live)).Scan(&mine)
+		if mine {
+			return nil
+		}
+		select {
+		case <-ticker.C:
+			if err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				return ErrRunning
+			}
+			return ctx.Err()
+		}
+	}
 }
 
 // discard drops schemas of ours, if they are there.

@@ -294,7 +294,9 @@ func TestOneAtATimeAndNothingOfOthers(t *testing.T) {
 	inside := make(chan error, 1)
 	cfg := s.config()
 	second := sync.OnceFunc(func() {
-		_, err := rebuild.Run(t.Context(), s.config())
+		impatient := s.config()
+		impatient.Patience = time.Millisecond
+		_, err := rebuild.Run(t.Context(), impatient)
 		inside <- err
 	})
 	cfg.Say = func(string) { second() }

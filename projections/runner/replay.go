@@ -29,6 +29,8 @@ type Replayer struct {
 	Position    uint64       // the schema's checkpoint
 	// Applied, if set, is called with the new position after each commit.
 	Applied func(position uint64)
+
+	replanAt uint64
 }
 
 // To applies the log up to and including a sequence. A crash leaves whole
@@ -39,25 +41,21 @@ func (r *Replayer) To(ctx context.Context, to uint64) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	decoded, failed := make(chan projection.Slice, 2), make(chan error, 1)
+	decoded, failed := make(chan sized, 2), make(chan error, 1)
 	go func() {
 		defer close(decoded)
 		failed <- r.read(ctx, to, decoded)
 	}()
-	var gathered projection.Slice
+	var gathered sized
 	for slice := range decoded {
-		if len(gathered.Records) == 0 {
-			gathered = slice
-		} else {
-			gathered.Last, gathered.Records = slice.Last, append(gathered.Records, slice.Records...)
-		}
-		if len(gathered.Records) < replayRecords && gathered.Last < to {
+		gathered.grow(slice)
+		if len(gathered.Records) < replayRecords && gathered.bytes < defaultSliceBytes && gathered.Last < to {
 			continue
 		}
-		if err := r.apply(ctx, gathered); err != nil {
+		if err := r.apply(ctx, gathered.Slice); err != nil {
 			return err
 		}
-		gathered = projection.Slice{}
+		gathered = sized{}
 	}
 	if err := <-failed; err != nil {
 		return fmt.Errorf("replay: %w", err)
@@ -65,7 +63,7 @@ func (r *Replayer) To(ctx context.Context, to uint64) error {
 	return nil
 }
 
-func (r *Replayer) read(ctx context.Context, to uint64, out chan<- projection.Slice) error {
+func (r *Replayer) read(ctx context.Context, to uint64, out chan<- sized) error {
 	subjects := make(map[string]events.Subject)
 	return r.Log.Read(ctx, eventlog.ReadConfig{From: r.Position + 1, To: to}, func(raw eventlog.Slice) error {
 		slice, err := decode(raw, subjects)
@@ -82,10 +80,12 @@ func (r *Replayer) read(ctx context.Context, to uint64, out chan<- projection.Sl
 }
 
 func (r *Replayer) apply(ctx context.Context, slice projection.Slice) error {
-	if err := write(ctx, r.Conn, r.Projections, r.Position, slice); err != nil {
+	if err := write(ctx, r.Conn, r.Projections, r.Position, slice, slice.Last >= r.replanAt); err != nil {
 		return fmt.Errorf("replay sequences %d to %d: %w", slice.First, slice.Last, err)
 	}
-	r.Position = slice.Last
+	if r.Position = slice.Last; r.Position >= r.replanAt {
+		r.replanAt = nextReplan(r.Position)
+	}
 	if r.Applied != nil {
 		r.Applied(slice.Last)
 	}

@@ -37,7 +37,8 @@ var (
 )
 
 const (
-	defaultSliceRecords = 1000
+	defaultSliceRecords = 2000
+	defaultSliceBytes   = 8 << 20
 	defaultApplyTimeout = time.Minute
 	defaultDrainTimeout = 5 * time.Second
 	defaultMinBackoff   = 100 * time.Millisecond
@@ -144,10 +145,10 @@ func New(cfg Config) (*Runner, error) {
 // returns nil. A database or a log that is out of reach is waited for. The
 // one error it ends with by itself is ErrAheadOfLog.
 func (r *Runner) Run(ctx context.Context) error {
-	backoff := r.cfg.MinBackoff
+	backoff, limit := r.cfg.MinBackoff, r.cfg.SliceRecords
 	for {
 		before := r.Status().Position
-		err := r.session(ctx)
+		err := r.session(ctx, limit)
 		switch {
 		case ctx.Err() != nil:
 			r.setState(Stopped, nil)
@@ -158,7 +159,11 @@ func (r *Runner) Run(ctx context.Context) error {
 		}
 		r.fail(err)
 		if r.Status().Position > before {
-			backoff = r.cfg.MinBackoff
+			backoff, limit = r.cfg.MinBackoff, r.cfg.SliceRecords
+		} else {
+			// Shorter slices let what comes before a message that can't be
+			// applied through, and leave that one alone in the error.
+			limit = max(1, limit/8)
 		}
 		// Half of the pause is chance, so that two projectors that fail alike
 		// do not retry in step.

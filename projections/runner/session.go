@@ -27,12 +27,13 @@ type session struct {
 	mu       sync.Mutex // guards conn and position
 	conn     *pgx.Conn
 	position uint64
+	replanAt uint64
 }
 
 // session connects, waits for its turn, and projects until ctx ends or
 // something fails. A crash anywhere in it leaves the last committed slice and
 // its checkpoint behind, and no lock.
-func (r *Runner) session(ctx context.Context) error {
+func (r *Runner) session(ctx context.Context, maxRecords int) error {
 	conn, err := r.connect(ctx)
 	if err != nil {
 		return err
@@ -54,7 +55,7 @@ func (r *Runner) session(ctx context.Context) error {
 	}
 	r.begin(position, head)
 	r.cfg.Logger.Info("projector is active", "position", position, "head", head)
-	return r.project(ctx, conn, position)
+	return r.project(ctx, conn, position, maxRecords)
 }
 
 func aheadOfLog(position, head uint64, schemaName string) error {
@@ -106,11 +107,11 @@ func (r *Runner) takeTurn(ctx context.Context, conn *pgx.Conn) error {
 }
 
 // project runs the router over the slices from the position on.
-func (r *Runner) project(ctx context.Context, conn *pgx.Conn, position uint64) error {
+func (r *Runner) project(ctx context.Context, conn *pgx.Conn, position uint64, maxRecords int) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	s := &session{runner: r, end: end, conn: conn, position: position}
-	subscriber := NewSliceSubscriber(r.cfg.Log, SliceConfig{From: position + 1, MaxRecords: r.cfg.SliceRecords, RetryPause: r.cfg.MinBackoff})
+	s := &session{runner: r, end: end, conn: conn, position: position, replanAt: nextReplan(position)}
+	subscriber := NewSliceSubscriber(r.cfg.Log, SliceConfig{From: position + 1, MaxRecords: maxRecords, RetryPause: r.cfg.MinBackoff})
 	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: r.cfg.ApplyTimeout + time.Second}, watermill.NopLogger{})
 	if err != nil {
 		return fmt.Errorf("make router: %w", err)
@@ -165,6 +166,13 @@ func (s *session) handle(msg *message.Message) error {
 	return nil
 }
 
+// nextReplan says at which position the statements' plans are made anew. A plan
+// that was made for a table of a few rows reads all of it, and PostgreSQL
+// keeps it until it next analyses the table: a replay fills tables faster than
+// that, and each slice took twice as long after a hundred thousand owners. No
+// plan outlives a doubling of the log.
+func nextReplan(position uint64) uint64 { return 2*position + 1000 }
+
 // apply writes a slice and its checkpoint.
 func (s *session) apply(ctx context.Context, slice projection.Slice) error {
 	s.mu.Lock()
@@ -175,10 +183,12 @@ func (s *session) apply(ctx context.Context, slice projection.Slice) error {
 	if slice.First != s.position+1 {
 		return fmt.Errorf("%w: slice begins at %d, checkpoint is at %d", eventlog.ErrGap, slice.First, s.position)
 	}
-	if err := write(ctx, s.conn, s.runner.cfg.Projections, s.position, slice); err != nil {
+	if err := write(ctx, s.conn, s.runner.cfg.Projections, s.position, slice, slice.Last >= s.replanAt); err != nil {
 		return err
 	}
-	s.position = slice.Last
+	if s.position = slice.Last; s.position >= s.replanAt {
+		s.replanAt = nextReplan(s.position)
+	}
 	s.runner.applied(slice.Last)
 	if s.runner.cfg.Applied != nil {
 		s.runner.cfg.Applied(slice.Last)
@@ -186,16 +196,21 @@ func (s *session) apply(ctx context.Context, slice projection.Slice) error {
 	return nil
 }
 
-// write commits what the projections make of a slice, and the checkpoint.
-func write(ctx context.Context, conn *pgx.Conn, projections []Projection, from uint64, slice projection.Slice) error {
+// write commits what the projections make of a slice, and the checkpoint; replan
+// drops the plans first, see nextReplan.
+func write(ctx context.Context, conn *pgx.Conn, projections []Projection, from uint64, slice projection.Slice, replan bool) error {
 	w := projection.NewWriter(conn)
 	for _, p := range projections {
 		if err := p.Apply(ctx, w, slice); err != nil {
 			return fmt.Errorf("projection %s: %w", p.Name(), err)
 		}
 	}
+	steps := w.Steps()
+	if replan {
+		steps = append([]projection.Step{{SQL: `DISCARD PLANS`}}, steps...)
+	}
 	stored := slice.Records[len(slice.Records)-1].Stored
-	return commit(ctx, conn, w.Steps(), advance{from, slice.Last, stored})
+	return commit(ctx, conn, steps, advance{from, slice.Last, stored})
 }
 
 // watch looks every second at the log's head, for the lag, and, where no

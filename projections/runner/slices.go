@@ -41,7 +41,8 @@ var _ message.Subscriber = (*SliceSubscriber)(nil)
 // SliceConfig says where to begin and how long slices get.
 type SliceConfig struct {
 	From       uint64 // first sequence wanted; 0 means 1
-	MaxRecords int    // a slice that holds so many records grows no more; 0 means 1000
+	MaxRecords int    // most records in a slice; 0 means 2000
+	MaxBytes   int    // payload bytes after which a slice grows no more; 0 means 8 MiB
 	RetryPause time.Duration
 }
 
@@ -50,8 +51,11 @@ func NewSliceSubscriber(follower eventlog.Follower, cfg SliceConfig) *SliceSubsc
 	if cfg.MaxRecords <= 0 {
 		cfg.MaxRecords = defaultSliceRecords
 	}
+	if cfg.MaxBytes <= 0 {
+		cfg.MaxBytes = defaultSliceBytes
+	}
 	if cfg.RetryPause <= 0 {
-		cfg.RetryPause = 100 * time.Millisecond
+		cfg.RetryPause = defaultMinBackoff
 	}
 	cfg.From = max(1, cfg.From)
 	return &SliceSubscriber{follower: follower, cfg: cfg}
@@ -78,7 +82,7 @@ func (s *SliceSubscriber) Subscribe(ctx context.Context, _ string) (<-chan *mess
 	ctx, s.cancel = context.WithCancel(ctx)
 	s.done = make(chan struct{})
 	out := make(chan *message.Message)
-	decoded := make(chan projection.Slice)
+	decoded := make(chan sized)
 	go func() {
 		defer close(decoded)
 		err := s.follow(ctx, decoded)
@@ -119,20 +123,20 @@ func (s *SliceSubscriber) Err() error {
 
 // follow decodes in the follower's goroutine: the next slice is decoded while
 // this one is written.
-func (s *SliceSubscriber) follow(ctx context.Context, decoded chan<- projection.Slice) error {
+func (s *SliceSubscriber) follow(ctx context.Context, decoded chan<- sized) error {
 	subjects := make(map[string]events.Subject)
-	cfg := eventlog.FollowConfig{From: s.cfg.From, MaxRecords: s.cfg.MaxRecords}
+	// Half a slice at a time, so that two of them make a whole one.
+	cfg := eventlog.FollowConfig{From: s.cfg.From, MaxRecords: (s.cfg.MaxRecords + 1) / 2, MaxBytes: s.cfg.MaxBytes / 2}
 	err := s.follower.Follow(ctx, cfg, func(raw eventlog.Slice) error {
-		slice, err := decode(raw, subjects)
-		if err != nil {
-			return err
+		slice, failed := decode(raw, subjects)
+		if len(slice.Records) > 0 {
+			select {
+			case decoded <- slice:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
 		}
-		select {
-		case decoded <- slice:
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+		return failed
 	})
 	if ctx.Err() != nil {
 		return nil
@@ -140,9 +144,26 @@ func (s *SliceSubscriber) follow(ctx context.Context, decoded chan<- projection.
 	return err
 }
 
+// sized is a decoded slice and how long its payloads were together.
+type sized struct {
+	projection.Slice
+	bytes int
+}
+
+// grow takes in the slice that follows.
+func (s *sized) grow(more sized) {
+	if len(s.Records) == 0 {
+		*s = more
+		return
+	}
+	s.Last = more.Last
+	s.Records = append(s.Records, more.Records...)
+	s.bytes += more.bytes
+}
+
 // emit sends one slice after the other and lets the next one grow meanwhile.
-func (s *SliceSubscriber) emit(ctx context.Context, decoded <-chan projection.Slice, out chan<- *message.Message) {
-	var next projection.Slice
+func (s *SliceSubscriber) emit(ctx context.Context, decoded <-chan sized, out chan<- *message.Message) {
+	var next sized
 	for {
 		if len(next.Records) == 0 {
 			var open bool
@@ -155,8 +176,8 @@ func (s *SliceSubscriber) emit(ctx context.Context, decoded <-chan projection.Sl
 				return
 			}
 		}
-		current := next
-		next = projection.Slice{}
+		current := next.Slice
+		next = sized{}
 		for handled := false; !handled; {
 			msg := message.NewMessageWithContext(context.WithValue(ctx, sliceKey{}, current),
 				fmt.Sprintf("%d-%d", current.First, current.Last), nil)
@@ -174,10 +195,10 @@ func (s *SliceSubscriber) emit(ctx context.Context, decoded <-chan projection.Sl
 }
 
 // await waits for the answer to a message while the next slice grows.
-func (s *SliceSubscriber) await(ctx context.Context, msg *message.Message, decoded <-chan projection.Slice, next *projection.Slice) (handled, alive bool) {
+func (s *SliceSubscriber) await(ctx context.Context, msg *message.Message, decoded <-chan sized, next *sized) (handled, alive bool) {
 	for {
 		more := decoded
-		if len(next.Records) >= s.cfg.MaxRecords {
+		if 2*len(next.Records) > s.cfg.MaxRecords || 2*next.bytes > s.cfg.MaxBytes {
 			more = nil
 		}
 		select {
@@ -194,43 +215,49 @@ func (s *SliceSubscriber) await(ctx context.Context, msg *message.Message, decod
 				decoded = nil
 				continue
 			}
-			if len(next.Records) == 0 {
-				*next = slice
-			} else {
-				next.Last = slice.Last
-				next.Records = append(next.Records, slice.Records...)
-			}
+			next.grow(slice)
 		}
 	}
 }
 
-// decode reads a slice's messages and checks that each is what its subject
-// says: a reader that trusted one of the two alone could be told two stories.
-func decode(raw eventlog.Slice, subjects map[string]events.Subject) (projection.Slice, error) {
-	slice := projection.Slice{First: raw.First, Last: raw.Last, Records: make([]projection.Record, len(raw.Records))}
+// decode reads a slice's messages. With an error it returns the messages before
+// the one that can't be read, which are as good as any.
+func decode(raw eventlog.Slice, subjects map[string]events.Subject) (sized, error) {
+	slice := sized{Slice: projection.Slice{First: raw.First, Records: make([]projection.Record, 0, len(raw.Records))}}
 	for i := range raw.Records {
-		r := &raw.Records[i]
-		subject, known := subjects[r.Subject]
-		if !known {
-			var err error
-			if subject, err = events.ParseSubject(r.Subject); err != nil {
-				return projection.Slice{}, fmt.Errorf("sequence %d: %w", r.Seq, err)
-			}
-			if len(subjects) >= maxSubjects {
-				clear(subjects)
-			}
-			subjects[r.Subject] = subject
-		}
-		batch, err := events.DecodeBatch(r.Payload)
+		record, err := decodeRecord(&raw.Records[i], subjects)
 		if err != nil {
-			return projection.Slice{}, fmt.Errorf("sequence %d: %w", r.Seq, err)
+			return slice, fmt.Errorf("sequence %d: %w", raw.Records[i].Seq, err)
 		}
-		if batch[0].Owner != subject.Owner {
-			return projection.Slice{}, fmt.Errorf("sequence %d: %w: events of %s under the subject of %s", r.Seq, events.ErrMalformed, batch[0].Owner, subject.Owner)
-		}
-		slice.Records[i] = projection.Record{Seq: r.Seq, Family: subject.Family, Owner: subject.Owner, Stored: r.Time, Events: batch}
+		slice.Records = append(slice.Records, record)
+		slice.Last = record.Seq
+		slice.bytes += len(raw.Records[i].Payload)
 	}
 	return slice, nil
+}
+
+// decodeRecord checks that a message is what its subject says: a reader that
+// trusted one of the two alone could be told two stories.
+func decodeRecord(r *eventlog.Record, subjects map[string]events.Subject) (projection.Record, error) {
+	subject, known := subjects[r.Subject]
+	if !known {
+		var err error
+		if subject, err = events.ParseSubject(r.Subject); err != nil {
+			return projection.Record{}, err
+		}
+		if len(subjects) >= maxSubjects {
+			clear(subjects)
+		}
+		subjects[r.Subject] = subject
+	}
+	batch, err := events.DecodeBatch(r.Payload)
+	if err != nil {
+		return projection.Record{}, err
+	}
+	if batch[0].Owner != subject.Owner {
+		return projection.Record{}, fmt.Errorf("%w: events of %s under the subject of %s", events.ErrMalformed, batch[0].Owner, subject.Owner)
+	}
+	return projection.Record{Seq: r.Seq, Family: subject.Family, Owner: subject.Owner, Stored: r.Time, Events: batch}, nil
 }
 
 // pause waits for d and reports false where ctx ended before.

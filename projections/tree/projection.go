@@ -29,13 +29,6 @@ type ownerTile struct {
 	place
 }
 
-// filling is a tile that the slice fills: the hashes that the slice itself
-// brings are its last ones, those before are in the database.
-type filling struct {
-	ownerTile
-	last []events.Hash
-}
-
 // Apply implements projection.Projection. A slice that fills no tile, which is
 // all but one write of an owner in 256, reads and writes nothing. The others
 // cost one round trip for the hashes that earlier slices brought.

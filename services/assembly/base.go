@@ -51,6 +51,11 @@ type Base struct {
 	Log      *eventlog.JetStream
 	Pool     *pgxpool.Pool
 
+	// Durable returns what makes a stream's acknowledged messages durable,
+	// where the server leaves that to us. rewritten: older messages may go.
+	// Nil: the server syncs before it acknowledges.
+	Durable func(stream string, rewritten bool) eventlog.Syncer
+
 	js jetstream.JetStream
 }
 
@@ -74,6 +79,9 @@ func NewBase(ctx context.Context, cfg config.Config, logger *slog.Logger, dial C
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	b := &Base{Config: cfg, Logger: logger, Registry: prometheus.NewRegistry()}
+	if err := serveProfiler(cfg.PprofAddr); err != nil {
+		return nil, err
+	}
 	b.Registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if err := b.openLog(ctx, dial); err != nil {
 		return nil, err
@@ -172,11 +180,14 @@ type Deciding struct {
 	Commands *command.Executor
 	Keys     *keystore.Store
 	Nonces   jetstream.KeyValue
+
+	nonceSync func(context.Context) error
+	bodies    *memory.Bodies
 }
 
 // NewDeciding opens the buckets and prepares the command side.
 func NewDeciding(ctx context.Context, b *Base) (*Deciding, error) {
-	d := &Deciding{Base: b}
+	d := &Deciding{Base: b, bodies: memory.NewBodies(b.Config.BodyCacheBytes)}
 	masters, err := b.Config.MasterKeys()
 	if err != nil {
 		return nil, err
@@ -185,7 +196,13 @@ func NewDeciding(ctx context.Context, b *Base) (*Deciding, error) {
 	if err != nil {
 		return nil, err
 	}
-	if d.Keys, err = keystore.Open(keys, keystore.Config{Masters: masters, Cached: b.Config.CachedOwners, Rand: rand.Reader}); err != nil {
+	store := keystore.Config{Masters: masters, Cached: b.Config.CachedOwners, Rand: rand.Reader}
+	if b.Durable != nil {
+		store.Syncer = b.Durable("KV_"+keystore.Bucket, true)
+		d.nonceSync = b.Durable("KV_"+signin.NonceBucket, true).Sync
+		b.Log = b.Log.WithSyncer(b.Durable(eventlog.StreamName, false))
+	}
+	if d.Keys, err = keystore.Open(keys, store); err != nil {
 		return nil, err
 	}
 	if d.Nonces, err = b.bucket(ctx, signin.NonceBucketConfig(b.Config.NATSReplicas)); err != nil {
@@ -205,7 +222,7 @@ func NewDeciding(ctx context.Context, b *Base) (*Deciding, error) {
 }
 
 func (d *Deciding) memories(commands *command.Executor) *memory.Service {
-	return &memory.Service{Commands: commands, Keys: d.Keys, Pool: d.Pool, NewID: NewID}
+	return memory.New(memory.Config{Commands: commands, Keys: d.Keys, Pool: d.Pool, NewID: NewID, Bodies: d.bodies})
 }
 
 func (d *Deciding) probes() []door.Probe {

@@ -27,7 +27,7 @@ func (d *Deciding) ServeCore(ctx context.Context, listener net.Listener) error {
 	api := &core.API{
 		Access: access.NewCore(d.Pool, d.Fence, tokens, time.Now),
 		Desk: signin.NewDesk(signin.Config{
-			Site: d.site(d.Config.CoreURL), Nonces: d.Nonces, Commands: commands,
+			Site: d.site(d.Config.CoreURL), Nonces: d.Nonces, NonceSync: d.nonceSync, Commands: commands,
 			DataKeys: memories, Issuer: tokens, NewID: NewID,
 		}),
 		Memories: memories, Commands: commands, Query: d.Pool, Staking: core.Dormant{},
@@ -54,7 +54,7 @@ func (d *Deciding) ServeExtension(ctx context.Context, listener net.Listener) er
 	api := &extension.API{
 		Access: access.NewExtension(d.Pool, d.Fence, time.Now),
 		Desk: signin.NewDesk(signin.Config{
-			Site: d.site(d.Config.ExtensionURL), Nonces: d.Nonces, Commands: commands, DataKeys: memories,
+			Site: d.site(d.Config.ExtensionURL), Nonces: d.Nonces, NonceSync: d.nonceSync, Commands: commands, DataKeys: memories,
 			Issuer: signin.RandomTokens{TTL: d.Config.ExtensionSessionTTL}, NewID: NewID,
 		}),
 		Memories: memories, Commands: commands, Grants: grants,

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/infra/datadir"
 	"github.com/memory-ledger/ledger/infra/localnats"
 	"github.com/memory-ledger/ledger/infra/localpostgres"
@@ -98,7 +99,7 @@ func (l *local) startNATS(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	l.nats, err = localnats.Start(ctx, localnats.Config{Dir: dir, Logger: l.logger.With("server", "nats")})
+	l.nats, err = localnats.Start(ctx, localnats.Config{Dir: dir, GroupSync: true, Logger: l.logger.With("server", "nats")})
 	return err
 }
 
@@ -139,6 +140,9 @@ func (l *local) serve(ctx context.Context, say func(string)) error {
 		return err
 	}
 	defer base.Close()
+	if l.nats != nil {
+		base.Durable = func(stream string, rewritten bool) eventlog.Syncer { return l.nats.GroupSync(stream, rewritten) }
+	}
 	deciding, err := NewDeciding(ctx, base)
 	if err != nil {
 		return err

@@ -182,7 +182,7 @@ func (x *Executor) run(ctx context.Context, owner events.Owner, e *entry, c Comm
 		decision, refusal := c.decide(e.state, now)
 		if refusal != nil || len(decision.Events) == 0 {
 			if caughtUp {
-				return refusal
+				return x.standing(ctx, refusal)
 			}
 			// The state may be old: what is refused may have become right.
 			if err := x.catchUp(ctx, owner, e); err != nil {
@@ -200,6 +200,15 @@ func (x *Executor) run(ctx context.Context, owner events.Owner, e *entry, c Comm
 		}
 		caughtUp = true
 	}
+}
+
+// standing answers from events that others appended: those must be safe
+// before anybody is told what follows from them.
+func (x *Executor) standing(ctx context.Context, refusal error) error {
+	if err := x.cfg.Log.Sync(ctx); err != nil {
+		return err
+	}
+	return refusal
 }
 
 // append writes the decision. It returns false where another writer was

@@ -27,6 +27,9 @@ type Config struct {
 	// OpsAddr is where projector and anchorer answer /livez, /readyz and
 	// /metrics; empty means nowhere.
 	OpsAddr string `env:"OPS_ADDR"`
+	// PprofAddr is where Go's profiler answers; empty means nowhere. It shows
+	// what is in memory: keep it on loopback.
+	PprofAddr string `env:"PPROF_ADDR"`
 	// CoreURL and ExtensionURL are the public base URLs, used in grants' url
 	// and as sign-in domain. Empty: http:// and the listen address.
 	CoreURL      string `env:"CORE_URL"`
@@ -81,6 +84,8 @@ type Config struct {
 	DataDir string `env:"LEDGER_DATA_DIR" envDefault:".data"`
 	// CachedOwners bounds the owners' states and keys kept in memory.
 	CachedOwners int `env:"CACHED_OWNERS" envDefault:"100000"`
+	// BodyCacheBytes bounds the sealed bodies that searches keep in memory.
+	BodyCacheBytes int64 `env:"BODY_CACHE_BYTES" envDefault:"268435456"`
 }
 
 // Need is something that a service can't do without.

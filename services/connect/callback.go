@@ -12,11 +12,15 @@ import (
 var ErrCallback = errors.New("callback must be a page of a browser extension")
 
 // origins are the forms of browser extensions' origins: Chrome's ids are 32
-// letters from a to p; Firefox and Safari use UUIDs.
-var origins = []*regexp.Regexp{
-	regexp.MustCompile(`^chrome-extension://[a-p]{32}$`),
-	regexp.MustCompile(`^moz-extension://[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`),
-	regexp.MustCompile(`^safari-web-extension://[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}$`),
+// letters from a to p; Firefox and Safari use UUIDs. Other browsers on
+// Chromium use Chrome's scheme.
+var origins = []struct {
+	kind string
+	form *regexp.Regexp
+}{
+	{"Chrome extension", regexp.MustCompile(`^chrome-extension://[a-p]{32}$`)},
+	{"Firefox extension", regexp.MustCompile(`^moz-extension://[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)},
+	{"Safari extension", regexp.MustCompile(`^safari-web-extension://[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}$`)},
 }
 
 // path is what may follow the origin of a callback. No query, no fragment, no
@@ -28,12 +32,17 @@ const maxCallback = 512
 // IsExtensionOrigin reports whether an Origin header names a browser
 // extension.
 func IsExtensionOrigin(origin string) bool {
-	for _, form := range origins {
-		if form.MatchString(origin) {
-			return true
+	_, ok := kindOf(origin)
+	return ok
+}
+
+func kindOf(origin string) (kind string, ok bool) {
+	for _, o := range origins {
+		if o.form.MatchString(origin) {
+			return o.kind, true
 		}
 	}
-	return false
+	return "", false
 }
 
 // Callback is a checked callback.
@@ -41,6 +50,7 @@ type Callback struct {
 	URL    string
 	Origin string // scheme and id
 	ID     string // the extension's id
+	Kind   string // whose extension it is, for people: "Firefox extension"
 }
 
 // ParseCallback accepts "<extension scheme>://<id>/<path>" and nothing else.
@@ -57,8 +67,9 @@ func ParseCallback(text string) (Callback, error) {
 		return Callback{}, ErrCallback
 	}
 	origin := scheme + "://" + id
-	if !IsExtensionOrigin(origin) || !path.MatchString("/"+tail) {
+	kind, ok := kindOf(origin)
+	if !ok || !path.MatchString("/"+tail) {
 		return Callback{}, ErrCallback
 	}
-	return Callback{URL: text, Origin: origin, ID: id}, nil
+	return Callback{URL: text, Origin: origin, ID: id, Kind: kind}, nil
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/gofiber/fiber/v2"
 	"github.com/gofiber/fiber/v2/utils"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/valyala/fasthttp"
 
 	"github.com/memory-ledger/ledger/services/grant"
 )
@@ -52,6 +54,10 @@ type Config struct {
 // App is one HTTP API.
 type App struct {
 	*fiber.App
+	// Early, if set, adds headers to answers that are given before any
+	// middleware runs: to requests that are too large or malformed.
+	Early func(c *fiber.Ctx)
+
 	cfg      Config
 	requests *prometheus.HistogramVec
 	inFlight prometheus.Gauge
@@ -74,6 +80,7 @@ func New(cfg Config) *App {
 		JSONEncoder:  func(v any) ([]byte, error) { return json.Marshal(v, json.Deterministic(true)) },
 		ErrorHandler: a.fail,
 	})
+	a.routeUnknownMethods()
 	a.requests = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Namespace: "ledger", Subsystem: "http", Name: "request_seconds",
 		Help:        "Time from the request's arrival to its answer, by route and status.",
@@ -106,17 +113,23 @@ func RequestID(c *fiber.Ctx) string {
 	return id
 }
 
+// routeUnknownMethods makes methods that the framework does not know, and
+// would refuse in its own words, take the way of one that it knows and that no
+// route has: 404, or 405 with what is allowed.
+func (a *App) routeUnknownMethods() {
+	route := a.Server().Handler
+	a.Server().Handler = func(ctx *fasthttp.RequestCtx) {
+		if !slices.Contains(fiber.DefaultMethods, string(ctx.Method())) {
+			ctx.Request.Header.SetMethod(fiber.MethodTrace)
+		}
+		route(ctx)
+	}
+}
+
 // observe gives the request an id and a deadline, and counts it.
 func (a *App) observe(c *fiber.Ctx) error {
 	start := time.Now()
-	id := utils.CopyString(c.Get(fiber.HeaderXRequestID))
-	if !isHarmlessID(id) {
-		id = a.cfg.NewID()
-	}
-	c.Locals(localRequestID, id)
-	c.Set(fiber.HeaderXRequestID, id)
-	c.Set(fiber.HeaderXContentTypeOptions, "nosniff")
-	c.Set(fiber.HeaderCacheControl, "no-store")
+	id := a.identify(c)
 	ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
 	defer cancel()
 	c.Locals(localContext, ctx)
@@ -141,6 +154,19 @@ func (a *App) observe(c *fiber.Ctx) error {
 	return nil
 }
 
+// identify gives the request an id, and its answer the headers that all have.
+func (a *App) identify(c *fiber.Ctx) (id string) {
+	id = utils.CopyString(c.Get(fiber.HeaderXRequestID))
+	if !isHarmlessID(id) {
+		id = a.cfg.NewID()
+	}
+	c.Locals(localRequestID, id)
+	c.Set(fiber.HeaderXRequestID, id)
+	c.Set(fiber.HeaderXContentTypeOptions, "nosniff")
+	c.Set(fiber.HeaderCacheControl, "no-store")
+	return id
+}
+
 func isHarmlessID(id string) bool {
 	if id == "" || len(id) > 128 {
 		return false
@@ -159,6 +185,12 @@ type errorBody struct {
 
 // fail writes the answer to an error.
 func (a *App) fail(c *fiber.Ctx, err error) error {
+	if RequestID(c) == "" { // the server refused it before the first middleware
+		a.identify(c)
+		if a.Early != nil {
+			a.Early(c)
+		}
+	}
 	status, message := answer(err)
 	if status >= http.StatusInternalServerError {
 		a.cfg.Log.Error("request failed", "method", c.Method(), "route", c.Route().Path, "status", status,
@@ -186,7 +218,7 @@ func (a *App) fail(c *fiber.Ctx, err error) error {
 // flight finish, for at most grace.
 func (a *App) Serve(ctx context.Context, listener net.Listener, grace time.Duration) error {
 	failed := make(chan error, 1)
-	go func() { failed <- a.Listener(listener) }()
+	go func() { failed <- a.Listener(lingering{listener}) }()
 	select {
 	case err := <-failed:
 		return fmt.Errorf("%s: serve: %w", a.cfg.Service, err)

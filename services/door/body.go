@@ -28,10 +28,26 @@ func Decode(c *fiber.Ctx, v any) error {
 	if !isObject(body) {
 		return BadRequest("body must be a JSON object")
 	}
-	if err := json.Unmarshal(body, v); err != nil {
+	if err := json.Unmarshal(body, v, refuseNull); err != nil {
 		return BadRequest(reason(err))
 	}
 	return nil
+}
+
+var errNull = errors.New("null is not a value here")
+
+// refuseNull keeps null from passing for a member that is left out: it has
+// another type than the member.
+var refuseNull = json.WithUnmarshalers(json.JoinUnmarshalers(
+	json.UnmarshalFromFunc(notNull[string]), json.UnmarshalFromFunc(notNull[int]),
+	json.UnmarshalFromFunc(notNull[*string]), json.UnmarshalFromFunc(notNull[*int]),
+))
+
+func notNull[T any](decoder *jsontext.Decoder, _ *T) error {
+	if decoder.PeekKind() == 'n' {
+		return errNull
+	}
+	return errors.ErrUnsupported
 }
 
 // DecodeOptional is Decode for bodies without a required member: a request

@@ -15,6 +15,7 @@ import (
 	"github.com/memory-ledger/ledger/projections/fence"
 	"github.com/memory-ledger/ledger/services/access"
 	"github.com/memory-ledger/ledger/services/command"
+	"github.com/memory-ledger/ledger/services/connect"
 	"github.com/memory-ledger/ledger/services/grant"
 	"github.com/memory-ledger/ledger/services/keystore"
 	"github.com/memory-ledger/ledger/services/memory"
@@ -55,6 +56,7 @@ var table = []row{
 	{access.ErrUnauthenticated, http.StatusUnauthorized, "missing or invalid credential"},
 	{command.ErrCredentialDead, http.StatusUnauthorized, "missing or invalid credential"},
 
+	{connect.ErrCallback, http.StatusBadRequest, ""},
 	{signin.ErrPublicKey, http.StatusBadRequest, "publicKey must be an ed25519 public key in base58"},
 	{signin.ErrSignatureForm, http.StatusBadRequest, "signature must be 64 bytes"},
 	{signin.ErrMalformed, http.StatusBadRequest, ""},

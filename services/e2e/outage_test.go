@@ -22,8 +22,7 @@ type writer struct {
 
 	mu    sync.Mutex
 	acked map[string]stacktest.Answer // by content
-	sent  int
-	busy  int // 503 answers
+	busy  int                         // 503 answers
 }
 
 // until writes until the channel closes; refused is closed at the first 503.

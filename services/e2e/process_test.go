@@ -15,6 +15,7 @@ import (
 
 	"github.com/memory-ledger/ledger/infra/datadir"
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
+	"github.com/memory-ledger/ledger/services/contracttest"
 	"github.com/memory-ledger/ledger/services/stacktest"
 )
 
@@ -32,14 +33,13 @@ func binary(t *testing.T) string {
 
 // run is `ledger run` as a process of its own.
 type run struct {
-	t       *testing.T
-	dir     string
-	environ []string
-	cmd     *exec.Cmd
-	exited  chan error
-	log     strings.Builder
-	logged  sync.Mutex
-	up      chan struct{}
+	t      *testing.T
+	dir    string
+	cmd    *exec.Cmd
+	exited chan error
+	log    strings.Builder
+	logged sync.Mutex
+	up     chan struct{}
 }
 
 const (
@@ -108,7 +108,7 @@ func (r *run) clients() (core, extension *stacktest.Client) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	return stacktest.NewClient(r.t, where.CoreURL), stacktest.NewClient(r.t, where.ExtensionURL)
+	return stacktest.NewClient(r.t, contracttest.Core, where.CoreURL), stacktest.NewClient(r.t, contracttest.Extension, where.ExtensionURL)
 }
 
 // kill ends the process as a power cut of its own would.

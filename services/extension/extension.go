@@ -35,6 +35,7 @@ type API struct {
 // Mount adds the routes to an app.
 func (a *API) Mount(app *door.App) {
 	app.Use(a.cors)
+	app.Early = func(c *fiber.Ctx) { a.allowOrigin(c) }
 	app.Get("/health", func(c *fiber.Ctx) error {
 		return c.JSON(fiber.Map{"ok": true, "service": "memory-ledger-extension"})
 	})
@@ -50,7 +51,8 @@ func (a *API) Mount(app *door.App) {
 	app.Post("/agent-cases", a.mint(events.GrantCase))
 	app.Get("/agent-cases/:id/status", a.status(events.GrantCase))
 	app.Post("/agent-cases/:id/revoke", a.revoke(events.GrantCase))
-	app.Get("/agent-cases/:token", a.readCase)
+	// Not Get, which brings HEAD along: HEAD would spend a read on nothing.
+	app.Add(http.MethodGet, "/agent-cases/:token", a.readCase)
 
 	app.Post("/memory-drops", a.mint(events.GrantDrop))
 	app.Get("/memory-drops/:id/status", a.status(events.GrantDrop))

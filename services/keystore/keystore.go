@@ -69,6 +69,14 @@ type Config struct {
 	Masters []MasterKey // the first one wraps; all of them unwrap
 	Cached  int         // unwrapped keys kept in memory; 0 means 100,000
 	Rand    io.Reader   // nil means crypto/rand
+	// Syncer, if any, makes a new entry durable: for a server that
+	// acknowledges before its bytes are safe.
+	Syncer Syncer
+}
+
+// Syncer returns once everything acknowledged before is on stable storage.
+type Syncer interface {
+	Sync(ctx context.Context) error
 }
 
 // Store is the keystore.
@@ -78,6 +86,7 @@ type Store struct {
 	wrapID  string
 	cache   *lru.Cache[events.Owner, *OwnerKey]
 	rand    io.Reader
+	syncer  Syncer
 }
 
 // BucketConfig returns the configuration of the bucket: one revision a key,
@@ -104,7 +113,7 @@ func Open(bucket jetstream.KeyValue, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("keystore: %w", err)
 	}
-	s := &Store{bucket: bucket, masters: map[string]cipher.AEAD{}, wrapID: cfg.Masters[0].ID(), cache: cache, rand: cfg.Rand}
+	s := &Store{bucket: bucket, masters: map[string]cipher.AEAD{}, wrapID: cfg.Masters[0].ID(), cache: cache, rand: cfg.Rand, syncer: cfg.Syncer}
 	for _, master := range cfg.Masters {
 		if s.masters[master.ID()], err = newAEAD(master); err != nil {
 			return nil, err
@@ -148,24 +157,38 @@ func (s *Store) Find(ctx context.Context, owner events.Owner) (*OwnerKey, error)
 // only be called for an owner who has no leaf yet: for others a missing key is
 // ErrNoKey, never a fresh one.
 func (s *Store) FindOrCreate(ctx context.Context, owner events.Owner) (*OwnerKey, error) {
-	key, err := s.Find(ctx, owner)
-	if !errors.Is(err, ErrNoKey) {
-		return key, err
+	_, err := s.Find(ctx, owner)
+	if errors.Is(err, ErrNoKey) {
+		err = s.create(ctx, owner)
 	}
-	var fresh [KeySize]byte
-	if _, err := io.ReadFull(s.rand, fresh[:]); err != nil {
-		return nil, fmt.Errorf("make data key: %w", err)
-	}
-	value, err := s.wrap(owner, fresh)
 	if err != nil {
 		return nil, err
 	}
-	// Create fails if somebody was faster; then theirs is the key. An answer
-	// that got lost is met the same way: read what is there.
-	if _, err := s.bucket.Create(ctx, string(owner), value); err != nil && !errors.Is(err, jetstream.ErrKeyExists) {
-		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	// Also a key that was there already: whoever made it may not have synced
+	// it yet.
+	if s.syncer != nil {
+		if err := s.syncer.Sync(ctx); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+		}
 	}
 	return s.Find(ctx, owner)
+}
+
+// create makes a key. If somebody was faster, theirs is the key; an answer
+// that got lost is met the same way: read what is there.
+func (s *Store) create(ctx context.Context, owner events.Owner) error {
+	var fresh [KeySize]byte
+	if _, err := io.ReadFull(s.rand, fresh[:]); err != nil {
+		return fmt.Errorf("make data key: %w", err)
+	}
+	value, err := s.wrap(owner, fresh)
+	if err != nil {
+		return err
+	}
+	if _, err := s.bucket.Create(ctx, string(owner), value); err != nil && !errors.Is(err, jetstream.ErrKeyExists) {
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	return nil
 }
 
 func (s *Store) wrap(owner events.Owner, key [KeySize]byte) ([]byte, error) {
@@ -246,6 +269,32 @@ func (k *OwnerKey) Open(memoryID string, sealed []byte) (string, error) {
 
 func (k *OwnerKey) bodyContext(memoryID string) []byte {
 	return []byte("memory-ledger/body/v1\x00" + string(k.owner) + "\x00" + memoryID)
+}
+
+// Opener opens many bodies of one owner, one after the other, without making
+// anything new for each. It is not safe for concurrent use.
+type Opener struct {
+	key     *OwnerKey
+	context []byte // the associated data up to the memory's id
+	plain   []byte
+}
+
+// Opener returns an Opener.
+func (k *OwnerKey) Opener() *Opener { return &Opener{key: k, context: k.bodyContext("")} }
+
+// Open is OwnerKey.Open, but the content is good only until the next call.
+func (o *Opener) Open(memoryID string, sealed []byte) ([]byte, error) {
+	aead := o.key.aead
+	if len(sealed) < aead.NonceSize()+aead.Overhead() {
+		return nil, ErrSealed
+	}
+	context := append(o.context, memoryID...)
+	plain, err := aead.Open(o.plain[:0], sealed[:aead.NonceSize()], sealed[aead.NonceSize():], context)
+	if err != nil {
+		return nil, fmt.Errorf("memory %s: %w", memoryID, ErrSealed)
+	}
+	o.context, o.plain = context[:len(o.context)], plain
+	return plain, nil
 }
 
 func newAEAD(key [KeySize]byte) (cipher.AEAD, error) {

@@ -42,14 +42,23 @@ type ChainView interface {
 	Root(owner events.Owner) *events.Hash
 }
 
-// Service is both sides of the memories.
-type Service struct {
+// Config of a Service.
+type Config struct {
 	Commands *command.Executor
 	Keys     *keystore.Store
 	Pool     *pgxpool.Pool
 	Chain    ChainView // nil: no chain is configured
 	NewID    func() string
+	// Bodies is shared by all services of a process. Nil: searches read the
+	// database every time.
+	Bodies *Bodies
 }
+
+// Service is both sides of the memories.
+type Service struct{ Config }
+
+// New returns a Service.
+func New(cfg Config) *Service { return &Service{cfg} }
 
 // Draft is a memory on its way in.
 type Draft struct {
@@ -129,10 +138,14 @@ func view(key *keystore.OwnerKey, m *memories.Memory) (View, error) {
 	if err != nil {
 		return View{}, err
 	}
+	return viewOf(content, m), nil
+}
+
+func viewOf(content string, m *memories.Memory) View {
 	return View{
 		ID: m.ID, Content: content, Metadata: jsontext.Value(m.Metadata.String()), LeafHash: m.LeafHash,
 		LeafIndex: m.LeafIndex, BatchID: m.BatchID, Anchored: m.Anchored, CreatedAt: m.CreatedAt,
-	}, nil
+	}
 }
 
 // Get returns one memory of the owner.

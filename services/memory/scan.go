@@ -22,7 +22,7 @@ type Cursor struct {
 	key     *keystore.OwnerKey
 	next    uint64
 	end     uint64
-	match   func(content string) bool // nil: all
+	search  *search // nil: all
 }
 
 // Range returns a cursor over the leaves from index from on, at most limit of
@@ -44,19 +44,6 @@ func (s *Service) Range(ctx context.Context, owner events.Owner, from uint64, li
 	return c, nil
 }
 
-// Search returns a cursor over the memories whose text contains the query, in
-// any case. An empty query matches every memory.
-func (s *Service) Search(ctx context.Context, owner events.Owner, query string) (*Cursor, error) {
-	c, err := s.Range(ctx, owner, 0, 0)
-	if err != nil {
-		return nil, err
-	}
-	if query != "" {
-		c.match = newMatcher(query).match
-	}
-	return c, nil
-}
-
 // More reports whether there is anything left to read.
 func (c *Cursor) More() bool { return c.next < c.end }
 
@@ -66,6 +53,9 @@ func (c *Cursor) Position() uint64 { return c.next }
 // Next reads the next chunk and calls yield for each memory in it that
 // matches. There may be none in a chunk and still be more to come.
 func (c *Cursor) Next(ctx context.Context, yield func(*View) error) error {
+	if c.search != nil {
+		return c.nextMatches(ctx, yield)
+	}
 	limit := int(min(c.end-c.next, chunkRows))
 	read := 0
 	err := memories.Scan(ctx, c.service.Pool, c.owner, c.next, limit, func(m *memories.Memory) error {
@@ -73,9 +63,6 @@ func (c *Cursor) Next(ctx context.Context, yield func(*View) error) error {
 		v, err := view(c.key, m)
 		if err != nil {
 			return err
-		}
-		if c.match != nil && !c.match(v.Content) {
-			return nil
 		}
 		return yield(&v)
 	})

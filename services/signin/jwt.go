@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
+	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/memory-ledger/ledger/events"
 )
@@ -22,14 +23,32 @@ const (
 var ErrToken = errors.New("session token is invalid or expired")
 
 // SignedTokens issues and verifies core sessions: JSON Web Tokens, HS256.
+//
+// What was verified once is remembered until it expires: a signature does not
+// become wrong, and checking it costs more than looking it up.
 type SignedTokens struct {
-	secret []byte
-	parser *jwt.Parser
+	secret   []byte
+	parser   *jwt.Parser
+	now      func() time.Time
+	verified *lru.Cache[events.Hash, verifiedToken]
 }
+
+type verifiedToken struct {
+	owner     events.Owner
+	sessionID string
+	expires   time.Time
+}
+
+// rememberedTokens bounds the memory for verified tokens, about 200 bytes each.
+const rememberedTokens = 100_000
 
 // NewSignedTokens returns SignedTokens under a secret of at least 32 bytes.
 func NewSignedTokens(secret []byte, now func() time.Time) *SignedTokens {
-	return &SignedTokens{secret: secret, parser: jwt.NewParser(
+	verified, err := lru.New[events.Hash, verifiedToken](rememberedTokens)
+	if err != nil {
+		panic(err) // only for a size that is not positive
+	}
+	return &SignedTokens{secret: secret, now: now, verified: verified, parser: jwt.NewParser(
 		jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}),
 		jwt.WithIssuer(jwtIssuer), jwt.WithAudience(jwtAudience),
 		jwt.WithExpirationRequired(), jwt.WithTimeFunc(now), jwt.WithStrictDecoding(),
@@ -56,13 +75,29 @@ func (*SignedTokens) Lifetime() time.Duration { return CoreSessionLifetime }
 
 // Verify returns whose session a token is.
 func (s *SignedTokens) Verify(token string) (owner events.Owner, sessionID string, err error) {
-	var claims jwt.RegisteredClaims
-	if _, err := s.parser.ParseWithClaims(token, &claims, func(*jwt.Token) (any, error) { return s.secret, nil }); err != nil {
-		return "", "", fmt.Errorf("%w: %w", ErrToken, err)
+	hash := HashToken(token)
+	known, ok := s.verified.Get(hash)
+	if !ok {
+		if known, err = s.verify(token); err != nil {
+			return "", "", err
+		}
+		s.verified.Add(hash, known)
 	}
-	owner, err = events.ParseOwner(claims.Subject)
-	if err != nil || claims.ID == "" {
+	if !s.now().Before(known.expires) {
+		s.verified.Remove(hash)
 		return "", "", ErrToken
 	}
-	return owner, claims.ID, nil
+	return known.owner, known.sessionID, nil
+}
+
+func (s *SignedTokens) verify(token string) (verifiedToken, error) {
+	var claims jwt.RegisteredClaims
+	if _, err := s.parser.ParseWithClaims(token, &claims, func(*jwt.Token) (any, error) { return s.secret, nil }); err != nil {
+		return verifiedToken{}, fmt.Errorf("%w: %w", ErrToken, err)
+	}
+	owner, err := events.ParseOwner(claims.Subject)
+	if err != nil || claims.ID == "" {
+		return verifiedToken{}, ErrToken
+	}
+	return verifiedToken{owner, claims.ID, claims.ExpiresAt.Time}, nil
 }

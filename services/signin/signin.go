@@ -77,14 +77,17 @@ type DataKeys interface {
 
 // Config of a Desk.
 type Config struct {
-	Site     Site
-	Nonces   jetstream.KeyValue
-	Commands *command.Executor
-	DataKeys DataKeys
-	Issuer   Issuer
-	Now      func() time.Time
-	NewID    func() string
-	Rand     io.Reader // nil means crypto/rand
+	Site   Site
+	Nonces jetstream.KeyValue
+	// NonceSync, if any, makes the spending of a nonce durable: for a server
+	// that acknowledges before its bytes are safe.
+	NonceSync func(ctx context.Context) error
+	Commands  *command.Executor
+	DataKeys  DataKeys
+	Issuer    Issuer
+	Now       func() time.Time
+	NewID     func() string
+	Rand      io.Reader // nil means crypto/rand
 }
 
 // Desk is the sign-in of one API.
@@ -147,6 +150,11 @@ func (d *Desk) Verify(ctx context.Context, a Answer) (Session, error) {
 			return Session{}, fmt.Errorf("%w: nonce is unknown or was used", ErrRefused)
 		}
 		return Session{}, err
+	}
+	if d.cfg.NonceSync != nil {
+		if err := d.cfg.NonceSync(ctx); err != nil {
+			return Session{}, fmt.Errorf("spend nonce: %w: %w", ErrUnavailable, err)
+		}
 	}
 	return d.issue(ctx, a.PublicKey)
 }

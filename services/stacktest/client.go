@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/mr-tron/base58"
+
+	"github.com/memory-ledger/ledger/services/contracttest"
 )
 
 // Client talks to one replica of one API.
@@ -24,14 +26,15 @@ type Client struct {
 
 const requestTimeout = 30 * time.Second
 
-func newClient(t testing.TB, url string) *Client {
+// NewClient returns a client of a replica at a URL. Whatever it is used for,
+// every answer is held to the API's OpenAPI document.
+func NewClient(t testing.TB, api contracttest.API, url string) *Client {
+	t.Helper()
 	transport := &http.Transport{MaxIdleConnsPerHost: 256}
 	t.Cleanup(transport.CloseIdleConnections)
-	return &Client{URL: url, HTTP: &http.Client{Transport: transport, Timeout: requestTimeout}, t: t}
+	checked := contracttest.Transport(t, api, transport)
+	return &Client{URL: url, HTTP: &http.Client{Transport: checked, Timeout: requestTimeout}, t: t}
 }
-
-// NewClient returns a client of an API that runs elsewhere.
-func NewClient(t testing.TB, url string) *Client { return newClient(t, url) }
 
 // Answer is a complete response.
 type Answer struct {

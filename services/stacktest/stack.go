@@ -18,6 +18,7 @@ import (
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
 	"github.com/memory-ledger/ledger/services/assembly"
 	"github.com/memory-ledger/ledger/services/config"
+	"github.com/memory-ledger/ledger/services/contracttest"
 )
 
 // Options say what to run. The zero value is one replica of each API.
@@ -62,10 +63,10 @@ func Start(t testing.TB, o Options) *Stack {
 	t.Cleanup(s.Stop)
 	s.project(ctx)
 	for range max(1, o.Core) {
-		s.Core = append(s.Core, s.serve(ctx, "core", (*assembly.Deciding).ServeCore))
+		s.Core = append(s.Core, s.serve(ctx, contracttest.Core, (*assembly.Deciding).ServeCore))
 	}
 	for range max(1, o.Extension) {
-		s.Extension = append(s.Extension, s.serve(ctx, "extension", (*assembly.Deciding).ServeExtension))
+		s.Extension = append(s.Extension, s.serve(ctx, contracttest.Extension, (*assembly.Deciding).ServeExtension))
 	}
 	return s
 }
@@ -117,13 +118,13 @@ func (s *Stack) project(ctx context.Context) {
 }
 
 // serve starts a replica: its own connections, its own caches.
-func (s *Stack) serve(ctx context.Context, service string, serve func(*assembly.Deciding, context.Context, net.Listener) error) *Client {
+func (s *Stack) serve(ctx context.Context, api contracttest.API, serve func(*assembly.Deciding, context.Context, net.Listener) error) *Client {
 	s.t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	base := s.base(service)
+	base := s.base(string(api))
 	base.Config.CoreURL = "http://" + listener.Addr().String()
 	base.Config.ExtensionURL = base.Config.CoreURL
 	deciding, err := assembly.NewDeciding(ctx, base)
@@ -136,8 +137,8 @@ func (s *Stack) serve(ctx context.Context, service string, serve func(*assembly.
 		defer base.Close()
 		defer stop()
 		if err := serve(deciding, ctx, listener); err != nil {
-			s.t.Errorf("%s: %v", service, err)
+			s.t.Errorf("%s: %v", api, err)
 		}
 	})
-	return newClient(s.t, "http://"+listener.Addr().String())
+	return NewClient(s.t, api, "http://"+listener.Addr().String())
 }

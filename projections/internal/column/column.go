@@ -85,3 +85,12 @@ func Text(s *string) string {
 	}
 	return *s
 }
+
+// Bytes is b for a column that is never NULL: pgx writes a nil slice as NULL,
+// but an event that says nothing says zero bytes.
+func Bytes(b []byte) []byte {
+	if b == nil {
+		return []byte{}
+	}
+	return b
+}

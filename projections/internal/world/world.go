@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"log/slog"
 	"sync"
 	"testing"
 	"time"
@@ -50,8 +51,7 @@ func Pool(t testing.TB, url, schemaName string) *pgxpool.Pool {
 // Log is a log on a server of the test's own.
 type Log struct {
 	eventlog.Log
-	Server *localnats.Server
-	js     jetstream.JetStream
+	js jetstream.JetStream
 }
 
 // NewLog starts one.
@@ -67,6 +67,23 @@ func OpenLog(t testing.TB, server *localnats.Server) *Log {
 	if err != nil {
 		t.Fatalf("world: %v", err)
 	}
+	return open(t, nc)
+}
+
+// ConnectLog opens the log of a server in another process. The connection is
+// made again for as long as the test runs.
+func ConnectLog(t testing.TB, url string) *Log {
+	t.Helper()
+	nc, err := nats.Connect(url, nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))
+	if err != nil {
+		t.Fatalf("world: %v", err)
+	}
+	t.Cleanup(nc.Close)
+	return open(t, nc)
+}
+
+func open(t testing.TB, nc *nats.Conn) *Log {
+	t.Helper()
 	log, err := eventlog.Create(t.Context(), nc, eventlog.Config{})
 	if err != nil {
 		t.Fatalf("world: %v", err)
@@ -75,7 +92,17 @@ func OpenLog(t testing.TB, server *localnats.Server) *Log {
 	if err != nil {
 		t.Fatalf("world: %v", err)
 	}
-	return &Log{Log: log, Server: server, js: js}
+	return &Log{Log: log, js: js}
+}
+
+// PublishRaw adds a message of any bytes under any subject.
+func (l *Log) PublishRaw(t testing.TB, subject string, payload []byte) uint64 {
+	t.Helper()
+	ack, err := l.js.Publish(t.Context(), subject, payload)
+	if err != nil {
+		t.Fatalf("world: %v", err)
+	}
+	return ack.Sequence
 }
 
 // Publish adds messages as fast as the log takes them, without guarding
@@ -83,7 +110,7 @@ func OpenLog(t testing.TB, server *localnats.Server) *Log {
 func (l *Log) Publish(t testing.TB, messages ...Message) {
 	t.Helper()
 	for _, m := range messages {
-		if _, err := l.js.PublishMsgAsync(&nats.Msg{Subject: m.Subject(), Data: m.Payload(t)}); err != nil {
+		if _, err := l.js.PublishMsgAsync(&nats.Msg{Subject: m.Subject(), Data: m.Payload(t)}, jetstream.WithStallWait(time.Minute)); err != nil {
 			t.Fatalf("world: %v", err)
 		}
 	}
@@ -308,3 +335,6 @@ func Running(t testing.TB, f func(context.Context) error) (stop func() error) {
 	t.Cleanup(func() { _ = stop() })
 	return stop
 }
+
+// Quiet is a logger of nothing.
+func Quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }

@@ -17,7 +17,7 @@ CREATE TABLE checkpoint (
     generation uuid        NOT NULL DEFAULT gen_random_uuid(),
     seq        bigint      NOT NULL CHECK (seq >= 0),
     stored_at  timestamptz -- when the log stored the message at seq
-);
+) WITH (fillfactor = 10);
 INSERT INTO checkpoint (seq) VALUES (0);
 
 -- advance_checkpoint is the fence against a second projector: a transaction
@@ -50,7 +50,7 @@ CREATE TABLE owners (
     chain_last_seq bigint NOT NULL,
     -- The projection writes -1 where a slice does not continue the leaves.
     CONSTRAINT owners_leaves_continue CHECK (leaf_count >= 0)
-);
+) WITH (fillfactor = 50); -- every message updates its owner: room to do it in place
 
 CREATE TABLE sessions (
     id         uuid PRIMARY KEY,

@@ -1,0 +1,143 @@
+package events
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// goldenPayloads are the golden files as messages of one event each.
+func goldenPayloads(t testing.TB) [][]byte {
+	t.Helper()
+	paths, err := filepath.Glob("testdata/golden/*.json")
+	if err != nil || len(paths) == 0 {
+		t.Fatal(paths, err)
+	}
+	var payloads [][]byte
+	for _, path := range paths {
+		payload, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		payloads = append(payloads, bytes.TrimSpace(payload))
+	}
+	return payloads
+}
+
+// sameAnswer: what the quick decoder takes, the general one reads alike.
+func sameAnswer(t *testing.T, payload []byte) (taken bool) {
+	t.Helper()
+	var quick Event
+	if !decodeCanonical(payload, &quick) {
+		return false
+	}
+	general, err := decodeGeneral(payload)
+	if err != nil {
+		t.Fatalf("%s\nwas taken, but the general decoder says: %v", payload, err)
+	}
+	if len(general) != 1 || !reflect.DeepEqual(general[0], quick) {
+		t.Fatalf("%s\nwas taken for\n%+v %+v\nbut is\n%+v %+v", payload, quick, quick.Data, general[0], general[0].Data)
+	}
+	return true
+}
+
+func TestWhatIsWrittenIsReadQuickly(t *testing.T) {
+	t.Parallel()
+	for _, payload := range goldenPayloads(t) {
+		batch, err := decodeGeneral(payload)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(batch) != 1 {
+			continue
+		}
+		written, err := EncodeBatch(batch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !sameAnswer(t, written) {
+			t.Errorf("not taken: %s", written)
+		}
+	}
+}
+
+// TestEveryChangedByteGetsTheSameAnswer replaces, drops and doubles every byte
+// of every golden message.
+func TestEveryChangedByteGetsTheSameAnswer(t *testing.T) {
+	t.Parallel()
+	odd := []byte("\x00\"\\,0")
+	for _, payload := range goldenPayloads(t) {
+		for i := range payload {
+			for _, c := range odd {
+				changed := bytes.Clone(payload)
+				changed[i] = c
+				sameAnswer(t, changed)
+			}
+			sameAnswer(t, append(bytes.Clone(payload[:i]), payload[i+1:]...))
+			sameAnswer(t, append(append(bytes.Clone(payload[:i]), payload[i]), payload[i:]...))
+		}
+	}
+}
+
+// TestMetadataThatLooksLikeMore: members of the metadata that have the names of
+// what follows it.
+func TestMetadataThatLooksLikeMore(t *testing.T) {
+	t.Parallel()
+	memory := &MemoryWritten{MemoryID: "m", LeafVersion: 1, Sealed: []byte("sealed"), IdempotencyKeyHash: &Hash{1}}
+	for _, metadata := range []string{
+		`{}`, `{"a":1,"sealed":"AAAA"}`, `{"a":1,"sealed":"AAAA","idempotencyKeyHash":"00"}`, `{"x":{"metadata":{},"sealed":"AAAA"}}`,
+		`{"a":"\",\"sealed\":\""}`, `{"a":"}]"}`, `{"data":[1],"b":{"data":null}}`, `{"a":"\u0000é\ud83d\ude00"}`,
+		`{"deep":` + strings.Repeat("[", 60) + strings.Repeat("]", 60) + `}`,
+	} {
+		for range 2 {
+			memory.Metadata = []byte(metadata)
+			payload, err := EncodeBatch([]Event{{ID: "i", Source: "/s", Owner: "o", OwnerVersion: 1, CommandID: "c", Data: memory}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !sameAnswer(t, payload) {
+				t.Errorf("not taken: %s", payload)
+			}
+			memory.IdempotencyKeyHash = nil
+		}
+		memory.IdempotencyKeyHash = &Hash{1}
+	}
+}
+
+func FuzzDecodeCanonical(f *testing.F) {
+	for _, payload := range goldenPayloads(f) {
+		f.Add(payload)
+	}
+	f.Fuzz(func(t *testing.T, payload []byte) { sameAnswer(t, payload) })
+}
+
+func BenchmarkDecode(b *testing.B) {
+	memory := &MemoryWritten{
+		MemoryID: "018f0000-0000-7000-8000-000000000000", LeafVersion: 1, Sealed: bytes.Repeat([]byte("ciphertext "), 25),
+		Metadata: []byte(`{"source":"bench","tags":["one","two"],"title":"a memory among many"}`),
+	}
+	payload, err := EncodeBatch([]Event{{ID: "018f0000-0000-7000-8000-000000000000", Source: "/core", Owner: "o", OwnerVersion: 1, CommandID: "c", Data: memory}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Run("general", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := decodeGeneral(payload); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("canonical", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			var e Event
+			if !decodeCanonical(payload, &e) {
+				b.Fatal("not taken")
+			}
+		}
+	})
+}

@@ -1,0 +1,16 @@
+//go:build !linux
+
+package localnats
+
+import "os"
+
+// syncFile makes a file, or the names in a folder, durable. On macOS
+// os.File.Sync asks the drive too (F_FULLFSYNC).
+func syncFile(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return f.Sync()
+}

@@ -1,0 +1,49 @@
+package apikeys_test
+
+import (
+	"testing"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/projections/apikeys"
+	"github.com/memory-ledger/ledger/projections/internal/world"
+)
+
+func TestKeysAreListedUsedAndRevoked(t *testing.T) {
+	t.Parallel()
+	_, pool := world.Database(t)
+	a, other := world.NewActor(), world.NewActor()
+	key := func(label string) *events.ApiKeyCreated {
+		return &events.ApiKeyCreated{KeyID: world.UUID(), KeyHash: world.Hash(label), Prefix: "svc_1234", Label: label}
+	}
+	one, two, foreign := key("one \x00 \U0001F511"), key("two"), key("foreign")
+	created := a.Say(one)
+	world.Apply(t, pool, world.Slice(1, created, a.Say(two), other.Say(foreign)), apikeys.Projection{})
+	use := a.Say(&events.ApiKeyUsed{KeyID: one.KeyID})
+	lastUse := a.Say(&events.ApiKeyUsed{KeyID: one.KeyID})
+	end := a.Say(&events.ApiKeyRevoked{KeyID: two.KeyID})
+	world.Apply(t, pool, world.Slice(4, use, lastUse, end), apikeys.Projection{})
+
+	keys, err := apikeys.List(t.Context(), pool, a.Owner)
+	if err != nil || len(keys) != 2 || keys[0].ID != one.KeyID || keys[1].ID != two.KeyID {
+		t.Fatalf("list: %+v, %v", keys, err)
+	}
+	want := apikeys.Key{ID: one.KeyID, Owner: a.Owner, Hash: one.KeyHash, Prefix: one.Prefix, Label: one.Label, CreatedAt: created.Events[0].Time}
+	got := keys[0]
+	if got.LastUsedAt == nil || *got.LastUsedAt != lastUse.Events[0].Time {
+		t.Errorf("last used %v", got.LastUsedAt)
+	}
+	if got.LastUsedAt = nil; got != want {
+		t.Errorf("%+v\nwant\n%+v", got, want)
+	}
+	active, err := apikeys.Active(t.Context(), pool, a.Owner)
+	if err != nil || len(active) != 1 || active[0].ID != one.KeyID {
+		t.Errorf("active: %+v, %v", active, err)
+	}
+	dead, found, err := apikeys.ByHash(t.Context(), pool, two.KeyHash)
+	if err != nil || !found || dead.RevokedAt == nil || *dead.RevokedAt != end.Events[0].Time {
+		t.Errorf("revoked: %+v, %v, %v", dead, found, err)
+	}
+	if _, found, err := apikeys.ByHash(t.Context(), pool, world.Hash("nobody's")); found || err != nil {
+		t.Errorf("a key nobody made: %v, %v", found, err)
+	}
+}

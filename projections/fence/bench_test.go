@@ -1,0 +1,52 @@
+package fence_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/memory-ledger/ledger/projections/fence"
+	"github.com/memory-ledger/ledger/projections/internal/world"
+	"github.com/memory-ledger/ledger/projections/runner"
+)
+
+// BenchmarkAppendThenWait is the price of reading one's own write: an append,
+// then a wait until it is projected.
+func BenchmarkAppendThenWait(b *testing.B) {
+	_, pool := world.Database(b)
+	log := world.NewLog(b)
+	r, err := runner.New(runner.Config{Pool: pool, Log: log})
+	if err != nil {
+		b.Fatal(err)
+	}
+	world.Running(b, r.Run)
+	f, err := fence.New(pool, log, fence.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	world.Running(b, f.Run)
+	a := world.NewActor()
+	_, seq := a.AppendMemory(b, log, `{}`)
+	if err := f.Wait(context.Background(), seq); err != nil {
+		b.Fatal(err)
+	}
+	b.Run("append", func(b *testing.B) {
+		for b.Loop() {
+			a.AppendMemory(b, log, `{}`)
+		}
+	})
+	b.Run("append and wait", func(b *testing.B) {
+		for b.Loop() {
+			a.AppendMemory(b, log, `{}`)
+			if err := f.WaitOwner(context.Background(), a.Owner); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("nothing to wait for", func(b *testing.B) {
+		for b.Loop() {
+			if err := f.WaitOwner(context.Background(), a.Owner); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}

@@ -1,0 +1,294 @@
+package fence_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/infra/localpostgres"
+	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
+	"github.com/memory-ledger/ledger/projections/fence"
+	"github.com/memory-ledger/ledger/projections/internal/world"
+	"github.com/memory-ledger/ledger/projections/schema"
+)
+
+// heads is a log that is as long as the test says.
+type heads struct {
+	mu    sync.Mutex
+	head  uint64
+	owner map[events.Family]uint64
+	err   error
+}
+
+func (h *heads) Head(context.Context) (uint64, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.head, h.err
+}
+
+func (h *heads) OwnerHead(_ context.Context, f events.Family, _ events.Owner) (uint64, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.owner[f], h.err
+}
+
+func (h *heads) OwnerTail(context.Context, events.Family, events.Owner, uint64, func(eventlog.Record) error) error {
+	return errors.New("not asked for")
+}
+
+func newFence(t testing.TB, pool *pgxpool.Pool, log eventlog.Reader, change ...func(*fence.Options)) *fence.Fence {
+	t.Helper()
+	options := fence.Options{Logger: world.Quiet(), Timeout: 20 * time.Second}
+	for _, c := range change {
+		c(&options)
+	}
+	f, err := fence.New(pool, log, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// advance moves the checkpoint as a projector would.
+func advance(t testing.TB, pool *pgxpool.Pool, from, to uint64) {
+	t.Helper()
+	if _, err := pool.Exec(context.Background(), `SELECT advance_checkpoint($1, $2, now())`, from, to); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// knows waits until the fence knows a position.
+func knows(t testing.TB, f *fence.Fence, position uint64) {
+	t.Helper()
+	world.Eventually(t, 20*time.Second, func() error {
+		if got := f.Position(); got != position {
+			return fmt.Errorf("fence is at %d, want %d", got, position)
+		}
+		return nil
+	})
+}
+
+func TestAWaitEndsWhenThePositionIsReached(t *testing.T) {
+	t.Parallel()
+	for _, listening := range []bool{true, false} {
+		t.Run(fmt.Sprintf("listening %v", listening), func(t *testing.T) {
+			t.Parallel()
+			_, pool := world.Database(t)
+			log := &heads{head: 7, owner: map[events.Family]uint64{events.FamilyLedger: 5, events.FamilyChain: 6}}
+			f := newFence(t, pool, log)
+			if listening {
+				world.Running(t, f.Run)
+			}
+			owner := world.NewActor().Owner
+			waits := []struct {
+				until uint64
+				wait  func() error
+			}{
+				{3, func() error { return f.Wait(t.Context(), 3) }},
+				{5, func() error { return f.WaitOwner(t.Context(), owner) }},
+				{6, func() error { return f.WaitOwner(t.Context(), owner, fence.WithChain()) }},
+				{7, func() error { return f.WaitAll(t.Context()) }},
+			}
+			done := make([]chan error, len(waits))
+			for i := range waits {
+				done[i] = make(chan error, 1)
+				go func() { done[i] <- waits[i].wait() }()
+			}
+			for position := uint64(0); position < 7; position++ {
+				for i := range waits {
+					select {
+					case err := <-done[i]:
+						if err != nil || waits[i].until > position {
+							t.Errorf("wait %d ended at %d: %v", i, position, err)
+						}
+						done[i] <- nil
+					default:
+					}
+				}
+				advance(t, pool, position, position+1)
+			}
+			for i := range waits {
+				if err := <-done[i]; err != nil {
+					t.Errorf("wait %d: %v", i, err)
+				}
+			}
+			if listening {
+				knows(t, f, 7)
+			}
+		})
+	}
+}
+
+func TestAWaitThatTakesTooLong(t *testing.T) {
+	t.Parallel()
+	_, pool := world.Database(t)
+	for _, listening := range []bool{true, false} {
+		f := newFence(t, pool, &heads{head: 1}, func(o *fence.Options) { o.Timeout = 50 * time.Millisecond })
+		if listening {
+			world.Running(t, f.Run)
+		}
+		// The fence's own deadline, and an earlier one of the caller.
+		if err := f.WaitAll(t.Context()); !errors.Is(err, fence.ErrBehind) {
+			t.Errorf("the fence's deadline: %v", err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		if err := f.Wait(ctx, 1); !errors.Is(err, fence.ErrBehind) {
+			t.Errorf("the caller's deadline: %v", err)
+		}
+		cancel()
+		ctx, cancel = context.WithCancel(t.Context())
+		time.AfterFunc(10*time.Millisecond, cancel)
+		if err := f.Wait(ctx, 1); !errors.Is(err, context.Canceled) || errors.Is(err, fence.ErrBehind) {
+			t.Errorf("a caller that left: %v", err)
+		}
+	}
+}
+
+func TestALogThatDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	_, pool := world.Database(t)
+	f := newFence(t, pool, &heads{err: fmt.Errorf("down: %w", eventlog.ErrUnavailable)})
+	for name, err := range map[string]error{
+		"all": f.WaitAll(t.Context()), "owner": f.WaitOwner(t.Context(), world.NewActor().Owner),
+		"chain": f.WaitOwner(t.Context(), world.NewActor().Owner, fence.WithChain()),
+	} {
+		if !errors.Is(err, eventlog.ErrUnavailable) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestACheckpointThatGoesBackIsNoticed: a restored database, and another schema
+// in the place of the one that was.
+func TestACheckpointThatGoesBackIsNoticed(t *testing.T) {
+	t.Parallel()
+	url, pool := world.Database(t)
+	registry := prometheus.NewPedanticRegistry()
+	f := newFence(t, pool, &heads{}, func(o *fence.Options) { o.Poll, o.Registerer = 20*time.Millisecond, registry })
+	world.Running(t, f.Run)
+	advance(t, pool, 0, 100)
+	knows(t, f, 100)
+
+	if _, err := pool.Exec(t.Context(), `UPDATE checkpoint SET seq = 40`); err != nil {
+		t.Fatal(err)
+	}
+	knows(t, f, 40)
+	waited := make(chan error, 1)
+	go func() { waited <- f.Wait(t.Context(), 90) }()
+	advance(t, pool, 40, 95)
+	if err := <-waited; err != nil {
+		t.Error(err)
+	}
+
+	// A rebuild swaps schemas. The new one is further on, and a position that
+	// the old projector still announces is not believed.
+	next := world.Pool(t, url, "next")
+	advance(t, next, 0, 97)
+	if _, err := pool.Exec(t.Context(), `ALTER SCHEMA ledger RENAME TO old; ALTER SCHEMA next RENAME TO ledger`); err != nil {
+		t.Fatal(err)
+	}
+	knows(t, f, 97)
+	if _, err := pool.Exec(t.Context(), `SELECT pg_notify('position_ledger', (SELECT generation FROM old.checkpoint) || ' 500')`); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := pool.Exec(t.Context(), `SELECT pg_notify('position_ledger', 'nonsense')`); err != nil {
+		t.Fatal(err)
+	}
+	advance(t, pool, 97, 98)
+	knows(t, f, 98)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() == "ledger_fence_backward_total" && family.GetMetric()[0].GetCounter().GetValue() < 2 {
+			t.Errorf("went back %v", family)
+		}
+	}
+}
+
+// TestAPositionIsNotBelievedWithoutAConnection: the database is another one
+// when it comes back.
+func TestAPositionIsNotBelievedWithoutAConnection(t *testing.T) {
+	t.Parallel()
+	cfg := localpostgres.Config{Dir: pgtest.Folder(t), NoSync: true}
+	server := pgtest.Start(t, cfg)
+	pool := world.Pool(t, server.URL(), schema.Live)
+	f := newFence(t, pool, &heads{})
+	world.Running(t, f.Run)
+	advance(t, pool, 0, 100)
+	knows(t, f, 100)
+	if err := f.Wait(t.Context(), 100); err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	// What was reached before is not taken for granted now.
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	world.Eventually(t, 10*time.Second, func() error {
+		if err := f.Wait(ctx, 100); !errors.Is(err, fence.ErrBehind) {
+			return fmt.Errorf("without a database: %v", err)
+		}
+		return nil
+	})
+	// Who waits through the outage is served when it is over.
+	waited := make(chan error, 1)
+	go func() { waited <- f.Wait(t.Context(), 100) }()
+	pgtest.Start(t, cfg)
+	if err := <-waited; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestACutListenerLosesNobody(t *testing.T) {
+	t.Parallel()
+	_, pool := world.Database(t)
+	f := newFence(t, pool, &heads{})
+	world.Running(t, f.Run)
+	advance(t, pool, 0, 1)
+	knows(t, f, 1)
+	var waits sync.WaitGroup
+	for seq := range uint64(60) {
+		waits.Go(func() {
+			if err := f.Wait(t.Context(), seq); err != nil {
+				t.Errorf("wait for %d: %v", seq, err)
+			}
+		})
+	}
+	for position := uint64(1); position < 60; position++ {
+		if position%10 == 0 {
+			if _, err := pool.Exec(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+				WHERE application_name = 'memory-ledger fence' AND datname = current_database()`); err != nil {
+				t.Fatal(err)
+			}
+		}
+		advance(t, pool, position, position+1)
+	}
+	waits.Wait()
+}
+
+func TestMetricsAreRegisteredOnce(t *testing.T) {
+	t.Parallel()
+	_, pool := world.Database(t)
+	registry := prometheus.NewPedanticRegistry()
+	f := newFence(t, pool, &heads{}, func(o *fence.Options) { o.Registerer = registry })
+	if err := f.Wait(t.Context(), 0); err != nil {
+		t.Error(err)
+	}
+	if families, err := registry.Gather(); err != nil || len(families) < 7 {
+		t.Errorf("%d families, %v", len(families), err)
+	}
+	if _, err := fence.New(pool, &heads{}, fence.Options{Registerer: registry}); err == nil {
+		t.Error("two fences share metrics")
+	}
+}

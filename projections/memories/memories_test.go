@@ -1,0 +1,262 @@
+package memories_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/canonical"
+	"github.com/memory-ledger/ledger/projections/batches"
+	"github.com/memory-ledger/ledger/projections/internal/world"
+	"github.com/memory-ledger/ledger/projections/memories"
+)
+
+// odd is metadata that has broken a store before.
+var odd = map[string]string{
+	"wide":             `{"k":[` + strings.Repeat("1,", 30_000) + `1]}`,
+	"NUL":              `{"a\u0000b":"\u0000"}`,
+	"control":          `{"c":"\u0001\u001f\b\t\n\f\r"}`,
+	"beyond the plane": `{"e":"` + "\U0001F9E0\U0010FFFF\u2028\u2029\uFEFF" + `"}`,
+	"quotes":           `{"q":"\"\\'; DROP TABLE memories; --","$1":"%s"}`,
+	"numbers":          `{"n":[0,-1.5,1e+300,5e-324,9007199254740993]}`,
+	"deep":             `{"d":` + strings.Repeat("[", 62) + strings.Repeat("]", 62) + `}`,
+	"huge":             `{"h":"` + strings.Repeat("x", 65_000) + `"}`,
+}
+
+func TestOddMetadataComesBackAsItWas(t *testing.T) {
+	t.Parallel()
+	for name, many := range map[string]int{"insert": 1, "copy": 20} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, pool := world.Database(t)
+			a := world.NewActor()
+			var messages []world.Message
+			var want []string
+			for len(messages) < many*len(odd) {
+				for _, text := range odd {
+					object, err := canonical.Canonicalize([]byte(text))
+					if err != nil {
+						t.Fatal(err)
+					}
+					want = append(want, object.String())
+					messages = append(messages, a.Write(object.String()))
+				}
+			}
+			world.Apply(t, pool, world.Slice(1, messages...), memories.Projection{})
+			i := 0
+			if err := memories.Scan(t.Context(), pool, a.Owner, 0, 0, func(m *memories.Memory) error {
+				if m.LeafIndex != uint64(i) || m.Metadata.String() != want[i] || string(m.Sealed) != "sealed \x00 "+string(a.Owner) {
+					t.Errorf("memory %d came back otherwise", i)
+				}
+				i++
+				return nil
+			}); err != nil || i != len(want) {
+				t.Errorf("scanned %d of %d: %v", i, len(want), err)
+			}
+		})
+	}
+}
+
+func TestAMemoryIsItsOwnersAlone(t *testing.T) {
+	t.Parallel()
+	_, pool := world.Database(t)
+	a, other := world.NewActor(), world.NewActor()
+	mine := a.Memory(`{"a":1}`)
+	hash := world.Hash("key")
+	mine.IdempotencyKeyHash = &hash
+	theirs := other.Memory(`{}`)
+	theirs.IdempotencyKeyHash = &hash
+	said := a.Say(mine)
+	world.Apply(t, pool, world.Slice(7, said, other.Say(theirs)), memories.Projection{})
+	check := func(m memories.Memory, found bool, err error) {
+		t.Helper()
+		if err != nil || !found || m.ID != mine.MemoryID || m.Owner != a.Owner || m.LeafIndex != 0 || m.LeafHash != mine.LeafHash ||
+			m.Metadata.String() != `{"a":1}` || m.CreatedAt != said.Events[0].Time || m.Seq != 7 || m.BatchID != nil || m.Anchored {
+			t.Errorf("%+v, %v, %v", m, found, err)
+		}
+	}
+	check(memories.ByID(t.Context(), pool, a.Owner, mine.MemoryID))
+	check(memories.ByIdempotencyKey(t.Context(), pool, a.Owner, hash))
+	for _, id := range []string{theirs.MemoryID, world.UUID(), "", "x", strings.ToUpper(mine.MemoryID), "{" + mine.MemoryID + "}",
+		strings.ReplaceAll(mine.MemoryID, "-", ""), mine.MemoryID + " ", strings.Repeat("0", 200_000), "\x00"} {
+		if _, found, err := memories.ByID(t.Context(), pool, a.Owner, id); found || err != nil {
+			t.Errorf("id %.50q: %v, %v", id, found, err)
+		}
+	}
+	if _, found, err := memories.ByIdempotencyKey(t.Context(), pool, a.Owner, world.Hash("another")); found || err != nil {
+		t.Errorf("another key: %v, %v", found, err)
+	}
+}
+
+func TestScanTakesPages(t *testing.T) {
+	t.Parallel()
+	_, pool := world.Database(t)
+	a := world.NewActor()
+	var messages []world.Message
+	for range 25 {
+		messages = append(messages, a.Write(`{}`))
+	}
+	world.Apply(t, pool, world.Slice(1, messages...), memories.Projection{})
+	for _, c := range []struct {
+		from        uint64
+		limit       int
+		first, rows int
+	}{
+		{0, 0, 0, 25}, {0, 10, 0, 10}, {10, 10, 10, 10}, {20, 10, 20, 5}, {25, 10, 0, 0}, {24, 1, 24, 1}, {3, -1, 3, 22},
+		{math.MaxInt64, 10, 0, 0}, {math.MaxUint64, 10, 0, 0}, {20, math.MaxInt, 20, 5},
+	} {
+		var got []uint64
+		err := memories.Scan(t.Context(), pool, a.Owner, c.from, c.limit, func(m *memories.Memory) error {
+			got = append(got, m.LeafIndex)
+			return nil
+		})
+		if err != nil || len(got) != c.rows || (c.rows > 0 && got[0] != uint64(c.first)) {
+			t.Errorf("%+v: %v, %v", c, got, err)
+		}
+		hashes, err := memories.LeafHashes(t.Context(), pool, a.Owner, c.from, c.from+uint64(max(c.rows, 0)))
+		if err != nil || len(hashes) != c.rows {
+			t.Errorf("hashes of %+v: %d, %v", c, len(hashes), err)
+		}
+		for i, h := range hashes {
+			if h != world.LeafHash(a.Owner, c.from+uint64(i)) {
+				t.Errorf("hash %d of %+v differs", i, c)
+			}
+		}
+	}
+	stop := errors.New("enough")
+	if err := memories.Scan(t.Context(), pool, a.Owner, 0, 0, func(*memories.Memory) error { return stop }); !errors.Is(err, stop) {
+		t.Errorf("yield's error became %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := memories.Scan(ctx, pool, a.Owner, 0, 0, func(*memories.Memory) error { return nil }); !errors.Is(err, context.Canceled) {
+		t.Errorf("a caller that left: %v", err)
+	}
+}
+
+// TestTheCoveringBatchIsTheSameEverywhere compares every way to ask with the
+// rule: the smallest confirmed batch that reaches the leaf, else the smallest
+// open one.
+func TestTheCoveringBatchIsTheSameEverywhere(t *testing.T) {
+	t.Parallel()
+	_, pool := world.Database(t)
+	chance := rand.New(rand.NewPCG(8, 8))
+	for range 6 {
+		a := world.NewActor()
+		const leaves = 30
+		messages := make([]world.Message, 0, leaves)
+		for range leaves {
+			messages = append(messages, a.Write(`{}`))
+		}
+		world.Apply(t, pool, world.Slice(1, messages...), memories.Projection{})
+		want := make([]string, leaves) // "id anchored"
+		made := someBatches(t, pool, a, chance, leaves)
+		for leaf := range want {
+			want[leaf] = rule(made, uint64(leaf))
+		}
+		checkCover(t, pool, a.Owner, want)
+	}
+}
+
+type made struct {
+	id    string
+	size  uint64
+	state batches.State
+}
+
+func someBatches(t *testing.T, pool *pgxpool.Pool, a *world.Actor, chance *rand.Rand, leaves int) []made {
+	t.Helper()
+	var list []made
+	var messages []world.Message
+	for range chance.IntN(8) {
+		b := made{world.UUID(), uint64(1 + chance.IntN(leaves)), batches.Cut}
+		messages = append(messages, a.Say(&events.BatchCut{BatchID: b.id, Size: b.size}))
+		switch chance.IntN(4) {
+		case 0:
+			b.state = batches.Submitted
+			messages = append(messages, a.Say(&events.BatchSubmitted{BatchID: b.id, Size: b.size, Signature: b.id}))
+		case 1:
+			b.state = batches.Confirmed
+			messages = append(messages, a.Say(&events.BatchConfirmed{BatchID: b.id, Size: b.size, Signature: b.id}))
+		case 2:
+			b.state = batches.Failed
+			messages = append(messages, a.Say(&events.BatchFailed{BatchID: b.id}))
+		}
+		list = append(list, b)
+	}
+	if len(messages) > 0 {
+		world.Apply(t, pool, world.Slice(1000, messages...), batches.Projection{})
+	}
+	return list
+}
+
+// rule says which sizes may cover; batches of one size are told apart by none.
+func rule(list []made, leaf uint64) string {
+	best := func(states ...batches.State) (size uint64) {
+		for _, b := range list {
+			for _, s := range states {
+				if b.state == s && b.size > leaf && (size == 0 || b.size < size) {
+					size = b.size
+				}
+			}
+		}
+		return size
+	}
+	if size := best(batches.Confirmed); size > 0 {
+		return fmt.Sprint(size, true)
+	}
+	if size := best(batches.Cut, batches.Submitted); size > 0 {
+		return fmt.Sprint(size, false)
+	}
+	return "none"
+}
+
+func checkCover(t *testing.T, pool *pgxpool.Pool, owner events.Owner, want []string) {
+	t.Helper()
+	says := func(m *memories.Memory) string {
+		if m.BatchID == nil {
+			return "none"
+		}
+		b, found, err := batches.ByID(t.Context(), pool, *m.BatchID)
+		if err != nil || !found {
+			t.Fatal(found, err)
+		}
+		return fmt.Sprint(b.Size, m.Anchored)
+	}
+	for _, page := range []struct {
+		from  uint64
+		limit int
+	}{{0, 0}, {0, 7}, {11, 5}, {29, 1}} {
+		var list []*memories.Memory
+		if err := memories.Scan(t.Context(), pool, owner, page.from, page.limit, func(m *memories.Memory) error {
+			list = append(list, m)
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range list {
+			if got := says(m); got != want[m.LeafIndex] {
+				t.Errorf("page %+v: leaf %d is covered by %s, want %s", page, m.LeafIndex, got, want[m.LeafIndex])
+			}
+			one, _, err := memories.ByID(t.Context(), pool, owner, m.ID)
+			if got := says(&one); err != nil || got != want[m.LeafIndex] {
+				t.Errorf("by id: leaf %d is covered by %s, want %s (%v)", m.LeafIndex, got, want[m.LeafIndex], err)
+			}
+			b, found, err := batches.Covering(t.Context(), pool, owner, m.LeafIndex)
+			got := "none"
+			if found {
+				got = fmt.Sprint(b.Size, b.State == batches.Confirmed)
+			}
+			if err != nil || got != want[m.LeafIndex] {
+				t.Errorf("covering: leaf %d is covered by %s, want %s (%v)", m.LeafIndex, got, want[m.LeafIndex], err)
+			}
+		}
+	}
+}

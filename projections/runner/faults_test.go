@@ -1,0 +1,210 @@
+package runner_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/memory-ledger/ledger/infra/localnats/natstest"
+	"github.com/memory-ledger/ledger/infra/localpostgres"
+	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
+	"github.com/memory-ledger/ledger/projections/internal/world"
+	"github.com/memory-ledger/ledger/projections/owners"
+	"github.com/memory-ledger/ledger/projections/runner"
+	"github.com/memory-ledger/ledger/projections/schema"
+)
+
+// TestReplaysMakeTheSameRows: rows that grew live, message by message, and rows
+// that were replayed into an empty schema, in short slices and in long ones.
+func TestReplaysMakeTheSameRows(t *testing.T) {
+	t.Parallel()
+	url, live := world.Database(t)
+	log := world.NewLog(t)
+	project(t, live, log)
+	history := world.NewHistory(11, 8)
+	for range 20 {
+		log.Publish(t, history.Messages(60)...)
+		caughtUp(t, live, log)
+	}
+	for _, records := range []int{7, 2000} {
+		again := world.Pool(t, url, fmt.Sprintf("again_%d", records))
+		_, stop := project(t, again, log, func(c *runner.Config) { c.SliceRecords = records })
+		caughtUp(t, again, log)
+		sameRows(t, live, again)
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestAKilledProjectorGoesOn kills projector processes wherever they are.
+func TestAKilledProjectorGoesOn(t *testing.T) {
+	t.Parallel()
+	url, pool := world.Database(t)
+	server := natstest.StartProcess(t)
+	log := world.ConnectLog(t, server.URL())
+	log.Publish(t, world.NewHistory(12, 8).Messages(3000)...)
+	head, err := log.Head(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	chance := rand.New(rand.NewPCG(12, 12))
+	kills := 0
+	for before := uint64(0); before < head; {
+		process := startProjectorProcess(t, url, server.URL())
+		goal := min(before+1+chance.Uint64N(600), head)
+		world.Eventually(t, time.Minute, func() error {
+			position, err := owners.Position(t.Context(), pool)
+			if err == nil && position < goal {
+				err = fmt.Errorf("at %d of %d", position, goal)
+			}
+			return err
+		})
+		if err := process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		kills++
+		if before, err = owners.Position(t.Context(), pool); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("%d kills", kills)
+	again := world.Pool(t, url, "again")
+	project(t, again, log)
+	caughtUp(t, again, log)
+	sameRows(t, pool, again)
+}
+
+// TestTheDatabaseGoesAwayAndComesBack: stopped in good order, then killed.
+func TestTheDatabaseGoesAwayAndComesBack(t *testing.T) {
+	t.Parallel()
+	cfg := localpostgres.Config{Dir: pgtest.Folder(t), NoSync: true}
+	server := pgtest.Start(t, cfg)
+	pool := world.Pool(t, server.URL(), schema.Live)
+	log := world.NewLog(t)
+	r, _ := project(t, pool, log)
+	history := world.NewHistory(13, 8)
+	log.Publish(t, history.Messages(200)...)
+	caughtUp(t, pool, log)
+	ready(t, r)
+	for name, end := range map[string]func() error{
+		"stop": func() error { return server.Stop(context.Background()) },
+		"kill": func() error { return server.Kill() },
+	} {
+		if err := end(); err != nil {
+			t.Fatal(name, err)
+		}
+		// It notices without a message to apply, and says why.
+		inState(t, r, runner.Broken)
+		if err := r.Ready(); !errors.Is(err, runner.ErrNotReady) {
+			t.Errorf("%s: ready says %v", name, err)
+		}
+		log.Publish(t, history.Messages(200)...)
+		server = pgtest.Start(t, cfg)
+		caughtUp(t, pool, log)
+		ready(t, r)
+	}
+	again := world.Pool(t, server.URL(), "again")
+	project(t, again, log)
+	caughtUp(t, again, log)
+	sameRows(t, pool, again)
+}
+
+// TestTheDatabaseIsKilledUnderLoad: with synchronous_commit off the last
+// commits are lost, checkpoint and rows alike, and come again out of the log.
+func TestTheDatabaseIsKilledUnderLoad(t *testing.T) {
+	t.Parallel()
+	cfg := localpostgres.Config{Dir: pgtest.Folder(t), NoSync: true}
+	server := pgtest.Start(t, cfg)
+	pool := world.Pool(t, server.URL(), schema.Live)
+	log := world.NewLog(t)
+	history := world.NewHistory(14, 8)
+	log.Publish(t, history.Messages(4000)...)
+	applied := make(chan uint64, 10_000)
+	r, _ := project(t, pool, log, func(c *runner.Config) {
+		c.SliceRecords = 10
+		c.Applied = func(position uint64) { applied <- position }
+	})
+	for range 3 {
+		for range 60 {
+			<-applied
+		}
+		if err := server.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		server = pgtest.Start(t, cfg)
+	}
+	caughtUp(t, pool, log)
+	ready(t, r)
+	again := world.Pool(t, server.URL(), "again")
+	project(t, again, log)
+	caughtUp(t, again, log)
+	sameRows(t, pool, again)
+}
+
+// TestTheLogGoesAwayAndComesBack: killed, then frozen.
+func TestTheLogGoesAwayAndComesBack(t *testing.T) {
+	t.Parallel()
+	_, pool := world.Database(t)
+	server := natstest.StartProcess(t)
+	log := world.ConnectLog(t, server.URL())
+	r, _ := project(t, pool, log)
+	history := world.NewHistory(15, 4)
+	log.Publish(t, history.Messages(100)...)
+	caughtUp(t, pool, log)
+	for _, outage := range []struct {
+		name       string
+		begin, end func()
+	}{{"kill", server.Kill, server.Start}, {"freeze", server.Freeze, server.Thaw}} {
+		outage.begin()
+		world.Eventually(t, 30*time.Second, func() error {
+			if r.Ready() == nil {
+				return errors.New(outage.name + ": still ready")
+			}
+			return nil
+		})
+		outage.end()
+		world.Eventually(t, 30*time.Second, func() error { _, err := log.Head(t.Context()); return err })
+		log.Publish(t, history.Messages(100)...)
+		caughtUp(t, pool, log)
+		ready(t, r)
+	}
+}
+
+// TestACheckpointBeyondTheLogIsRefused: the log of these read models is gone,
+// and another one is in its place.
+func TestACheckpointBeyondTheLogIsRefused(t *testing.T) {
+	t.Parallel()
+	url, pool := world.Database(t)
+	log := world.NewLog(t)
+	_, stop := project(t, pool, log)
+	log.Publish(t, world.NewHistory(16, 4).Messages(50)...)
+	caughtUp(t, pool, log)
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	before := world.Dump(t, pool, runner.Projections()...)
+	other := world.NewLog(t)
+	other.Publish(t, world.NewHistory(17, 4).Messages(49)...)
+	r, err := runner.New(runner.Config{Pool: pool, Log: other, Logger: world.Quiet()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = r.Run(t.Context())
+	if !errors.Is(err, runner.ErrAheadOfLog) || !errors.Is(r.Ready(), runner.ErrAheadOfLog) {
+		t.Errorf("run says %v, ready says %v", err, r.Ready())
+	}
+	t.Log(err)
+	if difference := world.Difference(before, world.Dump(t, pool, runner.Projections()...)); difference != "" {
+		t.Error(difference)
+	}
+	// What the message says to do, does it.
+	if _, err := pool.Exec(t.Context(), `DROP SCHEMA ledger CASCADE`); err != nil {
+		t.Fatal(err)
+	}
+	project(t, world.Pool(t, url, schema.Live), other)
+	caughtUp(t, pool, other)
+}

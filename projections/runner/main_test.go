@@ -1,0 +1,122 @@
+package runner_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/nats-io/nats.go"
+
+	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/infra/child"
+	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
+	"github.com/memory-ledger/ledger/projections/fence"
+	"github.com/memory-ledger/ledger/projections/internal/world"
+	"github.com/memory-ledger/ledger/projections/runner"
+	"github.com/memory-ledger/ledger/projections/schema"
+)
+
+// A projector process is this test program with these in its environment.
+const (
+	envDatabase = "LEDGER_TEST_PROJECTOR_DATABASE"
+	envLog      = "LEDGER_TEST_PROJECTOR_LOG"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(envDatabase) != "" {
+		fmt.Fprintln(os.Stderr, projectorProcess())
+		os.Exit(1)
+	}
+	pgtest.Main(m)
+}
+
+// projectorProcess projects, in short slices, until it is killed.
+func projectorProcess() error {
+	ctx := context.Background()
+	pool, err := schema.OpenPool(ctx, os.Getenv(envDatabase), schema.Live, 2)
+	if err != nil {
+		return err
+	}
+	nc, err := nats.Connect(os.Getenv(envLog))
+	if err != nil {
+		return err
+	}
+	log, err := eventlog.Open(ctx, nc)
+	if err != nil {
+		return err
+	}
+	r, err := runner.New(runner.Config{Pool: pool, Log: log, SliceRecords: 20})
+	if err != nil {
+		return err
+	}
+	return r.Run(ctx)
+}
+
+func startProjectorProcess(t *testing.T, databaseURL, logURL string) *child.Process {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), envDatabase+"="+databaseURL, envLog+"="+logURL)
+	p, err := child.Start(cmd, syscall.SIGKILL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Kill() })
+	return p
+}
+
+// project starts a projector and returns how to stop it.
+func project(t testing.TB, pool *pgxpool.Pool, log runner.Log, change ...func(*runner.Config)) (*runner.Runner, func() error) {
+	t.Helper()
+	cfg := runner.Config{Pool: pool, Log: log, MaxBackoff: 200 * time.Millisecond, Logger: world.Quiet()}
+	for _, c := range change {
+		c(&cfg)
+	}
+	r, err := runner.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r, world.Running(t, r.Run)
+}
+
+// caughtUp waits until the read models hold the whole log.
+func caughtUp(t testing.TB, pool *pgxpool.Pool, log runner.Log) {
+	t.Helper()
+	f, err := fence.New(pool, log, fence.Options{Timeout: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.WaitAll(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ready waits until the projector says so.
+func ready(t testing.TB, r *runner.Runner) {
+	t.Helper()
+	world.Eventually(t, 30*time.Second, r.Ready)
+}
+
+// inState waits until the projector is in a state.
+func inState(t testing.TB, r *runner.Runner, state runner.State) {
+	t.Helper()
+	world.Eventually(t, 30*time.Second, func() error {
+		if s := r.Status(); s.State != state {
+			return fmt.Errorf("status %+v, want %s", s, state)
+		}
+		return nil
+	})
+}
+
+// sameRows compares two schemas' read models.
+func sameRows(t testing.TB, a, b *pgxpool.Pool) {
+	t.Helper()
+	first, second := world.Dump(t, a, runner.Projections()...), world.Dump(t, b, runner.Projections()...)
+	if difference := world.Difference(first, second); difference != "" || len(first) == 0 {
+		t.Errorf("%d rows and %d rows: %s", len(first), len(second), difference)
+	}
+}

@@ -1,0 +1,302 @@
+package runner_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/projections/internal/world"
+	"github.com/memory-ledger/ledger/projections/owners"
+	"github.com/memory-ledger/ledger/projections/projection"
+	"github.com/memory-ledger/ledger/projections/runner"
+)
+
+// TestAMessageThatCantBeAppliedStopsEverythingLoudly: what comes before it is
+// applied, nothing after it is, and the reason names it.
+func TestAMessageThatCantBeAppliedStopsEverythingLoudly(t *testing.T) {
+	t.Parallel()
+	leafFarAhead := func(a *world.Actor) []byte {
+		m := a.Memory(`{}`)
+		m.LeafIndex += 10
+		return a.Say(m).Payload(t)
+	}
+	strange := world.NewActor()
+	for name, bad := range map[string]struct {
+		subject string
+		payload func(*world.Actor) []byte
+		reason  string
+	}{
+		"bytes that are no event":          {"", func(*world.Actor) []byte { return []byte("\x00{") }, "malformed"},
+		"a subject that is none of ours":   {"ledger.what", func(a *world.Actor) []byte { return a.Write(`{}`).Payload(t) }, "not a subject"},
+		"another owner than the subject's": {"", func(*world.Actor) []byte { return strange.Write(`{}`).Payload(t) }, "under the subject"},
+		"a leaf that does not continue":    {"", leafFarAhead, "owners_leaves_continue"},
+		"a type of the future": {"", func(a *world.Actor) []byte {
+			return []byte(strings.ReplaceAll(string(a.Write(`{}`).Payload(t)), "MemoryWritten", "MemoryForgotten"))
+		}, "unknown event type"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, pool := world.Database(t)
+			log := world.NewLog(t)
+			history := world.NewHistory(21, 5)
+			log.Publish(t, history.Messages(500)...)
+			a := history.Actors()[0]
+			subject := bad.subject
+			if subject == "" {
+				subject = events.Subject{Family: events.FamilyLedger, Owner: a.Owner, Kind: events.KindMemory}.String()
+			}
+			at := log.PublishRaw(t, subject, bad.payload(a))
+			log.Publish(t, world.NewHistory(22, 5).Messages(500)...)
+			r, _ := project(t, pool, log)
+			world.Eventually(t, 30*time.Second, func() error {
+				position, err := owners.Position(t.Context(), pool)
+				if err == nil && position != at-1 {
+					err = fmt.Errorf("at %d, want %d", position, at-1)
+				}
+				return err
+			})
+			world.Eventually(t, 30*time.Second, func() error {
+				err := r.Ready()
+				if err == nil || !strings.Contains(err.Error(), bad.reason) || !strings.Contains(err.Error(), fmt.Sprint(at)) {
+					return fmt.Errorf("ready says %w", err)
+				}
+				return nil
+			})
+			if position, err := owners.Position(t.Context(), pool); err != nil || position != at-1 {
+				t.Errorf("position %d, %v", position, err)
+			}
+		})
+	}
+}
+
+// troubled fails as it is told to, and writes nothing.
+type troubled struct {
+	apply func(ctx context.Context, w *projection.Writer, s projection.Slice) error
+}
+
+func (troubled) Name() string     { return "troubled" }
+func (troubled) Tables() []string { return nil }
+func (p troubled) Apply(ctx context.Context, w *projection.Writer, s projection.Slice) error {
+	return p.apply(ctx, w, s)
+}
+
+func with(p troubled) func(*runner.Config) {
+	return func(c *runner.Config) { c.Projections = append(runner.Projections(), p) }
+}
+
+// TestTroubleThatPassesIsWaitedOut: an error, a panic, a statement that the
+// database refuses, and a connection that is cut within the transaction.
+func TestTroubleThatPassesIsWaitedOut(t *testing.T) {
+	t.Parallel()
+	url, pool := world.Database(t)
+	log := world.NewLog(t)
+	var left atomic.Int64
+	left.Store(8)
+	r, _ := project(t, pool, log, with(troubled{func(_ context.Context, w *projection.Writer, _ projection.Slice) error {
+		switch left.Add(-1) {
+		case 7:
+			return errors.New("a bad day")
+		case 6:
+			panic("a very bad day")
+		case 5:
+			w.Exec(`SELECT 1/0`)
+		case 4:
+			w.Exec(`SELECT pg_terminate_backend(pg_backend_pid())`)
+		case 3:
+			w.Exec(`no such statement`)
+		case 2:
+			w.Copy("no such table", []string{"a"}, pgx.CopyFromRows([][]any{{1}}))
+		}
+		return nil
+	}}), func(c *runner.Config) {
+		c.MinBackoff, c.MaxBackoff = time.Millisecond, 2*time.Millisecond
+	})
+	history := world.NewHistory(23, 3)
+	log.Publish(t, history.Messages(9)...)
+	world.Eventually(t, 30*time.Second, func() error {
+		if n := left.Load(); n > 1 {
+			return fmt.Errorf("%d to go, %v", n, r.Ready())
+		}
+		return nil
+	})
+	log.Publish(t, history.Messages(100)...)
+	caughtUp(t, pool, log)
+	ready(t, r)
+	again := world.Pool(t, url, "again")
+	project(t, again, log)
+	caughtUp(t, again, log)
+	sameRows(t, pool, again)
+}
+
+func TestAProjectorThatIsToldToEndDrains(t *testing.T) {
+	t.Parallel()
+	_, pool := world.Database(t)
+	log := world.NewLog(t)
+	entered, leave := make(chan struct{}), make(chan struct{})
+	r, stop := project(t, pool, log, with(troubled{func(context.Context, *projection.Writer, projection.Slice) error {
+		entered <- struct{}{}
+		<-leave
+		return nil
+	}}))
+	log.Publish(t, world.NewHistory(24, 3).Messages(5)...)
+	<-entered
+	ended := make(chan error, 1)
+	go func() { ended <- stop() }()
+	select {
+	case err := <-ended:
+		t.Fatalf("ended with a slice in flight: %v", err)
+	case leave <- struct{}{}:
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	position, err := owners.Position(t.Context(), pool)
+	if err != nil || position == 0 || position != r.Status().Position {
+		t.Errorf("drained to %d, status %+v, %v", position, r.Status(), err)
+	}
+}
+
+func TestASliceThatHangsDoesNotHoldUpTheEnd(t *testing.T) {
+	t.Parallel()
+	_, pool := world.Database(t)
+	log := world.NewLog(t)
+	entered := make(chan struct{}, 1)
+	_, stop := project(t, pool, log, with(troubled{func(ctx context.Context, w *projection.Writer, _ projection.Slice) error {
+		w.Exec(`SELECT pg_sleep(3600)`)
+		entered <- struct{}{}
+		return nil
+	}}), func(c *runner.Config) { c.DrainTimeout = 100 * time.Millisecond })
+	log.Publish(t, world.NewHistory(25, 3).Messages(5)...)
+	<-entered
+	start := time.Now()
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(start); took > 5*time.Second {
+		t.Errorf("it took %s to end", took)
+	}
+	if position, err := owners.Position(t.Context(), pool); err != nil || position != 0 {
+		t.Errorf("position %d, %v", position, err)
+	}
+}
+
+// TestTwoProjectors: one works, the other waits, and takes over when the first
+// ends, or is cut off from the database.
+func TestTwoProjectors(t *testing.T) {
+	t.Parallel()
+	url, pool := world.Database(t)
+	log := world.NewLog(t)
+	history := world.NewHistory(26, 5)
+	quick := func(c *runner.Config) { c.MinBackoff, c.MaxBackoff = time.Second, time.Second }
+	first, stopFirst := project(t, pool, log, quick)
+	inState(t, first, runner.Live)
+	second, _ := project(t, pool, log, quick)
+	inState(t, second, runner.Standby)
+	if err := second.Ready(); err != nil {
+		t.Errorf("the standby: %v", err)
+	}
+	log.Publish(t, history.Messages(100)...)
+	caughtUp(t, pool, log)
+
+	// Cut off: the second is quicker than the first's pause.
+	if _, err := pool.Exec(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+		WHERE application_name = 'memory-ledger projector' AND pid IN (SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND granted)
+		AND datname = current_database()`); err != nil {
+		t.Fatal(err)
+	}
+	log.Publish(t, history.Messages(100)...)
+	inState(t, second, runner.Live)
+	inState(t, first, runner.Standby)
+	caughtUp(t, pool, log)
+
+	third, _ := project(t, pool, log, quick)
+	inState(t, third, runner.Standby)
+	if err := stopFirst(); err != nil {
+		t.Error(err)
+	}
+	log.Publish(t, history.Messages(100)...)
+	caughtUp(t, pool, log)
+	inState(t, third, runner.Standby)
+	again := world.Pool(t, url, "again")
+	project(t, again, log)
+	caughtUp(t, again, log)
+	sameRows(t, pool, again)
+}
+
+// TestAnIntruderIsFencedOff: the checkpoint moves under a projector that holds
+// the lock. It notices, by itself where nothing happens, and goes on from where
+// the checkpoint is.
+func TestAnIntruderIsFencedOff(t *testing.T) {
+	t.Parallel()
+	url, pool := world.Database(t)
+	log := world.NewLog(t)
+	r, _ := project(t, pool, log)
+	history := world.NewHistory(27, 5)
+	log.Publish(t, history.Messages(50)...)
+	caughtUp(t, pool, log)
+	inState(t, r, runner.Live)
+	messages := history.Messages(20)
+	// The intruder applies the next messages, which the log gets only then.
+	world.Apply(t, pool, world.Slice(51, messages...), runner.Projections()...)
+	if _, err := pool.Exec(t.Context(), `SELECT advance_checkpoint(50, 70, now())`); err != nil {
+		t.Fatal(err)
+	}
+	log.Publish(t, messages...)
+	log.Publish(t, history.Messages(50)...)
+	caughtUp(t, pool, log)
+	ready(t, r)
+	again := world.Pool(t, url, "again")
+	project(t, again, log)
+	caughtUp(t, again, log)
+	sameRows(t, pool, again)
+}
+
+func TestMetricsSayWhereItIs(t *testing.T) {
+	t.Parallel()
+	_, pool := world.Database(t)
+	log := world.NewLog(t)
+	registry := prometheus.NewPedanticRegistry()
+	r, _ := project(t, pool, log, func(c *runner.Config) { c.Registerer = registry })
+	log.Publish(t, world.NewHistory(28, 5).Messages(50)...)
+	caughtUp(t, pool, log)
+	ready(t, r)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := make(map[string]float64)
+	for _, f := range families {
+		m := f.GetMetric()[0]
+		values[f.GetName()] = m.GetGauge().GetValue() + m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
+	}
+	for name, want := range map[string]float64{
+		"ledger_projector_position": 50, "ledger_projector_messages_total": 50, "ledger_projector_lag_messages": 0,
+		"ledger_projector_lag_seconds": 0, "ledger_projector_active": 1, "ledger_projector_failures_total": 0,
+	} {
+		if got, there := values[name]; !there || got != want {
+			t.Errorf("%s is %v, %v, want %v", name, got, there, want)
+		}
+	}
+	if values["ledger_projector_apply_seconds"] == 0 || values["ledger_projector_slices_total"] == 0 {
+		t.Errorf("no slices counted: %v", values)
+	}
+	if _, err := runner.New(runner.Config{Pool: pool, Log: log, Registerer: registry}); err == nil {
+		t.Error("two projectors share metrics")
+	}
+}
+
+func TestAConfigurationWithoutEssentials(t *testing.T) {
+	t.Parallel()
+	_, err := runner.New(runner.Config{})
+	if err == nil || !strings.Contains(err.Error(), "pool") || !strings.Contains(err.Error(), "log") {
+		t.Errorf("it does not name both: %v", err)
+	}
+}

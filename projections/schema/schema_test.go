@@ -1,0 +1,152 @@
+package schema_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/memory-ledger/ledger/infra/localpostgres"
+	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
+	"github.com/memory-ledger/ledger/projections/owners"
+	"github.com/memory-ledger/ledger/projections/runner"
+	"github.com/memory-ledger/ledger/projections/schema"
+)
+
+func TestManyMigrateAtOnce(t *testing.T) {
+	t.Parallel()
+	url := pgtest.Database(t)
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			// Two schemas, four processes each.
+			if err := schema.Migrate(t.Context(), url, []string{schema.Live, "second"}[i%2]); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	for _, name := range []string{schema.Live, "second"} {
+		pool, err := schema.OpenPool(t.Context(), url, name, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if position, err := owners.Position(t.Context(), pool); err != nil || position != 0 {
+			t.Errorf("%s: position %d, %v", name, position, err)
+		}
+		if schema.Name(pool) != name {
+			t.Errorf("pool of %s is of %s", name, schema.Name(pool))
+		}
+		pool.Close()
+	}
+}
+
+func TestEveryTableBelongsToAProjection(t *testing.T) {
+	t.Parallel()
+	url := pgtest.Database(t)
+	if err := schema.Migrate(t.Context(), url, schema.Live); err != nil {
+		t.Fatal(err)
+	}
+	known := map[string]bool{"checkpoint": true, "goose_db_version": true}
+	for _, p := range runner.Projections() {
+		for _, table := range p.Tables() {
+			if known[table] {
+				t.Errorf("table %s belongs to two", table)
+			}
+			known[table] = true
+		}
+	}
+	conn := connect(t, url)
+	rows, err := conn.Query(t.Context(), `SELECT tablename::text FROM pg_tables WHERE schemaname = $1`, schema.Live)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tables, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, table := range tables {
+		if !known[table] {
+			t.Errorf("table %s belongs to no projection", table)
+		}
+		delete(known, table)
+	}
+	for table := range known {
+		t.Errorf("there is no table %s", table)
+	}
+}
+
+func TestNamesThatAreRefused(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"", "Ledger", "a,b", `a"b`, "a b", "1a", strings.Repeat("a", 41), "pg;drop"} {
+		if err := schema.Migrate(t.Context(), "postgres://nowhere.invalid/x", name); !errors.Is(err, schema.ErrName) {
+			t.Errorf("migrate %q: %v", name, err)
+		}
+		if _, err := schema.OpenPool(t.Context(), "postgres://nowhere.invalid/x", name, 1); !errors.Is(err, schema.ErrName) {
+			t.Errorf("open %q: %v", name, err)
+		}
+	}
+}
+
+func TestADatabaseThatIsNotUTF8IsRefused(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t, localpostgres.Config{NoSync: true})
+	conn := connect(t, server.AdminURL())
+	if _, err := conn.Exec(t.Context(), `CREATE DATABASE latin ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0`); err != nil {
+		t.Fatal(err)
+	}
+	if err := schema.Migrate(t.Context(), server.DatabaseURL("latin"), schema.Live); !errors.Is(err, schema.ErrEncoding) {
+		t.Errorf("migrate: %v", err)
+	}
+}
+
+func TestAPasswordStaysOutOfErrors(t *testing.T) {
+	t.Parallel()
+	const bad = "postgres://me:topsecret@127.0.0.1:1/x?connect_timeout=1&sslmode=disable"
+	err := schema.Migrate(t.Context(), bad, schema.Live)
+	if err == nil || strings.Contains(err.Error(), "topsecret") {
+		t.Errorf("migrate: %v", err)
+	}
+	_, err = schema.OpenPool(t.Context(), bad+"&sslmode=nonsense", schema.Live, 1)
+	if err == nil || strings.Contains(err.Error(), "topsecret") {
+		t.Errorf("open: %v", err)
+	}
+}
+
+// TestTheCheckpointIsAFence: whoever does not know where it is can't move it.
+func TestTheCheckpointIsAFence(t *testing.T) {
+	t.Parallel()
+	url := pgtest.Database(t)
+	if err := schema.Migrate(t.Context(), url, schema.Live); err != nil {
+		t.Fatal(err)
+	}
+	pool, err := schema.OpenPool(t.Context(), url, schema.Live, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	for _, c := range []struct {
+		from, to int64
+		good     bool
+	}{{0, 5, true}, {0, 5, false}, {4, 9, false}, {5, 9, true}, {9, -1, false}} {
+		if _, err := pool.Exec(t.Context(), `SELECT advance_checkpoint($1, $2, now())`, c.from, c.to); (err == nil) != c.good {
+			t.Errorf("from %d to %d: %v", c.from, c.to, err)
+		}
+	}
+	if position, err := owners.Position(t.Context(), pool); err != nil || position != 9 {
+		t.Errorf("position %d, %v", position, err)
+	}
+}
+
+func connect(t *testing.T, url string) *pgx.Conn {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	return conn
+}

@@ -1,0 +1,176 @@
+package tree_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync/atomic"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
+	"github.com/memory-ledger/ledger/projections/internal/world"
+	"github.com/memory-ledger/ledger/projections/memories"
+	"github.com/memory-ledger/ledger/projections/projection"
+	"github.com/memory-ledger/ledger/projections/tree"
+)
+
+func TestMain(m *testing.M) { pgtest.Main(m) }
+
+// grow writes leaves through the projections, in slices of any length.
+func grow(t *testing.T, pool *pgxpool.Pool, owner events.Owner, leaves []events.Hash, chance *rand.Rand, longest int) {
+	t.Helper()
+	for index := 0; index < len(leaves); {
+		n := min(1+chance.IntN(longest), len(leaves)-index)
+		slice := projection.Slice{First: uint64(index + 1), Last: uint64(index + n)}
+		for range n {
+			slice.Records = append(slice.Records, record(owner, index, leaves[index]))
+			index++
+		}
+		world.Apply(t, pool, slice, memories.Projection{}, tree.Projection{})
+	}
+}
+
+func record(owner events.Owner, index int, hash events.Hash) projection.Record {
+	return projection.Record{Seq: uint64(index + 1), Family: events.FamilyLedger, Owner: owner, Events: []events.Event{{
+		Owner: owner, OwnerVersion: index + 1,
+		Data: &events.MemoryWritten{MemoryID: world.UUID(), LeafIndex: uint64(index), LeafHash: hash, Metadata: []byte(`{}`), Sealed: []byte{0}},
+	}}}
+}
+
+func TestEverySmallSizeFromTheCache(t *testing.T) {
+	t.Parallel()
+	_, pool := world.Database(t)
+	owner, leaves := world.NewActor().Owner, leafHashes(everySize)
+	grow(t, pool, owner, leaves, rand.New(rand.NewPCG(2, 2)), 40)
+	for size := range everySize + 1 {
+		checkStored(t, pool, owner, leaves[:size], someOf(size)[:min(size, 4)])
+	}
+}
+
+func TestSizesAcrossTheBordersOfTiles(t *testing.T) {
+	t.Parallel()
+	_, pool := world.Database(t)
+	const most = 2*65_536 + 300
+	owner, leaves := world.NewActor().Owner, leafHashes(most)
+	chance := rand.New(rand.NewPCG(3, 3))
+	// A neighbour's tiles must not matter.
+	grow(t, pool, world.NewActor().Owner, leafHashes(700), chance, 300)
+	grow(t, pool, owner, leaves, chance, 5000)
+	sizes := []int{65_535, 65_536, 65_537, 65_536 + 256, 2 * 65_536, most}
+	for range 4 {
+		sizes = append(sizes, 1+chance.IntN(most))
+	}
+	for _, size := range sizes {
+		checkStored(t, pool, owner, leaves[:size], []int{chance.IntN(size)})
+	}
+}
+
+func checkStored(t *testing.T, pool *pgxpool.Pool, owner events.Owner, leaves []events.Hash, indexes []int) {
+	t.Helper()
+	ctx, size := t.Context(), uint64(len(leaves))
+	if root, err := tree.Root(ctx, pool, owner, size); err != nil || root != naiveRoot(leaves) {
+		t.Fatalf("root of %d is %s, %v", size, root, err)
+	}
+	for _, index := range indexes {
+		p, err := tree.Inclusion(ctx, pool, owner, uint64(index), size)
+		if err != nil {
+			t.Fatalf("inclusion of %d in %d: %v", index, size, err)
+		}
+		checkInclusion(t, p, leaves, index)
+		path, err := tree.Consistency(ctx, pool, owner, uint64(index), size)
+		if err != nil {
+			t.Fatalf("consistency of %d to %d: %v", index, size, err)
+		}
+		checkConsistency(t, path, leaves, index, len(leaves))
+	}
+}
+
+func TestNothingIsProvenBeyondTheCache(t *testing.T) {
+	t.Parallel()
+	_, pool := world.Database(t)
+	owner, leaves := world.NewActor().Owner, leafHashes(300)
+	grow(t, pool, owner, leaves, rand.New(rand.NewPCG(4, 4)), 100)
+	ctx := t.Context()
+	for _, size := range []uint64{301, 512, 70_000, 1 << 40, 1<<63 - 1} {
+		if _, err := tree.Root(ctx, pool, owner, size); !errors.Is(err, tree.ErrIncomplete) {
+			t.Errorf("root of %d: %v", size, err)
+		}
+		if _, err := tree.Inclusion(ctx, pool, owner, 5, size); !errors.Is(err, tree.ErrIncomplete) {
+			t.Errorf("inclusion in %d: %v", size, err)
+		}
+		if _, err := tree.Consistency(ctx, pool, owner, 5, size); !errors.Is(err, tree.ErrIncomplete) {
+			t.Errorf("consistency to %d: %v", size, err)
+		}
+	}
+	for _, size := range []uint64{1 << 63, 1<<64 - 1} {
+		if _, err := tree.Root(ctx, pool, owner, size); !errors.Is(err, tree.ErrRange) {
+			t.Errorf("root of %d: %v", size, err)
+		}
+	}
+	if _, err := tree.Inclusion(ctx, pool, owner, 300, 300); !errors.Is(err, tree.ErrRange) {
+		t.Errorf("inclusion of 300 in 300: %v", err)
+	}
+	if root, err := tree.Root(ctx, pool, world.NewActor().Owner, 0); err != nil || root != tree.EmptyRoot {
+		t.Errorf("root of nobody's log: %s, %v", root, err)
+	}
+}
+
+func TestAGapInTheLeavesIsRefused(t *testing.T) {
+	t.Parallel()
+	_, pool := world.Database(t)
+	owner, leaves := world.NewActor().Owner, leafHashes(300)
+	grow(t, pool, owner, leaves[:100], rand.New(rand.NewPCG(5, 5)), 100)
+	// Leaf 100 is missing, and leaf 255 fills the tile.
+	slice := projection.Slice{First: 102, Last: 256}
+	for i := 101; i < 256; i++ {
+		slice.Records = append(slice.Records, record(owner, i, leaves[i]))
+	}
+	err := (tree.Projection{}).Apply(t.Context(), projection.NewWriter(pool), slice)
+	if !errors.Is(err, tree.ErrIncomplete) {
+		t.Errorf("a tile with a hole: %v", err)
+	}
+	slice.Records = append(slice.Records[:3], slice.Records[4:]...)
+	if err := (tree.Projection{}).Apply(t.Context(), projection.NewWriter(pool), slice); err == nil {
+		t.Error("a slice with a hole went through")
+	}
+}
+
+// counting counts the batches and rows that are read.
+type counting struct {
+	*pgxpool.Pool
+	trips, queries atomic.Int64
+}
+
+func (c *counting) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
+	c.trips.Add(1)
+	c.queries.Add(int64(b.Len()))
+	return c.Pool.SendBatch(ctx, b)
+}
+
+func TestAProofIsOneRoundTripAndFewTiles(t *testing.T) {
+	t.Parallel()
+	_, pool := world.Database(t)
+	const most = 66_000
+	owner := world.NewActor().Owner
+	grow(t, pool, owner, leafHashes(most), rand.New(rand.NewPCG(6, 6)), 5000)
+	for _, size := range []uint64{5, 300, 65_535, most} {
+		for _, ask := range []func(*counting) error{
+			func(c *counting) error { _, err := tree.Root(t.Context(), c, owner, size); return err },
+			func(c *counting) error { _, err := tree.Inclusion(t.Context(), c, owner, 3, size); return err },
+			func(c *counting) error { _, err := tree.Consistency(t.Context(), c, owner, 5, size); return err },
+		} {
+			c := &counting{Pool: pool}
+			if err := ask(c); err != nil {
+				t.Fatal(err)
+			}
+			// At most two tiles, or a tile and an edge, on each of three levels.
+			if c.trips.Load() > 1 || c.queries.Load() > 6 {
+				t.Errorf("size %d: %d round trips, %d queries", size, c.trips.Load(), c.queries.Load())
+			}
+		}
+	}
+}

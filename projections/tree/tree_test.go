@@ -1,0 +1,138 @@
+package tree_test
+
+import (
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/transparency-dev/merkle/proof"
+	"github.com/transparency-dev/merkle/rfc6962"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/projections/tree"
+)
+
+const everySize = 600
+
+func TestRootsOfEverySmallSize(t *testing.T) {
+	t.Parallel()
+	leaves := leafHashes(everySize)
+	frontier, err := tree.NewFrontier(0, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for size := range everySize + 1 {
+		want := naiveRoot(leaves[:size])
+		if got := tree.RootOf(leaves[:size]); got != want {
+			t.Fatalf("root of %d leaves is %s, want %s", size, got, want)
+		}
+		if frontier.Size() != uint64(size) || frontier.Root() != want {
+			t.Fatalf("frontier of %d leaves has %d and root %s, want %s", size, frontier.Size(), frontier.Root(), want)
+		}
+		// What is kept of a tree is enough to go on.
+		if frontier, err = tree.NewFrontier(frontier.Size(), frontier.Hashes()); err != nil {
+			t.Fatal(err)
+		}
+		if size < everySize {
+			frontier.Append(leaves[size])
+		}
+	}
+}
+
+func TestInclusionInEverySmallSize(t *testing.T) {
+	t.Parallel()
+	leaves := leafHashes(everySize)
+	for size := 1; size <= everySize; size++ {
+		for _, index := range someOf(size) {
+			p, err := tree.InclusionOf(leaves, uint64(index), uint64(size))
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkInclusion(t, p, leaves[:size], index)
+		}
+	}
+}
+
+func TestConsistencyOfEverySmallSize(t *testing.T) {
+	t.Parallel()
+	leaves := leafHashes(everySize)
+	for to := range everySize + 1 {
+		for _, from := range append(someOf(to), to) {
+			path, err := tree.ConsistencyOf(leaves, uint64(from), uint64(to))
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkConsistency(t, path, leaves, from, to)
+		}
+	}
+}
+
+func TestOutsideTheTree(t *testing.T) {
+	t.Parallel()
+	leaves := leafHashes(10)
+	for _, c := range []struct{ index, size uint64 }{{0, 0}, {10, 10}, {11, 10}, {3, 11}, {1 << 63, 1 << 63}} {
+		if _, err := tree.InclusionOf(leaves, c.index, c.size); !errors.Is(err, tree.ErrRange) {
+			t.Errorf("inclusion of %d in %d: %v", c.index, c.size, err)
+		}
+	}
+	for _, c := range []struct{ from, to uint64 }{{3, 2}, {1, 11}} {
+		if _, err := tree.ConsistencyOf(leaves, c.from, c.to); !errors.Is(err, tree.ErrRange) {
+			t.Errorf("consistency of %d to %d: %v", c.from, c.to, err)
+		}
+	}
+	if _, err := tree.NewFrontier(3, nil); !errors.Is(err, tree.ErrRange) {
+		t.Errorf("a frontier without hashes: %v", err)
+	}
+}
+
+// someOf picks the indexes of a tree that lie at its edges, and some others.
+func someOf(size int) []int {
+	var some []int
+	for _, i := range []int{0, 1, size / 2, size - 2, size - 1, 255, 256, 257} {
+		if i >= 0 && i < size {
+			some = append(some, i)
+		}
+	}
+	chance := rand.New(rand.NewPCG(1, uint64(size)))
+	for range min(size, 5) {
+		some = append(some, chance.IntN(size))
+	}
+	return some
+}
+
+// checkInclusion compares with the naive proof and asks a verifier that others
+// wrote.
+func checkInclusion(t *testing.T, p tree.Proof, leaves []events.Hash, index int) {
+	t.Helper()
+	root := naiveRoot(leaves)
+	path, right := naivePath(index, leaves)
+	if p.Root != root || p.Leaf != leaves[index] || !slices.Equal(p.Siblings, path) || !slices.Equal(p.Directions, right) {
+		t.Fatalf("proof of %d in %d differs:\n%+v\nwant root %s, path %v, right %v", index, len(leaves), p, root, path, right)
+	}
+	if err := proof.VerifyInclusion(rfc6962.DefaultHasher, p.Index, p.Size, p.Leaf[:], raw(p.Siblings), p.Root[:]); err != nil {
+		t.Fatalf("proof of %d in %d: %v", index, len(leaves), err)
+	}
+}
+
+func checkConsistency(t *testing.T, path []events.Hash, leaves []events.Hash, from, to int) {
+	t.Helper()
+	if want := naiveConsistency(from, leaves[:to]); !slices.Equal(path, want) {
+		t.Fatalf("consistency of %d to %d is %v, want %v", from, to, path, want)
+	}
+	if from == 0 {
+		return // the verifier has no opinion on the empty tree
+	}
+	first, second := naiveRoot(leaves[:from]), naiveRoot(leaves[:to])
+	if err := proof.VerifyConsistency(rfc6962.DefaultHasher, uint64(from), uint64(to), raw(path), first[:], second[:]); err != nil {
+		t.Fatalf("consistency of %d to %d: %v", from, to, err)
+	}
+}
+
+func raw(hashes []events.Hash) [][]byte {
+	out := make([][]byte, len(hashes))
+	for i := range hashes {
+		out[i] = hashes[i][:]
+	}
+	return out
+}

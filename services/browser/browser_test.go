@@ -1,0 +1,174 @@
+package browser
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/memory-ledger/ledger/infra/child"
+	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
+)
+
+func TestMain(m *testing.M) { pgtest.Main(m) }
+
+// limit bounds the browser's part, which takes about a third of that.
+const limit = 90 * time.Second
+
+// setting is what the driver is told.
+type setting struct {
+	API         string `json:"api"`
+	Listed      string `json:"listed"`   // a site on the API's list
+	Unlisted    string `json:"unlisted"` // a site like any other
+	Chromium    string `json:"chromium"`
+	Modules     string `json:"modules"`
+	Profile     string `json:"profile"`
+	Extension   string `json:"extension"`
+	ExtensionID string `json:"extensionId"`
+	Screenshots string `json:"screenshots"`
+	Only        string `json:"only"`
+}
+
+// outcome is how a scenario went.
+type outcome struct {
+	Scenario string  `json:"scenario"`
+	MS       int     `json:"ms"`
+	Error    *string `json:"error"`
+}
+
+// TestBrowser plays every scenario in one browser and reports each as a test.
+func TestBrowser(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a browser")
+	}
+	s := setting{
+		Chromium: chromium(t), Modules: modules(t), Profile: profile(t),
+		Screenshots: os.Getenv("LEDGER_SCREENSHOTS"), Only: os.Getenv("LEDGER_SCENARIOS"),
+	}
+	s.Extension, s.ExtensionID = extension(t)
+	s.Listed, s.Unlisted = site(t), site(t)
+	s.API = startAPI(t, s.Listed)
+	for _, o := range play(t, s) {
+		t.Run(o.Scenario, func(t *testing.T) {
+			t.Logf("%d ms", o.MS)
+			if o.Error != nil {
+				t.Error(*o.Error)
+			}
+		})
+	}
+}
+
+// play runs the driver to its end.
+func play(t *testing.T, s setting) []outcome {
+	t.Helper()
+	told, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said, complaints bytes.Buffer
+	cmd := exec.Command("node", filepath.Join("testdata", "driver", "main.mjs"))
+	cmd.Env = append(os.Environ(), "BROWSER_TEST="+string(told))
+	cmd.Stdout, cmd.Stderr = &said, &complaints
+	// The pipe stays open until this process ends, and the driver's input with
+	// it: so the browser goes with us, whatever happens.
+	if _, err := cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	driver, err := child.Start(cmd, syscall.SIGTERM)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	select {
+	case <-driver.Done():
+	case <-ctx.Done():
+		stopping, stopped := context.WithTimeout(context.Background(), 5*time.Second)
+		defer stopped()
+		err = driver.Stop(stopping, syscall.SIGTERM)
+		t.Errorf("the scenarios did not end within %v (%v)", limit, err)
+	}
+	if err := driver.Err(); err != nil {
+		t.Errorf("driver: %v\n%s", err, complaints.String())
+	}
+	return outcomes(t, &said)
+}
+
+func outcomes(t *testing.T, said *bytes.Buffer) []outcome {
+	t.Helper()
+	var all []outcome
+	for lines := bufio.NewScanner(said); lines.Scan(); {
+		var o outcome
+		if err := json.Unmarshal(lines.Bytes(), &o); err != nil {
+			t.Fatalf("driver said %q: %v", lines.Text(), err)
+		}
+		all = append(all, o)
+	}
+	if len(all) == 0 {
+		t.Error("no scenario was played")
+	}
+	return all
+}
+
+// extension returns the folder of the test extension and its id, which the
+// browser derives from the key in the manifest in the same way.
+func extension(t *testing.T) (dir, id string) {
+	t.Helper()
+	dir, err := filepath.Abs(filepath.Join("testdata", "extension"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := os.ReadFile(filepath.Join(dir, "manifest.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var manifest struct{ Key string }
+	if err := json.Unmarshal(raw, &manifest); err != nil {
+		t.Fatal(err)
+	}
+	key, err := base64.StdEncoding.DecodeString(manifest.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hash := sha256.Sum256(key)
+	var letters strings.Builder
+	for _, b := range hash[:16] {
+		letters.WriteByte('a' + b>>4)
+		letters.WriteByte('a' + b&15)
+	}
+	return dir, letters.String()
+}
+
+// profile makes a folder for the browser, whose helpers may still write to it
+// for a moment after its end; that is no failure.
+func profile(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "ledger-browser-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+// site serves an empty page from an origin of its own.
+func site(t *testing.T) string {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		_, _ = w.Write([]byte("<!doctype html><title>A site</title>"))
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
+}

@@ -1,0 +1,11 @@
+// Package browser holds the tests that need a browser: the sign-in page and
+// the extension API's answers to other origins, tried in a real Chromium with
+// a real extension against the real API. It has no code of its own.
+//
+// They run with the other tests. They need Node 20, npm and Chromium; where
+// one is missing they say so and are skipped, except in CI (CI=true), where
+// they fail. `make deps` installs Chromium.
+//
+// LEDGER_SCREENSHOTS names a folder that gets a picture of every state of the
+// page; LEDGER_SCENARIOS is a regular expression that picks scenarios.
+package browser

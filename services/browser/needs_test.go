@@ -1,0 +1,100 @@
+package browser
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// lacking skips a test for want of something, but not in CI, where a test
+// that silently stays away would be missed by nobody.
+func lacking(t *testing.T, what string) {
+	t.Helper()
+	if os.Getenv("CI") == "true" {
+		t.Fatal(what)
+	}
+	t.Skip(what)
+}
+
+// chromium finds the browser.
+func chromium(t *testing.T) string {
+	t.Helper()
+	for _, name := range []string{
+		os.Getenv("CHROMIUM"), "chromium", "chromium-browser", "/usr/bin/chromium",
+		"/Applications/Chromium.app/Contents/MacOS/Chromium",
+	} {
+		if name == "" {
+			continue
+		}
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	lacking(t, "Chromium is not here: `make deps` installs it (apt-get install chromium), or CHROMIUM names it")
+	return ""
+}
+
+// modules installs what the driver imports into the user's cache, once for
+// each lock file, and returns the folder.
+func modules(t *testing.T) string {
+	t.Helper()
+	npm, err := exec.LookPath("npm")
+	if err != nil {
+		lacking(t, "npm is not here: install Node 20 or newer")
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		cache = os.TempDir()
+	}
+	cache = filepath.Join(cache, "memory-ledger", "browser")
+	lock, err := os.ReadFile(filepath.Join("testdata", "driver", "package-lock.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	hash := sha256.Sum256(lock)
+	dir := filepath.Join(cache, "modules-"+hex.EncodeToString(hash[:8]))
+	if isDir(dir) {
+		return dir
+	}
+	if err := os.MkdirAll(cache, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	install(t, npm, cache, dir)
+	return dir
+}
+
+// install works in a folder aside and renames it into place: a crash leaves a
+// folder that nobody looks at, and of two that install at once one is kept.
+func install(t *testing.T, npm, cache, dir string) {
+	t.Helper()
+	aside, err := os.MkdirTemp(cache, "installing-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = os.RemoveAll(aside) }()
+	for _, name := range []string{"package.json", "package-lock.json"} {
+		content, err := os.ReadFile(filepath.Join("testdata", "driver", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(aside, name), content, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.CommandContext(t.Context(), npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund")
+	cmd.Dir = aside
+	if said, err := cmd.CombinedOutput(); err != nil {
+		lacking(t, "npm can't install what drives the browser: "+err.Error()+"\n"+string(said))
+	}
+	if err := os.Rename(aside, dir); err != nil && !isDir(dir) {
+		t.Fatal(err)
+	}
+}
+
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}

@@ -1,0 +1,129 @@
+// What the scenarios have in common: a page of the browser, a wallet in it,
+// and the questions that they all ask.
+import assert from 'node:assert/strict';
+import path from 'node:path';
+import { installWallet } from './wallets.mjs';
+
+const icon = 'data:image/svg+xml;base64,' + Buffer.from(
+  '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 8 8"><rect width="8" height="8" rx="2" fill="#5b4bd6"/><circle cx="4" cy="4" r="2" fill="#fff"/></svg>',
+).toString('base64');
+
+export class Stage {
+  constructor(context, config, name) {
+    Object.assign(this, { context, config, name });
+    this.callback = `chrome-extension://${config.extensionId}/callback.html`;
+    this.requests = [];
+    this.complaints = []; // errors of the page, and what its policy refused
+    this.expected = []; // complaints that the scenario is about
+    this.shots = 0;
+  }
+
+  // open brings up the sign-in page with the given wallets in it.
+  async open({ wallets = [{ name: 'Test Wallet', icon }], callback = this.callback, clock = false, before } = {}) {
+    this.page = await this.context.newPage();
+    this.page.on('request', (request) => this.requests.push(request.url()));
+    this.page.on('pageerror', (error) => this.complaints.push(`page error: ${error}`));
+    this.page.on('console', (message) => {
+      if (message.type() === 'error') this.complaints.push(message.text());
+    });
+    if (clock) await this.page.clock.install();
+    for (const wallet of wallets) await this.page.addInitScript(installWallet, wallet);
+    await before?.(this.page);
+    return this.page.goto(this.address(callback));
+  }
+
+  address(callback) {
+    return `${this.config.api}/connect?${new URLSearchParams({ callback })}`;
+  }
+
+  wallet(name = 'Test Wallet') {
+    return this.page.getByRole('button', { name: `Continue with ${name}`, exact: true });
+  }
+
+  get again() {
+    return this.page.getByRole('button', { name: 'Try again' });
+  }
+
+  // problem waits for a message, and for the focus on the way out of it.
+  async problem(title, focused = true) {
+    const alert = this.page.getByRole('alert');
+    await alert.getByRole('heading', { name: title, exact: true }).waitFor();
+    if (focused) assert.equal(await this.focused(), 'again', 'the focus is on Try again');
+    await this.noToken();
+  }
+
+  focused() {
+    return this.page.evaluate(() => document.activeElement.id || document.activeElement.className || document.activeElement.tagName);
+  }
+
+  // arrive waits for the extension and returns what it did with the session.
+  async arrive() {
+    await this.page.waitForURL(`${this.callback}**`);
+    await this.page.waitForFunction(() => document.title === 'Done');
+    const report = JSON.parse(await this.page.locator('#report').textContent());
+    assert.equal(report.failure, undefined);
+    assert.equal(report.read.status, 200);
+    return report;
+  }
+
+  // noToken: nothing that a later visitor or another script of the page could
+  // read holds a token.
+  async noToken() {
+    const traces = await this.page.evaluate(() => [
+      document.documentElement.outerHTML, location.href, JSON.stringify(history.state), document.cookie,
+      JSON.stringify({ ...localStorage }), JSON.stringify({ ...sessionStorage }), window.name,
+      JSON.stringify(performance.getEntries()),
+    ].join('\n'));
+    assert.ok(!traces.includes('svc_session_'), 'the page keeps no token');
+  }
+
+  // accessible lets axe look at the page as it is, colours and all.
+  async accessible() {
+    const found = await this.page.evaluate(`(async () => {
+      ${this.config.axe}
+      const { violations } = await axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'] });
+      return violations.map(({ id, nodes }) => id + ': ' + nodes.map(({ html, failureSummary }) => html + ' ' + failureSummary).join('; '));
+    })()`);
+    assert.deepEqual(found, []);
+  }
+
+  // fits: nothing is cut off or has to be scrolled sideways.
+  async fits() {
+    const { content, window: room } = await this.page.evaluate(() => ({
+      content: document.documentElement.scrollWidth, window: document.documentElement.clientWidth,
+    }));
+    assert.ok(content <= room, `content is ${content} px wide in a window of ${room}`);
+  }
+
+  async shot(state) {
+    if (!this.config.screenshots || !this.page) return;
+    const file = `${this.name.replaceAll(/\W+/g, '-')}-${++this.shots}-${state}.png`;
+    await this.page.screenshot({ path: path.join(this.config.screenshots, file), fullPage: true });
+  }
+
+  // everyLook asks the same of the page in each width and colour scheme.
+  async everyLook(state) {
+    for (const [look, width] of [['wide', 1000], ['phone', 360]]) {
+      for (const colorScheme of ['light', 'dark']) {
+        await this.page.setViewportSize({ width, height: look === 'wide' ? 900 : 740 });
+        await this.page.emulateMedia({ colorScheme });
+        await this.fits();
+        await this.accessible();
+        await this.shot(`${state}-${look}-${colorScheme}`);
+      }
+    }
+  }
+
+  // checkQuiet: no error but the expected, no request but to the API.
+  checkQuiet() {
+    const surprises = this.complaints.filter((text) => !this.expected.some((form) => form.test(text)));
+    assert.deepEqual(surprises, []);
+    const strangers = this.requests.filter((url) =>
+      ![`${this.config.api}/`, 'data:', `chrome-extension://${this.config.extensionId}/`].some((start) => url.startsWith(start)));
+    assert.deepEqual(strangers, []);
+  }
+
+  async close() {
+    await this.page?.close();
+  }
+}

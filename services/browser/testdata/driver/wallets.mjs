@@ -1,0 +1,106 @@
+// Wallets for the tests, each with a real ed25519 key. They run inside the
+// page, before its own script, as a wallet's content script does; so each
+// function stands alone.
+
+// installWallet puts a wallet into the page. Options:
+//   name, icon
+//   kind     'standard' (default), 'injected' (window.solana alone), 'both'
+//   feature  'solana:signMessage' (default) or 'solana:signIn', or another
+//   late     register only when the test calls window.testWallet.arrive()
+//   connect  answers to connect, one after another, the last for good:
+//            'ok', 'locked', 'hang', 'nothing'
+//   sign     likewise: 'ok', 'refuse', 'hang', 'change', 'wrong', 'short'
+export function installWallet(options) {
+  const alphabet = '123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz';
+  const base58 = (bytes) => {
+    let number = bytes.reduce((n, byte) => n * 256n + BigInt(byte), 0n);
+    let text = '';
+    for (; number > 0n; number /= 58n) text = alphabet[Number(number % 58n)] + text;
+    for (const byte of bytes) {
+      if (byte !== 0) break;
+      text = '1' + text;
+    }
+    return text;
+  };
+
+  const keys = crypto.subtle.generateKey('Ed25519', false, ['sign', 'verify']);
+  const publicKey = keys.then(async (pair) => new Uint8Array(await crypto.subtle.exportKey('raw', pair.publicKey)));
+  const seen = []; // every text that the wallet was asked to sign
+
+  const behave = (script = ['ok']) => () => (script.length > 1 ? script.shift() : script[0]);
+  const connecting = behave(options.connect);
+  const signing = behave(options.sign);
+  const never = new Promise(() => {});
+  const declined = (text) => Object.assign(new Error(text), { code: 4001 });
+
+  const share = async () => {
+    const how = connecting();
+    if (how === 'locked') throw declined('The wallet is locked.');
+    if (how === 'hang') return never;
+    if (how === 'nothing') return null;
+    return publicKey;
+  };
+
+  const sign = async (message) => {
+    const text = new TextDecoder().decode(message);
+    seen.push(text);
+    const how = signing();
+    if (how === 'refuse') throw declined('User rejected the request.');
+    if (how === 'hang') return never;
+    if (how === 'short') return { signedMessage: message, signature: new Uint8Array(63) };
+    let signedMessage = message;
+    if (how === 'change') signedMessage = new TextEncoder().encode(`${text}\nResources:`);
+    const toSign = how === 'wrong' ? new Uint8Array([1, 2, 3]) : signedMessage;
+    const { privateKey } = await keys;
+    return { signedMessage, signature: new Uint8Array(await crypto.subtle.sign('Ed25519', privateKey, toSign)) };
+  };
+
+  // The text of Sign-In With Solana, made from its fields as wallets do.
+  const signInText = (input) => [
+    `${input.domain} wants you to sign in with your Solana account:`, input.address, '', input.statement, '',
+    `URI: ${input.uri}`, `Version: ${input.version}`, `Chain ID: ${input.chainId}`, `Nonce: ${input.nonce}`,
+    `Issued At: ${input.issuedAt}`, `Expiration Time: ${input.expirationTime}`,
+  ].join('\n');
+
+  const feature = options.feature ?? 'solana:signMessage';
+  const wallet = {
+    version: '1.0.0', name: options.name, icon: options.icon, chains: ['solana:mainnet'], accounts: [],
+    features: {
+      'standard:connect': {
+        version: '1.0.0',
+        connect: async () => {
+          const key = await share();
+          if (!key) return { accounts: [] };
+          const account = { address: base58(key), publicKey: key, chains: wallet.chains, features: [feature] };
+          return { accounts: [account] };
+        },
+      },
+      [feature]: {
+        version: '1.0.0',
+        signMessage: async (...inputs) => Promise.all(inputs.map(({ message }) => sign(message))),
+        signIn: async (...inputs) => Promise.all(inputs.map((input) => sign(new TextEncoder().encode(signInText(input))))),
+      },
+    },
+  };
+
+  const injected = {
+    isPhantom: true,
+    publicKey: null,
+    connect: async () => {
+      const key = await share();
+      injected.publicKey = { toBase58: () => base58(key), toString: () => base58(key) };
+      return { publicKey: injected.publicKey };
+    },
+    signMessage: async (message) => ({ signature: (await sign(message)).signature, publicKey: injected.publicKey }),
+  };
+
+  const arrive = () => {
+    if (options.kind === 'injected' || options.kind === 'both') window.solana = injected;
+    if (options.kind === 'injected') return;
+    const register = (api) => api.register(wallet);
+    window.dispatchEvent(new CustomEvent('wallet-standard:register-wallet', { detail: register }));
+    window.addEventListener('wallet-standard:app-ready', (event) => register(event.detail));
+  };
+  window.testWallet = { seen, arrive };
+  if (!options.late) arrive();
+}

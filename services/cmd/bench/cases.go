@@ -1,0 +1,152 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/valyala/fasthttp"
+)
+
+// sentence is a body of about 100 bytes, different for each n.
+func sentence(n int) string {
+	return "memory number " + strconv.Itoa(n) + ": the cat sleeps on the warm chair while rain falls on the roof at noon"
+}
+
+func postMemory(base, path string, n int, r *fasthttp.Request) {
+	r.SetRequestURI(base + path)
+	r.Header.SetMethod(fasthttp.MethodPost)
+	r.Header.SetContentType("application/json")
+	r.SetBodyString(`{"content":"` + sentence(n) + `","metadata":{"source":"bench","n":` + strconv.Itoa(n) + `}}`)
+}
+
+// writes compares durable POSTs.
+func writes(ctx context.Context, w *world) error {
+	ours := func(tokens []string) request {
+		return func(n int, r *fasthttp.Request) {
+			postMemory(w.core, "/memories", n, r)
+			r.Header.Set("Authorization", "Bearer "+tokens[n%len(tokens)])
+		}
+	}
+	plain := func(n int, r *fasthttp.Request) {
+		postMemory(w.plain, "/memories", n, r)
+		r.Header.Set("X-Owner", w.wallets[n%len(w.wallets)])
+	}
+	keys, err := w.apiKeys(ctx)
+	if err != nil {
+		return err
+	}
+	load := func(connections int, fill request) func(context.Context) (result, error) {
+		return func(ctx context.Context) (result, error) {
+			return drive(ctx, connections, w.duration, fasthttp.StatusCreated, fill)
+		}
+	}
+	many, err := compare(ctx, w.rounds,
+		contender{"ours", load(w.connections, ours(w.tokens))},
+		contender{"plain", load(w.connections, plain)},
+		contender{"keys", load(w.connections, ours(keys))},
+		contender{"log", func(ctx context.Context) (result, error) { return w.bareLog(ctx) }},
+	)
+	if err != nil {
+		return err
+	}
+	name := fmt.Sprintf("POST /memories, %d connections, %d owners", w.connections, w.owners)
+	w.report.add(name+", JWT, beside a plain INSERT", rate(many[0]), rate(many[1]), many[0].perSecond/many[1].perSecond)
+	w.report.add(name+", p99", short(many[0].p99).String(), short(many[1].p99).String(), float64(many[0].p99)/float64(many[1].p99))
+	w.report.add(name+", API keys beside JWT", rate(many[2]), rate(many[0]), many[2].perSecond/many[0].perSecond)
+	w.report.add(name+", JWT, beside the bare log append", rate(many[0]), rate(many[3]), many[0].perSecond/many[3].perSecond)
+	one, err := compare(ctx, w.rounds,
+		contender{"ours", load(1, ours(w.tokens))}, contender{"plain", load(1, plain)})
+	if err != nil {
+		return err
+	}
+	w.report.add("POST /memories, one connection, p50", short(one[0].p50).String(), short(one[1].p50).String(), float64(one[0].p50)/float64(one[1].p50))
+	return nil
+}
+
+// apiKeys makes a key for every owner.
+func (w *world) apiKeys(ctx context.Context) ([]string, error) {
+	keys := make([]string, len(w.tokens))
+	errs := make(chan error, len(w.tokens))
+	var group sync.WaitGroup
+	slots := make(chan struct{}, 16)
+	for i, token := range w.tokens {
+		slots <- struct{}{}
+		group.Go(func() {
+			defer func() { <-slots }()
+			answer, err := w.post(ctx, "/keys", map[string]any{"label": "bench"}, token)
+			if err != nil {
+				errs <- err
+				return
+			}
+			keys[i], _ = answer["key"].(string)
+		})
+	}
+	group.Wait()
+	select {
+	case err := <-errs:
+		return nil, err
+	default:
+		return keys, nil
+	}
+}
+
+// reads compares GETs by id.
+func reads(ctx context.Context, w *world) error {
+	const each = 20
+	type place struct{ token, id string }
+	var mu sync.Mutex
+	var places []place
+	owner := make([]string, 0)
+	ids := make([]string, 0)
+	for i := range min(100, len(w.tokens)) {
+		for n := range each {
+			answer, err := w.post(ctx, "/memories", map[string]any{"content": sentence(n), "metadata": map[string]any{"source": "bench", "n": n}}, w.tokens[i])
+			if err != nil {
+				return err
+			}
+			id, _ := answer["id"].(string)
+			mu.Lock()
+			places = append(places, place{w.tokens[i], id})
+			mu.Unlock()
+			plainID := uuid.Must(uuid.NewV7()).String()
+			if _, err := w.pool.Exec(ctx, `INSERT INTO plain VALUES ($1, $2, $3, $4, now())`, plainID, w.wallets[i], sentence(n), map[string]any{"source": "bench", "n": n}); err != nil {
+				return err
+			}
+			owner, ids = append(owner, w.wallets[i]), append(ids, plainID)
+		}
+	}
+	ours := func(_ int, r *fasthttp.Request) {
+		p := places[rand.IntN(len(places))]
+		r.SetRequestURI(w.core + "/memories/" + p.id)
+		r.Header.Set("Authorization", "Bearer "+p.token)
+	}
+	plain := func(_ int, r *fasthttp.Request) {
+		i := rand.IntN(len(ids))
+		r.SetRequestURI(w.plain + "/memories/" + ids[i])
+		r.Header.Set("X-Owner", owner[i])
+	}
+	load := func(fill request) func(context.Context) (result, error) {
+		return func(ctx context.Context) (result, error) {
+			return drive(ctx, w.connections, w.duration, fasthttp.StatusOK, fill)
+		}
+	}
+	got, err := compare(ctx, w.rounds, contender{"ours", load(ours)}, contender{"plain", load(plain)})
+	if err != nil {
+		return err
+	}
+	w.report.add(fmt.Sprintf("GET /memories/:id, %d connections, fenced and decrypted, beside a plain SELECT", w.connections),
+		rate(got[0]), rate(got[1]), got[0].perSecond/got[1].perSecond)
+	return nil
+}
+
+// once measures one call.
+func once(do func() error) (time.Duration, error) {
+	start := time.Now()
+	err := do()
+	return time.Since(start), err
+}

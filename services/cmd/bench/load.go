@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/valyala/fasthttp"
+)
+
+// request fills in the n-th request of a load.
+type request func(n int, r *fasthttp.Request)
+
+// result of one round.
+type result struct {
+	perSecond float64
+	p50, p99  time.Duration
+}
+
+// drive sends requests over a number of connections for a while and checks
+// that each is answered with the given status.
+func drive(ctx context.Context, connections int, d time.Duration, status int, fill request) (result, error) {
+	client := &fasthttp.Client{MaxConnsPerHost: connections, ReadTimeout: 30 * time.Second, WriteTimeout: 30 * time.Second}
+	defer client.CloseIdleConnections()
+	end := time.Now().Add(d)
+	var counter atomic.Int64
+	latencies := make([][]time.Duration, connections)
+	errs := make([]error, connections)
+	var group sync.WaitGroup
+	start := time.Now()
+	for i := range connections {
+		group.Go(func() {
+			req, res := fasthttp.AcquireRequest(), fasthttp.AcquireResponse()
+			defer fasthttp.ReleaseRequest(req)
+			defer fasthttp.ReleaseResponse(res)
+			for ctx.Err() == nil && time.Now().Before(end) {
+				req.Reset()
+				fill(int(counter.Add(1)), req)
+				begin := time.Now()
+				if err := client.Do(req, res); err != nil {
+					errs[i] = err
+					return
+				}
+				latencies[i] = append(latencies[i], time.Since(begin))
+				if res.StatusCode() != status {
+					errs[i] = fmt.Errorf("status %d: %.200s", res.StatusCode(), res.Body())
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+	elapsed := time.Since(start)
+	if err := errors.Join(errs...); err != nil {
+		return result{}, err
+	}
+	all := slices.Concat(latencies...)
+	if len(all) == 0 {
+		return result{}, errors.New("no request was answered")
+	}
+	slices.Sort(all)
+	return result{
+		perSecond: float64(len(all)) / elapsed.Seconds(),
+		p50:       all[len(all)/2], p99: all[len(all)*99/100],
+	}, nil
+}
+
+// median of the rounds, member by member.
+func median(rounds []result) result {
+	pick := func(of func(result) float64) float64 {
+		values := make([]float64, len(rounds))
+		for i, r := range rounds {
+			values[i] = of(r)
+		}
+		slices.Sort(values)
+		return values[len(values)/2]
+	}
+	return result{
+		perSecond: pick(func(r result) float64 { return r.perSecond }),
+		p50:       time.Duration(pick(func(r result) float64 { return float64(r.p50) })),
+		p99:       time.Duration(pick(func(r result) float64 { return float64(r.p99) })),
+	}
+}
+
+// contender is one side of a comparison.
+type contender struct {
+	name string
+	run  func(ctx context.Context) (result, error)
+}
+
+// compare runs the contenders in turn, round after round, and returns their
+// medians. One round before the first warms both up and does not count.
+func compare(ctx context.Context, rounds int, contenders ...contender) ([]result, error) {
+	collected := make([][]result, len(contenders))
+	for round := range rounds + 1 {
+		for i, c := range contenders {
+			r, err := c.run(ctx)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", c.name, err)
+			}
+			if round > 0 {
+				collected[i] = append(collected[i], r)
+			}
+		}
+	}
+	medians := make([]result, len(contenders))
+	for i, rounds := range collected {
+		medians[i] = median(rounds)
+	}
+	return medians, nil
+}

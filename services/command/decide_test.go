@@ -1,0 +1,302 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/canonical"
+)
+
+const testOwner = events.Owner("4Nd1mYvYzk6jNsMbXzN7XUxuJdDmHMczYbsYnyDyB1vM")
+
+// model is what a decision's outcome is checked against: a second, slower
+// bookkeeping that shares no code with State.
+type model struct {
+	leaves   uint64
+	minted   map[string]*modelGrant
+	keys     map[string]bool // alive
+	sessions map[string]time.Time
+	answers  map[events.Hash]Written
+	keyUsed  map[string]time.Time
+}
+
+type modelGrant struct {
+	kind    events.GrantKind
+	expires time.Time
+	uses    int
+	dead    bool
+}
+
+func (g *modelGrant) live(now time.Time) bool { return !g.dead && g.uses > 0 && now.Before(g.expires) }
+
+// machine drives a state and a model with the same random commands.
+type machine struct {
+	t     *rapid.T
+	state *State
+	model model
+	now   time.Time
+	seq   uint64
+	ids   int
+}
+
+func newMachine(t *rapid.T) *machine {
+	return &machine{
+		t: t, state: NewState(testOwner), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
+		model: model{
+			minted: map[string]*modelGrant{}, keys: map[string]bool{}, sessions: map[string]time.Time{},
+			answers: map[events.Hash]Written{}, keyUsed: map[string]time.Time{},
+		},
+	}
+}
+
+func (m *machine) id(kind string) string {
+	m.ids++
+	return fmt.Sprintf("%s-%d", kind, m.ids)
+}
+
+// decide checks that a decision is pure, then applies it as the executor does.
+func (m *machine) decide(c Command) (Decision, error) {
+	before := m.state.clone()
+	d, err := c.decide(m.state, m.now)
+	if !reflect.DeepEqual(before, m.state.clone()) {
+		m.t.Fatalf("%T changed the state", c)
+	}
+	again, errAgain := c.decide(m.state, m.now)
+	if !reflect.DeepEqual(d, again) || !errors.Is(errAgain, err) {
+		m.t.Fatalf("%T decides %v, then %v", c, d, again)
+	}
+	if err != nil && len(d.Events) > 0 {
+		m.t.Fatalf("%T refuses with events", c)
+	}
+	if len(d.Events) == 0 {
+		return d, err
+	}
+	m.seq += uint64(rapid.IntRange(1, 3).Draw(m.t, "others' messages"))
+	batch := make([]events.Event, len(d.Events))
+	for i, data := range d.Events {
+		batch[i] = events.Event{
+			ID: m.id("event"), Source: "/test", Owner: testOwner, Time: events.At(m.now),
+			OwnerVersion: m.state.Version + 1, CommandID: m.id("command"), Data: data,
+		}
+		batch[i].CommandID = batch[0].CommandID
+	}
+	// What is applied is what comes back from the log's bytes.
+	payload, err := events.EncodeBatch(batch)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	decoded, err := events.DecodeBatch(payload)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	m.state.Apply(m.seq, decoded)
+	return d, nil
+}
+
+func (m *machine) pick(kind string, ids []string) string {
+	return rapid.SampledFrom(append(ids, kind+"-unknown")).Draw(m.t, kind)
+}
+
+func sortedKeys[V any](of map[string]V) []string {
+	var ids []string
+	for i := range 1000 {
+		for _, prefix := range []string{"grant", "key", "session"} {
+			if id := fmt.Sprintf("%s-%d", prefix, i); has(of, id) {
+				ids = append(ids, id)
+			}
+		}
+	}
+	return ids
+}
+
+func has[V any](of map[string]V, id string) bool { _, ok := of[id]; return ok }
+
+func (m *machine) credential() (Credential, bool) {
+	switch rapid.IntRange(0, 2).Draw(m.t, "credential") {
+	case 0:
+		return Credential{}, true
+	case 1:
+		id := m.pick("key", sortedKeys(m.model.keys))
+		return Credential{CredentialKey, id}, m.model.keys[id]
+	default:
+		id := m.pick("session", sortedKeys(m.model.sessions))
+		return Credential{CredentialExtensionSession, id}, m.now.Before(m.model.sessions[id])
+	}
+}
+
+func (m *machine) write() {
+	credential, alive := m.credential()
+	w := &WriteMemory{
+		MemoryID: m.id("memory"), LeafHash: events.Hash{byte(rapid.IntRange(0, 3).Draw(m.t, "leaf"))},
+		Metadata: canonical.Empty, Sealed: []byte{1}, Credential: credential,
+	}
+	if rapid.Bool().Draw(m.t, "idempotent") {
+		w.IdempotencyKey = &events.Hash{0xff, byte(rapid.IntRange(0, 2).Draw(m.t, "idempotency key"))}
+	}
+	d, err := m.decide(w)
+	if !alive {
+		if !errors.Is(err, ErrCredentialDead) {
+			m.t.Fatalf("dead credential %v: %v", credential, err)
+		}
+		return
+	}
+	if w.IdempotencyKey != nil {
+		if first, ok := m.model.answers[*w.IdempotencyKey]; ok {
+			m.checkReplay(w, first, d, err)
+			return
+		}
+		m.model.answers[*w.IdempotencyKey] = w.Written
+	}
+	if err != nil || w.Written.LeafIndex != m.model.leaves {
+		m.t.Fatalf("leaf %d, want %d: %v", w.Written.LeafIndex, m.model.leaves, err)
+	}
+	m.model.leaves++
+	m.checkKeyUse(credential, d)
+}
+
+func (m *machine) checkReplay(w *WriteMemory, first Written, d Decision, err error) {
+	switch {
+	case len(d.Events) > 0:
+		m.t.Fatal("a repeated request wrote again")
+	case first.LeafHash != w.LeafHash && !errors.Is(err, ErrIdempotencyMismatch):
+		m.t.Fatalf("another body: %v", err)
+	case first.LeafHash == w.LeafHash && (err != nil || w.Written != first || !w.Replayed):
+		m.t.Fatalf("got %v, first was %v: %v", w.Written, first, err)
+	}
+}
+
+// checkKeyUse: at most one use of a key is recorded a minute.
+func (m *machine) checkKeyUse(c Credential, d Decision) {
+	if c.Kind != CredentialKey {
+		return
+	}
+	due := m.now.Sub(m.model.keyUsed[c.ID]) >= time.Minute
+	if recorded := len(d.Events) == 2; recorded != due {
+		m.t.Fatalf("use recorded: %v, due: %v", recorded, due)
+	}
+	if due {
+		m.model.keyUsed[c.ID] = m.now
+	}
+}
+
+func (m *machine) mint() {
+	kind := rapid.SampledFrom([]events.GrantKind{events.GrantCase, events.GrantDrop}).Draw(m.t, "kind")
+	expected := 0
+	for _, g := range m.model.minted {
+		if g.kind == kind && g.live(m.now) {
+			expected++
+			g.dead = true
+		}
+	}
+	uses := rapid.IntRange(1, 3).Draw(m.t, "uses")
+	expires := m.now.Add(time.Duration(rapid.IntRange(1, 5).Draw(m.t, "minutes")) * time.Minute)
+	c := &MintGrant{GrantID: m.id("grant"), Kind: kind, ExpiresAt: events.At(expires), MaxUses: uses}
+	if _, err := m.decide(c); err != nil || c.RevokedPrevious != expected {
+		m.t.Fatalf("revoked %d, want %d: %v", c.RevokedPrevious, expected, err)
+	}
+	if expected > 1 {
+		m.t.Fatalf("%d grants of a kind were alive", expected)
+	}
+	m.model.minted[c.GrantID] = &modelGrant{kind: kind, expires: expires, uses: uses}
+}
+
+func (m *machine) spend() {
+	id := m.pick("grant", sortedKeys(m.model.minted))
+	g := m.model.minted[id]
+	kind := rapid.SampledFrom([]events.GrantKind{events.GrantCase, events.GrantDrop}).Draw(m.t, "kind")
+	var err error
+	if kind == events.GrantCase {
+		_, err = m.decide(&ConsumeCase{GrantID: id})
+	} else {
+		drop := &ConsumeDrop{GrantID: id, Memory: WriteMemory{MemoryID: m.id("memory"), Metadata: canonical.Empty}}
+		if _, err = m.decide(drop); err == nil {
+			if drop.Memory.Written.LeafIndex != m.model.leaves {
+				m.t.Fatalf("leaf %d, want %d", drop.Memory.Written.LeafIndex, m.model.leaves)
+			}
+			m.model.leaves++
+		}
+	}
+	allowed := g != nil && g.kind == kind && g.live(m.now)
+	if allowed != (err == nil) || (err != nil && !errors.Is(err, ErrGrantDead)) {
+		m.t.Fatalf("spending %s: allowed %v, got %v", id, allowed, err)
+	}
+	if allowed {
+		g.uses--
+	}
+}
+
+func (m *machine) revokeGrant() {
+	id := m.pick("grant", sortedKeys(m.model.minted))
+	g := m.model.minted[id]
+	c := &RevokeGrant{GrantID: id, Kind: events.GrantDrop}
+	_, err := m.decide(c)
+	expected := g != nil && g.kind == events.GrantDrop && g.live(m.now)
+	if err != nil || c.Revoked != expected {
+		m.t.Fatalf("revoked %v, want %v: %v", c.Revoked, expected, err)
+	}
+	if expected {
+		g.dead = true
+	}
+}
+
+func (m *machine) keysAndSessions() {
+	switch rapid.IntRange(0, 3).Draw(m.t, "what") {
+	case 0:
+		c := &CreateKey{KeyID: m.id("key"), Label: "x"}
+		if _, err := m.decide(c); err != nil {
+			m.t.Fatal(err)
+		}
+		m.model.keys[c.KeyID] = true
+	case 1:
+		id := m.pick("key", sortedKeys(m.model.keys))
+		_, err := m.decide(&RevokeKey{KeyID: id})
+		if (err == nil) != m.model.keys[id] {
+			m.t.Fatalf("revoke %s: %v", id, err)
+		}
+		if has(m.model.keys, id) {
+			m.model.keys[id] = false
+		}
+	case 2:
+		expires := m.now.Add(2 * time.Minute)
+		c := &SignIn{UserID: m.id("user"), SessionID: m.id("session"), Audience: events.AudienceExtension, ExpiresAt: events.At(expires)}
+		if _, err := m.decide(c); err != nil {
+			m.t.Fatal(err)
+		}
+		m.model.sessions[c.SessionID] = expires
+	case 3:
+		id := m.pick("session", sortedKeys(m.model.sessions))
+		_, err := m.decide(&SignOut{SessionID: id})
+		if (err == nil) != m.now.Before(m.model.sessions[id]) {
+			m.t.Fatalf("sign out %s: %v", id, err)
+		}
+		delete(m.model.sessions, id)
+	}
+}
+
+// TestDecisions drives random histories of commands and clock steps.
+func TestDecisions(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := newMachine(t)
+		t.Repeat(map[string]func(*rapid.T){
+			"write":  func(*rapid.T) { m.write() },
+			"mint":   func(*rapid.T) { m.mint() },
+			"spend":  func(*rapid.T) { m.spend() },
+			"revoke": func(*rapid.T) { m.revokeGrant() },
+			"keys":   func(*rapid.T) { m.keysAndSessions() },
+			"wait": func(t *rapid.T) {
+				m.now = m.now.Add(time.Duration(rapid.IntRange(1, 120).Draw(t, "seconds")) * time.Second)
+			},
+			"": func(t *rapid.T) {
+				if m.state.Leaves != m.model.leaves {
+					t.Fatalf("%d leaves, want %d", m.state.Leaves, m.model.leaves)
+				}
+			},
+		})
+	})
+}

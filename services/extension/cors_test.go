@@ -1,0 +1,286 @@
+package extension
+
+import (
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/memory-ledger/ledger/services/access"
+	"github.com/memory-ledger/ledger/services/door"
+)
+
+const (
+	chromeOrigin  = "chrome-extension://mckckkbinjalkaobmgaohdjieigmfink"
+	firefoxOrigin = "moz-extension://0a1b2c3d-0a1b-4c3d-8e9f-0a1b2c3d4e5f"
+	safariOrigin  = "safari-web-extension://0A1B2C3D-0A1B-4C3D-8E9F-0A1B2C3D4E5F"
+	listedOrigin  = "https://dashboard.example"
+	listedPort    = "http://localhost:5173"
+)
+
+// corsApp has the API's routes, and nothing behind them: enough for answers
+// that come before the log and the database are asked.
+func corsApp() *door.App {
+	api := &API{
+		Access:         access.NewExtension(nil, nil, time.Now),
+		AllowedOrigins: []string{listedOrigin, listedPort},
+	}
+	app := door.New(door.Config{
+		Service: "extension", Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
+		ShowCauses: true, NewID: func() string { return "request" },
+	})
+	api.Mount(app)
+	return app
+}
+
+func ask(t *testing.T, method, target, body string, headers ...string) *http.Response {
+	t.Helper()
+	request := httptest.NewRequest(method, target, strings.NewReader(body))
+	for i := 0; i < len(headers); i += 2 {
+		request.Header.Set(headers[i], headers[i+1])
+	}
+	answer, err := corsApp().Test(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.Copy(io.Discard, answer.Body)
+	_ = answer.Body.Close()
+	return answer
+}
+
+// varies reports whether an answer says that it depends on the header.
+func varies(answer *http.Response, header string) bool {
+	for _, line := range answer.Header.Values("Vary") {
+		if slices.Contains(strings.Split(strings.ReplaceAll(line, " ", ""), ","), header) {
+			return true
+		}
+	}
+	return false
+}
+
+var allowedOrigins = []string{chromeOrigin, firefoxOrigin, safariOrigin, listedOrigin, listedPort}
+
+// lookAlikes are origins that a careless comparison would let in.
+var lookAlikes = map[string]string{
+	"null":                    "null",
+	"any":                     "*",
+	"web page":                "https://example.com",
+	"listed, other scheme":    "http://dashboard.example",
+	"listed, with port":       "https://dashboard.example:8443",
+	"listed, other port":      "http://localhost:5174",
+	"listed, no port":         "http://localhost",
+	"listed, as a prefix":     "https://dashboard.example.attacker.example",
+	"listed, as a suffix":     "https://attacker-dashboard.example",
+	"listed, subdomain":       "https://evil.dashboard.example",
+	"listed, dot at the end":  "https://dashboard.example.",
+	"listed, slash":           "https://dashboard.example/",
+	"listed, upper case":      "HTTPS://DASHBOARD.EXAMPLE",
+	"listed, user info":       "https://dashboard.example@attacker.example",
+	"two origins":             chromeOrigin + " " + listedOrigin,
+	"two origins, comma":      chromeOrigin + "," + listedOrigin,
+	"extension, path":         chromeOrigin + "/callback.html",
+	"extension, slash":        chromeOrigin + "/",
+	"extension, port":         chromeOrigin + ":443",
+	"extension, domain":       chromeOrigin + ".attacker.example",
+	"extension, short id":     chromeOrigin[:len(chromeOrigin)-1],
+	"extension, long id":      chromeOrigin + "a",
+	"extension, id alphabet":  chromeOrigin[:len(chromeOrigin)-1] + "z",
+	"extension, upper scheme": strings.ToUpper(chromeOrigin[:16]) + chromeOrigin[16:],
+	"extension, upper id":     strings.ToUpper(chromeOrigin),
+	"extension, no id":        "chrome-extension://",
+	"extension, id of other":  "chrome-extension://0a1b2c3d-0a1b-4c3d-8e9f-0a1b2c3d4e5f",
+	"extension as a host":     "https://mckckkbinjalkaobmgaohdjieigmfink",
+	"extension in a path":     "https://attacker.example/" + chromeOrigin,
+	"Firefox, upper case":     strings.ToUpper(firefoxOrigin),
+	"Firefox, no hyphens":     "moz-extension://0a1b2c3d0a1b4c3d8e9f0a1b2c3d4e5f",
+	"Safari, old kind":        "safari-extension://com.example.App",
+}
+
+// questions are requests from another origin, and what the API answers,
+// whoever asks.
+var questions = []struct {
+	method, path, body string
+	headers            []string
+	status             int
+}{
+	{"GET", "/health", "", nil, 200},
+	{"GET", "/no-such-route", "", nil, 404},
+	{"DELETE", "/health", "", nil, 405},
+	{"POST", "/auth/challenge", "{}", []string{"Content-Type", "application/json"}, 400},
+	{"POST", "/auth/challenge", "{}", []string{"Content-Type", "text/plain"}, 415},
+	{"POST", "/auth/verify", "{", []string{"Content-Type", "application/json"}, 400},
+	{"GET", "/auth/me", "", nil, 401},
+	{"GET", "/memories", "", []string{"Authorization", "Basic x"}, 401},
+	{"POST", "/memories", "{}", []string{"Content-Type", "application/json"}, 401},
+	{"GET", "/connect?callback=https://example.com", "", nil, 400},
+}
+
+func TestAnswersAreReadableByAllowedOrigins(t *testing.T) {
+	for _, q := range questions {
+		for _, origin := range allowedOrigins {
+			answer := ask(t, q.method, q.path, q.body, append([]string{"Origin", origin}, q.headers...)...)
+			if answer.StatusCode != q.status {
+				t.Errorf("%s %s: %d, want %d", q.method, q.path, answer.StatusCode, q.status)
+			}
+			if got := answer.Header.Values("Access-Control-Allow-Origin"); !slices.Equal(got, []string{origin}) {
+				t.Errorf("%s %s from %s: allowed %q", q.method, q.path, origin, got)
+			}
+			if got := answer.Header.Get("Access-Control-Expose-Headers"); got != "Retry-After, WWW-Authenticate, X-Request-Id" {
+				t.Errorf("%s %s exposes %q", q.method, q.path, got)
+			}
+			common(t, q.method+" "+q.path, answer)
+		}
+	}
+}
+
+func TestAnswersAreNotReadableByOthers(t *testing.T) {
+	for _, q := range questions {
+		for name, origin := range lookAlikes {
+			answer := ask(t, q.method, q.path, q.body, append([]string{"Origin", origin}, q.headers...)...)
+			if answer.StatusCode != q.status {
+				t.Errorf("%s %s: %d, want %d", q.method, q.path, answer.StatusCode, q.status)
+			}
+			closed(t, q.method+" "+q.path+" from "+name, answer)
+		}
+	}
+}
+
+func TestNoOrigin(t *testing.T) {
+	closed(t, "without origin", ask(t, "GET", "/health", ""))
+	closed(t, "with an empty origin", ask(t, "GET", "/health", "", "Origin", ""))
+}
+
+var preflights = []struct{ path, method, headers string }{
+	{"/auth/challenge", "POST", "content-type"},
+	{"/auth/verify", "POST", "content-type"},
+	{"/auth/me", "GET", "authorization"},
+	{"/auth/logout", "POST", "authorization"},
+	{"/memories", "GET", "authorization"},
+	{"/memories", "POST", "authorization,content-type,idempotency-key,x-request-id"},
+	{"/agent-cases/x/revoke", "POST", "authorization"},
+	{"/memory-drops", "POST", "authorization,content-type"},
+	{"/no-such-route", "GET", "authorization"},
+}
+
+func TestPreflightsOfAllowedOrigins(t *testing.T) {
+	for _, p := range preflights {
+		for _, origin := range allowedOrigins {
+			what := "preflight of " + p.method + " " + p.path + " from " + origin
+			answer := preflight(t, p.path, p.method, p.headers, origin)
+			if answer.StatusCode != http.StatusNoContent || answer.ContentLength > 0 {
+				t.Errorf("%s: %d with %d bytes", what, answer.StatusCode, answer.ContentLength)
+			}
+			if got := answer.Header.Get("Access-Control-Allow-Origin"); got != origin {
+				t.Errorf("%s: allowed %q", what, got)
+			}
+			if got := answer.Header.Get("Access-Control-Allow-Methods"); got != "GET, POST" {
+				t.Errorf("%s: methods %q", what, got)
+			}
+			granted := strings.Split(strings.ToLower(answer.Header.Get("Access-Control-Allow-Headers")), ", ")
+			for _, header := range strings.Split(p.headers, ",") {
+				if !slices.Contains(granted, header) {
+					t.Errorf("%s: %s is not among %q", what, header, granted)
+				}
+			}
+			if slices.Contains(granted, "*") || answer.Header.Get("Access-Control-Max-Age") != preflightSeconds {
+				t.Errorf("%s: headers %q for %q seconds", what, granted, answer.Header.Get("Access-Control-Max-Age"))
+			}
+			common(t, what, answer)
+		}
+	}
+}
+
+func TestPreflightsOfOthers(t *testing.T) {
+	for name, origin := range lookAlikes {
+		answer := preflight(t, "/memories", "POST", "authorization", origin)
+		if answer.StatusCode != http.StatusForbidden || answer.Header.Get("Content-Type") != "application/json" {
+			t.Errorf("preflight from %s: %d %s", name, answer.StatusCode, answer.Header.Get("Content-Type"))
+		}
+		closed(t, "preflight from "+name, answer)
+	}
+}
+
+func preflight(t *testing.T, path, method, headers, origin string) *http.Response {
+	t.Helper()
+	return ask(t, http.MethodOptions, path, "", "Origin", origin,
+		"Access-Control-Request-Method", method, "Access-Control-Request-Headers", headers)
+}
+
+// TestOptionsWithoutPreflight: such a request is one for a route that does not
+// exist, and changes nothing.
+func TestOptionsWithoutPreflight(t *testing.T) {
+	if answer := ask(t, http.MethodOptions, "/memories", "", "Origin", chromeOrigin); answer.StatusCode != http.StatusMethodNotAllowed {
+		t.Errorf("OPTIONS: %d", answer.StatusCode)
+	}
+}
+
+// common holds for every answer: caches keep origins apart, and no cookie or
+// other ambient credential is ever invited.
+func common(t *testing.T, what string, answer *http.Response) {
+	t.Helper()
+	if !varies(answer, "Origin") {
+		t.Errorf("%s: Vary %q lacks Origin", what, answer.Header.Values("Vary"))
+	}
+	if got := answer.Header.Get("Access-Control-Allow-Credentials"); got != "" {
+		t.Errorf("%s: credentials %q", what, got)
+	}
+}
+
+// closed: the answer is not for a page of another origin.
+func closed(t *testing.T, what string, answer *http.Response) {
+	t.Helper()
+	common(t, what, answer)
+	for name := range answer.Header {
+		if strings.HasPrefix(name, "Access-Control-") {
+			t.Errorf("%s: %s: %s", what, name, answer.Header.Get(name))
+		}
+	}
+}
+
+// TestRefusalsBeforeRouting: what the server refuses before it looks for a
+// route is readable too, so that a page learns why.
+func TestRefusalsBeforeRouting(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	app := corsApp()
+	served := make(chan error, 1)
+	go func() { served <- app.Listener(listener) }()
+	t.Cleanup(func() {
+		if err := errors.Join(app.Shutdown(), <-served); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, origin := range []string{chromeOrigin, "https://attacker.example"} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+listener.Addr().String()+"/memories",
+			strings.NewReader(strings.Repeat(" ", door.MaxBody+1)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Origin", origin)
+		answer, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = answer.Body.Close()
+		if answer.StatusCode != http.StatusRequestEntityTooLarge || answer.Header.Get("X-Request-Id") == "" {
+			t.Errorf("from %s: %d %v", origin, answer.StatusCode, answer.Header)
+		}
+		if origin != chromeOrigin {
+			closed(t, "too large", answer)
+			continue
+		}
+		if got := answer.Header.Get("Access-Control-Allow-Origin"); got != origin {
+			t.Errorf("too large: allowed %q", got)
+		}
+	}
+}

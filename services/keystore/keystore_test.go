@@ -1,0 +1,175 @@
+package keystore_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/memory-ledger/ledger/events/eventlog/logtest"
+	"github.com/memory-ledger/ledger/infra/localnats/natstest"
+	"github.com/memory-ledger/ledger/services/keystore"
+)
+
+func bucket(t *testing.T) jetstream.KeyValue {
+	t.Helper()
+	nc, err := nats.Connect(natstest.Start(t).URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kv, err := js.CreateKeyValue(t.Context(), keystore.BucketConfig(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kv
+}
+
+func open(t *testing.T, kv jetstream.KeyValue, masters ...keystore.MasterKey) *keystore.Store {
+	t.Helper()
+	s, err := keystore.Open(kv, keystore.Config{Masters: masters, Cached: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestSealAndOpen(t *testing.T) {
+	t.Parallel()
+	s := open(t, bucket(t), keystore.MasterKey{1})
+	a, b := logtest.Owner(), logtest.Owner()
+	if _, err := s.Find(t.Context(), a); !errors.Is(err, keystore.ErrNoKey) {
+		t.Fatalf("a key nobody made: %v", err)
+	}
+	keyA, err := s.FindOrCreate(t.Context(), a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyB, err := s.FindOrCreate(t.Context(), b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, content := range []string{"", "x", "a\x00b", strings.Repeat("é", 100_000)} {
+		sealed, err := keyA.Seal("m1", content)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := keyA.Seal("m1", content)
+		if err != nil || string(again) == string(sealed) {
+			t.Error("two seals of one text are the same")
+		}
+		if got, err := keyA.Open("m1", sealed); err != nil || got != content {
+			t.Errorf("opened %q, %v", got, err)
+		}
+		if _, err := keyA.Open("m2", sealed); !errors.Is(err, keystore.ErrSealed) {
+			t.Errorf("opens for another memory: %v", err)
+		}
+		if _, err := keyB.Open("m1", sealed); !errors.Is(err, keystore.ErrSealed) {
+			t.Errorf("opens for another owner: %v", err)
+		}
+		for _, i := range []int{0, len(sealed) / 2, len(sealed) - 1} {
+			sealed[i] ^= 1
+			if _, err := keyA.Open("m1", sealed); !errors.Is(err, keystore.ErrSealed) {
+				t.Errorf("opens with byte %d altered: %v", i, err)
+			}
+			sealed[i] ^= 1
+		}
+		if _, err := keyA.Open("m1", sealed[:10]); !errors.Is(err, keystore.ErrSealed) {
+			t.Errorf("opens when cut: %v", err)
+		}
+	}
+}
+
+// TestOneKeyForAnOwner: of many processes that meet an owner first, all use
+// one key.
+func TestOneKeyForAnOwner(t *testing.T) {
+	t.Parallel()
+	kv, owner := bucket(t), logtest.Owner()
+	var mu sync.Mutex
+	var keys []*keystore.OwnerKey
+	var group sync.WaitGroup
+	for range 8 {
+		s := open(t, kv, keystore.MasterKey{1})
+		group.Go(func() {
+			k, err := s.FindOrCreate(context.Background(), owner)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			mu.Lock()
+			keys = append(keys, k)
+			mu.Unlock()
+		})
+	}
+	group.Wait()
+	sealed, err := keys[0].Seal("m", "text")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range keys {
+		if got, err := k.Open("m", sealed); err != nil || got != "text" {
+			t.Errorf("got %q, %v", got, err)
+		}
+	}
+}
+
+func TestMasterKeys(t *testing.T) {
+	t.Parallel()
+	kv, owner := bucket(t), logtest.Owner()
+	one, two := keystore.MasterKey{1}, keystore.MasterKey{2}
+	key, err := open(t, kv, one).FindOrCreate(t.Context(), owner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sealed, err := key.Seal("m", "text")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := open(t, kv, two).Find(t.Context(), owner); !errors.Is(err, keystore.ErrMasterKey) {
+		t.Errorf("another master key unwraps: %v", err)
+	}
+	both, err := open(t, kv, two, one).Find(t.Context(), owner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := both.Open("m", sealed); err != nil || got != "text" {
+		t.Errorf("got %q, %v", got, err)
+	}
+	// A key belongs to its owner: moved to another's place it does not unwrap.
+	stored, err := kv.Get(t.Context(), string(owner))
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := logtest.Owner()
+	if _, err := kv.Put(t.Context(), string(other), stored.Value()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := open(t, kv, one).Find(t.Context(), other); !errors.Is(err, keystore.ErrSealed) {
+		t.Errorf("another owner's key unwraps: %v", err)
+	}
+	if strings.Contains(one.String(), "1") {
+		t.Error("a master key prints itself")
+	}
+}
+
+func TestForgetting(t *testing.T) {
+	t.Parallel()
+	kv, owner := bucket(t), logtest.Owner()
+	if _, err := open(t, kv, keystore.MasterKey{1}).FindOrCreate(t.Context(), owner); err != nil {
+		t.Fatal(err)
+	}
+	if err := kv.Delete(t.Context(), string(owner)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := open(t, kv, keystore.MasterKey{1}).Find(t.Context(), owner); !errors.Is(err, keystore.ErrNoKey) {
+		t.Errorf("a forgotten key: %v", err)
+	}
+}

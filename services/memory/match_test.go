@@ -1,0 +1,42 @@
+package memory
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+func TestMatch(t *testing.T) {
+	for _, c := range []struct {
+		text, query string
+		want        bool
+	}{
+		{"The Sky", "sky", true}, {"The Sky", "SKY", true}, {"The Sky", "y ", false}, {"", "x", false}, {"abc", "abcd", false},
+		{"aab", "AB", true}, {"ÄÖÜ", "äö", true}, {"straße", "STRASSE", false}, {"ΣΊΣΥΦΟΣ", "σίσυφος", true}, {"Kelvin \u212a", "kelvin k", true},
+		{"i", "İ", false}, {"ǆ", "Ǆ", true}, {"ǅ", "ǆ", true}, {"a\x00B", "\x00b", true}, {"日本語", "本", true}, {"ſ", "S", true},
+	} {
+		if got := newMatcher(c.query).match(c.text); got != c.want {
+			t.Errorf("%q in %q: %v", c.query, c.text, got)
+		}
+	}
+}
+
+// FuzzMatch compares with trying strings.EqualFold at every place.
+func FuzzMatch(f *testing.F) {
+	f.Add("The Sky is Blue", "SKY")
+	f.Add("ΣΊΣΥΦΟΣ", "ς")
+	f.Add("aAaAaB", "aab")
+	f.Fuzz(func(t *testing.T, text, query string) {
+		if !utf8.ValidString(text) || !utf8.ValidString(query) {
+			return // bodies are always valid
+		}
+		want := false
+		runes, length := []rune(text), utf8.RuneCountInString(query)
+		for i := 0; i+length <= len(runes) && !want; i++ {
+			want = strings.EqualFold(string(runes[i:i+length]), query)
+		}
+		if got := newMatcher(query).match(text); got != want {
+			t.Fatalf("%q in %q: got %v, want %v", query, text, got, want)
+		}
+	})
+}

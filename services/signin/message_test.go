@@ -1,0 +1,64 @@
+package signin
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/memory-ledger/ledger/events"
+)
+
+const testOwner = events.Owner("4Nd1mYvYzk6jNsMbXzN7XUxuJdDmHMczYbsYnyDyB1vM")
+
+func TestMessage(t *testing.T) {
+	issued := events.At(time.Date(2026, 1, 2, 3, 4, 5, 6e6, time.UTC))
+	nonce := strings.Repeat("0a", 16)
+	got := message(Site{"ledger.example:8443", "https://ledger.example:8443", "mainnet"}, testOwner, nonce, issued, issued.Add(NonceLifetime))
+	want := `ledger.example:8443 wants you to sign in with your Solana account:
+4Nd1mYvYzk6jNsMbXzN7XUxuJdDmHMczYbsYnyDyB1vM
+
+Sign in to Memory Ledger. This proves that you hold this wallet's key. It costs nothing and moves nothing.
+
+URI: https://ledger.example:8443
+Version: 1
+Chain ID: mainnet
+Nonce: 0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a
+Issued At: 2026-01-02T03:04:05.006Z
+Expiration Time: 2026-01-02T03:09:05.006Z`
+	if got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	p, ok := parseMessage(got)
+	if !ok || p.address != string(testOwner) || p.nonce != nonce {
+		t.Errorf("parsed %+v, %v", p, ok)
+	}
+}
+
+// FuzzParseMessage: whatever a stranger signs, the parser gives an address and
+// a nonce of our own alphabet, or nothing.
+func FuzzParseMessage(f *testing.F) {
+	issued := events.At(time.Unix(0, 0))
+	f.Add(message(Site{"d", "u", "c"}, testOwner, strings.Repeat("0", 32), issued, issued))
+	f.Add(" account:\n\nNonce: ../../etc")
+	f.Add("x account:\n\n\nNonce: \n")
+	f.Fuzz(func(t *testing.T, text string) {
+		p, ok := parseMessage(text)
+		if !ok {
+			return
+		}
+		if strings.Contains(p.address, "\n") || (p.nonce != "" && (len(p.nonce) != nonceLength || strings.Trim(p.nonce, "0123456789abcdef") != "")) {
+			t.Fatalf("parsed %+v", p)
+		}
+	})
+}
+
+func FuzzParsePublicKey(f *testing.F) {
+	f.Add(string(testOwner))
+	f.Add("11111111111111111111111111111111")
+	f.Fuzz(func(t *testing.T, text string) {
+		owner, err := ParsePublicKey(text)
+		if err == nil && string(owner) != text {
+			t.Fatalf("%q became %q", text, owner)
+		}
+	})
+}
