@@ -81,7 +81,7 @@ func story(n int) []world.Message {
 }
 
 // projected is a log and the read models that a projector made of it.
-func projected(t *testing.T, messages ...world.Message) (*pgxpool.Pool, *world.Log) {
+func projected(t testing.TB, messages ...world.Message) (*pgxpool.Pool, *world.Log) {
 	t.Helper()
 	_, pool := world.Database(t)
 	log := world.NewLog(t)

@@ -21,6 +21,9 @@ func (a *auditor) checkChain(ctx context.Context) error {
 		a.report.notChecked("the chain: %s", orNone(a.cfg.WhyNoChain, "none is configured"))
 		return nil
 	}
+	if a.cfg.Owner != "" {
+		a.fold.owner(a.cfg.Owner) // the chain may know an owner whom the log does not
+	}
 	for some := range slices.Chunk(a.fold.sortedOwners(), accountsAtOnce) {
 		commitments, err := a.cfg.Chain.Commitments(ctx, some)
 		if err == nil && len(commitments) != len(some) {

@@ -49,13 +49,8 @@ func (s *snapshot) open(ctx context.Context, pool *pgxpool.Pool, head uint64, pa
 	if s.first, err = pgx.ConnectConfig(ctx, cfg); err != nil {
 		return err
 	}
-	var mine bool
-	key := schema.LockKey("swap", schema.Name(pool))
-	if err := s.first.QueryRow(ctx, `SELECT pg_try_advisory_lock_shared($1)`, key).Scan(&mine); err != nil {
+	if err := lockOut(ctx, s.first, schema.LockKey("swap", schema.Name(pool)), patience); err != nil {
 		return err
-	}
-	if !mine {
-		return ErrRebuilding
 	}
 	if err := catchUp(ctx, s.first, head, patience); err != nil {
 		return err
@@ -77,21 +72,42 @@ func (s *snapshot) open(ctx context.Context, pool *pgxpool.Pool, head uint64, pa
 	return err
 }
 
-// catchUp waits for the projector, as long as patience lasts.
+// lockOut keeps a rebuild from swapping, or waits for one that does.
+func lockOut(ctx context.Context, conn *pgx.Conn, key int64, patience time.Duration) error {
+	mine := false
+	err := within(ctx, patience, func() (bool, error) {
+		err := conn.QueryRow(ctx, `SELECT pg_try_advisory_lock_shared($1)`, key).Scan(&mine)
+		return mine, err
+	})
+	if err == nil && !mine {
+		err = ErrRebuilding
+	}
+	return err
+}
+
+// catchUp waits for the projector. That it did not catch up in time is said by
+// the caller, who compares positions.
 func catchUp(ctx context.Context, conn *pgx.Conn, head uint64, patience time.Duration) error {
+	return within(ctx, patience, func() (bool, error) {
+		position, err := owners.Position(ctx, conn)
+		return position >= head, err
+	})
+}
+
+// within asks again and again, as long as patience lasts.
+func within(ctx context.Context, patience time.Duration, done func() (bool, error)) error {
 	deadline := time.NewTimer(patience)
 	defer deadline.Stop()
 	ticker := time.NewTicker(behindPoll)
 	defer ticker.Stop()
 	for {
-		position, err := owners.Position(ctx, conn)
-		if err != nil || position >= head {
+		if done, err := done(); err != nil || done {
 			return err
 		}
 		select {
 		case <-ticker.C:
 		case <-deadline.C:
-			return nil // said by the caller, who compares positions
+			return nil
 		case <-ctx.Done():
 			return ctx.Err()
 		}

@@ -254,6 +254,10 @@ func TestTheChainIsCompared(t *testing.T) {
 			t.Errorf("%s: found %v, %+v", name, found, summary)
 		}
 	}
+	gone := world.NumberedActor(9).Owner
+	if found, _ := verify(t, audit.Config{Log: direct(log), Owner: gone, Chain: chain{gone: {Size: 3}}}); len(found) != 1 || found[0].Owner != gone {
+		t.Errorf("an owner taken out whole: %v", found)
+	}
 	found, summary := verify(t, audit.Config{Log: direct(log), Chain: deadChain{}})
 	if len(found) != 0 || !strings.Contains(fmt.Sprint(summary.NotChecked), "the chain: out of reach") {
 		t.Errorf("found %v, %+v", found, summary)

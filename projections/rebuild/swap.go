@@ -24,9 +24,11 @@ const (
 // swapIn waits for audits that read the live tables, catches up, and swaps.
 func (r *rebuild) swapIn(ctx context.Context) error {
 	// Names must not change their meaning under an audit; see its snapshot.
-	if _, err := r.control.Exec(ctx, `SELECT pg_advisory_lock($1)`, schema.LockKey("swap", r.live)); err != nil {
+	key := schema.LockKey("swap", r.live)
+	if _, err := r.control.Exec(ctx, `SELECT pg_advisory_lock($1)`, key); err != nil {
 		return fmt.Errorf("wait for audits: %w", err)
 	}
+	defer func() { _, _ = r.control.Exec(ctx, `SELECT pg_advisory_unlock($1)`, key) }() // or the connection's end does it
 	for attempt := 1; ; attempt++ {
 		target, err := r.target(ctx)
 		if err != nil {

@@ -115,6 +115,7 @@ func TestRebuildUnderLoadOfBothDoors(t *testing.T) {
 		if err != nil || !result.Swapped {
 			t.Errorf("%q: %+v, %v", projection, result, err)
 		}
+		wantAudit(t, s.Config) // while they write
 	}
 	stop()
 	group.Wait()
