@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -135,7 +136,7 @@ func (a *App) observe(c *fiber.Ctx) error {
 	c.Locals(localContext, ctx)
 	a.inFlight.Inc()
 	defer a.inFlight.Dec()
-	err := c.Next()
+	err := a.next(c)
 	if err != nil {
 		// The error handler runs here, so that its status is what is counted.
 		if err := a.fail(c, err); err != nil {
@@ -153,6 +154,21 @@ func (a *App) observe(c *fiber.Ctx) error {
 		"requestId", id, "duration", elapsed)
 	return nil
 }
+
+// next runs the route. A bug in one request must not end everybody's: a panic
+// becomes a 500, and the log holds where it came from.
+func (a *App) next(c *fiber.Ctx) (err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			a.cfg.Log.Error("panic", "cause", cause, "requestId", RequestID(c), "stack", string(debug.Stack()))
+			err = errPanic
+		}
+	}()
+	return c.Next()
+}
+
+// errPanic is in no row of the table and so becomes a 500.
+var errPanic = errors.New("a handler panicked")
 
 // identify gives the request an id, and its answer the headers that all have.
 func (a *App) identify(c *fiber.Ctx) (id string) {

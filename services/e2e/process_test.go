@@ -51,20 +51,32 @@ const (
 func startRun(t *testing.T, dir string, environ ...string) *run {
 	t.Helper()
 	r := launch(t, dir, environ...)
+	r.awaitUp()
+	return r
+}
+
+func (r *run) awaitUp() {
+	r.t.Helper()
 	select {
 	case <-r.up:
 	case err := <-r.exited:
-		t.Fatalf("ledger run ended: %v\n%s", err, r.output())
+		r.t.Fatalf("ledger run ended: %v\n%s", err, r.output())
 	case <-time.After(startTimeout):
-		t.Fatalf("ledger run is not up after %v\n%s", startTimeout, r.output())
+		r.t.Fatalf("ledger run is not up after %v\n%s", startTimeout, r.output())
 	}
-	return r
 }
 
 func launch(t *testing.T, dir string, environ ...string) *run {
 	t.Helper()
+	return launchUnder(t, nil, dir, environ...)
+}
+
+// launchUnder starts the program through another one that watches it.
+func launchUnder(t *testing.T, watcher []string, dir string, environ ...string) *run {
+	t.Helper()
 	r := &run{t: t, dir: dir, exited: make(chan error, 1), up: make(chan struct{})}
-	r.cmd = exec.Command(binary(t), "run")
+	command := append(watcher, binary(t), "run")
+	r.cmd = exec.Command(command[0], command[1:]...)
 	r.cmd.Dir = t.TempDir()
 	r.cmd.Env = append(os.Environ(), "LEDGER_DATA_DIR="+dir, "CORE_ADDR=127.0.0.1:0", "EXTENSION_ADDR=127.0.0.1:0", "LOCAL_CHAIN=off")
 	r.cmd.Env = append(r.cmd.Env, environ...)
@@ -113,7 +125,9 @@ func (r *run) clients() (core, extension *stacktest.Client) {
 
 // kill ends the process as a power cut of its own would.
 func (r *run) kill() {
-	_ = r.cmd.Process.Kill()
+	// The group holds a watcher too, if there is one; the children of the
+	// program have groups of their own and die with it.
+	_ = syscall.Kill(-r.cmd.Process.Pid, syscall.SIGKILL)
 	<-r.exited
 }
 
@@ -121,7 +135,11 @@ func (r *run) kill() {
 func (r *run) stop() {
 	r.t.Helper()
 	start := time.Now()
-	if err := r.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+	where, err := datadir.LoadRun(r.dir)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if err := syscall.Kill(where.PID, syscall.SIGTERM); err != nil {
 		r.t.Fatal(err)
 	}
 	select {

@@ -1,7 +1,7 @@
 package extension
 
 import (
-	"errors"
+	"context"
 	"io"
 	"log/slog"
 	"net"
@@ -254,9 +254,11 @@ func TestRefusalsBeforeRouting(t *testing.T) {
 	}
 	app := corsApp()
 	served := make(chan error, 1)
-	go func() { served <- app.Listener(listener) }()
+	ctx, stop := context.WithCancel(context.Background())
+	go func() { served <- app.Serve(ctx, listener, time.Second) }()
 	t.Cleanup(func() {
-		if err := errors.Join(app.Shutdown(), <-served); err != nil {
+		stop()
+		if err := <-served; err != nil {
 			t.Error(err)
 		}
 	})
