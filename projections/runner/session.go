@@ -207,18 +207,7 @@ func (s *session) apply(ctx context.Context, slice projection.Slice) error {
 	if slice.First != s.position+1 {
 		return fmt.Errorf("%w: slice begins at %d, checkpoint is at %d", eventlog.ErrGap, slice.First, s.position)
 	}
-	w := projection.NewWriter(s.conn)
-	for _, p := range s.runner.cfg.Projections {
-		if err := p.Apply(ctx, w, slice); err != nil {
-			return fmt.Errorf("projection %s: %w", p.Name(), err)
-		}
-	}
-	steps := w.Steps()
-	if slice.Last >= s.replanAt {
-		steps = append([]projection.Step{{SQL: `DISCARD PLANS`}}, steps...)
-	}
-	stored := slice.Records[len(slice.Records)-1].Stored
-	if err := commit(ctx, s.conn, steps, advance{s.position, slice.Last, stored}); err != nil {
+	if err := write(ctx, s.conn, s.runner.cfg.Projections, s.position, slice, slice.Last >= s.replanAt); err != nil {
 		return err
 	}
 	if s.position = slice.Last; s.position >= s.replanAt {
@@ -229,6 +218,23 @@ func (s *session) apply(ctx context.Context, slice projection.Slice) error {
 		s.runner.cfg.Applied(slice.Last)
 	}
 	return nil
+}
+
+// write commits what the projections make of a slice, and the checkpoint; replan
+// drops the plans first, see nextReplan.
+func write(ctx context.Context, conn *pgx.Conn, projections []Projection, from uint64, slice projection.Slice, replan bool) error {
+	w := projection.NewWriter(conn)
+	for _, p := range projections {
+		if err := p.Apply(ctx, w, slice); err != nil {
+			return fmt.Errorf("projection %s: %w", p.Name(), err)
+		}
+	}
+	steps := w.Steps()
+	if replan {
+		steps = append([]projection.Step{{SQL: `DISCARD PLANS`}}, steps...)
+	}
+	stored := slice.Records[len(slice.Records)-1].Stored
+	return commit(ctx, conn, steps, advance{from, slice.Last, stored})
 }
 
 // prove checks that the log's message at the checkpoint is the one that was

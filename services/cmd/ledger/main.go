@@ -59,7 +59,7 @@ func newRoot() *cobra.Command {
 	}
 	root.AddCommand(
 		newRun(), newCoreAPI(), newExtensionAPI(), newProjector(), newAnchorer(),
-		newTail(), newEnv(), newVerifyReceipt(),
+		newTail(), newVerify(), newVerifyReceipt(), newRebuild(), newRewrap(), newBackup(), newRestore(), newEnv(),
 	)
 	return root
 }
