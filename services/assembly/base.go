@@ -69,7 +69,7 @@ func Dial(cfg config.Config) Connector {
 		if cfg.NATSCreds != "" {
 			options = append(options, nats.UserCredentials(cfg.NATSCreds))
 		}
-		return nats.Connect(cfg.NATSURL, options...)
+		return nats.Connect(cfg.NATSURL, append(inboxPrefix(cfg.NATSURL), options...)...)
 	}
 }
 
@@ -117,6 +117,9 @@ func natsOptions(logger *slog.Logger) []nats.Option {
 		// While there is no server, a publish fails at once instead of being
 		// kept for later: the caller must know what was stored.
 		nats.ReconnectBufSize(-1),
+		// Servers that a cluster tells of come without the URL's credentials,
+		// and being refused by one would end the connection for good.
+		nats.IgnoreDiscoveredServers(),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			if err != nil {
 				logger.Warn("log disconnected", "err", err)

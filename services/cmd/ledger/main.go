@@ -60,6 +60,7 @@ func newRoot() *cobra.Command {
 	root.AddCommand(
 		newRun(), newCoreAPI(), newExtensionAPI(), newProjector(),
 		newTail(), newEnv(),
+		newProvision(), newProbe(),
 	)
 	return root
 }
