@@ -27,7 +27,7 @@ postgres: ## a PostgreSQL server program, installed if none is found
 
 .PHONY: deps
 deps: ## everything that the tests need beside Go, installed where it is missing
-	@infra/install postgres node chromium bpf
+	@infra/install postgres node chromium bpf nginx
 
 .PHONY: test
 test: deps check unit fuzz ## everything: rules, linters, unit, property, fuzz, end-to-end, browser, chain, crash
