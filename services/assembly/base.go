@@ -137,7 +137,11 @@ func (b *Base) openDatabase(ctx context.Context) error {
 		return fmt.Errorf("prepare the database: %w", err)
 	}
 	b.Pool, err = schema.OpenPool(ctx, b.Config.DatabaseURL, schema.Live, b.Config.DatabaseConns)
-	return err
+	if err != nil {
+		return err
+	}
+	registerPool(b.Registry, b.Pool)
+	return nil
 }
 
 // eventually repeats what fails until it succeeds or ctx ends.
@@ -211,12 +215,14 @@ func NewDeciding(ctx context.Context, b *Base) (*Deciding, error) {
 		return nil, err
 	}
 	d.Commands, err = command.NewExecutor(command.Config{
-		Log: b.Log, Loader: command.ReadModel{Pool: b.Pool, Now: time.Now}, Source: "/ledger",
+		Log: newMeteredLog(b.Log, b.Registry), Loader: command.ReadModel{Pool: b.Pool, Now: time.Now}, Source: "/ledger",
 		NewID: NewID, CachedOwners: b.Config.CachedOwners,
 	})
 	if err != nil {
 		return nil, err
 	}
+	registerCache(b.Registry, "states", d.Commands.Cached)
+	registerCache(b.Registry, "keys", d.Keys.Cached)
 	if d.Fence, err = fence.New(b.Pool, b.Log, fence.Options{Registerer: b.Registry, Logger: b.Logger}); err != nil {
 		return nil, err
 	}
