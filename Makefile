@@ -75,6 +75,10 @@ bench: build ## the figures of docs/performance.md
 	go build -trimpath -o bin/bench ./services/cmd/bench
 	bin/bench $(BENCHFLAGS)
 
+.PHONY: image
+image: ## the container image of all services (needs Docker)
+	docker build -f infra/deploy/Dockerfile -t memory-ledger .
+
 .PHONY: clean
 clean: ## what was built; never the data
 	rm -rf bin
