@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/memory-ledger/ledger/services/stacktest"
 )
@@ -43,7 +44,11 @@ func TestGatewayPassesOn(t *testing.T) {
 			if !regexp.MustCompile(want).MatchString(id) || a.Text("requestId") != id || a.Status != 401 {
 				t.Errorf("sent %q, got %q and %s", given, id, a.Body)
 			}
-			if !strings.Contains(g.log.String(), `"requestId":"`+id+`"`) {
+			logged := func() bool { return strings.Contains(g.log.String(), `"requestId":"`+id+`"`) }
+			for deadline := time.Now().Add(5 * time.Second); !logged() && time.Now().Before(deadline); {
+				time.Sleep(10 * time.Millisecond) // it is written after the answer
+			}
+			if !logged() {
 				t.Errorf("the gateway's log does not know %s", id)
 			}
 		}
