@@ -27,7 +27,7 @@ postgres: ## a PostgreSQL server program, installed if none is found
 
 .PHONY: deps
 deps: ## everything that the tests need beside Go, installed where it is missing
-	@infra/install postgres node chromium bpf strace
+	@infra/install postgres node chromium bpf strace nginx
 
 .PHONY: test
 test: deps check unit fuzz ## everything: rules, linters, unit, property, fuzz, end-to-end, browser, chain, crash
@@ -93,6 +93,10 @@ BENCHFLAGS ?=
 bench: build ## the figures of docs/performance.md
 	go build -trimpath -o bin/bench ./services/cmd/bench
 	bin/bench $(BENCHFLAGS)
+
+.PHONY: image
+image: ## the container image of all services (needs Docker)
+	docker build -f infra/deploy/Dockerfile -t memory-ledger .
 
 .PHONY: clean
 clean: ## what was built; never the data

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/events/eventlog/logtest"
@@ -43,6 +44,34 @@ func TestDirect(t *testing.T) {
 		server := natstest.StartProcess(t)
 		log, cut := open(t, server.URL())
 		return logtest.Fixture{Log: log.(*eventlog.JetStream).Direct(), Cut: cut, Restart: func() {
+			server.Kill()
+			server.Start()
+		}}
+	})
+}
+
+// TestDurable runs the suite on the log as the projector of a cluster follows
+// it, by a consumer that is older than it.
+func TestDurable(t *testing.T) {
+	logtest.Run(t, func(t *testing.T) logtest.Fixture {
+		server := natstest.StartProcess(t)
+		log, cut := open(t, server.URL())
+		nc, err := nats.Connect(server.URL())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer nc.Close()
+		js, err := jetstream.New(nc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = js.CreateConsumer(t.Context(), eventlog.StreamName, jetstream.ConsumerConfig{
+			Durable: "projector", AckPolicy: jetstream.AckAllPolicy, AckWait: 30 * time.Second, MaxAckPending: 20000,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return logtest.Fixture{Log: log.(*eventlog.JetStream).Durable("projector"), Cut: cut, Restart: func() {
 			server.Kill()
 			server.Start()
 		}}

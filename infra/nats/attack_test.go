@@ -69,6 +69,7 @@ func requests() map[string]string {
 var may = map[string][]string{
 	"api": {
 		"ledger.", "$KV.", "$JS.API.DIRECT.GET.KV_ledger_keys", "$JS.API.STREAM.INFO.KV_ledger_keys",
+		"$JS.API.STREAM.MSG.GET.KV_ledger_keys",
 	},
 	"projector": {
 		"$JS.API.CONSUMER.INFO.LEDGER.projector", "$JS.API.CONSUMER.MSG.NEXT.LEDGER.projector", "$JS.ACK.LEDGER.projector.",
@@ -185,11 +186,13 @@ func asks(user string, seq uint64) map[string]string {
 		"$JS.API.DIRECT.GET.LEDGER":                       fmt.Sprintf(`{"seq":%d}`, seq),
 		"$JS.API.DIRECT.GET.LEDGER.ledger.bb.mole.memory": ``,
 		"$JS.API.STREAM.INFO.LEDGER":                      ``,
+		"$JS.API.STREAM.MSG.GET.LEDGER":                   fmt.Sprintf(`{"seq":%d}`, seq),
 	}
 	switch user {
 	case "api":
 		all["ledger.cc.o.memory"] = `x`
 		all["$JS.API.STREAM.INFO.KV_ledger_keys"] = ``
+		all["$JS.API.STREAM.MSG.GET.KV_ledger_keys"] = `{"last_by_subj":"$KV.ledger_keys.owner"}`
 	case "anchorer":
 		all["chain.cc.o.batch"] = `x`
 	case "projector":

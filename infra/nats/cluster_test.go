@@ -1,6 +1,7 @@
 package natsconf_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -79,6 +80,19 @@ func TestRolesWorkAcrossACluster(t *testing.T) {
 		}
 		if _, err := kv.Create(t.Context(), fmt.Sprint(node), []byte("key")); err != nil {
 			t.Errorf("node %d: %v", node, err)
+		}
+		// Another node's client knows it at once: the leader answers.
+		_, other := on((node+1)%3, "api")
+		elsewhere, err := other.KeyValue(t.Context(), "ledger_keys")
+		if err != nil {
+			t.Fatalf("node %d: %v", node, err)
+		}
+		if e, err := elsewhere.Get(t.Context(), fmt.Sprint(node)); err != nil || string(e.Value()) != "key" {
+			t.Errorf("node %d: what was just stored: %v", node, err)
+		}
+		stored, err := other.Conn().RequestWithContext(t.Context(), "$JS.API.STREAM.MSG.GET.LEDGER", fmt.Appendf(nil, `{"seq":%d}`, node+1))
+		if err != nil || !bytes.Contains(stored.Data, []byte(`"message"`)) {
+			t.Errorf("node %d: what was just appended: %s, %v", node, stored.Data, err)
 		}
 	}
 	for node := range nodes {

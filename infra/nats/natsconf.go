@@ -42,6 +42,11 @@ func Provision(ctx context.Context, js jetstream.JetStream, replicas int) error 
 	}
 	for _, cfg := range streams {
 		cfg.Replicas = replicas
+		if replicas > 1 && cfg.Name != Stream {
+			// Buckets are read from the leader alone: a replica that is behind
+			// would not know a key, or a sign-in, that another service made.
+			cfg.AllowDirect = false
+		}
 		if _, err := js.CreateOrUpdateStream(ctx, cfg); err != nil {
 			return fmt.Errorf("stream %s: %w", cfg.Name, err)
 		}

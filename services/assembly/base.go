@@ -123,6 +123,9 @@ func natsOptions(logger *slog.Logger) []nats.Option {
 		// While there is no server, a publish fails at once instead of being
 		// kept for later: the caller must know what was stored.
 		nats.ReconnectBufSize(-1),
+		// Servers that a cluster tells of come without the URL's credentials,
+		// and being refused by one would end the connection for good.
+		nats.IgnoreDiscoveredServers(),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			if err != nil {
 				logger.Warn("log disconnected", "err", err)
@@ -140,7 +143,11 @@ func (b *Base) openDatabase(ctx context.Context) error {
 		return fmt.Errorf("prepare the database: %w", err)
 	}
 	b.Pool, err = schema.OpenPool(ctx, b.Config.DatabaseURL, schema.Live, b.Config.DatabaseConns)
-	return err
+	if err != nil {
+		return err
+	}
+	registerPool(b.Registry, b.Pool)
+	return nil
 }
 
 // eventually repeats what fails until it succeeds or ctx ends.
@@ -216,12 +223,14 @@ func NewDeciding(ctx context.Context, b *Base) (*Deciding, error) {
 		return nil, err
 	}
 	d.Commands, err = command.NewExecutor(command.Config{
-		Log: b.Log, Loader: command.ReadModel{Pool: b.Pool, Now: time.Now}, Source: "/ledger",
+		Log: newMeteredLog(b.Log, b.Registry), Loader: command.ReadModel{Pool: b.Pool, Now: time.Now}, Source: "/ledger",
 		NewID: NewID, CachedOwners: b.Config.CachedOwners,
 	})
 	if err != nil {
 		return nil, err
 	}
+	registerCache(b.Registry, "states", d.Commands.Cached)
+	registerCache(b.Registry, "keys", d.Keys.Cached)
 	if d.Fence, err = fence.New(b.Pool, b.Log, fence.Options{Registerer: b.Registry, Logger: b.Logger}); err != nil {
 		return nil, err
 	}

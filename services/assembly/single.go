@@ -42,8 +42,12 @@ func runDoor(ctx context.Context, b *Base, addr string, serve func(*Deciding, co
 
 // NewProjector returns the projector of all read models.
 func NewProjector(b *Base) (*runner.Runner, error) {
+	var log runner.Log = b.Log
+	if consumer := b.Config.ProjectorConsumer; consumer != "" {
+		log = b.Log.Durable(consumer)
+	}
 	return runner.New(runner.Config{
-		Pool: b.Pool, Log: b.Log, Logger: b.Logger, Registerer: b.Registry,
+		Pool: b.Pool, Log: log, Logger: b.Logger, Registerer: b.Registry,
 	})
 }
 

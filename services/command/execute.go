@@ -92,6 +92,9 @@ func (x *Executor) As(source string) *Executor {
 	return &as
 }
 
+// Cached returns how many owners' states are in memory.
+func (x *Executor) Cached() int { return x.owners.Len() }
+
 // Execute carries out a command of an owner. When it returns without error,
 // the events are on stable storage and the command's answer fields are set.
 //

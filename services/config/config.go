@@ -41,6 +41,10 @@ type Config struct {
 	// NATSReplicas is how many servers keep each message: 1 or 3. It matters
 	// only where the streams are made.
 	NATSReplicas int `env:"NATS_REPLICAS" envDefault:"1"`
+	// ProjectorConsumer is the durable consumer that the projector follows the
+	// log by, where its credentials allow it no other: `ledger provision` makes
+	// one named projector.
+	ProjectorConsumer string `env:"PROJECTOR_CONSUMER"`
 	// DatabaseURL is the PostgreSQL of the read models.
 	DatabaseURL string `env:"DATABASE_URL"`
 	// DatabaseConns bounds the connections of one service.

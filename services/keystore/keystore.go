@@ -122,6 +122,9 @@ func Open(bucket jetstream.KeyValue, cfg Config) (*Store, error) {
 	return s, nil
 }
 
+// Cached returns how many owners' keys are in memory.
+func (s *Store) Cached() int { return s.cache.Len() }
+
 // entry is what the bucket holds for an owner.
 type entry struct {
 	Version int    `json:"v"`

@@ -60,6 +60,7 @@ func newRoot() *cobra.Command {
 	root.AddCommand(
 		newRun(), newCoreAPI(), newExtensionAPI(), newProjector(), newAnchorer(),
 		newTail(), newVerify(), newVerifyReceipt(), newRebuild(), newRewrap(), newBackup(), newRestore(), newEnv(),
+		newProvision(), newProbe(),
 	)
 	return root
 }

@@ -1,0 +1,220 @@
+package deploy_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/compose-spec/compose-go/v2/loader"
+	"github.com/compose-spec/compose-go/v2/types"
+)
+
+const root = "../.."
+
+// compose reads compose.yaml as `docker compose config` does: against the
+// schema of the Compose specification, with every reference resolved.
+func compose(t *testing.T) *types.Project {
+	t.Helper()
+	dir, err := filepath.Abs(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	project, err := loader.LoadWithContext(context.Background(), types.ConfigDetails{
+		WorkingDir:  dir,
+		ConfigFiles: []types.ConfigFile{{Filename: filepath.Join(dir, "compose.yaml")}},
+		Environment: types.Mapping{},
+	}, loader.WithProfiles([]string{"*"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return project
+}
+
+// once is the service that ends when its work is done.
+const once = "provision"
+
+func TestServicesAreHardened(t *testing.T) {
+	t.Parallel()
+	for name, s := range compose(t).Services {
+		if !s.ReadOnly {
+			t.Errorf("%s: its root can be written", name)
+		}
+		if uid, _, _ := strings.Cut(s.User, ":"); uid == "" || uid == "0" || uid == "root" {
+			t.Errorf("%s: runs as %q", name, s.User)
+		}
+		if !slices.Equal(s.CapDrop, []string{"ALL"}) || len(s.CapAdd) > 0 || s.Privileged {
+			t.Errorf("%s: capabilities: dropped %v, added %v", name, s.CapDrop, s.CapAdd)
+		}
+		if !slices.Contains(s.SecurityOpt, "no-new-privileges:true") {
+			t.Errorf("%s: may gain privileges", name)
+		}
+		if s.Deploy == nil || s.Deploy.Resources.Limits == nil || s.Deploy.Resources.Limits.MemoryBytes == 0 || s.Deploy.Resources.Limits.NanoCPUs == 0 {
+			t.Errorf("%s: takes what it wants", name)
+		}
+		if s.HealthCheck == nil && name != once {
+			t.Errorf("%s: nobody asks after its health", name)
+		}
+		if s.NetworkMode != "" || len(s.Networks) == 0 {
+			t.Errorf("%s: is on no network of ours", name)
+		}
+	}
+}
+
+func TestImagesArePinned(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("Dockerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var images []string
+	for _, m := range regexp.MustCompile(`(?m)^FROM (\S+)`).FindAllStringSubmatch(string(text), -1) {
+		images = append(images, m[1])
+	}
+	for _, s := range compose(t).Services {
+		if s.Build == nil {
+			images = append(images, s.Image)
+		}
+	}
+	pinned := regexp.MustCompile(`^[a-z/-]+:v?\d+\.\d+(\.\d+)?(-[a-z0-9.]+)?$`)
+	for _, image := range images {
+		if image != "scratch" && !pinned.MatchString(image) {
+			t.Errorf("%s: not pinned to a version", image)
+		}
+	}
+	// The server that tests run is the one that is deployed.
+	mod, err := os.ReadFile("../go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	version := regexp.MustCompile(`nats-server/v2 v(\S+)`).FindSubmatch(mod)
+	if version == nil || !slices.ContainsFunc(images, func(i string) bool { return strings.HasPrefix(i, "nats:"+string(version[1])+"-") }) {
+		t.Errorf("go.mod has nats-server %s, the images are %v", version, images)
+	}
+}
+
+// Whoever waits for a service waits for its health, and for the end of the one
+// that ends.
+func TestStartOrder(t *testing.T) {
+	t.Parallel()
+	services := compose(t).Services
+	for name, s := range services {
+		for on, how := range s.DependsOn {
+			want := types.ServiceConditionHealthy
+			if on == once {
+				want = types.ServiceConditionCompletedSuccessfully
+			}
+			if how.Condition != want {
+				t.Errorf("%s waits for %s to be %s, want %s", name, on, how.Condition, want)
+			}
+		}
+		if s.Build != nil && s.Build.Target == "ledger" && name != once {
+			if _, waits := s.DependsOn[once]; !waits {
+				t.Errorf("%s does not wait for %s", name, once)
+			}
+		}
+	}
+}
+
+// The script makes each file that compose.yaml names, and what it names as a
+// secret is never in the environment by value.
+func TestSecretsAreFiles(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "secrets")
+	for range 2 { // the second changes nothing
+		before := contents(t, dir)
+		if out, err := exec.Command("./secrets", dir).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		for name, text := range before {
+			if contents(t, dir)[name] != text {
+				t.Errorf("%s was changed", name)
+			}
+		}
+	}
+	made := contents(t, dir)
+	project := compose(t)
+	for name, secret := range project.Secrets {
+		if made[filepath.Base(secret.File)] == "" {
+			t.Errorf("%s: nobody makes %s", name, secret.File)
+		}
+	}
+	sensitive := regexp.MustCompile(`PASSWORD|SECRET|MASTER_KEY|KEYPAIR|NATS_URL|DATABASE_URL|GATEWAY_KEY`)
+	for name, s := range project.Services {
+		given := map[string]bool{}
+		for _, secret := range s.Secrets {
+			given["/run/secrets/"+secret.Source] = true
+		}
+		for variable, value := range s.Environment {
+			if sensitive.MatchString(variable) && value != nil && !given[*value] {
+				t.Errorf("%s: %s=%s is not a file that it was given", name, variable, *value)
+			}
+		}
+	}
+	for _, v := range project.Volumes {
+		if v.External {
+			t.Errorf("volume %s is not ours", v.Name)
+		}
+	}
+}
+
+func contents(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	all := map[string]string{}
+	for _, e := range entries {
+		text, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[e.Name()] = string(text)
+	}
+	return all
+}
+
+// What is mounted or built from must be there.
+func TestMountedFilesExist(t *testing.T) {
+	t.Parallel()
+	for name, s := range compose(t).Services {
+		for _, v := range s.Volumes {
+			if v.Type != types.VolumeTypeBind {
+				continue
+			}
+			if !v.ReadOnly {
+				t.Errorf("%s may write to %s", name, v.Source)
+			}
+			if _, err := os.Stat(v.Source); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if s.Build == nil {
+			continue
+		}
+		if _, err := os.Stat(filepath.Join(s.Build.Context, s.Build.Dockerfile)); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// Only the gateway is reachable from outside, and the insides can't call out.
+func TestOnlyTheGatewayIsOpen(t *testing.T) {
+	t.Parallel()
+	project := compose(t)
+	if !project.Networks["inner"].Internal {
+		t.Error("the inner network has a way out")
+	}
+	for name, s := range project.Services {
+		for _, p := range s.Ports {
+			if name != "gateway" && p.HostIP != "127.0.0.1" {
+				t.Errorf("%s: port %s is open to all", name, p.Published)
+			}
+		}
+	}
+}

@@ -1,0 +1,78 @@
+package assembly
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/memory-ledger/ledger/events/eventlog"
+)
+
+// meteredLog is a log whose appends are timed.
+type meteredLog struct {
+	eventlog.Log
+	appends *prometheus.HistogramVec
+}
+
+func newMeteredLog(log eventlog.Log, registerer prometheus.Registerer) meteredLog {
+	m := meteredLog{Log: log, appends: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "ledger_append_seconds", Help: "Time until an append was on stable storage, or failed, by outcome.",
+		Buckets: prometheus.ExponentialBuckets(0.0002, 2, 16),
+	}, []string{"outcome"})}
+	for _, outcome := range []string{"stored", "conflict", "uncertain", "unavailable", "failed"} {
+		m.appends.WithLabelValues(outcome) // a rate needs the zero before the first one
+	}
+	registerer.MustRegister(m.appends)
+	return m
+}
+
+// Append implements eventlog.Appender.
+func (m meteredLog) Append(ctx context.Context, a eventlog.Append) (uint64, error) {
+	start := time.Now()
+	seq, err := m.Log.Append(ctx, a)
+	m.appends.WithLabelValues(outcomeOf(err)).Observe(time.Since(start).Seconds())
+	return seq, err
+}
+
+func outcomeOf(err error) string {
+	switch {
+	case err == nil:
+		return "stored"
+	case errors.Is(err, eventlog.ErrConflict):
+		return "conflict"
+	case errors.Is(err, eventlog.ErrUncertain):
+		return "uncertain"
+	case errors.Is(err, eventlog.ErrUnavailable):
+		return "unavailable"
+	}
+	return "failed"
+}
+
+// registerPool shows what the database connections are doing.
+func registerPool(registerer prometheus.Registerer, pool *pgxpool.Pool) {
+	gauge := func(name, help string, value func(*pgxpool.Stat) float64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "ledger_pool_" + name, Help: help},
+			func() float64 { return value(pool.Stat()) })
+	}
+	counter := func(name, help string, value func(*pgxpool.Stat) float64) prometheus.Collector {
+		return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "ledger_pool_" + name, Help: help},
+			func() float64 { return value(pool.Stat()) })
+	}
+	registerer.MustRegister(
+		gauge("in_use", "Database connections that somebody works with.", func(s *pgxpool.Stat) float64 { return float64(s.AcquiredConns()) }),
+		gauge("open", "Database connections that are open.", func(s *pgxpool.Stat) float64 { return float64(s.TotalConns()) }),
+		gauge("limit", "Database connections that may be open.", func(s *pgxpool.Stat) float64 { return float64(s.MaxConns()) }),
+		counter("waits_total", "Times that a connection had to be waited for.", func(s *pgxpool.Stat) float64 { return float64(s.EmptyAcquireCount()) }),
+		counter("wait_seconds_total", "Time spent waiting for a connection.", func(s *pgxpool.Stat) float64 { return s.EmptyAcquireWaitTime().Seconds() }),
+	)
+}
+
+// registerCache shows how full a cache of owners is.
+func registerCache(registerer prometheus.Registerer, name string, size func() int) {
+	registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "ledger_cached_owners", Help: "Owners kept in memory, by what is kept of them.", ConstLabels: prometheus.Labels{"cache": name},
+	}, func() float64 { return float64(size()) }))
+}

@@ -1,0 +1,43 @@
+package assembly
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	natsconf "github.com/memory-ledger/ledger/infra/nats"
+	"github.com/memory-ledger/ledger/services/config"
+)
+
+// provisionTimeout bounds one request. Nodes that elect their leader drop what
+// they are asked and tell nobody, so waiting longer would not help.
+const provisionTimeout = 3 * time.Second
+
+// Provision creates the log, the buckets and the projector's consumer, or
+// brings them to what this build wants. It needs the admin's credentials, and
+// waits for a cluster that is still electing its leader. A crash leaves some
+// of them; run it again.
+func Provision(ctx context.Context, cfg config.Config, logger *slog.Logger, dial Connector) error {
+	starting, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	conn, err := dial(natsOptions(logger)...)
+	if err != nil {
+		return fmt.Errorf("connect to the log's server: %w", err)
+	}
+	defer conn.Close()
+	js, err := jetstream.New(conn, jetstream.WithDefaultTimeout(provisionTimeout))
+	if err != nil {
+		return fmt.Errorf("open jetstream: %w", err)
+	}
+	return eventually(starting, func() error {
+		// Without starting's deadline: each request has its own.
+		err := natsconf.Provision(ctx, js, cfg.NATSReplicas)
+		if err != nil {
+			logger.Debug("not provisioned yet", "err", err)
+		}
+		return err
+	})
+}
