@@ -36,14 +36,48 @@ func TestMain(m *testing.M) { pgtest.Main(m) }
 const patience = 30 * time.Second
 
 // shared is a chain for the tests that do nothing to the chain itself: each
-// has an authority of its own.
-var shared = sync.OnceValues(func() (*localchain.Chain, error) {
-	dir, err := os.MkdirTemp("", "anchorer-test-")
-	if err != nil {
-		return nil, err
+// has an authority of its own. It runs while a test uses it.
+var shared struct {
+	sync.Mutex
+	users int
+	chain *localchain.Chain
+	dir   string
+}
+
+func sharedChain(t testing.TB) *localchain.Chain {
+	t.Helper()
+	shared.Lock()
+	defer shared.Unlock()
+	if shared.users == 0 {
+		dir, err := os.MkdirTemp("", "anchorer-test-")
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := localchaintest.Run(localchain.Config{DataDir: dir, Programs: programs})
+		if err != nil {
+			os.RemoveAll(dir)
+		}
+		if errors.Is(err, localchain.ErrUnavailable) && os.Getenv("REQUIRE_CHAIN") == "" {
+			t.Skipf("needs a local chain: %v", err)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		shared.chain, shared.dir = c, dir
 	}
-	return localchaintest.Run(localchain.Config{DataDir: dir, Programs: programs})
-})
+	shared.users++
+	t.Cleanup(releaseChain)
+	return shared.chain
+}
+
+func releaseChain() {
+	shared.Lock()
+	defer shared.Unlock()
+	if shared.users--; shared.users == 0 {
+		shared.chain.Kill()
+		os.RemoveAll(shared.dir)
+	}
+}
 
 var programs = []localchain.Program{{ID: program.LocalID.String(), ELF: program.ELF}}
 
@@ -69,12 +103,7 @@ func newWorld(t testing.TB, own bool) *world {
 	if own {
 		w.chain = localchaintest.Start(t, localchain.Config{Programs: programs})
 	} else {
-		c, err := shared()
-		if errors.Is(err, localchain.ErrUnavailable) && os.Getenv("REQUIRE_CHAIN") == "" {
-			t.Skipf("needs a local chain: %v", err)
-		}
-		w.must(err)
-		w.chain = c
+		w.chain = sharedChain(t)
 	}
 	var err error
 	w.authority, err = solana.NewRandomPrivateKey()

@@ -14,7 +14,7 @@ import (
 
 const (
 	page  = "../../docs/verify.md"
-	begin = "<!-- worked example, from anchoring/receipt/testdata/good.json by make vectors -->\n"
+	begin = "<!-- worked example, from anchoring/receipt/testdata/good.json by make generate -->\n"
 	end   = "<!-- end of the worked example -->\n"
 )
 
@@ -72,7 +72,7 @@ func TestThePageIsInStep(t *testing.T) {
 			t.Fatal(err)
 		}
 	} else if string(raw) != want {
-		t.Errorf("%s is out of date: run make vectors", page)
+		t.Errorf("%s is out of date: run make generate", page)
 	}
 	r := good()
 	for _, h := range []events.Hash{r.BatchRoot, r.Leaf} {

@@ -168,7 +168,7 @@ func current(t *testing.T, name string, want []byte) []byte {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(got, want) {
-		t.Errorf("%s is out of date: run make vectors", file)
+		t.Errorf("%s is out of date: run make generate", file)
 	}
 	return got
 }

@@ -1,0 +1,122 @@
+package chain_test
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/gagliardetto/solana-go"
+
+	"github.com/memory-ledger/ledger/anchoring/chain"
+	"github.com/memory-ledger/ledger/anchoring/program"
+)
+
+// answering is a client of a node that gives one answer to everything.
+func answering(t *testing.T, status int, body string) *chain.Client {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(status)
+		_, _ = w.Write([]byte(body))
+	}))
+	t.Cleanup(server.Close)
+	client, err := chain.New(server.URL + "/?api-key=secret")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	return client
+}
+
+// calls are all that anchoring asks for.
+var calls = map[string]func(*testing.T, *chain.Client) error{
+	"genesis":   func(t *testing.T, c *chain.Client) error { _, err := c.GenesisHash(t.Context()); return err },
+	"blockhash": func(t *testing.T, c *chain.Client) error { _, err := c.LatestBlockhash(t.Context()); return err },
+	"height":    func(t *testing.T, c *chain.Client) error { _, err := c.FinalizedHeight(t.Context()); return err },
+	"balance": func(t *testing.T, c *chain.Client) error {
+		_, err := c.Balance(t.Context(), solana.PublicKey{1})
+		return err
+	},
+	"rent": func(t *testing.T, c *chain.Client) error { _, err := c.Rent(t.Context(), 128); return err },
+	"statuses": func(t *testing.T, c *chain.Client) error {
+		_, _, err := c.Statuses(t.Context(), []string{"a", "b"}, true)
+		return err
+	},
+	"accounts": func(t *testing.T, c *chain.Client) error {
+		_, _, err := c.Accounts(t.Context(), []solana.PublicKey{{1}, {2}}, chain.Finalized)
+		return err
+	},
+	"send": func(t *testing.T, c *chain.Client) error { return c.Send(t.Context(), []byte{1}, true) },
+}
+
+// No broken answer may pass for "there is none": it would have a live
+// transaction signed anew.
+func TestBrokenAnswersAreNoAnswers(t *testing.T) {
+	t.Parallel()
+	for what, a := range map[string]struct {
+		status int
+		body   string
+	}{
+		"nothing":           {200, ``},
+		"not JSON":          {502, `<html>bad gateway</html>`},
+		"no result":         {200, `{"jsonrpc":"2.0","id":1}`},
+		"result of another": {200, `{"result":true}`},
+		"empty value":       {200, `{"result":{"context":{"slot":1},"value":[]}}`},
+		"one of two":        {200, `{"result":{"context":{"slot":1},"value":[null]}}`},
+		"no context":        {200, `{"result":{"value":[null,null]}}`},
+		"empty objects":     {200, `{"result":{"context":{"slot":1},"value":[{},{}]}}`},
+		"too long":          {200, `{"result":"` + strings.Repeat("x", 9<<20) + `"}`},
+		"too many requests": {429, `{"error":{"code":429,"message":"slow down"}}`},
+	} {
+		client := answering(t, a.status, a.body)
+		for name, call := range calls {
+			err := call(t, client)
+			if err == nil && name == "send" {
+				continue // its answer says nothing but that there was one
+			}
+			if err == nil {
+				t.Errorf("%s: %s is taken for an answer", name, what)
+			} else if strings.Contains(err.Error(), "secret") {
+				t.Errorf("%s: the error gives the URL away: %v", name, err)
+			}
+		}
+	}
+	gone, err := chain.New("http://127.0.0.1:1/?api-key=secret")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := gone.GenesisHash(t.Context()); !errors.Is(err, chain.ErrUnreachable) || strings.Contains(err.Error(), "secret") {
+		t.Errorf("nobody there: %v", err)
+	}
+	if _, err := chain.New("localhost:8899"); !errors.Is(err, chain.ErrURL) {
+		t.Errorf("no URL: %v", err)
+	}
+}
+
+func TestExplicitNulls(t *testing.T) {
+	t.Parallel()
+	client := answering(t, 200, `{"result":{"context":{"slot":7},"value":[null,null]}}`)
+	statuses, slot, err := client.Statuses(t.Context(), []string{"a", "b"}, false)
+	if err != nil || slot != 7 || statuses[0] != nil || statuses[1] != nil {
+		t.Errorf("statuses %v at %d: %v", statuses, slot, err)
+	}
+	accounts, slot, err := client.Accounts(t.Context(), []solana.PublicKey{{1}, {2}}, chain.Finalized)
+	if err != nil || slot != 7 || accounts[0] != nil || accounts[1] != nil {
+		t.Errorf("accounts %v at %d: %v", accounts, slot, err)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	client := answering(t, 200, `{"error":{"code":-32002,"message":"simulation failed","data":{"err":{"InstructionError":[3,{"Custom":1296826380}]},"logs":["a"]}}}`)
+	var refused *chain.RefusedError
+	if err := client.Send(t.Context(), nil, true); !errors.As(err, &refused) || !errors.Is(err, program.ErrForks) {
+		t.Errorf("got %v", err)
+	}
+	var rpc *chain.RPCError
+	client = answering(t, 200, `{"error":{"code":-32005,"message":"node is behind"}}`)
+	if err := client.Send(t.Context(), nil, true); !errors.As(err, &rpc) || errors.As(err, &refused) && rpc == nil {
+		t.Errorf("got %v", err)
+	}
+}
