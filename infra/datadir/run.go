@@ -18,8 +18,12 @@ type Run struct {
 	NATSURL      string `json:"NATS_URL,omitempty"`
 	DatabaseURL  string `json:"DATABASE_URL,omitempty"`
 	SolanaRPCURL string `json:"SOLANA_RPC_URL,omitempty"`
-	CoreURL      string `json:"CORE_URL,omitempty"`
-	ExtensionURL string `json:"EXTENSION_URL,omitempty"`
+	// What is needed to look at the commitments: the program, and the file of
+	// the key that commits.
+	CommitmentProgramID string `json:"COMMITMENT_PROGRAM_ID,omitempty"`
+	AuthorityKeypair    string `json:"AUTHORITY_KEYPAIR,omitempty"`
+	CoreURL             string `json:"CORE_URL,omitempty"`
+	ExtensionURL        string `json:"EXTENSION_URL,omitempty"`
 }
 
 // WriteRun notes that the run is up; call it after everything has started. The

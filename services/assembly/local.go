@@ -222,6 +222,7 @@ func (l *local) watchMachines(ctx context.Context) error {
 func (l *local) note() error {
 	run := datadir.Run{
 		NATSURL: l.cfg.NATSURL, DatabaseURL: l.cfg.DatabaseURL, SolanaRPCURL: l.cfg.SolanaRPCURL,
+		CommitmentProgramID: l.cfg.CommitmentProgramID, AuthorityKeypair: l.cfg.AuthorityKeypair,
 		CoreURL: l.cfg.CoreURL, ExtensionURL: l.cfg.ExtensionURL,
 	}
 	if l.nats != nil {

@@ -28,7 +28,11 @@ func loadConfig() (config.Config, error) {
 	}
 	fill(&cfg.NATSURL, local.NATSURL)
 	fill(&cfg.DatabaseURL, local.DatabaseURL)
-	fill(&cfg.SolanaRPCURL, local.SolanaRPCURL)
+	if cfg.SolanaRPCURL == "" {
+		cfg.SolanaRPCURL = local.SolanaRPCURL
+		fill(&cfg.CommitmentProgramID, local.CommitmentProgramID)
+		fill(&cfg.AuthorityKeypair, local.AuthorityKeypair)
+	}
 	return cfg, nil
 }
 
