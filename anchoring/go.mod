@@ -4,7 +4,10 @@ go 1.26.0
 
 require (
 	github.com/gagliardetto/solana-go v1.23.0
+	github.com/memory-ledger/ledger/events v0.0.0
 	github.com/memory-ledger/ledger/infra v0.0.0
+	golang.org/x/sync v0.11.0
+	pgregory.net/rapid v1.3.0
 )
 
 require (
@@ -14,6 +17,7 @@ require (
 	github.com/fatih/color v1.18.0 // indirect
 	github.com/gagliardetto/binary v0.8.0 // indirect
 	github.com/gagliardetto/treeout v0.1.4 // indirect
+	github.com/go-json-experiment/json v0.0.0-20260820222146-c27c302e5fc3 // indirect
 	github.com/goccy/go-json v0.10.6 // indirect
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/klauspost/compress v1.20.3 // indirect
@@ -22,6 +26,10 @@ require (
 	github.com/mattn/go-isatty v0.0.20 // indirect
 	github.com/mitchellh/go-testing-interface v1.14.1 // indirect
 	github.com/mostynb/zstdpool-freelist v0.0.0-20201229113212-927304c0c3b1 // indirect
+	github.com/mr-tron/base58 v1.3.0 // indirect
+	github.com/nats-io/nats.go v1.55.0 // indirect
+	github.com/nats-io/nkeys v0.4.16 // indirect
+	github.com/nats-io/nuid v1.0.1 // indirect
 	github.com/oasisprotocol/curve25519-voi v0.0.0-20251114093237-2ab5a27a1729 // indirect
 	github.com/streamingfast/logging v0.0.0-20250404134358-92b15d2fbd2e // indirect
 	go.mongodb.org/mongo-driver/v2 v2.5.0 // indirect
@@ -34,4 +42,7 @@ require (
 	golang.org/x/time v0.16.0 // indirect
 )
 
-replace github.com/memory-ledger/ledger/infra => ../infra
+replace (
+	github.com/memory-ledger/ledger/events => ../events
+	github.com/memory-ledger/ledger/infra => ../infra
+)

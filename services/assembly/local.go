@@ -177,6 +177,7 @@ func (l *local) serve(ctx context.Context, say func(string)) error {
 	}
 	keep(projector.Run)
 	keep(deciding.Fence.Run)
+	keep(func(ctx context.Context) error { return WatchStakes(ctx, base) })
 	if l.chain != nil {
 		keep(func(ctx context.Context) error { return l.chain.runAnchorer(ctx, base) })
 	}

@@ -1,0 +1,285 @@
+// Package chain is a client of a Solana JSON-RPC endpoint that knows the few
+// calls which anchoring needs, and is strict about what it believes: a reply
+// that is malformed, short, or an error never turns into "there is no such
+// transaction" or "there is no such account". Only an explicit null does.
+//
+// Every call has a deadline and a bound on the size of its reply. The URL may
+// carry a secret, so it appears in no error.
+package chain
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gagliardetto/solana-go"
+
+	"github.com/memory-ledger/ledger/anchoring/program"
+)
+
+// Errors of the endpoint.
+var (
+	// ErrUnreachable: no answer, or none that can be understood. Whatever was
+	// asked for may or may not have been done.
+	ErrUnreachable = errors.New("chain unreachable")
+	// ErrURL says that a text is no address of an endpoint.
+	ErrURL = errors.New("not an http or https URL")
+)
+
+// Limits of single calls.
+const (
+	MaxStatuses = 256
+	MaxAccounts = 100
+)
+
+// Commitment is how settled the state is that a call looks at.
+type Commitment string
+
+// The levels that anchoring uses.
+const (
+	Confirmed Commitment = "confirmed"
+	Finalized Commitment = "finalized"
+)
+
+// AtLeast reports whether c is as settled as other.
+func (c Commitment) AtLeast(other Commitment) bool {
+	rank := map[Commitment]int{Confirmed: 1, Finalized: 2}
+	return rank[c] >= rank[other]
+}
+
+// Valid reports whether c is one of the levels.
+func (c Commitment) Valid() bool { return c == Confirmed || c == Finalized }
+
+// RPCError is an error that the endpoint answered with.
+type RPCError struct {
+	Code    int             `json:"code"`
+	Message string          `json:"message"`
+	Data    json.RawMessage `json:"data"`
+}
+
+func (e *RPCError) Error() string { return fmt.Sprintf("rpc error %d: %s", e.Code, e.Message) }
+
+// RefusedError says that preflight refused a transaction: the node did not
+// forward it.
+type RefusedError struct {
+	Err  error // a *program.InstructionError
+	Logs []string
+}
+
+func (e *RefusedError) Error() string { return "refused by preflight: " + e.Err.Error() }
+
+// Unwrap returns why.
+func (e *RefusedError) Unwrap() error { return e.Err }
+
+// Blockhash is what a transaction is signed over, and how long it is good.
+type Blockhash struct {
+	Hash                 solana.Hash
+	LastValidBlockHeight uint64
+}
+
+// Height is the finalized end of the chain.
+type Height struct{ Block, Slot uint64 }
+
+// Status is what became of a transaction.
+type Status struct {
+	Slot       uint64
+	Err        error // a *program.InstructionError; nil where it succeeded
+	Commitment Commitment
+}
+
+// Account is an account as it was read.
+type Account struct {
+	Owner    solana.PublicKey
+	Data     []byte
+	Lamports uint64
+}
+
+// GenesisHash tells this chain from every other.
+func (c *Client) GenesisHash(ctx context.Context) (string, error) {
+	var hash string
+	if err := c.call(ctx, &hash, "getGenesisHash"); err != nil {
+		return "", err
+	}
+	if raw, err := solana.HashFromBase58(bounded(hash, 44)); err != nil || raw.IsZero() {
+		return "", malformed("getGenesisHash")
+	}
+	return hash, nil
+}
+
+// LatestBlockhash returns a blockhash to sign over.
+func (c *Client) LatestBlockhash(ctx context.Context) (Blockhash, error) {
+	var reply contextual[*struct {
+		Blockhash            string
+		LastValidBlockHeight uint64
+	}]
+	if err := c.call(ctx, &reply, "getLatestBlockhash", config{Commitment: Confirmed}); err != nil {
+		return Blockhash{}, err
+	}
+	if reply.Value == nil || reply.Value.LastValidBlockHeight == 0 {
+		return Blockhash{}, malformed("getLatestBlockhash")
+	}
+	hash, err := solana.HashFromBase58(bounded(reply.Value.Blockhash, 44))
+	if err != nil {
+		return Blockhash{}, malformed("getLatestBlockhash")
+	}
+	return Blockhash{hash, reply.Value.LastValidBlockHeight}, nil
+}
+
+// FinalizedHeight returns block height and slot of one finalized moment.
+func (c *Client) FinalizedHeight(ctx context.Context) (Height, error) {
+	var reply struct {
+		AbsoluteSlot *uint64
+		BlockHeight  *uint64
+	}
+	if err := c.call(ctx, &reply, "getEpochInfo", config{Commitment: Finalized}); err != nil {
+		return Height{}, err
+	}
+	if reply.AbsoluteSlot == nil || reply.BlockHeight == nil {
+		return Height{}, malformed("getEpochInfo")
+	}
+	return Height{*reply.BlockHeight, *reply.AbsoluteSlot}, nil
+}
+
+// Balance returns the lamports of an account, 0 where there is none.
+func (c *Client) Balance(ctx context.Context, key solana.PublicKey) (uint64, error) {
+	var reply contextual[*uint64]
+	if err := c.call(ctx, &reply, "getBalance", key.String(), config{Commitment: Confirmed}); err != nil {
+		return 0, err
+	}
+	if reply.Value == nil {
+		return 0, malformed("getBalance")
+	}
+	return *reply.Value, nil
+}
+
+// Rent returns how many lamports an account of a size must hold.
+func (c *Client) Rent(ctx context.Context, size int) (uint64, error) {
+	var lamports *uint64
+	if err := c.call(ctx, &lamports, "getMinimumBalanceForRentExemption", size); err != nil {
+		return 0, err
+	}
+	if lamports == nil {
+		return 0, malformed("getMinimumBalanceForRentExemption")
+	}
+	return *lamports, nil
+}
+
+// Send hands a signed transaction to the node. It returns nil when the node
+// took it, which says nothing about whether it will land, and a *RefusedError
+// where preflight refused it.
+func (c *Client) Send(ctx context.Context, raw []byte, preflight bool) error {
+	options := map[string]any{"encoding": "base64", "skipPreflight": !preflight, "preflightCommitment": Confirmed, "maxRetries": 0}
+	var signature string
+	err := c.call(ctx, &signature, "sendTransaction", base64.StdEncoding.EncodeToString(raw), options)
+	var rpc *RPCError
+	const preflightFailure = -32002
+	if !errors.As(err, &rpc) || rpc.Code != preflightFailure {
+		return err
+	}
+	var data struct {
+		Err  any
+		Logs []string
+	}
+	if json.Unmarshal(rpc.Data, &data) != nil {
+		return err
+	}
+	if failure := program.TransactionError(data.Err); failure != nil {
+		return &RefusedError{failure, data.Logs}
+	}
+	return err
+}
+
+// Statuses returns for each signature what became of it, nil for those that
+// the node does not know, and the slot that the node had come to. With history
+// it also looks beyond the last few minutes.
+func (c *Client) Statuses(ctx context.Context, signatures []string, history bool) ([]*Status, uint64, error) {
+	if len(signatures) > MaxStatuses {
+		return nil, 0, fmt.Errorf("%d signatures in one call", len(signatures))
+	}
+	var reply contextual[[]*struct {
+		Slot               *uint64
+		Err                any
+		ConfirmationStatus *string
+	}]
+	options := map[string]any{"searchTransactionHistory": history}
+	if err := c.call(ctx, &reply, "getSignatureStatuses", signatures, options); err != nil {
+		return nil, 0, err
+	}
+	if len(reply.Value) != len(signatures) || reply.Context.Slot == nil {
+		return nil, 0, malformed("getSignatureStatuses")
+	}
+	statuses := make([]*Status, len(signatures))
+	for i, v := range reply.Value {
+		if v == nil {
+			continue
+		}
+		if v.Slot == nil {
+			return nil, 0, malformed("getSignatureStatuses")
+		}
+		statuses[i] = &Status{Slot: *v.Slot, Err: program.TransactionError(v.Err)}
+		if v.ConfirmationStatus != nil {
+			statuses[i].Commitment = Commitment(*v.ConfirmationStatus)
+		}
+	}
+	return statuses, *reply.Context.Slot, nil
+}
+
+// Accounts reads accounts, nil for those that do not exist, and returns the
+// slot that they were read at.
+func (c *Client) Accounts(ctx context.Context, keys []solana.PublicKey, commitment Commitment) ([]*Account, uint64, error) {
+	if len(keys) > MaxAccounts {
+		return nil, 0, fmt.Errorf("%d accounts in one call", len(keys))
+	}
+	var reply contextual[[]*struct {
+		Owner    solana.PublicKey
+		Data     []string
+		Lamports uint64
+	}]
+	options := map[string]any{"encoding": "base64", "commitment": commitment}
+	if err := c.call(ctx, &reply, "getMultipleAccounts", keys, options); err != nil {
+		return nil, 0, err
+	}
+	if len(reply.Value) != len(keys) || reply.Context.Slot == nil {
+		return nil, 0, malformed("getMultipleAccounts")
+	}
+	accounts := make([]*Account, len(keys))
+	for i, v := range reply.Value {
+		if v == nil {
+			continue
+		}
+		if len(v.Data) != 2 || v.Data[1] != "base64" {
+			return nil, 0, malformed("getMultipleAccounts")
+		}
+		data, err := base64.StdEncoding.DecodeString(v.Data[0])
+		if err != nil {
+			return nil, 0, malformed("getMultipleAccounts")
+		}
+		accounts[i] = &Account{v.Owner, data, v.Lamports}
+	}
+	return accounts, *reply.Context.Slot, nil
+}
+
+// config is the last parameter of many calls.
+type config struct {
+	Commitment Commitment `json:"commitment"`
+}
+
+// contextual is a value and the slot that it was read at.
+type contextual[T any] struct {
+	Context struct{ Slot *uint64 }
+	Value   T
+}
+
+// bounded cuts a text before it is decoded: base58 takes time that grows with
+// the square of the length.
+func bounded(s string, most int) string { return s[:min(len(s), most)] }
+
+func malformed(method string) error {
+	return fmt.Errorf("%s: %w: malformed reply", method, ErrUnreachable)
+}
+
+// defaultTimeout bounds one call.
+const defaultTimeout = 10 * time.Second
