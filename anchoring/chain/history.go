@@ -41,7 +41,7 @@ func (c *Client) Signatures(ctx context.Context, account solana.PublicKey, befor
 	if err := c.call(ctx, &reply, "getSignaturesForAddress", account.String(), options); err != nil {
 		return nil, err
 	}
-	if len(reply) > limit {
+	if reply == nil || len(reply) > limit {
 		return nil, malformed("getSignaturesForAddress")
 	}
 	list := make([]Signature, len(reply))

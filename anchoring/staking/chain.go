@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/gagliardetto/solana-go"
@@ -40,15 +41,24 @@ const (
 	stateAt       = 108
 )
 
-// Chain is staking as it stands on the chain: one mint, one program.
+// Chain is staking as it stands on the chain: one mint, one program. It is safe
+// for concurrent use.
 type Chain struct {
 	client        *chain.Client
 	program, mint solana.PublicKey
+
+	mu sync.Mutex
+	// quiet holds transactions that named a vault and moved nothing. Anybody
+	// can make those; each is read once.
+	quiet map[string]bool
 }
+
+// maxQuiet bounds the quiet transactions that are remembered.
+const maxQuiet = 1 << 16
 
 // NewChain returns the Chain of a program and a mint. It does not connect.
 func NewChain(client *chain.Client, program, mint solana.PublicKey) *Chain {
-	return &Chain{client, program, mint}
+	return &Chain{client: client, program: program, mint: mint, quiet: make(map[string]bool)}
 }
 
 // Mint is the address of the mint.
@@ -214,40 +224,65 @@ const maxPages = 20
 // History reads the vault's movements after a signature (empty: all), from at
 // most limit transactions. known skips those that need not be read again.
 func (c *Chain) History(ctx context.Context, vault solana.PublicKey, after string, limit int, level chain.Commitment, known func(signature string) bool) (History, error) {
-	var unread []chain.Signature // newest first
-	before, complete := "", false
-	for range maxPages {
-		page, err := c.client.Signatures(ctx, vault, before, after, chain.MaxSignatures, level)
-		if err != nil {
-			return History{}, unreadable(err)
-		}
-		for _, s := range page {
-			if !s.Failed && !known(s.Text) {
-				unread = append(unread, s)
-			}
-		}
-		if len(page) < chain.MaxSignatures {
-			complete = true
-			break
-		}
-		before = page[len(page)-1].Text
-	}
-	if !complete {
-		// The oldest are out of sight: recording younger ones would hide them
-		// from the next run.
-		return History{}, nil
+	unread, err := c.unread(ctx, vault, after, level, known)
+	if err != nil {
+		return History{}, err
 	}
 	h := History{Complete: len(unread) <= limit}
 	for i := len(unread) - 1; i >= max(0, len(unread)-limit); i-- {
-		movement, moved, err := c.movement(ctx, vault, unread[i].Text, level)
+		movement, moved, err := c.movement(ctx, vault, unread[i], level)
 		if err != nil {
 			return History{}, err
 		}
 		if moved {
 			h.Movements = append(h.Movements, movement)
+			continue
 		}
+		c.hush(vault.String() + unread[i])
 	}
 	return h, nil
+}
+
+// unread lists the transactions that may have moved something, newest first,
+// each once whatever the node repeats.
+func (c *Chain) unread(ctx context.Context, vault solana.PublicKey, after string, level chain.Commitment, known func(string) bool) ([]string, error) {
+	var list []string
+	listed := make(map[string]bool)
+	before := ""
+	for range maxPages {
+		page, err := c.client.Signatures(ctx, vault, before, after, chain.MaxSignatures, level)
+		if err != nil {
+			return nil, unreadable(err)
+		}
+		for _, s := range page {
+			if !s.Failed && !listed[s.Text] && !known(s.Text) && !c.isQuiet(vault.String()+s.Text) {
+				listed[s.Text] = true
+				list = append(list, s.Text)
+			}
+		}
+		if len(page) < chain.MaxSignatures {
+			return list, nil
+		}
+		before = page[len(page)-1].Text
+	}
+	// The oldest are out of sight: recording younger ones would hide them from
+	// the next run, which starts at the youngest that is recorded.
+	return nil, unreadable(fmt.Errorf("vault %s has more than %d new transactions", vault, maxPages*chain.MaxSignatures))
+}
+
+func (c *Chain) isQuiet(key string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.quiet[key]
+}
+
+func (c *Chain) hush(key string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.quiet) >= maxQuiet {
+		clear(c.quiet)
+	}
+	c.quiet[key] = true
 }
 
 // movement is what a transaction did to the vault on balance: what goes in and

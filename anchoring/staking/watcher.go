@@ -114,7 +114,7 @@ func (w *Watcher) Run(ctx context.Context) {
 	defer ticker.Stop()
 	var swept time.Time
 	for {
-		w.each(ctx, w.noticed())
+		w.each(ctx, w.noticed(), w.Look)
 		if w.cfg.Sweep > 0 && time.Since(swept) >= w.cfg.Sweep {
 			w.sweep(ctx)
 			swept = time.Now()
@@ -167,16 +167,16 @@ func (w *Watcher) sweep(ctx context.Context) {
 				staking = append(staking, owner)
 			}
 		}
-		w.each(ctx, staking)
+		w.each(ctx, staking, w.lookThrough)
 	}
 }
 
-func (w *Watcher) each(ctx context.Context, owners []events.Owner) {
+func (w *Watcher) each(ctx context.Context, owners []events.Owner, look func(context.Context, events.Owner) error) {
 	var group errgroup.Group
 	group.SetLimit(atOnce)
 	for _, owner := range owners {
 		group.Go(func() error {
-			if err := w.Look(ctx, owner); err != nil {
+			if err := look(ctx, owner); err != nil {
 				w.complain(ctx, "look at the vault of "+string(owner), err)
 			}
 			return nil
@@ -195,6 +195,16 @@ func (w *Watcher) complain(ctx context.Context, doing string, err error) {
 // it. A crash before the append leaves nothing behind, one after it leaves all:
 // the movements of a look are one message.
 func (w *Watcher) Look(ctx context.Context, owner events.Owner) error {
+	return w.look(ctx, owner, false)
+}
+
+// lookThrough is Look over the vault's whole history. It finds what a node
+// that was behind left out before.
+func (w *Watcher) lookThrough(ctx context.Context, owner events.Owner) error {
+	return w.look(ctx, owner, true)
+}
+
+func (w *Watcher) look(ctx context.Context, owner events.Owner, whole bool) error {
 	vault, err := w.cfg.Chain.VaultOf(owner)
 	if err != nil {
 		return err
@@ -205,7 +215,7 @@ func (w *Watcher) Look(ctx context.Context, owner events.Owner) error {
 			return err
 		}
 		after := ""
-		if ordered := lots.Order(record.Movements); len(ordered) > 0 {
+		if ordered := lots.Order(record.Movements); len(ordered) > 0 && !whole {
 			after = ordered[len(ordered)-1].Signature
 		}
 		history, err := w.cfg.Chain.History(ctx, vault, after, maxBatch, chain.Finalized, func(s string) bool { return known[s] })

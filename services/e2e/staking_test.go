@@ -76,7 +76,9 @@ func (y *treasury) newMint(tokenProgram solana.PublicKey) solana.PublicKey {
 // send signs with the treasury's key and waits for the confirmation.
 func (y *treasury) send(instructions ...solana.Instruction) {
 	y.Helper()
-	var latest struct{ Value struct{ Blockhash solana.Hash } }
+	var latest struct {
+		Value struct{ Blockhash solana.Hash }
+	}
 	y.must(y.Call(y.Context(), &latest, "getLatestBlockhash"))
 	tx, err := solana.NewTransaction(instructions, latest.Value.Blockhash, solana.TransactionPayer(y.key.PublicKey()))
 	y.must(err)
@@ -291,7 +293,9 @@ func TestStakingFromEndToEnd(t *testing.T) {
 func emptied(s *staker, tokens solana.PublicKey) *solana.Transaction {
 	s.Helper()
 	wallet := solana.MustPublicKeyFromBase58(s.PublicKey)
-	var latest struct{ Value struct{ Blockhash solana.Hash } }
+	var latest struct {
+		Value struct{ Blockhash solana.Hash }
+	}
 	s.must(s.Call(s.Context(), &latest, "getLatestBlockhash"))
 	tx, err := solana.NewTransaction([]solana.Instruction{
 		token.NewBurnInstruction(1000, tokens, s.mint, wallet, nil).Build(),

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"time"
 
@@ -70,17 +71,24 @@ func (s *Service) Status(ctx context.Context, owner events.Owner) (core.StakingS
 	if err != nil {
 		return core.StakingStatus{}, err
 	}
-	holdings, err := s.cfg.Chain.Holdings(ctx, owner)
-	if err != nil {
-		return core.StakingStatus{}, s.refusal(err, rules.ErrBalanceUnknown)
+	for again := true; ; again = false {
+		holdings, err := s.cfg.Chain.Holdings(ctx, owner)
+		if err != nil {
+			return core.StakingStatus{}, refusal(err, rules.ErrBalanceUnknown)
+		}
+		movements, all := s.unrecorded(ctx, vault, recorded)
+		position := lots.At(movements, holdings.Staked, s.cfg.Now(), s.cfg.Maturity)
+		// A transaction that lands between the two readings makes them
+		// disagree, but not twice.
+		if again && all && !position.Reconciled {
+			continue
+		}
+		position.Reconciled = position.Reconciled && all
+		if !position.Reconciled || len(movements) > len(recorded) {
+			s.cfg.Notice(owner)
+		}
+		return s.status(holdings, position), nil
 	}
-	movements, all := s.unrecorded(ctx, vault, recorded)
-	position := lots.At(movements, holdings.Staked, s.cfg.Now(), s.cfg.Maturity)
-	position.Reconciled = position.Reconciled && all
-	if !position.Reconciled || len(movements) > len(recorded) {
-		s.cfg.Notice(owner)
-	}
-	return s.status(holdings, position), nil
 }
 
 // unrecorded returns the recorded movements and those that the vault saw since,
@@ -96,7 +104,7 @@ func (s *Service) unrecorded(ctx context.Context, vault solana.PublicKey, record
 		s.cfg.Logger.Warn("vault's transactions could not be read", "vault", vault, "err", err)
 		return recorded, false
 	}
-	return append(recorded, history.Movements...), history.Complete
+	return slices.Concat(recorded, history.Movements), history.Complete
 }
 
 func among(recorded []lots.Movement) func(string) bool {
@@ -135,7 +143,8 @@ func (s *Service) Stake(ctx context.Context, owner events.Owner, text string) (c
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	return s.hand(owner, rules.ErrChainUnreadable)(s.cfg.Chain.StakeTransaction(ctx, owner, amount))
+	tx, err := s.cfg.Chain.StakeTransaction(ctx, owner, amount)
+	return s.hand(owner, tx, err)
 }
 
 // Unstake implements core.Staking.
@@ -148,34 +157,32 @@ func (s *Service) Unstake(ctx context.Context, owner events.Owner, text string) 
 	defer cancel()
 	holdings, err := s.cfg.Chain.Holdings(ctx, owner)
 	if err != nil {
-		return core.UnsignedTransaction{}, s.refusal(err, rules.ErrBalanceUnknown)
+		return core.UnsignedTransaction{}, refusal(err, rules.ErrBalanceUnknown)
 	}
 	if err := rules.Unstake(amount, holdings.Staked, s.cfg.MinPartialUnstake); err != nil {
 		return core.UnsignedTransaction{}, err
 	}
-	return s.hand(owner, rules.ErrChainUnreadable)(s.cfg.Chain.UnstakeTransaction(ctx, owner, holdings, amount))
+	tx, err := s.cfg.Chain.UnstakeTransaction(ctx, owner, holdings, amount)
+	return s.hand(owner, tx, err)
 }
 
 // hand gives a transaction out, and has the vault watched for what comes of it.
-func (s *Service) hand(owner events.Owner, otherwise error) func(staking.Unsigned, error) (core.UnsignedTransaction, error) {
-	return func(tx staking.Unsigned, err error) (core.UnsignedTransaction, error) {
-		if err != nil {
-			return core.UnsignedTransaction{}, s.refusal(err, otherwise)
-		}
-		s.cfg.Notice(owner)
-		return core.UnsignedTransaction{
-			Transaction: base64.StdEncoding.EncodeToString(tx.Wire),
-			Blockhash:   tx.Blockhash, LastValidBlockHeight: tx.LastValidBlockHeight,
-		}, nil
+func (s *Service) hand(owner events.Owner, tx staking.Unsigned, err error) (core.UnsignedTransaction, error) {
+	if err != nil {
+		return core.UnsignedTransaction{}, refusal(err, rules.ErrChainUnreadable)
 	}
+	s.cfg.Notice(owner)
+	return core.UnsignedTransaction{
+		Transaction: base64.StdEncoding.EncodeToString(tx.Wire),
+		Blockhash:   tx.Blockhash, LastValidBlockHeight: tx.LastValidBlockHeight,
+	}, nil
 }
 
 // refusal turns what the chain's side says into what may be shown.
-func (s *Service) refusal(err, shown error) error {
+func refusal(err, shown error) error {
 	if !errors.Is(err, staking.ErrUnreadable) {
 		return err
 	}
-	s.cfg.Logger.Warn("staking", "err", err)
 	return fmt.Errorf("%w (%w)", shown, err)
 }
 
