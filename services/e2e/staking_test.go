@@ -3,6 +3,8 @@ package e2e_test
 import (
 	"encoding/base64"
 	"fmt"
+	"log/slog"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +20,7 @@ import (
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
 	"github.com/memory-ledger/ledger/projections/schema"
 	"github.com/memory-ledger/ledger/projections/stakes"
+	"github.com/memory-ledger/ledger/services/assembly"
 	"github.com/memory-ledger/ledger/services/config"
 	"github.com/memory-ledger/ledger/services/core"
 	"github.com/memory-ledger/ledger/services/stacktest"
@@ -358,4 +361,57 @@ func TestStakingWithoutAChain(t *testing.T) {
 	s.refused(503, "unstake", "500")
 	s.refused(503, "stake", "1")
 	s.core.Expect(201, "POST", "/memories", map[string]any{"content": "goes on"}, s.session)
+}
+
+// TestStakingRefusesAMintAtStart: what staking can't work with is said when
+// the service starts, not to its users.
+func TestStakingRefusesAMintAtStart(t *testing.T) {
+	t.Parallel()
+	y := newTreasury(t, solana.Token2022ProgramID)
+	stack := stacktest.Start(t, stacktest.Options{}) // dormant
+	serve := func(change func(*config.Config)) error {
+		cfg := stack.Config
+		y.configure(&cfg)
+		change(&cfg)
+		base, err := assembly.NewBase(t.Context(), cfg, slog.New(slog.DiscardHandler), assembly.Dial(cfg))
+		y.must(err)
+		defer base.Close()
+		deciding, err := assembly.NewDeciding(t.Context(), base)
+		y.must(err)
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		y.must(err)
+		defer listener.Close()
+		return deciding.ServeCore(t.Context(), listener)
+	}
+	time.Sleep(200 * time.Millisecond) // until the forced mint is confirmed
+	for want, change := range map[string]func(*config.Config){
+		"Token-2022":        func(*config.Config) {},
+		"no SPL Token mint": func(c *config.Config) { c.StakeMint = y.key.PublicKey().String() },
+		"no program": func(c *config.Config) {
+			c.StakeMint, c.StakingProgramID = y.newMint(solana.TokenProgramID).String(), newKey(t).PublicKey().String()
+			time.Sleep(200 * time.Millisecond)
+		},
+		"STAKE_MINT: not a":   func(c *config.Config) { c.StakeMint = strings.Repeat("1", 100_000) },
+		"STAKING_PROGRAM_ID:": func(c *config.Config) { c.StakingProgramID = "no" },
+		"SOLANA_RPC_URL":      func(c *config.Config) { c.SolanaRPCURL = "ftp://x" },
+	} {
+		if err := serve(change); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+}
+
+// TestStakingInRunWithoutAChain: configured, and yet nothing is known.
+func TestStakingInRunWithoutAChain(t *testing.T) {
+	t.Parallel()
+	stack := stacktest.Start(t, stacktest.Options{Configure: func(c *config.Config) {
+		c.StakeMint, c.StakingProgramID = solana.PublicKey{1}.String(), program.LocalID.String()
+	}})
+	session := stack.Core[0].SignIn(stacktest.NewWallet())
+	stack.Core[0].Expect(503, "GET", "/staking/status", nil, session)
+	for _, route := range []string{"/staking/stake", "/staking/unstake"} {
+		stack.Core[0].Expect(503, "POST", route, map[string]any{"amount": "1"}, session)
+		stack.Core[0].Expect(400, "POST", route, map[string]any{"amount": "01"}, session)
+		stack.Core[0].Expect(401, "POST", route, map[string]any{"amount": "1"})
+	}
 }
