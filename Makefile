@@ -27,7 +27,7 @@ postgres: ## a PostgreSQL server program, installed if none is found
 
 .PHONY: deps
 deps: ## everything that the tests need beside Go, installed where it is missing
-	@infra/install postgres node chromium bpf
+	@infra/install postgres node chromium bpf strace
 
 .PHONY: test
 test: deps check unit fuzz ## everything: rules, linters, unit, property, fuzz, end-to-end, browser, chain, crash
@@ -65,6 +65,7 @@ vulncheck: ## known vulnerabilities, where the database can be reached
 generate: ## everything that is made from something else
 	node events/leaf/testdata/vectors.mjs
 	go generate ./services/core ./services/extension
+	go test ./anchoring/receipt -run 'TestGood|TestAltered|TestThePageIsInStep' -update >/dev/null
 
 .PHONY: generated
 generated: ## fails where a generated file is out of date

@@ -40,7 +40,7 @@ var catalogue = []Definition{
 	{TypeGrantRevoked, 1, func() Data { return new(GrantRevoked) }, nil, "A grant ended before it was spent or expired.", []SubjectKind{KindGrant}},
 	{TypeApiKeyCreated, 1, func() Data { return new(ApiKeyCreated) }, nil, "An owner made an API key.", []SubjectKind{KindKey}},
 	{TypeApiKeyRevoked, 1, func() Data { return new(ApiKeyRevoked) }, nil, "An API key was revoked.", []SubjectKind{KindKey}},
-	{TypeApiKeyUsed, 1, func() Data { return new(ApiKeyUsed) }, nil, "An API key was used; at most one a key a minute.", []SubjectKind{KindKey}},
+	{TypeApiKeyUsed, 1, func() Data { return new(ApiKeyUsed) }, nil, "An API key was used; at most one a key a minute.", []SubjectKind{KindKey, KindMemory}},
 	{TypeBatchCut, 1, func() Data { return new(BatchCut) }, nil, "The anchorer fixed a root to commit.", []SubjectKind{KindBatch}},
 	{TypeBatchSubmitted, 1, func() Data { return new(BatchSubmitted) }, nil, "A signed transaction that commits the batch is about to be sent.", []SubjectKind{KindBatch}},
 	{TypeBatchConfirmed, 1, func() Data { return new(BatchConfirmed) }, nil, "The commitment account was read back and holds the root.", []SubjectKind{KindBatch}},

@@ -67,39 +67,67 @@ func decodeCanonicalData(data []byte, definition *Definition, e *Event) bool {
 }
 
 // decodeCanonicalMemory reads the payload that a log is full of. The metadata
-// is the one member whose end has to be found: it is where the last "sealed"
-// begins, for what follows that, base64 and hex, holds no quotes.
+// is the one member whose end has to be found. What follows it are texts
+// without quotes in them, so they are taken off from the end.
 func decodeCanonicalMemory(data []byte, m *MemoryWritten) bool {
-	const metadataName, sealedName, keyName = `,"metadata":`, `,"sealed":"`, `","idempotencyKeyHash":"`
-	begin, end := bytes.Index(data, []byte(metadataName)), bytes.LastIndex(data, []byte(sealedName))
-	if begin < 0 || end < begin+len(metadataName) || !bytes.HasSuffix(data, []byte(`"}`)) {
+	const metadataName = `,"metadata":`
+	begin := bytes.Index(data, []byte(metadataName))
+	head, ended := bytes.CutSuffix(data, []byte(`}`))
+	if begin < 0 || !ended {
 		return false
 	}
-	metadata := data[begin+len(metadataName) : end]
-	if len(metadata) < 2 || metadata[0] != '{' || metadata[len(metadata)-1] != '}' || !jsontext.Value(metadata).IsValid() {
+	if rest, key, keyed := cutLastText(head, `,"idempotencyKeyHash":`); keyed {
+		m.IdempotencyKeyHash = new(Hash)
+		if m.IdempotencyKeyHash.UnmarshalText(key) != nil {
+			return false
+		}
+		head = rest
+	}
+	head, sealed, ok := cutLastText(head, `,"sealed":`)
+	if !ok || len(head) < begin+len(metadataName)+len(`{}`) {
 		return false
 	}
-	sealed, key, keyed := bytes.Cut(data[end+len(sealedName):max(end+len(sealedName), len(data)-len(`"}`))], []byte(keyName))
-	s := scanner{rest: string(data[:begin])}
+	metadata := head[begin+len(metadataName):]
+	if metadata[0] != '{' || metadata[len(metadata)-1] != '}' || !jsontext.Value(metadata).IsValid() {
+		return false
+	}
+	m.Metadata = bytes.Clone(metadata)
+	return decodeSealed(sealed, m) && decodeLeaf(string(data[:begin]), m)
+}
+
+// cutLastText takes a member off the end of an object, of which the value is a
+// text without quotes in it.
+func cutLastText(object []byte, name string) (rest, text []byte, ok bool) {
+	object, ok = bytes.CutSuffix(object, []byte(`"`))
+	quote := bytes.LastIndexByte(object, '"')
+	if !ok || quote < 0 {
+		return nil, nil, false
+	}
+	rest, ok = bytes.CutSuffix(object[:quote], []byte(name))
+	return rest, object[quote+1:], ok
+}
+
+func decodeSealed(sealed []byte, m *MemoryWritten) bool {
+	// The base64 decoder skips line ends, which a JSON text can't hold.
+	if bytes.IndexByte(sealed, '\n') >= 0 || bytes.IndexByte(sealed, '\r') >= 0 {
+		return false
+	}
+	m.Sealed = make([]byte, base64.StdEncoding.DecodedLen(len(sealed)))
+	n, err := strictBase64.Decode(m.Sealed, sealed)
+	m.Sealed = m.Sealed[:n]
+	return err == nil
+}
+
+// decodeLeaf reads what comes before the metadata.
+func decodeLeaf(text string, m *MemoryWritten) bool {
+	s := scanner{rest: text}
 	s.skip(`{"memoryId":"`)
 	m.MemoryID = s.until(`","leafIndex":`)
 	index, indexed := parseUint(s.until(`,"leafHash":"`))
 	hash := s.until(`","leafVersion":`)
 	version, versioned := parseUint(s.rest)
-	if s.failed || !indexed || !versioned || version > math.MaxInt32 || m.LeafHash.UnmarshalText([]byte(hash)) != nil {
-		return false
-	}
-	m.LeafIndex, m.LeafVersion, m.Metadata = index, int(version), bytes.Clone(metadata)
-	m.Sealed = make([]byte, base64.StdEncoding.DecodedLen(len(sealed)))
-	n, err := strictBase64.Decode(m.Sealed, sealed)
-	if m.Sealed = m.Sealed[:max(n, 0)]; err != nil || bytes.ContainsAny(sealed, "\r\n") {
-		return false
-	}
-	if keyed {
-		m.IdempotencyKeyHash = new(Hash)
-		return m.IdempotencyKeyHash.UnmarshalText(key) == nil
-	}
-	return true
+	m.LeafIndex, m.LeafVersion = index, int(version)
+	return !s.failed && indexed && versioned && version <= math.MaxInt32 && m.LeafHash.UnmarshalText([]byte(hash)) == nil
 }
 
 var strictBase64 = base64.StdEncoding.Strict()

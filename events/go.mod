@@ -17,6 +17,7 @@ require (
 	github.com/nats-io/nats-server/v2 v2.15.2 // indirect
 	github.com/nats-io/nkeys v0.4.16 // indirect
 	github.com/nats-io/nuid v1.0.1 // indirect
+	github.com/synadia-io/orbit.go/natsext v0.1.2 // indirect
 	golang.org/x/crypto v0.58.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/time v0.16.0 // indirect
@@ -25,6 +26,7 @@ require (
 require (
 	github.com/gowebpki/jcs v1.0.2
 	github.com/memory-ledger/ledger/infra v0.0.0
+	github.com/synadia-io/orbit.go/jetstreamext v0.3.0
 )
 
 replace github.com/memory-ledger/ledger/infra => ../infra

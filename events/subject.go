@@ -60,6 +60,9 @@ func OwnerFilter(f Family, o Owner) string {
 	return string(f) + "." + o.Partition() + "." + string(o) + ".>"
 }
 
+// AnyFamilyFilter matches every message of an owner, for those who only read.
+func AnyFamilyFilter(o Owner) string { return "*." + o.Partition() + "." + string(o) + ".>" }
+
 // ErrSubject says that a subject is not one of ours.
 var ErrSubject = errors.New("not a subject of the ledger")
 

@@ -37,6 +37,18 @@ func TestProcess(t *testing.T) {
 	})
 }
 
+// TestDirect runs the suite on the log as auditors read it.
+func TestDirect(t *testing.T) {
+	logtest.Run(t, func(t *testing.T) logtest.Fixture {
+		server := natstest.StartProcess(t)
+		log, cut := open(t, server.URL())
+		return logtest.Fixture{Log: log.(*eventlog.JetStream).Direct(), Cut: cut, Restart: func() {
+			server.Kill()
+			server.Start()
+		}}
+	})
+}
+
 func open(t *testing.T, url string) (log eventlog.Log, cut func()) {
 	t.Helper()
 	scissors := &dialer{}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -174,6 +175,35 @@ func TestTheLogGoesAwayAndComesBack(t *testing.T) {
 	}
 }
 
+// shrinking is a log that loses its end.
+type shrinking struct {
+	*world.Log
+	lost atomic.Uint64
+}
+
+func (l *shrinking) Head(ctx context.Context) (uint64, error) {
+	head, err := l.Log.Head(ctx)
+	return head - l.lost.Load(), err
+}
+
+func TestALogThatShrinksUnderTheProjector(t *testing.T) {
+	t.Parallel()
+	_, pool := world.Database(t)
+	log := &shrinking{Log: world.NewLog(t)}
+	log.Publish(t, world.NewHistory(19, 4).Messages(50)...)
+	r, err := runner.New(runner.Config{Pool: pool, Log: log, Logger: world.Quiet()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(t.Context()) }()
+	caughtUp(t, pool, log)
+	log.lost.Store(1)
+	if err := <-ended; !errors.Is(err, runner.ErrAheadOfLog) {
+		t.Errorf("run says %v", err)
+	}
+}
+
 // TestACheckpointBeyondTheLogIsRefused: the log of these read models is gone,
 // and another one is in its place.
 func TestACheckpointBeyondTheLogIsRefused(t *testing.T) {
@@ -195,6 +225,13 @@ func TestACheckpointBeyondTheLogIsRefused(t *testing.T) {
 	}
 	err = r.Run(t.Context())
 	if !errors.Is(err, runner.ErrAheadOfLog) || !errors.Is(r.Ready(), runner.ErrAheadOfLog) {
+		t.Errorf("run says %v, ready says %v", err, r.Ready())
+	}
+	t.Log(err)
+	// One that is long enough is found out as well.
+	other.Publish(t, world.NewHistory(18, 4).Messages(10)...)
+	err = r.Run(t.Context())
+	if !errors.Is(err, runner.ErrOtherLog) || !errors.Is(r.Ready(), runner.ErrOtherLog) {
 		t.Errorf("run says %v, ready says %v", err, r.Ready())
 	}
 	t.Log(err)

@@ -32,6 +32,9 @@ var (
 	// ErrAheadOfLog: the read models hold messages that the log does not.
 	// Going on would mix two histories, so Run ends with it.
 	ErrAheadOfLog = errors.New("the read models are ahead of the log")
+	// ErrOtherLog: the message at the checkpoint is not the one that was
+	// projected. Run ends with it, for the same reason.
+	ErrOtherLog = errors.New("the read models come from another log")
 	// ErrFenced: somebody else moved the checkpoint.
 	ErrFenced = errors.New("another projector moved the checkpoint")
 )
@@ -142,8 +145,8 @@ func New(cfg Config) (*Runner, error) {
 }
 
 // Run projects until ctx ends, then lets the slice in flight be committed and
-// returns nil. A database or a log that is out of reach is waited for. The
-// one error it ends with by itself is ErrAheadOfLog.
+// returns nil. A database or a log that is out of reach is waited for. What it
+// ends with by itself is ErrAheadOfLog and ErrOtherLog.
 func (r *Runner) Run(ctx context.Context) error {
 	backoff, limit := r.cfg.MinBackoff, r.cfg.SliceRecords
 	for {
@@ -153,7 +156,7 @@ func (r *Runner) Run(ctx context.Context) error {
 		case ctx.Err() != nil:
 			r.setState(Stopped, nil)
 			return nil
-		case errors.Is(err, ErrAheadOfLog):
+		case errors.Is(err, ErrAheadOfLog), errors.Is(err, ErrOtherLog):
 			r.fail(err)
 			return err
 		}

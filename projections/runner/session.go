@@ -24,9 +24,12 @@ type session struct {
 	runner *Runner
 	end    context.CancelCauseFunc
 
-	mu       sync.Mutex // guards conn and position
+	mu       sync.Mutex // guards what follows
 	conn     *pgx.Conn
 	position uint64
+	// unproven is when the log stored the message at the checkpoint, until the
+	// log has shown that message again.
+	unproven *time.Time
 	replanAt uint64
 }
 
@@ -42,27 +45,34 @@ func (r *Runner) session(ctx context.Context, maxRecords int) error {
 	if err := r.takeTurn(ctx, conn); err != nil {
 		return err
 	}
-	position, err := owners.Position(ctx, conn)
-	if err != nil {
-		return err
+	s := &session{runner: r, conn: conn}
+	if err := conn.QueryRow(ctx, `SELECT seq, stored_at FROM checkpoint`).Scan(&s.position, &s.unproven); err != nil {
+		return fmt.Errorf("read checkpoint: %w", err)
 	}
 	head, err := r.cfg.Log.Head(ctx)
 	if err != nil {
 		return err
 	}
-	if position > head {
-		return aheadOfLog(position, head, schema.Name(r.cfg.Pool))
+	if s.position > head {
+		return r.aheadOfLog(s.position, head)
 	}
-	r.begin(position, head)
-	r.cfg.Logger.Info("projector is active", "position", position, "head", head)
-	return r.project(ctx, conn, position, maxRecords)
+	s.replanAt = nextReplan(s.position)
+	r.begin(s.position, head)
+	r.cfg.Logger.Info("projector is active", "position", s.position, "head", head)
+	return s.project(ctx, maxRecords)
 }
 
-func aheadOfLog(position, head uint64, schemaName string) error {
-	return fmt.Errorf("%w: the checkpoint of schema %q is at sequence %d, the log ends at %d: "+
-		"the log has lost messages or is not the one that these tables were made from; "+
-		"restore the log, or drop the schema and start again, which replays the log from the first message",
-		ErrAheadOfLog, schemaName, position, head)
+const howToRecover = "the log has lost messages or is not the one that these tables were made from; " +
+	"restore the log, or drop the schema and start again, which replays the log from the first message"
+
+func (r *Runner) aheadOfLog(position, head uint64) error {
+	return fmt.Errorf("%w: the checkpoint of schema %q is at sequence %d, the log ends at %d: %s",
+		ErrAheadOfLog, schema.Name(r.cfg.Pool), position, head, howToRecover)
+}
+
+func (r *Runner) otherLog(position uint64, was, is time.Time) error {
+	return fmt.Errorf("%w: the checkpoint of schema %q is a message that the log stored at %s, the log's message at sequence %d is of %s: %s",
+		ErrOtherLog, schema.Name(r.cfg.Pool), was.UTC().Format(time.RFC3339Nano), position, is.UTC().Format(time.RFC3339Nano), howToRecover)
 }
 
 // connect opens a connection outside the pool: the lock belongs to it, and so
@@ -106,12 +116,20 @@ func (r *Runner) takeTurn(ctx context.Context, conn *pgx.Conn) error {
 	}
 }
 
-// project runs the router over the slices from the position on.
-func (r *Runner) project(ctx context.Context, conn *pgx.Conn, position uint64, maxRecords int) error {
-	ctx, end := context.WithCancelCause(ctx)
-	defer end(nil)
-	s := &session{runner: r, end: end, conn: conn, position: position, replanAt: nextReplan(position)}
-	subscriber := NewSliceSubscriber(r.cfg.Log, SliceConfig{From: position + 1, MaxRecords: maxRecords, RetryPause: r.cfg.MinBackoff})
+// project runs the router over the slices after the checkpoint. The first of
+// them begins with the message at the checkpoint, as proof that this is the
+// log that the rows came from.
+func (s *session) project(ctx context.Context, maxRecords int) error {
+	r := s.runner
+	ctx, s.end = context.WithCancelCause(ctx)
+	defer s.end(nil)
+	from := s.position + 1
+	if s.position == 0 {
+		s.unproven = nil
+	} else if s.unproven != nil {
+		from = s.position
+	}
+	subscriber := NewSliceSubscriber(r.cfg.Log, SliceConfig{From: from, MaxRecords: maxRecords, RetryPause: r.cfg.MinBackoff})
 	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: r.cfg.ApplyTimeout + time.Second}, watermill.NopLogger{})
 	if err != nil {
 		return fmt.Errorf("make router: %w", err)
@@ -122,7 +140,7 @@ func (r *Runner) project(ctx context.Context, conn *pgx.Conn, position uint64, m
 	var watch sync.WaitGroup
 	watch.Go(func() { s.watch(ctx) })
 	err = router.Run(ctx)
-	end(nil)
+	s.end(nil)
 	watch.Wait()
 	if closeErr := subscriber.Close(); err == nil {
 		err = closeErr
@@ -132,7 +150,7 @@ func (r *Runner) project(ctx context.Context, conn *pgx.Conn, position uint64, m
 	}
 	if followErr := subscriber.Err(); followErr != nil {
 		if errors.Is(followErr, eventlog.ErrTruncated) {
-			return fmt.Errorf("%w: %w", ErrAheadOfLog, followErr)
+			return fmt.Errorf("%w: %w: %s", ErrAheadOfLog, followErr, howToRecover)
 		}
 		return fmt.Errorf("follow the log: %w", followErr)
 	}
@@ -177,24 +195,19 @@ func nextReplan(position uint64) uint64 { return 2*position + 1000 }
 func (s *session) apply(ctx context.Context, slice projection.Slice) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.unproven != nil {
+		var err error
+		if slice, err = s.prove(slice); err != nil {
+			return err
+		}
+	}
 	if slice.Last <= s.position {
-		return nil // sent again after it was committed
+		return nil // nothing after the checkpoint
 	}
 	if slice.First != s.position+1 {
 		return fmt.Errorf("%w: slice begins at %d, checkpoint is at %d", eventlog.ErrGap, slice.First, s.position)
 	}
-	w := projection.NewWriter(s.conn)
-	for _, p := range s.runner.cfg.Projections {
-		if err := p.Apply(ctx, w, slice); err != nil {
-			return fmt.Errorf("projection %s: %w", p.Name(), err)
-		}
-	}
-	steps := w.Steps()
-	if slice.Last >= s.replanAt {
-		steps = append([]projection.Step{{SQL: `DISCARD PLANS`}}, steps...)
-	}
-	stored := slice.Records[len(slice.Records)-1].Stored
-	if err := commit(ctx, s.conn, steps, advance{s.position, slice.Last, stored}); err != nil {
+	if err := write(ctx, s.conn, s.runner.cfg.Projections, s.position, slice, slice.Last >= s.replanAt); err != nil {
 		return err
 	}
 	if s.position = slice.Last; s.position >= s.replanAt {
@@ -205,6 +218,39 @@ func (s *session) apply(ctx context.Context, slice projection.Slice) error {
 		s.runner.cfg.Applied(slice.Last)
 	}
 	return nil
+}
+
+// write commits what the projections make of a slice, and the checkpoint; replan
+// drops the plans first, see nextReplan.
+func write(ctx context.Context, conn *pgx.Conn, projections []Projection, from uint64, slice projection.Slice, replan bool) error {
+	w := projection.NewWriter(conn)
+	for _, p := range projections {
+		if err := p.Apply(ctx, w, slice); err != nil {
+			return fmt.Errorf("projection %s: %w", p.Name(), err)
+		}
+	}
+	steps := w.Steps()
+	if replan {
+		steps = append([]projection.Step{{SQL: `DISCARD PLANS`}}, steps...)
+	}
+	stored := slice.Records[len(slice.Records)-1].Stored
+	return commit(ctx, conn, steps, advance{from, slice.Last, stored})
+}
+
+// prove checks that the log's message at the checkpoint is the one that was
+// projected, and returns what comes after it. A log that lost its end and went
+// on, in a power cut before its last bytes were on the disk, is found out here
+// though it is as long as it was.
+func (s *session) prove(slice projection.Slice) (projection.Slice, error) {
+	is := slice.Records[0].Stored
+	// PostgreSQL keeps microseconds.
+	if difference := is.Sub(*s.unproven); slice.First != s.position || difference.Abs() > time.Microsecond {
+		return slice, s.runner.otherLog(s.position, *s.unproven, is)
+	}
+	s.unproven = nil
+	slice.First++
+	slice.Records = slice.Records[1:]
+	return slice, nil
 }
 
 // watch looks every second at the log's head, for the lag, and, where no
@@ -220,8 +266,13 @@ func (s *session) watch(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
+		position := s.runner.Status().Position
 		head, err := s.runner.cfg.Log.Head(ctx)
 		if ctx.Err() != nil {
+			return
+		}
+		if err == nil && head < position {
+			s.end(s.runner.aheadOfLog(position, head))
 			return
 		}
 		s.runner.observe(head, err, time.Now())

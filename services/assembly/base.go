@@ -18,6 +18,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"github.com/memory-ledger/ledger/anchoring/chain"
+	"github.com/memory-ledger/ledger/anchoring/chainview"
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/projections/fence"
 	"github.com/memory-ledger/ledger/projections/schema"
@@ -32,6 +34,10 @@ import (
 // startTimeout bounds how long a service waits at its start for machines that
 // are still coming up.
 const startTimeout = 60 * time.Second
+
+// chainFreshness is how old an account may be, as last read, before a request
+// for it has it read again.
+const chainFreshness = 2 * time.Second
 
 // NewID returns a UUIDv7: unique, and ordered by time for the indexes' sake.
 func NewID() string {
@@ -69,7 +75,7 @@ func Dial(cfg config.Config) Connector {
 		if cfg.NATSCreds != "" {
 			options = append(options, nats.UserCredentials(cfg.NATSCreds))
 		}
-		return nats.Connect(cfg.NATSURL, options...)
+		return nats.Connect(cfg.NATSURL, append(inboxPrefix(cfg.NATSURL), options...)...)
 	}
 }
 
@@ -180,14 +186,16 @@ type Deciding struct {
 	Commands *command.Executor
 	Keys     *keystore.Store
 	Nonces   jetstream.KeyValue
+	Chain    *chainview.View
 
+	connected chan struct{} // closed when the chain's address is known
 	nonceSync func(context.Context) error
 	bodies    *memory.Bodies
 }
 
 // NewDeciding opens the buckets and prepares the command side.
 func NewDeciding(ctx context.Context, b *Base) (*Deciding, error) {
-	d := &Deciding{Base: b, bodies: memory.NewBodies(b.Config.BodyCacheBytes)}
+	d := &Deciding{Base: b, connected: make(chan struct{}), bodies: memory.NewBodies(b.Config.BodyCacheBytes)}
 	masters, err := b.Config.MasterKeys()
 	if err != nil {
 		return nil, err
@@ -218,11 +226,34 @@ func NewDeciding(ctx context.Context, b *Base) (*Deciding, error) {
 	if d.Fence, err = fence.New(b.Pool, b.Log, fence.Options{Registerer: b.Registry, Logger: b.Logger}); err != nil {
 		return nil, err
 	}
+	d.Chain = chainview.New(chainFreshness, time.Now, b.Logger)
+	if err := d.connectChain(); err != nil {
+		return nil, err
+	}
 	return d, nil
 }
 
+// connectChain lets the answers show what is on the chain, if one is
+// configured.
+func (d *Deciding) connectChain() error {
+	if d.Config.SolanaRPCURL == "" {
+		return nil
+	}
+	client, err := chain.New(d.Config.SolanaRPCURL)
+	if err != nil {
+		return fmt.Errorf("SOLANA_RPC_URL: %w", err)
+	}
+	d.Chain.Connect(client)
+	close(d.connected)
+	return nil
+}
+
 func (d *Deciding) memories(commands *command.Executor) *memory.Service {
-	return memory.New(memory.Config{Commands: commands, Keys: d.Keys, Pool: d.Pool, NewID: NewID, Bodies: d.bodies})
+	cfg := memory.Config{Commands: commands, Keys: d.Keys, Pool: d.Pool, NewID: NewID, Bodies: d.bodies}
+	if d.Chain != nil { // a nil *View in the interface would not be nil
+		cfg.Chain = d.Chain
+	}
+	return memory.New(cfg)
 }
 
 func (d *Deciding) probes() []door.Probe {

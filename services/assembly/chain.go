@@ -2,16 +2,182 @@ package assembly
 
 import (
 	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/gagliardetto/solana-go"
+
+	"github.com/memory-ledger/ledger/anchoring/program"
+	"github.com/memory-ledger/ledger/infra/datadir"
+	"github.com/memory-ledger/ledger/infra/localchain"
+)
+
+const (
+	// chainPatience is how long the start of a local run waits for its chain.
+	// The first start on a machine installs the chain's runtime, which may take
+	// longer; the run goes on meanwhile, unanchored.
+	chainPatience = 10 * time.Second
+	// localFunds is what the authority of a local chain is topped up to.
+	localFunds = 1000 * solana.LAMPORTS_PER_SOL
 )
 
 // localChain is the chain of a local run and what anchors to it.
-type localChain struct{}
+type localChain struct {
+	cancel context.CancelFunc
+	done   chan struct{} // closed when the start has succeeded or failed
+	server *localchain.Chain
+	err    error
+}
 
-func (l *local) startChain(context.Context, func(string)) error { return nil }
-
-func (c *localChain) runAnchorer(ctx context.Context, _ *Base) error {
-	<-ctx.Done()
+// startChain starts the chain of a local run, unless the environment names
+// one, and makes sure of an authority. It never fails for want of a chain:
+// memories are written all the same, and wait.
+func (l *local) startChain(ctx context.Context, say func(string)) error {
+	if err := l.authority(); err != nil {
+		return err
+	}
+	if l.cfg.CommitmentProgramID == "" {
+		l.cfg.CommitmentProgramID = program.LocalID.String()
+	}
+	if l.cfg.SolanaRPCURL != "" {
+		return nil
+	}
+	if l.cfg.LocalChain == "off" {
+		say("no chain is configured, so memories stay unanchored")
+		return nil
+	}
+	dir, err := l.dir.Sub("chain")
+	if err != nil {
+		return err
+	}
+	starting, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	l.chain = &localChain{cancel: cancel, done: make(chan struct{})}
+	go l.chain.start(starting, dir, l.cfg.AuthorityKeypair)
+	select {
+	case <-ctx.Done():
+	case <-l.chain.done:
+		if err := l.chain.err; err != nil {
+			say("no local chain, so memories stay unanchored: " + err.Error())
+			return nil
+		}
+		l.cfg.SolanaRPCURL = l.chain.server.URL()
+	case <-time.After(chainPatience):
+		say("the local chain is not up yet; memories stay unanchored until it is")
+	}
 	return nil
 }
 
-func (c *localChain) stop(context.Context) error { return nil }
+// start brings the chain up with the program deployed and the authority
+// funded. A crash leaves the chain's own state, which the next start goes on
+// from.
+func (c *localChain) start(ctx context.Context, dir, keypair string) {
+	defer close(c.done)
+	key, err := solana.PrivateKeyFromSolanaKeygenFile(keypair)
+	if err != nil {
+		c.err = fmt.Errorf("read the authority's key pair: %w", err)
+		return
+	}
+	c.server, c.err = localchain.Start(ctx, localchain.Config{
+		DataDir: dir, CacheDir: chainCache(dir),
+		Programs: []localchain.Program{{ID: program.LocalID.String(), ELF: program.ELF}},
+	})
+	if c.err == nil {
+		c.err = c.server.Fund(ctx, key.PublicKey().String(), localFunds)
+	}
+}
+
+// chainCache is where the installed runtime is kept: with the user, so that
+// many data folders share it.
+func chainCache(dir string) string {
+	if cache, err := os.UserCacheDir(); err == nil {
+		return filepath.Join(cache, "memory-ledger", "localchain")
+	}
+	return filepath.Join(dir, "cache")
+}
+
+// authority makes the key pair that signs commits, in the form of the Solana
+// command line, where the environment names none. It is on the disk before
+// anything is signed with it: an account belongs to its authority for good.
+func (l *local) authority() error {
+	if l.cfg.AuthorityKeypair != "" {
+		return nil
+	}
+	folder, err := l.dir.Sub("secrets")
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(folder, "authority.json")
+	l.cfg.AuthorityKeypair = path
+	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	_, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return fmt.Errorf("make an authority: %w", err)
+	}
+	numbers := make([]int, len(private)) // as numbers, not as base64
+	for i, b := range private {
+		numbers[i] = int(b)
+	}
+	text, err := json.Marshal(numbers)
+	if err != nil {
+		return err
+	}
+	return datadir.WriteFile(path, text, 0o600)
+}
+
+// runChain anchors as soon as there is a chain, until ctx ends.
+func (l *local) runChain(ctx context.Context, d *Deciding, say func(string)) error {
+	b := d.Base
+	if l.chain != nil {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-l.chain.done:
+		}
+		if l.chain.err != nil {
+			l.logger.Warn("no local chain", "err", l.chain.err)
+			<-ctx.Done()
+			return nil
+		}
+		if b.Config.SolanaRPCURL == "" {
+			b.Config.SolanaRPCURL = l.chain.server.URL()
+			l.cfg.SolanaRPCURL = b.Config.SolanaRPCURL
+			say("the local chain is up")
+			if err := d.connectChain(); err != nil {
+				return err
+			}
+			if err := l.note(); err != nil {
+				return err
+			}
+		}
+	}
+	if b.Config.SolanaRPCURL == "" {
+		return nil
+	}
+	anchorer, err := NewAnchorer(b)
+	if err != nil {
+		return err
+	}
+	return withStakes(b, anchorer.Run)(ctx)
+}
+
+// stop ends the chain. It may still be starting.
+func (c *localChain) stop(ctx context.Context) error {
+	c.cancel()
+	select {
+	case <-c.done:
+	case <-ctx.Done():
+		return fmt.Errorf("the local chain was still starting: %w", ctx.Err())
+	}
+	if c.server == nil {
+		return nil
+	}
+	return c.server.Stop(ctx)
+}

@@ -41,7 +41,7 @@ func (d *Deciding) ServeCore(ctx context.Context, listener net.Listener) error {
 		Service: "core", Log: d.Logger, Registry: d.Registry, OpenAPI: core.OpenAPI, Probes: d.probes(), NewID: NewID,
 	})
 	api.Mount(app)
-	return d.serve(ctx, app, listener, api.Run, watchStakes)
+	return d.serve(ctx, app, listener, d.Chain.Run, api.Run, watchStakes)
 }
 
 // ServeExtension runs the extension API on a listener until ctx ends.

@@ -177,10 +177,7 @@ func (l *local) serve(ctx context.Context, say func(string)) error {
 	}
 	keep(projector.Run)
 	keep(deciding.Fence.Run)
-	keep(func(ctx context.Context) error { return WatchStakes(ctx, base) })
-	if l.chain != nil {
-		keep(func(ctx context.Context) error { return l.chain.runAnchorer(ctx, base) })
-	}
+	keep(func(ctx context.Context) error { return l.runChain(ctx, deciding, say) })
 	group.Go(func() error { return deciding.ServeCore(failing, coreListener) })
 	group.Go(func() error { return deciding.ServeExtension(failing, extensionListener) })
 	group.Go(func() error { return l.watchMachines(failing) })

@@ -53,5 +53,5 @@ func RunProjector(ctx context.Context, b *Base) error {
 	if err != nil {
 		return err
 	}
-	return projector.Run(ctx)
+	return withOps(ctx, b, "projector", projector.Ready, projector.Run)
 }

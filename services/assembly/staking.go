@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/gagliardetto/solana-go"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/memory-ledger/ledger/anchoring/chain"
 	stakechain "github.com/memory-ledger/ledger/anchoring/staking"
@@ -31,10 +33,29 @@ func (d *Deciding) staking(ctx context.Context) (core.Staking, func(context.Cont
 	if d.Config.StakeMint == "" {
 		return core.Dormant{}, func(context.Context) {}, nil
 	}
-	if d.Config.SolanaRPCURL == "" {
-		d.Logger.Warn("staking is configured, and there is no chain")
-		return noChain{}, func(context.Context) {}, nil
+	select {
+	case <-d.connected:
+		return d.liveStaking(ctx)
+	default:
 	}
+	late := &lateStaking{}
+	return late, func(ctx context.Context) {
+		select {
+		case <-ctx.Done():
+			return
+		case <-d.connected:
+		}
+		live, run, err := d.liveStaking(ctx)
+		if err != nil {
+			d.Logger.Error("staking stays off", "err", err)
+			return
+		}
+		late.live.Store(&live)
+		run(ctx)
+	}, nil
+}
+
+func (d *Deciding) liveStaking(ctx context.Context) (core.Staking, func(context.Context), error) {
 	onchain, err := d.stakeChain(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -57,29 +78,55 @@ func (d *Deciding) staking(ctx context.Context) (core.Staking, func(context.Cont
 	return staking.New(cfg), watcher.Run, nil
 }
 
-// noChain is staking in a local run that got no chain: not dormant, and with
-// nothing known.
-type noChain struct{}
+// lateStaking is staking in a local run whose chain is not up yet: not dormant,
+// and with nothing known. From when the chain is up it is the live one.
+type lateStaking struct{ live atomic.Pointer[core.Staking] }
 
-func (noChain) Status(context.Context, events.Owner) (core.StakingStatus, error) {
+// Status implements core.Staking.
+func (l *lateStaking) Status(ctx context.Context, owner events.Owner) (core.StakingStatus, error) {
+	if live := l.live.Load(); live != nil {
+		return (*live).Status(ctx, owner)
+	}
 	return core.StakingStatus{}, rules.ErrBalanceUnknown
 }
 
-func (noChain) Stake(_ context.Context, _ events.Owner, amount string) (core.UnsignedTransaction, error) {
+// Stake implements core.Staking.
+func (l *lateStaking) Stake(ctx context.Context, owner events.Owner, amount string) (core.UnsignedTransaction, error) {
+	if live := l.live.Load(); live != nil {
+		return (*live).Stake(ctx, owner, amount)
+	}
+	return withoutChain(amount)
+}
+
+// Unstake implements core.Staking.
+func (l *lateStaking) Unstake(ctx context.Context, owner events.Owner, amount string) (core.UnsignedTransaction, error) {
+	if live := l.live.Load(); live != nil {
+		return (*live).Unstake(ctx, owner, amount)
+	}
+	return withoutChain(amount)
+}
+
+func withoutChain(amount string) (core.UnsignedTransaction, error) {
 	if _, err := rules.Parse(amount); err != nil {
 		return core.UnsignedTransaction{}, err
 	}
 	return core.UnsignedTransaction{}, rules.ErrChainUnreadable
 }
 
-func (n noChain) Unstake(ctx context.Context, owner events.Owner, amount string) (core.UnsignedTransaction, error) {
-	return n.Stake(ctx, owner, amount)
+// withStakes runs the anchorer, and records stakes beside it.
+func withStakes(b *Base, run func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		group, ctx := errgroup.WithContext(ctx)
+		group.Go(func() error { return run(ctx) })
+		group.Go(func() error { return watchStakes(ctx, b) })
+		return group.Wait()
+	}
 }
 
-// WatchStakes records what all owners' vaults go through until ctx ends. It
-// returns at once where no mint is configured, or no chain.
-func WatchStakes(ctx context.Context, b *Base) error {
-	if b.Config.StakeMint == "" || b.Config.SolanaRPCURL == "" {
+// watchStakes records what all owners' vaults go through until ctx ends. It
+// returns at once where no mint is configured.
+func watchStakes(ctx context.Context, b *Base) error {
+	if b.Config.StakeMint == "" {
 		return nil
 	}
 	onchain, err := b.stakeChain(ctx)

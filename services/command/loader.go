@@ -13,6 +13,7 @@ import (
 	"github.com/memory-ledger/ledger/projections/grants"
 	"github.com/memory-ledger/ledger/projections/memories"
 	"github.com/memory-ledger/ledger/projections/owners"
+	"github.com/memory-ledger/ledger/projections/schema"
 	"github.com/memory-ledger/ledger/projections/sessions"
 )
 
@@ -26,8 +27,8 @@ type ReadModel struct {
 // projection, so the parts fit together.
 func (r ReadModel) Load(ctx context.Context, owner events.Owner) (*State, error) {
 	state := NewState(owner)
-	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
-	err := pgx.BeginTxFunc(ctx, r.Pool, options, func(tx pgx.Tx) error {
+	err := schema.Snapshot(ctx, r.Pool, func(tx pgx.Tx) error {
+		*state = *NewState(owner) // where it runs again, what was read before is void
 		o, found, err := owners.Find(ctx, tx, owner)
 		if err != nil || !found {
 			return err

@@ -60,6 +60,8 @@ type Config struct {
 	SolanaRPCURL        string `env:"SOLANA_RPC_URL"`
 	AuthorityKeypair    string `env:"AUTHORITY_KEYPAIR"`
 	CommitmentProgramID string `env:"COMMITMENT_PROGRAM_ID"`
+	// LocalChain "off" keeps a local run from starting a chain of its own.
+	LocalChain string `env:"LOCAL_CHAIN" envDefault:"on"`
 	// StakeMint and StakingProgramID wake staking up.
 	StakeMint         string        `env:"STAKE_MINT"`
 	StakingProgramID  string        `env:"STAKING_PROGRAM_ID"`
@@ -70,6 +72,14 @@ type Config struct {
 	// oldest leaf has waited this long, or an owner has this many.
 	AnchorMaxWait   time.Duration `env:"ANCHOR_MAX_WAIT" envDefault:"5m"`
 	AnchorMaxLeaves int           `env:"ANCHOR_MAX_LEAVES" envDefault:"1024"`
+	// AnchorPriorityFee is paid for each compute unit, in micro-lamports.
+	// AnchorMaxLamportsPerDay bounds what anchoring spends on a UTC day: fees,
+	// and rent for the accounts of new owners; 0 means no bound.
+	AnchorPriorityFee       uint64 `env:"ANCHOR_PRIORITY_FEE" envDefault:"0"`
+	AnchorMaxLamportsPerDay uint64 `env:"ANCHOR_MAX_LAMPORTS_PER_DAY" envDefault:"0"`
+	// AnchorCommitment is when a commit counts as anchored: finalized, or
+	// confirmed, which is sooner and could in principle be undone.
+	AnchorCommitment string `env:"ANCHOR_COMMITMENT" envDefault:"finalized"`
 
 	// ExtensionAllowedOrigins is the CORS allowlist beside browser extensions.
 	ExtensionAllowedOrigins []string `env:"EXTENSION_ALLOWED_ORIGINS"`
@@ -190,6 +200,12 @@ func (c *Config) validate() []error {
 	}
 	if c.AnchorMaxLeaves < 1 {
 		problem("ANCHOR_MAX_LEAVES: must be at least 1")
+	}
+	if c.LocalChain != "on" && c.LocalChain != "off" {
+		problem("LOCAL_CHAIN: must be on or off")
+	}
+	if c.AnchorCommitment != "finalized" && c.AnchorCommitment != "confirmed" {
+		problem("ANCHOR_COMMITMENT: must be finalized or confirmed")
 	}
 	if c.ExtensionSessionTTL < time.Minute {
 		problem("EXTENSION_SESSION_TTL: must be at least 1m")

@@ -53,6 +53,7 @@ func (a *API) Mount(app *door.App) {
 	app.Get("/memories", a.listMemories)
 	app.Post("/memories/search", a.searchMemories)
 	app.Get("/memories/:id/proof", a.proveMemory)
+	app.Get("/memories/:id/receipt", a.receiptOfMemory)
 	app.Get("/memories/:id", a.getMemory)
 	app.Get("/log", a.logHead)
 	app.Get("/log/consistency", a.logConsistency)
@@ -266,6 +267,18 @@ func (a *API) proveMemory(c *fiber.Ctx) error {
 		return err
 	}
 	return c.JSON(proof)
+}
+
+func (a *API) receiptOfMemory(c *fiber.Ctx) error {
+	caller, err := a.reader(c)
+	if err != nil {
+		return err
+	}
+	receipt, err := a.Memories.Receipt(door.Context(c), caller.Owner, utils.CopyString(c.Params("id")))
+	if err != nil {
+		return err
+	}
+	return c.JSON(receipt)
 }
 
 func (a *API) logHead(c *fiber.Ctx) error {

@@ -51,20 +51,32 @@ const (
 func startRun(t *testing.T, dir string, environ ...string) *run {
 	t.Helper()
 	r := launch(t, dir, environ...)
+	r.awaitUp()
+	return r
+}
+
+func (r *run) awaitUp() {
+	r.t.Helper()
 	select {
 	case <-r.up:
 	case err := <-r.exited:
-		t.Fatalf("ledger run ended: %v\n%s", err, r.output())
+		r.t.Fatalf("ledger run ended: %v\n%s", err, r.output())
 	case <-time.After(startTimeout):
-		t.Fatalf("ledger run is not up after %v\n%s", startTimeout, r.output())
+		r.t.Fatalf("ledger run is not up after %v\n%s", startTimeout, r.output())
 	}
-	return r
 }
 
 func launch(t *testing.T, dir string, environ ...string) *run {
 	t.Helper()
+	return launchUnder(t, nil, dir, environ...)
+}
+
+// launchUnder starts the program through another one that watches it.
+func launchUnder(t *testing.T, watcher []string, dir string, environ ...string) *run {
+	t.Helper()
 	r := &run{t: t, dir: dir, exited: make(chan error, 1), up: make(chan struct{})}
-	r.cmd = exec.Command(binary(t), "run")
+	command := append(watcher, binary(t), "run")
+	r.cmd = exec.Command(command[0], command[1:]...)
 	r.cmd.Dir = t.TempDir()
 	r.cmd.Env = append(os.Environ(), "LEDGER_DATA_DIR="+dir, "CORE_ADDR=127.0.0.1:0", "EXTENSION_ADDR=127.0.0.1:0", "LOCAL_CHAIN=off")
 	r.cmd.Env = append(r.cmd.Env, environ...)
@@ -113,7 +125,9 @@ func (r *run) clients() (core, extension *stacktest.Client) {
 
 // kill ends the process as a power cut of its own would.
 func (r *run) kill() {
-	_ = r.cmd.Process.Kill()
+	// The group holds a watcher too, if there is one; the children of the
+	// program have groups of their own and die with it.
+	_ = syscall.Kill(-r.cmd.Process.Pid, syscall.SIGKILL)
 	<-r.exited
 }
 
@@ -121,7 +135,11 @@ func (r *run) kill() {
 func (r *run) stop() {
 	r.t.Helper()
 	start := time.Now()
-	if err := r.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+	where, err := datadir.LoadRun(r.dir)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if err := syscall.Kill(where.PID, syscall.SIGTERM); err != nil {
 		r.t.Fatal(err)
 	}
 	select {
@@ -267,4 +285,48 @@ func writeUntilKilled(t *testing.T, r *run, core, extension *stacktest.Client, s
 	group.Wait()
 	kill.Do(r.kill)
 	return kept
+}
+
+// TestLocalRunAnchors kills a run between a write and its anchoring; the next
+// one anchors it, and the command line finds the receipt good on the chain.
+func TestLocalRunAnchors(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("node"); err != nil && os.Getenv("REQUIRE_CHAIN") == "" {
+		t.Skip("needs Node for the local chain")
+	}
+	dir := filepath.Join(pgtest.Folder(t), "data")
+	first := startRun(t, dir, "LOCAL_CHAIN=on")
+	core, _ := first.clients()
+	wallet := stacktest.NewWallet()
+	session := core.SignIn(wallet)
+	early := core.Expect(201, "POST", "/memories", map[string]any{"content": "early"}, session)
+	awaitAnchored(t, core, session, early.Text("id"), anchoredWithin)
+	late := core.Expect(201, "POST", "/memories", map[string]any{"content": "late"}, session)
+	first.kill()
+
+	second := startRun(t, dir, "LOCAL_CHAIN=on")
+	core, _ = second.clients()
+	awaitAnchored(t, core, session, late.Text("id"), anchoredWithin)
+	where, err := datadir.LoadRun(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "receipt.json")
+	body := core.Expect(200, "GET", "/memories/"+early.Text("id")+"/receipt", nil, session).Body
+	verify := func(content []byte, code int, says string) {
+		t.Helper()
+		if err := os.WriteFile(file, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command(second.cmd.Path, "verify-receipt", file, "--rpc", where.SolanaRPCURL)
+		out, _ := cmd.CombinedOutput()
+		if cmd.ProcessState.ExitCode() != code || !strings.Contains(string(out), says) {
+			t.Errorf("exit code %d, want %d with %q: %s", cmd.ProcessState.ExitCode(), code, says, out)
+		}
+	}
+	verify(body, 0, "the chain holds it")
+	verify([]byte(strings.Replace(string(body), `"early"`, `"earlier"`, 1)), 1, "entry")
+	verify([]byte("garbage"), 2, "not a receipt")
+	second.stop()
+	noProcessUses(t, dir)
 }

@@ -205,19 +205,27 @@ func (s *Store) wrap(owner events.Owner, key [KeySize]byte) ([]byte, error) {
 }
 
 func (s *Store) unwrap(owner events.Owner, value []byte) (*OwnerKey, error) {
+	raw, err := s.unwrapRaw(owner, value)
+	if err != nil {
+		return nil, err
+	}
+	return newOwnerKey(owner, raw, s.rand)
+}
+
+func (s *Store) unwrapRaw(owner events.Owner, value []byte) (key [KeySize]byte, err error) {
 	var e entry
 	if err := json.Unmarshal(value, &e); err != nil || e.Version != 1 {
-		return nil, fmt.Errorf("keystore entry of %s is damaged: %w", owner, ErrSealed)
+		return key, fmt.Errorf("keystore entry of %s is damaged: %w", owner, ErrSealed)
 	}
 	aead, ok := s.masters[e.Master]
 	if !ok {
-		return nil, fmt.Errorf("%w: entry of %s names master key %s", ErrMasterKey, owner, e.Master)
+		return key, fmt.Errorf("%w: entry of %s names master key %s", ErrMasterKey, owner, e.Master)
 	}
 	raw, err := open(aead, e.Wrapped, wrapContext(owner))
 	if err != nil || len(raw) != KeySize {
-		return nil, fmt.Errorf("keystore entry of %s: %w", owner, ErrSealed)
+		return key, fmt.Errorf("keystore entry of %s: %w", owner, ErrSealed)
 	}
-	return newOwnerKey(owner, [KeySize]byte(raw), s.rand)
+	return [KeySize]byte(raw), nil
 }
 
 // OwnerKey is an owner's data key, ready to use. It is safe for concurrent

@@ -11,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/memory-ledger/ledger/anchoring/chainview"
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/canonical"
 	"github.com/memory-ledger/ledger/events/leaf"
@@ -37,9 +38,9 @@ var (
 // ChainView tells what the chain held when it was last looked at. It never
 // waits for the chain.
 type ChainView interface {
-	// Root returns the root in the owner's commitment account as last read,
-	// nil if no account was ever seen.
-	Root(owner events.Owner) *events.Hash
+	// Last returns what an account held when it was last read, nil if it was
+	// never seen.
+	Last(account chainview.Account) *chainview.Seen
 }
 
 // Config of a Service.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/memory-ledger/ledger/anchoring/chainview"
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/projections/batches"
 	"github.com/memory-ledger/ledger/projections/tree"
@@ -59,20 +60,23 @@ func (s *Service) provenSize(ctx context.Context, owner events.Owner, leafIndex 
 	return size, nil, err
 }
 
-// onchainRoot is what the chain was last seen to hold: by this process, or
-// else by the anchorer when it confirmed its newest batch.
+// onchainRoot is what the owner's account was last seen to hold: by this
+// process, or by the anchorer when it confirmed its newest batch, whichever
+// looked later.
 func (s *Service) onchainRoot(ctx context.Context, owner events.Owner) (*events.Hash, error) {
-	if s.Chain != nil {
-		if root := s.Chain.Root(owner); root != nil {
-			return root, nil
-		}
-	}
 	batch, found, err := batches.LatestConfirmed(ctx, s.Pool, owner)
 	if err != nil {
 		return nil, fmt.Errorf("find newest batch: %w", err)
 	}
 	if !found {
 		return nil, nil
+	}
+	if s.Chain == nil {
+		return &batch.Root, nil
+	}
+	seen := s.Chain.Last(chainview.Account{Address: batch.Account, Program: batch.ProgramID, Owner: owner})
+	if seen != nil && (batch.ConfirmedAt == nil || seen.At.After(batch.ConfirmedAt.Time())) {
+		return &seen.Root, nil
 	}
 	return &batch.Root, nil
 }

@@ -62,6 +62,9 @@ func Start(t testing.TB, o Options) *Stack {
 	s.stop = cancel
 	t.Cleanup(s.Stop)
 	s.project(ctx)
+	if s.Config.SolanaRPCURL != "" && s.Config.AuthorityKeypair != "" {
+		s.Anchor(ctx)
+	}
 	for range max(1, o.Core) {
 		s.Core = append(s.Core, s.serve(ctx, contracttest.Core, (*assembly.Deciding).ServeCore))
 	}
@@ -113,6 +116,18 @@ func (s *Stack) project(ctx context.Context) {
 		defer base.Close()
 		if err := assembly.RunProjector(ctx, base); err != nil {
 			s.t.Errorf("projector: %v", err)
+		}
+	})
+}
+
+// Anchor runs an anchorer until ctx ends.
+func (s *Stack) Anchor(ctx context.Context) {
+	s.t.Helper()
+	base := s.base("anchorer")
+	s.running.Go(func() {
+		defer base.Close()
+		if err := assembly.RunAnchorer(ctx, base); err != nil {
+			s.t.Errorf("anchorer: %v", err)
 		}
 	})
 }

@@ -20,11 +20,14 @@ type life struct {
 	*Actor
 	registered       bool
 	sessions, keys   []string
+	ended            []string // sessions that are revoked
+	revoked          []string // keys that are
 	grants           []*events.GrantMinted
 	used             map[string]int
 	batchSize        uint64
 	batch            *events.BatchCut
 	submitted        *events.BatchSubmitted
+	late             *events.BatchFailed
 	lastStake        *events.StakeDeposited
 	idempotencyCount int
 }
@@ -68,7 +71,12 @@ func (h *History) next(l *life) (Message, bool) {
 	case 0:
 		return l.Say(h.session(l)), true
 	case 1:
+		// A second revocation changes nothing.
+		if len(l.ended) > 0 && h.chance.IntN(3) == 0 {
+			return l.Say(&events.SessionRevoked{SessionID: l.ended[h.chance.IntN(len(l.ended))]}), true
+		}
 		if id, ok := take(h, &l.sessions); ok {
+			l.ended = append(l.ended, id)
 			return l.Say(&events.SessionRevoked{SessionID: id}), true
 		}
 	case 2:
@@ -80,7 +88,11 @@ func (h *History) next(l *life) (Message, bool) {
 			return l.Say(&events.ApiKeyUsed{KeyID: l.keys[h.chance.IntN(len(l.keys))]}), true
 		}
 	case 4:
+		if len(l.revoked) > 0 && h.chance.IntN(3) == 0 {
+			return l.Say(&events.ApiKeyRevoked{KeyID: l.revoked[h.chance.IntN(len(l.revoked))]}), true
+		}
 		if id, ok := take(h, &l.keys); ok {
+			l.revoked = append(l.revoked, id)
 			return l.Say(&events.ApiKeyRevoked{KeyID: id}), true
 		}
 	case 5, 6, 7:
@@ -145,6 +157,10 @@ func (h *History) grant(l *life) (Message, bool) {
 
 // batches takes the anchorer's next step, which may be a failure.
 func (h *History) batches(l *life) (Message, bool) {
+	if late := l.late; late != nil {
+		l.late = nil
+		return l.Say(late), true
+	}
 	switch {
 	case l.batch == nil:
 		if l.Leaves() == l.batchSize {
@@ -174,6 +190,10 @@ func (h *History) batches(l *life) (Message, bool) {
 		Slot: 9, Cluster: "cluster", ProgramID: "program", Account: "account",
 	}
 	l.batchSize, l.batch, l.submitted = l.batch.Size, nil, nil
+	if h.chance.IntN(3) == 0 {
+		// Another attempt of the same batch is found dead later.
+		l.late = &events.BatchFailed{BatchID: confirmed.BatchID, Signature: UUID(), Reason: "late"}
+	}
 	return l.Say(confirmed), true
 }
 

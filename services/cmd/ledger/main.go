@@ -58,8 +58,8 @@ func newRoot() *cobra.Command {
 		},
 	}
 	root.AddCommand(
-		newRun(), newCoreAPI(), newExtensionAPI(), newProjector(),
-		newTail(), newEnv(),
+		newRun(), newCoreAPI(), newExtensionAPI(), newProjector(), newAnchorer(),
+		newTail(), newVerify(), newVerifyReceipt(), newRebuild(), newRewrap(), newBackup(), newRestore(), newEnv(),
 	)
 	return root
 }

@@ -57,3 +57,8 @@ func newProjector() *cobra.Command {
 	needs := []config.Need{config.NeedLog, config.NeedDatabase}
 	return service("projector", "Builds the read models from the log", needs, assembly.RunProjector)
 }
+
+func newAnchorer() *cobra.Command {
+	needs := []config.Need{config.NeedLog, config.NeedDatabase, config.NeedChain}
+	return service("anchorer", "Commits the roots of owners' logs to the chain", needs, assembly.RunAnchorer)
+}

@@ -44,11 +44,8 @@ func newTail() *cobra.Command {
 	return cmd
 }
 
-// errDone ends a tail that does not follow.
-var errDone = errors.New("end of the log")
-
 func (t *tailing) run(ctx context.Context, out io.Writer) error {
-	subjects, err := t.subjects()
+	subject, err := t.subject()
 	if err != nil {
 		return err
 	}
@@ -64,75 +61,46 @@ func (t *tailing) run(ctx context.Context, out io.Writer) error {
 		return fmt.Errorf("connect to the log's server: %w", err)
 	}
 	defer nc.Close()
-	log, err := eventlog.Open(ctx, nc)
+	opened, err := eventlog.Open(ctx, nc)
 	if err != nil {
 		return err
 	}
+	log := opened.Direct() // an auditor may do no more
 	head, err := log.Head(ctx)
 	if err != nil {
 		return err
 	}
-	if !t.follow && t.from > head {
-		return nil
-	}
-	last, err := lastWanted(ctx, log, head, subjects, t)
-	if err != nil || (!t.follow && last == 0) {
-		return err
-	}
-	err = log.Follow(ctx, eventlog.FollowConfig{From: t.from, Subjects: subjects}, func(slice eventlog.Slice) error {
+	printed := func(slice eventlog.Slice) error {
 		for _, record := range slice.Records {
-			if !t.follow && record.Seq > last {
-				return errDone
-			}
 			if err := t.print(out, record); err != nil {
 				return err
 			}
 		}
-		if !t.follow && slice.Last >= last {
-			return errDone
-		}
-		return nil
-	})
-	if errors.Is(err, errDone) {
 		return nil
 	}
-	return err
+	if !t.follow {
+		return log.Read(ctx, eventlog.ReadConfig{From: t.from, To: head, Subject: subject}, printed)
+	}
+	follow := eventlog.FollowConfig{From: t.from}
+	if subject != "" {
+		follow.Subjects = []string{subject}
+	}
+	return log.Follow(ctx, follow, printed)
 }
 
-// lastWanted is the sequence at which a tail that does not follow ends: the
-// newest message that it would print.
-func lastWanted(ctx context.Context, log *eventlog.JetStream, head uint64, subjects []string, t *tailing) (uint64, error) {
-	if len(subjects) == 0 {
-		return head, nil
-	}
-	var last uint64
-	for _, family := range []events.Family{events.FamilyLedger, events.FamilyChain} {
-		seq, err := log.OwnerHead(ctx, family, events.Owner(t.owner))
-		if err != nil {
-			return 0, err
-		}
-		last = max(last, seq)
-	}
-	if last < t.from {
-		return 0, nil
-	}
-	return last, nil
-}
-
-func (t *tailing) subjects() ([]string, error) {
+// subject is the filter for what was asked for; empty means everything.
+func (t *tailing) subject() (string, error) {
 	if t.kind != "" && !isType(events.Type(t.kind)) {
-		return nil, fmt.Errorf("--type: there is no event type %q", t.kind)
+		return "", fmt.Errorf("--type: there is no event type %q", t.kind)
 	}
 	if t.owner == "" {
-		return nil, nil
+		return "", nil
 	}
 	owner, err := events.ParseOwner(t.owner)
 	if err != nil {
-		return nil, fmt.Errorf("--owner: %w", err)
+		return "", fmt.Errorf("--owner: %w", err)
 	}
-	return []string{
-		events.OwnerFilter(events.FamilyLedger, owner), events.OwnerFilter(events.FamilyChain, owner),
-	}, nil
+	return events.AnyFamilyFilter(owner), nil
 }
 
 func isType(t events.Type) bool {

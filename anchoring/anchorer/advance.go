@@ -1,0 +1,327 @@
+package anchorer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/gagliardetto/solana-go"
+
+	"github.com/memory-ledger/ledger/anchoring/chain"
+	"github.com/memory-ledger/ledger/anchoring/commitment"
+	"github.com/memory-ledger/ledger/anchoring/program"
+	"github.com/memory-ledger/ledger/events"
+)
+
+var (
+	// errAhead says that an account holds more leaves than the log has.
+	errAhead = errors.New("the account is ahead of the log")
+	// errFork says that an account holds another root for leaves that the log
+	// has.
+	errFork = errors.New("the account holds another root")
+	// errLandedWithout says that a commit succeeded and is not in the account.
+	errLandedWithout = errors.New("the transaction succeeded, but the account does not hold what it committed")
+)
+
+// advance looks at every flight and ends those whose fate is known.
+//
+// The order of the reads is what makes giving up safe: first the finalized
+// height (by the caller), then the statuses, then the accounts, each from a
+// node that had come at least as far, and last the genesis hash, which says
+// that all of it was about the right chain.
+func (d *driver) advance(ctx context.Context, height chain.Height) error {
+	if err := d.poll(ctx, height); err != nil {
+		d.status.setChain(err, d.cfg.Now())
+		return nil
+	}
+	var reading, ending []*flight
+	for _, f := range d.flights {
+		switch f.verdict(height, d.cfg.Commitment) {
+		case landed, gone:
+			reading = append(reading, f)
+		case failed, refused:
+			ending = append(ending, f)
+		}
+	}
+	genesis := d.genesis
+	held, err := d.readBack(ctx, reading, height)
+	if err == nil && len(reading) > 0 {
+		err = d.checkGenesis(ctx)
+	}
+	if err == nil && d.genesis != genesis {
+		err = errReset
+	}
+	if err != nil {
+		d.status.setChain(err, d.cfg.Now())
+		reading = nil // nothing was read that can be believed
+	}
+	for _, f := range reading {
+		if err := d.settle(ctx, f, f.status != nil, held); err != nil {
+			return err
+		}
+	}
+	for _, f := range ending {
+		if err := d.giveUp(ctx, f); err != nil {
+			return err
+		}
+	}
+	return d.transmit(ctx)
+}
+
+// poll asks for the status of every flight: of those that may be long past, in
+// the whole history.
+func (d *driver) poll(ctx context.Context, height chain.Height) error {
+	var recent, old []*flight
+	for _, f := range d.flights {
+		f.polled, f.searched, f.status = false, false, nil
+		if f.resumed || height.Block > f.lastValid {
+			old = append(old, f)
+		} else {
+			recent = append(recent, f)
+		}
+	}
+	if err := d.pollGroup(ctx, recent, height, false); err != nil {
+		return err
+	}
+	return d.pollGroup(ctx, old, height, true)
+}
+
+func (d *driver) pollGroup(ctx context.Context, flights []*flight, height chain.Height, history bool) error {
+	for group := range slices.Chunk(flights, chain.MaxStatuses) {
+		signatures := make([]string, len(group))
+		for i, f := range group {
+			signatures[i] = f.signature
+		}
+		statuses, slot, err := d.cfg.Chain.Statuses(ctx, signatures, history)
+		if err != nil {
+			return err
+		}
+		for i, f := range group {
+			if statuses[i] == nil && slot < height.Slot {
+				continue // a node that is behind knows nothing yet
+			}
+			f.polled, f.searched, f.status = true, history, statuses[i]
+			f.resumed = f.resumed && statuses[i] == nil && f.sentAt.IsZero()
+		}
+	}
+	return nil
+}
+
+// readBack reads the accounts of flights. An owner whose account was read from
+// a node that had not come far enough is missing in the result; one whose
+// account does not exist is nil.
+func (d *driver) readBack(ctx context.Context, flights []*flight, height chain.Height) (map[events.Owner]*commitment.Account, error) {
+	type wanted struct {
+		owner *owner
+		slot  uint64
+	}
+	var all []wanted
+	for _, f := range flights {
+		slot := height.Slot
+		if f.status != nil {
+			slot = f.status.Slot
+		}
+		for _, o := range f.owners {
+			all = append(all, wanted{o, slot})
+		}
+	}
+	held := make(map[events.Owner]*commitment.Account, len(all))
+	for group := range slices.Chunk(all, chain.MaxAccounts) {
+		keys := make([]solana.PublicKey, len(group))
+		for i, w := range group {
+			var err error
+			if keys[i], err = d.address(w.owner); err != nil {
+				return nil, err
+			}
+		}
+		accounts, slot, err := d.cfg.Chain.Accounts(ctx, keys, d.cfg.Commitment)
+		if err != nil {
+			return nil, err
+		}
+		for i, w := range group {
+			if slot >= w.slot {
+				held[w.owner.key] = d.understood(accounts[i], w.owner)
+			}
+		}
+	}
+	return held, nil
+}
+
+// understood is the commitment in an account, nil where it holds none of ours.
+func (d *driver) understood(a *chain.Account, o *owner) *commitment.Account {
+	if a == nil || a.Owner != d.signer.program {
+		return nil
+	}
+	c, err := commitment.DecodeAccount(a.Data)
+	if err != nil || c.Authority != d.signer.key.PublicKey() || c.Owner != solana.PublicKey(o.key.Bytes()) {
+		return nil
+	}
+	return &c
+}
+
+// settle ends the batches of a flight by what the accounts hold: confirmed
+// where the account holds the very commit, failed where it can't come any
+// more. A crash on the way leaves the rest submitted, for the next anchorer to
+// find landed, or gone.
+func (d *driver) settle(ctx context.Context, f *flight, succeeded bool, held map[events.Owner]*commitment.Account) error {
+	var records []record
+	var lamports uint64
+	for _, o := range slices.Clone(f.owners) {
+		account, read := held[o.key]
+		if !read {
+			continue
+		}
+		b := o.batch
+		if account != nil && account.Size == b.size && account.Root == [32]byte(b.root) {
+			address, err := d.address(o)
+			if err != nil {
+				return err
+			}
+			records = append(records, record{o, &events.BatchConfirmed{
+				BatchID: b.id, Size: b.size, Root: b.root, Signature: f.signature, Slot: account.Slot,
+				Cluster: d.genesis, ProgramID: d.signer.program.String(), Account: address.String(),
+			}})
+			lamports += shareOf(f.transaction, o.confirmedSize == 0, d.follower.rent.Load())
+			continue
+		}
+		why, alarm := lacking(account, o, succeeded)
+		if alarm {
+			d.keepBack(o.key, hold{alarm: why, alone: true, repeat: true}, 10*time.Second, 10*time.Minute)
+		}
+		records = append(records, record{o, failure(f, b, why)})
+	}
+	confirmed, err := d.end(ctx, f, records)
+	if err != nil {
+		return err
+	}
+	if confirmed > 0 {
+		d.streak = 0
+		d.status.setFunds(nil) // it could pay; the next batch asks again
+		d.metrics.spent.Add(float64(lamports))
+	} else if len(f.owners) == 0 {
+		d.cameToNothing(errors.New("expired"))
+	}
+	return nil
+}
+
+// lacking says why an account does not hold a batch's commit, and whether
+// somebody should look into it.
+func lacking(account *commitment.Account, o *owner, succeeded bool) (why error, alarm bool) {
+	switch {
+	case account != nil && account.Size > o.size():
+		return fmt.Errorf("%w: it holds %d leaves, the log %d", errAhead, account.Size, o.size()), true
+	case account != nil && account.Size == o.batch.size:
+		return fmt.Errorf("%w: at %d leaves it has %x, the log %s", errFork, account.Size, account.Root, o.batch.root), true
+	case account != nil && account.Size > o.batch.size:
+		return fmt.Errorf("superseded: the account holds %d leaves", account.Size), false
+	case succeeded:
+		return errLandedWithout, true
+	}
+	return errors.New("expired: the finalized chain is past its last valid block and does not have it"), false
+}
+
+func failure(f *flight, b *batch, why error) *events.BatchFailed {
+	return &events.BatchFailed{BatchID: b.id, Signature: f.signature, Reason: why.Error()}
+}
+
+// giveUp ends a flight that failed or was refused. Its owners are cut anew at
+// once, without the one whose instruction was at fault: that one comes again
+// later, alone, so that the others land.
+func (d *driver) giveUp(ctx context.Context, f *flight) error {
+	reason := f.reason()
+	culprit, known := f.culprit()
+	var records []record
+	for _, o := range f.owners {
+		why := reason
+		if known && o.key != culprit {
+			why = fmt.Errorf("packed with one that failed: %w", reason)
+		}
+		records = append(records, record{o, failure(f, o.batch, why)})
+	}
+	if known {
+		h := hold{alone: true, repeat: true, alarm: fmt.Errorf("its commit is refused: %w", reason)}
+		d.keepBack(culprit, h, 10*time.Second, 10*time.Minute)
+	}
+	var failed *program.InstructionError
+	if errors.As(reason, &failed) && isFunds(failed) {
+		d.status.setFunds(fmt.Errorf("%w: %w", errUnfunded, reason))
+	}
+	if _, err := d.end(ctx, f, records); err != nil {
+		return err
+	}
+	d.cameToNothing(reason)
+	return nil
+}
+
+// cameToNothing slows down when flight after flight fails: whatever is wrong
+// is not mended by filling the log with attempts.
+func (d *driver) cameToNothing(why error) {
+	d.streak++
+	d.cfg.Logger.Warn("a transaction came to nothing", "err", why, "in a row", d.streak)
+	const patience = 4
+	if d.streak > patience {
+		d.resting = d.cfg.Now().Add(min(5*time.Minute, time.Second<<min(d.streak-patience, 16)))
+	}
+}
+
+// end appends the last events of a flight's batches and takes their owners out
+// of it; also those for whom somebody else was faster.
+func (d *driver) end(ctx context.Context, f *flight, records []record) (confirmed int, err error) {
+	batches := make([]*batch, len(records))
+	for i, r := range records {
+		batches[i] = r.owner.batch
+	}
+	stored, err := d.append(ctx, records)
+	if err != nil {
+		return 0, err
+	}
+	for i, r := range records {
+		f.drop(r.owner.key)
+		if _, ok := r.data.(*events.BatchConfirmed); ok && stored[i] {
+			confirmed++
+			d.clear(r.owner.key)
+			d.metrics.latency.Observe(d.cfg.Now().Sub(batches[i].oldest).Seconds())
+		}
+	}
+	if len(f.owners) == 0 {
+		delete(d.flights, f.signature)
+	}
+	return confirmed, nil
+}
+
+// transmit sends what was not sent yet, and again what was a while ago: the
+// same bytes, through preflight until it let them pass once. Whether a send
+// reached anybody only a status can tell.
+func (d *driver) transmit(ctx context.Context) error {
+	now := d.cfg.Now()
+	for _, f := range d.flights {
+		if f.refused != nil || f.status != nil || !f.sentAt.IsZero() && now.Sub(f.sentAt) < d.cfg.ResendEvery {
+			continue
+		}
+		if f.resumed && !f.polled {
+			continue // it may have landed long ago: look first
+		}
+		f.sentAt = now
+		err := d.cfg.Chain.Send(ctx, f.transaction, !f.accepted)
+		var refusal *program.InstructionError
+		switch {
+		case err == nil:
+			f.accepted = true
+			d.metrics.sends.Inc()
+		case errors.As(err, &refusal) && isFunds(refusal):
+			d.status.setFunds(fmt.Errorf("%w: %w", errUnfunded, err))
+		case errors.As(err, &refusal) && isTransient(refusal):
+			d.cfg.Logger.Debug("not taken yet", "signature", f.signature, "err", err)
+		case errors.As(err, &refusal):
+			f.refused = err
+		case errors.Is(err, chain.ErrUnreachable):
+			d.status.setChain(err, now)
+			return ctx.Err() // the others would fare no better
+		default:
+			d.cfg.Logger.Warn("send", "signature", f.signature, "err", err)
+		}
+	}
+	return ctx.Err()
+}

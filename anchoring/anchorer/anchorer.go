@@ -1,0 +1,231 @@
+package anchorer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/memory-ledger/ledger/events"
+)
+
+const (
+	// soon is the pause between steps while there is more to do.
+	soon = 50 * time.Millisecond
+	// countEvery is how often what waits is counted, for the metrics.
+	countEvery = 5 * time.Second
+	// standbyEvery is how often a standby asks for the lock.
+	standbyEvery = 500 * time.Millisecond
+	// lockCheckEvery is how often the lock's connection is tried.
+	lockCheckEvery = time.Second
+	lockTimeout    = 5 * time.Second
+	lockKey        = 0x4d4c616e63686f72 // "MLanchor"
+	minBackoff     = 200 * time.Millisecond
+	maxBackoff     = 10 * time.Second
+)
+
+// Anchorer anchors all owners' logs.
+type Anchorer struct {
+	cfg     Config
+	status  status
+	metrics *metrics
+}
+
+// New returns an anchorer that does nothing until Run.
+func New(cfg Config) (*Anchorer, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	cfg.setDefaults()
+	a := &Anchorer{cfg: cfg}
+	a.status.session = errors.New("starting")
+	var err error
+	a.metrics, err = newMetrics(a)
+	return a, err
+}
+
+// Run anchors until ctx ends, which it answers with nil. Whatever fails, it
+// starts again from its checkpoint, after a pause.
+func (a *Anchorer) Run(ctx context.Context) error {
+	backoff := minBackoff
+	for {
+		started := time.Now()
+		err := a.session(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		a.status.set(func(s *status) { s.session = err })
+		a.cfg.Logger.Error("anchorer starts again", "err", err)
+		if time.Since(started) > time.Minute {
+			backoff = minBackoff
+		}
+		if !pause(ctx, backoff) {
+			return nil
+		}
+		backoff = min(2*backoff, maxBackoff)
+	}
+}
+
+// session is one life: the lock, the fold from the checkpoint on, and the
+// steps, until something fails.
+func (a *Anchorer) session(ctx context.Context) error {
+	lock, err := a.takeTurn(ctx)
+	if err != nil {
+		return err
+	}
+	defer closeConn(lock)
+	a.metrics.sessions.Inc()
+	s := &store{a.cfg.Pool, a.cfg.aroundSave}
+	if err := s.prepare(ctx); err != nil {
+		return err
+	}
+	position, cluster, err := s.checkpoint(ctx)
+	if err != nil {
+		return err
+	}
+	head, err := a.cfg.Log.Head(ctx)
+	if err != nil {
+		return err
+	}
+	if position > head {
+		return fmt.Errorf("the anchorer's checkpoint is at sequence %d, the log ends at %d: the log has lost messages or is "+
+			"another one; restore it, or drop the schema ledger_anchor, which is then filled again from the log", position, head)
+	}
+	wake := make(chan struct{}, 1)
+	f, err := newFollower(s, a.cfg.Log, position, a.cfg.CachedOwners, new(atomic.Uint64), wake)
+	if err != nil {
+		return err
+	}
+	d := a.newDriver(s, f, cluster)
+	a.status.set(func(s *status) { s.session, s.standby, s.behind = nil, false, true })
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return ended(ctx, f.run(ctx)) })
+	group.Go(func() error { return ended(ctx, a.holdTurn(ctx, lock)) })
+	group.Go(func() error { return ended(ctx, a.drive(ctx, d, head, wake)) })
+	return group.Wait()
+}
+
+// ended makes sure that a part that ends takes the session with it.
+func ended(ctx context.Context, err error) error {
+	if err == nil && ctx.Err() == nil {
+		return errors.New("a part of the anchorer ended")
+	}
+	return err
+}
+
+func (a *Anchorer) newDriver(s *store, f *follower, cluster string) *driver {
+	return &driver{
+		cfg: &a.cfg, store: s, follower: f, status: &a.status, metrics: a.metrics, genesis: cluster,
+		signer:  signer{a.cfg.Authority, a.cfg.Program, a.cfg.PriorityFee},
+		flights: make(map[string]*flight), busy: make(map[events.Owner]uint64), held: make(map[events.Owner]*hold),
+	}
+}
+
+// drive steps once the fold has come to where the log ended at the start: what
+// is decided before that would be decided on old news.
+func (a *Anchorer) drive(ctx context.Context, d *driver, head uint64, wake <-chan struct{}) error {
+	for d.follower.position.Load() < head {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-wake:
+		}
+	}
+	a.status.set(func(s *status) { s.behind = false })
+	var counted time.Time
+	for {
+		more, err := d.step(ctx)
+		if err != nil {
+			return err
+		}
+		if time.Since(counted) >= countEvery {
+			if err := a.count(ctx, d); err != nil {
+				return err
+			}
+			counted = time.Now()
+		}
+		if !a.rest(ctx, more, wake) {
+			return nil
+		}
+	}
+}
+
+// rest waits for the next step: until the next poll, or, where events of ours
+// are on their way through the fold, until they have come.
+func (a *Anchorer) rest(ctx context.Context, more bool, wake <-chan struct{}) bool {
+	timer := time.NewTimer(a.cfg.PollEvery)
+	defer timer.Stop()
+	if !more {
+		wake = nil
+	}
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	case <-wake:
+		return pause(ctx, min(soon, a.cfg.PollEvery))
+	}
+}
+
+// count feeds the metrics.
+func (a *Anchorer) count(ctx context.Context, d *driver) error {
+	c, err := d.store.count(ctx)
+	if err != nil {
+		return err
+	}
+	head, err := a.cfg.Log.Head(ctx)
+	if err != nil {
+		return err
+	}
+	a.status.set(func(s *status) { s.counts, s.lag = c, saturating(head, d.follower.position.Load()) })
+	return nil
+}
+
+// takeTurn waits until no other anchorer works on this database. The lock
+// lives as long as its connection.
+func (a *Anchorer) takeTurn(ctx context.Context) (*pgx.Conn, error) {
+	conn, err := pgx.ConnectConfig(ctx, a.cfg.Pool.Config().ConnConfig.Copy())
+	if err != nil {
+		return nil, fmt.Errorf("connect to the database: %w", err)
+	}
+	for {
+		var mine bool
+		if err := conn.QueryRow(ctx, `SELECT pg_try_advisory_lock($1)`, lockKey).Scan(&mine); err != nil {
+			closeConn(conn)
+			return nil, fmt.Errorf("take the anchorer's lock: %w", err)
+		}
+		if mine {
+			return conn, nil
+		}
+		a.status.set(func(s *status) { s.session, s.standby = nil, true })
+		if !pause(ctx, standbyEvery) {
+			closeConn(conn)
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// holdTurn ends the session when the lock's connection is gone, and the lock
+// with it.
+func (a *Anchorer) holdTurn(ctx context.Context, lock *pgx.Conn) error {
+	for pause(ctx, lockCheckEvery) {
+		ping, cancel := context.WithTimeout(context.WithoutCancel(ctx), lockTimeout)
+		err := lock.Ping(ping)
+		cancel()
+		if err != nil {
+			return fmt.Errorf("the anchorer's lock is lost: %w", err)
+		}
+	}
+	return nil
+}
+
+func closeConn(conn *pgx.Conn) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = conn.Close(ctx) // whatever it says, the connection is gone
+}

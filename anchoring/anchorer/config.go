@@ -1,0 +1,126 @@
+package anchorer
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/gagliardetto/solana-go"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/memory-ledger/ledger/anchoring/chain"
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/projections/tree"
+)
+
+// Chain is what the anchorer needs of the chain. Package chain has it.
+type Chain interface {
+	GenesisHash(ctx context.Context) (string, error)
+	LatestBlockhash(ctx context.Context) (chain.Blockhash, error)
+	FinalizedHeight(ctx context.Context) (chain.Height, error)
+	Balance(ctx context.Context, key solana.PublicKey) (uint64, error)
+	Rent(ctx context.Context, size int) (uint64, error)
+	Send(ctx context.Context, raw []byte, preflight bool) error
+	Statuses(ctx context.Context, signatures []string, history bool) ([]*chain.Status, uint64, error)
+	Accounts(ctx context.Context, keys []solana.PublicKey, commitment chain.Commitment) ([]*chain.Account, uint64, error)
+}
+
+// Tree is the tree cache: what the APIs prove from. Errors that wrap
+// tree.ErrIncomplete mean that it has not come that far yet.
+type Tree interface {
+	Root(ctx context.Context, owner events.Owner, size uint64) (events.Hash, error)
+	Consistency(ctx context.Context, owner events.Owner, from, to uint64) ([]events.Hash, error)
+}
+
+// Config of an anchorer.
+type Config struct {
+	Pool  *pgxpool.Pool
+	Log   eventlog.Log
+	Chain Chain
+	Tree  Tree // default: the read models in Pool
+
+	Authority solana.PrivateKey // signs and pays
+	Program   solana.PublicKey
+
+	MaxWait   time.Duration // a batch is cut when its oldest leaf has waited this long,
+	MaxLeaves int           // or when so many wait
+
+	PriorityFee       uint64 // micro-lamports for a compute unit
+	MaxLamportsPerDay uint64 // bound on what is spent on a UTC day; 0: none
+
+	// Commitment is when a transaction counts as landed and an account as
+	// read: finalized by default.
+	Commitment chain.Commitment
+
+	PollEvery    time.Duration // between looks at what is in flight; default 1 s
+	ResendEvery  time.Duration // between sends of the same bytes; default 2 s
+	MaxFlights   int           // transactions in flight at once; default 64
+	CachedOwners int           // owners kept in memory; default 20000
+
+	Now        func() time.Time
+	NewID      func() string
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer // nil: none
+
+	aroundSave func(save func() error) error // for tests
+}
+
+func (c *Config) setDefaults() {
+	if c.Tree == nil {
+		c.Tree = readModels{c.Pool}
+	}
+	if c.Commitment == "" {
+		c.Commitment = chain.Finalized
+	}
+	c.PollEvery = orDefault(c.PollEvery, time.Second)
+	c.ResendEvery = orDefault(c.ResendEvery, 2*time.Second)
+	c.MaxFlights = orDefault(c.MaxFlights, 64)
+	c.CachedOwners = orDefault(c.CachedOwners, 20_000)
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+}
+
+func orDefault[T int | time.Duration](v, otherwise T) T {
+	if v <= 0 {
+		return otherwise
+	}
+	return v
+}
+
+// Validate reports every problem at once.
+func (c *Config) Validate() error {
+	var problems []error
+	need := func(ok bool, what string) {
+		if !ok {
+			problems = append(problems, errors.New("anchorer: "+what))
+		}
+	}
+	need(c.Pool != nil, "no database")
+	need(c.Log != nil, "no log")
+	need(c.Chain != nil, "no chain")
+	need(c.NewID != nil, "nothing that makes ids")
+	need(len(c.Authority) == 64, "the authority is not a key pair")
+	need(!c.Program.IsZero(), "no program")
+	need(c.MaxWait > 0, "MaxWait must be positive")
+	need(c.MaxLeaves > 0, "MaxLeaves must be positive")
+	need(c.Commitment == "" || c.Commitment.Valid(), "Commitment must be confirmed or finalized")
+	return errors.Join(problems...)
+}
+
+// readModels is the tree cache in the database.
+type readModels struct{ pool *pgxpool.Pool }
+
+func (r readModels) Root(ctx context.Context, owner events.Owner, size uint64) (events.Hash, error) {
+	return tree.Root(ctx, r.pool, owner, size)
+}
+
+func (r readModels) Consistency(ctx context.Context, owner events.Owner, from, to uint64) ([]events.Hash, error) {
+	return tree.Consistency(ctx, r.pool, owner, from, to)
+}

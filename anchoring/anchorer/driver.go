@@ -1,0 +1,318 @@
+package anchorer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/memory-ledger/ledger/anchoring/chain"
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/eventlog"
+)
+
+const (
+	// appenders bounds the appends under way at once.
+	appenders = 32
+	// appendPatience is how long an append whose answer was lost, or that the
+	// log could not take, is repeated before the session is given up.
+	appendPatience = 30 * time.Second
+	appendPause    = 200 * time.Millisecond
+	// maxHeld bounds the owners that are kept back; beyond it the oldest hold
+	// is forgotten, and its owner merely tried again early.
+	maxHeld = 10_000
+)
+
+// inFlight marks an owner as busy until its flight ends.
+const inFlight = math.MaxUint64
+
+// hold keeps an owner back for a while.
+type hold struct {
+	until  time.Time
+	alone  bool // goes in a transaction of its own when it comes again
+	times  int
+	alarm  error // why, where somebody should look; nil otherwise
+	repeat bool  // counts as the same trouble when it happens again
+}
+
+// driver moves batches forward, one step after the other. It is used by one
+// goroutine.
+type driver struct {
+	cfg      *Config
+	store    *store
+	follower *follower
+	signer   signer
+	status   *status
+	metrics  *metrics
+
+	flights map[string]*flight // by signature
+	// busy owners are not looked for: until the fold has come to the sequence
+	// of the newest event that was appended for them.
+	busy map[events.Owner]uint64
+	held map[events.Owner]*hold
+
+	genesis string // of the chain that commits belong on; empty until known
+	streak  int    // flights that came to nothing since one succeeded
+	resting time.Time
+}
+
+// step looks for work and moves everything forward as far as it goes now. It
+// reports whether there is more to do soon. An error ends the session: the
+// log or the database failed. Trouble with the chain is no error; it shows in
+// the status, and the next step tries again.
+func (d *driver) step(ctx context.Context) (busy bool, err error) {
+	d.release()
+	work, err := d.find(ctx)
+	if err != nil {
+		return false, err
+	}
+	idle := len(work) == 0 && len(d.flights) == 0
+	if idle && !d.status.probeDue(d.cfg.Now()) {
+		return false, nil
+	}
+	height, err := d.lookAtChain(ctx)
+	d.status.setChain(err, d.cfg.Now())
+	if err != nil || idle {
+		return false, ctx.Err()
+	}
+	if err := d.advance(ctx, height); err != nil {
+		return false, err
+	}
+	return true, d.launch(ctx, work)
+}
+
+// release lets go of the owners whose events the fold has seen.
+func (d *driver) release() {
+	position := d.follower.position.Load()
+	for key, seq := range d.busy {
+		if seq <= position {
+			delete(d.busy, key)
+		}
+	}
+}
+
+// find returns owners with an open batch that this process does not work on,
+// and owners for whom one is to be cut, as many as there is room for.
+func (d *driver) find(ctx context.Context) ([]*owner, error) {
+	room := (d.cfg.MaxFlights - len(d.flights)) * packed
+	if room <= 0 {
+		return nil, nil
+	}
+	now := d.cfg.Now()
+	except := make([]events.Owner, 0, len(d.busy)+len(d.held))
+	for key := range d.busy {
+		except = append(except, key)
+	}
+	for key, h := range d.held {
+		if h.until.After(now) {
+			except = append(except, key)
+		}
+	}
+	open, err := d.store.openOwners(ctx, except, room)
+	if err != nil || len(open) == room {
+		return open, err
+	}
+	due, err := d.store.dueOwners(ctx, now.Add(-d.cfg.MaxWait), uint64(d.cfg.MaxLeaves), except, room-len(open))
+	return append(open, due...), err
+}
+
+// errReset says that the endpoint serves another chain than the one that holds
+// what was anchored.
+var errReset = errors.New("the chain is not the one that holds the anchored roots")
+
+// lookAtChain makes sure that the endpoint serves the right chain and returns
+// its finalized height.
+func (d *driver) lookAtChain(ctx context.Context) (chain.Height, error) {
+	if err := d.checkGenesis(ctx); err != nil {
+		return chain.Height{}, err
+	}
+	if d.follower.rent.Load() == 0 {
+		rent, err := d.cfg.Chain.Rent(ctx, accountLen)
+		if err != nil {
+			return chain.Height{}, err
+		}
+		d.follower.rent.Store(rent)
+	}
+	return d.cfg.Chain.FinalizedHeight(ctx)
+}
+
+// checkGenesis compares the chain with the one of the confirmed batches, or,
+// before there is one, with the one first seen. Nothing is sent to another
+// chain, and nothing is believed that it says.
+func (d *driver) checkGenesis(ctx context.Context) error {
+	_, recorded, err := d.store.checkpoint(ctx)
+	if err != nil {
+		return err
+	}
+	if recorded != "" {
+		d.genesis = recorded
+	}
+	seen, err := d.cfg.Chain.GenesisHash(ctx)
+	if err != nil {
+		return err
+	}
+	if d.genesis == "" {
+		d.genesis = seen
+	}
+	if seen == d.genesis {
+		return nil
+	}
+	if recorded == "" {
+		// Nothing was ever anchored: a chain that is new is as good. What is in
+		// flight was signed for the other one and expires.
+		d.cfg.Logger.Warn("another chain than before; nothing was anchored yet", "genesis", seen)
+		d.genesis = seen
+		return nil
+	}
+	return fmt.Errorf("%w: its genesis hash is %s, the anchored roots are on %s; "+
+		"point SOLANA_RPC_URL at that chain again, or start another log for this one", errReset, seen, d.genesis)
+}
+
+// record is an event to append for an owner.
+type record struct {
+	owner *owner
+	data  events.Data
+}
+
+// append appends events of different owners side by side and folds each that
+// was stored. The result says for each whether it was; where it was not,
+// somebody else decided first, and the owner is left alone until the fold has
+// seen what. An error means that the log does not answer.
+func (d *driver) append(ctx context.Context, records []record) ([]bool, error) {
+	stored := make([]bool, len(records))
+	var mu sync.Mutex
+	var group errgroup.Group
+	group.SetLimit(appenders)
+	for i, r := range records {
+		group.Go(func() error {
+			seq, err := d.appendOne(ctx, r)
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case err == nil:
+				stored[i] = true
+				d.metrics.events.WithLabelValues(string(r.data.EventType())).Inc()
+			case errors.Is(err, eventlog.ErrConflict):
+				if seq, err = d.cfg.Log.OwnerHead(ctx, events.FamilyChain, r.owner.key); err != nil {
+					return err
+				}
+				d.metrics.conflicts.Inc()
+			default:
+				return err
+			}
+			d.busy[r.owner.key] = max(seq, d.busyUntilFlightEnds(r, stored[i]))
+			return nil
+		})
+	}
+	return stored, group.Wait()
+}
+
+// busyUntilFlightEnds is inFlight while the owner has an open batch.
+func (d *driver) busyUntilFlightEnds(r record, stored bool) uint64 {
+	if stored && r.owner.batch != nil {
+		return inFlight
+	}
+	return 0
+}
+
+// appendOne appends until the log has said yes or no.
+func (d *driver) appendOne(ctx context.Context, r record) (uint64, error) {
+	o, at := r.owner, d.cfg.Now()
+	event := events.Event{
+		ID: d.cfg.NewID(), Source: "/anchorer", Owner: o.key, Time: events.At(at),
+		OwnerVersion: o.chainVersion + 1, CommandID: d.cfg.NewID(), Data: r.data,
+	}
+	payload, err := events.EncodeBatch([]events.Event{event})
+	if err != nil {
+		return 0, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, appendPatience)
+	defer cancel()
+	for {
+		seq, err := d.cfg.Log.Append(ctx, eventlog.Append{
+			Family: events.FamilyChain, Owner: o.key, Kind: events.KindBatch,
+			CommandID: event.CommandID, Expected: o.chainSeq, Payload: payload,
+		})
+		switch {
+		case err == nil:
+			if err := o.message(seq, event.OwnerVersion); err != nil {
+				return 0, err
+			}
+			return seq, o.fold(r.data, event.Time.Time())
+		case errors.Is(err, eventlog.ErrConflict):
+			return 0, err
+		}
+		if !pause(ctx, appendPause) {
+			return 0, err
+		}
+	}
+}
+
+// keepBack holds an owner for a while, longer each time that it is held for
+// the same kind of trouble.
+func (d *driver) keepBack(key events.Owner, h hold, shortest, longest time.Duration) {
+	if before := d.held[key]; before != nil && before.repeat && h.repeat {
+		h.times = before.times + 1
+	}
+	wait := min(longest, shortest<<min(h.times, 16))
+	h.until = d.cfg.Now().Add(wait)
+	if h.alarm != nil {
+		d.metrics.alarms.Inc()
+		d.cfg.Logger.Error("anchoring of an owner is stopped", "owner", key, "err", h.alarm, "again in", wait)
+	}
+	if len(d.held) >= maxHeld {
+		d.forgetOldest()
+	}
+	d.held[key] = &h
+	d.status.setAlarm(d.firstAlarm())
+}
+
+func (d *driver) forgetOldest() {
+	var oldest events.Owner
+	var until time.Time
+	for key, h := range d.held {
+		if oldest == "" || h.until.Before(until) {
+			oldest, until = key, h.until
+		}
+	}
+	delete(d.held, oldest)
+}
+
+// clear forgets an owner's troubles.
+func (d *driver) clear(key events.Owner) {
+	if d.held[key] != nil {
+		delete(d.held, key)
+		d.status.setAlarm(d.firstAlarm())
+	}
+}
+
+func (d *driver) firstAlarm() error {
+	var keys []events.Owner
+	for key, h := range d.held {
+		if h.alarm != nil {
+			keys = append(keys, key)
+		}
+	}
+	if len(keys) == 0 {
+		return nil
+	}
+	first := slices.Min(keys)
+	return fmt.Errorf("%d owners are not anchored, among them %s: %w", len(keys), first, d.held[first].alarm)
+}
+
+// pause waits for d and reports false where ctx ends first.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}

@@ -1,0 +1,329 @@
+package anchorer
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gagliardetto/solana-go"
+
+	"github.com/memory-ledger/ledger/anchoring/commitment"
+	"github.com/memory-ledger/ledger/anchoring/program"
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/infra/localchain"
+	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
+)
+
+func (w *world) fault(f localchain.Fault) {
+	w.t.Helper()
+	w.must(w.chain.Fault(w.t.Context(), f))
+}
+
+// turns waits until a process says of itself what is wanted.
+func (w *world) turns(p *process, what error) {
+	w.t.Helper()
+	deadline := time.Now().Add(patience)
+	for {
+		err := p.Ready()
+		if errors.Is(err, what) || what == nil && err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			w.t.Fatalf("readiness is %v, want %v", err, what)
+		}
+		pause(w.t.Context(), 5*time.Millisecond)
+	}
+}
+
+// What the network does to transactions and answers.
+func TestLostOnTheWay(t *testing.T) {
+	t.Parallel()
+	for name, faults := range map[string][]localchain.Fault{
+		"transactions lost":      {localchain.Drop(3)},
+		"reply to send lost":     {localchain.LoseReply("sendTransaction", 2)},
+		"send refused":           {localchain.Fail("sendTransaction", 2)},
+		"reply to status lost":   {localchain.LoseReply("getSignatureStatuses", 2), localchain.Fail("getSignatureStatuses", 1)},
+		"reply to accounts lost": {localchain.LoseReply("getMultipleAccounts", 2), localchain.Fail("getMultipleAccounts", 1)},
+		"genesis hash lost":      {localchain.LoseReply("getGenesisHash", 3)},
+		"late confirmation":      {localchain.Lag(60)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, true)
+			for _, f := range faults {
+				w.fault(f)
+			}
+			w.owners(3)
+			w.start(nil, nil)
+			for key, h := range w.allAnchored() {
+				if len(h.failed) > 0 {
+					t.Errorf("%s failed for nothing: %v", key, h.failed)
+				}
+			}
+		})
+	}
+}
+
+func TestBlockhashExpires(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, true)
+	// What is signed now is lost, and then too old.
+	w.fault(localchain.Drop(1_000_000))
+	keys := w.owners(3)
+	w.start(nil, nil)
+	w.await("three transactions recorded", func(all map[events.Owner]*history) bool {
+		n := 0
+		for _, h := range all {
+			n += len(h.submitted)
+		}
+		return n == len(keys)
+	})
+	w.fault(localchain.Expire())
+	w.fault(localchain.Drop(0))
+	for key, h := range w.allAnchored() {
+		if len(h.failed) == 0 || !strings.Contains(h.failed[0], "expired") {
+			t.Errorf("%s: no batch failed because it expired: %v", key, h.failed)
+		}
+	}
+}
+
+func TestNodeIsDown(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, true)
+	keys := w.owners(2)
+	p := w.start(nil, nil)
+	w.allAnchored()
+	w.turns(p, nil)
+	w.fault(localchain.Down(true))
+	w.write(keys[0], 5) // writes go on
+	w.turns(p, ErrNotReady)
+	if _, err := w.client.GenesisHash(t.Context()); err == nil {
+		t.Fatal("the node is up")
+	}
+	w.write(keys[0], 5)
+	w.fault(localchain.Down(false))
+	all := w.allAnchored()
+	w.turns(p, nil)
+	if h := all[keys[0]]; len(h.cut) > 3 {
+		t.Errorf("%d batches were cut while nobody could take them", len(h.cut))
+	}
+}
+
+func TestOutOfFundsAndFundedLater(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, false)
+	var err error
+	w.authority, err = solana.NewRandomPrivateKey() // without a lamport
+	w.must(err)
+	w.owners(10)
+	p := w.start(nil, nil)
+	w.turns(p, errUnfunded)
+	// Enough for some, then for all.
+	w.must(w.chain.Fund(t.Context(), w.authority.PublicKey().String(), 8_000_000))
+	w.await("some are anchored", func(all map[events.Owner]*history) bool {
+		n := 0
+		for _, h := range all {
+			n += len(h.confirmed)
+		}
+		return n >= 2
+	})
+	w.turns(p, errUnfunded)
+	w.must(w.chain.Fund(t.Context(), w.authority.PublicKey().String(), solana.LAMPORTS_PER_SOL))
+	for key, h := range w.allAnchored() {
+		if len(h.failed) > 0 {
+			t.Errorf("%s: attempts were made that nobody could pay: %v", key, h.failed)
+		}
+	}
+	w.turns(p, nil)
+}
+
+func TestSpendingBound(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, false)
+	keys := w.owners(6)
+	bound := func(lamports uint64) func(*Config) {
+		return func(c *Config) { c.MaxLamportsPerDay = lamports }
+	}
+	first := w.start(nil, bound(5_000_000)) // rent alone is 1.8 million for each
+	w.turns(first, errBound)
+	all := w.await("as many as the bound allows", func(all map[events.Owner]*history) bool {
+		n := 0
+		for _, h := range all {
+			n += len(h.confirmed)
+		}
+		return n == 2
+	})
+	if len(all) != 2 {
+		t.Errorf("%d owners have batches", len(all))
+	}
+	first.stop()
+	// What was spent today is not forgotten, whoever anchors.
+	second := w.start(nil, bound(5_000_000))
+	w.turns(second, errBound)
+	second.stop()
+	w.start(nil, bound(0))
+	if all := w.allAnchored(); len(all) != len(keys) {
+		t.Errorf("%d owners are anchored", len(all))
+	}
+}
+
+func TestChainReset(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, true)
+	keys := w.owners(2)
+	p := w.start(nil, nil)
+	before := w.allAnchored()
+	w.fault(localchain.Reset())
+	w.must(w.chain.Fund(t.Context(), w.authority.PublicKey().String(), solana.LAMPORTS_PER_SOL))
+	w.write(keys[0], 3)
+	w.turns(p, errReset)
+	p.stop()
+	// Nor does a start make it forget.
+	p = w.start(nil, nil)
+	w.turns(p, errReset)
+	p.stop()
+	after := w.await("nothing new", func(map[events.Owner]*history) bool { return true })
+	for _, key := range keys {
+		if after[key] != nil && len(after[key].cut) > len(before[key].cut) {
+			t.Errorf("%s: a batch was cut for another chain", key)
+		}
+		if held := w.held(key); held != nil {
+			t.Errorf("%s: the new chain holds %+v", key, held)
+		}
+	}
+}
+
+// A forced account makes one owner's commit fail: the program sees a fork.
+func (w *world) fork(key events.Owner, size uint64) {
+	w.t.Helper()
+	owner := solana.PublicKey(key.Bytes())
+	address, _, err := commitment.Address(program.LocalID, w.authority.PublicKey(), owner)
+	w.must(err)
+	data := commitment.Account{Authority: w.authority.PublicKey(), Owner: owner, Size: size, Root: [32]byte{1}, Slot: 1, Count: 1}.Encode()
+	w.fault(localchain.SetAccount(address.String(), 2_000_000, program.LocalID.String(), data))
+}
+
+func TestOneBadInstruction(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, false)
+	keys := w.owners(8)
+	bad := keys[3]
+	w.fork(bad, 1)
+	p := w.start(nil, nil)
+	w.allAnchored(bad)
+	w.turns(p, ErrNotReady)
+	all := w.await("the bad one failed", func(all map[events.Owner]*history) bool {
+		return all[bad] != nil && len(all[bad].failed) > 0
+	})
+	if h := all[bad]; len(h.confirmed) > 0 || !strings.Contains(h.failed[0], program.ErrForks.Error()) {
+		t.Errorf("confirmed %v, failed %v", h.confirmed, h.failed)
+	}
+	if err := p.Ready(); !strings.Contains(err.Error(), string(bad)) {
+		t.Errorf("readiness does not name the owner: %v", err)
+	}
+}
+
+// Killed while a refused pack is being given up.
+func TestKilledWhileGivingUp(t *testing.T) {
+	t.Parallel()
+	for _, count := range []int32{1, 3} {
+		for _, after := range []bool{false, true} {
+			t.Run("", func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t, false)
+				keys := w.owners(4)
+				w.fork(keys[1], 1)
+				first := w.start(&killer{point: "append BatchFailed", count: count, after: after}, nil)
+				select {
+				case <-first.ended:
+				case <-time.After(patience):
+					t.Fatal("nothing failed")
+				}
+				w.start(nil, nil)
+				w.allAnchored(keys[1])
+			})
+		}
+	}
+}
+
+func TestAccountAheadOfTheLog(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, false)
+	keys := w.owners(2)
+	w.fork(keys[0], 1000)
+	p := w.start(nil, nil)
+	w.allAnchored(keys[0])
+	w.turns(p, program.ErrShrinks)
+}
+
+func TestTreeCacheDisagrees(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, false)
+	keys := w.owners(3)
+	w.mu.Lock()
+	w.bad[keys[0]] = true
+	w.mu.Unlock()
+	p := w.start(nil, nil)
+	all := w.allAnchored(keys[0])
+	w.turns(p, errDisagree)
+	if h := all[keys[0]]; h != nil && len(h.cut) > 0 {
+		t.Error("a batch was cut on a root that the tree cache does not have")
+	}
+}
+
+// Two anchorers with a database each: no lock keeps them apart.
+func TestTwoAnchorers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, false)
+	keys := w.owners(20)
+	w.start(nil, nil)
+	w.startOn(pgtest.Database(t), nil, nil)
+	for range 10 {
+		for _, key := range keys[:5] {
+			w.write(key, 1)
+		}
+	}
+	all := w.allAnchored()
+	if len(all) != len(keys) {
+		t.Errorf("%d owners are anchored", len(all))
+	}
+}
+
+// Two with one database: one works, the other takes over when it is gone.
+func TestStandby(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, false)
+	keys := w.owners(3)
+	first := w.start(nil, nil)
+	w.allAnchored()
+	second := w.start(nil, nil)
+	w.turns(second, nil)
+	first.stop()
+	w.write(keys[0], 2)
+	w.allAnchored()
+}
+
+// The tables are a cache: without them the log gives everything again.
+func TestTablesComeBackFromTheLog(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, false)
+	keys := w.owners(5)
+	w.start(nil, nil).waitAnchored(w).stop()
+	w.database = pgtest.Database(t)
+	w.write(keys[2], 3)
+	w.start(nil, func(c *Config) { c.CachedOwners = 2 })
+	all := w.allAnchored()
+	for _, key := range slices.Concat(keys[:2], keys[3:]) {
+		if len(all[key].cut) != 1 {
+			t.Errorf("%s: cut %d times", key, len(all[key].cut))
+		}
+	}
+}
+
+func (p *process) waitAnchored(w *world) *process {
+	w.t.Helper()
+	w.allAnchored()
+	return p
+}

@@ -1,0 +1,113 @@
+package anchorer
+
+import (
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/memory-ledger/ledger/anchoring/chain"
+	"github.com/memory-ledger/ledger/anchoring/program"
+	"github.com/memory-ledger/ledger/events"
+)
+
+// flight is a recorded transaction whose fate is not known yet, and the owners
+// whose open batches it commits.
+type flight struct {
+	attempt
+	owners []*owner
+
+	accepted bool      // preflight let it pass, in this process
+	refused  error     // preflight refused it for good
+	sentAt   time.Time // last time; zero: not in this process
+	resumed  bool      // not signed by this session
+
+	// What the newest look at the chain said.
+	polled   bool          // there was one
+	searched bool          // it covered the whole history
+	status   *chain.Status // nil: unknown
+}
+
+// verdict is what is to be done about a flight.
+type verdict int
+
+const (
+	// wait: nothing is certain yet.
+	wait verdict = iota
+	// landed: it succeeded; the accounts say what they hold.
+	landed
+	// gone: it can't land any more, unless it already has; the accounts say.
+	gone
+	// failed: it landed and failed, which is final.
+	failed
+	// refused: preflight refused it.
+	refused
+)
+
+// verdict decides from the newest look, taken after the finalized height.
+func (f *flight) verdict(height chain.Height, want chain.Commitment) verdict {
+	s := f.status
+	switch {
+	case !f.polled:
+		return wait
+	case s == nil && f.searched && height.Block > f.lastValid:
+		return gone
+	case s == nil && f.refused != nil:
+		return refused
+	case s == nil:
+		return wait
+	case s.Err != nil && s.Commitment == chain.Finalized:
+		return failed
+	case s.Err == nil && s.Commitment.AtLeast(want):
+		return landed
+	}
+	return wait
+}
+
+// reason says why a flight failed.
+func (f *flight) reason() error {
+	if f.status != nil && f.status.Err != nil {
+		return f.status.Err
+	}
+	return f.refused
+}
+
+// culprit returns the owner whose instruction failed, if it was one's.
+func (f *flight) culprit() (events.Owner, bool) {
+	var failure *program.InstructionError
+	if !errors.As(f.reason(), &failure) || isFunds(failure) {
+		return "", false
+	}
+	c, err := parse(f.transaction)
+	i := failure.Index - budgetInstructions
+	if err != nil || i < 0 || i >= len(c.commits) {
+		return "", false
+	}
+	return events.OwnerFromBytes(c.commits[i].Owner), true
+}
+
+// isFunds reports whether a transaction failed because the authority can't
+// pay: the fee, or as the system program says it (custom error 1), the rent.
+func isFunds(e *program.InstructionError) bool {
+	const systemInsufficient = 1
+	if e.Custom {
+		return e.Code == systemInsufficient
+	}
+	return e.Index < 0 && (strings.Contains(e.Reason, "InsufficientFunds") || e.Reason == "AccountNotFound" || e.Reason == "InvalidAccountForFee")
+}
+
+// isTransient reports whether preflight's refusal says nothing about the
+// transaction itself: the node is behind, or has seen it.
+func isTransient(e *program.InstructionError) bool {
+	return e.Index < 0
+}
+
+// drop takes an owner out.
+func (f *flight) drop(key events.Owner) {
+	kept := f.owners[:0]
+	for _, o := range f.owners {
+		if o.key != key {
+			kept = append(kept, o)
+		}
+	}
+	f.owners = kept
+}

@@ -1,0 +1,181 @@
+package anchorer
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/eventlog"
+)
+
+// maxUnsaved is how many messages that mean nothing to anchoring may go by
+// before the checkpoint is moved past them.
+const maxUnsaved = 10_000
+
+// dayLayout is how spending is keyed: by UTC day.
+const dayLayout = time.DateOnly
+
+// follower folds the log into the store. It reads the whole log, although it
+// decodes only the leaf stream and the chain's events: only who reads all of
+// it knows when he has seen what there is, and notices a gap.
+//
+// A bounded number of owners stays in memory; the others are read back from
+// the store when something happens to them.
+type follower struct {
+	store *store
+	log   eventlog.Follower
+	hot   *lru.Cache[events.Owner, *owner]
+	rent  *atomic.Uint64 // lamports of a commitment account, as far as known
+
+	saved    uint64        // checkpoint in the store
+	position atomic.Uint64 // newest sequence that is folded
+	wake     chan<- struct{}
+}
+
+func newFollower(s *store, log eventlog.Follower, position uint64, cached int, rent *atomic.Uint64, wake chan<- struct{}) (*follower, error) {
+	hot, err := lru.New[events.Owner, *owner](cached)
+	if err != nil {
+		return nil, err
+	}
+	f := &follower{store: s, log: log, hot: hot, rent: rent, saved: position, wake: wake}
+	f.position.Store(position)
+	return f, nil
+}
+
+// run folds until ctx ends or something fails. What is in memory is then of
+// no use any more: the next session starts from the store.
+func (f *follower) run(ctx context.Context) error {
+	return f.log.Follow(ctx, eventlog.FollowConfig{From: f.position.Load() + 1}, func(s eventlog.Slice) error {
+		return f.slice(ctx, s)
+	})
+}
+
+// relevant is a message of the log that anchoring folds.
+type relevant struct {
+	seq    uint64
+	family events.Family
+	events []events.Event
+}
+
+// slice folds a slice and saves what it changed. A crash before the save
+// leaves the checkpoint where it was, and the slice is folded again.
+func (f *follower) slice(ctx context.Context, s eventlog.Slice) error {
+	messages, err := decode(s)
+	if err != nil {
+		return err
+	}
+	changed, err := f.touched(ctx, messages)
+	if err != nil {
+		return err
+	}
+	out := folded{from: f.saved, to: s.Last, spent: map[string]uint64{}}
+	for _, m := range messages {
+		if err := f.apply(changed[m.events[0].Owner], m, &out); err != nil {
+			return fmt.Errorf("sequence %d: %w", m.seq, err)
+		}
+	}
+	if len(changed) > 0 || s.Last-f.saved >= maxUnsaved {
+		for _, o := range changed {
+			out.owners = append(out.owners, o)
+		}
+		if err := f.store.save(ctx, out); err != nil {
+			return err
+		}
+		f.saved = s.Last
+	}
+	f.position.Store(s.Last)
+	select {
+	case f.wake <- struct{}{}:
+	default: // it is awake already
+	}
+	return nil
+}
+
+func decode(s eventlog.Slice) ([]relevant, error) {
+	var messages []relevant
+	for _, r := range s.Records {
+		subject, err := events.ParseSubject(r.Subject)
+		if err != nil {
+			return nil, fmt.Errorf("sequence %d: %w", r.Seq, err)
+		}
+		if subject.Family == events.FamilyLedger && subject.Kind != events.KindMemory {
+			continue
+		}
+		batch, err := events.DecodeBatch(r.Payload)
+		if err != nil {
+			return nil, fmt.Errorf("sequence %d: %w", r.Seq, err)
+		}
+		if batch[0].Owner != subject.Owner {
+			return nil, fmt.Errorf("sequence %d: %w: event of %s on the subject of %s", r.Seq, errLog, batch[0].Owner, subject.Owner)
+		}
+		messages = append(messages, relevant{r.Seq, subject.Family, batch})
+	}
+	return messages, nil
+}
+
+// touched returns the owners of the messages, from memory or from the store.
+func (f *follower) touched(ctx context.Context, messages []relevant) (map[events.Owner]*owner, error) {
+	owners := make(map[events.Owner]*owner)
+	var cold []events.Owner
+	for _, m := range messages {
+		key := m.events[0].Owner
+		if _, seen := owners[key]; seen {
+			continue
+		}
+		if o, ok := f.hot.Get(key); ok {
+			owners[key] = o
+			continue
+		}
+		owners[key] = nil
+		cold = append(cold, key)
+	}
+	if len(cold) == 0 {
+		return owners, nil
+	}
+	loaded, err := f.store.load(ctx, cold)
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range loaded {
+		owners[o.key] = o
+	}
+	for _, key := range cold {
+		if owners[key] == nil {
+			owners[key] = newOwner(key)
+		}
+		f.hot.Add(key, owners[key])
+	}
+	return owners, nil
+}
+
+func (f *follower) apply(o *owner, m relevant, out *folded) error {
+	if m.family == events.FamilyChain {
+		if err := o.message(m.seq, m.events[0].OwnerVersion); err != nil {
+			return err
+		}
+	}
+	for i := range m.events {
+		e := &m.events[i]
+		at := e.Time.Time()
+		if data, ok := e.Data.(*events.MemoryWritten); ok {
+			if err := o.leaf(data, at); err != nil {
+				return err
+			}
+			continue
+		}
+		switch data := e.Data.(type) {
+		case *events.BatchSubmitted:
+			out.spent[at.Format(dayLayout)] += shareOf(data.Transaction, o.confirmedSize == 0, f.rent.Load())
+		case *events.BatchConfirmed:
+			out.cluster = data.Cluster
+		}
+		if err := o.fold(e.Data, at); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,51 @@
+package anchorer
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+// TestKilledAnywhere kills the anchorer at every point, before the deed and
+// after it with the answer lost, and has another one finish the work.
+func TestKilledAnywhere(t *testing.T) {
+	t.Parallel()
+	points := []struct {
+		name   string
+		counts []int32
+	}{
+		{"append BatchCut", []int32{1, 3}},
+		{"append BatchSubmitted", []int32{1, 2, 3}},
+		{"append BatchConfirmed", []int32{1, 3}},
+		{"send", []int32{1}},
+		{"status", []int32{1}},
+		{"account", []int32{1}},
+		{"checkpoint", []int32{1, 3}},
+	}
+	for _, p := range points {
+		for _, count := range p.counts {
+			for _, after := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s %d after=%v", p.name, count, after), func(t *testing.T) {
+					t.Parallel()
+					killedOnce(t, &killer{point: p.name, count: count, after: after})
+				})
+			}
+		}
+	}
+}
+
+func killedOnce(t *testing.T, k *killer) {
+	w := newWorld(t, false)
+	keys := w.owners(3)
+	first := w.start(k, nil)
+	select {
+	case <-first.ended:
+	case <-time.After(patience):
+		t.Fatal("the anchorer never came to the point where it is killed")
+	}
+	w.write(keys[0], 2) // life goes on
+	w.start(nil, nil)
+	w.allAnchored()
+	w.write(keys[1], 1)
+	w.allAnchored()
+}

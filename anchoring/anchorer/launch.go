@@ -1,0 +1,325 @@
+package anchorer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gagliardetto/solana-go"
+	"github.com/transparency-dev/merkle/proof"
+	"github.com/transparency-dev/merkle/rfc6962"
+
+	"github.com/memory-ledger/ledger/anchoring/commitment"
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/projections/tree"
+)
+
+const accountLen = commitment.AccountLen
+
+var (
+	// errDisagree says that the tree cache proves from another tree than the
+	// one that the events make. Nothing is signed for that owner.
+	errDisagree = errors.New("the tree cache differs from the log")
+	// errUnfunded says that the authority can't pay.
+	errUnfunded = errors.New("the authority has too few lamports")
+	// errBound says that today's spending bound is reached.
+	errBound = errors.New("today's spending bound is reached")
+)
+
+// launch takes owners that nobody works on one step further, whatever state
+// they are in, up to a transaction in flight.
+func (d *driver) launch(ctx context.Context, work []*owner) error {
+	// Recorded transactions come first: one may hold owners whose own record
+	// of it is missing, and who must not get into another.
+	for _, o := range work {
+		if o.batch != nil && o.batch.tried != nil && d.busy[o.key] == 0 {
+			if err := d.adopt(ctx, o); err != nil {
+				return err
+			}
+		}
+	}
+	var unsigned []*owner
+	for _, o := range work {
+		if d.busy[o.key] == 0 && (o.batch == nil || o.batch.tried == nil) {
+			unsigned = append(unsigned, o)
+		}
+	}
+	if len(unsigned) > 0 && d.cfg.Now().After(d.resting) {
+		if err := d.begin(ctx, unsigned); err != nil {
+			return err
+		}
+	}
+	return d.transmit(ctx)
+}
+
+// adopt puts a recorded transaction into flight with all owners in it. Where
+// its recording was interrupted, it is completed first: for every owner whose
+// cut batch is the one that the transaction commits.
+func (d *driver) adopt(ctx context.Context, first *owner) error {
+	f := d.flights[first.batch.tried.signature]
+	if f == nil {
+		f = &flight{attempt: *first.batch.tried, resumed: true}
+	}
+	owners := []*owner{first}
+	if c, err := parse(f.transaction); err == nil {
+		keys := make([]events.Owner, len(c.commits))
+		for i := range c.commits {
+			keys[i] = events.OwnerFromBytes(c.commits[i].Owner)
+		}
+		if owners, err = d.store.load(ctx, keys); err != nil {
+			return err
+		}
+	}
+	var missing []record
+	for _, o := range owners {
+		b := o.batch
+		switch {
+		case d.busy[o.key] != 0 || b == nil:
+		case b.tried != nil && b.tried.signature == f.signature:
+			f.owners = append(f.owners, o)
+			d.busy[o.key] = inFlight
+		case b.tried == nil && f.commits(o):
+			missing = append(missing, record{o, submitted(b, &f.attempt)})
+		}
+	}
+	d.flights[f.signature] = f
+	return d.register(ctx, f, missing)
+}
+
+// commits reports whether the transaction commits the owner's open batch.
+func (f *flight) commits(o *owner) bool {
+	c, err := parse(f.transaction)
+	if err != nil {
+		return false
+	}
+	for _, in := range c.commits {
+		if events.OwnerFromBytes(in.Owner) == o.key {
+			return in.Size == o.batch.size && in.Root == [32]byte(o.batch.root)
+		}
+	}
+	return false
+}
+
+func submitted(b *batch, a *attempt) *events.BatchSubmitted {
+	return &events.BatchSubmitted{
+		BatchID: b.id, Size: b.size, Root: b.root, Signature: a.signature,
+		Blockhash: a.blockhash, LastValidBlockHeight: a.lastValid, Transaction: a.transaction,
+	}
+}
+
+// register records a transaction for owners before its first byte is sent.
+// A crash on the way leaves it recorded for some; adopt goes on from there.
+func (d *driver) register(ctx context.Context, f *flight, records []record) error {
+	stored, err := d.append(ctx, records)
+	if err != nil {
+		return err
+	}
+	for i, r := range records {
+		if stored[i] {
+			f.owners = append(f.owners, r.owner)
+		}
+	}
+	if len(f.owners) == 0 {
+		delete(d.flights, f.signature)
+	}
+	return nil
+}
+
+// begin cuts batches for the owners that have none, and signs for all.
+func (d *driver) begin(ctx context.Context, owners []*owner) error {
+	owners, err := d.affordable(ctx, owners)
+	if err != nil || len(owners) == 0 {
+		return err
+	}
+	// The blockhash comes first: while the chain can't be reached nothing is
+	// cut, and the leaves wait for one batch instead of many.
+	latest, err := d.cfg.Chain.LatestBlockhash(ctx)
+	if err != nil {
+		d.status.setChain(err, d.cfg.Now())
+		return nil
+	}
+	owners, err = d.verified(ctx, owners)
+	if err != nil {
+		return err
+	}
+	owners, err = d.cut(ctx, owners)
+	if err != nil {
+		return err
+	}
+	alone := func(key events.Owner) bool { return d.held[key] != nil && d.held[key].alone }
+	for _, pack := range packs(owners, alone) {
+		commits := make([]commit, len(pack))
+		for i, o := range pack {
+			commits[i] = commitOf(o)
+		}
+		tx, err := d.signer.sign(commits, latest.Hash)
+		if err != nil {
+			return err
+		}
+		f := &flight{attempt: attempt{tx.signature, latest.Hash.String(), latest.LastValidBlockHeight, tx.raw}}
+		records := make([]record, len(pack))
+		for i, o := range pack {
+			records[i] = record{o, submitted(o.batch, &f.attempt)}
+		}
+		d.flights[f.signature] = f
+		if err := d.register(ctx, f, records); err != nil {
+			return err
+		}
+		d.metrics.packed.Observe(float64(len(pack)))
+	}
+	return nil
+}
+
+// affordable returns the owners, from the first on, that can be paid for out
+// of the authority's balance and today's bound. What is in flight counts as
+// not paid yet.
+func (d *driver) affordable(ctx context.Context, owners []*owner) ([]*owner, error) {
+	balance, err := d.cfg.Chain.Balance(ctx, d.signer.key.PublicKey())
+	if err != nil {
+		d.status.setChain(err, d.cfg.Now())
+		return nil, nil
+	}
+	d.metrics.balance.Set(float64(balance))
+	reserve, err := d.cfg.Chain.Rent(ctx, 0) // the authority's own account
+	if err != nil {
+		d.status.setChain(err, d.cfg.Now())
+		return nil, nil
+	}
+	today := d.cfg.Now().UTC().Format(dayLayout)
+	spent, err := d.store.spentOn(ctx, today)
+	if err != nil {
+		return nil, err
+	}
+	pending := d.inFlightCost()
+	left, short := saturating(balance, reserve+pending), errUnfunded
+	if bound := d.cfg.MaxLamportsPerDay; bound > 0 {
+		// The fold has counted most of what is in flight; counting it again
+		// errs on the careful side.
+		if byDay := saturating(bound, spent+pending); byDay < left {
+			left, short = byDay, errBound
+		}
+	}
+	n := 0
+	for _, o := range owners {
+		cost := d.costOf(o)
+		if cost > left {
+			break
+		}
+		left -= cost
+		n++
+	}
+	if n < len(owners) {
+		d.status.setFunds(fmt.Errorf("%w: %d lamports left, authority %s", short, left, d.signer.key.PublicKey()))
+	} else {
+		d.status.setFunds(nil)
+	}
+	return owners[:n], nil
+}
+
+func saturating(a, b uint64) uint64 {
+	if b > a {
+		return 0
+	}
+	return a - b
+}
+
+func (d *driver) costOf(o *owner) uint64 {
+	first := o.confirmedSize == 0
+	cost := d.signer.cost(first)
+	if first {
+		cost += d.follower.rent.Load()
+	}
+	return cost
+}
+
+func (d *driver) inFlightCost() (cost uint64) {
+	for _, f := range d.flights {
+		for _, o := range f.owners {
+			cost += shareOf(f.transaction, o.confirmedSize == 0, d.follower.rent.Load())
+		}
+	}
+	return cost
+}
+
+// verified returns the owners whose root the tree cache agrees with. The
+// others are left for later: where it has not come that far, for a moment;
+// where it disagrees, with an alarm.
+func (d *driver) verified(ctx context.Context, owners []*owner) ([]*owner, error) {
+	kept := owners[:0]
+	for _, o := range owners {
+		err := d.verify(ctx, o)
+		switch {
+		case err == nil:
+			if h := d.held[o.key]; h != nil && h.alarm != nil && errors.Is(h.alarm, errDisagree) {
+				d.clear(o.key)
+			}
+			kept = append(kept, o)
+		case errors.Is(err, tree.ErrIncomplete):
+			// Tried again at the next step.
+		case errors.Is(err, errDisagree):
+			d.keepBack(o.key, hold{alarm: err, repeat: true}, 5*time.Second, 5*time.Minute)
+		default:
+			return nil, fmt.Errorf("compare with the tree cache: %w", err)
+		}
+	}
+	return kept, nil
+}
+
+// verify compares what is about to be signed with the owner's own fold of the
+// events, and that with the tree cache. A batch that was cut before newer
+// leaves came is a prefix of the fold: the tree cache proves it, and the proof
+// is checked against the fold.
+func (d *driver) verify(ctx context.Context, o *owner) error {
+	size, root := o.size(), o.frontier.Root()
+	cached, err := d.cfg.Tree.Root(ctx, o.key, size)
+	if err != nil {
+		return err
+	}
+	if cached != root {
+		return fmt.Errorf("%w: at %d leaves the events give %s, the cache %s", errDisagree, size, root, cached)
+	}
+	if o.batch == nil || o.batch.size == size && o.batch.root == root {
+		return nil
+	}
+	path, err := d.cfg.Tree.Consistency(ctx, o.key, o.batch.size, size)
+	if err != nil {
+		return err
+	}
+	raw := make([][]byte, len(path))
+	for i := range path {
+		raw[i] = path[i][:]
+	}
+	if err := proof.VerifyConsistency(rfc6962.DefaultHasher, o.batch.size, size, raw, o.batch.root[:], root[:]); err != nil {
+		return fmt.Errorf("%w: the batch cut at %d leaves is no prefix of %d: %w", errDisagree, o.batch.size, size, err)
+	}
+	return nil
+}
+
+// cut appends BatchCut for the owners without an open batch.
+func (d *driver) cut(ctx context.Context, owners []*owner) ([]*owner, error) {
+	var records []record
+	var ready []*owner
+	for _, o := range owners {
+		if o.batch != nil {
+			ready = append(ready, o)
+			continue
+		}
+		records = append(records, record{o, &events.BatchCut{
+			BatchID: d.cfg.NewID(), FromSize: o.confirmedSize, Size: o.size(), Root: o.frontier.Root(),
+		}})
+	}
+	stored, err := d.append(ctx, records)
+	for i, r := range records {
+		if stored[i] {
+			ready = append(ready, r.owner)
+		}
+	}
+	return ready, err
+}
+
+// addresses returns the commitment accounts of owners.
+func (d *driver) address(o *owner) (solana.PublicKey, error) {
+	address, _, err := commitment.Address(d.signer.program, d.signer.key.PublicKey(), solana.PublicKey(o.key.Bytes()))
+	return address, err
+}

@@ -1,0 +1,134 @@
+package anchorer
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/projections/tree"
+)
+
+// errLog says that the log contradicts itself: a bug, or somebody's hand.
+var errLog = errors.New("the log contradicts itself")
+
+// owner is all that anchoring keeps of one owner's log. It is a fold of the
+// owner's leaves and of its chain events, and of nothing else.
+type owner struct {
+	key      events.Owner
+	frontier *tree.Frontier
+
+	chainSeq     uint64 // of the newest message in the chain family
+	chainVersion int
+
+	confirmedSize uint64
+	confirmedRoot events.Hash
+
+	// waiting is when the oldest leaf was written that no open or confirmed
+	// batch covers; zero if there is none.
+	waiting time.Time
+	batch   *batch // the open one, nil if there is none
+}
+
+// batch is one that was cut and is neither confirmed nor failed.
+type batch struct {
+	id     string
+	from   uint64
+	size   uint64
+	root   events.Hash
+	oldest time.Time // when its oldest leaf was written
+	tried  *attempt  // nil until it is submitted
+}
+
+// attempt is the signed transaction that commits a batch, with others.
+type attempt struct {
+	signature   string
+	blockhash   string
+	lastValid   uint64
+	transaction []byte
+}
+
+func newOwner(key events.Owner) *owner {
+	frontier, err := tree.NewFrontier(0, nil)
+	if err != nil {
+		panic(err) // the empty tree always has a frontier
+	}
+	return &owner{key: key, frontier: frontier}
+}
+
+func (o *owner) size() uint64 { return o.frontier.Size() }
+
+// leaf folds a leaf.
+func (o *owner) leaf(e *events.MemoryWritten, at time.Time) error {
+	if e.LeafIndex != o.size() {
+		return fmt.Errorf("%w: leaf %d of %s follows %d leaves", errLog, e.LeafIndex, o.key, o.size())
+	}
+	o.frontier.Append(e.LeafHash)
+	if o.waiting.IsZero() {
+		o.waiting = at
+	}
+	return nil
+}
+
+// message notes a message of the chain family.
+func (o *owner) message(seq uint64, version int) error {
+	if version != o.chainVersion+1 {
+		return fmt.Errorf("%w: chain version %d of %s follows %d", errLog, version, o.key, o.chainVersion)
+	}
+	o.chainSeq, o.chainVersion = seq, version
+	return nil
+}
+
+// fold applies an event of the chain family. What it says of a batch that is
+// not the open one changes nothing: two anchorers may both say that the same
+// batch is over.
+func (o *owner) fold(data events.Data, at time.Time) error {
+	switch e := data.(type) {
+	case *events.BatchCut:
+		return o.cut(e, at)
+	case *events.BatchSubmitted:
+		if o.batch != nil && o.batch.id == e.BatchID {
+			o.batch.tried = &attempt{e.Signature, e.Blockhash, e.LastValidBlockHeight, e.Transaction}
+		}
+	case *events.BatchConfirmed:
+		if e.Size >= o.confirmedSize {
+			o.confirmedSize, o.confirmedRoot = e.Size, e.Root
+		}
+		if o.batch != nil && o.batch.id == e.BatchID {
+			o.batch = nil
+		}
+	case *events.BatchFailed:
+		if o.batch != nil && o.batch.id == e.BatchID {
+			if o.size() > o.confirmedSize {
+				o.waiting = o.batch.oldest
+			}
+			o.batch = nil
+		}
+	}
+	return nil
+}
+
+func (o *owner) cut(e *events.BatchCut, at time.Time) error {
+	if o.batch != nil || e.Size > o.size() {
+		return fmt.Errorf("%w: batch %s of %s is cut at %d of %d leaves", errLog, e.BatchID, o.key, e.Size, o.size())
+	}
+	o.batch = &batch{id: e.BatchID, from: e.FromSize, size: e.Size, root: e.Root, oldest: o.waiting}
+	if o.batch.oldest.IsZero() {
+		o.batch.oldest = at
+	}
+	o.waiting = time.Time{}
+	if o.size() > e.Size {
+		// Leaves that were written while the batch was being cut: no younger
+		// than the cut.
+		o.waiting = at
+	}
+	return nil
+}
+
+// due reports whether a batch is to be cut.
+func (o *owner) due(now time.Time, maxWait time.Duration, maxLeaves uint64) bool {
+	if o.batch != nil || o.waiting.IsZero() {
+		return false
+	}
+	return now.Sub(o.waiting) >= maxWait || o.size()-o.confirmedSize >= maxLeaves
+}

@@ -1,0 +1,210 @@
+package anchorer
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/gagliardetto/solana-go"
+	computebudget "github.com/gagliardetto/solana-go/programs/compute-budget"
+
+	"github.com/memory-ledger/ledger/anchoring/commitment"
+	"github.com/memory-ledger/ledger/events"
+)
+
+const (
+	// packed is how many commits a transaction holds at most.
+	packed = 8
+	// maxTransaction is the size that the network takes, in bytes.
+	maxTransaction = 1232
+	// budgetInstructions come before the commits.
+	budgetInstructions = 2
+
+	// Compute units to ask for; see ../program/README.md for what is used.
+	// A priority fee is paid for what is asked.
+	unitsBase       = 2 * 150
+	unitsUpdate     = 1_000
+	unitsCreate     = 9_000
+	unitsEachBump   = 1_600
+	signatureCharge = 5_000 // lamports
+	unitsPerLamport = 1_000_000
+)
+
+var errNotOurs = errors.New("not a transaction of the anchorer")
+
+// commit is one owner's part of a transaction.
+type commit struct {
+	owner solana.PublicKey
+	size  uint64
+	root  [32]byte
+	first bool // the account is made by it
+}
+
+func commitOf(o *owner) commit {
+	return commit{solana.PublicKey(o.key.Bytes()), o.batch.size, o.batch.root, o.confirmedSize == 0}
+}
+
+// signer makes transactions.
+type signer struct {
+	key     solana.PrivateKey
+	program solana.PublicKey
+	price   uint64 // micro-lamports for a compute unit
+}
+
+// signed is a transaction that is ready to be sent.
+type signed struct {
+	signature string
+	raw       []byte
+}
+
+// sign makes the transaction that holds the commits.
+func (s *signer) sign(commits []commit, blockhash solana.Hash) (signed, error) {
+	instructions, err := s.instructions(commits)
+	if err != nil {
+		return signed{}, err
+	}
+	tx, err := solana.NewTransaction(instructions, blockhash, solana.TransactionPayer(s.key.PublicKey()))
+	if err != nil {
+		return signed{}, fmt.Errorf("make transaction: %w", err)
+	}
+	if _, err := tx.Sign(func(key solana.PublicKey) *solana.PrivateKey {
+		if key == s.key.PublicKey() {
+			return &s.key
+		}
+		return nil
+	}); err != nil {
+		return signed{}, fmt.Errorf("sign transaction: %w", err)
+	}
+	raw, err := tx.MarshalBinary()
+	if err != nil {
+		return signed{}, fmt.Errorf("encode transaction: %w", err)
+	}
+	if len(raw) > maxTransaction {
+		return signed{}, fmt.Errorf("transaction of %d bytes for %d commits", len(raw), len(commits))
+	}
+	return signed{tx.Signatures[0].String(), raw}, nil
+}
+
+func (s *signer) instructions(commits []commit) ([]solana.Instruction, error) {
+	units := uint32(unitsBase)
+	list := make([]solana.Instruction, budgetInstructions, budgetInstructions+len(commits))
+	for _, c := range commits {
+		_, bump, err := commitment.Address(s.program, s.key.PublicKey(), c.owner)
+		if err != nil {
+			return nil, err
+		}
+		if c.first {
+			units += unitsCreate + unitsEachBump*uint32(255-bump)
+		} else {
+			units += unitsUpdate
+		}
+		in, err := commitment.NewInstruction(s.program, s.key.PublicKey(), commitment.Commit{Owner: c.owner, Size: c.size, Root: c.root})
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, in)
+	}
+	list[0] = computebudget.NewSetComputeUnitLimitInstruction(units).Build()
+	list[1] = computebudget.NewSetComputeUnitPriceInstruction(s.price).Build()
+	return list, nil
+}
+
+// cost bounds what a commit costs beside its rent, in a transaction of its own.
+func (s *signer) cost(first bool) uint64 {
+	units := uint64(unitsBase + unitsUpdate)
+	if first {
+		units = unitsBase + unitsCreate + 4*unitsEachBump
+	}
+	return signatureCharge + units*s.price/unitsPerLamport + 1
+}
+
+// contents is a transaction of ours, taken apart.
+type contents struct {
+	commits []commitment.Commit
+	fee     uint64 // lamports
+}
+
+// parse takes a transaction of ours apart.
+func parse(raw []byte) (contents, error) {
+	tx, err := solana.TransactionFromBytes(raw)
+	if err != nil {
+		return contents{}, fmt.Errorf("%w: %w", errNotOurs, err)
+	}
+	var (
+		out          contents
+		limit, price uint64
+	)
+	for _, in := range tx.Message.Instructions {
+		id, err := tx.Message.Program(in.ProgramIDIndex)
+		if err != nil {
+			return contents{}, fmt.Errorf("%w: %w", errNotOurs, err)
+		}
+		if id == computebudget.ProgramID {
+			budget(in.Data, &limit, &price)
+			continue
+		}
+		c, err := commitment.DecodeCommit(in.Data)
+		if err != nil {
+			return contents{}, fmt.Errorf("%w: %w", errNotOurs, err)
+		}
+		out.commits = append(out.commits, c)
+	}
+	if len(out.commits) == 0 {
+		return contents{}, errNotOurs
+	}
+	out.fee = signatureCharge*uint64(len(tx.Signatures)) + (limit*price+unitsPerLamport-1)/unitsPerLamport
+	return out, nil
+}
+
+// budget reads a compute budget instruction: a tag, then a little-endian u32
+// or u64.
+func budget(data []byte, limit, price *uint64) {
+	value := func() (v uint64) {
+		for i := len(data) - 1; i > 0; i-- {
+			v = v<<8 | uint64(data[i])
+		}
+		return v
+	}
+	const tagLimit, tagPrice = 2, 3
+	switch {
+	case len(data) == 5 && data[0] == tagLimit:
+		*limit = value()
+	case len(data) == 9 && data[0] == tagPrice:
+		*price = value()
+	}
+}
+
+// shareOf bounds what one owner's part of a transaction costs.
+func shareOf(raw []byte, first bool, rent uint64) uint64 {
+	c, err := parse(raw)
+	if err != nil {
+		return signatureCharge
+	}
+	n := uint64(len(c.commits))
+	share := (c.fee + n - 1) / n
+	if first {
+		share += rent
+	}
+	return share
+}
+
+// packs cuts a list into transactions. Those that were in a transaction that
+// failed because of one of them go alone when they come again.
+func packs(owners []*owner, alone func(events.Owner) bool) [][]*owner {
+	var (
+		out  [][]*owner
+		pack []*owner
+	)
+	for _, o := range owners {
+		if alone(o.key) {
+			out = append(out, []*owner{o})
+			continue
+		}
+		if pack = append(pack, o); len(pack) == packed {
+			out, pack = append(out, pack), nil
+		}
+	}
+	if len(pack) > 0 {
+		out = append(out, pack)
+	}
+	return out
+}

@@ -1,0 +1,158 @@
+package anchorer
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/gagliardetto/solana-go"
+
+	"github.com/memory-ledger/ledger/anchoring/program"
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/projections/tree"
+)
+
+func cutOwner(size uint64) *owner {
+	o := newOwner(newOwnerKey())
+	o.batch = &batch{id: newID(), size: size, root: events.Hash{byte(size)}}
+	return o
+}
+
+// Whatever the owners, a full pack fits, and comes apart into what went in.
+func TestPacksFit(t *testing.T) {
+	t.Parallel()
+	key, err := solana.NewRandomPrivateKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := signer{key, program.LocalID, 1 << 40}
+	for n := 1; n <= packed; n++ {
+		var commits []commit
+		var owners []*owner
+		for i := range n {
+			o := cutOwner(1 << (8 * i))
+			owners, commits = append(owners, o), append(commits, commitOf(o))
+		}
+		tx, err := s.sign(commits, solana.Hash{1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := parse(tx.raw)
+		if err != nil || len(c.commits) != n || c.fee <= signatureCharge {
+			t.Fatalf("%d commits: %+v, %v", n, c, err)
+		}
+		f := &flight{attempt: attempt{transaction: tx.raw}}
+		for i, o := range owners {
+			if !f.commits(o) {
+				t.Errorf("commit %d of %d is not the owner's", i, n)
+			}
+			o.batch.size++
+			if f.commits(o) {
+				t.Error("a commit of another size passes for the owner's")
+			}
+		}
+		if shareOf(tx.raw, true, 1000)*uint64(n) < c.fee+1000*uint64(n) {
+			t.Errorf("%d shares do not pay for the whole", n)
+		}
+	}
+	if _, err := parse([]byte{1, 2, 3}); err == nil {
+		t.Error("garbage is a transaction of ours")
+	}
+}
+
+// Every owner is in exactly one pack, none is too large, and only the last of
+// the common ones is not full.
+func TestPacks(t *testing.T) {
+	t.Parallel()
+	for range 200 {
+		owners := make([]*owner, rand.IntN(50))
+		alone := map[events.Owner]bool{}
+		for i := range owners {
+			owners[i] = cutOwner(1)
+			alone[owners[i].key] = rand.IntN(5) == 0
+		}
+		seen, notFull := map[events.Owner]int{}, 0
+		for _, p := range packs(owners, func(key events.Owner) bool { return alone[key] }) {
+			if len(p) == 0 || len(p) > packed {
+				t.Fatalf("a pack of %d", len(p))
+			}
+			if len(p) < packed && !alone[p[0].key] {
+				notFull++
+			}
+			for _, o := range p {
+				seen[o.key]++
+				if alone[o.key] && len(p) > 1 {
+					t.Fatal("not alone")
+				}
+			}
+		}
+		if len(seen) != len(owners) || notFull > 1 {
+			t.Fatalf("%d of %d owners are packed, %d packs are not full", len(seen), len(owners), notFull)
+		}
+	}
+}
+
+// The fold against a model: random leaves and lives of batches.
+func TestFold(t *testing.T) {
+	t.Parallel()
+	start := time.Unix(1_700_000_000, 0)
+	for range 100 {
+		o := newOwner(newOwnerKey())
+		var leaves []events.Hash
+		var confirmed uint64
+		now := start
+		for range 200 {
+			now = now.Add(time.Second)
+			switch b := o.batch; {
+			case rand.IntN(2) == 0:
+				leaf := events.Hash{byte(rand.Int()), byte(rand.Int())}
+				if err := o.leaf(&events.MemoryWritten{LeafIndex: uint64(len(leaves)), LeafHash: leaf}, now); err != nil {
+					t.Fatal(err)
+				}
+				leaves = append(leaves, leaf)
+			case b == nil && o.due(now, time.Second, 3):
+				must(t, o.fold(&events.BatchCut{BatchID: newID(), Size: o.size(), Root: o.frontier.Root()}, now))
+			case b == nil:
+				must(t, o.fold(&events.BatchFailed{BatchID: newID()}, now)) // somebody's late word
+			case b.tried == nil:
+				must(t, o.fold(&events.BatchSubmitted{BatchID: b.id, Signature: "s"}, now))
+			case rand.IntN(3) == 0:
+				must(t, o.fold(&events.BatchFailed{BatchID: b.id}, now))
+			default:
+				must(t, o.fold(&events.BatchConfirmed{BatchID: b.id, Size: b.size, Root: b.root}, now))
+				confirmed = b.size
+			}
+			if o.size() != uint64(len(leaves)) || o.frontier.Root() != tree.RootOf(leaves) || o.confirmedSize != confirmed {
+				t.Fatalf("%d leaves, %d confirmed: %+v", len(leaves), confirmed, o)
+			}
+			covered := confirmed
+			if o.batch != nil {
+				covered = o.batch.size
+			}
+			if o.waiting.IsZero() != (covered == o.size()) {
+				t.Fatalf("%d leaves, %d covered, waiting since %v", o.size(), covered, o.waiting)
+			}
+		}
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestFoldRefusesWhatContradictsItself(t *testing.T) {
+	t.Parallel()
+	o := newOwner(newOwnerKey())
+	if o.leaf(&events.MemoryWritten{LeafIndex: 1}, time.Now()) == nil {
+		t.Error("a leaf is missing")
+	}
+	if o.fold(&events.BatchCut{Size: 1}, time.Now()) == nil {
+		t.Error("a batch of leaves that are not there")
+	}
+	if o.message(1, 2) == nil {
+		t.Error("a chain version is missing")
+	}
+}

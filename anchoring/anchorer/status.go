@@ -1,0 +1,134 @@
+package anchorer
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// ErrNotReady is the class of what Ready returns.
+var ErrNotReady = errors.New("anchorer not ready")
+
+// probeEvery is how often an idle anchorer looks whether the chain is there.
+const probeEvery = 15 * time.Second
+
+// status is what the anchorer knows of itself.
+type status struct {
+	mu      sync.Mutex
+	session error // why the last session ended; nil while one runs
+	standby bool
+	behind  bool // the log is not folded to the end yet
+	chain   error
+	looked  time.Time // when the chain was last looked at
+	funds   error
+	alarm   error
+	counts  counts
+	lag     uint64
+}
+
+func (s *status) set(change func(*status)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change(s)
+}
+
+func (s *status) setChain(err error, now time.Time) {
+	s.set(func(s *status) { s.chain, s.looked = err, now })
+}
+func (s *status) setFunds(err error) { s.set(func(s *status) { s.funds = err }) }
+func (s *status) setAlarm(err error) { s.set(func(s *status) { s.alarm = err }) }
+
+func (s *status) probeDue(now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.looked.IsZero() || s.chain != nil || now.Sub(s.looked) >= probeEvery
+}
+
+// Ready returns nil while leaves are being anchored, by this anchorer or,
+// where this one is the standby, by another.
+func (a *Anchorer) Ready() error {
+	s := &a.status
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.session != nil:
+		return fmt.Errorf("%w: %w", ErrNotReady, s.session)
+	case s.standby:
+		return nil
+	case s.behind:
+		return fmt.Errorf("%w: reading the log", ErrNotReady)
+	}
+	if err := errors.Join(s.chain, s.funds, s.alarm); err != nil {
+		return fmt.Errorf("%w: %w", ErrNotReady, err)
+	}
+	return nil
+}
+
+type metrics struct {
+	events                             *prometheus.CounterVec
+	conflicts, sends, alarms, sessions prometheus.Counter
+	spent                              prometheus.Counter
+	balance                            prometheus.Gauge
+	packed, latency                    prometheus.Histogram
+}
+
+func newMetrics(a *Anchorer) (*metrics, error) {
+	const prefix = "ledger_anchor_"
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: prefix + name, Help: help})
+	}
+	m := &metrics{
+		events:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: prefix + "events_total", Help: "Batch events appended, by type."}, []string{"type"}),
+		conflicts: counter("conflicts_total", "Decisions that another anchorer had taken first."),
+		sends:     counter("sends_total", "Times that the chain's node took a transaction."),
+		alarms:    counter("alarms_total", "Times that anchoring of an owner was stopped: the tree cache or the chain contradicts the log."),
+		sessions:  counter("sessions_total", "Times that the anchorer started from its checkpoint."),
+		spent:     counter("lamports_spent_total", "Lamports paid for confirmed commits, at most."),
+		balance:   prometheus.NewGauge(prometheus.GaugeOpts{Name: prefix + "authority_balance_lamports", Help: "Balance of the authority when last read."}),
+		packed: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: prefix + "commits_per_transaction", Help: "Owners in a transaction.", Buckets: prometheus.LinearBuckets(1, 1, packed),
+		}),
+		latency: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: prefix + "latency_seconds", Help: "From a batch's oldest leaf to its confirmation.", Buckets: prometheus.ExponentialBuckets(1, 2, 14),
+		}),
+	}
+	if a.cfg.Registerer == nil {
+		return m, nil
+	}
+	gauge := func(name, help string, labels prometheus.Labels, value func(*status) float64) prometheus.Collector {
+		opts := prometheus.GaugeOpts{Name: prefix + name, Help: help, ConstLabels: labels}
+		return prometheus.NewGaugeFunc(opts, func() (v float64) {
+			a.status.set(func(s *status) { v = value(s) })
+			return v
+		})
+	}
+	state := func(name string) prometheus.Labels { return prometheus.Labels{"state": name} }
+	const owners = "Owners by what their newest leaves wait for."
+	for _, c := range []prometheus.Collector{
+		m.events, m.conflicts, m.sends, m.alarms, m.sessions, m.spent, m.balance, m.packed, m.latency,
+		gauge("lag_messages", "Messages of the log that are not folded yet.", nil, func(s *status) float64 { return float64(s.lag) }),
+		gauge("owners", owners, state("waiting"), func(s *status) float64 { return float64(s.counts.Waiting) }),
+		gauge("owners", owners, state("cut"), func(s *status) float64 { return float64(s.counts.Cut) }),
+		gauge("owners", owners, state("submitted"), func(s *status) float64 { return float64(s.counts.Submitted) }),
+		gauge("oldest_unanchored_seconds", "Age of the oldest leaf that is not anchored.", nil, func(s *status) float64 {
+			if s.counts.Oldest.IsZero() {
+				return 0
+			}
+			return a.cfg.Now().Sub(s.counts.Oldest).Seconds()
+		}),
+		gauge("ready", "1 while leaves are being anchored.", nil, func(s *status) float64 {
+			if s.session != nil || s.chain != nil || s.funds != nil || s.alarm != nil || s.behind {
+				return 0
+			}
+			return 1
+		}),
+	} {
+		if err := a.cfg.Registerer.Register(c); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}

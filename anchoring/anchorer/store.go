@@ -1,0 +1,320 @@
+package anchorer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/projections/tree"
+)
+
+// tablesVersion is raised when the tables change: older ones are dropped and
+// filled again from the log.
+const tablesVersion = 1
+
+// errFenced says that somebody else moved the checkpoint.
+var errFenced = errors.New("another anchorer moved the checkpoint")
+
+// store keeps the folded owners, in a schema of its own, with the sequence up
+// to which the log is folded. Everything in it can be dropped at any time and
+// comes back from the log. A slice's owners and the checkpoint are written in
+// one transaction, so a crash leaves the state of the last whole slice.
+type store struct {
+	pool   *pgxpool.Pool
+	around func(save func() error) error // nil but in tests
+}
+
+const createTables = `
+DROP SCHEMA IF EXISTS ledger_anchor CASCADE;
+CREATE SCHEMA ledger_anchor;
+CREATE TABLE ledger_anchor.checkpoint (
+    single  boolean PRIMARY KEY DEFAULT true CHECK (single),
+    version integer NOT NULL,
+    seq     bigint  NOT NULL,
+    -- Genesis hash of the chain that the newest confirmed batch is on.
+    cluster text    NOT NULL DEFAULT ''
+);
+CREATE TABLE ledger_anchor.owners (
+    owner          text COLLATE "C" PRIMARY KEY,
+    size           bigint  NOT NULL,
+    frontier       bytea   NOT NULL, -- hashes side by side, largest subtree first
+    chain_seq      bigint  NOT NULL,
+    chain_version  integer NOT NULL,
+    confirmed_size bigint  NOT NULL,
+    confirmed_root bytea   NOT NULL,
+    waiting        timestamptz,
+    batch_id       text,
+    batch_from     bigint,
+    batch_size     bigint,
+    batch_root     bytea,
+    batch_oldest   timestamptz,
+    signature      text COLLATE "C",
+    blockhash      text,
+    last_valid     bigint,
+    transaction    bytea
+);
+CREATE INDEX owners_waiting ON ledger_anchor.owners (waiting) WHERE batch_id IS NULL AND waiting IS NOT NULL;
+CREATE INDEX owners_many ON ledger_anchor.owners ((size - confirmed_size)) WHERE batch_id IS NULL AND waiting IS NOT NULL;
+CREATE INDEX owners_open ON ledger_anchor.owners (batch_oldest) WHERE batch_id IS NOT NULL;
+CREATE TABLE ledger_anchor.spending (day date PRIMARY KEY, lamports bigint NOT NULL);
+`
+
+// prepare makes the tables, or makes them anew where they are of another
+// version. The caller holds the anchorer's lock.
+func (s *store) prepare(ctx context.Context) error {
+	var version *int
+	var exists bool
+	err := s.pool.QueryRow(ctx, `SELECT to_regclass('ledger_anchor.checkpoint') IS NOT NULL`).Scan(&exists)
+	if err == nil && exists {
+		err = s.pool.QueryRow(ctx, `SELECT max(version) FROM ledger_anchor.checkpoint`).Scan(&version)
+	}
+	if err != nil {
+		return fmt.Errorf("look at the anchorer's tables: %w", err)
+	}
+	if version != nil && *version == tablesVersion {
+		return nil
+	}
+	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, createTables); err != nil {
+			return fmt.Errorf("make the anchorer's tables: %w", err)
+		}
+		_, err := tx.Exec(ctx, `INSERT INTO ledger_anchor.checkpoint (version, seq) VALUES ($1, 0)`, tablesVersion)
+		return err
+	})
+}
+
+// checkpoint returns the sequence up to which the log is folded, and the
+// chain that the newest confirmed batch is on, empty if there is none.
+func (s *store) checkpoint(ctx context.Context) (seq uint64, cluster string, err error) {
+	err = s.pool.QueryRow(ctx, `SELECT seq, cluster FROM ledger_anchor.checkpoint`).Scan(&seq, &cluster)
+	if err != nil {
+		return 0, "", fmt.Errorf("read the anchorer's checkpoint: %w", err)
+	}
+	return seq, cluster, nil
+}
+
+// folded is what a slice of the log changed.
+type folded struct {
+	from, to uint64 // checkpoint before and after
+	cluster  string // of the newest confirmation in the slice, empty if none
+	owners   []*owner
+	spent    map[string]uint64 // lamports by day
+}
+
+// save writes a slice. It fails with errFenced where the checkpoint is not
+// where the slice begins.
+func (s *store) save(ctx context.Context, f folded) error {
+	if s.around != nil {
+		return s.around(func() error { return s.commit(ctx, f) })
+	}
+	return s.commit(ctx, f)
+}
+
+func (s *store) commit(ctx context.Context, f folded) error {
+	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		tag, err := tx.Exec(ctx, `UPDATE ledger_anchor.checkpoint SET seq = $2, cluster = coalesce(nullif($3, ''), cluster) WHERE seq = $1`,
+			f.from, f.to, f.cluster)
+		if err != nil {
+			return err
+		}
+		if tag.RowsAffected() != 1 {
+			return errFenced
+		}
+		for day, lamports := range f.spent {
+			if _, err := tx.Exec(ctx, `INSERT INTO ledger_anchor.spending AS s (day, lamports) VALUES ($1::text::date, $2)
+				ON CONFLICT (day) DO UPDATE SET lamports = s.lamports + excluded.lamports`, day, lamports); err != nil {
+				return err
+			}
+		}
+		return upsert(ctx, tx, f.owners)
+	})
+	if err != nil {
+		return fmt.Errorf("save sequences %d to %d: %w", f.from+1, f.to, err)
+	}
+	return nil
+}
+
+func upsert(ctx context.Context, tx pgx.Tx, owners []*owner) error {
+	if len(owners) == 0 {
+		return nil
+	}
+	n := len(owners)
+	var (
+		key                            = make([]string, n)
+		size, chainSeq, confirmedSize  = make([]uint64, n), make([]uint64, n), make([]uint64, n)
+		chainVersion                   = make([]int, n)
+		frontier, confirmedRoot, root  = make([][]byte, n), make([][]byte, n), make([][]byte, n)
+		waiting, oldest                = make([]*time.Time, n), make([]*time.Time, n)
+		batchID, signature, blockhash  = make([]*string, n), make([]*string, n), make([]*string, n)
+		batchFrom, batchSize, lastGood = make([]*uint64, n), make([]*uint64, n), make([]*uint64, n)
+		transaction                    = make([][]byte, n)
+	)
+	for i, o := range owners {
+		key[i], size[i], chainSeq[i], chainVersion[i] = string(o.key), o.size(), o.chainSeq, o.chainVersion
+		frontier[i] = pack(o.frontier.Hashes())
+		confirmedSize[i], confirmedRoot[i] = o.confirmedSize, o.confirmedRoot[:]
+		if !o.waiting.IsZero() {
+			waiting[i] = &o.waiting
+		}
+		b := o.batch
+		if b == nil {
+			continue
+		}
+		batchID[i], batchFrom[i], batchSize[i], root[i], oldest[i] = &b.id, &b.from, &b.size, b.root[:], &b.oldest
+		if a := b.tried; a != nil {
+			signature[i], blockhash[i], lastGood[i], transaction[i] = &a.signature, &a.blockhash, &a.lastValid, a.transaction
+		}
+	}
+	_, err := tx.Exec(ctx, `INSERT INTO ledger_anchor.owners (`+columns+`)
+		SELECT * FROM unnest($1::text[], $2::bigint[], $3::bytea[], $4::bigint[], $5::integer[], $6::bigint[], $7::bytea[], $8::timestamptz[],
+			$9::text[], $10::bigint[], $11::bigint[], $12::bytea[], $13::timestamptz[], $14::text[], $15::text[], $16::bigint[], $17::bytea[])
+		ON CONFLICT (owner) DO UPDATE SET (`+columns+`) = (`+excluded+`)`,
+		key, size, frontier, chainSeq, chainVersion, confirmedSize, confirmedRoot, waiting,
+		batchID, batchFrom, batchSize, root, oldest, signature, blockhash, lastGood, transaction)
+	return err
+}
+
+const (
+	columns = `owner, size, frontier, chain_seq, chain_version, confirmed_size, confirmed_root, waiting,
+	batch_id, batch_from, batch_size, batch_root, batch_oldest, signature, blockhash, last_valid, transaction`
+	excluded = `excluded.owner, excluded.size, excluded.frontier, excluded.chain_seq, excluded.chain_version,
+	excluded.confirmed_size, excluded.confirmed_root, excluded.waiting,
+	excluded.batch_id, excluded.batch_from, excluded.batch_size, excluded.batch_root, excluded.batch_oldest,
+	excluded.signature, excluded.blockhash, excluded.last_valid, excluded.transaction`
+)
+
+// load returns the owners that have a row.
+func (s *store) load(ctx context.Context, keys []events.Owner) ([]*owner, error) {
+	return s.list(ctx, `SELECT `+columns+` FROM ledger_anchor.owners WHERE owner = ANY($1)`, texts(keys))
+}
+
+// dueOwners returns owners for whom a batch is to be cut, those that wait
+// longest first.
+func (s *store) dueOwners(ctx context.Context, before time.Time, maxLeaves uint64, except []events.Owner, limit int) ([]*owner, error) {
+	return s.list(ctx, `SELECT * FROM (
+		(SELECT `+columns+` FROM ledger_anchor.owners WHERE batch_id IS NULL AND waiting <= $1 AND owner <> ALL($3)
+			ORDER BY waiting LIMIT $4)
+		UNION
+		(SELECT `+columns+` FROM ledger_anchor.owners WHERE batch_id IS NULL AND waiting IS NOT NULL AND size - confirmed_size >= $2 AND owner <> ALL($3)
+			ORDER BY size - confirmed_size DESC LIMIT $4)) due ORDER BY waiting LIMIT $4`,
+		before, maxLeaves, texts(except), limit)
+}
+
+// openOwners returns owners with a batch that is cut or submitted, the oldest
+// first.
+func (s *store) openOwners(ctx context.Context, except []events.Owner, limit int) ([]*owner, error) {
+	return s.list(ctx, `SELECT `+columns+` FROM ledger_anchor.owners WHERE batch_id IS NOT NULL AND owner <> ALL($1)
+		ORDER BY batch_oldest LIMIT $2`, texts(except), limit)
+}
+
+// spentOn returns the lamports that the transactions of a day may cost.
+func (s *store) spentOn(ctx context.Context, day string) (uint64, error) {
+	var lamports uint64
+	err := s.pool.QueryRow(ctx, `SELECT coalesce((SELECT lamports FROM ledger_anchor.spending WHERE day = $1::text::date), 0)`, day).Scan(&lamports)
+	if err != nil {
+		return 0, fmt.Errorf("read what was spent: %w", err)
+	}
+	return lamports, nil
+}
+
+// counts is what waits.
+type counts struct {
+	Waiting, Cut, Submitted int
+	Oldest                  time.Time // oldest leaf that is not anchored; zero if all are
+}
+
+func (s *store) count(ctx context.Context) (counts, error) {
+	var c counts
+	var oldest *time.Time
+	err := s.pool.QueryRow(ctx, `SELECT
+		(SELECT count(*) FROM ledger_anchor.owners WHERE batch_id IS NULL AND waiting IS NOT NULL),
+		(SELECT count(*) FROM ledger_anchor.owners WHERE batch_id IS NOT NULL AND signature IS NULL),
+		(SELECT count(*) FROM ledger_anchor.owners WHERE batch_id IS NOT NULL AND signature IS NOT NULL),
+		least((SELECT min(waiting) FROM ledger_anchor.owners WHERE batch_id IS NULL AND waiting IS NOT NULL),
+		      (SELECT min(batch_oldest) FROM ledger_anchor.owners WHERE batch_id IS NOT NULL))`).
+		Scan(&c.Waiting, &c.Cut, &c.Submitted, &oldest)
+	if err != nil {
+		return counts{}, fmt.Errorf("count what waits: %w", err)
+	}
+	if oldest != nil {
+		c.Oldest = *oldest
+	}
+	return c, nil
+}
+
+func (s *store) list(ctx context.Context, sql string, args ...any) ([]*owner, error) {
+	rows, err := s.pool.Query(ctx, sql, args...)
+	if err != nil {
+		return nil, fmt.Errorf("read owners: %w", err)
+	}
+	owners, err := pgx.CollectRows(rows, scan)
+	if err != nil {
+		return nil, fmt.Errorf("read owners: %w", err)
+	}
+	return owners, nil
+}
+
+func scan(row pgx.CollectableRow) (*owner, error) {
+	var (
+		o                              owner
+		b                              batch
+		a                              attempt
+		size                           uint64
+		frontier, confirmed, root      []byte
+		waiting, oldest                *time.Time
+		id, signature, blockhash       *string
+		batchFrom, batchSize, lastGood *uint64
+	)
+	err := row.Scan((*string)(&o.key), &size, &frontier, &o.chainSeq, &o.chainVersion, &o.confirmedSize, &confirmed, &waiting,
+		&id, &batchFrom, &batchSize, &root, &oldest, &signature, &blockhash, &lastGood, &a.transaction)
+	if err != nil {
+		return nil, err
+	}
+	if o.frontier, err = tree.NewFrontier(size, unpack(frontier)); err != nil {
+		return nil, fmt.Errorf("frontier of %s: %w", o.key, err)
+	}
+	copy(o.confirmedRoot[:], confirmed)
+	if waiting != nil {
+		o.waiting = *waiting
+	}
+	if id == nil {
+		return &o, nil
+	}
+	b.id, b.from, b.size, b.oldest = *id, *batchFrom, *batchSize, *oldest
+	copy(b.root[:], root)
+	if signature != nil {
+		a.signature, a.blockhash, a.lastValid = *signature, *blockhash, *lastGood
+		b.tried = &a
+	}
+	o.batch = &b
+	return &o, nil
+}
+
+func texts(keys []events.Owner) []string {
+	out := make([]string, len(keys)) // never nil: ALL of NULL is NULL
+	for i, k := range keys {
+		out[i] = string(k)
+	}
+	return out
+}
+
+func pack(hashes []events.Hash) []byte {
+	out := make([]byte, 0, len(hashes)*events.HashSize)
+	for i := range hashes {
+		out = append(out, hashes[i][:]...)
+	}
+	return out
+}
+
+func unpack(packed []byte) []events.Hash {
+	hashes := make([]events.Hash, len(packed)/events.HashSize)
+	for i := range hashes {
+		copy(hashes[i][:], packed[i*events.HashSize:])
+	}
+	return hashes
+}

@@ -1,0 +1,449 @@
+package anchorer
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gagliardetto/solana-go"
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go"
+
+	"github.com/memory-ledger/ledger/anchoring/chain"
+	"github.com/memory-ledger/ledger/anchoring/commitment"
+	"github.com/memory-ledger/ledger/anchoring/program"
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/infra/localchain"
+	"github.com/memory-ledger/ledger/infra/localchain/localchaintest"
+	"github.com/memory-ledger/ledger/infra/localnats/natstest"
+	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
+	"github.com/memory-ledger/ledger/projections/schema"
+	"github.com/memory-ledger/ledger/projections/tree"
+)
+
+func TestMain(m *testing.M) { pgtest.Main(m) }
+
+// patience is how long a test waits for what must happen.
+const patience = 30 * time.Second
+
+// shared is a chain for the tests that do nothing to the chain itself: each
+// has an authority of its own.
+var shared = sync.OnceValues(func() (*localchain.Chain, error) {
+	dir, err := os.MkdirTemp("", "anchorer-test-")
+	if err != nil {
+		return nil, err
+	}
+	return localchaintest.Run(localchain.Config{DataDir: dir, Programs: programs})
+})
+
+var programs = []localchain.Program{{ID: program.LocalID.String(), ELF: program.ELF}}
+
+// world is a log with leaves, a database, and a chain.
+type world struct {
+	t         testing.TB
+	log       *eventlog.JetStream
+	chain     *localchain.Chain
+	client    *chain.Client
+	authority solana.PrivateKey
+	database  string
+
+	mu     sync.Mutex
+	leaves map[events.Owner][]events.Hash
+	seqs   map[events.Owner]uint64
+	bad    map[events.Owner]bool // the tree cache lies about them
+}
+
+// newWorld uses the shared chain, or one of the test's own.
+func newWorld(t testing.TB, own bool) *world {
+	t.Helper()
+	w := &world{t: t, leaves: map[events.Owner][]events.Hash{}, seqs: map[events.Owner]uint64{}, bad: map[events.Owner]bool{}}
+	if own {
+		w.chain = localchaintest.Start(t, localchain.Config{Programs: programs})
+	} else {
+		c, err := shared()
+		if errors.Is(err, localchain.ErrUnavailable) && os.Getenv("REQUIRE_CHAIN") == "" {
+			t.Skipf("needs a local chain: %v", err)
+		}
+		w.must(err)
+		w.chain = c
+	}
+	var err error
+	w.authority, err = solana.NewRandomPrivateKey()
+	w.must(err)
+	w.must(w.chain.Fund(t.Context(), w.authority.PublicKey().String(), 100*solana.LAMPORTS_PER_SOL))
+	w.client, err = chain.New(w.chain.URL())
+	w.must(err)
+	t.Cleanup(w.client.Close)
+	nc, err := nats.Connect(natstest.Start(t).URL(), nats.MaxReconnects(-1))
+	w.must(err)
+	t.Cleanup(nc.Close)
+	w.log, err = eventlog.Create(t.Context(), nc, eventlog.Config{})
+	w.must(err)
+	w.database = pgtest.Database(t)
+	return w
+}
+
+func (w *world) must(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func newOwnerKey() events.Owner {
+	var key [32]byte
+	_, _ = rand.Read(key[:])
+	return events.OwnerFromBytes(key)
+}
+
+func newID() string { return uuid.Must(uuid.NewV7()).String() }
+
+// write adds leaves to an owner's log.
+func (w *world) write(key events.Owner, n int) {
+	w.t.Helper()
+	for range n {
+		w.mu.Lock()
+		index, expected := len(w.leaves[key]), w.seqs[key]
+		leaf := events.Hash(sha256.Sum256(fmt.Appendf(nil, "%s %d", key, index)))
+		w.leaves[key] = append(w.leaves[key], leaf)
+		w.mu.Unlock()
+		command := newID()
+		payload, err := events.EncodeBatch([]events.Event{{
+			ID: newID(), Source: "/test", Owner: key, Time: events.At(time.Now()), OwnerVersion: index + 1, CommandID: command,
+			Data: &events.MemoryWritten{MemoryID: newID(), LeafIndex: uint64(index), LeafHash: leaf, LeafVersion: 1, Metadata: []byte("{}"), Sealed: []byte{1}},
+		}})
+		w.must(err)
+		seq, err := w.log.Append(w.t.Context(), eventlog.Append{
+			Family: events.FamilyLedger, Owner: key, Kind: events.KindMemory, CommandID: command, Expected: expected, Payload: payload,
+		})
+		w.must(err)
+		w.mu.Lock()
+		w.seqs[key] = seq
+		w.mu.Unlock()
+	}
+}
+
+// owners makes owners with a leaf each.
+func (w *world) owners(n int) []events.Owner {
+	w.t.Helper()
+	keys := make([]events.Owner, n)
+	for i := range keys {
+		keys[i] = newOwnerKey()
+		w.write(keys[i], 1)
+	}
+	return keys
+}
+
+// Root and Consistency make the world a tree cache.
+func (w *world) Root(_ context.Context, key events.Owner, size uint64) (events.Hash, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if size > uint64(len(w.leaves[key])) {
+		return events.Hash{}, tree.ErrIncomplete
+	}
+	if w.bad[key] {
+		return events.Hash{1}, nil
+	}
+	return tree.RootOf(w.leaves[key][:size]), nil
+}
+
+func (w *world) Consistency(_ context.Context, key events.Owner, from, to uint64) ([]events.Hash, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return tree.ConsistencyOf(w.leaves[key], from, to)
+}
+
+// process is an anchorer that can be killed: from then on nothing that it does
+// reaches anybody.
+type process struct {
+	*Anchorer
+	kill  context.CancelFunc
+	ended chan struct{}
+	*killer
+}
+
+// start runs an anchorer with its own connections.
+func (w *world) start(k *killer, change func(*Config)) *process {
+	w.t.Helper()
+	return w.startOn(w.database, k, change)
+}
+
+func (w *world) startOn(database string, k *killer, change func(*Config)) *process {
+	w.t.Helper()
+	if k == nil {
+		k = &killer{}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	k.cancel = cancel
+	pool, err := schema.OpenPool(ctx, database, "ledger", 4)
+	w.must(err)
+	level := slog.LevelError + 1
+	if os.Getenv("ANCHOR_LOG") != "" {
+		level = slog.LevelDebug
+	}
+	cfg := Config{
+		Pool: pool, Log: killableLog{w.log, k}, Chain: killableChain{w.client, k}, Tree: w,
+		Authority: w.authority, Program: program.LocalID, MaxWait: time.Millisecond, MaxLeaves: 1000,
+		PollEvery: 20 * time.Millisecond, ResendEvery: 60 * time.Millisecond, NewID: newID,
+		Logger:     slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})),
+		aroundSave: func(save func() error) error { return k.at("checkpoint", save) },
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	a, err := New(cfg)
+	w.must(err)
+	p := &process{Anchorer: a, kill: cancel, ended: make(chan struct{}), killer: k}
+	go func() {
+		defer close(p.ended)
+		defer pool.Close()
+		_ = a.Run(ctx)
+	}()
+	w.t.Cleanup(p.stop)
+	return p
+}
+
+func (p *process) stop() {
+	p.kill()
+	<-p.ended
+}
+
+// errDead is what a killed process sees of the world.
+var errDead = errors.New("killed")
+
+// killer kills a process the count-th time that it comes to a point: before
+// it does what it was going to do, or after, with the answer lost.
+type killer struct {
+	point  string
+	count  int32
+	after  bool
+	seen   atomic.Int32
+	dead   atomic.Bool
+	cancel context.CancelFunc
+}
+
+func (k *killer) at(point string, do func() error) error {
+	if k.dead.Load() {
+		return errDead
+	}
+	if point != k.point || k.seen.Add(1) != k.count {
+		return do()
+	}
+	if k.after {
+		_ = do()
+	}
+	k.dead.Store(true)
+	k.cancel()
+	return errDead
+}
+
+type killableLog struct {
+	eventlog.Log
+	k *killer
+}
+
+func (l killableLog) Append(ctx context.Context, a eventlog.Append) (seq uint64, err error) {
+	batch, err := events.DecodeBatch(a.Payload)
+	if err != nil {
+		return 0, err
+	}
+	err = l.k.at("append "+string(batch[0].Type()), func() (err error) {
+		// Killed or not, an append that has begun is not taken back.
+		seq, err = l.Log.Append(context.WithoutCancel(ctx), a)
+		return err
+	})
+	return seq, err
+}
+
+type killableChain struct {
+	Chain
+	k *killer
+}
+
+func (c killableChain) Send(ctx context.Context, raw []byte, preflight bool) error {
+	return c.k.at("send", func() error { return c.Chain.Send(ctx, raw, preflight) })
+}
+
+func (c killableChain) Statuses(ctx context.Context, signatures []string, history bool) (s []*chain.Status, slot uint64, err error) {
+	if len(signatures) == 0 {
+		return nil, 0, nil
+	}
+	err = c.k.at("status", func() (err error) {
+		s, slot, err = c.Chain.Statuses(ctx, signatures, history)
+		return err
+	})
+	return s, slot, err
+}
+
+func (c killableChain) Accounts(ctx context.Context, keys []solana.PublicKey, level chain.Commitment) (a []*chain.Account, slot uint64, err error) {
+	err = c.k.at("account", func() (err error) {
+		a, slot, err = c.Chain.Accounts(ctx, keys, level)
+		return err
+	})
+	return a, slot, err
+}
+
+// history is what the log says of one owner's batches.
+type history struct {
+	cut, failed []string
+	confirmed   []events.BatchConfirmed
+	submitted   map[string]*events.BatchSubmitted
+	open        string
+	versions    int
+}
+
+// await follows the log until a condition holds for what it says.
+func (w *world) await(what string, until func(map[events.Owner]*history) bool) map[events.Owner]*history {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
+	defer cancel()
+	done := errors.New("done")
+	all := map[events.Owner]*history{}
+	err := w.follow(ctx, func(e *events.Event) error {
+		h := all[e.Owner]
+		if h == nil {
+			h = &history{submitted: map[string]*events.BatchSubmitted{}}
+			all[e.Owner] = h
+		}
+		if h.add(w.t, e); until(all) {
+			return done
+		}
+		return nil
+	})
+	if !errors.Is(err, done) {
+		w.t.Fatalf("%s: did not happen within %v (%v): %+v", what, patience, err, summary(all))
+	}
+	return all
+}
+
+// follow yields the chain events of the log, from the first on.
+func (w *world) follow(ctx context.Context, yield func(*events.Event) error) error {
+	return w.log.Follow(ctx, eventlog.FollowConfig{Subjects: []string{"chain.>"}}, func(s eventlog.Slice) error {
+		for _, r := range s.Records {
+			batch, err := events.DecodeBatch(r.Payload)
+			if err != nil {
+				return err
+			}
+			if err := yield(&batch[0]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func summary(all map[events.Owner]*history) (lines []string) {
+	for key, h := range all {
+		lines = append(lines, fmt.Sprintf("%.6s cut %d failed %d %q confirmed %d open %q", key, len(h.cut), len(h.failed), h.failed, len(h.confirmed), h.open))
+	}
+	return lines
+}
+
+func (h *history) add(t testing.TB, e *events.Event) {
+	if h.versions++; e.OwnerVersion != h.versions {
+		t.Errorf("%s: chain version %d is the %dth", e.Owner, e.OwnerVersion, h.versions)
+	}
+	switch d := e.Data.(type) {
+	case *events.BatchCut:
+		if h.open != "" {
+			t.Errorf("%s: batch %s is cut while %s is open", e.Owner, d.BatchID, h.open)
+		}
+		h.cut, h.open = append(h.cut, d.BatchID), d.BatchID
+	case *events.BatchSubmitted:
+		if h.submitted[d.BatchID] != nil {
+			t.Errorf("%s: batch %s has two transactions", e.Owner, d.BatchID)
+		}
+		h.submitted[d.BatchID] = d
+	case *events.BatchConfirmed:
+		h.confirmed, h.open = append(h.confirmed, *d), ""
+	case *events.BatchFailed:
+		h.failed, h.open = append(h.failed, d.Reason), ""
+	}
+}
+
+// allAnchored waits until every leaf is in a confirmed batch, and then checks
+// that each is in exactly one, that the chain holds every root that the log
+// calls anchored, and that nothing is left open.
+func (w *world) allAnchored(except ...events.Owner) map[events.Owner]*history {
+	w.t.Helper()
+	skip := map[events.Owner]bool{}
+	for _, key := range except {
+		skip[key] = true
+	}
+	all := w.await("every leaf anchored", func(all map[events.Owner]*history) bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		for key, leaves := range w.leaves {
+			h := all[key]
+			if skip[key] {
+				continue
+			}
+			if h == nil || len(h.confirmed) == 0 || h.confirmed[len(h.confirmed)-1].Size != uint64(len(leaves)) {
+				return false
+			}
+		}
+		return true
+	})
+	for key, leaves := range w.leaves {
+		if !skip[key] {
+			w.check(key, leaves, all[key])
+		}
+	}
+	return all
+}
+
+func (w *world) check(key events.Owner, leaves []events.Hash, h *history) {
+	w.t.Helper()
+	if h.open != "" {
+		w.t.Errorf("%s: batch %s is stuck", key, h.open)
+	}
+	var size uint64
+	for _, c := range h.confirmed {
+		if c.Size <= size {
+			w.t.Errorf("%s: %d leaves are anchored after %d", key, c.Size, size)
+		}
+		size = c.Size
+		if c.Root != tree.RootOf(leaves[:c.Size]) {
+			w.t.Errorf("%s: wrong root at %d leaves", key, c.Size)
+		}
+		if c.Cluster != w.chain.GenesisHash() {
+			w.t.Errorf("%s: cluster %s", key, c.Cluster)
+		}
+		s, _, err := w.client.Statuses(w.t.Context(), []string{c.Signature}, true)
+		if err != nil || s[0] == nil || s[0].Err != nil {
+			w.t.Errorf("%s: transaction of %d leaves on the chain: %v, %v", key, c.Size, s, err)
+		}
+	}
+	held := w.held(key)
+	newest := h.confirmed[len(h.confirmed)-1]
+	if held == nil || held.Size != newest.Size || held.Root != [32]byte(newest.Root) || held.Slot != newest.Slot {
+		w.t.Errorf("%s: the account holds %+v, the log says %+v", key, held, newest)
+	}
+	if held != nil && held.Count != uint64(len(h.confirmed)) {
+		w.t.Errorf("%s: the account moved %d times for %d batches", key, held.Count, len(h.confirmed))
+	}
+}
+
+// held is an owner's account on the chain.
+func (w *world) held(key events.Owner) *commitment.Account {
+	w.t.Helper()
+	address, _, err := commitment.Address(program.LocalID, w.authority.PublicKey(), solana.PublicKey(key.Bytes()))
+	w.must(err)
+	accounts, _, err := w.client.Accounts(w.t.Context(), []solana.PublicKey{address}, chain.Finalized)
+	w.must(err)
+	if accounts[0] == nil {
+		return nil
+	}
+	a, err := commitment.DecodeAccount(accounts[0].Data)
+	w.must(err)
+	return &a
+}

@@ -1,0 +1,150 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/events/leaf"
+)
+
+// ErrNoKey: the owner's data key is not to be had, so what is sealed with it
+// can't be opened. A keystore's function wraps it.
+var ErrNoKey = errors.New("no data key")
+
+// Log is what an audit needs of the log: how long it is, and to read it. Direct
+// gets suffice; see eventlog.Direct.
+type Log interface {
+	Head(ctx context.Context) (uint64, error)
+	Read(ctx context.Context, cfg eventlog.ReadConfig, yield func(eventlog.Slice) error) error
+}
+
+// Key opens an owner's sealed content.
+type Key interface {
+	Open(memoryID string, sealed []byte) (string, error)
+	LeafSecret() leaf.Secret
+}
+
+// Commitment is what a commitment account holds.
+type Commitment struct {
+	Size uint64
+	Root events.Hash
+}
+
+// Chain reads commitment accounts: one entry for each owner, nil where there
+// is no account. An error means that the chain could not be asked.
+type Chain interface {
+	Commitments(ctx context.Context, owners []events.Owner) ([]*Commitment, error)
+}
+
+// Config of an audit. Only Log is required; whatever else is missing is said
+// to be not checked.
+type Config struct {
+	Log   Log
+	Owner events.Owner // audit this owner alone; empty means everybody
+
+	Keys  func(context.Context, events.Owner) (Key, error) // nil: leaves are not recomputed
+	Pool  *pgxpool.Pool                                    // nil: the log alone
+	Chain Chain                                            // nil: no accounts
+	// WhyNoKeys, WhyNoPool and WhyNoChain say why something is nil.
+	WhyNoKeys, WhyNoPool, WhyNoChain string
+
+	// Report is called with every finding as it is made.
+	Report func(Finding)
+	// Progress, if set, is called now and then with the sequence reached.
+	Progress func(reached, through uint64)
+	// Patience is how long the read models may take to catch up with the log;
+	// 0 means 30 s.
+	Patience time.Duration
+}
+
+const defaultPatience = 30 * time.Second
+
+// Run audits. It returns an error where it could not be carried through; what
+// is wrong with what it read is findings.
+func Run(ctx context.Context, cfg Config) (Summary, error) {
+	if cfg.Log == nil {
+		return Summary{}, errors.New("audit: no log")
+	}
+	if cfg.Report == nil {
+		cfg.Report = func(Finding) {}
+	}
+	if cfg.Patience <= 0 {
+		cfg.Patience = defaultPatience
+	}
+	a := &auditor{cfg: cfg, report: &report{to: cfg.Report, unread: map[string]uint64{}}}
+	if err := a.run(ctx); err != nil {
+		return a.report.finish(), fmt.Errorf("audit: %w", err)
+	}
+	return a.report.finish(), nil
+}
+
+type auditor struct {
+	cfg     Config
+	report  *report
+	fold    *fold
+	through uint64
+}
+
+func (a *auditor) run(ctx context.Context) error {
+	head, err := a.cfg.Log.Head(ctx)
+	if err != nil {
+		return err
+	}
+	a.through = head
+	var db *snapshot
+	if a.cfg.Pool == nil {
+		a.report.notChecked("the read models and the tree cache: %s", orNone(a.cfg.WhyNoPool, "no database"))
+	} else {
+		if db, err = openSnapshot(ctx, a.cfg.Pool, head, a.cfg.Patience); err != nil {
+			return err
+		}
+		defer db.close()
+		if err := a.align(ctx, db, head); err != nil {
+			return err
+		}
+	}
+	a.report.summary.Through = a.through
+	if err := a.replay(ctx); err != nil {
+		return err
+	}
+	if db != nil {
+		if err := a.compareReadModels(ctx, db); err != nil {
+			return err
+		}
+	}
+	return a.checkChain(ctx)
+}
+
+// align decides up to where the log is read: to the database's position, so
+// that both are compared at the same moment.
+func (a *auditor) align(ctx context.Context, db *snapshot, head uint64) error {
+	newest, err := a.cfg.Log.Head(ctx) // the snapshot may hold what came after the first look
+	if err != nil {
+		return err
+	}
+	switch {
+	case db.position > newest:
+		a.report.add(Finding{Check: CheckSequence, Seq: db.position, Table: "checkpoint", Column: "seq", Detail: fmt.Sprintf(
+			"the read models are at sequence %d, the log ends at %d: the log lost messages, or is not the one these tables were made from", db.position, newest)})
+		a.through = newest
+	case db.position < head:
+		a.report.notChecked("sequences %d to %d: the read models do not hold them yet; is a projector running?", db.position+1, head)
+		a.through = db.position
+	default:
+		a.through = db.position
+	}
+	return nil
+}
+
+func orNone(why, otherwise string) string {
+	if why == "" {
+		return otherwise
+	}
+	return why
+}

@@ -1,0 +1,145 @@
+package audit_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
+	"github.com/memory-ledger/ledger/projections/audit"
+	"github.com/memory-ledger/ledger/projections/fence"
+	"github.com/memory-ledger/ledger/projections/internal/world"
+	"github.com/memory-ledger/ledger/projections/runner"
+	"github.com/memory-ledger/ledger/projections/tree"
+)
+
+func TestMain(m *testing.M) { pgtest.Main(m) }
+
+// direct is the log as the audit reads it.
+func direct(log *world.Log) eventlog.Direct { return log.Log.(*eventlog.JetStream).Direct() }
+
+// storyLeaves is how many leaves a story's owner writes: more than a tile.
+const storyLeaves = 300
+
+// story is messages in which every table of the read models gets rows, every
+// nullable column a value somewhere, and every rule is kept.
+func story(n int) []world.Message {
+	a := world.NumberedActor(n)
+	now := events.At(time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC))
+	hash := func(s string) *events.Hash { h := world.Hash(s); return &h }
+	said := []world.Message{}
+	say := func(data ...events.Data) { said = append(said, a.Say(data...)) }
+
+	session, key, spent, ended := world.UUID(), world.UUID(), world.UUID(), world.UUID()
+	say(&events.OwnerRegistered{UserID: world.UUID()}, &events.SessionIssued{SessionID: world.UUID(), Audience: events.AudienceCore, ExpiresAt: now})
+	say(&events.SessionIssued{SessionID: session, Audience: events.AudienceExtension, TokenHash: hash(session), ExpiresAt: now})
+	say(&events.ApiKeyCreated{KeyID: key, KeyHash: world.Hash(key), Prefix: "svc_1234", Label: "a\x00label"})
+	say(&events.ApiKeyUsed{KeyID: key})
+	say(&events.ApiKeyRevoked{KeyID: key})
+	say(&events.GrantMinted{GrantID: spent, Kind: events.GrantDrop, TokenHash: world.Hash(spent), ExpiresAt: now, MaxUses: 1})
+	say(&events.GrantConsumed{GrantID: spent, Kind: events.GrantDrop, Use: 1, Remaining: 0}, a.Memory(`{"dropped":true}`))
+	say(&events.GrantMinted{GrantID: ended, Kind: events.GrantCase, TokenHash: world.Hash(ended), ExpiresAt: now, MaxUses: 3})
+	say(&events.GrantConsumed{GrantID: ended, Kind: events.GrantCase, Use: 1, Remaining: 2})
+	next := world.UUID()
+	say(&events.GrantRevoked{GrantID: ended, Kind: events.GrantCase, Reason: events.Superseded},
+		&events.GrantMinted{GrantID: next, Kind: events.GrantCase, TokenHash: world.Hash(next), ExpiresAt: now, MaxUses: 3})
+	say(&events.SessionRevoked{SessionID: session})
+
+	var leaves []events.Hash
+	leaves = append(leaves, world.LeafHash(a.Owner, 0))
+	for i := 1; i < storyLeaves; i++ {
+		m := a.Memory(fmt.Sprintf(`{"n":%d}`, i))
+		m.IdempotencyKeyHash = hash(fmt.Sprint("key", i))
+		leaves = append(leaves, m.LeafHash)
+		say(m)
+	}
+	commit := func(size uint64, confirm bool) {
+		id, root := world.UUID(), tree.RootOf(leaves[:size])
+		say(&events.BatchCut{BatchID: id, FromSize: 0, Size: size, Root: root})
+		first := &events.BatchSubmitted{BatchID: id, Size: size, Root: root, Signature: "first" + id, Blockhash: "hash", LastValidBlockHeight: 7, Transaction: []byte("tx")}
+		say(first)
+		say(&events.BatchFailed{BatchID: id, Signature: first.Signature, Reason: "expired\x00"})
+		second := *first
+		second.Signature = "second" + id
+		say(&second)
+		if confirm {
+			say(&events.BatchConfirmed{BatchID: id, Size: size, Root: root, Signature: second.Signature, Slot: 9, Cluster: "cluster", ProgramID: "program", Account: "account"})
+		}
+	}
+	commit(10, true) // far back: the replay has long passed it
+	commit(storyLeaves-1, false)
+	say(&events.StakeDeposited{Mint: "mint", Vault: "vault", Amount: "18446744073709551615", Signature: fmt.Sprint("deposit", n), Slot: 5, BlockTime: now})
+	say(&events.StakeWithdrawn{Mint: "mint", Vault: "vault", Amount: "5", Signature: fmt.Sprint("withdraw", n), Slot: 6, BlockTime: now})
+	return said
+}
+
+// projected is a log and the read models that a projector made of it.
+func projected(t testing.TB, messages ...world.Message) (*pgxpool.Pool, *world.Log) {
+	t.Helper()
+	_, pool := world.Database(t)
+	log := world.NewLog(t)
+	log.Publish(t, messages...)
+	r, err := runner.New(runner.Config{Pool: pool, Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := world.Running(t, r.Run)
+	f, err := fence.New(pool, log, fence.Options{Timeout: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.WaitAll(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	return pool, log
+}
+
+// verify runs an audit and returns what it found.
+func verify(t *testing.T, cfg audit.Config) ([]audit.Finding, audit.Summary) {
+	t.Helper()
+	var found []audit.Finding
+	cfg.Report = func(f audit.Finding) { found = append(found, f) }
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	summary, err := audit.Run(ctx, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if int(summary.Findings) != len(found) {
+		t.Errorf("%d findings counted, %d reported", summary.Findings, len(found))
+	}
+	return found, summary
+}
+
+func TestWhatIsGoodIsFoundGood(t *testing.T) {
+	t.Parallel()
+	pool, log := projected(t, slices.Concat(story(1), story(2))...)
+	for _, owner := range []events.Owner{"", world.NumberedActor(2).Owner} {
+		found, summary := verify(t, audit.Config{Log: direct(log), Pool: pool, Owner: owner})
+		if len(found) != 0 {
+			t.Errorf("found %v", found)
+		}
+		owners := 2
+		if owner != "" {
+			owners = 1
+		}
+		if summary.Leaves != uint64(storyLeaves*owners) || summary.Rows["memories"] != storyLeaves*owners || summary.Rows["tiles"] != owners ||
+			summary.BatchRoots != uint64(2*owners) || summary.Rows["grants"] != 3*owners || len(summary.NotChecked) != 2 {
+			t.Errorf("%+v", summary)
+		}
+	}
+	found, summary := verify(t, audit.Config{Log: direct(log)})
+	if len(found) != 0 || len(summary.NotChecked) != 3 || !strings.Contains(fmt.Sprint(summary.NotChecked), "read models") {
+		t.Errorf("%v, %+v", found, summary)
+	}
+}

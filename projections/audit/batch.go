@@ -1,0 +1,215 @@
+package audit
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/projections/tree"
+)
+
+// batch is what the log says of a batch, as its row must have it.
+type batch struct {
+	id, state                           string
+	owner                               *owner
+	from, size                          uint64
+	root                                events.Hash
+	cut, submitted, confirmedAt, failed *time.Time
+	signature, blockhash                *string
+	lastValid, slot                     *uint64
+	transaction                         *events.Hash // SHA-256 of its bytes
+	cluster, program, account, failure  *string
+	seq                                 uint64
+}
+
+// attempt is one signed transaction of a batch.
+type attempt struct {
+	batch, signature, blockhash string
+	owner                       *owner
+	lastValid, seq              uint64
+	transaction                 events.Hash
+	submitted                   time.Time
+	failed                      *time.Time
+	failure                     *string
+}
+
+// claim is somebody's word for a root.
+type claim struct {
+	check Check
+	what  string
+	size  uint64
+	root  events.Hash
+	seq   uint64
+}
+
+// batch folds the life of a batch and checks its root against the leaves.
+func (f *fold) batch(c *current) {
+	now := c.event.Time.Time()
+	switch data := c.event.Data.(type) {
+	case *events.BatchCut:
+		if b := f.batchOf(c, data.BatchID, data.Size, data.Root, true); b != nil {
+			b.state, b.cut, b.from = "cut", &now, data.FromSize
+		}
+		if data.FromSize >= data.Size {
+			f.wrong(c, CheckBatch, "batch %s goes from size %d to %d", data.BatchID, data.FromSize, data.Size)
+		}
+	case *events.BatchSubmitted:
+		f.attempted(c, data)
+		if b := f.batchOf(c, data.BatchID, data.Size, data.Root, false); b != nil {
+			hash := events.Hash(sha256.Sum256(data.Transaction))
+			b.state, b.submitted, b.transaction = "submitted", &now, &hash
+			b.signature, b.blockhash, b.lastValid = &data.Signature, &data.Blockhash, &data.LastValidBlockHeight
+		}
+	case *events.BatchConfirmed:
+		if b := f.batchOf(c, data.BatchID, data.Size, data.Root, false); b != nil {
+			b.state, b.confirmedAt, b.signature, b.slot = "confirmed", &now, &data.Signature, &data.Slot
+			b.cluster, b.program, b.account = &data.Cluster, &data.ProgramID, &data.Account
+			if c.owner.committed == nil || c.owner.committed.size < data.Size {
+				c.owner.committed = &claim{size: data.Size, root: data.Root, seq: c.seq}
+			}
+		}
+	case *events.BatchFailed:
+		if a := f.attempts[data.BatchID+" "+data.Signature]; a != nil {
+			a.failed, a.failure = &now, &data.Reason
+		}
+		b := f.batches[data.BatchID]
+		if b == nil || b.owner != c.owner {
+			f.wrong(c, CheckBatch, "batch %s failed, which was never cut", data.BatchID)
+		}
+		if b != nil && b.state != "confirmed" {
+			b.state, b.failed, b.failure, b.seq = "failed", &now, &data.Reason, c.seq
+		}
+	}
+}
+
+// batchOf finds or begins the batch that an event is about and checks what the
+// event says of size and root. It returns nil where the event changes nothing:
+// a confirmed batch stays as it is.
+func (f *fold) batchOf(c *current, id string, size uint64, root events.Hash, cut bool) *batch {
+	b := f.batches[id]
+	switch {
+	case b == nil && !cut:
+		f.wrong(c, CheckBatch, "%s of batch %s, which was never cut", c.event.Type(), id)
+	case b != nil && !cut && (b.size != size || b.root != root):
+		f.wrong(c, CheckBatch, "%s of batch %s says size %d and root %s, it was cut at %d with %s", c.event.Type(), id, size, root, b.size, b.root)
+	}
+	if b == nil || cut || b.size != size || b.root != root {
+		f.claim(c.owner, claim{check: CheckBatch, what: fmt.Sprintf("%s of batch %s", c.event.Type(), id), size: size, root: root, seq: c.seq})
+	}
+	if b == nil {
+		b = &batch{id: id, owner: c.owner}
+		f.batches[id] = b
+	}
+	if b.state == "confirmed" {
+		return nil
+	}
+	b.size, b.root, b.seq = size, root, c.seq
+	return b
+}
+
+func (f *fold) attempted(c *current, data *events.BatchSubmitted) {
+	key := data.BatchID + " " + data.Signature
+	if f.attempts[key] != nil {
+		return
+	}
+	f.attempts[key] = &attempt{batch: data.BatchID, signature: data.Signature, blockhash: data.Blockhash, owner: c.owner,
+		lastValid: data.LastValidBlockHeight, transaction: sha256.Sum256(data.Transaction),
+		submitted: c.event.Time.Time(), seq: c.seq}
+}
+
+// claim checks a root now, or later where it lies too far back.
+func (f *fold) claim(o *owner, cl claim) {
+	if cl.size > o.leaves() && cl.check != CheckOnchain {
+		f.report.add(Finding{Check: cl.check, Owner: o.name, Seq: cl.seq, Detail: fmt.Sprintf(
+			"%s names size %d, the owner has %d leaves there", cl.what, cl.size, o.leaves())})
+		return
+	}
+	if root, known := o.root(cl.size); known {
+		f.judge(o.name, cl, root)
+		return
+	}
+	f.back[o.name] = append(f.back[o.name], cl)
+}
+
+func (f *fold) judge(owner events.Owner, cl claim, root events.Hash) {
+	f.report.summary.BatchRoots++
+	if cl.root != root {
+		f.report.add(Finding{Check: cl.check, Owner: owner, Seq: cl.seq, Detail: fmt.Sprintf(
+			"%s: root of %d leaves is %s, the leaves give %s", cl.what, cl.size, cl.root, root)})
+	}
+}
+
+// lookBack works out the roots that the replay had passed by, from another read
+// of those owners' leaves alone.
+func (a *auditor) lookBack(ctx context.Context) error {
+	for owner, claims := range a.fold.back {
+		slices.SortFunc(claims, func(x, y claim) int { return cmp.Compare(x.size, y.size) })
+		if err := a.rootsOf(ctx, owner, a.through, claims); err != nil {
+			return err
+		}
+	}
+	clear(a.fold.back)
+	return nil
+}
+
+// rootsOf judges claims, sorted by size, by the owner's leaves up to a
+// sequence.
+func (a *auditor) rootsOf(ctx context.Context, owner events.Owner, through uint64, claims []claim) error {
+	frontier, err := tree.NewFrontier(0, nil)
+	if err != nil {
+		return err
+	}
+	settle := func() {
+		for len(claims) > 0 && claims[0].size == frontier.Size() {
+			a.fold.judge(owner, claims[0], frontier.Root())
+			claims = claims[1:]
+		}
+	}
+	settle()
+	err = a.leavesOf(ctx, owner, through, func(_ uint64, _ *events.Event, data *events.MemoryWritten) error {
+		frontier.Append(data.LeafHash)
+		if settle(); len(claims) == 0 {
+			return errStop
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, errStop) {
+		return err
+	}
+	for _, cl := range claims {
+		a.report.add(Finding{Check: cl.check, Owner: owner, Seq: cl.seq, Detail: fmt.Sprintf(
+			"%s: it has committed to %d leaves, the log holds %d: leaves were taken out of the log", cl.what, cl.size, frontier.Size())})
+	}
+	return nil
+}
+
+// leavesOf reads an owner's leaves again.
+func (a *auditor) leavesOf(ctx context.Context, owner events.Owner, through uint64, yield func(seq uint64, e *events.Event, data *events.MemoryWritten) error) error {
+	if _, err := events.ParseOwner(string(owner)); err != nil {
+		return nil // a damaged row names it; the log knows no such owner
+	}
+	subject := events.Subject{Family: events.FamilyLedger, Owner: owner, Kind: events.KindMemory}
+	read := eventlog.ReadConfig{To: through, Subject: subject.String()}
+	return a.cfg.Log.Read(ctx, read, func(slice eventlog.Slice) error {
+		messages := decode(slice)
+		for i := range messages {
+			for j := range messages[i].batch {
+				e := &messages[i].batch[j]
+				data, ok := e.Data.(*events.MemoryWritten)
+				if !ok {
+					continue
+				}
+				if err := yield(messages[i].seq, e, data); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+}

@@ -1,0 +1,151 @@
+package audit_test
+
+import (
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/memory-ledger/ledger/projections/audit"
+	"github.com/memory-ledger/ledger/projections/internal/world"
+	"github.com/memory-ledger/ledger/projections/rebuild"
+)
+
+// BenchmarkRebuildAndVerify fills a log with memories of 1,000 owners, rebuilds
+// the read models from it (replay, indexes, compare, swap), verifies all of it
+// once, and copies the same rows by bare COPY, from memory, into tables with the same
+// keys. EVENTS says how many, 100,000 if it does not.
+func BenchmarkRebuildAndVerify(b *testing.B) {
+	n := 100_000
+	if text := os.Getenv("EVENTS"); text != "" {
+		var err error
+		if n, err = strconv.Atoi(text); err != nil {
+			b.Fatal(err)
+		}
+	}
+	log := world.NewLog(b)
+	fillLog(b, log, n)
+	_, pool := world.Database(b)
+	var rebuilding, verifying, copying time.Duration
+	var most uint64
+	for b.Loop() {
+		start := time.Now()
+		// The live tables are empty at first: that is a difference.
+		result, err := rebuild.Run(b.Context(), rebuild.Config{Pool: emptied(b, pool), Log: direct(log), Force: true})
+		if err != nil || result.Position != uint64(n) {
+			b.Fatalf("%+v, %v", result, err)
+		}
+		rebuilding += time.Since(start)
+		start = time.Now()
+		peak := watchHeap(func() {
+			summary, err := audit.Run(b.Context(), audit.Config{Log: direct(log), Pool: pool, Report: func(f audit.Finding) { b.Error(f) }})
+			if err != nil || summary.Rows["memories"] != n {
+				b.Fatalf("%+v, %v", summary, err)
+			}
+		})
+		verifying, most = verifying+time.Since(start), max(most, peak)
+		copying += copyRows(b, pool)
+	}
+	events := float64(n) * float64(b.N)
+	b.ReportMetric(events/rebuilding.Seconds(), "rebuilt/s")
+	b.ReportMetric(events/verifying.Seconds(), "verified/s")
+	b.ReportMetric(events/copying.Seconds(), "copied/s")
+	b.ReportMetric(copying.Seconds()/rebuilding.Seconds(), "rebuild-of-copy")
+	b.ReportMetric(copying.Seconds()/verifying.Seconds(), "verify-of-copy")
+	b.ReportMetric(float64(most)/(1<<20), "verify-heap-MiB")
+}
+
+func fillLog(b *testing.B, log *world.Log, n int) {
+	b.Helper()
+	actors := make([]*world.Actor, 1000)
+	for i := range actors {
+		actors[i] = world.NumberedActor(i)
+	}
+	chance := rand.New(rand.NewPCG(1, 2))
+	sealed := []byte(strings.Repeat("ciphertext ", 25))
+	for done := 0; done < n; {
+		var messages []world.Message
+		for ; len(messages) < 1000 && done < n; done++ {
+			a := actors[chance.IntN(len(actors))]
+			m := a.Memory(`{"source":"bench","tags":["one","two"],"title":"a memory among many"}`)
+			m.Sealed = sealed
+			messages = append(messages, a.Say(m))
+		}
+		log.Publish(b, messages...)
+	}
+}
+
+// emptied puts the checkpoint to where a damaged one would be, so that the
+// rebuild goes to the end of the log.
+func emptied(b *testing.B, pool *pgxpool.Pool) *pgxpool.Pool {
+	b.Helper()
+	if _, err := pool.Exec(b.Context(), `DELETE FROM checkpoint`); err != nil {
+		b.Fatal(err)
+	}
+	return pool
+}
+
+// watchHeap returns the most heap that was in use while f ran.
+func watchHeap(f func()) uint64 {
+	var most atomic.Uint64
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		ticker := time.NewTicker(20 * time.Millisecond)
+		defer ticker.Stop()
+		for {
+			var m runtime.MemStats
+			runtime.ReadMemStats(&m)
+			most.Store(max(most.Load(), m.HeapInuse))
+			select {
+			case <-ticker.C:
+			case <-stop:
+				return
+			}
+		}
+	}()
+	f()
+	close(stop)
+	<-stopped
+	return most.Load()
+}
+
+// copyRows times a bare COPY of the memories and owners into fresh tables.
+func copyRows(b *testing.B, pool *pgxpool.Pool) time.Duration {
+	b.Helper()
+	var took time.Duration
+	for _, table := range []string{"memories", "owners", "tiles"} {
+		if _, err := pool.Exec(b.Context(), `CREATE TABLE copied (LIKE `+table+` INCLUDING ALL)`); err != nil {
+			b.Fatal(err)
+		}
+		rows, err := pool.Query(b.Context(), `SELECT * FROM `+table)
+		if err != nil {
+			b.Fatal(err)
+		}
+		names := rows.FieldDescriptions()
+		columns := make([]string, len(names))
+		for i, f := range names {
+			columns[i] = f.Name
+		}
+		all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) ([]any, error) { return row.Values() })
+		if err != nil {
+			b.Fatal(err)
+		}
+		start := time.Now()
+		if _, err := pool.CopyFrom(b.Context(), pgx.Identifier{"copied"}, columns, pgx.CopyFromRows(all)); err != nil {
+			b.Fatal(err)
+		}
+		took += time.Since(start)
+		if _, err := pool.Exec(b.Context(), `DROP TABLE copied`); err != nil {
+			b.Fatal(err)
+		}
+	}
+	return took
+}

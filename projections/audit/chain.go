@@ -1,0 +1,86 @@
+package audit
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/memory-ledger/ledger/events"
+)
+
+// accountsAtOnce is how many accounts are asked for in one request.
+const accountsAtOnce = 100
+
+// checkChain compares the commitment accounts with the log. The accounts are
+// read after the log, so they may be ahead of what was replayed; but what an
+// account holds was in the log before it was committed, so the log, read once
+// more, must reach that far.
+func (a *auditor) checkChain(ctx context.Context) error {
+	if a.cfg.Chain == nil {
+		a.report.notChecked("the chain: %s", orNone(a.cfg.WhyNoChain, "none is configured"))
+		return nil
+	}
+	if a.cfg.Owner != "" {
+		a.fold.owner(a.cfg.Owner) // the chain may know an owner whom the log does not
+	}
+	for some := range slices.Chunk(a.fold.sortedOwners(), accountsAtOnce) {
+		commitments, err := a.cfg.Chain.Commitments(ctx, some)
+		if err == nil && len(commitments) != len(some) {
+			err = fmt.Errorf("%d answers to %d questions", len(commitments), len(some))
+		}
+		if err != nil {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			a.report.notChecked("the chain: %v", err)
+			return nil
+		}
+		for i, name := range some {
+			if err := a.checkAccount(ctx, a.fold.owners[name], commitments[i]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (a *auditor) checkAccount(ctx context.Context, o *owner, c *Commitment) error {
+	recorded := o.committed
+	switch {
+	case c == nil && recorded == nil:
+		return nil
+	case c == nil:
+		a.report.add(Finding{Check: CheckOnchain, Owner: o.name, Seq: recorded.seq, Detail: fmt.Sprintf(
+			"size %d is recorded as confirmed, there is no commitment account", recorded.size)})
+		return nil
+	}
+	a.report.summary.Accounts++
+	if recorded != nil && c.Size < recorded.size {
+		a.report.add(Finding{Check: CheckOnchain, Owner: o.name, Seq: recorded.seq, Detail: fmt.Sprintf(
+			"size %d is recorded as confirmed, the account holds size %d", recorded.size, c.Size)})
+	}
+	onchain := claim{check: CheckOnchain, what: "commitment account", size: c.Size, root: c.Root}
+	if root, known := o.root(c.Size); known {
+		a.fold.judge(o.name, onchain, root)
+		return nil
+	}
+	through := a.through
+	if c.Size > o.leaves() {
+		head, err := a.cfg.Log.Head(ctx)
+		if err != nil {
+			return err
+		}
+		through = head
+	}
+	return a.rootsOf(ctx, o.name, through, []claim{onchain})
+}
+
+func (f *fold) sortedOwners() []events.Owner {
+	names := make([]events.Owner, 0, len(f.owners))
+	for name := range f.owners {
+		names = append(names, name)
+	}
+	slices.SortFunc(names, cmp.Compare[events.Owner])
+	return names
+}

@@ -1,0 +1,117 @@
+package audit
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/memory-ledger/ledger/events"
+)
+
+// Check names a kind of finding.
+type Check string
+
+// The checks.
+const (
+	CheckDecode   Check = "decode"       // a message does not decode, or is not what its subject says
+	CheckVersion  Check = "version"      // owner versions are not contiguous
+	CheckUnique   Check = "unique"       // an id was used twice
+	CheckLeaf     Check = "leaf"         // leaf indexes have a gap, or a leaf hash is not that of its content
+	CheckGrant    Check = "grant"        // a grant was overspent, or used when dead
+	CheckKey      Check = "credential"   // a key or session was used or ended against the rules
+	CheckBatch    Check = "batch"        // a recorded root is not the root at that size
+	CheckReadRow  Check = "read model"   // a row of the read models differs
+	CheckTile     Check = "tree cache"   // a tile differs
+	CheckOnchain  Check = "chain"        // the commitment account disagrees
+	CheckSequence Check = "log sequence" // the log and the read models do not reach as far as each other
+)
+
+// Finding is one thing that is wrong.
+type Finding struct {
+	Check     Check        `json:"check"`
+	Owner     events.Owner `json:"owner,omitzero"`
+	LeafIndex *uint64      `json:"leafIndex,omitzero"`
+	Seq       uint64       `json:"sequence,omitzero"`
+	Table     string       `json:"table,omitzero"`
+	Row       string       `json:"row,omitzero"`    // the row's key
+	Column    string       `json:"column,omitzero"` // empty where the whole row is missing or too many
+	Detail    string       `json:"detail"`
+}
+
+// String is the finding for people.
+func (f Finding) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s:", f.Check)
+	if f.Owner != "" {
+		fmt.Fprintf(&b, " owner %s", f.Owner)
+	}
+	if f.LeafIndex != nil {
+		fmt.Fprintf(&b, " leaf %d", *f.LeafIndex)
+	}
+	if f.Seq != 0 {
+		fmt.Fprintf(&b, " sequence %d", f.Seq)
+	}
+	if f.Table != "" {
+		fmt.Fprintf(&b, " table %s", f.Table)
+	}
+	if f.Row != "" {
+		fmt.Fprintf(&b, " row %s", f.Row)
+	}
+	if f.Column != "" {
+		fmt.Fprintf(&b, " column %s", f.Column)
+	}
+	fmt.Fprintf(&b, ": %s", f.Detail)
+	return b.String()
+}
+
+// Summary is what was looked at.
+type Summary struct {
+	Through          uint64         `json:"through"` // newest sequence that was checked
+	Messages         uint64         `json:"messages"`
+	Events           uint64         `json:"events"`
+	Owners           uint64         `json:"owners"`
+	Leaves           uint64         `json:"leaves"`
+	LeavesRecomputed uint64         `json:"leavesRecomputed"` // from sealed content
+	BatchRoots       uint64         `json:"batchRoots"`       // recorded roots that were recomputed
+	Rows             map[string]int `json:"rows,omitzero"`    // rows compared, by table
+	Accounts         uint64         `json:"accounts"`         // commitment accounts compared
+	Findings         uint64         `json:"findings"`
+	// NotChecked says what could not be looked at, and why.
+	NotChecked []string `json:"notChecked"`
+}
+
+// Good reports whether nothing wrong was found in what was checked.
+func (s *Summary) Good() bool { return s.Findings == 0 }
+
+// report hands findings on and counts.
+type report struct {
+	to      func(Finding)
+	summary Summary
+	unread  map[string]uint64 // why leaves could not be recomputed
+}
+
+func (r *report) add(f Finding) {
+	r.summary.Findings++
+	r.to(f)
+}
+
+func (r *report) notChecked(format string, args ...any) {
+	r.summary.NotChecked = append(r.summary.NotChecked, fmt.Sprintf(format, args...))
+}
+
+// finish turns counts into sentences.
+func (r *report) finish() Summary {
+	reasons := make([]string, 0, len(r.unread))
+	for why, n := range r.unread {
+		reasons = append(reasons, fmt.Sprintf("the hashes of %d leaves against their content: %s", n, why))
+	}
+	slices.SortFunc(reasons, cmp.Compare[string])
+	r.summary.NotChecked = append(r.summary.NotChecked, reasons...)
+	if r.summary.NotChecked == nil {
+		r.summary.NotChecked = []string{}
+	}
+	return r.summary
+}
+
+func at(index uint64) *uint64 { return &index }

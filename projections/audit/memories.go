@@ -1,0 +1,287 @@
+package audit
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/memory-ledger/ledger/events"
+)
+
+// memoryRow is a row of the memories, as it should be or as it is.
+type memoryRow struct {
+	leafIndex   int64
+	id          string
+	leafHash    []byte
+	metadata    string
+	sealed      []byte
+	created     int64 // microseconds since 1970
+	idempotency []byte
+	seq         int64
+}
+
+// memoryOf is the row that an event must have become.
+func memoryOf(e *events.Event, data *events.MemoryWritten, seq uint64) *memoryRow {
+	row := &memoryRow{leafIndex: int64(data.LeafIndex), id: data.MemoryID, leafHash: data.LeafHash[:], metadata: string(data.Metadata),
+		sealed: data.Sealed, created: e.Time.Time().UnixMicro(), seq: int64(seq)}
+	if data.IdempotencyKeyHash != nil {
+		row.idempotency = data.IdempotencyKeyHash[:]
+	}
+	return row
+}
+
+// add folds a row in. Every field goes in with its length, so that no two rows
+// give the same bytes.
+func (h *rowsHash) add(m *memoryRow) {
+	b := append(make([]byte, 0, 256+len(m.metadata)+len(m.sealed)), h[:]...)
+	field := func(v []byte) {
+		b = binary.BigEndian.AppendUint64(b, uint64(len(v)))
+		b = append(b, v...)
+	}
+	for _, n := range []int64{m.leafIndex, m.created, m.seq} {
+		b = binary.BigEndian.AppendUint64(b, uint64(n))
+	}
+	field([]byte(m.id))
+	field(m.leafHash)
+	field([]byte(m.metadata))
+	field(m.sealed)
+	if m.idempotency != nil {
+		field(m.idempotency)
+	}
+	*h = sha256.Sum256(b)
+}
+
+// compare calls differ for every column that is not as it should be.
+func (m *memoryRow) compare(is *memoryRow, differ func(column, want, got string)) {
+	same := func(column, want, got string) {
+		if want != got {
+			differ(column, want, got)
+		}
+	}
+	same("id", m.id, is.id)
+	same("leaf_hash", hex.EncodeToString(m.leafHash), hex.EncodeToString(is.leafHash))
+	same("metadata", m.metadata, is.metadata)
+	same("sealed", hex.EncodeToString(m.sealed), hex.EncodeToString(is.sealed))
+	same("created_at", micros(m.created), micros(is.created))
+	same("idempotency_key_hash", optionalHex(m.idempotency), optionalHex(is.idempotency))
+	same("seq", strconv.FormatInt(m.seq, 10), strconv.FormatInt(is.seq, 10))
+}
+
+func micros(n int64) string { return stamp(time.UnixMicro(n)) }
+
+func optionalHex(b []byte) string {
+	if b == nil {
+		return "NULL"
+	}
+	return hex.EncodeToString(b)
+}
+
+const memoryColumns = `leaf_index, id::text, leaf_hash, metadata, sealed, created_at, idempotency_key_hash, seq`
+
+func scanMemory(rows pgx.Rows, before ...any) (*memoryRow, error) {
+	var (
+		m       memoryRow
+		created time.Time
+	)
+	err := rows.Scan(append(before, &m.leafIndex, &m.id, &m.leafHash, &m.metadata, &m.sealed, &created, &m.idempotency, &m.seq)...)
+	m.created = created.UnixMicro()
+	return &m, err
+}
+
+// leafWalk goes through memories and tiles, owner by owner, side by side.
+type leafWalk struct {
+	*auditor
+	owner   events.Owner // whose rows are being read; empty at the beginning
+	hash    rowsHash
+	tree    *tiler
+	tiles   *tileRows
+	suspect []events.Owner // in the order in which they were met
+
+	suspected, seen map[events.Owner]bool
+}
+
+// compareLeaves reads every row of memories and tiles once, in the order of the
+// tree, and looks closer at the owners whose rows do not add up.
+func (a *auditor) compareLeaves(ctx context.Context, db *snapshot) error {
+	where, args := a.onlyOwner()
+	tiles, err := openTiles(ctx, db.second, where, args)
+	if err != nil {
+		return err
+	}
+	defer tiles.close()
+	w := &leafWalk{auditor: a, tiles: tiles, suspected: map[events.Owner]bool{}, seen: map[events.Owner]bool{}}
+	rows, err := db.first.Query(ctx, `SELECT owner, `+memoryColumns+` FROM memories`+where+` ORDER BY owner, leaf_index`, args...)
+	if err != nil {
+		return fmt.Errorf("read memories: %w", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var name string
+		m, err := scanMemory(rows, &name)
+		if err != nil {
+			return fmt.Errorf("read memories: %w", err)
+		}
+		a.report.summary.Rows["memories"]++
+		if events.Owner(name) != w.owner {
+			if err := w.next(events.Owner(name)); err != nil {
+				return err
+			}
+		}
+		w.hash.add(m)
+		if w.tree != nil && !w.tree.leaf(m.leafHash) {
+			w.tree = nil // a hash of another length; the rows can't add up
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return fmt.Errorf("read memories: %w", err)
+	}
+	if err := w.next(""); err != nil {
+		return err
+	}
+	if err := tiles.rest(func(t *tileRow) { w.suspects(t.owner) }); err != nil {
+		return err
+	}
+	a.report.summary.Rows["tiles"] = tiles.count
+	tiles.close()
+	for _, name := range a.fold.sortedOwners() {
+		if !w.seen[name] && a.fold.owners[name].leaves() > 0 {
+			w.suspects(name)
+		}
+	}
+	for _, name := range w.suspect {
+		if err := a.lookCloser(ctx, db, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *auditor) onlyOwner() (where string, args []any) {
+	if a.cfg.Owner == "" {
+		return "", nil
+	}
+	return ` WHERE owner = $1`, []any{string(a.cfg.Owner)}
+}
+
+// next ends an owner and begins another.
+func (w *leafWalk) next(name events.Owner) error {
+	if w.owner != "" {
+		w.seen[w.owner] = true
+		var want []wantTile
+		if o := w.fold.owners[w.owner]; o != nil && o.rows == w.hash && w.tree != nil {
+			want = w.tree.done()
+		} else {
+			w.suspects(w.owner)
+		}
+		err := w.tiles.compare(w.owner, want, func(_, is *tileRow) {
+			if is != nil {
+				w.suspects(is.owner)
+			} else {
+				w.suspects(w.owner)
+			}
+		})
+		if err != nil {
+			return err
+		}
+	}
+	w.owner, w.hash, w.tree = name, rowsHash{}, newTiler()
+	return nil
+}
+
+func (w *leafWalk) suspects(name events.Owner) {
+	if !w.suspected[name] {
+		w.suspected[name] = true
+		w.suspect = append(w.suspect, name)
+	}
+}
+
+// pageRows is how many rows of an owner are read at a time.
+const pageRows = 500
+
+// lookCloser compares an owner's leaves and tiles one by one with the log.
+func (a *auditor) lookCloser(ctx context.Context, db *snapshot, name events.Owner) error {
+	expected := newTiler()
+	var (
+		page map[int64]*memoryRow
+		next int64
+		end  int64 = -1 // exclusive, of the page
+	)
+	wrong := func(index int64, column, detail string) {
+		f := Finding{Check: CheckReadRow, Owner: name, Table: "memories", Row: fmt.Sprint(index), Column: column, Detail: detail}
+		if index >= 0 {
+			f.LeafIndex = at(uint64(index))
+		}
+		a.report.add(f)
+	}
+	err := a.leavesOf(ctx, name, a.through, func(seq uint64, e *events.Event, data *events.MemoryWritten) error {
+		want := memoryOf(e, data, seq)
+		if want.leafIndex >= end || want.leafIndex < end-pageRows {
+			var err error
+			end = want.leafIndex + pageRows
+			if page, err = readPage(ctx, db.first, name, want.leafIndex, end); err != nil {
+				return err
+			}
+		}
+		next = max(next, want.leafIndex+1)
+		expected.leaf(want.leafHash)
+		is := page[want.leafIndex]
+		if is == nil {
+			wrong(want.leafIndex, "", "the row is missing")
+			return nil
+		}
+		want.compare(is, func(column, w, g string) { wrong(want.leafIndex, column, differs(w, g)) })
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	extra, err := db.first.Query(ctx, `SELECT leaf_index FROM memories WHERE owner = $1 AND (leaf_index < 0 OR leaf_index >= $2) ORDER BY leaf_index`, string(name), next)
+	if err != nil {
+		return err
+	}
+	var index int64
+	if _, err := pgx.ForEachRow(extra, []any{&index}, func() error {
+		wrong(index, "", "the row has no event in the log")
+		return nil
+	}); err != nil {
+		return err
+	}
+	return a.compareTiles(ctx, db, name, expected.done())
+}
+
+func readPage(ctx context.Context, conn *pgx.Conn, name events.Owner, from, to int64) (map[int64]*memoryRow, error) {
+	rows, err := conn.Query(ctx, `SELECT `+memoryColumns+` FROM memories WHERE owner = $1 AND leaf_index >= $2 AND leaf_index < $3`, string(name), from, to)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	page := map[int64]*memoryRow{}
+	for rows.Next() {
+		m, err := scanMemory(rows)
+		if err != nil {
+			return nil, err
+		}
+		page[m.leafIndex] = m
+	}
+	return page, rows.Err()
+}
+
+// differs says what a column should hold and what it holds.
+func differs(want, got string) string {
+	return "should be " + shorten(want) + ", is " + shorten(got)
+}
+
+func shorten(s string) string {
+	const longest = 200
+	if len(s) > longest {
+		sum := sha256.Sum256([]byte(s))
+		return fmt.Sprintf("%q… (%d characters, SHA-256 %x)", s[:longest/4], len(s), sum[:8])
+	}
+	return strconv.Quote(s)
+}

@@ -1,0 +1,181 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/eventlog"
+)
+
+// message is one message of the log, taken apart. bad says what was wrong with
+// it, or is nil.
+type message struct {
+	seq     uint64
+	record  eventlog.Record
+	subject events.Subject
+	batch   []events.Event
+	bad     error
+}
+
+// replay reads the log up to a.through and folds it. Messages are decoded while
+// those before them are folded.
+func (a *auditor) replay(ctx context.Context) error {
+	a.fold = newFold(a)
+	defer a.fold.ids.close()
+	read := eventlog.ReadConfig{To: a.through}
+	if a.cfg.Owner != "" {
+		read.Subject = events.AnyFamilyFilter(a.cfg.Owner)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	decoded, failed := make(chan []message, 2), make(chan error, 1)
+	go func() {
+		defer close(decoded)
+		failed <- a.cfg.Log.Read(ctx, read, func(slice eventlog.Slice) error {
+			select {
+			case decoded <- decode(slice):
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		})
+	}()
+	for slice := range decoded {
+		for i := range slice {
+			if err := a.fold.message(ctx, &slice[i]); err != nil {
+				return err
+			}
+		}
+		if a.cfg.Progress != nil && len(slice) > 0 {
+			a.cfg.Progress(slice[len(slice)-1].seq, a.through)
+		}
+	}
+	if err := <-failed; err != nil {
+		return fmt.Errorf("read the log: %w", err)
+	}
+	return a.afterReplay(ctx)
+}
+
+// afterReplay looks at what only the whole log can tell.
+func (a *auditor) afterReplay(ctx context.Context) error {
+	f := a.fold
+	a.report.summary.Owners = uint64(len(f.owners))
+	err := f.ids.twice(func(kind idKind, first, again uint64) {
+		a.report.add(Finding{Check: CheckUnique, Seq: again, Owner: a.ownerAt(ctx, again), Detail: fmt.Sprintf(
+			"%s was used at sequence %d already", idNames[kind], first)})
+	})
+	if err != nil {
+		return err
+	}
+	return a.lookBack(ctx)
+}
+
+// ownerAt names the owner of a message; for findings, which are few.
+func (a *auditor) ownerAt(ctx context.Context, seq uint64) (owner events.Owner) {
+	_ = a.cfg.Log.Read(ctx, eventlog.ReadConfig{From: seq, To: seq}, func(slice eventlog.Slice) error {
+		if s, err := events.ParseSubject(slice.Records[0].Subject); err == nil {
+			owner = s.Owner
+		}
+		return nil
+	}) // without an answer the finding lacks the name
+	return owner
+}
+
+func decode(slice eventlog.Slice) []message {
+	messages := make([]message, len(slice.Records))
+	for i, r := range slice.Records {
+		m := message{seq: r.Seq, record: r}
+		if m.subject, m.bad = events.ParseSubject(r.Subject); m.bad == nil {
+			if m.batch, m.bad = events.DecodeBatch(r.Payload); m.bad == nil {
+				m.bad = m.check()
+			}
+		}
+		messages[i] = m
+	}
+	return messages
+}
+
+// check holds a message against its subject and the catalogue.
+func (m *message) check() error {
+	if m.batch[0].Owner != m.subject.Owner {
+		return fmt.Errorf("events of %s under the subject of %s", m.batch[0].Owner, m.subject.Owner)
+	}
+	if m.record.CommandID != "" && m.record.CommandID != m.batch[0].CommandID {
+		return fmt.Errorf("message of command %s holds events of command %s", m.record.CommandID, m.batch[0].CommandID)
+	}
+	chain := m.subject.Kind == events.KindBatch || m.subject.Kind == events.KindStake
+	if chain != (m.subject.Family == events.FamilyChain) {
+		return fmt.Errorf("kind %s in family %s", m.subject.Kind, m.subject.Family)
+	}
+	for i := range m.batch {
+		if !slices.Contains(kinds[m.batch[i].Type()], m.subject.Kind) {
+			return fmt.Errorf("%s under a subject of kind %s", m.batch[i].Type(), m.subject.Kind)
+		}
+	}
+	return nil
+}
+
+var kinds = func() map[events.Type][]events.SubjectKind {
+	m := map[events.Type][]events.SubjectKind{}
+	for _, d := range events.Catalogue() {
+		m[d.Type] = d.Kinds
+	}
+	return m
+}()
+
+// message folds one message.
+func (f *fold) message(ctx context.Context, m *message) error {
+	s := &f.report.summary
+	s.Messages++
+	f.stored, f.storedSeq = m.record.Time, m.seq
+	if m.bad != nil {
+		f.report.add(Finding{Check: CheckDecode, Owner: m.subject.Owner, Seq: m.seq, Detail: m.bad.Error()})
+	}
+	if m.subject.Owner == "" {
+		return nil
+	}
+	o := f.owner(m.subject.Owner)
+	if m.batch == nil {
+		// Its version is unknown; it takes the next one, so that one damaged
+		// message is one finding.
+		o.skip(m.subject.Family, m.seq)
+		return nil
+	}
+	f.version(o, m)
+	if err := f.ids.add(idCommand, m.seq, m.batch[0].CommandID); err != nil {
+		return err
+	}
+	c := &current{owner: o, seq: m.seq, ordinals: map[string]int{}}
+	c.withMemory = slices.ContainsFunc(m.batch, func(e events.Event) bool { return e.Type() == events.TypeMemoryWritten })
+	for i := range m.batch {
+		s.Events++
+		c.position, c.event = i, &m.batch[i]
+		if err := f.ids.add(idEvent, m.seq, m.batch[i].ID); err != nil {
+			return err
+		}
+		if err := f.event(ctx, c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// version checks that the message continues its owner's versions.
+func (f *fold) version(o *owner, m *message) {
+	got := m.batch[0].OwnerVersion
+	counted, last, highest := &o.versions, &o.lastSeq, &o.version
+	if m.subject.Family == events.FamilyChain {
+		counted, last, highest = &o.chainVersions, &o.chainLastSeq, &o.chainVersion
+	}
+	if want := *counted + 1; got != want {
+		f.report.add(Finding{Check: CheckVersion, Owner: o.name, Seq: m.seq, Detail: fmt.Sprintf(
+			"owner version %d of the %s family where %d should be: a message is missing, too many, or out of place", got, m.subject.Family, want)})
+	}
+	*counted, *last, *highest = got, m.seq, max(*highest, got)
+}
+
+// errStop ends a read that has seen enough.
+var errStop = errors.New("enough")

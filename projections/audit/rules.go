@@ -1,0 +1,192 @@
+package audit
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/memory-ledger/ledger/events"
+)
+
+// session, apiKey and grant are what the log says of a credential: what its
+// row in the read model must hold, and what the rules need.
+type session struct {
+	id, audience    string
+	owner           *owner
+	tokenHash       *events.Hash
+	issued, expires time.Time
+	revoked         *time.Time
+	seq             uint64
+}
+
+type apiKey struct {
+	id, prefix, label string
+	owner             *owner
+	hash              events.Hash
+	created           time.Time
+	used, revoked     *time.Time
+	seq               uint64
+}
+
+type grant struct {
+	id              string
+	kind            events.GrantKind
+	owner           *owner
+	tokenHash       events.Hash
+	minted, expires time.Time
+	maxUses, used   int
+	revoked         *time.Time
+	seq             uint64
+}
+
+func (g *grant) live(now time.Time) bool {
+	return g.revoked == nil && g.used < g.maxUses && now.Before(g.expires)
+}
+
+// keyUseInterval is how often the use of a key is recorded at most.
+const keyUseInterval = time.Minute
+
+// credential folds sign-ins and API keys.
+func (f *fold) credential(c *current) {
+	now := c.event.Time.Time()
+	switch data := c.event.Data.(type) {
+	case *events.SessionIssued:
+		if _, again := f.sessions[data.SessionID]; again {
+			f.wrong(c, CheckUnique, "session id %s was used already", data.SessionID)
+			return
+		}
+		f.sessions[data.SessionID] = &session{id: data.SessionID, audience: string(data.Audience), owner: c.owner,
+			tokenHash: data.TokenHash, issued: now, expires: data.ExpiresAt.Time(), seq: c.seq}
+	case *events.SessionRevoked:
+		s := f.sessions[data.SessionID]
+		if s == nil || s.owner != c.owner || s.revoked != nil {
+			f.wrong(c, CheckKey, "revokes session %s, which the owner has not or which is revoked", data.SessionID)
+		}
+		if s != nil && s.revoked == nil {
+			s.revoked = &now
+		}
+	case *events.ApiKeyCreated:
+		if _, again := f.keys[data.KeyID]; again {
+			f.wrong(c, CheckUnique, "API key id %s was used already", data.KeyID)
+			return
+		}
+		f.keys[data.KeyID] = &apiKey{id: data.KeyID, prefix: data.Prefix, label: data.Label, owner: c.owner,
+			hash: data.KeyHash, created: now, seq: c.seq}
+	case *events.ApiKeyUsed:
+		f.keyUsed(c, data.KeyID, now)
+	case *events.ApiKeyRevoked:
+		k := f.keys[data.KeyID]
+		if k == nil || k.owner != c.owner || k.revoked != nil {
+			f.wrong(c, CheckKey, "revokes API key %s, which the owner has not or which is revoked", data.KeyID)
+		}
+		if k != nil && k.revoked == nil {
+			k.revoked = &now
+		}
+	}
+}
+
+func (f *fold) keyUsed(c *current, id string, now time.Time) {
+	k := f.keys[id]
+	if k == nil || k.owner != c.owner || k.revoked != nil {
+		f.wrong(c, CheckKey, "API key %s was used, which the owner has not or which is revoked", id)
+	}
+	if k == nil {
+		return
+	}
+	if k.used != nil && now.Sub(*k.used) < keyUseInterval {
+		f.wrong(c, CheckKey, "use of API key %s recorded twice within a minute", id)
+	}
+	if k.used == nil || now.After(*k.used) {
+		k.used = &now
+	}
+}
+
+func (f *fold) minted(c *current, data *events.GrantMinted) {
+	if _, again := f.grants[data.GrantID]; again {
+		f.wrong(c, CheckUnique, "grant id %s was used already", data.GrantID)
+		return
+	}
+	now := c.event.Time.Time()
+	if other := c.owner.active[data.Kind]; other != nil && other.live(now) {
+		f.wrong(c, CheckGrant, "%s %s minted while %s is active", data.Kind, data.GrantID, other.id)
+	}
+	if data.MaxUses < 1 {
+		f.wrong(c, CheckGrant, "grant %s allows %d uses", data.GrantID, data.MaxUses)
+	}
+	g := &grant{id: data.GrantID, kind: data.Kind, owner: c.owner, tokenHash: data.TokenHash, minted: now,
+		expires: data.ExpiresAt.Time(), maxUses: data.MaxUses, seq: c.seq}
+	f.grants[data.GrantID] = g
+	if c.owner.active == nil {
+		c.owner.active = map[events.GrantKind]*grant{}
+	}
+	c.owner.active[data.Kind] = g
+}
+
+func (f *fold) consumed(c *current, data *events.GrantConsumed) {
+	g := f.grants[data.GrantID]
+	if g == nil || g.owner != c.owner || g.kind != data.Kind {
+		f.wrong(c, CheckGrant, "%s %s was used, which the owner never minted", data.Kind, data.GrantID)
+		if g == nil {
+			return
+		}
+	}
+	now := c.event.Time.Time()
+	switch {
+	case g.revoked != nil:
+		f.wrong(c, CheckGrant, "%s %s was used after it was revoked", g.kind, g.id)
+	case !now.Before(g.expires):
+		f.wrong(c, CheckGrant, "%s %s was used after it expired", g.kind, g.id)
+	}
+	if g.used >= g.maxUses {
+		f.wrong(c, CheckGrant, "%s %s allows %d uses and was used again", g.kind, g.id, g.maxUses)
+	} else if data.Use != g.used+1 || data.Remaining != g.maxUses-data.Use {
+		f.wrong(c, CheckGrant, "%s %s: use %d with %d left, after %d of %d uses", g.kind, g.id, data.Use, data.Remaining, g.used, g.maxUses)
+	}
+	g.used = max(g.used, data.Use)
+	if g.kind == events.GrantDrop && !c.withMemory {
+		f.wrong(c, CheckGrant, "drop %s was used without a memory", g.id)
+	}
+}
+
+func (f *fold) revoked(c *current, data *events.GrantRevoked) {
+	g := f.grants[data.GrantID]
+	if g == nil || g.owner != c.owner || g.kind != data.Kind || g.revoked != nil {
+		f.wrong(c, CheckGrant, "revokes %s %s, which the owner has not or which is revoked", data.Kind, data.GrantID)
+	}
+	if g != nil && g.revoked == nil {
+		now := c.event.Time.Time()
+		g.revoked = &now
+	}
+}
+
+// movement is a transfer of stake.
+type movement struct {
+	owner                       *owner
+	signature, vault, direction string
+	mint, amount                string
+	ordinal, position           int
+	slot, seq                   uint64
+	at                          time.Time
+}
+
+func (m *movement) key() string {
+	return m.signature + " " + m.vault + " " + m.direction + " " + strconv.Itoa(m.ordinal)
+}
+
+// moved folds a transfer. One that was recorded twice counts once: all of a
+// transaction's transfers are in one message, so the same place in the message
+// means the same transfer.
+func (f *fold) moved(c *current, data events.StakeDeposited, direction string) {
+	alike := data.Signature + " " + data.Vault + " " + direction
+	m := &movement{owner: c.owner, signature: data.Signature, vault: data.Vault, direction: direction, mint: data.Mint,
+		amount: data.Amount, ordinal: c.ordinals[alike], position: c.position, slot: data.Slot, seq: c.seq, at: data.BlockTime.Time()}
+	c.ordinals[alike]++
+	if units, err := strconv.ParseUint(data.Amount, 10, 64); err != nil || fmt.Sprint(units) != data.Amount {
+		f.wrong(c, CheckDecode, "amount %q is not a number of base units", data.Amount)
+	}
+	if first := f.movements[m.key()]; first == nil {
+		f.movements[m.key()] = m
+	} else if first.amount != m.amount || first.mint != m.mint || first.owner != m.owner {
+		f.wrong(c, CheckUnique, "transfer %s was recorded otherwise at sequence %d", m.key(), first.seq)
+	}
+}

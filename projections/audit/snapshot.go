@@ -1,0 +1,125 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/memory-ledger/ledger/projections/owners"
+	"github.com/memory-ledger/ledger/projections/schema"
+)
+
+// ErrRebuilding: a rebuild is about to swap the tables that the audit reads.
+var ErrRebuilding = errors.New("a rebuild of the read models is under way; try again when it is done")
+
+// behindPoll is how often read models that are behind are looked at again.
+const behindPoll = 50 * time.Millisecond
+
+// snapshot is one moment of the read models, seen by two connections: rows of
+// two tables are read side by side.
+type snapshot struct {
+	first, second *pgx.Conn
+	position      uint64
+}
+
+// openSnapshot waits until the read models hold the log up to head, or until
+// patience ends, and takes the snapshot. It writes nothing. The connections
+// hold a shared lock that keeps a rebuild from swapping meanwhile, for names
+// would then mean other tables in the middle of the audit; they go with it.
+func openSnapshot(ctx context.Context, pool *pgxpool.Pool, head uint64, patience time.Duration) (*snapshot, error) {
+	s := &snapshot{}
+	err := s.open(ctx, pool, head, patience)
+	if err != nil {
+		s.close()
+		return nil, fmt.Errorf("read models: %w", err)
+	}
+	return s, nil
+}
+
+func (s *snapshot) open(ctx context.Context, pool *pgxpool.Pool, head uint64, patience time.Duration) error {
+	cfg := pool.Config().ConnConfig.Copy()
+	cfg.RuntimeParams["application_name"] = "memory-ledger audit"
+	// A snapshot may be held for many minutes, now and then without a word.
+	cfg.RuntimeParams["idle_in_transaction_session_timeout"] = "0"
+	var err error
+	if s.first, err = pgx.ConnectConfig(ctx, cfg); err != nil {
+		return err
+	}
+	if err := lockOut(ctx, s.first, schema.LockKey("swap", schema.Name(pool)), patience); err != nil {
+		return err
+	}
+	if err := catchUp(ctx, s.first, head, patience); err != nil {
+		return err
+	}
+	if _, err := s.first.Exec(ctx, `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY`); err != nil {
+		return err
+	}
+	if s.position, err = owners.Position(ctx, s.first); err != nil {
+		return err
+	}
+	var id string
+	if err := s.first.QueryRow(ctx, `SELECT pg_export_snapshot()`).Scan(&id); err != nil {
+		return err
+	}
+	if s.second, err = pgx.ConnectConfig(ctx, cfg); err != nil {
+		return err
+	}
+	_, err = s.second.Exec(ctx, `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET TRANSACTION SNAPSHOT '`+id+`'`, pgx.QueryExecModeSimpleProtocol)
+	return err
+}
+
+// lockOut keeps a rebuild from swapping, or waits for one that does.
+func lockOut(ctx context.Context, conn *pgx.Conn, key int64, patience time.Duration) error {
+	mine := false
+	err := within(ctx, patience, func() (bool, error) {
+		err := conn.QueryRow(ctx, `SELECT pg_try_advisory_lock_shared($1)`, key).Scan(&mine)
+		return mine, err
+	})
+	if err == nil && !mine {
+		err = ErrRebuilding
+	}
+	return err
+}
+
+// catchUp waits for the projector. That it did not catch up in time is said by
+// the caller, who compares positions.
+func catchUp(ctx context.Context, conn *pgx.Conn, head uint64, patience time.Duration) error {
+	return within(ctx, patience, func() (bool, error) {
+		position, err := owners.Position(ctx, conn)
+		return position >= head, err
+	})
+}
+
+// within asks again and again, as long as patience lasts.
+func within(ctx context.Context, patience time.Duration, done func() (bool, error)) error {
+	deadline := time.NewTimer(patience)
+	defer deadline.Stop()
+	ticker := time.NewTicker(behindPoll)
+	defer ticker.Stop()
+	for {
+		if done, err := done(); err != nil || done {
+			return err
+		}
+		select {
+		case <-ticker.C:
+		case <-deadline.C:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (s *snapshot) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	for _, conn := range []*pgx.Conn{s.first, s.second} {
+		if conn != nil {
+			_ = conn.Close(ctx) // whatever it says, the connection is gone
+		}
+	}
+}

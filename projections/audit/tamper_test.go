@@ -1,0 +1,271 @@
+package audit_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/canonical"
+	"github.com/memory-ledger/ledger/events/leaf"
+	"github.com/memory-ledger/ledger/projections/audit"
+	"github.com/memory-ledger/ledger/projections/internal/world"
+	"github.com/memory-ledger/ledger/projections/tree"
+)
+
+// plainKey is a data key for tests: what it seals is the text itself.
+type plainKey struct{}
+
+func (plainKey) LeafSecret() leaf.Secret { return leaf.Secret{1} }
+
+func (plainKey) Open(_ string, sealed []byte) (string, error) {
+	text, ok := strings.CutPrefix(string(sealed), "sealed ")
+	if !ok {
+		return "", errors.New("does not open")
+	}
+	return text, nil
+}
+
+func plainKeys(context.Context, events.Owner) (audit.Key, error) { return plainKey{}, nil }
+
+// genuine is an owner's log whose leaves are true: sign-in, ten memories, a
+// batch over eight of them, two memories more.
+func genuine(t *testing.T, n int) (said []world.Message, leaves []events.Hash) {
+	t.Helper()
+	a := world.NumberedActor(n)
+	said = append(said, a.Say(&events.OwnerRegistered{UserID: world.UUID()},
+		&events.SessionIssued{SessionID: world.UUID(), Audience: events.AudienceCore, ExpiresAt: events.At(time.Now())}))
+	write := func(i int) {
+		m := a.Memory(`{"a":1}`)
+		content := fmt.Sprint("memory ", i)
+		metadata, err := canonical.Canonicalize(m.Metadata)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := leaf.New(plainKey{}.LeafSecret(), leaf.Memory{Content: content, Metadata: metadata, Owner: a.Owner})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.LeafHash, err = l.Hash(); err != nil {
+			t.Fatal(err)
+		}
+		m.Sealed = []byte("sealed " + content)
+		leaves = append(leaves, m.LeafHash)
+		said = append(said, a.Say(m))
+	}
+	for i := range 10 {
+		write(i)
+	}
+	id, root := world.UUID(), tree.RootOf(leaves[:8])
+	said = append(said, a.Say(&events.BatchCut{BatchID: id, Size: 8, Root: root}),
+		a.Say(&events.BatchSubmitted{BatchID: id, Size: 8, Root: root, Signature: id, Blockhash: "b", Transaction: []byte("t")}),
+		a.Say(&events.BatchConfirmed{BatchID: id, Size: 8, Root: root, Signature: id, Slot: 1, Cluster: "c", ProgramID: "p", Account: "a"}))
+	write(10)
+	write(11)
+	return said, leaves
+}
+
+// chain is a chain for tests.
+type chain map[events.Owner]*audit.Commitment
+
+func (c chain) Commitments(_ context.Context, owners []events.Owner) ([]*audit.Commitment, error) {
+	all := make([]*audit.Commitment, len(owners))
+	for i, o := range owners {
+		all[i] = c[o]
+	}
+	return all, nil
+}
+
+// raw is a message as bytes, to be tampered with.
+type raw struct{ subject, payload string }
+
+func raws(t *testing.T, said []world.Message) []raw {
+	t.Helper()
+	all := make([]raw, len(said))
+	for i, m := range said {
+		all[i] = raw{m.Subject(), string(m.Payload(t))}
+	}
+	return all
+}
+
+// forged is a fresh log of such messages.
+func forged(t *testing.T, messages []raw) *world.Log {
+	t.Helper()
+	log := world.NewLog(t)
+	for _, m := range messages {
+		log.PublishRaw(t, m.subject, []byte(m.payload))
+	}
+	return log
+}
+
+func replace(m raw, old, with string) raw {
+	return raw{m.subject, strings.Replace(m.payload, old, with, 1)}
+}
+
+// What is done to the log is found, as docs/audit.md says: by whom, is in the
+// last two fields.
+func TestTamperedLogs(t *testing.T) {
+	t.Parallel()
+	said, leaves := genuine(t, 1)
+	owner, other := world.NumberedActor(1).Owner, world.NumberedActor(2).Owner
+	good := raws(t, said)
+	committed := chain{owner: {Size: 12, Root: tree.RootOf(leaves)}}
+	const nobody, anybody, keys, chained = "", "log", "keys", "chain"
+	for name, c := range map[string]struct {
+		tamper func(m []raw) []raw
+		who    string // the least that is needed to find it
+		check  audit.Check
+	}{
+		"nothing":                          {func(m []raw) []raw { return m }, nobody, ""},
+		"a message taken out":              {func(m []raw) []raw { return slices.Delete(m, 4, 5) }, anybody, audit.CheckVersion},
+		"the first message taken out":      {func(m []raw) []raw { return m[1:] }, anybody, audit.CheckVersion},
+		"two messages swapped":             {func(m []raw) []raw { m[4], m[5] = m[5], m[4]; return m }, anybody, audit.CheckVersion},
+		"a message twice":                  {func(m []raw) []raw { return slices.Insert(m, 5, m[4]) }, anybody, audit.CheckUnique},
+		"a leaf hash altered":              {func(m []raw) []raw { m[2] = replace(m[2], leaves[1].String(), world.Hash("x").String()); return m }, anybody, audit.CheckBatch},
+		"a leaf hash altered, not batched": {func(m []raw) []raw { m[10] = replace(m[10], leaves[9].String(), world.Hash("x").String()); return m }, keys, audit.CheckLeaf},
+		"the same, without keys":           {func(m []raw) []raw { m[10] = replace(m[10], leaves[9].String(), world.Hash("x").String()); return m }, chained, audit.CheckOnchain},
+		"content altered": {func(m []raw) []raw {
+			m[3] = replace(m[3], `"sealed":"c2VhbGVk`, `"sealed":"c2VhbGVl`)
+			return m
+		}, keys, audit.CheckLeaf},
+		"metadata altered":       {func(m []raw) []raw { m[3] = replace(m[3], `{"a":1}`, `{"a":2}`); return m }, keys, audit.CheckLeaf},
+		"metadata not canonical": {func(m []raw) []raw { m[3] = replace(m[3], `{"a":1}`, `{"a": 1}`); return m }, keys, audit.CheckLeaf},
+		"a root altered": {func(m []raw) []raw {
+			m[11] = replace(m[11], tree.RootOf(leaves[:8]).String(), world.Hash("x").String())
+			return m
+		}, anybody, audit.CheckBatch},
+		"a message moved to another": {func(m []raw) []raw {
+			m[4].subject = strings.Replace(m[4].subject, string(owner), string(other), 1)
+			return m
+		}, anybody, audit.CheckDecode},
+		"a message under another kind":                    {func(m []raw) []raw { m[4].subject = strings.Replace(m[4].subject, ".memory", ".grant", 1); return m }, anybody, audit.CheckDecode},
+		"a message cut off":                               {func(m []raw) []raw { m[4].payload = m[4].payload[:90]; return m }, anybody, audit.CheckDecode},
+		"an unknown type":                                 {func(m []raw) []raw { m[4] = replace(m[4], `"MemoryWritten"`, `"MemoryWritted"`); return m }, anybody, audit.CheckDecode},
+		"the end taken away":                              {func(m []raw) []raw { return m[:len(m)-1] }, chained, audit.CheckOnchain},
+		"the batch's confirmation and the end taken away": {func(m []raw) []raw { return m[:11] }, chained, audit.CheckOnchain},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			log := forged(t, c.tamper(slices.Clone(good)))
+			for _, try := range []struct {
+				who string
+				cfg audit.Config
+			}{
+				{anybody, audit.Config{Log: direct(log)}},
+				{keys, audit.Config{Log: direct(log), Keys: plainKeys}},
+				{chained, audit.Config{Log: direct(log), Chain: committed}},
+			} {
+				found, _ := verify(t, try.cfg)
+				sees := slices.ContainsFunc(found, func(f audit.Finding) bool { return f.Check == c.check })
+				switch {
+				case c.who == nobody || (try.who == anybody && c.who != anybody):
+					if len(found) > 0 {
+						t.Errorf("with %s: found %v, where nothing can be seen", try.who, found)
+					}
+				case !sees && (c.who == anybody || c.who == try.who):
+					t.Errorf("with %s: found %v, want a finding of %q", try.who, found, c.check)
+				}
+			}
+		})
+	}
+}
+
+// Rules that a forger would have to keep.
+func TestBrokenRulesAreFound(t *testing.T) {
+	t.Parallel()
+	at := func(d time.Duration) events.Timestamp {
+		return events.At(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC).Add(d))
+	}
+	id, second := world.UUID(), world.UUID()
+	mint := func(id string, uses int, expires events.Timestamp) events.Data {
+		return &events.GrantMinted{GrantID: id, Kind: events.GrantCase, TokenHash: world.Hash(id), ExpiresAt: expires, MaxUses: uses}
+	}
+	use := func(use, left int) events.Data {
+		return &events.GrantConsumed{GrantID: id, Kind: events.GrantCase, Use: use, Remaining: left}
+	}
+	revoke := &events.GrantRevoked{GrantID: id, Kind: events.GrantCase, Reason: events.RevokedByOwner}
+	key := &events.ApiKeyCreated{KeyID: id, KeyHash: world.Hash(id), Prefix: "svc_", Label: "l"}
+	hour := at(time.Hour)
+	same := world.Hash("key")
+	for name, c := range map[string]struct {
+		said  []events.Data // one message each
+		check audit.Check
+	}{
+		"overspent":            {[]events.Data{mint(id, 1, hour), use(1, 0), use(2, -1)}, audit.CheckGrant},
+		"miscounted":           {[]events.Data{mint(id, 3, hour), use(2, 1)}, audit.CheckGrant},
+		"used after revoked":   {[]events.Data{mint(id, 3, hour), revoke, use(1, 2)}, audit.CheckGrant},
+		"used after expiry":    {[]events.Data{mint(id, 3, at(time.Millisecond)), use(1, 2)}, audit.CheckGrant},
+		"never minted":         {[]events.Data{use(1, 2)}, audit.CheckGrant},
+		"two active":           {[]events.Data{mint(id, 3, hour), mint(second, 3, hour)}, audit.CheckGrant},
+		"revoked twice":        {[]events.Data{mint(id, 3, hour), revoke, revoke}, audit.CheckGrant},
+		"drop without memory":  {[]events.Data{&events.GrantMinted{GrantID: id, Kind: events.GrantDrop, ExpiresAt: hour, MaxUses: 1}, &events.GrantConsumed{GrantID: id, Kind: events.GrantDrop, Use: 1}}, audit.CheckGrant},
+		"dead key used":        {[]events.Data{key, &events.ApiKeyRevoked{KeyID: id}, &events.ApiKeyUsed{KeyID: id}}, audit.CheckKey},
+		"key use not rationed": {[]events.Data{key, &events.ApiKeyUsed{KeyID: id}, &events.ApiKeyUsed{KeyID: id}}, audit.CheckKey},
+		"unknown session":      {[]events.Data{&events.SessionRevoked{SessionID: id}}, audit.CheckKey},
+		"batch never cut":      {[]events.Data{&events.BatchConfirmed{BatchID: id, Signature: "s"}}, audit.CheckBatch},
+		"batch ahead of log":   {[]events.Data{&events.BatchCut{BatchID: id, Size: 3}}, audit.CheckBatch},
+		"idempotency key again": {[]events.Data{
+			&events.MemoryWritten{MemoryID: id, LeafIndex: 0, Metadata: []byte(`{}`), IdempotencyKeyHash: &same},
+			&events.MemoryWritten{MemoryID: second, LeafIndex: 1, Metadata: []byte(`{}`), IdempotencyKeyHash: &same}}, audit.CheckUnique},
+		"memory id again": {[]events.Data{
+			&events.MemoryWritten{MemoryID: id, LeafIndex: 0, Metadata: []byte(`{}`)},
+			&events.MemoryWritten{MemoryID: id, LeafIndex: 1, Metadata: []byte(`{}`)}}, audit.CheckUnique},
+		"leaf index again": {[]events.Data{
+			&events.MemoryWritten{MemoryID: id, LeafIndex: 0, Metadata: []byte(`{}`)},
+			&events.MemoryWritten{MemoryID: second, LeafIndex: 0, Metadata: []byte(`{}`)}}, audit.CheckLeaf},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := world.NewActor()
+			log := world.NewLog(t)
+			for _, data := range c.said {
+				log.Publish(t, a.Say(data))
+			}
+			found, _ := verify(t, audit.Config{Log: direct(log)})
+			if len(found) == 0 || slices.ContainsFunc(found, func(f audit.Finding) bool { return f.Check != c.check || f.Owner != a.Owner || f.Seq == 0 }) {
+				t.Errorf("found %v, want %q", found, c.check)
+			}
+		})
+	}
+}
+
+func TestTheChainIsCompared(t *testing.T) {
+	t.Parallel()
+	said, leaves := genuine(t, 1)
+	owner := world.NumberedActor(1).Owner
+	log := forged(t, raws(t, said))
+	for name, c := range map[string]struct {
+		account *audit.Commitment
+		good    bool
+	}{
+		"as recorded":            {&audit.Commitment{Size: 8, Root: tree.RootOf(leaves[:8])}, true},
+		"ahead of what is known": {&audit.Commitment{Size: 12, Root: tree.RootOf(leaves)}, true},
+		"another root":           {&audit.Commitment{Size: 8, Root: tree.RootOf(leaves)}, false},
+		"behind":                 {&audit.Commitment{Size: 7, Root: tree.RootOf(leaves[:7])}, false},
+		"more than the log has":  {&audit.Commitment{Size: 13, Root: tree.RootOf(leaves)}, false},
+		"no account":             {nil, false},
+	} {
+		found, summary := verify(t, audit.Config{Log: direct(log), Chain: chain{owner: c.account}})
+		if c.good != (len(found) == 0) || slices.ContainsFunc(found, func(f audit.Finding) bool { return f.Check != audit.CheckOnchain || f.Owner != owner }) {
+			t.Errorf("%s: found %v, %+v", name, found, summary)
+		}
+	}
+	gone := world.NumberedActor(9).Owner
+	if found, _ := verify(t, audit.Config{Log: direct(log), Owner: gone, Chain: chain{gone: {Size: 3}}}); len(found) != 1 || found[0].Owner != gone {
+		t.Errorf("an owner taken out whole: %v", found)
+	}
+	found, summary := verify(t, audit.Config{Log: direct(log), Chain: deadChain{}})
+	if len(found) != 0 || !strings.Contains(fmt.Sprint(summary.NotChecked), "the chain: out of reach") {
+		t.Errorf("found %v, %+v", found, summary)
+	}
+}
+
+type deadChain struct{}
+
+func (deadChain) Commitments(context.Context, []events.Owner) ([]*audit.Commitment, error) {
+	return nil, errors.New("out of reach")
+}

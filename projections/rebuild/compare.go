@@ -1,0 +1,292 @@
+package rebuild
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/projections/owners"
+	"github.com/memory-ledger/ledger/projections/schema"
+	"github.com/memory-ledger/ledger/projections/tree"
+)
+
+// Difference is one place where the live tables are not what the log gives.
+type Difference struct {
+	Table, Row, Column string // Column is empty where the whole row is missing or too many
+	Live, Rebuilt      string
+}
+
+// String is the difference for people.
+func (d Difference) String() string {
+	where := d.Table
+	if d.Row != "" {
+		where += " " + d.Row
+	}
+	if d.Column != "" {
+		where += " " + d.Column
+	}
+	return fmt.Sprintf("%s: live %s, rebuilt %s", where, d.Live, d.Rebuilt)
+}
+
+const (
+	// maxShown is how many differences of a table are reported one by one.
+	maxShown = 100
+)
+
+// compare holds the new tables against the live ones at the very same position:
+// a snapshot of the live tables says where that is, the new ones are brought
+// there, and wait there until all is compared.
+func (r *rebuild) compare(ctx context.Context) error {
+	live, err := r.connect(ctx, r.live)
+	if err != nil {
+		return err
+	}
+	defer live.Close(context.WithoutCancel(ctx))
+	tx, err := live.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // nothing was written
+	head, err := r.cfg.Log.Head(ctx)
+	if err != nil {
+		return err
+	}
+	position, err := owners.Position(ctx, tx)
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return err
+	}
+	newest, headErr := r.cfg.Log.Head(ctx)
+	if headErr != nil {
+		return headErr
+	}
+	if err != nil || position > newest {
+		r.differ(Difference{Table: "checkpoint", Live: fmt.Sprint(position), Rebuilt: fmt.Sprintf("the log ends at %d", newest)})
+		position = max(head, r.replayer.Position)
+	}
+	if err := r.replayer.To(ctx, position); err != nil {
+		return err
+	}
+	r.result.Compared = position
+	r.say("comparing at sequence %d", position)
+	for _, name := range r.tables() {
+		if err := r.compareTable(ctx, tx, name); err != nil {
+			return fmt.Errorf("compare %s: %w", name, err)
+		}
+	}
+	return r.compareRoots(ctx, tx)
+}
+
+func (r *rebuild) differ(d Difference) {
+	r.result.Differences++
+	if r.cfg.Report != nil {
+		r.cfg.Report(d)
+	}
+}
+
+// compareTable compares counts and checksums over all columns, and rows where
+// those do not agree or where it was asked for.
+func (r *rebuild) compareTable(ctx context.Context, live pgx.Tx, name string) error {
+	fresh := r.replayer.Conn
+	sum := `SELECT count(*), coalesce(sum(hashtextextended(t::text, 0)::numeric), 0)::text FROM ` + name + ` t`
+	var (
+		counts [2]uint64
+		sums   [2]string
+		group  errgroup.Group
+	)
+	group.Go(func() error { return live.QueryRow(ctx, sum).Scan(&counts[0], &sums[0]) })
+	group.Go(func() error { return fresh.QueryRow(ctx, sum).Scan(&counts[1], &sums[1]) })
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	r.result.Rows += counts[1]
+	same := counts[0] == counts[1] && sums[0] == sums[1]
+	if same && !r.cfg.Rows {
+		return nil
+	}
+	found, err := r.compareRows(ctx, live, name)
+	if err == nil && !same && found == 0 {
+		r.differ(Difference{Table: name, Live: fmt.Sprintf("%d rows, checksum %s", counts[0], sums[0]), Rebuilt: fmt.Sprintf("%d rows, checksum %s", counts[1], sums[1])})
+	}
+	return err
+}
+
+// compareRows reads both tables in the order of their keys, side by side.
+func (r *rebuild) compareRows(ctx context.Context, live pgx.Tx, name string) (found int, err error) {
+	key, columns, err := r.columns(ctx, name)
+	if err != nil {
+		return 0, err
+	}
+	query := `SELECT concat_ws(' ', ` + strings.Join(key, ", ") + `) COLLATE "C" AS key, ` + strings.Join(columns, ", ") + ` FROM ` + name + ` ORDER BY 1`
+	old, err := openRows(ctx, live, query)
+	if err != nil {
+		return 0, err
+	}
+	defer old.rows.Close()
+	fresh, err := openRows(ctx, r.replayer.Conn, query)
+	if err != nil {
+		return 0, err
+	}
+	defer fresh.rows.Close()
+	report := func(d Difference) {
+		d.Table = name
+		if found++; found <= maxShown {
+			r.differ(d)
+		} else {
+			r.result.Differences++
+		}
+	}
+	for old.values != nil || fresh.values != nil {
+		order := 0
+		switch {
+		case old.values == nil:
+			order = 1
+		case fresh.values == nil:
+			order = -1
+		default:
+			order = bytes.Compare(old.values[0], fresh.values[0])
+		}
+		switch {
+		case order < 0:
+			report(Difference{Row: string(old.values[0]), Live: "has the row", Rebuilt: "has not"})
+		case order > 0:
+			report(Difference{Row: string(fresh.values[0]), Live: "has not", Rebuilt: "has the row"})
+		default:
+			for i, column := range columns {
+				if a, b := old.values[i+1], fresh.values[i+1]; !bytes.Equal(a, b) || (a == nil) != (b == nil) {
+					report(Difference{Row: string(old.values[0]), Column: column, Live: shown(a), Rebuilt: shown(b)})
+				}
+			}
+		}
+		if order <= 0 {
+			err = old.next()
+		}
+		if order >= 0 && err == nil {
+			err = fresh.next()
+		}
+		if err != nil {
+			return found, err
+		}
+	}
+	return found, nil
+}
+
+// shown keeps a long value out of the report.
+func shown(v []byte) string {
+	const longest = 80
+	switch {
+	case v == nil:
+		return "NULL"
+	case len(v) > longest:
+		return fmt.Sprintf("%q… (%d characters)", v[:longest], len(v))
+	}
+	return fmt.Sprintf("%q", v)
+}
+
+// textRows reads rows as PostgreSQL writes them.
+type textRows struct {
+	rows   pgx.Rows
+	values [][]byte
+}
+
+func openRows(ctx context.Context, q interface {
+	Query(context.Context, string, ...any) (pgx.Rows, error)
+}, query string) (*textRows, error) {
+	rows, err := q.Query(ctx, query, pgx.QueryResultFormats{pgx.TextFormatCode})
+	if err != nil {
+		return nil, err
+	}
+	t := &textRows{rows: rows}
+	return t, t.next()
+}
+
+func (t *textRows) next() error {
+	t.values = nil
+	if t.rows.Next() {
+		t.values = t.rows.RawValues()
+	}
+	return t.rows.Err()
+}
+
+// columns returns the primary key of a table, and all its columns.
+func (r *rebuild) columns(ctx context.Context, name string) (key, columns []string, err error) {
+	rows, err := r.control.Query(ctx, `SELECT quote_ident(a.attname), EXISTS (
+			SELECT FROM pg_constraint k WHERE k.conrelid = a.attrelid AND k.contype = 'p' AND a.attnum = ANY (k.conkey))
+		FROM pg_attribute a WHERE a.attrelid = $1::regclass AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum`, r.fresh+"."+name)
+	if err != nil {
+		return nil, nil, err
+	}
+	var column string
+	var primary bool
+	_, err = pgx.ForEachRow(rows, []any{&column, &primary}, func() error {
+		columns = append(columns, column)
+		if primary {
+			key = append(key, column)
+		}
+		return nil
+	})
+	return key, columns, err
+}
+
+// compareRoots asks both sets of tables for every owner's root, as a proof
+// would.
+func (r *rebuild) compareRoots(ctx context.Context, live pgx.Tx) error {
+	if r.alone() && r.cfg.Projection != (tree.Projection{}).Name() && r.cfg.Projection != "memories" {
+		return nil
+	}
+	var sizesFrom schema.Querier = r.replayer.Conn
+	if r.alone() {
+		// The new schema has no owners; the live ones now are ahead of it.
+		sizesFrom = live
+	}
+	for after, more := "", true; more; {
+		sizes, err := ownersAfter(ctx, sizesFrom, after)
+		if err != nil {
+			return err
+		}
+		more = len(sizes) > 0
+		for _, o := range sizes {
+			after = string(o.owner)
+			r.result.Owners++
+			var (
+				roots [2]events.Hash
+				errs  [2]error
+				group errgroup.Group
+			)
+			group.Go(func() error { roots[0], errs[0] = tree.Root(ctx, live, o.owner, o.leaves); return nil })
+			group.Go(func() error { roots[1], errs[1] = tree.Root(ctx, r.replayer.Conn, o.owner, o.leaves); return nil })
+			_ = group.Wait()
+			switch {
+			case errs[1] != nil:
+				return fmt.Errorf("root of %s in the rebuilt tables: %w", o.owner, errs[1])
+			case errors.Is(errs[0], tree.ErrIncomplete):
+				r.differ(Difference{Table: "root of", Row: string(o.owner), Live: errs[0].Error(), Rebuilt: roots[1].String()})
+			case errs[0] != nil:
+				return errs[0]
+			case roots[0] != roots[1]:
+				r.differ(Difference{Table: "root of", Row: string(o.owner), Live: roots[0].String(), Rebuilt: roots[1].String()})
+			}
+		}
+	}
+	return nil
+}
+
+type sized struct {
+	owner  events.Owner
+	leaves uint64
+}
+
+func ownersAfter(ctx context.Context, q schema.Querier, after string) ([]sized, error) {
+	rows, err := q.Query(ctx, `SELECT owner, leaf_count FROM owners WHERE owner > $1 AND leaf_count > 0 ORDER BY owner LIMIT 1000`, after)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (s sized, err error) {
+		return s, row.Scan((*string)(&s.owner), &s.leaves)
+	})
+}

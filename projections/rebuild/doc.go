@@ -1,0 +1,47 @@
+// Package rebuild makes the read models anew from the log, beside the live
+// ones, and puts them in their place while everybody goes on reading and
+// writing.
+//
+//	lock ─> discard leftovers ─> create ─> replay ─> index ─> catch up
+//	                                                             │
+//	     drop old <─ swap <─ catch up again <─ compare <─────────┘
+//	                                              │ a difference
+//	                                              └──────────> stop, unless forced
+//
+// # The swap
+//
+// One transaction first deletes the live checkpoint. That waits for the slice
+// that the projector is writing, and from then on holds the projector back.
+// Now the live position can't move; the new tables are brought to exactly that
+// position; the schemas are renamed; the transaction commits. It takes some
+// hundredths of a second.
+//
+//   - The projector: a transaction of its that waited finds no checkpoint and
+//     fails as a whole, as if a second projector had overtaken it; it starts
+//     again from the new checkpoint. One that begins later finds every name
+//     meaning the new tables. None can write to both.
+//   - Readers: a query reads the tables that its names meant when it began. The
+//     old ones hold everything up to the position, the new ones too, so a fence
+//     that was passed before is still passed. Prepared statements are planned
+//     again by PostgreSQL because the schema that search_path names is another
+//     one; their columns have the same types, so no client notices.
+//   - Transactions of several queries use schema.Snapshot, which begins again
+//     when names change their meaning in between.
+//   - Fences see another generation in the checkpoint and read it anew.
+//   - The notification channel is named after the schema's name, which stays.
+//
+// # One projection
+//
+// With a projection named, only its tables are made anew and exchanged, under
+// a short exclusive lock; the checkpoint stays. What it reads of other
+// projections (the tree reads leaf hashes from the memories) it reads from the
+// live tables; if those are damaged, rebuild everything.
+//
+// # Interruptions
+//
+// The new schema is called <live>_rebuild until the swap, the old one <live>_old
+// after it; both carry a comment that says whose they are. A rebuild that was
+// interrupted leaves one of them behind, which the next one discards: what it
+// holds was made by an unknown build up to an unknown point. Nothing else is
+// left, and the live tables are always one complete set.
+package rebuild

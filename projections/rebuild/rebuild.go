@@ -1,0 +1,382 @@
+package rebuild
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/memory-ledger/ledger/projections/runner"
+	"github.com/memory-ledger/ledger/projections/schema"
+)
+
+// Errors of a rebuild.
+var (
+	// ErrDifferent: the rebuilt tables are not the live ones. Nothing was
+	// swapped.
+	ErrDifferent = errors.New("the rebuilt read models differ from the live ones")
+	// ErrRunning: another rebuild works on these read models.
+	ErrRunning = errors.New("another rebuild is under way")
+	// ErrForeign: a schema of the name that a rebuild needs belongs to
+	// somebody else.
+	ErrForeign = errors.New("a schema that is not ours is in the way")
+	// ErrMigrated: the live schema has another version than the rebuilt one.
+	ErrMigrated = errors.New("the live schema is of another version than this build")
+	// ErrUnknown: there is no projection of that name.
+	ErrUnknown = errors.New("no such projection")
+)
+
+// Log is what a rebuild needs of the log.
+type Log interface {
+	Head(ctx context.Context) (uint64, error)
+	runner.PartReader
+}
+
+// Config of a rebuild. Pool and Log are required.
+type Config struct {
+	Pool *pgxpool.Pool // sees the live schema
+	Log  Log
+
+	Projection string // rebuild this one alone; empty means all
+	Rows       bool   // compare row by row even where checksums agree
+	Force      bool   // swap in spite of differences
+	// Patience is how long another rebuild may take to end; 0 means 10 s.
+	Patience time.Duration
+
+	Progress func(done, total uint64) // nil means nobody looks
+	Say      func(string)             // what is being done; nil means nobody listens
+	Report   func(Difference)         // nil means nobody reads
+}
+
+// Result of a rebuild.
+type Result struct {
+	Position    uint64 // of the new tables when they were swapped in
+	Compared    uint64 // position at which both were compared
+	Rows        uint64 // compared
+	Owners      uint64 // whose roots were compared
+	Differences uint64
+	Held        time.Duration // how long the projector was held back
+	Swapped     bool
+}
+
+const (
+	comment         = "memory-ledger: rebuild"
+	defaultPatience = 10 * time.Second
+	lockPoll        = 50 * time.Millisecond
+)
+
+// near is how many messages behind is near enough to swap.
+const near = 200
+
+// Run rebuilds. After an error the live tables are as they were, unless
+// Result.Swapped says otherwise: then only the old tables are still there.
+func Run(ctx context.Context, cfg Config) (Result, error) {
+	if cfg.Patience <= 0 {
+		cfg.Patience = defaultPatience
+	}
+	r := &rebuild{cfg: cfg, live: schema.Name(cfg.Pool)}
+	r.fresh, r.old = r.live+"_rebuild", r.live+"_old"
+	defer r.close()
+	if err := r.run(ctx); err != nil {
+		return r.result, fmt.Errorf("rebuild: %w", err)
+	}
+	return r.result, nil
+}
+
+type rebuild struct {
+	cfg              Config
+	live, fresh, old string
+	projections      []runner.Projection
+	result           Result
+
+	control  *pgx.Conn // holds the locks, and does what concerns both schemas
+	replayer *runner.Replayer
+}
+
+func (r *rebuild) run(ctx context.Context) error {
+	if err := r.choose(); err != nil {
+		return err
+	}
+	if err := r.begin(ctx); err != nil {
+		return err
+	}
+	if err := r.create(ctx); err != nil {
+		return err
+	}
+	if err := r.fill(ctx); err != nil {
+		return err
+	}
+	if err := r.compare(ctx); err != nil {
+		return err
+	}
+	if r.result.Differences > 0 && !r.cfg.Force {
+		if err := r.discard(ctx, r.fresh); err != nil {
+			return err
+		}
+		return ErrDifferent
+	}
+	if err := r.swapIn(ctx); err != nil {
+		return err
+	}
+	r.say("dropping the old tables")
+	return r.discard(ctx, r.old, r.fresh)
+}
+
+func (r *rebuild) choose() error {
+	if r.cfg.Projection == "" {
+		r.projections = runner.Projections()
+		return nil
+	}
+	var names []string
+	for _, p := range runner.Projections() {
+		if p.Name() == r.cfg.Projection {
+			r.projections = []runner.Projection{p}
+			return nil
+		}
+		names = append(names, p.Name())
+	}
+	return fmt.Errorf("%w: %q; there are %v", ErrUnknown, r.cfg.Projection, names)
+}
+
+func (r *rebuild) alone() bool { return r.cfg.Projection != "" }
+
+func (r *rebuild) tables() []string {
+	var tables []string
+	for _, p := range r.projections {
+		tables = append(tables, p.Tables()...)
+	}
+	return tables
+}
+
+func (r *rebuild) say(format string, args ...any) {
+	if r.cfg.Say != nil {
+		r.cfg.Say(fmt.Sprintf(format, args...))
+	}
+}
+
+// connect opens a connection that sees the given schemas.
+func (r *rebuild) connect(ctx context.Context, searchPath string) (*pgx.Conn, error) {
+	cfg := r.cfg.Pool.Config().ConnConfig.Copy()
+	cfg.RuntimeParams["application_name"] = "memory-ledger rebuild"
+	cfg.RuntimeParams["search_path"] = searchPath
+	cfg.RuntimeParams["idle_in_transaction_session_timeout"] = "0"
+	if searchPath != r.live {
+		// Until the swap nothing depends on these rows; see swap.
+		cfg.RuntimeParams["synchronous_commit"] = "off"
+	}
+	conn, err := pgx.ConnectConfig(ctx, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the database: %w", err)
+	}
+	return conn, nil
+}
+
+func (r *rebuild) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if r.control != nil {
+		_ = r.control.Close(ctx) // releases the locks
+	}
+	if r.replayer != nil {
+		_ = r.replayer.Conn.Close(ctx)
+	}
+}
+
+// begin takes the lock, which lasts as long as the connection, and clears what
+// an interrupted rebuild left.
+func (r *rebuild) begin(ctx context.Context) error {
+	if err := schema.Migrate(ctx, r.cfg.Pool.Config().ConnString(), r.live); err != nil {
+		return err
+	}
+	var err error
+	if r.control, err = r.connect(ctx, r.live); err != nil {
+		return err
+	}
+	if err := r.lock(ctx); err != nil {
+		return err
+	}
+	return r.discard(ctx, r.fresh, r.old)
+}
+
+// lock waits a little for another rebuild: one that was interrupted is over when
+// its connection is, which the server may take a moment to notice.
+func (r *rebuild) lock(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.Patience)
+	defer cancel()
+	ticker := time.NewTicker(lockPoll)
+	defer ticker.Stop()
+	for {
+		var mine bool
+		err := r.control.QueryRow(ctx, `SELECT pg_try_advisory_lock($1)`, schema.LockKey("rebuild", r.live)).Scan(&mine)
+		if mine {
+			return nil
+		}
+		select {
+		case <-ticker.C:
+			if err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				return ErrRunning
+			}
+			return ctx.Err()
+		}
+	}
+}
+
+// discard drops schemas of ours, if they are there.
+func (r *rebuild) discard(ctx context.Context, names ...string) error {
+	for _, name := range names {
+		var said *string
+		err := r.control.QueryRow(ctx, `SELECT obj_description(oid, 'pg_namespace') FROM pg_namespace WHERE nspname = $1`, name).Scan(&said)
+		if errors.Is(err, pgx.ErrNoRows) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if said == nil || *said != comment {
+			return fmt.Errorf("%w: %s", ErrForeign, name)
+		}
+		if _, err := r.control.Exec(ctx, `DROP SCHEMA `+name+` CASCADE`); err != nil {
+			return fmt.Errorf("drop schema %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// create makes the new schema. For one projection alone it holds its tables and
+// a checkpoint, and everything else is found in the live schema behind it.
+func (r *rebuild) create(ctx context.Context) error {
+	if _, err := r.control.Exec(ctx, `BEGIN; CREATE SCHEMA `+r.fresh+`; COMMENT ON SCHEMA `+r.fresh+` IS '`+comment+`'; COMMIT`); err != nil {
+		return fmt.Errorf("create schema %s: %w", r.fresh, err)
+	}
+	if err := schema.Migrate(ctx, r.cfg.Pool.Config().ConnString(), r.fresh); err != nil {
+		return err
+	}
+	path := r.fresh
+	if r.alone() {
+		path += "," + r.live
+		ours := map[string]bool{}
+		for _, name := range r.tables() {
+			ours[name] = true
+		}
+		for _, p := range runner.Projections() {
+			for _, name := range p.Tables() {
+				if ours[name] {
+					continue
+				}
+				if _, err := r.control.Exec(ctx, `DROP TABLE `+r.fresh+`.`+name); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	conn, err := r.connect(ctx, path)
+	if err != nil {
+		return err
+	}
+	r.replayer = &runner.Replayer{Conn: conn, Log: r.cfg.Log, Projections: r.projections}
+	return nil
+}
+
+// fill replays the log up to where the live tables are. Indexes that no
+// projection needs while it writes are made when the bulk is in.
+func (r *rebuild) fill(ctx context.Context) error {
+	indexes, err := r.dropIndexes(ctx)
+	if err != nil {
+		return err
+	}
+	target, err := r.target(ctx)
+	if err != nil {
+		return err
+	}
+	r.say("replaying %d messages into schema %s", target, r.fresh)
+	analysed := uint64(0)
+	total := target
+	r.replayer.Applied = func(position uint64) {
+		if r.cfg.Progress != nil {
+			r.cfg.Progress(position, max(total, position))
+		}
+	}
+	// Statistics grow with the tables, or plans for empty ones are kept.
+	for next := uint64(10_000); analysed < target; next *= 8 {
+		to := min(next, target)
+		if err := r.replayer.To(ctx, to); err != nil {
+			return err
+		}
+		if err := r.analyse(ctx); err != nil {
+			return err
+		}
+		analysed = to
+	}
+	r.say("building %d indexes", len(indexes))
+	for _, definition := range indexes {
+		if _, err := r.replayer.Conn.Exec(ctx, definition); err != nil {
+			return fmt.Errorf("%s: %w", definition, err)
+		}
+	}
+	if err := r.analyse(ctx); err != nil {
+		return err
+	}
+	for {
+		if total, err = r.target(ctx); err != nil || total <= r.replayer.Position+near {
+			return err
+		}
+		if err := r.replayer.To(ctx, total); err != nil {
+			return err
+		}
+	}
+}
+
+// target is how far the live tables are; where their checkpoint makes no sense,
+// how far the log is.
+func (r *rebuild) target(ctx context.Context) (uint64, error) {
+	head, err := r.cfg.Log.Head(ctx)
+	if err != nil {
+		return 0, err
+	}
+	var seq uint64
+	err = r.control.QueryRow(ctx, `SELECT seq FROM `+r.live+`.checkpoint`).Scan(&seq)
+	if errors.Is(err, pgx.ErrNoRows) || (err == nil && seq > head) {
+		return head, nil
+	}
+	return seq, err
+}
+
+func (r *rebuild) analyse(ctx context.Context) error {
+	for _, name := range r.tables() {
+		if _, err := r.replayer.Conn.Exec(ctx, `ANALYZE `+r.fresh+`.`+name); err != nil {
+			return fmt.Errorf("analyse: %w", err)
+		}
+	}
+	return nil
+}
+
+// dropIndexes drops the indexes that no constraint needs and returns their
+// definitions.
+func (r *rebuild) dropIndexes(ctx context.Context) ([]string, error) {
+	rows, err := r.control.Query(ctx, `SELECT c.relname, pg_get_indexdef(c.oid) FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
+		WHERE c.relnamespace = $1::regnamespace AND NOT EXISTS (SELECT FROM pg_constraint k WHERE k.conindid = c.oid) ORDER BY 1`, r.fresh)
+	if err != nil {
+		return nil, err
+	}
+	var names, definitions []string
+	var name, definition string
+	if _, err := pgx.ForEachRow(rows, []any{&name, &definition}, func() error {
+		names, definitions = append(names, name), append(definitions, definition)
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		if _, err := r.control.Exec(ctx, `DROP INDEX `+r.fresh+`.`+name); err != nil {
+			return nil, err
+		}
+	}
+	return definitions, nil
+}

@@ -1,0 +1,313 @@
+package rebuild_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
+	"github.com/memory-ledger/ledger/projections/fence"
+	"github.com/memory-ledger/ledger/projections/internal/world"
+	"github.com/memory-ledger/ledger/projections/memories"
+	"github.com/memory-ledger/ledger/projections/owners"
+	"github.com/memory-ledger/ledger/projections/rebuild"
+	"github.com/memory-ledger/ledger/projections/runner"
+	"github.com/memory-ledger/ledger/projections/schema"
+	"github.com/memory-ledger/ledger/projections/tree"
+)
+
+func TestMain(m *testing.M) { pgtest.Main(m) }
+
+// stage is read models that a projector keeps, and a fence that listens.
+type stage struct {
+	t     *testing.T
+	pool  *pgxpool.Pool
+	log   *world.Log
+	fence *fence.Fence
+	url   string
+}
+
+func newStage(t *testing.T) *stage {
+	t.Helper()
+	s := &stage{t: t, log: world.NewLog(t)}
+	s.url, s.pool = world.Database(t)
+	r, err := runner.New(runner.Config{Pool: s.pool, Log: s.log, MaxBackoff: 200 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	world.Running(t, r.Run)
+	if s.fence, err = fence.New(s.pool, s.log, fence.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	world.Running(t, s.fence.Run)
+	return s
+}
+
+func (s *stage) config() rebuild.Config {
+	return rebuild.Config{Pool: s.pool, Log: s.log.Log.(*eventlog.JetStream).Direct()}
+}
+
+func (s *stage) fill(owners, leaves int) []*world.Actor {
+	s.t.Helper()
+	actors := make([]*world.Actor, owners)
+	for i := range actors {
+		actors[i] = world.NewActor()
+		for n := range leaves {
+			actors[i].AppendMemory(s.t, s.log, fmt.Sprintf(`{"n":%d}`, n))
+		}
+	}
+	s.caughtUp()
+	return actors
+}
+
+func (s *stage) caughtUp() {
+	s.t.Helper()
+	if err := s.fence.WaitAll(s.t.Context()); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// generation tells one set of tables from another.
+func (s *stage) generation() (g string) {
+	s.t.Helper()
+	if err := s.pool.QueryRow(s.t.Context(), `SELECT generation::text FROM checkpoint`).Scan(&g); err != nil {
+		s.t.Fatal(err)
+	}
+	return g
+}
+
+func (s *stage) schemas() (n int) {
+	s.t.Helper()
+	if err := s.pool.QueryRow(s.t.Context(), `SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'ledger%'`).Scan(&n); err != nil {
+		s.t.Fatal(err)
+	}
+	return n
+}
+
+// check reads an owner's log and tree as a service would.
+func (s *stage) check(a *world.Actor) error {
+	ctx, want := s.t.Context(), a.Leaves()
+	if err := s.fence.WaitOwner(ctx, a.Owner); err != nil {
+		return err
+	}
+	o, found, err := owners.Find(ctx, s.pool, a.Owner)
+	if err != nil || !found || o.LeafCount < want {
+		return fmt.Errorf("stale: %d of %d leaves, %v, %v", o.LeafCount, want, found, err)
+	}
+	hashes := make([]events.Hash, want)
+	for i := range hashes {
+		hashes[i] = world.LeafHash(a.Owner, uint64(i))
+	}
+	root, err := tree.Root(ctx, s.pool, a.Owner, want)
+	if err != nil || root != tree.RootOf(hashes) {
+		return fmt.Errorf("root of %d leaves: %v", want, err)
+	}
+	return memories.Scan(ctx, s.pool, a.Owner, 0, 0, func(*memories.Memory) error { return nil })
+}
+
+func run(t *testing.T, cfg rebuild.Config) rebuild.Result {
+	t.Helper()
+	result, err := rebuild.Run(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result
+}
+
+// load writes and reads for as long as f runs, and fails the test on the first
+// error or stale answer.
+func (s *stage) load(writers int, f func()) (writes int64) {
+	s.t.Helper()
+	ctx, stop := context.WithCancel(s.t.Context())
+	defer stop()
+	var group sync.WaitGroup
+	var count atomic.Int64
+	for range writers {
+		a := world.NewActor()
+		group.Go(func() {
+			for ctx.Err() == nil && !s.t.Failed() {
+				a.AppendMemory(s.t, s.log, `{}`)
+				if err := s.check(a); err != nil {
+					s.t.Error(err)
+				}
+				err := schema.Snapshot(s.t.Context(), s.pool, func(tx pgx.Tx) error { return sameMoment(tx, a) })
+				if err != nil {
+					s.t.Error(err)
+				}
+				count.Add(1)
+			}
+		})
+	}
+	f()
+	stop()
+	group.Wait()
+	return count.Load()
+}
+
+// sameMoment reads what must fit together: an owner's row and its leaves.
+func sameMoment(tx pgx.Tx, a *world.Actor) error {
+	ctx := context.Background()
+	o, _, err := owners.Find(ctx, tx, a.Owner)
+	if err != nil {
+		return err
+	}
+	hashes, err := memories.LeafHashes(ctx, tx, a.Owner, 0, 1<<40)
+	if err != nil {
+		return err
+	}
+	if uint64(len(hashes)) != o.LeafCount {
+		return fmt.Errorf("one moment shows %d leaves and %d rows", o.LeafCount, len(hashes))
+	}
+	return nil
+}
+
+func TestSwapsUnderLoadUnseen(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	actors := s.fill(3, 300)
+	writes := s.load(4, func() {
+		for _, projection := range []string{"", "memories", "", "tree", "owners", ""} {
+			before := s.generation()
+			cfg := s.config()
+			cfg.Projection, cfg.Rows = projection, true
+			result := run(t, cfg)
+			if !result.Swapped || result.Differences != 0 || result.Held > 2*time.Second {
+				t.Errorf("%+v", result)
+			}
+			if swapped := s.generation() != before; swapped != (projection == "") {
+				t.Errorf("rebuild of %q: another generation: %v", projection, swapped)
+			}
+		}
+	})
+	s.caughtUp()
+	for _, a := range actors {
+		if err := s.check(a); err != nil {
+			t.Error(err)
+		}
+	}
+	if n := s.schemas(); n != 1 {
+		t.Errorf("%d schemas are left", n)
+	}
+	t.Logf("%d writes and reads meanwhile", writes)
+}
+
+func TestEveryProjectionAlone(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.fill(2, 260)
+	for _, p := range runner.Projections() {
+		cfg := s.config()
+		cfg.Projection = p.Name()
+		if result := run(t, cfg); !result.Swapped || result.Differences != 0 {
+			t.Errorf("%s: %+v", p.Name(), result)
+		}
+	}
+	cfg := s.config()
+	cfg.Projection = "nothing"
+	if _, err := rebuild.Run(t.Context(), cfg); !errors.Is(err, rebuild.ErrUnknown) {
+		t.Error(err)
+	}
+}
+
+func TestADifferenceIsNotSwappedInUnlessForced(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	a := s.fill(1, 300)[0]
+	for _, damage := range []string{
+		`UPDATE memories SET metadata = '{"x":1}' WHERE leaf_index = 7`,
+		`DELETE FROM tiles`,
+		`UPDATE owners SET last_seq = last_seq - 1`,
+		`INSERT INTO api_keys SELECT gen_random_uuid(), owner, '\x00', 'svc_', '', now(), NULL, NULL, 1 FROM owners`,
+	} {
+		before := s.generation()
+		if _, err := s.pool.Exec(t.Context(), damage); err != nil {
+			t.Fatal(err)
+		}
+		var seen []rebuild.Difference
+		cfg := s.config()
+		cfg.Report = func(d rebuild.Difference) { seen = append(seen, d) }
+		result, err := rebuild.Run(t.Context(), cfg)
+		if !errors.Is(err, rebuild.ErrDifferent) || len(seen) == 0 || result.Swapped || s.generation() != before || s.schemas() != 1 {
+			t.Errorf("%s: %+v, %v, %v", damage, result, err, seen)
+		}
+		cfg.Force = true
+		if result = run(t, cfg); !result.Swapped || s.generation() == before {
+			t.Errorf("%s, forced: %+v", damage, result)
+		}
+		if result = run(t, s.config()); result.Differences != 0 {
+			t.Errorf("%s: not cured: %+v", damage, result)
+		}
+	}
+	if err := s.check(a); err != nil {
+		t.Error(err)
+	}
+}
+
+// A rebuild that ends anywhere can be run again, and the live tables are whole
+// all the time.
+func TestInterruptedAnywhereItRunsAgain(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	a := s.fill(1, 300)[0]
+	for stop := 1; ; stop++ {
+		ctx, cancel := context.WithCancel(t.Context())
+		said := 0
+		cfg := s.config()
+		cfg.Say = func(string) {
+			if said++; said == stop {
+				cancel()
+			}
+		}
+		_, err := rebuild.Run(ctx, cfg)
+		cancel()
+		if checkErr := s.check(a); checkErr != nil {
+			t.Errorf("interrupted at %d: %v", stop, checkErr)
+		}
+		if said < stop {
+			if err != nil {
+				t.Error(err)
+			}
+			break
+		}
+		if err == nil {
+			t.Errorf("interrupted at %d and ended well", stop)
+		}
+		if again := run(t, s.config()); !again.Swapped || again.Differences != 0 || s.schemas() != 1 {
+			t.Errorf("after %d: %+v", stop, again)
+		}
+	}
+}
+
+func TestOneAtATimeAndNothingOfOthers(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.fill(1, 5)
+	inside := make(chan error, 1)
+	cfg := s.config()
+	second := sync.OnceFunc(func() {
+		impatient := s.config()
+		impatient.Patience = time.Millisecond
+		_, err := rebuild.Run(t.Context(), impatient)
+		inside <- err
+	})
+	cfg.Say = func(string) { second() }
+	run(t, cfg)
+	if err := <-inside; !errors.Is(err, rebuild.ErrRunning) {
+		t.Errorf("a second rebuild: %v", err)
+	}
+	if _, err := s.pool.Exec(t.Context(), `CREATE SCHEMA ledger_old`); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := rebuild.Run(t.Context(), s.config()); !errors.Is(err, rebuild.ErrForeign) {
+		t.Errorf("somebody else's schema: %v", err)
+	}
+}

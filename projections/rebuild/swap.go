@@ -1,0 +1,149 @@
+package rebuild
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/memory-ledger/ledger/projections/schema"
+)
+
+const (
+	// swapLockTimeout is how long the swap may wait for a lock, and so how
+	// long it may make others wait behind it. It is shorter than PostgreSQL's
+	// deadlock_timeout: of two that wait for each other, the swap gives way.
+	swapLockTimeout = "500ms"
+	swapAttempts    = 60
+	swapPause       = 500 * time.Millisecond
+)
+
+// swapIn waits for audits that read the live tables, catches up, and swaps.
+func (r *rebuild) swapIn(ctx context.Context) error {
+	// Names must not change their meaning under an audit; see its snapshot.
+	key := schema.LockKey("swap", r.live)
+	if _, err := r.control.Exec(ctx, `SELECT pg_advisory_lock($1)`, key); err != nil {
+		return fmt.Errorf("wait for audits: %w", err)
+	}
+	defer func() { _, _ = r.control.Exec(ctx, `SELECT pg_advisory_unlock($1)`, key) }() // or the connection's end does it
+	for attempt := 1; ; attempt++ {
+		target, err := r.target(ctx)
+		if err != nil {
+			return err
+		}
+		if err := r.replayer.To(ctx, target); err != nil {
+			return err
+		}
+		err = r.swap(ctx)
+		if err == nil {
+			r.result.Swapped, r.result.Position = true, r.replayer.Position
+			r.say("swapped in at sequence %d; the projector was held back for %s", r.replayer.Position, r.result.Held.Round(time.Millisecond))
+			return nil
+		}
+		var pg *pgconn.PgError
+		if !errors.As(err, &pg) || (pg.Code != "55P03" && pg.Code != "40P01") || attempt == swapAttempts {
+			return fmt.Errorf("swap: %w", err)
+		}
+		r.say("the tables are in use; trying again")
+		select {
+		case <-time.After(swapPause):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// swap is the one transaction. A crash in it leaves everything as it was; one
+// after it leaves the old tables, which the next rebuild drops.
+func (r *rebuild) swap(ctx context.Context) error {
+	begun := time.Now()
+	defer func() { r.result.Held = time.Since(begun) }()
+	return pgx.BeginFunc(ctx, r.control, func(tx pgx.Tx) error {
+		// synchronous_commit is on here, which also puts what the replay
+		// committed without it on the disk: it is earlier in the same WAL.
+		if _, err := tx.Exec(ctx, `SET LOCAL lock_timeout = '`+swapLockTimeout+`'; SET LOCAL synchronous_commit = on`); err != nil {
+			return err
+		}
+		if err := r.sameVersion(ctx, tx); err != nil {
+			return err
+		}
+		position, err := r.hold(ctx, tx)
+		if err != nil {
+			return err
+		}
+		if err := r.replayer.To(ctx, position); err != nil {
+			return err
+		}
+		if r.replayer.Position != position {
+			return fmt.Errorf("the rebuilt tables are at %d, beyond the live ones at %d", r.replayer.Position, position)
+		}
+		for _, statement := range r.renames() {
+			if _, err := tx.Exec(ctx, statement); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// sameVersion keeps migrations out until the swap is done and refuses where one
+// came in since.
+func (r *rebuild) sameVersion(ctx context.Context, tx pgx.Tx) error {
+	if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, schema.LockKey("migrate", r.live)); err != nil {
+		return err
+	}
+	var live, fresh int64
+	err := tx.QueryRow(ctx, `SELECT (SELECT max(version_id) FROM `+r.live+`.goose_db_version), (SELECT max(version_id) FROM `+r.fresh+`.goose_db_version)`).Scan(&live, &fresh)
+	if err == nil && live != fresh {
+		err = fmt.Errorf("%w: %d and %d", ErrMigrated, live, fresh)
+	}
+	return err
+}
+
+// hold stops the live projector and says where. Where everything is swapped the
+// checkpoint goes, so that a transaction that waits for it fails; where one
+// projection is, it stays, and the transaction goes on with the new tables.
+func (r *rebuild) hold(ctx context.Context, tx pgx.Tx) (uint64, error) {
+	statement := `DELETE FROM ` + r.live + `.checkpoint RETURNING seq`
+	if r.alone() {
+		statement = `SELECT seq FROM ` + r.live + `.checkpoint FOR UPDATE`
+	}
+	var seq uint64
+	err := tx.QueryRow(ctx, statement).Scan(&seq)
+	if r.alone() || (err != nil && !errors.Is(err, pgx.ErrNoRows)) {
+		return seq, err
+	}
+	// Asked after the projector was stopped: what it had applied was in the log.
+	head, headErr := r.cfg.Log.Head(ctx)
+	if headErr != nil {
+		return 0, headErr
+	}
+	if err != nil || seq > head {
+		return head, nil // a damaged checkpoint
+	}
+	return seq, nil
+}
+
+func (r *rebuild) renames() []string {
+	if !r.alone() {
+		return []string{
+			`ALTER SCHEMA ` + r.live + ` RENAME TO ` + r.old,
+			`COMMENT ON SCHEMA ` + r.old + ` IS '` + comment + `'`,
+			`ALTER SCHEMA ` + r.fresh + ` RENAME TO ` + r.live,
+			`COMMENT ON SCHEMA ` + r.live + ` IS NULL`,
+		}
+	}
+	statements := []string{`CREATE SCHEMA ` + r.old, `COMMENT ON SCHEMA ` + r.old + ` IS '` + comment + `'`}
+	for _, name := range r.tables() {
+		statements = append(statements, `LOCK TABLE `+r.live+`.`+name+` IN ACCESS EXCLUSIVE MODE`)
+	}
+	for _, name := range r.tables() {
+		statements = append(statements,
+			`ALTER TABLE `+r.live+`.`+name+` SET SCHEMA `+r.old,
+			`ALTER TABLE `+r.fresh+`.`+name+` SET SCHEMA `+r.live)
+	}
+	return statements
+}

@@ -1,0 +1,93 @@
+package runner
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/projections/projection"
+)
+
+// replayRecords is how many messages a replay commits at once at least, where
+// there are so many.
+const replayRecords = 2000
+
+// PartReader reads a part of the log that is complete; see eventlog.Direct.
+type PartReader interface {
+	Read(ctx context.Context, cfg eventlog.ReadConfig, yield func(eventlog.Slice) error) error
+}
+
+// Replayer applies parts of the log to a schema that no projector works on, by
+// the very code that the projector runs.
+type Replayer struct {
+	Conn        *pgx.Conn // its search_path says which schema
+	Log         PartReader
+	Projections []Projection // nil means Projections()
+	Position    uint64       // the schema's checkpoint
+	// Applied, if set, is called with the new position after each commit.
+	Applied func(position uint64)
+
+	replanAt uint64
+}
+
+// To applies the log up to and including a sequence. A crash leaves whole
+// slices and their checkpoint.
+func (r *Replayer) To(ctx context.Context, to uint64) error {
+	if r.Projections == nil {
+		r.Projections = Projections()
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	decoded, failed := make(chan sized, 2), make(chan error, 1)
+	go func() {
+		defer close(decoded)
+		failed <- r.read(ctx, to, decoded)
+	}()
+	var gathered sized
+	for slice := range decoded {
+		gathered.grow(slice)
+		if len(gathered.Records) < replayRecords && gathered.bytes < defaultSliceBytes && gathered.Last < to {
+			continue
+		}
+		if err := r.apply(ctx, gathered.Slice); err != nil {
+			return err
+		}
+		gathered = sized{}
+	}
+	if err := <-failed; err != nil {
+		return fmt.Errorf("replay: %w", err)
+	}
+	return nil
+}
+
+func (r *Replayer) read(ctx context.Context, to uint64, out chan<- sized) error {
+	subjects := make(map[string]events.Subject)
+	return r.Log.Read(ctx, eventlog.ReadConfig{From: r.Position + 1, To: to}, func(raw eventlog.Slice) error {
+		slice, err := decode(raw, subjects)
+		if err != nil {
+			return err
+		}
+		select {
+		case out <- slice:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	})
+}
+
+func (r *Replayer) apply(ctx context.Context, slice projection.Slice) error {
+	if err := write(ctx, r.Conn, r.Projections, r.Position, slice, slice.Last >= r.replanAt); err != nil {
+		return fmt.Errorf("replay sequences %d to %d: %w", slice.First, slice.Last, err)
+	}
+	if r.Position = slice.Last; r.Position >= r.replanAt {
+		r.replanAt = nextReplan(r.Position)
+	}
+	if r.Applied != nil {
+		r.Applied(slice.Last)
+	}
+	return nil
+}

@@ -1,0 +1,114 @@
+package assembly
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/memory-ledger/ledger/infra/datadir"
+	"github.com/memory-ledger/ledger/infra/localnats"
+	"github.com/memory-ledger/ledger/services/backup"
+	"github.com/memory-ledger/ledger/services/config"
+)
+
+// secretsFolder is where a data folder keeps its secrets.
+const secretsFolder = "secrets"
+
+// Backup copies the parts that were asked for into dir, while everything runs.
+func Backup(ctx context.Context, cfg config.Config, dir string, parts []backup.Part, say func(backup.Done)) error {
+	nc, err := Dial(cfg)(nats.Name("memory-ledger backup"))
+	if err != nil {
+		return fmt.Errorf("connect to the log's server: %w", err)
+	}
+	defer nc.Close()
+	for _, part := range []backup.Part{backup.Log, backup.Keystore} {
+		if !slices.Contains(parts, part) {
+			continue
+		}
+		done, err := backup.Stream(ctx, nc, part, filepath.Join(dir, string(part)))
+		if err != nil {
+			return err
+		}
+		say(done)
+	}
+	from := filepath.Join(cfg.DataDir, secretsFolder)
+	if _, err := os.Stat(from); errors.Is(err, os.ErrNotExist) || !slices.Contains(parts, backup.Secrets) {
+		return nil // a deployment keeps its secrets elsewhere
+	}
+	done, err := backup.CopySecrets(from, filepath.Join(dir, string(backup.Secrets)))
+	if err == nil {
+		say(done)
+	}
+	return err
+}
+
+// Restore puts back what is in dir: into the servers of cfg.NATSURL, or, where
+// that is empty, into the data folder of a local run, which must not run. A
+// crash leaves a folder or a cluster without some of the parts; a part that is
+// whole is not replaced, so remove it before trying again.
+func Restore(ctx context.Context, cfg config.Config, dir string, say func(backup.Done)) (err error) {
+	connect := Dial(cfg)
+	if cfg.NATSURL == "" {
+		var close func() error
+		if connect, close, err = openFolder(ctx, cfg, dir, say); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, close()) }()
+	}
+	nc, err := connect(nats.Name("memory-ledger restore"))
+	if err != nil {
+		return fmt.Errorf("connect to the log's server: %w", err)
+	}
+	defer nc.Close()
+	for _, part := range []backup.Part{backup.Keystore, backup.Log} {
+		if !exists(filepath.Join(dir, string(part))) {
+			continue
+		}
+		done, err := backup.Restore(ctx, nc, part, filepath.Join(dir, string(part)))
+		if err != nil {
+			return err
+		}
+		say(done)
+	}
+	return nil
+}
+
+// openFolder puts the secrets into the data folder, without which the rest is of
+// no use, and starts a server on it.
+func openFolder(ctx context.Context, cfg config.Config, dir string, say func(backup.Done)) (Connector, func() error, error) {
+	folder, err := datadir.Open(cfg.DataDir)
+	if err != nil {
+		return nil, nil, err
+	}
+	fail := func(err error) (Connector, func() error, error) {
+		return nil, nil, errors.Join(err, folder.Close())
+	}
+	if secrets := filepath.Join(dir, string(backup.Secrets)); exists(secrets) {
+		done, err := backup.CopySecrets(secrets, filepath.Join(folder.Path(), secretsFolder))
+		if err != nil {
+			return fail(err)
+		}
+		say(done)
+	}
+	store, err := folder.Sub("nats")
+	if err != nil {
+		return fail(err)
+	}
+	server, err := localnats.Start(ctx, localnats.Config{Dir: store, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return fail(err)
+	}
+	stop := func() error { return errors.Join(server.Stop(context.WithoutCancel(ctx)), folder.Close()) }
+	return func(o ...nats.Option) (*nats.Conn, error) { return server.Connect(o...) }, stop, nil
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}

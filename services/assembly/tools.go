@@ -1,0 +1,52 @@
+package assembly
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/projections/rebuild"
+	"github.com/memory-ledger/ledger/projections/schema"
+	"github.com/memory-ledger/ledger/services/config"
+	"github.com/memory-ledger/ledger/services/keystore"
+)
+
+// Rebuild makes the read models anew while the services run. Of o, Pool and Log
+// are filled in.
+func Rebuild(ctx context.Context, cfg config.Config, o rebuild.Config) (rebuild.Result, error) {
+	nc, err := Dial(cfg)(nats.Name("memory-ledger rebuild"))
+	if err != nil {
+		return rebuild.Result{}, fmt.Errorf("connect to the log's server: %w", err)
+	}
+	defer nc.Close()
+	log, err := eventlog.Open(ctx, nc)
+	if err != nil {
+		return rebuild.Result{}, err
+	}
+	if o.Pool, err = schema.OpenPool(ctx, cfg.DatabaseURL, schema.Live, 2); err != nil {
+		return rebuild.Result{}, err
+	}
+	defer o.Pool.Close()
+	o.Log = log.Direct()
+	return rebuild.Run(ctx, o)
+}
+
+// Rewrap gives every data key a new wrapping under the first master key.
+func Rewrap(ctx context.Context, cfg config.Config, progress func(done keystore.Rewrapped, total uint64)) (keystore.Rewrapped, error) {
+	nc, err := Dial(cfg)(nats.Name("memory-ledger rewrap"))
+	if err != nil {
+		return keystore.Rewrapped{}, fmt.Errorf("connect to the keystore's server: %w", err)
+	}
+	defer nc.Close()
+	keys, err := openKeys(ctx, cfg, nc)
+	if err != nil {
+		return keystore.Rewrapped{}, err
+	}
+	total, err := keys.Count(ctx)
+	if err != nil {
+		return keystore.Rewrapped{}, err
+	}
+	return keys.Rewrap(ctx, func(done keystore.Rewrapped) { progress(done, max(total, done.Entries)) })
+}

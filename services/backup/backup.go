@@ -1,0 +1,318 @@
+// Package backup copies what can't be made again, and puts it back: the log, the
+// keystore, and a local run's secrets, each in a folder of its own so that they
+// can be kept apart. The read models are not in it; the log gives them again.
+//
+//	DIR/log/       stream.s2, stream.json    every fact; contents sealed
+//	DIR/keystore/  stream.s2, stream.json    data keys, wrapped by the master key
+//	DIR/secrets/   one file each             the master key among them
+//
+// Whoever holds all three reads everything; log and keystore without the master
+// key open nothing. A backup of the keystore remembers owners who are forgotten
+// later: to forget for good, old backups of it must go too.
+//
+// Streams are copied by JetStream's own snapshots, while everything runs. The
+// log is copied before the keystore: a data key is stored before its owner's
+// first event, so the copies always hold the key of every event.
+package backup
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/infra/datadir"
+	"github.com/memory-ledger/ledger/services/keystore"
+)
+
+// Errors of backups.
+var (
+	// ErrNotEmpty: there is something where the copy should go.
+	ErrNotEmpty = errors.New("not empty")
+	// ErrIncomplete: the copy was never finished, or was damaged since.
+	ErrIncomplete = errors.New("backup is incomplete or damaged")
+)
+
+// Part is what is copied apart from the rest.
+type Part string
+
+// The parts, in the order in which they are copied.
+const (
+	Log      Part = "log"
+	Keystore Part = "keystore"
+	Secrets  Part = "secrets"
+)
+
+// streams names the stream of a part.
+var streams = map[Part]string{Log: eventlog.StreamName, Keystore: "KV_" + keystore.Bucket}
+
+const (
+	dataName = "stream.s2"
+	noteName = "stream.json"
+
+	apiTimeout = 30 * time.Second
+	// stall is how long one piece may take.
+	stall     = 30 * time.Second
+	pieceSize = 256 << 10
+)
+
+// note is what a copy says of itself; it is written last, so a copy without one
+// was never finished.
+type note struct {
+	Stream string          `json:"stream"`
+	Config json.RawMessage `json:"config"`
+	State  json.RawMessage `json:"state"`
+	Bytes  int64           `json:"bytes"`
+	SHA256 string          `json:"sha256"`
+	Taken  time.Time       `json:"taken"`
+}
+
+// Done says what was copied.
+type Done struct {
+	Part     Part
+	Messages uint64
+	Bytes    int64
+}
+
+// Stream copies one stream into dir, which must be new or empty. A crash leaves
+// a folder without stream.json, which Restore refuses. It needs an
+// administrator's rights on a cluster with permissions.
+func Stream(ctx context.Context, nc *nats.Conn, part Part, dir string) (Done, error) {
+	done := Done{Part: part}
+	if err := newFolder(dir); err != nil {
+		return done, fmt.Errorf("back up %s: %w", part, err)
+	}
+	file, err := os.OpenFile(filepath.Join(dir, dataName), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return done, fmt.Errorf("back up %s: %w", part, err)
+	}
+	hash := sha256.New()
+	n, err := snapshot(ctx, nc, streams[part], io.MultiWriter(file, hash))
+	if err == nil {
+		err = file.Sync()
+	}
+	if err = errors.Join(err, file.Close()); err != nil {
+		return done, fmt.Errorf("back up %s: %w", part, err)
+	}
+	n.SHA256, n.Taken = hex.EncodeToString(hash.Sum(nil)), time.Now().UTC()
+	text, err := json.MarshalIndent(n, "", "  ")
+	if err != nil {
+		return done, err
+	}
+	if err := datadir.WriteFile(filepath.Join(dir, noteName), append(text, '\n'), 0o600); err != nil {
+		return done, fmt.Errorf("back up %s: %w", part, err)
+	}
+	done.Bytes, done.Messages = n.Bytes, n.messages()
+	return done, nil
+}
+
+func (n *note) messages() uint64 {
+	var state struct {
+		Messages uint64 `json:"messages"`
+	}
+	_ = json.Unmarshal(n.State, &state) // only a number for people
+	return state.Messages
+}
+
+func newFolder(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	there, err := os.ReadDir(dir)
+	if err == nil && len(there) > 0 {
+		err = fmt.Errorf("%s: %w", dir, ErrNotEmpty)
+	}
+	return err
+}
+
+// snapshot receives a stream's snapshot. The server sends pieces, a window's
+// worth before it waits for their receipts, and ends with an empty message.
+func snapshot(ctx context.Context, nc *nats.Conn, stream string, to io.Writer) (note, error) {
+	n := note{Stream: stream}
+	inbox := nc.NewInbox()
+	sub, err := nc.SubscribeSync(inbox)
+	if err != nil {
+		return n, err
+	}
+	defer func() { _ = sub.Unsubscribe() }()
+	if err := sub.SetPendingLimits(-1, -1); err != nil { // the window bounds it
+		return n, err
+	}
+	var answer struct {
+		Config json.RawMessage     `json:"config"`
+		State  json.RawMessage     `json:"state"`
+		Error  *jetstream.APIError `json:"error"`
+	}
+	request := map[string]any{"deliver_subject": inbox, "no_consumers": true, "jsck": true, "chunk_size": pieceSize}
+	if err := api(ctx, nc, "STREAM.SNAPSHOT."+stream, request, &answer); err != nil {
+		return n, err
+	}
+	if answer.Error != nil {
+		return n, answer.Error
+	}
+	n.Config, n.State = answer.Config, answer.State
+	for {
+		waiting, cancel := context.WithTimeout(ctx, stall)
+		msg, err := sub.NextMsgWithContext(waiting)
+		cancel()
+		if err != nil {
+			return n, fmt.Errorf("snapshot of %s broke off: %w", stream, err)
+		}
+		if len(msg.Data) == 0 {
+			if status := msg.Header.Get("Status"); status != "" && status != "204" {
+				return n, fmt.Errorf("snapshot of %s: %s %s", stream, status, msg.Header.Get("Description"))
+			}
+			return n, nil
+		}
+		if _, err := to.Write(msg.Data); err != nil {
+			return n, err
+		}
+		n.Bytes += int64(len(msg.Data))
+		if msg.Reply != "" {
+			if err := msg.Respond(nil); err != nil {
+				return n, err
+			}
+		}
+	}
+}
+
+// Restore puts a stream back from dir. The stream must not be there yet, or hold
+// nothing. A crash leaves no stream: the server makes it when all has arrived.
+func Restore(ctx context.Context, nc *nats.Conn, part Part, dir string) (Done, error) {
+	done := Done{Part: part}
+	n, err := read(dir)
+	if err == nil && n.Stream != streams[part] {
+		err = fmt.Errorf("%w: %s holds stream %s", ErrIncomplete, dir, n.Stream)
+	}
+	if err == nil {
+		err = makeRoom(ctx, nc, n.Stream)
+	}
+	if err == nil {
+		err = send(ctx, nc, n, filepath.Join(dir, dataName))
+	}
+	if err != nil {
+		return done, fmt.Errorf("restore %s: %w", part, err)
+	}
+	done.Bytes, done.Messages = n.Bytes, n.messages()
+	return done, nil
+}
+
+// read checks a copy, every byte of it.
+func read(dir string) (note, error) {
+	var n note
+	text, err := os.ReadFile(filepath.Join(dir, noteName))
+	if errors.Is(err, os.ErrNotExist) {
+		return n, fmt.Errorf("%w: %s has no %s", ErrIncomplete, dir, noteName)
+	}
+	if err != nil {
+		return n, err
+	}
+	if err := json.Unmarshal(text, &n); err != nil {
+		return n, fmt.Errorf("%w: %w", ErrIncomplete, err)
+	}
+	file, err := os.Open(filepath.Join(dir, dataName))
+	if err != nil {
+		return n, err
+	}
+	defer file.Close()
+	hash := sha256.New()
+	size, err := io.Copy(hash, file)
+	if err != nil {
+		return n, err
+	}
+	if size != n.Bytes || hex.EncodeToString(hash.Sum(nil)) != n.SHA256 {
+		return n, fmt.Errorf("%w: %s is not what was written", ErrIncomplete, filepath.Join(dir, dataName))
+	}
+	return n, nil
+}
+
+// makeRoom removes a stream that holds nothing and never did.
+func makeRoom(ctx context.Context, nc *nats.Conn, name string) error {
+	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(apiTimeout))
+	if err != nil {
+		return err
+	}
+	stream, err := js.Stream(ctx, name)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if state := stream.CachedInfo().State; state.LastSeq > 0 {
+		return fmt.Errorf("stream %s has %d messages: %w", name, state.Msgs, ErrNotEmpty)
+	}
+	return js.DeleteStream(ctx, name)
+}
+
+func send(ctx context.Context, nc *nats.Conn, n note, path string) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	var answer struct {
+		DeliverSubject string              `json:"deliver_subject"`
+		Error          *jetstream.APIError `json:"error"`
+	}
+	if err := api(ctx, nc, "STREAM.RESTORE."+n.Stream, map[string]any{"config": n.Config, "state": n.State}, &answer); err != nil {
+		return err
+	}
+	if answer.Error != nil {
+		return answer.Error
+	}
+	for piece := make([]byte, pieceSize); ; {
+		size, err := io.ReadFull(file, piece)
+		if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
+			return err
+		}
+		// Every piece is answered; the empty one at the end by how it went.
+		reply, requestErr := requestWithin(ctx, nc, answer.DeliverSubject, bytes.Clone(piece[:size]))
+		if requestErr != nil {
+			return fmt.Errorf("stream %s: %w", n.Stream, requestErr)
+		}
+		if len(reply.Data) > 0 {
+			var result struct {
+				Error *jetstream.APIError `json:"error"`
+			}
+			if err := json.Unmarshal(reply.Data, &result); err != nil {
+				return err
+			}
+			if result.Error != nil {
+				return result.Error
+			}
+		}
+		if size == 0 {
+			return nil
+		}
+	}
+}
+
+func api(ctx context.Context, nc *nats.Conn, what string, request, answer any) error {
+	body, err := json.Marshal(request)
+	if err != nil {
+		return err
+	}
+	reply, err := requestWithin(ctx, nc, "$JS.API."+what, body)
+	if err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return json.Unmarshal(reply.Data, answer)
+}
+
+func requestWithin(ctx context.Context, nc *nats.Conn, subject string, body []byte) (*nats.Msg, error) {
+	ctx, cancel := context.WithTimeout(ctx, stall)
+	defer cancel()
+	return nc.RequestWithContext(ctx, subject, body)
+}

@@ -1,0 +1,49 @@
+package backup
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/memory-ledger/ledger/infra/datadir"
+)
+
+// CopySecrets copies every secret of one folder into another, both of which
+// hold one file a secret. A secret that is there already must be the same: it
+// is never replaced, for what it protects would be lost. It returns how many
+// there are.
+func CopySecrets(from, to string) (Done, error) {
+	done := Done{Part: Secrets}
+	files, err := os.ReadDir(from)
+	if err != nil {
+		return done, fmt.Errorf("secrets: %w", err)
+	}
+	if err := os.MkdirAll(to, 0o700); err != nil {
+		return done, fmt.Errorf("secrets: %w", err)
+	}
+	for _, file := range files {
+		if !file.Type().IsRegular() {
+			continue
+		}
+		content, err := os.ReadFile(filepath.Join(from, file.Name()))
+		if err != nil {
+			return done, fmt.Errorf("secrets: %w", err)
+		}
+		target := filepath.Join(to, file.Name())
+		there, err := os.ReadFile(target)
+		switch {
+		case errors.Is(err, os.ErrNotExist):
+			err = datadir.WriteFile(target, content, 0o600)
+		case err == nil && !bytes.Equal(there, content):
+			err = fmt.Errorf("%s is another one: %w", target, ErrNotEmpty)
+		}
+		if err != nil {
+			return done, fmt.Errorf("secrets: %w", err)
+		}
+		done.Messages++
+		done.Bytes += int64(len(content))
+	}
+	return done, nil
+}

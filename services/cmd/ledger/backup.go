@@ -1,0 +1,79 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/memory-ledger/ledger/services/assembly"
+	"github.com/memory-ledger/ledger/services/backup"
+	"github.com/memory-ledger/ledger/services/config"
+)
+
+func newBackup() *cobra.Command {
+	only := []string{string(backup.Log), string(backup.Keystore), string(backup.Secrets)}
+	cmd := &cobra.Command{
+		Use:   "backup DIR",
+		Short: "Copies log, keystore and a local run's secrets, while everything runs",
+		Long: `Copies what can't be made again into DIR, a folder each: log, keystore, secrets.
+Keep them apart: who has all three reads everything. A deployment's own MASTER_KEY
+and JWT_SECRET are not copied. The read models are not either: the log gives them
+again. On a cluster with permissions it takes the administrator's credentials.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cfg, err := loadConfig()
+			if err != nil {
+				return err
+			}
+			if err := cfg.Check(config.NeedLog); err != nil {
+				return fmt.Errorf("nothing to back up: %w", err)
+			}
+			var parts []backup.Part
+			for _, name := range only {
+				part := backup.Part(strings.TrimSpace(name))
+				if part != backup.Log && part != backup.Keystore && part != backup.Secrets {
+					return fmt.Errorf("--only: %q is not log, keystore or secrets", name)
+				}
+				parts = append(parts, part)
+			}
+			return assembly.Backup(cmd.Context(), cfg, args[0], parts, printDone(cmd.OutOrStdout(), "copied"))
+		},
+	}
+	cmd.Flags().StringSliceVar(&only, "only", only, "parts to copy")
+	return cmd
+}
+
+func newRestore() *cobra.Command {
+	return &cobra.Command{
+		Use:   "restore DIR",
+		Short: "Puts a backup back, into an empty data folder or into the servers of NATS_URL",
+		Long: `Puts back what backup copied: into the data folder of a local run that is not
+running, or into the servers of NATS_URL. Neither may hold a log already. Then
+start the services; the projector makes the read models from the log. Where a
+database is left from before, run rebuild --force.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cfg, err := config.Load(os.Environ())
+			if err != nil {
+				return err
+			}
+			return assembly.Restore(cmd.Context(), cfg, args[0], printDone(cmd.OutOrStdout(), "restored"))
+		},
+	}
+}
+
+func printDone(out io.Writer, verb string) func(backup.Done) {
+	return func(d backup.Done) {
+		what := "messages"
+		switch d.Part {
+		case backup.Keystore:
+			what = "data keys"
+		case backup.Secrets:
+			what = "secrets"
+		}
+		fmt.Fprintf(out, "%s %s: %d %s, %d bytes\n", verb, d.Part, d.Messages, what, d.Bytes)
+	}
+}

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/mattn/go-isatty"
+	"github.com/schollz/progressbar/v3"
+)
+
+// plainEvery is how often a line is printed where there is no terminal.
+const plainEvery = 5 * time.Second
+
+// progress shows how far a long command is: a bar with rate and time left on a
+// terminal, a line now and then elsewhere. It is not safe for concurrent use.
+type progress struct {
+	out   io.Writer
+	what  string
+	bar   *progressbar.ProgressBar // nil without a terminal
+	tty   bool
+	begun time.Time
+	last  time.Time
+	shown bool
+}
+
+func newProgress(out io.Writer, what string) *progress {
+	file, ok := out.(*os.File)
+	tty := ok && isatty.IsTerminal(file.Fd()) && os.Getenv("TERM") != "dumb"
+	return &progress{out: out, what: what, tty: tty, begun: time.Now(), last: time.Now()}
+}
+
+// at says that n of total are done. The total may grow.
+func (p *progress) at(n, total uint64) {
+	if p.tty {
+		p.draw(int64(n), int64(total))
+		return
+	}
+	if now := time.Now(); now.Sub(p.last) >= plainEvery {
+		p.last, p.shown = now, true
+		rate := float64(n) / now.Sub(p.begun).Seconds()
+		left := time.Duration(float64(total-min(n, total)) / max(rate, 1) * float64(time.Second))
+		fmt.Fprintf(p.out, "%s: %d of %d, %.0f/s, %s left\n", p.what, n, total, rate, left.Round(time.Second))
+	}
+}
+
+func (p *progress) draw(n, total int64) {
+	if p.bar == nil {
+		p.bar = progressbar.NewOptions64(total,
+			progressbar.OptionSetWriter(p.out), progressbar.OptionSetDescription(p.what),
+			progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionSetItsString("messages"),
+			progressbar.OptionSetPredictTime(true), progressbar.OptionThrottle(100*time.Millisecond),
+			progressbar.OptionEnableColorCodes(os.Getenv("NO_COLOR") == ""), progressbar.OptionClearOnFinish(),
+			progressbar.OptionFullWidth(),
+		)
+	}
+	if p.bar.GetMax64() != total {
+		p.bar.ChangeMax64(total)
+	}
+	_ = p.bar.Set64(n) // only the picture is at stake
+}
+
+// say prints a line between what the bar shows.
+func (p *progress) say(line string) {
+	if p.bar != nil {
+		_ = p.bar.Clear()
+	}
+	fmt.Fprintln(p.out, line)
+}
+
+// done takes the bar away.
+func (p *progress) done() {
+	if p.bar != nil {
+		_ = p.bar.Finish()
+		_ = p.bar.Clear()
+	}
+}

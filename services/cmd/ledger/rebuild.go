@@ -1,0 +1,70 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/memory-ledger/ledger/projections/rebuild"
+	"github.com/memory-ledger/ledger/services/assembly"
+	"github.com/memory-ledger/ledger/services/config"
+)
+
+func newRebuild() *cobra.Command {
+	var options rebuild.Config
+	cmd := &cobra.Command{
+		Use:   "rebuild",
+		Short: "Replays the log into fresh read models, compares, and swaps them in with no downtime",
+		Long: `Replays the log into fresh read models beside the live ones, compares the two, and
+swaps the fresh ones in while everybody goes on reading and writing.
+
+Where they differ, every difference is printed and nothing is swapped: exit 1. A
+difference means that the live read models were damaged, or were made by a build
+that folded the log otherwise. Look at it, then run again with --force, which
+swaps in what the log says: a rebuild is the cure.
+
+Interrupted at any point, it can simply be run again.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return runRebuild(cmd.Context(), options, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&options.Projection, "projection", "", "only this projection's tables")
+	flags.BoolVar(&options.Rows, "rows", false, "compare row by row, also where checksums agree")
+	flags.BoolVar(&options.Force, "force", false, "swap in spite of differences")
+	return cmd
+}
+
+func runRebuild(ctx context.Context, options rebuild.Config, out, progressTo io.Writer) error {
+	cfg, err := loadConfig()
+	if err != nil {
+		return err
+	}
+	if err := cfg.Check(config.NeedLog, config.NeedDatabase); err != nil {
+		return fmt.Errorf("nothing to rebuild: %w", err)
+	}
+	bar := newProgress(progressTo, "replaying")
+	options.Progress = bar.at
+	options.Say = bar.say
+	options.Report = func(d rebuild.Difference) { bar.say("difference: " + d.String()) }
+	result, err := assembly.Rebuild(ctx, cfg, options)
+	bar.done()
+	if err == nil || errors.Is(err, rebuild.ErrDifferent) {
+		fmt.Fprintf(out, "compared at sequence %d: %d rows, roots of %d owners, %d differences\n",
+			result.Compared, result.Rows, result.Owners, result.Differences)
+	}
+	switch {
+	case errors.Is(err, rebuild.ErrDifferent):
+		return finding{fmt.Errorf("%w; nothing was swapped. --force swaps in what the log says", err)}
+	case err != nil && result.Swapped:
+		return fmt.Errorf("the fresh read models are live, but the old ones are still there; the next rebuild drops them: %w", err)
+	case err != nil:
+		return err
+	}
+	fmt.Fprintf(out, "the fresh read models are live, from sequence %d on\n", result.Position)
+	return nil
+}

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/memory-ledger/ledger/anchoring/receipt"
+)
+
+func newVerifyReceipt() *cobra.Command {
+	var rpc string
+	command := &cobra.Command{
+		Use:   "verify-receipt FILE",
+		Short: "Checks a memory's receipt, offline or against the chain",
+		Long: `Checks a memory's receipt: that the entry hashes to the leaf, that the leaf is
+in the tree of its batch, and that this tree is a prefix of the committed one.
+It reads the file (- for standard input) and nothing else. With --rpc it also
+asks a Solana node whether the chain holds that commitment.
+
+Exit codes: 0 good, 1 something is wrong, 2 not a receipt, or no answer.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			raw, err := readReceipt(cmd.InOrStdin(), args[0])
+			if err != nil {
+				return err
+			}
+			return verifyReceipt(cmd, raw, rpc)
+		},
+	}
+	command.Flags().StringVar(&rpc, "rpc", "", "URL of a Solana JSON-RPC node to check the commitment against")
+	return command
+}
+
+func readReceipt(stdin io.Reader, name string) ([]byte, error) {
+	if name != "-" {
+		file, err := os.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		defer file.Close()
+		stdin = file
+	}
+	return io.ReadAll(io.LimitReader(stdin, receipt.MaxBytes+1))
+}
+
+func verifyReceipt(cmd *cobra.Command, raw []byte, rpc string) error {
+	r, err := receipt.Parse(raw)
+	if err == nil {
+		err = receipt.Verify(r)
+	}
+	var wrong *receipt.Finding
+	if errors.As(err, &wrong) {
+		return finding{wrong}
+	}
+	if err != nil {
+		return err
+	}
+	out := cmd.OutOrStdout()
+	fmt.Fprintf(out, "good: leaf %d of %s is in the tree of %d leaves with root %s\n", r.LeafIndex, r.Entry.Owner, r.TreeSize, r.BatchRoot)
+	if a := r.Anchor; a != nil {
+		fmt.Fprintf(out, "good: that tree is a prefix of the %d leaves committed with root %s\n", a.CommittedSize, a.CommittedRoot)
+	} else {
+		fmt.Fprintln(out, "not anchored when the receipt was made")
+	}
+	if rpc == "" {
+		return nil
+	}
+	held, err := receipt.Check(cmd.Context(), rpc, r)
+	if errors.As(err, &wrong) {
+		return finding{wrong}
+	}
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "good: the chain holds it: account %s, %d leaves now, root %s\n", r.Anchor.Account, held.Size, held.Root)
+	return nil
+}

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/memory-ledger/ledger/services/assembly"
+	"github.com/memory-ledger/ledger/services/config"
+	"github.com/memory-ledger/ledger/services/keystore"
+)
+
+func newRewrap() *cobra.Command {
+	return &cobra.Command{
+		Use:   "rewrap",
+		Short: "Gives every data key a new wrapping under MASTER_KEY, while MASTER_KEY_PREVIOUS still unwraps",
+		Long: `Rotates the master key while the services run:
+
+  1. restart the services with the new key as MASTER_KEY and the old one as
+     MASTER_KEY_PREVIOUS: they read entries of both and wrap with the new one
+  2. run this with the same two variables, until it says that none is left
+  3. restart the services without MASTER_KEY_PREVIOUS, then destroy the old key
+
+Data keys stay what they are: nothing is sealed anew, and no memory changes. An
+old backup of the keystore still needs the old key; make a new one after step 2.
+Interrupted, it can simply be run again.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return runRewrap(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+}
+
+func runRewrap(ctx context.Context, out, progressTo io.Writer) error {
+	cfg, err := loadConfig()
+	if err != nil {
+		return err
+	}
+	if err := cfg.Check(config.NeedLog, config.NeedMasterKey); err != nil {
+		return err
+	}
+	if cfg.MasterKeyPrevious == "" {
+		return errors.New("MASTER_KEY_PREVIOUS: not set; it is the key that wraps now")
+	}
+	bar := newProgress(progressTo, "rewrapping")
+	done, err := assembly.Rewrap(ctx, cfg, func(done keystore.Rewrapped, total uint64) { bar.at(done.Entries, total) })
+	bar.done()
+	fmt.Fprintf(out, "%d data keys looked at: %d wrapped anew, %d were already, %d forgotten meanwhile\n",
+		done.Entries, done.Fresh, done.Already, done.Gone)
+	if err != nil {
+		return fmt.Errorf("not finished, run it again: %w", err)
+	}
+	fmt.Fprintln(out, "none is left under the previous key")
+	return nil
+}

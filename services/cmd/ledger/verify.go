@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/projections/audit"
+	"github.com/memory-ledger/ledger/services/assembly"
+)
+
+// verifying is what verify was asked for.
+type verifying struct {
+	owner, authority string
+	json, logOnly    bool
+}
+
+func newVerify() *cobra.Command {
+	var v verifying
+	cmd := &cobra.Command{
+		Use:   "verify",
+		Short: "The audit: replays the log and compares read models, tree cache, batches and chain with it",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return v.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&v.owner, "owner", "", "only this owner (base58 public key)")
+	flags.StringVar(&v.authority, "authority", "", "public key that commits on the chain, for those without its keypair")
+	flags.BoolVar(&v.json, "json", false, "one finding a line, then a summary")
+	flags.BoolVar(&v.logOnly, "log-only", false, "only the log: neither database nor keys nor chain")
+	return cmd
+}
+
+func (v *verifying) run(ctx context.Context, out, progressTo io.Writer) error {
+	cfg, err := loadConfig()
+	if err != nil {
+		return err
+	}
+	if cfg.NATSURL == "" {
+		return errors.New("no log to read: set NATS_URL, or run in the folder of a local run")
+	}
+	options := assembly.AuditOptions{LogOnly: v.logOnly}
+	if v.owner != "" {
+		if options.Owner, err = events.ParseOwner(v.owner); err != nil {
+			return fmt.Errorf("--owner: %w", err)
+		}
+	}
+	if v.authority != "" {
+		if options.Chain, err = assembly.NewOnchain(cfg, v.authority); err != nil {
+			return fmt.Errorf("--authority: %w", err)
+		}
+	}
+	lines := json.NewEncoder(out)
+	lines.SetEscapeHTML(false)
+	options.Report = func(f audit.Finding) {
+		if v.json {
+			_ = lines.Encode(f) // a reader that left is noticed at the summary
+			return
+		}
+		fmt.Fprintln(out, f)
+	}
+	bar := newProgress(progressTo, "verifying")
+	options.Progress = bar.at
+	summary, err := assembly.Audit(ctx, cfg, options)
+	bar.done()
+	if err != nil {
+		return err
+	}
+	if v.json {
+		err = lines.Encode(map[string]any{"summary": summary, "good": summary.Good()})
+	} else {
+		err = printSummary(out, summary)
+	}
+	if err != nil {
+		return err
+	}
+	if !summary.Good() {
+		return finding{}
+	}
+	return nil
+}
+
+func printSummary(out io.Writer, s audit.Summary) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "checked  the log up to sequence %d: %d messages, %d events of %d owners\n", s.Through, s.Messages, s.Events, s.Owners)
+	fmt.Fprintf(&b, "         %d leaves, %d of them recomputed from their content; %d roots against the leaves\n", s.Leaves, s.LeavesRecomputed, s.BatchRoots)
+	if len(s.Rows) > 0 {
+		tables := make([]string, 0, len(s.Rows))
+		for name, rows := range s.Rows {
+			tables = append(tables, fmt.Sprintf("%s %d", name, rows))
+		}
+		slices.Sort(tables)
+		fmt.Fprintf(&b, "         rows of the read models: %s\n", strings.Join(tables, ", "))
+	}
+	if s.Accounts > 0 {
+		fmt.Fprintf(&b, "         %d commitment accounts on the chain\n", s.Accounts)
+	}
+	for _, what := range s.NotChecked {
+		fmt.Fprintf(&b, "not checked  %s\n", what)
+	}
+	switch s.Findings {
+	case 0:
+		b.WriteString("all that was checked agrees\n")
+	case 1:
+		b.WriteString("1 finding\n")
+	default:
+		fmt.Fprintf(&b, "%d findings\n", s.Findings)
+	}
+	_, err := io.WriteString(out, b.String())
+	return err
+}

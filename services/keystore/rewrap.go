@@ -1,0 +1,107 @@
+package keystore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/go-json-experiment/json"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/memory-ledger/ledger/events"
+)
+
+// Rewrapped is what a Rewrap did.
+type Rewrapped struct {
+	Entries uint64 // looked at
+	Fresh   uint64 // given a new wrapping
+	Already uint64 // wrapped by the wrapping key before
+	Gone    uint64 // forgotten meanwhile
+}
+
+// Rewrap gives every data key that another master key wraps a new wrapping
+// under the first one. Services that have both go on all the while: a data key
+// does not change, only its wrapping does.
+//
+// Every entry is replaced only if it is still the one that was read, so an
+// owner who is forgotten meanwhile stays forgotten. A crash leaves some entries
+// under each master key; run it again. It needs to list the bucket, which is
+// an administrator's right on a cluster with permissions.
+func (s *Store) Rewrap(ctx context.Context, progress func(Rewrapped)) (Rewrapped, error) {
+	var done Rewrapped
+	lister, err := s.bucket.ListKeys(ctx)
+	if err != nil {
+		return done, fmt.Errorf("list data keys: %w: %w", ErrUnavailable, err)
+	}
+	defer func() { _ = lister.Stop() }()
+	for {
+		select {
+		case <-ctx.Done():
+			return done, ctx.Err()
+		case name, open := <-lister.Keys():
+			if !open {
+				return done, nil
+			}
+			if err := s.rewrap(ctx, events.Owner(name), &done); err != nil {
+				return done, err
+			}
+			if progress != nil {
+				progress(done)
+			}
+		}
+	}
+}
+
+func (s *Store) rewrap(ctx context.Context, owner events.Owner, done *Rewrapped) error {
+	done.Entries++
+	for {
+		stored, err := s.bucket.Get(ctx, string(owner))
+		if errors.Is(err, jetstream.ErrKeyNotFound) {
+			done.Gone++
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("rewrap %s: %w: %w", owner, ErrUnavailable, err)
+		}
+		var e entry
+		if err := json.Unmarshal(stored.Value(), &e); err == nil && e.Master == s.wrapID {
+			done.Already++
+			return nil
+		}
+		raw, err := s.unwrapRaw(owner, stored.Value())
+		if err != nil {
+			return fmt.Errorf("rewrap: %w", err)
+		}
+		value, err := s.wrap(owner, raw)
+		if err != nil {
+			return err
+		}
+		_, err = s.bucket.Update(ctx, string(owner), value, stored.Revision())
+		switch {
+		case err == nil:
+			done.Fresh++
+			return nil
+		case isMoved(err):
+			continue // forgotten, or rewrapped by another; look again
+		default:
+			return fmt.Errorf("rewrap %s: %w: %w", owner, ErrUnavailable, err)
+		}
+	}
+}
+
+// isMoved: the entry is not the one that was read any more.
+func isMoved(err error) bool {
+	var api *jetstream.APIError
+	return errors.Is(err, jetstream.ErrKeyExists) || (errors.As(err, &api) &&
+		(api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence || api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant))
+}
+
+// Count is about how many data keys there are; forgotten ones leave a mark that
+// is counted too.
+func (s *Store) Count(ctx context.Context) (uint64, error) {
+	status, err := s.bucket.Status(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("count data keys: %w: %w", ErrUnavailable, err)
+	}
+	return status.Values(), nil
+}

@@ -1,0 +1,150 @@
+package keystore_test
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"sync"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/infra/localnats/natstest"
+	"github.com/memory-ledger/ledger/services/keystore"
+)
+
+func newBucket(t *testing.T) jetstream.KeyValue {
+	t.Helper()
+	nc, err := natstest.Start(t).Connect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bucket, err := js.CreateKeyValue(t.Context(), keystore.BucketConfig(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bucket
+}
+
+func openStore(t *testing.T, bucket jetstream.KeyValue, masters ...keystore.MasterKey) *keystore.Store {
+	t.Helper()
+	s, err := keystore.Open(bucket, keystore.Config{Masters: masters})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func newOwners(n int) []events.Owner {
+	owners := make([]events.Owner, n)
+	for i := range owners {
+		var key [32]byte
+		_, _ = rand.Read(key[:])
+		owners[i] = events.OwnerFromBytes(key)
+	}
+	return owners
+}
+
+// The master key is rotated while a service with both makes and reads keys;
+// what was sealed before opens after, with the new key alone.
+func TestRewrapWhileKeysAreUsed(t *testing.T) {
+	t.Parallel()
+	bucket := newBucket(t)
+	old, fresh := keystore.MasterKey{1}, keystore.MasterKey{2}
+	owners := newOwners(300)
+	sealed := map[events.Owner][]byte{}
+	before := openStore(t, bucket, old)
+	for _, o := range owners {
+		key, err := before.FindOrCreate(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if sealed[o], err = key.Seal("m", "text of "+string(o)); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	var group sync.WaitGroup
+	working, stop := context.WithCancel(t.Context())
+	late := newOwners(1)[0]
+	group.Go(func() {
+		for i := 0; working.Err() == nil; i++ {
+			service := openStore(t, bucket, fresh, old) // no cache
+			if _, err := service.Find(t.Context(), owners[i%len(owners)]); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	if _, err := openStore(t, bucket, fresh, old).FindOrCreate(t.Context(), late); err != nil {
+		t.Fatal(err)
+	}
+
+	// Interrupted half-way, then run again.
+	ctx, cancel := context.WithCancel(t.Context())
+	_, err := openStore(t, bucket, fresh, old).Rewrap(ctx, func(done keystore.Rewrapped) {
+		if done.Entries == 100 {
+			cancel()
+		}
+	})
+	if err == nil {
+		t.Error("an interrupted rewrap ended well")
+	}
+	done, err := openStore(t, bucket, fresh, old).Rewrap(t.Context(), nil)
+	if err != nil || done.Entries != 301 || done.Fresh > 201 || done.Fresh+done.Already != 301 {
+		t.Errorf("%+v, %v", done, err)
+	}
+	if again, err := openStore(t, bucket, fresh, old).Rewrap(t.Context(), nil); err != nil || again.Already != 301 {
+		t.Errorf("%+v, %v", again, err)
+	}
+	stop()
+	group.Wait()
+
+	after := openStore(t, bucket, fresh)
+	for _, o := range owners {
+		key, err := after.Find(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text, err := key.Open("m", sealed[o]); err != nil || text != "text of "+string(o) {
+			t.Fatalf("%q, %v", text, err)
+		}
+	}
+	if _, err := openStore(t, bucket, old).Find(t.Context(), owners[0]); !errors.Is(err, keystore.ErrMasterKey) {
+		t.Errorf("the old key still opens: %v", err)
+	}
+}
+
+// An owner who is forgotten between reading and writing stays forgotten.
+func TestRewrapResurrectsNobody(t *testing.T) {
+	t.Parallel()
+	bucket := newBucket(t)
+	old, fresh := keystore.MasterKey{1}, keystore.MasterKey{2}
+	owner := newOwners(1)[0]
+	if _, err := openStore(t, bucket, old).FindOrCreate(t.Context(), owner); err != nil {
+		t.Fatal(err)
+	}
+	s := openStore(t, forgetful{bucket}, fresh, old)
+	done, err := s.Rewrap(t.Context(), nil)
+	if err != nil || done.Gone != 1 || done.Fresh != 0 {
+		t.Errorf("%+v, %v", done, err)
+	}
+	if _, err := openStore(t, bucket, fresh, old).Find(t.Context(), owner); !errors.Is(err, keystore.ErrNoKey) {
+		t.Errorf("forgotten owner: %v", err)
+	}
+}
+
+// forgetful deletes an entry right before it is updated.
+type forgetful struct{ jetstream.KeyValue }
+
+func (f forgetful) Update(ctx context.Context, key string, value []byte, revision uint64) (uint64, error) {
+	if err := f.Delete(ctx, key); err != nil {
+		return 0, err
+	}
+	return f.KeyValue.Update(ctx, key, value, revision)
+}
