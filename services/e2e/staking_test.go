@@ -2,9 +2,12 @@ package e2e_test
 
 import (
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -132,6 +135,21 @@ func (y *treasury) configure(c *config.Config) {
 	c.MinPartialUnstake, c.StakeMaturity = "100", 24*time.Hour
 }
 
+// anchoring has memories anchored too, so that the anchorer and the watchers
+// write to the same family of an owner.
+func (y *treasury) anchoring(c *config.Config) {
+	y.configure(c)
+	numbers := make([]int, len(y.key))
+	for i, b := range y.key {
+		numbers[i] = int(b)
+	}
+	text, err := json.Marshal(numbers)
+	y.must(err)
+	c.AuthorityKeypair, c.CommitmentProgramID = filepath.Join(y.TempDir(), "authority.json"), program.LocalID.String()
+	y.must(os.WriteFile(c.AuthorityKeypair, text, 0o600))
+	c.AnchorMaxWait = time.Second
+}
+
 // hoursAgo sets the chain's clock: what lands next was deposited then.
 func (y *treasury) hoursAgo(hours int) {
 	y.Helper()
@@ -245,7 +263,7 @@ func TestStakingFromEndToEnd(t *testing.T) {
 	t.Parallel()
 	y := newTreasury(t, solana.TokenProgramID)
 	database := pgtest.Database(t)
-	stack := stacktest.Start(t, stacktest.Options{Core: 2, DatabaseURL: database, Configure: y.configure})
+	stack := stacktest.Start(t, stacktest.Options{Core: 2, DatabaseURL: database, Configure: y.anchoring})
 	s := newStaker(y, stack.Core[0])
 	wallet := solana.MustPublicKeyFromBase58(s.PublicKey)
 
@@ -253,6 +271,7 @@ func TestStakingFromEndToEnd(t *testing.T) {
 		t.Errorf("%+v", empty)
 	}
 	tokens := y.give(wallet, 1000)
+	early := s.core.Expect(201, "POST", "/memories", map[string]any{"content": "before", "metadata": map[string]any{}}, s.session)
 	y.hoursAgo(30)
 	s.move("stake", "600")
 	s.holds("600", "600", "0", "400", "600 true")
@@ -288,6 +307,9 @@ func TestStakingFromEndToEnd(t *testing.T) {
 	s.core = stack.Core[1]
 	before := s.holds("50", "0", "50", "0", "50 false")
 	first := s.recorded(database, 6)
+	late := s.core.Expect(201, "POST", "/memories", map[string]any{"content": "after", "metadata": map[string]any{}}, s.session)
+	awaitAnchored(t, s.core, s.session, early.Text("id"), anchoredWithin)
+	awaitAnchored(t, s.core, s.session, late.Text("id"), anchoredWithin)
 	replayed(s, stack, first, before)
 }
 
@@ -377,7 +399,9 @@ func TestStakingRefusesAMintAtStart(t *testing.T) {
 		y.must(err)
 		defer base.Close()
 		deciding, err := assembly.NewDeciding(t.Context(), base)
-		y.must(err)
+		if err != nil {
+			return err
+		}
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		y.must(err)
 		defer listener.Close()
