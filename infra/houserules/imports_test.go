@@ -32,8 +32,10 @@ var rules = []rule{
 	{"services/cmd", []string{"events", "projections", "anchoring", "infra", "services"}},
 	{"services/assembly", []string{"events", "projections", "anchoring", "infra", "services"}},
 	{"services/stacktest", []string{"events", "projections", "anchoring", "infra", "services"}},
-	{"services/core", servicesBut("services/extension")},
+	{"services/core", servicesBut("services/extension", "services/staking")},
 	{"services/extension", servicesBut("services/core")},
+	{"services/staking/rules", nil},
+	{"services/staking", servicesBut("services/extension", "services/assembly", "services/cmd")},
 	{"services", servicesBut("services/core", "services/extension", "services/assembly", "services/cmd")},
 }
 
