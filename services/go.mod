@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	filippo.io/edwards25519 v1.2.0
+	github.com/anishathalye/porcupine v1.3.1
 	github.com/caarlos0/env/v11 v11.4.2
 	github.com/gagliardetto/solana-go v1.23.0
 	github.com/go-json-experiment/json v0.0.0-20260820222146-c27c302e5fc3
