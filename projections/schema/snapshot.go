@@ -48,8 +48,10 @@ func snapshot(ctx context.Context, pool *pgxpool.Pool, f func(pgx.Tx) error) err
 		failed := f(tx)
 		var unswapped bool
 		if err := tx.QueryRow(ctx, unswappedSQL).Scan(&unswapped); err != nil {
-			// Where f's own query failed, the transaction answers nothing more.
-			return errors.Join(failed, fmt.Errorf("look up the tables: %w", err))
+			if failed != nil { // by a query of its own: the transaction answers nothing more
+				return failed
+			}
+			return fmt.Errorf("look up the tables: %w", err)
 		}
 		// What f made of rows from before and after a swap is no finding, good
 		// or bad.
