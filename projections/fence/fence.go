@@ -91,6 +91,17 @@ func (f *Fence) WaitOwner(ctx context.Context, owner events.Owner, options ...Op
 	}
 	ctx, cancel := context.WithTimeout(ctx, f.opts.Timeout)
 	defer cancel()
+	// Mostly the read models hold the whole log, and one question, shared by
+	// all who ask at the same time, settles it. Only while writes of others are
+	// under way does it take one about this owner.
+	head, err := f.heads.get(ctx)
+	if err != nil {
+		return fmt.Errorf("fence: %w", err)
+	}
+	if f.known.reached(head) {
+		f.metrics.passed.Inc()
+		return nil
+	}
 	seq, err := f.ownerHead(ctx, owner, s)
 	if err != nil {
 		return fmt.Errorf("fence: %w", err)

@@ -44,6 +44,13 @@ func (t *tracker) await(seq uint64) (w *waiter, reached bool) {
 	return w, false
 }
 
+// reached reports whether seq is known to be reached.
+func (t *tracker) reached(seq uint64) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.live && t.at.seq >= seq
+}
+
 // forget takes a waiter out that does not wait any longer.
 func (t *tracker) forget(w *waiter) {
 	t.mu.Lock()
