@@ -292,3 +292,26 @@ func TestReceipt(t *testing.T) {
 		t.Errorf("receipt %+v, %+v", r, r.Anchor)
 	}
 }
+
+// TestNothingSecretInTheLog looks for everything that the story keeps to
+// itself: texts, keys, salts, in any spelling that an event could have.
+func TestNothingSecretInTheLog(t *testing.T) {
+	t.Parallel()
+	log := raw(t, "log.jsonl")
+	absent := func(what string, secret []byte) {
+		for _, spelling := range []string{string(secret), hex.EncodeToString(secret), base64.StdEncoding.EncodeToString(secret), base58.Encode(secret)} {
+			if bytes.Contains(log, []byte(spelling)) {
+				t.Errorf("%s is in the log as %q", what, spelling)
+			}
+		}
+	}
+	l := read[leafFile](t, "leaf.json")
+	absent("the data key", unhex(t, l.DataKey))
+	absent("the leaf secret", unhex(t, l.LeafSecret))
+	absent("the salt", unhex(t, l.Salt))
+	for _, text := range []string{"Grüße", "kettle", "prefers tea", "line one", "Friday", "🗝️"} {
+		absent("a memory's text", []byte(text))
+	}
+	request := read[struct{ Headers map[string]string }](t, "command.json")
+	absent("the Idempotency-Key", []byte(request.Headers["Idempotency-Key"]))
+}
