@@ -1,7 +1,9 @@
-// Package staking speaks the bytes of staking: a wallet's vault, a token account
-// that only the on-chain program can move and only for that wallet, and the
-// instructions that fill and empty it. The bytes are described in
-// ../program/README.md; golden vectors are in testdata. Nothing here signs.
+// Package staking is staking's chain side: a wallet's vault, a token account that
+// only the on-chain program can move and only for that wallet. The bytes of the
+// instructions that fill and empty it are described in ../program/README.md;
+// golden vectors are in testdata. Chain reads vaults and builds unsigned
+// transactions, Watcher records what vaults went through, and package lots does
+// the arithmetic. Nothing here signs.
 package staking
 
 import (

@@ -29,11 +29,15 @@ var rules = []rule{
 	{"infra", nil},
 	{"projections", []string{"events"}},
 	{"anchoring", []string{"events", "projections/tree", "projections/schema", "projections/batches"}},
+	// A backup is a folder that survives power cuts, which is what datadir knows.
+	{"services/backup", []string{"events", "services", "infra/datadir"}},
 	{"services/cmd", []string{"events", "projections", "anchoring", "infra", "services"}},
 	{"services/assembly", []string{"events", "projections", "anchoring", "infra", "services"}},
 	{"services/stacktest", []string{"events", "projections", "anchoring", "infra", "services"}},
-	{"services/core", servicesBut("services/extension")},
+	{"services/core", servicesBut("services/extension", "services/staking")},
 	{"services/extension", servicesBut("services/core")},
+	{"services/staking/rules", nil},
+	{"services/staking", servicesBut("services/extension", "services/assembly", "services/cmd")},
 	{"services", servicesBut("services/core", "services/extension", "services/assembly", "services/cmd")},
 }
 

@@ -45,16 +45,19 @@ var errSwapped = errors.New("the tables were swapped")
 func snapshot(ctx context.Context, pool *pgxpool.Pool, f func(pgx.Tx) error) error {
 	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 	return pgx.BeginTxFunc(ctx, pool, options, func(tx pgx.Tx) error {
-		if err := f(tx); err != nil {
-			return err
-		}
+		failed := f(tx)
 		var unswapped bool
 		if err := tx.QueryRow(ctx, unswappedSQL).Scan(&unswapped); err != nil {
+			if failed != nil { // by a query of its own: the transaction answers nothing more
+				return failed
+			}
 			return fmt.Errorf("look up the tables: %w", err)
 		}
+		// What f made of rows from before and after a swap is no finding, good
+		// or bad.
 		if !unswapped {
 			return errSwapped
 		}
-		return nil
+		return failed
 	})
 }

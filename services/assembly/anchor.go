@@ -63,5 +63,5 @@ func RunAnchorer(ctx context.Context, b *Base) error {
 	if err != nil {
 		return err
 	}
-	return withOps(ctx, b, "anchorer", a.Ready, a.Run)
+	return withOps(ctx, b, "anchorer", a.Ready, withStakes(b, a.Run))
 }

@@ -195,13 +195,14 @@ type Deciding struct {
 	Nonces   jetstream.KeyValue
 	Chain    *chainview.View
 
+	connected chan struct{} // closed when the chain's address is known
 	nonceSync func(context.Context) error
 	bodies    *memory.Bodies
 }
 
 // NewDeciding opens the buckets and prepares the command side.
 func NewDeciding(ctx context.Context, b *Base) (*Deciding, error) {
-	d := &Deciding{Base: b, bodies: memory.NewBodies(b.Config.BodyCacheBytes)}
+	d := &Deciding{Base: b, connected: make(chan struct{}), bodies: memory.NewBodies(b.Config.BodyCacheBytes)}
 	masters, err := b.Config.MasterKeys()
 	if err != nil {
 		return nil, err
@@ -252,6 +253,7 @@ func (d *Deciding) connectChain() error {
 		return fmt.Errorf("SOLANA_RPC_URL: %w", err)
 	}
 	d.Chain.Connect(client)
+	close(d.connected)
 	return nil
 }
 

@@ -165,7 +165,7 @@ func (l *local) runChain(ctx context.Context, d *Deciding, say func(string)) err
 	if err != nil {
 		return err
 	}
-	return anchorer.Run(ctx)
+	return withStakes(b, anchorer.Run)(ctx)
 }
 
 // stop ends the chain. It may still be starting.

@@ -24,25 +24,24 @@ func (d *Deciding) ServeCore(ctx context.Context, listener net.Listener) error {
 	commands := d.Commands.As("/core")
 	memories := d.memories(commands)
 	tokens := signin.NewSignedTokens([]byte(d.Config.JWTSecret), time.Now)
+	stakes, watchStakes, err := d.staking(ctx)
+	if err != nil {
+		return err
+	}
 	api := &core.API{
 		Access: access.NewCore(d.Pool, d.Fence, tokens, time.Now),
 		Desk: signin.NewDesk(signin.Config{
 			Site: d.site(d.Config.CoreURL), Nonces: d.Nonces, NonceSync: d.nonceSync, Commands: commands,
 			DataKeys: memories, Issuer: tokens, NewID: NewID,
 		}),
-		Memories: memories, Commands: commands, Query: d.Pool, Staking: core.Dormant{},
+		Memories: memories, Commands: commands, Query: d.Pool, Staking: stakes,
 		BaseURL: d.Config.CoreURL, Now: time.Now, NewID: NewID,
 	}
 	app := door.New(door.Config{
 		Service: "core", Log: d.Logger, Registry: d.Registry, OpenAPI: core.OpenAPI, Probes: d.probes(), NewID: NewID,
 	})
 	api.Mount(app)
-	return d.serve(ctx, app, listener, func(ctx context.Context) {
-		var group errgroup.Group
-		group.Go(func() error { d.Chain.Run(ctx); return nil })
-		api.Run(ctx)
-		_ = group.Wait()
-	})
+	return d.serve(ctx, app, listener, d.Chain.Run, api.Run, watchStakes)
 }
 
 // ServeExtension runs the extension API on a listener until ctx ends.
@@ -70,18 +69,17 @@ func (d *Deciding) ServeExtension(ctx context.Context, listener net.Listener) er
 		ShowCauses: true, HideCauses: d.Config.Production(), NewID: NewID,
 	})
 	api.Mount(app)
-	return d.serve(ctx, app, listener, nil)
+	return d.serve(ctx, app, listener)
 }
 
-// serve answers requests, with something beside it that outlives the last
-// request.
-func (d *Deciding) serve(ctx context.Context, app *door.App, listener net.Listener, beside func(context.Context)) error {
+// serve answers requests, with things beside it that outlive the last request.
+func (d *Deciding) serve(ctx context.Context, app *door.App, listener net.Listener, beside ...func(context.Context)) error {
 	d.Logger.Info("listening", "addr", listener.Addr().String())
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	var group errgroup.Group
-	if beside != nil {
-		group.Go(func() error { beside(work); return nil })
+	for _, run := range beside {
+		group.Go(func() error { run(work); return nil })
 	}
 	err := app.Serve(ctx, listener, drainGrace)
 	stop()

@@ -112,6 +112,7 @@ const (
 	NeedMasterKey
 	NeedJWTSecret
 	NeedChain
+	NeedStaking // the chain, where a stake mint is configured
 )
 
 // Load reads the environment. It reports every problem of form at once; what
@@ -219,6 +220,9 @@ func (c *Config) validate() []error {
 	if (c.StakeMint == "") != (c.StakingProgramID == "") {
 		problem("STAKE_MINT and STAKING_PROGRAM_ID: set both or neither")
 	}
+	if c.StakeMaturity < 0 {
+		problem("STAKE_MATURITY: must not be negative")
+	}
 	if c.CachedOwners < 1 {
 		problem("CACHED_OWNERS: must be at least 1")
 	}
@@ -246,6 +250,10 @@ func (c *Config) Check(needs ...Need) error {
 		case NeedJWTSecret:
 			if len(c.JWTSecret) < 32 {
 				errs = append(errs, fmt.Errorf("JWT_SECRET: %d bytes, need at least 32", len(c.JWTSecret)))
+			}
+		case NeedStaking:
+			if c.StakeMint != "" {
+				errs = append(errs, required("SOLANA_RPC_URL", c.SolanaRPCURL))
 			}
 		case NeedChain:
 			errs = append(errs, required("SOLANA_RPC_URL", c.SolanaRPCURL),

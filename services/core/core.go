@@ -46,8 +46,7 @@ func (a *API) Mount(app *door.App) {
 	app.Get("/health", func(c *fiber.Ctx) error {
 		return c.JSON(health{OK: true, Service: "memory-ledger-core"})
 	})
-	app.Post("/auth/challenge", a.challenge)
-	app.Post("/auth/verify", a.verify)
+	app.SignIn(a.Desk, signin.ParseSignatureText)
 
 	app.Post("/memories", a.writeMemory)
 	app.Get("/memories", a.listMemories)
@@ -70,47 +69,6 @@ func (a *API) Mount(app *door.App) {
 type health struct {
 	OK      bool   `json:"ok"`
 	Service string `json:"service"`
-}
-
-func (a *API) challenge(c *fiber.Ctx) error {
-	var body struct {
-		PublicKey string `json:"publicKey"`
-	}
-	if err := door.Decode(c, &body); err != nil {
-		return err
-	}
-	challenge, err := a.Desk.Challenge(door.Context(c), body.PublicKey)
-	if err != nil {
-		return err
-	}
-	return c.JSON(challenge)
-}
-
-func (a *API) verify(c *fiber.Ctx) error {
-	var body struct {
-		PublicKey string  `json:"publicKey"`
-		Message   *string `json:"message"`
-		Signature *string `json:"signature"`
-	}
-	if err := door.Decode(c, &body); err != nil {
-		return err
-	}
-	if body.Message == nil || body.Signature == nil {
-		return door.BadRequest("publicKey, message and signature are required")
-	}
-	owner, err := signin.ParsePublicKey(body.PublicKey)
-	if err != nil {
-		return err
-	}
-	signature, err := signin.ParseSignature(*body.Signature)
-	if err != nil {
-		return err
-	}
-	session, err := a.Desk.Verify(door.Context(c), signin.Answer{PublicKey: owner, Message: *body.Message, Signature: signature})
-	if err != nil {
-		return err
-	}
-	return c.JSON(session)
 }
 
 // reader authenticates a request that reads memories. The use of a key is

@@ -25,6 +25,11 @@ type StakingStatus struct {
 	WalletBalance     string            `json:"walletBalance"`
 	MinPartialUnstake string            `json:"minPartialUnstake"`
 	MaturityMs        int64             `json:"maturityMs"`
+	// Reconciled says that the deposits and withdrawals that were seen explain
+	// Staked. Where they do not, Staked is right all the same: what nobody
+	// explained counts as cooling, what is missing is taken from the youngest
+	// lots.
+	Reconciled bool `json:"reconciled"`
 }
 
 // Lot is a deposit with its own maturity clock.
@@ -33,7 +38,7 @@ type Lot struct {
 	DepositedAt events.Timestamp `json:"depositedAt"`
 	MaturesAt   events.Timestamp `json:"maturesAt"`
 	Mature      bool             `json:"mature"`
-	TxSignature string           `json:"txSignature"`
+	TxSignature *string          `json:"txSignature"` // nil: the deposit was not seen yet
 }
 
 // UnsignedTransaction is for the wallet to sign and send.
@@ -62,7 +67,7 @@ var errDormant = door.Refuse(http.StatusServiceUnavailable, "staking is not live
 func (Dormant) Status(context.Context, events.Owner) (StakingStatus, error) {
 	return StakingStatus{
 		Staked: "0", Mature: "0", Cooling: "0", Lots: []Lot{}, WalletBalance: "0",
-		MinPartialUnstake: "0", MaturityMs: dormantMaturityMs,
+		MinPartialUnstake: "0", MaturityMs: dormantMaturityMs, Reconciled: true,
 	}, nil
 }
 

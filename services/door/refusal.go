@@ -20,6 +20,7 @@ import (
 	"github.com/memory-ledger/ledger/services/keystore"
 	"github.com/memory-ledger/ledger/services/memory"
 	"github.com/memory-ledger/ledger/services/signin"
+	"github.com/memory-ledger/ledger/services/staking/rules"
 )
 
 // Refusal is an answer other than success, decided by a door itself.
@@ -78,6 +79,12 @@ var table = []row{
 	{command.ErrTooManyKeys, http.StatusConflict, ""},
 	{grant.ErrNotFound, http.StatusNotFound, "not found"},
 	{grant.ErrDead, http.StatusNotFound, "not found"},
+
+	{rules.ErrAmount, http.StatusBadRequest, ""},
+	{rules.ErrMoreThanStaked, http.StatusBadRequest, ""},
+	{rules.ErrBelowMinimum, http.StatusBadRequest, ""},
+	{rules.ErrBalanceUnknown, http.StatusServiceUnavailable, rules.ErrBalanceUnknown.Error()},
+	{rules.ErrChainUnreadable, http.StatusServiceUnavailable, rules.ErrChainUnreadable.Error()},
 
 	{eventlog.ErrUncertain, http.StatusServiceUnavailable, messageUncertain},
 	{eventlog.ErrUnavailable, http.StatusServiceUnavailable, messageBusy},

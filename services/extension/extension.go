@@ -39,8 +39,7 @@ func (a *API) Mount(app *door.App) {
 	app.Get("/health", func(c *fiber.Ctx) error {
 		return c.JSON(fiber.Map{"ok": true, "service": "memory-ledger-extension"})
 	})
-	app.Post("/auth/challenge", a.challenge)
-	app.Post("/auth/verify", a.verify)
+	app.SignIn(a.Desk, signin.ParseSignatureJSON)
 	app.Get("/auth/me", a.me)
 	app.Post("/auth/logout", a.logout)
 	app.Get("/connect", connect.Page(a.BaseURL))
@@ -58,47 +57,6 @@ func (a *API) Mount(app *door.App) {
 	app.Get("/memory-drops/:id/status", a.status(events.GrantDrop))
 	app.Post("/memory-drops/:id/revoke", a.revoke(events.GrantDrop))
 	app.Post("/memory-drops/:token", a.fillDrop)
-}
-
-func (a *API) challenge(c *fiber.Ctx) error {
-	var body struct {
-		PublicKey string `json:"publicKey"`
-	}
-	if err := door.Decode(c, &body); err != nil {
-		return err
-	}
-	challenge, err := a.Desk.Challenge(door.Context(c), body.PublicKey)
-	if err != nil {
-		return err
-	}
-	return c.JSON(challenge)
-}
-
-func (a *API) verify(c *fiber.Ctx) error {
-	var body struct {
-		PublicKey string         `json:"publicKey"`
-		Message   *string        `json:"message"`
-		Signature jsontext.Value `json:"signature"`
-	}
-	if err := door.Decode(c, &body); err != nil {
-		return err
-	}
-	if body.Message == nil || body.Signature == nil {
-		return door.BadRequest("publicKey, message and signature are required")
-	}
-	owner, err := signin.ParsePublicKey(body.PublicKey)
-	if err != nil {
-		return err
-	}
-	signature, err := signin.ParseSignatureJSON(body.Signature)
-	if err != nil {
-		return err
-	}
-	session, err := a.Desk.Verify(door.Context(c), signin.Answer{PublicKey: owner, Message: *body.Message, Signature: signature})
-	if err != nil {
-		return err
-	}
-	return c.JSON(session)
 }
 
 func (a *API) reader(c *fiber.Ctx) (access.Caller, error) {

@@ -58,15 +58,20 @@ func ParseSignature(s string) ([]byte, error) {
 	return raw, nil
 }
 
+// ParseSignatureText accepts a signature as a base58 string.
+func ParseSignatureText(raw jsontext.Value) ([]byte, error) {
+	var text string
+	if err := json.Unmarshal(raw, &text); err != nil || raw.Kind() != '"' {
+		return nil, ErrSignatureForm
+	}
+	return ParseSignature(text)
+}
+
 // ParseSignatureJSON accepts a signature as a base58 string or as an array of
 // exactly 64 bytes.
 func ParseSignatureJSON(raw jsontext.Value) ([]byte, error) {
 	if raw.Kind() == '"' {
-		var text string
-		if err := json.Unmarshal(raw, &text); err != nil {
-			return nil, ErrSignatureForm
-		}
-		return ParseSignature(text)
+		return ParseSignatureText(raw)
 	}
 	var numbers []uint8Number
 	if err := json.Unmarshal(raw, &numbers); err != nil || len(numbers) != ed25519.SignatureSize {

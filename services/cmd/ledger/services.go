@@ -44,7 +44,7 @@ func service(name, short string, needs []config.Need, serve func(ctx context.Con
 }
 
 func newCoreAPI() *cobra.Command {
-	needs := []config.Need{config.NeedLog, config.NeedDatabase, config.NeedMasterKey, config.NeedJWTSecret}
+	needs := []config.Need{config.NeedLog, config.NeedDatabase, config.NeedMasterKey, config.NeedJWTSecret, config.NeedStaking}
 	return service("core-api", "The core API: SDKs, dashboards, API keys", needs, assembly.RunCore)
 }
 

@@ -1,0 +1,140 @@
+package chain
+
+import (
+	"context"
+	"errors"
+	"strconv"
+
+	"github.com/gagliardetto/solana-go"
+)
+
+// MaxSignatures is the longest page of Signatures.
+const MaxSignatures = 1000
+
+// ErrNotYet: the node listed a transaction and does not hold it, or not with
+// all that was asked for. Another time it may.
+var ErrNotYet = errors.New("transaction not available yet")
+
+// Signature is an entry of an account's history.
+type Signature struct {
+	Text   string
+	Slot   uint64
+	Failed bool // the transaction landed and changed nothing but its fee
+}
+
+// Signatures returns the transactions that named an account, newest first: at
+// most limit, from just before a signature (empty: the newest), and none from
+// until on backwards (empty: all).
+func (c *Client) Signatures(ctx context.Context, account solana.PublicKey, before, until string, limit int, level Commitment) ([]Signature, error) {
+	options := map[string]any{"commitment": level, "limit": limit}
+	if before != "" {
+		options["before"] = before
+	}
+	if until != "" {
+		options["until"] = until
+	}
+	var reply []*struct {
+		Signature string
+		Slot      *uint64
+		Err       any
+	}
+	if err := c.call(ctx, &reply, "getSignaturesForAddress", account.String(), options); err != nil {
+		return nil, err
+	}
+	if reply == nil || len(reply) > limit {
+		return nil, malformed("getSignaturesForAddress")
+	}
+	list := make([]Signature, len(reply))
+	for i, v := range reply {
+		if v == nil || v.Slot == nil || !signatureForm(v.Signature) {
+			return nil, malformed("getSignaturesForAddress")
+		}
+		list[i] = Signature{v.Signature, *v.Slot, v.Err != nil}
+	}
+	return list, nil
+}
+
+func signatureForm(text string) bool {
+	const longest = 88
+	if len(text) > longest {
+		return false
+	}
+	raw, err := solana.SignatureFromBase58(text)
+	return err == nil && raw.String() == text
+}
+
+// TokenChange is what a transaction did to a token account.
+type TokenChange struct {
+	Account       string
+	Mint          string
+	Before, After uint64
+}
+
+// Landed is a transaction that the chain holds.
+type Landed struct {
+	Slot     uint64
+	UnixTime int64
+	Failed   bool
+	Tokens   []TokenChange
+}
+
+// tokenBalance is an entry of a transaction's pre- and postTokenBalances.
+type tokenBalance struct {
+	AccountIndex  int
+	Mint          string
+	UITokenAmount struct{ Amount string }
+}
+
+// Transaction returns what a transaction did to token accounts.
+func (c *Client) Transaction(ctx context.Context, signature string, level Commitment) (Landed, error) {
+	const method = "getTransaction"
+	var reply *struct {
+		Slot        *uint64
+		BlockTime   *int64
+		Transaction struct {
+			Message struct{ AccountKeys []string }
+		}
+		Meta *struct {
+			Err               any
+			PreTokenBalances  []tokenBalance
+			PostTokenBalances []tokenBalance
+			LoadedAddresses   struct{ Writable, Readonly []string }
+		}
+	}
+	options := map[string]any{"commitment": level, "encoding": "json", "maxSupportedTransactionVersion": 0}
+	if err := c.call(ctx, &reply, method, signature, options); err != nil {
+		return Landed{}, err
+	}
+	// A validator may know a transaction and not yet, or no longer, its time.
+	if reply == nil || reply.Meta == nil || reply.BlockTime == nil {
+		return Landed{}, ErrNotYet
+	}
+	if reply.Slot == nil {
+		return Landed{}, malformed(method)
+	}
+	landed := Landed{Slot: *reply.Slot, UnixTime: *reply.BlockTime, Failed: reply.Meta.Err != nil}
+	keys := append(reply.Transaction.Message.AccountKeys, reply.Meta.LoadedAddresses.Writable...)
+	keys = append(keys, reply.Meta.LoadedAddresses.Readonly...)
+	changes := make(map[int]*TokenChange)
+	note := func(balances []tokenBalance, into func(*TokenChange) *uint64) bool {
+		for _, b := range balances {
+			amount, err := strconv.ParseUint(b.UITokenAmount.Amount, 10, 64)
+			if err != nil || b.AccountIndex < 0 || b.AccountIndex >= len(keys) {
+				return false
+			}
+			if changes[b.AccountIndex] == nil {
+				changes[b.AccountIndex] = &TokenChange{Account: keys[b.AccountIndex], Mint: b.Mint}
+			}
+			*into(changes[b.AccountIndex]) = amount
+		}
+		return true
+	}
+	if !note(reply.Meta.PreTokenBalances, func(t *TokenChange) *uint64 { return &t.Before }) ||
+		!note(reply.Meta.PostTokenBalances, func(t *TokenChange) *uint64 { return &t.After }) {
+		return Landed{}, malformed(method)
+	}
+	for _, change := range changes {
+		landed.Tokens = append(landed.Tokens, *change)
+	}
+	return landed, nil
+}

@@ -1,0 +1,191 @@
+package staking_test
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/gagliardetto/solana-go"
+
+	"github.com/memory-ledger/ledger/anchoring/chain"
+	"github.com/memory-ledger/ledger/anchoring/staking"
+	"github.com/memory-ledger/ledger/events"
+)
+
+// node is a JSON-RPC endpoint that says what a test wants it to.
+type node map[string]string // method -> result, or "error: ..."
+
+func (n node) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var call struct{ Method string }
+	_ = json.NewDecoder(r.Body).Decode(&call)
+	result, known := n[call.Method]
+	if message, failed := strings.CutPrefix(result, "error: "); failed || !known {
+		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":%q}}`, message)
+		return
+	}
+	fmt.Fprintf(w, `{"jsonrpc":"2.0","id":1,"result":%s}`, result)
+}
+
+var (
+	programID = solana.PublicKey{31: 7}
+	mintID    = solana.PublicKey{31: 8}
+	owner     = events.OwnerFromBytes([32]byte{31: 9})
+)
+
+func onchain(t *testing.T, n node) *staking.Chain {
+	t.Helper()
+	server := httptest.NewServer(n)
+	t.Cleanup(server.Close)
+	client, err := chain.New(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	return staking.NewChain(client, programID, mintID)
+}
+
+func accountsOf(accounts ...string) string {
+	return `{"context":{"slot":1},"value":[` + strings.Join(accounts, ",") + `]}`
+}
+
+func account(owner solana.PublicKey, data []byte) string {
+	return fmt.Sprintf(`{"owner":%q,"lamports":1,"data":[%q,"base64"]}`, owner, base64.StdEncoding.EncodeToString(data))
+}
+
+func mintData() []byte {
+	data := make([]byte, 82)
+	data[44], data[45] = 9, 1
+	return data
+}
+
+func tokenData(mint solana.PublicKey, amount uint64) []byte {
+	data := make([]byte, 165)
+	copy(data, mint[:])
+	binary.LittleEndian.PutUint64(data[64:], amount)
+	data[108] = 1
+	return data
+}
+
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	program := account(solana.PublicKey{31: 1}, nil)
+	for name, test := range map[string]struct {
+		accounts string
+		want     error
+	}{
+		"good":               {accountsOf(account(solana.TokenProgramID, mintData()), program), nil},
+		"token-2022":         {accountsOf(account(solana.Token2022ProgramID, mintData()), program), staking.ErrToken2022},
+		"no mint":            {accountsOf("null", program), staking.ErrNotMint},
+		"a wallet":           {accountsOf(account(solana.SystemProgramID, nil), program), staking.ErrNotMint},
+		"a token account":    {accountsOf(account(solana.TokenProgramID, tokenData(mintID, 1)), program), staking.ErrNotMint},
+		"a mint not ready":   {accountsOf(account(solana.TokenProgramID, make([]byte, 82)), program), staking.ErrNotMint},
+		"no program":         {accountsOf(account(solana.TokenProgramID, mintData()), "null"), staking.ErrNoProgram},
+		"too few accounts":   {accountsOf(account(solana.TokenProgramID, mintData())), staking.ErrUnreadable},
+		"an error":           {"error: busy", staking.ErrUnreadable},
+		"something else":     {`"hello"`, staking.ErrUnreadable},
+		"data not in base64": {accountsOf(`{"owner":"11111111111111111111111111111111","lamports":1,"data":["?","base64"]}`, program), staking.ErrUnreadable},
+	} {
+		err := onchain(t, node{"getMultipleAccounts": test.accounts}).Check(t.Context())
+		if !errors.Is(err, test.want) {
+			t.Errorf("%s: %v, want %v", name, err, test.want)
+		}
+	}
+}
+
+func TestHoldings(t *testing.T) {
+	t.Parallel()
+	mint := account(solana.TokenProgramID, mintData())
+	tokens := func(amount uint64) string { return account(solana.TokenProgramID, tokenData(mintID, amount)) }
+	prefunded := account(solana.SystemProgramID, nil)
+	for name, test := range map[string]struct {
+		vault, wallet string
+		staked, held  uint64
+		hasTokens     bool
+	}{
+		"nothing yet":          {"null", "null", 0, 0, false},
+		"lamports but nothing": {prefunded, prefunded, 0, 0, false},
+		"both":                 {tokens(5), tokens(1<<64 - 1), 5, 1<<64 - 1, true},
+		"empty accounts":       {tokens(0), tokens(0), 0, 0, true},
+	} {
+		h, err := onchain(t, node{"getMultipleAccounts": accountsOf(mint, test.vault, test.wallet)}).Holdings(t.Context(), owner)
+		if err != nil || h.Staked != test.staked || h.WalletBalance != test.held || h.HasTokens != test.hasTokens || h.Decimals != 9 {
+			t.Errorf("%s: %+v, %v", name, h, err)
+		}
+	}
+	for name, vault := range map[string]string{
+		"another program's": account(programID, tokenData(mintID, 5)),
+		"token-2022's":      account(solana.Token2022ProgramID, tokenData(mintID, 5)),
+		"another mint's":    account(solana.TokenProgramID, tokenData(programID, 5)),
+		"cut short":         account(solana.TokenProgramID, tokenData(mintID, 5)[:164]),
+		"not initialised":   account(solana.TokenProgramID, append(tokenData(mintID, 5)[:108], make([]byte, 57)...)),
+		"system with data":  account(solana.SystemProgramID, []byte{1}),
+	} {
+		for _, accounts := range []string{accountsOf(mint, vault, "null"), accountsOf(mint, "null", vault)} {
+			if h, err := onchain(t, node{"getMultipleAccounts": accounts}).Holdings(t.Context(), owner); !errors.Is(err, staking.ErrUnreadable) {
+				t.Errorf("%s: %+v, %v", name, h, err)
+			}
+		}
+	}
+}
+
+// TestHistoryBelievesOnlyWhatIsWhole: half an answer is no history.
+func TestHistoryBelievesOnlyWhatIsWhole(t *testing.T) {
+	t.Parallel()
+	signature := solana.Signature{1}.String()
+	c := onchain(t, node{})
+	vault, err := c.VaultOf(owner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed := fmt.Sprintf(`[{"signature":%q,"slot":5,"err":null}]`, signature)
+	balances := func(amount string) string {
+		return fmt.Sprintf(`[{"accountIndex":1,"mint":%q,"uiTokenAmount":{"amount":%q}}]`, mintID, amount)
+	}
+	transaction := func(err, pre, post string) string {
+		return fmt.Sprintf(`{"slot":5,"blockTime":100,"transaction":{"message":{"accountKeys":["x"]}},
+			"meta":{"err":%s,"preTokenBalances":%s,"postTokenBalances":%s,"loadedAddresses":{"writable":[%q],"readonly":[]}}}`, err, pre, post, vault)
+	}
+	for name, test := range map[string]struct {
+		n     node
+		moved int64
+		want  error
+	}{
+		"a deposit that makes the vault": {node{"getTransaction": transaction("null", "[]", balances("7"))}, 7, nil},
+		"a withdrawal":                   {node{"getTransaction": transaction("null", balances("9"), balances("2"))}, -7, nil},
+		"a mention":                      {node{"getTransaction": transaction("null", balances("9"), balances("9"))}, 0, nil},
+		"a failure":                      {node{"getTransaction": transaction(`{"x":1}`, "[]", balances("7"))}, 0, nil},
+		"not there yet":                  {node{"getTransaction": "null"}, 0, staking.ErrUnreadable},
+		"without its effects":            {node{"getTransaction": `{"slot":5,"blockTime":1,"transaction":{},"meta":null}`}, 0, staking.ErrUnreadable},
+		"without its time":               {node{"getTransaction": `{"slot":5,"blockTime":null,"transaction":{},"meta":{}}`}, 0, staking.ErrUnreadable},
+		"an amount that is none":         {node{"getTransaction": transaction("null", "[]", balances("-1"))}, 0, staking.ErrUnreadable},
+		"an account that is none":        {node{"getTransaction": transaction("null", "[]", strings.Replace(balances("1"), ":1,", ":2,", 1))}, 0, staking.ErrUnreadable},
+		"an error":                       {node{"getTransaction": "error: pruned"}, 0, staking.ErrUnreadable},
+		"no list":                        {node{"getSignaturesForAddress": "null", "getTransaction": "null"}, 0, staking.ErrUnreadable},
+		"a list that is none":            {node{"getSignaturesForAddress": `[{"signature":"no","slot":1}]`}, 0, staking.ErrUnreadable},
+	} {
+		if test.n["getSignaturesForAddress"] == "" {
+			test.n["getSignaturesForAddress"] = listed
+		}
+		h, err := onchain(t, test.n).History(t.Context(), vault, "", 10, chain.Confirmed, func(string) bool { return false })
+		if !errors.Is(err, test.want) {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		var moved int64
+		for _, m := range h.Movements {
+			moved += int64(m.Amount)
+			if !m.Deposit {
+				moved -= 2 * int64(m.Amount)
+			}
+		}
+		if moved != test.moved {
+			t.Errorf("%s: %+v", name, h)
+		}
+	}
+}

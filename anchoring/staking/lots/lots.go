@@ -1,0 +1,140 @@
+// Package lots is the arithmetic of staking: what went into a vault and out of
+// it, the time and the vault's balance, turned into lots with maturity clocks.
+// It is pure: no chain, no clock, no storage.
+package lots
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/memory-ledger/ledger/events"
+)
+
+// Movement is what one transaction did to a vault.
+type Movement struct {
+	Deposit   bool // false: a withdrawal
+	Amount    uint64
+	Signature string
+	Ordinal   int // tells movements of one transaction and direction apart
+	Slot      uint64
+	At        events.Timestamp
+}
+
+// Lot is a deposit, or what withdrawals left of it.
+type Lot struct {
+	Amount      uint64
+	DepositedAt events.Timestamp
+	MaturesAt   events.Timestamp
+	Mature      bool
+	Signature   string // empty: no known deposit explains this lot
+}
+
+// Position is a vault's content at a moment. Mature and Cooling add up to the
+// balance that it was made for, and so do the lots.
+type Position struct {
+	Lots         []Lot // oldest first
+	Mature       uint64
+	Cooling      uint64
+	NextMatureAt *events.Timestamp // nil: nothing is cooling
+	// Reconciled says that the movements explain the balance.
+	Reconciled bool
+}
+
+// At returns the position that movements and a balance make at a time. The
+// order of the movements does not matter, nor how often each is given.
+//
+// The balance is the truth. What it holds beyond the movements counts as a lot
+// that began now, so that nothing matures before its age is known; what it
+// lacks is taken from the youngest lots, as a withdrawal not yet seen would.
+func At(movements []Movement, balance uint64, now time.Time, maturity time.Duration) Position {
+	held, whole := fold(movements)
+	p := Position{Lots: make([]Lot, 0, len(held)+1), Reconciled: whole}
+	left := balance
+	for _, d := range held {
+		amount := min(d.Amount, left)
+		if amount < d.Amount {
+			p.Reconciled = false
+		}
+		if amount == 0 {
+			continue
+		}
+		left -= amount
+		p.add(Lot{Amount: amount, DepositedAt: d.At, MaturesAt: d.At.Add(maturity), Signature: d.Signature}, now)
+	}
+	if left > 0 {
+		p.Reconciled = false
+		p.add(Lot{Amount: left, DepositedAt: events.At(now), MaturesAt: events.At(now).Add(maturity)}, now)
+	}
+	return p
+}
+
+func (p *Position) add(l Lot, now time.Time) {
+	l.Mature = l.Signature != "" && !now.Before(l.MaturesAt.Time())
+	p.Lots = append(p.Lots, l)
+	if l.Mature {
+		p.Mature += l.Amount
+		return
+	}
+	p.Cooling += l.Amount
+	if p.NextMatureAt == nil || l.MaturesAt.Before(*p.NextMatureAt) {
+		p.NextMatureAt = &l.MaturesAt
+	}
+}
+
+// fold returns what is left of each deposit, oldest first. It is false where
+// more was withdrawn than was deposited, so that a deposit must be missing.
+func fold(movements []Movement) ([]Movement, bool) {
+	var held []Movement
+	whole := true
+	for _, m := range Order(movements) {
+		if m.Deposit {
+			held = append(held, m)
+			continue
+		}
+		for m.Amount > 0 && len(held) > 0 {
+			youngest := &held[len(held)-1]
+			taken := min(m.Amount, youngest.Amount)
+			youngest.Amount -= taken
+			m.Amount -= taken
+			if youngest.Amount == 0 {
+				held = held[:len(held)-1]
+			}
+		}
+		whole = whole && m.Amount == 0
+	}
+	return held, whole
+}
+
+// Order returns the movements in chain order, each once. Within a slot, where
+// the chain's order is not known to us, deposits come first: no withdrawal can
+// then lack a deposit that was made before it.
+func Order(movements []Movement) []Movement {
+	ordered := slices.Clone(movements)
+	slices.SortFunc(ordered, func(a, b Movement) int {
+		return cmp.Or(cmp.Compare(a.Slot, b.Slot), depositsFirst(a, b), cmp.Compare(a.Signature, b.Signature),
+			cmp.Compare(a.Ordinal, b.Ordinal), cmp.Compare(a.Amount, b.Amount), a.At.Time().Compare(b.At.Time()))
+	})
+	type key struct {
+		signature string
+		deposit   bool
+		ordinal   int
+	}
+	seen := make(map[key]bool, len(ordered))
+	return slices.DeleteFunc(ordered, func(m Movement) bool {
+		k := key{m.Signature, m.Deposit, m.Ordinal}
+		again := seen[k]
+		seen[k] = true
+		return again || m.Amount == 0
+	})
+}
+
+func depositsFirst(a, b Movement) int {
+	switch {
+	case a.Deposit == b.Deposit:
+		return 0
+	case a.Deposit:
+		return -1
+	}
+	return 1
+}

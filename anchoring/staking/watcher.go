@@ -1,0 +1,288 @@
+package staking
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/memory-ledger/ledger/anchoring/chain"
+	"github.com/memory-ledger/ledger/anchoring/staking/lots"
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/eventlog"
+)
+
+// Record is what the log holds for an owner: the vault's movements, and where
+// the owner's chain family stands.
+type Record struct {
+	Seq       uint64 // of the owner's newest message in the family
+	Version   int    // of that message
+	Movements []lots.Movement
+}
+
+// Store is the read model that the watcher starts from. It may lag behind the
+// log; the watcher reads the tail.
+type Store interface {
+	Load(ctx context.Context, owner events.Owner, vault string) (Record, error)
+	// Owners returns those that follow one in some fixed order, at most limit.
+	Owners(ctx context.Context, after events.Owner, limit int) ([]events.Owner, error)
+}
+
+// Log is the part of the log that the watcher needs.
+type Log interface {
+	eventlog.Appender
+	OwnerTail(ctx context.Context, f events.Family, o events.Owner, after uint64, yield func(eventlog.Record) error) error
+}
+
+// WatcherConfig says what to watch.
+type WatcherConfig struct {
+	Chain  *Chain
+	Store  Store
+	Log    Log
+	Source string // CloudEvents source
+	Now    func() time.Time
+	NewID  func() string
+	Logger *slog.Logger
+	// Sweep is how often the vaults of all owners are looked at; 0 means never,
+	// only those of owners that Notice named.
+	Sweep time.Duration
+	// Every is how often the vault of a noticed owner is looked at, HotFor how
+	// long. Defaults: 3 s, 3 minutes, which is longer than a transaction takes
+	// to be final or to expire.
+	Every, HotFor time.Duration
+}
+
+const (
+	// atOnce bounds the vaults that are read at the same time.
+	atOnce = 4
+	// maxHot bounds the noticed owners; a sweep finds those beyond it.
+	maxHot = 10_000
+	// maxBatch bounds the transactions of one look, and so one message.
+	maxBatch = 64
+	// maxConflicts is how often a look decides again because somebody else
+	// wrote for the owner meanwhile.
+	maxConflicts = 5
+)
+
+// Watcher turns what vaults went through into StakeDeposited and
+// StakeWithdrawn. It records only what is finalized, so nothing that it wrote
+// is ever undone. Any number of watchers may run: the owner's expected version
+// lets only one record a movement, and the read model counts none twice.
+type Watcher struct {
+	cfg  WatcherConfig
+	wake chan struct{}
+
+	mu  sync.Mutex
+	hot map[events.Owner]time.Time // until when
+}
+
+// NewWatcher returns a Watcher.
+func NewWatcher(cfg WatcherConfig) *Watcher {
+	if cfg.Every <= 0 {
+		cfg.Every = 3 * time.Second
+	}
+	if cfg.HotFor <= 0 {
+		cfg.HotFor = 3 * time.Minute
+	}
+	return &Watcher{cfg: cfg, wake: make(chan struct{}, 1), hot: make(map[events.Owner]time.Time)}
+}
+
+// Notice asks for an owner's vault to be watched closely for a while. It never
+// blocks.
+func (w *Watcher) Notice(owner events.Owner) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_, known := w.hot[owner]
+	if !known && len(w.hot) >= maxHot {
+		return
+	}
+	w.hot[owner] = w.cfg.Now().Add(w.cfg.HotFor)
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run watches until ctx ends. What goes wrong is logged and tried again.
+func (w *Watcher) Run(ctx context.Context) {
+	ticker := time.NewTicker(w.cfg.Every)
+	defer ticker.Stop()
+	var swept time.Time
+	for {
+		w.each(ctx, w.noticed(), w.Look)
+		if w.cfg.Sweep > 0 && time.Since(swept) >= w.cfg.Sweep {
+			w.sweep(ctx)
+			swept = time.Now()
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		case <-w.wake:
+		}
+	}
+}
+
+// noticed returns the owners to watch closely and forgets those whose time is
+// over.
+func (w *Watcher) noticed() []events.Owner {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := w.cfg.Now()
+	owners := make([]events.Owner, 0, len(w.hot))
+	for owner, until := range w.hot {
+		if now.After(until) {
+			delete(w.hot, owner)
+			continue
+		}
+		owners = append(owners, owner)
+	}
+	return owners
+}
+
+// sweep looks at the vaults of all owners who have one. That finds deposits
+// that nobody told us of, and those that a restart made us forget.
+func (w *Watcher) sweep(ctx context.Context) {
+	var after events.Owner
+	for ctx.Err() == nil {
+		owners, err := w.cfg.Store.Owners(ctx, after, chain.MaxAccounts)
+		if err != nil || len(owners) == 0 {
+			w.complain(ctx, "list owners", err)
+			return
+		}
+		after = owners[len(owners)-1]
+		there, err := w.cfg.Chain.Vaults(ctx, owners)
+		if err != nil {
+			w.complain(ctx, "look for vaults", err)
+			return
+		}
+		var staking []events.Owner
+		for i, owner := range owners {
+			if there[i] {
+				staking = append(staking, owner)
+			}
+		}
+		w.each(ctx, staking, w.lookThrough)
+	}
+}
+
+func (w *Watcher) each(ctx context.Context, owners []events.Owner, look func(context.Context, events.Owner) error) {
+	var group errgroup.Group
+	group.SetLimit(atOnce)
+	for _, owner := range owners {
+		group.Go(func() error {
+			if err := look(ctx, owner); err != nil {
+				w.complain(ctx, "look at the vault of "+string(owner), err)
+			}
+			return nil
+		})
+	}
+	_ = group.Wait()
+}
+
+func (w *Watcher) complain(ctx context.Context, doing string, err error) {
+	if err != nil && ctx.Err() == nil {
+		w.cfg.Logger.Warn("stakes: "+doing, "err", err)
+	}
+}
+
+// Look records what the owner's vault went through since the log last heard of
+// it. A crash before the append leaves nothing behind, one after it leaves all:
+// the movements of a look are one message.
+func (w *Watcher) Look(ctx context.Context, owner events.Owner) error {
+	return w.look(ctx, owner, false)
+}
+
+// lookThrough is Look over the vault's whole history. It finds what a node
+// that was behind left out before.
+func (w *Watcher) lookThrough(ctx context.Context, owner events.Owner) error {
+	return w.look(ctx, owner, true)
+}
+
+func (w *Watcher) look(ctx context.Context, owner events.Owner, whole bool) error {
+	vault, err := w.cfg.Chain.VaultOf(owner)
+	if err != nil {
+		return err
+	}
+	for range maxConflicts {
+		record, known, err := w.recorded(ctx, owner, vault.String())
+		if err != nil {
+			return err
+		}
+		after := ""
+		if ordered := lots.Order(record.Movements); len(ordered) > 0 && !whole {
+			after = ordered[len(ordered)-1].Signature
+		}
+		history, err := w.cfg.Chain.History(ctx, vault, after, maxBatch, chain.Finalized, func(s string) bool { return known[s] })
+		if err != nil || len(history.Movements) == 0 {
+			return err
+		}
+		err = w.append(ctx, owner, vault.String(), record, history.Movements)
+		if !errors.Is(err, eventlog.ErrConflict) {
+			return err
+		}
+	}
+	return fmt.Errorf("record stakes: %w", eventlog.ErrConflict)
+}
+
+// recorded is the read model's record and the log's tail after it.
+func (w *Watcher) recorded(ctx context.Context, owner events.Owner, vault string) (Record, map[string]bool, error) {
+	record, err := w.cfg.Store.Load(ctx, owner, vault)
+	if err != nil {
+		return Record{}, nil, err
+	}
+	known := make(map[string]bool, len(record.Movements))
+	for _, m := range record.Movements {
+		known[m.Signature] = true
+	}
+	err = w.cfg.Log.OwnerTail(ctx, events.FamilyChain, owner, record.Seq, func(r eventlog.Record) error {
+		batch, err := events.DecodeBatch(r.Payload)
+		if err != nil {
+			return fmt.Errorf("sequence %d: %w", r.Seq, err)
+		}
+		record.Seq, record.Version = r.Seq, batch[0].OwnerVersion
+		for i := range batch {
+			switch data := batch[i].Data.(type) {
+			case *events.StakeDeposited:
+				known[data.Signature] = known[data.Signature] || data.Vault == vault
+			case *events.StakeWithdrawn:
+				known[data.Signature] = known[data.Signature] || data.Vault == vault
+			}
+		}
+		return nil
+	})
+	return record, known, err
+}
+
+func (w *Watcher) append(ctx context.Context, owner events.Owner, vault string, record Record, movements []lots.Movement) error {
+	commandID := w.cfg.NewID()
+	batch := make([]events.Event, len(movements))
+	for i, m := range movements {
+		seen := events.StakeDeposited{
+			Mint: w.cfg.Chain.Mint(), Vault: vault, Amount: strconv.FormatUint(m.Amount, 10),
+			Signature: m.Signature, Slot: m.Slot, BlockTime: m.At,
+		}
+		batch[i] = events.Event{
+			ID: w.cfg.NewID(), Source: w.cfg.Source, Owner: owner, Time: events.At(w.cfg.Now()),
+			OwnerVersion: record.Version + 1, CommandID: commandID, Data: &seen,
+		}
+		if !m.Deposit {
+			out := events.StakeWithdrawn(seen)
+			batch[i].Data = &out
+		}
+	}
+	payload, err := events.EncodeBatch(batch)
+	if err != nil {
+		return fmt.Errorf("encode stakes: %w", err)
+	}
+	_, err = w.cfg.Log.Append(ctx, eventlog.Append{
+		Family: events.FamilyChain, Owner: owner, Kind: events.KindStake,
+		CommandID: commandID, Expected: record.Seq, Payload: payload,
+	})
+	return err
+}

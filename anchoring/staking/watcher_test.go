@@ -1,0 +1,218 @@
+package staking_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gagliardetto/solana-go"
+
+	"github.com/memory-ledger/ledger/anchoring/chain"
+	"github.com/memory-ledger/ledger/anchoring/staking"
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/eventlog"
+)
+
+// ledger is a log of one owner's chain family, in memory.
+type ledger struct {
+	mu      sync.Mutex
+	records []eventlog.Record
+}
+
+func (l *ledger) Append(_ context.Context, a eventlog.Append) (uint64, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if a.Expected != uint64(len(l.records)) {
+		return 0, eventlog.ErrConflict
+	}
+	l.records = append(l.records, eventlog.Record{Seq: a.Expected + 1, CommandID: a.CommandID, Payload: a.Payload})
+	return a.Expected + 1, nil
+}
+
+func (l *ledger) OwnerTail(_ context.Context, _ events.Family, _ events.Owner, after uint64, yield func(eventlog.Record) error) error {
+	l.mu.Lock()
+	tail := slices.Clone(l.records[after:])
+	l.mu.Unlock()
+	for _, r := range tail {
+		if err := yield(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// behind is a read model that knows nothing yet.
+type behind struct{}
+
+func (behind) Load(context.Context, events.Owner, string) (staking.Record, error) {
+	return staking.Record{}, nil
+}
+
+func (behind) Owners(_ context.Context, after events.Owner, _ int) ([]events.Owner, error) {
+	if after == "" {
+		return []events.Owner{owner}, nil
+	}
+	return nil, nil
+}
+
+// moody is a node whose vault has seen deposits of 1, 2, 3…: it fails at times,
+// is late at times, and lists some transactions twice.
+type moody struct {
+	vault string
+	total int
+	seen  atomic.Int64 // how many deposits it admits to
+	calm  atomic.Bool
+}
+
+func (m *moody) signature(i int) string {
+	return solana.Signature{0: 1, 62: byte(i >> 8), 63: byte(i)}.String()
+}
+
+func (m *moody) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var call struct {
+		Method string
+		Params []any
+	}
+	_ = json.NewDecoder(r.Body).Decode(&call)
+	moody := !m.calm.Load()
+	if moody && rand.IntN(8) == 0 {
+		panic(http.ErrAbortHandler)
+	}
+	var result any
+	switch call.Method {
+	case "getSignaturesForAddress":
+		last := int(m.seen.Load())
+		if moody {
+			last = rand.IntN(last + 1)
+		}
+		list := []any{}
+		for i := last; i > 0; i-- {
+			entry := map[string]any{"signature": m.signature(i), "slot": i, "err": nil}
+			if list = append(list, entry); moody && rand.IntN(3) == 0 {
+				list = append(list, entry)
+			}
+		}
+		result = list
+	case "getTransaction":
+		text, _ := call.Params[0].(string)
+		raw := solana.MustSignatureFromBase58(text)
+		i := int(raw[62])<<8 | int(raw[63])
+		balance := func(n int) any {
+			return []any{map[string]any{"accountIndex": 0, "mint": mintID.String(), "uiTokenAmount": map[string]any{"amount": strconv.Itoa(n)}}}
+		}
+		result = map[string]any{
+			"slot": i, "blockTime": 1000 + i, "transaction": map[string]any{"message": map[string]any{"accountKeys": []string{m.vault}}},
+			"meta": map[string]any{"err": nil, "preTokenBalances": balance(i * (i - 1) / 2), "postTokenBalances": balance(i * (i + 1) / 2)},
+		}
+	case "getMultipleAccounts":
+		result = map[string]any{"context": map[string]any{"slot": 1}, "value": []any{map[string]any{"owner": solana.TokenProgramID, "lamports": 1, "data": []string{"", "base64"}}}}
+	}
+	_ = json.NewEncoder(w).Encode(map[string]any{"jsonrpc": "2.0", "id": 1, "result": result})
+}
+
+// TestWatchersRecordEachMovementOnce has three watchers look at one vault at
+// once, through a node that is late, forgetful and repeats itself, while
+// another writer uses the owner's family too.
+func TestWatchersRecordEachMovementOnce(t *testing.T) {
+	t.Parallel()
+	const total = 100
+	node := &moody{total: total}
+	server := httptest.NewServer(node)
+	t.Cleanup(server.Close)
+	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+	client, err := chain.New(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	c := staking.NewChain(client, programID, mintID)
+	vault, err := c.VaultOf(owner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	node.vault = vault.String()
+	log := &ledger{}
+	var ids atomic.Int64
+	newWatcher := func(sweep time.Duration) *staking.Watcher {
+		return staking.NewWatcher(staking.WatcherConfig{
+			Chain: c, Store: behind{}, Log: log, Source: "/anchorer", Now: time.Now, Sweep: sweep, Every: 5 * time.Millisecond,
+			NewID: func() string { return fmt.Sprint(ids.Add(1)) }, Logger: slog.New(slog.DiscardHandler),
+		})
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var group sync.WaitGroup
+	for i := range 3 {
+		w := newWatcher(time.Duration(i) * 5 * time.Millisecond) // the first one never sweeps
+		group.Go(func() { w.Run(ctx) })
+		w.Notice(owner)
+	}
+	for i := range total {
+		node.seen.Store(int64(i + 1))
+		if i%10 == 0 {
+			foreign(t, log)
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+	cancel()
+	group.Wait()
+	node.calm.Store(true)
+	for range 3 { // more than one message's worth may be left
+		if err := newWatcher(0).Look(t.Context(), owner); err != nil {
+			t.Fatal(err)
+		}
+	}
+	recordedOnce(t, log, total)
+}
+
+// foreign appends a message of the anchorer's, as another writer would.
+func foreign(t *testing.T, log *ledger) {
+	t.Helper()
+	log.mu.Lock()
+	defer log.mu.Unlock()
+	seq := len(log.records) + 1
+	payload, err := events.EncodeBatch([]events.Event{{
+		ID: "x", Source: "/anchorer", Owner: owner, Time: events.At(time.Now()), OwnerVersion: seq, CommandID: "x",
+		Data: &events.BatchFailed{BatchID: "b", Reason: "r"},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	log.records = append(log.records, eventlog.Record{Seq: uint64(seq), Payload: payload})
+}
+
+func recordedOnce(t *testing.T, log *ledger, total int) {
+	t.Helper()
+	seen := map[string]string{}
+	for i, r := range log.records {
+		batch, err := events.DecodeBatch(r.Payload)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if batch[0].OwnerVersion != i+1 {
+			t.Errorf("message %d has version %d", i+1, batch[0].OwnerVersion)
+		}
+		for _, e := range batch {
+			data, ok := e.Data.(*events.StakeDeposited)
+			if !ok {
+				continue
+			}
+			if _, again := seen[data.Signature]; again || data.Amount != fmt.Sprint(data.Slot) {
+				t.Errorf("recorded twice, or wrong: %+v", data)
+			}
+			seen[data.Signature] = data.Amount
+		}
+	}
+	if len(seen) != total {
+		t.Errorf("%d of %d deposits recorded in %d messages", len(seen), total, len(log.records))
+	}
+}

@@ -1,0 +1,32 @@
+package config_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/memory-ledger/ledger/services/config"
+)
+
+func TestStakingSettings(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		environ []string
+		want    string // part of the complaint
+	}{
+		"dormant":           {nil, ""},
+		"alive":             {[]string{"STAKE_MINT=m", "STAKING_PROGRAM_ID=p", "SOLANA_RPC_URL=u", "MIN_PARTIAL_UNSTAKE=18446744073709551615", "STAKE_MATURITY=0s"}, ""},
+		"no chain":          {[]string{"STAKE_MINT=m", "STAKING_PROGRAM_ID=p"}, "SOLANA_RPC_URL"},
+		"half":              {[]string{"STAKE_MINT=m", "SOLANA_RPC_URL=u"}, "set both or neither"},
+		"negative minimum":  {[]string{"MIN_PARTIAL_UNSTAKE=-1"}, "MIN_PARTIAL_UNSTAKE"},
+		"maturity past":     {[]string{"STAKE_MATURITY=-1h"}, "STAKE_MATURITY"},
+		"maturity unitless": {[]string{"STAKE_MATURITY=24"}, "STAKE_MATURITY"},
+	} {
+		cfg, err := config.Load(test.environ)
+		if err == nil {
+			err = cfg.Check(config.NeedStaking)
+		}
+		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

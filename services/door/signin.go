@@ -1,0 +1,56 @@
+package door
+
+import (
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/gofiber/fiber/v2"
+
+	"github.com/memory-ledger/ledger/services/signin"
+)
+
+// SignIn adds the sign-in routes, which differ between the APIs only in the
+// forms of a signature that they accept.
+func (a *App) SignIn(desk *signin.Desk, parseSignature func(jsontext.Value) ([]byte, error)) {
+	a.Post("/auth/challenge", func(c *fiber.Ctx) error { return challenge(c, desk) })
+	a.Post("/auth/verify", func(c *fiber.Ctx) error { return verify(c, desk, parseSignature) })
+}
+
+func challenge(c *fiber.Ctx, desk *signin.Desk) error {
+	var body struct {
+		PublicKey string `json:"publicKey"`
+	}
+	if err := Decode(c, &body); err != nil {
+		return err
+	}
+	challenge, err := desk.Challenge(Context(c), body.PublicKey)
+	if err != nil {
+		return err
+	}
+	return c.JSON(challenge)
+}
+
+func verify(c *fiber.Ctx, desk *signin.Desk, parseSignature func(jsontext.Value) ([]byte, error)) error {
+	var body struct {
+		PublicKey string         `json:"publicKey"`
+		Message   *string        `json:"message"`
+		Signature jsontext.Value `json:"signature"`
+	}
+	if err := Decode(c, &body); err != nil {
+		return err
+	}
+	if body.Message == nil || body.Signature == nil {
+		return BadRequest("publicKey, message and signature are required")
+	}
+	owner, err := signin.ParsePublicKey(body.PublicKey)
+	if err != nil {
+		return err
+	}
+	signature, err := parseSignature(body.Signature)
+	if err != nil {
+		return err
+	}
+	session, err := desk.Verify(Context(c), signin.Answer{PublicKey: owner, Message: *body.Message, Signature: signature})
+	if err != nil {
+		return err
+	}
+	return c.JSON(session)
+}

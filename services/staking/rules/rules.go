@@ -1,0 +1,49 @@
+// Package rules holds what may be asked of staking: which texts are amounts,
+// and which amounts may be withdrawn. It is pure.
+package rules
+
+import (
+	"errors"
+	"strconv"
+)
+
+// Refusals.
+var (
+	ErrAmount          = errors.New("amount must be a decimal string of base units, from 1 to 18446744073709551615")
+	ErrMoreThanStaked  = errors.New("amount exceeds what is staked")
+	ErrBelowMinimum    = errors.New("amount is below the minimum of a partial unstake")
+	ErrBalanceUnknown  = errors.New("the balance onchain could not be read; try again")
+	ErrChainUnreadable = errors.New("the chain could not be reached; try again")
+)
+
+// Parse reads an amount: decimal digits without a leading zero, from 1 to the
+// largest u64. Whatever else a number parser would take, such as a sign, is
+// refused: two texts for one amount would hide a mistake.
+func Parse(text string) (uint64, error) {
+	const longest = 20
+	if text == "" || len(text) > longest || text[0] == '0' {
+		return 0, ErrAmount
+	}
+	for i := range len(text) {
+		if text[i] < '0' || text[i] > '9' {
+			return 0, ErrAmount
+		}
+	}
+	amount, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		return 0, ErrAmount
+	}
+	return amount, nil
+}
+
+// Unstake says whether amount may be taken out of what is staked. All of it
+// may always go; a part of it only from the minimum on.
+func Unstake(amount, staked, minPartial uint64) error {
+	switch {
+	case amount > staked:
+		return ErrMoreThanStaked
+	case amount < staked && amount < minPartial:
+		return ErrBelowMinimum
+	}
+	return nil
+}

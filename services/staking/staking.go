@@ -1,0 +1,189 @@
+// Package staking is the live side of the core API's staking routes: what a
+// wallet has in its vault, as lots with maturity clocks, and the transactions
+// that fill and empty it. It holds no key: the wallet signs and sends.
+package staking
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/gagliardetto/solana-go"
+
+	"github.com/memory-ledger/ledger/anchoring/chain"
+	"github.com/memory-ledger/ledger/anchoring/staking"
+	"github.com/memory-ledger/ledger/anchoring/staking/lots"
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/services/core"
+	"github.com/memory-ledger/ledger/services/staking/rules"
+)
+
+const (
+	// patience bounds what one request waits for the chain.
+	patience = 8 * time.Second
+	// maxUnrecorded bounds the transactions that a status reads from the chain
+	// because the log does not hold them yet.
+	maxUnrecorded = 32
+)
+
+// Recorded gives what the log holds of a vault's movements. It may be old: what
+// came since is read from the chain.
+type Recorded interface {
+	Movements(ctx context.Context, owner events.Owner, vault string) ([]lots.Movement, error)
+}
+
+// Config of a Service.
+type Config struct {
+	Chain    *staking.Chain
+	Recorded Recorded
+	// Notice is told of owners whose vault has, or will soon have, movements
+	// that the log does not hold. It must not block.
+	Notice            func(events.Owner)
+	MinPartialUnstake uint64
+	Maturity          time.Duration
+	Now               func() time.Time
+	Logger            *slog.Logger
+}
+
+// Service implements core.Staking.
+type Service struct{ cfg Config }
+
+var _ core.Staking = (*Service)(nil)
+
+// New returns a Service.
+func New(cfg Config) *Service { return &Service{cfg} }
+
+// Status implements core.Staking. The amounts are the chain's at this moment;
+// the log and the vault's newest transactions only say how old they are.
+func (s *Service) Status(ctx context.Context, owner events.Owner) (core.StakingStatus, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	vault, err := s.cfg.Chain.VaultOf(owner)
+	if err != nil {
+		return core.StakingStatus{}, err
+	}
+	recorded, err := s.cfg.Recorded.Movements(ctx, owner, vault.String())
+	if err != nil {
+		return core.StakingStatus{}, err
+	}
+	for again := true; ; again = false {
+		holdings, err := s.cfg.Chain.Holdings(ctx, owner)
+		if err != nil {
+			return core.StakingStatus{}, refusal(err, rules.ErrBalanceUnknown)
+		}
+		movements, all := s.unrecorded(ctx, vault, recorded)
+		position := lots.At(movements, holdings.Staked, s.cfg.Now(), s.cfg.Maturity)
+		// A transaction that lands between the two readings makes them
+		// disagree, but not twice.
+		if again && all && !position.Reconciled {
+			continue
+		}
+		position.Reconciled = position.Reconciled && all
+		if !position.Reconciled || len(movements) > len(recorded) {
+			s.cfg.Notice(owner)
+		}
+		return s.status(holdings, position), nil
+	}
+}
+
+// unrecorded returns the recorded movements and those that the vault saw since,
+// and whether that is known to be all. Without the chain's help the recorded
+// ones must do: the balance then decides what of them still stands.
+func (s *Service) unrecorded(ctx context.Context, vault solana.PublicKey, recorded []lots.Movement) ([]lots.Movement, bool) {
+	after := ""
+	if ordered := lots.Order(recorded); len(ordered) > 0 {
+		after = ordered[len(ordered)-1].Signature
+	}
+	history, err := s.cfg.Chain.History(ctx, vault, after, maxUnrecorded, chain.Confirmed, among(recorded))
+	if err != nil {
+		s.cfg.Logger.Warn("vault's transactions could not be read", "vault", vault, "err", err)
+		return recorded, false
+	}
+	return slices.Concat(recorded, history.Movements), history.Complete
+}
+
+func among(recorded []lots.Movement) func(string) bool {
+	known := make(map[string]bool, len(recorded))
+	for _, m := range recorded {
+		known[m.Signature] = true
+	}
+	return func(signature string) bool { return known[signature] }
+}
+
+func (s *Service) status(h staking.Holdings, p lots.Position) core.StakingStatus {
+	mint, vault := s.cfg.Chain.Mint(), h.Vault.String()
+	status := core.StakingStatus{
+		Live: true, Mint: &mint, Decimals: h.Decimals,
+		Staked: units(h.Staked), Mature: units(p.Mature), Cooling: units(p.Cooling),
+		NextMatureAt: p.NextMatureAt, Lots: make([]core.Lot, len(p.Lots)), Vault: &vault,
+		WalletBalance: units(h.WalletBalance), MinPartialUnstake: units(s.cfg.MinPartialUnstake),
+		MaturityMs: s.cfg.Maturity.Milliseconds(), Reconciled: p.Reconciled,
+	}
+	for i, l := range p.Lots {
+		lot := core.Lot{Amount: units(l.Amount), DepositedAt: l.DepositedAt, MaturesAt: l.MaturesAt, Mature: l.Mature}
+		if l.Signature != "" {
+			lot.TxSignature = &l.Signature
+		}
+		status.Lots[i] = lot
+	}
+	return status
+}
+
+// Stake implements core.Staking. Whether the wallet holds as much is for the
+// token program to say, when the transaction is simulated and when it lands.
+func (s *Service) Stake(ctx context.Context, owner events.Owner, text string) (core.UnsignedTransaction, error) {
+	amount, err := rules.Parse(text)
+	if err != nil {
+		return core.UnsignedTransaction{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	tx, err := s.cfg.Chain.StakeTransaction(ctx, owner, amount)
+	return s.hand(owner, tx, err)
+}
+
+// Unstake implements core.Staking.
+func (s *Service) Unstake(ctx context.Context, owner events.Owner, text string) (core.UnsignedTransaction, error) {
+	amount, err := rules.Parse(text)
+	if err != nil {
+		return core.UnsignedTransaction{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	holdings, err := s.cfg.Chain.Holdings(ctx, owner)
+	if err != nil {
+		return core.UnsignedTransaction{}, refusal(err, rules.ErrBalanceUnknown)
+	}
+	if err := rules.Unstake(amount, holdings.Staked, s.cfg.MinPartialUnstake); err != nil {
+		return core.UnsignedTransaction{}, err
+	}
+	tx, err := s.cfg.Chain.UnstakeTransaction(ctx, owner, holdings, amount)
+	return s.hand(owner, tx, err)
+}
+
+// hand gives a transaction out, and has the vault watched for what comes of it.
+func (s *Service) hand(owner events.Owner, tx staking.Unsigned, err error) (core.UnsignedTransaction, error) {
+	if err != nil {
+		return core.UnsignedTransaction{}, refusal(err, rules.ErrChainUnreadable)
+	}
+	s.cfg.Notice(owner)
+	return core.UnsignedTransaction{
+		Transaction: base64.StdEncoding.EncodeToString(tx.Wire),
+		Blockhash:   tx.Blockhash, LastValidBlockHeight: tx.LastValidBlockHeight,
+	}, nil
+}
+
+// refusal turns what the chain's side says into what may be shown.
+func refusal(err, shown error) error {
+	if !errors.Is(err, staking.ErrUnreadable) {
+		return err
+	}
+	return fmt.Errorf("%w (%w)", shown, err)
+}
+
+func units(n uint64) string { return strconv.FormatUint(n, 10) }
