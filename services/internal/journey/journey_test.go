@@ -13,6 +13,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -41,6 +42,18 @@ func TestFilesAreCurrent(t *testing.T) {
 	there, err := filepath.Glob(filepath.Join(folder, "*.json*"))
 	if err != nil || len(there) != len(files) {
 		t.Errorf("%d files, want %d, %v", len(there), len(files), err)
+	}
+}
+
+// TestWithoutGo runs the page's example in another language.
+func TestWithoutGo(t *testing.T) {
+	t.Parallel()
+	node, err := exec.LookPath("node")
+	if err != nil {
+		t.Skip("needs node")
+	}
+	if out, err := exec.Command(node, filepath.Join(folder, "verify.mjs")).CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
 	}
 }
 
