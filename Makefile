@@ -43,7 +43,7 @@ fuzz: ## each fuzz target for a short time
 	go test -run '^$$' -fuzz '^FuzzCanonicalize$$' -fuzztime $(FUZZTIME) ./events/canonical
 
 .PHONY: check
-check: fmt-check vet staticcheck vulncheck generated lint-openapi ## what needs no server
+check: fmt-check vet rules staticcheck vulncheck generated lint-openapi ## what needs no server
 
 .PHONY: fmt-check
 fmt-check:
@@ -52,6 +52,12 @@ fmt-check:
 .PHONY: vet
 vet:
 	go vet $(PACKAGES)
+
+# Never from the cache: the rules read files of other modules, whose changes the
+# cache does not see.
+.PHONY: rules
+rules: ## imports, names, and the links of docs/invariants.md
+	go test -count=1 ./infra/houserules
 
 .PHONY: staticcheck
 staticcheck:
@@ -65,6 +71,7 @@ vulncheck: ## known vulnerabilities, where the database can be reached
 generate: ## everything that is made from something else
 	node events/leaf/testdata/vectors.mjs
 	go generate ./services/core ./services/extension
+	go generate ./events/schema ./services/internal/journey
 	go test ./anchoring/receipt -run 'TestGood|TestAltered|TestThePageIsInStep' -update >/dev/null
 
 .PHONY: generated

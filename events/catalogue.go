@@ -52,20 +52,36 @@ var catalogue = []Definition{
 // Catalogue returns a copy of the closed set of types, in a stable order.
 func Catalogue() []Definition { return slices.Clone(catalogue) }
 
-var byType = func() map[Type]*Definition {
-	m := make(map[Type]*Definition, len(catalogue))
-	for i := range catalogue {
-		m[catalogue[i].Type] = &catalogue[i]
-	}
-	return m
-}()
+// codec writes and reads the events of one catalogue. The log's is current;
+// tests make others, to try what a later catalogue would do.
+type codec struct {
+	forms map[Type]canonicalForm
+}
 
-func definitionOf(t Type) (*Definition, error) {
-	d, ok := byType[t]
-	if !ok {
-		return nil, fmt.Errorf("%w %q", ErrUnknownType, t)
+// canonicalForm is a row of the catalogue, and what does not vary between
+// events of the version that is written now.
+type canonicalForm struct {
+	definition *Definition
+	schema     string
+}
+
+var current = newCodec(catalogue)
+
+func newCodec(definitions []Definition) *codec {
+	c := &codec{forms: make(map[Type]canonicalForm, len(definitions))}
+	for i := range definitions {
+		d := &definitions[i]
+		c.forms[d.Type] = canonicalForm{d, SchemaURI(d.Type, d.Version)}
 	}
-	return d, nil
+	return c
+}
+
+func (c *codec) form(t Type) (canonicalForm, error) {
+	form, ok := c.forms[t]
+	if !ok {
+		return canonicalForm{}, fmt.Errorf("%w %q", ErrUnknownType, t)
+	}
+	return form, nil
 }
 
 // upcast brings data of the given version to the definition's version.

@@ -85,7 +85,9 @@ func parseSchemaURI(uri string, t Type) (int, error) {
 
 // EncodeBatch returns the bytes of a message. The events must share owner,
 // owner version and command.
-func EncodeBatch(batch []Event) ([]byte, error) {
+func EncodeBatch(batch []Event) ([]byte, error) { return current.encodeBatch(batch) }
+
+func (c *codec) encodeBatch(batch []Event) ([]byte, error) {
 	if len(batch) == 0 {
 		return nil, ErrEmptyBatch
 	}
@@ -98,7 +100,7 @@ func EncodeBatch(batch []Event) ([]byte, error) {
 			payload = append(payload, ',')
 		}
 		var err error
-		if payload, err = appendEvent(payload, &batch[i]); err != nil {
+		if payload, err = c.appendEvent(payload, &batch[i]); err != nil {
 			return nil, fmt.Errorf("encode %s: %w", batch[i].Type(), err)
 		}
 	}
@@ -108,8 +110,8 @@ func EncodeBatch(batch []Event) ([]byte, error) {
 // appendEvent writes an event in the order of envelope's fields. It is written
 // out because every append goes through it; a test holds it to what
 // the standard encoder makes of an envelope.
-func appendEvent(dst []byte, e *Event) ([]byte, error) {
-	definition, err := definitionOf(e.Data.EventType())
+func (c *codec) appendEvent(dst []byte, e *Event) ([]byte, error) {
+	form, err := c.form(e.Data.EventType())
 	if err != nil {
 		return nil, err
 	}
@@ -121,9 +123,9 @@ func appendEvent(dst []byte, e *Event) ([]byte, error) {
 		}
 	}
 	for _, m := range [...][2]string{
-		{"id", e.ID}, {"source", e.Source}, {"type", string(definition.Type)}, {"subject", string(e.Owner)},
+		{"id", e.ID}, {"source", e.Source}, {"type", string(form.definition.Type)}, {"subject", string(e.Owner)},
 		{"time", e.Time.String()}, {"datacontenttype", dataContentType},
-		{"dataschema", SchemaURI(definition.Type, definition.Version)},
+		{"dataschema", form.schema},
 	} {
 		if member(m[0], m[1]); err != nil {
 			return nil, err
@@ -177,15 +179,17 @@ func appendData(dst []byte, data Data) ([]byte, error) {
 // DecodeBatch reads a message, bringing older versions of its events to the
 // current form. What it does not fully understand it refuses: a reader that
 // skipped what it does not know would build a state that nobody decided.
-func DecodeBatch(payload []byte) ([]Event, error) {
+func DecodeBatch(payload []byte) ([]Event, error) { return current.decodeBatch(payload) }
+
+func (c *codec) decodeBatch(payload []byte) ([]Event, error) {
 	one := make([]Event, 1)
-	if decodeCanonical(payload, &one[0]) {
+	if c.decodeCanonical(payload, &one[0]) {
 		return one, nil
 	}
-	return decodeGeneral(payload)
+	return c.decodeGeneral(payload)
 }
 
-func decodeGeneral(payload []byte) ([]Event, error) {
+func (c *codec) decodeGeneral(payload []byte) ([]Event, error) {
 	var envelopes []envelope
 	if err := json.Unmarshal(payload, &envelopes); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
@@ -195,7 +199,7 @@ func decodeGeneral(payload []byte) ([]Event, error) {
 	}
 	batch := make([]Event, len(envelopes))
 	for i := range envelopes {
-		if err := decodeInto(&batch[i], &envelopes[i]); err != nil {
+		if err := c.decodeInto(&batch[i], &envelopes[i]); err != nil {
 			return nil, err
 		}
 		if err := sameCommand(&batch[0], &batch[i]); err != nil {
@@ -205,11 +209,11 @@ func decodeGeneral(payload []byte) ([]Event, error) {
 	return batch, nil
 }
 
-func decodeInto(e *Event, env *envelope) error {
+func (c *codec) decodeInto(e *Event, env *envelope) error {
 	if env.SpecVersion != specVersion || env.DataContentType != dataContentType {
 		return fmt.Errorf("%w: specversion %q, datacontenttype %q", ErrMalformed, env.SpecVersion, env.DataContentType)
 	}
-	definition, err := definitionOf(env.Type)
+	form, err := c.form(env.Type)
 	if err != nil {
 		return err
 	}
@@ -217,11 +221,11 @@ func decodeInto(e *Event, env *envelope) error {
 	if err != nil {
 		return err
 	}
-	data, err := definition.upcast(version, env.Data)
+	data, err := form.definition.upcast(version, env.Data)
 	if err != nil {
 		return err
 	}
-	payload := definition.New()
+	payload := form.definition.New()
 	if err := json.Unmarshal(data, payload, json.RejectUnknownMembers(true)); err != nil {
 		return fmt.Errorf("%w: %s: %w", ErrMalformed, env.Type, err)
 	}

@@ -106,6 +106,9 @@ func checkGolden(t *testing.T, path string, payload events.Data) {
 		if err := os.WriteFile(path, encoded, 0o644); err != nil {
 			t.Fatal(err)
 		}
+		if err := addSum(filepath.Base(path), encoded); err != nil {
+			t.Fatal(err)
+		}
 		return
 	}
 	if err != nil {

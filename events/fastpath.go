@@ -17,24 +17,9 @@ import (
 // read or to refuse, so this one decides nothing. A test holds the two to the
 // same answer.
 
-// canonicalForm is what does not vary between events of a type's newest version.
-type canonicalForm struct {
-	definition *Definition
-	schema     string
-}
-
-var canonicalForms = func() map[Type]canonicalForm {
-	forms := make(map[Type]canonicalForm, len(catalogue))
-	for i := range catalogue {
-		d := &catalogue[i]
-		forms[d.Type] = canonicalForm{d, SchemaURI(d.Type, d.Version)}
-	}
-	return forms
-}()
-
 // decodeCanonical reads a batch of one event. It reports false for anything
 // that it does not take, and then e is worthless.
-func decodeCanonical(payload []byte, e *Event) bool {
+func (c *codec) decodeCanonical(payload []byte, e *Event) bool {
 	start := bytes.Index(payload, []byte(`,"data":`))
 	if start < 0 || !bytes.HasSuffix(payload, []byte(`}]`)) {
 		return false
@@ -45,7 +30,7 @@ func decodeCanonical(payload []byte, e *Event) bool {
 	s.skip(`[{"specversion":"` + specVersion + `","id":"`)
 	e.ID = s.until(`","source":"`)
 	e.Source = s.until(`","type":"`)
-	form, known := canonicalForms[Type(s.until(`","subject":"`))]
+	form, known := c.forms[Type(s.until(`","subject":"`))]
 	e.Owner = Owner(s.until(`","time":"`))
 	at := s.until(`","datacontenttype":"` + dataContentType + `","dataschema":"`)
 	schema := s.until(`","ownerversion":`)

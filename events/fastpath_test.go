@@ -31,10 +31,10 @@ func goldenPayloads(t testing.TB) [][]byte {
 func sameAnswer(t *testing.T, payload []byte) (taken bool) {
 	t.Helper()
 	var quick Event
-	if !decodeCanonical(payload, &quick) {
+	if !current.decodeCanonical(payload, &quick) {
 		return false
 	}
-	general, err := decodeGeneral(payload)
+	general, err := current.decodeGeneral(payload)
 	if err != nil {
 		t.Fatalf("%s\nwas taken, but the general decoder says: %v", payload, err)
 	}
@@ -47,7 +47,7 @@ func sameAnswer(t *testing.T, payload []byte) (taken bool) {
 func TestWhatIsWrittenIsReadQuickly(t *testing.T) {
 	t.Parallel()
 	for _, payload := range goldenPayloads(t) {
-		batch, err := decodeGeneral(payload)
+		batch, err := current.decodeGeneral(payload)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -126,7 +126,7 @@ func BenchmarkDecode(b *testing.B) {
 	b.Run("general", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			if _, err := decodeGeneral(payload); err != nil {
+			if _, err := current.decodeGeneral(payload); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -135,7 +135,7 @@ func BenchmarkDecode(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			var e Event
-			if !decodeCanonical(payload, &e) {
+			if !current.decodeCanonical(payload, &e) {
 				b.Fatal("not taken")
 			}
 		}

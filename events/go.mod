@@ -20,12 +20,14 @@ require (
 	github.com/synadia-io/orbit.go/natsext v0.1.2 // indirect
 	golang.org/x/crypto v0.58.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
+	golang.org/x/text v0.43.0 // indirect
 	golang.org/x/time v0.16.0 // indirect
 )
 
 require (
 	github.com/gowebpki/jcs v1.0.2
 	github.com/memory-ledger/ledger/infra v0.0.0
+	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3
 	github.com/synadia-io/orbit.go/jetstreamext v0.3.0
 )
 

@@ -1,0 +1,226 @@
+// Package schema makes what describes the log to programs that are not ours:
+// a JSON Schema (2020-12) of each type and version of an event, one of the
+// message that carries them, and an AsyncAPI 3 document of the stream. They are
+// made from the catalogue, the Go types and their comments, by make generate.
+//
+// Only the version that is written now can be made: the Go types of older ones
+// are gone. Their files stay as they are, and are taken from there into the
+// documents.
+package schema
+
+import (
+	"bytes"
+	stdjson "encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/memory-ledger/ledger/events"
+)
+
+// object is a JSON object. Its members are written sorted by name, so that the
+// same types always give the same bytes.
+type object = map[string]any
+
+const (
+	dialect = "https://json-schema.org/draft/2020-12/schema"
+	// BatchID names the schema of a message.
+	BatchID = "urn:memory-ledger:message"
+)
+
+// FileName is where the schema of a version of a type is, in this folder.
+func FileName(t events.Type, version int) string { return fmt.Sprintf("%s.v%d.json", t, version) }
+
+// The documents beside the events' schemas.
+const (
+	BatchFile    = "batch.json"
+	AsyncAPIFile = "asyncapi.json"
+)
+
+// Files makes all generated files of this folder, given the events package's
+// folder: its comments become descriptions, and the schemas of older versions
+// are read from it.
+func Files(eventsDir string) (map[string][]byte, error) {
+	source, err := readSource(eventsDir)
+	if err != nil {
+		return nil, err
+	}
+	files := map[string][]byte{}
+	data := map[string]object{} // by file name
+	for _, definition := range events.Catalogue() {
+		for version := 1; version < definition.Version; version++ {
+			name := FileName(definition.Type, version)
+			if data[name], err = readSchema(filepath.Join(eventsDir, "schema", name)); err != nil {
+				return nil, fmt.Errorf("the schema of an older version is gone: %w", err)
+			}
+		}
+		name := FileName(definition.Type, definition.Version)
+		if data[name], err = dataSchema(source, &definition); err != nil {
+			return nil, fmt.Errorf("%s: %w", definition.Type, err)
+		}
+		if files[name], err = encode(data[name]); err != nil {
+			return nil, err
+		}
+	}
+	if files[BatchFile], err = encode(batchSchema()); err != nil {
+		return nil, err
+	}
+	files[AsyncAPIFile], err = encode(asyncAPI(data))
+	return files, err
+}
+
+func readSchema(path string) (object, error) {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var schema object
+	decoder := stdjson.NewDecoder(bytes.NewReader(raw))
+	decoder.UseNumber() // the largest u64 is no float
+	if err := decoder.Decode(&schema); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return schema, nil
+}
+
+// encode is for people too: indented, and without the escapes of HTML.
+func encode(v any) ([]byte, error) {
+	var out bytes.Buffer
+	encoder := stdjson.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	err := encoder.Encode(v)
+	return out.Bytes(), err
+}
+
+// dataSchema describes the payload of the version that is written now.
+func dataSchema(s *source, d *events.Definition) (object, error) {
+	t := reflect.TypeOf(d.New()).Elem()
+	properties, required := object{}, []string{}
+	for i := range t.NumField() {
+		field := t.Field(i)
+		name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
+		property, err := s.property(field.Type)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", field.Name, err)
+		}
+		if doc := s.fields[t.Name()+"."+field.Name]; doc != "" {
+			if rest, named := strings.CutPrefix(doc, field.Name+" "); named {
+				doc = name + " " + rest
+			}
+			property["description"] = doc
+		}
+		properties[name] = property
+		if options == "" {
+			required = append(required, name)
+		} else if options != "omitzero" {
+			return nil, fmt.Errorf("%s: no rule for the option %q", field.Name, options)
+		}
+	}
+	return object{
+		"$schema": dialect, "$id": events.SchemaURI(d.Type, d.Version), "title": fmt.Sprintf("%s, version %d", d.Type, d.Version),
+		"description": d.Doc, "type": "object", "properties": properties, "required": required, "additionalProperties": false,
+	}, nil
+}
+
+// property describes a value. The kinds of values are a closed set: what is
+// not listed stops the generator.
+func (s *source) property(t reflect.Type) (object, error) {
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch t {
+	case reflect.TypeFor[events.Hash]():
+		return object{"type": "string", "pattern": "^[0-9a-f]{64}$"}, nil
+	case reflect.TypeFor[events.Timestamp]():
+		return timestamp(), nil
+	case reflect.TypeFor[[]byte]():
+		return object{"type": "string", "contentEncoding": "base64", "pattern": "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"}, nil
+	case reflect.TypeFor[jsontext.Value]():
+		return object{"type": "object"}, nil
+	}
+	switch t.Kind() {
+	case reflect.String:
+		if t.PkgPath() == "" {
+			return object{"type": "string"}, nil
+		}
+		if values := s.constants[t.Name()]; len(values) > 0 {
+			return object{"type": "string", "enum": values}, nil
+		}
+	case reflect.Uint64:
+		return object{"type": "integer", "minimum": 0, "maximum": uint64(1<<64 - 1)}, nil
+	case reflect.Int:
+		return object{"type": "integer", "minimum": 0, "maximum": 1<<31 - 1}, nil
+	}
+	return nil, fmt.Errorf("no rule for a %v", t)
+}
+
+func timestamp() object {
+	return object{"type": "string", "format": "date-time", "pattern": `^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$`}
+}
+
+// envelope describes the attributes that every event has, in CloudEvents' JSON.
+func envelope() object {
+	text := func(doc string) object { return object{"type": "string", "minLength": 1, "description": doc} }
+	at := timestamp()
+	at["description"] = "When it was decided."
+	return object{
+		"type": "object",
+		"properties": object{
+			"specversion":     object{"const": "1.0"},
+			"id":              text("UUIDv7, unique."),
+			"source":          text(`URI reference of the service that decided it: "/core", "/extension", "/anchorer".`),
+			"type":            object{"type": "string"},
+			"subject":         object{"type": "string", "pattern": "^[1-9A-HJ-NP-Za-km-z]{32,44}$", "description": "The owner's public key, base58."},
+			"time":            at,
+			"datacontenttype": object{"const": "application/json"},
+			"dataschema":      object{"type": "string"},
+			"ownerversion": object{
+				"type": "integer", "minimum": 1, "maximum": 1<<31 - 1,
+				"description": "Counts the messages of the owner within a family, from 1. All events of a message share it.",
+			},
+			"commandid":   text("Names the command. All events of a message share it."),
+			"traceparent": text("W3C trace context of the request, where it was traced."),
+			"data":        object{"type": "object"},
+		},
+		"required":             []string{"specversion", "id", "source", "type", "subject", "time", "datacontenttype", "dataschema", "ownerversion", "commandid", "data"},
+		"additionalProperties": false,
+	}
+}
+
+// alternative ties an event's type and version to the schema of its data.
+func alternative(t events.Type, version int, data string) object {
+	return object{
+		"properties": object{
+			"type":       object{"const": string(t)},
+			"dataschema": object{"const": events.SchemaURI(t, version)},
+			"data":       object{"$ref": data},
+		},
+	}
+}
+
+// batchSchema describes a message whatever its subject.
+func batchSchema() object {
+	var alternatives []object
+	for _, d := range events.Catalogue() {
+		for version := 1; version <= d.Version; version++ {
+			alternatives = append(alternatives, alternative(d.Type, version, events.SchemaURI(d.Type, version)))
+		}
+	}
+	return object{
+		"$schema": dialect, "$id": BatchID, "title": "A message of the log",
+		"description": "One command: a CloudEvents 1.0 JSON batch (" + events.ContentType + ").",
+		"type":        "array", "minItems": 1,
+		"items": object{"allOf": []any{object{"$ref": "#/$defs/envelope"}, object{"oneOf": alternatives}}},
+		"$defs": object{"envelope": envelope()},
+	}
+}
+
+// sorted returns the names of the schemas in a stable order.
+func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,136 @@
+package journey
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/services/command"
+)
+
+// clock moves on by a quarter of a second whenever it is looked at.
+type clock struct{ now time.Time }
+
+func newClock() *clock { return &clock{time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)} }
+
+func (c *clock) tick() time.Time {
+	c.now = c.now.Add(250 * time.Millisecond)
+	return c.now
+}
+
+// identifiers makes UUIDs of version 7 that say the clock's time.
+type identifiers struct {
+	clock *clock
+	n     uint64
+}
+
+func (i *identifiers) next() string {
+	i.n++
+	ms := uint64(i.clock.now.UnixMilli())
+	return fmt.Sprintf("%08x-%04x-7%03x-8000-%012x", ms>>16, ms&0xffff, i.n, i.n)
+}
+
+// stream is what the story calls random: SHA-256 of a label and a counter.
+type stream struct {
+	label string
+	n     uint64
+}
+
+func (s *stream) Read(p []byte) (int, error) {
+	for done := 0; done < len(p); {
+		s.n++
+		block := sha256.Sum256(binary.BigEndian.AppendUint64([]byte("memory-ledger/journey/"+s.label+"/"), s.n))
+		done += copy(p[done:], block[:])
+	}
+	return len(p), nil
+}
+
+// fixed is one value of a label.
+func fixed(label string) [32]byte {
+	return sha256.Sum256(binary.BigEndian.AppendUint64([]byte("memory-ledger/journey/"+label+"/"), 1))
+}
+
+// log is the stream, in memory. The story has one owner and one writer.
+type log struct {
+	eventlog.Follower
+	records []eventlog.Record
+	heads   map[events.Family]uint64
+}
+
+func (l *log) Append(_ context.Context, a eventlog.Append) (uint64, error) {
+	if l.heads[a.Family] != a.Expected {
+		return 0, eventlog.ErrConflict
+	}
+	seq := uint64(len(l.records)) + 1
+	subject := events.Subject{Family: a.Family, Owner: a.Owner, Kind: a.Kind}.String()
+	l.records = append(l.records, eventlog.Record{Seq: seq, Subject: subject, CommandID: a.CommandID, Payload: a.Payload})
+	l.heads[a.Family] = seq
+	return seq, nil
+}
+
+func (l *log) Head(context.Context) (uint64, error) { return uint64(len(l.records)), nil }
+
+func (l *log) OwnerHead(_ context.Context, f events.Family, _ events.Owner) (uint64, error) {
+	return l.heads[f], nil
+}
+
+func (l *log) OwnerTail(_ context.Context, f events.Family, _ events.Owner, after uint64, yield func(eventlog.Record) error) error {
+	for _, r := range l.records[min(after, uint64(len(l.records))):] {
+		subject, err := events.ParseSubject(r.Subject)
+		if err != nil {
+			return err
+		}
+		if subject.Family != f {
+			continue
+		}
+		if err := yield(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *log) Sync(context.Context) error { return nil }
+
+// noModel is a read model that has seen nothing: all comes from the log.
+type noModel struct{}
+
+func (noModel) Load(_ context.Context, owner events.Owner) (*command.State, error) {
+	return command.NewState(owner), nil
+}
+
+func (noModel) FindWritten(context.Context, events.Owner, events.Hash) (command.Written, bool, error) {
+	return command.Written{}, false, nil
+}
+
+// bucket holds the wrapped data key.
+type bucket struct {
+	jetstream.KeyValue
+	values map[string][]byte
+}
+
+type value struct {
+	jetstream.KeyValueEntry
+	bytes []byte
+}
+
+func (v value) Value() []byte { return v.bytes }
+
+func (b *bucket) Get(_ context.Context, key string) (jetstream.KeyValueEntry, error) {
+	bytes, ok := b.values[key]
+	if !ok {
+		return nil, jetstream.ErrKeyNotFound
+	}
+	return value{bytes: bytes}, nil
+}
+
+func (b *bucket) Create(_ context.Context, key string, bytes []byte, _ ...jetstream.KVCreateOpt) (uint64, error) {
+	b.values[key] = bytes
+	return 1, nil
+}
