@@ -97,9 +97,12 @@ $(LINT)/node_modules: $(LINT)/package.json $(LINT)/package-lock.json
 
 .PHONY: bench
 BENCHFLAGS ?=
+EVENTS ?= 1000000
 bench: build ## the figures of docs/performance.md
 	go build -trimpath -o bin/bench ./services/cmd/bench
 	bin/bench $(BENCHFLAGS)
+	EVENTS=$(EVENTS) go test ./projections/audit -run '^$$' -bench RebuildAndVerify -benchtime 1x -timeout 60m
+	go test ./anchoring/anchorer -run '^$$' -bench Sweep -benchtime 1x -timeout 60m
 
 .PHONY: image
 image: ## the container image of all services (needs Docker)
