@@ -96,15 +96,15 @@ func Covering(ctx context.Context, q schema.Querier, owner events.Owner, leafInd
 		return Batch{}, false, nil
 	}
 	return one(q.QueryRow(ctx, `SELECT `+columns+` FROM batches WHERE id = coalesce(
-		(SELECT id FROM batches WHERE owner = $1 AND state = 'confirmed' AND size > $2 ORDER BY size LIMIT 1),
-		(SELECT id FROM batches WHERE owner = $1 AND state IN ('cut', 'submitted') AND size > $2 ORDER BY size LIMIT 1))`,
+		(SELECT id FROM batches WHERE owner = $1 AND state = 'confirmed' AND size > $2 ORDER BY size, id LIMIT 1),
+		(SELECT id FROM batches WHERE owner = $1 AND state IN ('cut', 'submitted') AND size > $2 ORDER BY size, id LIMIT 1))`,
 		string(owner), int64(leafIndex)))
 }
 
 // LatestConfirmed returns the owner's largest confirmed batch.
 func LatestConfirmed(ctx context.Context, q schema.Querier, owner events.Owner) (Batch, bool, error) {
 	return one(q.QueryRow(ctx, `SELECT `+columns+` FROM batches
-		WHERE owner = $1 AND state = 'confirmed' ORDER BY size DESC LIMIT 1`, string(owner)))
+		WHERE owner = $1 AND state = 'confirmed' ORDER BY size DESC, id DESC LIMIT 1`, string(owner)))
 }
 
 // Open returns every batch that is cut or submitted, oldest first: what an

@@ -14,7 +14,7 @@ import (
 func BenchmarkAppendThenWait(b *testing.B) {
 	_, pool := world.Database(b)
 	log := world.NewLog(b)
-	r, err := runner.New(runner.Config{Pool: pool, Log: log})
+	r, err := runner.New(runner.Config{Pool: pool, Log: log, Logger: world.Quiet()})
 	if err != nil {
 		b.Fatal(err)
 	}

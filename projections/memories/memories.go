@@ -41,9 +41,9 @@ const columns = `m.id, m.owner, m.leaf_index, m.leaf_hash, m.metadata, m.sealed,
 // one.
 const covering = `
 	(SELECT b.id FROM batches b WHERE b.owner = m.owner AND b.state = 'confirmed' AND b.size > m.leaf_index
-	 ORDER BY b.size LIMIT 1) AS confirmed,
+	 ORDER BY b.size, b.id LIMIT 1) AS confirmed,
 	(SELECT b.id FROM batches b WHERE b.owner = m.owner AND b.state IN ('cut', 'submitted') AND b.size > m.leaf_index
-	 ORDER BY b.size LIMIT 1) AS open`
+	 ORDER BY b.size, b.id LIMIT 1) AS open`
 
 // ByID returns a memory of the owner. The id of somebody else's memory is not
 // found, nor is a text that is no id.

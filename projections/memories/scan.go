@@ -45,13 +45,13 @@ const scanBatches = `
 	SELECT id, size, true AS confirmed FROM batches
 	WHERE owner = $1 AND state = 'confirmed' AND size > $2 AND size <= $3
 UNION ALL
-	(SELECT id, size, true FROM batches WHERE owner = $1 AND state = 'confirmed' AND size > $3 ORDER BY size LIMIT 1)
+	(SELECT id, size, true FROM batches WHERE owner = $1 AND state = 'confirmed' AND size > $3 ORDER BY size, id LIMIT 1)
 UNION ALL
 	SELECT id, size, false FROM batches
 	WHERE owner = $1 AND state IN ('cut', 'submitted') AND size > $2 AND size <= $3
 UNION ALL
-	(SELECT id, size, false FROM batches WHERE owner = $1 AND state IN ('cut', 'submitted') AND size > $3 ORDER BY size LIMIT 1)
-ORDER BY size`
+	(SELECT id, size, false FROM batches WHERE owner = $1 AND state IN ('cut', 'submitted') AND size > $3 ORDER BY size, id LIMIT 1)
+ORDER BY size, id`
 
 func scanRows(results pgx.BatchResults, yield func(*Memory) error) error {
 	covering, err := results.Query()

@@ -83,7 +83,7 @@ func fill(b testing.TB, log *world.Log) []benchRow {
 
 func timeReplay(b testing.TB, log *world.Log, pool *pgxpool.Pool) time.Duration {
 	done := make(chan struct{})
-	r, err := runner.New(runner.Config{Pool: pool, Log: log, Applied: func(position uint64) {
+	r, err := runner.New(runner.Config{Pool: pool, Log: log, Logger: world.Quiet(), Applied: func(position uint64) {
 		if position == benchMemories {
 			close(done)
 		}

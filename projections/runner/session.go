@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"sync"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
-	"github.com/ThreeDotsLabs/watermill/message/router/middleware"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/memory-ledger/ledger/events/eventlog"
@@ -134,7 +134,6 @@ func (s *session) project(ctx context.Context, maxRecords int) error {
 	if err != nil {
 		return fmt.Errorf("make router: %w", err)
 	}
-	router.AddMiddleware(middleware.Recoverer)
 	router.AddConsumerHandler("projections", "log", subscriber, s.handle)
 
 	var watch sync.WaitGroup
@@ -158,9 +157,19 @@ func (s *session) project(ctx context.Context, maxRecords int) error {
 }
 
 // handle applies one slice. It runs to its end also when the projector is told
-// to stop, within the drain timeout.
-func (s *session) handle(msg *message.Message) error {
+// to stop, within the drain timeout. Whatever goes wrong in it, a panic as
+// well, ends the session.
+func (s *session) handle(msg *message.Message) (err error) {
 	slice, ok := SliceOf(msg)
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+		if err != nil {
+			err = fmt.Errorf("apply sequences %d to %d: %w", slice.First, slice.Last, err)
+			s.end(err)
+		}
+	}()
 	if !ok {
 		return errors.New("message without a slice")
 	}
@@ -173,8 +182,6 @@ func (s *session) handle(msg *message.Message) error {
 	defer stop()
 	start := time.Now()
 	if err := s.apply(ctx, slice); err != nil {
-		err = fmt.Errorf("apply sequences %d to %d: %w", slice.First, slice.Last, err)
-		s.end(err)
 		return err
 	}
 	m := s.runner.metrics

@@ -136,6 +136,34 @@ func TestTroubleThatPassesIsWaitedOut(t *testing.T) {
 	sameRows(t, pool, again)
 }
 
+// TestTroubleThatStaysIsSaid: neither an error nor a panic leaves the projector
+// looking well.
+func TestTroubleThatStaysIsSaid(t *testing.T) {
+	t.Parallel()
+	for name, trouble := range map[string]func(){
+		"error": func() {},
+		"panic": func() { panic("a very bad day") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, pool := world.Database(t)
+			log := world.NewLog(t)
+			r, _ := project(t, pool, log, with(troubled{func(context.Context, *projection.Writer, projection.Slice) error {
+				trouble()
+				return errors.New("a very bad day")
+			}}))
+			ready(t, r)
+			log.Publish(t, world.NewHistory(29, 3).Messages(9)...)
+			world.Eventually(t, 30*time.Second, func() error {
+				if err := r.Ready(); err == nil || !strings.Contains(err.Error(), "a very bad day") {
+					return fmt.Errorf("ready says %w", err)
+				}
+				return nil
+			})
+		})
+	}
+}
+
 func TestAProjectorThatIsToldToEndDrains(t *testing.T) {
 	t.Parallel()
 	_, pool := world.Database(t)

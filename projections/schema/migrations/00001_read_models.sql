@@ -137,8 +137,8 @@ CREATE TABLE batches (
     failure                 bytea, -- UTF-8 that may hold NUL
     seq                     bigint NOT NULL
 );
-CREATE INDEX batches_confirmed ON batches (owner, size) WHERE state = 'confirmed';
-CREATE INDEX batches_open ON batches (owner, size) WHERE state IN ('cut', 'submitted');
+CREATE INDEX batches_confirmed ON batches (owner, size, id) WHERE state = 'confirmed';
+CREATE INDEX batches_open ON batches (owner, size, id) WHERE state IN ('cut', 'submitted');
 
 CREATE TABLE batch_attempts (
     batch_id                uuid        NOT NULL,
