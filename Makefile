@@ -101,6 +101,7 @@ EVENTS ?= 1000000
 bench: build ## the figures of docs/performance.md
 	go build -trimpath -o bin/bench ./services/cmd/bench
 	bin/bench $(BENCHFLAGS)
+	go test ./projections/runner -run '^$$' -bench Replay -benchtime 1x -timeout 60m
 	EVENTS=$(EVENTS) go test ./projections/audit -run '^$$' -bench RebuildAndVerify -benchtime 1x -timeout 60m
 	go test ./anchoring/anchorer -run '^$$' -bench Sweep -benchtime 1x -timeout 60m
 
