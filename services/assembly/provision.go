@@ -16,12 +16,16 @@ import (
 // they are asked and tell nobody, so waiting longer would not help.
 const provisionTimeout = 3 * time.Second
 
+// provisionPatience is how long a cluster may take to agree on a leader; on a
+// loaded machine it was seen to lose one and elect again for a minute.
+const provisionPatience = 3 * time.Minute
+
 // Provision creates the log, the buckets and the projector's consumer, or
 // brings them to what this build wants. It needs the admin's credentials, and
 // waits for a cluster that is still electing its leader. A crash leaves some
 // of them; run it again.
 func Provision(ctx context.Context, cfg config.Config, logger *slog.Logger, dial Connector) error {
-	starting, cancel := context.WithTimeout(ctx, startTimeout)
+	starting, cancel := context.WithTimeout(ctx, provisionPatience)
 	defer cancel()
 	conn, err := dial(natsOptions(logger)...)
 	if err != nil {
