@@ -207,26 +207,27 @@ func (s *Service) Deposit(ctx context.Context, token, content string, metadata c
 // wrong with it, or, where the token opens nothing, only that. Otherwise the
 // difference would tell a guesser which tokens are alive.
 func (s *Service) RefuseUnlessDead(ctx context.Context, token string, refusal error) error {
-	if err := s.alive(ctx, token, events.GrantDrop); err != nil {
+	if _, err := s.alive(ctx, token, events.GrantDrop); err != nil {
 		return err
 	}
 	return refusal
 }
 
-// alive reports ErrDead for a token that opens nothing now.
-func (s *Service) alive(ctx context.Context, token string, kind events.GrantKind) error {
+// alive finds the grant of a token, and reports ErrDead for one that opens
+// nothing now.
+func (s *Service) alive(ctx context.Context, token string, kind events.GrantKind) (holding, error) {
 	h, err := s.holder(ctx, token)
 	if err != nil {
-		return err
+		return holding{}, err
 	}
 	state, err := s.Commands.Inspect(ctx, h.owner)
 	if err != nil {
-		return err
+		return holding{}, err
 	}
 	if g, ok := state.Grants[h.id]; !ok || g.Kind != kind || !s.Now().Before(g.ExpiresAt.Time()) {
-		return ErrDead
+		return holding{}, ErrDead
 	}
-	return nil
+	return h, nil
 }
 
 // Read renders the owner's document and then spends one read of the case. The
@@ -235,10 +236,7 @@ func (s *Service) alive(ctx context.Context, token string, kind events.GrantKind
 // anybody.
 func (s *Service) Read(ctx context.Context, token string) ([]byte, error) {
 	// A dead grant is refused before the work of rendering.
-	if err := s.alive(ctx, token, events.GrantCase); err != nil {
-		return nil, err
-	}
-	h, err := s.holder(ctx, token)
+	h, err := s.alive(ctx, token, events.GrantCase)
 	if err != nil {
 		return nil, err
 	}
