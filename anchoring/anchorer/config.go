@@ -9,6 +9,7 @@ import (
 	"github.com/gagliardetto/solana-go"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/memory-ledger/ledger/anchoring/chain"
 	"github.com/memory-ledger/ledger/events"
@@ -64,6 +65,7 @@ type Config struct {
 	NewID      func() string
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer // nil: none
+	Tracer     trace.Tracer          // nil: tracing is off
 
 	aroundSave func(save func() error) error // for tests
 }

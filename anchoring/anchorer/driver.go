@@ -14,6 +14,7 @@ import (
 	"github.com/memory-ledger/ledger/anchoring/chain"
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/events/tracing"
 )
 
 const (
@@ -221,11 +222,13 @@ func (d *driver) busyUntilFlightEnds(r record, stored bool) uint64 {
 }
 
 // appendOne appends until the log has said yes or no.
-func (d *driver) appendOne(ctx context.Context, r record) (uint64, error) {
+func (d *driver) appendOne(ctx context.Context, r record) (seq uint64, err error) {
 	o, at := r.owner, d.cfg.Now()
+	ctx, span := d.span(ctx, r)
+	defer func() { tracing.End(span, err) }()
 	event := events.Event{
 		ID: d.cfg.NewID(), Source: "/anchorer", Owner: o.key, Time: events.At(at),
-		OwnerVersion: o.chainVersion + 1, CommandID: d.cfg.NewID(), Data: r.data,
+		OwnerVersion: o.chainVersion + 1, CommandID: d.cfg.NewID(), TraceParent: tracing.Parent(ctx), Data: r.data,
 	}
 	payload, err := events.EncodeBatch([]events.Event{event})
 	if err != nil {
@@ -243,7 +246,7 @@ func (d *driver) appendOne(ctx context.Context, r record) (uint64, error) {
 			if err := o.message(seq, event.OwnerVersion); err != nil {
 				return 0, err
 			}
-			return seq, o.fold(r.data, event.Time.Time())
+			return seq, o.fold(r.data, event.Time.Time(), event.TraceParent)
 		case errors.Is(err, eventlog.ErrConflict):
 			return 0, err
 		}

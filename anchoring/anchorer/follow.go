@@ -165,6 +165,7 @@ func (f *follower) apply(o *owner, m relevant, out *folded) error {
 			if err := o.leaf(data, at); err != nil {
 				return err
 			}
+			o.came(data.LeafIndex, e.TraceParent)
 			continue
 		}
 		switch data := e.Data.(type) {
@@ -173,7 +174,7 @@ func (f *follower) apply(o *owner, m relevant, out *folded) error {
 		case *events.BatchConfirmed:
 			out.cluster = data.Cluster
 		}
-		if err := o.fold(e.Data, at); err != nil {
+		if err := o.fold(e.Data, at, e.TraceParent); err != nil {
 			return err
 		}
 	}

@@ -28,6 +28,8 @@ type owner struct {
 	// batch covers; zero if there is none.
 	waiting time.Time
 	batch   *batch // the open one, nil if there is none
+
+	origins []origin // of the leaves that wait, as far as they are traced
 }
 
 // batch is one that was cut and is neither confirmed nor failed.
@@ -38,6 +40,8 @@ type batch struct {
 	root   events.Hash
 	oldest time.Time // when its oldest leaf was written
 	tried  *attempt  // nil until it is submitted
+
+	traceparent string // of its cut, empty if that was not traced
 }
 
 // attempt is the signed transaction that commits a batch, with others.
@@ -79,13 +83,18 @@ func (o *owner) message(seq uint64, version int) error {
 	return nil
 }
 
-// fold applies an event of the chain family. What it says of a batch that is
+// fold applies an event of the chain family; at and traceparent are the
+// event's. What it says of a batch that is
 // not the open one changes nothing: two anchorers may both say that the same
 // batch is over.
-func (o *owner) fold(data events.Data, at time.Time) error {
+func (o *owner) fold(data events.Data, at time.Time, traceparent string) error {
 	switch e := data.(type) {
 	case *events.BatchCut:
-		return o.cut(e, at)
+		if err := o.cut(e, at); err != nil {
+			return err
+		}
+		o.depart(e.Size)
+		o.batch.traceparent = traceparent
 	case *events.BatchSubmitted:
 		if o.batch != nil && o.batch.id == e.BatchID {
 			o.batch.tried = &attempt{e.Signature, e.Blockhash, e.LastValidBlockHeight, e.Transaction}
@@ -101,6 +110,7 @@ func (o *owner) fold(data events.Data, at time.Time) error {
 		if o.batch != nil && o.batch.id == e.BatchID {
 			if o.size() > o.confirmedSize {
 				o.waiting = o.batch.oldest
+				o.inherit(o.batch)
 			}
 			o.batch = nil
 		}

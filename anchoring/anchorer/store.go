@@ -15,7 +15,7 @@ import (
 
 // tablesVersion is raised when the tables change: older ones are dropped and
 // filled again from the log.
-const tablesVersion = 1
+const tablesVersion = 2
 
 // errFenced says that somebody else moved the checkpoint.
 var errFenced = errors.New("another anchorer moved the checkpoint")
@@ -53,6 +53,9 @@ CREATE TABLE ledger_anchor.owners (
     batch_size     bigint,
     batch_root     bytea,
     batch_oldest   timestamptz,
+    -- Of the leaves that wait and of the open batch: see trace.go.
+    origins        text    NOT NULL,
+    batch_trace    text,
     signature      text COLLATE "C",
     blockhash      text,
     last_valid     bigint,
@@ -153,10 +156,11 @@ func upsert(ctx context.Context, tx pgx.Tx, owners []*owner) error {
 		batchID, signature, blockhash  = make([]*string, n), make([]*string, n), make([]*string, n)
 		batchFrom, batchSize, lastGood = make([]*uint64, n), make([]*uint64, n), make([]*uint64, n)
 		transaction                    = make([][]byte, n)
+		origins, batchTrace            = make([]string, n), make([]*string, n)
 	)
 	for i, o := range owners {
 		key[i], size[i], chainSeq[i], chainVersion[i] = string(o.key), o.size(), o.chainSeq, o.chainVersion
-		frontier[i] = pack(o.frontier.Hashes())
+		frontier[i], origins[i] = pack(o.frontier.Hashes()), encodeOrigins(o.origins)
 		confirmedSize[i], confirmedRoot[i] = o.confirmedSize, o.confirmedRoot[:]
 		if !o.waiting.IsZero() {
 			waiting[i] = &o.waiting
@@ -166,26 +170,30 @@ func upsert(ctx context.Context, tx pgx.Tx, owners []*owner) error {
 			continue
 		}
 		batchID[i], batchFrom[i], batchSize[i], root[i], oldest[i] = &b.id, &b.from, &b.size, b.root[:], &b.oldest
+		batchTrace[i] = &b.traceparent
 		if a := b.tried; a != nil {
 			signature[i], blockhash[i], lastGood[i], transaction[i] = &a.signature, &a.blockhash, &a.lastValid, a.transaction
 		}
 	}
 	_, err := tx.Exec(ctx, `INSERT INTO ledger_anchor.owners (`+columns+`)
 		SELECT * FROM unnest($1::text[], $2::bigint[], $3::bytea[], $4::bigint[], $5::integer[], $6::bigint[], $7::bytea[], $8::timestamptz[],
-			$9::text[], $10::bigint[], $11::bigint[], $12::bytea[], $13::timestamptz[], $14::text[], $15::text[], $16::bigint[], $17::bytea[])
+			$9::text[], $10::bigint[], $11::bigint[], $12::bytea[], $13::timestamptz[], $14::text[], $15::text[], $16::bigint[], $17::bytea[],
+			$18::text[], $19::text[])
 		ON CONFLICT (owner) DO UPDATE SET (`+columns+`) = (`+excluded+`)`,
 		key, size, frontier, chainSeq, chainVersion, confirmedSize, confirmedRoot, waiting,
-		batchID, batchFrom, batchSize, root, oldest, signature, blockhash, lastGood, transaction)
+		batchID, batchFrom, batchSize, root, oldest, signature, blockhash, lastGood, transaction, origins, batchTrace)
 	return err
 }
 
 const (
 	columns = `owner, size, frontier, chain_seq, chain_version, confirmed_size, confirmed_root, waiting,
-	batch_id, batch_from, batch_size, batch_root, batch_oldest, signature, blockhash, last_valid, transaction`
+	batch_id, batch_from, batch_size, batch_root, batch_oldest, signature, blockhash, last_valid, transaction,
+	origins, batch_trace`
 	excluded = `excluded.owner, excluded.size, excluded.frontier, excluded.chain_seq, excluded.chain_version,
 	excluded.confirmed_size, excluded.confirmed_root, excluded.waiting,
 	excluded.batch_id, excluded.batch_from, excluded.batch_size, excluded.batch_root, excluded.batch_oldest,
-	excluded.signature, excluded.blockhash, excluded.last_valid, excluded.transaction`
+	excluded.signature, excluded.blockhash, excluded.last_valid, excluded.transaction,
+	excluded.origins, excluded.batch_trace`
 )
 
 // load returns the owners that have a row.
@@ -268,10 +276,13 @@ func scan(row pgx.CollectableRow) (*owner, error) {
 		frontier, confirmed, root      []byte
 		waiting, oldest                *time.Time
 		id, signature, blockhash       *string
+		origins                        string
+		batchTrace                     *string
 		batchFrom, batchSize, lastGood *uint64
 	)
 	err := row.Scan((*string)(&o.key), &size, &frontier, &o.chainSeq, &o.chainVersion, &o.confirmedSize, &confirmed, &waiting,
-		&id, &batchFrom, &batchSize, &root, &oldest, &signature, &blockhash, &lastGood, &a.transaction)
+		&id, &batchFrom, &batchSize, &root, &oldest, &signature, &blockhash, &lastGood, &a.transaction,
+		&origins, &batchTrace)
 	if err != nil {
 		return nil, err
 	}
@@ -279,6 +290,7 @@ func scan(row pgx.CollectableRow) (*owner, error) {
 		return nil, fmt.Errorf("frontier of %s: %w", o.key, err)
 	}
 	copy(o.confirmedRoot[:], confirmed)
+	o.origins = decodeOrigins(origins)
 	if waiting != nil {
 		o.waiting = *waiting
 	}
@@ -287,6 +299,9 @@ func scan(row pgx.CollectableRow) (*owner, error) {
 	}
 	b.id, b.from, b.size, b.oldest = *id, *batchFrom, *batchSize, *oldest
 	copy(b.root[:], root)
+	if batchTrace != nil {
+		b.traceparent = *batchTrace
+	}
 	if signature != nil {
 		a.signature, a.blockhash, a.lastValid = *signature, *blockhash, *lastGood
 		b.tried = &a

@@ -12,6 +12,7 @@ import (
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/events/tracing"
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
@@ -91,6 +92,8 @@ func (f *Fence) WaitOwner(ctx context.Context, owner events.Owner, options ...Op
 	}
 	ctx, cancel := context.WithTimeout(ctx, f.opts.Timeout)
 	defer cancel()
+	ctx, span := tracing.Start(ctx, "fence")
+	defer span.End()
 	// Mostly the read models hold the whole log, and one question, shared by
 	// all who ask at the same time, settles it. Only while writes of others are
 	// under way does it take one about this owner.
@@ -136,6 +139,8 @@ func (f *Fence) ownerHead(ctx context.Context, owner events.Owner, s scope) (uin
 func (f *Fence) WaitAll(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, f.opts.Timeout)
 	defer cancel()
+	ctx, span := tracing.Start(ctx, "fence")
+	defer span.End()
 	seq, err := f.heads.get(ctx)
 	if err != nil {
 		return fmt.Errorf("fence: %w", err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/projections/apikeys"
@@ -75,6 +76,7 @@ type Config struct {
 	Projections  []Projection          // nil means Projections()
 	Logger       *slog.Logger          // nil means slog.Default()
 	Registerer   prometheus.Registerer // nil means no metrics
+	Tracer       trace.Tracer          // nil means no traces
 	SliceRecords int                   // see SliceConfig.MaxRecords
 	ApplyTimeout time.Duration         // how long one slice may take; 0 means a minute
 	DrainTimeout time.Duration         // how long it may take once Run was told to end; 0 means 5 s

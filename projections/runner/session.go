@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/events/tracing"
 	"github.com/memory-ledger/ledger/projections/owners"
 	"github.com/memory-ledger/ledger/projections/projection"
 	"github.com/memory-ledger/ledger/projections/schema"
@@ -181,7 +182,10 @@ func (s *session) handle(msg *message.Message) (err error) {
 	})
 	defer stop()
 	start := time.Now()
-	if err := s.apply(ctx, slice); err != nil {
+	ctx, span := s.runner.trace(ctx, slice)
+	err = s.apply(ctx, slice)
+	tracing.End(span, err)
+	if err != nil {
 		return err
 	}
 	m := s.runner.metrics

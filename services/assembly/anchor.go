@@ -30,7 +30,7 @@ func NewAnchorer(b *Base) (*anchorer.Anchorer, error) {
 		MaxWait: cfg.AnchorMaxWait, MaxLeaves: cfg.AnchorMaxLeaves,
 		PriorityFee: cfg.AnchorPriorityFee, MaxLamportsPerDay: cfg.AnchorMaxLamportsPerDay,
 		Commitment: chain.Commitment(cfg.AnchorCommitment),
-		Now:        time.Now, NewID: NewID, Logger: b.Logger, Registerer: b.Registry,
+		Now:        time.Now, NewID: NewID, Logger: b.Logger, Registerer: b.Registry, Tracer: b.Traces.Tracer("anchorer"),
 	})
 }
 

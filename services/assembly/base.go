@@ -4,6 +4,7 @@
 package assembly
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -29,6 +30,7 @@ import (
 	"github.com/memory-ledger/ledger/services/keystore"
 	"github.com/memory-ledger/ledger/services/memory"
 	"github.com/memory-ledger/ledger/services/signin"
+	"github.com/memory-ledger/ledger/services/telemetry"
 )
 
 // startTimeout bounds how long a service waits at its start for machines that
@@ -56,6 +58,8 @@ type Base struct {
 	NATS     *nats.Conn
 	Log      *eventlog.JetStream
 	Pool     *pgxpool.Pool
+	// Traces makes tracers; nil where tracing is off, and so are they.
+	Traces *telemetry.Exporter
 
 	// Durable returns what makes a stream's acknowledged messages durable,
 	// where the server leaves that to us. rewritten: older messages may go.
@@ -89,7 +93,11 @@ func NewBase(ctx context.Context, cfg config.Config, logger *slog.Logger, dial C
 		return nil, err
 	}
 	b.Registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	if err := b.openTraces(ctx); err != nil {
+		return nil, err
+	}
 	if err := b.openLog(ctx, dial); err != nil {
+		b.Close()
 		return nil, err
 	}
 	if err := b.openDatabase(ctx); err != nil {
@@ -97,6 +105,16 @@ func NewBase(ctx context.Context, cfg config.Config, logger *slog.Logger, dial C
 		return nil, err
 	}
 	return b, nil
+}
+
+func (b *Base) openTraces(ctx context.Context) (err error) {
+	if b.Config.TraceEndpoint == "" {
+		return nil
+	}
+	b.Traces, err = telemetry.Start(ctx, telemetry.Config{
+		Endpoint: b.Config.TraceEndpoint, Service: cmp.Or(b.Config.ServiceName, "memory-ledger"), Logger: b.Logger, Registerer: b.Registry,
+	})
+	return err
 }
 
 func (b *Base) openLog(ctx context.Context, dial Connector) error {
@@ -173,6 +191,7 @@ func (b *Base) Close() {
 	if b.NATS != nil {
 		b.NATS.Close()
 	}
+	b.Traces.Stop() // last: what ended on the way is still sent
 }
 
 func (b *Base) bucket(ctx context.Context, cfg jetstream.KeyValueConfig) (jetstream.KeyValue, error) {

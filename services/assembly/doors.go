@@ -39,6 +39,7 @@ func (d *Deciding) ServeCore(ctx context.Context, listener net.Listener) error {
 	}
 	app := door.New(door.Config{
 		Service: "core", Log: d.Logger, Registry: d.Registry, OpenAPI: core.OpenAPI, Probes: d.probes(), NewID: NewID,
+		Tracer: d.Traces.Tracer("core"),
 	})
 	api.Mount(app)
 	return d.serve(ctx, app, listener, d.Chain.Run, api.Run, watchStakes)
@@ -66,7 +67,7 @@ func (d *Deciding) ServeExtension(ctx context.Context, listener net.Listener) er
 	}
 	app := door.New(door.Config{
 		Service: "extension", Log: d.Logger, Registry: d.Registry, OpenAPI: extension.OpenAPI, Probes: d.probes(),
-		ShowCauses: true, HideCauses: d.Config.Production(), NewID: NewID,
+		ShowCauses: true, HideCauses: d.Config.Production(), NewID: NewID, Tracer: d.Traces.Tracer("extension"),
 	})
 	api.Mount(app)
 	return d.serve(ctx, app, listener)

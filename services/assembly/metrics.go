@@ -9,9 +9,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/events/tracing"
 )
 
-// meteredLog is a log whose appends are timed.
+// meteredLog is a log whose appends are timed and traced.
 type meteredLog struct {
 	eventlog.Log
 	appends *prometheus.HistogramVec
@@ -32,7 +33,12 @@ func newMeteredLog(log eventlog.Log, registerer prometheus.Registerer) meteredLo
 // Append implements eventlog.Appender.
 func (m meteredLog) Append(ctx context.Context, a eventlog.Append) (uint64, error) {
 	start := time.Now()
+	ctx, span := tracing.Start(ctx, "append")
 	seq, err := m.Log.Append(ctx, a)
+	if span.IsRecording() && err == nil {
+		span.SetAttributes(tracing.LastSeq.Int64(int64(seq)))
+	}
+	tracing.End(span, err)
 	m.appends.WithLabelValues(outcomeOf(err)).Observe(time.Since(start).Seconds())
 	return seq, err
 }

@@ -47,7 +47,7 @@ func NewProjector(b *Base) (*runner.Runner, error) {
 		log = b.Log.Durable(consumer)
 	}
 	return runner.New(runner.Config{
-		Pool: b.Pool, Log: log, Logger: b.Logger, Registerer: b.Registry,
+		Pool: b.Pool, Log: log, Logger: b.Logger, Registerer: b.Registry, Tracer: b.Traces.Tracer("projector"),
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/events/tracing"
 )
 
 // ErrOverloaded: too many commands of one owner are waiting. Answer 503.
@@ -103,6 +104,8 @@ func (x *Executor) Cached() int { return x.owners.Len() }
 func (x *Executor) Execute(ctx context.Context, owner events.Owner, c Command) error {
 	ctx, cancel := context.WithTimeout(ctx, x.cfg.Timeout)
 	defer cancel()
+	ctx, span := tracing.Start(ctx, "decide")
+	defer span.End()
 	e := x.entry(owner)
 	if err := e.acquire(ctx); err != nil {
 		return err
@@ -218,10 +221,11 @@ func (x *Executor) standing(ctx context.Context, refusal error) error {
 // faster.
 func (x *Executor) append(ctx context.Context, e *entry, d Decision, commandID string, now time.Time) (bool, error) {
 	batch := make([]events.Event, len(d.Events))
+	trace := tracing.Parent(ctx)
 	for i, data := range d.Events {
 		batch[i] = events.Event{
 			ID: x.cfg.NewID(), Source: x.cfg.Source, Owner: e.state.Owner, Time: events.At(now),
-			OwnerVersion: e.state.Version + 1, CommandID: commandID, Data: data,
+			OwnerVersion: e.state.Version + 1, CommandID: commandID, TraceParent: trace, Data: data,
 		}
 	}
 	payload, err := events.EncodeBatch(batch)

@@ -94,6 +94,12 @@ type Config struct {
 	Environment string `env:"ENVIRONMENT" envDefault:"development"`
 	// LogLevel is debug, info, warn or error.
 	LogLevel string `env:"LOG_LEVEL" envDefault:"info"`
+	// TraceEndpoint turns tracing on: the base URL of a collector that takes
+	// OTLP over HTTP. ServiceName is what spans say they come from; default:
+	// memory-ledger and the name of the service. The exporter's other OTEL_
+	// variables work as OpenTelemetry specifies them.
+	TraceEndpoint string `env:"OTEL_EXPORTER_OTLP_ENDPOINT"`
+	ServiceName   string `env:"OTEL_SERVICE_NAME"`
 	// DataDir is the folder of a local run.
 	DataDir string `env:"LEDGER_DATA_DIR" envDefault:".data"`
 	// CachedOwners bounds the owners' states and keys kept in memory.
@@ -225,6 +231,12 @@ func (c *Config) validate() []error {
 	}
 	if c.CachedOwners < 1 {
 		problem("CACHED_OWNERS: must be at least 1")
+	}
+	if c.TraceEndpoint != "" {
+		u, err := url.Parse(c.TraceEndpoint)
+		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
+			problem("OTEL_EXPORTER_OTLP_ENDPOINT: not an http or https URL without query and fragment")
+		}
 	}
 	for _, origin := range c.ExtensionAllowedOrigins {
 		u, err := url.Parse(origin)

@@ -18,6 +18,7 @@ import (
 	"github.com/gofiber/fiber/v2/utils"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/valyala/fasthttp"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/memory-ledger/ledger/services/grant"
 )
@@ -50,6 +51,7 @@ type Config struct {
 	ShowCauses bool // add requestId and the underlying message to errors
 	HideCauses bool // with ShowCauses: production, requestId only
 	NewID      func() string
+	Tracer     trace.Tracer // nil: tracing is off
 }
 
 // App is one HTTP API.
@@ -127,12 +129,14 @@ func (a *App) routeUnknownMethods() {
 	}
 }
 
-// observe gives the request an id and a deadline, and counts it.
+// observe gives the request an id and a deadline, counts it and traces it.
 func (a *App) observe(c *fiber.Ctx) error {
 	start := time.Now()
 	id := a.identify(c)
 	ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
 	defer cancel()
+	ctx, span := a.span(ctx, c)
+	defer span.End()
 	c.Locals(localContext, ctx)
 	a.inFlight.Inc()
 	defer a.inFlight.Dec()
@@ -149,9 +153,12 @@ func (a *App) observe(c *fiber.Ctx) error {
 		route = "unknown"
 	}
 	elapsed := time.Since(start)
-	a.requests.WithLabelValues(utils.CopyString(c.Method()), route, strconv.Itoa(status)).Observe(elapsed.Seconds())
-	a.cfg.Log.Debug("request", "method", c.Method(), "route", route, "status", status,
-		"requestId", id, "duration", elapsed)
+	method := utils.CopyString(c.Method())
+	a.requests.WithLabelValues(method, route, strconv.Itoa(status)).Observe(elapsed.Seconds())
+	describe(span, method, route, status, id)
+	if a.cfg.Log.Enabled(ctx, slog.LevelDebug) {
+		a.log(c).Debug("request", "method", method, "route", route, "status", status, "duration", elapsed)
+	}
 	return nil
 }
 
@@ -160,7 +167,7 @@ func (a *App) observe(c *fiber.Ctx) error {
 func (a *App) next(c *fiber.Ctx) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			a.cfg.Log.Error("panic", "cause", cause, "requestId", RequestID(c), "stack", string(debug.Stack()))
+			a.log(c).Error("panic", "cause", cause, "stack", string(debug.Stack()))
 			err = errPanic
 		}
 	}()
@@ -209,8 +216,7 @@ func (a *App) fail(c *fiber.Ctx, err error) error {
 	}
 	status, message := answer(err)
 	if status >= http.StatusInternalServerError {
-		a.cfg.Log.Error("request failed", "method", c.Method(), "route", c.Route().Path, "status", status,
-			"requestId", RequestID(c), "err", err)
+		a.log(c).Error("request failed", "method", c.Method(), "route", c.Route().Path, "status", status, "err", err)
 	}
 	body := errorBody{Error: message}
 	// A token that opens nothing gets the same bytes whatever is the matter

@@ -1,14 +1,59 @@
 package door
 
 import (
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/gofiber/fiber/v2"
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/codes"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 )
+
+// Every line about a request names it, and its trace; the trace names it too,
+// by its route and never by its path.
+func TestLinesAndSpansNameTheRequest(t *testing.T) {
+	t.Parallel()
+	var lines strings.Builder
+	spans := tracetest.NewSpanRecorder()
+	app := New(Config{
+		Service: "test", Registry: prometheus.NewRegistry(), NewID: func() string { return "id-7" },
+		Log:    slog.New(slog.NewTextHandler(&lines, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Tracer: sdk.NewTracerProvider(sdk.WithSpanProcessor(spans)).Tracer("test"),
+	})
+	app.Get("/grants/:token", func(*fiber.Ctx) error { panic("") })
+	request := httptest.NewRequest(http.MethodGet, "/grants/tok3n?q=qu3ry", nil)
+	const trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+	request.Header.Set("traceparent", "00-"+trace+"-00f067aa0ba902b7-01")
+	answer, err := app.Test(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = answer.Body.Close()
+	written := strings.Split(strings.TrimSpace(lines.String()), "\n")
+	if len(written) != 3 { // the panic, the failure, the request
+		t.Errorf("%d lines", len(written))
+	}
+	for _, line := range written {
+		if !strings.Contains(line, "requestId=id-7 traceId="+trace) || strings.Contains(line, "tok3n") || strings.Contains(line, "qu3ry") {
+			t.Errorf("line: %s", line)
+		}
+	}
+	ended := spans.Ended()
+	if len(ended) != 1 {
+		t.Fatalf("%d spans", len(ended))
+	}
+	said := fmt.Sprint(ended[0].Name(), ended[0].Attributes(), ended[0].Status())
+	if ended[0].Name() != "GET /grants/:token" || strings.Contains(said, "tok3n") || strings.Contains(said, "qu3ry") ||
+		!strings.Contains(said, "id-7") || ended[0].Status().Code != codes.Error {
+		t.Errorf("span: %s", said)
+	}
+}
 
 func TestPanicBecomesAnAnswer(t *testing.T) {
 	t.Parallel()

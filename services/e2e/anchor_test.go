@@ -29,7 +29,7 @@ const anchoredWithin = 15 * time.Second
 
 // anchoredStack is a stack that anchors on a chain of its own, given to it as
 // an endpoint, the way a cluster would be.
-func anchoredStack(t *testing.T, slots time.Duration) (*stacktest.Stack, *localchain.Chain) {
+func anchoredStack(t *testing.T, slots time.Duration, change ...func(*config.Config)) (*stacktest.Stack, *localchain.Chain) {
 	t.Helper()
 	chain := localchaintest.Start(t, localchain.Config{
 		SlotTime: slots, Programs: []localchain.Program{{ID: program.LocalID.String(), ELF: program.ELF}},
@@ -56,6 +56,9 @@ func anchoredStack(t *testing.T, slots time.Duration) (*stacktest.Stack, *localc
 	return stacktest.Start(t, stacktest.Options{Configure: func(c *config.Config) {
 		c.SolanaRPCURL, c.AuthorityKeypair, c.CommitmentProgramID = chain.URL(), file, program.LocalID.String()
 		c.AnchorMaxWait = assembly.LocalAnchorMaxWait
+		for _, do := range change {
+			do(c)
+		}
 	}}), chain
 }
 

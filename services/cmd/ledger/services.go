@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"os"
@@ -33,6 +34,7 @@ func service(name, short string, needs []config.Need, serve func(ctx context.Con
 			if err := cfg.Check(needs...); err != nil {
 				return err
 			}
+			cfg.ServiceName = cmp.Or(cfg.ServiceName, "memory-ledger-"+name)
 			base, err := assembly.NewBase(cmd.Context(), cfg, newLogger(cfg.LogLevel).With("service", name), assembly.Dial(cfg))
 			if err != nil {
 				return err
