@@ -50,6 +50,10 @@ func requests() map[string]string {
 		"$JS.API.CONSUMER.INFO.LEDGER.projector":                  ``,
 		"$JS.API.CONSUMER.MSG.NEXT.LEDGER.projector":              `{"batch":1,"no_wait":true}`,
 		"$JS.ACK.LEDGER.projector.1.1.1.1.0":                      `+ACK`,
+		"$JS.API.CONSUMER.INFO.LEDGER.anchorer":                   ``,
+		"$JS.API.CONSUMER.MSG.NEXT.LEDGER.anchorer":               `{"batch":1,"no_wait":true}`,
+		"$JS.API.CONSUMER.DELETE.LEDGER.anchorer":                 ``,
+		"$JS.ACK.LEDGER.anchorer.1.1.1.1.0":                       `+ACK`,
 		"$JS.API.ACCOUNT.PURGE.LEDGER":                            ``,
 		"$SYS.REQ.SERVER.PING":                                    ``,
 		"$KV.ledger_keys.owner":                                   `stolen`,
@@ -74,8 +78,10 @@ var may = map[string][]string{
 	"projector": {
 		"$JS.API.CONSUMER.INFO.LEDGER.projector", "$JS.API.CONSUMER.MSG.NEXT.LEDGER.projector", "$JS.ACK.LEDGER.projector.",
 	},
-	"anchorer": {"chain."},
-	"auditor":  {},
+	"anchorer": {
+		"chain.", "$JS.API.CONSUMER.INFO.LEDGER.anchorer", "$JS.API.CONSUMER.MSG.NEXT.LEDGER.anchorer", "$JS.ACK.LEDGER.anchorer.",
+	},
+	"auditor": {},
 }
 
 // Each attack is sent plainly, and must be refused by the sender's permissions.
@@ -195,6 +201,8 @@ func asks(user string, seq uint64) map[string]string {
 		all["$JS.API.STREAM.MSG.GET.KV_ledger_keys"] = `{"last_by_subj":"$KV.ledger_keys.owner"}`
 	case "anchorer":
 		all["chain.cc.o.batch"] = `x`
+		all["$JS.API.CONSUMER.INFO.LEDGER.anchorer"] = ``
+		all["$JS.API.CONSUMER.MSG.NEXT.LEDGER.anchorer"] = `{"batch":1,"no_wait":true}`
 	case "projector":
 		all["$JS.API.CONSUMER.INFO.LEDGER.projector"] = ``
 		all["$JS.API.CONSUMER.MSG.NEXT.LEDGER.projector"] = `{"batch":1,"no_wait":true}`

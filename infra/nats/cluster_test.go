@@ -101,20 +101,22 @@ func TestRolesWorkAcrossACluster(t *testing.T) {
 		if err := conn.PublishRequest("$JS.API.DIRECT.GET.LEDGER", "ledger.aa.owner.memory", []byte(`{"seq":1}`)); err != nil {
 			t.Fatal(err)
 		}
-		_, projector := on(node, "projector")
-		consumer, err := projector.Consumer(t.Context(), natsconf.Stream, "projector")
-		if err != nil {
-			t.Fatalf("node %d: %v", node, err)
-		}
-		msg, err := consumer.Next(jetstream.FetchMaxWait(10 * time.Second))
-		if err != nil {
-			t.Fatalf("node %d: %v", node, err)
-		}
-		if meta, err := msg.Metadata(); err != nil || meta.Sequence.Stream != uint64(node+1) {
-			t.Errorf("node %d: %+v, %v", node, meta, err)
-		}
-		if err := msg.DoubleAck(t.Context()); err != nil {
-			t.Errorf("node %d: %v", node, err)
+		for _, user := range followers {
+			_, js := on(node, user)
+			consumer, err := js.Consumer(t.Context(), natsconf.Stream, user)
+			if err != nil {
+				t.Fatalf("node %d: %s: %v", node, user, err)
+			}
+			msg, err := consumer.Next(jetstream.FetchMaxWait(10 * time.Second))
+			if err != nil {
+				t.Fatalf("node %d: %s: %v", node, user, err)
+			}
+			if meta, err := msg.Metadata(); err != nil || meta.Sequence.Stream != uint64(node+1) {
+				t.Errorf("node %d: %s: %+v, %v", node, user, meta, err)
+			}
+			if err := msg.DoubleAck(t.Context()); err != nil {
+				t.Errorf("node %d: %s: %v", node, user, err)
+			}
 		}
 	}
 	_, admin := on(0, "admin")

@@ -29,7 +29,7 @@ const Stream = "LEDGER"
 //go:embed streams consumers
 var files embed.FS
 
-// Provision creates the log, the buckets and the projector's consumer, or
+// Provision creates the log, the buckets and the consumers, or
 // updates them to what the files say, with that many replicas each. It needs
 // the admin's credentials. A crash leaves some of them; run it again.
 //

@@ -19,6 +19,9 @@ import (
 	natsconf "github.com/memory-ledger/ledger/infra/nats"
 )
 
+// followers have a consumer of their own, by their name.
+var followers = []string{"projector", "anchorer"}
+
 var users = []string{"admin", "api", "projector", "anchorer", "auditor", "sys"}
 
 func password(user string) string { return "p-" + user + "-1e5" }
@@ -137,17 +140,19 @@ func (w *world) wantUnhurt() {
 		w.t.Fatal(err)
 	}
 	info := s.CachedInfo()
-	if info.State.FirstSeq != 1 || info.State.Msgs != w.n || info.State.NumDeleted != 0 || info.State.Consumers != 1 {
+	if info.State.FirstSeq != 1 || info.State.Msgs != w.n || info.State.NumDeleted != 0 || info.State.Consumers != 2 {
 		w.t.Errorf("the log is hurt: %+v", info.State)
 	}
 	if !info.Config.DenyPurge || len(info.Config.Subjects) != 2 || info.Config.MaxMsgs > 0 {
 		w.t.Errorf("the log was changed: %+v", info.Config)
 	}
-	consumer, err := s.Consumer(w.t.Context(), "projector")
-	if err != nil {
-		w.t.Errorf("the projector's consumer is hurt: %v", err)
-	} else if c := consumer.CachedInfo().Config; c.FilterSubject != "" || len(c.FilterSubjects) != 0 || c.DeliverPolicy != jetstream.DeliverAllPolicy {
-		w.t.Errorf("the projector's consumer was changed: %+v", c)
+	for _, name := range followers {
+		consumer, err := s.Consumer(w.t.Context(), name)
+		if err != nil {
+			w.t.Errorf("the %s's consumer is hurt: %v", name, err)
+		} else if c := consumer.CachedInfo().Config; c.FilterSubject != "" || len(c.FilterSubjects) != 0 || c.DeliverPolicy != jetstream.DeliverAllPolicy {
+			w.t.Errorf("the %s's consumer was changed: %+v", name, c)
+		}
 	}
 	keys, err := w.admin.Stream(w.t.Context(), "KV_ledger_keys")
 	if err != nil {
@@ -257,10 +262,19 @@ func TestAPIDoesItsWork(t *testing.T) {
 	}
 }
 
-func TestProjectorPullsAndAcknowledges(t *testing.T) {
+func TestFollowersPullAndAcknowledge(t *testing.T) {
 	t.Parallel()
+	for _, user := range followers {
+		t.Run(user, func(t *testing.T) {
+			t.Parallel()
+			pullsAndAcknowledges(t, user)
+		})
+	}
+}
+
+func pullsAndAcknowledges(t *testing.T, user string) {
 	w := newWorld(t)
-	consumer, err := w.as("projector").Consumer(t.Context(), natsconf.Stream, "projector")
+	consumer, err := w.as(user).Consumer(t.Context(), natsconf.Stream, user)
 	if err != nil {
 		t.Fatal(err)
 	}

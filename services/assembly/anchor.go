@@ -11,6 +11,7 @@ import (
 
 	"github.com/memory-ledger/ledger/anchoring/anchorer"
 	"github.com/memory-ledger/ledger/anchoring/chain"
+	"github.com/memory-ledger/ledger/events/eventlog"
 )
 
 // NewAnchorer returns the anchorer of the configured chain.
@@ -25,8 +26,12 @@ func NewAnchorer(b *Base) (*anchorer.Anchorer, error) {
 	if err := errors.Join(errURL, errKey, errID); err != nil {
 		return nil, err
 	}
+	var log eventlog.Log = b.Log
+	if consumer := cfg.AnchorerConsumer; consumer != "" {
+		log = b.Log.Durable(consumer)
+	}
 	return anchorer.New(anchorer.Config{
-		Pool: b.Pool, Log: b.Log, Chain: client, Authority: key, Program: id,
+		Pool: b.Pool, Log: log, Chain: client, Authority: key, Program: id,
 		MaxWait: cfg.AnchorMaxWait, MaxLeaves: cfg.AnchorMaxLeaves,
 		PriorityFee: cfg.AnchorPriorityFee, MaxLamportsPerDay: cfg.AnchorMaxLamportsPerDay,
 		Commitment: chain.Commitment(cfg.AnchorCommitment),

@@ -107,9 +107,13 @@ func openKeys(ctx context.Context, cfg config.Config, nc *nats.Conn) (*keystore.
 var plainUser = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 
 // inboxPrefix is where answers to a user go: each may listen to its own only.
-// Without a user in the URL it is the library's default.
-func inboxPrefix(url string) []nats.Option {
-	user := userOf(url)
+// Without a user in the URL it is what the configuration says, or the library's
+// default.
+func inboxPrefix(cfg config.Config) []nats.Option {
+	if cfg.NATSInbox != "" {
+		return []nats.Option{nats.CustomInboxPrefix(cfg.NATSInbox)}
+	}
+	user := userOf(cfg.NATSURL)
 	if !plainUser.MatchString(user) {
 		return nil
 	}

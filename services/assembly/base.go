@@ -79,7 +79,7 @@ func Dial(cfg config.Config) Connector {
 		if cfg.NATSCreds != "" {
 			options = append(options, nats.UserCredentials(cfg.NATSCreds))
 		}
-		return nats.Connect(cfg.NATSURL, append(inboxPrefix(cfg.NATSURL), options...)...)
+		return nats.Connect(cfg.NATSURL, append(inboxPrefix(cfg), options...)...)
 	}
 }
 

@@ -20,7 +20,7 @@ const provisionTimeout = 3 * time.Second
 // loaded machine it was seen to lose one and elect again for a minute.
 const provisionPatience = 3 * time.Minute
 
-// Provision creates the log, the buckets and the projector's consumer, or
+// Provision creates the log, the buckets and the consumers, or
 // brings them to what this build wants. It needs the admin's credentials, and
 // waits for a cluster that is still electing its leader. A crash leaves some
 // of them; run it again.

@@ -41,10 +41,15 @@ type Config struct {
 	// NATSReplicas is how many servers keep each message: 1 or 3. It matters
 	// only where the streams are made.
 	NATSReplicas int `env:"NATS_REPLICAS" envDefault:"1"`
-	// ProjectorConsumer is the durable consumer that the projector follows the
-	// log by, where its credentials allow it no other: `ledger provision` makes
-	// one named projector.
+	// NATSInbox is the prefix of the subjects that answers come to. Default:
+	// _INBOX_ and the URL's user, which is what the shipped roles may listen to;
+	// needed where a credentials file stands for the user.
+	NATSInbox string `env:"NATS_INBOX_PREFIX"`
+	// ProjectorConsumer and AnchorerConsumer are the durable consumers that the
+	// two follow the log by, where their credentials allow them no other:
+	// `ledger provision` makes projector and anchorer.
 	ProjectorConsumer string `env:"PROJECTOR_CONSUMER"`
+	AnchorerConsumer  string `env:"ANCHORER_CONSUMER"`
 	// DatabaseURL is the PostgreSQL of the read models.
 	DatabaseURL string `env:"DATABASE_URL"`
 	// DatabaseConns bounds the connections of one service.

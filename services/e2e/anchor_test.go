@@ -4,20 +4,14 @@ import (
 	"encoding/base64"
 	le "encoding/binary"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"net/http"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
-
-	"github.com/gagliardetto/solana-go"
 
 	"github.com/memory-ledger/ledger/anchoring/program"
 	"github.com/memory-ledger/ledger/anchoring/receipt"
 	"github.com/memory-ledger/ledger/infra/localchain"
-	"github.com/memory-ledger/ledger/infra/localchain/localchaintest"
 	"github.com/memory-ledger/ledger/services/assembly"
 	"github.com/memory-ledger/ledger/services/config"
 	"github.com/memory-ledger/ledger/services/stacktest"
@@ -31,30 +25,9 @@ const anchoredWithin = 15 * time.Second
 // an endpoint, the way a cluster would be.
 func anchoredStack(t *testing.T, slots time.Duration, change ...func(*config.Config)) (*stacktest.Stack, *localchain.Chain) {
 	t.Helper()
-	chain := localchaintest.Start(t, localchain.Config{
-		SlotTime: slots, Programs: []localchain.Program{{ID: program.LocalID.String(), ELF: program.ELF}},
-	})
-	key, err := solana.NewRandomPrivateKey()
-	if err != nil {
-		t.Fatal(err)
-	}
-	numbers := make([]int, len(key))
-	for i, b := range key {
-		numbers[i] = int(b)
-	}
-	text, err := json.Marshal(numbers)
-	if err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(t.TempDir(), "authority.json")
-	if err := os.WriteFile(file, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := chain.Fund(t.Context(), key.PublicKey().String(), 100*solana.LAMPORTS_PER_SOL); err != nil {
-		t.Fatal(err)
-	}
+	chain, authority := stacktest.Chain(t, slots)
 	return stacktest.Start(t, stacktest.Options{Configure: func(c *config.Config) {
-		c.SolanaRPCURL, c.AuthorityKeypair, c.CommitmentProgramID = chain.URL(), file, program.LocalID.String()
+		c.SolanaRPCURL, c.AuthorityKeypair, c.CommitmentProgramID = chain.URL(), authority, program.LocalID.String()
 		c.AnchorMaxWait = assembly.LocalAnchorMaxWait
 		for _, do := range change {
 			do(c)

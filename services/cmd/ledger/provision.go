@@ -16,7 +16,7 @@ import (
 func newProvision() *cobra.Command {
 	return &cobra.Command{
 		Use:   "provision",
-		Short: "Creates the log, the buckets and the projector's consumer on a cluster; needs its admin's credentials",
+		Short: "Creates the log, the buckets and the followers' consumers on a cluster; needs its admin's credentials",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := config.Load(os.Environ())

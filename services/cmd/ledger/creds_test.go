@@ -1,0 +1,122 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/nats-io/jwt/v2"
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nkeys"
+
+	"github.com/memory-ledger/ledger/services/assembly"
+	"github.com/memory-ledger/ledger/services/config"
+)
+
+// issuer makes credentials of an account of its own.
+type issuer struct {
+	t       *testing.T
+	account nkeys.KeyPair
+	url     string
+}
+
+// withOperator runs a server that knows its users by credentials alone.
+func withOperator(t *testing.T) issuer {
+	t.Helper()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	operator, err := nkeys.CreateOperator()
+	must(err)
+	account, err := nkeys.CreateAccount()
+	must(err)
+	publicOperator, err := operator.PublicKey()
+	must(err)
+	publicAccount, err := account.PublicKey()
+	must(err)
+	claims := jwt.NewAccountClaims(publicAccount)
+	token, err := claims.Encode(operator)
+	must(err)
+	accounts := &server.MemAccResolver{}
+	must(accounts.Store(publicAccount, token))
+	ns, err := server.NewServer(&server.Options{
+		Host: "127.0.0.1", Port: -1, NoSigs: true, NoLog: true,
+		TrustedOperators: []*jwt.OperatorClaims{jwt.NewOperatorClaims(publicOperator)}, AccountResolver: accounts,
+	})
+	must(err)
+	ns.Start()
+	t.Cleanup(func() { ns.Shutdown(); ns.WaitForShutdown() })
+	if !ns.ReadyForConnections(20 * time.Second) {
+		t.Fatal("server is not ready")
+	}
+	return issuer{t, account, ns.ClientURL()}
+}
+
+// file is a credentials file of a user who may listen to some subjects only.
+func (i issuer) file(listen ...string) string {
+	i.t.Helper()
+	user, err := nkeys.CreateUser()
+	if err != nil {
+		i.t.Fatal(err)
+	}
+	public, err := user.PublicKey()
+	if err != nil {
+		i.t.Fatal(err)
+	}
+	claims := jwt.NewUserClaims(public)
+	claims.Permissions.Sub.Allow = listen
+	token, err := claims.Encode(i.account)
+	if err != nil {
+		i.t.Fatal(err)
+	}
+	seed, err := user.Seed()
+	if err != nil {
+		i.t.Fatal(err)
+	}
+	text, err := jwt.FormatUserConfig(token, seed)
+	if err != nil {
+		i.t.Fatal(err)
+	}
+	path := filepath.Join(i.t.TempDir(), "user.creds")
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		i.t.Fatal(err)
+	}
+	return path
+}
+
+// A role that is known by its credentials file hears what it is answered where
+// it may listen, and nowhere else.
+func TestInboxOfCredentials(t *testing.T) {
+	t.Parallel()
+	i := withOperator(t)
+	dial := func(cfg config.Config) *nats.Conn {
+		cfg.NATSURL = i.url
+		refused := nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})
+		nc, err := assembly.Dial(cfg)(refused)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(nc.Close)
+		return nc
+	}
+	answering := dial(config.Config{NATSCreds: i.file()})
+	if _, err := answering.Subscribe("question", func(m *nats.Msg) { _ = m.Respond([]byte("answer")) }); err != nil {
+		t.Fatal(err)
+	}
+	if err := answering.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	creds := i.file("_INBOX_reader.>")
+	reader := dial(config.Config{NATSCreds: creds, NATSInbox: "_INBOX_reader"})
+	if m, err := reader.Request("question", nil, 10*time.Second); err != nil || string(m.Data) != "answer" {
+		t.Errorf("with the prefix: %v", err)
+	}
+	if _, err := dial(config.Config{NATSCreds: creds}).Request("question", nil, 300*time.Millisecond); err == nil {
+		t.Error("without the prefix an answer came")
+	}
+}

@@ -1,0 +1,124 @@
+package deployed_test
+
+import (
+	"fmt"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/memory-ledger/ledger/anchoring/program"
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/services/stacktest"
+)
+
+// anchorer is the one of compose.yaml: a role's credentials, and the consumer
+// that was made for it.
+func (d *deployment) anchorer(chain, authority string, environ ...string) *process {
+	return newProcess(d.t, func() *exec.Cmd {
+		return d.command([]string{"anchorer"}, append([]string{
+			d.as("anchorer"), "ANCHORER_CONSUMER=anchorer", "SOLANA_RPC_URL=" + chain, "AUTHORITY_KEYPAIR=" + authority,
+			"COMMITMENT_PROGRAM_ID=" + program.LocalID.String(), "ANCHOR_MAX_WAIT=100ms",
+		}, environ...)...)
+	})
+}
+
+// The anchorer follows by its consumer and may make none of its own. Killed,
+// it goes on; each leaf is in one confirmed batch. Not parallel: it is many
+// processes already.
+func TestAnchorsWithItsRoleAlone(t *testing.T) {
+	chain, authority := stacktest.Chain(t, 20*time.Millisecond)
+	d := deploy(t)
+	d.projector()
+	_, core := d.api("core-api", "CORE_ADDR")
+	anchorer := d.anchorer(chain.URL(), authority)
+	session := core.SignIn(stacktest.NewWallet())
+	d.settled(core, session)
+	var last string
+	write := func(n int) {
+		for i := range n {
+			last = core.Expect(201, "POST", "/memories", map[string]any{"content": fmt.Sprint("leaf ", i)}, session).Text("id")
+		}
+	}
+	write(10)
+	awaitAnchored(t, core, session, last, anchorer)
+	write(10)
+	anchorer.kill()
+	write(10)
+	anchorer.start()
+	write(1)
+	awaitAnchored(t, core, session, last, anchorer)
+	leaves, batches := d.batches()
+	if leaves < 31 || batches < 2 {
+		t.Errorf("%d leaves in %d batches", leaves, batches)
+	}
+}
+
+// awaitAnchored polls as a client would.
+func awaitAnchored(t *testing.T, c *stacktest.Client, session stacktest.Header, id string, anchorer *process) {
+	t.Helper()
+	ticker := time.NewTicker(100 * time.Millisecond)
+	defer ticker.Stop()
+	for deadline := time.Now().Add(60 * time.Second); ; <-ticker.C {
+		a := c.Do("GET", "/memories/"+id, nil, session)
+		if a.Status == 200 && a.Field("anchored") == true {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("not anchored: %s\n%s", a.Body, anchorer.log)
+		}
+	}
+}
+
+// batches reads the log as an auditor and makes sure that the confirmed
+// batches hold every leaf once. It returns how many of each there are.
+func (d *deployment) batches() (leaves, batches uint64) {
+	d.t.Helper()
+	url := d.as("auditor")[len("NATS_URL="):]
+	nc, err := nats.Connect(url, nats.CustomInboxPrefix("_INBOX_auditor"))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	defer nc.Close()
+	log, err := eventlog.Open(d.t.Context(), nc)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	head, err := log.Head(d.t.Context())
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	from, anchored := map[string]uint64{}, uint64(0)
+	err = log.Direct().Read(d.t.Context(), eventlog.ReadConfig{To: head}, func(s eventlog.Slice) error {
+		for _, r := range s.Records {
+			batch, err := events.DecodeBatch(r.Payload)
+			if err != nil {
+				return err
+			}
+			for _, e := range batch {
+				switch data := e.Data.(type) {
+				case *events.MemoryWritten:
+					leaves++
+				case *events.BatchCut:
+					from[data.BatchID] = data.FromSize
+				case *events.BatchConfirmed:
+					if from[data.BatchID] != anchored {
+						d.t.Errorf("a batch from leaf %d is confirmed after %d leaves", from[data.BatchID], anchored)
+					}
+					anchored = data.Size
+					batches++
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	if anchored != leaves {
+		d.t.Errorf("%d of %d leaves are anchored", anchored, leaves)
+	}
+	return leaves, batches
+}

@@ -1,0 +1,45 @@
+package stacktest
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/gagliardetto/solana-go"
+
+	"github.com/memory-ledger/ledger/anchoring/program"
+	"github.com/memory-ledger/ledger/infra/localchain"
+	"github.com/memory-ledger/ledger/infra/localchain/localchaintest"
+)
+
+// Chain runs a chain of the test's own, with the commitment program on it, and
+// returns it with the key pair file of an authority that has lamports. Where
+// there is no chain to be had the test is skipped.
+func Chain(t testing.TB, slots time.Duration) (chain *localchain.Chain, authority string) {
+	t.Helper()
+	chain = localchaintest.Start(t, localchain.Config{
+		SlotTime: slots, Programs: []localchain.Program{{ID: program.LocalID.String(), ELF: program.ELF}},
+	})
+	key, err := solana.NewRandomPrivateKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	numbers := make([]int, len(key)) // as the Solana command line has it
+	for i, b := range key {
+		numbers[i] = int(b)
+	}
+	text, err := json.Marshal(numbers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	authority = filepath.Join(t.TempDir(), "authority.json")
+	if err := os.WriteFile(authority, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := chain.Fund(t.Context(), key.PublicKey().String(), 100*solana.LAMPORTS_PER_SOL); err != nil {
+		t.Fatal(err)
+	}
+	return chain, authority
+}
