@@ -23,6 +23,7 @@ import (
 	"github.com/memory-ledger/ledger/projections/schema"
 	"github.com/memory-ledger/ledger/projections/sessions"
 	"github.com/memory-ledger/ledger/services/command"
+	"github.com/memory-ledger/ledger/services/hits"
 	"github.com/memory-ledger/ledger/services/signin"
 )
 
@@ -54,21 +55,22 @@ type identity struct {
 // lookups caches identities of one kind of credential.
 type lookups struct {
 	cache *lru.Cache[events.Hash, identity]
+	hits  *hits.Counter
 	fence *fence.Fence
 	find  func(context.Context, events.Hash) (who identity, alive, found bool, err error)
 }
 
-func newLookups(f *fence.Fence, find func(context.Context, events.Hash) (identity, bool, bool, error)) *lookups {
+func newLookups(f *fence.Fence, h *hits.Counter, find func(context.Context, events.Hash) (identity, bool, bool, error)) *lookups {
 	cache, err := lru.New[events.Hash, identity](cachedHashes)
 	if err != nil {
 		panic(err) // only for a size that is not positive
 	}
-	return &lookups{cache: cache, fence: f, find: find}
+	return &lookups{cache: cache, hits: h, fence: f, find: find}
 }
 
 // identify says to whom a credential belongs, alive or not.
 func (l *lookups) identify(ctx context.Context, hash events.Hash) (identity, error) {
-	if who, ok := l.cache.Get(hash); ok {
+	if who, ok := l.cache.Get(hash); l.hits.Count(ok) {
 		return who, nil
 	}
 	who, _, found, err := l.find(ctx, hash)
@@ -109,11 +111,14 @@ type Door struct {
 	keys     *lookups             // core
 	sessions *lookups             // extension; nil on core
 	now      func() time.Time
+	// Hits counts the keys and extension sessions whose owner was known.
+	Hits *hits.Counter
 }
 
 // NewCore accepts signed sessions and API keys.
 func NewCore(q schema.Querier, f *fence.Fence, jwt *signin.SignedTokens, now func() time.Time) *Door {
-	return &Door{fence: f, jwt: jwt, now: now, keys: newLookups(f,
+	h := &hits.Counter{}
+	return &Door{fence: f, jwt: jwt, now: now, Hits: h, keys: newLookups(f, h,
 		func(ctx context.Context, hash events.Hash) (identity, bool, bool, error) {
 			key, found, err := apikeys.ByHash(ctx, q, hash)
 			return identity{owner: key.Owner, id: key.ID}, key.RevokedAt == nil, found, err
@@ -122,7 +127,8 @@ func NewCore(q schema.Querier, f *fence.Fence, jwt *signin.SignedTokens, now fun
 
 // NewExtension accepts extension sessions.
 func NewExtension(q schema.Querier, f *fence.Fence, now func() time.Time) *Door {
-	return &Door{fence: f, now: now, sessions: newLookups(f,
+	h := &hits.Counter{}
+	return &Door{fence: f, now: now, Hits: h, sessions: newLookups(f, h,
 		func(ctx context.Context, hash events.Hash) (identity, bool, bool, error) {
 			s, found, err := sessions.ByTokenHash(ctx, q, hash)
 			return identity{owner: s.Owner, id: s.ID, expires: s.ExpiresAt.Time()}, s.RevokedAt == nil, found, err

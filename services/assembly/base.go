@@ -253,6 +253,10 @@ func NewDeciding(ctx context.Context, b *Base) (*Deciding, error) {
 	}
 	registerCache(b.Registry, "states", d.Commands.Cached)
 	registerCache(b.Registry, "keys", d.Keys.Cached)
+	registerHits(b.Registry, "states", d.Commands.Hits)
+	registerHits(b.Registry, "keys", &d.Keys.Hits)
+	registerHits(b.Registry, "bodies", &d.bodies.Hits)
+	registerBytes(b.Registry, "bodies", d.bodies.Bytes)
 	if d.Fence, err = fence.New(b.Pool, b.Log, fence.Options{Registerer: b.Registry, Logger: b.Logger, OnWait: b.OnWait}); err != nil {
 		return nil, err
 	}

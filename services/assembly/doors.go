@@ -37,6 +37,8 @@ func (d *Deciding) ServeCore(ctx context.Context, listener net.Listener) error {
 		Memories: memories, Commands: commands, Query: d.Pool, Staking: stakes,
 		BaseURL: d.Config.CoreURL, Now: time.Now, NewID: NewID,
 	}
+	registerHits(d.Registry, "core_tokens", &tokens.Hits)
+	registerHits(d.Registry, "core_credentials", api.Access.Hits)
 	app := door.New(door.Config{
 		Service: "core", Log: d.Logger, Registry: d.Registry, OpenAPI: core.OpenAPI, Probes: d.probes(), NewID: NewID,
 		Tracer: d.Traces.Tracer("core"),
@@ -65,6 +67,8 @@ func (d *Deciding) ServeExtension(ctx context.Context, listener net.Listener) er
 		Memories: memories, Commands: commands, Grants: grants,
 		BaseURL: d.Config.ExtensionURL, AllowedOrigins: d.Config.ExtensionAllowedOrigins,
 	}
+	registerHits(d.Registry, "extension_credentials", api.Access.Hits)
+	registerHits(d.Registry, "extension_grants", &grants.Hits)
 	app := door.New(door.Config{
 		Service: "extension", Log: d.Logger, Registry: d.Registry, OpenAPI: extension.OpenAPI, Probes: d.probes(),
 		ShowCauses: true, HideCauses: d.Config.Production(), NewID: NewID, Tracer: d.Traces.Tracer("extension"),

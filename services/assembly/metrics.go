@@ -10,6 +10,7 @@ import (
 
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/events/tracing"
+	"github.com/memory-ledger/ledger/services/hits"
 )
 
 // meteredLog is a log whose appends are timed and traced.
@@ -74,6 +75,26 @@ func registerPool(registerer prometheus.Registerer, pool *pgxpool.Pool) {
 		counter("waits_total", "Times that a connection had to be waited for.", func(s *pgxpool.Stat) float64 { return float64(s.EmptyAcquireCount()) }),
 		counter("wait_seconds_total", "Time spent waiting for a connection.", func(s *pgxpool.Stat) float64 { return s.EmptyAcquireWaitTime().Seconds() }),
 	)
+}
+
+// registerBytes shows how much a cache holds.
+func registerBytes(registerer prometheus.Registerer, name string, size func() int64) {
+	registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "ledger_cached_bytes", Help: "Bytes kept in memory, by what is kept.", ConstLabels: prometheus.Labels{"cache": name},
+	}, func() float64 { return float64(size()) }))
+}
+
+// registerHits shows how often a cache had what it was asked for.
+func registerHits(registerer prometheus.Registerer, name string, counter *hits.Counter) {
+	series := func(result string, value func() uint64) prometheus.Collector {
+		return prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "ledger_cache_lookups_total", Help: "Lookups in caches, by cache and whether it had what was wanted.",
+			ConstLabels: prometheus.Labels{"cache": name, "result": result},
+		}, func() float64 { return float64(value()) })
+	}
+	registerer.MustRegister(
+		series("hit", func() uint64 { n, _ := counter.Counts(); return n }),
+		series("miss", func() uint64 { _, n := counter.Counts(); return n }))
 }
 
 // registerCache shows how full a cache of owners is.

@@ -11,6 +11,7 @@ import (
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/events/tracing"
+	"github.com/memory-ledger/ledger/services/hits"
 )
 
 // ErrOverloaded: too many commands of one owner are waiting. Answer 503.
@@ -55,6 +56,8 @@ const (
 type Executor struct {
 	cfg    Config
 	owners *lru.Cache[events.Owner, *entry]
+	// Hits counts the commands whose owner's state was in memory.
+	Hits *hits.Counter
 }
 
 // entry holds one owner's state and lets one command at a time at it. An entry
@@ -82,7 +85,7 @@ func NewExecutor(cfg Config) (*Executor, error) {
 	if err != nil {
 		return nil, fmt.Errorf("owner cache: %w", err)
 	}
-	return &Executor{cfg: cfg, owners: owners}, nil
+	return &Executor{cfg: cfg, owners: owners, Hits: &hits.Counter{}}, nil
 }
 
 // As returns an Executor that names another source in its events and shares
@@ -140,7 +143,7 @@ func (x *Executor) Inspect(ctx context.Context, owner events.Owner) (*State, err
 }
 
 func (x *Executor) entry(owner events.Owner) *entry {
-	if e, ok := x.owners.Get(owner); ok {
+	if e, ok := x.owners.Get(owner); x.Hits.Count(ok) {
 		return e
 	}
 	e := &entry{turn: make(chan struct{}, 1), queue: make(chan struct{}, maxQueued)}

@@ -43,13 +43,13 @@ func TestAnchorsWithItsRoleAlone(t *testing.T) {
 		}
 	}
 	write(10)
-	awaitAnchored(t, core, session, last, anchorer)
+	awaitAnchored(t, core, session, last, anchorer.log)
 	write(10)
 	anchorer.kill()
 	write(10)
 	anchorer.start()
 	write(1)
-	awaitAnchored(t, core, session, last, anchorer)
+	awaitAnchored(t, core, session, last, anchorer.log)
 	leaves, batches := d.batches()
 	if leaves < 31 || batches < 2 {
 		t.Errorf("%d leaves in %d batches", leaves, batches)
@@ -57,7 +57,7 @@ func TestAnchorsWithItsRoleAlone(t *testing.T) {
 }
 
 // awaitAnchored polls as a client would.
-func awaitAnchored(t *testing.T, c *stacktest.Client, session stacktest.Header, id string, anchorer *process) {
+func awaitAnchored(t *testing.T, c *stacktest.Client, session stacktest.Header, id string, log fmt.Stringer) {
 	t.Helper()
 	ticker := time.NewTicker(100 * time.Millisecond)
 	defer ticker.Stop()
@@ -67,7 +67,7 @@ func awaitAnchored(t *testing.T, c *stacktest.Client, session stacktest.Header, 
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("not anchored: %s\n%s", a.Body, anchorer.log)
+			t.Fatalf("not anchored: %s\n%s", a.Body, log)
 		}
 	}
 }

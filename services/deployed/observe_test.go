@@ -1,17 +1,21 @@
 package deployed_test
 
 import (
+	"context"
 	"encoding/json"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/memory-ledger/ledger/anchoring/program"
 	"github.com/memory-ledger/ledger/services/config"
 	"github.com/memory-ledger/ledger/services/stacktest"
 )
@@ -63,19 +67,30 @@ func decode(t *testing.T, path string, unmarshal func([]byte, any) error, into a
 	}
 }
 
-// Every query asks for metrics that running services have.
+// Every query asks for metrics that running services have: both APIs, the
+// projector, and an anchorer that has anchored something.
 func TestQueriesNameMetricsThatExist(t *testing.T) {
 	t.Parallel()
-	ops := freeAddr(t)
-	s := stacktest.Start(t, stacktest.Options{Configure: func(c *config.Config) { c.OpsAddr = ops }})
-	session := s.Core[0].SignIn(stacktest.NewWallet())
-	s.Core[0].Expect(201, "POST", "/memories", map[string]any{"content": "x", "metadata": map[string]any{}}, session)
-	s.Core[0].Expect(200, "GET", "/memories", nil, session)
+	projector, anchorer := freeAddr(t), freeAddr(t)
+	chain, authority := stacktest.Chain(t, 20*time.Millisecond)
+	s := stacktest.Start(t, stacktest.Options{Configure: func(c *config.Config) { c.OpsAddr = projector }})
+	s.Config.OpsAddr, s.Config.AnchorMaxWait = anchorer, 50*time.Millisecond
+	s.Config.SolanaRPCURL, s.Config.AuthorityKeypair, s.Config.CommitmentProgramID = chain.URL(), authority, program.LocalID.String()
+	ctx, stop := context.WithCancel(context.Background())
+	t.Cleanup(stop) // before the stack waits for it
+	s.Anchor(ctx)
+	core := s.Core[0]
+	session := core.SignIn(stacktest.NewWallet())
+	wrote := core.Expect(201, "POST", "/memories", map[string]any{"content": "x", "metadata": map[string]any{}}, session)
+	core.Expect(200, "GET", "/memories", nil, session)
+	awaitAnchored(t, core, session, wrote.Text("id"), nil)
+	services := map[string]map[string]bool{}
 	known := map[string]bool{"up": true}
-	for _, url := range []string{s.Core[0].URL, s.Extension[0].URL, "http://" + ops} {
-		for name := range metrics(t, url+"/metrics") {
-			known[name] = true
-		}
+	for name, url := range map[string]string{
+		"core": core.URL, "extension": s.Extension[0].URL, "projector": "http://" + projector, "anchorer": "http://" + anchorer,
+	} {
+		services[name] = metrics(t, url+"/metrics")
+		maps.Copy(known, services[name])
 	}
 	for where, text := range expressions(t) {
 		if !balanced(text) {
@@ -86,9 +101,11 @@ func TestQueriesNameMetricsThatExist(t *testing.T) {
 			t.Errorf("%s: asks for no metric", where)
 		}
 		for _, name := range names {
-			// The anchorer is not part of this stack.
-			if !known[name] && !strings.HasPrefix(name, "ledger_anchor_") {
+			if !known[name] {
 				t.Errorf("%s: nobody has a metric %s", where, name)
+			}
+			if strings.HasPrefix(name, "ledger_anchor_") && !services["anchorer"][name] {
+				t.Errorf("%s: the anchorer has no metric %s", where, name)
 			}
 		}
 	}

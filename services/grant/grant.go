@@ -26,6 +26,7 @@ import (
 	"github.com/memory-ledger/ledger/projections/grants"
 	"github.com/memory-ledger/ledger/projections/schema"
 	"github.com/memory-ledger/ledger/services/command"
+	"github.com/memory-ledger/ledger/services/hits"
 	"github.com/memory-ledger/ledger/services/memory"
 	"github.com/memory-ledger/ledger/services/signin"
 )
@@ -75,6 +76,8 @@ type Config struct {
 type Service struct {
 	Config
 	known *lru.Cache[events.Hash, holding]
+	// Hits counts the tokens whose grant was known.
+	Hits hits.Counter
 }
 
 // holding is which grant a token is; that never changes.
@@ -166,7 +169,7 @@ func (s *Service) Revoke(ctx context.Context, owner events.Owner, by command.Cre
 // projection has caught up with the whole log.
 func (s *Service) holder(ctx context.Context, token string) (holding, error) {
 	hash := signin.HashToken(token)
-	if h, ok := s.known.Get(hash); ok {
+	if h, ok := s.known.Get(hash); s.Hits.Count(ok) {
 		return h, nil
 	}
 	g, found, err := grants.ByTokenHash(ctx, s.Query, hash)

@@ -30,6 +30,7 @@ import (
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/leaf"
+	"github.com/memory-ledger/ledger/services/hits"
 )
 
 // Bucket is the name of the key-value bucket.
@@ -87,6 +88,8 @@ type Store struct {
 	cache   *lru.Cache[events.Owner, *OwnerKey]
 	rand    io.Reader
 	syncer  Syncer
+	// Hits counts the lookups that found the key unwrapped in memory.
+	Hits hits.Counter
 }
 
 // BucketConfig returns the configuration of the bucket: one revision a key,
@@ -138,7 +141,7 @@ func wrapContext(owner events.Owner) []byte {
 
 // Find returns the owner's key, or ErrNoKey.
 func (s *Store) Find(ctx context.Context, owner events.Owner) (*OwnerKey, error) {
-	if key, ok := s.cache.Get(owner); ok {
+	if key, ok := s.cache.Get(owner); s.Hits.Count(ok) {
 		return key, nil
 	}
 	stored, err := s.bucket.Get(ctx, string(owner))

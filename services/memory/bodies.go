@@ -11,6 +11,7 @@ import (
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/projections/memories"
 	"github.com/memory-ledger/ledger/projections/schema"
+	"github.com/memory-ledger/ledger/services/hits"
 )
 
 // Bodies keeps the sealed bodies of owners who search, within a budget of
@@ -21,6 +22,8 @@ type Bodies struct {
 	budget int64
 	used   int64
 	owners *simplelru.LRU[events.Owner, *ownerBodies]
+	// Hits counts the chunks of searches that needed no database.
+	Hits hits.Counter
 }
 
 // ownerBodies is a prefix of an owner's log.
@@ -41,6 +44,13 @@ func NewBodies(budget int64) *Bodies {
 		panic(err) // only for a size that is not positive
 	}
 	return &Bodies{budget: budget, owners: owners}
+}
+
+// Bytes returns how much is kept.
+func (b *Bodies) Bytes() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.used
 }
 
 func (b *Bodies) of(owner events.Owner) *ownerBodies {
@@ -93,7 +103,7 @@ func (o *ownerBodies) from(from, to uint64) ([]memories.Memory, bool) {
 // anchored by now is not among what they say.
 func (b *Bodies) rows(ctx context.Context, q schema.Querier, owner events.Owner, from, to uint64) ([]memories.Memory, error) {
 	o := b.of(owner)
-	if rows, ok := o.from(from, to); ok {
+	if rows, ok := o.from(from, to); b.Hits.Count(ok) {
 		return rows, nil
 	}
 	o.loading.Lock()

@@ -9,6 +9,7 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/services/hits"
 )
 
 // CoreSessionLifetime is how long a core session lasts.
@@ -31,6 +32,8 @@ type SignedTokens struct {
 	parser   *jwt.Parser
 	now      func() time.Time
 	verified *lru.Cache[events.Hash, verifiedToken]
+	// Hits counts the tokens that need not be verified again.
+	Hits hits.Counter
 }
 
 type verifiedToken struct {
@@ -77,7 +80,7 @@ func (*SignedTokens) Lifetime() time.Duration { return CoreSessionLifetime }
 func (s *SignedTokens) Verify(token string) (owner events.Owner, sessionID string, err error) {
 	hash := HashToken(token)
 	known, ok := s.verified.Get(hash)
-	if !ok {
+	if !s.Hits.Count(ok) {
 		if known, err = s.verify(token); err != nil {
 			return "", "", err
 		}
