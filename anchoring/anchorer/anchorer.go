@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/memory-ledger/ledger/events"
@@ -18,14 +17,8 @@ const (
 	soon = 50 * time.Millisecond
 	// countEvery is how often what waits is counted, for the metrics.
 	countEvery = 5 * time.Second
-	// standbyEvery is how often a standby asks for the lock.
-	standbyEvery = 500 * time.Millisecond
-	// lockCheckEvery is how often the lock's connection is tried.
-	lockCheckEvery = time.Second
-	lockTimeout    = 5 * time.Second
-	lockKey        = 0x4d4c616e63686f72 // "MLanchor"
-	minBackoff     = 200 * time.Millisecond
-	maxBackoff     = 10 * time.Second
+	minBackoff = 200 * time.Millisecond
+	maxBackoff = 10 * time.Second
 )
 
 // Anchorer anchors all owners' logs.
@@ -70,7 +63,7 @@ func (a *Anchorer) Run(ctx context.Context) error {
 	}
 }
 
-// session is one life: the lock, the fold from the checkpoint on, and the
+// session is one life: the locks, the fold from the checkpoint on, and the
 // steps, until something fails.
 func (a *Anchorer) session(ctx context.Context) error {
 	lock, err := a.takeTurn(ctx)
@@ -79,11 +72,11 @@ func (a *Anchorer) session(ctx context.Context) error {
 	}
 	defer closeConn(lock)
 	a.metrics.sessions.Inc()
-	s := &store{a.cfg.Pool, a.cfg.aroundSave}
-	if err := s.prepare(ctx); err != nil {
+	s, err := openStore(ctx, a.cfg.Pool, a.cfg.Partitions, a.cfg.aroundSave)
+	if err != nil {
 		return err
 	}
-	position, cluster, err := s.checkpoint(ctx)
+	cluster, err := s.cluster(ctx)
 	if err != nil {
 		return err
 	}
@@ -91,17 +84,20 @@ func (a *Anchorer) session(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if position > head {
+	if position := s.marks.highest(); position > head {
 		return fmt.Errorf("the anchorer's checkpoint is at sequence %d, the log ends at %d: the log has lost messages or is "+
 			"another one; restore it, or drop the schema ledger_anchor, which is then filled again from the log", position, head)
 	}
 	wake := make(chan struct{}, 1)
-	f, err := newFollower(s, a.cfg.Log, position, a.cfg.CachedOwners, new(atomic.Uint64), wake)
+	f, err := newFollower(s, a.cfg.Log, a.cfg.CachedOwners, new(atomic.Uint64), wake)
 	if err != nil {
 		return err
 	}
 	d := a.newDriver(s, f, cluster)
-	a.status.set(func(s *status) { s.session, s.standby, s.behind = nil, false, true })
+	a.status.set(func(s *status) {
+		s.session, s.standby, s.behind, s.working = nil, false, true, a.cfg.Partitions.count()
+	})
+	defer a.status.set(func(s *status) { s.working = 0 })
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return ended(ctx, f.run(ctx)) })
 	group.Go(func() error { return ended(ctx, a.holdTurn(ctx, lock)) })
@@ -184,48 +180,4 @@ func (a *Anchorer) count(ctx context.Context, d *driver) error {
 	}
 	a.status.set(func(s *status) { s.counts, s.lag = c, saturating(head, d.follower.position.Load()) })
 	return nil
-}
-
-// takeTurn waits until no other anchorer works on this database. The lock
-// lives as long as its connection.
-func (a *Anchorer) takeTurn(ctx context.Context) (*pgx.Conn, error) {
-	conn, err := pgx.ConnectConfig(ctx, a.cfg.Pool.Config().ConnConfig.Copy())
-	if err != nil {
-		return nil, fmt.Errorf("connect to the database: %w", err)
-	}
-	for {
-		var mine bool
-		if err := conn.QueryRow(ctx, `SELECT pg_try_advisory_lock($1)`, lockKey).Scan(&mine); err != nil {
-			closeConn(conn)
-			return nil, fmt.Errorf("take the anchorer's lock: %w", err)
-		}
-		if mine {
-			return conn, nil
-		}
-		a.status.set(func(s *status) { s.session, s.standby = nil, true })
-		if !pause(ctx, standbyEvery) {
-			closeConn(conn)
-			return nil, ctx.Err()
-		}
-	}
-}
-
-// holdTurn ends the session when the lock's connection is gone, and the lock
-// with it.
-func (a *Anchorer) holdTurn(ctx context.Context, lock *pgx.Conn) error {
-	for pause(ctx, lockCheckEvery) {
-		ping, cancel := context.WithTimeout(context.WithoutCancel(ctx), lockTimeout)
-		err := lock.Ping(ping)
-		cancel()
-		if err != nil {
-			return fmt.Errorf("the anchorer's lock is lost: %w", err)
-		}
-	}
-	return nil
-}
-
-func closeConn(conn *pgx.Conn) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	_ = conn.Close(ctx) // whatever it says, the connection is gone
 }

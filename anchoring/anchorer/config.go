@@ -46,6 +46,11 @@ type Config struct {
 	Authority solana.PrivateKey // signs and pays
 	Program   solana.PublicKey
 
+	// Partitions are those whose owners it works for; default: all. Several
+	// anchorers share the owners, each with partitions of its own; of those
+	// with the same ones one works, and the others stand by.
+	Partitions Partitions
+
 	MaxWait   time.Duration // a batch is cut when its oldest leaf has waited this long,
 	MaxLeaves int           // or when so many wait
 
@@ -73,6 +78,9 @@ type Config struct {
 func (c *Config) setDefaults() {
 	if c.Tree == nil {
 		c.Tree = readModels{c.Pool}
+	}
+	if c.Partitions == (Partitions{}) {
+		c.Partitions = AllPartitions
 	}
 	if c.Commitment == "" {
 		c.Commitment = chain.Finalized

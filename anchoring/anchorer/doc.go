@@ -39,7 +39,11 @@
 // preflight refused it. Should somebody send a refused one later all the same,
 // the program takes nothing that it must not: a commit never shrinks or forks.
 //
-// Two anchorers do no harm. A lock in the database keeps the second one idle;
-// where they do not share one, the owner's expected chain version lets only
-// one of two decisions into the log, and the other reads on.
+// Two anchorers do no harm. Each works for a run of partitions, all by default.
+// Locks in the database, one a partition, keep a second one idle that wants
+// any of them, until the first is gone; where they share no database, the
+// owner's expected chain version lets only one of two decisions into the log,
+// and the other reads on. How partitions are shared out may change from one
+// start to the next: each run of them has a checkpoint, which is cut or joined
+// as it needs be.
 package anchorer

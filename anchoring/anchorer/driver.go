@@ -146,7 +146,7 @@ func (d *driver) lookAtChain(ctx context.Context) (chain.Height, error) {
 // before there is one, with the one first seen. Nothing is sent to another
 // chain, and nothing is believed that it says.
 func (d *driver) checkGenesis(ctx context.Context) error {
-	_, recorded, err := d.store.checkpoint(ctx)
+	recorded, err := d.store.cluster(ctx)
 	if err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ const maxUnsaved = 10_000
 const dayLayout = time.DateOnly
 
 // follower folds the log into the store. It reads the whole log, although it
-// decodes only the leaf stream and the chain's events: only who reads all of
+// decodes only the leaf stream and the chain's events of its partitions: only who reads all of
 // it knows when he has seen what there is, and notices a gap.
 //
 // A bounded number of owners stays in memory; the others are read back from
@@ -31,18 +31,17 @@ type follower struct {
 	hot   *lru.Cache[events.Owner, *owner]
 	rent  *atomic.Uint64 // lamports of a commitment account, as far as known
 
-	saved    uint64        // checkpoint in the store
 	position atomic.Uint64 // newest sequence that is folded
 	wake     chan<- struct{}
 }
 
-func newFollower(s *store, log eventlog.Follower, position uint64, cached int, rent *atomic.Uint64, wake chan<- struct{}) (*follower, error) {
+func newFollower(s *store, log eventlog.Follower, cached int, rent *atomic.Uint64, wake chan<- struct{}) (*follower, error) {
 	hot, err := lru.New[events.Owner, *owner](cached)
 	if err != nil {
 		return nil, err
 	}
-	f := &follower{store: s, log: log, hot: hot, rent: rent, saved: position, wake: wake}
-	f.position.Store(position)
+	f := &follower{store: s, log: log, hot: hot, rent: rent, wake: wake}
+	f.position.Store(s.marks.lowest())
 	return f, nil
 }
 
@@ -64,7 +63,7 @@ type relevant struct {
 // slice folds a slice and saves what it changed. A crash before the save
 // leaves the checkpoint where it was, and the slice is folded again.
 func (f *follower) slice(ctx context.Context, s eventlog.Slice) error {
-	messages, err := decode(s)
+	messages, err := decode(s, f.store.marks)
 	if err != nil {
 		return err
 	}
@@ -72,20 +71,19 @@ func (f *follower) slice(ctx context.Context, s eventlog.Slice) error {
 	if err != nil {
 		return err
 	}
-	out := folded{from: f.saved, to: s.Last, spent: map[string]uint64{}}
+	out := folded{to: s.Last, spent: map[string]uint64{}}
 	for _, m := range messages {
 		if err := f.apply(changed[m.events[0].Owner], m, &out); err != nil {
 			return fmt.Errorf("sequence %d: %w", m.seq, err)
 		}
 	}
-	if len(changed) > 0 || s.Last-f.saved >= maxUnsaved {
+	if len(changed) > 0 || s.Last-f.store.marks.lowest() >= maxUnsaved {
 		for _, o := range changed {
 			out.owners = append(out.owners, o)
 		}
 		if err := f.store.save(ctx, out); err != nil {
 			return err
 		}
-		f.saved = s.Last
 	}
 	f.position.Store(s.Last)
 	select {
@@ -95,9 +93,14 @@ func (f *follower) slice(ctx context.Context, s eventlog.Slice) error {
 	return nil
 }
 
-func decode(s eventlog.Slice) ([]relevant, error) {
+// decode reads what is wanted of a slice. A foreign partition is told by the
+// subject's text, unchecked: whose it is checks it.
+func decode(s eventlog.Slice, wanted marks) ([]relevant, error) {
 	var messages []relevant
 	for _, r := range s.Records {
+		if partition, ok := partitionIn(r.Subject); ok && !wanted.wants(partition, r.Seq) {
+			continue
+		}
 		subject, err := events.ParseSubject(r.Subject)
 		if err != nil {
 			return nil, fmt.Errorf("sequence %d: %w", r.Seq, err)

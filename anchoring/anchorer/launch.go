@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/gagliardetto/solana-go"
@@ -67,6 +68,9 @@ func (d *driver) adopt(ctx context.Context, first *owner) error {
 		for i := range c.commits {
 			keys[i] = events.OwnerFromBytes(c.commits[i].Owner)
 		}
+		// Those of other partitions, from before the sets were cut anew, are
+		// for the anchorer that has them now.
+		keys = slices.DeleteFunc(keys, func(key events.Owner) bool { return !d.store.partitions.has(partitionOf(key)) })
 		if owners, err = d.store.load(ctx, keys); err != nil {
 			return err
 		}

@@ -27,6 +27,7 @@ type status struct {
 	alarm   error
 	counts  counts
 	lag     uint64
+	working int // partitions that it works for now
 }
 
 func (s *status) set(change func(*status)) {
@@ -119,6 +120,8 @@ func newMetrics(a *Anchorer) (*metrics, error) {
 			}
 			return a.cfg.Now().Sub(s.counts.Oldest).Seconds()
 		}),
+		gauge("partitions", "Partitions whose owners this anchorer works for now; 0 for a standby. Together they should be 256.", nil,
+			func(s *status) float64 { return float64(s.working) }),
 		gauge("ready", "1 while leaves are being anchored.", nil, func(s *status) float64 {
 			if s.session != nil || s.chain != nil || s.funds != nil || s.alarm != nil || s.behind {
 				return 0

@@ -10,37 +10,46 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/projections/schema"
 	"github.com/memory-ledger/ledger/projections/tree"
 )
 
 // tablesVersion is raised when the tables change: older ones are dropped and
 // filled again from the log.
-const tablesVersion = 2
+const tablesVersion = 3
 
 // errFenced says that somebody else moved the checkpoint.
 var errFenced = errors.New("another anchorer moved the checkpoint")
 
-// store keeps the folded owners, in a schema of its own, with the sequence up
-// to which the log is folded. Everything in it can be dropped at any time and
+// store keeps the folded owners of some partitions, in a schema that it shares
+// with the stores of the others, with the sequence up to which the log is folded. Everything in it can be dropped at any time and
 // comes back from the log. A slice's owners and the checkpoint are written in
 // one transaction, so a crash leaves the state of the last whole slice.
 type store struct {
-	pool   *pgxpool.Pool
-	around func(save func() error) error // nil but in tests
+	pool       *pgxpool.Pool
+	partitions Partitions
+	marks      marks                         // the checkpoints, as they are saved
+	around     func(save func() error) error // nil but in tests
 }
 
 const createTables = `
 DROP SCHEMA IF EXISTS ledger_anchor CASCADE;
 CREATE SCHEMA ledger_anchor;
-CREATE TABLE ledger_anchor.checkpoint (
+CREATE TABLE ledger_anchor.about (
     single  boolean PRIMARY KEY DEFAULT true CHECK (single),
     version integer NOT NULL,
-    seq     bigint  NOT NULL,
     -- Genesis hash of the chain that the newest confirmed batch is on.
     cluster text    NOT NULL DEFAULT ''
 );
+-- Up to which sequence runs of partitions are folded. Together they cover all.
+CREATE TABLE ledger_anchor.checkpoints (
+    first   integer PRIMARY KEY,
+    last    integer NOT NULL CHECK (last >= first),
+    seq     bigint  NOT NULL
+);
 CREATE TABLE ledger_anchor.owners (
     owner          text COLLATE "C" PRIMARY KEY,
+    partition      integer NOT NULL,
     size           bigint  NOT NULL,
     frontier       bytea   NOT NULL, -- hashes side by side, largest subtree first
     chain_seq      bigint  NOT NULL,
@@ -67,50 +76,94 @@ CREATE INDEX owners_open ON ledger_anchor.owners (batch_oldest) WHERE batch_id I
 CREATE TABLE ledger_anchor.spending (day date PRIMARY KEY, lamports bigint NOT NULL);
 `
 
-// prepare makes the tables, or makes them anew where they are of another
-// version. The caller holds the anchorer's lock.
-func (s *store) prepare(ctx context.Context) error {
-	var version *int
+// isCurrent reports whether the tables are there, as this build makes them.
+func isCurrent(ctx context.Context, q schema.Querier) (bool, error) {
 	var exists bool
-	err := s.pool.QueryRow(ctx, `SELECT to_regclass('ledger_anchor.checkpoint') IS NOT NULL`).Scan(&exists)
+	version := 0
+	err := q.QueryRow(ctx, `SELECT to_regclass('ledger_anchor.about') IS NOT NULL`).Scan(&exists)
 	if err == nil && exists {
-		err = s.pool.QueryRow(ctx, `SELECT max(version) FROM ledger_anchor.checkpoint`).Scan(&version)
+		err = q.QueryRow(ctx, `SELECT version FROM ledger_anchor.about`).Scan(&version)
 	}
 	if err != nil {
-		return fmt.Errorf("look at the anchorer's tables: %w", err)
+		return false, fmt.Errorf("look at the anchorer's tables: %w", err)
 	}
-	if version != nil && *version == tablesVersion {
-		return nil
-	}
-	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, createTables); err != nil {
-			return fmt.Errorf("make the anchorer's tables: %w", err)
-		}
-		_, err := tx.Exec(ctx, `INSERT INTO ledger_anchor.checkpoint (version, seq) VALUES ($1, 0)`, tablesVersion)
-		return err
-	})
+	return version == tablesVersion, nil
 }
 
-// checkpoint returns the sequence up to which the log is folded, and the
-// chain that the newest confirmed batch is on, empty if there is none.
-func (s *store) checkpoint(ctx context.Context) (seq uint64, cluster string, err error) {
-	err = s.pool.QueryRow(ctx, `SELECT seq, cluster FROM ledger_anchor.checkpoint`).Scan(&seq, &cluster)
+// makeTables makes the tables anew, empty. The caller holds lockKey alone.
+func makeTables(ctx context.Context, conn *pgx.Conn) error {
+	err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, createTables); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, `INSERT INTO ledger_anchor.about (version) VALUES ($1)`, tablesVersion); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, `INSERT INTO ledger_anchor.checkpoints (first, last, seq) VALUES (0, $1, 0)`, partitionCount-1)
+		return err
+	})
 	if err != nil {
-		return 0, "", fmt.Errorf("read the anchorer's checkpoint: %w", err)
+		return fmt.Errorf("make the anchorer's tables: %w", err)
 	}
-	return seq, cluster, nil
+	return nil
+}
+
+// openStore returns the store of some partitions, whose locks the caller holds.
+// It cuts the checkpoints where these begin and end, so that each belongs to
+// one anchorer; a crash leaves them cut, which changes nothing that they say.
+func openStore(ctx context.Context, pool *pgxpool.Pool, p Partitions, around func(func() error) error) (*store, error) {
+	s := &store{pool: pool, partitions: p, around: around}
+	err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `LOCK TABLE ledger_anchor.checkpoints IN SHARE ROW EXCLUSIVE MODE`); err != nil {
+			return err
+		}
+		for _, at := range []int{p.first, p.end} {
+			for _, sql := range []string{
+				`INSERT INTO ledger_anchor.checkpoints SELECT $1, last, seq FROM ledger_anchor.checkpoints WHERE first < $1 AND last >= $1`,
+				`UPDATE ledger_anchor.checkpoints SET last = $1 - 1 WHERE first < $1 AND last >= $1`,
+			} {
+				if _, err := tx.Exec(ctx, sql, at); err != nil {
+					return err
+				}
+			}
+		}
+		rows, err := tx.Query(ctx, `SELECT first, last + 1, seq FROM ledger_anchor.checkpoints WHERE first >= $1 AND last < $2 ORDER BY first`, p.first, p.end)
+		if err != nil {
+			return err
+		}
+		s.marks, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (m mark, err error) {
+			return m, row.Scan(&m.first, &m.end, &m.seq)
+		})
+		return err
+	})
+	if err == nil && (len(s.marks) == 0 || s.marks[0].first != p.first || s.marks[len(s.marks)-1].end != p.end) {
+		err = fmt.Errorf("the checkpoints do not cover partitions %s", p)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the anchorer's checkpoints: %w", err)
+	}
+	return s, nil
+}
+
+// cluster returns the chain that the newest confirmed batch is on, empty if
+// there is none.
+func (s *store) cluster(ctx context.Context) (genesis string, err error) {
+	if err = s.pool.QueryRow(ctx, `SELECT cluster FROM ledger_anchor.about`).Scan(&genesis); err != nil {
+		return "", fmt.Errorf("read which chain is anchored to: %w", err)
+	}
+	return genesis, nil
 }
 
 // folded is what a slice of the log changed.
 type folded struct {
-	from, to uint64 // checkpoint before and after
-	cluster  string // of the newest confirmation in the slice, empty if none
-	owners   []*owner
-	spent    map[string]uint64 // lamports by day
+	to      uint64 // the slice's last sequence
+	cluster string // of the newest confirmation in the slice, empty if none
+	owners  []*owner
+	spent   map[string]uint64 // lamports by day
 }
 
-// save writes a slice. It fails with errFenced where the checkpoint is not
-// where the slice begins.
+// save writes a slice. It fails with errFenced where the checkpoints are not
+// where this anchorer left them.
 func (s *store) save(ctx context.Context, f folded) error {
 	if s.around != nil {
 		return s.around(func() error { return s.commit(ctx, f) })
@@ -119,14 +172,15 @@ func (s *store) save(ctx context.Context, f folded) error {
 }
 
 func (s *store) commit(ctx context.Context, f folded) error {
+	moved := s.marks.moved(f.to)
 	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-		tag, err := tx.Exec(ctx, `UPDATE ledger_anchor.checkpoint SET seq = $2, cluster = coalesce(nullif($3, ''), cluster) WHERE seq = $1`,
-			f.from, f.to, f.cluster)
-		if err != nil {
+		if err := move(ctx, tx, s.marks, moved); err != nil {
 			return err
 		}
-		if tag.RowsAffected() != 1 {
-			return errFenced
+		if f.cluster != "" {
+			if _, err := tx.Exec(ctx, `UPDATE ledger_anchor.about SET cluster = $1 WHERE cluster <> $1`, f.cluster); err != nil {
+				return err
+			}
 		}
 		for day, lamports := range f.spent {
 			if _, err := tx.Exec(ctx, `INSERT INTO ledger_anchor.spending AS s (day, lamports) VALUES ($1::text::date, $2)
@@ -137,9 +191,38 @@ func (s *store) commit(ctx context.Context, f folded) error {
 		return upsert(ctx, tx, f.owners)
 	})
 	if err != nil {
-		return fmt.Errorf("save sequences %d to %d: %w", f.from+1, f.to, err)
+		return fmt.Errorf("save up to sequence %d: %w", f.to, err)
 	}
+	s.marks = moved
 	return nil
+}
+
+// move writes the checkpoints. It fails with errFenced where they are not what
+// this anchorer left.
+func move(ctx context.Context, tx pgx.Tx, from, to marks) error {
+	for i, m := range from {
+		seq := to[0].seq
+		if len(to) == len(from) {
+			seq = to[i].seq
+		}
+		tag, err := tx.Exec(ctx, `UPDATE ledger_anchor.checkpoints SET seq = $4 WHERE first = $1 AND last = $2 AND seq = $3`,
+			m.first, m.end-1, m.seq, seq)
+		if err != nil {
+			return err
+		}
+		if tag.RowsAffected() != 1 {
+			return errFenced
+		}
+	}
+	if len(to) == len(from) {
+		return nil
+	}
+	one := to[0] // all of them, joined
+	if _, err := tx.Exec(ctx, `DELETE FROM ledger_anchor.checkpoints WHERE first > $1 AND last < $2`, one.first, one.end); err != nil {
+		return err
+	}
+	_, err := tx.Exec(ctx, `UPDATE ledger_anchor.checkpoints SET last = $2 - 1 WHERE first = $1`, one.first, one.end)
+	return err
 }
 
 func upsert(ctx context.Context, tx pgx.Tx, owners []*owner) error {
@@ -157,9 +240,11 @@ func upsert(ctx context.Context, tx pgx.Tx, owners []*owner) error {
 		batchFrom, batchSize, lastGood = make([]*uint64, n), make([]*uint64, n), make([]*uint64, n)
 		transaction                    = make([][]byte, n)
 		origins, batchTrace            = make([]string, n), make([]*string, n)
+		partition                      = make([]int, n)
 	)
 	for i, o := range owners {
 		key[i], size[i], chainSeq[i], chainVersion[i] = string(o.key), o.size(), o.chainSeq, o.chainVersion
+		partition[i] = partitionOf(o.key)
 		frontier[i], origins[i] = pack(o.frontier.Hashes()), encodeOrigins(o.origins)
 		confirmedSize[i], confirmedRoot[i] = o.confirmedSize, o.confirmedRoot[:]
 		if !o.waiting.IsZero() {
@@ -175,13 +260,13 @@ func upsert(ctx context.Context, tx pgx.Tx, owners []*owner) error {
 			signature[i], blockhash[i], lastGood[i], transaction[i] = &a.signature, &a.blockhash, &a.lastValid, a.transaction
 		}
 	}
-	_, err := tx.Exec(ctx, `INSERT INTO ledger_anchor.owners (`+columns+`)
+	_, err := tx.Exec(ctx, `INSERT INTO ledger_anchor.owners (`+columns+`, partition)
 		SELECT * FROM unnest($1::text[], $2::bigint[], $3::bytea[], $4::bigint[], $5::integer[], $6::bigint[], $7::bytea[], $8::timestamptz[],
 			$9::text[], $10::bigint[], $11::bigint[], $12::bytea[], $13::timestamptz[], $14::text[], $15::text[], $16::bigint[], $17::bytea[],
-			$18::text[], $19::text[])
+			$18::text[], $19::text[], $20::integer[])
 		ON CONFLICT (owner) DO UPDATE SET (`+columns+`) = (`+excluded+`)`,
 		key, size, frontier, chainSeq, chainVersion, confirmedSize, confirmedRoot, waiting,
-		batchID, batchFrom, batchSize, root, oldest, signature, blockhash, lastGood, transaction, origins, batchTrace)
+		batchID, batchFrom, batchSize, root, oldest, signature, blockhash, lastGood, transaction, origins, batchTrace, partition)
 	return err
 }
 
@@ -206,18 +291,20 @@ func (s *store) load(ctx context.Context, keys []events.Owner) ([]*owner, error)
 func (s *store) dueOwners(ctx context.Context, before time.Time, maxLeaves uint64, except []events.Owner, limit int) ([]*owner, error) {
 	return s.list(ctx, `SELECT * FROM (
 		(SELECT `+columns+` FROM ledger_anchor.owners WHERE batch_id IS NULL AND waiting <= $1 AND owner <> ALL($3)
+			AND partition >= $5 AND partition < $6
 			ORDER BY waiting LIMIT $4)
 		UNION
 		(SELECT `+columns+` FROM ledger_anchor.owners WHERE batch_id IS NULL AND waiting IS NOT NULL AND size - confirmed_size >= $2 AND owner <> ALL($3)
+			AND partition >= $5 AND partition < $6
 			ORDER BY size - confirmed_size DESC LIMIT $4)) due ORDER BY waiting LIMIT $4`,
-		before, maxLeaves, texts(except), limit)
+		before, maxLeaves, texts(except), limit, s.partitions.first, s.partitions.end)
 }
 
 // openOwners returns owners with a batch that is cut or submitted, the oldest
 // first.
 func (s *store) openOwners(ctx context.Context, except []events.Owner, limit int) ([]*owner, error) {
 	return s.list(ctx, `SELECT `+columns+` FROM ledger_anchor.owners WHERE batch_id IS NOT NULL AND owner <> ALL($1)
-		ORDER BY batch_oldest LIMIT $2`, texts(except), limit)
+		AND partition >= $3 AND partition < $4 ORDER BY batch_oldest LIMIT $2`, texts(except), limit, s.partitions.first, s.partitions.end)
 }
 
 // spentOn returns the lamports that the transactions of a day may cost.
@@ -239,12 +326,13 @@ type counts struct {
 func (s *store) count(ctx context.Context) (counts, error) {
 	var c counts
 	var oldest *time.Time
+	const mine = ` AND partition >= $1 AND partition < $2`
 	err := s.pool.QueryRow(ctx, `SELECT
-		(SELECT count(*) FROM ledger_anchor.owners WHERE batch_id IS NULL AND waiting IS NOT NULL),
-		(SELECT count(*) FROM ledger_anchor.owners WHERE batch_id IS NOT NULL AND signature IS NULL),
-		(SELECT count(*) FROM ledger_anchor.owners WHERE batch_id IS NOT NULL AND signature IS NOT NULL),
-		least((SELECT min(waiting) FROM ledger_anchor.owners WHERE batch_id IS NULL AND waiting IS NOT NULL),
-		      (SELECT min(batch_oldest) FROM ledger_anchor.owners WHERE batch_id IS NOT NULL))`).
+		(SELECT count(*) FROM ledger_anchor.owners WHERE batch_id IS NULL AND waiting IS NOT NULL`+mine+`),
+		(SELECT count(*) FROM ledger_anchor.owners WHERE batch_id IS NOT NULL AND signature IS NULL`+mine+`),
+		(SELECT count(*) FROM ledger_anchor.owners WHERE batch_id IS NOT NULL AND signature IS NOT NULL`+mine+`),
+		least((SELECT min(waiting) FROM ledger_anchor.owners WHERE batch_id IS NULL AND waiting IS NOT NULL`+mine+`),
+		      (SELECT min(batch_oldest) FROM ledger_anchor.owners WHERE batch_id IS NOT NULL`+mine+`))`, s.partitions.first, s.partitions.end).
 		Scan(&c.Waiting, &c.Cut, &c.Submitted, &oldest)
 	if err != nil {
 		return counts{}, fmt.Errorf("count what waits: %w", err)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/gagliardetto/solana-go"
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/nats-io/nats.go"
 
 	"github.com/memory-ledger/ledger/anchoring/chain"
@@ -119,6 +120,15 @@ func newWorld(t testing.TB, own bool) *world {
 	w.must(err)
 	w.database = pgtest.Database(t)
 	return w
+}
+
+// pool is a connection of the test's own to the anchorers' database.
+func (w *world) pool() *pgxpool.Pool {
+	w.t.Helper()
+	pool, err := schema.OpenPool(w.t.Context(), w.database, "ledger", 2)
+	w.must(err)
+	w.t.Cleanup(pool.Close)
+	return pool
 }
 
 func (w *world) must(err error) {

@@ -30,8 +30,10 @@ type Durable struct {
 
 var _ Log = Durable{}
 
-// Durable returns the log as the holder of that consumer follows it. One
-// follower at a time may use it.
+// Durable returns the log as the holder of that consumer follows it. Of
+// followers that share one, each is brought a part and finds the rest by itself,
+// at the next message that it is brought or within a second: nothing is lost
+// but promptness.
 func (l *JetStream) Durable(consumer string) Durable { return Durable{l, consumer} }
 
 // Follow implements Follower, for a configuration without subjects.

@@ -3,6 +3,8 @@ package eventlog_test
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -11,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/events/eventlog/logtest"
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
@@ -76,6 +79,65 @@ func TestDurable(t *testing.T) {
 			server.Start()
 		}}
 	})
+}
+
+// Followers that share a consumer get different messages from it, and each
+// sees everything all the same, in order.
+func TestDurableShared(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	server := natstest.Start(t)
+	log, _ := open(t, server.URL())
+	nc, err := nats.Connect(server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = js.CreateConsumer(ctx, eventlog.StreamName, jetstream.ConsumerConfig{
+		Durable: "anchorer", AckPolicy: jetstream.AckAllPolicy, AckWait: 30 * time.Second, MaxAckPending: 20000,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const messages = 200
+	done := errors.New("done")
+	results := make(chan error, 2)
+	for range 2 {
+		other, _ := open(t, server.URL())
+		go func() {
+			next := uint64(1)
+			results <- other.(*eventlog.JetStream).Durable("anchorer").Follow(ctx, eventlog.FollowConfig{}, func(s eventlog.Slice) error {
+				for _, r := range s.Records {
+					if r.Seq != next {
+						return fmt.Errorf("sequence %d instead of %d", r.Seq, next)
+					}
+					if next++; r.Seq == messages {
+						return done
+					}
+				}
+				return nil
+			})
+		}()
+	}
+	owner, last := logtest.Owner(), uint64(0)
+	for range messages {
+		last, err = log.Append(ctx, eventlog.Append{
+			Family: events.FamilyChain, Owner: owner, Kind: events.KindBatch, CommandID: logtest.CommandID(), Expected: last, Payload: []byte("x"),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 {
+		if err := <-results; !errors.Is(err, done) {
+			t.Error(err)
+		}
+	}
 }
 
 func open(t *testing.T, url string) (log eventlog.Log, cut func()) {

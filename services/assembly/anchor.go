@@ -23,7 +23,8 @@ func NewAnchorer(b *Base) (*anchorer.Anchorer, error) {
 	}
 	key, errKey := authorityKey(cfg.AuthorityKeypair)
 	id, errID := programID(cfg.CommitmentProgramID)
-	if err := errors.Join(errURL, errKey, errID); err != nil {
+	partitions, errPartitions := anchorer.ParsePartitions(cfg.AnchorPartitions)
+	if err := errors.Join(errURL, errKey, errID, errPartitions); err != nil {
 		return nil, err
 	}
 	var log eventlog.Log = b.Log
@@ -32,7 +33,7 @@ func NewAnchorer(b *Base) (*anchorer.Anchorer, error) {
 	}
 	return anchorer.New(anchorer.Config{
 		Pool: b.Pool, Log: log, Chain: client, Authority: key, Program: id,
-		MaxWait: cfg.AnchorMaxWait, MaxLeaves: cfg.AnchorMaxLeaves,
+		Partitions: partitions, MaxWait: cfg.AnchorMaxWait, MaxLeaves: cfg.AnchorMaxLeaves,
 		PriorityFee: cfg.AnchorPriorityFee, MaxLamportsPerDay: cfg.AnchorMaxLamportsPerDay,
 		Commitment: chain.Commitment(cfg.AnchorCommitment),
 		Now:        time.Now, NewID: NewID, Logger: b.Logger, Registerer: b.Registry, Tracer: b.Traces.Tracer("anchorer"),

@@ -15,6 +15,7 @@ import (
 
 	"github.com/caarlos0/env/v11"
 
+	"github.com/memory-ledger/ledger/anchoring/anchorer"
 	"github.com/memory-ledger/ledger/services/keystore"
 )
 
@@ -81,6 +82,9 @@ type Config struct {
 	// oldest leaf has waited this long, or an owner has this many.
 	AnchorMaxWait   time.Duration `env:"ANCHOR_MAX_WAIT" envDefault:"5m"`
 	AnchorMaxLeaves int           `env:"ANCHOR_MAX_LEAVES" envDefault:"1024"`
+	// AnchorPartitions is the run of partitions, of 00 to ff, whose owners this
+	// anchorer works for. Those with the same run stand by for each other.
+	AnchorPartitions string `env:"ANCHOR_PARTITIONS" envDefault:"00-ff"`
 	// AnchorPriorityFee is paid for each compute unit, in micro-lamports.
 	// AnchorMaxLamportsPerDay bounds what anchoring spends on a UTC day: fees,
 	// and rent for the accounts of new owners; 0 means no bound.
@@ -215,6 +219,9 @@ func (c *Config) validate() []error {
 	}
 	if c.AnchorMaxLeaves < 1 {
 		problem("ANCHOR_MAX_LEAVES: must be at least 1")
+	}
+	if _, err := anchorer.ParsePartitions(c.AnchorPartitions); err != nil {
+		problem("ANCHOR_PARTITIONS: %w", err)
 	}
 	if c.LocalChain != "on" && c.LocalChain != "off" {
 		problem("LOCAL_CHAIN: must be on or off")

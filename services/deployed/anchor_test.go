@@ -2,6 +2,7 @@ package deployed_test
 
 import (
 	"fmt"
+	"maps"
 	"os/exec"
 	"testing"
 	"time"
@@ -25,33 +26,50 @@ func (d *deployment) anchorer(chain, authority string, environ ...string) *proce
 	})
 }
 
-// The anchorer follows by its consumer and may make none of its own. Killed,
-// it goes on; each leaf is in one confirmed batch. Not parallel: it is many
-// processes already.
+// Two anchorers follow by the consumer that was made for them, may make none
+// of their own, and share the owners. One is killed and goes on; each leaf is in
+// one confirmed batch. Not parallel: it is many processes already.
 func TestAnchorsWithItsRoleAlone(t *testing.T) {
 	chain, authority := stacktest.Chain(t, 20*time.Millisecond)
 	d := deploy(t)
 	d.projector()
 	_, core := d.api("core-api", "CORE_ADDR")
-	anchorer := d.anchorer(chain.URL(), authority)
-	session := core.SignIn(stacktest.NewWallet())
-	d.settled(core, session)
-	var last string
+	var sessions []stacktest.Header
+	var anchorers []*process
+	for _, half := range []string{"00-7f", "80-ff"} {
+		anchorers = append(anchorers, d.anchorer(chain.URL(), authority, "ANCHOR_PARTITIONS="+half))
+		wallet := stacktest.NewWallet()
+		for partition := ""; partition < half[:2] || partition > half[3:]; {
+			wallet = stacktest.NewWallet()
+			partition = events.Owner(wallet.PublicKey).Partition()
+		}
+		sessions = append(sessions, core.SignIn(wallet))
+	}
+	d.settled(core, sessions[0])
+	var last [2]string
 	write := func(n int) {
 		for i := range n {
-			last = core.Expect(201, "POST", "/memories", map[string]any{"content": fmt.Sprint("leaf ", i)}, session).Text("id")
+			for half, session := range sessions {
+				last[half] = core.Expect(201, "POST", "/memories", map[string]any{"content": fmt.Sprint("leaf ", i)}, session).Text("id")
+			}
+		}
+	}
+	anchored := func() {
+		for half, session := range sessions {
+			awaitAnchored(t, core, session, last[half], anchorers[half].log)
 		}
 	}
 	write(10)
-	awaitAnchored(t, core, session, last, anchorer.log)
-	write(10)
-	anchorer.kill()
-	write(10)
-	anchorer.start()
+	anchored()
+	write(5)
+	anchorers[0].kill()
+	write(5)
+	awaitAnchored(t, core, sessions[1], last[1], anchorers[1].log) // in the other half life goes on
+	anchorers[0].start()
 	write(1)
-	awaitAnchored(t, core, session, last, anchorer.log)
+	anchored()
 	leaves, batches := d.batches()
-	if leaves < 31 || batches < 2 {
+	if leaves < 42 || batches < 4 {
 		t.Errorf("%d leaves in %d batches", leaves, batches)
 	}
 }
@@ -90,7 +108,7 @@ func (d *deployment) batches() (leaves, batches uint64) {
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	from, anchored := map[string]uint64{}, uint64(0)
+	from, written, anchored := map[string]uint64{}, map[events.Owner]uint64{}, map[events.Owner]uint64{}
 	err = log.Direct().Read(d.t.Context(), eventlog.ReadConfig{To: head}, func(s eventlog.Slice) error {
 		for _, r := range s.Records {
 			batch, err := events.DecodeBatch(r.Payload)
@@ -100,14 +118,15 @@ func (d *deployment) batches() (leaves, batches uint64) {
 			for _, e := range batch {
 				switch data := e.Data.(type) {
 				case *events.MemoryWritten:
+					written[e.Owner]++
 					leaves++
 				case *events.BatchCut:
 					from[data.BatchID] = data.FromSize
 				case *events.BatchConfirmed:
-					if from[data.BatchID] != anchored {
-						d.t.Errorf("a batch from leaf %d is confirmed after %d leaves", from[data.BatchID], anchored)
+					if from[data.BatchID] != anchored[e.Owner] {
+						d.t.Errorf("a batch from leaf %d is confirmed after %d leaves", from[data.BatchID], anchored[e.Owner])
 					}
-					anchored = data.Size
+					anchored[e.Owner] = data.Size
 					batches++
 				}
 			}
@@ -117,8 +136,8 @@ func (d *deployment) batches() (leaves, batches uint64) {
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	if anchored != leaves {
-		d.t.Errorf("%d of %d leaves are anchored", anchored, leaves)
+	if !maps.Equal(anchored, written) {
+		d.t.Errorf("%v were written, %v anchored", written, anchored)
 	}
 	return leaves, batches
 }

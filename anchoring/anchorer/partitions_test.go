@@ -1,0 +1,234 @@
+package anchorer
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/memory-ledger/ledger/events"
+)
+
+func run(t *testing.T, text string) Partitions {
+	t.Helper()
+	p, err := ParsePartitions(text)
+	must(t, err)
+	if p.String() != text {
+		t.Fatalf("%s is read as %s", text, p)
+	}
+	return p
+}
+
+func TestPartitionsAreRead(t *testing.T) {
+	t.Parallel()
+	if all := run(t, "00-ff"); all != AllPartitions || all.count() != 256 {
+		t.Errorf("all are %v", all)
+	}
+	if one := run(t, "7f-7f"); one.count() != 1 || !one.has(0x7f) || one.has(0x80) || one.has(0x7e) {
+		t.Errorf("one is %v", one)
+	}
+	for _, bad := range []string{"", "00", "00-", "-ff", "80-7f", "0-ff", "00-100", "00-FF", "00-fg", "+0-ff", "00-7f-ff", " 00-ff"} {
+		if p, err := ParsePartitions(bad); err == nil {
+			t.Errorf("%q is read as %v", bad, p)
+		}
+	}
+	for _, key := range []events.Owner{newOwnerKey(), newOwnerKey()} {
+		s := events.Subject{Family: events.FamilyLedger, Owner: key, Kind: events.KindMemory}.String()
+		if p, ok := partitionIn(s); !ok || p != partitionOf(key) {
+			t.Errorf("%s is in %d", s, p)
+		}
+	}
+}
+
+func TestMarksBecomeOne(t *testing.T) {
+	t.Parallel()
+	m := marks{{run(t, "00-3f"), 10}, {run(t, "40-7f"), 30}, {run(t, "80-8f"), 20}}
+	if m.lowest() != 10 || m.highest() != 30 {
+		t.Errorf("from %d to %d", m.lowest(), m.highest())
+	}
+	for _, c := range []struct {
+		partition int
+		seq       uint64
+		want      bool
+	}{{0, 10, false}, {0x3f, 11, true}, {0x40, 30, false}, {0x40, 31, true}, {0x8f, 21, true}, {0x90, 99, false}} {
+		if got := m.wants(c.partition, c.seq); got != c.want {
+			t.Errorf("%x at %d: %v", c.partition, c.seq, got)
+		}
+	}
+	if got, want := m.moved(25), (marks{{m[0].Partitions, 25}, {m[1].Partitions, 30}, {m[2].Partitions, 25}}); !reflect.DeepEqual(got, want) {
+		t.Errorf("moved to 25: %v", got)
+	}
+	if got, want := m.moved(30), (marks{{run(t, "00-8f"), 30}}); !reflect.DeepEqual(got, want) {
+		t.Errorf("moved to 30: %v", got)
+	}
+}
+
+// named runs an anchorer for some partitions whose events say who it is.
+func (w *world) named(name string, p Partitions) *process {
+	w.t.Helper()
+	return w.start(nil, func(c *Config) {
+		c.Partitions = p
+		c.NewID = func() string { return name + "." + newID() }
+	})
+}
+
+// comes waits until a process works, or stands by.
+func (w *world) comes(p *process, standby bool) {
+	w.t.Helper()
+	deadline := time.Now().Add(patience)
+	for ok := false; !ok; pause(w.t.Context(), 5*time.Millisecond) {
+		p.status.set(func(s *status) {
+			ok = s.session == nil && s.standby == standby && (s.working == 0) == standby
+		})
+		if time.Now().After(deadline) {
+			w.t.Fatal("an anchorer is not what it should be")
+		}
+	}
+}
+
+// workers says who cut the newest batch of each owner.
+func workers(all map[events.Owner]*history) map[events.Owner]string {
+	by := map[events.Owner]string{}
+	for key, h := range all {
+		by[key], _, _ = strings.Cut(h.cut[len(h.cut)-1], ".")
+	}
+	return by
+}
+
+// bothHalves makes owners, at least two in either half of the partitions.
+func (w *world) bothHalves() (lower, upper []events.Owner) {
+	w.t.Helper()
+	for len(lower) < 3 || len(upper) < 3 {
+		key := newOwnerKey()
+		w.write(key, 1)
+		if partitionOf(key) < 0x80 {
+			lower = append(lower, key)
+		} else {
+			upper = append(upper, key)
+		}
+	}
+	return lower, upper
+}
+
+// Two anchorers share the owners; one of them dies, and its standby goes on.
+// Then one takes over all.
+func TestPartitionsAreSharedAndTakenOver(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, false)
+	low, high := run(t, "00-7f"), run(t, "80-ff")
+	lower, upper := w.bothHalves()
+	more := func() {
+		for _, key := range append(lower, upper...) {
+			w.write(key, 2)
+		}
+	}
+	wantWorkers := func(forLower, forUpper string) {
+		t.Helper()
+		by := workers(w.allAnchored())
+		for _, key := range lower {
+			if by[key] != forLower {
+				t.Errorf("%s worked in the lower half, not %s", by[key], forLower)
+			}
+		}
+		for _, key := range upper {
+			if by[key] != forUpper {
+				t.Errorf("%s worked in the upper half, not %s", by[key], forUpper)
+			}
+		}
+	}
+	first, second := w.named("first", low), w.named("second", high)
+	w.comes(first, false)
+	w.comes(second, false)
+	standby, overlapping := w.named("standby", low), w.named("overlapping", run(t, "40-bf"))
+	w.comes(standby, true)
+	w.comes(overlapping, true)
+	wantWorkers("first", "second")
+	more()
+	wantWorkers("first", "second")
+
+	first.stop()
+	w.comes(standby, false)
+	more()
+	wantWorkers("standby", "second")
+	w.comes(overlapping, true)
+
+	standby.stop()
+	second.stop()
+	overlapping.stop()
+	more()
+	w.named("all", AllPartitions)
+	wantWorkers("all", "all")
+	if got := w.checkpoints(); got != 1 {
+		t.Errorf("one anchorer has %d checkpoints", got)
+	}
+}
+
+// checkpoints counts those that there are, which together cover everything.
+func (w *world) checkpoints() (rows int) {
+	w.t.Helper()
+	var covered int
+	err := w.pool().QueryRow(w.t.Context(), `SELECT count(*), sum(last - first + 1) FROM ledger_anchor.checkpoints`).Scan(&rows, &covered)
+	w.must(err)
+	if covered != partitionCount {
+		w.t.Errorf("the checkpoints cover %d partitions", covered)
+	}
+	return rows
+}
+
+// An anchorer of everything is killed anywhere, and two go on, each with its
+// half of the owners that were packed together.
+func TestKilledAndShared(t *testing.T) {
+	t.Parallel()
+	for _, k := range []*killer{
+		{point: "append BatchCut", count: 2, after: true},
+		{point: "append BatchSubmitted", count: 1, after: true},
+		{point: "append BatchSubmitted", count: 3},
+		{point: "send", count: 1, after: true},
+		{point: "append BatchConfirmed", count: 2},
+		{point: "checkpoint", count: 2, after: true},
+	} {
+		t.Run(k.point, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, false)
+			w.bothHalves()
+			first := w.start(k, nil)
+			select {
+			case <-first.ended:
+			case <-time.After(patience):
+				t.Fatal("the anchorer never came to the point where it is killed")
+			}
+			w.named("low", run(t, "00-7f"))
+			w.named("high", run(t, "80-ff"))
+			w.allAnchored()
+		})
+	}
+}
+
+// Tables of another build are left alone while somebody works on them, and made
+// anew after that.
+func TestTablesAreMadeAnewByOneAlone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, false)
+	w.owners(2)
+	first, second := w.named("first", run(t, "00-7f")), w.named("second", run(t, "80-ff"))
+	w.comes(first, false)
+	w.comes(second, false)
+	w.allAnchored()
+	second.stop()
+	pool := w.pool()
+	_, err := pool.Exec(t.Context(), `UPDATE ledger_anchor.about SET version = version - 1`)
+	w.must(err)
+	second = w.named("second", run(t, "80-ff"))
+	w.comes(second, true)
+	w.comes(first, false)
+	first.stop()
+	w.comes(second, false)
+	var leftovers int
+	w.must(pool.QueryRow(t.Context(), `SELECT count(*) FROM ledger_anchor.checkpoints WHERE first = 0 AND seq > 0`).Scan(&leftovers))
+	if leftovers != 0 {
+		t.Error("the old tables are still there")
+	}
+	w.owners(4)
+	w.named("first", run(t, "00-7f"))
+	w.allAnchored()
+}
