@@ -200,11 +200,12 @@ type Deciding struct {
 	connected chan struct{} // closed when the chain's address is known
 	nonceSync func(context.Context) error
 	bodies    *memory.Bodies
+	turns     *memory.Turns
 }
 
 // NewDeciding opens the buckets and prepares the command side.
 func NewDeciding(ctx context.Context, b *Base) (*Deciding, error) {
-	d := &Deciding{Base: b, connected: make(chan struct{}), bodies: memory.NewBodies(b.Config.BodyCacheBytes)}
+	d := &Deciding{Base: b, connected: make(chan struct{}), bodies: memory.NewBodies(b.Config.BodyCacheBytes), turns: memory.NewTurns()}
 	masters, err := b.Config.MasterKeys()
 	if err != nil {
 		return nil, err
@@ -260,7 +261,7 @@ func (d *Deciding) connectChain() error {
 }
 
 func (d *Deciding) memories(commands *command.Executor) *memory.Service {
-	cfg := memory.Config{Commands: commands, Keys: d.Keys, Pool: d.Pool, NewID: NewID, Bodies: d.bodies}
+	cfg := memory.Config{Commands: commands, Keys: d.Keys, Pool: d.Pool, NewID: NewID, Bodies: d.bodies, Turns: d.turns}
 	if d.Chain != nil { // a nil *View in the interface would not be nil
 		cfg.Chain = d.Chain
 	}

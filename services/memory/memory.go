@@ -53,13 +53,20 @@ type Config struct {
 	// Bodies is shared by all services of a process. Nil: searches read the
 	// database every time.
 	Bodies *Bodies
+	// Turns is shared by all services of a process. Nil: New makes its own.
+	Turns *Turns
 }
 
 // Service is both sides of the memories.
 type Service struct{ Config }
 
 // New returns a Service.
-func New(cfg Config) *Service { return &Service{cfg} }
+func New(cfg Config) *Service {
+	if cfg.Turns == nil {
+		cfg.Turns = NewTurns()
+	}
+	return &Service{cfg}
+}
 
 // Draft is a memory on its way in.
 type Draft struct {
