@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 )
 
 func newUUID() uuid.UUID { return uuid.Must(uuid.NewV7()) }
@@ -57,4 +58,30 @@ func (w *world) someIDs(ctx context.Context, token string, size int) ([]string, 
 		ids = append(ids, page[0].ID)
 	}
 	return ids, nil
+}
+
+// allIDs returns the ids of an owner's memories, in an order that says nothing.
+func (w *world) allIDs(ctx context.Context, token string) ([]string, error) {
+	res, err := w.open(ctx, http.MethodGet, "/memories", "", token)
+	if err != nil {
+		return nil, err
+	}
+	defer res.Body.Close()
+	var all []struct{ ID string }
+	if err := json.NewDecoder(res.Body).Decode(&all); err != nil {
+		return nil, err
+	}
+	ids := make([]string, len(all))
+	for i, j := range rand.Perm(len(all)) {
+		ids[i] = all[j].ID
+	}
+	return ids, nil
+}
+
+func (w *world) plainIDs(ctx context.Context, owner string) ([]string, error) {
+	rows, err := w.pool.Query(ctx, `SELECT id::text FROM plain WHERE owner = $1 ORDER BY random()`, owner)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
