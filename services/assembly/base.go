@@ -219,11 +219,14 @@ type Deciding struct {
 	connected chan struct{} // closed when the chain's address is known
 	nonceSync func(context.Context) error
 	bodies    *memory.Bodies
+	recent    *memory.Recent
+	turns     *memory.Turns
 }
 
 // NewDeciding opens the buckets and prepares the command side.
 func NewDeciding(ctx context.Context, b *Base) (*Deciding, error) {
-	d := &Deciding{Base: b, connected: make(chan struct{}), bodies: memory.NewBodies(b.Config.BodyCacheBytes)}
+	d := &Deciding{Base: b, connected: make(chan struct{}), turns: memory.NewTurns()}
+	d.bodies, d.recent = memory.NewBodies(b.Config.BodyCacheBytes/4*3), memory.NewRecent(b.Config.BodyCacheBytes/4)
 	masters, err := b.Config.MasterKeys()
 	if err != nil {
 		return nil, err
@@ -257,6 +260,8 @@ func NewDeciding(ctx context.Context, b *Base) (*Deciding, error) {
 	registerHits(b.Registry, "keys", &d.Keys.Hits)
 	registerHits(b.Registry, "bodies", &d.bodies.Hits)
 	registerBytes(b.Registry, "bodies", d.bodies.Bytes)
+	registerHits(b.Registry, "recent", &d.recent.Hits)
+	registerBytes(b.Registry, "recent", d.recent.Bytes)
 	if d.Fence, err = fence.New(b.Pool, b.Log, fence.Options{Registerer: b.Registry, Logger: b.Logger, OnWait: b.OnWait}); err != nil {
 		return nil, err
 	}
@@ -283,7 +288,7 @@ func (d *Deciding) connectChain() error {
 }
 
 func (d *Deciding) memories(commands *command.Executor) *memory.Service {
-	cfg := memory.Config{Commands: commands, Keys: d.Keys, Pool: d.Pool, NewID: NewID, Bodies: d.bodies}
+	cfg := memory.Config{Commands: commands, Keys: d.Keys, Pool: d.Pool, NewID: NewID, Bodies: d.bodies, Recent: d.recent, Turns: d.turns}
 	if d.Chain != nil { // a nil *View in the interface would not be nil
 		cfg.Chain = d.Chain
 	}

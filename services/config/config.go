@@ -113,7 +113,8 @@ type Config struct {
 	DataDir string `env:"LEDGER_DATA_DIR" envDefault:".data"`
 	// CachedOwners bounds the owners' states and keys kept in memory.
 	CachedOwners int `env:"CACHED_OWNERS" envDefault:"100000"`
-	// BodyCacheBytes bounds the sealed bodies that searches keep in memory.
+	// BodyCacheBytes bounds the sealed bodies in memory: three quarters for
+	// owners who search, one for reads by id.
 	BodyCacheBytes int64 `env:"BODY_CACHE_BYTES" envDefault:"268435456"`
 }
 

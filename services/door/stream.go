@@ -3,6 +3,7 @@ package door
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 
 	"github.com/go-json-experiment/json"
@@ -17,6 +18,9 @@ import (
 // connection, so that nobody takes half a list for a whole one.
 func StreamArray(c *fiber.Ctx, cursor *memory.Cursor, prefix, suffix string) error {
 	s := &arrayStream{cursor: cursor, suffix: "]" + suffix}
+	if conn, ok := c.Context().Conn().(*lingeringConn); ok {
+		s.gone = conn.Gone
+	}
 	s.buffer.WriteString(prefix + "[")
 	if err := s.fill(Context(c)); err != nil {
 		return err
@@ -38,13 +42,24 @@ type arrayStream struct {
 	suffix string
 	some   bool // an element was written
 	done   bool
+	gone   func() bool // the client left; nil where that can't be seen
 }
+
+// errGone: nobody waits for the answer any longer. It reaches nobody, but
+// ends the work and is counted.
+var errGone = errors.New("client closed the connection")
+
+// statusGone is nginx's "client closed request".
+const statusGone = 499
 
 // fill reads chunks until there is something to send or nothing left.
 func (s *arrayStream) fill(ctx context.Context) error {
 	for s.cursor.More() && s.buffer.Len() < flushBytes {
 		if err := s.cursor.Next(ctx, s.element); err != nil {
 			return err
+		}
+		if s.gone != nil && s.buffer.Len() < flushBytes && s.gone() {
+			return errGone
 		}
 	}
 	if !s.cursor.More() {

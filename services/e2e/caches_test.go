@@ -48,6 +48,7 @@ func TestCachesAreCounted(t *testing.T) {
 	key := stacktest.Bearer(first.Expect(201, "POST", "/keys", map[string]any{"label": "k"}, session).Text("key"))
 	drop := extension.Expect(201, "POST", "/memory-drops", map[string]any{"maxWrites": 2}, extension.SignIn(wallet)).Text("url")
 	memory := map[string]any{"content": "x", "metadata": map[string]any{}}
+	id := first.Expect(201, "POST", "/memories", memory, session).Text("id")
 	token := regexp.MustCompile(`[^/]+$`).FindString(drop)
 	for _, c := range []struct {
 		client *stacktest.Client
@@ -55,6 +56,7 @@ func TestCachesAreCounted(t *testing.T) {
 		again  func()
 	}{
 		{core, []string{"core_tokens", "states", "keys"}, func() { core.Expect(201, "POST", "/memories", memory, session) }},
+		{core, []string{"recent"}, func() { core.Expect(200, "GET", "/memories/"+id, nil, session) }},
 		{core, []string{"core_credentials"}, func() { core.Expect(200, "GET", "/memories", nil, key) }},
 		{core, []string{"bodies"}, func() {
 			core.Expect(200, "POST", "/memories/search", map[string]any{"query": "x"}, session)

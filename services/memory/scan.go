@@ -22,7 +22,7 @@ type Cursor struct {
 	key     *keystore.OwnerKey
 	next    uint64
 	end     uint64
-	search  *search // nil: all
+	search  *matcher // nil: all
 }
 
 // Range returns a cursor over the leaves from index from on, at most limit of
@@ -52,13 +52,21 @@ func (c *Cursor) Position() uint64 { return c.next }
 
 // Next reads the next chunk and calls yield for each memory in it that
 // matches. There may be none in a chunk and still be more to come.
+//
+// The work is done in the owner's turn; yield is called in it and should not
+// wait for anybody.
 func (c *Cursor) Next(ctx context.Context, yield func(*View) error) error {
+	release, err := c.service.Turns.Take(ctx, c.owner)
+	if err != nil {
+		return err
+	}
+	defer release()
 	if c.search != nil {
 		return c.nextMatches(ctx, yield)
 	}
 	limit := int(min(c.end-c.next, chunkRows))
 	read := 0
-	err := memories.Scan(ctx, c.service.Pool, c.owner, c.next, limit, func(m *memories.Memory) error {
+	err = memories.Scan(ctx, c.service.Pool, c.owner, c.next, limit, func(m *memories.Memory) error {
 		read++
 		v, err := view(c.key, m)
 		if err != nil {
