@@ -184,8 +184,8 @@ func (s *session) handle(msg *message.Message) (err error) {
 	})
 	defer stop()
 	start := time.Now()
-	ctx, span := s.runner.trace(ctx, slice)
-	err = s.apply(ctx, slice)
+	traced, span := s.runner.trace(ctx, slice)
+	err = s.apply(traced, slice)
 	tracing.End(span, err)
 	if err != nil {
 		return err
