@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -87,6 +89,22 @@ func TestParentIsWhatAnEventTakes(t *testing.T) {
 		decoded, err := events.DecodeBatch(payload)
 		if err != nil || decoded[0].TraceParent != want {
 			t.Errorf("%s: %v", payload, err)
+		}
+	}
+}
+
+func TestLinesNameTheRequest(t *testing.T) {
+	t.Parallel()
+	var lines strings.Builder
+	logger := slog.New(slog.NewTextHandler(&lines, nil))
+	traced, cancel := context.WithTimeout(tracing.WithRequest(remote(7, trace.FlagsSampled), "r-1"), time.Minute)
+	defer cancel()
+	tracing.Log(traced, logger).Info("x")
+	tracing.Log(tracing.WithRequest(context.Background(), "r-2"), logger).Info("x")
+	tracing.Log(context.Background(), logger).Info("x")
+	for i, want := range []string{"msg=x requestId=r-1 traceId=01000000000000000000000000000007", "msg=x requestId=r-2", "msg=x"} {
+		if line := strings.Split(lines.String(), "\n")[i]; !strings.HasSuffix(line, want) {
+			t.Errorf("%s", line)
 		}
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/valyala/fasthttp"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/memory-ledger/ledger/events/tracing"
 	"github.com/memory-ledger/ledger/services/grant"
 )
 
@@ -133,7 +134,7 @@ func (a *App) routeUnknownMethods() {
 func (a *App) observe(c *fiber.Ctx) error {
 	start := time.Now()
 	id := a.identify(c)
-	ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
+	ctx, cancel := context.WithTimeout(Context(c), requestTimeout)
 	defer cancel()
 	ctx, span := a.span(ctx, c)
 	defer span.End()
@@ -184,6 +185,7 @@ func (a *App) identify(c *fiber.Ctx) (id string) {
 		id = a.cfg.NewID()
 	}
 	c.Locals(localRequestID, id)
+	c.Locals(localContext, tracing.WithRequest(context.Background(), id))
 	c.Set(fiber.HeaderXRequestID, id)
 	c.Set(fiber.HeaderXContentTypeOptions, "nosniff")
 	c.Set(fiber.HeaderCacheControl, "no-store")

@@ -42,12 +42,5 @@ func describe(span trace.Span, method, route string, status int, requestID strin
 	}
 }
 
-// log is the logger for lines about a request: with its id, and that of its
-// trace where there is one.
-func (a *App) log(c *fiber.Ctx) *slog.Logger {
-	logger := a.cfg.Log.With("requestId", RequestID(c))
-	if id := tracing.TraceID(Context(c)); id != "" {
-		logger = logger.With("traceId", id)
-	}
-	return logger
-}
+// log is the logger for lines about a request.
+func (a *App) log(c *fiber.Ctx) *slog.Logger { return tracing.Log(Context(c), a.cfg.Log) }

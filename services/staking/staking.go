@@ -19,6 +19,7 @@ import (
 	"github.com/memory-ledger/ledger/anchoring/staking"
 	"github.com/memory-ledger/ledger/anchoring/staking/lots"
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/tracing"
 	"github.com/memory-ledger/ledger/services/core"
 	"github.com/memory-ledger/ledger/services/staking/rules"
 )
@@ -101,7 +102,7 @@ func (s *Service) unrecorded(ctx context.Context, vault solana.PublicKey, record
 	}
 	history, err := s.cfg.Chain.History(ctx, vault, after, maxUnrecorded, chain.Confirmed, among(recorded))
 	if err != nil {
-		s.cfg.Logger.Warn("vault's transactions could not be read", "vault", vault, "err", err)
+		tracing.Log(ctx, s.cfg.Logger).Warn("vault's transactions could not be read", "vault", vault, "err", err)
 		return recorded, false
 	}
 	return slices.Concat(recorded, history.Movements), history.Complete
