@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -47,6 +48,9 @@ type Config struct {
 	ProjectorConsumer string `env:"PROJECTOR_CONSUMER"`
 	// DatabaseURL is the PostgreSQL of the read models.
 	DatabaseURL string `env:"DATABASE_URL"`
+	// PostgresBin is the folder of the PostgreSQL programs (postgres, initdb) of
+	// a local run. Empty: they are looked for.
+	PostgresBin string `env:"POSTGRES_BIN"`
 	// DatabaseConns bounds the connections of one service.
 	DatabaseConns int32 `env:"DATABASE_CONNS" envDefault:"16"`
 
@@ -195,6 +199,9 @@ func (c *Config) validate() []error {
 	}
 	if c.NATSReplicas != 1 && c.NATSReplicas != 3 && c.NATSReplicas != 5 {
 		problem("NATS_REPLICAS: %d is not 1, 3 or 5", c.NATSReplicas)
+	}
+	if c.PostgresBin != "" && !filepath.IsAbs(c.PostgresBin) {
+		problem("POSTGRES_BIN: %q is not an absolute path", c.PostgresBin)
 	}
 	if c.DatabaseConns < 2 {
 		problem("DATABASE_CONNS: %d is less than 2", c.DatabaseConns)
