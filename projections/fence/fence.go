@@ -35,6 +35,8 @@ type Options struct {
 	Poll       time.Duration         // how often the checkpoint is read besides being told; 0 means 1 s
 	Logger     *slog.Logger          // nil means slog.Default()
 	Registerer prometheus.Registerer // nil means no metrics
+	// OnWait, if set, is called by every wait that begins. It must not block.
+	OnWait func()
 }
 
 // Fence holds reads back until the read models are caught up.
@@ -160,6 +162,9 @@ func (f *Fence) wait(ctx context.Context, seq uint64) error {
 		return nil
 	}
 	start := time.Now()
+	if f.opts.OnWait != nil {
+		f.opts.OnWait()
+	}
 	f.metrics.waiting.Inc()
 	defer f.metrics.waiting.Dec()
 	for !reached {

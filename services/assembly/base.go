@@ -61,6 +61,8 @@ type Base struct {
 	// where the server leaves that to us. rewritten: older messages may go.
 	// Nil: the server syncs before it acknowledges.
 	Durable func(stream string, rewritten bool) eventlog.Syncer
+	// OnWait, if set, is told when a reader waits for the projection.
+	OnWait func()
 
 	js jetstream.JetStream
 }
@@ -232,7 +234,7 @@ func NewDeciding(ctx context.Context, b *Base) (*Deciding, error) {
 	}
 	registerCache(b.Registry, "states", d.Commands.Cached)
 	registerCache(b.Registry, "keys", d.Keys.Cached)
-	if d.Fence, err = fence.New(b.Pool, b.Log, fence.Options{Registerer: b.Registry, Logger: b.Logger}); err != nil {
+	if d.Fence, err = fence.New(b.Pool, b.Log, fence.Options{Registerer: b.Registry, Logger: b.Logger, OnWait: b.OnWait}); err != nil {
 		return nil, err
 	}
 	d.Chain = chainview.New(chainFreshness, time.Now, b.Logger)
