@@ -305,6 +305,24 @@ func TestConfigurationsGetTheirVariables(t *testing.T) {
 	}
 }
 
+// What the gateway must know of the services is what they are told.
+func TestGatewayAndServicesAgree(t *testing.T) {
+	t.Parallel()
+	for _, objects := range [][]any{build(t, "ledger"), example(t)} {
+		all := workloads(objects)
+		gateway := environment(t, objects, named(t, all, "gateway").container(t))
+		services := environment(t, objects, named(t, all, "extension-api").container(t))
+		if got, want := gateway["GATEWAY_EXTENSION_ALLOWED_ORIGINS"], services["EXTENSION_ALLOWED_ORIGINS"]; got != want {
+			t.Errorf("the gateway allows %q, the extension API %q", got, want)
+		}
+		for api, host := range map[string]string{"CORE": gateway["GATEWAY_CORE_HOST"], "EXTENSION": gateway["GATEWAY_EXTENSION_HOST"]} {
+			if services[api+"_URL"] != "https://"+host {
+				t.Errorf("the gateway is %s, the service %s", host, services[api+"_URL"])
+			}
+		}
+	}
+}
+
 // The configuration is that of infra/nats and infra/gateway, to the byte.
 func TestConfigurationIsNotCopied(t *testing.T) {
 	t.Parallel()
