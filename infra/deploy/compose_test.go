@@ -80,7 +80,7 @@ func TestImagesArePinned(t *testing.T) {
 			images = append(images, s.Image)
 		}
 	}
-	pinned := regexp.MustCompile(`^[a-z/-]+:v?\d+\.\d+(\.\d+)?(-[a-z0-9.]+)?$`)
+	pinned := regexp.MustCompile(`^[a-z/-]+:v?\d+\.\d+(\.\d+)?(-[a-z0-9.]+)?(@sha256:[0-9a-f]{64})?$`)
 	for _, image := range images {
 		if image != "scratch" && !pinned.MatchString(image) {
 			t.Errorf("%s: not pinned to a version", image)
@@ -143,7 +143,7 @@ func TestSecretsAreFiles(t *testing.T) {
 			t.Errorf("%s: nobody makes %s", name, secret.File)
 		}
 	}
-	sensitive := regexp.MustCompile(`PASSWORD|SECRET|MASTER_KEY|KEYPAIR|NATS_URL|DATABASE_URL|GATEWAY_KEY`)
+	sensitive := regexp.MustCompile(`PASSWORD|SECRET|MASTER_KEY|KEYPAIR|NATS_URL|DATABASE_URL|GATEWAY_KEY|TLS_KEY`)
 	for name, s := range project.Services {
 		given := map[string]bool{}
 		for _, secret := range s.Secrets {

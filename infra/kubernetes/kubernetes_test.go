@@ -251,7 +251,7 @@ func TestVariablesAreRead(t *testing.T) {
 	objects := example(t)
 	for _, w := range workloads(objects) {
 		there := mounted(t, objects, w)
-		sensitive := regexp.MustCompile(`PASSWORD|SECRET|MASTER_KEY|KEYPAIR|NATS_URL|DATABASE_URL|GATEWAY_KEY|RPC_URL`)
+		sensitive := regexp.MustCompile(`PASSWORD|SECRET|MASTER_KEY|KEYPAIR|NATS_URL|DATABASE_URL|GATEWAY_KEY|TLS_KEY|RPC_URL`)
 		for name, value := range environment(t, objects, w.container(t)) {
 			if strings.HasPrefix(value, "/run/secrets/") && !slices.Contains(there, value) {
 				t.Errorf("%s: %s=%s, and there is no such file, only %q", w.name, name, value, there)

@@ -39,6 +39,9 @@ type Config struct {
 	// NATSURL is the log's server, NATSCreds a NATS credentials file.
 	NATSURL   string `env:"NATS_URL"`
 	NATSCreds string `env:"NATS_CREDS"`
+	// NATSCA is a PEM file of the authorities that sign the servers' certificates;
+	// where it is set, a server without TLS is refused. Empty: those of the system.
+	NATSCA string `env:"NATS_CA"`
 	// NATSReplicas is how many servers keep each message: 1 or 3. It matters
 	// only where the streams are made.
 	NATSReplicas int `env:"NATS_REPLICAS" envDefault:"1"`
