@@ -171,6 +171,11 @@ func environment(t *testing.T, objects []any, c corev1.Container) map[string]str
 		}
 	}
 	for _, e := range c.Env {
+		if e.ValueFrom != nil && e.ValueFrom.SecretKeyRef != nil {
+			if from := e.ValueFrom.SecretKeyRef; len(secret(t, objects, from.Name).Data[from.Key]) == 0 {
+				t.Errorf("%s: Secret %s has no %s", e.Name, from.Name, from.Key)
+			}
+		}
 		all[e.Name] = e.Value
 	}
 	return all
