@@ -2,6 +2,7 @@ package deploy_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -137,6 +138,13 @@ func TestSecretsAreFiles(t *testing.T) {
 		}
 	}
 	made := contents(t, dir)
+	// Without the authority's key what is there stays, and nothing new is made.
+	if err := errors.Join(os.Remove(filepath.Join(dir, "ca_key")), os.Remove(filepath.Join(dir, "nats_certificate"))); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("./secrets", dir).CombinedOutput(); err == nil || !strings.Contains(string(out), "ca_key is missing") {
+		t.Errorf("without the authority's key: %v: %s", err, out)
+	}
 	project := compose(t)
 	for name, secret := range project.Secrets {
 		if made[filepath.Base(secret.File)] == "" {

@@ -41,6 +41,9 @@ func hardening(w workload) (found []string) {
 		if v.HostPath != nil {
 			complain("mounts the host's %s", v.HostPath.Path)
 		}
+		if v.Secret != nil && modeOf(v.Secret.DefaultMode) != 0o440 || v.Projected != nil && modeOf(v.Projected.DefaultMode) != 0o440 {
+			complain("secrets of %s are readable by all", v.Name)
+		}
 		if v.EmptyDir != nil && v.EmptyDir.SizeLimit == nil {
 			complain("volume %s grows without bound", v.Name)
 		}
@@ -75,6 +78,13 @@ func hardening(w workload) (found []string) {
 		}
 	}
 	return found
+}
+
+func modeOf(mode *int32) int32 {
+	if mode == nil {
+		return 0o644
+	}
+	return *mode
 }
 
 func (w workload) ours() bool {
