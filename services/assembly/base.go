@@ -231,6 +231,7 @@ func NewDeciding(ctx context.Context, b *Base) (*Deciding, error) {
 	d.Commands, err = command.NewExecutor(command.Config{
 		Log: newMeteredLog(b.Log, b.Registry), Loader: command.ReadModel{Pool: b.Pool, Now: time.Now}, Source: "/ledger",
 		NewID: NewID, CachedOwners: b.Config.CachedOwners,
+		MaxRunning: b.Config.MaxCommands, MaxWaiting: b.Config.MaxWaitingCommands,
 	})
 	if err != nil {
 		return nil, err
