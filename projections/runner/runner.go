@@ -50,8 +50,8 @@ const (
 	watchInterval       = time.Second
 	// slicePace is the most that a busy projector adds to the wait of a reader
 	// whom it can't see; whom it can see calls Hurry.
-	slicePace = 5 * time.Millisecond
-	standbyInterval     = 250 * time.Millisecond
+	slicePace       = 5 * time.Millisecond
+	standbyInterval = 250 * time.Millisecond
 )
 
 // Log is what the projector needs of the log.

@@ -36,6 +36,8 @@ const APIKeyPrefix = "svc_"
 type Caller struct {
 	Owner      events.Owner
 	Credential command.Credential
+	// Head is what fence.WaitOwnerHead returned for a read, 0 for a write.
+	Head uint64
 }
 
 const (
@@ -88,18 +90,19 @@ func (l *lookups) identify(ctx context.Context, hash events.Hash) (identity, err
 }
 
 // alive catches up with the owner and looks whether the credential still is.
-func (l *lookups) alive(ctx context.Context, hash events.Hash, owner events.Owner) error {
-	if err := l.fence.WaitOwner(ctx, owner); err != nil {
-		return err
+func (l *lookups) alive(ctx context.Context, hash events.Hash, owner events.Owner) (head uint64, err error) {
+	head, err = l.fence.WaitOwnerHead(ctx, owner)
+	if err != nil {
+		return 0, err
 	}
 	_, alive, found, err := l.find(ctx, hash)
 	if err != nil {
-		return fmt.Errorf("look up credential: %w", err)
+		return 0, fmt.Errorf("look up credential: %w", err)
 	}
 	if !found || !alive {
-		return ErrUnauthenticated
+		return 0, ErrUnauthenticated
 	}
-	return nil
+	return head, nil
 }
 
 // Door is the access control of one API.
@@ -156,12 +159,13 @@ func (d *Door) authenticate(ctx context.Context, header string, read bool) (Call
 	if err != nil {
 		return Caller{}, fmt.Errorf("%w: %w", ErrUnauthenticated, err)
 	}
+	var head uint64
 	if read {
-		if err := d.fence.WaitOwner(ctx, owner); err != nil {
+		if head, err = d.fence.WaitOwnerHead(ctx, owner); err != nil {
 			return Caller{}, err
 		}
 	}
-	return Caller{owner, command.Credential{Kind: command.CredentialCoreSession, ID: id}}, nil
+	return Caller{owner, command.Credential{Kind: command.CredentialCoreSession, ID: id}, head}, nil
 }
 
 func (d *Door) lookedUp(ctx context.Context, l *lookups, kind command.CredentialKind, token string, read bool) (Caller, error) {
@@ -173,12 +177,13 @@ func (d *Door) lookedUp(ctx context.Context, l *lookups, kind command.Credential
 	if !who.expires.IsZero() && !d.now().Before(who.expires) {
 		return Caller{}, ErrUnauthenticated
 	}
+	var head uint64
 	if read {
-		if err := l.alive(ctx, hash, who.owner); err != nil {
+		if head, err = l.alive(ctx, hash, who.owner); err != nil {
 			return Caller{}, err
 		}
 	}
-	return Caller{who.owner, command.Credential{Kind: kind, ID: who.id}}, nil
+	return Caller{who.owner, command.Credential{Kind: kind, ID: who.id}, head}, nil
 }
 
 // bearer takes the credential out of an Authorization header.
