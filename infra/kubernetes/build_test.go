@@ -1,11 +1,13 @@
 package kubernetes
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -56,36 +58,56 @@ func decode(manifest []byte) (any, error) {
 
 // build does what `kubectl kustomize` does, with its rule that no file is read
 // from outside a kustomization's folder.
-func build(t *testing.T, dir string) []any {
-	t.Helper()
+func build(dir string) ([]any, error) {
 	made, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	var objects []any
+	var errs []error
 	for _, resource := range made.Resources() {
 		manifest, err := resource.AsYAML()
 		if err != nil {
-			t.Fatal(err)
+			return nil, err
 		}
 		object, err := decode(manifest)
 		if err != nil {
-			t.Errorf("%s: %v", resource.CurId(), err)
-			continue
+			errs = append(errs, fmt.Errorf("%s: %w", resource.CurId(), err))
 		}
 		objects = append(objects, object)
+	}
+	return objects, errors.Join(errs...)
+}
+
+// Both are built once; tests only look at them.
+var (
+	ledgerOnce  = sync.OnceValues(func() ([]any, error) { return build("ledger") })
+	exampleOnce = sync.OnceValues(buildExample)
+)
+
+func ledger(t *testing.T) []any  { return must(t, ledgerOnce) }
+func example(t *testing.T) []any { return must(t, exampleOnce) }
+
+func must(t *testing.T, build func() ([]any, error)) []any {
+	t.Helper()
+	objects, err := build()
+	if err != nil {
+		t.Fatal(err)
 	}
 	return objects
 }
 
-// example builds the overlay as its reader would: on a copy, with secrets that
-// the script made.
-func example(t *testing.T) []any {
-	t.Helper()
-	folder := t.TempDir()
+// buildExample builds the overlay as its reader would: on a copy, with secrets
+// that the script made.
+func buildExample() (objects []any, err error) {
+	folder, err := os.MkdirTemp("", "ledger-kubernetes-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
 	for _, name := range []string{"nats", "gateway", "kubernetes"} {
 		if err := os.CopyFS(filepath.Join(folder, name), os.DirFS(filepath.Join("..", name))); err != nil {
-			t.Fatal(err)
+			return nil, err
 		}
 	}
 	overlay := filepath.Join(folder, "kubernetes/overlays/example")
@@ -93,9 +115,9 @@ func example(t *testing.T) []any {
 	script.Env = append(os.Environ(), "NATS_HOSTS=nats-0.nats nats-1.nats nats-2.nats",
 		"DATABASE_URL=postgres://ledger:p@db.example.com/ledger", "SOLANA_RPC_URL=https://rpc.example.com")
 	if out, err := script.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
+		return nil, fmt.Errorf("%w: %s", err, out)
 	}
-	return build(t, overlay)
+	return build(overlay)
 }
 
 // of picks the objects of one type.

@@ -97,7 +97,7 @@ func hasPort(c corev1.Container, name string) bool {
 
 func TestWorkloadsAreHardened(t *testing.T) {
 	t.Parallel()
-	for _, objects := range [][]any{build(t, "ledger"), example(t)} {
+	for _, objects := range [][]any{ledger(t), example(t)} {
 		all := workloads(objects)
 		if len(all) != 7 {
 			t.Errorf("%d workloads", len(all))
@@ -130,7 +130,8 @@ func TestHardeningBites(t *testing.T) {
 			p.Volumes[slices.IndexFunc(p.Volumes, func(v corev1.Volume) bool { return v.Name == "tmp" })].EmptyDir.SizeLimit = nil
 		},
 	} {
-		w := named(t, workloads(build(t, "ledger")), "nats")
+		w := named(t, workloads(ledger(t)), "nats")
+		w.pod = *w.pod.DeepCopy()
 		spoil(&w.pod)
 		if got := strings.Join(hardening(w), "\n"); !strings.Contains(got, want) {
 			t.Errorf("%s: found %q", want, got)
@@ -323,7 +324,7 @@ func TestConfigurationsGetTheirVariables(t *testing.T) {
 // What the gateway must know of the services is what they are told.
 func TestGatewayAndServicesAgree(t *testing.T) {
 	t.Parallel()
-	for _, objects := range [][]any{build(t, "ledger"), example(t)} {
+	for _, objects := range [][]any{ledger(t), example(t)} {
 		all := workloads(objects)
 		gateway := environment(t, objects, named(t, all, "gateway").container(t))
 		services := environment(t, objects, named(t, all, "extension-api").container(t))
@@ -341,7 +342,7 @@ func TestGatewayAndServicesAgree(t *testing.T) {
 // The configuration is that of infra/nats and infra/gateway, to the byte.
 func TestConfigurationIsNotCopied(t *testing.T) {
 	t.Parallel()
-	objects := build(t, "ledger")
+	objects := ledger(t)
 	for of, workload := range map[string]string{"nats": "nats", "gateway": "gateway"} {
 		pod := named(t, workloads(objects), workload).pod
 		i := slices.IndexFunc(pod.Volumes, func(v corev1.Volume) bool { return v.ConfigMap != nil })

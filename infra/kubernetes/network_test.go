@@ -80,7 +80,7 @@ func allowed(t *testing.T, policies []*networkingv1.NetworkPolicy, from, to peer
 // TestWhoTalksToWhom tries every pair: what is listed is allowed, all else is not.
 func TestWhoTalksToWhom(t *testing.T) {
 	t.Parallel()
-	objects := build(t, "ledger")
+	objects := ledger(t)
 	policies := of[*networkingv1.NetworkPolicy](objects)
 	want := map[string][]string{
 		"gateway":       {"core-api:http", "extension-api:http", "names:53"},
@@ -128,7 +128,7 @@ func TestLikeCompose(t *testing.T) {
 		commands = append(commands, m[1]+m[2])
 	}
 	variables := regexp.MustCompile(`(?m)^ +([A-Z_]+_FILE|[A-Z_]+_ADDR|PROJECTOR_CONSUMER|NATS_CA|AUTHORITY_KEYPAIR): `)
-	for _, w := range workloads(build(t, "ledger")) {
+	for _, w := range workloads(ledger(t)) {
 		c := w.container(t)
 		if !w.ours() {
 			if !strings.Contains(dockerfile, "FROM "+c.Image+" ") && !strings.Contains(compose, "image: "+c.Image+"\n") {
