@@ -81,6 +81,9 @@ func Dial(cfg config.Config) Connector {
 		if cfg.NATSCreds != "" {
 			options = append(options, nats.UserCredentials(cfg.NATSCreds))
 		}
+		if cfg.NATSCA != "" {
+			options = append(options, nats.RootCAs(cfg.NATSCA))
+		}
 		return nats.Connect(cfg.NATSURL, append(inboxPrefix(cfg), options...)...)
 	}
 }
@@ -250,6 +253,7 @@ func NewDeciding(ctx context.Context, b *Base) (*Deciding, error) {
 	d.Commands, err = command.NewExecutor(command.Config{
 		Log: newMeteredLog(b.Log, b.Registry), Loader: command.ReadModel{Pool: b.Pool, Now: time.Now}, Source: "/ledger",
 		NewID: NewID, CachedOwners: b.Config.CachedOwners,
+		MaxRunning: b.Config.MaxCommands, MaxWaiting: b.Config.MaxWaitingCommands,
 	})
 	if err != nil {
 		return nil, err

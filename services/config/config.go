@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -39,6 +40,9 @@ type Config struct {
 	// NATSURL is the log's server, NATSCreds a NATS credentials file.
 	NATSURL   string `env:"NATS_URL"`
 	NATSCreds string `env:"NATS_CREDS"`
+	// NATSCA is a PEM file of the authorities that sign the servers' certificates;
+	// where it is set, a server without TLS is refused. Empty: those of the system.
+	NATSCA string `env:"NATS_CA"`
 	// NATSReplicas is how many servers keep each message: 1 or 3. It matters
 	// only where the streams are made.
 	NATSReplicas int `env:"NATS_REPLICAS" envDefault:"1"`
@@ -53,6 +57,9 @@ type Config struct {
 	AnchorerConsumer  string `env:"ANCHORER_CONSUMER"`
 	// DatabaseURL is the PostgreSQL of the read models.
 	DatabaseURL string `env:"DATABASE_URL"`
+	// PostgresBin is the folder of the PostgreSQL programs (postgres, initdb) of
+	// a local run. Empty: they are looked for.
+	PostgresBin string `env:"POSTGRES_BIN"`
 	// DatabaseConns bounds the connections of one service.
 	DatabaseConns int32 `env:"DATABASE_CONNS" envDefault:"16"`
 
@@ -116,6 +123,11 @@ type Config struct {
 	// BodyCacheBytes bounds the sealed bodies in memory: three quarters for
 	// owners who search, one for reads by id.
 	BodyCacheBytes int64 `env:"BODY_CACHE_BYTES" envDefault:"268435456"`
+	// MaxCommands bounds the writes, of any kind, that one process decides and
+	// appends at the same time, MaxWaitingCommands those that wait for that;
+	// one more is answered 503.
+	MaxCommands        int `env:"MAX_COMMANDS" envDefault:"64"`
+	MaxWaitingCommands int `env:"MAX_WAITING_COMMANDS" envDefault:"512"`
 }
 
 // Need is something that a service can't do without.
@@ -212,6 +224,9 @@ func (c *Config) validate() []error {
 	if c.NATSReplicas != 1 && c.NATSReplicas != 3 && c.NATSReplicas != 5 {
 		problem("NATS_REPLICAS: %d is not 1, 3 or 5", c.NATSReplicas)
 	}
+	if c.PostgresBin != "" && !filepath.IsAbs(c.PostgresBin) {
+		problem("POSTGRES_BIN: %q is not an absolute path", c.PostgresBin)
+	}
 	if c.DatabaseConns < 2 {
 		problem("DATABASE_CONNS: %d is less than 2", c.DatabaseConns)
 	}
@@ -244,6 +259,9 @@ func (c *Config) validate() []error {
 	}
 	if c.CachedOwners < 1 {
 		problem("CACHED_OWNERS: must be at least 1")
+	}
+	if c.MaxCommands < 1 || c.MaxWaitingCommands < 0 {
+		problem("MAX_COMMANDS must be at least 1, MAX_WAITING_COMMANDS at least 0")
 	}
 	if c.TraceEndpoint != "" {
 		u, err := url.Parse(c.TraceEndpoint)

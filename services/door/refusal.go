@@ -90,7 +90,7 @@ var table = []row{
 	{eventlog.ErrUnavailable, http.StatusServiceUnavailable, messageBusy},
 	{command.ErrOverloaded, http.StatusServiceUnavailable, messageBusy},
 	{memory.ErrBusy, http.StatusServiceUnavailable, messageBusy},
-	{errGone, statusGone, "the client closed the connection"},
+	{memory.ErrAbandoned, statusGone, ""},
 	{fence.ErrBehind, http.StatusServiceUnavailable, messageBusy},
 	{keystore.ErrUnavailable, http.StatusServiceUnavailable, messageBusy},
 	{signin.ErrUnavailable, http.StatusServiceUnavailable, messageBusy},

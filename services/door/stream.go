@@ -3,7 +3,6 @@ package door
 import (
 	"bytes"
 	"context"
-	"errors"
 	"io"
 
 	"github.com/go-json-experiment/json"
@@ -19,7 +18,7 @@ import (
 func StreamArray(c *fiber.Ctx, cursor *memory.Cursor, prefix, suffix string) error {
 	s := &arrayStream{cursor: cursor, suffix: "]" + suffix}
 	if conn, ok := c.Context().Conn().(*lingeringConn); ok {
-		s.gone = conn.Gone
+		cursor.Abandoned = conn.Gone
 	}
 	s.buffer.WriteString(prefix + "[")
 	if err := s.fill(Context(c)); err != nil {
@@ -42,14 +41,10 @@ type arrayStream struct {
 	suffix string
 	some   bool // an element was written
 	done   bool
-	gone   func() bool // the client left; nil where that can't be seen
 }
 
-// errGone: nobody waits for the answer any longer. It reaches nobody, but
-// ends the work and is counted.
-var errGone = errors.New("client closed the connection")
-
-// statusGone is nginx's "client closed request".
+// statusGone is nginx's "client closed request". It reaches nobody, but is
+// counted.
 const statusGone = 499
 
 // fill reads chunks until there is something to send or nothing left.
@@ -57,9 +52,6 @@ func (s *arrayStream) fill(ctx context.Context) error {
 	for s.cursor.More() && s.buffer.Len() < flushBytes {
 		if err := s.cursor.Next(ctx, s.element); err != nil {
 			return err
-		}
-		if s.gone != nil && s.buffer.Len() < flushBytes && s.gone() {
-			return errGone
 		}
 	}
 	if !s.cursor.More() {

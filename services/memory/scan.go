@@ -2,12 +2,16 @@ package memory
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/projections/memories"
 	"github.com/memory-ledger/ledger/services/keystore"
 )
+
+// ErrAbandoned: the one who asked has left.
+var ErrAbandoned = errors.New("the client closed the connection")
 
 // chunkRows is how many memories are read from the database at a time. A log
 // only grows, so chunks read one after the other add up to one consistent
@@ -23,6 +27,9 @@ type Cursor struct {
 	next    uint64
 	end     uint64
 	search  *matcher // nil: all
+
+	// Abandoned, if set, reports that nobody waits for the rest any more.
+	Abandoned func() bool
 }
 
 // Range returns a cursor over the leaves from index from on, at most limit of
@@ -61,6 +68,9 @@ func (c *Cursor) Next(ctx context.Context, yield func(*View) error) error {
 		return err
 	}
 	defer release()
+	if c.Abandoned != nil && c.Abandoned() {
+		return ErrAbandoned
+	}
 	if c.search != nil {
 		return c.nextMatches(ctx, yield)
 	}

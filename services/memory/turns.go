@@ -22,12 +22,15 @@ const (
 )
 
 // Turns shares out the work of long lists and searches. It is done in pieces,
-// as many at a time as there are processors, and who waits for the next piece
-// is served owner by owner, in turn: one with a huge log, or with a hundred
-// searches at once, takes no more of the machine than one with a small one.
+// at a time one fewer than there are processors, and who waits for the next
+// piece is served owner by owner, in turn: one with a huge log, or with a hundred
+// searches at once, takes no more of the machine than one with a small one, and
+// what is left of the machine is for requests that take a moment. A search that
+// is alone may use the last processor too.
 type Turns struct {
 	mu      sync.Mutex
 	free    int
+	spare   bool // the last processor is not in use
 	waiting int
 	lines   map[events.Owner]*line
 	next    *list.List // of *line: whose turn it is
@@ -45,10 +48,10 @@ type turn struct {
 }
 
 // NewTurns returns Turns for the processors of this machine.
-func NewTurns() *Turns { return newTurns(max(2, runtime.NumCPU())) }
+func NewTurns() *Turns { return newTurns(max(1, runtime.NumCPU()-1)) }
 
 func newTurns(slots int) *Turns {
-	return &Turns{free: slots, lines: map[events.Owner]*line{}, next: list.New()}
+	return &Turns{free: slots, spare: true, lines: map[events.Owner]*line{}, next: list.New()}
 }
 
 // Take waits for the owner's turn. The caller does one piece of work and calls
@@ -75,16 +78,20 @@ func (t *Turns) Take(ctx context.Context, owner events.Owner) (release func(), e
 	}
 }
 
-// TryTake takes a turn that nobody else wants, and returns nil where there is
-// none.
+// TryTake takes the spare processor where nobody waits for a turn, and returns
+// nil otherwise. It is for a moment's help with a piece of work.
 func (t *Turns) TryTake() (release func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.free == 0 || t.waiting > 0 {
+	if !t.spare || t.waiting > 0 {
 		return nil
 	}
-	t.free--
-	return t.release
+	t.spare = false
+	return func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.spare = true
+	}
 }
 
 func (t *Turns) enqueue(owner events.Owner, w *turn) error {

@@ -39,7 +39,7 @@ func TestOwnersTakeTurns(t *testing.T) {
 		ask(light)
 		ask(light)
 		if turns.TryTake() != nil {
-			t.Error("a turn was to be had beside those who wait")
+			t.Error("the spare processor was to be had beside those who wait")
 		}
 		release()
 		var got []events.Owner
@@ -87,6 +87,21 @@ func TestALineIsBounded(t *testing.T) {
 			t.Errorf("left behind: %+v", turns)
 		}
 	})
+}
+
+func TestTheSpareProcessorIsForOne(t *testing.T) {
+	t.Parallel()
+	turns := newTurns(1)
+	first := turns.TryTake()
+	if first == nil || turns.TryTake() != nil {
+		t.Fatal("the spare processor is not one")
+	}
+	first()
+	again := turns.TryTake()
+	if again == nil {
+		t.Fatal("the spare processor was not given back")
+	}
+	again()
 }
 
 // TestATurnIsNotLost: whoever leaves in the moment in which the turn is given
