@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"os/exec"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -95,7 +96,7 @@ func awaitAnchored(t *testing.T, c *stacktest.Client, session stacktest.Header, 
 func (d *deployment) batches() (leaves, batches uint64) {
 	d.t.Helper()
 	url := d.as("auditor")[len("NATS_URL="):]
-	nc, err := nats.Connect(url, nats.CustomInboxPrefix("_INBOX_auditor"))
+	nc, err := nats.Connect(url, nats.CustomInboxPrefix("_INBOX_auditor"), nats.RootCAs(filepath.Join(d.secrets, "ca_certificate")))
 	if err != nil {
 		d.t.Fatal(err)
 	}
