@@ -1,11 +1,18 @@
 // Package access finds out who is calling: it turns a bearer credential into
 // an owner, and never says "no" before it has caught up with the log.
 //
-// A credential that is looked up (API key, extension session, grant) is found
-// by the SHA-256 of its text. To whom a hash belongs never changes, so that
-// much is cached; whether it is still alive is asked anew for every request.
-// Reads ask the read model behind the fence; writes carry the credential into
-// the decision, where the owner's expected version guards it.
+// A credential that is looked up (API key, extension session) is found by the
+// SHA-256 of its text. To whom a hash belongs never changes, so that much is
+// remembered for as long as the credential was last seen alive; whether it
+// still is, is asked anew: by reads of the read model behind the fence, by
+// writes of the decision, where the owner's expected version guards it.
+//
+// A refusal costs the same whatever is wrong. Unknown, expired and revoked
+// credentials take one wait for the whole log and one look-up, and get the same
+// answer; none of them is remembered. Two things are told apart by time, and
+// tell a guesser nothing: a text that no credential of ours could be is refused
+// without a question, and the first refusal by a replica that last saw the
+// credential alive comes another way. [Door.StillAlive] says the rest.
 package access
 
 import (
@@ -36,6 +43,8 @@ const APIKeyPrefix = "svc_"
 type Caller struct {
 	Owner      events.Owner
 	Credential command.Credential
+
+	hash events.Hash // of a credential that is looked up
 }
 
 const (
@@ -51,55 +60,59 @@ type identity struct {
 	expires time.Time // sessions; zero for keys
 }
 
-// lookups caches identities of one kind of credential.
-type lookups struct {
-	cache *lru.Cache[events.Hash, identity]
-	fence *fence.Fence
-	find  func(context.Context, events.Hash) (who identity, alive, found bool, err error)
+func (i identity) expired(now time.Time) bool {
+	return !i.expires.IsZero() && !now.Before(i.expires)
 }
 
-func newLookups(f *fence.Fence, find func(context.Context, events.Hash) (identity, bool, bool, error)) *lookups {
-	cache, err := lru.New[events.Hash, identity](cachedHashes)
+// lookups are the credentials of one kind.
+type lookups struct {
+	prefix string
+	kind   command.CredentialKind
+	// live holds what was alive when it was last looked up, and nothing else:
+	// what is not in here takes the same way, dead or unknown.
+	live  *lru.Cache[events.Hash, identity]
+	fence *fence.Fence
+	now   func() time.Time
+	find  func(context.Context, events.Hash) (who identity, revoked, found bool, err error)
+}
+
+func newLookups(l lookups) *lookups {
+	live, err := lru.New[events.Hash, identity](cachedHashes)
 	if err != nil {
 		panic(err) // only for a size that is not positive
 	}
-	return &lookups{cache: cache, fence: f, find: find}
+	l.live = live
+	return &l
 }
 
-// identify says to whom a credential belongs, alive or not.
-func (l *lookups) identify(ctx context.Context, hash events.Hash) (identity, error) {
-	if who, ok := l.cache.Get(hash); ok {
-		return who, nil
-	}
-	who, _, found, err := l.find(ctx, hash)
-	if err == nil && !found {
-		if err = l.fence.WaitAll(ctx); err == nil {
-			who, _, found, err = l.find(ctx, hash)
-		}
-	}
+// identify returns to whom a live credential belongs. With read set it also
+// catches up with everything that its owner did before the call.
+func (l *lookups) identify(ctx context.Context, hash events.Hash, read bool) (identity, error) {
+	who, known := l.live.Get(hash)
 	switch {
-	case err != nil:
-		return identity{}, fmt.Errorf("look up credential: %w", err)
-	case !found:
-		return identity{}, ErrUnauthenticated
+	case !known || who.expired(l.now()):
+		return l.lookUp(ctx, hash, l.fence.WaitAll)
+	case read:
+		return l.lookUp(ctx, hash, func(ctx context.Context) error { return l.fence.WaitOwner(ctx, who.owner) })
 	}
-	l.cache.Add(hash, who)
 	return who, nil
 }
 
-// alive catches up with the owner and looks whether the credential still is.
-func (l *lookups) alive(ctx context.Context, hash events.Hash, owner events.Owner) error {
-	if err := l.fence.WaitOwner(ctx, owner); err != nil {
-		return err
+// lookUp waits until the read model can be asked, and asks it.
+func (l *lookups) lookUp(ctx context.Context, hash events.Hash, wait func(context.Context) error) (identity, error) {
+	if err := wait(ctx); err != nil {
+		return identity{}, err
 	}
-	_, alive, found, err := l.find(ctx, hash)
+	who, revoked, found, err := l.find(ctx, hash)
 	if err != nil {
-		return fmt.Errorf("look up credential: %w", err)
+		return identity{}, fmt.Errorf("look up credential: %w", err)
 	}
-	if !found || !alive {
-		return ErrUnauthenticated
+	if !found || revoked || who.expired(l.now()) {
+		l.live.Remove(hash)
+		return identity{}, ErrUnauthenticated
 	}
-	return nil
+	l.live.Add(hash, who)
+	return who, nil
 }
 
 // Door is the access control of one API.
@@ -108,25 +121,28 @@ type Door struct {
 	jwt      *signin.SignedTokens // core; nil on the extension API
 	keys     *lookups             // core
 	sessions *lookups             // extension; nil on core
-	now      func() time.Time
 }
 
 // NewCore accepts signed sessions and API keys.
 func NewCore(q schema.Querier, f *fence.Fence, jwt *signin.SignedTokens, now func() time.Time) *Door {
-	return &Door{fence: f, jwt: jwt, now: now, keys: newLookups(f,
-		func(ctx context.Context, hash events.Hash) (identity, bool, bool, error) {
+	return &Door{fence: f, jwt: jwt, keys: newLookups(lookups{
+		prefix: APIKeyPrefix, kind: command.CredentialKey, fence: f, now: now,
+		find: func(ctx context.Context, hash events.Hash) (identity, bool, bool, error) {
 			key, found, err := apikeys.ByHash(ctx, q, hash)
-			return identity{owner: key.Owner, id: key.ID}, key.RevokedAt == nil, found, err
-		})}
+			return identity{owner: key.Owner, id: key.ID}, key.RevokedAt != nil, found, err
+		},
+	})}
 }
 
 // NewExtension accepts extension sessions.
 func NewExtension(q schema.Querier, f *fence.Fence, now func() time.Time) *Door {
-	return &Door{fence: f, now: now, sessions: newLookups(f,
-		func(ctx context.Context, hash events.Hash) (identity, bool, bool, error) {
+	return &Door{fence: f, sessions: newLookups(lookups{
+		prefix: signin.ExtensionTokenPrefix, kind: command.CredentialExtensionSession, fence: f, now: now,
+		find: func(ctx context.Context, hash events.Hash) (identity, bool, bool, error) {
 			s, found, err := sessions.ByTokenHash(ctx, q, hash)
-			return identity{owner: s.Owner, id: s.ID, expires: s.ExpiresAt.Time()}, s.RevokedAt == nil, found, err
-		})}
+			return identity{owner: s.Owner, id: s.ID, expires: s.ExpiresAt.Time()}, s.RevokedAt != nil, found, err
+		},
+	})}
 }
 
 // Read authenticates a request that reads. When it returns, the projection
@@ -135,10 +151,28 @@ func (d *Door) Read(ctx context.Context, header string) (Caller, error) {
 	return d.authenticate(ctx, header, true)
 }
 
-// Write authenticates a request that ends in a command. The command must carry
-// the credential: its decision is what refuses one that was revoked.
+// Write authenticates a request that ends in a command, without a question for
+// a credential that was alive when it was last looked up. The command must
+// carry the credential: its decision is what refuses one that was revoked.
+// Before a caller is refused for any other reason, StillAlive has the word.
 func (d *Door) Write(ctx context.Context, header string) (Caller, error) {
 	return d.authenticate(ctx, header, false)
+}
+
+// StillAlive reports ErrUnauthenticated for a caller of Write whose credential
+// was dead by then. Whoever is refused is asked about first: otherwise what is
+// wrong with a body would tell which dead credentials were alive once.
+func (d *Door) StillAlive(ctx context.Context, caller Caller) error {
+	l := d.sessions
+	switch caller.Credential.Kind {
+	case command.CredentialCoreSession:
+		return nil // can't be revoked, and had time left
+	case command.CredentialKey:
+		l = d.keys
+	case command.CredentialExtensionSession:
+	}
+	_, err := l.lookUp(ctx, caller.hash, d.fence.WaitAll)
+	return err
 }
 
 func (d *Door) authenticate(ctx context.Context, header string, read bool) (Caller, error) {
@@ -148,9 +182,9 @@ func (d *Door) authenticate(ctx context.Context, header string, read bool) (Call
 	}
 	switch {
 	case d.sessions != nil:
-		return d.lookedUp(ctx, d.sessions, command.CredentialExtensionSession, token, read)
+		return d.sessions.caller(ctx, token, read)
 	case strings.HasPrefix(token, APIKeyPrefix):
-		return d.lookedUp(ctx, d.keys, command.CredentialKey, token, read)
+		return d.keys.caller(ctx, token, read)
 	}
 	owner, id, err := d.jwt.Verify(token)
 	if err != nil {
@@ -161,24 +195,19 @@ func (d *Door) authenticate(ctx context.Context, header string, read bool) (Call
 			return Caller{}, err
 		}
 	}
-	return Caller{owner, command.Credential{Kind: command.CredentialCoreSession, ID: id}}, nil
+	return Caller{Owner: owner, Credential: command.Credential{Kind: command.CredentialCoreSession, ID: id}}, nil
 }
 
-func (d *Door) lookedUp(ctx context.Context, l *lookups, kind command.CredentialKind, token string, read bool) (Caller, error) {
+func (l *lookups) caller(ctx context.Context, token string, read bool) (Caller, error) {
+	if !signin.HasTokenForm(token, l.prefix) {
+		return Caller{}, ErrUnauthenticated
+	}
 	hash := signin.HashToken(token)
-	who, err := l.identify(ctx, hash)
+	who, err := l.identify(ctx, hash, read)
 	if err != nil {
 		return Caller{}, err
 	}
-	if !who.expires.IsZero() && !d.now().Before(who.expires) {
-		return Caller{}, ErrUnauthenticated
-	}
-	if read {
-		if err := l.alive(ctx, hash, who.owner); err != nil {
-			return Caller{}, err
-		}
-	}
-	return Caller{who.owner, command.Credential{Kind: kind, ID: who.id}}, nil
+	return Caller{Owner: who.owner, Credential: command.Credential{Kind: l.kind, ID: who.id}, hash: hash}, nil
 }
 
 // bearer takes the credential out of an Authorization header.

@@ -48,13 +48,10 @@ func (d *Deciding) ServeCore(ctx context.Context, listener net.Listener) error {
 func (d *Deciding) ServeExtension(ctx context.Context, listener net.Listener) error {
 	commands := d.Commands.As("/extension")
 	memories := d.memories(commands)
-	grants, err := grant.New(grant.Config{
+	grants := grant.New(grant.Config{
 		Commands: commands, Memories: memories, Query: d.Pool, Fence: d.Fence,
 		BaseURL: d.Config.ExtensionURL, Now: time.Now, NewID: NewID,
 	})
-	if err != nil {
-		return err
-	}
 	api := &extension.API{
 		Access: access.NewExtension(d.Pool, d.Fence, time.Now),
 		Desk: signin.NewDesk(signin.Config{
