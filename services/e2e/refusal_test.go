@@ -3,7 +3,6 @@ package e2e_test
 import (
 	"bytes"
 	"crypto/rand"
-	"fmt"
 	mathrand "math/rand/v2"
 	"slices"
 	"strings"
@@ -308,7 +307,7 @@ func TestTheMeasureBites(t *testing.T) {
 		b = append(b, time.Duration(450+i)*time.Microsecond)
 	}
 	if share := slower(a, b); share < 0.65 {
-		t.Error(fmt.Sprintf("a tenth slower, and the share is %.2f", share))
+		t.Errorf("a tenth slower, and the share is %.2f", share)
 	}
 	if share := slower(a, a); share != 0.5 {
 		t.Errorf("the same times give %.2f", share)
