@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -116,14 +117,27 @@ func (l *JetStream) Sync(ctx context.Context) error {
 // message that others may already have read and a power cut may still take;
 // its writer has no answer, so nothing was promised.
 func (l *JetStream) Append(ctx context.Context, a Append) (uint64, error) {
+	sync, leave := l.join()
 	seq, err := l.store(ctx, a)
 	if err != nil {
+		leave()
 		return 0, err
 	}
-	if err := l.Sync(ctx); err != nil {
-		return 0, fmt.Errorf("append: %w", err)
+	if err := sync(ctx); err != nil {
+		return 0, fmt.Errorf("append: %w: %w", ErrUncertain, err)
 	}
 	return seq, nil
+}
+
+// join tells the syncer, where it wants to know, that a sync will be asked for.
+func (l *JetStream) join() (sync func(context.Context) error, leave func()) {
+	if g, ok := l.syncer.(Gatherer); ok {
+		return g.Join()
+	}
+	if l.syncer != nil {
+		return l.syncer.Sync, func() {}
+	}
+	return func(context.Context) error { return nil }, func() {}
 }
 
 // store publishes until the server says that the message is stored, or that it
@@ -155,19 +169,54 @@ func (l *JetStream) store(ctx context.Context, a Append) (uint64, error) {
 	}
 }
 
+// publish sends one message and waits for its acknowledgement. It is
+// jetstream.PublishMsg without the general handling of options and answers,
+// which showed in the profile of every write.
 func (l *JetStream) publish(ctx context.Context, a Append) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
 	subject := events.Subject{Family: a.Family, Owner: a.Owner, Kind: a.Kind}
-	msg := &nats.Msg{Subject: subject.String(), Data: a.Payload}
-	ack, err := l.js.PublishMsg(ctx, msg,
-		jetstream.WithMsgID(a.CommandID),
-		jetstream.WithExpectStream(StreamName),
-		jetstream.WithExpectLastSequenceForSubject(a.Expected, events.OwnerFilter(a.Family, a.Owner)),
-		jetstream.WithRetryAttempts(0),
-	)
+	reply, err := l.nc.RequestMsgWithContext(ctx, &nats.Msg{
+		Subject: subject.String(),
+		Data:    a.Payload,
+		Header: nats.Header{
+			jetstream.MsgIDHeader:                   {a.CommandID},
+			jetstream.ExpectedStreamHeader:          {StreamName},
+			jetstream.ExpectedLastSubjSeqHeader:     {strconv.FormatUint(a.Expected, 10)},
+			jetstream.ExpectedLastSubjSeqSubjHeader: {events.OwnerFilter(a.Family, a.Owner)},
+		},
+	})
 	if err != nil {
 		return 0, err
+	}
+	return decodeAck(reply.Data)
+}
+
+// plainAck is how the server begins the acknowledgement of a message that it
+// stored; digits and a brace follow.
+const plainAck = `{"stream":"` + StreamName + `","seq":`
+
+// decodeAck reads a publish acknowledgement (JetStream wire API, JSPubAckResponse).
+func decodeAck(data []byte) (uint64, error) {
+	if digits, ok := strings.CutPrefix(string(data), plainAck); ok {
+		if digits, ok := strings.CutSuffix(digits, "}"); ok {
+			if seq, err := strconv.ParseUint(digits, 10, 64); err == nil && seq > 0 {
+				return seq, nil
+			}
+		}
+	}
+	var ack struct {
+		Error *jetstream.APIError `json:"error"`
+		*jetstream.PubAck
+	}
+	if err := json.Unmarshal(data, &ack); err != nil {
+		return 0, fmt.Errorf("publish acknowledgement: %w", err)
+	}
+	switch {
+	case ack.Error != nil:
+		return 0, ack.Error
+	case ack.PubAck == nil || ack.Stream != StreamName || ack.Sequence == 0:
+		return 0, fmt.Errorf("publish acknowledgement without a sequence of stream %s", StreamName)
 	}
 	return ack.Sequence, nil
 }
@@ -333,7 +382,7 @@ func isRefusal(err error) bool {
 
 // isNeverSent: the message did not reach any server that could store it.
 func isNeverSent(err error) bool {
-	return errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, nats.ErrNoResponders) ||
+	return errors.Is(err, nats.ErrNoResponders) ||
 		errors.Is(err, nats.ErrReconnectBufExceeded) || errors.Is(err, nats.ErrConnectionClosed) ||
 		errors.Is(err, nats.ErrConnectionReconnecting)
 }

@@ -35,6 +35,8 @@ type Options struct {
 	Poll       time.Duration         // how often the checkpoint is read besides being told; 0 means 1 s
 	Logger     *slog.Logger          // nil means slog.Default()
 	Registerer prometheus.Registerer // nil means no metrics
+	// OnWait, if set, is called by every wait that begins. It must not block.
+	OnWait func()
 }
 
 // Fence holds reads back until the read models are caught up.
@@ -85,6 +87,15 @@ func WithChain() Option { return func(s *scope) { s.chain = true } }
 // WaitOwner returns once the read models reflect every event of the owner that
 // was acknowledged before the call. Errors: ErrBehind, the log's, ctx's.
 func (f *Fence) WaitOwner(ctx context.Context, owner events.Owner, options ...Option) error {
+	_, err := f.WaitOwnerHead(ctx, owner, options...)
+	return err
+}
+
+// WaitOwnerHead is WaitOwner, and returns the newest sequence of the log where
+// the read models were found to hold all of it. What was read at one head is
+// still true whenever the head is the same. It returns 0 where others' events
+// were under way.
+func (f *Fence) WaitOwnerHead(ctx context.Context, owner events.Owner, options ...Option) (head uint64, err error) {
 	var s scope
 	for _, option := range options {
 		option(&s)
@@ -94,19 +105,19 @@ func (f *Fence) WaitOwner(ctx context.Context, owner events.Owner, options ...Op
 	// Mostly the read models hold the whole log, and one question, shared by
 	// all who ask at the same time, settles it. Only while writes of others are
 	// under way does it take one about this owner.
-	head, err := f.heads.get(ctx)
+	head, err = f.heads.get(ctx)
 	if err != nil {
-		return fmt.Errorf("fence: %w", err)
+		return 0, fmt.Errorf("fence: %w", err)
 	}
 	if f.known.reached(head) {
 		f.metrics.passed.Inc()
-		return nil
+		return head, nil
 	}
 	seq, err := f.ownerHead(ctx, owner, s)
 	if err != nil {
-		return fmt.Errorf("fence: %w", err)
+		return 0, fmt.Errorf("fence: %w", err)
 	}
-	return f.wait(ctx, seq)
+	return 0, f.wait(ctx, seq)
 }
 
 // ownerHead asks the log for the newest sequence of one family, or of both at
@@ -160,6 +171,9 @@ func (f *Fence) wait(ctx context.Context, seq uint64) error {
 		return nil
 	}
 	start := time.Now()
+	if f.opts.OnWait != nil {
+		f.opts.OnWait()
+	}
 	f.metrics.waiting.Inc()
 	defer f.metrics.waiting.Dec()
 	for !reached {

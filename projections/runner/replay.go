@@ -13,7 +13,7 @@ import (
 
 // replayRecords is how many messages a replay commits at once at least, where
 // there are so many.
-const replayRecords = 2000
+const replayRecords = 10000
 
 // PartReader reads a part of the log that is complete; see eventlog.Direct.
 type PartReader interface {

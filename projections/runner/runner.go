@@ -48,7 +48,10 @@ const (
 	defaultMaxBackoff   = 5 * time.Second
 	defaultReadyLag     = 30 * time.Second
 	watchInterval       = time.Second
-	standbyInterval     = 250 * time.Millisecond
+	// slicePace is the most that a busy projector adds to the wait of a reader
+	// whom it can't see; whom it can see calls Hurry.
+	slicePace       = 5 * time.Millisecond
+	standbyInterval = 250 * time.Millisecond
 )
 
 // Log is what the projector needs of the log.
@@ -124,6 +127,7 @@ func (c *Config) Validate() error {
 type Runner struct {
 	cfg     Config
 	metrics *metrics
+	hurry   chan struct{} // holds one call of Hurry
 
 	mu    sync.Mutex
 	state progress
@@ -135,13 +139,21 @@ func New(cfg Config) (*Runner, error) {
 		return nil, fmt.Errorf("projector: %w", err)
 	}
 	cfg.setDefaults()
-	r := &Runner{cfg: cfg}
+	r := &Runner{cfg: cfg, hurry: make(chan struct{}, 1)}
 	m, err := newMetrics(cfg.Registerer, r)
 	if err != nil {
 		return nil, fmt.Errorf("projector: %w", err)
 	}
 	r.metrics = m
 	return r, nil
+}
+
+// Hurry says that somebody waits for what the log holds now. It never blocks.
+func (r *Runner) Hurry() {
+	select {
+	case r.hurry <- struct{}{}:
+	default:
+	}
 }
 
 // Run projects until ctx ends, then lets the slice in flight be committed and

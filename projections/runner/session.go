@@ -129,7 +129,9 @@ func (s *session) project(ctx context.Context, maxRecords int) error {
 	} else if s.unproven != nil {
 		from = s.position
 	}
-	subscriber := NewSliceSubscriber(r.cfg.Log, SliceConfig{From: from, MaxRecords: maxRecords, RetryPause: r.cfg.MinBackoff})
+	subscriber := NewSliceSubscriber(r.cfg.Log, SliceConfig{
+		From: from, MaxRecords: maxRecords, RetryPause: r.cfg.MinBackoff, Pace: slicePace, Hurry: r.hurry,
+	})
 	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: r.cfg.ApplyTimeout + time.Second}, watermill.NopLogger{})
 	if err != nil {
 		return fmt.Errorf("make router: %w", err)

@@ -23,9 +23,9 @@ const maxSubjects = 1 << 16
 
 // SliceSubscriber is a watermill Subscriber whose messages are slices of the
 // log. A message is sent once the one before it was acknowledged; one that is
-// refused is sent again after a pause. While a slice is being worked on the
-// next one is received, decoded and grown, so a reader that is behind gets
-// long slices and one that keeps up gets short ones.
+// refused is sent again after a pause. While a slice is being worked on, and
+// until the pace allows the next, that one is received, decoded and grown, so a
+// reader that is behind gets long slices and one that keeps up gets short ones.
 type SliceSubscriber struct {
 	follower eventlog.Follower
 	cfg      SliceConfig
@@ -44,6 +44,12 @@ type SliceConfig struct {
 	MaxRecords int    // most records in a slice; 0 means 2000
 	MaxBytes   int    // payload bytes after which a slice grows no more; 0 means 8 MiB
 	RetryPause time.Duration
+	// Pace is the least time from one slice to the next, unless the next one is
+	// long already or Hurry says that somebody waits for it: a transaction
+	// costs the database the same for one message as for fifty. A message that
+	// comes after a pause this long is sent at once. 0 means no pace.
+	Pace  time.Duration
+	Hurry <-chan struct{}
 }
 
 // NewSliceSubscriber returns a subscriber over a follower of the log.
@@ -164,6 +170,7 @@ func (s *sized) grow(more sized) {
 // emit sends one slice after the other and lets the next one grow meanwhile.
 func (s *SliceSubscriber) emit(ctx context.Context, decoded <-chan sized, out chan<- *message.Message) {
 	var next sized
+	var sent time.Time
 	for {
 		if len(next.Records) == 0 {
 			var open bool
@@ -176,6 +183,10 @@ func (s *SliceSubscriber) emit(ctx context.Context, decoded <-chan sized, out ch
 				return
 			}
 		}
+		if !s.linger(ctx, sent, decoded, &next) {
+			return
+		}
+		sent = time.Now()
 		current := next.Slice
 		next = sized{}
 		for handled := false; !handled; {
@@ -194,11 +205,43 @@ func (s *SliceSubscriber) emit(ctx context.Context, decoded <-chan sized, out ch
 	}
 }
 
+// linger lets a slice grow until the pace allows it. It reports false where ctx
+// ended.
+func (s *SliceSubscriber) linger(ctx context.Context, sent time.Time, decoded <-chan sized, next *sized) bool {
+	wait := s.cfg.Pace - time.Since(sent)
+	if wait <= 0 {
+		return true
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	for !s.isLong(next) {
+		select {
+		case <-timer.C:
+			return true
+		case <-s.cfg.Hurry:
+			return true
+		case <-ctx.Done():
+			return false
+		case slice, open := <-decoded:
+			if !open {
+				return true // what came before is still seen through
+			}
+			next.grow(slice)
+		}
+	}
+	return true
+}
+
+// isLong says that a slice should grow no more.
+func (s *SliceSubscriber) isLong(slice *sized) bool {
+	return 2*len(slice.Records) > s.cfg.MaxRecords || 2*slice.bytes > s.cfg.MaxBytes
+}
+
 // await waits for the answer to a message while the next slice grows.
 func (s *SliceSubscriber) await(ctx context.Context, msg *message.Message, decoded <-chan sized, next *sized) (handled, alive bool) {
 	for {
 		more := decoded
-		if 2*len(next.Records) > s.cfg.MaxRecords || 2*next.bytes > s.cfg.MaxBytes {
+		if s.isLong(next) {
 			more = nil
 		}
 		select {

@@ -43,6 +43,9 @@ const APIKeyPrefix = "svc_"
 type Caller struct {
 	Owner      events.Owner
 	Credential command.Credential
+	// Head is what fence.WaitOwnerHead returned for a read, 0 for a write, and
+	// for a read whose credential was not known to be alive.
+	Head uint64
 
 	hash events.Hash // of a credential that is looked up
 }
@@ -86,23 +89,25 @@ func newLookups(l lookups) *lookups {
 }
 
 // identify returns to whom a live credential belongs. With read set it also
-// catches up with everything that its owner did before the call.
-func (l *lookups) identify(ctx context.Context, hash events.Hash, read bool) (identity, error) {
+// catches up with everything that its owner did before the call, and returns
+// the head where the fence gave one.
+func (l *lookups) identify(ctx context.Context, hash events.Hash, read bool) (who identity, head uint64, err error) {
 	who, known := l.live.Get(hash)
 	switch {
 	case !known || who.expired(l.now()):
-		return l.lookUp(ctx, hash, l.fence.WaitAll)
+		if err = l.fence.WaitAll(ctx); err == nil {
+			who, err = l.lookUp(ctx, hash)
+		}
 	case read:
-		return l.lookUp(ctx, hash, func(ctx context.Context) error { return l.fence.WaitOwner(ctx, who.owner) })
+		if head, err = l.fence.WaitOwnerHead(ctx, who.owner); err == nil {
+			who, err = l.lookUp(ctx, hash)
+		}
 	}
-	return who, nil
+	return who, head, err
 }
 
-// lookUp waits until the read model can be asked, and asks it.
-func (l *lookups) lookUp(ctx context.Context, hash events.Hash, wait func(context.Context) error) (identity, error) {
-	if err := wait(ctx); err != nil {
-		return identity{}, err
-	}
+// lookUp asks the read model, which the caller has waited for.
+func (l *lookups) lookUp(ctx context.Context, hash events.Hash) (identity, error) {
 	who, revoked, found, err := l.find(ctx, hash)
 	if err != nil {
 		return identity{}, fmt.Errorf("look up credential: %w", err)
@@ -171,7 +176,10 @@ func (d *Door) StillAlive(ctx context.Context, caller Caller) error {
 		l = d.keys
 	case command.CredentialExtensionSession:
 	}
-	_, err := l.lookUp(ctx, caller.hash, d.fence.WaitAll)
+	if err := d.fence.WaitAll(ctx); err != nil {
+		return err
+	}
+	_, err := l.lookUp(ctx, caller.hash)
 	return err
 }
 
@@ -190,12 +198,13 @@ func (d *Door) authenticate(ctx context.Context, header string, read bool) (Call
 	if err != nil {
 		return Caller{}, fmt.Errorf("%w: %w", ErrUnauthenticated, err)
 	}
+	var head uint64
 	if read {
-		if err := d.fence.WaitOwner(ctx, owner); err != nil {
+		if head, err = d.fence.WaitOwnerHead(ctx, owner); err != nil {
 			return Caller{}, err
 		}
 	}
-	return Caller{Owner: owner, Credential: command.Credential{Kind: command.CredentialCoreSession, ID: id}}, nil
+	return Caller{Owner: owner, Credential: command.Credential{Kind: command.CredentialCoreSession, ID: id}, Head: head}, nil
 }
 
 func (l *lookups) caller(ctx context.Context, token string, read bool) (Caller, error) {
@@ -203,11 +212,11 @@ func (l *lookups) caller(ctx context.Context, token string, read bool) (Caller, 
 		return Caller{}, ErrUnauthenticated
 	}
 	hash := signin.HashToken(token)
-	who, err := l.identify(ctx, hash, read)
+	who, head, err := l.identify(ctx, hash, read)
 	if err != nil {
 		return Caller{}, err
 	}
-	return Caller{Owner: who.owner, Credential: command.Credential{Kind: l.kind, ID: who.id}, hash: hash}, nil
+	return Caller{Owner: who.owner, Credential: command.Credential{Kind: l.kind, ID: who.id}, Head: head, hash: hash}, nil
 }
 
 // bearer takes the credential out of an Authorization header.

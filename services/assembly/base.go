@@ -61,6 +61,8 @@ type Base struct {
 	// where the server leaves that to us. rewritten: older messages may go.
 	// Nil: the server syncs before it acknowledges.
 	Durable func(stream string, rewritten bool) eventlog.Syncer
+	// OnWait, if set, is told when a reader waits for the projection.
+	OnWait func()
 
 	js jetstream.JetStream
 }
@@ -198,11 +200,14 @@ type Deciding struct {
 	connected chan struct{} // closed when the chain's address is known
 	nonceSync func(context.Context) error
 	bodies    *memory.Bodies
+	recent    *memory.Recent
+	turns     *memory.Turns
 }
 
 // NewDeciding opens the buckets and prepares the command side.
 func NewDeciding(ctx context.Context, b *Base) (*Deciding, error) {
-	d := &Deciding{Base: b, connected: make(chan struct{}), bodies: memory.NewBodies(b.Config.BodyCacheBytes)}
+	d := &Deciding{Base: b, connected: make(chan struct{}), turns: memory.NewTurns()}
+	d.bodies, d.recent = memory.NewBodies(b.Config.BodyCacheBytes/4*3), memory.NewRecent(b.Config.BodyCacheBytes/4)
 	masters, err := b.Config.MasterKeys()
 	if err != nil {
 		return nil, err
@@ -226,13 +231,14 @@ func NewDeciding(ctx context.Context, b *Base) (*Deciding, error) {
 	d.Commands, err = command.NewExecutor(command.Config{
 		Log: newMeteredLog(b.Log, b.Registry), Loader: command.ReadModel{Pool: b.Pool, Now: time.Now}, Source: "/ledger",
 		NewID: NewID, CachedOwners: b.Config.CachedOwners,
+		MaxRunning: b.Config.MaxCommands, MaxWaiting: b.Config.MaxWaitingCommands,
 	})
 	if err != nil {
 		return nil, err
 	}
 	registerCache(b.Registry, "states", d.Commands.Cached)
 	registerCache(b.Registry, "keys", d.Keys.Cached)
-	if d.Fence, err = fence.New(b.Pool, b.Log, fence.Options{Registerer: b.Registry, Logger: b.Logger}); err != nil {
+	if d.Fence, err = fence.New(b.Pool, b.Log, fence.Options{Registerer: b.Registry, Logger: b.Logger, OnWait: b.OnWait}); err != nil {
 		return nil, err
 	}
 	d.Chain = chainview.New(chainFreshness, time.Now, b.Logger)
@@ -258,7 +264,7 @@ func (d *Deciding) connectChain() error {
 }
 
 func (d *Deciding) memories(commands *command.Executor) *memory.Service {
-	cfg := memory.Config{Commands: commands, Keys: d.Keys, Pool: d.Pool, NewID: NewID, Bodies: d.bodies}
+	cfg := memory.Config{Commands: commands, Keys: d.Keys, Pool: d.Pool, NewID: NewID, Bodies: d.bodies, Recent: d.recent, Turns: d.turns}
 	if d.Chain != nil { // a nil *View in the interface would not be nil
 		cfg.Chain = d.Chain
 	}

@@ -143,11 +143,12 @@ func (l *local) serve(ctx context.Context, say func(string)) error {
 	if l.nats != nil {
 		base.Durable = func(stream string, rewritten bool) eventlog.Syncer { return l.nats.GroupSync(stream, rewritten) }
 	}
-	deciding, err := NewDeciding(ctx, base)
+	projector, err := NewProjector(base)
 	if err != nil {
 		return err
 	}
-	projector, err := NewProjector(base)
+	base.OnWait = projector.Hurry
+	deciding, err := NewDeciding(ctx, base)
 	if err != nil {
 		return err
 	}

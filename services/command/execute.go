@@ -12,8 +12,9 @@ import (
 	"github.com/memory-ledger/ledger/events/eventlog"
 )
 
-// ErrOverloaded: too many commands of one owner are waiting. Answer 503.
-var ErrOverloaded = errors.New("too many commands of this owner are waiting")
+// ErrOverloaded: too many commands, of one owner or of all, are waiting. Nothing
+// was stored. Answer 503.
+var ErrOverloaded = errors.New("too many commands are waiting")
 
 // Loader reads cold owners from the read model.
 type Loader interface {
@@ -38,6 +39,10 @@ type Config struct {
 	// Timeout bounds a command that came without an earlier deadline.
 	// 0 means 5 s.
 	Timeout time.Duration
+	// MaxRunning bounds the commands, of all owners, that are decided and
+	// appended at the same time; 0 means 64. MaxWaiting bounds those whose
+	// owner's turn it is and that wait for that.
+	MaxRunning, MaxWaiting int
 }
 
 const (
@@ -45,6 +50,9 @@ const (
 	defaultTimeout      = 5 * time.Second
 	// maxQueued bounds the commands of one owner that wait in this process.
 	maxQueued = 1024
+	// defaultMaxRunning is enough for the log to gather syncs of, and few
+	// enough that what is not a command gets at the processor beside them.
+	defaultMaxRunning = 64
 	// maxIdempotent bounds the answers that a state remembers; beyond it the
 	// state is dropped and loaded again, now that the read model knows them.
 	maxIdempotent = 4096
@@ -52,8 +60,10 @@ const (
 
 // Executor carries out commands.
 type Executor struct {
-	cfg    Config
-	owners *lru.Cache[events.Owner, *entry]
+	cfg     Config
+	owners  *lru.Cache[events.Owner, *entry]
+	running chan struct{} // one slot for every command that runs
+	waiting chan struct{} // one slot for every command that waits to run
 }
 
 // entry holds one owner's state and lets one command at a time at it. An entry
@@ -77,11 +87,17 @@ func NewExecutor(cfg Config) (*Executor, error) {
 	if cfg.Timeout <= 0 {
 		cfg.Timeout = defaultTimeout
 	}
+	if cfg.MaxRunning <= 0 {
+		cfg.MaxRunning = defaultMaxRunning
+	}
 	owners, err := lru.New[events.Owner, *entry](cfg.CachedOwners)
 	if err != nil {
 		return nil, fmt.Errorf("owner cache: %w", err)
 	}
-	return &Executor{cfg: cfg, owners: owners}, nil
+	return &Executor{
+		cfg: cfg, owners: owners,
+		running: make(chan struct{}, cfg.MaxRunning), waiting: make(chan struct{}, max(0, cfg.MaxWaiting)),
+	}, nil
 }
 
 // As returns an Executor that names another source in its events and shares
@@ -108,7 +124,32 @@ func (x *Executor) Execute(ctx context.Context, owner events.Owner, c Command) e
 		return err
 	}
 	defer e.release()
+	if err := x.admit(ctx); err != nil {
+		return err
+	}
+	defer func() { <-x.running }()
 	return x.run(ctx, owner, e, c)
+}
+
+// admit waits until few enough commands are running.
+func (x *Executor) admit(ctx context.Context) error {
+	select {
+	case x.running <- struct{}{}:
+		return nil
+	default:
+	}
+	select {
+	case x.waiting <- struct{}{}:
+		defer func() { <-x.waiting }()
+	default:
+		return ErrOverloaded
+	}
+	select {
+	case x.running <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", ErrOverloaded, ctx.Err())
+	}
 }
 
 // Registered reports whether the owner ever signed in.

@@ -264,3 +264,47 @@ func TestWaitingHasADeadlineAndABound(t *testing.T) {
 		t.Errorf("%d leaves", len(leaves))
 	}
 }
+
+// TestOwnersShareTheMachine: of the commands of many owners a few run, a few
+// wait, and the rest is turned away at once; what ran or waited is stored.
+func TestOwnersShareTheMachine(t *testing.T) {
+	t.Parallel()
+	const running, waiting, refused = 3, 5, 7
+	log := &stuck{Log: openLog(t), begun: make(chan struct{}, running+waiting), release: make(chan struct{})}
+	x, err := command.NewExecutor(command.Config{
+		Log: log, Loader: emptyModel{}, Source: "/core", NewID: newID, MaxRunning: running, MaxWaiting: waiting,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	owners := make([]events.Owner, running+waiting+refused)
+	results := make(chan error, len(owners))
+	for i := range owners {
+		owners[i] = events.OwnerFromBytes([32]byte{1, byte(i)})
+		go func() { results <- x.Execute(t.Context(), owners[i], write(1)) }()
+	}
+	for range running {
+		<-log.begun
+	}
+	for range refused {
+		if err := <-results; !errors.Is(err, command.ErrOverloaded) {
+			t.Error(err)
+		}
+	}
+	if len(log.begun) != 0 {
+		t.Errorf("%d commands more were begun than may run", len(log.begun))
+	}
+	close(log.release)
+	for range running + waiting {
+		if err := <-results; err != nil {
+			t.Error(err)
+		}
+	}
+	leaves := 0
+	for _, owner := range owners {
+		leaves += len(leavesOf(t, log, owner))
+	}
+	if leaves != running+waiting {
+		t.Errorf("%d leaves", leaves)
+	}
+}

@@ -98,8 +98,14 @@ type Config struct {
 	DataDir string `env:"LEDGER_DATA_DIR" envDefault:".data"`
 	// CachedOwners bounds the owners' states and keys kept in memory.
 	CachedOwners int `env:"CACHED_OWNERS" envDefault:"100000"`
-	// BodyCacheBytes bounds the sealed bodies that searches keep in memory.
+	// BodyCacheBytes bounds the sealed bodies in memory: three quarters for
+	// owners who search, one for reads by id.
 	BodyCacheBytes int64 `env:"BODY_CACHE_BYTES" envDefault:"268435456"`
+	// MaxCommands bounds the writes, of any kind, that one process decides and
+	// appends at the same time, MaxWaitingCommands those that wait for that;
+	// one more is answered 503.
+	MaxCommands        int `env:"MAX_COMMANDS" envDefault:"64"`
+	MaxWaitingCommands int `env:"MAX_WAITING_COMMANDS" envDefault:"512"`
 }
 
 // Need is something that a service can't do without.
@@ -225,6 +231,9 @@ func (c *Config) validate() []error {
 	}
 	if c.CachedOwners < 1 {
 		problem("CACHED_OWNERS: must be at least 1")
+	}
+	if c.MaxCommands < 1 || c.MaxWaitingCommands < 0 {
+		problem("MAX_COMMANDS must be at least 1, MAX_WAITING_COMMANDS at least 0")
 	}
 	for _, origin := range c.ExtensionAllowedOrigins {
 		u, err := url.Parse(origin)

@@ -133,7 +133,7 @@ func (a *API) getMemory(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	view, err := a.Memories.Get(door.Context(c), caller.Owner, utils.CopyString(c.Params("id")))
+	view, err := a.Memories.Get(door.Context(c), caller.Owner, utils.CopyString(c.Params("id")), caller.Head)
 	if err != nil {
 		return err
 	}

@@ -19,6 +19,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/valyala/fasthttp"
 
+	"github.com/memory-ledger/ledger/services/access"
+	"github.com/memory-ledger/ledger/services/command"
 	"github.com/memory-ledger/ledger/services/grant"
 )
 
@@ -206,6 +208,9 @@ func (a *App) fail(c *fiber.Ctx, err error) error {
 		if a.Early != nil {
 			a.Early(c)
 		}
+	}
+	if errors.Is(err, command.ErrCredentialDead) {
+		err = access.ErrUnauthenticated // the cause that all have
 	}
 	status, message := answer(err)
 	if status >= http.StatusInternalServerError {

@@ -89,6 +89,8 @@ var table = []row{
 	{eventlog.ErrUncertain, http.StatusServiceUnavailable, messageUncertain},
 	{eventlog.ErrUnavailable, http.StatusServiceUnavailable, messageBusy},
 	{command.ErrOverloaded, http.StatusServiceUnavailable, messageBusy},
+	{memory.ErrBusy, http.StatusServiceUnavailable, messageBusy},
+	{memory.ErrAbandoned, statusGone, ""},
 	{fence.ErrBehind, http.StatusServiceUnavailable, messageBusy},
 	{keystore.ErrUnavailable, http.StatusServiceUnavailable, messageBusy},
 	{signin.ErrUnavailable, http.StatusServiceUnavailable, messageBusy},

@@ -17,6 +17,9 @@ import (
 // connection, so that nobody takes half a list for a whole one.
 func StreamArray(c *fiber.Ctx, cursor *memory.Cursor, prefix, suffix string) error {
 	s := &arrayStream{cursor: cursor, suffix: "]" + suffix}
+	if conn, ok := c.Context().Conn().(*lingeringConn); ok {
+		cursor.Abandoned = conn.Gone
+	}
 	s.buffer.WriteString(prefix + "[")
 	if err := s.fill(Context(c)); err != nil {
 		return err
@@ -39,6 +42,10 @@ type arrayStream struct {
 	some   bool // an element was written
 	done   bool
 }
+
+// statusGone is nginx's "client closed request". It reaches nobody, but is
+// counted.
+const statusGone = 499
 
 // fill reads chunks until there is something to send or nothing left.
 func (s *arrayStream) fill(ctx context.Context) error {

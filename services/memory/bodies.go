@@ -7,10 +7,10 @@ import (
 	"sync"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/projections/memories"
-	"github.com/memory-ledger/ledger/projections/schema"
 )
 
 // Bodies keeps the sealed bodies of owners who search, within a budget of
@@ -91,7 +91,7 @@ func (o *ownerBodies) from(from, to uint64) ([]memories.Memory, bool) {
 // rows returns the leaves from one index up to another, which must be in the
 // read model. The rows are shared and must not be changed; whether they are
 // anchored by now is not among what they say.
-func (b *Bodies) rows(ctx context.Context, q schema.Querier, owner events.Owner, from, to uint64) ([]memories.Memory, error) {
+func (b *Bodies) rows(ctx context.Context, pool *pgxpool.Pool, owner events.Owner, from, to uint64) ([]memories.Memory, error) {
 	o := b.of(owner)
 	if rows, ok := o.from(from, to); ok {
 		return rows, nil
@@ -105,10 +105,10 @@ func (b *Bodies) rows(ctx context.Context, q schema.Querier, owner events.Owner,
 		if rows, ok := o.from(from, to); ok {
 			return rows, nil
 		}
-		rows, _, err := read(ctx, q, owner, from, to)
+		rows, _, err := load(ctx, pool, owner, from, to)
 		return rows, err
 	}
-	fresh, bytes, err := read(ctx, q, owner, have, to)
+	fresh, bytes, err := load(ctx, pool, owner, have, to)
 	if err != nil {
 		return nil, err
 	}
@@ -122,19 +122,17 @@ func (b *Bodies) rows(ctx context.Context, q schema.Querier, owner events.Owner,
 	return rows, nil
 }
 
-func read(ctx context.Context, q schema.Querier, owner events.Owner, from, to uint64) ([]memories.Memory, int64, error) {
-	rows := make([]memories.Memory, 0, to-from)
-	var bytes int64
-	err := memories.Scan(ctx, q, owner, from, int(to-from), func(m *memories.Memory) error {
-		rows = append(rows, *m)
-		bytes += int64(len(m.Sealed)+m.Metadata.Len()) + rowOverhead
-		return nil
-	})
+func load(ctx context.Context, pool *pgxpool.Pool, owner events.Owner, from, to uint64) ([]memories.Memory, int64, error) {
+	rows, err := memories.Load(ctx, pool, owner, from, to)
 	if err != nil {
-		return nil, 0, fmt.Errorf("read memories from %d: %w", from, err)
+		return nil, 0, err
 	}
 	if uint64(len(rows)) != to-from {
-		return nil, 0, fmt.Errorf("read memories from %d: %d of %d leaves are in the read model", from, len(rows), to-from)
+		return nil, 0, fmt.Errorf("load memories from %d: %d of %d leaves are in the read model", from, len(rows), to-from)
+	}
+	var bytes int64
+	for i := range rows {
+		bytes += int64(len(rows[i].Sealed)+2*rows[i].Metadata.Len()) + rowOverhead
 	}
 	return rows, bytes, nil
 }

@@ -1,28 +1,84 @@
 package memory
 
 import (
+	"bytes"
 	"strings"
 	"unicode"
 	"unicode/utf8"
+	"unsafe"
 )
 
 // matcher finds a query in texts, whatever the case of either: it compares the
-// simple case foldings of Unicode, rune by rune.
+// simple case foldings of Unicode, rune by rune. It is not safe for concurrent
+// use; copies are.
 type matcher struct {
 	folded string
 	ascii  bool
+	// rare is the place of the byte in folded that texts hold least often.
+	rare   int
+	buffer []byte
 }
 
 func newMatcher(query string) matcher {
-	folded := strings.Map(fold, query)
-	return matcher{folded: folded, ascii: isASCII(query)}
+	m := matcher{folded: string(appendFolded(nil, query)), ascii: isASCII(query)}
+	for i := range len(m.folded) {
+		if commonness[m.folded[i]] < commonness[m.folded[m.rare]] {
+			m.rare = i
+		}
+	}
+	return m
 }
 
-func (m matcher) match(text string) bool {
+func (m *matcher) match(text string) bool {
 	if m.ascii && isASCII(text) {
-		return containsFoldASCII(text, m.folded)
+		return m.matchASCII(text)
 	}
-	return strings.Contains(strings.Map(fold, text), m.folded)
+	m.buffer = appendFolded(m.buffer[:0], text)
+	return bytes.Contains(m.buffer, unsafe.Slice(unsafe.StringData(m.folded), len(m.folded)))
+}
+
+// commonness ranks bytes by how often they occur in ordinary text: space and
+// the letters of English in their usual order, then the other letters of other
+// languages' UTF-8, then digits and signs.
+var commonness = func() (rank [256]uint8) {
+	for b := 0x80; b <= 0xff; b++ {
+		rank[b] = 10
+	}
+	const order = "zqxjkvbpgwyfmculdrhsnioate "
+	for i := range len(order) {
+		rank[order[i]] = uint8(11 + i)
+	}
+	return rank
+}()
+
+// tabled is how many runes have their folding in a table: those of two bytes,
+// which are Latin, Greek, Cyrillic, Hebrew and Arabic.
+const tabled = 0x800
+
+var foldings = func() (table [tabled]rune) {
+	for r := range rune(tabled) {
+		table[r] = fold(r)
+	}
+	return table
+}()
+
+func appendFolded(dst []byte, text string) []byte {
+	for i := 0; i < len(text); {
+		if c := text[i]; c < utf8.RuneSelf {
+			dst = append(dst, lowerASCII(c))
+			i++
+			continue
+		}
+		r, size := utf8.DecodeRuneInString(text[i:])
+		if r < tabled {
+			r = foldings[r]
+		} else {
+			r = fold(r)
+		}
+		dst = utf8.AppendRune(dst, r)
+		i += size
+	}
+	return dst
 }
 
 // fold maps a rune to the smallest member of its folding orbit, but ASCII
@@ -61,35 +117,41 @@ func lowerASCII(c byte) byte {
 	return c
 }
 
-// containsFoldASCII looks for a folded needle. It jumps from one occurrence of
-// the needle's first byte, in either case, to the next.
-func containsFoldASCII(text, needle string) bool {
+// matchASCII looks for an ASCII query in an ASCII text. It jumps from one
+// occurrence of the query's rarest byte, in either case, to the next.
+func (m *matcher) matchASCII(text string) bool {
+	needle := m.folded
+	if len(text) < len(needle) {
+		return false
+	}
 	if needle == "" {
 		return true
 	}
-	lower := needle[0]
+	lower := needle[m.rare]
 	upper := lower
 	if 'a' <= lower && lower <= 'z' {
 		upper = lower - ('a' - 'A')
 	}
-	for len(text) >= len(needle) {
-		i := strings.IndexByte(text[:len(text)-len(needle)+1], lower)
+	// Where the rare byte can be, if the needle is to fit around it.
+	end := len(text) - (len(needle) - 1 - m.rare)
+	for at := m.rare; at < end; at++ {
+		next := strings.IndexByte(text[at:end], lower)
 		if upper != lower {
-			end := len(text) - len(needle) + 1
-			if i >= 0 {
-				end = i
+			until := end
+			if next >= 0 {
+				until = at + next
 			}
-			if j := strings.IndexByte(text[:end], upper); j >= 0 {
-				i = j
+			if i := strings.IndexByte(text[at:until], upper); i >= 0 {
+				next = i
 			}
 		}
-		if i < 0 {
+		if next < 0 {
 			return false
 		}
-		if foldsTo(text[i:i+len(needle)], needle) {
+		at += next
+		if start := at - m.rare; foldsTo(text[start:start+len(needle)], needle) {
 			return true
 		}
-		text = text[i+1:]
 	}
 	return false
 }

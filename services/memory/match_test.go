@@ -15,7 +15,8 @@ func TestMatch(t *testing.T) {
 		{"aab", "AB", true}, {"ÄÖÜ", "äö", true}, {"straße", "STRASSE", false}, {"ΣΊΣΥΦΟΣ", "σίσυφος", true}, {"Kelvin \u212a", "kelvin k", true},
 		{"i", "İ", false}, {"ǆ", "Ǆ", true}, {"ǅ", "ǆ", true}, {"a\x00B", "\x00b", true}, {"日本語", "本", true}, {"ſ", "S", true},
 	} {
-		if got := newMatcher(c.query).match(c.text); got != c.want {
+		m := newMatcher(c.query)
+		if got := m.match(c.text); got != c.want {
 			t.Errorf("%q in %q: %v", c.query, c.text, got)
 		}
 	}
@@ -26,6 +27,9 @@ func FuzzMatch(f *testing.F) {
 	f.Add("The Sky is Blue", "SKY")
 	f.Add("ΣΊΣΥΦΟΣ", "ς")
 	f.Add("aAaAaB", "aab")
+	f.Add("quiz: QUIZ, quick", "k")
+	f.Add("Zażółć gęślą jaźń", "GĘŚLĄ")
+	f.Add("\u212aelvin", "kELV")
 	f.Fuzz(func(t *testing.T, text, query string) {
 		if !utf8.ValidString(text) || !utf8.ValidString(query) {
 			return // bodies are always valid
@@ -35,7 +39,8 @@ func FuzzMatch(f *testing.F) {
 		for i := 0; i+length <= len(runes) && !want; i++ {
 			want = strings.EqualFold(string(runes[i:i+length]), query)
 		}
-		if got := newMatcher(query).match(text); got != want {
+		m := newMatcher(query)
+		if got := m.match(text); got != want {
 			t.Fatalf("%q in %q: got %v, want %v", query, text, got, want)
 		}
 	})

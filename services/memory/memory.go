@@ -53,13 +53,22 @@ type Config struct {
 	// Bodies is shared by all services of a process. Nil: searches read the
 	// database every time.
 	Bodies *Bodies
+	// Recent is shared as well. Nil: every read by id asks the database.
+	Recent *Recent
+	// Turns is shared by all services of a process. Nil: New makes its own.
+	Turns *Turns
 }
 
 // Service is both sides of the memories.
 type Service struct{ Config }
 
 // New returns a Service.
-func New(cfg Config) *Service { return &Service{cfg} }
+func New(cfg Config) *Service {
+	if cfg.Turns == nil {
+		cfg.Turns = NewTurns()
+	}
+	return &Service{cfg}
+}
 
 // Draft is a memory on its way in.
 type Draft struct {
@@ -149,11 +158,17 @@ func viewOf(content string, m *memories.Memory) View {
 	}
 }
 
-// Get returns one memory of the owner.
-func (s *Service) Get(ctx context.Context, owner events.Owner, id string) (View, error) {
-	m, err := s.find(ctx, owner, id)
-	if err != nil {
-		return View{}, err
+// Get returns one memory of the owner. head is what fence.WaitOwnerHead
+// returned: where it is not 0, and the same as when the row was last read, or
+// where the row can't change any more, no database is asked.
+func (s *Service) Get(ctx context.Context, owner events.Owner, id string, head uint64) (View, error) {
+	m, kept := s.Recent.get(owner, id, head)
+	if !kept {
+		var err error
+		if m, err = s.find(ctx, owner, id); err != nil {
+			return View{}, err
+		}
+		s.Recent.put(&m, head)
 	}
 	key, err := s.Keys.Find(ctx, owner)
 	if err != nil {

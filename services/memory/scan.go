@@ -2,12 +2,16 @@ package memory
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/projections/memories"
 	"github.com/memory-ledger/ledger/services/keystore"
 )
+
+// ErrAbandoned: the one who asked has left.
+var ErrAbandoned = errors.New("the client closed the connection")
 
 // chunkRows is how many memories are read from the database at a time. A log
 // only grows, so chunks read one after the other add up to one consistent
@@ -22,7 +26,10 @@ type Cursor struct {
 	key     *keystore.OwnerKey
 	next    uint64
 	end     uint64
-	search  *search // nil: all
+	search  *matcher // nil: all
+
+	// Abandoned, if set, reports that nobody waits for the rest any more.
+	Abandoned func() bool
 }
 
 // Range returns a cursor over the leaves from index from on, at most limit of
@@ -52,13 +59,24 @@ func (c *Cursor) Position() uint64 { return c.next }
 
 // Next reads the next chunk and calls yield for each memory in it that
 // matches. There may be none in a chunk and still be more to come.
+//
+// The work is done in the owner's turn; yield is called in it and should not
+// wait for anybody.
 func (c *Cursor) Next(ctx context.Context, yield func(*View) error) error {
+	release, err := c.service.Turns.Take(ctx, c.owner)
+	if err != nil {
+		return err
+	}
+	defer release()
+	if c.Abandoned != nil && c.Abandoned() {
+		return ErrAbandoned
+	}
 	if c.search != nil {
 		return c.nextMatches(ctx, yield)
 	}
 	limit := int(min(c.end-c.next, chunkRows))
 	read := 0
-	err := memories.Scan(ctx, c.service.Pool, c.owner, c.next, limit, func(m *memories.Memory) error {
+	err = memories.Scan(ctx, c.service.Pool, c.owner, c.next, limit, func(m *memories.Memory) error {
 		read++
 		v, err := view(c.key, m)
 		if err != nil {

@@ -2,22 +2,27 @@ package memory
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"runtime/debug"
 	"strings"
 	"unsafe"
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/projections/memories"
-	"github.com/memory-ledger/ledger/services/keystore"
 )
 
 // searchRows is how many memories are looked through at a time.
 const searchRows = 4096
 
-// search is what a searching cursor carries along.
-type search struct {
-	matcher matcher
-	opener  *keystore.Opener
-}
+// yieldRows is how many of them are looked through before other goroutines get
+// the processor: some 50 microseconds' worth. Left to itself the runtime takes
+// it away after ten milliseconds only.
+const yieldRows = 128
+
+// shareRows is how many rows are worth a second processor.
+const shareRows = 512
 
 // Search returns a cursor over the memories whose text contains the query, in
 // any case. An empty query matches every memory.
@@ -27,7 +32,8 @@ func (s *Service) Search(ctx context.Context, owner events.Owner, query string) 
 		return nil, err
 	}
 	if query != "" && c.More() {
-		c.search = &search{matcher: newMatcher(query), opener: c.key.Opener()}
+		m := newMatcher(query)
+		c.search = &m
 	}
 	return c, nil
 }
@@ -41,18 +47,9 @@ func (c *Cursor) nextMatches(ctx context.Context, yield func(*View) error) error
 	if err != nil {
 		return err
 	}
-	var found []View
-	for i := range rows {
-		m := &rows[i]
-		plain, err := c.search.opener.Open(m.ID, m.Sealed)
-		if err != nil {
-			return err
-		}
-		// The text is looked at before the buffer is used again.
-		text := unsafe.String(unsafe.SliceData(plain), len(plain))
-		if c.search.matcher.match(text) {
-			found = append(found, viewOf(strings.Clone(text), m))
-		}
+	found, err := c.matching(ctx, rows)
+	if err != nil {
+		return err
 	}
 	c.next = to
 	if err := c.settle(ctx, found); err != nil {
@@ -66,9 +63,64 @@ func (c *Cursor) nextMatches(ctx context.Context, yield func(*View) error) error
 	return nil
 }
 
+// matching looks through rows, half of them on another processor where one is
+// free.
+func (c *Cursor) matching(ctx context.Context, rows []memories.Memory) ([]View, error) {
+	if len(rows) < shareRows {
+		return c.matchingOf(ctx, rows)
+	}
+	release := c.service.Turns.TryTake()
+	if release == nil {
+		return c.matchingOf(ctx, rows)
+	}
+	var (
+		half   = len(rows) / 2
+		second []View
+		other  error
+		done   = make(chan struct{})
+	)
+	go func() {
+		defer close(done)
+		defer release()
+		defer func() {
+			if p := recover(); p != nil { // nobody above would catch it
+				other = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+			}
+		}()
+		second, other = c.matchingOf(ctx, rows[half:])
+	}()
+	first, err := c.matchingOf(ctx, rows[:half])
+	<-done
+	return append(first, second...), errors.Join(err, other)
+}
+
+func (c *Cursor) matchingOf(ctx context.Context, rows []memories.Memory) ([]View, error) {
+	var found []View
+	opener, matcher := c.key.Opener(), *c.search
+	for i := range rows {
+		if i%yieldRows == yieldRows-1 {
+			runtime.Gosched()
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
+		}
+		m := &rows[i]
+		plain, err := opener.Open(m.ID, m.Sealed)
+		if err != nil {
+			return nil, err
+		}
+		// The text is looked at before the buffer is used again.
+		text := unsafe.String(unsafe.SliceData(plain), len(plain))
+		if matcher.match(text) {
+			found = append(found, viewOf(strings.Clone(text), m))
+		}
+	}
+	return found, nil
+}
+
 func (c *Cursor) sealed(ctx context.Context, to uint64) ([]memories.Memory, error) {
 	if c.service.Bodies == nil {
-		rows, _, err := read(ctx, c.service.Pool, c.owner, c.next, to)
+		rows, _, err := load(ctx, c.service.Pool, c.owner, c.next, to)
 		return rows, err
 	}
 	return c.service.Bodies.rows(ctx, c.service.Pool, c.owner, c.next, to)

@@ -139,8 +139,55 @@ func reads(ctx context.Context, w *world) error {
 	if err != nil {
 		return err
 	}
-	w.report.add(fmt.Sprintf("GET /memories/:id, %d connections, fenced and decrypted, beside a plain SELECT", w.connections),
-		rate(got[0]), rate(got[1]), got[0].perSecond/got[1].perSecond)
+	name := fmt.Sprintf("GET /memories/:id, %d connections, fenced and decrypted, beside a plain SELECT", w.connections)
+	w.report.add(name+", 2,000 memories again and again", rate(got[0]), rate(got[1]), got[0].perSecond/got[1].perSecond)
+	return w.readOnce(ctx, name)
+}
+
+// readOnce compares GETs of memories that nobody read before.
+func (w *world) readOnce(ctx context.Context, name string) error {
+	const size = 200_000
+	token, err := w.fill(ctx, size, sentence)
+	if err != nil {
+		return err
+	}
+	ids, err := w.allIDs(ctx, token)
+	if err != nil {
+		return err
+	}
+	if err := w.copyPlain(ctx, "read-once", size, sentence); err != nil {
+		return err
+	}
+	plainIDs, err := w.plainIDs(ctx, "read-once")
+	if err != nil {
+		return err
+	}
+	load := func(base, header, credential string, ids []string) func(context.Context) (result, error) {
+		next := 0 // rounds go on where the last one ended
+		return func(ctx context.Context) (result, error) {
+			begin, most := next, 0
+			var mu sync.Mutex
+			r, err := drive(ctx, w.connections, w.duration, fasthttp.StatusOK, func(n int, r *fasthttp.Request) {
+				mu.Lock()
+				most = max(most, n)
+				mu.Unlock()
+				r.SetRequestURI(base + "/memories/" + ids[(begin+n)%len(ids)])
+				r.Header.Set(header, credential)
+			})
+			next = begin + most
+			if next > len(ids) {
+				return result{}, fmt.Errorf("read %d of %d memories: some were read twice", next, len(ids))
+			}
+			return r, err
+		}
+	}
+	got, err := compare(ctx, w.rounds,
+		contender{"ours", load(w.core, "Authorization", "Bearer "+token, ids)},
+		contender{"plain", load(w.plain, "X-Owner", "read-once", plainIDs)})
+	if err != nil {
+		return err
+	}
+	w.report.add(name+", each memory once", rate(got[0]), rate(got[1]), got[0].perSecond/got[1].perSecond)
 	return nil
 }
 

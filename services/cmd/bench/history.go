@@ -2,96 +2,100 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"sync"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/valyala/fasthttp"
 )
 
-// fill makes an owner with n memories, written through the API with many
-// requests in flight.
-func (w *world) fill(ctx context.Context, n int) (token string, ids []string, err error) {
-	_, token, err = w.signIn(ctx)
-	if err != nil {
-		return "", nil, err
-	}
-	ids = make([]string, n)
-	next := make(chan int)
-	var group sync.WaitGroup
-	var once sync.Once
-	client := &fasthttp.Client{MaxConnsPerHost: 64}
-	for range 64 {
-		group.Go(func() {
-			req, res := fasthttp.AcquireRequest(), fasthttp.AcquireResponse()
-			defer fasthttp.ReleaseRequest(req)
-			defer fasthttp.ReleaseResponse(res)
-			for i := range next {
-				req.Reset()
-				postMemory(w.core, "/memories", i, req)
-				req.Header.Set("Authorization", "Bearer "+token)
-				if e := client.Do(req, res); e != nil || res.StatusCode() != fasthttp.StatusCreated {
-					once.Do(func() { err = fmt.Errorf("fill: status %d: %w", res.StatusCode(), errors.Join(e)) })
-				}
-			}
-		})
-	}
-	for i := range n {
-		next <- i
-	}
-	close(next)
-	group.Wait()
-	return token, ids, err
+// umlauts is a sentence that no ASCII shortcut helps with.
+func umlauts(n int) string {
+	return fmt.Sprintf("Erinnerung Nummer %d: die Katze schläft auf dem wärmsten Stuhl, während Regen übers Dach läuft", n)
 }
 
-// searches compares our search with ILIKE on plaintext of the same texts.
+// searches compares our search with ILIKE on plaintext of the same texts, in
+// the collation that a private database gets (C.UTF-8) and in that of a
+// language, which a packaged one mostly has.
 func searches(ctx context.Context, w *world) error {
-	for _, size := range []int{10_000, 100_000} {
-		token, _, err := w.fill(ctx, size)
-		if err != nil {
+	for _, c := range []struct {
+		name  string
+		size  int
+		text  func(int) string
+		query string // with the number
+	}{
+		{"10,000 memories", 10_000, sentence, "NUMBER %d: THE"},
+		{"100,000 memories", 100_000, sentence, "NUMBER %d: THE"},
+		{"100,000 memories, not ASCII", 100_000, umlauts, "NUMMER %d: DIE KATZE SCHLÄFT"},
+	} {
+		if err := w.search(ctx, c.name, c.size, c.text, fmt.Sprintf(c.query, c.size/2)); err != nil {
 			return err
 		}
-		owner := fmt.Sprint("search-", size)
-		if err := w.copyPlain(ctx, owner, size); err != nil {
-			return err
-		}
-		query := fmt.Sprintf("NUMBER %d: THE", size/2)
-		var cold time.Duration
-		if cold, err = once(func() error { return w.searchOurs(ctx, token, query) }); err != nil {
-			return err
-		}
-		got, err := compare(ctx, w.rounds,
-			contender{"ours", func(ctx context.Context) (result, error) {
-				d, err := once(func() error { return w.searchOurs(ctx, token, query) })
-				return result{p50: d}, err
-			}},
-			contender{"ilike", func(ctx context.Context) (result, error) {
-				d, err := once(func() error {
-					var count int
-					return w.pool.QueryRow(ctx, `SELECT count(*) FROM plain WHERE owner = $1 AND content ILIKE '%' || $2 || '%'`, owner, query).Scan(&count)
-				})
-				return result{p50: d}, err
-			}},
-		)
-		if err != nil {
-			return err
-		}
-		w.report.add(fmt.Sprintf("search %d memories, warm, times faster than ILIKE (collation C.UTF-8)", size),
-			short(got[0].p50).String(), short(got[1].p50).String(), float64(got[1].p50)/float64(got[0].p50))
-		w.report.add(fmt.Sprintf("search %d memories, first time", size),
-			short(cold).String(), short(got[1].p50).String(), float64(got[1].p50)/float64(cold))
 	}
 	return nil
 }
 
-func (w *world) copyPlain(ctx context.Context, owner string, size int) error {
+func (w *world) search(ctx context.Context, name string, size int, text func(int) string, query string) error {
+	cold := make([]time.Duration, 0, w.rounds)
+	var token string
+	for range w.rounds {
+		var err error
+		if token, err = w.fill(ctx, size, text); err != nil {
+			return err
+		}
+		d, err := once(func() error { return w.searchOurs(ctx, token, query) })
+		if err != nil {
+			return err
+		}
+		cold = append(cold, d)
+	}
+	if err := w.copyPlain(ctx, name, size, text); err != nil {
+		return err
+	}
+	ilike := func(collation string) func(context.Context) (result, error) {
+		return func(ctx context.Context) (result, error) {
+			d, err := once(func() error {
+				var count int
+				err := w.pool.QueryRow(ctx, `SELECT count(*) FROM plain WHERE owner = $1 AND content COLLATE "`+collation+`" ILIKE '%' || $2 || '%'`,
+					name, query).Scan(&count)
+				if err == nil && count != 1 {
+					return fmt.Errorf("ILIKE found %d", count)
+				}
+				return err
+			})
+			return result{p50: d}, err
+		}
+	}
+	got, err := compare(ctx, w.rounds,
+		contender{"ours", func(ctx context.Context) (result, error) {
+			d, err := once(func() error { return w.searchOurs(ctx, token, query) })
+			return result{p50: d}, err
+		}},
+		contender{"ilike", ilike("default")},
+		contender{"ilike of a language", ilike("en-US-x-icu")},
+	)
+	if err != nil {
+		return err
+	}
+	warm, plain, language := got[0].p50, got[1].p50, got[2].p50
+	first := medianOf(cold)
+	add := func(work string, ours, beside time.Duration) {
+		w.report.add("search "+name+", "+work, short(ours).String(), short(beside).String(), float64(beside)/float64(ours))
+	}
+	add("warm, times faster than ILIKE (C.UTF-8)", warm, plain)
+	add("warm, times faster than ILIKE (en-US-x-icu)", warm, language)
+	add("first time, times faster than ILIKE (C.UTF-8)", first, plain)
+	add("first time, times faster than ILIKE (en-US-x-icu)", first, language)
+	return nil
+}
+
+func (w *world) copyPlain(ctx context.Context, owner string, size int, text func(int) string) error {
 	_, err := w.pool.CopyFrom(ctx, pgx.Identifier{"plain"}, []string{"id", "owner", "content", "metadata", "created_at"},
 		pgx.CopyFromSlice(size, func(i int) ([]any, error) {
-			return []any{newUUID(), owner, sentence(i), map[string]any{"source": "bench", "n": i}, time.Now()}, nil
+			return []any{newUUID(), owner, text(i), map[string]any{"source": "bench", "n": i}, time.Now()}, nil
 		}))
 	if err != nil {
 		return err
@@ -100,45 +104,56 @@ func (w *world) copyPlain(ctx context.Context, owner string, size int) error {
 	return err
 }
 
+// searchOurs finds exactly one memory.
 func (w *world) searchOurs(ctx context.Context, token, query string) error {
-	return w.read(ctx, http.MethodPost, "/memories/search", `{"query":"`+query+`"}`, token)
+	body, status, err := w.send(ctx, http.MethodPost, "/memories/search", `{"query":"`+query+`"}`, token)
+	if err != nil {
+		return err
+	}
+	if found := strings.Count(body, `"leafHash"`); status != http.StatusOK || found != 1 {
+		return fmt.Errorf("search: status %d, %d found", status, found)
+	}
+	return nil
 }
 
-// read sends a request and reads the whole answer.
-func (w *world) read(ctx context.Context, method, path, body, token string) error {
-	var reader io.Reader
-	if body != "" {
-		reader = bytesReader(body)
-	}
-	req, err := http.NewRequestWithContext(ctx, method, w.core+path, reader)
+// lists reports how long a list of everything takes until its first byte and
+// its last.
+func lists(ctx context.Context, w *world) error {
+	const size = 100_000
+	token, err := w.fill(ctx, size, sentence)
 	if err != nil {
 		return err
 	}
-	req.Header.Set("Authorization", "Bearer "+token)
-	if body != "" {
-		req.Header.Set("Content-Type", "application/json")
+	var first, last []time.Duration
+	for range w.rounds {
+		begin := time.Now()
+		res, err := w.open(ctx, http.MethodGet, "/memories", "", token)
+		if err != nil {
+			return err
+		}
+		var one [1]byte
+		_, err = io.ReadFull(res.Body, one[:])
+		first = append(first, time.Since(begin))
+		if err == nil {
+			_, err = io.Copy(io.Discard, res.Body)
+		}
+		last = append(last, time.Since(begin))
+		res.Body.Close()
+		if err != nil {
+			return err
+		}
 	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return err
-	}
-	defer res.Body.Close()
-	if _, err := io.Copy(io.Discard, res.Body); err != nil {
-		return err
-	}
-	if res.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s %s: status %d", method, path, res.StatusCode)
-	}
+	w.report.add(fmt.Sprintf("list of %d memories, first byte, part of the whole", size),
+		short(medianOf(first)).String(), short(medianOf(last)).String(), float64(medianOf(first))/float64(medianOf(last)))
 	return nil
 }
 
 // proofs compares inclusion proofs in a small and in a large log.
 func proofs(ctx context.Context, w *world) error {
-	var p50 []result
 	sizes := []int{1_000, w.large}
 	var loads []contender
 	for _, size := range sizes {
-		token, err := w.grow(ctx, size)
+		token, err := w.fill(ctx, size, sentence)
 		if err != nil {
 			return err
 		}
@@ -160,10 +175,4 @@ func proofs(ctx context.Context, w *world) error {
 	w.report.add(fmt.Sprintf("proof in a log of %d beside one of %d, p50", sizes[1], sizes[0]),
 		short(p50[1].p50).String(), short(p50[0].p50).String(), float64(p50[1].p50)/float64(p50[0].p50))
 	return nil
-}
-
-// grow is fill for logs of any size.
-func (w *world) grow(ctx context.Context, size int) (string, error) {
-	token, _, err := w.fill(ctx, size)
-	return token, err
 }

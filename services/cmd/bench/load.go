@@ -86,6 +86,11 @@ func median(rounds []result) result {
 	}
 }
 
+func medianOf(all []time.Duration) time.Duration {
+	sorted := slices.Sorted(slices.Values(all))
+	return sorted[len(sorted)/2]
+}
+
 // contender is one side of a comparison.
 type contender struct {
 	name string

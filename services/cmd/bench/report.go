@@ -16,6 +16,7 @@ import (
 type report struct {
 	fsync time.Duration
 	rows  []row
+	notes []string
 }
 
 type row struct{ work, ours, beside, ratio string }
@@ -23,6 +24,12 @@ type row struct{ work, ours, beside, ratio string }
 func (r *report) add(work, ours, beside string, ratio float64) {
 	r.rows = append(r.rows, row{work, ours, beside, fmt.Sprintf("%.2f", ratio)})
 	fmt.Fprintf(os.Stderr, "%s: %s beside %s: %.2f\n", work, ours, beside, ratio)
+}
+
+// note adds a line below the table.
+func (r *report) note(line string) {
+	r.notes = append(r.notes, line)
+	fmt.Fprintln(os.Stderr, line)
 }
 
 func (r *report) print(out io.Writer, w *world) error {
@@ -36,6 +43,9 @@ func (r *report) print(out io.Writer, w *world) error {
 	}
 	if err := table.Flush(); err != nil {
 		return err
+	}
+	for _, line := range r.notes {
+		fmt.Fprintln(out, "\n"+line)
 	}
 	return nil
 }

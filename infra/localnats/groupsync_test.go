@@ -1,0 +1,108 @@
+package localnats
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// newGroupSync is one over a folder that looks like a stream's.
+func newGroupSync(t *testing.T) *GroupSync {
+	t.Helper()
+	stream := filepath.Join(t.TempDir(), "$G", "streams", "LEDGER")
+	msgs := filepath.Join(stream, "msgs")
+	if err := os.MkdirAll(msgs, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"meta.inf", "meta.sum", "msgs/1.blk"} {
+		if err := os.WriteFile(filepath.Join(stream, name), []byte("x"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return &GroupSync{dir: msgs}
+}
+
+// answered runs a sync and reports how it ends.
+func answered(t *testing.T, sync func(context.Context) error) <-chan error {
+	done := make(chan error, 1)
+	go func() { done <- sync(context.WithoutCancel(t.Context())) }()
+	return done
+}
+
+func TestARoundWaitsForThoseWhoJoined(t *testing.T) {
+	t.Parallel()
+	g := newGroupSync(t)
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		first, _ := g.Join()
+		second, _ := g.Join()
+		_, third := g.Join()
+		one := answered(t, first)
+		synctest.Wait()
+		late, leave := g.Join() // belongs to the next round: nobody waits for it
+		defer leave()
+		_ = late
+		two := answered(t, second)
+		synctest.Wait()
+		select {
+		case <-one:
+			t.Error("the round began while one who had joined was missing")
+		default:
+		}
+		third()
+		for _, done := range []<-chan error{one, two} {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+		if waited := time.Since(start); waited != 0 {
+			t.Errorf("waited %s for a timer", waited)
+		}
+	})
+}
+
+func TestARoundWaitsNoLongerThanItsLimit(t *testing.T) {
+	t.Parallel()
+	g := newGroupSync(t)
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		sync, _ := g.Join()
+		_, leave := g.Join() // hangs
+		if err := <-answered(t, sync); err != nil {
+			t.Error(err)
+		}
+		if waited := time.Since(start); waited != gatherLimit {
+			t.Errorf("waited %s, want %s", waited, gatherLimit)
+		}
+		leave()
+		alone, _ := g.Join()
+		if err := <-answered(t, alone); err != nil {
+			t.Error(err)
+		}
+		if waited := time.Since(start); waited != gatherLimit {
+			t.Errorf("one alone waited %s", waited-gatherLimit)
+		}
+		if err := <-answered(t, g.Sync); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestAFailedSyncIsEverybodysError(t *testing.T) {
+	t.Parallel()
+	g := newGroupSync(t)
+	if err := os.RemoveAll(filepath.Dir(g.dir)); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		first, _ := g.Join()
+		second, _ := g.Join()
+		one, two := answered(t, first), answered(t, second)
+		if <-one == nil || <-two == nil {
+			t.Error("a sync without a file succeeded")
+		}
+	})
+}

@@ -1,0 +1,217 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/valyala/fasthttp"
+)
+
+// overloads asks for twice of what can be done, and looks how somebody who asks
+// for little fares beside it.
+func overloads(ctx context.Context, w *world) error {
+	light, err := w.lightReader(ctx)
+	if err != nil {
+		return err
+	}
+	quiet, err := light(ctx, w.duration)
+	if err != nil {
+		return err
+	}
+	capacity, err := drive(ctx, w.connections, w.duration, fasthttp.StatusCreated, w.writeOurs)
+	if err != nil {
+		return err
+	}
+	beside := func(name string, load func(ctx context.Context) error) error {
+		ctx, stop := context.WithCancel(ctx)
+		defer stop()
+		done := make(chan error, 1)
+		go func() { done <- load(ctx) }()
+		loaded, err := light(ctx, 3*w.duration)
+		stop()
+		if err = errors.Join(err, <-done); err != nil {
+			return err
+		}
+		w.report.add("a light reader beside "+name+", p50 of quiet", short(loaded.p50).String(), short(quiet.p50).String(), float64(loaded.p50)/float64(quiet.p50))
+		w.report.add("a light reader beside "+name+", p99 of quiet", short(loaded.p99).String(), short(quiet.p99).String(), float64(loaded.p99)/float64(quiet.p99))
+		return nil
+	}
+	if err := beside("twice the writes", func(ctx context.Context) error {
+		return w.tooManyWrites(ctx, 2*capacity.perSecond)
+	}); err != nil {
+		return err
+	}
+	token, err := w.fill(ctx, 100_000, sentence)
+	if err != nil {
+		return err
+	}
+	return beside("64 searches of 100,000 memories at a time, half of them abandoned", func(ctx context.Context) error {
+		return w.tooManySearches(ctx, token)
+	})
+}
+
+// lightReader reads one memory of its own, again and again, on one connection.
+func (w *world) lightReader(ctx context.Context) (func(context.Context, time.Duration) (result, error), error) {
+	_, token, err := w.signIn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := w.post(ctx, "/memories", map[string]any{"content": sentence(1)}, token)
+	if err != nil {
+		return nil, err
+	}
+	id, _ := answer["id"].(string)
+	return func(ctx context.Context, d time.Duration) (result, error) {
+		return drive(ctx, 1, d, fasthttp.StatusOK, func(_ int, r *fasthttp.Request) {
+			r.SetRequestURI(w.core + "/memories/" + id)
+			r.Header.Set("Authorization", "Bearer "+token)
+		})
+	}, nil
+}
+
+func (w *world) writeOurs(n int, r *fasthttp.Request) {
+	postMemory(w.core, "/memories", n, r)
+	r.Header.Set("Authorization", "Bearer "+w.tokens[n%len(w.tokens)])
+}
+
+// tooManyWrites posts at a rate, whether or not answers come, on as many
+// connections as that takes up to a bound. Every answer must be a 201 or a 503
+// that says when to come again, and everything acknowledged must be there.
+func (w *world) tooManyWrites(ctx context.Context, perSecond float64) error {
+	const connections = 1024
+	client := &fasthttp.Client{MaxConnsPerHost: connections, ReadTimeout: 30 * time.Second}
+	defer client.CloseIdleConnections()
+	var (
+		stored, refused, late, unsent atomic.Int64
+		wrong                         atomic.Pointer[string]
+		group                         sync.WaitGroup
+		slots                         = make(chan struct{}, connections)
+	)
+	before, err := w.totalLeaves(context.WithoutCancel(ctx))
+	if err != nil {
+		return err
+	}
+	start := time.Now()
+	for n := 0; ctx.Err() == nil; {
+		due := int(time.Since(start).Seconds() * perSecond)
+		for ; n < due; n++ {
+			select {
+			case slots <- struct{}{}:
+			default:
+				unsent.Add(1) // the machine can't even ask
+				continue
+			}
+			group.Go(func() {
+				defer func() { <-slots }()
+				req, res := fasthttp.AcquireRequest(), fasthttp.AcquireResponse()
+				defer fasthttp.ReleaseRequest(req)
+				defer fasthttp.ReleaseResponse(res)
+				w.writeOurs(n, req)
+				begin := time.Now()
+				err := client.Do(req, res)
+				if time.Since(begin) > time.Second {
+					late.Add(1)
+				}
+				switch {
+				case err == nil && res.StatusCode() == fasthttp.StatusCreated:
+					stored.Add(1)
+				case err == nil && res.StatusCode() == fasthttp.StatusServiceUnavailable && len(res.Header.Peek("Retry-After")) > 0:
+					refused.Add(1)
+				default:
+					what := fmt.Sprintf("status %d, %v", res.StatusCode(), err)
+					wrong.Store(&what)
+				}
+			})
+		}
+		time.Sleep(time.Millisecond)
+	}
+	group.Wait()
+	if what := wrong.Load(); what != nil {
+		return fmt.Errorf("under overload: %s", *what)
+	}
+	after, err := w.totalLeaves(context.WithoutCancel(ctx))
+	if err != nil {
+		return err
+	}
+	// A refused write may have been stored: the answer says so.
+	if got := int64(after - before); got < stored.Load() || got > stored.Load()+refused.Load() {
+		return fmt.Errorf("%d leaves for %d acknowledged writes", got, stored.Load())
+	}
+	w.report.note(fmt.Sprintf("overload: %.0f/s asked for %.1f s: %d stored, %d refused, %d not sent for want of a connection, %d took more than a second",
+		perSecond, time.Since(start).Seconds(), stored.Load(), refused.Load(), unsent.Load(), late.Load()))
+	return nil
+}
+
+// totalLeaves sums up the logs of all who write.
+func (w *world) totalLeaves(ctx context.Context) (total int, err error) {
+	for _, token := range w.tokens {
+		body, status, err := w.get(ctx, "/log", token)
+		if err != nil || status != http.StatusOK {
+			return 0, fmt.Errorf("/log: status %d, %w", status, err)
+		}
+		_, rest, _ := strings.Cut(body, `"treeSize":`)
+		var size int
+		if _, err := fmt.Sscanf(rest, "%d", &size); err != nil {
+			return 0, err
+		}
+		total += size
+	}
+	return total, nil
+}
+
+// tooManySearches keeps 64 searches going that find nothing. Every other client
+// hangs up after fifty milliseconds.
+func (w *world) tooManySearches(ctx context.Context, token string) error {
+	body := `{"query":"there is no such text"}`
+	request := "POST /memories/search HTTP/1.1\r\nHost: ledger\r\nAuthorization: Bearer " + token +
+		"\r\nContent-Type: application/json\r\nConnection: close\r\n" + fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(body), body)
+	address := strings.TrimPrefix(w.core, "http://")
+	var (
+		group    sync.WaitGroup
+		statuses sync.Map
+	)
+	for i := range 64 {
+		group.Go(func() {
+			for ctx.Err() == nil {
+				conn, err := net.DialTimeout("tcp", address, 5*time.Second)
+				if err != nil {
+					statuses.Store(err.Error(), true)
+					return
+				}
+				limit := 30 * time.Second
+				if i%2 == 1 {
+					limit = 50 * time.Millisecond
+				}
+				_ = conn.SetDeadline(time.Now().Add(limit))
+				line := make([]byte, 12)
+				if _, err = conn.Write([]byte(request)); err == nil {
+					_, err = conn.Read(line)
+				}
+				conn.Close()
+				if err == nil {
+					statuses.Store(string(line), true)
+				} else if i%2 == 0 && ctx.Err() == nil {
+					statuses.Store(err.Error(), true)
+				}
+			}
+		})
+	}
+	group.Wait()
+	var seen []string
+	statuses.Range(func(key, _ any) bool { seen = append(seen, key.(string)); return true })
+	slices.Sort(seen)
+	for _, s := range seen {
+		if s != "HTTP/1.1 200" && s != "HTTP/1.1 503" {
+			return fmt.Errorf("under too many searches: %q", s)
+		}
+	}
+	return nil
+}

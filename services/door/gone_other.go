@@ -1,0 +1,7 @@
+//go:build !unix
+
+package door
+
+// Gone reports whether the peer has closed the connection. Here that shows only
+// when it is written to.
+func (c *lingeringConn) Gone() bool { return false }

@@ -1,0 +1,132 @@
+package memory
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+
+	"github.com/memory-ledger/ledger/events"
+)
+
+// TestOwnersTakeTurns: an owner who asks a hundred times does not keep another
+// waiting for more than one piece of work.
+func TestOwnersTakeTurns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		turns := newTurns(1)
+		busy, light := events.Owner("busy"), events.Owner("light")
+		release, err := turns.Take(t.Context(), busy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		order := make(chan events.Owner, 100)
+		ask := func(owner events.Owner) {
+			go func() {
+				release, err := turns.Take(t.Context(), owner)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				order <- owner
+				release()
+			}()
+			synctest.Wait()
+		}
+		for range 20 {
+			ask(busy)
+		}
+		ask(light)
+		ask(light)
+		if turns.TryTake() != nil {
+			t.Error("the spare processor was to be had beside those who wait")
+		}
+		release()
+		var got []events.Owner
+		for range 22 {
+			got = append(got, <-order)
+		}
+		if got[1] != light || got[3] != light {
+			t.Errorf("the order was %v", got[:6])
+		}
+		synctest.Wait()
+		if turns.free != 1 || turns.waiting != 0 || len(turns.lines) != 0 || turns.next.Len() != 0 {
+			t.Errorf("left behind: %+v", turns)
+		}
+	})
+}
+
+func TestALineIsBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		turns := newTurns(1)
+		release, err := turns.Take(t.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, leave := context.WithCancel(t.Context())
+		results := make(chan error, waitingOfOwner)
+		for range waitingOfOwner {
+			go func() {
+				_, err := turns.Take(ctx, "a")
+				results <- err
+			}()
+		}
+		synctest.Wait()
+		if _, err := turns.Take(t.Context(), "a"); !errors.Is(err, ErrBusy) {
+			t.Errorf("one too many: %v", err)
+		}
+		leave()
+		for range waitingOfOwner {
+			if err := <-results; !errors.Is(err, ErrBusy) || !errors.Is(err, context.Canceled) {
+				t.Errorf("who left: %v", err)
+			}
+		}
+		release()
+		if turns.free != 1 || turns.waiting != 0 || len(turns.lines) != 0 {
+			t.Errorf("left behind: %+v", turns)
+		}
+	})
+}
+
+func TestTheSpareProcessorIsForOne(t *testing.T) {
+	t.Parallel()
+	turns := newTurns(1)
+	first := turns.TryTake()
+	if first == nil || turns.TryTake() != nil {
+		t.Fatal("the spare processor is not one")
+	}
+	first()
+	again := turns.TryTake()
+	if again == nil {
+		t.Fatal("the spare processor was not given back")
+	}
+	again()
+}
+
+// TestATurnIsNotLost: whoever leaves in the moment in which the turn is given
+// hands it on.
+func TestATurnIsNotLost(t *testing.T) {
+	t.Parallel()
+	turns := newTurns(1)
+	for range 2000 {
+		release, err := turns.Take(t.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, leave := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			if release, err := turns.Take(ctx, "b"); err == nil {
+				release()
+			}
+		}()
+		go leave()
+		release()
+		<-done
+	}
+	if turns.free != 1 || turns.waiting != 0 {
+		t.Errorf("left behind: %+v", turns)
+	}
+}
