@@ -253,8 +253,9 @@ func HasTokenForm(text, prefix string) bool {
 	if !ok || len(encoded) != base64.RawURLEncoding.EncodedLen(tokenBytes) {
 		return false
 	}
-	_, err := base64.RawURLEncoding.Strict().DecodeString(encoded)
-	return err == nil
+	// The length once more: the decoder passes over line breaks.
+	random, err := base64.RawURLEncoding.Strict().DecodeString(encoded)
+	return err == nil && len(random) == tokenBytes
 }
 
 // HashToken is how a credential is looked up.
