@@ -2,6 +2,7 @@ package deploy_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -80,7 +81,7 @@ func TestImagesArePinned(t *testing.T) {
 			images = append(images, s.Image)
 		}
 	}
-	pinned := regexp.MustCompile(`^[a-z/-]+:v?\d+\.\d+(\.\d+)?(-[a-z0-9.]+)?$`)
+	pinned := regexp.MustCompile(`^[a-z/-]+:v?\d+\.\d+(\.\d+)?(-[a-z0-9.]+)?(@sha256:[0-9a-f]{64})?$`)
 	for _, image := range images {
 		if image != "scratch" && !pinned.MatchString(image) {
 			t.Errorf("%s: not pinned to a version", image)
@@ -137,13 +138,20 @@ func TestSecretsAreFiles(t *testing.T) {
 		}
 	}
 	made := contents(t, dir)
+	// Without the authority's key what is there stays, and nothing new is made.
+	if err := errors.Join(os.Remove(filepath.Join(dir, "ca_key")), os.Remove(filepath.Join(dir, "nats_certificate"))); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("./secrets", dir).CombinedOutput(); err == nil || !strings.Contains(string(out), "ca_key is missing") {
+		t.Errorf("without the authority's key: %v: %s", err, out)
+	}
 	project := compose(t)
 	for name, secret := range project.Secrets {
 		if made[filepath.Base(secret.File)] == "" {
 			t.Errorf("%s: nobody makes %s", name, secret.File)
 		}
 	}
-	sensitive := regexp.MustCompile(`PASSWORD|SECRET|MASTER_KEY|KEYPAIR|NATS_URL|DATABASE_URL|GATEWAY_KEY`)
+	sensitive := regexp.MustCompile(`PASSWORD|SECRET|MASTER_KEY|KEYPAIR|NATS_URL|DATABASE_URL|GATEWAY_KEY|TLS_KEY`)
 	for name, s := range project.Services {
 		given := map[string]bool{}
 		for _, secret := range s.Secrets {

@@ -28,8 +28,9 @@ type Config struct {
 	// Root is Dir or a folder above it. From Root down, folders are ours: as
 	// root we may open them for passing through. Default: Dir.
 	Root string
-	// BinDirs are searched for server programs after the usual places.
-	BinDirs []string
+	// BinDir holds the server programs to use. Default: they are looked for in
+	// the usual places.
+	BinDir string
 	// TCP adds a listener on a free port of 127.0.0.1, guarded by a generated
 	// password, and makes URL use it. The Unix socket is there in any case.
 	TCP bool
@@ -82,6 +83,9 @@ func (c *Config) normalise() error {
 	}
 	if rel, err := filepath.Rel(c.Root, c.Dir); err != nil || rel == ".." || strings.HasPrefix(rel, "../") {
 		errs = append(errs, fmt.Errorf("localpostgres: Config.Dir %s is not inside Config.Root %s", c.Dir, c.Root))
+	}
+	if c.BinDir != "" && !filepath.IsAbs(c.BinDir) {
+		errs = append(errs, fmt.Errorf("localpostgres: Config.BinDir %s is not absolute", c.BinDir))
 	}
 	if c.MaxConnections < 1 {
 		errs = append(errs, fmt.Errorf("localpostgres: Config.MaxConnections is %d", c.MaxConnections))

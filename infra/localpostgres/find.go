@@ -10,10 +10,15 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // ErrNotFound says that the machine has no PostgreSQL server that we can run.
 var ErrNotFound = errors.New("no PostgreSQL server found: run `make postgres`, or `apt-get install postgresql`, or set DATABASE_URL")
+
+// ErrVersion says that the database here is of a version that no server found
+// can run.
+var ErrVersion = errors.New("the local database and the PostgreSQL servers found differ in version")
 
 // minMajor is the oldest version we use: DROP DATABASE … WITH (FORCE).
 const minMajor = 13
@@ -29,17 +34,27 @@ func (i installation) initdb() string   { return filepath.Join(i.bin, "initdb") 
 
 // Find returns the folder of the server program that Start would use for a
 // fresh cluster, or ErrNotFound.
-func Find(extra ...string) (string, error) {
-	found, err := installations(candidates(extra), nil)
+//
+// As root, that is one that the server's unprivileged user can reach.
+func Find() (string, error) {
+	who, err := unprivileged()
+	if err != nil {
+		return "", err
+	}
+	found, err := installations(candidates(""), who)
 	if err != nil {
 		return "", err
 	}
 	return found[0].bin, nil
 }
 
-// candidates are the folders to look in: PATH, the Debian layout newest first,
-// Homebrew newest first, then those the caller adds.
-func candidates(extra []string) []string {
+// candidates are the folders to look in: only, where it is not empty; otherwise
+// PATH, the Debian layout newest first, Homebrew newest first, what Fetch
+// fetched.
+func candidates(only string) []string {
+	if only != "" {
+		return []string{only}
+	}
 	dirs := filepath.SplitList(os.Getenv("PATH"))
 	dirs = append(dirs, newestFirst("/usr/lib/postgresql/*/bin")...)
 	for _, prefix := range []string{"/opt/homebrew", "/usr/local", "/home/linuxbrew/.linuxbrew"} {
@@ -47,7 +62,7 @@ func candidates(extra []string) []string {
 		dirs = append(dirs, prefix+"/opt/postgresql/bin")
 	}
 	dirs = append(dirs, newestFirst("/usr/pgsql-*/bin")...)
-	return append(dirs, extra...)
+	return append(dirs, newestFirst(filepath.Join(FetchFolder(), fetchedPrefix+"*", "bin"))...)
 }
 
 var number = regexp.MustCompile(`\d+`)
@@ -133,9 +148,9 @@ func majorOf(program string) (int, error) {
 	return major, nil
 }
 
-// forCluster picks the installation for a cluster of that major version, or the
-// best one for a fresh cluster (0).
-func forCluster(found []installation, major int) (installation, error) {
+// forCluster picks the installation for the cluster in a folder, which is of
+// that major version, or the best one for a fresh cluster (0).
+func forCluster(found []installation, cluster string, major int) (installation, error) {
 	if major == 0 {
 		return found[0], nil
 	}
@@ -144,5 +159,10 @@ func forCluster(found []installation, major int) (installation, error) {
 			return i, nil
 		}
 	}
-	return installation{}, fmt.Errorf("%w: the database here is of version %d, found only %d; install that version, or move the database folder away (it is made again from the log)", ErrNotFound, major, found[0].major)
+	var versions []string
+	for _, i := range found {
+		versions = append(versions, fmt.Sprintf("%d (%s)", i.major, i.bin))
+	}
+	return installation{}, fmt.Errorf("%w: %s is of version %d, found %s; install version %d, or move that folder away (it is made again from the log)",
+		ErrVersion, cluster, major, strings.Join(versions, ", "), major)
 }

@@ -15,12 +15,17 @@ func fake(t *testing.T, version string, programs ...string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	fakeIn(t, dir, version, programs...)
+	return dir
+}
+
+func fakeIn(t *testing.T, dir, version string, programs ...string) {
+	t.Helper()
 	for _, name := range programs {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\necho 'postgres (PostgreSQL) "+version+"'\n"), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
-	return dir
 }
 
 func TestInstallationsInOrder(t *testing.T) {
@@ -38,14 +43,20 @@ func TestInstallationsInOrder(t *testing.T) {
 	if err != nil || !slices.Equal(found, want) {
 		t.Fatalf("got %v, %v; want %v", found, err, want)
 	}
-	if i, err := forCluster(found, 18); err != nil || i != want[1] {
+	if i, err := forCluster(found, "/c", 18); err != nil || i != want[1] {
 		t.Errorf("for an existing cluster of 18: %v, %v", i, err)
 	}
-	if i, err := forCluster(found, 0); err != nil || i != want[0] {
+	if i, err := forCluster(found, "/c", 0); err != nil || i != want[0] {
 		t.Errorf("for a fresh cluster: %v, %v", i, err)
 	}
-	if _, err := forCluster(found, 16); !errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), "16") {
-		t.Errorf("for a cluster that nothing here can run: %v", err)
+	_, err = forCluster(found, "/some/cluster", 16)
+	if !errors.Is(err, ErrVersion) {
+		t.Fatalf("for a cluster that nothing here can run: %v", err)
+	}
+	for _, want := range []string{"/some/cluster is of version 16", "15 (" + first + ")", "18 (" + second + ")", "install version 16", "move that folder away"} {
+		if !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("message %q: want one line with %q", err, want)
+		}
 	}
 }
 

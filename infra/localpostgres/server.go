@@ -43,6 +43,7 @@ type Server struct {
 // where they are missing, and returns when the database takes connections.
 //
 // It returns an error that matches ErrNotFound where the machine has no server,
+// ErrVersion where it has none for the database that is in the folder,
 // datadir.ErrLocked where another instance uses the folder, ErrUnreachable
 // where root found no place for it. After an error nothing runs. Cancelling ctx
 // later does not stop the server.
@@ -76,11 +77,11 @@ func startLocked(ctx context.Context, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	found, err := installations(candidates(cfg.BinDirs), p.who)
+	found, err := installations(candidates(cfg.BinDir), p.who)
 	if err != nil {
 		return nil, err
 	}
-	inst, err := forCluster(found, major)
+	inst, err := forCluster(found, p.cluster(), major)
 	if err != nil {
 		return nil, err
 	}

@@ -3,10 +3,14 @@ package natsconf_test
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/url"
+	"strings"
 	"testing"
 	"time"
 
@@ -63,10 +67,11 @@ func startCluster(t *testing.T) []*server.Server {
 func TestRolesWorkAcrossACluster(t *testing.T) {
 	nodes := startCluster(t)
 	on := func(node int, user string) (*world, jetstream.JetStream) {
-		w := &world{t: t, url: nodes[node].ClientURL()}
+		w := &world{t: t, url: nodes[node].ClientURL(), tls: true}
 		return w, w.as(user)
 	}
 	provision(t, on)
+	refusals(t, nodes[0])
 	for node := range nodes {
 		_, api := on(node, "api")
 		ack, err := api.Publish(t.Context(), "ledger.aa.owner.memory", []byte("x"),
@@ -124,6 +129,37 @@ func TestRolesWorkAcrossACluster(t *testing.T) {
 	}
 	if info := s.CachedInfo(); info.State.Msgs != 3 || info.Config.Replicas != 3 {
 		t.Errorf("%d messages, %d replicas", info.State.Msgs, info.Config.Replicas)
+	}
+}
+
+// refusals are what a node says to those who speak no TLS, who take it for
+// somebody else's, and who would be a node with a password but no certificate.
+func refusals(t *testing.T, node *server.Server) {
+	t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	plain, err := net.Dial("tcp", node.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer plain.Close()
+	fmt.Fprintf(plain, "CONNECT {\"user\":\"admin\",\"pass\":%q,\"verbose\":true}\r\nPING\r\n", password("admin"))
+	_ = plain.SetDeadline(deadline)
+	said, err := io.ReadAll(plain) // until the node hangs up
+	if err != nil || !bytes.Contains(said, []byte(`"tls_required":true`)) || bytes.Contains(said, []byte("PONG")) || bytes.Contains(said, []byte("+OK")) {
+		t.Errorf("without TLS: %q, %v", said, err)
+	}
+	var unknown x509.UnknownAuthorityError
+	if conn, err := nats.Connect(node.ClientURL(), nats.UserInfo("admin", password("admin"))); !errors.As(err, &unknown) {
+		t.Errorf("a client that does not know the authority: %v, %v", conn, err)
+	}
+	route, err := tls.Dial("tcp", node.ClusterAddr().String(), &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // the other end is what is tested
+	if err == nil {
+		defer route.Close()
+		_ = route.SetDeadline(deadline)
+		_, err = io.ReadAll(route)
+	}
+	if err == nil || !strings.Contains(err.Error(), "certificate") {
+		t.Errorf("a route without a certificate: %v", err)
 	}
 }
 

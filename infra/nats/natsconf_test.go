@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -27,6 +28,7 @@ func password(user string) string { return "p-" + user + "-1e5" }
 type world struct {
 	t     *testing.T
 	url   string
+	tls   bool // it is a node of node.conf
 	admin jetstream.JetStream
 	n     uint64 // messages put in by newWorld
 }
@@ -41,13 +43,29 @@ func TestMain(m *testing.M) {
 	for i := 1; i <= 3; i++ {
 		env[fmt.Sprintf("NATS_ROUTE_%d", i)] = fmt.Sprintf("nats://cluster:pc@127.0.0.1:%d", 6000+i)
 	}
+	// The certificates are those that a deployment gets.
+	secrets, err := os.MkdirTemp("", "ledger-nats-")
+	if err != nil {
+		panic(err)
+	}
+	if out, err := exec.Command("../deploy/secrets", secrets).CombinedOutput(); err != nil {
+		panic(fmt.Sprintf("%v: %s", err, out))
+	}
+	authority = filepath.Join(secrets, "ca_certificate")
+	env["NATS_TLS_CERTIFICATE"], env["NATS_TLS_KEY"] = filepath.Join(secrets, "nats_certificate"), filepath.Join(secrets, "nats_key")
+	env["NATS_TLS_CA"] = authority
 	for k, v := range env {
 		if err := os.Setenv(k, v); err != nil {
 			panic(err)
 		}
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	_ = os.RemoveAll(secrets)
+	os.Exit(code)
 }
+
+// authority is the file of who signed the nodes' certificates.
+var authority string
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
@@ -96,7 +114,11 @@ func startWorld(t *testing.T, file string) *world {
 func (w *world) dial(user string) (*nats.Conn, *atomic.Int64) {
 	w.t.Helper()
 	var refused atomic.Int64
-	conn, err := nats.Connect(w.url, nats.UserInfo(user, password(user)), nats.CustomInboxPrefix("_INBOX_"+user),
+	var secure nats.Option
+	if w.tls {
+		secure = nats.RootCAs(authority)
+	}
+	conn, err := nats.Connect(w.url, secure, nats.UserInfo(user, password(user)), nats.CustomInboxPrefix("_INBOX_"+user),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 			if errors.Is(err, nats.ErrPermissionViolation) {
 				refused.Add(1)

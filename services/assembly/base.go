@@ -77,6 +77,9 @@ func Dial(cfg config.Config) Connector {
 		if cfg.NATSCreds != "" {
 			options = append(options, nats.UserCredentials(cfg.NATSCreds))
 		}
+		if cfg.NATSCA != "" {
+			options = append(options, nats.RootCAs(cfg.NATSCA))
+		}
 		return nats.Connect(cfg.NATSURL, append(inboxPrefix(cfg.NATSURL), options...)...)
 	}
 }

@@ -116,7 +116,7 @@ func (l *local) startPostgres(ctx context.Context) error {
 		root = l.dir.Path()
 	}
 	l.postgres, err = localpostgres.Start(ctx, localpostgres.Config{
-		Dir: dir, Root: root, AsyncCommit: true, Logger: l.logger.With("server", "postgres"),
+		Dir: dir, Root: root, BinDir: l.cfg.PostgresBin, AsyncCommit: true, Logger: l.logger.With("server", "postgres"),
 	})
 	if err != nil {
 		return err

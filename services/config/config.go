@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -38,6 +39,9 @@ type Config struct {
 	// NATSURL is the log's server, NATSCreds a NATS credentials file.
 	NATSURL   string `env:"NATS_URL"`
 	NATSCreds string `env:"NATS_CREDS"`
+	// NATSCA is a PEM file of the authorities that sign the servers' certificates;
+	// where it is set, a server without TLS is refused. Empty: those of the system.
+	NATSCA string `env:"NATS_CA"`
 	// NATSReplicas is how many servers keep each message: 1 or 3. It matters
 	// only where the streams are made.
 	NATSReplicas int `env:"NATS_REPLICAS" envDefault:"1"`
@@ -47,6 +51,9 @@ type Config struct {
 	ProjectorConsumer string `env:"PROJECTOR_CONSUMER"`
 	// DatabaseURL is the PostgreSQL of the read models.
 	DatabaseURL string `env:"DATABASE_URL"`
+	// PostgresBin is the folder of the PostgreSQL programs (postgres, initdb) of
+	// a local run. Empty: they are looked for.
+	PostgresBin string `env:"POSTGRES_BIN"`
 	// DatabaseConns bounds the connections of one service.
 	DatabaseConns int32 `env:"DATABASE_CONNS" envDefault:"16"`
 
@@ -201,6 +208,9 @@ func (c *Config) validate() []error {
 	}
 	if c.NATSReplicas != 1 && c.NATSReplicas != 3 && c.NATSReplicas != 5 {
 		problem("NATS_REPLICAS: %d is not 1, 3 or 5", c.NATSReplicas)
+	}
+	if c.PostgresBin != "" && !filepath.IsAbs(c.PostgresBin) {
+		problem("POSTGRES_BIN: %q is not an absolute path", c.PostgresBin)
 	}
 	if c.DatabaseConns < 2 {
 		problem("DATABASE_CONNS: %d is less than 2", c.DatabaseConns)

@@ -29,6 +29,7 @@ type deployment struct {
 	ledger   string // the built programs
 	server   string
 	database string
+	secrets  string // the folder that infra/deploy/secrets makes
 	nodes    []*process
 	ports    []string // where clients reach each node
 }
@@ -87,6 +88,11 @@ func deploy(t *testing.T) *deployment {
 		ledger: build(t, "github.com/memory-ledger/ledger/services/cmd/ledger"),
 		server: build(t, "github.com/nats-io/nats-server/v2"),
 	}
+	// Certificates as a deployment gets them; this machine's names are in them.
+	d.secrets = filepath.Join(t.TempDir(), "secrets")
+	if out, err := exec.Command("../../infra/deploy/secrets", d.secrets).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
 	var routes []string
 	for range 3 {
 		routes = append(routes, freeAddr(t))
@@ -122,7 +128,11 @@ func (d *deployment) node(i int, routes []string) *process {
 			d.t.Fatal(err)
 		}
 	}
-	environ := []string{fmt.Sprintf("NATS_SERVER_NAME=nats-%d", i+1), "NATS_STORE_DIR=" + filepath.Join(dir, "store")}
+	environ := []string{
+		fmt.Sprintf("NATS_SERVER_NAME=nats-%d", i+1), "NATS_STORE_DIR=" + filepath.Join(dir, "store"),
+		"NATS_TLS_CERTIFICATE=" + filepath.Join(d.secrets, "nats_certificate"),
+		"NATS_TLS_KEY=" + filepath.Join(d.secrets, "nats_key"), "NATS_TLS_CA=" + filepath.Join(d.secrets, "ca_certificate"),
+	}
 	for _, user := range users {
 		environ = append(environ, "NATS_"+strings.ToUpper(user)+"_PASSWORD="+passwordOf(user))
 	}
@@ -142,7 +152,7 @@ func passwordOf(user string) string { return "p-" + user + "-77aa" }
 func (d *deployment) as(user string) string {
 	var urls []string
 	for _, addr := range d.ports {
-		urls = append(urls, fmt.Sprintf("nats://%s:%s@%s", user, passwordOf(user), addr))
+		urls = append(urls, fmt.Sprintf("tls://%s:%s@%s", user, passwordOf(user), addr))
 	}
 	return "NATS_URL=" + strings.Join(urls, ",")
 }
@@ -150,7 +160,7 @@ func (d *deployment) as(user string) string {
 func (d *deployment) command(args []string, environ ...string) *exec.Cmd {
 	cmd := exec.Command(d.ledger, args...)
 	cmd.Env = append([]string{
-		"DATABASE_URL=" + d.database, "DATABASE_CONNS=6", "NATS_REPLICAS=3", "LEDGER_DATA_DIR=" + d.t.TempDir(),
+		"DATABASE_URL=" + d.database, "DATABASE_CONNS=6", "NATS_REPLICAS=3", "NATS_CA=" + filepath.Join(d.secrets, "ca_certificate"), "LEDGER_DATA_DIR=" + d.t.TempDir(),
 		"MASTER_KEY=" + base64.StdEncoding.EncodeToString([]byte("0123456789abcdef0123456789abcdef")),
 		"JWT_SECRET=0123456789abcdef0123456789abcdef",
 	}, environ...)

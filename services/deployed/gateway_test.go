@@ -197,3 +197,57 @@ func TestGatewayAlone(t *testing.T) {
 		t.Error("no Retry-After")
 	}
 }
+
+// What the gateway refuses by itself a browser may read, if it may read the
+// service's own answers: its extension then sees a status, not a network error.
+func TestGatewayRefusalsAreReadable(t *testing.T) {
+	t.Parallel()
+	away := startGateway(t, []string{freeAddr(t)}, []string{freeAddr(t)})
+	c := away.client(t, extensionHost)
+	// Over HTTP/2 nginx ends the connection instead.
+	old := away.client(t, extensionHost)
+	old.HTTP.Transport.(*http.Transport).ForceAttemptHTTP2 = false
+	slow := func(origin string) stacktest.Answer {
+		_, refused := rush(c, "POST", "/memory-drops/svc_drop_x", nil, stacktest.With("Origin", origin), 60)
+		if len(refused) == 0 {
+			t.Fatal("nothing was refused")
+		}
+		return refused[0]
+	}
+	for origin, readable := range map[string]bool{
+		"https://app.test":                                    true,
+		"https://other.test:8443":                             true,
+		"chrome-extension://abcdefghijklmnopabcdefghijklmnop": true,
+		"https://other.test":                                  false,
+		"https://app.test.evil.test":                          false,
+		"https://app.tes":                                     false,
+		"http://app.test":                                     false,
+		"https://app.test,https://other.test:8443":            false,
+		"https://evil.test,|https://evil.test":                false,
+		"x,https://evil.test,|https://evil.test":              false,
+		"chrome-extension://a.b":                              false,
+		"null":                                                false,
+	} {
+		long := stacktest.With("X-Long", strings.Repeat("x", 40000))
+		for want, a := range map[int]stacktest.Answer{
+			404: c.Do("GET", "/metrics", nil, stacktest.With("Origin", origin)),
+			413: c.Do("POST", "/memories", `{"content":"`+strings.Repeat("x", 1<<20)+`"}`, stacktest.With("Origin", origin)),
+			431: old.Do("GET", "/health", nil, stacktest.With("Origin", origin), long),
+			503: c.Do("GET", "/health", nil, stacktest.With("Origin", origin)),
+			429: slow(origin),
+		} {
+			if a.Status != want {
+				t.Errorf("%s: status %d, want %d: %s", origin, a.Status, want, a.Body)
+				continue
+			}
+			wantJSON(t, a)
+			allowed, exposed := a.Header.Values("Access-Control-Allow-Origin"), a.Header.Get("Access-Control-Expose-Headers")
+			if readable && (len(allowed) != 1 || allowed[0] != origin || !strings.Contains(exposed, "Retry-After")) || !readable && (len(allowed) != 0 || exposed != "") {
+				t.Errorf("status %d for %s: allowed %q, exposed %q", want, origin, allowed, exposed)
+			}
+			if a.Header.Get("Vary") != "Origin" {
+				t.Errorf("status %d: a cache may show it to another origin", want)
+			}
+		}
+	}
+}

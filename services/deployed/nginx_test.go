@@ -32,6 +32,8 @@ import (
 const (
 	coreHost      = "core.test"
 	extensionHost = "extension.test"
+	// allowedOrigins of the extension API and its gateway.
+	allowedOrigins = "https://app.test,https://other.test:8443"
 )
 
 // gateway is a running nginx with the configuration of infra/gateway.
@@ -85,7 +87,8 @@ func startGateway(t *testing.T, core, extension []string) *gateway {
 		"GATEWAY_LISTEN": g.addr, "GATEWAY_PROBE": g.probe, "GATEWAY_TMP": dir,
 		"GATEWAY_CERTIFICATE": filepath.Join(dir, "certificate"), "GATEWAY_KEY": filepath.Join(dir, "key"),
 		"GATEWAY_CORE_HOST": coreHost, "GATEWAY_EXTENSION_HOST": extensionHost,
-		"GATEWAY_CORE_SERVERS": servers(core), "GATEWAY_EXTENSION_SERVERS": servers(extension),
+		"GATEWAY_EXTENSION_ALLOWED_ORIGINS": allowedOrigins,
+		"GATEWAY_CORE_SERVERS":              servers(core), "GATEWAY_EXTENSION_SERVERS": servers(extension),
 	}
 	template, err := os.ReadFile("../../infra/gateway/nginx.conf.template")
 	if err != nil {

