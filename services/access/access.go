@@ -1,11 +1,18 @@
 // Package access finds out who is calling: it turns a bearer credential into
 // an owner, and never says "no" before it has caught up with the log.
 //
-// A credential that is looked up (API key, extension session, grant) is found
-// by the SHA-256 of its text. To whom a hash belongs never changes, so that
-// much is cached; whether it is still alive is asked anew for every request.
-// Reads ask the read model behind the fence; writes carry the credential into
-// the decision, where the owner's expected version guards it.
+// A credential that is looked up (API key, extension session) is found by the
+// SHA-256 of its text. To whom a hash belongs never changes, so that much is
+// remembered for as long as the credential was last seen alive; whether it
+// still is, is asked anew: by reads of the read model behind the fence, by
+// writes of the decision, where the owner's expected version guards it.
+//
+// A refusal costs the same whatever is wrong. Unknown, expired and revoked
+// credentials take one wait for the whole log and one look-up, and get the same
+// answer; none of them is remembered. Two things are told apart by time, and
+// tell a guesser nothing: a text that no credential of ours could be is refused
+// without a question, and the first refusal by a replica that last saw the
+// credential alive comes another way. [Door.StillAlive] says the rest.
 package access
 
 import (
@@ -37,8 +44,11 @@ const APIKeyPrefix = "svc_"
 type Caller struct {
 	Owner      events.Owner
 	Credential command.Credential
-	// Head is what fence.WaitOwnerHead returned for a read, 0 for a write.
+	// Head is what fence.WaitOwnerHead returned for a read, 0 for a write, and
+	// for a read whose credential was not known to be alive.
 	Head uint64
+
+	hash events.Hash // of a credential that is looked up
 }
 
 const (
@@ -54,57 +64,62 @@ type identity struct {
 	expires time.Time // sessions; zero for keys
 }
 
-// lookups caches identities of one kind of credential.
-type lookups struct {
-	cache *lru.Cache[events.Hash, identity]
-	hits  *hits.Counter
-	fence *fence.Fence
-	find  func(context.Context, events.Hash) (who identity, alive, found bool, err error)
+func (i identity) expired(now time.Time) bool {
+	return !i.expires.IsZero() && !now.Before(i.expires)
 }
 
-func newLookups(f *fence.Fence, h *hits.Counter, find func(context.Context, events.Hash) (identity, bool, bool, error)) *lookups {
-	cache, err := lru.New[events.Hash, identity](cachedHashes)
+// lookups are the credentials of one kind.
+type lookups struct {
+	prefix string
+	kind   command.CredentialKind
+	// live holds what was alive when it was last looked up, and nothing else:
+	// what is not in here takes the same way, dead or unknown.
+	live  *lru.Cache[events.Hash, identity]
+	hits  *hits.Counter
+	fence *fence.Fence
+	now   func() time.Time
+	find  func(context.Context, events.Hash) (who identity, revoked, found bool, err error)
+}
+
+func newLookups(l lookups) *lookups {
+	live, err := lru.New[events.Hash, identity](cachedHashes)
 	if err != nil {
 		panic(err) // only for a size that is not positive
 	}
-	return &lookups{cache: cache, hits: h, fence: f, find: find}
+	l.live = live
+	return &l
 }
 
-// identify says to whom a credential belongs, alive or not.
-func (l *lookups) identify(ctx context.Context, hash events.Hash) (identity, error) {
-	if who, ok := l.cache.Get(hash); l.hits.Count(ok) {
-		return who, nil
-	}
-	who, _, found, err := l.find(ctx, hash)
-	if err == nil && !found {
+// identify returns to whom a live credential belongs. With read set it also
+// catches up with everything that its owner did before the call, and returns
+// the head where the fence gave one.
+func (l *lookups) identify(ctx context.Context, hash events.Hash, read bool) (who identity, head uint64, err error) {
+	who, known := l.live.Get(hash)
+	switch {
+	case !l.hits.Count(known && !who.expired(l.now())):
 		if err = l.fence.WaitAll(ctx); err == nil {
-			who, _, found, err = l.find(ctx, hash)
+			who, err = l.lookUp(ctx, hash)
+		}
+	case read:
+		if head, err = l.fence.WaitOwnerHead(ctx, who.owner); err == nil {
+			who, err = l.lookUp(ctx, hash)
 		}
 	}
-	switch {
-	case err != nil:
-		return identity{}, fmt.Errorf("look up credential: %w", err)
-	case !found:
-		return identity{}, ErrUnauthenticated
-	}
-	l.cache.Add(hash, who)
-	return who, nil
+	return who, head, err
 }
 
-// alive catches up with the owner and looks whether the credential still is.
-func (l *lookups) alive(ctx context.Context, hash events.Hash, owner events.Owner) (head uint64, err error) {
-	head, err = l.fence.WaitOwnerHead(ctx, owner)
+// lookUp asks the read model, which the caller has waited for.
+func (l *lookups) lookUp(ctx context.Context, hash events.Hash) (identity, error) {
+	who, revoked, found, err := l.find(ctx, hash)
 	if err != nil {
-		return 0, err
+		return identity{}, fmt.Errorf("look up credential: %w", err)
 	}
-	_, alive, found, err := l.find(ctx, hash)
-	if err != nil {
-		return 0, fmt.Errorf("look up credential: %w", err)
+	if !found || revoked || who.expired(l.now()) {
+		l.live.Remove(hash)
+		return identity{}, ErrUnauthenticated
 	}
-	if !found || !alive {
-		return 0, ErrUnauthenticated
-	}
-	return head, nil
+	l.live.Add(hash, who)
+	return who, nil
 }
 
 // Door is the access control of one API.
@@ -113,29 +128,33 @@ type Door struct {
 	jwt      *signin.SignedTokens // core; nil on the extension API
 	keys     *lookups             // core
 	sessions *lookups             // extension; nil on core
-	now      func() time.Time
-	// Hits counts the keys and extension sessions whose owner was known.
+	// Hits counts the keys and extension sessions that were known to be alive
+	// when they were last looked up.
 	Hits *hits.Counter
 }
 
 // NewCore accepts signed sessions and API keys.
 func NewCore(q schema.Querier, f *fence.Fence, jwt *signin.SignedTokens, now func() time.Time) *Door {
 	h := &hits.Counter{}
-	return &Door{fence: f, jwt: jwt, now: now, Hits: h, keys: newLookups(f, h,
-		func(ctx context.Context, hash events.Hash) (identity, bool, bool, error) {
+	return &Door{fence: f, jwt: jwt, Hits: h, keys: newLookups(lookups{
+		hits: h, prefix: APIKeyPrefix, kind: command.CredentialKey, fence: f, now: now,
+		find: func(ctx context.Context, hash events.Hash) (identity, bool, bool, error) {
 			key, found, err := apikeys.ByHash(ctx, q, hash)
-			return identity{owner: key.Owner, id: key.ID}, key.RevokedAt == nil, found, err
-		})}
+			return identity{owner: key.Owner, id: key.ID}, key.RevokedAt != nil, found, err
+		},
+	})}
 }
 
 // NewExtension accepts extension sessions.
 func NewExtension(q schema.Querier, f *fence.Fence, now func() time.Time) *Door {
 	h := &hits.Counter{}
-	return &Door{fence: f, now: now, Hits: h, sessions: newLookups(f, h,
-		func(ctx context.Context, hash events.Hash) (identity, bool, bool, error) {
+	return &Door{fence: f, Hits: h, sessions: newLookups(lookups{
+		hits: h, prefix: signin.ExtensionTokenPrefix, kind: command.CredentialExtensionSession, fence: f, now: now,
+		find: func(ctx context.Context, hash events.Hash) (identity, bool, bool, error) {
 			s, found, err := sessions.ByTokenHash(ctx, q, hash)
-			return identity{owner: s.Owner, id: s.ID, expires: s.ExpiresAt.Time()}, s.RevokedAt == nil, found, err
-		})}
+			return identity{owner: s.Owner, id: s.ID, expires: s.ExpiresAt.Time()}, s.RevokedAt != nil, found, err
+		},
+	})}
 }
 
 // Read authenticates a request that reads. When it returns, the projection
@@ -144,10 +163,31 @@ func (d *Door) Read(ctx context.Context, header string) (Caller, error) {
 	return d.authenticate(ctx, header, true)
 }
 
-// Write authenticates a request that ends in a command. The command must carry
-// the credential: its decision is what refuses one that was revoked.
+// Write authenticates a request that ends in a command, without a question for
+// a credential that was alive when it was last looked up. The command must
+// carry the credential: its decision is what refuses one that was revoked.
+// Before a caller is refused for any other reason, StillAlive has the word.
 func (d *Door) Write(ctx context.Context, header string) (Caller, error) {
 	return d.authenticate(ctx, header, false)
+}
+
+// StillAlive reports ErrUnauthenticated for a caller of Write whose credential
+// was dead by then. Whoever is refused is asked about first: otherwise what is
+// wrong with a body would tell which dead credentials were alive once.
+func (d *Door) StillAlive(ctx context.Context, caller Caller) error {
+	l := d.sessions
+	switch caller.Credential.Kind {
+	case command.CredentialCoreSession:
+		return nil // can't be revoked, and had time left
+	case command.CredentialKey:
+		l = d.keys
+	case command.CredentialExtensionSession:
+	}
+	if err := d.fence.WaitAll(ctx); err != nil {
+		return err
+	}
+	_, err := l.lookUp(ctx, caller.hash)
+	return err
 }
 
 func (d *Door) authenticate(ctx context.Context, header string, read bool) (Caller, error) {
@@ -157,9 +197,9 @@ func (d *Door) authenticate(ctx context.Context, header string, read bool) (Call
 	}
 	switch {
 	case d.sessions != nil:
-		return d.lookedUp(ctx, d.sessions, command.CredentialExtensionSession, token, read)
+		return d.sessions.caller(ctx, token, read)
 	case strings.HasPrefix(token, APIKeyPrefix):
-		return d.lookedUp(ctx, d.keys, command.CredentialKey, token, read)
+		return d.keys.caller(ctx, token, read)
 	}
 	owner, id, err := d.jwt.Verify(token)
 	if err != nil {
@@ -171,25 +211,19 @@ func (d *Door) authenticate(ctx context.Context, header string, read bool) (Call
 			return Caller{}, err
 		}
 	}
-	return Caller{owner, command.Credential{Kind: command.CredentialCoreSession, ID: id}, head}, nil
+	return Caller{Owner: owner, Credential: command.Credential{Kind: command.CredentialCoreSession, ID: id}, Head: head}, nil
 }
 
-func (d *Door) lookedUp(ctx context.Context, l *lookups, kind command.CredentialKind, token string, read bool) (Caller, error) {
+func (l *lookups) caller(ctx context.Context, token string, read bool) (Caller, error) {
+	if !signin.HasTokenForm(token, l.prefix) {
+		return Caller{}, ErrUnauthenticated
+	}
 	hash := signin.HashToken(token)
-	who, err := l.identify(ctx, hash)
+	who, head, err := l.identify(ctx, hash, read)
 	if err != nil {
 		return Caller{}, err
 	}
-	if !who.expires.IsZero() && !d.now().Before(who.expires) {
-		return Caller{}, ErrUnauthenticated
-	}
-	var head uint64
-	if read {
-		if head, err = l.alive(ctx, hash, who.owner); err != nil {
-			return Caller{}, err
-		}
-	}
-	return Caller{who.owner, command.Credential{Kind: kind, ID: who.id}, head}, nil
+	return Caller{Owner: who.owner, Credential: command.Credential{Kind: l.kind, ID: who.id}, Head: head, hash: hash}, nil
 }
 
 // bearer takes the credential out of an Authorization header.

@@ -51,13 +51,10 @@ func (d *Deciding) ServeCore(ctx context.Context, listener net.Listener) error {
 func (d *Deciding) ServeExtension(ctx context.Context, listener net.Listener) error {
 	commands := d.Commands.As("/extension")
 	memories := d.memories(commands)
-	grants, err := grant.New(grant.Config{
+	grants := grant.New(grant.Config{
 		Commands: commands, Memories: memories, Query: d.Pool, Fence: d.Fence,
 		BaseURL: d.Config.ExtensionURL, Now: time.Now, NewID: NewID,
 	})
-	if err != nil {
-		return err
-	}
 	api := &extension.API{
 		Access: access.NewExtension(d.Pool, d.Fence, time.Now),
 		Desk: signin.NewDesk(signin.Config{
@@ -68,7 +65,6 @@ func (d *Deciding) ServeExtension(ctx context.Context, listener net.Listener) er
 		BaseURL: d.Config.ExtensionURL, AllowedOrigins: d.Config.ExtensionAllowedOrigins,
 	}
 	registerHits(d.Registry, "extension_credentials", api.Access.Hits)
-	registerHits(d.Registry, "extension_grants", &grants.Hits)
 	app := door.New(door.Config{
 		Service: "extension", Log: d.Logger, Registry: d.Registry, OpenAPI: extension.OpenAPI, Probes: d.probes(),
 		ShowCauses: true, HideCauses: d.Config.Production(), NewID: NewID, Tracer: d.Traces.Tracer("extension"),

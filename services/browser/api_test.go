@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"slices"
 	"testing"
 	"time"
 
@@ -17,19 +19,24 @@ import (
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
 	"github.com/memory-ledger/ledger/services/assembly"
 	"github.com/memory-ledger/ledger/services/config"
+	"github.com/memory-ledger/ledger/services/contracttest"
 )
 
 // startAPI runs the extension API and the projector that it needs, as the
-// services of a deployment are put together, and returns the base URL.
+// services of a deployment are put together, and returns the base URL. What is
+// there passes everything on to the API, and holds every answer that the
+// browser gets to the API's OpenAPI document.
 func startAPI(t *testing.T, allowedOrigin string) string {
 	t.Helper()
 	key := make([]byte, 32)
 	_, _ = rand.Read(key)
 	addr := freeAddress(t)
+	front := httptest.NewServer(contracttest.Proxy(t, contracttest.Extension, "http://"+addr))
+	t.Cleanup(front.Close)
 	cfg, err := config.Load([]string{
 		"NATS_URL=" + natstest.Start(t).URL(), "DATABASE_URL=" + pgtest.Database(t),
 		"MASTER_KEY=" + base64.StdEncoding.EncodeToString(key),
-		"EXTENSION_ADDR=" + addr, "EXTENSION_ALLOWED_ORIGINS=" + allowedOrigin,
+		"EXTENSION_ADDR=" + addr, "EXTENSION_URL=" + front.URL, "EXTENSION_ALLOWED_ORIGINS=" + allowedOrigin,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -49,12 +56,12 @@ func startAPI(t *testing.T, allowedOrigin string) string {
 		}
 		base.Close()
 	})
-	awaitReady(t, cfg.ExtensionURL)
+	awaitReady(t, "http://"+addr)
 	return cfg.ExtensionURL
 }
 
-// freeAddress returns an address that was free a moment ago. The API has to
-// know its public URL before it listens.
+// freeAddress returns an address that was free a moment ago. What is before
+// the API has to know where it will listen.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -87,6 +94,33 @@ func awaitReady(t *testing.T, base string) {
 		case <-ctx.Done():
 			t.Fatal("the API did not get ready:", err)
 		case <-tick.C:
+		}
+	}
+}
+
+// chromiumGets are the answers that the scenarios bring about, whatever else
+// they do. All of them were held to the document on their way.
+var chromiumGets = []contracttest.Answer{
+	{Operation: "getConnectPage", Status: 200}, {Operation: "getConnectPage", Status: 400},
+	{Operation: "createChallenge", Status: 200}, {Operation: "createChallenge", Status: 400},
+	{Operation: "createSession", Status: 200}, {Operation: "createSession", Status: 401},
+	{Operation: "getCaller", Status: 200}, {Operation: "revokeSession", Status: 200},
+	{Operation: "createMemory", Status: 201}, {Operation: "createMemory", Status: 401},
+	{Operation: "listMemories", Status: 200}, {Operation: "listMemories", Status: 401},
+	{Operation: "getHealth", Status: 200}, {Operation: "(no route)", Status: 404},
+	{Operation: "(preflight)", Status: 204}, {Operation: "(preflight)", Status: 403},
+}
+
+// checkSeen: the answers went by the document, and not past it.
+func checkSeen(t *testing.T) {
+	t.Helper()
+	coverage, err := contracttest.Seen(contracttest.Extension)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, answer := range chromiumGets {
+		if !slices.Contains(coverage.Seen, answer) {
+			t.Errorf("no answer of %s with %d was held to the OpenAPI document", answer.Operation, answer.Status)
 		}
 	}
 }

@@ -67,6 +67,9 @@ func TestBrowser(t *testing.T) {
 			}
 		})
 	}
+	if s.Only == "" {
+		checkSeen(t)
+	}
 }
 
 // play runs the driver to its end.

@@ -1,6 +1,7 @@
 // Package browser holds the tests that need a browser: the sign-in page and
 // the extension API's answers to other origins, tried in a real Chromium with
-// a real extension against the real API. It has no code of its own.
+// a real extension against the real API. It has no code of its own. Whatever
+// the browser is answered is held to the API's OpenAPI document on its way.
 //
 // They run with the other tests. They need Node 20, npm and Chromium; where
 // one is missing they say so and are skipped, except in CI (CI=true), where

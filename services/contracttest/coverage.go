@@ -3,6 +3,7 @@ package contracttest
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,6 +15,29 @@ import (
 type Answer struct {
 	Operation string // operationId; "(no route)", "(preflight)"
 	Status    int
+}
+
+// Operation is what an API's document says of a method of a path; or, with the
+// method "*", of requests that no operation takes.
+type Operation struct {
+	ID       string
+	Method   string
+	Path     string // with "{name}" for a parameter
+	Statuses []int  // documented, in order
+}
+
+// Operations returns the operations of an API, preflights aside, by their ids.
+func Operations(api API) ([]Operation, error) {
+	d, err := documentOf(api)
+	if err != nil {
+		return nil, err
+	}
+	var all []Operation
+	for _, op := range append(slices.Clone(d.operations), d.unmatched) {
+		all = append(all, Operation{op.id, op.method, op.template, slices.Sorted(maps.Keys(op.responses))})
+	}
+	slices.SortFunc(all, func(a, b Operation) int { return strings.Compare(a.ID, b.ID) })
+	return all, nil
 }
 
 // Coverage says which of an API's documented answers came by in this process.

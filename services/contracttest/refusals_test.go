@@ -1,9 +1,7 @@
 package contracttest_test
 
 import (
-	"bufio"
 	"context"
-	"fmt"
 	"net"
 	"net/http"
 	"strings"
@@ -41,28 +39,6 @@ func serve(t *testing.T, api contracttest.API) string {
 	return listener.Addr().String()
 }
 
-// wire sends raw requests, which an HTTP client would not make, and reads the
-// answers.
-type wire struct {
-	addr, raw string
-}
-
-// RoundTrip implements http.RoundTripper.
-func (w wire) RoundTrip(request *http.Request) (*http.Response, error) {
-	conn, err := net.DialTimeout("tcp", w.addr, 5*time.Second)
-	if err != nil {
-		return nil, err
-	}
-	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
-	go func() { _, _ = fmt.Fprint(conn, w.raw) }()
-	answer, err := http.ReadResponse(bufio.NewReader(conn), request)
-	if err != nil {
-		return nil, fmt.Errorf("read answer: %w", err)
-	}
-	context.AfterFunc(request.Context(), func() { _ = conn.Close() })
-	return answer, nil
-}
-
 // TestRefusedAtTheDoor: what the server refuses before a route sees it is
 // refused in the documented form too.
 func TestRefusedAtTheDoor(t *testing.T) {
@@ -95,7 +71,7 @@ func TestRefusedAtTheDoor(t *testing.T) {
 					t.Fatal(err)
 				}
 				raw := c.method + " " + c.path + " HTTP/1.1\r\nHost: x\r\n" + c.raw
-				answer, err := contracttest.Transport(t, api, wire{addr, raw}).RoundTrip(request)
+				answer, err := contracttest.Transport(t, api, contracttest.Wire{Addr: addr, Raw: raw}).RoundTrip(request)
 				if err != nil {
 					t.Fatal(err)
 				}

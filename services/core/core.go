@@ -48,7 +48,7 @@ func (a *API) Mount(app *door.App) {
 	})
 	app.SignIn(a.Desk, signin.ParseSignatureText)
 
-	app.Post("/memories", a.writeMemory)
+	app.Post("/memories", door.Writing(a.Access, a.writeMemory))
 	app.Get("/memories", a.listMemories)
 	app.Post("/memories/search", a.searchMemories)
 	app.Get("/memories/:id/proof", a.proveMemory)
@@ -93,11 +93,7 @@ func (a *API) session(c *fiber.Ctx) (access.Caller, error) {
 	return caller, nil
 }
 
-func (a *API) writeMemory(c *fiber.Ctx) error {
-	caller, err := a.Access.Write(door.Context(c), c.Get(fiber.HeaderAuthorization))
-	if err != nil {
-		return err
-	}
+func (a *API) writeMemory(c *fiber.Ctx, caller access.Caller) error {
 	var body struct {
 		Content  *string        `json:"content"`
 		Metadata jsontext.Value `json:"metadata"`

@@ -21,6 +21,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/memory-ledger/ledger/events/tracing"
+	"github.com/memory-ledger/ledger/services/access"
+	"github.com/memory-ledger/ledger/services/command"
 	"github.com/memory-ledger/ledger/services/grant"
 )
 
@@ -215,6 +217,9 @@ func (a *App) fail(c *fiber.Ctx, err error) error {
 		if a.Early != nil {
 			a.Early(c)
 		}
+	}
+	if errors.Is(err, command.ErrCredentialDead) {
+		err = access.ErrUnauthenticated // the cause that all have
 	}
 	status, message := answer(err)
 	if status >= http.StatusInternalServerError {

@@ -2,6 +2,8 @@ package door
 
 import (
 	"context"
+	"fmt"
+	"log/slog"
 	"net/http"
 	"time"
 
@@ -22,12 +24,21 @@ type readiness struct {
 func (a *App) operations() {
 	a.Get("/livez", func(c *fiber.Ctx) error { return c.JSON(fiber.Map{"ok": true}) })
 	a.Get("/readyz", a.ready)
-	a.Get("/metrics", adaptor.HTTPHandler(promhttp.HandlerFor(a.cfg.Registry, promhttp.HandlerOpts{})))
+	a.Get("/metrics", adaptor.HTTPHandler(promhttp.HandlerFor(a.cfg.Registry, promhttp.HandlerOpts{
+		// One metric that can't be gathered is no reason to serve none.
+		ErrorHandling: promhttp.ContinueOnError, ErrorLog: metricsLog{a.cfg.Log},
+	})))
 	a.Get("/openapi.json", func(c *fiber.Ctx) error {
 		c.Set(fiber.HeaderContentType, fiber.MIMEApplicationJSON)
 		return c.Send(a.cfg.OpenAPI)
 	})
 }
+
+// metricsLog is where what could not be gathered is reported.
+type metricsLog struct{ log *slog.Logger }
+
+// Println implements promhttp.Logger.
+func (l metricsLog) Println(v ...any) { l.log.Error("metrics", "err", fmt.Sprint(v...)) }
 
 // ready asks after every dependency.
 func (a *App) ready(c *fiber.Ctx) error {

@@ -41,15 +41,14 @@ func lookups(t *testing.T, c *stacktest.Client, cache string) (hits, misses int)
 // Each cache misses what it is asked for the first time and hits the second.
 func TestCachesAreCounted(t *testing.T) {
 	t.Parallel()
-	s := stacktest.Start(t, stacktest.Options{Core: 2})
+	s := stacktest.Start(t, stacktest.Options{Core: 2, Extension: 2})
 	first, core, extension := s.Core[0], s.Core[1], s.Extension[0]
 	wallet := stacktest.NewWallet()
 	session := first.SignIn(wallet) // on another replica: this one's caches are empty
 	key := stacktest.Bearer(first.Expect(201, "POST", "/keys", map[string]any{"label": "k"}, session).Text("key"))
-	drop := extension.Expect(201, "POST", "/memory-drops", map[string]any{"maxWrites": 2}, extension.SignIn(wallet)).Text("url")
+	other := s.Extension[1].SignIn(wallet)
 	memory := map[string]any{"content": "x", "metadata": map[string]any{}}
 	id := first.Expect(201, "POST", "/memories", memory, session).Text("id")
-	token := regexp.MustCompile(`[^/]+$`).FindString(drop)
 	for _, c := range []struct {
 		client *stacktest.Client
 		caches []string
@@ -61,7 +60,7 @@ func TestCachesAreCounted(t *testing.T) {
 		{core, []string{"bodies"}, func() {
 			core.Expect(200, "POST", "/memories/search", map[string]any{"query": "x"}, session)
 		}},
-		{extension, []string{"extension_grants"}, func() { extension.Expect(201, "POST", "/memory-drops/"+token, memory) }},
+		{extension, []string{"extension_credentials"}, func() { extension.Expect(200, "GET", "/auth/me", nil, other) }},
 	} {
 		before := map[string][2]int{}
 		note := func() {

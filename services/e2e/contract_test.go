@@ -7,8 +7,9 @@ import (
 	"github.com/memory-ledger/ledger/services/stacktest"
 )
 
-// TestDocumentedAnswers asks for answers that no other test comes by. Their
-// form is held to the OpenAPI documents by the client itself.
+// TestDocumentedAnswers asks for documented answers in particular ways, where
+// TestEveryDocumentedAnswer asks for each in some way. Their form is held to
+// the OpenAPI documents by the client itself.
 func TestDocumentedAnswers(t *testing.T) {
 	t.Parallel()
 	s := stacktest.Start(t, stacktest.Options{})

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/memory-ledger/ledger/services/stacktest"
@@ -58,35 +56,6 @@ func TestAPIKeys(t *testing.T) {
 	for _, bad := range []any{map[string]any{}, map[string]any{"label": ""}, map[string]any{"label": 1}, map[string]any{"label": strings.Repeat("x", 201)}} {
 		core.Expect(400, "POST", "/keys", bad, session)
 	}
-}
-
-// TestRevokedKeyWritesNothing races writes by a key against its revocation:
-// after the revocation was acknowledged, nothing is written, on any replica.
-func TestRevokedKeyWritesNothing(t *testing.T) {
-	t.Parallel()
-	s := stacktest.Start(t, stacktest.Options{Core: 2})
-	session := s.Core[0].SignIn(stacktest.NewWallet())
-	created := s.Core[0].Expect(201, "POST", "/keys", map[string]any{"label": "x"}, session)
-	key := stacktest.Bearer(created.Text("key"))
-	var revoked atomic.Bool
-	var group sync.WaitGroup
-	for i := range 8 {
-		group.Go(func() {
-			for range 30 {
-				after := revoked.Load()
-				a := s.Core[i%2].Do("POST", "/memories", map[string]any{"content": "x"}, key)
-				if after && a.Status != 401 {
-					t.Errorf("status %d after the revocation", a.Status)
-				}
-				if a.Status != 201 && a.Status != 401 {
-					t.Errorf("status %d: %s", a.Status, a.Body)
-				}
-			}
-		})
-	}
-	s.Core[1].Expect(200, "DELETE", "/keys/"+created.Text("id"), nil, session)
-	revoked.Store(true)
-	group.Wait()
 }
 
 func TestMemoryDrops(t *testing.T) {
@@ -221,93 +190,4 @@ func TestAgentCases(t *testing.T) {
 	token := drop.Text("url")[strings.LastIndex(drop.Text("url"), "/")+1:]
 	c.Expect(404, "GET", "/agent-cases/"+token, nil)
 	c.Expect(201, "POST", "/memory-drops/"+token, map[string]any{"content": "still whole"})
-}
-
-// TestGrantsUnderRace counts what many holders on two replicas get.
-func TestGrantsUnderRace(t *testing.T) {
-	t.Parallel()
-	s := stacktest.Start(t, stacktest.Options{Extension: 2})
-	c := s.Extension[0]
-	session := c.SignIn(stacktest.NewWallet())
-	race := func(n int, try func(i int, c *stacktest.Client) stacktest.Answer) map[int]int {
-		counts := map[int]int{}
-		var mu sync.Mutex
-		var group sync.WaitGroup
-		for i := range n {
-			group.Go(func() {
-				a := try(i, s.Extension[i%2])
-				mu.Lock()
-				counts[a.Status]++
-				mu.Unlock()
-			})
-		}
-		group.Wait()
-		return counts
-	}
-	pathOf := func(a stacktest.Answer) string { return strings.TrimPrefix(a.Text("url"), c.URL) }
-
-	readable := pathOf(c.Expect(201, "POST", "/agent-cases", nil, session))
-	if got := race(20, func(_ int, c *stacktest.Client) stacktest.Answer { return c.Do("GET", readable, nil) }); got[200] != 1 || got[404] != 19 {
-		t.Errorf("one read under 20 readers: %v", got)
-	}
-	writable := pathOf(c.Expect(201, "POST", "/memory-drops", map[string]any{"maxWrites": 3}, session))
-	if got := race(30, func(i int, c *stacktest.Client) stacktest.Answer {
-		return c.Do("POST", writable, map[string]any{"content": fmt.Sprint("writer ", i)})
-	}); got[201] != 3 || got[404] != 27 {
-		t.Errorf("three writes under 30 writers: %v", got)
-	}
-	if listed := decode[struct{ Memories []view }](t, c.Expect(200, "GET", "/memories", nil, session).Body); len(listed.Memories) != 3 {
-		t.Errorf("%d memories", len(listed.Memories))
-	}
-	var mu sync.Mutex
-	var minted []stacktest.Answer
-	race(10, func(_ int, c *stacktest.Client) stacktest.Answer {
-		a := c.Expect(201, "POST", "/memory-drops", nil, session)
-		mu.Lock()
-		minted = append(minted, a)
-		mu.Unlock()
-		return a
-	})
-	alive := 0
-	for _, m := range minted {
-		path := m.Text("url")[strings.Index(m.Text("url"), "/memory-drops/"):]
-		if a := c.Do("POST", path, map[string]any{"content": "x"}); a.Status == 201 {
-			alive++
-		}
-	}
-	if alive != 1 {
-		t.Errorf("%d of ten mints at once are alive", alive)
-	}
-}
-
-// TestLogoutAgainstUse: once a logout is acknowledged the token opens nothing,
-// on any replica.
-func TestLogoutAgainstUse(t *testing.T) {
-	t.Parallel()
-	s := stacktest.Start(t, stacktest.Options{Extension: 2})
-	wallet := stacktest.NewWallet()
-	for range 5 {
-		session := s.Extension[0].SignIn(wallet)
-		var out atomic.Bool
-		var group sync.WaitGroup
-		for i := range 6 {
-			group.Go(func() {
-				for n := range 10 {
-					after := out.Load()
-					var a stacktest.Answer
-					if n%2 == 0 {
-						a = s.Extension[i%2].Do("GET", "/auth/me", nil, session)
-					} else {
-						a = s.Extension[i%2].Do("POST", "/memories", map[string]any{"content": "x", "source": "s"}, session)
-					}
-					if after && a.Status != 401 {
-						t.Errorf("status %d after the logout", a.Status)
-					}
-				}
-			})
-		}
-		s.Extension[1].Expect(200, "POST", "/auth/logout", nil, session)
-		out.Store(true)
-		group.Wait()
-	}
 }

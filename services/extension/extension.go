@@ -41,19 +41,19 @@ func (a *API) Mount(app *door.App) {
 	})
 	app.SignIn(a.Desk, signin.ParseSignatureJSON)
 	app.Get("/auth/me", a.me)
-	app.Post("/auth/logout", a.logout)
+	app.Post("/auth/logout", door.Writing(a.Access, a.logout))
 	app.Get("/connect", connect.Page(a.BaseURL))
 
 	app.Get("/memories", a.listMemories)
-	app.Post("/memories", a.writeMemory)
+	app.Post("/memories", door.Writing(a.Access, a.writeMemory))
 
-	app.Post("/agent-cases", a.mint(events.GrantCase))
+	app.Post("/agent-cases", door.Writing(a.Access, a.mint(events.GrantCase)))
 	app.Get("/agent-cases/:id/status", a.status(events.GrantCase))
 	app.Post("/agent-cases/:id/revoke", a.revoke(events.GrantCase))
 	// Not Get, which brings HEAD along: HEAD would spend a read on nothing.
 	app.Add(http.MethodGet, "/agent-cases/:token", a.readCase)
 
-	app.Post("/memory-drops", a.mint(events.GrantDrop))
+	app.Post("/memory-drops", door.Writing(a.Access, a.mint(events.GrantDrop)))
 	app.Get("/memory-drops/:id/status", a.status(events.GrantDrop))
 	app.Post("/memory-drops/:id/revoke", a.revoke(events.GrantDrop))
 	app.Post("/memory-drops/:token", a.fillDrop)
@@ -75,11 +75,7 @@ func (a *API) me(c *fiber.Ctx) error {
 	return c.JSON(fiber.Map{"userId": state.UserID, "publicKey": caller.Owner})
 }
 
-func (a *API) logout(c *fiber.Ctx) error {
-	caller, err := a.Access.Write(door.Context(c), c.Get(fiber.HeaderAuthorization))
-	if err != nil {
-		return err
-	}
+func (a *API) logout(c *fiber.Ctx, caller access.Caller) error {
 	if err := a.Commands.Execute(door.Context(c), caller.Owner, &command.SignOut{SessionID: caller.Credential.ID}); err != nil {
 		return err
 	}
@@ -119,11 +115,7 @@ type written struct {
 	Metadata  jsontext.Value   `json:"metadata"`
 }
 
-func (a *API) writeMemory(c *fiber.Ctx) error {
-	caller, err := a.Access.Write(door.Context(c), c.Get(fiber.HeaderAuthorization))
-	if err != nil {
-		return err
-	}
+func (a *API) writeMemory(c *fiber.Ctx, caller access.Caller) error {
 	var body struct {
 		Content  *string        `json:"content"`
 		Source   *string        `json:"source"`
@@ -197,23 +189,28 @@ type filled struct {
 }
 
 func (a *API) fillDrop(c *fiber.Ctx) error {
-	token := utils.CopyString(c.Params("token"))
+	// Before the body: what is wrong with one is told to nobody whose token
+	// opens nothing, or a guesser would see which are alive.
+	drop, err := a.Grants.Open(door.Context(c), utils.CopyString(c.Params("token")), events.GrantDrop)
+	if err != nil {
+		return err
+	}
 	var body struct {
 		Content  *string        `json:"content"`
 		Source   *string        `json:"source"`
 		Metadata jsontext.Value `json:"metadata"`
 	}
 	if err := door.Decode(c, &body); err != nil {
-		return a.Grants.RefuseUnlessDead(door.Context(c), token, err)
+		return err
 	}
 	if body.Content == nil {
-		return a.Grants.RefuseUnlessDead(door.Context(c), token, errContent)
+		return errContent
 	}
 	metadata, err := checkText(*body.Content, body.Source, body.Metadata)
 	if err != nil {
-		return a.Grants.RefuseUnlessDead(door.Context(c), token, err)
+		return err
 	}
-	memory, err := a.Grants.Deposit(door.Context(c), token, *body.Content, metadata)
+	memory, err := a.Grants.Deposit(door.Context(c), drop, *body.Content, metadata)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/gofiber/fiber/v2/utils"
 
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/services/access"
 	"github.com/memory-ledger/ledger/services/door"
 	"github.com/memory-ledger/ledger/services/grant"
 )
@@ -36,13 +37,9 @@ type mintedDrop struct {
 	RevokedPreviousCount int              `json:"revokedPreviousCount"`
 }
 
-func (a *API) mint(kind events.GrantKind) fiber.Handler {
+func (a *API) mint(kind events.GrantKind) func(*fiber.Ctx, access.Caller) error {
 	terms := grant.TermsOf(kind)
-	return func(c *fiber.Ctx) error {
-		caller, err := a.Access.Write(door.Context(c), c.Get(fiber.HeaderAuthorization))
-		if err != nil {
-			return err
-		}
+	return func(c *fiber.Ctx, caller access.Caller) error {
 		var body struct {
 			ExpiresInMinutes *int `json:"expiresInMinutes"`
 			MaxReads         *int `json:"maxReads"`

@@ -9,6 +9,10 @@
 //
 // The state lives in the owner's events and moves by appends with the owner's
 // expected version, so no number of holders and replicas spends a use twice.
+//
+// A token that opens nothing is refused at the same price whatever is wrong
+// with it: one wait for the whole log, one look-up. Only a text that no token
+// could be is refused without either; who sends one learns nothing by that.
 package grant
 
 import (
@@ -18,15 +22,12 @@ import (
 	"io"
 	"time"
 
-	lru "github.com/hashicorp/golang-lru/v2"
-
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/canonical"
 	"github.com/memory-ledger/ledger/projections/fence"
 	"github.com/memory-ledger/ledger/projections/grants"
 	"github.com/memory-ledger/ledger/projections/schema"
 	"github.com/memory-ledger/ledger/services/command"
-	"github.com/memory-ledger/ledger/services/hits"
 	"github.com/memory-ledger/ledger/services/memory"
 	"github.com/memory-ledger/ledger/services/signin"
 )
@@ -73,29 +74,16 @@ type Config struct {
 }
 
 // Service mints, shows, revokes and spends grants.
-type Service struct {
-	Config
-	known *lru.Cache[events.Hash, holding]
-	// Hits counts the tokens whose grant was known.
-	Hits hits.Counter
-}
+type Service struct{ Config }
 
-// holding is which grant a token is; that never changes.
-type holding struct {
+// Opened is a grant that was alive when its token was presented.
+type Opened struct {
 	owner events.Owner
 	id    string
 }
 
-const cachedTokens = 100_000
-
 // New returns a Service.
-func New(cfg Config) (*Service, error) {
-	known, err := lru.New[events.Hash, holding](cachedTokens)
-	if err != nil {
-		return nil, fmt.Errorf("grant cache: %w", err)
-	}
-	return &Service{Config: cfg, known: known}, nil
-}
+func New(cfg Config) *Service { return &Service{cfg} }
 
 // Minted is a fresh grant with its token, which is told only once.
 type Minted struct {
@@ -165,72 +153,40 @@ func (s *Service) Revoke(ctx context.Context, owner events.Owner, by command.Cre
 	return revoke.Revoked, nil
 }
 
-// holder finds the grant of a token. It never says "unknown" before the
-// projection has caught up with the whole log.
-func (s *Service) holder(ctx context.Context, token string) (holding, error) {
-	hash := signin.HashToken(token)
-	if h, ok := s.known.Get(hash); s.Hits.Count(ok) {
-		return h, nil
+// Open finds the grant of a token. ErrDead says that it opens nothing, and is
+// never said before the projection has caught up with the whole log. Whether
+// it still opens something when it is used is up to the decision that uses it.
+//
+// Every dead token takes this way, and no live one a shorter: nothing is
+// remembered about tokens, which are used ten times at the most.
+func (s *Service) Open(ctx context.Context, token string, kind events.GrantKind) (Opened, error) {
+	if !signin.HasTokenForm(token, TermsOf(kind).TokenPrefix) {
+		return Opened{}, ErrDead
 	}
-	g, found, err := grants.ByTokenHash(ctx, s.Query, hash)
-	if err == nil && !found {
-		if err = s.Fence.WaitAll(ctx); err == nil {
-			g, found, err = grants.ByTokenHash(ctx, s.Query, hash)
-		}
+	if err := s.Fence.WaitAll(ctx); err != nil {
+		return Opened{}, err
 	}
-	switch {
-	case err != nil:
-		return holding{}, fmt.Errorf("look up token: %w", err)
-	case !found:
-		return holding{}, ErrDead
+	g, found, err := grants.ByTokenHash(ctx, s.Query, signin.HashToken(token))
+	if err != nil {
+		return Opened{}, fmt.Errorf("look up token: %w", err)
 	}
-	h := holding{g.Owner, g.ID}
-	s.known.Add(hash, h)
-	return h, nil
+	if !found || g.Kind != kind || !g.Live(s.Now()) {
+		return Opened{}, ErrDead
+	}
+	return Opened{g.Owner, g.ID}, nil
 }
 
 // Deposit spends one write of a drop on a memory, as one message.
-func (s *Service) Deposit(ctx context.Context, token, content string, metadata canonical.Object) (command.Written, error) {
-	h, err := s.holder(ctx, token)
+func (s *Service) Deposit(ctx context.Context, drop Opened, content string, metadata canonical.Object) (command.Written, error) {
+	write, err := s.Memories.Prepare(ctx, memory.Draft{Owner: drop.owner, Content: content, Metadata: metadata})
 	if err != nil {
 		return command.Written{}, err
 	}
-	write, err := s.Memories.Prepare(ctx, memory.Draft{Owner: h.owner, Content: content, Metadata: metadata})
-	if err != nil {
-		return command.Written{}, s.RefuseUnlessDead(ctx, token, err)
-	}
-	consume := &command.ConsumeDrop{GrantID: h.id, Memory: *write}
-	if err := s.Commands.Execute(ctx, h.owner, consume); err != nil {
+	consume := &command.ConsumeDrop{GrantID: drop.id, Memory: *write}
+	if err := s.Commands.Execute(ctx, drop.owner, consume); err != nil {
 		return command.Written{}, err
 	}
 	return consume.Memory.Written, nil
-}
-
-// RefuseUnlessDead decides what the sender of a bad body is told: what is
-// wrong with it, or, where the token opens nothing, only that. Otherwise the
-// difference would tell a guesser which tokens are alive.
-func (s *Service) RefuseUnlessDead(ctx context.Context, token string, refusal error) error {
-	if _, err := s.alive(ctx, token, events.GrantDrop); err != nil {
-		return err
-	}
-	return refusal
-}
-
-// alive finds the grant of a token, and reports ErrDead for one that opens
-// nothing now.
-func (s *Service) alive(ctx context.Context, token string, kind events.GrantKind) (holding, error) {
-	h, err := s.holder(ctx, token)
-	if err != nil {
-		return holding{}, err
-	}
-	state, err := s.Commands.Inspect(ctx, h.owner)
-	if err != nil {
-		return holding{}, err
-	}
-	if g, ok := state.Grants[h.id]; !ok || g.Kind != kind || !s.Now().Before(g.ExpiresAt.Time()) {
-		return holding{}, ErrDead
-	}
-	return h, nil
 }
 
 // Read renders the owner's document and then spends one read of the case. The
@@ -238,19 +194,17 @@ func (s *Service) alive(ctx context.Context, token string, kind events.GrantKind
 // made. A crash after the append spends the read without the answer reaching
 // anybody.
 func (s *Service) Read(ctx context.Context, token string) ([]byte, error) {
-	// A dead grant is refused before the work of rendering.
-	h, err := s.alive(ctx, token, events.GrantCase)
+	// A dead grant is refused before the work of rendering; and the wait for
+	// the whole log is one for the owner's part of it, too.
+	opened, err := s.Open(ctx, token, events.GrantCase)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.Fence.WaitOwner(ctx, h.owner); err != nil {
-		return nil, err
-	}
-	document, err := s.render(ctx, h.owner)
+	document, err := s.render(ctx, opened.owner)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.Commands.Execute(ctx, h.owner, &command.ConsumeCase{GrantID: h.id}); err != nil {
+	if err := s.Commands.Execute(ctx, opened.owner, &command.ConsumeCase{GrantID: opened.id}); err != nil {
 		return nil, err
 	}
 	return document, nil

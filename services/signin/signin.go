@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -234,12 +235,27 @@ func NewToken(random io.Reader, prefix string) (token string, hash events.Hash, 
 	if random == nil {
 		random = rand.Reader
 	}
-	var raw [32]byte
+	var raw [tokenBytes]byte
 	if _, err := io.ReadFull(random, raw[:]); err != nil {
 		return "", events.Hash{}, fmt.Errorf("random token: %w", err)
 	}
 	token = prefix + base64.RawURLEncoding.EncodeToString(raw[:])
 	return token, HashToken(token), nil
+}
+
+// tokenBytes is the length of a token's random part.
+const tokenBytes = 32
+
+// HasTokenForm reports whether NewToken could have made a text. One that it
+// could not have made needs no look-up to be refused.
+func HasTokenForm(text, prefix string) bool {
+	encoded, ok := strings.CutPrefix(text, prefix)
+	if !ok || len(encoded) != base64.RawURLEncoding.EncodedLen(tokenBytes) {
+		return false
+	}
+	// The length once more: the decoder passes over line breaks.
+	random, err := base64.RawURLEncoding.Strict().DecodeString(encoded)
+	return err == nil && len(random) == tokenBytes
 }
 
 // HashToken is how a credential is looked up.

@@ -98,11 +98,15 @@ type contender struct {
 }
 
 // compare runs the contenders in turn, round after round, and returns their
-// medians. One round before the first warms both up and does not count.
+// medians. One round before the first warms all up and does not count. Each
+// round begins with another of them, so that none always comes after the same
+// one, whose dirty pages are still being written.
 func compare(ctx context.Context, rounds int, contenders ...contender) ([]result, error) {
 	collected := make([][]result, len(contenders))
 	for round := range rounds + 1 {
-		for i, c := range contenders {
+		for offset := range contenders {
+			i := (round + offset) % len(contenders)
+			c := contenders[i]
 			r, err := c.run(ctx)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", c.name, err)

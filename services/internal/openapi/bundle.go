@@ -3,7 +3,8 @@
 //
 // Two keys of the sources are instructions, and not part of the document:
 //
-//	x-every-operation   responses that every operation has, unless it states its own
+//	x-every-operation   responses that every operation has, unless it states its
+//	                    own, or null: an answer that it can't give
 //	x-every-response    headers that every response has, unless it states its own
 //
 // and of the components, those that nothing refers to are left out. Everything
@@ -67,13 +68,18 @@ func merge(into, from *yaml.Node, at string) error {
 }
 
 // spreadResponses gives every operation the responses that all have in common,
-// and requests that no operation takes too.
+// but for those that it says it can't give, and requests that no operation
+// takes too.
 func spreadResponses(document *yaml.Node) {
 	common := member(remove(document, everyOperation), "responses")
-	for _, operation := range operations(document) {
-		addMissing(member(operation, "responses"), common)
+	spread := func(responses *yaml.Node) {
+		addMissing(responses, common)
+		removeNulls(responses)
 	}
-	addMissing(member(member(document, unmatched), "responses"), common)
+	for _, operation := range operations(document) {
+		spread(member(operation, "responses"))
+	}
+	spread(member(member(document, unmatched), "responses"))
 }
 
 // spreadHeaders gives every response the headers that all have in common.

@@ -39,6 +39,7 @@ const own = `
 openapi: 3.1.1
 paths:
   /a: { get: { responses: { "200": { description: d }, "400": { $ref: "#/components/responses/Mine" } } } }
+  /b: { get: { responses: { "200": { description: d }, "500": null } } }
 components:
   responses: { Mine: { description: mine } }
   schemas: { Unused: { $ref: "#/components/schemas/AlsoUnused" }, Own: { type: [string, "null"] } }
@@ -62,7 +63,8 @@ func TestBundle(t *testing.T) {
 	const header = `"headers":{"X":{"$ref":"#/components/headers/X"}}`
 	want := `{"openapi":"3.1.1","paths":{"/a":{"get":{"responses":{` +
 		`"200":{"description":"d",` + header + `},"400":{"$ref":"#/components/responses/Mine"},` +
-		`"500":{"$ref":"#/components/responses/Fault"}}}}},` +
+		`"500":{"$ref":"#/components/responses/Fault"}}}},` +
+		`"/b":{"get":{"responses":{"200":{"description":"d",` + header + `},"400":{"description":"common",` + header + `}}}}},` +
 		`"x-unmatched":{"responses":{"404":{"description":"nowhere",` + header + `},` +
 		`"400":{"description":"common",` + header + `},"500":{"$ref":"#/components/responses/Fault"}}},` +
 		`"components":{"responses":{"Mine":{"description":"mine",` + header + `},"Fault":{"description":"fault",` + header + `}},` +

@@ -45,6 +45,19 @@ func remove(mapping *yaml.Node, name string) *yaml.Node {
 	return nil
 }
 
+// removeNulls takes the members out of a mapping that are null.
+func removeNulls(mapping *yaml.Node) {
+	var kept []*yaml.Node
+	for key, value := range members(mapping) {
+		if value.Tag != "!!null" {
+			kept = append(kept, key, value)
+		}
+	}
+	if mapping != nil {
+		mapping.Content = kept
+	}
+}
+
 func moveToEnd(mapping *yaml.Node, name string) {
 	if value := remove(mapping, name); value != nil {
 		key := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: name}

@@ -1,0 +1,33 @@
+package door
+
+import (
+	"net/http"
+
+	"github.com/gofiber/fiber/v2"
+
+	"github.com/memory-ledger/ledger/services/access"
+)
+
+// Writing is the handler of a request that ends in a command. The caller is
+// let in by what is remembered of the credential, and do carries it into the
+// command. A request that comes to nothing is refused for its credential's
+// sake first: a dead one gets the same 401 with a good body as with a bad one.
+func Writing(doors *access.Door, do func(*fiber.Ctx, access.Caller) error) fiber.Handler {
+	return func(c *fiber.Ctx) error {
+		caller, err := doors.Write(Context(c), c.Get(fiber.HeaderAuthorization))
+		if err != nil {
+			return err
+		}
+		refusal := do(c, caller)
+		if refusal == nil {
+			return nil
+		}
+		if status, _ := answer(refusal); status >= http.StatusInternalServerError {
+			return refusal // what may or may not have been stored must be said
+		}
+		if err := doors.StillAlive(Context(c), caller); err != nil {
+			return err
+		}
+		return refusal
+	}
+}
