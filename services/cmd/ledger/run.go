@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"runtime/debug"
 
 	"github.com/spf13/cobra"
 
@@ -25,7 +26,7 @@ func newRun() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			spareProcessors()
+			tune()
 			return assembly.RunLocal(cmd.Context(), cfg, newLogger(cfg.LogLevel), func(line string) {
 				fmt.Fprintln(cmd.OutOrStdout(), line)
 			})
@@ -33,12 +34,17 @@ func newRun() *cobra.Command {
 	}
 }
 
-// spareProcessors gives the scheduler two processors more than there are. The
-// embedded log's fsyncs each hold one for as long as the disk takes, until the
-// runtime notices and hands it on: on two cores that is half of the machine,
-// some hundred times a second.
-func spareProcessors() {
+// tune sets what the runtime takes from its environment, where that is silent.
+//
+// The embedded log's fsyncs each hold a processor of the scheduler for as long as
+// the disk takes, until the runtime notices and hands it on: of two that is half,
+// some hundred times a second. Two more fill in. And what is live is small
+// beside what a write allocates and drops, so the collector may come later.
+func tune() {
 	if os.Getenv("GOMAXPROCS") == "" {
 		runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 2)
+	}
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(300)
 	}
 }
