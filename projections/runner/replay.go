@@ -41,21 +41,17 @@ func (r *Replayer) To(ctx context.Context, to uint64) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	decoded, failed := make(chan sized, 2), make(chan error, 1)
+	// One is applied, one waits, one is gathered: the log is read while the
+	// database writes, and no more than three are in memory.
+	gathered, failed := make(chan sized, 1), make(chan error, 1)
 	go func() {
-		defer close(decoded)
-		failed <- r.read(ctx, to, decoded)
+		defer close(gathered)
+		failed <- r.read(ctx, to, gathered)
 	}()
-	var gathered sized
-	for slice := range decoded {
-		gathered.grow(slice)
-		if len(gathered.Records) < replayRecords && gathered.bytes < defaultSliceBytes && gathered.Last < to {
-			continue
-		}
-		if err := r.apply(ctx, gathered.Slice); err != nil {
+	for slice := range gathered {
+		if err := r.apply(ctx, slice.Slice); err != nil {
 			return err
 		}
-		gathered = sized{}
 	}
 	if err := <-failed; err != nil {
 		return fmt.Errorf("replay: %w", err)
@@ -63,15 +59,23 @@ func (r *Replayer) To(ctx context.Context, to uint64) error {
 	return nil
 }
 
+// read decodes the log and gathers what is to be committed at once.
 func (r *Replayer) read(ctx context.Context, to uint64, out chan<- sized) error {
 	subjects := make(map[string]events.Subject)
+	var gathered sized
 	return r.Log.Read(ctx, eventlog.ReadConfig{From: r.Position + 1, To: to}, func(raw eventlog.Slice) error {
 		slice, err := decode(raw, subjects)
 		if err != nil {
 			return err
 		}
+		gathered.grow(slice)
+		if len(gathered.Records) < replayRecords && gathered.bytes < defaultSliceBytes && gathered.Last < to {
+			return nil
+		}
+		whole := gathered
+		gathered = sized{}
 		select {
-		case out <- slice:
+		case out <- whole:
 			return nil
 		case <-ctx.Done():
 			return ctx.Err()
