@@ -84,7 +84,7 @@ func TestWhoTalksToWhom(t *testing.T) {
 	policies := of[*networkingv1.NetworkPolicy](objects)
 	want := map[string][]string{
 		"gateway":       {"core-api:http", "extension-api:http", "names:53"},
-		"core-api":      {"nats:client", "database:5432", "names:53"},
+		"core-api":      {"nats:client", "database:5432", "chain:443", "names:53"},
 		"extension-api": {"nats:client", "database:5432", "names:53"},
 		"projector":     {"nats:client", "database:5432", "names:53"},
 		"anchorer":      {"nats:client", "database:5432", "chain:443", "names:53"},

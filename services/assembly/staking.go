@@ -68,7 +68,7 @@ func (d *Deciding) liveStaking(ctx context.Context) (core.Staking, func(context.
 		Chain: onchain, Recorded: staking.ReadModel{Pool: d.Pool}, Notice: func(events.Owner) {},
 		MinPartialUnstake: least, Maturity: d.Config.StakeMaturity, Now: time.Now, Logger: d.Logger,
 	}
-	if d.Config.NATSCreds != "" {
+	if d.Config.ChainFactsBy == "anchorer" {
 		// A log that knows its writers apart lets only the anchorer state facts
 		// about the chain. Its sweep records what a status has shown already.
 		return staking.New(cfg), func(context.Context) {}, nil

@@ -83,6 +83,9 @@ type Config struct {
 	StakeMint         string        `env:"STAKE_MINT"`
 	StakingProgramID  string        `env:"STAKING_PROGRAM_ID"`
 	MinPartialUnstake string        `env:"MIN_PARTIAL_UNSTAKE" envDefault:"0"`
+	// ChainFactsBy says who appends what it sees on the chain of stakes: "all"
+	// who look, or, where the log's roles allow nobody else, the "anchorer".
+	ChainFactsBy string `env:"CHAIN_FACTS_BY" envDefault:"all"`
 	StakeMaturity     time.Duration `env:"STAKE_MATURITY" envDefault:"24h"`
 
 	// AnchorMaxWait and AnchorMaxLeaves say when a batch is cut: when its
@@ -253,6 +256,9 @@ func (c *Config) validate() []error {
 	}
 	if (c.StakeMint == "") != (c.StakingProgramID == "") {
 		problem("STAKE_MINT and STAKING_PROGRAM_ID: set both or neither")
+	}
+	if c.ChainFactsBy != "all" && c.ChainFactsBy != "anchorer" {
+		problem("CHAIN_FACTS_BY: %q is neither all nor anchorer", c.ChainFactsBy)
 	}
 	if c.StakeMaturity < 0 {
 		problem("STAKE_MATURITY: must not be negative")
