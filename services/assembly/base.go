@@ -37,6 +37,9 @@ import (
 // are still coming up.
 const startTimeout = 60 * time.Second
 
+// askTimeout bounds one question of a start to the log.
+const askTimeout = 5 * time.Second
+
 // chainFreshness is how old an account may be, as last read, before a request
 // for it has it read again.
 const chainFreshness = 2 * time.Second
@@ -131,6 +134,10 @@ func (b *Base) openLog(ctx context.Context, dial Connector) error {
 		return fmt.Errorf("open jetstream: %w", err)
 	}
 	return eventually(ctx, func() error {
+		// A cluster that is electing a leader does not answer at all, so each
+		// question has a deadline of its own and is put again.
+		ctx, cancel := context.WithTimeout(ctx, askTimeout)
+		defer cancel()
 		b.Log, err = eventlog.Open(ctx, b.NATS)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
 			b.Log, err = eventlog.Create(ctx, b.NATS, eventlog.Config{Replicas: b.Config.NATSReplicas})
@@ -199,11 +206,20 @@ func (b *Base) Close() {
 	b.Traces.Stop() // last: what ended on the way is still sent
 }
 
-func (b *Base) bucket(ctx context.Context, cfg jetstream.KeyValueConfig) (jetstream.KeyValue, error) {
-	bucket, err := b.js.KeyValue(ctx, cfg.Bucket)
-	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		bucket, err = b.js.CreateKeyValue(ctx, cfg)
-	}
+// bucket opens a bucket, and makes it where the credentials allow that. It waits
+// for a cluster that is electing a leader, as openLog does.
+func (b *Base) bucket(ctx context.Context, cfg jetstream.KeyValueConfig) (bucket jetstream.KeyValue, err error) {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	err = eventually(ctx, func() error {
+		ctx, cancel := context.WithTimeout(ctx, askTimeout)
+		defer cancel()
+		bucket, err = b.js.KeyValue(ctx, cfg.Bucket)
+		if errors.Is(err, jetstream.ErrBucketNotFound) {
+			bucket, err = b.js.CreateKeyValue(ctx, cfg)
+		}
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("open bucket %s: %w", cfg.Bucket, err)
 	}
