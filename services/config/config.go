@@ -80,13 +80,13 @@ type Config struct {
 	// LocalChain "off" keeps a local run from starting a chain of its own.
 	LocalChain string `env:"LOCAL_CHAIN" envDefault:"on"`
 	// StakeMint and StakingProgramID wake staking up.
-	StakeMint         string        `env:"STAKE_MINT"`
-	StakingProgramID  string        `env:"STAKING_PROGRAM_ID"`
-	MinPartialUnstake string        `env:"MIN_PARTIAL_UNSTAKE" envDefault:"0"`
+	StakeMint         string `env:"STAKE_MINT"`
+	StakingProgramID  string `env:"STAKING_PROGRAM_ID"`
+	MinPartialUnstake string `env:"MIN_PARTIAL_UNSTAKE" envDefault:"0"`
 	// ChainFactsBy says who appends what it sees on the chain of stakes: "all"
 	// who look, or, where the log's roles allow nobody else, the "anchorer".
-	ChainFactsBy string `env:"CHAIN_FACTS_BY" envDefault:"all"`
-	StakeMaturity     time.Duration `env:"STAKE_MATURITY" envDefault:"24h"`
+	ChainFactsBy  string        `env:"CHAIN_FACTS_BY" envDefault:"all"`
+	StakeMaturity time.Duration `env:"STAKE_MATURITY" envDefault:"24h"`
 
 	// AnchorMaxWait and AnchorMaxLeaves say when a batch is cut: when its
 	// oldest leaf has waited this long, or an owner has this many.
