@@ -175,8 +175,8 @@ func (w *world) readOnce(ctx context.Context, name string) error {
 				r.Header.Set(header, credential)
 			})
 			next = begin + most
-			if next > len(ids) {
-				return result{}, fmt.Errorf("read %d of %d memories: some were read twice", next, len(ids))
+			if err == nil && next > len(ids) {
+				w.report.note(fmt.Sprintf("each memory once: %d reads of %d memories, so some were read twice; ask for fewer or shorter rounds", next, len(ids)))
 			}
 			return r, err
 		}
