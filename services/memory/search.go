@@ -126,29 +126,18 @@ func (c *Cursor) sealed(ctx context.Context, to uint64) ([]memories.Memory, erro
 	return c.service.Bodies.rows(ctx, c.service.Pool, c.owner, c.next, to)
 }
 
-// settle says of what was found whether it is anchored by now; rows that are
-// kept in memory may be from before. Once anchored they stay so.
+// settle says of what was found whether it is anchored by now, which the rows
+// do not.
 func (c *Cursor) settle(ctx context.Context, found []View) error {
-	first, last := -1, -1
-	for i := range found {
-		if !found[i].Anchored {
-			if first < 0 {
-				first = i
-			}
-			last = i
-		}
-	}
-	if first < 0 {
+	if len(found) == 0 {
 		return nil
 	}
-	cover, err := memories.CoverOf(ctx, c.service.Pool, c.owner, found[first].LeafIndex, found[last].LeafIndex)
+	cover, err := memories.CoverOf(ctx, c.service.Pool, c.owner, found[0].LeafIndex, found[len(found)-1].LeafIndex)
 	if err != nil {
 		return err
 	}
-	for i := first; i <= last; i++ {
-		if !found[i].Anchored {
-			found[i].BatchID, found[i].Anchored = cover.Of(found[i].LeafIndex)
-		}
+	for i := range found {
+		found[i].BatchID, found[i].Anchored = cover.Of(found[i].LeafIndex)
 	}
 	return nil
 }
