@@ -37,7 +37,7 @@ import (
 // are still coming up.
 const startTimeout = 60 * time.Second
 
-// askTimeout bounds one question of a start to the log.
+// askTimeout bounds one question to the log; see ask.
 const askTimeout = 5 * time.Second
 
 // chainFreshness is how old an account may be, as last read, before a request
@@ -133,11 +133,7 @@ func (b *Base) openLog(ctx context.Context, dial Connector) error {
 	if b.js, err = jetstream.New(b.NATS); err != nil {
 		return fmt.Errorf("open jetstream: %w", err)
 	}
-	return eventually(ctx, func() error {
-		// A cluster that is electing a leader does not answer at all, so each
-		// question has a deadline of its own and is put again.
-		ctx, cancel := context.WithTimeout(ctx, askTimeout)
-		defer cancel()
+	return ask(ctx, func(ctx context.Context) error {
 		b.Log, err = eventlog.Open(ctx, b.NATS)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
 			b.Log, err = eventlog.Create(ctx, b.NATS, eventlog.Config{Replicas: b.Config.NATSReplicas})
@@ -180,6 +176,17 @@ func (b *Base) openDatabase(ctx context.Context) error {
 	return nil
 }
 
+// ask is eventually for questions to the log. A cluster that is electing a leader
+// does not answer at all, so each question has a deadline of its own and is put
+// again.
+func ask(ctx context.Context, question func(context.Context) error) error {
+	return eventually(ctx, func() error {
+		ctx, cancel := context.WithTimeout(ctx, askTimeout)
+		defer cancel()
+		return question(ctx)
+	})
+}
+
 // eventually repeats what fails until it succeeds or ctx ends.
 func eventually(ctx context.Context, do func() error) error {
 	for {
@@ -206,14 +213,11 @@ func (b *Base) Close() {
 	b.Traces.Stop() // last: what ended on the way is still sent
 }
 
-// bucket opens a bucket, and makes it where the credentials allow that. It waits
-// for a cluster that is electing a leader, as openLog does.
+// bucket opens a bucket, and makes it where the credentials allow that.
 func (b *Base) bucket(ctx context.Context, cfg jetstream.KeyValueConfig) (bucket jetstream.KeyValue, err error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	err = eventually(ctx, func() error {
-		ctx, cancel := context.WithTimeout(ctx, askTimeout)
-		defer cancel()
+	err = ask(ctx, func(ctx context.Context) error {
 		bucket, err = b.js.KeyValue(ctx, cfg.Bucket)
 		if errors.Is(err, jetstream.ErrBucketNotFound) {
 			bucket, err = b.js.CreateKeyValue(ctx, cfg)
