@@ -59,21 +59,7 @@ func TestDurable(t *testing.T) {
 	logtest.Run(t, func(t *testing.T) logtest.Fixture {
 		server := natstest.StartProcess(t)
 		log, cut := open(t, server.URL())
-		nc, err := nats.Connect(server.URL())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer nc.Close()
-		js, err := jetstream.New(nc)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = js.CreateConsumer(t.Context(), eventlog.StreamName, jetstream.ConsumerConfig{
-			Durable: "projector", AckPolicy: jetstream.AckAllPolicy, AckWait: 30 * time.Second, MaxAckPending: 20000,
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		provideConsumer(t, server.URL(), "projector")
 		return logtest.Fixture{Log: log.(*eventlog.JetStream).Durable("projector"), Cut: cut, Restart: func() {
 			server.Kill()
 			server.Start()
@@ -89,21 +75,7 @@ func TestDurableShared(t *testing.T) {
 	defer cancel()
 	server := natstest.Start(t)
 	log, _ := open(t, server.URL())
-	nc, err := nats.Connect(server.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = js.CreateConsumer(ctx, eventlog.StreamName, jetstream.ConsumerConfig{
-		Durable: "anchorer", AckPolicy: jetstream.AckAllPolicy, AckWait: 30 * time.Second, MaxAckPending: 20000,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	provideConsumer(t, server.URL(), "anchorer")
 	const messages = 200
 	done := errors.New("done")
 	results := make(chan error, 2)
@@ -126,6 +98,7 @@ func TestDurableShared(t *testing.T) {
 	}
 	owner, last := logtest.Owner(), uint64(0)
 	for range messages {
+		var err error
 		last, err = log.Append(ctx, eventlog.Append{
 			Family: events.FamilyChain, Owner: owner, Kind: events.KindBatch, CommandID: logtest.CommandID(), Expected: last, Payload: []byte("x"),
 		})
@@ -180,4 +153,24 @@ func (b *breakable) Write(p []byte) (int, error) {
 		_ = b.Conn.(*net.TCPConn).CloseRead()
 	}
 	return n, err
+}
+
+// provideConsumer makes a durable consumer as an administrator does.
+func provideConsumer(t *testing.T, url, name string) {
+	t.Helper()
+	nc, err := nats.Connect(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = js.CreateConsumer(t.Context(), eventlog.StreamName, jetstream.ConsumerConfig{
+		Durable: name, AckPolicy: jetstream.AckAllPolicy, AckWait: 30 * time.Second, MaxAckPending: 20000,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 }

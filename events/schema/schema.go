@@ -64,14 +64,14 @@ func Files(eventsDir string) (map[string][]byte, error) {
 		if data[name], err = dataSchema(source, &definition); err != nil {
 			return nil, fmt.Errorf("%s: %w", definition.Type, err)
 		}
-		if files[name], err = encode(data[name]); err != nil {
+		if files[name], err = Encode(data[name]); err != nil {
 			return nil, err
 		}
 	}
-	if files[BatchFile], err = encode(batchSchema()); err != nil {
+	if files[BatchFile], err = Encode(batchSchema()); err != nil {
 		return nil, err
 	}
-	files[AsyncAPIFile], err = encode(asyncAPI(data))
+	files[AsyncAPIFile], err = Encode(asyncAPI(data))
 	return files, err
 }
 
@@ -89,8 +89,9 @@ func readSchema(path string) (object, error) {
 	return schema, nil
 }
 
-// encode is for people too: indented, and without the escapes of HTML.
-func encode(v any) ([]byte, error) {
+// Encode is the form of the project's generated JSON files, which are for people
+// too: indented, and without the escapes of HTML.
+func Encode(v any) ([]byte, error) {
 	var out bytes.Buffer
 	encoder := stdjson.NewEncoder(&out)
 	encoder.SetEscapeHTML(false)

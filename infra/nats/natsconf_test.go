@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 	natsconf "github.com/memory-ledger/ledger/infra/nats"
 )
 
@@ -77,22 +78,9 @@ func newWorld(t *testing.T) *world {
 
 func startWorld(t *testing.T, file string) *world {
 	t.Helper()
-	opts, err := server.ProcessConfigFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	opts.Host, opts.Port, opts.StoreDir, opts.NoSigs, opts.NoLog = "127.0.0.1", -1, t.TempDir(), true, true
-	ns, err := server.NewServer(opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ns.Start()
-	t.Cleanup(func() { ns.Shutdown(); ns.WaitForShutdown() })
-	if !ns.ReadyForConnections(20 * time.Second) {
-		t.Fatal("server is not ready")
-	}
-	w := &world{t: t, url: ns.ClientURL()}
+	w := &world{t: t, url: natstest.FromConfig(t, file)}
 	conn, _ := w.dial("admin")
+	var err error
 	if w.admin, err = jetstream.New(conn); err != nil {
 		t.Fatal(err)
 	}

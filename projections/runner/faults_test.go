@@ -73,10 +73,7 @@ func TestAKilledProjectorGoesOn(t *testing.T) {
 		}
 	}
 	t.Logf("%d kills", kills)
-	again := world.Pool(t, url, "again")
-	project(t, again, log)
-	caughtUp(t, again, log)
-	sameRows(t, pool, again)
+	sameFromTheStart(t, url, pool, log)
 }
 
 // TestTheDatabaseGoesAwayAndComesBack: stopped in good order, then killed.
@@ -108,10 +105,7 @@ func TestTheDatabaseGoesAwayAndComesBack(t *testing.T) {
 		caughtUp(t, pool, log)
 		ready(t, r)
 	}
-	again := world.Pool(t, server.URL(), "again")
-	project(t, again, log)
-	caughtUp(t, again, log)
-	sameRows(t, pool, again)
+	sameFromTheStart(t, server.URL(), pool, log)
 }
 
 // TestTheDatabaseIsKilledUnderLoad: with synchronous_commit off the last
@@ -140,10 +134,7 @@ func TestTheDatabaseIsKilledUnderLoad(t *testing.T) {
 	}
 	caughtUp(t, pool, log)
 	ready(t, r)
-	again := world.Pool(t, server.URL(), "again")
-	project(t, again, log)
-	caughtUp(t, again, log)
-	sameRows(t, pool, again)
+	sameFromTheStart(t, server.URL(), pool, log)
 }
 
 // TestTheLogGoesAwayAndComesBack: killed, then frozen.

@@ -112,6 +112,15 @@ func inState(t testing.TB, r *runner.Runner, state runner.State) {
 	})
 }
 
+// sameFromTheStart projects the log anew, into a schema beside, and compares.
+func sameFromTheStart(t testing.TB, url string, pool *pgxpool.Pool, log runner.Log) {
+	t.Helper()
+	again := world.Pool(t, url, "again")
+	project(t, again, log)
+	caughtUp(t, again, log)
+	sameRows(t, pool, again)
+}
+
 // sameRows compares two schemas' read models.
 func sameRows(t testing.TB, a, b *pgxpool.Pool) {
 	t.Helper()

@@ -130,10 +130,7 @@ func TestTroubleThatPassesIsWaitedOut(t *testing.T) {
 	log.Publish(t, history.Messages(100)...)
 	caughtUp(t, pool, log)
 	ready(t, r)
-	again := world.Pool(t, url, "again")
-	project(t, again, log)
-	caughtUp(t, again, log)
-	sameRows(t, pool, again)
+	sameFromTheStart(t, url, pool, log)
 }
 
 // TestTroubleThatStaysIsSaid: neither an error nor a panic leaves the projector
@@ -253,10 +250,7 @@ func TestTwoProjectors(t *testing.T) {
 	log.Publish(t, history.Messages(100)...)
 	caughtUp(t, pool, log)
 	inState(t, third, runner.Standby)
-	again := world.Pool(t, url, "again")
-	project(t, again, log)
-	caughtUp(t, again, log)
-	sameRows(t, pool, again)
+	sameFromTheStart(t, url, pool, log)
 }
 
 // TestAnIntruderIsFencedOff: the checkpoint moves under a projector that holds
@@ -281,10 +275,7 @@ func TestAnIntruderIsFencedOff(t *testing.T) {
 	log.Publish(t, history.Messages(50)...)
 	caughtUp(t, pool, log)
 	ready(t, r)
-	again := world.Pool(t, url, "again")
-	project(t, again, log)
-	caughtUp(t, again, log)
-	sameRows(t, pool, again)
+	sameFromTheStart(t, url, pool, log)
 }
 
 func TestMetricsSayWhereItIs(t *testing.T) {

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -96,6 +95,5 @@ func fsyncLatency(dir string) (time.Duration, error) {
 		}
 		times[i] = time.Since(start)
 	}
-	slices.Sort(times)
-	return times[len(times)/2], nil
+	return medianOf(times), nil
 }

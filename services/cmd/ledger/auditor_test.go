@@ -9,13 +9,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/events/eventlog/logtest"
+	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 	natsconf "github.com/memory-ledger/ledger/infra/nats"
 	"github.com/memory-ledger/ledger/services/assembly"
 	"github.com/memory-ledger/ledger/services/config"
@@ -29,22 +29,9 @@ func deployed(t *testing.T) (urlOf func(user string) string) {
 	for _, user := range []string{"ADMIN", "API", "PROJECTOR", "ANCHORER", "AUDITOR", "SYS"} {
 		t.Setenv("NATS_"+user+"_PASSWORD", "pw"+strings.ToLower(user))
 	}
-	opts, err := server.ProcessConfigFile("../../../infra/nats/single.conf")
-	if err != nil {
-		t.Fatal(err)
-	}
-	opts.Host, opts.Port, opts.StoreDir, opts.NoSigs, opts.NoLog = "127.0.0.1", -1, t.TempDir(), true, true
-	ns, err := server.NewServer(opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ns.Start()
-	t.Cleanup(func() { ns.Shutdown(); ns.WaitForShutdown() })
-	if !ns.ReadyForConnections(20 * time.Second) {
-		t.Fatal("server is not ready")
-	}
+	clientURL := natstest.FromConfig(t, "../../../infra/nats/single.conf")
 	urlOf = func(user string) string {
-		return strings.Replace(ns.ClientURL(), "nats://", "nats://"+user+":pw"+user+"@", 1)
+		return strings.Replace(clientURL, "nats://", "nats://"+user+":pw"+user+"@", 1)
 	}
 	js, err := jetstream.New(dial(t, urlOf("admin")))
 	if err != nil {

@@ -6,7 +6,6 @@ import (
 	"crypto/ed25519"
 	"encoding/base64"
 	"encoding/hex"
-	stdjson "encoding/json"
 	"fmt"
 
 	"github.com/go-json-experiment/json"
@@ -18,6 +17,7 @@ import (
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/events/leaf"
+	"github.com/memory-ledger/ledger/events/schema"
 	"github.com/memory-ledger/ledger/projections/tree"
 )
 
@@ -46,20 +46,11 @@ func Files(ctx context.Context) (map[string][]byte, error) {
 		"command.json": s.commandFile(), "leaf.json": leafFile, "tree.json": s.treeFile(),
 		"commitment.json": s.commitmentFile(), "receipt.json": r,
 	} {
-		if files[name], err = encode(v); err != nil {
+		if files[name], err = schema.Encode(v); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 	}
 	return files, nil
-}
-
-func encode(v any) ([]byte, error) {
-	var out bytes.Buffer
-	encoder := stdjson.NewEncoder(&out)
-	encoder.SetEscapeHTML(false)
-	encoder.SetIndent("", "  ")
-	err := encoder.Encode(v)
-	return out.Bytes(), err
 }
 
 // message is the log's record of the journey's memory: after the sign-in, one
