@@ -17,6 +17,11 @@ func umlauts(n int) string {
 	return fmt.Sprintf("Erinnerung Nummer %d: die Katze schläft auf dem wärmsten Stuhl, während Regen übers Dach läuft", n)
 }
 
+// paragraph is a body of about 450 bytes, different for each n.
+func paragraph(n int) string {
+	return sentence(n) + strings.Repeat("; it wakes, stretches, looks for its bowl and finds that it was filled", 5)
+}
+
 // searches compares our search with ILIKE on plaintext of the same texts, in
 // the collation that a private database gets (C.UTF-8) and in that of a
 // language, which a packaged one mostly has.
@@ -29,6 +34,7 @@ func searches(ctx context.Context, w *world) error {
 	}{
 		{"10,000 memories", 10_000, sentence, "NUMBER %d: THE"},
 		{"100,000 memories", 100_000, sentence, "NUMBER %d: THE"},
+		{"100,000 memories of 450 bytes", 100_000, paragraph, "NUMBER %d: THE"},
 		{"100,000 memories, not ASCII", 100_000, umlauts, "NUMMER %d: DIE KATZE SCHLÄFT"},
 	} {
 		if err := w.search(ctx, c.name, c.size, c.text, fmt.Sprintf(c.query, c.size/2)); err != nil {
