@@ -95,7 +95,7 @@ func (a *Anchorer) session(ctx context.Context) error {
 	}
 	d := a.newDriver(s, f, cluster)
 	a.status.set(func(s *status) {
-		s.session, s.standby, s.behind, s.working = nil, false, true, a.cfg.Partitions.count()
+		s.session, s.standby, s.behind, s.working = nil, false, true, a.cfg.Partitions.Count()
 	})
 	defer a.status.set(func(s *status) { s.working = 0 })
 	group, ctx := errgroup.WithContext(ctx)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/events/partition"
 )
 
 // maxUnsaved is how many messages that mean nothing to anchoring may go by
@@ -98,7 +99,7 @@ func (f *follower) slice(ctx context.Context, s eventlog.Slice) error {
 func decode(s eventlog.Slice, wanted marks) ([]relevant, error) {
 	var messages []relevant
 	for _, r := range s.Records {
-		if partition, ok := partitionIn(r.Subject); ok && !wanted.wants(partition, r.Seq) {
+		if p, ok := partition.In(r.Subject); ok && !wanted.wants(p, r.Seq) {
 			continue
 		}
 		subject, err := events.ParseSubject(r.Subject)

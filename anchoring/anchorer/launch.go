@@ -13,6 +13,7 @@ import (
 
 	"github.com/memory-ledger/ledger/anchoring/commitment"
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/partition"
 	"github.com/memory-ledger/ledger/projections/tree"
 )
 
@@ -70,7 +71,7 @@ func (d *driver) adopt(ctx context.Context, first *owner) error {
 		}
 		// Those of other partitions, from before the sets were cut anew, are
 		// for the anchorer that has them now.
-		keys = slices.DeleteFunc(keys, func(key events.Owner) bool { return !d.store.partitions.has(partitionOf(key)) })
+		keys = slices.DeleteFunc(keys, func(key events.Owner) bool { return !d.store.partitions.Has(partition.Of(key)) })
 		if owners, err = d.store.load(ctx, keys); err != nil {
 			return err
 		}

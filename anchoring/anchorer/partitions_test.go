@@ -7,37 +7,14 @@ import (
 	"time"
 
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/partition"
 )
 
-func run(t *testing.T, text string) Partitions {
+func run(t *testing.T, text string) partition.Run {
 	t.Helper()
-	p, err := ParsePartitions(text)
+	p, err := partition.Parse(text)
 	must(t, err)
-	if p.String() != text {
-		t.Fatalf("%s is read as %s", text, p)
-	}
 	return p
-}
-
-func TestPartitionsAreRead(t *testing.T) {
-	t.Parallel()
-	if all := run(t, "00-ff"); all != AllPartitions || all.count() != 256 {
-		t.Errorf("all are %v", all)
-	}
-	if one := run(t, "7f-7f"); one.count() != 1 || !one.has(0x7f) || one.has(0x80) || one.has(0x7e) {
-		t.Errorf("one is %v", one)
-	}
-	for _, bad := range []string{"", "00", "00-", "-ff", "80-7f", "0-ff", "00-100", "00-FF", "00-fg", "+0-ff", "00-7f-ff", " 00-ff"} {
-		if p, err := ParsePartitions(bad); err == nil {
-			t.Errorf("%q is read as %v", bad, p)
-		}
-	}
-	for _, key := range []events.Owner{newOwnerKey(), newOwnerKey()} {
-		s := events.Subject{Family: events.FamilyLedger, Owner: key, Kind: events.KindMemory}.String()
-		if p, ok := partitionIn(s); !ok || p != partitionOf(key) {
-			t.Errorf("%s is in %d", s, p)
-		}
-	}
 }
 
 func TestMarksBecomeOne(t *testing.T) {
@@ -55,7 +32,7 @@ func TestMarksBecomeOne(t *testing.T) {
 			t.Errorf("%x at %d: %v", c.partition, c.seq, got)
 		}
 	}
-	if got, want := m.moved(25), (marks{{m[0].Partitions, 25}, {m[1].Partitions, 30}, {m[2].Partitions, 25}}); !reflect.DeepEqual(got, want) {
+	if got, want := m.moved(25), (marks{{m[0].Run, 25}, {m[1].Run, 30}, {m[2].Run, 25}}); !reflect.DeepEqual(got, want) {
 		t.Errorf("moved to 25: %v", got)
 	}
 	if got, want := m.moved(30), (marks{{run(t, "00-8f"), 30}}); !reflect.DeepEqual(got, want) {
@@ -64,7 +41,7 @@ func TestMarksBecomeOne(t *testing.T) {
 }
 
 // named runs an anchorer for some partitions whose events say who it is.
-func (w *world) named(name string, p Partitions) *process {
+func (w *world) named(name string, p partition.Run) *process {
 	w.t.Helper()
 	return w.start(nil, func(c *Config) {
 		c.Partitions = p
@@ -101,7 +78,7 @@ func (w *world) bothHalves() (lower, upper []events.Owner) {
 	for len(lower) < 3 || len(upper) < 3 {
 		key := newOwnerKey()
 		w.write(key, 1)
-		if partitionOf(key) < 0x80 {
+		if partition.Of(key) < 0x80 {
 			lower = append(lower, key)
 		} else {
 			upper = append(upper, key)
@@ -156,7 +133,7 @@ func TestPartitionsAreSharedAndTakenOver(t *testing.T) {
 	second.stop()
 	overlapping.stop()
 	more()
-	w.named("all", AllPartitions)
+	w.named("all", partition.All)
 	wantWorkers("all", "all")
 	if got := w.checkpoints(); got != 1 {
 		t.Errorf("one anchorer has %d checkpoints", got)
@@ -169,7 +146,7 @@ func (w *world) checkpoints() (rows int) {
 	var covered int
 	err := w.pool().QueryRow(w.t.Context(), `SELECT count(*), sum(last - first + 1) FROM ledger_anchor.checkpoints`).Scan(&rows, &covered)
 	w.must(err)
-	if covered != partitionCount {
+	if covered != partition.Count {
 		w.t.Errorf("the checkpoints cover %d partitions", covered)
 	}
 	return rows

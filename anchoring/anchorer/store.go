@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/partition"
 	"github.com/memory-ledger/ledger/projections/schema"
 	"github.com/memory-ledger/ledger/projections/tree"
 )
@@ -27,7 +28,7 @@ var errFenced = errors.New("another anchorer moved the checkpoint")
 // one transaction, so a crash leaves the state of the last whole slice.
 type store struct {
 	pool       *pgxpool.Pool
-	partitions Partitions
+	partitions partition.Run
 	marks      marks                         // the checkpoints, as they are saved
 	around     func(save func() error) error // nil but in tests
 }
@@ -99,7 +100,7 @@ func makeTables(ctx context.Context, conn *pgx.Conn) error {
 		if _, err := tx.Exec(ctx, `INSERT INTO ledger_anchor.about (version) VALUES ($1)`, tablesVersion); err != nil {
 			return err
 		}
-		_, err := tx.Exec(ctx, `INSERT INTO ledger_anchor.checkpoints (first, last, seq) VALUES (0, $1, 0)`, partitionCount-1)
+		_, err := tx.Exec(ctx, `INSERT INTO ledger_anchor.checkpoints (first, last, seq) VALUES (0, $1, 0)`, partition.Count-1)
 		return err
 	})
 	if err != nil {
@@ -111,13 +112,13 @@ func makeTables(ctx context.Context, conn *pgx.Conn) error {
 // openStore returns the store of some partitions, whose locks the caller holds.
 // It cuts the checkpoints where these begin and end, so that each belongs to
 // one anchorer; a crash leaves them cut, which changes nothing that they say.
-func openStore(ctx context.Context, pool *pgxpool.Pool, p Partitions, around func(func() error) error) (*store, error) {
+func openStore(ctx context.Context, pool *pgxpool.Pool, p partition.Run, around func(func() error) error) (*store, error) {
 	s := &store{pool: pool, partitions: p, around: around}
 	err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `LOCK TABLE ledger_anchor.checkpoints IN SHARE ROW EXCLUSIVE MODE`); err != nil {
 			return err
 		}
-		for _, at := range []int{p.first, p.end} {
+		for _, at := range []int{p.First, p.End} {
 			for _, sql := range []string{
 				`INSERT INTO ledger_anchor.checkpoints SELECT $1, last, seq FROM ledger_anchor.checkpoints WHERE first < $1 AND last >= $1`,
 				`UPDATE ledger_anchor.checkpoints SET last = $1 - 1 WHERE first < $1 AND last >= $1`,
@@ -127,16 +128,16 @@ func openStore(ctx context.Context, pool *pgxpool.Pool, p Partitions, around fun
 				}
 			}
 		}
-		rows, err := tx.Query(ctx, `SELECT first, last + 1, seq FROM ledger_anchor.checkpoints WHERE first >= $1 AND last < $2 ORDER BY first`, p.first, p.end)
+		rows, err := tx.Query(ctx, `SELECT first, last + 1, seq FROM ledger_anchor.checkpoints WHERE first >= $1 AND last < $2 ORDER BY first`, p.First, p.End)
 		if err != nil {
 			return err
 		}
 		s.marks, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (m mark, err error) {
-			return m, row.Scan(&m.first, &m.end, &m.seq)
+			return m, row.Scan(&m.First, &m.End, &m.seq)
 		})
 		return err
 	})
-	if err == nil && (len(s.marks) == 0 || s.marks[0].first != p.first || s.marks[len(s.marks)-1].end != p.end) {
+	if err == nil && (len(s.marks) == 0 || s.marks[0].First != p.First || s.marks[len(s.marks)-1].End != p.End) {
 		err = fmt.Errorf("the checkpoints do not cover partitions %s", p)
 	}
 	if err != nil {
@@ -206,7 +207,7 @@ func move(ctx context.Context, tx pgx.Tx, from, to marks) error {
 			seq = to[i].seq
 		}
 		tag, err := tx.Exec(ctx, `UPDATE ledger_anchor.checkpoints SET seq = $4 WHERE first = $1 AND last = $2 AND seq = $3`,
-			m.first, m.end-1, m.seq, seq)
+			m.First, m.End-1, m.seq, seq)
 		if err != nil {
 			return err
 		}
@@ -218,10 +219,10 @@ func move(ctx context.Context, tx pgx.Tx, from, to marks) error {
 		return nil
 	}
 	one := to[0] // all of them, joined
-	if _, err := tx.Exec(ctx, `DELETE FROM ledger_anchor.checkpoints WHERE first > $1 AND last < $2`, one.first, one.end); err != nil {
+	if _, err := tx.Exec(ctx, `DELETE FROM ledger_anchor.checkpoints WHERE first > $1 AND last < $2`, one.First, one.End); err != nil {
 		return err
 	}
-	_, err := tx.Exec(ctx, `UPDATE ledger_anchor.checkpoints SET last = $2 - 1 WHERE first = $1`, one.first, one.end)
+	_, err := tx.Exec(ctx, `UPDATE ledger_anchor.checkpoints SET last = $2 - 1 WHERE first = $1`, one.First, one.End)
 	return err
 }
 
@@ -240,11 +241,11 @@ func upsert(ctx context.Context, tx pgx.Tx, owners []*owner) error {
 		batchFrom, batchSize, lastGood = make([]*uint64, n), make([]*uint64, n), make([]*uint64, n)
 		transaction                    = make([][]byte, n)
 		origins, batchTrace            = make([]string, n), make([]*string, n)
-		partition                      = make([]int, n)
+		partitions                     = make([]int, n)
 	)
 	for i, o := range owners {
 		key[i], size[i], chainSeq[i], chainVersion[i] = string(o.key), o.size(), o.chainSeq, o.chainVersion
-		partition[i] = partitionOf(o.key)
+		partitions[i] = partition.Of(o.key)
 		frontier[i], origins[i] = pack(o.frontier.Hashes()), encodeOrigins(o.origins)
 		confirmedSize[i], confirmedRoot[i] = o.confirmedSize, o.confirmedRoot[:]
 		if !o.waiting.IsZero() {
@@ -266,7 +267,7 @@ func upsert(ctx context.Context, tx pgx.Tx, owners []*owner) error {
 			$18::text[], $19::text[], $20::integer[])
 		ON CONFLICT (owner) DO UPDATE SET (`+columns+`) = (`+excluded+`)`,
 		key, size, frontier, chainSeq, chainVersion, confirmedSize, confirmedRoot, waiting,
-		batchID, batchFrom, batchSize, root, oldest, signature, blockhash, lastGood, transaction, origins, batchTrace, partition)
+		batchID, batchFrom, batchSize, root, oldest, signature, blockhash, lastGood, transaction, origins, batchTrace, partitions)
 	return err
 }
 
@@ -297,14 +298,14 @@ func (s *store) dueOwners(ctx context.Context, before time.Time, maxLeaves uint6
 		(SELECT `+columns+` FROM ledger_anchor.owners WHERE batch_id IS NULL AND waiting IS NOT NULL AND size - confirmed_size >= $2 AND owner <> ALL($3)
 			AND partition >= $5 AND partition < $6
 			ORDER BY size - confirmed_size DESC LIMIT $4)) due ORDER BY waiting LIMIT $4`,
-		before, maxLeaves, texts(except), limit, s.partitions.first, s.partitions.end)
+		before, maxLeaves, texts(except), limit, s.partitions.First, s.partitions.End)
 }
 
 // openOwners returns owners with a batch that is cut or submitted, the oldest
 // first.
 func (s *store) openOwners(ctx context.Context, except []events.Owner, limit int) ([]*owner, error) {
 	return s.list(ctx, `SELECT `+columns+` FROM ledger_anchor.owners WHERE batch_id IS NOT NULL AND owner <> ALL($1)
-		AND partition >= $3 AND partition < $4 ORDER BY batch_oldest LIMIT $2`, texts(except), limit, s.partitions.first, s.partitions.end)
+		AND partition >= $3 AND partition < $4 ORDER BY batch_oldest LIMIT $2`, texts(except), limit, s.partitions.First, s.partitions.End)
 }
 
 // spentOn returns the lamports that the transactions of a day may cost.
@@ -332,7 +333,7 @@ func (s *store) count(ctx context.Context) (counts, error) {
 		(SELECT count(*) FROM ledger_anchor.owners WHERE batch_id IS NOT NULL AND signature IS NULL`+mine+`),
 		(SELECT count(*) FROM ledger_anchor.owners WHERE batch_id IS NOT NULL AND signature IS NOT NULL`+mine+`),
 		least((SELECT min(waiting) FROM ledger_anchor.owners WHERE batch_id IS NULL AND waiting IS NOT NULL`+mine+`),
-		      (SELECT min(batch_oldest) FROM ledger_anchor.owners WHERE batch_id IS NOT NULL`+mine+`))`, s.partitions.first, s.partitions.end).
+		      (SELECT min(batch_oldest) FROM ledger_anchor.owners WHERE batch_id IS NOT NULL`+mine+`))`, s.partitions.First, s.partitions.End).
 		Scan(&c.Waiting, &c.Cut, &c.Submitted, &oldest)
 	if err != nil {
 		return counts{}, fmt.Errorf("count what waits: %w", err)

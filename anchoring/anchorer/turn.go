@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/memory-ledger/ledger/events/partition"
 )
 
 const (
@@ -47,7 +49,7 @@ func (a *Anchorer) takeTurn(ctx context.Context) (*pgx.Conn, error) {
 
 // tryTurn takes all locks or none. Where the tables are of another build it
 // first makes them anew, which needs that nobody works on them at all.
-func tryTurn(ctx context.Context, conn *pgx.Conn, p Partitions) (bool, error) {
+func tryTurn(ctx context.Context, conn *pgx.Conn, p partition.Run) (bool, error) {
 	current, err := isCurrent(ctx, conn)
 	if err == nil && !current {
 		var alone bool
@@ -69,7 +71,7 @@ func tryTurn(ctx context.Context, conn *pgx.Conn, p Partitions) (bool, error) {
 				SELECT $2::integer, pg_try_advisory_lock($1::integer, $2::integer)
 			UNION ALL
 				SELECT partition + 1, pg_try_advisory_lock($1::integer, partition + 1) FROM take WHERE mine AND partition + 1 < $3::integer
-			) SELECT bool_and(mine) FROM take`, lockClass, p.first, p.end)
+			) SELECT bool_and(mine) FROM take`, lockClass, p.First, p.End)
 	}
 	if err == nil && mine {
 		// From here on nobody makes them anew.

@@ -12,6 +12,7 @@ import (
 	"github.com/memory-ledger/ledger/anchoring/anchorer"
 	"github.com/memory-ledger/ledger/anchoring/chain"
 	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/events/partition"
 )
 
 // NewAnchorer returns the anchorer of the configured chain.
@@ -23,7 +24,7 @@ func NewAnchorer(b *Base) (*anchorer.Anchorer, error) {
 	}
 	key, errKey := authorityKey(cfg.AuthorityKeypair)
 	id, errID := programID(cfg.CommitmentProgramID)
-	partitions, errPartitions := anchorer.ParsePartitions(cfg.AnchorPartitions)
+	partitions, errPartitions := partition.Parse(cfg.AnchorPartitions)
 	if err := errors.Join(errURL, errKey, errID, errPartitions); err != nil {
 		return nil, err
 	}

@@ -16,7 +16,7 @@ import (
 
 	"github.com/caarlos0/env/v11"
 
-	"github.com/memory-ledger/ledger/anchoring/anchorer"
+	"github.com/memory-ledger/ledger/events/partition"
 	"github.com/memory-ledger/ledger/services/keystore"
 )
 
@@ -239,7 +239,7 @@ func (c *Config) validate() []error {
 	if c.AnchorMaxLeaves < 1 {
 		problem("ANCHOR_MAX_LEAVES: must be at least 1")
 	}
-	if _, err := anchorer.ParsePartitions(c.AnchorPartitions); err != nil {
+	if _, err := partition.Parse(c.AnchorPartitions); err != nil {
 		problem("ANCHOR_PARTITIONS: %w", err)
 	}
 	if c.LocalChain != "on" && c.LocalChain != "off" {
