@@ -11,6 +11,8 @@ import (
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/events/leaf"
+	"github.com/memory-ledger/ledger/events/partition"
+	"github.com/memory-ledger/ledger/projections/position"
 )
 
 // ErrNoKey: the owner's data key is not to be had, so what is sealed with it
@@ -89,6 +91,7 @@ type auditor struct {
 	report  *report
 	fold    *fold
 	through uint64
+	at      position.Vector // of each partition, what is checked; never beyond through
 }
 
 func (a *auditor) run(ctx context.Context) error {
@@ -96,7 +99,7 @@ func (a *auditor) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.through = head
+	a.through, a.at = head, position.All(head)
 	var db *snapshot
 	if a.cfg.Pool == nil {
 		a.report.notChecked("the read models and the tree cache: %s", orNone(a.cfg.WhyNoPool, "no database"))
@@ -121,24 +124,28 @@ func (a *auditor) run(ctx context.Context) error {
 	return a.checkChain(ctx)
 }
 
-// align decides up to where the log is read: to the database's position, so
-// that both are compared at the same moment.
+// align decides up to where the log is read: of each partition to the database's
+// position, so that both are compared at the same moment.
 func (a *auditor) align(ctx context.Context, db *snapshot, head uint64) error {
 	newest, err := a.cfg.Log.Head(ctx) // the snapshot may hold what came after the first look
 	if err != nil {
 		return err
 	}
-	switch {
-	case db.position > newest:
-		a.report.add(Finding{Check: CheckSequence, Seq: db.position, Table: "checkpoint", Column: "seq", Detail: fmt.Sprintf(
-			"the read models are at sequence %d, the log ends at %d: the log lost messages, or is not the one these tables were made from", db.position, newest)})
-		a.through = newest
-	case db.position < head:
-		a.report.notChecked("sequences %d to %d: the read models do not hold them yet; is a projector running?", db.position+1, head)
-		a.through = db.position
-	default:
-		a.through = db.position
+	for _, m := range db.at.Joined() {
+		of := ""
+		if m.Run != partition.All {
+			of = fmt.Sprintf(" of partitions %s", m.Run)
+		}
+		switch {
+		case m.Seq > newest:
+			a.report.add(Finding{Check: CheckSequence, Seq: m.Seq, Table: "checkpoint", Column: "seq", Detail: fmt.Sprintf(
+				"the read models%s are at sequence %d, the log ends at %d: the log lost messages, or is not the one these tables were made from", of, m.Seq, newest)})
+		case m.Seq < head:
+			a.report.notChecked("sequences %d to %d%s: the read models do not hold them yet; is a projector running?", m.Seq+1, head, of)
+		}
 	}
+	a.at = db.at.Capped(newest)
+	a.through = a.at.Highest()
 	return nil
 }
 

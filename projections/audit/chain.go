@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/partition"
 )
 
 // accountsAtOnce is how many accounts are asked for in one request.
@@ -65,7 +66,7 @@ func (a *auditor) checkAccount(ctx context.Context, o *owner, c *Commitment) err
 		a.fold.judge(o.name, onchain, root)
 		return nil
 	}
-	through := a.through
+	through := a.at.At(partition.Of(o.name))
 	if c.Size > o.leaves() {
 		head, err := a.cfg.Log.Head(ctx)
 		if err != nil {

@@ -30,16 +30,16 @@ type fold struct {
 	movements map[string]*movement
 	ids       uniques
 	// back lists roots that lie too far back; see lookBack.
-	back      map[events.Owner][]claim
-	stored    time.Time // of the newest message
-	storedSeq uint64
+	back map[events.Owner][]claim
+	// stored is when the log stored the messages at the rows of the checkpoint.
+	stored map[uint64]time.Time
 }
 
 func newFold(a *auditor) *fold {
 	return &fold{
 		auditor: a, owners: map[events.Owner]*owner{}, sessions: map[string]*session{}, keys: map[string]*apiKey{},
 		grants: map[string]*grant{}, batches: map[string]*batch{}, attempts: map[string]*attempt{},
-		movements: map[string]*movement{}, back: map[events.Owner][]claim{},
+		movements: map[string]*movement{}, back: map[events.Owner][]claim{}, stored: map[uint64]time.Time{},
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/partition"
 )
 
 // memoryRow is a row of the memories, as it should be or as it is.
@@ -219,7 +220,7 @@ func (a *auditor) lookCloser(ctx context.Context, db *snapshot, name events.Owne
 		}
 		a.report.add(f)
 	}
-	err := a.leavesOf(ctx, name, a.through, func(seq uint64, e *events.Event, data *events.MemoryWritten) error {
+	err := a.leavesOf(ctx, name, a.at.At(partition.Of(name)), func(seq uint64, e *events.Event, data *events.MemoryWritten) error {
 		want := memoryOf(e, data, seq)
 		if want.leafIndex >= end || want.leafIndex < end-pageRows {
 			var err error

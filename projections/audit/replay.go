@@ -8,6 +8,7 @@ import (
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/events/partition"
 )
 
 // message is one message of the log, taken apart. bad says what was wrong with
@@ -128,9 +129,12 @@ var kinds = func() map[events.Type][]events.SubjectKind {
 
 // message folds one message.
 func (f *fold) message(ctx context.Context, m *message) error {
+	f.passed(m)
+	if p, ok := partition.In(m.record.Subject); ok && m.seq > f.at.At(p) {
+		return nil // the read models are not that far with its owner
+	}
 	s := &f.report.summary
 	s.Messages++
-	f.stored, f.storedSeq = m.record.Time, m.seq
 	if m.bad != nil {
 		f.report.add(Finding{Check: CheckDecode, Owner: m.subject.Owner, Seq: m.seq, Detail: m.bad.Error()})
 	}
@@ -161,6 +165,15 @@ func (f *fold) message(ctx context.Context, m *message) error {
 		}
 	}
 	return nil
+}
+
+// passed notes when a message was stored that a row of the checkpoint names.
+func (f *fold) passed(m *message) {
+	for _, mark := range f.at {
+		if mark.Seq == m.seq {
+			f.stored[m.seq] = m.record.Time
+		}
+	}
 }
 
 // version checks that the message continues its owner's versions.

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/memory-ledger/ledger/projections/owners"
+	"github.com/memory-ledger/ledger/projections/position"
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
@@ -23,7 +23,7 @@ const behindPoll = 50 * time.Millisecond
 // two tables are read side by side.
 type snapshot struct {
 	first, second *pgx.Conn
-	position      uint64
+	at            position.Vector
 }
 
 // openSnapshot waits until the read models hold the log up to head, or until
@@ -58,9 +58,11 @@ func (s *snapshot) open(ctx context.Context, pool *pgxpool.Pool, head uint64, pa
 	if _, err := s.first.Exec(ctx, `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY`); err != nil {
 		return err
 	}
-	if s.position, err = owners.Position(ctx, s.first); err != nil {
+	checkpoint, err := position.Read(ctx, s.first)
+	if err != nil {
 		return err
 	}
+	s.at = checkpoint.Vector
 	var id string
 	if err := s.first.QueryRow(ctx, `SELECT pg_export_snapshot()`).Scan(&id); err != nil {
 		return err
@@ -85,12 +87,12 @@ func lockOut(ctx context.Context, conn *pgx.Conn, key int64, patience time.Durat
 	return err
 }
 
-// catchUp waits for the projector. That it did not catch up in time is said by
+// catchUp waits for the projectors. That they did not catch up in time is said by
 // the caller, who compares positions.
 func catchUp(ctx context.Context, conn *pgx.Conn, head uint64, patience time.Duration) error {
 	return within(ctx, patience, func() (bool, error) {
-		position, err := owners.Position(ctx, conn)
-		return position >= head, err
+		checkpoint, err := position.Read(ctx, conn)
+		return checkpoint.Lowest() >= head, err
 	})
 }
 

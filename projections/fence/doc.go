@@ -3,7 +3,8 @@
 // arrived, and does so on every replica.
 //
 // The rule is one sentence: ask the log for the newest sequence that matters,
-// and wait until the projection has reached it. The log answers linearizably,
+// and wait until the projection has reached it, for the partition that the
+// question was about, or for all of them. The log answers linearizably,
 // so the sequence covers all that was acknowledged before the question. The
 // projector announces each commit; a fence listens on a connection of its own
 // and wakes whoever waited for it. Waits end with the caller's deadline or the

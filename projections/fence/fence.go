@@ -12,7 +12,9 @@ import (
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/events/partition"
 	"github.com/memory-ledger/ledger/events/tracing"
+	"github.com/memory-ledger/ledger/projections/position"
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
@@ -50,7 +52,7 @@ type Fence struct {
 
 	known       tracker
 	heads       shared[uint64]
-	checkpoints shared[position]
+	checkpoints shared[position.Checkpoint]
 }
 
 // New returns a fence over the read models that the pool sees. It works at
@@ -67,7 +69,7 @@ func New(pool *pgxpool.Pool, log eventlog.Reader, opts Options) (*Fence, error) 
 	}
 	f := &Fence{pool: pool, log: log, opts: opts, channel: schema.Channel(schema.Name(pool))}
 	f.heads.fetch = log.Head
-	f.checkpoints.fetch = func(ctx context.Context) (position, error) { return readCheckpoint(ctx, pool) }
+	f.checkpoints.fetch = func(ctx context.Context) (position.Checkpoint, error) { return position.Read(ctx, pool) }
 	m, err := newMetrics(opts.Registerer, f)
 	if err != nil {
 		return nil, fmt.Errorf("fence: %w", err)
@@ -86,7 +88,8 @@ type scope struct{ chain bool }
 func WithChain() Option { return func(s *scope) { s.chain = true } }
 
 // WaitOwner returns once the read models reflect every event of the owner that
-// was acknowledged before the call. Errors: ErrBehind, the log's, ctx's.
+// was acknowledged before the call. Where projectors share the owners, it is the
+// one of this owner's partition that is waited for. Errors: ErrBehind, the log's, ctx's.
 func (f *Fence) WaitOwner(ctx context.Context, owner events.Owner, options ...Option) error {
 	_, err := f.WaitOwnerHead(ctx, owner, options...)
 	return err
@@ -120,7 +123,7 @@ func (f *Fence) WaitOwnerHead(ctx context.Context, owner events.Owner, options .
 	if err != nil {
 		return 0, fmt.Errorf("fence: %w", err)
 	}
-	return 0, f.wait(ctx, seq)
+	return 0, f.wait(ctx, goal{partition.Of(owner), seq})
 }
 
 // ownerHead asks the log for the newest sequence of one family, or of both at
@@ -145,7 +148,7 @@ func (f *Fence) ownerHead(ctx context.Context, owner events.Owner, s scope) (uin
 
 // WaitAll returns once the read models reflect every event that was
 // acknowledged before the call, whoever's it is. It is what "unknown token"
-// may be said after. Callers that arrive together share one question to the
+// may be said after. The slowest projector is waited for. Callers that arrive together share one question to the
 // log, one that was put after all of them arrived.
 func (f *Fence) WaitAll(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, f.opts.Timeout)
@@ -156,21 +159,22 @@ func (f *Fence) WaitAll(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("fence: %w", err)
 	}
-	return f.wait(ctx, seq)
+	return f.wait(ctx, goal{everybody, seq})
 }
 
-// Wait returns once the read models hold the log up to seq.
+// Wait returns once the read models hold the log up to seq, of all owners.
 func (f *Fence) Wait(ctx context.Context, seq uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, f.opts.Timeout)
 	defer cancel()
-	return f.wait(ctx, seq)
+	return f.wait(ctx, goal{everybody, seq})
 }
 
-// Position is how far the read models are, as far as this process knows.
-func (f *Fence) Position() uint64 { return f.known.newest() }
+// Position is how far the read models are with all owners, as far as this
+// process knows.
+func (f *Fence) Position() uint64 { return f.known.known(goal{partition: everybody}) }
 
-func (f *Fence) wait(ctx context.Context, seq uint64) error {
-	w, reached := f.known.await(seq)
+func (f *Fence) wait(ctx context.Context, g goal) error {
+	w, reached := f.known.await(g)
 	if reached {
 		f.metrics.passed.Inc()
 		return nil
@@ -186,13 +190,13 @@ func (f *Fence) wait(ctx context.Context, seq uint64) error {
 		if w != nil {
 			err = f.waitToBeTold(ctx, w)
 		} else {
-			reached, err = f.lookForMyself(ctx, seq)
+			reached, err = f.lookForMyself(ctx, g)
 		}
 		if err != nil {
-			return f.expired(ctx, seq, err)
+			return f.expired(ctx, g, err)
 		}
 		if !reached {
-			w, reached = f.known.await(seq)
+			w, reached = f.known.await(g)
 		}
 	}
 	f.metrics.waits.Observe(time.Since(start).Seconds())
@@ -211,9 +215,9 @@ func (f *Fence) waitToBeTold(ctx context.Context, w *waiter) error {
 
 // lookForMyself reads the checkpoint while nobody listens. What it finds is
 // good for those who waited for this very reading, and for nobody later.
-func (f *Fence) lookForMyself(ctx context.Context, seq uint64) (reached bool, err error) {
-	position, err := f.checkpoints.get(ctx)
-	if err == nil && position.seq >= seq {
+func (f *Fence) lookForMyself(ctx context.Context, g goal) (reached bool, err error) {
+	is, err := f.checkpoints.get(ctx)
+	if err == nil && g.reach(is.Vector) >= g.seq {
 		return true, nil
 	}
 	// A database that does not answer is waited for, as one that is behind.
@@ -228,10 +232,10 @@ func (f *Fence) lookForMyself(ctx context.Context, seq uint64) (reached bool, er
 }
 
 // expired tells a deadline, which is ErrBehind, from a caller that left.
-func (f *Fence) expired(ctx context.Context, seq uint64, err error) error {
+func (f *Fence) expired(ctx context.Context, g goal, err error) error {
 	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return err
 	}
 	f.metrics.expired.Inc()
-	return fmt.Errorf("%w: waited for sequence %d, at %d", ErrBehind, seq, f.Position())
+	return fmt.Errorf("%w: waited for sequence %d, at %d", ErrBehind, g.seq, f.known.known(g))
 }

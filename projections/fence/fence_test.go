@@ -13,6 +13,7 @@ import (
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/events/partition"
 	"github.com/memory-ledger/ledger/infra/localpostgres"
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
 	"github.com/memory-ledger/ledger/projections/fence"
@@ -57,10 +58,16 @@ func newFence(t testing.TB, pool *pgxpool.Pool, log eventlog.Reader, change ...f
 	return f
 }
 
-// advance moves the checkpoint as a projector would.
+// advance moves the checkpoint as a projector of all partitions would.
 func advance(t testing.TB, pool *pgxpool.Pool, from, to uint64) {
 	t.Helper()
-	if _, err := pool.Exec(context.Background(), `SELECT advance_checkpoint($1, $2, now())`, from, to); err != nil {
+	advanceRun(t, pool, partition.All, from, to)
+}
+
+func advanceRun(t testing.TB, pool *pgxpool.Pool, run partition.Run, from, to uint64) {
+	t.Helper()
+	if _, err := pool.Exec(context.Background(), `SELECT advance_checkpoint((SELECT generation FROM checkpoint LIMIT 1), $1, $2, $3, $4, now())`,
+		run.First, run.End-1, from, to); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -196,7 +203,7 @@ func TestACheckpointThatGoesBackIsNoticed(t *testing.T) {
 		t.Fatal(err)
 	}
 	knows(t, f, 97)
-	if _, err := pool.Exec(t.Context(), `SELECT pg_notify('position_ledger', (SELECT generation FROM old.checkpoint) || ' 500')`); err != nil {
+	if _, err := pool.Exec(t.Context(), `SELECT pg_notify('position_ledger', (SELECT generation FROM old.checkpoint) || ' 00-ff 500')`); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := pool.Exec(t.Context(), `SELECT pg_notify('position_ledger', 'nonsense')`); err != nil {

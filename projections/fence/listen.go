@@ -12,10 +12,11 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/memory-ledger/ledger/projections/schema"
+	"github.com/memory-ledger/ledger/events/partition"
+	"github.com/memory-ledger/ledger/projections/position"
 )
 
-// Run listens to the projector until ctx ends, and connects again when the
+// Run listens to the projectors until ctx ends, and connects again when the
 // connection is lost.
 func (f *Fence) Run(ctx context.Context) error {
 	backoff := minBackoff
@@ -42,7 +43,7 @@ func (f *Fence) Run(ctx context.Context) error {
 	}
 }
 
-// listen connects and follows the projector's announcements. The checkpoint is
+// listen connects and follows the projectors' announcements. The checkpoint is
 // read once the connection listens, so that no commit falls in between, and
 // again from time to time, so that a lost announcement or a restored database
 // does not go unnoticed.
@@ -75,14 +76,14 @@ func (f *Fence) listen(ctx context.Context) error {
 func (f *Fence) read(ctx context.Context, conn *pgx.Conn) error {
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
-	p, err := readCheckpoint(ctx, conn)
+	is, err := position.Read(ctx, conn)
 	if err != nil {
 		return err
 	}
-	before := f.known.newest()
-	if f.known.set(p) {
+	before := f.Position()
+	if f.known.set(is) {
 		f.metrics.backward.Inc()
-		f.opts.Logger.Warn("the read models are not those of before: the checkpoint is read anew", "was", before, "is", p.seq)
+		f.opts.Logger.Warn("the read models are not those of before: the checkpoint is read anew", "was", before, "is", is.Lowest())
 	}
 	return nil
 }
@@ -103,8 +104,8 @@ func (f *Fence) follow(ctx context.Context, conn *pgx.Conn, until time.Time) err
 		default:
 			return fmt.Errorf("wait for the projector: %w", err)
 		}
-		p, err := parseAnnouncement(note.Payload)
-		if err != nil || !f.known.advance(p) {
+		a, err := parseAnnouncement(note.Payload)
+		if err != nil || !f.known.advance(a) {
 			return nil
 		}
 	}
@@ -112,20 +113,16 @@ func (f *Fence) follow(ctx context.Context, conn *pgx.Conn, until time.Time) err
 
 var errAnnouncement = errors.New("not an announcement of a position")
 
-// parseAnnouncement reads "<generation> <sequence>".
-func parseAnnouncement(payload string) (position, error) {
-	generation, digits, ok := strings.Cut(payload, " ")
-	seq, err := strconv.ParseUint(digits, 10, 64)
-	if !ok || err != nil {
-		return position{}, errAnnouncement
+// parseAnnouncement reads what schema.Channel says that they are.
+func parseAnnouncement(payload string) (announcement, error) {
+	part := strings.Split(payload, " ")
+	if len(part) != 3 {
+		return announcement{}, errAnnouncement
 	}
-	return position{generation, seq}, nil
-}
-
-func readCheckpoint(ctx context.Context, q schema.Querier) (position, error) {
-	var p position
-	if err := q.QueryRow(ctx, `SELECT generation::text, seq FROM checkpoint`).Scan(&p.generation, &p.seq); err != nil {
-		return position{}, fmt.Errorf("read checkpoint: %w", err)
+	run, errRun := partition.Parse(part[1])
+	seq, errSeq := strconv.ParseUint(part[2], 10, 64)
+	if errRun != nil || errSeq != nil {
+		return announcement{}, errAnnouncement
 	}
-	return p, nil
+	return announcement{part[0], run, seq}, nil
 }

@@ -3,84 +3,151 @@ package fence
 import (
 	"container/heap"
 	"sync"
+
+	"github.com/memory-ledger/ledger/events/partition"
+	"github.com/memory-ledger/ledger/projections/position"
 )
 
-// position is a checkpoint: comparable within one generation only.
-type position struct {
+// everybody stands for all partitions.
+const everybody = -1
+
+// goal is what a wait is for: that a sequence is projected in one partition, or
+// in all.
+type goal struct {
+	partition int // or everybody
+	seq       uint64
+}
+
+// reach is how far read models are with what a goal is about.
+func (g goal) reach(v position.Vector) uint64 {
+	if g.partition == everybody {
+		return v.Lowest()
+	}
+	return v.At(g.partition)
+}
+
+// announcement is what a projector says of a row of the checkpoint.
+type announcement struct {
 	generation string
-	seq        uint64
+	partition.Run
+	seq uint64
 }
 
 // tracker is the newest position that this process knows, and who waits for
 // more.
 type tracker struct {
-	mu   sync.Mutex
-	at   position
-	live bool // the listener stands, so at may be believed
-	wait waiters
+	mu     sync.Mutex
+	at     position.Checkpoint // its vector belongs to the tracker, which moves it in place
+	lowest uint64
+	live   bool // the listener stands, so at may be believed
+	all    waiters
+	rows   []*waiters // for one partition, by the mark that it has
 }
 
-// waiter waits for a sequence. It is woken when that is reached, or when the
-// tracker can't tell any more.
+// waiter waits for a goal. It is woken when that is reached, or when the tracker
+// can't tell any more.
 type waiter struct {
-	seq  uint64
+	goal
 	wake chan struct{}
-	slot int // in the heap, -1 once woken
+	home *waiters // the heap that it is in, nil once woken
+	slot int      // in the heap
 }
 
-// await reports that seq is reached, or returns a waiter for it, or neither
+// await reports that a goal is reached, or returns a waiter for it, or neither
 // where nobody listens.
-func (t *tracker) await(seq uint64) (w *waiter, reached bool) {
+func (t *tracker) await(g goal) (w *waiter, reached bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	switch {
-	case !t.live:
+	if !t.live {
 		return nil, false
-	case t.at.seq >= seq:
+	}
+	if t.has(g) {
 		return nil, true
 	}
-	w = &waiter{seq: seq, wake: make(chan struct{})}
-	heap.Push(&t.wait, w)
+	w = &waiter{goal: g, wake: make(chan struct{})}
+	t.add(w)
 	return w, false
 }
 
-// reached reports whether seq is known to be reached.
+// has reports whether a goal is reached, by what is known.
+func (t *tracker) has(g goal) bool {
+	if g.partition == everybody {
+		return t.lowest >= g.seq
+	}
+	return g.reach(t.at.Vector) >= g.seq
+}
+
+func (t *tracker) add(w *waiter) {
+	w.home = &t.all
+	if w.partition != everybody {
+		w.home = t.rows[t.at.Index(w.partition)]
+	}
+	heap.Push(w.home, w)
+}
+
+// reached reports whether all partitions are known to have reached seq.
 func (t *tracker) reached(seq uint64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.live && t.at.seq >= seq
+	return t.live && t.lowest >= seq
 }
 
 // forget takes a waiter out that does not wait any longer.
 func (t *tracker) forget(w *waiter) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if w.slot >= 0 {
-		heap.Remove(&t.wait, w.slot)
+	if w.home != nil {
+		heap.Remove(w.home, w.slot)
 	}
 }
 
-// set notes what the listener read, and reports whether that is a step back.
-func (t *tracker) set(p position) (back bool) {
+// set notes what the listener read, which covers all partitions, and reports
+// whether that is a step back.
+func (t *tracker) set(c position.Checkpoint) (back bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	back = p.seq < t.at.seq || (t.at.generation != "" && p.generation != t.at.generation)
-	t.at, t.live = p, true
-	t.wakeUpTo(p.seq)
+	back = t.at.Generation != "" && (c.Generation != t.at.Generation || !c.Reaches(t.at.Vector))
+	// The rows may be cut anew: everybody finds their row again.
+	var moving waiters
+	for _, row := range t.rows {
+		moving = append(moving, *row...)
+	}
+	t.at, t.live = c, true
+	t.at.Vector = append(position.Vector(nil), c.Vector...)
+	t.rows = make([]*waiters, len(t.at.Vector))
+	for i := range t.rows {
+		t.rows[i] = new(waiters)
+	}
+	for _, w := range moving {
+		t.add(w)
+	}
+	for i, row := range t.rows {
+		row.wakeUpTo(t.at.Vector[i].Seq)
+	}
+	t.settle()
 	return back
 }
 
-// advance notes what the listener was told. It reports false for a position
-// that does not continue the one that is known, and keeps that.
-func (t *tracker) advance(p position) bool {
+// advance notes what the listener was told. It reports false for what does not
+// continue what is known: another generation, rows cut anew, or a step back.
+// Then it keeps what it knows, and the listener reads all rows.
+func (t *tracker) advance(a announcement) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.live || p.generation != t.at.generation || p.seq < t.at.seq {
+	i := t.at.Index(a.First)
+	if !t.live || a.generation != t.at.Generation || i < 0 || t.at.Vector[i].Run != a.Run || a.seq < t.at.Vector[i].Seq {
 		return false
 	}
-	t.at = p
-	t.wakeUpTo(p.seq)
+	t.at.Vector[i].Seq = a.seq
+	t.rows[i].wakeUpTo(a.seq)
+	t.settle()
 	return true
+}
+
+// settle works out how far all partitions are, and wakes who waits for that.
+func (t *tracker) settle() {
+	t.lowest = t.at.Lowest()
+	t.all.wakeUpTo(t.lowest)
 }
 
 // lost notes that nobody listens any more. Everybody is woken, to look for
@@ -89,25 +156,29 @@ func (t *tracker) lost() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.live = false
-	for len(t.wait) > 0 {
-		close(heap.Pop(&t.wait).(*waiter).wake)
+	for _, h := range append(t.rows, &t.all) {
+		for h.Len() > 0 {
+			close(heap.Pop(h).(*waiter).wake)
+		}
 	}
 }
 
-func (t *tracker) wakeUpTo(seq uint64) {
-	for len(t.wait) > 0 && t.wait[0].seq <= seq {
-		close(heap.Pop(&t.wait).(*waiter).wake)
-	}
-}
-
-func (t *tracker) newest() uint64 {
+// known is how far the read models are with what a goal is about, as far as
+// this process knows.
+func (t *tracker) known(g goal) uint64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.at.seq
+	return g.reach(t.at.Vector)
 }
 
 // waiters is a heap, lowest sequence first.
 type waiters []*waiter
+
+func (h *waiters) wakeUpTo(seq uint64) {
+	for len(*h) > 0 && (*h)[0].seq <= seq {
+		close(heap.Pop(h).(*waiter).wake)
+	}
+}
 
 func (h waiters) Len() int           { return len(h) }
 func (h waiters) Less(i, j int) bool { return h[i].seq < h[j].seq }
@@ -128,6 +199,6 @@ func (h *waiters) Pop() any {
 	w := (*h)[last]
 	(*h)[last] = nil
 	*h = (*h)[:last]
-	w.slot = -1
+	w.home = nil
 	return w
 }

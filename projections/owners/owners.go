@@ -11,6 +11,7 @@ import (
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/projections/internal/column"
+	"github.com/memory-ledger/ledger/projections/position"
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
@@ -56,12 +57,9 @@ func Find(ctx context.Context, q schema.Querier, owner events.Owner) (Owner, boo
 }
 
 // Position reads the checkpoint: the sequence up to which every read model
-// holds the log. Read in one transaction with other queries it says exactly
+// holds the log, of all owners. Some may hold more of some owners. Read in one transaction with other queries it says exactly
 // what they reflect.
 func Position(ctx context.Context, q schema.Querier) (uint64, error) {
-	var seq uint64
-	if err := q.QueryRow(ctx, `SELECT seq FROM checkpoint`).Scan(&seq); err != nil {
-		return 0, fmt.Errorf("read checkpoint: %w", err)
-	}
-	return seq, nil
+	c, err := position.Read(ctx, q)
+	return c.Lowest(), err
 }

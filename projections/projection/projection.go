@@ -18,7 +18,9 @@ import (
 //
 // Apply is given every message of the log exactly once, in order, however the
 // log is cut into slices: the rows after two slices must be those after the
-// one that holds both. It only says what is to be written; the projector
+// one that holds both. Where several projectors share the owners by partition
+// that holds for each owner's messages, and no order between owners is kept: a
+// row must be of one owner alone. It only says what is to be written; the projector
 // writes what all projections said, and the checkpoint, in one transaction. An
 // error stops the projector, loudly; there is no skipping.
 type Projection interface {
@@ -39,9 +41,11 @@ type Record struct {
 	Events []events.Event
 }
 
-// Slice is a contiguous run of the log, from First to Last.
+// Slice is a contiguous run of the log, from First to Last: those of its messages
+// that are of the projector's partitions and not projected yet.
 type Slice struct {
 	First, Last uint64
+	Stored      time.Time // when the log stored the message at Last
 	Records     []Record
 }
 
@@ -92,8 +96,9 @@ func (w *Writer) Copy(table string, columns []string, rows pgx.CopyFromSource) {
 }
 
 // Querier reads what earlier slices wrote. It sees nothing of this slice. What
-// it reads can't change before the slice is written: this is the only
-// projector, and the checkpoint's fence fails the slice if it is not.
+// it reads of the slice's owners can't change before the slice is written: this
+// is their only projector, and the checkpoint's fence fails the slice if it is
+// not.
 func (w *Writer) Querier() schema.Querier { return w.querier }
 
 // Steps returns what was queued, in order.

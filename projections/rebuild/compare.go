@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/memory-ledger/ledger/events"
-	"github.com/memory-ledger/ledger/projections/owners"
+	"github.com/memory-ledger/ledger/projections/position"
 	"github.com/memory-ledger/ledger/projections/schema"
 	"github.com/memory-ledger/ledger/projections/tree"
 )
@@ -57,23 +57,23 @@ func (r *rebuild) compare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	position, err := owners.Position(ctx, tx)
-	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+	at, err := position.Read(ctx, tx)
+	if err != nil && !errors.Is(err, position.ErrIncomplete) {
 		return err
 	}
 	newest, headErr := r.cfg.Log.Head(ctx)
 	if headErr != nil {
 		return headErr
 	}
-	if err != nil || position > newest {
-		r.differ(Difference{Table: "checkpoint", Live: fmt.Sprint(position), Rebuilt: fmt.Sprintf("the log ends at %d", newest)})
-		position = max(head, r.replayer.Position)
+	if err != nil || at.Highest() > newest {
+		r.differ(Difference{Table: "checkpoint", Live: at.String(), Rebuilt: fmt.Sprintf("the log ends at %d", newest)})
+		at.Vector = position.All(head).Raised(r.replayer.At())
 	}
-	if err := r.replayer.To(ctx, position); err != nil {
+	if err := r.replayer.To(ctx, at.Vector); err != nil {
 		return err
 	}
-	r.result.Compared = position
-	r.say("comparing at sequence %d", position)
+	r.result.Compared = at.Lowest()
+	r.say("comparing at sequence %s", at)
 	for _, name := range r.tables() {
 		if err := r.compareTable(ctx, tx, name); err != nil {
 			return fmt.Errorf("compare %s: %w", name, err)

@@ -10,16 +10,16 @@
 //
 // # The swap
 //
-// One transaction first deletes the live checkpoint. That waits for the slice
-// that the projector is writing, and from then on holds the projector back.
-// Now the live position can't move; the new tables are brought to exactly that
-// position; the schemas are renamed; the transaction commits. It takes some
-// hundredths of a second.
+// One transaction first locks the live checkpoint. That waits for the slices that
+// projectors are writing, and from then on holds them back. Now the live position
+// can't move; the new tables are brought to exactly that position, which is a
+// sequence for each run of partitions (see package position); the schemas are
+// renamed; the transaction commits. It takes some hundredths of a second.
 //
-//   - The projector: a transaction of its that waited finds no checkpoint and
-//     fails as a whole, as if a second projector had overtaken it; it starts
-//     again from the new checkpoint. One that begins later finds every name
-//     meaning the new tables. None can write to both.
+//   - Projectors: a transaction of theirs that waited finds a checkpoint of another
+//     generation and fails as a whole, as if a second projector had overtaken it;
+//     they start again from the new checkpoint. One that begins later finds every
+//     name meaning the new tables. None can write to both.
 //   - Readers: a query reads the tables that its names meant when it began. The
 //     old ones hold everything up to the position, the new ones too, so a fence
 //     that was passed before is still passed. Prepared statements are planned

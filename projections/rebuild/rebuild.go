@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/memory-ledger/ledger/projections/position"
 	"github.com/memory-ledger/ledger/projections/runner"
 	"github.com/memory-ledger/ledger/projections/schema"
 )
@@ -53,12 +54,12 @@ type Config struct {
 
 // Result of a rebuild.
 type Result struct {
-	Position    uint64 // of the new tables when they were swapped in
-	Compared    uint64 // position at which both were compared
+	Position    uint64 // up to which the new tables held the log of all owners when they were swapped in
+	Compared    uint64 // the same of when both were compared
 	Rows        uint64 // compared
 	Owners      uint64 // whose roots were compared
 	Differences uint64
-	Held        time.Duration // how long the projector was held back
+	Held        time.Duration // how long the projectors were held back
 	Swapped     bool
 }
 
@@ -280,8 +281,10 @@ func (r *rebuild) create(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.replayer = &runner.Replayer{Conn: conn, Log: r.cfg.Log, Projections: r.projections}
-	return nil
+	if r.replayer, err = runner.NewReplayer(ctx, conn, r.cfg.Log, r.projections); err != nil {
+		_ = conn.Close(ctx)
+	}
+	return err
 }
 
 // fill replays the log up to where the live tables are. Indexes that no
@@ -295,24 +298,21 @@ func (r *rebuild) fill(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.say("replaying %d messages into schema %s", target, r.fresh)
-	analysed := uint64(0)
-	total := target
-	r.replayer.Applied = func(position uint64) {
+	total := target.Highest()
+	r.say("replaying %d messages into schema %s", total, r.fresh)
+	r.replayer.Applied = func(seq uint64) {
 		if r.cfg.Progress != nil {
-			r.cfg.Progress(position, max(total, position))
+			r.cfg.Progress(seq, max(total, seq))
 		}
 	}
 	// Statistics grow with the tables, or plans for empty ones are kept.
-	for next := uint64(10_000); analysed < target; next *= 8 {
-		to := min(next, target)
-		if err := r.replayer.To(ctx, to); err != nil {
+	for next := uint64(10_000); !r.replayer.At().Reaches(target); next *= 8 {
+		if err := r.replayer.To(ctx, target.Capped(next)); err != nil {
 			return err
 		}
 		if err := r.analyse(ctx); err != nil {
 			return err
 		}
-		analysed = to
 	}
 	r.say("building %d indexes", len(indexes))
 	for _, definition := range indexes {
@@ -324,10 +324,11 @@ func (r *rebuild) fill(ctx context.Context) error {
 		return err
 	}
 	for {
-		if total, err = r.target(ctx); err != nil || total <= r.replayer.Position+near {
+		if target, err = r.target(ctx); err != nil || r.replayer.At().Behind(target) <= near {
 			return err
 		}
-		if err := r.replayer.To(ctx, total); err != nil {
+		total = target.Highest()
+		if err := r.replayer.To(ctx, target); err != nil {
 			return err
 		}
 	}
@@ -335,17 +336,20 @@ func (r *rebuild) fill(ctx context.Context) error {
 
 // target is how far the live tables are; where their checkpoint makes no sense,
 // how far the log is.
-func (r *rebuild) target(ctx context.Context) (uint64, error) {
-	head, err := r.cfg.Log.Head(ctx)
-	if err != nil {
-		return 0, err
+func (r *rebuild) target(ctx context.Context) (position.Vector, error) {
+	live, err := position.Read(ctx, r.control)
+	if err != nil && !errors.Is(err, position.ErrIncomplete) {
+		return nil, err
 	}
-	var seq uint64
-	err = r.control.QueryRow(ctx, `SELECT seq FROM `+r.live+`.checkpoint`).Scan(&seq)
-	if errors.Is(err, pgx.ErrNoRows) || (err == nil && seq > head) {
-		return head, nil
+	// Asked after the tables were: what they hold was in the log by then.
+	head, headErr := r.cfg.Log.Head(ctx)
+	if headErr != nil {
+		return nil, headErr
 	}
-	return seq, err
+	if err != nil || live.Highest() > head {
+		return position.All(head), nil
+	}
+	return live.Vector, nil
 }
 
 func (r *rebuild) analyse(ctx context.Context) error {

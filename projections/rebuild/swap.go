@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/memory-ledger/ledger/projections/position"
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
@@ -39,8 +40,8 @@ func (r *rebuild) swapIn(ctx context.Context) error {
 		}
 		err = r.swap(ctx)
 		if err == nil {
-			r.result.Swapped, r.result.Position = true, r.replayer.Position
-			r.say("swapped in at sequence %d; the projector was held back for %s", r.replayer.Position, r.result.Held.Round(time.Millisecond))
+			r.result.Swapped, r.result.Position = true, r.replayer.At().Lowest()
+			r.say("swapped in at sequence %s; projectors were held back for %s", r.replayer.At(), r.result.Held.Round(time.Millisecond))
 			return nil
 		}
 		var pg *pgconn.PgError
@@ -70,15 +71,15 @@ func (r *rebuild) swap(ctx context.Context) error {
 		if err := r.sameVersion(ctx, tx); err != nil {
 			return err
 		}
-		position, err := r.hold(ctx, tx)
+		live, err := r.hold(ctx, tx)
 		if err != nil {
 			return err
 		}
-		if err := r.replayer.To(ctx, position); err != nil {
+		if err := r.replayer.To(ctx, live); err != nil {
 			return err
 		}
-		if r.replayer.Position != position {
-			return fmt.Errorf("the rebuilt tables are at %d, beyond the live ones at %d", r.replayer.Position, position)
+		if at := r.replayer.At(); !at.Same(live) {
+			return fmt.Errorf("the rebuilt tables are at %s, beyond the live ones at %s", at, live)
 		}
 		for _, statement := range r.renames() {
 			if _, err := tx.Exec(ctx, statement); err != nil {
@@ -103,28 +104,28 @@ func (r *rebuild) sameVersion(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-// hold stops the live projector and says where. Where everything is swapped the
-// checkpoint goes, so that a transaction that waits for it fails; where one
-// projection is, it stays, and the transaction goes on with the new tables.
-func (r *rebuild) hold(ctx context.Context, tx pgx.Tx) (uint64, error) {
-	statement := `DELETE FROM ` + r.live + `.checkpoint RETURNING seq`
-	if r.alone() {
-		statement = `SELECT seq FROM ` + r.live + `.checkpoint FOR UPDATE`
+// hold stops the live projectors and says where. Reading stays allowed. Where
+// everything is swapped, the checkpoint that they find when they may go on is of
+// another generation, so that their transactions fail; where one projection is,
+// it is the same, and the transactions go on with the new tables.
+func (r *rebuild) hold(ctx context.Context, tx pgx.Tx) (position.Vector, error) {
+	if _, err := tx.Exec(ctx, `LOCK TABLE `+r.live+`.checkpoint IN EXCLUSIVE MODE`); err != nil {
+		return nil, err
 	}
-	var seq uint64
-	err := tx.QueryRow(ctx, statement).Scan(&seq)
-	if r.alone() || (err != nil && !errors.Is(err, pgx.ErrNoRows)) {
-		return seq, err
+	live, err := position.Read(ctx, tx)
+	if r.alone() || (err != nil && !errors.Is(err, position.ErrIncomplete)) {
+		return live.Vector, err
 	}
-	// Asked after the projector was stopped: what it had applied was in the log.
+	// Asked after the projectors were stopped: what they had applied was in the
+	// log.
 	head, headErr := r.cfg.Log.Head(ctx)
 	if headErr != nil {
-		return 0, headErr
+		return nil, headErr
 	}
-	if err != nil || seq > head {
-		return head, nil // a damaged checkpoint
+	if err != nil || live.Highest() > head {
+		return position.All(head), nil // a damaged checkpoint
 	}
-	return seq, nil
+	return live.Vector, nil
 }
 
 func (r *rebuild) renames() []string {

@@ -10,21 +10,52 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/memory-ledger/ledger/projections/position"
 	"github.com/memory-ledger/ledger/projections/projection"
 )
 
-// advance moves the checkpoint. Its statement is the first of the
-// transaction: it takes the row that a second projector would need, and fails
-// the whole if the checkpoint is not where this projector left it. It also
-// announces the position, which PostgreSQL does at the commit.
+// advance moves rows of the checkpoint. Its statement is the first of the
+// transaction: it takes the rows that a second projector would need, and fails
+// the whole if they are not where this projector left them. It also announces
+// the position, which PostgreSQL does at the commit.
 type advance struct {
-	from, to uint64
-	stored   time.Time
+	generation string
+	from, to   position.Vector // of the same run; from is cut as the rows are
+}
+
+// statement moves a single row in place; where there are several, which is only
+// until they have caught up with each other, others are put in their place.
+func (a advance) statement() (sql string, args []any) {
+	if len(a.from) == 1 && len(a.to) == 1 {
+		was, is := a.from[0], a.to[0]
+		return advanceSQL, []any{a.generation, was.First, was.End - 1, was.Seq, is.Seq, storedAt(is)}
+	}
+	args = []any{a.generation}
+	for _, v := range []position.Vector{a.from, a.to} {
+		first, last, seq := make([]int, len(v)), make([]int, len(v)), make([]uint64, len(v))
+		for i, m := range v {
+			first[i], last[i], seq[i] = m.First, m.End-1, m.Seq
+		}
+		args = append(args, first, last, seq)
+	}
+	stored := make([]*time.Time, len(a.to))
+	for i, m := range a.to {
+		stored[i] = storedAt(m)
+	}
+	return recutSQL, append(args, stored)
+}
+
+func storedAt(m position.Mark) *time.Time {
+	if m.Stored.IsZero() {
+		return nil
+	}
+	return &m.Stored
 }
 
 const (
-	advanceSQL = `SELECT advance_checkpoint($1, $2, $3)`
-	codeFenced = "ML001" // raised by advance_checkpoint
+	advanceSQL = `SELECT advance_checkpoint($1, $2, $3, $4, $5, $6)`
+	recutSQL   = `SELECT recut_checkpoint($1, $2, $3, $4, $5, $6, $7, $8)`
+	codeFenced = "ML001" // raised by both
 	beginSQL   = `BEGIN`
 	commitSQL  = `COMMIT`
 )
@@ -38,7 +69,8 @@ const (
 func commit(ctx context.Context, conn *pgx.Conn, steps []projection.Step, a advance) error {
 	batch := new(pgx.Batch)
 	batch.Queue(beginSQL)
-	batch.Queue(advanceSQL, a.from, a.to, a.stored)
+	sql, args := a.statement()
+	batch.Queue(sql, args...)
 	for len(steps) > 0 {
 		if steps[0].Table == "" {
 			batch.Queue(steps[0].SQL, steps[0].Args...)

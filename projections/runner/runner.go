@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/events/partition"
 	"github.com/memory-ledger/ledger/projections/apikeys"
 	"github.com/memory-ledger/ledger/projections/batches"
 	"github.com/memory-ledger/ledger/projections/grants"
@@ -76,6 +77,10 @@ type Config struct {
 	Pool *pgxpool.Pool
 	Log  Log
 
+	// Partitions are those whose owners it works for; none means all. Several
+	// projectors share the owners, each with partitions of its own; of those
+	// whose partitions overlap one works, and the others stand by.
+	Partitions   partition.Run
 	Projections  []Projection          // nil means Projections()
 	Logger       *slog.Logger          // nil means slog.Default()
 	Registerer   prometheus.Registerer // nil means no metrics
@@ -86,12 +91,15 @@ type Config struct {
 	MinBackoff   time.Duration         // pause after a first failure; 0 means 100 ms
 	MaxBackoff   time.Duration         // longest pause; 0 means 5 s
 	ReadyLag     time.Duration         // how far behind is still ready; 0 means 30 s
-	// Applied, if set, is called with the new position after each commit. It
-	// must not block.
+	// Applied, if set, is called after each commit with the sequence up to which
+	// all its partitions are projected. It must not block.
 	Applied func(position uint64)
 }
 
 func (c *Config) setDefaults() {
+	if c.Partitions == (partition.Run{}) {
+		c.Partitions = partition.All
+	}
 	if c.Projections == nil {
 		c.Projections = Projections()
 	}
@@ -122,10 +130,13 @@ func (c *Config) Validate() error {
 	if c.Log == nil {
 		problems = append(problems, errors.New("no log"))
 	}
+	if p := c.Partitions; p != (partition.Run{}) && (p.First < 0 || p.First >= p.End || p.End > partition.Count) {
+		problems = append(problems, fmt.Errorf("no run of partitions: %s", p))
+	}
 	return errors.Join(problems...)
 }
 
-// Runner is the projector of one schema.
+// Runner is the projector of one schema, or of some partitions in it.
 type Runner struct {
 	cfg     Config
 	metrics *metrics

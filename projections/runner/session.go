@@ -14,12 +14,12 @@ import (
 
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/events/tracing"
-	"github.com/memory-ledger/ledger/projections/owners"
+	"github.com/memory-ledger/ledger/projections/position"
 	"github.com/memory-ledger/ledger/projections/projection"
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
-// session is one life of the projector: a connection that holds the lock, and
+// session is one life of the projector: a connection that holds the locks, and
 // the slices from its checkpoint on, until something fails.
 type session struct {
 	runner *Runner
@@ -27,10 +27,8 @@ type session struct {
 
 	mu       sync.Mutex // guards what follows
 	conn     *pgx.Conn
-	position uint64
-	// unproven is when the log stored the message at the checkpoint, until the
-	// log has shown that message again.
-	unproven *time.Time
+	at       position.Checkpoint // the rows of its partitions, as they are in the database
+	read     uint64              // newest sequence that came from the log
 	replanAt uint64
 }
 
@@ -47,19 +45,20 @@ func (r *Runner) session(ctx context.Context, maxRecords int) error {
 		return err
 	}
 	s := &session{runner: r, conn: conn}
-	if err := conn.QueryRow(ctx, `SELECT seq, stored_at FROM checkpoint`).Scan(&s.position, &s.unproven); err != nil {
-		return fmt.Errorf("read checkpoint: %w", err)
+	if s.at, err = r.takeRows(ctx, conn); err != nil {
+		return err
 	}
 	head, err := r.cfg.Log.Head(ctx)
 	if err != nil {
 		return err
 	}
-	if s.position > head {
-		return r.aheadOfLog(s.position, head)
+	lowest, highest := s.at.Lowest(), s.at.Highest()
+	if highest > head {
+		return r.aheadOfLog(highest, head)
 	}
-	s.replanAt = nextReplan(s.position)
-	r.begin(s.position, head)
-	r.cfg.Logger.Info("projector is active", "position", s.position, "head", head)
+	s.replanAt = nextReplan(lowest)
+	r.begin(lowest, highest, head)
+	r.cfg.Logger.Info("projector is active", "partitions", r.cfg.Partitions.String(), "position", s.at.String(), "head", head)
 	return s.project(ctx, maxRecords)
 }
 
@@ -76,7 +75,7 @@ func (r *Runner) otherLog(position uint64, was, is time.Time) error {
 		ErrOtherLog, schema.Name(r.cfg.Pool), was.UTC().Format(time.RFC3339Nano), position, is.UTC().Format(time.RFC3339Nano), howToRecover)
 }
 
-// connect opens a connection outside the pool: the lock belongs to it, and so
+// connect opens a connection outside the pool: the locks belong to it, and so
 // do settings that nobody else should have.
 func (r *Runner) connect(ctx context.Context) (*pgx.Conn, error) {
 	cfg := r.cfg.Pool.Config().ConnConfig.Copy()
@@ -97,41 +96,22 @@ func closeConn(conn *pgx.Conn) {
 	_ = conn.Close(ctx) // whatever it says, the connection is gone
 }
 
-// takeTurn waits until no other projector works on the schema. It asks again
-// and again rather than wait inside the database, where a waiting statement
-// would hold back vacuum.
-func (r *Runner) takeTurn(ctx context.Context, conn *pgx.Conn) error {
-	key := schema.LockKey("projector", schema.Name(r.cfg.Pool))
-	for {
-		var mine bool
-		if err := conn.QueryRow(ctx, `SELECT pg_try_advisory_lock($1)`, key).Scan(&mine); err != nil {
-			return fmt.Errorf("take the projector's lock: %w", err)
-		}
-		if mine {
-			return nil
-		}
-		r.setState(Standby, nil)
-		if !pause(ctx, standbyInterval) {
-			return ctx.Err()
-		}
-	}
-}
-
 // project runs the router over the slices after the checkpoint. The first of
 // them begins with the message at the checkpoint, as proof that this is the
-// log that the rows came from.
+// log that the rows came from. Where partitions are at several sequences, the
+// log is read from the lowest on, and each row has its proof on the way.
 func (s *session) project(ctx context.Context, maxRecords int) error {
 	r := s.runner
 	ctx, s.end = context.WithCancelCause(ctx)
 	defer s.end(nil)
-	from := s.position + 1
-	if s.position == 0 {
-		s.unproven = nil
-	} else if s.unproven != nil {
-		from = s.position
+	proofs := proofsOf(s.at.Vector)
+	if s.read = s.at.Lowest(); proofs.has(s.read) {
+		s.read--
 	}
 	subscriber := NewSliceSubscriber(r.cfg.Log, SliceConfig{
-		From: from, MaxRecords: maxRecords, RetryPause: r.cfg.MinBackoff, Pace: slicePace, Hurry: r.hurry,
+		From: s.read + 1, MaxRecords: maxRecords, RetryPause: r.cfg.MinBackoff, Pace: slicePace, Hurry: r.hurry,
+		Wants: s.at.Wants,
+		Check: func(record *eventlog.Record) error { return r.prove(proofs, record) },
 	})
 	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: r.cfg.ApplyTimeout + time.Second}, watermill.NopLogger{})
 	if err != nil {
@@ -208,62 +188,81 @@ func nextReplan(position uint64) uint64 { return 2*position + 1000 }
 func (s *session) apply(ctx context.Context, slice projection.Slice) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.unproven != nil {
-		var err error
-		if slice, err = s.prove(slice); err != nil {
-			return err
-		}
+	if slice.Last <= s.read {
+		return nil // known
 	}
-	if slice.Last <= s.position {
-		return nil // nothing after the checkpoint
+	if slice.First != s.read+1 {
+		return fmt.Errorf("%w: slice begins at %d, the one before ended at %d", eventlog.ErrGap, slice.First, s.read)
 	}
-	if slice.First != s.position+1 {
-		return fmt.Errorf("%w: slice begins at %d, checkpoint is at %d", eventlog.ErrGap, slice.First, s.position)
+	moved := s.at.Moved(slice.Last, slice.Stored)
+	if moved.Equal(s.at.Vector) {
+		s.read = slice.Last // nothing after the checkpoint
+		return nil
 	}
-	if err := write(ctx, s.conn, s.runner.cfg.Projections, s.position, slice, slice.Last >= s.replanAt); err != nil {
+	a := advance{s.at.Generation, s.at.Vector, moved}
+	if err := write(ctx, s.conn, s.runner.cfg.Projections, a, slice, slice.Last >= s.replanAt); err != nil {
 		return err
 	}
-	if s.position = slice.Last; s.position >= s.replanAt {
-		s.replanAt = nextReplan(s.position)
+	s.at.Vector, s.read = moved, slice.Last
+	if slice.Last >= s.replanAt {
+		s.replanAt = nextReplan(slice.Last)
 	}
-	s.runner.applied(slice.Last)
+	lowest := moved.Lowest()
+	s.runner.applied(lowest, moved.Highest())
 	if s.runner.cfg.Applied != nil {
-		s.runner.cfg.Applied(slice.Last)
+		s.runner.cfg.Applied(lowest)
 	}
 	return nil
 }
 
 // write commits what the projections make of a slice, and the checkpoint; replan
 // drops the plans first, see nextReplan.
-func write(ctx context.Context, conn *pgx.Conn, projections []Projection, from uint64, slice projection.Slice, replan bool) error {
+func write(ctx context.Context, conn *pgx.Conn, projections []Projection, a advance, slice projection.Slice, replan bool) error {
 	w := projection.NewWriter(conn)
-	for _, p := range projections {
-		if err := p.Apply(ctx, w, slice); err != nil {
-			return fmt.Errorf("projection %s: %w", p.Name(), err)
+	if len(slice.Records) > 0 {
+		for _, p := range projections {
+			if err := p.Apply(ctx, w, slice); err != nil {
+				return fmt.Errorf("projection %s: %w", p.Name(), err)
+			}
 		}
 	}
 	steps := w.Steps()
 	if replan {
 		steps = append([]projection.Step{{SQL: `DISCARD PLANS`}}, steps...)
 	}
-	stored := slice.Records[len(slice.Records)-1].Stored
-	return commit(ctx, conn, steps, advance{from, slice.Last, stored})
+	return commit(ctx, conn, steps, a)
 }
 
-// prove checks that the log's message at the checkpoint is the one that was
-// projected, and returns what comes after it. A log that lost its end and went
-// on, in a power cut before its last bytes were on the disk, is found out here
-// though it is as long as it was.
-func (s *session) prove(slice projection.Slice) (projection.Slice, error) {
-	is := slice.Records[0].Stored
-	// PostgreSQL keeps microseconds.
-	if difference := is.Sub(*s.unproven); slice.First != s.position || difference.Abs() > time.Microsecond {
-		return slice, s.runner.otherLog(s.position, *s.unproven, is)
+// proofs are the messages at the rows of a checkpoint: when the log stored them,
+// by sequence, until the log has shown them again.
+type proofs map[uint64]time.Time
+
+func proofsOf(v position.Vector) proofs {
+	p := proofs{}
+	for _, m := range v {
+		if m.Seq > 0 && !m.Stored.IsZero() {
+			p[m.Seq] = m.Stored
+		}
 	}
-	s.unproven = nil
-	slice.First++
-	slice.Records = slice.Records[1:]
-	return slice, nil
+	return p
+}
+
+func (p proofs) has(seq uint64) bool { _, has := p[seq]; return has }
+
+// prove checks that the log's message at a row of the checkpoint is the one that
+// was projected. A log that lost its end and went on, in a power cut before its
+// last bytes were on the disk, is found out here though it is as long as it was.
+func (r *Runner) prove(unproven proofs, record *eventlog.Record) error {
+	was, ok := unproven[record.Seq]
+	if !ok {
+		return nil
+	}
+	// PostgreSQL keeps microseconds.
+	if difference := record.Time.Sub(was); difference.Abs() > time.Microsecond {
+		return r.otherLog(record.Seq, was, record.Time)
+	}
+	delete(unproven, record.Seq)
+	return nil
 }
 
 // watch looks every second at the log's head, for the lag, and, where no
@@ -279,13 +278,13 @@ func (s *session) watch(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		position := s.runner.Status().Position
+		highest := s.runner.highest() // asked before the log is
 		head, err := s.runner.cfg.Log.Head(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		if err == nil && head < position {
-			s.end(s.runner.aheadOfLog(position, head))
+		if err == nil && head < highest {
+			s.end(s.runner.aheadOfLog(highest, head))
 			return
 		}
 		s.runner.observe(head, err, time.Now())
@@ -303,12 +302,12 @@ func (s *session) checkConn(ctx context.Context) error {
 	defer s.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, s.runner.cfg.DrainTimeout)
 	defer cancel()
-	position, err := owners.Position(ctx, s.conn)
+	is, err := position.ReadOf(ctx, s.conn, s.runner.cfg.Partitions, "")
 	if err != nil {
 		return err
 	}
-	if position != s.position {
-		return fmt.Errorf("%w: from %d to %d", ErrFenced, s.position, position)
+	if is.Generation != s.at.Generation || !is.Equal(s.at.Vector) {
+		return fmt.Errorf("%w: from %s to %s", ErrFenced, s.at, is)
 	}
 	return nil
 }

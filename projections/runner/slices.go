@@ -11,6 +11,7 @@ import (
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/events/partition"
 	"github.com/memory-ledger/ledger/projections/projection"
 )
 
@@ -50,6 +51,12 @@ type SliceConfig struct {
 	// comes after a pause this long is sent at once. 0 means no pace.
 	Pace  time.Duration
 	Hurry <-chan struct{}
+	// Wants says which messages to decode, by partition and sequence; slices are
+	// contiguous all the same, and may hold none. nil means all.
+	Wants func(partition int, seq uint64) bool
+	// Check, if set, is shown every message, also one that is not wanted. Its
+	// error ends the subscription.
+	Check func(*eventlog.Record) error
 }
 
 // NewSliceSubscriber returns a subscriber over a follower of the log.
@@ -130,12 +137,12 @@ func (s *SliceSubscriber) Err() error {
 // follow decodes in the follower's goroutine: the next slice is decoded while
 // this one is written.
 func (s *SliceSubscriber) follow(ctx context.Context, decoded chan<- sized) error {
-	subjects := make(map[string]events.Subject)
+	d := decoder{wants: s.cfg.Wants, check: s.cfg.Check}
 	// Half a slice at a time, so that two of them make a whole one.
 	cfg := eventlog.FollowConfig{From: s.cfg.From, MaxRecords: (s.cfg.MaxRecords + 1) / 2, MaxBytes: s.cfg.MaxBytes / 2}
 	err := s.follower.Follow(ctx, cfg, func(raw eventlog.Slice) error {
-		slice, failed := decode(raw, subjects)
-		if len(slice.Records) > 0 {
+		slice, failed := d.decode(raw)
+		if slice.Last > 0 {
 			select {
 			case decoded <- slice:
 			case <-ctx.Done():
@@ -158,11 +165,11 @@ type sized struct {
 
 // grow takes in the slice that follows.
 func (s *sized) grow(more sized) {
-	if len(s.Records) == 0 {
+	if s.Last == 0 {
 		*s = more
 		return
 	}
-	s.Last = more.Last
+	s.Last, s.Stored = more.Last, more.Stored
 	s.Records = append(s.Records, more.Records...)
 	s.bytes += more.bytes
 }
@@ -172,7 +179,7 @@ func (s *SliceSubscriber) emit(ctx context.Context, decoded <-chan sized, out ch
 	var next sized
 	var sent time.Time
 	for {
-		if len(next.Records) == 0 {
+		if next.Last == 0 {
 			var open bool
 			select {
 			case next, open = <-decoded:
@@ -263,35 +270,52 @@ func (s *SliceSubscriber) await(ctx context.Context, msg *message.Message, decod
 	}
 }
 
-// decode reads a slice's messages. With an error it returns the messages before
-// the one that can't be read, which are as good as any.
-func decode(raw eventlog.Slice, subjects map[string]events.Subject) (sized, error) {
+// decoder reads messages. It is for one goroutine.
+type decoder struct {
+	wants    func(partition int, seq uint64) bool
+	check    func(*eventlog.Record) error
+	subjects map[string]events.Subject // that were checked already
+}
+
+// decode reads those of a slice's messages that are wanted. With an error it
+// returns the slice up to the message before the one that can't be read, which
+// is as good as any.
+func (d *decoder) decode(raw eventlog.Slice) (sized, error) {
 	slice := sized{Slice: projection.Slice{First: raw.First, Records: make([]projection.Record, 0, len(raw.Records))}}
 	for i := range raw.Records {
-		record, err := decodeRecord(&raw.Records[i], subjects)
-		if err != nil {
-			return slice, fmt.Errorf("sequence %d: %w", raw.Records[i].Seq, err)
+		r := &raw.Records[i]
+		if d.check != nil {
+			if err := d.check(r); err != nil {
+				return slice, err
+			}
 		}
-		slice.Records = append(slice.Records, record)
-		slice.Last = record.Seq
-		slice.bytes += len(raw.Records[i].Payload)
+		// A subject that names no partition is everybody's to stumble over.
+		if p, ok := partition.In(r.Subject); !ok || d.wants == nil || d.wants(p, r.Seq) {
+			record, err := d.record(r)
+			if err != nil {
+				return slice, fmt.Errorf("sequence %d: %w", r.Seq, err)
+			}
+			slice.Records = append(slice.Records, record)
+			slice.bytes += len(r.Payload)
+		}
+		slice.Last, slice.Stored = r.Seq, r.Time
 	}
 	return slice, nil
 }
 
-// decodeRecord checks that a message is what its subject says: a reader that
-// trusted one of the two alone could be told two stories.
-func decodeRecord(r *eventlog.Record, subjects map[string]events.Subject) (projection.Record, error) {
-	subject, known := subjects[r.Subject]
+// record checks that a message is what its subject says: a reader that trusted
+// one of the two alone could be told two stories.
+func (d *decoder) record(r *eventlog.Record) (projection.Record, error) {
+	subject, known := d.subjects[r.Subject]
 	if !known {
 		var err error
 		if subject, err = events.ParseSubject(r.Subject); err != nil {
 			return projection.Record{}, err
 		}
-		if len(subjects) >= maxSubjects {
-			clear(subjects)
+		if len(d.subjects) >= maxSubjects || d.subjects == nil {
+			d.subjects = make(map[string]events.Subject)
 		}
-		subjects[r.Subject] = subject
+		d.subjects[r.Subject] = subject
 	}
 	batch, err := events.DecodeBatch(r.Payload)
 	if err != nil {

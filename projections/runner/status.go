@@ -25,17 +25,20 @@ var ErrNotReady = errors.New("projector not ready")
 // Status is where a projector is.
 type Status struct {
 	State    State
-	Position uint64 // newest sequence that is committed
+	Position uint64 // newest sequence up to which its partitions are committed
 	Head     uint64 // newest sequence of the log, as last seen
 	// Lag is how long ago the log held a message that is not applied yet.
 	Lag time.Duration
 	Err error // why it is not working, nil if it is
 }
 
+func (s Status) works() bool { return s.State == Live || s.State == Replaying }
+
 // progress is what the runner knows of itself, under its mutex.
 type progress struct {
 	state    State
 	position uint64
+	highest  uint64 // newest sequence that any of its partitions is committed up to
 	head     uint64
 	err      error
 	headErr  error // the log does not answer
@@ -96,11 +99,11 @@ func (r *Runner) fail(err error) {
 
 // begin notes the position that a session starts from, which may be lower
 // than what this process saw: the database may have been restored.
-func (r *Runner) begin(position, head uint64) {
+func (r *Runner) begin(position, highest, head uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p := &r.state
-	p.position, p.head, p.mark = position, head, 0
+	p.position, p.highest, p.head, p.mark = position, highest, head, 0
 	// A session that follows a failure keeps the reason until a slice got
 	// through, or until nothing is left to do.
 	if p.state = Replaying; position >= head {
@@ -109,14 +112,20 @@ func (r *Runner) begin(position, head uint64) {
 }
 
 // applied notes a commit.
-func (r *Runner) applied(position uint64) {
+func (r *Runner) applied(position, highest uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p := &r.state
-	p.position, p.err = position, nil
+	p.position, p.highest, p.err = position, highest, nil
 	if p.state == Replaying && position >= p.head {
 		p.state = Live
 	}
+}
+
+func (r *Runner) highest() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.state.highest
 }
 
 // observe notes the log's head, or that it could not be had.

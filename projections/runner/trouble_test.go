@@ -268,7 +268,7 @@ func TestAnIntruderIsFencedOff(t *testing.T) {
 	messages := history.Messages(20)
 	// The intruder applies the next messages, which the log gets only then.
 	world.Apply(t, pool, world.Slice(51, messages...), runner.Projections()...)
-	if _, err := pool.Exec(t.Context(), `SELECT advance_checkpoint(50, 70, NULL)`); err != nil {
+	if _, err := pool.Exec(t.Context(), `SELECT advance_checkpoint((SELECT generation FROM checkpoint), 0, 255, 50, 70, NULL)`); err != nil {
 		t.Fatal(err)
 	}
 	log.Publish(t, messages...)

@@ -52,23 +52,23 @@ func Migrate(ctx context.Context, databaseURL, schemaName string) error {
 	}
 	db := stdlib.OpenDB(*cfg)
 	defer db.Close()
-	return up(ctx, db, schemaName)
-}
-
-func up(ctx context.Context, db *sql.DB, schemaName string) error {
-	files, err := fs.Sub(migrations, "migrations")
-	if err != nil {
-		return err
+	provider, err := newProvider(db)
+	if err == nil {
+		_, err = provider.Up(ctx)
 	}
-	provider, err := goose.NewProvider(goose.DialectPostgres, db, files,
-		goose.WithDisableGlobalRegistry(true), goose.WithLogger(goose.NopLogger()))
 	if err != nil {
-		return fmt.Errorf("migrate %s: %w", schemaName, err)
-	}
-	if _, err := provider.Up(ctx); err != nil {
 		return fmt.Errorf("migrate %s: %w", schemaName, err)
 	}
 	return nil
+}
+
+func newProvider(db *sql.DB) (*goose.Provider, error) {
+	files, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		return nil, err
+	}
+	return goose.NewProvider(goose.DialectPostgres, db, files,
+		goose.WithDisableGlobalRegistry(true), goose.WithLogger(goose.NopLogger()))
 }
 
 func checkEncoding(ctx context.Context, conn *pgx.Conn) error {

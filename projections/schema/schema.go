@@ -90,5 +90,6 @@ func Name(pool *pgxpool.Pool) string {
 }
 
 // Channel is the notification channel on which the projector of a schema
-// announces its position, as "<generation> <sequence>".
+// announces its position, as "<generation> <first>-<last> <sequence>": first and
+// last are the partitions of a row of the checkpoint, in hex.
 func Channel(schemaName string) string { return "position_" + schemaName }

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/memory-ledger/ledger/events/partition"
 	"github.com/memory-ledger/ledger/projections/runner"
 )
 
@@ -40,14 +41,20 @@ func runDoor(ctx context.Context, b *Base, addr string, serve func(*Deciding, co
 	return errors.Join(err, group.Wait())
 }
 
-// NewProjector returns the projector of all read models.
+// NewProjector returns the projector of all read models, of the configured
+// partitions.
 func NewProjector(b *Base) (*runner.Runner, error) {
+	partitions, err := partition.Parse(b.Config.ProjectorPartitions)
+	if err != nil {
+		return nil, fmt.Errorf("PROJECTOR_PARTITIONS: %w", err)
+	}
 	var log runner.Log = b.Log
 	if consumer := b.Config.ProjectorConsumer; consumer != "" {
 		log = b.Log.Durable(consumer)
 	}
 	return runner.New(runner.Config{
-		Pool: b.Pool, Log: log, Logger: b.Logger, Registerer: b.Registry, Tracer: b.Traces.Tracer("projector"),
+		Pool: b.Pool, Log: log, Partitions: partitions,
+		Logger: b.Logger, Registerer: b.Registry, Tracer: b.Traces.Tracer("projector"),
 	})
 }
 

@@ -55,6 +55,9 @@ type Config struct {
 	// `ledger provision` makes projector and anchorer.
 	ProjectorConsumer string `env:"PROJECTOR_CONSUMER"`
 	AnchorerConsumer  string `env:"ANCHORER_CONSUMER"`
+	// ProjectorPartitions is the run of partitions, of 00 to ff, whose owners this
+	// projector works for. Those with the same run stand by for each other.
+	ProjectorPartitions string `env:"PROJECTOR_PARTITIONS" envDefault:"00-ff"`
 	// DatabaseURL is the PostgreSQL of the read models.
 	DatabaseURL string `env:"DATABASE_URL"`
 	// PostgresBin is the folder of the PostgreSQL programs (postgres, initdb) of
@@ -238,6 +241,9 @@ func (c *Config) validate() []error {
 	}
 	if c.AnchorMaxLeaves < 1 {
 		problem("ANCHOR_MAX_LEAVES: must be at least 1")
+	}
+	if _, err := partition.Parse(c.ProjectorPartitions); err != nil {
+		problem("PROJECTOR_PARTITIONS: %w", err)
 	}
 	if _, err := partition.Parse(c.AnchorPartitions); err != nil {
 		problem("ANCHOR_PARTITIONS: %w", err)

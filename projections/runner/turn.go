@@ -1,0 +1,96 @@
+package runner
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/memory-ledger/ledger/events/partition"
+	"github.com/memory-ledger/ledger/projections/position"
+	"github.com/memory-ledger/ledger/projections/schema"
+)
+
+// takeTurn waits until no other projector works on any of the partitions. It
+// asks again and again rather than wait inside the database, where a waiting
+// statement would hold back vacuum.
+func (r *Runner) takeTurn(ctx context.Context, conn *pgx.Conn) error {
+	for {
+		mine, err := tryTurn(ctx, conn, schema.Name(r.cfg.Pool), r.cfg.Partitions)
+		if err != nil {
+			return fmt.Errorf("take the projector's locks: %w", err)
+		}
+		if mine {
+			return nil
+		}
+		r.setState(Standby, nil)
+		if !pause(ctx, standbyInterval) {
+			return ctx.Err()
+		}
+	}
+}
+
+// takeLocksSQL takes one lock after the other and stops at the first that is not
+// to be had: of two that want the same, the one who gets the first gets all.
+// The last one builds that knew no partitions took alone to work; those who
+// share the partitions share it, and so keep such a build out, or are kept out.
+const takeLocksSQL = `WITH RECURSIVE take(n, mine) AS (
+		SELECT 1, pg_try_advisory_lock(($1::bigint[])[1])
+	UNION ALL
+		SELECT n + 1, pg_try_advisory_lock(($1::bigint[])[n + 1]) FROM take WHERE mine AND n < cardinality($1::bigint[])
+	) SELECT CASE WHEN bool_and(mine) THEN pg_try_advisory_lock_shared($2) ELSE false END FROM take`
+
+// tryTurn takes all locks or none. They last as long as the connection.
+func tryTurn(ctx context.Context, conn *pgx.Conn, schemaName string, run partition.Run) (mine bool, err error) {
+	keys := make([]int64, 0, run.Count())
+	for p := run.First; p < run.End; p++ {
+		keys = append(keys, schema.LockKey(fmt.Sprintf("projector/%02x", p), schemaName))
+	}
+	if err := conn.QueryRow(ctx, takeLocksSQL, keys, schema.LockKey("projector", schemaName)).Scan(&mine); err != nil {
+		return false, err
+	}
+	if !mine {
+		_, err = conn.Exec(ctx, `SELECT pg_advisory_unlock_all()`)
+	}
+	return mine, err
+}
+
+// takeRows returns the rows of the partitions, whose locks the caller holds. It
+// cuts those that reach beyond the run, so that each row is one projector's, and
+// joins those at the same sequence. A crash leaves them as they were, or cut and
+// joined, which changes nothing that they say.
+func (r *Runner) takeRows(ctx context.Context, conn *pgx.Conn) (at position.Checkpoint, err error) {
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.ApplyTimeout)
+	defer cancel()
+	run := r.cfg.Partitions
+	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+		// Of two that would cut the same row the second must see what the first
+		// made of it, which a lock on the row alone would not show. A row that
+		// reaches beyond the run is nobody else's: who works on a part of it
+		// would have cut it.
+		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, schema.LockKey("cut", schema.Name(r.cfg.Pool))); err != nil {
+			return err
+		}
+		was, err := position.ReadOf(ctx, tx, run, "FOR UPDATE")
+		if err != nil {
+			return err
+		}
+		at = position.Checkpoint{Generation: was.Generation, Vector: was.Of(run).Joined()}
+		if !at.Covers(run) {
+			return fmt.Errorf("%w %s: %s", position.ErrIncomplete, run, was)
+		}
+		around := was.Run()
+		is := was.Of(partition.Run{First: around.First, End: run.First})
+		is = append(append(is, at.Vector...), was.Of(partition.Run{First: run.End, End: around.End})...)
+		if is.Equal(was.Vector) {
+			return nil
+		}
+		sql, args := advance{was.Generation, was.Vector, is}.statement()
+		_, err = tx.Exec(ctx, sql, args...)
+		return explain(err)
+	})
+	if err != nil {
+		return at, fmt.Errorf("take the rows of the checkpoint: %w", err)
+	}
+	return at, nil
+}

@@ -1,0 +1,198 @@
+package schema
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
+)
+
+// at brings a schema to a version, up or down, and returns a connection to it.
+func at(t *testing.T, url string, version int64) *pgx.Conn {
+	t.Helper()
+	cfg, err := pgx.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	applyDefaults(&cfg.Config, Live)
+	conn, err := pgx.ConnectConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	if _, err := conn.Exec(t.Context(), `CREATE SCHEMA IF NOT EXISTS ledger`); err != nil {
+		t.Fatal(err)
+	}
+	db := stdlib.OpenDB(*cfg)
+	defer db.Close()
+	if err := toVersion(t.Context(), db, version); err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+func toVersion(ctx context.Context, db *sql.DB, version int64) error {
+	provider, err := newProvider(db)
+	if err != nil {
+		return err
+	}
+	now, err := provider.GetDBVersion(ctx)
+	if err != nil {
+		return err
+	}
+	if now > version {
+		_, err = provider.DownTo(ctx, version)
+	} else {
+		_, err = provider.UpTo(ctx, version)
+	}
+	return err
+}
+
+const (
+	versionOneRow     = 1
+	versionPartitions = 2
+)
+
+// TestTheCheckpointOfOneRowBecomesThatOfAllPartitions: position, time and
+// generation stay, and the build from before can't move it any more.
+func TestTheCheckpointOfOneRowBecomesThatOfAllPartitions(t *testing.T) {
+	t.Parallel()
+	ctx, url := t.Context(), pgtest.Database(t)
+	conn := at(t, url, versionOneRow)
+	const move = `SELECT advance_checkpoint($1, $2, '2026-01-02T03:04:05.678901Z')`
+	if _, err := conn.Exec(ctx, move, 0, 50); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Exec(ctx, `INSERT INTO owners VALUES ('somebody', NULL, NULL, 1, 50, 0, 0, 0)`); err != nil {
+		t.Fatal(err)
+	}
+	type row struct {
+		generation, stored string
+		seq                int64
+	}
+	read := func(more string) (r row) {
+		t.Helper()
+		if err := conn.QueryRow(ctx, `SELECT generation::text, stored_at::text, seq FROM checkpoint `+more).Scan(&r.generation, &r.stored, &r.seq); err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	before := read("")
+	if err := Migrate(ctx, url, Live); err != nil {
+		t.Fatal(err)
+	}
+	if after := read("WHERE first_partition = 0 AND last_partition = 255"); after != before || after.seq != 50 {
+		t.Errorf("%+v became %+v", before, after)
+	}
+	// It prepared the statement when it was good.
+	var pg *pgconn.PgError
+	if _, err := conn.Exec(ctx, move, 50, 60); !errors.As(err, &pg) || pg.Code != "42883" {
+		t.Errorf("a build from before moved the checkpoint: %v", err)
+	}
+	var owners int
+	if err := conn.QueryRow(ctx, `SELECT count(*) FROM owners`).Scan(&owners); err != nil || owners != 1 || read("").seq != 50 {
+		t.Errorf("%d owners, %v, %+v", owners, err, read(""))
+	}
+	at(t, url, versionOneRow)
+	if _, err := conn.Exec(ctx, move, 50, 60); err != nil {
+		t.Errorf("back again: %v", err)
+	}
+	if got := read("WHERE single"); got.seq != 60 || got.generation != before.generation {
+		t.Errorf("back again: %+v", got)
+	}
+}
+
+// TestTheCheckpointSpeaksOfEveryPartitionOnce: whatever else a transaction
+// leaves is refused, at its end at the latest.
+func TestTheCheckpointSpeaksOfEveryPartitionOnce(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	conn := at(t, pgtest.Database(t), versionPartitions)
+	const integrity = "23" // the class of the error
+	row := func(first, last string) string {
+		return `INSERT INTO checkpoint (generation, seq, first_partition, last_partition) SELECT generation, 7, ` + first + `, ` + last + ` FROM checkpoint LIMIT 1`
+	}
+	for name, statements := range map[string][]string{
+		"none":                 {`DELETE FROM checkpoint`},
+		"one is missing":       {`UPDATE checkpoint SET last_partition = 254`},
+		"one in the middle":    {`UPDATE checkpoint SET last_partition = 127`, row("129", "255")},
+		"one twice":            {`UPDATE checkpoint SET last_partition = 127`, row("127", "255")},
+		"one for another":      {`UPDATE checkpoint SET last_partition = 127`, row("127", "254")},
+		"all twice":            {row("0", "255")},
+		"one too many":         {row("256", "256")},
+		"before the first":     {`UPDATE checkpoint SET first_partition = -1`},
+		"a run of none":        {row("9", "8")},
+		"two generations":      {`UPDATE checkpoint SET last_partition = 127`, row("128", "255"), `UPDATE checkpoint SET generation = gen_random_uuid() WHERE seq = 7`},
+		"before the beginning": {`UPDATE checkpoint SET seq = -1`},
+	} {
+		err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+			for _, statement := range statements {
+				if _, err := tx.Exec(ctx, statement); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		var pg *pgconn.PgError
+		if !errors.As(err, &pg) || pg.Code[:2] != integrity {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	var rows, covered int
+	good := []string{`UPDATE checkpoint SET last_partition = 127`, row("128", "255")}
+	if err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+		for _, statement := range good {
+			if _, err := tx.Exec(ctx, statement); err != nil {
+				return err
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Errorf("two halves: %v", err)
+	}
+	if err := conn.QueryRow(ctx, `SELECT count(*), sum(last_partition - first_partition + 1) FROM checkpoint`).Scan(&rows, &covered); err != nil || rows != 2 || covered != 256 {
+		t.Errorf("%d rows of %d partitions, %v", rows, covered, err)
+	}
+}
+
+// TestRowsArePutInThePlaceOfOthers, of those that are as their author left them.
+func TestRowsArePutInThePlaceOfOthers(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	conn := at(t, pgtest.Database(t), versionPartitions)
+	const halves = `SELECT recut_checkpoint(generation, '{0}', '{255}', '{0}', '{0,128}', '{127,255}', '{5,9}', ARRAY[now(), NULL]) FROM checkpoint LIMIT 1`
+	const quarter = `SELECT recut_checkpoint(generation, '{0,128}', '{127,255}', '{5,%d}', '{0,64}', '{63,255}', '{9,9}', '{NULL,NULL}') FROM checkpoint LIMIT 1`
+	const mine = `SELECT recut_checkpoint(gen_random_uuid(), '{0,128}', '{127,255}', '{5,9}', '{0}', '{255}', '{9}', '{NULL}')`
+	fenced := func(name, sql string) {
+		t.Helper()
+		var pg *pgconn.PgError
+		if _, err := conn.Exec(ctx, sql); !errors.As(err, &pg) || pg.Code != "ML001" {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := conn.Exec(ctx, halves); err != nil {
+		t.Fatal(err)
+	}
+	fenced("twice", halves)
+	fenced("of other tables", mine)
+	fenced("at another sequence", fmt.Sprintf(quarter, 8))
+	fenced("one row where there are two", `SELECT advance_checkpoint(generation, 0, 255, 5, 9, now()) FROM checkpoint LIMIT 1`)
+	fenced("a row of other tables", `SELECT advance_checkpoint(gen_random_uuid(), 0, 127, 5, 9, now())`)
+	if _, err := conn.Exec(ctx, fmt.Sprintf(quarter, 9)); err != nil {
+		t.Error(err)
+	}
+	if _, err := conn.Exec(ctx, `SELECT advance_checkpoint(generation, 64, 255, 9, 10, now()) FROM checkpoint LIMIT 1`); err != nil {
+		t.Error(err)
+	}
+	var rows string
+	if err := conn.QueryRow(ctx, `SELECT string_agg(first_partition || '-' || last_partition || ':' || seq, ' ' ORDER BY first_partition) FROM checkpoint`).Scan(&rows); err != nil || rows != "0-63:9 64-255:10" {
+		t.Errorf("%s, %v", rows, err)
+	}
+}
