@@ -1,0 +1,169 @@
+package fence_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/memory-ledger/ledger/events/partition"
+	"github.com/memory-ledger/ledger/projections/fence"
+	"github.com/memory-ledger/ledger/projections/internal/world"
+	"github.com/memory-ledger/ledger/projections/memories"
+	"github.com/memory-ledger/ledger/projections/runner"
+)
+
+var lower, upper = partition.Run{First: 0, End: 128}, partition.Run{First: 128, End: 256}
+
+// actorIn makes an owner of some partitions.
+func actorIn(run partition.Run) *world.Actor {
+	for {
+		if a := world.NewActor(); run.Has(partition.Of(a.Owner)) {
+			return a
+		}
+	}
+}
+
+func projectorOf(t *testing.T, pool *pgxpool.Pool, log runner.Log, run partition.Run) (stop func() error) {
+	t.Helper()
+	r, err := runner.New(runner.Config{
+		Pool: pool, Log: log, Partitions: run, Logger: world.Quiet(), MinBackoff: time.Millisecond, MaxBackoff: 50 * time.Millisecond,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return world.Running(t, r.Run)
+}
+
+// TestOneHalfStandsStill: owners of the half that goes on are served, those of
+// the other wait, and so does who asks for all.
+func TestOneHalfStandsStill(t *testing.T) {
+	t.Parallel()
+	for _, listening := range []bool{true, false} {
+		t.Run(fmt.Sprintf("listening %v", listening), func(t *testing.T) {
+			t.Parallel()
+			_, pool := world.Database(t)
+			log := world.NewLog(t)
+			patient, hasty := newFence(t, pool, log), newFence(t, pool, log, func(o *fence.Options) { o.Timeout = 100 * time.Millisecond })
+			if listening {
+				world.Running(t, patient.Run)
+				world.Running(t, hasty.Run)
+			}
+			a, b := actorIn(lower), actorIn(upper)
+			projectorOf(t, pool, log, lower)
+			stop := projectorOf(t, pool, log, upper)
+			both := func() {
+				t.Helper()
+				a.AppendMemory(t, log, `{}`)
+				b.AppendMemory(t, log, `{}`)
+			}
+			both()
+			for name, err := range map[string]error{
+				"all": patient.WaitAll(t.Context()), "lower": patient.WaitOwner(t.Context(), a.Owner), "upper": patient.WaitOwner(t.Context(), b.Owner),
+			} {
+				if err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
+			}
+			if err := stop(); err != nil {
+				t.Fatal(err)
+			}
+			both()
+			for range 20 {
+				last, _ := a.AppendMemory(t, log, `{}`)
+				if err := patient.WaitOwner(t.Context(), a.Owner); err != nil {
+					t.Fatalf("the half that goes on: %v", err)
+				}
+				if _, found, err := memories.ByID(t.Context(), pool, a.Owner, last.MemoryID); err != nil || !found {
+					t.Errorf("own write is not there: %v", err)
+				}
+			}
+			if head, err := patient.WaitOwnerHead(t.Context(), a.Owner); err != nil || head != 0 {
+				t.Errorf("the read models hold the whole log up to %d, %v", head, err)
+			}
+			for name, err := range map[string]error{
+				"all": hasty.WaitAll(t.Context()), "upper": hasty.WaitOwner(t.Context(), b.Owner), "a sequence": hasty.Wait(t.Context(), 4),
+			} {
+				if !errors.Is(err, fence.ErrBehind) {
+					t.Errorf("%s, which stands still: %v", name, err)
+				}
+			}
+			waits := make(chan error, 2)
+			go func() { waits <- patient.WaitAll(t.Context()) }()
+			go func() { waits <- patient.WaitOwner(t.Context(), b.Owner) }()
+			projectorOf(t, pool, log, upper)
+			for range cap(waits) {
+				if err := <-waits; err != nil {
+					t.Errorf("when it goes on: %v", err)
+				}
+			}
+		})
+	}
+}
+
+// TestReadsAreNeverStaleWhileDividedAnew: projectors of other partitions take
+// over again and again while owners write and read at replicas.
+func TestReadsAreNeverStaleWhileDividedAnew(t *testing.T) {
+	t.Parallel()
+	_, pool := world.Database(t)
+	log := world.NewLog(t)
+	replicas := make([]*fence.Fence, 3)
+	for i := range replicas {
+		replicas[i] = newFence(t, pool, log)
+		if i > 0 { // the first one has nobody to wake it
+			world.Running(t, replicas[i].Run)
+		}
+	}
+	divisions := [][]partition.Run{{partition.All}, {lower, upper}, {{First: 0, End: 64}, {First: 64, End: 192}, {First: 192, End: 256}}}
+	start := func(division []partition.Run) (stop func()) {
+		stops := make([]func() error, len(division))
+		for i, run := range division {
+			stops[i] = projectorOf(t, pool, log, run)
+		}
+		return func() {
+			for _, stop := range stops {
+				if err := stop(); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	}
+	ctx, enough := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	for i := range 8 {
+		a := actorIn(partition.Run{First: 32 * i, End: 32*i + 32})
+		all.Go(func() {
+			for round := 0; ctx.Err() == nil && !t.Failed(); round++ {
+				f := replicas[(i+round)%len(replicas)]
+				written, _ := a.AppendMemory(t, log, `{}`)
+				if err := f.WaitOwner(t.Context(), a.Owner); err != nil {
+					t.Error(err)
+					return
+				}
+				if _, found, err := memories.ByID(t.Context(), pool, a.Owner, written.MemoryID); err != nil || !found {
+					t.Errorf("owner %d, round %d: own write is not there: %v", i, round, err)
+				}
+				readBatch(t, a, log, f, pool)
+				readToken(t, a, log, f, pool)
+			}
+		})
+	}
+	for round := range 9 {
+		stop := start(divisions[round%len(divisions)])
+		head, err := log.Head(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := replicas[1].Wait(t.Context(), head+50); err != nil {
+			t.Fatal(err)
+		}
+		stop()
+	}
+	enough()
+	start(divisions[0]) // for those who wait still
+	all.Wait()
+}

@@ -1,0 +1,146 @@
+package fence
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/memory-ledger/ledger/events/partition"
+	"github.com/memory-ledger/ledger/projections/position"
+)
+
+// database is what a tracker follows: rows that move, are cut and joined, are
+// swapped for others or restored to what they were.
+type database struct {
+	*rand.Rand
+	position.Checkpoint
+	generations int
+	untold      []announcement
+}
+
+func (d *database) swap() {
+	d.generations++
+	d.Generation = fmt.Sprint(d.generations)
+	d.Vector = d.Joined()
+}
+
+func (d *database) move() {
+	i := d.IntN(len(d.Vector))
+	d.Vector = append(position.Vector(nil), d.Vector...)
+	d.Vector[i].Seq += d.Uint64N(5)
+	d.tell(i)
+}
+
+func (d *database) recut() {
+	at := d.IntN(partition.Count)
+	low, high := d.Of(partition.Run{First: 0, End: at}), d.Of(partition.Run{First: at, End: partition.Count})
+	if d.IntN(2) == 0 {
+		low, high = low.Joined(), high.Joined()
+	}
+	d.Vector = append(low, high...)
+	if d.IntN(3) == 0 {
+		d.Vector = d.Moved(d.Highest(), d.Vector[0].Stored)
+	}
+	for i := range d.Vector {
+		d.tell(i)
+	}
+}
+
+func (d *database) tell(i int) {
+	d.untold = append(d.untold, announcement{d.Generation, d.Vector[i].Run, d.Vector[i].Seq})
+}
+
+// TestATrackerBelievesNothingThatIsNotSo: whatever happens to the rows and
+// however late it hears of it, it knows no partition further than it is, and
+// nobody who waits is forgotten.
+func TestATrackerBelievesNothingThatIsNotSo(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(300) {
+		d := &database{Rand: rand.New(rand.NewPCG(seed, 3)), Checkpoint: position.Checkpoint{Generation: "0", Vector: position.All(0)}}
+		var tracker tracker
+		waits := map[*waiter]goal{}
+		for range 120 {
+			switch d.IntN(12) {
+			case 0:
+				d.recut()
+			case 1:
+				d.swap()
+			case 2: // a restore cuts every connection
+				tracker.lost()
+				d.untold = nil
+				d.Vector = d.Capped(d.Uint64N(d.Highest() + 1))
+			case 3:
+				tracker.set(d.Checkpoint)
+			case 4, 5, 6, 7:
+				for ; len(d.untold) > 0 && d.IntN(4) > 0; d.untold = d.untold[1:] {
+					if !tracker.advance(d.untold[0]) && tracker.live {
+						tracker.set(d.Checkpoint)
+					}
+				}
+			default:
+				d.move()
+			}
+			believed(t, &tracker, d)
+			g := goal{partition: d.IntN(partition.Count+20) - 20, seq: d.Uint64N(d.Highest() + 8)}
+			if g.partition < 0 {
+				g.partition = everybody
+			}
+			w, reached := tracker.await(g)
+			if is := g.reach(d.Vector) >= g.seq; reached && !is {
+				t.Errorf("%+v is said to be reached at %s", g, d)
+			}
+			if w != nil {
+				waits[w] = g
+			}
+			if d.IntN(8) == 0 {
+				for w := range waits {
+					tracker.forget(w)
+					delete(waits, w)
+					break
+				}
+			}
+		}
+		tracker.set(d.Checkpoint)
+		for w, g := range waits {
+			select {
+			case <-w.wake:
+			default:
+				if g.reach(d.Vector) >= g.seq {
+					t.Errorf("%+v is reached at %s, and its waiter sleeps", g, d)
+				}
+			}
+		}
+		if t.Failed() {
+			t.Fatalf("seed %d", seed)
+		}
+	}
+}
+
+// believed holds what a tracker would say of every partition against what is.
+func believed(t *testing.T, tracker *tracker, d *database) {
+	t.Helper()
+	if !tracker.live {
+		return
+	}
+	for p := range partition.Count {
+		if known := tracker.known(goal{partition: p}); known > d.At(p) {
+			t.Errorf("partition %d is believed at %d, is at %d", p, known, d.At(p))
+		}
+	}
+	if !tracker.reached(tracker.at.Lowest()) || tracker.reached(d.Lowest()+1) {
+		t.Errorf("all are believed at %d of %d", tracker.lowest, d.Lowest())
+	}
+}
+
+func TestAnnouncementsAreRead(t *testing.T) {
+	t.Parallel()
+	a, err := parseAnnouncement("gen 00-7f 12")
+	if want := (announcement{"gen", partition.Run{First: 0, End: 128}, 12}); err != nil || a != want {
+		t.Errorf("%+v, %v", a, err)
+	}
+	for _, bad := range []string{"", "gen 12", "gen 00-7f", "gen 00-7f x", "gen 7f-00 12", "gen 00-7f -1", "gen 00-7f 12 13"} {
+		if a, err := parseAnnouncement(bad); err == nil {
+			t.Errorf("%q is read as %+v", bad, a)
+		}
+	}
+}
