@@ -14,6 +14,7 @@ import (
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/events/partition"
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
 	"github.com/memory-ledger/ledger/projections/fence"
 	"github.com/memory-ledger/ledger/projections/internal/world"
@@ -27,7 +28,7 @@ import (
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
 
-// stage is read models that a projector keeps, and a fence that listens.
+// stage is read models that projectors keep, and a fence that listens.
 type stage struct {
 	t     *testing.T
 	pool  *pgxpool.Pool
@@ -36,20 +37,32 @@ type stage struct {
 	url   string
 }
 
-func newStage(t *testing.T) *stage {
+// newStage starts a projector for each run, or one for all where none is given.
+func newStage(t *testing.T, runs ...partition.Run) *stage {
 	t.Helper()
 	s := &stage{t: t, log: world.NewLog(t)}
 	s.url, s.pool = world.Database(t)
-	r, err := runner.New(runner.Config{Pool: s.pool, Log: s.log, MaxBackoff: 200 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
+	if runs == nil {
+		runs = []partition.Run{partition.All}
 	}
-	world.Running(t, r.Run)
+	for _, run := range runs {
+		s.projector(run)
+	}
+	var err error
 	if s.fence, err = fence.New(s.pool, s.log, fence.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	world.Running(t, s.fence.Run)
 	return s
+}
+
+func (s *stage) projector(run partition.Run) (stop func() error) {
+	s.t.Helper()
+	r, err := runner.New(runner.Config{Pool: s.pool, Log: s.log, Partitions: run, MinBackoff: 5 * time.Millisecond, MaxBackoff: 200 * time.Millisecond})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return world.Running(s.t, r.Run)
 }
 
 func (s *stage) config() rebuild.Config {
@@ -79,7 +92,7 @@ func (s *stage) caughtUp() {
 // generation tells one set of tables from another.
 func (s *stage) generation() (g string) {
 	s.t.Helper()
-	if err := s.pool.QueryRow(s.t.Context(), `SELECT generation::text FROM checkpoint`).Scan(&g); err != nil {
+	if err := s.pool.QueryRow(s.t.Context(), `SELECT generation::text FROM checkpoint LIMIT 1`).Scan(&g); err != nil {
 		s.t.Fatal(err)
 	}
 	return g

@@ -1,0 +1,103 @@
+package audit_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/memory-ledger/ledger/events/partition"
+	"github.com/memory-ledger/ledger/projections/audit"
+	"github.com/memory-ledger/ledger/projections/fence"
+	"github.com/memory-ledger/ledger/projections/internal/world"
+	"github.com/memory-ledger/ledger/projections/position"
+	"github.com/memory-ledger/ledger/projections/runner"
+)
+
+// TestOneHalfStandsStill: an audit holds each half of the read models against as
+// much of the log as it has, says what that leaves out, and finds what is wrong
+// in either.
+func TestOneHalfStandsStill(t *testing.T) {
+	t.Parallel()
+	_, pool := world.Database(t)
+	log := world.NewLog(t)
+	start := func(run partition.Run) (stop func() error) {
+		t.Helper()
+		r, err := runner.New(runner.Config{Pool: pool, Log: log, Partitions: run, Logger: world.Quiet()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return world.Running(t, r.Run)
+	}
+	lower, upper := partition.Run{First: 0, End: 128}, partition.Run{First: 128, End: 256}
+	storyOf := func(run partition.Run, after int) int {
+		for n := after + 1; ; n++ {
+			if run.Has(partition.Of(world.NumberedActor(n).Owner)) {
+				return n
+			}
+		}
+	}
+	first := [2]int{storyOf(lower, 0), storyOf(upper, 0)}
+	log.Publish(t, slices.Concat(story(first[0]), story(first[1]))...)
+	start(lower)
+	stop := start(upper)
+	f, err := fence.New(pool, log, fence.Options{Timeout: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.WaitAll(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	late := storyOf(upper, first[1])
+	said := story(late)
+	log.Publish(t, slices.Concat(story(storyOf(lower, first[0])), said)...)
+	head, err := log.Head(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stood position.Checkpoint
+	world.Eventually(t, 30*time.Second, func() error {
+		if stood, err = position.Read(t.Context(), pool); err == nil && stood.At(0) != head {
+			err = fmt.Errorf("at %s of %d", stood, head)
+		}
+		return err
+	})
+	cfg := audit.Config{Log: direct(log), Pool: pool, Patience: time.Millisecond}
+	found, summary := verify(t, cfg)
+	if len(found) != 0 || summary.Through != head || summary.Rows["checkpoint"] != 2 || summary.Owners != 3 || summary.Messages != head-uint64(len(said)) {
+		t.Errorf("%v, %+v", found, summary)
+	}
+	if want := fmt.Sprintf("sequences %d to %d of partitions 80-ff", stood.At(255)+1, head); !strings.Contains(fmt.Sprint(summary.NotChecked), want) {
+		t.Errorf("%v does not say %s", summary.NotChecked, want)
+	}
+	for _, change := range []string{
+		`UPDATE checkpoint SET stored_at = stored_at + interval '1 microsecond' WHERE first_partition = 128`,
+		`UPDATE checkpoint SET stored_at = stored_at - interval '1 microsecond' WHERE first_partition = 0`,
+		fmt.Sprintf(`UPDATE checkpoint SET seq = %d WHERE first_partition = 128`, head), // rows of it are missing
+		`UPDATE checkpoint SET seq = seq - 1 WHERE first_partition = 128`,               // rows of it are too many
+		fmt.Sprintf(`UPDATE checkpoint SET seq = %d WHERE first_partition = 128`, head+5),
+	} {
+		if _, err := pool.Exec(t.Context(), `CREATE TABLE kept AS TABLE checkpoint; `+change); err != nil {
+			t.Fatal(err)
+		}
+		if found, _ := verify(t, cfg); len(found) == 0 {
+			t.Errorf("%s: nothing is found", change)
+		}
+		if _, err := pool.Exec(t.Context(), `UPDATE checkpoint c SET seq = k.seq, stored_at = k.stored_at FROM kept k
+			WHERE k.first_partition = c.first_partition; DROP TABLE kept`); err != nil {
+			t.Fatal(err)
+		}
+	}
+	damaged(t, pool, "memories", fmt.Sprintf(`DELETE FROM memories WHERE owner = '%s' AND leaf_index = 9`, world.NumberedActor(first[1]).Owner), func() {
+		if found, _ := verify(t, cfg); len(found) != 1 {
+			t.Errorf("a row of the half that stands still: %v", found)
+		}
+	})
+	if found, _ := verify(t, cfg); len(found) != 0 {
+		t.Errorf("found %v", found)
+	}
+}
