@@ -48,8 +48,9 @@ func (o Owner) Bytes() [32]byte {
 }
 
 // Partition is the first byte of SHA-256 of the owner's text in two lowercase
-// hex digits. It stands in every subject, so that streams and projectors can
-// be split into up to 256 parts later without rewriting a single event.
+// hex digits. It stands in every subject, so that projectors and anchorers can
+// share the owners, and streams be split into up to 256 parts later, without
+// rewriting a single event.
 func (o Owner) Partition() string {
 	sum := sha256.Sum256([]byte(o))
 	return hex.EncodeToString(sum[:1])

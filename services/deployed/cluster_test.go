@@ -182,9 +182,9 @@ func (d *deployment) api(command, addrVariable string) (*process, *stacktest.Cli
 	return p, stacktest.NewClient(d.t, api, "http://"+addr)
 }
 
-func (d *deployment) projector() *process {
+func (d *deployment) projector(environ ...string) *process {
 	return newProcess(d.t, func() *exec.Cmd {
-		return d.command([]string{"projector"}, d.as("projector"), "PROJECTOR_CONSUMER=projector")
+		return d.command([]string{"projector"}, append([]string{d.as("projector"), "PROJECTOR_CONSUMER=projector"}, environ...)...)
 	})
 }
 

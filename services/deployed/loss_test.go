@@ -8,6 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/partition"
+	"github.com/memory-ledger/ledger/projections/schema"
 	"github.com/memory-ledger/ledger/services/stacktest"
 )
 
@@ -116,11 +119,12 @@ func (w *writers) more(n int) {
 	}
 }
 
-// TestLosesNothing kills a node of the log, an API and the projector while
-// people write. Not parallel: it is many processes already.
+// TestLosesNothing kills a node of the log, an API and a projector while people
+// write. Two projectors share the owners, and the consumer. Not parallel: it is
+// many processes already.
 func TestLosesNothing(t *testing.T) {
 	d := deploy(t)
-	projector := d.projector()
+	projectors := []*process{d.projector("PROJECTOR_PARTITIONS=00-7f"), d.projector("PROJECTOR_PARTITIONS=80-ff")}
 	_, first := d.api("core-api", "CORE_ADDR")
 	doomed, second := d.api("core-api", "CORE_ADDR")
 	_, extension := d.api("extension-api", "EXTENSION_ADDR")
@@ -146,7 +150,8 @@ func TestLosesNothing(t *testing.T) {
 	w.apis[1].gone.Store(true)
 	doomed.kill()
 	w.more(50)
-	t.Log("the projector dies")
+	t.Log("the projector of who writes dies")
+	projector := projectors[partition.Of(events.Owner(wallet.PublicKey))/128]
 	projector.kill()
 	time.Sleep(time.Second) // some writes without a projector
 	projector.start()
@@ -156,6 +161,23 @@ func TestLosesNothing(t *testing.T) {
 	w.more(50)
 	stop()
 	w.check(first)
+	if n := d.checkpoints(); n != 2 {
+		t.Errorf("two projectors have %d rows of the checkpoint", n)
+	}
+}
+
+// checkpoints counts the rows of the checkpoint, one for each projector's run.
+func (d *deployment) checkpoints() (n int) {
+	d.t.Helper()
+	pool, err := schema.OpenPool(d.t.Context(), d.database, schema.Live, 1)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	defer pool.Close()
+	if err := pool.QueryRow(d.t.Context(), `SELECT count(*) FROM checkpoint`).Scan(&n); err != nil {
+		d.t.Fatal(err)
+	}
+	return n
 }
 
 // check compares what was acknowledged with what is there.
