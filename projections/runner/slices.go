@@ -281,7 +281,7 @@ type decoder struct {
 // returns the slice up to the message before the one that can't be read, which
 // is as good as any.
 func (d *decoder) decode(raw eventlog.Slice) (sized, error) {
-	slice := sized{Slice: projection.Slice{First: raw.First, Records: make([]projection.Record, 0, len(raw.Records))}}
+	slice := sized{Slice: projection.Slice{First: raw.First}}
 	for i := range raw.Records {
 		r := &raw.Records[i]
 		if d.check != nil {
@@ -294,6 +294,9 @@ func (d *decoder) decode(raw eventlog.Slice) (sized, error) {
 			record, err := d.record(r)
 			if err != nil {
 				return slice, fmt.Errorf("sequence %d: %w", r.Seq, err)
+			}
+			if slice.Records == nil {
+				slice.Records = make([]projection.Record, 0, len(raw.Records)-i)
 			}
 			slice.Records = append(slice.Records, record)
 			slice.bytes += len(r.Payload)
