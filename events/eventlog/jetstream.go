@@ -172,11 +172,20 @@ func (l *JetStream) store(ctx context.Context, a Append) (uint64, error) {
 // publish sends one message and waits for its acknowledgement. It is
 // jetstream.PublishMsg without the general handling of options and answers,
 // which showed in the profile of every write.
+//
+// It waits for its answer also where ctx is cancelled meanwhile, as long as ctx
+// and the attempt had time: what was sent will be stored or not, and to know it
+// is worth more than to be gone sooner.
 func (l *JetStream) publish(ctx context.Context, a Append) (uint64, error) {
-	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
-	defer cancel()
+	if err := ctx.Err(); err != nil {
+		return 0, fmt.Errorf("%w: %w", errNotSent, err)
+	}
+	patience := attemptTimeout
+	if deadline, ok := ctx.Deadline(); ok {
+		patience = min(patience, time.Until(deadline))
+	}
 	subject := events.Subject{Family: a.Family, Owner: a.Owner, Kind: a.Kind}
-	reply, err := l.nc.RequestMsgWithContext(ctx, &nats.Msg{
+	reply, err := l.nc.RequestMsg(&nats.Msg{
 		Subject: subject.String(),
 		Data:    a.Payload,
 		Header: nats.Header{
@@ -185,7 +194,7 @@ func (l *JetStream) publish(ctx context.Context, a Append) (uint64, error) {
 			jetstream.ExpectedLastSubjSeqHeader:     {strconv.FormatUint(a.Expected, 10)},
 			jetstream.ExpectedLastSubjSeqSubjHeader: {events.OwnerFilter(a.Family, a.Owner)},
 		},
-	})
+	}, patience)
 	if err != nil {
 		return 0, err
 	}
@@ -380,9 +389,12 @@ func isRefusal(err error) bool {
 	return errors.As(err, &api) && api.ErrorCode != errCodeStoreFailed
 }
 
+// errNotSent: the caller's time was over before the message was sent.
+var errNotSent = errors.New("not sent")
+
 // isNeverSent: the message did not reach any server that could store it.
 func isNeverSent(err error) bool {
-	return errors.Is(err, nats.ErrNoResponders) ||
+	return errors.Is(err, errNotSent) || errors.Is(err, nats.ErrNoResponders) ||
 		errors.Is(err, nats.ErrReconnectBufExceeded) || errors.Is(err, nats.ErrConnectionClosed) ||
 		errors.Is(err, nats.ErrConnectionReconnecting)
 }
