@@ -38,6 +38,8 @@ type JetStream struct {
 	// syncer, if any, makes durable what the server acknowledged. Without one
 	// the server itself syncs before it acknowledges.
 	syncer Syncer
+	// tail, if any, keeps what was appended for followers in this process.
+	tail *Tail
 }
 
 var _ Log = (*JetStream)(nil)
@@ -125,6 +127,10 @@ func (l *JetStream) Append(ctx context.Context, a Append) (uint64, error) {
 	}
 	if err := sync(ctx); err != nil {
 		return 0, fmt.Errorf("append: %w: %w", ErrUncertain, err)
+	}
+	if l.tail != nil {
+		subject := events.Subject{Family: a.Family, Owner: a.Owner, Kind: a.Kind}
+		l.tail.put(Record{Seq: seq, Subject: subject.String(), CommandID: a.CommandID, Payload: a.Payload})
 	}
 	return seq, nil
 }
