@@ -399,19 +399,35 @@ func TestAMessageThatCantBeReadStopsItsPartitionsAlone(t *testing.T) {
 	})
 }
 
+// timeless is a log that does not say when it stored what it tells: eventlog.Tail.
+type timeless struct{ *world.Log }
+
+func (l timeless) Follow(ctx context.Context, cfg eventlog.FollowConfig, yield func(eventlog.Slice) error) error {
+	return l.Log.Follow(ctx, cfg, func(s eventlog.Slice) error {
+		for i := range s.Records {
+			s.Records[i].Time = time.Time{}
+		}
+		return yield(s)
+	})
+}
+
 // TestEachRowHasItsProof: of rows at different sequences, each is held against
 // the log's message there.
 func TestEachRowHasItsProof(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		change string
-		want   error
+		change   string
+		want     error
+		timeless bool
 	}{
-		"none":                  {`SELECT 1`, nil},
-		"the lower":             {`UPDATE checkpoint SET stored_at = stored_at + interval '1 millisecond' WHERE seq = (SELECT min(seq) FROM checkpoint)`, runner.ErrOtherLog},
-		"the higher":            {`UPDATE checkpoint SET stored_at = stored_at + interval '1 millisecond' WHERE seq = (SELECT max(seq) FROM checkpoint)`, runner.ErrOtherLog},
-		"the higher is unknown": {`UPDATE checkpoint SET stored_at = NULL WHERE seq = (SELECT max(seq) FROM checkpoint)`, nil},
-		"the higher is ahead":   {`UPDATE checkpoint SET seq = seq + 1000 WHERE seq = (SELECT max(seq) FROM checkpoint)`, runner.ErrAheadOfLog},
+		"none":                      {`SELECT 1`, nil, false},
+		"none, without times":       {`SELECT 1`, nil, true},
+		"the lower":                 {`UPDATE checkpoint SET stored_at = stored_at + interval '1 millisecond' WHERE seq = (SELECT min(seq) FROM checkpoint)`, runner.ErrOtherLog, false},
+		"the lower, without times":  {`UPDATE checkpoint SET stored_at = stored_at + interval '1 millisecond' WHERE seq = (SELECT min(seq) FROM checkpoint)`, runner.ErrOtherLog, true},
+		"the higher":                {`UPDATE checkpoint SET stored_at = stored_at + interval '1 millisecond' WHERE seq = (SELECT max(seq) FROM checkpoint)`, runner.ErrOtherLog, false},
+		"the higher, without times": {`UPDATE checkpoint SET stored_at = stored_at + interval '1 millisecond' WHERE seq = (SELECT max(seq) FROM checkpoint)`, runner.ErrOtherLog, true},
+		"the higher is unknown":     {`UPDATE checkpoint SET stored_at = NULL WHERE seq = (SELECT max(seq) FROM checkpoint)`, nil, false},
+		"the higher is ahead":       {`UPDATE checkpoint SET seq = seq + 1000 WHERE seq = (SELECT max(seq) FROM checkpoint)`, runner.ErrAheadOfLog, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -430,7 +446,11 @@ func TestEachRowHasItsProof(t *testing.T) {
 			if _, err := pool.Exec(t.Context(), c.change); err != nil {
 				t.Fatal(err)
 			}
-			r, err := runner.New(runner.Config{Pool: pool, Log: log, Logger: world.Quiet()})
+			var told runner.Log = log
+			if c.timeless {
+				told = timeless{log}
+			}
+			r, err := runner.New(runner.Config{Pool: pool, Log: told, Logger: world.Quiet()})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -478,6 +498,28 @@ func TestAnIdleOneKeepsThePace(t *testing.T) {
 		t.Errorf("%d commits in %s, at most %d are right", commits, took, most)
 	}
 	t.Logf("%d commits for %d messages of others in %s", commits, head(t, log), took)
+}
+
+// TestTwoProjectTheTail: a slice that ends with a message of the other half, which
+// came without a time, leaves a checkpoint that the log is known by.
+func TestTwoProjectTheTail(t *testing.T) {
+	t.Parallel()
+	url, pool := world.Database(t)
+	log := world.NewLog(t)
+	history := spread(t, 49)
+	_, stopLower := project(t, pool, timeless{log}, of(t, "00-7f"))
+	_, stopUpper := project(t, pool, timeless{log}, of(t, "80-ff"))
+	for range 5 {
+		log.Publish(t, history.Messages(50)...)
+		caughtUp(t, pool, log)
+	}
+	at(t, pool, func(v position.Vector) bool { return len(v) == 2 })
+	if err := errors.Join(stopLower(), stopUpper()); err != nil {
+		t.Error(err)
+	}
+	r, _ := project(t, pool, log)
+	ready(t, r)
+	sameFromTheStart(t, url, pool, log)
 }
 
 func TestPartitionsThatAreNone(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/events/tracing"
 	"github.com/memory-ledger/ledger/projections/position"
@@ -111,7 +112,7 @@ func (s *session) project(ctx context.Context, maxRecords int) error {
 	subscriber := NewSliceSubscriber(r.cfg.Log, SliceConfig{
 		From: s.read + 1, MaxRecords: maxRecords, RetryPause: r.cfg.MinBackoff, Pace: slicePace, Hurry: r.hurry,
 		Wants: s.at.Wants,
-		Check: func(record *eventlog.Record) error { return r.prove(proofs, record) },
+		Check: func(record *eventlog.Record) error { return r.prove(ctx, proofs, record) },
 	})
 	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: r.cfg.ApplyTimeout + time.Second}, watermill.NopLogger{})
 	if err != nil {
@@ -143,7 +144,7 @@ func (s *session) project(ctx context.Context, maxRecords int) error {
 // to stop, within the drain timeout. Whatever goes wrong in it, a panic as
 // well, ends the session.
 func (s *session) handle(msg *message.Message) (err error) {
-	slice, ok := SliceOf(msg)
+	slice, ok := sizedOf(msg)
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
@@ -164,7 +165,7 @@ func (s *session) handle(msg *message.Message) (err error) {
 	})
 	defer stop()
 	start := time.Now()
-	traced, span := s.runner.trace(ctx, slice)
+	traced, span := s.runner.trace(ctx, slice.Slice)
 	err = s.apply(traced, slice)
 	tracing.End(span, err)
 	if err != nil {
@@ -185,7 +186,7 @@ func (s *session) handle(msg *message.Message) (err error) {
 func nextReplan(position uint64) uint64 { return 2*position + 1000 }
 
 // apply writes a slice and its checkpoint.
-func (s *session) apply(ctx context.Context, slice projection.Slice) error {
+func (s *session) apply(ctx context.Context, slice sized) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if slice.Last <= s.read {
@@ -194,13 +195,19 @@ func (s *session) apply(ctx context.Context, slice projection.Slice) error {
 	if slice.First != s.read+1 {
 		return fmt.Errorf("%w: slice begins at %d, the one before ended at %d", eventlog.ErrGap, slice.First, s.read)
 	}
-	moved := s.at.Moved(slice.Last, slice.Stored)
-	if moved.Equal(s.at.Vector) {
+	if slice.Last <= s.at.Lowest() {
 		s.read = slice.Last // nothing after the checkpoint
 		return nil
 	}
+	if slice.Stored.IsZero() {
+		var err error
+		if slice.Stored, err = s.runner.date(ctx, slice.Last, slice.subject); err != nil {
+			return err
+		}
+	}
+	moved := s.at.Moved(slice.Last, slice.Stored)
 	a := advance{s.at.Generation, s.at.Vector, moved}
-	if err := write(ctx, s.conn, s.runner.cfg.Projections, a, slice, slice.Last >= s.replanAt); err != nil {
+	if err := write(ctx, s.conn, s.runner.cfg.Projections, a, slice.Slice, slice.Last >= s.replanAt); err != nil {
 		return err
 	}
 	s.at.Vector, s.read = moved, slice.Last
@@ -213,6 +220,28 @@ func (s *session) apply(ctx context.Context, slice projection.Slice) error {
 		s.runner.cfg.Applied(lowest)
 	}
 	return nil
+}
+
+// errDated ends a look at the log.
+var errDated = errors.New("the message was found")
+
+// date asks the log when it stored a message that did not come from it; see
+// eventlog.Tail. The checkpoint keeps the time, to know the log by.
+func (r *Runner) date(ctx context.Context, seq uint64, subject string) (stored time.Time, err error) {
+	of, err := events.ParseSubject(subject)
+	if err != nil {
+		return stored, err
+	}
+	err = r.cfg.Log.OwnerTail(ctx, of.Family, of.Owner, seq-1, func(found eventlog.Record) error {
+		if found.Seq == seq {
+			stored = found.Time
+		}
+		return errDated
+	})
+	if stored.IsZero() {
+		return stored, fmt.Errorf("the log does not have the message at sequence %d: %w", seq, errors.Join(err, eventlog.ErrGap))
+	}
+	return stored, nil
 }
 
 // write commits what the projections make of a slice, and the checkpoint; replan
@@ -252,14 +281,21 @@ func (p proofs) has(seq uint64) bool { _, has := p[seq]; return has }
 // prove checks that the log's message at a row of the checkpoint is the one that
 // was projected. A log that lost its end and went on, in a power cut before its
 // last bytes were on the disk, is found out here though it is as long as it was.
-func (r *Runner) prove(unproven proofs, record *eventlog.Record) error {
+func (r *Runner) prove(ctx context.Context, unproven proofs, record *eventlog.Record) error {
 	was, ok := unproven[record.Seq]
 	if !ok {
 		return nil
 	}
+	is := record.Time
+	if is.IsZero() {
+		var err error
+		if is, err = r.date(ctx, record.Seq, record.Subject); err != nil {
+			return err
+		}
+	}
 	// PostgreSQL keeps microseconds.
-	if difference := record.Time.Sub(was); difference.Abs() > time.Microsecond {
-		return r.otherLog(record.Seq, was, record.Time)
+	if difference := is.Sub(was); difference.Abs() > time.Microsecond {
+		return r.otherLog(record.Seq, was, is)
 	}
 	delete(unproven, record.Seq)
 	return nil

@@ -79,7 +79,12 @@ type sliceKey struct{}
 // SliceOf returns the slice that a message of a SliceSubscriber carries. It
 // travels decoded, in the message's context: the payload is empty.
 func SliceOf(msg *message.Message) (projection.Slice, bool) {
-	s, ok := msg.Context().Value(sliceKey{}).(projection.Slice)
+	s, ok := sizedOf(msg)
+	return s.Slice, ok
+}
+
+func sizedOf(msg *message.Message) (sized, bool) {
+	s, ok := msg.Context().Value(sliceKey{}).(sized)
 	return s, ok
 }
 
@@ -157,10 +162,12 @@ func (s *SliceSubscriber) follow(ctx context.Context, decoded chan<- sized) erro
 	return err
 }
 
-// sized is a decoded slice and how long its payloads were together.
+// sized is a decoded slice, how long its payloads were together, and the subject
+// of its last message, which may be one that was not decoded.
 type sized struct {
 	projection.Slice
-	bytes int
+	bytes   int
+	subject string
 }
 
 // grow takes in the slice that follows.
@@ -169,7 +176,7 @@ func (s *sized) grow(more sized) {
 		*s = more
 		return
 	}
-	s.Last, s.Stored = more.Last, more.Stored
+	s.Last, s.Stored, s.subject = more.Last, more.Stored, more.subject
 	s.Records = append(s.Records, more.Records...)
 	s.bytes += more.bytes
 }
@@ -194,7 +201,7 @@ func (s *SliceSubscriber) emit(ctx context.Context, decoded <-chan sized, out ch
 			return
 		}
 		sent = time.Now()
-		current := next.Slice
+		current := next
 		next = sized{}
 		for handled := false; !handled; {
 			msg := message.NewMessageWithContext(context.WithValue(ctx, sliceKey{}, current),
@@ -301,7 +308,7 @@ func (d *decoder) decode(raw eventlog.Slice) (sized, error) {
 			slice.Records = append(slice.Records, record)
 			slice.bytes += len(r.Payload)
 		}
-		slice.Last, slice.Stored = r.Seq, r.Time
+		slice.Last, slice.Stored, slice.subject = r.Seq, r.Time, r.Subject
 	}
 	return slice, nil
 }
