@@ -39,7 +39,15 @@ func TestOneHalfStandsStill(t *testing.T) {
 		}
 	}
 	first := [2]int{storyOf(lower, 0), storyOf(upper, 0)}
-	log.Publish(t, slices.Concat(story(first[0]), story(first[1]))...)
+	late := storyOf(upper, first[1])
+	writer := world.NumberedActor(storyOf(upper, late)) // before and after
+	writes := func(n int) (said []world.Message) {
+		for range n {
+			said = append(said, writer.Write(`{}`))
+		}
+		return said
+	}
+	log.Publish(t, slices.Concat(story(first[0]), writes(20), story(first[1]))...)
 	start(lower)
 	stop := start(upper)
 	f, err := fence.New(pool, log, fence.Options{Timeout: time.Minute})
@@ -52,8 +60,7 @@ func TestOneHalfStandsStill(t *testing.T) {
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
-	late := storyOf(upper, first[1])
-	said := story(late)
+	said := slices.Concat(story(late), writes(5))
 	log.Publish(t, slices.Concat(story(storyOf(lower, first[0])), said)...)
 	head, err := log.Head(t.Context())
 	if err != nil {
@@ -68,7 +75,7 @@ func TestOneHalfStandsStill(t *testing.T) {
 	})
 	cfg := audit.Config{Log: direct(log), Pool: pool, Patience: time.Millisecond}
 	found, summary := verify(t, cfg)
-	if len(found) != 0 || summary.Through != head || summary.Rows["checkpoint"] != 2 || summary.Owners != 3 || summary.Messages != head-uint64(len(said)) {
+	if len(found) != 0 || summary.Through != head || summary.Rows["checkpoint"] != 2 || summary.Owners != 4 || summary.Messages != head-uint64(len(said)) {
 		t.Errorf("%v, %+v", found, summary)
 	}
 	if want := fmt.Sprintf("sequences %d to %d of partitions 80-ff", stood.At(255)+1, head); !strings.Contains(fmt.Sprint(summary.NotChecked), want) {
@@ -92,7 +99,7 @@ func TestOneHalfStandsStill(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	damaged(t, pool, "memories", fmt.Sprintf(`DELETE FROM memories WHERE owner = '%s' AND leaf_index = 9`, world.NumberedActor(first[1]).Owner), func() {
+	damaged(t, pool, "memories", fmt.Sprintf(`DELETE FROM memories WHERE owner = '%s' AND leaf_index = 9`, writer.Owner), func() {
 		if found, _ := verify(t, cfg); len(found) != 1 {
 			t.Errorf("a row of the half that stands still: %v", found)
 		}

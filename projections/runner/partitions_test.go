@@ -513,7 +513,11 @@ func TestTwoProjectTheTail(t *testing.T) {
 		log.Publish(t, history.Messages(50)...)
 		caughtUp(t, pool, log)
 	}
-	at(t, pool, func(v position.Vector) bool { return len(v) == 2 })
+	for _, m := range at(t, pool, func(v position.Vector) bool { return len(v) == 2 }) {
+		if m.Stored.IsZero() {
+			t.Errorf("when the message at %d was stored is not known", m.Seq)
+		}
+	}
 	if err := errors.Join(stopLower(), stopUpper()); err != nil {
 		t.Error(err)
 	}
