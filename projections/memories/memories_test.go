@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -237,6 +238,7 @@ func checkCover(t *testing.T, pool *pgxpool.Pool, owner events.Owner, want []str
 		}); err != nil {
 			t.Fatal(err)
 		}
+		checkAt(t, pool, owner, list)
 		for _, m := range list {
 			if got := says(m); got != want[m.LeafIndex] {
 				t.Errorf("page %+v: leaf %d is covered by %s, want %s", page, m.LeafIndex, got, want[m.LeafIndex])
@@ -254,5 +256,23 @@ func checkCover(t *testing.T, pool *pgxpool.Pool, owner events.Owner, want []str
 				t.Errorf("covering: leaf %d is covered by %s, want %s (%v)", m.LeafIndex, got, want[m.LeafIndex], err)
 			}
 		}
+	}
+}
+
+// checkAt asks for every other memory of a list by its leaf, and for one that
+// is not there: what comes is what the list says, but for what is sealed.
+func checkAt(t *testing.T, pool *pgxpool.Pool, owner events.Owner, list []*memories.Memory) {
+	t.Helper()
+	leaves := []uint64{math.MaxUint64}
+	var want []memories.Memory
+	for i := 0; i < len(list); i += 2 {
+		m := *list[i]
+		m.Sealed = nil
+		want, leaves = append(want, m), append(leaves, m.LeafIndex)
+	}
+	slices.Reverse(leaves) // in any order
+	got, err := memories.At(t.Context(), pool, owner, leaves)
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("at %v: %v\n got %+v\nwant %+v", leaves, err, got, want)
 	}
 }

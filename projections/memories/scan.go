@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -58,7 +59,7 @@ func scanRows(results pgx.BatchResults, yield func(*Memory) error) error {
 	if err != nil {
 		return err
 	}
-	cover, err := readCover(covering)
+	covers, err := readCover(covering)
 	if err != nil {
 		return err
 	}
@@ -72,7 +73,7 @@ func scanRows(results pgx.BatchResults, yield func(*Memory) error) error {
 		if err := scan(rows, m); err != nil {
 			return err
 		}
-		m.BatchID, m.Anchored = cover.Of(m.LeafIndex)
+		m.BatchID, m.Anchored = covers.of(m.LeafIndex)
 		if err := yield(m); err != nil {
 			return err
 		}
@@ -80,30 +81,44 @@ func scanRows(results pgx.BatchResults, yield func(*Memory) error) error {
 	return rows.Err()
 }
 
-// Cover answers which batch covers a leaf, for leaves in rising order.
-type Cover struct{ confirmed, open []sized }
-
-// CoverOf reads what covers the owner's leaves from one index to another, both
-// included.
-func CoverOf(ctx context.Context, q schema.Querier, owner events.Owner, from, to uint64) (*Cover, error) {
-	if from > math.MaxInt64 || to > math.MaxInt64 {
-		return &Cover{}, nil
+// At returns the owner's memories of the given leaves, in leaf order, but for
+// what is sealed. Fewer come back where the read model does not hold them. It is
+// for a choice of leaves; Scan reads a run of them.
+func At(ctx context.Context, q schema.Querier, owner events.Owner, leaves []uint64) ([]Memory, error) {
+	if len(leaves) == 0 {
+		return nil, nil
 	}
-	rows, err := q.Query(ctx, scanBatches, string(owner), int64(from), int64(to))
-	if err != nil {
-		return nil, fmt.Errorf("batches of memories: %w", err)
+	indexes := make([]int64, len(leaves))
+	for i, leaf := range leaves {
+		indexes[i] = int64(min(leaf, math.MaxInt64))
 	}
-	return readCover(rows)
+	var batch pgx.Batch // batches first, as in Scan
+	batch.Queue(scanBatches, string(owner), slices.Min(indexes), slices.Max(indexes))
+	batch.Queue(`SELECT m.id, m.owner, m.leaf_index, m.leaf_hash, m.metadata, NULL::bytea, m.created_at, m.seq FROM memories m
+		WHERE m.owner = $1 AND m.leaf_index = ANY ($2) ORDER BY m.leaf_index`, string(owner), indexes)
+	results := q.SendBatch(ctx, &batch)
+	defer results.Close()
+	found := make([]Memory, 0, len(leaves))
+	if err := scanRows(results, func(m *Memory) error {
+		found = append(found, *m)
+		return nil
+	}); err != nil {
+		return nil, fmt.Errorf("memories of %d leaves: %w", len(leaves), err)
+	}
+	return found, nil
 }
+
+// cover answers which batch covers a leaf, for leaves in rising order.
+type cover struct{ confirmed, open []sized }
 
 type sized struct {
 	size uint64
 	id   *string
 }
 
-func readCover(rows pgx.Rows) (*Cover, error) {
+func readCover(rows pgx.Rows) (*cover, error) {
 	var (
-		c         Cover
+		c         cover
 		id        column.UUID
 		size      uint64
 		confirmed bool
@@ -120,9 +135,9 @@ func readCover(rows pgx.Rows) (*Cover, error) {
 	return &c, err
 }
 
-// Of returns the batch that covers a leaf, nil if none does, and whether it is
+// of returns the batch that covers a leaf, nil if none does, and whether it is
 // confirmed.
-func (c *Cover) Of(leaf uint64) (id *string, anchored bool) {
+func (c *cover) of(leaf uint64) (id *string, anchored bool) {
 	if b := reaching(&c.confirmed, leaf); b != nil {
 		return b, true
 	}
