@@ -114,25 +114,26 @@ func pagesOf(leaves uint64) uint64 { return (leaves + pages.Leaves - 1) / pages.
 
 // pages calls yield with the pages that hold the leaves from one index up to
 // another, in any order, as they are there; the leaves must be in the read
-// model. The last page may hold more leaves.
-func (b *Bodies) pages(ctx context.Context, pool *pgxpool.Pool, owner events.Owner, from, to uint64, yield func(pages.Page)) error {
+// model. The last page may hold more leaves. It returns how far it came, which
+// may be less, and then it may have yielded pages beyond.
+func (b *Bodies) pages(ctx context.Context, pool *pgxpool.Pool, owner events.Owner, from, to uint64, yield func(pages.Page)) (reached uint64, err error) {
 	o := b.of(owner)
 	if b.Hits.Count(o.size() >= to) {
 		yieldAll(o.kept(from, to), yield)
-		return nil
+		return to, nil
 	}
 	o.loading.Lock()
 	defer o.loading.Unlock()
 	have := o.size() // only we make it grow
 	if have >= to {  // somebody else was faster
 		yieldAll(o.kept(from, to), yield)
-		return nil
+		return to, nil
 	}
 	if have < from {
 		// This search did not begin at the beginning, or what it began with is
 		// not kept: only what it asks for is read.
-		_, err := load(ctx, pool, owner, from, to, pages.Page{}, yield)
-		return err
+		fresh, err := load(ctx, pool, owner, from, to, pages.Page{}, yield)
+		return endOf(fresh), err
 	}
 	begun := pages.Page{} // the page that is to be continued
 	for _, p := range o.kept(from, have) {
@@ -144,7 +145,7 @@ func (b *Bodies) pages(ctx context.Context, pool *pgxpool.Pool, owner events.Own
 	}
 	fresh, err := load(ctx, pool, owner, have-uint64(begun.Len()), to, begun, yield)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	grown := -bytesOf(begun)
 	for _, p := range fresh {
@@ -155,7 +156,14 @@ func (b *Bodies) pages(ctx context.Context, pool *pgxpool.Pool, owner events.Own
 		o.pages = append(o.pages[:have/pages.Leaves], fresh...)
 		o.mu.Unlock()
 	}
-	return nil
+	return endOf(fresh), nil
+}
+
+func endOf(all []pages.Page) uint64 {
+	if len(all) == 0 {
+		return 0
+	}
+	return all[len(all)-1].End()
 }
 
 func yieldAll(all []pages.Page, yield func(pages.Page)) {

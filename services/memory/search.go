@@ -23,13 +23,15 @@ import (
 const (
 	firstLeaves = 1024
 	pieceBytes  = 4 << 20
-	maxLeaves   = 16384
+	maxLeaves   = 8192
 )
 
-// yieldLeaves is how many leaves are looked through before other goroutines get
-// the processor: some 50 microseconds' worth. Left to itself the runtime takes
-// it away after ten milliseconds only.
-const yieldLeaves = 128
+// yieldBytes is how many bytes are looked through before other goroutines get
+// the processor, where a page has more: either is some 50 to 100 microseconds'
+// worth. Left to itself the runtime takes it away after ten milliseconds only;
+// more often would cost, for each time an idle thread is woken to see that there
+// is nothing to do.
+const yieldBytes = 128 << 10
 
 // sharePages is how many pages are worth a second processor.
 const sharePages = 2
@@ -53,7 +55,7 @@ func (s *Service) Search(ctx context.Context, owner events.Owner, query string) 
 // new only of those that match.
 func (c *Cursor) nextMatches(ctx context.Context, yield func(*View) error) error {
 	to := min(c.end, c.next+cmp.Or(c.piece, firstLeaves))
-	found, bytes, err := c.look(ctx, to)
+	found, bytes, to, err := c.look(ctx, to)
 	if err != nil {
 		return err
 	}
@@ -81,10 +83,10 @@ type match struct {
 }
 
 // look opens the leaves up to an index and returns the matches in leaf order,
-// and how many bytes it went through. Pages that come from the database are
-// looked through while those after them are on their way, on another processor
-// too where one is free.
-func (c *Cursor) look(ctx context.Context, to uint64) (found []match, bytes int, err error) {
+// how many bytes it went through, and how far it came, which may be less. Pages
+// that come from the database are looked through while those after them are on
+// their way, on another processor too where one is free.
+func (c *Cursor) look(ctx context.Context, to uint64) (found []match, bytes int, reached uint64, err error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	var (
@@ -106,49 +108,55 @@ func (c *Cursor) look(ctx context.Context, to uint64) (found []match, bytes int,
 			}
 		})
 	}
-	beside(func() error {
+	beside(func() (err error) {
 		defer close(arrived)
-		return c.load(ctx, to, func(p pages.Page) {
+		reached, err = c.load(ctx, to, func(p pages.Page) {
 			bytes += p.Bytes()
 			arrived <- p
 		})
+		return err
 	})
 	if count >= sharePages {
 		if release := c.service.Turns.TryTake(); release != nil {
 			beside(func() (err error) {
 				defer release()
-				second, err = c.lookThrough(ctx, arrived, to)
+				second, err = c.lookThrough(ctx, arrived)
 				return err
 			})
 		}
 	}
-	found, err = c.lookThrough(ctx, arrived, to)
+	found, err = c.lookThrough(ctx, arrived)
 	if err != nil {
 		stop(err)
 	}
 	group.Wait()
 	if err := context.Cause(ctx); err != nil {
-		return nil, 0, err
+		return nil, 0, 0, err
 	}
 	found = append(found, second...)
 	slices.SortFunc(found, func(a, b match) int { return cmp.Compare(a.leaf, b.leaf) })
-	return found, bytes, nil
+	// The last page may hold what came later, and a piece that ends early leaves
+	// what it went through beyond its end to the next.
+	for len(found) > 0 && found[len(found)-1].leaf >= reached {
+		found = found[:len(found)-1]
+	}
+	return found, bytes, reached, nil
 }
 
-func (c *Cursor) load(ctx context.Context, to uint64, yield func(pages.Page)) error {
+func (c *Cursor) load(ctx context.Context, to uint64, yield func(pages.Page)) (reached uint64, err error) {
 	if c.service.Bodies == nil {
-		_, err := load(ctx, c.service.Pool, c.owner, c.next, to, pages.Page{}, yield)
-		return err
+		all, err := load(ctx, c.service.Pool, c.owner, c.next, to, pages.Page{}, yield)
+		return endOf(all), err
 	}
 	return c.service.Bodies.pages(ctx, c.service.Pool, c.owner, c.next, to, yield)
 }
 
 // lookThrough opens the bodies of pages as they arrive, until there are no more.
-func (c *Cursor) lookThrough(ctx context.Context, arrived <-chan pages.Page, to uint64) ([]match, error) {
+func (c *Cursor) lookThrough(ctx context.Context, arrived <-chan pages.Page) ([]match, error) {
 	var found []match
 	l := looker{opener: c.key.Opener(), matcher: *c.search}
 	for page := range arrived {
-		if err := l.page(ctx, page, to, &found); err != nil {
+		if err := l.page(ctx, page, &found); err != nil {
 			return nil, err
 		}
 	}
@@ -162,18 +170,16 @@ type looker struct {
 	id      []byte
 }
 
-// page appends the matches among the leaves of a page that are before an index.
-func (l *looker) page(ctx context.Context, page pages.Page, to uint64, found *[]match) error {
+// page appends the matches among the leaves of a page.
+func (l *looker) page(ctx context.Context, page pages.Page, found *[]match) error {
+	since := yieldBytes
 	for i, sealed := range page.Sealed {
-		if i%yieldLeaves == 0 {
+		if since += len(sealed); since >= yieldBytes {
 			runtime.Gosched()
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-		}
-		leaf := page.First() + uint64(i)
-		if leaf >= to {
-			break
+			since = 0
 		}
 		l.id = page.AppendID(l.id[:0], i)
 		plain, err := l.opener.Open(l.id, sealed)
@@ -182,7 +188,7 @@ func (l *looker) page(ctx context.Context, page pages.Page, to uint64, found *[]
 		}
 		// The text is looked at before the buffer is used again.
 		if text := unsafe.String(unsafe.SliceData(plain), len(plain)); l.matcher.match(text) {
-			*found = append(*found, match{leaf, page.ID(i), string(plain)})
+			*found = append(*found, match{page.First() + uint64(i), page.ID(i), string(plain)})
 		}
 	}
 	return nil

@@ -79,7 +79,7 @@ func BenchmarkOpenAndMatch(b *testing.B) {
 			for b.Loop() {
 				l, found := looker{opener: key.Opener(), matcher: newMatcher(c.query)}, []match(nil)
 				for _, page := range all {
-					if err := l.page(b.Context(), page, page.End(), &found); err != nil {
+					if err := l.page(b.Context(), page, &found); err != nil {
 						b.Fatal(err)
 					}
 				}

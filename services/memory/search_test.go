@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -108,6 +109,56 @@ func checkSearch(t *testing.T, s *Service, w *writer, name, query string) {
 	}
 }
 
+// TestLongBodiesComeAFewAtATime: a piece ends early where there is much to read,
+// and nothing is lost or found twice.
+func TestLongBodiesComeAFewAtATime(t *testing.T) {
+	t.Parallel()
+	h := newHistory(t)
+	w := h.writer(t)
+	long := strings.Repeat("x", MaxContentBytes-20)
+	for first := range 4 {
+		texts := make([]string, pages.Leaves)
+		for i := range texts {
+			texts[i] = fmt.Sprintf("needle %d ", first*pages.Leaves+i)
+			if i%3 == 0 && first < 3 { // 22 MB a page
+				texts[i] += long
+			}
+		}
+		h.write(t, w, texts...)
+	}
+	kept, nothing := h.service(1<<30), h.service(0)
+	for i, s := range []*Service{nothing, kept, nothing} {
+		limit := uint64(firstLeaves - 1)
+		if i == 2 {
+			if _, err := h.pool.Exec(t.Context(), `DELETE FROM body_pages`); err != nil {
+				t.Fatal(err)
+			}
+			limit = rowPages * pages.Leaves
+		}
+		c, err := s.Search(t.Context(), w.owner, "NEEDLE")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var leaves, most uint64
+		for c.More() {
+			from := c.Position()
+			if err := c.Next(t.Context(), func(v *View) error {
+				if v.LeafIndex != leaves || v.Content != w.written[leaves].Content {
+					t.Fatalf("leaf %d after %d", v.LeafIndex, leaves)
+				}
+				leaves++
+				return nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+			most = max(most, c.Position()-from)
+		}
+		if leaves != uint64(len(w.written)) || most > limit {
+			t.Errorf("%d leaves found, %d at once", leaves, most)
+		}
+	}
+}
+
 // TestSearchWhileMemoriesCome: several searches at once, while the log grows,
 // each find exactly what is in the leaves that were there when they began.
 func TestSearchWhileMemoriesCome(t *testing.T) {
@@ -160,6 +211,37 @@ func TestSearchWhileMemoriesCome(t *testing.T) {
 	}
 	close(done)
 	searches.Wait()
+}
+
+// TestASearchEndsWhereTheLogDid when it began, also where another has by then
+// kept what came later. A page that was handed out stays what it was.
+func TestASearchEndsWhereTheLogDid(t *testing.T) {
+	t.Parallel()
+	h := newHistory(t)
+	w := h.writer(t)
+	s := h.service(1 << 30)
+	h.write(t, w, slices.Repeat([]string{"early"}, 300)...)
+	begun, err := s.Search(t.Context(), w.owner, "L")
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkSearch(t, s, w, "before", "L")
+	o, _ := s.Bodies.owners.Peek(w.owner)
+	before := o.kept(0, 300)
+	h.write(t, w, slices.Repeat([]string{"late"}, 100)...)
+	checkSearch(t, s, w, "after", "L")
+	if before[1].End() != 300 || o.size() != 400 {
+		t.Errorf("%d of %d leaves kept, a page that was handed out ends at %d", o.size(), 400, before[1].End())
+	}
+	found := 0
+	for begun.More() {
+		if err := begun.Next(t.Context(), func(*View) error { found++; return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if found != 300 {
+		t.Errorf("%d found of 300 that were there", found)
+	}
 }
 
 // TestDamagedPagesAreNoAnswer: a page that is not what was written fails every
@@ -229,7 +311,7 @@ func TestDamagedPagesAreNoAnswer(t *testing.T) {
 // that grows, and who searched last is kept.
 func TestBodiesKeepToTheirBudget(t *testing.T) {
 	t.Parallel()
-	const budget = 60_000
+	const budget = 40_000 // the third has more in the end
 	h := newHistory(t)
 	s := h.service(budget)
 	writers := []*writer{h.writer(t), h.writer(t), h.writer(t)}
