@@ -57,14 +57,23 @@ func Canonicalize(raw []byte) (Object, error) {
 	if string(raw) == "{}" {
 		return Empty, nil
 	}
+	if text, ok := plain(raw); ok {
+		return Object{text}, nil
+	}
+	text, err := general(raw)
+	return Object{text}, err
+}
+
+// general canonicalises whatever may be canonicalised.
+func general(raw []byte) (string, error) {
 	if err := check(raw); err != nil {
-		return Object{}, err
+		return "", err
 	}
 	value := jsontext.Value(bytes.Clone(raw))
 	if err := value.Canonicalize(); err != nil {
-		return Object{}, fmt.Errorf("%w: %w", ErrSyntax, err)
+		return "", fmt.Errorf("%w: %w", ErrSyntax, err)
 	}
-	return Object{string(value)}, nil
+	return string(value), nil
 }
 
 // check walks the tokens for what canonicalisation alone lets through: it

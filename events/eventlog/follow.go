@@ -21,9 +21,17 @@ const (
 	followExpiry    = 5 * time.Second
 )
 
-// Follow implements Follower on an ordered consumer: the server keeps no
-// state for it, and one that is lost is made anew at the next sequence.
+// Follow implements Follower.
 func (l *JetStream) Follow(ctx context.Context, cfg FollowConfig, yield func(Slice) error) error {
+	if l.tail != nil && len(cfg.Subjects) == 0 {
+		return l.followTailed(ctx, cfg, yield)
+	}
+	return l.followLog(ctx, cfg, yield)
+}
+
+// followLog follows by an ordered consumer: the server keeps no state for it,
+// and one that is lost is made anew at the next sequence.
+func (l *JetStream) followLog(ctx context.Context, cfg FollowConfig, yield func(Slice) error) error {
 	from := max(1, cfg.From)
 	head, err := l.Head(ctx)
 	if err != nil {
@@ -62,6 +70,18 @@ func (l *JetStream) Follow(ctx context.Context, cfg FollowConfig, yield func(Sli
 	return f.run(ctx, incoming, consuming.Closed(), yield)
 }
 
+// bounds returns how long a slice gets.
+func (c *FollowConfig) bounds() (maxRecords, maxBytes int) {
+	maxRecords, maxBytes = c.MaxRecords, c.MaxBytes
+	if maxRecords <= 0 {
+		maxRecords = defaultMaxRecords
+	}
+	if maxBytes <= 0 {
+		maxBytes = defaultMaxBytes
+	}
+	return maxRecords, maxBytes
+}
+
 // follower gathers messages into slices.
 type follower struct {
 	cfg        FollowConfig
@@ -94,13 +114,7 @@ func (f *follower) run(ctx context.Context, incoming <-chan jetstream.Msg, close
 // gather takes the first message and whatever else is already there: a slice
 // is as long as the follower is behind, within bounds, and never waits.
 func (f *follower) gather(msg jetstream.Msg, incoming <-chan jetstream.Msg) (Slice, error) {
-	maxRecords, maxBytes := f.cfg.MaxRecords, f.cfg.MaxBytes
-	if maxRecords <= 0 {
-		maxRecords = defaultMaxRecords
-	}
-	if maxBytes <= 0 {
-		maxBytes = defaultMaxBytes
-	}
+	maxRecords, maxBytes := f.cfg.bounds()
 	slice := Slice{First: f.next, Records: make([]Record, 0, min(maxRecords, len(incoming)+1))}
 	for size := 0; ; {
 		record, err := f.record(msg)

@@ -29,8 +29,9 @@ const (
 
 // JetStream is the log on a NATS JetStream stream.
 type JetStream struct {
-	nc *nats.Conn
-	js jetstream.JetStream
+	nc      *nats.Conn
+	js      jetstream.JetStream
+	inboxes *inboxes
 	// leaderReads sends reads to the stream's leader. On a stream with
 	// replicas any of them answers a direct get, also one that is behind, and
 	// a read that misses an acknowledged append would break the fence.
@@ -38,6 +39,8 @@ type JetStream struct {
 	// syncer, if any, makes durable what the server acknowledged. Without one
 	// the server itself syncs before it acknowledges.
 	syncer Syncer
+	// tail, if any, keeps what was appended for followers in this process.
+	tail *Tail
 }
 
 var _ Log = (*JetStream)(nil)
@@ -89,7 +92,7 @@ func Open(ctx context.Context, nc *nats.Conn) (*JetStream, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open stream %s: %w: %w", StreamName, ErrUnavailable, err)
 	}
-	return &JetStream{nc: nc, js: js, leaderReads: stream.CachedInfo().Config.Replicas > 1}, nil
+	return &JetStream{nc: nc, js: js, inboxes: newInboxes(nc), leaderReads: stream.CachedInfo().Config.Replicas > 1}, nil
 }
 
 // WithSyncer returns the log on a server that acknowledges before its bytes are
@@ -125,6 +128,10 @@ func (l *JetStream) Append(ctx context.Context, a Append) (uint64, error) {
 	}
 	if err := sync(ctx); err != nil {
 		return 0, fmt.Errorf("append: %w: %w", ErrUncertain, err)
+	}
+	if l.tail != nil {
+		subject := events.Subject{Family: a.Family, Owner: a.Owner, Kind: a.Kind}
+		l.tail.put(Record{Seq: seq, Subject: subject.String(), CommandID: a.CommandID, Payload: a.Payload})
 	}
 	return seq, nil
 }
@@ -172,11 +179,20 @@ func (l *JetStream) store(ctx context.Context, a Append) (uint64, error) {
 // publish sends one message and waits for its acknowledgement. It is
 // jetstream.PublishMsg without the general handling of options and answers,
 // which showed in the profile of every write.
+//
+// It waits for its answer also where ctx is cancelled meanwhile, as long as ctx
+// and the attempt had time: what was sent will be stored or not, and to know it
+// is worth more than to be gone sooner.
 func (l *JetStream) publish(ctx context.Context, a Append) (uint64, error) {
-	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
-	defer cancel()
+	if err := ctx.Err(); err != nil {
+		return 0, fmt.Errorf("%w: %w", errNotSent, err)
+	}
+	patience := attemptTimeout
+	if deadline, ok := ctx.Deadline(); ok {
+		patience = min(patience, time.Until(deadline))
+	}
 	subject := events.Subject{Family: a.Family, Owner: a.Owner, Kind: a.Kind}
-	reply, err := l.nc.RequestMsgWithContext(ctx, &nats.Msg{
+	reply, err := l.inboxes.request(&nats.Msg{
 		Subject: subject.String(),
 		Data:    a.Payload,
 		Header: nats.Header{
@@ -185,7 +201,7 @@ func (l *JetStream) publish(ctx context.Context, a Append) (uint64, error) {
 			jetstream.ExpectedLastSubjSeqHeader:     {strconv.FormatUint(a.Expected, 10)},
 			jetstream.ExpectedLastSubjSeqSubjHeader: {events.OwnerFilter(a.Family, a.Owner)},
 		},
-	})
+	}, patience)
 	if err != nil {
 		return 0, err
 	}
@@ -380,9 +396,12 @@ func isRefusal(err error) bool {
 	return errors.As(err, &api) && api.ErrorCode != errCodeStoreFailed
 }
 
+// errNotSent: the caller's time was over before the message was sent.
+var errNotSent = errors.New("not sent")
+
 // isNeverSent: the message did not reach any server that could store it.
 func isNeverSent(err error) bool {
-	return errors.Is(err, nats.ErrNoResponders) ||
+	return errors.Is(err, errNotSent) || errors.Is(err, nats.ErrNoResponders) ||
 		errors.Is(err, nats.ErrReconnectBufExceeded) || errors.Is(err, nats.ErrConnectionClosed) ||
 		errors.Is(err, nats.ErrConnectionReconnecting)
 }

@@ -28,6 +28,16 @@ func TestEmbedded(t *testing.T) {
 	})
 }
 
+// TestTailed runs the suite on a log whose followers read what this process
+// appends in memory.
+func TestTailed(t *testing.T) {
+	logtest.Run(t, func(t *testing.T) logtest.Fixture {
+		server := natstest.Start(t)
+		log, cut := open(t, server.URL())
+		return logtest.Fixture{Log: log.(*eventlog.JetStream).WithTail(new(eventlog.Tail)), Cut: cut, Tailed: true}
+	})
+}
+
 // TestProcess runs the suite on a server of its own, which is killed and
 // started again.
 func TestProcess(t *testing.T) {

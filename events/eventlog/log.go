@@ -52,7 +52,7 @@ type Append struct {
 type Record struct {
 	Seq       uint64
 	Subject   string
-	Time      time.Time // when the log stored it
+	Time      time.Time // when the log stored it; zero where only the log knows, see Tail
 	CommandID string
 	Payload   []byte
 }

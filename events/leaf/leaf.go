@@ -65,6 +65,22 @@ func New(secret Secret, m Memory) (Leaf, error) {
 	return Leaf{Memory: m, Salt: hex.EncodeToString(mac.Sum(nil))}, nil
 }
 
+// Commit returns the leaf hash of a memory: New and Hash at once, with the text
+// written only once.
+func Commit(secret Secret, m Memory) (events.Hash, error) {
+	prefixed, err := m.append(append(make([]byte, 0, m.size()), 0x00), "")
+	if err != nil {
+		return events.Hash{}, err
+	}
+	mac := hmac.New(sha256.New, secret[:])
+	mac.Write(prefixed[1:])
+	var sum [sha256.Size]byte
+	prefixed = prefixed[:len(prefixed)-len(ending)]
+	prefixed = append(prefixed, salting...)
+	prefixed = hex.AppendEncode(prefixed, mac.Sum(sum[:0]))
+	return sha256.Sum256(append(prefixed, ending...)), nil
+}
+
 // Entry returns the bytes that are hashed.
 func (l Leaf) Entry() ([]byte, error) {
 	return l.append(make([]byte, 0, l.size()), l.Salt)
@@ -94,8 +110,14 @@ func (m Memory) append(dst []byte, salt string) ([]byte, error) {
 	dst = append(dst, `,"owner":"`...)
 	dst = append(dst, m.Owner...)
 	if salt != "" {
-		dst = append(dst, `","salt":"`...)
+		dst = append(dst, salting...)
 		dst = append(dst, salt...)
 	}
-	return append(dst, `","v":1}`...), nil
+	return append(dst, ending...), nil
 }
+
+// What stands around the salt.
+const (
+	salting = `","salt":"`
+	ending  = `","v":1}`
+)

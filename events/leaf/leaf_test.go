@@ -71,4 +71,7 @@ func check(t *testing.T, v vector) {
 	if hash.String() != v.LeafHash {
 		t.Errorf("hash %s, want %s", hash, v.LeafHash)
 	}
+	if at, err := leaf.Commit(secret, l.Memory); err != nil || at != hash {
+		t.Errorf("committed at once to %s, %v, want %s", at, err, hash)
+	}
 }

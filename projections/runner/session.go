@@ -220,6 +220,9 @@ func (s *session) apply(ctx context.Context, slice projection.Slice) error {
 	if slice.First != s.position+1 {
 		return fmt.Errorf("%w: slice begins at %d, checkpoint is at %d", eventlog.ErrGap, slice.First, s.position)
 	}
+	if err := s.date(ctx, &slice.Records[len(slice.Records)-1]); err != nil {
+		return err
+	}
 	if err := write(ctx, s.conn, s.runner.cfg.Projections, s.position, slice, slice.Last >= s.replanAt); err != nil {
 		return err
 	}
@@ -229,6 +232,27 @@ func (s *session) apply(ctx context.Context, slice projection.Slice) error {
 	s.runner.applied(slice.Last)
 	if s.runner.cfg.Applied != nil {
 		s.runner.cfg.Applied(slice.Last)
+	}
+	return nil
+}
+
+// errDated ends a look at the log.
+var errDated = errors.New("the message was found")
+
+// date asks the log when it stored a message that did not come from it; see
+// eventlog.Tail. The checkpoint keeps the time, to know the log by.
+func (s *session) date(ctx context.Context, r *projection.Record) error {
+	if !r.Stored.IsZero() {
+		return nil
+	}
+	err := s.runner.cfg.Log.OwnerTail(ctx, r.Family, r.Owner, r.Seq-1, func(found eventlog.Record) error {
+		if found.Seq == r.Seq {
+			r.Stored = found.Time
+		}
+		return errDated
+	})
+	if r.Stored.IsZero() {
+		return fmt.Errorf("the log does not have the message at sequence %d: %w", r.Seq, errors.Join(err, eventlog.ErrGap))
 	}
 	return nil
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/gofiber/fiber/v2"
 
 	"github.com/memory-ledger/ledger/events"
-	"github.com/memory-ledger/ledger/events/canonical"
 	"github.com/memory-ledger/ledger/services/signin"
 )
 
@@ -67,6 +66,9 @@ func contentType(c *fiber.Ctx, body []byte) error {
 	if len(body) == 0 && header == "" {
 		return BadRequest("a JSON body is required")
 	}
+	if header == fiber.MIMEApplicationJSON {
+		return nil
+	}
 	kind, params, err := mime.ParseMediaType(header)
 	if err != nil || kind != fiber.MIMEApplicationJSON {
 		return Refuse(http.StatusUnsupportedMediaType, "content type must be application/json")
@@ -87,14 +89,6 @@ func reason(err error) string {
 		return "member " + strconv.QuoteToASCII(string(semantic.JSONPointer)) + " has the wrong type"
 	}
 	return "body is not valid JSON"
-}
-
-// Metadata passes an optional metadata member through the canonical door.
-func Metadata(raw jsontext.Value) (canonical.Object, error) {
-	if raw == nil {
-		return canonical.Empty, nil
-	}
-	return canonical.Canonicalize(raw)
 }
 
 const maxIdempotencyKey = 255

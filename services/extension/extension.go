@@ -116,12 +116,8 @@ type written struct {
 }
 
 func (a *API) writeMemory(c *fiber.Ctx, caller access.Caller) error {
-	var body struct {
-		Content  *string        `json:"content"`
-		Source   *string        `json:"source"`
-		Metadata jsontext.Value `json:"metadata"`
-	}
-	if err := door.Decode(c, &body); err != nil {
+	body, err := door.DecodeMemory(c, true)
+	if err != nil {
 		return err
 	}
 	if body.Content == nil {
@@ -131,7 +127,7 @@ func (a *API) writeMemory(c *fiber.Ctx, caller access.Caller) error {
 		return errSource
 	}
 	content, source := strings.TrimSpace(*body.Content), strings.TrimSpace(*body.Source)
-	metadata, err := checkText(content, &source, body.Metadata)
+	metadata, err := checkText(content, &source, &body)
 	if err != nil {
 		return err
 	}
@@ -152,12 +148,12 @@ func (a *API) writeMemory(c *fiber.Ctx, caller access.Caller) error {
 	})
 }
 
-// checkText holds the lengths and merges the source into the metadata.
-func checkText(content string, source *string, raw jsontext.Value) (canonical.Object, error) {
+// checkText holds the lengths and merges the source into the body's metadata.
+func checkText(content string, source *string, body *door.MemoryBody) (canonical.Object, error) {
 	if n := memory.Length(content); n < 1 || n > maxContent {
 		return canonical.Object{}, errContent
 	}
-	metadata, err := door.Metadata(raw)
+	metadata, err := body.Metadata()
 	if err != nil || source == nil {
 		return metadata, err
 	}
@@ -195,18 +191,14 @@ func (a *API) fillDrop(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	var body struct {
-		Content  *string        `json:"content"`
-		Source   *string        `json:"source"`
-		Metadata jsontext.Value `json:"metadata"`
-	}
-	if err := door.Decode(c, &body); err != nil {
+	body, err := door.DecodeMemory(c, true)
+	if err != nil {
 		return err
 	}
 	if body.Content == nil {
 		return errContent
 	}
-	metadata, err := checkText(*body.Content, body.Source, body.Metadata)
+	metadata, err := checkText(*body.Content, body.Source, &body)
 	if err != nil {
 		return err
 	}

@@ -106,11 +106,7 @@ func (s *Service) Prepare(ctx context.Context, d Draft) (*command.WriteMemory, e
 	if err != nil {
 		return nil, err
 	}
-	l, err := leaf.New(key.LeafSecret(), leaf.Memory{Content: d.Content, Metadata: d.Metadata, Owner: d.Owner})
-	if err != nil {
-		return nil, err
-	}
-	hash, err := l.Hash()
+	hash, err := leaf.Commit(key.LeafSecret(), leaf.Memory{Content: d.Content, Metadata: d.Metadata, Owner: d.Owner})
 	if err != nil {
 		return nil, err
 	}

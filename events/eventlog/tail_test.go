@@ -1,0 +1,208 @@
+package eventlog_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/events/eventlog/logtest"
+	"github.com/memory-ledger/ledger/infra/localnats/natstest"
+)
+
+// tailed is a log with a tail, and another process's view of the same log.
+func tailed(t *testing.T) (own, others eventlog.Log) {
+	t.Helper()
+	server := natstest.Start(t)
+	log, _ := open(t, server.URL())
+	others, _ = open(t, server.URL())
+	return log.(*eventlog.JetStream).WithTail(new(eventlog.Tail)), others
+}
+
+// fill appends until ctx ends, from several owners at a time.
+func fill(ctx context.Context, t *testing.T, log eventlog.Log, payload []byte) (wait func()) {
+	t.Helper()
+	var writers sync.WaitGroup
+	for range 8 {
+		writers.Go(func() {
+			owner, last := logtest.Owner(), uint64(0)
+			for ctx.Err() == nil {
+				seq, err := log.Append(context.WithoutCancel(ctx), eventlog.Append{
+					Family: events.FamilyLedger, Owner: owner, Kind: events.KindMemory,
+					CommandID: logtest.CommandID(), Expected: last, Payload: payload,
+				})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				last = seq
+			}
+		})
+	}
+	return writers.Wait
+}
+
+var errSeen = errors.New("seen")
+
+// watched follows the log, checks that everything comes once and in order, and
+// hands over every record until seen says that it was enough.
+func watched(ctx context.Context, log eventlog.Log, seen func(r *eventlog.Record) bool) error {
+	next := uint64(1)
+	err := log.Follow(ctx, eventlog.FollowConfig{}, func(s eventlog.Slice) error {
+		if s.First != next || len(s.Records) == 0 || s.Last != s.Records[len(s.Records)-1].Seq {
+			return fmt.Errorf("slice from %d to %d of %d records, expected one from %d", s.First, s.Last, len(s.Records), next)
+		}
+		for i := range s.Records {
+			r := &s.Records[i]
+			if r.Seq != next || r.CommandID == "" {
+				return fmt.Errorf("sequence %d (%q) instead of %d", r.Seq, r.CommandID, next)
+			}
+			next++
+			if seen(r) {
+				return errSeen
+			}
+		}
+		return nil
+	})
+	if errors.Is(err, errSeen) {
+		return nil
+	}
+	return fmt.Errorf("ended at %d: %w", next, errors.Join(err, ctx.Err()))
+}
+
+// fromTail tells where a record came from: the log knows when it stored it.
+func fromTail(r *eventlog.Record) bool { return r.Time.IsZero() }
+
+// A follower turns to the tail under load, gets the same bytes there as the log
+// holds, and what others append in between, or afterwards, from the log.
+func TestTailIsUsedAndLeft(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	own, others := tailed(t)
+	writing, stop := context.WithCancel(ctx)
+	defer stop()
+	wait := fill(writing, t, own, []byte("own"))
+
+	const foreign = 20
+	fromTheTail, fromOthers, turned := 0, 0, 0
+	foreigner, last := logtest.Owner(), uint64(0)
+	intrude := func() {
+		var err error
+		if last, err = others.Append(ctx, eventlog.Append{
+			Family: events.FamilyChain, Owner: foreigner, Kind: events.KindBatch,
+			CommandID: logtest.CommandID(), Expected: last, Payload: []byte("foreign"),
+		}); err != nil {
+			t.Error(err)
+		}
+	}
+	var got []eventlog.Record
+	err := watched(ctx, own, func(r *eventlog.Record) bool {
+		got = append(got, *r)
+		switch {
+		case bytes.Equal(r.Payload, []byte("foreign")):
+			if fromTail(r) {
+				t.Error("somebody else's message is in the tail")
+			}
+			if fromOthers++; fromOthers == foreign {
+				return true
+			}
+			if fromOthers > 2 {
+				intrude() // one after the other, and no other writer
+			}
+		case fromTail(r):
+			fromTheTail++
+			switch {
+			case turned < 2 && fromTheTail >= 100*(turned+1):
+				turned++
+				intrude() // in the middle
+			case turned == 2 && fromOthers == 2 && writing.Err() == nil:
+				stop()
+				wait()
+				intrude() // where everything else is quiet
+			}
+		}
+		return false
+	})
+	if err != nil {
+		t.Fatalf("%v; %d from the tail, %d of others", err, fromTheTail, fromOthers)
+	}
+	i := 0
+	err = watched(ctx, others, func(r *eventlog.Record) bool {
+		if same := got[i]; same.Subject != r.Subject || same.CommandID != r.CommandID || !bytes.Equal(same.Payload, r.Payload) {
+			t.Errorf("sequence %d: %+v, the log has %+v", r.Seq, same, r)
+		}
+		i++
+		return i == len(got)
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// What the tail does not keep comes from the log.
+func TestTailLeavesLargeMessagesOut(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	own, _ := tailed(t)
+	writing, stop := context.WithCancel(ctx)
+	wait := fill(writing, t, own, []byte("small"))
+	defer wait()
+	defer stop()
+	large := bytes.Repeat([]byte("x"), 1<<16)
+	appended := false
+	err := watched(ctx, own, func(r *eventlog.Record) bool {
+		if len(r.Payload) == len(large) {
+			return !fromTail(r)
+		}
+		if fromTail(r) && !appended {
+			appended = true
+			if _, err := own.Append(ctx, eventlog.Append{
+				Family: events.FamilyLedger, Owner: logtest.Owner(), Kind: events.KindMemory,
+				CommandID: logtest.CommandID(), Payload: large,
+			}); err != nil {
+				t.Error(err)
+			}
+		}
+		return false
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// A follower that can't keep up loses the tail and nothing else.
+func TestTailIsOutrun(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	own, others := tailed(t)
+	writing, stop := context.WithCancel(ctx)
+	wait := fill(writing, t, own, []byte("own"))
+	defer wait()
+	defer stop()
+	waited := false
+	err := watched(ctx, own, func(r *eventlog.Record) bool {
+		if !waited && fromTail(r) {
+			waited = true
+			for head, target := uint64(0), r.Seq+5000; head < target; {
+				var err error
+				if head, err = others.Head(ctx); err != nil {
+					t.Error(err)
+					return true
+				}
+			}
+			return false
+		}
+		return waited && !fromTail(r)
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
