@@ -2,6 +2,7 @@ package audit
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
@@ -29,11 +30,13 @@ type pager struct {
 
 // leaf adds the owner's next leaf.
 func (p *pager) leaf(m *memoryRow) {
-	id, err := hex.DecodeString(strings.ReplaceAll(m.id, "-", ""))
-	if err != nil {
-		id = []byte(m.id) // no page is made of that
+	for part := range strings.SplitSeq(m.id, "-") {
+		ids, err := hex.AppendDecode(p.ids, []byte(part))
+		if err != nil {
+			ids = append(p.ids, part...) // no page is made of that
+		}
+		p.ids = ids
 	}
-	p.ids = append(p.ids, id...)
 	if len(m.sealed) > longestBody {
 		p.lengths = append(p.lengths, 0xff, 0xff, 0xff, 0xff)
 	} else {
@@ -43,9 +46,12 @@ func (p *pager) leaf(m *memoryRow) {
 	if p.leaves++; p.leaves%leavesOfPage != 0 {
 		return
 	}
-	b := binary.BigEndian.AppendUint32([]byte("MLP1"), leavesOfPage)
-	b = binary.BigEndian.AppendUint64(b, p.leaves-leavesOfPage)
-	p.digests = append(p.digests, digest(append(append(append(b, p.ids...), p.lengths...), p.bodies...)))
+	h := sha256.New()
+	h.Write(binary.BigEndian.AppendUint64([]byte("MLP1\x00\x00\x01\x00"), p.leaves-leavesOfPage))
+	h.Write(p.ids)
+	h.Write(p.lengths)
+	h.Write(p.bodies)
+	p.digests = append(p.digests, rowsHash(h.Sum(nil)))
 	p.ids, p.lengths, p.bodies = p.ids[:0], p.lengths[:0], p.bodies[:0]
 }
 
@@ -80,7 +86,7 @@ func (p *bodyPageRows) advance() error {
 	if err := p.rows.Scan(&p.owner, &p.page, &bodies); err != nil {
 		return err
 	}
-	p.digest = digest(bodies)
+	p.digest = sha256.Sum256(bodies)
 	return nil
 }
 
