@@ -46,6 +46,7 @@ fuzz: ## each fuzz target for a short time
 	go test -run '^$$' -fuzz '^FuzzPlainMemory$$' -fuzztime $(FUZZTIME) ./services/door
 	go test -run '^$$' -fuzz '^FuzzMatch$$' -fuzztime $(FUZZTIME) ./services/memory
 	go test -run '^$$' -fuzz '^FuzzCopy$$' -fuzztime $(FUZZTIME) ./projections/memories
+	go test -run '^$$' -fuzz '^FuzzParse$$' -fuzztime $(FUZZTIME) ./projections/pages
 
 .PHONY: check
 check: fmt-check vet rules staticcheck vulncheck generated lint-openapi ## what needs no server

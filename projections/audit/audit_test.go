@@ -133,7 +133,7 @@ func TestWhatIsGoodIsFoundGood(t *testing.T) {
 		if owner != "" {
 			owners = 1
 		}
-		if summary.Leaves != uint64(storyLeaves*owners) || summary.Rows["memories"] != storyLeaves*owners || summary.Rows["tiles"] != owners ||
+		if summary.Leaves != uint64(storyLeaves*owners) || summary.Rows["memories"] != storyLeaves*owners || summary.Rows["tiles"] != owners || summary.Rows["body_pages"] != owners ||
 			summary.BatchRoots != uint64(2*owners) || summary.Rows["grants"] != 3*owners || len(summary.NotChecked) != 2 {
 			t.Errorf("%+v", summary)
 		}

@@ -127,6 +127,13 @@ func TestRowsTakenAndAddedAreFound(t *testing.T) {
 		{"tiles", `INSERT INTO tiles SELECT owner, 1, 0, hashes, root FROM tiles WHERE tile_index = 0`, "no such"},
 		{"tiles", fmt.Sprintf(`INSERT INTO tiles SELECT '%s', level, tile_index, hashes, root FROM tiles WHERE tile_index = 0`, stranger), "no such"},
 		{"tiles", `INSERT INTO tiles SELECT 'not.*.>an owner', level, tile_index, hashes, root FROM tiles WHERE tile_index = 0`, "no such"},
+		{"body_pages", `DELETE FROM body_pages`, "missing"},
+		{"body_pages", `INSERT INTO body_pages SELECT owner, 1, bodies FROM body_pages`, "no such"},
+		{"body_pages", `INSERT INTO body_pages SELECT owner, -1, bodies FROM body_pages`, "no such"},
+		{"body_pages", fmt.Sprintf(`INSERT INTO body_pages SELECT '%s', page, bodies FROM body_pages`, stranger), "no such"},
+		{"body_pages", `INSERT INTO body_pages SELECT 'not.*.>an owner', page, bodies FROM body_pages`, "no such"},
+		{"body_pages", `UPDATE body_pages SET bodies = set_byte(bodies, 16 + 100, get_byte(bodies, 116) # 1)`, "not those"},
+		{"body_pages", `UPDATE body_pages SET bodies = set_byte(bodies, length(bodies) - 1, get_byte(bodies, length(bodies) - 1) # 1)`, "not those"},
 		{"owners", `DELETE FROM owners`, "missing"},
 		{"grants", `INSERT INTO grants SELECT gen_random_uuid(), owner, kind, token_hash, minted_at, expires_at, max_uses, used, revoked_at, seq FROM grants LIMIT 1`, "no event"},
 	} {

@@ -95,19 +95,21 @@ func scanMemory(rows pgx.Rows, before ...any) (*memoryRow, error) {
 	return &m, err
 }
 
-// leafWalk goes through memories and tiles, owner by owner, side by side.
+// leafWalk goes through memories, tiles and pages, owner by owner, side by side.
 type leafWalk struct {
 	*auditor
 	owner   events.Owner // whose rows are being read; empty at the beginning
 	hash    rowsHash
 	tree    *tiler
 	tiles   *tileRows
+	pager   *pager
+	pages   *bodyPageRows
 	suspect []events.Owner // in the order in which they were met
 
 	suspected, seen map[events.Owner]bool
 }
 
-// compareLeaves reads every row of memories and tiles once, in the order of the
+// compareLeaves reads every row of memories, tiles and pages once, in the order of the
 // tree, and looks closer at the owners whose rows do not add up.
 func (a *auditor) compareLeaves(ctx context.Context, db *snapshot) error {
 	where, args := a.onlyOwner()
@@ -116,7 +118,12 @@ func (a *auditor) compareLeaves(ctx context.Context, db *snapshot) error {
 		return err
 	}
 	defer tiles.close()
-	w := &leafWalk{auditor: a, tiles: tiles, suspected: map[events.Owner]bool{}, seen: map[events.Owner]bool{}}
+	pages, err := openBodyPages(ctx, db.third, where, args)
+	if err != nil {
+		return err
+	}
+	defer pages.close()
+	w := &leafWalk{auditor: a, tiles: tiles, pages: pages, suspected: map[events.Owner]bool{}, seen: map[events.Owner]bool{}}
 	rows, err := db.first.Query(ctx, `SELECT owner, `+memoryColumns+` FROM memories`+where+` ORDER BY owner, leaf_index`, args...)
 	if err != nil {
 		return fmt.Errorf("read memories: %w", err)
@@ -135,6 +142,7 @@ func (a *auditor) compareLeaves(ctx context.Context, db *snapshot) error {
 			}
 		}
 		w.hash.add(m)
+		w.pager.leaf(m)
 		if w.tree != nil && !w.tree.leaf(m.leafHash) {
 			w.tree = nil // a hash of another length; the rows can't add up
 		}
@@ -150,6 +158,10 @@ func (a *auditor) compareLeaves(ctx context.Context, db *snapshot) error {
 	}
 	a.report.summary.Rows["tiles"] = tiles.count
 	tiles.close()
+	if err := pages.rest(w.suspects); err != nil {
+		return err
+	}
+	a.report.summary.Rows["body_pages"] = pages.count
 	for _, name := range a.fold.sortedOwners() {
 		if !w.seen[name] && a.fold.owners[name].leaves() > 0 {
 			w.suspects(name)
@@ -174,9 +186,12 @@ func (a *auditor) onlyOwner() (where string, args []any) {
 func (w *leafWalk) next(name events.Owner) error {
 	if w.owner != "" {
 		w.seen[w.owner] = true
-		var want []wantTile
+		var (
+			want  []wantTile
+			pages []rowsHash
+		)
 		if o := w.fold.owners[w.owner]; o != nil && o.rows == w.hash && w.tree != nil {
-			want = w.tree.done()
+			want, pages = w.tree.done(), w.pager.digests
 		} else {
 			w.suspects(w.owner)
 		}
@@ -190,8 +205,11 @@ func (w *leafWalk) next(name events.Owner) error {
 		if err != nil {
 			return err
 		}
+		if err := w.pages.compare(w.owner, pages, func(owner events.Owner, _ int64, _, _ string) { w.suspects(owner) }); err != nil {
+			return err
+		}
 	}
-	w.owner, w.hash, w.tree = name, rowsHash{}, newTiler()
+	w.owner, w.hash, w.tree, w.pager = name, rowsHash{}, newTiler(), &pager{}
 	return nil
 }
 
@@ -205,9 +223,10 @@ func (w *leafWalk) suspects(name events.Owner) {
 // pageRows is how many rows of an owner are read at a time.
 const pageRows = 500
 
-// lookCloser compares an owner's leaves and tiles one by one with the log.
+// lookCloser compares an owner's leaves, tiles and pages one by one with the
+// log.
 func (a *auditor) lookCloser(ctx context.Context, db *snapshot, name events.Owner) error {
-	expected := newTiler()
+	expected, expectedPages := newTiler(), &pager{}
 	var (
 		page map[int64]*memoryRow
 		next int64
@@ -231,6 +250,7 @@ func (a *auditor) lookCloser(ctx context.Context, db *snapshot, name events.Owne
 		}
 		next = max(next, want.leafIndex+1)
 		expected.leaf(want.leafHash)
+		expectedPages.leaf(want)
 		is := page[want.leafIndex]
 		if is == nil {
 			wrong(want.leafIndex, "", "the row is missing")
@@ -253,7 +273,10 @@ func (a *auditor) lookCloser(ctx context.Context, db *snapshot, name events.Owne
 	}); err != nil {
 		return err
 	}
-	return a.compareTiles(ctx, db, name, expected.done())
+	if err := a.compareTiles(ctx, db, name, expected.done()); err != nil {
+		return err
+	}
+	return a.compareBodyPages(ctx, db, name, expectedPages.digests)
 }
 
 func readPage(ctx context.Context, conn *pgx.Conn, name events.Owner, from, to int64) (map[int64]*memoryRow, error) {

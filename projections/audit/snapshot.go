@@ -19,11 +19,11 @@ var ErrRebuilding = errors.New("a rebuild of the read models is under way; try a
 // behindPoll is how often read models that are behind are looked at again.
 const behindPoll = 50 * time.Millisecond
 
-// snapshot is one moment of the read models, seen by two connections: rows of
-// two tables are read side by side.
+// snapshot is one moment of the read models, seen by three connections: rows of
+// three tables are read side by side.
 type snapshot struct {
-	first, second *pgx.Conn
-	at            position.Vector
+	first, second, third *pgx.Conn
+	at                   position.Vector
 }
 
 // openSnapshot waits until the read models hold the log up to head, or until
@@ -67,11 +67,15 @@ func (s *snapshot) open(ctx context.Context, pool *pgxpool.Pool, head uint64, pa
 	if err := s.first.QueryRow(ctx, `SELECT pg_export_snapshot()`).Scan(&id); err != nil {
 		return err
 	}
-	if s.second, err = pgx.ConnectConfig(ctx, cfg); err != nil {
-		return err
+	for _, conn := range []**pgx.Conn{&s.second, &s.third} {
+		if *conn, err = pgx.ConnectConfig(ctx, cfg); err != nil {
+			return err
+		}
+		if _, err = (*conn).Exec(ctx, `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET TRANSACTION SNAPSHOT '`+id+`'`, pgx.QueryExecModeSimpleProtocol); err != nil {
+			return err
+		}
 	}
-	_, err = s.second.Exec(ctx, `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET TRANSACTION SNAPSHOT '`+id+`'`, pgx.QueryExecModeSimpleProtocol)
-	return err
+	return nil
 }
 
 // lockOut keeps a rebuild from swapping, or waits for one that does.
@@ -119,7 +123,7 @@ func within(ctx context.Context, patience time.Duration, done func() (bool, erro
 func (s *snapshot) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	for _, conn := range []*pgx.Conn{s.first, s.second} {
+	for _, conn := range []*pgx.Conn{s.first, s.second, s.third} {
 		if conn != nil {
 			_ = conn.Close(ctx) // whatever it says, the connection is gone
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -237,6 +238,7 @@ func checkCover(t *testing.T, pool *pgxpool.Pool, owner events.Owner, want []str
 		}); err != nil {
 			t.Fatal(err)
 		}
+		checkAt(t, pool, owner, list)
 		for _, m := range list {
 			if got := says(m); got != want[m.LeafIndex] {
 				t.Errorf("page %+v: leaf %d is covered by %s, want %s", page, m.LeafIndex, got, want[m.LeafIndex])
@@ -255,4 +257,55 @@ func checkCover(t *testing.T, pool *pgxpool.Pool, owner events.Owner, want []str
 			}
 		}
 	}
+}
+
+// checkAt asks for every other memory of a list by its leaf, and for one that
+// is not there: what comes is what the list says, but for what is sealed.
+func checkAt(t *testing.T, pool *pgxpool.Pool, owner events.Owner, list []*memories.Memory) {
+	t.Helper()
+	for step := 1; step < 20; step++ {
+		var leaves []uint64
+		var want []memories.Memory
+		for i := 0; i < len(list); i += step {
+			m := *list[i]
+			m.Sealed = nil
+			want, leaves = append(want, m), append(leaves, m.LeafIndex)
+		}
+		leaves = append(leaves, 1_000_000)
+		got, err := memories.At(t.Context(), pool, owner, leaves)
+		if err != nil || len(got) != len(want) {
+			t.Fatalf("at %v: %v, %d memories", leaves, err, len(got))
+		}
+		for i := range got {
+			if !reflect.DeepEqual(got[i], want[i]) {
+				t.Errorf("at %v:\n got %+v\nwant %+v", leaves, got[i], want[i])
+			}
+		}
+	}
+	for _, leaves := range [][]uint64{nil, {}, {math.MaxUint64}} {
+		if got, err := memories.At(t.Context(), pool, owner, leaves); err != nil || len(got) != 0 {
+			t.Errorf("at %v: %v, %v", leaves, got, err)
+		}
+	}
+}
+
+// TestManyLeavesAreReadAsFew: many that are near each other come by COPY.
+func TestManyLeavesAreReadAsFew(t *testing.T) {
+	t.Parallel()
+	_, pool := world.Database(t)
+	a := world.NewActor()
+	messages := make([]world.Message, 0, 1500)
+	for i := range cap(messages) {
+		messages = append(messages, a.Write(fmt.Sprintf(`{"n":%d}`, i)))
+	}
+	world.Apply(t, pool, world.Slice(1, messages...), memories.Projection{})
+	someBatches(t, pool, a, rand.New(rand.NewPCG(9, 9)), 1500)
+	var list []*memories.Memory
+	if err := memories.Scan(t.Context(), pool, a.Owner, 0, 0, func(m *memories.Memory) error {
+		list = append(list, m)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	checkAt(t, pool, a.Owner, list)
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/memory-ledger/ledger/projections/grants"
 	"github.com/memory-ledger/ledger/projections/memories"
 	"github.com/memory-ledger/ledger/projections/owners"
+	"github.com/memory-ledger/ledger/projections/pages"
 	"github.com/memory-ledger/ledger/projections/projection"
 	"github.com/memory-ledger/ledger/projections/sessions"
 	"github.com/memory-ledger/ledger/projections/stakes"
@@ -66,7 +67,7 @@ type Log interface {
 func Projections() []Projection {
 	return []Projection{
 		owners.Projection{}, sessions.Projection{}, apikeys.Projection{}, grants.Projection{},
-		memories.Projection{}, batches.Projection{}, stakes.Projection{}, tree.Projection{},
+		memories.Projection{}, pages.Projection{}, batches.Projection{}, stakes.Projection{}, tree.Projection{},
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 
 // tables are all tables of the read models and the checkpoint.
 var tables = []string{
-	"checkpoint", "owners", "sessions", "api_keys", "grants", "memories", "batches", "batch_attempts", "stake_movements", "tiles",
+	"checkpoint", "owners", "sessions", "api_keys", "grants", "memories", "body_pages", "batches", "batch_attempts", "stake_movements", "tiles",
 }
 
 // unswappedSQL tells whether the tables' names mean the same now as they did at

@@ -289,7 +289,7 @@ type Opener struct {
 func (k *OwnerKey) Opener() *Opener { return &Opener{key: k, context: k.bodyContext("")} }
 
 // Open is OwnerKey.Open, but the content is good only until the next call.
-func (o *Opener) Open(memoryID string, sealed []byte) ([]byte, error) {
+func (o *Opener) Open(memoryID, sealed []byte) ([]byte, error) {
 	aead := o.key.aead
 	if len(sealed) < aead.NonceSize()+aead.Overhead() {
 		return nil, ErrSealed

@@ -2,7 +2,6 @@ package memory
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"sync"
 
@@ -10,19 +9,19 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/memory-ledger/ledger/events"
-	"github.com/memory-ledger/ledger/projections/memories"
+	"github.com/memory-ledger/ledger/projections/pages"
 	"github.com/memory-ledger/ledger/services/hits"
 )
 
-// Bodies keeps the sealed bodies of owners who search, within a budget of
-// bytes. It holds ciphertext only, as the database does. Leaves never change,
-// so what is kept is never wrong; only what comes later is read.
+// Bodies keeps the sealed bodies of owners who search, page by page, within a
+// budget of bytes. It holds ciphertext only, as the database does. Leaves never
+// change, so what is kept is never wrong; only what comes later is read.
 type Bodies struct {
 	mu     sync.Mutex
 	budget int64
 	used   int64
 	owners *simplelru.LRU[events.Owner, *ownerBodies]
-	// Hits counts the chunks of searches that needed no database.
+	// Hits counts the pieces of searches that needed no database.
 	Hits hits.Counter
 }
 
@@ -30,8 +29,8 @@ type Bodies struct {
 type ownerBodies struct {
 	loading sync.Mutex // held while the prefix grows
 	mu      sync.RWMutex
-	rows    []memories.Memory
-	bytes   int64 // under Bodies.mu
+	pages   []pages.Page // all but the last are full
+	bytes   int64        // under Bodies.mu
 }
 
 // rowOverhead is about what a row takes beside its texts.
@@ -89,60 +88,97 @@ func (b *Bodies) charge(owner events.Owner, o *ownerBodies, bytes int64) bool {
 	return true
 }
 
-func (o *ownerBodies) from(from, to uint64) ([]memories.Memory, bool) {
+// size is how many leaves the prefix has.
+func (o *ownerBodies) size() uint64 {
 	o.mu.RLock()
 	defer o.mu.RUnlock()
-	if to > uint64(len(o.rows)) {
-		return nil, false
+	if len(o.pages) == 0 {
+		return 0
 	}
-	return o.rows[from:to:to], true
+	return o.pages[len(o.pages)-1].End()
 }
 
-// rows returns the leaves from one index up to another, which must be in the
-// read model. The rows are shared and must not be changed; whether they are
-// anchored by now is not among what they say.
-func (b *Bodies) rows(ctx context.Context, pool *pgxpool.Pool, owner events.Owner, from, to uint64) ([]memories.Memory, error) {
+// kept returns the pages that hold the leaves from one index up to another, or
+// as many of them as there are.
+func (o *ownerBodies) kept(from, to uint64) []pages.Page {
+	o.mu.RLock()
+	defer o.mu.RUnlock()
+	have := uint64(len(o.pages))
+	first, end := min(from/pages.Leaves, have), min(pagesOf(to), have)
+	// A copy: the last page is exchanged when it grows.
+	return append([]pages.Page(nil), o.pages[first:max(first, end)]...)
+}
+
+// pagesOf is how many pages a number of leaves fills or begins.
+func pagesOf(leaves uint64) uint64 { return (leaves + pages.Leaves - 1) / pages.Leaves }
+
+// pages calls yield with the pages that hold the leaves from one index up to
+// another, in any order, as they are there; the leaves must be in the read
+// model. The last page may hold more leaves. It returns how far it came, which
+// may be less, and then it may have yielded pages beyond.
+func (b *Bodies) pages(ctx context.Context, pool *pgxpool.Pool, owner events.Owner, from, to uint64, yield func(pages.Page)) (reached uint64, err error) {
 	o := b.of(owner)
-	if rows, ok := o.from(from, to); b.Hits.Count(ok) {
-		return rows, nil
+	if b.Hits.Count(o.size() >= to) {
+		yieldAll(o.kept(from, to), yield)
+		return to, nil
 	}
 	o.loading.Lock()
 	defer o.loading.Unlock()
-	have := uint64(len(o.rows)) // only we make it grow
-	if have >= to || have < from {
-		// Somebody else was faster, or this search did not begin at the
-		// beginning: then only what it asks for is read.
-		if rows, ok := o.from(from, to); ok {
-			return rows, nil
+	have := o.size() // only we make it grow
+	if have >= to {  // somebody else was faster
+		yieldAll(o.kept(from, to), yield)
+		return to, nil
+	}
+	if have < from {
+		// This search did not begin at the beginning, or what it began with is
+		// not kept: only what it asks for is read.
+		fresh, err := load(ctx, pool, owner, from, to, pages.Page{}, yield)
+		return endOf(fresh), err
+	}
+	begun := pages.Page{} // the page that is to be continued
+	for _, p := range o.kept(from, have) {
+		if p.Len() < pages.Leaves {
+			begun = p
+		} else {
+			yield(p)
 		}
-		rows, _, err := load(ctx, pool, owner, from, to)
-		return rows, err
 	}
-	fresh, bytes, err := load(ctx, pool, owner, have, to)
+	fresh, err := load(ctx, pool, owner, have-uint64(begun.Len()), to, begun, yield)
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
-	if !b.charge(owner, o, bytes) {
-		return append(append([]memories.Memory(nil), o.rows[from:have]...), fresh...), nil
+	grown := -bytesOf(begun)
+	for _, p := range fresh {
+		grown += bytesOf(p)
 	}
-	o.mu.Lock()
-	o.rows = append(o.rows, fresh...)
-	o.mu.Unlock()
-	rows, _ := o.from(from, to)
-	return rows, nil
+	if b.charge(owner, o, grown) {
+		o.mu.Lock()
+		o.pages = append(o.pages[:have/pages.Leaves], fresh...)
+		o.mu.Unlock()
+	}
+	return endOf(fresh), nil
 }
 
-func load(ctx context.Context, pool *pgxpool.Pool, owner events.Owner, from, to uint64) ([]memories.Memory, int64, error) {
-	rows, err := memories.Load(ctx, pool, owner, from, to)
-	if err != nil {
-		return nil, 0, err
+func endOf(all []pages.Page) uint64 {
+	if len(all) == 0 {
+		return 0
 	}
-	if uint64(len(rows)) != to-from {
-		return nil, 0, fmt.Errorf("load memories from %d: %d of %d leaves are in the read model", from, len(rows), to-from)
+	return all[len(all)-1].End()
+}
+
+func yieldAll(all []pages.Page, yield func(pages.Page)) {
+	for _, p := range all {
+		yield(p)
 	}
-	var bytes int64
-	for i := range rows {
-		bytes += int64(len(rows[i].Sealed)+2*rows[i].Metadata.Len()) + rowOverhead
+}
+
+// pageOverhead is about what a page takes beside its bytes.
+const pageOverhead = 64
+
+// bytesOf is what is charged for a page; nothing for none.
+func bytesOf(p pages.Page) int64 {
+	if p.Len() == 0 {
+		return 0
 	}
-	return rows, bytes, nil
+	return int64(p.Bytes()) + pageOverhead
 }

@@ -1,40 +1,151 @@
 package memory
 
 import (
-	"bytes"
+	"math"
 	"strings"
 	"unicode"
 	"unicode/utf8"
-	"unsafe"
 )
 
 // matcher finds a query in texts, whatever the case of either: it compares the
-// simple case foldings of Unicode, rune by rune. It is not safe for concurrent
-// use; copies are.
+// simple case foldings of Unicode, rune by rune. It is safe for concurrent use.
+//
+// It jumps from one place to the next that holds the query's anchor, the rune
+// that texts hold least often, in any of its spellings, and compares around it.
 type matcher struct {
-	folded string
-	ascii  bool
-	// rare is the place of the byte in folded that texts hold least often.
-	rare   int
-	buffer []byte
+	folded []rune
+	anchor int // its place in folded
+	// spellings are all runes that fold to the anchor, in UTF-8.
+	spellings [maxSpellings]string
+	count     int // of them
 }
 
+// maxSpellings is how many runes at most fold to one; Unicode has four, of
+// which one is a capital theta.
+const maxSpellings = 4
+
 func newMatcher(query string) matcher {
-	m := matcher{folded: string(appendFolded(nil, query)), ascii: isASCII(query)}
-	for i := range len(m.folded) {
-		if commonness[m.folded[i]] < commonness[m.folded[m.rare]] {
-			m.rare = i
+	m := matcher{folded: []rune(query)}
+	best := math.MaxInt
+	for i, r := range m.folded {
+		m.folded[i] = fold(r)
+		spellings := spellingsOf(r)
+		rank := 0
+		for _, s := range spellings {
+			rank += int(rankOf(s))
+		}
+		if rank < best {
+			best, m.anchor = rank, i
+			m.count = copy(m.spellings[:], spellings)
 		}
 	}
 	return m
 }
 
-func (m *matcher) match(text string) bool {
-	if m.ascii && isASCII(text) {
-		return m.matchASCII(text)
+// spellingsOf returns the runes that fold to the same as r.
+func spellingsOf(r rune) (all []string) {
+	all = append(all, string(r))
+	for next := unicode.SimpleFold(r); next != r; next = unicode.SimpleFold(next) {
+		all = append(all, string(next))
 	}
-	m.buffer = appendFolded(m.buffer[:0], text)
-	return bytes.Contains(m.buffer, unsafe.Slice(unsafe.StringData(m.folded), len(m.folded)))
+	return all
+}
+
+// rankOf says how often texts hold a rune, and each spelling costs a search
+// through the text.
+func rankOf(spelling string) uint16 {
+	const search = 8
+	rank := uint16(math.MaxUint8)
+	for i := range len(spelling) {
+		rank = min(rank, uint16(commonness[lowerASCII(spelling[i])]))
+	}
+	return rank + search
+}
+
+func (m *matcher) match(text string) bool {
+	if len(m.folded) == 0 {
+		return true
+	}
+	// next is where each spelling is found next, len(text) where nowhere.
+	var next [maxSpellings]int
+	for i, s := range m.spellings[:m.count] {
+		next[i] = indexFrom(text, 0, s)
+	}
+	for {
+		first := 0
+		for i := 1; i < m.count; i++ {
+			if next[i] < next[first] {
+				first = i
+			}
+		}
+		at := next[first]
+		if at == len(text) {
+			return false
+		}
+		after := at + len(m.spellings[first])
+		if m.before(text[:at]) && m.after(text[after:]) {
+			return true
+		}
+		next[first] = indexFrom(text, after, m.spellings[first])
+	}
+}
+
+// indexFrom is where s is found in text from a place on, len(text) if nowhere.
+func indexFrom(text string, from int, s string) int {
+	var i int
+	if len(s) == 1 {
+		i = strings.IndexByte(text[from:], s[0])
+	} else {
+		i = strings.Index(text[from:], s)
+	}
+	if i < 0 {
+		return len(text)
+	}
+	return from + i
+}
+
+// before reports whether text ends with what the query has before its anchor.
+func (m *matcher) before(text string) bool {
+	for i := m.anchor - 1; i >= 0; i-- {
+		if text == "" {
+			return false
+		}
+		if c := text[len(text)-1]; c < utf8.RuneSelf {
+			if rune(lowerASCII(c)) != m.folded[i] {
+				return false
+			}
+			text = text[:len(text)-1]
+			continue
+		}
+		r, size := utf8.DecodeLastRuneInString(text)
+		if foldTabled(r) != m.folded[i] {
+			return false
+		}
+		text = text[:len(text)-size]
+	}
+	return true
+}
+
+// after reports whether text begins with what the query has after its anchor.
+func (m *matcher) after(text string) bool {
+	for _, want := range m.folded[m.anchor+1:] {
+		if text == "" {
+			return false
+		}
+		if c := text[0]; c < utf8.RuneSelf {
+			if rune(lowerASCII(c)) != want {
+				return false
+			}
+			text = text[1:]
+			continue
+		}
+		r, size := utf8.DecodeRuneInString(text)
+		if foldTabled(r) != want {
+			return false
+		}
+		text = text[size:]
+	}
+	return true
 }
 
 // commonness ranks bytes by how often they occur in ordinary text: space and
@@ -62,23 +173,11 @@ var foldings = func() (table [tabled]rune) {
 	return table
 }()
 
-func appendFolded(dst []byte, text string) []byte {
-	for i := 0; i < len(text); {
-		if c := text[i]; c < utf8.RuneSelf {
-			dst = append(dst, lowerASCII(c))
-			i++
-			continue
-		}
-		r, size := utf8.DecodeRuneInString(text[i:])
-		if r < tabled {
-			r = foldings[r]
-		} else {
-			r = fold(r)
-		}
-		dst = utf8.AppendRune(dst, r)
-		i += size
+func foldTabled(r rune) rune {
+	if r < tabled {
+		return foldings[r]
 	}
-	return dst
+	return fold(r)
 }
 
 // fold maps a rune to the smallest member of its folding orbit, but ASCII
@@ -101,66 +200,9 @@ func fold(r rune) rune {
 	return smallest
 }
 
-func isASCII(s string) bool {
-	for i := 0; i < len(s); i++ {
-		if s[i] >= utf8.RuneSelf {
-			return false
-		}
-	}
-	return true
-}
-
 func lowerASCII(c byte) byte {
 	if 'A' <= c && c <= 'Z' {
 		return c + ('a' - 'A')
 	}
 	return c
-}
-
-// matchASCII looks for an ASCII query in an ASCII text. It jumps from one
-// occurrence of the query's rarest byte, in either case, to the next.
-func (m *matcher) matchASCII(text string) bool {
-	needle := m.folded
-	if len(text) < len(needle) {
-		return false
-	}
-	if needle == "" {
-		return true
-	}
-	lower := needle[m.rare]
-	upper := lower
-	if 'a' <= lower && lower <= 'z' {
-		upper = lower - ('a' - 'A')
-	}
-	// Where the rare byte can be, if the needle is to fit around it.
-	end := len(text) - (len(needle) - 1 - m.rare)
-	for at := m.rare; at < end; at++ {
-		next := strings.IndexByte(text[at:end], lower)
-		if upper != lower {
-			until := end
-			if next >= 0 {
-				until = at + next
-			}
-			if i := strings.IndexByte(text[at:until], upper); i >= 0 {
-				next = i
-			}
-		}
-		if next < 0 {
-			return false
-		}
-		at += next
-		if start := at - m.rare; foldsTo(text[start:start+len(needle)], needle) {
-			return true
-		}
-	}
-	return false
-}
-
-func foldsTo(text, folded string) bool {
-	for i := 0; i < len(folded); i++ {
-		if lowerASCII(text[i]) != folded[i] {
-			return false
-		}
-	}
-	return true
 }

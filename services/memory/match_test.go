@@ -3,6 +3,7 @@ package memory
 import (
 	"strings"
 	"testing"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -18,6 +19,22 @@ func TestMatch(t *testing.T) {
 		m := newMatcher(c.query)
 		if got := m.match(c.text); got != c.want {
 			t.Errorf("%q in %q: %v", c.query, c.text, got)
+		}
+	}
+}
+
+// TestSpellings: there is room for all spellings of every rune, and all of them
+// fold to the same.
+func TestSpellings(t *testing.T) {
+	for r := range rune(unicode.MaxRune) {
+		all := spellingsOf(r)
+		if len(all) > maxSpellings {
+			t.Fatalf("%q has %d spellings", r, len(all))
+		}
+		for _, s := range all {
+			if other, _ := utf8.DecodeRuneInString(s); utf8.ValidRune(r) && fold(other) != fold(r) {
+				t.Fatalf("%q folds to %q, %q to %q", r, fold(r), other, fold(other))
+			}
 		}
 	}
 }

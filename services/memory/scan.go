@@ -27,6 +27,7 @@ type Cursor struct {
 	next    uint64
 	end     uint64
 	search  *matcher // nil: all
+	piece   uint64   // how many leaves a search looks through next; 0 before the first
 
 	// Abandoned, if set, reports that nobody waits for the rest any more.
 	Abandoned func() bool

@@ -1,28 +1,40 @@
 package memory
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"runtime"
 	"runtime/debug"
-	"strings"
+	"slices"
+	"sync"
 	"unsafe"
+
+	"github.com/google/uuid"
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/projections/memories"
+	"github.com/memory-ledger/ledger/projections/pages"
+	"github.com/memory-ledger/ledger/services/keystore"
 )
 
-// searchRows is how many memories are looked through at a time.
-const searchRows = 4096
+// A search goes through an owner's log in pieces, one a turn: of a few pages at
+// first, and then of as many as have pieceBytes.
+const (
+	firstLeaves = 1024
+	pieceBytes  = 4 << 20
+	maxLeaves   = 8192
+)
 
-// yieldRows is how many of them are looked through before other goroutines get
-// the processor: some 50 microseconds' worth. Left to itself the runtime takes
-// it away after ten milliseconds only.
-const yieldRows = 128
+// yieldBytes is how many bytes are looked through before other goroutines get
+// the processor, where a page has more: either is some 50 to 100 microseconds'
+// worth. Left to itself the runtime takes it away after ten milliseconds only;
+// more often would cost, for each time an idle thread is woken to see that there
+// is nothing to do.
+const yieldBytes = 128 << 10
 
-// shareRows is how many rows are worth a second processor.
-const shareRows = 512
+// sharePages is how many pages are worth a second processor.
+const sharePages = 2
 
 // Search returns a cursor over the memories whose text contains the query, in
 // any case. An empty query matches every memory.
@@ -38,106 +50,175 @@ func (s *Service) Search(ctx context.Context, owner events.Owner, query string) 
 	return c, nil
 }
 
-// nextMatches is Next for a search: it reads sealed bodies from memory where
-// they are kept, opens each into the same buffer, and makes something new only
-// of those that match.
+// nextMatches is Next for a search: it takes pages of sealed bodies from memory
+// where they are kept, opens each body into the same buffer, and makes something
+// new only of those that match.
 func (c *Cursor) nextMatches(ctx context.Context, yield func(*View) error) error {
-	to := min(c.end, c.next+searchRows)
-	rows, err := c.sealed(ctx, to)
+	to := min(c.end, c.next+cmp.Or(c.piece, firstLeaves))
+	found, bytes, to, err := c.look(ctx, to)
 	if err != nil {
 		return err
 	}
-	found, err := c.matching(ctx, rows)
+	views, err := c.settle(ctx, found)
 	if err != nil {
 		return err
 	}
+	// Pages begin where pieces do.
+	leaves := to - c.next
+	c.piece = max(pages.Leaves, min(maxLeaves, pieceBytes*leaves/uint64(max(bytes, 1))/pages.Leaves*pages.Leaves))
 	c.next = to
-	if err := c.settle(ctx, found); err != nil {
-		return err
-	}
-	for i := range found {
-		if err := yield(&found[i]); err != nil {
+	for i := range views {
+		if err := yield(&views[i]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// matching looks through rows, half of them on another processor where one is
-// free.
-func (c *Cursor) matching(ctx context.Context, rows []memories.Memory) ([]View, error) {
-	if len(rows) < shareRows {
-		return c.matchingOf(ctx, rows)
-	}
-	release := c.service.Turns.TryTake()
-	if release == nil {
-		return c.matchingOf(ctx, rows)
-	}
-	var (
-		half   = len(rows) / 2
-		second []View
-		other  error
-		done   = make(chan struct{})
-	)
-	go func() {
-		defer close(done)
-		defer release()
-		defer func() {
-			if p := recover(); p != nil { // nobody above would catch it
-				other = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
-			}
-		}()
-		second, other = c.matchingOf(ctx, rows[half:])
-	}()
-	first, err := c.matchingOf(ctx, rows[:half])
-	<-done
-	return append(first, second...), errors.Join(err, other)
+// match is a leaf whose text contains the query.
+type match struct {
+	leaf    uint64
+	id      [16]byte
+	content string
 }
 
-func (c *Cursor) matchingOf(ctx context.Context, rows []memories.Memory) ([]View, error) {
-	var found []View
-	opener, matcher := c.key.Opener(), *c.search
-	for i := range rows {
-		if i%yieldRows == yieldRows-1 {
-			runtime.Gosched()
-			if err := ctx.Err(); err != nil {
-				return nil, err
+// look opens the leaves up to an index and returns the matches in leaf order,
+// how many bytes it went through, and how far it came, which may be less. Pages
+// that come from the database are looked through while those after them are on
+// their way, on another processor too where one is free.
+func (c *Cursor) look(ctx context.Context, to uint64) (found []match, bytes int, reached uint64, err error) {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	var (
+		count   = pagesOf(to) - c.next/pages.Leaves
+		arrived = make(chan pages.Page, count) // holds all, so nobody waits for those who look
+		group   sync.WaitGroup
+		second  []match
+	)
+	// The first error ends the others' work, and is the one that is told.
+	beside := func(f func() error) {
+		group.Go(func() {
+			defer func() {
+				if p := recover(); p != nil { // nobody above would catch it
+					stop(fmt.Errorf("panic: %v\n%s", p, debug.Stack()))
+				}
+			}()
+			if err := f(); err != nil {
+				stop(err)
 			}
+		})
+	}
+	beside(func() (err error) {
+		defer close(arrived)
+		reached, err = c.load(ctx, to, func(p pages.Page) {
+			bytes += p.Bytes()
+			arrived <- p
+		})
+		return err
+	})
+	if count >= sharePages {
+		if release := c.service.Turns.TryTake(); release != nil {
+			beside(func() (err error) {
+				defer release()
+				second, err = c.lookThrough(ctx, arrived)
+				return err
+			})
 		}
-		m := &rows[i]
-		plain, err := opener.Open(m.ID, m.Sealed)
-		if err != nil {
+	}
+	found, err = c.lookThrough(ctx, arrived)
+	if err != nil {
+		stop(err)
+	}
+	group.Wait()
+	if err := context.Cause(ctx); err != nil {
+		return nil, 0, 0, err
+	}
+	found = append(found, second...)
+	slices.SortFunc(found, func(a, b match) int { return cmp.Compare(a.leaf, b.leaf) })
+	// The last page may hold what came later, and a piece that ends early leaves
+	// what it went through beyond its end to the next.
+	for len(found) > 0 && found[len(found)-1].leaf >= reached {
+		found = found[:len(found)-1]
+	}
+	return found, bytes, reached, nil
+}
+
+func (c *Cursor) load(ctx context.Context, to uint64, yield func(pages.Page)) (reached uint64, err error) {
+	if c.service.Bodies == nil {
+		all, err := load(ctx, c.service.Pool, c.owner, c.next, to, pages.Page{}, yield)
+		return endOf(all), err
+	}
+	return c.service.Bodies.pages(ctx, c.service.Pool, c.owner, c.next, to, yield)
+}
+
+// lookThrough opens the bodies of pages as they arrive, until there are no more.
+func (c *Cursor) lookThrough(ctx context.Context, arrived <-chan pages.Page) ([]match, error) {
+	var found []match
+	l := looker{opener: c.key.Opener(), matcher: *c.search}
+	for page := range arrived {
+		if err := l.page(ctx, page, &found); err != nil {
 			return nil, err
-		}
-		// The text is looked at before the buffer is used again.
-		text := unsafe.String(unsafe.SliceData(plain), len(plain))
-		if matcher.match(text) {
-			found = append(found, viewOf(strings.Clone(text), m))
 		}
 	}
 	return found, nil
 }
 
-func (c *Cursor) sealed(ctx context.Context, to uint64) ([]memories.Memory, error) {
-	if c.service.Bodies == nil {
-		rows, _, err := load(ctx, c.service.Pool, c.owner, c.next, to)
-		return rows, err
-	}
-	return c.service.Bodies.rows(ctx, c.service.Pool, c.owner, c.next, to)
+// looker is what one goroutine looks with.
+type looker struct {
+	opener  *keystore.Opener
+	matcher matcher
+	id      []byte
 }
 
-// settle says of what was found whether it is anchored by now, which the rows
-// do not.
-func (c *Cursor) settle(ctx context.Context, found []View) error {
-	if len(found) == 0 {
-		return nil
-	}
-	cover, err := memories.CoverOf(ctx, c.service.Pool, c.owner, found[0].LeafIndex, found[len(found)-1].LeafIndex)
-	if err != nil {
-		return err
-	}
-	for i := range found {
-		found[i].BatchID, found[i].Anchored = cover.Of(found[i].LeafIndex)
+// page appends the matches among the leaves of a page.
+func (l *looker) page(ctx context.Context, page pages.Page, found *[]match) error {
+	since := yieldBytes
+	for i, sealed := range page.Sealed {
+		if since += len(sealed); since >= yieldBytes {
+			runtime.Gosched()
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			since = 0
+		}
+		l.id = page.AppendID(l.id[:0], i)
+		plain, err := l.opener.Open(l.id, sealed)
+		if err != nil {
+			return err
+		}
+		// The text is looked at before the buffer is used again.
+		if text := unsafe.String(unsafe.SliceData(plain), len(plain)); l.matcher.match(text) {
+			*found = append(*found, match{page.First() + uint64(i), page.ID(i), string(plain)})
+		}
 	}
 	return nil
+}
+
+// settle reads what pages do not hold of the leaves that were found, and
+// whether they are anchored by now.
+func (c *Cursor) settle(ctx context.Context, found []match) ([]View, error) {
+	if len(found) == 0 {
+		return nil, nil
+	}
+	leaves := make([]uint64, len(found))
+	for i := range found {
+		leaves[i] = found[i].leaf
+	}
+	rows, err := memories.At(ctx, c.service.Pool, c.owner, leaves)
+	if err != nil {
+		return nil, err
+	}
+	if len(rows) != len(found) {
+		return nil, fmt.Errorf("settle what was found: %d of %d leaves are in the read model", len(rows), len(found))
+	}
+	views := make([]View, len(found))
+	for i := range rows {
+		// What opened was sealed for this id and this owner, but a page could
+		// have it in another's place.
+		if id := uuid.UUID(found[i].id).String(); rows[i].ID != id || rows[i].LeafIndex != found[i].leaf {
+			return nil, fmt.Errorf("%w: leaf %d of %s is %s there and %s in its row", pages.ErrFormat, found[i].leaf, c.owner, id, rows[i].ID)
+		}
+		views[i] = viewOf(found[i].content, &rows[i])
+	}
+	return views, nil
 }

@@ -2,64 +2,109 @@ package memory
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
+	"github.com/google/uuid"
 
 	"github.com/memory-ledger/ledger/events/eventlog/logtest"
-	"github.com/memory-ledger/ledger/infra/localnats/natstest"
+	"github.com/memory-ledger/ledger/projections/pages"
 	"github.com/memory-ledger/ledger/services/keystore"
 )
 
-// BenchmarkOpenAndMatch is the part of a warm search that grows with the log:
-// opening 100,000 sealed bodies and looking through them.
-func BenchmarkOpenAndMatch(b *testing.B) {
-	nc, err := nats.Connect(natstest.Start(b).URL())
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		b.Fatal(err)
-	}
-	kv, err := js.CreateKeyValue(b.Context(), keystore.BucketConfig(1))
-	if err != nil {
-		b.Fatal(err)
-	}
-	store, err := keystore.Open(kv, keystore.Config{Masters: []keystore.MasterKey{{1}}})
-	if err != nil {
-		b.Fatal(err)
-	}
-	key, err := store.FindOrCreate(b.Context(), logtest.Owner())
-	if err != nil {
-		b.Fatal(err)
-	}
-	const count = 100_000
-	ids, sealed := make([]string, count), make([][]byte, count)
-	for i := range sealed {
-		ids[i] = fmt.Sprintf("01890a5d-ac96-774b-bcce-%012d", i)
-		sealed[i], err = key.Seal(ids[i],
-			fmt.Sprintf("memory number %d: the cat sleeps on the warm chair while rain falls on the roof at noon", i))
-		if err != nil {
+// searched is what benchmarks look through: texts by number, and a query that is
+// in one.
+var searched = []struct{ name, text, query string }{
+	{"100 bytes", short, "NUMBER 50000: THE"},
+	{"450 bytes", short + strings.Repeat("; it wakes, stretches, looks for its bowl and finds that it was filled", 5), "NUMBER 50000: THE"},
+	{"not ASCII", "Erinnerung Nummer %d: die Katze schläft auf dem wärmsten Stuhl, während Regen übers Dach läuft", "NUMMER 50000: DIE KATZE SCHLÄFT"},
+}
+
+const short = "memory number %d: the cat sleeps on the warm chair while rain falls on the roof at noon"
+
+// BenchmarkSearch searches 100,000 memories, for the first time and again, and
+// for the first time without pages.
+func BenchmarkSearch(b *testing.B) {
+	for _, c := range searched {
+		h := newHistory(b)
+		w := h.writer(b)
+		for n := 0; n < 100_000; n += 2000 {
+			texts := make([]string, 2000)
+			for i := range texts {
+				texts[i] = fmt.Sprintf(c.text, n+i)
+			}
+			h.write(b, w, texts...)
+		}
+		if _, err := h.pool.Exec(b.Context(), `ANALYZE memories; ANALYZE body_pages`); err != nil {
 			b.Fatal(err)
 		}
+		once := func(b *testing.B, s *Service) {
+			if found, _, err := search(b, s, w.owner, c.query); err != nil || len(found) != 1 {
+				b.Fatal(len(found), err)
+			}
+		}
+		b.Run(c.name+"/first", func(b *testing.B) {
+			for b.Loop() {
+				once(b, h.service(1<<30))
+			}
+		})
+		b.Run(c.name+"/warm", func(b *testing.B) {
+			s := h.service(1 << 30)
+			once(b, s)
+			for b.Loop() {
+				once(b, s)
+			}
+		})
+		if _, err := h.pool.Exec(b.Context(), `TRUNCATE body_pages`); err != nil {
+			b.Fatal(err)
+		}
+		b.Run(c.name+"/without pages", func(b *testing.B) {
+			for b.Loop() {
+				once(b, h.service(1<<30))
+			}
+		})
 	}
-	m := newMatcher("NUMBER 50000: THE")
-	for b.Loop() {
-		opener, found := key.Opener(), 0
-		for i := range sealed {
-			plain, err := opener.Open(ids[i], sealed[i])
+}
+
+// BenchmarkOpenAndMatch is the part of a warm search that grows with the log:
+// opening 100,000 sealed bodies and looking through them, on one processor.
+func BenchmarkOpenAndMatch(b *testing.B) {
+	key, err := keys(b).FindOrCreate(b.Context(), logtest.Owner())
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, c := range searched {
+		b.Run(c.name, func(b *testing.B) {
+			all := sealedPages(b, key, 100_000, func(i int) string { return fmt.Sprintf(c.text, i) })
+			for b.Loop() {
+				l, found := looker{opener: key.Opener(), matcher: newMatcher(c.query)}, []match(nil)
+				for _, page := range all {
+					if err := l.page(b.Context(), page, &found); err != nil {
+						b.Fatal(err)
+					}
+				}
+				if len(found) != 1 || found[0].leaf != 50_000 {
+					b.Fatal(found)
+				}
+			}
+		})
+	}
+}
+
+// sealedPages is n texts, sealed.
+func sealedPages(t testing.TB, key *keystore.OwnerKey, n int, text func(int) string) []pages.Page {
+	var all []pages.Page
+	for first := 0; first < n; first += pages.Leaves {
+		leaves := make([]pages.Leaf, min(pages.Leaves, n-first))
+		for i := range leaves {
+			id := uuid.New()
+			sealed, err := key.Seal(id.String(), text(first+i))
 			if err != nil {
-				b.Fatal(err)
+				t.Fatal(err)
 			}
-			if m.match(string(plain)) {
-				found++
-			}
+			leaves[i] = pages.Leaf{ID: id, Sealed: sealed}
 		}
-		if found != 1 {
-			b.Fatal(found)
-		}
+		all = append(all, pages.Of(uint64(first), leaves))
 	}
+	return all
 }

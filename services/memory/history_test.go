@@ -1,0 +1,161 @@
+package memory
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/eventlog/logtest"
+	"github.com/memory-ledger/ledger/infra/localnats/natstest"
+	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
+	"github.com/memory-ledger/ledger/projections/memories"
+	"github.com/memory-ledger/ledger/projections/owners"
+	"github.com/memory-ledger/ledger/projections/pages"
+	"github.com/memory-ledger/ledger/projections/projection"
+	"github.com/memory-ledger/ledger/projections/schema"
+	"github.com/memory-ledger/ledger/services/keystore"
+)
+
+// keys is a keystore of the test's own.
+func keys(t testing.TB) *keystore.Store {
+	t.Helper()
+	nc, err := nats.Connect(natstest.Start(t).URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kv, err := js.CreateKeyValue(t.Context(), keystore.BucketConfig(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := keystore.Open(kv, keystore.Config{Masters: []keystore.MasterKey{{1}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store
+}
+
+// history is read models that the projections made, and what was written.
+type history struct {
+	pool *pgxpool.Pool
+	keys *keystore.Store
+	seq  uint64
+}
+
+// writer is an owner of a history.
+type writer struct {
+	owner   events.Owner
+	key     *keystore.OwnerKey
+	version int
+	written []View // but for batches
+}
+
+func newHistory(t testing.TB) *history {
+	t.Helper()
+	url := pgtest.Database(t)
+	if err := schema.Migrate(t.Context(), url, schema.Live); err != nil {
+		t.Fatal(err)
+	}
+	pool, err := schema.OpenPool(t.Context(), url, schema.Live, 8)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	return &history{pool: pool, keys: keys(t)}
+}
+
+func (h *history) writer(t testing.TB) *writer {
+	t.Helper()
+	w := &writer{owner: logtest.Owner()}
+	var err error
+	if w.key, err = h.keys.FindOrCreate(t.Context(), w.owner); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// write applies a slice of memories, one for each text.
+func (h *history) write(t testing.TB, w *writer, texts ...string) {
+	t.Helper()
+	slice := projection.Slice{First: h.seq + 1}
+	for _, text := range texts {
+		h.seq++
+		w.version++
+		n := len(w.written)
+		v := View{
+			ID: uuid.Must(uuid.NewV7()).String(), Content: text, Metadata: jsontext.Value(fmt.Sprintf(`{"n":%d}`, n)),
+			LeafHash: events.Hash{byte(n), byte(n >> 8)}, LeafIndex: uint64(n),
+			CreatedAt: events.At(time.UnixMilli(1_800_000_000_000 + int64(h.seq))),
+		}
+		sealed, err := w.key.Seal(v.ID, text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.written = append(w.written, v)
+		slice.Records = append(slice.Records, projection.Record{Seq: h.seq, Family: events.FamilyLedger, Owner: w.owner, Events: []events.Event{{
+			Owner: w.owner, OwnerVersion: w.version, Time: v.CreatedAt,
+			Data: &events.MemoryWritten{MemoryID: v.ID, LeafIndex: v.LeafIndex, LeafHash: v.LeafHash, Metadata: v.Metadata, Sealed: sealed},
+		}}})
+	}
+	slice.Last = h.seq
+	steps := projection.NewWriter(h.pool)
+	for _, p := range []projection.Projection{owners.Projection{}, memories.Projection{}, pages.Projection{}} {
+		if err := p.Apply(t.Context(), steps, slice); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := pgx.BeginFunc(t.Context(), h.pool, func(tx pgx.Tx) error {
+		for _, s := range steps.Steps() {
+			var err error
+			if s.Table != "" {
+				_, err = tx.CopyFrom(t.Context(), pgx.Identifier{s.Table}, s.Columns, s.Rows)
+			} else {
+				_, err = tx.Exec(t.Context(), s.SQL, s.Args...)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// service reads the history, with a cache of that many bytes; 0 means none.
+func (h *history) service(cache int64) *Service {
+	cfg := Config{Keys: h.keys, Pool: h.pool}
+	if cache > 0 {
+		cfg.Bodies = NewBodies(cache)
+	}
+	return New(cfg)
+}
+
+// search returns what a search finds, and how many leaves it went through.
+func search(t testing.TB, s *Service, owner events.Owner, query string) (found []View, size uint64, err error) {
+	c, err := s.Search(t.Context(), owner, query)
+	if err != nil {
+		return nil, 0, err
+	}
+	for c.More() {
+		if err := c.Next(t.Context(), func(v *View) error {
+			found = append(found, *v)
+			return nil
+		}); err != nil {
+			return nil, 0, err
+		}
+	}
+	return found, c.end, nil
+}

@@ -1,0 +1,346 @@
+package memory
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/memory-ledger/ledger/projections/pages"
+	"github.com/memory-ledger/ledger/services/keystore"
+)
+
+// words are what texts and queries are made of.
+var words = []string{
+	"cat", "Cat", "CAT", "sleeps", "ſleeps", "Kelvin", "\u212aelvin", "Straße", "schläft", "SCHLÄFT", "σίσυφος", "ΣΊΣΥΦΟΣ",
+	"日本語", "дом", "ДОМ", "\x00", "🐈", " ", "1", "on the warm chair",
+}
+
+func text(chance *rand.Rand) string {
+	var b strings.Builder
+	for range 1 + chance.IntN(12) {
+		b.WriteString(words[chance.IntN(len(words))])
+		b.WriteByte(' ')
+	}
+	if chance.IntN(60) == 0 { // too long for a page
+		b.WriteString(strings.Repeat("long ", pages.MaxBody/5))
+		b.WriteString(words[chance.IntN(len(words))])
+	}
+	return b.String()
+}
+
+// contains is what a search means by it, tried at every place.
+func contains(text, query string) bool {
+	runes, length := []rune(text), utf8.RuneCountInString(query)
+	for i := 0; i+length <= len(runes); i++ {
+		if strings.EqualFold(string(runes[i:i+length]), query) {
+			return true
+		}
+	}
+	return false
+}
+
+// TestSearchFindsWhatWasWritten: whatever the slices that the memories came in,
+// whatever is kept, and whether there are pages of them or not, a search finds
+// exactly the memories with the query in them, and says of each what was
+// written.
+func TestSearchFindsWhatWasWritten(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(3) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			chance := rand.New(rand.NewPCG(seed, 7))
+			h := newHistory(t)
+			w, other := h.writer(t), h.writer(t)
+			services := map[string]*Service{"all kept": h.service(1 << 30), "some kept": h.service(60_000), "nothing kept": h.service(0)}
+			for len(w.written) < 1500 {
+				texts := make([]string, 1+chance.IntN([]int{3, 90, 600}[chance.IntN(3)]))
+				for i := range texts {
+					texts[i] = text(chance)
+				}
+				h.write(t, w, texts...)
+				h.write(t, other, "cat", "not yours")
+				if chance.IntN(3) == 0 {
+					if _, err := h.pool.Exec(t.Context(), `DELETE FROM body_pages WHERE page = $1`, chance.IntN(6)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				for name, s := range services {
+					if chance.IntN(3) == 0 {
+						continue // its cache lags behind
+					}
+					query := words[chance.IntN(len(words))]
+					if chance.IntN(3) == 0 {
+						query += " " + words[chance.IntN(len(words))]
+					}
+					checkSearch(t, s, w, name, query)
+				}
+			}
+		})
+	}
+}
+
+// checkSearch holds a search against what was written, as far as the search
+// went.
+func checkSearch(t *testing.T, s *Service, w *writer, name, query string) {
+	t.Helper()
+	found, size, err := search(t, s, w.owner, query)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	var want []View
+	for _, v := range w.written[:size] {
+		if contains(v.Content, query) {
+			want = append(want, v)
+		}
+	}
+	if len(found) != len(want) {
+		t.Fatalf("%s: %q in %d memories: %d found, %d have it", name, query, size, len(found), len(want))
+	}
+	for i := range found {
+		if !reflect.DeepEqual(found[i], want[i]) {
+			t.Fatalf("%s: %q in %d memories:\n got %+v\nwant %+v", name, query, size, found[i], want[i])
+		}
+	}
+}
+
+// TestLongBodiesComeAFewAtATime: a piece ends early where there is much to read,
+// and nothing is lost or found twice.
+func TestLongBodiesComeAFewAtATime(t *testing.T) {
+	t.Parallel()
+	h := newHistory(t)
+	w := h.writer(t)
+	long := strings.Repeat("x", MaxContentBytes-20)
+	for first := range 4 {
+		texts := make([]string, pages.Leaves)
+		for i := range texts {
+			texts[i] = fmt.Sprintf("needle %d ", first*pages.Leaves+i)
+			if i%3 == 0 && first < 3 { // 22 MB a page
+				texts[i] += long
+			}
+		}
+		h.write(t, w, texts...)
+	}
+	kept, nothing := h.service(1<<30), h.service(0)
+	for i, s := range []*Service{nothing, kept, nothing} {
+		limit := uint64(firstLeaves - 1)
+		if i == 2 {
+			if _, err := h.pool.Exec(t.Context(), `DELETE FROM body_pages`); err != nil {
+				t.Fatal(err)
+			}
+			limit = rowPages * pages.Leaves
+		}
+		c, err := s.Search(t.Context(), w.owner, "NEEDLE")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var leaves, most uint64
+		for c.More() {
+			from := c.Position()
+			if err := c.Next(t.Context(), func(v *View) error {
+				if v.LeafIndex != leaves || v.Content != w.written[leaves].Content {
+					t.Fatalf("leaf %d after %d", v.LeafIndex, leaves)
+				}
+				leaves++
+				return nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+			most = max(most, c.Position()-from)
+		}
+		if leaves != uint64(len(w.written)) || most > limit {
+			t.Errorf("%d leaves found, %d at once", leaves, most)
+		}
+	}
+}
+
+// TestSearchWhileMemoriesCome: several searches at once, while the log grows,
+// each find exactly what is in the leaves that were there when they began.
+func TestSearchWhileMemoriesCome(t *testing.T) {
+	t.Parallel()
+	h := newHistory(t)
+	w := h.writer(t)
+	h.write(t, w, "the first")
+	// All that will be written, so that nobody looks while it is added to.
+	texts := make([]string, 3000)
+	for i := range texts {
+		texts[i] = fmt.Sprintf("text %d", i)
+	}
+	services := []*Service{h.service(1 << 30), h.service(1 << 30), h.service(100_000), h.service(0)}
+	done := make(chan struct{})
+	var searches sync.WaitGroup
+	for i, s := range services {
+		for range 2 {
+			searches.Go(func() {
+				for last := false; !last; {
+					select {
+					case <-done:
+						last = true
+					default:
+					}
+					query := fmt.Sprintf("TEXT %d", i)
+					found, size, err := search(t, s, w.owner, query)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					want := 0
+					for _, text := range texts[:size-1] {
+						if strings.HasPrefix(text, strings.ToLower(query)) {
+							want++
+						}
+					}
+					if len(found) != want || last && size != uint64(1+len(texts)) {
+						t.Errorf("%q in %d memories: %d found, %d have it", query, size, len(found), want)
+						return
+					}
+				}
+			})
+		}
+	}
+	chance := rand.New(rand.NewPCG(1, 1))
+	for rest := texts; len(rest) > 0; {
+		n := min(1+chance.IntN(200), len(rest))
+		h.write(t, w, rest[:n]...)
+		rest = rest[n:]
+	}
+	close(done)
+	searches.Wait()
+}
+
+// TestASearchEndsWhereTheLogDid when it began, also where another has by then
+// kept what came later. A page that was handed out stays what it was.
+func TestASearchEndsWhereTheLogDid(t *testing.T) {
+	t.Parallel()
+	h := newHistory(t)
+	w := h.writer(t)
+	s := h.service(1 << 30)
+	h.write(t, w, slices.Repeat([]string{"early"}, 300)...)
+	begun, err := s.Search(t.Context(), w.owner, "L")
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkSearch(t, s, w, "before", "L")
+	o, _ := s.Bodies.owners.Peek(w.owner)
+	before := o.kept(0, 300)
+	h.write(t, w, slices.Repeat([]string{"late"}, 100)...)
+	checkSearch(t, s, w, "after", "L")
+	if before[1].End() != 300 || o.size() != 400 {
+		t.Errorf("%d of %d leaves kept, a page that was handed out ends at %d", o.size(), 400, before[1].End())
+	}
+	found := 0
+	for begun.More() {
+		if err := begun.Next(t.Context(), func(*View) error { found++; return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if found != 300 {
+		t.Errorf("%d found of 300 that were there", found)
+	}
+}
+
+// TestDamagedPagesAreNoAnswer: a page that is not what was written fails every
+// search that needs it, by name; one that is taken away fails none.
+func TestDamagedPagesAreNoAnswer(t *testing.T) {
+	t.Parallel()
+	h := newHistory(t)
+	w, other := h.writer(t), h.writer(t)
+	for i := range 4 {
+		texts := make([]string, 2*pages.Leaves)
+		for j := range texts {
+			texts[j] = fmt.Sprintf("number %d", i*len(texts)+j)
+		}
+		h.write(t, []*writer{w, other}[i%2], texts...)
+	}
+	flip := func(offset int) string {
+		return fmt.Sprintf(`UPDATE body_pages SET bodies = set_byte(bodies, %[1]d, get_byte(bodies, %[1]d) # 1) WHERE page = 1`, offset)
+	}
+	const ids, lengths, bodies = 16, 16 + 16*pages.Leaves, 16 + 20*pages.Leaves
+	for name, c := range map[string]struct {
+		damage string
+		want   error
+	}{
+		"another first leaf":   {flip(15), pages.ErrFormat},
+		"another version":      {flip(3), pages.ErrFormat},
+		"an id":                {flip(ids + 100), keystore.ErrSealed},
+		"a length":             {flip(lengths + 3), pages.ErrFormat},
+		"a nonce":              {flip(bodies), keystore.ErrSealed},
+		"a body":               {flip(bodies + 20), keystore.ErrSealed},
+		"cut short":            {`UPDATE body_pages SET bodies = substr(bodies, 1, length(bodies) - 1) WHERE page = 1`, pages.ErrFormat},
+		"the page before":      {`UPDATE body_pages SET bodies = (SELECT bodies FROM body_pages b WHERE b.owner = body_pages.owner AND b.page = 0) WHERE page = 1`, pages.ErrFormat},
+		"somebody else's page": {`UPDATE body_pages SET bodies = (SELECT bodies FROM body_pages b WHERE b.owner <> body_pages.owner AND b.page = 1) WHERE page = 1`, keystore.ErrSealed},
+		"no page":              {`DELETE FROM body_pages WHERE page = 1`, nil},
+		"no pages":             {`DELETE FROM body_pages`, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := h.pool.Exec(t.Context(), `CREATE TABLE kept AS TABLE body_pages; `+c.damage); err != nil {
+				t.Fatal(err)
+			}
+			for _, s := range []*Service{h.service(0), h.service(1 << 30)} {
+				for range 2 { // an error is not kept, and a good answer is
+					found, _, err := search(t, s, w.owner, "NUMBER 300")
+					if !errors.Is(err, c.want) || err == nil && len(found) != 1 {
+						t.Errorf("%d found, %v", len(found), err)
+					}
+				}
+			}
+			if _, err := h.pool.Exec(t.Context(), `DELETE FROM body_pages; INSERT INTO body_pages TABLE kept; DROP TABLE kept`); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+	// Two leaves of a page in each other's place open, but are told apart by
+	// their rows.
+	swap := fmt.Sprintf(`UPDATE body_pages SET bodies = substr(bodies, 1, 16) || substr(bodies, 33, 16) || substr(bodies, 17, 16) || substr(bodies, 49, 16*254 + 4*256)
+		|| substr(bodies, %[1]d + %[2]d + 1, %[2]d) || substr(bodies, %[1]d + 1, %[2]d) || substr(bodies, %[1]d + 2 * %[2]d + 1)
+		WHERE page = 1 AND owner = $1`, bodies, 12+16+len("number 256"))
+	if _, err := h.pool.Exec(t.Context(), swap, string(w.owner)); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := search(t, h.service(0), w.owner, "number 257"); !errors.Is(err, pages.ErrFormat) {
+		t.Errorf("leaves in each other's place: %v", err)
+	}
+}
+
+// TestBodiesKeepToTheirBudget: what is charged is what is kept, also of a log
+// that grows, and who searched last is kept.
+func TestBodiesKeepToTheirBudget(t *testing.T) {
+	t.Parallel()
+	const budget = 40_000 // the third has more in the end
+	h := newHistory(t)
+	s := h.service(budget)
+	writers := []*writer{h.writer(t), h.writer(t), h.writer(t)}
+	for round := range 12 {
+		for i, w := range writers {
+			texts := make([]string, 30+20*i)
+			for j := range texts {
+				texts[j] = fmt.Sprintf("round %d", round)
+			}
+			h.write(t, w, texts...)
+			checkSearch(t, s, w, "grown", fmt.Sprintf("ROUND %d", round))
+			var sum int64
+			for _, owner := range s.Bodies.owners.Keys() {
+				o, _ := s.Bodies.owners.Peek(owner)
+				var kept int64
+				for n, p := range o.pages {
+					kept += bytesOf(p)
+					if p.First() != uint64(n)*pages.Leaves || n < len(o.pages)-1 && p.Len() != pages.Leaves {
+						t.Errorf("page %d holds leaves %d to %d", n, p.First(), p.End())
+					}
+				}
+				if kept != o.bytes {
+					t.Errorf("%d bytes kept, %d charged", kept, o.bytes)
+				}
+				sum += kept
+			}
+			if sum != s.Bodies.Bytes() || sum > budget || sum == 0 {
+				t.Errorf("%d bytes kept, %d counted, %d allowed", sum, s.Bodies.Bytes(), budget)
+			}
+		}
+	}
+}
