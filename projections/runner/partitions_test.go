@@ -157,7 +157,7 @@ func TestOverlappingOnesTakeOver(t *testing.T) {
 	t.Parallel()
 	url, pool := world.Database(t)
 	log := world.NewLog(t)
-	runs := []string{"00-7f", "80-ff", "40-bf", "00-ff", "c0-ff"}
+	runs := []string{"00-7f", "80-ff", "00-ff", "00-7f", "80-ff"} // whoever works, the others can have the rest
 	quick := func(c *runner.Config) {
 		c.MinBackoff, c.MaxBackoff, c.SliceRecords = 5*time.Millisecond, 20*time.Millisecond, 20
 	}
@@ -194,6 +194,14 @@ func TestOverlappingOnesTakeOver(t *testing.T) {
 		// Every partition is worked on again: those who stand by take over.
 		at(t, pool, func(v position.Vector) bool { return v.Lowest() > before })
 	}
+	for i, text := range runs {
+		if text != "00-ff" {
+			if err := stop[i](); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	at(t, pool, func(v position.Vector) bool { return len(v) == 1 })
 	enough()
 	writers.Wait()
 	caughtUp(t, pool, log)
