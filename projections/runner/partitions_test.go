@@ -159,7 +159,7 @@ func TestOverlappingOnesTakeOver(t *testing.T) {
 	log := world.NewLog(t)
 	runs := []string{"00-7f", "80-ff", "00-ff", "00-7f", "80-ff"} // whoever works, the others can have the rest
 	quick := func(c *runner.Config) {
-		c.MinBackoff, c.MaxBackoff, c.SliceRecords = 5*time.Millisecond, 20*time.Millisecond, 20
+		c.MinBackoff, c.MaxBackoff, c.SliceRecords = 5*time.Millisecond, 20*time.Millisecond, 200
 	}
 	stop := make([]func() error, len(runs))
 	for i, text := range runs {
