@@ -21,7 +21,7 @@ var ErrNoKey = errors.New("no data key")
 // gets suffice; see eventlog.Direct.
 type Log interface {
 	Head(ctx context.Context) (uint64, error)
-	Read(ctx context.Context, cfg eventlog.ReadConfig, yield func(eventlog.Slice) error) error
+	eventlog.PartReader
 }
 
 // Key opens an owner's sealed content.

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/projections/runner"
 	"github.com/memory-ledger/ledger/projections/schema"
 )
@@ -32,7 +33,7 @@ var (
 // Log is what a rebuild needs of the log.
 type Log interface {
 	Head(ctx context.Context) (uint64, error)
-	runner.PartReader
+	eventlog.PartReader
 }
 
 // Config of a rebuild. Pool and Log are required.

@@ -15,16 +15,11 @@ import (
 // there are so many.
 const replayRecords = 10000
 
-// PartReader reads a part of the log that is complete; see eventlog.Direct.
-type PartReader interface {
-	Read(ctx context.Context, cfg eventlog.ReadConfig, yield func(eventlog.Slice) error) error
-}
-
 // Replayer applies parts of the log to a schema that no projector works on, by
 // the very code that the projector runs.
 type Replayer struct {
 	Conn        *pgx.Conn // its search_path says which schema
-	Log         PartReader
+	Log         eventlog.PartReader
 	Projections []Projection // nil means Projections()
 	Position    uint64       // the schema's checkpoint
 	// Applied, if set, is called with the new position after each commit.

@@ -26,7 +26,11 @@ func loadConfig() (config.Config, error) {
 	if err != nil {
 		return cfg, err
 	}
-	fill(&cfg.NATSURL, local.NATSURL)
+	if cfg.NATSURL == "" {
+		// The run's own server, which lets its owner do everything.
+		cfg.NATSURL = local.NATSURL
+		fill(&cfg.LogRead, config.LogReadConsumer)
+	}
 	fill(&cfg.DatabaseURL, local.DatabaseURL)
 	if cfg.SolanaRPCURL == "" {
 		cfg.SolanaRPCURL = local.SolanaRPCURL
