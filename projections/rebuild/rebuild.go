@@ -358,25 +358,31 @@ func (r *rebuild) analyse(ctx context.Context) error {
 	return nil
 }
 
-// dropIndexes drops the indexes that no constraint needs and returns their
-// definitions.
+// dropIndexes drops the indexes that no projection needs while it writes, all
+// but primary keys, and returns what makes them again. What they keep unique is
+// checked when they are made.
 func (r *rebuild) dropIndexes(ctx context.Context) ([]string, error) {
-	rows, err := r.control.Query(ctx, `SELECT c.relname, pg_get_indexdef(c.oid) FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
-		WHERE c.relnamespace = $1::regnamespace AND NOT EXISTS (SELECT FROM pg_constraint k WHERE k.conindid = c.oid) ORDER BY 1`, r.fresh)
+	rows, err := r.control.Query(ctx, `SELECT
+			CASE WHEN k.oid IS NULL THEN 'DROP INDEX ' || i.indexrelid::regclass
+			ELSE format('ALTER TABLE %s DROP CONSTRAINT %I', i.indrelid::regclass, k.conname) END,
+			CASE WHEN k.oid IS NULL THEN pg_get_indexdef(i.indexrelid)
+			ELSE format('ALTER TABLE %s ADD CONSTRAINT %I %s', i.indrelid::regclass, k.conname, pg_get_constraintdef(k.oid)) END
+		FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid LEFT JOIN pg_constraint k ON k.conindid = i.indexrelid AND k.conrelid = i.indrelid
+		WHERE c.relnamespace = $1::regnamespace AND NOT i.indisprimary ORDER BY c.relname`, r.fresh)
 	if err != nil {
 		return nil, err
 	}
-	var names, definitions []string
-	var name, definition string
-	if _, err := pgx.ForEachRow(rows, []any{&name, &definition}, func() error {
-		names, definitions = append(names, name), append(definitions, definition)
+	var drops, definitions []string
+	var drop, definition string
+	if _, err := pgx.ForEachRow(rows, []any{&drop, &definition}, func() error {
+		drops, definitions = append(drops, drop), append(definitions, definition)
 		return nil
 	}); err != nil {
 		return nil, err
 	}
-	for _, name := range names {
-		if _, err := r.control.Exec(ctx, `DROP INDEX `+r.fresh+`.`+name); err != nil {
-			return nil, err
+	for _, drop := range drops {
+		if _, err := r.control.Exec(ctx, drop); err != nil {
+			return nil, fmt.Errorf("%s: %w", drop, err)
 		}
 	}
 	return definitions, nil
