@@ -304,16 +304,19 @@ func (r *rebuild) fill(ctx context.Context) error {
 			r.cfg.Progress(position, max(total, position))
 		}
 	}
-	// Statistics grow with the tables, or plans for empty ones are kept.
+	// Statistics grow with the tables, or plans for empty ones are kept. How many
+	// rows there are is all that those plans need: a tenth of the usual sample.
 	for next := uint64(10_000); analysed < target; next *= 8 {
 		to := min(next, target)
 		if err := r.replayer.To(ctx, to); err != nil {
 			return err
 		}
-		if err := r.analyse(ctx); err != nil {
+		if analysed = to; to == target {
+			break // what is there now is analysed below
+		}
+		if err := r.analyse(ctx, 10); err != nil {
 			return err
 		}
-		analysed = to
 	}
 	r.say("building %d indexes", len(indexes))
 	for _, definition := range indexes {
@@ -321,7 +324,7 @@ func (r *rebuild) fill(ctx context.Context) error {
 			return fmt.Errorf("%s: %w", definition, err)
 		}
 	}
-	if err := r.analyse(ctx); err != nil {
+	if err := r.analyse(ctx, 100); err != nil {
 		return err
 	}
 	for {
@@ -349,7 +352,11 @@ func (r *rebuild) target(ctx context.Context) (uint64, error) {
 	return seq, err
 }
 
-func (r *rebuild) analyse(ctx context.Context) error {
+// analyse makes statistics for the planner, of 300 rows for each of target.
+func (r *rebuild) analyse(ctx context.Context, target int) error {
+	if _, err := r.replayer.Conn.Exec(ctx, fmt.Sprintf(`SET default_statistics_target = %d`, target)); err != nil {
+		return fmt.Errorf("analyse: %w", err)
+	}
 	for _, name := range r.tables() {
 		if _, err := r.replayer.Conn.Exec(ctx, `ANALYZE `+r.fresh+`.`+name); err != nil {
 			return fmt.Errorf("analyse: %w", err)
