@@ -6,6 +6,8 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -94,43 +96,45 @@ func scanMemory(rows pgx.Rows, before ...any) (*memoryRow, error) {
 	return &m, err
 }
 
-// leafWalk goes through memories and tiles, owner by owner, side by side.
+// leafWalk goes through memories and tiles, owner by owner, side by side. It
+// knows nothing of the log, so that both can be read at the same time: what it
+// keeps is a hash of each owner's rows, and whose tiles are not those of the rows.
 type leafWalk struct {
-	*auditor
-	owner   events.Owner // whose rows are being read; empty at the beginning
-	hash    rowsHash
-	tree    *tiler
-	tiles   *tileRows
-	suspect []events.Owner // in the order in which they were met
+	owner events.Owner // whose rows are being read; empty at the beginning
+	hash  rowsHash
+	tree  *tiler // nil where a row has no leaf hash
+	tiles *tileRows
 
-	suspected, seen map[events.Owner]bool
+	rows    map[events.Owner]rowsHash
+	suspect map[events.Owner]bool
+	count   int // memories
 }
 
-// compareLeaves reads every row of memories and tiles once, in the order of the
-// tree, and looks closer at the owners whose rows do not add up.
-func (a *auditor) compareLeaves(ctx context.Context, db *snapshot) error {
+// walkLeaves reads every row of memories and tiles once, in the order of the
+// tree.
+func (a *auditor) walkLeaves(ctx context.Context, db *snapshot) (*leafWalk, error) {
 	where, args := a.onlyOwner()
 	tiles, err := openTiles(ctx, db.second, where, args)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer tiles.close()
-	w := &leafWalk{auditor: a, tiles: tiles, suspected: map[events.Owner]bool{}, seen: map[events.Owner]bool{}}
+	w := &leafWalk{tiles: tiles, rows: map[events.Owner]rowsHash{}, suspect: map[events.Owner]bool{}}
 	rows, err := db.first.Query(ctx, `SELECT owner, `+memoryColumns+` FROM memories`+where+` ORDER BY owner, leaf_index`, args...)
 	if err != nil {
-		return fmt.Errorf("read memories: %w", err)
+		return nil, fmt.Errorf("read memories: %w", err)
 	}
 	defer rows.Close()
 	for rows.Next() {
 		var name string
 		m, err := scanMemory(rows, &name)
 		if err != nil {
-			return fmt.Errorf("read memories: %w", err)
+			return nil, fmt.Errorf("read memories: %w", err)
 		}
-		a.report.summary.Rows["memories"]++
+		w.count++
 		if events.Owner(name) != w.owner {
 			if err := w.next(events.Owner(name)); err != nil {
-				return err
+				return nil, err
 			}
 		}
 		w.hash.add(m)
@@ -139,22 +143,54 @@ func (a *auditor) compareLeaves(ctx context.Context, db *snapshot) error {
 		}
 	}
 	if err := rows.Err(); err != nil {
-		return fmt.Errorf("read memories: %w", err)
+		return nil, fmt.Errorf("read memories: %w", err)
 	}
 	if err := w.next(""); err != nil {
-		return err
+		return nil, err
 	}
-	if err := tiles.rest(func(t *tileRow) { w.suspects(t.owner) }); err != nil {
-		return err
-	}
-	a.report.summary.Rows["tiles"] = tiles.count
-	tiles.close()
-	for _, name := range a.fold.sortedOwners() {
-		if !w.seen[name] && a.fold.owners[name].leaves() > 0 {
-			w.suspects(name)
+	return w, tiles.rest(func(t *tileRow) { w.suspect[t.owner] = true })
+}
+
+// next ends an owner and begins another.
+func (w *leafWalk) next(name events.Owner) error {
+	if w.owner != "" {
+		w.rows[w.owner] = w.hash
+		var want []wantTile
+		if w.tree != nil {
+			want = w.tree.done()
+		} else {
+			w.suspect[w.owner] = true
+		}
+		err := w.tiles.compare(w.owner, want, func(_, is *tileRow) {
+			if is != nil {
+				w.suspect[is.owner] = true
+			} else {
+				w.suspect[w.owner] = true
+			}
+		})
+		if err != nil {
+			return err
 		}
 	}
-	for _, name := range w.suspect {
+	w.owner, w.hash, w.tree = name, rowsHash{}, newTiler()
+	return nil
+}
+
+// compareLeaves holds what the walk found against the log, and looks closer at
+// the owners whose rows do not add up.
+func (a *auditor) compareLeaves(ctx context.Context, db *snapshot, w *leafWalk) error {
+	a.report.summary.Rows["memories"], a.report.summary.Rows["tiles"] = w.count, w.tiles.count
+	for name, hash := range w.rows {
+		if o := a.fold.owners[name]; o == nil || o.rows != hash {
+			w.suspect[name] = true
+		}
+	}
+	for name, o := range a.fold.owners {
+		if _, seen := w.rows[name]; !seen && o.leaves() > 0 {
+			w.suspect[name] = true
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(w.suspect)) {
 		if err := a.lookCloser(ctx, db, name); err != nil {
 			return err
 		}
@@ -167,38 +203,6 @@ func (a *auditor) onlyOwner() (where string, args []any) {
 		return "", nil
 	}
 	return ` WHERE owner = $1`, []any{string(a.cfg.Owner)}
-}
-
-// next ends an owner and begins another.
-func (w *leafWalk) next(name events.Owner) error {
-	if w.owner != "" {
-		w.seen[w.owner] = true
-		var want []wantTile
-		if o := w.fold.owners[w.owner]; o != nil && o.rows == w.hash && w.tree != nil {
-			want = w.tree.done()
-		} else {
-			w.suspects(w.owner)
-		}
-		err := w.tiles.compare(w.owner, want, func(_, is *tileRow) {
-			if is != nil {
-				w.suspects(is.owner)
-			} else {
-				w.suspects(w.owner)
-			}
-		})
-		if err != nil {
-			return err
-		}
-	}
-	w.owner, w.hash, w.tree = name, rowsHash{}, newTiler()
-	return nil
-}
-
-func (w *leafWalk) suspects(name events.Owner) {
-	if !w.suspected[name] {
-		w.suspected[name] = true
-		w.suspect = append(w.suspect, name)
-	}
 }
 
 // pageRows is how many rows of an owner are read at a time.
