@@ -111,7 +111,13 @@ func (r *rebuild) compareTable(ctx context.Context, live pgx.Tx, name string) er
 	if same && !r.cfg.Rows {
 		return nil
 	}
-	found, err := r.compareRows(ctx, live, name)
+	if counts[0] == 0 || counts[1] == 0 {
+		// As many differences as rows: the first few say enough.
+		shown, err := r.compareRows(ctx, live, name, maxShown)
+		r.result.Differences += counts[0] + counts[1] - uint64(shown)
+		return err
+	}
+	found, err := r.compareRows(ctx, live, name, 0)
 	if err == nil && !same && found == 0 {
 		r.differ(Difference{Table: name, Live: fmt.Sprintf("%d rows, checksum %s", counts[0], sums[0]), Rebuilt: fmt.Sprintf("%d rows, checksum %s", counts[1], sums[1])})
 	}
@@ -138,13 +144,17 @@ func checksum(ctx context.Context, q schema.Querier, inSchema, name string) (str
 	return `SELECT count(*), coalesce(sum(hash_record_extended(ROW(` + strings.Join(columns, ", ") + `), 0)), 0)::text FROM ` + name, nil
 }
 
-// compareRows reads both tables in the order of their keys, side by side.
-func (r *rebuild) compareRows(ctx context.Context, live pgx.Tx, name string) (found int, err error) {
+// compareRows reads both tables in the order of their keys, side by side, up to
+// a limit, if there is one, of each.
+func (r *rebuild) compareRows(ctx context.Context, live pgx.Tx, name string, limit int) (found int, err error) {
 	key, columns, err := r.columns(ctx, name)
 	if err != nil {
 		return 0, err
 	}
 	query := `SELECT concat_ws(' ', ` + strings.Join(key, ", ") + `) COLLATE "C" AS key, ` + strings.Join(columns, ", ") + ` FROM ` + name + ` ORDER BY 1`
+	if limit > 0 {
+		query += fmt.Sprintf(` LIMIT %d`, limit)
+	}
 	old, err := openRows(ctx, live, query)
 	if err != nil {
 		return 0, err
