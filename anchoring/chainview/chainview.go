@@ -66,6 +66,8 @@ type View struct {
 	mu      sync.Mutex
 	reader  Reader // nil until Connect
 	entries *lru.Cache[Account, *entry]
+
+	hits, misses uint64
 }
 
 // New returns a view whose accounts are read again when they are asked for and
@@ -95,7 +97,13 @@ func (v *View) Last(a Account) *Seen {
 		e = &entry{}
 		v.entries.Add(a, e)
 	}
-	if v.reader != nil && !e.asked && (e.looked.IsZero() || v.now().Sub(e.looked) >= v.fresh) {
+	fresh := !e.looked.IsZero() && v.now().Sub(e.looked) < v.fresh
+	if fresh {
+		v.hits++
+	} else {
+		v.misses++
+	}
+	if v.reader != nil && !e.asked && !fresh {
 		select {
 		case v.queue <- a:
 			e.asked = true
@@ -103,6 +111,14 @@ func (v *View) Last(a Account) *Seen {
 		}
 	}
 	return e.seen
+}
+
+// Counts returns how often what was remembered was fresh, and how often it was
+// old or missing.
+func (v *View) Counts() (hits, misses uint64) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.hits, v.misses
 }
 
 // Run reads what is asked for until ctx ends.

@@ -29,8 +29,9 @@ const (
 
 // JetStream is the log on a NATS JetStream stream.
 type JetStream struct {
-	nc *nats.Conn
-	js jetstream.JetStream
+	nc      *nats.Conn
+	js      jetstream.JetStream
+	inboxes *inboxes
 	// leaderReads sends reads to the stream's leader. On a stream with
 	// replicas any of them answers a direct get, also one that is behind, and
 	// a read that misses an acknowledged append would break the fence.
@@ -91,7 +92,7 @@ func Open(ctx context.Context, nc *nats.Conn) (*JetStream, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open stream %s: %w: %w", StreamName, ErrUnavailable, err)
 	}
-	return &JetStream{nc: nc, js: js, leaderReads: stream.CachedInfo().Config.Replicas > 1}, nil
+	return &JetStream{nc: nc, js: js, inboxes: newInboxes(nc), leaderReads: stream.CachedInfo().Config.Replicas > 1}, nil
 }
 
 // WithSyncer returns the log on a server that acknowledges before its bytes are
@@ -191,7 +192,7 @@ func (l *JetStream) publish(ctx context.Context, a Append) (uint64, error) {
 		patience = min(patience, time.Until(deadline))
 	}
 	subject := events.Subject{Family: a.Family, Owner: a.Owner, Kind: a.Kind}
-	reply, err := l.nc.RequestMsg(&nats.Msg{
+	reply, err := l.inboxes.request(&nats.Msg{
 		Subject: subject.String(),
 		Data:    a.Payload,
 		Header: nats.Header{

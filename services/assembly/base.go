@@ -290,6 +290,7 @@ func NewDeciding(ctx context.Context, b *Base) (*Deciding, error) {
 		return nil, err
 	}
 	d.Chain = chainview.New(chainFreshness, time.Now, b.Logger)
+	registerHits(b.Registry, "chain", d.Chain)
 	if err := d.connectChain(); err != nil {
 		return nil, err
 	}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/events/tracing"
-	"github.com/memory-ledger/ledger/services/hits"
 )
 
 // meteredLog is a log whose appends are timed and traced.
@@ -84,8 +83,13 @@ func registerBytes(registerer prometheus.Registerer, name string, size func() in
 	}, func() float64 { return float64(size()) }))
 }
 
+// lookups counts how often a cache had what it was asked for.
+type lookups interface {
+	Counts() (hits, misses uint64)
+}
+
 // registerHits shows how often a cache had what it was asked for.
-func registerHits(registerer prometheus.Registerer, name string, counter *hits.Counter) {
+func registerHits(registerer prometheus.Registerer, name string, counter lookups) {
 	series := func(result string, value func() uint64) prometheus.Collector {
 		return prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "ledger_cache_lookups_total", Help: "Lookups in caches, by cache and whether it had what was wanted.",

@@ -144,7 +144,12 @@ func (a *API) getMemory(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	return c.JSON(view)
+	text, err := view.AppendJSON(nil)
+	if err != nil {
+		return err
+	}
+	c.Set(fiber.HeaderContentType, fiber.MIMEApplicationJSON)
+	return c.Send(text)
 }
 
 const maxPage = 1000

@@ -91,9 +91,8 @@ func awaitAnchored(t *testing.T, c *stacktest.Client, session stacktest.Header, 
 	}
 }
 
-// batches reads the log as an auditor and makes sure that the confirmed
-// batches hold every leaf once. It returns how many of each there are.
-func (d *deployment) batches() (leaves, batches uint64) {
+// events reads the log as an auditor does.
+func (d *deployment) events(yield func(*events.Event)) {
 	d.t.Helper()
 	url := d.as("auditor")[len("NATS_URL="):]
 	nc, err := nats.Connect(url, nats.CustomInboxPrefix("_INBOX_auditor"), nats.RootCAs(filepath.Join(d.secrets, "ca_certificate")))
@@ -109,27 +108,14 @@ func (d *deployment) batches() (leaves, batches uint64) {
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	from, written, anchored := map[string]uint64{}, map[events.Owner]uint64{}, map[events.Owner]uint64{}
 	err = log.Direct().Read(d.t.Context(), eventlog.ReadConfig{To: head}, func(s eventlog.Slice) error {
 		for _, r := range s.Records {
 			batch, err := events.DecodeBatch(r.Payload)
 			if err != nil {
 				return err
 			}
-			for _, e := range batch {
-				switch data := e.Data.(type) {
-				case *events.MemoryWritten:
-					written[e.Owner]++
-					leaves++
-				case *events.BatchCut:
-					from[data.BatchID] = data.FromSize
-				case *events.BatchConfirmed:
-					if from[data.BatchID] != anchored[e.Owner] {
-						d.t.Errorf("a batch from leaf %d is confirmed after %d leaves", from[data.BatchID], anchored[e.Owner])
-					}
-					anchored[e.Owner] = data.Size
-					batches++
-				}
+			for i := range batch {
+				yield(&batch[i])
 			}
 		}
 		return nil
@@ -137,6 +123,28 @@ func (d *deployment) batches() (leaves, batches uint64) {
 	if err != nil {
 		d.t.Fatal(err)
 	}
+}
+
+// batches makes sure that the confirmed batches in the log hold every leaf once.
+// It returns how many of each there are.
+func (d *deployment) batches() (leaves, batches uint64) {
+	d.t.Helper()
+	from, written, anchored := map[string]uint64{}, map[events.Owner]uint64{}, map[events.Owner]uint64{}
+	d.events(func(e *events.Event) {
+		switch data := e.Data.(type) {
+		case *events.MemoryWritten:
+			written[e.Owner]++
+			leaves++
+		case *events.BatchCut:
+			from[data.BatchID] = data.FromSize
+		case *events.BatchConfirmed:
+			if from[data.BatchID] != anchored[e.Owner] {
+				d.t.Errorf("a batch from leaf %d is confirmed after %d leaves", from[data.BatchID], anchored[e.Owner])
+			}
+			anchored[e.Owner] = data.Size
+			batches++
+		}
+	})
 	if !maps.Equal(anchored, written) {
 		d.t.Errorf("%v were written, %v anchored", written, anchored)
 	}

@@ -168,11 +168,13 @@ func (d *deployment) command(args []string, environ ...string) *exec.Cmd {
 }
 
 // api runs a replica and returns its client once it is ready.
-func (d *deployment) api(command, addrVariable string) (*process, *stacktest.Client) {
+func (d *deployment) api(command, addrVariable string, environ ...string) (*process, *stacktest.Client) {
 	d.t.Helper()
 	addr := freeAddr(d.t)
 	p := newProcess(d.t, func() *exec.Cmd {
-		return d.command([]string{command}, d.as("api"), addrVariable+"="+addr, "CORE_URL=http://ledger.test", "EXTENSION_URL=http://ledger.test")
+		return d.command([]string{command}, append([]string{
+			d.as("api"), addrVariable + "=" + addr, "CORE_URL=http://ledger.test", "EXTENSION_URL=http://ledger.test",
+		}, environ...)...)
 	})
 	waitFor(d.t, "http://"+addr+"/readyz", p.proc.Done(), p.log)
 	api := contracttest.Core

@@ -5,7 +5,6 @@ import (
 	"context"
 	"io"
 
-	"github.com/go-json-experiment/json"
 	"github.com/gofiber/fiber/v2"
 
 	"github.com/memory-ledger/ledger/services/memory"
@@ -66,7 +65,12 @@ func (s *arrayStream) element(v *memory.View) error {
 		s.buffer.WriteByte(',')
 	}
 	s.some = true
-	return json.MarshalWrite(&s.buffer, v)
+	text, err := v.AppendJSON(s.buffer.AvailableBuffer())
+	if err != nil {
+		return err
+	}
+	_, _ = s.buffer.Write(text) // a bytes.Buffer takes everything
+	return nil
 }
 
 // Read implements io.Reader. Each chunk of a long list has a deadline of its

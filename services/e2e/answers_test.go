@@ -452,7 +452,7 @@ func answersOfStaking(t *testing.T) {
 	y := newTreasury(t, solana.TokenProgramID)
 	stack := stacktest.Start(t, stacktest.Options{Configure: y.configure})
 	s := newStaker(y, stack.Core[0])
-	y.give(solana.MustPublicKeyFromBase58(s.PublicKey), 1000)
+	y.Give(solana.MustPublicKeyFromBase58(s.PublicKey), 1000)
 	s.move("stake", "500")
 	s.core.Expect(200, "POST", "/staking/unstake", map[string]any{"amount": "500"}, s.session)
 	for _, path := range []string{"/staking/stake", "/staking/unstake"} {

@@ -2,24 +2,19 @@ package e2e_test
 
 import (
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/gagliardetto/solana-go"
-	associatedtokenaccount "github.com/gagliardetto/solana-go/programs/associated-token-account"
 	"github.com/gagliardetto/solana-go/programs/token"
 
 	"github.com/memory-ledger/ledger/anchoring/program"
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/infra/localchain"
-	"github.com/memory-ledger/ledger/infra/localchain/localchaintest"
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
 	"github.com/memory-ledger/ledger/projections/schema"
 	"github.com/memory-ledger/ledger/projections/stakes"
@@ -29,109 +24,17 @@ import (
 	"github.com/memory-ledger/ledger/services/stacktest"
 )
 
-// treasury is a local chain with a mint, and the key that may mint.
-type treasury struct {
-	*testing.T
-	*localchain.Chain
-	key  solana.PrivateKey
-	mint solana.PublicKey
-}
+// treasury is a local chain with a mint, and how a stack is told of it.
+type treasury struct{ *stacktest.Treasury }
 
 func newTreasury(t *testing.T, tokenProgram solana.PublicKey) *treasury {
 	t.Helper()
-	chain := localchaintest.Start(t, localchain.Config{Programs: []localchain.Program{{ID: program.LocalID.String(), ELF: program.ELF}}})
-	y := &treasury{T: t, Chain: chain, key: newKey(t)}
-	y.fund(y.key.PublicKey())
-	y.mint = y.newMint(tokenProgram)
-	return y
-}
-
-func newKey(t *testing.T) solana.PrivateKey {
-	t.Helper()
-	key, err := solana.NewRandomPrivateKey()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key
-}
-
-func (y *treasury) must(err error) {
-	y.Helper()
-	if err != nil {
-		y.Fatal(err)
-	}
-}
-
-func (y *treasury) fund(key solana.PublicKey) {
-	y.Helper()
-	y.must(y.Fund(y.Context(), key.String(), 10*solana.LAMPORTS_PER_SOL))
-}
-
-// newMint puts a mint with six decimals on the chain by force.
-func (y *treasury) newMint(tokenProgram solana.PublicKey) solana.PublicKey {
-	y.Helper()
-	data := make([]byte, 82)
-	data[0] = 1 // there is a mint authority
-	copy(data[4:], y.key.PublicKey().Bytes())
-	data[44], data[45] = 6, 1
-	mint := newKey(y.T).PublicKey()
-	y.must(y.Fault(y.Context(), localchain.SetAccount(mint.String(), solana.LAMPORTS_PER_SOL, tokenProgram.String(), data)))
-	return mint
-}
-
-// send signs with the treasury's key and waits for the confirmation.
-func (y *treasury) send(instructions ...solana.Instruction) {
-	y.Helper()
-	var latest struct {
-		Value struct{ Blockhash solana.Hash }
-	}
-	y.must(y.Call(y.Context(), &latest, "getLatestBlockhash"))
-	tx, err := solana.NewTransaction(instructions, latest.Value.Blockhash, solana.TransactionPayer(y.key.PublicKey()))
-	y.must(err)
-	_, err = tx.Sign(func(solana.PublicKey) *solana.PrivateKey { return &y.key })
-	y.must(err)
-	y.land(tx)
-}
-
-// land sends a signed transaction and waits until it is confirmed.
-func (y *treasury) land(tx *solana.Transaction) string {
-	y.Helper()
-	var signature string
-	y.must(y.Call(y.Context(), &signature, "sendTransaction", tx.MustToBase64(), map[string]any{"encoding": "base64", "preflightCommitment": "confirmed"}))
-	for range 500 {
-		var statuses struct {
-			Value []*struct {
-				Err                any
-				ConfirmationStatus string
-			}
-		}
-		y.must(y.Call(y.Context(), &statuses, "getSignatureStatuses", []string{signature}))
-		if s := statuses.Value[0]; s != nil && s.ConfirmationStatus != "processed" {
-			if s.Err != nil {
-				y.Fatalf("transaction failed: %v", s.Err)
-			}
-			return signature
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	y.Fatal("the transaction was not confirmed")
-	return ""
-}
-
-// give mints tokens into a wallet's own token account, which it makes.
-func (y *treasury) give(wallet solana.PublicKey, amount uint64) solana.PublicKey {
-	y.Helper()
-	tokens, _, err := solana.FindAssociatedTokenAddress(wallet, y.mint)
-	y.must(err)
-	y.send(associatedtokenaccount.NewCreateIdempotentInstructionBuilder().
-		SetPayer(y.key.PublicKey()).SetWallet(wallet).SetMint(y.mint).Build(),
-		token.NewMintToInstruction(amount, y.mint, tokens, y.key.PublicKey(), nil).Build())
-	return tokens
+	return &treasury{stacktest.NewTreasury(t, tokenProgram)}
 }
 
 // configure turns staking on.
 func (y *treasury) configure(c *config.Config) {
-	c.SolanaRPCURL, c.StakeMint, c.StakingProgramID = y.URL(), y.mint.String(), program.LocalID.String()
+	c.SolanaRPCURL, c.StakeMint, c.StakingProgramID = y.URL(), y.Mint.String(), program.LocalID.String()
 	c.MinPartialUnstake, c.StakeMaturity = "100", 24*time.Hour
 }
 
@@ -139,21 +42,14 @@ func (y *treasury) configure(c *config.Config) {
 // write to the same family of an owner.
 func (y *treasury) anchoring(c *config.Config) {
 	y.configure(c)
-	numbers := make([]int, len(y.key))
-	for i, b := range y.key {
-		numbers[i] = int(b)
-	}
-	text, err := json.Marshal(numbers)
-	y.must(err)
-	c.AuthorityKeypair, c.CommitmentProgramID = filepath.Join(y.TempDir(), "authority.json"), program.LocalID.String()
-	y.must(os.WriteFile(c.AuthorityKeypair, text, 0o600))
+	c.AuthorityKeypair, c.CommitmentProgramID = y.KeypairFile(), program.LocalID.String()
 	c.AnchorMaxWait = time.Second
 }
 
 // hoursAgo sets the chain's clock: what lands next was deposited then.
 func (y *treasury) hoursAgo(hours int) {
 	y.Helper()
-	y.must(y.Fault(y.Context(), localchain.Clock(time.Now().Add(-time.Duration(hours)*time.Hour).Unix())))
+	y.Must(y.Fault(y.Context(), localchain.Clock(time.Now().Add(-time.Duration(hours)*time.Hour).Unix())))
 }
 
 // staker is a wallet with a session.
@@ -170,9 +66,9 @@ func (s *staker) ask(route, amount string) *solana.Transaction {
 	s.Helper()
 	answer := s.core.Expect(200, "POST", "/staking/"+route, map[string]any{"amount": amount}, s.session)
 	raw, err := base64.StdEncoding.DecodeString(answer.Text("transaction"))
-	s.must(err)
+	s.Must(err)
 	tx, err := solana.TransactionFromBytes(raw)
-	s.must(err)
+	s.Must(err)
 	header := tx.Message.Header
 	if header.NumRequiredSignatures != 1 || len(tx.Signatures) != 1 || !tx.Signatures[0].IsZero() ||
 		tx.Message.AccountKeys[0].String() != s.PublicKey || tx.Message.RecentBlockhash.String() != answer.Text("blockhash") ||
@@ -190,10 +86,7 @@ func (s *staker) move(route, amount string) string {
 
 func (s *staker) sign(tx *solana.Transaction) string {
 	s.Helper()
-	message, err := tx.Message.MarshalBinary()
-	s.must(err)
-	tx.Signatures = []solana.Signature{solana.Signature(s.Sign(string(message)))}
-	return s.land(tx)
+	return s.LandFor(s.Wallet, tx)
 }
 
 func (s *staker) status() core.StakingStatus {
@@ -231,7 +124,7 @@ func newStaker(y *treasury, core *stacktest.Client) *staker {
 	y.Helper()
 	s := &staker{treasury: y, Wallet: stacktest.NewWallet(), core: core}
 	s.session = core.SignIn(s.Wallet)
-	y.fund(solana.MustPublicKeyFromBase58(s.PublicKey))
+	y.FundWallet(solana.MustPublicKeyFromBase58(s.PublicKey))
 	return s
 }
 
@@ -239,11 +132,11 @@ func newStaker(y *treasury, core *stacktest.Client) *staker {
 func (s *staker) recorded(databaseURL string, want int) []stakes.Movement {
 	s.Helper()
 	pool, err := schema.OpenPool(s.Context(), databaseURL, schema.Live, 2)
-	s.must(err)
+	s.Must(err)
 	defer pool.Close()
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) {
 		list, err := stakes.List(s.Context(), pool, events.Owner(s.PublicKey))
-		s.must(err)
+		s.Must(err)
 		if len(list) >= want || time.Now().After(deadline) {
 			if len(list) != want {
 				s.Fatalf("%d movements recorded, want %d: %+v", len(list), want, list)
@@ -267,10 +160,10 @@ func TestStakingFromEndToEnd(t *testing.T) {
 	s := newStaker(y, stack.Core[0])
 	wallet := solana.MustPublicKeyFromBase58(s.PublicKey)
 
-	if empty := s.holds("0", "0", "0", "0"); empty.Decimals != 6 || *empty.Mint != y.mint.String() || empty.MinPartialUnstake != "100" || empty.MaturityMs != 86400000 {
+	if empty := s.holds("0", "0", "0", "0"); empty.Decimals != 6 || *empty.Mint != y.Mint.String() || empty.MinPartialUnstake != "100" || empty.MaturityMs != 86400000 {
 		t.Errorf("%+v", empty)
 	}
-	tokens := y.give(wallet, 1000)
+	tokens := y.Give(wallet, 1000)
 	early := s.core.Expect(201, "POST", "/memories", map[string]any{"content": "before", "metadata": map[string]any{}}, s.session)
 	y.hoursAgo(30)
 	s.move("stake", "600")
@@ -289,7 +182,7 @@ func TestStakingFromEndToEnd(t *testing.T) {
 
 	// Somebody else adds to the vault: it is the wallet's, and it is a lot.
 	vault := solana.MustPublicKeyFromBase58(*status.Vault)
-	y.send(token.NewMintToInstruction(50, y.mint, vault, y.key.PublicKey(), nil).Build())
+	y.SendOwn(token.NewMintToInstruction(50, y.Mint, vault, y.Key.PublicKey(), nil).Build())
 	s.holds("950", "600", "350", "100", "600 true", "300 false", "50 false")
 
 	s.move("unstake", "900") // the youngest first; what is left is below the minimum
@@ -321,12 +214,12 @@ func emptied(s *staker, tokens solana.PublicKey) *solana.Transaction {
 	var latest struct {
 		Value struct{ Blockhash solana.Hash }
 	}
-	s.must(s.Call(s.Context(), &latest, "getLatestBlockhash"))
+	s.Must(s.Call(s.Context(), &latest, "getLatestBlockhash"))
 	tx, err := solana.NewTransaction([]solana.Instruction{
-		token.NewBurnInstruction(1000, tokens, s.mint, wallet, nil).Build(),
+		token.NewBurnInstruction(1000, tokens, s.Mint, wallet, nil).Build(),
 		token.NewCloseAccountInstruction(tokens, wallet, wallet, nil).Build(),
 	}, latest.Value.Blockhash, solana.TransactionPayer(wallet))
-	s.must(err)
+	s.Must(err)
 	return tx
 }
 
@@ -342,12 +235,12 @@ func replayed(s *staker, stack *stacktest.Stack, want []stakes.Movement, before 
 		s.Errorf("replayed %+v\nwant %+v", got, want)
 	}
 	s.core = again.Core[0]
-	s.must(s.Fault(s.Context(), localchain.Fail("getSignaturesForAddress", 1000)))
+	s.Must(s.Fault(s.Context(), localchain.Fail("getSignaturesForAddress", 1000)))
 	status := s.status()
 	if status.Reconciled || status.Staked != "50" || fmt.Sprint(status.Lots[0].DepositedAt) != fmt.Sprint(before.Lots[0].DepositedAt) {
 		s.Errorf("from the log alone: %+v", status)
 	}
-	s.must(s.Fault(s.Context(), localchain.Fail("getSignaturesForAddress", 0)))
+	s.Must(s.Fault(s.Context(), localchain.Fail("getSignaturesForAddress", 0)))
 	s.holds("50", "0", "50", "0", "50 false")
 }
 
@@ -357,10 +250,10 @@ func TestStakingWithoutAChain(t *testing.T) {
 	y := newTreasury(t, solana.TokenProgramID)
 	stack := stacktest.Start(t, stacktest.Options{Configure: y.configure})
 	s := newStaker(y, stack.Core[0])
-	y.give(solana.MustPublicKeyFromBase58(s.PublicKey), 1000)
+	y.Give(solana.MustPublicKeyFromBase58(s.PublicKey), 1000)
 	s.move("stake", "500")
 
-	fault := func(f localchain.Fault) { y.Helper(); y.must(y.Fault(y.Context(), f)) }
+	fault := func(f localchain.Fault) { y.Helper(); y.Must(y.Fault(y.Context(), f)) }
 	fault(localchain.Fail("getMultipleAccounts", 3))
 	s.core.Expect(503, "GET", "/staking/status", nil, s.session)
 	s.refused(503, "unstake", "500", "1")
@@ -396,23 +289,23 @@ func TestStakingRefusesAMintAtStart(t *testing.T) {
 		y.configure(&cfg)
 		change(&cfg)
 		base, err := assembly.NewBase(t.Context(), cfg, slog.New(slog.DiscardHandler), assembly.Dial(cfg))
-		y.must(err)
+		y.Must(err)
 		defer base.Close()
 		deciding, err := assembly.NewDeciding(t.Context(), base)
 		if err != nil {
 			return err
 		}
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		y.must(err)
+		y.Must(err)
 		defer listener.Close()
 		return deciding.ServeCore(t.Context(), listener)
 	}
 	time.Sleep(200 * time.Millisecond) // until the forced mint is confirmed
 	for want, change := range map[string]func(*config.Config){
 		"Token-2022":        func(*config.Config) {},
-		"no SPL Token mint": func(c *config.Config) { c.StakeMint = y.key.PublicKey().String() },
+		"no SPL Token mint": func(c *config.Config) { c.StakeMint = y.Key.PublicKey().String() },
 		"no program": func(c *config.Config) {
-			c.StakeMint, c.StakingProgramID = y.newMint(solana.TokenProgramID).String(), newKey(t).PublicKey().String()
+			c.StakeMint, c.StakingProgramID = y.NewMint(solana.TokenProgramID).String(), stacktest.NewKey(t).PublicKey().String()
 			time.Sleep(200 * time.Millisecond)
 		},
 		"STAKE_MINT: not a":   func(c *config.Config) { c.StakeMint = strings.Repeat("1", 100_000) },

@@ -22,11 +22,17 @@ func Chain(t testing.TB, slots time.Duration) (chain *localchain.Chain, authorit
 	chain = localchaintest.Start(t, localchain.Config{
 		SlotTime: slots, Programs: []localchain.Program{{ID: program.LocalID.String(), ELF: program.ELF}},
 	})
-	key, err := solana.NewRandomPrivateKey()
-	if err != nil {
+	key := NewKey(t)
+	if err := chain.Fund(t.Context(), key.PublicKey().String(), 100*solana.LAMPORTS_PER_SOL); err != nil {
 		t.Fatal(err)
 	}
-	numbers := make([]int, len(key)) // as the Solana command line has it
+	return chain, keypairFile(t, key)
+}
+
+// keypairFile writes a key pair as the Solana command line has it.
+func keypairFile(t testing.TB, key solana.PrivateKey) (path string) {
+	t.Helper()
+	numbers := make([]int, len(key))
 	for i, b := range key {
 		numbers[i] = int(b)
 	}
@@ -34,12 +40,9 @@ func Chain(t testing.TB, slots time.Duration) (chain *localchain.Chain, authorit
 	if err != nil {
 		t.Fatal(err)
 	}
-	authority = filepath.Join(t.TempDir(), "authority.json")
-	if err := os.WriteFile(authority, text, 0o600); err != nil {
+	path = filepath.Join(t.TempDir(), "authority.json")
+	if err := os.WriteFile(path, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := chain.Fund(t.Context(), key.PublicKey().String(), 100*solana.LAMPORTS_PER_SOL); err != nil {
-		t.Fatal(err)
-	}
-	return chain, authority
+	return path
 }

@@ -1,0 +1,84 @@
+package eventlog
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/memory-ledger/ledger/infra/localnats/natstest"
+)
+
+// TestInboxes: every request gets its own answer, also after one whose answer
+// came too late, and where nobody is there to answer, that is said at once.
+func TestInboxes(t *testing.T) {
+	t.Parallel()
+	nc, err := nats.Connect(natstest.Start(t).URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	late := make(chan *nats.Msg, 1)
+	answer := func(m *nats.Msg) {
+		if string(m.Data) == "later" {
+			late <- m
+			return
+		}
+		if err := m.Respond(m.Data); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := nc.Subscribe("echo", answer); err != nil {
+		t.Fatal(err)
+	}
+	boxes := newInboxes(nc)
+	ask := func(text string, patience time.Duration) (string, error) {
+		m, err := boxes.request(&nats.Msg{Subject: "echo", Data: []byte(text)}, patience)
+		if err != nil {
+			return "", err
+		}
+		return string(m.Data), nil
+	}
+
+	var callers sync.WaitGroup
+	for c := range 2 * keptInboxes {
+		callers.Go(func() {
+			for i := range 20 {
+				text := fmt.Sprint(c, " ", i)
+				if got, err := ask(text, time.Minute); err != nil || got != text {
+					t.Errorf("%q: %q, %v", text, got, err)
+				}
+			}
+		})
+	}
+	callers.Wait()
+	if n := len(boxes.free); n == 0 || n > keptInboxes || nc.NumSubscriptions() > keptInboxes+1 {
+		t.Errorf("%d inboxes are kept, %d subscriptions", n, nc.NumSubscriptions())
+	}
+
+	before := len(boxes.free)
+	if _, err := ask("later", time.Millisecond); !errors.Is(err, nats.ErrTimeout) {
+		t.Errorf("got %v", err)
+	}
+	if err := (<-late).Respond([]byte("late")); err != nil {
+		t.Error(err)
+	}
+	for i := range before {
+		if got, err := ask(fmt.Sprint(i), time.Minute); err != nil || got != fmt.Sprint(i) {
+			t.Errorf("%d: %q, %v", i, got, err)
+		}
+	}
+	if len(boxes.free) != before-1 {
+		t.Errorf("%d inboxes are kept, want all of %d but the one that was given up", len(boxes.free), before)
+	}
+	if _, err := boxes.request(&nats.Msg{Subject: "nobody"}, time.Minute); !errors.Is(err, nats.ErrNoResponders) {
+		t.Errorf("got %v", err)
+	}
+	nc.Close()
+	if _, err := ask("closed", time.Minute); !errors.Is(err, nats.ErrConnectionClosed) {
+		t.Errorf("got %v", err)
+	}
+}
