@@ -64,7 +64,7 @@ func (b Bulk) fetch(ctx context.Context, cfg ReadConfig, out chan<- Slice) error
 		case errors.Is(err, ErrGap):
 			return fmt.Errorf("read: %w", err)
 		case !pause(ctx, retryPause):
-			return errors.Join(ctx.Err(), err)
+			return readEnds(ctx, g.next, err)
 		}
 	}
 }

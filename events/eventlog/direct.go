@@ -52,7 +52,7 @@ func (d Direct) fetch(ctx context.Context, cfg ReadConfig, out chan<- Slice) err
 				return fmt.Errorf("read: %w", err)
 			}
 			if !pause(ctx, retryPause) {
-				return errors.Join(ctx.Err(), err)
+				return readEnds(ctx, next, err)
 			}
 			continue
 		}

@@ -1,6 +1,10 @@
 package eventlog
 
-import "context"
+import (
+	"context"
+	"errors"
+	"fmt"
+)
 
 // ReadConfig says what to read: a part of the log that is complete already.
 type ReadConfig struct {
@@ -48,4 +52,10 @@ func readAhead(ctx context.Context, cfg ReadConfig, fetch func(context.Context, 
 		}
 	}
 	return <-failed
+}
+
+// readEnds is the error of a read that may wait no longer: its context ended, or
+// is about to. Whatever was in the way, a read that ends early says so.
+func readEnds(ctx context.Context, next uint64, err error) error {
+	return fmt.Errorf("read ends before sequence %d: %w", next, errors.Join(ErrUnavailable, ctx.Err(), err))
 }

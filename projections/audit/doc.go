@@ -10,7 +10,7 @@
 //
 // The read models are read in one snapshot of the database, and the log up to
 // exactly the position of that snapshot, so traffic may go on meanwhile. The
-// log is read once. Only an owner whose rows do not agree, or a root that lies
+// log is read once, and the tables of the leaves meanwhile. Only an owner whose rows do not agree, or a root that lies
 // too far back, costs another look at that one owner's messages.
 //
 // # Memory

@@ -314,7 +314,7 @@ func (r *rebuild) fill(ctx context.Context) error {
 		if analysed = to; to == target {
 			break // what is there now is analysed below
 		}
-		if err := r.analyse(ctx, 10); err != nil {
+		if err := r.analyse(ctx, "10"); err != nil {
 			return err
 		}
 	}
@@ -324,7 +324,7 @@ func (r *rebuild) fill(ctx context.Context) error {
 			return fmt.Errorf("%s: %w", definition, err)
 		}
 	}
-	if err := r.analyse(ctx, 100); err != nil {
+	if err := r.analyse(ctx, "DEFAULT"); err != nil {
 		return err
 	}
 	for {
@@ -352,9 +352,10 @@ func (r *rebuild) target(ctx context.Context) (uint64, error) {
 	return seq, err
 }
 
-// analyse makes statistics for the planner, of 300 rows for each of target.
-func (r *rebuild) analyse(ctx context.Context, target int) error {
-	if _, err := r.replayer.Conn.Exec(ctx, fmt.Sprintf(`SET default_statistics_target = %d`, target)); err != nil {
+// analyse makes statistics for the planner, of 300 rows for each of target, which
+// may be DEFAULT.
+func (r *rebuild) analyse(ctx context.Context, target string) error {
+	if _, err := r.replayer.Conn.Exec(ctx, `SET default_statistics_target = `+target); err != nil {
 		return fmt.Errorf("analyse: %w", err)
 	}
 	for _, name := range r.tables() {
@@ -367,14 +368,15 @@ func (r *rebuild) analyse(ctx context.Context, target int) error {
 
 // dropIndexes drops the indexes that no projection needs while it writes, all
 // but primary keys, and returns what makes them again. What they keep unique is
-// checked when they are made.
+// checked when they are made. (A projection that came to name one in ON CONFLICT
+// would stop at its first row.)
 func (r *rebuild) dropIndexes(ctx context.Context) ([]string, error) {
 	rows, err := r.control.Query(ctx, `SELECT
 			CASE WHEN k.oid IS NULL THEN 'DROP INDEX ' || i.indexrelid::regclass
 			ELSE format('ALTER TABLE %s DROP CONSTRAINT %I', i.indrelid::regclass, k.conname) END,
 			CASE WHEN k.oid IS NULL THEN pg_get_indexdef(i.indexrelid)
 			ELSE format('ALTER TABLE %s ADD CONSTRAINT %I %s', i.indrelid::regclass, k.conname, pg_get_constraintdef(k.oid)) END
-		FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid LEFT JOIN pg_constraint k ON k.conindid = i.indexrelid AND k.conrelid = i.indrelid
+		FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid LEFT JOIN pg_constraint k ON k.conindid = i.indexrelid AND k.contype IN ('u', 'x')
 		WHERE c.relnamespace = $1::regnamespace AND NOT i.indisprimary ORDER BY c.relname`, r.fresh)
 	if err != nil {
 		return nil, err
