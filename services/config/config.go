@@ -64,7 +64,7 @@ type Config struct {
 	// LogRead is how rebuild and verify read the log: "direct", by direct gets,
 	// which every role may, or "consumer", by a consumer of their own, which
 	// takes a fourth of the work and rights that the shipped roles have not.
-	// Default: direct; beside a local run consumer.
+	// Default: direct; consumer beside a local run with a log server of its own.
 	LogRead string `env:"LOG_READ"`
 	// DatabaseURL is the PostgreSQL of the read models.
 	DatabaseURL string `env:"DATABASE_URL"`

@@ -27,9 +27,8 @@ func loadConfig() (config.Config, error) {
 		return cfg, err
 	}
 	if cfg.NATSURL == "" {
-		// The run's own server, which lets its owner do everything.
 		cfg.NATSURL = local.NATSURL
-		fill(&cfg.LogRead, config.LogReadConsumer)
+		fill(&cfg.LogRead, local.LogRead)
 	}
 	fill(&cfg.DatabaseURL, local.DatabaseURL)
 	if cfg.SolanaRPCURL == "" {
