@@ -18,7 +18,6 @@ require (
 	github.com/nats-io/nats-server/v2 v2.15.2 // indirect
 	github.com/nats-io/nkeys v0.4.16 // indirect
 	github.com/nats-io/nuid v1.0.1 // indirect
-	github.com/synadia-io/orbit.go/natsext v0.1.2 // indirect
 	golang.org/x/crypto v0.58.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/text v0.43.0 // indirect
@@ -29,7 +28,6 @@ require (
 	github.com/gowebpki/jcs v1.0.2
 	github.com/memory-ledger/ledger/infra v0.0.0
 	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3
-	github.com/synadia-io/orbit.go/jetstreamext v0.3.0
 	go.opentelemetry.io/otel v1.47.0
 	go.opentelemetry.io/otel/trace v1.47.0
 )

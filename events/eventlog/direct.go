@@ -2,6 +2,7 @@ package eventlog
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -9,8 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-	"github.com/synadia-io/orbit.go/jetstreamext"
+	"github.com/nats-io/nats.go"
 )
 
 const (
@@ -35,39 +35,10 @@ var _ Log = Direct{}
 // Direct returns the log as auditors read it.
 func (l *JetStream) Direct() Direct { return Direct{l} }
 
-// ReadConfig says what to read: a part of the log that is complete already.
-type ReadConfig struct {
-	From     uint64 // first sequence wanted; 0 means 1
-	To       uint64 // last sequence wanted; the caller knows that the log holds it
-	Subject  string // subject filter; empty means all
-	MaxBytes int    // payload bytes after which a slice ends; 0 means 4 MiB
-}
-
-// Read calls yield with the log from From to To, slice after slice, and
-// returns nil at To. The slice after the one that yield works on is fetched
-// meanwhile. Servers that go away and come back are waited for until ctx ends.
-//
-// Without a filter the slices are contiguous, and one that is not is ErrGap. A
-// filtered read believes the server that answers: on a cluster, a replica that
-// is behind may lack the newest messages.
+// Read implements PartReader. A filtered read believes the server that answers:
+// on a cluster, a replica that is behind may lack the newest messages.
 func (d Direct) Read(ctx context.Context, cfg ReadConfig, yield func(Slice) error) error {
-	cfg.From = max(1, cfg.From)
-	if cfg.From > cfg.To {
-		return nil
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	slices, failed := make(chan Slice, 1), make(chan error, 1)
-	go func() {
-		defer close(slices)
-		failed <- d.fetch(ctx, cfg, slices)
-	}()
-	for slice := range slices {
-		if err := yield(slice); err != nil {
-			return err
-		}
-	}
-	return <-failed
+	return readAhead(ctx, cfg, d.fetch, yield)
 }
 
 // fetch sends the slices of a Read.
@@ -81,7 +52,7 @@ func (d Direct) fetch(ctx context.Context, cfg ReadConfig, out chan<- Slice) err
 				return fmt.Errorf("read: %w", err)
 			}
 			if !pause(ctx, retryPause) {
-				return errors.Join(ctx.Err(), err)
+				return readEnds(ctx, next, err)
 			}
 			continue
 		}
@@ -154,48 +125,81 @@ func (d Direct) Follow(ctx context.Context, cfg FollowConfig, yield func(Slice) 
 	}
 }
 
+// batchRequest is the body of a direct get of many messages.
+type batchRequest struct {
+	Seq           uint64 `json:"seq"`
+	NextBySubject string `json:"next_by_subj,omitempty"`
+	Batch         int    `json:"batch"`
+	MaxBytes      int    `json:"max_bytes"`
+}
+
 // batch asks for messages from a sequence on; more says that the server has
 // others after these. An answer that breaks off gives what came.
+//
+// The answers go to an inbox of their own, beside the one that requests share:
+// a server that finds two subscriptions for an answer sends it twice.
 func (d Direct) batch(ctx context.Context, from uint64, filter string, limit, maxBytes int) (records []Record, more bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, batchTimeout)
 	defer cancel()
 	if maxBytes <= 0 {
 		maxBytes = batchBytes
 	}
-	options := []jetstreamext.GetBatchOpt{jetstreamext.GetBatchSeq(from), jetstreamext.GetBatchMaxBytes(maxBytes)}
-	if filter != "" {
-		options = append(options, jetstreamext.GetBatchSubject(filter))
+	request, err := json.Marshal(batchRequest{Seq: from, NextBySubject: filter, Batch: limit, MaxBytes: maxBytes})
+	if err != nil {
+		return nil, false, err
 	}
-	answers, err := jetstreamext.GetBatch(ctx, d.js, StreamName, limit, options...)
+	answers, err := d.nc.SubscribeSync(d.nc.NewInbox())
 	if err != nil {
 		return nil, false, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
-	next := from
-	for msg, err := range answers {
-		if errors.Is(err, jetstreamext.ErrNoMessages) {
-			return records, false, nil
-		}
-		if err != nil {
-			if len(records) > 0 {
-				return records, true, nil
-			}
-			return nil, false, fmt.Errorf("%w: %w", ErrUnavailable, err)
-		}
-		if msg.Sequence < next || (filter == "" && msg.Sequence != next) {
-			return nil, false, fmt.Errorf("%w: expected sequence %d, got %d", ErrGap, next, msg.Sequence)
-		}
-		next = msg.Sequence + 1
-		pending, err := strconv.ParseUint(msg.Header.Get("Nats-Num-Pending"), 10, 64)
-		more = err != nil || pending > 0
-		records = append(records, Record{
-			Seq: msg.Sequence, Subject: msg.Subject, Time: msg.Time,
-			CommandID: msg.Header.Get(jetstream.MsgIDHeader), Payload: msg.Data,
-		})
+	defer func() { _ = answers.Unsubscribe() }() // a connection that is closed has none
+	if err := d.nc.PublishRequest("$JS.API.DIRECT.GET."+StreamName, answers.Subject, request); err != nil {
+		return nil, false, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
-	if len(records) == 0 {
-		return nil, false, fmt.Errorf("%w: no answer to a batch get", ErrUnavailable)
+	for next := from; ; {
+		record, pending, err := nextOfBatch(ctx, answers)
+		switch {
+		case errors.Is(err, errBatchEnds):
+			return records, more, nil
+		case err != nil && len(records) > 0:
+			return records, true, nil
+		case err != nil:
+			return nil, false, err
+		case record.Seq < next || (filter == "" && record.Seq != next):
+			return nil, false, fmt.Errorf("%w: expected sequence %d, got %d", ErrGap, next, record.Seq)
+		}
+		next, more = record.Seq+1, pending > 0
+		if records == nil {
+			records = make([]Record, 0, min(limit, int(min(pending, batchRecords))+1))
+		}
+		records = append(records, record)
 	}
-	return records, more, nil
+}
+
+// errBatchEnds: the server has sent what was asked for, or all that it has.
+var errBatchEnds = errors.New("end of batch")
+
+// nextOfBatch receives one message of a batch, and how many the server has
+// after it.
+func nextOfBatch(ctx context.Context, answers *nats.Subscription) (record Record, pending uint64, err error) {
+	msg, err := answers.NextMsgWithContext(ctx)
+	if err != nil {
+		return Record{}, 0, fmt.Errorf("%w: batch get: %w", ErrUnavailable, err)
+	}
+	if msg.Header.Get("Status") == "204" {
+		return Record{}, 0, errBatchEnds
+	}
+	record, found, err := decodeDirect(msg)
+	if err != nil {
+		return Record{}, 0, err
+	}
+	if !found {
+		return Record{}, 0, errBatchEnds
+	}
+	if pending, err = strconv.ParseUint(msg.Header.Get("Nats-Num-Pending"), 10, 64); err != nil {
+		return Record{}, 0, fmt.Errorf("%w: the server knows no batch get", ErrUnavailable)
+	}
+	return record, pending, nil
 }
 
 // wanted drops what no filter matches. The server takes one filter only.

@@ -63,6 +63,18 @@ func TestDirect(t *testing.T) {
 	})
 }
 
+// TestBulk runs the suite on the log as a replay reads it.
+func TestBulk(t *testing.T) {
+	logtest.Run(t, func(t *testing.T) logtest.Fixture {
+		server := natstest.StartProcess(t)
+		log, cut := open(t, server.URL())
+		return logtest.Fixture{Log: log.(*eventlog.JetStream).Bulk(), Cut: cut, Restart: func() {
+			server.Kill()
+			server.Start()
+		}}
+	})
+}
+
 // TestDurable runs the suite on the log as the projector of a cluster follows
 // it, by a consumer that is older than it.
 func TestDurable(t *testing.T) {

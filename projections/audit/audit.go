@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
@@ -23,7 +24,7 @@ var ErrNoKey = errors.New("no data key")
 // gets suffice; see eventlog.Direct.
 type Log interface {
 	Head(ctx context.Context) (uint64, error)
-	Read(ctx context.Context, cfg eventlog.ReadConfig, yield func(eventlog.Slice) error) error
+	eventlog.PartReader
 }
 
 // Key opens an owner's sealed content.
@@ -113,15 +114,27 @@ func (a *auditor) run(ctx context.Context) error {
 		}
 	}
 	a.report.summary.Through = a.through
-	if err := a.replay(ctx); err != nil {
+	walk, err := a.read(ctx, db)
+	if err != nil {
 		return err
 	}
 	if db != nil {
-		if err := a.compareReadModels(ctx, db); err != nil {
+		if err := a.compareReadModels(ctx, db, walk); err != nil {
 			return err
 		}
 	}
 	return a.checkChain(ctx)
+}
+
+// read folds the log and, at the same time, walks through the tables that hold
+// as much as it; db is nil where there is no database.
+func (a *auditor) read(ctx context.Context, db *snapshot) (walk *leafWalk, err error) {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return a.replay(ctx) })
+	if db != nil {
+		group.Go(func() (err error) { walk, err = a.walkLeaves(ctx, db); return err })
+	}
+	return walk, group.Wait()
 }
 
 // align decides up to where the log is read: of each partition to the database's

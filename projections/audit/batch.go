@@ -197,8 +197,9 @@ func (a *auditor) leavesOf(ctx context.Context, owner events.Owner, through uint
 	}
 	subject := events.Subject{Family: events.FamilyLedger, Owner: owner, Kind: events.KindMemory}
 	read := eventlog.ReadConfig{To: through, Subject: subject.String()}
+	subjects := map[string]events.Subject{}
 	return a.cfg.Log.Read(ctx, read, func(slice eventlog.Slice) error {
-		messages := decode(slice)
+		messages := decode(slice, subjects)
 		for i := range messages {
 			for j := range messages[i].batch {
 				e := &messages[i].batch[j]

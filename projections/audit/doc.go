@@ -11,7 +11,8 @@
 // The read models are read in one snapshot of the database, and the log up to
 // exactly the position of that snapshot, which is one for each partition, so
 // traffic may go on meanwhile, and projectors that share the partitions need not
-// agree. The log is read once. Only an owner whose rows do not agree, or a root that lies
+// agree. The log is read once, and the tables of the leaves meanwhile. Only an
+// owner whose rows do not agree, or a root that lies
 // too far back, costs another look at that one owner's messages.
 //
 // # Memory

@@ -6,6 +6,8 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -96,49 +98,52 @@ func scanMemory(rows pgx.Rows, before ...any) (*memoryRow, error) {
 }
 
 // leafWalk goes through memories, tiles and pages, owner by owner, side by side.
+// It knows nothing of the log, so that both can be read at the same time: what
+// it keeps is a hash of each owner's rows, and whose tiles or pages are not those
+// of the rows.
 type leafWalk struct {
-	*auditor
-	owner   events.Owner // whose rows are being read; empty at the beginning
-	hash    rowsHash
-	tree    *tiler
-	tiles   *tileRows
-	pager   *pager
-	pages   *bodyPageRows
-	suspect []events.Owner // in the order in which they were met
+	owner events.Owner // whose rows are being read; empty at the beginning
+	hash  rowsHash
+	tree  *tiler // nil where a row has no leaf hash
+	tiles *tileRows
+	pager *pager
+	pages *bodyPageRows
 
-	suspected, seen map[events.Owner]bool
+	rows    map[events.Owner]rowsHash
+	suspect map[events.Owner]bool
+	count   int // memories
 }
 
-// compareLeaves reads every row of memories, tiles and pages once, in the order of the
-// tree, and looks closer at the owners whose rows do not add up.
-func (a *auditor) compareLeaves(ctx context.Context, db *snapshot) error {
+// walkLeaves reads every row of memories, tiles and pages once, in the order of
+// the tree.
+func (a *auditor) walkLeaves(ctx context.Context, db *snapshot) (*leafWalk, error) {
 	where, args := a.onlyOwner()
 	tiles, err := openTiles(ctx, db.second, where, args)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer tiles.close()
 	pages, err := openBodyPages(ctx, db.third, where, args)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer pages.close()
-	w := &leafWalk{auditor: a, tiles: tiles, pages: pages, suspected: map[events.Owner]bool{}, seen: map[events.Owner]bool{}}
+	w := &leafWalk{tiles: tiles, pages: pages, rows: map[events.Owner]rowsHash{}, suspect: map[events.Owner]bool{}}
 	rows, err := db.first.Query(ctx, `SELECT owner, `+memoryColumns+` FROM memories`+where+` ORDER BY owner, leaf_index`, args...)
 	if err != nil {
-		return fmt.Errorf("read memories: %w", err)
+		return nil, fmt.Errorf("read memories: %w", err)
 	}
 	defer rows.Close()
 	for rows.Next() {
 		var name string
 		m, err := scanMemory(rows, &name)
 		if err != nil {
-			return fmt.Errorf("read memories: %w", err)
+			return nil, fmt.Errorf("read memories: %w", err)
 		}
-		a.report.summary.Rows["memories"]++
+		w.count++
 		if events.Owner(name) != w.owner {
 			if err := w.next(events.Owner(name)); err != nil {
-				return err
+				return nil, err
 			}
 		}
 		w.hash.add(m)
@@ -148,26 +153,62 @@ func (a *auditor) compareLeaves(ctx context.Context, db *snapshot) error {
 		}
 	}
 	if err := rows.Err(); err != nil {
-		return fmt.Errorf("read memories: %w", err)
+		return nil, fmt.Errorf("read memories: %w", err)
 	}
 	if err := w.next(""); err != nil {
-		return err
+		return nil, err
 	}
-	if err := tiles.rest(func(t *tileRow) { w.suspects(t.owner) }); err != nil {
-		return err
+	if err := tiles.rest(func(t *tileRow) { w.suspect[t.owner] = true }); err != nil {
+		return nil, err
 	}
-	a.report.summary.Rows["tiles"] = tiles.count
-	tiles.close()
-	if err := pages.rest(w.suspects); err != nil {
-		return err
-	}
-	a.report.summary.Rows["body_pages"] = pages.count
-	for _, name := range a.fold.sortedOwners() {
-		if !w.seen[name] && a.fold.owners[name].leaves() > 0 {
-			w.suspects(name)
+	return w, pages.rest(func(name events.Owner) { w.suspect[name] = true })
+}
+
+// next ends an owner and begins another.
+func (w *leafWalk) next(name events.Owner) error {
+	if w.owner != "" {
+		w.rows[w.owner] = w.hash
+		var want []wantTile
+		if w.tree != nil {
+			want = w.tree.done()
+		} else {
+			w.suspect[w.owner] = true
+		}
+		err := w.tiles.compare(w.owner, want, func(_, is *tileRow) {
+			if is != nil {
+				w.suspect[is.owner] = true
+			} else {
+				w.suspect[w.owner] = true
+			}
+		})
+		if err != nil {
+			return err
+		}
+		err = w.pages.compare(w.owner, w.pager.digests, func(owner events.Owner, _ int64, _, _ string) { w.suspect[owner] = true })
+		if err != nil {
+			return err
 		}
 	}
-	for _, name := range w.suspect {
+	w.owner, w.hash, w.tree, w.pager = name, rowsHash{}, newTiler(), &pager{}
+	return nil
+}
+
+// compareLeaves holds what the walk found against the log, and looks closer at
+// the owners whose rows do not add up.
+func (a *auditor) compareLeaves(ctx context.Context, db *snapshot, w *leafWalk) error {
+	rows := a.report.summary.Rows
+	rows["memories"], rows["tiles"], rows["body_pages"] = w.count, w.tiles.count, w.pages.count
+	for name, hash := range w.rows {
+		if o := a.fold.owners[name]; o == nil || o.rows != hash {
+			w.suspect[name] = true
+		}
+	}
+	for name, o := range a.fold.owners {
+		if _, seen := w.rows[name]; !seen && o.leaves() > 0 {
+			w.suspect[name] = true
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(w.suspect)) {
 		if err := a.lookCloser(ctx, db, name); err != nil {
 			return err
 		}
@@ -180,44 +221,6 @@ func (a *auditor) onlyOwner() (where string, args []any) {
 		return "", nil
 	}
 	return ` WHERE owner = $1`, []any{string(a.cfg.Owner)}
-}
-
-// next ends an owner and begins another.
-func (w *leafWalk) next(name events.Owner) error {
-	if w.owner != "" {
-		w.seen[w.owner] = true
-		var (
-			want  []wantTile
-			pages []rowsHash
-		)
-		if o := w.fold.owners[w.owner]; o != nil && o.rows == w.hash && w.tree != nil {
-			want, pages = w.tree.done(), w.pager.digests
-		} else {
-			w.suspects(w.owner)
-		}
-		err := w.tiles.compare(w.owner, want, func(_, is *tileRow) {
-			if is != nil {
-				w.suspects(is.owner)
-			} else {
-				w.suspects(w.owner)
-			}
-		})
-		if err != nil {
-			return err
-		}
-		if err := w.pages.compare(w.owner, pages, func(owner events.Owner, _ int64, _, _ string) { w.suspects(owner) }); err != nil {
-			return err
-		}
-	}
-	w.owner, w.hash, w.tree, w.pager = name, rowsHash{}, newTiler(), &pager{}
-	return nil
-}
-
-func (w *leafWalk) suspects(name events.Owner) {
-	if !w.suspected[name] {
-		w.suspected[name] = true
-		w.suspect = append(w.suspect, name)
-	}
 }
 
 // pageRows is how many rows of an owner are read at a time.

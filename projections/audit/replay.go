@@ -33,11 +33,12 @@ func (a *auditor) replay(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	decoded, failed := make(chan []message, 2), make(chan error, 1)
+	subjects := map[string]events.Subject{}
 	go func() {
 		defer close(decoded)
 		failed <- a.cfg.Log.Read(ctx, read, func(slice eventlog.Slice) error {
 			select {
-			case decoded <- decode(slice):
+			case decoded <- decode(slice, subjects):
 				return nil
 			case <-ctx.Done():
 				return ctx.Err()
@@ -85,11 +86,16 @@ func (a *auditor) ownerAt(ctx context.Context, seq uint64) (owner events.Owner) 
 	return owner
 }
 
-func decode(slice eventlog.Slice) []message {
+// maxSubjects bounds the memory of subjects that were parsed already.
+const maxSubjects = 1 << 16
+
+// decode takes messages apart, and remembers their subjects: an owner has some
+// few, and checking one takes as long as a tenth of the message.
+func decode(slice eventlog.Slice, subjects map[string]events.Subject) []message {
 	messages := make([]message, len(slice.Records))
 	for i, r := range slice.Records {
 		m := message{seq: r.Seq, record: r}
-		if m.subject, m.bad = events.ParseSubject(r.Subject); m.bad == nil {
+		if m.subject, m.bad = parseSubject(r.Subject, subjects); m.bad == nil {
 			if m.batch, m.bad = events.DecodeBatch(r.Payload); m.bad == nil {
 				m.bad = m.check()
 			}
@@ -97,6 +103,21 @@ func decode(slice eventlog.Slice) []message {
 		messages[i] = m
 	}
 	return messages
+}
+
+func parseSubject(text string, known map[string]events.Subject) (events.Subject, error) {
+	if subject, ok := known[text]; ok {
+		return subject, nil
+	}
+	subject, err := events.ParseSubject(text)
+	if err != nil {
+		return subject, err
+	}
+	if len(known) >= maxSubjects {
+		clear(known)
+	}
+	known[text] = subject
+	return subject, nil
 }
 
 // check holds a message against its subject and the catalogue.

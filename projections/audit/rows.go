@@ -29,8 +29,9 @@ type wantRow struct {
 
 const null = "\x00NULL"
 
-// compareReadModels compares every table of the snapshot with the fold.
-func (a *auditor) compareReadModels(ctx context.Context, db *snapshot) error {
+// compareReadModels compares every table of the snapshot with the fold; those of
+// the leaves were walked through meanwhile.
+func (a *auditor) compareReadModels(ctx context.Context, db *snapshot, walk *leafWalk) error {
 	a.report.summary.Rows = map[string]int{}
 	f := a.fold
 	for _, t := range []*table{f.ownerTable(), f.sessionTable(), f.keyTable(), f.grantTable(), f.batchTable(), f.attemptTable(), f.stakeTable()} {
@@ -39,7 +40,7 @@ func (a *auditor) compareReadModels(ctx context.Context, db *snapshot) error {
 		}
 	}
 	a.compareCheckpoint(db)
-	return a.compareLeaves(ctx, db)
+	return a.compareLeaves(ctx, db, walk)
 }
 
 func (a *auditor) compareTable(ctx context.Context, conn *pgx.Conn, t *table) error {

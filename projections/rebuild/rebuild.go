@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/projections/position"
 	"github.com/memory-ledger/ledger/projections/runner"
 	"github.com/memory-ledger/ledger/projections/schema"
@@ -33,7 +34,7 @@ var (
 // Log is what a rebuild needs of the log.
 type Log interface {
 	Head(ctx context.Context) (uint64, error)
-	runner.PartReader
+	eventlog.PartReader
 }
 
 // Config of a rebuild. Pool and Log are required.
@@ -305,12 +306,16 @@ func (r *rebuild) fill(ctx context.Context) error {
 			r.cfg.Progress(seq, max(total, seq))
 		}
 	}
-	// Statistics grow with the tables, or plans for empty ones are kept.
-	for next := uint64(10_000); !r.replayer.At().Reaches(target); next *= 8 {
+	// Statistics grow with the tables, or plans for empty ones are kept. How many
+	// rows there are is all that those plans need: a tenth of the usual sample.
+	for next := uint64(10_000); ; next *= 8 {
 		if err := r.replayer.To(ctx, target.Capped(next)); err != nil {
 			return err
 		}
-		if err := r.analyse(ctx); err != nil {
+		if r.replayer.At().Reaches(target) {
+			break // what is there now is analysed below
+		}
+		if err := r.analyse(ctx, "10"); err != nil {
 			return err
 		}
 	}
@@ -320,7 +325,7 @@ func (r *rebuild) fill(ctx context.Context) error {
 			return fmt.Errorf("%s: %w", definition, err)
 		}
 	}
-	if err := r.analyse(ctx); err != nil {
+	if err := r.analyse(ctx, "DEFAULT"); err != nil {
 		return err
 	}
 	for {
@@ -352,7 +357,12 @@ func (r *rebuild) target(ctx context.Context) (position.Vector, error) {
 	return live.Vector, nil
 }
 
-func (r *rebuild) analyse(ctx context.Context) error {
+// analyse makes statistics for the planner, of 300 rows for each of target, which
+// may be DEFAULT.
+func (r *rebuild) analyse(ctx context.Context, target string) error {
+	if _, err := r.replayer.Conn.Exec(ctx, `SET default_statistics_target = `+target); err != nil {
+		return fmt.Errorf("analyse: %w", err)
+	}
 	for _, name := range r.tables() {
 		if _, err := r.replayer.Conn.Exec(ctx, `ANALYZE `+r.fresh+`.`+name); err != nil {
 			return fmt.Errorf("analyse: %w", err)
@@ -361,25 +371,32 @@ func (r *rebuild) analyse(ctx context.Context) error {
 	return nil
 }
 
-// dropIndexes drops the indexes that no constraint needs and returns their
-// definitions.
+// dropIndexes drops the indexes that no projection needs while it writes, all
+// but primary keys, and returns what makes them again. What they keep unique is
+// checked when they are made. (A projection that came to name one in ON CONFLICT
+// would stop at its first row.)
 func (r *rebuild) dropIndexes(ctx context.Context) ([]string, error) {
-	rows, err := r.control.Query(ctx, `SELECT c.relname, pg_get_indexdef(c.oid) FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
-		WHERE c.relnamespace = $1::regnamespace AND NOT EXISTS (SELECT FROM pg_constraint k WHERE k.conindid = c.oid) ORDER BY 1`, r.fresh)
+	rows, err := r.control.Query(ctx, `SELECT
+			CASE WHEN k.oid IS NULL THEN 'DROP INDEX ' || i.indexrelid::regclass
+			ELSE format('ALTER TABLE %s DROP CONSTRAINT %I', i.indrelid::regclass, k.conname) END,
+			CASE WHEN k.oid IS NULL THEN pg_get_indexdef(i.indexrelid)
+			ELSE format('ALTER TABLE %s ADD CONSTRAINT %I %s', i.indrelid::regclass, k.conname, pg_get_constraintdef(k.oid)) END
+		FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid LEFT JOIN pg_constraint k ON k.conindid = i.indexrelid AND k.contype IN ('u', 'x')
+		WHERE c.relnamespace = $1::regnamespace AND NOT i.indisprimary ORDER BY c.relname`, r.fresh)
 	if err != nil {
 		return nil, err
 	}
-	var names, definitions []string
-	var name, definition string
-	if _, err := pgx.ForEachRow(rows, []any{&name, &definition}, func() error {
-		names, definitions = append(names, name), append(definitions, definition)
+	var drops, definitions []string
+	var drop, definition string
+	if _, err := pgx.ForEachRow(rows, []any{&drop, &definition}, func() error {
+		drops, definitions = append(drops, drop), append(definitions, definition)
 		return nil
 	}); err != nil {
 		return nil, err
 	}
-	for _, name := range names {
-		if _, err := r.control.Exec(ctx, `DROP INDEX `+r.fresh+`.`+name); err != nil {
-			return nil, err
+	for _, drop := range drops {
+		if _, err := r.control.Exec(ctx, drop); err != nil {
+			return nil, fmt.Errorf("%s: %w", drop, err)
 		}
 	}
 	return definitions, nil

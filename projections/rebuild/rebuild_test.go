@@ -265,6 +265,27 @@ func TestADifferenceIsNotSwappedInUnlessForced(t *testing.T) {
 	}
 }
 
+// A table that lost all its rows differs by each of them, and a few are shown.
+func TestAnEmptyTableDiffersByItsRows(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.fill(1, 250)
+	if _, err := s.pool.Exec(t.Context(), `DELETE FROM memories`); err != nil {
+		t.Fatal(err)
+	}
+	shown := 0
+	cfg := s.config()
+	cfg.Report = func(d rebuild.Difference) {
+		if d.Table == "memories" {
+			shown++
+		}
+	}
+	result, err := rebuild.Run(t.Context(), cfg)
+	if !errors.Is(err, rebuild.ErrDifferent) || result.Differences != 250+1 || shown != 100 { // and one root
+		t.Errorf("%+v, %v, %d shown", result, err, shown)
+	}
+}
+
 // A rebuild that ends anywhere can be run again, and the live tables are whole
 // all the time.
 func TestInterruptedAnywhereItRunsAgain(t *testing.T) {

@@ -15,11 +15,6 @@ import (
 // there are so many.
 const replayRecords = 10000
 
-// PartReader reads a part of the log that is complete; see eventlog.Direct.
-type PartReader interface {
-	Read(ctx context.Context, cfg eventlog.ReadConfig, yield func(eventlog.Slice) error) error
-}
-
 // Replayer applies parts of the log to a schema that no projector works on, by
 // the very code that the projector runs.
 type Replayer struct {
@@ -28,14 +23,14 @@ type Replayer struct {
 	// was read.
 	Applied func(seq uint64)
 
-	log         PartReader
+	log         eventlog.PartReader
 	projections []Projection
 	at          position.Checkpoint
 	replanAt    uint64
 }
 
 // NewReplayer returns a replayer that goes on where the schema is.
-func NewReplayer(ctx context.Context, conn *pgx.Conn, log PartReader, projections []Projection) (*Replayer, error) {
+func NewReplayer(ctx context.Context, conn *pgx.Conn, log eventlog.PartReader, projections []Projection) (*Replayer, error) {
 	at, err := position.Read(ctx, conn)
 	if err != nil {
 		return nil, err

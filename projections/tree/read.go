@@ -94,16 +94,22 @@ func (c cache) hash(id compact.NodeID) (events.Hash, error) {
 	return perfectRoot(run), nil
 }
 
+// wantedOf says how many of a tile's hashes are needed for some nodes.
+func wantedOf(nodes []compact.NodeID) map[place]uint64 {
+	wanted := make(map[place]uint64)
+	for _, id := range nodes {
+		p, first, count := placeOf(id)
+		wanted[p] = max(wanted[p], first+count)
+	}
+	return wanted
+}
+
 // load reads the tiles that the nodes of a tree of a size lie in, in one round
 // trip. A tile that is not full at that size is put together from the level
 // below, whether or not the owner's log has filled it since. Rows that were
 // there stay as they are, so the queries need no common snapshot.
 func load(ctx context.Context, q schema.Querier, owner events.Owner, size uint64, nodes []compact.NodeID) (cache, error) {
-	wanted := make(map[place]uint64) // tile -> hashes needed of it
-	for _, id := range nodes {
-		p, first, count := placeOf(id)
-		wanted[p] = max(wanted[p], first+count)
-	}
+	wanted := wantedOf(nodes)
 	if len(wanted) == 0 {
 		return nil, nil
 	}
@@ -168,11 +174,7 @@ func unpack(packed []byte) ([]events.Hash, error) {
 	if len(packed) != TileWidth*events.HashSize {
 		return nil, fmt.Errorf("tile of %d bytes", len(packed))
 	}
-	hashes := make([]events.Hash, TileWidth)
-	for i := range hashes {
-		hashes[i] = events.Hash(packed[i*events.HashSize : (i+1)*events.HashSize])
-	}
-	return hashes, nil
+	return split(packed), nil
 }
 
 func pack(hashes []events.Hash) []byte {

@@ -40,7 +40,7 @@ func Audit(ctx context.Context, cfg config.Config, o AuditOptions) (audit.Summar
 	if err != nil {
 		return audit.Summary{}, err
 	}
-	run := audit.Config{Log: log.Direct(), Owner: o.Owner, Report: o.Report, Progress: o.Progress}
+	run := audit.Config{Log: partReader(cfg, log), Owner: o.Owner, Report: o.Report, Progress: o.Progress}
 	if o.LogOnly {
 		run.WhyNoKeys, run.WhyNoPool, run.WhyNoChain = "--log-only", "--log-only", "--log-only"
 		return audit.Run(ctx, run)

@@ -7,6 +7,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/projections/audit"
 	"github.com/memory-ledger/ledger/projections/rebuild"
 	"github.com/memory-ledger/ledger/projections/schema"
 	"github.com/memory-ledger/ledger/services/config"
@@ -29,8 +30,16 @@ func Rebuild(ctx context.Context, cfg config.Config, o rebuild.Config) (rebuild.
 		return rebuild.Result{}, err
 	}
 	defer o.Pool.Close()
-	o.Log = log.Direct()
+	o.Log = partReader(cfg, log)
 	return rebuild.Run(ctx, o)
+}
+
+// partReader returns the log as the configuration says that tools read it.
+func partReader(cfg config.Config, log *eventlog.JetStream) audit.Log {
+	if cfg.LogRead == config.LogReadConsumer {
+		return log.Bulk()
+	}
+	return log.Direct()
 }
 
 // Rewrap gives every data key a new wrapping under the first master key.

@@ -20,6 +20,12 @@ import (
 	"github.com/memory-ledger/ledger/services/keystore"
 )
 
+// Values of LOG_READ.
+const (
+	LogReadDirect   = "direct"
+	LogReadConsumer = "consumer"
+)
+
 // Config is every setting. A variable that ends in _FILE names a file that
 // holds the value of the variable without it: the way to hand over secrets.
 type Config struct {
@@ -58,6 +64,11 @@ type Config struct {
 	// ProjectorPartitions is the run of partitions, of 00 to ff, whose owners this
 	// projector works for. Those with the same run stand by for each other.
 	ProjectorPartitions string `env:"PROJECTOR_PARTITIONS" envDefault:"00-ff"`
+	// LogRead is how rebuild and verify read the log: "direct", by direct gets,
+	// which every role may, or "consumer", by a consumer of their own, which
+	// takes a fourth of the work and rights that the shipped roles have not.
+	// Default: direct; consumer beside a local run with a log server of its own.
+	LogRead string `env:"LOG_READ"`
 	// DatabaseURL is the PostgreSQL of the read models.
 	DatabaseURL string `env:"DATABASE_URL"`
 	// PostgresBin is the folder of the PostgreSQL programs (postgres, initdb) of
@@ -229,6 +240,9 @@ func (c *Config) validate() []error {
 	}
 	if c.NATSReplicas != 1 && c.NATSReplicas != 3 && c.NATSReplicas != 5 {
 		problem("NATS_REPLICAS: %d is not 1, 3 or 5", c.NATSReplicas)
+	}
+	if c.LogRead != "" && c.LogRead != LogReadDirect && c.LogRead != LogReadConsumer {
+		problem("LOG_READ: %q is neither direct nor consumer", c.LogRead)
 	}
 	if c.PostgresBin != "" && !filepath.IsAbs(c.PostgresBin) {
 		problem("POSTGRES_BIN: %q is not an absolute path", c.PostgresBin)

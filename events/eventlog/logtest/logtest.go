@@ -52,6 +52,9 @@ func Run(t *testing.T, open func(t *testing.T) Fixture) {
 		{"follow refuses a position beyond the end", truncated},
 		{"an unavailable log says so within the deadline", unavailable},
 		{"everything acknowledged survives a restart", restarts},
+		{"any part is read whole, in order and in bounded slices", readsParts},
+		{"a read goes on where it was when its server went away", readsOn},
+		{"a read ends with its reader's error, or its context", readsEnd},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -26,7 +26,10 @@ func loadConfig() (config.Config, error) {
 	if err != nil {
 		return cfg, err
 	}
-	fill(&cfg.NATSURL, local.NATSURL)
+	if cfg.NATSURL == "" {
+		cfg.NATSURL = local.NATSURL
+		fill(&cfg.LogRead, local.LogRead)
+	}
 	fill(&cfg.DatabaseURL, local.DatabaseURL)
 	if cfg.SolanaRPCURL == "" {
 		cfg.SolanaRPCURL = local.SolanaRPCURL

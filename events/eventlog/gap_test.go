@@ -1,0 +1,69 @@
+package eventlog_test
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/events/eventlog/logtest"
+	"github.com/memory-ledger/ledger/infra/localnats/natstest"
+)
+
+// A log that lost a message in its middle is never read as if it were whole.
+// The stream here is one that lets go of messages, as the log's never does.
+func TestReadersSeeAGap(t *testing.T) {
+	t.Parallel()
+	const messages, lost = 2500, 1777
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	nc, err := nats.Connect(natstest.Start(t).URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := eventlog.StreamConfig(eventlog.Config{})
+	cfg.DenyDelete, cfg.DenyPurge = false, false
+	stream, err := js.CreateStream(ctx, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	subject := events.Subject{Family: events.FamilyLedger, Owner: logtest.Owner(), Kind: events.KindMemory}.String()
+	for i := range messages {
+		if _, err := js.PublishAsync(subject, []byte(strconv.Itoa(i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	select {
+	case <-js.PublishAsyncComplete():
+	case <-ctx.Done():
+		t.Fatal(ctx.Err())
+	}
+	if err := stream.DeleteMsg(ctx, lost); err != nil {
+		t.Fatal(err)
+	}
+	log, err := eventlog.Open(ctx, nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, reader := range map[string]eventlog.PartReader{"direct": log.Direct(), "bulk": log.Bulk()} {
+		last := uint64(0)
+		err := reader.Read(ctx, eventlog.ReadConfig{To: messages}, func(s eventlog.Slice) error {
+			last = s.Last
+			return nil
+		})
+		if !errors.Is(err, eventlog.ErrGap) || last >= lost {
+			t.Errorf("%s: read up to %d: %v", name, last, err)
+		}
+	}
+}

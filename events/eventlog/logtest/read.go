@@ -1,0 +1,114 @@
+package logtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/memory-ledger/ledger/events/eventlog"
+)
+
+// partReader returns the log under test as a reader of parts, where it is one.
+func partReader(t *testing.T, f Fixture) eventlog.PartReader {
+	t.Helper()
+	reader, ok := f.Log.(eventlog.PartReader)
+	if !ok {
+		t.Skip("this log is no reader of parts")
+	}
+	return reader
+}
+
+// fillForParts appends as many messages as need more than one consumer's or
+// batch's worth, and returns their command ids.
+func fillForParts(t *testing.T, ctx context.Context, log eventlog.Log) []string {
+	t.Helper()
+	o := Owner()
+	ids := make([]string, 0, 2500)
+	for last := uint64(0); len(ids) < cap(ids); {
+		a := command(o, last)
+		last = mustAppend(t, ctx, log, a)
+		ids = append(ids, a.CommandID)
+	}
+	return ids
+}
+
+func readsParts(t *testing.T, ctx context.Context, f Fixture) {
+	reader := partReader(t, f)
+	ids := fillForParts(t, ctx, f.Log)
+	const maxBytes = 1500 // of payloads of 28 bytes
+	for _, part := range [][2]uint64{{0, 2500}, {1, 2499}, {2, 2500}, {700, 2400}, {1, 1}, {2500, 2500}, {10, 9}} {
+		next := max(1, part[0])
+		err := reader.Read(ctx, eventlog.ReadConfig{From: part[0], To: part[1], MaxBytes: maxBytes}, func(s eventlog.Slice) error {
+			if s.First != next || s.Last != s.First+uint64(len(s.Records))-1 || len(s.Records) == 0 {
+				return fmt.Errorf("slice from %d to %d of %d records, expected it to begin at %d", s.First, s.Last, len(s.Records), next)
+			}
+			size := 0
+			for i, r := range s.Records {
+				if r.Seq != next || r.CommandID != ids[next-1] || r.Time.IsZero() || r.Subject == "" || len(r.Payload) == 0 {
+					return fmt.Errorf("record %d of the slice at %d: %+v", i, s.First, r)
+				}
+				if size >= maxBytes {
+					return fmt.Errorf("slice at %d goes on after %d bytes", s.First, size)
+				}
+				size += len(r.Payload)
+				next++
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatalf("read from %d to %d: %v", part[0], part[1], err)
+		}
+		if next != part[1]+1 {
+			t.Fatalf("read from %d to %d ended before %d", part[0], part[1], next)
+		}
+	}
+}
+
+func readsOn(t *testing.T, ctx context.Context, f Fixture) {
+	reader := partReader(t, f)
+	if f.Restart == nil {
+		t.Skip("this fixture can't restart its server")
+	}
+	ids := fillForParts(t, ctx, f.Log)
+	next := uint64(1)
+	err := reader.Read(ctx, eventlog.ReadConfig{To: uint64(len(ids)), MaxBytes: 1000}, func(s eventlog.Slice) error {
+		if next == 1 {
+			f.Restart()
+		}
+		for _, r := range s.Records {
+			if r.Seq != next || r.CommandID != ids[next-1] {
+				return fmt.Errorf("sequence %d instead of %d", r.Seq, next)
+			}
+			next++
+		}
+		return nil
+	})
+	if err != nil || next != uint64(len(ids))+1 {
+		t.Fatalf("read up to %d: %v", next, err)
+	}
+}
+
+func readsEnd(t *testing.T, ctx context.Context, f Fixture) {
+	reader := partReader(t, f)
+	ids := fillForParts(t, ctx, f.Log)
+	err := reader.Read(ctx, eventlog.ReadConfig{To: uint64(len(ids)), MaxBytes: 1000}, func(eventlog.Slice) error { return errEnough })
+	if !errors.Is(err, errEnough) {
+		t.Fatalf("got %v", err)
+	}
+	// The log does not hold what is asked for: that is waited for, not for ever,
+	// and never taken for the end.
+	for _, from := range []int{1, len(ids)} {
+		ended, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
+		read := 0
+		err = reader.Read(ended, eventlog.ReadConfig{From: uint64(from), To: uint64(len(ids)) + 1}, func(s eventlog.Slice) error {
+			read += len(s.Records)
+			return nil
+		})
+		cancel()
+		if !errors.Is(err, eventlog.ErrUnavailable) && !errors.Is(err, context.DeadlineExceeded) || read > len(ids) {
+			t.Fatalf("from %d: read %d of %d, %v", from, read, len(ids), err)
+		}
+	}
+}
