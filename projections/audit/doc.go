@@ -20,7 +20,9 @@
 // Kept for each owner: about 1 kB, and the newest 64 leaf hashes (2 kB). Kept
 // for each session, API key, grant, batch and stake movement: about 300 bytes.
 // Nothing is kept for a memory: an owner's rows are folded into one running
-// hash on both sides, in leaf order. Ids that must be unique (commands, events,
+// hash on both sides, in leaf order. Of the owner whose rows are being read there
+// are digests of tiles and pages, 64 bytes for each 256 leaves, and the bodies of
+// one page, 2 MB at the most. Ids that must be unique (commands, events,
 // memories, idempotency keys) go to a temporary file, 25 bytes each, once there
 // are more than 262,144 of them.
 package audit

@@ -21,7 +21,9 @@ func (Projection) Name() string { return "pages" }
 func (Projection) Tables() []string { return []string{"body_pages"} }
 
 // Apply implements projection.Projection. A slice that fills no page, which is
-// all but one write of an owner in 256, writes nothing.
+// all but one write of an owner in 256, writes nothing. A crash leaves no page
+// without its leaves, nor the leaves without their page: they are written in one
+// transaction.
 func (Projection) Apply(_ context.Context, w *projection.Writer, s projection.Slice) error {
 	var (
 		owners []string

@@ -34,8 +34,8 @@
 //
 // With a projection named, only its tables are made anew and exchanged, under
 // a short exclusive lock; the checkpoint stays. What it reads of other
-// projections (the tree reads leaf hashes from the memories) it reads from the
-// live tables; if those are damaged, rebuild everything.
+// projections (the tree reads leaf hashes from the memories, the pages their
+// bodies) it reads from the live tables; if those are damaged, rebuild everything.
 //
 // # Interruptions
 //
