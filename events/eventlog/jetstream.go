@@ -243,8 +243,11 @@ func decodeAck(data []byte) (uint64, error) {
 // owner after Expected, so its command id decides.
 func (l *JetStream) landed(ctx context.Context, a Append) (uint64, error) {
 	next, found, err := l.next(ctx, a.Expected+1, events.OwnerFilter(a.Family, a.Owner))
-	if err != nil {
-		return 0, fmt.Errorf("append: look whether an earlier attempt was stored: %w: %w", ErrUncertain, err)
+	for err != nil {
+		if !pause(ctx, retryPause) {
+			return 0, fmt.Errorf("append: look whether an earlier attempt was stored: %w: %w", ErrUncertain, err)
+		}
+		next, found, err = l.next(ctx, a.Expected+1, events.OwnerFilter(a.Family, a.Owner))
 	}
 	if found && next.CommandID == a.CommandID {
 		return next.Seq, nil
