@@ -135,7 +135,7 @@ func watchHeap(f func()) uint64 {
 func copyRows(b *testing.B, pool *pgxpool.Pool) time.Duration {
 	b.Helper()
 	var took time.Duration
-	for _, table := range []string{"memories", "owners", "tiles"} {
+	for _, table := range []string{"memories", "owners", "tiles", "body_pages"} {
 		if _, err := pool.Exec(b.Context(), `CREATE TABLE copied (LIKE `+table+` INCLUDING ALL)`); err != nil {
 			b.Fatal(err)
 		}

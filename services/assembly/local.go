@@ -28,6 +28,10 @@ const LocalAnchorMaxWait = 5 * time.Second
 // side.
 const machineStopTimeout = 5 * time.Second
 
+// localSharedBuffers is what the local PostgreSQL keeps of its tables: enough for
+// the pages that a first search of 100,000 memories reads.
+const localSharedBuffers = "256MB"
+
 // local is everything that a local run has started.
 type local struct {
 	cfg      config.Config
@@ -117,6 +121,7 @@ func (l *local) startPostgres(ctx context.Context) error {
 	}
 	l.postgres, err = localpostgres.Start(ctx, localpostgres.Config{
 		Dir: dir, Root: root, BinDir: l.cfg.PostgresBin, AsyncCommit: true, Logger: l.logger.With("server", "postgres"),
+		SharedBuffers: localSharedBuffers,
 	})
 	if err != nil {
 		return err
