@@ -3,6 +3,7 @@ package localpostgres_test
 import (
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"os/exec"
 	"os/user"
@@ -85,8 +86,8 @@ func TestTakeover(t *testing.T) {
 	}
 }
 
-// After a restart of the machine, or of a container, the pid in the pid file
-// often belongs to somebody else, who must neither be in the way nor be hurt.
+// After a restart of the machine, or of a container, the pid in the pid file, and
+// in the lock beside the socket, often belongs to somebody else, who must neither be in the way nor be hurt.
 func TestStalePIDFileOfAStranger(t *testing.T) {
 	t.Parallel()
 	dir := pgtest.Folder(t)
@@ -97,6 +98,15 @@ func TestStalePIDFileOfAStranger(t *testing.T) {
 		t.Fatal(err)
 	}
 	note, err := os.ReadFile(filepath.Join(cluster, "postmaster.pid"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	address, err := url.Parse(s.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	lock := filepath.Join(address.Query().Get("host"), ".s.PGSQL.5432.lock")
+	socketNote, err := os.ReadFile(lock)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,9 +121,11 @@ func TestStalePIDFileOfAStranger(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = proc.Kill() })
-	_, rest, _ := strings.Cut(string(note), "\n")
-	if err := os.WriteFile(filepath.Join(cluster, "postmaster.pid"), fmt.Appendf(nil, "%d\n%s", proc.PID(), rest), 0o600); err != nil {
-		t.Fatal(err)
+	for path, note := range map[string][]byte{filepath.Join(cluster, "postmaster.pid"): note, lock: socketNote} {
+		_, rest, _ := strings.Cut(string(note), "\n")
+		if err := os.WriteFile(path, fmt.Appendf(nil, "%d\n%s", proc.PID(), rest), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	s = pgtest.Start(t, localpostgres.Config{Dir: dir, NoSync: true})
 	wantRow(t, s.URL(), "SELECT 'up'", "up")

@@ -60,3 +60,15 @@ func forgetLeftovers(cluster string) error {
 	}
 	return nil
 }
+
+// forgetSocket removes what a killed server left in its socket folder, for the
+// same reason: the lock beside the socket names the pid as well. The folder is
+// private to the cluster, in which no process works.
+func forgetSocket(dir string, port int) error {
+	for _, name := range []string{socketFile(dir, port), socketFile(dir, port) + ".lock"} {
+		if err := os.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}

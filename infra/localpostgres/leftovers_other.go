@@ -41,3 +41,6 @@ func leftovers(cluster string) ([]int, error) {
 // forgetLeftovers leaves the pid file to the server, which checks it against
 // its shared memory: here we cannot prove that no process of it is left.
 func forgetLeftovers(string) error { return nil }
+
+// forgetSocket leaves the socket's lock to the server, for the same reason.
+func forgetSocket(string, int) error { return nil }

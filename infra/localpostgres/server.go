@@ -136,6 +136,9 @@ func (s *Server) launch(ctx context.Context, cfg Config, p place, inst installat
 		}
 		s.port = tcpPort
 	}
+	if err := forgetSocket(s.sockets, s.port); err != nil {
+		return err
+	}
 	cmd := exec.Command(inst.postgres(), "-D", p.cluster())
 	settings := cfg.settings(s.sockets, tcpPort)
 	for _, k := range slices.Sorted(maps.Keys(settings)) {
