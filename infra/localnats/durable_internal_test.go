@@ -1,38 +1,64 @@
 package localnats
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"strconv"
 	"sync"
 	"testing"
 )
 
 // disk is a folder of blocks that a server appends to, and what of it a power
-// cut would leave: of each file no more than it had when an fsync of it began.
+// cut would leave: of each file no more than it had when an fsync of it began,
+// and of the redo file what was written, which returns when it is durable.
 type disk struct {
 	t *testing.T
 	g *GroupSync
 
 	mu      sync.Mutex
 	block   int
-	sizes   map[int]int64 // what was written
-	durable map[int]int64
-	named   int // the newest block whose name is durable
+	data    map[int][]byte // what was written
+	durable map[int]int    // how much of it is synced
+	named   int            // the newest block whose name is durable
+
+	restored int // how often the redo file was needed
 }
 
-func newDisk(t *testing.T) *disk {
+// newDisk has a redo file of two halves, none if they have no length.
+func newDisk(t *testing.T, half int64) *disk {
 	t.Helper()
-	d := &disk{t: t, g: newGroupSync(t), block: 1, sizes: map[int]int64{1: 1}, durable: map[int]int64{}}
+	d := &disk{t: t, g: newGroupSync(t), block: 1, data: map[int][]byte{1: []byte("x")}, durable: map[int]int{}}
 	d.g.watch = d.synced
+	if half > 0 {
+		d.g.half, d.g.redoPath = half, filepath.Join(t.TempDir(), "redo", "LEDGER")
+	}
+	t.Cleanup(func() {
+		if err := d.g.close(); err != nil && !errors.Is(err, errLost) {
+			t.Error(err)
+		}
+	})
 	return d
 }
 
-func (d *disk) synced(path string) {
+// eachKind runs a test with a redo file that is too small for some rounds, with
+// one that holds a few, and without one.
+func eachKind(t *testing.T, test func(t *testing.T, d *disk)) {
+	for name, half := range map[string]int64{"plain": 0, "small": 2 * redoPage, "redo": 16 * redoPage} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, newDisk(t, half))
+		})
+	}
+}
+
+func (d *disk) synced(step, path string) {
+	if step != stepSync {
+		return
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if path == d.g.dir {
@@ -40,101 +66,134 @@ func (d *disk) synced(path string) {
 	}
 	var n int
 	if _, err := fmt.Sscanf(filepath.Base(path), "%d.blk", &n); err == nil {
-		d.durable[n] = d.sizes[n]
+		d.durable[n] = len(d.data[n])
 	}
 }
 
 // write appends to the newest block, or begins another one, and returns where
 // the message ends.
-func (d *disk) write(length int, next bool) (block int, end int64) {
+func (d *disk) write(message []byte, next bool) (block, end int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if next {
 		d.block++
 	}
-	f, err := os.OpenFile(filepath.Join(d.g.dir, strconv.Itoa(d.block)+".blk"), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	f, err := os.OpenFile(blockPath(d.g.dir, d.block), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
 	if err != nil {
 		d.t.Error(err)
 		return 0, 0
 	}
 	defer f.Close()
-	if _, err := f.Write(make([]byte, length)); err != nil {
+	if _, err := f.Write(message); err != nil {
 		d.t.Error(err)
 	}
-	d.sizes[d.block] += int64(length)
-	return d.block, d.sizes[d.block]
+	d.data[d.block] = append(d.data[d.block], message...)
+	return d.block, len(d.data[d.block])
 }
 
-// check is for after a sync that began after the write.
-func (d *disk) check(block int, end int64) {
+// check is for after a sync that began after the write: the power is cut, and
+// the message is there.
+func (d *disk) check(block, end int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.durable[block] < end || d.named < block {
+	if d.durable[block] >= end && d.named >= block {
+		return
+	}
+	if d.g.redoPath == "" {
 		d.t.Errorf("block %d up to %d: durable are %d bytes of it, and the names up to %d", block, end, d.durable[block], d.named)
+		return
+	}
+	d.restored++
+	left := d.t.TempDir()
+	for n := 1; n <= d.named; n++ {
+		if err := os.WriteFile(blockPath(left, n), d.data[n][:d.durable[n]], 0o600); err != nil {
+			d.t.Error(err)
+		}
+	}
+	if err := restore(d.g.redoPath, left); err != nil {
+		d.t.Error(err)
+	}
+	for n := 1; n <= block; n++ {
+		got, err := os.ReadFile(blockPath(left, n))
+		if err != nil {
+			d.t.Error(err)
+		}
+		whole := len(d.data[n])
+		if n == block {
+			whole = end
+		}
+		if len(got) < whole || !bytes.HasPrefix(d.data[n], got) {
+			d.t.Errorf("message in block %d up to %d: %d of %d bytes are left of block %d, synced were %d", block, end, len(got), whole, n, d.durable[n])
+		}
 	}
 }
 
-// A message that comes while its block is being synced, and before the next
-// block is made, is in no fsync of that round, and must be in the next one.
+// A message that comes while its block is being synced, or after it was copied,
+// and before the next block is made, is not in that round, and must be in the
+// next one.
 func TestABlockIsSyncedToItsEnd(t *testing.T) {
 	t.Parallel()
-	d := newDisk(t)
-	sync := func() {
-		t.Helper()
-		if err := d.g.Sync(t.Context()); err != nil {
+	for step, round := range map[string]func(*GroupSync) error{
+		stepSync: (*GroupSync).syncNewest, stepCopied: (*GroupSync).copyNewest,
+	} {
+		d := newDisk(t, 16*redoPage)
+		if err := d.g.round(); err != nil {
 			t.Fatal(err)
 		}
-	}
-	sync()
-	first, firstEnd := d.write(10, false)
-	var second, third int
-	var secondEnd, thirdEnd int64
-	d.g.watch = func(path string) {
-		d.synced(path)
-		if filepath.Base(path) == "1.blk" && third == 0 {
-			second, secondEnd = d.write(20, false)
-			third, thirdEnd = d.write(30, true)
+		first, firstEnd := d.write(make([]byte, 10), false)
+		var second, third, secondEnd, thirdEnd int
+		d.g.watch = func(at, path string) {
+			d.synced(at, path)
+			if at == step && filepath.Base(path) == "1.blk" && third == 0 {
+				second, secondEnd = d.write(make([]byte, 20), false)
+				third, thirdEnd = d.write(make([]byte, 30), true)
+			}
 		}
+		for range 2 {
+			if err := round(d.g); err != nil {
+				t.Fatal(err)
+			}
+			d.check(first, firstEnd)
+		}
+		d.check(second, secondEnd)
+		d.check(third, thirdEnd)
 	}
-	sync()
-	d.check(first, firstEnd)
-	sync()
-	d.check(second, secondEnd)
-	d.check(third, thirdEnd)
 }
 
 func TestWhatWasSyncedIsDurable(t *testing.T) {
 	t.Parallel()
-	d := newDisk(t)
-	var writers sync.WaitGroup
-	for i := range 16 {
-		writers.Go(func() {
-			chance := rand.New(rand.NewPCG(uint64(i), 1))
-			for range 200 {
-				sync, _ := d.g.Join()
-				block, end := d.write(1+chance.IntN(100), chance.IntN(20) == 0)
-				if err := sync(t.Context()); err != nil {
-					t.Error(err)
-					return
+	eachKind(t, func(t *testing.T, d *disk) {
+		var writers sync.WaitGroup
+		for i := range 16 {
+			writers.Go(func() {
+				chance := rand.NewChaCha8([32]byte{byte(i)})
+				for range 60 {
+					sync, _ := d.g.Join()
+					message := make([]byte, 1+chance.Uint64()%3000)
+					_, _ = chance.Read(message) // always all
+					block, end := d.write(message, chance.Uint64()%20 == 0)
+					if err := sync(t.Context()); err != nil {
+						t.Error(err)
+						return
+					}
+					if chance.Uint64()%16 == 0 || d.g.redoPath == "" {
+						d.check(block, end) // after each of them it would take long
+					}
 				}
-				d.check(block, end)
-			}
-		})
-	}
-	writers.Wait()
-	if d.block < 50 {
-		t.Errorf("%d blocks only", d.block)
-	}
+			})
+		}
+		writers.Wait()
+		if d.block < 20 || d.g.half == 16*redoPage && d.restored < 5 {
+			t.Errorf("%d blocks, restored %d times", d.block, d.restored)
+		}
+	})
 }
 
 // What a failed fsync was for may be gone, though the next one succeeds.
 func TestAfterAFailedFsyncNothingIsDurable(t *testing.T) {
 	t.Parallel()
-	d := newDisk(t)
+	d := newDisk(t, 4*redoPage)
 	path := filepath.Join(d.g.dir, "1.blk")
-	if err := d.g.Sync(t.Context()); err != nil {
-		t.Fatal(err)
-	}
 	// Opens, and refuses to be synced.
 	if err := errors.Join(os.Rename(path, path+".kept"), os.Symlink(os.DevNull, path)); err != nil {
 		t.Fatal(err)
@@ -154,7 +213,7 @@ func TestAfterAFailedFsyncNothingIsDurable(t *testing.T) {
 // A file that can't be opened has lost nothing.
 func TestAfterAFailedOpenSyncsGoOn(t *testing.T) {
 	t.Parallel()
-	d := newDisk(t)
+	d := newDisk(t, 4*redoPage)
 	path := filepath.Join(d.g.dir, "1.blk")
 	sync := func() error { return d.g.Sync(context.WithoutCancel(t.Context())) }
 	if err := sync(); err != nil {
@@ -169,7 +228,7 @@ func TestAfterAFailedOpenSyncsGoOn(t *testing.T) {
 	if err := os.Rename(path+".kept", path); err != nil {
 		t.Fatal(err)
 	}
-	block, end := d.write(5, false)
+	block, end := d.write(make([]byte, 5), false)
 	if err := sync(); err != nil {
 		t.Error(err)
 	}

@@ -15,6 +15,14 @@ func syncFile(path string) error {
 		return err
 	}
 	defer f.Close()
+	return syncWritten(f)
+}
+
+// openSynced says nothing here: whoever writes calls syncWritten.
+const openSynced = 0
+
+// syncWritten makes durable what was written to a file.
+func syncWritten(f *os.File) error {
 	if err := f.Sync(); err != nil {
 		return fmt.Errorf("%w: %w", errLost, err)
 	}

@@ -30,31 +30,54 @@ import (
 // an fsync by the dozen, rather than by the three that happen to be done while
 // another one runs, and one writer alone waits for nobody.
 //
+// A stream that only grows has a redo file (see [redo]): a round copies there
+// what the blocks got since the last one, and syncs that. Its own fsyncs come
+// later, beside the rounds. What is too long to be written twice is synced where
+// it is, and so is a stream whose blocks the server may write anew.
+//
 // An fsync that failed may have lost what it was for, whatever the next one
 // says, and a log ends where something is missing. So after one that failed
 // every round fails, until a new start has looked at what there is.
 //
 // This leans on how the store lays out its files: <stream>/msgs/<n>.blk, n
 // growing by one, messages appended to the newest, which is complete before
-// the next one is made. The version of the server is pinned for it, and a test
-// watches the system calls.
+// the next one is made. The version of the server is pinned for it, and tests
+// watch the system calls and cut the power.
 type GroupSync struct {
-	dir string
+	dir      string // of the blocks
+	redoPath string // empty: none
+	half     int64  // of the redo file
 
 	mu      sync.Mutex
 	waiting []chan error
 	working bool
+	closed  bool
 	joined  *generation // who joined since the last round began to gather
+	worker  sync.WaitGroup
 
 	// Of the one goroutine that works.
-	newest int // number of the newest block that was synced, 0 for none
-	all    bool
-	broken error // every round's answer from now on
+	at     place    // up to where rounds came, block 0 for nowhere
+	reader *os.File // of that block, where there is a redo file
+	redo   *redo
+	oldest int        // the block of the first byte in the half that is filled
+	syncs  chan error // answers once the blocks of the other half are synced; nil: they are
+	broken error      // every round's answer from now on
 
-	watch func(path string) // told of what is about to be synced; for tests
+	watch func(step, path string) // told of files that are about to be synced, or were copied; for tests
 }
 
-const blockSuffix = ".blk"
+// place is a number of bytes in a block.
+type place struct {
+	block  int
+	offset int64
+}
+
+const (
+	blockSuffix = ".blk"
+
+	stepSync   = "sync"
+	stepCopied = "copied"
+)
 
 // ErrSync says that an fsync failed: what it should have covered may be lost
 // in a power cut.
@@ -108,13 +131,17 @@ func (g *GroupSync) Sync(ctx context.Context) error { return g.sync(ctx, nil) }
 func (g *GroupSync) sync(ctx context.Context, from *generation) error {
 	done := make(chan error, 1)
 	g.mu.Lock()
-	g.waiting = append(g.waiting, done)
 	if from != nil {
 		from.leave()
 	}
+	if g.closed {
+		g.mu.Unlock()
+		return fmt.Errorf("%w: the server was stopped", ErrSync)
+	}
+	g.waiting = append(g.waiting, done)
 	if !g.working {
 		g.working = true
-		go g.work()
+		g.worker.Go(g.work)
 	}
 	g.mu.Unlock()
 	select {
@@ -170,12 +197,7 @@ func (g *GroupSync) round() error {
 	if g.broken != nil {
 		return g.broken
 	}
-	var err error
-	if g.all || g.newest == 0 {
-		err = g.syncAll()
-	} else {
-		err = g.syncNewest()
-	}
+	err := g.cover()
 	if err == nil {
 		return nil
 	}
@@ -183,36 +205,134 @@ func (g *GroupSync) round() error {
 	if errors.Is(err, errLost) {
 		g.broken = err
 	}
-	g.newest = 0 // the next round begins with everything
+	g.at = place{} // the next round begins with everything
 	return err
+}
+
+func (g *GroupSync) cover() error {
+	if g.at.block == 0 {
+		return g.syncAll()
+	}
+	err := g.copyNewest()
+	if errors.Is(err, errLong) {
+		return g.syncNewest()
+	}
+	return err
+}
+
+// copyNewest copies what the blocks got since the last round into the redo file.
+// A crash before that is written leaves the round undone, and nobody was told of
+// it.
+func (g *GroupSync) copyNewest() error {
+	g.redo.drop() // of a round that failed
+	if err := g.sameBlock(); err != nil {
+		return err
+	}
+	at := g.at
+	for {
+		// Looked for before the block is read: one that has a successor is
+		// complete, and whoever waits for this round wrote to no later one.
+		grown, err := g.exists(at.block + 1)
+		if err != nil {
+			return err
+		}
+		n, err := g.redo.take(at.block, g.reader, at.offset)
+		if err != nil {
+			return err
+		}
+		g.tell(stepCopied, g.reader.Name())
+		at.offset += int64(n)
+		if !grown {
+			break
+		}
+		at = place{at.block + 1, 0}
+		if err := g.open(at.block); err != nil {
+			return err
+		}
+	}
+	if !g.redo.fits() {
+		if err := g.turn(); err != nil {
+			return err
+		}
+	}
+	if len(g.redo.pending) > 0 {
+		if err := g.redo.write(); err != nil {
+			return err
+		}
+	} // else an earlier round came just late enough to cover this one
+	g.at = at
+	return nil
+}
+
+// turn begins the other half of the redo file. That one's blocks are synced
+// already, or are waited for; those of the half that is full are synced from now
+// on, beside the rounds.
+func (g *GroupSync) turn() error {
+	if err := g.settle(); err != nil {
+		return err
+	}
+	first, last, done := g.oldest, g.at.block, make(chan error, 1)
+	g.syncs, g.oldest = done, last
+	g.worker.Go(func() { done <- g.syncBlocks(first, last) })
+	g.redo.next()
+	return nil
+}
+
+// settle waits for the blocks that are being synced beside the rounds.
+func (g *GroupSync) settle() error {
+	if g.syncs == nil {
+		return nil
+	}
+	err := <-g.syncs
+	g.syncs = nil
+	return err
+}
+
+func (g *GroupSync) syncBlocks(first, last int) error {
+	for n := first; n <= last; n++ {
+		if err := g.syncFile(blockPath(g.dir, n)); err != nil {
+			return err
+		}
+	}
+	return g.syncFile(g.dir) // one of them may be new
 }
 
 // syncNewest syncs the newest block, and those that were made since the last
 // round.
 func (g *GroupSync) syncNewest() error {
+	at := g.at
 	for {
-		// Looked for before the block is synced: one that has a successor is
-		// complete, and whoever waits for this round wrote to no later one. A
-		// successor that shows up afterwards may have come after more messages.
-		grown, err := exists(g.block(g.newest + 1))
+		grown, err := g.exists(at.block + 1) // before the sync: see copyNewest
 		if err != nil {
 			return err
 		}
-		if err := g.syncFile(g.block(g.newest)); err != nil || !grown {
+		if at.offset, err = g.size(at.block); err != nil {
 			return err
 		}
-		// A new block: its name must survive as well.
-		if err := g.syncFile(g.dir); err != nil {
+		if err := g.syncFile(blockPath(g.dir, at.block)); err != nil {
 			return err
 		}
-		g.newest++
+		if !grown {
+			break
+		}
+		at.block++
 	}
+	// Their names must survive as well, those too of blocks that the redo file
+	// could still make.
+	if err := g.syncFile(g.dir); err != nil {
+		return err
+	}
+	g.at = at
+	return g.open(at.block)
 }
 
 // syncAll syncs every block there is, and what the server needs to find
 // them again: the stream's own description and the names of the folders on the
-// way.
+// way. From then on a stream that only grows has a redo file.
 func (g *GroupSync) syncAll() error {
+	if err := g.settle(); err != nil && errors.Is(err, errLost) {
+		return err
+	}
 	stream := filepath.Dir(g.dir)
 	for _, path := range []string{"meta.inf", "meta.sum", ".", "..", "../..", "../../.."} {
 		if err := g.syncFile(filepath.Join(stream, path)); err != nil {
@@ -223,50 +343,148 @@ func (g *GroupSync) syncAll() error {
 	if err != nil {
 		return err
 	}
-	newest := 0
+	var at place
 	for _, e := range entries {
 		n, err := strconv.Atoi(strings.TrimSuffix(e.Name(), blockSuffix))
 		if err != nil || !strings.HasSuffix(e.Name(), blockSuffix) {
 			continue
 		}
+		size, err := g.size(n)
+		if err == nil {
+			err = g.syncFile(blockPath(g.dir, n))
+		}
 		// A block that was emptied meanwhile has nothing left to sync.
-		if err := g.syncFile(g.block(n)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
-		newest = max(newest, n)
+		if n > at.block {
+			at = place{n, size}
+		}
 	}
 	if err := g.syncFile(g.dir); err != nil {
 		return err
 	}
-	g.newest = newest
+	if g.redoPath == "" || at.block == 0 {
+		return nil // all of it again the next time
+	}
+	if err := g.emptyRedo(); err != nil {
+		return err
+	}
+	g.at, g.oldest = at, at.block
+	return g.open(at.block)
+}
+
+// emptyRedo is for when every block is synced.
+func (g *GroupSync) emptyRedo() (err error) {
+	if g.redo == nil {
+		g.redo, err = openRedo(g.redoPath, g.half)
+		return err
+	}
+	return g.redo.forget()
+}
+
+// open opens a block for reading, unless it is open.
+func (g *GroupSync) open(block int) error {
+	path := blockPath(g.dir, block)
+	if g.reader != nil {
+		if g.reader.Name() == path && g.sameBlock() == nil {
+			return nil
+		}
+		g.reader.Close() // of a file that was only read
+	}
+	var err error
+	g.reader, err = os.Open(path)
+	return err
+}
+
+// sameBlock makes sure that the block that is open is the one of that name: a
+// stream that was deleted and made anew has other blocks of the same names.
+func (g *GroupSync) sameBlock() error {
+	if g.reader == nil {
+		return fmt.Errorf("block: %w", os.ErrClosed)
+	}
+	named, err := os.Stat(g.reader.Name())
+	if err != nil {
+		return err
+	}
+	opened, err := g.reader.Stat()
+	if err != nil {
+		return err
+	}
+	if !os.SameFile(named, opened) {
+		return fmt.Errorf("%s is another file than it was", g.reader.Name())
+	}
 	return nil
 }
 
-func (g *GroupSync) syncFile(path string) error {
-	if g.watch != nil {
-		g.watch(path)
-	}
-	return syncFile(path)
-}
-
-func exists(path string) (bool, error) {
-	_, err := os.Stat(path)
+func (g *GroupSync) exists(block int) (bool, error) {
+	_, err := os.Stat(blockPath(g.dir, block))
 	if errors.Is(err, os.ErrNotExist) {
 		return false, nil
 	}
 	return err == nil, err
 }
 
-func (g *GroupSync) block(n int) string {
-	return filepath.Join(g.dir, strconv.Itoa(n)+blockSuffix)
+func (g *GroupSync) size(block int) (int64, error) {
+	info, err := os.Stat(blockPath(g.dir, block))
+	if err != nil {
+		return 0, err
+	}
+	return info.Size(), nil
 }
 
-// GroupSync returns the group sync of a stream. rewritten says that the
-// stream's older messages may go, as a bucket's do: then a round syncs every
-// block, since the server may have written any of them anew.
-func (s *Server) GroupSync(stream string, rewritten bool) *GroupSync {
-	return &GroupSync{
-		dir: filepath.Join(s.ns.StoreDir(), "$G", "streams", stream, "msgs"),
-		all: rewritten,
+func blockPath(dir string, n int) string { return filepath.Join(dir, strconv.Itoa(n)+blockSuffix) }
+
+func (g *GroupSync) syncFile(path string) error {
+	g.tell(stepSync, path)
+	return syncFile(path)
+}
+
+func (g *GroupSync) tell(step, path string) {
+	if g.watch != nil {
+		g.watch(step, path)
 	}
+}
+
+// close waits for the rounds, syncs every block and empties the redo file, so
+// that a later start depends on none. It is for when the server has stopped.
+// Whatever keeps it from doing that, the redo file stays, and holds.
+func (g *GroupSync) close() error {
+	g.mu.Lock()
+	g.closed = true
+	g.mu.Unlock()
+	g.worker.Wait()
+	if g.redo == nil {
+		return nil
+	}
+	err := g.broken
+	if err == nil {
+		err = g.syncAll()
+	}
+	if g.reader != nil {
+		g.reader.Close() // of a file that was only read
+	}
+	return errors.Join(err, g.redo.file.Close())
+}
+
+// GroupSync returns the group sync of a stream, the same one each time.
+// rewritten says that the stream's older messages may go, as a bucket's do: then
+// a round syncs every block, since the server may have written any of them anew.
+func (s *Server) GroupSync(stream string, rewritten bool) *GroupSync {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	g := s.groups[stream]
+	if g == nil {
+		g = &GroupSync{dir: blocksOf(s.ns.StoreDir(), stream), half: redoHalf}
+		if !rewritten {
+			g.redoPath = filepath.Join(s.redoDir, stream)
+		}
+		s.groups[stream] = g
+	}
+	return g
+}
+
+// blocksOf is where a server keeps a stream's blocks.
+func blocksOf(store, stream string) string {
+	return filepath.Join(store, "$G", "streams", stream, "msgs")
 }

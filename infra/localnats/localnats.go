@@ -12,6 +12,9 @@
 //	            two servers on one store destroy it
 //	password    of the listener, generated once, mode 0600
 //	jetstream/  the server's store
+//	redo/       the newest bytes of streams that a GroupSync syncs, once more; see
+//	            there. It belongs to jetstream/: copy, restore and delete both or
+//	            neither, unless the server was stopped properly
 //
 // A killed process leaves nothing else: the next Start recovers the store, and
 // every message that was acknowledged is in it.
@@ -43,6 +46,8 @@ const (
 
 	lockName     = "lock"
 	passwordName = "password"
+	redoName     = "redo"
+	storeName    = "jetstream" // the server's choice
 
 	defaultStartTimeout = 60 * time.Second // recovery of millions of messages included
 	defaultStop         = 5 * time.Second
@@ -74,9 +79,11 @@ type Server struct {
 	lock     *datadir.FileLock
 	password string
 	port     int
+	redoDir  string
 
-	mu    sync.Mutex
-	conns []*nats.Conn // made by Connect, drained by Stop
+	mu     sync.Mutex
+	conns  []*nats.Conn          // made by Connect, drained by Stop
+	groups map[string]*GroupSync // by stream; closed by Stop
 
 	stop    sync.Once
 	stopErr error
@@ -105,7 +112,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("local NATS: %w", err)
 	}
-	s := &Server{lock: lock}
+	s := &Server{lock: lock, redoDir: filepath.Join(cfg.Dir, redoName), groups: map[string]*GroupSync{}}
 	if err := s.start(ctx, cfg); err != nil {
 		return nil, errors.Join(fmt.Errorf("local NATS: %w", err), lock.Release())
 	}
@@ -115,6 +122,9 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 func (s *Server) start(ctx context.Context, cfg Config) error {
 	var err error
 	if s.password, err = datadir.PasswordFile(filepath.Join(cfg.Dir, passwordName)); err != nil {
+		return err
+	}
+	if err := restoreAll(s.redoDir, filepath.Join(cfg.Dir, storeName)); err != nil {
 		return err
 	}
 	if s.ns, err = server.NewServer(options(cfg, s.password)); err != nil {
@@ -212,18 +222,30 @@ func (s *Server) shutdown(ctx context.Context) error {
 		defer cancel()
 	}
 	drainErr := s.drain(ctx)
-	closed := make(chan struct{})
+	closed := make(chan error, 1)
 	go func() {
 		s.ns.Shutdown()
 		s.ns.WaitForShutdown()
-		close(closed)
+		closed <- s.closeGroups()
 	}()
 	select {
-	case <-closed:
-		return errors.Join(drainErr, s.lock.Release())
+	case err := <-closed:
+		return errors.Join(drainErr, err, s.lock.Release())
 	case <-ctx.Done():
 		return errors.Join(drainErr, fmt.Errorf("stop local NATS: %w", ctx.Err()))
 	}
+}
+
+func (s *Server) closeGroups() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var errs []error
+	for _, g := range s.groups {
+		if err := g.close(); err != nil {
+			errs = append(errs, fmt.Errorf("stop local NATS: %w", err))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // drain lets every connection of ours finish what it was given.

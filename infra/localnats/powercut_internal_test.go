@@ -1,0 +1,202 @@
+package localnats
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// machine runs a server whose power can be cut.
+type machine struct {
+	t      *testing.T
+	dir    string
+	server *Server
+	group  *GroupSync
+	js     jetstream.JetStream
+
+	mu      sync.Mutex
+	onDisk  map[string][]byte // what of each file an fsync began with
+	answers map[uint64][]byte // what was said to be stored
+}
+
+const powerStream = "LEDGER"
+
+// boot starts a server on a folder that holds what survived.
+func boot(t *testing.T, survived map[string][]byte, answers map[uint64][]byte) *machine {
+	t.Helper()
+	m := &machine{t: t, dir: t.TempDir(), onDisk: map[string][]byte{}, answers: answers}
+	for name, data := range survived {
+		path := filepath.Join(m.dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, data, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var err error
+	if m.server, err = Start(t.Context(), Config{Dir: m.dir, GroupSync: true, Logger: slog.New(slog.DiscardHandler)}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := m.server.Stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	conn, err := m.server.Connect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.js, err = jetstream.New(conn); err != nil {
+		t.Fatal(err)
+	}
+	// A small limit makes small blocks. It is not reached.
+	cfg := jetstream.StreamConfig{Name: powerStream, Subjects: []string{"t.>"}, MaxBytes: 1 << 24, Discard: jetstream.DiscardNew}
+	if _, err := m.js.CreateOrUpdateStream(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	m.group = m.server.GroupSync(powerStream, false)
+	m.group.half = 64 * redoPage
+	m.group.watch = m.synced
+	return m
+}
+
+// synced keeps what a power cut from now on leaves of a file.
+func (m *machine) synced(step, path string) {
+	if step != stepSync {
+		return
+	}
+	info, err := os.Stat(path)
+	if err != nil || info.IsDir() {
+		return
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		m.t.Error(err)
+	}
+	name, err := filepath.Rel(m.dir, path)
+	if err != nil {
+		m.t.Error(err)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.onDisk[name] = data
+}
+
+// write stores messages and keeps what was answered.
+func (m *machine) write(chance *rand.ChaCha8, n int) {
+	for range n {
+		message := make([]byte, 1+chance.Uint64()%3000)
+		_, _ = chance.Read(message) // always all
+		sync, leave := m.group.Join()
+		ack, err := m.js.Publish(m.t.Context(), "t.x", message)
+		if err != nil {
+			leave()
+			m.t.Error(err)
+			return
+		}
+		if err := sync(m.t.Context()); err != nil {
+			m.t.Error(err)
+			return
+		}
+		m.mu.Lock()
+		m.answers[ack.Sequence] = message
+		m.mu.Unlock()
+	}
+}
+
+// cut returns what a power cut at this moment leaves of the files, and what was
+// answered before it. The redo file is on the disk as far as its writes came.
+func (m *machine) cut() (survived map[string][]byte, answers map[uint64][]byte) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	survived, answers = maps.Clone(m.onDisk), maps.Clone(m.answers)
+	err := filepath.WalkDir(m.server.redoDir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		survived[filepath.Join(redoName, e.Name())] = data
+		return err
+	})
+	if err != nil {
+		m.t.Error(err)
+	}
+	return survived, answers
+}
+
+// holds checks that everything that was answered is there.
+func (m *machine) holds() {
+	m.t.Helper()
+	stream, err := m.js.Stream(m.t.Context(), powerStream)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	for seq, want := range m.answers {
+		got, err := stream.GetMsg(m.t.Context(), seq)
+		if err != nil || !bytes.Equal(got.Data, want) {
+			m.t.Fatalf("message %d of %d, which was acknowledged: %v", seq, len(m.answers), err)
+		}
+	}
+}
+
+// TestPowerCuts cuts the power of a real server while eight write to it, again
+// and again: everything that was acknowledged is there, though nearly none of it
+// was synced in the file that it belongs to.
+func TestPowerCuts(t *testing.T) {
+	t.Parallel()
+	m := boot(t, nil, map[uint64][]byte{})
+	var redone int
+	for life := range 6 {
+		var writers sync.WaitGroup
+		for i := range 8 {
+			writers.Go(func() { m.write(rand.NewChaCha8([32]byte{byte(life), byte(i)}), 60) })
+		}
+		halfway := make(chan struct{})
+		var survived map[string][]byte
+		var answers map[uint64][]byte
+		writers.Go(func() {
+			m.write(rand.NewChaCha8([32]byte{byte(life), 8}), 30)
+			survived, answers = m.cut()
+			close(halfway)
+		})
+		writers.Wait()
+		<-halfway
+		redone += len(readRedo(survived[filepath.Join(redoName, powerStream)]))
+		if t.Failed() {
+			return
+		}
+		m = boot(t, survived, answers)
+		m.holds()
+	}
+	if redone < 100 {
+		t.Errorf("the redo files held %d records only", redone)
+	}
+}
+
+// TestAStoppedServerNeedsNoRedoFile: whoever copies the store of a server that
+// was stopped properly has all of it.
+func TestAStoppedServerNeedsNoRedoFile(t *testing.T) {
+	t.Parallel()
+	m := boot(t, nil, map[uint64][]byte{})
+	m.write(rand.NewChaCha8([32]byte{}), 100)
+	_, answers := m.cut()
+	if err := m.server.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	survived, _ := m.cut()
+	if left := readRedo(survived[filepath.Join(redoName, powerStream)]); len(left) > 0 {
+		t.Errorf("%d records are left", len(left))
+	}
+	if err := m.group.Sync(t.Context()); !errors.Is(err, ErrSync) {
+		t.Errorf("a sync after the stop: %v", err)
+	}
+	boot(t, survived, answers).holds()
+}
