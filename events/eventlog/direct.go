@@ -228,15 +228,3 @@ func matches(filter, subject string) bool {
 		filter, subject = moreFilter, moreSubject
 	}
 }
-
-// sleep waits for d and reports false where ctx ended.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
-}

@@ -50,9 +50,21 @@ func (l *JetStream) followLog(ctx context.Context, cfg FollowConfig, yield func(
 	}
 	// An error of the consumer that it does not mend itself ends the follow;
 	// the caller starts again from its checkpoint.
-	incoming := make(chan jetstream.Msg, prefetchRecords)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	incoming, consuming, err := prefetch(ctx, consumer)
+	if err != nil {
+		return err
+	}
+	defer consuming.Stop()
+	f := follower{cfg: cfg, contiguous: len(cfg.Subjects) == 0, next: from}
+	return f.run(ctx, incoming, consuming.Closed(), yield)
+}
+
+// prefetch has a consumer's messages come in, within bounds, until ctx ends and
+// the caller calls Stop.
+func prefetch(ctx context.Context, consumer jetstream.Consumer) (<-chan jetstream.Msg, jetstream.ConsumeContext, error) {
+	incoming := make(chan jetstream.Msg, prefetchRecords)
 	consuming, err := consumer.Consume(func(msg jetstream.Msg) {
 		select {
 		case incoming <- msg:
@@ -63,11 +75,9 @@ func (l *JetStream) followLog(ctx context.Context, cfg FollowConfig, yield func(
 		jetstream.PullHeartbeat(followHeartbeat), jetstream.PullExpiry(followExpiry),
 	)
 	if err != nil {
-		return fmt.Errorf("follow: %w: %w", ErrUnavailable, err)
+		return nil, nil, fmt.Errorf("follow: %w: %w", ErrUnavailable, err)
 	}
-	defer consuming.Stop()
-	f := follower{cfg: cfg, contiguous: len(cfg.Subjects) == 0, next: from}
-	return f.run(ctx, incoming, consuming.Closed(), yield)
+	return incoming, consuming, nil
 }
 
 // bounds returns how long a slice gets.
