@@ -19,6 +19,9 @@ const (
 	// consumer is gone (twice that).
 	followHeartbeat = time.Second
 	followExpiry    = 5 * time.Second
+	// followForget is after how long the server drops the consumer of a
+	// follower that died.
+	followForget = 30 * time.Second
 )
 
 // Follow implements Follower.
@@ -44,6 +47,8 @@ func (l *JetStream) followLog(ctx context.Context, cfg FollowConfig, yield func(
 		FilterSubjects: cfg.Subjects,
 		DeliverPolicy:  jetstream.DeliverByStartSequencePolicy,
 		OptStartSeq:    from,
+
+		InactiveThreshold: followForget,
 	})
 	if err != nil {
 		return fmt.Errorf("follow: %w: %w", ErrUnavailable, err)
@@ -56,9 +61,20 @@ func (l *JetStream) followLog(ctx context.Context, cfg FollowConfig, yield func(
 	if err != nil {
 		return err
 	}
-	defer consuming.Stop()
+	defer func() { go l.leave(consumer, consuming) }()
 	f := follower{cfg: cfg, contiguous: len(cfg.Subjects) == 0, next: from}
 	return f.run(ctx, incoming, consuming.Closed(), yield)
+}
+
+// leave stops a consumer and has the server drop it, of which there would be
+// many behind a follower that turns to the tail and back. Both wait while the
+// server is away, some seconds, which is why nobody waits for them; what is not
+// dropped is forgotten.
+func (l *JetStream) leave(consumer jetstream.Consumer, consuming jetstream.ConsumeContext) {
+	consuming.Stop()
+	ctx, cancel := context.WithTimeout(context.Background(), attemptTimeout)
+	defer cancel()
+	_ = l.js.DeleteConsumer(ctx, StreamName, consumer.CachedInfo().Name)
 }
 
 // prefetch has a consumer's messages come in, within bounds, until ctx ends and

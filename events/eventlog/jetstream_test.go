@@ -156,7 +156,10 @@ type dialer struct{ armed atomic.Bool }
 
 func (d *dialer) Dial(network, address string) (net.Conn, error) {
 	conn, err := (&net.Dialer{Timeout: 2 * time.Second}).Dial(network, address)
-	return &breakable{Conn: conn, dialer: d}, err
+	if err != nil {
+		return nil, err
+	}
+	return &breakable{Conn: conn, dialer: d}, nil
 }
 
 type breakable struct {
