@@ -11,6 +11,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/projections/pages"
 	"github.com/memory-ledger/ledger/services/keystore"
 )
@@ -307,6 +308,20 @@ func TestDamagedPagesAreNoAnswer(t *testing.T) {
 	}
 }
 
+// TestOwnersWithoutBodiesAreCharged: who searched and has next to nothing, or too
+// much to be kept, takes memory as well.
+func TestOwnersWithoutBodiesAreCharged(t *testing.T) {
+	t.Parallel()
+	const budget = 100 * ownerOverhead
+	b := NewBodies(budget)
+	for i := range 1000 {
+		b.of(events.Owner(fmt.Sprint(i)))
+	}
+	if n := b.owners.Len(); n != 100 || b.Bytes() != budget {
+		t.Errorf("%d owners are kept, %d bytes charged", n, b.Bytes())
+	}
+}
+
 // TestBodiesKeepToTheirBudget: what is charged is what is kept, also of a log
 // that grows, and who searched last is kept.
 func TestBodiesKeepToTheirBudget(t *testing.T) {
@@ -326,7 +341,7 @@ func TestBodiesKeepToTheirBudget(t *testing.T) {
 			var sum int64
 			for _, owner := range s.Bodies.owners.Keys() {
 				o, _ := s.Bodies.owners.Peek(owner)
-				var kept int64
+				kept := int64(ownerOverhead)
 				for n, p := range o.pages {
 					kept += bytesOf(p)
 					if p.First() != uint64(n)*pages.Leaves || n < len(o.pages)-1 && p.Len() != pages.Leaves {
