@@ -130,18 +130,19 @@ func (b *Bodies) pages(ctx context.Context, pool *pgxpool.Pool, owner events.Own
 		yieldAll(o.kept(from, to), yield)
 		return to, nil
 	}
+	if o.size() < from {
+		// This search did not begin at the beginning, or what it began with is
+		// not kept: only what it asks for is read. Nobody waits for anybody, who
+		// would have a turn meanwhile that others could use.
+		fresh, err := load(ctx, pool, owner, from, to, pages.Page{}, yield)
+		return endOf(fresh), err
+	}
 	o.loading.Lock()
 	defer o.loading.Unlock()
 	have := o.size() // only we make it grow
 	if have >= to {  // somebody else was faster
 		yieldAll(o.kept(from, to), yield)
 		return to, nil
-	}
-	if have < from {
-		// This search did not begin at the beginning, or what it began with is
-		// not kept: only what it asks for is read.
-		fresh, err := load(ctx, pool, owner, from, to, pages.Page{}, yield)
-		return endOf(fresh), err
 	}
 	begun := pages.Page{} // the page that is to be continued
 	for _, p := range o.kept(from, have) {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/memory-ledger/ledger/events"
@@ -306,6 +307,34 @@ func TestDamagedPagesAreNoAnswer(t *testing.T) {
 	if _, _, err := search(t, h.service(0), w.owner, "number 257"); !errors.Is(err, pages.ErrFormat) {
 		t.Errorf("leaves in each other's place: %v", err)
 	}
+}
+
+// TestWhatIsNotKeptIsReadBesideOthers: a search of a log that is not kept has its
+// turn while another one of the same owner reads, and does not sit it out.
+func TestWhatIsNotKeptIsReadBesideOthers(t *testing.T) {
+	t.Parallel()
+	h := newHistory(t)
+	w := h.writer(t)
+	h.write(t, w, slices.Repeat([]string{"a text"}, 2*pages.Leaves)...)
+	s := h.service(1)
+	s.Bodies.of(w.owner).loading.Lock() // as the other one does
+	reached := make(chan uint64, 1)
+	go func() {
+		to, err := s.Bodies.pages(t.Context(), h.pool, w.owner, pages.Leaves, 2*pages.Leaves, func(pages.Page) {})
+		if err != nil {
+			t.Error(err)
+		}
+		reached <- to
+	}()
+	select {
+	case to := <-reached:
+		if to != 2*pages.Leaves {
+			t.Errorf("read up to %d", to)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("it waits")
+	}
+	s.Bodies.of(w.owner).loading.Unlock()
 }
 
 // TestOwnersWithoutBodiesAreCharged: who searched and has next to nothing, or too
