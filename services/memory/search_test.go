@@ -161,6 +161,53 @@ func TestLongBodiesComeAFewAtATime(t *testing.T) {
 	}
 }
 
+// TestMuchComesALittleAtATime: what a list or a search hands over at once is
+// bounded in bytes, bodies and metadata.
+func TestMuchComesALittleAtATime(t *testing.T) {
+	t.Parallel()
+	h := newHistory(t)
+	bodies, metadata := h.writer(t), h.writer(t)
+	h.write(t, bodies, slices.Repeat([]string{strings.Repeat("x", MaxContentBytes)}, 60)...)
+	h.write(t, metadata, slices.Repeat([]string{"x"}, 6*pages.Leaves)...)
+	if _, err := h.pool.Exec(t.Context(), `UPDATE memories SET metadata = '{"x":"' || repeat('x', 60000) || '"}' WHERE owner = $1`, metadata.owner); err != nil {
+		t.Fatal(err)
+	}
+	s := h.service(0)
+	for name, test := range map[string]struct {
+		owner  *writer
+		query  string
+		longer int // than a piece, what comes first may be: its length is not known
+	}{
+		"bodies, listed": {bodies, "", 0}, "bodies, found": {bodies, "X", 60 * MaxContentBytes},
+		"metadata, listed": {metadata, "", 0}, "metadata, found": {metadata, "X", firstLeaves * 60_100},
+	} {
+		c, err := s.Search(t.Context(), test.owner.owner, test.query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var leaf uint64
+		for first := true; c.More(); first = false {
+			bytes := 0
+			if err := c.Next(t.Context(), func(v *View) error {
+				if v.LeafIndex != leaf {
+					return fmt.Errorf("leaf %d after %d", v.LeafIndex, leaf)
+				}
+				leaf++
+				bytes += len(v.Content) + len(v.Metadata)
+				return nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+			if most := pieceBytes + MaxContentBytes; bytes > most && (!first || bytes > most+test.longer) {
+				t.Errorf("%s: %d bytes at once, up to %d", name, bytes, leaf)
+			}
+		}
+		if leaf != uint64(len(test.owner.written)) {
+			t.Errorf("%s: %d of %d leaves", name, leaf, len(test.owner.written))
+		}
+	}
+}
+
 // TestSearchWhileMemoriesCome: several searches at once, while the log grows,
 // each find exactly what is in the leaves that were there when they began.
 func TestSearchWhileMemoriesCome(t *testing.T) {
