@@ -81,9 +81,8 @@ func commit(ctx context.Context, conn *pgx.Conn, steps []projection.Step, a adva
 			return err
 		}
 		batch = new(pgx.Batch)
-		step := steps[0]
-		if _, err := conn.CopyFrom(ctx, pgx.Identifier{step.Table}, step.Columns, step.Rows); err != nil {
-			return fmt.Errorf("copy into %s: %w", step.Table, explain(err))
+		if err := steps[0].Copy(ctx, conn); err != nil {
+			return explain(err)
 		}
 		steps = steps[1:]
 	}
