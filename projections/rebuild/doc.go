@@ -8,6 +8,15 @@
 //	                                              │ a difference
 //	                                              └──────────> stop, unless forced
 //
+// # The replay
+//
+// Two connections fill the new schema, slice after slice: one writes the memories,
+// which are half of the work, the other what all other projections make of the
+// slice before, and the checkpoint. Rows and checkpoint do not commit together
+// here, which nobody minds: what an interrupted replay leaves is discarded. From
+// then on, to catch up and under the swap's locks, one connection does it all in
+// one transaction a slice, as a projector does.
+//
 // # The swap
 //
 // One transaction first locks the live checkpoint. That waits for the slices that

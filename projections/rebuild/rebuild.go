@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/projections/position"
@@ -301,23 +302,8 @@ func (r *rebuild) fill(ctx context.Context) error {
 	}
 	total := target.Highest()
 	r.say("replaying %d messages into schema %s", total, r.fresh)
-	r.replayer.Applied = func(seq uint64) {
-		if r.cfg.Progress != nil {
-			r.cfg.Progress(seq, max(total, seq))
-		}
-	}
-	// Statistics grow with the tables, or plans for empty ones are kept. How many
-	// rows there are is all that those plans need: a tenth of the usual sample.
-	for next := uint64(10_000); ; next *= 8 {
-		if err := r.replayer.To(ctx, target.Capped(next)); err != nil {
-			return err
-		}
-		if r.replayer.At().Reaches(target) {
-			break // what is there now is analysed below
-		}
-		if err := r.analyse(ctx, "10"); err != nil {
-			return err
-		}
+	if err := r.bulk(ctx, target); err != nil {
+		return err
 	}
 	r.say("building %d indexes", len(indexes))
 	for _, definition := range indexes {
@@ -325,18 +311,68 @@ func (r *rebuild) fill(ctx context.Context) error {
 			return fmt.Errorf("%s: %w", definition, err)
 		}
 	}
-	if err := r.analyse(ctx, "DEFAULT"); err != nil {
+	if err := r.analyse(ctx, r.replayer.Conn, "DEFAULT"); err != nil {
 		return err
 	}
 	for {
 		if target, err = r.target(ctx); err != nil || r.replayer.At().Behind(target) <= near {
 			return err
 		}
-		total = target.Highest()
 		if err := r.replayer.To(ctx, target); err != nil {
 			return err
 		}
 	}
+}
+
+// bulk replays the log up to a position by two connections, while statistics are
+// made now and then: they grow with the tables, or plans for empty ones are kept.
+// How many rows there are is all that those plans need: a tenth of the usual
+// sample.
+func (r *rebuild) bulk(ctx context.Context, target position.Vector) error {
+	if !r.alone() {
+		var err error
+		if r.replayer.Ahead, err = r.connect(ctx, r.fresh); err != nil {
+			return err
+		}
+		defer func() {
+			_ = r.replayer.Ahead.Close(context.WithoutCancel(ctx)) // whatever it says, the connection is gone
+			r.replayer.Ahead = nil
+		}()
+	}
+	total, next := target.Highest(), uint64(10_000)
+	due := make(chan struct{}, 1)
+	r.replayer.Applied = func(seq uint64) {
+		if r.cfg.Progress != nil {
+			r.cfg.Progress(seq, max(total, seq))
+		}
+		if seq >= next && seq < total { // what is there at the end is analysed then
+			next *= 8
+			select {
+			case due <- struct{}{}:
+			default: // it is due already
+			}
+		}
+	}
+	var group errgroup.Group
+	group.Go(func() error {
+		defer close(due)
+		return r.replayer.To(ctx, target)
+	})
+	group.Go(func() (err error) {
+		for range due {
+			if err == nil {
+				err = r.analyse(ctx, r.control, "10")
+			}
+		}
+		return err
+	})
+	err := group.Wait()
+	r.replayer.Applied = func(seq uint64) {
+		if r.cfg.Progress != nil {
+			r.cfg.Progress(seq, max(total, seq))
+		}
+	}
+	return err
 }
 
 // target is how far the live tables are; where their checkpoint makes no sense,
@@ -359,12 +395,12 @@ func (r *rebuild) target(ctx context.Context) (position.Vector, error) {
 
 // analyse makes statistics for the planner, of 300 rows for each of target, which
 // may be DEFAULT.
-func (r *rebuild) analyse(ctx context.Context, target string) error {
-	if _, err := r.replayer.Conn.Exec(ctx, `SET default_statistics_target = `+target); err != nil {
+func (r *rebuild) analyse(ctx context.Context, conn *pgx.Conn, target string) error {
+	if _, err := conn.Exec(ctx, `SET default_statistics_target = `+target); err != nil {
 		return fmt.Errorf("analyse: %w", err)
 	}
 	for _, name := range r.tables() {
-		if _, err := r.replayer.Conn.Exec(ctx, `ANALYZE `+r.fresh+`.`+name); err != nil {
+		if _, err := conn.Exec(ctx, `ANALYZE `+r.fresh+`.`+name); err != nil {
 			return fmt.Errorf("analyse: %w", err)
 		}
 	}
