@@ -2,11 +2,11 @@
 // ones, and puts them in their place while everybody goes on reading and
 // writing.
 //
-//	lock ─> discard leftovers ─> create ─> replay ─> index ─> catch up
-//	                                                             │
-//	     drop old <─ swap <─ catch up again <─ compare <─────────┘
-//	                                              │ a difference
-//	                                              └──────────> stop, unless forced
+//	lock ─> discard leftovers ─> create ─> replay ─> compare, index
+//	                                                     │      │
+//	                                                     │      └ a difference ─> stop, unless forced
+//	                                                     v
+//	                      drop old <─ swap <─ catch up <─┘
 //
 // # The replay
 //

@@ -93,6 +93,7 @@ type rebuild struct {
 	cfg              Config
 	live, fresh, old string
 	projections      []runner.Projection
+	indexes          []string // what makes those that the new tables lack
 	result           Result
 
 	control  *pgx.Conn // holds the locks, and does what concerns both schemas
@@ -112,7 +113,7 @@ func (r *rebuild) run(ctx context.Context) error {
 	if err := r.fill(ctx); err != nil {
 		return err
 	}
-	if err := r.compare(ctx); err != nil {
+	if err := r.finish(ctx); err != nil {
 		return err
 	}
 	if r.result.Differences > 0 && !r.cfg.Force {
@@ -145,6 +146,14 @@ func (r *rebuild) choose() error {
 }
 
 func (r *rebuild) alone() bool { return r.cfg.Projection != "" }
+
+// filling is the search path of those who write to the new schema.
+func (r *rebuild) filling() string {
+	if r.alone() {
+		return r.fresh + "," + r.live
+	}
+	return r.fresh
+}
 
 func (r *rebuild) tables() []string {
 	var tables []string
@@ -261,9 +270,7 @@ func (r *rebuild) create(ctx context.Context) error {
 	if err := schema.Migrate(ctx, r.cfg.Pool.Config().ConnString(), r.fresh); err != nil {
 		return err
 	}
-	path := r.fresh
 	if r.alone() {
-		path += "," + r.live
 		ours := map[string]bool{}
 		for _, name := range r.tables() {
 			ours[name] = true
@@ -279,7 +286,7 @@ func (r *rebuild) create(ctx context.Context) error {
 			}
 		}
 	}
-	conn, err := r.connect(ctx, path)
+	conn, err := r.connect(ctx, r.filling())
 	if err != nil {
 		return err
 	}
@@ -289,29 +296,19 @@ func (r *rebuild) create(ctx context.Context) error {
 	return err
 }
 
-// fill replays the log up to where the live tables are. Indexes that no
-// projection needs while it writes are made when the bulk is in.
+// fill replays the log up to where the live tables are, without the indexes that
+// no projection needs while it writes.
 func (r *rebuild) fill(ctx context.Context) error {
-	indexes, err := r.dropIndexes(ctx)
-	if err != nil {
+	var err error
+	if r.indexes, err = r.dropIndexes(ctx); err != nil {
 		return err
 	}
 	target, err := r.target(ctx)
 	if err != nil {
 		return err
 	}
-	total := target.Highest()
-	r.say("replaying %d messages into schema %s", total, r.fresh)
+	r.say("replaying %d messages into schema %s", target.Highest(), r.fresh)
 	if err := r.bulk(ctx, target); err != nil {
-		return err
-	}
-	r.say("building %d indexes", len(indexes))
-	for _, definition := range indexes {
-		if _, err := r.replayer.Conn.Exec(ctx, definition); err != nil {
-			return fmt.Errorf("%s: %w", definition, err)
-		}
-	}
-	if err := r.analyse(ctx, r.replayer.Conn, "DEFAULT"); err != nil {
 		return err
 	}
 	for {
@@ -322,6 +319,35 @@ func (r *rebuild) fill(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// finish compares the tables, and makes the missing indexes meanwhile: neither
+// keeps two processors busy. Whatever happens to one, nobody works on the new
+// schema any more when it returns.
+func (r *rebuild) finish(ctx context.Context) error {
+	conn, err := r.connect(ctx, r.filling())
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return r.index(ctx, conn) })
+	group.Go(func() error { return r.compare(ctx) })
+	return group.Wait()
+}
+
+// index makes statistics and the missing indexes. Until one is there its table is
+// not written to, which a replay waits for.
+func (r *rebuild) index(ctx context.Context, conn *pgx.Conn) error {
+	if err := r.analyse(ctx, conn, "DEFAULT"); err != nil {
+		return err
+	}
+	for _, definition := range r.indexes {
+		if _, err := conn.Exec(ctx, definition); err != nil {
+			return fmt.Errorf("%s: %w", definition, err)
+		}
+	}
+	return nil
 }
 
 // bulk replays the log up to a position by two connections, while statistics are
@@ -408,14 +434,17 @@ func (r *rebuild) analyse(ctx context.Context, conn *pgx.Conn, target string) er
 }
 
 // dropIndexes drops the indexes that no projection needs while it writes, all
-// but primary keys, and returns what makes them again. What they keep unique is
-// checked when they are made. (A projection that came to name one in ON CONFLICT
+// but primary keys, and returns what makes them again. The index of a constraint is
+// made by itself first, for ADD CONSTRAINT keeps readers out while it makes one.
+// What they keep unique is checked when they are made. (A projection that came to name one in ON CONFLICT
 // would stop at its first row.)
 func (r *rebuild) dropIndexes(ctx context.Context) ([]string, error) {
 	rows, err := r.control.Query(ctx, `SELECT
 			CASE WHEN k.oid IS NULL THEN 'DROP INDEX ' || i.indexrelid::regclass
 			ELSE format('ALTER TABLE %s DROP CONSTRAINT %I', i.indrelid::regclass, k.conname) END,
-			CASE WHEN k.oid IS NULL THEN pg_get_indexdef(i.indexrelid)
+			CASE WHEN k.contype IS DISTINCT FROM 'x' AND k.condeferrable IS NOT TRUE THEN pg_get_indexdef(i.indexrelid) ELSE '' END,
+			CASE WHEN k.oid IS NULL THEN ''
+			WHEN k.contype = 'u' AND NOT k.condeferrable THEN format('ALTER TABLE %s ADD CONSTRAINT %I UNIQUE USING INDEX %I', i.indrelid::regclass, k.conname, c.relname)
 			ELSE format('ALTER TABLE %s ADD CONSTRAINT %I %s', i.indrelid::regclass, k.conname, pg_get_constraintdef(k.oid)) END
 		FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid LEFT JOIN pg_constraint k ON k.conindid = i.indexrelid AND k.contype IN ('u', 'x')
 		WHERE c.relnamespace = $1::regnamespace AND NOT i.indisprimary ORDER BY c.relname`, r.fresh)
@@ -423,9 +452,14 @@ func (r *rebuild) dropIndexes(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	var drops, definitions []string
-	var drop, definition string
-	if _, err := pgx.ForEachRow(rows, []any{&drop, &definition}, func() error {
-		drops, definitions = append(drops, drop), append(definitions, definition)
+	var drop, index, constraint string
+	if _, err := pgx.ForEachRow(rows, []any{&drop, &index, &constraint}, func() error {
+		drops = append(drops, drop)
+		for _, definition := range []string{index, constraint} {
+			if definition != "" {
+				definitions = append(definitions, definition)
+			}
+		}
 		return nil
 	}); err != nil {
 		return nil, err
