@@ -134,7 +134,9 @@ type batchRequest struct {
 }
 
 // batch asks for messages from a sequence on; more says that the server has
-// others after these. An answer that breaks off gives what came.
+// others after these. An answer that breaks off, or that a message of was lost
+// on its way here, as a connection that is made anew loses some, gives what came
+// before that.
 //
 // The answers go to an inbox of their own, beside the one that requests share:
 // a server that finds two subscriptions for an answer sends it twice.
@@ -156,8 +158,12 @@ func (d Direct) batch(ctx context.Context, from uint64, filter string, limit, ma
 	if err := d.nc.PublishRequest("$JS.API.DIRECT.GET."+StreamName, answers.Subject, request); err != nil {
 		return nil, false, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
+	last := uint64(0) // that came
 	for next := from; ; {
-		record, pending, err := nextOfBatch(ctx, answers)
+		record, after, pending, err := nextOfBatch(ctx, answers)
+		if (err == nil || errors.Is(err, errBatchEnds)) && after != last {
+			err = fmt.Errorf("%w: batch get: %w", ErrUnavailable, errLost)
+		}
 		switch {
 		case errors.Is(err, errBatchEnds):
 			return records, more, nil
@@ -168,7 +174,7 @@ func (d Direct) batch(ctx context.Context, from uint64, filter string, limit, ma
 		case record.Seq < next || (filter == "" && record.Seq != next):
 			return nil, false, fmt.Errorf("%w: expected sequence %d, got %d", ErrGap, next, record.Seq)
 		}
-		next, more = record.Seq+1, pending > 0
+		last, next, more = record.Seq, record.Seq+1, pending > 0
 		if records == nil {
 			records = make([]Record, 0, min(limit, int(min(pending, batchRecords))+1))
 		}
@@ -179,27 +185,32 @@ func (d Direct) batch(ctx context.Context, from uint64, filter string, limit, ma
 // errBatchEnds: the server has sent what was asked for, or all that it has.
 var errBatchEnds = errors.New("end of batch")
 
-// nextOfBatch receives one message of a batch, and how many the server has
-// after it.
-func nextOfBatch(ctx context.Context, answers *nats.Subscription) (record Record, pending uint64, err error) {
+// nextOfBatch receives one message of a batch, or its end: the sequence of the
+// one that the server sent before it, 0 if none, and how many it has after it.
+func nextOfBatch(ctx context.Context, answers *nats.Subscription) (record Record, after, pending uint64, err error) {
 	msg, err := answers.NextMsgWithContext(ctx)
 	if err != nil {
-		return Record{}, 0, fmt.Errorf("%w: batch get: %w", ErrUnavailable, err)
+		return Record{}, 0, 0, fmt.Errorf("%w: batch get: %w", ErrUnavailable, err)
 	}
-	if msg.Header.Get("Status") == "204" {
-		return Record{}, 0, errBatchEnds
+	ends := msg.Header.Get("Status") == "204"
+	if !ends {
+		found := false
+		if record, found, err = decodeDirect(msg); err != nil {
+			return Record{}, 0, 0, err
+		}
+		if !found {
+			return Record{}, 0, 0, errBatchEnds
+		}
 	}
-	record, found, err := decodeDirect(msg)
-	if err != nil {
-		return Record{}, 0, err
+	after, errAfter := strconv.ParseUint(msg.Header.Get("Nats-Last-Sequence"), 10, 64)
+	pending, errPending := strconv.ParseUint(msg.Header.Get("Nats-Num-Pending"), 10, 64)
+	if err := errors.Join(errAfter, errPending); err != nil {
+		return Record{}, 0, 0, fmt.Errorf("%w: the server knows no batch get: %w", ErrUnavailable, err)
 	}
-	if !found {
-		return Record{}, 0, errBatchEnds
+	if ends {
+		err = errBatchEnds
 	}
-	if pending, err = strconv.ParseUint(msg.Header.Get("Nats-Num-Pending"), 10, 64); err != nil {
-		return Record{}, 0, fmt.Errorf("%w: the server knows no batch get", ErrUnavailable)
-	}
-	return record, pending, nil
+	return record, after, pending, err
 }
 
 // wanted drops what no filter matches. The server takes one filter only.
@@ -226,17 +237,5 @@ func matches(filter, subject string) bool {
 			return true
 		}
 		filter, subject = moreFilter, moreSubject
-	}
-}
-
-// sleep waits for d and reports false where ctx ended.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
 	}
 }

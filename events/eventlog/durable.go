@@ -9,14 +9,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-const (
-	// durableHeartbeat bounds how long a follower takes to notice that its
-	// consumer is gone (twice that).
-	durableHeartbeat = time.Second
-	// durableLook is how often a follower that hears nothing looks at the
-	// log's end: messages may have gone to a follower before it, that died.
-	durableLook = time.Second
-)
+// durableLook is how often a follower that hears nothing looks at the log's
+// end: messages may have gone to a follower before it, that died.
+const durableLook = time.Second
 
 // Durable is the log for a reader whose place in the log, a durable consumer,
 // an administrator has made: on a cluster with permissions nobody else may
@@ -58,18 +53,9 @@ func (d Durable) Follow(ctx context.Context, cfg FollowConfig, yield func(Slice)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	incoming := make(chan jetstream.Msg, prefetchRecords)
-	consuming, err := consumer.Consume(func(msg jetstream.Msg) {
-		select {
-		case incoming <- msg:
-		case <-ctx.Done():
-		}
-	},
-		jetstream.PullMaxMessagesWithBytesLimit(prefetchRecords, prefetchBytes),
-		jetstream.PullHeartbeat(durableHeartbeat), jetstream.PullExpiry(followExpiry),
-	)
+	incoming, consuming, err := prefetch(ctx, consumer)
 	if err != nil {
-		return fmt.Errorf("follow: %w: %w", ErrUnavailable, err)
+		return err
 	}
 	defer consuming.Stop()
 	return ended(ctx, f.run(ctx, incoming, consuming.Closed()))
@@ -164,13 +150,7 @@ func acknowledge(msg jetstream.Msg) error {
 // gatherRun is gather that ends at a message which does not follow, and gives
 // that one back.
 func (f *follower) gatherRun(msg jetstream.Msg, incoming <-chan jetstream.Msg) (slice Slice, last, rest jetstream.Msg, err error) {
-	maxRecords, maxBytes := f.cfg.MaxRecords, f.cfg.MaxBytes
-	if maxRecords <= 0 {
-		maxRecords = defaultMaxRecords
-	}
-	if maxBytes <= 0 {
-		maxBytes = defaultMaxBytes
-	}
+	maxRecords, maxBytes := f.cfg.bounds()
 	slice = Slice{First: f.next}
 	for size := 0; ; {
 		record, err := f.record(msg)

@@ -19,6 +19,9 @@ const (
 	// consumer is gone (twice that).
 	followHeartbeat = time.Second
 	followExpiry    = 5 * time.Second
+	// followForget is after how long the server drops the consumer of a
+	// follower that died.
+	followForget = 30 * time.Second
 )
 
 // Follow implements Follower.
@@ -44,15 +47,40 @@ func (l *JetStream) followLog(ctx context.Context, cfg FollowConfig, yield func(
 		FilterSubjects: cfg.Subjects,
 		DeliverPolicy:  jetstream.DeliverByStartSequencePolicy,
 		OptStartSeq:    from,
+
+		InactiveThreshold: followForget,
 	})
 	if err != nil {
 		return fmt.Errorf("follow: %w: %w", ErrUnavailable, err)
 	}
 	// An error of the consumer that it does not mend itself ends the follow;
 	// the caller starts again from its checkpoint.
-	incoming := make(chan jetstream.Msg, prefetchRecords)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	incoming, consuming, err := prefetch(ctx, consumer)
+	if err != nil {
+		return err
+	}
+	defer func() { go l.leave(consumer, consuming) }()
+	f := follower{cfg: cfg, contiguous: len(cfg.Subjects) == 0, next: from}
+	return f.run(ctx, incoming, consuming.Closed(), yield)
+}
+
+// leave stops a consumer and has the server drop it, of which there would be
+// many behind a follower that turns to the tail and back. Both wait while the
+// server is away, some seconds, which is why nobody waits for them; what is not
+// dropped is forgotten.
+func (l *JetStream) leave(consumer jetstream.Consumer, consuming jetstream.ConsumeContext) {
+	consuming.Stop()
+	ctx, cancel := context.WithTimeout(context.Background(), attemptTimeout)
+	defer cancel()
+	_ = l.js.DeleteConsumer(ctx, StreamName, consumer.CachedInfo().Name)
+}
+
+// prefetch has a consumer's messages come in, within bounds, until ctx ends and
+// the caller calls Stop.
+func prefetch(ctx context.Context, consumer jetstream.Consumer) (<-chan jetstream.Msg, jetstream.ConsumeContext, error) {
+	incoming := make(chan jetstream.Msg, prefetchRecords)
 	consuming, err := consumer.Consume(func(msg jetstream.Msg) {
 		select {
 		case incoming <- msg:
@@ -63,11 +91,9 @@ func (l *JetStream) followLog(ctx context.Context, cfg FollowConfig, yield func(
 		jetstream.PullHeartbeat(followHeartbeat), jetstream.PullExpiry(followExpiry),
 	)
 	if err != nil {
-		return fmt.Errorf("follow: %w: %w", ErrUnavailable, err)
+		return nil, nil, fmt.Errorf("follow: %w: %w", ErrUnavailable, err)
 	}
-	defer consuming.Stop()
-	f := follower{cfg: cfg, contiguous: len(cfg.Subjects) == 0, next: from}
-	return f.run(ctx, incoming, consuming.Closed(), yield)
+	return incoming, consuming, nil
 }
 
 // bounds returns how long a slice gets.

@@ -7,9 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/events/eventlog/logtest"
@@ -23,15 +20,7 @@ func TestReadersSeeAGap(t *testing.T) {
 	const messages, lost = 2500, 1777
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	nc, err := nats.Connect(natstest.Start(t).URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	nc, js := connect(t, natstest.Start(t).URL())
 	cfg := eventlog.StreamConfig(eventlog.Config{})
 	cfg.DenyDelete, cfg.DenyPurge = false, false
 	stream, err := js.CreateStream(ctx, cfg)

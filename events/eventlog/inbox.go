@@ -56,11 +56,18 @@ func (i *inboxes) request(msg *nats.Msg, patience time.Duration) (*nats.Msg, err
 }
 
 func (i *inboxes) take(patience time.Duration) (*inbox, error) {
-	select {
-	case box := <-i.free:
-		box.patient.Reset(patience)
-		return box, nil
-	default:
+	for free := true; free; {
+		select {
+		case box := <-i.free:
+			if len(box.answers) > 0 {
+				box.discard() // a second answer to its last request is none to the next
+				continue
+			}
+			box.patient.Reset(patience)
+			return box, nil
+		default:
+			free = false
+		}
 	}
 	box := &inbox{subject: i.nc.NewInbox(), answers: make(chan *nats.Msg, 1)}
 	var err error

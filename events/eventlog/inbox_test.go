@@ -13,7 +13,8 @@ import (
 )
 
 // TestInboxes: every request gets its own answer, also after one whose answer
-// came too late, and where nobody is there to answer, that is said at once.
+// came too late or twice, and where nobody is there to answer, that is said at
+// once.
 func TestInboxes(t *testing.T) {
 	t.Parallel()
 	nc, err := nats.Connect(natstest.Start(t).URL())
@@ -73,6 +74,27 @@ func TestInboxes(t *testing.T) {
 	}
 	if len(boxes.free) != before-1 {
 		t.Errorf("%d inboxes are kept, want all of %d but the one that was given up", len(boxes.free), before)
+	}
+	again := make(chan error, 1)
+	if _, err := nc.Subscribe("twice", func(m *nats.Msg) {
+		if err := m.Respond([]byte("once")); err != nil {
+			t.Error(err)
+		}
+		again <- m.Respond([]byte("twice"))
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for len(boxes.free) > 0 { // or another one's turn comes first
+		(<-boxes.free).discard()
+	}
+	if m, err := boxes.request(&nats.Msg{Subject: "twice"}, time.Minute); err != nil || string(m.Data) != "once" {
+		t.Errorf("%v, %v", m, err)
+	}
+	if err := errors.Join(<-again, nc.Flush()); err != nil {
+		t.Error(err)
+	}
+	if got, err := ask("another", time.Minute); err != nil || got != "another" {
+		t.Errorf("%q, %v", got, err)
 	}
 	if _, err := boxes.request(&nats.Msg{Subject: "nobody"}, time.Minute); !errors.Is(err, nats.ErrNoResponders) {
 		t.Errorf("got %v", err)

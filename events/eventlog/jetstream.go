@@ -162,12 +162,12 @@ func (l *JetStream) store(ctx context.Context, a Append) (uint64, error) {
 			return seq, nil
 		case isWrongSequence(err):
 			return l.landed(ctx, a)
-		case isRefusal(err):
+		case isRefusal(err) && !sent:
 			return 0, fmt.Errorf("append: %w: %w", ErrUnavailable, err)
 		case !isNeverSent(err):
-			sent = true
+			sent = true // a refusal of this attempt says nothing of one before it
 		}
-		if !pause(ctx, retryPause) {
+		if errors.Is(err, nats.ErrConnectionClosed) || !pause(ctx, retryPause) {
 			if sent {
 				return 0, fmt.Errorf("append: %w: %w", ErrUncertain, err)
 			}
@@ -393,10 +393,15 @@ func isWrongSequence(err error) bool {
 // write: what reached the disk is unknown.
 const errCodeStoreFailed jetstream.ErrorCode = 10077
 
-// isRefusal: the server answered that it did not store the message.
+// errCodeInProcess is what a cluster answers while it is storing the message
+// that an earlier attempt brought. Whether it does is not known yet.
+const errCodeInProcess jetstream.ErrorCode = 10158
+
+// isRefusal: the server answered that it did not store what this attempt
+// brought.
 func isRefusal(err error) bool {
 	var api *jetstream.APIError
-	return errors.As(err, &api) && api.ErrorCode != errCodeStoreFailed
+	return errors.As(err, &api) && api.ErrorCode != errCodeStoreFailed && api.ErrorCode != errCodeInProcess
 }
 
 // errNotSent: the caller's time was over before the message was sent.
@@ -414,6 +419,11 @@ func pause(ctx context.Context, d time.Duration) bool {
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < d {
 		return false
 	}
+	return sleep(ctx, d)
+}
+
+// sleep waits for d and reports false where ctx ended.
+func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

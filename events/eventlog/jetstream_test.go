@@ -22,8 +22,7 @@ import (
 // TestEmbedded runs the suite on a server inside this process.
 func TestEmbedded(t *testing.T) {
 	logtest.Run(t, func(t *testing.T) logtest.Fixture {
-		server := natstest.Start(t)
-		log, cut := open(t, server.URL())
+		log, cut := open(t, natstest.Start(t).URL())
 		return logtest.Fixture{Log: log, Cut: cut}
 	})
 }
@@ -32,60 +31,46 @@ func TestEmbedded(t *testing.T) {
 // appends in memory.
 func TestTailed(t *testing.T) {
 	logtest.Run(t, func(t *testing.T) logtest.Fixture {
-		server := natstest.Start(t)
-		log, cut := open(t, server.URL())
-		return logtest.Fixture{Log: log.(*eventlog.JetStream).WithTail(new(eventlog.Tail)), Cut: cut, Tailed: true}
+		log, cut := open(t, natstest.Start(t).URL())
+		return logtest.Fixture{Log: log.WithTail(new(eventlog.Tail)), Cut: cut, Tailed: true}
 	})
 }
 
-// TestProcess runs the suite on a server of its own, which is killed and
-// started again.
-func TestProcess(t *testing.T) {
+// onProcess runs the suite on a server of its own, which is killed and started
+// again.
+func onProcess(t *testing.T, as func(t *testing.T, log *eventlog.JetStream, url string) eventlog.Log) {
+	t.Helper()
 	logtest.Run(t, func(t *testing.T) logtest.Fixture {
 		server := natstest.StartProcess(t)
 		log, cut := open(t, server.URL())
-		return logtest.Fixture{Log: log, Cut: cut, Restart: func() {
+		return logtest.Fixture{Log: as(t, log, server.URL()), Cut: cut, Restart: func() {
 			server.Kill()
 			server.Start()
 		}}
 	})
+}
+
+// TestProcess runs the suite on the log as it is.
+func TestProcess(t *testing.T) {
+	onProcess(t, func(_ *testing.T, log *eventlog.JetStream, _ string) eventlog.Log { return log })
 }
 
 // TestDirect runs the suite on the log as auditors read it.
 func TestDirect(t *testing.T) {
-	logtest.Run(t, func(t *testing.T) logtest.Fixture {
-		server := natstest.StartProcess(t)
-		log, cut := open(t, server.URL())
-		return logtest.Fixture{Log: log.(*eventlog.JetStream).Direct(), Cut: cut, Restart: func() {
-			server.Kill()
-			server.Start()
-		}}
-	})
+	onProcess(t, func(_ *testing.T, log *eventlog.JetStream, _ string) eventlog.Log { return log.Direct() })
 }
 
 // TestBulk runs the suite on the log as a replay reads it.
 func TestBulk(t *testing.T) {
-	logtest.Run(t, func(t *testing.T) logtest.Fixture {
-		server := natstest.StartProcess(t)
-		log, cut := open(t, server.URL())
-		return logtest.Fixture{Log: log.(*eventlog.JetStream).Bulk(), Cut: cut, Restart: func() {
-			server.Kill()
-			server.Start()
-		}}
-	})
+	onProcess(t, func(_ *testing.T, log *eventlog.JetStream, _ string) eventlog.Log { return log.Bulk() })
 }
 
 // TestDurable runs the suite on the log as the projector of a cluster follows
 // it, by a consumer that is older than it.
 func TestDurable(t *testing.T) {
-	logtest.Run(t, func(t *testing.T) logtest.Fixture {
-		server := natstest.StartProcess(t)
-		log, cut := open(t, server.URL())
-		provideConsumer(t, server.URL(), "projector")
-		return logtest.Fixture{Log: log.(*eventlog.JetStream).Durable("projector"), Cut: cut, Restart: func() {
-			server.Kill()
-			server.Start()
-		}}
+	onProcess(t, func(t *testing.T, log *eventlog.JetStream, url string) eventlog.Log {
+		provideConsumer(t, url, "projector")
+		return log.Durable("projector")
 	})
 }
 
@@ -105,7 +90,7 @@ func TestDurableShared(t *testing.T) {
 		other, _ := open(t, server.URL())
 		go func() {
 			next := uint64(1)
-			results <- other.(*eventlog.JetStream).Durable("anchorer").Follow(ctx, eventlog.FollowConfig{}, func(s eventlog.Slice) error {
+			results <- other.Durable("anchorer").Follow(ctx, eventlog.FollowConfig{}, func(s eventlog.Slice) error {
 				for _, r := range s.Records {
 					if r.Seq != next {
 						return fmt.Errorf("sequence %d instead of %d", r.Seq, next)
@@ -135,23 +120,34 @@ func TestDurableShared(t *testing.T) {
 	}
 }
 
-func open(t *testing.T, url string) (log eventlog.Log, cut func()) {
+func open(t *testing.T, url string) (log *eventlog.JetStream, cut func()) {
 	t.Helper()
 	scissors := &dialer{}
-	nc, err := nats.Connect(url,
+	nc, _ := connect(t, url,
 		nats.SetCustomDialer(scissors), nats.MaxReconnects(-1),
 		nats.ReconnectWait(20*time.Millisecond), nats.ReconnectBufSize(-1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nc.Close)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	log, err = eventlog.Create(ctx, nc, eventlog.Config{})
+	log, err := eventlog.Create(ctx, nc, eventlog.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return log, func() { scissors.armed.Store(true) }
+}
+
+// connect makes a connection that lasts as long as the test.
+func connect(t *testing.T, url string, options ...nats.Option) (*nats.Conn, jetstream.JetStream) {
+	t.Helper()
+	nc, err := nats.Connect(url, options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return nc, js
 }
 
 // dialer makes connections that, once armed, break right after they have sent
@@ -160,7 +156,10 @@ type dialer struct{ armed atomic.Bool }
 
 func (d *dialer) Dial(network, address string) (net.Conn, error) {
 	conn, err := (&net.Dialer{Timeout: 2 * time.Second}).Dial(network, address)
-	return &breakable{Conn: conn, dialer: d}, err
+	if err != nil {
+		return nil, err
+	}
+	return &breakable{Conn: conn, dialer: d}, nil
 }
 
 type breakable struct {
@@ -180,16 +179,8 @@ func (b *breakable) Write(p []byte) (int, error) {
 // provideConsumer makes a durable consumer as an administrator does.
 func provideConsumer(t *testing.T, url, name string) {
 	t.Helper()
-	nc, err := nats.Connect(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = js.CreateConsumer(t.Context(), eventlog.StreamName, jetstream.ConsumerConfig{
+	_, js := connect(t, url)
+	_, err := js.CreateConsumer(t.Context(), eventlog.StreamName, jetstream.ConsumerConfig{
 		Durable: name, AckPolicy: jetstream.AckAllPolicy, AckWait: 30 * time.Second, MaxAckPending: 20000,
 	})
 	if err != nil {

@@ -55,7 +55,7 @@ func (l *JetStream) WithTail(t *Tail) *JetStream {
 
 // put keeps a message that is on stable storage.
 func (t *Tail) put(r Record) {
-	if t == nil || len(r.Payload) > tailPayload {
+	if len(r.Payload) > tailPayload {
 		return
 	}
 	t.mu.Lock()

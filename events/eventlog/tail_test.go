@@ -21,12 +21,14 @@ func tailed(t *testing.T) (own, others eventlog.Log) {
 	server := natstest.Start(t)
 	log, _ := open(t, server.URL())
 	others, _ = open(t, server.URL())
-	return log.(*eventlog.JetStream).WithTail(new(eventlog.Tail)), others
+	return log.WithTail(new(eventlog.Tail)), others
 }
 
-// fill appends until ctx ends, from several owners at a time.
-func fill(ctx context.Context, t *testing.T, log eventlog.Log, payload []byte) (wait func()) {
+// fill appends from several owners at a time until it is stopped, which it is at
+// the end of the test at the latest.
+func fill(t *testing.T, log eventlog.Log, payload []byte) (stop func()) {
 	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	var writers sync.WaitGroup
 	for range 8 {
 		writers.Go(func() {
@@ -44,7 +46,12 @@ func fill(ctx context.Context, t *testing.T, log eventlog.Log, payload []byte) (
 			}
 		})
 	}
-	return writers.Wait
+	stop = func() {
+		cancel()
+		writers.Wait()
+	}
+	t.Cleanup(stop)
+	return stop
 }
 
 var errSeen = errors.New("seen")
@@ -85,9 +92,7 @@ func TestTailIsUsedAndLeft(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	own, others := tailed(t)
-	writing, stop := context.WithCancel(ctx)
-	defer stop()
-	wait := fill(writing, t, own, []byte("own"))
+	stop := fill(t, own, []byte("own"))
 
 	const foreign = 20
 	fromTheTail, fromOthers, turned := 0, 0, 0
@@ -121,9 +126,9 @@ func TestTailIsUsedAndLeft(t *testing.T) {
 			case turned < 2 && fromTheTail >= 100*(turned+1):
 				turned++
 				intrude() // in the middle
-			case turned == 2 && fromOthers == 2 && writing.Err() == nil:
+			case turned == 2 && fromOthers == 2:
+				turned++
 				stop()
-				wait()
 				intrude() // where everything else is quiet
 			}
 		}
@@ -151,10 +156,7 @@ func TestTailLeavesLargeMessagesOut(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	own, _ := tailed(t)
-	writing, stop := context.WithCancel(ctx)
-	wait := fill(writing, t, own, []byte("small"))
-	defer wait()
-	defer stop()
+	fill(t, own, []byte("small"))
 	large := bytes.Repeat([]byte("x"), 1<<16)
 	appended := false
 	err := watched(ctx, own, func(r *eventlog.Record) bool {
@@ -183,10 +185,7 @@ func TestTailIsOutrun(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	own, others := tailed(t)
-	writing, stop := context.WithCancel(ctx)
-	wait := fill(writing, t, own, []byte("own"))
-	defer wait()
-	defer stop()
+	fill(t, own, []byte("own"))
 	waited := false
 	err := watched(ctx, own, func(r *eventlog.Record) bool {
 		if !waited && fromTail(r) {

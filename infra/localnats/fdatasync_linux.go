@@ -1,6 +1,7 @@
 package localnats
 
 import (
+	"fmt"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -16,8 +17,10 @@ func syncFile(path string) error {
 		return &os.PathError{Op: "open", Path: path, Err: err}
 	}
 	defer unix.Close(fd)
-	_, err = again(func() (int, error) { return 0, unix.Fdatasync(fd) })
-	return err
+	if _, err := again(func() (int, error) { return 0, unix.Fdatasync(fd) }); err != nil {
+		return fmt.Errorf("%w: %w", errLost, &os.PathError{Op: "fdatasync", Path: path, Err: err})
+	}
+	return nil
 }
 
 // again repeats a system call that a signal interrupted.

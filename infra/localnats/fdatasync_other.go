@@ -2,7 +2,10 @@
 
 package localnats
 
-import "os"
+import (
+	"fmt"
+	"os"
+)
 
 // syncFile makes a file, or the names in a folder, durable. On macOS
 // os.File.Sync asks the drive too (F_FULLFSYNC).
@@ -12,5 +15,8 @@ func syncFile(path string) error {
 		return err
 	}
 	defer f.Close()
-	return f.Sync()
+	if err := f.Sync(); err != nil {
+		return fmt.Errorf("%w: %w", errLost, err)
+	}
+	return nil
 }

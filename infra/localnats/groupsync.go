@@ -30,9 +30,14 @@ import (
 // an fsync by the dozen, rather than by the three that happen to be done while
 // another one runs, and one writer alone waits for nobody.
 //
+// An fsync that failed may have lost what it was for, whatever the next one
+// says, and a log ends where something is missing. So after one that failed
+// every round fails, until a new start has looked at what there is.
+//
 // This leans on how the store lays out its files: <stream>/msgs/<n>.blk, n
-// growing by one, messages appended to the newest. The version of the server
-// is pinned for it, and a test watches the system calls.
+// growing by one, messages appended to the newest, which is complete before
+// the next one is made. The version of the server is pinned for it, and a test
+// watches the system calls.
 type GroupSync struct {
 	dir string
 
@@ -44,6 +49,9 @@ type GroupSync struct {
 	// Of the one goroutine that works.
 	newest int // number of the newest block that was synced, 0 for none
 	all    bool
+	broken error // every round's answer from now on
+
+	watch func(path string) // told of what is about to be synced; for tests
 }
 
 const blockSuffix = ".blk"
@@ -51,6 +59,9 @@ const blockSuffix = ".blk"
 // ErrSync says that an fsync failed: what it should have covered may be lost
 // in a power cut.
 var ErrSync = errors.New("group sync failed")
+
+// errLost says that it is not known what is on the disk.
+var errLost = errors.New("the disk failed; start again once it is well")
 
 // gatherLimit bounds how long a round waits for those who joined. A write that
 // takes longer than this to be acknowledged shares a later fsync.
@@ -154,43 +165,63 @@ func (g *GroupSync) gather() []chan error {
 	return round
 }
 
-// round syncs the newest block, and those before it that were not synced when
-// they were the newest. A block that fails to sync is tried again in the next
-// round; but its pages may be gone by then, so the caller of this round is
-// told.
+// round makes durable what the blocks hold.
 func (g *GroupSync) round() error {
-	if g.all || g.newest == 0 {
-		return g.roundOfAll()
+	if g.broken != nil {
+		return g.broken
 	}
+	var err error
+	if g.all || g.newest == 0 {
+		err = g.syncAll()
+	} else {
+		err = g.syncNewest()
+	}
+	if err == nil {
+		return nil
+	}
+	err = fmt.Errorf("%w: %w", ErrSync, err)
+	if errors.Is(err, errLost) {
+		g.broken = err
+	}
+	g.newest = 0 // the next round begins with everything
+	return err
+}
+
+// syncNewest syncs the newest block, and those that were made since the last
+// round.
+func (g *GroupSync) syncNewest() error {
 	for {
-		if err := syncFile(g.block(g.newest)); err != nil {
-			g.newest = 0
-			return fmt.Errorf("%w: %w", ErrSync, err)
+		// Looked for before the block is synced: one that has a successor is
+		// complete, and whoever waits for this round wrote to no later one. A
+		// successor that shows up afterwards may have come after more messages.
+		grown, err := exists(g.block(g.newest + 1))
+		if err != nil {
+			return err
 		}
-		if _, err := os.Stat(g.block(g.newest + 1)); err != nil {
-			return nil
+		if err := g.syncFile(g.block(g.newest)); err != nil || !grown {
+			return err
 		}
 		// A new block: its name must survive as well.
-		if err := syncFile(g.dir); err != nil {
-			return fmt.Errorf("%w: %w", ErrSync, err)
+		if err := g.syncFile(g.dir); err != nil {
+			return err
 		}
 		g.newest++
 	}
 }
 
-// roundOfAll syncs every block there is, and what the server needs to find
+// syncAll syncs every block there is, and what the server needs to find
 // them again: the stream's own description and the names of the folders on the
 // way.
-func (g *GroupSync) roundOfAll() error {
+func (g *GroupSync) syncAll() error {
 	stream := filepath.Dir(g.dir)
 	for _, path := range []string{"meta.inf", "meta.sum", ".", "..", "../..", "../../.."} {
-		if err := syncFile(filepath.Join(stream, path)); err != nil {
-			return fmt.Errorf("%w: %w", ErrSync, err)
+		if err := g.syncFile(filepath.Join(stream, path)); err != nil {
+			return err
 		}
 	}
 	entries, err := os.ReadDir(g.dir)
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrSync, err)
+		return err
 	}
 	newest := 0
 	for _, e := range entries {
@@ -199,16 +230,31 @@ func (g *GroupSync) roundOfAll() error {
 			continue
 		}
 		// A block that was emptied meanwhile has nothing left to sync.
-		if err := syncFile(g.block(n)); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("%w: %w", ErrSync, err)
+		if err := g.syncFile(g.block(n)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
 		}
 		newest = max(newest, n)
 	}
-	if err := syncFile(g.dir); err != nil {
-		return fmt.Errorf("%w: %w", ErrSync, err)
+	if err := g.syncFile(g.dir); err != nil {
+		return err
 	}
 	g.newest = newest
 	return nil
+}
+
+func (g *GroupSync) syncFile(path string) error {
+	if g.watch != nil {
+		g.watch(path)
+	}
+	return syncFile(path)
+}
+
+func exists(path string) (bool, error) {
+	_, err := os.Stat(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 func (g *GroupSync) block(n int) string {

@@ -89,7 +89,8 @@ func WithChain() Option { return func(s *scope) { s.chain = true } }
 
 // WaitOwner returns once the read models reflect every event of the owner that
 // was acknowledged before the call. Where projectors share the owners, it is the
-// one of this owner's partition that is waited for. Errors: ErrBehind, the log's, ctx's.
+// one of this owner's partition that is waited for. Errors: ErrBehind, the
+// log's, ctx's.
 func (f *Fence) WaitOwner(ctx context.Context, owner events.Owner, options ...Option) error {
 	_, err := f.WaitOwnerHead(ctx, owner, options...)
 	return err
@@ -148,8 +149,9 @@ func (f *Fence) ownerHead(ctx context.Context, owner events.Owner, s scope) (uin
 
 // WaitAll returns once the read models reflect every event that was
 // acknowledged before the call, whoever's it is. It is what "unknown token"
-// may be said after. The slowest projector is waited for. Callers that arrive together share one question to the
-// log, one that was put after all of them arrived.
+// may be said after. The slowest projector is waited for. Callers that arrive
+// together share one question to the log, one that was put after all of them
+// arrived.
 func (f *Fence) WaitAll(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, f.opts.Timeout)
 	defer cancel()

@@ -48,20 +48,11 @@ func (f *Fence) Run(ctx context.Context) error {
 // again from time to time, so that a lost announcement or a restored database
 // does not go unnoticed.
 func (f *Fence) listen(ctx context.Context) error {
-	cfg := f.pool.Config().ConnConfig.Copy()
-	cfg.RuntimeParams["application_name"] = "memory-ledger fence"
-	conn, err := pgx.ConnectConfig(ctx, cfg)
+	conn, err := f.connect(ctx)
 	if err != nil {
-		return fmt.Errorf("connect: %w", err)
+		return err
 	}
-	defer func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		_ = conn.Close(ctx) // whatever it says, the connection is gone
-	}()
-	if _, err := conn.Exec(ctx, `LISTEN `+pgx.Identifier{f.channel}.Sanitize()); err != nil {
-		return fmt.Errorf("listen: %w", err)
-	}
+	defer disconnect(conn)
 	for {
 		if err := f.read(ctx, conn); err != nil {
 			return err
@@ -70,6 +61,30 @@ func (f *Fence) listen(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// connect makes a connection that listens. A server that takes the connection
+// and says nothing is given up.
+func (f *Fence) connect(ctx context.Context) (*pgx.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
+	defer cancel()
+	cfg := f.pool.Config().ConnConfig.Copy()
+	cfg.RuntimeParams["application_name"] = "memory-ledger fence"
+	conn, err := pgx.ConnectConfig(ctx, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("connect: %w", err)
+	}
+	if _, err := conn.Exec(ctx, `LISTEN `+pgx.Identifier{f.channel}.Sanitize()); err != nil {
+		disconnect(conn)
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	return conn, nil
+}
+
+func disconnect(conn *pgx.Conn) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = conn.Close(ctx) // whatever it says, the connection is gone
 }
 
 // read takes the checkpoint as it is, also where it went back.

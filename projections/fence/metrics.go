@@ -29,7 +29,7 @@ func newMetrics(registerer prometheus.Registerer, f *Fence) (*metrics, error) {
 	if registerer == nil {
 		return m, nil
 	}
-	position := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "ledger_fence_position", Help: "Newest sequence known to be projected."},
+	position := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "ledger_fence_position", Help: "Sequence up to which all owners are known to be projected."},
 		func() float64 { return float64(f.Position()) })
 	for _, c := range []prometheus.Collector{m.passed, m.waits, m.waiting, m.expired, m.reconnects, m.backward, position} {
 		if err := registerer.Register(c); err != nil {

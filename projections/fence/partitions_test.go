@@ -13,7 +13,6 @@ import (
 	"github.com/memory-ledger/ledger/events/partition"
 	"github.com/memory-ledger/ledger/projections/fence"
 	"github.com/memory-ledger/ledger/projections/internal/world"
-	"github.com/memory-ledger/ledger/projections/memories"
 	"github.com/memory-ledger/ledger/projections/runner"
 )
 
@@ -74,13 +73,7 @@ func TestOneHalfStandsStill(t *testing.T) {
 			}
 			both()
 			for range 20 {
-				last, _ := a.AppendMemory(t, log, `{}`)
-				if err := patient.WaitOwner(t.Context(), a.Owner); err != nil {
-					t.Fatalf("the half that goes on: %v", err)
-				}
-				if _, found, err := memories.ByID(t.Context(), pool, a.Owner, last.MemoryID); err != nil || !found {
-					t.Errorf("own write is not there: %v", err)
-				}
+				readMemory(t, a, log, patient, pool) // of the half that goes on
 			}
 			if head, err := patient.WaitOwnerHead(t.Context(), a.Owner); err != nil || head != 0 {
 				t.Errorf("the read models hold the whole log up to %d, %v", head, err)
@@ -111,13 +104,7 @@ func TestReadsAreNeverStaleWhileDividedAnew(t *testing.T) {
 	t.Parallel()
 	_, pool := world.Database(t)
 	log := world.NewLog(t)
-	replicas := make([]*fence.Fence, 3)
-	for i := range replicas {
-		replicas[i] = newFence(t, pool, log)
-		if i > 0 { // the first one has nobody to wake it
-			world.Running(t, replicas[i].Run)
-		}
-	}
+	replicas := replicasOf(t, pool, log)
 	divisions := [][]partition.Run{{partition.All}, {lower, upper}, {{First: 0, End: 64}, {First: 64, End: 192}, {First: 192, End: 256}}}
 	start := func(division []partition.Run) (stop func()) {
 		stops := make([]func() error, len(division))
@@ -138,17 +125,7 @@ func TestReadsAreNeverStaleWhileDividedAnew(t *testing.T) {
 		a := actorIn(partition.Run{First: 32 * i, End: 32*i + 32})
 		all.Go(func() {
 			for round := 0; ctx.Err() == nil && !t.Failed(); round++ {
-				f := replicas[(i+round)%len(replicas)]
-				written, _ := a.AppendMemory(t, log, `{}`)
-				if err := f.WaitOwner(t.Context(), a.Owner); err != nil {
-					t.Error(err)
-					return
-				}
-				if _, found, err := memories.ByID(t.Context(), pool, a.Owner, written.MemoryID); err != nil || !found {
-					t.Errorf("owner %d, round %d: own write is not there: %v", i, round, err)
-				}
-				readBatch(t, a, log, f, pool)
-				readToken(t, a, log, f, pool)
+				readAll(t, a, log, replicas[(i+round)%len(replicas)], pool)
 			}
 		})
 	}

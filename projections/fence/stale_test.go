@@ -8,11 +8,11 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/partition"
 	"github.com/memory-ledger/ledger/projections/batches"
 	"github.com/memory-ledger/ledger/projections/fence"
 	"github.com/memory-ledger/ledger/projections/internal/world"
 	"github.com/memory-ledger/ledger/projections/memories"
-	"github.com/memory-ledger/ledger/projections/runner"
 	"github.com/memory-ledger/ledger/projections/sessions"
 )
 
@@ -22,34 +22,14 @@ func TestReadsAreNeverStale(t *testing.T) {
 	t.Parallel()
 	_, pool := world.Database(t)
 	log := world.NewLog(t)
-	r, err := runner.New(runner.Config{Pool: pool, Log: log, Logger: world.Quiet(), MinBackoff: time.Millisecond, MaxBackoff: 50 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
-	world.Running(t, r.Run)
-	replicas := make([]*fence.Fence, 3)
-	for i := range replicas {
-		replicas[i] = newFence(t, pool, log)
-		if i > 0 { // the first one has nobody to wake it
-			world.Running(t, replicas[i].Run)
-		}
-	}
+	projectorOf(t, pool, log, partition.All)
+	replicas := replicasOf(t, pool, log)
 	var all sync.WaitGroup
 	for i := range 12 {
 		all.Go(func() {
 			a := world.NewActor()
-			for round := range 25 {
-				f := replicas[(i+round)%len(replicas)]
-				written, _ := a.AppendMemory(t, log, `{}`)
-				if err := f.WaitOwner(t.Context(), a.Owner); err != nil {
-					t.Error(err)
-					return
-				}
-				if _, found, err := memories.ByID(t.Context(), pool, a.Owner, written.MemoryID); err != nil || !found {
-					t.Errorf("owner %d, round %d: own write is not there: %v", i, round, err)
-				}
-				readBatch(t, a, log, f, pool)
-				readToken(t, a, log, f, pool)
+			for round := 0; round < 25 && !t.Failed(); round++ {
+				readAll(t, a, log, replicas[(i+round)%len(replicas)], pool)
 			}
 		})
 	}
@@ -67,6 +47,39 @@ func TestReadsAreNeverStale(t *testing.T) {
 				t.Error(err)
 			}
 		}
+	}
+}
+
+// replicasOf makes fences as services on several machines have them.
+func replicasOf(t *testing.T, pool *pgxpool.Pool, log *world.Log) []*fence.Fence {
+	t.Helper()
+	replicas := make([]*fence.Fence, 3)
+	for i := range replicas {
+		replicas[i] = newFence(t, pool, log)
+		if i > 0 { // the first one has nobody to wake it
+			world.Running(t, replicas[i].Run)
+		}
+	}
+	return replicas
+}
+
+// readAll has an owner write something of every kind, and read it.
+func readAll(t *testing.T, a *world.Actor, log *world.Log, f *fence.Fence, pool *pgxpool.Pool) {
+	t.Helper()
+	readMemory(t, a, log, f, pool)
+	readBatch(t, a, log, f, pool)
+	readToken(t, a, log, f, pool)
+}
+
+// readMemory: what the owner wrote.
+func readMemory(t *testing.T, a *world.Actor, log *world.Log, f *fence.Fence, pool *pgxpool.Pool) {
+	t.Helper()
+	written, seq := a.AppendMemory(t, log, `{}`)
+	if err := f.WaitOwner(t.Context(), a.Owner); err != nil {
+		t.Error(err)
+	}
+	if _, found, err := memories.ByID(t.Context(), pool, a.Owner, written.MemoryID); err != nil || !found {
+		t.Errorf("own write at %d is not there: %v", seq, err)
 	}
 }
 

@@ -33,8 +33,9 @@ type ownerBodies struct {
 	bytes   int64        // under Bodies.mu
 }
 
-// rowOverhead is about what a row takes beside its texts.
-const rowOverhead = 256
+// ownerOverhead is about what an owner takes beside the pages, of which there
+// may be none: those of a log larger than the budget are not kept.
+const ownerOverhead = 384
 
 // NewBodies returns a cache of at most budget bytes.
 func NewBodies(budget int64) *Bodies {
@@ -58,9 +59,23 @@ func (b *Bodies) of(owner events.Owner) *ownerBodies {
 	if o, ok := b.owners.Get(owner); ok {
 		return o
 	}
-	o := &ownerBodies{}
+	o := &ownerBodies{bytes: ownerOverhead}
+	b.makeRoom(o, o.bytes)
 	b.owners.Add(owner, o)
+	b.used += o.bytes
 	return o
+}
+
+// makeRoom puts out those who searched longest ago, but not o.
+func (b *Bodies) makeRoom(o *ownerBodies, bytes int64) {
+	for b.used+bytes > b.budget {
+		oldest, other, ok := b.owners.GetOldest()
+		if !ok || other == o {
+			return // o was used last, so it comes last
+		}
+		b.owners.Remove(oldest)
+		b.used -= other.bytes
+	}
 }
 
 // charge makes room for what an owner's prefix grew by, at the cost of those
@@ -75,14 +90,7 @@ func (b *Bodies) charge(owner events.Owner, o *ownerBodies, bytes int64) bool {
 	if o.bytes+bytes > b.budget {
 		return false
 	}
-	for b.used+bytes > b.budget {
-		oldest, other, ok := b.owners.GetOldest()
-		if !ok || other == o {
-			break // o was used last, so it comes last
-		}
-		b.owners.Remove(oldest)
-		b.used -= other.bytes
-	}
+	b.makeRoom(o, bytes)
 	o.bytes += bytes
 	b.used += bytes
 	return true
@@ -122,18 +130,19 @@ func (b *Bodies) pages(ctx context.Context, pool *pgxpool.Pool, owner events.Own
 		yieldAll(o.kept(from, to), yield)
 		return to, nil
 	}
+	if o.size() < from {
+		// This search did not begin at the beginning, or what it began with is
+		// not kept: only what it asks for is read. Nobody waits for anybody, who
+		// would have a turn meanwhile that others could use.
+		fresh, err := load(ctx, pool, owner, from, to, pages.Page{}, yield)
+		return endOf(fresh), err
+	}
 	o.loading.Lock()
 	defer o.loading.Unlock()
 	have := o.size() // only we make it grow
 	if have >= to {  // somebody else was faster
 		yieldAll(o.kept(from, to), yield)
 		return to, nil
-	}
-	if have < from {
-		// This search did not begin at the beginning, or what it began with is
-		// not kept: only what it asks for is read.
-		fresh, err := load(ctx, pool, owner, from, to, pages.Page{}, yield)
-		return endOf(fresh), err
 	}
 	begun := pages.Page{} // the page that is to be continued
 	for _, p := range o.kept(from, have) {

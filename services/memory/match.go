@@ -12,9 +12,14 @@ import (
 //
 // It jumps from one place to the next that holds the query's anchor, the rune
 // that texts hold least often, in any of its spellings, and compares around it.
+// That is quick for what people write. Where it is not, as for zeros in zeros, it
+// goes on rune by rune, so that no text takes more than some times its length.
 type matcher struct {
 	folded []rune
-	anchor int // its place in folded
+	// borders has, for each place in folded, the length of the longest text that
+	// folded up to there both begins and ends with, itself apart.
+	borders []int32
+	anchor  int // its place in folded
 	// spellings are all runes that fold to the anchor, in UTF-8.
 	spellings [maxSpellings]string
 	count     int // of them
@@ -23,6 +28,10 @@ type matcher struct {
 // maxSpellings is how many runes at most fold to one; Unicode has four, of
 // which one is a capital theta.
 const maxSpellings = 4
+
+// patience is how many times a text's length may be spent on comparing around
+// anchors.
+const patience = 16
 
 func newMatcher(query string) matcher {
 	m := matcher{folded: []rune(query)}
@@ -39,7 +48,24 @@ func newMatcher(query string) matcher {
 			m.count = copy(m.spellings[:], spellings)
 		}
 	}
+	m.borders = make([]int32, len(m.folded))
+	for i, length := 1, 0; i < len(m.folded); i++ {
+		length = m.grow(length, m.folded[i])
+		m.borders[i] = int32(length)
+	}
 	return m
+}
+
+// grow returns how much of the query a text ends with that ended with length
+// runes of it, fewer than all, and goes on with r.
+func (m *matcher) grow(length int, r rune) int {
+	for m.folded[length] != r {
+		if length == 0 {
+			return 0
+		}
+		length = int(m.borders[length-1])
+	}
+	return length + 1
 }
 
 // spellingsOf returns the runes that fold to the same as r.
@@ -71,7 +97,10 @@ func (m *matcher) match(text string) bool {
 	for i, s := range m.spellings[:m.count] {
 		next[i] = indexFrom(text, 0, s)
 	}
-	for {
+	for left := patience * len(text); ; left -= len(m.folded) {
+		if left < 0 {
+			return m.matchSlowly(text)
+		}
 		first := 0
 		for i := 1; i < m.count; i++ {
 			if next[i] < next[first] {
@@ -88,6 +117,17 @@ func (m *matcher) match(text string) bool {
 		}
 		next[first] = indexFrom(text, after, m.spellings[first])
 	}
+}
+
+// matchSlowly looks at each rune of the text once (Knuth, Morris and Pratt).
+func (m *matcher) matchSlowly(text string) bool {
+	length := 0
+	for _, r := range text {
+		if length = m.grow(length, foldTabled(r)); length == len(m.folded) {
+			return true
+		}
+	}
+	return false
 }
 
 // indexFrom is where s is found in text from a place on, len(text) if nowhere.

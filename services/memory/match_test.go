@@ -3,6 +3,7 @@ package memory
 import (
 	"strings"
 	"testing"
+	"time"
 	"unicode"
 	"unicode/utf8"
 )
@@ -60,5 +61,32 @@ func FuzzMatch(f *testing.F) {
 		if got := m.match(text); got != want {
 			t.Fatalf("%q in %q: got %v, want %v", query, text, got, want)
 		}
+		if got := query == "" || m.matchSlowly(text); got != want {
+			t.Fatalf("%q in %q, slowly: got %v, want %v", query, text, got, want)
+		}
 	})
+}
+
+// TestNoTextTakesLong: what is compared again at every place is compared some
+// times, not as often as there are places.
+func TestNoTextTakesLong(t *testing.T) {
+	t.Parallel()
+	zeros := strings.Repeat("0", MaxContentBytes)
+	half := zeros[:len(zeros)/2]
+	begun := time.Now()
+	for _, c := range []struct {
+		text, query string
+		want        bool
+	}{
+		{zeros, half + "1", false}, {zeros, "1" + half, false}, {zeros[:len(zeros)-1] + "1", half + "1", true},
+		{zeros, half + "1" + half, false}, {zeros, half + "10", false}, {strings.Repeat("0K", len(zeros)/2), strings.Repeat("0k", len(half)/2) + "00", false},
+	} {
+		m := newMatcher(c.query)
+		if got := m.match(c.text); got != c.want {
+			t.Errorf("%.20q... of %d: %v", c.query, len(c.query), got)
+		}
+	}
+	if took := time.Since(begun); took > 5*time.Second {
+		t.Errorf("it took %s", took)
+	}
 }

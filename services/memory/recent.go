@@ -32,6 +32,9 @@ func (r *Recent) Bytes() int64 {
 	return r.used
 }
 
+// rowOverhead is about what a row takes beside its texts.
+const rowOverhead = 256
+
 type recentRow struct {
 	memory memories.Memory
 	head   uint64 // the log's, when it was read

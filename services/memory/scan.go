@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,10 +14,13 @@ import (
 // ErrAbandoned: the one who asked has left.
 var ErrAbandoned = errors.New("the client closed the connection")
 
-// chunkRows is how many memories are read from the database at a time. A log
-// only grows, so chunks read one after the other add up to one consistent
-// list, without a transaction that a slow reader could hold open.
+// chunkRows is how many memories are read from the database at a time, or fewer,
+// of pieceBytes. A log only grows, so chunks read one after the other add up to
+// one consistent list, without a transaction that a slow reader could hold open.
 const chunkRows = 500
+
+// errFull ends a chunk before its last row.
+var errFull = errors.New("enough for one chunk")
 
 // Cursor walks through an owner's memories in leaf order, as far as the log
 // reached when the cursor was made.
@@ -28,6 +32,8 @@ type Cursor struct {
 	end     uint64
 	search  *matcher // nil: all
 	piece   uint64   // how many leaves a search looks through next; 0 before the first
+	found   []match  // and has not handed over
+	rows    uint64   // how many rows are read at a time next; 0 before the first
 
 	// Abandoned, if set, reports that nobody waits for the rest any more.
 	Abandoned func() bool
@@ -53,9 +59,9 @@ func (s *Service) Range(ctx context.Context, owner events.Owner, from uint64, li
 }
 
 // More reports whether there is anything left to read.
-func (c *Cursor) More() bool { return c.next < c.end }
+func (c *Cursor) More() bool { return c.next < c.end || len(c.found) > 0 }
 
-// Position is the index of the next leaf to be read.
+// Position is the index of the next leaf to be read, or looked through.
 func (c *Cursor) Position() uint64 { return c.next }
 
 // Next reads the next chunk and calls yield for each memory in it that
@@ -75,22 +81,34 @@ func (c *Cursor) Next(ctx context.Context, yield func(*View) error) error {
 	if c.search != nil {
 		return c.nextMatches(ctx, yield)
 	}
-	limit := int(min(c.end-c.next, chunkRows))
-	read := 0
+	limit := int(min(c.end-c.next, cmp.Or(c.rows, chunkRows)))
+	read, bytes := 0, 0
 	err = memories.Scan(ctx, c.service.Pool, c.owner, c.next, limit, func(m *memories.Memory) error {
+		// Whoever reads slowly has the server keep what is yielded here.
+		if bytes >= pieceBytes {
+			return errFull
+		}
 		read++
+		bytes += len(m.Sealed) + m.Metadata.Len()
 		v, err := view(c.key, m)
 		if err != nil {
 			return err
 		}
 		return yield(&v)
 	})
-	if err != nil {
+	if err != nil && !errors.Is(err, errFull) {
 		return fmt.Errorf("read memories from %d: %w", c.next, err)
 	}
-	if read != limit {
+	if err == nil && read != limit {
 		return fmt.Errorf("read memories from %d: %d of %d leaves are in the read model", c.next, read, limit)
 	}
 	c.next += uint64(read)
+	c.pace(read, bytes, chunkRows)
 	return nil
+}
+
+// pace has as many rows read next as have pieceBytes, if they are like those that
+// were read now.
+func (c *Cursor) pace(rows, bytes int, most uint64) {
+	c.rows = max(1, min(most, pieceBytes*uint64(rows)/uint64(max(1, bytes))))
 }

@@ -53,24 +53,36 @@ func (s *Service) Search(ctx context.Context, owner events.Owner, query string) 
 // nextMatches is Next for a search: it takes pages of sealed bodies from memory
 // where they are kept, opens each body into the same buffer, and makes something
 // new only of those that match.
+//
+// Of what it finds it hands over no more at a time than has pieceBytes, with the
+// metadata, once it knows how long that is.
 func (c *Cursor) nextMatches(ctx context.Context, yield func(*View) error) error {
-	to := min(c.end, c.next+cmp.Or(c.piece, firstLeaves))
-	found, bytes, to, err := c.look(ctx, to)
+	if len(c.found) == 0 {
+		to := min(c.end, c.next+cmp.Or(c.piece, firstLeaves))
+		found, bytes, to, err := c.look(ctx, to)
+		if err != nil {
+			return err
+		}
+		// Pages begin where pieces do.
+		leaves := to - c.next
+		c.piece = max(pages.Leaves, min(maxLeaves, pieceBytes*leaves/uint64(max(bytes, 1))/pages.Leaves*pages.Leaves))
+		c.next, c.found = to, found
+	}
+	now := c.found[:min(uint64(len(c.found)), cmp.Or(c.rows, firstLeaves))]
+	views, err := c.settle(ctx, now)
 	if err != nil {
 		return err
 	}
-	views, err := c.settle(ctx, found)
-	if err != nil {
-		return err
-	}
-	// Pages begin where pieces do.
-	leaves := to - c.next
-	c.piece = max(pages.Leaves, min(maxLeaves, pieceBytes*leaves/uint64(max(bytes, 1))/pages.Leaves*pages.Leaves))
-	c.next = to
+	c.found = c.found[len(now):]
+	bytes := 0
 	for i := range views {
+		bytes += len(views[i].Content) + len(views[i].Metadata)
 		if err := yield(&views[i]); err != nil {
 			return err
 		}
+	}
+	if len(views) > 0 {
+		c.pace(len(views), bytes, maxLeaves)
 	}
 	return nil
 }

@@ -9,8 +9,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 	"unicode/utf8"
 
+	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/projections/pages"
 	"github.com/memory-ledger/ledger/services/keystore"
 )
@@ -155,6 +157,53 @@ func TestLongBodiesComeAFewAtATime(t *testing.T) {
 		}
 		if leaves != uint64(len(w.written)) || most > limit {
 			t.Errorf("%d leaves found, %d at once", leaves, most)
+		}
+	}
+}
+
+// TestMuchComesALittleAtATime: what a list or a search hands over at once is
+// bounded in bytes, bodies and metadata.
+func TestMuchComesALittleAtATime(t *testing.T) {
+	t.Parallel()
+	h := newHistory(t)
+	bodies, metadata := h.writer(t), h.writer(t)
+	h.write(t, bodies, slices.Repeat([]string{strings.Repeat("x", MaxContentBytes)}, 60)...)
+	h.write(t, metadata, slices.Repeat([]string{"x"}, 6*pages.Leaves)...)
+	if _, err := h.pool.Exec(t.Context(), `UPDATE memories SET metadata = '{"x":"' || repeat('x', 60000) || '"}' WHERE owner = $1`, metadata.owner); err != nil {
+		t.Fatal(err)
+	}
+	s := h.service(0)
+	for name, test := range map[string]struct {
+		owner  *writer
+		query  string
+		longer int // than a piece, what comes first may be: its length is not known
+	}{
+		"bodies, listed": {bodies, "", 0}, "bodies, found": {bodies, "X", 60 * MaxContentBytes},
+		"metadata, listed": {metadata, "", 0}, "metadata, found": {metadata, "X", firstLeaves * 60_100},
+	} {
+		c, err := s.Search(t.Context(), test.owner.owner, test.query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var leaf uint64
+		for first := true; c.More(); first = false {
+			bytes := 0
+			if err := c.Next(t.Context(), func(v *View) error {
+				if v.LeafIndex != leaf {
+					return fmt.Errorf("leaf %d after %d", v.LeafIndex, leaf)
+				}
+				leaf++
+				bytes += len(v.Content) + len(v.Metadata)
+				return nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+			if most := pieceBytes + MaxContentBytes; bytes > most && (!first || bytes > most+test.longer) {
+				t.Errorf("%s: %d bytes at once, up to %d", name, bytes, leaf)
+			}
+		}
+		if leaf != uint64(len(test.owner.written)) {
+			t.Errorf("%s: %d of %d leaves", name, leaf, len(test.owner.written))
 		}
 	}
 }
@@ -307,6 +356,48 @@ func TestDamagedPagesAreNoAnswer(t *testing.T) {
 	}
 }
 
+// TestWhatIsNotKeptIsReadBesideOthers: a search of a log that is not kept has its
+// turn while another one of the same owner reads, and does not sit it out.
+func TestWhatIsNotKeptIsReadBesideOthers(t *testing.T) {
+	t.Parallel()
+	h := newHistory(t)
+	w := h.writer(t)
+	h.write(t, w, slices.Repeat([]string{"a text"}, 2*pages.Leaves)...)
+	s := h.service(1)
+	s.Bodies.of(w.owner).loading.Lock() // as the other one does
+	reached := make(chan uint64, 1)
+	go func() {
+		to, err := s.Bodies.pages(t.Context(), h.pool, w.owner, pages.Leaves, 2*pages.Leaves, func(pages.Page) {})
+		if err != nil {
+			t.Error(err)
+		}
+		reached <- to
+	}()
+	select {
+	case to := <-reached:
+		if to != 2*pages.Leaves {
+			t.Errorf("read up to %d", to)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("it waits")
+	}
+	s.Bodies.of(w.owner).loading.Unlock()
+}
+
+// TestOwnersWithoutBodiesAreCharged: who searched and has next to nothing, or too
+// much to be kept, takes memory as well.
+func TestOwnersWithoutBodiesAreCharged(t *testing.T) {
+	t.Parallel()
+	const budget = 100 * ownerOverhead
+	b := NewBodies(budget)
+	for i := range 1000 {
+		b.of(events.Owner(fmt.Sprint(i)))
+	}
+	if n := b.owners.Len(); n != 100 || b.Bytes() != budget {
+		t.Errorf("%d owners are kept, %d bytes charged", n, b.Bytes())
+	}
+}
+
 // TestBodiesKeepToTheirBudget: what is charged is what is kept, also of a log
 // that grows, and who searched last is kept.
 func TestBodiesKeepToTheirBudget(t *testing.T) {
@@ -326,7 +417,7 @@ func TestBodiesKeepToTheirBudget(t *testing.T) {
 			var sum int64
 			for _, owner := range s.Bodies.owners.Keys() {
 				o, _ := s.Bodies.owners.Peek(owner)
-				var kept int64
+				kept := int64(ownerOverhead)
 				for n, p := range o.pages {
 					kept += bytesOf(p)
 					if p.First() != uint64(n)*pages.Leaves || n < len(o.pages)-1 && p.Len() != pages.Leaves {

@@ -109,15 +109,22 @@ func (l *Log) PublishRaw(t testing.TB, subject string, payload []byte) uint64 {
 // anybody's version, and returns when all are stored.
 func (l *Log) Publish(t testing.TB, messages ...Message) {
 	t.Helper()
-	for _, m := range messages {
-		if _, err := l.js.PublishMsgAsync(&nats.Msg{Subject: m.Subject(), Data: m.Payload(t)}, jetstream.WithStallWait(time.Minute)); err != nil {
+	answers := make([]jetstream.PubAckFuture, len(messages))
+	for i, m := range messages {
+		var err error
+		if answers[i], err = l.js.PublishMsgAsync(&nats.Msg{Subject: m.Subject(), Data: m.Payload(t)}, jetstream.WithStallWait(time.Minute)); err != nil {
 			t.Fatalf("world: %v", err)
 		}
 	}
-	select {
-	case <-l.js.PublishAsyncComplete():
-	case <-time.After(time.Minute):
-		t.Fatal("world: the log does not answer")
+	late := time.After(time.Minute)
+	for _, answer := range answers {
+		select {
+		case <-answer.Ok():
+		case err := <-answer.Err():
+			t.Fatalf("world: %v", err)
+		case <-late:
+			t.Fatal("world: the log does not answer")
+		}
 	}
 }
 

@@ -15,14 +15,15 @@ CREATE TABLE body_pages (
 -- Ciphertext does not compress.
 ALTER TABLE body_pages ALTER COLUMN bodies SET STORAGE EXTERNAL;
 
--- No slice may come in between: its pages would be nobody's.
+-- No slice may come in between: its pages would be nobody's. The order is that
+-- of the groups first, so that nothing sorts the leaves again, by page alone.
 LOCK TABLE memories IN SHARE MODE;
 INSERT INTO body_pages (owner, page, bodies)
 SELECT owner, page, '\x4d4c5031'::bytea || int4send(count(*)::int) || int8send(page * 256)
     || string_agg(uuid_send(id), '')
     || string_agg(int4send(CASE WHEN length(sealed) <= 8192 THEN length(sealed) ELSE -1 END), '')
     || string_agg(CASE WHEN length(sealed) <= 8192 THEN sealed ELSE '' END, '')
-FROM (SELECT owner, leaf_index / 256 AS page, id, sealed FROM memories ORDER BY owner, leaf_index) AS leaves
+FROM (SELECT owner, leaf_index / 256 AS page, id, sealed FROM memories ORDER BY owner, page, leaf_index) AS leaves
 GROUP BY owner, page HAVING count(*) = 256;
 
 -- +goose Down

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"path/filepath"
@@ -22,8 +21,13 @@ import (
 	"github.com/memory-ledger/ledger/services/keystore"
 )
 
-// inFlight bounds the messages of a fill that are not acknowledged.
-const inFlight = 4096
+const (
+	// inFlight bounds the messages of a fill that are not acknowledged.
+	inFlight = 4096
+	// fillPatience is how long a fill waits for room for the next of them, and
+	// for the last. A busy machine may stand still for some seconds.
+	fillPatience = time.Minute
+)
 
 // fill makes an owner with n memories. They are appended to the running
 // ledger's log past its APIs, which would take them one after the other; what
@@ -136,14 +140,14 @@ func publish(nc *nats.Conn, n int, message func(i int) (subject string, payload 
 		if err != nil {
 			return err
 		}
-		if _, err := js.PublishAsync(subject, payload); err != nil {
+		if _, err := js.PublishAsync(subject, payload, jetstream.WithStallWait(fillPatience)); err != nil {
 			return err
 		}
 	}
 	select {
 	case <-js.PublishAsyncComplete():
-	case <-time.After(time.Minute):
-		return errors.New("messages were not acknowledged within a minute")
+	case <-time.After(fillPatience):
+		return fmt.Errorf("messages were not acknowledged within %s", fillPatience)
 	}
 	select {
 	case err := <-refused:

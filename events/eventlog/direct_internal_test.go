@@ -1,0 +1,92 @@
+package eventlog
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/memory-ledger/ledger/infra/localnats/natstest"
+)
+
+// scripted is a log whose server is the test: there is no stream, and each
+// request gets what answer says.
+func scripted(t *testing.T, subject string, answer func(request *nats.Msg)) *JetStream {
+	t.Helper()
+	url := natstest.Start(t).URL()
+	connect := func() *nats.Conn {
+		nc, err := nats.Connect(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(nc.Close)
+		return nc
+	}
+	server, client := connect(), connect()
+	if _, err := server.Subscribe(subject, answer); err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	return &JetStream{nc: client, inboxes: newInboxes(client)}
+}
+
+// A message of a batch that did not arrive is asked for again, and is neither a
+// gap nor left out: of a filtered read nothing else would tell.
+func TestBatchesThatLoseMessages(t *testing.T) {
+	t.Parallel()
+	const to = 6
+	for name, read := range map[string]struct {
+		subject string
+		holds   []uint64 // of what is asked for
+	}{
+		"all":      {"", []uint64{1, 2, 3, 4, 5, 6}},
+		"filtered": {"chain.>", []uint64{2, 3, 5}},
+	} {
+		for lost := range read.holds { // each once, the first time that it is sent
+			t.Run(name+" without the message at "+strconv.FormatUint(read.holds[lost], 10), func(t *testing.T) {
+				t.Parallel()
+				pending := read.holds[lost]
+				log := scripted(t, "$JS.API.DIRECT.GET."+StreamName, func(m *nats.Msg) {
+					var request batchRequest
+					if err := json.Unmarshal(m.Data, &request); err != nil {
+						t.Error(err)
+					}
+					from, _ := slices.BinarySearch(read.holds, request.Seq)
+					last := uint64(0)
+					respond := func(seq uint64, left int, header nats.Header) {
+						header.Set("Nats-Last-Sequence", strconv.FormatUint(last, 10))
+						header.Set("Nats-Num-Pending", strconv.Itoa(left))
+						if last = seq; seq != 0 && seq == pending {
+							pending = 0
+							return
+						}
+						if err := m.RespondMsg(&nats.Msg{Header: header}); err != nil {
+							t.Error(err)
+						}
+					}
+					for i, seq := range read.holds[from:] {
+						respond(seq, len(read.holds)-from-i-1, nats.Header{
+							"Nats-Sequence": {strconv.FormatUint(seq, 10)}, "Nats-Time-Stamp": {time.Unix(0, 0).Format(time.RFC3339Nano)},
+						})
+					}
+					respond(0, 0, nats.Header{"Status": {"204"}})
+				})
+				var got []uint64
+				err := log.Direct().Read(t.Context(), ReadConfig{To: to, Subject: read.subject}, func(s Slice) error {
+					for _, r := range s.Records {
+						got = append(got, r.Seq)
+					}
+					return nil
+				})
+				if err != nil || !slices.Equal(got, read.holds) {
+					t.Errorf("read %v, %v", got, err)
+				}
+			})
+		}
+	}
+}

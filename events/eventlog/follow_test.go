@@ -1,0 +1,70 @@
+package eventlog_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/events/eventlog/logtest"
+	"github.com/memory-ledger/ledger/infra/localnats/natstest"
+)
+
+// A follower that is gone leaves nothing behind at the server.
+func TestFollowersLeaveNoConsumers(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	server := natstest.Start(t)
+	log, _ := open(t, server.URL())
+	if _, err := log.Append(ctx, eventlog.Append{
+		Family: events.FamilyLedger, Owner: logtest.Owner(), Kind: events.KindMemory, CommandID: logtest.CommandID(), Payload: []byte("x"),
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		if err := watched(ctx, log, func(*eventlog.Record) bool { return true }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, js := connect(t, server.URL())
+	stream, err := js.Stream(ctx, eventlog.StreamName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for { // they go while nobody waits for it
+		info, err := stream.Info(ctx)
+		if err != nil {
+			t.Fatalf("%v; there were consumers still", err)
+		}
+		if info.State.Consumers == 0 {
+			return
+		}
+	}
+}
+
+// A follower ends when it is told to, also while its server does not answer and
+// it is asked for another consumer.
+func TestAFollowerEndsWithoutItsServer(t *testing.T) {
+	t.Parallel()
+	server := natstest.StartProcess(t)
+	log, _ := open(t, server.URL())
+	// Long enough for the consumer to be missed.
+	ends := time.Now().Add(5 * time.Second)
+	ctx, cancel := context.WithDeadline(t.Context(), ends)
+	defer cancel()
+	if _, err := log.Append(ctx, eventlog.Append{
+		Family: events.FamilyLedger, Owner: logtest.Owner(), Kind: events.KindMemory, CommandID: logtest.CommandID(), Payload: []byte("x"),
+	}); err != nil {
+		t.Fatal(err)
+	}
+	err := log.Follow(ctx, eventlog.FollowConfig{}, func(eventlog.Slice) error {
+		server.Freeze()
+		return nil
+	})
+	server.Thaw()
+	if late := time.Since(ends); err != nil || late < 0 || late > time.Second {
+		t.Errorf("ended %s after its context, %v", late, err)
+	}
+}

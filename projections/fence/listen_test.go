@@ -1,0 +1,54 @@
+package fence_test
+
+import (
+	"net"
+	"testing"
+	"time"
+
+	"github.com/memory-ledger/ledger/projections/internal/world"
+	"github.com/memory-ledger/ledger/projections/schema"
+)
+
+// A database that takes a connection and says nothing is tried again, and does
+// not keep the fence from listening for ever.
+func TestASilentDatabaseIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	taken := make(chan net.Conn)
+	go func() {
+		defer close(taken)
+		for {
+			conn, err := silent.Accept()
+			if err != nil {
+				return
+			}
+			taken <- conn
+		}
+	}()
+	defer func() {
+		_ = silent.Close()
+		for conn := range taken {
+			_ = conn.Close()
+		}
+	}()
+	pool, err := schema.OpenPool(t.Context(), "postgres://nobody@"+silent.Addr().String()+"/none?sslmode=disable", schema.Live, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	stop := world.Running(t, newFence(t, pool, &heads{}).Run)
+	for range 2 {
+		select {
+		case conn := <-taken:
+			defer conn.Close()
+		case <-time.After(20 * time.Second):
+			t.Fatal("nobody connects")
+		}
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+}

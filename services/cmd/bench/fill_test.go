@@ -1,0 +1,41 @@
+package main
+
+import (
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/infra/localnats/natstest"
+)
+
+// A log that stands still for a moment, with as much under way as may be, is
+// waited for.
+func TestAFillWaitsForRoom(t *testing.T) {
+	t.Parallel()
+	server := natstest.StartProcess(t)
+	nc, err := nats.Connect(server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	log, err := eventlog.Create(t.Context(), nc, eventlog.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const messages = 3 * inFlight
+	err = publish(nc, messages, func(i int) (string, []byte, error) {
+		if i == inFlight { // the room for as many more is soon used up
+			server.Freeze()
+			time.AfterFunc(time.Second, server.Thaw)
+		}
+		return "ledger.00.somebody.memory", []byte("x"), nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if head, err := log.Head(t.Context()); err != nil || head != messages {
+		t.Errorf("%d messages, %v", head, err)
+	}
+}
