@@ -4,10 +4,9 @@ import (
 	"bytes"
 	"encoding/base64"
 	"math"
-	"strings"
 
 	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
+	"github.com/memory-ledger/ledger/events/canonical"
 )
 
 // A replay decodes every message of the log, nearly all of them one event in
@@ -20,27 +19,37 @@ import (
 // decodeCanonical reads a batch of one event. It reports false for anything
 // that it does not take, and then e is worthless.
 func (c *codec) decodeCanonical(payload []byte, e *Event) bool {
-	start := bytes.Index(payload, []byte(`,"data":`))
-	if start < 0 || !bytes.HasSuffix(payload, []byte(`}]`)) {
+	s := scanner{text: payload}
+	s.skip(`[{"specversion":"` + specVersion + `","id":"`)
+	id := s.until(`","source":"`)
+	source := s.until(`","type":"`)
+	form, known := c.forms[Type(s.until(`","subject":"`).of(payload))]
+	owner := s.until(`","time":"`)
+	at := s.until(`","datacontenttype":"` + dataContentType + `","dataschema":"`)
+	schema := s.until(`","ownerversion":`)
+	version, counted := parseUint(s.until(`,"commandid":"`).of(payload))
+	command := s.untilQuote()
+	var trace span
+	if s.has(`","traceparent":"`) {
+		trace = s.untilQuote()
+		s.failed = s.failed || trace.from == trace.to
+	}
+	head := s.at
+	s.skip(`","data":`)
+	data, closed := bytes.CutSuffix(s.rest(), []byte(`}]`))
+	if s.failed || !closed || !known || string(schema.of(payload)) != form.schema || !counted || version > math.MaxInt32 {
+		return false
+	}
+	if e.Time.UnmarshalText(at.of(payload)) != nil {
 		return false
 	}
 	// One allocation holds all the texts of the event.
-	s := scanner{rest: string(payload[:start])}
-	data := payload[start+len(`,"data":`) : max(start+len(`,"data":`), len(payload)-len(`}]`))]
-	s.skip(`[{"specversion":"` + specVersion + `","id":"`)
-	e.ID = s.until(`","source":"`)
-	e.Source = s.until(`","type":"`)
-	form, known := c.forms[Type(s.until(`","subject":"`))]
-	e.Owner = Owner(s.until(`","time":"`))
-	at := s.until(`","datacontenttype":"` + dataContentType + `","dataschema":"`)
-	schema := s.until(`","ownerversion":`)
-	version, counted := parseUint(s.until(`,"commandid":"`))
-	s.tail(e)
-	if s.failed || !known || schema != form.schema || !counted || version > math.MaxInt32 {
-		return false
-	}
+	texts := string(payload[:head])
+	e.ID, e.Source, e.Owner = texts[id.from:id.to], texts[source.from:source.to], Owner(texts[owner.from:owner.to])
+	e.CommandID, e.TraceParent = texts[command.from:command.to], texts[trace.from:trace.to]
 	e.OwnerVersion = int(version)
-	return e.Time.UnmarshalText([]byte(at)) == nil && sameCommand(e, e) == nil && decodeCanonicalData(data, form.definition, e)
+	return sameCommand(e, e) == nil && plain(e.ID) && plain(e.Source) && plain(string(e.Owner)) && plain(e.CommandID) && plain(e.TraceParent) &&
+		decodeCanonicalData(data, form.definition, e)
 }
 
 func decodeCanonicalData(data []byte, definition *Definition, e *Event) bool {
@@ -55,41 +64,60 @@ func decodeCanonicalData(data []byte, definition *Definition, e *Event) bool {
 // is the one member whose end has to be found. What follows it are texts
 // without quotes in them, so they are taken off from the end.
 func decodeCanonicalMemory(data []byte, m *MemoryWritten) bool {
-	const metadataName = `,"metadata":`
-	begin := bytes.Index(data, []byte(metadataName))
-	head, ended := bytes.CutSuffix(data, []byte(`}`))
-	if begin < 0 || !ended {
+	s := scanner{text: data}
+	s.skip(`{"memoryId":"`)
+	id := s.until(`","leafIndex":`)
+	index, indexed := parseUint(s.until(`,"leafHash":"`).of(data))
+	hash := s.until(`","leafVersion":`)
+	version, versioned := parseUint(s.until(`,"metadata":`).of(data))
+	head, ended := bytes.CutSuffix(s.rest(), []byte(`}`))
+	if s.failed || !ended || !indexed || !versioned || version > math.MaxInt32 || m.LeafHash.UnmarshalText(hash.of(data)) != nil {
 		return false
 	}
-	if rest, key, keyed := cutLastText(head, `,"idempotencyKeyHash":`); keyed {
+	m.MemoryID, m.LeafIndex, m.LeafVersion = string(id.of(data)), index, int(version)
+	if !plain(m.MemoryID) {
+		return false
+	}
+	if rest, key, keyed := cutLastText(head, `,"idempotencyKeyHash":"`); keyed {
 		m.IdempotencyKeyHash = new(Hash)
 		if m.IdempotencyKeyHash.UnmarshalText(key) != nil {
 			return false
 		}
 		head = rest
 	}
-	head, sealed, ok := cutLastText(head, `,"sealed":`)
-	if !ok || len(head) < begin+len(metadataName)+len(`{}`) {
-		return false
-	}
-	metadata := head[begin+len(metadataName):]
-	if metadata[0] != '{' || metadata[len(metadata)-1] != '}' || !jsontext.Value(metadata).IsValid() {
-		return false
-	}
-	m.Metadata = bytes.Clone(metadata)
-	return decodeSealed(sealed, m) && decodeLeaf(string(data[:begin]), m)
+	metadata, sealed, ok := cutLastText(head, `,"sealed":"`)
+	return ok && decodeMetadata(metadata, m) && decodeSealed(sealed, m)
 }
 
 // cutLastText takes a member off the end of an object, of which the value is a
-// text without quotes in it.
+// text without quotes in it. It looks for it from the front, where the library
+// knows how to look at many bytes at a time.
 func cutLastText(object []byte, name string) (rest, text []byte, ok bool) {
 	object, ok = bytes.CutSuffix(object, []byte(`"`))
-	quote := bytes.LastIndexByte(object, '"')
-	if !ok || quote < 0 {
-		return nil, nil, false
+	for begin := 0; ok; {
+		i := bytes.Index(object[begin:], []byte(name))
+		if i < 0 {
+			return nil, nil, false
+		}
+		end := begin + i
+		begin = end + len(name)
+		if bytes.IndexByte(object[begin:], '"') < 0 {
+			return object[:end], object[begin:], true
+		}
 	}
-	rest, ok = bytes.CutSuffix(object[:quote], []byte(name))
-	return rest, object[quote+1:], ok
+	return nil, nil, false
+}
+
+func decodeMetadata(metadata []byte, m *MemoryWritten) bool {
+	if len(metadata) < len(`{}`) || metadata[0] != '{' || metadata[len(metadata)-1] != '}' {
+		return false
+	}
+	if clone, ok := canonical.ClonePlain(metadata); ok {
+		m.Metadata = clone
+		return true
+	}
+	m.Metadata = bytes.Clone(metadata)
+	return m.Metadata.IsValid()
 }
 
 func decodeSealed(sealed []byte, m *MemoryWritten) bool {
@@ -103,65 +131,70 @@ func decodeSealed(sealed []byte, m *MemoryWritten) bool {
 	return err == nil
 }
 
-// decodeLeaf reads what comes before the metadata.
-func decodeLeaf(text string, m *MemoryWritten) bool {
-	s := scanner{rest: text}
-	s.skip(`{"memoryId":"`)
-	m.MemoryID = s.until(`","leafIndex":`)
-	index, indexed := parseUint(s.until(`,"leafHash":"`))
-	hash := s.until(`","leafVersion":`)
-	version, versioned := parseUint(s.rest)
-	m.LeafIndex, m.LeafVersion = index, int(version)
-	return !s.failed && indexed && versioned && version <= math.MaxInt32 && m.LeafHash.UnmarshalText([]byte(hash)) == nil
-}
-
 var strictBase64 = base64.StdEncoding.Strict()
 
 // scanner takes a text apart. After a failure it returns nothing but empty
-// texts.
+// spans.
 type scanner struct {
-	rest   string
+	text   []byte
+	at     int // of what is left
 	failed bool
 }
 
-func (s *scanner) skip(literal string) {
-	rest, ok := strings.CutPrefix(s.rest, literal)
-	s.rest, s.failed = rest, s.failed || !ok
+// span is a part of a text.
+type span struct{ from, to int }
+
+func (p span) of(text []byte) []byte { return text[p.from:p.to] }
+
+func (s *scanner) rest() []byte { return s.text[s.at:] }
+
+// has moves on behind a literal, if it comes next.
+func (s *scanner) has(literal string) bool {
+	rest := s.text[s.at:]
+	if s.failed || len(rest) < len(literal) || string(rest[:len(literal)]) != literal {
+		return false
+	}
+	s.at += len(literal)
+	return true
 }
 
-// until returns the text before a delimiter, which must be plain, and moves on
-// behind it.
-func (s *scanner) until(delimiter string) string {
-	text, rest, ok := strings.Cut(s.rest, delimiter)
-	if s.failed || !ok || !plain(text) {
-		s.failed = true
-		return ""
-	}
-	s.rest = rest
-	return text
+func (s *scanner) skip(literal string) { s.failed = !s.has(literal) }
+
+// until returns what is before a delimiter, and moves on behind it. It holds
+// nothing of what the delimiter begins with. Whether it is plain is for the
+// caller to ask, unless it is compared with something that is.
+func (s *scanner) until(delimiter string) span {
+	found := s.untilByte(delimiter[0])
+	s.skip(delimiter)
+	return found
 }
 
-// tail reads the last texts of an envelope, of which one is optional.
-func (s *scanner) tail(e *Event) {
-	text, closed := strings.CutSuffix(s.rest, `"`)
-	command, trace, traced := strings.Cut(text, `","traceparent":"`)
-	if e.CommandID, e.TraceParent = command, trace; !closed || !plain(command) || !plain(trace) || (traced && trace == "") {
+// untilQuote returns what is before the next quote, and moves there.
+func (s *scanner) untilQuote() span { return s.untilByte('"') }
+
+func (s *scanner) untilByte(c byte) span {
+	i := bytes.IndexByte(s.text[s.at:], c)
+	if s.failed || i < 0 {
 		s.failed = true
+		return span{}
 	}
+	found := span{s.at, s.at + i}
+	s.at += i
+	return found
 }
 
 // plain reports whether a text stands for itself in JSON.
 func plain(s string) bool {
+	ok := true
 	for i := range len(s) {
-		if c := s[i]; c < ' ' || c > '~' || c == '\\' || c == '"' {
-			return false
-		}
+		c := s[i]
+		ok = ok && c >= ' ' && c <= '~' && c != '\\' && c != '"'
 	}
-	return true
+	return ok
 }
 
 // parseUint reads a number in the one form that the encoder gives it.
-func parseUint(s string) (n uint64, ok bool) {
+func parseUint(s []byte) (n uint64, ok bool) {
 	if len(s) == 0 || len(s) > 19 || (s[0] == '0' && len(s) > 1) {
 		return 0, false
 	}

@@ -40,10 +40,38 @@ func (ts Timestamp) MarshalText() ([]byte, error) { return ts.AppendText(make([]
 
 // UnmarshalText accepts exactly the form that String gives.
 func (ts *Timestamp) UnmarshalText(text []byte) error {
+	if t, ok := parseTimestamp(text); ok {
+		ts.t = t
+		return nil
+	}
 	t, err := time.Parse(timestampLayout, string(text))
 	if err != nil {
 		return fmt.Errorf("timestamp: %w", err)
 	}
 	ts.t = t
 	return nil
+}
+
+// parseTimestamp reads what time.Parse reads, at a fifth of its cost: a replay
+// does it for every event. What it does not take is for that one to refuse.
+func parseTimestamp(text []byte) (time.Time, bool) {
+	if len(text) != len(timestampLayout) || text[4] != '-' || text[7] != '-' || text[10] != 'T' ||
+		text[13] != ':' || text[16] != ':' || text[19] != '.' || text[23] != 'Z' {
+		return time.Time{}, false
+	}
+	ok := true
+	number := func(from, to int) (n int) {
+		for _, c := range text[from:to] {
+			ok = ok && c >= '0' && c <= '9'
+			n = 10*n + int(c-'0')
+		}
+		return n
+	}
+	year, month, day := number(0, 4), number(5, 7), number(8, 10)
+	hour, minute, second, millis := number(11, 13), number(14, 16), number(17, 19), number(20, 23)
+	if !ok || month < 1 || month > 12 || day < 1 || hour > 23 || minute > 59 || second > 59 {
+		return time.Time{}, false
+	}
+	t := time.Date(year, time.Month(month), day, hour, minute, second, millis*int(time.Millisecond), time.UTC)
+	return t, day <= 28 || t.Day() == day // a day that the month has not becomes one of the next
 }

@@ -19,6 +19,16 @@ func plain(raw []byte) (string, bool) {
 	return string(p.out), true
 }
 
+// ClonePlain returns a copy of an object that is in canonical form and of the kind
+// that is read in one pass. Of anything else, canonical or not, it reports false.
+func ClonePlain(raw []byte) ([]byte, bool) {
+	p := plainReader{in: raw, out: make([]byte, 0, len(raw))}
+	if !p.object(1) || p.at != len(raw) || !bytes.Equal(p.out, raw) {
+		return nil, false
+	}
+	return p.out, true
+}
+
 // plainReader copies a value from in to out, member by member.
 type plainReader struct {
 	in  []byte

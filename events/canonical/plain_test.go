@@ -72,3 +72,23 @@ func BenchmarkCanonicalize(b *testing.B) {
 		})
 	}
 }
+
+// TestClonePlain: what is not canonical already is not taken, and what is taken
+// is a copy.
+func TestClonePlain(t *testing.T) {
+	t.Parallel()
+	raw := []byte(`{"a":[1,"é",true],"b":{}}`)
+	clone, ok := ClonePlain(raw)
+	if !ok || string(clone) != string(raw) {
+		t.Fatalf("%s, %v", clone, ok)
+	}
+	raw[2] = 'x'
+	if clone[2] != 'a' {
+		t.Error("it is no copy")
+	}
+	for _, other := range []string{``, `{`, `[]`, `{"b":1,"a":2}`, `{"a": 1}`, ` {}`, `{} `, `{"a":1,"a":2}`, `{"a":1.5}`, `{"a":"\n"}`, `{}{}`} {
+		if _, ok := ClonePlain([]byte(other)); ok {
+			t.Errorf("%s was taken", other)
+		}
+	}
+}

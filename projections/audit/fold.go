@@ -30,7 +30,9 @@ type fold struct {
 	movements map[string]*movement
 	ids       uniques
 	// back lists roots that lie too far back; see lookBack.
-	back map[events.Owner][]claim
+	back    map[events.Owner][]claim
+	row     memoryRow // the newest memory's
+	scratch []byte
 	// stored is when the log stored the messages at the rows of the checkpoint.
 	stored map[uint64]time.Time
 }
@@ -118,7 +120,7 @@ type current struct {
 	seq      uint64
 	position int
 	event    *events.Event
-	ordinals map[string]int // stake movements of this message that are alike
+	ordinals map[string]int // stake movements of this message that are alike; nil where there are none
 	// withMemory says that the message holds a memory.
 	withMemory bool
 }
@@ -175,7 +177,8 @@ func (f *fold) memory(ctx context.Context, c *current, data *events.MemoryWritte
 		return err
 	}
 	o.append(data.LeafHash)
-	o.rows.add(memoryOf(c.event, data, c.seq))
+	f.row.of(c.event, data, c.seq)
+	f.scratch = o.rows.add(&f.row, f.scratch)
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -20,44 +21,83 @@ import (
 // memoryRow is a row of the memories, as it should be or as it is.
 type memoryRow struct {
 	leafIndex   int64
-	id          string
+	id          []byte // 16 bytes; of what is no id more
 	leafHash    []byte
-	metadata    string
+	metadata    []byte
 	sealed      []byte
 	created     int64 // microseconds since 1970
 	idempotency []byte
 	seq         int64
 }
 
-// memoryOf is the row that an event must have become.
-func memoryOf(e *events.Event, data *events.MemoryWritten, seq uint64) *memoryRow {
-	row := &memoryRow{leafIndex: int64(data.LeafIndex), id: data.MemoryID, leafHash: data.LeafHash[:], metadata: string(data.Metadata),
+// of makes it the row that an event must have become.
+func (m *memoryRow) of(e *events.Event, data *events.MemoryWritten, seq uint64) {
+	*m = memoryRow{leafIndex: int64(data.LeafIndex), id: appendID(m.id[:0], data.MemoryID), leafHash: data.LeafHash[:], metadata: data.Metadata,
 		sealed: data.Sealed, created: e.Time.Time().UnixMicro(), seq: int64(seq)}
 	if data.IdempotencyKeyHash != nil {
-		row.idempotency = data.IdempotencyKeyHash[:]
+		m.idempotency = data.IdempotencyKeyHash[:]
 	}
-	return row
+}
+
+// appendID appends the 16 bytes of an id's one spelling. A text that is none
+// becomes longer than an id, so that no row has it.
+func appendID(dst []byte, text string) []byte {
+	id, from := dst, 0
+	for _, to := range [...]int{8, 13, 18, 23, 36} {
+		if len(text) != 36 || (to < 36 && text[to] != '-') {
+			return append(append(dst, text...), make([]byte, 17)...)
+		}
+		for ; from < to; from += 2 {
+			high, low := hexDigit(text[from]), hexDigit(text[from+1])
+			if high|low > 0xf {
+				return append(append(dst, text...), make([]byte, 17)...)
+			}
+			id = append(id, high<<4|low)
+		}
+		from = to + 1
+	}
+	return id
+}
+
+// hexDigit is the value of a lowercase digit, 0xff of anything else.
+func hexDigit(c byte) byte {
+	switch {
+	case c >= '0' && c <= '9':
+		return c - '0'
+	case c >= 'a' && c <= 'f':
+		return c - 'a' + 10
+	}
+	return 0xff
+}
+
+func idText(id []byte) string {
+	if len(id) != 16 {
+		return strings.TrimRight(string(id), "\x00")
+	}
+	return fmt.Sprintf("%x-%x-%x-%x-%x", id[0:4], id[4:6], id[6:8], id[8:10], id[10:])
 }
 
 // add folds a row in. Every field goes in with its length, so that no two rows
-// give the same bytes.
-func (h *rowsHash) add(m *memoryRow) {
-	b := append(make([]byte, 0, 256+len(m.metadata)+len(m.sealed)), h[:]...)
-	field := func(v []byte) {
-		b = binary.BigEndian.AppendUint64(b, uint64(len(v)))
-		b = append(b, v...)
-	}
-	for _, n := range []int64{m.leafIndex, m.created, m.seq} {
+// give the same bytes. It returns the buffer that it was given, for the next.
+func (h *rowsHash) add(m *memoryRow, scratch []byte) []byte {
+	b := append(scratch[:0], h[:]...)
+	for _, n := range [...]int64{m.leafIndex, m.created, m.seq} {
 		b = binary.BigEndian.AppendUint64(b, uint64(n))
 	}
-	field([]byte(m.id))
-	field(m.leafHash)
-	field([]byte(m.metadata))
-	field(m.sealed)
+	b = appendField(b, m.id)
+	b = appendField(b, m.leafHash)
+	b = appendField(b, m.metadata)
+	b = appendField(b, m.sealed)
 	if m.idempotency != nil {
-		field(m.idempotency)
+		b = appendField(b, m.idempotency)
 	}
 	*h = sha256.Sum256(b)
+	return b
+}
+
+func appendField(b, v []byte) []byte {
+	b = binary.BigEndian.AppendUint64(b, uint64(len(v)))
+	return append(b, v...)
 }
 
 // compare calls differ for every column that is not as it should be.
@@ -67,9 +107,9 @@ func (m *memoryRow) compare(is *memoryRow, differ func(column, want, got string)
 			differ(column, want, got)
 		}
 	}
-	same("id", m.id, is.id)
+	same("id", idText(m.id), idText(is.id))
 	same("leaf_hash", hex.EncodeToString(m.leafHash), hex.EncodeToString(is.leafHash))
-	same("metadata", m.metadata, is.metadata)
+	same("metadata", string(m.metadata), string(is.metadata))
 	same("sealed", hex.EncodeToString(m.sealed), hex.EncodeToString(is.sealed))
 	same("created_at", micros(m.created), micros(is.created))
 	same("idempotency_key_hash", optionalHex(m.idempotency), optionalHex(is.idempotency))
@@ -85,15 +125,16 @@ func optionalHex(b []byte) string {
 	return hex.EncodeToString(b)
 }
 
-const memoryColumns = `leaf_index, id::text, leaf_hash, metadata, sealed, created_at, idempotency_key_hash, seq`
+const memoryColumns = `leaf_index, id, leaf_hash, metadata, sealed, created_at, idempotency_key_hash, seq`
 
-func scanMemory(rows pgx.Rows, before ...any) (*memoryRow, error) {
+func scanMemory(rows pgx.Rows) (*memoryRow, error) {
 	var (
 		m       memoryRow
+		id      [16]byte
 		created time.Time
 	)
-	err := rows.Scan(append(before, &m.leafIndex, &m.id, &m.leafHash, &m.metadata, &m.sealed, &created, &m.idempotency, &m.seq)...)
-	m.created = created.UnixMicro()
+	err := rows.Scan(&m.leafIndex, &id, &m.leafHash, &m.metadata, &m.sealed, &created, &m.idempotency, &m.seq)
+	m.id, m.created = id[:], created.UnixMicro()
 	return &m, err
 }
 
@@ -104,11 +145,13 @@ func scanMemory(rows pgx.Rows, before ...any) (*memoryRow, error) {
 type leafWalk struct {
 	owner events.Owner // whose rows are being read; empty at the beginning
 	hash  rowsHash
-	tree  *tiler // nil where a row has no leaf hash
+	tree  tiler
+	whole bool // every row so far has a leaf hash
 	tiles *tileRows
-	pager *pager
+	pager pager
 	pages *bodyPageRows
 
+	scratch []byte
 	rows    map[events.Owner]rowsHash
 	suspect map[events.Owner]bool
 	count   int // memories
@@ -129,30 +172,7 @@ func (a *auditor) walkLeaves(ctx context.Context, db *snapshot) (*leafWalk, erro
 	}
 	defer pages.close()
 	w := &leafWalk{tiles: tiles, pages: pages, rows: map[events.Owner]rowsHash{}, suspect: map[events.Owner]bool{}}
-	rows, err := db.first.Query(ctx, `SELECT owner, `+memoryColumns+` FROM memories`+where+` ORDER BY owner, leaf_index`, args...)
-	if err != nil {
-		return nil, fmt.Errorf("read memories: %w", err)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var name string
-		m, err := scanMemory(rows, &name)
-		if err != nil {
-			return nil, fmt.Errorf("read memories: %w", err)
-		}
-		w.count++
-		if events.Owner(name) != w.owner {
-			if err := w.next(events.Owner(name)); err != nil {
-				return nil, err
-			}
-		}
-		w.hash.add(m)
-		w.pager.leaf(m)
-		if w.tree != nil && !w.tree.leaf(m.leafHash) {
-			w.tree = nil // a hash of another length; the rows can't add up
-		}
-	}
-	if err := rows.Err(); err != nil {
+	if err := copyMemories(ctx, db.first, a.cfg.Owner, w.memory); err != nil {
 		return nil, fmt.Errorf("read memories: %w", err)
 	}
 	if err := w.next(""); err != nil {
@@ -164,15 +184,29 @@ func (a *auditor) walkLeaves(ctx context.Context, db *snapshot) (*leafWalk, erro
 	return w, pages.rest(func(name events.Owner) { w.suspect[name] = true })
 }
 
+// memory takes the next row, which is worth nothing afterwards.
+func (w *leafWalk) memory(name []byte, m *memoryRow) error {
+	w.count++
+	if w.owner != events.Owner(name) {
+		if err := w.next(events.Owner(name)); err != nil {
+			return err
+		}
+	}
+	w.scratch = w.hash.add(m, w.scratch)
+	w.pager.leaf(m)
+	if w.whole = w.whole && w.tree.leaf(m.leafHash); !w.whole {
+		w.suspect[w.owner] = true // a hash of another length; the rows can't add up
+	}
+	return nil
+}
+
 // next ends an owner and begins another.
 func (w *leafWalk) next(name events.Owner) error {
 	if w.owner != "" {
 		w.rows[w.owner] = w.hash
 		var want []wantTile
-		if w.tree != nil {
+		if w.whole {
 			want = w.tree.done()
-		} else {
-			w.suspect[w.owner] = true
 		}
 		err := w.tiles.compare(w.owner, want, func(_, is *tileRow) {
 			if is != nil {
@@ -189,7 +223,9 @@ func (w *leafWalk) next(name events.Owner) error {
 			return err
 		}
 	}
-	w.owner, w.hash, w.tree, w.pager = name, rowsHash{}, newTiler(), &pager{}
+	w.owner, w.hash, w.whole = name, rowsHash{}, true
+	w.tree.reset()
+	w.pager.reset()
 	return nil
 }
 
@@ -229,7 +265,8 @@ const pageRows = 500
 // lookCloser compares an owner's leaves, tiles and pages one by one with the
 // log.
 func (a *auditor) lookCloser(ctx context.Context, db *snapshot, name events.Owner) error {
-	expected, expectedPages := newTiler(), &pager{}
+	var expected tiler
+	var expectedPages pager
 	var (
 		page map[int64]*memoryRow
 		next int64
@@ -243,7 +280,8 @@ func (a *auditor) lookCloser(ctx context.Context, db *snapshot, name events.Owne
 		a.report.add(f)
 	}
 	err := a.leavesOf(ctx, name, a.at.At(partition.Of(name)), func(seq uint64, e *events.Event, data *events.MemoryWritten) error {
-		want := memoryOf(e, data, seq)
+		want := new(memoryRow)
+		want.of(e, data, seq)
 		if want.leafIndex >= end || want.leafIndex < end-pageRows {
 			var err error
 			end = want.leafIndex + pageRows

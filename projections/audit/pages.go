@@ -4,9 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
-	"encoding/hex"
 	"fmt"
-	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -30,13 +28,7 @@ type pager struct {
 
 // leaf adds the owner's next leaf.
 func (p *pager) leaf(m *memoryRow) {
-	for part := range strings.SplitSeq(m.id, "-") {
-		ids, err := hex.AppendDecode(p.ids, []byte(part))
-		if err != nil {
-			ids = append(p.ids, part...) // no page is made of that
-		}
-		p.ids = ids
-	}
+	p.ids = append(p.ids, m.id...) // of what is no id more, of which no page is made
 	if len(m.sealed) > longestBody {
 		p.lengths = append(p.lengths, 0xff, 0xff, 0xff, 0xff)
 	} else {
@@ -53,6 +45,12 @@ func (p *pager) leaf(m *memoryRow) {
 	h.Write(p.bodies)
 	p.digests = append(p.digests, rowsHash(h.Sum(nil)))
 	p.ids, p.lengths, p.bodies = p.ids[:0], p.lengths[:0], p.bodies[:0]
+}
+
+// reset makes it ready for another owner. Digests that it gave are worth nothing
+// from then on.
+func (p *pager) reset() {
+	*p = pager{ids: p.ids[:0], lengths: p.lengths[:0], bodies: p.bodies[:0], digests: p.digests[:0]}
 }
 
 // bodyPageRows reads pages in order, one ahead.

@@ -173,7 +173,7 @@ func (f *fold) message(ctx context.Context, m *message) error {
 	if err := f.ids.add(idCommand, m.seq, m.batch[0].CommandID); err != nil {
 		return err
 	}
-	c := &current{owner: o, seq: m.seq, ordinals: map[string]int{}}
+	c := &current{owner: o, seq: m.seq}
 	c.withMemory = slices.ContainsFunc(m.batch, func(e events.Event) bool { return e.Type() == events.TypeMemoryWritten })
 	for i := range m.batch {
 		s.Events++

@@ -180,6 +180,9 @@ func (f *fold) moved(c *current, data events.StakeDeposited, direction string) {
 	alike := data.Signature + " " + data.Vault + " " + direction
 	m := &movement{owner: c.owner, signature: data.Signature, vault: data.Vault, direction: direction, mint: data.Mint,
 		amount: data.Amount, ordinal: c.ordinals[alike], position: c.position, slot: data.Slot, seq: c.seq, at: data.BlockTime.Time()}
+	if c.ordinals == nil {
+		c.ordinals = map[string]int{}
+	}
 	c.ordinals[alike]++
 	if units, err := strconv.ParseUint(data.Amount, 10, 64); err != nil || fmt.Sprint(units) != data.Amount {
 		f.wrong(c, CheckDecode, "amount %q is not a number of base units", data.Amount)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"slices"
@@ -37,12 +38,18 @@ type tiler struct {
 }
 
 type tileLevel struct {
-	pending [][]byte
+	pending []byte     // hashes, side by side
 	hashes  []rowsHash // of the bytes of every full tile
-	roots   [][]byte
+	roots   []events.Hash
 }
 
-func newTiler() *tiler { return &tiler{levels: []*tileLevel{{}}} }
+// reset makes it ready for another owner. Tiles that it gave are worth nothing
+// from then on.
+func (t *tiler) reset() {
+	for _, l := range t.levels {
+		*l = tileLevel{l.pending[:0], l.hashes[:0], l.roots[:0]}
+	}
+}
 
 // leaf adds a leaf hash; it returns false for what is none.
 func (t *tiler) leaf(hash []byte) bool {
@@ -55,33 +62,31 @@ func (t *tiler) leaf(hash []byte) bool {
 
 func (t *tiler) add(level int, hash []byte) {
 	if level == len(t.levels) {
-		t.levels = append(t.levels, &tileLevel{})
+		t.levels = append(t.levels, &tileLevel{pending: make([]byte, 0, tileWidth*events.HashSize)})
 	}
 	l := t.levels[level]
-	if l.pending = append(l.pending, hash); len(l.pending) < tileWidth {
+	if l.pending = append(l.pending, hash...); len(l.pending) < tileWidth*events.HashSize {
 		return
 	}
+	l.hashes = append(l.hashes, sha256.Sum256(l.pending))
 	root := subtree(l.pending)
-	l.hashes = append(l.hashes, digest(bytes.Join(l.pending, nil)))
-	l.roots = append(l.roots, root)
-	l.pending = nil
-	t.add(level+1, root)
+	l.roots, l.pending = append(l.roots, root), l.pending[:0]
+	t.add(level+1, root[:])
 }
 
-func subtree(hashes [][]byte) []byte {
-	for len(hashes) > 1 {
-		up := make([][]byte, len(hashes)/2)
-		for i := range up {
-			up[i] = rfc6962.DefaultHasher.HashChildren(hashes[2*i], hashes[2*i+1])
+// subtree is the root over a power of two of hashes that lie side by side. It
+// works in place.
+func subtree(hashes []byte) events.Hash {
+	node := [1 + 2*events.HashSize]byte{rfc6962.RFC6962NodeHashPrefix}
+	for len(hashes) > events.HashSize {
+		for i := range len(hashes) / (2 * events.HashSize) {
+			copy(node[1:], hashes[2*i*events.HashSize:])
+			up := sha256.Sum256(node[:])
+			copy(hashes[i*events.HashSize:], up[:])
 		}
-		hashes = up
+		hashes = hashes[:len(hashes)/2]
 	}
-	return hashes[0]
-}
-
-func digest(b []byte) (h rowsHash) {
-	h.add(&memoryRow{sealed: b})
-	return h
+	return events.Hash(hashes)
 }
 
 // wantTile is a tile that must be there: its root, and a digest of its bytes.
@@ -95,7 +100,7 @@ func (t *tiler) done() []wantTile {
 	var all []wantTile
 	for level, l := range t.levels {
 		for i := range l.roots {
-			all = append(all, wantTile{tileRow{level: int16(level), index: int64(i), root: l.roots[i]}, l.hashes[i]})
+			all = append(all, wantTile{tileRow{level: int16(level), index: int64(i), root: l.roots[i][:]}, l.hashes[i]})
 		}
 	}
 	return all
@@ -142,7 +147,7 @@ func (t *tileRows) compare(name events.Owner, want []wantTile, differ func(want,
 				want = want[1:]
 				continue
 			} else if order == 0 {
-				if digest(is.hashes) != want[0].digest || !bytes.Equal(is.root, want[0].root) {
+				if sha256.Sum256(is.hashes) != want[0].digest || !bytes.Equal(is.root, want[0].root) {
 					differ(&want[0].tileRow, is)
 				}
 				want = want[1:]
@@ -212,7 +217,7 @@ func (a *auditor) tileDiffers(f Finding, want []wantTile, is *tileRow) {
 		f.Column, f.Detail = "root", differs(hex.EncodeToString(want[i].root), hex.EncodeToString(is.root))
 		a.report.add(f)
 	}
-	if digest(is.hashes) != want[i].digest {
+	if sha256.Sum256(is.hashes) != want[i].digest {
 		f.Column, f.Detail = "hashes", "the hashes are not those of the log"
 		a.report.add(f)
 	}

@@ -2,6 +2,7 @@ package audit
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
@@ -97,6 +98,12 @@ func (u *uniques) read(bucket int) ([]byte, error) {
 	return append(all, u.buckets[bucket]...), nil
 }
 
+// heldID is an id with its first bytes, which tell nearly all apart.
+type heldID struct {
+	first uint64
+	all   []byte
+}
+
 // twice calls yield with every id that was used again, and where.
 func (u *uniques) twice(yield func(kind idKind, first, again uint64)) error {
 	for i := range u.buckets {
@@ -104,14 +111,19 @@ func (u *uniques) twice(yield func(kind idKind, first, again uint64)) error {
 		if err != nil {
 			return err
 		}
-		ids := make([][]byte, 0, len(bucket)/idSize)
+		ids := make([]heldID, 0, len(bucket)/idSize)
 		for chunk := range slices.Chunk(bucket, idSize) {
-			ids = append(ids, chunk)
+			ids = append(ids, heldID{binary.BigEndian.Uint64(chunk), chunk})
 		}
-		slices.SortFunc(ids, bytes.Compare)
+		slices.SortFunc(ids, func(a, b heldID) int {
+			if a.first != b.first {
+				return cmp.Compare(a.first, b.first)
+			}
+			return bytes.Compare(a.all, b.all)
+		})
 		for j := 1; j < len(ids); j++ {
-			if bytes.Equal(ids[j-1][:17], ids[j][:17]) {
-				yield(idKind(ids[j][16]), binary.BigEndian.Uint64(ids[j-1][17:]), binary.BigEndian.Uint64(ids[j][17:]))
+			if a, b := ids[j-1].all, ids[j].all; bytes.Equal(a[:17], b[:17]) {
+				yield(idKind(b[16]), binary.BigEndian.Uint64(a[17:]), binary.BigEndian.Uint64(b[17:]))
 			}
 		}
 	}

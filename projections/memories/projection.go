@@ -1,12 +1,12 @@
 package memories
 
 import (
+	"cmp"
 	"context"
+	"encoding/binary"
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/projections/internal/column"
@@ -24,19 +24,18 @@ func (Projection) Name() string { return "memories" }
 // Tables implements projection.Projection.
 func (Projection) Tables() []string { return []string{"memories"} }
 
-// written is the rows of a slice, column by column.
+// written is a row to be.
 type written struct {
-	owner                    []string
-	leafIndex, seq           []int64
-	id, leafHash, sealed, ik [][]byte
-	metadata                 []string
-	createdAt                []time.Time
-	order                    []int // in which they are copied
+	*events.MemoryWritten
+	id      column.UUID
+	owner   string
+	seq     int64
+	created time.Time
 }
 
 // Apply implements projection.Projection.
 func (Projection) Apply(_ context.Context, w *projection.Writer, s projection.Slice) error {
-	var rows written
+	rows := make([]written, 0, len(s.Records))
 	for r, e := range s.Events() {
 		data, ok := e.Data.(*events.MemoryWritten)
 		if !ok {
@@ -46,24 +45,16 @@ func (Projection) Apply(_ context.Context, w *projection.Writer, s projection.Sl
 		if !ok {
 			return projection.Unexpected(r, e, "the memory id is not a UUID")
 		}
-		rows.owner = append(rows.owner, string(e.Owner))
-		rows.leafIndex, rows.seq = append(rows.leafIndex, int64(data.LeafIndex)), append(rows.seq, int64(r.Seq))
-		rows.id, rows.leafHash = append(rows.id, id[:]), append(rows.leafHash, data.LeafHash[:])
-		rows.sealed, rows.ik = append(rows.sealed, column.Bytes(data.Sealed)), append(rows.ik, column.HashArg(data.IdempotencyKeyHash))
-		rows.metadata = append(rows.metadata, string(data.Metadata))
-		rows.createdAt = append(rows.createdAt, e.Time.Time())
-		rows.order = append(rows.order, len(rows.order))
+		rows = append(rows, written{data, id, string(e.Owner), int64(r.Seq), e.Time.Time()})
 	}
 	switch {
-	case len(rows.owner) == 0:
-	case len(rows.owner) < copyFrom:
-		w.Exec(`INSERT INTO memories (owner, leaf_index, id, leaf_hash, metadata, sealed, created_at, idempotency_key_hash, seq)
-			SELECT * FROM unnest($1::text[], $2::bigint[], $3::uuid[], $4::bytea[], $5::text[], $6::bytea[], $7::timestamptz[], $8::bytea[], $9::bigint[])`,
-			rows.owner, rows.leafIndex, rows.id, rows.leafHash, rows.metadata, rows.sealed, rows.createdAt, rows.ik, rows.seq)
+	case len(rows) == 0:
+	case len(rows) < copyFrom:
+		insert(w, rows)
 	default:
-		slices.SortStableFunc(rows.order, rows.byOwner)
+		order := byOwner(rows)
 		w.Copy("memories", []string{"owner", "leaf_index", "id", "leaf_hash", "metadata", "sealed", "created_at", "idempotency_key_hash", "seq"},
-			pgx.CopyFromSlice(len(rows.owner), rows.row))
+			len(rows), func(row *projection.Row, i int) { rows[order[i].row].copy(row) })
 	}
 	return nil
 }
@@ -71,12 +62,66 @@ func (Projection) Apply(_ context.Context, w *projection.Writer, s projection.Sl
 // copyFrom is the number of rows from which COPY is worth its round trips.
 const copyFrom = 100
 
+// insert writes rows column by column.
+func insert(w *projection.Writer, rows []written) {
+	var (
+		n                        = len(rows)
+		owner, metadata          = make([]string, n), make([]string, n)
+		leafIndex, seq           = make([]int64, n), make([]int64, n)
+		id, leafHash, sealed, ik = make([][]byte, n), make([][]byte, n), make([][]byte, n), make([][]byte, n)
+		created                  = make([]time.Time, n)
+	)
+	for i := range rows {
+		m := &rows[i]
+		owner[i], leafIndex[i], id[i], leafHash[i], metadata[i] = m.owner, int64(m.LeafIndex), m.id[:], m.LeafHash[:], string(m.Metadata)
+		sealed[i], created[i], ik[i], seq[i] = column.Bytes(m.Sealed), m.created, column.HashArg(m.IdempotencyKeyHash), m.seq
+	}
+	w.Exec(`INSERT INTO memories (owner, leaf_index, id, leaf_hash, metadata, sealed, created_at, idempotency_key_hash, seq)
+		SELECT * FROM unnest($1::text[], $2::bigint[], $3::uuid[], $4::bytea[], $5::text[], $6::bytea[], $7::timestamptz[], $8::bytea[], $9::bigint[])`,
+		owner, leafIndex, id, leafHash, metadata, sealed, created, ik, seq)
+}
+
+// place is where a row comes among others.
+type place struct {
+	first uint64 // bytes of the owner, which tell most owners apart
+	row   int
+}
+
 // byOwner puts an owner's rows side by side. They come in the order of the log
 // and are read in that of an owner's leaves: where a slice is long, that is a
 // fraction of the pages, both of the index that is filled and of the table.
-func (w *written) byOwner(i, j int) int { return strings.Compare(w.owner[i], w.owner[j]) }
+func byOwner(rows []written) []place {
+	order := make([]place, len(rows))
+	for i := range rows {
+		var first [8]byte
+		copy(first[:], rows[i].owner)
+		order[i] = place{binary.BigEndian.Uint64(first[:]), i}
+	}
+	slices.SortFunc(order, func(a, b place) int {
+		if a.first != b.first {
+			return cmp.Compare(a.first, b.first)
+		}
+		if order := strings.Compare(rows[a.row].owner, rows[b.row].owner); order != 0 {
+			return order
+		}
+		return cmp.Compare(a.row, b.row)
+	})
+	return order
+}
 
-func (w *written) row(n int) ([]any, error) {
-	i := w.order[n]
-	return []any{w.owner[i], w.leafIndex[i], w.id[i], w.leafHash[i], w.metadata[i], w.sealed[i], w.createdAt[i], w.ik[i], w.seq[i]}, nil
+// copy gives the fields in the order of Apply's columns.
+func (m *written) copy(row *projection.Row) {
+	row.Text(m.owner)
+	row.Bigint(int64(m.LeafIndex))
+	row.UUID(m.id)
+	row.Bytes(m.LeafHash[:])
+	row.Bytes(m.Metadata) // a text
+	row.Bytes(m.Sealed)
+	row.Timestamptz(m.created)
+	if m.IdempotencyKeyHash != nil {
+		row.Bytes(m.IdempotencyKeyHash[:])
+	} else {
+		row.Null()
+	}
+	row.Bigint(m.seq)
 }

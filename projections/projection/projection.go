@@ -8,8 +8,6 @@ import (
 	"iter"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/projections/schema"
 )
@@ -74,10 +72,11 @@ type Step struct {
 	SQL  string
 	Args []any
 
-	// Where Table is set the step copies rows.
+	// Where Table is set the step copies rows; see Copy.
 	Table   string
 	Columns []string
-	Rows    pgx.CopyFromSource
+	Count   int
+	Row     func(row *Row, i int) // gives the fields of row i, from 0 on
 }
 
 // NewWriter returns an empty writer that reads through q.
@@ -89,10 +88,11 @@ func (w *Writer) Exec(sql string, args ...any) {
 	w.steps = append(w.steps, Step{SQL: sql, Args: args})
 }
 
-// Copy queues rows for PostgreSQL's COPY, which is faster than a statement
-// from some hundred rows on and costs round trips of its own.
-func (w *Writer) Copy(table string, columns []string, rows pgx.CopyFromSource) {
-	w.steps = append(w.steps, Step{Table: table, Columns: columns, Rows: rows})
+// Copy queues a number of rows for PostgreSQL's COPY, which is faster than a
+// statement from some hundred rows on and costs round trips of its own. What a
+// row holds is asked for while it is copied, each once and in order.
+func (w *Writer) Copy(table string, columns []string, count int, row func(row *Row, i int)) {
+	w.steps = append(w.steps, Step{Table: table, Columns: columns, Count: count, Row: row})
 }
 
 // Querier reads what earlier slices wrote. It sees nothing of this slice. What

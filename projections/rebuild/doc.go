@@ -2,11 +2,20 @@
 // ones, and puts them in their place while everybody goes on reading and
 // writing.
 //
-//	lock ─> discard leftovers ─> create ─> replay ─> index ─> catch up
-//	                                                             │
-//	     drop old <─ swap <─ catch up again <─ compare <─────────┘
-//	                                              │ a difference
-//	                                              └──────────> stop, unless forced
+//	lock ─> discard leftovers ─> create ─> replay ─> compare, index
+//	                                                     │      │
+//	                                                     │      └ a difference ─> stop, unless forced
+//	                                                     v
+//	                      drop old <─ swap <─ catch up <─┘
+//
+// # The replay
+//
+// Two connections fill the new schema, slice after slice: one writes the memories,
+// which are half of the work, the other what all other projections make of the
+// slice before, and the checkpoint. Rows and checkpoint do not commit together
+// here, which nobody minds: what an interrupted replay leaves is discarded. From
+// then on, to catch up and under the swap's locks, one connection does it all in
+// one transaction a slice, as a projector does.
 //
 // # The swap
 //

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/projections/position"
@@ -92,6 +93,7 @@ type rebuild struct {
 	cfg              Config
 	live, fresh, old string
 	projections      []runner.Projection
+	indexes          []string // what makes those that the new tables lack
 	result           Result
 
 	control  *pgx.Conn // holds the locks, and does what concerns both schemas
@@ -111,7 +113,7 @@ func (r *rebuild) run(ctx context.Context) error {
 	if err := r.fill(ctx); err != nil {
 		return err
 	}
-	if err := r.compare(ctx); err != nil {
+	if err := r.finish(ctx); err != nil {
 		return err
 	}
 	if r.result.Differences > 0 && !r.cfg.Force {
@@ -144,6 +146,14 @@ func (r *rebuild) choose() error {
 }
 
 func (r *rebuild) alone() bool { return r.cfg.Projection != "" }
+
+// filling is the search path of those who write to the new schema.
+func (r *rebuild) filling() string {
+	if r.alone() {
+		return r.fresh + "," + r.live
+	}
+	return r.fresh
+}
 
 func (r *rebuild) tables() []string {
 	var tables []string
@@ -260,9 +270,7 @@ func (r *rebuild) create(ctx context.Context) error {
 	if err := schema.Migrate(ctx, r.cfg.Pool.Config().ConnString(), r.fresh); err != nil {
 		return err
 	}
-	path := r.fresh
 	if r.alone() {
-		path += "," + r.live
 		ours := map[string]bool{}
 		for _, name := range r.tables() {
 			ours[name] = true
@@ -278,7 +286,7 @@ func (r *rebuild) create(ctx context.Context) error {
 			}
 		}
 	}
-	conn, err := r.connect(ctx, path)
+	conn, err := r.connect(ctx, r.filling())
 	if err != nil {
 		return err
 	}
@@ -288,55 +296,109 @@ func (r *rebuild) create(ctx context.Context) error {
 	return err
 }
 
-// fill replays the log up to where the live tables are. Indexes that no
-// projection needs while it writes are made when the bulk is in.
+// fill replays the log up to where the live tables are, without the indexes that
+// no projection needs while it writes.
 func (r *rebuild) fill(ctx context.Context) error {
-	indexes, err := r.dropIndexes(ctx)
-	if err != nil {
+	var err error
+	if r.indexes, err = r.dropIndexes(ctx); err != nil {
 		return err
 	}
 	target, err := r.target(ctx)
 	if err != nil {
 		return err
 	}
-	total := target.Highest()
-	r.say("replaying %d messages into schema %s", total, r.fresh)
-	r.replayer.Applied = func(seq uint64) {
-		if r.cfg.Progress != nil {
-			r.cfg.Progress(seq, max(total, seq))
-		}
-	}
-	// Statistics grow with the tables, or plans for empty ones are kept. How many
-	// rows there are is all that those plans need: a tenth of the usual sample.
-	for next := uint64(10_000); ; next *= 8 {
-		if err := r.replayer.To(ctx, target.Capped(next)); err != nil {
-			return err
-		}
-		if r.replayer.At().Reaches(target) {
-			break // what is there now is analysed below
-		}
-		if err := r.analyse(ctx, "10"); err != nil {
-			return err
-		}
-	}
-	r.say("building %d indexes", len(indexes))
-	for _, definition := range indexes {
-		if _, err := r.replayer.Conn.Exec(ctx, definition); err != nil {
-			return fmt.Errorf("%s: %w", definition, err)
-		}
-	}
-	if err := r.analyse(ctx, "DEFAULT"); err != nil {
+	r.say("replaying %d messages into schema %s", target.Highest(), r.fresh)
+	if err := r.bulk(ctx, target); err != nil {
 		return err
 	}
 	for {
 		if target, err = r.target(ctx); err != nil || r.replayer.At().Behind(target) <= near {
 			return err
 		}
-		total = target.Highest()
 		if err := r.replayer.To(ctx, target); err != nil {
 			return err
 		}
 	}
+}
+
+// finish compares the tables, and makes the missing indexes meanwhile: neither
+// keeps two processors busy. Whatever happens to one, nobody works on the new
+// schema any more when it returns.
+func (r *rebuild) finish(ctx context.Context) error {
+	conn, err := r.connect(ctx, r.filling())
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return r.index(ctx, conn) })
+	group.Go(func() error { return r.compare(ctx) })
+	return group.Wait()
+}
+
+// index makes statistics and the missing indexes. Until one is there its table is
+// not written to, which a replay waits for.
+func (r *rebuild) index(ctx context.Context, conn *pgx.Conn) error {
+	if err := r.analyse(ctx, conn, "DEFAULT"); err != nil {
+		return err
+	}
+	for _, definition := range r.indexes {
+		if _, err := conn.Exec(ctx, definition); err != nil {
+			return fmt.Errorf("%s: %w", definition, err)
+		}
+	}
+	return nil
+}
+
+// bulk replays the log up to a position by two connections, while statistics are
+// made now and then: they grow with the tables, or plans for empty ones are kept.
+// How many rows there are is all that those plans need: a tenth of the usual
+// sample.
+func (r *rebuild) bulk(ctx context.Context, target position.Vector) error {
+	if !r.alone() {
+		var err error
+		if r.replayer.Ahead, err = r.connect(ctx, r.fresh); err != nil {
+			return err
+		}
+		defer func() {
+			_ = r.replayer.Ahead.Close(context.WithoutCancel(ctx)) // whatever it says, the connection is gone
+			r.replayer.Ahead = nil
+		}()
+	}
+	total, next := target.Highest(), uint64(10_000)
+	due := make(chan struct{}, 1)
+	r.replayer.Applied = func(seq uint64) {
+		if r.cfg.Progress != nil {
+			r.cfg.Progress(seq, max(total, seq))
+		}
+		if seq >= next && seq < total { // what is there at the end is analysed then
+			next *= 8
+			select {
+			case due <- struct{}{}:
+			default: // it is due already
+			}
+		}
+	}
+	var group errgroup.Group
+	group.Go(func() error {
+		defer close(due)
+		return r.replayer.To(ctx, target)
+	})
+	group.Go(func() (err error) {
+		for range due {
+			if err == nil {
+				err = r.analyse(ctx, r.control, "10")
+			}
+		}
+		return err
+	})
+	err := group.Wait()
+	r.replayer.Applied = func(seq uint64) {
+		if r.cfg.Progress != nil {
+			r.cfg.Progress(seq, max(total, seq))
+		}
+	}
+	return err
 }
 
 // target is how far the live tables are; where their checkpoint makes no sense,
@@ -359,12 +421,12 @@ func (r *rebuild) target(ctx context.Context) (position.Vector, error) {
 
 // analyse makes statistics for the planner, of 300 rows for each of target, which
 // may be DEFAULT.
-func (r *rebuild) analyse(ctx context.Context, target string) error {
-	if _, err := r.replayer.Conn.Exec(ctx, `SET default_statistics_target = `+target); err != nil {
+func (r *rebuild) analyse(ctx context.Context, conn *pgx.Conn, target string) error {
+	if _, err := conn.Exec(ctx, `SET default_statistics_target = `+target); err != nil {
 		return fmt.Errorf("analyse: %w", err)
 	}
 	for _, name := range r.tables() {
-		if _, err := r.replayer.Conn.Exec(ctx, `ANALYZE `+r.fresh+`.`+name); err != nil {
+		if _, err := conn.Exec(ctx, `ANALYZE `+r.fresh+`.`+name); err != nil {
 			return fmt.Errorf("analyse: %w", err)
 		}
 	}
@@ -372,14 +434,17 @@ func (r *rebuild) analyse(ctx context.Context, target string) error {
 }
 
 // dropIndexes drops the indexes that no projection needs while it writes, all
-// but primary keys, and returns what makes them again. What they keep unique is
-// checked when they are made. (A projection that came to name one in ON CONFLICT
+// but primary keys, and returns what makes them again. The index of a constraint is
+// made by itself first, for ADD CONSTRAINT keeps readers out while it makes one.
+// What they keep unique is checked when they are made. (A projection that came to name one in ON CONFLICT
 // would stop at its first row.)
 func (r *rebuild) dropIndexes(ctx context.Context) ([]string, error) {
 	rows, err := r.control.Query(ctx, `SELECT
 			CASE WHEN k.oid IS NULL THEN 'DROP INDEX ' || i.indexrelid::regclass
 			ELSE format('ALTER TABLE %s DROP CONSTRAINT %I', i.indrelid::regclass, k.conname) END,
-			CASE WHEN k.oid IS NULL THEN pg_get_indexdef(i.indexrelid)
+			CASE WHEN k.contype IS DISTINCT FROM 'x' AND k.condeferrable IS NOT TRUE THEN pg_get_indexdef(i.indexrelid) ELSE '' END,
+			CASE WHEN k.oid IS NULL THEN ''
+			WHEN k.contype = 'u' AND NOT k.condeferrable THEN format('ALTER TABLE %s ADD CONSTRAINT %I UNIQUE USING INDEX %I', i.indrelid::regclass, k.conname, c.relname)
 			ELSE format('ALTER TABLE %s ADD CONSTRAINT %I %s', i.indrelid::regclass, k.conname, pg_get_constraintdef(k.oid)) END
 		FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid LEFT JOIN pg_constraint k ON k.conindid = i.indexrelid AND k.contype IN ('u', 'x')
 		WHERE c.relnamespace = $1::regnamespace AND NOT i.indisprimary ORDER BY c.relname`, r.fresh)
@@ -387,9 +452,14 @@ func (r *rebuild) dropIndexes(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	var drops, definitions []string
-	var drop, definition string
-	if _, err := pgx.ForEachRow(rows, []any{&drop, &definition}, func() error {
-		drops, definitions = append(drops, drop), append(definitions, definition)
+	var drop, index, constraint string
+	if _, err := pgx.ForEachRow(rows, []any{&drop, &index, &constraint}, func() error {
+		drops = append(drops, drop)
+		for _, definition := range []string{index, constraint} {
+			if definition != "" {
+				definitions = append(definitions, definition)
+			}
+		}
 		return nil
 	}); err != nil {
 		return nil, err

@@ -60,17 +60,20 @@ const (
 	commitSQL  = `COMMIT`
 )
 
-// commit writes the steps and the checkpoint in one transaction. Without rows
-// to copy everything from BEGIN to COMMIT travels in one round trip.
+// commit writes the steps and the checkpoint, if it is to be moved, in one
+// transaction. Without rows to copy everything from BEGIN to COMMIT travels in one
+// round trip.
 //
 // After an error the transaction may be open, or, where the answer to COMMIT
 // was lost, even committed: the caller drops the connection and reads the
 // checkpoint again.
-func commit(ctx context.Context, conn *pgx.Conn, steps []projection.Step, a advance) error {
+func commit(ctx context.Context, conn *pgx.Conn, steps []projection.Step, a *advance) error {
 	batch := new(pgx.Batch)
 	batch.Queue(beginSQL)
-	sql, args := a.statement()
-	batch.Queue(sql, args...)
+	if a != nil {
+		sql, args := a.statement()
+		batch.Queue(sql, args...)
+	}
 	for len(steps) > 0 {
 		if steps[0].Table == "" {
 			batch.Queue(steps[0].SQL, steps[0].Args...)
@@ -81,9 +84,8 @@ func commit(ctx context.Context, conn *pgx.Conn, steps []projection.Step, a adva
 			return err
 		}
 		batch = new(pgx.Batch)
-		step := steps[0]
-		if _, err := conn.CopyFrom(ctx, pgx.Identifier{step.Table}, step.Columns, step.Rows); err != nil {
-			return fmt.Errorf("copy into %s: %w", step.Table, explain(err))
+		if err := steps[0].Copy(ctx, conn); err != nil {
+			return explain(err)
 		}
 		steps = steps[1:]
 	}

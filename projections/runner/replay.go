@@ -5,8 +5,10 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/projections/memories"
 	"github.com/memory-ledger/ledger/projections/position"
 	"github.com/memory-ledger/ledger/projections/projection"
 )
@@ -19,6 +21,12 @@ const replayRecords = 10000
 // the very code that the projector runs.
 type Replayer struct {
 	Conn *pgx.Conn // its search_path says which schema
+	// Ahead, if set, is another connection to the schema, by which the memories,
+	// which are most of the work, are written while Conn writes what other
+	// projections make of the slice before. A crash, or an error, then may leave
+	// memories that the checkpoint does not vouch for: it is for a schema that
+	// nobody goes on with in that case.
+	Ahead *pgx.Conn
 	// Applied, if set, is called after each commit with the newest sequence that
 	// was read.
 	Applied func(seq uint64)
@@ -59,31 +67,82 @@ func (r *Replayer) To(ctx context.Context, want position.Vector) error {
 	return nil
 }
 
+// upTo ends when nobody works on the connections any more, whatever happened.
 func (r *Replayer) upTo(ctx context.Context, want position.Vector, to uint64) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	var stages errgroup.Group // the first error is the one that stopped the others
 	// One is applied, one waits, one is gathered: the log is read while the
-	// database writes, and no more than three are in memory.
-	gathered, failed := make(chan sized, 1), make(chan error, 1)
+	// database writes, and no more than three are in memory; four, where one is
+	// applied by two connections.
+	gathered, ready := make(chan portion, 1), make(chan portion)
+	projections, source := r.projections, gathered
+	var leading []Projection
+	if r.Ahead != nil {
+		leading, projections = ahead(r.projections)
+	}
 	have := r.at.Vector
-	go func() {
+	stages.Go(func() error {
 		defer close(gathered)
-		failed <- r.read(ctx, have, want, to, gathered)
-	}()
-	for slice := range gathered {
-		if err := r.apply(ctx, want, slice.Slice); err != nil {
-			return err
+		if err := r.read(ctx, have, want, to, leading, gathered); err != nil {
+			return fmt.Errorf("replay: %w", err) // what was gathered is still applied
 		}
+		return nil
+	})
+	if r.Ahead != nil {
+		source = ready
+		stages.Go(func() error {
+			defer close(ready)
+			for slice := range gathered {
+				if err := r.lead(ctx, slice); err != nil {
+					cancel()
+					return err
+				}
+				select {
+				case ready <- slice:
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+			}
+			return nil
+		})
 	}
-	if err := <-failed; err != nil {
-		return fmt.Errorf("replay: %w", err)
-	}
-	return nil
+	stages.Go(func() error {
+		for slice := range source {
+			if err := r.apply(ctx, projections, want, slice.Slice); err != nil {
+				cancel()
+				return err
+			}
+		}
+		return nil
+	})
+	return stages.Wait()
 }
 
-// read decodes what is wanted of the log and gathers what is to be committed at
-// once.
-func (r *Replayer) read(ctx context.Context, have, want position.Vector, to uint64, out chan<- sized) error {
+// ahead takes apart those projections that read nothing of the database and the
+// others, which read what these have written.
+func ahead(all []Projection) (leading, others []Projection) {
+	for _, p := range all {
+		if _, leads := p.(memories.Projection); leads {
+			leading = append(leading, p)
+		} else {
+			others = append(others, p)
+		}
+	}
+	return leading, others
+}
+
+// portion is what is committed at once: a slice, and what is made of it to be
+// written ahead.
+type portion struct {
+	sized
+	ahead []projection.Step
+}
+
+// read decodes what is wanted of the log, gathers what is to be committed at once,
+// and has the leading projections say what they make of it: they need nothing of
+// the database, which works on the slices before meanwhile.
+func (r *Replayer) read(ctx context.Context, have, want position.Vector, to uint64, leading []Projection, out chan<- portion) error {
 	d := decoder{wants: func(p int, seq uint64) bool { return have.Wants(p, seq) && seq <= want.At(p) }}
 	var gathered sized
 	return r.log.Read(ctx, eventlog.ReadConfig{From: have.Next(want), To: to}, func(raw eventlog.Slice) error {
@@ -95,8 +154,11 @@ func (r *Replayer) read(ctx context.Context, have, want position.Vector, to uint
 		if len(gathered.Records) < replayRecords && gathered.bytes < defaultSliceBytes && gathered.Last < to {
 			return nil
 		}
-		whole := gathered
+		whole := portion{sized: gathered}
 		gathered = sized{}
+		if whole.ahead, err = stepsOf(ctx, nil, leading, whole.Slice); err != nil {
+			return err
+		}
 		select {
 		case out <- whole:
 			return nil
@@ -106,9 +168,17 @@ func (r *Replayer) read(ctx context.Context, have, want position.Vector, to uint
 	})
 }
 
-func (r *Replayer) apply(ctx context.Context, want position.Vector, slice projection.Slice) error {
+// lead writes what goes ahead.
+func (r *Replayer) lead(ctx context.Context, slice portion) error {
+	if err := commit(ctx, r.Ahead, slice.ahead, nil); err != nil {
+		return fmt.Errorf("replay sequences %d to %d: %w", slice.First, slice.Last, err)
+	}
+	return nil
+}
+
+func (r *Replayer) apply(ctx context.Context, projections []Projection, want position.Vector, slice projection.Slice) error {
 	a := advance{r.at.Generation, r.at.Vector, r.at.Toward(want, slice.Last, slice.Stored)}
-	if err := write(ctx, r.Conn, r.projections, a, slice, slice.Last >= r.replanAt); err != nil {
+	if err := write(ctx, r.Conn, projections, a, slice, slice.Last >= r.replanAt); err != nil {
 		return fmt.Errorf("replay sequences %d to %d: %w", slice.First, slice.Last, err)
 	}
 	r.at.Vector = a.to

@@ -247,19 +247,27 @@ func (r *Runner) date(ctx context.Context, seq uint64, subject string) (stored t
 // write commits what the projections make of a slice, and the checkpoint; replan
 // drops the plans first, see nextReplan.
 func write(ctx context.Context, conn *pgx.Conn, projections []Projection, a advance, slice projection.Slice, replan bool) error {
-	w := projection.NewWriter(conn)
-	if len(slice.Records) > 0 {
-		for _, p := range projections {
-			if err := p.Apply(ctx, w, slice); err != nil {
-				return fmt.Errorf("projection %s: %w", p.Name(), err)
-			}
-		}
+	steps, err := stepsOf(ctx, conn, projections, slice)
+	if err != nil {
+		return err
 	}
-	steps := w.Steps()
 	if replan {
 		steps = append([]projection.Step{{SQL: `DISCARD PLANS`}}, steps...)
 	}
-	return commit(ctx, conn, steps, a)
+	return commit(ctx, conn, steps, &a)
+}
+
+// stepsOf are what projections make of a slice and of what q reads.
+func stepsOf(ctx context.Context, q schema.Querier, projections []Projection, slice projection.Slice) ([]projection.Step, error) {
+	w := projection.NewWriter(q)
+	if len(slice.Records) > 0 {
+		for _, p := range projections {
+			if err := p.Apply(ctx, w, slice); err != nil {
+				return nil, fmt.Errorf("projection %s: %w", p.Name(), err)
+			}
+		}
+	}
+	return w.Steps(), nil
 }
 
 // proofs are the messages at the rows of a checkpoint: when the log stored them,

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/memory-ledger/ledger/events"
@@ -113,7 +112,7 @@ func TestTroubleThatPassesIsWaitedOut(t *testing.T) {
 		case 3:
 			w.Exec(`no such statement`)
 		case 2:
-			w.Copy("no such table", []string{"a"}, pgx.CopyFromRows([][]any{{1}}))
+			w.Copy("no such table", []string{"a"}, 1, func(row *projection.Row, _ int) { row.Bigint(1) })
 		}
 		return nil
 	}}), func(c *runner.Config) {

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/transparency-dev/merkle/compact"
-	"github.com/transparency-dev/merkle/rfc6962"
 
 	"github.com/memory-ledger/ledger/events"
 )
@@ -44,7 +43,10 @@ func inMemory(leaves []events.Hash) hashOf {
 	}
 }
 
-var frontiers = compact.RangeFactory{Hash: rfc6962.DefaultHasher.HashChildren}
+var frontiers = compact.RangeFactory{Hash: func(left, right []byte) []byte {
+	h := hashChildren(events.Hash(left), events.Hash(right))
+	return h[:]
+}}
 
 // Frontier is all that has to be kept of a tree to go on appending to it: the
 // roots of the perfect subtrees that it is made of, largest first.

@@ -120,7 +120,7 @@ func (h *history) write(t testing.TB, w *writer, texts ...string) {
 		for _, s := range steps.Steps() {
 			var err error
 			if s.Table != "" {
-				_, err = tx.CopyFrom(t.Context(), pgx.Identifier{s.Table}, s.Columns, s.Rows)
+				err = s.Copy(t.Context(), tx.Conn())
 			} else {
 				_, err = tx.Exec(t.Context(), s.SQL, s.Args...)
 			}

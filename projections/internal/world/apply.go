@@ -49,7 +49,7 @@ func TryApply(pool *pgxpool.Pool, slice projection.Slice, projections ...project
 		for _, step := range w.Steps() {
 			var err error
 			if step.Table != "" {
-				_, err = tx.CopyFrom(ctx, pgx.Identifier{step.Table}, step.Columns, step.Rows)
+				err = step.Copy(ctx, tx.Conn())
 			} else {
 				_, err = tx.Exec(ctx, step.SQL, step.Args...)
 			}

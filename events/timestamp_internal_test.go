@@ -1,0 +1,47 @@
+package events
+
+import (
+	"fmt"
+	"reflect"
+	"testing"
+	"time"
+)
+
+// sameTime: what parseTimestamp takes, time.Parse reads alike.
+func sameTime(t *testing.T, text string) (taken bool) {
+	t.Helper()
+	quick, ok := parseTimestamp([]byte(text))
+	general, err := time.Parse(timestampLayout, text)
+	if ok && (err != nil || !reflect.DeepEqual(quick, general)) {
+		t.Fatalf("%q was taken for %v, but is %v, %v", text, quick, general, err)
+	}
+	if !ok && err == nil && general.Format(timestampLayout) == text { // time.Parse takes a comma for the point
+		t.Fatalf("%q is a time and was not taken", text)
+	}
+	return ok
+}
+
+func TestTimestampsAreReadAsTimeParseReadsThem(t *testing.T) {
+	t.Parallel()
+	for _, year := range []int{0, 1, 1900, 1969, 2000, 2023, 2024, 2100, 9999} {
+		for month := range 14 {
+			for day := range 33 {
+				sameTime(t, fmt.Sprintf("%04d-%02d-%02dT23:59:59.999Z", year, month, day))
+			}
+		}
+	}
+	for n := range 100 {
+		for _, layout := range []string{"2026-01-02T%02d:00:00.000Z", "2026-01-02T00:%02d:00.000Z", "2026-01-02T00:00:%02d.000Z"} {
+			sameTime(t, fmt.Sprintf(layout, n))
+		}
+	}
+	const good = "2026-01-02T03:04:05.678Z"
+	if !sameTime(t, good) || sameTime(t, good[:23]) || sameTime(t, good+"Z") || sameTime(t, "") {
+		t.Error("the length is not looked at")
+	}
+	for i := range good {
+		for c := range 256 {
+			sameTime(t, good[:i]+string([]byte{byte(c)})+good[i+1:])
+		}
+	}
+}

@@ -1,0 +1,48 @@
+package rebuild_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/memory-ledger/ledger/projections/rebuild"
+)
+
+// indexes are those of the live schema, and its constraints, as PostgreSQL
+// writes them.
+func (s *stage) indexes() []string {
+	s.t.Helper()
+	rows, err := s.pool.Query(s.t.Context(), `SELECT pg_get_indexdef(indexrelid) FROM pg_index JOIN pg_class c ON c.oid = indexrelid
+			WHERE c.relnamespace = current_schema()::regnamespace AND indisvalid
+		UNION ALL SELECT conrelid::regclass || ' ' || conname || ' ' || pg_get_constraintdef(oid) FROM pg_constraint
+			WHERE connamespace = current_schema()::regnamespace
+		ORDER BY 1`)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	all, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil || len(all) < 20 {
+		s.t.Fatalf("%d, %v", len(all), err)
+	}
+	return all
+}
+
+// What a rebuild leaves out while it fills the new tables is there again at the
+// end, whether it makes all or one projection's.
+func TestEveryIndexIsThereAgain(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.fill(2, 20)
+	was := s.indexes()
+	for _, projection := range []string{"", "memories", "batches"} {
+		cfg := s.config()
+		cfg.Projection = projection
+		if _, err := rebuild.Run(t.Context(), cfg); err != nil {
+			t.Fatal(err)
+		}
+		if is := s.indexes(); !slices.Equal(is, was) {
+			t.Errorf("after a rebuild of %q: %q, was %q", projection, is, was)
+		}
+	}
+}

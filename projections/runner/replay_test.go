@@ -1,0 +1,72 @@
+package runner_test
+
+import (
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/projections/internal/world"
+	"github.com/memory-ledger/ledger/projections/position"
+	"github.com/memory-ledger/ledger/projections/runner"
+)
+
+// replayer is one for a pool's schema, with as many connections.
+func replayer(t *testing.T, pool *pgxpool.Pool, log *world.Log, connections int) *runner.Replayer {
+	t.Helper()
+	var conns [2]*pgx.Conn
+	for i := range connections {
+		conn, err := pool.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(conn.Release)
+		conns[i] = conn.Conn()
+	}
+	r, err := runner.NewReplayer(t.Context(), conns[0], log.Log.(*eventlog.JetStream).Bulk(), runner.Projections())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Ahead = conns[1]
+	return r
+}
+
+// TestTwoConnectionsReplayWhatOneDoes, several slices of them, with tiles and
+// pages that begin in one and end in another; and where the one ahead is gone, the
+// other is left as it was, with nothing going on.
+func TestTwoConnectionsReplayWhatOneDoes(t *testing.T) {
+	t.Parallel()
+	url, pool := world.Database(t)
+	log := world.NewLog(t)
+	var messages []world.Message
+	actors := []*world.Actor{world.NewActor(), world.NewActor(), world.NewActor()}
+	for i := range 24_000 {
+		messages = append(messages, actors[i%len(actors)].Write(`{"n":1}`))
+	}
+	log.Publish(t, messages...)
+	log.Publish(t, world.NewHistory(5, 3).Messages(500)...)
+	end := position.All(head(t, log))
+
+	one := replayer(t, pool, log, 1)
+	if err := one.To(t.Context(), end); err != nil {
+		t.Fatal(err)
+	}
+	twoPool := world.Pool(t, url, "two")
+	two := replayer(t, twoPool, log, 2)
+	if err := two.To(t.Context(), end); err != nil || !two.At().Same(end) {
+		t.Fatalf("at %s, %v", two.At(), err)
+	}
+	sameRows(t, pool, twoPool)
+
+	without := replayer(t, world.Pool(t, url, "without"), log, 2)
+	if err := without.Ahead.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := without.To(t.Context(), end); err == nil || without.At().Highest() != 0 {
+		t.Fatalf("at %s, %v", without.At(), err)
+	}
+	if is, err := position.Read(t.Context(), without.Conn); err != nil || is.Highest() != 0 {
+		t.Errorf("the schema is at %s, %v", is, err)
+	}
+}
