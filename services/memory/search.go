@@ -19,11 +19,14 @@ import (
 )
 
 // A search goes through an owner's log in pieces, one a turn: of a few pages at
-// first, and then of as many as have pieceBytes.
+// first, and then of as many as have lookBytes, which takes some milliseconds:
+// each piece begins with a question to the database, unless it is kept.
 const (
 	firstLeaves = 1024
-	pieceBytes  = 4 << 20
-	maxLeaves   = 8192
+	lookBytes   = 8 << 20
+	maxLeaves   = 16384
+	// pieceBytes is how much is handed over at a time, of a list too.
+	pieceBytes = 4 << 20
 )
 
 // yieldBytes is how many bytes are looked through before other goroutines get
@@ -65,7 +68,7 @@ func (c *Cursor) nextMatches(ctx context.Context, yield func(*View) error) error
 		}
 		// Pages begin where pieces do.
 		leaves := to - c.next
-		c.piece = max(pages.Leaves, min(maxLeaves, pieceBytes*leaves/uint64(max(bytes, 1))/pages.Leaves*pages.Leaves))
+		c.piece = max(pages.Leaves, min(maxLeaves, lookBytes*leaves/uint64(max(bytes, 1))/pages.Leaves*pages.Leaves))
 		c.next, c.found = to, found
 	}
 	now := c.found[:min(uint64(len(c.found)), cmp.Or(c.rows, firstLeaves))]
