@@ -35,6 +35,9 @@ func TestTimestampsAreReadAsTimeParseReadsThem(t *testing.T) {
 			sameTime(t, fmt.Sprintf(layout, n))
 		}
 	}
+	if err := new(Timestamp).UnmarshalText([]byte("2026-01-02T03:04:05,678Z")); err == nil {
+		t.Error("a comma is taken for the point")
+	}
 	const good = "2026-01-02T03:04:05.678Z"
 	if !sameTime(t, good) || sameTime(t, good[:23]) || sameTime(t, good+"Z") || sameTime(t, "") {
 		t.Error("the length is not looked at")
