@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/memory-ledger/ledger/projections/internal/column"
+	"github.com/memory-ledger/ledger/projections/internal/copyform"
 )
 
 // copiedRow is a row in COPY's binary form; nil is NULL.
@@ -44,10 +45,10 @@ func rowsIn(pieces ...[]byte) (rows []string, ended bool, err error) {
 // and nothing is taken for a row that is none.
 func TestCopiedRowsInPieces(t *testing.T) {
 	t.Parallel()
-	head := append([]byte(copySignature), 0, 0, 0, 0, 0, 0, 0, 2, 'x', 'y')
+	head := append([]byte(copyform.Signature), 0, 0, 0, 0, 0, 0, 0, 2, 'x', 'y')
 	id := []byte("0123456789abcdef")
 	whole := copiedRow(head, []byte("a"), eight(-1), id, []byte("hash"), []byte("{}"), []byte("sealed"), eight(5), nil, eight(7))
-	whole = copiedRow(whole, []byte(""), eight(1), nil, nil, []byte(""), []byte(""), eight(-postgresEpoch), []byte(""), eight(8))
+	whole = copiedRow(whole, []byte(""), eight(1), nil, nil, []byte(""), []byte(""), eight(copyform.FromUnix(0)), []byte(""), eight(8))
 	whole = append(whole, 0xff, 0xff)
 	want, ended, err := rowsIn(whole)
 	if err != nil || !ended || len(want) != 2 || want[0] == want[1] {
@@ -70,7 +71,7 @@ func TestCopiedRowsInPieces(t *testing.T) {
 		"a short number":    copiedRow(head[:len(head):len(head)], nil, []byte("1"), nil, nil, nil, nil, eight(1), nil, eight(1)),
 		"no number":         copiedRow(head[:len(head):len(head)], nil, nil, nil, nil, nil, nil, eight(1), nil, eight(1)),
 	} {
-		if _, _, err := rowsIn(bad); !errors.Is(err, errCopyFormat) {
+		if _, _, err := rowsIn(bad); !errors.Is(err, copyform.ErrFormat) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -6,11 +6,12 @@ import (
 	"testing"
 
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/projections/internal/copyform"
 )
 
 // copied is COPY's binary form of n rows.
 func copied(n int) []byte {
-	b := append([]byte(copySignature), 0, 0, 0, 0, 0, 0, 0, 2, 'x', 'y')
+	b := append([]byte(copyform.Signature), 0, 0, 0, 0, 0, 0, 0, 2, 'x', 'y')
 	field := func(value []byte) {
 		b = binary.BigEndian.AppendUint32(b, uint32(len(value)))
 		b = append(b, value...)
@@ -63,7 +64,7 @@ func TestCopyInPieces(t *testing.T) {
 // FuzzCopy: no bytes make the reader fall over.
 func FuzzCopy(f *testing.F) {
 	f.Add(copied(2), 30)
-	f.Add([]byte(copySignature), 3)
+	f.Add([]byte(copyform.Signature), 3)
 	f.Fuzz(func(t *testing.T, data []byte, cut int) {
 		if cut < 0 || cut > len(data) {
 			return

@@ -3,7 +3,6 @@ package memories
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/canonical"
 	"github.com/memory-ledger/ledger/projections/internal/column"
+	"github.com/memory-ledger/ledger/projections/internal/copyform"
 )
 
 // Load returns the owner's memories from one leaf index (inclusive) to another
@@ -47,22 +47,18 @@ func copyOut(ctx context.Context, pool *pgxpool.Pool, owner events.Owner, sealed
 		return nil, fmt.Errorf("load memories: %w", err)
 	}
 	if !r.ended {
-		return nil, fmt.Errorf("load memories: %w", errCopyFormat)
+		return nil, fmt.Errorf("load memories: %w", copyform.ErrFormat)
 	}
 	return r.rows, nil
 }
 
-var errCopyFormat = errors.New("not what COPY's binary form looks like")
-
 const (
-	copySignature = "PGCOPY\n\xff\r\n\x00"
-	copyColumns   = 7
-	arenaBytes    = 256 << 10
-	firstRows     = 4096 // room for this many is made beforehand
+	copyColumns = 7
+	arenaBytes  = 256 << 10
+	firstRows   = 4096 // room for this many is made beforehand
 )
 
-// copyReader takes in COPY's binary form (PostgreSQL manual, "COPY", Binary
-// Format) in pieces of any length.
+// copyReader takes in COPY's binary form in pieces of any length.
 type copyReader struct {
 	owner events.Owner
 	rows  []Memory
@@ -89,10 +85,10 @@ func (r *copyReader) Write(p []byte) (int, error) {
 		var err error
 		switch {
 		case r.ended && len(rest) > 0:
-			err = errCopyFormat
+			err = copyform.ErrFormat
 		case r.ended:
 		case !r.begun:
-			n, err = readCopyHeader(rest)
+			n, err = copyform.Header(rest)
 			r.begun = n > 0
 		default:
 			n, err = r.readTuple(rest)
@@ -107,72 +103,23 @@ func (r *copyReader) Write(p []byte) (int, error) {
 	}
 }
 
-// readCopyHeader returns the header's length, 0 where it is not all there yet.
-func readCopyHeader(b []byte) (int, error) {
-	const fixed = len(copySignature) + 8 // flags and the length of the extension
-	if len(b) < fixed {
-		return 0, nil
-	}
-	if string(b[:len(copySignature)]) != copySignature {
-		return 0, errCopyFormat
-	}
-	extension := binary.BigEndian.Uint32(b[len(copySignature)+4:])
-	if extension > math.MaxInt16 {
-		return 0, errCopyFormat
-	}
-	if n := fixed + int(extension); len(b) >= n {
-		return n, nil
-	}
-	return 0, nil
-}
-
 // readTuple returns the tuple's length, 0 where it is not all there yet.
 func (r *copyReader) readTuple(b []byte) (int, error) {
-	if len(b) < 2 {
-		return 0, nil
-	}
-	switch columns := int16(binary.BigEndian.Uint16(b)); columns {
-	case -1:
-		r.ended = true
-		return 2, nil
-	case copyColumns:
-	default:
-		return 0, errCopyFormat
-	}
 	var fields [copyColumns][]byte
-	at := 2
-	for i := range fields {
-		if len(b) < at+4 {
-			return 0, nil
-		}
-		length := int32(binary.BigEndian.Uint32(b[at:]))
-		at += 4
-		if length < 0 { // NULL; none of the columns may be
-			return 0, errCopyFormat
-		}
-		if len(b)-at < int(length) {
-			return 0, nil
-		}
-		fields[i] = b[at : at+int(length) : at+int(length)]
-		at += int(length)
+	at, end, err := copyform.Tuple(b, fields[:])
+	if r.ended = end; at == 0 || end || err != nil {
+		return at, err
 	}
 	id, index, hash, metadata, sealed, created, seq := fields[0], fields[1], fields[2], fields[3], fields[4], fields[5], fields[6]
-	if len(id) != 16 || len(index) != 8 || len(hash) != events.HashSize || len(created) != 8 || len(seq) != 8 {
-		return 0, errCopyFormat
+	if len(id) != 16 || len(index) != 8 || len(hash) != events.HashSize || metadata == nil || sealed == nil || len(created) != 8 || len(seq) != 8 {
+		return 0, copyform.ErrFormat
 	}
 	r.rows = append(r.rows, Memory{
 		ID: column.UUIDText([16]byte(id)), Owner: r.owner,
 		LeafIndex: binary.BigEndian.Uint64(index), LeafHash: events.Hash(hash),
 		Metadata: canonical.Trusted(metadata), Sealed: sealed,
-		CreatedAt: events.At(postgresTime(int64(binary.BigEndian.Uint64(created)))),
+		CreatedAt: events.At(time.UnixMicro(copyform.ToUnix(int64(binary.BigEndian.Uint64(created))))),
 		Seq:       binary.BigEndian.Uint64(seq),
 	})
 	return at, nil
-}
-
-// postgresEpoch is what timestamps count microseconds from.
-var postgresEpoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
-
-func postgresTime(micros int64) time.Time {
-	return time.UnixMicro(postgresEpoch.UnixMicro() + micros)
 }

@@ -9,10 +9,11 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/memory-ledger/ledger/projections/internal/copyform"
 )
 
-// Row takes in the fields of a row in COPY's binary form (PostgreSQL manual,
-// "COPY", Binary Format), one after the other in the order of the columns. What
+// Row takes in the fields of a row in COPY's binary form, one after the other in the order of the columns. What
 // a field is called here is the type of its column; PostgreSQL refuses one of
 // another length, and nothing else of the kind.
 type Row struct{ buf []byte }
@@ -41,13 +42,10 @@ func (r *Row) Bigint(n int64) {
 }
 
 // Timestamptz is for timestamptz, which keeps microseconds.
-func (r *Row) Timestamptz(t time.Time) { r.Bigint(t.UnixMicro() - postgresEpoch) }
+func (r *Row) Timestamptz(t time.Time) { r.Bigint(copyform.FromUnix(t.UnixMicro())) }
 
 // Null is for a column of any type.
 func (r *Row) Null() { r.buf = binary.BigEndian.AppendUint32(r.buf, 0xffffffff) }
-
-// postgresEpoch is what timestamps count from, in microseconds since 1970.
-var postgresEpoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro()
 
 // Copy runs a step that copies rows.
 func (s *Step) Copy(ctx context.Context, conn *pgx.Conn) error {
@@ -79,7 +77,7 @@ func (c *copySource) Read(p []byte) (int, error) {
 	for !c.end && len(c.row.buf) < len(p) {
 		switch {
 		case c.row.buf == nil:
-			c.row.buf = append(make([]byte, 0, len(p)+len(p)/8), "PGCOPY\n\xff\r\n\x00\x00\x00\x00\x00\x00\x00\x00\x00"...)
+			c.row.buf = append(make([]byte, 0, len(p)+len(p)/8), copyform.Signature+"\x00\x00\x00\x00\x00\x00\x00\x00"...)
 		case c.next == c.step.Count:
 			c.row.buf, c.end = binary.BigEndian.AppendUint16(c.row.buf, 0xffff), true
 		default:
