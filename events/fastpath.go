@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"github.com/go-json-experiment/json"
+
 	"github.com/memory-ledger/ledger/events/canonical"
 )
 

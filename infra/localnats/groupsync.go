@@ -330,7 +330,7 @@ func (g *GroupSync) syncNewest() error {
 // them again: the stream's own description and the names of the folders on the
 // way. From then on a stream that only grows has a redo file.
 func (g *GroupSync) syncAll() error {
-	if err := g.settle(); err != nil && errors.Is(err, errLost) {
+	if err := g.settle(); errors.Is(err, errLost) {
 		return err
 	}
 	stream := filepath.Dir(g.dir)

@@ -108,9 +108,8 @@ func (r *redo) lay(path string) error {
 		if err := r.file.Truncate(0); err != nil {
 			return err
 		}
-		zeros := make([]byte, min(r.half, 1<<20))
-		for at := int64(0); at < 2*r.half; at += int64(len(zeros)) {
-			if _, err := r.file.WriteAt(zeros[:min(int64(len(zeros)), 2*r.half-at)], at); err != nil {
+		for _, at := range []int64{0, r.half} {
+			if _, err := r.file.WriteAt(make([]byte, r.half), at); err != nil {
 				return err
 			}
 		}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/partition"
+	"github.com/memory-ledger/ledger/projections/internal/column"
 )
 
 // memoryRow is a row of the memories, as it should be or as it is.
@@ -42,39 +43,17 @@ func (m *memoryRow) of(e *events.Event, data *events.MemoryWritten, seq uint64) 
 // appendID appends the 16 bytes of an id's one spelling. A text that is none
 // becomes longer than an id, so that no row has it.
 func appendID(dst []byte, text string) []byte {
-	id, from := dst, 0
-	for _, to := range [...]int{8, 13, 18, 23, 36} {
-		if len(text) != 36 || (to < 36 && text[to] != '-') {
-			return append(append(dst, text...), make([]byte, 17)...)
-		}
-		for ; from < to; from += 2 {
-			high, low := hexDigit(text[from]), hexDigit(text[from+1])
-			if high|low > 0xf {
-				return append(append(dst, text...), make([]byte, 17)...)
-			}
-			id = append(id, high<<4|low)
-		}
-		from = to + 1
+	if id, ok := column.ParseUUID(text); ok {
+		return append(dst, id[:]...)
 	}
-	return id
-}
-
-// hexDigit is the value of a lowercase digit, 0xff of anything else.
-func hexDigit(c byte) byte {
-	switch {
-	case c >= '0' && c <= '9':
-		return c - '0'
-	case c >= 'a' && c <= 'f':
-		return c - 'a' + 10
-	}
-	return 0xff
+	return append(append(dst, text...), make([]byte, 17)...)
 }
 
 func idText(id []byte) string {
 	if len(id) != 16 {
 		return strings.TrimRight(string(id), "\x00")
 	}
-	return fmt.Sprintf("%x-%x-%x-%x-%x", id[0:4], id[4:6], id[6:8], id[8:10], id[10:])
+	return column.UUIDText(column.UUID(id))
 }
 
 // add folds a row in. Every field goes in with its length, so that no two rows

@@ -14,6 +14,7 @@ import (
 
 	"github.com/memory-ledger/ledger/events/partition"
 	"github.com/memory-ledger/ledger/projections/position"
+	"github.com/memory-ledger/ledger/projections/schema"
 )
 
 // Run listens to the projectors until ctx ends, and connects again when the
@@ -52,7 +53,7 @@ func (f *Fence) listen(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer disconnect(conn)
+	defer schema.Disconnect(conn)
 	for {
 		if err := f.read(ctx, conn); err != nil {
 			return err
@@ -75,16 +76,10 @@ func (f *Fence) connect(ctx context.Context) (*pgx.Conn, error) {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
 	if _, err := conn.Exec(ctx, `LISTEN `+pgx.Identifier{f.channel}.Sanitize()); err != nil {
-		disconnect(conn)
+		schema.Disconnect(conn)
 		return nil, fmt.Errorf("listen: %w", err)
 	}
 	return conn, nil
-}
-
-func disconnect(conn *pgx.Conn) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	_ = conn.Close(ctx) // whatever it says, the connection is gone
 }
 
 // read takes the checkpoint as it is, also where it went back.

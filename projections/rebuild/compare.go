@@ -46,7 +46,7 @@ func (r *rebuild) compare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer live.Close(context.WithoutCancel(ctx))
+	defer schema.Disconnect(live)
 	tx, err := live.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
 	if err != nil {
 		return err

@@ -187,13 +187,11 @@ func (r *rebuild) connect(ctx context.Context, searchPath string) (*pgx.Conn, er
 }
 
 func (r *rebuild) close() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
 	if r.control != nil {
-		_ = r.control.Close(ctx) // releases the locks
+		schema.Disconnect(r.control) // releases the locks
 	}
 	if r.replayer != nil {
-		_ = r.replayer.Conn.Close(ctx)
+		schema.Disconnect(r.replayer.Conn)
 	}
 }
 
@@ -291,7 +289,7 @@ func (r *rebuild) create(ctx context.Context) error {
 		return err
 	}
 	if r.replayer, err = runner.NewReplayer(ctx, conn, r.cfg.Log, r.projections); err != nil {
-		_ = conn.Close(ctx)
+		schema.Disconnect(conn)
 	}
 	return err
 }
@@ -329,7 +327,7 @@ func (r *rebuild) finish(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer conn.Close(context.WithoutCancel(ctx))
+	defer schema.Disconnect(conn)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return r.index(ctx, conn) })
 	group.Go(func() error { return r.compare(ctx) })
@@ -361,16 +359,19 @@ func (r *rebuild) bulk(ctx context.Context, target position.Vector) error {
 			return err
 		}
 		defer func() {
-			_ = r.replayer.Ahead.Close(context.WithoutCancel(ctx)) // whatever it says, the connection is gone
+			schema.Disconnect(r.replayer.Ahead)
 			r.replayer.Ahead = nil
 		}()
 	}
 	total, next := target.Highest(), uint64(10_000)
 	due := make(chan struct{}, 1)
-	r.replayer.Applied = func(seq uint64) {
+	progress := func(seq uint64) {
 		if r.cfg.Progress != nil {
 			r.cfg.Progress(seq, max(total, seq))
 		}
+	}
+	r.replayer.Applied = func(seq uint64) {
+		progress(seq)
 		if seq >= next && seq < total { // what is there at the end is analysed then
 			next *= 8
 			select {
@@ -393,11 +394,7 @@ func (r *rebuild) bulk(ctx context.Context, target position.Vector) error {
 		return err
 	})
 	err := group.Wait()
-	r.replayer.Applied = func(seq uint64) {
-		if r.cfg.Progress != nil {
-			r.cfg.Progress(seq, max(total, seq))
-		}
-	}
+	r.replayer.Applied = progress
 	return err
 }
 

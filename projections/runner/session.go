@@ -41,7 +41,7 @@ func (r *Runner) session(ctx context.Context, maxRecords int) error {
 	if err != nil {
 		return err
 	}
-	defer closeConn(conn)
+	defer schema.Disconnect(conn)
 	if err := r.takeTurn(ctx, conn); err != nil {
 		return err
 	}
@@ -89,12 +89,6 @@ func (r *Runner) connect(ctx context.Context) (*pgx.Conn, error) {
 		return nil, fmt.Errorf("connect to the database: %w", err)
 	}
 	return conn, nil
-}
-
-func closeConn(conn *pgx.Conn) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	_ = conn.Close(ctx) // whatever it says, the connection is gone
 }
 
 // project runs the router over the slices after the checkpoint. The first of

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -47,6 +48,14 @@ var (
 	_ Querier = (pgx.Tx)(nil)
 	_ Querier = (*pgx.Conn)(nil)
 )
+
+// Disconnect closes a connection outside a pool. A server that does not answer
+// is given up after a second.
+func Disconnect(conn *pgx.Conn) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = conn.Close(ctx) // whatever it says, the connection is gone
+}
 
 // OpenPool opens a pool whose connections see the given schema. It does not
 // connect: a database that is down is found out by the first query, and

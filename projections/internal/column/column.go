@@ -18,21 +18,33 @@ type UUID = [16]byte
 // ParseUUID reads the 36-character lowercase form; ids have no other spelling.
 func ParseUUID(s string) (UUID, bool) {
 	var id UUID
-	if len(s) != 36 || s[8] != '-' || s[13] != '-' || s[18] != '-' || s[23] != '-' {
-		return id, false
-	}
-	digits := make([]byte, 0, 32)
-	for i := range len(s) {
-		switch c := s[i]; {
-		case i == 8 || i == 13 || i == 18 || i == 23:
-		case '0' <= c && c <= '9', 'a' <= c && c <= 'f':
-			digits = append(digits, c)
-		default:
-			return id, false
+	read, from := 0, 0
+	for _, to := range [...]int{8, 13, 18, 23, 36} {
+		if len(s) != 36 || (to < 36 && s[to] != '-') {
+			return UUID{}, false
 		}
+		for ; from < to; from += 2 {
+			high, low := hexDigit(s[from]), hexDigit(s[from+1])
+			if high|low > 0xf {
+				return UUID{}, false
+			}
+			id[read] = high<<4 | low
+			read++
+		}
+		from = to + 1
 	}
-	_, err := hex.Decode(id[:], digits)
-	return id, err == nil
+	return id, true
+}
+
+// hexDigit is the value of a lowercase digit, 0xff of anything else.
+func hexDigit(c byte) byte {
+	switch {
+	case c >= '0' && c <= '9':
+		return c - '0'
+	case c >= 'a' && c <= 'f':
+		return c - 'a' + 10
+	}
+	return 0xff
 }
 
 // UUIDText is the 36-character form.
