@@ -237,10 +237,11 @@ func (s *Store) unwrapRaw(owner events.Owner, value []byte) (key [KeySize]byte, 
 // OwnerKey is an owner's data key, ready to use. It is safe for concurrent
 // use.
 type OwnerKey struct {
-	owner  events.Owner
-	aead   cipher.AEAD
-	secret leaf.Secret
-	rand   io.Reader
+	owner   events.Owner
+	dataKey [KeySize]byte
+	aead    cipher.AEAD
+	secret  leaf.Secret
+	rand    io.Reader
 }
 
 func newOwnerKey(owner events.Owner, dataKey [KeySize]byte, random io.Reader) (*OwnerKey, error) {
@@ -252,7 +253,7 @@ func newOwnerKey(owner events.Owner, dataKey [KeySize]byte, random io.Reader) (*
 	if err != nil {
 		return nil, err
 	}
-	return &OwnerKey{owner: owner, aead: aead, secret: secret, rand: random}, nil
+	return &OwnerKey{owner: owner, dataKey: dataKey, aead: aead, secret: secret, rand: random}, nil
 }
 
 // LeafSecret returns the secret that salts the owner's leaves.

@@ -1,0 +1,76 @@
+package keystore
+
+import (
+	"crypto/cipher"
+	"crypto/hkdf"
+	"crypto/sha256"
+	"fmt"
+	"io"
+)
+
+// keptTexts names what a Keeper's key is for, and what it seals.
+const keptTexts = "memory-ledger/kept-texts/v1"
+
+// Keeper seals the texts of many memories at once, for this process to keep in
+// its own memory and never anywhere else, and opens them. Its key is derived from
+// the owner's data key:
+//
+//	key = HKDF-SHA256(data key, no salt, info "memory-ledger/kept-texts/v1"), 32 bytes
+//
+// so what it sealed is lost with the data key, as bodies are. It is not safe for
+// concurrent use.
+type Keeper struct {
+	aead    cipher.AEAD
+	rand    io.Reader
+	context []byte // the associated data up to the caller's
+}
+
+// Keeper returns a Keeper. It costs some microseconds and is not kept with the
+// OwnerKey, of which there are many, and few whose owners search.
+func (k *OwnerKey) Keeper() (*Keeper, error) {
+	raw, err := hkdf.Key(sha256.New, k.dataKey[:], nil, keptTexts, KeySize)
+	if err != nil {
+		return nil, fmt.Errorf("derive the key of kept texts: %w", err)
+	}
+	aead, err := newAEAD([KeySize]byte(raw))
+	if err != nil {
+		return nil, err
+	}
+	return &Keeper{aead: aead, rand: k.rand, context: []byte(keptTexts + "\x00" + string(k.owner) + "\x00")}, nil
+}
+
+// KeptOverhead is how many bytes Keeper.Seal adds: nonce (12 bytes) and tag (16).
+const KeptOverhead = 12 + 16
+
+// Seal appends nonce, ciphertext and tag of plain to dst. The owner and context
+// are bound in as associated data. Plain and dst must not overlap.
+func (k *Keeper) Seal(dst, context, plain []byte) ([]byte, error) {
+	begin := len(dst)
+	dst = append(dst, make([]byte, k.aead.NonceSize())...)
+	nonce := dst[begin:]
+	if _, err := io.ReadFull(k.rand, nonce); err != nil {
+		return nil, fmt.Errorf("nonce: %w", err)
+	}
+	return k.aead.Seal(dst, nonce, plain, k.bind(context)), nil
+}
+
+// Open puts what Seal made with the same context into buffer, or into a larger
+// one, and returns it. Errors: ErrSealed.
+func (k *Keeper) Open(buffer, context, sealed []byte) ([]byte, error) {
+	if len(sealed) < KeptOverhead {
+		return nil, ErrSealed
+	}
+	nonce, sealed := sealed[:k.aead.NonceSize()], sealed[k.aead.NonceSize():]
+	plain, err := k.aead.Open(buffer[:0], nonce, sealed, k.bind(context))
+	if err != nil {
+		return nil, ErrSealed
+	}
+	return plain, nil
+}
+
+// bind returns the associated data, which is good until the next call.
+func (k *Keeper) bind(context []byte) []byte {
+	bound := append(k.context, context...)
+	k.context = bound[:len(k.context)]
+	return bound
+}
