@@ -45,6 +45,7 @@ fuzz: ## each fuzz target for a short time
 	go test -run '^$$' -fuzz '^FuzzPlain$$' -fuzztime $(FUZZTIME) ./events/canonical
 	go test -run '^$$' -fuzz '^FuzzPlainMemory$$' -fuzztime $(FUZZTIME) ./services/door
 	go test -run '^$$' -fuzz '^FuzzMatch$$' -fuzztime $(FUZZTIME) ./services/memory
+	go test -run '^$$' -fuzz '^FuzzMatchEach$$' -fuzztime $(FUZZTIME) ./services/memory
 	go test -run '^$$' -fuzz '^FuzzCopy$$' -fuzztime $(FUZZTIME) ./projections/memories
 	go test -run '^$$' -fuzz '^FuzzParse$$' -fuzztime $(FUZZTIME) ./projections/pages
 

@@ -8,12 +8,13 @@ import (
 )
 
 // matcher finds a query in texts, whatever the case of either: it compares the
-// simple case foldings of Unicode, rune by rune. It is safe for concurrent use.
+// simple case foldings of Unicode, rune by rune. It is safe for concurrent use,
+// but for learn.
 //
 // It jumps from one place to the next that holds the query's anchor, the rune
-// that texts hold least often, in any of its spellings, and compares around it.
-// That is quick for what people write. Where it is not, as for zeros in zeros, it
-// goes on rune by rune, so that no text takes more than some times its length.
+// that is found soonest to be absent, in any of its spellings, and compares around
+// it. That is quick for what people write. Where it is not, as for zeros in zeros,
+// it goes on rune by rune, so that no text takes more than some times its length.
 type matcher struct {
 	folded []rune
 	// borders has, for each place in folded, the length of the longest text that
@@ -23,37 +24,83 @@ type matcher struct {
 	// spellings are all runes that fold to the anchor, in UTF-8.
 	spellings [maxSpellings]string
 	count     int // of them
+	expected  int // how many of a thousand bytes of text begin one
 }
 
-// maxSpellings is how many runes at most fold to one; Unicode has four, of
-// which one is a capital theta.
-const maxSpellings = 4
-
-// patience is how many times a text's length may be spent on comparing around
-// anchors.
-const patience = 16
+const (
+	// maxSpellings is how many runes at most fold to one; Unicode has four, of
+	// which one is a capital theta.
+	maxSpellings = 4
+	// patience is how many times a text's length may be spent on comparing around
+	// anchors.
+	patience = 16
+	// candidates is how many runes of a query may become its anchor. More would
+	// cost more than they find.
+	candidates = 128
+)
 
 func newMatcher(query string) matcher {
 	m := matcher{folded: []rune(query)}
-	best := math.MaxInt
 	for i, r := range m.folded {
 		m.folded[i] = fold(r)
-		spellings := spellingsOf(r)
-		rank := 0
-		for _, s := range spellings {
-			rank += int(rankOf(s))
-		}
-		if rank < best {
-			best, m.anchor = rank, i
-			m.count = copy(m.spellings[:], spellings)
-		}
 	}
+	m.choose(&ordinary)
 	m.borders = make([]int32, len(m.folded))
 	for i, length := 1, 0; i < len(m.folded); i++ {
 		length = m.grow(length, m.folded[i])
 		m.borders[i] = int32(length)
 	}
 	return m
+}
+
+// choose makes the rune the anchor that costs least in text of which so many
+// bytes of a thousand are what they are.
+func (m *matcher) choose(perMille *[256]uint16) {
+	// To look for a spelling costs as much as to stop at one of 200 bytes.
+	const search = 5
+	best := math.MaxInt
+	for i, r := range m.folded[:min(len(m.folded), candidates)] {
+		spellings, expected := spellingsOf(r), 0
+		for _, s := range spellings {
+			expected += rarest(s, perMille)
+		}
+		if cost := expected + search*len(spellings); cost < best {
+			best, m.anchor, m.expected = cost, i, expected
+			m.count = copy(m.spellings[:], spellings)
+		}
+	}
+}
+
+// rarest is how many bytes of a thousand are the one that text holds least often
+// of a spelling's.
+func rarest(spelling string, perMille *[256]uint16) int {
+	least := perMille[spelling[0]]
+	for i := 1; i < len(spelling); i++ {
+		least = min(least, perMille[spelling[i]])
+	}
+	return int(least)
+}
+
+// learn chooses another anchor by what texts hold, where the present one was met
+// in them so many times that it was no good choice: the language is another one
+// than was thought, or all is numbers.
+func (m *matcher) learn(texts string, met int) {
+	const (
+		few    = 10 // of a thousand bytes, which costs less than to decrypt them
+		sample = 4096
+	)
+	if met*1000 <= 2*max(m.expected, few)*len(texts) {
+		return
+	}
+	texts = texts[:min(len(texts), sample)]
+	var perMille [256]uint16
+	for i := range len(texts) {
+		perMille[texts[i]]++
+	}
+	for b, n := range perMille {
+		perMille[b] = uint16(int(n) * 1000 / len(texts))
+	}
+	m.choose(&perMille)
 }
 
 // grow returns how much of the query a text ends with that ended with length
@@ -77,17 +124,7 @@ func spellingsOf(r rune) (all []string) {
 	return all
 }
 
-// rankOf says how often texts hold a rune, and each spelling costs a search
-// through the text.
-func rankOf(spelling string) uint16 {
-	const search = 8
-	rank := uint16(math.MaxUint8)
-	for i := range len(spelling) {
-		rank = min(rank, uint16(commonness[lowerASCII(spelling[i])]))
-	}
-	return rank + search
-}
-
+// match reports whether a text contains the query.
 func (m *matcher) match(text string) bool {
 	if len(m.folded) == 0 {
 		return true
@@ -101,12 +138,7 @@ func (m *matcher) match(text string) bool {
 		if left < 0 {
 			return m.matchSlowly(text)
 		}
-		first := 0
-		for i := 1; i < m.count; i++ {
-			if next[i] < next[first] {
-				first = i
-			}
-		}
+		first := m.nearest(&next)
 		at := next[first]
 		if at == len(text) {
 			return false
@@ -116,6 +148,68 @@ func (m *matcher) match(text string) bool {
 			return true
 		}
 		next[first] = indexFrom(text, after, m.spellings[first])
+	}
+}
+
+// matchEach calls yield with each text that contains the query, which is not
+// empty, and its number, in order. The texts lie side by side from a start on;
+// ends has the index after each. It jumps over all that hold no anchor at once,
+// and returns how many anchors it met.
+func (m *matcher) matchEach(texts string, start int, ends []uint32, yield func(i int, text string)) (met int) {
+	i := 0 // the number of the text that begins at start
+	// next is where each spelling is found next, len(texts) where nowhere.
+	var next [maxSpellings]int
+	for n, s := range m.spellings[:m.count] {
+		next[n] = indexFrom(texts, start, s)
+	}
+	for left := patience * (len(texts) - start); ; left -= len(m.folded) {
+		first := m.nearest(&next)
+		at := next[first]
+		if at == len(texts) {
+			return met
+		}
+		met++
+		for int(ends[i]) <= at {
+			start = int(ends[i])
+			i++
+		}
+		if left < 0 {
+			m.eachSlowly(texts, start, ends, i, yield)
+			return met
+		}
+		end, after := int(ends[i]), at+len(m.spellings[first])
+		// What is not UTF-8 could have an anchor that begins in one text and ends in
+		// the next.
+		if after > end || !m.before(texts[start:at]) || !m.after(texts[after:end]) {
+			next[first] = indexFrom(texts, after, m.spellings[first])
+			continue
+		}
+		yield(i, texts[start:end])
+		for n, s := range m.spellings[:m.count] {
+			if next[n] < end {
+				next[n] = indexFrom(texts, end, s)
+			}
+		}
+	}
+}
+
+// nearest is the number of the spelling that is found first.
+func (m *matcher) nearest(next *[maxSpellings]int) (first int) {
+	for i := 1; i < m.count; i++ {
+		if next[i] < next[first] {
+			first = i
+		}
+	}
+	return first
+}
+
+// eachSlowly is matchEach by matchSlowly, for texts from number i on.
+func (m *matcher) eachSlowly(texts string, start int, ends []uint32, i int, yield func(i int, text string)) {
+	for ; i < len(ends); i++ {
+		if text := texts[start:ends[i]]; m.matchSlowly(text) {
+			yield(i, text)
+		}
+		start = int(ends[i])
 	}
 }
 
@@ -188,18 +282,21 @@ func (m *matcher) after(text string) bool {
 	return true
 }
 
-// commonness ranks bytes by how often they occur in ordinary text: space and
-// the letters of English in their usual order, then the other letters of other
-// languages' UTF-8, then digits and signs.
-var commonness = func() (rank [256]uint8) {
-	for b := 0x80; b <= 0xff; b++ {
-		rank[b] = 10
+// ordinary is how many of a thousand bytes of ordinary text are what they are:
+// English, with a few digits and signs, and now and then another language.
+var ordinary = func() (perMille [256]uint16) {
+	for b := range perMille {
+		perMille[b] = 5
+		if b >= utf8.RuneSelf {
+			perMille[b] = 10
+		}
 	}
-	const order = "zqxjkvbpgwyfmculdrhsnioate "
-	for i := range len(order) {
-		rank[order[i]] = uint8(11 + i)
+	perMille[' '] = 170
+	for i, n := range [26]uint16{65, 12, 22, 34, 102, 18, 16, 49, 56, 1, 6, 33, 19, 57, 60, 15, 1, 48, 51, 73, 22, 8, 19, 1, 16, 1} {
+		perMille['a'+i] = n
+		perMille['A'+i] = 1 + n/20
 	}
-	return rank
+	return perMille
 }()
 
 // tabled is how many runes have their folding in a table: those of two bytes,
