@@ -16,6 +16,10 @@ import (
 // Bodies keeps the sealed bodies of owners who search, page by page, within a
 // budget of bytes. It holds ciphertext only, as the database does. Leaves never
 // change, so what is kept is never wrong; only what comes later is read.
+//
+// A full page comes as the database has it. Whoever searches it for the second
+// time opens its bodies one by one once more, and puts all of its texts, sealed as
+// one, in its place.
 type Bodies struct {
 	mu     sync.Mutex
 	budget int64
@@ -27,10 +31,52 @@ type Bodies struct {
 
 // ownerBodies is a prefix of an owner's log.
 type ownerBodies struct {
-	loading sync.Mutex // held while the prefix grows
-	mu      sync.RWMutex
-	pages   []pages.Page // all but the last are full
+	loading sync.Mutex   // held while the prefix grows
+	mu      sync.RWMutex // is taken before Bodies.mu where both are
+	pages   []leafPage   // all but the last are full, and all are kept
 	bytes   int64        // under Bodies.mu
+}
+
+// leafPage is a page as a search gets it.
+type leafPage struct {
+	bodies pages.Page // of no leaves where there are texts
+	texts  *texts     // of a full page; or nil
+	kept   bool       // it comes from Bodies: who looks through it was not the first
+}
+
+// end is the index after the last leaf's.
+func (p leafPage) end() uint64 {
+	if p.texts != nil {
+		return p.texts.end()
+	}
+	return p.bodies.End()
+}
+
+// bytes is how many bytes the page keeps.
+func (p leafPage) bytes() int {
+	if p.texts != nil {
+		return cap(p.texts.data)
+	}
+	return p.bodies.Bytes()
+}
+
+// pageOverhead is about what a page takes beside its bytes.
+const pageOverhead = 96
+
+// charged is what is charged for a page; nothing for none.
+func (p leafPage) charged() int64 {
+	if p.bytes() == 0 {
+		return 0
+	}
+	return int64(p.bytes()) + pageOverhead
+}
+
+// begun reports whether the page is to be continued.
+func (p leafPage) begun() bool { return p.texts == nil && p.bodies.Len() < pages.Leaves }
+
+// wantsTexts reports whether the texts of the page should be kept in its place.
+func (p leafPage) wantsTexts() bool {
+	return p.kept && p.texts == nil && p.bodies.Len() == pages.Leaves && p.bodies.Bytes() <= maxTexts
 }
 
 // ownerOverhead is about what an owner takes beside the pages, of which there
@@ -103,18 +149,18 @@ func (o *ownerBodies) size() uint64 {
 	if len(o.pages) == 0 {
 		return 0
 	}
-	return o.pages[len(o.pages)-1].End()
+	return o.pages[len(o.pages)-1].end()
 }
 
 // kept returns the pages that hold the leaves from one index up to another, or
 // as many of them as there are.
-func (o *ownerBodies) kept(from, to uint64) []pages.Page {
+func (o *ownerBodies) kept(from, to uint64) []leafPage {
 	o.mu.RLock()
 	defer o.mu.RUnlock()
 	have := uint64(len(o.pages))
 	first, end := min(from/pages.Leaves, have), min(pagesOf(to), have)
-	// A copy: the last page is exchanged when it grows.
-	return append([]pages.Page(nil), o.pages[first:max(first, end)]...)
+	// A copy: the last page is exchanged when it grows, others for their texts.
+	return append([]leafPage(nil), o.pages[first:max(first, end)]...)
 }
 
 // pagesOf is how many pages a number of leaves fills or begins.
@@ -124,7 +170,7 @@ func pagesOf(leaves uint64) uint64 { return (leaves + pages.Leaves - 1) / pages.
 // another, in any order, as they are there; the leaves must be in the read
 // model. The last page may hold more leaves. It returns how far it came, which
 // may be less, and then it may have yielded pages beyond.
-func (b *Bodies) pages(ctx context.Context, pool *pgxpool.Pool, owner events.Owner, from, to uint64, yield func(pages.Page)) (reached uint64, err error) {
+func (b *Bodies) pages(ctx context.Context, pool *pgxpool.Pool, owner events.Owner, from, to uint64, yield func(leafPage)) (reached uint64, err error) {
 	o := b.of(owner)
 	if b.Hits.Count(o.size() >= to) {
 		yieldAll(o.kept(from, to), yield)
@@ -134,7 +180,7 @@ func (b *Bodies) pages(ctx context.Context, pool *pgxpool.Pool, owner events.Own
 		// This search did not begin at the beginning, or what it began with is
 		// not kept: only what it asks for is read. Nobody waits for anybody, who
 		// would have a turn meanwhile that others could use.
-		fresh, err := load(ctx, pool, owner, from, to, pages.Page{}, yield)
+		fresh, err := load(ctx, pool, owner, from, to, pages.Page{}, once(yield))
 		return endOf(fresh), err
 	}
 	o.loading.Lock()
@@ -146,23 +192,25 @@ func (b *Bodies) pages(ctx context.Context, pool *pgxpool.Pool, owner events.Own
 	}
 	begun := pages.Page{} // the page that is to be continued
 	for _, p := range o.kept(from, have) {
-		if p.Len() < pages.Leaves {
-			begun = p
+		if p.begun() {
+			begun = p.bodies
 		} else {
 			yield(p)
 		}
 	}
-	fresh, err := load(ctx, pool, owner, have-uint64(begun.Len()), to, begun, yield)
+	fresh, err := load(ctx, pool, owner, have-uint64(begun.Len()), to, begun, once(yield))
 	if err != nil {
 		return 0, err
 	}
-	grown := -bytesOf(begun)
-	for _, p := range fresh {
-		grown += bytesOf(p)
+	grown := -leafPage{bodies: begun}.charged()
+	kept := make([]leafPage, len(fresh))
+	for i, p := range fresh {
+		kept[i] = leafPage{bodies: p, kept: true}
+		grown += kept[i].charged()
 	}
 	if b.charge(owner, o, grown) {
 		o.mu.Lock()
-		o.pages = append(o.pages[:have/pages.Leaves], fresh...)
+		o.pages = append(o.pages[:have/pages.Leaves], kept...)
 		o.mu.Unlock()
 	}
 	return endOf(fresh), nil
@@ -175,19 +223,36 @@ func endOf(all []pages.Page) uint64 {
 	return all[len(all)-1].End()
 }
 
-func yieldAll(all []pages.Page, yield func(pages.Page)) {
+func yieldAll(all []leafPage, yield func(leafPage)) {
 	for _, p := range all {
 		yield(p)
 	}
 }
 
-// pageOverhead is about what a page takes beside its bytes.
-const pageOverhead = 64
+// once passes on pages that nobody looked through before.
+func once(yield func(leafPage)) func(pages.Page) {
+	return func(p pages.Page) { yield(leafPage{bodies: p}) }
+}
 
-// bytesOf is what is charged for a page; nothing for none.
-func bytesOf(p pages.Page) int64 {
-	if p.Len() == 0 {
-		return 0
+// keepTexts puts the texts of a full page in its place, where that is still kept.
+// Of several searches that made the same, one does. It takes no room, for they
+// are shorter than the page.
+func (b *Bodies) keepTexts(owner events.Owner, t *texts) {
+	b.mu.Lock()
+	o, ok := b.owners.Peek(owner)
+	b.mu.Unlock()
+	if !ok {
+		return
 	}
-	return int64(p.Bytes()) + pageOverhead
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	at := t.first / pages.Leaves
+	// Full pages never change, so it need not be the very one that was opened.
+	if at >= uint64(len(o.pages)) || !o.pages[at].wantsTexts() {
+		return
+	}
+	p := leafPage{texts: t, kept: true}
+	if b.charge(owner, o, p.charged()-o.pages[at].charged()) {
+		o.pages[at] = p
+	}
 }

@@ -4,18 +4,15 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"runtime"
 	"runtime/debug"
 	"slices"
 	"sync"
-	"unsafe"
 
 	"github.com/google/uuid"
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/projections/memories"
 	"github.com/memory-ledger/ledger/projections/pages"
-	"github.com/memory-ledger/ledger/services/keystore"
 )
 
 // A search goes through an owner's log in pieces, one a turn: of a few pages at
@@ -28,13 +25,6 @@ const (
 	// pieceBytes is how much is handed over at a time, of a list too.
 	pieceBytes = 4 << 20
 )
-
-// yieldBytes is how many bytes are looked through before other goroutines get
-// the processor, where a page has more: either is some 50 to 100 microseconds'
-// worth. Left to itself the runtime takes it away after ten milliseconds only;
-// more often would cost, for each time an idle thread is woken to see that there
-// is nothing to do.
-const yieldBytes = 128 << 10
 
 // sharePages is how many pages are worth a second processor.
 const sharePages = 2
@@ -106,7 +96,7 @@ func (c *Cursor) look(ctx context.Context, to uint64) (found []match, bytes int,
 	defer stop(nil)
 	var (
 		count   = pagesOf(to) - c.next/pages.Leaves
-		arrived = make(chan pages.Page, count) // holds all, so nobody waits for those who look
+		arrived = make(chan leafPage, count) // holds all, so nobody waits for those who look
 		group   sync.WaitGroup
 		second  []match
 	)
@@ -125,8 +115,8 @@ func (c *Cursor) look(ctx context.Context, to uint64) (found []match, bytes int,
 	}
 	beside(func() (err error) {
 		defer close(arrived)
-		reached, err = c.load(ctx, to, func(p pages.Page) {
-			bytes += p.Bytes()
+		reached, err = c.load(ctx, to, func(p leafPage) {
+			bytes += p.bytes()
 			arrived <- p
 		})
 		return err
@@ -158,55 +148,12 @@ func (c *Cursor) look(ctx context.Context, to uint64) (found []match, bytes int,
 	return found, bytes, reached, nil
 }
 
-func (c *Cursor) load(ctx context.Context, to uint64, yield func(pages.Page)) (reached uint64, err error) {
+func (c *Cursor) load(ctx context.Context, to uint64, yield func(leafPage)) (reached uint64, err error) {
 	if c.service.Bodies == nil {
-		all, err := load(ctx, c.service.Pool, c.owner, c.next, to, pages.Page{}, yield)
+		all, err := load(ctx, c.service.Pool, c.owner, c.next, to, pages.Page{}, once(yield))
 		return endOf(all), err
 	}
 	return c.service.Bodies.pages(ctx, c.service.Pool, c.owner, c.next, to, yield)
-}
-
-// lookThrough opens the bodies of pages as they arrive, until there are no more.
-func (c *Cursor) lookThrough(ctx context.Context, arrived <-chan pages.Page) ([]match, error) {
-	var found []match
-	l := looker{opener: c.key.Opener(), matcher: *c.search}
-	for page := range arrived {
-		if err := l.page(ctx, page, &found); err != nil {
-			return nil, err
-		}
-	}
-	return found, nil
-}
-
-// looker is what one goroutine looks with.
-type looker struct {
-	opener  *keystore.Opener
-	matcher matcher
-	id      []byte
-}
-
-// page appends the matches among the leaves of a page.
-func (l *looker) page(ctx context.Context, page pages.Page, found *[]match) error {
-	since := yieldBytes
-	for i, sealed := range page.Sealed {
-		if since += len(sealed); since >= yieldBytes {
-			runtime.Gosched()
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			since = 0
-		}
-		l.id = page.AppendID(l.id[:0], i)
-		plain, err := l.opener.Open(l.id, sealed)
-		if err != nil {
-			return err
-		}
-		// The text is looked at before the buffer is used again.
-		if text := unsafe.String(unsafe.SliceData(plain), len(plain)); l.matcher.match(text) {
-			*found = append(*found, match{page.First() + uint64(i), page.ID(i), string(plain)})
-		}
-	}
-	return nil
 }
 
 // settle reads what pages do not hold of the leaves that were found, and
