@@ -484,6 +484,15 @@ func (s *Server) GroupSync(stream string, rewritten bool) *GroupSync {
 	return g
 }
 
+// SyncStream makes durable what a server, running on a folder (Config.Dir), has
+// written to a stream's files, by whomever. It is for another process than the
+// server's, which has no [GroupSync] to ask. The error matches os.ErrNotExist where
+// the folder has no such stream.
+func SyncStream(dir, stream string) error {
+	g := GroupSync{dir: blocksOf(filepath.Join(dir, storeName), stream)}
+	return g.syncAll()
+}
+
 // blocksOf is where a server keeps a stream's blocks.
 func blocksOf(store, stream string) string {
 	return filepath.Join(store, "$G", "streams", stream, "msgs")

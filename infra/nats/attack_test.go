@@ -22,6 +22,7 @@ func requests() map[string]string {
 		"$JS.API.STREAM.PURGE.LEDGER":                             ``,
 		"$JS.API.STREAM.DELETE.LEDGER":                            ``,
 		"$JS.API.STREAM.MSG.DELETE.LEDGER":                        `{"seq":1}`,
+		"$JS.API.STREAM.MSG.DELETE.KV_ledger_keys":                `{"seq":1}`,
 		"$JS.API.STREAM.MSG.GET.KV_ledger_keys":                   `{"seq":1}`,
 		"$JS.API.STREAM.UPDATE.LEDGER":                            `{"name":"LEDGER","subjects":["ledger.>"],"max_msgs":1,"storage":"file"}`,
 		"$JS.API.STREAM.CREATE.COPY":                              `{"name":"COPY","storage":"file","mirror":{"name":"KV_ledger_keys"}}`,

@@ -33,8 +33,9 @@ var files embed.FS
 // updates them to what the files say, with that many replicas each. It needs
 // the admin's credentials. A crash leaves some of them; run it again.
 //
-// It never lessens what a stream protects: the server refuses to allow purges
-// or deletes on a stream that denied them.
+// It never lessens what a stream protects: what denies purges or deletes goes on
+// denying them. So a bucket of keys that was made before its file allowed deletes
+// can hide a key and not erase it.
 func Provision(ctx context.Context, js jetstream.JetStream, replicas int) error {
 	streams, err := read[jetstream.StreamConfig]("streams")
 	if err != nil {
@@ -46,6 +47,13 @@ func Provision(ctx context.Context, js jetstream.JetStream, replicas int) error 
 			// Buckets are read from the leader alone: a replica that is behind
 			// would not know a key, or a sign-in, that another service made.
 			cfg.AllowDirect = false
+		}
+		existing, err := js.Stream(ctx, cfg.Name)
+		if err == nil {
+			is := existing.CachedInfo().Config
+			cfg.DenyDelete, cfg.DenyPurge = cfg.DenyDelete || is.DenyDelete, cfg.DenyPurge || is.DenyPurge
+		} else if !errors.Is(err, jetstream.ErrStreamNotFound) {
+			return fmt.Errorf("stream %s: %w", cfg.Name, err)
 		}
 		if _, err := js.CreateOrUpdateStream(ctx, cfg); err != nil {
 			return fmt.Errorf("stream %s: %w", cfg.Name, err)

@@ -379,6 +379,34 @@ func TestNotEvenTheAdminPurgesTheLog(t *testing.T) {
 	w.wantUnhurt()
 }
 
+// A key is forgotten by erasing it, which nobody but the admin may do; a bucket of
+// before, which denies that, goes on denying it.
+func TestTheAdminErasesKeys(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	keys, err := w.admin.Stream(t.Context(), "KV_ledger_keys")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := keys.SecureDeleteMsg(t.Context(), 1); err != nil {
+		t.Error(err)
+	}
+	if _, err := keys.GetMsg(t.Context(), 1); !errors.Is(err, jetstream.ErrMsgNotFound) {
+		t.Errorf("an erased key: %v", err)
+	}
+	before := keys.CachedInfo().Config
+	before.DenyDelete = true
+	if _, err := w.admin.UpdateStream(t.Context(), before); err != nil {
+		t.Fatal(err)
+	}
+	if err := natsconf.Provision(t.Context(), w.admin, 1); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := keys.Info(t.Context()); err != nil || !info.Config.DenyDelete {
+		t.Errorf("the bucket of before: %+v, %v", info, err)
+	}
+}
+
 func TestNobodyGetsInWithoutACredential(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/canonical"
@@ -48,31 +49,72 @@ const covering = `
 // ByID returns a memory of the owner. The id of somebody else's memory is not
 // found, nor is a text that is no id.
 func ByID(ctx context.Context, q schema.Querier, owner events.Owner, id string) (Memory, bool, error) {
-	key, ok := column.ParseUUID(id)
-	if !ok {
-		return Memory{}, false, nil
+	found, err := ByIDs(ctx, q, []Wanted{{owner, id}})
+	if err != nil || found[0] == nil {
+		return Memory{}, false, err
 	}
-	return one(q.QueryRow(ctx, `SELECT `+columns+`,`+covering+` FROM memories m WHERE m.id = $1 AND m.owner = $2`, key[:], string(owner)))
+	return *found[0], true, nil
+}
+
+// Wanted names a memory of an owner.
+type Wanted struct {
+	Owner events.Owner
+	ID    string
+}
+
+// ByIDs is ByID for several, in one question: it returns as many as are wanted,
+// each in its place, nil for those that are not found. What two want, both get,
+// each their own.
+func ByIDs(ctx context.Context, q schema.Querier, wanted []Wanted) ([]*Memory, error) {
+	found := make([]*Memory, len(wanted))
+	ids := make([]pgtype.UUID, len(wanted)) // NULL for what is no id, which nothing equals
+	for i, w := range wanted {
+		ids[i].Bytes, ids[i].Valid = column.ParseUUID(w.ID)
+	}
+	rows, err := q.Query(ctx, `SELECT `+columns+`,`+covering+`, wanted.place
+		FROM unnest($1::uuid[]) WITH ORDINALITY AS wanted(id, place) JOIN memories m ON m.id = wanted.id`, ids)
+	if err != nil {
+		return nil, fmt.Errorf("find memories: %w", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var place int
+		m, err := scanCovered(rows, &place)
+		if err != nil {
+			return nil, fmt.Errorf("find memories: %w", err)
+		}
+		if m.Owner == wanted[place-1].Owner {
+			found[place-1] = m
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("find memories: %w", err)
+	}
+	return found, nil
 }
 
 // ByIdempotencyKey returns the memory that the owner wrote under a key, given
 // its SHA-256.
 func ByIdempotencyKey(ctx context.Context, q schema.Querier, owner events.Owner, hash events.Hash) (Memory, bool, error) {
-	return one(q.QueryRow(ctx, `SELECT `+columns+`,`+covering+` FROM memories m
+	m, err := scanCovered(q.QueryRow(ctx, `SELECT `+columns+`,`+covering+` FROM memories m
 		WHERE m.owner = $1 AND m.idempotency_key_hash = $2`, string(owner), hash[:]))
-}
-
-func one(row pgx.Row) (Memory, bool, error) {
-	var (
-		m               Memory
-		confirmed, open *column.UUID
-	)
-	err := scan(row, &m, &confirmed, &open)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return Memory{}, false, nil
 	}
 	if err != nil {
 		return Memory{}, false, fmt.Errorf("find memory: %w", err)
+	}
+	return *m, true, nil
+}
+
+// scanCovered reads a row of columns, covering and what else there is.
+func scanCovered(row pgx.Row, more ...any) (*Memory, error) {
+	var (
+		m               Memory
+		confirmed, open *column.UUID
+	)
+	if err := scan(row, &m, append([]any{&confirmed, &open}, more...)...); err != nil {
+		return nil, err
 	}
 	switch {
 	case confirmed != nil:
@@ -82,7 +124,7 @@ func one(row pgx.Row) (Memory, bool, error) {
 		id := column.UUIDText(*open)
 		m.BatchID = &id
 	}
-	return m, true, nil
+	return &m, nil
 }
 
 // LeafHashes returns the hashes of the owner's leaves from (inclusive) to

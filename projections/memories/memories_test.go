@@ -86,6 +86,26 @@ func TestAMemoryIsItsOwnersAlone(t *testing.T) {
 	}
 	check(memories.ByID(t.Context(), pool, a.Owner, mine.MemoryID))
 	check(memories.ByIdempotencyKey(t.Context(), pool, a.Owner, hash))
+	wanted := []memories.Wanted{{other.Owner, mine.MemoryID}, {a.Owner, mine.MemoryID}, {a.Owner, "x"}, {other.Owner, theirs.MemoryID},
+		{a.Owner, world.UUID()}, {a.Owner, mine.MemoryID}}
+	all, err := memories.ByIDs(t.Context(), pool, wanted)
+	if err != nil || len(all) != len(wanted) {
+		t.Fatal(all, err)
+	}
+	for i, m := range all {
+		switch i {
+		case 1, 5:
+			check(*m, m != nil, nil)
+		case 3:
+			if m == nil || m.ID != theirs.MemoryID || m.Owner != other.Owner {
+				t.Errorf("%d: %+v", i, m)
+			}
+		default:
+			if m != nil {
+				t.Errorf("%+v is %+v", wanted[i], m)
+			}
+		}
+	}
 	for _, id := range []string{theirs.MemoryID, world.UUID(), "", "x", strings.ToUpper(mine.MemoryID), "{" + mine.MemoryID + "}",
 		strings.ReplaceAll(mine.MemoryID, "-", ""), mine.MemoryID + " ", strings.Repeat("0", 200_000), "\x00"} {
 		if _, found, err := memories.ByID(t.Context(), pool, a.Owner, id); found || err != nil {

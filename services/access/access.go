@@ -4,8 +4,9 @@
 // A credential that is looked up (API key, extension session) is found by the
 // SHA-256 of its text. To whom a hash belongs never changes, so that much is
 // remembered for as long as the credential was last seen alive; whether it
-// still is, is asked anew: by reads of the read model behind the fence, by
-// writes of the decision, where the owner's expected version guards it.
+// still is, is asked anew: by reads of the read model behind the fence, unless
+// the log ends where it did when that was last asked, by writes of the decision,
+// where the owner's expected version guards it.
 //
 // A refusal costs the same whatever is wrong. Unknown, expired and revoked
 // credentials take one wait for the whole log and one look-up, and get the same
@@ -62,6 +63,9 @@ type identity struct {
 	owner   events.Owner
 	id      string
 	expires time.Time // sessions; zero for keys
+	// head is what fence.WaitOwnerHead returned before it was last looked up: as
+	// long as the log ends there, nobody revoked it. 0 where that is not known.
+	head uint64
 }
 
 func (i identity) expired(now time.Time) bool {
@@ -98,18 +102,20 @@ func (l *lookups) identify(ctx context.Context, hash events.Hash, read bool) (wh
 	switch {
 	case !l.hits.Count(known && !who.expired(l.now())):
 		if err = l.fence.WaitAll(ctx); err == nil {
-			who, err = l.lookUp(ctx, hash)
+			who, err = l.lookUp(ctx, hash, 0)
 		}
 	case read:
-		if head, err = l.fence.WaitOwnerHead(ctx, who.owner); err == nil {
-			who, err = l.lookUp(ctx, hash)
+		head, err = l.fence.WaitOwnerHead(ctx, who.owner)
+		if err == nil && (head == 0 || head != who.head || who.expired(l.now())) {
+			who, err = l.lookUp(ctx, hash, head)
 		}
 	}
 	return who, head, err
 }
 
-// lookUp asks the read model, which the caller has waited for.
-func (l *lookups) lookUp(ctx context.Context, hash events.Hash) (identity, error) {
+// lookUp asks the read model, which the caller has waited for; head is the log's
+// where it holds all of that, else 0.
+func (l *lookups) lookUp(ctx context.Context, hash events.Hash, head uint64) (identity, error) {
 	who, revoked, found, err := l.find(ctx, hash)
 	if err != nil {
 		return identity{}, fmt.Errorf("look up credential: %w", err)
@@ -118,6 +124,7 @@ func (l *lookups) lookUp(ctx context.Context, hash events.Hash) (identity, error
 		l.live.Remove(hash)
 		return identity{}, ErrUnauthenticated
 	}
+	who.head = head
 	l.live.Add(hash, who)
 	return who, nil
 }
@@ -186,7 +193,7 @@ func (d *Door) StillAlive(ctx context.Context, caller Caller) error {
 	if err := d.fence.WaitAll(ctx); err != nil {
 		return err
 	}
-	_, err := l.lookUp(ctx, caller.hash)
+	_, err := l.lookUp(ctx, caller.hash, 0)
 	return err
 }
 

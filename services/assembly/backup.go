@@ -96,7 +96,7 @@ func openFolder(ctx context.Context, cfg config.Config, dir string, say func(bac
 		}
 		say(done)
 	}
-	store, err := folder.Sub("nats")
+	store, err := folder.Sub(natsFolder)
 	if err != nil {
 		return fail(err)
 	}

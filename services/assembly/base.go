@@ -213,19 +213,19 @@ func (b *Base) Close() {
 	b.Traces.Stop() // last: what ended on the way is still sent
 }
 
-// bucket opens a bucket, and makes it where the credentials allow that.
-func (b *Base) bucket(ctx context.Context, cfg jetstream.KeyValueConfig) (bucket jetstream.KeyValue, err error) {
+// bucket opens a bucket, and has it made where the credentials allow that.
+func (b *Base) bucket(ctx context.Context, name string, create func(context.Context) (jetstream.KeyValue, error)) (bucket jetstream.KeyValue, err error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	err = ask(ctx, func(ctx context.Context) error {
-		bucket, err = b.js.KeyValue(ctx, cfg.Bucket)
+		bucket, err = b.js.KeyValue(ctx, name)
 		if errors.Is(err, jetstream.ErrBucketNotFound) {
-			bucket, err = b.js.CreateKeyValue(ctx, cfg)
+			bucket, err = create(ctx)
 		}
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("open bucket %s: %w", cfg.Bucket, err)
+		return nil, fmt.Errorf("open bucket %s: %w", name, err)
 	}
 	return bucket, nil
 }
@@ -254,20 +254,25 @@ func NewDeciding(ctx context.Context, b *Base) (*Deciding, error) {
 	if err != nil {
 		return nil, err
 	}
-	keys, err := b.bucket(ctx, keystore.BucketConfig(b.Config.NATSReplicas))
+	keys, err := b.bucket(ctx, keystore.Bucket, func(ctx context.Context) (jetstream.KeyValue, error) {
+		return keystore.Create(ctx, b.js, b.Config.NATSReplicas)
+	})
 	if err != nil {
 		return nil, err
 	}
-	store := keystore.Config{Masters: masters, Cached: b.Config.CachedOwners, Rand: rand.Reader}
+	store := keystore.Config{Masters: masters, Cached: b.Config.CachedOwners, MaxAge: b.Config.KeyMaxAge, Rand: rand.Reader}
 	if b.Durable != nil {
-		store.Syncer = b.Durable("KV_"+keystore.Bucket, true)
+		store.Syncer = b.Durable(keystore.Stream, true)
 		d.nonceSync = b.Durable("KV_"+signin.NonceBucket, true).Sync
 		b.Log = b.Log.WithSyncer(b.Durable(eventlog.StreamName, false))
 	}
 	if d.Keys, err = keystore.Open(keys, store); err != nil {
 		return nil, err
 	}
-	if d.Nonces, err = b.bucket(ctx, signin.NonceBucketConfig(b.Config.NATSReplicas)); err != nil {
+	d.Nonces, err = b.bucket(ctx, signin.NonceBucket, func(ctx context.Context) (jetstream.KeyValue, error) {
+		return b.js.CreateKeyValue(ctx, signin.NonceBucketConfig(b.Config.NATSReplicas))
+	})
+	if err != nil {
 		return nil, err
 	}
 	d.Commands, err = command.NewExecutor(command.Config{

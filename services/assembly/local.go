@@ -28,6 +28,9 @@ const LocalAnchorMaxWait = 5 * time.Second
 // side.
 const machineStopTimeout = 5 * time.Second
 
+// natsFolder is where in its folder a local run has the log's server.
+const natsFolder = "nats"
+
 // localSharedBuffers is what the local PostgreSQL keeps of its tables: enough for
 // the pages that a first search of 100,000 memories reads.
 const localSharedBuffers = "256MB"
@@ -99,7 +102,7 @@ func (l *local) startNATS(ctx context.Context) error {
 	if l.cfg.NATSURL != "" {
 		return nil
 	}
-	dir, err := l.dir.Sub("nats")
+	dir, err := l.dir.Sub(natsFolder)
 	if err != nil {
 		return err
 	}

@@ -2,11 +2,18 @@ package assembly
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/infra/localnats"
 	"github.com/memory-ledger/ledger/projections/audit"
 	"github.com/memory-ledger/ledger/projections/rebuild"
 	"github.com/memory-ledger/ledger/projections/schema"
@@ -58,4 +65,33 @@ func Rewrap(ctx context.Context, cfg config.Config, progress func(done keystore.
 		return keystore.Rewrapped{}, err
 	}
 	return keys.Rewrap(ctx, func(done keystore.Rewrapped) { progress(done, max(total, done.Entries)) })
+}
+
+// forgetTimeout bounds a Forget.
+const forgetTimeout = 30 * time.Second
+
+// Forget destroys an owner's data key.
+func Forget(ctx context.Context, cfg config.Config, owner events.Owner) (keystore.Forgotten, error) {
+	ctx, cancel := context.WithTimeout(ctx, forgetTimeout)
+	defer cancel()
+	nc, err := Dial(cfg)(nats.Name("memory-ledger forget"))
+	if err != nil {
+		return keystore.Forgotten{}, fmt.Errorf("connect to the keystore's server: %w", err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return keystore.Forgotten{}, err
+	}
+	done, err := keystore.Forget(ctx, js, owner)
+	if err != nil {
+		return done, err
+	}
+	// A local run's server leaves it to others to sync what it wrote. Where there
+	// is none in this folder, there is nothing to sync.
+	err = localnats.SyncStream(filepath.Join(cfg.DataDir, natsFolder), keystore.Stream)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return done, err
+	}
+	return done, nil
 }

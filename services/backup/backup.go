@@ -55,7 +55,7 @@ const (
 )
 
 // streams names the stream of a part.
-var streams = map[Part]string{Log: eventlog.StreamName, Keystore: "KV_" + keystore.Bucket}
+var streams = map[Part]string{Log: eventlog.StreamName, Keystore: keystore.Stream}
 
 const (
 	dataName = "stream.s2"

@@ -137,6 +137,8 @@ type Config struct {
 	DataDir string `env:"LEDGER_DATA_DIR" envDefault:".data"`
 	// CachedOwners bounds the owners' states and keys kept in memory.
 	CachedOwners int `env:"CACHED_OWNERS" envDefault:"100000"`
+	// KeyMaxAge is how long a service goes on with a data key that was forgotten.
+	KeyMaxAge time.Duration `env:"KEY_MAX_AGE" envDefault:"1m"`
 	// BodyCacheBytes bounds the sealed bodies in memory: three quarters for
 	// owners who search, one for reads by id.
 	BodyCacheBytes int64 `env:"BODY_CACHE_BYTES" envDefault:"268435456"`
@@ -285,6 +287,9 @@ func (c *Config) validate() []error {
 	}
 	if c.CachedOwners < 1 {
 		problem("CACHED_OWNERS: must be at least 1")
+	}
+	if c.KeyMaxAge <= 0 {
+		problem("KEY_MAX_AGE: must be positive")
 	}
 	if c.MaxCommands < 1 || c.MaxWaitingCommands < 0 {
 		problem("MAX_COMMANDS must be at least 1, MAX_WAITING_COMMANDS at least 0")

@@ -13,16 +13,15 @@ import (
 	"time"
 
 	"github.com/gagliardetto/solana-go"
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
+	"github.com/memory-ledger/ledger/services/assembly"
 	"github.com/memory-ledger/ledger/services/contracttest"
 	"github.com/memory-ledger/ledger/services/core"
 	"github.com/memory-ledger/ledger/services/door"
 	"github.com/memory-ledger/ledger/services/extension"
-	"github.com/memory-ledger/ledger/services/keystore"
 	"github.com/memory-ledger/ledger/services/stacktest"
 )
 
@@ -405,7 +404,10 @@ func answersWithoutKey(t *testing.T, every func(func(contracttest.API, contractt
 	written := s.Core[0].Expect(201, "POST", "/memories", map[string]any{"content": "x"}, session)
 	read := s.Extension[0].Expect(201, "POST", "/agent-cases", nil, extensionSession)
 	drop := s.Extension[0].Expect(201, "POST", "/memory-drops", nil, extensionSession)
-	destroyKey(t, s.NATSURL, wallet)
+	owner := events.Owner(wallet.PublicKey)
+	if done, err := assembly.Forget(t.Context(), s.Config, owner); err != nil || !done.Existed || !done.Erased {
+		t.Fatalf("%+v, %v", done, err)
+	}
 	paths := strings.NewReplacer("{id}", written.Text("id"), "/agent-cases/{token}", "/agent-cases/"+tokenOf(read), "/memory-drops/{token}", "/memory-drops/"+tokenOf(drop))
 	every(func(api contracttest.API, op contracttest.Operation) {
 		if !slices.Contains(op.Statuses, 410) {
@@ -422,28 +424,6 @@ func answersWithoutKey(t *testing.T, every func(func(contracttest.API, contractt
 		if a := s.Extension[1].Expect(200, "GET", path+"/status", nil, extensionSession); a.Number(field) != 1 {
 			t.Errorf("%s: %s", path, a.Body)
 		}
-	}
-}
-
-// destroyKey deletes an owner's data key, as an operator does who is asked to
-// forget somebody.
-func destroyKey(t *testing.T, natsURL string, wallet stacktest.Wallet) {
-	t.Helper()
-	connection, err := nats.Connect(natsURL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer connection.Close()
-	js, err := jetstream.New(connection)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keys, err := js.KeyValue(t.Context(), keystore.Bucket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := keys.Delete(t.Context(), wallet.PublicKey); err != nil {
-		t.Fatal(err)
 	}
 }
 

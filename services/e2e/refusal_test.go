@@ -207,6 +207,23 @@ func TestDeadCredentialsCostTheSame(t *testing.T) {
 		if took.Queries != 0 || took.Head != 0 || took.OwnerTail != 0 || took.Appends != 1 {
 			t.Errorf("%s, live: a write took %+v", api.name, took)
 		}
+		// One that reads is looked up again once the log has grown, and then not
+		// again until it does.
+		read := func() work {
+			return n.during(func() { api.to.Expect(200, "GET", "/memories", nil, stacktest.Bearer(live)) })
+		}
+		for _, grow := range []bool{false, true} {
+			if grow {
+				api.to.Expect(201, "POST", "/memories", note, stacktest.Bearer(live))
+			}
+			if took := read(); took.Queries != 1 { // it may wait until the write is in the read models
+				t.Errorf("%s, live: the first read after a write took %+v", api.name, took)
+			}
+			read()
+			if took := read(); took != (work{Head: 1}) {
+				t.Errorf("%s, live: the third read after a write took %+v", api.name, took)
+			}
+		}
 	}
 }
 

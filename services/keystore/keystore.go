@@ -3,8 +3,9 @@
 // protects.
 //
 // Data keys are not facts. The log can't forget and so never holds them;
-// deleting an owner's entry here makes every body of that owner unreadable for
-// good, in the log and in every copy of it, while all proofs go on verifying.
+// erasing an owner's entry here ([Forget]) makes every body of that owner
+// unreadable for good, in the log and in every copy of it, while all proofs go on
+// verifying.
 //
 // Durability: an entry is acknowledged only when the server has synced it. A
 // data key that was used but did not reach the disk would make every memory
@@ -23,6 +24,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -33,8 +35,12 @@ import (
 	"github.com/memory-ledger/ledger/services/hits"
 )
 
-// Bucket is the name of the key-value bucket.
-const Bucket = "ledger_keys"
+// Bucket is the name of the key-value bucket, and Stream that of the stream that
+// it is.
+const (
+	Bucket = "ledger_keys"
+	Stream = "KV_" + Bucket
+)
 
 // KeySize is the length of master and data keys in bytes.
 const KeySize = 32
@@ -69,7 +75,11 @@ func (MasterKey) String() string { return "[master key]" }
 type Config struct {
 	Masters []MasterKey // the first one wraps; all of them unwrap
 	Cached  int         // unwrapped keys kept in memory; 0 means 100,000
-	Rand    io.Reader   // nil means crypto/rand
+	// MaxAge is how long a key in memory is used without a look whether it was
+	// forgotten meanwhile. 0 means a minute.
+	MaxAge time.Duration
+	Now    func() time.Time // nil means time.Now
+	Rand   io.Reader        // nil means crypto/rand
 	// Syncer, if any, makes a new entry durable: for a server that
 	// acknowledges before its bytes are safe.
 	Syncer Syncer
@@ -85,21 +95,37 @@ type Store struct {
 	bucket  jetstream.KeyValue
 	masters map[string]cipher.AEAD
 	wrapID  string
-	cache   *lru.Cache[events.Owner, *OwnerKey]
+	cache   *lru.Cache[events.Owner, cachedKey]
+	maxAge  time.Duration
+	now     func() time.Time
 	rand    io.Reader
 	syncer  Syncer
 	// Hits counts the lookups that found the key unwrapped in memory.
 	Hits hits.Counter
 }
 
-// BucketConfig returns the configuration of the bucket: one revision a key,
-// so that a deleted key is gone from the disk and not merely hidden.
-func BucketConfig(replicas int) jetstream.KeyValueConfig {
-	return jetstream.KeyValueConfig{
-		Bucket: Bucket, Description: "Memory Ledger: wrapped data keys",
-		History: 1, Storage: jetstream.FileStorage, Replicas: max(1, replicas),
-	}
+// cachedKey is a key that the bucket held at a time.
+type cachedKey struct {
+	*OwnerKey
+	revision uint64
+	seen     time.Time
 }
+
+// Create makes the bucket: one revision a key, and a stream that may erase, which
+// a bucket that is made in the ordinary way never may.
+func Create(ctx context.Context, js jetstream.JetStream, replicas int) (jetstream.KeyValue, error) {
+	_, err := js.CreateStream(ctx, jetstream.StreamConfig{
+		Name: Stream, Description: "Memory Ledger: wrapped data keys", Subjects: []string{subject(">")},
+		MaxMsgsPerSubject: 1, Storage: jetstream.FileStorage, Discard: jetstream.DiscardNew, Replicas: max(1, replicas),
+		MaxBytes: -1, MaxMsgs: -1, MaxConsumers: -1, MaxMsgSize: -1, AllowDirect: true, DenyPurge: true,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make bucket %s: %w", Bucket, err)
+	}
+	return js.KeyValue(ctx, Bucket)
+}
+
+func subject(key string) string { return "$KV." + Bucket + "." + key }
 
 // Open returns the keystore on a bucket.
 func Open(bucket jetstream.KeyValue, cfg Config) (*Store, error) {
@@ -112,11 +138,20 @@ func Open(bucket jetstream.KeyValue, cfg Config) (*Store, error) {
 	if cfg.Rand == nil {
 		cfg.Rand = rand.Reader
 	}
-	cache, err := lru.New[events.Owner, *OwnerKey](cfg.Cached)
+	if cfg.MaxAge <= 0 {
+		cfg.MaxAge = time.Minute
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	cache, err := lru.New[events.Owner, cachedKey](cfg.Cached)
 	if err != nil {
 		return nil, fmt.Errorf("keystore: %w", err)
 	}
-	s := &Store{bucket: bucket, masters: map[string]cipher.AEAD{}, wrapID: cfg.Masters[0].ID(), cache: cache, rand: cfg.Rand, syncer: cfg.Syncer}
+	s := &Store{
+		bucket: bucket, masters: map[string]cipher.AEAD{}, wrapID: cfg.Masters[0].ID(), cache: cache,
+		maxAge: cfg.MaxAge, now: cfg.Now, rand: cfg.Rand, syncer: cfg.Syncer,
+	}
 	for _, master := range cfg.Masters {
 		if s.masters[master.ID()], err = newAEAD(master); err != nil {
 			return nil, err
@@ -139,24 +174,29 @@ func wrapContext(owner events.Owner) []byte {
 	return []byte("memory-ledger/data-key/v1\x00" + string(owner))
 }
 
-// Find returns the owner's key, or ErrNoKey.
+// Find returns the owner's key, or ErrNoKey. A key that was forgotten may still
+// be returned by a process that had it, until it is MaxAge old.
 func (s *Store) Find(ctx context.Context, owner events.Owner) (*OwnerKey, error) {
-	if key, ok := s.cache.Get(owner); s.Hits.Count(ok) {
-		return key, nil
+	now := s.now()
+	key, ok := s.cache.Get(owner)
+	if s.Hits.Count(ok && now.Sub(key.seen) < s.maxAge) {
+		return key.OwnerKey, nil
 	}
 	stored, err := s.bucket.Get(ctx, string(owner))
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		s.cache.Remove(owner)
 		return nil, fmt.Errorf("%w: %s", ErrNoKey, owner)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
-	key, err := s.unwrap(owner, stored.Value())
-	if err != nil {
-		return nil, err
+	if !ok || key.revision != stored.Revision() {
+		if key.OwnerKey, err = s.unwrap(owner, stored.Value()); err != nil {
+			return nil, err
+		}
 	}
-	s.cache.Add(owner, key)
-	return key, nil
+	s.cache.Add(owner, cachedKey{key.OwnerKey, stored.Revision(), now})
+	return key.OwnerKey, nil
 }
 
 // FindOrCreate returns the owner's key and makes one if there is none. It must

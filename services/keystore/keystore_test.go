@@ -26,7 +26,7 @@ func bucket(t *testing.T) jetstream.KeyValue {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kv, err := js.CreateKeyValue(t.Context(), keystore.BucketConfig(1))
+	kv, err := keystore.Create(t.Context(), js, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

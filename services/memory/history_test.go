@@ -36,7 +36,7 @@ func keys(t testing.TB) *keystore.Store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kv, err := js.CreateKeyValue(t.Context(), keystore.BucketConfig(1))
+	kv, err := keystore.Create(t.Context(), js, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

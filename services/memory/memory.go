@@ -60,14 +60,19 @@ type Config struct {
 }
 
 // Service is both sides of the memories.
-type Service struct{ Config }
+type Service struct {
+	Config
+	finder *finder
+}
 
 // New returns a Service.
 func New(cfg Config) *Service {
 	if cfg.Turns == nil {
 		cfg.Turns = NewTurns()
 	}
-	return &Service{cfg}
+	return &Service{cfg, newFinder(func(ctx context.Context, wanted []memories.Wanted) ([]*memories.Memory, error) {
+		return memories.ByIDs(ctx, cfg.Pool, wanted)
+	})}
 }
 
 // Draft is a memory on its way in.
@@ -174,14 +179,14 @@ func (s *Service) Get(ctx context.Context, owner events.Owner, id string, head u
 }
 
 func (s *Service) find(ctx context.Context, owner events.Owner, id string) (memories.Memory, error) {
-	m, found, err := memories.ByID(ctx, s.Pool, owner, id)
+	m, err := s.finder.find(ctx, memories.Wanted{Owner: owner, ID: id})
 	if err != nil {
-		return memories.Memory{}, fmt.Errorf("find memory: %w", err)
+		return memories.Memory{}, err
 	}
-	if !found {
+	if m == nil {
 		return memories.Memory{}, ErrNotFound
 	}
-	return m, nil
+	return *m, nil
 }
 
 // Size returns how many leaves the owner's log has.

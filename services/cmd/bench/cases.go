@@ -146,7 +146,7 @@ func reads(ctx context.Context, w *world) error {
 
 // readOnce compares GETs of memories that nobody read before.
 func (w *world) readOnce(ctx context.Context, name string) error {
-	const size = 200_000
+	const size = 300_000
 	token, err := w.fill(ctx, size, sentence)
 	if err != nil {
 		return err

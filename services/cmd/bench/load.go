@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -99,13 +100,12 @@ type contender struct {
 
 // compare runs the contenders in turn, round after round, and returns their
 // medians. One round before the first warms all up and does not count. Each
-// round begins with another of them, so that none always comes after the same
-// one, whose dirty pages are still being written.
+// round has its own order, so that none always comes after the same one, whose
+// dirty pages are still being written.
 func compare(ctx context.Context, rounds int, contenders ...contender) ([]result, error) {
 	collected := make([][]result, len(contenders))
 	for round := range rounds + 1 {
-		for offset := range contenders {
-			i := (round + offset) % len(contenders)
+		for _, i := range rand.Perm(len(contenders)) {
 			c := contenders[i]
 			r, err := c.run(ctx)
 			if err != nil {

@@ -59,7 +59,7 @@ func newRoot() *cobra.Command {
 	}
 	root.AddCommand(
 		newRun(), newCoreAPI(), newExtensionAPI(), newProjector(), newAnchorer(),
-		newTail(), newVerify(), newVerifyReceipt(), newRebuild(), newRewrap(), newBackup(), newRestore(), newEnv(),
+		newTail(), newVerify(), newVerifyReceipt(), newRebuild(), newRewrap(), newForget(), newBackup(), newRestore(), newEnv(),
 		newProvision(), newProbe(),
 	)
 	return root

@@ -120,7 +120,8 @@ type value struct {
 	bytes []byte
 }
 
-func (v value) Value() []byte { return v.bytes }
+func (v value) Value() []byte  { return v.bytes }
+func (value) Revision() uint64 { return 1 }
 
 func (b *bucket) Get(_ context.Context, key string) (jetstream.KeyValueEntry, error) {
 	bytes, ok := b.values[key]

@@ -1,0 +1,71 @@
+package keystore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/memory-ledger/ledger/events"
+)
+
+// Forgotten is what a Forget found.
+type Forgotten struct {
+	Existed bool // there was a data key
+	// Erased says that the server has written over its bytes in the bucket's
+	// files. It is false where the bucket was made by a build that had it deny
+	// deletes: then the key is hidden from every reader, and its bytes, wrapped
+	// by the master key, stay until the server happens to write that file anew.
+	Erased bool
+}
+
+// Forget destroys an owner's data key. Nothing that was sealed with it can be
+// opened again, by whoever has whatever else, but for backups of the bucket from
+// before and for what a running process remembers, for [Config].MaxAge at most.
+//
+// It needs to delete messages of the bucket's stream, which is an administrator's
+// right on a cluster with permissions, and no master key. A crash leaves the key
+// destroyed or not; run it again.
+func Forget(ctx context.Context, js jetstream.JetStream, owner events.Owner) (Forgotten, error) {
+	var done Forgotten
+	stream, err := js.Stream(ctx, Stream)
+	if err != nil {
+		return done, fmt.Errorf("open the keystore: %w: %w", ErrUnavailable, err)
+	}
+	bucket, err := js.KeyValue(ctx, Bucket)
+	if err != nil {
+		return done, fmt.Errorf("open the keystore: %w: %w", ErrUnavailable, err)
+	}
+	erasable := !stream.CachedInfo().Config.DenyDelete
+	for refused := uint64(0); ; {
+		stored, err := bucket.Get(ctx, string(owner))
+		if errors.Is(err, jetstream.ErrKeyNotFound) {
+			break
+		}
+		if err != nil {
+			return done, fmt.Errorf("forget %s: %w: %w", owner, ErrUnavailable, err)
+		}
+		done.Existed, done.Erased = true, erasable
+		if !erasable {
+			break
+		}
+		// Before the mark is made: what a newer message takes the place of is
+		// removed and not written over, and then can't be any more.
+		if err := stream.SecureDeleteMsg(ctx, stored.Revision()); err != nil {
+			if refused == stored.Revision() {
+				return done, fmt.Errorf("forget %s: erase: %w: %w", owner, ErrUnavailable, err)
+			}
+			refused = stored.Revision() // it may have got a new wrapping meanwhile
+		}
+	}
+	if !done.Existed {
+		return done, nil
+	}
+	// The mark tells whoever looks later that there was a key. A server that syncs
+	// before it acknowledges has then synced what it did to the file before, too.
+	if err := bucket.Delete(ctx, string(owner)); err != nil {
+		return done, fmt.Errorf("forget %s: mark: %w: %w", owner, ErrUnavailable, err)
+	}
+	return done, nil
+}

@@ -1,0 +1,213 @@
+package keystore_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/memory-ledger/ledger/infra/localnats/natstest"
+	"github.com/memory-ledger/ledger/services/keystore"
+)
+
+// holders returns the files of a folder that hold some bytes.
+func holders(t *testing.T, dir string, secret []byte) (files []string) {
+	t.Helper()
+	if err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		if bytes.Contains(data, secret) {
+			files = append(files, path)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// Forgetting leaves nothing of a key in the server's files, also not of the
+// newest one, which the server keeps in memory besides, and everything of the
+// others.
+func TestForgettingErases(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	server := natstest.Start(t, natstest.Dir(dir))
+	nc, err := server.Connect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bucket, err := keystore.Create(t.Context(), js, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	owners := newOwners(20)
+	wrapped := map[int][]byte{}
+	for i, o := range owners {
+		if _, err := openStore(t, bucket, keystore.MasterKey{1}).FindOrCreate(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+		entry, err := bucket.Get(t.Context(), string(o))
+		if err != nil {
+			t.Fatal(err)
+		}
+		wrapped[i] = entry.Value()
+		if len(holders(t, dir, wrapped[i])) == 0 {
+			t.Fatal("no file holds a key that is there: the test looks for the wrong thing")
+		}
+	}
+	gone := map[int]bool{0: true, 7: true, 19: true}
+	for i := range gone {
+		done, err := keystore.Forget(t.Context(), js, owners[i])
+		if err != nil || done != (keystore.Forgotten{Existed: true, Erased: true}) {
+			t.Errorf("forget %d: %+v, %v", i, done, err)
+		}
+		if done, err := keystore.Forget(t.Context(), js, owners[i]); err != nil || done != (keystore.Forgotten{}) {
+			t.Errorf("forget %d again: %+v, %v", i, done, err)
+		}
+	}
+	check := func(bucket jetstream.KeyValue) {
+		t.Helper()
+		for i, o := range owners {
+			_, err := openStore(t, bucket, keystore.MasterKey{1}).Find(t.Context(), o)
+			if gone[i] != errors.Is(err, keystore.ErrNoKey) || (!gone[i] && err != nil) {
+				t.Errorf("owner %d: %v", i, err)
+			}
+			if files := holders(t, dir, wrapped[i]); gone[i] != (len(files) == 0) {
+				t.Errorf("the key of owner %d, forgotten: %v, is in %q", i, gone[i], files)
+			}
+		}
+	}
+	check(bucket)
+	// A new start finds it so.
+	if err := server.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if nc, err = natstest.Start(t, natstest.Dir(dir)).Connect(); err != nil {
+		t.Fatal(err)
+	}
+	if js, err = jetstream.New(nc); err != nil {
+		t.Fatal(err)
+	}
+	if bucket, err = js.KeyValue(t.Context(), keystore.Bucket); err != nil {
+		t.Fatal(err)
+	}
+	check(bucket)
+}
+
+// A bucket of before, which denies deletes, can hide a key and says so.
+func TestForgettingWhereNothingMayBeErased(t *testing.T) {
+	t.Parallel()
+	nc, err := natstest.Start(t).Connect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bucket, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: keystore.Bucket, Storage: jetstream.FileStorage})
+	if err != nil {
+		t.Fatal(err)
+	}
+	owner := newOwners(1)[0]
+	if _, err := openStore(t, bucket, keystore.MasterKey{1}).FindOrCreate(t.Context(), owner); err != nil {
+		t.Fatal(err)
+	}
+	if done, err := keystore.Forget(t.Context(), js, owner); err != nil || done != (keystore.Forgotten{Existed: true}) {
+		t.Errorf("%+v, %v", done, err)
+	}
+	if _, err := openStore(t, bucket, keystore.MasterKey{1}).Find(t.Context(), owner); !errors.Is(err, keystore.ErrNoKey) {
+		t.Error(err)
+	}
+}
+
+// asked counts the questions to a bucket.
+type asked struct {
+	jetstream.KeyValue
+	gets int
+}
+
+func (a *asked) Get(ctx context.Context, key string) (jetstream.KeyValueEntry, error) {
+	a.gets++
+	return a.KeyValue.Get(ctx, key)
+}
+
+// Who has a key in memory goes on with it for MaxAge, and then looks whether it
+// was forgotten, or wrapped anew.
+func TestAKeyInMemoryIsLookedForAgain(t *testing.T) {
+	t.Parallel()
+	bucket := &asked{KeyValue: newBucket(t)}
+	now := time.Now()
+	old, fresh := keystore.MasterKey{1}, keystore.MasterKey{2}
+	s, err := keystore.Open(bucket, keystore.Config{
+		Masters: []keystore.MasterKey{fresh, old}, MaxAge: time.Minute, Now: func() time.Time { return now },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	owner := newOwners(1)[0]
+	if _, err := openStore(t, bucket, old).FindOrCreate(t.Context(), owner); err != nil {
+		t.Fatal(err)
+	}
+	first, err := s.Find(t.Context(), owner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	find := func(after time.Duration, wantGets int) (*keystore.OwnerKey, error) {
+		t.Helper()
+		now = now.Add(after)
+		before := bucket.gets
+		key, err := s.Find(t.Context(), owner)
+		if got := bucket.gets - before; got != wantGets {
+			t.Errorf("after %s the bucket was asked %d times, want %d", after, got, wantGets)
+		}
+		return key, err
+	}
+	if key, err := find(59*time.Second, 0); key != first || err != nil {
+		t.Error(key, err)
+	}
+	if key, err := find(time.Second, 1); key != first || err != nil { // the same entry: nothing to unwrap
+		t.Error(key, err)
+	}
+	if key, err := find(59*time.Second, 0); key != first || err != nil {
+		t.Error(key, err)
+	}
+	if _, err := s.Rewrap(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	sealed, err := first.Seal("m", "text")
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := find(time.Minute, 1)
+	if err != nil || again == first {
+		t.Fatal("a key that was wrapped anew was not looked at", err)
+	}
+	if text, err := again.Open("m", sealed); err != nil || text != "text" {
+		t.Error(text, err)
+	}
+	if err := bucket.Delete(t.Context(), string(owner)); err != nil {
+		t.Fatal(err)
+	}
+	if key, err := find(59*time.Second, 0); key != again || err != nil {
+		t.Error(key, err)
+	}
+	for range 2 {
+		if _, err := find(time.Second, 1); !errors.Is(err, keystore.ErrNoKey) {
+			t.Errorf("forgotten a minute ago: %v", err)
+		}
+	}
+}

@@ -1,0 +1,110 @@
+package memory
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/memory-ledger/ledger/projections/memories"
+)
+
+const (
+	// maxQuestions is how many questions a finder has under way. One keeps the
+	// database busy while the answer to the other is taken apart.
+	maxQuestions = 2
+	// maxWanted bounds what one question asks for: 17 MB where all bodies are as
+	// long as they may be.
+	maxWanted = 64
+	// questionTimeout bounds a question that outlives those who asked it.
+	questionTimeout = 5 * time.Second
+)
+
+// finder reads memories by id. Readers who come while maxQuestions are under way
+// share the next one, and nobody waits for company: a lone reader asks at once.
+// A question costs the database and its client many times what a row of its
+// answer does.
+//
+// Whoever wants something gets the answer to a question that was put after they
+// came, so what they were fenced for is in it.
+type finder struct {
+	ask func(context.Context, []memories.Wanted) ([]*memories.Memory, error)
+
+	mu      sync.Mutex
+	asking  int
+	waiting []*lookup // in the order in which they came
+}
+
+// lookup is what one reader waits for.
+type lookup struct {
+	wanted memories.Wanted
+	done   chan struct{} // closed once found and err are set
+	found  *memories.Memory
+	err    error
+}
+
+func newFinder(ask func(context.Context, []memories.Wanted) ([]*memories.Memory, error)) *finder {
+	return &finder{ask: ask}
+}
+
+// find returns a memory, nil if the owner has none of that id.
+func (f *finder) find(ctx context.Context, wanted memories.Wanted) (*memories.Memory, error) {
+	l := &lookup{wanted: wanted, done: make(chan struct{})}
+	f.mu.Lock()
+	f.waiting = append(f.waiting, l)
+	if f.asking < maxQuestions {
+		f.asking++
+		go f.run()
+	}
+	f.mu.Unlock()
+	select {
+	case <-l.done:
+		return l.found, l.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// run asks as long as somebody wants to know.
+func (f *finder) run() {
+	for {
+		f.mu.Lock()
+		now := f.waiting[:min(len(f.waiting), maxWanted)]
+		f.waiting = f.waiting[len(now):]
+		if len(now) == 0 {
+			f.waiting = nil
+			f.asking--
+			f.mu.Unlock()
+			return
+		}
+		f.mu.Unlock()
+		f.answer(now)
+	}
+}
+
+func (f *finder) answer(now []*lookup) {
+	ctx, cancel := context.WithTimeout(context.Background(), questionTimeout)
+	defer cancel()
+	wanted := make([]memories.Wanted, len(now))
+	for i, l := range now {
+		wanted[i] = l.wanted
+	}
+	found, err := f.recovered(ctx, wanted)
+	for i, l := range now {
+		if l.err = err; err == nil {
+			l.found = found[i]
+		}
+		close(l.done)
+	}
+}
+
+// recovered asks. Nobody above would catch a panic, and everybody would wait.
+func (f *finder) recovered(ctx context.Context, wanted []memories.Wanted) (found []*memories.Memory, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("find memories: panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return f.ask(ctx, wanted)
+}
