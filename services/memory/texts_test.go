@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"runtime"
@@ -52,6 +53,9 @@ func checkCharged(t *testing.T, b *Bodies) {
 		kept := int64(ownerOverhead)
 		for n, p := range o.pages {
 			kept += pageOverhead
+			if p.texts != nil && bytes.Contains(p.texts.data, []byte(" number ")) {
+				t.Errorf("page %d lies open", n)
+			}
 			switch {
 			case p.texts != nil && p.bodies.Bytes() == 0:
 				kept += int64(cap(p.texts.data))
@@ -85,18 +89,18 @@ func TestTextsTakeThePlaceOfFullPages(t *testing.T) {
 	w := h.writer(t)
 	s := h.service(1 << 30)
 	h.write(t, w, numbered(0, 3*pages.Leaves+10)...)
-	var bytes []int64
+	var kept []int64
 	for i, want := range []string{"bbb-", "ttt-", "ttt-"} {
 		checkSearch(t, s, w, "search", "NUMBER 77")
 		if got := forms(s.Bodies, w); got != want {
 			t.Errorf("after %d searches %s is kept instead of %s", i+1, got, want)
 		}
 		checkCharged(t, s.Bodies)
-		bytes = append(bytes, s.Bodies.Bytes())
+		kept = append(kept, s.Bodies.Bytes())
 	}
 	// A nonce and a tag for a page instead of each body, and no header.
-	if saved := bytes[0] - bytes[1]; saved != 3*(16+28*pages.Leaves-28) || bytes[1] != bytes[2] {
-		t.Errorf("%d bytes were kept, then %d", bytes[0], bytes[1:])
+	if saved := kept[0] - kept[1]; saved != 3*(16+28*pages.Leaves-28) || kept[1] != kept[2] {
+		t.Errorf("%d bytes were kept, then %d", kept[0], kept[1:])
 	}
 	// What comes later, and begins where a page was begun, is new once more.
 	h.write(t, w, numbered(len(w.written), 2*pages.Leaves)...)
