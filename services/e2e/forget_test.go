@@ -1,0 +1,62 @@
+package e2e_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/projections/pages"
+	"github.com/memory-ledger/ledger/services/assembly"
+	"github.com/memory-ledger/ledger/services/config"
+	"github.com/memory-ledger/ledger/services/stacktest"
+)
+
+// An owner is forgotten while services run that have everything of theirs in
+// memory: the key, rows that were read, pages of bodies and of texts. What can be
+// proven without the key still is.
+func TestAForgottenOwnerIsForgottenEverywhere(t *testing.T) {
+	t.Parallel()
+	s := stacktest.Start(t, stacktest.Options{Configure: func(c *config.Config) { c.KeyMaxAge = time.Millisecond }})
+	core, extension := s.Core[0], s.Extension[0]
+	wallet, other := stacktest.NewWallet(), stacktest.NewWallet()
+	session, extensionSession, theirs := core.SignIn(wallet), extension.SignIn(wallet), core.SignIn(other)
+	var id string
+	for i := range pages.Leaves + 1 {
+		id = core.Expect(201, "POST", "/memories", map[string]any{"content": fmt.Sprint("secret number ", i)}, session).Text("id")
+	}
+	kept := core.Expect(201, "POST", "/memories", map[string]any{"content": "not forgotten"}, theirs).Text("id")
+	type request struct {
+		method, path string
+		body         any
+	}
+	reads := []request{
+		{"GET", "/memories/" + id, nil}, {"GET", "/memories", nil}, {"GET", "/memories?limit=2", nil},
+		{"POST", "/memories/search", map[string]any{"query": "number 7"}},
+	}
+	for range 3 { // once for the bodies, once for the texts, once from those
+		for _, r := range reads {
+			core.Expect(200, r.method, r.path, r.body, session)
+		}
+		extension.Expect(200, "GET", "/memories", nil, extensionSession)
+	}
+	proven := core.Expect(200, "GET", "/memories/"+id+"/proof", nil, session)
+
+	done, err := assembly.Forget(t.Context(), s.Config, events.Owner(wallet.PublicKey))
+	if err != nil || !done.Existed || !done.Erased {
+		t.Fatalf("%+v, %v", done, err)
+	}
+	for _, r := range append(reads, request{"POST", "/memories", map[string]any{"content": "more"}}) {
+		core.Expect(410, r.method, r.path, r.body, session)
+	}
+	extension.Expect(410, "GET", "/memories", nil, extensionSession)
+	// Signing in again does not make another key.
+	again := core.SignIn(wallet)
+	core.Expect(410, "POST", "/memories", map[string]any{"content": "more"}, again)
+	if now := core.Expect(200, "GET", "/memories/"+id+"/proof", nil, again); string(now.Body) != string(proven.Body) {
+		t.Errorf("the proof was\n%s and is\n%s", proven.Body, now.Body)
+	}
+	if got := core.Expect(200, "GET", "/memories/"+kept, nil, theirs).Text("content"); got != "not forgotten" {
+		t.Errorf("another owner's memory is %q", got)
+	}
+}
