@@ -201,3 +201,18 @@ func TestStopDrains(t *testing.T) {
 		t.Errorf("a second Stop: %v", err)
 	}
 }
+
+// Another process has a stream's files synced by their place alone.
+func TestSyncStream(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	stream(t, connect(t, natstest.Start(t, natstest.Dir(dir)).URL()))
+	if err := localnats.SyncStream(dir, "T"); err != nil {
+		t.Error(err)
+	}
+	for _, there := range []string{dir, t.TempDir(), filepath.Join(dir, "nowhere")} {
+		if err := localnats.SyncStream(there, "nothing"); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("a stream that is not in %s: %v", there, err)
+		}
+	}
+}

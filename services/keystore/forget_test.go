@@ -41,14 +41,7 @@ func TestForgettingErases(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	server := natstest.Start(t, natstest.Dir(dir))
-	nc, err := server.Connect()
-	if err != nil {
-		t.Fatal(err)
-	}
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := connect(t, server)
 	bucket, err := keystore.Create(t.Context(), js, 1)
 	if err != nil {
 		t.Fatal(err)
@@ -95,12 +88,7 @@ func TestForgettingErases(t *testing.T) {
 	if err := server.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if nc, err = natstest.Start(t, natstest.Dir(dir)).Connect(); err != nil {
-		t.Fatal(err)
-	}
-	if js, err = jetstream.New(nc); err != nil {
-		t.Fatal(err)
-	}
+	js = connect(t, natstest.Start(t, natstest.Dir(dir)))
 	if bucket, err = js.KeyValue(t.Context(), keystore.Bucket); err != nil {
 		t.Fatal(err)
 	}
@@ -110,14 +98,7 @@ func TestForgettingErases(t *testing.T) {
 // A bucket of before, which denies deletes, can hide a key and says so.
 func TestForgettingWhereNothingMayBeErased(t *testing.T) {
 	t.Parallel()
-	nc, err := natstest.Start(t).Connect()
-	if err != nil {
-		t.Fatal(err)
-	}
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := connect(t, natstest.Start(t))
 	bucket, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: keystore.Bucket, Storage: jetstream.FileStorage})
 	if err != nil {
 		t.Fatal(err)

@@ -29,7 +29,7 @@ func keeper(t *testing.T, k *keystore.OwnerKey) *keystore.Keeper {
 // with no other.
 func TestKeeper(t *testing.T) {
 	t.Parallel()
-	s := open(t, bucket(t), keystore.MasterKey{1})
+	s := openStore(t, newBucket(t), keystore.MasterKey{1})
 	keyA, err := s.FindOrCreate(t.Context(), logtest.Owner())
 	if err != nil {
 		t.Fatal(err)
@@ -80,8 +80,8 @@ func TestKeeper(t *testing.T) {
 // says, and not those of bodies.
 func TestKeeperForm(t *testing.T) {
 	t.Parallel()
-	kv, owner, master := bucket(t), logtest.Owner(), keystore.MasterKey{1}
-	key, err := open(t, kv, master).FindOrCreate(t.Context(), owner)
+	kv, owner, master := newBucket(t), logtest.Owner(), keystore.MasterKey{1}
+	key, err := openStore(t, kv, master).FindOrCreate(t.Context(), owner)
 	if err != nil {
 		t.Fatal(err)
 	}

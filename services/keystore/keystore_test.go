@@ -7,44 +7,39 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/memory-ledger/ledger/events/eventlog/logtest"
+	"github.com/memory-ledger/ledger/infra/localnats"
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 	"github.com/memory-ledger/ledger/services/keystore"
 )
 
-func bucket(t *testing.T) jetstream.KeyValue {
+func connect(t *testing.T, server *localnats.Server) jetstream.JetStream {
 	t.Helper()
-	nc, err := nats.Connect(natstest.Start(t).URL())
+	nc, err := server.Connect()
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(nc.Close)
 	js, err := jetstream.New(nc)
 	if err != nil {
 		t.Fatal(err)
 	}
-	kv, err := keystore.Create(t.Context(), js, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return kv
+	return js
 }
 
-func open(t *testing.T, kv jetstream.KeyValue, masters ...keystore.MasterKey) *keystore.Store {
+func newBucket(t *testing.T) jetstream.KeyValue {
 	t.Helper()
-	s, err := keystore.Open(kv, keystore.Config{Masters: masters, Cached: 4})
+	bucket, err := keystore.Create(t.Context(), connect(t, natstest.Start(t)), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s
+	return bucket
 }
 
 func TestSealAndOpen(t *testing.T) {
 	t.Parallel()
-	s := open(t, bucket(t), keystore.MasterKey{1})
+	s := openStore(t, newBucket(t), keystore.MasterKey{1})
 	a, b := logtest.Owner(), logtest.Owner()
 	if _, err := s.Find(t.Context(), a); !errors.Is(err, keystore.ErrNoKey) {
 		t.Fatalf("a key nobody made: %v", err)
@@ -92,12 +87,12 @@ func TestSealAndOpen(t *testing.T) {
 // one key.
 func TestOneKeyForAnOwner(t *testing.T) {
 	t.Parallel()
-	kv, owner := bucket(t), logtest.Owner()
+	kv, owner := newBucket(t), logtest.Owner()
 	var mu sync.Mutex
 	var keys []*keystore.OwnerKey
 	var group sync.WaitGroup
 	for range 8 {
-		s := open(t, kv, keystore.MasterKey{1})
+		s := openStore(t, kv, keystore.MasterKey{1})
 		group.Go(func() {
 			k, err := s.FindOrCreate(context.Background(), owner)
 			if err != nil {
@@ -123,9 +118,9 @@ func TestOneKeyForAnOwner(t *testing.T) {
 
 func TestMasterKeys(t *testing.T) {
 	t.Parallel()
-	kv, owner := bucket(t), logtest.Owner()
+	kv, owner := newBucket(t), logtest.Owner()
 	one, two := keystore.MasterKey{1}, keystore.MasterKey{2}
-	key, err := open(t, kv, one).FindOrCreate(t.Context(), owner)
+	key, err := openStore(t, kv, one).FindOrCreate(t.Context(), owner)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,10 +128,10 @@ func TestMasterKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := open(t, kv, two).Find(t.Context(), owner); !errors.Is(err, keystore.ErrMasterKey) {
+	if _, err := openStore(t, kv, two).Find(t.Context(), owner); !errors.Is(err, keystore.ErrMasterKey) {
 		t.Errorf("another master key unwraps: %v", err)
 	}
-	both, err := open(t, kv, two, one).Find(t.Context(), owner)
+	both, err := openStore(t, kv, two, one).Find(t.Context(), owner)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +147,7 @@ func TestMasterKeys(t *testing.T) {
 	if _, err := kv.Put(t.Context(), string(other), stored.Value()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := open(t, kv, one).Find(t.Context(), other); !errors.Is(err, keystore.ErrSealed) {
+	if _, err := openStore(t, kv, one).Find(t.Context(), other); !errors.Is(err, keystore.ErrSealed) {
 		t.Errorf("another owner's key unwraps: %v", err)
 	}
 	if strings.Contains(one.String(), "1") {
@@ -162,14 +157,14 @@ func TestMasterKeys(t *testing.T) {
 
 func TestForgetting(t *testing.T) {
 	t.Parallel()
-	kv, owner := bucket(t), logtest.Owner()
-	if _, err := open(t, kv, keystore.MasterKey{1}).FindOrCreate(t.Context(), owner); err != nil {
+	kv, owner := newBucket(t), logtest.Owner()
+	if _, err := openStore(t, kv, keystore.MasterKey{1}).FindOrCreate(t.Context(), owner); err != nil {
 		t.Fatal(err)
 	}
 	if err := kv.Delete(t.Context(), string(owner)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := open(t, kv, keystore.MasterKey{1}).Find(t.Context(), owner); !errors.Is(err, keystore.ErrNoKey) {
+	if _, err := openStore(t, kv, keystore.MasterKey{1}).Find(t.Context(), owner); !errors.Is(err, keystore.ErrNoKey) {
 		t.Errorf("a forgotten key: %v", err)
 	}
 }

@@ -10,26 +10,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/memory-ledger/ledger/events"
-	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 	"github.com/memory-ledger/ledger/services/keystore"
 )
-
-func newBucket(t *testing.T) jetstream.KeyValue {
-	t.Helper()
-	nc, err := natstest.Start(t).Connect()
-	if err != nil {
-		t.Fatal(err)
-	}
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	bucket, err := keystore.Create(t.Context(), js, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return bucket
-}
 
 func openStore(t *testing.T, bucket jetstream.KeyValue, masters ...keystore.MasterKey) *keystore.Store {
 	t.Helper()
