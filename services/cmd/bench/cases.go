@@ -55,16 +55,16 @@ func writes(ctx context.Context, w *world) error {
 		return err
 	}
 	name := fmt.Sprintf("POST /memories, %d connections, %d owners", w.connections, w.owners)
-	w.report.add(name+", JWT, beside a plain INSERT", rate(many[0]), rate(many[1]), many[0].perSecond/many[1].perSecond)
-	w.report.add(name+", p99", short(many[0].p99).String(), short(many[1].p99).String(), float64(many[0].p99)/float64(many[1].p99))
-	w.report.add(name+", API keys beside JWT", rate(many[2]), rate(many[0]), many[2].perSecond/many[0].perSecond)
-	w.report.add(name+", JWT, beside the bare log append", rate(many[0]), rate(many[3]), many[0].perSecond/many[3].perSecond)
+	w.report.add(name+", JWT, beside a plain INSERT", rate(many[0].result), rate(many[1].result), ratio(many[0], many[1], throughput))
+	w.report.add(name+", p99", short(many[0].p99).String(), short(many[1].p99).String(), ratio(many[0], many[1], tail))
+	w.report.add(name+", API keys beside JWT", rate(many[2].result), rate(many[0].result), ratio(many[2], many[0], throughput))
+	w.report.add(name+", JWT, beside the bare log append", rate(many[0].result), rate(many[3].result), ratio(many[0], many[3], throughput))
 	one, err := compare(ctx, w.rounds,
 		contender{"ours", load(1, ours(w.tokens))}, contender{"plain", load(1, plain)})
 	if err != nil {
 		return err
 	}
-	w.report.add("POST /memories, one connection, p50", short(one[0].p50).String(), short(one[1].p50).String(), float64(one[0].p50)/float64(one[1].p50))
+	w.report.add("POST /memories, one connection, p50", short(one[0].p50).String(), short(one[1].p50).String(), ratio(one[0], one[1], middle))
 	return nil
 }
 
@@ -140,7 +140,7 @@ func reads(ctx context.Context, w *world) error {
 		return err
 	}
 	name := fmt.Sprintf("GET /memories/:id, %d connections, fenced and decrypted, beside a plain SELECT", w.connections)
-	w.report.add(name+", 2,000 memories again and again", rate(got[0]), rate(got[1]), got[0].perSecond/got[1].perSecond)
+	w.report.add(name+", 2,000 memories again and again", rate(got[0].result), rate(got[1].result), ratio(got[0], got[1], throughput))
 	return w.readOnce(ctx, name)
 }
 
@@ -187,7 +187,7 @@ func (w *world) readOnce(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	w.report.add(name+", each memory once", rate(got[0]), rate(got[1]), got[0].perSecond/got[1].perSecond)
+	w.report.add(name+", each memory once", rate(got[0].result), rate(got[1].result), ratio(got[0], got[1], throughput))
 	return nil
 }
 

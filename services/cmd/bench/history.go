@@ -86,15 +86,15 @@ func (w *world) search(ctx context.Context, name string, size int, text func(int
 	if err != nil {
 		return err
 	}
-	warm, plain, language := got[0].p50, got[1].p50, got[2].p50
-	first := medianOf(cold)
-	add := func(work string, ours, beside time.Duration) {
-		w.report.add("search "+name+", "+work, short(ours).String(), short(beside).String(), float64(beside)/float64(ours))
+	warm, first := got[0], medianOf(cold)
+	add := func(work, collation string, ours, ilike time.Duration, times float64) {
+		w.report.add("search "+name+", "+work+", times faster than ILIKE ("+collation+")", short(ours).String(), short(ilike).String(), times)
 	}
-	add("warm, times faster than ILIKE (C.UTF-8)", warm, plain)
-	add("warm, times faster than ILIKE (en-US-x-icu)", warm, language)
-	add("first time, times faster than ILIKE (C.UTF-8)", first, plain)
-	add("first time, times faster than ILIKE (en-US-x-icu)", first, language)
+	for i, collation := range []string{"C.UTF-8", "en-US-x-icu"} {
+		ilike := got[1+i]
+		add("warm", collation, warm.p50, ilike.p50, ratio(ilike, warm, middle))
+		add("first time", collation, first, ilike.p50, float64(ilike.p50)/float64(first)) // not of the same rounds
+	}
 	return nil
 }
 
@@ -179,6 +179,6 @@ func proofs(ctx context.Context, w *world) error {
 		return err
 	}
 	w.report.add(fmt.Sprintf("proof in a log of %d beside one of %d, p50", sizes[1], sizes[0]),
-		short(p50[1].p50).String(), short(p50[0].p50).String(), float64(p50[1].p50)/float64(p50[0].p50))
+		short(p50[1].p50).String(), short(p50[0].p50).String(), ratio(p50[1], p50[0], middle))
 	return nil
 }

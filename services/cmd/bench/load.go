@@ -70,26 +70,49 @@ func drive(ctx context.Context, connections int, d time.Duration, status int, fi
 	}, nil
 }
 
-// median of the rounds, member by member.
-func median(rounds []result) result {
-	pick := func(of func(result) float64) float64 {
-		values := make([]float64, len(rounds))
-		for i, r := range rounds {
-			values[i] = of(r)
-		}
-		slices.Sort(values)
-		return values[len(values)/2]
+// series is what a contender did: one result a round, and their medians, member
+// by member.
+type series struct {
+	result
+	rounds []result
+}
+
+func newSeries(rounds []result) series {
+	pick := func(of func(result) float64) float64 { return medianBy(rounds, of) }
+	return series{result{
+		perSecond: pick(throughput), p50: time.Duration(pick(middle)), p99: time.Duration(pick(tail)),
+	}, rounds}
+}
+
+func throughput(r result) float64 { return r.perSecond }
+func middle(r result) float64     { return float64(r.p50) }
+func tail(r result) float64       { return float64(r.p99) }
+
+// ratio is the median of the rounds' ratios: two loads of one round ran within
+// seconds of each other, and what the machine did from one minute to the next
+// falls on both.
+func ratio(ours, beside series, of func(result) float64) float64 {
+	ratios := make([]float64, len(ours.rounds))
+	for i := range ratios {
+		ratios[i] = of(ours.rounds[i]) / of(beside.rounds[i])
 	}
-	return result{
-		perSecond: pick(func(r result) float64 { return r.perSecond }),
-		p50:       time.Duration(pick(func(r result) float64 { return float64(r.p50) })),
-		p99:       time.Duration(pick(func(r result) float64 { return float64(r.p99) })),
+	return medianBy(ratios, func(r float64) float64 { return r })
+}
+
+func medianBy[T any](all []T, of func(T) float64) float64 {
+	values := make([]float64, len(all))
+	for i, one := range all {
+		values[i] = of(one)
 	}
+	slices.Sort(values)
+	if n := len(values); n%2 == 0 {
+		return (values[n/2-1] + values[n/2]) / 2
+	}
+	return values[len(values)/2]
 }
 
 func medianOf(all []time.Duration) time.Duration {
-	sorted := slices.Sorted(slices.Values(all))
-	return sorted[len(sorted)/2]
+	return time.Duration(medianBy(all, func(d time.Duration) float64 { return float64(d) }))
 }
 
 // contender is one side of a comparison.
@@ -98,11 +121,11 @@ type contender struct {
 	run  func(ctx context.Context) (result, error)
 }
 
-// compare runs the contenders in turn, round after round, and returns their
-// medians. One round before the first warms all up and does not count. Each
+// compare runs the contenders in turn, round after round, and returns what each
+// did. One round before the first warms all up and does not count. Each
 // round has its own order, so that none always comes after the same one, whose
 // dirty pages are still being written.
-func compare(ctx context.Context, rounds int, contenders ...contender) ([]result, error) {
+func compare(ctx context.Context, rounds int, contenders ...contender) ([]series, error) {
 	collected := make([][]result, len(contenders))
 	for round := range rounds + 1 {
 		for _, i := range rand.Perm(len(contenders)) {
@@ -116,9 +139,9 @@ func compare(ctx context.Context, rounds int, contenders ...contender) ([]result
 			}
 		}
 	}
-	medians := make([]result, len(contenders))
+	all := make([]series, len(contenders))
 	for i, rounds := range collected {
-		medians[i] = median(rounds)
+		all[i] = newSeries(rounds)
 	}
-	return medians, nil
+	return all, nil
 }
