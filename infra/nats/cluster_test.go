@@ -10,6 +10,8 @@ import (
 	"io"
 	"net"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -83,7 +85,7 @@ func TestRolesWorkAcrossACluster(t *testing.T) {
 		if err != nil {
 			t.Fatalf("node %d: %v", node, err)
 		}
-		if _, err := kv.Create(t.Context(), fmt.Sprint(node), []byte("key")); err != nil {
+		if _, err := kv.Create(t.Context(), fmt.Sprint(node), wrapped(node)); err != nil {
 			t.Errorf("node %d: %v", node, err)
 		}
 		// Another node's client knows it at once: the leader answers.
@@ -92,7 +94,7 @@ func TestRolesWorkAcrossACluster(t *testing.T) {
 		if err != nil {
 			t.Fatalf("node %d: %v", node, err)
 		}
-		if e, err := elsewhere.Get(t.Context(), fmt.Sprint(node)); err != nil || string(e.Value()) != "key" {
+		if e, err := elsewhere.Get(t.Context(), fmt.Sprint(node)); err != nil || !bytes.Equal(e.Value(), wrapped(node)) {
 			t.Errorf("node %d: what was just stored: %v", node, err)
 		}
 		stored, err := other.Conn().RequestWithContext(t.Context(), "$JS.API.STREAM.MSG.GET.LEDGER", fmt.Appendf(nil, `{"seq":%d}`, node+1))
@@ -131,6 +133,49 @@ func TestRolesWorkAcrossACluster(t *testing.T) {
 	}
 	if info := s.CachedInfo(); info.State.Msgs != 3 || info.Config.Replicas != 3 {
 		t.Errorf("%d messages, %d replicas", info.State.Msgs, info.Config.Replicas)
+	}
+	eraseKey(t, nodes, admin)
+}
+
+func wrapped(node int) []byte {
+	return fmt.Appendf(nil, "the wrapped key of owner %d, and of no other", node)
+}
+
+// eraseKey erases the key of node 1 of the three, and looks into the files of all.
+func eraseKey(t *testing.T, nodes []*server.Server, admin jetstream.JetStream) {
+	t.Helper()
+	keys, err := admin.Stream(t.Context(), "KV_ledger_keys")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := keys.SecureDeleteMsg(t.Context(), 2); err != nil {
+		t.Fatal(err)
+	}
+	for i, node := range nodes {
+		blocks := filepath.Join(node.StoreDir(), "LEDGER", "streams", "KV_ledger_keys", "msgs", "*.blk")
+		holds := func(owner int) bool {
+			t.Helper()
+			files, err := filepath.Glob(blocks)
+			if err != nil || len(files) == 0 {
+				t.Fatalf("node %d: no files are %s: %v", i, blocks, err)
+			}
+			for _, file := range files {
+				data, err := os.ReadFile(file)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if bytes.Contains(data, wrapped(owner)) {
+					return true
+				}
+			}
+			return false
+		}
+		// Those that do not lead hear of it a little later.
+		for deadline := time.Now().Add(20 * time.Second); !holds(0) || holds(1) || !holds(2); {
+			if _, err := keys.Info(t.Context()); err != nil || time.Now().After(deadline) {
+				t.Fatalf("node %d holds %v, %v, %v of the keys, of which the second was erased (%v)", i, holds(0), holds(1), holds(2), err)
+			}
+		}
 	}
 }
 
