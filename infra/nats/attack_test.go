@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	natsconf "github.com/memory-ledger/ledger/infra/nats"
 )
@@ -174,17 +175,45 @@ func TestAnswersAttackNobody(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				if user == "api" || user == "anchorer" { // one ask is an append
-					w.n++
-				}
 				if err := conn.FlushTimeout(10 * time.Second); err != nil {
 					t.Fatal(err)
 				}
 				settle(t, w, user)
+				if subject := appends[user]; subject != "" {
+					w.n = settleAppends(t, w, conn, subject)
+				}
 			}
 			w.wantUnhurt()
 		})
 	}
+}
+
+// appends are the subjects that users append to when they ask.
+var appends = map[string]string{"api": "ledger.cc.o.memory", "anchorer": "chain.cc.o.batch"}
+
+// settleAppends returns where the log ends once what a connection appended is
+// stored, after w.n, or was refused for where its answer should have gone.
+// Nothing else may have come.
+func settleAppends(t *testing.T, w *world, conn *nats.Conn, subject string) uint64 {
+	t.Helper()
+	js, err := jetstream.New(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ack, err := js.Publish(t.Context(), subject, []byte("x")) // comes after what the connection sent before
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := w.admin.Stream(t.Context(), natsconf.Stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := w.n + 1; n <= ack.Sequence; n++ {
+		if msg, err := s.GetMsg(t.Context(), n); err != nil || msg.Subject != subject || string(msg.Data) != "x" {
+			t.Errorf("message %d: %+v, %v", n, msg, err)
+		}
+	}
+	return ack.Sequence
 }
 
 // asks are the requests that a user may send.
@@ -197,11 +226,11 @@ func asks(user string, seq uint64) map[string]string {
 	}
 	switch user {
 	case "api":
-		all["ledger.cc.o.memory"] = `x`
+		all[appends[user]] = `x`
 		all["$JS.API.STREAM.INFO.KV_ledger_keys"] = ``
 		all["$JS.API.STREAM.MSG.GET.KV_ledger_keys"] = `{"last_by_subj":"$KV.ledger_keys.owner"}`
 	case "anchorer":
-		all["chain.cc.o.batch"] = `x`
+		all[appends[user]] = `x`
 		all["$JS.API.CONSUMER.INFO.LEDGER.anchorer"] = ``
 		all["$JS.API.CONSUMER.MSG.NEXT.LEDGER.anchorer"] = `{"batch":1,"no_wait":true}`
 	case "projector":
