@@ -224,13 +224,14 @@ func asks(user string, seq uint64) map[string]string {
 		"$JS.API.STREAM.INFO.LEDGER":                      ``,
 		"$JS.API.STREAM.MSG.GET.LEDGER":                   fmt.Sprintf(`{"seq":%d}`, seq),
 	}
+	if subject := appends[user]; subject != "" {
+		all[subject] = `x`
+	}
 	switch user {
 	case "api":
-		all[appends[user]] = `x`
 		all["$JS.API.STREAM.INFO.KV_ledger_keys"] = ``
 		all["$JS.API.STREAM.MSG.GET.KV_ledger_keys"] = `{"last_by_subj":"$KV.ledger_keys.owner"}`
 	case "anchorer":
-		all[appends[user]] = `x`
 		all["$JS.API.CONSUMER.INFO.LEDGER.anchorer"] = ``
 		all["$JS.API.CONSUMER.MSG.NEXT.LEDGER.anchorer"] = `{"batch":1,"no_wait":true}`
 	case "projector":

@@ -10,7 +10,6 @@ import (
 	"io"
 	"net"
 	"net/url"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -20,6 +19,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 	natsconf "github.com/memory-ledger/ledger/infra/nats"
 )
 
@@ -152,23 +152,10 @@ func eraseKey(t *testing.T, nodes []*server.Server, admin jetstream.JetStream) {
 		t.Fatal(err)
 	}
 	for i, node := range nodes {
-		blocks := filepath.Join(node.StoreDir(), "LEDGER", "streams", "KV_ledger_keys", "msgs", "*.blk")
+		bucket := filepath.Join(node.StoreDir(), "LEDGER", "streams", "KV_ledger_keys")
 		holds := func(owner int) bool {
 			t.Helper()
-			files, err := filepath.Glob(blocks)
-			if err != nil || len(files) == 0 {
-				t.Fatalf("node %d: no files are %s: %v", i, blocks, err)
-			}
-			for _, file := range files {
-				data, err := os.ReadFile(file)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if bytes.Contains(data, wrapped(owner)) {
-					return true
-				}
-			}
-			return false
+			return len(natstest.FilesHolding(t, bucket, wrapped(owner))) > 0
 		}
 		// Those that do not lead hear of it a little later.
 		for deadline := time.Now().Add(20 * time.Second); !holds(0) || holds(1) || !holds(2); {

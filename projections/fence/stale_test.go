@@ -78,7 +78,8 @@ func readMemory(t *testing.T, a *world.Actor, log *world.Log, f *fence.Fence, po
 	if err := f.WaitOwner(t.Context(), a.Owner); err != nil {
 		t.Error(err)
 	}
-	if _, found, err := memories.ByID(t.Context(), pool, a.Owner, written.MemoryID); err != nil || !found {
+	own := []memories.Wanted{{Owner: a.Owner, ID: written.MemoryID}}
+	if found, err := memories.ByIDs(t.Context(), pool, own); err != nil || found[0] == nil {
 		t.Errorf("own write at %d is not there: %v", seq, err)
 	}
 }

@@ -46,25 +46,16 @@ const covering = `
 	(SELECT b.id FROM batches b WHERE b.owner = m.owner AND b.state IN ('cut', 'submitted') AND b.size > m.leaf_index
 	 ORDER BY b.size, b.id LIMIT 1) AS open`
 
-// ByID returns a memory of the owner. The id of somebody else's memory is not
-// found, nor is a text that is no id.
-func ByID(ctx context.Context, q schema.Querier, owner events.Owner, id string) (Memory, bool, error) {
-	found, err := ByIDs(ctx, q, []Wanted{{owner, id}})
-	if err != nil || found[0] == nil {
-		return Memory{}, false, err
-	}
-	return *found[0], true, nil
-}
-
 // Wanted names a memory of an owner.
 type Wanted struct {
 	Owner events.Owner
 	ID    string
 }
 
-// ByIDs is ByID for several, in one question: it returns as many as are wanted,
-// each in its place, nil for those that are not found. What two want, both get,
-// each their own.
+// ByIDs returns memories by their ids, in one question: as many as are wanted,
+// each in its place, nil for those that are not found, as the id of somebody
+// else's memory is not, nor a text that is no id. What two want, both get, each
+// their own.
 func ByIDs(ctx context.Context, q schema.Querier, wanted []Wanted) ([]*Memory, error) {
 	found := make([]*Memory, len(wanted))
 	ids := make([]pgtype.UUID, len(wanted)) // NULL for what is no id, which nothing equals

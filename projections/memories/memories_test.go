@@ -66,6 +66,16 @@ func TestOddMetadataComesBackAsItWas(t *testing.T) {
 	}
 }
 
+// byID asks for one memory.
+func byID(t *testing.T, pool *pgxpool.Pool, owner events.Owner, id string) (memories.Memory, bool, error) {
+	t.Helper()
+	found, err := memories.ByIDs(t.Context(), pool, []memories.Wanted{{Owner: owner, ID: id}})
+	if err != nil || found[0] == nil {
+		return memories.Memory{}, false, err
+	}
+	return *found[0], true, nil
+}
+
 func TestAMemoryIsItsOwnersAlone(t *testing.T) {
 	t.Parallel()
 	_, pool := world.Database(t)
@@ -84,7 +94,7 @@ func TestAMemoryIsItsOwnersAlone(t *testing.T) {
 			t.Errorf("%+v, %v, %v", m, found, err)
 		}
 	}
-	check(memories.ByID(t.Context(), pool, a.Owner, mine.MemoryID))
+	check(byID(t, pool, a.Owner, mine.MemoryID))
 	check(memories.ByIdempotencyKey(t.Context(), pool, a.Owner, hash))
 	wanted := []memories.Wanted{{other.Owner, mine.MemoryID}, {a.Owner, mine.MemoryID}, {a.Owner, "x"}, {other.Owner, theirs.MemoryID},
 		{a.Owner, world.UUID()}, {a.Owner, mine.MemoryID}}
@@ -108,7 +118,7 @@ func TestAMemoryIsItsOwnersAlone(t *testing.T) {
 	}
 	for _, id := range []string{theirs.MemoryID, world.UUID(), "", "x", strings.ToUpper(mine.MemoryID), "{" + mine.MemoryID + "}",
 		strings.ReplaceAll(mine.MemoryID, "-", ""), mine.MemoryID + " ", strings.Repeat("0", 200_000), "\x00"} {
-		if _, found, err := memories.ByID(t.Context(), pool, a.Owner, id); found || err != nil {
+		if _, found, err := byID(t, pool, a.Owner, id); found || err != nil {
 			t.Errorf("id %.50q: %v, %v", id, found, err)
 		}
 	}
@@ -263,7 +273,7 @@ func checkCover(t *testing.T, pool *pgxpool.Pool, owner events.Owner, want []str
 			if got := says(m); got != want[m.LeafIndex] {
 				t.Errorf("page %+v: leaf %d is covered by %s, want %s", page, m.LeafIndex, got, want[m.LeafIndex])
 			}
-			one, _, err := memories.ByID(t.Context(), pool, owner, m.ID)
+			one, _, err := byID(t, pool, owner, m.ID)
 			if got := says(&one); err != nil || got != want[m.LeafIndex] {
 				t.Errorf("by id: leaf %d is covered by %s, want %s (%v)", m.LeafIndex, got, want[m.LeafIndex], err)
 			}

@@ -13,9 +13,9 @@ import (
 	"github.com/memory-ledger/ledger/projections/internal/copyform"
 )
 
-// Row takes in the fields of a row in COPY's binary form, one after the other in the order of the columns. What
-// a field is called here is the type of its column; PostgreSQL refuses one of
-// another length, and nothing else of the kind.
+// Row takes in the fields of a row in COPY's binary form, one after the other in
+// the order of the columns. What a field is called here is the type of its column;
+// PostgreSQL refuses one of another length, and nothing else of the kind.
 type Row struct{ buf []byte }
 
 func (r *Row) length(n int) { r.buf = binary.BigEndian.AppendUint32(r.buf, uint32(n)) }

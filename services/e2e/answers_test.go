@@ -15,9 +15,7 @@ import (
 	"github.com/gagliardetto/solana-go"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
-	"github.com/memory-ledger/ledger/services/assembly"
 	"github.com/memory-ledger/ledger/services/contracttest"
 	"github.com/memory-ledger/ledger/services/core"
 	"github.com/memory-ledger/ledger/services/door"
@@ -404,10 +402,7 @@ func answersWithoutKey(t *testing.T, every func(func(contracttest.API, contractt
 	written := s.Core[0].Expect(201, "POST", "/memories", map[string]any{"content": "x"}, session)
 	read := s.Extension[0].Expect(201, "POST", "/agent-cases", nil, extensionSession)
 	drop := s.Extension[0].Expect(201, "POST", "/memory-drops", nil, extensionSession)
-	owner := events.Owner(wallet.PublicKey)
-	if done, err := assembly.Forget(t.Context(), s.Config, owner); err != nil || !done.Existed || !done.Erased {
-		t.Fatalf("%+v, %v", done, err)
-	}
+	forget(t, s, wallet)
 	paths := strings.NewReplacer("{id}", written.Text("id"), "/agent-cases/{token}", "/agent-cases/"+tokenOf(read), "/memory-drops/{token}", "/memory-drops/"+tokenOf(drop))
 	every(func(api contracttest.API, op contracttest.Operation) {
 		if !slices.Contains(op.Statuses, 410) {

@@ -12,6 +12,16 @@ import (
 	"github.com/memory-ledger/ledger/services/stacktest"
 )
 
+// forget destroys an owner's data key, as an operator does who is asked to forget
+// somebody.
+func forget(t *testing.T, s *stacktest.Stack, wallet stacktest.Wallet) {
+	t.Helper()
+	done, err := assembly.Forget(t.Context(), s.Config, events.Owner(wallet.PublicKey))
+	if err != nil || !done.Existed || !done.Erased {
+		t.Fatalf("%+v, %v", done, err)
+	}
+}
+
 // An owner is forgotten while services run that have everything of theirs in
 // memory: the key, rows that were read, pages of bodies and of texts. What can be
 // proven without the key still is.
@@ -42,10 +52,7 @@ func TestAForgottenOwnerIsForgottenEverywhere(t *testing.T) {
 	}
 	proven := core.Expect(200, "GET", "/memories/"+id+"/proof", nil, session)
 
-	done, err := assembly.Forget(t.Context(), s.Config, events.Owner(wallet.PublicKey))
-	if err != nil || !done.Existed || !done.Erased {
-		t.Fatalf("%+v, %v", done, err)
-	}
+	forget(t, s, wallet)
 	for _, r := range append(reads, request{"POST", "/memories", map[string]any{"content": "more"}}) {
 		core.Expect(410, r.method, r.path, r.body, session)
 	}

@@ -1,12 +1,8 @@
 package keystore_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -15,24 +11,6 @@ import (
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 	"github.com/memory-ledger/ledger/services/keystore"
 )
-
-// holders returns the files of a folder that hold some bytes.
-func holders(t *testing.T, dir string, secret []byte) (files []string) {
-	t.Helper()
-	if err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		data, err := os.ReadFile(path)
-		if bytes.Contains(data, secret) {
-			files = append(files, path)
-		}
-		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
-	return files
-}
 
 // Forgetting leaves nothing of a key in the server's files, also not of the
 // newest one, which the server keeps in memory besides, and everything of the
@@ -57,7 +35,7 @@ func TestForgettingErases(t *testing.T) {
 			t.Fatal(err)
 		}
 		wrapped[i] = entry.Value()
-		if len(holders(t, dir, wrapped[i])) == 0 {
+		if len(natstest.FilesHolding(t, dir, wrapped[i])) == 0 {
 			t.Fatal("no file holds a key that is there: the test looks for the wrong thing")
 		}
 	}
@@ -78,7 +56,7 @@ func TestForgettingErases(t *testing.T) {
 			if gone[i] != errors.Is(err, keystore.ErrNoKey) || (!gone[i] && err != nil) {
 				t.Errorf("owner %d: %v", i, err)
 			}
-			if files := holders(t, dir, wrapped[i]); gone[i] != (len(files) == 0) {
+			if files := natstest.FilesHolding(t, dir, wrapped[i]); gone[i] != (len(files) == 0) {
 				t.Errorf("the key of owner %d, forgotten: %v, is in %q", i, gone[i], files)
 			}
 		}

@@ -115,7 +115,7 @@ type cachedKey struct {
 // a bucket that is made in the ordinary way never may.
 func Create(ctx context.Context, js jetstream.JetStream, replicas int) (jetstream.KeyValue, error) {
 	_, err := js.CreateStream(ctx, jetstream.StreamConfig{
-		Name: Stream, Description: "Memory Ledger: wrapped data keys", Subjects: []string{subject(">")},
+		Name: Stream, Description: "Memory Ledger: wrapped data keys", Subjects: []string{"$KV." + Bucket + ".>"},
 		MaxMsgsPerSubject: 1, Storage: jetstream.FileStorage, Discard: jetstream.DiscardNew, Replicas: max(1, replicas),
 		MaxBytes: -1, MaxMsgs: -1, MaxConsumers: -1, MaxMsgSize: -1, AllowDirect: true, DenyPurge: true,
 	})
@@ -124,8 +124,6 @@ func Create(ctx context.Context, js jetstream.JetStream, replicas int) (jetstrea
 	}
 	return js.KeyValue(ctx, Bucket)
 }
-
-func subject(key string) string { return "$KV." + Bucket + "." + key }
 
 // Open returns the keystore on a bucket.
 func Open(bucket jetstream.KeyValue, cfg Config) (*Store, error) {

@@ -55,10 +55,10 @@ func writes(ctx context.Context, w *world) error {
 		return err
 	}
 	name := fmt.Sprintf("POST /memories, %d connections, %d owners", w.connections, w.owners)
-	w.report.add(name+", JWT, beside a plain INSERT", rate(many[0].result), rate(many[1].result), ratio(many[0], many[1], throughput))
+	w.report.add(name+", JWT, beside a plain INSERT", rate(many[0]), rate(many[1]), ratio(many[0], many[1], throughput))
 	w.report.add(name+", p99", short(many[0].p99).String(), short(many[1].p99).String(), ratio(many[0], many[1], tail))
-	w.report.add(name+", API keys beside JWT", rate(many[2].result), rate(many[0].result), ratio(many[2], many[0], throughput))
-	w.report.add(name+", JWT, beside the bare log append", rate(many[0].result), rate(many[3].result), ratio(many[0], many[3], throughput))
+	w.report.add(name+", API keys beside JWT", rate(many[2]), rate(many[0]), ratio(many[2], many[0], throughput))
+	w.report.add(name+", JWT, beside the bare log append", rate(many[0]), rate(many[3]), ratio(many[0], many[3], throughput))
 	one, err := compare(ctx, w.rounds,
 		contender{"ours", load(1, ours(w.tokens))}, contender{"plain", load(1, plain)})
 	if err != nil {
@@ -140,7 +140,7 @@ func reads(ctx context.Context, w *world) error {
 		return err
 	}
 	name := fmt.Sprintf("GET /memories/:id, %d connections, fenced and decrypted, beside a plain SELECT", w.connections)
-	w.report.add(name+", 2,000 memories again and again", rate(got[0].result), rate(got[1].result), ratio(got[0], got[1], throughput))
+	w.report.add(name+", 2,000 memories again and again", rate(got[0]), rate(got[1]), ratio(got[0], got[1], throughput))
 	return w.readOnce(ctx, name)
 }
 
@@ -187,7 +187,7 @@ func (w *world) readOnce(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	w.report.add(name+", each memory once", rate(got[0].result), rate(got[1].result), ratio(got[0], got[1], throughput))
+	w.report.add(name+", each memory once", rate(got[0]), rate(got[1]), ratio(got[0], got[1], throughput))
 	return nil
 }
 

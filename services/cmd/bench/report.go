@@ -49,8 +49,8 @@ func (r *report) print(out io.Writer, w *world) error {
 	return nil
 }
 
-func rate(r result) string {
-	return fmt.Sprintf("%.0f/s (p50 %v, p99 %v)", r.perSecond, short(r.p50), short(r.p99))
+func rate(s series) string {
+	return fmt.Sprintf("%.0f/s (p50 %v, p99 %v)", s.perSecond, short(s.p50), short(s.p99))
 }
 
 func short(d time.Duration) time.Duration {
