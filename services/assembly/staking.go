@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/gagliardetto/solana-go"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/memory-ledger/ledger/anchoring/chain"
@@ -152,9 +151,8 @@ func (b *Base) stakeChain(ctx context.Context) (*stakechain.Chain, error) {
 	if errURL != nil {
 		errURL = fmt.Errorf("staking needs SOLANA_RPC_URL: %w", errURL)
 	}
-	mint, errMint := address("STAKE_MINT", b.Config.StakeMint)
-	program, errProgram := address("STAKING_PROGRAM_ID", b.Config.StakingProgramID)
-	if err := errors.Join(errURL, errMint, errProgram); err != nil {
+	mint, program, errStake := b.Config.Stake()
+	if err := errors.Join(errURL, errStake); err != nil {
 		return nil, err
 	}
 	onchain := stakechain.NewChain(client, program, mint)
@@ -169,15 +167,4 @@ func (b *Base) stakeChain(ctx context.Context) (*stakechain.Chain, error) {
 		return nil, fmt.Errorf("staking can't be turned on: %w", err)
 	}
 	return onchain, nil
-}
-
-// address reads a base58 address of the configuration.
-func address(name, text string) (solana.PublicKey, error) {
-	const longest = 44 // decoding takes time that grows with the square of the length
-	if len(text) <= longest {
-		if key, err := solana.PublicKeyFromBase58(text); err == nil {
-			return key, nil
-		}
-	}
-	return solana.PublicKey{}, fmt.Errorf("%s: not a base58 address", name)
 }

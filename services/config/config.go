@@ -327,11 +327,13 @@ func (c *Config) Check(needs ...Need) error {
 			}
 		case NeedStaking:
 			if c.StakeMint != "" {
-				errs = append(errs, required("SOLANA_RPC_URL", c.SolanaRPCURL))
+				_, _, err := c.Stake()
+				errs = append(errs, c.rpc(), err)
 			}
 		case NeedChain:
-			errs = append(errs, required("SOLANA_RPC_URL", c.SolanaRPCURL),
-				required("AUTHORITY_KEYPAIR", c.AuthorityKeypair), required("COMMITMENT_PROGRAM_ID", c.CommitmentProgramID))
+			_, errKey := c.Authority()
+			_, errProgram := c.Program()
+			errs = append(errs, c.rpc(), errKey, errProgram)
 		}
 	}
 	return errors.Join(errs...)

@@ -157,11 +157,11 @@ const maxPage = 1000
 // listMemories streams all memories, or, with limit or cursor, one page. A
 // cursor is the index of the next leaf: stable, since a log only grows.
 func (a *API) listMemories(c *fiber.Ctx) error {
-	limit, from, paged, err := pageOf(c)
+	caller, err := a.reader(c)
 	if err != nil {
 		return err
 	}
-	caller, err := a.reader(c)
+	limit, from, paged, err := pageOf(c)
 	if err != nil {
 		return err
 	}

@@ -82,7 +82,10 @@ func New(cfg Config) *App {
 		AppName: "memory-ledger " + cfg.Service, DisableStartupMessage: true,
 		BodyLimit: MaxBody, ReadBufferSize: headerBytes, Concurrency: maxConns,
 		ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
-		StrictRouting: true, CaseSensitive: true, UnescapePath: true,
+		// A form is a body like any other: refused by the route, not read by the
+		// framework, which would answer a malformed one with 400 on every route.
+		DisablePreParseMultipartForm: true,
+		StrictRouting:                true, CaseSensitive: true, UnescapePath: true,
 		JSONEncoder:  func(v any) ([]byte, error) { return json.Marshal(v, json.Deterministic(true)) },
 		ErrorHandler: a.fail,
 	})

@@ -5,6 +5,7 @@ import (
 	"mime"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -73,7 +74,7 @@ func contentType(c *fiber.Ctx, body []byte) error {
 	if err != nil || kind != fiber.MIMEApplicationJSON {
 		return Refuse(http.StatusUnsupportedMediaType, "content type must be application/json")
 	}
-	if charset, ok := params["charset"]; ok && charset != "utf-8" && charset != "UTF-8" {
+	if charset, ok := params["charset"]; ok && !strings.EqualFold(charset, "utf-8") {
 		return Refuse(http.StatusUnsupportedMediaType, "charset must be utf-8")
 	}
 	return nil

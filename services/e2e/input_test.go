@@ -264,5 +264,6 @@ func TestPaging(t *testing.T) {
 	}
 	for _, bad := range []string{"?limit=0", "?limit=1001", "?limit=x", "?limit=", "?cursor=", "?cursor=-1", "?cursor=zz"} {
 		core.Expect(400, "GET", "/memories"+bad, nil, session)
+		core.Expect(401, "GET", "/memories"+bad, nil) // the credential comes first, as everywhere
 	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 
@@ -28,10 +29,8 @@ func service(name, short string, needs []config.Need, serve func(ctx context.Con
 		Use: name, Short: short, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := config.Load(os.Environ())
-			if err != nil {
-				return err
-			}
-			if err := cfg.Check(needs...); err != nil {
+			// Both, so that whoever mends the environment does it once.
+			if err := errors.Join(err, cfg.Check(needs...)); err != nil {
 				return err
 			}
 			cfg.ServiceName = cmp.Or(cfg.ServiceName, "memory-ledger-"+name)
