@@ -115,6 +115,15 @@ func NewBase(ctx context.Context, cfg config.Config, logger *slog.Logger, dial C
 	return b, nil
 }
 
+// UnlessAsked returns an error of a start, or nil where ctx has ended: then
+// somebody asked to stop, and the start was given up for that.
+func UnlessAsked(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
 func (b *Base) openTraces(ctx context.Context) (err error) {
 	if b.Config.TraceEndpoint == "" {
 		return nil

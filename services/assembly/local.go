@@ -59,10 +59,7 @@ func RunLocal(ctx context.Context, cfg config.Config, logger *slog.Logger, say f
 	l := &local{cfg: cfg, logger: logger, dir: dir}
 	defer func() { err = errors.Join(err, l.stop()) }()
 	if err := l.start(ctx, say); err != nil {
-		if ctx.Err() != nil {
-			return nil // asked to stop while starting
-		}
-		return err
+		return UnlessAsked(ctx, err)
 	}
 	return l.serve(ctx, say)
 }
@@ -145,7 +142,7 @@ func (l *local) connector() Connector {
 func (l *local) serve(ctx context.Context, say func(string)) error {
 	base, err := NewBase(ctx, l.cfg, l.logger, l.connector())
 	if err != nil {
-		return err
+		return UnlessAsked(ctx, err)
 	}
 	defer base.Close()
 	if l.nats != nil {
@@ -159,7 +156,7 @@ func (l *local) serve(ctx context.Context, say func(string)) error {
 	base.OnWait = projector.Hurry
 	deciding, err := NewDeciding(ctx, base)
 	if err != nil {
-		return err
+		return UnlessAsked(ctx, err)
 	}
 	coreListener, err := listen(l.cfg.CoreAddr, &base.Config.CoreURL)
 	if err != nil {

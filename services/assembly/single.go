@@ -26,7 +26,7 @@ func RunExtension(ctx context.Context, b *Base) error {
 func runDoor(ctx context.Context, b *Base, addr string, serve func(*Deciding, context.Context, net.Listener) error) error {
 	d, err := NewDeciding(ctx, b)
 	if err != nil {
-		return err
+		return UnlessAsked(ctx, err)
 	}
 	listener, err := net.Listen("tcp", addr)
 	if err != nil {

@@ -36,7 +36,7 @@ func service(name, short string, needs []config.Need, serve func(ctx context.Con
 			cfg.ServiceName = cmp.Or(cfg.ServiceName, "memory-ledger-"+name)
 			base, err := assembly.NewBase(cmd.Context(), cfg, newLogger(cfg.LogLevel).With("service", name), assembly.Dial(cfg))
 			if err != nil {
-				return err
+				return assembly.UnlessAsked(cmd.Context(), err)
 			}
 			defer base.Close()
 			return serve(cmd.Context(), base)

@@ -1,11 +1,35 @@
 package main
 
 import (
+	"context"
+	"crypto/ed25519"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/gagliardetto/solana-go"
 )
+
+// onlyEnviron is the environment for the rest of the test.
+func onlyEnviron(t *testing.T, environ map[string]string) {
+	t.Helper()
+	for _, variable := range os.Environ() {
+		name, value, _ := strings.Cut(variable, "=")
+		t.Setenv(name, value) // puts it back afterwards
+		if err := os.Unsetenv(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, value := range environ {
+		t.Setenv(name, value)
+	}
+}
 
 // TestEveryProblemAtOnce: who mends the environment of a service is told of
 // everything that is missing or malformed, and no secret is repeated.
@@ -32,16 +56,7 @@ func TestEveryProblemAtOnce(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, variable := range os.Environ() {
-				name, _, _ := strings.Cut(variable, "=")
-				t.Setenv(name, os.Getenv(name)) // puts it back afterwards
-				if err := os.Unsetenv(name); err != nil {
-					t.Fatal(err)
-				}
-			}
-			for variable, value := range test.environ {
-				t.Setenv(variable, value)
-			}
+			onlyEnviron(t, test.environ)
 			command := newRoot()
 			command.SetArgs([]string{name})
 			err := command.ExecuteContext(t.Context())
@@ -55,6 +70,45 @@ func TestEveryProblemAtOnce(t *testing.T) {
 			}
 			if lines := strings.Count(err.Error(), "\n") + 1; lines != len(test.want) || strings.Contains(err.Error(), secret) {
 				t.Errorf("%d lines: %v", lines, err)
+			}
+		})
+	}
+}
+
+// TestAskedToStopWhileStarting: whoever waits for a log that does not answer
+// stops when asked, and that is no failure.
+func TestAskedToStopWhileStarting(t *testing.T) {
+	key := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
+	pair := filepath.Join(t.TempDir(), "pair.json")
+	text := strings.ReplaceAll(strings.Trim(fmt.Sprint([]byte(key)), "[]"), " ", ",")
+	if err := os.WriteFile(pair, []byte("["+text+"]"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"run", "core-api", "extension-api", "projector", "anchorer"} {
+		t.Run(name, func(t *testing.T) {
+			log, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer log.Close()
+			onlyEnviron(t, map[string]string{
+				"NATS_URL": "nats://" + log.Addr().String(), "DATABASE_URL": "postgres://127.0.0.1:1/x",
+				"MASTER_KEY": base64.StdEncoding.EncodeToString(make([]byte, 32)), "JWT_SECRET": strings.Repeat("s", 32),
+				"SOLANA_RPC_URL": "http://127.0.0.1:1", "AUTHORITY_KEYPAIR": pair, "COMMITMENT_PROGRAM_ID": solana.SystemProgramID.String(),
+				"LEDGER_DATA_DIR": t.TempDir(), "LOCAL_CHAIN": "off", "LOG_LEVEL": "error",
+			})
+			ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+			defer stop()
+			go func() {
+				if asked, err := log.Accept(); err == nil {
+					_ = asked.Close()
+					stop()
+				}
+			}()
+			command := newRoot()
+			command.SetArgs([]string{name})
+			if err := command.ExecuteContext(ctx); err != nil || !errors.Is(ctx.Err(), context.Canceled) {
+				t.Errorf("%v, %v", err, ctx.Err())
 			}
 		})
 	}
