@@ -14,10 +14,13 @@ import (
 
 const probeTimeout = 2 * time.Second
 
-// readiness is the answer of /readyz.
+// readiness is the answer of /readyz, and where something is the matter an error
+// like any other as well.
 type readiness struct {
-	OK     bool              `json:"ok"`
-	Checks map[string]string `json:"checks"`
+	OK        bool              `json:"ok"`
+	Checks    map[string]string `json:"checks"`
+	Error     string            `json:"error,omitempty"`
+	RequestID string            `json:"requestId,omitempty"`
 }
 
 // operations adds the routes that operators use.
@@ -53,6 +56,10 @@ func (a *App) ready(c *fiber.Ctx) error {
 		}
 	}
 	if !state.OK {
+		state.Error = "not ready"
+		if a.cfg.ShowCauses {
+			state.RequestID = RequestID(c)
+		}
 		c.Set(fiber.HeaderRetryAfter, "1")
 		return c.Status(http.StatusServiceUnavailable).JSON(state)
 	}
