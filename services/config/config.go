@@ -240,6 +240,7 @@ func (c *Config) validate() []error {
 			problem("%s: %q is not an http or https URL without query and fragment", name, base)
 		}
 	}
+	errs = append(errs, c.servers()...)
 	if c.NATSReplicas != 1 && c.NATSReplicas != 3 && c.NATSReplicas != 5 {
 		problem("NATS_REPLICAS: %d is not 1, 3 or 5", c.NATSReplicas)
 	}

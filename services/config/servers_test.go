@@ -1,0 +1,37 @@
+package config_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/memory-ledger/ledger/services/config"
+)
+
+// TestServersWithPasswords: a malformed address is told, its password is not.
+func TestServersWithPasswords(t *testing.T) {
+	t.Parallel()
+	const password = "s3cr3t"
+	for setting, good := range map[string]bool{
+		"NATS_URL=nats://u:s3cr3t@host:4222":                        true,
+		"NATS_URL=host":                                             true,
+		"NATS_URL=tls://u:s3cr3t@one, nats://u:s3cr3t@two:1":        true,
+		"NATS_URL=nats://u:s3cr3t%zz@host":                          false,
+		"NATS_URL=nats://u:s3cr3t@host:port":                        false,
+		"NATS_URL=nats://one,nats://u:s3cr3t @host":                 false,
+		"NATS_URL=u:s3cr3t":                                         false,
+		"DATABASE_URL=postgres://u:s3cr3t@host/d":                   true,
+		"DATABASE_URL=postgresql://ledger@/ledger?host=%2Fa&port=1": true,
+		"DATABASE_URL=host=h user=u password=s3cr3t dbname=d":       true,
+		"DATABASE_URL=postgres://u:s3cr3t@host:port/d":              false,
+		"DATABASE_URL=postgres://u:s3cr3t%zz@host/d":                false,
+		"DATABASE_URL=postgres://u:s3cr3t@host/d?sslmode=zz":        false,
+		"DATABASE_URL=s3cr3t":                                       false,
+		"DATABASE_URL=mysql://u:s3cr3t@host/d":                      false,
+	} {
+		_, err := config.Load([]string{setting})
+		name, _, _ := strings.Cut(setting, "=")
+		if (err == nil) != good || err != nil && (!strings.HasPrefix(err.Error(), name+": ") || strings.Contains(err.Error(), password)) {
+			t.Errorf("%s: %v", setting, err)
+		}
+	}
+}
