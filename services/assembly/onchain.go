@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -134,7 +135,7 @@ func (o *Onchain) accounts(ctx context.Context, addresses []string) ([]*rpcAccou
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, o.URL, bytes.NewReader(body))
 	if err != nil {
-		return nil, err
+		return nil, errors.New("SOLANA_RPC_URL: not a URL")
 	}
 	request.Header.Set("Content-Type", "application/json")
 	client := o.HTTP
@@ -143,6 +144,11 @@ func (o *Onchain) accounts(ctx context.Context, addresses []string) ([]*rpcAccou
 	}
 	response, err := client.Do(request)
 	if err != nil {
+		// The URL may hold a provider's key, so it goes into no error.
+		var named *url.Error
+		if errors.As(err, &named) {
+			err = named.Err
+		}
 		return nil, err
 	}
 	defer response.Body.Close()
