@@ -230,8 +230,8 @@ func (a *App) fail(c *fiber.Ctx, err error) error {
 	// with it.
 	if a.cfg.ShowCauses && !errors.Is(err, grant.ErrDead) {
 		body.RequestID = RequestID(c)
-		if !a.cfg.HideCauses && status != http.StatusNotFound {
-			body.Cause = err.Error()
+		if !a.cfg.HideCauses {
+			body.Cause = cause(err, status)
 		}
 	}
 	switch status {
@@ -241,6 +241,16 @@ func (a *App) fail(c *fiber.Ctx, err error) error {
 		c.Set(fiber.HeaderRetryAfter, "1")
 	}
 	return c.Status(status).JSON(body)
+}
+
+// cause is the underlying message. The framework's own for a route that does
+// not exist repeats the path, which may hold a token.
+func cause(err error, status int) string {
+	var framework *fiber.Error
+	if status == http.StatusNotFound && errors.As(err, &framework) {
+		return http.StatusText(status)
+	}
+	return err.Error()
 }
 
 // Serve answers requests on the listener until ctx ends, then lets those in
