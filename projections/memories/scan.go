@@ -104,12 +104,16 @@ func At(ctx context.Context, pool *pgxpool.Pool, owner events.Owner, leaves []ui
 	return found, nil
 }
 
-// chosen looks each leaf up.
+// chosen looks each leaf up, by a plan that can do nothing else: with "leaf_index
+// = ANY" PostgreSQL may go through all that the owner has to find them in order,
+// as soon as it takes the table for a short one.
 func chosen(ctx context.Context, pool *pgxpool.Pool, owner events.Owner, leaves []uint64) ([]Memory, error) {
 	var batch pgx.Batch // batches first, as in Scan
 	batch.Queue(scanBatches, string(owner), leaves[0], leaves[len(leaves)-1])
-	batch.Queue(`SELECT m.id, m.owner, m.leaf_index, m.leaf_hash, m.metadata, NULL::bytea, m.created_at, m.seq FROM memories m
-		WHERE m.owner = $1 AND m.leaf_index = ANY ($2::bigint[]) ORDER BY m.leaf_index`, string(owner), leaves)
+	batch.Queue(`SELECT m.id, m.owner, m.leaf_index, m.leaf_hash, m.metadata, NULL::bytea, m.created_at, m.seq
+		FROM unnest($2::bigint[]) AS wanted (leaf) CROSS JOIN LATERAL (
+			SELECT * FROM memories WHERE owner = $1 AND leaf_index = wanted.leaf OFFSET 0) m
+		ORDER BY m.leaf_index`, string(owner), leaves)
 	results := pool.SendBatch(ctx, &batch)
 	defer results.Close()
 	found := make([]Memory, 0, len(leaves))

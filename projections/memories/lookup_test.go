@@ -1,0 +1,87 @@
+package memories_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/projections/internal/world"
+	"github.com/memory-ledger/ledger/projections/memories"
+	"github.com/memory-ledger/ledger/projections/schema"
+)
+
+// TestPlansOfAnEmptyTableLastWhileItGrows: a connection keeps the plan that it
+// made of a prepared statement until the table is analysed, however much the
+// table has grown. No plan may read what was not asked for.
+func TestPlansOfAnEmptyTableLastWhileItGrows(t *testing.T) {
+	t.Parallel()
+	const few, many = 10, 2000
+	a := world.NewActor()
+	var messages []world.Message
+	for range many {
+		messages = append(messages, a.Write(`{}`))
+	}
+	wanted := func(n int) memories.Wanted {
+		return memories.Wanted{Owner: a.Owner, ID: messages[n].Events[0].Data.(*events.MemoryWritten).MemoryID}
+	}
+	for name, ask := range map[string]func(context.Context, *pgxpool.Pool) (int, error){
+		"At": func(ctx context.Context, pool *pgxpool.Pool) (int, error) {
+			found, err := memories.At(ctx, pool, a.Owner, []uint64{1, 3, 8})
+			return len(found), err
+		},
+		"ByIDs": func(ctx context.Context, pool *pgxpool.Pool) (int, error) {
+			found, err := memories.ByIDs(ctx, pool, []memories.Wanted{wanted(1), wanted(3), wanted(8)})
+			return len(found), err
+		},
+		"Scan": func(ctx context.Context, pool *pgxpool.Pool) (n int, err error) {
+			return n, memories.Scan(ctx, pool, a.Owner, 2, 3, func(*memories.Memory) error { n++; return nil })
+		},
+		"LeafHashes": func(ctx context.Context, pool *pgxpool.Pool) (int, error) {
+			found, err := memories.LeafHashes(ctx, pool, a.Owner, 2, 5)
+			return len(found), err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url, _ := world.Database(t)
+			pool, err := schema.OpenPool(t.Context(), url, schema.Live, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(pool.Close)
+			three := func() {
+				t.Helper()
+				if n, err := ask(t.Context(), pool); err != nil || n != 3 {
+					t.Fatalf("%d found, want 3: %v", n, err)
+				}
+			}
+			world.Apply(t, pool, world.Slice(1, messages[:few]...), memories.Projection{})
+			for range 10 { // PostgreSQL keeps a plan from the sixth time on
+				three()
+			}
+			world.Apply(t, pool, world.Slice(few+1, messages[few:]...), memories.Projection{})
+			before := rowsRead(t, pool)
+			three()
+			if read := rowsRead(t, pool) - before; read > 3 {
+				t.Errorf("%d rows were read for 3 of %d", read, many)
+			}
+		})
+	}
+}
+
+// rowsRead is how many rows of the memories were fetched so far, by what way
+// ever.
+func rowsRead(t *testing.T, pool *pgxpool.Pool) (n int) {
+	t.Helper()
+	// The counters are told at the end of the statement that says so.
+	if _, err := pool.Exec(t.Context(), `SELECT pg_stat_force_next_flush()`); err != nil {
+		t.Fatal(err)
+	}
+	if err := pool.QueryRow(t.Context(), `SELECT seq_tup_read + coalesce(idx_tup_fetch, 0) FROM pg_stat_user_tables
+		WHERE relid = 'memories'::regclass`).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
