@@ -2,6 +2,8 @@ package eventlog
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"testing"
@@ -16,7 +18,11 @@ import (
 // request gets what answer says.
 func scripted(t *testing.T, subject string, answer func(request *nats.Msg)) *JetStream {
 	t.Helper()
-	url := natstest.Start(t).URL()
+	return scriptedAt(t, natstest.Start(t).URL(), subject, answer)
+}
+
+func scriptedAt(t *testing.T, url, subject string, answer func(request *nats.Msg)) *JetStream {
+	t.Helper()
 	connect := func() *nats.Conn {
 		nc, err := nats.Connect(url)
 		if err != nil {
@@ -33,6 +39,32 @@ func scripted(t *testing.T, subject string, answer func(request *nats.Msg)) *Jet
 		t.Fatal(err)
 	}
 	return &JetStream{nc: client, inboxes: newInboxes(client)}
+}
+
+// On a cluster a stream may get replicas at any time, of which some are behind:
+// there the leader is asked, also where there was one replica to begin with.
+func TestOnAClusterTheLeaderIsAsked(t *testing.T) {
+	t.Parallel()
+	config := filepath.Join(t.TempDir(), "cluster.conf")
+	if err := os.WriteFile(config, []byte(`listen: "127.0.0.1:-1", cluster { name: "three", listen: "127.0.0.1:-1" }`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for url, want := range map[string]string{
+		natstest.FromConfig(t, config): "$JS.API.STREAM.MSG.GET.LEDGER",
+		natstest.Start(t).URL():        "$JS.API.DIRECT.GET.LEDGER",
+	} {
+		asked := make(chan string, 1)
+		log := scriptedAt(t, url, "$JS.API.>", func(m *nats.Msg) {
+			asked <- m.Subject
+			if err := m.Respond([]byte(`{"error":{"code":404,"err_code":10037}}`)); err != nil {
+				t.Error(err)
+			}
+		})
+		_, _ = log.Head(t.Context()) // the answer is none to a direct get
+		if got := <-asked; got != want {
+			t.Errorf("%s was asked, want %s", got, want)
+		}
+	}
 }
 
 // A message of a batch that did not arrive is asked for again, and is neither a

@@ -32,10 +32,8 @@ type JetStream struct {
 	nc      *nats.Conn
 	js      jetstream.JetStream
 	inboxes *inboxes
-	// leaderReads sends reads to the stream's leader. On a stream with
-	// replicas any of them answers a direct get, also one that is behind, and
-	// a read that misses an acknowledged append would break the fence.
-	leaderReads bool
+	// replicated: the stream had replicas when it was opened; see askLeader.
+	replicated bool
 	// syncer, if any, makes durable what the server acknowledged. Without one
 	// the server itself syncs before it acknowledges.
 	syncer Syncer
@@ -92,7 +90,7 @@ func Open(ctx context.Context, nc *nats.Conn) (*JetStream, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open stream %s: %w: %w", StreamName, ErrUnavailable, err)
 	}
-	return &JetStream{nc: nc, js: js, inboxes: newInboxes(nc), leaderReads: stream.CachedInfo().Config.Replicas > 1}, nil
+	return &JetStream{nc: nc, js: js, inboxes: newInboxes(nc), replicated: stream.CachedInfo().Config.Replicas > 1}, nil
 }
 
 // WithSyncer returns the log on a server that acknowledges before its bytes are
@@ -313,7 +311,7 @@ func (l *JetStream) get(ctx context.Context, request getRequest) (record Record,
 		return Record{}, false, err
 	}
 	subject, decode := "$JS.API.DIRECT.GET."+StreamName, decodeDirect
-	if l.leaderReads {
+	if l.askLeader() {
 		subject, decode = "$JS.API.STREAM.MSG.GET."+StreamName, decodeStored
 	}
 	reply, err := l.nc.RequestWithContext(ctx, subject, body)
@@ -322,6 +320,13 @@ func (l *JetStream) get(ctx context.Context, request getRequest) (record Record,
 	}
 	return decode(reply)
 }
+
+// askLeader reports whether a read has to go to the stream's leader. On a stream
+// with replicas any of them answers a direct get, also one that is behind, and a
+// read that misses an acknowledged append would break the fence. A stream can be
+// given replicas at any time, and on a cluster alone; so there the leader is
+// asked even while it is the only one.
+func (l *JetStream) askLeader() bool { return l.replicated || l.nc.ConnectedClusterName() != "" }
 
 // decodeDirect reads the answer of a direct get: the message itself, its
 // place in the stream in headers.
