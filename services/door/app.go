@@ -69,6 +69,10 @@ type App struct {
 	inFlight prometheus.Gauge
 }
 
+// keyedRoute is the one whose writes take an Idempotency-Key. Elsewhere the
+// advice to repeat one would be wrong: it could spend another write of a drop.
+const keyedRoute = "/memories"
+
 const (
 	localRequestID = "requestId"
 	localContext   = "context"
@@ -222,6 +226,9 @@ func (a *App) fail(c *fiber.Ctx, err error) error {
 		err = access.ErrUnauthenticated // the cause that all have
 	}
 	status, message := answer(err)
+	if message == messageUncertain && c.Route().Path == keyedRoute {
+		message = messageRepeat
+	}
 	if status >= http.StatusInternalServerError {
 		a.log(c).Error("request failed", "method", c.Method(), "route", c.Route().Path, "status", status, "err", err)
 	}

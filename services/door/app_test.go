@@ -16,6 +16,7 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
+	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/services/grant"
 )
 
@@ -109,6 +110,32 @@ func TestCauses(t *testing.T) {
 			if err != nil || string(body) != want {
 				t.Errorf("%s, production %v: %s, %v; want %s", path, production, body, err, want)
 			}
+		}
+	}
+}
+
+// A write whose fate is unknown says so, and how to repeat it where that is safe.
+func TestUncertainWrites(t *testing.T) {
+	t.Parallel()
+	app := New(Config{
+		Service: "test", Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
+		NewID: func() string { return "id" },
+	})
+	uncertain := func(*fiber.Ctx) error { return fmt.Errorf("append: %w", eventlog.ErrUncertain) }
+	app.Post("/memories", uncertain)
+	app.Post("/memory-drops/:token", uncertain)
+	for path, want := range map[string]string{
+		"/memories":       `{"error":"the write may or may not have been stored; repeat it with the same Idempotency-Key"}`,
+		"/memory-drops/x": `{"error":"the write may or may not have been stored"}`,
+	} {
+		answer, err := app.Test(httptest.NewRequest(http.MethodPost, path, nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(answer.Body)
+		_ = answer.Body.Close()
+		if err != nil || answer.StatusCode != 503 || answer.Header.Get("Retry-After") != "1" || string(body) != want {
+			t.Errorf("%s: %d %s, %v; want %s", path, answer.StatusCode, body, err, want)
 		}
 	}
 }
