@@ -69,6 +69,10 @@ type App struct {
 	inFlight prometheus.Gauge
 }
 
+// keyedRoute is the one whose writes take an Idempotency-Key. Elsewhere the
+// advice to repeat one would be wrong: it could spend another write of a drop.
+const keyedRoute = "/memories"
+
 const (
 	localRequestID = "requestId"
 	localContext   = "context"
@@ -225,6 +229,9 @@ func (a *App) fail(c *fiber.Ctx, err error) error {
 		err = access.ErrUnauthenticated // the cause that all have
 	}
 	status, message := answer(err)
+	if message == messageUncertain && c.Route().Path == keyedRoute {
+		message = messageRepeat
+	}
 	if status >= http.StatusInternalServerError {
 		a.log(c).Error("request failed", "method", c.Method(), "route", c.Route().Path, "status", status, "err", err)
 	}
@@ -233,8 +240,8 @@ func (a *App) fail(c *fiber.Ctx, err error) error {
 	// with it.
 	if a.cfg.ShowCauses && !errors.Is(err, grant.ErrDead) {
 		body.RequestID = RequestID(c)
-		if !a.cfg.HideCauses && status != http.StatusNotFound {
-			body.Cause = err.Error()
+		if !a.cfg.HideCauses {
+			body.Cause = cause(err, status)
 		}
 	}
 	switch status {
@@ -244,6 +251,16 @@ func (a *App) fail(c *fiber.Ctx, err error) error {
 		c.Set(fiber.HeaderRetryAfter, "1")
 	}
 	return c.Status(status).JSON(body)
+}
+
+// cause is the underlying message. The framework's own for a route that does
+// not exist repeats the path, which may hold a token.
+func cause(err error, status int) string {
+	var framework *fiber.Error
+	if status == http.StatusNotFound && errors.As(err, &framework) {
+		return http.StatusText(status)
+	}
+	return err.Error()
 }
 
 // Serve answers requests on the listener until ctx ends, then lets those in

@@ -15,6 +15,9 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/services/grant"
 )
 
 // Every line about a request names it, and its trace; the trace names it too,
@@ -74,6 +77,65 @@ func TestPanicBecomesAnAnswer(t *testing.T) {
 		_ = answer.Body.Close()
 		if answer.StatusCode != http.StatusInternalServerError || string(body[:n]) != `{"error":"internal error"}` {
 			t.Errorf("%d %s", answer.StatusCode, body[:n])
+		}
+	}
+}
+
+// Every refusal of the extension API has a cause outside production, and none
+// in it. The one for a path without a route does not repeat the path.
+func TestCauses(t *testing.T) {
+	t.Parallel()
+	for _, production := range []bool{false, true} {
+		app := New(Config{
+			Service: "test", Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
+			NewID: func() string { return "id" }, ShowCauses: true, HideCauses: production,
+		})
+		app.Get("/refused", func(*fiber.Ctx) error { return fmt.Errorf("%w: of nobody", grant.ErrNotFound) })
+		app.Get("/dead", func(*fiber.Ctx) error { return fmt.Errorf("%w: revoked", grant.ErrDead) })
+		for path, want := range map[string]string{
+			"/refused":     `{"error":"not found","requestId":"id","cause":"grant not found: of nobody"}`,
+			"/tok3n/tok3n": `{"error":"no such route","requestId":"id","cause":"Not Found"}`,
+			"/dead":        `{"error":"not found"}`,
+		} {
+			if production {
+				want, _, _ = strings.Cut(want, `,"cause"`)
+				want = strings.TrimSuffix(want, "}") + "}"
+			}
+			answer, err := app.Test(httptest.NewRequest(http.MethodGet, path, nil))
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, err := io.ReadAll(answer.Body)
+			_ = answer.Body.Close()
+			if err != nil || string(body) != want {
+				t.Errorf("%s, production %v: %s, %v; want %s", path, production, body, err, want)
+			}
+		}
+	}
+}
+
+// A write whose fate is unknown says so, and how to repeat it where that is safe.
+func TestUncertainWrites(t *testing.T) {
+	t.Parallel()
+	app := New(Config{
+		Service: "test", Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
+		NewID: func() string { return "id" },
+	})
+	uncertain := func(*fiber.Ctx) error { return fmt.Errorf("append: %w", eventlog.ErrUncertain) }
+	app.Post("/memories", uncertain)
+	app.Post("/memory-drops/:token", uncertain)
+	for path, want := range map[string]string{
+		"/memories":       `{"error":"the write may or may not have been stored; repeat it with the same Idempotency-Key"}`,
+		"/memory-drops/x": `{"error":"the write may or may not have been stored"}`,
+	} {
+		answer, err := app.Test(httptest.NewRequest(http.MethodPost, path, nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(answer.Body)
+		_ = answer.Body.Close()
+		if err != nil || answer.StatusCode != 503 || answer.Header.Get("Retry-After") != "1" || string(body) != want {
+			t.Errorf("%s: %d %s, %v; want %s", path, answer.StatusCode, body, err, want)
 		}
 	}
 }

@@ -47,7 +47,8 @@ type row struct {
 }
 
 const (
-	messageUncertain = "the write may or may not have been stored; repeat it with the same Idempotency-Key"
+	messageUncertain = "the write may or may not have been stored"
+	messageRepeat    = messageUncertain + "; repeat it with the same Idempotency-Key"
 	messageBusy      = "temporarily unavailable; try again"
 )
 

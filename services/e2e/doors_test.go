@@ -126,8 +126,15 @@ func checkDeadDrops(t *testing.T, s *stacktest.Stack, session stacktest.Header, 
 	stranger := c.SignIn(stacktest.NewWallet())
 	for _, what := range []string{"GET /status", "POST /revoke"} {
 		method, tail, _ := strings.Cut(what, " ")
-		c.Expect(404, method, "/memory-drops/"+revokedID+tail, nil, stranger)
-		c.Expect(404, method, "/agent-cases/"+revokedID+tail, nil, session)
+		for _, a := range []stacktest.Answer{
+			c.Expect(404, method, "/memory-drops/"+revokedID+tail, nil, stranger),
+			c.Expect(404, method, "/memory-drops/none"+tail, nil, stranger),
+			c.Expect(404, method, "/agent-cases/"+revokedID+tail, nil, session),
+		} {
+			if a.Text("error") != "not found" || a.Text("cause") != "grant not found" || a.Text("requestId") == "" {
+				t.Errorf("%s: %s", what, a.Body)
+			}
+		}
 	}
 }
 
@@ -156,6 +163,9 @@ func TestGrantRanges(t *testing.T) {
 		}
 		c.Expect(401, "POST", path, map[string]any{})
 		c.Expect(400, "POST", path, `[]`, session)
+		// The other kind's member is none of this route's.
+		other := map[string]string{"maxWrites": "maxReads", "maxReads": "maxWrites"}[uses.name]
+		c.Expect(201, "POST", path, map[string]any{other: "many"}, session)
 	}
 }
 

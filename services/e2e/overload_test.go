@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -10,6 +11,31 @@ import (
 	"github.com/memory-ledger/ledger/services/config"
 	"github.com/memory-ledger/ledger/services/stacktest"
 )
+
+// TestManyListsOfOneOwner: nobody limits rates here, and eighty lists at once are
+// not yet too many.
+func TestManyListsOfOneOwner(t *testing.T) {
+	t.Parallel()
+	s := stacktest.Start(t, stacktest.Options{})
+	core, extension := s.Core[0], s.Extension[0]
+	wallet := stacktest.NewWallet()
+	session, extensionSession := core.SignIn(wallet), extension.SignIn(wallet)
+	const memories = 25
+	for n := range memories {
+		core.Expect(201, "POST", "/memories", map[string]any{"content": fmt.Sprint(n, strings.Repeat("-", 8000))}, session)
+	}
+	rush(80, func(client int) {
+		held := 0
+		if client%2 == 0 {
+			held = len(decode[[]view](t, core.Expect(200, "GET", "/memories", nil, session).Body))
+		} else {
+			held = len(decode[struct{ Memories []view }](t, extension.Expect(200, "GET", "/memories", nil, extensionSession).Body).Memories)
+		}
+		if held != memories {
+			t.Errorf("a list of %d, want %d", held, memories)
+		}
+	})
+}
 
 // TestTooManyWrites asks a service that may do two things at a time, with four
 // more waiting, for forty. Each answer is a 201 or a 503 that says when to come

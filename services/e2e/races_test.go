@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 
@@ -140,6 +141,26 @@ func TestGrantsUnderRace(t *testing.T) {
 		if held := a.held(session); held != [2]int{want, want} {
 			t.Errorf("%s: %v memories, want %d", name, held, want)
 		}
+	}
+}
+
+// TestManyReadersOfALongCase: they ask for more documents at once than an
+// owner's lists may wait; those who come too late are told that the case is
+// dead, and nobody that the service is busy.
+func TestManyReadersOfALongCase(t *testing.T) {
+	t.Parallel()
+	a := newArena(t)
+	session := a.Extension[0].SignIn(stacktest.NewWallet())
+	for range 30 {
+		a.Extension[0].Expect(201, "POST", "/memories", map[string]any{"content": strings.Repeat("ä", 10000), "source": "s"}, session)
+	}
+	grant, _ := a.mint(0, "case", 3, session)
+	h := newHistory(t)
+	rush(100, func(client int) {
+		h.do(client, ask{what: "use"}, func() reply { return grant.use(0) })
+	})
+	if read, refused := h.count("use"); read != 3 || refused != 97 {
+		t.Errorf("%d read it, %d were refused", read, refused)
 	}
 }
 

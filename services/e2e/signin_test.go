@@ -121,6 +121,15 @@ func TestSignatureAsBytes(t *testing.T) {
 	c.Expect(400, "POST", "/auth/verify", body(append(numbers[:63:63], 256)))
 	c.Expect(400, "POST", "/auth/verify", body(append(numbers[:63:63], -1)))
 	c.Expect(400, "POST", "/auth/verify", body(map[string]any{"0": 1}))
+	// Where a good signature holds a 0, null in its place is not that byte.
+	nulled := make([]any, len(numbers))
+	for i, n := range numbers {
+		if nulled[i] = n; n == 0 {
+			nulled[i] = nil
+		}
+	}
+	nulled[63] = nil
+	c.Expect(400, "POST", "/auth/verify", body(nulled))
 	s.Core[0].Expect(400, "POST", "/auth/verify", body(numbers))
 	c.Expect(200, "POST", "/auth/verify", body(numbers))
 }

@@ -40,23 +40,15 @@ type mintedDrop struct {
 func (a *API) mint(kind events.GrantKind) func(*fiber.Ctx, access.Caller) error {
 	terms := grant.TermsOf(kind)
 	return func(c *fiber.Ctx, caller access.Caller) error {
-		var body struct {
-			ExpiresInMinutes *int `json:"expiresInMinutes"`
-			MaxReads         *int `json:"maxReads"`
-			MaxWrites        *int `json:"maxWrites"`
-		}
-		if err := door.DecodeOptional(c, &body); err != nil {
-			return err
-		}
-		asked := body.MaxWrites
-		if kind == events.GrantCase {
-			asked = body.MaxReads
-		}
-		minutes, err := within("expiresInMinutes", body.ExpiresInMinutes, terms.DefaultMinutes, terms.MinMinutes, terms.MaxMinutes)
+		asked, err := askedTerms(c, kind)
 		if err != nil {
 			return err
 		}
-		uses, err := within(terms.UsesField, asked, terms.DefaultUses, terms.MinUses, terms.MaxUses)
+		minutes, err := within("expiresInMinutes", asked.minutes, terms.DefaultMinutes, terms.MinMinutes, terms.MaxMinutes)
+		if err != nil {
+			return err
+		}
+		uses, err := within(terms.UsesField, asked.uses, terms.DefaultUses, terms.MinUses, terms.MaxUses)
 		if err != nil {
 			return err
 		}
@@ -70,6 +62,28 @@ func (a *API) mint(kind events.GrantKind) func(*fiber.Ctx, access.Caller) error 
 		}
 		return c.JSON(mintedDrop{minted.ID, minted.URL, minted.ExpiresAt, uses, uses, minted.RevokedPrevious})
 	}
+}
+
+// asked is what a request to mint says; nil where it leaves it out.
+type asked struct{ minutes, uses *int }
+
+// askedTerms reads the members of the kind's own route; the other kind's is one
+// of those that are ignored.
+func askedTerms(c *fiber.Ctx, kind events.GrantKind) (asked, error) {
+	if kind == events.GrantCase {
+		var body struct {
+			ExpiresInMinutes *int `json:"expiresInMinutes"`
+			MaxReads         *int `json:"maxReads"`
+		}
+		err := door.DecodeOptional(c, &body)
+		return asked{body.ExpiresInMinutes, body.MaxReads}, err
+	}
+	var body struct {
+		ExpiresInMinutes *int `json:"expiresInMinutes"`
+		MaxWrites        *int `json:"maxWrites"`
+	}
+	err := door.DecodeOptional(c, &body)
+	return asked{body.ExpiresInMinutes, body.MaxWrites}, err
 }
 
 func within(name string, asked *int, byDefault, least, most int) (int, error) {

@@ -74,16 +74,20 @@ type Config struct {
 }
 
 // Service mints, shows, revokes and spends grants.
-type Service struct{ Config }
+type Service struct {
+	Config
+	lanes lanes
+}
 
 // Opened is a grant that was alive when its token was presented.
 type Opened struct {
 	owner events.Owner
 	id    string
+	left  int // uses
 }
 
 // New returns a Service.
-func New(cfg Config) *Service { return &Service{cfg} }
+func New(cfg Config) *Service { return &Service{Config: cfg} }
 
 // Minted is a fresh grant with its token, which is told only once.
 type Minted struct {
@@ -173,7 +177,7 @@ func (s *Service) Open(ctx context.Context, token string, kind events.GrantKind)
 	if !found || g.Kind != kind || !g.Live(s.Now()) {
 		return Opened{}, ErrDead
 	}
-	return Opened{g.Owner, g.ID}, nil
+	return Opened{g.Owner, g.ID, g.MaxUses - g.Used}, nil
 }
 
 // Deposit spends one write of a drop on a memory, as one message.
@@ -199,6 +203,16 @@ func (s *Service) Read(ctx context.Context, token string) ([]byte, error) {
 	opened, err := s.Open(ctx, token, events.GrantCase)
 	if err != nil {
 		return nil, err
+	}
+	leave, waited, err := s.lanes.enter(ctx, opened.id, opened.left)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	if waited { // those who came first may have had the last read
+		if opened, err = s.Open(ctx, token, events.GrantCase); err != nil {
+			return nil, err
+		}
 	}
 	document, err := s.render(ctx, opened.owner)
 	if err != nil {

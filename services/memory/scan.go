@@ -34,6 +34,7 @@ type Cursor struct {
 	piece   uint64   // how many leaves a search looks through next; 0 before the first
 	found   []match  // and has not handed over
 	rows    uint64   // how many rows are read at a time next; 0 before the first
+	begun   bool     // had a turn
 
 	// Abandoned, if set, reports that nobody waits for the rest any more.
 	Abandoned func() bool
@@ -70,10 +71,15 @@ func (c *Cursor) Position() uint64 { return c.next }
 // The work is done in the owner's turn; yield is called in it and should not
 // wait for anybody.
 func (c *Cursor) Next(ctx context.Context, yield func(*View) error) error {
-	release, err := c.service.Turns.Take(ctx, c.owner)
+	take := c.service.Turns.Take
+	if c.begun {
+		take = c.service.Turns.TakeNext
+	}
+	release, err := take(ctx, c.owner)
 	if err != nil {
 		return err
 	}
+	c.begun = true
 	defer release()
 	if c.Abandoned != nil && c.Abandoned() {
 		return ErrAbandoned

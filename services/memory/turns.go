@@ -17,7 +17,7 @@ import (
 var ErrBusy = errors.New("too many searches and lists are waiting")
 
 const (
-	waitingOfOwner = 32
+	waitingOfOwner = 256
 	waitingOfAll   = 2048
 )
 
@@ -54,9 +54,21 @@ func newTurns(slots int) *Turns {
 	return &Turns{free: slots, spare: true, lines: map[events.Owner]*line{}, next: list.New()}
 }
 
-// Take waits for the owner's turn. The caller does one piece of work and calls
-// release, once. Errors: ErrBusy, and ErrBusy with ctx's where that ends first.
+// Take waits for the owner's turn with the first piece of some work. The caller
+// does that piece and calls release, once. Errors: ErrBusy, and ErrBusy with
+// ctx's where that ends first.
 func (t *Turns) Take(ctx context.Context, owner events.Owner) (release func(), err error) {
+	return t.take(ctx, owner, false)
+}
+
+// TakeNext is Take for a piece after the first. The work was let in, and its
+// answer may be under way: it waits however many others do. Errors: ErrBusy with
+// ctx's where that ends first.
+func (t *Turns) TakeNext(ctx context.Context, owner events.Owner) (release func(), err error) {
+	return t.take(ctx, owner, true)
+}
+
+func (t *Turns) take(ctx context.Context, owner events.Owner, begun bool) (release func(), err error) {
 	t.mu.Lock()
 	if t.free > 0 && t.waiting == 0 {
 		t.free--
@@ -64,7 +76,7 @@ func (t *Turns) Take(ctx context.Context, owner events.Owner) (release func(), e
 		return t.release, nil
 	}
 	mine := &turn{ready: make(chan struct{})}
-	if err := t.enqueue(owner, mine); err != nil {
+	if err := t.enqueue(owner, mine, begun); err != nil {
 		t.mu.Unlock()
 		return nil, err
 	}
@@ -94,9 +106,11 @@ func (t *Turns) TryTake() (release func()) {
 	}
 }
 
-func (t *Turns) enqueue(owner events.Owner, w *turn) error {
+// enqueue bounds who comes in. What has begun is bounded by that, and by the
+// connections that its answers go to.
+func (t *Turns) enqueue(owner events.Owner, w *turn, begun bool) error {
 	l := t.lines[owner]
-	if t.waiting >= waitingOfAll || (l != nil && len(l.waiters) >= waitingOfOwner) {
+	if !begun && (t.waiting >= waitingOfAll || (l != nil && len(l.waiters) >= waitingOfOwner)) {
 		return ErrBusy
 	}
 	if l == nil {

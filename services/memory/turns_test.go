@@ -65,7 +65,7 @@ func TestALineIsBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 		ctx, leave := context.WithCancel(t.Context())
-		results := make(chan error, waitingOfOwner)
+		results := make(chan error, waitingOfOwner+1)
 		for range waitingOfOwner {
 			go func() {
 				_, err := turns.Take(ctx, "a")
@@ -76,8 +76,17 @@ func TestALineIsBounded(t *testing.T) {
 		if _, err := turns.Take(t.Context(), "a"); !errors.Is(err, ErrBusy) {
 			t.Errorf("one too many: %v", err)
 		}
+		// Who has had a turn comes in all the same.
+		go func() {
+			_, err := turns.TakeNext(ctx, "a")
+			results <- err
+		}()
+		synctest.Wait()
+		if turns.waiting != waitingOfOwner+1 {
+			t.Errorf("%d wait", turns.waiting)
+		}
 		leave()
-		for range waitingOfOwner {
+		for range waitingOfOwner + 1 {
 			if err := <-results; !errors.Is(err, ErrBusy) || !errors.Is(err, context.Canceled) {
 				t.Errorf("who left: %v", err)
 			}

@@ -87,3 +87,12 @@ func ParseSignatureJSON(raw jsontext.Value) ([]byte, error) {
 // uint8Number is a byte written as a number; a plain []byte would be read as
 // base64.
 type uint8Number uint8
+
+// UnmarshalJSONFrom implements json.UnmarshalerFrom: null, which would be read
+// as 0, is no byte.
+func (n *uint8Number) UnmarshalJSONFrom(decoder *jsontext.Decoder) error {
+	if decoder.PeekKind() != '0' {
+		return ErrSignatureForm
+	}
+	return json.UnmarshalDecode(decoder, (*uint8)(n))
+}

@@ -1,0 +1,82 @@
+package grant
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/memory-ledger/ledger/services/memory"
+)
+
+// waitingOfCase bounds the readers of one case who wait.
+const waitingOfCase = 1024
+
+// lanes let no more readers of a case work on its document at a time than it
+// has reads left. The others could only come to nothing, or be refused with
+// ErrBusy by what all the documents cost; they wait, and find a case that is
+// still alive, or a dead one.
+type lanes struct {
+	mu     sync.Mutex
+	byCase map[string]*lane // those with readers
+}
+
+type lane struct {
+	readers int           // at work or waiting
+	free    chan struct{} // holds a token for each who may work besides
+}
+
+// enter waits until the caller may work on the case with this id, which then
+// calls leave, once. width is how many may at a time; it holds until nobody is
+// left. waited says that others came first. Errors: memory.ErrBusy, where too
+// many wait or ctx ends first.
+func (l *lanes) enter(ctx context.Context, id string, width int) (leave func(), waited bool, err error) {
+	mine, err := l.join(id, width)
+	if err != nil {
+		return nil, false, err
+	}
+	leave = func() {
+		mine.free <- struct{}{}
+		l.part(id, mine)
+	}
+	select {
+	case <-mine.free:
+		return leave, false, nil
+	default:
+	}
+	select {
+	case <-mine.free:
+		return leave, true, nil
+	case <-ctx.Done():
+		l.part(id, mine)
+		return nil, true, fmt.Errorf("%w: %w", memory.ErrBusy, ctx.Err())
+	}
+}
+
+func (l *lanes) join(id string, width int) (*lane, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	mine := l.byCase[id]
+	if mine == nil {
+		mine = &lane{free: make(chan struct{}, width)}
+		for range width {
+			mine.free <- struct{}{}
+		}
+		if l.byCase == nil {
+			l.byCase = map[string]*lane{}
+		}
+		l.byCase[id] = mine
+	}
+	if mine.readers >= cap(mine.free)+waitingOfCase {
+		return nil, memory.ErrBusy
+	}
+	mine.readers++
+	return mine, nil
+}
+
+func (l *lanes) part(id string, mine *lane) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if mine.readers--; mine.readers == 0 {
+		delete(l.byCase, id)
+	}
+}
