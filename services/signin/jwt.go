@@ -12,7 +12,8 @@ import (
 	"github.com/memory-ledger/ledger/services/hits"
 )
 
-// CoreSessionLifetime is how long a core session lasts.
+// CoreSessionLifetime is how long a core session lasts, but for a part of a
+// second.
 const CoreSessionLifetime = time.Hour
 
 const (
@@ -73,8 +74,11 @@ func (s *SignedTokens) Issue(owner events.Owner, sessionID string, issued, expir
 // Audience implements Issuer.
 func (*SignedTokens) Audience() events.Audience { return events.AudienceCore }
 
-// Lifetime implements Issuer.
-func (*SignedTokens) Lifetime() time.Duration { return CoreSessionLifetime }
+// Expiry implements Issuer. It is a whole second, the finest that a token says:
+// a session must not end before the time that its holder was told.
+func (*SignedTokens) Expiry(issued events.Timestamp) events.Timestamp {
+	return events.At(issued.Time().Add(CoreSessionLifetime).Truncate(time.Second))
+}
 
 // Verify returns whose session a token is.
 func (s *SignedTokens) Verify(token string) (owner events.Owner, sessionID string, err error) {

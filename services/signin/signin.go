@@ -67,8 +67,8 @@ type Issuer interface {
 	Issue(owner events.Owner, sessionID string, issued, expires events.Timestamp) (token string, hash *events.Hash, err error)
 	// Audience says which API the sessions are for.
 	Audience() events.Audience
-	// Lifetime is how long a session lasts.
-	Lifetime() time.Duration
+	// Expiry is when a session ends that is issued at that time.
+	Expiry(issued events.Timestamp) events.Timestamp
 }
 
 // DataKeys makes the data key of a new owner.
@@ -195,7 +195,7 @@ func (d *Desk) prepareOwner(ctx context.Context, owner events.Owner) error {
 
 func (d *Desk) issue(ctx context.Context, owner events.Owner) (Session, error) {
 	issued := events.At(d.cfg.Now())
-	expires := issued.Add(d.cfg.Issuer.Lifetime())
+	expires := d.cfg.Issuer.Expiry(issued)
 	id := d.cfg.NewID()
 	token, hash, err := d.cfg.Issuer.Issue(owner, id, issued, expires)
 	if err != nil {
@@ -226,8 +226,8 @@ func (r RandomTokens) Issue(events.Owner, string, events.Timestamp, events.Times
 // Audience implements Issuer.
 func (RandomTokens) Audience() events.Audience { return events.AudienceExtension }
 
-// Lifetime implements Issuer.
-func (r RandomTokens) Lifetime() time.Duration { return r.TTL }
+// Expiry implements Issuer.
+func (r RandomTokens) Expiry(issued events.Timestamp) events.Timestamp { return issued.Add(r.TTL) }
 
 // NewToken makes a random credential: the prefix and 32 random bytes in
 // base64url without padding. The hash is SHA-256 of the whole text.
