@@ -2,6 +2,8 @@ package config
 
 import (
 	"errors"
+	"fmt"
+	"io/fs"
 	"net/url"
 	"strings"
 
@@ -23,7 +25,12 @@ func (c *Config) servers() []error {
 		}
 	}
 	if c.DatabaseURL != "" {
-		if _, err := pgxpool.ParseConfig(c.DatabaseURL); err != nil {
+		_, err := pgxpool.ParseConfig(c.DatabaseURL)
+		var file *fs.PathError // a certificate that it names
+		switch {
+		case errors.As(err, &file):
+			errs = append(errs, fmt.Errorf("DATABASE_URL: %w", file))
+		case err != nil:
 			errs = append(errs, errors.New("DATABASE_URL: not a URL of a PostgreSQL database"))
 		}
 	}

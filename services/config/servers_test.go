@@ -1,6 +1,9 @@
 package config_test
 
 import (
+	"errors"
+	"io/fs"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -33,5 +36,15 @@ func TestServersWithPasswords(t *testing.T) {
 		if (err == nil) != good || err != nil && (!strings.HasPrefix(err.Error(), name+": ") || strings.Contains(err.Error(), password)) {
 			t.Errorf("%s: %v", setting, err)
 		}
+	}
+}
+
+// TestACertificateThatIsNotThere is called by its name: the address is in order.
+func TestACertificateThatIsNotThere(t *testing.T) {
+	t.Parallel()
+	missing := filepath.Join(t.TempDir(), "ca.pem")
+	_, err := config.Load([]string{"DATABASE_URL=postgres://u:s3cr3t@host/d?sslmode=verify-full&sslrootcert=" + missing})
+	if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), missing) || strings.Contains(err.Error(), "s3cr3t") {
+		t.Error(err)
 	}
 }
