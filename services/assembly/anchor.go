@@ -3,7 +3,6 @@ package assembly
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/memory-ledger/ledger/anchoring/anchorer"
@@ -15,10 +14,7 @@ import (
 // NewAnchorer returns the anchorer of the configured chain.
 func NewAnchorer(b *Base) (*anchorer.Anchorer, error) {
 	cfg := b.Config
-	client, errURL := chain.New(cfg.SolanaRPCURL)
-	if errURL != nil {
-		errURL = fmt.Errorf("SOLANA_RPC_URL: %w", errURL)
-	}
+	client, errURL := cfg.Chain()
 	key, errKey := cfg.Authority()
 	id, errID := cfg.Program()
 	partitions, errPartitions := partition.Parse(cfg.AnchorPartitions)

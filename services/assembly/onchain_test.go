@@ -9,6 +9,7 @@ import (
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/services/assembly"
+	"github.com/memory-ledger/ledger/services/config"
 )
 
 // TestNoKeyOfTheEndpointInErrors: providers put their key into the URL, and
@@ -18,8 +19,11 @@ func TestNoKeyOfTheEndpointInErrors(t *testing.T) {
 	away := httptest.NewServer(nil)
 	away.Close() // its address answers nobody now
 	for _, url := range []string{away.URL + "/s3cr3t?api-key=s3cr3t", "http://h/%s3cr3t"} {
-		chain := assembly.Onchain{URL: url, Program: solana.SystemProgramID, Authority: solana.SystemProgramID}
-		_, err := chain.Commitments(t.Context(), []events.Owner{events.Owner(solana.SystemProgramID.String())})
+		anybody := solana.SystemProgramID.String()
+		chain, err := assembly.NewOnchain(config.Config{SolanaRPCURL: url, CommitmentProgramID: anybody}, anybody)
+		if err == nil {
+			_, err = chain.Commitments(t.Context(), []events.Owner{events.Owner(anybody)})
+		}
 		if err == nil || strings.Contains(err.Error(), "s3cr3t") {
 			t.Errorf("%v", err)
 		}

@@ -10,7 +10,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/memory-ledger/ledger/anchoring/chain"
 	stakechain "github.com/memory-ledger/ledger/anchoring/staking"
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/services/core"
@@ -147,10 +146,7 @@ func (b *Base) stakeWatcher(onchain *stakechain.Chain, source string, sweep time
 // that does not answer is no reason to stay down: its routes answer 503 until
 // it does, and every status looks at the mint again.
 func (b *Base) stakeChain(ctx context.Context) (*stakechain.Chain, error) {
-	client, errURL := chain.New(b.Config.SolanaRPCURL)
-	if errURL != nil {
-		errURL = fmt.Errorf("staking needs SOLANA_RPC_URL: %w", errURL)
-	}
+	client, errURL := b.Config.Chain()
 	mint, program, errStake := b.Config.Stake()
 	if err := errors.Join(errURL, errStake); err != nil {
 		return nil, err

@@ -4,9 +4,10 @@ import (
 	"crypto/ed25519"
 	"errors"
 	"fmt"
-	"net/url"
 
 	"github.com/gagliardetto/solana-go"
+
+	"github.com/memory-ledger/ledger/anchoring/chain"
 )
 
 // Authority reads the key pair that signs commitments and makes sure that its
@@ -50,15 +51,14 @@ func address(name, text string) (solana.PublicKey, error) {
 	return solana.PublicKey{}, fmt.Errorf("%s: not a base58 address", name)
 }
 
-// rpc says what is wrong with the chain's address.
-func (c *Config) rpc() error {
+// Chain is a client of the chain's endpoint. It does not connect.
+func (c *Config) Chain() (*chain.Client, error) {
 	if err := required("SOLANA_RPC_URL", c.SolanaRPCURL); err != nil {
-		return err
+		return nil, err
 	}
-	// The text may hold a provider's key, and is not repeated.
-	u, err := url.Parse(c.SolanaRPCURL)
-	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
-		return errors.New("SOLANA_RPC_URL: not an http or https URL")
+	client, err := chain.New(c.SolanaRPCURL)
+	if err != nil {
+		return nil, fmt.Errorf("SOLANA_RPC_URL: %w", err)
 	}
-	return nil
+	return client, nil
 }

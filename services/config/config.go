@@ -328,13 +328,15 @@ func (c *Config) Check(needs ...Need) error {
 			}
 		case NeedStaking:
 			if c.StakeMint != "" {
+				_, errURL := c.Chain()
 				_, _, err := c.Stake()
-				errs = append(errs, c.rpc(), err)
+				errs = append(errs, errURL, err)
 			}
 		case NeedChain:
+			_, errURL := c.Chain()
 			_, errKey := c.Authority()
 			_, errProgram := c.Program()
-			errs = append(errs, c.rpc(), errKey, errProgram)
+			errs = append(errs, errURL, errKey, errProgram)
 		}
 	}
 	return errors.Join(errs...)
