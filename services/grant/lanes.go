@@ -22,7 +22,7 @@ type lanes struct {
 
 type lane struct {
 	readers int           // at work or waiting
-	free    chan struct{} // holds a token for each who may work besides
+	working chan struct{} // holds one for each who is at work
 }
 
 // enter waits until the caller may work on the case with this id, which then
@@ -35,16 +35,16 @@ func (l *lanes) enter(ctx context.Context, id string, width int) (leave func(), 
 		return nil, false, err
 	}
 	leave = func() {
-		mine.free <- struct{}{}
+		<-mine.working
 		l.part(id, mine)
 	}
 	select {
-	case <-mine.free:
+	case mine.working <- struct{}{}:
 		return leave, false, nil
 	default:
 	}
 	select {
-	case <-mine.free:
+	case mine.working <- struct{}{}:
 		return leave, true, nil
 	case <-ctx.Done():
 		l.part(id, mine)
@@ -57,16 +57,13 @@ func (l *lanes) join(id string, width int) (*lane, error) {
 	defer l.mu.Unlock()
 	mine := l.byCase[id]
 	if mine == nil {
-		mine = &lane{free: make(chan struct{}, width)}
-		for range width {
-			mine.free <- struct{}{}
-		}
+		mine = &lane{working: make(chan struct{}, width)}
 		if l.byCase == nil {
 			l.byCase = map[string]*lane{}
 		}
 		l.byCase[id] = mine
 	}
-	if mine.readers >= cap(mine.free)+waitingOfCase {
+	if mine.readers >= cap(mine.working)+waitingOfCase {
 		return nil, memory.ErrBusy
 	}
 	mine.readers++

@@ -71,11 +71,7 @@ func (c *Cursor) Position() uint64 { return c.next }
 // The work is done in the owner's turn; yield is called in it and should not
 // wait for anybody.
 func (c *Cursor) Next(ctx context.Context, yield func(*View) error) error {
-	take := c.service.Turns.Take
-	if c.begun {
-		take = c.service.Turns.TakeNext
-	}
-	release, err := take(ctx, c.owner)
+	release, err := c.service.Turns.Take(ctx, c.owner, c.begun)
 	if err != nil {
 		return err
 	}

@@ -54,21 +54,11 @@ func newTurns(slots int) *Turns {
 	return &Turns{free: slots, spare: true, lines: map[events.Owner]*line{}, next: list.New()}
 }
 
-// Take waits for the owner's turn with the first piece of some work. The caller
-// does that piece and calls release, once. Errors: ErrBusy, and ErrBusy with
-// ctx's where that ends first.
-func (t *Turns) Take(ctx context.Context, owner events.Owner) (release func(), err error) {
-	return t.take(ctx, owner, false)
-}
-
-// TakeNext is Take for a piece after the first. The work was let in, and its
-// answer may be under way: it waits however many others do. Errors: ErrBusy with
-// ctx's where that ends first.
-func (t *Turns) TakeNext(ctx context.Context, owner events.Owner) (release func(), err error) {
-	return t.take(ctx, owner, true)
-}
-
-func (t *Turns) take(ctx context.Context, owner events.Owner, begun bool) (release func(), err error) {
+// Take waits for the owner's turn with a piece of some work. The caller does
+// that piece and calls release, once. Work that has begun was let in, and its
+// answer may be under way: it waits however many others do. Errors: ErrBusy,
+// where it has not begun, and ErrBusy with ctx's where that ends first.
+func (t *Turns) Take(ctx context.Context, owner events.Owner, begun bool) (release func(), err error) {
 	t.mu.Lock()
 	if t.free > 0 && t.waiting == 0 {
 		t.free--

@@ -16,14 +16,14 @@ func TestOwnersTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns := newTurns(1)
 		busy, light := events.Owner("busy"), events.Owner("light")
-		release, err := turns.Take(t.Context(), busy)
+		release, err := turns.Take(t.Context(), busy, false)
 		if err != nil {
 			t.Fatal(err)
 		}
 		order := make(chan events.Owner, 100)
 		ask := func(owner events.Owner) {
 			go func() {
-				release, err := turns.Take(t.Context(), owner)
+				release, err := turns.Take(t.Context(), owner, false)
 				if err != nil {
 					t.Error(err)
 					return
@@ -60,7 +60,7 @@ func TestALineIsBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		turns := newTurns(1)
-		release, err := turns.Take(t.Context(), "a")
+		release, err := turns.Take(t.Context(), "a", false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -68,17 +68,17 @@ func TestALineIsBounded(t *testing.T) {
 		results := make(chan error, waitingOfOwner+1)
 		for range waitingOfOwner {
 			go func() {
-				_, err := turns.Take(ctx, "a")
+				_, err := turns.Take(ctx, "a", false)
 				results <- err
 			}()
 		}
 		synctest.Wait()
-		if _, err := turns.Take(t.Context(), "a"); !errors.Is(err, ErrBusy) {
+		if _, err := turns.Take(t.Context(), "a", false); !errors.Is(err, ErrBusy) {
 			t.Errorf("one too many: %v", err)
 		}
 		// Who has had a turn comes in all the same.
 		go func() {
-			_, err := turns.TakeNext(ctx, "a")
+			_, err := turns.Take(ctx, "a", true)
 			results <- err
 		}()
 		synctest.Wait()
@@ -119,7 +119,7 @@ func TestATurnIsNotLost(t *testing.T) {
 	t.Parallel()
 	turns := newTurns(1)
 	for range 2000 {
-		release, err := turns.Take(t.Context(), "a")
+		release, err := turns.Take(t.Context(), "a", false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -127,7 +127,7 @@ func TestATurnIsNotLost(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			if release, err := turns.Take(ctx, "b"); err == nil {
+			if release, err := turns.Take(ctx, "b", false); err == nil {
 				release()
 			}
 		}()
