@@ -32,8 +32,9 @@ type JetStream struct {
 	nc      *nats.Conn
 	js      jetstream.JetStream
 	inboxes *inboxes
-	// replicated: the stream had replicas when it was opened; see askLeader.
-	replicated bool
+	// clustered: the server was one of a cluster when the stream was opened; see
+	// askLeader.
+	clustered bool
 	// syncer, if any, makes durable what the server acknowledged. Without one
 	// the server itself syncs before it acknowledges.
 	syncer Syncer
@@ -90,7 +91,10 @@ func Open(ctx context.Context, nc *nats.Conn) (*JetStream, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open stream %s: %w: %w", StreamName, ErrUnavailable, err)
 	}
-	return &JetStream{nc: nc, js: js, inboxes: newInboxes(nc), replicated: stream.CachedInfo().Config.Replicas > 1}, nil
+	return &JetStream{
+		nc: nc, js: js, inboxes: newInboxes(nc),
+		clustered: stream.CachedInfo().Config.Replicas > 1 || nc.ConnectedClusterName() != "",
+	}, nil
 }
 
 // WithSyncer returns the log on a server that acknowledges before its bytes are
@@ -325,8 +329,9 @@ func (l *JetStream) get(ctx context.Context, request getRequest) (record Record,
 // with replicas any of them answers a direct get, also one that is behind, and a
 // read that misses an acknowledged append would break the fence. A stream can be
 // given replicas at any time, and on a cluster alone; so there the leader is
-// asked even while it is the only one.
-func (l *JetStream) askLeader() bool { return l.replicated || l.nc.ConnectedClusterName() != "" }
+// asked even while it is the only one. While the connection is away it knows of no
+// cluster, but keeps requests for the next server.
+func (l *JetStream) askLeader() bool { return l.clustered || l.nc.ConnectedClusterName() != "" }
 
 // decodeDirect reads the answer of a direct get: the message itself, its
 // place in the stream in headers.
