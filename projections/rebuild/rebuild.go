@@ -252,11 +252,26 @@ func (r *rebuild) discard(ctx context.Context, names ...string) error {
 		if said == nil || *said != comment {
 			return fmt.Errorf("%w: %s", ErrForeign, name)
 		}
-		if _, err := r.control.Exec(ctx, `DROP SCHEMA `+name+` CASCADE`); err != nil {
+		for err = r.drop(ctx, name); inUse(err); err = r.drop(ctx, name) {
+			if err := r.giveWay(ctx); err != nil {
+				return err
+			}
+		}
+		if err != nil {
 			return fmt.Errorf("drop schema %s: %w", name, err)
 		}
 	}
 	return nil
+}
+
+// drop drops a schema, unless its tables are in use. Readers who began before a
+// swap may still need one of them while they hold another: of the two that wait
+// for each other, the drop gives way.
+func (r *rebuild) drop(ctx context.Context, name string) error {
+	return pgx.BeginFunc(ctx, r.control, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, `SET LOCAL lock_timeout = '`+swapLockTimeout+`'; DROP SCHEMA `+name+` CASCADE`)
+		return err
+	})
 }
 
 // create makes the new schema. For one projection alone it holds its tables and

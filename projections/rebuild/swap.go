@@ -44,16 +44,29 @@ func (r *rebuild) swapIn(ctx context.Context) error {
 			r.say("swapped in at sequence %s; projectors were held back for %s", r.replayer.At(), r.result.Held.Round(time.Millisecond))
 			return nil
 		}
-		var pg *pgconn.PgError
-		if !errors.As(err, &pg) || (pg.Code != "55P03" && pg.Code != "40P01") || attempt == swapAttempts {
+		if !inUse(err) || attempt == swapAttempts {
 			return fmt.Errorf("swap: %w", err)
 		}
-		r.say("the tables are in use; trying again")
-		select {
-		case <-time.After(swapPause):
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := r.giveWay(ctx); err != nil {
+			return err
 		}
+	}
+}
+
+// inUse reports whether an error says that others hold what was to be locked.
+func inUse(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && (pg.Code == "55P03" || pg.Code == "40P01")
+}
+
+// giveWay waits before another attempt to lock what is in use.
+func (r *rebuild) giveWay(ctx context.Context) error {
+	r.say("the tables are in use; trying again")
+	select {
+	case <-time.After(swapPause):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 

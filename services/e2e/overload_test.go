@@ -20,7 +20,7 @@ func TestManyListsOfOneOwner(t *testing.T) {
 	core, extension := s.Core[0], s.Extension[0]
 	wallet := stacktest.NewWallet()
 	session, extensionSession := core.SignIn(wallet), extension.SignIn(wallet)
-	const memories = 25
+	const memories = 8
 	for n := range memories {
 		core.Expect(201, "POST", "/memories", map[string]any{"content": fmt.Sprint(n, strings.Repeat("-", 8000))}, session)
 	}
