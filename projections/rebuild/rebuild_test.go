@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -211,6 +212,45 @@ func TestSwapsUnderLoadUnseen(t *testing.T) {
 		t.Errorf("%d schemas are left", n)
 	}
 	t.Logf("%d writes and reads meanwhile", writes)
+}
+
+// TestTheDropGivesWay: who began before the swap may hold one of the old tables
+// and want another. Neither it nor the rebuild is ended for that.
+func TestTheDropGivesWay(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.fill(1, 3)
+	reader, err := s.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = reader.Rollback(context.Background()) }()
+	count := func(table string) {
+		t.Helper()
+		if _, err := reader.Exec(t.Context(), `SELECT count(*) FROM `+table); err != nil {
+			t.Error(err)
+		}
+	}
+	count("ledger.tiles")
+	dropping, given := false, 0
+	cfg := s.config()
+	cfg.Say = func(what string) {
+		if dropping = dropping || strings.HasPrefix(what, "dropping"); !dropping || !strings.Contains(what, "in use") {
+			return
+		}
+		if given++; given > 1 {
+			return
+		}
+		for _, table := range []string{"owners", "memories", "batches"} {
+			count("ledger_old." + table)
+		}
+		if err := reader.Commit(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	if result := run(t, cfg); !result.Swapped || given == 0 || s.schemas() != 1 {
+		t.Errorf("%+v, gave way %d times, %d schemas", result, given, s.schemas())
+	}
 }
 
 func TestEveryProjectionAlone(t *testing.T) {
