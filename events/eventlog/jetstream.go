@@ -120,13 +120,18 @@ func (l *JetStream) Sync(ctx context.Context) error {
 //
 // Publish, then sync, then answer. A crash between the first two leaves a
 // message that others may already have read and a power cut may still take;
-// its writer has no answer, so nothing was promised.
+// its writer has no answer, so nothing was promised. What the owner's next
+// writers append meanwhile comes after it in the file, and their syncs begin
+// after their own publishes: none of them is durable without it.
 func (l *JetStream) Append(ctx context.Context, a Append) (uint64, error) {
 	sync, leave := l.join()
 	seq, err := l.store(ctx, a)
 	if err != nil {
 		leave()
 		return 0, err
+	}
+	if a.Stored != nil {
+		a.Stored(seq)
 	}
 	if err := sync(ctx); err != nil {
 		return 0, fmt.Errorf("append: %w: %w", ErrUncertain, err)

@@ -187,3 +187,68 @@ func provideConsumer(t *testing.T, url, name string) {
 		t.Fatal(err)
 	}
 }
+
+// gate is a syncer whose syncs wait until it is opened.
+type gate struct {
+	came chan struct{}
+	open chan error
+}
+
+func (g gate) Sync(ctx context.Context) error {
+	g.came <- struct{}{}
+	select {
+	case err := <-g.open:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// An owner's next append need not wait for the sync of the one before; no append
+// returns before its own.
+func TestNextAppendNeedsNoSync(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	log, _ := open(t, natstest.Start(t).URL())
+	const appends = 10
+	g := gate{came: make(chan struct{}, appends), open: make(chan error)}
+	log = log.WithSyncer(g)
+	owner, last := logtest.Owner(), uint64(0)
+	answers := make(chan error, appends)
+	for range appends {
+		stored := make(chan uint64, 1)
+		go func() {
+			_, err := log.Append(ctx, eventlog.Append{
+				Family: events.FamilyLedger, Owner: owner, Kind: events.KindMemory, CommandID: logtest.CommandID(),
+				Expected: last, Payload: []byte("x"), Stored: func(seq uint64) { stored <- seq },
+			})
+			answers <- err
+		}()
+		select {
+		case last = <-stored:
+		case err := <-answers:
+			t.Fatalf("an append returned before it was synced: %v", err)
+		}
+	}
+	for range appends {
+		<-g.came
+	}
+	if len(answers) > 0 {
+		t.Fatal("an append returned before it was synced")
+	}
+	lost := errors.New("the disk failed")
+	for n := range appends {
+		if n%2 == 0 {
+			g.open <- nil
+			if err := <-answers; err != nil {
+				t.Error(err)
+			}
+			continue
+		}
+		g.open <- lost
+		if err := <-answers; !errors.Is(err, eventlog.ErrUncertain) || !errors.Is(err, lost) {
+			t.Errorf("an append whose sync failed: %v", err)
+		}
+	}
+}

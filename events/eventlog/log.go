@@ -46,6 +46,13 @@ type Append struct {
 	CommandID string // unique; the same on every retry of the same bytes
 	Expected  uint64 // sequence of the owner's newest message in the family, 0 if none
 	Payload   []byte // events.EncodeBatch
+
+	// Stored, if not nil, is called with the message's sequence once the log has
+	// taken it, by the goroutine that called Append, before that returns: what
+	// follows from it in the owner's log may be appended now. It may not be on
+	// stable storage, so nobody may be told of it yet; if Append fails after
+	// that, with ErrUncertain, a power cut may take it and all that followed.
+	Stored func(seq uint64)
 }
 
 // Record is one message as the log holds it.
@@ -67,7 +74,8 @@ type Appender interface {
 	// has, as long as nobody else wrote for the owner in a way that the
 	// caller could confuse with it: the log compares command ids.
 	//
-	// Errors: ErrConflict, ErrUnavailable, ErrUncertain.
+	// Errors: ErrConflict, ErrUnavailable, ErrUncertain; only the last one after
+	// a.Stored was called.
 	Append(ctx context.Context, a Append) (seq uint64, err error)
 }
 

@@ -70,12 +70,13 @@ type Executor struct {
 	Hits *hits.Counter
 }
 
-// entry holds one owner's state and lets one command at a time at it. An entry
-// that is evicted while it is in use is merely forgotten: a second one for the
+// entry holds one owner's state and lets one command at a time at it, until its
+// message is in the log; commands that only wait for theirs to be on stable
+// storage share that wait. An entry that is evicted while it is in use is merely forgotten: a second one for the
 // same owner would lose to it, or win, at the log.
 type entry struct {
 	turn  chan struct{} // holds one token; whoever took it owns state
-	queue chan struct{} // one slot for every command that waits or works
+	queue chan struct{} // one slot for every command that has not ended
 	state *State        // nil: load it
 	fresh bool          // false: the log may hold events that state has not seen
 }
@@ -126,15 +127,17 @@ func (x *Executor) Execute(ctx context.Context, owner events.Owner, c Command) e
 	ctx, span := tracing.Start(ctx, "decide")
 	defer span.End()
 	e := x.entry(owner)
-	if err := e.acquire(ctx); err != nil {
+	if err := e.enter(ctx); err != nil {
 		return err
 	}
-	defer e.release()
+	defer e.leave()
+	t := turn{of: e}
+	defer t.pass()
 	if err := x.admit(ctx); err != nil {
 		return err
 	}
 	defer func() { <-x.running }()
-	return x.run(ctx, owner, e, c)
+	return x.run(ctx, owner, &t, c)
 }
 
 // admit waits until few enough commands are running.
@@ -167,15 +170,18 @@ func (x *Executor) Registered(ctx context.Context, owner events.Owner) (bool, er
 	return state.Registered, nil
 }
 
-// Inspect returns a copy of the owner's state, caught up with the log.
+// Inspect returns a copy of the owner's state, caught up with the log. Its newest
+// events may not be on stable storage yet.
 func (x *Executor) Inspect(ctx context.Context, owner events.Owner) (*State, error) {
 	ctx, cancel := context.WithTimeout(ctx, x.cfg.Timeout)
 	defer cancel()
 	e := x.entry(owner)
-	if err := e.acquire(ctx); err != nil {
+	if err := e.enter(ctx); err != nil {
 		return nil, err
 	}
-	defer e.release()
+	defer e.leave()
+	t := turn{of: e}
+	defer t.pass()
 	e.fresh = false
 	if err := x.catchUp(ctx, owner, e); err != nil {
 		return nil, err
@@ -195,7 +201,8 @@ func (x *Executor) entry(owner events.Owner) *entry {
 	return e
 }
 
-func (e *entry) acquire(ctx context.Context) error {
+// enter waits for the owner's turn. Whoever got it passes it on, and leaves.
+func (e *entry) enter(ctx context.Context) error {
 	select {
 	case e.queue <- struct{}{}:
 	default:
@@ -210,13 +217,26 @@ func (e *entry) acquire(ctx context.Context) error {
 	}
 }
 
-func (e *entry) release() {
-	e.turn <- struct{}{}
-	<-e.queue
+func (e *entry) leave() { <-e.queue }
+
+// turn is a command's turn at its owner's state.
+type turn struct {
+	of     *entry
+	passed bool
+}
+
+// pass lets the owner's next command at the state, which is no longer the
+// caller's.
+func (t *turn) pass() {
+	if !t.passed {
+		t.passed = true
+		t.of.turn <- struct{}{}
+	}
 }
 
 // run decides and appends until the command is stored or refused for good.
-func (x *Executor) run(ctx context.Context, owner events.Owner, e *entry, c Command) error {
+func (x *Executor) run(ctx context.Context, owner events.Owner, t *turn, c Command) error {
+	e := t.of
 	if e.state == nil || !e.fresh {
 		if err := x.catchUp(ctx, owner, e); err != nil {
 			return err
@@ -232,6 +252,7 @@ func (x *Executor) run(ctx context.Context, owner events.Owner, e *entry, c Comm
 		decision, refusal := c.decide(e.state, now)
 		if refusal != nil || len(decision.Events) == 0 {
 			if caughtUp {
+				t.pass()
 				return x.standing(ctx, refusal)
 			}
 			// The state may be old: what is refused may have become right.
@@ -241,7 +262,7 @@ func (x *Executor) run(ctx context.Context, owner events.Owner, e *entry, c Comm
 			caughtUp = true
 			continue
 		}
-		stored, err := x.append(ctx, e, decision, commandID, now)
+		stored, err := x.append(ctx, t, decision, commandID, now)
 		if err != nil || stored {
 			return err
 		}
@@ -263,7 +284,13 @@ func (x *Executor) standing(ctx context.Context, refusal error) error {
 
 // append writes the decision. It returns false where another writer was
 // faster.
-func (x *Executor) append(ctx context.Context, e *entry, d Decision, commandID string, now time.Time) (bool, error) {
+//
+// The turn is passed on once the message is in the log, so that an owner's
+// commands share syncs as those of many owners do. The next ones are decided on a
+// state that a power cut may still take. They are taken with it: whatever is
+// answered, an append or a refusal, a sync that began later comes first.
+func (x *Executor) append(ctx context.Context, t *turn, d Decision, commandID string, now time.Time) (bool, error) {
+	e := t.of
 	batch := make([]events.Event, len(d.Events))
 	trace := tracing.Parent(ctx)
 	for i, data := range d.Events {
@@ -276,17 +303,22 @@ func (x *Executor) append(ctx context.Context, e *entry, d Decision, commandID s
 	if err != nil {
 		return false, fmt.Errorf("encode decision: %w", err)
 	}
-	seq, err := x.cfg.Log.Append(ctx, eventlog.Append{
+	_, err = x.cfg.Log.Append(ctx, eventlog.Append{
 		Family: events.FamilyLedger, Owner: e.state.Owner, Kind: d.Kind,
 		CommandID: commandID, Expected: e.state.Seq, Payload: payload,
+		Stored: func(seq uint64) {
+			e.state.Apply(seq, batch)
+			if len(e.state.idempotent) > maxIdempotent {
+				e.state = nil
+			}
+			t.pass()
+		},
 	})
 	switch {
 	case err == nil:
-		e.state.Apply(seq, batch)
-		if len(e.state.idempotent) > maxIdempotent {
-			e.state = nil
-		}
 		return true, nil
+	case t.passed: // the sync failed; the state is the next command's
+		return false, err
 	case errors.Is(err, eventlog.ErrConflict):
 		e.fresh = false
 		return false, nil

@@ -123,8 +123,8 @@ func TestExecutorsCompete(t *testing.T) {
 	}
 }
 
-// faulty is a log whose appends fail in two ways: before they are stored, and
-// after.
+// faulty is a log whose appends fail before they are stored, after that without
+// saying that they were, and after saying so.
 type faulty struct {
 	eventlog.Log
 	mu    sync.Mutex
@@ -143,6 +143,9 @@ func (f *faulty) Append(ctx context.Context, a eventlog.Append) (uint64, error) 
 	case "lost":
 		return 0, fmt.Errorf("injected: %w", eventlog.ErrUncertain)
 	case "stored, answer lost":
+		a.Stored = nil
+		fallthrough
+	case "stored, not synced":
 		if _, err := f.Log.Append(ctx, a); err != nil {
 			return 0, err
 		}
@@ -156,7 +159,7 @@ func (f *faulty) Append(ctx context.Context, a eventlog.Append) (uint64, error) 
 func TestAppendFaults(t *testing.T) {
 	t.Parallel()
 	const writes = 6
-	for _, kind := range []string{"not stored", "lost", "stored, answer lost"} {
+	for _, kind := range []string{"not stored", "lost", "stored, answer lost", "stored, not synced"} {
 		for at := 1; at <= writes; at++ {
 			t.Run(fmt.Sprintf("%s at %d", kind, at), func(t *testing.T) {
 				t.Parallel()
@@ -306,5 +309,104 @@ func TestOwnersShareTheMachine(t *testing.T) {
 	}
 	if leaves != running+waiting {
 		t.Errorf("%d leaves", leaves)
+	}
+}
+
+// unsynced is a log whose syncs wait until they are released.
+type unsynced struct {
+	eventlog.Log
+	stored  chan struct{}
+	syncing chan struct{}
+	release chan struct{}
+}
+
+func (u *unsynced) Append(ctx context.Context, a eventlog.Append) (uint64, error) {
+	stored := a.Stored
+	a.Stored = func(seq uint64) {
+		stored(seq)
+		u.stored <- struct{}{}
+	}
+	seq, err := u.Log.Append(ctx, a)
+	if err != nil {
+		return 0, err
+	}
+	return seq, u.Sync(ctx)
+}
+
+func (u *unsynced) Sync(ctx context.Context) error {
+	u.syncing <- struct{}{}
+	select {
+	case <-u.release:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", eventlog.ErrUncertain, ctx.Err())
+	}
+}
+
+// TestAnOwnersCommandsShareTheSync: an owner's commands are decided and stored
+// one after the other while none of them is on stable storage, each on what the
+// ones before came to, and nobody is told anything before that.
+func TestAnOwnersCommandsShareTheSync(t *testing.T) {
+	t.Parallel()
+	const writes = 20
+	log := &unsynced{
+		Log: openLog(t), stored: make(chan struct{}, 2*writes), syncing: make(chan struct{}, 2*writes), release: make(chan struct{}),
+	}
+	x, owner := newExecutor(t, log), logtest.Owner()
+	answers := make(chan error, 2*writes)
+	execute := func(c command.Command) { answers <- x.Execute(t.Context(), owner, c) }
+	waitFor := func(what <-chan struct{}) {
+		t.Helper()
+		select {
+		case <-what:
+		case err := <-answers:
+			t.Fatalf("answered before it was on stable storage: %v", err)
+		}
+	}
+
+	key := events.Hash{1}
+	all := make([]*command.WriteMemory, writes)
+	for i := range all {
+		all[i] = write(byte(i))
+		if i == 0 {
+			all[i].IdempotencyKey = &key
+		}
+		go execute(all[i])
+		waitFor(log.stored) // though none of the syncs is over
+		waitFor(log.syncing)
+	}
+	// The answer to an earlier write, and a refusal, which follow from what is not
+	// on stable storage either.
+	again, other := write(0), write(1)
+	again.IdempotencyKey, other.IdempotencyKey = &key, &key
+	go execute(again)
+	waitFor(log.syncing)
+	go func() {
+		err := x.Execute(t.Context(), owner, other)
+		if errors.Is(err, command.ErrIdempotencyMismatch) {
+			err = nil
+		}
+		answers <- err
+	}()
+	waitFor(log.syncing)
+	if len(answers) > 0 {
+		t.Fatalf("answered before it was on stable storage: %v", <-answers)
+	}
+	close(log.release)
+	for range writes + 2 {
+		if err := <-answers; err != nil {
+			t.Error(err)
+		}
+	}
+	for i, w := range all {
+		if w.Written.LeafIndex != uint64(i) {
+			t.Errorf("write %d is leaf %d", i, w.Written.LeafIndex)
+		}
+	}
+	if !again.Replayed || again.Written != all[0].Written {
+		t.Errorf("the repeated write is answered %+v, was %+v", again.Written, all[0].Written)
+	}
+	if leaves := leavesOf(t, log, owner); len(leaves) != writes {
+		t.Errorf("%d leaves", len(leaves))
 	}
 }

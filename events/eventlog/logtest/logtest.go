@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -40,6 +41,7 @@ func Run(t *testing.T, open func(t *testing.T) Fixture) {
 	}{
 		{"an append is acknowledged with its sequence", appends},
 		{"an append on an old version conflicts and stores nothing", conflicts},
+		{"an append tells once, before it returns, that the log has it", tells},
 		{"a repeated command gets the sequence it has", repeats},
 		{"a repeated command is found although others wrote after it", repeatsAfterOthers},
 		{"the expectation covers every kind of an owner's subjects", wildcard},
@@ -136,6 +138,25 @@ func conflicts(t *testing.T, ctx context.Context, f Fixture) {
 	expectConflict(t, ctx, f.Log, command(o, first+7))
 	expectHead(t, ctx, f.Log, first)
 	mustAppend(t, ctx, f.Log, command(o, first))
+}
+
+func tells(t *testing.T, ctx context.Context, f Fixture) {
+	var told []uint64
+	telling := func(a eventlog.Append) eventlog.Append {
+		a.Stored = func(seq uint64) { told = append(told, seq) }
+		return a
+	}
+	a := telling(command(Owner(), 0))
+	if f.Cut != nil {
+		f.Cut()
+	}
+	first := mustAppend(t, ctx, f.Log, a)
+	expectConflict(t, ctx, f.Log, telling(command(a.Owner, 0)))
+	second := mustAppend(t, ctx, f.Log, telling(command(a.Owner, first)))
+	again := mustAppend(t, ctx, f.Log, a)
+	if want := []uint64{first, second, again}; !slices.Equal(told, want) {
+		t.Fatalf("told of %v, want %v", told, want)
+	}
 }
 
 func repeats(t *testing.T, ctx context.Context, f Fixture) {

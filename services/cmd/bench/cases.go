@@ -59,6 +59,13 @@ func writes(ctx context.Context, w *world) error {
 	w.report.add(name+", p99", short(many[0].p99).String(), short(many[1].p99).String(), ratio(many[0], many[1], tail))
 	w.report.add(name+", API keys beside JWT", rate(many[2]), rate(many[0]), ratio(many[2], many[0], throughput))
 	w.report.add(name+", JWT, beside the bare log append", rate(many[0]), rate(many[3]), ratio(many[0], many[3], throughput))
+	single, err := compare(ctx, w.rounds,
+		contender{"ours", load(w.connections, ours(w.tokens[:1]))},
+		contender{"plain", load(w.connections, func(n int, r *fasthttp.Request) { plain(n*len(w.wallets), r) })})
+	if err != nil {
+		return err
+	}
+	w.report.add(fmt.Sprintf("POST /memories, %d connections, one owner", w.connections), rate(single[0]), rate(single[1]), ratio(single[0], single[1], throughput))
 	one, err := compare(ctx, w.rounds,
 		contender{"ours", load(1, ours(w.tokens))}, contender{"plain", load(1, plain)})
 	if err != nil {

@@ -71,6 +71,9 @@ func (l *log) Append(_ context.Context, a eventlog.Append) (uint64, error) {
 	subject := events.Subject{Family: a.Family, Owner: a.Owner, Kind: a.Kind}.String()
 	l.records = append(l.records, eventlog.Record{Seq: seq, Subject: subject, CommandID: a.CommandID, Payload: a.Payload})
 	l.heads[a.Family] = seq
+	if a.Stored != nil {
+		a.Stored(seq)
+	}
 	return seq, nil
 }
 
