@@ -20,8 +20,13 @@ func TestPlansOfAnEmptyTableLastWhileItGrows(t *testing.T) {
 	const few, many = 10, 2000
 	a := world.NewActor()
 	var messages []world.Message
-	for range many {
-		messages = append(messages, a.Write(`{}`))
+	keys := []events.Hash{world.Hash("key 1"), world.Hash("key 2"), world.Hash("key 3")}
+	for n := range many {
+		message := a.Write(`{}`)
+		if n < len(keys) {
+			message.Events[0].Data.(*events.MemoryWritten).IdempotencyKeyHash = &keys[n]
+		}
+		messages = append(messages, message)
 	}
 	wanted := func(n int) memories.Wanted {
 		return memories.Wanted{Owner: a.Owner, ID: messages[n].Events[0].Data.(*events.MemoryWritten).MemoryID}
@@ -40,6 +45,20 @@ func TestPlansOfAnEmptyTableLastWhileItGrows(t *testing.T) {
 		},
 		"LeafHashes": func(ctx context.Context, pool *pgxpool.Pool) (int, error) {
 			found, err := memories.LeafHashes(ctx, pool, a.Owner, 2, 5)
+			return len(found), err
+		},
+		"ByIdempotencyKey": func(ctx context.Context, pool *pgxpool.Pool) (n int, err error) {
+			for _, key := range keys {
+				_, found, err := memories.ByIdempotencyKey(ctx, pool, a.Owner, key)
+				if err != nil || !found {
+					return n, err
+				}
+				n++
+			}
+			return n, nil
+		},
+		"IdempotencyKeys": func(ctx context.Context, pool *pgxpool.Pool) (int, error) {
+			found, err := memories.IdempotencyKeys(ctx, pool, a.Owner, 10)
 			return len(found), err
 		},
 	} {

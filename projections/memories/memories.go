@@ -98,6 +98,32 @@ func ByIdempotencyKey(ctx context.Context, q schema.Querier, owner events.Owner,
 	return *m, true, nil
 }
 
+// IdempotencyKeys returns the hashes of the keys under which the owner wrote, in
+// rising order, at most limit of them.
+func IdempotencyKeys(ctx context.Context, q schema.Querier, owner events.Owner, limit int) ([]events.Hash, error) {
+	// In the order of the one index that has them, or a plan that was made while
+	// the table was short would go through all of the owner's rows.
+	rows, err := q.Query(ctx, `SELECT idempotency_key_hash FROM memories
+		WHERE owner = $1 AND idempotency_key_hash IS NOT NULL ORDER BY idempotency_key_hash LIMIT $2`, string(owner), limit)
+	if err != nil {
+		return nil, fmt.Errorf("idempotency keys: %w", err)
+	}
+	hashes, err := readHashes(rows)
+	if err != nil {
+		return nil, fmt.Errorf("idempotency keys: %w", err)
+	}
+	return hashes, nil
+}
+
+func readHashes(rows pgx.Rows) (hashes []events.Hash, err error) {
+	var hash events.Hash
+	_, err = pgx.ForEachRow(rows, []any{column.Hash(&hash)}, func() error {
+		hashes = append(hashes, hash)
+		return nil
+	})
+	return hashes, err
+}
+
 // scanCovered reads a row of columns, covering and what else there is.
 func scanCovered(row pgx.Row, more ...any) (*Memory, error) {
 	var (
@@ -130,14 +156,8 @@ func LeafHashes(ctx context.Context, q schema.Querier, owner events.Owner, from,
 	if err != nil {
 		return nil, fmt.Errorf("leaf hashes: %w", err)
 	}
-	var (
-		hashes []events.Hash
-		hash   events.Hash
-	)
-	if _, err := pgx.ForEachRow(rows, []any{column.Hash(&hash)}, func() error {
-		hashes = append(hashes, hash)
-		return nil
-	}); err != nil {
+	hashes, err := readHashes(rows)
+	if err != nil {
 		return nil, fmt.Errorf("leaf hashes: %w", err)
 	}
 	return hashes, nil

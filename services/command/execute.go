@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"sync/atomic"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -27,6 +29,12 @@ type Loader interface {
 	// Idempotency-Key. It must know every write that the last Load of this
 	// owner knew of.
 	FindWritten(ctx context.Context, owner events.Owner, key events.Hash) (Written, bool, error)
+	// UsedKeys returns the Idempotency-Keys that FindWritten would find, in any
+	// order, or, where they are more than limit, any limit+1 of them.
+	UsedKeys(ctx context.Context, owner events.Owner, limit int) ([]events.Hash, error)
+	// Leaves returns how many leaves of the owner FindWritten and UsedKeys
+	// reflect at least.
+	Leaves(ctx context.Context, owner events.Owner) (uint64, error)
 }
 
 // Config of an Executor.
@@ -55,9 +63,11 @@ const (
 	// defaultMaxRunning is enough for the log to gather syncs of, and few
 	// enough that what is not a command gets at the processor beside them.
 	defaultMaxRunning = 64
-	// maxIdempotent bounds the answers that a state remembers; beyond it the
-	// state is dropped and loaded again, now that the read model knows them.
-	maxIdempotent = 4096
+	// maxIdempotent is how many answers a state remembers before the read model
+	// is asked which it has by now, some 25 kB. Where that does not get them,
+	// because the projector is away, they may become mostAnswers, 13 MB.
+	maxIdempotent = 128
+	mostAnswers   = 1 << 16
 )
 
 // Executor carries out commands.
@@ -66,6 +76,7 @@ type Executor struct {
 	owners  *lru.Cache[events.Owner, *entry]
 	running chan struct{} // one slot for every command that runs
 	waiting chan struct{} // one slot for every command that waits to run
+	keys    *atomic.Int64 // how many more used Idempotency-Keys may be remembered
 	// Hits counts the commands whose owner's state was in memory.
 	Hits *hits.Counter
 }
@@ -79,6 +90,7 @@ type entry struct {
 	queue chan struct{} // one slot for every command that has not ended
 	state *State        // nil: load it
 	fresh bool          // false: the log may hold events that state has not seen
+	keys  *usedKeys
 }
 
 // NewExecutor returns an Executor.
@@ -95,12 +107,14 @@ func NewExecutor(cfg Config) (*Executor, error) {
 	if cfg.MaxRunning <= 0 {
 		cfg.MaxRunning = defaultMaxRunning
 	}
-	owners, err := lru.New[events.Owner, *entry](cfg.CachedOwners)
+	owners, err := lru.NewWithEvict(cfg.CachedOwners, func(_ events.Owner, e *entry) { e.keys.drop() })
 	if err != nil {
 		return nil, fmt.Errorf("owner cache: %w", err)
 	}
+	keys := new(atomic.Int64)
+	keys.Store(maxAllUsedKeys)
 	return &Executor{
-		cfg: cfg, owners: owners, Hits: &hits.Counter{},
+		cfg: cfg, owners: owners, keys: keys, Hits: &hits.Counter{},
 		running: make(chan struct{}, cfg.MaxRunning), waiting: make(chan struct{}, max(0, cfg.MaxWaiting)),
 	}, nil
 }
@@ -193,7 +207,7 @@ func (x *Executor) entry(owner events.Owner) *entry {
 	if e, ok := x.owners.Get(owner); x.Hits.Count(ok) {
 		return e
 	}
-	e := &entry{turn: make(chan struct{}, 1), queue: make(chan struct{}, maxQueued)}
+	e := &entry{turn: make(chan struct{}, 1), queue: make(chan struct{}, maxQueued), keys: newUsedKeys(x.keys)}
 	e.turn <- struct{}{}
 	if earlier, ok, _ := x.owners.PeekOrAdd(owner, e); ok {
 		return earlier
@@ -245,7 +259,7 @@ func (x *Executor) run(ctx context.Context, owner events.Owner, t *turn, c Comma
 	commandID := x.cfg.NewID()
 	caughtUp := false
 	for {
-		if err := x.recall(ctx, e, c); err != nil {
+		if err := x.recall(ctx, e.state, c); err != nil {
 			return err
 		}
 		now := x.cfg.Now()
@@ -308,9 +322,6 @@ func (x *Executor) append(ctx context.Context, t *turn, d Decision, commandID st
 		CommandID: commandID, Expected: e.state.Seq, Payload: payload,
 		Stored: func(seq uint64) {
 			e.state.Apply(seq, batch)
-			if len(e.state.idempotent) > maxIdempotent {
-				e.state = nil
-			}
 			t.pass()
 		},
 	})
@@ -337,6 +348,7 @@ func (x *Executor) catchUp(ctx context.Context, owner events.Owner, e *entry) er
 		if err != nil {
 			return fmt.Errorf("load owner: %w", err)
 		}
+		state.usedKeys = e.keys
 		e.state = state
 	}
 	err := x.cfg.Log.OwnerTail(ctx, events.FamilyLedger, owner, e.state.Seq, func(r eventlog.Record) error {
@@ -357,20 +369,51 @@ func (x *Executor) catchUp(ctx context.Context, owner events.Owner, e *entry) er
 // recall puts the answer to an earlier write with the command's
 // Idempotency-Key into the state, if there is one that the state is too young
 // to know.
-func (x *Executor) recall(ctx context.Context, e *entry, c Command) error {
+func (x *Executor) recall(ctx context.Context, s *State, c Command) error {
 	write, ok := c.(*WriteMemory)
 	if !ok || write.IdempotencyKey == nil {
 		return nil
 	}
-	if _, known := e.state.idempotent[*write.IdempotencyKey]; known {
+	if err := x.trim(ctx, s); err != nil {
+		return err
+	}
+	if _, known := s.idempotent[*write.IdempotencyKey]; known {
 		return nil
 	}
-	written, found, err := x.cfg.Loader.FindWritten(ctx, e.state.Owner, *write.IdempotencyKey)
+	if !s.usedKeys.known() {
+		keys, err := x.cfg.Loader.UsedKeys(ctx, s.Owner, maxUsedKeys)
+		if err != nil {
+			return fmt.Errorf("look up Idempotency-Keys: %w", err)
+		}
+		s.usedKeys.fill(keys)
+	}
+	if !s.usedKeys.mayHold(*write.IdempotencyKey) {
+		return nil
+	}
+	written, found, err := x.cfg.Loader.FindWritten(ctx, s.Owner, *write.IdempotencyKey)
 	if err != nil {
 		return fmt.Errorf("look up Idempotency-Key: %w", err)
 	}
 	if found {
-		e.state.idempotent[*write.IdempotencyKey] = written
+		s.idempotent[*write.IdempotencyKey] = written
 	}
+	return nil
+}
+
+// trim takes the answers out of the state that the read model has by now, where
+// they have become many.
+func (x *Executor) trim(ctx context.Context, s *State) error {
+	if len(s.idempotent) < max(maxIdempotent, s.trimAt) {
+		return nil
+	}
+	leaves, err := x.cfg.Loader.Leaves(ctx, s.Owner)
+	if err != nil {
+		return fmt.Errorf("look how far the read model is: %w", err)
+	}
+	maps.DeleteFunc(s.idempotent, func(_ events.Hash, w Written) bool { return w.LeafIndex < leaves })
+	if len(s.idempotent) >= mostAnswers {
+		return fmt.Errorf("%w: the read models are %d keyed writes of %s behind", ErrOverloaded, len(s.idempotent), s.Owner)
+	}
+	s.trimAt = min(2*len(s.idempotent), mostAnswers)
 	return nil
 }

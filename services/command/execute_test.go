@@ -31,6 +31,12 @@ func (emptyModel) FindWritten(context.Context, events.Owner, events.Hash) (comma
 	return command.Written{}, false, nil
 }
 
+func (emptyModel) Leaves(context.Context, events.Owner) (uint64, error) { return 0, nil }
+
+func (emptyModel) UsedKeys(context.Context, events.Owner, int) ([]events.Hash, error) {
+	return nil, nil
+}
+
 var ids atomic.Int64
 
 func newID() string { return fmt.Sprintf("id-%06d", ids.Add(1)) }
@@ -407,6 +413,46 @@ func TestAnOwnersCommandsShareTheSync(t *testing.T) {
 		t.Errorf("the repeated write is answered %+v, was %+v", again.Written, all[0].Written)
 	}
 	if leaves := leavesOf(t, log, owner); len(leaves) != writes {
+		t.Errorf("%d leaves", len(leaves))
+	}
+}
+
+// conflicting counts the appends that lost to another.
+type conflicting struct {
+	eventlog.Log
+	lost atomic.Int64
+}
+
+func (c *conflicting) Append(ctx context.Context, a eventlog.Append) (uint64, error) {
+	seq, err := c.Log.Append(ctx, a)
+	if errors.Is(err, eventlog.ErrConflict) {
+		c.lost.Add(1)
+	}
+	return seq, err
+}
+
+// TestNobodyConflictsWithOneself: an owner's commands in one process are decided
+// each on what the one before left, however many come at once.
+func TestNobodyConflictsWithOneself(t *testing.T) {
+	t.Parallel()
+	log := &conflicting{Log: openLog(t)}
+	x, owner := newExecutor(t, log), logtest.Owner()
+	const writers, each = 16, 50
+	var group sync.WaitGroup
+	for i := range writers {
+		group.Go(func() {
+			for range each {
+				if err := x.Execute(t.Context(), owner, write(byte(i))); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	group.Wait()
+	if lost := log.lost.Load(); lost > 0 {
+		t.Errorf("%d appends were decided on an old state", lost)
+	}
+	if leaves := leavesOf(t, log, owner); len(leaves) != writers*each {
 		t.Errorf("%d leaves", len(leaves))
 	}
 }

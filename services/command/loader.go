@@ -81,3 +81,14 @@ func (r ReadModel) FindWritten(ctx context.Context, owner events.Owner, key even
 	}
 	return Written{MemoryID: m.ID, LeafIndex: m.LeafIndex, LeafHash: m.LeafHash, CreatedAt: m.CreatedAt}, true, nil
 }
+
+// UsedKeys implements Loader.
+func (r ReadModel) UsedKeys(ctx context.Context, owner events.Owner, limit int) ([]events.Hash, error) {
+	return memories.IdempotencyKeys(ctx, r.Pool, owner, limit+1)
+}
+
+// Leaves implements Loader.
+func (r ReadModel) Leaves(ctx context.Context, owner events.Owner) (uint64, error) {
+	o, _, err := owners.Find(ctx, r.Pool, owner)
+	return o.LeafCount, err
+}

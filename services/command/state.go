@@ -48,9 +48,11 @@ type State struct {
 	Keys       map[string]Key       // by id: not revoked
 	Sessions   map[string]time.Time // extension sessions by id: not revoked; their expiry
 	// idempotent holds the answers to writes with an Idempotency-Key that
-	// were folded in since the state was loaded; older ones are in the read
-	// model, which was at least as new then.
+	// were folded in since the state was loaded, or trimmed; older ones are in
+	// the read model, which was at least as new then.
 	idempotent map[events.Hash]Written
+	trimAt     int       // how many answers there are when they are trimmed next
+	usedKeys   *usedKeys // the keys of all; nil in a copy
 }
 
 // NewState returns the state of an owner without events.
@@ -66,6 +68,7 @@ func (s *State) clone() *State {
 	c := *s
 	c.Grants, c.Keys = maps.Clone(s.Grants), maps.Clone(s.Keys)
 	c.Sessions, c.idempotent = maps.Clone(s.Sessions), maps.Clone(s.idempotent)
+	c.usedKeys = nil
 	return &c
 }
 
@@ -93,6 +96,9 @@ func (s *State) apply(e *events.Event) {
 		if data.IdempotencyKeyHash != nil {
 			s.idempotent[*data.IdempotencyKeyHash] = Written{
 				MemoryID: data.MemoryID, LeafIndex: data.LeafIndex, LeafHash: data.LeafHash, CreatedAt: e.Time,
+			}
+			if s.usedKeys != nil {
+				s.usedKeys.add(*data.IdempotencyKeyHash)
 			}
 		}
 	case *events.GrantMinted:

@@ -24,6 +24,14 @@ func postMemory(base, path string, n int, r *fasthttp.Request) {
 	r.SetBodyString(`{"content":"` + sentence(n) + `","metadata":{"source":"bench","n":` + strconv.Itoa(n) + `}}`)
 }
 
+// repeatable gives each request an Idempotency-Key that was never used.
+func repeatable(fill request) request {
+	return func(n int, r *fasthttp.Request) {
+		fill(n, r)
+		r.Header.Set("Idempotency-Key", uuid.NewString())
+	}
+}
+
 // writes compares durable POSTs.
 func writes(ctx context.Context, w *world) error {
 	ours := func(tokens []string) request {
@@ -49,6 +57,7 @@ func writes(ctx context.Context, w *world) error {
 		contender{"ours", load(w.connections, ours(w.tokens))},
 		contender{"plain", load(w.connections, plain)},
 		contender{"keys", load(w.connections, ours(keys))},
+		contender{"repeatable", load(w.connections, repeatable(ours(w.tokens)))},
 		contender{"log", func(ctx context.Context) (result, error) { return w.bareLog(ctx) }},
 	)
 	if err != nil {
@@ -58,7 +67,8 @@ func writes(ctx context.Context, w *world) error {
 	w.report.add(name+", JWT, beside a plain INSERT", rate(many[0]), rate(many[1]), ratio(many[0], many[1], throughput))
 	w.report.add(name+", p99", short(many[0].p99).String(), short(many[1].p99).String(), ratio(many[0], many[1], tail))
 	w.report.add(name+", API keys beside JWT", rate(many[2]), rate(many[0]), ratio(many[2], many[0], throughput))
-	w.report.add(name+", JWT, beside the bare log append", rate(many[0]), rate(many[3]), ratio(many[0], many[3], throughput))
+	w.report.add(name+", a new Idempotency-Key each, beside none", rate(many[3]), rate(many[0]), ratio(many[3], many[0], throughput))
+	w.report.add(name+", JWT, beside the bare log append", rate(many[0]), rate(many[4]), ratio(many[0], many[4], throughput))
 	single, err := compare(ctx, w.rounds,
 		contender{"ours", load(w.connections, ours(w.tokens[:1]))},
 		contender{"plain", load(w.connections, func(n int, r *fasthttp.Request) { plain(n*len(w.wallets), r) })})

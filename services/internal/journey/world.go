@@ -112,6 +112,10 @@ func (noModel) FindWritten(context.Context, events.Owner, events.Hash) (command.
 	return command.Written{}, false, nil
 }
 
+func (noModel) Leaves(context.Context, events.Owner) (uint64, error) { return 0, nil }
+
+func (noModel) UsedKeys(context.Context, events.Owner, int) ([]events.Hash, error) { return nil, nil }
+
 // bucket holds the wrapped data key.
 type bucket struct {
 	jetstream.KeyValue

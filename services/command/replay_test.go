@@ -1,0 +1,211 @@
+package command_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/events/eventlog/logtest"
+	"github.com/memory-ledger/ledger/services/command"
+)
+
+// model is a read model that is behind the log by as much as the test wants.
+type model struct {
+	log eventlog.Log
+
+	mu      sync.Mutex
+	batches map[events.Owner][]batch // as far as it came
+	looks   int                      // calls of FindWritten
+}
+
+type batch struct {
+	seq    uint64
+	events []events.Event
+}
+
+// advance has the model see up to n more messages of an owner.
+func (m *model) advance(t *testing.T, owner events.Owner, n int) {
+	t.Helper()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	seen, last := m.batches[owner], uint64(0)
+	if len(seen) > 0 {
+		last = seen[len(seen)-1].seq
+	}
+	enough := errors.New("enough")
+	err := m.log.OwnerTail(t.Context(), events.FamilyLedger, owner, last, func(r eventlog.Record) error {
+		if n--; n < 0 {
+			return enough
+		}
+		decoded, err := events.DecodeBatch(r.Payload)
+		seen = append(seen, batch{r.Seq, decoded})
+		return err
+	})
+	if err != nil && !errors.Is(err, enough) {
+		t.Error(err)
+	}
+	m.batches[owner] = seen
+}
+
+func (m *model) Load(_ context.Context, owner events.Owner) (*command.State, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	folded, state := command.NewState(owner), command.NewState(owner)
+	for _, b := range m.batches[owner] {
+		folded.Apply(b.seq, b.events)
+	}
+	// Without the answers to keyed writes, which are looked up.
+	state.Seq, state.Version, state.Leaves = folded.Seq, folded.Version, folded.Leaves
+	return state, nil
+}
+
+func (m *model) Leaves(ctx context.Context, owner events.Owner) (uint64, error) {
+	state, err := m.Load(ctx, owner)
+	return state.Leaves, err
+}
+
+// keyed calls yield with what was written under keys.
+func (m *model) keyed(owner events.Owner, yield func(events.Event, *events.MemoryWritten)) {
+	for _, b := range m.batches[owner] {
+		for _, e := range b.events {
+			if w, ok := e.Data.(*events.MemoryWritten); ok && w.IdempotencyKeyHash != nil {
+				yield(e, w)
+			}
+		}
+	}
+}
+
+func (m *model) FindWritten(_ context.Context, owner events.Owner, key events.Hash) (written command.Written, found bool, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.looks++
+	m.keyed(owner, func(e events.Event, w *events.MemoryWritten) {
+		if *w.IdempotencyKeyHash == key {
+			written = command.Written{MemoryID: w.MemoryID, LeafIndex: w.LeafIndex, LeafHash: w.LeafHash, CreatedAt: e.Time}
+			found = true
+		}
+	})
+	return written, found, nil
+}
+
+func (m *model) UsedKeys(_ context.Context, owner events.Owner, limit int) (keys []events.Hash, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.keyed(owner, func(_ events.Event, w *events.MemoryWritten) {
+		if len(keys) <= limit {
+			keys = append(keys, *w.IdempotencyKeyHash)
+		}
+	})
+	return keys, nil
+}
+
+func newExecutorOn(t *testing.T, m *model) *command.Executor {
+	t.Helper()
+	x, err := command.NewExecutor(command.Config{Log: m.log, Loader: m, Source: "/test", NewID: newID, CachedOwners: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x
+}
+
+// TestOneWriteForAKey: however far behind the read models are, whichever
+// replica is asked and whatever it had to forget, a key gives one memory, and
+// everybody the same answer.
+func TestOneWriteForAKey(t *testing.T) {
+	t.Parallel()
+	const workers, each, keys = 6, 60, 25
+	m := &model{log: openLog(t), batches: map[events.Owner][]batch{}}
+	owners := []events.Owner{logtest.Owner(), logtest.Owner(), logtest.Owner()}
+	executors := []*command.Executor{newExecutorOn(t, m), newExecutorOn(t, m)}
+	type asked struct {
+		owner events.Owner
+		key   byte
+	}
+	var (
+		mu      sync.Mutex
+		answers = map[asked]command.Written{}
+		group   sync.WaitGroup
+	)
+	for worker := range workers {
+		group.Go(func() {
+			chance := rand.New(rand.NewPCG(1, uint64(worker)))
+			for range each {
+				if chance.IntN(3) == 0 {
+					m.advance(t, owners[chance.IntN(len(owners))], chance.IntN(20))
+				}
+				a := asked{owners[chance.IntN(len(owners))], byte(chance.IntN(keys))}
+				key := events.Hash{a.key}
+				w := write(a.key)
+				if chance.IntN(4) > 0 {
+					w.IdempotencyKey = &key
+				}
+				if err := executors[chance.IntN(2)].Execute(t.Context(), a.owner, w); err != nil {
+					t.Error(err)
+					return
+				}
+				if w.IdempotencyKey == nil {
+					continue
+				}
+				mu.Lock()
+				first, known := answers[a]
+				if known && first != w.Written {
+					t.Errorf("key %d is answered %+v, was %+v", a.key, w.Written, first)
+				}
+				answers[a] = w.Written
+				mu.Unlock()
+			}
+		})
+	}
+	group.Wait()
+	for _, o := range owners {
+		used := map[events.Hash]bool{}
+		for _, leaf := range leavesOf(t, m.log, o) {
+			if key := leaf.IdempotencyKeyHash; key != nil {
+				if used[*key] {
+					t.Errorf("two memories of %s under key %d", o, key[0])
+				}
+				used[*key] = true
+			}
+		}
+	}
+}
+
+// TestANewKeyIsNotLookedUp, and one that was used before the owner's state was
+// loaded is.
+func TestANewKeyIsNotLookedUp(t *testing.T) {
+	t.Parallel()
+	m := &model{log: openLog(t), batches: map[events.Owner][]batch{}}
+	owner := logtest.Owner()
+	var first []command.Written
+	writeAll := func(x *command.Executor, from, to int) {
+		t.Helper()
+		for n := from; n < to; n++ {
+			w, key := write(byte(n)), events.Hash{byte(n)}
+			w.IdempotencyKey = &key
+			if err := x.Execute(t.Context(), owner, w); err != nil {
+				t.Fatal(err)
+			}
+			if n < len(first) && w.Written != first[n] {
+				t.Errorf("write %d is answered %+v, was %+v", n, w.Written, first[n])
+			}
+			if n >= len(first) {
+				first = append(first, w.Written)
+			}
+		}
+	}
+	writeAll(newExecutorOn(t, m), 0, 10)
+	m.advance(t, owner, 7)
+	again := newExecutorOn(t, m)
+	writeAll(again, 10, 20)
+	if m.looks != 0 {
+		t.Errorf("%d look-ups for new keys", m.looks)
+	}
+	writeAll(again, 0, 20)
+	if m.looks != 7 {
+		t.Errorf("%d look-ups, of 7 keys that only the read model has", m.looks)
+	}
+}
