@@ -343,6 +343,12 @@ func (x *Executor) append(ctx context.Context, t *turn, d Decision, commandID st
 
 // catchUp brings the entry's state to the newest event of the owner.
 func (x *Executor) catchUp(ctx context.Context, owner events.Owner, e *entry) error {
+	if e.state != nil && len(e.state.idempotent) > mostAnswers {
+		// All of others' keyed writes, while there was none here to trim them. What
+		// is loaded may be beyond what the keys were taken from.
+		e.state = nil
+		e.keys.drop()
+	}
 	if e.state == nil {
 		state, err := x.cfg.Loader.Load(ctx, owner)
 		if err != nil {

@@ -176,3 +176,35 @@ func TestAnswersAreTrimmed(t *testing.T) {
 		t.Errorf("once it has them: %d, %v", len(s.idempotent), err)
 	}
 }
+
+// TestAnswersToOthersAreBounded: a state that is never trimmed, since nobody
+// writes with a key here, is given up in the end.
+func TestAnswersToOthersAreBounded(t *testing.T) {
+	t.Parallel()
+	x, err := NewExecutor(Config{CachedOwners: 3, Loader: &leavesOnly{}, Log: emptyLog{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	owner := events.OwnerFromBytes([32]byte{1})
+	e := x.entry(owner)
+	catchUp := func() {
+		t.Helper()
+		if err := x.catchUp(t.Context(), owner, e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	catchUp()
+	e.keys.fill(nil)
+	for n := range mostAnswers {
+		e.state.idempotent[numbered(n)] = Written{}
+	}
+	catchUp()
+	if len(e.state.idempotent) != mostAnswers || e.keys.mayHold(numbered(1)) {
+		t.Error("given up too early")
+	}
+	e.state.idempotent[numbered(-1)] = Written{}
+	catchUp()
+	if len(e.state.idempotent) != 0 || !e.keys.mayHold(numbered(1)) {
+		t.Errorf("%d answers are kept", len(e.state.idempotent))
+	}
+}
