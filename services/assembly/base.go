@@ -253,11 +253,12 @@ type Deciding struct {
 	bodies    *memory.Bodies
 	recent    *memory.Recent
 	turns     *memory.Turns
+	short     *memory.Turns
 }
 
 // NewDeciding opens the buckets and prepares the command side.
 func NewDeciding(ctx context.Context, b *Base) (*Deciding, error) {
-	d := &Deciding{Base: b, connected: make(chan struct{}), turns: memory.NewTurns()}
+	d := &Deciding{Base: b, connected: make(chan struct{}), turns: memory.NewTurns(), short: memory.NewShortTurns()}
 	d.bodies, d.recent = memory.NewBodies(b.Config.BodyCacheBytes/4*3), memory.NewRecent(b.Config.BodyCacheBytes/4)
 	masters, err := b.Config.MasterKeys()
 	if err != nil {
@@ -327,7 +328,7 @@ func (d *Deciding) connectChain() error {
 }
 
 func (d *Deciding) memories(commands *command.Executor) *memory.Service {
-	cfg := memory.Config{Commands: commands, Keys: d.Keys, Pool: d.Pool, NewID: NewID, Bodies: d.bodies, Recent: d.recent, Turns: d.turns}
+	cfg := memory.Config{Commands: commands, Keys: d.Keys, Pool: d.Pool, NewID: NewID, Bodies: d.bodies, Recent: d.recent, Turns: d.turns, Short: d.short}
 	if d.Chain != nil { // a nil *View in the interface would not be nil
 		cfg.Chain = d.Chain
 	}

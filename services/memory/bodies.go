@@ -112,6 +112,18 @@ func (b *Bodies) of(owner events.Owner) *ownerBodies {
 	return o
 }
 
+// light reports whether all bodies of an owner's log are kept, and have few bytes.
+func (b *Bodies) light(owner events.Owner, leaves uint64, bytes int64) bool {
+	if b == nil {
+		return false
+	}
+	b.mu.Lock()
+	o, ok := b.owners.Peek(owner)
+	few := ok && o.bytes <= bytes
+	b.mu.Unlock()
+	return few && o.size() >= leaves
+}
+
 // makeRoom puts out those who searched longest ago, but not o.
 func (b *Bodies) makeRoom(o *ownerBodies, bytes int64) {
 	for b.used+bytes > b.budget {

@@ -55,8 +55,9 @@ type Config struct {
 	Bodies *Bodies
 	// Recent is shared as well. Nil: every read by id asks the database.
 	Recent *Recent
-	// Turns is shared by all services of a process. Nil: New makes its own.
-	Turns *Turns
+	// Turns and Short are shared by all services of a process: the turns of long
+	// work and those of what takes a moment. Nil: New makes its own.
+	Turns, Short *Turns
 }
 
 // Service is both sides of the memories.
@@ -69,6 +70,9 @@ type Service struct {
 func New(cfg Config) *Service {
 	if cfg.Turns == nil {
 		cfg.Turns = NewTurns()
+	}
+	if cfg.Short == nil {
+		cfg.Short = NewShortTurns()
 	}
 	return &Service{cfg, newFinder(func(ctx context.Context, wanted []memories.Wanted) ([]*memories.Memory, error) {
 		return memories.ByIDs(ctx, cfg.Pool, wanted)

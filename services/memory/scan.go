@@ -19,6 +19,15 @@ var ErrAbandoned = errors.New("the client closed the connection")
 // one consistent list, without a transaction that a slow reader could hold open.
 const chunkRows = 500
 
+// What takes a moment and is done beside long work: a page of a list, or a search
+// through few bytes that are kept. How long rows are is known once some were read,
+// so the first are few.
+const (
+	shortLeaves = 128
+	shortRows   = 64
+	shortBytes  = 256 << 10
+)
+
 // errFull ends a chunk before its last row.
 var errFull = errors.New("enough for one chunk")
 
@@ -34,6 +43,7 @@ type Cursor struct {
 	piece   uint64   // how many leaves a search looks through next; 0 before the first
 	found   []match  // and has not handed over
 	rows    uint64   // how many rows are read at a time next; 0 before the first
+	width   uint64   // bytes of a row, by those that were read last; 0 before the first
 	begun   bool     // had a turn
 
 	// Abandoned, if set, reports that nobody waits for the rest any more.
@@ -71,7 +81,14 @@ func (c *Cursor) Position() uint64 { return c.next }
 // The work is done in the owner's turn; yield is called in it and should not
 // wait for anybody.
 func (c *Cursor) Next(ctx context.Context, yield func(*View) error) error {
-	release, err := c.service.Turns.Take(ctx, c.owner, c.begun)
+	turns := c.service.Turns
+	if c.short() {
+		turns = c.service.Short
+		if !c.begun {
+			c.rows = shortRows
+		}
+	}
+	release, err := turns.Take(ctx, c.owner, c.begun)
 	if err != nil {
 		return err
 	}
@@ -109,8 +126,18 @@ func (c *Cursor) Next(ctx context.Context, yield func(*View) error) error {
 	return nil
 }
 
+// short reports whether the next piece takes a moment.
+func (c *Cursor) short() bool {
+	if c.search != nil {
+		return uint64(len(c.found))*c.width <= shortBytes && c.service.Bodies.light(c.owner, c.end, shortBytes)
+	}
+	left := c.end - c.next
+	return left <= shortLeaves && left*c.width <= shortBytes
+}
+
 // pace has as many rows read next as have pieceBytes, if they are like those that
 // were read now.
 func (c *Cursor) pace(rows, bytes int, most uint64) {
 	c.rows = max(1, min(most, pieceBytes*uint64(rows)/uint64(max(1, bytes))))
+	c.width = uint64(bytes / max(1, rows))
 }

@@ -50,6 +50,14 @@ type turn struct {
 // NewTurns returns Turns for the processors of this machine.
 func NewTurns() *Turns { return newTurns(max(1, runtime.NumCPU()-1)) }
 
+// shortTurns is how many short pieces are done at a time. They wait for the
+// database rather than for a processor.
+const shortTurns = 2
+
+// NewShortTurns returns Turns for pieces that take a moment, which would
+// otherwise wait for a long one of each owner who has any; see [Cursor.Next].
+func NewShortTurns() *Turns { return newTurns(shortTurns) }
+
 func newTurns(slots int) *Turns {
 	return &Turns{free: slots, spare: true, lines: map[events.Owner]*line{}, next: list.New()}
 }

@@ -18,34 +18,52 @@ import (
 // overloads asks for twice of what can be done, and looks how somebody who asks
 // for little fares beside it.
 func overloads(ctx context.Context, w *world) error {
-	light, err := w.lightReader(ctx)
+	lights, err := w.lightReaders(ctx)
 	if err != nil {
 		return err
 	}
-	quiet, err := light(ctx, w.duration)
-	if err != nil {
-		return err
+	quiet := make([]result, len(lights))
+	for i, light := range lights {
+		if quiet[i], err = light.read(ctx, w.duration); err != nil {
+			return err
+		}
 	}
 	capacity, err := drive(ctx, w.connections, w.duration, fasthttp.StatusCreated, w.writeOurs)
 	if err != nil {
 		return err
 	}
-	beside := func(name string, load func(ctx context.Context) error) error {
+	// Nobody reads before the load is on, or the median would be of the quiet
+	// before it, in which most reads are done.
+	beside := func(name string, load func(ctx context.Context, on func()) error) error {
 		ctx, stop := context.WithCancel(ctx)
 		defer stop()
-		done := make(chan error, 1)
-		go func() { done <- load(ctx) }()
-		loaded, err := light(ctx, 3*w.duration)
+		on, done := make(chan struct{}), make(chan error, 1)
+		go func() { done <- load(ctx, sync.OnceFunc(func() { close(on) })) }()
+		select {
+		case <-on:
+		case err := <-done:
+			return errors.Join(err, errors.New("there was no load"))
+		}
+		loaded := make([]result, len(lights))
+		var err error
+		for i, light := range lights {
+			if loaded[i], err = light.read(ctx, 3*w.duration); err != nil {
+				break
+			}
+		}
 		stop()
 		if err = errors.Join(err, <-done); err != nil {
 			return err
 		}
-		w.report.add("a light reader beside "+name+", p50 of quiet", short(loaded.p50).String(), short(quiet.p50).String(), float64(loaded.p50)/float64(quiet.p50))
-		w.report.add("a light reader beside "+name+", p99 of quiet", short(loaded.p99).String(), short(quiet.p99).String(), float64(loaded.p99)/float64(quiet.p99))
+		for i, light := range lights {
+			is, was := loaded[i], quiet[i]
+			w.report.add(light.name+" beside "+name+", p50 of quiet", short(is.p50).String(), short(was.p50).String(), float64(is.p50)/float64(was.p50))
+			w.report.add(light.name+" beside "+name+", p99 of quiet", short(is.p99).String(), short(was.p99).String(), float64(is.p99)/float64(was.p99))
+		}
 		return nil
 	}
-	if err := beside("twice the writes", func(ctx context.Context) error {
-		return w.tooManyWrites(ctx, 2*capacity.perSecond)
+	if err := beside("twice the writes", func(ctx context.Context, on func()) error {
+		return w.tooManyWrites(ctx, 2*capacity.perSecond, on)
 	}); err != nil {
 		return err
 	}
@@ -53,28 +71,41 @@ func overloads(ctx context.Context, w *world) error {
 	if err != nil {
 		return err
 	}
-	return beside("64 searches of 100,000 memories at a time, half of them abandoned", func(ctx context.Context) error {
-		return w.tooManySearches(ctx, token)
+	return beside("64 searches of 100,000 memories at a time, half of them abandoned", func(ctx context.Context, on func()) error {
+		return w.tooManySearches(ctx, token, on)
 	})
 }
 
-// lightReader reads one memory of its own, again and again, on one connection.
-func (w *world) lightReader(ctx context.Context) (func(context.Context, time.Duration) (result, error), error) {
+// light is somebody who asks for little.
+type light struct {
+	name string
+	read func(context.Context, time.Duration) (result, error)
+}
+
+// lightReaders read a memory of their own, and a page of them, again and again, on
+// one connection each.
+func (w *world) lightReaders(ctx context.Context) ([]light, error) {
 	_, token, err := w.signIn(ctx)
 	if err != nil {
 		return nil, err
 	}
-	answer, err := w.post(ctx, "/memories", map[string]any{"content": sentence(1)}, token)
-	if err != nil {
-		return nil, err
+	var id string
+	for n := range 50 {
+		answer, err := w.post(ctx, "/memories", map[string]any{"content": sentence(n)}, token)
+		if err != nil {
+			return nil, err
+		}
+		id, _ = answer["id"].(string)
 	}
-	id, _ := answer["id"].(string)
-	return func(ctx context.Context, d time.Duration) (result, error) {
-		return drive(ctx, 1, d, fasthttp.StatusOK, func(_ int, r *fasthttp.Request) {
-			r.SetRequestURI(w.core + "/memories/" + id)
-			r.Header.Set("Authorization", "Bearer "+token)
-		})
-	}, nil
+	reading := func(path string) func(context.Context, time.Duration) (result, error) {
+		return func(ctx context.Context, d time.Duration) (result, error) {
+			return drive(ctx, 1, d, fasthttp.StatusOK, func(_ int, r *fasthttp.Request) {
+				r.SetRequestURI(w.core + path)
+				r.Header.Set("Authorization", "Bearer "+token)
+			})
+		}
+	}
+	return []light{{"a light reader", reading("/memories/" + id)}, {"a light reader of pages of 20", reading("/memories?limit=20")}}, nil
 }
 
 func (w *world) writeOurs(n int, r *fasthttp.Request) {
@@ -84,8 +115,9 @@ func (w *world) writeOurs(n int, r *fasthttp.Request) {
 
 // tooManyWrites posts at a rate, whether or not answers come, on as many
 // connections as that takes up to a bound. Every answer must be a 201 or a 503
-// that says when to come again, and everything acknowledged must be there.
-func (w *world) tooManyWrites(ctx context.Context, perSecond float64) error {
+// that says when to come again, and everything acknowledged must be there. It
+// calls on once as many are answered as have connections.
+func (w *world) tooManyWrites(ctx context.Context, perSecond float64, on func()) error {
 	const connections = 1024
 	client := &fasthttp.Client{MaxConnsPerHost: connections, ReadTimeout: 30 * time.Second}
 	defer client.CloseIdleConnections()
@@ -122,7 +154,9 @@ func (w *world) tooManyWrites(ctx context.Context, perSecond float64) error {
 				}
 				switch {
 				case err == nil && res.StatusCode() == fasthttp.StatusCreated:
-					stored.Add(1)
+					if stored.Add(1) == connections {
+						on()
+					}
 				case err == nil && res.StatusCode() == fasthttp.StatusServiceUnavailable && len(res.Header.Peek("Retry-After")) > 0:
 					refused.Add(1)
 				default:
@@ -171,8 +205,10 @@ const refusedLine = "HTTP/1.1 503"
 
 // tooManySearches keeps 64 clients going whose searches find nothing. Who is
 // refused comes again after a second; every other one hangs up after fifty
-// milliseconds and comes again at once.
-func (w *world) tooManySearches(ctx context.Context, token string) error {
+// milliseconds and comes again at once. It calls on once as many are over as
+// there are clients.
+func (w *world) tooManySearches(ctx context.Context, token string, on func()) error {
+	const clients = 64
 	body := `{"query":"there is no such text"}`
 	request := "POST /memories/search HTTP/1.1\r\nHost: ledger\r\nAuthorization: Bearer " + token +
 		"\r\nContent-Type: application/json\r\nConnection: close\r\n" + fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(body), body)
@@ -180,8 +216,9 @@ func (w *world) tooManySearches(ctx context.Context, token string) error {
 	var (
 		group    sync.WaitGroup
 		statuses sync.Map
+		over     atomic.Int64
 	)
-	for i := range 64 {
+	for i := range clients {
 		group.Go(func() {
 			for ctx.Err() == nil {
 				conn, err := net.DialTimeout("tcp", address, 5*time.Second)
@@ -199,6 +236,9 @@ func (w *world) tooManySearches(ctx context.Context, token string) error {
 					_, err = conn.Read(line)
 				}
 				conn.Close()
+				if over.Add(1) == clients {
+					on()
+				}
 				if err == nil {
 					statuses.Store(string(line), true)
 					if string(line) == refusedLine { // as Retry-After says
