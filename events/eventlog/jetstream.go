@@ -40,6 +40,8 @@ type JetStream struct {
 	syncer Syncer
 	// tail, if any, keeps what was appended for followers in this process.
 	tail *Tail
+	// own, if any, knows the newest message of each owner.
+	own *Own
 }
 
 var _ Log = (*JetStream)(nil)
@@ -128,7 +130,13 @@ func (l *JetStream) Append(ctx context.Context, a Append) (uint64, error) {
 	seq, err := l.store(ctx, a)
 	if err != nil {
 		leave()
+		if l.own != nil && errors.Is(err, ErrUncertain) {
+			l.own.doubt()
+		}
 		return 0, err
+	}
+	if l.own != nil {
+		l.own.note(a.Owner, seq)
 	}
 	if a.Stored != nil {
 		a.Stored(seq)

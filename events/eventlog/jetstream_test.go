@@ -252,3 +252,38 @@ func TestNextAppendNeedsNoSync(t *testing.T) {
 		}
 	}
 }
+
+// empty is premises where nobody else ever was.
+type empty struct{}
+
+func (empty) Visits() uint64 { return 0 }
+func (empty) Alone() bool    { return true }
+
+// TestADoubtfulAppendIsNotKnown: after an append of which nobody knows whether it
+// is stored, the log is asked.
+func TestADoubtfulAppendIsNotKnown(t *testing.T) {
+	t.Parallel()
+	server := natstest.StartProcess(t)
+	log, _ := open(t, server.URL())
+	log = log.WithOwn(eventlog.NewOwn(empty{}))
+	owner := logtest.Owner()
+	for known := false; !known; _, known = log.Newest(owner) {
+		select {
+		case <-t.Context().Done():
+			t.Fatal("it never knew")
+		case <-time.After(time.Millisecond):
+		}
+	}
+	server.Freeze()
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	_, err := log.Append(ctx, eventlog.Append{
+		Family: events.FamilyLedger, Owner: owner, Kind: events.KindMemory, CommandID: logtest.CommandID(), Payload: []byte("x"),
+	})
+	if !errors.Is(err, eventlog.ErrUncertain) {
+		t.Fatalf("the append that nobody answered: %v", err)
+	}
+	if seq, known := log.Newest(owner); known {
+		t.Errorf("known to be at %d", seq)
+	}
+}

@@ -22,6 +22,7 @@ package localnats
 
 import (
 	"context"
+	"crypto/subtle"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -30,6 +31,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -78,6 +80,7 @@ type Server struct {
 	ns       *server.Server
 	lock     *datadir.FileLock
 	password string
+	visits   atomic.Uint64
 	port     int
 	redoDir  string
 
@@ -127,7 +130,7 @@ func (s *Server) start(ctx context.Context, cfg Config) error {
 	if err := restoreAll(s.redoDir, filepath.Join(cfg.Dir, storeName)); err != nil {
 		return err
 	}
-	if s.ns, err = server.NewServer(options(cfg, s.password)); err != nil {
+	if s.ns, err = server.NewServer(options(cfg, guard{s})); err != nil {
 		return err
 	}
 	log := &logger{log: cfg.Logger.With("server", "nats"), fatal: make(chan string, 1)}
@@ -142,23 +145,56 @@ func (s *Server) start(ctx context.Context, cfg Config) error {
 	return nil
 }
 
-func options(cfg Config, password string) *server.Options {
+func options(cfg Config, guard server.Authentication) *server.Options {
 	port := cfg.Port
 	if port == 0 {
 		port = server.RANDOM_PORT
 	}
 	return &server.Options{
-		ServerName:             "ledger-local",
-		Host:                   "127.0.0.1",
-		Port:                   port,
-		Users:                  []*server.User{{Username: User, Password: password}},
-		MaxPayload:             MaxPayload,
-		JetStream:              true,
-		StoreDir:               cfg.Dir,
-		SyncAlways:             !cfg.NoSync && !cfg.GroupSync,
-		DisableJetStreamBanner: true,
-		NoSigs:                 true, // signals are the program's to handle
+		ServerName:                 "ledger-local",
+		Host:                       "127.0.0.1",
+		Port:                       port,
+		CustomClientAuthentication: guard,
+		MaxPayload:                 MaxPayload,
+		JetStream:                  true,
+		StoreDir:                   cfg.Dir,
+		SyncAlways:                 !cfg.NoSync && !cfg.GroupSync,
+		DisableJetStreamBanner:     true,
+		NoSigs:                     true, // signals are the program's to handle
 	}
+}
+
+// guard lets in who knows the password, and counts those who come from outside
+// the process before they may do anything.
+type guard struct{ *Server }
+
+// Check implements server.Authentication.
+func (g guard) Check(c server.ClientAuthentication) bool {
+	given := c.GetOpts()
+	if given.Username != User || subtle.ConstantTimeCompare([]byte(given.Password), []byte(g.password)) != 1 {
+		return false
+	}
+	// Connect makes pipes.
+	if from := c.RemoteAddress(); from == nil || from.Network() != "pipe" {
+		g.visits.Add(1)
+	}
+	return true
+}
+
+// Visits returns how many connections from outside the process were let in.
+func (s *Server) Visits() uint64 { return s.visits.Load() }
+
+// Alone reports whether all open connections were made by Connect.
+func (s *Server) Alone() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	own := 0
+	for _, conn := range s.conns {
+		if conn.IsConnected() {
+			own++
+		}
+	}
+	return s.ns.NumClients() <= own
 }
 
 // awaitReady polls, because the server offers no signal, but gives up at once

@@ -46,6 +46,7 @@ type Options struct {
 type Fence struct {
 	pool    *pgxpool.Pool
 	log     eventlog.Reader
+	own     knower // or nil
 	opts    Options
 	channel string
 	metrics *metrics
@@ -53,6 +54,12 @@ type Fence struct {
 	known       tracker
 	heads       shared[uint64]
 	checkpoints shared[position.Checkpoint]
+}
+
+// knower is a log that may know what is acknowledged without being asked; see
+// eventlog.JetStream.Newest.
+type knower interface {
+	Newest(owner events.Owner) (seq uint64, known bool)
 }
 
 // New returns a fence over the read models that the pool sees. It works at
@@ -68,6 +75,7 @@ func New(pool *pgxpool.Pool, log eventlog.Reader, opts Options) (*Fence, error) 
 		opts.Logger = slog.Default()
 	}
 	f := &Fence{pool: pool, log: log, opts: opts, channel: schema.Channel(schema.Name(pool))}
+	f.own, _ = log.(knower)
 	f.heads.fetch = log.Head
 	f.checkpoints.fetch = func(ctx context.Context) (position.Checkpoint, error) { return position.Read(ctx, pool) }
 	m, err := newMetrics(opts.Registerer, f)
@@ -96,10 +104,10 @@ func (f *Fence) WaitOwner(ctx context.Context, owner events.Owner, options ...Op
 	return err
 }
 
-// WaitOwnerHead is WaitOwner, and returns the newest sequence of the log where
-// the read models were found to hold all of it. What was read at one head is
-// still true whenever the head is the same. It returns 0 where others' events
-// were under way.
+// WaitOwnerHead is WaitOwner, and returns a sequence that the read models hold,
+// after which the log had nothing of the owner: the log's newest, or the owner's.
+// What was read of the owner at one such sequence is still true whenever it is the
+// same. It returns 0 where that is not known.
 func (f *Fence) WaitOwnerHead(ctx context.Context, owner events.Owner, options ...Option) (head uint64, err error) {
 	var s scope
 	for _, option := range options {
@@ -109,6 +117,14 @@ func (f *Fence) WaitOwnerHead(ctx context.Context, owner events.Owner, options .
 	defer cancel()
 	ctx, span := tracing.Start(ctx, "fence")
 	defer span.End()
+	if f.own != nil {
+		if seq, known := f.own.Newest(owner); known {
+			if err := f.wait(ctx, goal{partition.Of(owner), seq}); err != nil {
+				return 0, err
+			}
+			return seq, nil
+		}
+	}
 	// Mostly the read models hold the whole log, and one question, shared by
 	// all who ask at the same time, settles it. Only while writes of others are
 	// under way does it take one about this owner.

@@ -299,3 +299,65 @@ func TestMetricsAreRegisteredOnce(t *testing.T) {
 		t.Error("two fences share metrics")
 	}
 }
+
+// knowing is a log that knows what is acknowledged, or does not.
+type knowing struct {
+	heads
+	seq   uint64
+	known bool
+}
+
+func (k *knowing) Newest(events.Owner) (uint64, bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.seq, k.known
+}
+
+func (k *knowing) set(seq uint64, known bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.seq, k.known = seq, known
+}
+
+// TestALogThatKnowsIsNotAsked, and what it knows is waited for.
+func TestALogThatKnowsIsNotAsked(t *testing.T) {
+	t.Parallel()
+	_, pool := world.Database(t)
+	log := &knowing{heads: heads{err: fmt.Errorf("down: %w", eventlog.ErrUnavailable)}, seq: 3, known: true}
+	waiting := make(chan struct{}, 1)
+	f := newFence(t, pool, log, func(o *fence.Options) { o.OnWait = func() { waiting <- struct{}{} } })
+	world.Running(t, f.Run)
+	owner := world.NewActor().Owner
+	advance(t, pool, 0, 3)
+	knows(t, f, 3)
+	if head, err := f.WaitOwnerHead(t.Context(), owner); head != 3 || err != nil {
+		t.Errorf("%d, %v", head, err)
+	}
+	if len(waiting) > 0 {
+		t.Error("waited for what was there")
+	}
+	log.set(5, true)
+	type answer struct {
+		head uint64
+		err  error
+	}
+	done := make(chan answer, 1)
+	go func() {
+		head, err := f.WaitOwnerHead(t.Context(), owner)
+		done <- answer{head, err}
+	}()
+	<-waiting
+	advance(t, pool, 3, 4)
+	knows(t, f, 4)
+	if len(done) > 0 {
+		t.Error("did not wait for what is known")
+	}
+	advance(t, pool, 4, 5)
+	if a := <-done; a != (answer{5, nil}) {
+		t.Errorf("%+v", a)
+	}
+	log.set(5, false)
+	if _, err := f.WaitOwnerHead(t.Context(), owner); !errors.Is(err, eventlog.ErrUnavailable) {
+		t.Errorf("where it does not know: %v", err)
+	}
+}

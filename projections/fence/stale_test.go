@@ -8,7 +8,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/events/partition"
+	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 	"github.com/memory-ledger/ledger/projections/batches"
 	"github.com/memory-ledger/ledger/projections/fence"
 	"github.com/memory-ledger/ledger/projections/internal/world"
@@ -20,10 +22,29 @@ import (
 // replica that it did not write through, while connections are cut.
 func TestReadsAreNeverStale(t *testing.T) {
 	t.Parallel()
+	t.Run("asking the log", func(t *testing.T) {
+		t.Parallel()
+		log := world.NewLog(t)
+		readsAreNeverStale(t, log, log)
+	})
+	t.Run("knowing what is in it", func(t *testing.T) {
+		t.Parallel()
+		server := natstest.Start(t)
+		log := world.OpenLog(t, server)
+		own := log.Log.(*eventlog.JetStream).WithOwn(eventlog.NewOwn(server))
+		log.Log = own
+		readsAreNeverStale(t, log, own)
+		if _, known := own.Newest(world.NewActor().Owner); !known {
+			t.Error("it knew nothing")
+		}
+	})
+}
+
+func readsAreNeverStale(t *testing.T, log *world.Log, reader eventlog.Reader) {
+	t.Helper()
 	_, pool := world.Database(t)
-	log := world.NewLog(t)
 	projectorOf(t, pool, log, partition.All)
-	replicas := replicasOf(t, pool, log)
+	replicas := replicasOf(t, pool, reader)
 	var all sync.WaitGroup
 	for i := range 12 {
 		all.Go(func() {
@@ -51,7 +72,7 @@ func TestReadsAreNeverStale(t *testing.T) {
 }
 
 // replicasOf makes fences as services on several machines have them.
-func replicasOf(t *testing.T, pool *pgxpool.Pool, log *world.Log) []*fence.Fence {
+func replicasOf(t *testing.T, pool *pgxpool.Pool, log eventlog.Reader) []*fence.Fence {
 	t.Helper()
 	replicas := make([]*fence.Fence, 3)
 	for i := range replicas {

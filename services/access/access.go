@@ -64,7 +64,7 @@ type identity struct {
 	id      string
 	expires time.Time // sessions; zero for keys
 	// head is what fence.WaitOwnerHead returned before it was last looked up: as
-	// long as the log ends there, nobody revoked it. 0 where that is not known.
+	// long as it returns that, nobody revoked it. 0 where that is not known.
 	head uint64
 }
 
@@ -113,8 +113,8 @@ func (l *lookups) identify(ctx context.Context, hash events.Hash, read bool) (wh
 	return who, head, err
 }
 
-// lookUp asks the read model, which the caller has waited for; head is the log's
-// where it holds all of that, else 0.
+// lookUp asks the read model, which the caller has waited for; head is what the
+// fence returned, 0 if nothing.
 func (l *lookups) lookUp(ctx context.Context, hash events.Hash, head uint64) (identity, error) {
 	who, revoked, found, err := l.find(ctx, hash)
 	if err != nil {

@@ -147,7 +147,9 @@ func (l *local) serve(ctx context.Context, say func(string)) error {
 	defer base.Close()
 	if l.nats != nil {
 		base.Durable = func(stream string, rewritten bool) eventlog.Syncer { return l.nats.GroupSync(stream, rewritten) }
-		base.Log = base.Log.WithTail(new(eventlog.Tail)) // the server ends with this process
+		// The server ends with this process, and all of this process appends by
+		// this log.
+		base.Log = base.Log.WithTail(new(eventlog.Tail)).WithOwn(eventlog.NewOwn(l.nats))
 	}
 	projector, err := NewProjector(base)
 	if err != nil {

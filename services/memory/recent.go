@@ -14,8 +14,8 @@ import (
 // Recent keeps rows that were read by id, sealed as in the database, within a
 // budget of bytes. Of a leaf only one thing ever changes: which batch covers it
 // and whether that is confirmed, and once it is, not even that. So a row that is
-// anchored is right for good, and another one as long as the log's head is the
-// one at which it was read.
+// anchored is right for good, and another one as long as what the fence says of
+// the owner is what it said before that was read.
 type Recent struct {
 	mu     sync.Mutex
 	budget int64
@@ -37,7 +37,7 @@ const rowOverhead = 256
 
 type recentRow struct {
 	memory memories.Memory
-	head   uint64 // the log's, when it was read
+	head   uint64 // what fence.WaitOwnerHead returned before it was read
 }
 
 // NewRecent returns a cache of at most budget bytes.
@@ -69,8 +69,8 @@ func (r *Recent) get(owner events.Owner, id string, head uint64) (memories.Memor
 	return row.memory, true
 }
 
-// put keeps a row that was read when the read models held the log up to head, 0
-// where that is not known. It takes the row's memory over.
+// put keeps a row that was read after fence.WaitOwnerHead returned head, 0 where
+// that is not known. It takes the row's memory over.
 func (r *Recent) put(m *memories.Memory, head uint64) {
 	if r == nil || (!m.Anchored && head == 0) {
 		return
