@@ -13,6 +13,7 @@ import (
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/events/tracing"
+	"github.com/memory-ledger/ledger/projections/fence"
 	"github.com/memory-ledger/ledger/services/hits"
 )
 
@@ -26,14 +27,12 @@ type Loader interface {
 	// what came after is read from the log. It may be arbitrarily old.
 	Load(ctx context.Context, owner events.Owner) (*State, error)
 	// FindWritten looks up the answer to an earlier write by its
-	// Idempotency-Key. It must know every write that the last Load of this
-	// owner knew of.
-	FindWritten(ctx context.Context, owner events.Owner, key events.Hash) (Written, bool, error)
+	// Idempotency-Key, among the owner's first leaves, as many as it says.
+	FindWritten(ctx context.Context, owner events.Owner, key events.Hash) (w Written, found bool, leaves uint64, err error)
 	// UsedKeys returns the Idempotency-Keys that FindWritten would find, in any
 	// order, or, where they are more than limit, any limit+1 of them.
 	UsedKeys(ctx context.Context, owner events.Owner, limit int) ([]events.Hash, error)
-	// Leaves returns how many leaves of the owner FindWritten and UsedKeys
-	// reflect at least.
+	// Leaves returns how many leaves of the owner FindWritten looks through.
 	Leaves(ctx context.Context, owner events.Owner) (uint64, error)
 }
 
@@ -133,8 +132,8 @@ func (x *Executor) Cached() int { return x.owners.Len() }
 // Execute carries out a command of an owner. When it returns without error,
 // the events are on stable storage and the command's answer fields are set.
 //
-// Errors: the refusals of this package, ErrOverloaded, eventlog.ErrUnavailable
-// (nothing was stored), eventlog.ErrUncertain (it may have been).
+// Errors: the refusals of this package, ErrOverloaded, fence.ErrBehind and
+// eventlog.ErrUnavailable (nothing was stored), eventlog.ErrUncertain (it may have been).
 func (x *Executor) Execute(ctx context.Context, owner events.Owner, c Command) error {
 	ctx, cancel := context.WithTimeout(ctx, x.cfg.Timeout)
 	defer cancel()
@@ -354,7 +353,7 @@ func (x *Executor) catchUp(ctx context.Context, owner events.Owner, e *entry) er
 		if err != nil {
 			return fmt.Errorf("load owner: %w", err)
 		}
-		state.usedKeys = e.keys
+		state.usedKeys, state.leftTo = e.keys, state.Leaves
 		e.state = state
 	}
 	err := x.cfg.Log.OwnerTail(ctx, events.FamilyLedger, owner, e.state.Seq, func(r eventlog.Record) error {
@@ -396,12 +395,17 @@ func (x *Executor) recall(ctx context.Context, s *State, c Command) error {
 	if !s.usedKeys.mayHold(*write.IdempotencyKey) {
 		return nil
 	}
-	written, found, err := x.cfg.Loader.FindWritten(ctx, s.Owner, *write.IdempotencyKey)
+	written, found, leaves, err := x.cfg.Loader.FindWritten(ctx, s.Owner, *write.IdempotencyKey)
 	if err != nil {
 		return fmt.Errorf("look up Idempotency-Key: %w", err)
 	}
 	if found {
 		s.idempotent[*write.IdempotencyKey] = written
+		return nil
+	}
+	// A read model that is made anew does not know what it knew.
+	if leaves < s.leftTo {
+		return fmt.Errorf("%w: that of %s had %d leaves and has %d", fence.ErrBehind, s.Owner, s.leftTo, leaves)
 	}
 	return nil
 }
@@ -417,6 +421,7 @@ func (x *Executor) trim(ctx context.Context, s *State) error {
 		return fmt.Errorf("look how far the read model is: %w", err)
 	}
 	maps.DeleteFunc(s.idempotent, func(_ events.Hash, w Written) bool { return w.LeafIndex < leaves })
+	s.leftTo = max(s.leftTo, leaves)
 	if len(s.idempotent) >= mostAnswers {
 		return fmt.Errorf("%w: the read models are %d keyed writes of %s behind", ErrOverloaded, len(s.idempotent), s.Owner)
 	}

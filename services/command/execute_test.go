@@ -27,8 +27,8 @@ func (emptyModel) Load(_ context.Context, owner events.Owner) (*command.State, e
 	return command.NewState(owner), nil
 }
 
-func (emptyModel) FindWritten(context.Context, events.Owner, events.Hash) (command.Written, bool, error) {
-	return command.Written{}, false, nil
+func (emptyModel) FindWritten(context.Context, events.Owner, events.Hash) (command.Written, bool, uint64, error) {
+	return command.Written{}, false, 0, nil
 }
 
 func (emptyModel) Leaves(context.Context, events.Owner) (uint64, error) { return 0, nil }

@@ -74,12 +74,19 @@ func (r ReadModel) loadCredentials(ctx context.Context, tx pgx.Tx, state *State)
 }
 
 // FindWritten implements Loader.
-func (r ReadModel) FindWritten(ctx context.Context, owner events.Owner, key events.Hash) (Written, bool, error) {
-	m, found, err := memories.ByIdempotencyKey(ctx, r.Pool, owner, key)
-	if err != nil || !found {
-		return Written{}, false, err
-	}
-	return Written{MemoryID: m.ID, LeafIndex: m.LeafIndex, LeafHash: m.LeafHash, CreatedAt: m.CreatedAt}, true, nil
+func (r ReadModel) FindWritten(ctx context.Context, owner events.Owner, key events.Hash) (w Written, found bool, leaves uint64, err error) {
+	err = schema.Snapshot(ctx, r.Pool, func(tx pgx.Tx) error {
+		o, _, err := owners.Find(ctx, tx, owner)
+		if err != nil {
+			return err
+		}
+		var m memories.Memory
+		m, found, err = memories.ByIdempotencyKey(ctx, tx, owner, key)
+		w = Written{MemoryID: m.ID, LeafIndex: m.LeafIndex, LeafHash: m.LeafHash, CreatedAt: m.CreatedAt}
+		leaves = o.LeafCount
+		return err
+	})
+	return w, found, leaves, err
 }
 
 // UsedKeys implements Loader.

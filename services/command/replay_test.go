@@ -10,6 +10,7 @@ import (
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/events/eventlog/logtest"
+	"github.com/memory-ledger/ledger/projections/fence"
 	"github.com/memory-ledger/ledger/services/command"
 )
 
@@ -79,7 +80,8 @@ func (m *model) keyed(owner events.Owner, yield func(events.Event, *events.Memor
 	}
 }
 
-func (m *model) FindWritten(_ context.Context, owner events.Owner, key events.Hash) (written command.Written, found bool, err error) {
+func (m *model) FindWritten(ctx context.Context, owner events.Owner, key events.Hash) (written command.Written, found bool, leaves uint64, err error) {
+	state, err := m.Load(ctx, owner)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.looks++
@@ -89,7 +91,7 @@ func (m *model) FindWritten(_ context.Context, owner events.Owner, key events.Ha
 			found = true
 		}
 	})
-	return written, found, nil
+	return written, found, state.Leaves, err
 }
 
 func (m *model) UsedKeys(_ context.Context, owner events.Owner, limit int) (keys []events.Hash, err error) {
@@ -207,5 +209,47 @@ func TestANewKeyIsNotLookedUp(t *testing.T) {
 	writeAll(again, 0, 20)
 	if m.looks != 7 {
 		t.Errorf("%d look-ups, of 7 keys that only the read model has", m.looks)
+	}
+}
+
+// TestAReadModelThatIsMadeAnew does not know the keys that it knew, and what was
+// left to it must not be written once more.
+func TestAReadModelThatIsMadeAnew(t *testing.T) {
+	t.Parallel()
+	m := &model{log: openLog(t), batches: map[events.Owner][]batch{}}
+	owner := logtest.Owner()
+	x := newExecutorOn(t, m)
+	again := func(x *command.Executor, n int) (*command.WriteMemory, error) {
+		w, key := write(byte(n)), events.Hash{byte(n)}
+		w.IdempotencyKey = &key
+		return w, x.Execute(t.Context(), owner, w)
+	}
+	for n := range 200 { // more than are remembered, so that some are left to it
+		if _, err := again(x, n); err != nil {
+			t.Fatal(err)
+		}
+		m.advance(t, owner, 1)
+	}
+	young := newExecutorOn(t, m) // has left all to it
+	if w, err := again(young, 40); err != nil || !w.Replayed {
+		t.Fatalf("replayed %t, %v", w.Replayed, err)
+	}
+	m.mu.Lock()
+	m.batches = map[events.Owner][]batch{}
+	m.mu.Unlock()
+	m.advance(t, owner, 20)
+	for _, x := range []*command.Executor{x, young} {
+		if _, err := again(x, 30); !errors.Is(err, fence.ErrBehind) {
+			t.Errorf("a key that it no longer knows: %v", err)
+		}
+	}
+	for n, want := range map[int]bool{5: true, 199: true, 201: false} {
+		if w, err := again(x, n); err != nil || w.Replayed != want {
+			t.Errorf("key %d: replayed %t, %v", n, w.Replayed, err)
+		}
+	}
+	m.advance(t, owner, 200)
+	if w, err := again(x, 30); err != nil || !w.Replayed || w.Written.LeafIndex != 30 {
+		t.Errorf("once it knows again: %+v, %v", w.Written, err)
 	}
 }

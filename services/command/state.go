@@ -52,6 +52,7 @@ type State struct {
 	// the read model, which was at least as new then.
 	idempotent map[events.Hash]Written
 	trimAt     int       // how many answers there are when they are trimmed next
+	leftTo     uint64    // up to which leaf they are left to the read model
 	usedKeys   *usedKeys // the keys of all; nil in a copy
 }
 

@@ -108,8 +108,8 @@ func (noModel) Load(_ context.Context, owner events.Owner) (*command.State, erro
 	return command.NewState(owner), nil
 }
 
-func (noModel) FindWritten(context.Context, events.Owner, events.Hash) (command.Written, bool, error) {
-	return command.Written{}, false, nil
+func (noModel) FindWritten(context.Context, events.Owner, events.Hash) (command.Written, bool, uint64, error) {
+	return command.Written{}, false, 0, nil
 }
 
 func (noModel) Leaves(context.Context, events.Owner) (uint64, error) { return 0, nil }
