@@ -67,10 +67,10 @@ func (l *JetStream) WithOwn(o *Own) *JetStream {
 	return &owned
 }
 
-// Newest returns a sequence up to which the log holds everything of the owner, of
-// both families, that was acknowledged before the call; that of the owner's newest
-// message, or a later one that is the same until there is one. It asks nobody, and
-// often does not know.
+// Newest returns the sequence of the owner's newest message in the log, of either
+// family, or a later one after which the owner has none: all that was acknowledged
+// before the call is covered, and where it returns the same again, nothing came. It
+// asks nobody, and may not know.
 func (l *JetStream) Newest(o events.Owner) (seq uint64, known bool) {
 	if l.own == nil {
 		return 0, false

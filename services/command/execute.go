@@ -13,7 +13,6 @@ import (
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/events/tracing"
-	"github.com/memory-ledger/ledger/projections/fence"
 	"github.com/memory-ledger/ledger/services/hits"
 )
 
@@ -82,8 +81,8 @@ type Executor struct {
 
 // entry holds one owner's state and lets one command at a time at it, until its
 // message is in the log; commands that only wait for theirs to be on stable
-// storage share that wait. An entry that is evicted while it is in use is merely forgotten: a second one for the
-// same owner would lose to it, or win, at the log.
+// storage share that wait. An entry that is evicted while it is in use is merely
+// forgotten: a second one for the same owner would lose to it, or win, at the log.
 type entry struct {
 	turn  chan struct{} // holds one token; whoever took it owns state
 	queue chan struct{} // one slot for every command that has not ended
@@ -133,7 +132,8 @@ func (x *Executor) Cached() int { return x.owners.Len() }
 // the events are on stable storage and the command's answer fields are set.
 //
 // Errors: the refusals of this package, ErrOverloaded, fence.ErrBehind and
-// eventlog.ErrUnavailable (nothing was stored), eventlog.ErrUncertain (it may have been).
+// eventlog.ErrUnavailable (nothing was stored), eventlog.ErrUncertain (it may have
+// been).
 func (x *Executor) Execute(ctx context.Context, owner events.Owner, c Command) error {
 	ctx, cancel := context.WithTimeout(ctx, x.cfg.Timeout)
 	defer cancel()
@@ -386,6 +386,13 @@ func (x *Executor) recall(ctx context.Context, s *State, c Command) error {
 		return nil
 	}
 	if !s.usedKeys.known() {
+		leaves, err := x.cfg.Loader.Leaves(ctx, s.Owner)
+		if err != nil {
+			return fmt.Errorf("look how far the read model is: %w", err)
+		}
+		if err := s.expect(leaves); err != nil {
+			return err
+		}
 		keys, err := x.cfg.Loader.UsedKeys(ctx, s.Owner, maxUsedKeys)
 		if err != nil {
 			return fmt.Errorf("look up Idempotency-Keys: %w", err)
@@ -403,11 +410,7 @@ func (x *Executor) recall(ctx context.Context, s *State, c Command) error {
 		s.idempotent[*write.IdempotencyKey] = written
 		return nil
 	}
-	// A read model that is made anew does not know what it knew.
-	if leaves < s.leftTo {
-		return fmt.Errorf("%w: that of %s had %d leaves and has %d", fence.ErrBehind, s.Owner, s.leftTo, leaves)
-	}
-	return nil
+	return s.expect(leaves)
 }
 
 // trim takes the answers out of the state that the read model has by now, where

@@ -234,11 +234,15 @@ func TestAReadModelThatIsMadeAnew(t *testing.T) {
 	if w, err := again(young, 40); err != nil || !w.Replayed {
 		t.Fatalf("replayed %t, %v", w.Replayed, err)
 	}
+	unasked := newExecutorOn(t, m) // which has looked no key up
+	if err := unasked.Execute(t.Context(), owner, write(0)); err != nil {
+		t.Fatal(err)
+	}
 	m.mu.Lock()
 	m.batches = map[events.Owner][]batch{}
 	m.mu.Unlock()
 	m.advance(t, owner, 20)
-	for _, x := range []*command.Executor{x, young} {
+	for _, x := range []*command.Executor{x, young, unasked} {
 		if _, err := again(x, 30); !errors.Is(err, fence.ErrBehind) {
 			t.Errorf("a key that it no longer knows: %v", err)
 		}

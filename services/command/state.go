@@ -1,10 +1,12 @@
 package command
 
 import (
+	"fmt"
 	"maps"
 	"time"
 
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/projections/fence"
 )
 
 // Grant is what a decision needs to know of an agent case or a memory drop
@@ -71,6 +73,15 @@ func (s *State) clone() *State {
 	c.Sessions, c.idempotent = maps.Clone(s.Sessions), maps.Clone(s.idempotent)
 	c.usedKeys = nil
 	return &c
+}
+
+// expect reports an error where the read model, which has that many leaves, no
+// longer knows all answers that are left to it: it is being made anew.
+func (s *State) expect(leaves uint64) error {
+	if leaves < s.leftTo {
+		return fmt.Errorf("%w: that of %s had %d leaves and has %d", fence.ErrBehind, s.Owner, s.leftTo, leaves)
+	}
+	return nil
 }
 
 // Apply folds a message of the owner into the state.
