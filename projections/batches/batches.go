@@ -101,10 +101,20 @@ func Covering(ctx context.Context, q schema.Querier, owner events.Owner, leafInd
 		string(owner), int64(leafIndex)))
 }
 
+const latestConfirmedSQL = `SELECT ` + columns + ` FROM batches
+	WHERE owner = $1 AND state = 'confirmed' ORDER BY size DESC, id DESC LIMIT 1`
+
 // LatestConfirmed returns the owner's largest confirmed batch.
 func LatestConfirmed(ctx context.Context, q schema.Querier, owner events.Owner) (Batch, bool, error) {
-	return one(q.QueryRow(ctx, `SELECT `+columns+` FROM batches
-		WHERE owner = $1 AND state = 'confirmed' ORDER BY size DESC, id DESC LIMIT 1`, string(owner)))
+	return one(q.QueryRow(ctx, latestConfirmedSQL, string(owner)))
+}
+
+// QueueLatestConfirmed has a batch of questions find what LatestConfirmed does.
+func QueueLatestConfirmed(b *pgx.Batch, owner events.Owner, latest *Batch, found *bool) {
+	b.Queue(latestConfirmedSQL, string(owner)).QueryRow(func(row pgx.Row) (err error) {
+		*latest, *found, err = one(row)
+		return err
+	})
 }
 
 // Open returns every batch that is cut or submitted, oldest first: what an

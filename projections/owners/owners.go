@@ -31,34 +31,54 @@ type Owner struct {
 	ChainLastSeq uint64
 }
 
+const findSQL = `SELECT user_id, registered_at, version, last_seq, leaf_count, chain_version, chain_last_seq
+	FROM owners WHERE owner = $1`
+
 // Find returns what is known of an owner.
-func Find(ctx context.Context, q schema.Querier, owner events.Owner) (Owner, bool, error) {
+func Find(ctx context.Context, q schema.Querier, owner events.Owner) (o Owner, found bool, err error) {
+	if found, err = o.scan(q.QueryRow(ctx, findSQL, string(owner)), owner); err != nil {
+		return Owner{}, false, fmt.Errorf("find owner: %w", err)
+	}
+	return o, found, nil
+}
+
+// QueueFind has a batch find what is known of an owner. Where nothing is, o stays
+// as it is.
+func QueueFind(b *pgx.Batch, owner events.Owner, o *Owner) {
+	b.Queue(findSQL, string(owner)).QueryRow(func(row pgx.Row) error {
+		if _, err := o.scan(row, owner); err != nil {
+			return fmt.Errorf("find owner: %w", err)
+		}
+		return nil
+	})
+}
+
+func (o *Owner) scan(row pgx.Row, owner events.Owner) (found bool, err error) {
 	var (
-		o          = Owner{Owner: owner}
+		read       = Owner{Owner: owner}
 		id         *column.UUID
 		registered *time.Time
 	)
-	err := q.QueryRow(ctx, `SELECT user_id, registered_at, version, last_seq, leaf_count, chain_version, chain_last_seq
-		FROM owners WHERE owner = $1`, string(owner)).
-		Scan(&id, &registered, &o.Version, &o.LastSeq, &o.LeafCount, &o.ChainVersion, &o.ChainLastSeq)
+	err = row.Scan(&id, &registered, &read.Version, &read.LastSeq, &read.LeafCount, &read.ChainVersion, &read.ChainLastSeq)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return Owner{}, false, nil
+		return false, nil
 	}
 	if err != nil {
-		return Owner{}, false, fmt.Errorf("find owner: %w", err)
+		return false, err
 	}
 	if id != nil {
-		o.UserID = column.UUIDText(*id)
+		read.UserID = column.UUIDText(*id)
 	}
 	if registered != nil {
-		o.RegisteredAt = events.At(*registered)
+		read.RegisteredAt = events.At(*registered)
 	}
-	return o, true, nil
+	*o = read
+	return true, nil
 }
 
 // Position reads the checkpoint: the sequence up to which every read model
-// holds the log, of all owners. Some may hold more of some owners. Read in one transaction with other queries it says exactly
-// what they reflect.
+// holds the log, of all owners. Some may hold more of some owners. Read in one
+// transaction with other queries it says exactly what they reflect.
 func Position(ctx context.Context, q schema.Querier) (uint64, error) {
 	c, err := position.Read(ctx, q)
 	return c.Lowest(), err

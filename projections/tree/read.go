@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/transparency-dev/merkle/compact"
@@ -57,6 +58,37 @@ func Consistency(ctx context.Context, q schema.Querier, owner events.Owner, from
 		return nil, err
 	}
 	return consistencyFrom(from, to, c.hash)
+}
+
+// Link says that one size of a log is a prefix of another.
+type Link struct {
+	FromRoot, ToRoot events.Hash
+	Path             []events.Hash // what Consistency returns
+}
+
+// Between returns what links two sizes of the owner's log, in one round trip.
+func Between(ctx context.Context, q schema.Querier, owner events.Owner, from, to uint64) (Link, error) {
+	if to > math.MaxInt64 {
+		return Link{}, fmt.Errorf("%w: size %d", ErrRange, to)
+	}
+	nodes, err := consistencyNodes(from, to)
+	if err != nil {
+		return Link{}, err
+	}
+	// What makes up the shorter log is in the longer as well.
+	c, err := load(ctx, q, owner, to, slices.Concat(nodes.IDs, rootNodes(from), rootNodes(to)))
+	if err != nil {
+		return Link{}, err
+	}
+	var l Link
+	if l.FromRoot, err = rootFrom(from, c.hash); err != nil {
+		return Link{}, err
+	}
+	if l.ToRoot, err = rootFrom(to, c.hash); err != nil {
+		return Link{}, err
+	}
+	l.Path, err = consistencyFrom(from, to, c.hash)
+	return l, err
 }
 
 // place is where a node's hashes are kept: the tile that it lies in.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"sync/atomic"
 	"testing"
 
@@ -93,6 +94,10 @@ func checkStored(t *testing.T, pool *pgxpool.Pool, owner events.Owner, leaves []
 			t.Fatalf("consistency of %d to %d: %v", index, size, err)
 		}
 		checkConsistency(t, path, leaves, index, len(leaves))
+		link, err := tree.Between(ctx, pool, owner, uint64(index), size)
+		if err != nil || link.FromRoot != naiveRoot(leaves[:index]) || link.ToRoot != naiveRoot(leaves) || !slices.Equal(link.Path, path) {
+			t.Fatalf("between %d and %d: %+v, %v", index, size, link, err)
+		}
 	}
 }
 
@@ -115,10 +120,16 @@ func TestNothingIsProvenBeyondTheCache(t *testing.T) {
 		if _, err := tree.Consistency(ctx, pool, owner, 5, size); !errors.Is(err, tree.ErrIncomplete) {
 			t.Errorf("consistency to %d: %v", size, err)
 		}
+		if _, err := tree.Between(ctx, pool, owner, 5, size); !errors.Is(err, tree.ErrIncomplete) {
+			t.Errorf("between 5 and %d: %v", size, err)
+		}
 	}
 	for _, size := range []uint64{1 << 63, 1<<64 - 1} {
 		if _, err := tree.Root(ctx, pool, owner, size); !errors.Is(err, tree.ErrRange) {
 			t.Errorf("root of %d: %v", size, err)
+		}
+		if _, err := tree.Between(ctx, pool, owner, 5, size); !errors.Is(err, tree.ErrRange) {
+			t.Errorf("between 5 and %d: %v", size, err)
 		}
 		if _, err := tree.Roots(ctx, pool, []tree.Size{{owner, size}}); !errors.Is(err, tree.ErrRange) {
 			t.Errorf("roots of %d: %v", size, err)
@@ -175,6 +186,7 @@ func TestAProofIsOneRoundTripAndFewTiles(t *testing.T) {
 			func(c *counting) error { _, err := tree.Root(t.Context(), c, owner, size); return err },
 			func(c *counting) error { _, err := tree.Inclusion(t.Context(), c, owner, 3, size); return err },
 			func(c *counting) error { _, err := tree.Consistency(t.Context(), c, owner, 5, size); return err },
+			func(c *counting) error { _, err := tree.Between(t.Context(), c, owner, 5, size); return err },
 		} {
 			c := &counting{Pool: pool}
 			if err := ask(c); err != nil {

@@ -252,6 +252,7 @@ type Deciding struct {
 	nonceSync func(context.Context) error
 	bodies    *memory.Bodies
 	recent    *memory.Recent
+	extents   *memory.Extents
 	turns     *memory.Turns
 	short     *memory.Turns
 }
@@ -260,6 +261,7 @@ type Deciding struct {
 func NewDeciding(ctx context.Context, b *Base) (*Deciding, error) {
 	d := &Deciding{Base: b, connected: make(chan struct{}), turns: memory.NewTurns(), short: memory.NewShortTurns()}
 	d.bodies, d.recent = memory.NewBodies(b.Config.BodyCacheBytes/4*3), memory.NewRecent(b.Config.BodyCacheBytes/4)
+	d.extents = memory.NewExtents()
 	masters, err := b.Config.MasterKeys()
 	if err != nil {
 		return nil, err
@@ -301,6 +303,7 @@ func NewDeciding(ctx context.Context, b *Base) (*Deciding, error) {
 	registerBytes(b.Registry, "bodies", d.bodies.Bytes)
 	registerHits(b.Registry, "recent", &d.recent.Hits)
 	registerBytes(b.Registry, "recent", d.recent.Bytes)
+	registerHits(b.Registry, "extents", &d.extents.Hits)
 	if d.Fence, err = fence.New(b.Pool, b.Log, fence.Options{Registerer: b.Registry, Logger: b.Logger, OnWait: b.OnWait}); err != nil {
 		return nil, err
 	}
@@ -328,7 +331,10 @@ func (d *Deciding) connectChain() error {
 }
 
 func (d *Deciding) memories(commands *command.Executor) *memory.Service {
-	cfg := memory.Config{Commands: commands, Keys: d.Keys, Pool: d.Pool, NewID: NewID, Bodies: d.bodies, Recent: d.recent, Turns: d.turns, Short: d.short}
+	cfg := memory.Config{
+		Commands: commands, Keys: d.Keys, Pool: d.Pool, NewID: NewID,
+		Bodies: d.bodies, Recent: d.recent, Extents: d.extents, Turns: d.turns, Short: d.short,
+	}
 	if d.Chain != nil { // a nil *View in the interface would not be nil
 		cfg.Chain = d.Chain
 	}

@@ -72,12 +72,13 @@ type health struct {
 
 // reader authenticates a request that reads memories. The use of a key is
 // recorded on the side.
-func (a *API) reader(c *fiber.Ctx) (access.Caller, error) {
+func (a *API) reader(c *fiber.Ctx) (memory.Reader, error) {
 	caller, err := a.Access.Read(door.Context(c), c.Get(fiber.HeaderAuthorization))
-	if err == nil {
-		a.uses.note(caller)
+	if err != nil {
+		return memory.Reader{}, err
 	}
-	return caller, err
+	a.uses.note(caller)
+	return memory.Reader{Owner: caller.Owner, Head: caller.Head}, nil
 }
 
 // session authenticates a request that only a wallet's session may make.
@@ -136,11 +137,11 @@ func (c created) json() []byte {
 }
 
 func (a *API) getMemory(c *fiber.Ctx) error {
-	caller, err := a.reader(c)
+	reader, err := a.reader(c)
 	if err != nil {
 		return err
 	}
-	view, err := a.Memories.Get(door.Context(c), caller.Owner, utils.CopyString(c.Params("id")), caller.Head)
+	view, err := a.Memories.Get(door.Context(c), reader, utils.CopyString(c.Params("id")))
 	if err != nil {
 		return err
 	}
@@ -157,7 +158,7 @@ const maxPage = 1000
 // listMemories streams all memories, or, with limit or cursor, one page. A
 // cursor is the index of the next leaf: stable, since a log only grows.
 func (a *API) listMemories(c *fiber.Ctx) error {
-	caller, err := a.reader(c)
+	reader, err := a.reader(c)
 	if err != nil {
 		return err
 	}
@@ -165,16 +166,12 @@ func (a *API) listMemories(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	cursor, err := a.Memories.Range(door.Context(c), caller.Owner, from, limit)
+	cursor, err := a.Memories.Range(door.Context(c), reader, from, limit)
 	if err != nil {
 		return err
 	}
 	if paged {
-		size, err := a.Memories.Size(door.Context(c), caller.Owner)
-		if err != nil {
-			return err
-		}
-		if next := from + uint64(limit); next < size {
+		if next := from + uint64(limit); next < cursor.Size() {
 			query := url.Values{"limit": {strconv.Itoa(limit)}, "cursor": {strconv.FormatUint(next, 10)}}
 			c.Set(fiber.HeaderLink, "<"+a.BaseURL+"/memories?"+query.Encode()+`>; rel="next"`)
 		}
@@ -206,7 +203,7 @@ func pageOf(c *fiber.Ctx) (limit int, from uint64, paged bool, err error) {
 }
 
 func (a *API) searchMemories(c *fiber.Ctx) error {
-	caller, err := a.reader(c)
+	reader, err := a.reader(c)
 	if err != nil {
 		return err
 	}
@@ -216,7 +213,7 @@ func (a *API) searchMemories(c *fiber.Ctx) error {
 	if err := door.DecodeOptional(c, &body); err != nil {
 		return err
 	}
-	cursor, err := a.Memories.Search(door.Context(c), caller.Owner, body.Query)
+	cursor, err := a.Memories.Search(door.Context(c), reader, body.Query)
 	if err != nil {
 		return err
 	}
@@ -224,11 +221,11 @@ func (a *API) searchMemories(c *fiber.Ctx) error {
 }
 
 func (a *API) proveMemory(c *fiber.Ctx) error {
-	caller, err := a.reader(c)
+	reader, err := a.reader(c)
 	if err != nil {
 		return err
 	}
-	proof, err := a.Memories.Prove(door.Context(c), caller.Owner, utils.CopyString(c.Params("id")))
+	proof, err := a.Memories.Prove(door.Context(c), reader, utils.CopyString(c.Params("id")))
 	if err != nil {
 		return err
 	}
@@ -236,11 +233,11 @@ func (a *API) proveMemory(c *fiber.Ctx) error {
 }
 
 func (a *API) receiptOfMemory(c *fiber.Ctx) error {
-	caller, err := a.reader(c)
+	reader, err := a.reader(c)
 	if err != nil {
 		return err
 	}
-	receipt, err := a.Memories.Receipt(door.Context(c), caller.Owner, utils.CopyString(c.Params("id")))
+	receipt, err := a.Memories.Receipt(door.Context(c), reader, utils.CopyString(c.Params("id")))
 	if err != nil {
 		return err
 	}
@@ -248,11 +245,11 @@ func (a *API) receiptOfMemory(c *fiber.Ctx) error {
 }
 
 func (a *API) logHead(c *fiber.Ctx) error {
-	caller, err := a.reader(c)
+	reader, err := a.reader(c)
 	if err != nil {
 		return err
 	}
-	head, err := a.Memories.Head(door.Context(c), caller.Owner)
+	head, err := a.Memories.Head(door.Context(c), reader)
 	if err != nil {
 		return err
 	}
@@ -260,7 +257,7 @@ func (a *API) logHead(c *fiber.Ctx) error {
 }
 
 func (a *API) logConsistency(c *fiber.Ctx) error {
-	caller, err := a.reader(c)
+	reader, err := a.reader(c)
 	if err != nil {
 		return err
 	}
@@ -269,7 +266,7 @@ func (a *API) logConsistency(c *fiber.Ctx) error {
 	if errFrom != nil || errTo != nil {
 		return memory.ErrRange
 	}
-	consistency, err := a.Memories.ProveConsistency(door.Context(c), caller.Owner, from, to)
+	consistency, err := a.Memories.ProveConsistency(door.Context(c), reader, from, to)
 	if err != nil {
 		return err
 	}

@@ -87,7 +87,7 @@ func (a *API) listMemories(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	cursor, err := a.Memories.Range(door.Context(c), caller.Owner, 0, 0)
+	cursor, err := a.Memories.Range(door.Context(c), memory.Reader{Owner: caller.Owner, Head: caller.Head}, 0, 0)
 	if err != nil {
 		return err
 	}

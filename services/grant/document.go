@@ -11,7 +11,7 @@ import (
 
 // render writes the document of an agent case.
 func (s *Service) render(ctx context.Context, owner events.Owner) ([]byte, error) {
-	cursor, err := s.Memories.Range(ctx, owner, 0, 0)
+	cursor, err := s.Memories.Range(ctx, memory.Reader{Owner: owner}, 0, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -178,16 +178,25 @@ func (o *ownerBodies) kept(from, to uint64) []leafPage {
 // pagesOf is how many pages a number of leaves fills or begins.
 func pagesOf(leaves uint64) uint64 { return (leaves + pages.Leaves - 1) / pages.Leaves }
 
+// whole returns the pages that hold the leaves from one index up to another, where
+// all of them are kept. The last may hold more.
+func (b *Bodies) whole(owner events.Owner, from, to uint64) ([]leafPage, bool) {
+	if b == nil {
+		return nil, false
+	}
+	o := b.of(owner)
+	if !b.Hits.Count(o.size() >= to) {
+		return nil, false
+	}
+	return o.kept(from, to), true
+}
+
 // pages calls yield with the pages that hold the leaves from one index up to
 // another, in any order, as they are there; the leaves must be in the read
 // model. The last page may hold more leaves. It returns how far it came, which
 // may be less, and then it may have yielded pages beyond.
 func (b *Bodies) pages(ctx context.Context, pool *pgxpool.Pool, owner events.Owner, from, to uint64, yield func(leafPage)) (reached uint64, err error) {
 	o := b.of(owner)
-	if b.Hits.Count(o.size() >= to) {
-		yieldAll(o.kept(from, to), yield)
-		return to, nil
-	}
 	if o.size() < from {
 		// This search did not begin at the beginning, or what it began with is
 		// not kept: only what it asks for is read. Nobody waits for anybody, who

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"testing"
 	"time"
@@ -16,11 +17,13 @@ import (
 	"github.com/memory-ledger/ledger/events/eventlog/logtest"
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
+	"github.com/memory-ledger/ledger/projections/batches"
 	"github.com/memory-ledger/ledger/projections/memories"
 	"github.com/memory-ledger/ledger/projections/owners"
 	"github.com/memory-ledger/ledger/projections/pages"
 	"github.com/memory-ledger/ledger/projections/projection"
 	"github.com/memory-ledger/ledger/projections/schema"
+	"github.com/memory-ledger/ledger/projections/tree"
 	"github.com/memory-ledger/ledger/services/keystore"
 )
 
@@ -56,9 +59,10 @@ type history struct {
 
 // writer is an owner of a history.
 type writer struct {
-	owner   events.Owner
-	key     *keystore.OwnerKey
-	version int
+	owner                 events.Owner
+	key                   *keystore.OwnerKey
+	version, chainVersion int
+
 	written []View // but for batches
 }
 
@@ -89,29 +93,63 @@ func (h *history) writer(t testing.TB) *writer {
 // write applies a slice of memories, one for each text.
 func (h *history) write(t testing.TB, w *writer, texts ...string) {
 	t.Helper()
-	slice := projection.Slice{First: h.seq + 1}
+	var records []projection.Record
 	for _, text := range texts {
-		h.seq++
 		w.version++
 		n := len(w.written)
+		id := uuid.Must(uuid.NewV7())
 		v := View{
-			ID: uuid.Must(uuid.NewV7()).String(), Content: text, Metadata: jsontext.Value(fmt.Sprintf(`{"n":%d}`, n)),
-			LeafHash: events.Hash{byte(n), byte(n >> 8)}, LeafIndex: uint64(n),
-			CreatedAt: events.At(time.UnixMilli(1_800_000_000_000 + int64(h.seq))),
+			ID: id.String(), Content: text, Metadata: jsontext.Value(fmt.Sprintf(`{"n":%d}`, n)),
+			LeafHash: sha256.Sum256(id[:]), LeafIndex: uint64(n),
+			CreatedAt: events.At(time.UnixMilli(1_800_000_000_000 + int64(h.seq) + int64(len(records)) + 1)),
 		}
 		sealed, err := w.key.Seal(v.ID, text)
 		if err != nil {
 			t.Fatal(err)
 		}
 		w.written = append(w.written, v)
-		slice.Records = append(slice.Records, projection.Record{Seq: h.seq, Family: events.FamilyLedger, Owner: w.owner, Events: []events.Event{{
+		records = append(records, projection.Record{Family: events.FamilyLedger, Owner: w.owner, Events: []events.Event{{
 			Owner: w.owner, OwnerVersion: w.version, Time: v.CreatedAt,
 			Data: &events.MemoryWritten{MemoryID: v.ID, LeafIndex: v.LeafIndex, LeafHash: v.LeafHash, Metadata: v.Metadata, Sealed: sealed},
 		}}})
 	}
+	h.apply(t, records...)
+}
+
+// cut applies that a root of all that w wrote is about to be committed, and
+// returns the id of that batch.
+func (h *history) cut(t testing.TB, w *writer) string {
+	t.Helper()
+	id := uuid.Must(uuid.NewV7()).String()
+	h.chain(t, w, &events.BatchCut{BatchID: id, Size: uint64(len(w.written)), Root: events.Hash{byte(len(w.written)), 'r'}})
+	return id
+}
+
+// confirm applies that a batch of that size is on the chain.
+func (h *history) confirm(t testing.TB, w *writer, id string, size int) {
+	t.Helper()
+	h.chain(t, w, &events.BatchConfirmed{BatchID: id, Size: uint64(size), Root: events.Hash{byte(size), 'r'}, Signature: "of " + id, Slot: 1})
+}
+
+func (h *history) chain(t testing.TB, w *writer, data events.Data) {
+	t.Helper()
+	w.chainVersion++
+	h.apply(t, projection.Record{Family: events.FamilyChain, Owner: w.owner, Events: []events.Event{{
+		Owner: w.owner, OwnerVersion: w.chainVersion, Time: events.At(time.UnixMilli(1_800_000_000_000)), Data: data,
+	}}})
+}
+
+// apply applies a slice.
+func (h *history) apply(t testing.TB, records ...projection.Record) {
+	t.Helper()
+	slice := projection.Slice{First: h.seq + 1, Records: records}
+	for i := range records {
+		h.seq++
+		records[i].Seq = h.seq
+	}
 	slice.Last = h.seq
 	steps := projection.NewWriter(h.pool)
-	for _, p := range []projection.Projection{owners.Projection{}, memories.Projection{}, pages.Projection{}} {
+	for _, p := range []projection.Projection{owners.Projection{}, memories.Projection{}, pages.Projection{}, batches.Projection{}, tree.Projection{}} {
 		if err := p.Apply(t.Context(), steps, slice); err != nil {
 			t.Fatal(err)
 		}
@@ -145,7 +183,7 @@ func (h *history) service(cache int64) *Service {
 
 // search returns what a search finds, and how many leaves it went through.
 func search(t testing.TB, s *Service, owner events.Owner, query string) (found []View, size uint64, err error) {
-	c, err := s.Search(t.Context(), owner, query)
+	c, err := s.Search(t.Context(), Reader{Owner: owner}, query)
 	if err != nil {
 		return nil, 0, err
 	}

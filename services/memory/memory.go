@@ -16,7 +16,6 @@ import (
 	"github.com/memory-ledger/ledger/events/canonical"
 	"github.com/memory-ledger/ledger/events/leaf"
 	"github.com/memory-ledger/ledger/projections/memories"
-	"github.com/memory-ledger/ledger/projections/owners"
 	"github.com/memory-ledger/ledger/services/command"
 	"github.com/memory-ledger/ledger/services/keystore"
 )
@@ -53,8 +52,11 @@ type Config struct {
 	// Bodies is shared by all services of a process. Nil: searches read the
 	// database every time.
 	Bodies *Bodies
-	// Recent is shared as well. Nil: every read by id asks the database.
+	// Recent is shared as well. Nil: every read by id, and every short list, asks
+	// the database.
 	Recent *Recent
+	// Extents too. Nil: whoever needs to know how far a log goes asks.
+	Extents *Extents
 	// Turns and Short are shared by all services of a process: the turns of long
 	// work and those of what takes a moment. Nil: New makes its own.
 	Turns, Short *Turns
@@ -163,43 +165,41 @@ func viewOf(content string, m *memories.Memory) View {
 	}
 }
 
-// Get returns one memory of the owner. head is what fence.WaitOwnerHead
-// returned: where it is not 0, and the same as when the row was last read, or
-// where the row can't change any more, no database is asked.
-func (s *Service) Get(ctx context.Context, owner events.Owner, id string, head uint64) (View, error) {
-	m, kept := s.Recent.get(owner, id, head)
-	if !kept {
-		var err error
-		if m, err = s.find(ctx, owner, id); err != nil {
-			return View{}, err
-		}
-		s.Recent.put(&m, head)
-	}
-	key, err := s.Keys.Find(ctx, owner)
+// Reader is an owner who reads. Head is what fence.WaitOwnerHead returned for the
+// request, 0 where that is not known: what was read of the owner at one head is
+// still true at the same, so no database is asked for it again.
+type Reader struct {
+	Owner events.Owner
+	Head  uint64
+}
+
+// Get returns one memory of the reader's.
+func (s *Service) Get(ctx context.Context, r Reader, id string) (View, error) {
+	m, err := s.find(ctx, r, id)
 	if err != nil {
 		return View{}, err
 	}
-	return view(key, &m)
+	key, err := s.Keys.Find(ctx, r.Owner)
+	if err != nil {
+		return View{}, err
+	}
+	return view(key, m)
 }
 
-func (s *Service) find(ctx context.Context, owner events.Owner, id string) (memories.Memory, error) {
-	m, err := s.finder.find(ctx, memories.Wanted{Owner: owner, ID: id})
+// find returns a row, without a question where it is kept and right.
+func (s *Service) find(ctx context.Context, r Reader, id string) (*memories.Memory, error) {
+	if m, kept := s.Recent.get(r, id); kept {
+		return m, nil
+	}
+	m, err := s.finder.find(ctx, memories.Wanted{Owner: r.Owner, ID: id})
 	if err != nil {
-		return memories.Memory{}, err
+		return nil, err
 	}
 	if m == nil {
-		return memories.Memory{}, ErrNotFound
+		return nil, ErrNotFound
 	}
-	return *m, nil
-}
-
-// Size returns how many leaves the owner's log has.
-func (s *Service) Size(ctx context.Context, owner events.Owner) (uint64, error) {
-	o, _, err := owners.Find(ctx, s.Pool, owner)
-	if err != nil {
-		return 0, fmt.Errorf("find owner: %w", err)
-	}
-	return o.LeafCount, nil
+	s.Recent.put(r, m)
+	return m, nil
 }
 
 // Length counts what the specification calls characters: Unicode code points.

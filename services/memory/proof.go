@@ -7,6 +7,7 @@ import (
 	"github.com/memory-ledger/ledger/anchoring/chainview"
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/projections/batches"
+	"github.com/memory-ledger/ledger/projections/memories"
 	"github.com/memory-ledger/ledger/projections/tree"
 )
 
@@ -25,60 +26,69 @@ type Proof struct {
 
 // Prove returns the inclusion proof of a memory: against the root that its
 // batch committed, or, before that, of the whole log now.
-func (s *Service) Prove(ctx context.Context, owner events.Owner, id string) (Proof, error) {
-	m, err := s.find(ctx, owner, id)
+func (s *Service) Prove(ctx context.Context, r Reader, id string) (Proof, error) {
+	m, err := s.find(ctx, r, id)
 	if err != nil {
 		return Proof{}, err
 	}
-	size, signature, err := s.provenSize(ctx, owner, m.LeafIndex)
+	e, inclusion, signature, err := s.include(ctx, r, m)
 	if err != nil {
 		return Proof{}, err
 	}
-	inclusion, err := tree.Inclusion(ctx, s.Pool, owner, m.LeafIndex, size)
-	if err != nil {
-		return Proof{}, fmt.Errorf("prove leaf %d in %d: %w", m.LeafIndex, size, err)
-	}
-	onchain, err := s.onchainRoot(ctx, owner)
-	if err != nil {
-		return Proof{}, err
-	}
-	p := Proof{BatchRoot: inclusion.Root, TxSignature: signature, OnchainRoot: onchain}
+	p := Proof{BatchRoot: inclusion.Root, TxSignature: signature, OnchainRoot: s.onchainRoot(r.Owner, e.newest)}
 	p.Proof.Leaf, p.Proof.LeafIndex = inclusion.Leaf, inclusion.Index
 	p.Proof.Siblings, p.Proof.Directions = inclusion.Siblings, inclusion.Directions
 	return p, nil
 }
 
-func (s *Service) provenSize(ctx context.Context, owner events.Owner, leafIndex uint64) (uint64, *string, error) {
-	batch, found, err := batches.Covering(ctx, s.Pool, owner, leafIndex)
+// include proves a memory, and returns the signature of the transaction that
+// committed the root, nil before there is one, and how far the log goes.
+func (s *Service) include(ctx context.Context, r Reader, m *memories.Memory) (e extent, p tree.Proof, signature *string, err error) {
+	if e, err = s.extentWith(ctx, r, m); err != nil {
+		return e, p, nil, err
+	}
+	size := e.leaves
+	if m.Anchored {
+		batch := e.newest
+		if batch.ID != *m.BatchID {
+			if batch, err = s.batch(ctx, *m.BatchID); err != nil {
+				return e, p, nil, err
+			}
+		}
+		size, signature = batch.Size, &batch.Signature
+	}
+	if p, err = tree.Inclusion(ctx, s.Pool, r.Owner, m.LeafIndex, size); err != nil {
+		return e, p, nil, fmt.Errorf("prove leaf %d in %d: %w", m.LeafIndex, size, err)
+	}
+	return e, p, signature, nil
+}
+
+func (s *Service) batch(ctx context.Context, id string) (*batches.Batch, error) {
+	batch, found, err := batches.ByID(ctx, s.Pool, id)
+	if err == nil && !found {
+		err = fmt.Errorf("batch %s is gone", id)
+	}
 	if err != nil {
-		return 0, nil, fmt.Errorf("find batch: %w", err)
+		return nil, fmt.Errorf("find batch: %w", err)
 	}
-	if found && batch.State == batches.Confirmed {
-		return batch.Size, &batch.Signature, nil
-	}
-	size, err := s.Size(ctx, owner)
-	return size, nil, err
+	return &batch, nil
 }
 
 // onchainRoot is what the owner's account was last seen to hold: by this
 // process, or by the anchorer when it confirmed its newest batch, whichever
 // looked later.
-func (s *Service) onchainRoot(ctx context.Context, owner events.Owner) (*events.Hash, error) {
-	batch, found, err := batches.LatestConfirmed(ctx, s.Pool, owner)
-	if err != nil {
-		return nil, fmt.Errorf("find newest batch: %w", err)
-	}
-	if !found {
-		return nil, nil
+func (s *Service) onchainRoot(owner events.Owner, newest *batches.Batch) *events.Hash {
+	if newest == nil {
+		return nil
 	}
 	if s.Chain == nil {
-		return &batch.Root, nil
+		return &newest.Root
 	}
-	seen := s.Chain.Last(chainview.Account{Address: batch.Account, Program: batch.ProgramID, Owner: owner})
-	if seen != nil && (batch.ConfirmedAt == nil || seen.At.After(batch.ConfirmedAt.Time())) {
-		return &seen.Root, nil
+	seen := s.Chain.Last(chainview.Account{Address: newest.Account, Program: newest.ProgramID, Owner: owner})
+	if seen != nil && (newest.ConfirmedAt == nil || seen.At.After(newest.ConfirmedAt.Time())) {
+		return &seen.Root
 	}
-	return &batch.Root, nil
+	return &newest.Root
 }
 
 // LogHead is the answer of GET /log.
@@ -92,22 +102,22 @@ type LogHead struct {
 }
 
 // Head returns the size and root of the owner's log, now and as anchored.
-func (s *Service) Head(ctx context.Context, owner events.Owner) (LogHead, error) {
-	size, err := s.Size(ctx, owner)
+func (s *Service) Head(ctx context.Context, r Reader) (LogHead, error) {
+	e, err := s.extent(ctx, r)
 	if err != nil {
 		return LogHead{}, err
 	}
-	root, err := tree.Root(ctx, s.Pool, owner, size)
-	if err != nil {
-		return LogHead{}, fmt.Errorf("root of %d leaves: %w", size, err)
+	if e.root == nil {
+		root, err := tree.Root(ctx, s.Pool, r.Owner, e.leaves)
+		if err != nil {
+			return LogHead{}, fmt.Errorf("root of %d leaves: %w", e.leaves, err)
+		}
+		e.root = &root
+		s.Extents.put(r, e)
 	}
-	head := LogHead{Owner: owner, TreeSize: size, Root: root}
-	batch, found, err := batches.LatestConfirmed(ctx, s.Pool, owner)
-	if err != nil {
-		return LogHead{}, fmt.Errorf("find newest batch: %w", err)
-	}
-	if found {
-		head.AnchoredSize, head.AnchoredRoot, head.TxSignature = batch.Size, &batch.Root, &batch.Signature
+	head := LogHead{Owner: r.Owner, TreeSize: e.leaves, Root: *e.root}
+	if e.newest != nil {
+		head.AnchoredSize, head.AnchoredRoot, head.TxSignature = e.newest.Size, &e.newest.Root, &e.newest.Signature
 	}
 	return head, nil
 }
@@ -125,23 +135,17 @@ type Consistency struct {
 var ErrRange = fmt.Errorf("from and to must satisfy 0 <= from <= to <= treeSize")
 
 // ProveConsistency links two sizes of the owner's log (RFC 9162).
-func (s *Service) ProveConsistency(ctx context.Context, owner events.Owner, from, to uint64) (Consistency, error) {
-	size, err := s.Size(ctx, owner)
+func (s *Service) ProveConsistency(ctx context.Context, r Reader, from, to uint64) (Consistency, error) {
+	e, err := s.extent(ctx, r)
 	if err != nil {
 		return Consistency{}, err
 	}
-	if from > to || to > size {
+	if from > to || to > e.leaves {
 		return Consistency{}, ErrRange
 	}
-	c := Consistency{From: from, To: to}
-	if c.FromRoot, err = tree.Root(ctx, s.Pool, owner, from); err != nil {
-		return Consistency{}, fmt.Errorf("root of %d leaves: %w", from, err)
-	}
-	if c.ToRoot, err = tree.Root(ctx, s.Pool, owner, to); err != nil {
-		return Consistency{}, fmt.Errorf("root of %d leaves: %w", to, err)
-	}
-	if c.Proof, err = tree.Consistency(ctx, s.Pool, owner, from, to); err != nil {
+	link, err := tree.Between(ctx, s.Pool, r.Owner, from, to)
+	if err != nil {
 		return Consistency{}, fmt.Errorf("consistency from %d to %d: %w", from, to, err)
 	}
-	return c, nil
+	return Consistency{From: from, To: to, FromRoot: link.FromRoot, ToRoot: link.ToRoot, Proof: link.Path}, nil
 }

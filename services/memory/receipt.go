@@ -18,33 +18,29 @@ import (
 // Receipt returns what anybody needs to check a memory without us: what was
 // hashed, the way from there to the root of its batch, and from that to the
 // newest commitment that was read back from the chain.
-func (s *Service) Receipt(ctx context.Context, owner events.Owner, id string) (*receipt.Receipt, error) {
-	m, err := s.find(ctx, owner, id)
+func (s *Service) Receipt(ctx context.Context, reader Reader, id string) (*receipt.Receipt, error) {
+	m, err := s.find(ctx, reader, id)
 	if err != nil {
 		return nil, err
 	}
-	key, err := s.Keys.Find(ctx, owner)
+	key, err := s.Keys.Find(ctx, reader.Owner)
 	if err != nil {
 		return nil, err
 	}
 	r := &receipt.Receipt{Version: receipt.Version, Leaf: m.LeafHash, LeafIndex: m.LeafIndex, Consistency: []events.Hash{}}
-	if r.Entry, err = entryOf(key, &m); err != nil {
+	if r.Entry, err = entryOf(key, m); err != nil {
 		return nil, err
 	}
-	size, signature, err := s.provenSize(ctx, owner, m.LeafIndex)
+	e, inclusion, signature, err := s.include(ctx, reader, m)
 	if err != nil {
 		return nil, err
 	}
-	inclusion, err := tree.Inclusion(ctx, s.Pool, owner, m.LeafIndex, size)
-	if err != nil {
-		return nil, fmt.Errorf("prove leaf %d in %d: %w", m.LeafIndex, size, err)
-	}
-	r.TreeSize, r.BatchRoot = size, inclusion.Root
+	r.TreeSize, r.BatchRoot = inclusion.Size, inclusion.Root
 	r.Siblings, r.Directions = inclusion.Siblings, inclusion.Directions
 	if signature == nil {
 		return r, nil
 	}
-	return r, s.anchor(ctx, owner, r)
+	return r, s.anchor(ctx, reader.Owner, r, e.newest)
 }
 
 // entryOf opens a memory and salts it again: the salt follows from the
@@ -65,11 +61,7 @@ func entryOf(key *keystore.OwnerKey, m *memories.Memory) (receipt.Entry, error) 
 
 // anchor adds the newest confirmed batch, which covers at least as much as the
 // memory's own.
-func (s *Service) anchor(ctx context.Context, owner events.Owner, r *receipt.Receipt) error {
-	newest, _, err := batches.LatestConfirmed(ctx, s.Pool, owner)
-	if err != nil {
-		return fmt.Errorf("find newest batch: %w", err)
-	}
+func (s *Service) anchor(ctx context.Context, owner events.Owner, r *receipt.Receipt, newest *batches.Batch) (err error) {
 	r.Anchor = &receipt.Anchor{
 		Cluster: newest.Cluster, ProgramID: newest.ProgramID, Account: newest.Account, TxSignature: newest.Signature,
 		Slot: newest.Slot, CommittedSize: newest.Size, CommittedRoot: newest.Root,

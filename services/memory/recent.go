@@ -11,18 +11,25 @@ import (
 	"github.com/memory-ledger/ledger/services/hits"
 )
 
-// Recent keeps rows that were read by id, sealed as in the database, within a
-// budget of bytes. Of a leaf only one thing ever changes: which batch covers it
-// and whether that is confirmed, and once it is, not even that. So a row that is
-// anchored is right for good, and another one as long as what the fence says of
-// the owner is what it said before that was read.
+// Recent keeps rows that were read by id or in short lists, sealed as in the
+// database, within a budget of bytes. Of a leaf only one thing ever changes: which
+// batch covers it and whether that is confirmed, and once it is, not even that. So
+// a row that is anchored is right for good, and another one as long as what the
+// fence says of the owner is what it said before that was read.
 type Recent struct {
 	mu     sync.Mutex
 	budget int64
 	used   int64
-	rows   *simplelru.LRU[string, recentRow]
-	// Hits counts the reads by id that needed no database.
+	rows   *simplelru.LRU[place, recentRow]
+	places map[string]place // by id
+	// Hits counts the reads by id, and the short lists, that needed no database.
 	Hits hits.Counter
+}
+
+// place is where a memory is for good.
+type place struct {
+	owner events.Owner
+	leaf  uint64
 }
 
 // Bytes returns how much is kept.
@@ -33,17 +40,20 @@ func (r *Recent) Bytes() int64 {
 }
 
 // rowOverhead is about what a row takes beside its texts.
-const rowOverhead = 256
+const rowOverhead = 640
 
 type recentRow struct {
-	memory memories.Memory
-	head   uint64 // what fence.WaitOwnerHead returned before it was read
+	memory *memories.Memory // is not changed any more
+	head   uint64           // what fence.WaitOwnerHead returned before it was read
 }
 
 // NewRecent returns a cache of at most budget bytes.
 func NewRecent(budget int64) *Recent {
-	r := &Recent{budget: budget}
-	rows, err := simplelru.NewLRU(math.MaxInt32, func(_ string, row recentRow) { r.used -= row.bytes() })
+	r := &Recent{budget: budget, places: map[string]place{}}
+	rows, err := simplelru.NewLRU(math.MaxInt32, func(_ place, row recentRow) {
+		delete(r.places, row.memory.ID)
+		r.used -= row.bytes()
+	})
 	if err != nil {
 		panic(err) // only for a size that is not positive
 	}
@@ -52,38 +62,93 @@ func NewRecent(budget int64) *Recent {
 }
 
 func (row recentRow) bytes() int64 {
-	return int64(len(row.memory.Sealed)+row.memory.Metadata.Len()) + 2*rowOverhead
+	return int64(len(row.memory.Sealed)+row.memory.Metadata.Len()) + rowOverhead
 }
 
-func (r *Recent) get(owner events.Owner, id string, head uint64) (memories.Memory, bool) {
+// isFor reports whether a row is right for a reader.
+func (row recentRow) isFor(reader Reader) bool {
+	return row.memory.Owner == reader.Owner && (row.memory.Anchored || reader.Head != 0 && row.head == reader.Head)
+}
+
+// get returns a row by its id.
+func (r *Recent) get(reader Reader, id string) (*memories.Memory, bool) {
 	if r == nil {
-		return memories.Memory{}, false
+		return nil, false
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	row, ok := r.rows.Get(id)
-	ok = ok && row.memory.Owner == owner && (row.memory.Anchored || head != 0 && row.head == head)
-	if !r.Hits.Count(ok) {
-		return memories.Memory{}, false
+	at, ok := r.places[id]
+	var row recentRow
+	if ok {
+		row, ok = r.rows.Get(at)
+	}
+	if !r.Hits.Count(ok && row.isFor(reader)) {
+		return nil, false
 	}
 	return row.memory, true
 }
 
-// put keeps a row that was read after fence.WaitOwnerHead returned head, 0 where
-// that is not known. It takes the row's memory over.
-func (r *Recent) put(m *memories.Memory, head uint64) {
-	if r == nil || (!m.Anchored && head == 0) {
-		return
+// run returns the rows from one leaf up to another, where all are kept and right,
+// and have no more than that many bytes.
+func (r *Recent) run(reader Reader, from, to uint64, most int) ([]*memories.Memory, bool) {
+	if r == nil {
+		return nil, false
 	}
-	row := recentRow{*m, head}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if row.bytes() > r.budget {
+	var rows []*memories.Memory
+	for leaf := from; leaf < to; leaf++ {
+		row, ok := r.rows.Get(place{reader.Owner, leaf})
+		if most -= widthOf(row.memory); !ok || !row.isFor(reader) || most < 0 {
+			r.Hits.Count(false)
+			return nil, false
+		}
+		if rows == nil {
+			rows = make([]*memories.Memory, 0, to-from)
+		}
+		rows = append(rows, row.memory)
+	}
+	r.Hits.Count(true)
+	return rows, true
+}
+
+// widthOf is how many bytes a row brings an answer, about; none where there is no
+// row.
+func widthOf(m *memories.Memory) int {
+	if m == nil {
+		return 0
+	}
+	return len(m.Sealed) + m.Metadata.Len()
+}
+
+// put keeps rows that were read after the fence returned the reader's head. It
+// takes them over.
+func (r *Recent) put(reader Reader, rows ...*memories.Memory) {
+	if r == nil {
 		return
 	}
-	r.rows.Remove(m.ID)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, m := range rows {
+		r.keep(recentRow{m, reader.Head})
+	}
+}
+
+// keep leaves a row that is anchored where it is: another one was read before, by
+// somebody who was slower.
+func (r *Recent) keep(row recentRow) {
+	m := row.memory
+	if !m.Anchored && row.head == 0 || row.bytes() > r.budget {
+		return
+	}
+	at := place{m.Owner, m.LeafIndex}
+	if was, ok := r.rows.Peek(at); ok && was.memory.Anchored && !m.Anchored {
+		return
+	}
+	r.rows.Remove(at)
 	r.used += row.bytes()
-	r.rows.Add(m.ID, row)
+	r.rows.Add(at, row)
+	r.places[m.ID] = at
 	for r.used > r.budget {
 		r.rows.RemoveOldest()
 	}

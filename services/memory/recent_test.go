@@ -31,19 +31,19 @@ func TestRecentIsRightOrSilent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := NewRecent(1 << 20)
-			r.put(&memories.Memory{ID: id, Owner: owner, Anchored: c.anchored}, c.putAt)
+			r.put(Reader{owner, c.putAt}, &memories.Memory{ID: id, Owner: owner, Anchored: c.anchored})
 			if c.putAgainAnchor {
-				r.put(&memories.Memory{ID: id, Owner: owner, Anchored: true}, 8)
+				r.put(Reader{owner, 8}, &memories.Memory{ID: id, Owner: owner, Anchored: true})
 			}
-			m, ok := r.get(c.by, id, c.getAt)
+			m, ok := r.get(Reader{c.by, c.getAt}, id)
 			if ok != c.want || (ok && m.Anchored != (c.anchored || c.putAgainAnchor)) {
 				t.Errorf("got %v %+v", ok, m)
 			}
 		})
 	}
 	var none *Recent
-	none.put(&memories.Memory{}, 1)
-	if _, ok := none.get("", "", 1); ok {
+	none.put(Reader{Head: 1}, &memories.Memory{})
+	if _, ok := none.get(Reader{Head: 1}, ""); ok {
 		t.Error("no cache held something")
 	}
 }
@@ -55,17 +55,73 @@ func TestRecentKeepsToItsBudget(t *testing.T) {
 	sealed := make([]byte, 500)
 	for i := range 100 {
 		for range 2 { // the second time replaces the first
-			r.put(&memories.Memory{ID: fmt.Sprint(i), Owner: "a", Sealed: sealed, Anchored: true}, 1)
+			r.put(Reader{"a", 1}, &memories.Memory{ID: fmt.Sprint(i), Owner: "a", LeafIndex: uint64(i), Sealed: sealed, Anchored: true})
 		}
 	}
-	if want := int64(r.rows.Len()) * (500 + 2*rowOverhead); r.used > budget || r.used != want || r.used < budget/2 {
+	if want := int64(r.rows.Len()) * (500 + rowOverhead); r.used > budget || r.used != want || r.used < budget/2 {
 		t.Errorf("%d bytes used, %d rows", r.used, r.rows.Len())
 	}
-	if _, ok := r.get("a", "99", 1); !ok {
+	if _, ok := r.get(Reader{"a", 1}, "99"); !ok {
 		t.Error("the newest is gone")
 	}
-	r.put(&memories.Memory{ID: "huge", Sealed: make([]byte, budget), Anchored: true}, 1)
-	if _, ok := r.get("a", "99", 1); !ok {
+	r.put(Reader{"a", 1}, &memories.Memory{ID: "huge", Owner: "a", LeafIndex: 100, Sealed: make([]byte, budget), Anchored: true})
+	if _, ok := r.get(Reader{"a", 1}, "99"); !ok {
 		t.Error("one that does not fit drove others out")
+	}
+}
+
+// TestShortListsAreKeptWhole: a list is answered from what is kept where every row
+// of it is, each right for the reader, and not too long.
+func TestShortListsAreKeptWhole(t *testing.T) {
+	t.Parallel()
+	const width = 100
+	r := NewRecent(1 << 20)
+	row := func(leaf uint64, anchored bool) *memories.Memory {
+		return &memories.Memory{ID: fmt.Sprint(leaf), Owner: "a", LeafIndex: leaf, Sealed: make([]byte, width), Anchored: anchored}
+	}
+	r.put(Reader{"a", 5}, row(0, true), row(1, true))
+	r.put(Reader{"a", 7}, row(2, false), row(3, false))
+	for name, c := range map[string]struct {
+		reader   Reader
+		from, to uint64
+		most     int
+		want     bool
+	}{
+		"all":                    {Reader{"a", 7}, 0, 4, 4 * width, true},
+		"what is anchored":       {Reader{"a", 9}, 0, 2, 4 * width, true},
+		"the rest":               {Reader{"a", 7}, 2, 4, 4 * width, true},
+		"the log went on":        {Reader{"a", 8}, 0, 4, 4 * width, false},
+		"the head is not known":  {Reader{"a", 0}, 2, 4, 4 * width, false},
+		"more than there is":     {Reader{"a", 7}, 0, 5, 5 * width, false},
+		"too many bytes":         {Reader{"a", 7}, 0, 4, 4*width - 1, false},
+		"somebody else's leaves": {Reader{"b", 7}, 0, 4, 4 * width, false},
+	} {
+		rows, ok := r.run(c.reader, c.from, c.to, c.most)
+		if ok != c.want || ok && uint64(len(rows)) != c.to-c.from {
+			t.Errorf("%s: %v, %d rows", name, ok, len(rows))
+		}
+		for i, m := range rows {
+			if m.LeafIndex != c.from+uint64(i) {
+				t.Errorf("%s: leaf %d in the place of %d", name, m.LeafIndex, c.from+uint64(i))
+			}
+		}
+	}
+	// Somebody slower read it before it was anchored.
+	r.put(Reader{"a", 7}, row(0, false))
+	if m, ok := r.get(Reader{"a", 7}, "0"); !ok || !m.Anchored {
+		t.Error("what was anchored is not any more")
+	}
+	// What goes is found neither way.
+	r.budget = 1
+	r.put(Reader{"a", 7}, row(4, true))
+	for range 4 {
+		r.rows.RemoveOldest()
+	}
+	if _, ok := r.get(Reader{"a", 7}, "2"); ok || r.used != 0 || len(r.places) != 0 {
+		t.Errorf("left behind: %d bytes, %d places", r.used, len(r.places))
+	}
+	var none *Recent
+	if _, ok := none.run(Reader{"a", 7}, 0, 0, 1); ok {
+		t.Error("no cache held something")
 	}
 }

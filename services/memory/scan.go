@@ -36,9 +36,11 @@ var errFull = errors.New("enough for one chunk")
 type Cursor struct {
 	service *Service
 	owner   events.Owner
+	head    uint64 // the reader's
 	key     *keystore.OwnerKey
 	next    uint64
 	end     uint64
+	size    uint64   // of the log when the cursor was made
 	search  *matcher // nil: all
 	piece   uint64   // how many leaves a search looks through next; 0 before the first
 	found   []match  // and has not handed over
@@ -52,17 +54,17 @@ type Cursor struct {
 
 // Range returns a cursor over the leaves from index from on, at most limit of
 // them (0: no limit).
-func (s *Service) Range(ctx context.Context, owner events.Owner, from uint64, limit int) (*Cursor, error) {
-	size, err := s.Size(ctx, owner)
+func (s *Service) Range(ctx context.Context, r Reader, from uint64, limit int) (*Cursor, error) {
+	extent, err := s.extent(ctx, r)
 	if err != nil {
 		return nil, err
 	}
-	c := &Cursor{service: s, owner: owner, next: from, end: size}
+	c := &Cursor{service: s, owner: r.Owner, head: r.Head, next: from, end: extent.leaves, size: extent.leaves}
 	if limit > 0 {
-		c.end = min(size, from+uint64(limit))
+		c.end = min(c.size, from+uint64(limit))
 	}
 	if c.More() {
-		if c.key, err = s.Keys.Find(ctx, owner); err != nil {
+		if c.key, err = s.Keys.Find(ctx, r.Owner); err != nil {
 			return nil, err
 		}
 	}
@@ -72,17 +74,25 @@ func (s *Service) Range(ctx context.Context, owner events.Owner, from uint64, li
 // More reports whether there is anything left to read.
 func (c *Cursor) More() bool { return c.next < c.end || len(c.found) > 0 }
 
+// Size is how many leaves the log had when the cursor was made.
+func (c *Cursor) Size() uint64 { return c.size }
+
 // Position is the index of the next leaf to be read, or looked through.
 func (c *Cursor) Position() uint64 { return c.next }
 
 // Next reads the next chunk and calls yield for each memory in it that
 // matches. There may be none in a chunk and still be more to come.
 //
-// The work is done in the owner's turn; yield is called in it and should not
-// wait for anybody.
+// The work is done in the owner's turn, unless it is a short list whose rows are
+// kept; yield is called in it and should not wait for anybody.
 func (c *Cursor) Next(ctx context.Context, yield func(*View) error) error {
-	turns := c.service.Turns
-	if c.short() {
+	turns, short := c.service.Turns, c.short()
+	if short && c.search == nil {
+		if kept, err := c.keptRows(yield); kept {
+			return err
+		}
+	}
+	if short {
 		turns = c.service.Short
 		if !c.begun {
 			c.rows = shortRows
@@ -102,18 +112,18 @@ func (c *Cursor) Next(ctx context.Context, yield func(*View) error) error {
 	}
 	limit := int(min(c.end-c.next, cmp.Or(c.rows, chunkRows)))
 	read, bytes := 0, 0
+	var rows []*memories.Memory // of a short list
 	err = memories.Scan(ctx, c.service.Pool, c.owner, c.next, limit, func(m *memories.Memory) error {
 		// Whoever reads slowly has the server keep what is yielded here.
 		if bytes >= pieceBytes {
 			return errFull
 		}
 		read++
-		bytes += len(m.Sealed) + m.Metadata.Len()
-		v, err := view(c.key, m)
-		if err != nil {
-			return err
+		bytes += widthOf(m)
+		if short {
+			rows = append(rows, m)
 		}
-		return yield(&v)
+		return c.open(m, yield)
 	})
 	if err != nil && !errors.Is(err, errFull) {
 		return fmt.Errorf("read memories from %d: %w", c.next, err)
@@ -121,9 +131,34 @@ func (c *Cursor) Next(ctx context.Context, yield func(*View) error) error {
 	if err == nil && read != limit {
 		return fmt.Errorf("read memories from %d: %d of %d leaves are in the read model", c.next, read, limit)
 	}
+	if bytes <= shortBytes {
+		c.service.Recent.put(c.reader(), rows...)
+	}
 	c.next += uint64(read)
 	c.pace(read, bytes, chunkRows)
 	return nil
+}
+
+func (c *Cursor) reader() Reader { return Reader{c.owner, c.head} }
+
+// keptRows yields a short list whose rows are kept, and reports whether they are.
+func (c *Cursor) keptRows(yield func(*View) error) (kept bool, err error) {
+	rows, kept := c.service.Recent.run(c.reader(), c.next, c.end, shortBytes)
+	for _, m := range rows {
+		if err := c.open(m, yield); err != nil {
+			return kept, err
+		}
+	}
+	c.next += uint64(len(rows))
+	return kept, nil
+}
+
+func (c *Cursor) open(m *memories.Memory, yield func(*View) error) error {
+	v, err := view(c.key, m)
+	if err != nil {
+		return err
+	}
+	return yield(&v)
 }
 
 // short reports whether the next piece takes a moment.

@@ -48,7 +48,7 @@ func TestShortWorkIsDoneBesideLong(t *testing.T) {
 	}
 	list := func(w *writer, from uint64, limit int) *Cursor {
 		t.Helper()
-		c, err := service.Range(t.Context(), w.owner, from, limit)
+		c, err := service.Range(t.Context(), Reader{Owner: w.owner}, from, limit)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -56,7 +56,7 @@ func TestShortWorkIsDoneBesideLong(t *testing.T) {
 	}
 	searching := func(w *writer) *Cursor {
 		t.Helper()
-		c, err := service.Search(t.Context(), w.owner, "CAT")
+		c, err := service.Search(t.Context(), Reader{Owner: w.owner}, "CAT")
 		if err != nil {
 			t.Fatal(err)
 		}

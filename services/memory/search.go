@@ -10,7 +10,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/projections/memories"
 	"github.com/memory-ledger/ledger/projections/pages"
 )
@@ -26,13 +25,17 @@ const (
 	pieceBytes = 4 << 20
 )
 
-// sharePages is how many pages are worth a second processor.
-const sharePages = 2
+// What is worth a second processor: so many pages that are read, or bytes that are
+// kept, which take 50 microseconds. To wake one up takes as long.
+const (
+	sharePages = 2
+	shareBytes = 256 << 10
+)
 
 // Search returns a cursor over the memories whose text contains the query, in
 // any case. An empty query matches every memory.
-func (s *Service) Search(ctx context.Context, owner events.Owner, query string) (*Cursor, error) {
-	c, err := s.Range(ctx, owner, 0, 0)
+func (s *Service) Search(ctx context.Context, r Reader, query string) (*Cursor, error) {
+	c, err := s.Range(ctx, r, 0, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +54,11 @@ func (s *Service) Search(ctx context.Context, owner events.Owner, query string) 
 // metadata, once it knows how long that is.
 func (c *Cursor) nextMatches(ctx context.Context, yield func(*View) error) error {
 	if len(c.found) == 0 {
-		to := min(c.end, c.next+cmp.Or(c.piece, firstLeaves))
+		first := uint64(firstLeaves)
+		if c.service.Bodies.light(c.owner, c.end, lookBytes) {
+			first = maxLeaves
+		}
+		to := min(c.end, c.next+cmp.Or(c.piece, first))
 		found, bytes, to, err := c.look(ctx, to)
 		if err != nil {
 			return err
@@ -113,15 +120,25 @@ func (c *Cursor) look(ctx context.Context, to uint64) (found []match, bytes int,
 			}
 		})
 	}
-	beside(func() (err error) {
-		defer close(arrived)
-		reached, err = c.load(ctx, to, func(p leafPage) {
+	kept, whole := c.service.Bodies.whole(c.owner, c.next, to)
+	if whole {
+		for _, p := range kept {
 			bytes += p.bytes()
 			arrived <- p
+		}
+		reached = to
+		close(arrived)
+	} else {
+		beside(func() (err error) {
+			defer close(arrived)
+			reached, err = c.load(ctx, to, func(p leafPage) {
+				bytes += p.bytes()
+				arrived <- p
+			})
+			return err
 		})
-		return err
-	})
-	if count >= sharePages {
+	}
+	if whole && bytes >= shareBytes || !whole && count >= sharePages {
 		if release := c.service.Turns.TryTake(); release != nil {
 			beside(func() (err error) {
 				defer release()

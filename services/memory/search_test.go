@@ -140,7 +140,7 @@ func TestLongBodiesComeAFewAtATime(t *testing.T) {
 			}
 			limit = rowPages * pages.Leaves
 		}
-		c, err := s.Search(t.Context(), w.owner, "NEEDLE")
+		c, err := s.Search(t.Context(), Reader{Owner: w.owner}, "NEEDLE")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -184,7 +184,7 @@ func TestMuchComesALittleAtATime(t *testing.T) {
 		"bodies, listed": {bodies, "", 0}, "bodies, found": {bodies, "X", 60 * MaxContentBytes},
 		"metadata, listed": {metadata, "", 0}, "metadata, found": {metadata, "X", firstLeaves * 60_100},
 	} {
-		c, err := s.Search(t.Context(), test.owner.owner, test.query)
+		c, err := s.Search(t.Context(), Reader{Owner: test.owner.owner}, test.query)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -279,7 +279,7 @@ func TestASearchEndsWhereTheLogDid(t *testing.T) {
 	w := h.writer(t)
 	s := h.service(1 << 30)
 	h.write(t, w, slices.Repeat([]string{"early"}, 300)...)
-	begun, err := s.Search(t.Context(), w.owner, "L")
+	begun, err := s.Search(t.Context(), Reader{Owner: w.owner}, "L")
 	if err != nil {
 		t.Fatal(err)
 	}

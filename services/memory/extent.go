@@ -1,0 +1,141 @@
+package memory
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/projections/batches"
+	"github.com/memory-ledger/ledger/projections/fence"
+	"github.com/memory-ledger/ledger/projections/memories"
+	"github.com/memory-ledger/ledger/projections/owners"
+	"github.com/memory-ledger/ledger/services/hits"
+)
+
+// extent is how far an owner's log goes, and how far of that is anchored. It is
+// not changed once it is made.
+type extent struct {
+	leaves uint64
+	newest *batches.Batch // the largest that is confirmed, nil before there is one
+	root   *events.Hash   // of all leaves; nil where nobody asked for it
+}
+
+// holds reports whether a row was there, and was anchored if it says so, when the
+// extent was read.
+func (e extent) holds(m *memories.Memory) bool {
+	return m.LeafIndex < e.leaves && (!m.Anchored || m.LeafIndex < e.anchored())
+}
+
+// keptExtents is how many owners' are kept: some 10 MB.
+const keptExtents = 10_000
+
+// Extents keeps how far logs go, as it was last read, for as long as the fence
+// says of the owner what it said before that.
+type Extents struct {
+	mu   sync.Mutex
+	kept *simplelru.LRU[events.Owner, keptExtent]
+	// Hits counts how often no database was asked.
+	Hits hits.Counter
+}
+
+type keptExtent struct {
+	extent
+	head uint64 // what fence.WaitOwnerHead returned before it was read
+}
+
+// NewExtents returns an empty cache.
+func NewExtents() *Extents {
+	kept, err := simplelru.NewLRU[events.Owner, keptExtent](keptExtents, nil)
+	if err != nil {
+		panic(err) // only for a size that is not positive
+	}
+	return &Extents{kept: kept}
+}
+
+func (x *Extents) get(r Reader) (extent, bool) {
+	if x == nil {
+		return extent{}, false
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	e, ok := x.kept.Get(r.Owner)
+	return e.extent, x.Hits.Count(ok && r.Head != 0 && e.head == r.Head)
+}
+
+// put keeps what was read after the fence returned the reader's head. Of two that
+// were read at the same head the longer stays: what an event brought that was
+// not acknowledged yet may be in one of them, and whoever saw it must not see a
+// shorter log afterwards.
+func (x *Extents) put(r Reader, e extent) {
+	if x == nil || r.Head == 0 {
+		return
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if was, ok := x.kept.Peek(r.Owner); ok && (was.head > r.Head || was.head == r.Head && !e.follows(was.extent)) {
+		return
+	}
+	x.kept.Add(r.Owner, keptExtent{e, r.Head})
+}
+
+// follows reports whether nothing was seen before that is not in e.
+func (e extent) follows(before extent) bool {
+	return e.leaves >= before.leaves && e.anchored() >= before.anchored()
+}
+
+// anchored is how many leaves a confirmed batch covers.
+func (e extent) anchored() uint64 {
+	if e.newest == nil {
+		return 0
+	}
+	return e.newest.Size
+}
+
+// extent returns how far the reader's log goes.
+func (s *Service) extent(ctx context.Context, r Reader) (extent, error) {
+	if e, ok := s.Extents.get(r); ok {
+		return e, nil
+	}
+	return s.readExtent(ctx, r)
+}
+
+// extentWith is extent for somebody who has read one of the rows. What is kept
+// may be of a moment before that was there; what is read now is not, unless the
+// read models were exchanged for older ones in between.
+func (s *Service) extentWith(ctx context.Context, r Reader, m *memories.Memory) (extent, error) {
+	if e, ok := s.Extents.get(r); ok && e.holds(m) {
+		return e, nil
+	}
+	e, err := s.readExtent(ctx, r)
+	if err == nil && !e.holds(m) {
+		err = fmt.Errorf("%w: leaf %d was there, of %d now", fence.ErrBehind, m.LeafIndex, e.leaves)
+	}
+	return e, err
+}
+
+// readExtent asks the database, once. The batch comes first, so that it never
+// covers more than there is.
+func (s *Service) readExtent(ctx context.Context, r Reader) (e extent, err error) {
+	var (
+		batch  pgx.Batch
+		newest batches.Batch
+		found  bool
+		owner  owners.Owner
+	)
+	batches.QueueLatestConfirmed(&batch, r.Owner, &newest, &found)
+	owners.QueueFind(&batch, r.Owner, &owner)
+	if err := s.Pool.SendBatch(ctx, &batch).Close(); err != nil {
+		return extent{}, fmt.Errorf("how far the log goes: %w", err)
+	}
+	e.leaves = owner.LeafCount
+	if found {
+		newest.Transaction = nil // long, and nobody asks for it
+		e.newest = &newest
+	}
+	s.Extents.put(r, e)
+	return e, nil
+}
