@@ -20,8 +20,8 @@ type Recent struct {
 	mu     sync.Mutex
 	budget int64
 	used   int64
-	rows   *simplelru.LRU[place, recentRow]
-	places map[string]place // by id
+	rows   *simplelru.LRU[string, recentRow] // by id
+	ids    map[place]string                  // of the rows
 	// Hits counts the reads by id, and the short lists, that needed no database.
 	Hits hits.Counter
 }
@@ -49,9 +49,9 @@ type recentRow struct {
 
 // NewRecent returns a cache of at most budget bytes.
 func NewRecent(budget int64) *Recent {
-	r := &Recent{budget: budget, places: map[string]place{}}
-	rows, err := simplelru.NewLRU(math.MaxInt32, func(_ place, row recentRow) {
-		delete(r.places, row.memory.ID)
+	r := &Recent{budget: budget, ids: map[place]string{}}
+	rows, err := simplelru.NewLRU(math.MaxInt32, func(_ string, row recentRow) {
+		delete(r.ids, row.place())
 		r.used -= row.bytes()
 	})
 	if err != nil {
@@ -60,6 +60,8 @@ func NewRecent(budget int64) *Recent {
 	r.rows = rows
 	return r
 }
+
+func (row recentRow) place() place { return place{row.memory.Owner, row.memory.LeafIndex} }
 
 func (row recentRow) bytes() int64 {
 	return int64(len(row.memory.Sealed)+row.memory.Metadata.Len()) + rowOverhead
@@ -77,11 +79,7 @@ func (r *Recent) get(reader Reader, id string) (*memories.Memory, bool) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	at, ok := r.places[id]
-	var row recentRow
-	if ok {
-		row, ok = r.rows.Get(at)
-	}
+	row, ok := r.rows.Get(id)
 	if !r.Hits.Count(ok && row.isFor(reader)) {
 		return nil, false
 	}
@@ -98,7 +96,7 @@ func (r *Recent) run(reader Reader, from, to uint64, most int) ([]*memories.Memo
 	defer r.mu.Unlock()
 	var rows []*memories.Memory
 	for leaf := from; leaf < to; leaf++ {
-		row, ok := r.rows.Get(place{reader.Owner, leaf})
+		row, ok := r.rows.Get(r.ids[place{reader.Owner, leaf}])
 		if most -= widthOf(row.memory); !ok || !row.isFor(reader) || most < 0 {
 			r.Hits.Count(false)
 			return nil, false
@@ -141,14 +139,13 @@ func (r *Recent) keep(row recentRow) {
 	if !m.Anchored && row.head == 0 || row.bytes() > r.budget {
 		return
 	}
-	at := place{m.Owner, m.LeafIndex}
-	if was, ok := r.rows.Peek(at); ok && was.memory.Anchored && !m.Anchored {
+	if was, ok := r.rows.Peek(m.ID); ok && was.memory.Anchored && !m.Anchored {
 		return
 	}
-	r.rows.Remove(at)
+	r.rows.Remove(m.ID)
 	r.used += row.bytes()
-	r.rows.Add(at, row)
-	r.places[m.ID] = at
+	r.rows.Add(m.ID, row)
+	r.ids[row.place()] = m.ID
 	for r.used > r.budget {
 		r.rows.RemoveOldest()
 	}

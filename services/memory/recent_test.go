@@ -117,8 +117,8 @@ func TestShortListsAreKeptWhole(t *testing.T) {
 	for range 4 {
 		r.rows.RemoveOldest()
 	}
-	if _, ok := r.get(Reader{"a", 7}, "2"); ok || r.used != 0 || len(r.places) != 0 {
-		t.Errorf("left behind: %d bytes, %d places", r.used, len(r.places))
+	if _, ok := r.get(Reader{"a", 7}, "2"); ok || r.used != 0 || len(r.ids) != 0 {
+		t.Errorf("left behind: %d bytes, %d places", r.used, len(r.ids))
 	}
 	var none *Recent
 	if _, ok := none.run(Reader{"a", 7}, 0, 0, 1); ok {
