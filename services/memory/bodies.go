@@ -44,6 +44,14 @@ type leafPage struct {
 	kept   bool       // it comes from Bodies: who looks through it was not the first
 }
 
+// first is the index of the first leaf.
+func (p leafPage) first() uint64 {
+	if p.texts != nil {
+		return p.texts.first
+	}
+	return p.bodies.First()
+}
+
 // end is the index after the last leaf's.
 func (p leafPage) end() uint64 {
 	if p.texts != nil {

@@ -1,9 +1,12 @@
 package memory
 
 import (
+	"cmp"
 	"context"
 	"runtime"
+	"slices"
 	"strings"
+	"sync"
 	"unsafe"
 
 	"github.com/memory-ledger/ledger/services/keystore"
@@ -16,20 +19,74 @@ import (
 // is nothing to do.
 const yieldBytes = 128 << 10
 
+// piece is what is looked through in one turn, by one goroutine or two.
+type piece struct {
+	first   uint64        // leaf
+	arrived chan leafPage // closed after the last
+
+	mu     sync.Mutex
+	looked int // bytes
+	found  []match
+	bytes  int    // of them
+	left   uint64 // the first leaf that was left to the next piece; 0: none
+}
+
+// takes reports whether a page is looked through: not once much was found, but for
+// the first, or there would be no end.
+func (p *piece) takes(page leafPage) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.bytes < foundBytes || page.first() <= p.first {
+		p.looked += page.bytes()
+		return true
+	}
+	if p.left == 0 || page.first() < p.left {
+		p.left = page.first()
+	}
+	return false
+}
+
+func (p *piece) add(found []match) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.found = append(p.found, found...)
+	for i := range found {
+		p.bytes += len(found[i].content)
+	}
+}
+
+// until returns the matches in leaf order, and how far the piece came, which was
+// loaded up to an index. What was found beyond is left to the next: the last page
+// may hold what came later, and another may have been looked through before one
+// that was left.
+func (p *piece) until(reached uint64) ([]match, uint64) {
+	if p.left > 0 {
+		reached = min(reached, p.left)
+	}
+	found := slices.DeleteFunc(p.found, func(m match) bool { return m.leaf >= reached })
+	slices.SortFunc(found, func(a, b match) int { return cmp.Compare(a.leaf, b.leaf) })
+	return found, reached
+}
+
 // lookThrough opens pages as they arrive, until there are no more.
-func (c *Cursor) lookThrough(ctx context.Context, arrived <-chan leafPage) ([]match, error) {
-	var found []match
+func (c *Cursor) lookThrough(ctx context.Context, p *piece) error {
 	l := newLooker(c.key, c.search)
-	for page := range arrived {
+	var found []match
+	for page := range p.arrived {
+		if !p.takes(page) {
+			continue
+		}
+		found = found[:0]
 		made, err := l.page(ctx, page, &found)
 		if err != nil {
-			return nil, err
+			return err
 		}
+		p.add(found)
 		if made != nil {
 			c.service.Bodies.keepTexts(c.owner, made)
 		}
 	}
-	return found, nil
+	return nil
 }
 
 // looker is what one goroutine looks with.

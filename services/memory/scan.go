@@ -42,7 +42,7 @@ type Cursor struct {
 	end     uint64
 	size    uint64   // of the log when the cursor was made
 	search  *matcher // nil: all
-	piece   uint64   // how many leaves a search looks through next; 0 before the first
+	looked  looked   // in the last piece of a search
 	found   []match  // and has not handed over
 	rows    uint64   // how many rows are read at a time next; 0 before the first
 	width   uint64   // bytes of a row, by those that were read last; 0 before the first

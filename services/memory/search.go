@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
-	"slices"
 	"sync"
 
 	"github.com/google/uuid"
@@ -15,12 +14,19 @@ import (
 )
 
 // A search goes through an owner's log in pieces, one a turn: of a few pages at
-// first, and then of as many as have lookBytes, which takes some milliseconds:
-// each piece begins with a question to the database, unless it is kept.
+// first, and then of as many as have lookBytes, which takes some milliseconds.
+// Each piece begins with a question to the database, unless it is kept, and ends
+// with one processor waiting for the other, which was a tenth of the time and more;
+// so while nobody waits for a turn, pieces are longer.
 const (
 	firstLeaves = 1024
 	lookBytes   = 8 << 20
 	maxLeaves   = 16384
+	aloneBytes  = 4 * lookBytes
+	aloneLeaves = 4 * maxLeaves
+	// foundBytes is about how much a piece finds at the most: it is kept until it is
+	// handed over, however slowly somebody reads.
+	foundBytes = 8 << 20
 	// pieceBytes is how much is handed over at a time, of a list too.
 	pieceBytes = 4 << 20
 )
@@ -54,19 +60,11 @@ func (s *Service) Search(ctx context.Context, r Reader, query string) (*Cursor, 
 // metadata, once it knows how long that is.
 func (c *Cursor) nextMatches(ctx context.Context, yield func(*View) error) error {
 	if len(c.found) == 0 {
-		first := uint64(firstLeaves)
-		if c.service.Bodies.light(c.owner, c.end, lookBytes) {
-			first = maxLeaves
-		}
-		to := min(c.end, c.next+cmp.Or(c.piece, first))
-		found, bytes, to, err := c.look(ctx, to)
+		found, reached, err := c.look(ctx, min(c.end, c.next+c.stretch()))
 		if err != nil {
 			return err
 		}
-		// Pages begin where pieces do.
-		leaves := to - c.next
-		c.piece = max(pages.Leaves, min(maxLeaves, lookBytes*leaves/uint64(max(bytes, 1))/pages.Leaves*pages.Leaves))
-		c.next, c.found = to, found
+		c.next, c.found = reached, found
 	}
 	now := c.found[:min(uint64(len(c.found)), cmp.Or(c.rows, firstLeaves))]
 	views, err := c.settle(ctx, now)
@@ -87,6 +85,24 @@ func (c *Cursor) nextMatches(ctx context.Context, yield func(*View) error) error
 	return nil
 }
 
+// looked is what a piece of a search went through.
+type looked struct{ leaves, bytes, found uint64 }
+
+// stretch is how many leaves are looked through next, if they are like those of
+// the piece before. Pages begin where pieces do.
+func (c *Cursor) stretch() uint64 {
+	leaves, bytes := uint64(maxLeaves), uint64(lookBytes)
+	if c.service.Turns.Alone() {
+		leaves, bytes = aloneLeaves, aloneBytes
+	}
+	if last := c.looked; last.leaves > 0 {
+		leaves = min(leaves, bytes*last.leaves/max(1, last.bytes), foundBytes*last.leaves/max(1, last.found))
+	} else if !c.service.Bodies.light(c.owner, c.end, lookBytes) {
+		leaves = firstLeaves
+	}
+	return max(1, leaves/pages.Leaves) * pages.Leaves
+}
+
 // match is a leaf whose text contains the query.
 type match struct {
 	leaf    uint64
@@ -94,18 +110,17 @@ type match struct {
 	content string
 }
 
-// look opens the leaves up to an index and returns the matches in leaf order,
-// how many bytes it went through, and how far it came, which may be less. Pages
-// that come from the database are looked through while those after them are on
-// their way, on another processor too where one is free.
-func (c *Cursor) look(ctx context.Context, to uint64) (found []match, bytes int, reached uint64, err error) {
+// look opens the leaves up to an index and returns the matches in leaf order, and
+// how far it came, which may be less. Pages that come from the database are looked
+// through while those after them are on their way, on another processor too where
+// one is free.
+func (c *Cursor) look(ctx context.Context, to uint64) (found []match, reached uint64, err error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	var (
-		count   = pagesOf(to) - c.next/pages.Leaves
-		arrived = make(chan leafPage, count) // holds all, so nobody waits for those who look
-		group   sync.WaitGroup
-		second  []match
+		count = pagesOf(to) - c.next/pages.Leaves
+		piece = piece{first: c.next, arrived: make(chan leafPage, count)} // holds all, so nobody waits for those who look
+		group sync.WaitGroup
 	)
 	// The first error ends the others' work, and is the one that is told.
 	beside := func(f func() error) {
@@ -120,49 +135,41 @@ func (c *Cursor) look(ctx context.Context, to uint64) (found []match, bytes int,
 			}
 		})
 	}
+	bytes := 0
+	arrive := func(p leafPage) {
+		bytes += p.bytes()
+		piece.arrived <- p
+	}
 	kept, whole := c.service.Bodies.whole(c.owner, c.next, to)
 	if whole {
-		for _, p := range kept {
-			bytes += p.bytes()
-			arrived <- p
-		}
+		yieldAll(kept, arrive)
 		reached = to
-		close(arrived)
+		close(piece.arrived)
 	} else {
 		beside(func() (err error) {
-			defer close(arrived)
-			reached, err = c.load(ctx, to, func(p leafPage) {
-				bytes += p.bytes()
-				arrived <- p
-			})
+			defer close(piece.arrived)
+			reached, err = c.load(ctx, to, arrive)
 			return err
 		})
 	}
 	if whole && bytes >= shareBytes || !whole && count >= sharePages {
 		if release := c.service.Turns.TryTake(); release != nil {
-			beside(func() (err error) {
+			beside(func() error {
 				defer release()
-				second, err = c.lookThrough(ctx, arrived)
-				return err
+				return c.lookThrough(ctx, &piece)
 			})
 		}
 	}
-	found, err = c.lookThrough(ctx, arrived)
-	if err != nil {
+	if err := c.lookThrough(ctx, &piece); err != nil {
 		stop(err)
 	}
 	group.Wait()
 	if err := context.Cause(ctx); err != nil {
-		return nil, 0, 0, err
+		return nil, 0, err
 	}
-	found = append(found, second...)
-	slices.SortFunc(found, func(a, b match) int { return cmp.Compare(a.leaf, b.leaf) })
-	// The last page may hold what came later, and a piece that ends early leaves
-	// what it went through beyond its end to the next.
-	for len(found) > 0 && found[len(found)-1].leaf >= reached {
-		found = found[:len(found)-1]
-	}
-	return found, bytes, reached, nil
+	found, reached = piece.until(reached)
+	c.looked = looked{reached - c.next, uint64(piece.looked), uint64(piece.bytes)}
+	return found, reached, nil
 }
 
 func (c *Cursor) load(ctx context.Context, to uint64, yield func(leafPage)) (reached uint64, err error) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -162,6 +163,102 @@ func TestLongBodiesComeAFewAtATime(t *testing.T) {
 			t.Errorf("%d leaves found, %d at once", leaves, most)
 		}
 	}
+}
+
+// TestMuchThatIsFoundEndsAPiece: what waits to be handed over is bounded, in
+// whatever order pages arrive, and nothing is lost or found twice.
+func TestMuchThatIsFoundEndsAPiece(t *testing.T) {
+	t.Parallel()
+	h := newHistory(t)
+	w := h.writer(t)
+	const length = 6000
+	long := strings.Repeat("x", length-20)
+	for first := range 12 { // 1.5 MB each
+		texts := make([]string, pages.Leaves)
+		for i := range texts {
+			texts[i] = fmt.Sprintf("needle %d %s", first*pages.Leaves+i, long)
+		}
+		h.write(t, w, texts...)
+	}
+	// Pages that are made of rows come after the others.
+	if _, err := h.pool.Exec(t.Context(), `DELETE FROM body_pages WHERE page IN (0, 4, 5, 8)`); err != nil {
+		t.Fatal(err)
+	}
+	kept := h.service(1 << 30)
+	for i, s := range []*Service{h.service(0), kept, kept} {
+		c, err := s.Search(t.Context(), Reader{Owner: w.owner}, "NEEDLE")
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.looked = looked{leaves: 1, bytes: 1, found: 1} // as if texts had been short, and few had matched
+		leaf, pieces := uint64(0), 0
+		for c.More() {
+			if len(c.found) == 0 {
+				if pieces++; pieces > 2*12 {
+					t.Fatalf("search %d comes to no end after leaf %d", i, leaf)
+				}
+			}
+			if err := c.Next(t.Context(), func(v *View) error {
+				if v.LeafIndex != leaf || v.Content != w.written[leaf].Content {
+					t.Fatalf("leaf %d after %d", v.LeafIndex, leaf)
+				}
+				leaf++
+				return nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+			bytes := 0
+			for _, m := range c.found {
+				bytes += len(m.content)
+			}
+			if most := foundBytes + 2*pages.Leaves*length; bytes > most {
+				t.Errorf("search %d: %d bytes are found and not handed over, up to %d", i, bytes, most)
+			}
+		}
+		if leaf != uint64(len(w.written)) || pieces < 2 || pieces > 8 {
+			t.Errorf("search %d: %d leaves in %d pieces", i, leaf, pieces)
+		}
+	}
+}
+
+// TestPiecesAreLongerForWhoIsAlone, and shorter where much is in little.
+func TestPiecesAreLongerForWhoIsAlone(t *testing.T) {
+	t.Parallel()
+	turns := newTurns(1)
+	s := New(Config{Turns: turns})
+	release, err := turns.Take(t.Context(), "a", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stretches := func(want map[looked]uint64) {
+		t.Helper()
+		for last, want := range want {
+			if got := (&Cursor{service: s, looked: last}).stretch(); got != want {
+				t.Errorf("after %+v: %d leaves, want %d", last, got, want)
+			}
+		}
+	}
+	stretches(map[looked]uint64{
+		{}:                                 firstLeaves,
+		{leaves: 1024, bytes: 1}:           aloneLeaves,
+		{leaves: 1024, bytes: 1_000_000}:   aloneBytes * 1024 / 1_000_000 / 256 * 256,
+		{leaves: 1024, bytes: 500_000_000}: pages.Leaves,
+		{leaves: 1024, bytes: 1024 * 1024, found: 1024 * 1024}: foundBytes / 1024,
+	})
+	go func() {
+		if release, err := turns.Take(t.Context(), "b", false); err == nil {
+			release()
+		}
+	}()
+	for turns.Alone() {
+		runtime.Gosched()
+	}
+	stretches(map[looked]uint64{
+		{}:                               firstLeaves,
+		{leaves: 1024, bytes: 1}:         maxLeaves,
+		{leaves: 1024, bytes: 1_000_000}: lookBytes * 1024 / 1_000_000 / 256 * 256,
+	})
+	release()
 }
 
 // TestMuchComesALittleAtATime: what a list or a search hands over at once is

@@ -104,6 +104,13 @@ func (t *Turns) TryTake() (release func()) {
 	}
 }
 
+// Alone reports whether nobody waits for a turn.
+func (t *Turns) Alone() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.waiting == 0
+}
+
 // enqueue bounds who comes in. What has begun is bounded by that, and by the
 // connections that its answers go to.
 func (t *Turns) enqueue(owner events.Owner, w *turn, begun bool) error {
