@@ -77,7 +77,7 @@ func TestPlansOfAnEmptyTableLastWhileItGrows(t *testing.T) {
 				}
 			}
 			world.Apply(t, pool, world.Slice(1, messages[:few]...), memories.Projection{})
-			for range 10 { // PostgreSQL keeps a plan from the sixth time on
+			for range 10 { // PostgreSQL keeps a plan from the first time on
 				three()
 			}
 			world.Apply(t, pool, world.Slice(few+1, messages[few:]...), memories.Projection{})
