@@ -83,7 +83,7 @@ func (c *Cursor) lookThrough(ctx context.Context, p *piece) error {
 		}
 		p.add(found)
 		if made != nil {
-			c.service.Bodies.keepTexts(c.owner, made)
+			c.service.Bodies.keepTexts(c.reader.Owner, made)
 		}
 	}
 	return nil

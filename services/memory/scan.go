@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/projections/memories"
 	"github.com/memory-ledger/ledger/services/keystore"
 )
@@ -35,8 +34,7 @@ var errFull = errors.New("enough for one chunk")
 // reached when the cursor was made.
 type Cursor struct {
 	service *Service
-	owner   events.Owner
-	head    uint64 // the reader's
+	reader  Reader
 	key     *keystore.OwnerKey
 	next    uint64
 	end     uint64
@@ -59,7 +57,7 @@ func (s *Service) Range(ctx context.Context, r Reader, from uint64, limit int) (
 	if err != nil {
 		return nil, err
 	}
-	c := &Cursor{service: s, owner: r.Owner, head: r.Head, next: from, end: extent.leaves, size: extent.leaves}
+	c := &Cursor{service: s, reader: r, next: from, end: extent.leaves, size: extent.leaves}
 	if limit > 0 {
 		c.end = min(c.size, from+uint64(limit))
 	}
@@ -98,7 +96,7 @@ func (c *Cursor) Next(ctx context.Context, yield func(*View) error) error {
 			c.rows = shortRows
 		}
 	}
-	release, err := turns.Take(ctx, c.owner, c.begun)
+	release, err := turns.Take(ctx, c.reader.Owner, c.begun)
 	if err != nil {
 		return err
 	}
@@ -113,7 +111,7 @@ func (c *Cursor) Next(ctx context.Context, yield func(*View) error) error {
 	limit := int(min(c.end-c.next, cmp.Or(c.rows, chunkRows)))
 	read, bytes := 0, 0
 	var rows []*memories.Memory // of a short list
-	err = memories.Scan(ctx, c.service.Pool, c.owner, c.next, limit, func(m *memories.Memory) error {
+	err = memories.Scan(ctx, c.service.Pool, c.reader.Owner, c.next, limit, func(m *memories.Memory) error {
 		// Whoever reads slowly has the server keep what is yielded here.
 		if bytes >= pieceBytes {
 			return errFull
@@ -132,18 +130,16 @@ func (c *Cursor) Next(ctx context.Context, yield func(*View) error) error {
 		return fmt.Errorf("read memories from %d: %d of %d leaves are in the read model", c.next, read, limit)
 	}
 	if bytes <= shortBytes {
-		c.service.Recent.put(c.reader(), rows...)
+		c.service.Recent.put(c.reader, rows...)
 	}
 	c.next += uint64(read)
 	c.pace(read, bytes, chunkRows)
 	return nil
 }
 
-func (c *Cursor) reader() Reader { return Reader{c.owner, c.head} }
-
 // keptRows yields a short list whose rows are kept, and reports whether they are.
 func (c *Cursor) keptRows(yield func(*View) error) (kept bool, err error) {
-	rows, kept := c.service.Recent.run(c.reader(), c.next, c.end, shortBytes)
+	rows, kept := c.service.Recent.run(c.reader, c.next, c.end, shortBytes)
 	for _, m := range rows {
 		if err := c.open(m, yield); err != nil {
 			return kept, err
@@ -164,7 +160,7 @@ func (c *Cursor) open(m *memories.Memory, yield func(*View) error) error {
 // short reports whether the next piece takes a moment.
 func (c *Cursor) short() bool {
 	if c.search != nil {
-		return uint64(len(c.found))*c.width <= shortBytes && c.service.Bodies.light(c.owner, c.end, shortBytes)
+		return uint64(len(c.found))*c.width <= shortBytes && c.service.Bodies.light(c.reader.Owner, c.end, shortBytes)
 	}
 	left := c.end - c.next
 	return left <= shortLeaves && left*c.width <= shortBytes

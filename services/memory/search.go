@@ -97,7 +97,7 @@ func (c *Cursor) stretch() uint64 {
 	}
 	if last := c.looked; last.leaves > 0 {
 		leaves = min(leaves, bytes*last.leaves/max(1, last.bytes), foundBytes*last.leaves/max(1, last.found))
-	} else if !c.service.Bodies.light(c.owner, c.end, lookBytes) {
+	} else if !c.service.Bodies.light(c.reader.Owner, c.end, lookBytes) {
 		leaves = firstLeaves
 	}
 	return max(1, leaves/pages.Leaves) * pages.Leaves
@@ -119,7 +119,7 @@ func (c *Cursor) look(ctx context.Context, to uint64) (found []match, reached ui
 	defer stop(nil)
 	var (
 		count = pagesOf(to) - c.next/pages.Leaves
-		piece = piece{first: c.next, arrived: make(chan leafPage, count)} // holds all, so nobody waits for those who look
+		work  = piece{first: c.next, arrived: make(chan leafPage, count)} // holds all, so nobody waits for those who look
 		group sync.WaitGroup
 	)
 	// The first error ends the others' work, and is the one that is told.
@@ -135,49 +135,48 @@ func (c *Cursor) look(ctx context.Context, to uint64) (found []match, reached ui
 			}
 		})
 	}
-	bytes := 0
-	arrive := func(p leafPage) {
-		bytes += p.bytes()
-		piece.arrived <- p
-	}
-	kept, whole := c.service.Bodies.whole(c.owner, c.next, to)
-	if whole {
-		yieldAll(kept, arrive)
-		reached = to
-		close(piece.arrived)
+	shared := count >= sharePages
+	if kept, whole := c.service.Bodies.whole(c.reader.Owner, c.next, to); whole {
+		bytes := 0
+		for _, p := range kept {
+			bytes += p.bytes()
+			work.arrived <- p
+		}
+		close(work.arrived)
+		reached, shared = to, bytes >= shareBytes
 	} else {
 		beside(func() (err error) {
-			defer close(piece.arrived)
-			reached, err = c.load(ctx, to, arrive)
+			defer close(work.arrived)
+			reached, err = c.load(ctx, to, func(p leafPage) { work.arrived <- p })
 			return err
 		})
 	}
-	if whole && bytes >= shareBytes || !whole && count >= sharePages {
+	if shared {
 		if release := c.service.Turns.TryTake(); release != nil {
 			beside(func() error {
 				defer release()
-				return c.lookThrough(ctx, &piece)
+				return c.lookThrough(ctx, &work)
 			})
 		}
 	}
-	if err := c.lookThrough(ctx, &piece); err != nil {
+	if err := c.lookThrough(ctx, &work); err != nil {
 		stop(err)
 	}
 	group.Wait()
 	if err := context.Cause(ctx); err != nil {
 		return nil, 0, err
 	}
-	found, reached = piece.until(reached)
-	c.looked = looked{reached - c.next, uint64(piece.looked), uint64(piece.bytes)}
+	found, reached = work.until(reached)
+	c.looked = looked{reached - c.next, uint64(work.looked), uint64(work.bytes)}
 	return found, reached, nil
 }
 
 func (c *Cursor) load(ctx context.Context, to uint64, yield func(leafPage)) (reached uint64, err error) {
 	if c.service.Bodies == nil {
-		all, err := load(ctx, c.service.Pool, c.owner, c.next, to, pages.Page{}, once(yield))
+		all, err := load(ctx, c.service.Pool, c.reader.Owner, c.next, to, pages.Page{}, once(yield))
 		return endOf(all), err
 	}
-	return c.service.Bodies.pages(ctx, c.service.Pool, c.owner, c.next, to, yield)
+	return c.service.Bodies.pages(ctx, c.service.Pool, c.reader.Owner, c.next, to, yield)
 }
 
 // settle reads what pages do not hold of the leaves that were found, and
@@ -190,7 +189,7 @@ func (c *Cursor) settle(ctx context.Context, found []match) ([]View, error) {
 	for i := range found {
 		leaves[i] = found[i].leaf
 	}
-	rows, err := memories.At(ctx, c.service.Pool, c.owner, leaves)
+	rows, err := memories.At(ctx, c.service.Pool, c.reader.Owner, leaves)
 	if err != nil {
 		return nil, err
 	}
@@ -202,7 +201,7 @@ func (c *Cursor) settle(ctx context.Context, found []match) ([]View, error) {
 		// What opened was sealed for this id and this owner, but a page could
 		// have it in another's place.
 		if id := uuid.UUID(found[i].id).String(); rows[i].ID != id || rows[i].LeafIndex != found[i].leaf {
-			return nil, fmt.Errorf("%w: leaf %d of %s is %s there and %s in its row", pages.ErrFormat, found[i].leaf, c.owner, id, rows[i].ID)
+			return nil, fmt.Errorf("%w: leaf %d of %s is %s there and %s in its row", pages.ErrFormat, found[i].leaf, c.reader.Owner, id, rows[i].ID)
 		}
 		views[i] = viewOf(found[i].content, &rows[i])
 	}
