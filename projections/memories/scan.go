@@ -110,10 +110,14 @@ func At(ctx context.Context, pool *pgxpool.Pool, owner events.Owner, leaves []ui
 func chosen(ctx context.Context, pool *pgxpool.Pool, owner events.Owner, leaves []uint64) ([]Memory, error) {
 	var batch pgx.Batch // batches first, as in Scan
 	batch.Queue(scanBatches, string(owner), leaves[0], leaves[len(leaves)-1])
-	batch.Queue(`SELECT m.id, m.owner, m.leaf_index, m.leaf_hash, m.metadata, NULL::bytea, m.created_at, m.seq
-		FROM unnest($2::bigint[]) AS wanted (leaf) CROSS JOIN LATERAL (
-			SELECT * FROM memories WHERE owner = $1 AND leaf_index = wanted.leaf OFFSET 0) m
-		ORDER BY m.leaf_index`, string(owner), leaves)
+	const butSealed = `SELECT m.id, m.owner, m.leaf_index, m.leaf_hash, m.metadata, NULL::bytea, m.created_at, m.seq `
+	if len(leaves) == 1 { // not planned anew each time; see ByIDs
+		batch.Queue(butSealed+`FROM memories m WHERE m.owner = $1 AND m.leaf_index = $2`, string(owner), leaves[0])
+	} else {
+		batch.Queue(butSealed+`FROM unnest($2::bigint[]) AS wanted (leaf) CROSS JOIN LATERAL (
+				SELECT * FROM memories WHERE owner = $1 AND leaf_index = wanted.leaf OFFSET 0) m
+			ORDER BY m.leaf_index`, string(owner), leaves)
+	}
 	results := pool.SendBatch(ctx, &batch)
 	defer results.Close()
 	found := make([]Memory, 0, len(leaves))

@@ -91,11 +91,6 @@ func applyDefaults(cfg *pgconn.Config, schemaName string) {
 	set("application_name", "memory-ledger")
 	// Compiling a plan costs more than any of these queries takes.
 	set("jit", "off")
-	// So does planning what is asked for by an array: PostgreSQL takes its length
-	// for ten where it is not known yet, finds that dear, and plans anew each time,
-	// 0.4 ms to find one memory by its id. There is one way to do what any of our
-	// statements does.
-	set("plan_cache_mode", "force_generic_plan")
 }
 
 // Name returns the schema that a pool was opened for.

@@ -44,33 +44,6 @@ func TestManyMigrateAtOnce(t *testing.T) {
 	}
 }
 
-// TestAStatementIsPlannedOnce: PostgreSQL would plan what takes an array anew each
-// time, unless the URL says that it should.
-func TestAStatementIsPlannedOnce(t *testing.T) {
-	t.Parallel()
-	url := pgtest.Database(t)
-	for setting, planned := range map[string]bool{"": false, "&plan_cache_mode=auto": true} {
-		pool, err := schema.OpenPool(t.Context(), url+setting, schema.Live, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var n, anew, kept int
-		for range 10 {
-			if err := pool.QueryRow(t.Context(), `SELECT count(*) FROM unnest($1::bigint[]) a JOIN unnest($1) b ON a = b`, []int64{7}).Scan(&n); err != nil || n != 1 {
-				t.Fatal(n, err)
-			}
-		}
-		if err := pool.QueryRow(t.Context(), `SELECT custom_plans, generic_plans FROM pg_prepared_statements WHERE statement LIKE '%unnest%'`,
-			pgx.QueryExecModeSimpleProtocol).Scan(&anew, &kept); err != nil {
-			t.Fatal(err)
-		}
-		if anew > 0 != planned || anew+kept != 10 {
-			t.Errorf("with %q: planned anew %d times, kept %d times", setting, anew, kept)
-		}
-		pool.Close()
-	}
-}
-
 func TestEveryTableBelongsToAProjection(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Database(t)
