@@ -17,6 +17,11 @@ type RPCError struct {
 
 func (e *RPCError) Error() string { return fmt.Sprintf("%s (%d)", e.Message, e.Code) }
 
+// calls has a connection for each call. The chain's server closes one that nobody
+// used for five seconds, and whoever uses it at that very moment is told EOF, and
+// not whether the call was heard.
+var calls = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+
 // Call makes one JSON-RPC call and decodes its result into result, unless nil.
 func (c *Chain) Call(ctx context.Context, result any, method string, params ...any) error {
 	if params == nil {
@@ -31,7 +36,7 @@ func (c *Chain) Call(ctx context.Context, result any, method string, params ...a
 		return err
 	}
 	req.Header.Set("Content-Type", "application/json")
-	res, err := http.DefaultClient.Do(req)
+	res, err := calls.Do(req)
 	if err != nil {
 		return fmt.Errorf("%s: %w", method, err)
 	}
