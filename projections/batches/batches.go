@@ -14,7 +14,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -90,31 +89,15 @@ func ByID(ctx context.Context, q schema.Querier, id string) (Batch, bool, error)
 	return one(q.QueryRow(ctx, `SELECT `+columns+` FROM batches WHERE id = $1`, key[:]))
 }
 
-// Covering returns the batch that covers a leaf.
-func Covering(ctx context.Context, q schema.Querier, owner events.Owner, leafIndex uint64) (Batch, bool, error) {
-	if leafIndex > math.MaxInt64 {
-		return Batch{}, false, nil
-	}
-	return one(q.QueryRow(ctx, `SELECT `+columns+` FROM batches WHERE id = coalesce(
-		(SELECT id FROM batches WHERE owner = $1 AND state = 'confirmed' AND size > $2 ORDER BY size, id LIMIT 1),
-		(SELECT id FROM batches WHERE owner = $1 AND state IN ('cut', 'submitted') AND size > $2 ORDER BY size, id LIMIT 1))`,
-		string(owner), int64(leafIndex)))
-}
-
-const latestConfirmedSQL = `SELECT ` + columns + ` FROM batches
-	WHERE owner = $1 AND state = 'confirmed' ORDER BY size DESC, id DESC LIMIT 1`
-
-// LatestConfirmed returns the owner's largest confirmed batch.
-func LatestConfirmed(ctx context.Context, q schema.Querier, owner events.Owner) (Batch, bool, error) {
-	return one(q.QueryRow(ctx, latestConfirmedSQL, string(owner)))
-}
-
-// QueueLatestConfirmed has a batch of questions find what LatestConfirmed does.
+// QueueLatestConfirmed has a batch of questions find the owner's largest confirmed
+// batch.
 func QueueLatestConfirmed(b *pgx.Batch, owner events.Owner, latest *Batch, found *bool) {
-	b.Queue(latestConfirmedSQL, string(owner)).QueryRow(func(row pgx.Row) (err error) {
-		*latest, *found, err = one(row)
-		return err
-	})
+	b.Queue(`SELECT `+columns+` FROM batches
+		WHERE owner = $1 AND state = 'confirmed' ORDER BY size DESC, id DESC LIMIT 1`, string(owner)).
+		QueryRow(func(row pgx.Row) (err error) {
+			*latest, *found, err = one(row)
+			return err
+		})
 }
 
 // Open returns every batch that is cut or submitted, oldest first: what an

@@ -277,14 +277,6 @@ func checkCover(t *testing.T, pool *pgxpool.Pool, owner events.Owner, want []str
 			if got := says(&one); err != nil || got != want[m.LeafIndex] {
 				t.Errorf("by id: leaf %d is covered by %s, want %s (%v)", m.LeafIndex, got, want[m.LeafIndex], err)
 			}
-			b, found, err := batches.Covering(t.Context(), pool, owner, m.LeafIndex)
-			got := "none"
-			if found {
-				got = fmt.Sprint(b.ID, b.State == batches.Confirmed)
-			}
-			if err != nil || got != want[m.LeafIndex] {
-				t.Errorf("covering: leaf %d is covered by %s, want %s (%v)", m.LeafIndex, got, want[m.LeafIndex], err)
-			}
 		}
 	}
 }

@@ -16,9 +16,6 @@ import (
 
 // Root returns the root of the owner's first size leaves.
 func Root(ctx context.Context, q schema.Querier, owner events.Owner, size uint64) (events.Hash, error) {
-	if size > math.MaxInt64 {
-		return events.Hash{}, fmt.Errorf("%w: size %d", ErrRange, size)
-	}
 	c, err := load(ctx, q, owner, size, rootNodes(size))
 	if err != nil {
 		return events.Hash{}, err
@@ -29,9 +26,6 @@ func Root(ctx context.Context, q schema.Querier, owner events.Owner, size uint64
 // Inclusion returns the proof that the owner's leaf index is in the tree of
 // the first size leaves.
 func Inclusion(ctx context.Context, q schema.Querier, owner events.Owner, index, size uint64) (Proof, error) {
-	if size > math.MaxInt64 {
-		return Proof{}, fmt.Errorf("%w: size %d", ErrRange, size)
-	}
 	nodes, err := inclusionNodes(index, size)
 	if err != nil {
 		return Proof{}, err
@@ -46,9 +40,6 @@ func Inclusion(ctx context.Context, q schema.Querier, owner events.Owner, index,
 // Consistency returns the RFC 9162 proof that the owner's first from leaves
 // are a prefix of the first to. It is empty where from is 0 or equals to.
 func Consistency(ctx context.Context, q schema.Querier, owner events.Owner, from, to uint64) ([]events.Hash, error) {
-	if to > math.MaxInt64 {
-		return nil, fmt.Errorf("%w: size %d", ErrRange, to)
-	}
 	nodes, err := consistencyNodes(from, to)
 	if err != nil {
 		return nil, err
@@ -68,9 +59,6 @@ type Link struct {
 
 // Between returns what links two sizes of the owner's log, in one round trip.
 func Between(ctx context.Context, q schema.Querier, owner events.Owner, from, to uint64) (Link, error) {
-	if to > math.MaxInt64 {
-		return Link{}, fmt.Errorf("%w: size %d", ErrRange, to)
-	}
 	nodes, err := consistencyNodes(from, to)
 	if err != nil {
 		return Link{}, err
@@ -141,6 +129,9 @@ func wantedOf(nodes []compact.NodeID) map[place]uint64 {
 // below, whether or not the owner's log has filled it since. Rows that were
 // there stay as they are, so the queries need no common snapshot.
 func load(ctx context.Context, q schema.Querier, owner events.Owner, size uint64, nodes []compact.NodeID) (cache, error) {
+	if size > math.MaxInt64 {
+		return nil, fmt.Errorf("%w: size %d", ErrRange, size)
+	}
 	wanted := wantedOf(nodes)
 	if len(wanted) == 0 {
 		return nil, nil

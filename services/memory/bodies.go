@@ -216,7 +216,9 @@ func (b *Bodies) pages(ctx context.Context, pool *pgxpool.Pool, owner events.Own
 	defer o.loading.Unlock()
 	have := o.size() // only we make it grow
 	if have >= to {  // somebody else was faster
-		yieldAll(o.kept(from, to), yield)
+		for _, p := range o.kept(from, to) {
+			yield(p)
+		}
 		return to, nil
 	}
 	begun := pages.Page{} // the page that is to be continued
@@ -250,12 +252,6 @@ func endOf(all []pages.Page) uint64 {
 		return 0
 	}
 	return all[len(all)-1].End()
-}
-
-func yieldAll(all []leafPage, yield func(leafPage)) {
-	for _, p := range all {
-		yield(p)
-	}
 }
 
 // once passes on pages that nobody looked through before.

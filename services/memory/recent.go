@@ -64,7 +64,7 @@ func NewRecent(budget int64) *Recent {
 func (row recentRow) place() place { return place{row.memory.Owner, row.memory.LeafIndex} }
 
 func (row recentRow) bytes() int64 {
-	return int64(len(row.memory.Sealed)+row.memory.Metadata.Len()) + rowOverhead
+	return int64(widthOf(row.memory)) + rowOverhead
 }
 
 // isFor reports whether a row is right for a reader.
@@ -94,30 +94,25 @@ func (r *Recent) run(reader Reader, from, to uint64, most int) ([]*memories.Memo
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var rows []*memories.Memory
+	rows := make([]*memories.Memory, 0, to-from)
 	for leaf := from; leaf < to; leaf++ {
 		row, ok := r.rows.Get(r.ids[place{reader.Owner, leaf}])
-		if most -= widthOf(row.memory); !ok || !row.isFor(reader) || most < 0 {
-			r.Hits.Count(false)
-			return nil, false
+		if !ok || !row.isFor(reader) {
+			break
 		}
-		if rows == nil {
-			rows = make([]*memories.Memory, 0, to-from)
+		if most -= widthOf(row.memory); most < 0 {
+			break
 		}
 		rows = append(rows, row.memory)
 	}
-	r.Hits.Count(true)
+	if !r.Hits.Count(uint64(len(rows)) == to-from) {
+		return nil, false
+	}
 	return rows, true
 }
 
-// widthOf is how many bytes a row brings an answer, about; none where there is no
-// row.
-func widthOf(m *memories.Memory) int {
-	if m == nil {
-		return 0
-	}
-	return len(m.Sealed) + m.Metadata.Len()
-}
+// widthOf is how many bytes a row brings an answer, about.
+func widthOf(m *memories.Memory) int { return len(m.Sealed) + m.Metadata.Len() }
 
 // put keeps rows that were read after the fence returned the reader's head. It
 // takes them over.

@@ -115,6 +115,17 @@ func checkSearch(t *testing.T, s *Service, w *writer, name, query string) {
 	}
 }
 
+// inOrder takes in what was written, one leaf after the other.
+func (w *writer) inOrder(t *testing.T, leaf *uint64) func(*View) error {
+	return func(v *View) error {
+		if v.LeafIndex != *leaf || v.Content != w.written[*leaf].Content {
+			t.Fatalf("leaf %d after %d", v.LeafIndex, *leaf)
+		}
+		*leaf++
+		return nil
+	}
+}
+
 // TestLongBodiesComeAFewAtATime: a piece ends early where there is much to read,
 // and nothing is lost or found twice.
 func TestLongBodiesComeAFewAtATime(t *testing.T) {
@@ -148,13 +159,7 @@ func TestLongBodiesComeAFewAtATime(t *testing.T) {
 		var leaves, most uint64
 		for c.More() {
 			from := c.Position()
-			if err := c.Next(t.Context(), func(v *View) error {
-				if v.LeafIndex != leaves || v.Content != w.written[leaves].Content {
-					t.Fatalf("leaf %d after %d", v.LeafIndex, leaves)
-				}
-				leaves++
-				return nil
-			}); err != nil {
+			if err := c.Next(t.Context(), w.inOrder(t, &leaves)); err != nil {
 				t.Fatal(err)
 			}
 			most = max(most, c.Position()-from)
@@ -198,13 +203,7 @@ func TestMuchThatIsFoundEndsAPiece(t *testing.T) {
 					t.Fatalf("search %d comes to no end after leaf %d", i, leaf)
 				}
 			}
-			if err := c.Next(t.Context(), func(v *View) error {
-				if v.LeafIndex != leaf || v.Content != w.written[leaf].Content {
-					t.Fatalf("leaf %d after %d", v.LeafIndex, leaf)
-				}
-				leaf++
-				return nil
-			}); err != nil {
+			if err := c.Next(t.Context(), w.inOrder(t, &leaf)); err != nil {
 				t.Fatal(err)
 			}
 			bytes := 0
