@@ -1,11 +1,11 @@
 package localchain
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -16,6 +16,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/memory-ledger/ledger/infra/npm"
 )
 
 // installPatience is how long one installation waits for another.
@@ -95,10 +97,6 @@ func newEnough(version string) bool {
 // installModules runs npm in a folder aside and renames it into place: a crash
 // leaves a temporary folder that nobody looks at.
 func installModules(ctx context.Context, cache, modules string, log io.Writer) error {
-	npm, err := exec.LookPath("npm")
-	if err != nil {
-		return fmt.Errorf("%w: npm is not here", ErrNoNode)
-	}
 	tmp, err := os.MkdirTemp(cache, "installing-")
 	if err != nil {
 		return err
@@ -108,12 +106,12 @@ func installModules(ctx context.Context, cache, modules string, log io.Writer) e
 		return err
 	}
 	fmt.Fprintln(log, "installing the local chain's runtime (once)")
-	cmd := exec.CommandContext(ctx, npm, "ci", "--omit=dev", "--ignore-scripts", "--no-audit", "--no-fund")
-	cmd.Dir = tmp
-	var said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = io.MultiWriter(log, &said), io.MultiWriter(log, &said)
-	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("%w: npm ci: %v: %s", ErrInstall, err, lastLine(said.String()))
+	err = npm.Install(ctx, tmp, log)
+	if errors.Is(err, npm.ErrMissing) {
+		return fmt.Errorf("%w: %w", ErrNoNode, err)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrInstall, err)
 	}
 	return os.Rename(tmp, modules)
 }
@@ -175,9 +173,4 @@ func content(name string) []byte {
 func exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
-}
-
-func lastLine(s string) string {
-	lines := strings.Split(strings.TrimSpace(s), "\n")
-	return lines[len(lines)-1]
 }

