@@ -35,6 +35,10 @@ const (
 	requestTimeout = 10 * time.Second
 	// headerBytes bounds the request line and headers.
 	headerBytes = 16 << 10
+	// answerBytes holds a page of a list, which so leaves in one system call. Each
+	// wakes the client, and on a busy machine whoever made it waits for a
+	// processor afterwards.
+	answerBytes = 16 << 10
 	maxConns    = 16384
 )
 
@@ -84,7 +88,7 @@ func New(cfg Config) *App {
 	a := &App{cfg: cfg}
 	a.App = fiber.New(fiber.Config{
 		AppName: "memory-ledger " + cfg.Service, DisableStartupMessage: true,
-		BodyLimit: MaxBody, ReadBufferSize: headerBytes, Concurrency: maxConns,
+		BodyLimit: MaxBody, ReadBufferSize: headerBytes, WriteBufferSize: answerBytes, Concurrency: maxConns,
 		ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
 		// A form is a body like any other: refused by the route, not read by the
 		// framework, which would answer a malformed one with 400 on every route.

@@ -27,8 +27,13 @@ type options struct {
 }
 
 func main() {
-	if len(os.Args) > 1 && os.Args[1] == "plain" {
-		exit(servePlain(os.Args[2:]))
+	if len(os.Args) > 1 {
+		switch os.Args[1] {
+		case "plain":
+			exit(servePlain(os.Args[2:]))
+		case "reader":
+			exit(readAlone(os.Args[2:]))
+		}
 	}
 	var o options
 	flag.IntVar(&o.rounds, "rounds", 5, "rounds of each measurement")

@@ -99,10 +99,7 @@ func (w *world) lightReaders(ctx context.Context) ([]light, error) {
 	}
 	reading := func(path string) func(context.Context, time.Duration) (result, error) {
 		return func(ctx context.Context, d time.Duration) (result, error) {
-			return drive(ctx, 1, d, fasthttp.StatusOK, func(_ int, r *fasthttp.Request) {
-				r.SetRequestURI(w.core + path)
-				r.Header.Set("Authorization", "Bearer "+token)
-			})
+			return spawnReader(ctx, w.core+path, token, d)
 		}
 	}
 	return []light{{"a light reader", reading("/memories/" + id)}, {"a light reader of pages of 20", reading("/memories?limit=20")}}, nil
