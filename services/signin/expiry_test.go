@@ -34,7 +34,7 @@ func TestExpiredChallengeSaysSo(t *testing.T) {
 	now := time.Now()
 	desk := signin.NewDesk(signin.Config{
 		Site: signin.Site{Domain: "ledger.example", URI: "https://ledger.example", ChainID: "mainnet"}, Nonces: nonces,
-		Now: func() time.Time { return now },
+		Issuer: signin.RandomTokens{TTL: time.Hour}, Now: func() time.Time { return now },
 	})
 
 	public, private, err := ed25519.GenerateKey(nil)

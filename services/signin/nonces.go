@@ -39,12 +39,32 @@ type challenge struct {
 	Message   string           `json:"message"`
 	Owner     events.Owner     `json:"owner"`
 	ExpiresAt events.Timestamp `json:"expiresAt"`
+	// Audience is the API that issued it, and whose sessions it is good for.
+	Audience events.Audience `json:"audience"`
+	// ClaimedUntil is set while a good answer is being made a session.
+	ClaimedUntil *events.Timestamp `json:"claimedUntil,omitempty"`
 }
+
+// claimed reports whether somebody is at work on an answer.
+func (c challenge) claimed(now time.Time) bool {
+	return c.ClaimedUntil != nil && now.Before(c.ClaimedUntil.Time())
+}
+
+// claimTime is how long a claim holds that nobody ends: somewhat longer than a
+// request may take.
+const claimTime = 15 * time.Second
 
 var errNoNonce = errors.New("no such nonce")
 
-// nonces are unspent challenges. Both APIs share them: a nonce that either of
-// them issued is spent once across both.
+// nonces are unspent challenges, in one bucket for both APIs.
+//
+//	issued --claim--> claimed --spend----> gone, and a session is handed out
+//	issued <-release- claimed     (the session could not be recorded)
+//	issued <-time---- claimed     (nor could that be said: a crash, no server)
+//
+// Each step names the revision that it goes from, so of any number of answers one
+// is made a session, and one that fails costs its holder nothing. Clocks that
+// differ can take a claim over too soon; whoever had it then can't spend.
 type nonces struct{ bucket jetstream.KeyValue }
 
 func (n nonces) put(ctx context.Context, nonce string, c challenge) error {
@@ -76,19 +96,49 @@ func (n nonces) get(ctx context.Context, nonce string) (challenge, uint64, error
 // wrongLastSequence is the server's answer to a delete that came second.
 const wrongLastSequence jetstream.ErrorCode = jetstream.JSErrCodeStreamWrongLastSequence
 
-// spend removes the nonce if it is still there as it was read. Of any number
-// of callers, exactly one succeeds. A crash after it leaves a nonce that gave
-// no session: its holder asks for another challenge.
-func (n nonces) spend(ctx context.Context, nonce string, revision uint64) error {
-	err := n.bucket.Delete(ctx, nonce, jetstream.LastRevision(revision))
-	var api *jetstream.APIError
-	switch {
-	case err == nil:
-		return nil
-	case errors.As(err, &api) && (api.ErrorCode == wrongLastSequence ||
-		api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant):
-		return errNoNonce
-	default:
-		return fmt.Errorf("spend nonce: %w: %w", ErrUnavailable, err)
+// claim keeps other answers out. A crash after it leaves a nonce that can be used
+// again after claimTime.
+func (n nonces) claim(ctx context.Context, nonce string, c challenge, revision uint64, now time.Time) (claimed uint64, err error) {
+	until := events.At(now.Add(claimTime))
+	c.ClaimedUntil = &until
+	return n.update(ctx, nonce, c, revision)
+}
+
+// release gives a claimed nonce back.
+func (n nonces) release(ctx context.Context, nonce string, c challenge, claimed uint64) error {
+	c.ClaimedUntil = nil
+	_, err := n.update(ctx, nonce, c, claimed)
+	return err
+}
+
+func (n nonces) update(ctx context.Context, nonce string, c challenge, revision uint64) (uint64, error) {
+	value, err := json.Marshal(c)
+	if err != nil {
+		return 0, fmt.Errorf("encode challenge: %w", err)
 	}
+	revision, err = n.bucket.Update(ctx, nonce, value, revision)
+	if err != nil {
+		return 0, moved("claim nonce", err)
+	}
+	return revision, nil
+}
+
+// spend removes a claimed nonce. Of any number of callers, exactly one succeeds. A
+// crash after it leaves a nonce whose session nobody was told of: its holder asks
+// for another challenge.
+func (n nonces) spend(ctx context.Context, nonce string, claimed uint64) error {
+	if err := n.bucket.Delete(ctx, nonce, jetstream.LastRevision(claimed)); err != nil {
+		return moved("spend nonce", err)
+	}
+	return nil
+}
+
+// moved tells the server's answer to a step that came second from other failures.
+func moved(step string, err error) error {
+	var api *jetstream.APIError
+	if errors.As(err, &api) && (api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence ||
+		api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant) {
+		return errNoNonce
+	}
+	return fmt.Errorf("%s: %w: %w", step, ErrUnavailable, err)
 }

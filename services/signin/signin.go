@@ -122,7 +122,9 @@ func (d *Desk) Challenge(ctx context.Context, publicKey string) (Challenge, erro
 	issued := events.At(d.cfg.Now())
 	expires := issued.Add(NonceLifetime)
 	text := message(d.cfg.Site, owner, nonce, issued, expires)
-	if err := d.nonces.put(ctx, nonce, challenge{Message: text, Owner: owner, ExpiresAt: expires}); err != nil {
+	if err := d.nonces.put(ctx, nonce, challenge{
+		Message: text, Owner: owner, ExpiresAt: expires, Audience: d.cfg.Issuer.Audience(),
+	}); err != nil {
 		return Challenge{}, err
 	}
 	return Challenge{Message: text, Nonce: nonce, IssuedAt: issued, ExpiresAt: expires}, nil
@@ -137,7 +139,7 @@ func (d *Desk) Verify(ctx context.Context, a Answer) (Session, error) {
 	if p.address != string(a.PublicKey) {
 		return Session{}, ErrAddress
 	}
-	revision, err := d.check(ctx, p.nonce, a)
+	answered, revision, err := d.check(ctx, p.nonce, a)
 	if err != nil {
 		return Session{}, err
 	}
@@ -146,43 +148,90 @@ func (d *Desk) Verify(ctx context.Context, a Answer) (Session, error) {
 	if err := d.prepareOwner(ctx, a.PublicKey); err != nil {
 		return Session{}, err
 	}
-	if err := d.nonces.spend(ctx, p.nonce, revision); err != nil {
-		if errors.Is(err, errNoNonce) {
-			return Session{}, fmt.Errorf("%w: nonce is unknown or was used", ErrRefused)
-		}
+	claimed, err := d.nonces.claim(ctx, p.nonce, answered, revision, d.cfg.Now())
+	if err != nil {
+		return Session{}, refusedIfGone(err)
+	}
+	session, err := d.issue(ctx, a.PublicKey)
+	if err != nil {
+		// Also where it is not known whether the session was recorded: nobody has
+		// its token, so it opens nothing.
+		d.release(ctx, p.nonce, answered, claimed)
 		return Session{}, err
 	}
-	if d.cfg.NonceSync != nil {
-		if err := d.cfg.NonceSync(ctx); err != nil {
-			return Session{}, fmt.Errorf("spend nonce: %w: %w", ErrUnavailable, err)
-		}
+	// A crash before this leaves a session that nobody has the token of, and a
+	// nonce that is good again after a while.
+	if err := d.spend(ctx, p.nonce, claimed); err != nil {
+		return Session{}, refusedIfGone(err)
 	}
-	return d.issue(ctx, a.PublicKey)
+	return session, nil
 }
 
-// check looks at everything about the answer without changing anything.
-func (d *Desk) check(ctx context.Context, nonce string, a Answer) (revision uint64, err error) {
+// release gives the nonce back, also where the request's own time is over. Where
+// that fails the claim ends by itself.
+func (d *Desk) release(ctx context.Context, nonce string, c challenge, claimed uint64) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
+	defer cancel()
+	_ = d.nonces.release(ctx, nonce, c, claimed)
+}
+
+// releaseTimeout bounds what a sign-in that failed goes on waiting for.
+const releaseTimeout = 2 * time.Second
+
+// spend makes sure that the nonce is gone for good before anybody gets a token.
+func (d *Desk) spend(ctx context.Context, nonce string, claimed uint64) error {
+	if err := d.nonces.spend(ctx, nonce, claimed); err != nil {
+		return err
+	}
+	if d.cfg.NonceSync == nil {
+		return nil
+	}
+	if err := d.cfg.NonceSync(ctx); err != nil {
+		return fmt.Errorf("spend nonce: %w: %w", ErrUnavailable, err)
+	}
+	return nil
+}
+
+func refusedIfGone(err error) error {
+	if errors.Is(err, errNoNonce) {
+		return fmt.Errorf("%w: nonce is unknown or was used", ErrRefused)
+	}
+	return err
+}
+
+// check looks at everything about the answer without changing anything. It returns
+// the challenge, and its revision.
+func (d *Desk) check(ctx context.Context, nonce string, a Answer) (challenge, uint64, error) {
 	if nonce == "" {
-		return 0, fmt.Errorf("%w: message does not match the challenge", ErrRefused)
+		return challenge{}, 0, fmt.Errorf("%w: message does not match the challenge", ErrRefused)
 	}
 	issued, revision, err := d.nonces.get(ctx, nonce)
-	if errors.Is(err, errNoNonce) {
-		return 0, fmt.Errorf("%w: nonce is unknown or was used", ErrRefused)
-	}
 	if err != nil {
-		return 0, err
+		return challenge{}, 0, refusedIfGone(err)
 	}
+	return issued, revision, d.judge(issued, a)
+}
+
+// judge compares an answer with the challenge that it names.
+func (d *Desk) judge(issued challenge, a Answer) error {
 	if !d.cfg.Now().Before(issued.ExpiresAt.Time()) {
-		return 0, fmt.Errorf("%w: challenge expired", ErrRefused)
+		return fmt.Errorf("%w: challenge expired", ErrRefused)
 	}
 	if issued.Owner != a.PublicKey || subtle.ConstantTimeCompare([]byte(issued.Message), []byte(a.Message)) != 1 {
-		return 0, fmt.Errorf("%w: message does not match the challenge", ErrRefused)
+		return fmt.Errorf("%w: message does not match the challenge", ErrRefused)
+	}
+	// The wallet showed its user where the session would be good.
+	if issued.Audience != d.cfg.Issuer.Audience() {
+		return fmt.Errorf("%w: the challenge is of another API", ErrRefused)
 	}
 	key := a.PublicKey.Bytes()
 	if !ed25519.Verify(key[:], []byte(a.Message), a.Signature) {
-		return 0, fmt.Errorf("%w: bad signature", ErrRefused)
+		return fmt.Errorf("%w: bad signature", ErrRefused)
 	}
-	return revision, nil
+	if issued.claimed(d.cfg.Now()) {
+		return fmt.Errorf("%w: nonce is being used", ErrRefused)
+	}
+	return nil
 }
 
 func (d *Desk) prepareOwner(ctx context.Context, owner events.Owner) error {
