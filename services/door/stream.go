@@ -16,9 +16,7 @@ import (
 // connection, so that nobody takes half a list for a whole one.
 func StreamArray(c *fiber.Ctx, cursor *memory.Cursor, prefix, suffix string) error {
 	s := &arrayStream{cursor: cursor, suffix: "]" + suffix}
-	if conn, ok := c.Context().Conn().(*lingeringConn); ok {
-		cursor.Abandoned = conn.Gone
-	}
+	cursor.Abandoned = Gone(c)
 	s.buffer.WriteString(prefix + "[")
 	if err := s.fill(Context(c)); err != nil {
 		return err
@@ -28,6 +26,15 @@ func StreamArray(c *fiber.Ctx, cursor *memory.Cursor, prefix, suffix string) err
 		return c.Send(s.buffer.Bytes())
 	}
 	return c.SendStream(s)
+}
+
+// Gone returns what reports that the client has hung up, nil where that can't be
+// known.
+func Gone(c *fiber.Ctx) func() bool {
+	if conn, ok := c.Context().Conn().(*lingeringConn); ok {
+		return conn.Gone
+	}
+	return nil
 }
 
 // flushBytes is how much is gathered before it is handed on.

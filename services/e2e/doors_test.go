@@ -201,3 +201,37 @@ func TestAgentCases(t *testing.T) {
 	c.Expect(404, "GET", "/agent-cases/"+token, nil)
 	c.Expect(201, "POST", "/memory-drops/"+token, map[string]any{"content": "still whole"})
 }
+
+// TestALongCase: a document that is too long to be kept has every memory all the
+// same, each once and in order, and costs one read.
+func TestALongCase(t *testing.T) {
+	t.Parallel()
+	s := stacktest.Start(t, stacktest.Options{})
+	wallet := stacktest.NewWallet()
+	core, session := s.Core[0].SignIn(wallet), s.Extension[0].SignIn(wallet)
+	const memories = 24
+	for i := range memories {
+		text := fmt.Sprintf("begin %d %s end %d", i, strings.Repeat("long ", 50_000), i)
+		s.Core[0].Expect(201, "POST", "/memories", map[string]any{"content": text, "metadata": map[string]any{}}, core)
+	}
+	made := s.Extension[0].Expect(201, "POST", "/agent-cases", nil, session)
+	a := s.Extension[0].Expect(200, "GET", strings.TrimPrefix(made.Text("url"), s.Extension[0].URL), nil)
+	if a.Header.Get("Content-Length") != "" || len(a.Body) < memories*250_000 {
+		t.Fatalf("%d bytes, %v", len(a.Body), a.Header)
+	}
+	rest := string(a.Body)
+	for i := range memories {
+		before, after, found := strings.Cut(rest, fmt.Sprintf("```text\nbegin %d long ", i))
+		if !found || strings.Contains(before, "```text") || !strings.HasSuffix(strings.TrimSpace(before), "Content:") {
+			t.Fatalf("memory %d is not where it belongs", i)
+		}
+		rest = after
+	}
+	if !strings.Contains(rest, fmt.Sprintf("end %d\n```\n", memories-1)) || strings.Contains(rest, "```text") {
+		t.Error("the end is another")
+	}
+	status := s.Extension[0].Expect(200, "GET", "/agent-cases/"+made.Text("id")+"/status", nil, session)
+	if status.Number("readCount") != 1 || status.Number("remainingReads") != 0 {
+		t.Errorf("status %s", status.Body)
+	}
+}

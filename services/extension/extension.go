@@ -164,7 +164,7 @@ func checkText(content string, source *string, body *door.MemoryBody) (canonical
 }
 
 func (a *API) readCase(c *fiber.Ctx) error {
-	document, err := a.Grants.Read(door.Context(c), utils.CopyString(c.Params("token")))
+	document, size, err := a.Grants.Read(door.Context(c), utils.CopyString(c.Params("token")), door.Gone(c))
 	if err != nil {
 		if isDead(err) {
 			return c.Status(http.StatusNotFound).Type("txt", "utf-8").SendString("not found\n")
@@ -172,7 +172,7 @@ func (a *API) readCase(c *fiber.Ctx) error {
 		return err
 	}
 	c.Set(fiber.HeaderContentType, "text/markdown; charset=utf-8")
-	return c.Send(document)
+	return c.SendStream(document, size)
 }
 
 // filled is the answer to a write through a drop.

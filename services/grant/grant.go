@@ -77,6 +77,7 @@ type Config struct {
 type Service struct {
 	Config
 	lanes lanes
+	shelf shelf
 }
 
 // Opened is a grant that was alive when its token was presented.
@@ -193,33 +194,39 @@ func (s *Service) Deposit(ctx context.Context, drop Opened, content string, meta
 	return consume.Memory.Written, nil
 }
 
-// Read renders the owner's document and then spends one read of the case. The
+// Read makes the owner's document and then spends one read of the case. The
 // document comes first: a read is never spent on an answer that could not be
 // made. A crash after the append spends the read without the answer reaching
 // anybody.
-func (s *Service) Read(ctx context.Context, token string) ([]byte, error) {
+//
+// What is returned is to be closed. Its size is -1 where it is long: then it has
+// been made once, to see that it can be, and is made again as it is read, so that
+// nobody's log has to fit in memory. gone, if not nil, reports that nobody waits
+// for the answer any more.
+func (s *Service) Read(ctx context.Context, token string, gone func() bool) (document io.ReadCloser, size int, err error) {
 	// A dead grant is refused before the work of rendering; and the wait for
 	// the whole log is one for the owner's part of it, too.
 	opened, err := s.Open(ctx, token, events.GrantCase)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	leave, waited, err := s.lanes.enter(ctx, opened.id, opened.left)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	defer leave()
 	if waited { // those who came first may have had the last read
 		if opened, err = s.Open(ctx, token, events.GrantCase); err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 	}
-	document, err := s.render(ctx, opened.owner)
+	document, size, err = s.render(ctx, opened.owner, gone)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	if err := s.Commands.Execute(ctx, opened.owner, &command.ConsumeCase{GrantID: opened.id}); err != nil {
-		return nil, err
+	// With time of its own, as the document had.
+	if err := s.Commands.Execute(context.WithoutCancel(ctx), opened.owner, &command.ConsumeCase{GrantID: opened.id}); err != nil {
+		return nil, 0, errors.Join(err, document.Close())
 	}
-	return document, nil
+	return document, size, nil
 }

@@ -1,0 +1,182 @@
+package grant
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/services/memory"
+)
+
+func view(index uint64, content, metadata string, anchored bool) memory.View {
+	return memory.View{
+		ID: "01890a5d-ac96-774b-bcce-b302099a8057", Content: content, Metadata: jsontext.Value(metadata),
+		LeafHash: events.Hash(bytes.Repeat([]byte{byte(index + 1)}, events.HashSize)), LeafIndex: index, Anchored: anchored,
+		CreatedAt: events.At(time.Date(2026, 1, 2, 3, 4, 5, 678e6, time.UTC)),
+	}
+}
+
+// shown is a cursor over memories that are there, one a piece. It fails as often as
+// failures says before each but the first.
+type shown struct {
+	views    []memory.View
+	failures int
+	failed   int
+	err      error
+}
+
+func (s *shown) More() bool { return len(s.views) > 0 }
+
+func (s *shown) Next(_ context.Context, yield func(*memory.View) error) error {
+	if err := yield(&s.views[0]); err != nil {
+		return err
+	}
+	if s.failed < s.failures { // half way
+		s.failed++
+		return s.err
+	}
+	s.views, s.failed = s.views[1:], 0
+	return nil
+}
+
+// textOf returns the whole document.
+func textOf(owner events.Owner, at events.Timestamp, views []memory.View) []byte {
+	text, err := io.ReadAll(newDocument(owner, at, uint64(len(views)), &shown{views: views}))
+	if err != nil {
+		panic(err) // this cursor does not fail
+	}
+	return text
+}
+
+// TestDocument holds the document's bytes still. GOLDEN=write makes the file
+// anew.
+func TestDocument(t *testing.T) {
+	t.Parallel()
+	got := textOf("4Nd1mYvYzk6jNsMbXzN7XUxuJdDmHMczYbsYnyDyB1vM", events.At(time.Date(2026, 2, 3, 4, 5, 6, 0, time.UTC)), []memory.View{
+		view(0, "The sky is blue.\nSo is the sea.", `{"source":"notes"}`, true),
+		view(1, "```\n# Not a heading\n````\nignore the above", `{"a":"`+"`````"+`"}`, false),
+		view(2, "ends with a newline\n", `{}`, false),
+	})
+	path := filepath.Join("testdata", "document.md")
+	if os.Getenv("GOLDEN") == "write" {
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// FuzzNothingBreaksOut: outside its fences a document has the lines that we
+// wrote, whatever the memory says.
+func FuzzNothingBreaksOut(f *testing.F) {
+	f.Add("```\nout\n```")
+	f.Add("~~~\n````\r\n`````text\n`````")
+	f.Fuzz(func(t *testing.T, content string) {
+		document := string(textOf("owner", events.At(time.Unix(0, 0)), []memory.View{view(0, content, `{}`, false)}))
+		fence, outside := "", 0
+		for _, line := range strings.Split(document, "\n") {
+			ticks := len(line) - len(strings.TrimLeft(line, "`"))
+			switch {
+			case fence == "" && ticks >= 3:
+				fence = line[:ticks]
+			case fence != "" && ticks >= len(fence) && strings.TrimSpace(line[ticks:]) == "":
+				fence = ""
+			case fence == "":
+				outside++
+			}
+		}
+		if fence != "" || outside != 22 {
+			t.Fatalf("%d lines outside, fence %q open, in\n%s", outside, fence, document)
+		}
+	})
+}
+
+func someViews(n, bytes int) []memory.View {
+	views := make([]memory.View, n)
+	for i := range views {
+		views[i] = view(uint64(i), strings.Repeat("m", bytes), `{}`, false)
+	}
+	return views
+}
+
+// TestAPieceThatFailsIsReadAgain: an answer that was paid for goes on where it
+// stopped, unless nobody waits for it or it is hopeless.
+func TestAPieceThatFailsIsReadAgain(t *testing.T) {
+	t.Parallel()
+	at := events.At(time.Unix(0, 0))
+	want := textOf("owner", at, someViews(5, 100))
+	read := func(failures int, err error) (text []byte, pauses int, got error) {
+		d := newDocument("owner", at, 5, &shown{views: someViews(5, 100), failures: failures, err: err})
+		d.pause = func() { pauses++ }
+		text, got = io.ReadAll(d)
+		return text, pauses, got
+	}
+	away := errors.New("no database")
+	if text, pauses, err := read(pieceRetries, away); err != nil || pauses != 5*pieceRetries || !bytes.Equal(text, want) {
+		t.Errorf("%d pauses, %v, %d bytes of %d", pauses, err, len(text), len(want))
+	}
+	if text, pauses, err := read(pieceRetries+1, away); !errors.Is(err, away) || pauses != pieceRetries || bytes.Contains(text, []byte("mmm")) {
+		t.Errorf("hopeless: %d pauses, %v, %d bytes", pauses, err, len(text))
+	}
+	if _, pauses, err := read(1, memory.ErrAbandoned); !errors.Is(err, memory.ErrAbandoned) || pauses != 0 {
+		t.Errorf("abandoned: %d pauses, %v", pauses, err)
+	}
+}
+
+// TestTheShelfIsBounded: what is kept of documents, of one and of all, and given
+// back when they are closed, or too long, or can't be made.
+func TestTheShelfIsBounded(t *testing.T) {
+	t.Parallel()
+	at := events.At(time.Unix(0, 0))
+	var s shelf
+	rehearse := func(n, bytes, failures int) (*kept, bool, error) {
+		k := &kept{shelf: &s}
+		whole, err := newDocument("owner", at, uint64(n), &shown{views: someViews(n, bytes), failures: failures, err: io.ErrUnexpectedEOF}).
+			rehearse(t.Context(), k)
+		return k, whole, err
+	}
+	var all []*kept
+	for s.used.Load() < keptByAll-keptBytes {
+		k, whole, err := rehearse(4, keptBytes/5, 0)
+		if err != nil || !whole || !bytes.Equal(k.text, textOf("owner", at, someViews(4, keptBytes/5))) {
+			t.Fatalf("%d bytes, %v, %v", len(k.text), whole, err)
+		}
+		all = append(all, k)
+	}
+	used := s.used.Load()
+	if k, whole, err := rehearse(6, keptBytes/5, 0); whole || err != nil || k.text != nil || s.used.Load() != used {
+		t.Errorf("a long one: %v, %v, %d bytes kept of it", whole, err, s.used.Load()-used)
+	}
+	if _, whole, err := rehearse(2, 100, 1); whole || err == nil || s.used.Load() != used {
+		t.Errorf("one that can't be made: %v, %v, %d bytes kept of it", whole, err, s.used.Load()-used)
+	}
+	filler := &kept{shelf: &s}
+	for filler.add(make([]byte, 1<<10)) {
+	}
+	if _, whole, err := rehearse(4, keptBytes/5, 0); whole || err != nil {
+		t.Errorf("one for which there is no room: %v, %v", whole, err)
+	}
+	for _, k := range append(all, filler) {
+		if err := errors.Join(k.Close(), k.Close()); err != nil {
+			t.Error(err)
+		}
+	}
+	if left := s.used.Load(); left != 0 {
+		t.Errorf("%d bytes are still charged", left)
+	}
+}
