@@ -28,7 +28,7 @@ func Decode(c *fiber.Ctx, v any) error {
 	if !isObject(body) {
 		return BadRequest("body must be a JSON object")
 	}
-	if err := json.Unmarshal(body, v, refuseNull); err != nil {
+	if err := json.Unmarshal(body, v, strict); err != nil {
 		return BadRequest(reason(err))
 	}
 	return nil
@@ -36,10 +36,10 @@ func Decode(c *fiber.Ctx, v any) error {
 
 var errNull = errors.New("null is not a value here")
 
-// refuseNull keeps null from passing for a member that is left out: it has
-// another type than the member.
-var refuseNull = json.WithUnmarshalers(json.JoinUnmarshalers(
-	json.UnmarshalFromFunc(notNull[string]), json.UnmarshalFromFunc(notNull[int]),
+// strict keeps null from passing for a member that is left out, for it has
+// another type than the member, and reads integers as JSON has them.
+var strict = json.WithUnmarshalers(json.JoinUnmarshalers(
+	json.UnmarshalFromFunc(notNull[string]), json.UnmarshalFromFunc(integer),
 	json.UnmarshalFromFunc(notNull[*string]), json.UnmarshalFromFunc(notNull[*int]),
 ))
 
@@ -50,18 +50,26 @@ func notNull[T any](decoder *jsontext.Decoder, _ *T) error {
 	return errors.ErrUnsupported
 }
 
-// DecodeOptional is Decode for bodies without a required member: a request
-// that sends no body at all, and claims none, means an empty object.
+// DecodeOptional is Decode for bodies without a required member: an empty one
+// means an empty object, whatever its type is said to be. Many clients send the
+// header with every request.
 func DecodeOptional(c *fiber.Ctx, v any) error {
-	if len(c.BodyRaw()) == 0 && len(c.Request().Header.ContentType()) == 0 {
-		return nil
+	if len(c.BodyRaw()) == 0 {
+		return contentEncoding(c)
 	}
 	return Decode(c, v)
 }
 
-func contentType(c *fiber.Ctx, body []byte) error {
+func contentEncoding(c *fiber.Ctx) error {
 	if encoding := c.Get(fiber.HeaderContentEncoding); encoding != "" && encoding != "identity" {
 		return Refuse(http.StatusUnsupportedMediaType, "content encodings are not supported")
+	}
+	return nil
+}
+
+func contentType(c *fiber.Ctx, body []byte) error {
+	if err := contentEncoding(c); err != nil {
+		return err
 	}
 	header := string(c.Request().Header.ContentType())
 	if len(body) == 0 && header == "" {

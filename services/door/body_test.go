@@ -37,6 +37,15 @@ func TestDecode(t *testing.T) {
 		`{"optional":null}`: `{"error":"member \"/optional\" has the wrong type"}`,
 		`{"number":null}`:   `{"error":"member \"/number\" has the wrong type"}`,
 		`{"number":"3"}`:    `{"error":"member \"/number\" has the wrong type"}`,
+		`{"number":15.0}`:   `{"text":"","optional":null,"number":15}`,
+		`{"number":1.5e1}`:  `{"text":"","optional":null,"number":15}`,
+		`{"number":15.5}`:   `{"error":"member \"/number\" has the wrong type"}`,
+		`{"number":1e99}`:   `{"error":"member \"/number\" has the wrong type"}`,
+		`{"number":[15]}`:   `{"error":"member \"/number\" has the wrong type"}`,
+		`{"number":true}`:   `{"error":"member \"/number\" has the wrong type"}`,
+		`{"number":NaN}`:    `{"error":"body is not valid JSON"}`,
+		`{"number":015}`:    `{"error":"body is not valid JSON"}`,
+		`{"number":15.}`:    `{"error":"body is not valid JSON"}`,
 		`null`:              `{"error":"body must be a JSON object"}`,
 	} {
 		request := httptest.NewRequest("POST", "/", strings.NewReader(body))
@@ -91,6 +100,52 @@ func TestContentTypes(t *testing.T) {
 		}
 		if answer.StatusCode != test.status {
 			t.Errorf("%s with %s: %d, want %d", test.path, test.kind, answer.StatusCode, test.status)
+		}
+		_ = answer.Body.Close()
+	}
+}
+
+// TestDecodeOptional: nothing means an empty object, whatever it says it is; a
+// body is JSON there like anywhere.
+func TestDecodeOptional(t *testing.T) {
+	t.Parallel()
+	app := newApp()
+	app.Post("/", func(c *fiber.Ctx) error {
+		if err := door.DecodeOptional(c, &struct{}{}); err != nil {
+			return err
+		}
+		return c.JSON(fiber.Map{})
+	})
+	for _, test := range []struct {
+		body, kind, encoding string
+		status               int
+	}{
+		{"", "", "", 200},
+		{"", "application/json", "", 200},
+		{"", "application/json; charset=utf-16", "", 200},
+		{"", "text/plain", "", 200},
+		{"", "nonsense;;", "identity", 200},
+		{"", "application/json", "gzip", 415},
+		{"", "", "gzip", 415},
+		{"{}", "application/json", "", 200},
+		{"{}", "", "", 415},
+		{"{}", "text/plain", "", 415},
+		{" ", "application/json", "", 400},
+		{"null", "application/json", "", 400},
+	} {
+		request := httptest.NewRequest("POST", "/", strings.NewReader(test.body))
+		if test.kind != "" {
+			request.Header.Set("Content-Type", test.kind)
+		}
+		if test.encoding != "" {
+			request.Header.Set("Content-Encoding", test.encoding)
+		}
+		answer, err := app.Test(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if answer.StatusCode != test.status {
+			t.Errorf("%q as %q, %q: %d, want %d", test.body, test.kind, test.encoding, answer.StatusCode, test.status)
 		}
 		_ = answer.Body.Close()
 	}

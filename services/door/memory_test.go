@@ -16,7 +16,7 @@ func generalMemory(raw []byte) (content, source *string, metadata *canonical.Obj
 		Source   *string        `json:"source"`
 		Metadata jsontext.Value `json:"metadata"`
 	}
-	if !isObject(raw) || json.Unmarshal(raw, &body, refuseNull) != nil {
+	if !isObject(raw) || json.Unmarshal(raw, &body, strict) != nil {
 		return nil, nil, nil, false
 	}
 	if body.Metadata == nil {

@@ -44,7 +44,7 @@ func verify(c *fiber.Ctx, desk *signin.Desk, parseSignature func(jsontext.Value)
 	if err != nil {
 		return err
 	}
-	signature, err := parseSignature(body.Signature)
+	signature, err := parseSignature(plainIntegers(body.Signature))
 	if err != nil {
 		return err
 	}
