@@ -236,7 +236,7 @@ func (a *App) fail(c *fiber.Ctx, err error) error {
 	if message == messageUncertain && c.Route().Path == keyedRoute {
 		message = messageRepeat
 	}
-	if status >= http.StatusInternalServerError {
+	if status >= http.StatusInternalServerError && !isRefusal(err) {
 		a.log(c).Error("request failed", "method", c.Method(), "route", c.Route().Path, "status", status, "err", err)
 	}
 	body := errorBody{Error: message}
@@ -255,6 +255,13 @@ func (a *App) fail(c *fiber.Ctx, err error) error {
 		c.Set(fiber.HeaderRetryAfter, "1")
 	}
 	return c.Status(status).JSON(body)
+}
+
+// isRefusal tells an answer that a route decided to give, such as that staking
+// is not live, from something that went wrong.
+func isRefusal(err error) bool {
+	var refusal *Refusal
+	return errors.As(err, &refusal)
 }
 
 // cause is the underlying message. The framework's own for a route that does

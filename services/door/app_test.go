@@ -17,6 +17,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/projections/fence"
 	"github.com/memory-ledger/ledger/services/grant"
 )
 
@@ -57,6 +58,32 @@ func TestLinesAndSpansNameTheRequest(t *testing.T) {
 	if ended[0].Name() != "GET /grants/:token" || strings.Contains(said, "tok3n") || strings.Contains(said, "qu3ry") ||
 		!strings.Contains(said, "id-7") || ended[0].Status().Code != codes.Error {
 		t.Errorf("span: %s", said)
+	}
+}
+
+// TestWhatARouteDecidesIsNoFailure: an answer that a route means to give is in
+// the log like other requests, whatever its status.
+func TestWhatARouteDecidesIsNoFailure(t *testing.T) {
+	t.Parallel()
+	var lines strings.Builder
+	app := New(Config{
+		Service: "test", Registry: prometheus.NewRegistry(), NewID: func() string { return "id" },
+		Log: slog.New(slog.NewTextHandler(&lines, nil)),
+	})
+	app.Get("/dormant", func(*fiber.Ctx) error { return Refuse(http.StatusServiceUnavailable, "not live") })
+	app.Get("/behind", func(*fiber.Ctx) error { return fence.ErrBehind })
+	for _, path := range []string{"/dormant", "/behind"} {
+		answer, err := app.Test(httptest.NewRequest(http.MethodGet, path, nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = answer.Body.Close()
+		if answer.StatusCode != http.StatusServiceUnavailable || answer.Header.Get("Retry-After") != "1" {
+			t.Errorf("%s: %d, %v", path, answer.StatusCode, answer.Header)
+		}
+	}
+	if said := lines.String(); strings.Contains(said, "dormant") || !strings.Contains(said, "level=ERROR") || !strings.Contains(said, "route=/behind") {
+		t.Errorf("lines: %s", said)
 	}
 }
 
