@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/gofiber/fiber/v2"
-	"github.com/gofiber/fiber/v2/utils"
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/projections/schema"
@@ -73,7 +72,7 @@ type health struct {
 // reader authenticates a request that reads memories. The use of a key is
 // recorded on the side.
 func (a *API) reader(c *fiber.Ctx) (memory.Reader, error) {
-	caller, err := a.Access.Read(door.Context(c), c.Get(fiber.HeaderAuthorization))
+	caller, err := a.Access.Read(door.Context(c), door.Authorization(c))
 	if err != nil {
 		return memory.Reader{}, err
 	}
@@ -83,7 +82,7 @@ func (a *API) reader(c *fiber.Ctx) (memory.Reader, error) {
 
 // session authenticates a request that only a wallet's session may make.
 func (a *API) session(c *fiber.Ctx) (access.Caller, error) {
-	caller, err := a.Access.Read(door.Context(c), c.Get(fiber.HeaderAuthorization))
+	caller, err := a.Access.Read(door.Context(c), door.Authorization(c))
 	if err != nil {
 		return access.Caller{}, err
 	}
@@ -141,7 +140,7 @@ func (a *API) getMemory(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	view, err := a.Memories.Get(door.Context(c), reader, utils.CopyString(c.Params("id")))
+	view, err := a.Memories.Get(door.Context(c), reader, door.Param(c, "id"))
 	if err != nil {
 		return err
 	}
@@ -180,26 +179,32 @@ func (a *API) listMemories(c *fiber.Ctx) error {
 }
 
 func pageOf(c *fiber.Ctx) (limit int, from uint64, paged bool, err error) {
-	args := c.Context().QueryArgs()
+	most, limited, err := door.Query(c, "limit")
+	if err != nil {
+		return 0, 0, false, err
+	}
+	begin, continued, err := door.Query(c, "cursor")
+	if err != nil {
+		return 0, 0, false, err
+	}
+	if !limited && !continued {
+		return 0, 0, false, nil
+	}
 	limit = maxPage
-	if args.Has("limit") {
-		paged = true
-		limit, err = strconv.Atoi(c.Query("limit"))
-		if err != nil || limit < 1 || limit > maxPage {
+	if limited {
+		n, ok := door.Number(most)
+		if !ok || n < 1 || n > maxPage {
 			return 0, 0, false, door.BadRequest("limit must be an integer from 1 to 1000")
 		}
+		limit = int(n)
 	}
-	if args.Has("cursor") {
-		paged = true
-		from, err = strconv.ParseUint(c.Query("cursor"), 10, 63)
-		if err != nil {
+	if continued {
+		var ok bool
+		if from, ok = door.Number(begin); !ok {
 			return 0, 0, false, door.BadRequest("cursor is not one that this API gave out")
 		}
 	}
-	if !paged {
-		limit = 0
-	}
-	return limit, from, paged, nil
+	return limit, from, true, nil
 }
 
 func (a *API) searchMemories(c *fiber.Ctx) error {
@@ -225,7 +230,7 @@ func (a *API) proveMemory(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	proof, err := a.Memories.Prove(door.Context(c), reader, utils.CopyString(c.Params("id")))
+	proof, err := a.Memories.Prove(door.Context(c), reader, door.Param(c, "id"))
 	if err != nil {
 		return err
 	}
@@ -237,7 +242,7 @@ func (a *API) receiptOfMemory(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	receipt, err := a.Memories.Receipt(door.Context(c), reader, utils.CopyString(c.Params("id")))
+	receipt, err := a.Memories.Receipt(door.Context(c), reader, door.Param(c, "id"))
 	if err != nil {
 		return err
 	}
@@ -261,14 +266,30 @@ func (a *API) logConsistency(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	from, errFrom := strconv.ParseUint(c.Query("from"), 10, 63)
-	to, errTo := strconv.ParseUint(c.Query("to"), 10, 63)
-	if errFrom != nil || errTo != nil {
-		return memory.ErrRange
+	from, err := sizeIn(c, "from")
+	if err != nil {
+		return err
+	}
+	to, err := sizeIn(c, "to")
+	if err != nil {
+		return err
 	}
 	consistency, err := a.Memories.ProveConsistency(door.Context(c), reader, from, to)
 	if err != nil {
 		return err
 	}
 	return c.JSON(consistency)
+}
+
+// sizeIn reads a size of the log out of the query.
+func sizeIn(c *fiber.Ctx, name string) (uint64, error) {
+	text, _, err := door.Query(c, name)
+	if err != nil {
+		return 0, err
+	}
+	size, ok := door.Number(text)
+	if !ok {
+		return 0, memory.ErrRange
+	}
+	return size, nil
 }

@@ -8,7 +8,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/gofiber/fiber/v2"
-	"github.com/gofiber/fiber/v2/utils"
 	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/memory-ledger/ledger/events"
@@ -98,7 +97,7 @@ func (a *API) revokeKey(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	revoke := &command.RevokeKey{KeyID: utils.CopyString(c.Params("id"))}
+	revoke := &command.RevokeKey{KeyID: door.Param(c, "id")}
 	if err := a.Commands.Execute(door.Context(c), caller.Owner, revoke); err != nil {
 		return err
 	}

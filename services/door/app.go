@@ -93,7 +93,9 @@ func New(cfg Config) *App {
 		// A form is a body like any other: refused by the route, not read by the
 		// framework, which would answer a malformed one with 400 on every route.
 		DisablePreParseMultipartForm: true,
-		StrictRouting:                true, CaseSensitive: true, UnescapePath: true,
+		// Paths are matched as they were sent: with its escapes undone, %2F would
+		// make a route that a gateway's rules did not see. See Param.
+		StrictRouting: true, CaseSensitive: true, UnescapePath: false,
 		JSONEncoder:  func(v any) ([]byte, error) { return json.Marshal(v, json.Deterministic(true)) },
 		ErrorHandler: a.fail,
 	})

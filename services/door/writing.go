@@ -14,7 +14,7 @@ import (
 // sake first: a dead one gets the same 401 with a good body as with a bad one.
 func Writing(doors *access.Door, do func(*fiber.Ctx, access.Caller) error) fiber.Handler {
 	return func(c *fiber.Ctx) error {
-		caller, err := doors.Write(Context(c), c.Get(fiber.HeaderAuthorization))
+		caller, err := doors.Write(Context(c), Authorization(c))
 		if err != nil {
 			return err
 		}

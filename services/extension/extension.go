@@ -8,7 +8,6 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/gofiber/fiber/v2"
-	"github.com/gofiber/fiber/v2/utils"
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/canonical"
@@ -60,7 +59,7 @@ func (a *API) Mount(app *door.App) {
 }
 
 func (a *API) reader(c *fiber.Ctx) (access.Caller, error) {
-	return a.Access.Read(door.Context(c), c.Get(fiber.HeaderAuthorization))
+	return a.Access.Read(door.Context(c), door.Authorization(c))
 }
 
 func (a *API) me(c *fiber.Ctx) error {
@@ -164,7 +163,7 @@ func checkText(content string, source *string, body *door.MemoryBody) (canonical
 }
 
 func (a *API) readCase(c *fiber.Ctx) error {
-	document, size, err := a.Grants.Read(door.Context(c), utils.CopyString(c.Params("token")), door.Gone(c))
+	document, size, err := a.Grants.Read(door.Context(c), door.Param(c, "token"), door.Gone(c))
 	if err != nil {
 		if isDead(err) {
 			return c.Status(http.StatusNotFound).Type("txt", "utf-8").SendString("not found\n")
@@ -187,7 +186,7 @@ type filled struct {
 func (a *API) fillDrop(c *fiber.Ctx) error {
 	// Before the body: what is wrong with one is told to nobody whose token
 	// opens nothing, or a guesser would see which are alive.
-	drop, err := a.Grants.Open(door.Context(c), utils.CopyString(c.Params("token")), events.GrantDrop)
+	drop, err := a.Grants.Open(door.Context(c), door.Param(c, "token"), events.GrantDrop)
 	if err != nil {
 		return err
 	}

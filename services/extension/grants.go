@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/gofiber/fiber/v2"
-	"github.com/gofiber/fiber/v2/utils"
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/services/access"
@@ -116,7 +115,7 @@ func (a *API) status(kind events.GrantKind) fiber.Handler {
 		if err != nil {
 			return err
 		}
-		s, err := a.Grants.Status(door.Context(c), caller.Owner, kind, utils.CopyString(c.Params("id")))
+		s, err := a.Grants.Status(door.Context(c), caller.Owner, kind, door.Param(c, "id"))
 		if err != nil {
 			return err
 		}
@@ -133,7 +132,7 @@ func (a *API) revoke(kind events.GrantKind) fiber.Handler {
 		if err != nil {
 			return err
 		}
-		revoked, err := a.Grants.Revoke(door.Context(c), caller.Owner, caller.Credential, kind, utils.CopyString(c.Params("id")))
+		revoked, err := a.Grants.Revoke(door.Context(c), caller.Owner, caller.Credential, kind, door.Param(c, "id"))
 		if err != nil {
 			return err
 		}
