@@ -90,3 +90,21 @@ func documentedRoutes(t *testing.T, document []byte) map[string]bool {
 	}
 	return routes
 }
+
+// TestDocumentsNameNoHost: wherever a service is reached, its document leads
+// back to it.
+func TestDocumentsNameNoHost(t *testing.T) {
+	for name, document := range map[string][]byte{"core": core.OpenAPI, "extension": extension.OpenAPI} {
+		var parsed struct {
+			Servers []struct {
+				URL string `json:"url"`
+			} `json:"servers"`
+		}
+		if err := json.Unmarshal(document, &parsed); err != nil {
+			t.Fatal(err)
+		}
+		if len(parsed.Servers) != 1 || parsed.Servers[0].URL != "/" {
+			t.Errorf("%s: %v", name, parsed.Servers)
+		}
+	}
+}

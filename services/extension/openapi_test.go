@@ -1,0 +1,55 @@
+package extension
+
+import (
+	"encoding/json"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/memory-ledger/ledger/services/connect"
+)
+
+// TestTheDocumentIsAsStrictAsConnect: what the document says of a callback is
+// what the page accepts.
+func TestTheDocumentIsAsStrictAsConnect(t *testing.T) {
+	t.Parallel()
+	var document struct {
+		Paths map[string]map[string]struct {
+			Parameters []struct {
+				Name   string
+				Schema struct {
+					Pattern   string
+					MaxLength int
+				}
+			}
+		}
+	}
+	if err := json.Unmarshal(OpenAPI, &document); err != nil {
+		t.Fatal(err)
+	}
+	callback := document.Paths["/connect"]["get"].Parameters[0]
+	pattern, err := regexp.Compile(callback.Schema.Pattern)
+	if err != nil || callback.Name != "callback" {
+		t.Fatal(callback, err)
+	}
+	chrome, uuid := strings.Repeat("a", 32), "0a1b2c3d-0a1b-4c3d-8e9f-0a1b2c3d4e5f"
+	accepted := 0
+	for _, scheme := range []string{"chrome-extension", "moz-extension", "safari-web-extension", "https", "Moz-extension"} {
+		for _, id := range []string{chrome, strings.ToUpper(chrome), chrome[1:], uuid, strings.ToUpper(uuid), uuid[1:], ""} {
+			for _, path := range []string{"/callback.html", "/a/b-c", "", "/", "/a//b", "/../a", "/a?b", "/a#b", "/a%2e", "/a.", "/" + strings.Repeat("a", 512)} {
+				text := scheme + "://" + id + path
+				_, refused := connect.ParseCallback(text)
+				documented := pattern.MatchString(text) && len(text) <= callback.Schema.MaxLength
+				if documented != (refused == nil) {
+					t.Errorf("%s: documented %v, %v", text, documented, refused)
+				}
+				if documented {
+					accepted++
+				}
+			}
+		}
+	}
+	if accepted != 8 { // two paths of: a Chrome id, a Firefox one, Safari's in both cases
+		t.Errorf("%d are accepted", accepted)
+	}
+}
