@@ -86,37 +86,48 @@ func (a *API) session(c *fiber.Ctx) (access.Caller, error) {
 	if err != nil {
 		return access.Caller{}, err
 	}
+	a.uses.note(caller) // that it is not enough makes it no less a use
 	if caller.Credential.Kind != command.CredentialCoreSession {
 		return access.Caller{}, door.Refuse(http.StatusForbidden, "this route needs a wallet session; an API key is not enough")
 	}
 	return caller, nil
 }
 
+// writeMemory stores a memory. What is stored records the use of the key in its
+// own message; what comes to nothing new, or to nothing, records it on the side,
+// where a key that was dead by then is none.
 func (a *API) writeMemory(c *fiber.Ctx, caller access.Caller) error {
-	body, err := door.DecodeMemory(c, false)
-	if err != nil {
-		return err
+	write, err := a.write(c, caller)
+	if err != nil || write.Replayed {
+		a.uses.note(caller)
 	}
-	if body.Content == nil {
-		return memory.ErrEmptyContent
-	}
-	metadata, err := body.Metadata()
-	if err != nil {
-		return err
-	}
-	idempotencyKey, err := door.IdempotencyKey(c)
-	if err != nil {
-		return err
-	}
-	write, err := a.Memories.Write(door.Context(c), memory.Draft{
-		Owner: caller.Owner, Content: *body.Content, Metadata: metadata,
-		IdempotencyKey: idempotencyKey, Credential: caller.Credential,
-	})
 	if err != nil {
 		return err
 	}
 	c.Set(fiber.HeaderContentType, fiber.MIMEApplicationJSON)
 	return c.Status(http.StatusCreated).Send(created{write.Written.MemoryID, write.Written.LeafHash, write.Written.LeafIndex}.json())
+}
+
+func (a *API) write(c *fiber.Ctx, caller access.Caller) (*command.WriteMemory, error) {
+	body, err := door.DecodeMemory(c, false)
+	if err != nil {
+		return nil, err
+	}
+	if body.Content == nil {
+		return nil, memory.ErrEmptyContent
+	}
+	metadata, err := body.Metadata()
+	if err != nil {
+		return nil, err
+	}
+	idempotencyKey, err := door.IdempotencyKey(c)
+	if err != nil {
+		return nil, err
+	}
+	return a.Memories.Write(door.Context(c), memory.Draft{
+		Owner: caller.Owner, Content: *body.Content, Metadata: metadata,
+		IdempotencyKey: idempotencyKey, Credential: caller.Credential,
+	})
 }
 
 type created struct {

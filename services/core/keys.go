@@ -111,8 +111,9 @@ const (
 	useTimeout  = 5 * time.Second
 )
 
-// keyUses records uses of keys by reads, beside the requests: at most one a
-// key a minute is handed on, and a full queue drops rather than waits. What is
+// keyUses records uses of keys by whatever stores no memory, beside the
+// requests: at most one a key a minute is handed on, and a full queue drops
+// rather than waits. What is
 // dropped, or lost in a crash, is a use that lastUsedAt does not show.
 type keyUses struct {
 	commands *command.Executor

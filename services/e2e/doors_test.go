@@ -58,6 +58,65 @@ func TestAPIKeys(t *testing.T) {
 	}
 }
 
+// TestEveryUseOfAKeyIsRecorded: whatever a live key was let in for is a use of
+// it, also what changed nothing or was refused afterwards; at most one a minute.
+func TestEveryUseOfAKeyIsRecorded(t *testing.T) {
+	t.Parallel()
+	s := stacktest.Start(t, stacktest.Options{})
+	core := s.Core[0]
+	session := core.SignIn(stacktest.NewWallet())
+	once := stacktest.With("Idempotency-Key", "once")
+	core.Expect(201, "POST", "/memories", map[string]any{"content": "once"}, session, once)
+	lastUsed := func(id string) any {
+		t.Helper()
+		for _, key := range decode[[]map[string]any](t, core.Expect(200, "GET", "/keys", nil, session).Body) {
+			if key["id"] == id {
+				return key["lastUsedAt"]
+			}
+		}
+		t.Errorf("key %s is not listed", id)
+		return nil
+	}
+	for _, use := range []struct {
+		name, method, path string
+		body               any
+		headers            []stacktest.Header
+		status             int
+	}{
+		{"written", "POST", "/memories", map[string]any{"content": "x"}, nil, 201},
+		{"repeated", "POST", "/memories", map[string]any{"content": "once"}, []stacktest.Header{once}, 201},
+		{"malformed", "POST", "/memories", `{}`, nil, 400},
+		{"too large", "POST", "/memories", map[string]any{"content": strings.Repeat("x", 262145)}, nil, 413},
+		{"not JSON", "POST", "/memories", `{}`, []stacktest.Header{stacktest.With("Content-Type", "text/plain")}, 415},
+		{"another body", "POST", "/memories", map[string]any{"content": "other"}, []stacktest.Header{once}, 422},
+		{"not found", "GET", "/memories/none", nil, nil, 404},
+		{"keys", "GET", "/keys", nil, nil, 403},
+		{"staking", "POST", "/staking/stake", map[string]any{"amount": "1"}, nil, 403},
+	} {
+		made := core.Expect(201, "POST", "/keys", map[string]any{"label": use.name}, session)
+		key := append([]stacktest.Header{stacktest.Bearer(made.Text("key"))}, use.headers...)
+		core.Expect(use.status, use.method, use.path, use.body, key...)
+		first := lastUsed(made.Text("id"))
+		if first == nil {
+			t.Errorf("%s: no use is recorded", use.name)
+		}
+		core.Expect(use.status, use.method, use.path, use.body, key...)
+		core.Expect(200, "GET", "/log", nil, key[0])
+		if again := lastUsed(made.Text("id")); again != first {
+			t.Errorf("%s: used at %v, and at %v", use.name, first, again)
+		}
+	}
+	dead := core.Expect(201, "POST", "/keys", map[string]any{"label": "dead"}, session)
+	core.Expect(200, "DELETE", "/keys/"+dead.Text("id"), nil, session)
+	for _, body := range []string{`{"content":"x"}`, `{}`} {
+		core.Expect(401, "POST", "/memories", body, stacktest.Bearer(dead.Text("key")))
+	}
+	core.Expect(401, "GET", "/keys", nil, stacktest.Bearer(dead.Text("key")))
+	if used := lastUsed(dead.Text("id")); used != nil {
+		t.Errorf("a dead key was used at %v", used)
+	}
+}
+
 func TestMemoryDrops(t *testing.T) {
 	t.Parallel()
 	s := stacktest.Start(t, stacktest.Options{Core: 1, Extension: 2})

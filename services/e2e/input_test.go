@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -117,9 +118,15 @@ func TestContentTypes(t *testing.T) {
 		core.Expect(status, "POST", "/memories", body, session, stacktest.With("Content-Type", contentType))
 	}
 	core.Expect(415, "POST", "/memories", body, session, stacktest.With("Content-Encoding", "gzip"))
-	// A body that is empty is not JSON; none at all means no wishes.
-	core.Expect(400, "POST", "/memories/search", ``, session)
+	// Where nothing is required, an empty body means no wishes.
+	core.Expect(200, "POST", "/memories/search", ``, session)
+	core.Expect(200, "POST", "/memories/search", ``, session, stacktest.With("Content-Type", "application/json"))
 	core.Expect(200, "POST", "/memories/search", nil, session)
+	other := s.Extension[0].SignIn(stacktest.NewWallet())
+	for _, path := range []string{"/agent-cases", "/memory-drops"} {
+		s.Extension[0].Expect(201, "POST", path, ``, other, stacktest.With("Content-Type", "application/json"))
+		s.Extension[0].Expect(201, "POST", path, `{"expiresInMinutes":15.0}`, other, stacktest.With("Content-Type", "application/json"))
+	}
 }
 
 func TestUnknownRoutesAndMethods(t *testing.T) {
@@ -157,6 +164,8 @@ func TestCredentials(t *testing.T) {
 		"unsigned":         {stacktest.Bearer("eyJhbGciOiJub25lIn0." + strings.Split(coreToken, ".")[1] + ".")},
 		"long":             {stacktest.Bearer(strings.Repeat("a", 8000))},
 		"of the other API": {stacktest.Bearer(extensionToken)},
+		"two":              {func(h http.Header) { h["Authorization"] = []string{"Bearer " + coreToken, "Bearer x"} }},
+		"one, twice":       {func(h http.Header) { h["Authorization"] = []string{"Bearer " + coreToken, "Bearer " + coreToken} }},
 	} {
 		for _, request := range [][2]string{{"GET", "/memories"}, {"POST", "/memories"}, {"GET", "/keys"}, {"GET", "/staking/status"}} {
 			a := s.Core[0].Expect(401, request[0], request[1], map[string]any{}, headers...)
@@ -166,6 +175,12 @@ func TestCredentials(t *testing.T) {
 		}
 	}
 	s.Extension[0].Expect(401, "GET", "/memories", nil, stacktest.Bearer(coreToken))
+	twice := func(h http.Header) {
+		h["Authorization"] = []string{"Bearer " + extensionToken, "Bearer " + extensionToken}
+	}
+	for _, request := range [][2]string{{"GET", "/memories"}, {"POST", "/memories"}, {"GET", "/auth/me"}, {"POST", "/agent-cases"}, {"POST", "/auth/logout"}} {
+		s.Extension[0].Expect(401, request[0], request[1], map[string]any{}, twice)
+	}
 	s.Extension[0].Expect(200, "GET", "/memories", nil, stacktest.With("Authorization", "bearer  "+extensionToken))
 }
 
@@ -262,7 +277,8 @@ func TestPaging(t *testing.T) {
 	if a := core.Expect(200, "GET", "/memories?cursor=100&limit=5", nil, session); string(a.Body) != "[]" {
 		t.Errorf("past the end: %s", a.Body)
 	}
-	for _, bad := range []string{"?limit=0", "?limit=1001", "?limit=x", "?limit=", "?cursor=", "?cursor=-1", "?cursor=zz"} {
+	for _, bad := range []string{"?limit=0", "?limit=1001", "?limit=x", "?limit=", "?cursor=", "?cursor=-1", "?cursor=zz",
+		"?limit=%2B5", "?limit=05", "?limit=+5", "?cursor=00", "?limit=5&limit=6", "?cursor=1&cursor=1"} {
 		core.Expect(400, "GET", "/memories"+bad, nil, session)
 		core.Expect(401, "GET", "/memories"+bad, nil) // the credential comes first, as everywhere
 	}

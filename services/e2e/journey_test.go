@@ -239,7 +239,7 @@ func checkConsistency(t *testing.T, core *stacktest.Client, session stacktest.He
 			t.Errorf("%d to %d: %v", from, to, err)
 		}
 	}
-	for _, bad := range []string{"?from=2&to=1", "?from=0&to=401", "?from=-1&to=1", "?from=0", "", "?from=a&to=b"} {
+	for _, bad := range []string{"?from=2&to=1", "?from=0&to=401", "?from=-1&to=1", "?from=0", "", "?from=a&to=b", "?from=0&to=01", "?from=%2B0&to=1", "?from=0&to=1&to=1", "?from=0&from=0&to=1"} {
 		core.Expect(400, "GET", "/log/consistency"+bad, nil, session)
 	}
 }
