@@ -27,12 +27,18 @@ func (l lingering) Accept() (net.Conn, error) {
 	return conn, err
 }
 
-type lingeringConn struct{ *net.TCPConn }
+type lingeringConn struct {
+	*net.TCPConn
+	aborted bool
+}
+
+// abort makes Close a reset, which tells the peer that something is missing.
+func (c *lingeringConn) abort() { c.aborted = c.SetLinger(0) == nil }
 
 // Close says that nothing more comes, and returns. The connection itself is
 // closed when the peer has read that, or soon after.
 func (c *lingeringConn) Close() error {
-	if c.CloseWrite() != nil {
+	if c.aborted || c.CloseWrite() != nil {
 		return c.TCPConn.Close()
 	}
 	go func() {

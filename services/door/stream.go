@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"net"
 
 	"github.com/gofiber/fiber/v2"
 
@@ -25,7 +26,42 @@ func StreamArray(c *fiber.Ctx, cursor *memory.Cursor, prefix, suffix string) err
 	if s.done {
 		return c.Send(s.buffer.Bytes())
 	}
-	return c.SendStream(s)
+	return stream(c, s)
+}
+
+// stream answers with a body of unknown length. HTTP/1.0 knows no chunks: there
+// the end of the connection is that of the body.
+func stream(c *fiber.Ctx, body io.Reader) error {
+	if c.Method() == fiber.MethodHead {
+		return nil // the server would end the chunks of a body that it does not send
+	}
+	if c.Request().Header.IsHTTP11() {
+		return c.SendStream(body)
+	}
+	c.Context().SetConnectionClose()
+	response := c.Response()
+	// The server sends chunks where a length is not known, even for identity
+	// encoding. So it is told one, 0, which is not sent and which untilClose
+	// keeps to, as far as the server counts.
+	response.SetBodyStream(untilClose{body, c.Context().Conn()}, 0)
+	response.Header.Del(fiber.HeaderContentLength)
+	return nil
+}
+
+// untilClose is a body that ends where the connection does.
+type untilClose struct {
+	io.Reader
+	conn net.Conn
+}
+
+// WriteTo implements io.WriterTo, for the server. A failure resets the
+// connection: closed in good order, half a body would pass for a whole one.
+func (b untilClose) WriteTo(w io.Writer) (int64, error) {
+	_, err := io.Copy(w, b.Reader)
+	if conn, ok := b.conn.(*lingeringConn); ok && err != nil {
+		conn.abort()
+	}
+	return 0, err
 }
 
 // Gone returns what reports that the client has hung up, nil where that can't be

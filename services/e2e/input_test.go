@@ -1,8 +1,10 @@
 package e2e_test
 
 import (
+	"bufio"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -217,6 +219,53 @@ func TestHeadersTooLarge(t *testing.T) {
 	n, _ := conn.Read(buffer)
 	if got := string(buffer[:n]); !strings.HasPrefix(got, "HTTP/1.1 431") {
 		t.Errorf("got %q", got)
+	}
+}
+
+// TestListsForOldClients is sent by hand, too: HTTP/1.0 has no chunks, so a long
+// list ends with the connection.
+func TestListsForOldClients(t *testing.T) {
+	t.Parallel()
+	s := stacktest.Start(t, stacktest.Options{})
+	core, extension := s.Core[0], s.Extension[0]
+	wallet := stacktest.NewWallet()
+	session, other := "Authorization: Bearer "+core.Token(wallet)+"\r\n", "Authorization: Bearer "+extension.Token(wallet)+"\r\n"
+	const memories = 80 // more than are read before the answer begins
+	writer := core.SignIn(wallet)
+	for n := range memories {
+		core.Expect(201, "POST", "/memories", map[string]any{"content": fmt.Sprint(n, strings.Repeat("-", 2000))}, writer)
+	}
+	for _, c := range []struct {
+		client         *stacktest.Client
+		line, headers  string
+		before, behind string
+	}{
+		{core, "GET /memories", session, "[", "]"},
+		{core, "POST /memories/search", session, "[", "]"},
+		{extension, "GET /memories", other, `{"memories":[`, "]}"},
+	} {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(c.client.URL, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+		if _, err := fmt.Fprintf(conn, "%s HTTP/1.0\r\nConnection: keep-alive\r\n%s\r\n", c.line, c.headers); err != nil {
+			t.Fatal(err)
+		}
+		answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(answer.Body)
+		if err != nil || answer.StatusCode != 200 || len(answer.TransferEncoding) > 0 || answer.ContentLength != -1 || !answer.Close {
+			t.Errorf("%s: %d, %q, %d bytes announced, %v", c.line, answer.StatusCode, answer.TransferEncoding, answer.ContentLength, err)
+		}
+		list, ok := strings.CutPrefix(string(body), c.before)
+		list, end := strings.CutSuffix(list, c.behind)
+		if held := decode[[]view](t, []byte("["+list+"]")); !ok || !end || len(held) != memories {
+			t.Errorf("%s: a list of %d", c.line, len(held))
+		}
 	}
 }
 

@@ -1,0 +1,170 @@
+package door
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gofiber/fiber/v2"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// endless is a body that nobody could hold.
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = 'm'
+	}
+	return len(p), nil
+}
+
+var errHalfWay = errors.New("half way")
+
+// TestStreamsByVersion: a body of unknown length is chunked for HTTP/1.1, and
+// for HTTP/1.0, which knows no chunks, goes on until the connection ends.
+func TestStreamsByVersion(t *testing.T) {
+	t.Parallel()
+	addr, _ := serveStreams(t)
+	whole := strings.Repeat("m", 1<<20)
+	for _, test := range []struct{ method, version, want string }{
+		{"GET", "1.1", whole}, {"GET", "1.0", whole}, {"HEAD", "1.0", ""},
+	} {
+		answers := ask(t, addr, test.method+" /whole HTTP/"+test.version+"\r\nHost: x\r\n\r\n")
+		answer := read(t, answers, test.method)
+		body, err := io.ReadAll(answer.Body)
+		if err != nil || string(body) != test.want {
+			t.Errorf("%s %s: %d bytes, %v", test.method, test.version, len(body), err)
+		}
+		chunked := len(answer.TransferEncoding) == 1 && answer.TransferEncoding[0] == "chunked"
+		if old := test.version == "1.0"; chunked == old || answer.Close != old || answer.Header.Get("Content-Length") != "" {
+			t.Errorf("%s %s: %q, close %v, %v", test.method, test.version, answer.TransferEncoding, answer.Close, answer.Header)
+		}
+		if answer.Header.Get("Content-Type") != "application/json" {
+			t.Errorf("%s %s: %v", test.method, test.version, answer.Header)
+		}
+		if test.version == "1.0" {
+			if _, err := answers.ReadByte(); err != io.EOF {
+				t.Errorf("%s: after the body: %v", test.method, err)
+			}
+		}
+	}
+	// A HEAD leaves nothing behind that the next answer would begin with.
+	twice := ask(t, addr, strings.Repeat("HEAD /whole HTTP/1.1\r\nHost: x\r\n\r\n", 2))
+	for range 2 {
+		read(t, twice, "HEAD")
+	}
+	// Those that come before it on the connection come first.
+	answers := ask(t, addr, "GET /short HTTP/1.0\r\nConnection: keep-alive\r\n\r\nGET /whole HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
+	for _, want := range []string{"short", whole} {
+		body, err := io.ReadAll(read(t, answers, "GET").Body)
+		if err != nil || string(body) != want {
+			t.Errorf("%d bytes, want %d, %v", len(body), len(want), err)
+		}
+	}
+}
+
+// TestStreamsAreNotGathered: what could never be gathered arrives all the same.
+func TestStreamsAreNotGathered(t *testing.T) {
+	t.Parallel()
+	addr, _ := serveStreams(t)
+	for _, version := range []string{"1.0", "1.1"} {
+		answer := read(t, ask(t, addr, "GET /endless HTTP/"+version+"\r\nHost: x\r\n\r\n"), "GET")
+		if n, err := io.CopyN(io.Discard, answer.Body, 4<<20); err != nil {
+			t.Errorf("%s: %d bytes, %v", version, n, err)
+		}
+	}
+}
+
+// TestStreamsBreakOff: half a body never looks like a whole one.
+func TestStreamsBreakOff(t *testing.T) {
+	t.Parallel()
+	addr, half := serveStreams(t)
+	for version, want := range map[string]error{"1.0": syscall.ECONNRESET, "1.1": io.ErrUnexpectedEOF} {
+		for range 20 {
+			answer := read(t, ask(t, addr, "GET /half HTTP/"+version+"\r\nHost: x\r\n\r\n"), "GET")
+			half <- struct{}{} // now that the beginning has arrived
+			if n, err := io.Copy(io.Discard, answer.Body); !errors.Is(err, want) {
+				t.Fatalf("%s: %d bytes, %v", version, n, err)
+			}
+		}
+	}
+}
+
+// serveStreams serves bodies of each kind until the test ends. One of them
+// fails half way, whenever half is sent to.
+func serveStreams(t *testing.T) (addr string, half chan struct{}) {
+	t.Helper()
+	app := New(Config{
+		Service: "test", Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
+		NewID: func() string { return "id" },
+	})
+	half = make(chan struct{})
+	for path, body := range map[string]func() io.Reader{
+		"/whole":   func() io.Reader { return io.MultiReader(io.LimitReader(endless{}, 1<<20)) },
+		"/endless": func() io.Reader { return endless{} },
+		"/half":    func() io.Reader { return io.MultiReader(io.LimitReader(endless{}, 256<<10), failing{half}) },
+	} {
+		app.Get(path, func(c *fiber.Ctx) error {
+			c.Set(fiber.HeaderContentType, fiber.MIMEApplicationJSON)
+			return stream(c, body())
+		})
+	}
+	app.Get("/short", func(c *fiber.Ctx) error { return c.SendString("short") })
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- app.Serve(ctx, listener, time.Second) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return listener.Addr().String(), half
+}
+
+// failing fails when it is told to.
+type failing struct{ now chan struct{} }
+
+func (f failing) Read([]byte) (int, error) {
+	<-f.now
+	return 0, errHalfWay
+}
+
+// ask sends requests as they stand on a connection of their own.
+func ask(t *testing.T, addr, requests string) *bufio.Reader {
+	t.Helper()
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	if err := conn.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(conn, requests); err != nil {
+		t.Fatal(err)
+	}
+	return bufio.NewReader(conn)
+}
+
+func read(t *testing.T, answers *bufio.Reader, method string) *http.Response {
+	t.Helper()
+	answer, err := http.ReadResponse(answers, &http.Request{Method: method})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer
+}
