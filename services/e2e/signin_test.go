@@ -2,6 +2,8 @@ package e2e_test
 
 import (
 	"encoding/hex"
+	"encoding/json"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -132,6 +134,16 @@ func TestSignatureAsBytes(t *testing.T) {
 	c.Expect(400, "POST", "/auth/verify", body(nulled))
 	s.Core[0].Expect(400, "POST", "/auth/verify", body(numbers))
 	c.Expect(200, "POST", "/auth/verify", body(numbers))
+
+	// Some clients have no integers but floating numbers that are whole.
+	message = c.Expect(200, "POST", "/auth/challenge", map[string]any{"publicKey": wallet.PublicKey}).Text("message")
+	whole := []json.RawMessage{}
+	for _, b := range wallet.Sign(message) {
+		whole = append(whole, json.RawMessage(fmt.Sprintf("%d.0", b)))
+	}
+	c.Expect(400, "POST", "/auth/verify", body(append(whole[:63:63], json.RawMessage("1.5"))))
+	c.Expect(400, "POST", "/auth/verify", body(append(whole[:63:63], json.RawMessage("256.0"))))
+	c.Expect(200, "POST", "/auth/verify", body(whole))
 }
 
 // TestOneNonceOneSession races the verification of one nonce through both
