@@ -26,12 +26,12 @@ func StreamArray(c *fiber.Ctx, cursor *memory.Cursor, prefix, suffix string) err
 	if s.done {
 		return c.Send(s.buffer.Bytes())
 	}
-	return stream(c, s)
+	return Stream(c, s)
 }
 
-// stream answers with a body of unknown length. HTTP/1.0 knows no chunks: there
+// Stream answers with a body of unknown length. HTTP/1.0 knows no chunks: there
 // the end of the connection is that of the body.
-func stream(c *fiber.Ctx, body io.Reader) error {
+func Stream(c *fiber.Ctx, body io.Reader) error {
 	if c.Method() == fiber.MethodHead {
 		return nil // the server would end the chunks of a body that it does not send
 	}

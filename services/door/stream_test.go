@@ -115,7 +115,7 @@ func serveStreams(t *testing.T) (addr string, half chan struct{}) {
 	} {
 		app.Get(path, func(c *fiber.Ctx) error {
 			c.Set(fiber.HeaderContentType, fiber.MIMEApplicationJSON)
-			return stream(c, body())
+			return Stream(c, body())
 		})
 	}
 	app.Get("/short", func(c *fiber.Ctx) error { return c.SendString("short") })

@@ -171,6 +171,9 @@ func (a *API) readCase(c *fiber.Ctx) error {
 		return err
 	}
 	c.Set(fiber.HeaderContentType, "text/markdown; charset=utf-8")
+	if size < 0 {
+		return door.Stream(c, document)
+	}
 	return c.SendStream(document, size)
 }
 

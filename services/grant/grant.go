@@ -199,9 +199,9 @@ func (s *Service) Deposit(ctx context.Context, drop Opened, content string, meta
 // made. A crash after the append spends the read without the answer reaching
 // anybody.
 //
-// What is returned is to be closed. Its size is -1 where it is long: then it has
-// been made once, to see that it can be, and is made again as it is read, so that
-// nobody's log has to fit in memory. gone, if not nil, reports that nobody waits
+// Its size is -1 where it is long: then it has been made once, to see that it can
+// be, and is made again as it is read, so that nobody's log has to fit in memory.
+// Otherwise it is to be closed. gone, if not nil, reports that nobody waits
 // for the answer any more.
 func (s *Service) Read(ctx context.Context, token string, gone func() bool) (document io.ReadCloser, size int, err error) {
 	// A dead grant is refused before the work of rendering; and the wait for
