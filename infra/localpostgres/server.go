@@ -232,8 +232,11 @@ func (s *Server) AdminURL() string { return s.socketURL(superuser, superuser) }
 
 func (s *Server) socketURL(user, database string) string {
 	query := url.Values{"host": {s.sockets}, "port": {fmt.Sprint(s.port)}}
+	// libpq and pgx read a plus as a plus. A real one is %2B by then, so every
+	// plus that is left was a space.
+	raw := strings.ReplaceAll(query.Encode(), "+", "%20")
 	// No host before the path: the socket's folder, in the query, is the host.
-	u := url.URL{Scheme: "postgresql", User: url.User(user), Path: "/" + database, RawQuery: query.Encode()}
+	u := url.URL{Scheme: "postgresql", User: url.User(user), Path: "/" + database, RawQuery: raw}
 	return u.String()
 }
 

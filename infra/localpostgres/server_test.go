@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -214,6 +215,28 @@ func TestLongPathsGetAShortSocket(t *testing.T) {
 	t.Cleanup(func() { _ = os.Remove(config.Host) })
 	if s = pgtest.Start(t, cfg); s.URL() == url {
 		t.Error("used a folder that others can write to")
+	}
+}
+
+// What people have in the names of their folders means nothing in the URL, to pgx
+// nor to libpq.
+func TestFoldersWithOddNames(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{`a b+c%20"d'`, "a, b"} {
+		dir := filepath.Join(filepath.Dir(pgtest.Folder(t)), "pg", name)
+		if err := os.MkdirAll(dir, 0o711); err != nil {
+			t.Fatal(err)
+		}
+		s := pgtest.Start(t, localpostgres.Config{Dir: dir, Root: filepath.Dir(dir), NoSync: true, StartTimeout: 20 * time.Second})
+		wantRow(t, s.URL(), "SELECT 'up'", "up")
+		psql, err := exec.LookPath("psql")
+		if err != nil {
+			continue
+		}
+		out, err := exec.CommandContext(t.Context(), psql, "-XAtc", "SELECT 'up'", s.URL()).CombinedOutput()
+		if err != nil || string(out) != "up\n" {
+			t.Errorf("%s: psql: %s, %v", name, out, err)
+		}
 	}
 }
 

@@ -24,10 +24,11 @@ func socketFile(dir string, port int) string {
 
 // socketDir makes the private folder for the socket: in the home where its path
 // is short enough, else in the temporary folder. The name of the latter is
-// remembered, so that a restart has the same URL.
+// remembered, so that a restart has the same URL. A comma, too, needs the
+// latter: in a URL it separates hosts.
 func socketDir(p place) (string, error) {
 	dir := filepath.Join(p.home, socketName)
-	if len(socketFile(dir, 65535)) <= maxSocketPath {
+	if len(socketFile(dir, 65535)) <= maxSocketPath && !strings.Contains(dir, ",") {
 		return dir, privateDir(p.who, dir)
 	}
 	note := filepath.Join(p.dir, sockdirName)

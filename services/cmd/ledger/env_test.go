@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os/exec"
 	"testing"
 
 	"github.com/memory-ledger/ledger/infra/datadir"
@@ -43,5 +44,29 @@ func TestHowTheLogIsRead(t *testing.T) {
 				t.Errorf("%q, %v; want %q", cfg.LogRead, err, test.want)
 			}
 		})
+	}
+}
+
+// A shell that evaluates what env prints has the values, whatever the name of the
+// data folder does to them.
+func TestEnvIsReadyForAShell(t *testing.T) {
+	dir := t.TempDir() + `/a b+c 'd' $HOME`
+	d, err := datadir.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = d.Close() }()
+	const url = "postgresql://ledger@/ledger?host=%2Fa%20b%2Bc%20'd'%20$HOME&port=5432"
+	if err := d.WriteRun(datadir.Run{NATSURL: "nats://127.0.0.1:1", DatabaseURL: url}); err != nil {
+		t.Fatal(err)
+	}
+	onlyEnviron(t, map[string]string{"LEDGER_DATA_DIR": dir, "PATH": "/usr/bin:/bin"})
+	printed, err := ledger(t.Context(), "env")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.CommandContext(t.Context(), "sh", "-c", `eval "$1" && printf '%s %s' "$NATS_URL" "$DATABASE_URL"`, "sh", printed).CombinedOutput()
+	if want := "nats://127.0.0.1:1 " + url; err != nil || string(out) != want {
+		t.Errorf("%s: %s, %v; want %s", printed, out, err, want)
 	}
 }
