@@ -16,9 +16,18 @@ import (
 	"github.com/memory-ledger/ledger/projections/position"
 )
 
-// ErrNoKey: the owner's data key is not to be had, so what is sealed with it
-// can't be opened. A keystore's function wraps it.
+// ErrNoKey: the owner was forgotten, so what is sealed with their data key can't be
+// opened. A keystore's function wraps it.
 var ErrNoKey = errors.New("no data key")
+
+// Unopened is a keystore's error where the master key does not open what it
+// should. The audit goes on, and is incomplete.
+type Unopened struct {
+	Why      string // without the owner: leaves are counted by it
+	Optional bool   // nobody configured that key; it was at hand
+}
+
+func (u *Unopened) Error() string { return u.Why }
 
 // Log is what an audit needs of the log: how long it is, and to read it. Direct
 // gets suffice; see eventlog.Direct.
@@ -46,7 +55,8 @@ type Chain interface {
 }
 
 // Config of an audit. Only Log is required; whatever else is missing is said
-// to be not checked.
+// to be not checked. What is there and does not answer or open makes the audit
+// incomplete.
 type Config struct {
 	Log   Log
 	Owner events.Owner // audit this owner alone; empty means everybody
@@ -80,7 +90,7 @@ func Run(ctx context.Context, cfg Config) (Summary, error) {
 	if cfg.Patience <= 0 {
 		cfg.Patience = defaultPatience
 	}
-	a := &auditor{cfg: cfg, report: &report{to: cfg.Report, unread: map[string]uint64{}}}
+	a := &auditor{cfg: cfg, report: &report{to: cfg.Report, unread: map[unread]uint64{}}}
 	if err := a.run(ctx); err != nil {
 		return a.report.finish(), fmt.Errorf("audit: %w", err)
 	}
@@ -122,6 +132,9 @@ func (a *auditor) run(ctx context.Context) error {
 		if err := a.compareReadModels(ctx, db, walk); err != nil {
 			return err
 		}
+	}
+	if a.cfg.Owner != "" && a.fold.owners[a.cfg.Owner] == nil {
+		a.report.incomplete("owner %s: up to sequence %d the log has no such owner", a.cfg.Owner, a.through)
 	}
 	return a.checkChain(ctx)
 }

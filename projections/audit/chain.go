@@ -34,7 +34,7 @@ func (a *auditor) checkChain(ctx context.Context) error {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			a.report.notChecked("the chain: %v", err)
+			a.report.incomplete("the chain: %v", err)
 			return nil
 		}
 		for i, name := range some {

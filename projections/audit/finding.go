@@ -3,6 +3,7 @@ package audit
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -79,16 +80,27 @@ type Summary struct {
 	Findings         uint64         `json:"findings"`
 	// NotChecked says what could not be looked at, and why.
 	NotChecked []string `json:"notChecked"`
+	// Incomplete is those of NotChecked that were asked for or configured: a chain
+	// that did not answer, a master key that opens nothing, an owner of whom the
+	// log knows nothing.
+	Incomplete []string `json:"incomplete,omitzero"`
 }
 
-// Good reports whether nothing wrong was found in what was checked.
-func (s *Summary) Good() bool { return s.Findings == 0 }
+// Good reports whether all that was configured was checked, and nothing wrong
+// was found.
+func (s *Summary) Good() bool { return s.Findings == 0 && len(s.Incomplete) == 0 }
 
 // report hands findings on and counts.
 type report struct {
 	to      func(Finding)
 	summary Summary
-	unread  map[string]uint64 // why leaves could not be recomputed
+	unread  map[unread]uint64
+}
+
+// unread is why leaves could not be recomputed.
+type unread struct {
+	why        string
+	configured bool // the key was to be had
 }
 
 func (r *report) add(f Finding) {
@@ -100,14 +112,22 @@ func (r *report) notChecked(format string, args ...any) {
 	r.summary.NotChecked = append(r.summary.NotChecked, fmt.Sprintf(format, args...))
 }
 
+// incomplete is notChecked for what was configured.
+func (r *report) incomplete(format string, args ...any) {
+	r.notChecked(format, args...)
+	r.summary.Incomplete = append(r.summary.Incomplete, fmt.Sprintf(format, args...))
+}
+
 // finish turns counts into sentences.
 func (r *report) finish() Summary {
-	reasons := make([]string, 0, len(r.unread))
-	for why, n := range r.unread {
-		reasons = append(reasons, fmt.Sprintf("the hashes of %d leaves against their content: %s", n, why))
+	byWhy := func(a, b unread) int { return cmp.Compare(a.why, b.why) }
+	for _, reason := range slices.SortedFunc(maps.Keys(r.unread), byWhy) {
+		say := r.notChecked
+		if reason.configured {
+			say = r.incomplete
+		}
+		say("the hashes of %d leaves against their content: %s", r.unread[reason], reason.why)
 	}
-	slices.SortFunc(reasons, cmp.Compare[string])
-	r.summary.NotChecked = append(r.summary.NotChecked, reasons...)
 	if r.summary.NotChecked == nil {
 		r.summary.NotChecked = []string{}
 	}

@@ -186,12 +186,17 @@ func (f *fold) memory(ctx context.Context, c *current, data *events.MemoryWritte
 // not to be had are counted by reason.
 func (f *fold) recompute(ctx context.Context, c *current, data *events.MemoryWritten) error {
 	if f.cfg.Keys == nil {
-		f.report.unread[orNone(f.cfg.WhyNoKeys, "no data keys")]++
+		f.report.unread[unread{why: orNone(f.cfg.WhyNoKeys, "no data keys")}]++
 		return nil
 	}
 	key, err := f.cfg.Keys(ctx, c.owner.name)
-	if errors.Is(err, ErrNoKey) {
-		f.report.unread["the owner's data key is gone or out of reach"]++
+	var unopened *Unopened
+	switch {
+	case errors.Is(err, ErrNoKey):
+		f.report.unread[unread{why: "the owner's data key is gone"}]++
+		return nil
+	case errors.As(err, &unopened):
+		f.report.unread[unread{unopened.Why, !unopened.Optional}]++
 		return nil
 	}
 	if err != nil {

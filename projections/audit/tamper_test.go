@@ -259,8 +259,36 @@ func TestTheChainIsCompared(t *testing.T) {
 		t.Errorf("an owner taken out whole: %v", found)
 	}
 	found, summary := verify(t, audit.Config{Log: direct(log), Chain: deadChain{}})
-	if len(found) != 0 || !strings.Contains(fmt.Sprint(summary.NotChecked), "the chain: out of reach") {
+	if len(found) != 0 || summary.Good() || !strings.Contains(fmt.Sprint(summary.NotChecked), "the chain: out of reach") || len(summary.Incomplete) != 1 {
 		t.Errorf("found %v, %+v", found, summary)
+	}
+}
+
+// What is configured and does not open, and an owner who is not there, are said to
+// make the audit incomplete. What is not configured, or was forgotten, does not.
+func TestWhatMakesAnAuditIncomplete(t *testing.T) {
+	t.Parallel()
+	said, _ := genuine(t, 1)
+	log := forged(t, raws(t, said))
+	keys := func(err error) func(context.Context, events.Owner) (audit.Key, error) {
+		return func(context.Context, events.Owner) (audit.Key, error) { return nil, fmt.Errorf("look: %w", err) }
+	}
+	for name, c := range map[string]struct {
+		cfg        audit.Config
+		incomplete string // in what is said; empty where it is good
+	}{
+		"no keys":            {audit.Config{}, ""},
+		"forgotten":          {audit.Config{Keys: keys(audit.ErrNoKey)}, ""},
+		"another master key": {audit.Config{Keys: keys(&audit.Unopened{Why: "another master key"})}, "12 leaves against their content: another master key"},
+		"an owner":           {audit.Config{Owner: world.NumberedActor(1).Owner}, ""},
+		"another owner":      {audit.Config{Owner: world.NumberedActor(2).Owner}, "no such owner"},
+	} {
+		c.cfg.Log = direct(log)
+		found, summary := verify(t, c.cfg)
+		said := fmt.Sprint(summary.Incomplete)
+		if len(found) != 0 || summary.Good() != (c.incomplete == "") || len(summary.Incomplete) > 1 || !strings.Contains(said, c.incomplete) {
+			t.Errorf("%s: found %v, %+v", name, found, summary)
+		}
 	}
 }
 

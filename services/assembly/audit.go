@@ -62,22 +62,41 @@ func Audit(ctx context.Context, cfg config.Config, o AuditOptions) (audit.Summar
 
 // auditKeys opens the keystore where there is a master key; otherwise it says
 // why not.
+//
+// A key of the environment, and the generated one of the run whose log this is,
+// must open what is there. The generated key of some other folder's run need not:
+// an auditor of a cluster may well stand in such a folder.
 func auditKeys(ctx context.Context, cfg config.Config, nc *nats.Conn) (func(context.Context, events.Owner) (audit.Key, error), string) {
+	configured := cfg.MasterKey != ""
+	if run, err := datadir.LoadRun(cfg.DataDir); err == nil && run.NATSURL == cfg.NATSURL {
+		configured = true
+	}
+	unopened := func(why string) error { return &audit.Unopened{Why: why, Optional: !configured} }
 	keys, err := openKeys(ctx, cfg, nc)
 	if err != nil {
-		return nil, err.Error()
+		if !configured || errors.Is(err, errNoMasterKey) {
+			return nil, err.Error()
+		}
+		why := unopened(err.Error())
+		return func(context.Context, events.Owner) (audit.Key, error) { return nil, why }, ""
 	}
 	return func(ctx context.Context, owner events.Owner) (audit.Key, error) {
 		key, err := keys.Find(ctx, owner)
 		switch {
 		case errors.Is(err, keystore.ErrUnavailable):
 			return nil, err
-		case err != nil: // forgotten, of another master key, or damaged
+		case errors.Is(err, keystore.ErrNoKey):
 			return nil, fmt.Errorf("%w: %w", audit.ErrNoKey, err)
+		case errors.Is(err, keystore.ErrMasterKey):
+			return nil, unopened("another master key wraps the owner's data key")
+		case err != nil:
+			return nil, unopened("the owner's data key is damaged in the keystore")
 		}
 		return key, nil
 	}, ""
 }
+
+var errNoMasterKey = errors.New("MASTER_KEY is not set")
 
 // openKeys opens the keystore for a tool. Beside a local run it uses that run's
 // generated master key.
@@ -85,7 +104,7 @@ func openKeys(ctx context.Context, cfg config.Config, nc *nats.Conn) (*keystore.
 	if cfg.MasterKey == "" {
 		key, err := datadir.LoadSecret(cfg.DataDir, "master-key", keystore.KeySize)
 		if err != nil {
-			return nil, errors.New("MASTER_KEY is not set")
+			return nil, errNoMasterKey
 		}
 		cfg.MasterKey = base64.StdEncoding.EncodeToString(key)
 	}

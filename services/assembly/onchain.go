@@ -35,7 +35,8 @@ type Onchain struct {
 
 var _ audit.Chain = (*Onchain)(nil)
 
-// auditChain is the configured chain, or why there is none.
+// auditChain is the configured chain, or why there is none. One that is
+// configured and can't be asked answers with what is wrong with it.
 func auditChain(cfg config.Config) (audit.Chain, string) {
 	switch {
 	case cfg.SolanaRPCURL == "":
@@ -47,13 +48,20 @@ func auditChain(cfg config.Config) (audit.Chain, string) {
 	}
 	pair, err := cfg.Authority()
 	if err != nil {
-		return nil, err.Error()
+		return unaskable{err}, ""
 	}
 	onchain, err := NewOnchain(cfg, pair.PublicKey().String())
 	if err != nil {
-		return nil, err.Error()
+		return unaskable{err}, ""
 	}
 	return onchain, ""
+}
+
+// unaskable is a chain whose configuration is wrong.
+type unaskable struct{ why error }
+
+func (u unaskable) Commitments(context.Context, []events.Owner) ([]*audit.Commitment, error) {
+	return nil, u.why
 }
 
 // NewOnchain reads the accounts of an authority, given in base58, on the

@@ -48,8 +48,8 @@ func wantAudit(t *testing.T, cfg config.Config) audit.Summary {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	summary, err := assembly.Audit(ctx, cfg, assembly.AuditOptions{Report: func(f audit.Finding) { t.Errorf("finding: %v", f) }})
-	if err != nil {
-		t.Fatal(err)
+	if err != nil || !summary.Good() {
+		t.Fatalf("%+v, %v", summary, err)
 	}
 	return summary
 }

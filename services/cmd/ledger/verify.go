@@ -83,8 +83,11 @@ func (v *verifying) run(ctx context.Context, out, progressTo io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if !summary.Good() {
+	switch {
+	case summary.Findings > 0:
 		return finding{}
+	case !summary.Good():
+		return fmt.Errorf("the audit is incomplete: %s", strings.Join(summary.Incomplete, "; "))
 	}
 	return nil
 }
@@ -105,15 +108,21 @@ func printSummary(out io.Writer, s audit.Summary) error {
 		fmt.Fprintf(&b, "         %d commitment accounts on the chain\n", s.Accounts)
 	}
 	for _, what := range s.NotChecked {
-		fmt.Fprintf(&b, "not checked  %s\n", what)
+		if slices.Contains(s.Incomplete, what) {
+			fmt.Fprintf(&b, "INCOMPLETE   %s\n", what)
+		} else {
+			fmt.Fprintf(&b, "not checked  %s\n", what)
+		}
 	}
-	switch s.Findings {
-	case 0:
-		b.WriteString("all that was checked agrees\n")
-	case 1:
+	switch {
+	case s.Findings == 1:
 		b.WriteString("1 finding\n")
-	default:
+	case s.Findings > 1:
 		fmt.Fprintf(&b, "%d findings\n", s.Findings)
+	case len(s.Incomplete) > 0:
+		b.WriteString("incomplete: no finding, but not all that is configured could be checked\n")
+	default:
+		b.WriteString("all that was checked agrees\n")
 	}
 	_, err := io.WriteString(out, b.String())
 	return err
