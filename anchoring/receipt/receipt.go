@@ -157,14 +157,30 @@ func read(members map[string]jsontext.Value, prefix string, fields []field) erro
 		if err := json.Unmarshal(value, f.into); err != nil {
 			return wrong(prefix+f.name, "malformed: %s", reason(err))
 		}
-		if _, raw := f.into.(*jsontext.Value); !raw && value.Kind() == 'n' {
+		if _, raw := f.into.(*jsontext.Value); raw {
+			continue
+		}
+		if value.Kind() == 'n' {
 			return wrong(prefix+f.name, "it must not be null")
+		}
+		if i := firstNull(value); i >= 0 {
+			return wrong(prefix+f.name, "element %d must not be null", i)
 		}
 	}
 	for name := range members {
 		return wrong(prefix+name, "a receipt has no such member")
 	}
 	return nil
+}
+
+// firstNull is the index of the first null of an array, or -1. The decoder takes
+// a null for false, or for a hash of zeros.
+func firstNull(value jsontext.Value) int {
+	var elements []jsontext.Value
+	if value.Kind() != '[' || json.Unmarshal(value, &elements) != nil {
+		return -1
+	}
+	return slices.IndexFunc(elements, func(e jsontext.Value) bool { return e.Kind() == 'n' })
 }
 
 // reason is the end of the decoder's long error.

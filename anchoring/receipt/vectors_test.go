@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -138,6 +139,69 @@ var alterations = []struct {
 	{"onchain-slot-another", "anchor.slot:", true, func(r *receipt.Receipt) { r.Anchor.Slot++ }},
 }
 
+// malformed: values that no receipt has in that place. The file's name says what
+// is wrong, want is what the message begins with.
+var malformed = []struct {
+	name, path string
+	value      any
+	want       string
+}{
+	{"version-null", "version", nil, "version:"},
+	{"entry-null", "entry", nil, "entry:"},
+	{"entry-content-null", "entry.content", nil, "entry.content:"},
+	{"entry-content-a-number", "entry.content", 2, "entry.content:"},
+	{"entry-metadata-null", "entry.metadata", nil, "entry.metadata:"},
+	{"entry-metadata-an-array", "entry.metadata", []any{}, "entry.metadata:"},
+	{"entry-owner-null", "entry.owner", nil, "entry.owner:"},
+	{"entry-salt-null", "entry.salt", nil, "entry.salt:"},
+	{"entry-v-null", "entry.v", nil, "entry.v:"},
+	{"leafhash-null", "leafHash", nil, "leafHash:"},
+	{"leafindex-null", "leafIndex", nil, "leafIndex:"},
+	{"leafindex-a-text", "leafIndex", "2", "leafIndex:"},
+	{"treesize-null", "treeSize", nil, "treeSize:"},
+	{"siblings-null", "siblings", nil, "siblings:"},
+	{"siblings-one-null", "siblings.1", nil, "siblings: element 1"},
+	{"siblings-one-a-number", "siblings.1", 1, "siblings:"},
+	{"directions-null", "directions", nil, "directions:"},
+	// The decoder takes it for false, which is what stands there in a good one.
+	{"directions-one-null", "directions.1", nil, "directions: element 1"},
+	{"directions-one-a-number", "directions.1", 0, "directions:"},
+	{"batchroot-null", "batchRoot", nil, "batchRoot:"},
+	{"consistency-null", "consistency", nil, "consistency:"},
+	{"consistency-one-null", "consistency.0", nil, "consistency: element 0"},
+	{"anchor-a-text", "anchor", "none", "anchor:"},
+	{"anchor-slot-null", "anchor.slot", nil, "anchor.slot:"},
+	{"anchor-txsignature-null", "anchor.txSignature", nil, "anchor.txSignature:"},
+	{"anchor-committedroot-null", "anchor.committedRoot", nil, "anchor.committedRoot:"},
+}
+
+// with is the text of a good receipt with another value in one place.
+func with(t *testing.T, path string, value any) []byte {
+	t.Helper()
+	var text any
+	d := stdjson.NewDecoder(bytes.NewReader(encode(t, good())))
+	d.UseNumber()
+	if err := d.Decode(&text); err != nil {
+		t.Fatal(err)
+	}
+	steps := strings.Split(path, ".")
+	at := text
+	for _, step := range steps[:len(steps)-1] {
+		at = at.(map[string]any)[step]
+	}
+	switch last := steps[len(steps)-1]; at := at.(type) {
+	case map[string]any:
+		at[last] = value
+	case []any:
+		at[must(strconv.Atoi(last))] = value
+	}
+	out, err := stdjson.MarshalIndent(text, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(out, '\n')
+}
+
 // encode is the file of a receipt.
 func encode(t *testing.T, r *receipt.Receipt) []byte {
 	t.Helper()
@@ -201,6 +265,23 @@ func TestGood(t *testing.T) {
 	}
 }
 
+// A value of another kind, or none, is refused where it stands. (TestAltered counts
+// the files of both.)
+func TestAlteredForm(t *testing.T) {
+	for _, m := range malformed {
+		t.Run(m.name, func(t *testing.T) {
+			r, err := receipt.Parse(current(t, filepath.Join("bad", m.name+".json"), with(t, m.path, m.value)))
+			if err == nil {
+				err = receipt.Verify(r)
+			}
+			var finding *receipt.Finding
+			if !errors.As(err, &finding) || !strings.HasPrefix(err.Error(), m.want) {
+				t.Errorf("got %v, want a finding that begins with %q", err, m.want)
+			}
+		})
+	}
+}
+
 func TestAltered(t *testing.T) {
 	chain := node(t, committedSize)
 	for _, a := range alterations {
@@ -225,8 +306,8 @@ func TestAltered(t *testing.T) {
 		})
 	}
 	files := must(filepath.Glob("testdata/bad/*.json"))
-	if len(files) != len(alterations) {
-		t.Errorf("%d files for %d alterations", len(files), len(alterations))
+	if len(files) != len(alterations)+len(malformed) {
+		t.Errorf("%d files for %d alterations and %d malformed values", len(files), len(alterations), len(malformed))
 	}
 }
 
