@@ -51,12 +51,19 @@ func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "ledger",
 		Short:         "Text memories, kept and proven",
+		Version:       version(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		CompletionOptions: cobra.CompletionOptions{
 			HiddenDefaultCmd: true,
 		},
+		// A script that lost its subcommand must not go on as if it had run.
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			fmt.Fprintln(cmd.ErrOrStderr(), cmd.UsageString())
+			return errors.New("no subcommand given")
+		},
 	}
+	root.SetVersionTemplate("ledger {{.Version}}\n")
 	root.AddCommand(
 		newRun(), newCoreAPI(), newExtensionAPI(), newProjector(), newAnchorer(),
 		newTail(), newVerify(), newVerifyReceipt(), newRebuild(), newRewrap(), newForget(), newBackup(), newRestore(), newEnv(),

@@ -1,0 +1,32 @@
+package main
+
+import (
+	"cmp"
+	"runtime/debug"
+)
+
+// version is what this program was built from.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "of unknown origin"
+	}
+	return versionOf(info)
+}
+
+// versionOf is the module's version, the revision where the build knows it, and
+// whether the tree had changes on top.
+func versionOf(info *debug.BuildInfo) string {
+	text := cmp.Or(info.Main.Version, "(devel)")
+	settings := map[string]string{}
+	for _, s := range info.Settings {
+		settings[s.Key] = s.Value
+	}
+	if revision := settings["vcs.revision"]; revision != "" {
+		text += " revision " + revision
+		if settings["vcs.modified"] == "true" {
+			text += " with changes"
+		}
+	}
+	return text + " " + info.GoVersion
+}
