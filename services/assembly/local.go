@@ -204,8 +204,8 @@ func listen(addr string, baseURL *string) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	if *baseURL == "http://"+addr {
-		*baseURL = "http://" + listener.Addr().String()
+	if *baseURL == config.URLOf(addr) {
+		*baseURL = config.URLOf(listener.Addr().String())
 	}
 	return listener, nil
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"net"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -39,7 +38,8 @@ type Config struct {
 	// what is in memory: keep it on loopback.
 	PprofAddr string `env:"PPROF_ADDR"`
 	// CoreURL and ExtensionURL are the public base URLs, used in grants' url
-	// and as sign-in domain. Empty: http:// and the listen address.
+	// and as sign-in domain. Empty: http:// and the listen address, or 127.0.0.1
+	// where that names no host.
 	CoreURL      string `env:"CORE_URL"`
 	ExtensionURL string `env:"EXTENSION_URL"`
 
@@ -83,7 +83,8 @@ type Config struct {
 	MasterKeyPrevious string `env:"MASTER_KEY_PREVIOUS"`
 	// JWTSecret (at least 32 bytes) signs core sessions.
 	JWTSecret string `env:"JWT_SECRET"`
-	// SignInChainID is the Chain ID line of challenges.
+	// SignInChainID is the Chain ID line of challenges. A local run with a chain of
+	// its own says localnet.
 	SignInChainID string `env:"SIGN_IN_CHAIN_ID" envDefault:"mainnet"`
 
 	// SolanaRPCURL, AuthorityKeypair (a Solana CLI keypair file) and
@@ -118,12 +119,14 @@ type Config struct {
 	// confirmed, which is sooner and could in principle be undone.
 	AnchorCommitment string `env:"ANCHOR_COMMITMENT" envDefault:"finalized"`
 
-	// ExtensionAllowedOrigins is the CORS allowlist beside browser extensions.
+	// ExtensionAllowedOrigins is the CORS allowlist beside browser extensions, in
+	// the form in which browsers name origins.
 	ExtensionAllowedOrigins []string `env:"EXTENSION_ALLOWED_ORIGINS"`
 	// ExtensionSessionTTL is how long an extension session lasts.
 	ExtensionSessionTTL time.Duration `env:"EXTENSION_SESSION_TTL" envDefault:"168h"`
 
-	// Environment "production" hides underlying messages in extension errors.
+	// Environment "production", in any case, hides underlying messages in extension
+	// errors.
 	Environment string `env:"ENVIRONMENT" envDefault:"development"`
 	// LogLevel is debug, info, warn or error.
 	LogLevel string `env:"LOG_LEVEL" envDefault:"info"`
@@ -214,32 +217,22 @@ func plain(err error) []error {
 
 func (c *Config) setDefaults() {
 	if c.CoreURL == "" {
-		c.CoreURL = "http://" + c.CoreAddr
+		c.CoreURL = URLOf(c.CoreAddr)
 	}
 	if c.ExtensionURL == "" {
-		c.ExtensionURL = "http://" + c.ExtensionAddr
+		c.ExtensionURL = URLOf(c.ExtensionAddr)
 	}
 	c.CoreURL = strings.TrimRight(c.CoreURL, "/")
 	c.ExtensionURL = strings.TrimRight(c.ExtensionURL, "/")
 }
 
 // Production reports whether underlying messages are to be hidden.
-func (c *Config) Production() bool { return c.Environment == "production" }
+func (c *Config) Production() bool { return strings.EqualFold(c.Environment, production) }
 
 func (c *Config) validate() []error {
 	var errs []error
 	problem := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	for name, addr := range map[string]string{"CORE_ADDR": c.CoreAddr, "EXTENSION_ADDR": c.ExtensionAddr} {
-		if _, _, err := net.SplitHostPort(addr); err != nil {
-			problem("%s: %q is not host:port", name, addr)
-		}
-	}
-	for name, base := range map[string]string{"CORE_URL": c.CoreURL, "EXTENSION_URL": c.ExtensionURL} {
-		u, err := url.Parse(base)
-		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
-			problem("%s: %q is not an http or https URL without query and fragment", name, base)
-		}
-	}
+	errs = append(errs, c.doors()...)
 	errs = append(errs, c.servers()...)
 	if c.NATSReplicas != 1 && c.NATSReplicas != 3 && c.NATSReplicas != 5 {
 		problem("NATS_REPLICAS: %d is not 1, 3 or 5", c.NATSReplicas)
@@ -299,12 +292,6 @@ func (c *Config) validate() []error {
 		u, err := url.Parse(c.TraceEndpoint)
 		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
 			problem("OTEL_EXPORTER_OTLP_ENDPOINT: not an http or https URL without query and fragment")
-		}
-	}
-	for _, origin := range c.ExtensionAllowedOrigins {
-		u, err := url.Parse(origin)
-		if err != nil || u.Scheme == "" || u.Host == "" || u.Path != "" {
-			problem("EXTENSION_ALLOWED_ORIGINS: %q is not an origin (scheme://host[:port])", origin)
 		}
 	}
 	return errs

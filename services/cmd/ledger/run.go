@@ -5,6 +5,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -18,11 +19,7 @@ func newRun() *cobra.Command {
 		Short: "Everything in one process: both APIs, projector, anchorer, and the servers they need",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			environ := os.Environ()
-			if os.Getenv("ANCHOR_MAX_WAIT") == "" {
-				environ = append(environ, "ANCHOR_MAX_WAIT="+assembly.LocalAnchorMaxWait.String())
-			}
-			cfg, err := config.Load(environ)
+			cfg, err := config.Load(localDefaults(os.Environ()))
 			if err != nil {
 				return err
 			}
@@ -32,6 +29,23 @@ func newRun() *cobra.Command {
 			})
 		},
 	}
+}
+
+// localDefaults adds what a local run has other defaults for.
+func localDefaults(environ []string) []string {
+	set := map[string]string{}
+	for _, variable := range environ {
+		name, value, _ := strings.Cut(variable, "=")
+		set[name] = value
+	}
+	if set["ANCHOR_MAX_WAIT"] == "" {
+		environ = append(environ, "ANCHOR_MAX_WAIT="+assembly.LocalAnchorMaxWait.String())
+	}
+	ownChain := set["SOLANA_RPC_URL"] == "" && set["SOLANA_RPC_URL_FILE"] == "" && set["LOCAL_CHAIN"] != "off"
+	if ownChain && set["SIGN_IN_CHAIN_ID"] == "" {
+		environ = append(environ, "SIGN_IN_CHAIN_ID=localnet")
+	}
+	return environ
 }
 
 // tune sets what the runtime takes from its environment, where that is silent.
