@@ -71,7 +71,8 @@ type Base struct {
 	// OnWait, if set, is told when a reader waits for the projection.
 	OnWait func()
 
-	js jetstream.JetStream
+	js  jetstream.JetStream
+	log waiting // for the log's server
 }
 
 // Connector makes connections to NATS: over the network, or into an embedded
@@ -136,13 +137,15 @@ func (b *Base) openTraces(ctx context.Context) (err error) {
 
 func (b *Base) openLog(ctx context.Context, dial Connector) error {
 	var err error
-	if b.NATS, err = dial(natsOptions(b.Logger)...); err != nil {
+	var failure dialFailure
+	if b.NATS, err = dial(append(natsOptions(b.Logger), failure.option())...); err != nil {
 		return fmt.Errorf("connect to the log's server: %w", err)
 	}
+	b.log = waitingForLog(b.Logger, b.NATS, &failure)
 	if b.js, err = jetstream.New(b.NATS); err != nil {
 		return fmt.Errorf("open jetstream: %w", err)
 	}
-	return ask(ctx, func(ctx context.Context) error {
+	return b.log.ask(ctx, func(ctx context.Context) error {
 		b.Log, err = eventlog.Open(ctx, b.NATS)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
 			b.Log, err = eventlog.Create(ctx, b.NATS, eventlog.Config{Replicas: b.Config.NATSReplicas})
@@ -171,7 +174,7 @@ func natsOptions(logger *slog.Logger) []nats.Option {
 }
 
 func (b *Base) openDatabase(ctx context.Context) error {
-	err := eventually(ctx, func() error {
+	err := waitingForDatabase(b.Logger).eventually(ctx, func() error {
 		return schema.Migrate(ctx, b.Config.DatabaseURL, schema.Live)
 	})
 	if err != nil {
@@ -188,27 +191,12 @@ func (b *Base) openDatabase(ctx context.Context) error {
 // ask is eventually for questions to the log. A cluster that is electing a leader
 // does not answer at all, so each question has a deadline of its own and is put
 // again.
-func ask(ctx context.Context, question func(context.Context) error) error {
-	return eventually(ctx, func() error {
+func (w waiting) ask(ctx context.Context, question func(context.Context) error) error {
+	return w.eventually(ctx, func() error {
 		ctx, cancel := context.WithTimeout(ctx, askTimeout)
 		defer cancel()
 		return question(ctx)
 	})
-}
-
-// eventually repeats what fails until it succeeds or ctx ends.
-func eventually(ctx context.Context, do func() error) error {
-	for {
-		err := do()
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(250 * time.Millisecond):
-		}
-	}
 }
 
 // Close ends the connections.
@@ -226,7 +214,7 @@ func (b *Base) Close() {
 func (b *Base) bucket(ctx context.Context, name string, create func(context.Context) (jetstream.KeyValue, error)) (bucket jetstream.KeyValue, err error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	err = ask(ctx, func(ctx context.Context) error {
+	err = b.log.ask(ctx, func(ctx context.Context) error {
 		bucket, err = b.js.KeyValue(ctx, name)
 		if errors.Is(err, jetstream.ErrBucketNotFound) {
 			bucket, err = create(ctx)

@@ -27,7 +27,8 @@ const provisionPatience = 3 * time.Minute
 func Provision(ctx context.Context, cfg config.Config, logger *slog.Logger, dial Connector) error {
 	starting, cancel := context.WithTimeout(ctx, provisionPatience)
 	defer cancel()
-	conn, err := dial(natsOptions(logger)...)
+	var failure dialFailure
+	conn, err := dial(append(natsOptions(logger), failure.option())...)
 	if err != nil {
 		return fmt.Errorf("connect to the log's server: %w", err)
 	}
@@ -36,12 +37,8 @@ func Provision(ctx context.Context, cfg config.Config, logger *slog.Logger, dial
 	if err != nil {
 		return fmt.Errorf("open jetstream: %w", err)
 	}
-	return eventually(starting, func() error {
+	return waitingForLog(logger, conn, &failure).eventually(starting, func() error {
 		// Without starting's deadline: each request has its own.
-		err := natsconf.Provision(ctx, js, cfg.NATSReplicas)
-		if err != nil {
-			logger.Debug("not provisioned yet", "err", err)
-		}
-		return err
+		return natsconf.Provision(ctx, js, cfg.NATSReplicas)
 	})
 }

@@ -1,0 +1,123 @@
+package assembly_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/memory-ledger/ledger/infra/localnats/natstest"
+	"github.com/memory-ledger/ledger/infra/localpostgres"
+	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
+	"github.com/memory-ledger/ledger/services/assembly"
+	"github.com/memory-ledger/ledger/services/config"
+)
+
+// lines calls onLine with what is logged, and keeps it.
+type lines struct {
+	mu     sync.Mutex
+	text   bytes.Buffer
+	onLine func(string)
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.onLine(string(p))
+	return l.text.Write(p)
+}
+
+// nobody is an address where nothing listens.
+func nobody(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// A start says what it waits for and why, and never a password. It is given up
+// here as soon as it has said so.
+func TestAStartSaysWhatItWaitsFor(t *testing.T) {
+	t.Parallel()
+	log := natstest.Start(t)
+	into := func(options ...nats.Option) (*nats.Conn, error) { return log.Connect(options...) }
+	for name, c := range map[string]struct {
+		cfg  config.Config
+		dial assembly.Connector // nil: the configured one
+		want string
+	}{
+		"the log's server": {config.Config{NATSURL: "nats://u:s3cr3t@" + nobody(t)}, nil, "connection refused"},
+		"the database":     {config.Config{DatabaseURL: "postgres://u:s3cr3t@" + nobody(t) + "/d?sslmode=disable"}, into, "connection refused"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+			defer stop()
+			said := &lines{onLine: func(line string) {
+				if strings.Contains(line, "level=WARN") && strings.Contains(line, "waiting for "+name) && strings.Contains(line, c.want) {
+					stop()
+				}
+			}}
+			if c.dial == nil {
+				c.dial = assembly.Dial(c.cfg)
+			}
+			_, err := assembly.NewBase(ctx, c.cfg, slog.New(slog.NewTextHandler(said, nil)), c.dial)
+			if err == nil || !strings.Contains(err.Error(), c.want) || context.Cause(ctx) != context.Canceled {
+				t.Errorf("%v; said\n%s", err, said.text.String())
+			}
+			if strings.Contains(said.text.String()+err.Error(), "s3cr3t") {
+				t.Errorf("the password was said: %v\n%s", err, said.text.String())
+			}
+		})
+	}
+}
+
+// Who is refused does not wait: the credentials will not get better.
+func TestRefusedCredentialsEndTheStart(t *testing.T) {
+	t.Parallel()
+	log := natstest.Start(t)
+	conf := filepath.Join(t.TempDir(), "nats.conf")
+	if err := os.WriteFile(conf, []byte("authorization { user: u, password: right }\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	guarded := natstest.FromConfig(t, conf)
+	db := pgtest.Start(t, localpostgres.Config{Dir: pgtest.Folder(t), NoSync: true, TCP: true})
+	wrong, err := url.Parse(db.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrong.User = url.UserPassword("ledger", "s3cr3t")
+	for name, c := range map[string]struct {
+		cfg  config.Config
+		dial assembly.Connector
+		want string
+	}{
+		"log":      {config.Config{NATSURL: strings.Replace(guarded, "nats://", "nats://u:s3cr3t@", 1)}, nil, "refuses the credentials of NATS_URL or NATS_CREDS: nats: authorization violation"},
+		"database": {config.Config{DatabaseURL: wrong.String()}, func(options ...nats.Option) (*nats.Conn, error) { return log.Connect(options...) }, "refuses the credentials of DATABASE_URL"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // half of a start's patience
+			defer cancel()
+			if c.dial == nil {
+				c.dial = assembly.Dial(c.cfg)
+			}
+			_, err := assembly.NewBase(ctx, c.cfg, slog.New(slog.DiscardHandler), c.dial)
+			if err == nil || ctx.Err() != nil || !strings.Contains(strings.ToLower(err.Error()), strings.ToLower(c.want)) || strings.Contains(err.Error(), "s3cr3t") {
+				t.Errorf("%v, %v", err, ctx.Err())
+			}
+		})
+	}
+}

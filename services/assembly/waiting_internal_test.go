@@ -1,0 +1,68 @@
+package assembly
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A start that waits says so at the first failure and every ten seconds from then
+// on, and ends with what lies behind the failures.
+func TestWaitingIsSaid(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var said strings.Builder
+		reason := errors.New("connection refused")
+		w := waiting{what: "a machine", logger: slog.New(slog.NewTextHandler(&said, nil)),
+			because: func(error) (error, bool, bool) { return reason, true, false }}
+		ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
+		defer cancel()
+		tries, began := 0, time.Now()
+		err := w.eventually(ctx, func() error { tries++; return errors.New("outbound buffer limit exceeded") })
+		lines := strings.Count(said.String(), "level=WARN msg=\"waiting for a machine\" err=\"connection refused\"")
+		if !errors.Is(err, reason) || lines != 6 || tries < 200 {
+			t.Errorf("%d tries, %v\n%s", tries, err, said.String())
+		}
+		if took := time.Since(began); took != startTimeout {
+			t.Errorf("it gave up after %s", took)
+		}
+
+		// What comes up in time was worth one line.
+		said.Reset()
+		began = time.Now()
+		err = w.eventually(t.Context(), func() error {
+			if time.Since(began) < 3*time.Second {
+				return reason
+			}
+			return nil
+		})
+		if err != nil || strings.Count(said.String(), "\n") != 1 {
+			t.Errorf("%v\n%s", err, said.String())
+		}
+	})
+}
+
+// What nobody knows the reason of yet is said at the second try, and what is
+// hopeless is not tried again.
+func TestWaitingForAReason(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var said strings.Builder
+		tries := 0
+		w := waiting{what: "a machine", logger: slog.New(slog.NewTextHandler(&said, nil)),
+			because: func(err error) (error, bool, bool) { return err, false, tries == 3 }}
+		err := w.eventually(t.Context(), func() error {
+			if tries++; tries == 2 && said.Len() > 0 {
+				t.Errorf("at once: %s", said.String())
+			}
+			return errors.New("no")
+		})
+		if err == nil || tries != 3 || strings.Count(said.String(), "\n") != 1 {
+			t.Errorf("%d tries, %v: %s", tries, err, said.String())
+		}
+	})
+}
