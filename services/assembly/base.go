@@ -260,6 +260,9 @@ func NewDeciding(ctx context.Context, b *Base) (*Deciding, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := b.masterFits(ctx, masters); err != nil {
+		return nil, err
+	}
 	store := keystore.Config{Masters: masters, Cached: b.Config.CachedOwners, MaxAge: b.Config.KeyMaxAge, Rand: rand.Reader}
 	if b.Durable != nil {
 		store.Syncer = b.Durable(keystore.Stream, true)
@@ -301,6 +304,22 @@ func NewDeciding(ctx context.Context, b *Base) (*Deciding, error) {
 		return nil, err
 	}
 	return d, nil
+}
+
+// masterFits refuses a start with a master key that does not go with the data keys
+// that are there: new owners' would be wrapped by another one than the rest.
+func (b *Base) masterFits(ctx context.Context, masters []keystore.MasterKey) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	var newest string
+	err := b.log.ask(ctx, func(ctx context.Context) (err error) {
+		newest, err = keystore.NewestMaster(ctx, b.js)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return keystore.Fits(newest, masters)
 }
 
 // connectChain lets the answers show what is on the chain, if one is

@@ -3,6 +3,8 @@ package assembly_test
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
+	"errors"
 	"log/slog"
 	"net"
 	"net/url"
@@ -15,11 +17,13 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/memory-ledger/ledger/events/eventlog/logtest"
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 	"github.com/memory-ledger/ledger/infra/localpostgres"
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
 	"github.com/memory-ledger/ledger/services/assembly"
 	"github.com/memory-ledger/ledger/services/config"
+	"github.com/memory-ledger/ledger/services/keystore"
 )
 
 // lines calls onLine with what is logged, and keeps it.
@@ -119,5 +123,48 @@ func TestRefusedCredentialsEndTheStart(t *testing.T) {
 				t.Errorf("%v, %v", err, ctx.Err())
 			}
 		})
+	}
+}
+
+// Whoever opens the keystore with a master key that is not that of the keys in it
+// does not start, and says which key it is.
+func TestAnotherMasterKeyDoesNotStart(t *testing.T) {
+	t.Parallel()
+	log := natstest.Start(t)
+	db := pgtest.Start(t, localpostgres.Config{Dir: pgtest.Folder(t), NoSync: true})
+	start := func(keys ...keystore.MasterKey) (*assembly.Deciding, error) {
+		t.Helper()
+		environ := []string{"DATABASE_URL=" + db.URL()}
+		for i, name := range []string{"MASTER_KEY", "MASTER_KEY_PREVIOUS"}[:len(keys)] {
+			environ = append(environ, name+"="+base64.StdEncoding.EncodeToString(keys[i][:]))
+		}
+		cfg, err := config.Load(environ)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		base, err := assembly.NewBase(ctx, cfg, slog.New(slog.DiscardHandler), func(options ...nats.Option) (*nats.Conn, error) { return log.Connect(options...) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(base.Close)
+		return assembly.NewDeciding(ctx, base)
+	}
+	right, wrong := keystore.MasterKey{1}, keystore.MasterKey{2}
+	d, err := start(right)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Keys.FindOrCreate(t.Context(), logtest.Owner()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := start(wrong); !errors.Is(err, keystore.ErrMasterKey) || !strings.Contains(err.Error(), right.ID()) || !strings.Contains(err.Error(), wrong.ID()) {
+		t.Errorf("with another one: %v", err)
+	}
+	for _, keys := range [][]keystore.MasterKey{{right}, {wrong, right}, {right, wrong}} {
+		if _, err := start(keys...); err != nil {
+			t.Errorf("%d keys: %v", len(keys), err)
+		}
 	}
 }

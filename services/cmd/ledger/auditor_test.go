@@ -220,3 +220,18 @@ func TestIncompleteAudits(t *testing.T) {
 		})
 	}
 }
+
+// The APIs may ask which master key the keystore is written with, by the role that
+// is shipped for them. (That others may not is among the attacks of infra/nats.)
+func TestTheAPIsMayAskForTheNewestMaster(t *testing.T) {
+	urlOf := deployed(t)
+	js, err := jetstream.New(dial(t, urlOf("api")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if id, err := keystore.NewestMaster(ctx, js); err != nil || id != "" {
+		t.Errorf("%q, %v", id, err)
+	}
+}
