@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"time"
@@ -166,6 +167,26 @@ func (l *local) runChain(ctx context.Context, d *Deciding, say func(string)) err
 		return err
 	}
 	return withStakes(b, anchorer.Run)(ctx)
+}
+
+// watch says so when the chain ends and nobody asked it to. The run goes on: it
+// is not needed for writing, and its state is kept for the next start.
+func (c *localChain) watch(ctx context.Context, logger *slog.Logger) {
+	select {
+	case <-ctx.Done():
+		return
+	case <-c.done:
+	}
+	if c.err != nil {
+		return // it never was up, which was said
+	}
+	select {
+	case <-ctx.Done():
+	case <-c.server.Done():
+		if ctx.Err() == nil {
+			logger.Error("the local chain ended by itself; memories stay unanchored until the next start", "err", c.server.Err())
+		}
+	}
 }
 
 // stop ends the chain. It may still be starting.

@@ -190,6 +190,9 @@ func (l *local) serve(ctx context.Context, say func(string)) error {
 	group.Go(func() error { return deciding.ServeCore(failing, coreListener) })
 	group.Go(func() error { return deciding.ServeExtension(failing, extensionListener) })
 	group.Go(func() error { return l.watchMachines(failing) })
+	if l.chain != nil {
+		group.Go(func() error { l.chain.watch(failing, l.logger); return nil })
+	}
 	say("memory ledger is up: core " + l.cfg.CoreURL + "  extension " + l.cfg.ExtensionURL)
 	err = group.Wait()
 	say("stopping")
