@@ -120,7 +120,7 @@ func printSummary(out io.Writer, s audit.Summary) error {
 	case s.Findings > 1:
 		fmt.Fprintf(&b, "%d findings\n", s.Findings)
 	case len(s.Incomplete) > 0:
-		b.WriteString("incomplete: no finding, but not all that is configured could be checked\n")
+		b.WriteString("incomplete: no finding, but not all that was asked for or is configured could be checked\n")
 	default:
 		b.WriteString("all that was checked agrees\n")
 	}
