@@ -22,11 +22,16 @@ const (
 
 // waiting is for a machine that may still be coming up.
 type waiting struct {
-	what   string
-	logger *slog.Logger
-	// because tells what lies behind an error, as far as that is known by now, and
-	// whether waiting on is of use.
-	because func(error) (why error, known, hopeless bool)
+	what    string
+	logger  *slog.Logger
+	because func(error) reason
+}
+
+// reason is what lies behind an error.
+type reason struct {
+	why      error
+	guess    bool // nothing better is known by now
+	hopeless bool // waiting on is of no use
 }
 
 // eventually repeats what fails until it succeeds, ctx ends, or nothing is to be
@@ -39,17 +44,17 @@ func (w waiting) eventually(ctx context.Context, do func() error) error {
 		if err == nil {
 			return nil
 		}
-		why, known, hopeless := w.because(err)
-		if hopeless {
-			return why
+		found := w.because(err)
+		if found.hopeless {
+			return found.why
 		}
-		if ctx.Err() == nil && (known || again) && (said.IsZero() || time.Since(said) >= sayEvery) {
+		if ctx.Err() == nil && (!found.guess || again) && (said.IsZero() || time.Since(said) >= sayEvery) {
 			said = time.Now()
-			w.logger.Warn("waiting for "+w.what, "err", why)
+			w.logger.Warn("waiting for "+w.what, "err", found.why)
 		}
 		select {
 		case <-ctx.Done():
-			return why
+			return found.why
 		case <-time.After(retryEvery):
 		}
 	}
@@ -70,33 +75,33 @@ func (d *dialFailure) option() nats.Option {
 // waitingForLog waits for the log's server, over a connection that was made with
 // the option of failure.
 func waitingForLog(logger *slog.Logger, nc *nats.Conn, failure *dialFailure) waiting {
-	return waiting{what: "the log's server", logger: logger, because: func(err error) (error, bool, bool) {
+	return waiting{what: "the log's server", logger: logger, because: func(err error) reason {
 		last := nc.LastError()
 		switch {
 		case nc.IsClosed() && last != nil: // the client gives up only where it was refused
-			return fmt.Errorf("the log's server refuses the credentials of NATS_URL or NATS_CREDS: %w", last), true, true
+			return reason{why: fmt.Errorf("the log's server refuses the credentials of NATS_URL or NATS_CREDS: %w", last), hopeless: true}
 		case nc.IsConnected() && errors.Is(last, nats.ErrPermissionViolation):
-			return fmt.Errorf("%w: %w", err, last), true, false
+			return reason{why: fmt.Errorf("%w: %w", err, last)}
 		case nc.IsConnected():
-			return err, true, false
+			return reason{why: err}
 		case last != nil && !errors.Is(last, nats.ErrNoServers):
-			return fmt.Errorf("connect to the log's server: %w", last), true, false
+			return reason{why: fmt.Errorf("connect to the log's server: %w", last)}
 		}
 		if dialed := failure.newest.Load(); dialed != nil {
-			return fmt.Errorf("connect to the log's server: %w", *dialed), true, false
+			return reason{why: fmt.Errorf("connect to the log's server: %w", *dialed)}
 		}
-		return err, false, false
+		return reason{why: err, guess: true}
 	}}
 }
 
 // waitingForDatabase waits for PostgreSQL.
 func waitingForDatabase(logger *slog.Logger) waiting {
-	return waiting{what: "the database", logger: logger, because: func(err error) (error, bool, bool) {
+	return waiting{what: "the database", logger: logger, because: func(err error) reason {
 		var refused *pgconn.PgError
 		const authorization = "28" // the class of codes, of SQL
 		if errors.As(err, &refused) && strings.HasPrefix(refused.Code, authorization) {
-			return fmt.Errorf("the database refuses the credentials of DATABASE_URL: %w", err), true, true
+			return reason{why: fmt.Errorf("the database refuses the credentials of DATABASE_URL: %w", err), hopeless: true}
 		}
-		return err, true, false
+		return reason{why: err}
 	}}
 }

@@ -16,18 +16,19 @@ func TestWaitingIsSaid(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var said strings.Builder
-		reason := errors.New("connection refused")
+		refused := errors.New("connection refused")
 		w := waiting{what: "a machine", logger: slog.New(slog.NewTextHandler(&said, nil)),
-			because: func(error) (error, bool, bool) { return reason, true, false }}
-		ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
+			because: func(error) reason { return reason{why: refused} }}
+		const patience = 55 * time.Second // when no line is due
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
 		tries, began := 0, time.Now()
 		err := w.eventually(ctx, func() error { tries++; return errors.New("outbound buffer limit exceeded") })
 		lines := strings.Count(said.String(), "level=WARN msg=\"waiting for a machine\" err=\"connection refused\"")
-		if !errors.Is(err, reason) || lines != 6 || tries < 200 {
+		if !errors.Is(err, refused) || lines != 6 || tries < 200 {
 			t.Errorf("%d tries, %v\n%s", tries, err, said.String())
 		}
-		if took := time.Since(began); took != startTimeout {
+		if took := time.Since(began); took != patience {
 			t.Errorf("it gave up after %s", took)
 		}
 
@@ -36,7 +37,7 @@ func TestWaitingIsSaid(t *testing.T) {
 		began = time.Now()
 		err = w.eventually(t.Context(), func() error {
 			if time.Since(began) < 3*time.Second {
-				return reason
+				return refused
 			}
 			return nil
 		})
@@ -54,7 +55,7 @@ func TestWaitingForAReason(t *testing.T) {
 		var said strings.Builder
 		tries := 0
 		w := waiting{what: "a machine", logger: slog.New(slog.NewTextHandler(&said, nil)),
-			because: func(err error) (error, bool, bool) { return err, false, tries == 3 }}
+			because: func(err error) reason { return reason{err, true, tries == 3} }}
 		err := w.eventually(t.Context(), func() error {
 			if tries++; tries == 2 && said.Len() > 0 {
 				t.Errorf("at once: %s", said.String())
