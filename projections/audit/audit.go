@@ -167,7 +167,7 @@ func (a *auditor) align(ctx context.Context, db *snapshot, head uint64) error {
 			a.report.add(Finding{Check: CheckSequence, Seq: m.Seq, Table: "checkpoint", Column: "seq", Detail: fmt.Sprintf(
 				"the read models%s are at sequence %d, the log ends at %d: the log lost messages, or is not the one these tables were made from", of, m.Seq, newest)})
 		case m.Seq < head:
-			a.report.notChecked("sequences %d to %d%s: the read models do not hold them yet; is a projector running?", m.Seq+1, head, of)
+			a.report.incomplete("sequences %d to %d%s: the read models do not hold them yet; is a projector running?", m.Seq+1, head, of)
 		}
 	}
 	a.at = db.at.Capped(newest)

@@ -81,8 +81,8 @@ type Summary struct {
 	// NotChecked says what could not be looked at, and why.
 	NotChecked []string `json:"notChecked"`
 	// Incomplete is those of NotChecked that were asked for or configured: a chain
-	// that did not answer, a master key that opens nothing, an owner of whom the
-	// log knows nothing.
+	// that did not answer, a master key that opens nothing, read models that did not
+	// catch up, an owner of whom the log knows nothing.
 	Incomplete []string `json:"incomplete,omitzero"`
 }
 

@@ -93,9 +93,6 @@ func (n nonces) get(ctx context.Context, nonce string) (challenge, uint64, error
 	return c, stored.Revision(), nil
 }
 
-// wrongLastSequence is the server's answer to a delete that came second.
-const wrongLastSequence jetstream.ErrorCode = jetstream.JSErrCodeStreamWrongLastSequence
-
 // claim keeps other answers out. A crash after it leaves a nonce that can be used
 // again after claimTime.
 func (n nonces) claim(ctx context.Context, nonce string, c challenge, revision uint64, now time.Time) (claimed uint64, err error) {
