@@ -74,8 +74,11 @@ func (a *API) createKey(c *fiber.Ctx) error {
 }
 
 func (a *API) listKeys(c *fiber.Ctx) error {
+	if _, err := a.session(c); err != nil { // nobody else waits for the owners' uses
+		return err
+	}
 	// What this process knows to be used, but has not recorded yet, is
-	// recorded before the answer is made.
+	// recorded before the answer is made, which then has to have it.
 	a.uses.flush(door.Context(c))
 	caller, err := a.session(c)
 	if err != nil {
@@ -113,8 +116,7 @@ const (
 
 // keyUses records uses of keys by whatever stores no memory, beside the
 // requests: at most one a key a minute is handed on, and a full queue drops
-// rather than waits. What is
-// dropped, or lost in a crash, is a use that lastUsedAt does not show.
+// rather than waits. What is dropped, or lost in a crash, is a use that lastUsedAt does not show.
 type keyUses struct {
 	commands *command.Executor
 	now      func() time.Time

@@ -42,6 +42,9 @@ const (
 	maxConns    = 16384
 )
 
+// keptBody is how long a body's buffer may be that is kept for the next request.
+const keptBody = 64 << 10
+
 // Probe is a dependency that readiness asks after.
 type Probe struct {
 	Name  string
@@ -100,6 +103,7 @@ func New(cfg Config) *App {
 		ErrorHandler: a.fail,
 	})
 	a.routeUnknownMethods()
+	a.releaseBodies()
 	a.requests = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Namespace: "ledger", Subsystem: "http", Name: "request_seconds",
 		Help:        "Time from the request's arrival to its answer, by route and status.",
@@ -142,6 +146,16 @@ func (a *App) routeUnknownMethods() {
 			ctx.Request.Header.SetMethod(fiber.MethodTrace)
 		}
 		route(ctx)
+	}
+}
+
+// releaseBodies keeps connections from holding the buffer of a long body until they
+// are closed.
+func (a *App) releaseBodies() {
+	route := a.Server().Handler
+	a.Server().Handler = func(ctx *fasthttp.RequestCtx) {
+		route(ctx)
+		ctx.Request.ReleaseBody(keptBody)
 	}
 }
 

@@ -73,8 +73,13 @@ func Gone(c *fiber.Ctx) func() bool {
 	return nil
 }
 
-// flushBytes is how much is gathered before it is handed on.
-const flushBytes = 32 << 10
+const (
+	// flushBytes is how much is gathered before it is handed on.
+	flushBytes = 32 << 10
+	// heldBytes is about how much of an answer is made before some of it is read: a
+	// client that reads slowly, or not at all, has the server keep it.
+	heldBytes = 1 << 20
+)
 
 // arrayStream is a JSON array that is made while it is read.
 type arrayStream struct {
@@ -113,6 +118,9 @@ func (s *arrayStream) element(v *memory.View) error {
 		return err
 	}
 	_, _ = s.buffer.Write(text) // a bytes.Buffer takes everything
+	if s.buffer.Len() >= heldBytes {
+		return memory.ErrEnough
+	}
 	return nil
 }
 
@@ -129,5 +137,12 @@ func (s *arrayStream) Read(p []byte) (int, error) {
 			return 0, err
 		}
 	}
-	return s.buffer.Read(p)
+	n, err := s.buffer.Read(p)
+	if s.buffer.Len() == 0 && s.buffer.Cap() > keptCapacity {
+		s.buffer = bytes.Buffer{} // while the client takes in what was long
+	}
+	return n, err
 }
+
+// keptCapacity is how large a buffer may be that is kept for the next part.
+const keptCapacity = 256 << 10

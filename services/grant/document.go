@@ -20,6 +20,8 @@ const (
 	keptBytes = 4 << 20
 	// keptByAll bounds what is kept of all documents at a time.
 	keptByAll = 64 << 20
+	// heldBytes is about how much is made before some of it is read.
+	heldBytes = 1 << 20
 	// documentTimeout bounds the making of a document before its answer begins.
 	documentTimeout = time.Minute
 	// pieceTimeout bounds the reading of a piece, pieceRetries and piecePause say
@@ -56,6 +58,9 @@ func (d *document) next(ctx context.Context) error {
 	made := d.buffer.Len()
 	err := d.cursor.Next(ctx, func(v *memory.View) error {
 		writeMemory(&d.buffer, v)
+		if d.buffer.Len() >= heldBytes {
+			return memory.ErrEnough
+		}
 		return nil
 	})
 	if err != nil {
@@ -82,7 +87,11 @@ func (d *document) Read(p []byte) (int, error) {
 		}
 		d.pause()
 	}
-	return d.buffer.Read(p)
+	n, err := d.buffer.Read(p)
+	if d.buffer.Len() == 0 {
+		d.buffer = bytes.Buffer{} // what was long is not kept for what comes
+	}
+	return n, err
 }
 
 // rehearse makes the whole document once, and reports whether all of it is kept. If

@@ -68,9 +68,11 @@ func (p *piece) until(reached uint64) ([]match, uint64) {
 	return found, reached
 }
 
-// lookThrough opens pages as they arrive, until there are no more.
-func (c *Cursor) lookThrough(ctx context.Context, p *piece) error {
+// lookThrough opens pages as they arrive, until there are no more. pass, if not nil,
+// is called now and then, for others who wait.
+func (c *Cursor) lookThrough(ctx context.Context, p *piece, pass func(context.Context) error) error {
 	l := newLooker(c.key, c.search)
+	l.pass = pass
 	var found []match
 	for page := range p.arrived {
 		if !p.takes(page) {
@@ -97,6 +99,7 @@ type looker struct {
 	matcher matcher
 	id      []byte
 	since   int // how many bytes it went through since others got the processor
+	pass    func(context.Context) error
 }
 
 func newLooker(key *keystore.OwnerKey, m *matcher) *looker {
@@ -189,5 +192,8 @@ func (l *looker) pause(ctx context.Context, bytes int) error {
 	}
 	runtime.Gosched()
 	l.since = 0
-	return ctx.Err()
+	if err := ctx.Err(); err != nil || l.pass == nil {
+		return err
+	}
+	return l.pass(ctx)
 }

@@ -242,3 +242,51 @@ func TestNoTextTakesLong(t *testing.T) {
 		t.Errorf("it took %s", took)
 	}
 }
+
+// TestEveryFoldingIsInTheTable compares it with what package unicode says.
+func TestEveryFoldingIsInTheTable(t *testing.T) {
+	t.Parallel()
+	for r := range rune(unicode.MaxRune + 1) {
+		if got, want := foldTabled(r), fold(r); got != want {
+			t.Errorf("%U folds to %U, not %U", r, want, got)
+		}
+	}
+}
+
+// TestRepeatsAreSearchedInTime: where a query nearly matches everywhere, what is
+// compared around anchors ends after some times the text's length.
+func TestRepeatsAreSearchedInTime(t *testing.T) {
+	t.Parallel()
+	for name, r := range map[string]string{"zeros": "0", "Cherokee": "Ꭰ", "Han": "好", "Deseret": "𐐀"} {
+		m := newMatcher(strings.Repeat(r, 1000) + "x")
+		text := strings.Repeat(r, 20_000)
+		compared := 0
+		for at := 0; at < len(text) && compared <= patience*len(text); at += len(r) {
+			n, equal := m.around(text[:at], text[at+len(r):])
+			if compared += n; equal || n < 1 || n > 1001 {
+				t.Fatalf("%s: %d compared at %d, equal: %v", name, n, at, equal)
+			}
+		}
+		if m.match(text) || !m.match(text+"x") {
+			t.Errorf("%s: found where it is not, or not where it is", name)
+		}
+	}
+	// Where the first rune differs, one is compared, whatever the query's length.
+	m := newMatcher("q" + strings.Repeat("long ", 200))
+	if n, equal := m.around("", "uite another text"); n != 2 || equal {
+		t.Errorf("%d compared, equal: %v", n, equal)
+	}
+}
+
+func BenchmarkRepeats(b *testing.B) {
+	for name, r := range map[string]string{"zeros": "0", "Cherokee": "Ꭰ", "Han": "好", "Deseret": "𐐀", "Georgian": "ა"} {
+		m := newMatcher(strings.Repeat(r, 1000) + "x")
+		text := strings.Repeat(r, (256<<10)/len(r))
+		b.Run(name, func(b *testing.B) {
+			b.SetBytes(int64(len(text)))
+			for b.Loop() {
+				m.match(text)
+			}
+		})
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/memory-ledger/ledger/projections/memories"
 	"github.com/memory-ledger/ledger/services/keystore"
@@ -30,6 +31,15 @@ const (
 // errFull ends a chunk before its last row.
 var errFull = errors.New("enough for one chunk")
 
+// ErrEnough is what yield returns to have the chunk end with the memory that it was
+// called with: the answer has as much as it should hold at a time. What a memory
+// takes in an answer only whoever writes that knows, up to six times its text.
+var ErrEnough = errors.New("no more for now")
+
+// turnTime is how long a piece keeps its turn where somebody waits for one. What
+// takes longer goes on when its owner's turn comes again.
+const turnTime = 20 * time.Millisecond
+
 // Cursor walks through an owner's memories in leaf order, as far as the log
 // reached when the cursor was made.
 type Cursor struct {
@@ -45,9 +55,44 @@ type Cursor struct {
 	rows    uint64   // how many rows are read at a time next; 0 before the first
 	width   uint64   // bytes of a row, by those that were read last; 0 before the first
 	begun   bool     // had a turn
+	turn    turnHeld
 
 	// Abandoned, if set, reports that nobody waits for the rest any more.
 	Abandoned func() bool
+}
+
+// turnHeld is a turn that a piece of work has.
+type turnHeld struct {
+	turns   *Turns
+	since   time.Time
+	release func() // nil where there is none
+}
+
+// takeTurn waits for a turn.
+func (c *Cursor) takeTurn(ctx context.Context, turns *Turns) error {
+	release, err := turns.Take(ctx, c.reader.Owner, c.begun)
+	if err != nil {
+		return err
+	}
+	c.begun, c.turn = true, turnHeld{turns, time.Now(), release}
+	return nil
+}
+
+func (c *Cursor) endTurn() {
+	if c.turn.release != nil {
+		c.turn.release()
+		c.turn.release = nil
+	}
+}
+
+// passTurn lets others have their turn, where they wait for one and this one was
+// long.
+func (c *Cursor) passTurn(ctx context.Context) error {
+	if time.Since(c.turn.since) < turnTime || c.turn.turns.Alone() {
+		return nil
+	}
+	c.endTurn()
+	return c.takeTurn(ctx, c.turn.turns)
 }
 
 // Range returns a cursor over the leaves from index from on, at most limit of
@@ -96,12 +141,10 @@ func (c *Cursor) Next(ctx context.Context, yield func(*View) error) error {
 			c.rows = shortRows
 		}
 	}
-	release, err := turns.Take(ctx, c.reader.Owner, c.begun)
-	if err != nil {
+	if err := c.takeTurn(ctx, turns); err != nil {
 		return err
 	}
-	c.begun = true
-	defer release()
+	defer c.endTurn()
 	if c.Abandoned != nil && c.Abandoned() {
 		return ErrAbandoned
 	}
@@ -111,7 +154,7 @@ func (c *Cursor) Next(ctx context.Context, yield func(*View) error) error {
 	limit := int(min(c.end-c.next, cmp.Or(c.rows, chunkRows)))
 	read, bytes := 0, 0
 	var rows []*memories.Memory // of a short list
-	err = memories.Scan(ctx, c.service.Pool, c.reader.Owner, c.next, limit, func(m *memories.Memory) error {
+	err := memories.Scan(ctx, c.service.Pool, c.reader.Owner, c.next, limit, func(m *memories.Memory) error {
 		// Whoever reads slowly has the server keep what is yielded here.
 		if bytes >= pieceBytes {
 			return errFull
@@ -123,10 +166,11 @@ func (c *Cursor) Next(ctx context.Context, yield func(*View) error) error {
 		}
 		return c.open(m, yield)
 	})
-	if err != nil && !errors.Is(err, errFull) {
+	full := errors.Is(err, errFull) || errors.Is(err, ErrEnough)
+	if err != nil && !full {
 		return fmt.Errorf("read memories from %d: %w", c.next, err)
 	}
-	if err == nil && read != limit {
+	if !full && read != limit {
 		return fmt.Errorf("read memories from %d: %d of %d leaves are in the read model", c.next, read, limit)
 	}
 	if bytes <= shortBytes {
@@ -141,11 +185,15 @@ func (c *Cursor) Next(ctx context.Context, yield func(*View) error) error {
 func (c *Cursor) keptRows(yield func(*View) error) (kept bool, err error) {
 	rows, kept := c.service.Recent.run(c.reader, c.next, c.end, shortBytes)
 	for _, m := range rows {
-		if err := c.open(m, yield); err != nil {
+		err := c.open(m, yield)
+		if err != nil && !errors.Is(err, ErrEnough) {
 			return kept, err
 		}
+		c.next++
+		if err != nil {
+			break
+		}
 	}
-	c.next += uint64(len(rows))
 	return kept, nil
 }
 

@@ -3,9 +3,11 @@ package memory
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"sync"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 
@@ -26,7 +28,7 @@ const (
 	aloneLeaves = 4 * maxLeaves
 	// foundBytes is about how much a piece finds at the most: it is kept until it is
 	// handed over, however slowly somebody reads.
-	foundBytes = 8 << 20
+	foundBytes = 2 << 20
 	// pieceBytes is how much is handed over at a time, of a list too.
 	pieceBytes = 4 << 20
 )
@@ -44,6 +46,9 @@ func (s *Service) Search(ctx context.Context, r Reader, query string) (*Cursor, 
 	c, err := s.Range(ctx, r, 0, 0)
 	if err != nil {
 		return nil, err
+	}
+	if utf8.RuneCountInString(query) > MaxContentBytes {
+		c.next = c.end // no text has so many
 	}
 	if query != "" && c.More() {
 		m := newMatcher(query)
@@ -71,16 +76,19 @@ func (c *Cursor) nextMatches(ctx context.Context, yield func(*View) error) error
 	if err != nil {
 		return err
 	}
-	c.found = c.found[len(now):]
-	bytes := 0
+	bytes, handed := 0, 0
 	for i := range views {
 		bytes += len(views[i].Content) + len(views[i].Metadata)
-		if err := yield(&views[i]); err != nil {
+		handed++
+		if err := yield(&views[i]); errors.Is(err, ErrEnough) {
+			break
+		} else if err != nil {
 			return err
 		}
 	}
-	if len(views) > 0 {
-		c.pace(len(views), bytes, maxLeaves)
+	c.found = c.found[handed:]
+	if handed > 0 {
+		c.pace(handed, bytes, maxLeaves)
 	}
 	return nil
 }
@@ -155,11 +163,12 @@ func (c *Cursor) look(ctx context.Context, to uint64) (found []match, reached ui
 		if release := c.service.Turns.TryTake(); release != nil {
 			beside(func() error {
 				defer release()
-				return c.lookThrough(ctx, &work)
+				return c.lookThrough(ctx, &work, nil)
 			})
 		}
 	}
-	if err := c.lookThrough(ctx, &work); err != nil {
+	// Only this goroutine may pass the turn on; the other one helps for a moment.
+	if err := c.lookThrough(ctx, &work, c.passTurn); err != nil {
 		stop(err)
 	}
 	group.Wait()

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -214,9 +215,119 @@ func TestMuchThatIsFoundEndsAPiece(t *testing.T) {
 				t.Errorf("search %d: %d bytes are found and not handed over, up to %d", i, bytes, most)
 			}
 		}
-		if leaf != uint64(len(w.written)) || pieces < 2 || pieces > 8 {
+		if leaf != uint64(len(w.written)) || pieces < 2 || pieces > 12 {
 			t.Errorf("search %d: %d leaves in %d pieces", i, leaf, pieces)
 		}
+	}
+}
+
+// TestEnoughEndsAChunk: with the memory that it is said of, which is not handed over
+// again, in lists that are read and kept, and in searches.
+func TestEnoughEndsAChunk(t *testing.T) {
+	t.Parallel()
+	h := newHistory(t)
+	w := h.writer(t)
+	texts := make([]string, 20)
+	for i := range texts {
+		texts[i] = fmt.Sprintf("needle %d", i)
+	}
+	h.write(t, w, texts...)
+	s := h.service(1 << 30)
+	for _, query := range []string{"", "", "needle", "needle"} {
+		c, err := s.Search(t.Context(), Reader{Owner: w.owner, Head: 1}, query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		leaf := uint64(0)
+		inOrder := w.inOrder(t, &leaf)
+		for before := leaf; c.More(); before = leaf {
+			if err := c.Next(t.Context(), func(v *View) error { return errors.Join(inOrder(v), ErrEnough) }); err != nil {
+				t.Fatal(err)
+			}
+			if leaf > before+1 {
+				t.Fatalf("%q: %d after enough", query, leaf-before-1)
+			}
+		}
+		if leaf != uint64(len(texts)) {
+			t.Errorf("%q: %d of %d", query, leaf, len(texts))
+		}
+	}
+}
+
+// TestAQueryLongerThanAnyText finds nothing, at once.
+func TestAQueryLongerThanAnyText(t *testing.T) {
+	t.Parallel()
+	h := newHistory(t)
+	w := h.writer(t)
+	longest := strings.Repeat("x", MaxContentBytes)
+	h.write(t, w, longest)
+	for query, found := range map[string]bool{longest: true, longest + "x": false} {
+		c, err := h.service(0).Search(t.Context(), Reader{Owner: w.owner}, query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.More() != found {
+			t.Errorf("a query of %d: %v", len(query), c.More())
+		}
+	}
+}
+
+// TestALongPieceLetsOthersHaveTheTurn, and goes on when its own comes again.
+func TestALongPieceLetsOthersHaveTheTurn(t *testing.T) {
+	t.Parallel()
+	turns := newTurns(1)
+	c := &Cursor{reader: Reader{Owner: "a"}}
+	if err := c.takeTurn(t.Context(), turns); err != nil {
+		t.Fatal(err)
+	}
+	other := make(chan func())
+	wait := func() {
+		go func() {
+			release, err := turns.Take(context.Background(), "b", false)
+			if err != nil {
+				t.Error(err)
+			}
+			other <- release
+		}()
+		for turns.Alone() {
+			runtime.Gosched()
+		}
+	}
+	long := func() { c.turn.since = time.Now().Add(-turnTime) }
+	long()
+	if err := c.passTurn(t.Context()); err != nil || turns.free != 0 { // nobody waits
+		t.Fatalf("%v, %d are free", err, turns.free)
+	}
+	wait()
+	c.turn.since = time.Now().Add(time.Hour)
+	if err := c.passTurn(t.Context()); err != nil || turns.Alone() { // it was short
+		t.Fatalf("%v, somebody waits: %v", err, !turns.Alone())
+	}
+	long()
+	passed := make(chan error, 1)
+	go func() { passed <- c.passTurn(t.Context()) }()
+	release := <-other
+	for turns.Alone() { // until it waits again
+		runtime.Gosched()
+	}
+	release()
+	if err := <-passed; err != nil || c.turn.release == nil || time.Since(c.turn.since) > time.Hour {
+		t.Fatalf("%v, %+v", err, c.turn)
+	}
+	// Whoever waits in vain has no turn to end.
+	wait()
+	long()
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { passed <- c.passTurn(ctx) }()
+	release = <-other
+	cancel()
+	if err := <-passed; !errors.Is(err, ErrBusy) {
+		t.Fatal(err)
+	}
+	c.endTurn()
+	release()
+	if turns.free != 1 || !turns.Alone() {
+		t.Errorf("%d turns are free", turns.free)
 	}
 }
 
