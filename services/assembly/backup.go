@@ -51,8 +51,13 @@ func Backup(ctx context.Context, cfg config.Config, dir string, parts []backup.P
 // Restore puts back what is in dir: into the servers of cfg.NATSURL, or, where
 // that is empty, into the data folder of a local run, which must not run. A
 // crash leaves a folder or a cluster without some of the parts; a part that is
-// whole is not replaced, so remove it before trying again.
+// whole is not replaced, so remove it before trying again. Nothing is put back
+// before every part was read and found whole.
 func Restore(ctx context.Context, cfg config.Config, dir string, say func(backup.Done)) (err error) {
+	parts, err := partsIn(dir)
+	if err != nil {
+		return err
+	}
 	connect := Dial(cfg)
 	if cfg.NATSURL == "" {
 		var close func() error
@@ -66,10 +71,7 @@ func Restore(ctx context.Context, cfg config.Config, dir string, say func(backup
 		return fmt.Errorf("connect to the log's server: %w", err)
 	}
 	defer nc.Close()
-	for _, part := range []backup.Part{backup.Keystore, backup.Log} {
-		if !exists(filepath.Join(dir, string(part))) {
-			continue
-		}
+	for _, part := range parts {
 		done, err := backup.Restore(ctx, nc, part, filepath.Join(dir, string(part)))
 		if err != nil {
 			return err
@@ -77,6 +79,25 @@ func Restore(ctx context.Context, cfg config.Config, dir string, say func(backup
 		say(done)
 	}
 	return nil
+}
+
+// partsIn returns which streams a folder has copies of, in the order in which they
+// are put back. It may be none where it has the secrets alone.
+func partsIn(dir string) (parts []backup.Part, err error) {
+	for _, part := range []backup.Part{backup.Keystore, backup.Log} {
+		copied := filepath.Join(dir, string(part))
+		if !exists(copied) {
+			continue
+		}
+		if err := backup.Check(part, copied); err != nil {
+			return nil, err
+		}
+		parts = append(parts, part)
+	}
+	if len(parts) == 0 && !exists(filepath.Join(dir, string(backup.Secrets))) {
+		return nil, fmt.Errorf("restore: %w in %s", backup.ErrNone, dir)
+	}
+	return parts, nil
 }
 
 // openFolder puts the secrets into the data folder, without which the rest is of

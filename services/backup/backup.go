@@ -42,6 +42,8 @@ var (
 	ErrNotEmpty = errors.New("not empty")
 	// ErrIncomplete: the copy was never finished, or was damaged since.
 	ErrIncomplete = errors.New("backup is incomplete or damaged")
+	// ErrNone: a folder holds no part of a backup.
+	ErrNone = errors.New("there is no backup")
 )
 
 // Part is what is copied apart from the rest.
@@ -191,10 +193,7 @@ func snapshot(ctx context.Context, nc *nats.Conn, stream string, to io.Writer) (
 // nothing. A crash leaves no stream: the server makes it when all has arrived.
 func Restore(ctx context.Context, nc *nats.Conn, part Part, dir string) (Done, error) {
 	done := Done{Part: part}
-	n, err := read(dir)
-	if err == nil && n.Stream != streams[part] {
-		err = fmt.Errorf("%w: %s holds stream %s", ErrIncomplete, dir, n.Stream)
-	}
+	n, err := check(part, dir)
 	if err == nil {
 		err = makeRoom(ctx, nc, n.Stream)
 	}
@@ -206,6 +205,23 @@ func Restore(ctx context.Context, nc *nats.Conn, part Part, dir string) (Done, e
 	}
 	done.Bytes, done.Messages = n.Bytes, n.messages()
 	return done, nil
+}
+
+// Check reads the copy of a part, every byte of it, and reports whether it could be
+// restored: whoever restores several looks at all of them before the first.
+func Check(part Part, dir string) error {
+	if _, err := check(part, dir); err != nil {
+		return fmt.Errorf("restore %s: %w", part, err)
+	}
+	return nil
+}
+
+func check(part Part, dir string) (note, error) {
+	n, err := read(dir)
+	if err == nil && n.Stream != streams[part] {
+		err = fmt.Errorf("%w: %s holds stream %s", ErrIncomplete, dir, n.Stream)
+	}
+	return n, err
 }
 
 // read checks a copy, every byte of it.

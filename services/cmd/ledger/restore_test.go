@@ -1,0 +1,38 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// TestNothingToRestore: a folder that is not there, or holds no backup, or of which
+// one part is damaged, is no restore, and nothing is made of it.
+func TestNothingToRestore(t *testing.T) {
+	for name, files := range map[string][]string{
+		"not there":  nil,
+		"another":    {"notes.txt"},
+		"unfinished": {"secrets/master-key", "log/stream.s2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			from, data := filepath.Join(t.TempDir(), "backup"), filepath.Join(t.TempDir(), "data")
+			for _, file := range files {
+				path := filepath.Join(from, file)
+				if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(path, []byte("x"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			t.Setenv("LEDGER_DATA_DIR", data)
+			t.Setenv("NATS_URL", "")
+			if code := run([]string{"restore", from}); code != exitUsage {
+				t.Errorf("exit code %d", code)
+			}
+			if _, err := os.Stat(data); !os.IsNotExist(err) {
+				t.Errorf("the data folder: %v", err)
+			}
+		})
+	}
+}
