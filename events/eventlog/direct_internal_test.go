@@ -38,7 +38,7 @@ func scriptedAt(t *testing.T, url, subject string, answer func(request *nats.Msg
 	if err := server.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	return &JetStream{nc: client, inboxes: newInboxes(client)}
+	return &JetStream{nc: client, inboxes: newInboxes(client), disk: &disk{}}
 }
 
 // On a cluster a stream may get replicas at any time, of which some are behind:

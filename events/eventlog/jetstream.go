@@ -42,6 +42,8 @@ type JetStream struct {
 	tail *Tail
 	// own, if any, knows the newest message of each owner.
 	own *Own
+	// disk tells of a server that could not store.
+	disk *disk
 }
 
 var _ Log = (*JetStream)(nil)
@@ -94,7 +96,7 @@ func Open(ctx context.Context, nc *nats.Conn) (*JetStream, error) {
 		return nil, fmt.Errorf("open stream %s: %w: %w", StreamName, ErrUnavailable, err)
 	}
 	return &JetStream{
-		nc: nc, js: js, inboxes: newInboxes(nc),
+		nc: nc, js: js, inboxes: newInboxes(nc), disk: &disk{},
 		clustered: stream.CachedInfo().Config.Replicas > 1 || nc.ConnectedClusterName() != "",
 	}, nil
 }
@@ -206,6 +208,13 @@ func (l *JetStream) publish(ctx context.Context, a Append) (uint64, error) {
 	if deadline, ok := ctx.Deadline(); ok {
 		patience = min(patience, time.Until(deadline))
 	}
+	seq, err := l.send(a, patience)
+	l.disk.note(err, time.Now())
+	return seq, err
+}
+
+// send is one attempt.
+func (l *JetStream) send(a Append, patience time.Duration) (uint64, error) {
 	subject := events.Subject{Family: a.Family, Owner: a.Owner, Kind: a.Kind}
 	reply, err := l.inboxes.request(&nats.Msg{
 		Subject: subject.String(),

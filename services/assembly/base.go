@@ -352,7 +352,7 @@ func (d *Deciding) probes() []door.Probe {
 	return []door.Probe{
 		{Name: "log", Check: func(ctx context.Context) error {
 			_, err := d.Log.Head(ctx)
-			return err
+			return errors.Join(err, d.Log.Storing())
 		}},
 		{Name: "database", Check: d.Pool.Ping},
 		{Name: "projection", Check: d.Fence.WaitAll},

@@ -1,0 +1,44 @@
+package eventlog
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// diskMemory is how long a failure to store is spoken of, where nothing was stored
+// since. It ends, so that whoever sends requests only where all is well tries again.
+const diskMemory = 30 * time.Second
+
+// disk remembers that the server could not write a message to its file. It may read
+// well meanwhile, and a server that has met a full disk may go on refusing when
+// there is room again, until it is started anew (nats-server 2.15).
+type disk struct{ failed atomic.Int64 } // in Unix nanoseconds; 0: it stores
+
+// note takes in how an attempt to store ended.
+func (d *disk) note(err error, now time.Time) {
+	var api *jetstream.APIError
+	switch {
+	case err == nil:
+		if d.failed.Load() != 0 {
+			d.failed.Store(0)
+		}
+	case errors.As(err, &api) && api.ErrorCode == errCodeStoreFailed:
+		d.failed.Store(now.UnixNano())
+	}
+}
+
+func (d *disk) check(now time.Time) error {
+	failed := d.failed.Load()
+	if failed == 0 || now.Sub(time.Unix(0, failed)) >= diskMemory {
+		return nil
+	}
+	return fmt.Errorf("%w: the server could not write to its disk; give it room and start it anew", ErrUnavailable)
+}
+
+// Storing returns an error where the server could not store a message a moment ago,
+// and has stored none since.
+func (l *JetStream) Storing() error { return l.disk.check(time.Now()) }

@@ -1,0 +1,44 @@
+package eventlog
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// TestAFullDiskIsSpokenOf until something is stored, or it is long ago.
+func TestAFullDiskIsSpokenOf(t *testing.T) {
+	t.Parallel()
+	var d disk
+	now := time.Now()
+	full := func(want bool, at time.Time) {
+		t.Helper()
+		if err := d.check(at); (err != nil) != want || want && !errors.Is(err, ErrUnavailable) {
+			t.Errorf("got %v", err)
+		}
+	}
+	d.note(nats.ErrTimeout, now)
+	d.note(&jetstream.APIError{ErrorCode: jetstream.JSErrCodeStreamWrongLastSequence}, now)
+	full(false, now)
+	d.note(&jetstream.APIError{ErrorCode: errCodeStoreFailed}, now)
+	full(true, now)
+	d.note(nats.ErrTimeout, now)
+	full(true, now.Add(diskMemory-1))
+	full(false, now.Add(diskMemory))
+	d.note(nil, now)
+	full(false, now)
+}
+
+// TestAServerThatCanNotStore says so through whatever was made of the log.
+func TestAServerThatCanNotStore(t *testing.T) {
+	t.Parallel()
+	log := &JetStream{disk: &disk{}}
+	tailed := log.WithTail(&Tail{})
+	tailed.disk.note(&jetstream.APIError{ErrorCode: errCodeStoreFailed}, time.Now())
+	if log.Storing() == nil || tailed.Storing() == nil {
+		t.Error("nobody said so")
+	}
+}
