@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -13,9 +14,10 @@ import (
 // since. It ends, so that whoever sends requests only where all is well tries again.
 const diskMemory = 30 * time.Second
 
-// disk remembers that the server could not write a message to its file. It may read
-// well meanwhile, and a server that has met a full disk may go on refusing when
-// there is room again, until it is started anew (nats-server 2.15).
+// disk remembers that the server could not write a message to its file, which it
+// says, or does not answer at all. It may read well meanwhile, and a server that has
+// met a full disk goes on so when there is room again, until it is started anew
+// (nats-server 2.15).
 type disk struct{ failed atomic.Int64 } // in Unix nanoseconds; 0: it stores
 
 // note takes in how an attempt to store ended.
@@ -26,7 +28,7 @@ func (d *disk) note(err error, now time.Time) {
 		if d.failed.Load() != 0 {
 			d.failed.Store(0)
 		}
-	case errors.As(err, &api) && api.ErrorCode == errCodeStoreFailed:
+	case errors.Is(err, nats.ErrTimeout), errors.As(err, &api) && api.ErrorCode == errCodeStoreFailed:
 		d.failed.Store(now.UnixNano())
 	}
 }
@@ -36,7 +38,7 @@ func (d *disk) check(now time.Time) error {
 	if failed == 0 || now.Sub(time.Unix(0, failed)) >= diskMemory {
 		return nil
 	}
-	return fmt.Errorf("%w: the server could not write to its disk; give it room and start it anew", ErrUnavailable)
+	return fmt.Errorf("%w: the server did not store what it was sent; is its disk full? Give it room and start it anew", ErrUnavailable)
 }
 
 // Storing returns an error where the server could not store a message a moment ago,

@@ -20,16 +20,18 @@ func TestAFullDiskIsSpokenOf(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	}
-	d.note(nats.ErrTimeout, now)
+	d.note(nats.ErrConnectionClosed, now)
 	d.note(&jetstream.APIError{ErrorCode: jetstream.JSErrCodeStreamWrongLastSequence}, now)
 	full(false, now)
-	d.note(&jetstream.APIError{ErrorCode: errCodeStoreFailed}, now)
-	full(true, now)
-	d.note(nats.ErrTimeout, now)
-	full(true, now.Add(diskMemory-1))
-	full(false, now.Add(diskMemory))
-	d.note(nil, now)
-	full(false, now)
+	for _, failure := range []error{nats.ErrTimeout, &jetstream.APIError{ErrorCode: errCodeStoreFailed}} {
+		d.note(failure, now)
+		full(true, now)
+		d.note(nats.ErrConnectionClosed, now)
+		full(true, now.Add(diskMemory-1))
+		full(false, now.Add(diskMemory))
+		d.note(nil, now)
+		full(false, now)
+	}
 }
 
 // TestAServerThatCanNotStore says so through whatever was made of the log.

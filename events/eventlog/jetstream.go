@@ -209,7 +209,9 @@ func (l *JetStream) publish(ctx context.Context, a Append) (uint64, error) {
 		patience = min(patience, time.Until(deadline))
 	}
 	seq, err := l.send(a, patience)
-	l.disk.note(err, time.Now())
+	if patience == attemptTimeout || !errors.Is(err, nats.ErrTimeout) {
+		l.disk.note(err, time.Now())
+	}
 	return seq, err
 }
 
