@@ -1,13 +1,18 @@
 package anchorer
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/gagliardetto/solana-go"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/memory-ledger/ledger/anchoring/commitment"
 	"github.com/memory-ledger/ledger/anchoring/program"
@@ -166,6 +171,92 @@ func TestSpendingBound(t *testing.T) {
 	w.start(nil, bound(0))
 	if all := w.allAnchored(); len(all) != len(keys) {
 		t.Errorf("%d owners are anchored", len(all))
+	}
+}
+
+// A first commit is dear and a later one cheap: a new owner who can't be paid
+// for waits, and those behind are anchored.
+func TestTheDearDoNotStopTheCheap(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, false)
+	keys := w.owners(2)
+	p := w.start(nil, func(c *Config) { c.MaxLamportsPerDay = 5_000_000 })
+	w.allAnchored()
+	dear := w.owners(1)[0]
+	w.turns(p, errBound)
+	for range 2 {
+		for _, key := range keys {
+			w.write(key, 1)
+		}
+		if h := w.allAnchored(dear)[dear]; h != nil {
+			t.Errorf("the owner who can't be paid for has batches: %v", h.cut)
+		}
+	}
+	w.turns(p, errBound)
+}
+
+// purse is a chain that knows what the authority has.
+type purse struct {
+	Chain
+	balance uint64
+}
+
+func (p purse) Balance(context.Context, solana.PublicKey) (uint64, error) { return p.balance, nil }
+func (p purse) Rent(context.Context, int) (uint64, error)                 { return 0, nil }
+
+func TestAffordable(t *testing.T) {
+	t.Parallel()
+	conn, err := pgx.Connect(t.Context(), pgtest.Database(t))
+	must(t, err)
+	defer closeConn(conn)
+	must(t, makeTables(t.Context(), conn))
+	pool, err := pgxpool.New(t.Context(), conn.Config().ConnString())
+	must(t, err)
+	defer pool.Close()
+	key, err := solana.NewRandomPrivateKey()
+	must(t, err)
+	const rent = 1_000_000
+	d := &driver{
+		cfg: &Config{Now: time.Now}, store: &store{pool: pool}, follower: &follower{rent: new(atomic.Uint64)},
+		signer: signer{key: key}, status: &status{}, metrics: &metrics{balance: prometheus.NewGauge(prometheus.GaugeOpts{})},
+	}
+	d.follower.rent.Store(rent)
+	dear, cheap := d.signer.cost(true)+rent, d.signer.cost(false)
+	fresh := func() *owner { return newOwner(newOwnerKey()) }
+	known := func() *owner { o := fresh(); o.confirmedSize = 1; return o }
+	a, b, c, e, f := fresh(), known(), fresh(), known(), known()
+	all := []*owner{a, b, c, e, f}
+	for _, test := range []struct {
+		lamports uint64
+		want     []*owner
+	}{
+		{0, nil},
+		{cheap - 1, nil},
+		{cheap, []*owner{b}},
+		{3*cheap - 1, []*owner{b, e}},
+		{dear - 1, []*owner{b, e, f}},
+		{dear, []*owner{a}},
+		{dear + 2*cheap, []*owner{a, b, e}},
+		{2*dear + 3*cheap - 1, []*owner{a, b, c, e}},
+		{2*dear + 3*cheap, all},
+	} {
+		for _, short := range []error{errUnfunded, errBound} {
+			d.cfg.Chain, d.cfg.MaxLamportsPerDay = purse{balance: test.lamports}, 0
+			if short == errBound {
+				if test.lamports == 0 {
+					continue // means that there is no bound
+				}
+				d.cfg.Chain, d.cfg.MaxLamportsPerDay = purse{balance: 1 << 40}, test.lamports
+			}
+			got, err := d.affordable(t.Context(), all)
+			must(t, err)
+			if !slices.Equal(got, test.want) {
+				t.Errorf("%d lamports, %v: paid for %d owners, want %d", test.lamports, short, len(got), len(test.want))
+			}
+			if left := len(got) < len(all); left != errors.Is(d.status.funds, short) || !left && d.status.funds != nil {
+				t.Errorf("%d lamports: %d of %d paid for, funds are %v", test.lamports, len(got), len(all), d.status.funds)
+			}
+		}
 	}
 }
 

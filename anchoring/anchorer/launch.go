@@ -176,9 +176,10 @@ func (d *driver) begin(ctx context.Context, owners []*owner) error {
 	return nil
 }
 
-// affordable returns the owners, from the first on, that can be paid for out
-// of the authority's balance and today's bound. What is in flight counts as
-// not paid yet.
+// affordable returns the owners, in their order, that can be paid for out of
+// the authority's balance and today's bound. What is in flight counts as not
+// paid yet. An owner's first commit costs some thousand times as much as a later
+// one: whoever is too dear is passed over, and does not stop those behind.
 func (d *driver) affordable(ctx context.Context, owners []*owner) ([]*owner, error) {
 	balance, err := d.cfg.Chain.Balance(ctx, d.signer.key.PublicKey())
 	if err != nil {
@@ -205,21 +206,19 @@ func (d *driver) affordable(ctx context.Context, owners []*owner) ([]*owner, err
 			left, short = byDay, errBound
 		}
 	}
-	n := 0
+	paid := make([]*owner, 0, len(owners))
 	for _, o := range owners {
-		cost := d.costOf(o)
-		if cost > left {
-			break
+		if cost := d.costOf(o); cost <= left {
+			left -= cost
+			paid = append(paid, o)
 		}
-		left -= cost
-		n++
 	}
-	if n < len(owners) {
-		d.status.setFunds(fmt.Errorf("%w: %d lamports left, authority %s", short, left, d.signer.key.PublicKey()))
+	if out := len(owners) - len(paid); out > 0 {
+		d.status.setFunds(fmt.Errorf("%w: %d lamports left and %d owners who cost more, authority %s", short, left, out, d.signer.key.PublicKey()))
 	} else {
 		d.status.setFunds(nil)
 	}
-	return owners[:n], nil
+	return paid, nil
 }
 
 func saturating(a, b uint64) uint64 {
