@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/memory-ledger/ledger/events"
@@ -76,6 +77,27 @@ func (a *Anchorer) session(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	err = a.work(ctx, s, lock)
+	if !errors.Is(err, errOtherLog) {
+		return err
+	}
+	// What was folded is of a log that is gone. Going on from there would leave
+	// out what this one has before that position.
+	a.cfg.Logger.Error("the log is not the one that the anchorer's state was made from; it is made anew, from the first message on",
+		"partitions", s.partitions.String(), "err", err)
+	if err := s.renew(ctx, lock); err != nil {
+		return err
+	}
+	return a.work(ctx, s, lock)
+}
+
+// errOtherLog says that the log is not the one that the checkpoint was made
+// from: it has lost messages, or was restored from a backup, or is another one.
+var errOtherLog = errors.New("the log has lost messages or is another one")
+
+// work anchors from the checkpoint on. It fails with errOtherLog where that is
+// none of this log.
+func (a *Anchorer) work(ctx context.Context, s *store, lock *pgx.Conn) error {
 	cluster, err := s.cluster(ctx)
 	if err != nil {
 		return err
@@ -85,8 +107,7 @@ func (a *Anchorer) session(ctx context.Context) error {
 		return err
 	}
 	if position := s.marks.highest(); position > head {
-		return fmt.Errorf("the anchorer's checkpoint is at sequence %d, the log ends at %d: the log has lost messages or is "+
-			"another one; restore it, or drop the schema ledger_anchor, which is then filled again from the log", position, head)
+		return fmt.Errorf("%w: the checkpoint is at sequence %d, the log ends at %d", errOtherLog, position, head)
 	}
 	wake := make(chan struct{}, 1)
 	f, err := newFollower(s, a.cfg.Log, a.cfg.CachedOwners, new(atomic.Uint64), wake)
@@ -174,10 +195,15 @@ func (a *Anchorer) count(ctx context.Context, d *driver) error {
 	if err != nil {
 		return err
 	}
+	position := d.follower.position.Load() // before the log is asked
 	head, err := a.cfg.Log.Head(ctx)
 	if err != nil {
 		return err
 	}
-	a.status.set(func(s *status) { s.counts, s.lag = c, saturating(head, d.follower.position.Load()) })
+	if position > head {
+		// The next session finds out whether its checkpoint is still of this log.
+		return fmt.Errorf("sequence %d is folded, the log ends at %d", position, head)
+	}
+	a.status.set(func(s *status) { s.counts, s.lag = c, head-position })
 	return nil
 }

@@ -3,6 +3,7 @@ package anchorer
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -17,6 +18,7 @@ import (
 	"github.com/memory-ledger/ledger/anchoring/commitment"
 	"github.com/memory-ledger/ledger/anchoring/program"
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/infra/localchain"
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
 )
@@ -417,4 +419,73 @@ func (p *process) waitAnchored(w *world) *process {
 	w.t.Helper()
 	w.allAnchored()
 	return p
+}
+
+// folded is how far the state in the database is, at most.
+func (w *world) folded() (seq uint64) {
+	w.t.Helper()
+	w.must(w.pool().QueryRow(w.t.Context(), `SELECT max(seq) FROM ledger_anchor.checkpoints`).Scan(&seq))
+	return seq
+}
+
+// Behind the anchorers' back the log is replaced, by one that ends before their
+// checkpoint, then by one that has grown past it. Whoever has the partitions
+// makes their state anew, once, and nothing is left out.
+func TestAnotherLog(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, false)
+	said := newLines()
+	start := func(partitions string) *process {
+		return w.start(nil, func(c *Config) { c.Partitions, c.Logger = run(t, partitions), slog.New(said) })
+	}
+	const anew = "it is made anew"
+	w.owners(6)
+	start("00-ff").waitAnchored(w).stop()
+	start("00-ff").waitAnchored(w).stop()
+	if n := len(said.of(slog.LevelError, anew)); n != 0 {
+		t.Fatalf("the same log was taken for another one %d times", n)
+	}
+
+	before := w.folded()
+	w.otherLog()
+	w.owners(2)
+	if head, err := w.log.Head(t.Context()); err != nil || head >= before {
+		t.Fatalf("the log ends at %d, %v; %d were folded", head, err, before)
+	}
+	p := start("00-ff").waitAnchored(w)
+	w.comes(p, false)
+	w.comes(start("40-bf"), true) // a standby touches nothing
+	w.owners(1)
+	w.allAnchored()
+	p.stop()
+	if n := len(said.of(slog.LevelError, anew)); n != 1 {
+		t.Errorf("%d lines say that the state is made anew, want 1", n)
+	}
+}
+
+// The same with a log that is longer, and two who share the owners.
+func TestAnotherLogThatIsLonger(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, false)
+	w.log = w.log.WithTail(new(eventlog.Tail)) // its messages have no times
+	w.owners(2)
+	w.start(nil, nil).waitAnchored(w).stop()
+	before := w.folded()
+	w.otherLog()
+	w.log = w.log.WithTail(new(eventlog.Tail))
+	w.bothHalves()
+	w.owners(int(before))
+	said := newLines()
+	for _, partitions := range []string{"00-7f", "80-ff"} {
+		w.start(nil, func(c *Config) { c.Partitions, c.Logger = run(t, partitions), slog.New(said) })
+	}
+	w.allAnchored()
+	for _, r := range said.of(slog.LevelError, "") {
+		if !strings.Contains(r.Message, "it is made anew") {
+			t.Errorf("%s", r.Message)
+		}
+	}
+	if n := len(said.of(slog.LevelError, "it is made anew")); n != 2 {
+		t.Errorf("%d lines say that the state is made anew, want one of each", n)
+	}
 }

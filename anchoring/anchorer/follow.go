@@ -1,8 +1,11 @@
 package anchorer
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -28,30 +31,93 @@ const dayLayout = time.DateOnly
 // the store when something happens to them.
 type follower struct {
 	store *store
-	log   eventlog.Follower
+	log   reader
 	hot   *lru.Cache[events.Owner, *owner]
 	rent  *atomic.Uint64 // lamports of a commitment account, as far as known
 
-	position atomic.Uint64 // newest sequence that is folded
+	position atomic.Uint64        // newest sequence that is folded
+	unproven map[uint64]time.Time // see prove
 	wake     chan<- struct{}
 }
 
-func newFollower(s *store, log eventlog.Follower, cached int, rent *atomic.Uint64, wake chan<- struct{}) (*follower, error) {
+type reader interface {
+	eventlog.Follower
+	eventlog.Reader
+}
+
+// newFollower returns one that begins with the message at the lowest checkpoint,
+// as proof that this is the log that the state came from.
+func newFollower(s *store, log reader, cached int, rent *atomic.Uint64, wake chan<- struct{}) (*follower, error) {
 	hot, err := lru.New[events.Owner, *owner](cached)
 	if err != nil {
 		return nil, err
 	}
-	f := &follower{store: s, log: log, hot: hot, rent: rent, wake: wake}
-	f.position.Store(s.marks.lowest())
+	f := &follower{store: s, log: log, hot: hot, rent: rent, wake: wake, unproven: s.marks.proofs()}
+	f.position.Store(saturating(s.marks.lowest(), 1))
 	return f, nil
 }
 
 // run folds until ctx ends or something fails. What is in memory is then of
 // no use any more: the next session starts from the store.
 func (f *follower) run(ctx context.Context) error {
-	return f.log.Follow(ctx, eventlog.FollowConfig{From: f.position.Load() + 1}, func(s eventlog.Slice) error {
+	err := f.log.Follow(ctx, eventlog.FollowConfig{From: f.position.Load() + 1}, func(s eventlog.Slice) error {
 		return f.slice(ctx, s)
 	})
+	if len(f.unproven) > 0 && (errors.Is(err, eventlog.ErrTruncated) || errors.Is(err, eventlog.ErrGap)) {
+		return fmt.Errorf("%w: %w", errOtherLog, err) // it has no message at a checkpoint
+	}
+	return err
+}
+
+// prove checks that the log's messages at the checkpoints are those that were
+// folded. A log that was restored from a backup and has grown since is found
+// out here though it is as long as it was.
+func (f *follower) prove(ctx context.Context, s eventlog.Slice) error {
+	for seq, was := range f.unproven {
+		if seq < s.First || seq > s.Last {
+			continue
+		}
+		is, err := f.storedAt(ctx, s, seq)
+		if err != nil {
+			return err
+		}
+		// PostgreSQL keeps microseconds.
+		if is.Sub(was).Abs() > time.Microsecond {
+			return fmt.Errorf("%w: the checkpoint is a message that the log stored at %s, the log's message at sequence %d is of %s",
+				errOtherLog, was.UTC().Format(time.RFC3339Nano), seq, is.UTC().Format(time.RFC3339Nano))
+		}
+		delete(f.unproven, seq)
+	}
+	return nil
+}
+
+// errDated ends a look at the log.
+var errDated = errors.New("the message was found")
+
+// storedAt returns when the log stored a message of a slice. It is asked where
+// the message did not come from it; see eventlog.Tail.
+func (f *follower) storedAt(ctx context.Context, s eventlog.Slice, seq uint64) (stored time.Time, err error) {
+	i, found := slices.BinarySearchFunc(s.Records, seq, func(r eventlog.Record, seq uint64) int { return cmp.Compare(r.Seq, seq) })
+	if !found {
+		return stored, fmt.Errorf("sequence %d: %w", seq, eventlog.ErrGap)
+	}
+	if stored = s.Records[i].Time; !stored.IsZero() {
+		return stored, nil
+	}
+	of, err := events.ParseSubject(s.Records[i].Subject)
+	if err != nil {
+		return stored, fmt.Errorf("sequence %d: %w", seq, err)
+	}
+	err = f.log.OwnerTail(ctx, of.Family, of.Owner, seq-1, func(r eventlog.Record) error {
+		if r.Seq == seq {
+			stored = r.Time
+		}
+		return errDated
+	})
+	if stored.IsZero() {
+		return stored, fmt.Errorf("the log does not have the message at sequence %d: %w", seq, errors.Join(err, eventlog.ErrGap))
+	}
+	return stored, nil
 }
 
 // relevant is a message of the log that anchoring folds.
@@ -64,6 +130,9 @@ type relevant struct {
 // slice folds a slice and saves what it changed. A crash before the save
 // leaves the checkpoint where it was, and the slice is folded again.
 func (f *follower) slice(ctx context.Context, s eventlog.Slice) error {
+	if err := f.prove(ctx, s); err != nil {
+		return err
+	}
 	messages, err := decode(s, f.store.marks)
 	if err != nil {
 		return err
@@ -78,7 +147,10 @@ func (f *follower) slice(ctx context.Context, s eventlog.Slice) error {
 			return fmt.Errorf("sequence %d: %w", m.seq, err)
 		}
 	}
-	if len(changed) > 0 || s.Last-f.store.marks.lowest() >= maxUnsaved {
+	if len(changed) > 0 || saturating(s.Last, f.store.marks.lowest()) >= maxUnsaved {
+		if out.stored, err = f.storedAt(ctx, s, s.Last); err != nil {
+			return err
+		}
 		for _, o := range changed {
 			out.owners = append(out.owners, o)
 		}

@@ -1,11 +1,17 @@
 package anchorer
 
-import "github.com/memory-ledger/ledger/events/partition"
+import (
+	"time"
 
-// mark says up to which sequence a run of partitions is folded.
+	"github.com/memory-ledger/ledger/events/partition"
+)
+
+// mark says up to which sequence a run of partitions is folded, and when the
+// log stored the message there, to know the log by.
 type mark struct {
 	partition.Run
-	seq uint64
+	seq    uint64
+	stored time.Time
 }
 
 // marks are the marks of the partitions that an anchorer works for, which it
@@ -42,13 +48,30 @@ func (m marks) wants(p int, seq uint64) bool {
 }
 
 // moved returns the marks after a fold up to seq.
-func (m marks) moved(seq uint64) marks {
+func (m marks) moved(seq uint64, stored time.Time) marks {
 	if seq >= m.highest() {
-		return marks{{partition.Run{First: m[0].First, End: m[len(m)-1].End}, seq}}
+		return marks{{m.run(), seq, stored}}
 	}
 	out := make(marks, len(m))
 	for i, one := range m {
-		out[i] = mark{one.Run, max(one.seq, seq)}
+		if out[i] = one; one.seq < seq {
+			out[i] = mark{one.Run, seq, stored}
+		}
 	}
 	return out
+}
+
+// run is all their partitions.
+func (m marks) run() partition.Run { return partition.Run{First: m[0].First, End: m[len(m)-1].End} }
+
+// proofs are the messages that the log must show again, by sequence, with the
+// times that it stored them at.
+func (m marks) proofs() map[uint64]time.Time {
+	p := map[uint64]time.Time{}
+	for _, one := range m {
+		if one.seq > 0 {
+			p[one.seq] = one.stored
+		}
+	}
+	return p
 }

@@ -19,7 +19,8 @@ func run(t *testing.T, text string) partition.Run {
 
 func TestMarksBecomeOne(t *testing.T) {
 	t.Parallel()
-	m := marks{{run(t, "00-3f"), 10}, {run(t, "40-7f"), 30}, {run(t, "80-8f"), 20}}
+	at := func(seconds int64) time.Time { return time.Unix(seconds, 0) }
+	m := marks{{run(t, "00-3f"), 10, at(1)}, {run(t, "40-7f"), 30, at(3)}, {run(t, "80-8f"), 20, at(2)}}
 	if m.lowest() != 10 || m.highest() != 30 {
 		t.Errorf("from %d to %d", m.lowest(), m.highest())
 	}
@@ -32,10 +33,10 @@ func TestMarksBecomeOne(t *testing.T) {
 			t.Errorf("%x at %d: %v", c.partition, c.seq, got)
 		}
 	}
-	if got, want := m.moved(25), (marks{{m[0].Run, 25}, {m[1].Run, 30}, {m[2].Run, 25}}); !reflect.DeepEqual(got, want) {
+	if got, want := m.moved(25, at(4)), (marks{{m[0].Run, 25, at(4)}, m[1], {m[2].Run, 25, at(4)}}); !reflect.DeepEqual(got, want) {
 		t.Errorf("moved to 25: %v", got)
 	}
-	if got, want := m.moved(30), (marks{{run(t, "00-8f"), 30}}); !reflect.DeepEqual(got, want) {
+	if got, want := m.moved(30, at(5)), (marks{{run(t, "00-8f"), 30, at(5)}}); !reflect.DeepEqual(got, want) {
 		t.Errorf("moved to 30: %v", got)
 	}
 }

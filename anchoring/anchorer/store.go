@@ -17,13 +17,14 @@ import (
 
 // tablesVersion is raised when the tables change: older ones are dropped and
 // filled again from the log.
-const tablesVersion = 3
+const tablesVersion = 4
 
 // errFenced says that somebody else moved the checkpoint.
 var errFenced = errors.New("another anchorer moved the checkpoint")
 
 // store keeps the folded owners of some partitions, in a schema that it shares
-// with the stores of the others, with the sequence up to which the log is folded. Everything in it can be dropped at any time and
+// with the stores of the others, with the sequence up to which the log is folded.
+// Everything in it can be dropped at any time and
 // comes back from the log. A slice's owners and the checkpoint are written in
 // one transaction, so a crash leaves the state of the last whole slice.
 type store struct {
@@ -38,15 +39,17 @@ DROP SCHEMA IF EXISTS ledger_anchor CASCADE;
 CREATE SCHEMA ledger_anchor;
 CREATE TABLE ledger_anchor.about (
     single  boolean PRIMARY KEY DEFAULT true CHECK (single),
-    version integer NOT NULL,
-    -- Genesis hash of the chain that the newest confirmed batch is on.
-    cluster text    NOT NULL DEFAULT ''
+    version integer NOT NULL
 );
 -- Up to which sequence runs of partitions are folded. Together they cover all.
 CREATE TABLE ledger_anchor.checkpoints (
     first   integer PRIMARY KEY,
     last    integer NOT NULL CHECK (last >= first),
-    seq     bigint  NOT NULL
+    seq     bigint  NOT NULL,
+    -- When the log stored the message at seq; null where seq is 0.
+    stored  timestamptz,
+    -- Genesis hash of the chain that their newest confirmed batch is on.
+    cluster text    NOT NULL DEFAULT ''
 );
 CREATE TABLE ledger_anchor.owners (
     owner          text COLLATE "C" PRIMARY KEY,
@@ -120,7 +123,7 @@ func openStore(ctx context.Context, pool *pgxpool.Pool, p partition.Run, around 
 		}
 		for _, at := range []int{p.First, p.End} {
 			for _, sql := range []string{
-				`INSERT INTO ledger_anchor.checkpoints SELECT $1, last, seq FROM ledger_anchor.checkpoints WHERE first < $1 AND last >= $1`,
+				`INSERT INTO ledger_anchor.checkpoints SELECT $1, last, seq, stored, cluster FROM ledger_anchor.checkpoints WHERE first < $1 AND last >= $1`,
 				`UPDATE ledger_anchor.checkpoints SET last = $1 - 1 WHERE first < $1 AND last >= $1`,
 			} {
 				if _, err := tx.Exec(ctx, sql, at); err != nil {
@@ -128,12 +131,12 @@ func openStore(ctx context.Context, pool *pgxpool.Pool, p partition.Run, around 
 				}
 			}
 		}
-		rows, err := tx.Query(ctx, `SELECT first, last + 1, seq FROM ledger_anchor.checkpoints WHERE first >= $1 AND last < $2 ORDER BY first`, p.First, p.End)
+		rows, err := tx.Query(ctx, `SELECT first, last + 1, seq, coalesce(stored, 'epoch') FROM ledger_anchor.checkpoints WHERE first >= $1 AND last < $2 ORDER BY first`, p.First, p.End)
 		if err != nil {
 			return err
 		}
 		s.marks, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (m mark, err error) {
-			return m, row.Scan(&m.First, &m.End, &m.seq)
+			return m, row.Scan(&m.First, &m.End, &m.seq, &m.stored)
 		})
 		return err
 	})
@@ -146,10 +149,36 @@ func openStore(ctx context.Context, pool *pgxpool.Pool, p partition.Run, around 
 	return s, nil
 }
 
-// cluster returns the chain that the newest confirmed batch is on, empty if
-// there is none.
+// renew makes the state of these partitions anew: empty, as at a first start.
+// It asks the connection that holds their locks, so only who has them can. A
+// crash before the commit leaves the old state, which the next session finds
+// out about again. What was spent stays counted, and is counted again where the
+// log still has it: until the day ends, that errs on the careful side.
+func (s *store) renew(ctx context.Context, lock *pgx.Conn) error {
+	fresh := marks{{Run: s.partitions}}
+	err := pgx.BeginFunc(ctx, lock, func(tx pgx.Tx) error {
+		if err := move(ctx, tx, s.marks, fresh); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, `UPDATE ledger_anchor.checkpoints SET stored = NULL, cluster = '' WHERE first = $1`, s.partitions.First); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, `DELETE FROM ledger_anchor.owners WHERE partition >= $1 AND partition < $2`, s.partitions.First, s.partitions.End)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("make the anchorer's state anew: %w", err)
+	}
+	s.marks = fresh
+	return nil
+}
+
+// cluster returns the chain that the confirmed batches of these partitions are
+// on, where they have none that of others, empty if there is none at all.
 func (s *store) cluster(ctx context.Context) (genesis string, err error) {
-	if err = s.pool.QueryRow(ctx, `SELECT cluster FROM ledger_anchor.about`).Scan(&genesis); err != nil {
+	err = s.pool.QueryRow(ctx, `SELECT coalesce((SELECT cluster FROM ledger_anchor.checkpoints WHERE cluster <> ''
+		ORDER BY first >= $1 AND last < $2 DESC, first LIMIT 1), '')`, s.partitions.First, s.partitions.End).Scan(&genesis)
+	if err != nil {
 		return "", fmt.Errorf("read which chain is anchored to: %w", err)
 	}
 	return genesis, nil
@@ -157,8 +186,9 @@ func (s *store) cluster(ctx context.Context) (genesis string, err error) {
 
 // folded is what a slice of the log changed.
 type folded struct {
-	to      uint64 // the slice's last sequence
-	cluster string // of the newest confirmation in the slice, empty if none
+	to      uint64    // the slice's last sequence
+	stored  time.Time // when the log stored that message
+	cluster string    // of the newest confirmation in the slice, empty if none
 	owners  []*owner
 	spent   map[string]uint64 // lamports by day
 }
@@ -173,13 +203,14 @@ func (s *store) save(ctx context.Context, f folded) error {
 }
 
 func (s *store) commit(ctx context.Context, f folded) error {
-	moved := s.marks.moved(f.to)
+	moved := s.marks.moved(f.to, f.stored)
 	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		if err := move(ctx, tx, s.marks, moved); err != nil {
 			return err
 		}
 		if f.cluster != "" {
-			if _, err := tx.Exec(ctx, `UPDATE ledger_anchor.about SET cluster = $1 WHERE cluster <> $1`, f.cluster); err != nil {
+			if _, err := tx.Exec(ctx, `UPDATE ledger_anchor.checkpoints SET cluster = $1 WHERE first >= $2 AND last < $3 AND cluster <> $1`,
+				f.cluster, s.partitions.First, s.partitions.End); err != nil {
 				return err
 			}
 		}
@@ -202,12 +233,12 @@ func (s *store) commit(ctx context.Context, f folded) error {
 // this anchorer left.
 func move(ctx context.Context, tx pgx.Tx, from, to marks) error {
 	for i, m := range from {
-		seq := to[0].seq
+		next := to[0]
 		if len(to) == len(from) {
-			seq = to[i].seq
+			next = to[i]
 		}
-		tag, err := tx.Exec(ctx, `UPDATE ledger_anchor.checkpoints SET seq = $4 WHERE first = $1 AND last = $2 AND seq = $3`,
-			m.First, m.End-1, m.seq, seq)
+		tag, err := tx.Exec(ctx, `UPDATE ledger_anchor.checkpoints SET seq = $4, stored = $5 WHERE first = $1 AND last = $2 AND seq = $3`,
+			m.First, m.End-1, m.seq, next.seq, next.stored)
 		if err != nil {
 			return err
 		}
@@ -219,11 +250,16 @@ func move(ctx context.Context, tx pgx.Tx, from, to marks) error {
 		return nil
 	}
 	one := to[0] // all of them, joined
-	if _, err := tx.Exec(ctx, `DELETE FROM ledger_anchor.checkpoints WHERE first > $1 AND last < $2`, one.First, one.End); err != nil {
-		return err
+	for _, sql := range []string{
+		`UPDATE ledger_anchor.checkpoints SET cluster = (SELECT max(cluster) FROM ledger_anchor.checkpoints WHERE first >= $1 AND last < $2) WHERE first = $1`,
+		`DELETE FROM ledger_anchor.checkpoints WHERE first > $1 AND last < $2`,
+		`UPDATE ledger_anchor.checkpoints SET last = $2 - 1 WHERE first = $1`,
+	} {
+		if _, err := tx.Exec(ctx, sql, one.First, one.End); err != nil {
+			return err
+		}
 	}
-	_, err := tx.Exec(ctx, `UPDATE ledger_anchor.checkpoints SET last = $2 - 1 WHERE first = $1`, one.First, one.End)
-	return err
+	return nil
 }
 
 func upsert(ctx context.Context, tx pgx.Tx, owners []*owner) error {

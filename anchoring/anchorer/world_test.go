@@ -6,8 +6,10 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -113,13 +115,52 @@ func newWorld(t testing.TB, own bool) *world {
 	w.client, err = chain.New(w.chain.URL())
 	w.must(err)
 	t.Cleanup(w.client.Close)
-	nc, err := nats.Connect(natstest.Start(t).URL(), nats.MaxReconnects(-1))
-	w.must(err)
-	t.Cleanup(nc.Close)
-	w.log, err = eventlog.Create(t.Context(), nc, eventlog.Config{})
-	w.must(err)
+	w.otherLog()
 	w.database = pgtest.Database(t)
 	return w
+}
+
+// otherLog puts an empty log in the place of the one that is there. Who runs
+// already stays with that.
+func (w *world) otherLog() {
+	w.t.Helper()
+	nc, err := nats.Connect(natstest.Start(w.t).URL(), nats.MaxReconnects(-1))
+	w.must(err)
+	w.t.Cleanup(nc.Close)
+	w.log, err = eventlog.Create(w.t.Context(), nc, eventlog.Config{})
+	w.must(err)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	clear(w.leaves)
+	clear(w.seqs)
+}
+
+// lines is a slog handler that keeps what is written.
+type lines struct {
+	slog.Handler
+	mu   sync.Mutex
+	kept []slog.Record
+}
+
+func newLines() *lines { return &lines{Handler: slog.NewTextHandler(io.Discard, nil)} }
+
+func (l *lines) Handle(_ context.Context, r slog.Record) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.kept = append(l.kept, r)
+	return nil
+}
+
+// of returns the lines of a level whose message contains a text.
+func (l *lines) of(level slog.Level, text string) (found []slog.Record) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, r := range l.kept {
+		if r.Level == level && strings.Contains(r.Message, text) {
+			found = append(found, r)
+		}
+	}
+	return found
 }
 
 // pool is a connection of the test's own to the anchorers' database.
