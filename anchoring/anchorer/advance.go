@@ -198,7 +198,7 @@ func (d *driver) settle(ctx context.Context, f *flight, succeeded bool, held map
 	}
 	if confirmed > 0 {
 		d.streak = 0
-		d.status.setFunds(nil) // it could pay; the next batch asks again
+		d.status.setFunds(d.unpaid) // it could pay for these; the next batch asks again
 		d.metrics.spent.Add(float64(lamports))
 	} else if len(f.owners) == 0 {
 		d.cameToNothing(errors.New("expired"))

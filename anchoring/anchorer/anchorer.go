@@ -97,7 +97,7 @@ var errOtherLog = errors.New("the log has lost messages or is another one")
 
 // work anchors from the checkpoint on. It fails with errOtherLog where that is
 // none of this log.
-func (a *Anchorer) work(ctx context.Context, s *store, lock *pgx.Conn) error {
+func (a *Anchorer) work(ctx context.Context, s *store, lock *pgx.Conn) (err error) {
 	cluster, err := s.cluster(ctx)
 	if err != nil {
 		return err
@@ -118,7 +118,7 @@ func (a *Anchorer) work(ctx context.Context, s *store, lock *pgx.Conn) error {
 	a.status.set(func(s *status) {
 		s.session, s.standby, s.behind, s.working = nil, false, true, a.cfg.Partitions.Count()
 	})
-	defer a.status.set(func(s *status) { s.working = 0 })
+	defer func() { a.status.idle(err) }()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return ended(ctx, f.run(ctx)) })
 	group.Go(func() error { return ended(ctx, a.holdTurn(ctx, lock)) })

@@ -57,6 +57,7 @@ type driver struct {
 	busy map[events.Owner]uint64
 	held map[events.Owner]*hold
 
+	unpaid  error  // why owners were left out when payable ones were last chosen
 	genesis string // of the chain that commits belong on; empty until known
 	streak  int    // flights that came to nothing since one succeeded
 	resting time.Time
@@ -67,6 +68,11 @@ type driver struct {
 // log or the database failed. Trouble with the chain is no error; it shows in
 // the status, and the next step tries again.
 func (d *driver) step(ctx context.Context) (busy bool, err error) {
+	defer func() {
+		if ctx.Err() == nil {
+			d.status.tell(d.cfg.Logger)
+		}
+	}()
 	d.release()
 	work, err := d.find(ctx)
 	if err != nil {

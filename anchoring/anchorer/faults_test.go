@@ -19,6 +19,7 @@ import (
 	"github.com/memory-ledger/ledger/anchoring/program"
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/events/partition"
 	"github.com/memory-ledger/ledger/infra/localchain"
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
 )
@@ -467,15 +468,17 @@ func TestAnotherLog(t *testing.T) {
 func TestAnotherLogThatIsLonger(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false)
+	said := newLines()
 	w.log = w.log.WithTail(new(eventlog.Tail)) // its messages have no times
 	w.owners(2)
-	w.start(nil, nil).waitAnchored(w).stop()
+	for range 2 {
+		w.start(nil, func(c *Config) { c.Logger = slog.New(said) }).waitAnchored(w).stop()
+	}
 	before := w.folded()
 	w.otherLog()
 	w.log = w.log.WithTail(new(eventlog.Tail))
 	w.bothHalves()
 	w.owners(int(before))
-	said := newLines()
 	for _, partitions := range []string{"00-7f", "80-ff"} {
 		w.start(nil, func(c *Config) { c.Partitions, c.Logger = run(t, partitions), slog.New(said) })
 	}
@@ -487,5 +490,142 @@ func TestAnotherLogThatIsLonger(t *testing.T) {
 	}
 	if n := len(said.of(slog.LevelError, "it is made anew")); n != 2 {
 		t.Errorf("%d lines say that the state is made anew, want one of each", n)
+	}
+}
+
+// Who loses its turn no longer says what it knew when it had it.
+func TestLostTurnLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, false)
+	bad := w.owners(1)[0]
+	registry := prometheus.NewRegistry()
+	// Pays for one first commit.
+	p := w.start(nil, func(c *Config) { c.MaxLamportsPerDay, c.Registerer = 3_000_000, registry })
+	w.allAnchored()
+	w.mu.Lock()
+	w.bad[bad] = true
+	w.mu.Unlock()
+	w.write(bad, 1)
+	w.owners(2)
+	w.turns(p, errBound)
+	w.turns(p, errDisagree)
+	w.gauges(registry, func(g map[string]float64) bool {
+		return g["owners waiting"] > 0 && g["oldest_unanchored_seconds"] > 0 && g["ready"] == 0 && g["partitions"] == partition.Count
+	})
+	conn, err := pgx.Connect(t.Context(), w.database)
+	w.must(err)
+	t.Cleanup(func() { closeConn(conn) })
+	_, err = conn.Exec(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND pid <> pg_backend_pid()
+		AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`)
+	w.must(err)
+	_, err = conn.Exec(t.Context(), `SELECT pg_advisory_lock($1)`, lockKey) // another anchorer
+	w.must(err)
+	w.comes(p, true)
+	w.gauges(registry, func(g map[string]float64) bool {
+		return g["owners waiting"] == 0 && g["oldest_unanchored_seconds"] == 0 && g["lag_messages"] == 0 && g["ready"] == 1 && g["partitions"] == 0
+	})
+	w.turns(p, nil)
+}
+
+// gauges waits until an anchorer's gauges are as wanted.
+func (w *world) gauges(registry *prometheus.Registry, wanted func(map[string]float64) bool) {
+	w.t.Helper()
+	deadline := time.Now().Add(patience)
+	for {
+		families, err := registry.Gather()
+		w.must(err)
+		values := map[string]float64{}
+		for _, f := range families {
+			name := strings.TrimPrefix(f.GetName(), "ledger_anchor_")
+			for _, m := range f.GetMetric() {
+				for _, label := range m.GetLabel() {
+					values[name+" "+label.GetValue()] = m.GetGauge().GetValue()
+				}
+				values[name] = m.GetGauge().GetValue()
+			}
+		}
+		if wanted(values) {
+			return
+		}
+		if time.Now().After(deadline) {
+			w.t.Fatalf("the gauges are %v", values)
+		}
+		pause(w.t.Context(), 5*time.Millisecond)
+	}
+}
+
+// looks counts the looks at the chain and at the funds.
+type looks struct {
+	Chain
+	genesis, balance atomic.Int32
+}
+
+func (l *looks) GenesisHash(ctx context.Context) (string, error) {
+	l.genesis.Add(1)
+	return l.Chain.GenesisHash(ctx)
+}
+
+func (l *looks) Balance(ctx context.Context, key solana.PublicKey) (uint64, error) {
+	l.balance.Add(1)
+	return l.Chain.Balance(ctx, key)
+}
+
+// A trouble is one line, however often it is met, and its end is another.
+func TestTroubleIsSaidOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, true)
+	var err error
+	w.authority, err = solana.NewRandomPrivateKey() // without a lamport
+	w.must(err)
+	keys := w.owners(2)
+	said, seen := newLines(), &looks{}
+	until := func(what string, done func() bool) {
+		t.Helper()
+		for deadline := time.Now().Add(patience); !done(); pause(t.Context(), 5*time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("%s did not happen", what)
+			}
+		}
+	}
+	several := func(n *atomic.Int32) {
+		t.Helper()
+		before := n.Load()
+		until("several looks", func() bool { return n.Load() > before+4 })
+	}
+	const noFunds, funded = "owners can't be paid for", "can be paid for again"
+	const noChain, usable = "the chain can't be anchored on", "can be anchored on again"
+	line := func(level slog.Level, text string) func() bool {
+		return func() bool { return len(said.of(level, text)) > 0 }
+	}
+	p := w.start(nil, func(c *Config) {
+		seen.Chain = c.Chain
+		c.Chain, c.Logger = seen, slog.New(said)
+	})
+	until("a line about the funds", line(slog.LevelWarn, noFunds))
+	several(&seen.balance)
+	w.must(w.chain.Fund(t.Context(), w.authority.PublicKey().String(), solana.LAMPORTS_PER_SOL))
+	w.allAnchored()
+	until("a line that funds are there", line(slog.LevelInfo, funded))
+
+	w.fault(localchain.Down(true))
+	w.write(keys[0], 1)
+	until("a line about the chain", line(slog.LevelWarn, noChain))
+	several(&seen.genesis)
+	w.fault(localchain.Down(false))
+	until("a line that the chain is back", line(slog.LevelInfo, usable))
+	w.allAnchored()
+
+	w.fault(localchain.Reset())
+	w.write(keys[0], 1)
+	w.turns(p, errReset)
+	several(&seen.genesis)
+	for _, want := range []struct {
+		level slog.Level
+		text  string
+		times int
+	}{{slog.LevelWarn, noFunds, 1}, {slog.LevelInfo, funded, 1}, {slog.LevelWarn, noChain, 2}, {slog.LevelInfo, usable, 1}} {
+		if n := len(said.of(want.level, want.text)); n != want.times {
+			t.Errorf("%q is said %d times, want %d", want.text, n, want.times)
+		}
 	}
 }

@@ -213,11 +213,11 @@ func (d *driver) affordable(ctx context.Context, owners []*owner) ([]*owner, err
 			paid = append(paid, o)
 		}
 	}
+	d.unpaid = nil
 	if out := len(owners) - len(paid); out > 0 {
-		d.status.setFunds(fmt.Errorf("%w: %d lamports left and %d owners who cost more, authority %s", short, left, out, d.signer.key.PublicKey()))
-	} else {
-		d.status.setFunds(nil)
+		d.unpaid = fmt.Errorf("%w: %d lamports left and %d owners who cost more, authority %s", short, left, out, d.signer.key.PublicKey())
 	}
+	d.status.setFunds(d.unpaid)
 	return paid, nil
 }
 

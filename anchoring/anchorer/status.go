@@ -3,10 +3,13 @@ package anchorer
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/memory-ledger/ledger/anchoring/chain"
 )
 
 // ErrNotReady is the class of what Ready returns.
@@ -28,6 +31,8 @@ type status struct {
 	counts  counts
 	lag     uint64
 	working int // partitions that it works for now
+
+	toldChain, toldFunds error // which trouble the newest line about it is of
 }
 
 func (s *status) set(change func(*status)) {
@@ -36,11 +41,57 @@ func (s *status) set(change func(*status)) {
 	change(s)
 }
 
+// idle is the state between two sessions. What the last one knew of owners, chain
+// and funds is cleared: another anchorer may work for them now, and an alert on
+// what this one said last would never end.
+func (s *status) idle(why error) {
+	s.set(func(s *status) {
+		s.session, s.behind, s.working = why, false, 0
+		s.counts, s.lag, s.looked = counts{}, 0, time.Time{}
+		s.chain, s.funds, s.alarm = nil, nil, nil
+	})
+}
+
 func (s *status) setChain(err error, now time.Time) {
 	s.set(func(s *status) { s.chain, s.looked = err, now })
 }
 func (s *status) setFunds(err error) { s.set(func(s *status) { s.funds = err }) }
 func (s *status) setAlarm(err error) { s.set(func(s *status) { s.alarm = err }) }
+
+// tell writes a line when the chain or the funds went bad, when it is another
+// trouble than before, and when they are good again. It is asked at the end of a
+// step: within one, what is known changes back and forth.
+func (s *status) tell(log *slog.Logger) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if is := trouble(s.chain); is != s.toldChain {
+		if s.toldChain = is; is != nil {
+			log.Warn("the chain can't be anchored on; memories stay unanchored until it can", "err", s.chain)
+		} else {
+			log.Info("the chain can be anchored on again")
+		}
+	}
+	if is := trouble(s.funds); is != s.toldFunds {
+		if s.toldFunds = is; is != nil {
+			log.Warn("owners can't be paid for; their memories stay unanchored until they can", "err", s.funds)
+		} else {
+			log.Info("all owners can be paid for again")
+		}
+	}
+}
+
+// trouble is the class of an error: its text has numbers that change.
+func trouble(err error) error {
+	for _, class := range []error{errReset, errUnfunded, errBound} {
+		if errors.Is(err, class) {
+			return class
+		}
+	}
+	if err != nil {
+		return chain.ErrUnreachable
+	}
+	return nil
+}
 
 func (s *status) probeDue(now time.Time) bool {
 	s.mu.Lock()

@@ -24,9 +24,9 @@ var errFenced = errors.New("another anchorer moved the checkpoint")
 
 // store keeps the folded owners of some partitions, in a schema that it shares
 // with the stores of the others, with the sequence up to which the log is folded.
-// Everything in it can be dropped at any time and
-// comes back from the log. A slice's owners and the checkpoint are written in
-// one transaction, so a crash leaves the state of the last whole slice.
+// Everything in it can be dropped at any time and comes back from the log. A
+// slice's owners and the checkpoint are written in one transaction, so a crash
+// leaves the state of the last whole slice.
 type store struct {
 	pool       *pgxpool.Pool
 	partitions partition.Run

@@ -39,7 +39,7 @@ func (a *Anchorer) takeTurn(ctx context.Context) (*pgx.Conn, error) {
 		if mine {
 			return conn, nil
 		}
-		a.status.set(func(s *status) { s.session, s.standby = nil, true })
+		a.status.set(func(s *status) { s.session, s.standby, s.toldChain, s.toldFunds = nil, true, nil, nil })
 		if !pause(ctx, standbyEvery) {
 			closeConn(conn)
 			return nil, ctx.Err()
