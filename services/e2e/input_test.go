@@ -190,7 +190,7 @@ func TestCredentials(t *testing.T) {
 func TestLongKeysAreRefusedQuickly(t *testing.T) {
 	t.Parallel()
 	s := stacktest.Start(t, stacktest.Options{})
-	long := strings.Repeat("z", 200_000)
+	long := strings.Repeat("z", 900_000) // what is quadratic in that takes minutes
 	wallet := stacktest.NewWallet()
 	for _, c := range []*stacktest.Client{s.Core[0], s.Extension[0]} {
 		start := time.Now()
@@ -198,7 +198,7 @@ func TestLongKeysAreRefusedQuickly(t *testing.T) {
 		c.Expect(400, "POST", "/auth/verify", map[string]any{"publicKey": long, "message": "m", "signature": "s"})
 		c.Expect(400, "POST", "/auth/verify", map[string]any{"publicKey": wallet.PublicKey, "message": "m", "signature": long})
 		c.Expect(400, "POST", "/auth/verify", map[string]any{"publicKey": wallet.PublicKey, "message": long, "signature": wallet.Answer("m")["signature"]})
-		if d := time.Since(start); d > time.Second {
+		if d := time.Since(start); d > 10*time.Second {
 			t.Errorf("four refusals took %v", d)
 		}
 	}
