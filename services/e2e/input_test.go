@@ -230,10 +230,10 @@ func TestListsForOldClients(t *testing.T) {
 	core, extension := s.Core[0], s.Extension[0]
 	wallet := stacktest.NewWallet()
 	session, other := "Authorization: Bearer "+core.Token(wallet)+"\r\n", "Authorization: Bearer "+extension.Token(wallet)+"\r\n"
-	const memories = 80 // more than are read before the answer begins
+	const memories = 40 // of 60 kB: more than is made before the answer begins, and than is kept
 	writer := core.SignIn(wallet)
 	for n := range memories {
-		core.Expect(201, "POST", "/memories", map[string]any{"content": fmt.Sprint(n, strings.Repeat("-", 2000))}, writer)
+		core.Expect(201, "POST", "/memories", map[string]any{"content": fmt.Sprint(n, strings.Repeat("-", 60_000))}, writer)
 	}
 	for _, c := range []struct {
 		client         *stacktest.Client
