@@ -197,8 +197,11 @@ func refusals(t *testing.T, node *server.Server) {
 	}
 }
 
+// noPeers is the server's error where too few nodes have joined for the replicas.
+const noPeers jetstream.ErrorCode = 10005
+
 // provision retries while the nodes still elect their leader, which they tell
-// nobody of; each attempt waits for the server's answer.
+// nobody of, or join it; each attempt waits for the server's answer.
 func provision(t *testing.T, on func(int, string) (*world, jetstream.JetStream)) {
 	t.Helper()
 	w, _ := on(0, "admin")
@@ -211,7 +214,7 @@ func provision(t *testing.T, on func(int, string) (*world, jetstream.JetStream))
 	for {
 		err := natsconf.Provision(t.Context(), admin, 3)
 		var api *jetstream.APIError
-		starting := errors.As(err, &api) && api.Code == 503 || errors.Is(err, nats.ErrNoResponders) || errors.Is(err, context.DeadlineExceeded)
+		starting := errors.As(err, &api) && (api.Code == 503 || api.ErrorCode == noPeers) || errors.Is(err, nats.ErrNoResponders) || errors.Is(err, context.DeadlineExceeded)
 		switch {
 		case err == nil:
 			return

@@ -107,9 +107,11 @@ async function refusedSignature(stage) {
 }
 
 async function noWallet(stage) {
-  await stage.open({ clock: true, wallets: [] });
+  // Time stands still, however slow the machine is, until the spinner was seen.
+  await stage.open({ clock: true, wallets: [], before: (page) => page.clock.pauseAt(Date.now() + 60_000) });
   await stage.page.getByText('Looking for wallets in this browser').waitFor();
   await stage.shot('looking');
+  await stage.page.clock.resume();
   await stage.page.clock.fastForward('00:02');
   await stage.problem('No wallet found', false);
   await stage.everyLook('missing');
