@@ -155,12 +155,11 @@ func (a *API) getMemory(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	text, err := view.AppendJSON(nil)
+	text, err := view.AppendJSON(door.Buffer(c))
 	if err != nil {
 		return err
 	}
-	c.Set(fiber.HeaderContentType, fiber.MIMEApplicationJSON)
-	return c.Send(text)
+	return door.SendJSON(c, text)
 }
 
 const maxPage = 1000

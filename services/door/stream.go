@@ -18,15 +18,30 @@ import (
 func StreamArray(c *fiber.Ctx, cursor *memory.Cursor, prefix, suffix string) error {
 	s := &arrayStream{cursor: cursor, suffix: "]" + suffix}
 	cursor.Abandoned = Gone(c)
+	s.buffer = *bytes.NewBuffer(Buffer(c))
 	s.buffer.WriteString(prefix + "[")
 	if err := s.fill(Context(c)); err != nil {
 		return err
 	}
-	c.Set(fiber.HeaderContentType, fiber.MIMEApplicationJSON)
 	if s.done {
-		return c.Send(s.buffer.Bytes())
+		return SendJSON(c, s.buffer.Bytes())
 	}
+	c.Set(fiber.HeaderContentType, fiber.MIMEApplicationJSON)
 	return Stream(c, s)
+}
+
+// Buffer returns an empty buffer that an answer may be made in: the connection's, as
+// the answer before it left it.
+func Buffer(c *fiber.Ctx) []byte { return c.Response().SwapBody(nil)[:0] }
+
+// SendJSON answers with JSON, which the connection takes over.
+func SendJSON(c *fiber.Ctx, text []byte) error {
+	c.Set(fiber.HeaderContentType, fiber.MIMEApplicationJSON)
+	if cap(text) > keptAnswer {
+		return c.Send(text)
+	}
+	c.Response().SwapBody(text)
+	return nil
 }
 
 // Stream answers with a body of unknown length. HTTP/1.0 knows no chunks: there
@@ -79,6 +94,10 @@ const (
 	// heldBytes is about how much of an answer is made before some of it is read: a
 	// client that reads slowly, or not at all, has the server keep it.
 	heldBytes = 1 << 20
+	// keptAnswer is how large the buffer of an answer may be that a connection keeps
+	// for the next. What is made anew for each request has to be collected, too, and
+	// whoever makes much is held up by the collector while it is busy.
+	keptAnswer = 16 << 10
 )
 
 // arrayStream is a JSON array that is made while it is read.

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -12,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/gofiber/fiber/v2"
 	"github.com/prometheus/client_golang/prometheus"
@@ -103,10 +105,7 @@ func TestStreamsBreakOff(t *testing.T) {
 // fails half way, whenever half is sent to.
 func serveStreams(t *testing.T) (addr string, half chan struct{}) {
 	t.Helper()
-	app := New(Config{
-		Service: "test", Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
-		NewID: func() string { return "id" },
-	})
+	app := streamApp()
 	half = make(chan struct{})
 	for path, body := range map[string]func() io.Reader{
 		"/whole":   func() io.Reader { return io.MultiReader(io.LimitReader(endless{}, 1<<20)) },
@@ -119,6 +118,19 @@ func serveStreams(t *testing.T) (addr string, half chan struct{}) {
 		})
 	}
 	app.Get("/short", func(c *fiber.Ctx) error { return c.SendString("short") })
+	return serve(t, app), half
+}
+
+func streamApp() *App {
+	return New(Config{
+		Service: "test", Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
+		NewID: func() string { return "id" },
+	})
+}
+
+// serve serves an app until the test ends.
+func serve(t *testing.T, app *App) (addr string) {
+	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -132,7 +144,7 @@ func serveStreams(t *testing.T) (addr string, half chan struct{}) {
 			t.Error(err)
 		}
 	})
-	return listener.Addr().String(), half
+	return listener.Addr().String()
 }
 
 // failing fails when it is told to.
@@ -167,4 +179,46 @@ func read(t *testing.T, answers *bufio.Reader, method string) *http.Response {
 		t.Fatal(err)
 	}
 	return answer
+}
+
+// TestAnswersOfAConnectionShareABuffer, unless it became long.
+func TestAnswersOfAConnectionShareABuffer(t *testing.T) {
+	app := streamApp()
+	var given, taken []*byte // the first byte of each answer's buffer, before and after it was made
+	app.Get("/text/:length", func(c *fiber.Ctx) error {
+		length, err := c.ParamsInt("length")
+		if err != nil {
+			return err
+		}
+		b := Buffer(c)
+		if len(b) > 0 || cap(b) > keptAnswer {
+			t.Errorf("a buffer of %d bytes that holds %d", cap(b), len(b))
+		}
+		given = append(given, unsafe.SliceData(b))
+		b = append(b, make([]byte, length)...)
+		taken = append(taken, unsafe.SliceData(b))
+		return SendJSON(c, b)
+	})
+	addr := serve(t, app)
+	lengths := []int{1000, 10, 800, keptAnswer + 1, 20, 20}
+	var requests strings.Builder
+	for _, n := range lengths {
+		fmt.Fprintf(&requests, "GET /text/%d HTTP/1.1\r\nHost: x\r\n\r\n", n)
+	}
+	answers := ask(t, addr, requests.String())
+	for _, n := range lengths {
+		res, err := http.ReadResponse(answers, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(res.Body)
+		if err != nil || len(body) != n || res.Header.Get(fiber.HeaderContentType) != fiber.MIMEApplicationJSON {
+			t.Errorf("%d bytes for %d, %v, %v", len(body), n, res.Header, err)
+		}
+	}
+	for i, n := range lengths[:len(lengths)-1] {
+		if kept := given[i+1] == taken[i]; kept != (n <= keptAnswer) {
+			t.Errorf("a buffer with %d bytes was kept: %v", n, kept)
+		}
+	}
 }

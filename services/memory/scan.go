@@ -46,6 +46,8 @@ type Cursor struct {
 	service *Service
 	reader  Reader
 	key     *keystore.OwnerKey
+	opener  *keystore.Opener // nil before the first memory of a list
+	id      []byte           // that it was given last
 	next    uint64
 	end     uint64
 	size    uint64   // of the log when the cursor was made
@@ -198,10 +200,15 @@ func (c *Cursor) keptRows(yield func(*View) error) (kept bool, err error) {
 }
 
 func (c *Cursor) open(m *memories.Memory, yield func(*View) error) error {
-	v, err := view(c.key, m)
+	if c.opener == nil {
+		c.opener = c.key.Opener()
+	}
+	c.id = append(c.id[:0], m.ID...)
+	content, err := c.opener.Open(c.id, m.Sealed)
 	if err != nil {
 		return err
 	}
+	v := viewOf(string(content), m)
 	return yield(&v)
 }
 
