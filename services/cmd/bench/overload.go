@@ -71,10 +71,18 @@ func overloads(ctx context.Context, w *world) error {
 	if err != nil {
 		return err
 	}
+	if _, err := lights[0].read(ctx, settling); err != nil {
+		return err
+	}
 	return beside("64 searches of 100,000 memories at a time, half of them abandoned", func(ctx context.Context, on func()) error {
 		return w.tooManySearches(ctx, token, on)
 	})
 }
+
+// settling is how long somebody reads after a fill before anything is measured. A
+// fill connects to the log's server, and a run whose log somebody else is connected
+// to asks it at each read, until nobody was for two pauses of eventlog.Own.
+const settling = 11 * time.Second
 
 // light is somebody who asks for little.
 type light struct {
