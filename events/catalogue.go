@@ -33,7 +33,7 @@ type Definition struct {
 var catalogue = []Definition{
 	{TypeOwnerRegistered, 1, func() Data { return new(OwnerRegistered) }, nil, "A wallet signed in for the first time.", []SubjectKind{KindSession}},
 	{TypeSessionIssued, 1, func() Data { return new(SessionIssued) }, nil, "A wallet proved possession of its key and got a session.", []SubjectKind{KindSession}},
-	{TypeSessionRevoked, 1, func() Data { return new(SessionRevoked) }, nil, "An extension session was ended by its holder.", []SubjectKind{KindSession}},
+	{TypeSessionRevoked, 1, func() Data { return new(SessionRevoked) }, nil, "An extension session was ended: by its holder, or because its owner had too many.", []SubjectKind{KindSession}},
 	{TypeMemoryWritten, 1, func() Data { return new(MemoryWritten) }, nil, "A memory became a leaf of its owner's log.", []SubjectKind{KindMemory}},
 	{TypeGrantMinted, 1, func() Data { return new(GrantMinted) }, nil, "An owner handed out a capability to read or to write.", []SubjectKind{KindGrant}},
 	{TypeGrantConsumed, 1, func() Data { return new(GrantConsumed) }, nil, "One use of a grant was spent.", []SubjectKind{KindGrant, KindMemory}},

@@ -64,7 +64,8 @@ type SessionIssued struct {
 	ExpiresAt Timestamp `json:"expiresAt"`
 }
 
-// SessionRevoked: an extension session was ended by its holder.
+// SessionRevoked: an extension session was ended, by its holder or, as the oldest of
+// too many, by the one that was issued with it.
 type SessionRevoked struct {
 	SessionID string `json:"sessionId"`
 }

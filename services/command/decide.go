@@ -3,6 +3,7 @@ package command
 import (
 	"cmp"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -30,6 +31,12 @@ var (
 const (
 	// MaxKeys bounds an owner's live API keys.
 	MaxKeys = 1000
+	// MaxSessions bounds an owner's live extension sessions: one more ends the
+	// oldest.
+	MaxSessions = 1000
+	// maxEnded bounds how many one sign-in ends, where there are more than
+	// MaxSessions, so that its message stays short.
+	maxEnded = 100
 	// keyUseInterval is how often the use of a key is recorded at most.
 	keyUseInterval = time.Minute
 )
@@ -93,7 +100,9 @@ func (c Credential) use(s *State, now time.Time) []events.Data {
 
 func keyUseDue(k Key, now time.Time) bool { return now.Sub(k.LastUsed) >= keyUseInterval }
 
-// SignIn issues a session, and registers the owner at the first one.
+// SignIn issues a session, and registers the owner at the first one. Nobody can
+// sign out of a session whose token is lost, so too many are not refused: the oldest
+// end.
 type SignIn struct {
 	UserID    string // for a new owner
 	SessionID string
@@ -102,8 +111,13 @@ type SignIn struct {
 	ExpiresAt events.Timestamp
 }
 
-func (c *SignIn) decide(s *State, _ time.Time) (Decision, error) {
+func (c *SignIn) decide(s *State, now time.Time) (Decision, error) {
 	d := Decision{Kind: events.KindSession}
+	if c.Audience == events.AudienceExtension {
+		for _, id := range s.surplusSessions(now) {
+			d.Events = append(d.Events, &events.SessionRevoked{SessionID: id})
+		}
+	}
 	if !s.Registered {
 		d.Events = append(d.Events, &events.OwnerRegistered{UserID: c.UserID})
 	}
@@ -111,6 +125,19 @@ func (c *SignIn) decide(s *State, _ time.Time) (Decision, error) {
 		SessionID: c.SessionID, Audience: c.Audience, TokenHash: c.TokenHash, ExpiresAt: c.ExpiresAt,
 	})
 	return d, nil
+}
+
+// surplusSessions returns the live sessions that leave no room for another one, those
+// that expire first.
+func (s *State) surplusSessions(now time.Time) []string {
+	if len(s.Sessions) < MaxSessions {
+		return nil
+	}
+	live := slices.DeleteFunc(slices.Collect(maps.Keys(s.Sessions)), func(id string) bool { return !now.Before(s.Sessions[id]) })
+	slices.SortFunc(live, func(a, b string) int {
+		return cmp.Or(s.Sessions[a].Compare(s.Sessions[b]), cmp.Compare(a, b))
+	})
+	return live[:max(0, min(len(live)-(MaxSessions-1), maxEnded))]
 }
 
 // SignOut revokes an extension session.

@@ -3,6 +3,7 @@ package command
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"testing"
 	"time"
@@ -60,11 +61,19 @@ func (m *machine) id(kind string) string {
 	return fmt.Sprintf("%s-%d", kind, m.ids)
 }
 
+// copied is what a decision must leave as it was.
+func copied(s *State) State {
+	c := *s
+	c.Grants, c.Keys = maps.Clone(s.Grants), maps.Clone(s.Keys)
+	c.Sessions, c.idempotent = maps.Clone(s.Sessions), maps.Clone(s.idempotent)
+	return c
+}
+
 // decide checks that a decision is pure, then applies it as the executor does.
 func (m *machine) decide(c Command) (Decision, error) {
-	before := m.state.clone()
+	before := copied(m.state)
 	d, err := c.decide(m.state, m.now)
-	if !reflect.DeepEqual(before, m.state.clone()) {
+	if !reflect.DeepEqual(before, copied(m.state)) {
 		m.t.Fatalf("%T changed the state", c)
 	}
 	again, errAgain := c.decide(m.state, m.now)
@@ -299,4 +308,69 @@ func TestDecisions(t *testing.T) {
 			},
 		})
 	})
+}
+
+// TestTooManySessions: the oldest end, those that expired and core ones don't count.
+func TestTooManySessions(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	s := NewState(testOwner)
+	s.Registered = true
+	s.Sessions["expired"] = now
+	const more = 150 // than there may be, as from before there was a bound
+	for i := range MaxSessions + more {
+		s.Sessions[fmt.Sprintf("session-%04d", i)] = now.Add(time.Hour + time.Duration(i)*time.Second)
+	}
+	ended := func(audience events.Audience) (ids []string) {
+		c := &SignIn{SessionID: "new", Audience: audience, ExpiresAt: events.At(now.Add(48 * time.Hour))}
+		d, err := c.decide(s, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, data := range d.Events[:len(d.Events)-1] {
+			ids = append(ids, data.(*events.SessionRevoked).SessionID)
+		}
+		batch := make([]events.Event, len(d.Events))
+		for i, data := range d.Events {
+			batch[i] = events.Event{Time: events.At(now), Data: data}
+		}
+		s.Apply(1, batch)
+		return ids
+	}
+	if ids := ended(events.AudienceCore); len(ids) > 0 {
+		t.Fatalf("a core session ended %v", ids)
+	}
+	if _, ok := s.Sessions["expired"]; ok {
+		t.Fatal("an expired session is kept")
+	}
+	first := ended(events.AudienceExtension)
+	if len(first) != maxEnded || first[0] != "session-0000" || first[maxEnded-1] != "session-0099" {
+		t.Fatalf("ended %d, %v", len(first), first)
+	}
+	delete(s.Sessions, "new")
+	if second := ended(events.AudienceExtension); len(second) != more+1-maxEnded || second[0] != "session-0100" {
+		t.Fatalf("then ended %d, %v", len(second), second)
+	}
+	if len(s.Sessions) != MaxSessions || s.Sessions["new"].IsZero() {
+		t.Fatalf("%d sessions are left", len(s.Sessions))
+	}
+	delete(s.Sessions, "new")
+	if third := ended(events.AudienceExtension); len(third) > 0 {
+		t.Fatalf("ended %v, though there was room", third)
+	}
+}
+
+// TestExpiredGrantsAreForgotten: an owner whose grants all expire unspent does not
+// grow.
+func TestExpiredGrantsAreForgotten(t *testing.T) {
+	s := NewState(testOwner)
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for i := range 100 {
+		s.Apply(uint64(i+1), []events.Event{{Time: events.At(now), Data: &events.GrantMinted{
+			GrantID: fmt.Sprint(i), Kind: events.GrantDrop, ExpiresAt: events.At(now.Add(time.Minute)), MaxUses: 1,
+		}}})
+		now = now.Add(time.Minute)
+	}
+	if len(s.Grants) != 1 {
+		t.Fatalf("%d grants are kept", len(s.Grants))
+	}
 }

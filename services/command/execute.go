@@ -174,32 +174,23 @@ func (x *Executor) admit(ctx context.Context) error {
 	}
 }
 
-// Registered reports whether the owner ever signed in.
-func (x *Executor) Registered(ctx context.Context, owner events.Owner) (bool, error) {
-	state, err := x.Inspect(ctx, owner)
-	if err != nil {
-		return false, err
-	}
-	return state.Registered, nil
-}
-
-// Inspect returns a copy of the owner's state, caught up with the log. Its newest
-// events may not be on stable storage yet.
-func (x *Executor) Inspect(ctx context.Context, owner events.Owner) (*State, error) {
+// UserID returns the id of an owner, and whether the owner ever signed in, as the log
+// has it. The event that says so may not be on stable storage yet.
+func (x *Executor) UserID(ctx context.Context, owner events.Owner) (id string, registered bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, x.cfg.Timeout)
 	defer cancel()
 	e := x.entry(owner)
 	if err := e.enter(ctx); err != nil {
-		return nil, err
+		return "", false, err
 	}
 	defer e.leave()
 	t := turn{of: e}
 	defer t.pass()
 	e.fresh = false
 	if err := x.catchUp(ctx, owner, e); err != nil {
-		return nil, err
+		return "", false, err
 	}
-	return e.state.clone(), nil
+	return e.state.UserID, e.state.Registered, nil
 }
 
 func (x *Executor) entry(owner events.Owner) *entry {

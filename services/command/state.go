@@ -55,7 +55,7 @@ type State struct {
 	idempotent map[events.Hash]Written
 	trimAt     int       // how many answers there are when they are trimmed next
 	leftTo     uint64    // up to which leaf they are left to the read model
-	usedKeys   *usedKeys // the keys of all; nil in a copy
+	usedKeys   *usedKeys // the keys of all; nil where nobody asks
 }
 
 // NewState returns the state of an owner without events.
@@ -64,15 +64,6 @@ func NewState(owner events.Owner) *State {
 		Owner: owner, Grants: map[string]Grant{}, Keys: map[string]Key{},
 		Sessions: map[string]time.Time{}, idempotent: map[events.Hash]Written{},
 	}
-}
-
-// clone is for decisions that are tried and thrown away in tests.
-func (s *State) clone() *State {
-	c := *s
-	c.Grants, c.Keys = maps.Clone(s.Grants), maps.Clone(s.Keys)
-	c.Sessions, c.idempotent = maps.Clone(s.Sessions), maps.Clone(s.idempotent)
-	c.usedKeys = nil
-	return &c
 }
 
 // expect reports an error where the read model, which has that many leaves, no
@@ -97,7 +88,8 @@ func (s *State) apply(e *events.Event) {
 	case *events.OwnerRegistered:
 		s.Registered, s.UserID = true, data.UserID
 	case *events.SessionIssued:
-		s.pruneSessions(e.Time.Time())
+		// What expired goes, or an owner who signs in every day grows without bound.
+		maps.DeleteFunc(s.Sessions, func(_ string, expires time.Time) bool { return !e.Time.Time().Before(expires) })
 		if data.Audience == events.AudienceExtension {
 			s.Sessions[data.SessionID] = data.ExpiresAt.Time()
 		}
@@ -114,6 +106,7 @@ func (s *State) apply(e *events.Event) {
 			}
 		}
 	case *events.GrantMinted:
+		maps.DeleteFunc(s.Grants, func(_ string, g Grant) bool { return !g.live(e.Time.Time()) })
 		s.Grants[data.GrantID] = Grant{ID: data.GrantID, Kind: data.Kind, ExpiresAt: data.ExpiresAt, MaxUses: data.MaxUses}
 	case *events.GrantConsumed:
 		s.spend(data)
@@ -139,14 +132,4 @@ func (s *State) spend(c *events.GrantConsumed) {
 		return
 	}
 	s.Grants[c.GrantID] = grant
-}
-
-// pruneSessions drops what expired, so that an owner who signs in every day
-// does not grow without bound.
-func (s *State) pruneSessions(now time.Time) {
-	for id, expires := range s.Sessions {
-		if !now.Before(expires) {
-			delete(s.Sessions, id)
-		}
-	}
 }

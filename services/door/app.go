@@ -74,6 +74,7 @@ type App struct {
 	cfg      Config
 	requests *prometheus.HistogramVec
 	inFlight prometheus.Gauge
+	outages  outages
 }
 
 // keyedRoute is the one whose writes take an Idempotency-Key. Elsewhere the
@@ -253,7 +254,7 @@ func (a *App) fail(c *fiber.Ctx, err error) error {
 		message = messageRepeat
 	}
 	if status >= http.StatusInternalServerError && !isRefusal(err) {
-		a.log(c).Error("request failed", "method", c.Method(), "route", c.Route().Path, "status", status, "err", err)
+		a.tell(c, status, err)
 	}
 	body := errorBody{Error: message}
 	// A token that opens nothing gets the same bytes whatever is the matter
@@ -271,6 +272,23 @@ func (a *App) fail(c *fiber.Ctx, err error) error {
 		c.Set(fiber.HeaderRetryAfter, "1")
 	}
 	return c.Status(status).JSON(body)
+}
+
+// tell writes the line about a request that failed, if it is to have one.
+func (a *App) tell(c *fiber.Ctx, status int, err error) {
+	log := a.log(c).With("method", c.Method(), "route", c.Route().Path, "status", status, "err", err)
+	if status != http.StatusServiceUnavailable {
+		log.Error("request failed")
+		return
+	}
+	untold, due := a.outages.tell(err, time.Now())
+	switch {
+	case !due:
+	case isLoad(err):
+		log.Warn("request refused", "untold", untold)
+	default:
+		log.Error("request failed", "untold", untold)
+	}
 }
 
 // isRefusal tells an answer that a route decided to give, such as that staking

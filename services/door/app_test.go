@@ -7,11 +7,16 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/gofiber/fiber/v2"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/valyala/fasthttp"
 	"go.opentelemetry.io/otel/codes"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
@@ -19,6 +24,7 @@ import (
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/projections/fence"
 	"github.com/memory-ledger/ledger/services/grant"
+	"github.com/memory-ledger/ledger/services/memory"
 )
 
 // Every line about a request names it, and its trace; the trace names it too,
@@ -59,6 +65,55 @@ func TestLinesAndSpansNameTheRequest(t *testing.T) {
 		!strings.Contains(said, "id-7") || ended[0].Status().Code != codes.Error {
 		t.Errorf("span: %s", said)
 	}
+}
+
+// TestOutagesHaveFewLines: what makes a 503 makes many, and a line for each would be
+// more of the trouble. A 500 is a bug, and each has one.
+func TestOutagesHaveFewLines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var lines strings.Builder
+		app := New(Config{
+			Service: "test", Registry: prometheus.NewRegistry(), NewID: func() string { return "id" },
+			Log: slog.New(slog.NewTextHandler(&lines, nil)),
+		})
+		app.Get("/behind", func(*fiber.Ctx) error { return fmt.Errorf("%w: 1", fence.ErrBehind) })
+		app.Get("/busy", func(*fiber.Ctx) error { return fmt.Errorf("%w: 2", memory.ErrBusy) })
+		app.Get("/bug", func(*fiber.Ctx) error { return errors.New("3") })
+		serve := app.Handler()
+		ask := func(times int, path string) {
+			for range times {
+				var c fasthttp.RequestCtx
+				c.Request.SetRequestURI(path)
+				serve(&c)
+			}
+		}
+		ask(5, "/behind")
+		ask(3, "/busy")
+		ask(2, "/bug")
+		time.Sleep(outageEvery)
+		ask(2, "/behind")
+		ask(1, "/busy")
+		var got []string
+		for line := range strings.Lines(lines.String()) {
+			_, line, _ = strings.Cut(strings.TrimSpace(line), " ") // the time
+			got = append(got, line)
+		}
+		at := func(level, what, path string, status int, err string, rest string) string {
+			return fmt.Sprintf("level=%s msg=%q requestId=id method=GET route=%s status=%d err=%s%s", level, what, path, status, err, rest)
+		}
+		behind, busy := strconv.Quote(fence.ErrBehind.Error()+": 1"), strconv.Quote(memory.ErrBusy.Error()+": 2")
+		want := []string{
+			at("ERROR", "request failed", "/behind", 503, behind, " untold=0"),
+			at("WARN", "request refused", "/busy", 503, busy, " untold=0"),
+			at("ERROR", "request failed", "/bug", 500, "3", ""),
+			at("ERROR", "request failed", "/bug", 500, "3", ""),
+			at("ERROR", "request failed", "/behind", 503, behind, " untold=4"),
+			at("WARN", "request refused", "/busy", 503, busy, " untold=2"),
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("lines:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+	})
 }
 
 // TestWhatARouteDecidesIsNoFailure: an answer that a route means to give is in

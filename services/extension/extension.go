@@ -67,11 +67,11 @@ func (a *API) me(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	state, err := a.Commands.Inspect(door.Context(c), caller.Owner)
+	userID, _, err := a.Commands.UserID(door.Context(c), caller.Owner)
 	if err != nil {
 		return err
 	}
-	return c.JSON(fiber.Map{"userId": state.UserID, "publicKey": caller.Owner})
+	return c.JSON(fiber.Map{"userId": userID, "publicKey": caller.Owner})
 }
 
 func (a *API) logout(c *fiber.Ctx, caller access.Caller) error {

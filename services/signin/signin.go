@@ -235,7 +235,7 @@ func (d *Desk) judge(issued challenge, a Answer) error {
 }
 
 func (d *Desk) prepareOwner(ctx context.Context, owner events.Owner) error {
-	registered, err := d.cfg.Commands.Registered(ctx, owner)
+	_, registered, err := d.cfg.Commands.UserID(ctx, owner)
 	if err != nil || registered {
 		return err
 	}

@@ -69,6 +69,13 @@ func (h *History) next(l *life) (Message, bool) {
 	}
 	switch h.chance.IntN(16) {
 	case 0:
+		// A sign-in may end another session, the oldest of too many.
+		if h.chance.IntN(3) == 0 {
+			if id, ok := take(h, &l.sessions); ok {
+				l.ended = append(l.ended, id)
+				return l.Say(&events.SessionRevoked{SessionID: id}, h.session(l)), true
+			}
+		}
 		return l.Say(h.session(l)), true
 	case 1:
 		// A second revocation changes nothing.
