@@ -24,9 +24,16 @@ type Key struct {
 	CreatedAt  events.Timestamp
 	LastUsedAt *events.Timestamp
 	RevokedAt  *events.Timestamp
+	At         Position
 }
 
-const columns = `id, owner, hash, prefix, label, created_at, last_used_at, revoked_at`
+// Position is a key's place among its owner's; the zero one is before the first.
+type Position struct {
+	seq uint64 // of the log
+	id  column.UUID
+}
+
+const columns = `id, owner, hash, prefix, label, created_at, last_used_at, revoked_at, seq`
 
 // ByHash returns the key whose text has this SHA-256, live or revoked. To find
 // none takes as long as to find one: the nearest row is fetched and read either
@@ -45,9 +52,11 @@ func ByHash(ctx context.Context, q schema.Querier, hash events.Hash) (Key, bool,
 	return k, true, nil
 }
 
-// List returns all keys of an owner, oldest first, the revoked ones too.
-func List(ctx context.Context, q schema.Querier, owner events.Owner) ([]Key, error) {
-	return list(ctx, q, `SELECT `+columns+` FROM api_keys WHERE owner = $1 ORDER BY seq, id`, owner)
+// List returns the next keys of an owner, oldest first, the revoked ones too: at
+// most limit, and fewer only where there are no more.
+func List(ctx context.Context, q schema.Querier, owner events.Owner, after Position, limit int) ([]Key, error) {
+	return list(ctx, q, `SELECT `+columns+` FROM api_keys WHERE owner = $1 AND (seq, id) > ($2, $3::uuid) ORDER BY seq, id LIMIT $4`,
+		owner, after.seq, after.id[:], limit)
 }
 
 // Active returns the keys of an owner that still open doors, oldest first.
@@ -55,8 +64,8 @@ func Active(ctx context.Context, q schema.Querier, owner events.Owner) ([]Key, e
 	return list(ctx, q, `SELECT `+columns+` FROM api_keys WHERE owner = $1 AND revoked_at IS NULL ORDER BY seq, id`, owner)
 }
 
-func list(ctx context.Context, q schema.Querier, sql string, owner events.Owner) ([]Key, error) {
-	rows, err := q.Query(ctx, sql, string(owner))
+func list(ctx context.Context, q schema.Querier, sql string, owner events.Owner, more ...any) ([]Key, error) {
+	rows, err := q.Query(ctx, sql, append([]any{string(owner)}, more...)...)
 	if err == nil {
 		var keys []Key
 		keys, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (Key, error) { return scan(row) })
@@ -70,15 +79,14 @@ func list(ctx context.Context, q schema.Querier, sql string, owner events.Owner)
 func scan(row pgx.Row) (Key, error) {
 	var (
 		k             Key
-		id            column.UUID
 		label         []byte
 		created       time.Time
 		used, revoked *time.Time
 	)
-	if err := row.Scan(&id, (*string)(&k.Owner), column.Hash(&k.Hash), &k.Prefix, &label, &created, &used, &revoked); err != nil {
+	if err := row.Scan(&k.At.id, (*string)(&k.Owner), column.Hash(&k.Hash), &k.Prefix, &label, &created, &used, &revoked, &k.At.seq); err != nil {
 		return Key{}, err
 	}
-	k.ID, k.Label = column.UUIDText(id), string(label)
+	k.ID, k.Label = column.UUIDText(k.At.id), string(label)
 	k.CreatedAt, k.LastUsedAt, k.RevokedAt = events.At(created), column.Time(used), column.Time(revoked)
 	return k, nil
 }

@@ -1,6 +1,7 @@
 package apikeys_test
 
 import (
+	"reflect"
 	"testing"
 
 	"github.com/memory-ledger/ledger/events"
@@ -23,11 +24,27 @@ func TestKeysAreListedUsedAndRevoked(t *testing.T) {
 	end := a.Say(&events.ApiKeyRevoked{KeyID: two.KeyID})
 	world.Apply(t, pool, world.Slice(4, use, lastUse, end), apikeys.Projection{})
 
-	keys, err := apikeys.List(t.Context(), pool, a.Owner)
-	if err != nil || len(keys) != 2 || keys[0].ID != one.KeyID || keys[1].ID != two.KeyID {
-		t.Fatalf("list: %+v, %v", keys, err)
+	var (
+		keys  []apikeys.Key
+		after apikeys.Position
+	)
+	for _, want := range []int{1, 1, 0} { // a page of one, then the next
+		page, err := apikeys.List(t.Context(), pool, a.Owner, after, 1)
+		if err != nil || len(page) != want {
+			t.Fatalf("after %d keys: %+v, %v", len(keys), page, err)
+		}
+		for _, k := range page {
+			after = k.At
+		}
+		keys = append(keys, page...)
 	}
-	want := apikeys.Key{ID: one.KeyID, Owner: a.Owner, Hash: one.KeyHash, Prefix: one.Prefix, Label: one.Label, CreatedAt: created.Events[0].Time}
+	if keys[0].ID != one.KeyID || keys[1].ID != two.KeyID {
+		t.Fatalf("list: %+v", keys)
+	}
+	if all, err := apikeys.List(t.Context(), pool, a.Owner, apikeys.Position{}, 10); err != nil || !reflect.DeepEqual(all, keys) {
+		t.Errorf("in one page: %+v, %v", all, err)
+	}
+	want := apikeys.Key{ID: one.KeyID, Owner: a.Owner, Hash: one.KeyHash, Prefix: one.Prefix, Label: one.Label, CreatedAt: created.Events[0].Time, At: keys[0].At}
 	got := keys[0]
 	if got.LastUsedAt == nil || *got.LastUsedAt != lastUse.Events[0].Time {
 		t.Errorf("last used %v", got.LastUsedAt)

@@ -185,7 +185,7 @@ func (a *API) listMemories(c *fiber.Ctx) error {
 			c.Set(fiber.HeaderLink, "<"+a.BaseURL+"/memories?"+query.Encode()+`>; rel="next"`)
 		}
 	}
-	return door.StreamArray(c, cursor, "", "")
+	return door.StreamMemories(c, cursor, "", "")
 }
 
 func pageOf(c *fiber.Ctx) (limit int, from uint64, paged bool, err error) {
@@ -232,7 +232,7 @@ func (a *API) searchMemories(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	return door.StreamArray(c, cursor, "", "")
+	return door.StreamMemories(c, cursor, "", "")
 }
 
 func (a *API) proveMemory(c *fiber.Ctx) error {

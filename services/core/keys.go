@@ -2,19 +2,23 @@ package core
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strings"
 	"time"
 	"unicode/utf8"
 
+	"github.com/go-json-experiment/json"
 	"github.com/gofiber/fiber/v2"
 	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/projections/apikeys"
+	"github.com/memory-ledger/ledger/projections/schema"
 	"github.com/memory-ledger/ledger/services/access"
 	"github.com/memory-ledger/ledger/services/command"
 	"github.com/memory-ledger/ledger/services/door"
+	"github.com/memory-ledger/ledger/services/memory"
 	"github.com/memory-ledger/ledger/services/signin"
 )
 
@@ -33,6 +37,11 @@ type keyView struct {
 	CreatedAt  events.Timestamp  `json:"createdAt"`
 	LastUsedAt *events.Timestamp `json:"lastUsedAt"`
 	RevokedAt  *events.Timestamp `json:"revokedAt"`
+}
+
+func (v keyView) appendJSON(to []byte) ([]byte, error) {
+	text, err := json.Marshal(v)
+	return append(to, text...), err
 }
 
 // createdKey is the one answer that holds the secret.
@@ -84,15 +93,40 @@ func (a *API) listKeys(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	keys, err := apikeys.List(door.Context(c), a.Query, caller.Owner)
+	keys := &keyList{query: a.Query, owner: caller.Owner}
+	return door.StreamArray(c, keys, keyView.appendJSON, "", "")
+}
+
+// keyChunk is how many keys are read at a time: an owner's live ones are bounded, those
+// that were revoked are not.
+const keyChunk = 200
+
+// keyList are an owner's keys, oldest first.
+type keyList struct {
+	query schema.Querier
+	owner events.Owner
+	after apikeys.Position
+	done  bool
+}
+
+// More implements door.Elements.
+func (l *keyList) More() bool { return !l.done }
+
+// Next implements door.Elements. A chunk is short, so it is yielded whole.
+func (l *keyList) Next(ctx context.Context, yield func(keyView) error) error {
+	keys, err := apikeys.List(ctx, l.query, l.owner, l.after, keyChunk)
 	if err != nil {
 		return err
 	}
-	views := make([]keyView, len(keys))
-	for i, k := range keys {
-		views[i] = keyView{k.ID, k.Prefix, k.Label, k.CreatedAt, k.LastUsedAt, k.RevokedAt}
+	l.done = len(keys) < keyChunk
+	for _, k := range keys {
+		l.after = k.At
+		err := yield(keyView{k.ID, k.Prefix, k.Label, k.CreatedAt, k.LastUsedAt, k.RevokedAt})
+		if err != nil && !errors.Is(err, memory.ErrEnough) {
+			return err
+		}
 	}
-	return c.JSON(views)
+	return nil
 }
 
 func (a *API) revokeKey(c *fiber.Ctx) error {

@@ -11,13 +11,28 @@ import (
 	"github.com/memory-ledger/ledger/services/memory"
 )
 
-// StreamArray answers with a JSON array of the cursor's memories, between
-// prefix and suffix. The first chunk is read before the status is sent, so
-// that a failure is still an error; a failure after that breaks the
-// connection, so that nobody takes half a list for a whole one.
-func StreamArray(c *fiber.Ctx, cursor *memory.Cursor, prefix, suffix string) error {
-	s := &arrayStream{cursor: cursor, suffix: "]" + suffix}
+// Elements brings what an array is made of in chunks.
+type Elements[E any] interface {
+	// More reports whether another chunk follows.
+	More() bool
+	// Next yields a chunk. It ends early, without an error, where yield returns
+	// memory.ErrEnough, with the element that it was called with.
+	Next(ctx context.Context, yield func(E) error) error
+}
+
+// StreamMemories answers with a JSON array of the cursor's memories, between
+// prefix and suffix, as StreamArray does.
+func StreamMemories(c *fiber.Ctx, cursor *memory.Cursor, prefix, suffix string) error {
 	cursor.Abandoned = Gone(c)
+	return StreamArray(c, cursor, (*memory.View).AppendJSON, prefix, suffix)
+}
+
+// StreamArray answers with a JSON array of elements, between prefix and suffix.
+// The first chunk is read before the status is sent, so that a failure is still
+// an error; a failure after that breaks the connection, so that nobody takes half
+// a list for a whole one.
+func StreamArray[E any](c *fiber.Ctx, of Elements[E], appendJSON func(E, []byte) ([]byte, error), prefix, suffix string) error {
+	s := &arrayStream[E]{elements: of, appendJSON: appendJSON, suffix: "]" + suffix}
 	s.buffer = *bytes.NewBuffer(Buffer(c))
 	s.buffer.WriteString(prefix + "[")
 	if err := s.fill(Context(c)); err != nil {
@@ -101,12 +116,13 @@ const (
 )
 
 // arrayStream is a JSON array that is made while it is read.
-type arrayStream struct {
-	cursor *memory.Cursor
-	buffer bytes.Buffer
-	suffix string
-	some   bool // an element was written
-	done   bool
+type arrayStream[E any] struct {
+	elements   Elements[E]
+	appendJSON func(E, []byte) ([]byte, error)
+	buffer     bytes.Buffer
+	suffix     string
+	some       bool // an element was written
+	done       bool
 }
 
 // statusGone is nginx's "client closed request". It reaches nobody, but is
@@ -114,25 +130,25 @@ type arrayStream struct {
 const statusGone = 499
 
 // fill reads chunks until there is something to send or nothing left.
-func (s *arrayStream) fill(ctx context.Context) error {
-	for s.cursor.More() && s.buffer.Len() < flushBytes {
-		if err := s.cursor.Next(ctx, s.element); err != nil {
+func (s *arrayStream[E]) fill(ctx context.Context) error {
+	for s.elements.More() && s.buffer.Len() < flushBytes {
+		if err := s.elements.Next(ctx, s.element); err != nil {
 			return err
 		}
 	}
-	if !s.cursor.More() {
+	if !s.elements.More() {
 		s.buffer.WriteString(s.suffix)
 		s.done = true
 	}
 	return nil
 }
 
-func (s *arrayStream) element(v *memory.View) error {
+func (s *arrayStream[E]) element(e E) error {
 	if s.some {
 		s.buffer.WriteByte(',')
 	}
 	s.some = true
-	text, err := v.AppendJSON(s.buffer.AvailableBuffer())
+	text, err := s.appendJSON(e, s.buffer.AvailableBuffer())
 	if err != nil {
 		return err
 	}
@@ -145,7 +161,7 @@ func (s *arrayStream) element(v *memory.View) error {
 
 // Read implements io.Reader. Each chunk of a long list has a deadline of its
 // own.
-func (s *arrayStream) Read(p []byte) (int, error) {
+func (s *arrayStream[E]) Read(p []byte) (int, error) {
 	if s.buffer.Len() == 0 {
 		if s.done {
 			return 0, io.EOF

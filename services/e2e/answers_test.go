@@ -344,6 +344,16 @@ func tooManyKeys(t *testing.T, c *stacktest.Client) {
 		t.Errorf("%d keys were made, and perhaps %d more, of %d", n, more, most)
 	}
 	c.Expect(409, "POST", "/keys", map[string]any{"label": "x"}, session)
+	// They are listed all, in many parts, each once.
+	listed := decode[[]struct{ ID string }](t, c.Expect(200, "GET", "/keys", nil, session).Body)
+	ids := make([]string, len(listed))
+	for i, key := range listed {
+		ids[i] = key.ID
+	}
+	slices.Sort(ids)
+	if ids = slices.Compact(ids); len(listed) != most || len(ids) != most {
+		t.Errorf("%d keys are listed, %d of them once", len(listed), len(ids))
+	}
 }
 
 func goodCore(c *stacktest.Client, session stacktest.Header, wallet stacktest.Wallet) {

@@ -90,7 +90,7 @@ func (a *API) listMemories(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	return door.StreamArray(c, cursor, `{"memories":`, `}`)
+	return door.StreamMemories(c, cursor, `{"memories":`, `}`)
 }
 
 // Limits of this API, in Unicode code points.
