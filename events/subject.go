@@ -11,10 +11,11 @@ import (
 // writes to "chain", never collides with the owner's own writes to "ledger".
 type Family string
 
-// The two families.
+// The two families, and what stands for either where messages are only read.
 const (
 	FamilyLedger Family = "ledger" // decided by the APIs
 	FamilyChain  Family = "chain"  // facts about the chain, written by the anchorer
+	FamilyAny    Family = "*"
 )
 
 // SubjectKind is the last token of a subject.
@@ -59,9 +60,6 @@ func (s Subject) String() string {
 func OwnerFilter(f Family, o Owner) string {
 	return string(f) + "." + o.Partition() + "." + string(o) + ".>"
 }
-
-// AnyFamilyFilter matches every message of an owner, for those who only read.
-func AnyFamilyFilter(o Owner) string { return "*." + o.Partition() + "." + string(o) + ".>" }
 
 // ErrSubject says that a subject is not one of ours.
 var ErrSubject = errors.New("not a subject of the ledger")

@@ -85,7 +85,7 @@ type Reader interface {
 	// Head returns the sequence of the newest message, 0 for an empty log.
 	Head(ctx context.Context) (uint64, error)
 	// OwnerHead returns the sequence of the owner's newest message in the
-	// family, 0 if there is none.
+	// family, or in either of both, 0 if there is none.
 	OwnerHead(ctx context.Context, f events.Family, o events.Owner) (uint64, error)
 	// OwnerTail calls yield with the owner's messages after a sequence, in
 	// order, up to the newest. It is meant for short tails.

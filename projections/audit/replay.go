@@ -28,7 +28,7 @@ func (a *auditor) replay(ctx context.Context) error {
 	defer a.fold.ids.close()
 	read := eventlog.ReadConfig{To: a.through}
 	if a.cfg.Owner != "" {
-		read.Subject = events.AnyFamilyFilter(a.cfg.Owner)
+		read.Subject = events.OwnerFilter(events.FamilyAny, a.cfg.Owner)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

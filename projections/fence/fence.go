@@ -86,21 +86,12 @@ func New(pool *pgxpool.Pool, log eventlog.Reader, opts Options) (*Fence, error) 
 	return f, nil
 }
 
-// Option of one wait.
-type Option func(*scope)
-
-type scope struct{ chain bool }
-
-// WithChain includes what the anchorer recorded for the owner: batches and
-// stake. Without it only the owner's own events count.
-func WithChain() Option { return func(s *scope) { s.chain = true } }
-
 // WaitOwner returns once the read models reflect every event of the owner that
-// was acknowledged before the call. Where projectors share the owners, it is the
+// was acknowledged before the call, those about the chain too. Where projectors share the owners, it is the
 // one of this owner's partition that is waited for. Errors: ErrBehind, the
 // log's, ctx's.
-func (f *Fence) WaitOwner(ctx context.Context, owner events.Owner, options ...Option) error {
-	_, err := f.WaitOwnerHead(ctx, owner, options...)
+func (f *Fence) WaitOwner(ctx context.Context, owner events.Owner) error {
+	_, err := f.WaitOwnerHead(ctx, owner)
 	return err
 }
 
@@ -108,11 +99,7 @@ func (f *Fence) WaitOwner(ctx context.Context, owner events.Owner, options ...Op
 // after which the log had nothing of the owner: the log's newest, or the owner's.
 // What was read of the owner at one such sequence is still true whenever it is the
 // same. It returns 0 where that is not known.
-func (f *Fence) WaitOwnerHead(ctx context.Context, owner events.Owner, options ...Option) (head uint64, err error) {
-	var s scope
-	for _, option := range options {
-		option(&s)
-	}
+func (f *Fence) WaitOwnerHead(ctx context.Context, owner events.Owner) (head uint64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, f.opts.Timeout)
 	defer cancel()
 	ctx, span := tracing.Start(ctx, "fence")
@@ -136,31 +123,11 @@ func (f *Fence) WaitOwnerHead(ctx context.Context, owner events.Owner, options .
 		f.metrics.passed.Inc()
 		return head, nil
 	}
-	seq, err := f.ownerHead(ctx, owner, s)
+	seq, err := f.log.OwnerHead(ctx, events.FamilyAny, owner)
 	if err != nil {
 		return 0, fmt.Errorf("fence: %w", err)
 	}
 	return 0, f.wait(ctx, goal{partition.Of(owner), seq})
-}
-
-// ownerHead asks the log for the newest sequence of one family, or of both at
-// the same time.
-func (f *Fence) ownerHead(ctx context.Context, owner events.Owner, s scope) (uint64, error) {
-	if !s.chain {
-		return f.log.OwnerHead(ctx, events.FamilyLedger, owner)
-	}
-	type answer struct {
-		seq uint64
-		err error
-	}
-	chain := make(chan answer, 1)
-	go func() {
-		seq, err := f.log.OwnerHead(ctx, events.FamilyChain, owner)
-		chain <- answer{seq, err}
-	}()
-	seq, err := f.log.OwnerHead(ctx, events.FamilyLedger, owner)
-	other := <-chain
-	return max(seq, other.seq), errors.Join(err, other.err)
 }
 
 // WaitAll returns once the read models reflect every event that was

@@ -110,7 +110,7 @@ func readBatch(t *testing.T, a *world.Actor, log *world.Log, f *fence.Fence, poo
 	t.Helper()
 	id := world.UUID()
 	a.Append(t, log, &events.BatchCut{BatchID: id, Size: a.Leaves()})
-	if err := f.WaitOwner(t.Context(), a.Owner, fence.WithChain()); err != nil {
+	if err := f.WaitOwner(t.Context(), a.Owner); err != nil {
 		t.Error(err)
 	}
 	if _, found, err := batches.ByID(t.Context(), pool, id); err != nil || !found {

@@ -28,17 +28,16 @@ func (r ReadModel) Movements(ctx context.Context, owner events.Owner, vault stri
 	return movements(ctx, r.Pool, owner, vault)
 }
 
-// Load implements anchoring/staking.Store. One snapshot of the database is one
-// position of the projection, so the parts fit together.
-func (r ReadModel) Load(ctx context.Context, owner events.Owner, vault string) (staking.Record, error) {
-	var record staking.Record
-	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
-	err := pgx.BeginTxFunc(ctx, r.Pool, options, func(tx pgx.Tx) error {
+// Load implements anchoring/staking.Store. One snapshot of the read models is one
+// position of the projection, so the parts fit together: a sequence that is newer than
+// the movements would have them recorded once more.
+func (r ReadModel) Load(ctx context.Context, owner events.Owner, vault string) (record staking.Record, err error) {
+	err = schema.Snapshot(ctx, r.Pool, func(tx pgx.Tx) error {
 		o, _, err := owners.Find(ctx, tx, owner)
 		if err != nil {
 			return err
 		}
-		record.Seq, record.Version = o.ChainLastSeq, int(o.ChainVersion)
+		record = staking.Record{Seq: o.ChainLastSeq, Version: int(o.ChainVersion)}
 		record.Movements, err = movements(ctx, tx, owner, vault)
 		return err
 	})

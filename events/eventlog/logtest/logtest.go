@@ -202,6 +202,7 @@ func independent(t *testing.T, ctx context.Context, f Fixture) {
 	chain := command(o, 0)
 	chain.Family, chain.Kind = events.FamilyChain, events.KindBatch
 	third := mustAppend(t, ctx, f.Log, chain)
+	expectOwnerHead(t, ctx, f.Log, events.FamilyAny, o, third)
 	expectOwnerHead(t, ctx, f.Log, events.FamilyChain, o, third)
 	expectOwnerHead(t, ctx, f.Log, events.FamilyLedger, o, first)
 	mustAppend(t, ctx, f.Log, command(o, first))

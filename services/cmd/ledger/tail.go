@@ -100,7 +100,7 @@ func (t *tailing) subject() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("--owner: %w", err)
 	}
-	return events.AnyFamilyFilter(owner), nil
+	return events.OwnerFilter(events.FamilyAny, owner), nil
 }
 
 func isType(t events.Type) bool {
