@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -21,6 +22,11 @@ import (
 // ErrBehind: the read models did not catch up in time. Nothing is wrong with
 // the request; answer 503 with Retry-After.
 var ErrBehind = errors.New("read models are behind the log")
+
+// ErrLogShort: the log is not the one that the read models are made of, or has lost
+// its end, or whoever answers for it does not know its end. What they hold is not to
+// be shown: answer 503.
+var ErrLogShort = errors.New("the log is shorter than the read models know it")
 
 const (
 	defaultTimeout = 5 * time.Second
@@ -40,6 +46,10 @@ type Options struct {
 	Registerer prometheus.Registerer // nil means no metrics
 	// OnWait, if set, is called by every wait that begins. It must not block.
 	OnWait func()
+	// OnExchange, if set, is called when the read models turn out to be others than
+	// before, before any Head says so: what was kept of the old ones may have been
+	// wrong, also what never changes. It must not block.
+	OnExchange func()
 }
 
 // Fence holds reads back until the read models are caught up.
@@ -52,6 +62,7 @@ type Fence struct {
 	metrics *metrics
 
 	known       tracker
+	short       atomic.Pointer[error] // ErrLogShort, as the listener found it
 	heads       shared[uint64]
 	checkpoints shared[position.Checkpoint]
 }
@@ -88,63 +99,111 @@ func New(pool *pgxpool.Pool, log eventlog.Reader, opts Options) (*Fence, error) 
 
 // WaitOwner returns once the read models reflect every event of the owner that
 // was acknowledged before the call, those about the chain too. Where projectors share the owners, it is the
-// one of this owner's partition that is waited for. Errors: ErrBehind, the
-// log's, ctx's.
+// one of this owner's partition that is waited for. Errors: ErrBehind, ErrLogShort,
+// the log's, ctx's.
 func (f *Fence) WaitOwner(ctx context.Context, owner events.Owner) error {
 	_, err := f.WaitOwnerHead(ctx, owner)
 	return err
 }
 
-// WaitOwnerHead is WaitOwner, and returns a sequence that the read models hold,
-// after which the log had nothing of the owner: the log's newest, or the owner's.
-// What was read of the owner at one such sequence is still true whenever it is the
-// same. It returns 0 where that is not known.
-func (f *Fence) WaitOwnerHead(ctx context.Context, owner events.Owner) (head uint64, err error) {
+// Head is what a wait says about the read models. What was read of an owner after a
+// wait that returned one is still true after each that returns the same, if Known.
+type Head struct {
+	// Seq is a sequence that the read models hold, after which the log had nothing of
+	// the owner: the log's newest, or the owner's. 0 where that is not known.
+	Seq uint64
+	// Tables counts how often the read models were exchanged, as this process noticed:
+	// whatever was read of others may be wrong, also what never changes.
+	Tables uint64
+}
+
+// Known reports whether an equal Head means that nothing has changed.
+func (h Head) Known() bool { return h.Seq != 0 }
+
+// Tables is what the Heads of now say of that.
+func (f *Fence) Tables() uint64 {
+	h, _ := f.known.head()
+	return h.Tables
+}
+
+// Before reports whether h is of an earlier moment, as far as both know.
+func (h Head) Before(other Head) bool {
+	return h.Tables < other.Tables || h.Tables == other.Tables && h.Seq < other.Seq
+}
+
+// WaitOwnerHead is WaitOwner, and returns a Head of the owner's.
+func (f *Fence) WaitOwnerHead(ctx context.Context, owner events.Owner) (Head, error) {
 	ctx, cancel := context.WithTimeout(ctx, f.opts.Timeout)
 	defer cancel()
 	ctx, span := tracing.Start(ctx, "fence")
 	defer span.End()
+	if err := f.checkLength(); err != nil {
+		return Head{}, err
+	}
+	h, position := f.known.head()
 	if f.own != nil {
 		if seq, known := f.own.Newest(owner); known {
-			if err := f.wait(ctx, goal{partition.Of(owner), seq}); err != nil {
-				return 0, err
-			}
-			return seq, nil
+			h.Seq = seq
+			return h, f.wait(ctx, goal{partition.Of(owner), seq})
 		}
 	}
 	// Mostly the read models hold the whole log, and one question, shared by
 	// all who ask at the same time, settles it. Only while writes of others are
 	// under way does it take one about this owner.
-	head, err = f.heads.get(ctx)
+	head, err := f.heads.get(ctx)
+	if err == nil {
+		err = lengthError(position, head)
+	}
 	if err != nil {
-		return 0, fmt.Errorf("fence: %w", err)
+		return Head{}, fmt.Errorf("fence: %w", err)
 	}
 	if f.known.reached(head) {
 		f.metrics.passed.Inc()
-		return head, nil
+		h.Seq = head
+		return h, nil
 	}
 	seq, err := f.log.OwnerHead(ctx, events.FamilyAny, owner)
 	if err != nil {
-		return 0, fmt.Errorf("fence: %w", err)
+		return Head{}, fmt.Errorf("fence: %w", err)
 	}
-	return 0, f.wait(ctx, goal{partition.Of(owner), seq})
+	return h, f.wait(ctx, goal{partition.Of(owner), seq})
+}
+
+func (f *Fence) checkLength() error {
+	if short := f.short.Load(); short != nil {
+		return *short
+	}
+	return nil
 }
 
 // WaitAll returns once the read models reflect every event that was
 // acknowledged before the call, whoever's it is. It is what "unknown token"
 // may be said after. The slowest projector is waited for. Callers that arrive
 // together share one question to the log, one that was put after all of them
-// arrived.
+// arrived. Errors as of WaitOwner.
 func (f *Fence) WaitAll(ctx context.Context) error {
+	_, err := f.WaitAllHead(ctx)
+	return err
+}
+
+// WaitAllHead is WaitAll, and returns a Head without a sequence.
+func (f *Fence) WaitAllHead(ctx context.Context) (Head, error) {
 	ctx, cancel := context.WithTimeout(ctx, f.opts.Timeout)
 	defer cancel()
 	ctx, span := tracing.Start(ctx, "fence")
 	defer span.End()
-	seq, err := f.heads.get(ctx)
-	if err != nil {
-		return fmt.Errorf("fence: %w", err)
+	if err := f.checkLength(); err != nil {
+		return Head{}, err
 	}
-	return f.wait(ctx, goal{everybody, seq})
+	h, position := f.known.head()
+	seq, err := f.heads.get(ctx)
+	if err == nil {
+		err = lengthError(position, seq)
+	}
+	if err != nil {
+		return Head{}, fmt.Errorf("fence: %w", err)
+	}
+	return h, f.wait(ctx, goal{everybody, seq})
 }
 
 // Wait returns once the read models hold the log up to seq, of all owners.

@@ -216,10 +216,77 @@ func TestACheckpointThatGoesBackIsNoticed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// An exchange that goes on from there is no step back.
 	for _, family := range families {
-		if family.GetName() == "ledger_fence_backward_total" && family.GetMetric()[0].GetCounter().GetValue() < 2 {
-			t.Errorf("went back %v", family)
+		want, ok := map[string]float64{"ledger_fence_backward_total": 1, "ledger_fence_exchanged_total": 2}[family.GetName()]
+		if ok && family.GetMetric()[0].GetCounter().GetValue() != want {
+			t.Errorf("want %v: %v", want, family)
 		}
+	}
+}
+
+// TestAnExchangeIsInTheHead: what was kept of the tables before is dropped before any
+// reader is told of the new ones.
+func TestAnExchangeIsInTheHead(t *testing.T) {
+	t.Parallel()
+	_, pool := world.Database(t)
+	var f *fence.Fence
+	told := make(chan uint64, 1)
+	f = newFence(t, pool, &heads{head: 3}, func(o *fence.Options) {
+		o.Poll, o.OnExchange = 20*time.Millisecond, func() { told <- f.Tables() }
+	})
+	world.Running(t, f.Run)
+	advance(t, pool, 0, 3)
+	knows(t, f, 3)
+	owner := world.NewActor().Owner
+	before, err := f.WaitOwnerHead(t.Context(), owner)
+	if err != nil || !before.Known() {
+		t.Fatal(before, err)
+	}
+	if _, err := pool.Exec(t.Context(), `UPDATE checkpoint SET generation = gen_random_uuid()`); err != nil {
+		t.Fatal(err)
+	}
+	if at := <-told; at != before.Tables {
+		t.Errorf("told after readers were")
+	}
+	world.Eventually(t, 20*time.Second, func() error {
+		after, err := f.WaitOwnerHead(t.Context(), owner)
+		if err == nil && (after == before || after.Seq != before.Seq || !before.Before(after)) {
+			err = fmt.Errorf("%+v, then %+v", before, after)
+		}
+		return err
+	})
+}
+
+// TestReadModelsThatAreAheadOfTheLog are not shown: the log lost its end, or is another
+// one, or whoever answers for it does not know its end.
+func TestReadModelsThatAreAheadOfTheLog(t *testing.T) {
+	t.Parallel()
+	for name, known := range map[string]bool{"a log that is asked": false, "a log that knows": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, pool := world.Database(t)
+			advance(t, pool, 0, 7)
+			log := &knowing{heads: heads{head: 5}, known: known}
+			f := newFence(t, pool, log, func(o *fence.Options) { o.Poll = 20 * time.Millisecond })
+			world.Running(t, f.Run)
+			knows(t, f, 7)
+			owner := world.NewActor().Owner
+			for _, wait := range []func(context.Context) error{
+				f.WaitAll, func(ctx context.Context) error { return f.WaitOwner(ctx, owner) },
+			} {
+				world.Eventually(t, 20*time.Second, func() error {
+					if err := wait(t.Context()); !errors.Is(err, fence.ErrLogShort) {
+						return fmt.Errorf("not refused: %v", err)
+					}
+					return nil
+				})
+			}
+			log.mu.Lock()
+			log.head = 7
+			log.mu.Unlock()
+			world.Eventually(t, 20*time.Second, func() error { return errors.Join(f.WaitAll(t.Context()), f.WaitOwner(t.Context(), owner)) })
+		})
 	}
 }
 
@@ -331,15 +398,15 @@ func TestALogThatKnowsIsNotAsked(t *testing.T) {
 	owner := world.NewActor().Owner
 	advance(t, pool, 0, 3)
 	knows(t, f, 3)
-	if head, err := f.WaitOwnerHead(t.Context(), owner); head != 3 || err != nil {
-		t.Errorf("%d, %v", head, err)
+	if head, err := f.WaitOwnerHead(t.Context(), owner); head != (fence.Head{Seq: 3}) || err != nil {
+		t.Errorf("%+v, %v", head, err)
 	}
 	if len(waiting) > 0 {
 		t.Error("waited for what was there")
 	}
 	log.set(5, true)
 	type answer struct {
-		head uint64
+		head fence.Head
 		err  error
 	}
 	done := make(chan answer, 1)
@@ -354,7 +421,7 @@ func TestALogThatKnowsIsNotAsked(t *testing.T) {
 		t.Error("did not wait for what is known")
 	}
 	advance(t, pool, 4, 5)
-	if a := <-done; a != (answer{5, nil}) {
+	if a := <-done; a != (answer{fence.Head{Seq: 5}, nil}) {
 		t.Errorf("%+v", a)
 	}
 	log.set(5, false)

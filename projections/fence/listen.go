@@ -54,8 +54,8 @@ func (f *Fence) listen(ctx context.Context) error {
 		return err
 	}
 	defer schema.Disconnect(conn)
-	for {
-		if err := f.read(ctx, conn); err != nil {
+	for connected := true; ; connected = false {
+		if err := f.read(ctx, conn, connected); err != nil {
 			return err
 		}
 		if err := f.follow(ctx, conn, time.Now().Add(f.opts.Poll)); err != nil {
@@ -82,8 +82,9 @@ func (f *Fence) connect(ctx context.Context) (*pgx.Conn, error) {
 	return conn, nil
 }
 
-// read takes the checkpoint as it is, also where it went back.
-func (f *Fence) read(ctx context.Context, conn *pgx.Conn) error {
+// read takes the checkpoint as it is, also where it went back. Where it may be that of
+// another database, it asks whether the log is as long; whoever reads asks, too.
+func (f *Fence) read(ctx context.Context, conn *pgx.Conn, connected bool) error {
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
 	is, err := position.Read(ctx, conn)
@@ -91,11 +92,51 @@ func (f *Fence) read(ctx context.Context, conn *pgx.Conn) error {
 		return err
 	}
 	before := f.Position()
-	if f.known.set(is) {
+	exchanged, back := f.known.compare(is)
+	if exchanged {
+		// Before anybody is told of the new tables, so that nobody who reads them finds
+		// what was kept of the old ones.
+		if f.opts.OnExchange != nil {
+			f.opts.OnExchange()
+		}
+		f.metrics.exchanged.Inc()
+	}
+	f.known.set(is, exchanged)
+	switch {
+	case back:
 		f.metrics.backward.Inc()
-		f.opts.Logger.Warn("the read models are not those of before: the checkpoint is read anew", "was", before, "is", is.Lowest())
+		f.opts.Logger.Warn("the read models went back: the checkpoint is read anew", "was", before, "is", is.Lowest())
+	case exchanged:
+		f.opts.Logger.Info("the read models were exchanged", "was", before, "is", is.Lowest())
+	}
+	if connected || exchanged || f.checkLength() != nil {
+		f.measure(ctx, is.Highest())
 	}
 	return nil
+}
+
+// measure finds out whether the log is as long as the read models say that it was. A
+// log that does not answer says nothing about that.
+func (f *Fence) measure(ctx context.Context, position uint64) {
+	head, err := f.log.Head(ctx)
+	if err != nil {
+		return
+	}
+	short := lengthError(position, head)
+	if was := f.short.Swap(&short); short != nil && (was == nil || *was == nil) {
+		f.opts.Logger.Error("reads are refused", "err", short)
+	} else if short == nil && was != nil && *was != nil {
+		f.opts.Logger.Info("reads are answered again: the log is as long as the read models")
+	}
+}
+
+// lengthError is nil where a log that ends at head, asked after the read models were
+// at position, can be the one that they are made of.
+func lengthError(position, head uint64) error {
+	if position <= head {
+		return nil
+	}
+	return fmt.Errorf("%w: they are at sequence %d, the log ends at %d", ErrLogShort, position, head)
 }
 
 // follow takes announcements until the given time, or until one does not

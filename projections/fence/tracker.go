@@ -39,7 +39,8 @@ type tracker struct {
 	mu     sync.Mutex
 	at     position.Checkpoint // its vector belongs to the tracker, which moves it in place
 	lowest uint64
-	live   bool // the listener stands, so at may be believed
+	tables uint64 // see Head
+	live   bool   // the listener stands, so at may be believed
 	all    waiters
 	rows   []*waiters // for one partition, by the mark that it has
 }
@@ -101,12 +102,26 @@ func (t *tracker) forget(w *waiter) {
 	}
 }
 
-// set notes what the listener read, which covers all partitions, and reports
-// whether that is a step back.
-func (t *tracker) set(c position.Checkpoint) (back bool) {
+// compare reports whether a checkpoint that the listener read is of other tables than
+// what is known, and whether it is a step back.
+func (t *tracker) compare(c position.Checkpoint) (exchanged, back bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	back = t.at.Generation != "" && (c.Generation != t.at.Generation || !c.Reaches(t.at.Vector))
+	if t.at.Generation == "" {
+		return false, false
+	}
+	back = !c.Reaches(t.at.Vector)
+	return back || c.Generation != t.at.Generation, back
+}
+
+// set notes what the listener read, which covers all partitions; exchanged is what
+// compare said of it.
+func (t *tracker) set(c position.Checkpoint, exchanged bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if exchanged {
+		t.tables++
+	}
 	// The rows may be cut anew: everybody finds their row again.
 	var moving waiters
 	for _, row := range t.rows {
@@ -125,7 +140,17 @@ func (t *tracker) set(c position.Checkpoint) (back bool) {
 		row.wakeUpTo(t.at.Vector[i].Seq)
 	}
 	t.settle()
-	return back
+}
+
+// head returns a Head without a sequence, and how far the read models are known to
+// be with any owner, 0 where that is not to be believed.
+func (t *tracker) head() (h Head, highest uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.live {
+		highest = t.at.Highest()
+	}
+	return Head{Tables: t.tables}, highest
 }
 
 // advance notes what the listener was told. It reports false for what does not

@@ -70,11 +70,11 @@ func TestATrackerBelievesNothingThatIsNotSo(t *testing.T) {
 				d.untold = nil
 				d.Vector = d.Capped(d.Uint64N(d.Highest() + 1))
 			case 3:
-				tracker.set(d.Checkpoint)
+				tracker.set(d.Checkpoint, false)
 			case 4, 5, 6, 7:
 				for ; len(d.untold) > 0 && d.IntN(4) > 0; d.untold = d.untold[1:] {
 					if !tracker.advance(d.untold[0]) && tracker.live {
-						tracker.set(d.Checkpoint)
+						tracker.set(d.Checkpoint, false)
 					}
 				}
 			default:
@@ -100,7 +100,7 @@ func TestATrackerBelievesNothingThatIsNotSo(t *testing.T) {
 				}
 			}
 		}
-		tracker.set(d.Checkpoint)
+		tracker.set(d.Checkpoint, false)
 		for w, g := range waits {
 			select {
 			case <-w.wake:

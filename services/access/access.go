@@ -45,9 +45,9 @@ const APIKeyPrefix = "svc_"
 type Caller struct {
 	Owner      events.Owner
 	Credential command.Credential
-	// Head is what fence.WaitOwnerHead returned for a read, 0 for a write, and
+	// Head is what the fence returned for a read; it is not known for a write, and
 	// for a read whose credential was not known to be alive.
-	Head uint64
+	Head fence.Head
 
 	hash events.Hash // of a credential that is looked up
 }
@@ -63,9 +63,9 @@ type identity struct {
 	owner   events.Owner
 	id      string
 	expires time.Time // sessions; zero for keys
-	// head is what fence.WaitOwnerHead returned before it was last looked up: as
-	// long as it returns that, nobody revoked it. 0 where that is not known.
-	head uint64
+	// head is what the fence returned before it was last looked up: as long as it
+	// returns that, and it is known, nobody revoked it.
+	head fence.Head
 }
 
 func (i identity) expired(now time.Time) bool {
@@ -97,16 +97,17 @@ func newLookups(l lookups) *lookups {
 // identify returns to whom a live credential belongs. With read set it also
 // catches up with everything that its owner did before the call, and returns
 // the head where the fence gave one.
-func (l *lookups) identify(ctx context.Context, hash events.Hash, read bool) (who identity, head uint64, err error) {
+func (l *lookups) identify(ctx context.Context, hash events.Hash, read bool) (who identity, head fence.Head, err error) {
 	who, known := l.live.Get(hash)
+	known = known && who.head.Tables == l.fence.Tables() // others may say otherwise whose it is
 	switch {
 	case !l.hits.Count(known && !who.expired(l.now())):
-		if err = l.fence.WaitAll(ctx); err == nil {
-			who, err = l.lookUp(ctx, hash, 0)
+		if head, err = l.fence.WaitAllHead(ctx); err == nil {
+			who, err = l.lookUp(ctx, hash, head)
 		}
 	case read:
 		head, err = l.fence.WaitOwnerHead(ctx, who.owner)
-		if err == nil && (head == 0 || head != who.head || who.expired(l.now())) {
+		if err == nil && (!head.Known() || head != who.head || who.expired(l.now())) {
 			who, err = l.lookUp(ctx, hash, head)
 		}
 	}
@@ -115,7 +116,7 @@ func (l *lookups) identify(ctx context.Context, hash events.Hash, read bool) (wh
 
 // lookUp asks the read model, which the caller has waited for; head is what the
 // fence returned, 0 if nothing.
-func (l *lookups) lookUp(ctx context.Context, hash events.Hash, head uint64) (identity, error) {
+func (l *lookups) lookUp(ctx context.Context, hash events.Hash, head fence.Head) (identity, error) {
 	who, revoked, found, err := l.find(ctx, hash)
 	if err != nil {
 		return identity{}, fmt.Errorf("look up credential: %w", err)
@@ -190,10 +191,11 @@ func (d *Door) StillAlive(ctx context.Context, caller Caller) error {
 		l = d.keys
 	case command.CredentialExtensionSession:
 	}
-	if err := d.fence.WaitAll(ctx); err != nil {
+	head, err := d.fence.WaitAllHead(ctx)
+	if err != nil {
 		return err
 	}
-	_, err := l.lookUp(ctx, caller.hash, 0)
+	_, err = l.lookUp(ctx, caller.hash, head)
 	return err
 }
 
@@ -212,7 +214,7 @@ func (d *Door) authenticate(ctx context.Context, header string, read bool) (Call
 	if err != nil {
 		return Caller{}, fmt.Errorf("%w: %w", ErrUnauthenticated, err)
 	}
-	var head uint64
+	var head fence.Head
 	if read {
 		if head, err = d.fence.WaitOwnerHead(ctx, owner); err != nil {
 			return Caller{}, err

@@ -295,7 +295,10 @@ func NewDeciding(ctx context.Context, b *Base) (*Deciding, error) {
 	registerHits(b.Registry, "recent", &d.recent.Hits)
 	registerBytes(b.Registry, "recent", d.recent.Bytes)
 	registerHits(b.Registry, "extents", &d.extents.Hits)
-	if d.Fence, err = fence.New(b.Pool, b.Log, fence.Options{Registerer: b.Registry, Logger: b.Logger, OnWait: b.OnWait}); err != nil {
+	if d.Fence, err = fence.New(b.Pool, b.Log, fence.Options{
+		Registerer: b.Registry, Logger: b.Logger, OnWait: b.OnWait,
+		OnExchange: func() { d.Commands.Forget(); d.bodies.Forget() },
+	}); err != nil {
 		return nil, err
 	}
 	d.Chain = chainview.New(chainFreshness, time.Now, b.Logger)

@@ -174,6 +174,11 @@ func (x *Executor) admit(ctx context.Context) error {
 	}
 }
 
+// Forget drops what is kept of owners, which was loaded from read models that have
+// been exchanged since: they may have been wrong. A command that has its turn ends
+// with what it has.
+func (x *Executor) Forget() { x.owners.Purge() }
+
 // UserID returns the id of an owner, and whether the owner ever signed in, as the log
 // has it. The event that says so may not be on stable storage yet.
 func (x *Executor) UserID(ctx context.Context, owner events.Owner) (id string, registered bool, err error) {

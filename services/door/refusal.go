@@ -93,6 +93,7 @@ var table = []row{
 	{memory.ErrBusy, http.StatusServiceUnavailable, messageBusy},
 	{memory.ErrAbandoned, statusGone, ""},
 	{fence.ErrBehind, http.StatusServiceUnavailable, messageBusy},
+	{fence.ErrLogShort, http.StatusServiceUnavailable, messageBusy},
 	{keystore.ErrUnavailable, http.StatusServiceUnavailable, messageBusy},
 	{signin.ErrUnavailable, http.StatusServiceUnavailable, messageBusy},
 	{context.DeadlineExceeded, http.StatusServiceUnavailable, messageBusy},

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
 	"github.com/memory-ledger/ledger/projections/audit"
@@ -121,6 +123,50 @@ func TestRebuildUnderLoadOfBothDoors(t *testing.T) {
 	group.Wait()
 	wantAudit(t, s.Config)
 	t.Logf("%d requests", requests.Load())
+}
+
+// TestARebuildCuresWhatRuns: an API that has read wrong rows, and keeps what it made of
+// them, answers from the new ones without being started anew.
+func TestARebuildCuresWhatRuns(t *testing.T) {
+	t.Parallel()
+	s := stacktest.Start(t, stacktest.Options{})
+	db, err := pgx.Connect(t.Context(), s.Config.DatabaseURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close(context.WithoutCancel(t.Context())) }()
+	wallet := stacktest.NewWallet()
+	session := live(s, wallet, 3)
+	const leaves = 6
+	core := s.Core[0]
+	size := func() int { return core.Expect(200, "GET", "/log", nil, session).Number("treeSize") }
+	if n := size(); n != leaves {
+		t.Fatalf("%d leaves", n)
+	}
+	// Whoever was wrong before must not be asked from what is kept of now.
+	core.Expect(201, "POST", "/memories", map[string]any{"content": "x", "metadata": map[string]any{}}, session)
+	if _, err := db.Exec(t.Context(), `UPDATE ledger.owners SET leaf_count = 0 WHERE owner = $1`, wallet.PublicKey); err != nil {
+		t.Fatal(err)
+	}
+	if n := size(); n != 0 {
+		t.Fatalf("%d leaves by the wrong row", n)
+	}
+	result, err := assembly.Rebuild(t.Context(), s.Config, rebuild.Config{Force: true})
+	if err != nil || !result.Swapped || result.Differences == 0 {
+		t.Fatalf("%+v, %v", result, err)
+	}
+	for deadline := time.Now().Add(20 * time.Second); size() != leaves+1; { // the fence looks once a second
+		if time.Now().After(deadline) {
+			t.Fatalf("%d leaves after the rebuild", size())
+		}
+	}
+	if list := decode[[]any](t, core.Expect(200, "GET", "/memories", nil, session).Body); len(list) != leaves+1 {
+		t.Errorf("%d memories", len(list))
+	}
+	if n := core.Expect(201, "POST", "/memories", map[string]any{"content": "y", "metadata": map[string]any{}}, session).Number("leafIndex"); n != leaves+1 {
+		t.Errorf("the next leaf is %d", n)
+	}
+	wantAudit(t, s.Config)
 }
 
 // What was backed up while it ran is put back on an empty machine: the same

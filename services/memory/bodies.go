@@ -15,7 +15,8 @@ import (
 
 // Bodies keeps the sealed bodies of owners who search, page by page, within a
 // budget of bytes. It holds ciphertext only, as the database does. Leaves never
-// change, so what is kept is never wrong; only what comes later is read.
+// change, so what is kept is right for as long as the read models are those that it
+// was read of; only what comes later is read.
 //
 // A full page comes as the database has it. Whoever searches it for the second
 // time opens its bodies one by one once more, and puts all of its texts, sealed as
@@ -105,6 +106,14 @@ func (b *Bodies) Bytes() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.used
+}
+
+// Forget drops everything. What is being read meanwhile is not kept.
+func (b *Bodies) Forget() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.owners.Purge()
+	b.used = 0
 }
 
 func (b *Bodies) of(owner events.Owner) *ownerBodies {

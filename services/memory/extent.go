@@ -44,7 +44,7 @@ type Extents struct {
 
 type keptExtent struct {
 	extent
-	head uint64 // what fence.WaitOwnerHead returned before it was read
+	head fence.Head // what the fence returned before it was read
 }
 
 // NewExtents returns an empty cache.
@@ -63,7 +63,7 @@ func (x *Extents) get(r Reader) (extent, bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	e, ok := x.kept.Get(r.Owner)
-	return e.extent, x.Hits.Count(ok && r.Head != 0 && e.head == r.Head)
+	return e.extent, x.Hits.Count(ok && r.Head.Known() && e.head == r.Head)
 }
 
 // put keeps what was read after the fence returned the reader's head. Of two that
@@ -71,12 +71,12 @@ func (x *Extents) get(r Reader) (extent, bool) {
 // not acknowledged yet may be in one of them, and whoever saw it must not see a
 // shorter log afterwards.
 func (x *Extents) put(r Reader, e extent) {
-	if x == nil || r.Head == 0 {
+	if x == nil || !r.Head.Known() {
 		return
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if was, ok := x.kept.Peek(r.Owner); ok && (was.head > r.Head || was.head == r.Head && !e.follows(was.extent)) {
+	if was, ok := x.kept.Peek(r.Owner); ok && (r.Head.Before(was.head) || was.head == r.Head && !e.follows(was.extent)) {
 		return
 	}
 	x.kept.Add(r.Owner, keptExtent{e, r.Head})

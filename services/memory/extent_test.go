@@ -14,18 +14,22 @@ import (
 	"github.com/memory-ledger/ledger/projections/memories"
 )
 
+// at is a head of the first read models that a process sees.
+func at(seq uint64) fence.Head { return fence.Head{Seq: seq} }
+
 func TestExtentsAreRightOrSilent(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		put, get Reader
 		want     bool
 	}{
-		"same head":         {Reader{"a", 7}, Reader{"a", 7}, true},
-		"the log went on":   {Reader{"a", 7}, Reader{"a", 8}, false},
-		"a slower reader":   {Reader{"a", 7}, Reader{"a", 6}, false},
-		"head unknown now":  {Reader{"a", 7}, Reader{"a", 0}, false},
-		"head unknown then": {Reader{"a", 0}, Reader{"a", 0}, false},
-		"somebody else's":   {Reader{"a", 7}, Reader{"b", 7}, false},
+		"same head":         {Reader{"a", at(7)}, Reader{"a", at(7)}, true},
+		"the log went on":   {Reader{"a", at(7)}, Reader{"a", at(8)}, false},
+		"a slower reader":   {Reader{"a", at(7)}, Reader{"a", at(6)}, false},
+		"head unknown now":  {Reader{"a", at(7)}, Reader{"a", at(0)}, false},
+		"head unknown then": {Reader{"a", at(0)}, Reader{"a", at(0)}, false},
+		"other read models": {Reader{"a", at(7)}, Reader{"a", fence.Head{Seq: 7, Tables: 1}}, false},
+		"somebody else's":   {Reader{"a", at(7)}, Reader{"b", at(7)}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -37,8 +41,8 @@ func TestExtentsAreRightOrSilent(t *testing.T) {
 		})
 	}
 	var none *Extents
-	none.put(Reader{"a", 1}, extent{})
-	if _, ok := none.get(Reader{"a", 1}); ok {
+	none.put(Reader{"a", at(1)}, extent{})
+	if _, ok := none.get(Reader{"a", at(1)}); ok {
 		t.Error("no cache held something")
 	}
 }
@@ -50,21 +54,26 @@ func TestALogNeverGetsShorter(t *testing.T) {
 	batch := func(size uint64) *batches.Batch { return &batches.Batch{Size: size} }
 	old := extent{leaves: 5, newest: batch(4)}
 	for name, c := range map[string]struct {
-		head uint64
+		head fence.Head
 		late extent
 		want extent
 	}{
-		"fewer leaves":        {7, extent{leaves: 4, newest: batch(4)}, old},
-		"less is anchored":    {7, extent{leaves: 6, newest: batch(3)}, old},
-		"nothing is anchored": {7, extent{leaves: 5}, old},
-		"of an earlier head":  {6, extent{leaves: 9, newest: batch(9)}, old},
-		"more leaves":         {7, extent{leaves: 6, newest: batch(4)}, extent{leaves: 6, newest: batch(4)}},
-		"of a later head":     {8, extent{leaves: 4}, extent{leaves: 4}}, // the read models are others by then
+		"fewer leaves":        {at(7), extent{leaves: 4, newest: batch(4)}, old},
+		"less is anchored":    {at(7), extent{leaves: 6, newest: batch(3)}, old},
+		"nothing is anchored": {at(7), extent{leaves: 5}, old},
+		"of an earlier head":  {at(6), extent{leaves: 9, newest: batch(9)}, old},
+		"more leaves":         {at(7), extent{leaves: 6, newest: batch(4)}, extent{leaves: 6, newest: batch(4)}},
+		"of other tables":     {fence.Head{Seq: 6, Tables: 1}, extent{leaves: 4}, extent{leaves: 4}},
+		"of a later head":     {at(8), extent{leaves: 4}, extent{leaves: 4}}, // the read models are others by then
 	} {
 		x := NewExtents()
-		x.put(Reader{"a", 7}, old)
+		x.put(Reader{"a", at(7)}, old)
 		x.put(Reader{"a", c.head}, c.late)
-		if e, ok := x.get(Reader{"a", max(7, c.head)}); !ok || !reflect.DeepEqual(e, c.want) {
+		newest := c.head
+		if newest.Before(at(7)) {
+			newest = at(7)
+		}
+		if e, ok := x.get(Reader{"a", newest}); !ok || !reflect.DeepEqual(e, c.want) {
 			t.Errorf("%s: %v %+v", name, ok, e)
 		}
 	}
@@ -161,9 +170,9 @@ func TestWhatIsKeptChangesNoAnswer(t *testing.T) {
 			h.write(t, other, "not yours")
 			heads[other] = h.seq
 		}
-		r := Reader{w.owner, heads[w]}
+		r := Reader{w.owner, at(heads[w])}
 		if chance.IntN(10) == 0 {
-			r.Head = 0 // it is not always known
+			r.Head = at(0) // it is not always known
 		}
 		for _, asking := range askings(w, chance) {
 			got, err := asking.ask(t.Context(), cached, r)
@@ -174,7 +183,7 @@ func TestWhatIsKeptChangesNoAnswer(t *testing.T) {
 			if err != nil || !reflect.DeepEqual(got, want) {
 				t.Fatalf("seed %d: %s, %d leaves:\n got %+v\nwant %+v, %v", seed, asking.name, len(w.written), got, want, err)
 			}
-			if stranger, err := asking.ask(t.Context(), cached, Reader{other.owner, heads[other]}); err == nil && reflect.DeepEqual(got, stranger) && asking.name != "search" {
+			if stranger, err := asking.ask(t.Context(), cached, Reader{other.owner, at(heads[other])}); err == nil && reflect.DeepEqual(got, stranger) && asking.name != "search" {
 				t.Fatalf("seed %d: %s: somebody else got %+v", seed, asking.name, stranger)
 			}
 		}
@@ -201,7 +210,7 @@ func TestWhoAsksAgainAsksNoDatabase(t *testing.T) {
 		ask := func(head uint64) func() {
 			return func() {
 				t.Helper()
-				if _, err := asking.ask(t.Context(), s, Reader{w.owner, head}); err != nil {
+				if _, err := asking.ask(t.Context(), s, Reader{w.owner, at(head)}); err != nil {
 					t.Fatal(asking.name, err)
 				}
 			}
@@ -228,7 +237,7 @@ func TestProofsAreOfTheBatchThatCoversTheLeaf(t *testing.T) {
 		h.confirm(t, w, ids[len(ids)-1], len(w.written))
 	}
 	h.write(t, w, "five")
-	s, r := h.cached(), Reader{w.owner, h.seq}
+	s, r := h.cached(), Reader{w.owner, at(h.seq)}
 	newest := events.Hash{4, 'r'}
 	for leaf, want := range map[int]struct {
 		size  uint64
@@ -260,7 +269,7 @@ func TestARowThatCameLater(t *testing.T) {
 	w := h.writer(t)
 	h.write(t, w, "one", "two")
 	s, head := h.cached(), h.seq
-	r := Reader{w.owner, head}
+	r := Reader{w.owner, at(head)}
 	if log, err := s.Head(t.Context(), r); err != nil || log.TreeSize != 2 {
 		t.Fatal(log, err)
 	}

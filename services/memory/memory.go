@@ -15,6 +15,7 @@ import (
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/canonical"
 	"github.com/memory-ledger/ledger/events/leaf"
+	"github.com/memory-ledger/ledger/projections/fence"
 	"github.com/memory-ledger/ledger/projections/memories"
 	"github.com/memory-ledger/ledger/services/command"
 	"github.com/memory-ledger/ledger/services/keystore"
@@ -165,12 +166,12 @@ func viewOf(content string, m *memories.Memory) View {
 	}
 }
 
-// Reader is an owner who reads. Head is what fence.WaitOwnerHead returned for the
-// request, 0 where that is not known: what was read of the owner at one head is
-// still true at the same, so no database is asked for it again.
+// Reader is an owner who reads. Head is what the fence returned for the request: what
+// was read of the owner at one that is known is still true at the same, so no database
+// is asked for it again.
 type Reader struct {
 	Owner events.Owner
-	Head  uint64
+	Head  fence.Head
 }
 
 // Get returns one memory of the reader's.

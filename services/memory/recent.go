@@ -7,6 +7,7 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/projections/fence"
 	"github.com/memory-ledger/ledger/projections/memories"
 	"github.com/memory-ledger/ledger/services/hits"
 )
@@ -14,8 +15,9 @@ import (
 // Recent keeps rows that were read by id or in short lists, sealed as in the
 // database, within a budget of bytes. Of a leaf only one thing ever changes: which
 // batch covers it and whether that is confirmed, and once it is, not even that. So
-// a row that is anchored is right for good, and another one as long as what the
-// fence says of the owner is what it said before that was read.
+// a row that is anchored is right for as long as the read models are those that it
+// was read of, and another one as long as what the fence says of the owner is what
+// it said before that was read.
 type Recent struct {
 	mu     sync.Mutex
 	budget int64
@@ -44,7 +46,7 @@ const rowOverhead = 640
 
 type recentRow struct {
 	memory *memories.Memory // is not changed any more
-	head   uint64           // what fence.WaitOwnerHead returned before it was read
+	head   fence.Head       // what the fence returned before it was read
 }
 
 // NewRecent returns a cache of at most budget bytes.
@@ -69,7 +71,8 @@ func (row recentRow) bytes() int64 {
 
 // isFor reports whether a row is right for a reader.
 func (row recentRow) isFor(reader Reader) bool {
-	return row.memory.Owner == reader.Owner && (row.memory.Anchored || reader.Head != 0 && row.head == reader.Head)
+	return row.memory.Owner == reader.Owner && row.head.Tables == reader.Head.Tables &&
+		(row.memory.Anchored || reader.Head.Known() && row.head == reader.Head)
 }
 
 // get returns a row by its id.
@@ -131,10 +134,10 @@ func (r *Recent) put(reader Reader, rows ...*memories.Memory) {
 // somebody who was slower.
 func (r *Recent) keep(row recentRow) {
 	m := row.memory
-	if !m.Anchored && row.head == 0 || row.bytes() > r.budget {
+	if !m.Anchored && !row.head.Known() || row.bytes() > r.budget {
 		return
 	}
-	if was, ok := r.rows.Peek(m.ID); ok && was.memory.Anchored && !m.Anchored {
+	if was, ok := r.rows.Peek(m.ID); ok && (row.head.Tables < was.head.Tables || row.head.Tables == was.head.Tables && was.memory.Anchored && !m.Anchored) {
 		return
 	}
 	r.rows.Remove(m.ID)

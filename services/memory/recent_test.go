@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/projections/fence"
 	"github.com/memory-ledger/ledger/projections/memories"
 )
 
@@ -31,19 +32,31 @@ func TestRecentIsRightOrSilent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := NewRecent(1 << 20)
-			r.put(Reader{owner, c.putAt}, &memories.Memory{ID: id, Owner: owner, Anchored: c.anchored})
+			r.put(Reader{owner, at(c.putAt)}, &memories.Memory{ID: id, Owner: owner, Anchored: c.anchored})
 			if c.putAgainAnchor {
-				r.put(Reader{owner, 8}, &memories.Memory{ID: id, Owner: owner, Anchored: true})
+				r.put(Reader{owner, at(8)}, &memories.Memory{ID: id, Owner: owner, Anchored: true})
 			}
-			m, ok := r.get(Reader{c.by, c.getAt}, id)
+			m, ok := r.get(Reader{c.by, at(c.getAt)}, id)
 			if ok != c.want || (ok && m.Anchored != (c.anchored || c.putAgainAnchor)) {
 				t.Errorf("got %v %+v", ok, m)
 			}
 		})
 	}
+	// Rows of other read models are nobody's any more, and those who still read them
+	// leave what came of the new ones.
+	r, swapped := NewRecent(1<<20), fence.Head{Seq: 7, Tables: 1}
+	r.put(Reader{owner, at(7)}, &memories.Memory{ID: id, Owner: owner, Anchored: true})
+	if _, ok := r.get(Reader{owner, swapped}, id); ok {
+		t.Error("a row of read models that are gone")
+	}
+	r.put(Reader{owner, swapped}, &memories.Memory{ID: id, Owner: owner})
+	r.put(Reader{owner, at(7)}, &memories.Memory{ID: id, Owner: owner, Anchored: true})
+	if m, ok := r.get(Reader{owner, swapped}, id); !ok || m.Anchored {
+		t.Errorf("of the new ones: %v %+v", ok, m)
+	}
 	var none *Recent
-	none.put(Reader{Head: 1}, &memories.Memory{})
-	if _, ok := none.get(Reader{Head: 1}, ""); ok {
+	none.put(Reader{Head: at(1)}, &memories.Memory{})
+	if _, ok := none.get(Reader{Head: at(1)}, ""); ok {
 		t.Error("no cache held something")
 	}
 }
@@ -55,17 +68,17 @@ func TestRecentKeepsToItsBudget(t *testing.T) {
 	sealed := make([]byte, 500)
 	for i := range 100 {
 		for range 2 { // the second time replaces the first
-			r.put(Reader{"a", 1}, &memories.Memory{ID: fmt.Sprint(i), Owner: "a", LeafIndex: uint64(i), Sealed: sealed, Anchored: true})
+			r.put(Reader{"a", at(1)}, &memories.Memory{ID: fmt.Sprint(i), Owner: "a", LeafIndex: uint64(i), Sealed: sealed, Anchored: true})
 		}
 	}
 	if want := int64(r.rows.Len()) * (500 + rowOverhead); r.used > budget || r.used != want || r.used < budget/2 {
 		t.Errorf("%d bytes used, %d rows", r.used, r.rows.Len())
 	}
-	if _, ok := r.get(Reader{"a", 1}, "99"); !ok {
+	if _, ok := r.get(Reader{"a", at(1)}, "99"); !ok {
 		t.Error("the newest is gone")
 	}
-	r.put(Reader{"a", 1}, &memories.Memory{ID: "huge", Owner: "a", LeafIndex: 100, Sealed: make([]byte, budget), Anchored: true})
-	if _, ok := r.get(Reader{"a", 1}, "99"); !ok {
+	r.put(Reader{"a", at(1)}, &memories.Memory{ID: "huge", Owner: "a", LeafIndex: 100, Sealed: make([]byte, budget), Anchored: true})
+	if _, ok := r.get(Reader{"a", at(1)}, "99"); !ok {
 		t.Error("one that does not fit drove others out")
 	}
 }
@@ -79,22 +92,22 @@ func TestShortListsAreKeptWhole(t *testing.T) {
 	row := func(leaf uint64, anchored bool) *memories.Memory {
 		return &memories.Memory{ID: fmt.Sprint(leaf), Owner: "a", LeafIndex: leaf, Sealed: make([]byte, width), Anchored: anchored}
 	}
-	r.put(Reader{"a", 5}, row(0, true), row(1, true))
-	r.put(Reader{"a", 7}, row(2, false), row(3, false))
+	r.put(Reader{"a", at(5)}, row(0, true), row(1, true))
+	r.put(Reader{"a", at(7)}, row(2, false), row(3, false))
 	for name, c := range map[string]struct {
 		reader   Reader
 		from, to uint64
 		most     int
 		want     bool
 	}{
-		"all":                    {Reader{"a", 7}, 0, 4, 4 * width, true},
-		"what is anchored":       {Reader{"a", 9}, 0, 2, 4 * width, true},
-		"the rest":               {Reader{"a", 7}, 2, 4, 4 * width, true},
-		"the log went on":        {Reader{"a", 8}, 0, 4, 4 * width, false},
-		"the head is not known":  {Reader{"a", 0}, 2, 4, 4 * width, false},
-		"more than there is":     {Reader{"a", 7}, 0, 5, 5 * width, false},
-		"too many bytes":         {Reader{"a", 7}, 0, 4, 4*width - 1, false},
-		"somebody else's leaves": {Reader{"b", 7}, 0, 4, 4 * width, false},
+		"all":                    {Reader{"a", at(7)}, 0, 4, 4 * width, true},
+		"what is anchored":       {Reader{"a", at(9)}, 0, 2, 4 * width, true},
+		"the rest":               {Reader{"a", at(7)}, 2, 4, 4 * width, true},
+		"the log went on":        {Reader{"a", at(8)}, 0, 4, 4 * width, false},
+		"the head is not known":  {Reader{"a", at(0)}, 2, 4, 4 * width, false},
+		"more than there is":     {Reader{"a", at(7)}, 0, 5, 5 * width, false},
+		"too many bytes":         {Reader{"a", at(7)}, 0, 4, 4*width - 1, false},
+		"somebody else's leaves": {Reader{"b", at(7)}, 0, 4, 4 * width, false},
 	} {
 		rows, ok := r.run(c.reader, c.from, c.to, c.most)
 		if ok != c.want || ok && uint64(len(rows)) != c.to-c.from {
@@ -107,21 +120,21 @@ func TestShortListsAreKeptWhole(t *testing.T) {
 		}
 	}
 	// Somebody slower read it before it was anchored.
-	r.put(Reader{"a", 7}, row(0, false))
-	if m, ok := r.get(Reader{"a", 7}, "0"); !ok || !m.Anchored {
+	r.put(Reader{"a", at(7)}, row(0, false))
+	if m, ok := r.get(Reader{"a", at(7)}, "0"); !ok || !m.Anchored {
 		t.Error("what was anchored is not any more")
 	}
 	// What goes is found neither way.
 	r.budget = 1
-	r.put(Reader{"a", 7}, row(4, true))
+	r.put(Reader{"a", at(7)}, row(4, true))
 	for range 4 {
 		r.rows.RemoveOldest()
 	}
-	if _, ok := r.get(Reader{"a", 7}, "2"); ok || r.used != 0 || len(r.ids) != 0 {
+	if _, ok := r.get(Reader{"a", at(7)}, "2"); ok || r.used != 0 || len(r.ids) != 0 {
 		t.Errorf("left behind: %d bytes, %d places", r.used, len(r.ids))
 	}
 	var none *Recent
-	if _, ok := none.run(Reader{"a", 7}, 0, 0, 1); ok {
+	if _, ok := none.run(Reader{"a", at(7)}, 0, 0, 1); ok {
 		t.Error("no cache held something")
 	}
 }

@@ -234,7 +234,7 @@ func TestEnoughEndsAChunk(t *testing.T) {
 	h.write(t, w, texts...)
 	s := h.service(1 << 30)
 	for _, query := range []string{"", "", "needle", "needle"} {
-		c, err := s.Search(t.Context(), Reader{Owner: w.owner, Head: 1}, query)
+		c, err := s.Search(t.Context(), Reader{Owner: w.owner, Head: at(1)}, query)
 		if err != nil {
 			t.Fatal(err)
 		}
