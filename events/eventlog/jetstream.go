@@ -44,6 +44,8 @@ type JetStream struct {
 	own *Own
 	// disk tells of a server that could not store.
 	disk *disk
+	// lease tells of a leader that may not be one any more.
+	lease *lease
 }
 
 var _ Log = (*JetStream)(nil)
@@ -96,7 +98,7 @@ func Open(ctx context.Context, nc *nats.Conn) (*JetStream, error) {
 		return nil, fmt.Errorf("open stream %s: %w: %w", StreamName, ErrUnavailable, err)
 	}
 	return &JetStream{
-		nc: nc, js: js, inboxes: newInboxes(nc), disk: &disk{},
+		nc: nc, js: js, inboxes: newInboxes(nc), disk: &disk{}, lease: newLease(js),
 		clustered: stream.CachedInfo().Config.Replicas > 1 || nc.ConnectedClusterName() != "",
 	}, nil
 }
@@ -339,12 +341,18 @@ func (l *JetStream) get(ctx context.Context, request getRequest) (record Record,
 		return Record{}, false, err
 	}
 	subject, decode := "$JS.API.DIRECT.GET."+StreamName, decodeDirect
-	if l.askLeader() {
+	leader := l.askLeader()
+	if leader {
 		subject, decode = "$JS.API.STREAM.MSG.GET."+StreamName, decodeStored
 	}
 	reply, err := l.nc.RequestWithContext(ctx, subject, body)
 	if err != nil {
 		return Record{}, false, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	if leader {
+		if err := l.lease.check(ctx); err != nil {
+			return Record{}, false, err
+		}
 	}
 	return decode(reply)
 }

@@ -5,7 +5,9 @@
 // The rule is one sentence: ask the log for the newest sequence that matters,
 // and wait until the projection has reached it, for the partition that the
 // question was about, or for all of them. The log answers linearizably,
-// so the sequence covers all that was acknowledged before the question. The
+// so the sequence covers all that was acknowledged before the question. (On a
+// cluster, as far as its leader is known to be the only one; see package eventlog. A
+// sequence that is older than what the read models hold is refused.) The
 // projector announces each commit; a fence listens on a connection of its own
 // and wakes whoever waited for it. Waits end with the caller's deadline or the
 // fence's own, as [ErrBehind], which HTTP layers answer with 503 and
@@ -13,5 +15,6 @@
 //
 // A position is believed only while the listener's connection stands: a
 // database that was restored, or swapped for another, may hold less than this
-// process has seen, and must not be read as if it held it.
+// process has seen, and must not be read as if it held it. What was kept of other
+// read models than those of now is told apart by the [Head] that it was read at.
 package fence

@@ -1,0 +1,249 @@
+package eventlog_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/events/eventlog/logtest"
+)
+
+// route carries one node's connections to another, until it is cut.
+type route struct {
+	net.Listener
+	mu    sync.Mutex
+	cut   bool
+	conns []net.Conn
+}
+
+func newRoute(t *testing.T, to string) *route {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &route{Listener: listener}
+	t.Cleanup(r.sever)
+	go func() {
+		for {
+			from, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			r.carry(from, to)
+		}
+	}()
+	return r
+}
+
+func (r *route) carry(from net.Conn, to string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	other, err := net.Dial("tcp", to)
+	if err != nil || r.cut {
+		_ = from.Close()
+		if err == nil {
+			_ = other.Close()
+		}
+		return
+	}
+	r.conns = append(r.conns, from, other)
+	for _, pair := range [][2]net.Conn{{from, other}, {other, from}} {
+		go func() {
+			_, _ = io.Copy(pair[0], pair[1])
+			_ = pair[0].Close()
+		}()
+	}
+}
+
+func (r *route) sever() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.cut = true
+	_ = r.Close()
+	for _, conn := range r.conns {
+		_ = conn.Close()
+	}
+}
+
+// cluster is three nodes that reach each other by routes that can be cut.
+type cluster struct {
+	nodes  [3]*server.Server
+	conns  [3]*nats.Conn
+	routes [3][3]*route
+}
+
+func newCluster(t *testing.T) *cluster {
+	t.Helper()
+	c := &cluster{}
+	var ports [3]int
+	for i := range ports {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ports[i] = listener.Addr().(*net.TCPAddr).Port
+		_ = listener.Close()
+	}
+	for i := range c.nodes {
+		opts := &server.Options{ServerName: nodeName(i), Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true}
+		// Nobody learns of another way to a node: nothing listens at what is advertised.
+		opts.Cluster = server.ClusterOpts{Name: "ledger", Host: "127.0.0.1", Port: ports[i], Advertise: "127.0.0.1:9", PoolSize: -1}
+		for j, port := range ports {
+			if j != i {
+				c.routes[i][j] = newRoute(t, fmt.Sprintf("127.0.0.1:%d", port))
+				opts.Routes = append(opts.Routes, &url.URL{Scheme: "nats", Host: c.routes[i][j].Addr().String()})
+			}
+		}
+		node, err := server.NewServer(opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.nodes[i] = node
+		node.Start()
+		t.Cleanup(func() { node.Shutdown(); node.WaitForShutdown() })
+	}
+	for i, node := range c.nodes {
+		if !node.ReadyForConnections(20 * time.Second) {
+			t.Fatal("a node does not start")
+		}
+		conn, err := nats.Connect(node.ClientURL(), nats.MaxReconnects(-1), nats.IgnoreDiscoveredServers())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(conn.Close)
+		c.conns[i] = conn
+	}
+	return c
+}
+
+func nodeName(i int) string { return fmt.Sprint("node-", i) }
+
+// log makes the stream, once all three have joined, and returns who leads it.
+func (c *cluster) log(t *testing.T) (log *eventlog.JetStream, leader int) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		made, err := eventlog.Create(ctx, c.conns[0], eventlog.Config{Replicas: 3})
+		cancel()
+		if err == nil {
+			log = made
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+		time.Sleep(100 * time.Millisecond) // the server tells nobody that a node has joined
+	}
+	js, err := jetstream.New(c.conns[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream, err := js.Stream(t.Context(), eventlog.StreamName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range c.nodes {
+		if stream.CachedInfo().Cluster.Leader == nodeName(i) {
+			return log, i
+		}
+	}
+	t.Fatal("nobody leads")
+	return nil, 0
+}
+
+// TestALeaderThatIsCutOffDoesNotAnswer: it takes itself for the leader for ten seconds
+// and more, while the others have elected another one and acknowledge.
+func TestALeaderThatIsCutOffDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	log, leader := c.log(t)
+	owner := logtest.Owner()
+	write := func(log *eventlog.JetStream, expected uint64) (uint64, error) {
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		return log.Append(ctx, eventlog.Append{
+			Family: events.FamilyLedger, Owner: owner, Kind: events.KindKey,
+			CommandID: logtest.CommandID(), Expected: expected, Payload: []byte(`[]`),
+		})
+	}
+	first, err := write(log, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	open := func(i int) *eventlog.JetStream {
+		log, err := eventlog.Open(t.Context(), c.conns[i])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return log
+	}
+	beside, elsewhere := open(leader), open((leader+1)%3)
+	// While nothing is written and nothing is cut, it answers, for longer than one
+	// question about the others is good for.
+	for quiet := time.Now(); time.Since(quiet) < 7*time.Second; time.Sleep(20 * time.Millisecond) {
+		if head, err := beside.OwnerHead(t.Context(), events.FamilyLedger, owner); err != nil || head != first {
+			t.Fatalf("%d, %v", head, err)
+		}
+	}
+	cut := time.Now()
+	for i := range c.nodes {
+		if i != leader {
+			c.routes[i][leader].sever()
+			c.routes[leader][i].sever()
+		}
+	}
+	type answer struct {
+		head uint64
+		at   time.Time
+	}
+	var answers []answer
+	acknowledged := make(chan answer, 1)
+	go func() {
+		for time.Since(cut) < time.Minute {
+			if seq, err := write(elsewhere, first); err == nil {
+				acknowledged <- answer{seq, time.Now()}
+				return
+			}
+		}
+		close(acknowledged)
+	}()
+	var second answer
+	for second.head == 0 || time.Since(second.at) < 4*time.Second {
+		asked := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		head, err := beside.OwnerHead(ctx, events.FamilyLedger, owner)
+		cancel()
+		if err == nil {
+			answers = append(answers, answer{head, asked})
+		} else if !errors.Is(err, eventlog.ErrUnavailable) {
+			t.Fatal(err)
+		}
+		select {
+		case is, ok := <-acknowledged:
+			if second = is; !ok {
+				t.Fatal("the others did not go on")
+			}
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	for _, a := range answers {
+		if a.at.After(second.at) && a.head < second.head {
+			t.Fatalf("%s after sequence %d was acknowledged, the owner's newest is said to be %d", a.at.Sub(second.at), second.head, a.head)
+		}
+	}
+	t.Logf("the others acknowledged %s after the cut; the leader answered %d times, until %s after it",
+		second.at.Sub(cut), len(answers), answers[len(answers)-1].at.Sub(cut))
+}
