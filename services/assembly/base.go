@@ -264,6 +264,15 @@ func NewDeciding(ctx context.Context, b *Base) (*Deciding, error) {
 		return nil, err
 	}
 	store := keystore.Config{Masters: masters, Cached: b.Config.CachedOwners, MaxAge: b.Config.KeyMaxAge, Rand: rand.Reader}
+	var stream jetstream.Stream
+	err = b.log.ask(ctx, func(ctx context.Context) (err error) {
+		stream, err = b.js.Stream(ctx, keystore.Stream)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open the keystore: %w", err)
+	}
+	store.Marked = keystore.Marked(stream)
 	if b.Durable != nil {
 		store.Syncer = b.Durable(keystore.Stream, true)
 		d.nonceSync = b.Durable("KV_"+signin.NonceBucket, true).Sync

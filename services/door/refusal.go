@@ -98,7 +98,8 @@ var table = []row{
 	{signin.ErrUnavailable, http.StatusServiceUnavailable, messageBusy},
 	{context.DeadlineExceeded, http.StatusServiceUnavailable, messageBusy},
 
-	{keystore.ErrNoKey, http.StatusGone, "the key to this content was destroyed"},
+	{keystore.ErrForgotten, http.StatusGone, "the key to this content was destroyed"},
+	{keystore.ErrNoKey, http.StatusServiceUnavailable, messageBusy}, // never 410, which is for good
 }
 
 // answer says what an error looks like to the client.

@@ -5,10 +5,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/projections/pages"
 	"github.com/memory-ledger/ledger/services/assembly"
 	"github.com/memory-ledger/ledger/services/config"
+	"github.com/memory-ledger/ledger/services/keystore"
 	"github.com/memory-ledger/ledger/services/stacktest"
 )
 
@@ -65,5 +69,45 @@ func TestAForgottenOwnerIsForgottenEverywhere(t *testing.T) {
 	}
 	if got := core.Expect(200, "GET", "/memories/"+kept, nil, theirs).Text("content"); got != "not forgotten" {
 		t.Errorf("another owner's memory is %q", got)
+	}
+}
+
+// TestALostKeyIsNotCalledDestroyed: 410 is for good, and clients believe it. A keystore
+// that does not know of an owner who has memories is the wrong one, or was lost.
+func TestALostKeyIsNotCalledDestroyed(t *testing.T) {
+	t.Parallel()
+	s := stacktest.Start(t, stacktest.Options{Configure: func(c *config.Config) { c.KeyMaxAge = time.Millisecond }})
+	core, wallet := s.Core[0], stacktest.NewWallet()
+	session := core.SignIn(wallet)
+	id := core.Expect(201, "POST", "/memories", map[string]any{"content": "x"}, session).Text("id")
+	nc, err := nats.Connect(s.NATSURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream, err := js.Stream(t.Context(), keystore.Stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	entry, err := stream.GetLastMsgForSubject(t.Context(), "$KV."+keystore.Bucket+"."+wallet.PublicKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.DeleteMsg(t.Context(), entry.Sequence); err != nil {
+		t.Fatal(err)
+	}
+	core.Expect(503, "GET", "/memories/"+id, nil, session)
+	core.Expect(503, "GET", "/memories", nil, session)
+	core.Expect(503, "POST", "/memories", map[string]any{"content": "y"}, session)
+	// Put back, it is as if nothing had been.
+	if _, err := js.Publish(t.Context(), entry.Subject, entry.Data); err != nil {
+		t.Fatal(err)
+	}
+	if got := core.Expect(200, "GET", "/memories/"+id, nil, session).Text("content"); got != "x" {
+		t.Errorf("got %q", got)
 	}
 }

@@ -69,3 +69,14 @@ func Forget(ctx context.Context, js jetstream.JetStream, owner events.Owner) (Fo
 	}
 	return done, nil
 }
+
+// Marked returns what looks for the mark that Forget leaves, for Config.
+func Marked(stream jetstream.Stream) func(context.Context, events.Owner) (bool, error) {
+	return func(ctx context.Context, owner events.Owner) (bool, error) {
+		_, err := stream.GetLastMsgForSubject(ctx, "$KV."+Bucket+"."+string(owner))
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			return false, nil
+		}
+		return err == nil, err
+	}
+}

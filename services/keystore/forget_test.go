@@ -93,6 +93,41 @@ func TestForgettingWhereNothingMayBeErased(t *testing.T) {
 	}
 }
 
+// TestAKeyThatIsGoneIsNotAKeyThatIsMissing: that one was destroyed is said only where
+// the bucket says so. A bucket that was lost, or is another log's, says nothing.
+func TestAKeyThatIsGoneIsNotAKeyThatIsMissing(t *testing.T) {
+	t.Parallel()
+	js := connect(t, natstest.Start(t))
+	bucket, err := keystore.Create(t.Context(), js, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream, err := js.Stream(t.Context(), keystore.Stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := keystore.Open(bucket, keystore.Config{Masters: []keystore.MasterKey{{1}}, Marked: keystore.Marked(stream)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	forgotten, missing := newOwners(2)[0], newOwners(2)[1]
+	if _, err := openStore(t, bucket, keystore.MasterKey{1}).FindOrCreate(t.Context(), forgotten); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := keystore.Forget(t.Context(), js, forgotten); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Find(t.Context(), forgotten); !errors.Is(err, keystore.ErrForgotten) || !errors.Is(err, keystore.ErrNoKey) {
+		t.Errorf("forgotten: %v", err)
+	}
+	if _, err := s.Find(t.Context(), missing); errors.Is(err, keystore.ErrForgotten) || !errors.Is(err, keystore.ErrNoKey) {
+		t.Errorf("missing: %v", err)
+	}
+	if _, err := s.FindOrCreate(t.Context(), missing); err != nil {
+		t.Errorf("made: %v", err)
+	}
+}
+
 // asked counts the questions to a bucket.
 type asked struct {
 	jetstream.KeyValue

@@ -49,6 +49,9 @@ const KeySize = 32
 var (
 	// ErrNoKey: the owner has no data key; it was never made, or forgotten.
 	ErrNoKey = errors.New("owner has no data key")
+	// ErrForgotten is ErrNoKey where the bucket says that there was one. Who has leaves
+	// and gets the other looks into the wrong bucket, or one that was lost.
+	ErrForgotten = fmt.Errorf("%w: it was destroyed", ErrNoKey)
 	// ErrMasterKey: the entry was wrapped by a master key that we don't have.
 	ErrMasterKey = errors.New("data key is wrapped by another master key")
 	// ErrSealed: a sealed body does not open: it was altered, or belongs to
@@ -83,6 +86,9 @@ type Config struct {
 	// Syncer, if any, makes a new entry durable: for a server that
 	// acknowledges before its bytes are safe.
 	Syncer Syncer
+	// Marked, if any, reports whether the bucket says that an owner had a key, which is
+	// gone; see the function of that name.
+	Marked func(context.Context, events.Owner) (bool, error)
 }
 
 // Syncer returns once everything acknowledged before is on stable storage.
@@ -100,6 +106,7 @@ type Store struct {
 	now     func() time.Time
 	rand    io.Reader
 	syncer  Syncer
+	marked  func(context.Context, events.Owner) (bool, error)
 	// Hits counts the lookups that found the key unwrapped in memory.
 	Hits hits.Counter
 }
@@ -148,7 +155,7 @@ func Open(bucket jetstream.KeyValue, cfg Config) (*Store, error) {
 	}
 	s := &Store{
 		bucket: bucket, masters: map[string]cipher.AEAD{}, wrapID: cfg.Masters[0].ID(), cache: cache,
-		maxAge: cfg.MaxAge, now: cfg.Now, rand: cfg.Rand, syncer: cfg.Syncer,
+		maxAge: cfg.MaxAge, now: cfg.Now, rand: cfg.Rand, syncer: cfg.Syncer, marked: cfg.Marked,
 	}
 	for _, master := range cfg.Masters {
 		if s.masters[master.ID()], err = newAEAD(master); err != nil {
@@ -172,9 +179,25 @@ func wrapContext(owner events.Owner) []byte {
 	return []byte("memory-ledger/data-key/v1\x00" + string(owner))
 }
 
-// Find returns the owner's key, or ErrNoKey. A key that was forgotten may still
-// be returned by a process that had it, until it is MaxAge old.
+// Find returns the owner's key, or ErrNoKey, and ErrForgotten where Config.Marked tells.
+// A key that was forgotten may still be returned by a process that had it, until it is
+// MaxAge old.
 func (s *Store) Find(ctx context.Context, owner events.Owner) (*OwnerKey, error) {
+	key, err := s.find(ctx, owner)
+	if s.marked == nil || !errors.Is(err, ErrNoKey) {
+		return key, err
+	}
+	marked, failed := s.marked(ctx, owner)
+	switch {
+	case failed != nil:
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, failed)
+	case marked:
+		return nil, fmt.Errorf("%w: %s", ErrForgotten, owner)
+	}
+	return nil, fmt.Errorf("%w, nor the mark of one that was destroyed; is this the keystore that belongs to the log?", err)
+}
+
+func (s *Store) find(ctx context.Context, owner events.Owner) (*OwnerKey, error) {
 	now := s.now()
 	key, ok := s.cache.Get(owner)
 	if s.Hits.Count(ok && now.Sub(key.seen) < s.maxAge) {
@@ -201,7 +224,7 @@ func (s *Store) Find(ctx context.Context, owner events.Owner) (*OwnerKey, error)
 // only be called for an owner who has no leaf yet: for others a missing key is
 // ErrNoKey, never a fresh one.
 func (s *Store) FindOrCreate(ctx context.Context, owner events.Owner) (*OwnerKey, error) {
-	_, err := s.Find(ctx, owner)
+	_, err := s.find(ctx, owner)
 	if errors.Is(err, ErrNoKey) {
 		err = s.create(ctx, owner)
 	}
@@ -215,7 +238,7 @@ func (s *Store) FindOrCreate(ctx context.Context, owner events.Owner) (*OwnerKey
 			return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 		}
 	}
-	return s.Find(ctx, owner)
+	return s.find(ctx, owner)
 }
 
 // create makes a key. If somebody was faster, theirs is the key; an answer
