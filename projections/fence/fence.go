@@ -63,6 +63,7 @@ type Fence struct {
 
 	known       tracker
 	short       atomic.Pointer[error] // ErrLogShort, as the listener found it
+	away        atomic.Pointer[error] // why nobody listens, nil while somebody does
 	heads       shared[uint64]
 	checkpoints shared[position.Checkpoint]
 }
@@ -281,5 +282,8 @@ func (f *Fence) expired(ctx context.Context, g goal, err error) error {
 		return err
 	}
 	f.metrics.expired.Inc()
+	if away := f.away.Load(); away != nil {
+		return fmt.Errorf("%w, or can't be reached: %w", ErrBehind, *away)
+	}
 	return fmt.Errorf("%w: waited for sequence %d, at %d", ErrBehind, g.seq, f.known.known(g))
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -297,13 +299,15 @@ func TestAPositionIsNotBelievedWithoutAConnection(t *testing.T) {
 	cfg := localpostgres.Config{Dir: pgtest.Folder(t), NoSync: true}
 	server := pgtest.Start(t, cfg)
 	pool := world.Pool(t, server.URL(), schema.Live)
-	f := newFence(t, pool, &heads{})
+	var lines syncBuffer
+	f := newFence(t, pool, &heads{head: 100}, func(o *fence.Options) { o.Logger = slog.New(slog.NewTextHandler(&lines, nil)) })
 	world.Running(t, f.Run)
 	advance(t, pool, 0, 100)
 	knows(t, f, 100)
 	if err := f.Wait(t.Context(), 100); err != nil {
 		t.Fatal(err)
 	}
+	down := time.Now()
 	if err := server.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -323,6 +327,34 @@ func TestAPositionIsNotBelievedWithoutAConnection(t *testing.T) {
 	if err := <-waited; err != nil {
 		t.Error(err)
 	}
+	world.Eventually(t, 20*time.Second, func() error {
+		if said := lines.String(); strings.Count(said, "not reached") < 1 || strings.Count(said, "reached again") != 1 {
+			return errors.New(said)
+		}
+		return nil
+	})
+	// It tries again up to twenty times a second, and says so every ten.
+	if said := lines.String(); strings.Count(said, "not reached") > 1+int(time.Since(down)/(10*time.Second)) {
+		t.Errorf("too often:\n%s", said)
+	}
+}
+
+// syncBuffer takes lines from anywhere.
+type syncBuffer struct {
+	mu sync.Mutex
+	strings.Builder
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.Builder.Write(p)
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.Builder.String()
 }
 
 func TestACutListenerLosesNobody(t *testing.T) {

@@ -17,10 +17,14 @@ import (
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
+// tellEvery is how often the log says that the database is still away.
+const tellEvery = 10 * time.Second
+
 // Run listens to the projectors until ctx ends, and connects again when the
 // connection is lost.
 func (f *Fence) Run(ctx context.Context) error {
 	backoff := minBackoff
+	var told time.Time
 	for {
 		begun := time.Now()
 		err := f.listen(ctx)
@@ -29,7 +33,10 @@ func (f *Fence) Run(ctx context.Context) error {
 			return nil
 		}
 		f.metrics.reconnects.Inc()
-		f.opts.Logger.Warn("fence lost its connection, will connect again", "error", err)
+		if connected := f.away.Swap(&err) == nil; connected || time.Since(told) >= tellEvery {
+			told = time.Now()
+			f.opts.Logger.Warn("the read models are not reached, trying again", "err", err)
+		}
 		if time.Since(begun) > maxBackoff {
 			backoff = minBackoff
 		}
@@ -102,6 +109,9 @@ func (f *Fence) read(ctx context.Context, conn *pgx.Conn, connected bool) error 
 		f.metrics.exchanged.Inc()
 	}
 	f.known.set(is, exchanged)
+	if f.away.Swap(nil) != nil {
+		f.opts.Logger.Info("the read models are reached again")
+	}
 	switch {
 	case back:
 		f.metrics.backward.Inc()
