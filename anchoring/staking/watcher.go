@@ -51,9 +51,9 @@ type WatcherConfig struct {
 	// Sweep is how often the vaults of all owners are looked at; 0 means never,
 	// only those of owners that Notice named.
 	Sweep time.Duration
-	// Every is how often the vault of a noticed owner is looked at, HotFor how
-	// long. Defaults: 3 s, 3 minutes, which is longer than a transaction takes
-	// to be final or to expire.
+	// Every is how often the vault of a noticed owner is looked at, but while a sweep
+	// is under way; HotFor how long. Defaults: 3 s, 3 minutes, which is longer than a
+	// transaction takes to be final or to expire.
 	Every, HotFor time.Duration
 }
 

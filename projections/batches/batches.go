@@ -64,18 +64,6 @@ type Batch struct {
 	Seq      uint64 // of the newest event of the batch
 }
 
-// Attempt is one signed transaction of a batch.
-type Attempt struct {
-	BatchID              string
-	Signature            string
-	Blockhash            string
-	LastValidBlockHeight uint64
-	Transaction          []byte
-	SubmittedAt          events.Timestamp
-	FailedAt             *events.Timestamp
-	Failure              string
-}
-
 const columns = `id, owner, from_size, size, root, state, cut_at,
 	signature, blockhash, last_valid_block_height, transaction, submitted_at,
 	slot, cluster, program_id, account, confirmed_at, failed_at, failure, seq`
@@ -98,57 +86,6 @@ func QueueLatestConfirmed(b *pgx.Batch, owner events.Owner, latest *Batch, found
 			*latest, *found, err = one(row)
 			return err
 		})
-}
-
-// Open returns every batch that is cut or submitted, oldest first: what an
-// anchorer that starts has to finish.
-func Open(ctx context.Context, q schema.Querier) ([]Batch, error) {
-	return list(ctx, q, `SELECT `+columns+` FROM batches WHERE state IN ('cut', 'submitted') ORDER BY seq, id`)
-}
-
-// List returns the owner's batches by size, the failed ones too.
-func List(ctx context.Context, q schema.Querier, owner events.Owner) ([]Batch, error) {
-	return list(ctx, q, `SELECT `+columns+` FROM batches WHERE owner = $1 ORDER BY size, seq, id`, string(owner))
-}
-
-// Attempts returns the transactions that were signed for a batch, oldest first.
-func Attempts(ctx context.Context, q schema.Querier, batchID string) ([]Attempt, error) {
-	key, ok := column.ParseUUID(batchID)
-	if !ok {
-		return nil, nil
-	}
-	rows, err := q.Query(ctx, `SELECT signature, blockhash, last_valid_block_height, transaction, submitted_at, failed_at, failure
-		FROM batch_attempts WHERE batch_id = $1 ORDER BY seq, signature`, key[:])
-	if err != nil {
-		return nil, fmt.Errorf("attempts of batch: %w", err)
-	}
-	attempts, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (Attempt, error) {
-		var (
-			a         = Attempt{BatchID: batchID}
-			submitted time.Time
-			failed    *time.Time
-			failure   []byte
-		)
-		err := row.Scan(&a.Signature, &a.Blockhash, &a.LastValidBlockHeight, &a.Transaction, &submitted, &failed, &failure)
-		a.SubmittedAt, a.FailedAt, a.Failure = events.At(submitted), column.Time(failed), string(failure)
-		return a, err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("attempts of batch: %w", err)
-	}
-	return attempts, nil
-}
-
-func list(ctx context.Context, q schema.Querier, sql string, args ...any) ([]Batch, error) {
-	rows, err := q.Query(ctx, sql, args...)
-	if err == nil {
-		var batches []Batch
-		batches, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (Batch, error) { return scan(row) })
-		if err == nil {
-			return batches, nil
-		}
-	}
-	return nil, fmt.Errorf("list batches: %w", err)
 }
 
 func one(row pgx.Row) (Batch, bool, error) {

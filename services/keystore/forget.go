@@ -13,10 +13,11 @@ import (
 // Forgotten is what a Forget found.
 type Forgotten struct {
 	Existed bool // there was a data key
-	// Erased says that the server has written over its bytes in the bucket's
-	// files. It is false where the bucket was made by a build that had it deny
-	// deletes: then the key is hidden from every reader, and its bytes, wrapped
-	// by the master key, stay until the server happens to write that file anew.
+	// Erased says that the server has written over its bytes in the bucket's files;
+	// wrappings from before a rewrap it had only dropped. It is false where the bucket
+	// was made by a build that had it deny deletes: then the key is hidden from every
+	// reader, and its bytes, wrapped by the master key, stay until the server happens
+	// to write that file anew.
 	Erased bool
 }
 
