@@ -139,6 +139,7 @@ func (a *Anchorer) newDriver(s *store, f *follower, cluster string) *driver {
 		cfg: &a.cfg, store: s, follower: f, status: &a.status, metrics: a.metrics, genesis: cluster,
 		signer:  signer{a.cfg.Authority, a.cfg.Program, a.cfg.PriorityFee},
 		flights: make(map[string]*flight), busy: make(map[events.Owner]uint64), held: make(map[events.Owner]*hold),
+		lag: newLaggards(),
 	}
 }
 

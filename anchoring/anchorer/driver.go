@@ -56,6 +56,7 @@ type driver struct {
 	// of the newest event that was appended for them.
 	busy map[events.Owner]uint64
 	held map[events.Owner]*hold
+	lag  *laggards
 
 	unpaid  error  // why owners were left out when payable ones were last chosen
 	genesis string // of the chain that commits belong on; empty until known
@@ -70,6 +71,7 @@ type driver struct {
 func (d *driver) step(ctx context.Context) (busy bool, err error) {
 	defer func() {
 		if ctx.Err() == nil {
+			d.status.setCache(d.lag.trouble(d.cfg.Now()))
 			d.status.tell(d.cfg.Logger)
 		}
 	}()
@@ -104,7 +106,9 @@ func (d *driver) release() {
 }
 
 // find returns owners with an open batch that this process does not work on,
-// and owners for whom one is to be cut, as many as there is room for.
+// and owners for whom one is to be cut, as many as there is room for. Those whose
+// transaction is recorded may take all of it: they go into flight, and a flight
+// ends. The others may come to nothing, and to nothing again at the next step.
 func (d *driver) find(ctx context.Context) ([]*owner, error) {
 	room := (d.cfg.MaxFlights - len(d.flights)) * packed
 	if room <= 0 {
@@ -120,12 +124,45 @@ func (d *driver) find(ctx context.Context) ([]*owner, error) {
 			except = append(except, key)
 		}
 	}
-	open, err := d.store.openOwners(ctx, except, room)
-	if err != nil || len(open) == room {
-		return open, err
+	recorded, err := d.store.recordedOwners(ctx, except, room)
+	if err != nil || len(recorded) == room {
+		return recorded, err
 	}
-	due, err := d.store.dueOwners(ctx, now.Add(-d.cfg.MaxWait), uint64(d.cfg.MaxLeaves), except, room-len(open))
-	return append(open, due...), err
+	room -= len(recorded)
+	later, again := d.lag.split(now)
+	s := search{
+		before: now.Add(-d.cfg.MaxWait), maxLeaves: uint64(d.cfg.MaxLeaves), limit: room,
+		except: append(except, later...), behind: d.lag.behind(), again: again,
+	}
+	anchored, err := d.store.unsignedOwners(ctx, s, false)
+	if err != nil {
+		return nil, err
+	}
+	fresh, err := d.store.unsignedOwners(ctx, s, true)
+	if err != nil {
+		return nil, err
+	}
+	if len(anchored) < room && len(fresh) < room {
+		// These are all: who lagged and is not among them was anchored by another.
+		for _, key := range again {
+			is := func(o *owner) bool { return o.key == key }
+			if !slices.ContainsFunc(anchored, is) && !slices.ContainsFunc(fresh, is) {
+				d.lag.forget(key)
+			}
+		}
+	}
+	return append(recorded, share(anchored, fresh, room)...), nil
+}
+
+// share fills the room, those first who wait longest. Owners who were anchored
+// before and those who were not may each have half of it, and what the other
+// half has left: while there is too little money for first commits, those who
+// wait for one are found at every step, however many they are.
+func share(anchored, fresh []*owner, room int) []*owner {
+	n := min(len(anchored), max(room/2, room-len(fresh)))
+	all := slices.Concat(anchored[:n], fresh[:min(len(fresh), room-n)])
+	slices.SortStableFunc(all, func(a, b *owner) int { return a.oldest().Compare(b.oldest()) })
+	return all
 }
 
 // errReset says that the endpoint serves another chain than the one that holds

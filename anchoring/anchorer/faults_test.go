@@ -12,7 +12,6 @@ import (
 
 	"github.com/gagliardetto/solana-go"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/memory-ledger/ledger/anchoring/commitment"
@@ -177,22 +176,26 @@ func TestSpendingBound(t *testing.T) {
 	}
 }
 
-// A first commit is dear and a later one cheap: a new owner who can't be paid
-// for waits, and those behind are anchored.
+// A first commit is dear and a later one cheap: new owners who can't be paid
+// for wait, and those behind are anchored, though the new ones would fill all
+// the room that there is.
 func TestTheDearDoNotStopTheCheap(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false)
 	keys := w.owners(2)
-	p := w.start(nil, func(c *Config) { c.MaxLamportsPerDay = 5_000_000 })
+	p := w.start(nil, func(c *Config) { c.MaxLamportsPerDay, c.MaxFlights = 5_000_000, 1 })
 	w.allAnchored()
-	dear := w.owners(1)[0]
+	dear := w.owners(packed + 1)
 	w.turns(p, errBound)
 	for range 2 {
 		for _, key := range keys {
 			w.write(key, 1)
 		}
-		if h := w.allAnchored(dear)[dear]; h != nil {
-			t.Errorf("the owner who can't be paid for has batches: %v", h.cut)
+		all := w.allAnchored(dear...)
+		for _, key := range dear {
+			if h := all[key]; h != nil {
+				t.Errorf("an owner who can't be paid for has batches: %v", h.cut)
+			}
 		}
 	}
 	w.turns(p, errBound)
@@ -209,26 +212,12 @@ func (p purse) Rent(context.Context, int) (uint64, error)                 { retu
 
 func TestAffordable(t *testing.T) {
 	t.Parallel()
-	conn, err := pgx.Connect(t.Context(), pgtest.Database(t))
-	must(t, err)
-	defer closeConn(conn)
-	must(t, makeTables(t.Context(), conn))
-	pool, err := pgxpool.New(t.Context(), conn.Config().ConnString())
-	must(t, err)
-	defer pool.Close()
-	key, err := solana.NewRandomPrivateKey()
-	must(t, err)
-	const rent = 1_000_000
-	d := &driver{
-		cfg: &Config{Now: time.Now}, store: &store{pool: pool}, follower: &follower{rent: new(atomic.Uint64)},
-		signer: signer{key: key}, status: &status{}, metrics: &metrics{balance: prometheus.NewGauge(prometheus.GaugeOpts{})},
-	}
-	d.follower.rent.Store(rent)
-	dear, cheap := d.signer.cost(true)+rent, d.signer.cost(false)
-	fresh := func() *owner { return newOwner(newOwnerKey()) }
-	known := func() *owner { o := fresh(); o.confirmedSize = 1; return o }
-	a, b, c, e, f := fresh(), known(), fresh(), known(), known()
-	all := []*owner{a, b, c, e, f}
+	l := newLone(t)
+	d, dear, cheap := l.driver, l.dear, l.cheap
+	a, b, c, e, f := l.owner(0, 1), l.owner(1, 2), l.owner(0, 1), l.owner(1, 2), l.owner(1, 2)
+	lagging := l.owner(0, 1) // is not paid for, and nothing is set aside for it
+	l.cache.sizes[lagging.key] = 0
+	all := []*owner{lagging, a, b, c, e, f}
 	for _, test := range []struct {
 		lamports uint64
 		want     []*owner
@@ -241,7 +230,7 @@ func TestAffordable(t *testing.T) {
 		{dear, []*owner{a}},
 		{dear + 2*cheap, []*owner{a, b, e}},
 		{2*dear + 3*cheap - 1, []*owner{a, b, c, e}},
-		{2*dear + 3*cheap, all},
+		{2*dear + 3*cheap, all[1:]},
 	} {
 		for _, short := range []error{errUnfunded, errBound} {
 			d.cfg.Chain, d.cfg.MaxLamportsPerDay = purse{balance: test.lamports}, 0
@@ -256,8 +245,8 @@ func TestAffordable(t *testing.T) {
 			if !slices.Equal(got, test.want) {
 				t.Errorf("%d lamports, %v: paid for %d owners, want %d", test.lamports, short, len(got), len(test.want))
 			}
-			if left := len(got) < len(all); left != errors.Is(d.status.funds, short) || !left && d.status.funds != nil {
-				t.Errorf("%d lamports: %d of %d paid for, funds are %v", test.lamports, len(got), len(all), d.status.funds)
+			if left := len(got) < len(all)-1; left != errors.Is(d.status.funds, short) || !left && d.status.funds != nil {
+				t.Errorf("%d lamports: %d of %d paid for, funds are %v", test.lamports, len(got), len(all)-1, d.status.funds)
 			}
 		}
 	}

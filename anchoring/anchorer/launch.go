@@ -144,10 +144,6 @@ func (d *driver) begin(ctx context.Context, owners []*owner) error {
 		d.status.setChain(err, d.cfg.Now())
 		return nil
 	}
-	owners, err = d.verified(ctx, owners)
-	if err != nil {
-		return err
-	}
 	owners, err = d.cut(ctx, owners)
 	if err != nil {
 		return err
@@ -176,29 +172,62 @@ func (d *driver) begin(ctx context.Context, owners []*owner) error {
 	return nil
 }
 
-// affordable returns the owners, in their order, that can be paid for out of
-// the authority's balance and today's bound. What is in flight counts as not
-// paid yet. An owner's first commit costs some thousand times as much as a later
-// one: whoever is too dear is passed over, and does not stop those behind.
+// affordable returns the owners, in their order, that are verified and can be
+// paid for out of the authority's balance and today's bound. An owner's first
+// commit costs some thousand times as much as a later one: whoever is too dear is
+// passed over, and does not stop those behind. Nor do those that can't be
+// verified: nothing is set aside for them.
 func (d *driver) affordable(ctx context.Context, owners []*owner) ([]*owner, error) {
+	left, short, err := d.purse(ctx)
+	if err != nil || short == nil {
+		return nil, err
+	}
+	paid, out := make([]*owner, 0, len(owners)), 0
+	for _, o := range owners {
+		cost := d.costOf(o)
+		if cost > left {
+			out++
+			continue
+		}
+		ok, err := d.verified(ctx, o)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			left -= cost
+			paid = append(paid, o)
+		}
+	}
+	d.unpaid = nil
+	if out > 0 {
+		d.unpaid = fmt.Errorf("%w: %d lamports left and %d owners who cost more, authority %s", short, left, out, d.signer.key.PublicKey())
+	}
+	d.status.setFunds(d.unpaid)
+	return paid, nil
+}
+
+// purse returns what can be spent now, and what is short where that is too
+// little; nil where the chain does not say. What is in flight counts as not paid
+// yet.
+func (d *driver) purse(ctx context.Context) (left uint64, short, err error) {
 	balance, err := d.cfg.Chain.Balance(ctx, d.signer.key.PublicKey())
 	if err != nil {
 		d.status.setChain(err, d.cfg.Now())
-		return nil, nil
+		return 0, nil, nil
 	}
 	d.metrics.balance.Set(float64(balance))
 	reserve, err := d.cfg.Chain.Rent(ctx, 0) // the authority's own account
 	if err != nil {
 		d.status.setChain(err, d.cfg.Now())
-		return nil, nil
+		return 0, nil, nil
 	}
 	today := d.cfg.Now().UTC().Format(dayLayout)
 	spent, err := d.store.spentOn(ctx, today)
 	if err != nil {
-		return nil, err
+		return 0, nil, err
 	}
 	pending := d.inFlightCost()
-	left, short := saturating(balance, reserve+pending), errUnfunded
+	left, short = saturating(balance, reserve+pending), errUnfunded
 	if bound := d.cfg.MaxLamportsPerDay; bound > 0 {
 		// The fold has counted most of what is in flight; counting it again
 		// errs on the careful side.
@@ -206,19 +235,7 @@ func (d *driver) affordable(ctx context.Context, owners []*owner) ([]*owner, err
 			left, short = byDay, errBound
 		}
 	}
-	paid := make([]*owner, 0, len(owners))
-	for _, o := range owners {
-		if cost := d.costOf(o); cost <= left {
-			left -= cost
-			paid = append(paid, o)
-		}
-	}
-	d.unpaid = nil
-	if out := len(owners) - len(paid); out > 0 {
-		d.unpaid = fmt.Errorf("%w: %d lamports left and %d owners who cost more, authority %s", short, left, out, d.signer.key.PublicKey())
-	}
-	d.status.setFunds(d.unpaid)
-	return paid, nil
+	return left, short, nil
 }
 
 func saturating(a, b uint64) uint64 {
@@ -246,28 +263,29 @@ func (d *driver) inFlightCost() (cost uint64) {
 	return cost
 }
 
-// verified returns the owners whose root the tree cache agrees with. The
-// others are left for later: where it has not come that far, for a moment;
-// where it disagrees, with an alarm.
-func (d *driver) verified(ctx context.Context, owners []*owner) ([]*owner, error) {
-	kept := owners[:0]
-	for _, o := range owners {
-		err := d.verify(ctx, o)
-		switch {
-		case err == nil:
-			if h := d.held[o.key]; h != nil && h.alarm != nil && errors.Is(h.alarm, errDisagree) {
-				d.clear(o.key)
-			}
-			kept = append(kept, o)
-		case errors.Is(err, tree.ErrIncomplete):
-			// Tried again at the next step.
-		case errors.Is(err, errDisagree):
-			d.keepBack(o.key, hold{alarm: err, repeat: true}, 5*time.Second, 5*time.Minute)
-		default:
-			return nil, fmt.Errorf("compare with the tree cache: %w", err)
-		}
+// verified reports whether the tree cache agrees with the owner's root. Where
+// it does not, the owner is left for later: where the cache has not come that
+// far, for a while; where it disagrees, with an alarm.
+func (d *driver) verified(ctx context.Context, o *owner) (bool, error) {
+	if d.lag.crowded(o.key) {
+		return false, nil
 	}
-	return kept, nil
+	err := d.verify(ctx, o)
+	switch {
+	case err == nil:
+		d.lag.forget(o.key)
+		if h := d.held[o.key]; h != nil && h.alarm != nil && errors.Is(h.alarm, errDisagree) {
+			d.clear(o.key)
+		}
+		return true, nil
+	case errors.Is(err, tree.ErrIncomplete):
+		return false, d.lags(ctx, o)
+	case errors.Is(err, errDisagree):
+		d.lag.forget(o.key)
+		d.keepBack(o.key, hold{alarm: err, repeat: true}, 5*time.Second, 5*time.Minute)
+		return false, nil
+	}
+	return false, fmt.Errorf("compare with the tree cache: %w", err)
 }
 
 // verify compares what is about to be signed with the owner's own fold of the

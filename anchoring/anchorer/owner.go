@@ -62,6 +62,15 @@ func newOwner(key events.Owner) *owner {
 
 func (o *owner) size() uint64 { return o.frontier.Size() }
 
+// oldest is when the oldest leaf was written that is not anchored; zero if all
+// are.
+func (o *owner) oldest() time.Time {
+	if o.batch != nil {
+		return o.batch.oldest
+	}
+	return o.waiting
+}
+
 // leaf folds a leaf.
 func (o *owner) leaf(e *events.MemoryWritten, at time.Time) error {
 	if e.LeafIndex != o.size() {

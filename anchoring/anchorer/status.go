@@ -28,11 +28,13 @@ type status struct {
 	looked  time.Time // when the chain was last looked at
 	funds   error
 	alarm   error
+	cache   error // the tree cache has lacked leaves for long
 	counts  counts
 	lag     uint64
 	working int // partitions that it works for now
 
 	toldChain, toldFunds error // which trouble the newest line about it is of
+	toldCache            bool  // that the tree cache lacks leaves
 }
 
 func (s *status) set(change func(*status)) {
@@ -48,7 +50,7 @@ func (s *status) idle(why error) {
 	s.set(func(s *status) {
 		s.session, s.behind, s.working = why, false, 0
 		s.counts, s.lag, s.looked = counts{}, 0, time.Time{}
-		s.chain, s.funds, s.alarm = nil, nil, nil
+		s.chain, s.funds, s.alarm, s.cache, s.toldCache = nil, nil, nil, nil, false // a new session looks anew for how long the cache lags
 	})
 }
 
@@ -57,8 +59,9 @@ func (s *status) setChain(err error, now time.Time) {
 }
 func (s *status) setFunds(err error) { s.set(func(s *status) { s.funds = err }) }
 func (s *status) setAlarm(err error) { s.set(func(s *status) { s.alarm = err }) }
+func (s *status) setCache(err error) { s.set(func(s *status) { s.cache = err }) }
 
-// tell writes a line when the chain or the funds went bad, when it is another
+// tell writes a line when the chain, the funds or the tree cache went bad, when it is another
 // trouble than before, and when they are good again. It is asked at the end of a
 // step: within one, what is known changes back and forth.
 func (s *status) tell(log *slog.Logger) {
@@ -76,6 +79,13 @@ func (s *status) tell(log *slog.Logger) {
 			log.Warn("owners can't be paid for; their memories stay unanchored until they can", "err", s.funds)
 		} else {
 			log.Info("all owners can be paid for again")
+		}
+	}
+	if is := s.cache != nil; is != s.toldCache {
+		if s.toldCache = is; is {
+			log.Warn("owners can't be compared with the tree cache; their memories stay unanchored until they can", "err", s.cache)
+		} else {
+			log.Info("all owners can be compared with the tree cache again")
 		}
 	}
 }
@@ -113,7 +123,7 @@ func (a *Anchorer) Ready() error {
 	case s.behind:
 		return fmt.Errorf("%w: reading the log", ErrNotReady)
 	}
-	if err := errors.Join(s.chain, s.funds, s.alarm); err != nil {
+	if err := errors.Join(s.chain, s.funds, s.alarm, s.cache); err != nil {
 		return fmt.Errorf("%w: %w", ErrNotReady, err)
 	}
 	return nil
@@ -174,7 +184,7 @@ func newMetrics(a *Anchorer) (*metrics, error) {
 		gauge("partitions", "Partitions whose owners this anchorer works for now; 0 for a standby. Together they should be 256.", nil,
 			func(s *status) float64 { return float64(s.working) }),
 		gauge("ready", "1 while leaves are being anchored.", nil, func(s *status) float64 {
-			if s.session != nil || s.chain != nil || s.funds != nil || s.alarm != nil || s.behind {
+			if s.session != nil || s.chain != nil || s.funds != nil || s.alarm != nil || s.cache != nil || s.behind {
 				return 0
 			}
 			return 1

@@ -17,7 +17,7 @@ import (
 
 // tablesVersion is raised when the tables change: older ones are dropped and
 // filled again from the log.
-const tablesVersion = 4
+const tablesVersion = 5
 
 // errFenced says that somebody else moved the checkpoint.
 var errFenced = errors.New("another anchorer moved the checkpoint")
@@ -74,7 +74,8 @@ CREATE TABLE ledger_anchor.owners (
     last_valid     bigint,
     transaction    bytea
 );
-CREATE INDEX owners_waiting ON ledger_anchor.owners (waiting) WHERE batch_id IS NULL AND waiting IS NOT NULL;
+CREATE INDEX owners_waiting_first ON ledger_anchor.owners (waiting) WHERE batch_id IS NULL AND waiting IS NOT NULL AND confirmed_size = 0;
+CREATE INDEX owners_waiting_again ON ledger_anchor.owners (waiting) WHERE batch_id IS NULL AND waiting IS NOT NULL AND confirmed_size > 0;
 CREATE INDEX owners_many ON ledger_anchor.owners ((size - confirmed_size)) WHERE batch_id IS NULL AND waiting IS NOT NULL;
 CREATE INDEX owners_open ON ledger_anchor.owners (batch_oldest) WHERE batch_id IS NOT NULL;
 CREATE TABLE ledger_anchor.spending (day date PRIMARY KEY, lamports bigint NOT NULL);
@@ -323,25 +324,43 @@ func (s *store) load(ctx context.Context, keys []events.Owner) ([]*owner, error)
 	return s.list(ctx, `SELECT `+columns+` FROM ledger_anchor.owners WHERE owner = ANY($1)`, texts(keys))
 }
 
-// dueOwners returns owners for whom a batch is to be cut, those that wait
-// longest first.
-func (s *store) dueOwners(ctx context.Context, before time.Time, maxLeaves uint64, except []events.Owner, limit int) ([]*owner, error) {
-	return s.list(ctx, `SELECT * FROM (
-		(SELECT `+columns+` FROM ledger_anchor.owners WHERE batch_id IS NULL AND waiting <= $1 AND owner <> ALL($3)
-			AND partition >= $5 AND partition < $6
-			ORDER BY waiting LIMIT $4)
-		UNION
-		(SELECT `+columns+` FROM ledger_anchor.owners WHERE batch_id IS NULL AND waiting IS NOT NULL AND size - confirmed_size >= $2 AND owner <> ALL($3)
-			AND partition >= $5 AND partition < $6
-			ORDER BY size - confirmed_size DESC LIMIT $4)) due ORDER BY waiting LIMIT $4`,
-		before, maxLeaves, texts(except), limit, s.partitions.First, s.partitions.End)
+// recordedOwners returns owners whose open batch has a signed transaction, the
+// oldest first.
+func (s *store) recordedOwners(ctx context.Context, except []events.Owner, limit int) ([]*owner, error) {
+	return s.list(ctx, `SELECT `+columns+` FROM ledger_anchor.owners WHERE batch_id IS NOT NULL AND signature IS NOT NULL AND owner <> ALL($1)
+		AND partition >= $3 AND partition < $4 ORDER BY batch_oldest LIMIT $2`, texts(except), limit, s.partitions.First, s.partitions.End)
 }
 
-// openOwners returns owners with a batch that is cut or submitted, the oldest
-// first.
-func (s *store) openOwners(ctx context.Context, except []events.Owner, limit int) ([]*owner, error) {
-	return s.list(ctx, `SELECT `+columns+` FROM ledger_anchor.owners WHERE batch_id IS NOT NULL AND owner <> ALL($1)
-		AND partition >= $3 AND partition < $4 ORDER BY batch_oldest LIMIT $2`, texts(except), limit, s.partitions.First, s.partitions.End)
+// search is which owners unsignedOwners returns.
+type search struct {
+	before    time.Time // due is whose oldest leaf was written before,
+	maxLeaves uint64    // or who has so many that wait
+	except    []events.Owner
+	behind    []int          // partitions of which nobody is returned
+	again     []events.Owner // but these
+	limit     int
+}
+
+// unsignedOwners returns owners for whom a transaction is to be signed: whose
+// batch was cut and no more, and for whom one is to be cut. Those that wait
+// longest come first. They are all owners whose first commit this is, or all
+// others: the many of one kind are not read to find the other.
+func (s *store) unsignedOwners(ctx context.Context, w search, first bool) ([]*owner, error) {
+	kind := `confirmed_size > 0`
+	if first {
+		kind = `confirmed_size = 0`
+	}
+	from := `(SELECT ` + columns + ` FROM ledger_anchor.owners WHERE ` + kind + ` AND owner <> ALL($3) AND partition >= $5 AND partition < $6
+		AND (partition <> ALL($7) OR owner = ANY($8)) AND `
+	due := from + `batch_id IS NULL AND `
+	return s.list(ctx, `SELECT * FROM (
+		`+from+`batch_id IS NOT NULL AND signature IS NULL ORDER BY batch_oldest LIMIT $4)
+		UNION
+		`+due+`waiting <= $1 ORDER BY waiting LIMIT $4)
+		UNION
+		`+due+`waiting IS NOT NULL AND size - confirmed_size >= $2 ORDER BY size - confirmed_size DESC LIMIT $4)
+		) unsigned ORDER BY coalesce(batch_oldest, waiting) LIMIT $4`,
+		w.before, w.maxLeaves, texts(w.except), w.limit, s.partitions.First, s.partitions.End, w.behind, texts(w.again))
 }
 
 // spentOn returns the lamports that the transactions of a day may cost.
@@ -368,7 +387,8 @@ func (s *store) count(ctx context.Context) (counts, error) {
 		(SELECT count(*) FROM ledger_anchor.owners WHERE batch_id IS NULL AND waiting IS NOT NULL`+mine+`),
 		(SELECT count(*) FROM ledger_anchor.owners WHERE batch_id IS NOT NULL AND signature IS NULL`+mine+`),
 		(SELECT count(*) FROM ledger_anchor.owners WHERE batch_id IS NOT NULL AND signature IS NOT NULL`+mine+`),
-		least((SELECT min(waiting) FROM ledger_anchor.owners WHERE batch_id IS NULL AND waiting IS NOT NULL`+mine+`),
+		least((SELECT min(waiting) FROM ledger_anchor.owners WHERE batch_id IS NULL AND waiting IS NOT NULL AND confirmed_size = 0`+mine+`),
+		      (SELECT min(waiting) FROM ledger_anchor.owners WHERE batch_id IS NULL AND waiting IS NOT NULL AND confirmed_size > 0`+mine+`),
 		      (SELECT min(batch_oldest) FROM ledger_anchor.owners WHERE batch_id IS NOT NULL`+mine+`))`, s.partitions.First, s.partitions.End).
 		Scan(&c.Waiting, &c.Cut, &c.Submitted, &oldest)
 	if err != nil {

@@ -39,7 +39,9 @@ func (a *Anchorer) takeTurn(ctx context.Context) (*pgx.Conn, error) {
 		if mine {
 			return conn, nil
 		}
-		a.status.set(func(s *status) { s.session, s.standby, s.toldChain, s.toldFunds = nil, true, nil, nil })
+		a.status.set(func(s *status) {
+			s.session, s.standby, s.toldChain, s.toldFunds, s.toldCache = nil, true, nil, nil, false
+		})
 		if !pause(ctx, standbyEvery) {
 			closeConn(conn)
 			return nil, ctx.Err()

@@ -97,12 +97,13 @@ type world struct {
 	leaves map[events.Owner][]events.Hash
 	seqs   map[events.Owner]uint64
 	bad    map[events.Owner]bool // the tree cache lies about them
+	slow   map[events.Owner]bool // the tree cache has nothing of them yet
 }
 
 // newWorld uses the shared chain, or one of the test's own.
 func newWorld(t testing.TB, own bool) *world {
 	t.Helper()
-	w := &world{t: t, leaves: map[events.Owner][]events.Hash{}, seqs: map[events.Owner]uint64{}, bad: map[events.Owner]bool{}}
+	w := &world{t: t, leaves: map[events.Owner][]events.Hash{}, seqs: map[events.Owner]uint64{}, bad: map[events.Owner]bool{}, slow: map[events.Owner]bool{}}
 	if own {
 		w.chain = localchaintest.Start(t, localchain.Config{Programs: programs})
 	} else {
@@ -227,7 +228,7 @@ func (w *world) owners(n int) []events.Owner {
 func (w *world) Root(_ context.Context, key events.Owner, size uint64) (events.Hash, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if size > uint64(len(w.leaves[key])) {
+	if size > uint64(len(w.leaves[key])) || w.slow[key] {
 		return events.Hash{}, tree.ErrIncomplete
 	}
 	if w.bad[key] {

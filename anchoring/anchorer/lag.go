@@ -1,0 +1,140 @@
+package anchorer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/partition"
+	"github.com/memory-ledger/ledger/projections/tree"
+)
+
+const (
+	// lagShortest and lagLongest are how long an owner is kept back whose
+	// leaves the tree cache does not have yet: twice as long each time.
+	lagShortest = 500 * time.Millisecond
+	lagLongest  = 15 * time.Second
+	// lagPatience is how long it may lack the same leaves before that shows.
+	lagPatience = 3 * time.Minute
+	// maxLaggards bounds those of a partition. Where so many lag, whoever
+	// projects that partition does: its other owners are not even looked for,
+	// until one of these has come.
+	maxLaggards = 8
+)
+
+// errLagging says that the tree cache lacks leaves that the log has had for long.
+var errLagging = errors.New("the tree cache lacks leaves that the log has; is a projector down?")
+
+// laggard is an owner whose leaves the tree cache does not have yet.
+type laggard struct {
+	size  uint64    // that it lacks
+	since time.Time // when it was first seen to
+	until time.Time // when to look again
+	times int
+}
+
+// laggards are kept apart from those held back: that an owner lags says nothing
+// about what it was held back for. Whoever lags is looked for again and again,
+// and must not take the place of those behind, however many lag: a projector may
+// be down for a large part of the owners.
+type laggards struct {
+	all map[events.Owner]*laggard
+	in  [partition.Count]int
+}
+
+func newLaggards() *laggards { return &laggards{all: make(map[events.Owner]*laggard)} }
+
+// crowded reports whether so many of an owner's partition lag that it need not
+// be asked for this one.
+func (l *laggards) crowded(key events.Owner) bool {
+	return l.all[key] == nil && l.in[partition.Of(key)] >= maxLaggards
+}
+
+// behind are the partitions of which only laggards are looked for.
+func (l *laggards) behind() []int {
+	partitions := []int{} // never nil: see texts
+	for p, n := range l.in {
+		if n >= maxLaggards {
+			partitions = append(partitions, p)
+		}
+	}
+	return partitions
+}
+
+// split returns who is to be left alone for now, and who is to be looked for.
+func (l *laggards) split(now time.Time) (later, again []events.Owner) {
+	for key, one := range l.all {
+		if one.until.After(now) {
+			later = append(later, key)
+		} else {
+			again = append(again, key)
+		}
+	}
+	return later, again
+}
+
+// note keeps an owner back, longer each time.
+func (l *laggards) note(key events.Owner, size uint64, now time.Time) {
+	one := l.all[key]
+	if one == nil {
+		one = &laggard{size: size, since: now}
+		l.all[key] = one
+		l.in[partition.Of(key)]++
+	}
+	one.until = now.Add(min(lagLongest, lagShortest<<min(one.times, 16)))
+	one.times++
+}
+
+func (l *laggards) forget(key events.Owner) {
+	if l.all[key] != nil {
+		delete(l.all, key)
+		l.in[partition.Of(key)]--
+	}
+}
+
+// trouble names the partitions whose leaves have been missing for long.
+func (l *laggards) trouble(now time.Time) error {
+	var since time.Time
+	var late [partition.Count]bool
+	for key, one := range l.all {
+		if now.Sub(one.since) < lagPatience {
+			continue
+		}
+		late[partition.Of(key)] = true
+		if since.IsZero() || one.since.Before(since) {
+			since = one.since
+		}
+	}
+	first, n := 0, 0
+	for p := len(late) - 1; p >= 0; p-- {
+		if late[p] {
+			first, n = p, n+1
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	which := fmt.Sprintf("partition %02x", first)
+	if n > 1 {
+		which += fmt.Sprintf(" and %d others", n-1)
+	}
+	return fmt.Errorf("%w: %s, since %s", errLagging, which, since.UTC().Format(time.RFC3339))
+}
+
+// lags keeps an owner back whose leaves the tree cache does not have. One who
+// writes all the time may have new ones whenever it is looked at; if those that
+// were missing last time have come, it begins anew.
+func (d *driver) lags(ctx context.Context, o *owner) error {
+	if one := d.lag.all[o.key]; one != nil && one.size < o.size() {
+		_, err := d.cfg.Tree.Root(ctx, o.key, one.size)
+		if err == nil {
+			d.lag.forget(o.key)
+		} else if !errors.Is(err, tree.ErrIncomplete) {
+			return fmt.Errorf("compare with the tree cache: %w", err)
+		}
+	}
+	d.lag.note(o.key, o.size(), d.cfg.Now())
+	return nil
+}

@@ -1,0 +1,329 @@
+package anchorer
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gagliardetto/solana-go"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/partition"
+	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
+	"github.com/memory-ledger/ledger/projections/tree"
+)
+
+// lone is a driver on tables of its own, without a log, with a clock that
+// stands still and a tree cache that has what it is told.
+type lone struct {
+	*driver
+	t           *testing.T
+	now         time.Time
+	cache       shelf
+	dear, cheap uint64 // a first commit, and a later one
+}
+
+func newLone(t *testing.T) *lone {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), pgtest.Database(t))
+	must(t, err)
+	defer closeConn(conn)
+	must(t, makeTables(t.Context(), conn))
+	pool, err := pgxpool.New(t.Context(), conn.Config().ConnString())
+	must(t, err)
+	t.Cleanup(pool.Close)
+	key, err := solana.NewRandomPrivateKey()
+	must(t, err)
+	l := &lone{t: t, now: time.Unix(1_700_000_000, 0), cache: shelf{map[events.Owner]events.Hash{}, map[events.Owner]uint64{}}}
+	l.driver = &driver{
+		cfg: &Config{
+			Now: func() time.Time { return l.now }, Tree: l.cache, Chain: purse{balance: 1 << 60},
+			MaxFlights: 64, MaxWait: time.Minute, MaxLeaves: 1000,
+		},
+		store: &store{pool: pool, partitions: partition.All}, follower: &follower{rent: new(atomic.Uint64)},
+		signer: signer{key: key}, status: &status{}, metrics: &metrics{balance: prometheus.NewGauge(prometheus.GaugeOpts{})},
+		busy: make(map[events.Owner]uint64), lag: newLaggards(),
+	}
+	const rent = 1_000_000
+	l.follower.rent.Store(rent)
+	l.dear, l.cheap = l.signer.cost(true)+rent, l.signer.cost(false)
+	return l
+}
+
+// shelf is a tree cache: the newest root of each owner, and how many leaves it
+// has come to.
+type shelf struct {
+	roots map[events.Owner]events.Hash
+	sizes map[events.Owner]uint64
+}
+
+func (s shelf) Root(_ context.Context, key events.Owner, size uint64) (events.Hash, error) {
+	if size > s.sizes[key] {
+		return events.Hash{}, tree.ErrIncomplete
+	}
+	return s.roots[key], nil
+}
+
+func (s shelf) Consistency(context.Context, events.Owner, uint64, uint64) ([]events.Hash, error) {
+	return nil, errors.New("no proofs are kept here")
+}
+
+// owner makes one of whose leaves some are anchored. The cache has all.
+func (l *lone) owner(confirmed, size uint64) *owner {
+	l.t.Helper()
+	o := newOwner(newOwnerKey())
+	o.confirmedSize = confirmed
+	l.grow(o, size)
+	l.cache.sizes[o.key] = size
+	return o
+}
+
+func (l *lone) grow(o *owner, size uint64) {
+	l.t.Helper()
+	for o.size() < size {
+		must(l.t, o.leaf(&events.MemoryWritten{LeafIndex: o.size(), LeafHash: events.Hash{byte(o.size())}}, l.now))
+	}
+	l.cache.roots[o.key] = o.frontier.Root()
+}
+
+// owners makes many of some partitions, with a leaf that waits, and stores them.
+func (l *lone) owners(n int, of partition.Run, confirmed uint64) []*owner {
+	l.t.Helper()
+	var all []*owner
+	for len(all) < n {
+		if o := l.owner(confirmed, confirmed+1); of.Has(partition.Of(o.key)) {
+			all = append(all, o)
+		}
+	}
+	l.save(all...)
+	return all
+}
+
+func (l *lone) save(owners ...*owner) {
+	l.t.Helper()
+	must(l.t, pgx.BeginFunc(l.t.Context(), l.store.pool, func(tx pgx.Tx) error { return upsert(l.t.Context(), tx, owners) }))
+}
+
+// turn is what a step does up to the first append: the owners to sign for.
+func (l *lone) turn() map[events.Owner]bool {
+	l.t.Helper()
+	work, err := l.find(l.t.Context())
+	must(l.t, err)
+	if room := l.cfg.MaxFlights * packed; len(work) > room {
+		l.t.Fatalf("%d owners are found for a room of %d", len(work), room)
+	}
+	signed, err := l.affordable(l.t.Context(), work)
+	must(l.t, err)
+	keys := map[events.Owner]bool{}
+	for _, o := range signed {
+		keys[o.key] = true
+	}
+	return keys
+}
+
+// More owners lag than a step has room for, and they wait longest: whoever is
+// behind them is anchored at the next step all the same.
+func TestLaggardsStopNobody(t *testing.T) {
+	t.Parallel()
+	for name, down := range map[string]partition.Run{"a few of every partition": partition.All, "all of some": {First: 0, End: 8}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLone(t)
+			n := l.cfg.MaxFlights*packed + 100
+			slow := l.owners(n, down, 0)
+			for _, o := range slow {
+				l.cache.sizes[o.key] = 0
+			}
+			l.now = l.now.Add(time.Second)
+			good := l.owners(1, partition.Run{First: 8, End: partition.Count}, 0)[0]
+			l.now = l.now.Add(l.cfg.MaxWait)
+			if signed := l.turn(); len(signed) != 0 {
+				t.Errorf("%d are signed for whom the cache does not have, or who wait least", len(signed))
+			}
+			if signed := l.turn(); !signed[good.key] || len(signed) != 1 {
+				t.Errorf("%d are signed for, %v the one behind", len(signed), signed[good.key])
+			}
+			for start := l.now; l.now.Sub(start) < lagPatience; l.now = l.now.Add(lagLongest) {
+				if l.turn(); len(l.lag.all) > maxLaggards*down.Count() {
+					t.Fatalf("%d are kept back", len(l.lag.all))
+				}
+				if err := l.lag.trouble(l.now); err != nil {
+					t.Fatalf("after %v: %v", l.now.Sub(start), err)
+				}
+			}
+			if err := l.lag.trouble(l.now); !errors.Is(err, errLagging) || down != partition.All && !strings.Contains(err.Error(), "partition 00 and 7 others") {
+				t.Errorf("after %v: %v", lagPatience, err)
+			}
+			for _, o := range slow {
+				l.cache.sizes[o.key] = o.size()
+			}
+			l.now = l.now.Add(lagLongest)
+			signed := map[events.Owner]bool{}
+			for range 3 {
+				for key := range l.turn() {
+					signed[key] = true
+					l.busy[key] = inFlight
+				}
+			}
+			if len(signed) != n+1 {
+				t.Errorf("%d of %d are signed for when the cache has come", len(signed), n+1)
+			}
+			if err := l.lag.trouble(l.now); err != nil || len(l.lag.all) != 0 || len(l.lag.behind()) != 0 {
+				t.Errorf("%d are kept back, %v", len(l.lag.all), err)
+			}
+		})
+	}
+}
+
+// Whoever writes all the time has leaves that are not in the cache yet whenever
+// it is looked: that is no trouble, and no reason to look more seldom.
+func TestWhoWritesAllTheTimeIsNoTrouble(t *testing.T) {
+	t.Parallel()
+	l := newLone(t)
+	o := l.owners(1, partition.All, 0)[0]
+	for start := l.now; l.now.Sub(start) < 2*lagPatience; l.now = l.now.Add(lagShortest) {
+		l.cache.sizes[o.key] = o.size()
+		l.grow(o, o.size()+1)
+		l.save(o)
+		if signed := l.turn(); len(signed) != 0 {
+			t.Fatal("signed for what the cache does not have")
+		}
+		if _, again := l.lag.split(l.now.Add(lagShortest)); l.now.Sub(start) >= l.cfg.MaxWait && len(again) != 1 {
+			t.Fatalf("after %v it is kept back for longer", l.now.Sub(start))
+		}
+	}
+	if err := l.lag.trouble(l.now); err != nil {
+		t.Error(err)
+	}
+}
+
+// Who was anchored by somebody else meanwhile is no longer looked for.
+func TestLaggardsAreForgotten(t *testing.T) {
+	t.Parallel()
+	l := newLone(t)
+	o := l.owners(1, partition.All, 0)[0]
+	l.cache.sizes[o.key] = 0
+	l.now = l.now.Add(l.cfg.MaxWait)
+	if l.turn(); len(l.lag.all) != 1 {
+		t.Fatalf("%d are kept back", len(l.lag.all))
+	}
+	o.confirmedSize, o.waiting = o.size(), time.Time{}
+	l.save(o)
+	l.now = l.now.Add(lagLongest)
+	if l.turn(); len(l.lag.all) != 0 {
+		t.Error("kept back though nothing waits")
+	}
+}
+
+// More owners wait for a first commit that nobody can pay than a step has room
+// for, and they wait longest, some with a batch that is cut: later commits, which
+// are cheap, are made all the same.
+func TestTheDearLeaveRoom(t *testing.T) {
+	t.Parallel()
+	l := newLone(t)
+	l.cfg.Chain = purse{balance: l.dear - 1}
+	dear := l.owners(l.cfg.MaxFlights*packed+100, partition.All, 0)
+	for _, o := range dear[:len(dear)/2] {
+		must(t, o.fold(&events.BatchCut{BatchID: newID(), Size: o.size(), Root: o.frontier.Root()}, l.now, ""))
+	}
+	l.save(dear...)
+	l.now = l.now.Add(time.Second)
+	cheap := l.owners(3, partition.All, 1)
+	l.now = l.now.Add(l.cfg.MaxWait)
+	signed := l.turn()
+	for _, o := range cheap {
+		if !signed[o.key] {
+			t.Error("a cheap one is not signed for")
+		}
+	}
+	if len(signed) != len(cheap) || !errors.Is(l.status.funds, errUnfunded) {
+		t.Errorf("%d are signed for, %v", len(signed), l.status.funds)
+	}
+	l.cfg.Chain = purse{balance: 1 << 60}
+	if signed = l.turn(); len(signed) != l.cfg.MaxFlights*packed || l.status.funds != nil {
+		t.Errorf("with funds %d are signed for, %v", len(signed), l.status.funds)
+	}
+}
+
+func TestShare(t *testing.T) {
+	t.Parallel()
+	start := time.Unix(1_700_000_000, 0)
+	for _, test := range []struct{ anchored, fresh, room, wantAnchored, wantFresh int }{
+		{0, 0, 8, 0, 0}, {3, 2, 8, 3, 2}, {8, 0, 8, 8, 0}, {0, 8, 8, 0, 8}, {8, 8, 8, 4, 4}, {1, 8, 8, 1, 7}, {8, 1, 8, 7, 1}, {7, 7, 7, 3, 4},
+	} {
+		at := start
+		list := func(n int, confirmed uint64) (owners []*owner) {
+			for range n {
+				o := newOwner(newOwnerKey())
+				o.confirmedSize, o.waiting = confirmed, at
+				at = at.Add(time.Second)
+				owners = append(owners, o)
+			}
+			return owners
+		}
+		fresh := list(test.fresh, 0)
+		anchored, n := 0, 0
+		last := time.Time{}
+		for _, o := range share(list(test.anchored, 1), fresh, test.room) {
+			if n++; o.confirmedSize > 0 {
+				anchored++
+			}
+			if o.oldest().Before(last) {
+				t.Errorf("%+v: not the longest first", test)
+			}
+			last = o.oldest()
+		}
+		if anchored != test.wantAnchored || n-anchored != test.wantFresh {
+			t.Errorf("%+v: %d and %d", test, anchored, n-anchored)
+		}
+	}
+}
+
+// A projector is down: readiness and a line say so after a while, nobody else
+// waits, and all is made good when it is back.
+func TestTreeCacheLags(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, false)
+	said := newLines()
+	slow := w.owners(packed + 1)
+	w.mu.Lock()
+	for _, key := range slow {
+		w.slow[key] = true
+	}
+	w.mu.Unlock()
+	w.owners(2)
+	var late atomic.Int64
+	p := w.start(nil, func(c *Config) {
+		c.MaxFlights, c.Logger = 1, slog.New(said)
+		c.Now = func() time.Time { return time.Now().Add(time.Duration(late.Load())) }
+	})
+	all := w.allAnchored(slow...)
+	for _, key := range slow {
+		if all[key] != nil {
+			t.Errorf("cut before the cache had it: %v", all[key].cut)
+		}
+	}
+	w.turns(p, nil)
+	const missing, complete = "can't be compared with the tree cache", "can be compared with the tree cache again"
+	if n := len(said.of(slog.LevelWarn, missing)); n != 0 {
+		t.Errorf("%d lines at once", n)
+	}
+	late.Store(int64(lagPatience))
+	w.turns(p, errLagging)
+	w.mu.Lock()
+	clear(w.slow)
+	w.mu.Unlock()
+	late.Add(int64(lagLongest))
+	w.allAnchored()
+	w.turns(p, nil)
+	if warned, ended := len(said.of(slog.LevelWarn, missing)), len(said.of(slog.LevelInfo, complete)); warned != 1 || ended != 1 {
+		t.Errorf("%d lines say that leaves are missing, %d that they have come, want one of each", warned, ended)
+	}
+}
