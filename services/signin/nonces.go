@@ -41,8 +41,10 @@ type challenge struct {
 	ExpiresAt events.Timestamp `json:"expiresAt"`
 	// Audience is the API that issued it, and whose sessions it is good for.
 	Audience events.Audience `json:"audience"`
-	// ClaimedUntil is set while a good answer is being made a session.
+	// ClaimedUntil is set while a good answer is being made a session, and so is
+	// ClaimedBy, by which whoever claimed it knows its own claim again.
 	ClaimedUntil *events.Timestamp `json:"claimedUntil,omitempty"`
+	ClaimedBy    string            `json:"claimedBy,omitempty"`
 }
 
 // claimed reports whether somebody is at work on an answer.
@@ -62,7 +64,8 @@ var errNoNonce = errors.New("no such nonce")
 //	issued <-release- claimed     (the session could not be recorded)
 //	issued <-time---- claimed     (nor could that be said: a crash, no server)
 //
-// Each step names the revision that it goes from, so of any number of answers one
+// Whoever comes while it is claimed waits for what becomes of it: gone is a refusal,
+// issued is a nonce to claim. Each step names the revision that it goes from, so of any number of answers one
 // is made a session, and one that fails costs its holder nothing. Clocks that
 // differ can take a claim over too soon; whoever had it then can't spend.
 type nonces struct{ bucket jetstream.KeyValue }
@@ -94,28 +97,34 @@ func (n nonces) get(ctx context.Context, nonce string) (challenge, uint64, error
 }
 
 // claim keeps other answers out. A crash after it leaves a nonce that can be used
-// again after claimTime.
-func (n nonces) claim(ctx context.Context, nonce string, c challenge, revision uint64, now time.Time) (claimed uint64, err error) {
+// again after claimTime. ErrUnavailable leaves it open whether the claim stands;
+// made again, from the same revision, it lands instead of the first or finds it.
+func (n nonces) claim(ctx context.Context, nonce string, c challenge, by string, revision uint64, now time.Time) (claimed uint64, err error) {
 	until := events.At(now.Add(claimTime))
-	c.ClaimedUntil = &until
-	return n.update(ctx, nonce, c, revision)
+	c.ClaimedUntil, c.ClaimedBy = &until, by
+	ctx, cancel := context.WithTimeout(ctx, claimTimeout)
+	defer cancel()
+	return n.update(ctx, "claim nonce", nonce, c, revision)
 }
+
+// claimTimeout leaves time to ask again where an answer is lost.
+const claimTimeout = 2 * time.Second
 
 // release gives a claimed nonce back.
 func (n nonces) release(ctx context.Context, nonce string, c challenge, claimed uint64) error {
-	c.ClaimedUntil = nil
-	_, err := n.update(ctx, nonce, c, claimed)
+	c.ClaimedUntil, c.ClaimedBy = nil, ""
+	_, err := n.update(ctx, "release nonce", nonce, c, claimed)
 	return err
 }
 
-func (n nonces) update(ctx context.Context, nonce string, c challenge, revision uint64) (uint64, error) {
+func (n nonces) update(ctx context.Context, step, nonce string, c challenge, revision uint64) (uint64, error) {
 	value, err := json.Marshal(c)
 	if err != nil {
 		return 0, fmt.Errorf("encode challenge: %w", err)
 	}
 	revision, err = n.bucket.Update(ctx, nonce, value, revision)
 	if err != nil {
-		return 0, moved("claim nonce", err)
+		return 0, moved(step, err)
 	}
 	return revision, nil
 }

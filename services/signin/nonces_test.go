@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -57,17 +58,39 @@ func (l *troubledLog) once(trouble func(context.Context, eventlog.Append) (uint6
 	l.next.Store(&trouble)
 }
 
-// deaf is a bucket that can be told to take no more updates.
+// deaf is a bucket that can be told to take no more updates, or what becomes of
+// the next ones.
 type deaf struct {
 	jetstream.KeyValue
 	deaf atomic.Bool
+	next chan update
 }
+
+var errAnswerLost = errors.New("no answer")
+
+// update is what becomes of one.
+type update int
+
+const (
+	lost   update = iota // it does not arrive
+	stored               // its answer does not
+)
 
 func (b *deaf) Update(ctx context.Context, key string, value []byte, revision uint64) (uint64, error) {
 	if b.deaf.Load() {
-		return 0, errors.New("no server")
+		return 0, errAnswerLost
 	}
-	return b.KeyValue.Update(ctx, key, value, revision)
+	select {
+	case becomes := <-b.next:
+		if becomes == stored {
+			if _, err := b.KeyValue.Update(ctx, key, value, revision); err != nil {
+				return 0, err
+			}
+		}
+		return 0, errAnswerLost
+	default:
+		return b.KeyValue.Update(ctx, key, value, revision)
+	}
 }
 
 // frontDesk is both APIs' sign-in on a server of its own.
@@ -77,6 +100,9 @@ type frontDesk struct {
 	log             *troubledLog
 	nonces          *deaf
 	now             atomic.Int64 // in Unix milliseconds
+	// pause is called instead of waiting. No time passes, so who waits for
+	// something waits as often as it ever would.
+	pause atomic.Pointer[func()]
 }
 
 func newFrontDesk(t *testing.T) *frontDesk {
@@ -98,9 +124,15 @@ func newFrontDesk(t *testing.T) *frontDesk {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &frontDesk{log: &troubledLog{Log: log}, nonces: &deaf{KeyValue: bucket}}
+	f := &frontDesk{log: &troubledLog{Log: log}, nonces: &deaf{KeyValue: bucket, next: make(chan update, 8)}}
 	f.now.Store(time.Now().UnixMilli())
 	now := func() time.Time { return time.UnixMilli(f.now.Load()) }
+	pause := func(ctx context.Context, _ time.Duration) error {
+		if p := f.pause.Load(); p != nil {
+			(*p)()
+		}
+		return ctx.Err()
+	}
 	var ids atomic.Int64
 	newID := func() string { return fmt.Sprintf("id-%d", ids.Add(1)) }
 	desk := func(issuer signin.Issuer) *signin.Desk {
@@ -110,7 +142,7 @@ func newFrontDesk(t *testing.T) *frontDesk {
 		}
 		return signin.NewDesk(signin.Config{
 			Site: signin.Site{Domain: "ledger.example", URI: "https://ledger.example", ChainID: "mainnet"}, Nonces: f.nonces,
-			Commands: commands, DataKeys: noKeys{}, Issuer: issuer, Now: now, NewID: newID,
+			Commands: commands, DataKeys: noKeys{}, Issuer: issuer, Now: now, NewID: newID, Pause: pause,
 		})
 	}
 	f.extension, f.replica = desk(signin.RandomTokens{TTL: time.Hour}), desk(signin.RandomTokens{TTL: time.Hour})
@@ -146,6 +178,14 @@ func refuses(t *testing.T, d *signin.Desk, a signin.Answer, why string) {
 	t.Helper()
 	if s, err := d.Verify(t.Context(), a); !errors.Is(err, signin.ErrRefused) || !strings.Contains(err.Error(), why) || s.Token != "" {
 		t.Errorf("got %+v, %v, want a refusal: %s", s, err, why)
+	}
+}
+
+// undecided: it is not known whether the nonce is good, and nobody says that it is not.
+func undecided(t *testing.T, d *signin.Desk, a signin.Answer) {
+	t.Helper()
+	if s, err := d.Verify(t.Context(), a); !errors.Is(err, signin.ErrUnavailable) || errors.Is(err, signin.ErrRefused) || s.Token != "" {
+		t.Errorf("got %+v, %v, want that it is not known", s, err)
 	}
 }
 
@@ -193,17 +233,79 @@ func TestAClaimEndsByItself(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.nonces.deaf.Store(false)
-	refuses(t, f.extension, answer, "nonce is being used")
+	undecided(t, f.extension, answer)
 	f.now.Add(15_000)
 	verifies(t, f.extension, answer)
 	refuses(t, f.extension, answer, "nonce is unknown or was used")
 }
 
-// TestOneAtATime: while an answer is being made a session, the same answer is
-// refused; and one that took so long that it was taken over gets nothing.
+// TestAClaimWhoseAnswerWasLost is made again, or found, or given back: the answer
+// that it was made for is good, at once or when it comes again.
+func TestAClaimWhoseAnswerWasLost(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		updates []update
+		again   bool // the first attempt fails
+	}{
+		"did not arrive":                        {[]update{lost}, false},
+		"stored":                                {[]update{stored}, false},
+		"twice, none stored":                    {[]update{lost, lost}, true},
+		"twice, the second stored":              {[]update{lost, stored}, true},
+		"given back, which is not known either": {[]update{lost, stored, stored}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFrontDesk(t)
+			answer := challenge(t, f.extension)
+			for _, u := range test.updates {
+				f.nonces.next <- u
+			}
+			if test.again {
+				undecided(t, f.extension, answer)
+			}
+			verifies(t, f.replica, answer)
+			refuses(t, f.extension, answer, "nonce is unknown or was used")
+			if len(f.nonces.next) != 0 {
+				t.Errorf("%d updates were not made", len(f.nonces.next))
+			}
+		})
+	}
+}
+
+// TestAClaimOfNobody: the claim was stored, and then nobody reached the nonces for
+// the rest of the request.
+func TestAClaimOfNobody(t *testing.T) {
+	t.Parallel()
+	f := newFrontDesk(t)
+	answer := challenge(t, f.extension)
+	f.nonces.next <- stored
+	ctx, cancel := context.WithCancel(t.Context())
+	hangUp := func() { cancel(); f.nonces.deaf.Store(true) }
+	f.pause.Store(&hangUp)
+	if s, err := f.extension.Verify(ctx, answer); !errors.Is(err, signin.ErrUnavailable) || s.Token != "" {
+		t.Errorf("got %+v, %v", s, err)
+	}
+	f.pause.Store(nil)
+	f.nonces.deaf.Store(false)
+	undecided(t, f.replica, answer)
+	f.now.Add(15_000)
+	verifies(t, f.replica, answer)
+}
+
+// TestOneAtATime: while an answer is being made a session, the same answer waits
+// for what becomes of it, and one that took so long that it was taken over gets
+// nothing.
 func TestOneAtATime(t *testing.T) {
 	t.Parallel()
-	for name, late := range map[string]bool{"in time": false, "taken over": true} {
+	for name, test := range map[string]struct {
+		wait, late bool
+		fails      error
+	}{
+		"in time":    {wait: true},
+		"in vain":    {wait: true, fails: eventlog.ErrUnavailable},
+		"undecided":  {},
+		"taken over": {late: true},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFrontDesk(t)
@@ -212,6 +314,9 @@ func TestOneAtATime(t *testing.T) {
 			f.log.once(func(ctx context.Context, a eventlog.Append) (uint64, error) {
 				close(begun)
 				<-goOn
+				if test.fails != nil {
+					return 0, test.fails
+				}
 				return f.log.Log.Append(ctx, a)
 			})
 			go func() {
@@ -219,13 +324,30 @@ func TestOneAtATime(t *testing.T) {
 				first <- err
 			}()
 			<-begun
-			refuses(t, f.replica, answer, "nonce is being used")
-			if late {
+			if test.wait {
+				var once sync.Once
+				outcome := func() {
+					once.Do(func() {
+						close(goOn)
+						if err := <-first; !errors.Is(err, test.fails) {
+							t.Errorf("the first got %v", err)
+						}
+					})
+				}
+				f.pause.Store(&outcome)
+				if test.fails != nil {
+					verifies(t, f.replica, answer)
+				}
+				refuses(t, f.replica, answer, "nonce is unknown or was used")
+				return
+			}
+			undecided(t, f.replica, answer)
+			if test.late {
 				f.now.Add(15_000)
 				verifies(t, f.replica, answer)
 			}
 			close(goOn)
-			if err := <-first; late != errors.Is(err, signin.ErrRefused) || !late && err != nil {
+			if err := <-first; test.late != errors.Is(err, signin.ErrRefused) || !test.late && err != nil {
 				t.Errorf("the first got %v", err)
 			}
 			refuses(t, f.replica, answer, "nonce is unknown or was used")

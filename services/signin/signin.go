@@ -89,6 +89,8 @@ type Config struct {
 	Now       func() time.Time
 	NewID     func() string
 	Rand      io.Reader // nil means crypto/rand
+	// Pause waits, or fails when the context ends; nil means by the clock.
+	Pause func(ctx context.Context, d time.Duration) error
 }
 
 // Desk is the sign-in of one API.
@@ -104,6 +106,9 @@ func NewDesk(cfg Config) *Desk {
 	}
 	if cfg.Rand == nil {
 		cfg.Rand = rand.Reader
+	}
+	if cfg.Pause == nil {
+		cfg.Pause = pause
 	}
 	return &Desk{cfg: cfg, nonces: nonces{cfg.Nonces}}
 }
@@ -143,14 +148,9 @@ func (d *Desk) Verify(ctx context.Context, a Answer) (Session, error) {
 	if err != nil {
 		return Session{}, err
 	}
-	// The data key comes first: a crash after it leaves a key without an
-	// owner, which the next sign-in uses.
-	if err := d.prepareOwner(ctx, a.PublicKey); err != nil {
-		return Session{}, err
-	}
-	claimed, err := d.nonces.claim(ctx, p.nonce, answered, revision, d.cfg.Now())
+	answered, claimed, err := d.claim(ctx, p.nonce, a, answered, revision)
 	if err != nil {
-		return Session{}, refusedIfGone(err)
+		return Session{}, err
 	}
 	session, err := d.issue(ctx, a.PublicKey)
 	if err != nil {
@@ -165,6 +165,79 @@ func (d *Desk) Verify(ctx context.Context, a Answer) (Session, error) {
 		return Session{}, refusedIfGone(err)
 	}
 	return session, nil
+}
+
+// claim keeps other answers out until this one is a session. Where another one has
+// claimed the nonce it waits for what becomes of that: a session, which is a refusal
+// for all others, or nothing, and then this one claims it. What stays undecided is
+// not refused, since the nonce may still be good.
+func (d *Desk) claim(ctx context.Context, nonce string, a Answer, c challenge, revision uint64) (_ challenge, _ uint64, err error) {
+	by, unsure := rand.Text(), false
+	defer func() {
+		if err != nil && unsure {
+			d.disclaim(ctx, nonce, by)
+		}
+	}()
+	for waited, wait := time.Duration(0), shortestWait; ; wait = min(2*wait, longestWait) {
+		if c.ClaimedBy == by { // the answer was lost
+			return c, revision, nil
+		}
+		if !c.claimed(d.cfg.Now()) {
+			// The data key comes first: a crash after it leaves a key without an
+			// owner, which the next sign-in uses.
+			if err := d.prepareOwner(ctx, a.PublicKey); err != nil {
+				return c, 0, err
+			}
+			claimed, err := d.nonces.claim(ctx, nonce, c, by, revision, d.cfg.Now())
+			switch {
+			case err == nil:
+				return c, claimed, nil
+			case errors.Is(err, errNoNonce): // somebody was faster, if not the claim before
+			case unsure:
+				return c, 0, err
+			default:
+				unsure = true
+				continue
+			}
+		}
+		if waited >= outcomePatience {
+			return c, 0, fmt.Errorf("%w: another answer has claimed the nonce", ErrUnavailable)
+		}
+		if err := d.cfg.Pause(ctx, wait); err != nil {
+			return c, 0, fmt.Errorf("%w: another answer has claimed the nonce: %w", ErrUnavailable, err)
+		}
+		waited += wait
+		if c, revision, err = d.check(ctx, nonce, a); err != nil {
+			return c, 0, err
+		}
+	}
+}
+
+const (
+	// outcomePatience is as long as the recording of a session may take.
+	outcomePatience = 5 * time.Second
+	shortestWait    = 20 * time.Millisecond
+	longestWait     = 250 * time.Millisecond
+)
+
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// disclaim ends a claim of which it is not known whether it was made.
+func (d *Desk) disclaim(ctx context.Context, nonce, by string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
+	defer cancel()
+	if c, revision, err := d.nonces.get(ctx, nonce); err == nil && c.ClaimedBy == by {
+		_ = d.nonces.release(ctx, nonce, c, revision)
+	}
 }
 
 // release gives the nonce back, also where the request's own time is over. Where
@@ -227,9 +300,6 @@ func (d *Desk) judge(issued challenge, a Answer) error {
 	key := a.PublicKey.Bytes()
 	if !ed25519.Verify(key[:], []byte(a.Message), a.Signature) {
 		return fmt.Errorf("%w: bad signature", ErrRefused)
-	}
-	if issued.claimed(d.cfg.Now()) {
-		return fmt.Errorf("%w: nonce is being used", ErrRefused)
 	}
 	return nil
 }
