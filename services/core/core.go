@@ -40,7 +40,7 @@ func (a *API) Run(ctx context.Context) { a.uses.run(ctx) }
 
 // Mount adds the routes to an app.
 func (a *API) Mount(app *door.App) {
-	a.uses = newKeyUses(a.Commands, a.Now)
+	a.uses = newKeyUses(a.recordUse, a.Now)
 	app.Get("/health", func(c *fiber.Ctx) error {
 		return c.JSON(health{OK: true, Service: "memory-ledger-core"})
 	})

@@ -5,12 +5,10 @@ import (
 	"errors"
 	"net/http"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 	"github.com/gofiber/fiber/v2"
-	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/projections/apikeys"
@@ -83,13 +81,15 @@ func (a *API) createKey(c *fiber.Ctx) error {
 }
 
 func (a *API) listKeys(c *fiber.Ctx) error {
-	if _, err := a.session(c); err != nil { // nobody else waits for the owners' uses
+	caller, err := a.session(c)
+	if err != nil {
 		return err
 	}
 	// What this process knows to be used, but has not recorded yet, is
-	// recorded before the answer is made, which then has to have it.
-	a.uses.flush(door.Context(c))
-	caller, err := a.session(c)
+	// recorded before the answer is made, which then has to have it; but an
+	// owner whose commands take long gets an answer without.
+	a.uses.flush(door.Context(c), caller.Owner)
+	caller, err = a.session(c)
 	if err != nil {
 		return err
 	}
@@ -139,90 +139,4 @@ func (a *API) revokeKey(c *fiber.Ctx) error {
 		return err
 	}
 	return c.JSON(fiber.Map{"ok": true})
-}
-
-const (
-	useInterval = time.Minute
-	trackedKeys = 100_000
-	pendingUses = 1024
-	useTimeout  = 5 * time.Second
-)
-
-// keyUses records uses of keys by whatever stores no memory, beside the
-// requests: at most one a key a minute is handed on, and a full queue drops
-// rather than waits. What is dropped, or lost in a crash, is a use that lastUsedAt does not show.
-type keyUses struct {
-	commands *command.Executor
-	now      func() time.Time
-	recent   *lru.Cache[string, time.Time]
-	queue    chan keyUse
-}
-
-// keyUse is a use to record, or, with done set, a mark that everything before
-// it has been recorded.
-type keyUse struct {
-	caller access.Caller
-	done   chan struct{}
-}
-
-func newKeyUses(commands *command.Executor, now func() time.Time) *keyUses {
-	recent, err := lru.New[string, time.Time](trackedKeys)
-	if err != nil {
-		panic(err) // only for a size that is not positive
-	}
-	return &keyUses{commands: commands, now: now, recent: recent, queue: make(chan keyUse, pendingUses)}
-}
-
-// note remembers that a caller used a key.
-func (u *keyUses) note(caller access.Caller) {
-	if caller.Credential.Kind != command.CredentialKey {
-		return
-	}
-	now := u.now()
-	if last, ok := u.recent.Get(caller.Credential.ID); ok && now.Sub(last) < useInterval {
-		return
-	}
-	select {
-	case u.queue <- keyUse{caller: caller}:
-		u.recent.Add(caller.Credential.ID, now)
-	default:
-	}
-}
-
-// run records until ctx ends.
-func (u *keyUses) run(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case use := <-u.queue:
-			if use.done != nil {
-				close(use.done)
-				continue
-			}
-			u.record(ctx, use.caller)
-		}
-	}
-}
-
-func (u *keyUses) record(ctx context.Context, caller access.Caller) {
-	ctx, cancel := context.WithTimeout(ctx, useTimeout)
-	defer cancel()
-	if err := u.commands.Execute(ctx, caller.Owner, &command.UseKey{KeyID: caller.Credential.ID}); err != nil {
-		u.recent.Remove(caller.Credential.ID) // the next use tries again
-	}
-}
-
-// flush waits until what was noted before is recorded, or ctx ends.
-func (u *keyUses) flush(ctx context.Context) {
-	mark := keyUse{done: make(chan struct{})}
-	select {
-	case u.queue <- mark:
-	case <-ctx.Done():
-		return
-	}
-	select {
-	case <-mark.done:
-	case <-ctx.Done():
-	}
 }
