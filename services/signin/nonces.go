@@ -65,9 +65,10 @@ var errNoNonce = errors.New("no such nonce")
 //	issued <-time---- claimed     (nor could that be said: a crash, no server)
 //
 // Whoever comes while it is claimed waits for what becomes of it: gone is a refusal,
-// issued is a nonce to claim. Each step names the revision that it goes from, so of any number of answers one
-// is made a session, and one that fails costs its holder nothing. Clocks that
-// differ can take a claim over too soon; whoever had it then can't spend.
+// issued is a nonce to claim. Each step names the revision that it goes from, so of
+// any number of answers one is made a session, and one that fails costs its holder
+// nothing. Clocks that differ can take a claim over too soon; whoever had it then
+// can't spend.
 type nonces struct{ bucket jetstream.KeyValue }
 
 func (n nonces) put(ctx context.Context, nonce string, c challenge) error {
