@@ -104,6 +104,7 @@ func New(cfg Config) *App {
 		ErrorHandler: a.fail,
 	})
 	a.routeUnknownMethods()
+	a.refuseAmbiguous()
 	a.releaseBodies()
 	a.requests = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Namespace: "ledger", Subsystem: "http", Name: "request_seconds",
@@ -143,10 +144,14 @@ func RequestID(c *fiber.Ctx) string {
 func (a *App) routeUnknownMethods() {
 	route := a.Server().Handler
 	a.Server().Handler = func(ctx *fasthttp.RequestCtx) {
-		if !slices.Contains(fiber.DefaultMethods, string(ctx.Method())) {
-			ctx.Request.Header.SetMethod(fiber.MethodTrace)
-		}
+		knownMethod(ctx)
 		route(ctx)
+	}
+}
+
+func knownMethod(ctx *fasthttp.RequestCtx) {
+	if !slices.Contains(fiber.DefaultMethods, string(ctx.Method())) {
+		ctx.Request.Header.SetMethod(fiber.MethodTrace)
 	}
 }
 

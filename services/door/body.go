@@ -61,8 +61,10 @@ func DecodeOptional(c *fiber.Ctx, v any) error {
 }
 
 func contentEncoding(c *fiber.Ctx) error {
-	if encoding := c.Get(fiber.HeaderContentEncoding); encoding != "" && encoding != "identity" {
-		return Refuse(http.StatusUnsupportedMediaType, "content encodings are not supported")
+	for _, encoding := range c.Request().Header.PeekAll(fiber.HeaderContentEncoding) {
+		if len(encoding) > 0 && string(encoding) != "identity" {
+			return Refuse(http.StatusUnsupportedMediaType, "content encodings are not supported")
+		}
 	}
 	return nil
 }

@@ -29,7 +29,15 @@ func (l lingering) Accept() (net.Conn, error) {
 
 type lingeringConn struct {
 	*net.TCPConn
+	beginning
 	aborted bool
+}
+
+// Read implements io.Reader.
+func (c *lingeringConn) Read(p []byte) (int, error) {
+	n, err := c.TCPConn.Read(p)
+	c.see(p[:n])
+	return n, err
 }
 
 // abort makes Close a reset, which tells the peer that something is missing.
