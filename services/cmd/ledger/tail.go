@@ -1,10 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -23,6 +26,8 @@ type tailing struct {
 	kind   string
 	follow bool
 	json   bool
+
+	patience time.Duration // 0: what goes with where the log is
 }
 
 func newTail() *cobra.Command {
@@ -32,7 +37,7 @@ func newTail() *cobra.Command {
 		Short: "Prints the event log, oldest first",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return t.run(cmd.Context(), cmd.OutOrStdout())
+			return t.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	flags := cmd.Flags()
@@ -44,7 +49,7 @@ func newTail() *cobra.Command {
 	return cmd
 }
 
-func (t *tailing) run(ctx context.Context, out io.Writer) error {
+func (t *tailing) run(ctx context.Context, out, complaints io.Writer) error {
 	subject, err := t.subject()
 	if err != nil {
 		return err
@@ -56,21 +61,59 @@ func (t *tailing) run(ctx context.Context, out io.Writer) error {
 	if cfg.NATSURL == "" {
 		return errors.New("no log to read: set NATS_URL, or run in the folder of a local run")
 	}
-	nc, err := assembly.Dial(cfg)(nats.Name("memory-ledger tail"))
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	p := patience{lasts: cmp.Or(t.patience, patienceWith(os.Getenv("NATS_URL"))), tell: complaints, cancel: cancel}
+	options := []nats.Option{nats.Name("memory-ledger tail")}
+	if t.follow {
+		options = append(options, p.options()...)
+	}
+	nc, err := assembly.Dial(cfg)(options...)
 	if err != nil {
 		return fmt.Errorf("connect to the log's server: %w", err)
 	}
 	defer nc.Close()
+	defer p.end()
 	opened, err := eventlog.Open(ctx, nc)
 	if err != nil {
 		return err
 	}
 	log := opened.Direct() // an auditor may do no more
+	if t.follow {
+		return t.goOn(ctx, log, subject, out)
+	}
 	head, err := log.Head(ctx)
 	if err != nil {
 		return err
 	}
-	printed := func(slice eventlog.Slice) error {
+	return log.Read(ctx, eventlog.ReadConfig{From: t.from, To: head, Subject: subject}, t.printer(out))
+}
+
+// patienceWith is how long to wait for a server that the environment names, or
+// for that of a local run.
+func patienceWith(named string) time.Duration {
+	if named == "" {
+		return localPatience
+	}
+	return deployedPatience
+}
+
+// goOn follows the log until it is asked to stop, or its server is away for too
+// long.
+func (t *tailing) goOn(ctx context.Context, log eventlog.Direct, subject string, out io.Writer) error {
+	follow := eventlog.FollowConfig{From: t.from}
+	if subject != "" {
+		follow.Subjects = []string{subject}
+	}
+	err := log.Follow(ctx, follow, t.printer(out))
+	if cause := context.Cause(ctx); errors.Is(cause, errAway) {
+		return cause
+	}
+	return err
+}
+
+func (t *tailing) printer(out io.Writer) func(eventlog.Slice) error {
+	return func(slice eventlog.Slice) error {
 		for _, record := range slice.Records {
 			if err := t.print(out, record); err != nil {
 				return err
@@ -78,14 +121,6 @@ func (t *tailing) run(ctx context.Context, out io.Writer) error {
 		}
 		return nil
 	}
-	if !t.follow {
-		return log.Read(ctx, eventlog.ReadConfig{From: t.from, To: head, Subject: subject}, printed)
-	}
-	follow := eventlog.FollowConfig{From: t.from}
-	if subject != "" {
-		follow.Subjects = []string{subject}
-	}
-	return log.Follow(ctx, follow, printed)
 }
 
 // subject is the filter for what was asked for; empty means everything.

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// How long whoever follows the log waits for a server that went away. A local run
+// that was stopped is not expected back; a deployment restarts its servers.
+const (
+	localPatience    = 10 * time.Second
+	deployedPatience = time.Minute
+)
+
+var errAway = errors.New("the log's server has been away")
+
+// patience ends a context when a connection was lost for too long. Without it a
+// follower of a log that is gone would look just like one of a log to which
+// nothing is written.
+type patience struct {
+	lasts  time.Duration
+	tell   io.Writer // for people
+	cancel context.CancelCauseFunc
+
+	mu    sync.Mutex
+	ended bool
+	timer *time.Timer // runs while the connection is lost
+}
+
+// options makes a connection that is tried again for as long as the patience lasts.
+func (p *patience) options() []nats.Option {
+	return []nats.Option{
+		nats.MaxReconnects(-1), nats.ReconnectWait(200 * time.Millisecond), nats.ReconnectBufSize(-1),
+		// Servers that a cluster tells of come without the URL's credentials,
+		// and being refused by one would end the connection for good.
+		nats.IgnoreDiscoveredServers(),
+		nats.DisconnectErrHandler(func(*nats.Conn, error) { p.lost() }),
+		nats.ReconnectHandler(func(*nats.Conn) { p.found() }),
+	}
+}
+
+func (p *patience) lost() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ended || p.timer != nil {
+		return
+	}
+	fmt.Fprintf(p.tell, "ledger: lost the connection to the log's server, trying again for %v\n", p.lasts)
+	p.timer = time.AfterFunc(p.lasts, func() {
+		p.cancel(fmt.Errorf("%w for %v", errAway, p.lasts))
+	})
+}
+
+func (p *patience) found() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ended || p.timer == nil || !p.timer.Stop() {
+		return
+	}
+	p.timer = nil
+	fmt.Fprintln(p.tell, "ledger: connected to the log's server again")
+}
+
+// end is for before the connection is closed on purpose, which is no loss.
+func (p *patience) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ended = true
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+}
