@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
@@ -25,14 +26,19 @@ const (
 // with what was looked at.
 type finding struct{ error }
 
-func main() { os.Exit(run(os.Args[1:])) }
+func main() { os.Exit(run(os.Args[1:], os.Stdout)) }
 
-func run(args []string) int {
+func run(args []string, stdout io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	out := &watched{Writer: stdout}
 	root := newRoot()
+	root.SetOut(out)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
+	if err == nil {
+		err = out.err
+	}
 	if err == nil {
 		return 0
 	}
@@ -69,5 +75,6 @@ func newRoot() *cobra.Command {
 		newTail(), newVerify(), newVerifyReceipt(), newRebuild(), newRewrap(), newForget(), newBackup(), newRestore(), newEnv(),
 		newProvision(), newProbe(),
 	)
+	strictHelp(root)
 	return root
 }

@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"runtime/debug"
 	"strings"
+	"syscall"
 	"testing"
+
+	"github.com/memory-ledger/ledger/infra/datadir"
 )
 
 // Who says nothing, or nonsense, is told how, on standard error, and gets the exit
@@ -18,6 +21,9 @@ func TestUsage(t *testing.T) {
 		"nonsense":         {exitUsage, "", ""},
 		"verify --no-such": {exitUsage, "", ""},
 		"help":             {0, "Usage:", ""},
+		"help tail":        {0, "--follow", ""},
+		"help nope":        {exitUsage, "", ""},
+		"help tail nope":   {exitUsage, "", ""},
 		"--help":           {0, "Usage:", ""},
 		"verify --help":    {0, "Usage:", ""},
 		"--version":        {0, "ledger (devel)", ""},
@@ -31,8 +37,35 @@ func TestUsage(t *testing.T) {
 		if !strings.Contains(out.String(), want.out) || (want.out == "") != (out.Len() == 0) || !strings.Contains(err.String(), want.err) {
 			t.Errorf("%q: out %q, err %q", args, out.String(), err.String())
 		}
-		if code := run(strings.Fields(args)); code != want.code {
+		if code := run(strings.Fields(args), &out); code != want.code {
 			t.Errorf("%q: exit code %d, want %d", args, code, want.code)
+		}
+	}
+}
+
+// full is a disk that is.
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
+
+// What could not be printed is no success.
+func TestNothingPrinted(t *testing.T) {
+	d, err := datadir.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = d.Close() }()
+	if err := d.WriteRun(datadir.Run{NATSURL: "nats://127.0.0.1:1"}); err != nil {
+		t.Fatal(err)
+	}
+	onlyEnviron(t, map[string]string{"LEDGER_DATA_DIR": d.Path()})
+	for _, args := range []string{"env", "help", "--version", "tail --help"} {
+		if code := run(strings.Fields(args), full{}); code != exitUsage {
+			t.Errorf("%s: exit code %d", args, code)
+		}
+		var out bytes.Buffer
+		if code := run(strings.Fields(args), &out); code != 0 || out.Len() == 0 {
+			t.Errorf("%s: exit code %d, %s", args, code, &out)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"testing"
@@ -27,7 +28,7 @@ func TestNothingToRestore(t *testing.T) {
 			}
 			t.Setenv("LEDGER_DATA_DIR", data)
 			t.Setenv("NATS_URL", "")
-			if code := run([]string{"restore", from}); code != exitUsage {
+			if code := run([]string{"restore", from}, io.Discard); code != exitUsage {
 				t.Errorf("exit code %d", code)
 			}
 			if _, err := os.Stat(data); !os.IsNotExist(err) {
