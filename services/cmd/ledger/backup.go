@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -30,6 +31,9 @@ again. On a cluster with permissions it takes the administrator's credentials.`,
 			}
 			if err := cfg.Check(config.NeedLog); err != nil {
 				return fmt.Errorf("nothing to back up: %w", err)
+			}
+			if len(only) == 0 {
+				return errors.New("--only: it must not be empty")
 			}
 			var parts []backup.Part
 			for _, name := range only {

@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"io"
+	"path/filepath"
 	"runtime/debug"
 	"strings"
 	"syscall"
@@ -39,6 +41,30 @@ func TestUsage(t *testing.T) {
 		}
 		if code := run(strings.Fields(args), &out); code != want.code {
 			t.Errorf("%q: exit code %d, want %d", args, code, want.code)
+		}
+	}
+}
+
+// A flag without a value is wrong usage, and no flag that was left out; so is one
+// that is given twice.
+func TestFlagsHaveAValue(t *testing.T) {
+	onlyEnviron(t, map[string]string{"LEDGER_DATA_DIR": t.TempDir(), "NATS_URL": "nats://127.0.0.1:1"})
+	file := filepath.Join(t.TempDir(), "receipt")
+	for _, args := range []string{
+		"verify-receipt --rpc= " + file, "tail --owner=", "tail --type=", "verify --owner=", "verify --authority=", "rebuild --projection=", "backup --only= x",
+		"tail --type=MemoryWritten --type=GrantMinted", "tail --type=MemoryWritten --type=", "verify --owner=x --owner=x",
+	} {
+		for _, given := range [][]string{strings.Fields(args), strings.Fields(strings.ReplaceAll(args, "=", " ="))} {
+			for i := range given {
+				given[i] = strings.TrimPrefix(given[i], "=") // one argument, then two
+			}
+			_, err := ledger(t.Context(), given...)
+			if err == nil || !strings.Contains(err.Error(), "it must not be") {
+				t.Errorf("%q: %v", given, err)
+			}
+			if code := run(given, io.Discard); code != exitUsage {
+				t.Errorf("%q: exit code %d", given, code)
+			}
 		}
 	}
 }

@@ -33,7 +33,7 @@ Interrupted at any point, it can simply be run again.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&options.Projection, "projection", "", "only this projection's tables")
+	stringFlag(flags, &options.Projection, "projection", "only this projection's tables")
 	flags.BoolVar(&options.Rows, "rows", false, "compare row by row, also where checksums agree")
 	flags.BoolVar(&options.Force, "force", false, "swap in spite of differences")
 	return cmd

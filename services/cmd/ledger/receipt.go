@@ -31,7 +31,7 @@ Exit codes: 0 good, 1 something is wrong, 2 not a receipt, or no answer.`,
 			return verifyReceipt(cmd, raw, rpc)
 		},
 	}
-	command.Flags().StringVar(&rpc, "rpc", "", "URL of a Solana JSON-RPC node to check the commitment against")
+	stringFlag(command.Flags(), &rpc, "rpc", "URL of a Solana JSON-RPC node to check the commitment against")
 	return command
 }
 

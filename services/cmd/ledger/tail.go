@@ -42,8 +42,8 @@ func newTail() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.Uint64Var(&t.from, "from", 1, "first stream sequence")
-	flags.StringVar(&t.owner, "owner", "", "only this owner's events (base58 public key)")
-	flags.StringVar(&t.kind, "type", "", "only events of this type, such as MemoryWritten")
+	stringFlag(flags, &t.owner, "owner", "only this owner's events (base58 public key)")
+	stringFlag(flags, &t.kind, "type", "only events of this type, such as MemoryWritten")
 	flags.BoolVar(&t.follow, "follow", false, "go on with events as they come")
 	flags.BoolVar(&t.json, "json", false, "one CloudEvent a line, with its stream sequence")
 	return cmd

@@ -33,8 +33,8 @@ func newVerify() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&v.owner, "owner", "", "only this owner (base58 public key)")
-	flags.StringVar(&v.authority, "authority", "", "public key that commits on the chain, for those without its keypair")
+	stringFlag(flags, &v.owner, "owner", "only this owner (base58 public key)")
+	stringFlag(flags, &v.authority, "authority", "public key that commits on the chain, for those without its keypair")
 	flags.BoolVar(&v.json, "json", false, "one finding a line, then a summary")
 	flags.BoolVar(&v.logOnly, "log-only", false, "only the log: neither database nor keys nor chain")
 	return cmd

@@ -1,0 +1,42 @@
+package main
+
+import (
+	"errors"
+
+	"github.com/spf13/pflag"
+)
+
+// stringFlag defines a flag that is given once, with a value, or not at all.
+// A script's variable that is not set must not pass for a flag that was left out,
+// which means everything, or no check.
+func stringFlag(flags *pflag.FlagSet, to *string, name, usage string) {
+	flags.Var(&onceString{to: to}, name, usage)
+}
+
+type onceString struct {
+	to    *string
+	given bool
+}
+
+// Set implements pflag.Value.
+func (s *onceString) Set(value string) error {
+	switch {
+	case value == "":
+		return errors.New("it must not be empty")
+	case s.given:
+		return errors.New("it must not be given more than once")
+	}
+	*s.to, s.given = value, true
+	return nil
+}
+
+// String implements pflag.Value.
+func (s *onceString) String() string {
+	if s.to == nil { // pflag makes one to learn what no value looks like
+		return ""
+	}
+	return *s.to
+}
+
+// Type implements pflag.Value.
+func (s *onceString) Type() string { return "string" }
