@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"io"
 	"os"
 	"time"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -162,8 +164,9 @@ func (t *tailing) print(out io.Writer, record eventlog.Record) error {
 			continue
 		}
 		if t.json {
-			// The event's own bytes, with one attribute more at the end.
-			_, err = fmt.Fprintf(out, "%s,\"sequence\":%d}\n", raw[i][:len(raw[i])-1], record.Seq)
+			// The event's own bytes, as far as a terminal can bear them, with one
+			// attribute more at the end.
+			_, err = fmt.Fprintf(out, "%s,\"sequence\":%d}\n", harmless(raw[i][:len(raw[i])-1]), record.Seq)
 		} else {
 			_, err = fmt.Fprintf(out, "%8d  %s  %-16s %s  v%d\n", record.Seq, e.Time, e.Type(), e.Owner, e.OwnerVersion)
 		}
@@ -173,3 +176,25 @@ func (t *tailing) print(out io.Writer, record eventlog.Record) error {
 	}
 	return nil
 }
+
+// harmless writes the characters of a JSON text as escapes that JSON allows as they
+// are, and that a terminal obeys or line readers split at: metadata is whatever
+// its owner wrote. It is still the same value, for they stand in strings only.
+func harmless(text []byte) []byte {
+	if bytes.IndexFunc(text, isHarmful) < 0 {
+		return text
+	}
+	out := make([]byte, 0, len(text)+64)
+	for _, r := range string(text) {
+		if isHarmful(r) {
+			out = fmt.Appendf(out, `\u%04x`, r)
+		} else {
+			out = utf8.AppendRune(out, r)
+		}
+	}
+	return out
+}
+
+// isHarmful: controls beyond those that JSON forbids, and the separators of lines
+// and paragraphs.
+func isHarmful(r rune) bool { return r >= 0x7f && r <= 0x9f || r == 0x2028 || r == 0x2029 }

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/events/eventlog/logtest"
+)
+
+// TestTailIsHarmless: whatever an owner wrote into metadata, a line of it is one
+// line, moves no cursor, and is the same JSON.
+func TestTailIsHarmless(t *testing.T) {
+	t.Parallel()
+	metadata := "{\"a\u009b2J\":\"\x7f\u0080\u0085\u009f\u2028\u2029\",\"b\":\"é\u00a0\u2027\u202a😀\\u001b\\u009b\"}"
+	payload, err := events.EncodeBatch([]events.Event{{
+		ID: "id", Source: "/test", Owner: logtest.Owner(), Time: events.At(time.Now()), OwnerVersion: 1, CommandID: "c",
+		Data: &events.MemoryWritten{MemoryID: "m", LeafVersion: 1, Metadata: []byte(metadata), Sealed: []byte("sealed")},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	tail := tailing{json: true}
+	if err := tail.print(&out, eventlog.Record{Seq: 7, Payload: payload}); err != nil {
+		t.Fatal(err)
+	}
+	line := strings.TrimSuffix(out.String(), "\n")
+	if strings.ContainsFunc(line, unicode.IsControl) || strings.ContainsAny(line, "\u2028\u2029") {
+		t.Errorf("%q", line)
+	}
+	for _, want := range []string{`\u007f\u0080\u0085\u009f\u2028\u2029`, `"a\u009b2J"`, "é\u00a0\u2027\u202a😀"} {
+		if !strings.Contains(line, want) {
+			t.Errorf("no %q in %s", want, line)
+		}
+	}
+	var printed struct {
+		Data struct{ Metadata any }
+	}
+	var want any
+	if json.Unmarshal([]byte(line), &printed) != nil || json.Unmarshal([]byte(metadata), &want) != nil || !reflect.DeepEqual(printed.Data.Metadata, want) {
+		t.Errorf("%s, want %s", line, metadata)
+	}
+}
+
+// FuzzHarmless: what is printed means what is stored, and nothing else is changed.
+func FuzzHarmless(f *testing.F) {
+	f.Add("plain")
+	f.Add("\u009b\x7f\u2028é")
+	f.Fuzz(func(t *testing.T, text string) {
+		if !utf8.ValidString(text) {
+			return
+		}
+		var quoted bytes.Buffer
+		encoder := json.NewEncoder(&quoted)
+		encoder.SetEscapeHTML(false)
+		if err := encoder.Encode(text); err != nil {
+			t.Fatal(err)
+		}
+		out := harmless(bytes.TrimSpace(quoted.Bytes()))
+		var again string
+		if err := json.Unmarshal(out, &again); err != nil || again != text || bytes.ContainsFunc(out, unicode.IsControl) {
+			t.Errorf("%q became %q, %v", text, out, err)
+		}
+	})
+}
