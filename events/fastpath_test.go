@@ -90,6 +90,7 @@ func TestMetadataThatLooksLikeMore(t *testing.T) {
 	for _, metadata := range []string{
 		`{}`, `{"a":1,"sealed":"AAAA"}`, `{"a":1,"sealed":"AAAA","idempotencyKeyHash":"00"}`, `{"x":{"metadata":{},"sealed":"AAAA"}}`,
 		`{"a":"\",\"sealed\":\""}`, `{"a":"}]"}`, `{"data":[1],"b":{"data":null}}`, `{"a":"\u0000é\ud83d\ude00"}`,
+		"{\"\ufdd0\":\"\ufffe\U0010ffff\"}", // which earlier builds let in
 		`{"deep":` + strings.Repeat("[", 60) + strings.Repeat("]", 60) + `}`,
 	} {
 		for range 2 {

@@ -44,7 +44,27 @@ var (
 	ErrSyntax    = errors.New("not valid I-JSON")
 	ErrTooDeep   = fmt.Errorf("nested deeper than %d", MaxDepth)
 	ErrNumber    = errors.New("number outside the range of an IEEE 754 double")
+
+	// ErrNoncharacter is of Admit alone.
+	ErrNoncharacter = errors.New("a Unicode noncharacter, which I-JSON forbids")
 )
+
+// Admit is Canonicalize for what comes in from outside: it refuses noncharacters,
+// too. What earlier builds let in stays readable, and its leaf what it was, so
+// whatever reads the log or a receipt uses Canonicalize.
+func Admit(raw []byte) (Object, error) {
+	o, err := Canonicalize(raw)
+	if err != nil {
+		return Object{}, err
+	}
+	// The canonical form has them as they are, never as escapes.
+	for _, r := range o.text {
+		if r >= 0xfdd0 && (r <= 0xfdef || r&0xfffe == 0xfffe) {
+			return Object{}, ErrNoncharacter
+		}
+	}
+	return o, nil
+}
 
 // Canonicalize reads one JSON object and returns its canonical form. Duplicate
 // names, lone surrogates, invalid UTF-8, numbers outside the range of a double
@@ -110,7 +130,7 @@ func AppendString(dst []byte, s string) ([]byte, error) {
 }
 
 // With returns the object with the member name set to a string, replacing a
-// member of that name.
+// member of that name. The result is admitted like what comes in from outside.
 func (o Object) With(name, value string) (Object, error) {
 	members := map[string]jsontext.Value{}
 	if err := json.Unmarshal([]byte(o.text), &members); err != nil {
@@ -125,5 +145,5 @@ func (o Object) With(name, value string) (Object, error) {
 	if err != nil {
 		return Object{}, fmt.Errorf("%w: %w", ErrSyntax, err)
 	}
-	return Canonicalize(text)
+	return Admit(text)
 }

@@ -2,8 +2,11 @@ package canonical_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
+	"unicode"
+	"unicode/utf16"
 
 	"github.com/gowebpki/jcs"
 
@@ -82,6 +85,56 @@ func TestWith(t *testing.T) {
 	if want := `{"source":"a \"b\" \u0000 é","z":1}`; got.String() != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
+}
+
+// TestAdmit: noncharacters do not come in any more, however they are written and
+// wherever they stand; where some are, they stay what they are.
+func TestAdmit(t *testing.T) {
+	for r := rune(0); r <= unicode.MaxRune; r++ {
+		if r >= 0xd800 && r <= 0xdfff || r&0xffff < 0xfd00 && r%0x101 != 0 { // those, and a sample of the rest
+			continue
+		}
+		in := `{"` + jsonEscape(r) + `":0}`
+		_, err := canonical.Admit([]byte(in))
+		if forbidden := unicode.Is(unicode.Noncharacter_Code_Point, r); forbidden != errors.Is(err, canonical.ErrNoncharacter) || !forbidden && err != nil {
+			t.Errorf("%U: %s: %v", r, in, err)
+		}
+	}
+	for _, in := range []string{
+		"{\"a\":\"\ufffe\"}", "{\"\uffff\":1}", `{"\ufdd0":1}`, `{"a":[{"b":["\ufdef"]}]}`, `{"a":"x\ud83f\udffe"}`, "{\"a\":\"\U0010ffff\"}",
+	} {
+		if _, err := canonical.Admit([]byte(in)); !errors.Is(err, canonical.ErrNoncharacter) {
+			t.Errorf("%s: %v", in, err)
+		}
+		kept, err := canonical.Canonicalize([]byte(in))
+		if again, err2 := canonical.Canonicalize(kept.Bytes()); err != nil || err2 != nil || again != kept {
+			t.Errorf("%s: %v, %v", in, err, err2)
+		}
+	}
+	for _, in := range []string{`{}`, "{\"a\":\"\ufdcf\ufdf0\ufffd\U0001fffd\U0010fffd\"}", `{"\ufdcf":"\ufffd"}`} {
+		want, err := canonical.Canonicalize([]byte(in))
+		if got, err2 := canonical.Admit([]byte(in)); err != nil || err2 != nil || got != want {
+			t.Errorf("%s: %v, %v, %v", in, got, err, err2)
+		}
+	}
+	for _, in := range []string{``, `{"a":1e400}`, `{"a":1,"a":1}`, nested(65)} {
+		_, want := canonical.Canonicalize([]byte(in))
+		if _, err := canonical.Admit([]byte(in)); err == nil || err.Error() != want.Error() {
+			t.Errorf("%.40s: %v, want %v", in, err, want)
+		}
+	}
+	if _, err := canonical.Empty.With("source", "\ufffe"); !errors.Is(err, canonical.ErrNoncharacter) {
+		t.Error(err)
+	}
+}
+
+// jsonEscape writes a character as JSON escapes.
+func jsonEscape(r rune) string {
+	if r <= 0xffff {
+		return fmt.Sprintf(`\u%04x`, r)
+	}
+	high, low := utf16.EncodeRune(r)
+	return fmt.Sprintf(`\u%04x\u%04x`, high, low)
 }
 
 // FuzzCanonicalize checks the door against another implementation of RFC 8785:

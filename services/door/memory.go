@@ -56,7 +56,7 @@ func (b *MemoryBody) Metadata() (canonical.Object, error) {
 	case b.raw == nil:
 		return canonical.Empty, nil
 	}
-	return canonical.Canonicalize(b.raw)
+	return canonical.Admit(b.raw)
 }
 
 // plainMemory reads a body that has the known members, each once, and no other,
@@ -173,7 +173,7 @@ func object(raw []byte, at int) (*canonical.Object, int, bool) {
 			depth--
 		}
 		if depth == 0 {
-			o, err := canonical.Canonicalize(raw[at : i+1])
+			o, err := canonical.Admit(raw[at : i+1])
 			return &o, i + 1, err == nil
 		}
 	}

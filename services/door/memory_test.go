@@ -22,7 +22,7 @@ func generalMemory(raw []byte) (content, source *string, metadata *canonical.Obj
 	if body.Metadata == nil {
 		return body.Content, body.Source, nil, true
 	}
-	o, err := canonical.Canonicalize(body.Metadata)
+	o, err := canonical.Admit(body.Metadata)
 	return body.Content, body.Source, &o, err == nil
 }
 
@@ -44,6 +44,7 @@ func TestPlainMemory(t *testing.T) {
 		`{"content":null}`, `{"content":1}`, `{"content":"a","more":1}`, `{"content":"a","metadata":null}`,
 		`{"content":"a","metadata":{"a":1]}`, `{"content":"a","metadata":{"a":1,"a":2}}`, "{\"content\":\"\xff\"}",
 		"{\"content\":\"\x01\"}", `{"content":"\ud800"}`, `{"content":"a" "source":"b"}`, `{"content","a"}`, `{"content":"a\`,
+		`{"content":"a","metadata":{"a":"\ufffe"}}`, "{\"content\":\"a\",\"metadata\":{\"\ufdd0\":1}}",
 	} {
 		if body, ok := plainMemory([]byte(in), true); ok {
 			t.Errorf("%s is read as %v", in, body)
@@ -60,6 +61,7 @@ func FuzzPlainMemory(f *testing.F) {
 	for _, seed := range []string{
 		`{"content":"a","metadata":{"b":1,"a":[{"x":"}"}]}}`, `{"source":"s","content":"\u00e9\"\\"}`,
 		`{"metadata":{},"content":"é"}`, `{"content":"a","metadata":{"a":1]}`, `{"content":"a"}}`, "{\"content\":\"\xff\\n\"}",
+		"{\"content\":\"\uffff\",\"metadata\":{\"a\":\"\uffff\"}}",
 	} {
 		f.Add([]byte(seed))
 	}

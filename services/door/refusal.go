@@ -73,6 +73,7 @@ var table = []row{
 	{canonical.ErrNotObject, http.StatusBadRequest, "metadata must be a JSON object"},
 	{canonical.ErrTooDeep, http.StatusBadRequest, "metadata is nested too deeply"},
 	{canonical.ErrNumber, http.StatusBadRequest, "metadata holds a number outside the range of a double"},
+	{canonical.ErrNoncharacter, http.StatusBadRequest, "metadata holds a Unicode noncharacter, which I-JSON forbids"},
 	{canonical.ErrSyntax, http.StatusBadRequest, "metadata is not valid I-JSON"},
 
 	{command.ErrIdempotencyMismatch, http.StatusUnprocessableEntity, ""},

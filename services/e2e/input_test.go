@@ -58,6 +58,10 @@ func TestOddInput(t *testing.T) {
 		{"number beyond a double", `{"content":"x","metadata":{"n":1e400}}`, 400},
 		{"lone surrogate in content", `{"content":"\ud800","metadata":{}}`, 400},
 		{"lone surrogate in metadata", `{"content":"x","metadata":{"a":"\udc00"}}`, 400},
+		{"noncharacter in content", `{"content":"\ufffe","metadata":{}}`, 201},
+		{"noncharacter in metadata", "{\"content\":\"x\",\"metadata\":{\"a\":[\"\ufffe\"]}}", 400},
+		{"noncharacter in a name", `{"content":"x","metadata":{"\ufdd0":1}}`, 400},
+		{"noncharacter beyond the first plane", `{"content":"x","metadata":{"a":"\ud83f\udfff"}}`, 400},
 		{"duplicate name in metadata", `{"content":"x","metadata":{"a":1,"a":2}}`, 400},
 		{"duplicate name in the body", `{"content":"x","content":"y","metadata":{}}`, 400},
 		{"65 deep", `{"content":"x","metadata":` + nest(65) + `}`, 400},
@@ -287,6 +291,7 @@ func TestExtensionLimits(t *testing.T) {
 	write(400, " \n\t ", "s")
 	write(400, "x", strings.Repeat("s", 81))
 	write(400, "x", "  ")
+	write(400, "x", "s\ufffe")
 	write(400, "x", nil)
 	write(400, nil, "s")
 	write(400, "x", 1)
