@@ -19,13 +19,22 @@ var origins = []struct {
 	form *regexp.Regexp
 }{
 	{"Chrome extension", regexp.MustCompile(`^chrome-extension://[a-p]{32}$`)},
-	{"Firefox extension", regexp.MustCompile(`^moz-extension://[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)},
+	{"Firefox extension", regexp.MustCompile(`^moz-extension://[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}$`)},
 	{"Safari extension", regexp.MustCompile(`^safari-web-extension://[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}$`)},
 }
 
-// path is what may follow the origin of a callback. No query, no fragment, no
-// escapes, no dot segments: nothing that could be read in two ways.
-var path = regexp.MustCompile(`^(/[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*)+$`)
+// Characters of a path and a query, as RFC 3986 has them, but for the apostrophe,
+// which could end a quotation.
+const (
+	character = `([A-Za-z0-9._~!$&()*+,;=:@-]|%[0-9A-Fa-f]{2})`
+	noDot     = `([A-Za-z0-9_~!$&()*+,;=:@-]|%([013-9A-Fa-f][0-9A-Fa-f]|2[0-9A-DFa-df]))`
+	dot       = `(\.|%2[Ee])`
+)
+
+// tail is what may follow the origin of a callback: a path without dot segments,
+// which not everybody reads alike, and a query. No fragment: that is ours.
+var tail = regexp.MustCompile(`^(/(` + noDot + character + `*|` + dot + noDot + character + `*|` + dot + dot + character + `+)?)*` +
+	`(\?(` + character + `|[/?])*)?$`)
 
 const maxCallback = 512
 
@@ -55,7 +64,8 @@ type Callback struct {
 	Kind   string // whose extension it is, for people: "Firefox extension"
 }
 
-// ParseCallback accepts "<extension scheme>://<id>/<path>" and nothing else.
+// ParseCallback accepts "<extension scheme>://<id>", with or without a path and a
+// query, and nothing else.
 func ParseCallback(text string) (Callback, error) {
 	if len(text) > maxCallback {
 		return Callback{}, ErrCallback
@@ -64,13 +74,13 @@ func ParseCallback(text string) (Callback, error) {
 	if !ok {
 		return Callback{}, ErrCallback
 	}
-	id, tail, ok := strings.Cut(rest, "/")
-	if !ok {
-		return Callback{}, ErrCallback
+	id := rest
+	if end := strings.IndexAny(rest, "/?"); end >= 0 {
+		id = rest[:end]
 	}
 	origin := scheme + "://" + id
 	kind, ok := kindOf(origin)
-	if !ok || !path.MatchString("/"+tail) {
+	if !ok || !tail.MatchString(rest[len(id):]) {
 		return Callback{}, ErrCallback
 	}
 	return Callback{URL: text, Origin: origin, ID: id, Kind: kind}, nil

@@ -108,7 +108,7 @@ func TestPageIsSelfContained(t *testing.T) {
 
 func TestPageNamesTheParties(t *testing.T) {
 	for kind, cb := range map[string]string{
-		"Chrome extension":  callback,
+		"Chrome extension":  callback + "?tab=1&next=/a%20b",
 		"Firefox extension": "moz-extension://0a1b2c3d-0a1b-4c3d-8e9f-0a1b2c3d4e5f/callback.html",
 		"Safari extension":  "safari-web-extension://0A1B2C3D-0A1B-4C3D-8E9F-0A1B2C3D4E5F/callback.html",
 	} {

@@ -65,6 +65,17 @@ async function signsIn(stage) {
   assert.equal(await stage.page.evaluate(() => history.length), before, 'the page is replaced, not kept');
 }
 
+// callbackWithQuery: it is kept as it is, and the session comes behind it.
+async function callbackWithQuery(stage) {
+  const query = '?tab=1&from=%2Fa%20b?c';
+  await stage.open({ callback: stage.callback + query });
+  await stage.wallet().click();
+  stage.expected.push(refusedByServer);
+  const report = await stage.arrive();
+  checkReport(stage, report);
+  assert.equal(report.query, query);
+}
+
 async function keyboardOnly(stage) {
   await stage.open({ wallets: [{ name: 'Test Wallet', connect: ['hang', 'ok'], sign: ['refuse', 'ok'] }] });
   const { keyboard } = stage.page;
@@ -305,7 +316,7 @@ async function wrongCallbacks(stage) {
   await stage.open();
   for (const callback of [
     'https://example.com/callback.html', 'javascript:alert(1)//', 'data:text/html,x',
-    `CHROME-EXTENSION://${stage.config.extensionId}/callback.html`, `${stage.callback}#x`, `${stage.callback}?x`,
+    `CHROME-EXTENSION://${stage.config.extensionId}/callback.html`, `${stage.callback}#x`, `${stage.callback}?x#y`, `${stage.callback}?"`,
     `chrome-extension://${stage.config.extensionId}@example.com/callback.html`,
     `chrome-extension://${stage.config.extensionId}\\@example.com/callback.html`,
   ]) {
@@ -349,6 +360,7 @@ async function reducedMotion(stage) {
 
 export const scenarios = {
   'signs in and hands the session to the extension': signsIn,
+  'callback with a query': callbackWithQuery,
   'keyboard only': keyboardOnly,
   'every step is announced': announced,
   'refused signature': refusedSignature,

@@ -4,6 +4,7 @@
 // call is subject to CORS, as a page's would be.
 (async () => {
   const fragment = location.hash.slice(1);
+  const query = location.search;
   history.replaceState(null, '', location.pathname);
   const session = Object.fromEntries(new URLSearchParams(fragment));
   const call = async (method, path, body, token = session.token) => {
@@ -14,7 +15,7 @@
     });
     return { status: response.status, requestId: response.headers.get('X-Request-Id'), body: await response.json() };
   };
-  const report = { origin: location.origin, names: [...new URLSearchParams(fragment).keys()], session };
+  const report = { origin: location.origin, query, names: [...new URLSearchParams(fragment).keys()], session };
   try {
     report.me = await call('GET', '/auth/me');
     report.written = await call('POST', '/memories', {
