@@ -59,7 +59,7 @@ var table = []row{
 	{command.ErrCredentialDead, http.StatusUnauthorized, "missing or invalid credential"},
 
 	{connect.ErrCallback, http.StatusBadRequest, ""},
-	{signin.ErrPublicKey, http.StatusBadRequest, "publicKey must be an ed25519 public key in base58"},
+	{signin.ErrPublicKey, http.StatusBadRequest, "publicKey must be 32 bytes in base58"},
 	{signin.ErrSignatureForm, http.StatusBadRequest, "signature must be 64 bytes"},
 	{signin.ErrMalformed, http.StatusBadRequest, ""},
 	{signin.ErrAddress, http.StatusBadRequest, ""},

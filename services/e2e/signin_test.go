@@ -1,6 +1,8 @@
 package e2e_test
 
 import (
+	"bytes"
+	"crypto/ed25519"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -81,10 +83,12 @@ func TestVerifyRefusals(t *testing.T) {
 }
 
 // TestKeysThatNobodyHolds: small-order points verify signatures that nobody
-// made, and points off the curve have no secret key.
+// made, and points off the curve have no secret key. They get a challenge, which
+// nobody can answer.
 func TestKeysThatNobodyHolds(t *testing.T) {
 	t.Parallel()
 	s := stacktest.Start(t, stacktest.Options{})
+	verified := false
 	for name, key := range map[string]string{
 		"identity":               "0100000000000000000000000000000000000000000000000000000000000000",
 		"order 2":                "ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
@@ -100,8 +104,27 @@ func TestKeysThatNobodyHolds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		a := s.Core[0].Do("POST", "/auth/challenge", map[string]any{"publicKey": base58.Encode(raw)})
-		if a.Status != 400 {
+		for _, c := range []*stacktest.Client{s.Core[0], s.Extension[0]} {
+			publicKey := base58.Encode(raw)
+			message := c.Expect(200, "POST", "/auth/challenge", map[string]any{"publicKey": publicKey}).Text("message")
+			for _, r := range [][]byte{{}, {1}, raw} { // {1} is good for the identity
+				signature := make([]byte, ed25519.SignatureSize)
+				copy(signature, r)
+				verified = verified || ed25519.Verify(raw, []byte(message), signature)
+				a := c.Do("POST", "/auth/verify", map[string]any{"publicKey": publicKey, "message": message, "signature": base58.Encode(signature)})
+				if a.Status != 401 || !strings.Contains(a.Text("error"), "bad signature") {
+					t.Errorf("%s: status %d: %s", name, a.Status, a.Body)
+				}
+			}
+		}
+	}
+	if !verified {
+		t.Error("no signature would have been good")
+	}
+	for name, text := range map[string]string{
+		"31 bytes": base58.Encode(make([]byte, 31)), "33 bytes": base58.Encode(bytes.Repeat([]byte{1}, 33)), "not base58": strings.Repeat("0", 44), "empty": "",
+	} {
+		if a := s.Core[0].Do("POST", "/auth/challenge", map[string]any{"publicKey": text}); a.Status != 400 {
 			t.Errorf("%s: status %d", name, a.Status)
 		}
 	}

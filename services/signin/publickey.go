@@ -13,8 +13,8 @@ import (
 	"github.com/memory-ledger/ledger/events"
 )
 
-// ErrPublicKey: the text is not a public key that could ever sign in.
-var ErrPublicKey = errors.New("publicKey is not a usable ed25519 public key in base58")
+// ErrPublicKey: the text is not 32 bytes in base58.
+var ErrPublicKey = errors.New("publicKey is malformed")
 
 // ErrSignatureForm: the signature is not 64 bytes.
 var ErrSignatureForm = errors.New("signature is not 64 bytes in base58")
@@ -23,27 +23,30 @@ var ErrSignatureForm = errors.New("signature is not 64 bytes in base58")
 // before decoding, which takes time quadratic in the length.
 const maxSignatureLength = 88
 
-// ParsePublicKey accepts the base58 form of a canonical point of the prime
-// order subgroup's cosets that is not of small order. A small-order key, such
-// as 01 00…00, verifies signatures that nobody made; a point off the curve
-// belongs to a program, not to a person.
+// ParsePublicKey accepts the base58 form of 32 bytes. Whether anybody can sign with
+// them shows when somebody claims to have.
 func ParsePublicKey(s string) (events.Owner, error) {
 	owner, err := events.ParseOwner(s)
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", ErrPublicKey, err)
 	}
+	return owner, nil
+}
+
+// signed reports whether whoever holds a key signed the message. Nobody holds a key
+// that is not the canonical form of a point of the curve, or is one of small order:
+// such as 01 00…00 verify signatures that nobody made, and a point off the curve
+// belongs to a program, not to a person.
+func signed(owner events.Owner, message, signature []byte) bool {
 	raw := owner.Bytes()
 	point, err := new(edwards25519.Point).SetBytes(raw[:])
-	if err != nil {
-		return "", fmt.Errorf("%w: not a point of the curve", ErrPublicKey)
-	}
-	if [32]byte(point.Bytes()) != raw {
-		return "", fmt.Errorf("%w: not in canonical form", ErrPublicKey)
+	if err != nil || [32]byte(point.Bytes()) != raw {
+		return false
 	}
 	if new(edwards25519.Point).MultByCofactor(point).Equal(edwards25519.NewIdentityPoint()) == 1 {
-		return "", fmt.Errorf("%w: point of small order", ErrPublicKey)
+		return false
 	}
-	return owner, nil
+	return ed25519.Verify(raw[:], message, signature)
 }
 
 // ParseSignature decodes the base58 form of 64 bytes.

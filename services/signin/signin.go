@@ -2,7 +2,6 @@ package signin
 
 import (
 	"context"
-	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -297,8 +296,7 @@ func (d *Desk) judge(issued challenge, a Answer) error {
 	if issued.Audience != d.cfg.Issuer.Audience() {
 		return fmt.Errorf("%w: the challenge is of another API", ErrRefused)
 	}
-	key := a.PublicKey.Bytes()
-	if !ed25519.Verify(key[:], []byte(a.Message), a.Signature) {
+	if !signed(a.PublicKey, []byte(a.Message), a.Signature) {
 		return fmt.Errorf("%w: bad signature", ErrRefused)
 	}
 	return nil
