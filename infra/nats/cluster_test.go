@@ -134,7 +134,33 @@ func TestRolesWorkAcrossACluster(t *testing.T) {
 	if info := s.CachedInfo(); info.State.Msgs != 3 || info.Config.Replicas != 3 {
 		t.Errorf("%d messages, %d replicas", info.State.Msgs, info.Config.Replicas)
 	}
+	replicasStay(t, admin)
 	eraseKey(t, nodes, admin)
+}
+
+// replicasStay: a provisioning that does not say how many, or says fewer, leaves as
+// many as there are; what is new gets as many as the log has.
+func replicasStay(t *testing.T, admin jetstream.JetStream) {
+	t.Helper()
+	const nonces = "KV_ledger_nonces"
+	if err := admin.DeleteStream(t.Context(), nonces); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := natsconf.Provision(t.Context(), admin, 1); !errors.Is(err, natsconf.ErrFewer) || !strings.Contains(err.Error(), "nats stream edit LEDGER --replicas 1") {
+		t.Errorf("with fewer: %v", err)
+	}
+	if _, err := admin.Stream(t.Context(), nonces); !errors.Is(err, jetstream.ErrStreamNotFound) {
+		t.Errorf("what is refused makes nothing: %v", err)
+	}
+	made, err := natsconf.Provision(t.Context(), admin, 0)
+	if err != nil || len(made) != 5 || made[2] != (natsconf.Made{What: "stream LEDGER", Now: "3 replicas, 3 messages"}) {
+		t.Errorf("made %v, %v", made, err)
+	}
+	for _, name := range []string{natsconf.Stream, "KV_ledger_keys", nonces} {
+		if s, err := admin.Stream(t.Context(), name); err != nil || s.CachedInfo().Config.Replicas != 3 {
+			t.Errorf("%s: %+v, %v", name, s, err)
+		}
+	}
 }
 
 func wrapped(node int) []byte {
@@ -212,7 +238,7 @@ func provision(t *testing.T, on func(int, string) (*world, jetstream.JetStream))
 	}
 	deadline := time.Now().Add(30 * time.Second)
 	for {
-		err := natsconf.Provision(t.Context(), admin, 3)
+		_, err := natsconf.Provision(t.Context(), admin, 0) // three: it is a cluster
 		var api *jetstream.APIError
 		starting := errors.As(err, &api) && (api.Code == 503 || api.ErrorCode == noPeers) || errors.Is(err, nats.ErrNoResponders) || errors.Is(err, context.DeadlineExceeded)
 		switch {

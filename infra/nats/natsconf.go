@@ -13,6 +13,7 @@ package natsconf
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"embed"
 	"encoding/json"
@@ -20,6 +21,7 @@ import (
 	"fmt"
 	"io/fs"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -29,47 +31,103 @@ const Stream = "LEDGER"
 //go:embed streams consumers
 var files embed.FS
 
+// ErrFewer says that a stream would keep fewer replicas than it has.
+var ErrFewer = errors.New("copies would be thrown away")
+
+// clusterReplicas is how many servers of a cluster keep a new stream, unless it is
+// said otherwise: the fewest that lose nothing with one of them.
+const clusterReplicas = 3
+
+// Made is a stream or a consumer as it is now.
+type Made struct{ What, Now string }
+
 // Provision creates the log, the buckets and the consumers, or
-// updates them to what the files say, with that many replicas each. It needs
+// updates them to what the files say, and returns what is there then. It needs
 // the admin's credentials. A crash leaves some of them; run it again.
+//
+// replicas is how many servers keep each stream; 0 leaves what is there as it is,
+// and gives what is new as many as the log has, or, where there is no log yet,
+// three on a cluster and one elsewhere. Fewer than a stream has is ErrFewer, and
+// nothing is changed.
 //
 // It never lessens what a stream protects: what denies purges or deletes goes on
 // denying them. So a bucket of keys that was made before its file allowed deletes
 // can hide a key and not erase it.
-func Provision(ctx context.Context, js jetstream.JetStream, replicas int) error {
+func Provision(ctx context.Context, js jetstream.JetStream, replicas int) ([]Made, error) {
+	streams, err := plan(ctx, js, replicas)
+	if err != nil {
+		return nil, err
+	}
+	var made []Made
+	for _, cfg := range streams {
+		stream, err := js.CreateOrUpdateStream(ctx, cfg)
+		if err != nil {
+			return nil, fmt.Errorf("stream %s: %w", cfg.Name, err)
+		}
+		info := stream.CachedInfo()
+		made = append(made, Made{"stream " + cfg.Name, fmt.Sprintf("%d replicas, %d messages", info.Config.Replicas, info.State.Msgs)})
+	}
+	consumers, err := read[jetstream.ConsumerConfig]("consumers")
+	if err != nil {
+		return nil, err
+	}
+	for _, cfg := range consumers {
+		consumer, err := js.CreateOrUpdateConsumer(ctx, Stream, cfg)
+		if err != nil {
+			return nil, fmt.Errorf("consumer %s: %w", cfg.Name, err)
+		}
+		made = append(made, Made{"consumer " + cfg.Name, fmt.Sprintf("of %s, %d messages to bring", Stream, consumer.CachedInfo().NumPending)})
+	}
+	return made, nil
+}
+
+// plan returns the streams as they are to be, before any of them is changed.
+func plan(ctx context.Context, js jetstream.JetStream, replicas int) ([]jetstream.StreamConfig, error) {
 	streams, err := read[jetstream.StreamConfig]("streams")
 	if err != nil {
-		return err
+		return nil, err
 	}
+	have := make(map[string]jetstream.StreamConfig)
+	var fewer []error
 	for _, cfg := range streams {
-		cfg.Replicas = replicas
-		if replicas > 1 && cfg.Name != Stream {
+		existing, err := js.Stream(ctx, cfg.Name)
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("stream %s: %w", cfg.Name, err)
+		}
+		is := existing.CachedInfo().Config
+		if have[cfg.Name] = is; replicas > 0 && replicas < is.Replicas {
+			fewer = append(fewer, fmt.Errorf("stream %s has %d replicas and would have %d: %w; to do that all the same: nats stream edit %s --replicas %d",
+				cfg.Name, is.Replicas, replicas, ErrFewer, cfg.Name, replicas))
+		}
+	}
+	if len(fewer) > 0 {
+		return nil, errors.Join(fewer...)
+	}
+	fresh := cmp.Or(replicas, have[Stream].Replicas)
+	if fresh == 0 {
+		if fresh = 1; Clustered(js.Conn()) {
+			fresh = clusterReplicas
+		}
+	}
+	for i := range streams {
+		cfg := &streams[i]
+		is := have[cfg.Name]
+		cfg.Replicas = cmp.Or(replicas, is.Replicas, fresh)
+		if cfg.Replicas > 1 && cfg.Name != Stream {
 			// Buckets are read from the leader alone: a replica that is behind
 			// would not know a key, or a sign-in, that another service made.
 			cfg.AllowDirect = false
 		}
-		existing, err := js.Stream(ctx, cfg.Name)
-		if err == nil {
-			is := existing.CachedInfo().Config
-			cfg.DenyDelete, cfg.DenyPurge = cfg.DenyDelete || is.DenyDelete, cfg.DenyPurge || is.DenyPurge
-		} else if !errors.Is(err, jetstream.ErrStreamNotFound) {
-			return fmt.Errorf("stream %s: %w", cfg.Name, err)
-		}
-		if _, err := js.CreateOrUpdateStream(ctx, cfg); err != nil {
-			return fmt.Errorf("stream %s: %w", cfg.Name, err)
-		}
+		cfg.DenyDelete, cfg.DenyPurge = cfg.DenyDelete || is.DenyDelete, cfg.DenyPurge || is.DenyPurge
 	}
-	consumers, err := read[jetstream.ConsumerConfig]("consumers")
-	if err != nil {
-		return err
-	}
-	for _, cfg := range consumers {
-		if _, err := js.CreateOrUpdateConsumer(ctx, Stream, cfg); err != nil {
-			return fmt.Errorf("consumer %s: %w", cfg.Name, err)
-		}
-	}
-	return nil
+	return streams, nil
 }
+
+// Clustered reports whether the server of a connection is one of several.
+func Clustered(nc *nats.Conn) bool { return nc.ConnectedClusterName() != "" }
 
 // read decodes every file of a folder, refusing a field that the client library
 // does not know and would silently drop.

@@ -85,7 +85,7 @@ func startWorld(t *testing.T, file string) *world {
 		t.Fatal(err)
 	}
 	for range 2 { // the second changes nothing
-		if err := natsconf.Provision(t.Context(), w.admin, 1); err != nil {
+		if _, err := natsconf.Provision(t.Context(), w.admin, 1); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -399,7 +399,7 @@ func TestTheAdminErasesKeys(t *testing.T) {
 	if _, err := w.admin.UpdateStream(t.Context(), before); err != nil {
 		t.Fatal(err)
 	}
-	if err := natsconf.Provision(t.Context(), w.admin, 1); err != nil {
+	if _, err := natsconf.Provision(t.Context(), w.admin, 1); err != nil {
 		t.Fatal(err)
 	}
 	if info, err := keys.Info(t.Context()); err != nil || !info.Config.DenyDelete {

@@ -22,6 +22,7 @@ import (
 	"github.com/memory-ledger/ledger/anchoring/chain"
 	"github.com/memory-ledger/ledger/anchoring/chainview"
 	"github.com/memory-ledger/ledger/events/eventlog"
+	natsconf "github.com/memory-ledger/ledger/infra/nats"
 	"github.com/memory-ledger/ledger/projections/fence"
 	"github.com/memory-ledger/ledger/projections/schema"
 	"github.com/memory-ledger/ledger/services/command"
@@ -148,10 +149,26 @@ func (b *Base) openLog(ctx context.Context, dial Connector) error {
 	return b.log.ask(ctx, func(ctx context.Context) error {
 		b.Log, err = eventlog.Open(ctx, b.NATS)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			if err = b.mayMake(); err != nil {
+				return err
+			}
 			b.Log, err = eventlog.Create(ctx, b.NATS, eventlog.Config{Replicas: b.Config.NATSReplicas})
 		}
 		return err
 	})
+}
+
+// errNotProvisioned says that somebody has to make what a service follows.
+var errNotProvisioned = errors.New("the log's streams are not there: run `ledger provision`")
+
+// mayMake tells whether a service may make streams that are not there. On a
+// cluster it may not: how many servers keep each message is not a thing to guess,
+// and its buckets have to be read from the leader alone.
+func (b *Base) mayMake() error {
+	if natsconf.Clustered(b.NATS) {
+		return errNotProvisioned
+	}
+	return nil
 }
 
 func natsOptions(logger *slog.Logger) []nats.Option {
@@ -210,13 +227,16 @@ func (b *Base) Close() {
 	b.Traces.Stop() // last: what ended on the way is still sent
 }
 
-// bucket opens a bucket, and has it made where the credentials allow that.
+// bucket opens a bucket, and has it made where server and credentials allow that.
 func (b *Base) bucket(ctx context.Context, name string, create func(context.Context) (jetstream.KeyValue, error)) (bucket jetstream.KeyValue, err error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	err = b.log.ask(ctx, func(ctx context.Context) error {
 		bucket, err = b.js.KeyValue(ctx, name)
 		if errors.Is(err, jetstream.ErrBucketNotFound) {
+			if err = b.mayMake(); err != nil {
+				return err
+			}
 			bucket, err = create(ctx)
 		}
 		return err

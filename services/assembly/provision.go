@@ -23,22 +23,24 @@ const provisionPatience = 3 * time.Minute
 // Provision creates the log, the buckets and the consumers, or
 // brings them to what this build wants. It needs the admin's credentials, and
 // waits for a cluster that is still electing its leader. A crash leaves some
-// of them; run it again.
-func Provision(ctx context.Context, cfg config.Config, logger *slog.Logger, dial Connector) error {
+// of them; run it again. It returns what is there at the end.
+func Provision(ctx context.Context, cfg config.Config, logger *slog.Logger, dial Connector) (made []natsconf.Made, err error) {
 	starting, cancel := context.WithTimeout(ctx, provisionPatience)
 	defer cancel()
 	var failure dialFailure
 	conn, err := dial(append(natsOptions(logger), failure.option())...)
 	if err != nil {
-		return fmt.Errorf("connect to the log's server: %w", err)
+		return nil, fmt.Errorf("connect to the log's server: %w", err)
 	}
 	defer conn.Close()
 	js, err := jetstream.New(conn, jetstream.WithDefaultTimeout(provisionTimeout))
 	if err != nil {
-		return fmt.Errorf("open jetstream: %w", err)
+		return nil, fmt.Errorf("open jetstream: %w", err)
 	}
-	return waitingForLog(logger, conn, &failure).eventually(starting, func() error {
+	err = waitingForLog(logger, conn, &failure).eventually(starting, func() (err error) {
 		// Without starting's deadline: each request has its own.
-		return natsconf.Provision(ctx, js, cfg.NATSReplicas)
+		made, err = natsconf.Provision(ctx, js, cfg.NATSReplicas)
+		return err
 	})
+	return made, err
 }

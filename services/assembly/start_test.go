@@ -88,6 +88,40 @@ func TestAStartSaysWhatItWaitsFor(t *testing.T) {
 	}
 }
 
+// On a cluster a service makes nothing: it says who does.
+func TestAServiceMakesNothingOnACluster(t *testing.T) {
+	t.Parallel()
+	conf := filepath.Join(t.TempDir(), "nats.conf")
+	if err := os.WriteFile(conf, []byte("cluster { name: c, listen: \"127.0.0.1:-1\" }\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg := config.Config{NATSURL: natstest.FromConfig(t, conf)}
+	nodes, err := nats.Connect(cfg.NATSURL) // answers as those of an empty cluster do
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nodes.Close()
+	if _, err := nodes.Subscribe("$JS.API.STREAM.INFO.*", func(m *nats.Msg) {
+		_ = m.Respond([]byte(`{"error":{"code":404,"err_code":10059,"description":"stream not found"}}`))
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := nodes.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	said := &lines{onLine: func(line string) {
+		if strings.Contains(line, "run `ledger provision`") {
+			stop()
+		}
+	}}
+	_, err = assembly.NewBase(ctx, cfg, slog.New(slog.NewTextHandler(said, nil)), assembly.Dial(cfg))
+	if err == nil || !strings.Contains(err.Error(), "run `ledger provision`") {
+		t.Errorf("%v; said\n%s", err, said.text.String())
+	}
+}
+
 // Who is refused does not wait: the credentials will not get better.
 func TestRefusedCredentialsEndTheStart(t *testing.T) {
 	t.Parallel()

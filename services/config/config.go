@@ -49,9 +49,10 @@ type Config struct {
 	// NATSCA is a PEM file of the authorities that sign the servers' certificates;
 	// where it is set, a server without TLS is refused. Empty: those of the system.
 	NATSCA string `env:"NATS_CA"`
-	// NATSReplicas is how many servers keep each message: 1 or 3. It matters
-	// only where the streams are made.
-	NATSReplicas int `env:"NATS_REPLICAS" envDefault:"1"`
+	// NATSReplicas is how many servers keep each message, for `ledger provision`:
+	// 1, 3 or 5. Unset: as many as there are now; where the streams are not there
+	// yet, 3 on a cluster and 1 elsewhere.
+	NATSReplicas int `env:"NATS_REPLICAS"`
 	// NATSInbox is the prefix of the subjects that answers come to. Default:
 	// _INBOX_ and the URL's user, which is what the shipped roles may listen to;
 	// needed where a credentials file stands for the user.
@@ -234,7 +235,7 @@ func (c *Config) validate() []error {
 	problem := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	errs = append(errs, c.doors()...)
 	errs = append(errs, c.servers()...)
-	if c.NATSReplicas != 1 && c.NATSReplicas != 3 && c.NATSReplicas != 5 {
+	if c.NATSReplicas != 0 && c.NATSReplicas != 1 && c.NATSReplicas != 3 && c.NATSReplicas != 5 {
 		problem("NATS_REPLICAS: %d is not 1, 3 or 5", c.NATSReplicas)
 	}
 	if c.LogRead != "" && c.LogRead != LogReadDirect && c.LogRead != LogReadConsumer {

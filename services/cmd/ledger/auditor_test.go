@@ -42,7 +42,7 @@ func deployed(t *testing.T) (urlOf func(user string) string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := natsconf.Provision(t.Context(), js, 1); err != nil {
+	if _, err := natsconf.Provision(t.Context(), js, 1); err != nil {
 		t.Fatal(err)
 	}
 	return urlOf

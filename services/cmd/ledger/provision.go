@@ -17,7 +17,14 @@ func newProvision() *cobra.Command {
 	return &cobra.Command{
 		Use:   "provision",
 		Short: "Creates the log, the buckets and the followers' consumers on a cluster; needs its admin's credentials",
-		Args:  cobra.NoArgs,
+		Long: `Creates the log, the buckets and the followers' consumers on a cluster, or brings
+them to what this build wants, and prints what is there then. It needs the admin's
+credentials, and may run again at any time.
+
+NATS_REPLICAS (1, 3 or 5) says how many servers keep each stream. Without it what is
+there stays as it is, and a new log is kept by three on a cluster and by one
+elsewhere. Fewer than a stream has is refused.`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := config.Load(os.Environ())
 			if err != nil {
@@ -26,7 +33,11 @@ func newProvision() *cobra.Command {
 			if err := cfg.Check(config.NeedLog); err != nil {
 				return err
 			}
-			return assembly.Provision(cmd.Context(), cfg, newLogger(cfg.LogLevel).With("service", "provision"), assembly.Dial(cfg))
+			made, err := assembly.Provision(cmd.Context(), cfg, newLogger(cfg.LogLevel).With("service", "provision"), assembly.Dial(cfg))
+			for _, one := range made {
+				fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", one.What, one.Now)
+			}
+			return err
 		},
 	}
 }
