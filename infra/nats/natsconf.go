@@ -34,10 +34,6 @@ var files embed.FS
 // ErrFewer says that a stream would keep fewer replicas than it has.
 var ErrFewer = errors.New("copies would be thrown away")
 
-// clusterReplicas is how many servers of a cluster keep a new stream, unless it is
-// said otherwise: the fewest that lose nothing with one of them.
-const clusterReplicas = 3
-
 // Made is a stream or a consumer as it is now.
 type Made struct{ What, Now string }
 
@@ -106,12 +102,7 @@ func plan(ctx context.Context, js jetstream.JetStream, replicas int) ([]jetstrea
 	if len(fewer) > 0 {
 		return nil, errors.Join(fewer...)
 	}
-	fresh := cmp.Or(replicas, have[Stream].Replicas)
-	if fresh == 0 {
-		if fresh = 1; Clustered(js.Conn()) {
-			fresh = clusterReplicas
-		}
-	}
+	fresh := cmp.Or(replicas, have[Stream].Replicas, Replicas(js.Conn()))
 	for i := range streams {
 		cfg := &streams[i]
 		is := have[cfg.Name]
@@ -128,6 +119,15 @@ func plan(ctx context.Context, js jetstream.JetStream, replicas int) ([]jetstrea
 
 // Clustered reports whether the server of a connection is one of several.
 func Clustered(nc *nats.Conn) bool { return nc.ConnectedClusterName() != "" }
+
+// Replicas is how many servers keep a new stream, unless it is said otherwise: on
+// a cluster the fewest that lose nothing with one of them.
+func Replicas(nc *nats.Conn) int {
+	if Clustered(nc) {
+		return 3
+	}
+	return 1
+}
 
 // read decodes every file of a folder, refusing a field that the client library
 // does not know and would silently drop.

@@ -7,7 +7,6 @@ import (
 
 	"github.com/memory-ledger/ledger/anchoring/anchorer"
 	"github.com/memory-ledger/ledger/anchoring/chain"
-	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/events/partition"
 )
 
@@ -21,12 +20,8 @@ func NewAnchorer(b *Base) (*anchorer.Anchorer, error) {
 	if err := errors.Join(errURL, errKey, errID, errPartitions); err != nil {
 		return nil, err
 	}
-	var log eventlog.Log = b.Log
-	if consumer := cfg.AnchorerConsumer; consumer != "" {
-		log = b.Log.Durable(consumer)
-	}
 	return anchorer.New(anchorer.Config{
-		Pool: b.Pool, Log: log, Chain: client, Authority: key, Program: id,
+		Pool: b.Pool, Log: follower(b.Log, "ANCHORER_CONSUMER", cfg.AnchorerConsumer), Chain: client, Authority: key, Program: id,
 		Partitions: partitions, MaxWait: cfg.AnchorMaxWait, MaxLeaves: cfg.AnchorMaxLeaves,
 		PriorityFee: cfg.AnchorPriorityFee, MaxLamportsPerDay: cfg.AnchorMaxLamportsPerDay,
 		Commitment: chain.Commitment(cfg.AnchorCommitment),

@@ -21,38 +21,57 @@ import (
 const secretsFolder = "secrets"
 
 // Backup copies the parts that were asked for into dir, while everything runs.
-func Backup(ctx context.Context, cfg config.Config, dir string, parts []backup.Part, say func(backup.Done)) error {
+// Where one of them fails, those that were made before it are removed, so that
+// the same command can be given again; a crash leaves them.
+func Backup(ctx context.Context, cfg config.Config, dir string, parts []backup.Part, say func(backup.Done)) (err error) {
 	nc, err := Dial(cfg)(nats.Name("memory-ledger backup"))
 	if err != nil {
 		return fmt.Errorf("connect to the log's server: %w", err)
 	}
 	defer nc.Close()
+	var made []string
+	defer func() {
+		for _, part := range made {
+			if err != nil {
+				err = errors.Join(err, backup.Remove(part))
+			}
+		}
+		if err != nil {
+			_ = os.Remove(dir) // where nothing else is in it
+		}
+	}()
+	var copied []backup.Done
 	for _, part := range []backup.Part{backup.Log, backup.Keystore} {
 		if !slices.Contains(parts, part) {
 			continue
 		}
-		done, err := backup.Stream(ctx, nc, part, filepath.Join(dir, string(part)))
+		to := filepath.Join(dir, string(part))
+		done, err := backup.Stream(ctx, nc, part, to)
 		if err != nil {
 			return err
 		}
-		say(done)
+		made, copied = append(made, to), append(copied, done)
 	}
 	from := filepath.Join(cfg.DataDir, secretsFolder)
-	if _, err := os.Stat(from); errors.Is(err, os.ErrNotExist) || !slices.Contains(parts, backup.Secrets) {
-		return nil // a deployment keeps its secrets elsewhere
+	// A deployment keeps its secrets elsewhere.
+	if exists(from) && slices.Contains(parts, backup.Secrets) {
+		done, err := backup.CopySecrets(from, filepath.Join(dir, string(backup.Secrets)))
+		if err != nil {
+			return err
+		}
+		copied = append(copied, done)
 	}
-	done, err := backup.CopySecrets(from, filepath.Join(dir, string(backup.Secrets)))
-	if err == nil {
+	for _, done := range copied {
 		say(done)
 	}
-	return err
+	return nil
 }
 
 // Restore puts back what is in dir: into the servers of cfg.NATSURL, or, where
 // that is empty, into the data folder of a local run, which must not run. A
 // crash leaves a folder or a cluster without some of the parts; a part that is
-// whole is not replaced, so remove it before trying again. Nothing is put back
-// before every part was read and found whole.
+// whole is not replaced, so remove it before trying again. The consumers that an
+// empty log had been provisioned with are made again. Nothing is put back before every part was read and found whole.
 func Restore(ctx context.Context, cfg config.Config, dir string, say func(backup.Done)) (err error) {
 	parts, err := partsIn(dir)
 	if err != nil {
@@ -72,7 +91,7 @@ func Restore(ctx context.Context, cfg config.Config, dir string, say func(backup
 	}
 	defer nc.Close()
 	for _, part := range parts {
-		done, err := backup.Restore(ctx, nc, part, filepath.Join(dir, string(part)))
+		done, err := backup.Restore(ctx, nc, part, filepath.Join(dir, string(part)), cfg.NATSReplicas)
 		if err != nil {
 			return err
 		}

@@ -48,12 +48,8 @@ func NewProjector(b *Base) (*runner.Runner, error) {
 	if err != nil {
 		return nil, fmt.Errorf("PROJECTOR_PARTITIONS: %w", err)
 	}
-	var log runner.Log = b.Log
-	if consumer := b.Config.ProjectorConsumer; consumer != "" {
-		log = b.Log.Durable(consumer)
-	}
 	return runner.New(runner.Config{
-		Pool: b.Pool, Log: log, Partitions: partitions,
+		Pool: b.Pool, Log: follower(b.Log, "PROJECTOR_CONSUMER", b.Config.ProjectorConsumer), Partitions: partitions,
 		Logger: b.Logger, Registerer: b.Registry, Tracer: b.Traces.Tracer("projector"),
 	})
 }

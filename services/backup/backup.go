@@ -17,6 +17,7 @@ package backup
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -26,6 +27,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -33,6 +35,7 @@ import (
 
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/infra/datadir"
+	natsconf "github.com/memory-ledger/ledger/infra/nats"
 	"github.com/memory-ledger/ledger/services/keystore"
 )
 
@@ -85,38 +88,64 @@ type Done struct {
 	Part     Part
 	Messages uint64
 	Bytes    int64
+	// Replicas and Consumers are those of a stream that was put back: how many
+	// servers keep it, and the consumers that were there before and are again.
+	Replicas  int
+	Consumers []string
 }
 
-// Stream copies one stream into dir, which must be new or empty. A crash leaves
-// a folder without stream.json, which Restore refuses. It needs an
-// administrator's rights on a cluster with permissions.
+// Stream copies one stream into dir, which must be new or empty. A failure leaves
+// nothing, a crash a folder without stream.json, which Restore refuses. It needs
+// an administrator's rights on a cluster with permissions.
 func Stream(ctx context.Context, nc *nats.Conn, part Part, dir string) (Done, error) {
 	done := Done{Part: part}
 	if err := newFolder(dir); err != nil {
 		return done, fmt.Errorf("back up %s: %w", part, err)
 	}
+	if err := copyStream(ctx, nc, &done, dir); err != nil {
+		return done, errors.Join(fmt.Errorf("back up %s: %w", part, err), Remove(dir))
+	}
+	return done, nil
+}
+
+// Remove takes a part of a backup away again, and nothing else that may be in
+// its folder.
+func Remove(dir string) error {
+	var errs []error
+	for _, name := range []string{noteName, dataName} {
+		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	if len(errs) == 0 {
+		_ = os.Remove(dir) // unless it is not empty
+	}
+	return errors.Join(errs...)
+}
+
+func copyStream(ctx context.Context, nc *nats.Conn, done *Done, dir string) error {
 	file, err := os.OpenFile(filepath.Join(dir, dataName), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
-		return done, fmt.Errorf("back up %s: %w", part, err)
+		return err
 	}
 	hash := sha256.New()
-	n, err := snapshot(ctx, nc, streams[part], io.MultiWriter(file, hash))
+	n, err := snapshot(ctx, nc, streams[done.Part], io.MultiWriter(file, hash))
 	if err == nil {
 		err = file.Sync()
 	}
 	if err = errors.Join(err, file.Close()); err != nil {
-		return done, fmt.Errorf("back up %s: %w", part, err)
+		return err
 	}
 	n.SHA256, n.Taken = hex.EncodeToString(hash.Sum(nil)), time.Now().UTC()
 	text, err := json.MarshalIndent(n, "", "  ")
 	if err != nil {
-		return done, err
+		return err
 	}
 	if err := datadir.WriteFile(filepath.Join(dir, noteName), append(text, '\n'), 0o600); err != nil {
-		return done, fmt.Errorf("back up %s: %w", part, err)
+		return err
 	}
 	done.Bytes, done.Messages = n.Bytes, n.messages()
-	return done, nil
+	return nil
 }
 
 func (n *note) messages() uint64 {
@@ -190,21 +219,63 @@ func snapshot(ctx context.Context, nc *nats.Conn, stream string, to io.Writer) (
 }
 
 // Restore puts a stream back from dir. The stream must not be there yet, or hold
-// nothing. A crash leaves no stream: the server makes it when all has arrived.
-func Restore(ctx context.Context, nc *nats.Conn, part Part, dir string) (Done, error) {
+// nothing; one that was made for this keeps its replicas, and gets the durable
+// consumers again that it had. replicas is for one that was not; 0 means what
+// the server is good for.
+//
+// A crash leaves no stream, for the server makes it when all has arrived, or one
+// without its consumers: `ledger provision` makes them.
+func Restore(ctx context.Context, nc *nats.Conn, part Part, dir string, replicas int) (Done, error) {
 	done := Done{Part: part}
 	n, err := check(part, dir)
 	if err == nil {
-		err = makeRoom(ctx, nc, n.Stream)
-	}
-	if err == nil {
-		err = send(ctx, nc, n, filepath.Join(dir, dataName))
+		err = restore(ctx, nc, n, filepath.Join(dir, dataName), replicas, &done)
 	}
 	if err != nil {
 		return done, fmt.Errorf("restore %s: %w", part, err)
 	}
 	done.Bytes, done.Messages = n.Bytes, n.messages()
 	return done, nil
+}
+
+func restore(ctx context.Context, nc *nats.Conn, n note, path string, replicas int, done *Done) error {
+	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(apiTimeout))
+	if err != nil {
+		return err
+	}
+	before, err := makeRoom(ctx, js, n.Stream)
+	if err != nil {
+		return err
+	}
+	done.Replicas = cmp.Or(before.replicas, replicas, natsconf.Replicas(nc))
+	if n.Config, err = keptBy(n.Stream, n.Config, done.Replicas); err != nil {
+		return err
+	}
+	if err := send(ctx, nc, n, path); err != nil {
+		return err
+	}
+	for _, cfg := range before.consumers {
+		if _, err := js.CreateConsumer(ctx, n.Stream, cfg); err != nil {
+			return fmt.Errorf("consumer %s, which `ledger provision` makes: %w", cfg.Durable, err)
+		}
+		done.Consumers = append(done.Consumers, cfg.Durable)
+	}
+	return nil
+}
+
+// keptBy is a stream's configuration with that many replicas. Everything else
+// stays as it was copied, fields that this build does not know included; but
+// that a bucket with replicas is read from the leader alone, as Provision has it.
+func keptBy(stream string, config json.RawMessage, replicas int) (json.RawMessage, error) {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(config, &fields); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrIncomplete, err)
+	}
+	fields["num_replicas"] = json.RawMessage(strconv.Itoa(replicas))
+	if replicas > 1 && stream != eventlog.StreamName {
+		fields["allow_direct"] = json.RawMessage("false")
+	}
+	return json.Marshal(fields)
 }
 
 // Check reads the copy of a part, every byte of it, and reports whether it could be
@@ -253,23 +324,35 @@ func read(dir string) (note, error) {
 	return n, nil
 }
 
+// emptied is what was known of a stream that made room.
+type emptied struct {
+	replicas  int // 0 where there was none
+	consumers []jetstream.ConsumerConfig
+}
+
 // makeRoom removes a stream that holds nothing and never did.
-func makeRoom(ctx context.Context, nc *nats.Conn, name string) error {
-	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(apiTimeout))
-	if err != nil {
-		return err
-	}
+func makeRoom(ctx context.Context, js jetstream.JetStream, name string) (was emptied, err error) {
 	stream, err := js.Stream(ctx, name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return nil
+		return was, nil
 	}
 	if err != nil {
-		return err
+		return was, err
 	}
 	if state := stream.CachedInfo().State; state.LastSeq > 0 {
-		return fmt.Errorf("stream %s has %d messages: %w", name, state.Msgs, ErrNotEmpty)
+		return was, fmt.Errorf("stream %s has %d messages: %w", name, state.Msgs, ErrNotEmpty)
 	}
-	return js.DeleteStream(ctx, name)
+	was.replicas = stream.CachedInfo().Config.Replicas
+	all := stream.ListConsumers(ctx)
+	for info := range all.Info() {
+		if info.Config.Durable != "" {
+			was.consumers = append(was.consumers, info.Config)
+		}
+	}
+	if err := all.Err(); err != nil {
+		return was, err
+	}
+	return was, js.DeleteStream(ctx, name)
 }
 
 func send(ctx context.Context, nc *nats.Conn, n note, path string) error {

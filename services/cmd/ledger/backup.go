@@ -57,15 +57,34 @@ func newRestore() *cobra.Command {
 		Long: `Puts back what backup copied: into the data folder of a local run that is not
 running, or into the servers of NATS_URL. Neither may hold a log already. Then
 start the services; the projector makes the read models from the log. Where a
-database is left from before, run rebuild --force.`,
+database is left from before, run rebuild --force.
+
+Streams that were provisioned keep their replicas and get their consumers again;
+others get NATS_REPLICAS replicas, by default 3 on a cluster and 1 elsewhere.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, err := config.Load(os.Environ())
 			if err != nil {
 				return err
 			}
-			return assembly.Restore(cmd.Context(), cfg, args[0], printDone(cmd.OutOrStdout(), "restored"))
+			return assembly.Restore(cmd.Context(), cfg, args[0], printRestored(cmd.OutOrStdout(), cfg.NATSURL != ""))
 		},
+	}
+}
+
+// printRestored says beside it, for servers that are not a local run's, what
+// those who follow the log will find.
+func printRestored(out io.Writer, servers bool) func(backup.Done) {
+	restored := printDone(out, "restored")
+	return func(d backup.Done) {
+		restored(d)
+		switch {
+		case !servers || d.Part == backup.Secrets:
+		case len(d.Consumers) > 0:
+			fmt.Fprintf(out, "made its consumers again: %s\n", strings.Join(d.Consumers, ", "))
+		case d.Part == backup.Log:
+			fmt.Fprintln(out, "the log has no consumers: where PROJECTOR_CONSUMER or ANCHORER_CONSUMER names one, run `ledger provision` before the services")
+		}
 	}
 }
 
