@@ -22,6 +22,7 @@ import (
 	"github.com/memory-ledger/ledger/projections/owners"
 	"github.com/memory-ledger/ledger/projections/pages"
 	"github.com/memory-ledger/ledger/projections/projection"
+	"github.com/memory-ledger/ledger/projections/schema"
 	"github.com/memory-ledger/ledger/projections/sessions"
 	"github.com/memory-ledger/ledger/projections/stakes"
 	"github.com/memory-ledger/ledger/projections/tree"
@@ -172,7 +173,7 @@ func (r *Runner) Hurry() {
 
 // Run projects until ctx ends, then lets the slice in flight be committed and
 // returns nil. A database or a log that is out of reach is waited for. What it
-// ends with by itself is ErrAheadOfLog and ErrOtherLog.
+// ends with by itself is ErrAheadOfLog, ErrOtherLog and schema.ErrNewer.
 func (r *Runner) Run(ctx context.Context) error {
 	backoff, limit := r.cfg.MinBackoff, r.cfg.SliceRecords
 	for {
@@ -182,7 +183,7 @@ func (r *Runner) Run(ctx context.Context) error {
 		case ctx.Err() != nil:
 			r.setState(Stopped, nil)
 			return nil
-		case errors.Is(err, ErrAheadOfLog), errors.Is(err, ErrOtherLog):
+		case errors.Is(err, ErrAheadOfLog), errors.Is(err, ErrOtherLog), errors.Is(err, schema.ErrNewer):
 			r.fail(err)
 			return err
 		}

@@ -45,6 +45,9 @@ func (r *Runner) session(ctx context.Context, maxRecords int) error {
 	if err := r.takeTurn(ctx, conn); err != nil {
 		return err
 	}
+	if err := schema.Known(ctx, conn); err != nil {
+		return err
+	}
 	s := &session{runner: r, conn: conn}
 	if s.at, err = r.takeRows(ctx, conn); err != nil {
 		return err
@@ -306,7 +309,7 @@ func (r *Runner) prove(ctx context.Context, unproven proofs, record *eventlog.Re
 // watch looks every second at the log's head, for the lag, and, where no
 // slice is being written, at the connection: a database that went away must
 // be noticed before the next slice needs it, and so must a checkpoint that
-// somebody else moved.
+// somebody else moved, and tables that a newer program has migrated.
 func (s *session) watch(ctx context.Context) {
 	ticker := time.NewTicker(watchInterval)
 	defer ticker.Stop()
@@ -340,6 +343,9 @@ func (s *session) checkConn(ctx context.Context) error {
 	defer s.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, s.runner.cfg.DrainTimeout)
 	defer cancel()
+	if err := schema.Known(ctx, s.conn); err != nil {
+		return err
+	}
 	is, err := position.ReadOf(ctx, s.conn, s.runner.cfg.Partitions, "")
 	if err != nil {
 		return err

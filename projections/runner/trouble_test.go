@@ -16,6 +16,7 @@ import (
 	"github.com/memory-ledger/ledger/projections/owners"
 	"github.com/memory-ledger/ledger/projections/projection"
 	"github.com/memory-ledger/ledger/projections/runner"
+	"github.com/memory-ledger/ledger/projections/schema"
 )
 
 // TestAMessageThatCantBeAppliedStopsEverythingLoudly: what comes before it is
@@ -275,6 +276,29 @@ func TestAnIntruderIsFencedOff(t *testing.T) {
 	caughtUp(t, pool, log)
 	ready(t, r)
 	sameFromTheStart(t, url, pool, log)
+}
+
+// TestAProjectorEndsWhereANewerOneMigrated: it would leave out what is new.
+func TestAProjectorEndsWhereANewerOneMigrated(t *testing.T) {
+	t.Parallel()
+	_, pool := world.Database(t)
+	log := world.NewLog(t)
+	r, err := runner.New(runner.Config{Pool: pool, Log: log, Logger: world.Quiet()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(t.Context()) }()
+	ready(t, r)
+	if _, err := pool.Exec(t.Context(), `INSERT INTO goose_db_version (version_id, is_applied) VALUES (999, true)`); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; !errors.Is(err, schema.ErrNewer) {
+		t.Errorf("it ended with %v", err)
+	}
+	if err := r.Ready(); !errors.Is(err, schema.ErrNewer) {
+		t.Errorf("ready says %v", err)
+	}
 }
 
 func TestMetricsSayWhereItIs(t *testing.T) {

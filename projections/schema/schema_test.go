@@ -3,6 +3,7 @@ package schema_test
 import (
 	"context"
 	"errors"
+	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -41,6 +42,61 @@ func TestManyMigrateAtOnce(t *testing.T) {
 			t.Errorf("pool of %s is of %s", name, schema.Name(pool))
 		}
 		pool.Close()
+	}
+}
+
+// Tables that a newer build has migrated are nobody's to work on.
+func TestNewerTablesAreRefused(t *testing.T) {
+	t.Parallel()
+	url := pgtest.Database(t)
+	if err := schema.Migrate(t.Context(), url, schema.Live); err != nil {
+		t.Fatal(err)
+	}
+	conn := connect(t, url)
+	if _, err := conn.Exec(t.Context(), `INSERT INTO ledger.goose_db_version (version_id, is_applied) VALUES (999, true)`); err != nil {
+		t.Fatal(err)
+	}
+	if err := schema.Migrate(t.Context(), url, schema.Live); !errors.Is(err, schema.ErrNewer) || !strings.Contains(err.Error(), "999") {
+		t.Errorf("migrate: %v", err)
+	}
+}
+
+// A role that may read the tables, and nothing else, finds nothing to do where
+// there is nothing to do, and is told who may where there is.
+func TestARoleWithoutRightsFindsTheSchema(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t, localpostgres.Config{Dir: pgtest.Folder(t), NoSync: true, TCP: true})
+	admin := connect(t, server.AdminURL())
+	name := admin.Config().Database
+	exec := func(sql string) {
+		t.Helper()
+		if _, err := admin.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec(`CREATE ROLE reader LOGIN PASSWORD 'r'`)
+	reader, err := url.Parse(server.DatabaseURL(name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	as := admin.Config().User
+	reader.User = url.UserPassword("reader", "r")
+	if err := schema.Migrate(t.Context(), reader.String(), schema.Live); err == nil || !strings.Contains(err.Error(), "has to start first") {
+		t.Errorf("without a schema, in %s: %v", name, err)
+	}
+	// As the documents have it.
+	exec(`ALTER DEFAULT PRIVILEGES FOR ROLE ` + as + ` GRANT USAGE ON SCHEMAS TO reader`)
+	exec(`ALTER DEFAULT PRIVILEGES FOR ROLE ` + as + ` GRANT SELECT ON TABLES TO reader`)
+	if err := schema.Migrate(t.Context(), server.AdminURL(), schema.Live); err != nil {
+		t.Fatal(err)
+	}
+	if err := schema.Migrate(t.Context(), reader.String(), schema.Live); err != nil {
+		t.Errorf("with one: %v", err)
+	}
+	exec(`DELETE FROM ledger.goose_db_version WHERE version_id = 3`)
+	exec(`DROP TABLE ledger.body_pages`)
+	if err := schema.Migrate(t.Context(), reader.String(), schema.Live); err == nil || !strings.Contains(err.Error(), "has to start first") {
+		t.Errorf("with an old one: %v", err)
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 	"github.com/memory-ledger/ledger/infra/localpostgres"
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
+	"github.com/memory-ledger/ledger/projections/schema"
 	"github.com/memory-ledger/ledger/services/assembly"
 	"github.com/memory-ledger/ledger/services/config"
 	"github.com/memory-ledger/ledger/services/keystore"
@@ -157,6 +158,29 @@ func TestRefusedCredentialsEndTheStart(t *testing.T) {
 				t.Errorf("%v, %v", err, ctx.Err())
 			}
 		})
+	}
+}
+
+// Nobody starts on tables that a newer program has migrated, or waits for them to
+// become older.
+func TestNewerTablesEndTheStart(t *testing.T) {
+	t.Parallel()
+	log := natstest.Start(t)
+	cfg := config.Config{DatabaseURL: pgtest.Database(t), DatabaseConns: 2}
+	dial := func(options ...nats.Option) (*nats.Conn, error) { return log.Connect(options...) }
+	base, err := assembly.NewBase(t.Context(), cfg, slog.New(slog.DiscardHandler), dial)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = base.Pool.Exec(t.Context(), `INSERT INTO goose_db_version (version_id, is_applied) VALUES (999, true)`)
+	base.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // half of a start's patience
+	defer cancel()
+	if _, err := assembly.NewBase(ctx, cfg, slog.New(slog.DiscardHandler), dial); !errors.Is(err, schema.ErrNewer) || ctx.Err() != nil {
+		t.Errorf("%v, %v", err, ctx.Err())
 	}
 }
 

@@ -11,6 +11,8 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/nats-io/nats.go"
+
+	"github.com/memory-ledger/ledger/projections/schema"
 )
 
 const (
@@ -101,6 +103,9 @@ func waitingForDatabase(logger *slog.Logger) waiting {
 		const authorization = "28" // the class of codes, of SQL
 		if errors.As(err, &refused) && strings.HasPrefix(refused.Code, authorization) {
 			return reason{why: fmt.Errorf("the database refuses the credentials of DATABASE_URL: %w", err), hopeless: true}
+		}
+		if errors.Is(err, schema.ErrNewer) {
+			return reason{why: err, hopeless: true}
 		}
 		return reason{why: err}
 	}}
