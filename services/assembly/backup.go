@@ -24,11 +24,6 @@ const secretsFolder = "secrets"
 // Where one of them fails, those that were made before it are removed, so that
 // the same command can be given again; a crash leaves them.
 func Backup(ctx context.Context, cfg config.Config, dir string, parts []backup.Part, say func(backup.Done)) (err error) {
-	nc, err := Dial(cfg)(nats.Name("memory-ledger backup"))
-	if err != nil {
-		return fmt.Errorf("connect to the log's server: %w", err)
-	}
-	defer nc.Close()
 	var made []string
 	defer func() {
 		for _, part := range made {
@@ -41,16 +36,21 @@ func Backup(ctx context.Context, cfg config.Config, dir string, parts []backup.P
 		}
 	}()
 	var copied []backup.Done
-	for _, part := range []backup.Part{backup.Log, backup.Keystore} {
-		if !slices.Contains(parts, part) {
-			continue
+	if err := asAdmin(ctx, Dial(cfg), "backup", func(ctx context.Context, nc *nats.Conn) error {
+		for _, part := range []backup.Part{backup.Log, backup.Keystore} {
+			if !slices.Contains(parts, part) {
+				continue
+			}
+			to := filepath.Join(dir, string(part))
+			done, err := backup.Stream(ctx, nc, part, to)
+			if err != nil {
+				return err
+			}
+			made, copied = append(made, to), append(copied, done)
 		}
-		to := filepath.Join(dir, string(part))
-		done, err := backup.Stream(ctx, nc, part, to)
-		if err != nil {
-			return err
-		}
-		made, copied = append(made, to), append(copied, done)
+		return nil
+	}); err != nil {
+		return err
 	}
 	from := filepath.Join(cfg.DataDir, secretsFolder)
 	// A deployment keeps its secrets elsewhere.
@@ -85,19 +85,16 @@ func Restore(ctx context.Context, cfg config.Config, dir string, say func(backup
 		}
 		defer func() { err = errors.Join(err, close()) }()
 	}
-	nc, err := connect(nats.Name("memory-ledger restore"))
-	if err != nil {
-		return fmt.Errorf("connect to the log's server: %w", err)
-	}
-	defer nc.Close()
-	for _, part := range parts {
-		done, err := backup.Restore(ctx, nc, part, filepath.Join(dir, string(part)), cfg.NATSReplicas)
-		if err != nil {
-			return err
+	return asAdmin(ctx, connect, "restore", func(ctx context.Context, nc *nats.Conn) error {
+		for _, part := range parts {
+			done, err := backup.Restore(ctx, nc, part, filepath.Join(dir, string(part)), cfg.NATSReplicas)
+			if err != nil {
+				return err
+			}
+			say(done)
 		}
-		say(done)
-	}
-	return nil
+		return nil
+	})
 }
 
 // partsIn returns which streams a folder has copies of, in the order in which they

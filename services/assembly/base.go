@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"time"
 
 	"github.com/google/uuid"
@@ -89,7 +90,8 @@ func Dial(cfg config.Config) Connector {
 		if cfg.NATSCA != "" {
 			options = append(options, nats.RootCAs(cfg.NATSCA))
 		}
-		return nats.Connect(cfg.NATSURL, append(inboxPrefix(cfg), options...)...)
+		defaults := append(inboxPrefix(cfg), nats.ErrorHandler(telling(slog.New(slog.NewTextHandler(os.Stderr, nil)))))
+		return nats.Connect(cfg.NATSURL, append(defaults, options...)...)
 	}
 }
 
@@ -139,10 +141,12 @@ func (b *Base) openTraces(ctx context.Context) (err error) {
 func (b *Base) openLog(ctx context.Context, dial Connector) error {
 	var err error
 	var failure dialFailure
-	if b.NATS, err = dial(append(natsOptions(b.Logger), failure.option())...); err != nil {
+	var refused refusals
+	if b.NATS, err = dial(append(natsOptions(b.Logger), failure.option(), refused.option(telling(b.Logger)))...); err != nil {
 		return fmt.Errorf("connect to the log's server: %w", err)
 	}
 	b.log = waitingForLog(b.Logger, b.NATS, &failure)
+	b.log.refused = &refused
 	if b.js, err = jetstream.New(b.NATS); err != nil {
 		return fmt.Errorf("open jetstream: %w", err)
 	}
@@ -207,12 +211,12 @@ func (b *Base) openDatabase(ctx context.Context) error {
 
 // ask is eventually for questions to the log. A cluster that is electing a leader
 // does not answer at all, so each question has a deadline of its own and is put
-// again.
+// again. One that is not permitted may be once somebody has made the streams.
 func (w waiting) ask(ctx context.Context, question func(context.Context) error) error {
 	return w.eventually(ctx, func() error {
 		ctx, cancel := context.WithTimeout(ctx, askTimeout)
 		defer cancel()
-		return question(ctx)
+		return w.refused.during(ctx, question)
 	})
 }
 

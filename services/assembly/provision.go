@@ -2,8 +2,10 @@ package assembly
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -28,7 +30,8 @@ func Provision(ctx context.Context, cfg config.Config, logger *slog.Logger, dial
 	starting, cancel := context.WithTimeout(ctx, provisionPatience)
 	defer cancel()
 	var failure dialFailure
-	conn, err := dial(append(natsOptions(logger), failure.option())...)
+	var refused refusals
+	conn, err := dial(append(natsOptions(logger), failure.option(), refused.option(telling(logger)))...)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the log's server: %w", err)
 	}
@@ -37,10 +40,32 @@ func Provision(ctx context.Context, cfg config.Config, logger *slog.Logger, dial
 	if err != nil {
 		return nil, fmt.Errorf("open jetstream: %w", err)
 	}
-	err = waitingForLog(logger, conn, &failure).eventually(starting, func() (err error) {
+	waits := waitingForLog(logger, conn, &failure)
+	waits.because = unlessInVain(waits.because)
+	err = waits.eventually(starting, func() error {
 		// Without starting's deadline: each request has its own.
-		made, err = natsconf.Provision(ctx, js, cfg.NATSReplicas)
-		return err
+		return refused.during(ctx, func(ctx context.Context) (err error) {
+			made, err = natsconf.Provision(ctx, js, cfg.NATSReplicas)
+			return err
+		})
 	})
 	return made, err
 }
+
+// unlessInVain knows what no waiting mends: what the credentials may not do, and
+// what is asked for and can't be had.
+func unlessInVain(because func(error) reason) func(error) reason {
+	return func(err error) reason {
+		var answer *jetstream.APIError
+		switch {
+		case errors.Is(err, errNotPermitted):
+			return reason{why: fmt.Errorf("provision needs the administrator's credentials in NATS_URL: %w", err), hopeless: true}
+		case errors.Is(err, natsconf.ErrFewer), errors.As(err, &answer) && answer.Code == http.StatusBadRequest && answer.ErrorCode != noPeers:
+			return reason{why: err, hopeless: true}
+		}
+		return because(err)
+	}
+}
+
+// noPeers is the server's error while too few nodes have joined for the replicas.
+const noPeers jetstream.ErrorCode = 10005

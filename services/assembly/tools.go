@@ -50,40 +50,37 @@ func partReader(cfg config.Config, log *eventlog.JetStream) audit.Log {
 }
 
 // Rewrap gives every data key a new wrapping under the first master key.
-func Rewrap(ctx context.Context, cfg config.Config, progress func(done keystore.Rewrapped, total uint64)) (keystore.Rewrapped, error) {
-	nc, err := Dial(cfg)(nats.Name("memory-ledger rewrap"))
-	if err != nil {
-		return keystore.Rewrapped{}, fmt.Errorf("connect to the keystore's server: %w", err)
-	}
-	defer nc.Close()
-	keys, err := openKeys(ctx, cfg, nc)
-	if err != nil {
-		return keystore.Rewrapped{}, err
-	}
-	total, err := keys.Count(ctx)
-	if err != nil {
-		return keystore.Rewrapped{}, err
-	}
-	return keys.Rewrap(ctx, func(done keystore.Rewrapped) { progress(done, max(total, done.Entries)) })
+func Rewrap(ctx context.Context, cfg config.Config, progress func(done keystore.Rewrapped, total uint64)) (done keystore.Rewrapped, err error) {
+	err = asAdmin(ctx, Dial(cfg), "rewrap", func(ctx context.Context, nc *nats.Conn) error {
+		keys, err := openKeys(ctx, cfg, nc)
+		if err != nil {
+			return err
+		}
+		total, err := keys.Count(ctx)
+		if err != nil {
+			return err
+		}
+		done, err = keys.Rewrap(ctx, func(done keystore.Rewrapped) { progress(done, max(total, done.Entries)) })
+		return err
+	})
+	return done, err
 }
 
 // forgetTimeout bounds a Forget.
 const forgetTimeout = 30 * time.Second
 
 // Forget destroys an owner's data key.
-func Forget(ctx context.Context, cfg config.Config, owner events.Owner) (keystore.Forgotten, error) {
+func Forget(ctx context.Context, cfg config.Config, owner events.Owner) (done keystore.Forgotten, err error) {
 	ctx, cancel := context.WithTimeout(ctx, forgetTimeout)
 	defer cancel()
-	nc, err := Dial(cfg)(nats.Name("memory-ledger forget"))
-	if err != nil {
-		return keystore.Forgotten{}, fmt.Errorf("connect to the keystore's server: %w", err)
-	}
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return keystore.Forgotten{}, err
-	}
-	done, err := keystore.Forget(ctx, js, owner)
+	err = asAdmin(ctx, Dial(cfg), "forget", func(ctx context.Context, nc *nats.Conn) error {
+		js, err := jetstream.New(nc)
+		if err != nil {
+			return err
+		}
+		done, err = keystore.Forget(ctx, js, owner)
+		return err
+	})
 	if err != nil {
 		return done, err
 	}

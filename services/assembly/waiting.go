@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/memory-ledger/ledger/projections/schema"
 )
@@ -27,6 +28,7 @@ type waiting struct {
 	what    string
 	logger  *slog.Logger
 	because func(error) reason
+	refused *refusals // of the log's server; nil where nobody asks
 }
 
 // reason is what lies behind an error.
@@ -82,8 +84,12 @@ func waitingForLog(logger *slog.Logger, nc *nats.Conn, failure *dialFailure) wai
 		switch {
 		case nc.IsClosed() && last != nil: // the client gives up only where it was refused
 			return reason{why: fmt.Errorf("the log's server refuses the credentials of NATS_URL or NATS_CREDS: %w", last), hopeless: true}
-		case nc.IsConnected() && errors.Is(last, nats.ErrPermissionViolation):
-			return reason{why: fmt.Errorf("%w: %w", err, last)}
+		case errors.Is(err, errNotPermitted):
+			return reason{why: fmt.Errorf("the log's streams are not there, or not for these credentials: run `ledger provision`, or mend NATS_URL: %w", err)}
+		case errors.Is(err, nats.ErrNoResponders), errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
+			return reason{why: fmt.Errorf("nobody answers for JetStream at the log's server: does it run there, and for the account of these credentials? %w", err)}
+		case isCode(err, noReplicasHere):
+			return reason{why: fmt.Errorf("the log's server is alone: set NATS_REPLICAS=1, or give it a cluster: %w", err), hopeless: true}
 		case nc.IsConnected():
 			return reason{why: err}
 		case last != nil && !errors.Is(last, nats.ErrNoServers):
@@ -94,6 +100,15 @@ func waitingForLog(logger *slog.Logger, nc *nats.Conn, failure *dialFailure) wai
 		}
 		return reason{why: err, guess: true}
 	}}
+}
+
+// noReplicasHere is the server's error where it is no cluster and is asked for
+// more than one replica.
+const noReplicasHere jetstream.ErrorCode = 10074
+
+func isCode(err error, code jetstream.ErrorCode) bool {
+	var api *jetstream.APIError
+	return errors.As(err, &api) && api.ErrorCode == code
 }
 
 // waitingForDatabase waits for PostgreSQL.

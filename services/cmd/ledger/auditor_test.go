@@ -26,18 +26,10 @@ import (
 	"github.com/memory-ledger/ledger/services/keystore"
 )
 
-// deployed is a server with the configuration that is shipped.
+// deployed is a server with the configuration that is shipped, provisioned.
 func deployed(t *testing.T) (urlOf func(user string) string) {
 	t.Helper()
-	t.Setenv("NATS_SERVER_NAME", "test")
-	t.Setenv("NATS_STORE_DIR", t.TempDir())
-	for _, user := range []string{"ADMIN", "API", "PROJECTOR", "ANCHORER", "AUDITOR", "SYS"} {
-		t.Setenv("NATS_"+user+"_PASSWORD", "pw"+strings.ToLower(user))
-	}
-	clientURL := natstest.FromConfig(t, "../../../infra/nats/single.conf")
-	urlOf = func(user string) string {
-		return strings.Replace(clientURL, "nats://", "nats://"+user+":pw"+user+"@", 1)
-	}
+	urlOf = guarded(t)
 	js, err := jetstream.New(dial(t, urlOf("admin")))
 	if err != nil {
 		t.Fatal(err)
@@ -46,6 +38,20 @@ func deployed(t *testing.T) (urlOf func(user string) string) {
 		t.Fatal(err)
 	}
 	return urlOf
+}
+
+// guarded is deployed before anybody has provisioned it.
+func guarded(t *testing.T) (urlOf func(user string) string) {
+	t.Helper()
+	t.Setenv("NATS_SERVER_NAME", "test")
+	t.Setenv("NATS_STORE_DIR", t.TempDir())
+	for _, user := range []string{"ADMIN", "API", "PROJECTOR", "ANCHORER", "AUDITOR", "SYS"} {
+		t.Setenv("NATS_"+user+"_PASSWORD", "pw"+strings.ToLower(user))
+	}
+	clientURL := natstest.FromConfig(t, "../../../infra/nats/single.conf")
+	return func(user string) string {
+		return strings.Replace(clientURL, "nats://", "nats://"+user+":pw"+user+"@", 1)
+	}
 }
 
 func dial(t *testing.T, url string) *nats.Conn {

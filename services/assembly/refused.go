@@ -1,0 +1,96 @@
+package assembly
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"github.com/nats-io/nats.go"
+)
+
+// errNotPermitted says that the log's server does not let these credentials do
+// what was asked.
+var errNotPermitted = errors.New("the log's server does not permit it")
+
+// refusals hears what the log's server does not permit. It says so beside the
+// answers, and to what it refused there is none: who waits for it waits in vain.
+type refusals struct {
+	mu      sync.Mutex
+	waiting map[*context.CancelCauseFunc]struct{}
+}
+
+// option has a connection tell of refusals; of other errors it goes on telling say.
+func (r *refusals) option(say nats.ErrHandler) nats.Option {
+	return nats.ErrorHandler(func(nc *nats.Conn, sub *nats.Subscription, err error) {
+		if !errors.Is(err, nats.ErrPermissionViolation) || !r.heard(err) {
+			say(nc, sub, err)
+		}
+	})
+}
+
+// heard ends what waits, and reports whether anything did.
+func (r *refusals) heard(err error) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for end := range r.waiting {
+		(*end)(err)
+	}
+	return len(r.waiting) > 0
+}
+
+// during asks, over a connection that was made with option, and ends at once with
+// errNotPermitted where that is what comes of it.
+func (r *refusals) during(ctx context.Context, ask func(context.Context) error) error {
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	r.mu.Lock()
+	if r.waiting == nil {
+		r.waiting = make(map[*context.CancelCauseFunc]struct{})
+	}
+	r.waiting[&end] = struct{}{}
+	r.mu.Unlock()
+	defer func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.waiting, &end)
+	}()
+	err := ask(ctx)
+	if why := context.Cause(ctx); err != nil && errors.Is(why, nats.ErrPermissionViolation) {
+		return fmt.Errorf("%w: %w", errNotPermitted, why)
+	}
+	return err
+}
+
+// telling logs what goes wrong on a connection beside the answers, which the
+// client would print otherwise. What goes on and on is said once.
+func telling(logger *slog.Logger) nats.ErrHandler {
+	var mu sync.Mutex
+	var said string
+	return func(_ *nats.Conn, _ *nats.Subscription, err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if err == nil || err.Error() == said {
+			return
+		}
+		said = err.Error()
+		logger.Warn("log connection", "err", err)
+	}
+}
+
+// asAdmin connects for a tool that does what on a cluster with permissions an
+// administrator alone may do.
+func asAdmin(ctx context.Context, connect Connector, tool string, work func(context.Context, *nats.Conn) error) error {
+	var refused refusals
+	nc, err := connect(nats.Name("memory-ledger "+tool), refused.option(func(*nats.Conn, *nats.Subscription, error) {}))
+	if err != nil {
+		return fmt.Errorf("connect to the log's server: %w", err)
+	}
+	defer nc.Close()
+	err = refused.during(ctx, func(ctx context.Context) error { return work(ctx, nc) })
+	if errors.Is(err, errNotPermitted) {
+		return fmt.Errorf("%s needs the administrator's credentials in NATS_URL: %w", tool, err)
+	}
+	return err
+}

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/memory-ledger/ledger/infra/localnats/natstest"
+	"github.com/memory-ledger/ledger/services/assembly"
+	"github.com/memory-ledger/ledger/services/config"
+)
+
+// atOnce is much less than any of these commands is ready to wait.
+const atOnce = 8 * time.Second
+
+// runs a command and returns the error that it ends with, at once.
+func runs(t *testing.T, args ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), atOnce)
+	defer cancel()
+	root := newRoot()
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if err == nil || ctx.Err() != nil {
+		t.Fatalf("%v: %v, %v", args, err, ctx.Err())
+	}
+	return err.Error()
+}
+
+// What the credentials may not do ends a tool at once, which says whose it takes.
+func TestToolsSayWhoseCredentialsTheyNeed(t *testing.T) {
+	urlOf := deployed(t)
+	owner := write(t, urlOf("api"), 1)
+	dir := filepath.Join(t.TempDir(), "copies")
+	onlyEnviron(t, map[string]string{"NATS_URL": urlOf("api"), "LEDGER_DATA_DIR": t.TempDir()})
+	js := dial(t, urlOf("admin"))
+	if _, err := js.Request("$KV.ledger_keys."+string(owner), []byte(`{"v":1,"master":"x","wrapped":""}`), time.Second); err != nil {
+		t.Fatal(err)
+	}
+	for tool, args := range map[string][]string{
+		"backup": {"backup", dir}, "forget": {"forget", string(owner), "--yes"}, "provision": {"provision"},
+	} {
+		said := runs(t, args...)
+		if !strings.Contains(said, tool+" needs the administrator's credentials") || !strings.Contains(strings.ToLower(said), "permissions violation") {
+			t.Errorf("%s: %s", tool, said)
+		}
+	}
+}
+
+// What can't be had ends a provisioning at once.
+func TestProvisionDoesNotWaitInVain(t *testing.T) {
+	onlyEnviron(t, map[string]string{"NATS_URL": natstest.Start(t).URL(), "NATS_REPLICAS": "3"})
+	if said := runs(t, "provision"); !strings.Contains(said, "set NATS_REPLICAS=1, or give it a cluster") {
+		t.Error(said)
+	}
+}
+
+// heard is a log that ends what waits as soon as a text is in it.
+type heard struct {
+	mu   sync.Mutex
+	text strings.Builder
+	want string
+	stop context.CancelFunc
+}
+
+func (h *heard) Write(p []byte) (int, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if strings.Contains(string(p), h.want) {
+		h.stop()
+	}
+	return h.text.Write(p)
+}
+
+// A service that can't work says why while it waits, and as its last word.
+func TestAStartSaysWhatIsMissing(t *testing.T) {
+	bare := filepath.Join(t.TempDir(), "nats.conf")
+	if err := os.WriteFile(bare, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct{ url, want string }{
+		"nothing was provisioned": {guarded(t)("api"), "run `ledger provision`"},
+		"no JetStream":            {natstest.FromConfig(t, bare), "nobody answers for JetStream"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), atOnce)
+			defer cancel()
+			said := &heard{want: c.want, stop: cancel}
+			cfg := config.Config{NATSURL: c.url}
+			_, err := assembly.NewBase(ctx, cfg, slog.New(slog.NewTextHandler(said, nil)), assembly.Dial(cfg))
+			if err == nil || !strings.Contains(err.Error(), c.want) || context.Cause(ctx) != context.Canceled {
+				t.Errorf("%v; said\n%s", err, said.text.String())
+			}
+			if lines := strings.Count(said.text.String(), "\n"); lines > 2 {
+				t.Errorf("%d lines:\n%s", lines, said.text.String())
+			}
+		})
+	}
+}
