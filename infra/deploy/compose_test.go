@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -36,8 +37,12 @@ func compose(t *testing.T) *types.Project {
 	return project
 }
 
-// once is the service that ends when its work is done.
-const once = "provision"
+// once is the service that ends when its work is done, tools the one that somebody
+// runs by hand.
+const (
+	once  = "provision"
+	tools = "tools"
+)
 
 func TestServicesAreHardened(t *testing.T) {
 	t.Parallel()
@@ -57,7 +62,7 @@ func TestServicesAreHardened(t *testing.T) {
 		if s.Deploy == nil || s.Deploy.Resources.Limits == nil || s.Deploy.Resources.Limits.MemoryBytes == 0 || s.Deploy.Resources.Limits.NanoCPUs == 0 {
 			t.Errorf("%s: takes what it wants", name)
 		}
-		if s.HealthCheck == nil && name != once {
+		if s.HealthCheck == nil && name != once && name != tools {
 			t.Errorf("%s: nobody asks after its health", name)
 		}
 		if s.NetworkMode != "" || len(s.Networks) == 0 {
@@ -147,9 +152,12 @@ func TestSecretsAreFiles(t *testing.T) {
 	}
 	project := compose(t)
 	for name, secret := range project.Secrets {
-		if made[filepath.Base(secret.File)] == "" {
+		if text, is := made[filepath.Base(secret.File)]; !is || (text == "") != (name == "master_key_previous") {
 			t.Errorf("%s: nobody makes %s", name, secret.File)
 		}
+	}
+	if _, is := made["solana_rpc_url"]; is {
+		t.Error("there is a solana_rpc_url, which nobody reads")
 	}
 	sensitive := regexp.MustCompile(`PASSWORD|SECRET|MASTER_KEY|KEYPAIR|NATS_URL|DATABASE_URL|GATEWAY_KEY|TLS_KEY`)
 	for name, s := range project.Services {
@@ -207,6 +215,42 @@ func TestMountedFilesExist(t *testing.T) {
 		}
 		if _, err := os.Stat(filepath.Join(s.Build.Context, s.Build.Dockerfile)); err != nil {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// What the APIs keep fits into what they may take, and the collector knows.
+func TestCachesFit(t *testing.T) {
+	t.Parallel()
+	const (
+		owner = 8900      // bytes of one in memory, as docs/scaling.md has it
+		rest  = 100 << 20 // what else an API holds, as docs/operations.md has it
+	)
+	number := func(s types.ServiceConfig, variable string) int64 {
+		t.Helper()
+		value := s.Environment[variable]
+		if value == nil {
+			t.Fatalf("%s: no %s", s.Name, variable)
+		}
+		n, err := strconv.ParseInt(strings.TrimSuffix(*value, "MiB"), 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasSuffix(*value, "MiB") {
+			n <<= 20
+		}
+		return n
+	}
+	for name, s := range compose(t).Services {
+		if s.Build == nil || s.Build.Target != "ledger" || name == once {
+			continue
+		}
+		limit, goal := int64(s.Deploy.Resources.Limits.MemoryBytes), number(s, "GOMEMLIMIT")
+		if goal > limit*9/10 || goal < limit*8/10 {
+			t.Errorf("%s: GOMEMLIMIT is %d of %d", name, goal, limit)
+		}
+		if holds := number(s, "BODY_CACHE_BYTES") + number(s, "CACHED_OWNERS")*owner + rest; holds > goal {
+			t.Errorf("%s: %d bytes do not fit into %d", name, holds, goal)
 		}
 	}
 }

@@ -33,6 +33,8 @@ var kinds = map[string]func() any{
 	"apps/v1/Deployment":                     func() any { return new(appsv1.Deployment) },
 	"apps/v1/StatefulSet":                    func() any { return new(appsv1.StatefulSet) },
 	"batch/v1/Job":                           func() any { return new(batchv1.Job) },
+	"batch/v1/CronJob":                       func() any { return new(batchv1.CronJob) },
+	"v1/PersistentVolumeClaim":               func() any { return new(corev1.PersistentVolumeClaim) },
 	"policy/v1/PodDisruptionBudget":          func() any { return new(policyv1.PodDisruptionBudget) },
 	"networking.k8s.io/v1/NetworkPolicy":     func() any { return new(networkingv1.NetworkPolicy) },
 	"autoscaling/v2/HorizontalPodAutoscaler": func() any { return new(autoscalingv2.HorizontalPodAutoscaler) },
@@ -156,6 +158,10 @@ func workloads(objects []any) []workload {
 	}
 	for _, j := range of[*batchv1.Job](objects) {
 		all = append(all, workload{name: j.Name, kind: "Job", labels: j.Spec.Template.Labels, pod: j.Spec.Template.Spec, once: true})
+	}
+	for _, j := range of[*batchv1.CronJob](objects) {
+		pod := j.Spec.JobTemplate.Spec.Template
+		all = append(all, workload{name: j.Name, kind: "CronJob", labels: pod.Labels, pod: pod.Spec, once: true})
 	}
 	return all
 }

@@ -12,8 +12,10 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 )
@@ -97,9 +99,9 @@ func hasPort(c corev1.Container, name string) bool {
 
 func TestWorkloadsAreHardened(t *testing.T) {
 	t.Parallel()
-	for _, objects := range [][]any{ledger(t), example(t)} {
+	for want, objects := range map[int][]any{7: ledger(t), 8: example(t)} { // the tools are an overlay's choice
 		all := workloads(objects)
-		if len(all) != 7 {
+		if len(all) != want {
 			t.Errorf("%d workloads", len(all))
 		}
 		for _, w := range all {
@@ -144,6 +146,7 @@ func TestHardeningBites(t *testing.T) {
 func settings(t *testing.T) (known, files []string) {
 	t.Helper()
 	source := read(t, "services/config/config.go")
+	known = []string{"GOMEMLIMIT"} // which Go itself reads
 	for _, m := range regexp.MustCompile("`env:\"([A-Z_]+)\"").FindAllStringSubmatch(source, -1) {
 		known = append(known, m[1])
 	}
@@ -226,7 +229,7 @@ func mounted(t *testing.T, objects []any, w workload) []string {
 			}
 		}
 		for _, item := range items {
-			if len(has[item.Key]) == 0 {
+			if value, is := has[item.Key]; !is || (len(value) == 0) != (item.Key == "master_key_previous") {
 				t.Errorf("%s: Secret %s has no %s", w.name, name, item.Key)
 			}
 			in[volume] = append(in[volume], item.Path)
@@ -350,6 +353,29 @@ func TestConfigurationIsNotCopied(t *testing.T) {
 			if text != read(t, filepath.Join("infra", of, name)) {
 				t.Errorf("%s is not infra/%s's", name, of)
 			}
+		}
+	}
+}
+
+// Nobody is told to hold more than the pod may, and nothing runs that is to be run
+// by hand.
+func TestMemoryAndTools(t *testing.T) {
+	t.Parallel()
+	objects := example(t)
+	for _, w := range workloads(objects) {
+		c := w.container(t)
+		if !w.ours() || w.name == "provision" {
+			continue
+		}
+		limit := c.Resources.Limits[corev1.ResourceMemory]
+		goal := resource.MustParse(strings.TrimSuffix(environment(t, objects, c)["GOMEMLIMIT"], "B"))
+		if goal.Value() > limit.Value()*9/10 || goal.Value() < limit.Value()*8/10 {
+			t.Errorf("%s: GOMEMLIMIT is %s of %s", w.name, goal.String(), limit.String())
+		}
+	}
+	for _, j := range of[*batchv1.CronJob](objects) {
+		if j.Spec.Suspend == nil || !*j.Spec.Suspend {
+			t.Errorf("%s runs by itself", j.Name)
 		}
 	}
 }
