@@ -116,6 +116,7 @@ func NewBase(ctx context.Context, cfg config.Config, logger *slog.Logger, dial C
 		b.Close()
 		return nil, err
 	}
+	b.registerCertificates()
 	return b, nil
 }
 

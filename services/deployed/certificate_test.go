@@ -1,0 +1,45 @@
+package deployed_test
+
+import (
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A service shows until when the certificate of the log's nodes holds.
+func TestTheLogsCertificateIsWatched(t *testing.T) {
+	d := deploy(t)
+	addr := freeAddr(t)
+	p := d.projector("OPS_ADDR=" + addr)
+	waitFor(t, "http://"+addr+"/readyz", p.proc.Done(), p.log)
+	text, err := os.ReadFile(filepath.Join(d.secrets, "nats_certificate"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	block, _ := pem.Decode(text)
+	certificate, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := http.Get("http://" + addr + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	said, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const metric = "ledger_certificate_expiry_timestamp_seconds"
+	for of, want := range map[string]float64{"log": float64(certificate.NotAfter.Unix()), "database": 0} { // by a socket
+		if line := fmt.Sprintf("%s{of=%q} %v\n", metric, of, want); !strings.Contains(string(said), line) {
+			t.Errorf("no %s", line)
+		}
+	}
+}
