@@ -12,10 +12,12 @@ function base58(bytes) {
   for (const b of bytes) { if (b !== 0) break; text = "1" + text; }
   return text;
 }
+function fail(why) { console.error(why); process.exit(1); }
 async function post(path, body) {
-  const response = await fetch(base + path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
+  const response = await fetch(base + path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) })
+    .catch((err) => fail(`${base} does not answer (${err.cause?.code ?? err.message}): does it run there?`));
   const answer = await response.json();
-  if (!response.ok) throw new Error(`${path}: ${response.status} ${answer.error}`);
+  if (!response.ok) fail(`${path}: ${response.status} ${answer.error}`);
   return answer;
 }
 

@@ -12,7 +12,8 @@ function base58(bytes) {
 }
 async function call(method, path, body, token) {
   const headers = { ...(body && { "Content-Type": "application/json" }), ...(token && { Authorization: `Bearer ${token}` }) };
-  const response = await fetch(core + path, { method, headers, body: body && JSON.stringify(body) });
+  const response = await fetch(core + path, { method, headers, body: body && JSON.stringify(body) })
+    .catch((err) => { console.error(`${core} does not answer (${err.cause?.code ?? err.message}): does it run there?`); process.exit(1); });
   const answer = await response.json();
   if (!response.ok) throw new Error(`${method} ${path}: ${response.status} ${answer.error}`);
   return answer;

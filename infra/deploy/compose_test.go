@@ -255,6 +255,26 @@ func TestCachesFit(t *testing.T) {
 	}
 }
 
+// What .env may say is what docs/operations.md says that it may.
+func TestVariablesAreDocumented(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join(root, "compose.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	docs, err := os.ReadFile(filepath.Join(root, "docs/operations.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(docs), "a file `.env` beside")
+	table, _, _ = strings.Cut(table, "\n### ")
+	for _, m := range regexp.MustCompile(`\$\{([A-Z_]+):-`).FindAllStringSubmatch(string(text), -1) {
+		if !strings.Contains(table, "`"+m[1]+"`") {
+			t.Errorf("docs/operations.md does not say what %s is in .env", m[1])
+		}
+	}
+}
+
 // Only the gateway is reachable from outside, and the insides can't call out.
 func TestOnlyTheGatewayIsOpen(t *testing.T) {
 	t.Parallel()
