@@ -1,6 +1,7 @@
 package assembly
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/memory-ledger/ledger/infra/datadir"
 	"github.com/memory-ledger/ledger/infra/localnats"
+	natsconf "github.com/memory-ledger/ledger/infra/nats"
 	"github.com/memory-ledger/ledger/services/backup"
 	"github.com/memory-ledger/ledger/services/config"
 )
@@ -87,7 +89,8 @@ func Restore(ctx context.Context, cfg config.Config, dir string, say func(backup
 	}
 	return asAdmin(ctx, connect, "restore", func(ctx context.Context, nc *nats.Conn) error {
 		for _, part := range parts {
-			done, err := backup.Restore(ctx, nc, part, filepath.Join(dir, string(part)), cfg.NATSReplicas)
+			replicas := cmp.Or(cfg.NATSReplicas, natsconf.Replicas(nc))
+			done, err := backup.Restore(ctx, nc, part, filepath.Join(dir, string(part)), replicas)
 			if err != nil {
 				return err
 			}

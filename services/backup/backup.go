@@ -35,7 +35,6 @@ import (
 
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/infra/datadir"
-	natsconf "github.com/memory-ledger/ledger/infra/nats"
 	"github.com/memory-ledger/ledger/services/keystore"
 )
 
@@ -220,8 +219,7 @@ func snapshot(ctx context.Context, nc *nats.Conn, stream string, to io.Writer) (
 
 // Restore puts a stream back from dir. The stream must not be there yet, or hold
 // nothing; one that was made for this keeps its replicas, and gets the durable
-// consumers again that it had. replicas is for one that was not; 0 means what
-// the server is good for.
+// consumers again that it had. replicas is for one that was not.
 //
 // A crash leaves no stream, for the server makes it when all has arrived, or one
 // without its consumers: `ledger provision` makes them.
@@ -247,7 +245,7 @@ func restore(ctx context.Context, nc *nats.Conn, n note, path string, replicas i
 	if err != nil {
 		return err
 	}
-	done.Replicas = cmp.Or(before.replicas, replicas, natsconf.Replicas(nc))
+	done.Replicas = cmp.Or(before.replicas, replicas)
 	if n.Config, err = keptBy(n.Stream, n.Config, done.Replicas); err != nil {
 		return err
 	}
