@@ -57,6 +57,11 @@ func Audit(ctx context.Context, cfg config.Config, o AuditOptions) (audit.Summar
 		return audit.Summary{}, err
 	}
 	defer run.Pool.Close()
+	// It would take what is new in them for damage. Tables that are not there are
+	// what the audit itself speaks of.
+	if err := schema.Known(ctx, run.Pool); errors.Is(err, schema.ErrNewer) {
+		return audit.Summary{}, err
+	}
 	return audit.Run(ctx, run)
 }
 

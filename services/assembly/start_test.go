@@ -182,6 +182,10 @@ func TestNewerTablesEndTheStart(t *testing.T) {
 	if _, err := assembly.NewBase(ctx, cfg, slog.New(slog.DiscardHandler), dial); !errors.Is(err, schema.ErrNewer) || ctx.Err() != nil {
 		t.Errorf("%v, %v", err, ctx.Err())
 	}
+	cfg.NATSURL = log.URL()
+	if _, err := assembly.Audit(ctx, cfg, assembly.AuditOptions{}); !errors.Is(err, schema.ErrNewer) {
+		t.Errorf("an audit: %v", err)
+	}
 }
 
 // Whoever opens the keystore with a master key that is not that of the keys in it

@@ -1,8 +1,10 @@
 package config_test
 
 import (
+	"encoding/base64"
 	"errors"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -46,5 +48,29 @@ func TestACertificateThatIsNotThere(t *testing.T) {
 	_, err := config.Load([]string{"DATABASE_URL=postgres://u:s3cr3t@host/d?sslmode=verify-full&sslrootcert=" + missing})
 	if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), missing) || strings.Contains(err.Error(), "s3cr3t") {
 		t.Error(err)
+	}
+}
+
+// A file that is empty is a variable that is not set: a deployment names the file
+// of the previous master key for good, and has something in it while keys rotate.
+func TestAnEmptyFileIsNotSet(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	key, previous := filepath.Join(dir, "key"), filepath.Join(dir, "previous")
+	text := []byte(base64.StdEncoding.EncodeToString(make([]byte, 32)) + "\n")
+	for _, c := range []struct {
+		previous []byte
+		want     int
+	}{{nil, 1}, {text, 2}} {
+		if err := errors.Join(os.WriteFile(key, text, 0o600), os.WriteFile(previous, c.previous, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		cfg, err := config.Load([]string{"MASTER_KEY_FILE=" + key, "MASTER_KEY_PREVIOUS_FILE=" + previous})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if keys, err := cfg.MasterKeys(); err != nil || len(keys) != c.want {
+			t.Errorf("%q: %d keys, %v", c.previous, len(keys), err)
+		}
 	}
 }
