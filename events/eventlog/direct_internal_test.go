@@ -1,6 +1,7 @@
 package eventlog
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -38,7 +39,8 @@ func scriptedAt(t *testing.T, url, subject string, answer func(request *nats.Msg
 	if err := server.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	return &JetStream{nc: client, inboxes: newInboxes(client), disk: &disk{}}
+	only := &lease{asking: make(chan struct{}, 1), contact: func(context.Context) (time.Duration, error) { return 0, nil }}
+	return &JetStream{nc: client, inboxes: newInboxes(client), disk: &disk{}, lease: only}
 }
 
 // On a cluster a stream may get replicas at any time, of which some are behind:

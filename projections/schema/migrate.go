@@ -29,10 +29,10 @@ var ErrNewer = errors.New("the tables are newer than this program")
 
 // Migrate creates the schema if there is none and brings its tables to the
 // version that this build knows; tables that are beyond it are ErrNewer. Where
-// there is nothing to do it needs no rights but to read. Any number of processes may call it at once:
-// one works, the others wait and find nothing left to do. A crash on the way
-// leaves whole migrations behind, each of which is a transaction of its own;
-// the next call goes on from there.
+// there is nothing to do it needs no rights but to read. Any number of processes
+// may call it at once: one works, the others wait and find nothing left to do. A
+// crash on the way leaves whole migrations behind, each of which is a transaction
+// of its own; the next call goes on from there.
 func Migrate(ctx context.Context, databaseURL, schemaName string) error {
 	if err := checkName(schemaName); err != nil {
 		return err

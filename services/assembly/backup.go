@@ -73,7 +73,8 @@ func Backup(ctx context.Context, cfg config.Config, dir string, parts []backup.P
 // that is empty, into the data folder of a local run, which must not run. A
 // crash leaves a folder or a cluster without some of the parts; a part that is
 // whole is not replaced, so remove it before trying again. The consumers that an
-// empty log had been provisioned with are made again. Nothing is put back before every part was read and found whole.
+// empty log had been provisioned with are made again. Nothing is put back before
+// every part was read and found whole.
 func Restore(ctx context.Context, cfg config.Config, dir string, say func(backup.Done)) (err error) {
 	parts, err := partsIn(dir)
 	if err != nil {
