@@ -76,7 +76,7 @@ staticcheck:
 
 .PHONY: vulncheck
 vulncheck: ## known vulnerabilities, where the database can be reached
-	@infra/vulncheck $(GOVULNCHECK) $(PACKAGES)
+	@infra/vulncheck $(GOVULNCHECK) $(MODULES)
 
 .PHONY: generate
 generate: ## everything that is made from something else
