@@ -191,10 +191,15 @@ func TestALeaderThatIsCutOffDoesNotAnswer(t *testing.T) {
 		return log
 	}
 	beside, elsewhere := open(leader), open((leader+1)%3)
-	// While nothing is written and nothing is cut, it answers, for longer than one
-	// question about the others is good for.
-	for quiet := time.Now(); time.Since(quiet) < 7*time.Second; time.Sleep(20 * time.Millisecond) {
-		if head, err := beside.OwnerHead(t.Context(), events.FamilyLedger, owner); err != nil || head != first {
+	// While nothing is written and nothing is cut, it answers, also after longer than
+	// one question about the others is good for; not always, on a busy machine.
+	quiet, answered := time.Now(), time.Now()
+	for ; answered.Sub(quiet) < 7*time.Second; time.Sleep(20 * time.Millisecond) {
+		head, err := beside.OwnerHead(t.Context(), events.FamilyLedger, owner)
+		switch {
+		case err == nil && head == first:
+			answered = time.Now()
+		case err == nil || !errors.Is(err, eventlog.ErrUnavailable) || time.Since(quiet) > time.Minute:
 			t.Fatalf("%d, %v", head, err)
 		}
 	}
