@@ -50,7 +50,8 @@ func (s *status) idle(why error) {
 	s.set(func(s *status) {
 		s.session, s.behind, s.working = why, false, 0
 		s.counts, s.lag, s.looked = counts{}, 0, time.Time{}
-		s.chain, s.funds, s.alarm, s.cache, s.toldCache = nil, nil, nil, nil, false // a new session looks anew for how long the cache lags
+		s.chain, s.funds, s.alarm = nil, nil, nil
+		s.cache, s.toldCache = nil, false // a new session looks anew for how long it lags
 	})
 }
 
@@ -61,9 +62,9 @@ func (s *status) setFunds(err error) { s.set(func(s *status) { s.funds = err }) 
 func (s *status) setAlarm(err error) { s.set(func(s *status) { s.alarm = err }) }
 func (s *status) setCache(err error) { s.set(func(s *status) { s.cache = err }) }
 
-// tell writes a line when the chain, the funds or the tree cache went bad, when it is another
-// trouble than before, and when they are good again. It is asked at the end of a
-// step: within one, what is known changes back and forth.
+// tell writes a line when the chain, the funds or the tree cache went bad, when it is
+// another trouble than before, and when they are good again. It is asked at the end
+// of a step: within one, what is known changes back and forth.
 func (s *status) tell(log *slog.Logger) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -62,7 +62,7 @@ type Fence struct {
 	metrics *metrics
 
 	known       tracker
-	short       atomic.Pointer[error] // ErrLogShort, as the listener found it
+	short       atomic.Pointer[error] // ErrLogShort, where the listener found that
 	away        atomic.Pointer[error] // why nobody listens, nil while somebody does
 	heads       shared[uint64]
 	checkpoints shared[position.Checkpoint]
@@ -99,9 +99,9 @@ func New(pool *pgxpool.Pool, log eventlog.Reader, opts Options) (*Fence, error) 
 }
 
 // WaitOwner returns once the read models reflect every event of the owner that
-// was acknowledged before the call, those about the chain too. Where projectors share the owners, it is the
-// one of this owner's partition that is waited for. Errors: ErrBehind, ErrLogShort,
-// the log's, ctx's.
+// was acknowledged before the call, those about the chain too. Where projectors
+// share the owners, it is the one of this owner's partition that is waited for.
+// Errors: ErrBehind, ErrLogShort, the log's, ctx's.
 func (f *Fence) WaitOwner(ctx context.Context, owner events.Owner) error {
 	_, err := f.WaitOwnerHead(ctx, owner)
 	return err
@@ -122,10 +122,7 @@ type Head struct {
 func (h Head) Known() bool { return h.Seq != 0 }
 
 // Tables is what the Heads of now say of that.
-func (f *Fence) Tables() uint64 {
-	h, _ := f.known.head()
-	return h.Tables
-}
+func (f *Fence) Tables() uint64 { return f.known.tables.Load() }
 
 // Before reports whether h is of an earlier moment, as far as both know.
 func (h Head) Before(other Head) bool {
@@ -141,7 +138,7 @@ func (f *Fence) WaitOwnerHead(ctx context.Context, owner events.Owner) (Head, er
 	if err := f.checkLength(); err != nil {
 		return Head{}, err
 	}
-	h, position := f.known.head()
+	h := Head{Tables: f.Tables()} // before anything is waited for
 	if f.own != nil {
 		if seq, known := f.own.Newest(owner); known {
 			h.Seq = seq
@@ -151,12 +148,9 @@ func (f *Fence) WaitOwnerHead(ctx context.Context, owner events.Owner) (Head, er
 	// Mostly the read models hold the whole log, and one question, shared by
 	// all who ask at the same time, settles it. Only while writes of others are
 	// under way does it take one about this owner.
-	head, err := f.heads.get(ctx)
-	if err == nil {
-		err = lengthError(position, head)
-	}
+	head, err := f.newest(ctx)
 	if err != nil {
-		return Head{}, fmt.Errorf("fence: %w", err)
+		return Head{}, err
 	}
 	if f.known.reached(head) {
 		f.metrics.passed.Inc()
@@ -168,6 +162,20 @@ func (f *Fence) WaitOwnerHead(ctx context.Context, owner events.Owner) (Head, er
 		return Head{}, fmt.Errorf("fence: %w", err)
 	}
 	return h, f.wait(ctx, goal{partition.Of(owner), seq})
+}
+
+// newest asks for the log's newest sequence, which can't be behind what the read
+// models are known to hold before the question.
+func (f *Fence) newest(ctx context.Context) (uint64, error) {
+	position := f.known.highest()
+	head, err := f.heads.get(ctx)
+	if err == nil {
+		err = lengthError(position, head)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("fence: %w", err)
+	}
+	return head, nil
 }
 
 func (f *Fence) checkLength() error {
@@ -196,13 +204,10 @@ func (f *Fence) WaitAllHead(ctx context.Context) (Head, error) {
 	if err := f.checkLength(); err != nil {
 		return Head{}, err
 	}
-	h, position := f.known.head()
-	seq, err := f.heads.get(ctx)
-	if err == nil {
-		err = lengthError(position, seq)
-	}
+	h := Head{Tables: f.Tables()}
+	seq, err := f.newest(ctx)
 	if err != nil {
-		return Head{}, fmt.Errorf("fence: %w", err)
+		return Head{}, err
 	}
 	return h, f.wait(ctx, goal{everybody, seq})
 }

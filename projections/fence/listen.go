@@ -132,11 +132,12 @@ func (f *Fence) measure(ctx context.Context, position uint64) {
 	if err != nil {
 		return
 	}
-	short := lengthError(position, head)
-	if was := f.short.Swap(&short); short != nil && (was == nil || *was == nil) {
+	if short := lengthError(position, head); short == nil {
+		if f.short.Swap(nil) != nil {
+			f.opts.Logger.Info("reads are answered again: the log is as long as the read models")
+		}
+	} else if f.short.Swap(&short) == nil {
 		f.opts.Logger.Error("reads are refused", "err", short)
-	} else if short == nil && was != nil && *was != nil {
-		f.opts.Logger.Info("reads are answered again: the log is as long as the read models")
 	}
 }
 

@@ -3,6 +3,7 @@ package fence
 import (
 	"container/heap"
 	"sync"
+	"sync/atomic"
 
 	"github.com/memory-ledger/ledger/events/partition"
 	"github.com/memory-ledger/ledger/projections/position"
@@ -39,8 +40,8 @@ type tracker struct {
 	mu     sync.Mutex
 	at     position.Checkpoint // its vector belongs to the tracker, which moves it in place
 	lowest uint64
-	tables uint64 // see Head
-	live   bool   // the listener stands, so at may be believed
+	tables atomic.Uint64 // see Head
+	live   bool          // the listener stands, so at may be believed
 	all    waiters
 	rows   []*waiters // for one partition, by the mark that it has
 }
@@ -120,7 +121,7 @@ func (t *tracker) set(c position.Checkpoint, exchanged bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if exchanged {
-		t.tables++
+		t.tables.Add(1)
 	}
 	// The rows may be cut anew: everybody finds their row again.
 	var moving waiters
@@ -142,15 +143,15 @@ func (t *tracker) set(c position.Checkpoint, exchanged bool) {
 	t.settle()
 }
 
-// head returns a Head without a sequence, and how far the read models are known to
-// be with any owner, 0 where that is not to be believed.
-func (t *tracker) head() (h Head, highest uint64) {
+// highest is how far the read models are known to be with any owner, 0 where that
+// is not to be believed.
+func (t *tracker) highest() uint64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.live {
-		highest = t.at.Highest()
+	if !t.live {
+		return 0
 	}
-	return Head{Tables: t.tables}, highest
+	return t.at.Highest()
 }
 
 // advance notes what the listener was told. It reports false for what does not

@@ -175,8 +175,8 @@ func (x *Executor) admit(ctx context.Context) error {
 }
 
 // Forget drops what is kept of owners, which was loaded from read models that have
-// been exchanged since: they may have been wrong. A command that has its turn ends
-// with what it has.
+// been exchanged since: they may have been wrong. Commands that have their turn, or
+// wait for it, end with what was loaded for them.
 func (x *Executor) Forget() { x.owners.Purge() }
 
 // UserID returns the id of an owner, and whether the owner ever signed in, as the log

@@ -16,7 +16,7 @@ const outageEvery = time.Second
 // those with the same cause, one in a while gets a line, which says how many had none.
 type outages struct {
 	mu     sync.Mutex
-	causes map[error]*outage // by the table's row
+	causes map[error]*outage // by the error of the table's row, nil for a database that is down
 }
 
 type outage struct {
@@ -31,10 +31,11 @@ func (o *outages) tell(err error, now time.Time) (untold int, due bool) {
 	if o.causes == nil {
 		o.causes = map[error]*outage{}
 	}
-	cause := o.causes[rowOf(err)]
+	row, _ := rowOf(err)
+	cause := o.causes[row.err]
 	if cause == nil {
 		cause = &outage{}
-		o.causes[rowOf(err)] = cause
+		o.causes[row.err] = cause
 	}
 	if now.Sub(cause.told) < outageEvery {
 		cause.untold++
@@ -42,16 +43,6 @@ func (o *outages) tell(err error, now time.Time) (untold int, due bool) {
 	}
 	untold, *cause = cause.untold, outage{told: now}
 	return untold, true
-}
-
-// rowOf returns the error of the table's row, nil for a database that is down.
-func rowOf(err error) error {
-	for _, r := range table {
-		if errors.Is(err, r.err) {
-			return r.err
-		}
-	}
-	return nil
 }
 
 // isLoad tells what was refused because there is too much to do from what failed.

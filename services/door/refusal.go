@@ -113,18 +113,26 @@ func answer(err error) (status int, message string) {
 	if errors.As(err, &framework) {
 		return framework.Code, httpMessage(framework.Code)
 	}
-	for _, r := range table {
-		if errors.Is(err, r.err) {
-			if r.message == "" {
-				return r.status, err.Error()
-			}
-			return r.status, r.message
+	if r, ok := rowOf(err); ok {
+		if r.message == "" {
+			return r.status, err.Error()
 		}
+		return r.status, r.message
 	}
 	if isDatabaseDown(err) {
 		return http.StatusServiceUnavailable, messageBusy
 	}
 	return http.StatusInternalServerError, "internal error"
+}
+
+// rowOf returns the first row of the table that matches.
+func rowOf(err error) (row, bool) {
+	for _, r := range table {
+		if errors.Is(err, r.err) {
+			return r, true
+		}
+	}
+	return row{}, false
 }
 
 func httpMessage(status int) string {
