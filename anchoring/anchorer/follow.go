@@ -24,8 +24,8 @@ const maxUnsaved = 10_000
 const dayLayout = time.DateOnly
 
 // follower folds the log into the store. It reads the whole log, although it
-// decodes only the leaf stream and the chain's events of its partitions: only who reads all of
-// it knows when he has seen what there is, and notices a gap.
+// decodes only the leaf stream and the chain's events of its partitions: only who
+// reads all of it knows when everything was seen, and notices a gap.
 //
 // A bounded number of owners stays in memory; the others are read back from
 // the store when something happens to them.
@@ -91,33 +91,13 @@ func (f *follower) prove(ctx context.Context, s eventlog.Slice) error {
 	return nil
 }
 
-// errDated ends a look at the log.
-var errDated = errors.New("the message was found")
-
-// storedAt returns when the log stored a message of a slice. It is asked where
-// the message did not come from it; see eventlog.Tail.
-func (f *follower) storedAt(ctx context.Context, s eventlog.Slice, seq uint64) (stored time.Time, err error) {
+// storedAt returns when the log stored a message of a slice.
+func (f *follower) storedAt(ctx context.Context, s eventlog.Slice, seq uint64) (time.Time, error) {
 	i, found := slices.BinarySearchFunc(s.Records, seq, func(r eventlog.Record, seq uint64) int { return cmp.Compare(r.Seq, seq) })
 	if !found {
-		return stored, fmt.Errorf("sequence %d: %w", seq, eventlog.ErrGap)
+		return time.Time{}, fmt.Errorf("sequence %d: %w", seq, eventlog.ErrGap)
 	}
-	if stored = s.Records[i].Time; !stored.IsZero() {
-		return stored, nil
-	}
-	of, err := events.ParseSubject(s.Records[i].Subject)
-	if err != nil {
-		return stored, fmt.Errorf("sequence %d: %w", seq, err)
-	}
-	err = f.log.OwnerTail(ctx, of.Family, of.Owner, seq-1, func(r eventlog.Record) error {
-		if r.Seq == seq {
-			stored = r.Time
-		}
-		return errDated
-	})
-	if stored.IsZero() {
-		return stored, fmt.Errorf("the log does not have the message at sequence %d: %w", seq, errors.Join(err, eventlog.ErrGap))
-	}
-	return stored, nil
+	return eventlog.StoredAt(ctx, f.log, s.Records[i])
 }
 
 // relevant is a message of the log that anchoring folds.

@@ -60,7 +60,7 @@ type Append struct {
 type Record struct {
 	Seq       uint64
 	Subject   string
-	Time      time.Time // when the log stored it; zero where only the log knows, see Tail
+	Time      time.Time // when the log stored it; zero where only the log knows, see StoredAt
 	CommandID string
 	Payload   []byte
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/events/tracing"
 	"github.com/memory-ledger/ledger/projections/position"
@@ -196,11 +195,11 @@ func (s *session) apply(ctx context.Context, slice sized) error {
 		s.read = slice.Last // nothing after the checkpoint
 		return nil
 	}
-	if slice.Stored.IsZero() {
-		var err error
-		if slice.Stored, err = s.runner.date(ctx, slice.Last, slice.subject); err != nil {
-			return err
-		}
+	// The checkpoint keeps the time, to know the log by.
+	last := eventlog.Record{Seq: slice.Last, Subject: slice.subject, Time: slice.Stored}
+	var err error
+	if slice.Stored, err = eventlog.StoredAt(ctx, s.runner.cfg.Log, last); err != nil {
+		return err
 	}
 	moved := s.at.Moved(slice.Last, slice.Stored)
 	a := advance{s.at.Generation, s.at.Vector, moved}
@@ -217,28 +216,6 @@ func (s *session) apply(ctx context.Context, slice sized) error {
 		s.runner.cfg.Applied(lowest)
 	}
 	return nil
-}
-
-// errDated ends a look at the log.
-var errDated = errors.New("the message was found")
-
-// date asks the log when it stored a message that did not come from it; see
-// eventlog.Tail. The checkpoint keeps the time, to know the log by.
-func (r *Runner) date(ctx context.Context, seq uint64, subject string) (stored time.Time, err error) {
-	of, err := events.ParseSubject(subject)
-	if err != nil {
-		return stored, err
-	}
-	err = r.cfg.Log.OwnerTail(ctx, of.Family, of.Owner, seq-1, func(found eventlog.Record) error {
-		if found.Seq == seq {
-			stored = found.Time
-		}
-		return errDated
-	})
-	if stored.IsZero() {
-		return stored, fmt.Errorf("the log does not have the message at sequence %d: %w", seq, errors.Join(err, eventlog.ErrGap))
-	}
-	return stored, nil
 }
 
 // write commits what the projections make of a slice, and the checkpoint; replan
@@ -291,12 +268,9 @@ func (r *Runner) prove(ctx context.Context, unproven proofs, record *eventlog.Re
 	if !ok {
 		return nil
 	}
-	is := record.Time
-	if is.IsZero() {
-		var err error
-		if is, err = r.date(ctx, record.Seq, record.Subject); err != nil {
-			return err
-		}
+	is, err := eventlog.StoredAt(ctx, r.cfg.Log, *record)
+	if err != nil {
+		return err
 	}
 	// PostgreSQL keeps microseconds.
 	if difference := is.Sub(was); difference.Abs() > time.Microsecond {
