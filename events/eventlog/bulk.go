@@ -63,7 +63,7 @@ func (b Bulk) fetch(ctx context.Context, cfg ReadConfig, out chan<- Slice) error
 			return nil
 		case errors.Is(err, ErrGap):
 			return fmt.Errorf("read: %w", err)
-		case !pause(ctx, retryPause):
+		case !b.again(ctx):
 			return readEnds(ctx, g.next, err)
 		}
 	}

@@ -51,7 +51,7 @@ func (d Direct) fetch(ctx context.Context, cfg ReadConfig, out chan<- Slice) err
 			if errors.Is(err, ErrGap) {
 				return fmt.Errorf("read: %w", err)
 			}
-			if !pause(ctx, retryPause) {
+			if !d.again(ctx) {
 				return readEnds(ctx, next, err)
 			}
 			continue
@@ -102,6 +102,9 @@ func (d Direct) Follow(ctx context.Context, cfg FollowConfig, yield func(Slice) 
 	for {
 		records, _, err := d.batch(ctx, next, filter, min(limit, batchRecords), cfg.MaxBytes)
 		if errors.Is(err, ErrGap) {
+			return fmt.Errorf("follow: %w", err)
+		}
+		if err != nil && d.nc.IsClosed() {
 			return fmt.Errorf("follow: %w", err)
 		}
 		if err != nil || len(records) == 0 {

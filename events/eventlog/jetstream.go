@@ -186,7 +186,7 @@ func (l *JetStream) store(ctx context.Context, a Append) (uint64, error) {
 		case !isNeverSent(err):
 			sent = true // a refusal of this attempt says nothing of one before it
 		}
-		if errors.Is(err, nats.ErrConnectionClosed) || !pause(ctx, retryPause) {
+		if !l.again(ctx) {
 			if sent {
 				return 0, fmt.Errorf("append: %w: %w", ErrUncertain, err)
 			}
@@ -272,7 +272,7 @@ func decodeAck(data []byte) (uint64, error) {
 func (l *JetStream) landed(ctx context.Context, a Append) (uint64, error) {
 	next, found, err := l.next(ctx, a.Expected+1, events.OwnerFilter(a.Family, a.Owner))
 	for err != nil {
-		if !pause(ctx, retryPause) {
+		if !l.again(ctx) {
 			return 0, fmt.Errorf("append: look whether an earlier attempt was stored: %w: %w", ErrUncertain, err)
 		}
 		next, found, err = l.next(ctx, a.Expected+1, events.OwnerFilter(a.Family, a.Owner))
@@ -456,12 +456,14 @@ func isNeverSent(err error) bool {
 		errors.Is(err, nats.ErrConnectionReconnecting)
 }
 
-// pause waits for d and reports false where ctx ended, or ends before that.
-func pause(ctx context.Context, d time.Duration) bool {
-	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < d {
+// again waits before another attempt. It reports false where there is to be none:
+// ctx ended, or ends before that, or the connection is closed for good, as the
+// client closes it once it has tried to reconnect as often as it may.
+func (l *JetStream) again(ctx context.Context) bool {
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < retryPause {
 		return false
 	}
-	return sleep(ctx, d)
+	return !l.nc.IsClosed() && sleep(ctx, retryPause)
 }
 
 // sleep waits for d and reports false where ctx ended.

@@ -20,8 +20,9 @@ type PartReader interface {
 	// Read calls yield with the log from From to To, slice after slice, and
 	// returns nil at To. The slices after the one that yield works on are
 	// fetched meanwhile: at most one that waits and one that is being fetched.
-	// Servers that go away and come back are waited for until ctx ends. It
-	// returns yield's error as it is.
+	// Servers that go away and come back are waited for until ctx ends, or the
+	// connection is closed for good: ErrUnavailable. It returns yield's error as it
+	// is.
 	//
 	// Without a filter the slices are contiguous, and one that is not is
 	// ErrGap.
@@ -55,7 +56,8 @@ func readAhead(ctx context.Context, cfg ReadConfig, fetch func(context.Context, 
 }
 
 // readEnds is the error of a read that may wait no longer: its context ended, or
-// is about to. Whatever was in the way, a read that ends early says so.
+// is about to, or nobody will connect again. Whatever was in the way, a read that
+// ends early says so.
 func readEnds(ctx context.Context, next uint64, err error) error {
 	return fmt.Errorf("read ends before sequence %d: %w", next, errors.Join(ErrUnavailable, ctx.Err(), err))
 }

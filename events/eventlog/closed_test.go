@@ -1,0 +1,67 @@
+package eventlog_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/infra/localnats/natstest"
+)
+
+// A connection that is closed never comes back: a tool that read on would wait for
+// ever, and say nothing.
+func TestReadersEndWithTheirConnection(t *testing.T) {
+	t.Parallel()
+	server := natstest.Start(t)
+	appender, _ := open(t, server.URL())
+	owner := events.OwnerFromBytes([32]byte{1})
+	expected := uint64(0)
+	for i := range 3 {
+		seq, err := appender.Append(t.Context(), eventlog.Append{
+			Family: events.FamilyLedger, Owner: owner, Kind: events.KindMemory,
+			CommandID: fmt.Sprint(i), Expected: expected, Payload: []byte("[]"),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		expected = seq
+	}
+	const wanted = 5000 // more than there are, and long enough for a consumer
+	for name, read := range map[string]func(context.Context, *eventlog.JetStream, func(eventlog.Slice) error) error{
+		"direct": func(ctx context.Context, l *eventlog.JetStream, yield func(eventlog.Slice) error) error {
+			return l.Direct().Read(ctx, eventlog.ReadConfig{To: wanted}, yield)
+		},
+		"bulk": func(ctx context.Context, l *eventlog.JetStream, yield func(eventlog.Slice) error) error {
+			return l.Bulk().Read(ctx, eventlog.ReadConfig{To: wanted}, yield)
+		},
+		"follow": func(ctx context.Context, l *eventlog.JetStream, yield func(eventlog.Slice) error) error {
+			return l.Direct().Follow(ctx, eventlog.FollowConfig{}, yield)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			nc, err := nats.Connect(server.URL())
+			if err != nil {
+				t.Fatal(err)
+			}
+			log, err := eventlog.Open(t.Context(), nc)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			closed := time.AfterFunc(300*time.Millisecond, nc.Close) // also where nothing is yielded yet
+			defer closed.Stop()
+			err = read(ctx, log, func(eventlog.Slice) error { nc.Close(); return nil })
+			if ctx.Err() != nil || !errors.Is(err, eventlog.ErrUnavailable) {
+				t.Errorf("ended with %v (context: %v)", err, ctx.Err())
+			}
+		})
+	}
+}
