@@ -30,9 +30,10 @@ var ErrNewer = errors.New("the tables are newer than this program")
 // Migrate creates the schema if there is none and brings its tables to the
 // version that this build knows; tables that are beyond it are ErrNewer. Where
 // there is nothing to do it needs no rights but to read. Any number of processes
-// may call it at once: one works, the others wait and find nothing left to do. A
-// crash on the way leaves whole migrations behind, each of which is a transaction
-// of its own; the next call goes on from there.
+// may call it at once: one works, the others wait and find nothing left to do. That
+// may take long, where a migration writes rows; ctx ends it. A crash on the way, as
+// the end of ctx, leaves whole migrations behind, each of which is a transaction of
+// its own; the next call goes on from there.
 func Migrate(ctx context.Context, databaseURL, schemaName string) error {
 	if err := checkName(schemaName); err != nil {
 		return err
@@ -47,7 +48,7 @@ func Migrate(ctx context.Context, databaseURL, schemaName string) error {
 	if err != nil {
 		return fmt.Errorf("migrate %s: %w", schemaName, err)
 	}
-	defer conn.Close(context.WithoutCancel(ctx))
+	defer Disconnect(conn)
 	if err := checkEncoding(ctx, conn); err != nil {
 		return err
 	}

@@ -79,12 +79,19 @@ func OpenPool(ctx context.Context, databaseURL, schemaName string, maxConns int3
 	return pool, nil
 }
 
+// connectTimeout bounds how long a connection is waited for where the URL does not
+// say (connect_timeout): a server that takes it and says nothing is given up.
+const connectTimeout = 10 * time.Second
+
 // applyDefaults sets what every connection of ours runs with.
 func applyDefaults(cfg *pgconn.Config, schemaName string) {
 	set := func(name, value string) {
 		if _, given := cfg.RuntimeParams[name]; !given {
 			cfg.RuntimeParams[name] = value
 		}
+	}
+	if cfg.ConnectTimeout == 0 {
+		cfg.ConnectTimeout = connectTimeout
 	}
 	cfg.RuntimeParams["search_path"] = schemaName
 	cfg.RuntimeParams["timezone"] = "UTC"

@@ -95,24 +95,24 @@ func Dial(cfg config.Config) Connector {
 	}
 }
 
-// NewBase connects to log and database, waiting for them to come up, and
-// brings the tables to this build's version.
+// NewBase connects to log and database, waiting a minute for them to come up, and
+// brings the tables to this build's version, however long that takes.
 func NewBase(ctx context.Context, cfg config.Config, logger *slog.Logger, dial Connector) (*Base, error) {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	starting, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	b := &Base{Config: cfg, Logger: logger, Registry: prometheus.NewRegistry()}
 	if err := serveProfiler(cfg.PprofAddr); err != nil {
 		return nil, err
 	}
 	b.Registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	if err := b.openTraces(ctx); err != nil {
+	if err := b.openTraces(starting); err != nil {
 		return nil, err
 	}
-	if err := b.openLog(ctx, dial); err != nil {
+	if err := b.openLog(starting, dial); err != nil {
 		b.Close()
 		return nil, err
 	}
-	if err := b.openDatabase(ctx); err != nil {
+	if err := b.openDatabase(ctx, starting); err != nil {
 		b.Close()
 		return nil, err
 	}
@@ -195,8 +195,11 @@ func natsOptions(logger *slog.Logger) []nats.Option {
 	}
 }
 
-func (b *Base) openDatabase(ctx context.Context) error {
-	err := waitingForDatabase(b.Logger).eventually(ctx, func() error {
+// openDatabase waits for the database until starting ends. A migration that is under
+// way by then, by this service or another, may take as long as it does: given up, it
+// would begin anew at every start and never end.
+func (b *Base) openDatabase(ctx, starting context.Context) error {
+	err := waitingForDatabase(b.Logger).eventually(starting, func() error {
 		return schema.Migrate(ctx, b.Config.DatabaseURL, schema.Live)
 	})
 	if err != nil {
