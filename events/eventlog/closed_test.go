@@ -54,10 +54,11 @@ func TestReadersEndWithTheirConnection(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			// Without a deadline, which would end them as well.
+			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			closed := time.AfterFunc(300*time.Millisecond, nc.Close) // also where nothing is yielded yet
-			defer closed.Stop()
+			defer time.AfterFunc(20*time.Second, cancel).Stop()
+			defer time.AfterFunc(300*time.Millisecond, nc.Close).Stop() // where nothing is yielded
 			err = read(ctx, log, func(eventlog.Slice) error { nc.Close(); return nil })
 			if ctx.Err() != nil || !errors.Is(err, eventlog.ErrUnavailable) {
 				t.Errorf("ended with %v (context: %v)", err, ctx.Err())
