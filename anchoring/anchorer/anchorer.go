@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/projections/schema"
 )
 
 const (
@@ -71,7 +72,7 @@ func (a *Anchorer) session(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer closeConn(lock)
+	defer schema.Disconnect(lock)
 	a.metrics.sessions.Inc()
 	s, err := openStore(ctx, a.cfg.Pool, a.cfg.Partitions, a.cfg.aroundSave)
 	if err != nil {

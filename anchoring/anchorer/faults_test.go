@@ -21,6 +21,7 @@ import (
 	"github.com/memory-ledger/ledger/events/partition"
 	"github.com/memory-ledger/ledger/infra/localchain"
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
+	"github.com/memory-ledger/ledger/projections/schema"
 )
 
 func (w *world) fault(f localchain.Fault) {
@@ -503,7 +504,7 @@ func TestLostTurnLeavesNothingBehind(t *testing.T) {
 	})
 	conn, err := pgx.Connect(t.Context(), w.database)
 	w.must(err)
-	t.Cleanup(func() { closeConn(conn) })
+	t.Cleanup(func() { schema.Disconnect(conn) })
 	_, err = conn.Exec(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND pid <> pg_backend_pid()
 		AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`)
 	w.must(err)

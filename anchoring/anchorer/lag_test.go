@@ -17,6 +17,7 @@ import (
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/partition"
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
+	"github.com/memory-ledger/ledger/projections/schema"
 	"github.com/memory-ledger/ledger/projections/tree"
 )
 
@@ -34,7 +35,7 @@ func newLone(t *testing.T) *lone {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), pgtest.Database(t))
 	must(t, err)
-	defer closeConn(conn)
+	defer schema.Disconnect(conn)
 	must(t, makeTables(t.Context(), conn))
 	pool, err := pgxpool.New(t.Context(), conn.Config().ConnString())
 	must(t, err)

@@ -117,6 +117,8 @@ func makeTables(ctx context.Context, conn *pgx.Conn) error {
 // It cuts the checkpoints where these begin and end, so that each belongs to
 // one anchorer; a crash leaves them cut, which changes nothing that they say.
 func openStore(ctx context.Context, pool *pgxpool.Pool, p partition.Run, around func(func() error) error) (*store, error) {
+	ctx, cancel := context.WithTimeout(ctx, turnTimeout)
+	defer cancel()
 	s := &store{pool: pool, partitions: p, around: around}
 	err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `LOCK TABLE ledger_anchor.checkpoints IN SHARE ROW EXCLUSIVE MODE`); err != nil {
@@ -177,6 +179,8 @@ func (s *store) renew(ctx context.Context, lock *pgx.Conn) error {
 // cluster returns the chain that the confirmed batches of these partitions are
 // on, where they have none that of others, empty if there is none at all.
 func (s *store) cluster(ctx context.Context) (genesis string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, turnTimeout)
+	defer cancel()
 	err = s.pool.QueryRow(ctx, `SELECT coalesce((SELECT cluster FROM ledger_anchor.checkpoints WHERE cluster <> ''
 		ORDER BY first >= $1 AND last < $2 DESC, first LIMIT 1), '')`, s.partitions.First, s.partitions.End).Scan(&genesis)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/memory-ledger/ledger/events/partition"
+	"github.com/memory-ledger/ledger/projections/schema"
 )
 
 const (
@@ -16,6 +17,10 @@ const (
 	// lockCheckEvery is how often the locks' connection is tried.
 	lockCheckEvery = time.Second
 	lockTimeout    = 5 * time.Second
+	// turnTimeout bounds one try for the locks, which may drop the tables of
+	// another build, and the look at the checkpoints after it: a database that
+	// went silent would else hold the anchorer until the kernel gives up.
+	turnTimeout = time.Minute
 	// lockKey is shared by all who work on the tables, and taken alone to make
 	// them anew. Builds that knew no partitions take it alone to work.
 	lockKey = 0x4d4c616e63686f72 // "MLanchor"
@@ -33,7 +38,7 @@ func (a *Anchorer) takeTurn(ctx context.Context) (*pgx.Conn, error) {
 	for {
 		mine, err := tryTurn(ctx, conn, a.cfg.Partitions)
 		if err != nil {
-			closeConn(conn)
+			schema.Disconnect(conn)
 			return nil, err
 		}
 		if mine {
@@ -43,7 +48,7 @@ func (a *Anchorer) takeTurn(ctx context.Context) (*pgx.Conn, error) {
 			s.session, s.standby, s.toldChain, s.toldFunds, s.toldCache = nil, true, nil, nil, false
 		})
 		if !pause(ctx, standbyEvery) {
-			closeConn(conn)
+			schema.Disconnect(conn)
 			return nil, ctx.Err()
 		}
 	}
@@ -52,6 +57,8 @@ func (a *Anchorer) takeTurn(ctx context.Context) (*pgx.Conn, error) {
 // tryTurn takes all locks or none. Where the tables are of another build it
 // first makes them anew, which needs that nobody works on them at all.
 func tryTurn(ctx context.Context, conn *pgx.Conn, p partition.Run) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, turnTimeout)
+	defer cancel()
 	current, err := isCurrent(ctx, conn)
 	if err == nil && !current {
 		var alone bool
@@ -104,10 +111,4 @@ func (a *Anchorer) holdTurn(ctx context.Context, lock *pgx.Conn) error {
 		}
 	}
 	return nil
-}
-
-func closeConn(conn *pgx.Conn) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	_ = conn.Close(ctx) // whatever it says, the connection is gone
 }

@@ -44,9 +44,6 @@ func (r *Runner) session(ctx context.Context, maxRecords int) error {
 	if err := r.takeTurn(ctx, conn); err != nil {
 		return err
 	}
-	if err := schema.Known(ctx, conn); err != nil {
-		return err
-	}
 	s := &session{runner: r, conn: conn}
 	if s.at, err = r.takeRows(ctx, conn); err != nil {
 		return err
@@ -315,7 +312,7 @@ func (s *session) checkConn(ctx context.Context) error {
 		return nil
 	}
 	defer s.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, s.runner.cfg.DrainTimeout)
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	if err := schema.Known(ctx, s.conn); err != nil {
 		return err

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/memory-ledger/ledger/events"
@@ -232,11 +234,7 @@ func TestTwoProjectors(t *testing.T) {
 	caughtUp(t, pool, log)
 
 	// Cut off: the second is quicker than the first's pause.
-	if _, err := pool.Exec(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-		WHERE application_name = 'memory-ledger projector' AND pid IN (SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND granted)
-		AND datname = current_database()`); err != nil {
-		t.Fatal(err)
-	}
+	cutOff(t, pool)
 	log.Publish(t, history.Messages(100)...)
 	inState(t, second, runner.Live)
 	inState(t, first, runner.Standby)
@@ -250,6 +248,70 @@ func TestTwoProjectors(t *testing.T) {
 	log.Publish(t, history.Messages(100)...)
 	caughtUp(t, pool, log)
 	inState(t, third, runner.Standby)
+	sameFromTheStart(t, url, pool, log)
+}
+
+// cutOff ends the database's end of the projector that holds the locks.
+func cutOff(t *testing.T, pool *pgxpool.Pool) {
+	t.Helper()
+	if _, err := pool.Exec(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+		WHERE application_name = 'memory-ledger projector' AND pid IN (SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND granted)
+		AND datname = current_database()`); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// silence is a network that can lose everything that is sent from some moment
+// on: what waits for an answer waits until its deadline.
+type silence struct{ fallen atomic.Bool }
+
+type silenced struct {
+	net.Conn
+	by *silence
+}
+
+func (c silenced) Write(b []byte) (int, error) {
+	if c.by.fallen.Load() {
+		return len(b), nil
+	}
+	return c.Conn.Write(b)
+}
+
+// TestASilentDatabaseIsNoticed: the connections stay open and nobody answers,
+// to one who projects and to one who waits for the turn.
+func TestASilentDatabaseIsNoticed(t *testing.T) {
+	t.Parallel()
+	url, pool := world.Database(t)
+	log := world.NewLog(t)
+	var network silence
+	cfg := pool.Config()
+	cfg.ConnConfig.ConnectTimeout = time.Second
+	cfg.ConnConfig.DialFunc = func(ctx context.Context, family, addr string) (net.Conn, error) {
+		conn, err := new(net.Dialer).DialContext(ctx, family, addr)
+		return silenced{conn, &network}, err
+	}
+	behind, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(behind.Close)
+	first, _ := project(t, behind, log)
+	inState(t, first, runner.Live)
+	second, _ := project(t, behind, log)
+	inState(t, second, runner.Standby)
+	network.fallen.Store(true)
+	for name, r := range map[string]*runner.Runner{"the one who projects": first, "the one who waits": second} {
+		world.Eventually(t, 30*time.Second, func() error {
+			if r.Ready() == nil {
+				return fmt.Errorf("%s is still ready", name)
+			}
+			return nil
+		})
+	}
+	cutOff(t, pool) // the server would hold the locks for a while
+	network.fallen.Store(false)
+	log.Publish(t, world.NewHistory(27, 5).Messages(100)...)
+	caughtUp(t, pool, log)
 	sameFromTheStart(t, url, pool, log)
 }
 

@@ -3,6 +3,7 @@ package runner
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -10,6 +11,11 @@ import (
 	"github.com/memory-ledger/ledger/projections/position"
 	"github.com/memory-ledger/ledger/projections/schema"
 )
+
+// lookTimeout bounds what the database does at once where it is well: try the
+// locks, answer a ping. A database that went silent would else hold a standby,
+// which then stays ready, until the kernel gives the connection up.
+const lookTimeout = 5 * time.Second
 
 // takeTurn waits until no other projector works on any of the partitions. It
 // asks again and again rather than wait inside the database, where a waiting
@@ -42,6 +48,8 @@ const takeLocksSQL = `WITH RECURSIVE take(n, mine) AS (
 
 // tryTurn takes all locks or none. They last as long as the connection.
 func tryTurn(ctx context.Context, conn *pgx.Conn, schemaName string, run partition.Run) (mine bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
 	keys := make([]int64, 0, run.Count())
 	for p := run.First; p < run.End; p++ {
 		keys = append(keys, schema.LockKey(fmt.Sprintf("projector/%02x", p), schemaName))
@@ -55,13 +63,17 @@ func tryTurn(ctx context.Context, conn *pgx.Conn, schemaName string, run partiti
 	return mine, err
 }
 
-// takeRows returns the rows of the partitions, whose locks the caller holds. It
-// cuts those that reach beyond the run, so that each row is one projector's, and
-// joins those at the same sequence. A crash leaves them as they were, or cut and
-// joined, which changes nothing that they say.
+// takeRows returns the rows of the partitions, whose locks the caller holds,
+// unless a newer build has migrated the tables. It cuts those that reach beyond
+// the run, so that each row is one projector's, and joins those at the same
+// sequence. A crash leaves them as they were, or cut and joined, which changes
+// nothing that they say.
 func (r *Runner) takeRows(ctx context.Context, conn *pgx.Conn) (at position.Checkpoint, err error) {
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.ApplyTimeout)
 	defer cancel()
+	if err := schema.Known(ctx, conn); err != nil {
+		return at, err
+	}
 	run := r.cfg.Partitions
 	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 		// Of two that would cut the same row the second must see what the first
