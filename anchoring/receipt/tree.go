@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"math/bits"
-	"slices"
 
 	"github.com/memory-ledger/ledger/events"
 )
@@ -45,8 +44,6 @@ func directions(index, size uint64) []bool {
 	}
 	return right
 }
-
-func equal(a, b []bool) bool { return slices.Equal(a, b) }
 
 // consistency goes through a proof that the first from leaves are a prefix of
 // the first to, and returns the two roots that it leads to (RFC 9162, section

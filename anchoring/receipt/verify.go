@@ -1,6 +1,8 @@
 package receipt
 
 import (
+	"slices"
+
 	"github.com/mr-tron/base58"
 
 	"github.com/memory-ledger/ledger/events"
@@ -75,11 +77,11 @@ func (r *Receipt) inclusion() error {
 		return wrong("directions", "%d of them for %d siblings", len(r.Directions), len(r.Siblings))
 	case len(r.Directions) != len(r.Siblings):
 		return wrong("siblings", "%d of them; leafIndex %d in treeSize %d takes %d", len(r.Siblings), r.LeafIndex, r.TreeSize, len(right))
-	case !equal(r.Directions, right) && given == r.BatchRoot:
+	case !slices.Equal(r.Directions, right) && given == r.BatchRoot:
 		return r.misplaced()
 	case len(r.Siblings) != len(right):
 		return wrong("siblings", "%d of them; leafIndex %d in treeSize %d takes %d", len(r.Siblings), r.LeafIndex, r.TreeSize, len(right))
-	case !equal(r.Directions, right):
+	case !slices.Equal(r.Directions, right):
 		return wrong("directions", "leafIndex %d in treeSize %d takes others", r.LeafIndex, r.TreeSize)
 	case given == r.BatchRoot:
 		return nil

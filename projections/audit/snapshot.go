@@ -121,11 +121,9 @@ func within(ctx context.Context, patience time.Duration, done func() (bool, erro
 }
 
 func (s *snapshot) close() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
 	for _, conn := range []*pgx.Conn{s.first, s.second, s.third} {
 		if conn != nil {
-			_ = conn.Close(ctx) // whatever it says, the connection is gone
+			schema.Disconnect(conn)
 		}
 	}
 }
