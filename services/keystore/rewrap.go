@@ -29,20 +29,27 @@ type Rewrapped struct {
 // an administrator's right on a cluster with permissions.
 func (s *Store) Rewrap(ctx context.Context, progress func(Rewrapped)) (Rewrapped, error) {
 	var done Rewrapped
-	lister, err := s.bucket.ListKeys(ctx)
+	// Not ListKeys, whose list ends alike where it is complete and where the
+	// connection is gone.
+	entries, err := s.bucket.WatchAll(ctx, jetstream.IgnoreDeletes(), jetstream.MetaOnly())
 	if err != nil {
 		return done, fmt.Errorf("list data keys: %w: %w", ErrUnavailable, err)
 	}
-	defer func() { _ = lister.Stop() }()
+	defer func() { _ = entries.Stop() }()
 	for {
 		select {
 		case <-ctx.Done():
 			return done, ctx.Err()
-		case name, open := <-lister.Keys():
-			if !open {
+		case entry, open := <-entries.Updates():
+			switch {
+			case !open && ctx.Err() != nil:
+				return done, ctx.Err()
+			case !open:
+				return done, fmt.Errorf("list data keys: %w: the list ended early", ErrUnavailable)
+			case entry == nil: // the end of what is there
 				return done, nil
 			}
-			if err := s.rewrap(ctx, events.Owner(name), &done); err != nil {
+			if err := s.rewrap(ctx, events.Owner(entry.Key()), &done); err != nil {
 				return done, err
 			}
 			if progress != nil {

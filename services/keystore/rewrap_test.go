@@ -130,3 +130,41 @@ func (f forgetful) Update(ctx context.Context, key string, value []byte, revisio
 	}
 	return f.KeyValue.Update(ctx, key, value, revision)
 }
+
+// A list that ends because the connection is gone is not the whole list: the
+// master key that wraps the rest must not be taken for superfluous.
+func TestRewrapTellsAListCutShort(t *testing.T) {
+	t.Parallel()
+	bucket := newBucket(t)
+	old, fresh := keystore.MasterKey{1}, keystore.MasterKey{2}
+	for _, owner := range newOwners(3) {
+		if _, err := openStore(t, bucket, old).FindOrCreate(t.Context(), owner); err != nil {
+			t.Fatal(err)
+		}
+	}
+	done, err := openStore(t, severed{bucket}, fresh, old).Rewrap(t.Context(), nil)
+	if !errors.Is(err, keystore.ErrUnavailable) || done.Fresh != 1 {
+		t.Errorf("%+v, %v", done, err)
+	}
+}
+
+// severed lists one entry, then ends as where the connection is closed.
+type severed struct{ jetstream.KeyValue }
+
+func (s severed) WatchAll(ctx context.Context, opts ...jetstream.WatchOpt) (jetstream.KeyWatcher, error) {
+	whole, err := s.KeyValue.WatchAll(ctx, opts...)
+	if err != nil {
+		return nil, err
+	}
+	cut := make(chan jetstream.KeyValueEntry, 1)
+	cut <- <-whole.Updates()
+	close(cut)
+	return severedList{whole, cut}, nil
+}
+
+type severedList struct {
+	jetstream.KeyWatcher
+	updates chan jetstream.KeyValueEntry
+}
+
+func (l severedList) Updates() <-chan jetstream.KeyValueEntry { return l.updates }
