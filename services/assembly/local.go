@@ -181,12 +181,20 @@ func (l *local) serve(ctx context.Context, say func(string)) error {
 	defer stopWorkers()
 	group, failing := errgroup.WithContext(ctx)
 	var background errgroup.Group
-	keep := func(do func(context.Context) error) {
-		background.Go(func() error { return do(workers) })
+	keep := func(what string, do func(context.Context) error) {
+		background.Go(func() error {
+			err := do(workers)
+			if err != nil && workers.Err() == nil {
+				// The run goes on without it, and ends with this error when it is
+				// told to; whoever watches it must not wait until then.
+				l.logger.Error("a part of the run has ended", "part", what, "err", err)
+			}
+			return err
+		})
 	}
-	keep(projector.Run)
-	keep(deciding.Fence.Run)
-	keep(func(ctx context.Context) error { return l.runChain(ctx, deciding, say) })
+	keep("projector", projector.Run)
+	keep("fence", deciding.Fence.Run)
+	keep("chain", func(ctx context.Context) error { return l.runChain(ctx, deciding, say) })
 	group.Go(func() error { return deciding.ServeCore(failing, coreListener) })
 	group.Go(func() error { return deciding.ServeExtension(failing, extensionListener) })
 	group.Go(func() error { return l.watchMachines(failing) })
