@@ -54,6 +54,27 @@ func SyncDir(path string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
+// MakeFolder makes a folder and those above it that are missing, mode 0700. When
+// it returns nil, their names are on the disk: what is in a folder is only as
+// durable as they are. What is there already is left alone, and no error; nor is
+// a folder above that may not be read, for only who may read it can sync it.
+func MakeFolder(path string) error {
+	parent := filepath.Dir(path)
+	err := os.Mkdir(path, 0o700)
+	if errors.Is(err, os.ErrNotExist) {
+		if err = MakeFolder(parent); err == nil {
+			err = os.Mkdir(path, 0o700)
+		}
+	}
+	if err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	if err := SyncDir(parent); err != nil && !errors.Is(err, os.ErrPermission) {
+		return err
+	}
+	return nil
+}
+
 func removeUnfinished(dir string) error {
 	left, err := filepath.Glob(filepath.Join(dir, tempPattern))
 	if err != nil {

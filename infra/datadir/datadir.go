@@ -35,7 +35,7 @@ func Open(path string) (*Dir, error) {
 	if err != nil {
 		return nil, fmt.Errorf("data folder: %w", err)
 	}
-	if err := os.MkdirAll(path, 0o700); err != nil {
+	if err := MakeFolder(path); err != nil {
 		return nil, fmt.Errorf("data folder: %w", err)
 	}
 	empty, err := isEmpty(path)
@@ -70,9 +70,6 @@ func (d *Dir) prepare(empty bool) error {
 	}
 	// A secret is only as durable as the names of the folders that lead to it.
 	if err := SyncDir(d.path); err != nil {
-		return err
-	}
-	if err := SyncDir(filepath.Dir(d.path)); err != nil && !errors.Is(err, os.ErrPermission) {
 		return err
 	}
 	stale := os.Remove(filepath.Join(d.path, runName))

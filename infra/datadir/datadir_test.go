@@ -352,3 +352,25 @@ func wantMode(t *testing.T, path string, want fs.FileMode) {
 		t.Errorf("%s has mode %o, want %o", path, got, want)
 	}
 }
+
+func TestMakeFolderMakesAllThatIsMissing(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "a", "b", "c")
+	for range 2 { // the second time all is there
+		if err := datadir.MakeFolder(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, made := range []string{path, filepath.Dir(path)} {
+		if info, err := os.Stat(made); err != nil || info.Mode() != os.ModeDir|0o700 {
+			t.Errorf("%s: %v, %v", made, info, err)
+		}
+	}
+	file := filepath.Join(path, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := datadir.MakeFolder(filepath.Join(file, "below")); err == nil {
+		t.Error("made a folder below a file")
+	}
+}

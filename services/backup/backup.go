@@ -156,7 +156,7 @@ func (n *note) messages() uint64 {
 }
 
 func newFolder(dir string) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := datadir.MakeFolder(dir); err != nil {
 		return err
 	}
 	there, err := os.ReadDir(dir)

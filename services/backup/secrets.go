@@ -20,7 +20,7 @@ func CopySecrets(from, to string) (Done, error) {
 	if err != nil {
 		return done, fmt.Errorf("secrets: %w", err)
 	}
-	if err := os.MkdirAll(to, 0o700); err != nil {
+	if err := datadir.MakeFolder(to); err != nil {
 		return done, fmt.Errorf("secrets: %w", err)
 	}
 	for _, file := range files {
