@@ -20,8 +20,9 @@ var ErrNotFound = errors.New("no PostgreSQL server found: run `make postgres`, o
 // can run.
 var ErrVersion = errors.New("the local database and the PostgreSQL servers found differ in version")
 
-// minMajor is the oldest version we use: DROP DATABASE … WITH (FORCE).
-const minMajor = 13
+// minMajor is the oldest version we use: a rebuild compares tables by
+// hash_record_extended.
+const minMajor = 14
 
 // installation is a server program with its initdb beside it.
 type installation struct {
@@ -84,8 +85,9 @@ func newestFirst(pattern string) []string {
 	return dirs
 }
 
-// installations lists what can be run of the folders given, in their order. As another user (who is not
-// nil), a program counts only if that user can reach it.
+// installations lists what can be run of the folders given, in their order. As
+// another user (who is not nil), a program counts only if that user can reach
+// it.
 func installations(dirs []string, who *account) ([]installation, error) {
 	var found []installation
 	var why error
