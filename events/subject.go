@@ -7,14 +7,14 @@ import (
 )
 
 // Family is the first token of a subject: who decides the events below it.
-// An owner's version is counted within a family, so that the anchorer, which
-// writes to "chain", never collides with the owner's own writes to "ledger".
+// An owner's version is counted within a family, so that whoever writes down
+// what the chain says, to "chain", never collides with the owner's own writes to "ledger".
 type Family string
 
 // The two families, and what stands for either where messages are only read.
 const (
 	FamilyLedger Family = "ledger" // decided by the APIs
-	FamilyChain  Family = "chain"  // facts about the chain, written by the anchorer
+	FamilyChain  Family = "chain"  // of batches and stakes on the chain
 	FamilyAny    Family = "*"
 )
 
@@ -32,8 +32,8 @@ const (
 	KindStake SubjectKind = "stake"
 )
 
-// SubjectsAll are the subjects of the stream; SubjectLeaves is the leaf stream.
 const (
+	// SubjectLeaves matches what makes leaves, and nothing else.
 	SubjectLeaves = "ledger.*.*.memory"
 	subjectLedger = "ledger.>"
 	subjectChain  = "chain.>"

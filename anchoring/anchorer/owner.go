@@ -92,10 +92,9 @@ func (o *owner) message(seq uint64, version int) error {
 	return nil
 }
 
-// fold applies an event of the chain family; at and traceparent are the
-// event's. What it says of a batch that is
-// not the open one changes nothing: two anchorers may both say that the same
-// batch is over.
+// fold applies an event of the chain family; at and traceparent are the event's.
+// What it says of a batch that is not the open one changes nothing: two
+// anchorers may both say that the same batch is over.
 func (o *owner) fold(data events.Data, at time.Time, traceparent string) error {
 	switch e := data.(type) {
 	case *events.BatchCut:

@@ -446,10 +446,10 @@ func (r *rebuild) analyse(ctx context.Context, conn *pgx.Conn, target string) er
 }
 
 // dropIndexes drops the indexes that no projection needs while it writes, all
-// but primary keys, and returns what makes them again. The index of a constraint is
-// made by itself first, for ADD CONSTRAINT keeps readers out while it makes one.
-// What they keep unique is checked when they are made. (A projection that came to name one in ON CONFLICT
-// would stop at its first row.)
+// but primary keys, and returns what makes them again. The index of a constraint
+// is made by itself first, for ADD CONSTRAINT keeps readers out while it makes
+// one. What they keep unique is checked when they are made. (A projection that
+// came to name one in ON CONFLICT would stop at its first row.)
 func (r *rebuild) dropIndexes(ctx context.Context) ([]string, error) {
 	rows, err := r.control.Query(ctx, `SELECT
 			CASE WHEN k.oid IS NULL THEN 'DROP INDEX ' || i.indexrelid::regclass
