@@ -8,7 +8,8 @@ import (
 
 // Family is the first token of a subject: who decides the events below it.
 // An owner's version is counted within a family, so that whoever writes down
-// what the chain says, to "chain", never collides with the owner's own writes to "ledger".
+// what the chain says, to "chain", never collides with the owner's own writes
+// to "ledger".
 type Family string
 
 // The two families, and what stands for either where messages are only read.
