@@ -265,8 +265,8 @@ func (c *Config) validate() []error {
 	if c.AnchorCommitment != "finalized" && c.AnchorCommitment != "confirmed" {
 		problem("ANCHOR_COMMITMENT: must be finalized or confirmed")
 	}
-	if c.ExtensionSessionTTL < time.Minute {
-		problem("EXTENSION_SESSION_TTL: must be at least 1m")
+	if c.ExtensionSessionTTL <= 0 {
+		problem("EXTENSION_SESSION_TTL: must be positive")
 	}
 	if _, err := strconv.ParseUint(c.MinPartialUnstake, 10, 64); err != nil {
 		problem("MIN_PARTIAL_UNSTAKE: not a number of base units")

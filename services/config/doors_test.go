@@ -49,6 +49,10 @@ func TestDoorSettings(t *testing.T) {
 		"EXTENSION_ALLOWED_ORIGINS=https://:443":         false,
 		"EXTENSION_ALLOWED_ORIGINS=https://bücher.b":     false,
 		"EXTENSION_ALLOWED_ORIGINS=https://a.b,x":        false,
+		"EXTENSION_SESSION_TTL=1s":                       true,
+		"EXTENSION_SESSION_TTL=720h":                     true,
+		"EXTENSION_SESSION_TTL=0s":                       false,
+		"EXTENSION_SESSION_TTL=-1h":                      false,
 	} {
 		_, err := config.Load([]string{setting})
 		name, _, _ := strings.Cut(setting, "=")
