@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/gofiber/fiber/v2"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/valyala/fasthttp"
 	"go.opentelemetry.io/otel/codes"
@@ -139,6 +140,32 @@ func TestWhatARouteDecidesIsNoFailure(t *testing.T) {
 	}
 	if said := lines.String(); strings.Contains(said, "dormant") || !strings.Contains(said, "level=ERROR") || !strings.Contains(said, "route=/behind") {
 		t.Errorf("lines: %s", said)
+	}
+}
+
+// TestDatabaseErrors: a database that is away, or whose tables were thrown away,
+// is 503; a wrong query is a bug.
+func TestDatabaseErrors(t *testing.T) {
+	t.Parallel()
+	app := New(Config{
+		Service: "test", Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
+		NewID: func() string { return "id" },
+	})
+	app.Get("/:code", func(c *fiber.Ctx) error {
+		return fmt.Errorf("find owner: %w", &pgconn.PgError{Code: c.Params("code")})
+	})
+	for code, want := range map[string]int{
+		"08006": 503, "53300": 503, "57P01": 503, "42P01": 503, "3F000": 503,
+		"42703": 500, "42601": 500, "57014": 500,
+	} {
+		answer, err := app.Test(httptest.NewRequest(http.MethodGet, "/"+code, nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = answer.Body.Close()
+		if answer.StatusCode != want || (answer.Header.Get("Retry-After") == "1") != (want == 503) {
+			t.Errorf("%s: %d, %v; want %d", code, answer.StatusCode, answer.Header, want)
+		}
 	}
 }
 
