@@ -3,7 +3,6 @@ package assembly
 import (
 	"context"
 	"encoding/base64"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -90,7 +89,8 @@ func (l *local) secrets() error {
 		if err != nil {
 			return err
 		}
-		l.cfg.JWTSecret = hex.EncodeToString(secret)
+		// As the file has it, which may be another service's JWT_SECRET_FILE.
+		l.cfg.JWTSecret = base64.StdEncoding.EncodeToString(secret)
 	}
 	return l.cfg.Check(config.NeedMasterKey, config.NeedJWTSecret)
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/golang-jwt/jwt/v5"
+
 	"github.com/memory-ledger/ledger/infra/datadir"
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
 	"github.com/memory-ledger/ledger/services/stacktest"
@@ -31,6 +33,7 @@ func TestNoSecretIsStored(t *testing.T) {
 		}
 		secrets[name] = string(secret)
 	}
+	signedByFile(t, filepath.Join(dir, "secrets", "jwt-secret"), secrets["core token"])
 	stored := everyByte(t, filepath.Join(dir, "nats"), filepath.Join(dir, "postgres"))
 	found := 0
 	for path, content := range stored {
@@ -80,6 +83,19 @@ func useEverySecret(t *testing.T, r *run) (secrets map[string]string, witness st
 		"API key": key, "drop token": drop, "case token": agentCase, "idempotency key": "secret-idempotency-key",
 		"search query": "private thought",
 	}, witness
+}
+
+// signedByFile: a core API beside the run, whose JWT_SECRET_FILE is the run's own, takes
+// the run's sessions.
+func signedByFile(t *testing.T, path, token string) {
+	t.Helper()
+	_, err := jwt.Parse(token, func(*jwt.Token) (any, error) {
+		secret, err := os.ReadFile(path)
+		return bytes.TrimSpace(secret), err
+	}, jwt.WithValidMethods([]string{"HS256"}))
+	if err != nil {
+		t.Errorf("a session of the run under the secret in its file: %v", err)
+	}
 }
 
 func formsOf(secret string) map[string]string {
