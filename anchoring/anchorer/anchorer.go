@@ -74,18 +74,29 @@ func (a *Anchorer) session(ctx context.Context) error {
 	}
 	defer schema.Disconnect(lock)
 	a.metrics.sessions.Inc()
-	s, err := openStore(ctx, a.cfg.Pool, a.cfg.Partitions, a.cfg.aroundSave)
+	key, err := newRowKey(a.cfg.Authority)
+	if err != nil {
+		return err
+	}
+	s, err := openStore(ctx, a.cfg.Pool, a.cfg.Partitions, key, a.cfg.aroundSave)
 	if err != nil {
 		return err
 	}
 	err = a.work(ctx, s, lock)
-	if !errors.Is(err, errOtherLog) {
+	switch {
+	case errors.Is(err, errOtherLog):
+		// What was folded is of a log that is gone. Going on from there would leave
+		// out what this one has before that position.
+		a.cfg.Logger.Error("the log is not the one that the anchorer's state was made from; it is made anew, from the first message on",
+			"partitions", s.partitions.String(), "err", err)
+	case errors.Is(err, errAltered):
+		// Whoever altered one row may have altered others.
+		a.metrics.alarms.Inc()
+		a.cfg.Logger.Error("somebody wrote to the anchorer's tables, or the authority is another one than before; "+
+			"the state is made anew, from the log's first message on", "partitions", s.partitions.String(), "err", err)
+	default:
 		return err
 	}
-	// What was folded is of a log that is gone. Going on from there would leave
-	// out what this one has before that position.
-	a.cfg.Logger.Error("the log is not the one that the anchorer's state was made from; it is made anew, from the first message on",
-		"partitions", s.partitions.String(), "err", err)
 	if err := s.renew(ctx, lock); err != nil {
 		return err
 	}

@@ -109,7 +109,7 @@ func (l *lone) owners(n int, of partition.Run, confirmed uint64) []*owner {
 
 func (l *lone) save(owners ...*owner) {
 	l.t.Helper()
-	must(l.t, pgx.BeginFunc(l.t.Context(), l.store.pool, func(tx pgx.Tx) error { return upsert(l.t.Context(), tx, owners) }))
+	must(l.t, pgx.BeginFunc(l.t.Context(), l.store.pool, func(tx pgx.Tx) error { return l.store.upsert(l.t.Context(), tx, owners) }))
 }
 
 // turn is what a step does up to the first append: the owners to sign for.

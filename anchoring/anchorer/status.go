@@ -147,7 +147,7 @@ func newMetrics(a *Anchorer) (*metrics, error) {
 		events:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: prefix + "events_total", Help: "Batch events appended, by type."}, []string{"type"}),
 		conflicts: counter("conflicts_total", "Decisions that another anchorer had taken first."),
 		sends:     counter("sends_total", "Times that the chain's node took a transaction."),
-		alarms:    counter("alarms_total", "Times that anchoring of an owner was stopped: the tree cache or the chain contradicts the log."),
+		alarms:    counter("alarms_total", "Times that anchoring of an owner was stopped: the tree cache or the chain contradicts the log, or the anchorer's own rows were altered."),
 		sessions:  counter("sessions_total", "Times that the anchorer started from its checkpoint."),
 		spent:     counter("lamports_spent_total", "Lamports paid for confirmed commits, at most."),
 		balance:   prometheus.NewGauge(prometheus.GaugeOpts{Name: prefix + "authority_balance_lamports", Help: "Balance of the authority when last read."}),

@@ -2,6 +2,7 @@ package anchorer
 
 import (
 	"context"
+	"crypto/hmac"
 	"errors"
 	"fmt"
 	"time"
@@ -17,7 +18,7 @@ import (
 
 // tablesVersion is raised when the tables change: older ones are dropped and
 // filled again from the log.
-const tablesVersion = 5
+const tablesVersion = 6
 
 // errFenced says that somebody else moved the checkpoint.
 var errFenced = errors.New("another anchorer moved the checkpoint")
@@ -30,6 +31,7 @@ var errFenced = errors.New("another anchorer moved the checkpoint")
 type store struct {
 	pool       *pgxpool.Pool
 	partitions partition.Run
+	key        rowKey                        // of the rows' codes
 	marks      marks                         // the checkpoints, as they are saved
 	around     func(save func() error) error // nil but in tests
 }
@@ -72,7 +74,8 @@ CREATE TABLE ledger_anchor.owners (
     signature      text COLLATE "C",
     blockhash      text,
     last_valid     bigint,
-    transaction    bytea
+    transaction    bytea,
+    code           bytea   NOT NULL -- see rowcode.go
 );
 CREATE INDEX owners_waiting_first ON ledger_anchor.owners (waiting) WHERE batch_id IS NULL AND waiting IS NOT NULL AND confirmed_size = 0;
 CREATE INDEX owners_waiting_again ON ledger_anchor.owners (waiting) WHERE batch_id IS NULL AND waiting IS NOT NULL AND confirmed_size > 0;
@@ -116,10 +119,10 @@ func makeTables(ctx context.Context, conn *pgx.Conn) error {
 // openStore returns the store of some partitions, whose locks the caller holds.
 // It cuts the checkpoints where these begin and end, so that each belongs to
 // one anchorer; a crash leaves them cut, which changes nothing that they say.
-func openStore(ctx context.Context, pool *pgxpool.Pool, p partition.Run, around func(func() error) error) (*store, error) {
+func openStore(ctx context.Context, pool *pgxpool.Pool, p partition.Run, key rowKey, around func(func() error) error) (*store, error) {
 	ctx, cancel := context.WithTimeout(ctx, turnTimeout)
 	defer cancel()
-	s := &store{pool: pool, partitions: p, around: around}
+	s := &store{pool: pool, partitions: p, key: key, around: around}
 	err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `LOCK TABLE ledger_anchor.checkpoints IN SHARE ROW EXCLUSIVE MODE`); err != nil {
 			return err
@@ -225,7 +228,7 @@ func (s *store) commit(ctx context.Context, f folded) error {
 				return err
 			}
 		}
-		return upsert(ctx, tx, f.owners)
+		return s.upsert(ctx, tx, f.owners)
 	})
 	if err != nil {
 		return fmt.Errorf("save up to sequence %d: %w", f.to, err)
@@ -267,7 +270,7 @@ func move(ctx context.Context, tx pgx.Tx, from, to marks) error {
 	return nil
 }
 
-func upsert(ctx context.Context, tx pgx.Tx, owners []*owner) error {
+func (s *store) upsert(ctx context.Context, tx pgx.Tx, owners []*owner) error {
 	if len(owners) == 0 {
 		return nil
 	}
@@ -280,7 +283,7 @@ func upsert(ctx context.Context, tx pgx.Tx, owners []*owner) error {
 		waiting, oldest                = make([]*time.Time, n), make([]*time.Time, n)
 		batchID, signature, blockhash  = make([]*string, n), make([]*string, n), make([]*string, n)
 		batchFrom, batchSize, lastGood = make([]*uint64, n), make([]*uint64, n), make([]*uint64, n)
-		transaction                    = make([][]byte, n)
+		transaction, code              = make([][]byte, n), make([][]byte, n)
 		origins, batchTrace            = make([]string, n), make([]*string, n)
 		partitions                     = make([]int, n)
 	)
@@ -288,7 +291,7 @@ func upsert(ctx context.Context, tx pgx.Tx, owners []*owner) error {
 		key[i], size[i], chainSeq[i], chainVersion[i] = string(o.key), o.size(), o.chainSeq, o.chainVersion
 		partitions[i] = partition.Of(o.key)
 		frontier[i], origins[i] = pack(o.frontier.Hashes()), encodeOrigins(o.origins)
-		confirmedSize[i], confirmedRoot[i] = o.confirmedSize, o.confirmedRoot[:]
+		confirmedSize[i], confirmedRoot[i], code[i] = o.confirmedSize, o.confirmedRoot[:], s.key.code(o)
 		if !o.waiting.IsZero() {
 			waiting[i] = &o.waiting
 		}
@@ -305,22 +308,22 @@ func upsert(ctx context.Context, tx pgx.Tx, owners []*owner) error {
 	_, err := tx.Exec(ctx, `INSERT INTO ledger_anchor.owners (`+columns+`, partition)
 		SELECT * FROM unnest($1::text[], $2::bigint[], $3::bytea[], $4::bigint[], $5::integer[], $6::bigint[], $7::bytea[], $8::timestamptz[],
 			$9::text[], $10::bigint[], $11::bigint[], $12::bytea[], $13::timestamptz[], $14::text[], $15::text[], $16::bigint[], $17::bytea[],
-			$18::text[], $19::text[], $20::integer[])
+			$18::text[], $19::text[], $20::bytea[], $21::integer[])
 		ON CONFLICT (owner) DO UPDATE SET (`+columns+`) = (`+excluded+`)`,
 		key, size, frontier, chainSeq, chainVersion, confirmedSize, confirmedRoot, waiting,
-		batchID, batchFrom, batchSize, root, oldest, signature, blockhash, lastGood, transaction, origins, batchTrace, partitions)
+		batchID, batchFrom, batchSize, root, oldest, signature, blockhash, lastGood, transaction, origins, batchTrace, code, partitions)
 	return err
 }
 
 const (
 	columns = `owner, size, frontier, chain_seq, chain_version, confirmed_size, confirmed_root, waiting,
 	batch_id, batch_from, batch_size, batch_root, batch_oldest, signature, blockhash, last_valid, transaction,
-	origins, batch_trace`
+	origins, batch_trace, code`
 	excluded = `excluded.owner, excluded.size, excluded.frontier, excluded.chain_seq, excluded.chain_version,
 	excluded.confirmed_size, excluded.confirmed_root, excluded.waiting,
 	excluded.batch_id, excluded.batch_from, excluded.batch_size, excluded.batch_root, excluded.batch_oldest,
 	excluded.signature, excluded.blockhash, excluded.last_valid, excluded.transaction,
-	excluded.origins, excluded.batch_trace`
+	excluded.origins, excluded.batch_trace, excluded.code`
 )
 
 // load returns the owners that have a row.
@@ -409,14 +412,23 @@ func (s *store) list(ctx context.Context, sql string, args ...any) ([]*owner, er
 	if err != nil {
 		return nil, fmt.Errorf("read owners: %w", err)
 	}
-	owners, err := pgx.CollectRows(rows, scan)
+	owners, err := pgx.CollectRows(rows, s.scan)
 	if err != nil {
 		return nil, fmt.Errorf("read owners: %w", err)
 	}
 	return owners, nil
 }
 
-func scan(row pgx.CollectableRow) (*owner, error) {
+// scan reads a row, and fails with errAltered where it is not one that was written.
+func (s *store) scan(row pgx.CollectableRow) (*owner, error) {
+	o, code, err := scanOwner(row)
+	if err == nil && !hmac.Equal(code, s.key.code(o)) {
+		err = fmt.Errorf("%w: that of %s", errAltered, o.key)
+	}
+	return o, err
+}
+
+func scanOwner(row pgx.CollectableRow) (_ *owner, code []byte, err error) {
 	var (
 		o                              owner
 		b                              batch
@@ -429,14 +441,14 @@ func scan(row pgx.CollectableRow) (*owner, error) {
 		batchTrace                     *string
 		batchFrom, batchSize, lastGood *uint64
 	)
-	err := row.Scan((*string)(&o.key), &size, &frontier, &o.chainSeq, &o.chainVersion, &o.confirmedSize, &confirmed, &waiting,
+	err = row.Scan((*string)(&o.key), &size, &frontier, &o.chainSeq, &o.chainVersion, &o.confirmedSize, &confirmed, &waiting,
 		&id, &batchFrom, &batchSize, &root, &oldest, &signature, &blockhash, &lastGood, &a.transaction,
-		&origins, &batchTrace)
+		&origins, &batchTrace, &code)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if o.frontier, err = tree.NewFrontier(size, unpack(frontier)); err != nil {
-		return nil, fmt.Errorf("frontier of %s: %w", o.key, err)
+		return nil, nil, fmt.Errorf("%w: frontier of %s: %w", errAltered, o.key, err)
 	}
 	copy(o.confirmedRoot[:], confirmed)
 	o.origins = decodeOrigins(origins)
@@ -444,7 +456,10 @@ func scan(row pgx.CollectableRow) (*owner, error) {
 		o.waiting = *waiting
 	}
 	if id == nil {
-		return &o, nil
+		return &o, code, nil
+	}
+	if batchFrom == nil || batchSize == nil || oldest == nil || signature != nil && (blockhash == nil || lastGood == nil) {
+		return nil, nil, fmt.Errorf("%w: batch of %s", errAltered, o.key)
 	}
 	b.id, b.from, b.size, b.oldest = *id, *batchFrom, *batchSize, *oldest
 	copy(b.root[:], root)
@@ -456,7 +471,7 @@ func scan(row pgx.CollectableRow) (*owner, error) {
 		b.tried = &a
 	}
 	o.batch = &b
-	return &o, nil
+	return &o, code, nil
 }
 
 func texts(keys []events.Owner) []string {

@@ -1,0 +1,60 @@
+package anchorer
+
+import (
+	"crypto/sha256"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/projections/tree"
+)
+
+// TestAlteredRowsAreNotSigned: who writes to the database writes to the tree cache and to
+// the anchorer's own rows. Where both tell the same false root, they don't get it signed:
+// the rows are made anew from the log.
+func TestAlteredRowsAreNotSigned(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, false)
+	told := newLines()
+	waiting := w.start(nil, func(c *Config) { c.MaxWait, c.Logger = time.Hour, slog.New(told) })
+	key := newOwnerKey()
+	w.write(key, 2)
+	pool := w.pool()
+	eventually(t, "the leaves are folded", func() bool {
+		var size int
+		_ = pool.QueryRow(t.Context(), `SELECT size FROM ledger_anchor.owners WHERE owner = $1`, string(key)).Scan(&size)
+		return size == 2
+	})
+
+	first, second := sha256.Sum256([]byte("forged")), sha256.Sum256([]byte("forged, too"))
+	w.mu.Lock()
+	genuine, forged := w.leaves[key], []events.Hash{first, second}
+	w.leaves[key] = forged
+	w.mu.Unlock()
+	root := tree.RootOf(forged)
+	_, err := pool.Exec(t.Context(), `UPDATE ledger_anchor.owners SET frontier = $2, waiting = 'epoch' WHERE owner = $1`, string(key), root[:])
+	w.must(err)
+	eventually(t, "the row is found altered", func() bool {
+		if held := w.held(key); held != nil {
+			t.Fatalf("%x at %d leaves was signed, the log has %s", held.Root, held.Size, tree.RootOf(genuine))
+		}
+		return len(told.of(slog.LevelError, "made anew")) > 0
+	})
+	waiting.stop()
+
+	w.mu.Lock()
+	w.leaves[key] = genuine
+	w.mu.Unlock()
+	w.start(nil, nil)
+	w.allAnchored()
+}
+
+func eventually(t *testing.T, what string, happens func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !happens(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not within %v", what, patience)
+		}
+	}
+}
