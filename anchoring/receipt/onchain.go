@@ -30,6 +30,9 @@ const (
 
 // Onchain is what a node said of a receipt's anchor.
 type Onchain struct {
+	// Authority is who committed: whether that is whom the receipt is taken to be
+	// of, the chain does not say. See Issuer.
+	Authority string
 	// Size is how many leaves the account holds now. It may have moved on; the
 	// receipt's own commitment is then shown by its transaction.
 	Size uint64
@@ -99,7 +102,7 @@ func (a *Anchor) matches(account *solanaAccount, owner events.Owner) (*Onchain, 
 	if derived := derive(a.ProgramID, data[8:40], data[40:72]); derived != a.Account {
 		return nil, wrong("anchor.account", "the program keeps this owner's commitment at %s", derived)
 	}
-	held := &Onchain{Size: binary.LittleEndian.Uint64(data[72:]), Root: events.Hash(data[80:112])}
+	held := &Onchain{Authority: base58.Encode(data[8:40]), Size: binary.LittleEndian.Uint64(data[72:]), Root: events.Hash(data[80:112])}
 	slot := binary.LittleEndian.Uint64(data[112:])
 	switch {
 	case held.Size < a.CommittedSize:

@@ -51,7 +51,7 @@ func TestFlagsHaveAValue(t *testing.T) {
 	onlyEnviron(t, map[string]string{"LEDGER_DATA_DIR": t.TempDir(), "NATS_URL": "nats://127.0.0.1:1"})
 	file := filepath.Join(t.TempDir(), "receipt")
 	for _, args := range []string{
-		"verify-receipt --rpc= " + file, "tail --owner=", "tail --type=", "verify --owner=", "verify --authority=", "rebuild --projection=", "backup --only= x",
+		"verify-receipt --rpc= " + file, "verify-receipt --program= " + file, "verify-receipt --authority= " + file, "tail --owner=", "tail --type=", "verify --owner=", "verify --authority=", "rebuild --projection=", "backup --only= x",
 		"tail --type=MemoryWritten --type=GrantMinted", "tail --type=MemoryWritten --type=", "verify --owner=x --owner=x",
 	} {
 		for _, given := range [][]string{strings.Fields(args), strings.Fields(strings.ReplaceAll(args, "=", " ="))} {

@@ -13,6 +13,7 @@ import (
 
 func newVerifyReceipt() *cobra.Command {
 	var rpc string
+	var by receipt.Issuer
 	command := &cobra.Command{
 		Use:   "verify-receipt FILE",
 		Short: "Checks a memory's receipt, offline or against the chain",
@@ -21,6 +22,10 @@ in the tree of its batch, and that this tree is a prefix of the committed one.
 It reads the file (- for standard input) and nothing else. With --rpc it also
 asks a Solana node whether the chain holds that commitment.
 
+A receipt names its program and its account itself. With --program and
+--authority, which the service's operator tells by another way than with the
+receipt, it is refused where it is anchored by anybody else.
+
 Exit codes: 0 good, 1 something is wrong, 2 not a receipt, or no answer.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -28,10 +33,12 @@ Exit codes: 0 good, 1 something is wrong, 2 not a receipt, or no answer.`,
 			if err != nil {
 				return err
 			}
-			return verifyReceipt(cmd, raw, rpc)
+			return verifyReceipt(cmd, raw, by, rpc)
 		},
 	}
 	stringFlag(command.Flags(), &rpc, "rpc", "URL of a Solana JSON-RPC node to check the commitment against")
+	stringFlag(command.Flags(), &by.ProgramID, "program", "address of the program that must hold the commitment")
+	stringFlag(command.Flags(), &by.Authority, "authority", "public key of who must have committed")
 	return command
 }
 
@@ -47,10 +54,13 @@ func readReceipt(stdin io.Reader, name string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(stdin, receipt.MaxBytes+1))
 }
 
-func verifyReceipt(cmd *cobra.Command, raw []byte, rpc string) error {
+func verifyReceipt(cmd *cobra.Command, raw []byte, by receipt.Issuer, rpc string) error {
 	r, err := receipt.Parse(raw)
 	if err == nil {
 		err = receipt.Verify(r)
+	}
+	if err == nil {
+		err = receipt.VerifyIssuer(r, by)
 	}
 	var wrong *receipt.Finding
 	if errors.As(err, &wrong) {
@@ -66,6 +76,9 @@ func verifyReceipt(cmd *cobra.Command, raw []byte, rpc string) error {
 	} else {
 		fmt.Fprintln(out, "not anchored when the receipt was made")
 	}
+	if by.Authority != "" {
+		fmt.Fprintf(out, "good: that is a commitment of the authority %s\n", by.Authority)
+	}
 	if rpc == "" {
 		return nil
 	}
@@ -77,5 +90,8 @@ func verifyReceipt(cmd *cobra.Command, raw []byte, rpc string) error {
 		return err
 	}
 	fmt.Fprintf(out, "good: the chain holds it: account %s, %d leaves now, root %s\n", r.Anchor.Account, held.Size, held.Root)
+	if by.ProgramID == "" || by.Authority == "" {
+		fmt.Fprintf(out, "committed by %s, to the program %s: whether these are the service's, --authority and --program say\n", held.Authority, r.Anchor.ProgramID)
+	}
 	return nil
 }

@@ -1,0 +1,51 @@
+package receipt
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/mr-tron/base58"
+)
+
+// ErrIssuer says that what somebody named as an issuer can't be one.
+var ErrIssuer = errors.New("not a public key in base58")
+
+// Issuer is by whom a receipt has to be anchored. A receipt names its program and its
+// account itself, and anybody can deploy a program and commit what they like by a key
+// of their own: whoever does not know these two from elsewhere learns that somebody
+// committed the root, and not who.
+type Issuer struct {
+	ProgramID string // empty: any
+	Authority string // empty: any
+}
+
+// VerifyIssuer checks that a receipt is anchored by the issuer. It needs no chain: the
+// account's address follows from program, authority and owner. It returns nil, a
+// *Finding, or ErrIssuer.
+func VerifyIssuer(r *Receipt, by Issuer) error {
+	for name, key := range map[string]string{"program": by.ProgramID, "authority": by.Authority} {
+		if key != "" && !isBase58(key, 32) {
+			return fmt.Errorf("%s: %w", name, ErrIssuer)
+		}
+	}
+	a := r.Anchor
+	switch {
+	case by == Issuer{}:
+		return nil
+	case a == nil:
+		return wrong("anchor", "it is null: the memory was not anchored when the receipt was made")
+	case by.ProgramID != "" && a.ProgramID != by.ProgramID:
+		return wrong("anchor.programId", "it is %s, not %s", a.ProgramID, by.ProgramID)
+	case by.Authority == "":
+		return nil
+	}
+	authority, err := base58.Decode(by.Authority)
+	if err != nil {
+		return fmt.Errorf("authority: %w", ErrIssuer)
+	}
+	owner := r.Entry.Owner.Bytes()
+	if at := derive(a.ProgramID, authority, owner[:]); at != a.Account {
+		return wrong("anchor.account", "it is %s, the authority %s commits to this owner's log at %s", a.Account, by.Authority, at)
+	}
+	return nil
+}

@@ -1,0 +1,61 @@
+package receipt_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/gagliardetto/solana-go"
+
+	"github.com/memory-ledger/ledger/anchoring/commitment"
+	"github.com/memory-ledger/ledger/anchoring/program"
+	"github.com/memory-ledger/ledger/anchoring/receipt"
+)
+
+// A receipt that is anchored by somebody else, or to a program of somebody else's, is
+// good in itself, and on the chain. Who says whose it has to be is not taken in.
+func TestVerifyIssuer(t *testing.T) {
+	anchored := func(to, by solana.PublicKey) *receipt.Receipt {
+		r := good()
+		address, _, err := commitment.Address(to, by, solana.PublicKey(owner.Bytes()))
+		r.Anchor.ProgramID, r.Anchor.Account = to.String(), must(address, err).String()
+		if err := receipt.Verify(r); err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	ours, theirs := program.LocalID, solana.PublicKey(filled(0x71))
+	stranger := solana.PublicKey(filled(0x51))
+	service := receipt.Issuer{ProgramID: ours.String(), Authority: authority.String()}
+	waiting := good()
+	waiting.Anchor = nil
+	for name, c := range map[string]struct {
+		receipt *receipt.Receipt
+		by      receipt.Issuer
+		want    string // empty: good
+	}{
+		"the service's":             {anchored(ours, authority), service, ""},
+		"anybody's":                 {anchored(theirs, stranger), receipt.Issuer{}, ""},
+		"another authority":         {anchored(ours, stranger), service, "anchor.account:"},
+		"another program":           {anchored(theirs, authority), service, "anchor.programId:"},
+		"the program alone":         {anchored(theirs, authority), receipt.Issuer{ProgramID: ours.String()}, "anchor.programId:"},
+		"the authority alone":       {anchored(theirs, stranger), receipt.Issuer{Authority: authority.String()}, "anchor.account:"},
+		"not anchored":              {waiting, service, "anchor:"},
+		"not anchored, nobody's":    {waiting, receipt.Issuer{}, ""},
+		"an authority that is none": {anchored(ours, authority), receipt.Issuer{Authority: "l0O"}, "authority:"},
+		"a program that is none":    {anchored(ours, authority), receipt.Issuer{ProgramID: signature}, "program:"},
+	} {
+		err := receipt.VerifyIssuer(c.receipt, c.by)
+		if (err == nil) != (c.want == "") || err != nil && !strings.HasPrefix(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+		var finding *receipt.Finding
+		if err != nil && errors.As(err, &finding) == errors.Is(err, receipt.ErrIssuer) {
+			t.Errorf("%s: %v is both or neither", name, err)
+		}
+	}
+	held, err := receipt.Check(t.Context(), node(t, committedSize), good())
+	if err != nil || held.Authority != authority.String() {
+		t.Errorf("committed by %+v, %v", held, err)
+	}
+}
