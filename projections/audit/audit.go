@@ -42,10 +42,13 @@ type Key interface {
 	LeafSecret() leaf.Secret
 }
 
-// Commitment is what a commitment account holds.
+// Commitment is what a commitment account holds, and where that is.
 type Commitment struct {
 	Size uint64
 	Root events.Hash
+	Slot uint64 // of its newest commit
+
+	Cluster, ProgramID, Account string
 }
 
 // Chain reads commitment accounts: one entry for each owner, nil where there

@@ -68,12 +68,13 @@ func (f *fold) batch(c *current) {
 			b.signature, b.blockhash, b.lastValid = &data.Signature, &data.Blockhash, &data.LastValidBlockHeight
 		}
 	case *events.BatchConfirmed:
+		if f.attempts[data.BatchID+" "+data.Signature] == nil {
+			f.wrong(c, CheckBatch, "batch %s is confirmed by transaction %s, which was never submitted for it", data.BatchID, data.Signature)
+		}
 		if b := f.batchOf(c, data.BatchID, data.Size, data.Root, false); b != nil {
 			b.state, b.confirmedAt, b.signature, b.slot = "confirmed", &now, &data.Signature, &data.Slot
 			b.cluster, b.program, b.account = &data.Cluster, &data.ProgramID, &data.Account
-			if c.owner.committed == nil || c.owner.committed.size < data.Size {
-				c.owner.committed = &claim{size: data.Size, root: data.Root, seq: c.seq}
-			}
+			c.owner.confirm(b)
 		}
 	case *events.BatchFailed:
 		if a := f.attempts[data.BatchID+" "+data.Signature]; a != nil {
@@ -87,6 +88,18 @@ func (f *fold) batch(c *current) {
 			b.state, b.failed, b.failure, b.seq = "failed", &now, &data.Reason, c.seq
 		}
 	}
+}
+
+// confirm notes the largest confirmed batch, or, of several, all: receipts say what
+// one of them says.
+func (o *owner) confirm(b *batch) {
+	if len(o.committed) > 0 && o.committed[0].size != b.size {
+		if b.size < o.committed[0].size {
+			return
+		}
+		o.committed = nil
+	}
+	o.committed = append(o.committed, b)
 }
 
 // batchOf finds or begins the batch that an event is about and checks what the

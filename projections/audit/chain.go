@@ -47,7 +47,10 @@ func (a *auditor) checkChain(ctx context.Context) error {
 }
 
 func (a *auditor) checkAccount(ctx context.Context, o *owner, c *Commitment) error {
-	recorded := o.committed
+	var recorded *batch
+	if len(o.committed) > 0 {
+		recorded = o.committed[0]
+	}
 	switch {
 	case c == nil && recorded == nil:
 		return nil
@@ -60,6 +63,9 @@ func (a *auditor) checkAccount(ctx context.Context, o *owner, c *Commitment) err
 	if recorded != nil && c.Size < recorded.size {
 		a.report.add(Finding{Check: CheckOnchain, Owner: o.name, Seq: recorded.seq, Detail: fmt.Sprintf(
 			"size %d is recorded as confirmed, the account holds size %d", recorded.size, c.Size)})
+	}
+	for _, b := range o.committed {
+		a.comparePlace(b, c)
 	}
 	onchain := claim{check: CheckOnchain, what: "commitment account", size: c.Size, root: c.Root}
 	if root, known := o.root(c.Size); known {
@@ -75,6 +81,25 @@ func (a *auditor) checkAccount(ctx context.Context, o *owner, c *Commitment) err
 		through = head
 	}
 	return a.rootsOf(ctx, o.name, through, []claim{onchain})
+}
+
+// comparePlace compares what receipts say of a confirmed batch with where the account
+// is, and was at that size.
+func (a *auditor) comparePlace(b *batch, c *Commitment) {
+	differs := func(what string, recorded, is any) {
+		a.report.add(Finding{Check: CheckOnchain, Owner: b.owner.name, Seq: b.seq, Detail: fmt.Sprintf(
+			"size %d is recorded as confirmed with %s %v, which is %v", b.size, what, recorded, is)})
+	}
+	for _, place := range []struct{ what, recorded, is string }{
+		{"cluster", *b.cluster, c.Cluster}, {"program", *b.program, c.ProgramID}, {"account", *b.account, c.Account},
+	} {
+		if place.recorded != place.is {
+			differs(place.what, place.recorded, place.is)
+		}
+	}
+	if b.size == c.Size && *b.slot != c.Slot {
+		differs("slot", *b.slot, c.Slot)
+	}
 }
 
 func (f *fold) sortedOwners() []events.Owner {

@@ -59,7 +59,7 @@ type owner struct {
 	rows   rowsHash // of the memories
 	active map[events.GrantKind]*grant
 
-	committed *claim // newest confirmed batch
+	committed []*batch // largest confirmed one; several only where somebody said so again
 }
 
 func (f *fold) owner(name events.Owner) *owner {

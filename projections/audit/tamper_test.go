@@ -69,6 +69,11 @@ func genuine(t *testing.T, n int) (said []world.Message, leaves []events.Hash) {
 	return said, leaves
 }
 
+// onchain is an account that holds so many of the leaves, where genuine says.
+func onchain(size int, leaves []events.Hash) *audit.Commitment {
+	return &audit.Commitment{Size: uint64(size), Root: tree.RootOf(leaves[:size]), Slot: 1, Cluster: "c", ProgramID: "p", Account: "a"}
+}
+
 // chain is a chain for tests.
 type chain map[events.Owner]*audit.Commitment
 
@@ -113,7 +118,7 @@ func TestTamperedLogs(t *testing.T) {
 	said, leaves := genuine(t, 1)
 	owner, other := world.NumberedActor(1).Owner, world.NumberedActor(2).Owner
 	good := raws(t, said)
-	committed := chain{owner: {Size: 12, Root: tree.RootOf(leaves)}}
+	committed := chain{owner: onchain(12, leaves)}
 	const nobody, anybody, keys, chained = "", "log", "keys", "chain"
 	for name, c := range map[string]struct {
 		tamper func(m []raw) []raw
@@ -242,8 +247,8 @@ func TestTheChainIsCompared(t *testing.T) {
 		account *audit.Commitment
 		good    bool
 	}{
-		"as recorded":            {&audit.Commitment{Size: 8, Root: tree.RootOf(leaves[:8])}, true},
-		"ahead of what is known": {&audit.Commitment{Size: 12, Root: tree.RootOf(leaves)}, true},
+		"as recorded":            {onchain(8, leaves), true},
+		"ahead of what is known": {onchain(12, leaves), true},
 		"another root":           {&audit.Commitment{Size: 8, Root: tree.RootOf(leaves)}, false},
 		"behind":                 {&audit.Commitment{Size: 7, Root: tree.RootOf(leaves[:7])}, false},
 		"more than the log has":  {&audit.Commitment{Size: 13, Root: tree.RootOf(leaves)}, false},
@@ -289,6 +294,44 @@ func TestWhatMakesAnAuditIncomplete(t *testing.T) {
 		if len(found) != 0 || summary.Good() != (c.incomplete == "") || len(summary.Incomplete) > 1 || !strings.Contains(said, c.incomplete) {
 			t.Errorf("%s: found %v, %+v", name, found, summary)
 		}
+	}
+}
+
+// What a confirmation says beside size and root goes into receipts: where it is wrong, so
+// are they. By whom the chain was asked is what the log is held to.
+func TestFalseConfirmationsAreFound(t *testing.T) {
+	t.Parallel()
+	said, leaves := genuine(t, 1)
+	owner := world.NumberedActor(1).Owner
+	good := raws(t, said)
+	const confirmed = 13
+	account := chain{owner: {Size: 8, Root: tree.RootOf(leaves[:8]), Slot: 1, Cluster: "c", ProgramID: "p", Account: "a"}}
+	grown := chain{owner: {Size: 12, Root: tree.RootOf(leaves), Slot: 9, Cluster: "c", ProgramID: "p", Account: "a"}}
+	for name, c := range map[string]struct {
+		tamper func(m raw) raw
+		chain  audit.Chain
+		check  audit.Check // empty: good
+	}{
+		"nothing":                  {func(m raw) raw { return m }, account, ""},
+		"the account has grown":    {func(m raw) raw { return m }, grown, ""},
+		"another cluster":          {func(m raw) raw { return replace(m, `"cluster":"c"`, `"cluster":"d"`) }, account, audit.CheckOnchain},
+		"another program":          {func(m raw) raw { return replace(m, `"programId":"p"`, `"programId":"q"`) }, account, audit.CheckOnchain},
+		"another account":          {func(m raw) raw { return replace(m, `"account":"a"`, `"account":"b"`) }, grown, audit.CheckOnchain},
+		"another slot":             {func(m raw) raw { return replace(m, `"slot":1`, `"slot":2`) }, account, audit.CheckOnchain},
+		"another transaction":      {func(m raw) raw { return replace(m, `"signature":"`, `"signature":"x`) }, account, audit.CheckBatch},
+		"the same, with log alone": {func(m raw) raw { return replace(m, `"signature":"`, `"signature":"x`) }, nil, audit.CheckBatch},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			messages := slices.Clone(good)
+			if messages[confirmed] = c.tamper(messages[confirmed]); c.check != "" && messages[confirmed] == good[confirmed] {
+				t.Fatalf("nothing was altered: %s", good[confirmed].payload)
+			}
+			found, _ := verify(t, audit.Config{Log: direct(forged(t, messages)), Chain: c.chain})
+			if (len(found) == 0) != (c.check == "") || slices.ContainsFunc(found, func(f audit.Finding) bool { return f.Check != c.check || f.Owner != owner || f.Seq != confirmed+1 }) {
+				t.Errorf("found %v, want %q", found, c.check)
+			}
+		})
 	}
 }
 

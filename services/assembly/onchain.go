@@ -79,7 +79,8 @@ func NewOnchain(cfg config.Config, authority string) (*Onchain, error) {
 	return &Onchain{client, program, key.Bytes()}, nil
 }
 
-// Commitments implements audit.Chain with one request.
+// Commitments implements audit.Chain with two requests. The genesis hash comes last: it
+// says which chain it was that answered.
 func (o *Onchain) Commitments(ctx context.Context, owners []events.Owner) ([]*audit.Commitment, error) {
 	addresses := make([]solana.PublicKey, len(owners))
 	for i, owner := range owners {
@@ -91,6 +92,10 @@ func (o *Onchain) Commitments(ctx context.Context, owners []events.Owner) ([]*au
 	accounts, _, err := o.client.Accounts(ctx, addresses, chain.Finalized)
 	if err != nil {
 		return nil, fmt.Errorf("read %d accounts: %w", len(addresses), err)
+	}
+	cluster, err := o.client.GenesisHash(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("ask which chain it is: %w", err)
 	}
 	commitments := make([]*audit.Commitment, len(accounts))
 	for i, account := range accounts {
@@ -104,7 +109,10 @@ func (o *Onchain) Commitments(ctx context.Context, owners []events.Owner) ([]*au
 		if decoded.Owner != solana.PublicKey(owners[i].Bytes()) || decoded.Authority != o.authority {
 			return nil, fmt.Errorf("account %s is about another owner or authority", addresses[i])
 		}
-		commitments[i] = &audit.Commitment{Size: decoded.Size, Root: decoded.Root}
+		commitments[i] = &audit.Commitment{
+			Size: decoded.Size, Root: decoded.Root, Slot: decoded.Slot,
+			Cluster: cluster, ProgramID: o.program.String(), Account: addresses[i].String(),
+		}
 	}
 	return commitments, nil
 }
