@@ -112,6 +112,10 @@ func (c *Client) Transaction(ctx context.Context, signature string, level Commit
 	if reply.Slot == nil {
 		return Landed{}, malformed(method)
 	}
+	// Where balances were not recorded they are left out, and nobody knows what moved.
+	if reply.Meta.Err == nil && (reply.Meta.PreTokenBalances == nil || reply.Meta.PostTokenBalances == nil) {
+		return Landed{}, malformed(method)
+	}
 	landed := Landed{Slot: *reply.Slot, UnixTime: *reply.BlockTime, Failed: reply.Meta.Err != nil}
 	keys := append(reply.Transaction.Message.AccountKeys, reply.Meta.LoadedAddresses.Writable...)
 	keys = append(keys, reply.Meta.LoadedAddresses.Readonly...)

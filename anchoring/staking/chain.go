@@ -49,8 +49,16 @@ type Chain struct {
 
 	mu sync.Mutex
 	// quiet holds transactions that named a vault and moved nothing. Anybody
-	// can make those; each is read once.
-	quiet map[string]bool
+	// can make those; each is read once, at each level: what is not final may
+	// land again and move something.
+	quiet map[quiet]bool
+}
+
+// quiet is a transaction that moved nothing in a vault, as it was read at a level.
+type quiet struct {
+	vault     solana.PublicKey
+	signature string
+	level     chain.Commitment
 }
 
 // maxQuiet bounds the quiet transactions that are remembered.
@@ -58,7 +66,7 @@ const maxQuiet = 1 << 16
 
 // NewChain returns the Chain of a program and a mint. It does not connect.
 func NewChain(client *chain.Client, program, mint solana.PublicKey) *Chain {
-	return &Chain{client: client, program: program, mint: mint, quiet: make(map[string]bool)}
+	return &Chain{client: client, program: program, mint: mint, quiet: make(map[quiet]bool)}
 }
 
 // Mint is the address of the mint.
@@ -238,7 +246,7 @@ func (c *Chain) History(ctx context.Context, vault solana.PublicKey, after strin
 			h.Movements = append(h.Movements, movement)
 			continue
 		}
-		c.hush(vault.String() + unread[i])
+		c.hush(quiet{vault, unread[i], level})
 	}
 	return h, nil
 }
@@ -255,7 +263,7 @@ func (c *Chain) unread(ctx context.Context, vault solana.PublicKey, after string
 			return nil, unreadable(err)
 		}
 		for _, s := range page {
-			if !s.Failed && !listed[s.Text] && !known(s.Text) && !c.isQuiet(vault.String()+s.Text) {
+			if !s.Failed && !listed[s.Text] && !known(s.Text) && !c.isQuiet(quiet{vault, s.Text, level}) {
 				listed[s.Text] = true
 				list = append(list, s.Text)
 			}
@@ -270,13 +278,13 @@ func (c *Chain) unread(ctx context.Context, vault solana.PublicKey, after string
 	return nil, unreadable(fmt.Errorf("vault %s has more than %d new transactions", vault, maxPages*chain.MaxSignatures))
 }
 
-func (c *Chain) isQuiet(key string) bool {
+func (c *Chain) isQuiet(key quiet) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.quiet[key]
 }
 
-func (c *Chain) hush(key string) {
+func (c *Chain) hush(key quiet) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.quiet) >= maxQuiet {
