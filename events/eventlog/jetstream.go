@@ -303,6 +303,19 @@ func (l *JetStream) OwnerHead(ctx context.Context, f events.Family, o events.Own
 	return record.Seq, nil
 }
 
+// OwnerNewest implements Reader.
+func (l *JetStream) OwnerNewest(ctx context.Context, f events.Family, o events.Owner, kind events.SubjectKind) (Record, bool, error) {
+	filter := events.OwnerFilter(f, o)
+	if kind != "" {
+		filter = events.Subject{Family: f, Owner: o, Kind: kind}.String()
+	}
+	record, found, err := l.get(ctx, getRequest{LastBySubject: filter})
+	if err != nil {
+		return Record{}, false, fmt.Errorf("owner's newest message: %w", err)
+	}
+	return record, found, nil
+}
+
 // OwnerTail implements Reader.
 func (l *JetStream) OwnerTail(ctx context.Context, f events.Family, o events.Owner, after uint64, yield func(Record) error) error {
 	filter := events.OwnerFilter(f, o)

@@ -46,6 +46,10 @@ func (h *heads) OwnerHead(_ context.Context, f events.Family, _ events.Owner) (u
 	return h.owner[f], h.err
 }
 
+func (h *heads) OwnerNewest(context.Context, events.Family, events.Owner, events.SubjectKind) (eventlog.Record, bool, error) {
+	return eventlog.Record{}, false, errors.New("not asked for")
+}
+
 func (h *heads) OwnerTail(context.Context, events.Family, events.Owner, uint64, func(eventlog.Record) error) error {
 	return errors.New("not asked for")
 }

@@ -344,12 +344,13 @@ func (x *Executor) catchUp(ctx context.Context, owner events.Owner, e *entry) er
 		e.state = nil
 		e.keys.drop()
 	}
+	loaded := uint64(0) // up to which message something was
 	if e.state == nil {
 		state, err := x.cfg.Loader.Load(ctx, owner)
 		if err != nil {
 			return fmt.Errorf("load owner: %w", err)
 		}
-		state.usedKeys, state.leftTo = e.keys, state.Leaves
+		state.usedKeys, state.leftTo, loaded = e.keys, state.Leaves, state.Seq
 		e.state = state
 	}
 	err := x.cfg.Log.OwnerTail(ctx, events.FamilyLedger, owner, e.state.Seq, func(r eventlog.Record) error {
@@ -362,6 +363,12 @@ func (x *Executor) catchUp(ctx context.Context, owner events.Owner, e *entry) er
 	})
 	if err != nil {
 		return fmt.Errorf("read owner's tail: %w", err)
+	}
+	if loaded > 0 {
+		if err := x.confirm(ctx, e.state); err != nil {
+			e.state = nil // the read model may be made anew
+			return err
+		}
 	}
 	e.fresh = true
 	return nil

@@ -169,6 +169,40 @@ func TestARebuildCuresWhatRuns(t *testing.T) {
 	wantAudit(t, s.Config)
 }
 
+// TestAnAlteredRowGetsNothingIntoTheLog: a service that starts on a row which says
+// otherwise than the log stores nothing of that owner's, which no rebuild could follow.
+func TestAnAlteredRowGetsNothingIntoTheLog(t *testing.T) {
+	t.Parallel()
+	servers := stacktest.Options{NATSURL: natstest.Start(t).URL(), DatabaseURL: pgtest.Database(t)}
+	memory := map[string]any{"content": "x", "metadata": map[string]any{}}
+	s := stacktest.Start(t, servers)
+	wallet, other := stacktest.NewWallet(), stacktest.NewWallet()
+	session, another := s.Core[0].SignIn(wallet), s.Core[0].SignIn(other)
+	for range 3 {
+		s.Core[0].Expect(201, "POST", "/memories", memory, session)
+	}
+	s.Core[0].Expect(200, "GET", "/memories", nil, session) // projected
+	s.Stop()
+	db, err := pgx.Connect(t.Context(), s.Config.DatabaseURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close(context.WithoutCancel(t.Context())) }()
+	if _, err := db.Exec(t.Context(), `UPDATE ledger.owners SET leaf_count = 7 WHERE owner = $1`, wallet.PublicKey); err != nil {
+		t.Fatal(err)
+	}
+	s = stacktest.Start(t, servers)
+	s.Core[0].Expect(503, "POST", "/memories", memory, session)
+	s.Core[0].Expect(201, "POST", "/memories", memory, another)
+	if result, err := assembly.Rebuild(t.Context(), s.Config, rebuild.Config{Force: true}); err != nil || !result.Swapped {
+		t.Fatalf("%+v, %v", result, err)
+	}
+	if n := s.Core[0].Expect(201, "POST", "/memories", memory, session).Number("leafIndex"); n != 3 {
+		t.Errorf("the next leaf is %d", n)
+	}
+	wantAudit(t, s.Config)
+}
+
 // What was backed up while it ran is put back on an empty machine: the same
 // answers, the same roots, and an audit that finds nothing.
 func TestBackupAndRestore(t *testing.T) {

@@ -240,6 +240,8 @@ func tails(t *testing.T, ctx context.Context, f Fixture) {
 		want = append(want, a.CommandID)
 		lastOther = mustAppend(t, ctx, f.Log, command(other, lastOther))
 	}
+	expectNewest(t, ctx, f.Log, o, last, want[19])
+	expectNewest(t, ctx, f.Log, Owner(), 0, "")
 	for _, after := range []int{0, 7, 19, 20} {
 		seq := uint64(0)
 		if after > 0 {
@@ -255,6 +257,18 @@ func tails(t *testing.T, ctx context.Context, f Fixture) {
 		}
 		if fmt.Sprint(got) != fmt.Sprint(want[after:]) {
 			t.Fatalf("tail after %d: %v, want %v", seq, got, want[after:])
+		}
+	}
+}
+
+// expectNewest: of any kind and of the command's; of another there is none.
+func expectNewest(t *testing.T, ctx context.Context, log eventlog.Log, o events.Owner, seq uint64, id string) {
+	t.Helper()
+	for _, kind := range []events.SubjectKind{"", command(o, 0).Kind, events.KindGrant} {
+		wanted := seq > 0 && kind != events.KindGrant
+		r, found, err := log.OwnerNewest(ctx, events.FamilyLedger, o, kind)
+		if err != nil || found != wanted || found && (r.Seq != seq || r.CommandID != id) {
+			t.Fatalf("newest of kind %q: %+v, %v, %v; want sequence %d", kind, r, found, err, seq)
 		}
 	}
 }

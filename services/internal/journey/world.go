@@ -2,6 +2,7 @@ package journey
 
 import (
 	"context"
+	"errors"
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
@@ -84,6 +85,10 @@ func (l *log) OwnerHead(_ context.Context, f events.Family, _ events.Owner) (uin
 		return max(l.heads[events.FamilyLedger], l.heads[events.FamilyChain]), nil
 	}
 	return l.heads[f], nil
+}
+
+func (l *log) OwnerNewest(context.Context, events.Family, events.Owner, events.SubjectKind) (eventlog.Record, bool, error) {
+	return eventlog.Record{}, false, errors.New("not asked for")
 }
 
 func (l *log) OwnerTail(_ context.Context, f events.Family, _ events.Owner, after uint64, yield func(eventlog.Record) error) error {

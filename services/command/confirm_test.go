@@ -1,0 +1,81 @@
+package command_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/eventlog/logtest"
+	"github.com/memory-ledger/ledger/services/command"
+)
+
+// altered is a read model in which somebody wrote.
+type altered struct {
+	*model
+	alter func(*command.State)
+}
+
+func (a altered) Load(ctx context.Context, owner events.Owner) (*command.State, error) {
+	state, err := a.model.Load(ctx, owner)
+	a.alter(state)
+	return state, err
+}
+
+// TestAnAlteredReadModelDecidesNothing: on a wrong number of leaves, or a wrong version,
+// nothing is appended, which the log would keep for good.
+func TestAnAlteredReadModelDecidesNothing(t *testing.T) {
+	t.Parallel()
+	log := openLog(t)
+	mint := func() command.Command {
+		return &command.MintGrant{GrantID: newID(), Kind: events.GrantCase, ExpiresAt: events.At(time.Now().Add(time.Hour)), MaxUses: 1}
+	}
+	for _, ends := range []struct {
+		name string
+		with []command.Command
+	}{
+		{"a memory", []command.Command{write(1), mint(), write(2)}},
+		{"a grant", []command.Command{write(1), write(2), mint()}},
+		{"a grant, with no memory", []command.Command{mint(), mint(), mint()}},
+	} {
+		owner := logtest.Owner()
+		x := newExecutor(t, log)
+		for _, c := range ends.with {
+			if err := x.Execute(t.Context(), owner, c); err != nil {
+				t.Fatal(err)
+			}
+		}
+		m := &model{log: log, batches: map[events.Owner][]batch{}}
+		m.advance(t, owner, len(ends.with))
+		for name, c := range map[string]struct {
+			alter func(*command.State)
+			good  bool
+		}{
+			"nothing":           {func(*command.State) {}, true},
+			"more leaves":       {func(s *command.State) { s.Leaves += 3 }, false},
+			"fewer leaves":      {func(s *command.State) { s.Leaves /= 2 }, len(leavesOf(t, log, owner)) == 0},
+			"a lower version":   {func(s *command.State) { s.Version-- }, false},
+			"a higher version":  {func(s *command.State) { s.Version++ }, false},
+			"a later sequence":  {func(s *command.State) { s.Seq += 1000 }, false},
+			"an older sequence": {func(s *command.State) { s.Seq, s.Version = s.Seq-1, 1 }, true}, // the tail is read
+		} {
+			x, err := command.NewExecutor(command.Config{Log: log, Loader: altered{m, c.alter}, Source: "/test", NewID: newID})
+			if err != nil {
+				t.Fatal(err)
+			}
+			// Not a write, which is looked for in the log below.
+			_, _, err = x.UserID(t.Context(), owner)
+			if c.good != (err == nil) || !c.good && !errors.Is(err, command.ErrContradiction) {
+				t.Errorf("ends with %s, %s altered: %v", ends.name, name, err)
+			}
+			if !c.good && x.Execute(t.Context(), owner, write(9)) == nil {
+				t.Errorf("ends with %s, %s altered: a write was stored", ends.name, name)
+			}
+		}
+		if err := newExecutor(t, log).Execute(t.Context(), owner, write(3)); err != nil {
+			t.Error(err)
+		}
+		leavesOf(t, log, owner)
+	}
+}
