@@ -3,6 +3,7 @@ package staking_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -39,9 +40,18 @@ func (l *ledger) Append(_ context.Context, a eventlog.Append) (uint64, error) {
 	return a.Expected + 1, nil
 }
 
+func (l *ledger) OwnerNewest(context.Context, events.Family, events.Owner, events.SubjectKind) (r eventlog.Record, found bool, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n := len(l.records); n > 0 {
+		return l.records[n-1], true, nil
+	}
+	return r, false, nil
+}
+
 func (l *ledger) OwnerTail(_ context.Context, _ events.Family, _ events.Owner, after uint64, yield func(eventlog.Record) error) error {
 	l.mu.Lock()
-	tail := slices.Clone(l.records[after:])
+	tail := slices.Clone(l.records[min(after, uint64(len(l.records))):])
 	l.mu.Unlock()
 	for _, r := range tail {
 		if err := yield(r); err != nil {
@@ -172,6 +182,53 @@ func TestWatchersRecordEachMovementOnce(t *testing.T) {
 		}
 	}
 	recordedOnce(t, log, total)
+}
+
+// told is a read model that says something of the owner.
+type told struct{ staking.Record }
+
+func (m told) Load(context.Context, events.Owner, string) (staking.Record, error) {
+	return m.Record, nil
+}
+
+func (told) Owners(context.Context, events.Owner, int) ([]events.Owner, error) { return nil, nil }
+
+// TestAnAlteredReadModelRecordsNothing: with a wrong version nothing is appended, which
+// the log would keep for good.
+func TestAnAlteredReadModelRecordsNothing(t *testing.T) {
+	t.Parallel()
+	node := &moody{total: 1}
+	node.calm.Store(true)
+	node.seen.Store(1)
+	server := httptest.NewServer(node)
+	t.Cleanup(server.Close)
+	client, err := chain.New(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	c := staking.NewChain(client, programID, mintID)
+	vault, err := c.VaultOf(owner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	node.vault = vault.String()
+	for name, r := range map[string]staking.Record{
+		"a lower version":  {Seq: 2, Version: 1},
+		"a higher version": {Seq: 2, Version: 7},
+		"a later sequence": {Seq: 9, Version: 2},
+	} {
+		log := &ledger{}
+		foreign(t, log)
+		foreign(t, log)
+		w := staking.NewWatcher(staking.WatcherConfig{
+			Chain: c, Store: told{r}, Log: log, Source: "/anchorer", Now: time.Now,
+			NewID: func() string { return "id" }, Logger: slog.New(slog.DiscardHandler),
+		})
+		if err := w.Look(t.Context(), owner); !errors.Is(err, staking.ErrContradiction) || len(log.records) != 2 {
+			t.Errorf("%s: %v, %d messages", name, err, len(log.records))
+		}
+	}
 }
 
 // foreign appends a message of the anchorer's, as another writer would.

@@ -2,9 +2,9 @@ package journey
 
 import (
 	"context"
-	"errors"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"time"
 
