@@ -75,8 +75,8 @@ func (s *Service) batch(ctx context.Context, id string) (*batches.Batch, error) 
 }
 
 // onchainRoot is what the owner's account was last seen to hold: by this
-// process, or by the anchorer when it confirmed its newest batch, whichever
-// looked later.
+// process, or by the anchorer when it confirmed its newest batch, whichever saw
+// more. An account only grows, so a node that shows less is behind.
 func (s *Service) onchainRoot(owner events.Owner, newest *batches.Batch) *events.Hash {
 	if newest == nil {
 		return nil
@@ -85,7 +85,8 @@ func (s *Service) onchainRoot(owner events.Owner, newest *batches.Batch) *events
 		return &newest.Root
 	}
 	seen := s.Chain.Last(chainview.Account{Address: newest.Account, Program: newest.ProgramID, Owner: owner})
-	if seen != nil && (newest.ConfirmedAt == nil || seen.At.After(newest.ConfirmedAt.Time())) {
+	if seen != nil && (seen.Size > newest.Size ||
+		seen.Size == newest.Size && (newest.ConfirmedAt == nil || seen.At.After(newest.ConfirmedAt.Time()))) {
 		return &seen.Root
 	}
 	return &newest.Root
