@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -112,17 +113,7 @@ func (m *machine) pick(kind string, ids []string) string {
 	return rapid.SampledFrom(append(ids, kind+"-unknown")).Draw(m.t, kind)
 }
 
-func sortedKeys[V any](of map[string]V) []string {
-	var ids []string
-	for i := range 1000 {
-		for _, prefix := range []string{"grant", "key", "session"} {
-			if id := fmt.Sprintf("%s-%d", prefix, i); has(of, id) {
-				ids = append(ids, id)
-			}
-		}
-	}
-	return ids
-}
+func sortedKeys[V any](of map[string]V) []string { return slices.Sorted(maps.Keys(of)) }
 
 func has[V any](of map[string]V, id string) bool { _, ok := of[id]; return ok }
 
@@ -148,13 +139,11 @@ func (m *machine) write() {
 	if rapid.Bool().Draw(m.t, "idempotent") {
 		w.IdempotencyKey = &events.Hash{0xff, byte(rapid.IntRange(0, 2).Draw(m.t, "idempotency key"))}
 	}
-	d, err := m.decide(w)
 	if !alive {
-		if !errors.Is(err, ErrCredentialDead) {
-			m.t.Fatalf("dead credential %v: %v", credential, err)
-		}
+		m.checkDead(w, credential)
 		return
 	}
+	d, err := m.decide(w)
 	if w.IdempotencyKey != nil {
 		if first, ok := m.model.answers[*w.IdempotencyKey]; ok {
 			m.checkReplay(w, first, d, err)
@@ -180,6 +169,13 @@ func (m *machine) checkReplay(w *WriteMemory, first Written, d Decision, err err
 	}
 }
 
+// checkDead: whoever comes with a credential that is not alive gets nothing done.
+func (m *machine) checkDead(c Command, by Credential) {
+	if d, err := m.decide(c); !errors.Is(err, ErrCredentialDead) || len(d.Events) > 0 {
+		m.t.Fatalf("%T with dead credential %v: %v, %v", c, by, d, err)
+	}
+}
+
 // checkKeyUse: at most one use of a key is recorded a minute.
 func (m *machine) checkKeyUse(c Credential, d Decision) {
 	if c.Kind != CredentialKey {
@@ -196,6 +192,14 @@ func (m *machine) checkKeyUse(c Credential, d Decision) {
 
 func (m *machine) mint() {
 	kind := rapid.SampledFrom([]events.GrantKind{events.GrantCase, events.GrantDrop}).Draw(m.t, "kind")
+	credential, alive := m.credential()
+	uses := rapid.IntRange(1, 3).Draw(m.t, "uses")
+	expires := m.now.Add(time.Duration(rapid.IntRange(1, 5).Draw(m.t, "minutes")) * time.Minute)
+	c := &MintGrant{GrantID: m.id("grant"), Kind: kind, ExpiresAt: events.At(expires), MaxUses: uses, Credential: credential}
+	if !alive {
+		m.checkDead(c, credential)
+		return
+	}
 	expected := 0
 	for _, g := range m.model.minted {
 		if g.kind == kind && g.live(m.now) {
@@ -203,9 +207,6 @@ func (m *machine) mint() {
 			g.dead = true
 		}
 	}
-	uses := rapid.IntRange(1, 3).Draw(m.t, "uses")
-	expires := m.now.Add(time.Duration(rapid.IntRange(1, 5).Draw(m.t, "minutes")) * time.Minute)
-	c := &MintGrant{GrantID: m.id("grant"), Kind: kind, ExpiresAt: events.At(expires), MaxUses: uses}
 	if _, err := m.decide(c); err != nil || c.RevokedPrevious != expected {
 		m.t.Fatalf("revoked %d, want %d: %v", c.RevokedPrevious, expected, err)
 	}
@@ -243,7 +244,12 @@ func (m *machine) spend() {
 func (m *machine) revokeGrant() {
 	id := m.pick("grant", sortedKeys(m.model.minted))
 	g := m.model.minted[id]
-	c := &RevokeGrant{GrantID: id, Kind: events.GrantDrop}
+	credential, alive := m.credential()
+	c := &RevokeGrant{GrantID: id, Kind: events.GrantDrop, Credential: credential}
+	if !alive {
+		m.checkDead(c, credential)
+		return
+	}
 	_, err := m.decide(c)
 	expected := g != nil && g.kind == events.GrantDrop && g.live(m.now)
 	if err != nil || c.Revoked != expected {
@@ -356,6 +362,31 @@ func TestTooManySessions(t *testing.T) {
 	delete(s.Sessions, "new")
 	if third := ended(events.AudienceExtension); len(third) > 0 {
 		t.Fatalf("ended %v, though there was room", third)
+	}
+}
+
+// TestTooManyKeys: one more than there may be is refused, until one is revoked.
+func TestTooManyKeys(t *testing.T) {
+	s := NewState(testOwner)
+	for i := range MaxKeys - 1 {
+		s.Keys[fmt.Sprintf("key-%04d", i)] = Key{}
+	}
+	create := func(id string) error {
+		d, err := (&CreateKey{KeyID: id}).decide(s, time.Time{})
+		for _, data := range d.Events {
+			s.Apply(1, []events.Event{{Data: data}})
+		}
+		return err
+	}
+	if err := create("last"); err != nil {
+		t.Fatalf("%d keys, and one more: %v", MaxKeys-1, err)
+	}
+	if err := create("more"); !errors.Is(err, ErrTooManyKeys) || len(s.Keys) != MaxKeys {
+		t.Fatalf("with %d keys: %v", len(s.Keys), err)
+	}
+	s.Apply(2, []events.Event{{Data: &events.ApiKeyRevoked{KeyID: "last"}}})
+	if err := create("more"); err != nil {
+		t.Fatalf("after one was revoked: %v", err)
 	}
 }
 

@@ -191,7 +191,6 @@ func (x *Executor) UserID(ctx context.Context, owner events.Owner) (id string, r
 	defer e.leave()
 	t := turn{of: e}
 	defer t.pass()
-	e.fresh = false
 	if err := x.catchUp(ctx, owner, e); err != nil {
 		return "", false, err
 	}

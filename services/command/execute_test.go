@@ -240,45 +240,57 @@ func (s *stuck) Append(ctx context.Context, a eventlog.Append) (uint64, error) {
 }
 
 // TestWaitingHasADeadlineAndABound: behind a log that hangs, commands give up
-// in time, and too many of them are turned away at once.
+// in time, and too many of them are turned away at once. Whatever became of them,
+// there is as much room for the next ones.
 func TestWaitingHasADeadlineAndABound(t *testing.T) {
 	t.Parallel()
 	log := &stuck{Log: openLog(t), begun: make(chan struct{}, 1), release: make(chan struct{})}
 	x, owner := newExecutor(t, log), logtest.Owner()
-	first := make(chan error, 1)
-	go func() { first <- x.Execute(t.Context(), owner, write(1)) }()
-	<-log.begun
-	impatient, cancel := context.WithCancel(t.Context())
-	const waiting = 1023
-	results := make(chan error, waiting+10)
-	for range waiting + 10 {
-		go func() { results <- x.Execute(impatient, owner, write(2)) }()
-	}
-	for range 10 { // these don't even wait
-		if err := <-results; !errors.Is(err, command.ErrOverloaded) {
+	const rounds, waiting, refused = 2, 1023, 10
+	for range rounds {
+		first := make(chan error, 1)
+		go func() { first <- x.Execute(t.Context(), owner, write(1)) }()
+		<-log.begun
+		impatient, cancel := context.WithCancel(t.Context())
+		results := make(chan error, waiting+refused)
+		for range waiting + refused {
+			go func() { results <- x.Execute(impatient, owner, write(2)) }()
+		}
+		for range refused { // these don't even wait
+			if err := <-results; !errors.Is(err, command.ErrOverloaded) {
+				t.Error(err)
+			}
+		}
+		if len(results) > 0 {
+			t.Errorf("%d more than that were turned away", len(results))
+		}
+		cancel()
+		for range waiting {
+			if err := <-results; !errors.Is(err, command.ErrOverloaded) || !errors.Is(err, context.Canceled) {
+				t.Fatal(err)
+			}
+		}
+		log.release <- struct{}{}
+		if err := <-first; err != nil {
 			t.Error(err)
 		}
 	}
-	cancel()
-	for range waiting {
-		if err := <-results; !errors.Is(err, command.ErrOverloaded) {
-			t.Error(err)
-		}
-	}
-	close(log.release)
-	if err := <-first; err != nil {
-		t.Error(err)
-	}
-	if leaves := leavesOf(t, log, owner); len(leaves) != 1 {
+	if leaves := leavesOf(t, log, owner); len(leaves) != rounds {
 		t.Errorf("%d leaves", len(leaves))
+	}
+	for range 1 + waiting + 1 { // one after the other, as many as there may be at once and one more
+		if err := x.Execute(t.Context(), owner, &command.RevokeGrant{GrantID: "nobody's"}); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
 // TestOwnersShareTheMachine: of the commands of many owners a few run, a few
-// wait, and the rest is turned away at once; what ran or waited is stored.
+// wait, and the rest is turned away at once; what ran or waited is stored, and
+// leaves its place to others.
 func TestOwnersShareTheMachine(t *testing.T) {
 	t.Parallel()
-	const running, waiting, refused = 3, 5, 7
+	const rounds, running, waiting, refused = 2, 3, 5, 7
 	log := &stuck{Log: openLog(t), begun: make(chan struct{}, running+waiting), release: make(chan struct{})}
 	x, err := command.NewExecutor(command.Config{
 		Log: log, Loader: emptyModel{}, Source: "/core", NewID: newID, MaxRunning: running, MaxWaiting: waiting,
@@ -287,33 +299,44 @@ func TestOwnersShareTheMachine(t *testing.T) {
 		t.Fatal(err)
 	}
 	owners := make([]events.Owner, running+waiting+refused)
-	results := make(chan error, len(owners))
 	for i := range owners {
 		owners[i] = events.OwnerFromBytes([32]byte{1, byte(i)})
-		go func() { results <- x.Execute(t.Context(), owners[i], write(1)) }()
 	}
-	for range running {
-		<-log.begun
-	}
-	for range refused {
-		if err := <-results; !errors.Is(err, command.ErrOverloaded) {
-			t.Error(err)
+	for range rounds {
+		results := make(chan error, len(owners))
+		for _, owner := range owners {
+			go func() { results <- x.Execute(t.Context(), owner, write(1)) }()
 		}
-	}
-	if len(log.begun) != 0 {
-		t.Errorf("%d commands more were begun than may run", len(log.begun))
-	}
-	close(log.release)
-	for range running + waiting {
-		if err := <-results; err != nil {
-			t.Error(err)
+		for range running {
+			<-log.begun
+		}
+		for range refused {
+			if err := <-results; !errors.Is(err, command.ErrOverloaded) {
+				t.Error(err)
+			}
+		}
+		if len(log.begun) != 0 {
+			t.Errorf("%d commands more were begun than may run", len(log.begun))
+		}
+		for range running + waiting {
+			select {
+			case log.release <- struct{}{}:
+			case err := <-results:
+				t.Fatalf("one that should run or wait was turned away: %v", err)
+			}
+			if err := <-results; err != nil {
+				t.Error(err)
+			}
+		}
+		for range waiting {
+			<-log.begun
 		}
 	}
 	leaves := 0
 	for _, owner := range owners {
 		leaves += len(leavesOf(t, log, owner))
 	}
-	if leaves != running+waiting {
+	if leaves != rounds*(running+waiting) {
 		t.Errorf("%d leaves", leaves)
 	}
 }
