@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 )
 
@@ -110,7 +111,7 @@ func (d *disk) check(block, end int) {
 			d.t.Error(err)
 		}
 	}
-	if err := restore(d.g.redoPath, left); err != nil {
+	if err := restore(d.g.redoPath, left, syncFile); err != nil {
 		d.t.Error(err)
 	}
 	for n := 1; n <= block; n++ {
@@ -158,6 +159,60 @@ func TestABlockIsSyncedToItsEnd(t *testing.T) {
 		d.check(second, secondEnd)
 		d.check(third, thirdEnd)
 	}
+}
+
+// Nor is what comes while a first round, which has nothing to go on from, syncs
+// the block.
+func TestAFirstRoundKnowsHowFarItCame(t *testing.T) {
+	t.Parallel()
+	d := newDisk(t, 16*redoPage)
+	var second, third, secondEnd, thirdEnd int
+	d.g.watch = func(step, path string) {
+		d.synced(step, path)
+		if filepath.Base(path) == "1.blk" && third == 0 {
+			second, secondEnd = d.write(make([]byte, 20), false)
+			third, thirdEnd = d.write(make([]byte, 30), true)
+		}
+	}
+	for range 2 {
+		if err := d.g.round(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d.check(second, secondEnd)
+	d.check(third, thirdEnd)
+}
+
+// A block is found by the names on the way to it and by what describes its stream,
+// and so is the redo file: the first round syncs those as well.
+func TestWhatLeadsToTheBlocksIsDurable(t *testing.T) {
+	t.Parallel()
+	eachKind(t, func(t *testing.T, d *disk) {
+		synced := map[string]bool{}
+		d.g.watch = func(step, path string) {
+			if step == stepSync {
+				synced[path] = true
+			}
+		}
+		if err := d.g.round(); err != nil {
+			t.Fatal(err)
+		}
+		stream := filepath.Dir(d.g.dir)
+		streams := filepath.Dir(stream)
+		account := filepath.Dir(streams)
+		leading := []string{
+			filepath.Join(stream, "meta.inf"), filepath.Join(stream, "meta.sum"),
+			d.g.dir, stream, streams, account, filepath.Dir(account),
+		}
+		if d.g.redoPath != "" {
+			leading = append(leading, filepath.Dir(d.g.redoPath), filepath.Dir(filepath.Dir(d.g.redoPath)))
+		}
+		for _, path := range leading {
+			if !synced[path] {
+				t.Errorf("%s is not synced", path)
+			}
+		}
+	})
 }
 
 func TestWhatWasSyncedIsDurable(t *testing.T) {
@@ -233,4 +288,143 @@ func TestAfterAFailedOpenSyncsGoOn(t *testing.T) {
 		t.Error(err)
 	}
 	d.check(block, end)
+}
+
+// beside fills the redo file until a half of it is begun anew, while the first
+// block is not what it was: trouble takes it away as soon as it is to be synced
+// beside the rounds, and is over when beside returns. undo puts the block back.
+// The blocks are then two, and all rounds so far succeeded.
+func (d *disk) beside(trouble func(path string) error) (first place, undo func()) {
+	d.t.Helper()
+	path := blockPath(d.g.dir, 1)
+	next := func(nextBlock bool) place {
+		block, end := d.write(make([]byte, 100), nextBlock)
+		if err := d.g.round(); err != nil {
+			d.t.Fatal(err)
+		}
+		d.check(block, end)
+		return place{block, int64(end)}
+	}
+	if err := d.g.round(); err != nil {
+		d.t.Fatal(err)
+	}
+	first = next(false)
+	next(true)
+	var begun atomic.Bool
+	d.g.watch = func(step, at string) {
+		if step != stepSync || at != path || !begun.CompareAndSwap(false, true) {
+			d.synced(step, at)
+			return
+		}
+		if err := errors.Join(os.Rename(path, path+".kept"), trouble(path)); err != nil {
+			d.t.Error(err)
+		}
+	}
+	for d.g.syncs == nil {
+		next(false)
+	}
+	d.g.syncs <- <-d.g.syncs // it is over, and nobody knows
+	return first, func() {
+		d.t.Helper()
+		if err := errors.Join(os.RemoveAll(path), os.Rename(path+".kept", path)); err != nil {
+			d.t.Fatal(err)
+		}
+	}
+}
+
+// untilRefused writes and syncs until that fails, as it does at the latest when the
+// other half is full, and returns why.
+func (d *disk) untilRefused() error {
+	d.t.Helper()
+	for range 64 {
+		d.write(make([]byte, 100), false)
+		if err := d.g.round(); err != nil {
+			return err
+		}
+	}
+	d.t.Fatal("nobody is told of it")
+	return nil
+}
+
+// A block that can't be opened when its half of the redo file is to be free is not
+// durable yet, and nothing else takes its place there.
+func TestABlockThatIsNotSyncedBesideTheRounds(t *testing.T) {
+	t.Parallel()
+	d := newDisk(t, 4*redoPage)
+	first, undo := d.beside(func(string) error { return nil })
+	if err := d.untilRefused(); !errors.Is(err, ErrSync) || !errors.Is(err, os.ErrNotExist) || errors.Is(err, errLost) {
+		t.Fatalf("without the file: %v", err)
+	}
+	undo()
+	for range 10 {
+		block, end := d.write(make([]byte, 100), false)
+		if err := d.g.round(); err != nil {
+			t.Fatal(err)
+		}
+		d.check(first.block, int(first.offset))
+		d.check(block, end)
+	}
+}
+
+// What a failed fsync of a block was for may be gone, also where that ran beside the
+// rounds. The redo file still has it, whatever is tried afterwards.
+func TestABlockThatIsLostBesideTheRounds(t *testing.T) {
+	t.Parallel()
+	for name, between := range map[string]func(*testing.T, *disk, func()){
+		"and the half is needed": func(t *testing.T, d *disk, undo func()) {
+			if err := d.untilRefused(); !errors.Is(err, errLost) {
+				t.Fatalf("when it is waited for: %v", err)
+			}
+			undo()
+		},
+		"and another round fails": func(t *testing.T, d *disk, undo func()) {
+			undo()
+			newest := blockPath(d.g.dir, d.block)
+			if err := os.Rename(newest, newest+".kept"); err != nil {
+				t.Fatal(err)
+			}
+			if err := d.g.round(); !errors.Is(err, os.ErrNotExist) || errors.Is(err, errLost) {
+				t.Fatalf("without the newest block: %v", err)
+			}
+			if err := os.Rename(newest+".kept", newest); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := newDisk(t, 4*redoPage)
+			// Opens, and refuses to be synced.
+			first, undo := d.beside(func(path string) error { return os.Symlink(os.DevNull, path) })
+			between(t, d, undo)
+			if err := d.g.round(); !errors.Is(err, errLost) {
+				t.Errorf("a round after that: %v", err)
+			}
+			if err := d.g.close(); !errors.Is(err, errLost) {
+				t.Errorf("the end: %v", err)
+			}
+			d.check(first.block, int(first.offset))
+			if d.durable[first.block] >= int(first.offset) {
+				t.Error("the block was synced after all")
+			}
+		})
+	}
+}
+
+// Nor is it known what a redo file holds that could not be written.
+func TestARedoFileThatIsLost(t *testing.T) {
+	t.Parallel()
+	d := newDisk(t, 4*redoPage)
+	if err := d.g.round(); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.g.redo.file.Close(); err != nil {
+		t.Fatal(err)
+	}
+	d.write(make([]byte, 100), false)
+	for range 2 {
+		if err := d.g.round(); !errors.Is(err, ErrSync) || !errors.Is(err, errLost) {
+			t.Errorf("a redo file that can't be written: %v", err)
+		}
+	}
 }

@@ -377,7 +377,7 @@ func (g *GroupSync) syncAll() error {
 // emptyRedo is for when every block is synced.
 func (g *GroupSync) emptyRedo() (err error) {
 	if g.redo == nil {
-		g.redo, err = openRedo(g.redoPath, g.half)
+		g.redo, err = openRedo(g.redoPath, g.half, g.syncFile)
 		return err
 	}
 	return g.redo.forget()

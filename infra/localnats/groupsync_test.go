@@ -2,6 +2,7 @@ package localnats
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -103,6 +104,46 @@ func TestAFailedSyncIsEverybodysError(t *testing.T) {
 		one, two := answered(t, first), answered(t, second)
 		if <-one == nil || <-two == nil {
 			t.Error("a sync without a file succeeded")
+		}
+	})
+}
+
+// A server that stops waits for the round that runs: what it says is true, and
+// nobody else is at the files.
+func TestTheEndWaitsForTheRound(t *testing.T) {
+	t.Parallel()
+	g := newGroupSync(t)
+	g.half, g.redoPath = 4*redoPage, filepath.Join(t.TempDir(), "redo", "LEDGER")
+	synctest.Test(t, func(t *testing.T) {
+		if err := <-answered(t, g.Sync); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(blockPath(g.dir, 1), []byte("more"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		goOn, rounds := make(chan struct{}), 0
+		g.watch = func(step, _ string) {
+			if step == stepCopied {
+				rounds++
+				<-goOn
+			} else if rounds > 0 {
+				select {
+				case <-goOn:
+				default:
+					t.Error("two are at the files")
+				}
+			}
+		}
+		asked := answered(t, g.Sync)
+		synctest.Wait()
+		closed := answered(t, func(context.Context) error { return g.close() })
+		synctest.Wait()
+		if rounds != 1 || len(asked) > 0 || len(closed) > 0 {
+			t.Errorf("%d rounds; the round is over: %v, the end: %v", rounds, len(asked) > 0, len(closed) > 0)
+		}
+		close(goOn)
+		if err := errors.Join(<-asked, <-closed); err != nil {
+			t.Error(err)
 		}
 	})
 }

@@ -10,8 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-
-	"github.com/memory-ledger/ledger/infra/datadir"
 )
 
 // redo is a file that holds the newest bytes of a stream's block files once
@@ -80,9 +78,10 @@ var ErrRedo = errors.New("the redo file does not fit the stream's files")
 // errLong says that there is more to sync than a redo file is for.
 var errLong = errors.New("too long for the redo file")
 
-// openRedo opens a redo file that holds nothing, and makes it if need be. A
-// crash while it is made leaves zeros, which are no records.
-func openRedo(path string, half int64) (*redo, error) {
+// openRedo opens a redo file that holds nothing, and makes it if need be; sync
+// makes its name durable. A crash while it is made leaves zeros, which are no
+// records.
+func openRedo(path string, half int64, sync func(path string) error) (*redo, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, err
 	}
@@ -91,7 +90,7 @@ func openRedo(path string, half int64) (*redo, error) {
 		return nil, err
 	}
 	r := &redo{file: f, half: half}
-	if err := r.lay(path); err != nil {
+	if err := r.lay(path, sync); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return r, nil
@@ -99,7 +98,7 @@ func openRedo(path string, half int64) (*redo, error) {
 
 // lay writes the whole file, so that later writes find their place on the disk
 // made, and its name.
-func (r *redo) lay(path string) error {
+func (r *redo) lay(path string, sync func(path string) error) error {
 	info, err := r.file.Stat()
 	if err != nil {
 		return err
@@ -117,10 +116,10 @@ func (r *redo) lay(path string) error {
 	if err := r.forget(); err != nil {
 		return err
 	}
-	if err := datadir.SyncDir(filepath.Dir(path)); err != nil {
+	if err := sync(filepath.Dir(path)); err != nil {
 		return err
 	}
-	return datadir.SyncDir(filepath.Dir(filepath.Dir(path)))
+	return sync(filepath.Dir(filepath.Dir(path)))
 }
 
 // forget makes both halves hold nothing, durably, and begins another series. It
@@ -275,12 +274,12 @@ func restoreAll(dir, store string) error {
 	}
 	for _, e := range entries {
 		path := filepath.Join(dir, e.Name())
-		if err := restore(path, blocksOf(store, e.Name())); err != nil {
+		if err := restore(path, blocksOf(store, e.Name()), syncFile); err != nil {
 			return err
 		}
 		// Now, since the server may give other bytes to the places that an
 		// unfinished message had.
-		r, err := openRedo(path, redoHalf)
+		r, err := openRedo(path, redoHalf, syncFile)
 		if err != nil {
 			return err
 		}
@@ -291,11 +290,11 @@ func restoreAll(dir, store string) error {
 	return nil
 }
 
-// restore brings the blocks in a folder to what a redo file holds, and syncs
-// them. It is for before the server opens them. After a power cut that puts back
+// restore brings the blocks in a folder to what a redo file holds, and has sync
+// make them durable. It is for before the server opens them. After a power cut that puts back
 // what the disk had not got yet; after a kill the blocks have it all, and are
 // written the same bytes. Interrupted, it is done again from the beginning.
-func restore(path, blocks string) error {
+func restore(path, blocks string, sync func(path string) error) error {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -306,7 +305,7 @@ func restore(path, blocks string) error {
 	open := map[int]*os.File{}
 	defer func() {
 		for _, f := range open {
-			f.Close() // synced, or not of importance
+			f.Close() // what was written is synced, or not of importance
 		}
 	}()
 	for _, r := range readRedo(data) {
@@ -328,15 +327,15 @@ func restore(path, blocks string) error {
 			return err
 		}
 	}
-	for _, f := range open {
-		if err := f.Sync(); err != nil {
+	for block := range open {
+		if err := sync(blockPath(blocks, block)); err != nil {
 			return err
 		}
 	}
 	if len(open) == 0 {
 		return nil
 	}
-	return datadir.SyncDir(blocks)
+	return sync(blocks)
 }
 
 // openBlock opens a block file for writing. One that begins in the redo file may

@@ -3,6 +3,7 @@ package localnats
 import (
 	"bytes"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,7 +14,7 @@ import (
 func newRedo(t testing.TB) (r *redo, path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "redo", "LEDGER")
-	r, err := openRedo(path, 8*redoPage)
+	r, err := openRedo(path, 8*redoPage, syncFile)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +164,7 @@ func TestRestoreRefusesFilesOfAnotherRun(t *testing.T) {
 		if err := other(blocks); err != nil {
 			t.Fatal(err)
 		}
-		if err := restore(path, blocks); err == nil || name != "no such folder" && !errors.Is(err, ErrRedo) {
+		if err := restore(path, blocks, syncFile); err == nil || name != "no such folder" && !errors.Is(err, ErrRedo) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -172,7 +173,7 @@ func TestRestoreRefusesFilesOfAnotherRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 { // as often as anybody likes
-		if err := restore(path, blocks); err != nil {
+		if err := restore(path, blocks, syncFile); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -181,6 +182,68 @@ func TestRestoreRefusesFilesOfAnotherRun(t *testing.T) {
 	}
 	if got := contents(t, blockPath(blocks, 2)); string(got[100:]) != "goes on" {
 		t.Errorf("block 2: %q", got)
+	}
+}
+
+// What was restored is durable before the redo file is emptied, as it is then, also
+// where the server was only killed and the blocks have it all.
+func TestRestoredBlocksAreSynced(t *testing.T) {
+	t.Parallel()
+	r, path := newRedo(t)
+	put(t, r, 2, 5, "goes on")
+	put(t, r, 3, 0, "begin")
+	blocks := t.TempDir()
+	if err := os.WriteFile(blockPath(blocks, 2), []byte("block"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	durable := map[string]string{}
+	err := restore(path, blocks, func(path string) error {
+		if path == blocks {
+			durable[path] = "names"
+			return nil
+		}
+		durable[path] = string(contents(t, path))
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{blockPath(blocks, 2): "blockgoes on", blockPath(blocks, 3): "begin", blocks: "names"}
+	if !maps.Equal(durable, want) {
+		t.Errorf("synced is %q, want %q", durable, want)
+	}
+	failed := errors.New("the disk failed")
+	for at := range want {
+		if err := restore(path, blocks, func(path string) error {
+			if path == at {
+				return failed
+			}
+			return nil
+		}); !errors.Is(err, failed) {
+			t.Errorf("%s can't be synced: %v", at, err)
+		}
+	}
+}
+
+// A redo file is restored once: the server gives other bytes to the places that an
+// unfinished message had.
+func TestRestoreEmptiesTheRedoFile(t *testing.T) {
+	t.Parallel()
+	dir, store := t.TempDir(), t.TempDir()
+	path := filepath.Join(dir, "LEDGER")
+	r, err := openRedo(path, redoHalf, syncFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, r, 1, 0, "begin")
+	if err := errors.Join(r.file.Close(), os.MkdirAll(blocksOf(store, "LEDGER"), 0o700), restoreAll(dir, store)); err != nil {
+		t.Fatal(err)
+	}
+	if got := contents(t, blockPath(blocksOf(store, "LEDGER"), 1)); string(got) != "begin" {
+		t.Errorf("block 1: %q", got)
+	}
+	if left := readRedo(contents(t, path)); len(left) > 0 {
+		t.Errorf("%d records are left", len(left))
 	}
 }
 
