@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/gagliardetto/solana-go"
@@ -58,6 +59,8 @@ func must[T any](v T, err error) T {
 	return v
 }
 
+func must2[T, U any](v T, _ U, err error) T { return must(v, err) }
+
 // leaves are the owner's memories, salted with a key of the vectors' own.
 func leaves() []leaf.Leaf {
 	secret := must(leaf.DeriveSecret(filled(0x61)))
@@ -70,28 +73,39 @@ func leaves() []leaf.Leaf {
 }
 
 func account() solana.PublicKey {
-	address, _, err := commitment.Address(program.LocalID, authority, solana.PublicKey(owner.Bytes()))
-	return must(address, err)
+	return must2(commitment.Address(program.LocalID, authority, solana.PublicKey(owner.Bytes())))
 }
 
-func good() *receipt.Receipt {
-	all := leaves()
+func good() *receipt.Receipt { return receiptOf(leaves(), leafIndex, treeSize) }
+
+// newest is a good receipt of a leaf that the newest commitment's own batch brought.
+func newest() *receipt.Receipt { return receiptOf(leaves(), leafIndex, committedSize) }
+
+// receiptOf is the receipt of a leaf whose batch committed size of them all.
+func receiptOf(all []leaf.Leaf, index, size uint64) *receipt.Receipt {
 	hashes := make([]events.Hash, len(all))
 	for i := range all {
 		hashes[i] = must(all[i].Hash())
 	}
-	p := must(tree.InclusionOf(hashes, leafIndex, treeSize))
-	l := all[leafIndex]
+	p := must(tree.InclusionOf(hashes, index, size))
+	l := all[index]
 	return &receipt.Receipt{
 		Version: receipt.Version,
 		Entry:   receipt.Entry{Content: l.Content, Metadata: l.Metadata.Bytes(), Owner: owner, Salt: l.Salt, V: leaf.Version},
-		Leaf:    p.Leaf, LeafIndex: leafIndex, TreeSize: treeSize, Siblings: p.Siblings, Directions: p.Directions, BatchRoot: p.Root,
+		Leaf:    p.Leaf, LeafIndex: index, TreeSize: size, Siblings: p.Siblings, Directions: p.Directions, BatchRoot: p.Root,
 		Anchor: &receipt.Anchor{
 			Cluster: genesis, ProgramID: program.LocalID.String(), Account: account().String(), TxSignature: signature,
 			Slot: slot, CommittedSize: committedSize, CommittedRoot: tree.RootOf(hashes),
 		},
-		Consistency: must(tree.ConsistencyOf(hashes, treeSize, committedSize)),
+		Consistency: must(tree.ConsistencyOf(hashes, size, committedSize)),
 	}
+}
+
+// saltedInCapitals is a receipt that hangs together, over a salt that no leaf has.
+func saltedInCapitals() *receipt.Receipt {
+	all := leaves()
+	all[leafIndex].Salt = strings.ToUpper(all[leafIndex].Salt)
+	return receiptOf(all, leafIndex, treeSize)
 }
 
 // other is a hash that is not the one given.
@@ -111,9 +125,15 @@ var alterations = []struct {
 	{"entry-owner-no-key", "entry.owner:", false, func(r *receipt.Receipt) { r.Entry.Owner = "nobody" }},
 	{"entry-salt-altered", "entry: content, metadata, owner, salt", false, func(r *receipt.Receipt) { r.Entry.Salt = other(events.Hash{}).String() }},
 	{"entry-v-unknown", "entry.v:", false, func(r *receipt.Receipt) { r.Entry.V = 2 }},
+	{"entry-salt-in-capitals", "entry.salt:", false, func(r *receipt.Receipt) { *r = *saltedInCapitals() }},
 	{"leafhash-altered", "leafHash:", false, func(r *receipt.Receipt) { r.Leaf = other(r.Leaf) }},
 	{"leafindex-of-another-leaf", "leafIndex:", false, func(r *receipt.Receipt) { r.LeafIndex = 3 }},
 	{"leafindex-outside-the-tree", "leafIndex:", false, func(r *receipt.Receipt) { r.LeafIndex = treeSize }},
+	// The path of an only leaf is empty, wherever it is said to be.
+	{"leafindex-outside-a-tree-of-one", "leafIndex:", false, func(r *receipt.Receipt) {
+		*r = *receiptOf(leaves(), 0, 1)
+		r.LeafIndex = 1
+	}},
 	{"treesize-larger", "treeSize:", false, func(r *receipt.Receipt) { r.TreeSize = 9 }},
 	{"treesize-smaller", "treeSize:", false, func(r *receipt.Receipt) { r.TreeSize = 4 }},
 	{"siblings-one-altered", "siblings:", false, func(r *receipt.Receipt) { r.Siblings[1] = other(r.Siblings[1]) }},
@@ -124,6 +144,14 @@ var alterations = []struct {
 	{"consistency-one-altered", "consistency:", false, func(r *receipt.Receipt) { r.Consistency[0] = other(r.Consistency[0]) }},
 	{"consistency-one-missing", "consistency:", false, func(r *receipt.Receipt) { r.Consistency = r.Consistency[1:] }},
 	{"consistency-without-anchor", "consistency:", false, func(r *receipt.Receipt) { r.Anchor = nil }},
+	{"consistency-where-nothing-is-to-prove", "consistency:", false, func(r *receipt.Receipt) {
+		*r = *newest()
+		r.Consistency = []events.Hash{other(r.BatchRoot)}
+	}},
+	{"anchor-committedroot-is-not-batchroot", "anchor.committedRoot:", false, func(r *receipt.Receipt) {
+		*r = *newest()
+		r.Anchor.CommittedRoot = other(r.BatchRoot)
+	}},
 	{"anchor-committedroot-altered", "anchor.committedRoot:", false, func(r *receipt.Receipt) { r.Anchor.CommittedRoot = other(r.Anchor.CommittedRoot) }},
 	{"anchor-committedsize-larger", "consistency:", false, func(r *receipt.Receipt) { r.Anchor.CommittedSize = 20 }},
 	{"anchor-committedsize-smaller-than-treesize", "anchor.committedSize:", false, func(r *receipt.Receipt) { r.Anchor.CommittedSize = 4 }},
@@ -338,45 +366,210 @@ func TestMalformed(t *testing.T) {
 	}
 }
 
-// node is a chain that holds the vectors' commitment, and has moved on where
-// size is larger; 0 is without the account.
-func node(t *testing.T, size uint64) string {
-	t.Helper()
-	r := good()
-	root, last := [32]byte(r.Anchor.CommittedRoot), uint64(slot)
-	if size != committedSize {
-		root, last = [32]byte{1}, slot+100
+// nodeSays is what a node answers.
+type nodeSays struct {
+	genesis string
+	at      string // address of the account
+	account *nodeAccount
+	tx      *nodeTransaction
+
+	asked sync.Map // for which commitment, by method
+}
+
+type nodeAccount struct {
+	Owner string   `json:"owner"`
+	Data  []string `json:"data"`
+}
+
+type nodeTransaction struct {
+	Slot        uint64           `json:"slot"`
+	Meta        *nodeMeta        `json:"meta"`
+	Transaction nodeInstructions `json:"transaction"`
+}
+
+type nodeMeta struct {
+	Err any `json:"err"`
+}
+
+type nodeInstructions struct {
+	Message struct {
+		AccountKeys  []string          `json:"accountKeys"`
+		Instructions []nodeInstruction `json:"instructions"`
+	} `json:"message"`
+}
+
+type nodeInstruction struct {
+	Program  int    `json:"programIdIndex"`
+	Accounts []int  `json:"accounts"`
+	Data     string `json:"data"`
+}
+
+// holding is an account of the program that holds a commitment.
+func holding(c commitment.Account) *nodeAccount {
+	return &nodeAccount{program.LocalID.String(), []string{base64.StdEncoding.EncodeToString(c.Encode()), "base64"}}
+}
+
+// committed is what the vectors' account held when their commit was its newest.
+func committed() commitment.Account {
+	return commitment.Account{
+		Authority: authority, Owner: solana.PublicKey(owner.Bytes()), Size: committedSize,
+		Root: [32]byte(good().Anchor.CommittedRoot), Slot: slot, Count: 1,
 	}
-	data := commitment.Account{Authority: authority, Owner: solana.PublicKey(owner.Bytes()), Size: size, Root: root, Slot: last, Count: 1}.Encode()
-	commit := commitment.Commit{Owner: solana.PublicKey(owner.Bytes()), Size: committedSize, Root: [32]byte(r.Anchor.CommittedRoot)}.Encode()
+}
+
+// truth is a chain that holds the vectors' commitment, and has moved on where
+// size is larger; 0 is without the account.
+func truth(size uint64) *nodeSays {
+	held := committed()
+	if size != committedSize {
+		held.Size, held.Root, held.Slot = size, [32]byte{1}, slot+100
+	}
+	says := &nodeSays{genesis: genesis, at: account().String(), tx: &nodeTransaction{Slot: slot, Meta: &nodeMeta{}}}
+	if size > 0 {
+		says.account = holding(held)
+	}
+	message := &says.tx.Transaction.Message
+	message.AccountKeys = []string{authority.String(), account().String(), program.LocalID.String()}
+	message.Instructions = []nodeInstruction{{2, []int{0, 1}, commitOf(committed())}}
+	return says
+}
+
+// commitOf is the data of the instruction that an account is made by.
+func commitOf(a commitment.Account) string {
+	return base58.Encode(commitment.Commit{Owner: a.Owner, Size: a.Size, Root: a.Root}.Encode())
+}
+
+// node answers as the chain of truth does.
+func node(t *testing.T, size uint64) string { return truth(size).serve(t) }
+
+func (n *nodeSays) serve(t *testing.T) string {
+	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		var call struct {
 			Method string
 			Params []any
 		}
 		_ = stdjson.NewDecoder(q.Body).Decode(&call)
+		if len(call.Params) == 2 {
+			n.asked.Store(call.Method, call.Params[1].(map[string]any)["commitment"])
+		}
 		var result any
 		switch call.Method {
 		case "getGenesisHash":
-			result = genesis
+			result = n.genesis
 		case "getAccountInfo":
-			value := any(nil)
-			if call.Params[0] == account().String() && size > 0 {
-				value = map[string]any{"owner": program.LocalID.String(), "data": []string{base64.StdEncoding.EncodeToString(data), "base64"}}
+			value := n.account
+			if call.Params[0] != n.at {
+				value = nil
 			}
 			result = map[string]any{"value": value}
 		case "getTransaction":
 			if call.Params[0] == signature {
-				result = map[string]any{"slot": slot, "meta": map[string]any{"err": nil}, "transaction": map[string]any{"message": map[string]any{
-					"accountKeys":  []string{authority.String(), account().String(), program.LocalID.String()},
-					"instructions": []any{map[string]any{"programIdIndex": 2, "accounts": []int{0, 1}, "data": base58.Encode(commit)}},
-				}}}
+				result = n.tx
 			}
 		}
 		_ = stdjson.NewEncoder(w).Encode(map[string]any{"jsonrpc": "2.0", "id": 1, "result": result})
 	}))
 	t.Cleanup(server.Close)
 	return server.URL
+}
+
+// TestWhatTheChainSays: of a good receipt, each time one thing is otherwise on the
+// chain, and that is what is found.
+func TestWhatTheChainSays(t *testing.T) {
+	t.Parallel()
+	somebody := solana.PublicKey(filled(0x42))
+	message := func(n *nodeSays) *nodeInstruction { return &n.tx.Transaction.Message.Instructions[0] }
+	for name, c := range map[string]struct {
+		change func(*nodeSays, *receipt.Receipt)
+		want   string
+	}{
+		"all that the receipt says": {func(*nodeSays, *receipt.Receipt) {}, ""},
+		"another instruction before it": {func(n *nodeSays, _ *receipt.Receipt) {
+			list := &n.tx.Transaction.Message.Instructions
+			*list = append([]nodeInstruction{{0, nil, ""}, {7, []int{9, -1}, ""}}, *list...)
+		}, ""},
+		"the account of somebody else's log": {func(n *nodeSays, r *receipt.Receipt) {
+			held := committed()
+			held.Owner = somebody
+			n.at = must2(commitment.Address(program.LocalID, authority, somebody)).String()
+			n.account, r.Anchor.Account = holding(held), n.at
+		}, "anchor.account: " + must2(commitment.Address(program.LocalID, authority, somebody)).String() + " commits to the log of"},
+		"an account at another place": {func(n *nodeSays, r *receipt.Receipt) {
+			n.at = somebody.String()
+			n.tx.Transaction.Message.AccountKeys[1], r.Anchor.Account = n.at, n.at
+		}, "anchor.account: the program keeps this owner's commitment at " + account().String()},
+		"the account of another authority at this one's place": {func(n *nodeSays, _ *receipt.Receipt) {
+			held := committed()
+			held.Authority = somebody
+			n.account = holding(held)
+		}, "anchor.account: the program keeps this owner's commitment at"},
+		"an account with other magic": {func(n *nodeSays, _ *receipt.Receipt) {
+			data := committed().Encode()
+			data[7]++
+			n.account.Data[0] = base64.StdEncoding.EncodeToString(data)
+		}, "anchor.account: " + account().String() + " holds no commitment"},
+		"a longer account": {func(n *nodeSays, _ *receipt.Receipt) {
+			n.account.Data[0] = base64.StdEncoding.EncodeToString(append(committed().Encode(), 0))
+		}, "anchor.account: " + account().String() + " holds no commitment"},
+		"another root": {func(n *nodeSays, _ *receipt.Receipt) {
+			held := committed()
+			held.Root[0]++
+			n.account = holding(held)
+		}, "anchor.committedRoot:"},
+		"an account that was written in another slot": {func(n *nodeSays, _ *receipt.Receipt) {
+			held := committed()
+			held.Slot++
+			n.account = holding(held)
+		}, "anchor.slot: it is 4242, the account"},
+		"no such transaction":                  {func(n *nodeSays, _ *receipt.Receipt) { n.tx = nil }, "anchor.txSignature: the node knows no such"},
+		"a transaction whose fate is not said": {func(n *nodeSays, _ *receipt.Receipt) { n.tx.Meta = nil }, "anchor.txSignature: the node knows no such"},
+		"a transaction that failed":            {func(n *nodeSays, _ *receipt.Receipt) { n.tx.Meta.Err = "InstructionError" }, "anchor.txSignature: that transaction failed"},
+		"a transaction in another slot":        {func(n *nodeSays, _ *receipt.Receipt) { n.tx.Slot++ }, "anchor.slot: it is 4242, the transaction"},
+		"a commit of another root": {func(n *nodeSays, _ *receipt.Receipt) {
+			other := committed()
+			other.Root[0]++
+			message(n).Data = commitOf(other)
+		}, "anchor.txSignature: that transaction does not commit"},
+		"a commit of another size": {func(n *nodeSays, _ *receipt.Receipt) {
+			other := committed()
+			other.Size++
+			message(n).Data = commitOf(other)
+		}, "anchor.txSignature: that transaction does not commit"},
+		"a commit of somebody else's log": {func(n *nodeSays, _ *receipt.Receipt) {
+			other := committed()
+			other.Owner = somebody
+			message(n).Data = commitOf(other)
+		}, "anchor.txSignature: that transaction does not commit"},
+		"a commit by another program": {func(n *nodeSays, _ *receipt.Receipt) {
+			n.tx.Transaction.Message.AccountKeys[2] = somebody.String()
+		}, "anchor.txSignature: that transaction does not commit"},
+		"a commit to another account": {func(n *nodeSays, _ *receipt.Receipt) {
+			n.tx.Transaction.Message.AccountKeys[1] = somebody.String()
+		}, "anchor.txSignature: that transaction does not commit"},
+		"a commit without accounts": {func(n *nodeSays, _ *receipt.Receipt) { message(n).Accounts = nil }, "anchor.txSignature: that transaction does not commit"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			says, r := truth(committedSize), good()
+			c.change(says, r)
+			_, err := receipt.Check(t.Context(), says.serve(t), r)
+			var finding *receipt.Finding
+			switch {
+			case c.want == "" && err != nil:
+				t.Error(err)
+			case c.want != "" && (!errors.As(err, &finding) || !strings.HasPrefix(err.Error(), c.want)):
+				t.Errorf("got %v, want a finding that begins with %q", err, c.want)
+			}
+			// What is not final yet may still come to nothing.
+			if is, _ := says.asked.Load("getAccountInfo"); is != "finalized" {
+				t.Errorf("the account is asked for as it is %v", is)
+			}
+			if is, _ := says.asked.Load("getTransaction"); is != nil && is != "confirmed" {
+				t.Errorf("the transaction is asked for as it is %v", is)
+			}
+		})
+	}
 }
 
 // Every place in every tree up to a size: what the verifier's own arithmetic
