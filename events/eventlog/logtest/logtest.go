@@ -174,13 +174,18 @@ func repeats(t *testing.T, ctx context.Context, f Fixture) {
 
 func repeatsAfterOthers(t *testing.T, ctx context.Context, f Fixture) {
 	o := Owner()
-	a := command(o, 0)
-	first := mustAppend(t, ctx, f.Log, a)
-	second := mustAppend(t, ctx, f.Log, command(o, first))
-	if again := mustAppend(t, ctx, f.Log, a); again != first {
-		t.Fatalf("first %d, again %d", first, again)
+	sequences := []uint64{0}
+	var stored []eventlog.Append
+	for i := range 3 {
+		a := command(o, sequences[i])
+		stored, sequences = append(stored, a), append(sequences, mustAppend(t, ctx, f.Log, a))
 	}
-	expectHead(t, ctx, f.Log, second)
+	for i, a := range stored { // the owner's first message, one after others, the newest
+		if again := mustAppend(t, ctx, f.Log, a); again != sequences[i+1] {
+			t.Fatalf("message %d of the owner: first %d, again %d", i+1, sequences[i+1], again)
+		}
+	}
+	expectHead(t, ctx, f.Log, sequences[len(stored)])
 }
 
 func wildcard(t *testing.T, ctx context.Context, f Fixture) {
