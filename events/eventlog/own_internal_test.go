@@ -143,6 +143,47 @@ func TestOwnKnowsSoManyOwners(t *testing.T) {
 	})
 }
 
+// broken is a disk that loses what it is given.
+type broken struct{ err error }
+
+func (b broken) Sync(context.Context) error { return b.err }
+
+// TestWhatIsToldIsKnown: once a message is in the log, whoever is told of it finds it
+// known; the tail has it only where it is on stable storage.
+func TestWhatIsToldIsKnown(t *testing.T) {
+	t.Parallel()
+	conn, err := natstest.Start(t).Connect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	log, err := Create(t.Context(), conn, Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, tail := NewOwn(new(house)), new(Tail)
+	own.believed = true
+	log = log.WithOwn(own).WithTail(tail)
+	last := uint64(0)
+	for _, lost := range []error{nil, errors.New("the disk failed")} {
+		before := last
+		_, err := log.WithSyncer(broken{lost}).Append(t.Context(), Append{
+			Family: events.FamilyLedger, Owner: named(1), Kind: events.KindMemory, CommandID: fmt.Sprint(last), Expected: last, Payload: []byte("x"),
+			Stored: func(seq uint64) {
+				last = seq
+				if newest, known := log.Newest(named(1)); !known || newest != seq {
+					t.Errorf("stored at %d, and known is %d, %t", seq, newest, known)
+				}
+			},
+		})
+		if last == before || !errors.Is(err, lost) || lost != nil && !errors.Is(err, ErrUncertain) {
+			t.Fatalf("stored at %d: %v", last, err)
+		}
+		if has := tail.holds(last, last); has != (lost == nil) {
+			t.Errorf("synced: %v, and the tail has it: %t", lost, has)
+		}
+	}
+}
+
 // TestNewestIsNeverBehind: whatever is said to be known covers all that was
 // acknowledged before, by this process or by visitors, who come and go.
 func TestNewestIsNeverBehind(t *testing.T) {

@@ -20,6 +20,7 @@ func TestAttemptsThatAreRefused(t *testing.T) {
 		silence   = ""
 		away      = `{"error":{"code":503,"err_code":10008,"description":"temporarily unavailable"}}`
 		inProcess = `{"error":{"code":409,"err_code":10158,"description":"duplicate message id is in process"}}`
+		failed    = `{"error":{"code":503,"err_code":10077,"description":"write failed"}}`
 		stored    = `{"stream":"LEDGER","seq":7,"duplicate":true}`
 	)
 	for name, test := range map[string]struct {
@@ -31,6 +32,8 @@ func TestAttemptsThatAreRefused(t *testing.T) {
 		"no answer, refused, stored":      {[]string{silence, away, stored}, nil},
 		"no answer, in process, stored":   {[]string{silence, inProcess, stored}, nil},
 		"in process, and nothing more":    {[]string{inProcess}, ErrUncertain},
+		"failed to store":                 {[]string{failed}, ErrUncertain},
+		"failed to store, and stored":     {[]string{failed, stored}, nil},
 		"in process, refused, and stored": {[]string{inProcess, away, stored}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -296,6 +296,31 @@ func TestReadModelsThatAreAheadOfTheLog(t *testing.T) {
 	}
 }
 
+// TestALogThatGetsShorter is found out by the first who asks, long before the listener
+// measures it again.
+func TestALogThatGetsShorter(t *testing.T) {
+	t.Parallel()
+	_, pool := world.Database(t)
+	advance(t, pool, 0, 7)
+	log := &knowing{heads: heads{head: 7}}
+	f := newFence(t, pool, log, func(o *fence.Options) { o.Poll = time.Hour })
+	world.Running(t, f.Run)
+	knows(t, f, 7)
+	owner := world.NewActor().Owner
+	if err := errors.Join(f.WaitAll(t.Context()), f.WaitOwner(t.Context(), owner)); err != nil {
+		t.Fatal(err)
+	}
+	log.mu.Lock()
+	log.head = 6
+	log.mu.Unlock()
+	if err := f.WaitAll(t.Context()); !errors.Is(err, fence.ErrLogShort) {
+		t.Errorf("who waits for all: %v", err)
+	}
+	if err := f.WaitOwner(t.Context(), owner); !errors.Is(err, fence.ErrLogShort) {
+		t.Errorf("who waits for an owner: %v", err)
+	}
+}
+
 // TestAPositionIsNotBelievedWithoutAConnection: the database is another one
 // when it comes back.
 func TestAPositionIsNotBelievedWithoutAConnection(t *testing.T) {
