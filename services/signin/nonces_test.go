@@ -103,6 +103,7 @@ type frontDesk struct {
 	// pause is called instead of waiting. No time passes, so who waits for
 	// something waits as often as it ever would.
 	pause atomic.Pointer[func()]
+	sync  atomic.Pointer[func() error] // what was done to the nonces; nil: it is done
 }
 
 func newFrontDesk(t *testing.T) *frontDesk {
@@ -133,6 +134,12 @@ func newFrontDesk(t *testing.T) *frontDesk {
 		}
 		return ctx.Err()
 	}
+	sync := func(context.Context) error {
+		if s := f.sync.Load(); s != nil {
+			return (*s)()
+		}
+		return nil
+	}
 	var ids atomic.Int64
 	newID := func() string { return fmt.Sprintf("id-%d", ids.Add(1)) }
 	desk := func(issuer signin.Issuer) *signin.Desk {
@@ -142,7 +149,7 @@ func newFrontDesk(t *testing.T) *frontDesk {
 		}
 		return signin.NewDesk(signin.Config{
 			Site: signin.Site{Domain: "ledger.example", URI: "https://ledger.example", ChainID: "mainnet"}, Nonces: f.nonces,
-			Commands: commands, DataKeys: noKeys{}, Issuer: issuer, Now: now, NewID: newID, Pause: pause,
+			NonceSync: sync, Commands: commands, DataKeys: noKeys{}, Issuer: issuer, Now: now, NewID: newID, Pause: pause,
 		})
 	}
 	f.extension, f.replica = desk(signin.RandomTokens{TTL: time.Hour}), desk(signin.RandomTokens{TTL: time.Hour})
@@ -217,6 +224,38 @@ func TestAFailedSignInKeepsTheNonce(t *testing.T) {
 			verifies(t, f.extension, answer)
 			refuses(t, f.extension, answer, "nonce is unknown or was used")
 		})
+	}
+}
+
+// TestASpentNonceStaysSpent: nobody gets a token before a power cut can't bring the
+// nonce back.
+func TestASpentNonceStaysSpent(t *testing.T) {
+	t.Parallel()
+	f := newFrontDesk(t)
+	for _, failure := range []error{nil, errors.New("the disk failed")} {
+		answer, synced := challenge(t, f.extension), 0
+		_, nonce, _ := strings.Cut(answer.Message, "Nonce: ")
+		nonce, _, _ = strings.Cut(nonce, "\n")
+		if _, err := f.nonces.Get(t.Context(), nonce); err != nil {
+			t.Fatalf("the nonce of a challenge: %v", err)
+		}
+		sync := func() error {
+			synced++
+			if _, err := f.nonces.Get(t.Context(), nonce); !errors.Is(err, jetstream.ErrKeyNotFound) {
+				t.Errorf("the nonce is not spent when it is synced: %v", err)
+			}
+			return failure
+		}
+		f.sync.Store(&sync)
+		if failure == nil {
+			verifies(t, f.extension, answer)
+		} else {
+			undecided(t, f.extension, answer)
+		}
+		if synced != 1 {
+			t.Errorf("synced %d times", synced)
+		}
+		refuses(t, f.extension, answer, "nonce is unknown or was used")
 	}
 }
 
