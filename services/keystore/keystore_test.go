@@ -83,6 +83,76 @@ func TestSealAndOpen(t *testing.T) {
 	}
 }
 
+// late is a bucket in which something happens after its first answer was given and
+// before it is heard.
+type late struct {
+	jetstream.KeyValue
+	meanwhile func()
+}
+
+func (l *late) Get(ctx context.Context, key string) (jetstream.KeyValueEntry, error) {
+	entry, err := l.KeyValue.Get(ctx, key)
+	if happens := l.meanwhile; happens != nil {
+		l.meanwhile = nil
+		happens()
+	}
+	return entry, err
+}
+
+// TestWhoIsSecondUsesTheFirstKey: somebody who found no key, and makes one, does not
+// put it in the place of one that was made meanwhile and may have sealed something.
+func TestWhoIsSecondUsesTheFirstKey(t *testing.T) {
+	t.Parallel()
+	kv, owner := newBucket(t), logtest.Owner()
+	first := openStore(t, kv, keystore.MasterKey{1})
+	var sealed []byte
+	second := openStore(t, &late{kv, func() {
+		key, err := first.FindOrCreate(t.Context(), owner)
+		if err == nil {
+			sealed, err = key.Seal("m", "text")
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}}, keystore.MasterKey{1})
+	key, err := second.FindOrCreate(t.Context(), owner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err := key.Open("m", sealed); err != nil || text != "text" {
+		t.Errorf("%q, %v", text, err)
+	}
+}
+
+// disk is a syncer that reports what it was asked to make durable.
+type disk func() error
+
+func (d disk) Sync(context.Context) error { return d() }
+
+// TestAKeyIsDurableBeforeItIsUsed, also one that was there already: whoever made it may
+// not have got that far.
+func TestAKeyIsDurableBeforeItIsUsed(t *testing.T) {
+	t.Parallel()
+	kv, owner := newBucket(t), logtest.Owner()
+	for _, failure := range []error{errors.New("the disk failed"), nil} {
+		synced := 0
+		s, err := keystore.Open(kv, keystore.Config{Masters: []keystore.MasterKey{{1}}, Syncer: disk(func() error {
+			synced++
+			if _, err := kv.Get(context.Background(), string(owner)); err != nil {
+				t.Errorf("synced before there is a key: %v", err)
+			}
+			return failure
+		})})
+		if err != nil {
+			t.Fatal(err)
+		}
+		key, err := s.FindOrCreate(t.Context(), owner)
+		if synced != 1 || !errors.Is(err, failure) || (key == nil) != (failure != nil) || failure != nil && !errors.Is(err, keystore.ErrUnavailable) {
+			t.Errorf("synced %d times with %v: %v, %v", synced, failure, key != nil, err)
+		}
+	}
+}
+
 // TestOneKeyForAnOwner: of many processes that meet an owner first, all use
 // one key.
 func TestOneKeyForAnOwner(t *testing.T) {

@@ -1,0 +1,173 @@
+package anchorer
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/gagliardetto/solana-go"
+
+	"github.com/memory-ledger/ledger/anchoring/chain"
+	"github.com/memory-ledger/ledger/anchoring/commitment"
+	"github.com/memory-ledger/ledger/anchoring/program"
+	"github.com/memory-ledger/ledger/events"
+)
+
+// A transaction is given up only when it can't land any more: what was cut for it is
+// cut anew then, and anchored by another.
+func TestVerdict(t *testing.T) {
+	t.Parallel()
+	const lastValid = 100
+	failure, refusal := errors.New("it failed"), errors.New("it is refused")
+	landedAs := func(c chain.Commitment, err error) *chain.Status { return &chain.Status{Commitment: c, Err: err} }
+	for name, c := range map[string]struct {
+		flight flight
+		block  uint64
+		level  chain.Commitment
+		want   verdict
+	}{
+		"nobody was asked": {flight{searched: true}, lastValid + 1, chain.Finalized, wait},
+		"unknown, and refused before anybody was asked": {flight{refused: refusal}, 1, chain.Finalized, wait},
+		"unknown":                               {flight{polled: true}, 1, chain.Finalized, wait},
+		"unknown in its last block":             {flight{polled: true, searched: true}, lastValid, chain.Finalized, wait},
+		"unknown after it":                      {flight{polled: true, searched: true}, lastValid + 1, chain.Finalized, gone},
+		"unknown after it to those who forget":  {flight{polled: true}, lastValid + 1, chain.Finalized, wait},
+		"refused":                               {flight{polled: true, refused: refusal}, 1, chain.Finalized, refused},
+		"refused, and there":                    {flight{polled: true, refused: refusal, status: landedAs(chain.Finalized, nil)}, 1, chain.Finalized, landed},
+		"there":                                 {flight{polled: true, status: landedAs("processed", nil)}, 1, chain.Confirmed, wait},
+		"confirmed":                             {flight{polled: true, status: landedAs(chain.Confirmed, nil)}, 1, chain.Finalized, wait},
+		"confirmed, which is enough":            {flight{polled: true, status: landedAs(chain.Confirmed, nil)}, 1, chain.Confirmed, landed},
+		"finalized":                             {flight{polled: true, status: landedAs(chain.Finalized, nil)}, 1, chain.Finalized, landed},
+		"confirmed after its last block":        {flight{polled: true, searched: true, status: landedAs(chain.Confirmed, nil)}, lastValid + 1, chain.Finalized, wait},
+		"failed, which another fork may not do": {flight{polled: true, status: landedAs(chain.Confirmed, failure)}, 1, chain.Confirmed, wait},
+		"failed for good":                       {flight{polled: true, status: landedAs(chain.Finalized, failure)}, 1, chain.Confirmed, failed},
+	} {
+		c.flight.lastValid = lastValid
+		if got := c.flight.verdict(chain.Height{Block: c.block}, c.level); got != c.want {
+			t.Errorf("%s: %d, want %d", name, got, c.want)
+		}
+	}
+}
+
+// behind is a chain as a node shows it that has come to a slot.
+type behind struct {
+	Chain
+	slot    uint64
+	status  *chain.Status
+	account *chain.Account
+}
+
+func (b behind) Statuses(_ context.Context, signatures []string, _ bool) ([]*chain.Status, uint64, error) {
+	statuses := make([]*chain.Status, len(signatures))
+	for i := range statuses {
+		statuses[i] = b.status
+	}
+	return statuses, b.slot, nil
+}
+
+func (b behind) Accounts(_ context.Context, keys []solana.PublicKey, _ chain.Commitment) ([]*chain.Account, uint64, error) {
+	accounts := make([]*chain.Account, len(keys))
+	for i := range accounts {
+		accounts[i] = b.account
+	}
+	return accounts, b.slot, nil
+}
+
+// What a node does not know that has not come as far as the one that was asked first
+// may be there all the same.
+func TestANodeThatIsBehindSaysNothing(t *testing.T) {
+	t.Parallel()
+	const slot = 50
+	height := chain.Height{Block: 1000, Slot: slot}
+	for _, c := range []struct {
+		slot   uint64
+		status *chain.Status
+		polled bool // what it says of the transaction is something
+		read   bool // and what it says of the account
+	}{
+		{slot - 1, nil, false, false},
+		{slot, nil, true, true},
+		{slot - 1, &chain.Status{Slot: slot - 2}, true, true},
+		{slot, &chain.Status{Slot: slot + 1}, true, false},
+	} {
+		o := newOwner(newOwnerKey())
+		f := &flight{attempt: attempt{signature: "s", lastValid: 1}, owners: []*owner{o}}
+		d := &driver{
+			cfg:     &Config{Chain: behind{slot: c.slot, status: c.status}},
+			signer:  signer{key: solana.NewWallet().PrivateKey, program: program.LocalID},
+			flights: map[string]*flight{"s": f},
+		}
+		must(t, d.poll(t.Context(), height))
+		if f.polled != c.polled || f.status != c.status {
+			t.Errorf("at %d with %v: polled %t, %v", c.slot, c.status, f.polled, f.status)
+		}
+		held, err := d.readBack(t.Context(), []*flight{f}, height)
+		must(t, err)
+		if _, read := held[o.key]; read != c.read {
+			t.Errorf("at %d with %v: the account is read: %t", c.slot, c.status, read)
+		}
+	}
+}
+
+// Only our own commitment to this owner's log says what is anchored.
+func TestOnlyOurOwnCommitmentCounts(t *testing.T) {
+	t.Parallel()
+	o := newOwner(newOwnerKey())
+	d := &driver{signer: signer{key: solana.NewWallet().PrivateKey, program: program.LocalID}}
+	ours := commitment.Account{Authority: d.signer.key.PublicKey(), Owner: o.key.Bytes(), Size: 3, Root: [32]byte{1}}
+	encoded := func(change func(*commitment.Account)) []byte {
+		c := ours
+		change(&c)
+		return c.Encode()
+	}
+	good := encoded(func(*commitment.Account) {})
+	for name, c := range map[string]struct {
+		account *chain.Account
+		good    bool
+	}{
+		"ours":                        {&chain.Account{Owner: program.LocalID, Data: good}, true},
+		"none":                        {nil, false},
+		"of another program":          {&chain.Account{Owner: solana.SystemProgramID, Data: good}, false},
+		"of another authority":        {&chain.Account{Owner: program.LocalID, Data: encoded(func(c *commitment.Account) { c.Authority[0]++ })}, false},
+		"to the log of somebody else": {&chain.Account{Owner: program.LocalID, Data: encoded(func(c *commitment.Account) { c.Owner[0]++ })}, false},
+		"of another form":             {&chain.Account{Owner: program.LocalID, Data: good[1:]}, false},
+	} {
+		if got := d.understood(c.account, o); (got != nil) != c.good || c.good && *got != ours {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+// What comes late, or twice, of an earlier batch changes nothing of the one that is
+// open, and an owner's anchored leaves never become fewer.
+func TestLateWordsOfEarlierBatches(t *testing.T) {
+	t.Parallel()
+	o, at := newOwner(newOwnerKey()), time.Unix(1_700_000_000, 0)
+	for i := range uint64(4) {
+		must(t, o.leaf(&events.MemoryWritten{LeafIndex: i, LeafHash: events.Hash{byte(i)}}, at))
+	}
+	two, four := events.Hash{2}, o.frontier.Root()
+	must(t, o.fold(&events.BatchCut{BatchID: "open", Size: 4, Root: four}, at, ""))
+	for _, late := range []events.Data{
+		&events.BatchSubmitted{BatchID: "earlier", Signature: "s"},
+		&events.BatchFailed{BatchID: "earlier"},
+		&events.BatchConfirmed{BatchID: "earlier", Size: 2, Root: two},
+	} {
+		must(t, o.fold(late, at, ""))
+		if o.batch == nil || o.batch.id != "open" || o.batch.tried != nil {
+			t.Fatalf("after %T: %+v", late, o.batch)
+		}
+	}
+	if o.confirmedSize != 2 || o.confirmedRoot != two {
+		t.Errorf("%d leaves are anchored", o.confirmedSize)
+	}
+	must(t, o.fold(&events.BatchConfirmed{BatchID: "open", Size: 4, Root: four}, at, ""))
+	must(t, o.fold(&events.BatchConfirmed{BatchID: "earlier", Size: 2, Root: two}, at, ""))
+	if o.batch != nil || o.confirmedSize != 4 || o.confirmedRoot != four {
+		t.Errorf("%d leaves are anchored, %+v is open", o.confirmedSize, o.batch)
+	}
+	if o.fold(&events.BatchCut{BatchID: "more", Size: 5}, at, "") == nil {
+		t.Error("a batch of more leaves than there are")
+	}
+}
