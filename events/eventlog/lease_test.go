@@ -13,7 +13,6 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
@@ -131,7 +130,9 @@ func newCluster(t *testing.T) *cluster {
 
 func nodeName(i int) string { return fmt.Sprint("node-", i) }
 
-// log makes the stream, once all three have joined, and returns who leads it.
+// log makes the stream, once all three have joined, and returns who leads it. That one
+// leads all that the cluster decides as well: another would find out soon that nobody
+// does, and answer no more for that reason.
 func (c *cluster) log(t *testing.T) (log *eventlog.JetStream, leader int) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; {
@@ -147,18 +148,20 @@ func (c *cluster) log(t *testing.T) (log *eventlog.JetStream, leader int) {
 		}
 		time.Sleep(100 * time.Millisecond) // the server tells nobody that a node has joined
 	}
-	js, err := jetstream.New(c.conns[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	stream, err := js.Stream(t.Context(), eventlog.StreamName)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range c.nodes {
-		if stream.CachedInfo().Cluster.Leader == nodeName(i) {
-			return log, i
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
+		for i, node := range c.nodes {
+			if !node.JetStreamIsLeader() {
+				continue
+			}
+			if node.JetStreamIsStreamLeader("$G", eventlog.StreamName) {
+				return log, i
+			}
+			prefer := fmt.Sprintf(`{"placement":{"preferred":%q}}`, nodeName(i))
+			if _, err := c.conns[0].Request("$JS.API.STREAM.LEADER.STEPDOWN."+eventlog.StreamName, []byte(prefer), 2*time.Second); err != nil {
+				t.Log(err) // asked again
+			}
 		}
+		time.Sleep(100 * time.Millisecond) // nor that it leads
 	}
 	t.Fatal("nobody leads")
 	return nil, 0

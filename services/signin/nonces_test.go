@@ -196,6 +196,28 @@ func undecided(t *testing.T, d *signin.Desk, a signin.Answer) {
 	}
 }
 
+// TestAnAlteredMessage is refused though its owner signed it: the wallet showed its user
+// another text than we gave out.
+func TestAnAlteredMessage(t *testing.T) {
+	t.Parallel()
+	f := newFrontDesk(t)
+	public, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := f.extension.Challenge(t.Context(), base58.Encode(public))
+	if err != nil {
+		t.Fatal(err)
+	}
+	signed := func(text string) signin.Answer {
+		return signin.Answer{
+			PublicKey: events.Owner(base58.Encode(public)), Message: text, Signature: ed25519.Sign(private, []byte(text)),
+		}
+	}
+	refuses(t, f.extension, signed(strings.Replace(c.Message, "ledger.example", "somebody.example", 1)), "message does not match the challenge")
+	verifies(t, f.extension, signed(c.Message))
+}
+
 // TestAFailedSignInKeepsTheNonce: the session could not be recorded, whether that
 // is known or not, so the same answer is good once more, and then never.
 func TestAFailedSignInKeepsTheNonce(t *testing.T) {
