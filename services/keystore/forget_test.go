@@ -204,4 +204,7 @@ func TestAKeyInMemoryIsLookedForAgain(t *testing.T) {
 			t.Errorf("forgotten a minute ago: %v", err)
 		}
 	}
+	if kept := s.Cached(); kept != 0 {
+		t.Errorf("%d forgotten keys are still in memory", kept)
+	}
 }
