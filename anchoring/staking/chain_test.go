@@ -159,6 +159,8 @@ func TestHistoryBelievesOnlyWhatIsWhole(t *testing.T) {
 		"a deposit that makes the vault": {node{"getTransaction": transaction("null", "[]", balances("7"))}, 7, nil},
 		"a withdrawal":                   {node{"getTransaction": transaction("null", balances("9"), balances("2"))}, -7, nil},
 		"a mention":                      {node{"getTransaction": transaction("null", balances("9"), balances("9"))}, 0, nil},
+		"tokens of another mint":         {node{"getTransaction": transaction("null", "[]", strings.Replace(balances("7"), mintID.String(), programID.String(), 1))}, 0, nil},
+		"tokens of another account":      {node{"getTransaction": transaction("null", "[]", strings.Replace(balances("7"), ":1,", ":0,", 1))}, 0, nil},
 		"a failure":                      {node{"getTransaction": transaction(`{"x":1}`, "[]", balances("7"))}, 0, nil},
 		"not there yet":                  {node{"getTransaction": "null"}, 0, staking.ErrUnreadable},
 		"without its effects":            {node{"getTransaction": `{"slot":5,"blockTime":1,"transaction":{},"meta":null}`}, 0, staking.ErrUnreadable},
@@ -186,6 +188,37 @@ func TestHistoryBelievesOnlyWhatIsWhole(t *testing.T) {
 		}
 		if moved != test.moved {
 			t.Errorf("%s: %+v", name, h)
+		}
+	}
+}
+
+// TestALongHistoryComesOldestFirst: the next look goes on after the youngest that is
+// recorded, so those that are left out are younger.
+func TestALongHistoryComesOldestFirst(t *testing.T) {
+	t.Parallel()
+	vault, err := onchain(t, node{}).VaultOf(owner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signature := func(i int) string { return solana.Signature{byte(i)}.String() }
+	var listed []string
+	for i := 5; i > 0; i-- { // as a node lists them: the newest first
+		listed = append(listed, fmt.Sprintf(`{"signature":%q,"slot":%d,"err":null}`, signature(i), i))
+	}
+	c := onchain(t, node{
+		"getSignaturesForAddress": "[" + strings.Join(listed, ",") + "]",
+		"getTransaction": fmt.Sprintf(`{"slot":5,"blockTime":100,"transaction":{"message":{"accountKeys":[%q]}},"meta":{"err":null,"preTokenBalances":[],
+			"postTokenBalances":[{"accountIndex":0,"mint":%q,"uiTokenAmount":{"amount":"7"}}],"loadedAddresses":{"writable":[],"readonly":[]}}}`, vault, mintID),
+	})
+	for limit, whole := range map[int]bool{2: false, 4: false, 5: true, 6: true} {
+		h, err := c.History(t.Context(), vault, "", limit, chain.Finalized, func(string) bool { return false })
+		if err != nil || h.Complete != whole || len(h.Movements) != min(limit, 5) {
+			t.Fatalf("at most %d: %+v, %v", limit, h, err)
+		}
+		for i, m := range h.Movements {
+			if m.Signature != signature(i+1) {
+				t.Errorf("at most %d: movement %d is of %s", limit, i, m.Signature)
+			}
 		}
 	}
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/memory-ledger/ledger/anchoring/chain"
 	"github.com/memory-ledger/ledger/anchoring/staking"
+	"github.com/memory-ledger/ledger/anchoring/staking/lots"
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
 )
@@ -271,5 +272,44 @@ func recordedOnce(t *testing.T, log *ledger, total int) {
 	}
 	if len(seen) != total {
 		t.Errorf("%d of %d deposits recorded in %d messages", len(seen), total, len(log.records))
+	}
+}
+
+// knows is a read model that has some movements already.
+type knows struct {
+	behind
+	movements []lots.Movement
+}
+
+func (k knows) Load(context.Context, events.Owner, string) (staking.Record, error) {
+	return staking.Record{Movements: k.movements}, nil
+}
+
+// TestWhatTheReadModelKnowsIsNotRecordedAgain, also by nodes that list again what they
+// were asked to leave out.
+func TestWhatTheReadModelKnowsIsNotRecordedAgain(t *testing.T) {
+	t.Parallel()
+	vault, err := onchain(t, node{}).VaultOf(owner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signature := solana.Signature{1}.String()
+	c := onchain(t, node{
+		"getSignaturesForAddress": fmt.Sprintf(`[{"signature":%q,"slot":5,"err":null}]`, signature),
+		"getTransaction": fmt.Sprintf(`{"slot":5,"blockTime":100,"transaction":{"message":{"accountKeys":[%q]}},"meta":{"err":null,"preTokenBalances":[],
+			"postTokenBalances":[{"accountIndex":0,"mint":%q,"uiTokenAmount":{"amount":"7"}}],"loadedAddresses":{"writable":[],"readonly":[]}}}`, vault, mintID),
+	})
+	for want, movements := range [][]lots.Movement{{{Signature: signature, Slot: 5, Deposit: true, Amount: 7}}, nil} {
+		log := &ledger{}
+		w := staking.NewWatcher(staking.WatcherConfig{
+			Chain: c, Store: knows{movements: movements}, Log: log, Source: "/anchorer", Now: time.Now,
+			NewID: func() string { return "id" }, Logger: slog.New(slog.DiscardHandler),
+		})
+		if err := w.Look(t.Context(), owner); err != nil {
+			t.Fatal(err)
+		}
+		if len(log.records) != want {
+			t.Errorf("of a read model with %d movements: %d messages are recorded, want %d", len(movements), len(log.records), want)
+		}
 	}
 }
