@@ -159,9 +159,13 @@ func TestAWaitThatTakesTooLong(t *testing.T) {
 			t.Errorf("the caller's deadline: %v", err)
 		}
 		cancel()
+		// Whose own deadline is far off leaves once the wait has begun.
 		ctx, cancel = context.WithCancel(t.Context())
-		time.AfterFunc(10*time.Millisecond, cancel)
-		if err := f.Wait(ctx, 1); !errors.Is(err, context.Canceled) || errors.Is(err, fence.ErrBehind) {
+		patient := newFence(t, pool, &heads{head: 1}, func(o *fence.Options) { o.Timeout, o.OnWait = time.Minute, cancel })
+		if listening {
+			world.Running(t, patient.Run)
+		}
+		if err := patient.Wait(ctx, 1); !errors.Is(err, context.Canceled) || errors.Is(err, fence.ErrBehind) {
 			t.Errorf("a caller that left: %v", err)
 		}
 	}
