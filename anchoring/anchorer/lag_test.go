@@ -94,12 +94,16 @@ func (l *lone) grow(o *owner, size uint64) {
 	l.cache.roots[o.key] = o.frontier.Root()
 }
 
-// owners makes many of some partitions, with a leaf that waits, and stores them.
+// owners makes many of some partitions, spread evenly, with a leaf that waits, and
+// stores them.
 func (l *lone) owners(n int, of partition.Run, confirmed uint64) []*owner {
 	l.t.Helper()
 	var all []*owner
+	most, in := (n+of.Count()-1)/of.Count(), map[int]int{}
 	for len(all) < n {
-		if o := l.owner(confirmed, confirmed+1); of.Has(partition.Of(o.key)) {
+		o := l.owner(confirmed, confirmed+1)
+		if p := partition.Of(o.key); of.Has(p) && in[p] < most {
+			in[p]++
 			all = append(all, o)
 		}
 	}
