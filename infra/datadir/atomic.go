@@ -59,6 +59,7 @@ func SyncDir(path string) error {
 // durable as they are. What is there already is left alone, and no error; nor is
 // a folder above that may not be read, for only who may read it can sync it.
 func MakeFolder(path string) error {
+	path = filepath.Clean(path) // or the folder above one with a slash behind it would be itself
 	parent := filepath.Dir(path)
 	err := os.Mkdir(path, 0o700)
 	if errors.Is(err, os.ErrNotExist) {

@@ -16,31 +16,32 @@ var ErrContradiction = errors.New("the read model contradicts the log; run ledge
 // owner's newest messages. What is decided on a wrong version or number of leaves would
 // contradict the log for good, and then no rebuild could follow it any more.
 //
-// A message that came meanwhile is one that the append's expectation will meet.
-func (x *Executor) confirm(ctx context.Context, s *State) error {
+// It reports whether it could: where a message came meanwhile, whatever is decided on the
+// state meets the append's expectation, and the state is compared after it was brought up
+// to the log's end again.
+func (x *Executor) confirm(ctx context.Context, s *State) (compared bool, err error) {
 	newest, batch, err := x.newest(ctx, s.Owner, "")
-	switch {
-	case err != nil:
-		return err
-	case newest > s.Seq:
-		return nil
-	case newest < s.Seq || batch[0].OwnerVersion != s.Version:
-		return fmt.Errorf("%w: of %s it has version %d at sequence %d, the log ends at %d", ErrContradiction, s.Owner, s.Version, s.Seq, newest)
+	if err != nil || newest > s.Seq {
+		return false, err
 	}
-	leaves, some := leavesAfter(batch)
+	version, leaves, some := 0, uint64(0), false
+	if newest > 0 {
+		version = batch[0].OwnerVersion
+		leaves, some = leavesAfter(batch)
+	}
+	if newest < s.Seq || version != s.Version {
+		return false, fmt.Errorf("%w: of %s it has version %d at sequence %d, the log version %d at %d", ErrContradiction, s.Owner, s.Version, s.Seq, version, newest)
+	}
 	if !some {
-		if newest, batch, err = x.newest(ctx, s.Owner, events.KindMemory); err != nil {
-			return err
-		}
-		if newest > s.Seq {
-			return nil
+		if newest, batch, err = x.newest(ctx, s.Owner, events.KindMemory); err != nil || newest > s.Seq {
+			return false, err
 		}
 		leaves, _ = leavesAfter(batch)
 	}
 	if leaves != s.Leaves {
-		return fmt.Errorf("%w: of %s it has %d leaves, the log %d", ErrContradiction, s.Owner, s.Leaves, leaves)
+		return false, fmt.Errorf("%w: of %s it has %d leaves, the log %d", ErrContradiction, s.Owner, s.Leaves, leaves)
 	}
-	return nil
+	return true, nil
 }
 
 // newest reads the owner's newest message; its sequence is 0 where there is none.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/events/eventlog/logtest"
 	"github.com/memory-ledger/ledger/services/command"
 )
@@ -59,6 +60,7 @@ func TestAnAlteredReadModelDecidesNothing(t *testing.T) {
 			"a higher version":  {func(s *command.State) { s.Version++ }, false},
 			"a later sequence":  {func(s *command.State) { s.Seq += 1000 }, false},
 			"an older sequence": {func(s *command.State) { s.Seq, s.Version = s.Seq-1, 1 }, true}, // the tail is read
+			"all but leaves":    {func(s *command.State) { s.Seq, s.Version, s.Leaves = 0, 0, 7 }, len(leavesOf(t, log, owner)) > 0},
 		} {
 			x, err := command.NewExecutor(command.Config{Log: log, Loader: altered{m, c.alter}, Source: "/test", NewID: newID})
 			if err != nil {
@@ -77,5 +79,77 @@ func TestAnAlteredReadModelDecidesNothing(t *testing.T) {
 			t.Error(err)
 		}
 		leavesOf(t, log, owner)
+	}
+}
+
+// TestAnInventedOwnerDecidesNothing: the log has nothing of the owner, the read model does.
+func TestAnInventedOwnerDecidesNothing(t *testing.T) {
+	t.Parallel()
+	log, owner := openLog(t), logtest.Owner()
+	for name, alter := range map[string]func(*command.State){
+		"leaves":   func(s *command.State) { s.Leaves = 2 },
+		"versions": func(s *command.State) { s.Version = 2 },
+		"messages": func(s *command.State) { s.Seq = 2 },
+	} {
+		m := altered{&model{log: log, batches: map[events.Owner][]batch{}}, alter}
+		x, err := command.NewExecutor(command.Config{Log: log, Loader: m, Source: "/test", NewID: newID})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := x.Execute(t.Context(), owner, write(1)); !errors.Is(err, command.ErrContradiction) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if written := leavesOf(t, log, owner); len(written) > 0 {
+		t.Errorf("%d leaves were stored", len(written))
+	}
+}
+
+// overtaken is a log in which another instance stores something for the owner just before
+// the newest message is first asked for.
+type overtaken struct {
+	eventlog.Log
+	store func()
+}
+
+func (o *overtaken) OwnerNewest(ctx context.Context, f events.Family, owner events.Owner, kind events.SubjectKind) (eventlog.Record, bool, error) {
+	if o.store != nil {
+		o.store()
+		o.store = nil
+	}
+	return o.Log.OwnerNewest(ctx, f, owner, kind)
+}
+
+// TestAnAlteredReadModelIsComparedLater: where a message came in between, so that the state
+// could not be compared at first, it is before anything is decided on it.
+func TestAnAlteredReadModelIsComparedLater(t *testing.T) {
+	t.Parallel()
+	log, owner := openLog(t), logtest.Owner()
+	other := newExecutor(t, log)
+	if err := other.Execute(t.Context(), owner, write(1)); err != nil {
+		t.Fatal(err)
+	}
+	m := &model{log: log, batches: map[events.Owner][]batch{}}
+	m.advance(t, owner, 1)
+	mint := func() {
+		c := &command.MintGrant{GrantID: newID(), Kind: events.GrantCase, ExpiresAt: events.At(time.Now().Add(time.Hour)), MaxUses: 1}
+		if err := other.Execute(t.Context(), owner, c); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, more := range []uint64{3, 0} {
+		x, err := command.NewExecutor(command.Config{
+			Log: &overtaken{log, mint}, Source: "/test", NewID: newID,
+			Loader: altered{m, func(s *command.State) { s.Leaves += more }},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := x.Execute(t.Context(), owner, write(2)); errors.Is(err, command.ErrContradiction) != (more > 0) || more == 0 && err != nil {
+			t.Errorf("%d leaves more: %v", more, err)
+		}
+	}
+	if written := leavesOf(t, log, owner); len(written) != 2 {
+		t.Errorf("%d leaves were stored", len(written))
 	}
 }

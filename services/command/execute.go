@@ -88,7 +88,9 @@ type entry struct {
 	queue chan struct{} // one slot for every command that has not ended
 	state *State        // nil: load it
 	fresh bool          // false: the log may hold events that state has not seen
-	keys  *usedKeys
+	// unproven: state came from the read model, and was not compared with the log yet.
+	unproven bool
+	keys     *usedKeys
 }
 
 // NewExecutor returns an Executor.
@@ -343,14 +345,14 @@ func (x *Executor) catchUp(ctx context.Context, owner events.Owner, e *entry) er
 		e.state = nil
 		e.keys.drop()
 	}
-	loaded := uint64(0) // up to which message something was
 	if e.state == nil {
 		state, err := x.cfg.Loader.Load(ctx, owner)
 		if err != nil {
 			return fmt.Errorf("load owner: %w", err)
 		}
-		state.usedKeys, state.leftTo, loaded = e.keys, state.Leaves, state.Seq
-		e.state = state
+		state.usedKeys, state.leftTo = e.keys, state.Leaves
+		// What the read model says nothing of comes from the log alone.
+		e.state, e.unproven = state, state.Seq > 0 || state.Version != 0 || state.Leaves > 0
 	}
 	err := x.cfg.Log.OwnerTail(ctx, events.FamilyLedger, owner, e.state.Seq, func(r eventlog.Record) error {
 		batch, err := events.DecodeBatch(r.Payload)
@@ -363,11 +365,13 @@ func (x *Executor) catchUp(ctx context.Context, owner events.Owner, e *entry) er
 	if err != nil {
 		return fmt.Errorf("read owner's tail: %w", err)
 	}
-	if loaded > 0 {
-		if err := x.confirm(ctx, e.state); err != nil {
+	if e.unproven {
+		compared, err := x.confirm(ctx, e.state)
+		if err != nil {
 			e.state = nil // the read model may be made anew
 			return err
 		}
+		e.unproven = !compared
 	}
 	e.fresh = true
 	return nil
