@@ -50,6 +50,37 @@ func TestAlteredRowsAreNotSigned(t *testing.T) {
 	w.allAnchored()
 }
 
+// TestRowsOfNoSenseAreMadeAnew: what nobody could have written does not stop the anchorer
+// for good.
+func TestRowsOfNoSenseAreMadeAnew(t *testing.T) {
+	t.Parallel()
+	for what, set := range map[string]string{
+		"a size below zero":          `size = -1`,
+		"a time without end":         `waiting = 'infinity', batch_id = 'b', batch_from = 0, batch_size = 2, batch_oldest = 'infinity'`,
+		"a frontier of another size": `frontier = ''`,
+		"half a batch":               `batch_id = 'b', batch_oldest = 'epoch'`,
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, false)
+			waiting := w.start(nil, func(c *Config) { c.MaxWait = time.Hour })
+			key := newOwnerKey()
+			w.write(key, 2)
+			pool := w.pool()
+			eventually(t, "the leaves are folded", func() bool {
+				var size int
+				_ = pool.QueryRow(t.Context(), `SELECT size FROM ledger_anchor.owners WHERE owner = $1`, string(key)).Scan(&size)
+				return size == 2
+			})
+			waiting.stop()
+			_, err := pool.Exec(t.Context(), `UPDATE ledger_anchor.owners SET `+set+` WHERE owner = $1`, string(key))
+			w.must(err)
+			w.start(nil, nil)
+			w.allAnchored()
+		})
+	}
+}
+
 func eventually(t *testing.T, what string, happens func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); !happens(); time.Sleep(20 * time.Millisecond) {

@@ -444,8 +444,8 @@ func scanOwner(row pgx.CollectableRow) (_ *owner, code []byte, err error) {
 	err = row.Scan((*string)(&o.key), &size, &frontier, &o.chainSeq, &o.chainVersion, &o.confirmedSize, &confirmed, &waiting,
 		&id, &batchFrom, &batchSize, &root, &oldest, &signature, &blockhash, &lastGood, &a.transaction,
 		&origins, &batchTrace, &code)
-	if err != nil {
-		return nil, nil, err
+	if err != nil { // a value that is never written, as a size below zero
+		return nil, nil, fmt.Errorf("%w: %w", errAltered, err)
 	}
 	if o.frontier, err = tree.NewFrontier(size, unpack(frontier)); err != nil {
 		return nil, nil, fmt.Errorf("%w: frontier of %s: %w", errAltered, o.key, err)
