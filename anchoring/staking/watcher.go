@@ -264,7 +264,7 @@ func (w *Watcher) recorded(ctx context.Context, owner events.Owner, vault string
 }
 
 // ErrContradiction: the read model tells of an owner what the log does not.
-var ErrContradiction = errors.New("the read model contradicts the log; run ledger rebuild")
+var ErrContradiction = errors.New("the read model contradicts the log; run ledger rebuild --force")
 
 // confirm compares a record with the owner's newest message. An append with a wrong
 // version would contradict the log for good, and anchorers stop at it. A message that

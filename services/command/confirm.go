@@ -10,7 +10,7 @@ import (
 
 // ErrContradiction: the read model tells of an owner what the log does not. Nothing was
 // stored. Answer 503: a rebuild mends it.
-var ErrContradiction = errors.New("the read model contradicts the log; run ledger rebuild")
+var ErrContradiction = errors.New("the read model contradicts the log; run ledger rebuild --force")
 
 // confirm compares a state that was loaded, and brought up to the log's end, with the
 // owner's newest messages. What is decided on a wrong version or number of leaves would
