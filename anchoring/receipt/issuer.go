@@ -8,7 +8,7 @@ import (
 )
 
 // ErrIssuer says that what somebody named as an issuer can't be one.
-var ErrIssuer = errors.New("not a public key in base58")
+var ErrIssuer = errors.New("no issuer is named by it")
 
 // Issuer is by whom a receipt has to be anchored. A receipt names its program and its
 // account itself, and anybody can deploy a program and commit what they like by a key
@@ -16,7 +16,10 @@ var ErrIssuer = errors.New("not a public key in base58")
 // committed the root, and not who.
 type Issuer struct {
 	ProgramID string // empty: any
-	Authority string // empty: any
+	// Authority may be empty: any. It takes the program: another one writes what it
+	// likes to the account that it derives from somebody's public key, and asks for no
+	// signature.
+	Authority string
 }
 
 // VerifyIssuer checks that a receipt is anchored by the issuer. It needs no chain: the
@@ -25,8 +28,11 @@ type Issuer struct {
 func VerifyIssuer(r *Receipt, by Issuer) error {
 	for name, key := range map[string]string{"program": by.ProgramID, "authority": by.Authority} {
 		if key != "" && !isBase58(key, 32) {
-			return fmt.Errorf("%s: %w", name, ErrIssuer)
+			return fmt.Errorf("%s: not a public key in base58: %w", name, ErrIssuer)
 		}
+	}
+	if by.Authority != "" && by.ProgramID == "" {
+		return fmt.Errorf("authority: name its program, too: %w", ErrIssuer)
 	}
 	a := r.Anchor
 	switch {
@@ -41,7 +47,7 @@ func VerifyIssuer(r *Receipt, by Issuer) error {
 	}
 	authority, err := base58.Decode(by.Authority)
 	if err != nil {
-		return fmt.Errorf("authority: %w", ErrIssuer)
+		return fmt.Errorf("authority: %w: %w", ErrIssuer, err)
 	}
 	owner := r.Entry.Owner.Bytes()
 	if at := derive(a.ProgramID, authority, owner[:]); at != a.Account {

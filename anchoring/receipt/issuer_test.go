@@ -39,7 +39,7 @@ func TestVerifyIssuer(t *testing.T) {
 		"another authority":         {anchored(ours, stranger), service, "anchor.account:"},
 		"another program":           {anchored(theirs, authority), service, "anchor.programId:"},
 		"the program alone":         {anchored(theirs, authority), receipt.Issuer{ProgramID: ours.String()}, "anchor.programId:"},
-		"the authority alone":       {anchored(theirs, stranger), receipt.Issuer{Authority: authority.String()}, "anchor.account:"},
+		"the authority alone":       {anchored(theirs, authority), receipt.Issuer{Authority: authority.String()}, "authority:"},
 		"not anchored":              {waiting, service, "anchor:"},
 		"not anchored, nobody's":    {waiting, receipt.Issuer{}, ""},
 		"an authority that is none": {anchored(ours, authority), receipt.Issuer{Authority: "l0O"}, "authority:"},

@@ -24,7 +24,8 @@ asks a Solana node whether the chain holds that commitment.
 
 A receipt names its program and its account itself. With --program and
 --authority, which the service's operator tells by another way than with the
-receipt, it is refused where it is anchored by anybody else.
+receipt, it is refused where it is anchored by anybody else. --authority takes
+--program: another program could name that authority without asking it.
 
 Exit codes: 0 good, 1 something is wrong, 2 not a receipt, or no answer.`,
 		Args: cobra.ExactArgs(1),
@@ -38,7 +39,7 @@ Exit codes: 0 good, 1 something is wrong, 2 not a receipt, or no answer.`,
 	}
 	stringFlag(command.Flags(), &rpc, "rpc", "URL of a Solana JSON-RPC node to check the commitment against")
 	stringFlag(command.Flags(), &by.ProgramID, "program", "address of the program that must hold the commitment")
-	stringFlag(command.Flags(), &by.Authority, "authority", "public key of who must have committed")
+	stringFlag(command.Flags(), &by.Authority, "authority", "public key of who must have committed; with --program")
 	return command
 }
 
@@ -77,7 +78,7 @@ func verifyReceipt(cmd *cobra.Command, raw []byte, by receipt.Issuer, rpc string
 		fmt.Fprintln(out, "not anchored when the receipt was made")
 	}
 	if by.Authority != "" {
-		fmt.Fprintf(out, "good: that is a commitment of the authority %s\n", by.Authority)
+		fmt.Fprintf(out, "good: the account is where the authority %s commits to this owner's log\n", by.Authority)
 	}
 	if rpc == "" {
 		return nil
