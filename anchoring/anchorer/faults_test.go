@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/memory-ledger/ledger/anchoring/chain"
 	"github.com/memory-ledger/ledger/anchoring/commitment"
 	"github.com/memory-ledger/ledger/anchoring/program"
 	"github.com/memory-ledger/ledger/events"
@@ -340,6 +341,42 @@ func TestAccountAheadOfTheLog(t *testing.T) {
 	p := w.start(nil, nil)
 	w.allAnchored(keys[0])
 	w.turns(p, program.ErrShrinks)
+}
+
+// forked is a chain whose accounts hold as many leaves as were committed, and another
+// root.
+type forked struct{ Chain }
+
+func (c forked) Accounts(ctx context.Context, keys []solana.PublicKey, level chain.Commitment) ([]*chain.Account, uint64, error) {
+	accounts, slot, err := c.Chain.Accounts(ctx, keys, level)
+	for _, a := range accounts {
+		if a == nil {
+			continue
+		}
+		held, err := commitment.DecodeAccount(a.Data)
+		if err != nil {
+			return nil, 0, err
+		}
+		held.Root[0]++
+		a.Data = held.Encode()
+	}
+	return accounts, slot, err
+}
+
+// A batch is anchored where the account holds its root, not where it holds as many
+// leaves: who verifies a proof asks for the root.
+func TestAnotherRootIsNoAnchor(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, false)
+	key := w.owners(1)[0]
+	p := w.start(nil, func(cfg *Config) { cfg.Chain = forked{cfg.Chain} })
+	all := w.await("the batch ended", func(all map[events.Owner]*history) bool {
+		return all[key] != nil && len(all[key].failed)+len(all[key].confirmed) > 0
+	})
+	if h := all[key]; len(h.confirmed) > 0 || !strings.Contains(h.failed[0], errFork.Error()) {
+		t.Errorf("confirmed %v, failed %v", h.confirmed, h.failed)
+	}
+	w.turns(p, errFork)
 }
 
 func TestTreeCacheDisagrees(t *testing.T) {

@@ -313,3 +313,73 @@ func TestWhatTheReadModelKnowsIsNotRecordedAgain(t *testing.T) {
 		}
 	}
 }
+
+// final is a node that has two transactions, of which the older one is final.
+type final struct {
+	vault  string
+	signed [2]string // the older one first
+}
+
+func (f final) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var call struct {
+		Method string
+		Params []any
+	}
+	_ = json.NewDecoder(r.Body).Decode(&call)
+	options, _ := call.Params[1].(map[string]any)
+	there := f.signed[:]
+	if options["commitment"] == string(chain.Finalized) {
+		there = there[:1]
+	}
+	var result any // null: no such transaction
+	if call.Method == "getSignaturesForAddress" {
+		list := []any{}
+		for _, signature := range slices.Backward(there) {
+			list = append(list, map[string]any{"signature": signature, "slot": 5, "err": nil})
+		}
+		result = list
+	} else if slices.Contains(there, call.Params[0].(string)) {
+		result = map[string]any{
+			"slot": 5, "blockTime": 100, "transaction": map[string]any{"message": map[string]any{"accountKeys": []string{f.vault}}},
+			"meta": map[string]any{"err": nil, "preTokenBalances": []any{}, "postTokenBalances": []any{
+				map[string]any{"accountIndex": 0, "mint": mintID.String(), "uiTokenAmount": map[string]any{"amount": "7"}}}},
+		}
+	}
+	_ = json.NewEncoder(w).Encode(map[string]any{"jsonrpc": "2.0", "id": 1, "result": result})
+}
+
+// TestOnlyWhatIsFinalIsRecorded: the log keeps for good what another fork of the chain
+// might never have.
+func TestOnlyWhatIsFinalIsRecorded(t *testing.T) {
+	t.Parallel()
+	vault, err := onchain(t, node{}).VaultOf(owner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	is := final{vault.String(), [2]string{solana.Signature{1}.String(), solana.Signature{2}.String()}}
+	server := httptest.NewServer(is)
+	t.Cleanup(server.Close)
+	client, err := chain.New(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	log := &ledger{}
+	w := staking.NewWatcher(staking.WatcherConfig{
+		Chain: staking.NewChain(client, programID, mintID), Store: behind{}, Log: log, Source: "/anchorer", Now: time.Now,
+		NewID: func() string { return "id" }, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err := w.Look(t.Context(), owner); err != nil {
+		t.Fatal(err)
+	}
+	if len(log.records) != 1 {
+		t.Fatalf("%d messages", len(log.records))
+	}
+	batch, err := events.DecodeBatch(log.records[0].Payload)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if data, ok := batch[0].Data.(*events.StakeDeposited); !ok || len(batch) != 1 || data.Signature != is.signed[0] {
+		t.Errorf("recorded: %+v", batch)
+	}
+}

@@ -1,0 +1,62 @@
+package command_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/memory-ledger/ledger/events/eventlog/logtest"
+	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
+	"github.com/memory-ledger/ledger/projections/schema"
+	"github.com/memory-ledger/ledger/services/command"
+)
+
+// TestNothingOfAVoidReadIsLeft: where tables are swapped while an owner's state is
+// read, it is read again, and a key that was revoked since is not in it, although it
+// was alive when it was read first.
+func TestNothingOfAVoidReadIsLeft(t *testing.T) {
+	t.Parallel()
+	database := pgtest.Database(t)
+	const live, fresh = "ledger", "ledger_fresh"
+	for _, name := range []string{live, fresh} {
+		if err := schema.Migrate(t.Context(), database, name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pool, err := schema.OpenPool(t.Context(), database, live, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	owner, kept, revoked := logtest.Owner(), uuid.NewString(), uuid.NewString()
+	for _, name := range []string{live, fresh} {
+		if _, err := pool.Exec(t.Context(), `INSERT INTO `+name+`.owners (owner, version, last_seq, leaf_count, chain_version, chain_last_seq) VALUES ($1, 2, 2, 0, 0, 0)`, owner); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := pool.Exec(t.Context(), `INSERT INTO `+name+`.api_keys (id, owner, hash, prefix, label, created_at, seq)
+			SELECT id, $1, sha256(id::text::bytea), 'svc_', '', now(), 1 FROM unnest($2::uuid[]) AS id`, owner, []string{kept, revoked}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reads := 0
+	now := func() time.Time { // asked once the snapshot is taken, and before the keys are read
+		if reads++; reads == 1 {
+			if _, err := pool.Exec(t.Context(), `BEGIN; ALTER SCHEMA `+live+` RENAME TO ledger_old; ALTER SCHEMA `+fresh+` RENAME TO `+live+`;
+				UPDATE `+live+`.api_keys SET revoked_at = now() WHERE id = '`+revoked+`'; UPDATE `+live+`.owners SET version = 3, last_seq = 3; COMMIT`); err != nil {
+				t.Error(err)
+			}
+		}
+		return time.Now()
+	}
+	state, err := command.ReadModel{Pool: pool, Now: now}.Load(t.Context(), owner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if reads != 2 || state.Seq != 3 || state.Version != 3 {
+		t.Errorf("read %d times, at sequence %d and version %d", reads, state.Seq, state.Version)
+	}
+	if _, ok := state.Keys[kept]; !ok || len(state.Keys) != 1 {
+		t.Errorf("the keys are %v, of which only %s is not revoked", state.Keys, kept)
+	}
+}
