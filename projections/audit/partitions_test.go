@@ -87,6 +87,8 @@ func TestOneHalfStandsStill(t *testing.T) {
 		fmt.Sprintf(`UPDATE checkpoint SET seq = %d WHERE first_partition = 128`, head), // rows of it are missing
 		`UPDATE checkpoint SET seq = seq - 1 WHERE first_partition = 128`,               // rows of it are too many
 		fmt.Sprintf(`UPDATE checkpoint SET seq = %d WHERE first_partition = 128`, head+5),
+		fmt.Sprintf(`UPDATE checkpoint SET seq = %d WHERE first_partition = 0`, head+5), // where no row tells of what the log lost
+		`UPDATE checkpoint SET stored_at = NULL WHERE first_partition = 0`,
 	} {
 		if _, err := pool.Exec(t.Context(), `CREATE TABLE kept AS TABLE checkpoint; `+change); err != nil {
 			t.Fatal(err)

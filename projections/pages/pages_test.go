@@ -223,6 +223,11 @@ func TestParse(t *testing.T) {
 	}) || !p.Equal(pages.Of(512, want)) || p.Bytes() < len(data) {
 		t.Fatalf("%+v, %v", p, err)
 	}
+	for i, sealed := range p.Sealed {
+		if len(sealed) != cap(sealed) {
+			t.Errorf("what is appended to the body of leaf %d is written over the next", i)
+		}
+	}
 	for name, damage := range map[string]func(b []byte) []byte{
 		"nothing":         func([]byte) []byte { return nil },
 		"another version": func(b []byte) []byte { b[3]++; return b },

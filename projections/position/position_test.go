@@ -124,6 +124,13 @@ func TestRunsAreCutOut(t *testing.T) {
 		if !whole.Covers(partition.All) || !whole.Same(v) {
 			t.Errorf("%s cut at %s is %s", v, run, whole)
 		}
+		// What is said of more partitions, or of them in other pieces, is something else.
+		if run != partition.All && (whole.Covers(run) || whole.Same(of) || of.Same(whole) || whole.Equal(of)) {
+			t.Errorf("%s is taken for what it says of %s", whole, run)
+		}
+		if whole.Equal(v) != (len(whole) == len(v)) {
+			t.Errorf("%s and %s are cut alike: %v", whole, v, whole.Equal(v))
+		}
 	})
 }
 
@@ -210,7 +217,14 @@ func TestSaidForPeople(t *testing.T) {
 			t.Errorf("%q is said %q", want, got)
 		}
 	}
-	for _, bad := range []position.Vector{nil, position.All(7).Of(half), append(position.All(7), position.All(7)...), {{Run: half}, {Run: half}}, {{Run: partition.Run{First: 1, End: 256}}}} {
+	one, other := partition.Run{First: 0, End: 100}, partition.Run{First: 100, End: 256}
+	if cut := (position.Vector{{Run: one, Seq: 7}, {Run: other, Seq: 7}}); cut.Equal(position.Vector{{Run: half, Seq: 7}, {Run: partition.Run{First: 128, End: 256}, Seq: 7}}) || !cut.Equal(cut) {
+		t.Errorf("%s is cut otherwise, and equal", cut)
+	}
+	if position.All(7).Covers(half) || !position.All(7).Of(half).Covers(half) {
+		t.Error("what is said of all is taken for what is said of one half")
+	}
+	for _, bad := range []position.Vector{nil, position.All(7).Of(half), append(position.All(7), position.All(7)...), {{Run: half}, {Run: half}}, {{Run: partition.All}, {Run: partition.Run{First: 256, End: 256}}}, {{Run: partition.Run{First: 1, End: 256}}}} {
 		if bad.Covers(partition.All) {
 			t.Errorf("%s covers all", bad)
 		}
