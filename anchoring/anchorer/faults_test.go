@@ -3,7 +3,9 @@ package anchorer
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"math"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -23,6 +25,7 @@ import (
 	"github.com/memory-ledger/ledger/infra/localchain"
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
 	"github.com/memory-ledger/ledger/projections/schema"
+	"github.com/memory-ledger/ledger/projections/tree"
 )
 
 func (w *world) fault(f localchain.Fault) {
@@ -280,6 +283,75 @@ func TestChainReset(t *testing.T) {
 	}
 }
 
+// elsewhere is an endpoint behind which another chain answers for once: it is put there
+// after a transaction was sent and the chain was looked at, and is far ahead, knows
+// nothing of us, and says which one it is only when it is asked.
+type elsewhere struct {
+	Chain
+	sent, away, back atomic.Bool
+}
+
+func (e *elsewhere) Send(ctx context.Context, raw []byte, preflight bool) error {
+	defer e.sent.Store(true)
+	return e.Chain.Send(ctx, raw, preflight)
+}
+
+func (e *elsewhere) FinalizedHeight(ctx context.Context) (chain.Height, error) {
+	h, err := e.Chain.FinalizedHeight(ctx)
+	if err == nil && e.sent.Load() && !e.back.Load() {
+		e.away.Store(true)
+		h.Block += 1_000_000
+	}
+	return h, err
+}
+
+func (e *elsewhere) Statuses(ctx context.Context, signatures []string, history bool) ([]*chain.Status, uint64, error) {
+	if e.away.Load() {
+		return make([]*chain.Status, len(signatures)), math.MaxInt64, nil
+	}
+	return e.Chain.Statuses(ctx, signatures, history)
+}
+
+func (e *elsewhere) Accounts(ctx context.Context, keys []solana.PublicKey, level chain.Commitment) ([]*chain.Account, uint64, error) {
+	if e.away.Load() {
+		return make([]*chain.Account, len(keys)), math.MaxInt64, nil
+	}
+	return e.Chain.Accounts(ctx, keys, level)
+}
+
+func (e *elsewhere) GenesisHash(ctx context.Context) (string, error) {
+	if e.away.Swap(false) {
+		e.back.Store(true)
+		return solana.Hash{1}.String(), nil
+	}
+	return e.Chain.GenesisHash(ctx)
+}
+
+// What another chain does not have is not given up: which chain it was is asked after all
+// else, whether or not there is an anchor to compare with.
+func TestAnotherChainInBetween(t *testing.T) {
+	t.Parallel()
+	for _, anchored := range []bool{false, true} {
+		t.Run(fmt.Sprint("anchored ", anchored), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, false)
+			keys := w.owners(1)
+			if anchored {
+				p := w.start(nil, nil)
+				w.allAnchored()
+				p.stop()
+				w.write(keys[0], 1)
+			}
+			e := &elsewhere{}
+			w.start(nil, func(c *Config) { e.Chain, c.Chain = c.Chain, e })
+			all := w.allAnchored()
+			if h := all[keys[0]]; len(h.failed) > 0 || !e.back.Load() {
+				t.Errorf("given up: %q; another chain was asked: %v", h.failed, e.back.Load())
+			}
+		})
+	}
+}
+
 // A forced account makes one owner's commit fail: the program sees a fork.
 func (w *world) fork(key events.Owner, size uint64) {
 	w.t.Helper()
@@ -331,6 +403,61 @@ func TestKilledWhileGivingUp(t *testing.T) {
 			})
 		}
 	}
+}
+
+// Killed when a transaction was recorded for one of the two owners in it, and the
+// other's batch was cut anew before anybody came back: the transaction does not commit
+// that one, and is not recorded for it.
+func TestABatchIsCutAnewMeanwhile(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, false)
+	keys := w.owners(2)
+	waiting, pool := w.start(nil, func(c *Config) { c.MaxWait = time.Hour }), w.pool()
+	eventually(t, "both are folded, to be in one transaction", func() bool {
+		var n int
+		_ = pool.QueryRow(t.Context(), `SELECT count(*) FROM ledger_anchor.owners`).Scan(&n)
+		return n == len(keys)
+	})
+	waiting.stop()
+	killed := w.start(&killer{point: "append BatchSubmitted", count: 2}, nil)
+	select {
+	case <-killed.ended:
+	case <-time.After(patience):
+		t.Fatal("nothing was recorded twice")
+	}
+	all := w.await("one of them is recorded", func(all map[events.Owner]*history) bool {
+		return len(all) == 2 && len(all[keys[0]].submitted)+len(all[keys[1]].submitted) == 1
+	})
+	key := keys[0]
+	if len(all[key].submitted) > 0 {
+		key = keys[1]
+	}
+	w.write(key, 1)
+	for i, data := range []events.Data{
+		&events.BatchFailed{BatchID: all[key].open, Reason: "another anchorer's"},
+		&events.BatchCut{BatchID: newID(), Size: 2, Root: tree.RootOf(w.leaves[key])},
+	} {
+		expected, err := w.log.OwnerHead(t.Context(), events.FamilyChain, key)
+		w.must(err)
+		command := newID()
+		payload, err := events.EncodeBatch([]events.Event{{
+			ID: newID(), Source: "/test", Owner: key, Time: events.At(time.Now()), OwnerVersion: all[key].versions + 1 + i, CommandID: command, Data: data,
+		}})
+		w.must(err)
+		_, err = w.log.Append(t.Context(), eventlog.Append{
+			Family: events.FamilyChain, Owner: key, Kind: events.KindBatch, CommandID: command, Expected: expected, Payload: payload,
+		})
+		w.must(err)
+	}
+	w.start(nil, nil)
+	w.await("both are anchored", func(all map[events.Owner]*history) bool { // each submission is looked at on the way
+		for _, key := range keys {
+			if h := all[key]; h == nil || len(h.confirmed) == 0 || h.confirmed[len(h.confirmed)-1].Size != uint64(len(w.leaves[key])) {
+				return false
+			}
+		}
+		return true
+	})
 }
 
 func TestAccountAheadOfTheLog(t *testing.T) {

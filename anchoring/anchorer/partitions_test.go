@@ -1,6 +1,7 @@
 package anchorer
 
 import (
+	"errors"
 	"reflect"
 	"strings"
 	"testing"
@@ -8,6 +9,8 @@ import (
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/partition"
+	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
+	"github.com/memory-ledger/ledger/projections/schema"
 )
 
 func run(t *testing.T, text string) partition.Run {
@@ -209,4 +212,44 @@ func TestTablesAreMadeAnewByOneAlone(t *testing.T) {
 	w.owners(4)
 	w.named("first", run(t, "00-7f"))
 	w.allAnchored()
+}
+
+// Whoever lost the turn without knowing saves nothing over what the next one folded, and
+// makes nothing anew: the locks belong to a connection, the rows to who moved them last.
+func TestTheCheckpointIsAFence(t *testing.T) {
+	t.Parallel()
+	pool, err := schema.OpenPool(t.Context(), pgtest.Database(t), "ledger", 2)
+	must(t, err)
+	t.Cleanup(pool.Close)
+	conn, err := pool.Acquire(t.Context())
+	must(t, err)
+	defer conn.Release()
+	must(t, makeTables(t.Context(), conn.Conn()))
+	open := func() *store {
+		s, err := openStore(t.Context(), pool, partition.All, rowKey{}, nil)
+		must(t, err)
+		return s
+	}
+	now := time.Now()
+	was, is := open(), open()
+	o := newOwner(newOwnerKey())
+	must(t, o.leaf(&events.MemoryWritten{LeafHash: events.Hash{1}}, now))
+	must(t, is.save(t.Context(), folded{to: 7, stored: now, owners: []*owner{o}, spent: map[string]uint64{"2026-01-02": 5}}))
+	if err := was.save(t.Context(), folded{to: 7, stored: now, owners: []*owner{newOwner(o.key)}, spent: map[string]uint64{"2026-01-02": 5}}); !errors.Is(err, errFenced) {
+		t.Errorf("saved by who lost the turn: %v", err)
+	}
+	if err := was.renew(t.Context(), conn.Conn()); !errors.Is(err, errFenced) {
+		t.Errorf("made anew by who lost the turn: %v", err)
+	}
+	kept, err := is.load(t.Context(), []events.Owner{o.key})
+	must(t, err)
+	spent, err := is.spentOn(t.Context(), "2026-01-02")
+	must(t, err)
+	if len(kept) != 1 || kept[0].size() != 1 || spent != 5 || open().marks.lowest() != 7 {
+		t.Errorf("kept %v, %d lamports, at %d", kept, spent, open().marks.lowest())
+	}
+	must(t, is.renew(t.Context(), conn.Conn()))
+	if kept, err = is.load(t.Context(), []events.Owner{o.key}); err != nil || len(kept) != 0 {
+		t.Errorf("made anew it has %v, %v", kept, err)
+	}
 }

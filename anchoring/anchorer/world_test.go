@@ -443,6 +443,10 @@ func (h *history) add(t testing.TB, e *events.Event) {
 		if h.submitted[d.BatchID] != nil {
 			t.Errorf("%s: batch %s has two transactions", e.Owner, d.BatchID)
 		}
+		f, of := flight{attempt: attempt{transaction: d.Transaction}}, owner{key: e.Owner, batch: &batch{size: d.Size, root: d.Root}}
+		if !f.commits(&of) {
+			t.Errorf("%s: batch %s has a transaction that does not commit it", e.Owner, d.BatchID)
+		}
 		h.submitted[d.BatchID] = d
 	case *events.BatchConfirmed:
 		h.confirmed, h.open = append(h.confirmed, *d), ""
