@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -36,6 +37,7 @@ type work struct {
 	Head      int64 // questions to the log: how long it is
 	OwnerHead int64 // ... how far an owner is
 	OwnerTail int64 // ... what an owner's newest events are
+	Newest    int64 // ... what an owner's newest message is
 	Appends   int64
 	Syncs     int64
 }
@@ -47,9 +49,14 @@ type counted struct {
 	Core, Extension *stacktest.Client
 	Grants          *grant.Service
 
-	queries, loads, head, ownerHead, ownerTail, appends, syncs atomic.Int64
+	queries, loads, head, ownerHead, ownerTail, newest, appends, syncs atomic.Int64
 
 	ahead atomic.Int64 // nanoseconds by which the clock is fast
+
+	// measured is closed at the first question how long the log is, which is the
+	// fence's own.
+	measured chan struct{}
+	first    sync.Once
 }
 
 // during returns what a request took.
@@ -59,14 +66,14 @@ func (c *counted) during(do func()) work {
 	after := c.work()
 	return work{
 		after.Queries - before.Queries, after.Loads - before.Loads, after.Head - before.Head,
-		after.OwnerHead - before.OwnerHead, after.OwnerTail - before.OwnerTail,
+		after.OwnerHead - before.OwnerHead, after.OwnerTail - before.OwnerTail, after.Newest - before.Newest,
 		after.Appends - before.Appends, after.Syncs - before.Syncs,
 	}
 }
 
 func (c *counted) work() work {
 	return work{
-		c.queries.Load(), c.loads.Load(), c.head.Load(), c.ownerHead.Load(), c.ownerTail.Load(),
+		c.queries.Load(), c.loads.Load(), c.head.Load(), c.ownerHead.Load(), c.ownerTail.Load(), c.newest.Load(),
 		c.appends.Load(), c.syncs.Load(),
 	}
 }
@@ -87,6 +94,7 @@ type countedLog struct {
 
 func (l countedLog) Head(ctx context.Context) (uint64, error) {
 	l.head.Add(1)
+	l.first.Do(func() { close(l.measured) })
 	return l.Log.Head(ctx)
 }
 
@@ -98,6 +106,11 @@ func (l countedLog) OwnerHead(ctx context.Context, f events.Family, o events.Own
 func (l countedLog) OwnerTail(ctx context.Context, f events.Family, o events.Owner, after uint64, yield func(eventlog.Record) error) error {
 	l.ownerTail.Add(1)
 	return l.Log.OwnerTail(ctx, f, o, after, yield)
+}
+
+func (l countedLog) OwnerNewest(ctx context.Context, f events.Family, o events.Owner, kind events.SubjectKind) (eventlog.Record, bool, error) {
+	l.newest.Add(1)
+	return l.Log.OwnerNewest(ctx, f, o, kind)
 }
 
 func (l countedLog) Append(ctx context.Context, a eventlog.Append) (uint64, error) {
@@ -153,7 +166,7 @@ func startCounted(t *testing.T, s *stacktest.Stack) *counted {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &counted{}
+	c := &counted{measured: make(chan struct{})}
 	log, query := countedLog{base.Log, c}, countedQuerier{base.Pool, c}
 	f, err := fence.New(base.Pool, log, fence.Options{Logger: logger})
 	if err != nil {
@@ -201,13 +214,19 @@ func startCounted(t *testing.T, s *stacktest.Stack) *counted {
 		base.Close()
 	})
 	// The fence is told of positions once it listens; until then it would ask
-	// the database itself.
+	// the database itself. It asks how long the log is after that, which is no
+	// request's work.
 	head, err := base.Log.Head(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := f.Wait(ctx, head); err != nil {
 		t.Fatal(err)
+	}
+	select {
+	case <-c.measured:
+	case <-time.After(20 * time.Second):
+		t.Fatal("the fence did not ask how long the log is")
 	}
 	return c
 }
