@@ -36,7 +36,7 @@ type Store interface {
 // Log is the part of the log that the watcher needs.
 type Log interface {
 	eventlog.Appender
-	OwnerNewest(ctx context.Context, f events.Family, o events.Owner, kind events.SubjectKind) (r eventlog.Record, found bool, err error)
+	eventlog.NewestReader
 	OwnerTail(ctx context.Context, f events.Family, o events.Owner, after uint64, yield func(eventlog.Record) error) error
 }
 
@@ -223,7 +223,7 @@ func (w *Watcher) look(ctx context.Context, owner events.Owner, whole bool) erro
 		if err != nil || len(history.Movements) == 0 {
 			return err
 		}
-		if err := w.confirm(ctx, owner, record); err != nil {
+		if _, _, err := eventlog.Confirm(ctx, w.cfg.Log, events.FamilyChain, owner, record.Seq, record.Version); err != nil {
 			return err
 		}
 		err = w.append(ctx, owner, vault.String(), record, history.Movements)
@@ -261,31 +261,6 @@ func (w *Watcher) recorded(ctx context.Context, owner events.Owner, vault string
 		return nil
 	})
 	return record, known, err
-}
-
-// ErrContradiction: the read model tells of an owner what the log does not.
-var ErrContradiction = errors.New("the read model contradicts the log; run ledger rebuild --force")
-
-// confirm compares a record with the owner's newest message. An append with a wrong
-// version would contradict the log for good, and anchorers stop at it. A message that
-// came meanwhile is one that the append's expectation will meet.
-func (w *Watcher) confirm(ctx context.Context, owner events.Owner, record Record) error {
-	r, found, err := w.cfg.Log.OwnerNewest(ctx, events.FamilyChain, owner, "")
-	if err != nil || r.Seq > record.Seq {
-		return err
-	}
-	version := 0
-	if found {
-		batch, err := events.DecodeBatch(r.Payload)
-		if err != nil {
-			return fmt.Errorf("sequence %d: %w", r.Seq, err)
-		}
-		version = batch[0].OwnerVersion
-	}
-	if r.Seq != record.Seq || version != record.Version {
-		return fmt.Errorf("%w: it has chain version %d at sequence %d, the log version %d at %d", ErrContradiction, record.Version, record.Seq, version, r.Seq)
-	}
-	return nil
 }
 
 func (w *Watcher) append(ctx context.Context, owner events.Owner, vault string, record Record, movements []lots.Movement) error {

@@ -226,7 +226,7 @@ func TestAnAlteredReadModelRecordsNothing(t *testing.T) {
 			Chain: c, Store: told{r}, Log: log, Source: "/anchorer", Now: time.Now,
 			NewID: func() string { return "id" }, Logger: slog.New(slog.DiscardHandler),
 		})
-		if err := w.Look(t.Context(), owner); !errors.Is(err, staking.ErrContradiction) || len(log.records) != 2 {
+		if err := w.Look(t.Context(), owner); !errors.Is(err, eventlog.ErrContradiction) || len(log.records) != 2 {
 			t.Errorf("%s: %v, %d messages", name, err, len(log.records))
 		}
 	}

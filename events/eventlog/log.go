@@ -88,9 +88,7 @@ type Reader interface {
 	// OwnerHead returns the sequence of the owner's newest message in the
 	// family, or in either of both, 0 if there is none.
 	OwnerHead(ctx context.Context, f events.Family, o events.Owner) (uint64, error)
-	// OwnerNewest returns that message, of a kind where one is named; found is false
-	// where there is none.
-	OwnerNewest(ctx context.Context, f events.Family, o events.Owner, kind events.SubjectKind) (r Record, found bool, err error)
+	NewestReader
 	// OwnerTail calls yield with the owner's messages after a sequence, in
 	// order, up to the newest. It is meant for short tails.
 	OwnerTail(ctx context.Context, f events.Family, o events.Owner, after uint64, yield func(Record) error) error

@@ -68,7 +68,7 @@ func TestAnAlteredReadModelDecidesNothing(t *testing.T) {
 			}
 			// Not a write, which is looked for in the log below.
 			_, _, err = x.UserID(t.Context(), owner)
-			if c.good != (err == nil) || !c.good && !errors.Is(err, command.ErrContradiction) {
+			if c.good != (err == nil) || !c.good && !errors.Is(err, eventlog.ErrContradiction) {
 				t.Errorf("ends with %s, %s altered: %v", ends.name, name, err)
 			}
 			if !c.good && x.Execute(t.Context(), owner, write(9)) == nil {
@@ -96,7 +96,7 @@ func TestAnInventedOwnerDecidesNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := x.Execute(t.Context(), owner, write(1)); !errors.Is(err, command.ErrContradiction) {
+		if err := x.Execute(t.Context(), owner, write(1)); !errors.Is(err, eventlog.ErrContradiction) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -145,7 +145,7 @@ func TestAnAlteredReadModelIsComparedLater(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := x.Execute(t.Context(), owner, write(2)); errors.Is(err, command.ErrContradiction) != (more > 0) || more == 0 && err != nil {
+		if err := x.Execute(t.Context(), owner, write(2)); errors.Is(err, eventlog.ErrContradiction) != (more > 0) || more == 0 && err != nil {
 			t.Errorf("%d leaves more: %v", more, err)
 		}
 	}

@@ -93,7 +93,7 @@ var table = []row{
 	{command.ErrOverloaded, http.StatusServiceUnavailable, messageBusy},
 	{memory.ErrBusy, http.StatusServiceUnavailable, messageBusy},
 	{memory.ErrAbandoned, statusGone, ""},
-	{command.ErrContradiction, http.StatusServiceUnavailable, messageBusy},
+	{eventlog.ErrContradiction, http.StatusServiceUnavailable, messageBusy},
 	{fence.ErrBehind, http.StatusServiceUnavailable, messageBusy},
 	{fence.ErrLogShort, http.StatusServiceUnavailable, messageBusy},
 	{keystore.ErrUnavailable, http.StatusServiceUnavailable, messageBusy},
