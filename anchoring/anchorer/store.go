@@ -422,10 +422,13 @@ func (s *store) list(ctx context.Context, sql string, args ...any) ([]*owner, er
 // scan reads a row, and fails with errAltered where it is not one that was written.
 func (s *store) scan(row pgx.CollectableRow) (*owner, error) {
 	o, code, err := scanOwner(row)
-	if err == nil && !hmac.Equal(code, s.key.code(o)) {
-		err = fmt.Errorf("%w: that of %s", errAltered, o.key)
+	if err != nil { // a value that is never written, as a size below zero
+		return nil, fmt.Errorf("%w: %w", errAltered, err)
 	}
-	return o, err
+	if !hmac.Equal(code, s.key.code(o)) {
+		return nil, fmt.Errorf("%w: that of %s", errAltered, o.key)
+	}
+	return o, nil
 }
 
 func scanOwner(row pgx.CollectableRow) (_ *owner, code []byte, err error) {
@@ -444,11 +447,11 @@ func scanOwner(row pgx.CollectableRow) (_ *owner, code []byte, err error) {
 	err = row.Scan((*string)(&o.key), &size, &frontier, &o.chainSeq, &o.chainVersion, &o.confirmedSize, &confirmed, &waiting,
 		&id, &batchFrom, &batchSize, &root, &oldest, &signature, &blockhash, &lastGood, &a.transaction,
 		&origins, &batchTrace, &code)
-	if err != nil { // a value that is never written, as a size below zero
-		return nil, nil, fmt.Errorf("%w: %w", errAltered, err)
+	if err != nil {
+		return nil, nil, err
 	}
 	if o.frontier, err = tree.NewFrontier(size, unpack(frontier)); err != nil {
-		return nil, nil, fmt.Errorf("%w: frontier of %s: %w", errAltered, o.key, err)
+		return nil, nil, fmt.Errorf("frontier of %s: %w", o.key, err)
 	}
 	copy(o.confirmedRoot[:], confirmed)
 	o.origins = decodeOrigins(origins)
@@ -459,7 +462,7 @@ func scanOwner(row pgx.CollectableRow) (_ *owner, code []byte, err error) {
 		return &o, code, nil
 	}
 	if batchFrom == nil || batchSize == nil || oldest == nil || signature != nil && (blockhash == nil || lastGood == nil) {
-		return nil, nil, fmt.Errorf("%w: batch of %s", errAltered, o.key)
+		return nil, nil, fmt.Errorf("batch of %s: a part of it is missing", o.key)
 	}
 	b.id, b.from, b.size, b.oldest = *id, *batchFrom, *batchSize, *oldest
 	copy(b.root[:], root)

@@ -101,10 +101,7 @@ func (d Direct) Follow(ctx context.Context, cfg FollowConfig, yield func(Slice) 
 	first := next // of the slice that is being gathered
 	for {
 		records, _, err := d.batch(ctx, next, filter, min(limit, batchRecords), cfg.MaxBytes)
-		if errors.Is(err, ErrGap) {
-			return fmt.Errorf("follow: %w", err)
-		}
-		if err != nil && d.nc.IsClosed() {
+		if errors.Is(err, ErrGap) || err != nil && d.nc.IsClosed() {
 			return fmt.Errorf("follow: %w", err)
 		}
 		if err != nil || len(records) == 0 {
