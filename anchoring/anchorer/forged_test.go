@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/projections/tree"
 )
@@ -21,11 +23,7 @@ func TestAlteredRowsAreNotSigned(t *testing.T) {
 	key := newOwnerKey()
 	w.write(key, 2)
 	pool := w.pool()
-	eventually(t, "the leaves are folded", func() bool {
-		var size int
-		_ = pool.QueryRow(t.Context(), `SELECT size FROM ledger_anchor.owners WHERE owner = $1`, string(key)).Scan(&size)
-		return size == 2
-	})
+	awaitFolded(t, pool, key, 2)
 
 	first, second := sha256.Sum256([]byte("forged")), sha256.Sum256([]byte("forged, too"))
 	w.mu.Lock()
@@ -67,11 +65,7 @@ func TestRowsOfNoSenseAreMadeAnew(t *testing.T) {
 			key := newOwnerKey()
 			w.write(key, 2)
 			pool := w.pool()
-			eventually(t, "the leaves are folded", func() bool {
-				var size int
-				_ = pool.QueryRow(t.Context(), `SELECT size FROM ledger_anchor.owners WHERE owner = $1`, string(key)).Scan(&size)
-				return size == 2
-			})
+			awaitFolded(t, pool, key, 2)
 			waiting.stop()
 			_, err := pool.Exec(t.Context(), `UPDATE ledger_anchor.owners SET `+set+` WHERE owner = $1`, string(key))
 			w.must(err)
@@ -79,6 +73,16 @@ func TestRowsOfNoSenseAreMadeAnew(t *testing.T) {
 			w.allAnchored()
 		})
 	}
+}
+
+// awaitFolded waits until the anchorer has saved so many leaves of an owner.
+func awaitFolded(t *testing.T, pool *pgxpool.Pool, key events.Owner, leaves int) {
+	t.Helper()
+	eventually(t, "the leaves are folded", func() bool {
+		var size int
+		_ = pool.QueryRow(t.Context(), `SELECT size FROM ledger_anchor.owners WHERE owner = $1`, string(key)).Scan(&size)
+		return size == leaves
+	})
 }
 
 func eventually(t *testing.T, what string, happens func() bool) {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -38,9 +39,12 @@ var (
 	owner     = events.OwnerFromBytes([32]byte{31: 9})
 )
 
-func onchain(t *testing.T, n node) *staking.Chain {
+// onchain is a chain whose node is n, which may hang up on whoever asks.
+func onchain(t *testing.T, n http.Handler) *staking.Chain {
 	t.Helper()
-	server := httptest.NewServer(n)
+	server := httptest.NewUnstartedServer(n)
+	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+	server.Start()
 	t.Cleanup(server.Close)
 	client, err := chain.New(server.URL)
 	if err != nil {

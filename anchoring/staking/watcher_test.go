@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strconv"
 	"sync"
@@ -138,20 +137,8 @@ func TestWatchersRecordEachMovementOnce(t *testing.T) {
 	t.Parallel()
 	const total = 100
 	node := &moody{total: total}
-	server := httptest.NewServer(node)
-	t.Cleanup(server.Close)
-	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
-	client, err := chain.New(server.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(client.Close)
-	c := staking.NewChain(client, programID, mintID)
-	vault, err := c.VaultOf(owner)
-	if err != nil {
-		t.Fatal(err)
-	}
-	node.vault = vault.String()
+	node.vault = mustVault(t)
+	c := onchain(t, node)
 	log := &ledger{}
 	var ids atomic.Int64
 	newWatcher := func(sweep time.Duration) *staking.Watcher {
@@ -201,19 +188,8 @@ func TestAnAlteredReadModelRecordsNothing(t *testing.T) {
 	node := &moody{total: 1}
 	node.calm.Store(true)
 	node.seen.Store(1)
-	server := httptest.NewServer(node)
-	t.Cleanup(server.Close)
-	client, err := chain.New(server.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(client.Close)
-	c := staking.NewChain(client, programID, mintID)
-	vault, err := c.VaultOf(owner)
-	if err != nil {
-		t.Fatal(err)
-	}
-	node.vault = vault.String()
+	node.vault = mustVault(t)
+	c := onchain(t, node)
 	for name, r := range map[string]staking.Record{
 		"a lower version":  {Seq: 2, Version: 1},
 		"a higher version": {Seq: 2, Version: 7},
@@ -352,21 +328,10 @@ func (f final) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // might never have.
 func TestOnlyWhatIsFinalIsRecorded(t *testing.T) {
 	t.Parallel()
-	vault, err := onchain(t, node{}).VaultOf(owner)
-	if err != nil {
-		t.Fatal(err)
-	}
-	is := final{vault.String(), [2]string{solana.Signature{1}.String(), solana.Signature{2}.String()}}
-	server := httptest.NewServer(is)
-	t.Cleanup(server.Close)
-	client, err := chain.New(server.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(client.Close)
+	is := final{mustVault(t), [2]string{solana.Signature{1}.String(), solana.Signature{2}.String()}}
 	log := &ledger{}
 	w := staking.NewWatcher(staking.WatcherConfig{
-		Chain: staking.NewChain(client, programID, mintID), Store: behind{}, Log: log, Source: "/anchorer", Now: time.Now,
+		Chain: onchain(t, is), Store: behind{}, Log: log, Source: "/anchorer", Now: time.Now,
 		NewID: func() string { return "id" }, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err := w.Look(t.Context(), owner); err != nil {
