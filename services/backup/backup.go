@@ -69,6 +69,10 @@ const (
 	// stall is how long one piece may take.
 	stall     = 30 * time.Second
 	pieceSize = 256 << 10
+	// heard is how long a restoring server is looked for, which is as long as it
+	// waits for a piece itself; lookAgain is how often.
+	heard     = 5 * time.Second
+	lookAgain = 20 * time.Millisecond
 )
 
 // note is what a copy says of itself; it is written last, so a copy without one
@@ -375,7 +379,7 @@ func send(ctx context.Context, nc *nats.Conn, n note, path string) error {
 			return err
 		}
 		// Every piece is answered; the empty one at the end by how it went.
-		reply, requestErr := requestWithin(ctx, nc, answer.DeliverSubject, bytes.Clone(piece[:size]))
+		reply, requestErr := hand(ctx, nc, answer.DeliverSubject, bytes.Clone(piece[:size]))
 		if requestErr != nil {
 			return fmt.Errorf("stream %s: %w", n.Stream, requestErr)
 		}
@@ -392,6 +396,24 @@ func send(ctx context.Context, nc *nats.Conn, n note, path string) error {
 		}
 		if size == 0 {
 			return nil
+		}
+	}
+}
+
+// hand sends one piece to the server that restores. In a cluster its answer, which
+// names the subject, and its interest in that subject come by different routes,
+// the answer at times first: a piece that nobody was there for is sent again. It
+// reached no server, so none is written twice.
+func hand(ctx context.Context, nc *nats.Conn, subject string, piece []byte) (*nats.Msg, error) {
+	for until := time.Now().Add(heard); ; {
+		reply, err := requestWithin(ctx, nc, subject, piece)
+		if !errors.Is(err, nats.ErrNoResponders) || time.Now().After(until) {
+			return reply, err
+		}
+		select {
+		case <-time.After(lookAgain):
+		case <-ctx.Done():
+			return nil, ctx.Err()
 		}
 	}
 }

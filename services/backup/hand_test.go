@@ -1,0 +1,56 @@
+package backup
+
+import (
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/memory-ledger/ledger/infra/localnats/natstest"
+)
+
+// In a cluster the subject for the pieces can be known before the interest in it
+// is: a piece that no server was there for is sent again, and arrives once.
+func TestAPieceIsSentAgainToAServerNotYetHeardOf(t *testing.T) {
+	url := natstest.Start(t).URL()
+	connect := func() *nats.Conn {
+		t.Helper()
+		nc, err := nats.Connect(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(nc.Close)
+		return nc
+	}
+	sender, server := connect(), connect()
+
+	type answer struct {
+		reply *nats.Msg
+		err   error
+	}
+	answers := make(chan answer, 1)
+	go func() {
+		reply, err := hand(t.Context(), sender, "pieces", []byte("piece"))
+		answers <- answer{reply, err}
+	}()
+	for sender.Stats().InMsgs == 0 { // until the sender heard that nobody is there
+		select {
+		case a := <-answers:
+			t.Fatalf("given up at once: %v", a.err)
+		case <-time.After(time.Millisecond):
+		}
+	}
+	pieces := make(chan string, 10)
+	if _, err := server.Subscribe("pieces", func(m *nats.Msg) {
+		pieces <- string(m.Data)
+		_ = m.Respond([]byte("written"))
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if a := <-answers; a.err != nil || string(a.reply.Data) != "written" {
+		t.Fatalf("%v, %v", a.reply, a.err)
+	}
+	if len(pieces) != 1 || <-pieces != "piece" {
+		t.Error("the piece did not arrive once as it was")
+	}
+}
