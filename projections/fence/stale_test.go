@@ -46,27 +46,29 @@ func readsAreNeverStale(t *testing.T, log *world.Log, reader eventlog.Reader) {
 	projectorOf(t, pool, log, partition.All)
 	replicas := replicasOf(t, pool, reader)
 	var all sync.WaitGroup
+	read := make(chan struct{})
 	for i := range 12 {
 		all.Go(func() {
 			a := world.NewActor()
 			for round := 0; round < 25 && !t.Failed(); round++ {
 				readAll(t, a, log, replicas[(i+round)%len(replicas)], pool)
+				read <- struct{}{}
 			}
 		})
 	}
-	cut := time.NewTicker(100 * time.Millisecond)
-	defer cut.Stop()
-	done := make(chan struct{})
-	go func() { all.Wait(); close(done) }()
-	for {
-		select {
-		case <-done:
+	go func() { all.Wait(); close(read) }()
+	// Whenever some went on, not at a pace of time: however slow the machine, there
+	// is no cut after which nobody comes any further.
+	for rounds := 1; ; rounds++ {
+		if _, more := <-read; !more {
 			return
-		case <-cut.C:
-			if _, err := pool.Exec(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-				WHERE application_name IN ('memory-ledger fence', 'memory-ledger projector') AND datname = current_database()`); err != nil {
-				t.Error(err)
-			}
+		}
+		if rounds%8 != 0 {
+			continue
+		}
+		if _, err := pool.Exec(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+			WHERE application_name IN ('memory-ledger fence', 'memory-ledger projector') AND datname = current_database()`); err != nil {
+			t.Error(err)
 		}
 	}
 }
