@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -190,12 +191,25 @@ func Load(environ []string) (Config, error) {
 		vars[name] = strings.TrimRight(string(content), "\r\n")
 	}
 	var cfg Config
+	var unread []error
 	if err := env.ParseWithOptions(&cfg, env.Options{Environment: vars}); err != nil {
-		errs = append(errs, plain(err)...)
+		unread = plain(err)
+		errs = append(errs, unread...)
 	}
 	cfg.setDefaults()
-	errs = append(errs, cfg.validate()...)
+	for _, problem := range cfg.validate() {
+		// What is in place of a value that could not be read was nobody's wish.
+		if !slices.ContainsFunc(unread, func(u error) bool { return variableIn(u) == variableIn(problem) }) {
+			errs = append(errs, problem)
+		}
+	}
 	return cfg, errors.Join(errs...)
+}
+
+// variableIn is the variable that a problem is about: it begins with its name.
+func variableIn(problem error) string {
+	name, _, _ := strings.Cut(problem.Error(), ":")
+	return name
 }
 
 // plain takes the values out of the parser's errors: one of them may be a

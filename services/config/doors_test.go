@@ -62,6 +62,24 @@ func TestDoorSettings(t *testing.T) {
 	}
 }
 
+// TestEachProblemIsSaidOnce: a value that can't be read has no other fault as well.
+func TestEachProblemIsSaidOnce(t *testing.T) {
+	t.Parallel()
+	_, err := config.Load([]string{"EXTENSION_SESSION_TTL=a week", "STAKE_MATURITY=-1h", "DATABASE_CONNS=1"})
+	if err == nil {
+		t.Fatal("nothing is wrong with them")
+	}
+	var about []string
+	for line := range strings.Lines(err.Error()) {
+		name, _, _ := strings.Cut(line, ":")
+		about = append(about, name)
+	}
+	slices.Sort(about)
+	if want := []string{"DATABASE_CONNS", "EXTENSION_SESSION_TTL", "STAKE_MATURITY"}; !slices.Equal(about, want) {
+		t.Errorf("%v, want %v: %v", about, want, err)
+	}
+}
+
 func TestProductionInAnyCase(t *testing.T) {
 	t.Parallel()
 	for value, want := range map[string]bool{"production": true, "PRODUCTION": true, "development": false, "staging": false} {
