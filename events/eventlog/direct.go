@@ -45,9 +45,15 @@ func (d Direct) Read(ctx context.Context, cfg ReadConfig, yield func(Slice) erro
 func (d Direct) fetch(ctx context.Context, cfg ReadConfig, out chan<- Slice) error {
 	for next := cfg.From; next <= cfg.To; {
 		records, more, err := d.batch(ctx, next, cfg.Subject, int(min(batchRecords, cfg.To-next+1)), cfg.MaxBytes)
-		if err != nil || (len(records) == 0 && cfg.Subject == "") {
-			// Without a filter the log is known to go on: the server that
-			// answered is behind, or there was none.
+		nothing := err == nil && len(records) == 0
+		if nothing && cfg.Subject != "" { // or it could not be read
+			var r Record
+			r, nothing, err = d.next(ctx, next, cfg.Subject)
+			nothing = nothing && r.Seq <= cfg.To
+		}
+		if err != nil || nothing {
+			// The log is known to go on: the server that answered is behind, or
+			// there was none.
 			if errors.Is(err, ErrGap) {
 				return fmt.Errorf("read: %w", err)
 			}

@@ -3,6 +3,7 @@ package eventlog
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -58,7 +59,7 @@ func TestOnAClusterTheLeaderIsAsked(t *testing.T) {
 		asked := make(chan string, 1)
 		log := scriptedAt(t, url, "$JS.API.>", func(m *nats.Msg) {
 			asked <- m.Subject
-			if err := m.Respond([]byte(`{"error":{"code":404,"err_code":10037}}`)); err != nil {
+			if err := m.Respond([]byte(`{"error":{"code":503,"err_code":10008}}`)); err != nil {
 				t.Error(err)
 			}
 		})
@@ -66,6 +67,69 @@ func TestOnAClusterTheLeaderIsAsked(t *testing.T) {
 		if got := <-asked; got != want {
 			t.Errorf("%s was asked, want %s", got, want)
 		}
+	}
+}
+
+// What is no message, and does not say that there is none, is an error: read as none
+// it would make a log look empty. Nor is it believed that there is none where the
+// stream says otherwise, or can't say.
+func TestAnswersThatAreNone(t *testing.T) {
+	t.Parallel()
+	const (
+		none  = `{"error":{"code":404,"err_code":10037,"description":"no message found"}}`
+		empty = `{"state":{"messages":0}}`
+	)
+	at := time.Unix(0, 0).Format(time.RFC3339Nano)
+	stored := func(header string) string {
+		return `{"message":{"subject":"x","seq":7,"time":"` + at + `","hdrs":"` + header + `"}}`
+	}
+	missing := nats.Header{"Status": {"404"}}
+	plain := filepath.Join(t.TempDir(), "plain.conf")
+	if err := os.WriteFile(plain, []byte(`listen: "127.0.0.1:-1"`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		leader bool
+		header nats.Header // of the answer to a get
+		body   string
+		info   string // the stream's state
+		want   error
+	}{
+		"a message":                     {false, nats.Header{"Nats-Sequence": {"7"}, "Nats-Time-Stamp": {at}}, "", "", nil},
+		"another status":                {false, nats.Header{"Status": {"408"}}, "", empty, ErrUnavailable},
+		"no sequence":                   {false, nats.Header{"Nats-Time-Stamp": {at}}, "", empty, ErrUnavailable},
+		"no time":                       {false, nats.Header{"Nats-Sequence": {"7"}}, "", empty, ErrUnavailable},
+		"none":                          {false, missing, "", empty, nil},
+		"none, of a stream with some":   {false, missing, "", `{"state":{"messages":7}}`, ErrUnavailable},
+		"none, of a stream that is not": {false, missing, "", `{"error":{"code":503,"err_code":10008}}`, ErrUnavailable},
+		"none, and no state":            {false, missing, "", `{}`, ErrUnavailable},
+		"none, and no JSON":             {false, missing, "", `-`, ErrUnavailable},
+		"the leader's message":          {true, nil, stored("TkFUUy8xLjANCmE6Yg0KDQo="), "", nil},
+		"one without headers":           {true, nil, stored(""), "", nil},
+		"the leader's none":             {true, nil, none, empty, nil},
+		"the leader's other error":      {true, nil, `{"error":{"code":404,"err_code":10059,"description":"stream not found"}}`, empty, ErrUnavailable},
+		"the leader's empty answer":     {true, nil, `{}`, empty, ErrUnavailable},
+		"no JSON of the leader":         {true, nil, `-`, empty, ErrUnavailable},
+		"headers that are none":         {true, nil, stored("eA=="), empty, ErrUnavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			// The server has no streams, or it would answer, too.
+			log := scriptedAt(t, natstest.FromConfig(t, plain), "$JS.API.>", func(m *nats.Msg) {
+				answer := &nats.Msg{Header: test.header, Data: []byte(test.body)}
+				if m.Subject == "$JS.API.STREAM.INFO."+StreamName {
+					answer = &nats.Msg{Data: []byte(test.info)}
+				}
+				if err := m.RespondMsg(answer); err != nil {
+					t.Error(err)
+				}
+			})
+			log.clustered = test.leader
+			head, err := log.Head(t.Context())
+			if !errors.Is(err, test.want) || (head == 7) != (test.info == "") {
+				t.Errorf("%d, %v; want %v", head, err, test.want)
+			}
+		})
 	}
 }
 

@@ -287,7 +287,7 @@ func (l *JetStream) landed(ctx context.Context, a Append) (uint64, error) {
 // deleted, and getting a message is cheaper for the server than describing the
 // stream.
 func (l *JetStream) Head(ctx context.Context) (uint64, error) {
-	record, _, err := l.get(ctx, getRequest{LastBySubject: ">"})
+	record, _, err := l.newest(ctx, everySubject)
 	if err != nil {
 		return 0, fmt.Errorf("log head: %w", err)
 	}
@@ -296,7 +296,7 @@ func (l *JetStream) Head(ctx context.Context) (uint64, error) {
 
 // OwnerHead implements Reader.
 func (l *JetStream) OwnerHead(ctx context.Context, f events.Family, o events.Owner) (uint64, error) {
-	record, _, err := l.get(ctx, getRequest{LastBySubject: events.OwnerFilter(f, o)})
+	record, _, err := l.newest(ctx, events.OwnerFilter(f, o))
 	if err != nil {
 		return 0, fmt.Errorf("owner head: %w", err)
 	}
@@ -309,7 +309,7 @@ func (l *JetStream) OwnerNewest(ctx context.Context, f events.Family, o events.O
 	if kind != "" {
 		filter = events.Subject{Family: f, Owner: o, Kind: kind}.String()
 	}
-	record, found, err := l.get(ctx, getRequest{LastBySubject: filter})
+	record, found, err := l.newest(ctx, filter)
 	if err != nil {
 		return Record{}, false, fmt.Errorf("owner's newest message: %w", err)
 	}
@@ -332,10 +332,6 @@ func (l *JetStream) OwnerTail(ctx context.Context, f events.Family, o events.Own
 		}
 		after = record.Seq
 	}
-}
-
-func (l *JetStream) next(ctx context.Context, seq uint64, filter string) (Record, bool, error) {
-	return l.get(ctx, getRequest{Seq: seq, NextBySubject: filter})
 }
 
 // getRequest is the body of a JetStream message get.
@@ -427,9 +423,12 @@ func decodeStored(reply *nats.Msg) (Record, bool, error) {
 	if answer.Message == nil {
 		return Record{}, false, fmt.Errorf("%w: answer without a message", ErrUnavailable)
 	}
-	header, err := nats.DecodeHeadersMsg(answer.Message.Header)
-	if err != nil {
-		return Record{}, false, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	var header nats.Header
+	if len(answer.Message.Header) > 0 { // nobody but us has to send some
+		var err error
+		if header, err = nats.DecodeHeadersMsg(answer.Message.Header); err != nil {
+			return Record{}, false, fmt.Errorf("%w: %w", ErrUnavailable, err)
+		}
 	}
 	return Record{
 		Seq: answer.Message.Seq, Subject: answer.Message.Subject, Time: answer.Message.Time,

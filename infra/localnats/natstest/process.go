@@ -173,6 +173,24 @@ func (p *Process) Thaw() {
 	p.signal(syscall.SIGCONT)
 }
 
+// Starve lets the server open no more files: what it does not have in memory it
+// can't read any more. Feed ends it. The test is skipped where that can't be done.
+func (p *Process) Starve() (feed func()) {
+	p.t.Helper()
+	limit := func(files uint64) uint64 {
+		before, err := limitFiles(p.PID(), files)
+		if errors.Is(err, errors.ErrUnsupported) {
+			p.t.Skip("natstest: a process can't be kept from opening files here")
+		}
+		if err != nil {
+			p.t.Fatalf("natstest: limit files: %v", err)
+		}
+		return before
+	}
+	before := limit(3)
+	return func() { limit(before) }
+}
+
 func (p *Process) signal(sig os.Signal) {
 	p.t.Helper()
 	p.mu.Lock()

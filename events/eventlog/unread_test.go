@@ -1,0 +1,93 @@
+package eventlog_test
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/events/eventlog/logtest"
+	"github.com/memory-ledger/ledger/infra/localnats/natstest"
+)
+
+// TestWhatCantBeReadIsNotCalledMissing: a server that fails to read a message says
+// that it has none. Whoever believed that would take the log for empty, and an owner
+// who is behind for one who has nothing to wait for.
+func TestWhatCantBeReadIsNotCalledMissing(t *testing.T) {
+	t.Parallel()
+	server := natstest.StartProcess(t)
+	appender, _ := open(t, server.URL())
+	const messages = 3
+	owner, stranger := logtest.Owner(), logtest.Owner()
+	for i := range messages {
+		if _, err := appender.Append(t.Context(), eventlog.Append{
+			Family: events.FamilyLedger, Owner: owner, Kind: events.KindMemory,
+			CommandID: strconv.Itoa(i), Expected: uint64(i), Payload: []byte("x"),
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// What the server has just stored it has in memory, but for one that comes back.
+	server.Stop()
+	server.Start()
+	log, _ := open(t, server.URL())
+	feed := server.Starve()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	filter := events.OwnerFilter(events.FamilyLedger, owner)
+	told := uint64(0) // the newest sequence that a question led to
+	questions := map[string]func(context.Context) error{
+		"head": func(ctx context.Context) (err error) { told, err = log.Head(ctx); return err },
+		"owner head": func(ctx context.Context) (err error) {
+			told, err = log.OwnerHead(ctx, events.FamilyAny, owner)
+			return err
+		},
+		"newest": func(ctx context.Context) error {
+			r, found, err := log.OwnerNewest(ctx, events.FamilyLedger, owner, "")
+			if told = r.Seq; err == nil && !found {
+				return errors.New("not found")
+			}
+			return err
+		},
+		"tail": func(ctx context.Context) error {
+			return log.OwnerTail(ctx, events.FamilyLedger, owner, 1, func(r eventlog.Record) error { told = r.Seq; return nil })
+		},
+		"read": func(ctx context.Context) error {
+			ctx, cancel := context.WithTimeout(ctx, 300*time.Millisecond) // it would wait
+			defer cancel()
+			return log.Direct().Read(ctx, eventlog.ReadConfig{To: messages, Subject: filter}, func(s eventlog.Slice) error { told = s.Last; return nil })
+		},
+		"append": func(ctx context.Context) (err error) { // of one that is there already
+			ctx, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
+			defer cancel()
+			told, err = log.Append(ctx, eventlog.Append{
+				Family: events.FamilyLedger, Owner: owner, Kind: events.KindMemory,
+				CommandID: strconv.Itoa(messages - 1), Expected: messages - 1, Payload: []byte("x"),
+			})
+			return err
+		},
+	}
+	for name, ask := range questions {
+		told = 0
+		want := eventlog.ErrUnavailable
+		if name == "append" {
+			want = eventlog.ErrUncertain
+		}
+		if err := ask(ctx); !errors.Is(err, want) || told != 0 {
+			t.Errorf("%s of a server that can't read: told of %d, %v", name, told, err)
+		}
+	}
+	if seq, err := log.OwnerHead(ctx, events.FamilyAny, stranger); err != nil || seq != 0 {
+		t.Errorf("an owner without a message: %d, %v", seq, err)
+	}
+	feed()
+	for name, ask := range questions {
+		told = 0
+		if err := ask(ctx); err != nil || told != messages {
+			t.Errorf("%s: told of %d, %v", name, told, err)
+		}
+	}
+}

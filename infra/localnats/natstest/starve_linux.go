@@ -1,0 +1,14 @@
+package natstest
+
+import "golang.org/x/sys/unix"
+
+// limitFiles says how many files a process may have open, and returns how many it
+// might before. What is open stays open.
+func limitFiles(pid int, limit uint64) (before uint64, err error) {
+	var is unix.Rlimit
+	if err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, nil, &is); err != nil {
+		return 0, err
+	}
+	before, is.Cur = is.Cur, limit
+	return before, unix.Prlimit(pid, unix.RLIMIT_NOFILE, &is, nil)
+}
