@@ -13,6 +13,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 )
 
@@ -70,6 +71,37 @@ func TestOnAClusterTheLeaderIsAsked(t *testing.T) {
 	}
 }
 
+// answering is a log whose server answers each get alike, and says what state the stream
+// is in. It has no streams, or it would answer as well.
+func answering(t *testing.T, get *nats.Msg, state string) *JetStream {
+	t.Helper()
+	plain := filepath.Join(t.TempDir(), "plain.conf")
+	if err := os.WriteFile(plain, []byte(`listen: "127.0.0.1:-1"`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return scriptedAt(t, natstest.FromConfig(t, plain), "$JS.API.>", func(m *nats.Msg) {
+		answer := get
+		if m.Subject == "$JS.API.STREAM.INFO."+StreamName {
+			answer = &nats.Msg{Data: []byte(state)}
+		}
+		if err := m.RespondMsg(answer); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A leader that may be none any more is not believed that there is nothing, either: the
+// others may have acknowledged an owner's first message.
+func TestNorDoesAnOldLeaderSayThatThereIsNone(t *testing.T) {
+	t.Parallel()
+	log := answering(t, &nats.Msg{Data: []byte(`{"error":{"code":404,"err_code":10037}}`)}, `{"state":{"messages":0}}`)
+	log.clustered = true
+	log.lease.contact = func(context.Context) (time.Duration, error) { return leaseTime + time.Second, nil }
+	if seq, err := log.OwnerHead(t.Context(), events.FamilyAny, events.OwnerFromBytes([32]byte{1})); !errors.Is(err, ErrUnavailable) {
+		t.Errorf("%d, %v", seq, err)
+	}
+}
+
 // What is no message, and does not say that there is none, is an error: read as none
 // it would make a log look empty. Nor is it believed that there is none where the
 // stream says otherwise, or can't say.
@@ -84,10 +116,6 @@ func TestAnswersThatAreNone(t *testing.T) {
 		return `{"message":{"subject":"x","seq":7,"time":"` + at + `","hdrs":"` + header + `"}}`
 	}
 	missing := nats.Header{"Status": {"404"}}
-	plain := filepath.Join(t.TempDir(), "plain.conf")
-	if err := os.WriteFile(plain, []byte(`listen: "127.0.0.1:-1"`), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	for name, test := range map[string]struct {
 		leader bool
 		header nats.Header // of the answer to a get
@@ -114,16 +142,7 @@ func TestAnswersThatAreNone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			// The server has no streams, or it would answer, too.
-			log := scriptedAt(t, natstest.FromConfig(t, plain), "$JS.API.>", func(m *nats.Msg) {
-				answer := &nats.Msg{Header: test.header, Data: []byte(test.body)}
-				if m.Subject == "$JS.API.STREAM.INFO."+StreamName {
-					answer = &nats.Msg{Data: []byte(test.info)}
-				}
-				if err := m.RespondMsg(answer); err != nil {
-					t.Error(err)
-				}
-			})
+			log := answering(t, &nats.Msg{Header: test.header, Data: []byte(test.body)}, test.info)
 			log.clustered = test.leader
 			head, err := log.Head(t.Context())
 			if !errors.Is(err, test.want) || (head == 7) != (test.info == "") {
