@@ -72,14 +72,17 @@ func TestOnAClusterTheLeaderIsAsked(t *testing.T) {
 }
 
 // answering is a log whose server answers each get alike, and says what state the stream
-// is in. It has no streams, or it would answer as well.
-func answering(t *testing.T, get *nats.Msg, state string) *JetStream {
+// is in; to some subjects it says nothing. It has no streams, or it would answer as well.
+func answering(t *testing.T, get *nats.Msg, state string, silent ...string) *JetStream {
 	t.Helper()
 	plain := filepath.Join(t.TempDir(), "plain.conf")
 	if err := os.WriteFile(plain, []byte(`listen: "127.0.0.1:-1"`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return scriptedAt(t, natstest.FromConfig(t, plain), "$JS.API.>", func(m *nats.Msg) {
+		if slices.Contains(silent, m.Subject) {
+			return
+		}
 		answer := get
 		if m.Subject == "$JS.API.STREAM.INFO."+StreamName {
 			answer = &nats.Msg{Data: []byte(state)}
@@ -147,6 +150,34 @@ func TestAnswersThatAreNone(t *testing.T) {
 			head, err := log.Head(t.Context())
 			if !errors.Is(err, test.want) || (head == 7) != (test.info == "") {
 				t.Errorf("%d, %v; want %v", head, err, test.want)
+			}
+		})
+	}
+}
+
+// A server that is connected and says nothing holds up nobody for long who has no
+// deadline of their own, as projectors have none.
+func TestASilentServerIsNotWaitedForForEver(t *testing.T) {
+	t.Parallel()
+	for name, silent := range map[string]string{
+		"to a get":                       "$JS.API.DIRECT.GET." + StreamName,
+		"to a question about the stream": "$JS.API.STREAM.INFO." + StreamName,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			log := answering(t, &nats.Msg{Header: nats.Header{"Status": {"404"}}}, `{"state":{"messages":0}}`, silent)
+			ended := make(chan error, 1)
+			go func() {
+				_, err := log.Head(context.WithoutCancel(t.Context()))
+				ended <- err
+			}()
+			select {
+			case err := <-ended:
+				if !errors.Is(err, ErrUnavailable) {
+					t.Error(err)
+				}
+			case <-time.After(10 * attemptTimeout):
+				t.Error("it is still waited for")
 			}
 		})
 	}
