@@ -45,13 +45,11 @@ func (d Direct) Read(ctx context.Context, cfg ReadConfig, yield func(Slice) erro
 func (d Direct) fetch(ctx context.Context, cfg ReadConfig, out chan<- Slice) error {
 	for next := cfg.From; next <= cfg.To; {
 		records, more, err := d.batch(ctx, next, cfg.Subject, int(min(batchRecords, cfg.To-next+1)), cfg.MaxBytes)
-		nothing := err == nil && len(records) == 0
-		if nothing && cfg.Subject != "" { // or it could not be read
-			var r Record
-			r, nothing, err = d.next(ctx, next, cfg.Subject)
-			nothing = nothing && r.Seq <= cfg.To
+		missing := err == nil && len(records) == 0
+		if missing && cfg.Subject != "" { // or there is none
+			_, missing, err = d.next(ctx, next, cfg.Subject)
 		}
-		if err != nil || nothing {
+		if err != nil || missing {
 			// The log is known to go on: the server that answered is behind, or
 			// there was none.
 			if errors.Is(err, ErrGap) {

@@ -4,10 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -180,6 +182,20 @@ func TestASilentServerIsNotWaitedForForEver(t *testing.T) {
 				t.Error("it is still waited for")
 			}
 		})
+	}
+}
+
+// A server that is too old to send many messages at once is named as the reason.
+func TestAServerThatKnowsNoBatches(t *testing.T) {
+	t.Parallel()
+	log := answering(t, &nats.Msg{Header: nats.Header{
+		"Nats-Sequence": {"1"}, "Nats-Time-Stamp": {time.Unix(0, 0).Format(time.RFC3339Nano)},
+	}}, "")
+	ctx, cancel := context.WithTimeout(t.Context(), 2*retryPause)
+	defer cancel()
+	err := log.Direct().Read(ctx, ReadConfig{To: 2}, func(s Slice) error { return fmt.Errorf("it read up to %d", s.Last) })
+	if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "knows no batch get") {
+		t.Error(err)
 	}
 }
 

@@ -1,6 +1,7 @@
 package eventlog
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -42,5 +43,17 @@ func TestAServerThatCanNotStore(t *testing.T) {
 	tailed.disk.note(&jetstream.APIError{ErrorCode: errCodeStoreFailed}, time.Now())
 	if log.Storing() == nil || tailed.Storing() == nil {
 		t.Error("nobody said so")
+	}
+}
+
+// A writer in a hurry, who did not wait as long as an answer may take, says nothing of the
+// disk.
+func TestWhoIsInAHurrySaysNothingOfTheDisk(t *testing.T) {
+	t.Parallel()
+	log := scripted(t, "ledger.>", func(*nats.Msg) {})
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := log.Append(ctx, anAppend()); !errors.Is(err, ErrUncertain) || log.Storing() != nil {
+		t.Errorf("%v, and of the disk %v", err, log.Storing())
 	}
 }

@@ -55,4 +55,14 @@ func TestReadersSeeAGap(t *testing.T) {
 			t.Errorf("%s: read up to %d: %v", name, last, err)
 		}
 	}
+	for name, follower := range map[string]eventlog.Follower{"direct": log.Direct(), "consumer": log} {
+		last := uint64(0)
+		err := follower.Follow(ctx, eventlog.FollowConfig{}, func(s eventlog.Slice) error {
+			last = s.Last
+			return nil
+		})
+		if !errors.Is(err, eventlog.ErrGap) || last >= lost {
+			t.Errorf("%s: followed up to %d: %v", name, last, err)
+		}
+	}
 }

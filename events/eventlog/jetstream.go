@@ -464,8 +464,7 @@ var errNotSent = errors.New("not sent")
 // isNeverSent: the message did not reach any server that could store it.
 func isNeverSent(err error) bool {
 	return errors.Is(err, errNotSent) || errors.Is(err, nats.ErrNoResponders) ||
-		errors.Is(err, nats.ErrReconnectBufExceeded) || errors.Is(err, nats.ErrConnectionClosed) ||
-		errors.Is(err, nats.ErrConnectionReconnecting)
+		errors.Is(err, nats.ErrReconnectBufExceeded) || errors.Is(err, nats.ErrConnectionClosed)
 }
 
 // again waits before another attempt. It reports false where there is to be none:

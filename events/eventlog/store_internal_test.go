@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 )
 
 // What the server says to the attempts of an append, and what its caller is told:
@@ -56,6 +57,61 @@ func TestAttemptsThatAreRefused(t *testing.T) {
 				t.Errorf("%d, %v; want %v", seq, err, test.want)
 			}
 		})
+	}
+}
+
+// What reached no server is not stored, and its writer is told so: where nobody keeps
+// the log, and where the connection is away and may not keep what is to be sent.
+func TestWhatReachesNobodyIsNotStored(t *testing.T) {
+	t.Parallel()
+	server := natstest.Start(t) // without a stream
+	away := make(chan struct{})
+	nc, err := nats.Connect(server.URL(), nats.MaxReconnects(-1), nats.ReconnectBufSize(-1),
+		nats.DisconnectErrHandler(func(*nats.Conn, error) { close(away) }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	log := &JetStream{nc: nc, inboxes: newInboxes(nc), disk: &disk{}}
+	refused := func(by error) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), 2*retryPause)
+		defer cancel()
+		if _, err := log.Append(ctx, anAppend()); !errors.Is(err, ErrUnavailable) || errors.Is(err, ErrUncertain) || !errors.Is(err, by) {
+			t.Errorf("%v, want %v", err, by)
+		}
+	}
+	refused(nats.ErrNoResponders)
+	if err := server.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	<-away
+	refused(nats.ErrReconnectBufExceeded)
+}
+
+// Whether an earlier attempt was stored is asked until somebody says so.
+func TestTheLookForAnEarlierAttemptIsRepeated(t *testing.T) {
+	t.Parallel()
+	server, mine := natstest.Start(t), anAppend()
+	asked := 0
+	scriptedAt(t, server.URL(), "$JS.API.DIRECT.GET."+StreamName, func(m *nats.Msg) {
+		answer := &nats.Msg{Header: nats.Header{"Status": {"503"}}, Data: []byte("not now")}
+		if asked++; asked > 2 {
+			answer.Header = nats.Header{
+				"Nats-Sequence": {"7"}, "Nats-Time-Stamp": {time.Unix(0, 0).Format(time.RFC3339Nano)}, "Nats-Msg-Id": {mine.CommandID},
+			}
+		}
+		if err := m.RespondMsg(answer); err != nil {
+			t.Error(err)
+		}
+	})
+	log := scriptedAt(t, server.URL(), "ledger.>", func(m *nats.Msg) {
+		if err := m.Respond([]byte(`{"error":{"code":400,"err_code":10071,"description":"wrong last sequence: 7"}}`)); err != nil {
+			t.Error(err)
+		}
+	})
+	if seq, err := log.Append(t.Context(), mine); err != nil || seq != 7 {
+		t.Errorf("%d, %v", seq, err)
 	}
 }
 

@@ -55,6 +55,7 @@ func Run(t *testing.T, open func(t *testing.T) Fixture) {
 		{"an unavailable log says so within the deadline", unavailable},
 		{"everything acknowledged survives a restart", restarts},
 		{"any part is read whole, in order and in bounded slices", readsParts},
+		{"a part is read by a filter, also where nothing passes", readsFiltered},
 		{"a read goes on where it was when its server went away", readsOn},
 		{"a read ends with its reader's error, or its context", readsEnd},
 	} {

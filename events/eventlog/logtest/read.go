@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
 )
 
@@ -62,6 +64,38 @@ func readsParts(t *testing.T, ctx context.Context, f Fixture) {
 		}
 		if next != part[1]+1 {
 			t.Fatalf("read from %d to %d ended before %d", part[0], part[1], next)
+		}
+	}
+}
+
+func readsFiltered(t *testing.T, ctx context.Context, f Fixture) {
+	reader := partReader(t, f)
+	mine, others, stranger := Owner(), Owner(), Owner()
+	first := mustAppend(t, ctx, f.Log, command(mine, 0))
+	between := mustAppend(t, ctx, f.Log, command(others, 0))
+	second := mustAppend(t, ctx, f.Log, command(mine, first))
+	mustAppend(t, ctx, f.Log, command(mine, second))
+	for _, part := range []struct {
+		of       events.Owner
+		from, to uint64
+		want     []uint64
+	}{
+		{mine, 0, second, []uint64{first, second}},
+		{mine, between, second, []uint64{second}},
+		{mine, first, between, []uint64{first}},
+		{mine, between, between, nil}, // later ones would pass
+		{others, second, second, nil},
+		{stranger, 0, second, nil},
+	} {
+		var got []uint64
+		err := reader.Read(ctx, eventlog.ReadConfig{From: part.from, To: part.to, Subject: events.OwnerFilter(events.FamilyLedger, part.of)}, func(s eventlog.Slice) error {
+			for _, r := range s.Records {
+				got = append(got, r.Seq)
+			}
+			return nil
+		})
+		if err != nil || !slices.Equal(got, part.want) {
+			t.Errorf("from %d to %d: read %v, %v, want %v", part.from, part.to, got, err, part.want)
 		}
 	}
 }
