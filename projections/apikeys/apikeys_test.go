@@ -60,6 +60,13 @@ func TestKeysAreListedUsedAndRevoked(t *testing.T) {
 	if err != nil || !found || dead.RevokedAt == nil || *dead.RevokedAt != end.Events[0].Time {
 		t.Errorf("revoked: %+v, %v, %v", dead, found, err)
 	}
+	for _, by := range []byte{1, 0xff} { // the nearest row is read, and is not what was asked for
+		near := two.KeyHash
+		near[len(near)-1] += by
+		if got, found, err := apikeys.ByHash(t.Context(), pool, near); found || err != nil {
+			t.Errorf("a key's neighbour: %+v, %v, %v", got, found, err)
+		}
+	}
 	if _, found, err := apikeys.ByHash(t.Context(), pool, world.Hash("nobody's")); found || err != nil {
 		t.Errorf("a key nobody made: %v, %v", found, err)
 	}

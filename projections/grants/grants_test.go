@@ -36,6 +36,17 @@ func TestGrantsAreSpentRevokedAndExpire(t *testing.T) {
 	if got, found, err := grants.ByTokenHash(t.Context(), pool, live.TokenHash); err != nil || !found || got != want {
 		t.Errorf("by token: %+v, %v, %v", got, found, err)
 	}
+	over := want.ExpiresAt.Time()
+	if !want.Live(over.Add(-1)) || want.Live(over) {
+		t.Errorf("before its end it is alive: %t, at its end: %t", want.Live(over.Add(-1)), want.Live(over))
+	}
+	for _, by := range []byte{1, 0xff} { // the nearest row is read, and is not what was asked for
+		near := live.TokenHash
+		near[len(near)-1] += by
+		if got, found, err := grants.ByTokenHash(t.Context(), pool, near); err != nil || found || got != (grants.Grant{}) {
+			t.Errorf("by a token's neighbour: %+v, %v, %v", got, found, err)
+		}
+	}
 	if got, found, err := grants.ByID(t.Context(), pool, a.Owner, live.GrantID); err != nil || !found || got != want {
 		t.Errorf("by id: %+v, %v, %v", got, found, err)
 	}

@@ -310,6 +310,47 @@ func TestADifferenceIsNotSwappedInUnlessForced(t *testing.T) {
 	}
 }
 
+// A checkpoint that says what can't be, that the tables hold more than the log or nothing
+// of any partition, is a difference like others, and a forced rebuild cures it: the new tables
+// hold the log, and a projector goes on with them.
+func TestACheckpointOfNoSenseIsCured(t *testing.T) {
+	t.Parallel()
+	for name, damage := range map[string]string{
+		"beyond the log": `UPDATE checkpoint SET seq = seq + 1000`,
+		"empty":          `TRUNCATE checkpoint`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t, []partition.Run{}...)
+			stop := s.projector(partition.All)
+			a := s.fill(1, 20)[0]
+			if err := stop(); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.pool.Exec(t.Context(), damage); err != nil {
+				t.Fatal(err)
+			}
+			var seen []rebuild.Difference
+			cfg := s.config()
+			cfg.Report = func(d rebuild.Difference) { seen = append(seen, d) }
+			result, err := rebuild.Run(t.Context(), cfg)
+			if !errors.Is(err, rebuild.ErrDifferent) || result.Swapped || len(seen) != 1 || seen[0].Table != "checkpoint" {
+				t.Errorf("%+v, %v, %v", result, err, seen)
+			}
+			cfg.Force = true
+			if result := run(t, cfg); !result.Swapped || result.Position != 20 {
+				t.Errorf("forced: %+v", result)
+			}
+			s.projector(partition.All)
+			a.AppendMemory(t, s.log, `{}`)
+			world.Eventually(t, 20*time.Second, func() error { return s.check(a) }) // the fence has to notice
+			if result := run(t, s.config()); result.Differences != 0 || result.Position != 21 {
+				t.Errorf("not cured: %+v", result)
+			}
+		})
+	}
+}
+
 // A newer program's migration that came while the tables were made is not undone by
 // putting in their place what lacks it.
 func TestAMigrationMeanwhileIsNotUndone(t *testing.T) {

@@ -45,6 +45,13 @@ func TestSessionsLiveAndEnd(t *testing.T) {
 	if _, found, err := sessions.ByTokenHash(t.Context(), pool, world.Hash("nobody's")); found || err != nil {
 		t.Errorf("a token nobody got: %v, %v", found, err)
 	}
+	for _, by := range []byte{1, 0xff} { // the nearest row is read, and is not what was asked for
+		near := *live.TokenHash
+		near[len(near)-1] += by
+		if got, found, err := sessions.ByTokenHash(t.Context(), pool, near); found || err != nil {
+			t.Errorf("a token's neighbour: %+v, %v, %v", got, found, err)
+		}
+	}
 	active, err := sessions.Active(t.Context(), pool, a.Owner, now)
 	if err != nil || len(active) != 2 || active[0].ID != live.SessionID || active[1].ID != later.SessionID {
 		t.Errorf("active: %+v, %v", active, err)

@@ -226,8 +226,31 @@ func TestHeadersTooLarge(t *testing.T) {
 	}
 }
 
-// TestListsForOldClients is sent by hand, too: HTTP/1.0 has no chunks, so a long
-// list ends with the connection.
+// toOldClient is what an HTTP/1.0 client gets, which knows no chunks: a long body ends
+// with the connection. The request is sent by hand, too.
+func toOldClient(t *testing.T, c *stacktest.Client, line, headers string) string {
+	t.Helper()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(c.URL, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+	if _, err := fmt.Fprintf(conn, "%s HTTP/1.0\r\nConnection: keep-alive\r\n%s\r\n", line, headers); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(answer.Body)
+	if err != nil || answer.StatusCode != 200 || len(answer.TransferEncoding) > 0 || answer.ContentLength != -1 || !answer.Close {
+		t.Errorf("%s: %d, %q, %d bytes announced, %v", line, answer.StatusCode, answer.TransferEncoding, answer.ContentLength, err)
+	}
+	return string(body)
+}
+
+// TestListsForOldClients are whole, however long.
 func TestListsForOldClients(t *testing.T) {
 	t.Parallel()
 	s := stacktest.Start(t, stacktest.Options{})
@@ -248,24 +271,8 @@ func TestListsForOldClients(t *testing.T) {
 		{core, "POST /memories/search", session, "[", "]"},
 		{extension, "GET /memories", other, `{"memories":[`, "]}"},
 	} {
-		conn, err := net.Dial("tcp", strings.TrimPrefix(c.client.URL, "http://"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close()
-		_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
-		if _, err := fmt.Fprintf(conn, "%s HTTP/1.0\r\nConnection: keep-alive\r\n%s\r\n", c.line, c.headers); err != nil {
-			t.Fatal(err)
-		}
-		answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		body, err := io.ReadAll(answer.Body)
-		if err != nil || answer.StatusCode != 200 || len(answer.TransferEncoding) > 0 || answer.ContentLength != -1 || !answer.Close {
-			t.Errorf("%s: %d, %q, %d bytes announced, %v", c.line, answer.StatusCode, answer.TransferEncoding, answer.ContentLength, err)
-		}
-		list, ok := strings.CutPrefix(string(body), c.before)
+		body := toOldClient(t, c.client, c.line, c.headers)
+		list, ok := strings.CutPrefix(body, c.before)
 		list, end := strings.CutSuffix(list, c.behind)
 		if held := decode[[]view](t, []byte("["+list+"]")); !ok || !end || len(held) != memories {
 			t.Errorf("%s: a list of %d", c.line, len(held))

@@ -1,0 +1,227 @@
+package grant_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/projections/fence"
+	"github.com/memory-ledger/ledger/services/assembly"
+	"github.com/memory-ledger/ledger/services/command"
+	"github.com/memory-ledger/ledger/services/grant"
+	"github.com/memory-ledger/ledger/services/memory"
+	"github.com/memory-ledger/ledger/services/stacktest"
+)
+
+// counter is the grants of a replica beside a stack, whose callers the test is.
+type counter struct {
+	*grant.Service
+	t     *testing.T
+	stack *stacktest.Stack
+}
+
+func newCounter(t *testing.T) *counter {
+	t.Helper()
+	s := stacktest.Start(t, stacktest.Options{})
+	logger := slog.New(slog.DiscardHandler)
+	ctx, stop := context.WithCancel(context.Background())
+	base, err := assembly.NewBase(ctx, s.Config, logger, assembly.Dial(s.Config))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := assembly.NewDeciding(ctx, base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := fence.New(base.Pool, base.Log, fence.Options{Logger: logger})
+	if err != nil {
+		t.Fatal(err)
+	}
+	commands, err := command.NewExecutor(command.Config{
+		Log: base.Log, Loader: command.ReadModel{Pool: base.Pool, Now: time.Now}, Source: "/test", Now: time.Now, NewID: assembly.NewID,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- f.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		base.Close()
+	})
+	return &counter{t: t, stack: s, Service: grant.New(grant.Config{
+		Commands: commands, Memories: memory.New(memory.Config{Commands: commands, Keys: d.Keys, Pool: base.Pool, NewID: assembly.NewID}),
+		Query: base.Pool, Fence: f, Now: time.Now, NewID: assembly.NewID,
+	})}
+}
+
+// shown is a case of an owner, and what the owner has in hand.
+type shown struct {
+	counter *counter
+	owner   events.Owner
+	core    stacktest.Header
+	id      string
+	token   string
+}
+
+// mint makes a case of an owner who has some memories.
+func (c *counter) mint(reads int, contents ...string) shown {
+	c.t.Helper()
+	wallet := stacktest.NewWallet()
+	s := shown{counter: c, owner: events.Owner(wallet.PublicKey), core: c.stack.Core[0].SignIn(wallet)}
+	for _, content := range contents {
+		s.write(content)
+	}
+	minted, err := c.Mint(c.t.Context(), s.owner, command.Credential{}, events.GrantCase, time.Hour, reads)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	s.id, s.token = minted.ID, minted.URL[strings.LastIndex(minted.URL, "/")+1:]
+	return s
+}
+
+func (s shown) write(content string) {
+	s.counter.t.Helper()
+	s.counter.stack.Core[0].Expect(201, "POST", "/memories", map[string]any{"content": content, "metadata": map[string]any{}}, s.core)
+}
+
+// used is how many reads were spent.
+func (s shown) used() int {
+	s.counter.t.Helper()
+	if err := s.counter.Fence.WaitOwner(s.counter.t.Context(), s.owner); err != nil {
+		s.counter.t.Fatal(err)
+	}
+	status, err := s.counter.Status(s.counter.t.Context(), s.owner, events.GrantCase, s.id)
+	if err != nil {
+		s.counter.t.Fatal(err)
+	}
+	return status.Used
+}
+
+// TestNoMoreReadersAtWorkThanReadsLeft: of a case with two reads two readers work at the
+// same time. Of one with one read one does; who waits makes nothing for a case that is
+// dead by then.
+func TestNoMoreReadersAtWorkThanReadsLeft(t *testing.T) {
+	t.Parallel()
+	c := newCounter(t)
+	for _, reads := range []int{2, 1} {
+		s := c.mint(reads, "a memory")
+		atWork, goOn, ended := make(chan struct{}, 2), make(chan struct{}), make(chan error, 2)
+		read := func() {
+			document, _, err := c.Read(t.Context(), s.token, func() bool {
+				atWork <- struct{}{}
+				<-goOn
+				return false
+			})
+			if err == nil {
+				err = document.Close()
+			}
+			ended <- err
+		}
+		go read()
+		go read()
+		deadline := time.After(30 * time.Second)
+		for range reads {
+			select {
+			case <-atWork:
+			case <-deadline:
+				t.Fatalf("they do not work at the same time, of %d reads", reads)
+			}
+		}
+		for c.Readers() < 2 {
+			select {
+			case <-time.After(time.Millisecond):
+			case <-deadline:
+				t.Fatal("the other one did not come")
+			}
+		}
+		close(goOn)
+		late := 0
+		for range 2 {
+			if err := <-ended; errors.Is(err, grant.ErrDead) {
+				late++
+			} else if err != nil {
+				t.Error(err)
+			}
+		}
+		if late != 2-reads || len(atWork) != 0 || s.used() != reads {
+			t.Errorf("of %d reads %d are spent, %d came too late, and %d worked for nothing", reads, s.used(), late, len(atWork))
+		}
+	}
+}
+
+// TestAReadHasTimeOfItsOwn: the document of a long log may take longer than a request,
+// and is paid for all the same.
+func TestAReadHasTimeOfItsOwn(t *testing.T) {
+	t.Parallel()
+	c := newCounter(t)
+	s := c.mint(1, "a memory")
+	ctx, over := context.WithCancel(t.Context())
+	document, _, err := c.Read(ctx, s.token, func() bool { over(); return false })
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(document)
+	if err != nil || !strings.Contains(string(text), "a memory") || s.used() != 1 {
+		t.Errorf("%s, %v, %d reads are spent", text, err, s.used())
+	}
+}
+
+// TestAReadThatComesToNothing costs no read where nobody waits for it, and leaves
+// nothing behind where the case is revoked meanwhile.
+func TestAReadThatComesToNothing(t *testing.T) {
+	t.Parallel()
+	c := newCounter(t)
+	s := c.mint(1, "a memory")
+	if _, _, err := c.Read(t.Context(), s.token, func() bool { return true }); !errors.Is(err, memory.ErrAbandoned) || s.used() != 0 {
+		t.Errorf("nobody waits for it: %v, %d reads are spent", err, s.used())
+	}
+	_, _, err := c.Read(t.Context(), s.token, func() bool {
+		if ended, err := c.Revoke(t.Context(), s.owner, command.Credential{}, events.GrantCase, s.id); err != nil || !ended {
+			t.Errorf("revoke: %v, %v", ended, err)
+		}
+		return false
+	})
+	if !errors.Is(err, grant.ErrDead) || s.used() != 0 || c.Kept() != 0 {
+		t.Errorf("revoked meanwhile: %v, %d reads are spent, %d bytes are kept", err, s.used(), c.Kept())
+	}
+}
+
+// TestADocumentHasAsManyMemoriesAsItSays: one that is made a second time, as it is too
+// long to be kept, does not have what was written since.
+func TestADocumentHasAsManyMemoriesAsItSays(t *testing.T) {
+	t.Parallel()
+	c := newCounter(t)
+	const memories = 17
+	contents := make([]string, memories) // 4 MiB and more
+	for i := range contents {
+		contents[i] = strings.Repeat("long ", 52_000)
+	}
+	s := c.mint(1, contents...)
+	var asked atomic.Int32
+	document, size, err := c.Read(t.Context(), s.token, func() bool {
+		if asked.Add(1) == 1 {
+			s.write("one more")
+		}
+		return false
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(document)
+	if err != nil || size >= 0 || !strings.Contains(string(text), "- Memories: 17\n") {
+		t.Errorf("%.300s: size %d, %v", text, size, err)
+	}
+	if n := strings.Count(string(text), "\n## Memory "); n != memories {
+		t.Errorf("it has %d", n)
+	}
+}
