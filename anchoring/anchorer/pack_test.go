@@ -50,6 +50,11 @@ func TestPacksFit(t *testing.T) {
 			if f.commits(o) {
 				t.Error("a commit of another size passes for the owner's")
 			}
+			o.batch.size--
+			o.batch.root[0]++
+			if f.commits(o) {
+				t.Error("a commit of another root passes for the owner's")
+			}
 		}
 		if shareOf(tx.raw, true, 1000)*uint64(n) < c.fee+1000*uint64(n) {
 			t.Errorf("%d shares do not pay for the whole", n)
