@@ -157,6 +157,49 @@ func TestAnswersThatAreNone(t *testing.T) {
 	}
 }
 
+// Between two questions a message may come, which then is found; one that was there
+// before them, though it be the newest, is not passed over.
+func TestWhatComesBetweenTwoQuestions(t *testing.T) {
+	t.Parallel()
+	at := time.Unix(0, 0).Format(time.RFC3339Nano)
+	for name, test := range map[string]struct {
+		misses int // how often the next message is not found
+		want   error
+	}{
+		"it has come":         {1, nil},
+		"it can't be read":    {100, ErrUnavailable},
+		"it was always there": {0, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			misses := test.misses
+			log := scripted(t, "$JS.API.DIRECT.GET."+StreamName, func(m *nats.Msg) {
+				var request getRequest
+				if err := json.Unmarshal(m.Data, &request); err != nil {
+					t.Error(err)
+				}
+				header := nats.Header{"Nats-Sequence": {"7"}, "Nats-Time-Stamp": {at}}
+				if request.NextBySubject != "" {
+					if misses--; misses >= 0 {
+						header = nats.Header{"Status": {"404"}}
+					}
+				}
+				if err := m.RespondMsg(&nats.Msg{Header: header}); err != nil {
+					t.Error(err)
+				}
+			})
+			enough, seen := errors.New("enough"), uint64(0)
+			err := log.OwnerTail(t.Context(), events.FamilyLedger, events.OwnerFromBytes([32]byte{1}), 6, func(r Record) error {
+				seen = r.Seq
+				return enough
+			})
+			if test.want == nil && (seen != 7 || !errors.Is(err, enough)) || test.want != nil && !errors.Is(err, test.want) {
+				t.Errorf("saw %d, %v", seen, err)
+			}
+		})
+	}
+}
+
 // A server that is connected and says nothing holds up nobody for long who has no
 // deadline of their own, as projectors have none.
 func TestASilentServerIsNotWaitedForForEver(t *testing.T) {

@@ -138,6 +138,52 @@ func TestAPieceThatFailsIsReadAgain(t *testing.T) {
 	}
 }
 
+// atHand is a cursor that gives all that it has in one piece, until it is enough.
+type atHand struct{ views []memory.View }
+
+func (a *atHand) More() bool { return len(a.views) > 0 }
+
+func (a *atHand) Next(_ context.Context, yield func(*memory.View) error) error {
+	for len(a.views) > 0 {
+		view := a.views[0]
+		a.views = a.views[1:]
+		if err := yield(&view); errors.Is(err, memory.ErrEnough) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// TestADocumentIsNotHeldWhole: about as much of it is made at a time as is to be, and
+// what was read leaves nothing behind.
+func TestADocumentIsNotHeldWhole(t *testing.T) {
+	t.Parallel()
+	const length = heldBytes / 4
+	at := events.At(time.Unix(0, 0))
+	d := newDocument("owner", at, 20, &atHand{someViews(20, length)})
+	var text bytes.Buffer
+	p, most := make([]byte, 100_000), 0
+	for {
+		n, err := d.Read(p)
+		text.Write(p[:n])
+		most = max(most, d.buffer.Len()+n)
+		if d.buffer.Len() == 0 && d.buffer.Cap() != 0 {
+			t.Fatalf("%d bytes are kept for what comes", d.buffer.Cap())
+		}
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if most < heldBytes || most > heldBytes+2*length || !bytes.Equal(text.Bytes(), textOf("owner", at, someViews(20, length))) {
+		t.Errorf("%d bytes at a time, of %d", most, text.Len())
+	}
+}
+
 // TestTheShelfIsBounded: what is kept of documents, of one and of all, and given
 // back when they are closed, or too long, or can't be made.
 func TestTheShelfIsBounded(t *testing.T) {
