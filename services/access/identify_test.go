@@ -1,0 +1,121 @@
+package access_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
+	"github.com/memory-ledger/ledger/projections/fence"
+	"github.com/memory-ledger/ledger/projections/rebuild"
+	"github.com/memory-ledger/ledger/services/access"
+	"github.com/memory-ledger/ledger/services/assembly"
+	"github.com/memory-ledger/ledger/services/stacktest"
+)
+
+func TestMain(m *testing.M) { pgtest.Main(m) }
+
+// beside is what a replica beside a stack has of it, and a fence that runs.
+func beside(t *testing.T, s *stacktest.Stack) (*assembly.Base, *fence.Fence) {
+	t.Helper()
+	logger := slog.New(slog.DiscardHandler)
+	ctx, stop := context.WithCancel(context.Background())
+	base, err := assembly.NewBase(ctx, s.Config, logger, assembly.Dial(s.Config))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := fence.New(base.Pool, base.Log, fence.Options{Logger: logger})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- f.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		base.Close()
+	})
+	return base, f
+}
+
+// TestOtherTablesMaySayWhoseItIs: what is remembered of a credential is no longer believed
+// once the tables that said so were exchanged, also where nobody waits for the log.
+func TestOtherTablesMaySayWhoseItIs(t *testing.T) {
+	t.Parallel()
+	s := stacktest.Start(t, stacktest.Options{})
+	base, f := beside(t, s)
+	wallet, stranger := stacktest.NewWallet(), stacktest.NewWallet()
+	header := "Bearer " + s.Extension[0].Token(wallet)
+	s.Extension[0].Token(stranger)
+	if err := f.WaitAll(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := base.Pool.Exec(t.Context(), `UPDATE sessions SET owner = $1`, stranger.PublicKey); err != nil {
+		t.Fatal(err)
+	}
+	door := access.NewExtension(base.Pool, f, time.Now)
+	whose := func(want stacktest.Wallet) {
+		t.Helper()
+		for range 2 { // the second time it is remembered
+			caller, err := door.Write(t.Context(), header)
+			if err != nil || caller.Owner != events.Owner(want.PublicKey) {
+				t.Errorf("it is %s's, %v, want %s's", caller.Owner, err, want.PublicKey)
+			}
+		}
+	}
+	whose(stranger)
+	was := f.Tables()
+	if _, err := rebuild.Run(t.Context(), rebuild.Config{Pool: base.Pool, Log: base.Log.Direct(), Force: true}); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.After(30 * time.Second); f.Tables() == was; {
+		select {
+		case <-deadline:
+			t.Fatal("the fence did not notice")
+		case <-time.After(time.Millisecond):
+		}
+	}
+	whose(wallet)
+}
+
+// TestASessionEndsWhileItIsRemembered: at its time, for who writes and for who reads, and
+// also where that comes while the log is waited for.
+func TestASessionEndsWhileItIsRemembered(t *testing.T) {
+	t.Parallel()
+	s := stacktest.Start(t, stacktest.Options{})
+	base, f := beside(t, s)
+	header := "Bearer " + s.Extension[0].Token(stacktest.NewWallet())
+	over := time.Now().Add(s.Config.ExtensionSessionTTL + time.Minute)
+	for name, ask := range map[string]func(*access.Door) error{
+		"write": func(d *access.Door) error { _, err := d.Write(t.Context(), header); return err },
+		"read":  func(d *access.Door) error { _, err := d.Read(t.Context(), header); return err },
+	} {
+		for inTime := range 2 { // how often its time is not over yet when that is asked
+			if name == "write" && inTime > 0 {
+				continue // it is asked once, and nothing is waited for
+			}
+			left := -1 // without a bound
+			door := access.NewExtension(base.Pool, f, func() time.Time {
+				if left == 0 {
+					return over
+				}
+				left--
+				return time.Now()
+			})
+			for range 2 { // who reads learns what the log is at, the second time
+				if _, err := door.Read(t.Context(), header); err != nil {
+					t.Fatal(err)
+				}
+			}
+			left = inTime
+			if err := ask(door); !errors.Is(err, access.ErrUnauthenticated) {
+				t.Errorf("%s, over after %d looks at the clock: %v", name, inTime, err)
+			}
+		}
+	}
+}
