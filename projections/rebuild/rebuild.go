@@ -28,6 +28,9 @@ var (
 	ErrForeign = errors.New("a schema that is not ours is in the way")
 	// ErrMigrated: the live schema has another version than the rebuilt one.
 	ErrMigrated = errors.New("the live schema is of another version than this build")
+	// ErrCheckpoint: the live checkpoint is not of this log, or not whole, which
+	// tables beside those of the other projections can't mend.
+	ErrCheckpoint = errors.New("the checkpoint makes no sense; rebuild all projections")
 	// ErrUnknown: there is no projection of that name.
 	ErrUnknown = errors.New("no such projection")
 )

@@ -351,6 +351,31 @@ func TestACheckpointOfNoSenseIsCured(t *testing.T) {
 	}
 }
 
+// One projection alone can't be given a checkpoint that makes sense: the others have
+// none. It is refused, and nobody waits for what the log does not have.
+func TestOneAloneDoesNotCureACheckpoint(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, []partition.Run{}...)
+	stop := s.projector(partition.All)
+	s.fill(1, 20)
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	for _, damage := range []string{`UPDATE checkpoint SET seq = seq + 1000`, `TRUNCATE checkpoint`} {
+		if _, err := s.pool.Exec(t.Context(), damage); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		cfg := s.config()
+		cfg.Projection, cfg.Force = "grants", true
+		result, err := rebuild.Run(ctx, cfg)
+		cancel()
+		if !errors.Is(err, rebuild.ErrCheckpoint) || result.Swapped {
+			t.Errorf("%s: %+v, %v", damage, result, err)
+		}
+	}
+}
+
 // A newer program's migration that came while the tables were made is not undone by
 // putting in their place what lacks it.
 func TestAMigrationMeanwhileIsNotUndone(t *testing.T) {

@@ -126,8 +126,8 @@ func (r *rebuild) hold(ctx context.Context, tx pgx.Tx) (position.Vector, error) 
 		return nil, err
 	}
 	live, err := position.Read(ctx, tx)
-	if r.alone() || (err != nil && !errors.Is(err, position.ErrIncomplete)) {
-		return live.Vector, err
+	if err != nil && !errors.Is(err, position.ErrIncomplete) {
+		return nil, err
 	}
 	// Asked after the projectors were stopped: what they had applied was in the
 	// log.
@@ -135,10 +135,13 @@ func (r *rebuild) hold(ctx context.Context, tx pgx.Tx) (position.Vector, error) 
 	if headErr != nil {
 		return nil, headErr
 	}
-	if err != nil || live.Highest() > head {
-		return position.All(head), nil // a damaged checkpoint
+	switch damaged := err != nil || live.Highest() > head; {
+	case !damaged:
+		return live.Vector, nil
+	case r.alone():
+		return nil, fmt.Errorf("%w: it is at %s, the log ends at %d", ErrCheckpoint, live, head)
 	}
-	return live.Vector, nil
+	return position.All(head), nil
 }
 
 func (r *rebuild) renames() []string {
