@@ -215,6 +215,57 @@ func TestASliceThatHangsDoesNotHoldUpTheEnd(t *testing.T) {
 	}
 }
 
+// TestASliceThatHangsIsTriedAgain: a statement that the database never answers is given up,
+// and the projector goes on.
+func TestASliceThatHangsIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	_, pool := world.Database(t)
+	log := world.NewLog(t)
+	var hangs atomic.Bool
+	hangs.Store(true)
+	r, _ := project(t, pool, log, with(troubled{func(_ context.Context, w *projection.Writer, _ projection.Slice) error {
+		if hangs.Swap(false) {
+			w.Exec(`SELECT pg_sleep(3600)`)
+		}
+		return nil
+	}}), func(c *runner.Config) { c.ApplyTimeout = 500 * time.Millisecond })
+	log.Publish(t, world.NewHistory(31, 3).Messages(5)...)
+	caughtUp(t, pool, log)
+	ready(t, r)
+}
+
+// TestAnIdleOneNotices that the checkpoint is another, though it has nothing to write.
+func TestAnIdleOneNotices(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]string{
+		"of other tables": `UPDATE checkpoint SET generation = gen_random_uuid()`,
+		"moved":           `UPDATE checkpoint SET seq = seq - 1, stored_at = NULL`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, pool := world.Database(t)
+			log := world.NewLog(t)
+			registry := prometheus.NewPedanticRegistry()
+			r, _ := project(t, pool, log, func(c *runner.Config) { c.Registerer = registry })
+			log.Publish(t, world.NewHistory(32, 3).Messages(5)...)
+			caughtUp(t, pool, log)
+			ready(t, r)
+			if _, err := pool.Exec(t.Context(), change); err != nil {
+				t.Fatal(err)
+			}
+			world.Eventually(t, 30*time.Second, func() error {
+				families, err := registry.Gather()
+				for _, f := range families {
+					if f.GetName() == "ledger_projector_failures_total" && f.GetMetric()[0].GetCounter().GetValue() > 0 {
+						return err
+					}
+				}
+				return errors.Join(errors.New("it goes on"), err)
+			})
+		})
+	}
+}
+
 // TestTwoProjectors: one works, the other waits, and takes over when the first
 // ends, or is cut off from the database.
 func TestTwoProjectors(t *testing.T) {
