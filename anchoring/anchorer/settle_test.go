@@ -122,10 +122,11 @@ func TestEachOwnerLandsAlone(t *testing.T) {
 		t.Errorf("one is lost: %v, %v, %d in flight, %d in a row", lost.batch, late.batch, len(f.owners), l.streak)
 	}
 	l.streak = 3
+	l.status.setFunds(errUnfunded)
 	account := &commitment.Account{Size: 3, Root: [32]byte(late.batch.root)}
 	must(t, l.settle(t.Context(), f, true, map[events.Owner]*commitment.Account{late.key: account}))
-	if late.confirmedSize != 3 || len(l.flights) != 0 || l.streak != 0 {
-		t.Errorf("the other has landed: %d leaves, %d flights, %d in a row", late.confirmedSize, len(l.flights), l.streak)
+	if late.confirmedSize != 3 || len(l.flights) != 0 || l.streak != 0 || l.status.funds != nil {
+		t.Errorf("the other has landed: %d leaves, %d flights, %d in a row, funds %v", late.confirmedSize, len(l.flights), l.streak, l.status.funds)
 	}
 	f = l.takeOff(lost)
 	must(t, l.settle(t.Context(), f, false, map[events.Owner]*commitment.Account{lost.key: nil}))
