@@ -61,6 +61,9 @@ func Forget(ctx context.Context, js jetstream.JetStream, owner events.Owner) (Fo
 		}
 	}
 	if !done.Existed {
+		if _, err := Marked(stream)(ctx, owner); err != nil {
+			return done, fmt.Errorf("forget %s: %w: %w", owner, ErrUnavailable, err)
+		}
 		return done, nil
 	}
 	// The mark tells whoever looks later that there was a key. A server that syncs
@@ -71,13 +74,30 @@ func Forget(ctx context.Context, js jetstream.JetStream, owner events.Owner) (Fo
 	return done, nil
 }
 
-// Marked returns what looks for the mark that Forget leaves, for Config.
+// Marked returns what looks for the mark that Forget leaves, for Config. Who asks has
+// found no key. That is not believed at once: a server says that there is none as well
+// where it could not read one, because its disk fails or it may open no more files. Such
+// a key is an error, neither forgotten nor missing.
 func Marked(stream jetstream.Stream) func(context.Context, events.Owner) (bool, error) {
 	return func(ctx context.Context, owner events.Owner) (bool, error) {
-		_, err := stream.GetLastMsgForSubject(ctx, "$KV."+Bucket+"."+string(owner))
-		if errors.Is(err, jetstream.ErrMsgNotFound) {
-			return false, nil
+		subject := "$KV." + Bucket + "." + string(owner)
+		for range 2 { // what comes between the two questions is found by the third
+			last, err := stream.GetLastMsgForSubject(ctx, subject)
+			if err == nil && last.Header.Get(operationHeader) == "" {
+				return false, errors.New("there is a key, which was not found before")
+			}
+			if !errors.Is(err, jetstream.ErrMsgNotFound) {
+				return err == nil, err
+			}
+			// How many messages a subject has the server knows without reading one.
+			info, err := stream.Info(ctx, jetstream.WithSubjectFilter(subject))
+			if err != nil || info.State.Subjects[subject] == 0 {
+				return false, err
+			}
 		}
-		return err == nil, err
+		return false, errors.New("the server does not find an entry that it has")
 	}
 }
+
+// operationHeader is on the marks of a bucket, and on no key.
+const operationHeader = "KV-Operation"

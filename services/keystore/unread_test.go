@@ -1,0 +1,134 @@
+package keystore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/memory-ledger/ledger/infra/localnats/natstest"
+	"github.com/memory-ledger/ledger/services/keystore"
+)
+
+// TestAKeyThatCantBeReadIsThere: a server that fails to read a key says that it has
+// none. It is not forgotten for that, nor is there nothing to forget or to wrap anew.
+func TestAKeyThatCantBeReadIsThere(t *testing.T) {
+	t.Parallel()
+	server := natstest.StartProcess(t)
+	open := func() (jetstream.JetStream, jetstream.KeyValue, *keystore.Store) {
+		t.Helper()
+		conn, err := nats.Connect(server.URL())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(conn.Close)
+		js, err := jetstream.New(conn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		bucket, err := js.KeyValue(t.Context(), keystore.Bucket)
+		if errors.Is(err, jetstream.ErrBucketNotFound) {
+			bucket, err = keystore.Create(t.Context(), js, 1)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		stream, err := js.Stream(t.Context(), keystore.Stream)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := keystore.Open(bucket, keystore.Config{Masters: []keystore.MasterKey{{1}}, Marked: keystore.Marked(stream)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return js, bucket, s
+	}
+	_, bucket, s := open()
+	owners := newOwners(2)
+	holder, stranger := owners[0], owners[1]
+	if _, err := s.FindOrCreate(t.Context(), holder); err != nil {
+		t.Fatal(err)
+	}
+	stored, err := bucket.Get(t.Context(), string(holder))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// What the server has just stored it has in memory; one that comes back has the
+	// newest of its files there.
+	for i := range 5 {
+		if _, err := bucket.Put(t.Context(), fmt.Sprint("filler-", i), make([]byte, 1_000_000)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	server.Stop()
+	server.Start()
+	js, bucket, s := open()
+	feed := server.Starve()
+	if _, err := bucket.Get(t.Context(), string(holder)); !errors.Is(err, jetstream.ErrKeyNotFound) {
+		t.Fatalf("the server can read: %v", err)
+	}
+	if _, err := s.Find(t.Context(), holder); !errors.Is(err, keystore.ErrUnavailable) || errors.Is(err, keystore.ErrNoKey) {
+		t.Errorf("find: %v", err)
+	}
+	if done, err := keystore.Forget(t.Context(), js, holder); !errors.Is(err, keystore.ErrUnavailable) {
+		t.Errorf("forget: %+v, %v", done, err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond) // a server that can't write either is silent
+	defer cancel()
+	if _, err := s.FindOrCreate(ctx, holder); err == nil {
+		t.Error("another key was made")
+	}
+	if done, err := keystore.Forget(t.Context(), js, stranger); err != nil || done.Existed {
+		t.Errorf("forget who has none: %+v, %v", done, err)
+	}
+	if _, err := s.Find(t.Context(), stranger); !errors.Is(err, keystore.ErrNoKey) || errors.Is(err, keystore.ErrForgotten) {
+		t.Errorf("find who has none: %v", err)
+	}
+	feed()
+	if again, err := bucket.Get(t.Context(), string(holder)); err != nil || again.Revision() != stored.Revision() {
+		t.Errorf("the key is another: %v", err)
+	}
+	if _, err := s.Find(t.Context(), holder); err != nil {
+		t.Errorf("find, once it can be read: %v", err)
+	}
+}
+
+// blind is a bucket whose keys can't be read.
+type blind struct{ jetstream.KeyValue }
+
+func (blind) Get(context.Context, string) (jetstream.KeyValueEntry, error) {
+	return nil, jetstream.ErrKeyNotFound
+}
+
+// TestRewrapPassesNoKeyOver that it could not read: whoever takes it for forgotten drops
+// the master key that wraps it.
+func TestRewrapPassesNoKeyOver(t *testing.T) {
+	t.Parallel()
+	js := connect(t, natstest.Start(t))
+	bucket, err := keystore.Create(t.Context(), js, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream, err := js.Stream(t.Context(), keystore.Stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	owners := newOwners(2)
+	old, fresh := keystore.MasterKey{1}, keystore.MasterKey{2}
+	for _, o := range owners {
+		if _, err := openStore(t, bucket, old).FindOrCreate(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, err := keystore.Open(blind{bucket}, keystore.Config{Masters: []keystore.MasterKey{fresh, old}, Marked: keystore.Marked(stream)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if done, err := s.Rewrap(t.Context(), nil); !errors.Is(err, keystore.ErrUnavailable) || done.Gone != 0 {
+		t.Errorf("%+v, %v", done, err)
+	}
+}
