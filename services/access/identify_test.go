@@ -1,54 +1,25 @@
 package access_test
 
 import (
-	"context"
 	"errors"
-	"log/slog"
 	"testing"
 	"time"
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
-	"github.com/memory-ledger/ledger/projections/fence"
 	"github.com/memory-ledger/ledger/projections/rebuild"
 	"github.com/memory-ledger/ledger/services/access"
-	"github.com/memory-ledger/ledger/services/assembly"
 	"github.com/memory-ledger/ledger/services/stacktest"
 )
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
-
-// beside is what a replica beside a stack has of it, and a fence that runs.
-func beside(t *testing.T, s *stacktest.Stack) (*assembly.Base, *fence.Fence) {
-	t.Helper()
-	logger := slog.New(slog.DiscardHandler)
-	ctx, stop := context.WithCancel(context.Background())
-	base, err := assembly.NewBase(ctx, s.Config, logger, assembly.Dial(s.Config))
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := fence.New(base.Pool, base.Log, fence.Options{Logger: logger})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- f.Run(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-		base.Close()
-	})
-	return base, f
-}
 
 // TestOtherTablesMaySayWhoseItIs: what is remembered of a credential is no longer believed
 // once the tables that said so were exchanged, also where nobody waits for the log.
 func TestOtherTablesMaySayWhoseItIs(t *testing.T) {
 	t.Parallel()
 	s := stacktest.Start(t, stacktest.Options{})
-	base, f := beside(t, s)
+	base, f := s.Beside(t)
 	wallet, stranger := stacktest.NewWallet(), stacktest.NewWallet()
 	header := "Bearer " + s.Extension[0].Token(wallet)
 	s.Extension[0].Token(stranger)
@@ -88,7 +59,7 @@ func TestOtherTablesMaySayWhoseItIs(t *testing.T) {
 func TestASessionEndsWhileItIsRemembered(t *testing.T) {
 	t.Parallel()
 	s := stacktest.Start(t, stacktest.Options{})
-	base, f := beside(t, s)
+	base, f := s.Beside(t)
 	header := "Bearer " + s.Extension[0].Token(stacktest.NewWallet())
 	over := time.Now().Add(s.Config.ExtensionSessionTTL + time.Minute)
 	for name, ask := range map[string]func(*access.Door) error{

@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"io"
-	"log/slog"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/memory-ledger/ledger/events"
-	"github.com/memory-ledger/ledger/projections/fence"
 	"github.com/memory-ledger/ledger/services/assembly"
 	"github.com/memory-ledger/ledger/services/command"
 	"github.com/memory-ledger/ledger/services/grant"
@@ -29,17 +27,8 @@ type counter struct {
 func newCounter(t *testing.T) *counter {
 	t.Helper()
 	s := stacktest.Start(t, stacktest.Options{})
-	logger := slog.New(slog.DiscardHandler)
-	ctx, stop := context.WithCancel(context.Background())
-	base, err := assembly.NewBase(ctx, s.Config, logger, assembly.Dial(s.Config))
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := assembly.NewDeciding(ctx, base)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := fence.New(base.Pool, base.Log, fence.Options{Logger: logger})
+	base, f := s.Beside(t)
+	d, err := assembly.NewDeciding(t.Context(), base)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,15 +38,6 @@ func newCounter(t *testing.T) *counter {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- f.Run(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-		base.Close()
-	})
 	return &counter{t: t, stack: s, Service: grant.New(grant.Config{
 		Commands: commands, Memories: memory.New(memory.Config{Commands: commands, Keys: d.Keys, Pool: base.Pool, NewID: assembly.NewID}),
 		Query: base.Pool, Fence: f, Now: time.Now, NewID: assembly.NewID,

@@ -102,14 +102,7 @@ func TestAKeyThatIsGoneIsNotAKeyThatIsMissing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stream, err := js.Stream(t.Context(), keystore.Stream)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := keystore.Open(bucket, keystore.Config{Masters: []keystore.MasterKey{{1}}, Marked: keystore.Marked(stream)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := openMarked(t, js, bucket, keystore.MasterKey{1})
 	forgotten, missing := newOwners(2)[0], newOwners(2)[1]
 	if _, err := openStore(t, bucket, keystore.MasterKey{1}).FindOrCreate(t.Context(), forgotten); err != nil {
 		t.Fatal(err)

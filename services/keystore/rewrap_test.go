@@ -15,7 +15,22 @@ import (
 
 func openStore(t *testing.T, bucket jetstream.KeyValue, masters ...keystore.MasterKey) *keystore.Store {
 	t.Helper()
-	s, err := keystore.Open(bucket, keystore.Config{Masters: masters})
+	return openWith(t, bucket, keystore.Config{Masters: masters})
+}
+
+// openMarked is openStore with the bucket's word for what is gone.
+func openMarked(t *testing.T, js jetstream.JetStream, bucket jetstream.KeyValue, masters ...keystore.MasterKey) *keystore.Store {
+	t.Helper()
+	stream, err := js.Stream(t.Context(), keystore.Stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return openWith(t, bucket, keystore.Config{Masters: masters, Marked: keystore.Marked(stream)})
+}
+
+func openWith(t *testing.T, bucket jetstream.KeyValue, cfg keystore.Config) *keystore.Store {
+	t.Helper()
+	s, err := keystore.Open(bucket, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -37,15 +37,7 @@ func TestAKeyThatCantBeReadIsThere(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		stream, err := js.Stream(t.Context(), keystore.Stream)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s, err := keystore.Open(bucket, keystore.Config{Masters: []keystore.MasterKey{{1}}, Marked: keystore.Marked(stream)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return js, bucket, s
+		return js, bucket, openMarked(t, js, bucket, keystore.MasterKey{1})
 	}
 	_, bucket, s := open()
 	owners := newOwners(2)
@@ -113,10 +105,6 @@ func TestRewrapPassesNoKeyOver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stream, err := js.Stream(t.Context(), keystore.Stream)
-	if err != nil {
-		t.Fatal(err)
-	}
 	owners := newOwners(2)
 	old, fresh := keystore.MasterKey{1}, keystore.MasterKey{2}
 	for _, o := range owners {
@@ -124,10 +112,7 @@ func TestRewrapPassesNoKeyOver(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s, err := keystore.Open(blind{bucket}, keystore.Config{Masters: []keystore.MasterKey{fresh, old}, Marked: keystore.Marked(stream)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := openMarked(t, js, blind{bucket}, fresh, old)
 	if done, err := s.Rewrap(t.Context(), nil); !errors.Is(err, keystore.ErrUnavailable) || done.Gone != 0 {
 		t.Errorf("%+v, %v", done, err)
 	}
