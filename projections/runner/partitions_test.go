@@ -109,18 +109,13 @@ func TestTwoMakeWhatOneMakes(t *testing.T) {
 		t.Errorf("two projectors have %d rows: %s", len(v), v)
 	}
 	mine := len(without(run(t, "00-7f"), published(t, log)))
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range families {
-		got := f.GetMetric()[0].GetGauge().GetValue() + f.GetMetric()[0].GetCounter().GetValue()
-		want, said := map[string]float64{
-			"ledger_projector_partitions": 128, "ledger_projector_active": 1, "ledger_projector_position": float64(last),
-			"ledger_projector_messages_total": float64(mine), "ledger_projector_failures_total": 0,
-		}[f.GetName()]
-		if said && got != want {
-			t.Errorf("%s is %v, want %v", f.GetName(), got, want)
+	values := metricsOf(t, registry)
+	for name, want := range map[string]float64{
+		"ledger_projector_partitions": 128, "ledger_projector_active": 1, "ledger_projector_position": float64(last),
+		"ledger_projector_messages_total": float64(mine), "ledger_projector_failures_total": 0,
+	} {
+		if got, there := values[name]; !there || got != want {
+			t.Errorf("%s is %v, %v, want %v", name, got, there, want)
 		}
 	}
 	if err := stopLower(); err != nil {

@@ -149,6 +149,9 @@ func Open(bucket jetstream.KeyValue, cfg Config) (*Store, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
+	if cfg.Marked == nil {
+		cfg.Marked = func(context.Context, events.Owner) (bool, error) { return false, nil }
+	}
 	cache, err := lru.New[events.Owner, cachedKey](cfg.Cached)
 	if err != nil {
 		return nil, fmt.Errorf("keystore: %w", err)
@@ -184,7 +187,7 @@ func wrapContext(owner events.Owner) []byte {
 // MaxAge old.
 func (s *Store) Find(ctx context.Context, owner events.Owner) (*OwnerKey, error) {
 	key, err := s.find(ctx, owner)
-	if s.marked == nil || !errors.Is(err, ErrNoKey) {
+	if !errors.Is(err, ErrNoKey) {
 		return key, err
 	}
 	marked, failed := s.marked(ctx, owner)

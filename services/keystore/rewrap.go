@@ -64,10 +64,9 @@ func (s *Store) rewrap(ctx context.Context, owner events.Owner, done *Rewrapped)
 	for {
 		stored, err := s.bucket.Get(ctx, string(owner))
 		if errors.Is(err, jetstream.ErrKeyNotFound) {
-			if s.marked != nil { // whoever believes it drops the old master key
-				if _, err := s.marked(ctx, owner); err != nil {
-					return fmt.Errorf("rewrap %s: %w: %w", owner, ErrUnavailable, err)
-				}
+			// Whoever believes it drops the old master key.
+			if _, err := s.marked(ctx, owner); err != nil {
+				return fmt.Errorf("rewrap %s: %w: %w", owner, ErrUnavailable, err)
 			}
 			done.Gone++
 			return nil
