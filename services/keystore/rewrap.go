@@ -4,12 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/memory-ledger/ledger/events"
 )
+
+// listPatience is how long a Rewrap waits for the next entry of the list. A server
+// that can't read one sends nothing, and does not say so.
+const listPatience = 30 * time.Second
 
 // Rewrapped is what a Rewrap did.
 type Rewrapped struct {
@@ -36,10 +41,14 @@ func (s *Store) Rewrap(ctx context.Context, progress func(Rewrapped)) (Rewrapped
 		return done, fmt.Errorf("list data keys: %w: %w", ErrUnavailable, err)
 	}
 	defer func() { _ = entries.Stop() }()
+	patience := time.NewTimer(listPatience)
+	defer patience.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return done, ctx.Err()
+		case <-patience.C:
+			return done, fmt.Errorf("list data keys: %w: no more of them came for %v, and not all did", ErrUnavailable, listPatience)
 		case entry, open := <-entries.Updates():
 			switch {
 			case !open && ctx.Err() != nil:
@@ -55,6 +64,7 @@ func (s *Store) Rewrap(ctx context.Context, progress func(Rewrapped)) (Rewrapped
 			if progress != nil {
 				progress(done)
 			}
+			patience.Reset(listPatience)
 		}
 	}
 }

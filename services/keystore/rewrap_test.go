@@ -6,6 +6,7 @@ import (
 	"errors"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -183,3 +184,27 @@ type severedList struct {
 }
 
 func (l severedList) Updates() <-chan jetstream.KeyValueEntry { return l.updates }
+
+// A server that can't read an entry sends nothing more, and the list has no end.
+func TestRewrapGivesUpAListThatStops(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := openStore(t, silent{}, keystore.MasterKey{2}, keystore.MasterKey{1})
+		if done, err := s.Rewrap(t.Context(), nil); !errors.Is(err, keystore.ErrUnavailable) || done.Entries != 0 {
+			t.Errorf("%+v, %v", done, err)
+		}
+	})
+}
+
+// silent lists nothing, not even that this is all.
+type silent struct{ jetstream.KeyValue }
+
+func (silent) WatchAll(context.Context, ...jetstream.WatchOpt) (jetstream.KeyWatcher, error) {
+	return silentList{make(chan jetstream.KeyValueEntry)}, nil
+}
+
+type silentList struct{ updates chan jetstream.KeyValueEntry }
+
+func (l silentList) Updates() <-chan jetstream.KeyValueEntry { return l.updates }
+func (silentList) Error() <-chan error                       { return nil }
+func (silentList) Stop() error                               { return nil }
