@@ -380,6 +380,21 @@ func TestMemoryAndTools(t *testing.T) {
 	}
 }
 
+// A node that goes takes one of two with it, also after a rollout: where the pods
+// of before are counted, the scheduler may put both new ones on one node.
+func TestReplicasLieApart(t *testing.T) {
+	t.Parallel()
+	for _, d := range of[*appsv1.Deployment](example(t)) {
+		if !slices.ContainsFunc(d.Spec.Template.Spec.TopologySpreadConstraints, func(c corev1.TopologySpreadConstraint) bool {
+			return c.TopologyKey == corev1.LabelHostname && c.MaxSkew == 1 &&
+				c.LabelSelector != nil && selects(t, c.LabelSelector, d.Spec.Template.Labels) &&
+				slices.Contains(c.MatchLabelKeys, appsv1.DefaultDeploymentUniqueLabelKey)
+		}) {
+			t.Errorf("%s: the pods of one rollout may lie on one node", d.Name)
+		}
+	}
+}
+
 // Services, budgets and autoscalers point at what is there.
 func TestSelectorsSelect(t *testing.T) {
 	t.Parallel()
