@@ -377,6 +377,13 @@ func TestMemoryAndTools(t *testing.T) {
 		if j.Spec.Suspend == nil || !*j.Spec.Suspend {
 			t.Errorf("%s runs by itself", j.Name)
 		}
+		// A CronJob counts the Jobs that were made from it by hand among its own, and
+		// removes what is more than three, or one that failed, with their logs.
+		for _, limit := range []*int32{j.Spec.SuccessfulJobsHistoryLimit, j.Spec.FailedJobsHistoryLimit} {
+			if limit == nil || *limit < 100 || j.Spec.JobTemplate.Spec.TTLSecondsAfterFinished == nil {
+				t.Errorf("%s: its Jobs are not kept until their time is over", j.Name)
+			}
+		}
 	}
 }
 
