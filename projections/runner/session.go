@@ -57,7 +57,7 @@ func (r *Runner) session(ctx context.Context, maxRecords int) error {
 		return r.aheadOfLog(highest, head)
 	}
 	s.replanAt = nextReplan(lowest)
-	r.begin(lowest, highest, head)
+	r.begin(lowest, highest, head, time.Now())
 	r.cfg.Logger.Info("projector is active", "partitions", r.cfg.Partitions.String(), "position", s.at.String(), "head", head)
 	return s.project(ctx, maxRecords)
 }

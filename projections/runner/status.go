@@ -97,13 +97,25 @@ func (r *Runner) fail(err error) {
 	r.setState(Broken, err)
 }
 
-// begin notes the position that a session starts from, which may be lower
-// than what this process saw: the database may have been restored.
-func (r *Runner) begin(position, highest, head uint64) {
+// standBy notes that another one works. How far behind that one is, and what the log
+// says to it, this one does not see; what it left undone itself is not its any more.
+func (r *Runner) standBy() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p := &r.state
-	p.position, p.highest, p.head, p.mark = position, highest, head, 0
+	p.state, p.err, p.headErr = Standby, nil, nil
+	p.head, p.mark = p.position, 0
+}
+
+// begin notes the position that a session starts from, which may be lower
+// than what this process saw: the database may have been restored. What an earlier
+// session left undone lags since then.
+func (r *Runner) begin(position, highest, head uint64, now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p := &r.state
+	p.position, p.highest, p.head = position, highest, head
+	p.see(head, now)
 	// A session that follows a failure keeps the reason until a slice got
 	// through, or until nothing is left to do.
 	if p.state = Replaying; position >= head {
@@ -137,6 +149,11 @@ func (r *Runner) observe(head uint64, err error, now time.Time) {
 		return
 	}
 	p.head = max(p.head, head)
+	p.see(head, now)
+}
+
+// see marks a head, where none is marked that is not applied yet.
+func (p *progress) see(head uint64, now time.Time) {
 	if p.mark <= p.position {
 		p.mark, p.markAt = head, now
 	}

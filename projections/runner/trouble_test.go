@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"strings"
 	"sync/atomic"
@@ -14,8 +15,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/projections/internal/world"
 	"github.com/memory-ledger/ledger/projections/owners"
+	"github.com/memory-ledger/ledger/projections/position"
 	"github.com/memory-ledger/ledger/projections/projection"
 	"github.com/memory-ledger/ledger/projections/runner"
 	"github.com/memory-ledger/ledger/projections/schema"
@@ -370,7 +373,8 @@ func TestAnIntruderIsFencedOff(t *testing.T) {
 	t.Parallel()
 	url, pool := world.Database(t)
 	log := world.NewLog(t)
-	r, _ := project(t, pool, log)
+	said := &lines{wanted: runner.ErrFenced.Error(), found: make(chan struct{}, 1)}
+	r, _ := project(t, pool, log, func(c *runner.Config) { c.Logger = slog.New(slog.NewTextHandler(said, nil)) })
 	history := world.NewHistory(27, 5)
 	log.Publish(t, history.Messages(50)...)
 	caughtUp(t, pool, log)
@@ -385,7 +389,28 @@ func TestAnIntruderIsFencedOff(t *testing.T) {
 	log.Publish(t, history.Messages(50)...)
 	caughtUp(t, pool, log)
 	ready(t, r)
+	select {
+	case <-said.found:
+	case <-time.After(30 * time.Second):
+		t.Error("it does not say who was there")
+	}
 	sameFromTheStart(t, url, pool, log)
+}
+
+// lines says when a log had a line with the wanted words in it.
+type lines struct {
+	wanted string
+	found  chan struct{}
+}
+
+func (l *lines) Write(line []byte) (int, error) {
+	if strings.Contains(string(line), l.wanted) {
+		select {
+		case l.found <- struct{}{}:
+		default:
+		}
+	}
+	return len(line), nil
 }
 
 // TestAProjectorEndsWhereANewerOneMigrated: it would leave out what is new.
@@ -409,6 +434,66 @@ func TestAProjectorEndsWhereANewerOneMigrated(t *testing.T) {
 	if err := r.Ready(); !errors.Is(err, schema.ErrNewer) {
 		t.Errorf("ready says %v", err)
 	}
+	// One that starts only then does not begin with what there is to do.
+	log.Publish(t, world.NewHistory(39, 3).Messages(5)...)
+	if err := r.Run(t.Context()); !errors.Is(err, schema.ErrNewer) {
+		t.Errorf("started again, it ended with %v", err)
+	}
+	if position, err := owners.Position(t.Context(), pool); err != nil || position != 0 {
+		t.Errorf("it applied messages up to %d, %v", position, err)
+	}
+}
+
+// TestACheckpointThatDoesNotCoverItsPartitionsIsRefused: a projector that took what is
+// missing for the log's beginning would apply everything a second time.
+func TestACheckpointThatDoesNotCoverItsPartitionsIsRefused(t *testing.T) {
+	t.Parallel()
+	for name, damage := range map[string]string{
+		"no row":   `TRUNCATE checkpoint`,
+		"one half": `ALTER TABLE checkpoint DISABLE TRIGGER USER; UPDATE checkpoint SET last_partition = 127`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, pool := world.Database(t)
+			log := world.NewLog(t)
+			log.Publish(t, world.NewHistory(40, 3).Messages(5)...)
+			if _, err := pool.Exec(t.Context(), damage); err != nil {
+				t.Fatal(err)
+			}
+			r, _ := project(t, pool, log)
+			world.Eventually(t, 30*time.Second, func() error {
+				if err := r.Ready(); !errors.Is(err, position.ErrIncomplete) {
+					return fmt.Errorf("ready says %w", err)
+				}
+				return nil
+			})
+			if rows := world.Dump(t, pool, runner.Projections()...); len(rows) != 0 {
+				t.Errorf("it made %d rows", len(rows))
+			}
+		})
+	}
+}
+
+// TestRowsThatAreHeldAreNotWaitedForForEver: a projector that can't have the rows of the
+// checkpoint says so.
+func TestRowsThatAreHeldAreNotWaitedForForEver(t *testing.T) {
+	t.Parallel()
+	_, pool := world.Database(t)
+	log := world.NewLog(t)
+	tx, err := pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
+	if _, err := tx.Exec(t.Context(), `LOCK checkpoint`); err != nil {
+		t.Fatal(err)
+	}
+	r, _ := project(t, pool, log, func(c *runner.Config) { c.ApplyTimeout = 250 * time.Millisecond })
+	inState(t, r, runner.Broken)
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ready(t, r)
 }
 
 // metricsOf is what the metrics of one projector say; of a histogram, how often.
@@ -432,6 +517,7 @@ func TestMetricsSayWhereItIs(t *testing.T) {
 	log := world.NewLog(t)
 	registry := prometheus.NewPedanticRegistry()
 	r, _ := project(t, pool, log, func(c *runner.Config) { c.Registerer = registry })
+	inState(t, r, runner.Live) // so that it is soon further than where it last saw the log's end
 	log.Publish(t, world.NewHistory(28, 5).Messages(50)...)
 	caughtUp(t, pool, log)
 	ready(t, r)
@@ -449,6 +535,233 @@ func TestMetricsSayWhereItIs(t *testing.T) {
 	}
 	if _, err := runner.New(runner.Config{Pool: pool, Log: log, Registerer: registry}); err == nil {
 		t.Error("two projectors share metrics")
+	}
+}
+
+// gate is a projection that stands still at a slice, once each time that it is shut,
+// until it is opened.
+type gate struct {
+	shut    atomic.Bool
+	reached chan struct{}
+	opened  chan struct{}
+}
+
+func newGate() *gate { return &gate{reached: make(chan struct{}, 1), opened: make(chan struct{})} }
+
+func (g *gate) apply(ctx context.Context, _ *projection.Writer, _ projection.Slice) error {
+	if !g.shut.Swap(false) {
+		return nil
+	}
+	g.reached <- struct{}{}
+	select {
+	case <-g.opened:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// TestTheLagIsSaid, of one that works at a slice for long, to whoever asks and to
+// whoever watches.
+func TestTheLagIsSaid(t *testing.T) {
+	t.Parallel()
+	_, pool := world.Database(t)
+	log := world.NewLog(t)
+	history := world.NewHistory(33, 3)
+	log.Publish(t, history.Messages(5)...)
+	registry := prometheus.NewPedanticRegistry()
+	gate := newGate()
+	r, _ := project(t, pool, log, with(troubled{func(ctx context.Context, w *projection.Writer, s projection.Slice) error {
+		if s.Last == 5 {
+			gate.shut.Store(true)
+		}
+		return gate.apply(ctx, w, s)
+	}}), func(c *runner.Config) { c.ReadyLag, c.SliceRecords, c.Registerer = time.Nanosecond, 2, registry })
+	// lags waits until the end of the log is seen, and checks what is said before it is
+	// reached.
+	lags := func(head uint64, state runner.State, reason string) {
+		t.Helper()
+		<-gate.reached
+		since := time.Now()
+		log.Publish(t, history.Messages(1)...) // the lag is that of the messages before
+		var s runner.Status
+		var took time.Duration
+		world.Eventually(t, 30*time.Second, func() error {
+			took = time.Since(since)
+			if s = r.Status(); s.Head != head+1 {
+				return fmt.Errorf("status %+v", s)
+			}
+			return nil
+		})
+		if s.State != state || s.Position >= head || s.Lag < took {
+			t.Errorf("%s after the gate: status %+v", took, s)
+		}
+		if err := r.Ready(); !errors.Is(err, runner.ErrNotReady) || !strings.Contains(err.Error(), fmt.Sprintf("%s, at %d of %d", reason, s.Position, s.Head)) {
+			t.Errorf("ready says %v", err)
+		}
+		values := metricsOf(t, registry)
+		if values["ledger_projector_lag_seconds"] < s.Lag.Seconds() || values["ledger_projector_lag_messages"] != float64(s.Head-s.Position) ||
+			values["ledger_projector_active"] != 1 || values["ledger_projector_partitions"] != 256 {
+			t.Errorf("the metrics say %v", values)
+		}
+		gate.opened <- struct{}{}
+		world.Eventually(t, 30*time.Second, func() error { // nothing is left to do
+			if s := r.Status(); s.State != runner.Live || s.Lag != 0 || s.Position != head+1 {
+				return fmt.Errorf("status %+v", s)
+			}
+			return r.Ready()
+		})
+	}
+	lags(5, runner.Replaying, "replaying the log")
+	// A message whose slice stands still is behind once the log was looked at, and
+	// that is what the next is told apart by.
+	gate.shut.Store(true)
+	log.Publish(t, history.Messages(1)...)
+	world.Eventually(t, 30*time.Second, func() error {
+		if s := r.Status(); s.Lag == 0 {
+			return fmt.Errorf("status %+v", s)
+		}
+		return nil
+	})
+	lags(7, runner.Live, "behind the log")
+}
+
+// TestOneThatFailsAgainAndAgainSaysSo, however often it starts anew: why, and how old
+// the message is that it can't apply.
+func TestOneThatFailsAgainAndAgainSaysSo(t *testing.T) {
+	t.Parallel()
+	_, pool := world.Database(t)
+	log := world.NewLog(t)
+	log.Publish(t, world.NewHistory(35, 3).Messages(1)...)
+	failing := make(chan struct{})
+	start := time.Now()
+	r, _ := project(t, pool, log, with(troubled{func(ctx context.Context, _ *projection.Writer, _ projection.Slice) error {
+		select {
+		case failing <- struct{}{}:
+		case <-ctx.Done():
+		}
+		return errors.New("a bad day")
+	}}), func(c *runner.Config) {
+		c.MinBackoff, c.MaxBackoff, c.DrainTimeout = time.Millisecond, 2*time.Millisecond, time.Millisecond
+	})
+	var last time.Duration
+	for try := range 5 {
+		<-failing
+		lag := r.Status().Lag
+		if lag <= last || lag > time.Since(start) {
+			t.Errorf("a lag of %s after one of %s, %s after the start", lag, last, time.Since(start))
+		}
+		last = lag
+		if err := r.Ready(); try > 0 && (err == nil || !strings.Contains(err.Error(), "a bad day")) {
+			t.Errorf("ready says %v", err)
+		}
+	}
+}
+
+// TestAnIdleOneIsReadyAgain once it is connected again, though no message comes.
+func TestAnIdleOneIsReadyAgain(t *testing.T) {
+	t.Parallel()
+	_, pool := world.Database(t)
+	log := world.NewLog(t)
+	log.Publish(t, world.NewHistory(37, 3).Messages(5)...)
+	r, _ := project(t, pool, log, func(c *runner.Config) { c.MinBackoff, c.MaxBackoff = time.Second, time.Second })
+	caughtUp(t, pool, log)
+	cutOff(t, pool)
+	inState(t, r, runner.Broken)
+	ready(t, r)
+}
+
+// overtaken is a log that was longer by the time that its answer arrives.
+type overtaken struct {
+	*world.Log
+	meanwhile func()
+}
+
+func (l overtaken) Head(ctx context.Context) (uint64, error) {
+	head, err := l.Log.Head(ctx)
+	l.meanwhile()
+	return head, err
+}
+
+// TestAnAnswerThatIsOvertakenIsNoShorterLog: what was applied while the log was asked
+// for its end proves nothing.
+func TestAnAnswerThatIsOvertakenIsNoShorterLog(t *testing.T) {
+	t.Parallel()
+	_, pool := world.Database(t)
+	log := world.NewLog(t)
+	history := world.NewHistory(38, 3)
+	applied, asked := make(chan struct{}, 100), make(chan struct{}, 100)
+	var live atomic.Bool
+	slow := overtaken{log, func() {
+		if live.Load() { // not while it starts
+			log.Publish(t, history.Messages(1)...)
+			<-applied
+			asked <- struct{}{}
+		}
+	}}
+	r, stop := project(t, pool, slow, func(c *runner.Config) { c.Applied = func(uint64) { applied <- struct{}{} } })
+	inState(t, r, runner.Live)
+	live.Store(true)
+	<-asked
+	live.Store(false)
+	log.Publish(t, history.Messages(1)...)
+	caughtUp(t, pool, log)
+	if err := stop(); err != nil {
+		t.Errorf("it ended with %v", err)
+	}
+}
+
+// deaf is a log that can stop answering those who ask for its head.
+type deaf struct {
+	*world.Log
+	fallen atomic.Bool
+}
+
+func (l *deaf) Head(ctx context.Context) (uint64, error) {
+	if l.fallen.Load() {
+		return 0, eventlog.ErrUnavailable
+	}
+	return l.Log.Head(ctx)
+}
+
+// TestAStandbyAnswersForNothingThatItLeft: neither for the messages that it did not
+// apply when it worked, nor for a log that did not answer then.
+func TestAStandbyAnswersForNothingThatItLeft(t *testing.T) {
+	t.Parallel()
+	_, pool := world.Database(t)
+	log := &deaf{Log: world.NewLog(t)}
+	log.Publish(t, world.NewHistory(36, 3).Messages(5)...)
+	registry := prometheus.NewPedanticRegistry()
+	gate := newGate()
+	gate.shut.Store(true)
+	first, _ := project(t, pool, log, with(troubled{gate.apply}), func(c *runner.Config) {
+		c.MinBackoff, c.MaxBackoff, c.Registerer = time.Second, time.Second, registry
+	})
+	<-gate.reached
+	second, _ := project(t, pool, log.Log)
+	inState(t, second, runner.Standby)
+	if values := metricsOf(t, registry); values["ledger_projector_lag_seconds"] <= 0 || values["ledger_projector_lag_messages"] != 5 {
+		t.Errorf("it has all to do, and the metrics say %v", values)
+	}
+	log.fallen.Store(true)
+	world.Eventually(t, 30*time.Second, func() error {
+		if err := first.Ready(); !errors.Is(err, eventlog.ErrUnavailable) {
+			return fmt.Errorf("ready says %w", err)
+		}
+		return nil
+	})
+	cutOff(t, pool)
+	inState(t, second, runner.Live)
+	gate.opened <- struct{}{} // its connection is gone
+	inState(t, first, runner.Standby)
+	if err := first.Ready(); err != nil {
+		t.Errorf("the standby: %v", err)
+	}
+	values := metricsOf(t, registry)
+	for _, name := range []string{"lag_seconds", "lag_messages", "active", "partitions"} {
+		if got, there := values["ledger_projector_"+name]; !there || got != 0 {
+			t.Errorf("%s of a standby is %v, %v", name, got, there)
+		}
 	}
 }
 

@@ -29,7 +29,7 @@ func (r *Runner) takeTurn(ctx context.Context, conn *pgx.Conn) error {
 		if mine {
 			return nil
 		}
-		r.setState(Standby, nil)
+		r.standBy()
 		if !pause(ctx, standbyInterval) {
 			return ctx.Err()
 		}
