@@ -57,7 +57,7 @@ func ReadOf(ctx context.Context, q schema.Querier, run partition.Run, clause str
 		c.Generation = generation
 		mark := m
 		mark.End++ // the table names the last
-		if mark.Stored = (time.Time{}); stored != nil {
+		if stored != nil {
 			mark.Stored = *stored
 		}
 		c.Vector = append(c.Vector, mark)
