@@ -236,6 +236,7 @@ func TestDividedAnewAtEveryStart(t *testing.T) {
 	ahead("00-3f")
 	ahead("c0-ff")
 	ahead("20-5f")
+	ahead("5f-6f") // begins with the last of the run before
 	before := at(t, pool, func(position.Vector) bool { return true })
 	if len(before.Steps()) < 4 {
 		t.Fatalf("they are to be at different sequences: %s", before)
@@ -402,6 +403,28 @@ func TestAMessageThatCantBeReadStopsItsPartitionsAlone(t *testing.T) {
 	})
 }
 
+// TestASubjectThatNamesNoPartitionStopsAll: whose message it is nobody can say, so none
+// of them may leave it to the others.
+func TestASubjectThatNamesNoPartitionStopsAll(t *testing.T) {
+	t.Parallel()
+	_, pool := world.Database(t)
+	log := world.NewLog(t)
+	history := spread(t, 50)
+	log.Publish(t, history.Messages(10)...)
+	bad := log.PublishRaw(t, "ledger.what", history.Messages(1)[0].Payload(t))
+	log.Publish(t, history.Messages(10)...)
+	for _, half := range []string{"00-7f", "80-ff"} {
+		r, _ := project(t, pool, log, of(t, half))
+		world.Eventually(t, 30*time.Second, func() error {
+			if err := r.Ready(); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("sequence %d", bad)) {
+				return fmt.Errorf("ready says %w", err)
+			}
+			return nil
+		})
+	}
+	at(t, pool, func(v position.Vector) bool { return v.Lowest() == bad-1 && v.Highest() == bad-1 })
+}
+
 // timeless is a log that does not say when it stored what it tells: eventlog.Tail.
 type timeless struct{ *world.Log }
 
@@ -510,7 +533,8 @@ func TestTwoProjectTheTail(t *testing.T) {
 	url, pool := world.Database(t)
 	log := world.NewLog(t)
 	history := spread(t, 49)
-	_, stopLower := project(t, pool, timeless{log}, of(t, "00-7f"))
+	registry := prometheus.NewPedanticRegistry()
+	_, stopLower := project(t, pool, timeless{log}, of(t, "00-7f"), func(c *runner.Config) { c.Registerer = registry })
 	_, stopUpper := project(t, pool, timeless{log}, of(t, "80-ff"))
 	for range 5 {
 		log.Publish(t, history.Messages(50)...)
@@ -523,6 +547,9 @@ func TestTwoProjectTheTail(t *testing.T) {
 	}
 	if err := errors.Join(stopLower(), stopUpper()); err != nil {
 		t.Error(err)
+	}
+	if n := metricsOf(t, registry)["ledger_projector_failures_total"]; n != 0 {
+		t.Errorf("it got there, and failed %v times on the way", n)
 	}
 	r, _ := project(t, pool, log)
 	ready(t, r)

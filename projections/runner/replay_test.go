@@ -1,6 +1,7 @@
 package runner_test
 
 import (
+	"bytes"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -68,5 +69,46 @@ func TestTwoConnectionsReplayWhatOneDoes(t *testing.T) {
 	}
 	if is, err := position.Read(t.Context(), without.Conn); err != nil || is.Highest() != 0 {
 		t.Errorf("the schema is at %s, %v", is, err)
+	}
+
+	// Nor does it go on reading where nothing more can be written.
+	for connections, name := range map[int]string{1: "alone", 2: "left_behind"} {
+		without := replayer(t, world.Pool(t, url, name), log, connections)
+		if err := without.Conn.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := without.To(t.Context(), end); err == nil || without.At().Highest() != 0 {
+			t.Errorf("by %d connections: at %s, %v", connections, without.At(), err)
+		}
+	}
+}
+
+// TestAReplayIsCommittedInParts: of long messages it takes fewer at once, and says how
+// far it is after each part.
+func TestAReplayIsCommittedInParts(t *testing.T) {
+	t.Parallel()
+	_, pool := world.Database(t)
+	log := world.NewLog(t)
+	a := world.NewActor()
+	long := bytes.Repeat([]byte("sealed \x00"), 60_000)
+	messages := make([]world.Message, 20)
+	for i := range messages {
+		m := a.Memory(`{}`)
+		m.Sealed = long
+		messages[i] = a.Say(m)
+	}
+	log.Publish(t, messages...)
+	r := replayer(t, pool, log, 1)
+	var parts []uint64
+	r.Applied = func(seq uint64) { parts = append(parts, seq) }
+	if err := r.To(t.Context(), position.All(20)); err != nil {
+		t.Fatal(err)
+	}
+	if len(parts) < 2 || parts[len(parts)-1] != 20 {
+		t.Errorf("committed at %v", parts)
+	}
+	parts = nil
+	if err := r.To(t.Context(), position.All(20)); err != nil || parts != nil {
+		t.Errorf("what is there is committed again, at %v, %v", parts, err)
 	}
 }
