@@ -146,13 +146,19 @@ func TestAWaitThatTakesTooLong(t *testing.T) {
 	t.Parallel()
 	_, pool := world.Database(t)
 	for _, listening := range []bool{true, false} {
-		f := newFence(t, pool, &heads{head: 1}, func(o *fence.Options) { o.Timeout = 50 * time.Millisecond })
+		log := &heads{head: 1, owner: map[events.Family]uint64{events.FamilyLedger: 1}}
+		f := newFence(t, pool, log, func(o *fence.Options) { o.Timeout = 50 * time.Millisecond })
 		if listening {
 			world.Running(t, f.Run)
 		}
 		// The fence's own deadline, and an earlier one of the caller.
-		if err := f.WaitAll(t.Context()); !errors.Is(err, fence.ErrBehind) {
-			t.Errorf("the fence's deadline: %v", err)
+		for name, wait := range map[string]func() error{
+			"all": func() error { return f.WaitAll(t.Context()) }, "a sequence": func() error { return f.Wait(t.Context(), 1) },
+			"an owner": func() error { return f.WaitOwner(t.Context(), world.NewActor().Owner) },
+		} {
+			if err := wait(); !errors.Is(err, fence.ErrBehind) {
+				t.Errorf("the fence's deadline for %s: %v", name, err)
+			}
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 		if err := f.Wait(ctx, 1); !errors.Is(err, fence.ErrBehind) {
@@ -300,6 +306,101 @@ func TestReadModelsThatAreAheadOfTheLog(t *testing.T) {
 	}
 }
 
+// TestOneHalfIsAheadOfTheLog: the owners of the other are not shown either, for nobody
+// knows which of their messages the log lost. And so with tables that are exchanged for
+// such, while the listener stands.
+func TestOneHalfIsAheadOfTheLog(t *testing.T) {
+	t.Parallel()
+	const recut = `SELECT recut_checkpoint((SELECT generation FROM checkpoint), '{0}', '{255}', '{3}', '{0,128}', '{127,255}', '{3,7}', '{NULL,NULL}')`
+	for name, c := range map[string]struct{ before, after string }{
+		"from the start": {recut, `SELECT 1`},
+		"exchanged":      {`SELECT 1`, `UPDATE checkpoint SET generation = gen_random_uuid(), seq = 7`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, pool := world.Database(t)
+			advance(t, pool, 0, 3)
+			do := func(sql string) {
+				t.Helper()
+				if _, err := pool.Exec(t.Context(), sql); err != nil {
+					t.Fatal(err)
+				}
+			}
+			do(c.before)
+			f := newFence(t, pool, &knowing{heads: heads{head: 5}, seq: 2, known: true}, func(o *fence.Options) { o.Poll = 20 * time.Millisecond })
+			world.Running(t, f.Run)
+			knows(t, f, 3)
+			do(c.after)
+			owner := actorIn(lower).Owner
+			world.Eventually(t, 20*time.Second, func() error {
+				if err := f.WaitOwner(t.Context(), owner); !errors.Is(err, fence.ErrLogShort) {
+					return fmt.Errorf("not refused: %v", err)
+				}
+				return nil
+			})
+		})
+	}
+}
+
+// overtaken is a log that was longer by the time that its answer arrives.
+type overtaken struct {
+	heads
+	meanwhile func()
+}
+
+func (o *overtaken) Head(ctx context.Context) (uint64, error) {
+	head, err := o.heads.Head(ctx)
+	o.meanwhile()
+	return head, err
+}
+
+// TestAnAnswerThatIsOvertakenIsNoShorterLog: what was projected while the log was asked
+// for its end proves nothing.
+func TestAnAnswerThatIsOvertakenIsNoShorterLog(t *testing.T) {
+	t.Parallel()
+	_, pool := world.Database(t)
+	advance(t, pool, 0, 5)
+	log := &overtaken{heads: heads{head: 5}, meanwhile: func() {}}
+	f := newFence(t, pool, log)
+	world.Running(t, f.Run)
+	knows(t, f, 5)
+	if err := f.WaitAll(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	log.meanwhile = func() {
+		advance(t, pool, 5, 6)
+		knows(t, f, 6)
+	}
+	if err := f.WaitAll(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestRowsCutAnewAreReadAtOnce, and so are those after an announcement that makes no
+// sense: long before the listener reads them of its own accord, and by the connection
+// that it has.
+func TestRowsCutAnewAreReadAtOnce(t *testing.T) {
+	t.Parallel()
+	_, pool := world.Database(t)
+	registry := prometheus.NewPedanticRegistry()
+	f := newFence(t, pool, &heads{}, func(o *fence.Options) { o.Poll, o.Registerer = time.Hour, registry })
+	world.Running(t, f.Run)
+	advance(t, pool, 0, 3)
+	knows(t, f, 3)
+	for _, sql := range []string{
+		`SELECT recut_checkpoint((SELECT generation FROM checkpoint), '{0}', '{255}', '{3}', '{0,128}', '{127,255}', '{4,5}', '{NULL,NULL}')`,
+		`UPDATE checkpoint SET seq = 5; SELECT pg_notify('position_ledger', 'nonsense')`,
+	} {
+		if _, err := pool.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	knows(t, f, 5)
+	if n := metricsOf(t, registry)["ledger_fence_reconnects_total"]; n != 0 {
+		t.Errorf("it connected again, %v times", n)
+	}
+}
+
 // TestALogThatGetsShorter is found out by the first who asks, long before the listener
 // measures it again.
 func TestALogThatGetsShorter(t *testing.T) {
@@ -348,7 +449,7 @@ func TestAPositionIsNotBelievedWithoutAConnection(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	world.Eventually(t, 10*time.Second, func() error {
-		if err := f.Wait(ctx, 100); !errors.Is(err, fence.ErrBehind) {
+		if err := f.Wait(ctx, 100); !errors.Is(err, fence.ErrBehind) || !strings.Contains(err.Error(), "can't be reached") {
 			return fmt.Errorf("without a database: %v", err)
 		}
 		return nil
@@ -366,6 +467,11 @@ func TestAPositionIsNotBelievedWithoutAConnection(t *testing.T) {
 		}
 		return nil
 	})
+	ctx, cancel = context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if err := f.Wait(ctx, 101); !errors.Is(err, fence.ErrBehind) || strings.Contains(err.Error(), "can't be reached") {
+		t.Errorf("with a database again: %v", err)
+	}
 	// It tries again up to twenty times a second, and says so every ten.
 	if said := lines.String(); strings.Count(said, "not reached") > 1+int(time.Since(down)/(10*time.Second)) {
 		t.Errorf("too often:\n%s", said)
@@ -393,7 +499,8 @@ func (b *syncBuffer) String() string {
 func TestACutListenerLosesNobody(t *testing.T) {
 	t.Parallel()
 	_, pool := world.Database(t)
-	f := newFence(t, pool, &heads{})
+	registry := prometheus.NewPedanticRegistry()
+	f := newFence(t, pool, &heads{}, func(o *fence.Options) { o.Registerer = registry })
 	world.Running(t, f.Run)
 	advance(t, pool, 0, 1)
 	knows(t, f, 1)
@@ -415,6 +522,71 @@ func TestACutListenerLosesNobody(t *testing.T) {
 		advance(t, pool, position, position+1)
 	}
 	waits.Wait()
+	if values := metricsOf(t, registry); values["ledger_fence_reconnects_total"] == 0 {
+		t.Errorf("it was cut off, and the metrics say %v", values)
+	}
+}
+
+// metricsOf is what the metrics of one fence say; of a histogram, how often.
+func metricsOf(t *testing.T, registry prometheus.Gatherer) map[string]float64 {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := make(map[string]float64)
+	for _, f := range families {
+		m := f.GetMetric()[0]
+		values[f.GetName()] = m.GetGauge().GetValue() + m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
+	}
+	return values
+}
+
+// TestTheMetricsTellHowReadsFared: who passed, who waits, who waited and who gave up.
+func TestTheMetricsTellHowReadsFared(t *testing.T) {
+	t.Parallel()
+	_, pool := world.Database(t)
+	registry := prometheus.NewPedanticRegistry()
+	log := &heads{head: 3, owner: map[events.Family]uint64{events.FamilyLedger: 3}}
+	waiting := make(chan struct{}, 1)
+	f := newFence(t, pool, log, func(o *fence.Options) { o.Registerer, o.OnWait = registry, func() { waiting <- struct{}{} } })
+	advance(t, pool, 0, 3)
+	world.Running(t, f.Run)
+	knows(t, f, 3)
+	say := func(what string, want map[string]float64) {
+		t.Helper()
+		values := metricsOf(t, registry)
+		for name, n := range want {
+			if got, there := values["ledger_fence_"+name]; !there || got != n {
+				t.Errorf("%s: %s is %v, %v, want %v", what, name, got, there, n)
+			}
+		}
+	}
+	owner := world.NewActor().Owner
+	if err := errors.Join(f.WaitOwner(t.Context(), owner), f.WaitAll(t.Context()), f.Wait(t.Context(), 2)); err != nil {
+		t.Fatal(err)
+	}
+	say("all passed", map[string]float64{"passed_total": 3, "wait_seconds": 0, "expired_total": 0, "waiting": 0, "position": 3})
+	waited := make(chan error, 1)
+	go func() { waited <- f.Wait(t.Context(), 4) }()
+	<-waiting
+	world.Eventually(t, 20*time.Second, func() error {
+		if n := metricsOf(t, registry)["ledger_fence_waiting"]; n != 1 {
+			return fmt.Errorf("%v wait", n)
+		}
+		return nil
+	})
+	advance(t, pool, 3, 4)
+	if err := <-waited; err != nil {
+		t.Error(err)
+	}
+	say("one waited", map[string]float64{"passed_total": 3, "wait_seconds": 1, "expired_total": 0, "waiting": 0, "position": 4})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	if err := f.Wait(ctx, 5); !errors.Is(err, fence.ErrBehind) {
+		t.Error(err)
+	}
+	say("one gave up", map[string]float64{"passed_total": 3, "wait_seconds": 1, "expired_total": 1, "waiting": 0, "position": 4})
 }
 
 func TestMetricsAreRegisteredOnce(t *testing.T) {
@@ -459,9 +631,9 @@ func TestALogThatKnowsIsNotAsked(t *testing.T) {
 	log := &knowing{heads: heads{err: fmt.Errorf("down: %w", eventlog.ErrUnavailable)}, seq: 3, known: true}
 	waiting := make(chan struct{}, 1)
 	f := newFence(t, pool, log, func(o *fence.Options) { o.OnWait = func() { waiting <- struct{}{} } })
+	advance(t, pool, 0, 3)
 	world.Running(t, f.Run)
 	owner := world.NewActor().Owner
-	advance(t, pool, 0, 3)
 	knows(t, f, 3)
 	if head, err := f.WaitOwnerHead(t.Context(), owner); head != (fence.Head{Seq: 3}) || err != nil {
 		t.Errorf("%+v, %v", head, err)

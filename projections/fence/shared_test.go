@@ -38,7 +38,10 @@ func TestAnAnswerIsNeverOlderThanTheQuestion(t *testing.T) {
 func TestWhoeverComesDuringAQuestionSharesTheNext(t *testing.T) {
 	t.Parallel()
 	began, proceed := make(chan struct{}), make(chan error)
-	s := shared[int]{fetch: func(context.Context) (int, error) {
+	s := shared[int]{fetch: func(ctx context.Context) (int, error) {
+		if _, bounded := ctx.Deadline(); !bounded {
+			t.Error("one that is never answered holds up all who come later")
+		}
 		began <- struct{}{}
 		return 0, <-proceed
 	}}

@@ -1,6 +1,8 @@
 package fence
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -67,13 +69,23 @@ func TestATrackerBelievesNothingThatIsNotSo(t *testing.T) {
 				d.swap()
 			case 2: // a restore cuts every connection
 				tracker.lost()
+				for w, g := range waits {
+					if !woken(w) {
+						t.Errorf("nobody listens, and who waits for %+v sleeps", g)
+					}
+				}
 				d.untold = nil
 				d.Vector = d.Capped(d.Uint64N(d.Highest() + 1))
 			case 3:
 				tracker.set(d.Checkpoint, false)
 			case 4, 5, 6, 7:
 				for ; len(d.untold) > 0 && d.IntN(4) > 0; d.untold = d.untold[1:] {
-					if !tracker.advance(d.untold[0]) && tracker.live {
+					a := d.untold[0]
+					row := goal{partition: a.First}
+					before := tracker.known(row)
+					if advanced := tracker.advance(a); advanced && tracker.known(row) < before {
+						t.Errorf("an old announcement takes %s from %d back to %d", a.Run, before, a.seq)
+					} else if !advanced && tracker.live {
 						tracker.set(d.Checkpoint, false)
 					}
 				}
@@ -101,18 +113,57 @@ func TestATrackerBelievesNothingThatIsNotSo(t *testing.T) {
 			}
 		}
 		tracker.set(d.Checkpoint, false)
+		asleep := 0
 		for w, g := range waits {
-			select {
-			case <-w.wake:
-			default:
-				if g.reach(d.Vector) >= g.seq {
-					t.Errorf("%+v is reached at %s, and its waiter sleeps", g, d)
-				}
+			if woken(w) {
+				continue
 			}
+			if asleep++; g.reach(d.Vector) >= g.seq {
+				t.Errorf("%+v is reached at %s, and its waiter sleeps", g, d)
+			}
+		}
+		if kept := tracker.waiting(); kept != asleep {
+			t.Errorf("%d wait, and the tracker keeps %d", asleep, kept)
 		}
 		if t.Failed() {
 			t.Fatalf("seed %d", seed)
 		}
+	}
+}
+
+// woken reports whether a waiter need not wait any longer.
+func woken(w *waiter) bool {
+	select {
+	case <-w.wake:
+		return true
+	default:
+		return false
+	}
+}
+
+// waiting is how many waiters a tracker keeps.
+func (t *tracker) waiting() (n int) {
+	for _, row := range append(t.rows, &t.all) {
+		n += row.Len()
+	}
+	return n
+}
+
+// TestWhoLeavesIsForgotten: a fence whose readers give up keeps nothing of them.
+func TestWhoLeavesIsForgotten(t *testing.T) {
+	t.Parallel()
+	var f Fence
+	f.known.set(position.Checkpoint{Generation: "0", Vector: position.All(0)}, false)
+	left, leave := context.WithCancel(t.Context())
+	leave()
+	for _, partition := range []int{everybody, 0, 255} {
+		w, _ := f.known.await(goal{partition, 1})
+		if err := f.waitToBeTold(left, w); !errors.Is(err, context.Canceled) {
+			t.Errorf("who left is told %v", err)
+		}
+	}
+	if n := f.known.waiting(); n != 0 {
+		t.Errorf("%d are kept", n)
 	}
 }
 
