@@ -274,6 +274,48 @@ func TestAnExchangeIsInTheHead(t *testing.T) {
 	})
 }
 
+// TestAHeadIsOfTheTablesBeforeTheWait: of tables that came meanwhile it promises nothing.
+func TestAHeadIsOfTheTablesBeforeTheWait(t *testing.T) {
+	t.Parallel()
+	_, pool := world.Database(t)
+	advance(t, pool, 0, 3)
+	waiting := make(chan struct{}, 2)
+	log := &heads{head: 5, owner: map[events.Family]uint64{events.FamilyLedger: 5}}
+	f := newFence(t, pool, log, func(o *fence.Options) { o.Poll, o.OnWait = 20*time.Millisecond, func() { waiting <- struct{}{} } })
+	world.Running(t, f.Run)
+	knows(t, f, 3)
+	owner := world.NewActor().Owner
+	got := make(chan fence.Head, 2)
+	for _, wait := range []func() (fence.Head, error){
+		func() (fence.Head, error) { return f.WaitAllHead(t.Context()) },
+		func() (fence.Head, error) { return f.WaitOwnerHead(t.Context(), owner) },
+	} {
+		go func() {
+			head, err := wait()
+			if err != nil {
+				t.Error(err)
+			}
+			got <- head
+		}()
+		<-waiting
+	}
+	if _, err := pool.Exec(t.Context(), `UPDATE checkpoint SET generation = gen_random_uuid()`); err != nil {
+		t.Fatal(err)
+	}
+	world.Eventually(t, 20*time.Second, func() error {
+		if f.Tables() == 0 {
+			return errors.New("the exchange is not noticed")
+		}
+		return nil
+	})
+	advance(t, pool, 3, 5)
+	for range cap(got) {
+		if head := <-got; head.Tables != 0 {
+			t.Errorf("%+v", head)
+		}
+	}
+}
+
 // TestReadModelsThatAreAheadOfTheLog are not shown: the log lost its end, or is another
 // one, or whoever answers for it does not know its end.
 func TestReadModelsThatAreAheadOfTheLog(t *testing.T) {
@@ -636,7 +678,7 @@ func TestALogThatKnowsIsNotAsked(t *testing.T) {
 	owner := world.NewActor().Owner
 	knows(t, f, 3)
 	if head, err := f.WaitOwnerHead(t.Context(), owner); head != (fence.Head{Seq: 3}) || err != nil {
-		t.Errorf("%+v, %v", head, err)
+		t.Fatalf("%+v, %v", head, err)
 	}
 	if len(waiting) > 0 {
 		t.Error("waited for what was there")

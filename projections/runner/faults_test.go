@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 	"github.com/memory-ledger/ledger/infra/localpostgres"
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
@@ -193,6 +194,57 @@ func TestALogThatShrinksUnderTheProjector(t *testing.T) {
 	if err := <-ended; !errors.Is(err, runner.ErrAheadOfLog) {
 		t.Errorf("run says %v", err)
 	}
+}
+
+// follows is a log that is followed as the test says.
+type follows struct {
+	*world.Log
+	follow func(context.Context, eventlog.FollowConfig, func(eventlog.Slice) error) error
+}
+
+func (l follows) Follow(ctx context.Context, cfg eventlog.FollowConfig, yield func(eventlog.Slice) error) error {
+	return l.follow(ctx, cfg, yield)
+}
+
+// TestALogThatEndsBeforeWhereItIsFollowedFrom has lost messages since it was asked for
+// its end, and the projector ends.
+func TestALogThatEndsBeforeWhereItIsFollowedFrom(t *testing.T) {
+	t.Parallel()
+	_, pool := world.Database(t)
+	log := follows{world.NewLog(t), func(context.Context, eventlog.FollowConfig, func(eventlog.Slice) error) error {
+		return eventlog.ErrTruncated
+	}}
+	r, err := runner.New(runner.Config{Pool: pool, Log: log, Logger: world.Quiet()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if err := r.Run(ctx); !errors.Is(err, runner.ErrAheadOfLog) || !errors.Is(r.Ready(), runner.ErrAheadOfLog) {
+		t.Errorf("run says %v, ready says %v", err, r.Ready())
+	}
+}
+
+// TestAFollowerThatSkipsMessagesIsNotBelieved: they are asked for again.
+func TestAFollowerThatSkipsMessagesIsNotBelieved(t *testing.T) {
+	t.Parallel()
+	url, pool := world.Database(t)
+	log := world.NewLog(t)
+	history := world.NewHistory(51, 4)
+	log.Publish(t, history.Messages(20)...)
+	var skipped atomic.Bool
+	hasty := follows{log, func(ctx context.Context, cfg eventlog.FollowConfig, yield func(eventlog.Slice) error) error {
+		return log.Follow(ctx, cfg, func(s eventlog.Slice) error {
+			if s.First > 1 && !skipped.Swap(true) {
+				return nil
+			}
+			return yield(s)
+		})
+	}}
+	r, _ := project(t, pool, hasty, func(c *runner.Config) { c.SliceRecords = 4 })
+	caughtUp(t, pool, log)
+	ready(t, r)
+	sameFromTheStart(t, url, pool, log)
 }
 
 // TestACheckpointBeyondTheLogIsRefused: the log of these read models is gone,

@@ -472,6 +472,7 @@ func TestEachRowHasItsProof(t *testing.T) {
 			if _, err := pool.Exec(t.Context(), c.change); err != nil {
 				t.Fatal(err)
 			}
+			before := at(t, pool, func(position.Vector) bool { return true })
 			var told runner.Log = log
 			if c.timeless {
 				told = timeless{log}
@@ -495,6 +496,9 @@ func TestEachRowHasItsProof(t *testing.T) {
 				}
 			case <-time.After(30 * time.Second):
 				t.Errorf("it runs on, %v", r.Ready())
+			}
+			if is := at(t, pool, func(position.Vector) bool { return true }); errors.Is(c.want, runner.ErrAheadOfLog) && is.Lowest() != before.Lowest() {
+				t.Errorf("it went on from %s to %s first", before, is)
 			}
 		})
 	}

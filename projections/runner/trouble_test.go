@@ -647,7 +647,11 @@ func TestOneThatFailsAgainAndAgainSaysSo(t *testing.T) {
 	var last time.Duration
 	for try := range 5 {
 		<-failing
-		lag := r.Status().Lag
+		s := r.Status()
+		if s.Position != 0 {
+			t.Errorf("nothing is committed: status %+v", s)
+		}
+		lag := s.Lag
 		if lag <= last || lag > time.Since(start) {
 			t.Errorf("a lag of %s after one of %s, %s after the start", lag, last, time.Since(start))
 		}
