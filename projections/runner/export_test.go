@@ -1,4 +1,4 @@
 package runner
 
-// SlicePace is how often a projector commits at most while it keeps up.
-const SlicePace = slicePace
+// DefaultPace is how often a projector commits at most while it keeps up.
+const DefaultPace = defaultPace

@@ -32,16 +32,16 @@ func (f fed) Follow(ctx context.Context, _ eventlog.FollowConfig, yield func(eve
 // follow close upon it travel together, and a reader who waits ends the wait.
 func TestThePaceOfSlices(t *testing.T) {
 	t.Parallel()
-	messages := world.NewHistory(1, 2).Messages(8)
+	messages := world.NewHistory(1, 2).Messages(10)
 	records := make([]eventlog.Record, len(messages))
 	for i, m := range messages {
 		records[i] = eventlog.Record{Seq: uint64(i + 1), Subject: m.Subject(), Payload: m.Payload(t)}
 	}
 	synctest.Test(t, func(t *testing.T) {
-		const pace = 5 * time.Millisecond
+		const pace, hurried = 40 * time.Millisecond, 5 * time.Millisecond
 		source := fed{make(chan eventlog.Record)}
 		hurry := make(chan struct{}, 1)
-		subscriber := runner.NewSliceSubscriber(source, runner.SliceConfig{Pace: pace, Hurry: hurry})
+		subscriber := runner.NewSliceSubscriber(source, runner.SliceConfig{Pace: pace, Hurried: hurried, Hurry: hurry})
 		slices, err := subscriber.Subscribe(t.Context(), "")
 		if err != nil {
 			t.Fatal(err)
@@ -67,8 +67,16 @@ func TestThePaceOfSlices(t *testing.T) {
 		synctest.Wait() // it is held back
 		hurry <- struct{}{}
 		expect(5, 5, pace)
-		time.Sleep(2 * pace) // of the bubble's clock
+		// Whoever hurried may wait for what comes now.
 		source.records <- records[5]
-		expect(6, 6, 3*pace)
+		expect(6, 6, pace+hurried)
+		time.Sleep(2 * pace) // of the bubble's clock
+		source.records <- records[6]
+		expect(7, 7, 3*pace+hurried)
+		time.Sleep(time.Second)
+		source.records <- records[7]
+		expect(8, 8, time.Second+3*pace+hurried)
+		source.records <- records[8]
+		expect(9, 9, time.Second+4*pace+hurried)
 	})
 }

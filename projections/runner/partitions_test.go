@@ -524,7 +524,7 @@ func TestAnIdleOneKeepsThePace(t *testing.T) {
 	if err := stop(); err != nil {
 		t.Error(err)
 	}
-	if most := int(took/runner.SlicePace) + 2; commits == 0 || commits > most {
+	if most := int(took/runner.DefaultPace) + 2; commits == 0 || commits > most {
 		t.Errorf("%d commits in %s, at most %d are right", commits, took, most)
 	}
 	t.Logf("%d commits for %d messages of others in %s", commits, head(t, log), took)

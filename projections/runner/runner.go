@@ -52,10 +52,8 @@ const (
 	defaultMaxBackoff   = 5 * time.Second
 	defaultReadyLag     = 30 * time.Second
 	watchInterval       = time.Second
-	// slicePace is the most that a busy projector adds to the wait of a reader
-	// whom it can't see; whom it can see calls Hurry.
-	slicePace       = 5 * time.Millisecond
-	standbyInterval = 250 * time.Millisecond
+	defaultPace         = 5 * time.Millisecond // also of one that is told to hurry
+	standbyInterval     = 250 * time.Millisecond
 )
 
 // Log is what the projector needs of the log.
@@ -93,6 +91,10 @@ type Config struct {
 	MinBackoff   time.Duration         // pause after a first failure; 0 means 100 ms
 	MaxBackoff   time.Duration         // longest pause; 0 means 5 s
 	ReadyLag     time.Duration         // how far behind is still ready; 0 means 30 s
+	// Pace is the least time from one transaction to the next while much is
+	// written, unless somebody who waits calls Hurry. It is the most that is added
+	// to the wait of a reader who can't. 0 means 5 ms.
+	Pace time.Duration
 	// Applied, if set, is called after each commit with the sequence up to which
 	// all its partitions are projected. It must not block.
 	Applied func(position uint64)
@@ -114,6 +116,7 @@ func (c *Config) setDefaults() {
 	c.MinBackoff = orDefault(c.MinBackoff, defaultMinBackoff)
 	c.MaxBackoff = max(c.MinBackoff, orDefault(c.MaxBackoff, defaultMaxBackoff))
 	c.ReadyLag = orDefault(c.ReadyLag, defaultReadyLag)
+	c.Pace = orDefault(c.Pace, defaultPace)
 }
 
 func orDefault[T int | time.Duration](v, otherwise T) T {

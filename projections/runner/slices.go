@@ -19,6 +19,10 @@ import (
 // for one ordered reader.
 var ErrSubscribed = errors.New("slice subscriber is in use")
 
+// hurryTime is for how long a Hurry is thought of. What is waited for may not be on
+// stable storage yet, and comes from the log once it is.
+const hurryTime = 100 * time.Millisecond
+
 // maxSubjects bounds the memory of subjects that were checked already.
 const maxSubjects = 1 << 16
 
@@ -48,9 +52,11 @@ type SliceConfig struct {
 	// Pace is the least time from one slice to the next, unless the next one is
 	// long already or Hurry says that somebody waits for it: a transaction
 	// costs the database the same for one message as for fifty. A message that
-	// comes after a pause this long is sent at once. 0 means no pace.
-	Pace  time.Duration
-	Hurry <-chan struct{}
+	// comes after a pause this long is sent at once. 0 means no pace. For a moment
+	// after a Hurry it is Hurried, if that is less: what was waited for may not have
+	// been in the slice that was sent for it.
+	Pace, Hurried time.Duration
+	Hurry         <-chan struct{}
 	// Wants says which messages to decode, by partition and sequence; slices are
 	// contiguous all the same, and may hold none. nil means all.
 	Wants func(partition int, seq uint64) bool
@@ -184,7 +190,7 @@ func (s *sized) grow(more sized) {
 // emit sends one slice after the other and lets the next one grow meanwhile.
 func (s *SliceSubscriber) emit(ctx context.Context, decoded <-chan sized, out chan<- *message.Message) {
 	var next sized
-	var sent time.Time
+	var sent, hurried time.Time
 	for {
 		if next.Last == 0 {
 			var open bool
@@ -197,7 +203,7 @@ func (s *SliceSubscriber) emit(ctx context.Context, decoded <-chan sized, out ch
 				return
 			}
 		}
-		if !s.linger(ctx, sent, decoded, &next) {
+		if !s.linger(ctx, sent, &hurried, decoded, &next) {
 			return
 		}
 		sent = time.Now()
@@ -221,8 +227,12 @@ func (s *SliceSubscriber) emit(ctx context.Context, decoded <-chan sized, out ch
 
 // linger lets a slice grow until the pace allows it. It reports false where ctx
 // ended.
-func (s *SliceSubscriber) linger(ctx context.Context, sent time.Time, decoded <-chan sized, next *sized) bool {
-	wait := s.cfg.Pace - time.Since(sent)
+func (s *SliceSubscriber) linger(ctx context.Context, sent time.Time, hurried *time.Time, decoded <-chan sized, next *sized) bool {
+	pace := s.cfg.Pace
+	if time.Since(*hurried) < hurryTime {
+		pace = min(pace, s.cfg.Hurried)
+	}
+	wait := pace - time.Since(sent)
 	if wait <= 0 {
 		return true
 	}
@@ -233,6 +243,7 @@ func (s *SliceSubscriber) linger(ctx context.Context, sent time.Time, decoded <-
 		case <-timer.C:
 			return true
 		case <-s.cfg.Hurry:
+			*hurried = time.Now()
 			return true
 		case <-ctx.Done():
 			return false

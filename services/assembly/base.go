@@ -72,6 +72,8 @@ type Base struct {
 	Durable func(stream string, rewritten bool) eventlog.Syncer
 	// OnWait, if set, is told when a reader waits for the projection.
 	OnWait func()
+	// Pace is the projector's; see runner.Config. 0 means its default.
+	Pace time.Duration
 
 	js  jetstream.JetStream
 	log waiting // for the log's server

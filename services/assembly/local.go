@@ -27,6 +27,10 @@ const LocalAnchorMaxWait = 5 * time.Second
 // side.
 const machineStopTimeout = 5 * time.Second
 
+// localPace is the projector's pace in a local run. All its readers are in this process,
+// and tell the projector to hurry when they wait.
+const localPace = 40 * time.Millisecond
+
 // natsFolder is where in its folder a local run has the log's server.
 const natsFolder = "nats"
 
@@ -151,6 +155,7 @@ func (l *local) serve(ctx context.Context, say func(string)) error {
 		// this log.
 		base.Log = base.Log.WithTail(new(eventlog.Tail)).WithOwn(eventlog.NewOwn(l.nats))
 	}
+	base.Pace = localPace
 	projector, err := NewProjector(base)
 	if err != nil {
 		return err

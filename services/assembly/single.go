@@ -50,7 +50,7 @@ func NewProjector(b *Base) (*runner.Runner, error) {
 	}
 	return runner.New(runner.Config{
 		Pool: b.Pool, Log: follower(b.Log, "PROJECTOR_CONSUMER", b.Config.ProjectorConsumer), Partitions: partitions,
-		Logger: b.Logger, Registerer: b.Registry, Tracer: b.Traces.Tracer("projector"),
+		Logger: b.Logger, Registerer: b.Registry, Tracer: b.Traces.Tracer("projector"), Pace: b.Pace,
 	})
 }
 
