@@ -438,7 +438,7 @@ func TestRowsCutAnewAreReadAtOnce(t *testing.T) {
 		}
 	}
 	knows(t, f, 5)
-	if n := metricsOf(t, registry)["ledger_fence_reconnects_total"]; n != 0 {
+	if n := world.Metrics(t, registry)["ledger_fence_reconnects_total"]; n != 0 {
 		t.Errorf("it connected again, %v times", n)
 	}
 }
@@ -564,24 +564,9 @@ func TestACutListenerLosesNobody(t *testing.T) {
 		advance(t, pool, position, position+1)
 	}
 	waits.Wait()
-	if values := metricsOf(t, registry); values["ledger_fence_reconnects_total"] == 0 {
+	if values := world.Metrics(t, registry); values["ledger_fence_reconnects_total"] == 0 {
 		t.Errorf("it was cut off, and the metrics say %v", values)
 	}
-}
-
-// metricsOf is what the metrics of one fence say; of a histogram, how often.
-func metricsOf(t *testing.T, registry prometheus.Gatherer) map[string]float64 {
-	t.Helper()
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	values := make(map[string]float64)
-	for _, f := range families {
-		m := f.GetMetric()[0]
-		values[f.GetName()] = m.GetGauge().GetValue() + m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
-	}
-	return values
 }
 
 // TestTheMetricsTellHowReadsFared: who passed, who waits, who waited and who gave up.
@@ -597,7 +582,7 @@ func TestTheMetricsTellHowReadsFared(t *testing.T) {
 	knows(t, f, 3)
 	say := func(what string, want map[string]float64) {
 		t.Helper()
-		values := metricsOf(t, registry)
+		values := world.Metrics(t, registry)
 		for name, n := range want {
 			if got, there := values["ledger_fence_"+name]; !there || got != n {
 				t.Errorf("%s: %s is %v, %v, want %v", what, name, got, there, n)
@@ -613,7 +598,7 @@ func TestTheMetricsTellHowReadsFared(t *testing.T) {
 	go func() { waited <- f.Wait(t.Context(), 4) }()
 	<-waiting
 	world.Eventually(t, 20*time.Second, func() error {
-		if n := metricsOf(t, registry)["ledger_fence_waiting"]; n != 1 {
+		if n := world.Metrics(t, registry)["ledger_fence_waiting"]; n != 1 {
 			return fmt.Errorf("%v wait", n)
 		}
 		return nil

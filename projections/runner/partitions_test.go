@@ -109,7 +109,7 @@ func TestTwoMakeWhatOneMakes(t *testing.T) {
 		t.Errorf("two projectors have %d rows: %s", len(v), v)
 	}
 	mine := len(without(run(t, "00-7f"), published(t, log)))
-	values := metricsOf(t, registry)
+	values := world.Metrics(t, registry)
 	for name, want := range map[string]float64{
 		"ledger_projector_partitions": 128, "ledger_projector_active": 1, "ledger_projector_position": float64(last),
 		"ledger_projector_messages_total": float64(mine), "ledger_projector_failures_total": 0,
@@ -552,7 +552,7 @@ func TestTwoProjectTheTail(t *testing.T) {
 	if err := errors.Join(stopLower(), stopUpper()); err != nil {
 		t.Error(err)
 	}
-	if n := metricsOf(t, registry)["ledger_projector_failures_total"]; n != 0 {
+	if n := world.Metrics(t, registry)["ledger_projector_failures_total"]; n != 0 {
 		t.Errorf("it got there, and failed %v times on the way", n)
 	}
 	r, _ := project(t, pool, log)

@@ -257,7 +257,7 @@ func TestAnIdleOneNotices(t *testing.T) {
 				t.Fatal(err)
 			}
 			world.Eventually(t, 30*time.Second, func() error {
-				if metricsOf(t, registry)["ledger_projector_failures_total"] == 0 {
+				if world.Metrics(t, registry)["ledger_projector_failures_total"] == 0 {
 					return errors.New("it goes on")
 				}
 				return nil
@@ -496,21 +496,6 @@ func TestRowsThatAreHeldAreNotWaitedForForEver(t *testing.T) {
 	ready(t, r)
 }
 
-// metricsOf is what the metrics of one projector say; of a histogram, how often.
-func metricsOf(t *testing.T, registry prometheus.Gatherer) map[string]float64 {
-	t.Helper()
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	values := make(map[string]float64)
-	for _, f := range families {
-		m := f.GetMetric()[0]
-		values[f.GetName()] = m.GetGauge().GetValue() + m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
-	}
-	return values
-}
-
 func TestMetricsSayWhereItIs(t *testing.T) {
 	t.Parallel()
 	_, pool := world.Database(t)
@@ -521,7 +506,7 @@ func TestMetricsSayWhereItIs(t *testing.T) {
 	log.Publish(t, world.NewHistory(28, 5).Messages(50)...)
 	caughtUp(t, pool, log)
 	ready(t, r)
-	values := metricsOf(t, registry)
+	values := world.Metrics(t, registry)
 	for name, want := range map[string]float64{
 		"ledger_projector_position": 50, "ledger_projector_messages_total": 50, "ledger_projector_lag_messages": 0,
 		"ledger_projector_lag_seconds": 0, "ledger_projector_active": 1, "ledger_projector_failures_total": 0,
@@ -599,7 +584,7 @@ func TestTheLagIsSaid(t *testing.T) {
 		if err := r.Ready(); !errors.Is(err, runner.ErrNotReady) || !strings.Contains(err.Error(), fmt.Sprintf("%s, at %d of %d", reason, s.Position, s.Head)) {
 			t.Errorf("ready says %v", err)
 		}
-		values := metricsOf(t, registry)
+		values := world.Metrics(t, registry)
 		if values["ledger_projector_lag_seconds"] < s.Lag.Seconds() || values["ledger_projector_lag_messages"] != float64(s.Head-s.Position) ||
 			values["ledger_projector_active"] != 1 || values["ledger_projector_partitions"] != 256 {
 			t.Errorf("the metrics say %v", values)
@@ -744,7 +729,7 @@ func TestAStandbyAnswersForNothingThatItLeft(t *testing.T) {
 	<-gate.reached
 	second, _ := project(t, pool, log.Log)
 	inState(t, second, runner.Standby)
-	if values := metricsOf(t, registry); values["ledger_projector_lag_seconds"] <= 0 || values["ledger_projector_lag_messages"] != 5 {
+	if values := world.Metrics(t, registry); values["ledger_projector_lag_seconds"] <= 0 || values["ledger_projector_lag_messages"] != 5 {
 		t.Errorf("it has all to do, and the metrics say %v", values)
 	}
 	log.fallen.Store(true)
@@ -761,7 +746,7 @@ func TestAStandbyAnswersForNothingThatItLeft(t *testing.T) {
 	if err := first.Ready(); err != nil {
 		t.Errorf("the standby: %v", err)
 	}
-	values := metricsOf(t, registry)
+	values := world.Metrics(t, registry)
 	for _, name := range []string{"lag_seconds", "lag_messages", "active", "partitions"} {
 		if got, there := values["ledger_projector_"+name]; !there || got != 0 {
 			t.Errorf("%s of a standby is %v, %v", name, got, there)
