@@ -7,20 +7,21 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/memory-ledger/ledger/events/eventlog/logtest"
-	"github.com/memory-ledger/ledger/infra/localnats"
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 	"github.com/memory-ledger/ledger/services/keystore"
 )
 
-func connect(t *testing.T, server *localnats.Server) jetstream.JetStream {
+func connect(t *testing.T, server interface{ URL() string }) jetstream.JetStream {
 	t.Helper()
-	nc, err := server.Connect()
+	nc, err := nats.Connect(server.URL(), nats.NoReconnect())
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(nc.Close)
 	js, err := jetstream.New(nc)
 	if err != nil {
 		t.Fatal(err)

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
@@ -21,15 +20,7 @@ func TestAKeyThatCantBeReadIsThere(t *testing.T) {
 	server := natstest.StartProcess(t)
 	open := func() (jetstream.JetStream, jetstream.KeyValue, *keystore.Store) {
 		t.Helper()
-		conn, err := nats.Connect(server.URL())
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(conn.Close)
-		js, err := jetstream.New(conn)
-		if err != nil {
-			t.Fatal(err)
-		}
+		js := connect(t, server)
 		bucket, err := js.KeyValue(t.Context(), keystore.Bucket)
 		if errors.Is(err, jetstream.ErrBucketNotFound) {
 			bucket, err = keystore.Create(t.Context(), js, 1)
