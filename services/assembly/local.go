@@ -27,6 +27,13 @@ const LocalAnchorMaxWait = 5 * time.Second
 // side.
 const machineStopTimeout = 5 * time.Second
 
+// A local PostgreSQL that ends so often, and each time before so long has passed since
+// its start, is not started again.
+const (
+	postgresRestarts = 3
+	postgresSettled  = time.Minute
+)
+
 // localPace is the projector's pace in a local run. All its readers are in this process,
 // and tell the projector to hurry when they wait.
 const localPace = 40 * time.Millisecond
@@ -115,22 +122,79 @@ func (l *local) startPostgres(ctx context.Context) error {
 	if l.cfg.DatabaseURL != "" {
 		return nil
 	}
-	dir, err := l.dir.Sub("postgres")
+	server, err := l.launchPostgres(ctx)
 	if err != nil {
 		return err
+	}
+	l.postgres = server
+	l.cfg.DatabaseURL = server.URL()
+	return nil
+}
+
+func (l *local) launchPostgres(ctx context.Context) (*localpostgres.Server, error) {
+	dir, err := l.dir.Sub("postgres")
+	if err != nil {
+		return nil, err
 	}
 	root := dir
 	if l.dir.Ours() {
 		root = l.dir.Path()
 	}
-	l.postgres, err = localpostgres.Start(ctx, localpostgres.Config{
+	return localpostgres.Start(ctx, localpostgres.Config{
 		Dir: dir, Root: root, BinDir: l.cfg.PostgresBin, AsyncCommit: true, Logger: l.logger.With("server", "postgres"),
 		SharedBuffers: localSharedBuffers,
 	})
+}
+
+// keepPostgres starts the local PostgreSQL again where it ends unasked. Meanwhile
+// reads are refused, as while any database is away; writes go into the log. What it
+// had committed and not written yet is projected once more. One that ends again and
+// again ends the run.
+func (l *local) keepPostgres(ctx context.Context) error {
+	if l.postgres == nil {
+		return nil
+	}
+	for ends := 1; ; ends++ {
+		begun := time.Now()
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-l.postgres.Done():
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		if time.Since(begun) > postgresSettled {
+			ends = 1
+		}
+		if ends > postgresRestarts {
+			return fmt.Errorf("the local PostgreSQL server ended %d times, each soon after its start", ends)
+		}
+		l.logger.Error("the local PostgreSQL server ended unasked, and is started again")
+		if err := l.restartPostgres(ctx); err != nil {
+			return UnlessAsked(ctx, fmt.Errorf("start the local PostgreSQL server again: %w", err))
+		}
+		l.logger.Info("the local PostgreSQL server is up again")
+	}
+}
+
+// restartPostgres starts a server in the place of one that has ended. After an error
+// none runs.
+func (l *local) restartPostgres(ctx context.Context) error {
+	ended := l.postgres
+	l.postgres = nil
+	if err := ended.Kill(); err != nil { // only gives up its folder
+		return err
+	}
+	server, err := l.launchPostgres(ctx)
 	if err != nil {
 		return err
 	}
-	l.cfg.DatabaseURL = l.postgres.URL()
+	l.postgres = server
+	if server.URL() != l.cfg.DatabaseURL {
+		// It is in the note of this run, and in every connection pool.
+		return errors.New("it is at another place than before")
+	}
 	return nil
 }
 
@@ -202,7 +266,7 @@ func (l *local) serve(ctx context.Context, say func(string)) error {
 	keep("chain", func(ctx context.Context) error { return l.runChain(ctx, deciding, say) })
 	group.Go(func() error { return deciding.ServeCore(failing, coreListener) })
 	group.Go(func() error { return deciding.ServeExtension(failing, extensionListener) })
-	group.Go(func() error { return l.watchMachines(failing) })
+	group.Go(func() error { return l.keepPostgres(failing) })
 	if l.chain != nil {
 		group.Go(func() error { l.chain.watch(failing, l.logger); return nil })
 	}
@@ -224,23 +288,6 @@ func listen(addr string, baseURL *string) (net.Listener, error) {
 		*baseURL = config.URLOf(listener.Addr().String())
 	}
 	return listener, nil
-}
-
-// watchMachines ends the run when a server that we started dies.
-func (l *local) watchMachines(ctx context.Context) error {
-	var postgres <-chan struct{}
-	if l.postgres != nil {
-		postgres = l.postgres.Done()
-	}
-	select {
-	case <-ctx.Done():
-		return nil
-	case <-postgres:
-		if ctx.Err() != nil {
-			return nil
-		}
-		return errors.New("the local PostgreSQL server ended unexpectedly")
-	}
 }
 
 // note tells subcommands where the servers of this run are.
