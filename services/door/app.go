@@ -198,16 +198,20 @@ func (a *App) observe(c *fiber.Ctx) error {
 	return nil
 }
 
-// next runs the route. A bug in one request must not end everybody's: a panic
-// becomes a 500, and the log holds where it came from.
+// next runs the route. A bug in one request must not end everybody's.
 func (a *App) next(c *fiber.Ctx) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			a.log(c).Error("panic", "cause", cause, "stack", string(debug.Stack()))
-			err = errPanic
+			err = a.panicked(Context(c), cause)
 		}
 	}()
 	return c.Next()
+}
+
+// panicked makes a panic a 500, and has the log say where it came from.
+func (a *App) panicked(ctx context.Context, cause any) error {
+	tracing.Log(ctx, a.cfg.Log).Error("panic", "cause", cause, "stack", string(debug.Stack()))
+	return errPanic
 }
 
 // errPanic is in no row of the table and so becomes a 500.

@@ -2,9 +2,11 @@ package door
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/gofiber/fiber/v2"
@@ -43,16 +45,26 @@ type metricsLog struct{ log *slog.Logger }
 // Println implements promhttp.Logger.
 func (l metricsLog) Println(v ...any) { l.log.Error("metrics", "err", fmt.Sprint(v...)) }
 
-// ready asks after every dependency.
+// ready asks after every dependency, of all at the same time: one that keeps silent
+// takes nobody else's.
 func (a *App) ready(c *fiber.Ctx) error {
 	ctx, cancel := context.WithTimeout(Context(c), probeTimeout)
 	defer cancel()
-	state := readiness{OK: true, Checks: make(map[string]string, len(a.cfg.Probes))}
-	for _, probe := range a.cfg.Probes {
+	errs := make([]error, len(a.cfg.Probes))
+	var group sync.WaitGroup
+	for i, probe := range a.cfg.Probes {
+		group.Go(func() { errs[i] = a.probe(ctx, probe) })
+	}
+	group.Wait()
+	if errors.Is(errors.Join(errs...), errPanic) {
+		return errPanic
+	}
+	state := readiness{OK: true, Checks: make(map[string]string, len(errs))}
+	for i, probe := range a.cfg.Probes {
 		state.Checks[probe.Name] = "ok"
-		if err := probe.Check(ctx); err != nil {
+		if errs[i] != nil {
 			state.OK = false
-			state.Checks[probe.Name] = err.Error()
+			state.Checks[probe.Name] = errs[i].Error()
 		}
 	}
 	if !state.OK {
@@ -64,4 +76,15 @@ func (a *App) ready(c *fiber.Ctx) error {
 		return c.Status(http.StatusServiceUnavailable).JSON(state)
 	}
 	return c.JSON(state)
+}
+
+// probe asks after one dependency. It is in a goroutine of its own, where nobody else
+// would catch a panic.
+func (a *App) probe(ctx context.Context, p Probe) (err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = a.panicked(ctx, cause)
+		}
+	}()
+	return p.Check(ctx)
 }

@@ -1,0 +1,69 @@
+package door_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/memory-ledger/ledger/services/door"
+)
+
+func askReady(t *testing.T, probes ...door.Probe) (status int, checks map[string]string, lines string) {
+	t.Helper()
+	var logged strings.Builder
+	app := door.New(door.Config{
+		Service: "test", Log: slog.New(slog.NewTextHandler(&logged, nil)), Registry: prometheus.NewRegistry(),
+		NewID: func() string { return "id" }, Probes: probes,
+	})
+	answer, err := app.Test(httptest.NewRequest(http.MethodGet, "/readyz", nil), -1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	var body struct{ Checks map[string]string }
+	if err := json.NewDecoder(answer.Body).Decode(&body); err != nil {
+		t.Fatal(err)
+	}
+	return answer.StatusCode, body.Checks, logged.String()
+}
+
+// TestASilentDependencyIsTheOnlyOneNamed: the time that one takes to say nothing is not
+// taken from those that are asked after it.
+func TestASilentDependencyIsTheOnlyOneNamed(t *testing.T) {
+	t.Parallel()
+	asked := make(chan struct{})
+	status, checks, _ := askReady(t,
+		door.Probe{Name: "silent", Check: func(ctx context.Context) error {
+			select {
+			case <-asked:
+				return errors.New("says nothing")
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}},
+		door.Probe{Name: "well", Check: func(ctx context.Context) error {
+			close(asked)
+			return ctx.Err()
+		}})
+	if status != http.StatusServiceUnavailable || checks["silent"] != "says nothing" || checks["well"] != "ok" {
+		t.Errorf("status %d: %v", status, checks)
+	}
+}
+
+// TestAProbeThatPanicsIsAFault, and ends nothing but its request.
+func TestAProbeThatPanicsIsAFault(t *testing.T) {
+	t.Parallel()
+	status, checks, lines := askReady(t,
+		door.Probe{Name: "well", Check: func(context.Context) error { return nil }},
+		door.Probe{Name: "faulty", Check: func(context.Context) error { panic("a fault") }})
+	if status != http.StatusInternalServerError || len(checks) != 0 || !strings.Contains(lines, `cause="a fault"`) {
+		t.Errorf("status %d: %v\n%s", status, checks, lines)
+	}
+}
