@@ -165,6 +165,9 @@ const (
 	NeedJWTSecret
 	NeedChain
 	NeedStaking // the chain, where a stake mint is configured
+	// WhatIsSet of secrets, chain and staking has to be good: a local run makes the
+	// rest.
+	WhatIsSet
 )
 
 // Load reads the environment. It reports every problem of form at once; what
@@ -339,7 +342,36 @@ func (c *Config) Check(needs ...Need) error {
 			_, errKey := c.Authority()
 			_, errProgram := c.Program()
 			errs = append(errs, errURL, errKey, errProgram)
+		case WhatIsSet:
+			errs = append(errs, c.checkSet())
 		}
+	}
+	return errors.Join(errs...)
+}
+
+func (c *Config) checkSet() error {
+	var errs []error
+	if c.MasterKey != "" {
+		errs = append(errs, c.Check(NeedMasterKey))
+	}
+	if c.JWTSecret != "" {
+		errs = append(errs, c.Check(NeedJWTSecret))
+	}
+	if c.SolanaRPCURL != "" {
+		_, err := c.Chain()
+		errs = append(errs, err)
+	}
+	if c.AuthorityKeypair != "" {
+		_, err := c.Authority()
+		errs = append(errs, err)
+	}
+	if c.CommitmentProgramID != "" {
+		_, err := c.Program()
+		errs = append(errs, err)
+	}
+	if c.StakeMint != "" {
+		_, _, err := c.Stake()
+		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -20,7 +21,7 @@ func newRun() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := config.Load(localDefaults(os.Environ()))
-			if err != nil {
+			if err := errors.Join(err, cfg.Check(config.WhatIsSet)); err != nil {
 				return err
 			}
 			tune()

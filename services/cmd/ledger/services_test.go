@@ -54,6 +54,16 @@ func TestEveryProblemAtOnce(t *testing.T) {
 			},
 			[]string{"ANCHOR_MAX_WAIT: ", "SOLANA_RPC_URL: not an http", "AUTHORITY_KEYPAIR: ", "COMMITMENT_PROGRAM_ID: not a base58"},
 		},
+		"run": {
+			map[string]string{
+				"ANCHOR_MAX_WAIT": "0s", "MASTER_KEY": secret, "JWT_SECRET": secret, "SOLANA_RPC_URL": secret,
+				"AUTHORITY_KEYPAIR": half, "COMMITMENT_PROGRAM_ID": "0", "STAKE_MINT": "0", "STAKING_PROGRAM_ID": "0",
+			},
+			[]string{
+				"ANCHOR_MAX_WAIT: ", "MASTER_KEY: not 32 bytes", "JWT_SECRET: 8 bytes", "SOLANA_RPC_URL: not an http", "AUTHORITY_KEYPAIR: ",
+				"COMMITMENT_PROGRAM_ID: not a base58", "STAKE_MINT: not a base58", "STAKING_PROGRAM_ID: not a base58",
+			},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			onlyEnviron(t, test.environ)
