@@ -19,7 +19,6 @@ type progress struct {
 	out   io.Writer
 	what  string
 	bar   *progressbar.ProgressBar // nil without a terminal
-	tty   bool
 	begun time.Time
 	last  time.Time
 	shown bool
@@ -28,12 +27,28 @@ type progress struct {
 func newProgress(out io.Writer, what string) *progress {
 	file, ok := out.(*os.File)
 	tty := ok && isatty.IsTerminal(file.Fd()) && os.Getenv("TERM") != "dumb"
-	return &progress{out: out, what: what, tty: tty, begun: time.Now(), last: time.Now()}
+	p := &progress{out: out, what: what, begun: time.Now(), last: time.Now()}
+	if tty {
+		p.bar = newBar(out, what)
+	}
+	return p
+}
+
+// newBar is made when the work begins, since its rate counts from then.
+func newBar(out io.Writer, what string) *progressbar.ProgressBar {
+	const unknown = 1 // how much there is to do comes with the first step
+	return progressbar.NewOptions64(unknown,
+		progressbar.OptionSetWriter(out), progressbar.OptionSetDescription(what),
+		progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionSetItsString("messages"),
+		progressbar.OptionSetPredictTime(true), progressbar.OptionThrottle(100*time.Millisecond),
+		progressbar.OptionEnableColorCodes(os.Getenv("NO_COLOR") == ""), progressbar.OptionClearOnFinish(),
+		progressbar.OptionFullWidth(),
+	)
 }
 
 // at says that n of total are done. The total may grow.
 func (p *progress) at(n, total uint64) {
-	if p.tty {
+	if p.bar != nil {
 		p.draw(int64(n), int64(total))
 		return
 	}
@@ -46,15 +61,6 @@ func (p *progress) at(n, total uint64) {
 }
 
 func (p *progress) draw(n, total int64) {
-	if p.bar == nil {
-		p.bar = progressbar.NewOptions64(total,
-			progressbar.OptionSetWriter(p.out), progressbar.OptionSetDescription(p.what),
-			progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionSetItsString("messages"),
-			progressbar.OptionSetPredictTime(true), progressbar.OptionThrottle(100*time.Millisecond),
-			progressbar.OptionEnableColorCodes(os.Getenv("NO_COLOR") == ""), progressbar.OptionClearOnFinish(),
-			progressbar.OptionFullWidth(),
-		)
-	}
 	if p.bar.GetMax64() != total {
 		p.bar.ChangeMax64(total)
 	}
