@@ -44,8 +44,9 @@ type Options struct {
 	Poll       time.Duration         // how often the checkpoint is read besides being told; 0 means 1 s
 	Logger     *slog.Logger          // nil means slog.Default()
 	Registerer prometheus.Registerer // nil means no metrics
-	// OnWait, if set, is called by every wait that begins. It must not block.
-	OnWait func()
+	// OnWait, if set, is called by every wait that begins, with the sequence that it
+	// waits for. It must not block.
+	OnWait func(seq uint64)
 	// OnExchange, if set, is called when the read models turn out to be others than
 	// before, before any Head says so: what was kept of the old ones may have been
 	// wrong, also what never changes. It must not block.
@@ -231,7 +232,7 @@ func (f *Fence) wait(ctx context.Context, g goal) error {
 	}
 	start := time.Now()
 	if f.opts.OnWait != nil {
-		f.opts.OnWait()
+		f.opts.OnWait(g.seq)
 	}
 	f.metrics.waiting.Inc()
 	defer f.metrics.waiting.Dec()

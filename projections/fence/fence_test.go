@@ -167,7 +167,7 @@ func TestAWaitThatTakesTooLong(t *testing.T) {
 		cancel()
 		// Whose own deadline is far off leaves once the wait has begun.
 		ctx, cancel = context.WithCancel(t.Context())
-		patient := newFence(t, pool, &heads{head: 1}, func(o *fence.Options) { o.Timeout, o.OnWait = time.Minute, cancel })
+		patient := newFence(t, pool, &heads{head: 1}, func(o *fence.Options) { o.Timeout, o.OnWait = time.Minute, func(uint64) { cancel() } })
 		if listening {
 			world.Running(t, patient.Run)
 		}
@@ -281,7 +281,7 @@ func TestAHeadIsOfTheTablesBeforeTheWait(t *testing.T) {
 	advance(t, pool, 0, 3)
 	waiting := make(chan struct{}, 2)
 	log := &heads{head: 5, owner: map[events.Family]uint64{events.FamilyLedger: 5}}
-	f := newFence(t, pool, log, func(o *fence.Options) { o.Poll, o.OnWait = 20*time.Millisecond, func() { waiting <- struct{}{} } })
+	f := newFence(t, pool, log, func(o *fence.Options) { o.Poll, o.OnWait = 20*time.Millisecond, func(uint64) { waiting <- struct{}{} } })
 	world.Running(t, f.Run)
 	knows(t, f, 3)
 	owner := world.NewActor().Owner
@@ -576,7 +576,7 @@ func TestTheMetricsTellHowReadsFared(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	log := &heads{head: 3, owner: map[events.Family]uint64{events.FamilyLedger: 3}}
 	waiting := make(chan struct{}, 1)
-	f := newFence(t, pool, log, func(o *fence.Options) { o.Registerer, o.OnWait = registry, func() { waiting <- struct{}{} } })
+	f := newFence(t, pool, log, func(o *fence.Options) { o.Registerer, o.OnWait = registry, func(uint64) { waiting <- struct{}{} } })
 	advance(t, pool, 0, 3)
 	world.Running(t, f.Run)
 	knows(t, f, 3)
@@ -657,7 +657,7 @@ func TestALogThatKnowsIsNotAsked(t *testing.T) {
 	_, pool := world.Database(t)
 	log := &knowing{heads: heads{err: fmt.Errorf("down: %w", eventlog.ErrUnavailable)}, seq: 3, known: true}
 	waiting := make(chan struct{}, 1)
-	f := newFence(t, pool, log, func(o *fence.Options) { o.OnWait = func() { waiting <- struct{}{} } })
+	f := newFence(t, pool, log, func(o *fence.Options) { o.OnWait = func(uint64) { waiting <- struct{}{} } })
 	advance(t, pool, 0, 3)
 	world.Running(t, f.Run)
 	owner := world.NewActor().Owner

@@ -32,16 +32,16 @@ func (f fed) Follow(ctx context.Context, _ eventlog.FollowConfig, yield func(eve
 // follow close upon it travel together, and a reader who waits ends the wait.
 func TestThePaceOfSlices(t *testing.T) {
 	t.Parallel()
-	messages := world.NewHistory(1, 2).Messages(9)
+	messages := world.NewHistory(1, 2).Messages(10)
 	records := make([]eventlog.Record, len(messages))
 	for i, m := range messages {
 		records[i] = eventlog.Record{Seq: uint64(i + 1), Subject: m.Subject(), Payload: m.Payload(t)}
 	}
 	synctest.Test(t, func(t *testing.T) {
-		const pace, hurried = 40 * time.Millisecond, 5 * time.Millisecond
+		const pace = 40 * time.Millisecond
 		source := fed{make(chan eventlog.Record)}
-		hurry := make(chan struct{}, 1)
-		subscriber := runner.NewSliceSubscriber(source, runner.SliceConfig{Pace: pace, Hurried: hurried, Hurry: hurry})
+		awaited := runner.NewAwaited()
+		subscriber := runner.NewSliceSubscriber(source, runner.SliceConfig{Pace: pace, Awaited: awaited})
 		slices, err := subscriber.Subscribe(t.Context(), "")
 		if err != nil {
 			t.Fatal(err)
@@ -65,18 +65,24 @@ func TestThePaceOfSlices(t *testing.T) {
 		expect(2, 4, pace)
 		source.records <- records[4]
 		synctest.Wait() // it is held back
-		hurry <- struct{}{}
+		awaited.Await(4)
+		synctest.Wait() // who waits for what was sent changes nothing
+		awaited.Await(5)
 		expect(5, 5, pace)
-		// Whoever hurried may wait for what comes now.
+		// What was waited for is there; what comes now is not waited for.
 		source.records <- records[5]
-		expect(6, 6, pace+hurried)
-		time.Sleep(2 * pace) // of the bubble's clock
-		source.records <- records[6]
-		expect(7, 7, 3*pace+hurried)
-		time.Sleep(time.Second)
-		source.records <- records[7]
-		expect(8, 8, time.Second+3*pace+hurried)
+		expect(6, 6, 2*pace)
+		// What is waited for has not come yet: all is sent at once until it has.
+		awaited.Await(8)
+		awaited.Await(7) // and who waits for less takes nothing back
+		for seq := uint64(7); seq <= 8; seq++ {
+			source.records <- records[seq-1]
+			expect(seq, seq, 2*pace)
+		}
 		source.records <- records[8]
-		expect(9, 9, time.Second+4*pace+hurried)
+		expect(9, 9, 3*pace)
+		time.Sleep(time.Second) // of the bubble's clock
+		source.records <- records[9]
+		expect(10, 10, time.Second+3*pace)
 	})
 }

@@ -52,7 +52,7 @@ const (
 	defaultMaxBackoff   = 5 * time.Second
 	defaultReadyLag     = 30 * time.Second
 	watchInterval       = time.Second
-	defaultPace         = 5 * time.Millisecond // also of one that is told to hurry
+	defaultPace         = 5 * time.Millisecond
 	standbyInterval     = 250 * time.Millisecond
 )
 
@@ -92,8 +92,8 @@ type Config struct {
 	MaxBackoff   time.Duration         // longest pause; 0 means 5 s
 	ReadyLag     time.Duration         // how far behind is still ready; 0 means 30 s
 	// Pace is the least time from one transaction to the next while much is
-	// written, unless somebody who waits calls Hurry. It is the most that is added
-	// to the wait of a reader who can't. 0 means 5 ms.
+	// written, unless somebody who waits says so by Await. It is the most that is
+	// added to the wait of a reader who can't. 0 means 5 ms.
 	Pace time.Duration
 	// Applied, if set, is called after each commit with the sequence up to which
 	// all its partitions are projected. It must not block.
@@ -145,7 +145,7 @@ func (c *Config) Validate() error {
 type Runner struct {
 	cfg     Config
 	metrics *metrics
-	hurry   chan struct{} // holds one call of Hurry
+	awaited *Awaited
 
 	mu    sync.Mutex
 	state progress
@@ -157,7 +157,7 @@ func New(cfg Config) (*Runner, error) {
 		return nil, fmt.Errorf("projector: %w", err)
 	}
 	cfg.setDefaults()
-	r := &Runner{cfg: cfg, hurry: make(chan struct{}, 1)}
+	r := &Runner{cfg: cfg, awaited: NewAwaited()}
 	m, err := newMetrics(cfg.Registerer, r)
 	if err != nil {
 		return nil, fmt.Errorf("projector: %w", err)
@@ -166,13 +166,9 @@ func New(cfg Config) (*Runner, error) {
 	return r, nil
 }
 
-// Hurry says that somebody waits for what the log holds now. It never blocks.
-func (r *Runner) Hurry() {
-	select {
-	case r.hurry <- struct{}{}:
-	default:
-	}
-}
+// Await says that somebody waits until the message at seq is projected. It never
+// blocks.
+func (r *Runner) Await(seq uint64) { r.awaited.Await(seq) }
 
 // Run projects until ctx ends, then lets the slice in flight be committed and
 // returns nil. A database or a log that is out of reach is waited for. What it

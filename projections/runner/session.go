@@ -103,7 +103,7 @@ func (s *session) project(ctx context.Context, maxRecords int) error {
 		s.read--
 	}
 	subscriber := NewSliceSubscriber(r.cfg.Log, SliceConfig{
-		From: s.read + 1, MaxRecords: maxRecords, RetryPause: r.cfg.MinBackoff, Pace: r.cfg.Pace, Hurried: defaultPace, Hurry: r.hurry,
+		From: s.read + 1, MaxRecords: maxRecords, RetryPause: r.cfg.MinBackoff, Pace: r.cfg.Pace, Awaited: r.awaited,
 		Wants: s.at.Wants,
 		Check: func(record *eventlog.Record) error { return r.prove(ctx, proofs, record) },
 	})

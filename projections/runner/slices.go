@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -18,10 +19,6 @@ import (
 // ErrSubscribed says that a SliceSubscriber was subscribed to twice. It is
 // for one ordered reader.
 var ErrSubscribed = errors.New("slice subscriber is in use")
-
-// hurryTime is for how long a Hurry is thought of. What is waited for may not be on
-// stable storage yet, and comes from the log once it is.
-const hurryTime = 100 * time.Millisecond
 
 // maxSubjects bounds the memory of subjects that were checked already.
 const maxSubjects = 1 << 16
@@ -50,19 +47,57 @@ type SliceConfig struct {
 	MaxBytes   int    // payload bytes after which a slice grows no more; 0 means 8 MiB
 	RetryPause time.Duration
 	// Pace is the least time from one slice to the next, unless the next one is
-	// long already or Hurry says that somebody waits for it: a transaction
+	// long already or somebody waits for it or for what follows it: a transaction
 	// costs the database the same for one message as for fifty. A message that
-	// comes after a pause this long is sent at once. 0 means no pace. For a moment
-	// after a Hurry it is Hurried, if that is less: what was waited for may not have
-	// been in the slice that was sent for it.
-	Pace, Hurried time.Duration
-	Hurry         <-chan struct{}
+	// comes after a pause this long is sent at once. 0 means no pace.
+	Pace time.Duration
+	// Awaited says what somebody waits for. nil means that nobody can.
+	Awaited *Awaited
 	// Wants says which messages to decode, by partition and sequence; slices are
 	// contiguous all the same, and may hold none. nil means all.
 	Wants func(partition int, seq uint64) bool
 	// Check, if set, is shown every message, also one that is not wanted. Its
 	// error ends the subscription.
 	Check func(*eventlog.Record) error
+}
+
+// Awaited is the newest message that somebody waits for. Its zero value is not
+// good, NewAwaited's is.
+type Awaited struct {
+	seq  atomic.Uint64
+	wake chan struct{} // holds one
+}
+
+// NewAwaited returns one of which nobody has said anything.
+func NewAwaited() *Awaited { return &Awaited{wake: make(chan struct{}, 1)} }
+
+// Await says that somebody waits for the message at seq, which may not have come
+// from the log yet. It never blocks.
+func (a *Awaited) Await(seq uint64) {
+	for {
+		newest := a.seq.Load()
+		if seq <= newest {
+			return // whoever raised it to that woke, or is about to
+		}
+		if a.seq.CompareAndSwap(newest, seq) {
+			break
+		}
+	}
+	select {
+	case a.wake <- struct{}{}:
+	default: // whoever is woken by that one sees this seq
+	}
+}
+
+// since reports whether somebody waits for the message at seq or a later one.
+func (a *Awaited) since(seq uint64) bool { return a != nil && a.seq.Load() >= seq }
+
+// woken hands over a value after each Await that raised the sequence.
+func (a *Awaited) woken() <-chan struct{} {
+	if a == nil {
+		return nil
+	}
+	return a.wake
 }
 
 // NewSliceSubscriber returns a subscriber over a follower of the log.
@@ -190,7 +225,7 @@ func (s *sized) grow(more sized) {
 // emit sends one slice after the other and lets the next one grow meanwhile.
 func (s *SliceSubscriber) emit(ctx context.Context, decoded <-chan sized, out chan<- *message.Message) {
 	var next sized
-	var sent, hurried time.Time
+	var sent time.Time
 	for {
 		if next.Last == 0 {
 			var open bool
@@ -203,7 +238,7 @@ func (s *SliceSubscriber) emit(ctx context.Context, decoded <-chan sized, out ch
 				return
 			}
 		}
-		if !s.linger(ctx, sent, &hurried, decoded, &next) {
+		if !s.linger(ctx, sent, decoded, &next) {
 			return
 		}
 		sent = time.Now()
@@ -227,24 +262,18 @@ func (s *SliceSubscriber) emit(ctx context.Context, decoded <-chan sized, out ch
 
 // linger lets a slice grow until the pace allows it. It reports false where ctx
 // ended.
-func (s *SliceSubscriber) linger(ctx context.Context, sent time.Time, hurried *time.Time, decoded <-chan sized, next *sized) bool {
-	pace := s.cfg.Pace
-	if time.Since(*hurried) < hurryTime {
-		pace = min(pace, s.cfg.Hurried)
-	}
-	wait := pace - time.Since(sent)
+func (s *SliceSubscriber) linger(ctx context.Context, sent time.Time, decoded <-chan sized, next *sized) bool {
+	wait := s.cfg.Pace - time.Since(sent)
 	if wait <= 0 {
 		return true
 	}
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
-	for !s.isLong(next) {
+	for !s.isLong(next) && !s.cfg.Awaited.since(next.First) {
 		select {
 		case <-timer.C:
 			return true
-		case <-s.cfg.Hurry:
-			*hurried = time.Now()
-			return true
+		case <-s.cfg.Awaited.woken():
 		case <-ctx.Done():
 			return false
 		case slice, open := <-decoded:

@@ -70,8 +70,9 @@ type Base struct {
 	// where the server leaves that to us. rewritten: older messages may go.
 	// Nil: the server syncs before it acknowledges.
 	Durable func(stream string, rewritten bool) eventlog.Syncer
-	// OnWait, if set, is told when a reader waits for the projection.
-	OnWait func()
+	// OnWait, if set, is told when a reader waits for the projection, and until which
+	// sequence it has to be.
+	OnWait func(seq uint64)
 	// Pace is the projector's; see runner.Config. 0 means its default.
 	Pace time.Duration
 

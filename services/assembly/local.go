@@ -35,7 +35,7 @@ const (
 )
 
 // localPace is the projector's pace in a local run. All its readers are in this process,
-// and tell the projector to hurry when they wait.
+// and tell the projector what they wait for.
 const localPace = 40 * time.Millisecond
 
 // natsFolder is where in its folder a local run has the log's server.
@@ -224,7 +224,7 @@ func (l *local) serve(ctx context.Context, say func(string)) error {
 	if err != nil {
 		return err
 	}
-	base.OnWait = projector.Hurry
+	base.OnWait = projector.Await
 	deciding, err := NewDeciding(ctx, base)
 	if err != nil {
 		return UnlessAsked(ctx, err)
