@@ -197,7 +197,11 @@ func (r *Runner) Run(ctx context.Context) error {
 		// Half of the pause is chance, so that two projectors that fail alike
 		// do not retry in step.
 		wait := backoff/2 + rand.N(backoff/2+1)
-		r.cfg.Logger.Error("projector failed, will try again", "error", err, "pause", wait)
+		if errors.Is(err, ErrFenced) { // by a rebuild, mostly, which nothing is wrong with
+			r.cfg.Logger.Warn("projector begins anew", "because", err, "pause", wait)
+		} else {
+			r.cfg.Logger.Error("projector failed, will try again", "error", err, "pause", wait)
+		}
 		if !pause(ctx, wait) {
 			r.setState(Stopped, nil)
 			return nil
