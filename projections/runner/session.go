@@ -152,10 +152,7 @@ func (s *session) handle(msg *message.Message) (err error) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(msg.Context()), s.runner.cfg.ApplyTimeout)
 	defer cancel()
-	stop := context.AfterFunc(msg.Context(), func() {
-		timer := time.AfterFunc(s.runner.cfg.DrainTimeout, cancel)
-		context.AfterFunc(ctx, func() { timer.Stop() })
-	})
+	stop := context.AfterFunc(msg.Context(), func() { time.AfterFunc(s.runner.cfg.DrainTimeout, cancel) })
 	defer stop()
 	start := time.Now()
 	traced, span := s.runner.trace(ctx, slice.Slice)

@@ -8,8 +8,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/projections/position"
+	"github.com/memory-ledger/ledger/projections/projection"
 )
 
 // asked is a log without messages that takes its time to say so.
@@ -56,4 +60,32 @@ func TestNobodyWatchesASessionThatIsOver(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// lifelong is a context that does not end, and counts what is to be done should it.
+type lifelong struct {
+	context.Context
+	kept int
+}
+
+func (*lifelong) Done() <-chan struct{} { return make(chan struct{}) }
+
+func (c *lifelong) AfterFunc(func()) (stop func() bool) {
+	c.kept++
+	return func() bool { c.kept--; return true }
+}
+
+// TestASessionKeepsNothingOfItsSlices: it may last for months.
+func TestASessionKeepsNothingOfItsSlices(t *testing.T) {
+	t.Parallel()
+	r, err := New(Config{Pool: new(pgxpool.Pool), Log: asked{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &session{runner: r, read: 5}
+	known := sized{Slice: projection.Slice{First: 1, Last: 5}}
+	ctx := &lifelong{Context: context.WithoutCancel(context.WithValue(t.Context(), sliceKey{}, known))}
+	if err := s.handle(message.NewMessageWithContext(ctx, "1-5", nil)); err != nil || ctx.kept != 0 {
+		t.Errorf("%d are kept, %v", ctx.kept, err)
+	}
 }
