@@ -118,9 +118,7 @@ func (s *session) project(ctx context.Context, maxRecords int) error {
 	err = router.Run(ctx)
 	s.end(nil)
 	watch.Wait()
-	if closeErr := subscriber.Close(); err == nil {
-		err = closeErr
-	}
+	_ = subscriber.Close() // waits for the follower, and never fails
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
 		return cause
 	}
