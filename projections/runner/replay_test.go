@@ -50,8 +50,13 @@ func TestTwoConnectionsReplayWhatOneDoes(t *testing.T) {
 	end := position.All(head(t, log))
 
 	one := replayer(t, pool, log, 1)
+	parts := 0
+	one.Applied = func(uint64) { parts++ }
 	if err := one.To(t.Context(), end); err != nil {
 		t.Fatal(err)
+	}
+	if parts != 3 {
+		t.Errorf("24,500 messages are committed in %d parts", parts)
 	}
 	twoPool := world.Pool(t, url, "two")
 	two := replayer(t, twoPool, log, 2)
