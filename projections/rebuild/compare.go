@@ -66,7 +66,7 @@ func (r *rebuild) compare(ctx context.Context) error {
 	}
 	if err != nil || at.Highest() > newest {
 		r.differ(Difference{Table: "checkpoint", Live: at.String(), Rebuilt: fmt.Sprintf("the log ends at %d", newest)})
-		at.Vector = position.All(head).Raised(r.replayer.At())
+		at.Vector = position.All(head)
 	}
 	if err := r.replayer.To(ctx, at.Vector); err != nil {
 		return err
