@@ -265,7 +265,11 @@ func TestEveryProjectionAlone(t *testing.T) {
 	for _, p := range runner.Projections() {
 		cfg := s.config()
 		cfg.Projection = p.Name()
-		if result := run(t, cfg); !result.Swapped || result.Differences != 0 {
+		roots := uint64(0) // which come of these two alone
+		if p.Name() == "tree" || p.Name() == "memories" {
+			roots = 2
+		}
+		if result := run(t, cfg); !result.Swapped || result.Differences != 0 || result.Owners != roots {
 			t.Errorf("%s: %+v", p.Name(), result)
 		}
 	}
@@ -385,6 +389,9 @@ func TestAMigrationMeanwhileIsNotUndone(t *testing.T) {
 	before := s.generation()
 	cfg := s.config()
 	cfg.Say = func(what string) {
+		if strings.Contains(what, "trying again") {
+			t.Errorf("it says %q, of what does not pass", what)
+		}
 		if !strings.HasPrefix(what, "comparing") {
 			return
 		}
@@ -454,7 +461,7 @@ func TestInterruptedAnywhereItRunsAgain(t *testing.T) {
 	}
 }
 
-func TestOneAtATimeAndNothingOfOthers(t *testing.T) {
+func TestOneAtATime(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.fill(1, 5)
@@ -470,11 +477,5 @@ func TestOneAtATimeAndNothingOfOthers(t *testing.T) {
 	run(t, cfg)
 	if err := <-inside; !errors.Is(err, rebuild.ErrRunning) {
 		t.Errorf("a second rebuild: %v", err)
-	}
-	if _, err := s.pool.Exec(t.Context(), `CREATE SCHEMA ledger_old`); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := rebuild.Run(t.Context(), s.config()); !errors.Is(err, rebuild.ErrForeign) {
-		t.Errorf("somebody else's schema: %v", err)
 	}
 }

@@ -1,0 +1,255 @@
+package rebuild_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/memory-ledger/ledger/events/partition"
+	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
+	"github.com/memory-ledger/ledger/projections/internal/world"
+	"github.com/memory-ledger/ledger/projections/owners"
+	"github.com/memory-ledger/ledger/projections/rebuild"
+	"github.com/memory-ledger/ledger/projections/schema"
+)
+
+// TestASwapWaitsForAudits, under which names keep their meaning, and nobody waits for the
+// rest of the rebuild.
+func TestASwapWaitsForAudits(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.fill(1, 3)
+	before := s.generation()
+	audit, err := s.pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer audit.Release()
+	key := schema.LockKey("swap", schema.Live)
+	if _, err := audit.Exec(t.Context(), `SELECT pg_advisory_lock_shared($1)`, key); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() {
+		result, err := rebuild.Run(t.Context(), s.config())
+		if err == nil && !result.Swapped {
+			err = fmt.Errorf("%+v", result)
+		}
+		ended <- err
+	}()
+	world.Eventually(t, 20*time.Second, func() (err error) {
+		var waits bool
+		if err = s.pool.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_locks JOIN pg_stat_activity USING (pid)
+				WHERE locktype = 'advisory' AND NOT granted AND application_name = 'memory-ledger rebuild' AND datname = current_database())`).Scan(&waits); err == nil && !waits {
+			err = fmt.Errorf("it does not wait, and ended %d times", len(ended))
+		}
+		return err
+	})
+	if s.generation() != before {
+		t.Error("the tables were exchanged under an audit")
+	}
+	if _, err := audit.Exec(t.Context(), `SELECT pg_advisory_unlock_shared($1)`, key); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestTheSwapGivesWay to who reads a table that it would lock, and tries again.
+func TestTheSwapGivesWay(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.fill(1, 3)
+	reader, err := s.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = reader.Rollback(context.WithoutCancel(t.Context())) }()
+	if _, err := reader.Exec(t.Context(), `SELECT count(*) FROM grants`); err != nil {
+		t.Fatal(err)
+	}
+	given := 0
+	cfg := s.config()
+	cfg.Projection = "grants"
+	cfg.Say = func(what string) {
+		if !strings.Contains(what, "in use") {
+			return
+		}
+		if given++; given == 1 {
+			if err := reader.Commit(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if result := run(t, cfg); !result.Swapped || given != 1 || result.Held <= 0 || s.schemas() != 1 {
+		t.Errorf("%+v, gave way %d times, %d schemas", result, given, s.schemas())
+	}
+}
+
+// TestTablesThatWentBackAreNotOvertaken: the new tables hold what the live ones, restored
+// meanwhile, do not vouch for any more.
+func TestTablesThatWentBackAreNotOvertaken(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, []partition.Run{}...)
+	stop := s.projector(partition.All)
+	s.fill(1, 20)
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	before := s.generation()
+	cfg := s.config()
+	cfg.Say = func(what string) {
+		if strings.HasPrefix(what, "comparing") {
+			s.do(`UPDATE checkpoint SET seq = seq - 1`)
+		}
+	}
+	result, err := rebuild.Run(t.Context(), cfg)
+	if err == nil || !strings.Contains(err.Error(), "at 20, beyond the live ones at 19") || result.Swapped || s.generation() != before {
+		t.Errorf("%+v, %v", result, err)
+	}
+}
+
+// TestARebuildBesideNothing: where there are no read models yet it makes empty ones, which a
+// projector fills.
+func TestARebuildBesideNothing(t *testing.T) {
+	t.Parallel()
+	pool, err := schema.OpenPool(t.Context(), pgtest.Database(t), schema.Live, 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	s := &stage{t: t, pool: pool, log: world.NewLog(t)}
+	a := world.NewActor()
+	a.AppendMemory(t, s.log, `{}`)
+	if result := run(t, s.config()); !result.Swapped || result.Position != 0 || s.schemas() != 1 {
+		t.Errorf("%+v", result)
+	}
+	s.projector(partition.All)
+	world.Eventually(t, 20*time.Second, func() error {
+		if o, _, err := owners.Find(t.Context(), pool, a.Owner); err != nil || o.LeafCount != 1 {
+			return fmt.Errorf("%+v, %v", o, err)
+		}
+		return nil
+	})
+}
+
+// TestTheLiveSchemaIsNotMarked as one that a rebuild may drop.
+func TestTheLiveSchemaIsNotMarked(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.fill(1, 3)
+	for _, projection := range []string{"", "grants"} {
+		cfg := s.config()
+		cfg.Projection = projection
+		run(t, cfg)
+		var said *string
+		if err := s.pool.QueryRow(t.Context(), `SELECT obj_description('ledger'::regnamespace, 'pg_namespace')`).Scan(&said); err != nil || said != nil {
+			t.Errorf("after a rebuild of %q it says %v, %v", projection, said, err)
+		}
+	}
+}
+
+// TestNothingOfOthersIsDropped, whatever they say of it.
+func TestNothingOfOthersIsDropped(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.fill(1, 3)
+	for _, name := range []string{"ledger_old", "ledger_rebuild"} {
+		for _, comment := range []string{"NULL", "'memory-ledger: mine'"} {
+			s.do(`CREATE SCHEMA ` + name + `; COMMENT ON SCHEMA ` + name + ` IS ` + comment)
+			result, err := rebuild.Run(t.Context(), s.config())
+			if !errors.Is(err, rebuild.ErrForeign) || !strings.Contains(err.Error(), name) || result.Swapped || s.schemas() != 2 {
+				t.Errorf("%s, %s: %+v, %v, %d schemas", name, comment, result, err, s.schemas())
+			}
+			s.do(`DROP SCHEMA ` + name)
+		}
+	}
+}
+
+// TestWhoeverLeavesTheQueueIsNotToldOfAnother: neither one who has enough nor one whom the
+// database has cut off.
+func TestWhoeverLeavesTheQueueIsNotToldOfAnother(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.fill(1, 3)
+	other, err := s.pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Release()
+	if _, err := other.Exec(t.Context(), `SELECT pg_advisory_lock($1)`, schema.LockKey("rebuild", schema.Live)); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		then func(leave func())
+		left bool
+	}{
+		"left": {func(leave func()) { leave() }, true},
+		"cut off": {func(func()) {
+			s.do(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'memory-ledger rebuild' AND datname = current_database()`)
+		}, false},
+	} {
+		ctx, leave := context.WithCancel(t.Context())
+		asked := &statements{beginning: "SELECT pg_try_advisory_lock(", first: func() { c.then(leave) }}
+		cfg := s.config()
+		cfg.Pool = asked.pool(t, s.pool)
+		cfg.Patience = 5 * time.Second
+		if _, err := rebuild.Run(ctx, cfg); err == nil || errors.Is(err, rebuild.ErrRunning) || errors.Is(err, context.Canceled) != c.left {
+			t.Errorf("%s: it says %v", name, err)
+		}
+		leave()
+	}
+}
+
+// TestAServerThatEndsIdleTransactionsEndsNoRebuild: that of the live tables waits while
+// the new ones catch up.
+func TestAServerThatEndsIdleTransactionsEndsNoRebuild(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.fill(1, 3)
+	cfg := s.config()
+	cfg.Say = func(what string) {
+		if strings.HasPrefix(what, "replaying") { // once the tables are made
+			s.do(`DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET idle_in_transaction_session_timeout = ''1ms''', current_database()); END $$`)
+		}
+		if !strings.HasPrefix(what, "comparing") {
+			return
+		}
+		world.Eventually(t, 20*time.Second, func() error {
+			var idle bool // for long enough, or not there any more
+			err := s.pool.QueryRow(t.Context(), `SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = 'memory-ledger rebuild'
+				AND datname = current_database() AND state = 'idle in transaction' AND clock_timestamp() - state_change < interval '20 ms')`).Scan(&idle)
+			if err == nil && !idle {
+				err = errors.New("not yet")
+			}
+			return err
+		})
+	}
+	if result := run(t, cfg); !result.Swapped {
+		t.Errorf("%+v", result)
+	}
+}
+
+// TestProgressIsTold: it grows, and ends where all is done.
+func TestProgressIsTold(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	a := s.fill(1, 20)[0]
+	var told [][2]uint64
+	cfg := s.config()
+	cfg.Progress = func(done, total uint64) { told = append(told, [2]uint64{done, total}) }
+	cfg.Say = func(what string) {
+		if strings.HasPrefix(what, "comparing") { // one more, which the swap brings
+			a.AppendMemory(t, s.log, `{}`)
+			s.caughtUp()
+		}
+	}
+	run(t, cfg)
+	if want := fmt.Sprint([][2]uint64{{20, 20}, {21, 21}}); fmt.Sprint(told) != want {
+		t.Errorf("told %v, want %s", told, want)
+	}
+}
