@@ -83,7 +83,7 @@ func TestNoPlanOutlivesADoublingOfTheLog(t *testing.T) {
 	}
 }
 
-// TestNoPlanOutlivesADoublingInAReplay.
+// TestNoPlanOutlivesADoublingInAReplay, which begins with empty tables.
 func TestNoPlanOutlivesADoublingInAReplay(t *testing.T) {
 	t.Parallel()
 	_, pool := world.Database(t)
