@@ -59,7 +59,7 @@ func newEnv() *cobra.Command {
 				return fmt.Errorf("%w: start one with `make run`, or name its folder in LEDGER_DATA_DIR", datadir.ErrNotRunning)
 			}
 			for _, v := range [][2]string{
-				{"NATS_URL", cfg.NATSURL}, {"DATABASE_URL", cfg.DatabaseURL}, {"SOLANA_RPC_URL", cfg.SolanaRPCURL},
+				{"NATS_URL", cfg.NATSURL}, {"DATABASE_URL", withoutDefaultPort(cfg.DatabaseURL)}, {"SOLANA_RPC_URL", cfg.SolanaRPCURL},
 			} {
 				if v[1] != "" {
 					fmt.Fprintf(cmd.OutOrStdout(), "%s=%s\n", v[0], shellQuote(v[1]))
@@ -70,10 +70,19 @@ func newEnv() *cobra.Command {
 	}
 }
 
+// withoutDefaultPort leaves out what a client takes anyway: then the URL of a local
+// run's socket needs no quotes, and not all who read these lines are shells.
+func withoutDefaultPort(databaseURL string) string {
+	if os.Getenv("PGPORT") != "" {
+		return databaseURL
+	}
+	return strings.TrimSuffix(databaseURL, "&port=5432")
+}
+
 // shellQuote leaves harmless values as they are and puts others in single
 // quotes.
 func shellQuote(s string) string {
-	const harmless = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_./:@%+=,"
+	const harmless = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_./:@%+=,?"
 	if strings.Trim(s, harmless) == "" {
 		return s
 	}

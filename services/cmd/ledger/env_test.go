@@ -2,6 +2,8 @@ package main
 
 import (
 	"os/exec"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/memory-ledger/ledger/infra/datadir"
@@ -50,23 +52,41 @@ func TestHowTheLogIsRead(t *testing.T) {
 // A shell that evaluates what env prints has the values, whatever the name of the
 // data folder does to them.
 func TestEnvIsReadyForAShell(t *testing.T) {
-	dir := t.TempDir() + `/a b+c 'd' $HOME`
-	d, err := datadir.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = d.Close() }()
-	const url = "postgresql://ledger@/ledger?host=%2Fa%20b%2Bc%20'd'%20$HOME&port=5432"
-	if err := d.WriteRun(datadir.Run{NATSURL: "nats://127.0.0.1:1", DatabaseURL: url}); err != nil {
-		t.Fatal(err)
-	}
-	onlyEnviron(t, map[string]string{"LEDGER_DATA_DIR": dir, "PATH": "/usr/bin:/bin"})
-	printed, err := ledger(t.Context(), "env")
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := exec.CommandContext(t.Context(), "sh", "-c", `eval "$1" && printf '%s %s' "$NATS_URL" "$DATABASE_URL"`, "sh", printed).CombinedOutput()
-	if want := "nats://127.0.0.1:1 " + url; err != nil || string(out) != want {
-		t.Errorf("%s: %s, %v; want %s", printed, out, err, want)
+	const (
+		odd     = "postgresql://ledger@/ledger?host=%2Fa%20b%2Bc%20'd'%20$HOME&port=5432"
+		short   = "postgresql://ledger@/ledger?host=%2Ftmp%2Frun"
+		another = "postgres://u:p@127.0.0.1:5433/x?sslmode=disable&application_name=y"
+	)
+	for name, test := range map[string]struct {
+		url, port string
+		want      string // in the shell
+		plain     bool   // also for who reads lines and knows nothing of quotes
+	}{
+		"an odd folder":           {odd, "", strings.TrimSuffix(odd, "&port=5432"), false},
+		"a local run":             {short + "&port=5432", "", short, true},
+		"a shell of another port": {short + "&port=5432", "5433", short + "&port=5432", false},
+		"a database elsewhere":    {another, "", another, false},
+	} {
+		dir := filepath.Join(t.TempDir(), `a b+c 'd' $HOME`)
+		d, err := datadir.Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = d.Close() }()
+		if err := d.WriteRun(datadir.Run{NATSURL: "nats://127.0.0.1:1", DatabaseURL: test.url}); err != nil {
+			t.Fatal(err)
+		}
+		onlyEnviron(t, map[string]string{"LEDGER_DATA_DIR": dir, "PATH": "/usr/bin:/bin", "PGPORT": test.port})
+		printed, err := ledger(t.Context(), "env")
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := exec.CommandContext(t.Context(), "sh", "-c", `eval "$1" && printf '%s %s' "$NATS_URL" "$DATABASE_URL"`, "sh", printed).CombinedOutput()
+		if want := "nats://127.0.0.1:1 " + test.want; err != nil || string(out) != want {
+			t.Errorf("%s: %s, %v, of %s; want %s", name, out, err, printed, want)
+		}
+		if strings.Contains(printed, "DATABASE_URL="+test.want+"\n") != test.plain {
+			t.Errorf("%s: %s", name, printed)
+		}
 	}
 }
