@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/gagliardetto/solana-go"
@@ -31,7 +32,9 @@ const (
 // localChain is the chain of a local run and what anchors to it.
 type localChain struct {
 	cancel context.CancelFunc
+	cfg    localchain.Config
 	done   chan struct{} // closed when the start has succeeded or failed
+	url    string        // the same after each restart
 	server *localchain.Chain
 	err    error
 }
@@ -58,8 +61,11 @@ func (l *local) startChain(ctx context.Context, say func(string)) error {
 		return err
 	}
 	starting, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	l.chain = &localChain{cancel: cancel, done: make(chan struct{})}
-	go l.chain.start(starting, dir, l.cfg.AuthorityKeypair)
+	l.chain = &localChain{cancel: cancel, done: make(chan struct{}), cfg: localchain.Config{
+		DataDir: dir, CacheDir: chainCache(dir),
+		Programs: []localchain.Program{{ID: program.LocalID.String(), ELF: program.ELF}},
+	}}
+	go l.chain.start(starting, l.cfg.AuthorityKeypair)
 	select {
 	case <-ctx.Done():
 	case <-l.chain.done:
@@ -67,7 +73,7 @@ func (l *local) startChain(ctx context.Context, say func(string)) error {
 			say("no local chain, so memories stay unanchored: " + err.Error())
 			return nil
 		}
-		l.cfg.SolanaRPCURL = l.chain.server.URL()
+		l.cfg.SolanaRPCURL = l.chain.url
 	case <-time.After(chainPatience):
 		say("the local chain is not up yet; memories stay unanchored until it is")
 	}
@@ -77,20 +83,18 @@ func (l *local) startChain(ctx context.Context, say func(string)) error {
 // start brings the chain up with the program deployed and the authority
 // funded. A crash leaves the chain's own state, which the next start goes on
 // from.
-func (c *localChain) start(ctx context.Context, dir, keypair string) {
+func (c *localChain) start(ctx context.Context, keypair string) {
 	defer close(c.done)
 	key, err := solana.PrivateKeyFromSolanaKeygenFile(keypair)
 	if err != nil {
 		c.err = fmt.Errorf("read the authority's key pair: %w", err)
 		return
 	}
-	c.server, c.err = localchain.Start(ctx, localchain.Config{
-		DataDir: dir, CacheDir: chainCache(dir),
-		Programs: []localchain.Program{{ID: program.LocalID.String(), ELF: program.ELF}},
-	})
-	if c.err == nil {
-		c.err = c.server.Fund(ctx, key.PublicKey().String(), localFunds)
+	if c.server, c.err = localchain.Start(ctx, c.cfg); c.err != nil {
+		return
 	}
+	c.url = c.server.URL()
+	c.err = c.server.Fund(ctx, key.PublicKey().String(), localFunds)
 }
 
 // chainCache is where the installed runtime is kept: with the user, so that
@@ -148,7 +152,7 @@ func (l *local) runChain(ctx context.Context, d *Deciding, say func(string)) err
 			return nil
 		}
 		if b.Config.SolanaRPCURL == "" {
-			b.Config.SolanaRPCURL = l.chain.server.URL()
+			b.Config.SolanaRPCURL = l.chain.url
 			l.cfg.SolanaRPCURL = b.Config.SolanaRPCURL
 			say("the local chain is up")
 			if err := d.connectChain(); err != nil {
@@ -169,9 +173,10 @@ func (l *local) runChain(ctx context.Context, d *Deciding, say func(string)) err
 	return withStakes(b, anchorer.Run)(ctx)
 }
 
-// watch says so when the chain ends and nobody asked it to. The run goes on: it
-// is not needed for writing, and its state is kept for the next start.
-func (c *localChain) watch(ctx context.Context, logger *slog.Logger) {
+// keep starts the chain again where it ends unasked, at the same address. What it
+// kept is what was confirmed. Where that does not work the run goes on: a chain is
+// not needed for writing, and what waits is anchored after the next start.
+func (c *localChain) keep(ctx context.Context, logger *slog.Logger) {
 	select {
 	case <-ctx.Done():
 		return
@@ -180,13 +185,21 @@ func (c *localChain) watch(ctx context.Context, logger *slog.Logger) {
 	if c.err != nil {
 		return // it never was up, which was said
 	}
-	select {
-	case <-ctx.Done():
-	case <-c.server.Done():
-		if ctx.Err() == nil {
-			logger.Error("the local chain ended by itself; memories stay unanchored until the next start", "err", c.server.Err())
-		}
+	err := keepUp(ctx, logger, "the local chain", func() <-chan struct{} { return c.server.Done() }, c.restart)
+	if err != nil {
+		logger.Error("memories stay unanchored until the next start", "err", err)
 	}
+}
+
+func (c *localChain) restart(ctx context.Context) error {
+	cfg := c.cfg
+	cfg.Addr = strings.TrimPrefix(c.url, "http://")
+	server, err := localchain.Start(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	c.server = server
+	return nil
 }
 
 // stop ends the chain. It may still be starting.

@@ -11,20 +11,22 @@ import (
 	"github.com/memory-ledger/ledger/infra/localchain/localchaintest"
 )
 
-// A local chain that ends is spoken of, unless the run is ending, or it never was
-// up.
+// A local chain that ends is started again, with what it kept, unless the run is ending,
+// or it never was up.
 func TestALocalChainThatEnds(t *testing.T) {
 	t.Parallel()
-	up := &localChain{done: make(chan struct{}), server: localchaintest.Start(t, localchain.Config{})}
+	cfg := localchain.Config{DataDir: t.TempDir(), CacheDir: localchaintest.CacheDir()}
+	first := localchaintest.Start(t, cfg)
+	up := &localChain{cancel: func() {}, cfg: cfg, done: make(chan struct{}), url: first.URL(), server: first}
 	said := func(ctx context.Context, c *localChain, meanwhile func()) string {
 		var text strings.Builder
-		watched := make(chan struct{})
+		kept := make(chan struct{})
 		go func() {
-			defer close(watched)
-			c.watch(ctx, slog.New(slog.NewTextHandler(&text, nil)))
+			defer close(kept)
+			c.keep(ctx, slog.New(slog.NewTextHandler(&text, nil)))
 		}()
 		meanwhile()
-		<-watched
+		<-kept
 		return text.String()
 	}
 	stopping, stop := context.WithCancel(t.Context())
@@ -35,11 +37,21 @@ func TestALocalChainThatEnds(t *testing.T) {
 	if text := said(stopping, up, func() {}); text != "" {
 		t.Errorf("a run that stops said %s", text)
 	}
-	if text := said(t.Context(), up, up.server.Kill); strings.Count(text, "\n") != 1 || !strings.Contains(text, "level=ERROR") || !strings.Contains(text, "the local chain ended by itself") {
-		t.Errorf("a chain that was killed: %q", text)
+	first.Kill()
+	if err := up.restart(t.Context()); err != nil {
+		t.Fatal(err)
 	}
-	if text := said(stopping, up, func() {}); text != "" {
-		t.Errorf("a run that stopped with its chain said %s", text)
+	defer func() {
+		if err := up.stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+	}()
+	if up.server.URL() != first.URL() || up.server.GenesisHash() != first.GenesisHash() {
+		t.Errorf("%s of %s is in the place of %s of %s", up.server.URL(), up.server.GenesisHash(), first.URL(), first.GenesisHash())
+	}
+	taken := &localChain{cfg: cfg, done: up.done, url: first.URL(), server: first} // its folder is in use
+	if text := said(t.Context(), taken, func() {}); !strings.Contains(text, "level=ERROR") || !strings.Contains(text, "memories stay unanchored until the next start") {
+		t.Errorf("a chain that can't be started again: %q", text)
 	}
 	never := &localChain{done: up.done, err: errors.New("no Node")}
 	if text := said(t.Context(), never, func() {}); text != "" {

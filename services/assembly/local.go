@@ -27,13 +27,6 @@ const LocalAnchorMaxWait = 5 * time.Second
 // side.
 const machineStopTimeout = 5 * time.Second
 
-// A local PostgreSQL that ends so often, and each time before so long has passed since
-// its start, is not started again.
-const (
-	postgresRestarts = 3
-	postgresSettled  = time.Minute
-)
-
 // localPace is the projector's pace in a local run. All its readers are in this process,
 // and tell the projector what they wait for.
 const localPace = 40 * time.Millisecond
@@ -146,36 +139,14 @@ func (l *local) launchPostgres(ctx context.Context) (*localpostgres.Server, erro
 	})
 }
 
-// keepPostgres starts the local PostgreSQL again where it ends unasked. Meanwhile
+// keepPostgres has the local PostgreSQL started again where it ends unasked. Meanwhile
 // reads are refused, as while any database is away; writes go into the log. What it
-// had committed and not written yet is projected once more. One that ends again and
-// again ends the run.
+// had committed and not written yet is projected once more.
 func (l *local) keepPostgres(ctx context.Context) error {
 	if l.postgres == nil {
 		return nil
 	}
-	for ends := 1; ; ends++ {
-		begun := time.Now()
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-l.postgres.Done():
-		}
-		if ctx.Err() != nil {
-			return nil
-		}
-		if time.Since(begun) > postgresSettled {
-			ends = 1
-		}
-		if ends > postgresRestarts {
-			return fmt.Errorf("the local PostgreSQL server ended %d times, each soon after its start", ends)
-		}
-		l.logger.Error("the local PostgreSQL server ended unasked, and is started again")
-		if err := l.restartPostgres(ctx); err != nil {
-			return UnlessAsked(ctx, fmt.Errorf("start the local PostgreSQL server again: %w", err))
-		}
-		l.logger.Info("the local PostgreSQL server is up again")
-	}
+	return keepUp(ctx, l.logger, "the local PostgreSQL server", func() <-chan struct{} { return l.postgres.Done() }, l.restartPostgres)
 }
 
 // restartPostgres starts a server in the place of one that has ended. After an error
@@ -268,7 +239,7 @@ func (l *local) serve(ctx context.Context, say func(string)) error {
 	group.Go(func() error { return deciding.ServeExtension(failing, extensionListener) })
 	group.Go(func() error { return l.keepPostgres(failing) })
 	if l.chain != nil {
-		group.Go(func() error { l.chain.watch(failing, l.logger); return nil })
+		group.Go(func() error { l.chain.keep(failing, l.logger); return nil })
 	}
 	say("memory ledger is up: core " + l.cfg.CoreURL + "  extension " + l.cfg.ExtensionURL)
 	err = group.Wait()

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -287,8 +288,33 @@ func writeUntilKilled(t *testing.T, r *run, core, extension *stacktest.Client, s
 	return kept
 }
 
+// killChain kills the chain that the run on a folder has started.
+func killChain(t *testing.T, dir string) {
+	t.Helper()
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		t.Skip("no /proc to find the chain in")
+	}
+	for _, e := range entries {
+		cmdline, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
+		if !strings.Contains(string(cmdline), "--data\x00"+filepath.Join(dir, "chain")+"\x00") {
+			continue
+		}
+		pid, err := strconv.Atoi(e.Name())
+		if err == nil {
+			err = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	t.Fatal("no process is the chain")
+}
+
 // TestLocalRunAnchors kills a run between a write and its anchoring; the next
-// one anchors it, and the command line finds the receipt good on the chain.
+// one anchors it, also what was written while its chain was killed, and the command line
+// finds the receipt good on the chain.
 func TestLocalRunAnchors(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("node"); err != nil && os.Getenv("REQUIRE_CHAIN") == "" {
@@ -307,6 +333,9 @@ func TestLocalRunAnchors(t *testing.T) {
 	second := startRun(t, dir, "LOCAL_CHAIN=on")
 	core, _ = second.clients()
 	awaitAnchored(t, core, session, late.Text("id"), anchoredWithin)
+	killChain(t, dir) // it is started again
+	later := core.Expect(201, "POST", "/memories", map[string]any{"content": "later"}, session)
+	awaitAnchored(t, core, session, later.Text("id"), anchoredWithin)
 	where, err := datadir.LoadRun(dir)
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,44 @@
+package assembly
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+)
+
+// A server of a local run that ends more often than this, and each time before so long
+// has passed since its start, is not started again.
+const (
+	mostRestarts = 3
+	settledAfter = time.Minute
+)
+
+// keepUp starts a server again where it ends unasked, until ctx ends. ended is closed
+// when the server that runs has ended; restart returns once another one runs in its
+// place. keepUp returns an error where that fails, or the server ends again and again:
+// then none runs.
+func keepUp(ctx context.Context, logger *slog.Logger, name string, ended func() <-chan struct{}, restart func(context.Context) error) error {
+	for ends := 1; ; ends++ {
+		begun := time.Now()
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ended():
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		if time.Since(begun) >= settledAfter {
+			ends = 1
+		}
+		if ends > mostRestarts {
+			return fmt.Errorf("%s ended %d times, each soon after its start", name, ends)
+		}
+		logger.Error(name + " ended unasked, and is started again")
+		if err := restart(ctx); err != nil {
+			return UnlessAsked(ctx, fmt.Errorf("start %s again: %w", name, err))
+		}
+		logger.Info(name + " is up again")
+	}
+}
