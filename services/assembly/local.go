@@ -149,8 +149,8 @@ func (l *local) keepPostgres(ctx context.Context) error {
 	return keepUp(ctx, l.logger, "the local PostgreSQL server", func() <-chan struct{} { return l.postgres.Done() }, l.restartPostgres)
 }
 
-// restartPostgres starts a server in the place of one that has ended. After an error
-// none runs.
+// restartPostgres starts a server in the place of one that has ended. Whatever runs
+// after an error, stop ends.
 func (l *local) restartPostgres(ctx context.Context) error {
 	ended := l.postgres
 	l.postgres = nil
