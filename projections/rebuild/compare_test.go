@@ -23,13 +23,6 @@ import (
 	"github.com/memory-ledger/ledger/projections/runner"
 )
 
-func (s *stage) do(sql string) {
-	s.t.Helper()
-	if _, err := s.pool.Exec(s.t.Context(), sql); err != nil {
-		s.t.Fatal(err)
-	}
-}
-
 // TestADifferenceSaysWhereAndWhat: the row, by its key, the column, and both values, of
 // which one may be nothing and another too long to be shown. What lies beside it is not
 // blamed.
@@ -146,14 +139,7 @@ func (*statements) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndDa
 // pool is one whose statements are seen, and those of who copies its configuration.
 func (s *statements) pool(t *testing.T, plain *pgxpool.Pool) *pgxpool.Pool {
 	t.Helper()
-	cfg := plain.Config()
-	cfg.ConnConfig.Tracer = s
-	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
-	return pool
+	return world.Reopened(t, plain, func(c *pgx.ConnConfig) { c.Tracer = s })
 }
 
 // TestRowsAreComparedWhereItIsAskedFor, of every table, though checksums agree, and
@@ -235,19 +221,14 @@ func (c connection) Close() error {
 
 func (n *connections) pool(t *testing.T, plain *pgxpool.Pool) *pgxpool.Pool {
 	t.Helper()
-	cfg := plain.Config()
-	cfg.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
-		conn, err := new(net.Dialer).DialContext(ctx, network, address)
-		if err != nil {
-			return nil, err
+	return world.Reopened(t, plain, func(c *pgx.ConnConfig) {
+		c.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := new(net.Dialer).DialContext(ctx, network, address)
+			if err != nil {
+				return nil, err
+			}
+			n.open.Add(1)
+			return connection{conn, sync.OnceFunc(func() { n.open.Add(-1) })}, nil
 		}
-		n.open.Add(1)
-		return connection{conn, sync.OnceFunc(func() { n.open.Add(-1) })}, nil
-	}
-	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
-	return pool
+	})
 }

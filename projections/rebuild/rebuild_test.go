@@ -38,6 +38,14 @@ type stage struct {
 	url   string
 }
 
+// do runs a statement on the live tables.
+func (s *stage) do(sql string) {
+	s.t.Helper()
+	if _, err := s.pool.Exec(s.t.Context(), sql); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
 // newStage starts a projector for each run, or one for all where none is given.
 func newStage(t *testing.T, runs ...partition.Run) *stage {
 	t.Helper()
@@ -291,9 +299,7 @@ func TestADifferenceIsNotSwappedInUnlessForced(t *testing.T) {
 		`INSERT INTO api_keys SELECT gen_random_uuid(), owner, '\x00', 'svc_', '', now(), NULL, NULL, 1 FROM owners`,
 	} {
 		before := s.generation()
-		if _, err := s.pool.Exec(t.Context(), damage); err != nil {
-			t.Fatal(err)
-		}
+		s.do(damage)
 		var seen []rebuild.Difference
 		cfg := s.config()
 		cfg.Report = func(d rebuild.Difference) { seen = append(seen, d) }
@@ -331,9 +337,7 @@ func TestACheckpointOfNoSenseIsCured(t *testing.T) {
 			if err := stop(); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := s.pool.Exec(t.Context(), damage); err != nil {
-				t.Fatal(err)
-			}
+			s.do(damage)
 			var seen []rebuild.Difference
 			cfg := s.config()
 			cfg.Report = func(d rebuild.Difference) { seen = append(seen, d) }
@@ -366,9 +370,7 @@ func TestOneAloneDoesNotCureACheckpoint(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, damage := range []string{`UPDATE checkpoint SET seq = seq + 1000`, `TRUNCATE checkpoint`} {
-		if _, err := s.pool.Exec(t.Context(), damage); err != nil {
-			t.Fatal(err)
-		}
+		s.do(damage)
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		cfg := s.config()
 		cfg.Projection, cfg.Force = "grants", true
@@ -410,9 +412,7 @@ func TestAnEmptyTableDiffersByItsRows(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.fill(1, 250)
-	if _, err := s.pool.Exec(t.Context(), `DELETE FROM memories`); err != nil {
-		t.Fatal(err)
-	}
+	s.do(`DELETE FROM memories`)
 	shown := 0
 	cfg := s.config()
 	cfg.Report = func(d rebuild.Difference) {

@@ -44,14 +44,7 @@ func (p *planning) applied(position uint64) {
 // pool is one whose connections are watched.
 func (p *planning) pool(t *testing.T, plain *pgxpool.Pool) *pgxpool.Pool {
 	t.Helper()
-	cfg := plain.Config()
-	cfg.ConnConfig.Tracer = p
-	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
-	return pool
+	return world.Reopened(t, plain, func(c *pgx.ConnConfig) { c.Tracer = p })
 }
 
 // TestNoPlanOutlivesADoublingOfTheLog, of a projector that begins with nothing, and of one

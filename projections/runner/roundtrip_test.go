@@ -6,7 +6,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/memory-ledger/ledger/projections/internal/world"
 	"github.com/memory-ledger/ledger/projections/runner"
@@ -64,14 +64,8 @@ func (c *wireConn) Read(b []byte) (int, error) {
 func TestALiveSliceIsOneRoundTrip(t *testing.T) {
 	t.Parallel()
 	_, plain := world.Database(t)
-	cfg := plain.Config()
 	var w wire
-	cfg.ConnConfig.DialFunc = w.dial
-	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
+	pool := world.Reopened(t, plain, func(c *pgx.ConnConfig) { c.DialFunc = w.dial })
 	log := world.NewLog(t)
 	applied := make(chan uint64, 100)
 	project(t, pool, log, func(c *runner.Config) { c.Applied = func(position uint64) { applied <- position } })

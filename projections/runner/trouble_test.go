@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -336,17 +337,13 @@ func TestASilentDatabaseIsNoticed(t *testing.T) {
 	url, pool := world.Database(t)
 	log := world.NewLog(t)
 	var network silence
-	cfg := pool.Config()
-	cfg.ConnConfig.ConnectTimeout = time.Second
-	cfg.ConnConfig.DialFunc = func(ctx context.Context, family, addr string) (net.Conn, error) {
-		conn, err := new(net.Dialer).DialContext(ctx, family, addr)
-		return silenced{conn, &network}, err
-	}
-	behind, err := pgxpool.NewWithConfig(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(behind.Close)
+	behind := world.Reopened(t, pool, func(c *pgx.ConnConfig) {
+		c.ConnectTimeout = time.Second
+		c.DialFunc = func(ctx context.Context, family, addr string) (net.Conn, error) {
+			conn, err := new(net.Dialer).DialContext(ctx, family, addr)
+			return silenced{conn, &network}, err
+		}
+	})
 	first, _ := project(t, behind, log)
 	inState(t, first, runner.Live)
 	second, _ := project(t, behind, log)

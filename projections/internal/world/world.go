@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -46,6 +47,20 @@ func Pool(t testing.TB, url, schemaName string) *pgxpool.Pool {
 	}
 	t.Cleanup(pool.Close)
 	return pool
+}
+
+// Reopened is a pool to where another one leads, with what change does to how it
+// connects; so do connections that are made outside of it, with its configuration.
+func Reopened(t testing.TB, pool *pgxpool.Pool, change func(*pgx.ConnConfig)) *pgxpool.Pool {
+	t.Helper()
+	cfg := pool.Config()
+	change(cfg.ConnConfig)
+	again, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatalf("world: %v", err)
+	}
+	t.Cleanup(again.Close)
+	return again
 }
 
 // Log is a log on a server of the test's own.
