@@ -176,7 +176,7 @@ func (a *App) observe(c *fiber.Ctx) error {
 	c.Locals(localContext, ctx)
 	a.inFlight.Inc()
 	defer a.inFlight.Dec()
-	err := a.next(c)
+	err := a.next(ctx, c)
 	if err != nil {
 		// The error handler runs here, so that its status is what is counted.
 		if err := a.fail(c, err); err != nil {
@@ -199,19 +199,17 @@ func (a *App) observe(c *fiber.Ctx) error {
 }
 
 // next runs the route. A bug in one request must not end everybody's.
-func (a *App) next(c *fiber.Ctx) (err error) {
-	defer func() {
-		if cause := recover(); cause != nil {
-			err = a.panicked(Context(c), cause)
-		}
-	}()
+func (a *App) next(ctx context.Context, c *fiber.Ctx) (err error) {
+	defer a.survive(ctx, &err)
 	return c.Next()
 }
 
-// panicked makes a panic a 500, and has the log say where it came from.
-func (a *App) panicked(ctx context.Context, cause any) error {
-	tracing.Log(ctx, a.cfg.Log).Error("panic", "cause", cause, "stack", string(debug.Stack()))
-	return errPanic
+// survive is deferred. It makes a panic a 500, and has the log say where it came from.
+func (a *App) survive(ctx context.Context, err *error) {
+	if cause := recover(); cause != nil {
+		tracing.Log(ctx, a.cfg.Log).Error("panic", "cause", cause, "stack", string(debug.Stack()))
+		*err = errPanic
+	}
 }
 
 // errPanic is in no row of the table and so becomes a 500.

@@ -81,10 +81,6 @@ func (a *App) ready(c *fiber.Ctx) error {
 // probe asks after one dependency. It is in a goroutine of its own, where nobody else
 // would catch a panic.
 func (a *App) probe(ctx context.Context, p Probe) (err error) {
-	defer func() {
-		if cause := recover(); cause != nil {
-			err = a.panicked(ctx, cause)
-		}
-	}()
+	defer a.survive(ctx, &err)
 	return p.Check(ctx)
 }
