@@ -34,7 +34,7 @@ type localChain struct {
 	cancel context.CancelFunc
 	cfg    localchain.Config
 	done   chan struct{} // closed when the start has succeeded or failed
-	url    string        // the same after each restart
+	url    string
 	server *localchain.Chain
 	err    error
 }
@@ -94,6 +94,7 @@ func (c *localChain) start(ctx context.Context, keypair string) {
 		return
 	}
 	c.url = c.server.URL()
+	c.cfg.Addr = strings.TrimPrefix(c.url, "http://") // also of each restart
 	c.err = c.server.Fund(ctx, key.PublicKey().String(), localFunds)
 }
 
@@ -191,15 +192,9 @@ func (c *localChain) keep(ctx context.Context, logger *slog.Logger) {
 	}
 }
 
-func (c *localChain) restart(ctx context.Context) error {
-	cfg := c.cfg
-	cfg.Addr = strings.TrimPrefix(c.url, "http://")
-	server, err := localchain.Start(ctx, cfg)
-	if err != nil {
-		return err
-	}
-	c.server = server
-	return nil
+func (c *localChain) restart(ctx context.Context) (err error) {
+	c.server, err = localchain.Start(ctx, c.cfg)
+	return err
 }
 
 // stop ends the chain. It may still be starting.

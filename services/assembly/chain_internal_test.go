@@ -17,7 +17,8 @@ func TestALocalChainThatEnds(t *testing.T) {
 	t.Parallel()
 	cfg := localchain.Config{DataDir: t.TempDir(), CacheDir: localchaintest.CacheDir()}
 	first := localchaintest.Start(t, cfg)
-	up := &localChain{cancel: func() {}, cfg: cfg, done: make(chan struct{}), url: first.URL(), server: first}
+	cfg.Addr = strings.TrimPrefix(first.URL(), "http://")
+	up := &localChain{cancel: func() {}, cfg: cfg, done: make(chan struct{}), server: first}
 	said := func(ctx context.Context, c *localChain, meanwhile func()) string {
 		var text strings.Builder
 		kept := make(chan struct{})
@@ -49,7 +50,7 @@ func TestALocalChainThatEnds(t *testing.T) {
 	if up.server.URL() != first.URL() || up.server.GenesisHash() != first.GenesisHash() {
 		t.Errorf("%s of %s is in the place of %s of %s", up.server.URL(), up.server.GenesisHash(), first.URL(), first.GenesisHash())
 	}
-	taken := &localChain{cfg: cfg, done: up.done, url: first.URL(), server: first} // its folder is in use
+	taken := &localChain{cfg: cfg, done: up.done, server: first} // its folder is in use
 	if text := said(t.Context(), taken, func() {}); !strings.Contains(text, "level=ERROR") || !strings.Contains(text, "memories stay unanchored until the next start") {
 		t.Errorf("a chain that can't be started again: %q", text)
 	}

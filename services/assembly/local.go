@@ -115,12 +115,11 @@ func (l *local) startPostgres(ctx context.Context) error {
 	if l.cfg.DatabaseURL != "" {
 		return nil
 	}
-	server, err := l.launchPostgres(ctx)
-	if err != nil {
+	var err error
+	if l.postgres, err = l.launchPostgres(ctx); err != nil {
 		return err
 	}
-	l.postgres = server
-	l.cfg.DatabaseURL = server.URL()
+	l.cfg.DatabaseURL = l.postgres.URL()
 	return nil
 }
 
@@ -152,17 +151,14 @@ func (l *local) keepPostgres(ctx context.Context) error {
 // restartPostgres starts a server in the place of one that has ended. Whatever runs
 // after an error, stop ends.
 func (l *local) restartPostgres(ctx context.Context) error {
-	ended := l.postgres
-	l.postgres = nil
-	if err := ended.Kill(); err != nil { // only gives up its folder
+	err := l.postgres.Kill() // only gives up its folder, once
+	if l.postgres = nil; err != nil {
 		return err
 	}
-	server, err := l.launchPostgres(ctx)
-	if err != nil {
+	if l.postgres, err = l.launchPostgres(ctx); err != nil {
 		return err
 	}
-	l.postgres = server
-	if server.URL() != l.cfg.DatabaseURL {
+	if l.postgres.URL() != l.cfg.DatabaseURL {
 		// It is in the note of this run, and in every connection pool.
 		return errors.New("it is at another place than before")
 	}
