@@ -32,14 +32,14 @@ func TestARunStartsItsDatabaseAgain(t *testing.T) {
 			core.Expect(201, "POST", "/memories", map[string]any{"content": fmt.Sprintf("round %d number %d", round, n)}, session)
 		}
 		want := 21*round + 20
-		if got := len(readThroughRestart(t, core, session)); got != want {
+		if got := len(readThroughOutage(t, core, session, startTimeout)); got != want {
 			t.Fatalf("round %d: %d memories before the kill, want %d", round, got, want)
 		}
 		killDatabase(t, dir)
 		killed := time.Now()
 		// While it is away, writes go into the log.
 		core.Expect(201, "POST", "/memories", map[string]any{"content": "meanwhile"}, session)
-		all := readThroughRestart(t, core, session)
+		all := readThroughOutage(t, core, session, startTimeout)
 		if len(all) != want+1 || all[want].Content != "meanwhile" {
 			t.Fatalf("round %d: %d memories after the kill, want %d", round, len(all), want+1)
 		}
@@ -57,11 +57,11 @@ func TestARunStartsItsDatabaseAgain(t *testing.T) {
 	noProcessUses(t, dir)
 }
 
-// readThroughRestart reads until it is answered, within a deadline. What comes before
-// that has to be 503.
-func readThroughRestart(t *testing.T, core *stacktest.Client, session stacktest.Header) []view {
+// readThroughOutage reads until it is answered, within a time. What comes before that
+// has to be 503, which takes its time by itself.
+func readThroughOutage(t *testing.T, core *stacktest.Client, session stacktest.Header, within time.Duration) []view {
 	t.Helper()
-	for deadline := time.Now().Add(startTimeout); ; {
+	for deadline := time.Now().Add(within); ; {
 		a := core.Do("GET", "/memories", nil, session)
 		switch {
 		case a.Status == 200:

@@ -61,11 +61,7 @@ func (w *writer) until(done <-chan struct{}, refused func(), name string) {
 // check compares what was acknowledged with what is there: everything, once.
 func (w *writer) check() {
 	w.t.Helper()
-	a := w.core.Do("GET", "/memories", nil, w.session)
-	for deadline := time.Now().Add(20 * time.Second); a.Status == 503 && time.Now().Before(deadline); {
-		a = w.core.Do("GET", "/memories", nil, w.session) // a 503 takes its time by itself
-	}
-	all := decode[[]view](w.t, a.Body)
+	all := readThroughOutage(w.t, w.core, w.session, 20*time.Second)
 	times := map[string]int{}
 	for i, m := range all {
 		times[m.Content]++

@@ -157,20 +157,31 @@ func (r *run) stop() {
 // as its working folder.
 func noProcessUses(t *testing.T, dir string) {
 	t.Helper()
+	for pid, cmdline := range commandLines(t) {
+		cwd, _ := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid))
+		if strings.Contains(cmdline, dir) || strings.HasPrefix(cwd, dir) {
+			t.Errorf("process %d is left: %q in %s", pid, cmdline, cwd)
+		}
+	}
+}
+
+// commandLines is how the processes of this machine were started, by their ids. A zero
+// byte follows each argument.
+func commandLines(t *testing.T) map[int]string {
+	t.Helper()
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		t.Skip("no /proc to look at")
 	}
+	all := map[int]string{}
 	for _, e := range entries {
-		cmdline, err := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
-		if err != nil {
-			continue
-		}
-		cwd, _ := os.Readlink(filepath.Join("/proc", e.Name(), "cwd"))
-		if strings.Contains(string(cmdline), dir) || strings.HasPrefix(cwd, dir) {
-			t.Errorf("process %s is left: %q in %s", e.Name(), cmdline, cwd)
+		pid, notProcess := strconv.Atoi(e.Name())
+		cmdline, gone := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
+		if notProcess == nil && gone == nil {
+			all[pid] = string(cmdline)
 		}
 	}
+	return all
 }
 
 func TestStopAndStartAgain(t *testing.T) {
@@ -291,20 +302,11 @@ func writeUntilKilled(t *testing.T, r *run, core, extension *stacktest.Client, s
 // killChain kills the chain that the run on a folder has started.
 func killChain(t *testing.T, dir string) {
 	t.Helper()
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		t.Skip("no /proc to find the chain in")
-	}
-	for _, e := range entries {
-		cmdline, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
-		if !strings.Contains(string(cmdline), "--data\x00"+filepath.Join(dir, "chain")+"\x00") {
+	for pid, cmdline := range commandLines(t) {
+		if !strings.Contains(cmdline, "--data\x00"+filepath.Join(dir, "chain")+"\x00") {
 			continue
 		}
-		pid, err := strconv.Atoi(e.Name())
-		if err == nil {
-			err = syscall.Kill(pid, syscall.SIGKILL)
-		}
-		if err != nil {
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
 		return
