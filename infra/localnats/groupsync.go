@@ -30,6 +30,11 @@ import (
 // an fsync by the dozen, rather than by the three that happen to be done while
 // another one runs, and one writer alone waits for nobody.
 //
+// Who comes while no round runs does the next one itself: to wake a goroutine
+// for it, and be woken by it, took a lone writer a twelfth of its time. So a disk
+// that hangs keeps this caller past its deadline, and this one alone: whoever
+// comes meanwhile waits for no longer than its context lasts.
+//
 // A stream that only grows has a redo file (see [redo]): a round copies there
 // what the blocks got since the last one, and syncs that. Its own fsyncs come
 // later, beside the rounds. What is too long to be written twice is synced where
@@ -55,9 +60,10 @@ type GroupSync struct {
 	joined  *generation // who joined since the last round began to gather
 	worker  sync.WaitGroup
 
-	// Of the one goroutine that works.
+	// Of whoever does a round.
 	at     place    // up to where rounds came, block 0 for nowhere
 	reader *os.File // of that block, where there is a redo file
+	opened status   // of the reader's file
 	redo   *redo
 	oldest int        // the block of the first byte in the half that is filled
 	syncs  chan error // answers once the blocks of the other half are synced; nil: they are
@@ -129,7 +135,6 @@ func (g *GroupSync) Join() (sync func(context.Context) error, leave func()) {
 func (g *GroupSync) Sync(ctx context.Context) error { return g.sync(ctx, nil) }
 
 func (g *GroupSync) sync(ctx context.Context, from *generation) error {
-	done := make(chan error, 1)
 	g.mu.Lock()
 	if from != nil {
 		from.leave()
@@ -138,11 +143,14 @@ func (g *GroupSync) sync(ctx context.Context, from *generation) error {
 		g.mu.Unlock()
 		return fmt.Errorf("%w: the server was stopped", ErrSync)
 	}
-	g.waiting = append(g.waiting, done)
 	if !g.working {
 		g.working = true
-		g.worker.Go(g.work)
+		g.worker.Add(1)
+		g.mu.Unlock()
+		return g.lead()
 	}
+	done := make(chan error, 1)
+	g.waiting = append(g.waiting, done)
 	g.mu.Unlock()
 	select {
 	case err := <-done:
@@ -152,28 +160,49 @@ func (g *GroupSync) sync(ctx context.Context, from *generation) error {
 	}
 }
 
+// lead does a round for its caller, and leaves those who came meanwhile to a
+// goroutine.
+func (g *GroupSync) lead() error {
+	defer g.worker.Done()
+	err := g.serve()
+	if g.more() {
+		g.worker.Go(g.work)
+	}
+	return err
+}
+
 // work serves rounds until nobody waits.
 func (g *GroupSync) work() {
 	for {
-		round := g.gather()
-		if len(round) == 0 {
+		_ = g.serve() // told to who waited
+		if !g.more() {
 			return
-		}
-		err := g.round()
-		for _, done := range round {
-			done <- err
 		}
 	}
 }
 
-// gather returns who shares the next round, nobody if there is none to do.
+// more reports whether anybody waits. Where nobody does, the next caller leads.
+func (g *GroupSync) more() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.working = len(g.waiting) > 0
+	return g.working
+}
+
+// serve does one round and tells all who share it.
+func (g *GroupSync) serve() error {
+	round := g.gather()
+	err := g.round()
+	for _, done := range round {
+		done <- err
+	}
+	return err
+}
+
+// gather returns who waits for the next round, once all of them came.
 func (g *GroupSync) gather() []chan error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if len(g.waiting) == 0 {
-		g.working = false
-		return nil
-	}
 	expected := g.joined
 	g.joined = nil
 	if expected != nil && expected.missing > 0 {
@@ -393,7 +422,10 @@ func (g *GroupSync) open(block int) error {
 		g.reader.Close() // of a file that was only read
 	}
 	var err error
-	g.reader, err = os.Open(path)
+	if g.reader, err = os.Open(path); err != nil {
+		return err
+	}
+	g.opened, err = statusOf(g.reader)
 	return err
 }
 
@@ -403,22 +435,18 @@ func (g *GroupSync) sameBlock() error {
 	if g.reader == nil {
 		return fmt.Errorf("block: %w", os.ErrClosed)
 	}
-	named, err := os.Stat(g.reader.Name())
+	named, err := statusAt(g.reader.Name())
 	if err != nil {
 		return err
 	}
-	opened, err := g.reader.Stat()
-	if err != nil {
-		return err
-	}
-	if !os.SameFile(named, opened) {
+	if !named.same(g.opened) {
 		return fmt.Errorf("%s is another file than it was", g.reader.Name())
 	}
 	return nil
 }
 
 func (g *GroupSync) exists(block int) (bool, error) {
-	_, err := os.Stat(blockPath(g.dir, block))
+	_, err := statusAt(blockPath(g.dir, block))
 	if errors.Is(err, os.ErrNotExist) {
 		return false, nil
 	}
@@ -426,11 +454,8 @@ func (g *GroupSync) exists(block int) (bool, error) {
 }
 
 func (g *GroupSync) size(block int) (int64, error) {
-	info, err := os.Stat(blockPath(g.dir, block))
-	if err != nil {
-		return 0, err
-	}
-	return info.Size(), nil
+	now, err := statusAt(blockPath(g.dir, block))
+	return now.length, err
 }
 
 func blockPath(dir string, n int) string { return filepath.Join(dir, strconv.Itoa(n)+blockSuffix) }

@@ -108,6 +108,52 @@ func TestAFailedSyncIsEverybodysError(t *testing.T) {
 	})
 }
 
+// A disk that hangs keeps the one who is at it. Others wait as long as they may,
+// and what they asked for is done once the disk is back.
+func TestADiskThatHangsKeepsOneCaller(t *testing.T) {
+	t.Parallel()
+	g := newGroupSync(t)
+	var hung chan struct{} // of the bubble
+	rounds := 0
+	g.watch = func(_, path string) {
+		if path == blockPath(g.dir, 1) {
+			rounds++
+			<-hung
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		hung = make(chan struct{})
+		leader := answered(t, g.Sync)
+		synctest.Wait()
+		const patience = 5 * time.Second
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		start := time.Now()
+		if err := g.Sync(ctx); !errors.Is(err, ErrSync) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("behind a disk that hangs: %v", err)
+		}
+		if waited := time.Since(start); waited != patience {
+			t.Errorf("waited %s, not %s", waited, patience)
+		}
+		patient := answered(t, g.Sync)
+		synctest.Wait()
+		if len(leader) > 0 || len(patient) > 0 {
+			t.Error("answered while the disk hung")
+		}
+		close(hung)
+		if err := errors.Join(<-leader, <-patient); err != nil {
+			t.Error(err)
+		}
+		if rounds != 2 {
+			t.Errorf("%d rounds, want the leader's and one for who came meanwhile", rounds)
+		}
+		synctest.Wait()
+		if g.working {
+			t.Error("nobody waits, and somebody works")
+		}
+	})
+}
+
 // A server that stops waits for the round that runs: what it says is true, and
 // nobody else is at the files.
 func TestTheEndWaitsForTheRound(t *testing.T) {

@@ -30,7 +30,7 @@ func TestNoAcknowledgementBeforeTheFsync(t *testing.T) {
 	dir := filepath.Join(pgtest.Folder(t), "data")
 	trace := filepath.Join(t.TempDir(), "trace")
 	const writes = 20
-	r := launchUnder(t, []string{strace, "-f", "-y", "-s", "24", "-e", "trace=openat,pread64,pwrite64,write,fdatasync", "-o", trace}, dir)
+	r := launchUnder(t, []string{strace, "-f", "-y", "-s", "24", "-e", "trace=openat,pread64,pwrite64,write,fdatasync,fstat,newfstatat", "-o", trace}, dir)
 	r.awaitUp()
 	core, extension := r.clients()
 	wallet := stacktest.NewWallet()
@@ -44,6 +44,9 @@ func TestNoAcknowledgementBeforeTheFsync(t *testing.T) {
 	if w.acknowledged < 2*writes || w.stored < 2*writes || w.copied < writes {
 		t.Errorf("the trace shows %d acknowledgements, %d writes to the log and %d copies of them", w.acknowledged, w.stored, w.copied)
 	}
+	if w.asked > writes/2 {
+		t.Errorf("the log's files were asked for their times %d times, which makes syncs dearer", w.asked)
+	}
 }
 
 var (
@@ -52,6 +55,7 @@ var (
 	syncStart  = regexp.MustCompile(`^(\d+) +fdatasync\(\d+<[^>]*/streams/LEDGER/msgs/\d+\.blk>`)
 	redoOpened = regexp.MustCompile(`^\d+ +openat\([^"]*"[^"]*/redo/LEDGER", [A-Z_|]*O_DSYNC`)
 	redoWrite  = regexp.MustCompile(`^(\d+) +pwrite64\(\d+<[^>]*/redo/LEDGER>`)
+	askedTimes = regexp.MustCompile(`stat\w*\([^)]*/streams/LEDGER/msgs/\d+\.blk`)
 	resumed    = regexp.MustCompile(`^(\d+) +<\.\.\. (pwrite64|fdatasync) resumed>`)
 	answered   = regexp.MustCompile(`^\d+ +write\(\d+<(TCP|socket)[^>]*>*, "HTTP/1\.1 201`)
 )
@@ -62,6 +66,7 @@ type witness struct {
 	synced       int // how many of them are known to be on stable storage
 	copied       int // how often that is because of the redo file
 	acknowledged int
+	asked        int            // calls that ask a log's file for its times, see infra/localnats
 	read         int            // what the newest look at the log's file covers
 	begun        map[string]int // by thread: what a running fdatasync, or write to the redo file, covers
 	writing      map[string]bool
@@ -91,6 +96,8 @@ func (w *witness) line(t *testing.T, line string) {
 			return
 		}
 		w.stored++
+	case askedTimes.MatchString(line):
+		w.asked++
 	case redoOpened.MatchString(line):
 		w.redo = true
 	case logRead.MatchString(line):

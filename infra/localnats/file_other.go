@@ -28,3 +28,24 @@ func syncWritten(f *os.File) error {
 	}
 	return nil
 }
+
+// status is which file one is, and how long.
+type status struct {
+	info   os.FileInfo
+	length int64
+}
+
+func (s status) same(other status) bool { return os.SameFile(s.info, other.info) }
+
+// statusAt returns the status of the file of that name.
+func statusAt(path string) (status, error) { return statusFrom(os.Stat(path)) }
+
+// statusOf returns the status of an open file.
+func statusOf(f *os.File) (status, error) { return statusFrom(f.Stat()) }
+
+func statusFrom(info os.FileInfo, err error) (status, error) {
+	if err != nil {
+		return status{}, err
+	}
+	return status{info, info.Size()}, nil
+}
