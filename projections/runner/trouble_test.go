@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -643,6 +644,60 @@ func TestOneThatFailsAgainAndAgainSaysSo(t *testing.T) {
 			t.Errorf("ready says %v", err)
 		}
 	}
+}
+
+// TestLocksOfTheLastSessionMakeNoStandby: the database may hold them a little longer
+// than the session lasted. What failed must stay in sight meanwhile.
+func TestLocksOfTheLastSessionMakeNoStandby(t *testing.T) {
+	t.Parallel()
+	_, pool := world.Database(t)
+	log := world.NewLog(t)
+	log.Publish(t, world.NewHistory(38, 3).Messages(1)...)
+	failing := make(chan struct{})
+	r, _ := project(t, pool, log, with(troubled{func(ctx context.Context, _ *projection.Writer, _ projection.Slice) error {
+		select {
+		case <-failing:
+		case <-ctx.Done():
+		}
+		return errors.New("a bad day")
+	}}), func(c *runner.Config) { c.MinBackoff, c.MaxBackoff = time.Millisecond, time.Millisecond })
+	inState(t, r, runner.Replaying)
+	late, err := pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer late.Release()
+	held := make(chan error, 1)
+	go func() { // gets the lock as soon as the session that has it ends
+		_, err := late.Exec(t.Context(), `SELECT pg_advisory_lock($1)`, schema.LockKey("projector/00", schema.Live))
+		held <- err
+	}()
+	world.Eventually(t, 30*time.Second, func() error {
+		var waits bool
+		err := pool.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted)`).Scan(&waits)
+		if err == nil && !waits {
+			err = errors.New("nobody waits for the lock yet")
+		}
+		return err
+	})
+	start := time.Now()
+	failing <- struct{}{}
+	if err := <-held; err != nil {
+		t.Fatal(err)
+	}
+	for s, failed := r.Status(), false; s.State != runner.Standby; s = r.Status() {
+		if failed = failed || s.Err != nil; failed && s.Err == nil {
+			t.Fatalf("what failed is forgotten: status %+v", s)
+		}
+		runtime.Gosched()
+	}
+	if waited := time.Since(start); waited < 250*time.Millisecond {
+		t.Errorf("it stood by after %s, having looked once", waited)
+	}
+	if err := late.Conn().Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	failing <- struct{}{} // it is at work again
 }
 
 // TestAnIdleOneIsReadyAgain once it is connected again, though no message comes.

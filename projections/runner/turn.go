@@ -20,8 +20,13 @@ const lookTimeout = 5 * time.Second
 // takeTurn waits until no other projector works on any of the partitions. It
 // asks again and again rather than wait inside the database, where a waiting
 // statement would hold back vacuum.
+//
+// After a failure the locks may still be those of this projector's last session,
+// whose end the database has yet to notice. Whoever finds them taken a second
+// time stands by.
 func (r *Runner) takeTurn(ctx context.Context, conn *pgx.Conn) error {
-	for {
+	failed := r.Status().Err != nil
+	for look := 1; ; look++ {
 		mine, err := tryTurn(ctx, conn, schema.Name(r.cfg.Pool), r.cfg.Partitions)
 		if err != nil {
 			return fmt.Errorf("take the projector's locks: %w", err)
@@ -29,7 +34,9 @@ func (r *Runner) takeTurn(ctx context.Context, conn *pgx.Conn) error {
 		if mine {
 			return nil
 		}
-		r.standBy()
+		if look > 1 || !failed {
+			r.standBy()
+		}
 		if !pause(ctx, standbyInterval) {
 			return ctx.Err()
 		}
