@@ -290,6 +290,30 @@ func TestAfterAFailedOpenSyncsGoOn(t *testing.T) {
 	d.check(block, end)
 }
 
+// A stream that was made anew has blocks of the names that the old one had. What
+// is in the old file is not what was written, so the round fails, and the next one
+// begins with everything there is.
+func TestABlockThatIsAnotherFile(t *testing.T) {
+	t.Parallel()
+	d := newDisk(t, 16*redoPage)
+	if err := d.g.round(); err != nil {
+		t.Fatal(err)
+	}
+	path := blockPath(d.g.dir, 1)
+	anew := filepath.Join(t.TempDir(), "anew")
+	if err := errors.Join(os.WriteFile(anew, []byte("of another stream"), 0o600), os.Rename(anew, path)); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.g.round(); !errors.Is(err, ErrSync) || errors.Is(err, errLost) {
+		t.Errorf("of a block that is another file: %v", err)
+	}
+	synced := false
+	d.g.watch = func(step, at string) { synced = synced || step == stepSync && at == path }
+	if err := d.g.round(); err != nil || !synced {
+		t.Errorf("the next round: %v; the block is synced: %v", err, synced)
+	}
+}
+
 // beside fills the redo file until a half of it is begun anew, while the first
 // block is not what it was: trouble takes it away as soon as it is to be synced
 // beside the rounds, and is over when beside returns. undo puts the block back.
