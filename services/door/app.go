@@ -33,6 +33,8 @@ const (
 	idleTimeout  = 2 * time.Minute
 	// requestTimeout bounds the work on one request, except for streaming.
 	requestTimeout = 10 * time.Second
+	// cutAfter is when a request that is still worked on loses its connection.
+	cutAfter = requestTimeout + 5*time.Second
 	// headerBytes bounds the request line and headers.
 	headerBytes = 16 << 10
 	// answerBytes holds a page of a list, which so leaves in one system call. Each
@@ -75,6 +77,7 @@ type App struct {
 	requests *prometheus.HistogramVec
 	inFlight prometheus.Gauge
 	outages  outages
+	cutAfter time.Duration
 }
 
 // keyedRoute is the one whose writes take an Idempotency-Key. Elsewhere the
@@ -89,7 +92,7 @@ const (
 // New returns an App with the operational routes in place. The API's own
 // routes follow.
 func New(cfg Config) *App {
-	a := &App{cfg: cfg}
+	a := &App{cfg: cfg, cutAfter: cutAfter}
 	a.App = fiber.New(fiber.Config{
 		AppName: "memory-ledger " + cfg.Service, DisableStartupMessage: true,
 		BodyLimit: MaxBody, ReadBufferSize: headerBytes, WriteBufferSize: answerBytes, Concurrency: maxConns,
@@ -173,6 +176,7 @@ func (a *App) observe(c *fiber.Ctx) error {
 	defer cancel()
 	ctx, span := a.span(ctx, c)
 	defer span.End()
+	defer a.cut(ctx, c.Context().Conn()).Stop()
 	c.Locals(localContext, ctx)
 	a.inFlight.Inc()
 	defer a.inFlight.Dec()
@@ -196,6 +200,18 @@ func (a *App) observe(c *fiber.Ctx) error {
 		a.log(c).Debug("request", "method", method, "route", route, "status", status, "duration", elapsed)
 	}
 	return nil
+}
+
+// cut ends the connection, unless it is stopped in time. What waits in a system
+// call, as on a disk that hangs, heeds no deadline; its client is told by this. The
+// connection stays open on this side: the framework panics over one that is closed.
+func (a *App) cut(ctx context.Context, conn net.Conn) *time.Timer {
+	return time.AfterFunc(a.cutAfter, func() {
+		tracing.Log(ctx, a.cfg.Log).Error("a request was not answered in time, its connection is ended")
+		if half, ok := conn.(interface{ CloseWrite() error }); ok {
+			_ = half.CloseWrite() // fails where the client is gone
+		}
+	})
 }
 
 // next runs the route. A bug in one request must not end everybody's.

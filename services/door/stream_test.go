@@ -147,6 +147,49 @@ func serve(t *testing.T, app *App) (addr string) {
 	return listener.Addr().String()
 }
 
+// A client is not kept by a handler that nothing gets back; others are served, and
+// who is answered in time keeps the connection.
+func TestWhoIsNotAnsweredIsCutOff(t *testing.T) {
+	t.Parallel()
+	app := streamApp()
+	app.cutAfter = 300 * time.Millisecond
+	stuck, over := make(chan struct{}), make(chan struct{})
+	app.Get("/stuck", func(c *fiber.Ctx) error {
+		<-stuck
+		defer close(over)
+		return c.SendString("too late")
+	})
+	app.Get("/quick", func(c *fiber.Ctx) error { return c.SendString("in time") })
+	addr := serve(t, app)
+	const quick = "GET /quick HTTP/1.1\r\nHost: x\r\n\r\n"
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	send := func(request string) {
+		t.Helper()
+		if _, err := io.WriteString(conn, request); err != nil {
+			t.Fatal(err)
+		}
+	}
+	answers := bufio.NewReader(conn)
+	send(quick)
+	res := read(t, answers, http.MethodGet)
+	if body, err := io.ReadAll(res.Body); err != nil || string(body) != "in time" {
+		t.Errorf("%q, %v", body, err)
+	}
+	send("GET /stuck HTTP/1.1\r\nHost: x\r\n\r\n")
+	if res, err := http.ReadResponse(answers, nil); err == nil {
+		t.Errorf("a handler that is stuck answered %d", res.StatusCode)
+	}
+	if res := read(t, ask(t, addr, quick), http.MethodGet); res.StatusCode != http.StatusOK {
+		t.Errorf("another client: status %d", res.StatusCode)
+	}
+	close(stuck)
+	<-over
+}
+
 // failing fails when it is told to.
 type failing struct{ now chan struct{} }
 
