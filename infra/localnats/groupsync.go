@@ -131,7 +131,8 @@ func (g *GroupSync) Join() (sync func(context.Context) error, leave func()) {
 }
 
 // Sync returns once everything that the stream acknowledged before the call is
-// on stable storage.
+// on stable storage, or ctx ends; but who does the round itself, because none ran,
+// comes back from it no sooner than the disk lets it. Errors match [ErrSync].
 func (g *GroupSync) Sync(ctx context.Context) error { return g.sync(ctx, nil) }
 
 func (g *GroupSync) sync(ctx context.Context, from *generation) error {
