@@ -34,9 +34,9 @@ const localPace = 40 * time.Millisecond
 // natsFolder is where in its folder a local run has the log's server.
 const natsFolder = "nats"
 
-// localSharedBuffers is what the local PostgreSQL keeps of its tables: enough for
+// LocalSharedBuffers is what the local PostgreSQL keeps of its tables: enough for
 // the pages that a first search of 100,000 memories reads.
-const localSharedBuffers = "256MB"
+const LocalSharedBuffers = "256MB"
 
 // local is everything that a local run has started.
 type local struct {
@@ -134,7 +134,7 @@ func (l *local) launchPostgres(ctx context.Context) (*localpostgres.Server, erro
 	}
 	return localpostgres.Start(ctx, localpostgres.Config{
 		Dir: dir, Root: root, BinDir: l.cfg.PostgresBin, AsyncCommit: true, Logger: l.logger.With("server", "postgres"),
-		SharedBuffers: localSharedBuffers,
+		SharedBuffers: LocalSharedBuffers,
 	})
 }
 

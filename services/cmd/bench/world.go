@@ -23,6 +23,7 @@ import (
 
 	"github.com/memory-ledger/ledger/infra/datadir"
 	"github.com/memory-ledger/ledger/infra/localpostgres"
+	"github.com/memory-ledger/ledger/services/assembly"
 )
 
 // world is what the cases run against: our service and the plain one, each a
@@ -64,7 +65,9 @@ func (w *world) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if w.database, err = localpostgres.Start(ctx, localpostgres.Config{Dir: filepath.Join(w.dir, "plain")}); err != nil {
+	if w.database, err = localpostgres.Start(ctx, localpostgres.Config{
+		Dir: filepath.Join(w.dir, "plain"), SharedBuffers: assembly.LocalSharedBuffers, // as much as the ledger's
+	}); err != nil {
 		return err
 	}
 	if w.pool, err = pgxpool.New(ctx, w.database.URL()); err != nil {
