@@ -6,7 +6,6 @@ import (
 	"sync"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/projections/pages"
@@ -209,16 +208,16 @@ func (b *Bodies) whole(owner events.Owner, from, to uint64) ([]leafPage, bool) {
 }
 
 // pages calls yield with the pages that hold the leaves from one index up to
-// another, in any order, as they are there; the leaves must be in the read
-// model. The last page may hold more leaves. It returns how far it came, which
+// another, in any order, as they are there, and as source.load does; the leaves
+// must be in the read model. The last page may hold more leaves. It returns how far it came, which
 // may be less, and then it may have yielded pages beyond.
-func (b *Bodies) pages(ctx context.Context, pool *pgxpool.Pool, owner events.Owner, from, to uint64, yield func(leafPage)) (reached uint64, err error) {
-	o := b.of(owner)
+func (b *Bodies) pages(ctx context.Context, s source, from, to uint64, yield func(leafPage)) (reached uint64, err error) {
+	o := b.of(s.owner)
 	if o.size() < from {
 		// This search did not begin at the beginning, or what it began with is
 		// not kept: only what it asks for is read. Nobody waits for anybody, who
 		// would have a turn meanwhile that others could use.
-		fresh, err := load(ctx, pool, owner, from, to, pages.Page{}, once(yield))
+		fresh, err := s.load(ctx, from, to, pages.Page{}, once(yield))
 		return endOf(fresh), err
 	}
 	o.loading.Lock()
@@ -238,7 +237,7 @@ func (b *Bodies) pages(ctx context.Context, pool *pgxpool.Pool, owner events.Own
 			yield(p)
 		}
 	}
-	fresh, err := load(ctx, pool, owner, have-uint64(begun.Len()), to, begun, once(yield))
+	fresh, err := s.load(ctx, have-uint64(begun.Len()), to, begun, once(yield))
 	if err != nil {
 		return 0, err
 	}
@@ -248,7 +247,7 @@ func (b *Bodies) pages(ctx context.Context, pool *pgxpool.Pool, owner events.Own
 		kept[i] = leafPage{bodies: p, kept: true}
 		grown += kept[i].charged()
 	}
-	if b.charge(owner, o, grown) {
+	if b.charge(s.owner, o, grown) {
 		o.mu.Lock()
 		o.pages = append(o.pages[:have/pages.Leaves], kept...)
 		o.mu.Unlock()

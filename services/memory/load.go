@@ -3,6 +3,8 @@ package memory
 import (
 	"context"
 	"fmt"
+	"runtime/debug"
+	"sync"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -18,17 +20,31 @@ const (
 	// loadBytes is how many bytes of rows are read at once; a page more may come
 	// on top, which is 67 MB where all bodies are as long as they may be.
 	loadBytes = 32 << 20
+	// halfPages is how many pages are worth a question of their own: reading
+	// them takes some milliseconds, and a question half of one.
+	halfPages = 32
 )
 
+// source is where an owner's pages are read from.
+type source struct {
+	pool  *pgxpool.Pool
+	owner events.Owner
+	// both: halves of what is long are read by two connections at a time. A
+	// process of PostgreSQL hands out pages more slowly than two of ours look
+	// through them.
+	both bool
+}
+
 // load reads the pages that hold the leaves from one index up to another, calls
-// yield with each as soon as it is there, and returns them in order, or as many
-// from the first on as loadBytes allows. Those that it does not return it may
-// have yielded all the same. Full pages come from their read model; the last,
-// and what else that does not have, is made of rows. What is begun of the first
-// page, if anything, need not be read.
+// yield with each as soon as it is there, by two goroutines at a time where both
+// is set, and returns them in order, or as many from the first on as loadBytes
+// allows. Those that it does not return it may have yielded all the same. Full
+// pages come from their read model; the last, and what else that does not have,
+// is made of rows. What is begun of the first page, if anything, need not be
+// read.
 //
 // The leaves must be in the read model, and from begin a page.
-func load(ctx context.Context, pool *pgxpool.Pool, owner events.Owner, from, to uint64, begun pages.Page, yield func(pages.Page)) ([]pages.Page, error) {
+func (s source) load(ctx context.Context, from, to uint64, begun pages.Page, yield func(pages.Page)) ([]pages.Page, error) {
 	first := from / pages.Leaves
 	all := make([]pages.Page, pagesOf(to)-first)
 	next := first
@@ -36,7 +52,7 @@ func load(ctx context.Context, pool *pgxpool.Pool, owner events.Owner, from, to 
 		next++
 	}
 	if full := to / pages.Leaves; next < full {
-		if err := pages.Load(ctx, pool, owner, next, full, func(p pages.Page) error {
+		if err := s.loadFull(ctx, next, full, func(p pages.Page) error {
 			all[p.First()/pages.Leaves-first] = p
 			if len(p.Absent()) == 0 {
 				yield(p)
@@ -59,10 +75,10 @@ func load(ctx context.Context, pool *pgxpool.Pool, owner events.Owner, from, to 
 			for end < len(all) && end < at+rowPages && all[end].Len() == 0 {
 				end++
 			}
-			made, err = fromRows(ctx, pool, owner, (first+uint64(at))*pages.Leaves, min(to, (first+uint64(end))*pages.Leaves), begun)
+			made, err = fromRows(ctx, s.pool, s.owner, (first+uint64(at))*pages.Leaves, min(to, (first+uint64(end))*pages.Leaves), begun)
 			begun = pages.Page{}
 		} else if len(p.Absent()) > 0 {
-			p, err = pages.Complete(ctx, pool, owner, p)
+			p, err = pages.Complete(ctx, s.pool, s.owner, p)
 			made = []pages.Page{p}
 		}
 		if err != nil {
@@ -76,6 +92,33 @@ func load(ctx context.Context, pool *pgxpool.Pool, owner events.Owner, from, to 
 		at += max(0, len(made)-1)
 	}
 	return all, nil
+}
+
+// loadFull calls yield with the full pages from one number up to another that
+// their read model has.
+func (s source) loadFull(ctx context.Context, from, to uint64, yield func(pages.Page) error) error {
+	if !s.both || to-from < 2*halfPages {
+		return pages.Load(ctx, s.pool, s.owner, from, to, yield)
+	}
+	middle := from + (to-from)/2
+	ctx, stop := context.WithCancelCause(ctx) // the first error ends the other half, and is the one that is told
+	defer stop(nil)
+	var second sync.WaitGroup
+	second.Go(func() {
+		defer func() {
+			if p := recover(); p != nil { // nobody above would catch it
+				stop(fmt.Errorf("panic: %v\n%s", p, debug.Stack()))
+			}
+		}()
+		if err := pages.Load(ctx, s.pool, s.owner, middle, to, yield); err != nil {
+			stop(err)
+		}
+	})
+	if err := pages.Load(ctx, s.pool, s.owner, from, middle, yield); err != nil {
+		stop(err)
+	}
+	second.Wait()
+	return context.Cause(ctx)
 }
 
 // fromRows makes pages of rows, after what is begun of the first.

@@ -144,7 +144,8 @@ func (c *Cursor) look(ctx context.Context, to uint64) (found []match, reached ui
 		})
 	}
 	shared := count >= sharePages
-	if kept, whole := c.service.Bodies.whole(c.reader.Owner, c.next, to); whole {
+	kept, whole := c.service.Bodies.whole(c.reader.Owner, c.next, to)
+	if whole {
 		bytes := 0
 		for _, p := range kept {
 			bytes += p.bytes()
@@ -152,20 +153,23 @@ func (c *Cursor) look(ctx context.Context, to uint64) (found []match, reached ui
 		}
 		close(work.arrived)
 		reached, shared = to, bytes >= shareBytes
-	} else {
+	}
+	var release func() // of the second processor; nil without
+	if shared {
+		release = c.service.Turns.TryTake()
+	}
+	if !whole {
 		beside(func() (err error) {
 			defer close(work.arrived)
-			reached, err = c.load(ctx, to, func(p leafPage) { work.arrived <- p })
+			reached, err = c.load(ctx, to, release != nil, func(p leafPage) { work.arrived <- p })
 			return err
 		})
 	}
-	if shared {
-		if release := c.service.Turns.TryTake(); release != nil {
-			beside(func() error {
-				defer release()
-				return c.lookThrough(ctx, &work, nil)
-			})
-		}
+	if release != nil {
+		beside(func() error {
+			defer release()
+			return c.lookThrough(ctx, &work, nil)
+		})
 	}
 	// Only this goroutine may pass the turn on; the other one helps for a moment.
 	if err := c.lookThrough(ctx, &work, c.passTurn); err != nil {
@@ -180,12 +184,13 @@ func (c *Cursor) look(ctx context.Context, to uint64) (found []match, reached ui
 	return found, reached, nil
 }
 
-func (c *Cursor) load(ctx context.Context, to uint64, yield func(leafPage)) (reached uint64, err error) {
+func (c *Cursor) load(ctx context.Context, to uint64, both bool, yield func(leafPage)) (reached uint64, err error) {
+	from := source{c.service.Pool, c.reader.Owner, both}
 	if c.service.Bodies == nil {
-		all, err := load(ctx, c.service.Pool, c.reader.Owner, c.next, to, pages.Page{}, once(yield))
+		all, err := from.load(ctx, c.next, to, pages.Page{}, once(yield))
 		return endOf(all), err
 	}
-	return c.service.Bodies.pages(ctx, c.service.Pool, c.reader.Owner, c.next, to, yield)
+	return c.service.Bodies.pages(ctx, from, c.next, to, yield)
 }
 
 // settle reads what pages do not hold of the leaves that were found, and

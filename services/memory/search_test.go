@@ -583,7 +583,7 @@ func TestWhatIsNotKeptIsReadBesideOthers(t *testing.T) {
 	s.Bodies.of(w.owner).loading.Lock() // as the other one does
 	reached := make(chan uint64, 1)
 	go func() {
-		to, err := s.Bodies.pages(t.Context(), h.pool, w.owner, pages.Leaves, 2*pages.Leaves, func(leafPage) {})
+		to, err := s.Bodies.pages(t.Context(), source{pool: h.pool, owner: w.owner}, pages.Leaves, 2*pages.Leaves, func(leafPage) {})
 		if err != nil {
 			t.Error(err)
 		}
