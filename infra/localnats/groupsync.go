@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
@@ -42,7 +43,8 @@ import (
 //
 // An fsync that failed may have lost what it was for, whatever the next one
 // says, and a log ends where something is missing. So after one that failed
-// every round fails, until a new start has looked at what there is.
+// every round fails, until a new start has looked at what there is; after one
+// that panicked likewise.
 //
 // This leans on how the store lays out its files: <stream>/msgs/<n>.blk, n
 // growing by one, messages appended to the newest, which is complete before
@@ -222,12 +224,21 @@ func (g *GroupSync) gather() []chan error {
 	return round
 }
 
-// round makes durable what the blocks hold.
-func (g *GroupSync) round() error {
+// round makes durable what the blocks hold. A panic in it is an error of everybody
+// who waits, and breaks the rounds to come: nobody knows how far it came. Left to
+// the request whose goroutine it is, it would have the others wait until their
+// time is over, and whoever comes later too.
+func (g *GroupSync) round() (err error) {
 	if g.broken != nil {
 		return g.broken
 	}
-	err := g.cover()
+	defer func() {
+		if p := recover(); p != nil {
+			g.broken = fmt.Errorf("%w: panic: %v: start again", ErrSync, p)
+			err = fmt.Errorf("%w\n%s", g.broken, debug.Stack())
+		}
+	}()
+	err = g.cover()
 	if err == nil {
 		return nil
 	}

@@ -3,8 +3,10 @@ package localnats
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -152,6 +154,53 @@ func TestADiskThatHangsKeepsOneCaller(t *testing.T) {
 			t.Error("nobody waits, and somebody works")
 		}
 	})
+}
+
+// Whoever does a round that panics, all who share it are told, and whoever comes
+// later at once.
+func TestAPanicInARoundIsEverybodysError(t *testing.T) {
+	t.Parallel()
+	for _, led := range []bool{true, false} {
+		t.Run(fmt.Sprintf("led by a caller: %v", led), func(t *testing.T) {
+			t.Parallel()
+			g := newGroupSync(t)
+			synctest.Test(t, func(t *testing.T) {
+				goOn, rounds := make(chan struct{}), 0
+				g.watch = func(_, path string) {
+					if path != blockPath(g.dir, 1) {
+						return
+					}
+					if rounds++; rounds == 1 {
+						<-goOn
+					}
+					if led || rounds == 2 {
+						panic("a round")
+					}
+				}
+				first := answered(t, g.Sync)
+				synctest.Wait()
+				shared := []<-chan error{answered(t, g.Sync), answered(t, g.Sync)}
+				synctest.Wait()
+				close(goOn)
+				if err := <-first; led != errors.Is(err, ErrSync) {
+					t.Errorf("the first caller: %v", err)
+				}
+				shared = append(shared, answered(t, g.Sync)) // with those, or later
+				for _, err := range shared {
+					if err := <-err; !errors.Is(err, ErrSync) || !strings.Contains(err.Error(), "panic: a round") {
+						t.Errorf("another caller: %v", err)
+					}
+				}
+				done := rounds
+				if err := <-answered(t, g.Sync); !errors.Is(err, ErrSync) || rounds != done {
+					t.Errorf("after a panic: %v, %d more rounds", err, rounds-done)
+				}
+				if err := g.close(); err != nil {
+					t.Errorf("the end, with nothing to empty: %v", err)
+				}
+			})
+		})
+	}
 }
 
 // A server that stops waits for the round that runs: what it says is true, and
