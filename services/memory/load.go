@@ -29,10 +29,19 @@ const (
 type source struct {
 	pool  *pgxpool.Pool
 	owner events.Owner
-	// both: halves of what is long are read by two connections at a time. A
-	// process of PostgreSQL hands out pages more slowly than two of ours look
-	// through them.
+	// both: halves of what is long are read by two connections at a time, where
+	// that leaves one to others. A process of PostgreSQL hands out pages more
+	// slowly than two of ours look through them.
 	both bool
+}
+
+// halves reports whether so many pages are read by two connections.
+func (s source) halves(count uint64) bool {
+	if !s.both || count < 2*halfPages {
+		return false
+	}
+	stat := s.pool.Stat()
+	return stat.MaxConns()-stat.AcquiredConns() > 2
 }
 
 // load reads the pages that hold the leaves from one index up to another, calls
@@ -97,7 +106,7 @@ func (s source) load(ctx context.Context, from, to uint64, begun pages.Page, yie
 // loadFull calls yield with the full pages from one number up to another that
 // their read model has.
 func (s source) loadFull(ctx context.Context, from, to uint64, yield func(pages.Page) error) error {
-	if !s.both || to-from < 2*halfPages {
+	if !s.halves(to - from) {
 		return pages.Load(ctx, s.pool, s.owner, from, to, yield)
 	}
 	middle := from + (to-from)/2
