@@ -19,7 +19,7 @@ import (
 // make the same pages; what goes wrong with one half ends the other, and is told.
 func TestLongReadsGoByHalves(t *testing.T) {
 	t.Parallel()
-	const count = 2*halfPages + 1
+	const count = 2*halfPages + 2*firstLeaves/pages.Leaves // a search begins with a short piece
 	h := newHistory(t)
 	w := h.writer(t)
 	for n := range count {
@@ -107,6 +107,22 @@ func TestLongReadsGoByHalves(t *testing.T) {
 		})
 		if err != nil || len(got) != count+1 {
 			t.Errorf("%d pages, %v", len(got), err)
+		}
+	})
+	t.Run("by a search that has the second processor", func(t *testing.T) {
+		asked := func(s *Service) int64 {
+			before := h.pool.Stat().AcquireCount()
+			if found, _, err := search(t, s, w.owner, "number 16000"); err != nil || len(found) != 1 {
+				t.Errorf("%d found, %v", len(found), err)
+			}
+			return h.pool.Stat().AcquireCount() - before
+		}
+		alone, beside := h.service(0), h.service(0)
+		if release := beside.Turns.TryTake(); release == nil {
+			t.Fatal("no processor to take")
+		}
+		if two, one := asked(alone), asked(beside); two != one+1 {
+			t.Errorf("%d connections with it, %d without", two, one)
 		}
 	})
 	t.Run("a panic", func(t *testing.T) {
