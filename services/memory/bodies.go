@@ -207,10 +207,10 @@ func (b *Bodies) whole(owner events.Owner, from, to uint64) ([]leafPage, bool) {
 	return o.kept(from, to), true
 }
 
-// pages calls yield with the pages that hold the leaves from one index up to
-// another, in any order, as they are there, and as source.load does; the leaves
-// must be in the read model. The last page may hold more leaves. It returns how far it came, which
-// may be less, and then it may have yielded pages beyond.
+// pages calls yield, as source.load does, with the pages that hold the leaves from
+// one index up to another, in any order, as they are there; the leaves must be in
+// the read model. The last page may hold more leaves. It returns how far it came,
+// which may be less, and then it may have yielded pages beyond.
 func (b *Bodies) pages(ctx context.Context, s source, from, to uint64, yield func(leafPage)) (reached uint64, err error) {
 	o := b.of(s.owner)
 	if o.size() < from {

@@ -3,8 +3,6 @@ package memory
 import (
 	"context"
 	"fmt"
-	"runtime/debug"
-	"sync"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -109,25 +107,12 @@ func (s source) loadFull(ctx context.Context, from, to uint64, yield func(pages.
 	if !s.halves(to - from) {
 		return pages.Load(ctx, s.pool, s.owner, from, to, yield)
 	}
+	crew, ctx := newCrew(ctx)
+	defer crew.stop(nil)
 	middle := from + (to-from)/2
-	ctx, stop := context.WithCancelCause(ctx) // the first error ends the other half, and is the one that is told
-	defer stop(nil)
-	var second sync.WaitGroup
-	second.Go(func() {
-		defer func() {
-			if p := recover(); p != nil { // nobody above would catch it
-				stop(fmt.Errorf("panic: %v\n%s", p, debug.Stack()))
-			}
-		}()
-		if err := pages.Load(ctx, s.pool, s.owner, middle, to, yield); err != nil {
-			stop(err)
-		}
-	})
-	if err := pages.Load(ctx, s.pool, s.owner, from, middle, yield); err != nil {
-		stop(err)
-	}
-	second.Wait()
-	return context.Cause(ctx)
+	crew.beside(func() error { return pages.Load(ctx, s.pool, s.owner, from, middle, yield) })
+	crew.beside(func() error { return pages.Load(ctx, s.pool, s.owner, middle, to, yield) })
+	return crew.wait()
 }
 
 // fromRows makes pages of rows, after what is begun of the first.

@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
-	"sync"
 	"unicode/utf8"
 
 	"github.com/google/uuid"
@@ -123,26 +121,12 @@ type match struct {
 // through while those after them are on their way, on another processor too where
 // one is free.
 func (c *Cursor) look(ctx context.Context, to uint64) (found []match, reached uint64, err error) {
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
+	crew, ctx := newCrew(ctx)
+	defer crew.stop(nil)
 	var (
 		count = pagesOf(to) - c.next/pages.Leaves
 		work  = piece{first: c.next, arrived: make(chan leafPage, count)} // holds all, so nobody waits for those who look
-		group sync.WaitGroup
 	)
-	// The first error ends the others' work, and is the one that is told.
-	beside := func(f func() error) {
-		group.Go(func() {
-			defer func() {
-				if p := recover(); p != nil { // nobody above would catch it
-					stop(fmt.Errorf("panic: %v\n%s", p, debug.Stack()))
-				}
-			}()
-			if err := f(); err != nil {
-				stop(err)
-			}
-		})
-	}
 	shared := count >= sharePages
 	kept, whole := c.service.Bodies.whole(c.reader.Owner, c.next, to)
 	if whole {
@@ -159,24 +143,21 @@ func (c *Cursor) look(ctx context.Context, to uint64) (found []match, reached ui
 		release = c.service.Turns.TryTake()
 	}
 	if !whole {
-		beside(func() (err error) {
+		crew.beside(func() (err error) {
 			defer close(work.arrived)
 			reached, err = c.load(ctx, to, release != nil, func(p leafPage) { work.arrived <- p })
 			return err
 		})
 	}
 	if release != nil {
-		beside(func() error {
+		crew.beside(func() error {
 			defer release()
 			return c.lookThrough(ctx, &work, nil)
 		})
 	}
 	// Only this goroutine may pass the turn on; the other one helps for a moment.
-	if err := c.lookThrough(ctx, &work, c.passTurn); err != nil {
-		stop(err)
-	}
-	group.Wait()
-	if err := context.Cause(ctx); err != nil {
+	crew.done(c.lookThrough(ctx, &work, c.passTurn))
+	if err := crew.wait(); err != nil {
 		return nil, 0, err
 	}
 	found, reached = work.until(reached)

@@ -209,8 +209,8 @@ func (w *world) readOnce(ctx context.Context, name string) error {
 }
 
 // once measures one call.
-func once(do func() error) (time.Duration, error) {
+func once(do func() error) (result, error) {
 	start := time.Now()
 	err := do()
-	return time.Since(start), err
+	return result{p50: time.Since(start)}, err
 }

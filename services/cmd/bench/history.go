@@ -59,7 +59,7 @@ func (w *world) search(ctx context.Context, name string, size int, text func(int
 	}
 	ilike := func(collation string) func(context.Context) (result, error) {
 		return func(ctx context.Context) (result, error) {
-			d, err := once(func() error {
+			return once(func() error {
 				var count int
 				err := w.pool.QueryRow(ctx, `SELECT count(*) FROM plain WHERE owner = $1 AND content COLLATE "`+collation+`" ILIKE '%' || $2 || '%'`,
 					name, query).Scan(&count)
@@ -68,21 +68,18 @@ func (w *world) search(ctx context.Context, name string, size int, text func(int
 				}
 				return err
 			})
-			return result{p50: d}, err
 		}
 	}
 	got, err := compare(ctx, w.rounds,
 		contender{"warm", func(ctx context.Context) (result, error) {
-			d, err := once(func() error { return w.searchOurs(ctx, kept, query) })
-			return result{p50: d}, err
+			return once(func() error { return w.searchOurs(ctx, kept, query) })
 		}},
 		contender{"first", func(ctx context.Context) (result, error) {
 			fresh, err := w.fill(ctx, size, text)
 			if err != nil {
 				return result{}, err
 			}
-			d, err := once(func() error { return w.searchOurs(ctx, fresh, query) })
-			return result{p50: d}, err
+			return once(func() error { return w.searchOurs(ctx, fresh, query) })
 		}},
 		contender{"ilike", ilike("default")},
 		contender{"ilike of a language", ilike("en-US-x-icu")},
