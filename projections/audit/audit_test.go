@@ -143,3 +143,51 @@ func TestWhatIsGoodIsFoundGood(t *testing.T) {
 		t.Errorf("%v, %+v", found, summary)
 	}
 }
+
+// readers notes whose messages are read by themselves.
+type readers struct {
+	audit.Log
+	closer []events.Owner
+}
+
+func (l *readers) Read(ctx context.Context, cfg eventlog.ReadConfig, yield func(eventlog.Slice) error) error {
+	if cfg.Subject != "" {
+		l.closer = append(l.closer, events.Owner(strings.Split(cfg.Subject, ".")[2]))
+	}
+	return l.Log.Read(ctx, cfg, yield)
+}
+
+// TestOnlyWhoIsDamagedIsLookedAtCloser: owners whose rows add up, several tiles
+// and pages of them, cost one pass through the tables, also beside one whose do not
+// and a stranger's rows.
+func TestOnlyWhoIsDamagedIsLookedAtCloser(t *testing.T) {
+	t.Parallel()
+	actors := make([]*world.Actor, 4)
+	for i := range actors {
+		actors[i] = world.NumberedActor(i)
+	}
+	slices.SortFunc(actors, func(a, b *world.Actor) int { return strings.Compare(string(a.Owner), string(b.Owner)) })
+	stranger, hurt := actors[1].Owner, actors[2].Owner
+	var messages []world.Message
+	for range 600 {
+		messages = append(messages, actors[0].Write(`{}`), actors[2].Write(`{}`), actors[3].Write(`{}`))
+	}
+	pool, log := projected(t, messages...)
+	look := func(change string, want ...events.Owner) {
+		l := &readers{Log: direct(log)}
+		found, _ := verify(t, audit.Config{Log: l, Pool: pool})
+		if !slices.Equal(l.closer, want) || (len(found) > 0) != (len(want) > 0) {
+			t.Errorf("after %q: %v looked at closer, want %v; found %v", change, l.closer, want, found)
+		}
+	}
+	look("nothing")
+	of := fmt.Sprintf(` WHERE owner = '%s'`, hurt)
+	for change, who := range map[string]events.Owner{
+		`DELETE FROM body_pages` + of:                                                                  hurt,
+		`DELETE FROM body_pages` + of + ` AND page = 1`:                                                hurt,
+		`UPDATE body_pages SET bodies = bodies || '\x00'` + of + ` AND page = 1`:                       hurt,
+		fmt.Sprintf(`INSERT INTO body_pages SELECT '%s', page, bodies FROM body_pages`, stranger) + of: stranger,
+	} {
+		damaged(t, pool, "body_pages", change, func() { look(change, who) })
+	}
+}

@@ -134,6 +134,8 @@ func TestRowsTakenAndAddedAreFound(t *testing.T) {
 		{"body_pages", `INSERT INTO body_pages SELECT 'not.*.>an owner', page, bodies FROM body_pages`, "no such"},
 		{"body_pages", `UPDATE body_pages SET bodies = set_byte(bodies, 16 + 100, get_byte(bodies, 116) # 1)`, "not those"},
 		{"body_pages", `UPDATE body_pages SET bodies = set_byte(bodies, length(bodies) - 1, get_byte(bodies, length(bodies) - 1) # 1)`, "not those"},
+		{"body_pages", `UPDATE body_pages SET bodies = substr(bodies, 1, length(bodies) - 1)`, "not those"},
+		{"body_pages", `UPDATE body_pages SET bodies = bodies || '\x00'`, "not those"},
 		{"owners", `DELETE FROM owners`, "missing"},
 		{"grants", `INSERT INTO grants SELECT gen_random_uuid(), owner, kind, token_hash, minted_at, expires_at, max_uses, used, revoked_at, seq FROM grants LIMIT 1`, "no event"},
 	} {

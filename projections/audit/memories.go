@@ -127,8 +127,7 @@ type leafWalk struct {
 	tree  tiler
 	whole bool // every row so far has a leaf hash
 	tiles *tileRows
-	pager pager
-	pages *bodyPageRows
+	pages *pager
 
 	scratch []byte
 	rows    map[events.Owner]rowsHash
@@ -150,7 +149,8 @@ func (a *auditor) walkLeaves(ctx context.Context, db *snapshot) (*leafWalk, erro
 		return nil, err
 	}
 	defer pages.close()
-	w := &leafWalk{tiles: tiles, pages: pages, rows: map[events.Owner]rowsHash{}, suspect: map[events.Owner]bool{}}
+	w := &leafWalk{tiles: tiles, rows: map[events.Owner]rowsHash{}, suspect: map[events.Owner]bool{}}
+	w.pages = &pager{rows: pages, differ: func(owner events.Owner, _ int64, _, _ string) { w.suspect[owner] = true }}
 	if err := copyMemories(ctx, db.first, a.cfg.Owner, w.memory); err != nil {
 		return nil, fmt.Errorf("read memories: %w", err)
 	}
@@ -160,7 +160,7 @@ func (a *auditor) walkLeaves(ctx context.Context, db *snapshot) (*leafWalk, erro
 	if err := tiles.rest(func(t *tileRow) { w.suspect[t.owner] = true }); err != nil {
 		return nil, err
 	}
-	return w, pages.rest(func(name events.Owner) { w.suspect[name] = true })
+	return w, w.pages.end()
 }
 
 // memory takes the next row, which is worth nothing afterwards.
@@ -172,11 +172,10 @@ func (w *leafWalk) memory(name []byte, m *memoryRow) error {
 		}
 	}
 	w.scratch = w.hash.add(m, w.scratch)
-	w.pager.leaf(m)
 	if w.whole = w.whole && w.tree.leaf(m.leafHash); !w.whole {
 		w.suspect[w.owner] = true // a hash of another length; the rows can't add up
 	}
-	return nil
+	return w.pages.leaf(m)
 }
 
 // next ends an owner and begins another.
@@ -197,14 +196,10 @@ func (w *leafWalk) next(name events.Owner) error {
 		if err != nil {
 			return err
 		}
-		err = w.pages.compare(w.owner, w.pager.digests, func(owner events.Owner, _ int64, _, _ string) { w.suspect[owner] = true })
-		if err != nil {
-			return err
-		}
 	}
 	w.owner, w.hash, w.whole = name, rowsHash{}, true
 	w.tree.reset()
-	w.pager.reset()
+	w.pages.begin(name)
 	return nil
 }
 
@@ -212,7 +207,7 @@ func (w *leafWalk) next(name events.Owner) error {
 // the owners whose rows do not add up.
 func (a *auditor) compareLeaves(ctx context.Context, db *snapshot, w *leafWalk) error {
 	rows := a.report.summary.Rows
-	rows["memories"], rows["tiles"], rows["body_pages"] = w.count, w.tiles.count, w.pages.count
+	rows["memories"], rows["tiles"], rows["body_pages"] = w.count, w.tiles.count, w.pages.rows.count
 	for name, hash := range w.rows {
 		if o := a.fold.owners[name]; o == nil || o.rows != hash {
 			w.suspect[name] = true
@@ -244,8 +239,12 @@ const pageRows = 500
 // lookCloser compares an owner's leaves, tiles and pages one by one with the
 // log.
 func (a *auditor) lookCloser(ctx context.Context, db *snapshot, name events.Owner) error {
+	pages, err := a.openOwnersPages(ctx, db, name)
+	if err != nil {
+		return err
+	}
+	defer pages.rows.close()
 	var expected tiler
-	var expectedPages pager
 	var (
 		page map[int64]*memoryRow
 		next int64
@@ -258,7 +257,7 @@ func (a *auditor) lookCloser(ctx context.Context, db *snapshot, name events.Owne
 		}
 		a.report.add(f)
 	}
-	err := a.leavesOf(ctx, name, a.at.At(partition.Of(name)), func(seq uint64, e *events.Event, data *events.MemoryWritten) error {
+	err = a.leavesOf(ctx, name, a.at.At(partition.Of(name)), func(seq uint64, e *events.Event, data *events.MemoryWritten) error {
 		want := new(memoryRow)
 		want.of(e, data, seq)
 		if want.leafIndex >= end || want.leafIndex < end-pageRows {
@@ -270,7 +269,9 @@ func (a *auditor) lookCloser(ctx context.Context, db *snapshot, name events.Owne
 		}
 		next = max(next, want.leafIndex+1)
 		expected.leaf(want.leafHash)
-		expectedPages.leaf(want)
+		if err := pages.leaf(want); err != nil {
+			return err
+		}
 		is := page[want.leafIndex]
 		if is == nil {
 			wrong(want.leafIndex, "", "the row is missing")
@@ -293,10 +294,10 @@ func (a *auditor) lookCloser(ctx context.Context, db *snapshot, name events.Owne
 	}); err != nil {
 		return err
 	}
-	if err := a.compareTiles(ctx, db, name, expected.done()); err != nil {
+	if err := pages.end(); err != nil {
 		return err
 	}
-	return a.compareBodyPages(ctx, db, name, expectedPages.digests)
+	return a.compareTiles(ctx, db, name, expected.done())
 }
 
 func readPage(ctx context.Context, conn *pgx.Conn, name events.Owner, from, to int64) (map[int64]*memoryRow, error) {

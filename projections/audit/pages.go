@@ -1,8 +1,8 @@
 package audit
 
 import (
+	"bytes"
 	"context"
-	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
 
@@ -18,16 +18,26 @@ const (
 	longestBody  = 8192
 )
 
-// pager works out an owner's pages of bodies from its leaves. It keeps a digest
-// of each, and what belongs to the last: some 2 MB at the most.
+// pager works out an owner's pages of bodies from its leaves, and holds each
+// against its row. It keeps what belongs to the last page: some 2 MB at the most.
 type pager struct {
+	rows   *bodyPageRows
+	differ func(owner events.Owner, page int64, column, detail string)
+
+	owner                events.Owner
 	leaves               uint64
 	ids, lengths, bodies []byte
-	digests              []rowsHash
+}
+
+// begin makes it ready for the owner who comes next in the order of the rows. Rows
+// before the first page of this one are found to be nobody's with that, or in the end.
+func (p *pager) begin(owner events.Owner) {
+	p.owner, p.leaves = owner, 0
+	p.ids, p.lengths, p.bodies = p.ids[:0], p.lengths[:0], p.bodies[:0]
 }
 
 // leaf adds the owner's next leaf.
-func (p *pager) leaf(m *memoryRow) {
+func (p *pager) leaf(m *memoryRow) error {
 	p.ids = append(p.ids, m.id...) // of what is no id more, of which no page is made
 	if len(m.sealed) > longestBody {
 		p.lengths = append(p.lengths, 0xff, 0xff, 0xff, 0xff)
@@ -36,21 +46,57 @@ func (p *pager) leaf(m *memoryRow) {
 		p.bodies = append(p.bodies, m.sealed...)
 	}
 	if p.leaves++; p.leaves%leavesOfPage != 0 {
-		return
+		return nil
 	}
-	h := sha256.New()
-	h.Write(binary.BigEndian.AppendUint64([]byte("MLP1\x00\x00\x01\x00"), p.leaves-leavesOfPage))
-	h.Write(p.ids)
-	h.Write(p.lengths)
-	h.Write(p.bodies)
-	p.digests = append(p.digests, rowsHash(h.Sum(nil)))
+	err := p.full(int64(p.leaves/leavesOfPage) - 1)
 	p.ids, p.lengths, p.bodies = p.ids[:0], p.lengths[:0], p.bodies[:0]
+	return err
 }
 
-// reset makes it ready for another owner. Digests that it gave are worth nothing
-// from then on.
-func (p *pager) reset() {
-	*p = pager{ids: p.ids[:0], lengths: p.lengths[:0], bodies: p.bodies[:0], digests: p.digests[:0]}
+// full holds a page that is full against its row.
+func (p *pager) full(page int64) error {
+	r := p.rows
+	for r.ahead && (r.owner < p.owner || r.owner == p.owner && r.page < page) {
+		if err := p.nobodys(); err != nil {
+			return err
+		}
+	}
+	if !r.ahead || r.owner != p.owner || r.page != page {
+		p.differ(p.owner, page, "", "the page is missing")
+		return nil
+	}
+	head := binary.BigEndian.AppendUint64([]byte("MLP1\x00\x00\x01\x00"), uint64(page)*leavesOfPage)
+	if !consists(r.bodies, head, p.ids, p.lengths, p.bodies) {
+		p.differ(p.owner, page, "bodies", "the bodies are not those of the log")
+	}
+	return r.advance()
+}
+
+// consists reports whether data is its parts, one after the other.
+func consists(data []byte, parts ...[]byte) bool {
+	for _, part := range parts {
+		var is bool
+		if data, is = bytes.CutPrefix(data, part); !is {
+			return false
+		}
+	}
+	return len(data) == 0
+}
+
+// nobodys passes over a row that no leaves make.
+func (p *pager) nobodys() error {
+	p.differ(p.rows.owner, p.rows.page, "", "the log has no such full page")
+	return p.rows.advance()
+}
+
+// end passes over the rows that are left.
+func (p *pager) end() error {
+	for p.rows.ahead {
+		if err := p.nobodys(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // bodyPageRows reads pages in order, one ahead.
@@ -61,7 +107,7 @@ type bodyPageRows struct {
 	ahead  bool
 	owner  events.Owner
 	page   int64
-	digest rowsHash
+	bodies pgtype.DriverBytes // as they arrived, until the next row
 }
 
 func openBodyPages(ctx context.Context, conn *pgx.Conn, where string, args []any) (*bodyPageRows, error) {
@@ -69,75 +115,31 @@ func openBodyPages(ctx context.Context, conn *pgx.Conn, where string, args []any
 	if err != nil {
 		return nil, fmt.Errorf("read pages: %w", err)
 	}
-	p := &bodyPageRows{rows: rows}
-	return p, p.advance()
+	r := &bodyPageRows{rows: rows}
+	return r, r.advance()
 }
 
-func (p *bodyPageRows) close() { p.rows.Close() }
+func (r *bodyPageRows) close() { r.rows.Close() }
 
-func (p *bodyPageRows) advance() error {
-	if p.ahead = p.rows.Next(); !p.ahead {
-		return p.rows.Err()
+func (r *bodyPageRows) advance() error {
+	if r.ahead = r.rows.Next(); !r.ahead {
+		return r.rows.Err()
 	}
-	p.count++
-	var bodies pgtype.DriverBytes // as they arrived, until the next row
-	if err := p.rows.Scan(&p.owner, &p.page, &bodies); err != nil {
-		return err
-	}
-	p.digest = sha256.Sum256(bodies)
-	return nil
+	r.count++
+	return r.rows.Scan(&r.owner, &r.page, &r.bodies)
 }
 
-// compare takes the rows up to the end of an owner and calls differ with what
-// is wrong with a page. Rows of owners before this one are nobody's.
-func (p *bodyPageRows) compare(name events.Owner, want []rowsHash, differ func(owner events.Owner, page int64, column, detail string)) error {
-	next := int64(0)
-	missing := func(until int64) {
-		for ; next < until; next++ {
-			differ(name, next, "", "the page is missing")
-		}
-	}
-	for p.ahead && p.owner <= name {
-		switch {
-		case p.owner != name || p.page < 0 || p.page >= int64(len(want)):
-			differ(p.owner, p.page, "", "the log has no such full page")
-		default:
-			missing(p.page)
-			if next++; p.digest != want[p.page] {
-				differ(name, p.page, "bodies", "the bodies are not those of the log")
-			}
-		}
-		if err := p.advance(); err != nil {
-			return err
-		}
-	}
-	missing(int64(len(want)))
-	return nil
-}
-
-// rest takes what is left, which is nobody's.
-func (p *bodyPageRows) rest(yield func(events.Owner)) error {
-	for p.ahead {
-		yield(p.owner)
-		if err := p.advance(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// compareBodyPages names what is wrong with an owner's pages.
-func (a *auditor) compareBodyPages(ctx context.Context, db *snapshot, name events.Owner, want []rowsHash) error {
-	rows, err := openBodyPages(ctx, db.second, ` WHERE owner = $1`, []any{string(name)})
+// openOwnersPages returns what names what is wrong with an owner's pages.
+func (a *auditor) openOwnersPages(ctx context.Context, db *snapshot, name events.Owner) (*pager, error) {
+	rows, err := openBodyPages(ctx, db.third, ` WHERE owner = $1`, []any{string(name)})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer rows.close()
-	return rows.compare(name, want, func(owner events.Owner, page int64, column, detail string) {
+	return &pager{rows: rows, owner: name, differ: func(owner events.Owner, page int64, column, detail string) {
 		f := Finding{Check: CheckReadRow, Owner: owner, Table: "body_pages", Row: fmt.Sprintf("page %d", page), Column: column, Detail: detail}
 		if page >= 0 {
 			f.LeafIndex = at(uint64(page) * leavesOfPage)
 		}
 		a.report.add(f)
-	})
+	}}, nil
 }

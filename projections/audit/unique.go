@@ -2,7 +2,6 @@ package audit
 
 import (
 	"bytes"
-	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
@@ -51,10 +50,11 @@ func (u *uniques) add(kind idKind, seq uint64, parts ...string) error {
 		u.text = append(append(u.text, part...), 0)
 	}
 	sum := sha256.Sum256(u.text)
-	b := &u.buckets[sum[0]]
-	*b = append(*b, sum[:16]...)
-	*b = append(*b, byte(kind))
-	*b = binary.BigEndian.AppendUint64(*b, seq)
+	var id [idSize]byte
+	copy(id[:], sum[:16])
+	id[16] = byte(kind)
+	binary.BigEndian.PutUint64(id[17:], seq)
+	u.buckets[sum[0]] = append(u.buckets[sum[0]], id[:]...)
 	if u.held++; u.held >= idInMemory {
 		return u.spill()
 	}
@@ -99,36 +99,35 @@ func (u *uniques) read(bucket int) ([]byte, error) {
 	return append(all, u.buckets[bucket]...), nil
 }
 
-// heldID is an id with its first bytes, which tell nearly all apart.
-type heldID struct {
-	first uint64
-	all   []byte
-}
-
 // twice calls yield with every id that was used again, and where.
 func (u *uniques) twice(yield func(kind idKind, first, again uint64)) error {
+	var firsts []uint64
 	for i := range u.buckets {
 		bucket, err := u.read(i)
 		if err != nil {
 			return err
 		}
-		ids := make([]heldID, 0, len(bucket)/idSize)
-		for chunk := range slices.Chunk(bucket, idSize) {
-			ids = append(ids, heldID{binary.BigEndian.Uint64(chunk), chunk})
+		// Their first bytes tell nearly all apart, and are sorted sooner.
+		firsts = firsts[:0]
+		for id := range slices.Chunk(bucket, idSize) {
+			firsts = append(firsts, binary.BigEndian.Uint64(id))
 		}
-		slices.SortFunc(ids, func(a, b heldID) int {
-			if a.first != b.first {
-				return cmp.Compare(a.first, b.first)
-			}
-			return bytes.Compare(a.all, b.all)
-		})
-		for j := 1; j < len(ids); j++ {
-			if a, b := ids[j-1].all, ids[j].all; bytes.Equal(a[:17], b[:17]) {
-				yield(idKind(b[16]), binary.BigEndian.Uint64(a[17:]), binary.BigEndian.Uint64(b[17:]))
-			}
+		slices.Sort(firsts)
+		if len(slices.Compact(firsts)) < len(bucket)/idSize {
+			again(bucket, yield)
 		}
 	}
 	return nil
+}
+
+// again calls yield with every id of a bucket that was used again.
+func again(bucket []byte, yield func(kind idKind, first, again uint64)) {
+	ids := slices.SortedFunc(slices.Chunk(bucket, idSize), bytes.Compare)
+	for j := 1; j < len(ids); j++ {
+		if a, b := ids[j-1], ids[j]; bytes.Equal(a[:17], b[:17]) {
+			yield(idKind(b[16]), binary.BigEndian.Uint64(a[17:]), binary.BigEndian.Uint64(b[17:]))
+		}
+	}
 }
 
 func (u *uniques) close() {
