@@ -21,6 +21,10 @@ import (
 // Live is the schema that the services read.
 const Live = "ledger"
 
+// LocalSharedBuffers is what the PostgreSQL of a local run keeps of these tables
+// in memory: enough for the pages that a first search of 100,000 memories reads.
+const LocalSharedBuffers = "256MB"
+
 // ErrName says that a text can't be the name of a schema of ours.
 var ErrName = errors.New("not a schema name")
 

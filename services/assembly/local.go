@@ -16,6 +16,7 @@ import (
 	"github.com/memory-ledger/ledger/infra/datadir"
 	"github.com/memory-ledger/ledger/infra/localnats"
 	"github.com/memory-ledger/ledger/infra/localpostgres"
+	"github.com/memory-ledger/ledger/projections/schema"
 	"github.com/memory-ledger/ledger/services/config"
 	"github.com/memory-ledger/ledger/services/keystore"
 )
@@ -33,10 +34,6 @@ const localPace = 40 * time.Millisecond
 
 // natsFolder is where in its folder a local run has the log's server.
 const natsFolder = "nats"
-
-// LocalSharedBuffers is what the local PostgreSQL keeps of its tables: enough for
-// the pages that a first search of 100,000 memories reads.
-const LocalSharedBuffers = "256MB"
 
 // local is everything that a local run has started.
 type local struct {
@@ -134,7 +131,7 @@ func (l *local) launchPostgres(ctx context.Context) (*localpostgres.Server, erro
 	}
 	return localpostgres.Start(ctx, localpostgres.Config{
 		Dir: dir, Root: root, BinDir: l.cfg.PostgresBin, AsyncCommit: true, Logger: l.logger.With("server", "postgres"),
-		SharedBuffers: LocalSharedBuffers,
+		SharedBuffers: schema.LocalSharedBuffers,
 	})
 }
 

@@ -23,7 +23,7 @@ import (
 
 	"github.com/memory-ledger/ledger/infra/datadir"
 	"github.com/memory-ledger/ledger/infra/localpostgres"
-	"github.com/memory-ledger/ledger/services/assembly"
+	"github.com/memory-ledger/ledger/projections/schema"
 )
 
 // world is what the cases run against: our service and the plain one, each a
@@ -66,7 +66,7 @@ func (w *world) start(ctx context.Context) error {
 		return err
 	}
 	if w.database, err = localpostgres.Start(ctx, localpostgres.Config{
-		Dir: filepath.Join(w.dir, "plain"), SharedBuffers: assembly.LocalSharedBuffers, // as much as the ledger's
+		Dir: filepath.Join(w.dir, "plain"), SharedBuffers: schema.LocalSharedBuffers, // as much as the ledger's
 	}); err != nil {
 		return err
 	}
