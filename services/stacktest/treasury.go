@@ -1,6 +1,7 @@
 package stacktest
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -87,7 +88,20 @@ func (y *Treasury) Land(tx *solana.Transaction) string {
 	y.Helper()
 	var signature string
 	y.Must(y.Call(y.Context(), &signature, "sendTransaction", tx.MustToBase64(), map[string]any{"encoding": "base64", "preflightCommitment": "confirmed"}))
-	for range 500 {
+	y.await(signature, "confirmed", "finalized")
+	return signature
+}
+
+// Finalize waits until a transaction that landed is finalized.
+func (y *Treasury) Finalize(signature string) {
+	y.Helper()
+	y.await(signature, "finalized")
+}
+
+// await asks for a transaction until its status is one of those.
+func (y *Treasury) await(signature string, wanted ...string) {
+	y.Helper()
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		var statuses struct {
 			Value []*struct {
 				Err                any
@@ -95,16 +109,14 @@ func (y *Treasury) Land(tx *solana.Transaction) string {
 			}
 		}
 		y.Must(y.Call(y.Context(), &statuses, "getSignatureStatuses", []string{signature}))
-		if s := statuses.Value[0]; s != nil && s.ConfirmationStatus != "processed" {
+		if s := statuses.Value[0]; s != nil && slices.Contains(wanted, s.ConfirmationStatus) {
 			if s.Err != nil {
 				y.Fatalf("transaction failed: %v", s.Err)
 			}
-			return signature
+			return
 		}
-		time.Sleep(10 * time.Millisecond)
 	}
-	y.Fatal("the transaction was not confirmed")
-	return ""
+	y.Fatalf("the transaction did not become %s", wanted[0])
 }
 
 // Give mints tokens into a wallet's own token account, which it makes.
