@@ -13,8 +13,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/memory-ledger/ledger/events/eventlog"
-	"github.com/memory-ledger/ledger/infra/localpostgres"
-	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
 	"github.com/memory-ledger/ledger/projections/audit"
 	"github.com/memory-ledger/ledger/projections/internal/world"
 	"github.com/memory-ledger/ledger/projections/rebuild"
@@ -35,9 +33,7 @@ func BenchmarkRebuildAndVerify(b *testing.B) {
 	}
 	log := world.NewLog(b)
 	fillLog(b, log, n)
-	// As a local run has it: with fsync, and room for what is read again.
-	server := pgtest.Start(b, localpostgres.Config{AsyncCommit: true, SharedBuffers: schema.LocalSharedBuffers})
-	pool := world.Pool(b, server.URL(), schema.Live)
+	pool := world.Pool(b, world.RunDatabase(b), schema.Live)
 	var rebuilding, verifying, copying time.Duration
 	var most uint64
 	rebuilt := func() {

@@ -33,7 +33,7 @@ const (
 // SHA-256 and sorted into buckets by the first byte; beyond a bound the buckets
 // go to a temporary file, so memory hardly grows with the log: 7 MB, and for
 // each quarter of a million ids 2 KB of where they lie in the file and, while
-// the buckets are looked through one by one, some 60 KB of one of them.
+// the buckets are looked through one by one, some 40 KB of one of them.
 type uniques struct {
 	buckets [idBuckets][]byte
 	held    int

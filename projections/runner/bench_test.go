@@ -13,7 +13,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/memory-ledger/ledger/events"
-	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
 	"github.com/memory-ledger/ledger/projections/internal/column"
 	"github.com/memory-ledger/ledger/projections/internal/world"
 	"github.com/memory-ledger/ledger/projections/runner"
@@ -30,7 +29,7 @@ const (
 func BenchmarkReplay(b *testing.B) {
 	log := world.NewLog(b)
 	rows := fill(b, log)
-	url := pgtest.Database(b)
+	url := world.RunDatabase(b)
 	var schemas atomic.Int64
 	fresh := func() *pgxpool.Pool { return world.Pool(b, url, fmt.Sprintf("bench_%d", schemas.Add(1))) }
 	var replaying, copying time.Duration

@@ -23,6 +23,7 @@ import (
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/infra/localnats"
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
+	"github.com/memory-ledger/ledger/infra/localpostgres"
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
 	"github.com/memory-ledger/ledger/projections/internal/column"
 	"github.com/memory-ledger/ledger/projections/schema"
@@ -33,6 +34,13 @@ func Database(t testing.TB) (url string, pool *pgxpool.Pool) {
 	t.Helper()
 	url = pgtest.Database(t)
 	return url, Pool(t, url, schema.Live)
+}
+
+// RunDatabase is where a database is that is set up as that of a local run, with
+// fsync and as much memory, on a server of its own: for benchmarks.
+func RunDatabase(t testing.TB) (url string) {
+	t.Helper()
+	return pgtest.Start(t, localpostgres.Config{AsyncCommit: true, SharedBuffers: schema.LocalSharedBuffers}).URL()
 }
 
 // Pool migrates a schema and opens it.
