@@ -93,7 +93,7 @@ func Run(ctx context.Context, cfg Config) (Summary, error) {
 	if cfg.Patience <= 0 {
 		cfg.Patience = defaultPatience
 	}
-	a := &auditor{cfg: cfg, report: &report{to: cfg.Report, unread: map[unread]uint64{}}}
+	a := &auditor{cfg: cfg, digests: newDigester(), report: &report{to: cfg.Report, unread: map[unread]uint64{}}}
 	if err := a.run(ctx); err != nil {
 		return a.report.finish(), fmt.Errorf("audit: %w", err)
 	}
@@ -106,6 +106,7 @@ type auditor struct {
 	fold    *fold
 	through uint64
 	at      position.Vector // of each partition, what is checked; never beyond through
+	digests *digester
 }
 
 func (a *auditor) run(ctx context.Context) error {

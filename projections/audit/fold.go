@@ -2,7 +2,6 @@ package audit
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"time"
@@ -30,9 +29,9 @@ type fold struct {
 	movements map[string]*movement
 	ids       uniques
 	// back lists roots that lie too far back; see lookBack.
-	back    map[events.Owner][]claim
-	row     memoryRow // the newest memory's
-	scratch []byte
+	back map[events.Owner][]claim
+	rows rowsDigester
+	row  memoryRow // the newest memory's
 	// stored is when the log stored the messages at the rows of the checkpoint.
 	stored map[uint64]time.Time
 }
@@ -42,6 +41,7 @@ func newFold(a *auditor) *fold {
 		auditor: a, owners: map[events.Owner]*owner{}, sessions: map[string]*session{}, keys: map[string]*apiKey{},
 		grants: map[string]*grant{}, batches: map[string]*batch{}, attempts: map[string]*attempt{},
 		movements: map[string]*movement{}, back: map[events.Owner][]claim{}, stored: map[uint64]time.Time{},
+		ids: uniques{digests: a.digests.again()}, rows: rowsDigester{digests: a.digests.again()},
 	}
 }
 
@@ -56,7 +56,7 @@ type owner struct {
 
 	base   *tree.Frontier
 	recent []events.Hash
-	rows   rowsHash // of the memories
+	rows   digest // of the memories, in leaf order
 	active map[events.GrantKind]*grant
 
 	committed []*batch // largest confirmed one; several only where somebody said so again
@@ -110,9 +110,6 @@ func (o *owner) root(size uint64) (root events.Hash, known bool) {
 	}
 	return frontier.Root(), true
 }
-
-// rowsHash is a running hash over an owner's rows in leaf order.
-type rowsHash [sha256.Size]byte
 
 // current is the event that is being folded.
 type current struct {
@@ -178,7 +175,7 @@ func (f *fold) memory(ctx context.Context, c *current, data *events.MemoryWritte
 	}
 	o.append(data.LeafHash)
 	f.row.of(c.event, data, c.seq)
-	f.scratch = o.rows.add(&f.row, f.scratch)
+	o.rows = f.rows.after(o.rows, &f.row)
 	return nil
 }
 

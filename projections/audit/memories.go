@@ -56,10 +56,16 @@ func idText(id []byte) string {
 	return column.UUIDText(column.UUID(id))
 }
 
-// add folds a row in. Every field goes in with its length, so that no two rows
-// give the same bytes. It returns the buffer that it was given, for the next.
-func (h *rowsHash) add(m *memoryRow, scratch []byte) []byte {
-	b := append(scratch[:0], h[:]...)
+// rowsDigester makes one digest of all of an owner's rows.
+type rowsDigester struct {
+	digests *digester
+	text    []byte // what the last one was made of
+}
+
+// after returns the digest of the rows that before is of, and one more. Every field
+// goes in with its length, so that no two rows give the same bytes.
+func (d *rowsDigester) after(before digest, m *memoryRow) digest {
+	b := append(d.text[:0], before[:]...)
 	for _, n := range [...]int64{m.leafIndex, m.created, m.seq} {
 		b = binary.BigEndian.AppendUint64(b, uint64(n))
 	}
@@ -70,8 +76,8 @@ func (h *rowsHash) add(m *memoryRow, scratch []byte) []byte {
 	if m.idempotency != nil {
 		b = appendField(b, m.idempotency)
 	}
-	*h = sha256.Sum256(b)
-	return b
+	d.text = b
+	return d.digests.of(b)
 }
 
 func appendField(b, v []byte) []byte {
@@ -119,18 +125,18 @@ func scanMemory(rows pgx.Rows) (*memoryRow, error) {
 
 // leafWalk goes through memories, tiles and pages, owner by owner, side by side.
 // It knows nothing of the log, so that both can be read at the same time: what
-// it keeps is a hash of each owner's rows, and whose tiles or pages are not those
+// it keeps is a digest of each owner's rows, and whose tiles or pages are not those
 // of the rows.
 type leafWalk struct {
 	owner events.Owner // whose rows are being read; empty at the beginning
-	hash  rowsHash
+	sum   digest       // of them, so far
 	tree  tiler
 	whole bool // every row so far has a leaf hash
 	tiles *tileRows
 	pages *pager
 
-	scratch []byte
-	rows    map[events.Owner]rowsHash
+	digests rowsDigester
+	rows    map[events.Owner]digest
 	suspect map[events.Owner]bool
 	count   int // memories
 }
@@ -149,7 +155,7 @@ func (a *auditor) walkLeaves(ctx context.Context, db *snapshot) (*leafWalk, erro
 		return nil, err
 	}
 	defer pages.close()
-	w := &leafWalk{tiles: tiles, rows: map[events.Owner]rowsHash{}, suspect: map[events.Owner]bool{}}
+	w := &leafWalk{tiles: tiles, digests: rowsDigester{digests: a.digests.again()}, rows: map[events.Owner]digest{}, suspect: map[events.Owner]bool{}}
 	w.pages = &pager{rows: pages, differ: func(owner events.Owner, _ int64, _, _ string) { w.suspect[owner] = true }}
 	if err := copyMemories(ctx, db.first, a.cfg.Owner, w.memory); err != nil {
 		return nil, fmt.Errorf("read memories: %w", err)
@@ -171,7 +177,7 @@ func (w *leafWalk) memory(name []byte, m *memoryRow) error {
 			return err
 		}
 	}
-	w.scratch = w.hash.add(m, w.scratch)
+	w.sum = w.digests.after(w.sum, m)
 	if w.whole = w.whole && w.tree.leaf(m.leafHash); !w.whole {
 		w.suspect[w.owner] = true // a hash of another length; the rows can't add up
 	}
@@ -181,7 +187,7 @@ func (w *leafWalk) memory(name []byte, m *memoryRow) error {
 // next ends an owner and begins another.
 func (w *leafWalk) next(name events.Owner) error {
 	if w.owner != "" {
-		w.rows[w.owner] = w.hash
+		w.rows[w.owner] = w.sum
 		var want []wantTile
 		if w.whole {
 			want = w.tree.done()
@@ -197,7 +203,7 @@ func (w *leafWalk) next(name events.Owner) error {
 			return err
 		}
 	}
-	w.owner, w.hash, w.whole = name, rowsHash{}, true
+	w.owner, w.sum, w.whole = name, digest{}, true
 	w.tree.reset()
 	w.pages.begin(name)
 	return nil
@@ -208,8 +214,8 @@ func (w *leafWalk) next(name events.Owner) error {
 func (a *auditor) compareLeaves(ctx context.Context, db *snapshot, w *leafWalk) error {
 	rows := a.report.summary.Rows
 	rows["memories"], rows["tiles"], rows["body_pages"] = w.count, w.tiles.count, w.pages.rows.count
-	for name, hash := range w.rows {
-		if o := a.fold.owners[name]; o == nil || o.rows != hash {
+	for name, sum := range w.rows {
+		if o := a.fold.owners[name]; o == nil || o.rows != sum {
 			w.suspect[name] = true
 		}
 	}

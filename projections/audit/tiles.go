@@ -38,8 +38,8 @@ type tiler struct {
 }
 
 type tileLevel struct {
-	pending []byte     // hashes, side by side
-	hashes  []rowsHash // of the bytes of every full tile
+	pending []byte              // hashes, side by side
+	hashes  [][sha256.Size]byte // of the bytes of every full tile
 	roots   []events.Hash
 }
 
@@ -92,7 +92,7 @@ func subtree(hashes []byte) events.Hash {
 // wantTile is a tile that must be there: its root, and a digest of its bytes.
 type wantTile struct {
 	tileRow
-	digest rowsHash
+	digest [sha256.Size]byte
 }
 
 // done returns the full tiles in the order of the table.

@@ -2,7 +2,6 @@ package audit
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
 	"os"
@@ -29,12 +28,13 @@ const (
 	idInMemory = 1 << 18 // ids, in all buckets together
 )
 
-// uniques finds ids that were used twice. Ids are cut down to 128 bits of their
-// SHA-256 and sorted into buckets by the first byte; beyond a bound the buckets
+// uniques finds ids that were used twice. Ids are kept as digests and sorted
+// into buckets by the first byte; beyond a bound the buckets
 // go to a temporary file, so memory hardly grows with the log: 7 MB, and for
 // each quarter of a million ids 2 KB of where they lie in the file and, while
 // the buckets are looked through one by one, some 40 KB of one of them.
 type uniques struct {
+	digests *digester
 	buckets [idBuckets][]byte
 	held    int
 	text    []byte   // of the id that is being added
@@ -49,9 +49,9 @@ func (u *uniques) add(kind idKind, seq uint64, parts ...string) error {
 	for _, part := range parts {
 		u.text = append(append(u.text, part...), 0)
 	}
-	sum := sha256.Sum256(u.text)
+	sum := u.digests.of(u.text)
 	var id [idSize]byte
-	copy(id[:], sum[:16])
+	copy(id[:], sum[:])
 	id[16] = byte(kind)
 	binary.BigEndian.PutUint64(id[17:], seq)
 	u.buckets[sum[0]] = append(u.buckets[sum[0]], id[:]...)

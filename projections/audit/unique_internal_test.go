@@ -14,7 +14,7 @@ func TestUniquesAcrossSpills(t *testing.T) {
 	again := map[uint64]uint64{ // sequence -> the sequence whose id it repeats
 		7: 3, idInMemory + 5: 4, 2*idInMemory + 9: idInMemory + 11, ids - 1: 1, ids: ids - 2,
 	}
-	var u uniques
+	u := uniques{digests: newDigester()}
 	for seq := uint64(1); seq <= ids; seq++ {
 		id := seq
 		if first, repeats := again[seq]; repeats {
