@@ -36,28 +36,27 @@ func (l *JetStream) Bulk() Bulk { return Bulk{l} }
 // Read implements PartReader. Beyond the slices, 16 MiB and 2,000 messages may
 // be on their way. What is short or filtered is read by direct gets.
 func (b Bulk) Read(ctx context.Context, cfg ReadConfig, yield func(Slice) error) error {
+	return b.readLong(ctx, cfg, b.fetch, yield)
+}
+
+// readLong has fetch read what is worth while, and direct gets the rest.
+func (b Bulk) readLong(ctx context.Context, cfg ReadConfig, fetch func(context.Context, ReadConfig, chan<- Slice) error, yield func(Slice) error) error {
 	if cfg.Subject != "" || cfg.To < max(1, cfg.From)+bulkRecords {
 		return b.Direct().Read(ctx, cfg, yield)
 	}
-	return readAhead(ctx, cfg, b.fetch, yield)
+	return readAhead(ctx, cfg, fetch, yield)
 }
 
-// fetch sends the slices of a Read. Whatever happens to a consumer, the next
-// one begins where its messages ended.
+// fetch sends the slices of a Read.
 func (b Bulk) fetch(ctx context.Context, cfg ReadConfig, out chan<- Slice) error {
-	if cfg.MaxBytes <= 0 {
-		cfg.MaxBytes = batchBytes
-	}
-	g := bulkGatherer{cfg: cfg, next: cfg.From, send: func(slice Slice) error {
-		select {
-		case out <- slice:
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}}
+	return b.gather(ctx, newGatherer(ctx, cfg, out))
+}
+
+// gather reads what is missing. Whatever happens to a consumer, the next one begins
+// where its messages ended.
+func (b Bulk) gather(ctx context.Context, g *gatherer) error {
 	for {
-		err := b.consume(ctx, &g)
+		err := b.consume(ctx, g)
 		switch {
 		case g.done():
 			return nil
@@ -72,7 +71,7 @@ func (b Bulk) fetch(ctx context.Context, cfg ReadConfig, out chan<- Slice) error
 // consume gathers from one consumer until all is read or something is in the
 // way: the server, the consumer, or a message that got lost on its way here. A
 // crash leaves the consumer to the server, which forgets it.
-func (b Bulk) consume(ctx context.Context, g *bulkGatherer) error {
+func (b Bulk) consume(ctx context.Context, g *gatherer) error {
 	consumer, err := b.makeConsumer(ctx, g.next)
 	if err != nil {
 		return err
@@ -133,8 +132,8 @@ func (b Bulk) dropConsumer(ctx context.Context, name string) {
 	_ = b.js.DeleteConsumer(ctx, StreamName, name) // or the server forgets it
 }
 
-// bulkGatherer makes slices of what consumers bring, one after the other.
-type bulkGatherer struct {
+// gatherer makes slices of messages that come one after the other.
+type gatherer struct {
 	cfg       ReadConfig
 	next      uint64 // sequence in the log
 	delivered uint64 // messages that this consumer sent, also those that got lost
@@ -143,13 +142,27 @@ type bulkGatherer struct {
 	send      func(Slice) error
 }
 
-func (g *bulkGatherer) done() bool { return g.next > g.cfg.To }
+func newGatherer(ctx context.Context, cfg ReadConfig, out chan<- Slice) *gatherer {
+	if cfg.MaxBytes <= 0 {
+		cfg.MaxBytes = batchBytes
+	}
+	return &gatherer{cfg: cfg, next: cfg.From, send: func(slice Slice) error {
+		select {
+		case out <- slice:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}}
+}
+
+func (g *gatherer) done() bool { return g.next > g.cfg.To }
 
 // errLost: the server sent a message that did not arrive.
 var errLost = errors.New("a message got lost on its way")
 
-// take adds a message, and sends the slice where that makes it long enough.
-func (g *bulkGatherer) take(msg jetstream.Msg) error {
+// take adds a message that a consumer brought.
+func (g *gatherer) take(msg jetstream.Msg) error {
 	meta, err := msg.Metadata()
 	if err != nil {
 		return fmt.Errorf("message without metadata: %w", err)
@@ -160,15 +173,20 @@ func (g *bulkGatherer) take(msg jetstream.Msg) error {
 	if meta.Sequence.Stream != g.next {
 		return fmt.Errorf("%w: expected sequence %d, got %d", ErrGap, g.next, meta.Sequence.Stream)
 	}
+	return g.add(Record{
+		Seq: g.next, Subject: msg.Subject(), Time: meta.Timestamp,
+		CommandID: msg.Headers().Get(jetstream.MsgIDHeader), Payload: msg.Data(),
+	})
+}
+
+// add adds the next message, and sends the slice where that makes it long enough.
+func (g *gatherer) add(r Record) error {
 	if len(g.slice.Records) == 0 {
 		g.slice = Slice{First: g.next, Records: make([]Record, 0, min(batchRecords, g.cfg.To-g.next+1))}
 	}
 	g.slice.Last = g.next
-	g.slice.Records = append(g.slice.Records, Record{
-		Seq: g.next, Subject: msg.Subject(), Time: meta.Timestamp,
-		CommandID: msg.Headers().Get(jetstream.MsgIDHeader), Payload: msg.Data(),
-	})
-	g.size += len(msg.Data())
+	g.slice.Records = append(g.slice.Records, r)
+	g.size += len(r.Payload)
 	g.next++
 	if len(g.slice.Records) < batchRecords && g.size < g.cfg.MaxBytes && !g.done() {
 		return nil

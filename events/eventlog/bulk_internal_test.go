@@ -26,7 +26,7 @@ func (d delivered) Data() []byte         { return []byte("0123456789") }
 func TestLostIsNotAGap(t *testing.T) {
 	t.Parallel()
 	var sent []Slice
-	g := bulkGatherer{cfg: ReadConfig{From: 5, To: 9, MaxBytes: 20}, next: 5, send: func(s Slice) error {
+	g := gatherer{cfg: ReadConfig{From: 5, To: 9, MaxBytes: 20}, next: 5, send: func(s Slice) error {
 		sent = append(sent, s)
 		return nil
 	}}

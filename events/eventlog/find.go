@@ -41,9 +41,18 @@ func (l *JetStream) find(ctx context.Context, request getRequest, is func() (boo
 // everySubject is the filter that all messages pass.
 const everySubject = ">"
 
-// holds reports whether the log has any message of a filter. The server has that in
-// memory.
+// holds reports whether the log has any message of a filter.
 func (l *JetStream) holds(ctx context.Context, filter string) (bool, error) {
+	state, err := l.state(ctx, filter)
+	if err != nil {
+		return false, err
+	}
+	return state.Msgs > 0 && (filter == everySubject || len(state.Subjects) > 0), nil
+}
+
+// state asks for the stream's state, which the server has in memory, and for the
+// subjects of a filter.
+func (l *JetStream) state(ctx context.Context, filter string) (*jetstream.StreamState, error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
 	var request struct {
@@ -54,24 +63,24 @@ func (l *JetStream) holds(ctx context.Context, filter string) (bool, error) {
 	}
 	body, err := json.Marshal(request)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	reply, err := l.nc.RequestWithContext(ctx, "$JS.API.STREAM.INFO."+StreamName, body)
 	if err != nil {
-		return false, fmt.Errorf("%w: %w", ErrUnavailable, err)
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	var answer struct {
 		State *jetstream.StreamState `json:"state"`
 		Error *jetstream.APIError    `json:"error"`
 	}
 	if err := json.Unmarshal(reply.Data, &answer); err != nil {
-		return false, fmt.Errorf("%w: %w", ErrUnavailable, err)
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	switch {
 	case answer.Error != nil:
-		return false, fmt.Errorf("%w: %w", ErrUnavailable, answer.Error)
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, answer.Error)
 	case answer.State == nil:
-		return false, fmt.Errorf("%w: answer without the stream's state", ErrUnavailable)
+		return nil, fmt.Errorf("%w: answer without the stream's state", ErrUnavailable)
 	}
-	return answer.State.Msgs > 0 && (filter == everySubject || len(answer.State.Subjects) > 0), nil
+	return answer.State, nil
 }

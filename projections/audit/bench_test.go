@@ -13,6 +13,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/infra/localnats"
+	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 	"github.com/memory-ledger/ledger/projections/audit"
 	"github.com/memory-ledger/ledger/projections/internal/world"
 	"github.com/memory-ledger/ledger/projections/rebuild"
@@ -31,14 +33,15 @@ func BenchmarkRebuildAndVerify(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	log := world.NewLog(b)
+	dir := b.TempDir()
+	log := world.NewLog(b, natstest.Dir(dir))
 	fillLog(b, log, n)
 	pool := world.Pool(b, world.RunDatabase(b), schema.Live)
 	var rebuilding, verifying, copying time.Duration
 	var most uint64
 	rebuilt := func() {
 		b.Helper()
-		result, err := rebuild.Run(b.Context(), rebuild.Config{Pool: emptied(b, pool), Log: replayed(log), Force: true})
+		result, err := rebuild.Run(b.Context(), rebuild.Config{Pool: emptied(b, pool), Log: replayed(log, dir), Force: true})
 		if err != nil || result.Position != uint64(n) {
 			b.Fatalf("%+v, %v", result, err)
 		}
@@ -50,7 +53,7 @@ func BenchmarkRebuildAndVerify(b *testing.B) {
 		rebuilding += time.Since(start)
 		start = time.Now()
 		peak := watchHeap(func() {
-			summary, err := audit.Run(b.Context(), audit.Config{Log: replayed(log), Pool: pool, Report: func(f audit.Finding) { b.Error(f) }})
+			summary, err := audit.Run(b.Context(), audit.Config{Log: replayed(log, dir), Pool: pool, Report: func(f audit.Finding) { b.Error(f) }})
 			if err != nil || summary.Rows["memories"] != n {
 				b.Fatalf("%+v, %v", summary, err)
 			}
@@ -67,13 +70,19 @@ func BenchmarkRebuildAndVerify(b *testing.B) {
 	b.ReportMetric(float64(most)/(1<<20), "verify-heap-MiB")
 }
 
-// replayed is the log as a local run's tools read it; LOG_READ=direct as those
-// do who may not make consumers.
-func replayed(log *world.Log) rebuild.Log {
-	if os.Getenv("LOG_READ") == "direct" {
-		return direct(log)
+// replayed is the log as a local run's tools read it, out of its server's folder;
+// LOG_READ=consumer as those of a cluster do, and direct as those who may not make
+// consumers.
+func replayed(log *world.Log, dir string) rebuild.Log {
+	stream := log.Log.(*eventlog.JetStream)
+	switch os.Getenv("LOG_READ") {
+	case "direct":
+		return stream.Direct()
+	case "consumer":
+		return stream.Bulk()
+	default:
+		return stream.Files(localnats.OpenBlocks(dir, eventlog.StreamName))
 	}
-	return log.Log.(*eventlog.JetStream).Bulk()
 }
 
 func fillLog(b *testing.B, log *world.Log, n int) {

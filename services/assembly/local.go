@@ -263,7 +263,7 @@ func (l *local) note() error {
 	}
 	if l.nats != nil {
 		run.NATSURL = l.nats.URL()
-		run.LogRead = config.LogReadConsumer // it lets its owner do everything
+		run.LogRead = config.LogReadFiles
 	}
 	return l.dir.WriteRun(run)
 }

@@ -20,10 +20,12 @@ import (
 	"github.com/memory-ledger/ledger/services/keystore"
 )
 
-// Values of LOG_READ.
+// Values of LOG_READ. LogReadFiles is a local run's to say, of its own folder: who
+// said it of another log would read the wrong one.
 const (
 	LogReadDirect   = "direct"
 	LogReadConsumer = "consumer"
+	LogReadFiles    = "files"
 )
 
 // Config is every setting. A variable that ends in _FILE names a file that
@@ -69,7 +71,8 @@ type Config struct {
 	// LogRead is how rebuild and verify read the log: "direct", by direct gets,
 	// which every role may, or "consumer", by a consumer of their own, which
 	// takes a fourth of the work and rights that the shipped roles have not.
-	// Default: direct; consumer beside a local run with a log server of its own.
+	// Default: direct; beside a local run with a log server of its own, that one's
+	// files.
 	LogRead string `env:"LOG_READ"`
 	// DatabaseURL is the PostgreSQL of the read models.
 	DatabaseURL string `env:"DATABASE_URL"`

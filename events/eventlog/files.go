@@ -1,0 +1,75 @@
+package eventlog
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Blocks reads the log's messages where its server keeps them.
+type Blocks interface {
+	// Scan calls yield with the messages from one sequence to another, in order,
+	// and returns nil at the end or before the first one that it does not find. Of
+	// one that was deleted it may still find the bytes. What yield is given stays as it is; the time is in nanoseconds since 1970.
+	// Scan returns yield's error as it is.
+	Scan(ctx context.Context, from, to uint64, yield func(seq uint64, time int64, subject, header, payload []byte) error) error
+}
+
+// Files is the log for those who replay all of it on the machine of its one
+// server, and may read its files. What they do not find there they ask the server
+// for, as [Bulk].
+type Files struct {
+	Bulk
+	blocks Blocks
+}
+
+var (
+	_ Log        = Files{}
+	_ PartReader = Files{}
+)
+
+// Files returns the log as it is read past its server.
+func (l *JetStream) Files(blocks Blocks) Files { return Files{l.Bulk(), blocks} }
+
+// Read implements PartReader. What is short or filtered is read by direct gets.
+func (f Files) Read(ctx context.Context, cfg ReadConfig, yield func(Slice) error) error {
+	return f.readLong(ctx, cfg, f.fetch, yield)
+}
+
+func (f Files) fetch(ctx context.Context, cfg ReadConfig, out chan<- Slice) error {
+	g := newGatherer(ctx, cfg, out)
+	if state, err := f.state(ctx, everySubject); err != nil || state.Msgs != state.LastSeq {
+		// Something was deleted, and may still be in its file; or who knows.
+		return f.gather(ctx, g)
+	}
+	err := f.blocks.Scan(ctx, g.next, cfg.To, func(seq uint64, at int64, subject, header, payload []byte) error {
+		return g.add(Record{
+			Seq: seq, Subject: string(subject), Time: time.Unix(0, at),
+			CommandID: commandIn(header), Payload: payload,
+		})
+	})
+	switch {
+	case g.done() || ctx.Err() != nil:
+		return err
+	case err != nil:
+		return fmt.Errorf("read before sequence %d: %w", g.next, err)
+	default:
+		return f.gather(ctx, g)
+	}
+}
+
+var (
+	commandField = []byte("\r\n" + jetstream.MsgIDHeader + ":")
+	fieldEnd     = []byte("\r\n")
+)
+
+// commandIn returns the command id in a header as it was sent (ADR-4 of NATS), empty
+// if there is none.
+func commandIn(header []byte) string {
+	_, rest, _ := bytes.Cut(header, commandField)
+	value, _, _ := bytes.Cut(rest, fieldEnd)
+	return string(bytes.TrimSpace(value))
+}
