@@ -182,7 +182,7 @@ func (g *gatherer) take(msg jetstream.Msg) error {
 // add adds the next message, and sends the slice where that makes it long enough.
 func (g *gatherer) add(r Record) error {
 	if len(g.slice.Records) == 0 {
-		g.slice = Slice{First: g.next, Records: make([]Record, 0, min(batchRecords, g.cfg.To-g.next+1))}
+		g.slice.First, g.slice.Records = g.next, make([]Record, 0, min(batchRecords, g.cfg.To-g.next+1))
 	}
 	g.slice.Last = g.next
 	g.slice.Records = append(g.slice.Records, r)

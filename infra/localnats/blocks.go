@@ -72,8 +72,8 @@ func OpenBlocks(dir, stream string) Blocks {
 
 // Scan calls yield with the messages from one sequence to another, in order. It
 // returns nil at the end and before the first one that it does not find, which may
-// be deleted, or not yet there. What yield is given stays as it is; the time is in
-// nanoseconds since 1970. Scan returns yield's error as it is.
+// be deleted, or not yet there. What yield is given is worth nothing when it returns;
+// the time is in nanoseconds since 1970. Scan returns yield's error as it is.
 func (b Blocks) Scan(ctx context.Context, from, to uint64, yield func(seq uint64, time int64, subject, header, payload []byte) error) error {
 	if from > to {
 		return nil
@@ -145,6 +145,7 @@ type blockScan struct {
 	path string // of the block
 	hash hash.Hash64
 	sum  [recordHash]byte
+	room []byte // for what is read at a time
 }
 
 // block yields what a block has of the messages that are due.
@@ -164,14 +165,15 @@ func (s *blockScan) block(ctx context.Context, b Blocks, n int) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		chunk := make([]byte, max(blockChunk, 2*len(rest))) // another one each time: what was yielded stays
-		n, err := io.ReadFull(f, chunk[copy(chunk, rest):])
+		s.room = append(s.room[:0], rest...)
+		s.room = slices.Grow(s.room, max(blockChunk-len(rest), len(rest)))
+		n, err := io.ReadFull(f, s.room[len(rest):cap(s.room)])
 		ends := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 		if err != nil && !ends {
 			return err
 		}
 		var due bool
-		rest, due, err = s.records(chunk[:len(rest)+n])
+		rest, due, err = s.records(s.room[:len(rest)+n])
 		if err != nil || !due || ends {
 			return err
 		}

@@ -25,15 +25,10 @@ type scanned struct {
 }
 
 func scan(ctx context.Context, b localnats.Blocks, from, to uint64) (all []scanned, err error) {
-	var kept [][3][]byte
 	err = b.Scan(ctx, from, to, func(seq uint64, time int64, subject, header, payload []byte) error {
-		all = append(all, scanned{seq: seq, time: time})
-		kept = append(kept, [3][]byte{subject, header, payload})
+		all = append(all, scanned{seq, time, string(subject), string(header), string(payload)})
 		return nil
 	})
-	for i, k := range kept { // at the end: what was yielded stays
-		all[i].subject, all[i].header, all[i].payload = string(k[0]), string(k[1]), string(k[2])
-	}
 	return all, err
 }
 

@@ -23,8 +23,6 @@ import (
 func TestMain(m *testing.M) { pgtest.Main(m) }
 
 // direct is the log as the audit reads it.
-func direct(log *world.Log) eventlog.Direct { return log.Log.(*eventlog.JetStream).Direct() }
-
 // storyLeaves is how many leaves a story's owner writes: more than a tile.
 const storyLeaves = 300
 
@@ -125,7 +123,7 @@ func TestWhatIsGoodIsFoundGood(t *testing.T) {
 	t.Parallel()
 	pool, log := projected(t, slices.Concat(story(1), story(2))...)
 	for _, owner := range []events.Owner{"", world.NumberedActor(2).Owner} {
-		found, summary := verify(t, audit.Config{Log: direct(log), Pool: pool, Owner: owner})
+		found, summary := verify(t, audit.Config{Log: log.Replayed(), Pool: pool, Owner: owner})
 		if len(found) != 0 {
 			t.Errorf("found %v", found)
 		}
@@ -138,7 +136,7 @@ func TestWhatIsGoodIsFoundGood(t *testing.T) {
 			t.Errorf("%+v", summary)
 		}
 	}
-	found, summary := verify(t, audit.Config{Log: direct(log)})
+	found, summary := verify(t, audit.Config{Log: log.Replayed()})
 	if len(found) != 0 || len(summary.NotChecked) != 3 || !strings.Contains(fmt.Sprint(summary.NotChecked), "read models") {
 		t.Errorf("%v, %+v", found, summary)
 	}
@@ -174,7 +172,7 @@ func TestOnlyWhoIsDamagedIsLookedAtCloser(t *testing.T) {
 	}
 	pool, log := projected(t, messages...)
 	look := func(change string, want ...events.Owner) {
-		l := &readers{Log: direct(log)}
+		l := &readers{Log: log.Replayed()}
 		found, _ := verify(t, audit.Config{Log: l, Pool: pool})
 		if !slices.Equal(l.closer, want) || (len(found) > 0) != (len(want) > 0) {
 			t.Errorf("after %q: %v looked at closer, want %v; found %v", change, l.closer, want, found)

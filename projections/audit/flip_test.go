@@ -71,7 +71,7 @@ func TestEveryFlippedBitIsFound(t *testing.T) {
 		}
 		damaged(t, pool, c.table, `UPDATE `+c.table+` SET `+c.name+` = `+change+` WHERE ctid = (
 			SELECT ctid FROM `+c.table+` WHERE `+c.name+` IS NOT NULL ORDER BY md5(ctid::text) LIMIT 1)`, func() {
-			found, _ := verify(t, audit.Config{Log: direct(log), Pool: pool})
+			found, _ := verify(t, audit.Config{Log: log.Replayed(), Pool: pool})
 			if !named(found, c) {
 				t.Errorf("%s.%s: found %v", c.table, c.name, found)
 			}
@@ -140,7 +140,7 @@ func TestRowsTakenAndAddedAreFound(t *testing.T) {
 		{"grants", `INSERT INTO grants SELECT gen_random_uuid(), owner, kind, token_hash, minted_at, expires_at, max_uses, used, revoked_at, seq FROM grants LIMIT 1`, "no event"},
 	} {
 		damaged(t, pool, c.table, c.change, func() {
-			found, _ := verify(t, audit.Config{Log: direct(log), Pool: pool})
+			found, _ := verify(t, audit.Config{Log: log.Replayed(), Pool: pool})
 			ok := slices.ContainsFunc(found, func(f audit.Finding) bool { return f.Table == c.table && strings.Contains(f.Detail, c.detail) })
 			if !ok {
 				t.Errorf("%s: found %v", c.change, found)

@@ -73,7 +73,7 @@ func TestOneHalfStandsStill(t *testing.T) {
 		}
 		return err
 	})
-	cfg := audit.Config{Log: direct(log), Pool: pool, Patience: time.Millisecond}
+	cfg := audit.Config{Log: log.Replayed(), Pool: pool, Patience: time.Millisecond}
 	found, summary := verify(t, cfg)
 	if len(found) != 0 || summary.Through != head || summary.Rows["checkpoint"] != 2 || summary.Owners != 4 || summary.Messages != head-uint64(len(said)) {
 		t.Errorf("%v, %+v", found, summary)

@@ -172,9 +172,9 @@ func TestTamperedLogs(t *testing.T) {
 				who string
 				cfg audit.Config
 			}{
-				{anybody, audit.Config{Log: direct(log)}},
-				{keys, audit.Config{Log: direct(log), Keys: plainKeys}},
-				{chained, audit.Config{Log: direct(log), Chain: committed}},
+				{anybody, audit.Config{Log: log.Replayed()}},
+				{keys, audit.Config{Log: log.Replayed(), Keys: plainKeys}},
+				{chained, audit.Config{Log: log.Replayed(), Chain: committed}},
 			} {
 				found, _ := verify(t, try.cfg)
 				sees := slices.ContainsFunc(found, func(f audit.Finding) bool { return f.Check == c.check })
@@ -247,7 +247,7 @@ func TestBrokenRulesAreFound(t *testing.T) {
 			for _, data := range c.said {
 				log.Publish(t, a.Say(data))
 			}
-			found, _ := verify(t, audit.Config{Log: direct(log)})
+			found, _ := verify(t, audit.Config{Log: log.Replayed()})
 			if (len(found) == 0) != (c.check == "") || slices.ContainsFunc(found, func(f audit.Finding) bool { return f.Check != c.check || f.Owner != a.Owner || f.Seq == 0 }) {
 				t.Errorf("found %v, want %q", found, c.check)
 			}
@@ -264,7 +264,7 @@ func TestAMessageOfAnotherCommandIsFound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if found, _ := verify(t, audit.Config{Log: direct(log)}); len(found) != 1 || found[0].Check != audit.CheckDecode || found[0].Owner != a.Owner {
+	if found, _ := verify(t, audit.Config{Log: log.Replayed()}); len(found) != 1 || found[0].Check != audit.CheckDecode || found[0].Owner != a.Owner {
 		t.Errorf("found %v", found)
 	}
 }
@@ -285,16 +285,16 @@ func TestTheChainIsCompared(t *testing.T) {
 		"more than the log has":  {&audit.Commitment{Size: 13, Root: tree.RootOf(leaves)}, false},
 		"no account":             {nil, false},
 	} {
-		found, summary := verify(t, audit.Config{Log: direct(log), Chain: chain{owner: c.account}})
+		found, summary := verify(t, audit.Config{Log: log.Replayed(), Chain: chain{owner: c.account}})
 		if c.good != (len(found) == 0) || slices.ContainsFunc(found, func(f audit.Finding) bool { return f.Check != audit.CheckOnchain || f.Owner != owner }) {
 			t.Errorf("%s: found %v, %+v", name, found, summary)
 		}
 	}
 	gone := world.NumberedActor(9).Owner
-	if found, _ := verify(t, audit.Config{Log: direct(log), Owner: gone, Chain: chain{gone: {Size: 3}}}); len(found) != 1 || found[0].Owner != gone {
+	if found, _ := verify(t, audit.Config{Log: log.Replayed(), Owner: gone, Chain: chain{gone: {Size: 3}}}); len(found) != 1 || found[0].Owner != gone {
 		t.Errorf("an owner taken out whole: %v", found)
 	}
-	found, summary := verify(t, audit.Config{Log: direct(log), Chain: deadChain{}})
+	found, summary := verify(t, audit.Config{Log: log.Replayed(), Chain: deadChain{}})
 	if len(found) != 0 || summary.Good() || !strings.Contains(fmt.Sprint(summary.NotChecked), "the chain: out of reach") || len(summary.Incomplete) != 1 {
 		t.Errorf("found %v, %+v", found, summary)
 	}
@@ -319,7 +319,7 @@ func TestWhatMakesAnAuditIncomplete(t *testing.T) {
 		"an owner":           {audit.Config{Owner: world.NumberedActor(1).Owner}, ""},
 		"another owner":      {audit.Config{Owner: world.NumberedActor(2).Owner}, "no such owner"},
 	} {
-		c.cfg.Log = direct(log)
+		c.cfg.Log = log.Replayed()
 		found, summary := verify(t, c.cfg)
 		said := fmt.Sprint(summary.Incomplete)
 		if len(found) != 0 || summary.Good() != (c.incomplete == "") || len(summary.Incomplete) > 1 || !strings.Contains(said, c.incomplete) {
@@ -358,7 +358,7 @@ func TestFalseConfirmationsAreFound(t *testing.T) {
 			if messages[confirmed] = c.tamper(messages[confirmed]); c.check != "" && messages[confirmed] == good[confirmed] {
 				t.Fatalf("nothing was altered: %s", good[confirmed].payload)
 			}
-			found, _ := verify(t, audit.Config{Log: direct(forged(t, messages)), Chain: c.chain})
+			found, _ := verify(t, audit.Config{Log: forged(t, messages).Replayed(), Chain: c.chain})
 			if (len(found) == 0) != (c.check == "") || slices.ContainsFunc(found, func(f audit.Finding) bool { return f.Check != c.check || f.Owner != owner || f.Seq != confirmed+1 }) {
 				t.Errorf("found %v, want %q", found, c.check)
 			}

@@ -81,19 +81,20 @@ func (u *uniques) spill() (err error) {
 	return nil
 }
 
-// read returns all of a bucket, what was spilled first.
-func (u *uniques) read(bucket int) ([]byte, error) {
-	var all []byte
+// read returns all of a bucket, what was spilled first, in room, if there is enough
+// of it.
+func (u *uniques) read(bucket int, room []byte) ([]byte, error) {
+	all := room[:0]
 	begin := int64(0) // of a spill, then of the bucket in it
 	for i := range u.ends {
 		if bucket > 0 {
 			begin = u.ends[i][bucket-1]
 		}
-		part := make([]byte, u.ends[i][bucket]-begin)
-		if _, err := u.spilled.ReadAt(part, begin); err != nil {
+		held, length := len(all), int(u.ends[i][bucket]-begin)
+		all = slices.Grow(all, length)[:held+length]
+		if _, err := u.spilled.ReadAt(all[held:], begin); err != nil {
 			return nil, fmt.Errorf("read spilled ids: %w", err)
 		}
-		all = append(all, part...)
 		begin = u.ends[i][idBuckets-1]
 	}
 	return append(all, u.buckets[bucket]...), nil
@@ -101,10 +102,13 @@ func (u *uniques) read(bucket int) ([]byte, error) {
 
 // twice calls yield with every id that was used again, and where.
 func (u *uniques) twice(yield func(kind idKind, first, again uint64)) error {
-	var firsts []uint64
+	var (
+		bucket []byte
+		firsts []uint64
+		err    error
+	)
 	for i := range u.buckets {
-		bucket, err := u.read(i)
-		if err != nil {
+		if bucket, err = u.read(i, bucket); err != nil {
 			return err
 		}
 		// Their first bytes tell nearly all apart, and are sorted sooner.

@@ -75,7 +75,7 @@ func (s *stage) projector(run partition.Run) (stop func() error) {
 }
 
 func (s *stage) config() rebuild.Config {
-	return rebuild.Config{Pool: s.pool, Log: s.log.Log.(*eventlog.JetStream).Direct()}
+	return rebuild.Config{Pool: s.pool, Log: s.log.Replayed()}
 }
 
 func (s *stage) fill(owners, leaves int) []*world.Actor {

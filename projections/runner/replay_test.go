@@ -7,7 +7,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/projections/internal/world"
 	"github.com/memory-ledger/ledger/projections/position"
 	"github.com/memory-ledger/ledger/projections/runner"
@@ -25,7 +24,7 @@ func replayer(t *testing.T, pool *pgxpool.Pool, log *world.Log, connections int)
 		t.Cleanup(conn.Release)
 		conns[i] = conn.Conn()
 	}
-	r, err := runner.NewReplayer(t.Context(), conns[0], log.Log.(*eventlog.JetStream).Bulk(), runner.Projections())
+	r, err := runner.NewReplayer(t.Context(), conns[0], log.Replayed(), runner.Projections())
 	if err != nil {
 		t.Fatal(err)
 	}
