@@ -21,11 +21,11 @@ import (
 // Blocks reads a stream that only grows out of the files in which a server keeps
 // it. The server may be at work on them meanwhile, in this process or in another: a
 // message that it has acknowledged is in its file, whole, and stays as it is. It is
-// for whoever reads all of a log: to be sent a message costs ten times as much.
+// for whoever reads all of a log: to be sent a message costs five times as much.
 //
 // A message that was deleted may still be found. And the hash of a record does not
-// cover its lengths: where one was damaged, a header that does not begin and end as
-// headers do tells that, but of a message without a header, its reader has to.
+// cover its lengths. Where one was damaged, a header tells, which then does not begin
+// or end as headers do; of a message that has none, its reader has to.
 //
 // # Layout
 //
@@ -44,7 +44,7 @@ import (
 //	...     ...    payload
 //	-8      8      HighwayHash-64 of bytes 4 to 20, the subject, the header and the payload
 //
-// The hash has no part in the lengths; its key is the SHA-256 of the stream's name, "-", and the block's number.
+// The hash's key is the SHA-256 of the stream's name, "-", and the block's number.
 type Blocks struct{ dir, stream string }
 
 // ErrBlock says that a block holds what no server writes there: it is damaged.
