@@ -193,5 +193,9 @@ func (g *gatherer) add(r Record) error {
 	}
 	whole := g.slice
 	g.slice, g.size = Slice{}, 0
-	return g.send(whole)
+	if err := g.send(whole); err != nil {
+		g.next = whole.First // nobody got it
+		return err
+	}
+	return nil
 }

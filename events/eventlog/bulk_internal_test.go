@@ -61,3 +61,16 @@ func TestLostIsNotAGap(t *testing.T) {
 		}
 	}
 }
+
+// A slice that nobody took, because the read ended, is not read, were it the last.
+func TestWhatNobodyTookIsNotRead(t *testing.T) {
+	t.Parallel()
+	ended := errors.New("ended")
+	g := gatherer{cfg: ReadConfig{From: 5, To: 6, MaxBytes: 100}, next: 5, send: func(Slice) error { return ended }}
+	if err := g.add(Record{Seq: 5}); err != nil || g.next != 6 {
+		t.Fatalf("%v, next is %d", err, g.next)
+	}
+	if err := g.add(Record{Seq: 6}); !errors.Is(err, ended) || g.done() || g.next != 5 {
+		t.Errorf("%v, next is %d", err, g.next)
+	}
+}

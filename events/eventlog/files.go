@@ -76,11 +76,11 @@ func (f Files) fetch(ctx context.Context, cfg ReadConfig, rooms <-chan []byte, o
 		})
 	})
 	switch {
-	case g.done() || ctx.Err() != nil:
-		return err
-	case err != nil:
+	case g.done():
+		return nil
+	case err != nil && ctx.Err() == nil:
 		return fmt.Errorf("read before sequence %d: %w", g.next, err)
-	default:
+	default: // which says so where ctx has ended
 		return f.gather(ctx, g)
 	}
 }
