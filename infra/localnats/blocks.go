@@ -12,8 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/minio/highwayhash"
 )
@@ -78,7 +76,7 @@ func (b Blocks) Scan(ctx context.Context, from, to uint64, yield func(seq uint64
 	if from > to {
 		return nil
 	}
-	numbers, err := b.numbers()
+	numbers, err := blockNumbers(b.dir)
 	if err != nil {
 		return err
 	}
@@ -93,23 +91,6 @@ func (b Blocks) Scan(ctx context.Context, from, to uint64, yield func(seq uint64
 		}
 	}
 	return nil
-}
-
-// numbers returns the numbers of the blocks, ascending.
-func (b Blocks) numbers() ([]int, error) {
-	entries, err := os.ReadDir(b.dir)
-	if err != nil {
-		return nil, err
-	}
-	var numbers []int
-	for _, e := range entries {
-		text, ok := strings.CutSuffix(e.Name(), blockSuffix)
-		if n, err := strconv.Atoi(text); ok && err == nil {
-			numbers = append(numbers, n)
-		}
-	}
-	slices.Sort(numbers)
-	return numbers, nil
 }
 
 // find returns which of the blocks holds a sequence, if one does.

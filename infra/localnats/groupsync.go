@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -380,16 +381,12 @@ func (g *GroupSync) syncAll() error {
 			return err
 		}
 	}
-	entries, err := os.ReadDir(g.dir)
+	numbers, err := blockNumbers(g.dir)
 	if err != nil {
 		return err
 	}
 	var at place
-	for _, e := range entries {
-		n, err := strconv.Atoi(strings.TrimSuffix(e.Name(), blockSuffix))
-		if err != nil || !strings.HasSuffix(e.Name(), blockSuffix) {
-			continue
-		}
+	for _, n := range numbers {
 		size, err := g.size(n)
 		if err == nil {
 			err = g.syncFile(blockPath(g.dir, n))
@@ -468,6 +465,23 @@ func (g *GroupSync) exists(block int) (bool, error) {
 func (g *GroupSync) size(block int) (int64, error) {
 	now, err := statusAt(blockPath(g.dir, block))
 	return now.length, err
+}
+
+// blockNumbers returns the numbers of the blocks in a folder, ascending.
+func blockNumbers(dir string) ([]int, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	var numbers []int
+	for _, e := range entries {
+		text, isBlock := strings.CutSuffix(e.Name(), blockSuffix)
+		if n, err := strconv.Atoi(text); isBlock && err == nil {
+			numbers = append(numbers, n)
+		}
+	}
+	slices.Sort(numbers)
+	return numbers, nil
 }
 
 func blockPath(dir string, n int) string { return filepath.Join(dir, strconv.Itoa(n)+blockSuffix) }
