@@ -106,7 +106,7 @@ type auditor struct {
 	fold    *fold
 	through uint64
 	at      position.Vector // of each partition, what is checked; never beyond through
-	digests *digester
+	digests *digester       // of the goroutine that folds
 }
 
 func (a *auditor) run(ctx context.Context) error {

@@ -31,15 +31,11 @@ func newDigester() *digester {
 	if err != nil {
 		panic(err) // the block has the one length
 	}
-	return digesterWith(mac)
-}
-
-func digesterWith(mac cipher.AEAD) *digester {
 	return &digester{mac: mac, nonce: make([]byte, mac.NonceSize())}
 }
 
 // again returns a digester whose digests are the same, for another goroutine.
-func (d *digester) again() *digester { return digesterWith(d.mac) }
+func (d *digester) again() *digester { return &digester{mac: d.mac, nonce: d.nonce} }
 
 func (d *digester) of(b []byte) digest {
 	d.sum = d.mac.Seal(d.sum[:0], d.nonce, nil, b)

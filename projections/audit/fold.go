@@ -41,7 +41,7 @@ func newFold(a *auditor) *fold {
 		auditor: a, owners: map[events.Owner]*owner{}, sessions: map[string]*session{}, keys: map[string]*apiKey{},
 		grants: map[string]*grant{}, batches: map[string]*batch{}, attempts: map[string]*attempt{},
 		movements: map[string]*movement{}, back: map[events.Owner][]claim{}, stored: map[uint64]time.Time{},
-		ids: uniques{digests: a.digests.again()}, rows: rowsDigester{digests: a.digests.again()},
+		ids: uniques{digests: a.digests}, rows: rowsDigester{digests: a.digests},
 	}
 }
 

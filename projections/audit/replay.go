@@ -100,6 +100,7 @@ func decode(slice eventlog.Slice, subjects map[string]events.Subject) []message 
 				m.bad = m.check()
 			}
 		}
+		m.record.Payload = nil // worth nothing once the log reads on
 		messages[i] = m
 	}
 	return messages

@@ -28,11 +28,11 @@ const (
 	idInMemory = 1 << 18 // ids, in all buckets together
 )
 
-// uniques finds ids that were used twice. Ids are kept as digests and sorted
-// into buckets by the first byte; beyond a bound the buckets
-// go to a temporary file, so memory hardly grows with the log: 7 MB, and for
-// each quarter of a million ids 2 KB of where they lie in the file and, while
-// the buckets are looked through one by one, some 40 KB of one of them.
+// uniques finds ids that were used twice. Ids are kept as digests and sorted into
+// buckets by the first byte; beyond a bound the buckets go to a temporary file, so
+// memory hardly grows with the log: 7 MB, and for each quarter of a million ids
+// 2 KB of where they lie in the file and, while the buckets are looked through one
+// by one, some 40 KB of one of them.
 type uniques struct {
 	digests *digester
 	buckets [idBuckets][]byte
