@@ -50,9 +50,11 @@ type owner struct {
 	name                    events.Owner
 	userID                  string
 	registeredAt            time.Time
-	versions, chainVersions int // as counted; a hole is skipped once it was found
-	version, chainVersion   int // the highest, as the read model has it
-	lastSeq, chainLastSeq   uint64
+	versions, chainVersions int    // as counted; a hole is skipped once it was found
+	messages                uint64 // of the ledger family
+	named                   uint64 // sequence of the newest, where it brought no leaf
+	chainVersion            int    // the highest, as the read model has it
+	chainLastSeq            uint64
 
 	base   *tree.Frontier
 	recent []events.Hash
@@ -80,7 +82,7 @@ func (o *owner) skip(family events.Family, seq uint64) {
 		o.chainVersions, o.chainLastSeq = o.chainVersions+1, seq
 		return
 	}
-	o.versions, o.lastSeq = o.versions+1, seq
+	o.versions, o.messages, o.named = o.versions+1, o.messages+1, seq
 }
 
 // leaves is the size of the owner's log.

@@ -170,12 +170,12 @@ func (f *fold) message(ctx context.Context, m *message) error {
 		o.skip(m.subject.Family, m.seq)
 		return nil
 	}
-	f.version(o, m)
+	c := &current{owner: o, seq: m.seq}
+	c.withMemory = slices.ContainsFunc(m.batch, func(e events.Event) bool { return e.Type() == events.TypeMemoryWritten })
+	f.version(c, m)
 	if err := f.ids.add(idCommand, m.seq, m.batch[0].CommandID); err != nil {
 		return err
 	}
-	c := &current{owner: o, seq: m.seq}
-	c.withMemory = slices.ContainsFunc(m.batch, func(e events.Event) bool { return e.Type() == events.TypeMemoryWritten })
 	for i := range m.batch {
 		s.Events++
 		c.position, c.event = i, &m.batch[i]
@@ -198,18 +198,25 @@ func (f *fold) passed(m *message) {
 	}
 }
 
-// version checks that the message continues its owner's versions.
-func (f *fold) version(o *owner, m *message) {
-	got := m.batch[0].OwnerVersion
-	counted, last, highest := &o.versions, &o.lastSeq, &o.version
+// version checks that the message continues its owner's versions, and notes what
+// the owner's row says of it.
+func (f *fold) version(c *current, m *message) {
+	o, got := c.owner, m.batch[0].OwnerVersion
+	counted := &o.versions
 	if m.subject.Family == events.FamilyChain {
-		counted, last, highest = &o.chainVersions, &o.chainLastSeq, &o.chainVersion
+		counted = &o.chainVersions
+		o.chainVersion, o.chainLastSeq = max(o.chainVersion, got), m.seq
+	} else {
+		o.messages++
+		if o.named = m.seq; c.withMemory {
+			o.named = 0
+		}
 	}
 	if want := *counted + 1; got != want {
 		f.report.add(Finding{Check: CheckVersion, Owner: o.name, Seq: m.seq, Detail: fmt.Sprintf(
 			"owner version %d of the %s family where %d should be: a message is missing, too many, or out of place", got, m.subject.Family, want)})
 	}
-	*counted, *last, *highest = got, m.seq, max(*highest, got)
+	*counted = got
 }
 
 // errStop ends a read that has seen enough.

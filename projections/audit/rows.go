@@ -174,7 +174,7 @@ func numberOr(n *uint64) string {
 func rowKey(parts ...string) string { return strings.Join(parts, "\x00") }
 
 func (f *fold) ownerTable() *table {
-	t := &table{name: "owners", columns: []string{"user_id", "registered_at", "version", "last_seq", "leaf_count", "chain_version", "chain_last_seq"}, want: map[string]*wantRow{}}
+	t := &table{name: "owners", columns: []string{"user_id", "registered_at", "others", "last_seq", "chain_version", "chain_last_seq"}, want: map[string]*wantRow{}}
 	t.key = []string{"owner"}
 	for _, o := range f.owners {
 		t.want[string(o.name)] = &wantRow{o, func() []string {
@@ -182,7 +182,11 @@ func (f *fold) ownerTable() *table {
 			if o.userID != "" {
 				user, registered = o.userID, stamp(o.registeredAt)
 			}
-			return []string{user, registered, number(o.version), number(o.lastSeq), number(o.leaves()), number(o.chainVersion), number(o.chainLastSeq)}
+			named := null
+			if o.named > 0 {
+				named = number(o.named)
+			}
+			return []string{user, registered, strconv.FormatInt(int64(o.messages)-int64(o.leaves()), 10), named, number(o.chainVersion), number(o.chainLastSeq)}
 		}}
 	}
 	return t

@@ -1,4 +1,8 @@
 // Package owners is the read model of who has a log and how far it goes.
+//
+// A row says what the memories do not. How many leaves an owner has, and when the
+// newest came, is read from them: they are what comes most often by far, and a
+// row that each of them updates cost a write a tenth of its time.
 package owners
 
 import (
@@ -23,16 +27,20 @@ type Owner struct {
 	UserID       string
 	RegisteredAt events.Timestamp
 
-	Version   uint64 // newest owner version of the ledger family, 0 if none
-	LastSeq   uint64 // sequence of that message
+	Version   uint64 // messages of the ledger family, which is the newest one's owner version
+	LastSeq   uint64 // sequence of the newest, 0 if there is none
 	LeafCount uint64
 
 	ChainVersion uint64 // the same of the chain family
 	ChainLastSeq uint64
 }
 
-const findSQL = `SELECT user_id, registered_at, version, last_seq, leaf_count, chain_version, chain_last_seq
-	FROM owners WHERE owner = $1`
+// findSQL puts the row and the newest leaf together.
+const findSQL = `SELECT user_id, registered_at, others + coalesce(leaf_index + 1, 0), greatest(last_seq, leaf_seq, 0),
+		coalesce(leaf_index + 1, 0), chain_version, chain_last_seq
+	FROM owners LEFT JOIN LATERAL (
+		SELECT leaf_index, seq AS leaf_seq FROM memories WHERE owner = $1 ORDER BY leaf_index DESC LIMIT 1) AS newest ON true
+	WHERE owner = $1`
 
 // Find returns what is known of an owner.
 func Find(ctx context.Context, q schema.Querier, owner events.Owner) (o Owner, found bool, err error) {

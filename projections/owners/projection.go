@@ -2,6 +2,7 @@ package owners
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"github.com/memory-ledger/ledger/events"
@@ -9,10 +10,13 @@ import (
 	"github.com/memory-ledger/ledger/projections/projection"
 )
 
-// Projection folds every message into its owner's row.
-type Projection struct{}
+// Projection keeps a row of each owner, and holds the leaves against those that
+// are there: one that does not continue its owner's log stops the projector. The
+// zero value asks the database about every owner of every slice, one that Begin
+// returns about those whom it did not see lately.
+type Projection struct{ seen *seen }
 
-var _ projection.Projection = Projection{}
+var _ projection.Beginner = Projection{}
 
 // Name implements projection.Projection.
 func (Projection) Name() string { return "owners" }
@@ -20,66 +24,91 @@ func (Projection) Name() string { return "owners" }
 // Tables implements projection.Projection.
 func (Projection) Tables() []string { return []string{"owners"} }
 
+// Begin implements projection.Beginner.
+func (Projection) Begin() projection.Projection { return Projection{newSeen(maxSeen)} }
+
 // change is what a slice says of one owner.
 type change struct {
-	owner            string
-	userID           []byte
-	registered       *time.Time
-	version, lastSeq int64
-	chainVersion     int64
-	chainLastSeq     int64
-	leafFrom         *int64 // index of the first leaf in the slice
-	leaves           int64
+	owner      string
+	userID     []byte
+	registered *time.Time
+
+	ledger  bool   // there are messages of the ledger family:
+	others  int64  // how many, less the leaves
+	lastSeq *int64 // the newest one's sequence; nil where it brought a leaf
+
+	chain                      bool // there are messages of the chain family:
+	chainVersion, chainLastSeq int64
+
+	leafFrom, leaves uint64 // index of the first leaf in the slice, and their number
+	leafRecord       *projection.Record
+	leafEvent        *events.Event
 }
 
-// Apply implements projection.Projection.
-func (Projection) Apply(_ context.Context, w *projection.Writer, s projection.Slice) error {
+// Apply implements projection.Projection. A slice in which known owners write
+// memories and nothing else, which is most of them, reads and writes nothing.
+func (p Projection) Apply(ctx context.Context, w *projection.Writer, s projection.Slice) error {
 	changes, err := fold(s)
 	if err != nil || len(changes) == 0 {
 		return err
 	}
+	before, err := p.seen.before(ctx, w.Querier(), changes)
+	if err != nil {
+		return err
+	}
+	var written []*change
+	for i, c := range changes {
+		if !before[i].continues(c) {
+			return projection.Unexpected(c.leafRecord, c.leafEvent, discontinued)
+		}
+		if !before[i].says(c) {
+			written = append(written, c)
+		}
+		before[i].add(c)
+	}
+	if len(written) > 0 {
+		write(w, written)
+	}
+	return nil
+}
+
+const discontinued = "the leaf index does not continue the owner's log"
+
+func write(w *projection.Writer, changes []*change) {
 	var (
-		owner                                        = make([]string, len(changes))
-		userID                                       = make([][]byte, len(changes))
-		registered                                   = make([]*time.Time, len(changes))
-		version, lastSeq, chainVersion, chainLastSeq = make([]int64, len(changes)), make([]int64, len(changes)), make([]int64, len(changes)), make([]int64, len(changes))
-		leafFrom                                     = make([]*int64, len(changes))
-		leaves                                       = make([]int64, len(changes))
+		n                                 = len(changes)
+		owner, userID, registered         = make([]string, n), make([][]byte, n), make([]*time.Time, n)
+		ledger, others, lastSeq           = make([]bool, n), make([]int64, n), make([]*int64, n)
+		chain, chainVersion, chainLastSeq = make([]bool, n), make([]int64, n), make([]int64, n)
 	)
 	for i, c := range changes {
 		owner[i], userID[i], registered[i] = c.owner, c.userID, c.registered
-		version[i], lastSeq[i] = c.version, c.lastSeq
-		chainVersion[i], chainLastSeq[i] = c.chainVersion, c.chainLastSeq
-		leafFrom[i], leaves[i] = c.leafFrom, c.leaves
+		ledger[i], others[i], lastSeq[i] = c.ledger, c.others, c.lastSeq
+		chain[i], chainVersion[i], chainLastSeq[i] = c.chain, c.chainVersion, c.chainLastSeq
 	}
-	w.Exec(upsert, owner, userID, registered, version, lastSeq, chainVersion, chainLastSeq, leafFrom, leaves)
-	return nil
+	w.Exec(upsert, owner, userID, registered, ledger, others, lastSeq, chain, chainVersion, chainLastSeq)
 }
 
 // upsert adds a slice's changes: to the rows that are there, and as rows where
 // there are none. (ON CONFLICT would do the same at a quarter more of the
-// cost.) Leaves that do not continue where the row ends become -1, which the
-// table's constraint turns into an error: a gap in the leaves must stop the
-// projector, and costs no look beforehand this way.
+// cost.)
 const upsert = `
 WITH d AS MATERIALIZED (
-    SELECT * FROM unnest($1::text[], $2::uuid[], $3::timestamptz[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[])
-    AS d (owner, user_id, registered_at, version, last_seq, chain_version, chain_last_seq, leaf_from, leaves)
+    SELECT * FROM unnest($1::text[], $2::uuid[], $3::timestamptz[], $4::boolean[], $5::bigint[], $6::bigint[], $7::boolean[], $8::bigint[], $9::bigint[])
+    AS d (owner, user_id, registered_at, ledger, others, last_seq, chain, chain_version, chain_last_seq)
 ), known AS (
     UPDATE owners o SET
         user_id        = coalesce(o.user_id, d.user_id),
         registered_at  = coalesce(o.registered_at, d.registered_at),
-        version        = greatest(o.version, d.version),
-        last_seq       = greatest(o.last_seq, d.last_seq),
-        leaf_count     = CASE WHEN coalesce(d.leaf_from, o.leaf_count) = o.leaf_count THEN o.leaf_count + d.leaves ELSE -1 END,
+        others         = o.others + d.others,
+        last_seq       = CASE WHEN d.ledger THEN d.last_seq ELSE o.last_seq END,
         chain_version  = greatest(o.chain_version, d.chain_version),
-        chain_last_seq = greatest(o.chain_last_seq, d.chain_last_seq)
+        chain_last_seq = CASE WHEN d.chain THEN d.chain_last_seq ELSE o.chain_last_seq END
     FROM d WHERE o.owner = d.owner
     RETURNING o.owner
 )
-INSERT INTO owners (owner, user_id, registered_at, version, last_seq, leaf_count, chain_version, chain_last_seq)
-SELECT owner, user_id, registered_at, version, last_seq,
-       CASE WHEN coalesce(leaf_from, 0) = 0 THEN leaves ELSE -1 END, chain_version, chain_last_seq
+INSERT INTO owners (owner, user_id, registered_at, others, last_seq, chain_version, chain_last_seq)
+SELECT owner, user_id, registered_at, others, last_seq, chain_version, chain_last_seq
 FROM d WHERE NOT EXISTS (SELECT FROM known WHERE known.owner = d.owner)`
 
 func fold(s projection.Slice) ([]*change, error) {
@@ -95,16 +124,21 @@ func fold(s projection.Slice) ([]*change, error) {
 			byOwner[r.Owner] = c
 			changes = append(changes, c)
 		}
-		version := int64(r.Events[0].OwnerVersion)
-		if r.Family == events.FamilyChain {
-			c.chainVersion, c.chainLastSeq = max(c.chainVersion, version), int64(r.Seq)
-		} else {
-			c.version, c.lastSeq = max(c.version, version), int64(r.Seq)
-		}
+		leaves := c.leaves
 		for j := range r.Events {
 			if err := c.add(r, &r.Events[j]); err != nil {
 				return nil, err
 			}
+		}
+		seq := int64(r.Seq)
+		if r.Family == events.FamilyChain {
+			c.chain, c.chainVersion, c.chainLastSeq = true, max(c.chainVersion, int64(r.Events[0].OwnerVersion)), seq
+			continue
+		}
+		c.ledger, c.lastSeq = true, nil
+		c.others += 1 - int64(c.leaves-leaves)
+		if c.leaves == leaves {
+			c.lastSeq = &seq
 		}
 	}
 	return changes, nil
@@ -122,12 +156,11 @@ func (c *change) add(r *projection.Record, e *events.Event) error {
 			c.userID, c.registered = id[:], &at
 		}
 	case *events.MemoryWritten:
-		index := int64(data.LeafIndex)
-		if c.leafFrom == nil {
-			c.leafFrom = &index
+		if c.leaves == 0 {
+			c.leafFrom, c.leafRecord, c.leafEvent = data.LeafIndex, r, e
 		}
-		if index != *c.leafFrom+c.leaves {
-			return projection.Unexpected(r, e, "the leaf index does not continue the owner's log")
+		if data.LeafIndex != c.leafFrom+c.leaves || data.LeafIndex >= math.MaxInt64 {
+			return projection.Unexpected(r, e, discontinued)
 		}
 		c.leaves++
 	}

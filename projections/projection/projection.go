@@ -30,6 +30,27 @@ type Projection interface {
 	Apply(ctx context.Context, w *Writer, s Slice) error
 }
 
+// Beginner is a projection that remembers, from slice to slice, what it would
+// have to read otherwise. Begin returns one that remembers nothing, for a run of
+// slices each of which follows the one before and is written before the next is
+// applied. After an error another begins.
+type Beginner interface {
+	Projection
+	Begin() Projection
+}
+
+// Begin returns the projections as a run of slices begins with them.
+func Begin(projections []Projection) []Projection {
+	begun := make([]Projection, len(projections))
+	for i, p := range projections {
+		begun[i] = p
+		if b, ok := p.(Beginner); ok {
+			begun[i] = b.Begin()
+		}
+	}
+	return begun
+}
+
 // Record is one message of the log, decoded.
 type Record struct {
 	Seq    uint64

@@ -310,7 +310,9 @@ func (r *rebuild) compareRoots(ctx context.Context, live pgx.Tx) error {
 
 // ownersAfter returns a page of the owners who have leaves.
 func ownersAfter(ctx context.Context, q schema.Querier, after string) ([]tree.Size, error) {
-	rows, err := q.Query(ctx, `SELECT owner, leaf_count FROM owners WHERE owner > $1 AND leaf_count > 0 ORDER BY owner LIMIT 1000`, after)
+	rows, err := q.Query(ctx, `SELECT owner, leaves FROM owners o CROSS JOIN LATERAL (
+			SELECT leaf_index + 1 AS leaves FROM memories m WHERE m.owner = o.owner ORDER BY leaf_index DESC LIMIT 1) AS newest
+		WHERE owner > $1 ORDER BY owner LIMIT 1000`, after)
 	if err != nil {
 		return nil, err
 	}

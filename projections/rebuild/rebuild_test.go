@@ -295,7 +295,7 @@ func TestADifferenceIsNotSwappedInUnlessForced(t *testing.T) {
 	for _, damage := range []string{
 		`UPDATE memories SET metadata = '{"x":1}' WHERE leaf_index = 7`,
 		`DELETE FROM tiles`,
-		`UPDATE owners SET last_seq = last_seq - 1`,
+		`UPDATE owners SET others = others - 1`,
 		`INSERT INTO api_keys SELECT gen_random_uuid(), owner, '\x00', 'svc_', '', now(), NULL, NULL, 1 FROM owners`,
 	} {
 		before := s.generation()

@@ -76,10 +76,10 @@ func (r *Replayer) upTo(ctx context.Context, want position.Vector, to uint64) er
 	// database writes, and no more than three are in memory; four, where one is
 	// applied by two connections.
 	gathered, ready := make(chan portion, 1), make(chan portion)
-	projections, source := r.projections, gathered
+	projections, source := projection.Begin(r.projections), gathered
 	var leading []Projection
 	if r.Ahead != nil {
-		leading, projections = ahead(r.projections)
+		leading, projections = ahead(projections)
 	}
 	have := r.at.Vector
 	stages.Go(func() error {

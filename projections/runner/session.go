@@ -22,13 +22,15 @@ import (
 // session is one life of the projector: a connection that holds the locks, and
 // the slices from its checkpoint on, until something fails.
 type session struct {
-	runner *Runner
-	end    context.CancelCauseFunc
+	runner      *Runner
+	projections []Projection // of this session
+	end         context.CancelCauseFunc
 
 	mu       sync.Mutex // guards what follows
 	conn     *pgx.Conn
 	at       position.Checkpoint // the rows of its partitions, as they are in the database
 	read     uint64              // newest sequence that came from the log
+	failed   error               // of a slice: what the projections remember of it was never written
 	replanAt uint64
 }
 
@@ -44,7 +46,7 @@ func (r *Runner) session(ctx context.Context, maxRecords int) error {
 	if err := r.takeTurn(ctx, conn); err != nil {
 		return err
 	}
-	s := &session{runner: r, conn: conn}
+	s := &session{runner: r, projections: projection.Begin(r.cfg.Projections), conn: conn}
 	if s.at, err = r.takeRows(ctx, conn); err != nil {
 		return err
 	}
@@ -177,6 +179,9 @@ func nextReplan(position uint64) uint64 { return 2*position + 1000 }
 func (s *session) apply(ctx context.Context, slice sized) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.failed != nil {
+		return s.failed
+	}
 	if slice.Last <= s.read {
 		return nil // known
 	}
@@ -195,7 +200,8 @@ func (s *session) apply(ctx context.Context, slice sized) error {
 	}
 	moved := s.at.Moved(slice.Last, slice.Stored)
 	a := advance{s.at.Generation, s.at.Vector, moved}
-	if err := write(ctx, s.conn, s.runner.cfg.Projections, a, slice.Slice, slice.Last >= s.replanAt); err != nil {
+	if err := write(ctx, s.conn, s.projections, a, slice.Slice, slice.Last >= s.replanAt); err != nil {
+		s.failed = err
 		return err
 	}
 	s.at.Vector, s.read = moved, slice.Last

@@ -44,7 +44,7 @@ func TestAMessageThatCantBeAppliedStopsEverythingLoudly(t *testing.T) {
 		"bytes that are no event":          {"", func(*world.Actor) []byte { return []byte("\x00{") }, "malformed"},
 		"a subject that is none of ours":   {"ledger.what", func(a *world.Actor) []byte { return a.Write(`{}`).Payload(t) }, "not a subject"},
 		"another owner than the subject's": {"", func(*world.Actor) []byte { return strange.Write(`{}`).Payload(t) }, "under the subject"},
-		"a leaf that does not continue":    {"", leafFarAhead, "owners_leaves_continue"},
+		"a leaf that does not continue":    {"", leafFarAhead, "does not continue"},
 		"a type of the future": {"", func(a *world.Actor) []byte {
 			return []byte(strings.ReplaceAll(string(a.Write(`{}`).Payload(t)), "MemoryWritten", "MemoryForgotten"))
 		}, "unknown event type"},

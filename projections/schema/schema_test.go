@@ -93,7 +93,7 @@ func TestARoleWithoutRightsFindsTheSchema(t *testing.T) {
 	if err := schema.Migrate(t.Context(), reader.String(), schema.Live); err != nil {
 		t.Errorf("with one: %v", err)
 	}
-	exec(`DELETE FROM ledger.goose_db_version WHERE version_id = 3`)
+	exec(`DELETE FROM ledger.goose_db_version WHERE version_id >= 3`)
 	exec(`DROP TABLE ledger.body_pages`)
 	if err := schema.Migrate(t.Context(), reader.String(), schema.Live); err == nil || !strings.Contains(err.Error(), "has to start first") {
 		t.Errorf("with an old one: %v", err)

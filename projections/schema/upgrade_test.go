@@ -58,6 +58,7 @@ func toVersion(ctx context.Context, db *sql.DB, version int64) error {
 const (
 	versionOneRow     = 1
 	versionPartitions = 2
+	versionPages      = 3
 )
 
 // TestTheCheckpointOfOneRowBecomesThatOfAllPartitions: position, time and
@@ -194,5 +195,45 @@ func TestRowsArePutInThePlaceOfOthers(t *testing.T) {
 	var rows string
 	if err := conn.QueryRow(ctx, `SELECT string_agg(first_partition || '-' || last_partition || ':' || seq, ' ' ORDER BY first_partition) FROM checkpoint`).Scan(&rows); err != nil || rows != "0-63:9 64-255:10" {
 		t.Errorf("%s, %v", rows, err)
+	}
+}
+
+// TestOwnersComeApartFromTheirMemories: rows of an older build become what a replay
+// makes, and what they were when the build goes back.
+func TestOwnersComeApartFromTheirMemories(t *testing.T) {
+	t.Parallel()
+	ctx, url := t.Context(), pgtest.Database(t)
+	conn := at(t, url, versionPages)
+	for _, statement := range []string{
+		// Two leaves are the newest of one, a session of another; the third is known from the chain alone.
+		`INSERT INTO owners VALUES ('leaf', gen_random_uuid(), now(), 3, 30, 2, 0, 0), ('session', gen_random_uuid(), now(), 4, 31, 1, 2, 29), ('chain', NULL, NULL, 0, 0, 0, 1, 5)`,
+		`INSERT INTO memories (owner, leaf_index, id, leaf_hash, metadata, sealed, created_at, seq)
+			SELECT owner, leaf, gen_random_uuid(), '\x00', '{}', '\x00', now(), seq FROM (VALUES ('leaf', 0, 20), ('leaf', 1, 30), ('session', 0, 21)) AS m (owner, leaf, seq)`,
+	} {
+		if _, err := conn.Exec(ctx, statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read := func(columns string) (rows string) {
+		t.Helper()
+		if err := conn.QueryRow(ctx, `SELECT string_agg(concat_ws(' ', owner, `+columns+`, chain_version, chain_last_seq), ', ' ORDER BY owner) FROM owners`).Scan(&rows); err != nil {
+			t.Fatal(err)
+		}
+		return rows
+	}
+	const before = `version, last_seq, leaf_count`
+	was := read(before)
+	if err := Migrate(ctx, url, Live); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := read(`others, coalesce(last_seq::text, 'none')`), "chain 0 none 1 5, leaf 1 none 0 0, session 3 31 2 29"; got != want {
+		t.Errorf("after the migration %q, want %q", got, want)
+	}
+	at(t, url, versionPages)
+	if got := read(before); got != was {
+		t.Errorf("back again: %q was %q", got, was)
+	}
+	if _, err := conn.Exec(ctx, `UPDATE owners SET leaf_count = -1`); err == nil {
+		t.Error("back again, nothing says that leaves continue")
 	}
 }

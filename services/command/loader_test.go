@@ -31,7 +31,7 @@ func TestNothingOfAVoidReadIsLeft(t *testing.T) {
 	t.Cleanup(pool.Close)
 	owner, kept, revoked := logtest.Owner(), uuid.NewString(), uuid.NewString()
 	for _, name := range []string{live, fresh} {
-		if _, err := pool.Exec(t.Context(), `INSERT INTO `+name+`.owners (owner, version, last_seq, leaf_count, chain_version, chain_last_seq) VALUES ($1, 2, 2, 0, 0, 0)`, owner); err != nil {
+		if _, err := pool.Exec(t.Context(), `INSERT INTO `+name+`.owners (owner, others, last_seq, chain_version, chain_last_seq) VALUES ($1, 2, 2, 0, 0)`, owner); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := pool.Exec(t.Context(), `INSERT INTO `+name+`.api_keys (id, owner, hash, prefix, label, created_at, seq)
@@ -43,7 +43,7 @@ func TestNothingOfAVoidReadIsLeft(t *testing.T) {
 	now := func() time.Time { // asked once the snapshot is taken, and before the keys are read
 		if reads++; reads == 1 {
 			if _, err := pool.Exec(t.Context(), `BEGIN; ALTER SCHEMA `+live+` RENAME TO ledger_old; ALTER SCHEMA `+fresh+` RENAME TO `+live+`;
-				UPDATE `+live+`.api_keys SET revoked_at = now() WHERE id = '`+revoked+`'; UPDATE `+live+`.owners SET version = 3, last_seq = 3; COMMIT`); err != nil {
+				UPDATE `+live+`.api_keys SET revoked_at = now() WHERE id = '`+revoked+`'; UPDATE `+live+`.owners SET others = 3, last_seq = 3; COMMIT`); err != nil {
 				t.Error(err)
 			}
 		}

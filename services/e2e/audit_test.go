@@ -148,18 +148,19 @@ func TestARebuildCuresWhatRuns(t *testing.T) {
 	}
 	// Whoever was wrong before must not be asked from what is kept of now.
 	core.Expect(201, "POST", "/memories", map[string]any{"content": "x", "metadata": map[string]any{}}, session)
-	// Once it is projected: a projector refuses a leaf that does not continue the row.
+	// Once it is projected: a projector refuses a leaf that does not continue the rows.
 	soon, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	for altered := false; !altered; {
-		tag, err := db.Exec(soon, `UPDATE ledger.owners SET leaf_count = 0 WHERE owner = $1 AND leaf_count = $2`, wallet.PublicKey, leaves+1)
+		tag, err := db.Exec(soon, `DELETE FROM ledger.memories WHERE owner = $1
+			AND EXISTS (SELECT FROM ledger.memories WHERE owner = $1 AND leaf_index = $2)`, wallet.PublicKey, leaves)
 		if err != nil {
 			t.Fatal(err)
 		}
-		altered = tag.RowsAffected() == 1
+		altered = tag.RowsAffected() == leaves+1
 	}
 	if n := size(); n != 0 {
-		t.Fatalf("%d leaves by the wrong row", n)
+		t.Fatalf("%d leaves by the wrong rows", n)
 	}
 	result, err := assembly.Rebuild(t.Context(), s.Config, rebuild.Config{Force: true})
 	if err != nil || !result.Swapped || result.Differences == 0 {
@@ -203,7 +204,7 @@ func TestAnAlteredRowGetsNothingIntoTheLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = db.Close(context.WithoutCancel(t.Context())) }()
-	if _, err := db.Exec(t.Context(), `UPDATE ledger.owners SET leaf_count = 7 WHERE owner = $1`, wallet.PublicKey); err != nil {
+	if _, err := db.Exec(t.Context(), `UPDATE ledger.memories SET leaf_index = 6 WHERE owner = $1 AND leaf_index = 2`, wallet.PublicKey); err != nil {
 		t.Fatal(err)
 	}
 	s = stacktest.Start(t, servers)
