@@ -101,26 +101,11 @@ func TestPlansOfAnEmptyTableLastWhileItGrows(t *testing.T) {
 				three()
 			}
 			world.Apply(t, pool, world.Slice(few+1, messages[few:]...), memories.Projection{})
-			before := rowsRead(t, pool)
+			before := world.RowsRead(t, pool, "memories")
 			three()
-			if read := rowsRead(t, pool) - before; read > 3 {
+			if read := world.RowsRead(t, pool, "memories") - before; read > 3 {
 				t.Errorf("%d rows were read for 3 of %d", read, many)
 			}
 		})
 	}
-}
-
-// rowsRead is how many rows of the memories were fetched so far, by what way
-// ever.
-func rowsRead(t *testing.T, pool *pgxpool.Pool) (n int) {
-	t.Helper()
-	// The counters are told at the end of the statement that says so.
-	if _, err := pool.Exec(t.Context(), `SELECT pg_stat_force_next_flush()`); err != nil {
-		t.Fatal(err)
-	}
-	if err := pool.QueryRow(t.Context(), `SELECT seq_tup_read + coalesce(idx_tup_fetch, 0) FROM pg_stat_user_tables
-		WHERE relid = 'memories'::regclass`).Scan(&n); err != nil {
-		t.Fatal(err)
-	}
-	return n
 }

@@ -113,20 +113,9 @@ func TestPlansOfAnEmptyTableLastWhileItGrows(t *testing.T) {
 		find(few)
 	}
 	world.Apply(t, pool, world.Slice(few+2, messages[few+1:]...), owners.Projection{}, memories.Projection{})
-	rowsRead := func() (n int) {
-		t.Helper()
-		if _, err := pool.Exec(t.Context(), `SELECT pg_stat_force_next_flush()`); err != nil {
-			t.Fatal(err)
-		}
-		if err := pool.QueryRow(t.Context(), `SELECT seq_tup_read + coalesce(idx_tup_fetch, 0) FROM pg_stat_user_tables
-			WHERE relid = 'memories'::regclass`).Scan(&n); err != nil {
-			t.Fatal(err)
-		}
-		return n
-	}
-	before := rowsRead()
+	before := world.RowsRead(t, pool, "memories")
 	find(many)
-	if read := rowsRead() - before; read > 1 {
+	if read := world.RowsRead(t, pool, "memories") - before; read > 1 {
 		t.Errorf("%d rows of %d were read for the newest", read, many)
 	}
 }

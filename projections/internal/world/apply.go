@@ -83,6 +83,21 @@ func Dump(t testing.TB, pool *pgxpool.Pool, projections ...projection.Projection
 	return all
 }
 
+// RowsRead is how many rows of a table were fetched so far, by what way ever, as
+// the pool's one connection knows it.
+func RowsRead(t testing.TB, pool *pgxpool.Pool, table string) (n int) {
+	t.Helper()
+	// The counters are told at the end of the statement that says so.
+	if _, err := pool.Exec(t.Context(), `SELECT pg_stat_force_next_flush()`); err != nil {
+		t.Fatal(err)
+	}
+	if err := pool.QueryRow(t.Context(), `SELECT seq_tup_read + coalesce(idx_tup_fetch, 0) FROM pg_stat_user_tables
+		WHERE relid = $1::regclass`, table).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
 // Difference is the first line that two dumps do not share, empty if they are
 // equal.
 func Difference(a, b []string) string {
