@@ -52,7 +52,11 @@ func (p Projection) Apply(ctx context.Context, w *projection.Writer, s projectio
 	if err != nil || len(changes) == 0 {
 		return err
 	}
-	before, err := p.seen.before(ctx, w.Querier(), changes)
+	seen := p.seen
+	if seen == nil {
+		seen = newSeen(maxSeen) // for this slice
+	}
+	before, err := seen.before(ctx, w.Querier(), changes)
 	if err != nil {
 		return err
 	}
@@ -130,14 +134,14 @@ func fold(s projection.Slice) ([]*change, error) {
 				return nil, err
 			}
 		}
-		seq := int64(r.Seq)
 		if r.Family == events.FamilyChain {
-			c.chain, c.chainVersion, c.chainLastSeq = true, max(c.chainVersion, int64(r.Events[0].OwnerVersion)), seq
+			c.chain, c.chainVersion, c.chainLastSeq = true, max(c.chainVersion, int64(r.Events[0].OwnerVersion)), int64(r.Seq)
 			continue
 		}
 		c.ledger, c.lastSeq = true, nil
 		c.others += 1 - int64(c.leaves-leaves)
 		if c.leaves == leaves {
+			seq := int64(r.Seq) // escapes; most messages bring a leaf and need none
 			c.lastSeq = &seq
 		}
 	}

@@ -24,7 +24,7 @@ type seen struct {
 type standing struct {
 	row    bool // there is one,
 	named  bool // and it names the newest message
-	asked  bool // the leaves are known:
+	known  bool // the leaves are:
 	leaves uint64
 }
 
@@ -45,11 +45,8 @@ func (s *seen) before(ctx context.Context, q schema.Querier, changes []*change) 
 		unknown []int
 	)
 	for i, c := range changes {
-		var known bool
-		if s != nil {
-			before[i], known = s.owners.Get(c.owner)
-		}
-		if !known || c.leaves > 0 && !before[i].asked {
+		st, ok := s.owners.Get(c.owner)
+		if before[i] = st; !ok || c.leaves > 0 && !st.known {
 			unknown = append(unknown, i)
 		}
 	}
@@ -59,11 +56,9 @@ func (s *seen) before(ctx context.Context, q schema.Querier, changes []*change) 
 	if err := ask(ctx, q, changes, unknown, before); err != nil {
 		return nil, err
 	}
-	if s != nil {
-		for _, i := range unknown {
-			// A key of its own: the change's is a part of the message.
-			s.owners.Add(strings.Clone(changes[i].owner), before[i])
-		}
+	for _, i := range unknown {
+		// A key of its own: the change's is a part of the message.
+		s.owners.Add(strings.Clone(changes[i].owner), before[i])
 	}
 	return before, nil
 }
@@ -96,7 +91,7 @@ LEFT JOIN LATERAL (SELECT true AS there FROM memories m WHERE m.owner = d.owner 
 	_, err = pgx.ForEachRow(rows, []any{&n, &row, &named, &there}, func() error {
 		c := changes[which[n]]
 		st := &standing{row: row, named: named}
-		if st.asked = c.leaves > 0 && (there || c.leafFrom == 0); st.asked {
+		if st.known = c.leaves > 0 && (there || c.leafFrom == 0); st.known {
 			st.leaves = c.leafFrom
 		}
 		before[which[n]] = st
@@ -110,7 +105,7 @@ LEFT JOIN LATERAL (SELECT true AS there FROM memories m WHERE m.owner = d.owner 
 
 // continues reports whether the change's leaves come after those that are there.
 func (st *standing) continues(c *change) bool {
-	return c.leaves == 0 || st.asked && st.leaves == c.leafFrom
+	return c.leaves == 0 || st.known && st.leaves == c.leafFrom
 }
 
 // says reports whether the row is after the change what it was before.

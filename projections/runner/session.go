@@ -25,12 +25,12 @@ type session struct {
 	runner      *Runner
 	projections []Projection // of this session
 	end         context.CancelCauseFunc
+	failed      error // of a slice: what the projections remember of it was never written
 
 	mu       sync.Mutex // guards what follows
 	conn     *pgx.Conn
 	at       position.Checkpoint // the rows of its partitions, as they are in the database
 	read     uint64              // newest sequence that came from the log
-	failed   error               // of a slice: what the projections remember of it was never written
 	replanAt uint64
 }
 
@@ -135,8 +135,11 @@ func (s *session) project(ctx context.Context, maxRecords int) error {
 
 // handle applies one slice. It runs to its end also when the projector is told
 // to stop, within the drain timeout. Whatever goes wrong in it, a panic as
-// well, ends the session.
+// well, ends the session: a slice that is sent again is another session's.
 func (s *session) handle(msg *message.Message) (err error) {
+	if s.failed != nil {
+		return s.failed
+	}
 	slice, ok := sizedOf(msg)
 	defer func() {
 		if p := recover(); p != nil {
@@ -144,6 +147,7 @@ func (s *session) handle(msg *message.Message) (err error) {
 		}
 		if err != nil {
 			err = fmt.Errorf("apply sequences %d to %d: %w", slice.First, slice.Last, err)
+			s.failed = err
 			s.end(err)
 		}
 	}()
@@ -179,9 +183,6 @@ func nextReplan(position uint64) uint64 { return 2*position + 1000 }
 func (s *session) apply(ctx context.Context, slice sized) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.failed != nil {
-		return s.failed
-	}
 	if slice.Last <= s.read {
 		return nil // known
 	}
@@ -201,7 +202,6 @@ func (s *session) apply(ctx context.Context, slice sized) error {
 	moved := s.at.Moved(slice.Last, slice.Stored)
 	a := advance{s.at.Generation, s.at.Vector, moved}
 	if err := write(ctx, s.conn, s.projections, a, slice.Slice, slice.Last >= s.replanAt); err != nil {
-		s.failed = err
 		return err
 	}
 	s.at.Vector, s.read = moved, slice.Last

@@ -62,6 +62,46 @@ func TestNobodyWatchesASessionThatIsOver(t *testing.T) {
 	})
 }
 
+// forgetful is a projection that fails at its first slice, and would not at others.
+type forgetful struct {
+	applied int
+	fail    func() error
+}
+
+func (*forgetful) Name() string     { return "forgetful" }
+func (*forgetful) Tables() []string { return nil }
+func (f *forgetful) Apply(context.Context, *projection.Writer, projection.Slice) error {
+	if f.applied++; f.applied == 1 {
+		return f.fail()
+	}
+	return nil
+}
+
+// TestASliceThatFailedIsAnotherSessions: what projections remember of it was never
+// written, whatever it failed of.
+func TestASliceThatFailedIsAnotherSessions(t *testing.T) {
+	t.Parallel()
+	for name, fail := range map[string]func() error{
+		"error": func() error { return errors.New("a bad day") },
+		"panic": func() error { panic("a bad day") },
+	} {
+		r, err := New(Config{Pool: new(pgxpool.Pool), Log: asked{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := &forgetful{fail: fail}
+		_, end := context.WithCancelCause(t.Context())
+		s := &session{runner: r, projections: []Projection{p}, end: end, at: position.Checkpoint{Vector: position.All(0)}}
+		slice := sized{Slice: projection.Slice{First: 1, Last: 1, Stored: time.Unix(1, 0), Records: make([]projection.Record, 1)}}
+		ctx := context.WithValue(t.Context(), sliceKey{}, slice)
+		first := s.handle(message.NewMessageWithContext(ctx, "1-1", nil))
+		again := s.handle(message.NewMessageWithContext(ctx, "1-1", nil))
+		if first == nil || !errors.Is(again, first) || p.applied != 1 {
+			t.Errorf("%s: %v, then %v; applied %d times", name, first, again, p.applied)
+		}
+	}
+}
+
 // lifelong is a context that does not end, and counts what is to be done should it.
 type lifelong struct {
 	context.Context
