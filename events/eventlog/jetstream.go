@@ -16,10 +16,17 @@ import (
 )
 
 const (
-	// duplicateWindow is how long the server remembers command ids. It only
-	// has to outlast the retries of one append; idempotency of requests is
-	// decided from the events.
-	duplicateWindow = 2 * time.Minute
+	// duplicateWindow is how long a server with the only replica remembers command
+	// ids: as short as it takes them. It takes one message after the other and looks
+	// at what a message expects first, so a repeated append never gets as far
+	// (landed tells whose it was); and what it remembers is its memory and its
+	// collector's work, 2 MB for each second of 10,000 appends.
+	duplicateWindow = 100 * time.Millisecond
+	// replicatedWindow is the same where there are more of them. Their leader looks
+	// for ids first, and tells an append that is still on its way to the others
+	// from one that conflicts by them: the window has to outlast the retries of an
+	// append. (Idempotency of requests is decided from the events, anywhere.)
+	replicatedWindow = 2 * time.Minute
 	// attemptTimeout is how long one publish waits for its answer before the
 	// same bytes are sent again.
 	attemptTimeout = 2 * time.Second
@@ -58,6 +65,7 @@ type Config struct {
 // StreamConfig returns the configuration of the one stream: file storage,
 // nothing ever deleted.
 func StreamConfig(cfg Config) jetstream.StreamConfig {
+	replicas := max(1, cfg.Replicas)
 	return jetstream.StreamConfig{
 		Name:        StreamName,
 		Description: "Memory Ledger: every fact, in order",
@@ -68,9 +76,16 @@ func StreamConfig(cfg Config) jetstream.StreamConfig {
 		DenyDelete:  true,
 		DenyPurge:   true,
 		AllowDirect: true,
-		Duplicates:  duplicateWindow,
-		Replicas:    max(1, cfg.Replicas),
+		Duplicates:  windowOf(replicas),
+		Replicas:    replicas,
 	}
+}
+
+func windowOf(replicas int) time.Duration {
+	if replicas > 1 {
+		return replicatedWindow
+	}
+	return duplicateWindow
 }
 
 // Create makes the stream if there is none and opens it. It needs the rights
@@ -85,6 +100,30 @@ func Create(ctx context.Context, nc *nats.Conn, cfg Config) (*JetStream, error) 
 		return nil, fmt.Errorf("create stream %s: %w: %w", StreamName, ErrUnavailable, err)
 	}
 	return Open(ctx, nc)
+}
+
+// Refit gives a stream that an earlier build made the duplicate window of
+// StreamConfig, and leaves one alone whose window is no longer than that. It needs the
+// rights of an administrator.
+//
+// The server writes the stream's description and then the description's checksum. A
+// crash between the two leaves a stream that the next start does not open; to create
+// it then finds its messages.
+func (l *JetStream) Refit(ctx context.Context) error {
+	stream, err := l.js.Stream(ctx, StreamName)
+	if err != nil {
+		return fmt.Errorf("look at stream %s: %w: %w", StreamName, ErrUnavailable, err)
+	}
+	cfg := stream.CachedInfo().Config
+	window := windowOf(cfg.Replicas)
+	if cfg.Duplicates <= window {
+		return nil
+	}
+	cfg.Duplicates = window
+	if _, err := l.js.UpdateStream(ctx, cfg); err != nil {
+		return fmt.Errorf("update stream %s: %w: %w", StreamName, ErrUnavailable, err)
+	}
+	return nil
 }
 
 // Open opens an existing stream.

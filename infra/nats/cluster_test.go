@@ -159,6 +159,8 @@ func replicasStay(t *testing.T, admin jetstream.JetStream) {
 	for _, name := range []string{natsconf.Stream, "KV_ledger_keys", nonces} {
 		if s, err := admin.Stream(t.Context(), name); err != nil || s.CachedInfo().Config.Replicas != 3 {
 			t.Errorf("%s: %+v, %v", name, s, err)
+		} else if window := s.CachedInfo().Config.Duplicates; window != 2*time.Minute {
+			t.Errorf("%s: ids are remembered for %s", name, window)
 		}
 	}
 }

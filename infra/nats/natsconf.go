@@ -20,6 +20,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -27,6 +28,12 @@ import (
 
 // Stream is the name of the log.
 const Stream = "LEDGER"
+
+// replicatedWindow is how long servers remember the ids of the log's messages where
+// there are several: it outlasts the retries of an append, which their leader knows
+// by it. Where there is one, what an append expects tells, and the file has the
+// shortest window that a server takes.
+const replicatedWindow = 2 * time.Minute
 
 //go:embed streams consumers
 var files embed.FS
@@ -111,6 +118,9 @@ func plan(ctx context.Context, js jetstream.JetStream, replicas int) ([]jetstrea
 			// Buckets are read from the leader alone: a replica that is behind
 			// would not know a key, or a sign-in, that another service made.
 			cfg.AllowDirect = false
+		}
+		if cfg.Replicas > 1 && cfg.Name == Stream {
+			cfg.Duplicates = replicatedWindow
 		}
 		cfg.DenyDelete, cfg.DenyPurge = cfg.DenyDelete || is.DenyDelete, cfg.DenyPurge || is.DenyPurge
 	}

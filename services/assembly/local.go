@@ -171,6 +171,16 @@ func (l *local) connector() Connector {
 	return func(options ...nats.Option) (*nats.Conn, error) { return l.nats.Connect(options...) }
 }
 
+// refit brings the log's stream to what this build would make. Without that it is
+// slower under load and nothing else, so a disk that is full stops no start.
+func (l *local) refit(ctx context.Context, log *eventlog.JetStream) {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	if err := log.Refit(ctx); err != nil {
+		l.logger.WarnContext(ctx, "the log's stream stays as an earlier build made it", "error", err)
+	}
+}
+
 func (l *local) serve(ctx context.Context, say func(string)) error {
 	base, err := NewBase(ctx, l.cfg, l.logger, l.connector())
 	if err != nil {
@@ -178,6 +188,7 @@ func (l *local) serve(ctx context.Context, say func(string)) error {
 	}
 	defer base.Close()
 	if l.nats != nil {
+		l.refit(ctx, base.Log) // before its description is synced, which the syncer does
 		base.Durable = func(stream string, rewritten bool) eventlog.Syncer { return l.nats.GroupSync(stream, rewritten) }
 		// The server ends with this process, and all of this process appends by
 		// this log.

@@ -1,0 +1,132 @@
+package eventlog_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/events/eventlog/logtest"
+	"github.com/memory-ledger/ledger/infra/localnats/natstest"
+)
+
+// A server with the only replica looks at what a message expects before it looks for
+// its id, so it need not remember ids for as long as an append is repeated.
+func TestExpectationComesBeforeDuplicates(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	nc, js := connect(t, natstest.Start(t).URL())
+	cfg := eventlog.StreamConfig(eventlog.Config{})
+	cfg.Duplicates = time.Hour // it would know the id
+	if _, err := js.CreateStream(ctx, cfg); err != nil {
+		t.Fatal(err)
+	}
+	log, err := eventlog.Open(ctx, nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := eventlog.Append{
+		Family: events.FamilyLedger, Owner: logtest.Owner(), Kind: events.KindMemory, CommandID: logtest.CommandID(), Payload: []byte("[]"),
+	}
+	if _, err := log.Append(ctx, a); err != nil {
+		t.Fatal(err)
+	}
+	_, err = js.PublishMsg(ctx, &nats.Msg{
+		Subject: events.Subject{Family: a.Family, Owner: a.Owner, Kind: a.Kind}.String(), Data: a.Payload,
+		Header: nats.Header{
+			jetstream.MsgIDHeader:                   {a.CommandID},
+			jetstream.ExpectedLastSubjSeqHeader:     {strconv.FormatUint(a.Expected, 10)},
+			jetstream.ExpectedLastSubjSeqSubjHeader: {events.OwnerFilter(a.Family, a.Owner)},
+		},
+	})
+	var refusal *jetstream.APIError
+	if !errors.As(err, &refusal) || refusal.ErrorCode != jetstream.JSErrCodeStreamWrongLastSequence {
+		t.Errorf("the same message again: %v", err)
+	}
+}
+
+// Where there are several replicas their leader looks for ids first, and has to know
+// them for as long as an append is repeated.
+func TestReplicasRememberIDs(t *testing.T) {
+	t.Parallel()
+	for replicas, want := range map[int]time.Duration{0: 100 * time.Millisecond, 1: 100 * time.Millisecond, 3: 2 * time.Minute, 5: 2 * time.Minute} {
+		if got := eventlog.StreamConfig(eventlog.Config{Replicas: replicas}).Duplicates; got != want {
+			t.Errorf("%d replicas: %s", replicas, got)
+		}
+	}
+}
+
+// A stream that an earlier build made becomes as this one would make it, messages and
+// all; what a crash may leave of the change still has them.
+func TestRefit(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	dir := t.TempDir()
+	server := natstest.StartProcess(t, natstest.Dir(dir))
+	nc, js := connect(t, server.URL())
+	want := eventlog.StreamConfig(eventlog.Config{})
+	before := want
+	before.Duplicates = 2 * time.Minute
+	stream, err := js.CreateStream(ctx, before)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before = stream.CachedInfo().Config
+	log, err := eventlog.Open(ctx, nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := logtest.Owner()
+	seq, err := log.Append(ctx, eventlog.Append{
+		Family: events.FamilyLedger, Owner: o, Kind: events.KindMemory, CommandID: logtest.CommandID(), Payload: []byte("[]"),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second changes nothing
+		if err := log.Refit(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	info, err := stream.Info(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.Config.Duplicates != want.Duplicates || info.State.Msgs != 1 {
+		t.Errorf("ids are remembered for %s, %d messages", info.Config.Duplicates, info.State.Msgs)
+	}
+	if after := info.Config; !after.DenyDelete || !after.DenyPurge || after.Discard != before.Discard || after.MaxMsgs != before.MaxMsgs || after.MaxAge != before.MaxAge || len(after.Subjects) != len(before.Subjects) {
+		t.Errorf("before %+v, after %+v", before, after)
+	}
+
+	server.Kill() // between the description and its checksum
+	sum := filepath.Join(dir, "jetstream", "$G", "streams", eventlog.StreamName, "meta.sum")
+	if _, err := os.Stat(sum); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(sum, []byte("0123456789abcdef"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	server.Start()
+	nc, _ = connect(t, server.URL())
+	if _, err := eventlog.Open(ctx, nc); !errors.Is(err, jetstream.ErrStreamNotFound) {
+		t.Fatalf("opened with another's checksum: %v", err)
+	}
+	log, err = eventlog.Create(ctx, nc, eventlog.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if head, err := log.OwnerHead(ctx, events.FamilyLedger, o); err != nil || head != seq {
+		t.Errorf("the owner's newest message is %d, %v; %d was", head, err, seq)
+	}
+}
