@@ -114,13 +114,14 @@ func plan(ctx context.Context, js jetstream.JetStream, replicas int) ([]jetstrea
 		cfg := &streams[i]
 		is := have[cfg.Name]
 		cfg.Replicas = cmp.Or(replicas, is.Replicas, fresh)
-		if cfg.Replicas > 1 && cfg.Name != Stream {
+		switch {
+		case cfg.Replicas == 1:
+		case cfg.Name == Stream:
+			cfg.Duplicates = replicatedWindow
+		default:
 			// Buckets are read from the leader alone: a replica that is behind
 			// would not know a key, or a sign-in, that another service made.
 			cfg.AllowDirect = false
-		}
-		if cfg.Replicas > 1 && cfg.Name == Stream {
-			cfg.Duplicates = replicatedWindow
 		}
 		cfg.DenyDelete, cfg.DenyPurge = cfg.DenyDelete || is.DenyDelete, cfg.DenyPurge || is.DenyPurge
 	}
