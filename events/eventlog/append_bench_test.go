@@ -43,7 +43,7 @@ func BenchmarkAppend(b *testing.B) {
 	if err != nil || head != uint64(len(owners)) {
 		b.Fatal(head, err)
 	}
-	write := func(i int, expected uint64) uint64 {
+	write := func(b *testing.B, i int, expected uint64) uint64 {
 		sequence, err := log.Append(b.Context(), eventlog.Append{
 			Family: events.FamilyLedger, Owner: owners[i], Kind: events.KindMemory, CommandID: logtest.CommandID(), Payload: payload, Expected: expected,
 		})
@@ -55,7 +55,7 @@ func BenchmarkAppend(b *testing.B) {
 	last := head
 	b.Run("of an owner who writes", func(b *testing.B) {
 		for b.Loop() {
-			last = write(len(owners)-1, last)
+			last = write(b, len(owners)-1, last)
 		}
 	})
 	away := 0 // how many of them came back
@@ -71,7 +71,7 @@ func BenchmarkAppend(b *testing.B) {
 				b.StartTimer()
 			}
 			i := away%blocks*perBlock + away/blocks
-			write(i, uint64(i+1))
+			write(b, i, uint64(i+1))
 			away++
 		}
 	})
