@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/memory-ledger/ledger/events"
@@ -25,11 +24,7 @@ func BenchmarkAppend(b *testing.B) {
 	)
 	payload := []byte(strings.Repeat("x", 1000)) // a memory of 200 bytes, about
 	dir := b.TempDir()
-	server, nc, log := openIn(b, dir)
-	js, err := jetstream.New(nc)
-	if err != nil {
-		b.Fatal(err)
-	}
+	server, js, log := openIn(b, dir)
 	owners := make([]events.Owner, blocks*perBlock)
 	for i := range owners {
 		owners[i] = logtest.Owner()
@@ -63,11 +58,11 @@ func BenchmarkAppend(b *testing.B) {
 		for b.Loop() {
 			if away%blocks == 0 { // each block is in memory by now
 				b.StopTimer()
-				nc.Close()
+				js.Conn().Close()
 				if err := server.Stop(b.Context()); err != nil {
 					b.Fatal(err)
 				}
-				server, nc, log = openIn(b, dir)
+				server, js, log = openIn(b, dir)
 				b.StartTimer()
 			}
 			i := away%blocks*perBlock + away/blocks
@@ -78,17 +73,13 @@ func BenchmarkAppend(b *testing.B) {
 }
 
 // openIn starts a server on a folder, which may have a log already.
-func openIn(b *testing.B, dir string) (*localnats.Server, *nats.Conn, *eventlog.JetStream) {
+func openIn(b *testing.B, dir string) (*localnats.Server, jetstream.JetStream, *eventlog.JetStream) {
 	b.Helper()
 	server := natstest.Start(b, natstest.Dir(dir))
-	nc, err := nats.Connect(server.URL())
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(nc.Close)
+	nc, js := connect(b, server.URL())
 	log, err := eventlog.Create(b.Context(), nc, eventlog.Config{})
 	if err != nil {
 		b.Fatal(err)
 	}
-	return server, nc, log
+	return server, js, log
 }

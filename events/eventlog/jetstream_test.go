@@ -150,7 +150,7 @@ func open(t *testing.T, url string) (log *eventlog.JetStream, cut func()) {
 }
 
 // connect makes a connection that lasts as long as the test.
-func connect(t *testing.T, url string, options ...nats.Option) (*nats.Conn, jetstream.JetStream) {
+func connect(t testing.TB, url string, options ...nats.Option) (*nats.Conn, jetstream.JetStream) {
 	t.Helper()
 	nc, err := nats.Connect(url, options...)
 	if err != nil {
