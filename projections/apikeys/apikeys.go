@@ -52,6 +52,21 @@ func ByHash(ctx context.Context, q schema.Querier, hash events.Hash) (Key, bool,
 	return k, true, nil
 }
 
+// Exists reports whether a key of the owner has this id, live or revoked. A text that
+// is no id is no key's.
+func Exists(ctx context.Context, q schema.Querier, owner events.Owner, id string) (bool, error) {
+	key, ok := column.ParseUUID(id)
+	if !ok {
+		return false, nil
+	}
+	var exists bool
+	err := q.QueryRow(ctx, `SELECT EXISTS (SELECT FROM api_keys WHERE id = $1 AND owner = $2)`, key[:], string(owner)).Scan(&exists)
+	if err != nil {
+		return false, fmt.Errorf("API key by id: %w", err)
+	}
+	return exists, nil
+}
+
 // List returns the next keys of an owner, oldest first, the revoked ones too: at
 // most limit, and fewer only where there are no more.
 func List(ctx context.Context, q schema.Querier, owner events.Owner, after Position, limit int) ([]Key, error) {

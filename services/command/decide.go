@@ -169,19 +169,30 @@ func (c *WriteMemory) decide(s *State, now time.Time) (Decision, error) {
 	if err := c.Credential.check(s, now); err != nil {
 		return Decision{}, err
 	}
-	if c.IdempotencyKey != nil {
-		if first, ok := s.idempotent[*c.IdempotencyKey]; ok {
-			// The leaf hash is a function of owner, text and metadata, so it
-			// says whether the bodies were the same.
-			if first.LeafHash != c.LeafHash {
-				return Decision{}, ErrIdempotencyMismatch
-			}
-			c.Written, c.Replayed = first, true
-			return Decision{}, nil
-		}
+	if replayed, err := c.replay(s); replayed || err != nil {
+		return Decision{}, err
 	}
 	memory := c.event(s, now)
 	return Decision{events.KindMemory, append([]events.Data{memory}, c.Credential.use(s, now)...)}, nil
+}
+
+// replay answers a repeated write with the first answer, and reports whether
+// there was one.
+func (c *WriteMemory) replay(s *State) (bool, error) {
+	if c.IdempotencyKey == nil {
+		return false, nil
+	}
+	first, ok := s.idempotent[*c.IdempotencyKey]
+	if !ok {
+		return false, nil
+	}
+	// The leaf hash is a function of owner, text and metadata, so it says
+	// whether the bodies were the same.
+	if first.LeafHash != c.LeafHash {
+		return false, ErrIdempotencyMismatch
+	}
+	c.Written, c.Replayed = first, true
+	return true, nil
 }
 
 func (c *WriteMemory) event(s *State, now time.Time) *events.MemoryWritten {
@@ -273,13 +284,17 @@ func (c *ConsumeCase) decide(s *State, now time.Time) (Decision, error) {
 }
 
 // ConsumeDrop spends one write of a memory drop on the memory that comes with
-// it, in one message.
+// it, in one message. A repetition spends nothing, and is answered even when the
+// drop is dead by then: the first attempt may have used its last write.
 type ConsumeDrop struct {
 	GrantID string
 	Memory  WriteMemory
 }
 
 func (c *ConsumeDrop) decide(s *State, now time.Time) (Decision, error) {
+	if replayed, err := c.Memory.replay(s); replayed || err != nil {
+		return Decision{}, err
+	}
 	consumed, err := consume(s, c.GrantID, events.GrantDrop, now)
 	if err != nil {
 		return Decision{}, err

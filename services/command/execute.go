@@ -381,14 +381,14 @@ func (x *Executor) catchUp(ctx context.Context, owner events.Owner, e *entry) er
 // Idempotency-Key into the state, if there is one that the state is too young
 // to know.
 func (x *Executor) recall(ctx context.Context, s *State, c Command) error {
-	write, ok := c.(*WriteMemory)
-	if !ok || write.IdempotencyKey == nil {
+	key := idempotencyKey(c)
+	if key == nil {
 		return nil
 	}
 	if err := x.trim(ctx, s); err != nil {
 		return err
 	}
-	if _, known := s.idempotent[*write.IdempotencyKey]; known {
+	if _, known := s.idempotent[*key]; known {
 		return nil
 	}
 	if !s.usedKeys.known() {
@@ -405,18 +405,29 @@ func (x *Executor) recall(ctx context.Context, s *State, c Command) error {
 		}
 		s.usedKeys.fill(keys)
 	}
-	if !s.usedKeys.mayHold(*write.IdempotencyKey) {
+	if !s.usedKeys.mayHold(*key) {
 		return nil
 	}
-	written, found, leaves, err := x.cfg.Loader.FindWritten(ctx, s.Owner, *write.IdempotencyKey)
+	written, found, leaves, err := x.cfg.Loader.FindWritten(ctx, s.Owner, *key)
 	if err != nil {
 		return fmt.Errorf("look up Idempotency-Key: %w", err)
 	}
 	if found {
-		s.idempotent[*write.IdempotencyKey] = written
+		s.idempotent[*key] = written
 		return nil
 	}
 	return s.expect(leaves)
+}
+
+// idempotencyKey returns the hash of a command's Idempotency-Key, nil if it has none.
+func idempotencyKey(c Command) *events.Hash {
+	switch c := c.(type) {
+	case *WriteMemory:
+		return c.IdempotencyKey
+	case *ConsumeDrop:
+		return c.Memory.IdempotencyKey
+	}
+	return nil
 }
 
 // trim takes the answers out of the state that the read model has by now, where

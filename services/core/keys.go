@@ -134,8 +134,16 @@ func (a *API) revokeKey(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	revoke := &command.RevokeKey{KeyID: door.Param(c, "id")}
-	if err := a.Commands.Execute(door.Context(c), caller.Owner, revoke); err != nil {
+	ctx, id := door.Context(c), door.Param(c, "id")
+	err = a.Commands.Execute(ctx, caller.Owner, &command.RevokeKey{KeyID: id})
+	if errors.Is(err, command.ErrKeyUnknown) {
+		// Not among the live ones: a key that was revoked before gets the answer
+		// that it got then.
+		if known, lookup := apikeys.Exists(ctx, a.Query, caller.Owner, id); known || lookup != nil {
+			err = lookup
+		}
+	}
+	if err != nil {
 		return err
 	}
 	return c.JSON(fiber.Map{"ok": true})

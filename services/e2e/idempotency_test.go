@@ -62,3 +62,102 @@ func TestIdempotencyKeyUnderRace(t *testing.T) {
 		t.Errorf("log %s", head.Body)
 	}
 }
+
+// TestADropCanBeRetried: an answer that was lost burns no write, even the last one,
+// and a key is the drop's own.
+func TestADropCanBeRetried(t *testing.T) {
+	t.Parallel()
+	s := stacktest.Start(t, stacktest.Options{Extension: 2})
+	wallet := stacktest.NewWallet()
+	session := s.Extension[0].SignIn(wallet)
+	mint := func(writes int) (id, path string) {
+		a := s.Extension[0].Expect(201, "POST", "/memory-drops", map[string]any{"maxWrites": writes}, session)
+		return a.Text("id"), "/memory-drops/" + tokenOf(a)
+	}
+	key := stacktest.With("Idempotency-Key", "k")
+	_, earlier := mint(2)
+	s.Extension[0].Expect(201, "POST", earlier, `{"content":"x"}`, key)
+
+	id, path := mint(1) // revokes the earlier one
+	first := s.Extension[0].Expect(201, "POST", path, `{"content":"x","metadata":{"a":1}}`, key)
+	for _, replica := range s.Extension { // the write was the last one: the drop is spent
+		again := replica.Expect(201, "POST", path, `{"metadata":{"a":1.0},"content":"x"}`, key)
+		if string(again.Body) != string(first.Body) {
+			t.Errorf("first %s, again %s", first.Body, again.Body)
+		}
+		replica.Expect(422, "POST", path, `{"content":"y"}`, key)
+		replica.Expect(404, "POST", path, `{"content":"x"}`)
+		replica.Expect(404, "POST", path, `{"content":"x"}`, stacktest.With("Idempotency-Key", "another"))
+		replica.Expect(404, "POST", path, `{"content":"x"}`, stacktest.With("Idempotency-Key", "not a key"))
+		replica.Expect(422, "POST", earlier, `{"content":"y"}`, key)
+		replica.Expect(404, "POST", earlier, `{"content":"y"}`)
+	}
+	if got := s.Extension[0].Expect(200, "GET", "/memory-drops/"+id+"/status", nil, session).Number("writeCount"); got != 1 {
+		t.Errorf("%d writes were spent", got)
+	}
+	// The owner's own key of the same text is another one.
+	own := s.Extension[0].Expect(201, "POST", "/memories", `{"content":"y","source":"s"}`, session, key)
+	if own.Text("id") == first.Text("memoryId") {
+		t.Errorf("the owner's write got the answer of the drop's: %s", own.Body)
+	}
+	// Many retries at the same time spend one write.
+	id, path = mint(5)
+	s.Extension[0].Expect(400, "POST", path, `{"content":"x"}`, stacktest.With("Idempotency-Key", "not a key"))
+	answers := make([]string, 20)
+	var group sync.WaitGroup
+	for i := range answers {
+		group.Go(func() {
+			answers[i] = string(s.Extension[i%2].Expect(201, "POST", path, `{"content":"once"}`, key).Body)
+		})
+	}
+	group.Wait()
+	for _, a := range answers {
+		if a != answers[0] {
+			t.Errorf("%s and %s", a, answers[0])
+		}
+	}
+	if got := s.Extension[1].Expect(200, "GET", "/memory-drops/"+id+"/status", nil, session).Number("writeCount"); got != 1 {
+		t.Errorf("%d writes were spent", got)
+	}
+}
+
+// TestEndingTwice: who did not get the answer asks again, and gets the same.
+func TestEndingTwice(t *testing.T) {
+	t.Parallel()
+	s := stacktest.Start(t, stacktest.Options{})
+	core, extension, wallet := s.Core[0], s.Extension[0], stacktest.NewWallet()
+	session, extensionSession, stranger := core.SignIn(wallet), extension.SignIn(wallet), core.SignIn(stacktest.NewWallet())
+	key := "/keys/" + core.Expect(201, "POST", "/keys", `{"label":"l"}`, session).Text("id")
+	core.Expect(404, "DELETE", key, nil, stranger)
+	for range 2 {
+		core.Expect(200, "DELETE", key, nil, session)
+	}
+	for _, unknown := range []string{"/keys/019ca8e0-2211-7b6c-9a0d-1e2f3a4b5c04", "/keys/x"} {
+		core.Expect(404, "DELETE", unknown, nil, session)
+	}
+	core.Expect(404, "DELETE", key, nil, stranger)
+
+	for _, kind := range []string{"/memory-drops", "/agent-cases"} {
+		revoke := func(minted stacktest.Answer) bool {
+			return string(extension.Expect(200, "POST", kind+"/"+minted.Text("id")+"/revoke", nil, extensionSession).Body) == `{"ok":true,"revoked":true}`
+		}
+		superseded := extension.Expect(201, "POST", kind, `{}`, extensionSession)
+		live := extension.Expect(201, "POST", kind, `{}`, extensionSession)
+		for range 2 {
+			if !revoke(live) || !revoke(superseded) {
+				t.Errorf("%s: a revoked grant is not said to be", kind)
+			}
+		}
+		spent := extension.Expect(201, "POST", kind, `{}`, extensionSession)
+		if kind == "/memory-drops" {
+			extension.Expect(201, "POST", kind+"/"+tokenOf(spent), `{"content":"x"}`)
+		} else {
+			extension.Expect(200, "GET", kind+"/"+tokenOf(spent), nil)
+		}
+		for range 2 {
+			if revoke(spent) {
+				t.Errorf("%s: a spent grant was revoked", kind)
+			}
+		}
+	}
+}

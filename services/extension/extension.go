@@ -187,11 +187,15 @@ type filled struct {
 }
 
 func (a *API) fillDrop(c *fiber.Ctx) error {
-	// Before the body: what is wrong with one is told to nobody whose token
-	// opens nothing, or a guesser would see which are alive.
-	drop, err := a.Grants.Open(door.Context(c), door.Param(c, "token"), events.GrantDrop)
+	key, malformed := door.IdempotencyKey(c)
+	// The token comes first: a dead one gets the same 404 whatever else is wrong
+	// with the request, or a guesser would see which tokens are alive.
+	drop, err := a.Grants.OpenDrop(door.Context(c), door.Param(c, "token"), key)
 	if err != nil {
 		return err
+	}
+	if malformed != nil {
+		return malformed
 	}
 	body, err := door.DecodeMemory(c, true)
 	if err != nil {

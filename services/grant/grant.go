@@ -17,6 +17,7 @@ package grant
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -26,6 +27,7 @@ import (
 	"github.com/memory-ledger/ledger/events/canonical"
 	"github.com/memory-ledger/ledger/projections/fence"
 	"github.com/memory-ledger/ledger/projections/grants"
+	"github.com/memory-ledger/ledger/projections/memories"
 	"github.com/memory-ledger/ledger/projections/schema"
 	"github.com/memory-ledger/ledger/services/command"
 	"github.com/memory-ledger/ledger/services/memory"
@@ -84,7 +86,8 @@ type Service struct {
 type Opened struct {
 	owner events.Owner
 	id    string
-	left  int // uses
+	left  int          // uses
+	key   *events.Hash // of the write through a drop, scoped to it; nil without one
 }
 
 // New returns a Service.
@@ -141,8 +144,9 @@ func (s *Service) Status(ctx context.Context, owner events.Owner, kind events.Gr
 	}, nil
 }
 
-// Revoke ends an owner's grant and reports whether it was still alive. The
-// caller has passed the fence.
+// Revoke ends an owner's grant and reports whether it is revoked now, by this call
+// or an earlier one: false for a grant that was spent or expired first. A repetition
+// gets the same answer. The caller has passed the fence.
 func (s *Service) Revoke(ctx context.Context, owner events.Owner, by command.Credential, kind events.GrantKind, id string) (bool, error) {
 	g, found, err := grants.ByID(ctx, s.Query, owner, id)
 	if err != nil {
@@ -155,7 +159,15 @@ func (s *Service) Revoke(ctx context.Context, owner events.Owner, by command.Cre
 	if err := s.Commands.Execute(ctx, owner, revoke); err != nil {
 		return false, err
 	}
-	return revoke.Revoked, nil
+	if !revoke.Revoked && g.Live(s.Now()) { // ended since it was read
+		if err := s.Fence.WaitAll(ctx); err != nil {
+			return false, err
+		}
+		if g, _, err = grants.ByID(ctx, s.Query, owner, id); err != nil {
+			return false, fmt.Errorf("find grant: %w", err)
+		}
+	}
+	return revoke.Revoked || g.RevokedAt != nil, nil
 }
 
 // Open finds the grant of a token. ErrDead says that it opens nothing, and is
@@ -171,19 +183,78 @@ func (s *Service) Open(ctx context.Context, token string, kind events.GrantKind)
 	if err := s.Fence.WaitAll(ctx); err != nil {
 		return Opened{}, err
 	}
-	g, found, err := grants.ByTokenHash(ctx, s.Query, signin.HashToken(token))
+	g, err := s.find(ctx, token, kind)
 	if err != nil {
-		return Opened{}, fmt.Errorf("look up token: %w", err)
+		return Opened{}, err
 	}
-	if !found || g.Kind != kind || !g.Live(s.Now()) {
+	if !g.Live(s.Now()) {
 		return Opened{}, ErrDead
 	}
-	return Opened{g.Owner, g.ID, g.MaxUses - g.Used}, nil
+	return Opened{owner: g.Owner, id: g.ID, left: g.MaxUses - g.Used}, nil
+}
+
+// OpenDrop is Open for a write through a drop. key is the SHA-256 of the request's
+// Idempotency-Key, nil without one. A dead drop opens for a key that it was used
+// with: a retry gets the first answer again, also where the first attempt used the
+// last write.
+//
+// With a key, every dead token costs one look-up more, unknown ones included.
+func (s *Service) OpenDrop(ctx context.Context, token string, key *events.Hash) (Opened, error) {
+	if key == nil {
+		return s.Open(ctx, token, events.GrantDrop)
+	}
+	if !signin.HasTokenForm(token, DropTerms.TokenPrefix) {
+		return Opened{}, ErrDead
+	}
+	if err := s.Fence.WaitAll(ctx); err != nil {
+		return Opened{}, err
+	}
+	g, err := s.find(ctx, token, events.GrantDrop)
+	if err != nil {
+		return Opened{}, err
+	}
+	scoped := dropKey(g.ID, *key)
+	drop := Opened{owner: g.Owner, id: g.ID, left: g.MaxUses - g.Used, key: &scoped}
+	if g.Live(s.Now()) {
+		return drop, nil
+	}
+	_, used, err := memories.ByIdempotencyKey(ctx, s.Query, g.Owner, scoped)
+	if err != nil {
+		return Opened{}, fmt.Errorf("look up Idempotency-Key: %w", err)
+	}
+	if !used {
+		return Opened{}, ErrDead
+	}
+	return drop, nil
+}
+
+// find returns the grant of a token, live or dead; for a token that never was, the
+// zero one, which is dead.
+func (s *Service) find(ctx context.Context, token string, kind events.GrantKind) (grants.Grant, error) {
+	g, found, err := grants.ByTokenHash(ctx, s.Query, signin.HashToken(token))
+	if err != nil {
+		return grants.Grant{}, fmt.Errorf("look up token: %w", err)
+	}
+	if !found || g.Kind != kind {
+		return grants.Grant{}, nil
+	}
+	return g, nil
+}
+
+// dropKey makes a holder's Idempotency-Key one of the drop's own: it never meets a
+// key of the owner or of another drop's holder.
+func dropKey(grantID string, key events.Hash) events.Hash {
+	return sha256.Sum256(append([]byte("memory-ledger/drop-key/v1\x00"+grantID+"\x00"), key[:]...))
 }
 
 // Deposit spends one write of a drop on a memory, as one message.
+//
+// Errors: ErrDead, command.ErrIdempotencyMismatch, and those of memory.Prepare and
+// command.Execute.
 func (s *Service) Deposit(ctx context.Context, drop Opened, content string, metadata canonical.Object) (command.Written, error) {
-	write, err := s.Memories.Prepare(ctx, memory.Draft{Owner: drop.owner, Content: content, Metadata: metadata})
+	write, err := s.Memories.Prepare(ctx, memory.Draft{
+		Owner: drop.owner, Content: content, Metadata: metadata, IdempotencyKey: drop.key,
+	})
 	if err != nil {
 		return command.Written{}, err
 	}
