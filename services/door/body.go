@@ -93,8 +93,15 @@ func contentType(c *fiber.Ctx, body []byte) error {
 // isObject guards against null, which decodes into any struct.
 func isObject(body []byte) bool { return jsontext.Value(body).Kind() == '{' }
 
-// reason says what is wrong with a body without echoing any of it.
+// reason says what is wrong with a body, and where, without echoing any value.
 func reason(err error) string {
+	var syntactic *jsontext.SyntacticError
+	if errors.As(err, &syntactic) && errors.Is(err, jsontext.ErrDuplicateName) {
+		if len(syntactic.JSONPointer) < 100 {
+			return "body has a duplicate name in one object: " + strconv.QuoteToASCII(string(syntactic.JSONPointer))
+		}
+		return "body has a duplicate name in one object"
+	}
 	var semantic *json.SemanticError
 	if errors.As(err, &semantic) && len(semantic.JSONPointer) < 100 {
 		return "member " + strconv.QuoteToASCII(string(semantic.JSONPointer)) + " has the wrong type"

@@ -81,6 +81,9 @@ func TestOddInput(t *testing.T) {
 		if a.Status >= 400 && a.Text("error") == "" {
 			t.Errorf("%s: no error message: %.200s", c.name, a.Body)
 		}
+		if strings.HasPrefix(c.name, "duplicate") && !strings.Contains(a.Text("error"), "duplicate name") {
+			t.Errorf("%s: the error does not say so: %s", c.name, a.Body)
+		}
 		if a.Status == 201 {
 			checkKept(t, core, session, c.name, c.body, a.Text("id"))
 		}
