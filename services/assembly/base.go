@@ -312,6 +312,7 @@ func NewDeciding(ctx context.Context, b *Base) (*Deciding, error) {
 	if d.Keys, err = keystore.Open(keys, store); err != nil {
 		return nil, err
 	}
+	go d.watchKeys(ctx, stream)
 	d.Nonces, err = b.bucket(ctx, signin.NonceBucket, func(ctx context.Context) (jetstream.KeyValue, error) {
 		return b.js.CreateKeyValue(ctx, signin.NonceBucketConfig(b.Config.NATSReplicas))
 	})
@@ -347,6 +348,13 @@ func NewDeciding(ctx context.Context, b *Base) (*Deciding, error) {
 		return nil, err
 	}
 	return d, nil
+}
+
+// watchKeys has keys dropped from memory soon after they were forgotten.
+func (d *Deciding) watchKeys(ctx context.Context, stream jetstream.Stream) {
+	ticker := time.NewTicker(keystore.WatchInterval)
+	defer ticker.Stop()
+	d.Keys.Watch(ctx, stream, ticker.C)
 }
 
 // masterFits refuses a start with a master key that does not go with the data keys

@@ -17,6 +17,7 @@ import (
 	"github.com/memory-ledger/ledger/projections/audit"
 	"github.com/memory-ledger/ledger/projections/rebuild"
 	"github.com/memory-ledger/ledger/projections/schema"
+	"github.com/memory-ledger/ledger/services/command"
 	"github.com/memory-ledger/ledger/services/config"
 	"github.com/memory-ledger/ledger/services/keystore"
 )
@@ -70,16 +71,21 @@ func Rewrap(ctx context.Context, cfg config.Config, progress func(done keystore.
 	return done, err
 }
 
-// forgetTimeout bounds a Forget.
-const forgetTimeout = 30 * time.Second
+// forgetTimeout bounds a Forget, which reads the owner's whole history.
+const forgetTimeout = 2 * time.Minute
 
-// Forget destroys an owner's data key.
+// Forget ends all grants, API keys and extension sessions of an owner and destroys
+// their data key. Access ends first, so that nothing is written by a grant or a key
+// that nobody can read then. A crash in between leaves the key; run it again.
 func Forget(ctx context.Context, cfg config.Config, owner events.Owner) (done keystore.Forgotten, err error) {
 	ctx, cancel := context.WithTimeout(ctx, forgetTimeout)
 	defer cancel()
 	err = asAdmin(ctx, Dial(cfg), "forget", func(ctx context.Context, nc *nats.Conn) error {
 		js, err := jetstream.New(nc)
 		if err != nil {
+			return err
+		}
+		if err := endAccess(ctx, nc, owner); err != nil {
 			return err
 		}
 		done, err = keystore.Forget(ctx, js, owner)
@@ -90,9 +96,32 @@ func Forget(ctx context.Context, cfg config.Config, owner events.Owner) (done ke
 	}
 	// A local run's server leaves it to others to sync what it wrote. Where there
 	// is none in this folder, there is nothing to sync.
-	err = localnats.SyncStream(filepath.Join(cfg.DataDir, natsFolder), keystore.Stream)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return done, err
+	for _, stream := range []string{eventlog.StreamName, keystore.Stream} {
+		err := localnats.SyncStream(filepath.Join(cfg.DataDir, natsFolder), stream)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return done, err
+		}
 	}
 	return done, nil
+}
+
+// endAccess appends the ends of everything by which an owner's log can be read or
+// written, but for core sessions, which end by themselves within an hour.
+func endAccess(ctx context.Context, nc *nats.Conn, owner events.Owner) error {
+	log, err := eventlog.Open(ctx, nc)
+	if err != nil {
+		return err
+	}
+	commands, err := command.NewExecutor(command.Config{
+		Log: log, Loader: command.NoReadModel{}, Source: "/ledger", NewID: NewID, CachedOwners: 1, Timeout: forgetTimeout,
+	})
+	if err != nil {
+		return err
+	}
+	for _, kind := range []events.SubjectKind{events.KindGrant, events.KindKey, events.KindSession} {
+		if err := commands.Execute(ctx, owner, &command.EndAccess{Kind: kind}); err != nil {
+			return fmt.Errorf("end %ss of %s: %w", kind, owner, err)
+		}
+	}
+	return nil
 }

@@ -222,7 +222,7 @@ func (c *MintGrant) decide(s *State, now time.Time) (Decision, error) {
 		return Decision{}, err
 	}
 	var superseded []events.Data
-	for _, id := range sortedGrants(s.Grants) {
+	for _, id := range slices.Sorted(maps.Keys(s.Grants)) {
 		if g := s.Grants[id]; g.Kind == c.Kind && g.live(now) {
 			superseded = append(superseded, &events.GrantRevoked{GrantID: id, Kind: g.Kind, Reason: events.Superseded})
 		}
@@ -231,15 +231,6 @@ func (c *MintGrant) decide(s *State, now time.Time) (Decision, error) {
 	return Decision{events.KindGrant, append(superseded, &events.GrantMinted{
 		GrantID: c.GrantID, Kind: c.Kind, TokenHash: c.TokenHash, ExpiresAt: c.ExpiresAt, MaxUses: c.MaxUses,
 	})}, nil
-}
-
-func sortedGrants(grants map[string]Grant) []string {
-	ids := make([]string, 0, len(grants))
-	for id := range grants {
-		ids = append(ids, id)
-	}
-	slices.SortFunc(ids, cmp.Compare)
-	return ids
 }
 
 // RevokeGrant ends a grant. Ending one that is over already is no error.

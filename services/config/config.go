@@ -145,7 +145,7 @@ type Config struct {
 	DataDir string `env:"LEDGER_DATA_DIR" envDefault:".data"`
 	// CachedOwners bounds the owners' states and keys kept in memory.
 	CachedOwners int `env:"CACHED_OWNERS" envDefault:"100000"`
-	// KeyMaxAge is how long a service goes on with a data key that was forgotten.
+	// KeyMaxAge is how long a service uses a data key before it reads it again.
 	KeyMaxAge time.Duration `env:"KEY_MAX_AGE" envDefault:"1m"`
 	// BodyCacheBytes bounds the sealed bodies in memory: three quarters for
 	// owners who search, one for reads by id.

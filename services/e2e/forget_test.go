@@ -60,7 +60,8 @@ func TestAForgottenOwnerIsForgottenEverywhere(t *testing.T) {
 	for _, r := range append(reads, request{"POST", "/memories", map[string]any{"content": "more"}}) {
 		core.Expect(410, r.method, r.path, r.body, session)
 	}
-	extension.Expect(410, "GET", "/memories", nil, extensionSession)
+	extension.Expect(401, "GET", "/memories", nil, extensionSession) // it ended with the key
+	extension.Expect(410, "GET", "/memories", nil, extension.SignIn(wallet))
 	// Signing in again does not make another key.
 	again := core.SignIn(wallet)
 	core.Expect(410, "POST", "/memories", map[string]any{"content": "more"}, again)
@@ -69,6 +70,35 @@ func TestAForgottenOwnerIsForgottenEverywhere(t *testing.T) {
 	}
 	if got := core.Expect(200, "GET", "/memories/"+kept, nil, theirs).Text("content"); got != "not forgotten" {
 		t.Errorf("another owner's memory is %q", got)
+	}
+}
+
+// TestForgettingEndsAccess: what was handed out ends with the key, and services that
+// have the key in memory drop it long before they would read it again.
+func TestForgettingEndsAccess(t *testing.T) {
+	t.Parallel()
+	s := stacktest.Start(t, stacktest.Options{})
+	core, extension, wallet := s.Core[0], s.Extension[0], stacktest.NewWallet()
+	session, extensionSession := core.SignIn(wallet), extension.SignIn(wallet)
+	key := core.Expect(201, "POST", "/keys", `{"label":"l"}`, session).Text("key")
+	drop := tokenOf(extension.Expect(201, "POST", "/memory-drops", `{"maxWrites":5}`, extensionSession))
+	readCase := tokenOf(extension.Expect(201, "POST", "/agent-cases", `{"maxReads":5}`, extensionSession))
+	bearer := stacktest.With("Authorization", "Bearer "+key)
+	core.Expect(201, "POST", "/memories", `{"content":"x"}`, bearer)
+	extension.Expect(201, "POST", "/memory-drops/"+drop, `{"content":"x"}`)
+	extension.Expect(200, "GET", "/agent-cases/"+readCase, nil)
+
+	forget(t, s, wallet)
+	core.Expect(401, "POST", "/memories", `{"content":"x"}`, bearer)
+	core.Expect(401, "GET", "/memories", nil, bearer)
+	extension.Expect(401, "GET", "/memories", nil, extensionSession)
+	extension.Expect(404, "POST", "/memory-drops/"+drop, `{"content":"x"}`)
+	extension.Expect(404, "GET", "/agent-cases/"+readCase, nil)
+	began := time.Now()
+	for core.Do("GET", "/memories", nil, session).Status != 410 {
+		if time.Since(began) > 20*time.Second { // KEY_MAX_AGE is a minute
+			t.Fatal("the key is still used")
+		}
 	}
 }
 

@@ -23,7 +23,7 @@ type Forgotten struct {
 
 // Forget destroys an owner's data key. Nothing that was sealed with it can be
 // opened again, by whoever has whatever else, but for backups of the bucket from
-// before and for what a running process remembers, for [Config].MaxAge at most.
+// before and for what a running process remembers until its [Store.Watch] sees the mark.
 //
 // It needs to delete messages of the bucket's stream, which is an administrator's
 // right on a cluster with permissions, and no master key. A crash leaves the key

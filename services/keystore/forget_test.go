@@ -140,7 +140,7 @@ func TestAKeyInMemoryIsLookedForAgain(t *testing.T) {
 	now := time.Now()
 	old, fresh := keystore.MasterKey{1}, keystore.MasterKey{2}
 	s, err := keystore.Open(bucket, keystore.Config{
-		Masters: []keystore.MasterKey{fresh, old}, MaxAge: time.Minute, Now: func() time.Time { return now },
+		Masters: []keystore.MasterKey{fresh, old}, MaxAge: 4*time.Second, Now: func() time.Time { return now },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -163,13 +163,13 @@ func TestAKeyInMemoryIsLookedForAgain(t *testing.T) {
 		}
 		return key, err
 	}
-	if key, err := find(59*time.Second, 0); key != first || err != nil {
+	if key, err := find(3*time.Second, 0); key != first || err != nil {
 		t.Error(key, err)
 	}
 	if key, err := find(time.Second, 1); key != first || err != nil { // the same entry: nothing to unwrap
 		t.Error(key, err)
 	}
-	if key, err := find(59*time.Second, 0); key != first || err != nil {
+	if key, err := find(3*time.Second, 0); key != first || err != nil {
 		t.Error(key, err)
 	}
 	if _, err := s.Rewrap(t.Context(), nil); err != nil {
@@ -179,7 +179,7 @@ func TestAKeyInMemoryIsLookedForAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := find(time.Minute, 1)
+	again, err := find(4*time.Second, 1)
 	if err != nil || again == first {
 		t.Fatal("a key that was wrapped anew was not looked at", err)
 	}
@@ -189,7 +189,7 @@ func TestAKeyInMemoryIsLookedForAgain(t *testing.T) {
 	if err := bucket.Delete(t.Context(), string(owner)); err != nil {
 		t.Fatal(err)
 	}
-	if key, err := find(59*time.Second, 0); key != again || err != nil {
+	if key, err := find(3*time.Second, 0); key != again || err != nil {
 		t.Error(key, err)
 	}
 	for range 2 {

@@ -24,6 +24,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -78,8 +79,8 @@ func (MasterKey) String() string { return "[master key]" }
 type Config struct {
 	Masters []MasterKey // the first one wraps; all of them unwrap
 	Cached  int         // unwrapped keys kept in memory; 0 means 100,000
-	// MaxAge is how long a key in memory is used without a look whether it was
-	// forgotten meanwhile. 0 means a minute.
+	// MaxAge is how long a key in memory is used before it is read again, whatever
+	// Watch sees. 0 means a minute.
 	MaxAge time.Duration
 	Now    func() time.Time // nil means time.Now
 	Rand   io.Reader        // nil means crypto/rand
@@ -107,6 +108,8 @@ type Store struct {
 	rand    io.Reader
 	syncer  Syncer
 	marked  func(context.Context, events.Owner) (bool, error)
+	watched atomic.Int64  // when Watch last began a look that it finished, in Unix nanoseconds
+	forgets atomic.Uint64 // how often Watch has seen that a key was forgotten
 	// Hits counts the lookups that found the key unwrapped in memory.
 	Hits hits.Counter
 }
@@ -183,8 +186,8 @@ func wrapContext(owner events.Owner) []byte {
 }
 
 // Find returns the owner's key, or ErrNoKey, and ErrForgotten where Config.Marked tells.
-// A key that was forgotten may still be returned by a process that had it, until it is
-// MaxAge old.
+// A key that was forgotten may still be returned by a process that had it, until Watch
+// sees that it is gone, and for five seconds at most where Watch does not run.
 func (s *Store) Find(ctx context.Context, owner events.Owner) (*OwnerKey, error) {
 	key, err := s.find(ctx, owner)
 	if !errors.Is(err, ErrNoKey) {
@@ -203,9 +206,10 @@ func (s *Store) Find(ctx context.Context, owner events.Owner) (*OwnerKey, error)
 func (s *Store) find(ctx context.Context, owner events.Owner) (*OwnerKey, error) {
 	now := s.now()
 	key, ok := s.cache.Get(owner)
-	if s.Hits.Count(ok && now.Sub(key.seen) < s.maxAge) {
+	if s.Hits.Count(ok && s.trusted(key.seen, now)) {
 		return key.OwnerKey, nil
 	}
+	forgets := s.forgets.Load()
 	stored, err := s.bucket.Get(ctx, string(owner))
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
 		s.cache.Remove(owner)
@@ -220,6 +224,9 @@ func (s *Store) find(ctx context.Context, owner events.Owner) (*OwnerKey, error)
 		}
 	}
 	s.cache.Add(owner, cachedKey{key.OwnerKey, stored.Revision(), now})
+	if s.forgets.Load() != forgets {
+		s.cache.Remove(owner) // Watch may have dropped it before it was added
+	}
 	return key.OwnerKey, nil
 }
 

@@ -20,10 +20,11 @@ func newForget() *cobra.Command {
 		Short: "Destroys an owner's data key: nobody can read their memories any more",
 		Long: `Destroys the data key of an owner, given by the wallet's public key. From then
 on nothing that the owner stored can be read by anybody, and nothing can be
-stored for them: both APIs answer 410. The log stays whole, and every proof goes
-on verifying. There is no way back.
+stored for them: both APIs answer 410. Their grants, API keys and extension
+sessions end. The log stays whole, and every proof goes on verifying. There is no
+way back.
 
-Services that have the key in memory notice within KEY_MAX_AGE. Backups of the
+Services that have the key in memory drop it within seconds. Backups of the
 keystore from before still hold the key: destroy them as well, and after one was
 restored run this again. On a cluster with permissions it takes the
 administrator's credentials.
@@ -63,6 +64,6 @@ func runForget(ctx context.Context, out io.Writer, owner events.Owner) error {
 	case !done.Erased:
 		return finding{errors.New("the key is hidden, but its bytes, wrapped by the master key, stay in the log server's files until it writes them anew; see docs/threat-model.md")}
 	}
-	fmt.Fprintf(out, "the data key of %s is destroyed; services stop using it within %s\n", owner, cfg.KeyMaxAge)
+	fmt.Fprintf(out, "the data key of %s is destroyed; services stop using it within seconds\n", owner)
 	return nil
 }

@@ -1,0 +1,103 @@
+package keystore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/memory-ledger/ledger/events"
+)
+
+const (
+	// WatchInterval is how often Watch looks for keys that were forgotten.
+	WatchInterval = time.Second
+	// maxUnwatched is how long a key in memory is used while nothing tells whether
+	// it was forgotten. Longer than WatchInterval, so that one lost answer does not
+	// send every request to the bucket.
+	maxUnwatched = 5 * time.Second
+	// lookTimeout bounds one question of Watch.
+	lookTimeout = 2 * time.Second
+)
+
+// Watch drops keys from memory as they are forgotten, until ctx ends. It asks the
+// bucket's stream at every tick for entries that are new since the last one.
+//
+// While it can't ask, a key is used for five seconds after it was read and then read
+// again. A consumer would be told sooner, but the owner of a consumer chooses where
+// the server delivers to, and so may write anywhere; no service may make one.
+func (s *Store) Watch(ctx context.Context, stream jetstream.Stream, tick <-chan time.Time) {
+	var seen uint64
+	started := false
+	for {
+		last, err := s.look(ctx, stream, seen, started)
+		if err == nil {
+			seen, started = last, true
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick:
+		}
+	}
+}
+
+// look drops the keys whose entries changed after a sequence, or all of them where
+// that is not known, and returns the sequence that it looked up to.
+func (s *Store) look(ctx context.Context, stream jetstream.Stream, after uint64, known bool) (uint64, error) {
+	began := s.now()
+	last, err := lastSequence(ctx, stream)
+	if err != nil {
+		return 0, err
+	}
+	if !known || last < after { // the first look, or another bucket
+		s.forgets.Add(1)
+		s.cache.Purge()
+		after = last
+	}
+	for after < last {
+		entry, err := nextEntry(ctx, stream, after)
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			break // erased, and its mark is not there yet
+		}
+		if err != nil {
+			return 0, err
+		}
+		after = entry.Sequence
+		if entry.Header.Get(operationHeader) != "" {
+			s.forgets.Add(1)
+		}
+		s.cache.Remove(events.Owner(strings.TrimPrefix(entry.Subject, "$KV."+Bucket+".")))
+	}
+	s.watched.Store(began.UnixNano())
+	return after, nil
+}
+
+func lastSequence(ctx context.Context, stream jetstream.Stream) (uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	info, err := stream.Info(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("watch the keystore: %w", err)
+	}
+	return info.State.LastSeq, nil
+}
+
+func nextEntry(ctx context.Context, stream jetstream.Stream, after uint64) (*jetstream.RawStreamMsg, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	return stream.GetMsg(ctx, after+1, jetstream.WithGetMsgSubject("$KV."+Bucket+".>"))
+}
+
+// trusted reports whether a key that was read from the bucket at a time may be used
+// without another look.
+func (s *Store) trusted(seen, now time.Time) bool {
+	age := now.Sub(seen)
+	if age >= s.maxAge {
+		return false
+	}
+	return age < maxUnwatched || now.Sub(time.Unix(0, s.watched.Load())) < maxUnwatched
+}

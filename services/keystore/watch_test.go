@@ -1,0 +1,117 @@
+package keystore_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/memory-ledger/ledger/infra/localnats/natstest"
+	"github.com/memory-ledger/ledger/services/keystore"
+)
+
+// watched is a store whose time stands still unless it is moved, and whose Watch looks
+// when it is told to.
+type watched struct {
+	*keystore.Store
+	js   jetstream.JetStream
+	tick chan time.Time
+	now  atomic.Int64
+}
+
+func startWatched(t *testing.T, server interface{ URL() string }) *watched {
+	t.Helper()
+	w := &watched{js: connect(t, server), tick: make(chan time.Time)}
+	w.now.Store(time.Now().UnixNano())
+	bucket, err := keystore.Create(t.Context(), w.js, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream, err := w.js.Stream(t.Context(), keystore.Stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Store = openWith(t, bucket, keystore.Config{
+		Masters: []keystore.MasterKey{{1}}, Marked: keystore.Marked(stream),
+		Now: func() time.Time { return time.Unix(0, w.now.Load()) },
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); w.Watch(ctx, stream, w.tick) }()
+	t.Cleanup(func() { cancel(); <-done })
+	return w
+}
+
+// look has Watch look, and returns when it has: it takes the second tick after the
+// look that the first one began.
+func (w *watched) look() {
+	w.tick <- time.Time{}
+	w.tick <- time.Time{}
+}
+
+func (w *watched) pass(d time.Duration) { w.now.Add(int64(d)) }
+
+// TestAForgottenKeyIsDropped at the next look, long before it is too old, and the
+// others stay in memory.
+func TestAForgottenKeyIsDropped(t *testing.T) {
+	t.Parallel()
+	w := startWatched(t, natstest.Start(t))
+	w.look()
+	owners := newOwners(2)
+	gone, kept := owners[0], owners[1]
+	if _, err := w.FindOrCreate(t.Context(), gone); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.FindOrCreate(t.Context(), kept); err != nil {
+		t.Fatal(err)
+	}
+	w.look() // drops both: their entries are new
+	for range 2 {
+		if _, err := w.Find(t.Context(), gone); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Find(t.Context(), kept); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := keystore.Forget(t.Context(), w.js, gone); err != nil {
+		t.Fatal(err)
+	}
+	w.look()
+	if _, err := w.Find(t.Context(), gone); !errors.Is(err, keystore.ErrForgotten) {
+		t.Errorf("a key that was forgotten: %v", err)
+	}
+	before, _ := w.Hits.Counts()
+	w.pass(50 * time.Second)
+	w.look()
+	_, err := w.Find(t.Context(), kept)
+	if hits, _ := w.Hits.Counts(); err != nil || hits != before+1 {
+		t.Errorf("a key that is watched was read again: %v", err)
+	}
+}
+
+// TestAnUnwatchedKeyIsReadAgain after five seconds, by a store that can't ask what was
+// forgotten.
+func TestAnUnwatchedKeyIsReadAgain(t *testing.T) {
+	t.Parallel()
+	w := startWatched(t, natstest.Start(t))
+	w.look()
+	owner := newOwners(1)[0]
+	if _, err := w.FindOrCreate(t.Context(), owner); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := keystore.Forget(t.Context(), w.js, owner); err != nil {
+		t.Fatal(err)
+	}
+	w.pass(4 * time.Second)
+	if _, err := w.Find(t.Context(), owner); err != nil {
+		t.Errorf("a key that was read four seconds ago: %v", err)
+	}
+	w.pass(2 * time.Second)
+	if _, err := w.Find(t.Context(), owner); !errors.Is(err, keystore.ErrForgotten) {
+		t.Errorf("six seconds ago: %v", err)
+	}
+}
