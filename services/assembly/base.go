@@ -264,16 +264,20 @@ type Deciding struct {
 	Fence    *fence.Fence
 	Commands *command.Executor
 	Keys     *keystore.Store
-	Nonces   jetstream.KeyValue
 	Chain    *chainview.View
 
 	connected chan struct{} // closed when the chain's address is known
-	nonceSync func(context.Context) error
-	bodies    *memory.Bodies
-	recent    *memory.Recent
-	extents   *memory.Extents
-	turns     *memory.Turns
-	short     *memory.Turns
+	// What sign-in takes: the keys of nonces, the bucket of used ones, and what makes
+	// a use durable, nil where the server does.
+	nonceKeys   []signin.NonceKey
+	spentNonces jetstream.KeyValue
+	syncSpent   func(context.Context) error
+
+	bodies  *memory.Bodies
+	recent  *memory.Recent
+	extents *memory.Extents
+	turns   *memory.Turns
+	short   *memory.Turns
 }
 
 // NewDeciding opens the buckets and prepares the command side.
@@ -306,17 +310,13 @@ func NewDeciding(ctx context.Context, b *Base) (*Deciding, error) {
 	store.Marked = keystore.Marked(stream)
 	if b.Durable != nil {
 		store.Syncer = b.Durable(keystore.Stream, true)
-		d.nonceSync = b.Durable("KV_"+signin.NonceBucket, true).Sync
 		b.Log = b.Log.WithSyncer(b.Durable(eventlog.StreamName, false))
 	}
 	if d.Keys, err = keystore.Open(keys, store); err != nil {
 		return nil, err
 	}
 	go d.watchKeys(ctx, stream)
-	d.Nonces, err = b.bucket(ctx, signin.NonceBucket, func(ctx context.Context) (jetstream.KeyValue, error) {
-		return b.js.CreateKeyValue(ctx, signin.NonceBucketConfig(b.Config.NATSReplicas))
-	})
-	if err != nil {
+	if err := d.openNonces(ctx, masters); err != nil {
 		return nil, err
 	}
 	d.Commands, err = command.NewExecutor(command.Config{
@@ -355,6 +355,20 @@ func (d *Deciding) watchKeys(ctx context.Context, stream jetstream.Stream) {
 	ticker := time.NewTicker(keystore.WatchInterval)
 	defer ticker.Stop()
 	d.Keys.Watch(ctx, stream, ticker.C)
+}
+
+// openNonces prepares what the sign-in of both APIs needs.
+func (d *Deciding) openNonces(ctx context.Context, masters []keystore.MasterKey) (err error) {
+	if d.nonceKeys, err = signin.DeriveNonceKeys(masters); err != nil {
+		return err
+	}
+	d.spentNonces, err = d.bucket(ctx, signin.NonceBucket, func(ctx context.Context) (jetstream.KeyValue, error) {
+		return signin.CreateNonceBucket(ctx, d.js, d.Config.NATSReplicas)
+	})
+	if d.Durable != nil {
+		d.syncSpent = d.Durable(signin.NonceStream, true).Sync
+	}
+	return err
 }
 
 // masterFits refuses a start with a master key that does not go with the data keys

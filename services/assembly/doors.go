@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/memory-ledger/ledger/services/access"
+	"github.com/memory-ledger/ledger/services/command"
 	"github.com/memory-ledger/ledger/services/core"
 	"github.com/memory-ledger/ledger/services/door"
 	"github.com/memory-ledger/ledger/services/extension"
@@ -29,11 +30,8 @@ func (d *Deciding) ServeCore(ctx context.Context, listener net.Listener) error {
 		return err
 	}
 	api := &core.API{
-		Access: access.NewCore(d.Pool, d.Fence, tokens, time.Now),
-		Desk: signin.NewDesk(signin.Config{
-			Site: d.site(d.Config.CoreURL), Nonces: d.Nonces, NonceSync: d.nonceSync, Commands: commands,
-			DataKeys: memories, Issuer: tokens, NewID: NewID,
-		}),
+		Access:   access.NewCore(d.Pool, d.Fence, tokens, time.Now),
+		Desk:     d.signIn(d.Config.CoreURL, tokens, commands, memories),
 		Memories: memories, Commands: commands, Query: d.Pool, Staking: stakes,
 		BaseURL: d.Config.CoreURL, Now: time.Now, NewID: NewID,
 	}
@@ -56,11 +54,8 @@ func (d *Deciding) ServeExtension(ctx context.Context, listener net.Listener) er
 		BaseURL: d.Config.ExtensionURL, Now: time.Now, NewID: NewID,
 	})
 	api := &extension.API{
-		Access: access.NewExtension(d.Pool, d.Fence, time.Now),
-		Desk: signin.NewDesk(signin.Config{
-			Site: d.site(d.Config.ExtensionURL), Nonces: d.Nonces, NonceSync: d.nonceSync, Commands: commands, DataKeys: memories,
-			Issuer: signin.RandomTokens{TTL: d.Config.ExtensionSessionTTL}, NewID: NewID,
-		}),
+		Access:   access.NewExtension(d.Pool, d.Fence, time.Now),
+		Desk:     d.signIn(d.Config.ExtensionURL, signin.RandomTokens{TTL: d.Config.ExtensionSessionTTL}, commands, memories),
 		Memories: memories, Commands: commands, Grants: grants,
 		BaseURL: d.Config.ExtensionURL, AllowedOrigins: d.Config.ExtensionAllowedOrigins,
 	}
@@ -88,8 +83,13 @@ func (d *Deciding) serve(ctx context.Context, app *door.App, listener net.Listen
 	return err
 }
 
-func (d *Deciding) site(base string) signin.Site {
-	return signin.Site{Domain: hostOf(base), URI: base, ChainID: d.Config.SignInChainID}
+// signIn returns the sign-in of the API that has this public base URL.
+func (d *Deciding) signIn(base string, issuer signin.Issuer, commands *command.Executor, dataKeys signin.DataKeys) *signin.Desk {
+	return signin.NewDesk(signin.Config{
+		Site:      signin.Site{Domain: hostOf(base), URI: base, ChainID: d.Config.SignInChainID},
+		NonceKeys: d.nonceKeys, Spent: d.spentNonces, SyncSpent: d.syncSpent,
+		Commands: commands, DataKeys: dataKeys, Issuer: issuer, NewID: NewID,
+	})
 }
 
 // hostOf returns host and port of a URL that the configuration has checked.

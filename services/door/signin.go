@@ -21,7 +21,7 @@ func challenge(c *fiber.Ctx, desk *signin.Desk) error {
 	if err := Decode(c, &body); err != nil {
 		return err
 	}
-	challenge, err := desk.Challenge(Context(c), body.PublicKey)
+	challenge, err := desk.Challenge(body.PublicKey)
 	if err != nil {
 		return err
 	}

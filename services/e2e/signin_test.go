@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/mr-tron/base58"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/memory-ledger/ledger/services/stacktest"
 )
@@ -52,7 +54,15 @@ func TestVerifyRefusals(t *testing.T) {
 		}
 		altered := message + " "
 		resigned := wallet.Answer(altered)
-		forged := strings.Replace(message, message[strings.Index(message, "Nonce: ")+7:][:32], strings.Repeat("0", 32), 1)
+		nonce := message[strings.Index(message, "Nonce: ")+7:][:64]
+		forged := strings.Replace(message, nonce, strings.Repeat("a", 64), 1)
+		foreign := s.Core[0]
+		if c == s.Core[0] {
+			foreign = s.Extension[0]
+		}
+		others := foreign.Expect(200, "POST", "/auth/challenge", map[string]any{"publicKey": wallet.PublicKey}).Text("message")
+		borrowed := c.Expect(200, "POST", "/auth/challenge", map[string]any{"publicKey": other.PublicKey}).Text("message")
+		_, later, _ := strings.Cut(message, "Expiration Time: ")
 		for name, try := range map[string]struct {
 			status int
 			body   any
@@ -69,6 +79,9 @@ func TestVerifyRefusals(t *testing.T) {
 			"signature of something else":    {401, with("signature", wallet.Answer("x")["signature"])},
 			"altered message, signed anew":   {401, resigned},
 			"unknown nonce, signed":          {401, wallet.Answer(forged)},
+			"other API's challenge, signed":  {401, wallet.Answer(others)},
+			"another owner's nonce, signed":  {401, wallet.Answer(strings.Replace(borrowed, other.PublicKey, wallet.PublicKey, 1))},
+			"later end, signed":              {401, wallet.Answer(strings.Replace(message, later, "2099"+later[4:], 1))},
 			"message without a nonce signed": {401, wallet.Answer(strings.Join(strings.Split(message, "\n")[:4], "\n"))},
 		} {
 			a := c.Do("POST", "/auth/verify", try.body)
@@ -194,4 +207,42 @@ func TestOneNonceOneSession(t *testing.T) {
 	if won.Load() != 1 {
 		t.Errorf("%d sessions from one nonce", won.Load())
 	}
+}
+
+// TestChallengesKeepNothing: until they are answered, challenges are not in the log's
+// server, and so can't fill it.
+func TestChallengesKeepNothing(t *testing.T) {
+	t.Parallel()
+	s := stacktest.Start(t, stacktest.Options{Core: 2, Extension: 1})
+	nc, err := nats.Connect(s.NATSURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := func() (messages uint64) {
+		for info := range js.ListStreams(t.Context()).Info() {
+			messages += info.State.LastSeq
+		}
+		return messages
+	}
+	wallet := stacktest.NewWallet()
+	key := map[string]any{"publicKey": wallet.PublicKey}
+	before := kept()
+	for range 200 {
+		s.Core[0].Expect(200, "POST", "/auth/challenge", key)
+		s.Extension[0].Expect(200, "POST", "/auth/challenge", key)
+	}
+	if after := kept(); after != before {
+		t.Errorf("%d messages were stored", after-before)
+	}
+	// An answer is good at another replica than the one that issued the challenge,
+	// and used up at all of them.
+	answer := wallet.Answer(s.Core[0].Expect(200, "POST", "/auth/challenge", key).Text("message"))
+	s.Core[1].Expect(200, "POST", "/auth/verify", answer)
+	s.Core[0].Expect(401, "POST", "/auth/verify", answer)
+	s.Extension[0].SignIn(wallet)
 }

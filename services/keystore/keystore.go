@@ -127,7 +127,7 @@ func Create(ctx context.Context, js jetstream.JetStream, replicas int) (jetstrea
 	_, err := js.CreateStream(ctx, jetstream.StreamConfig{
 		Name: Stream, Description: "Memory Ledger: wrapped data keys", Subjects: []string{"$KV." + Bucket + ".>"},
 		MaxMsgsPerSubject: 1, Storage: jetstream.FileStorage, Discard: jetstream.DiscardNew, Replicas: max(1, replicas),
-		MaxBytes: -1, MaxMsgs: -1, MaxConsumers: -1, MaxMsgSize: -1, AllowDirect: true, DenyPurge: true,
+		MaxBytes: -1, MaxMsgs: -1, MaxConsumers: -1, MaxMsgSize: 1 << 16, AllowDirect: true, DenyPurge: true,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("make bucket %s: %w", Bucket, err)

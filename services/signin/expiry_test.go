@@ -8,40 +8,26 @@ import (
 	"time"
 
 	"github.com/mr-tron/base58"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/memory-ledger/ledger/events"
-	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 	"github.com/memory-ledger/ledger/services/signin"
 )
 
 // TestExpiredChallengeSaysSo: a good signature that comes too late is refused,
 // and the refusal says why, by the word that the sign-in page looks for.
 func TestExpiredChallengeSaysSo(t *testing.T) {
-	conn, err := natstest.Start(t).Connect()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	js, err := jetstream.New(conn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	nonces, err := js.CreateKeyValue(t.Context(), signin.NonceBucketConfig(1))
-	if err != nil {
-		t.Fatal(err)
-	}
 	now := time.Now()
-	desk := signin.NewDesk(signin.Config{
-		Site: signin.Site{Domain: "ledger.example", URI: "https://ledger.example", ChainID: "mainnet"}, Nonces: nonces,
-		Issuer: signin.RandomTokens{TTL: time.Hour}, Now: func() time.Time { return now },
+	desk := signin.NewDesk(signin.Config{ // without a bucket, which it must not ask
+		Site:      signin.Site{Domain: "ledger.example", URI: "https://ledger.example", ChainID: "mainnet"},
+		NonceKeys: []signin.NonceKey{{1}},
+		Issuer:    signin.RandomTokens{TTL: time.Hour}, Now: func() time.Time { return now },
 	})
 
 	public, private, err := ed25519.GenerateKey(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	challenge, err := desk.Challenge(t.Context(), base58.Encode(public))
+	challenge, err := desk.Challenge(base58.Encode(public))
 	if err != nil {
 		t.Fatal(err)
 	}

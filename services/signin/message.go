@@ -19,9 +19,13 @@ type Site struct {
 // statement tells the person at the wallet what signing means.
 const statement = "Sign in to Memory Ledger. This proves that you hold this wallet's key. It costs nothing and moves nothing."
 
-const addressLine = " wants you to sign in with your Solana account:"
+const (
+	addressLine = " wants you to sign in with your Solana account:"
+	nonceField  = "Nonce: "
+)
 
-// message writes the challenge in the field order of Sign-In With Solana.
+// message writes the challenge in the field order of Sign-In With Solana. Without a
+// nonce it is what parsed.rest is of the challenge that has one.
 func message(site Site, owner events.Owner, nonce string, issued, expires events.Timestamp) string {
 	return strings.Join([]string{
 		site.Domain + addressLine,
@@ -32,17 +36,18 @@ func message(site Site, owner events.Owner, nonce string, issued, expires events
 		"URI: " + site.URI,
 		"Version: 1",
 		"Chain ID: " + site.ChainID,
-		"Nonce: " + nonce,
+		nonceField + nonce,
 		"Issued At: " + issued.String(),
 		"Expiration Time: " + expires.String(),
 	}, "\n")
 }
 
-// parsed is what verification needs to read from a message before it can look
-// up what the message should have been.
+// parsed is what verification needs to read from a message before it can tell
+// what the message should have been.
 type parsed struct {
 	address string // second line
-	nonce   string // empty if there is no such line, or it is not one of ours
+	nonce   string // empty if there is no such line
+	rest    string // the message without its nonce
 }
 
 func parseMessage(text string) (parsed, bool) {
@@ -51,19 +56,12 @@ func parseMessage(text string) (parsed, bool) {
 		return parsed{}, false
 	}
 	p := parsed{address: lines[1]}
-	for _, line := range lines[2:] {
-		if nonce, ok := strings.CutPrefix(line, "Nonce: "); ok && isNonce(nonce) {
-			p.nonce = nonce
+	for i, line := range lines[2:] {
+		if nonce, ok := strings.CutPrefix(line, nonceField); ok {
+			lines[2+i] = nonceField
+			p.nonce, p.rest = nonce, strings.Join(lines, "\n")
 			break
 		}
 	}
 	return p, true
-}
-
-// isNonce keeps anything but our own alphabet away from the nonce bucket.
-func isNonce(s string) bool {
-	if len(s) != nonceLength {
-		return false
-	}
-	return strings.IndexFunc(s, func(r rune) bool { return (r < '0' || r > '9') && (r < 'a' || r > 'f') }) < 0
 }

@@ -12,7 +12,7 @@ const testOwner = events.Owner("4Nd1mYvYzk6jNsMbXzN7XUxuJdDmHMczYbsYnyDyB1vM")
 
 func TestMessage(t *testing.T) {
 	issued := events.At(time.Date(2026, 1, 2, 3, 4, 5, 6e6, time.UTC))
-	nonce := strings.Repeat("0a", 16)
+	nonce := strings.Repeat("a2", 32)
 	got := message(Site{"ledger.example:8443", "https://ledger.example:8443", "mainnet"}, testOwner, nonce, issued, issued.Add(NonceLifetime))
 	want := `ledger.example:8443 wants you to sign in with your Solana account:
 4Nd1mYvYzk6jNsMbXzN7XUxuJdDmHMczYbsYnyDyB1vM
@@ -22,20 +22,22 @@ Sign in to Memory Ledger. This proves that you hold this wallet's key. It costs 
 URI: https://ledger.example:8443
 Version: 1
 Chain ID: mainnet
-Nonce: 0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a
+Nonce: a2a2a2a2a2a2a2a2a2a2a2a2a2a2a2a2a2a2a2a2a2a2a2a2a2a2a2a2a2a2a2a2
 Issued At: 2026-01-02T03:04:05.006Z
 Expiration Time: 2026-01-02T03:09:05.006Z`
 	if got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	p, ok := parseMessage(got)
-	if !ok || p.address != string(testOwner) || p.nonce != nonce {
+	rest := strings.Replace(want, nonce, "", 1)
+	if !ok || p.address != string(testOwner) || p.nonce != nonce || p.rest != rest ||
+		rest != message(Site{"ledger.example:8443", "https://ledger.example:8443", "mainnet"}, testOwner, "", issued, issued.Add(NonceLifetime)) {
 		t.Errorf("parsed %+v, %v", p, ok)
 	}
 }
 
 // FuzzParseMessage: whatever a stranger signs, the parser gives an address and
-// a nonce of our own alphabet, or nothing.
+// a nonce of one line each, and no nonce is one of ours.
 func FuzzParseMessage(f *testing.F) {
 	issued := events.At(time.Unix(0, 0))
 	f.Add(message(Site{"d", "u", "c"}, testOwner, strings.Repeat("0", 32), issued, issued))
@@ -46,8 +48,9 @@ func FuzzParseMessage(f *testing.F) {
 		if !ok {
 			return
 		}
-		if strings.Contains(p.address, "\n") || (p.nonce != "" && (len(p.nonce) != nonceLength || strings.Trim(p.nonce, "0123456789abcdef") != "")) {
-			t.Fatalf("parsed %+v", p)
+		_, ours := parseNonce(p.nonce, []NonceKey{{1}}, scope{events.AudienceCore, purposeSignIn, p.rest})
+		if strings.Contains(p.address+p.nonce, "\n") || ours {
+			t.Fatalf("parsed %+v, %v", p, ours)
 		}
 	})
 }

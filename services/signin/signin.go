@@ -4,9 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
-	"crypto/subtle"
 	"encoding/base64"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -19,9 +17,6 @@ import (
 	"github.com/memory-ledger/ledger/services/command"
 )
 
-// nonceLength is the length of a nonce: 16 random bytes in hex.
-const nonceLength = 32
-
 // ExtensionTokenPrefix begins every extension session token.
 const ExtensionTokenPrefix = "svc_session_"
 
@@ -33,7 +28,7 @@ var (
 	ErrAddress = errors.New("message address differs from publicKey")
 	// ErrRefused covers every answer that is well-formed but not good.
 	ErrRefused = errors.New("sign-in refused")
-	// ErrUnavailable: the nonces could not be reached.
+	// ErrUnavailable: the used nonces could not be reached.
 	ErrUnavailable = errors.New("sign-in unavailable")
 )
 
@@ -77,11 +72,15 @@ type DataKeys interface {
 
 // Config of a Desk.
 type Config struct {
-	Site   Site
-	Nonces jetstream.KeyValue
-	// NonceSync, if any, makes the spending of a nonce durable: for a server
-	// that acknowledges before its bytes are safe.
-	NonceSync func(ctx context.Context) error
+	Site Site
+	// NonceKeys authenticate nonces: the first one those that are issued, any of
+	// them those that come back. At least one.
+	NonceKeys []NonceKey
+	// Spent is the bucket of used nonces.
+	Spent jetstream.KeyValue
+	// SyncSpent, if any, makes the use of a nonce durable: for a server that
+	// acknowledges before its bytes are safe.
+	SyncSpent func(ctx context.Context) error
 	Commands  *command.Executor
 	DataKeys  DataKeys
 	Issuer    Issuer
@@ -94,8 +93,8 @@ type Config struct {
 
 // Desk is the sign-in of one API.
 type Desk struct {
-	cfg    Config
-	nonces nonces
+	cfg   Config
+	spent spentNonces
 }
 
 // NewDesk returns a Desk.
@@ -109,208 +108,90 @@ func NewDesk(cfg Config) *Desk {
 	if cfg.Pause == nil {
 		cfg.Pause = pause
 	}
-	return &Desk{cfg: cfg, nonces: nonces{cfg.Nonces}}
+	return &Desk{cfg: cfg, spent: spentNonces{bucket: cfg.Spent, sync: cfg.SyncSpent, now: cfg.Now, pause: cfg.Pause}}
 }
 
-// Challenge issues a challenge for a public key.
-func (d *Desk) Challenge(ctx context.Context, publicKey string) (Challenge, error) {
+// scope is what a nonce of this API's challenges is good for.
+func (d *Desk) scope(messageWithoutNonce string) scope {
+	return scope{audience: d.cfg.Issuer.Audience(), purpose: purposeSignIn, message: messageWithoutNonce}
+}
+
+// Challenge issues a challenge for a public key. It keeps nothing of it: whatever
+// Verify has to know is in the nonce. Errors: ErrPublicKey.
+func (d *Desk) Challenge(publicKey string) (Challenge, error) {
 	owner, err := ParsePublicKey(publicKey)
 	if err != nil {
 		return Challenge{}, err
 	}
-	var random [nonceLength / 2]byte
-	if _, err := io.ReadFull(d.cfg.Rand, random[:]); err != nil {
+	issued := events.At(d.cfg.Now())
+	n := nonce{expires: issued.Add(NonceLifetime)}
+	if _, err := io.ReadFull(d.cfg.Rand, n.random[:]); err != nil {
 		return Challenge{}, fmt.Errorf("nonce: %w", err)
 	}
-	nonce := hex.EncodeToString(random[:])
-	issued := events.At(d.cfg.Now())
-	expires := issued.Add(NonceLifetime)
-	text := message(d.cfg.Site, owner, nonce, issued, expires)
-	if err := d.nonces.put(ctx, nonce, challenge{
-		Message: text, Owner: owner, ExpiresAt: expires, Audience: d.cfg.Issuer.Audience(),
-	}); err != nil {
-		return Challenge{}, err
-	}
-	return Challenge{Message: text, Nonce: nonce, IssuedAt: issued, ExpiresAt: expires}, nil
+	write := func(nonce string) string { return message(d.cfg.Site, owner, nonce, issued, n.expires) }
+	text := n.text(d.cfg.NonceKeys[0], d.scope(write("")))
+	return Challenge{Message: write(text), Nonce: text, IssuedAt: issued, ExpiresAt: n.expires}, nil
 }
 
 // Verify checks an answer and issues a session. Only success spends the nonce.
+// Errors: ErrMalformed, ErrAddress, ErrRefused, ErrUnavailable, and those of the log
+// and the keystore.
 func (d *Desk) Verify(ctx context.Context, a Answer) (Session, error) {
-	p, ok := parseMessage(a.Message)
-	if !ok {
-		return Session{}, ErrMalformed
-	}
-	if p.address != string(a.PublicKey) {
-		return Session{}, ErrAddress
-	}
-	answered, revision, err := d.check(ctx, p.nonce, a)
+	nonce, err := d.check(a)
 	if err != nil {
 		return Session{}, err
 	}
-	answered, claimed, err := d.claim(ctx, p.nonce, a, answered, revision)
+	claim, err := d.spent.claim(ctx, nonce)
 	if err != nil {
 		return Session{}, err
 	}
 	session, err := d.issue(ctx, a.PublicKey)
 	if err != nil {
-		// Also where it is not known whether the session was recorded: nobody has
-		// its token, so it opens nothing.
-		d.release(ctx, p.nonce, answered, claimed)
+		// Also where it is not known whether the session was recorded: its token was
+		// not handed out, so it opens nothing.
+		d.spent.release(ctx, nonce, claim)
 		return Session{}, err
 	}
-	// A crash before this leaves a session that nobody has the token of, and a
-	// nonce that is good again after a while.
-	if err := d.spend(ctx, p.nonce, claimed); err != nil {
-		return Session{}, refusedIfGone(err)
+	// A crash before this leaves a session whose token was not handed out, and a
+	// nonce that can be used again once the claim has ended.
+	if err := d.spent.spend(ctx, nonce, claim); err != nil {
+		return Session{}, err
 	}
 	return session, nil
 }
 
-// claim keeps other answers out until this one is a session. Where another one has
-// claimed the nonce it waits for what becomes of that: a session, which is a refusal
-// for all others, or nothing, and then this one claims it. What stays undecided is
-// not refused, since the nonce may still be good.
-func (d *Desk) claim(ctx context.Context, nonce string, a Answer, c challenge, revision uint64) (_ challenge, _ uint64, err error) {
-	by, unsure := rand.Text(), false
-	defer func() {
-		if err != nil && unsure {
-			d.disclaim(ctx, nonce, by)
-		}
-	}()
-	for waited, wait := time.Duration(0), shortestWait; ; wait = min(2*wait, longestWait) {
-		if c.ClaimedBy == by { // the answer was lost
-			return c, revision, nil
-		}
-		if !c.claimed(d.cfg.Now()) {
-			// The data key comes first: a crash after it leaves a key without an
-			// owner, which the next sign-in uses.
-			if err := d.prepareOwner(ctx, a.PublicKey); err != nil {
-				return c, 0, err
-			}
-			claimed, err := d.nonces.claim(ctx, nonce, c, by, revision, d.cfg.Now())
-			switch {
-			case err == nil:
-				return c, claimed, nil
-			case errors.Is(err, errNoNonce): // somebody was faster, if not the claim before
-			case unsure:
-				return c, 0, err
-			default:
-				unsure = true
-				continue
-			}
-		}
-		if waited >= outcomePatience {
-			return c, 0, fmt.Errorf("%w: another answer has claimed the nonce", ErrUnavailable)
-		}
-		if err := d.cfg.Pause(ctx, wait); err != nil {
-			return c, 0, fmt.Errorf("%w: another answer has claimed the nonce: %w", ErrUnavailable, err)
-		}
-		waited += wait
-		if c, revision, err = d.check(ctx, nonce, a); err != nil {
-			return c, 0, err
-		}
+// check decides everything about an answer but whether its nonce was used, without
+// asking anything of another machine. It returns the nonce.
+func (d *Desk) check(a Answer) (string, error) {
+	p, ok := parseMessage(a.Message)
+	if !ok {
+		return "", ErrMalformed
 	}
-}
-
-const (
-	// outcomePatience is as long as the recording of a session may take.
-	outcomePatience = 5 * time.Second
-	shortestWait    = 20 * time.Millisecond
-	longestWait     = 250 * time.Millisecond
-)
-
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
+	if p.address != string(a.PublicKey) {
+		return "", ErrAddress
 	}
-}
-
-// disclaim ends a claim of which it is not known whether it was made.
-func (d *Desk) disclaim(ctx context.Context, nonce, by string) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
-	defer cancel()
-	if c, revision, err := d.nonces.get(ctx, nonce); err == nil && c.ClaimedBy == by {
-		_ = d.nonces.release(ctx, nonce, c, revision)
+	n, ok := parseNonce(p.nonce, d.cfg.NonceKeys, d.scope(p.rest))
+	if !ok {
+		return "", fmt.Errorf("%w: message is not a challenge that this API issued", ErrRefused)
 	}
-}
-
-// release gives the nonce back, also where the request's own time is over. Where
-// that fails the claim ends by itself.
-func (d *Desk) release(ctx context.Context, nonce string, c challenge, claimed uint64) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
-	defer cancel()
-	_ = d.nonces.release(ctx, nonce, c, claimed)
-}
-
-// releaseTimeout bounds what a sign-in that failed goes on waiting for.
-const releaseTimeout = 2 * time.Second
-
-// spend makes sure that the nonce is gone for good before anybody gets a token.
-func (d *Desk) spend(ctx context.Context, nonce string, claimed uint64) error {
-	if err := d.nonces.spend(ctx, nonce, claimed); err != nil {
-		return err
-	}
-	if d.cfg.NonceSync == nil {
-		return nil
-	}
-	if err := d.cfg.NonceSync(ctx); err != nil {
-		return fmt.Errorf("spend nonce: %w: %w", ErrUnavailable, err)
-	}
-	return nil
-}
-
-func refusedIfGone(err error) error {
-	if errors.Is(err, errNoNonce) {
-		return fmt.Errorf("%w: nonce is unknown or was used", ErrRefused)
-	}
-	return err
-}
-
-// check looks at everything about the answer without changing anything. It returns
-// the challenge, and its revision.
-func (d *Desk) check(ctx context.Context, nonce string, a Answer) (challenge, uint64, error) {
-	if nonce == "" {
-		return challenge{}, 0, fmt.Errorf("%w: message does not match the challenge", ErrRefused)
-	}
-	issued, revision, err := d.nonces.get(ctx, nonce)
-	if err != nil {
-		return challenge{}, 0, refusedIfGone(err)
-	}
-	return issued, revision, d.judge(issued, a)
-}
-
-// judge compares an answer with the challenge that it names.
-func (d *Desk) judge(issued challenge, a Answer) error {
-	if !d.cfg.Now().Before(issued.ExpiresAt.Time()) {
-		return fmt.Errorf("%w: challenge expired", ErrRefused)
-	}
-	if issued.Owner != a.PublicKey || subtle.ConstantTimeCompare([]byte(issued.Message), []byte(a.Message)) != 1 {
-		return fmt.Errorf("%w: message does not match the challenge", ErrRefused)
-	}
-	// The wallet showed its user where the session would be good.
-	if issued.Audience != d.cfg.Issuer.Audience() {
-		return fmt.Errorf("%w: the challenge is of another API", ErrRefused)
+	switch left := n.expires.Time().Sub(d.cfg.Now()); {
+	case left <= 0:
+		return "", fmt.Errorf("%w: challenge expired", ErrRefused)
+	case left > NonceLifetime+clockSkew: // the bucket would forget it too soon
+		return "", fmt.Errorf("%w: the clocks of this service's replicas differ too much", ErrUnavailable)
 	}
 	if !signed(a.PublicKey, []byte(a.Message), a.Signature) {
-		return fmt.Errorf("%w: bad signature", ErrRefused)
+		return "", fmt.Errorf("%w: bad signature", ErrRefused)
 	}
-	return nil
-}
-
-func (d *Desk) prepareOwner(ctx context.Context, owner events.Owner) error {
-	_, registered, err := d.cfg.Commands.UserID(ctx, owner)
-	if err != nil || registered {
-		return err
-	}
-	return d.cfg.DataKeys.EnsureDataKey(ctx, owner)
+	return p.nonce, nil
 }
 
 func (d *Desk) issue(ctx context.Context, owner events.Owner) (Session, error) {
+	// The data key comes before the owner's first event: a crash between them leaves
+	// a key without an owner, which the next sign-in uses.
+	if err := d.prepareOwner(ctx, owner); err != nil {
+		return Session{}, err
+	}
 	issued := events.At(d.cfg.Now())
 	expires := d.cfg.Issuer.Expiry(issued)
 	id := d.cfg.NewID()
@@ -325,6 +206,14 @@ func (d *Desk) issue(ctx context.Context, owner events.Owner) (Session, error) {
 		return Session{}, fmt.Errorf("record session: %w", err)
 	}
 	return Session{Token: token, ExpiresAt: expires, PublicKey: owner}, nil
+}
+
+func (d *Desk) prepareOwner(ctx context.Context, owner events.Owner) error {
+	_, registered, err := d.cfg.Commands.UserID(ctx, owner)
+	if err != nil || registered {
+		return err
+	}
+	return d.cfg.DataKeys.EnsureDataKey(ctx, owner)
 }
 
 // RandomTokens issues extension sessions: 32 random bytes in base64url, of

@@ -1,0 +1,66 @@
+package assembly_test
+
+import (
+	"reflect"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/infra/localnats/natstest"
+	natsconf "github.com/memory-ledger/ledger/infra/nats"
+	"github.com/memory-ledger/ledger/services/keystore"
+	"github.com/memory-ledger/ledger/services/signin"
+)
+
+// TestStreamsAreMadeAlike: what a service makes on a single server, and what `ledger
+// provision` makes by the files of infra/nats, is configured alike in every point, as
+// the server itself says.
+func TestStreamsAreMadeAlike(t *testing.T) {
+	t.Parallel()
+	made := func(create func(js jetstream.JetStream) error) map[string]jetstream.StreamConfig {
+		nc, err := natstest.Start(t).Connect()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(nc.Close)
+		js, err := jetstream.New(nc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := create(js); err != nil {
+			t.Fatal(err)
+		}
+		all := make(map[string]jetstream.StreamConfig)
+		streams := js.ListStreams(t.Context())
+		for info := range streams.Info() {
+			all[info.Config.Name] = info.Config
+		}
+		if err := streams.Err(); err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	byServices := made(func(js jetstream.JetStream) error {
+		if _, err := eventlog.Create(t.Context(), js.Conn(), eventlog.Config{}); err != nil {
+			return err
+		}
+		if _, err := keystore.Create(t.Context(), js, 1); err != nil {
+			return err
+		}
+		_, err := signin.CreateNonceBucket(t.Context(), js, 1)
+		return err
+	})
+	byFiles := made(func(js jetstream.JetStream) error {
+		_, err := natsconf.Provision(t.Context(), js, 1)
+		return err
+	})
+	if len(byFiles) != 3 || len(byServices) != len(byFiles) {
+		t.Errorf("%d streams by services, %d by files", len(byServices), len(byFiles))
+	}
+	for name, want := range byFiles {
+		if got := byServices[name]; !reflect.DeepEqual(got, want) {
+			t.Errorf("%s\nby services %+v\nby files    %+v", name, got, want)
+		}
+	}
+}

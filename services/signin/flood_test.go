@@ -1,0 +1,97 @@
+package signin_test
+
+import (
+	"crypto/ed25519"
+	"runtime"
+	"sync"
+	"testing"
+
+	"github.com/mr-tron/base58"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/memory-ledger/ledger/services/signin"
+)
+
+// TestAMillionChallenges: what nobody answers costs no memory and no storage, and keeps
+// nobody from signing in.
+func TestAMillionChallenges(t *testing.T) { // not beside others: it looks at the process's memory
+	f := newFrontDesk(t)
+	heap, bytes := heapInUse(), f.stored(t)
+	public, _, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := base58.Encode(public)
+	var group sync.WaitGroup
+	for _, desk := range []*signin.Desk{f.core, f.extension} {
+		group.Go(func() {
+			for range 500_000 {
+				if _, err := desk.Challenge(key); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+	if grown := int64(heapInUse()) - int64(heap); grown > 1<<20 {
+		t.Errorf("memory grew by %d bytes", grown)
+	}
+	if now := f.stored(t); now != bytes {
+		t.Errorf("storage grew from %d to %d bytes", bytes, now)
+	}
+	for _, desk := range []*signin.Desk{f.core, f.extension} {
+		verifies(t, desk, challenge(t, desk))
+	}
+}
+
+func heapInUse() uint64 {
+	runtime.GC()
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return stats.HeapAlloc
+}
+
+// stored is how much the server keeps.
+func (f *frontDesk) stored(t *testing.T) (bytes uint64) {
+	t.Helper()
+	streams := f.js.ListStreams(t.Context())
+	for info := range streams.Info() {
+		bytes += info.State.Bytes
+	}
+	if err := streams.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return bytes
+}
+
+// TestAFullBucketRefusesForAWhile: sign-ins beyond the bound get 503, use nothing up,
+// and are let in once there is room. What is remembered is not thrown away for them.
+func TestAFullBucketRefusesForAWhile(t *testing.T) {
+	t.Parallel()
+	f := newFrontDesk(t)
+	first, second := challenge(t, f.core), challenge(t, f.core)
+	verifies(t, f.core, first)
+	full := signin.NonceStreamConfig(1)
+	full.MaxBytes = int64(f.bucketBytes(t)) + 16
+	resize := func(cfg jetstream.StreamConfig) {
+		if _, err := f.js.UpdateStream(t.Context(), cfg); err != nil {
+			t.Fatal(err)
+		}
+	}
+	resize(full)
+	undecided(t, f.core, second)
+	refuses(t, f.core, first, "nonce was used")
+	resize(signin.NonceStreamConfig(1))
+	verifies(t, f.core, second)
+}
+
+// bucketBytes is how large the bucket of used nonces is.
+func (f *frontDesk) bucketBytes(t *testing.T) uint64 {
+	t.Helper()
+	stream, err := f.js.Stream(t.Context(), signin.NonceStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stream.CachedInfo().State.Bytes
+}

@@ -1,0 +1,62 @@
+package signin
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/services/keystore"
+)
+
+// TestANonceHasOneScope: it is good for the API, the purpose and the message that it
+// was issued for, under any of the keys, in one spelling, and as it was issued.
+func TestANonceHasOneScope(t *testing.T) {
+	t.Parallel()
+	keys, err := DeriveNonceKeys([]keystore.MasterKey{{1}, {2}, {3}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const about = "a message of an owner"
+	signIn := scope{events.AudienceCore, purposeSignIn, about}
+	issued := nonce{random: [16]byte{1, 2, 3}, expires: events.At(time.UnixMilli(1_767_323_345_006))}
+	text := issued.text(keys[1], signIn)
+	if len(text) != 64 || strings.Trim(text, "abcdefghijklmnopqrstuvwxyz234567") != "" {
+		t.Fatalf("nonce %q", text)
+	}
+	if got, ok := parseNonce(text, keys[:2], signIn); !ok || got != issued {
+		t.Errorf("got %+v, %v", got, ok)
+	}
+	if _, ok := parseNonce(text, keys[2:], signIn); ok {
+		t.Error("good under another key")
+	}
+	for name, wrong := range map[string]scope{
+		"the other API":         {events.AudienceExtension, purposeSignIn, about},
+		"another purpose":       {events.AudienceCore, "erase", about},
+		"purpose within API":    {events.AudienceCore + "\x00" + purposeSignIn, "", about},
+		"API within purpose":    {"", "core\x00" + purposeSignIn, about},
+		"another message":       {events.AudienceCore, purposeSignIn, about + "'s"},
+		"no message":            {events.AudienceCore, purposeSignIn, ""},
+		"purpose cut elsewhere": {"cor", "e" + purposeSignIn, about},
+	} {
+		if _, ok := parseNonce(text, keys, wrong); ok {
+			t.Errorf("good for %s", name)
+		}
+	}
+	for i := range len(text) { // random bytes, expiry and MAC: no character may change
+		for _, c := range "a2q7" {
+			if altered := text[:i] + string(c) + text[i+1:]; altered != text {
+				if _, ok := parseNonce(altered, keys, signIn); ok {
+					t.Errorf("good with %c at %d", c, i)
+				}
+			}
+		}
+	}
+	for _, spelling := range []string{
+		"", strings.ToUpper(text), text + "a", text[:63], text + "\n", "\n" + text[1:], text[:63] + "\r", text + "========", text[:63] + "=",
+	} {
+		if _, ok := parseNonce(spelling, keys, signIn); ok {
+			t.Errorf("spelled %q it is good too", spelling)
+		}
+	}
+}

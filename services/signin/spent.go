@@ -1,0 +1,229 @@
+package signin
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/memory-ledger/ledger/events"
+)
+
+// NonceBucket is the name of the key-value bucket of used nonces, and NonceStream
+// that of the stream that it is.
+const (
+	NonceBucket = "ledger_nonces"
+	NonceStream = "KV_" + NonceBucket
+)
+
+// spentFor is how long a use is remembered: until no replica takes the nonce for
+// alive any more, though one whose clock is fast issued it and one whose clock is slow
+// is asked.
+const spentFor = NonceLifetime + 2*clockSkew
+
+// NonceStreamConfig returns the configuration of the bucket, which is also that of
+// infra/nats/streams. Only answers with a good signature are kept in it, 183 bytes
+// each, so some 1.4 million of them, or 4,000 a second throughout spentFor, fill it.
+// Each also adds 1 kB to the log for good. A full bucket refuses sign-ins, with
+// ErrUnavailable, until the oldest uses are dropped. Never drop them sooner: a session
+// could then be had twice for one signature.
+func NonceStreamConfig(replicas int) jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name: NonceStream, Description: "Memory Ledger: used sign-in nonces, until they have expired",
+		Subjects: []string{"$KV." + NonceBucket + ".>"}, MaxMsgsPerSubject: 1, MaxAge: spentFor,
+		MaxBytes: 256 << 20, MaxMsgSize: 1 << 10, MaxMsgs: -1, MaxConsumers: -1,
+		Storage: jetstream.FileStorage, Discard: jetstream.DiscardNew, Replicas: max(1, replicas),
+		AllowDirect: true, DenyDelete: true, DenyPurge: true,
+	}
+}
+
+// CreateNonceBucket makes the bucket and opens it.
+func CreateNonceBucket(ctx context.Context, js jetstream.JetStream, replicas int) (jetstream.KeyValue, error) {
+	if _, err := js.CreateStream(ctx, NonceStreamConfig(replicas)); err != nil {
+		return nil, fmt.Errorf("make bucket %s: %w", NonceBucket, err)
+	}
+	return js.KeyValue(ctx, NonceBucket)
+}
+
+// useOf is what is kept of a nonce that was used, or is being used.
+type useOf struct {
+	// Spent is set for good once there is a session. Without it the nonce is
+	// claimed, by the attempt that it names, until a time: none if the claim was
+	// given back.
+	Spent        bool              `json:"spent,omitzero"`
+	ClaimedBy    string            `json:"claimedBy,omitzero"`
+	ClaimedUntil *events.Timestamp `json:"claimedUntil,omitzero"`
+}
+
+// claimed reports whether an attempt is at work on the nonce.
+func (u useOf) claimed(now time.Time) bool {
+	return u.ClaimedUntil != nil && now.Before(u.ClaimedUntil.Time())
+}
+
+const (
+	// claimTime is how long a claim holds that nothing ends: somewhat longer than a
+	// request may take.
+	claimTime = 15 * time.Second
+	// claimTimeout bounds one try to claim, and leaves time to ask again where an
+	// answer is lost.
+	claimTimeout = 2 * time.Second
+	// releaseTimeout bounds what a sign-in that failed goes on waiting for.
+	releaseTimeout = 2 * time.Second
+	// outcomePatience is as long as the recording of a session may take.
+	outcomePatience = 5 * time.Second
+	shortestWait    = 20 * time.Millisecond
+	longestWait     = 250 * time.Millisecond
+)
+
+// errMoved: the nonce is not in the state that a step expected.
+var errMoved = errors.New("nonce was used by another attempt")
+
+// spentNonces are the nonces that were used, in one bucket for both APIs.
+//
+//	unused --claim--> claimed --spend--> spent, and a session is handed out
+//	unused <-release- claimed     (the session could not be recorded)
+//	unused <-time---- claimed     (nor could that be said: a crash, no server)
+//
+// An attempt that comes while the nonce is claimed waits for what becomes of it: spent
+// is a refusal, unused is a nonce to claim. Each step names the revision that it goes
+// from, so of any number of attempts one gets a session, and one that fails costs its
+// holder nothing. Clocks that differ can take a claim over too soon; the attempt that
+// had it then can't spend.
+type spentNonces struct {
+	bucket jetstream.KeyValue
+	sync   func(context.Context) error // nil where the server syncs
+	now    func() time.Time
+	pause  func(context.Context, time.Duration) error
+}
+
+// claim keeps other attempts out and returns the claim's revision. A crash after it
+// leaves a nonce that can be used again after claimTime. Errors: ErrRefused where the
+// nonce was used, ErrUnavailable where that is not known.
+func (s spentNonces) claim(ctx context.Context, nonce string) (revision uint64, err error) {
+	by, unsure := rand.Text(), false
+	defer func() {
+		if err != nil && unsure {
+			s.disclaim(ctx, nonce, by)
+		}
+	}()
+	for waited, wait := time.Duration(0), shortestWait; ; wait = min(2*wait, longestWait) {
+		found, revision, err := s.get(ctx, nonce)
+		switch {
+		case err != nil:
+			return 0, err
+		case found.Spent:
+			return 0, fmt.Errorf("%w: nonce was used", ErrRefused)
+		case found.ClaimedBy == by: // the answer to the first try was lost
+			return revision, nil
+		case !found.claimed(s.now()):
+			until := events.At(s.now().Add(claimTime))
+			claimed, err := s.tryClaim(ctx, nonce, useOf{ClaimedBy: by, ClaimedUntil: &until}, revision)
+			switch {
+			case err == nil:
+				return claimed, nil
+			case errors.Is(err, errMoved): // another attempt was faster, or the first try came through
+			case unsure:
+				return 0, err
+			default:
+				unsure = true
+			}
+			continue
+		case waited >= outcomePatience:
+			return 0, fmt.Errorf("%w: another attempt is using the nonce", ErrUnavailable)
+		}
+		if err := s.pause(ctx, wait); err != nil {
+			return 0, fmt.Errorf("%w: another attempt is using the nonce: %w", ErrUnavailable, err)
+		}
+		waited += wait
+	}
+}
+
+func (s spentNonces) tryClaim(ctx context.Context, nonce string, u useOf, revision uint64) (uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, claimTimeout)
+	defer cancel()
+	return s.put(ctx, "claim nonce", nonce, u, revision)
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// disclaim ends a claim of which it is not known whether it was made.
+func (s spentNonces) disclaim(ctx context.Context, nonce, by string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
+	defer cancel()
+	if found, revision, err := s.get(ctx, nonce); err == nil && found.ClaimedBy == by {
+		s.release(ctx, nonce, revision)
+	}
+}
+
+// release gives a claimed nonce back, also where the request's own time is over.
+// Where that fails the claim ends by itself.
+func (s spentNonces) release(ctx context.Context, nonce string, claim uint64) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
+	defer cancel()
+	_, _ = s.put(ctx, "release nonce", nonce, useOf{}, claim)
+}
+
+// spend uses up a claimed nonce. Of any number of attempts exactly one succeeds, and
+// only once no power cut can undo it. A crash after it leaves a session whose token
+// was not handed out: its holder asks for another challenge.
+func (s spentNonces) spend(ctx context.Context, nonce string, claim uint64) error {
+	_, err := s.put(ctx, "spend nonce", nonce, useOf{Spent: true}, claim)
+	if errors.Is(err, errMoved) {
+		return fmt.Errorf("%w: nonce was used", ErrRefused)
+	}
+	if err != nil || s.sync == nil {
+		return err
+	}
+	if err := s.sync(ctx); err != nil {
+		return fmt.Errorf("spend nonce: %w: %w", ErrUnavailable, err)
+	}
+	return nil
+}
+
+// get returns what is kept of a nonce and its revision; nothing, and 0, of one that
+// was never used.
+func (s spentNonces) get(ctx context.Context, nonce string) (u useOf, revision uint64, err error) {
+	stored, err := s.bucket.Get(ctx, nonce)
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return useOf{}, 0, nil
+	}
+	if err != nil {
+		return useOf{}, 0, fmt.Errorf("look up nonce: %w: %w", ErrUnavailable, err)
+	}
+	if err := json.Unmarshal(stored.Value(), &u); err != nil {
+		return useOf{}, 0, fmt.Errorf("decode the use of a nonce: %w", err)
+	}
+	return u, stored.Revision(), nil
+}
+
+// put moves a nonce on from a revision, 0 for one that was never used. Errors:
+// errMoved, or ErrUnavailable, which leaves open whether it was stored.
+func (s spentNonces) put(ctx context.Context, step, nonce string, u useOf, revision uint64) (uint64, error) {
+	value, err := json.Marshal(u)
+	if err != nil {
+		return 0, fmt.Errorf("encode the use of a nonce: %w", err)
+	}
+	stored, err := s.bucket.Update(ctx, nonce, value, revision)
+	var api *jetstream.APIError
+	switch {
+	case err == nil:
+		return stored, nil
+	case errors.As(err, &api) && (api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence ||
+		api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant):
+		return 0, errMoved
+	}
+	return 0, fmt.Errorf("%s: %w: %w", step, ErrUnavailable, err)
+}
