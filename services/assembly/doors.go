@@ -58,6 +58,7 @@ func (d *Deciding) ServeExtension(ctx context.Context, listener net.Listener) er
 		Desk:     d.signIn(d.Config.ExtensionURL, signin.RandomTokens{TTL: d.Config.ExtensionSessionTTL}, commands, memories),
 		Memories: memories, Commands: commands, Grants: grants,
 		BaseURL: d.Config.ExtensionURL, AllowedOrigins: d.Config.ExtensionAllowedOrigins,
+		SessionTTL: d.Config.ExtensionSessionTTL, ExtensionNames: d.Config.NamesOfExtensions(),
 	}
 	registerHits(d.Registry, "extension_credentials", api.Access.Hits)
 	app := door.New(door.Config{

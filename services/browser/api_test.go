@@ -26,7 +26,7 @@ import (
 // services of a deployment are put together, and returns the base URL. What is
 // there passes everything on to the API, and holds every answer that the
 // browser gets to the API's OpenAPI document.
-func startAPI(t *testing.T, allowedOrigin string) string {
+func startAPI(t *testing.T, allowedOrigin, extensionID string) string {
 	t.Helper()
 	key := make([]byte, 32)
 	_, _ = rand.Read(key)
@@ -37,6 +37,7 @@ func startAPI(t *testing.T, allowedOrigin string) string {
 		"NATS_URL=" + natstest.Start(t).URL(), "DATABASE_URL=" + pgtest.Database(t),
 		"MASTER_KEY=" + base64.StdEncoding.EncodeToString(key),
 		"EXTENSION_ADDR=" + addr, "EXTENSION_URL=" + front.URL, "EXTENSION_ALLOWED_ORIGINS=" + allowedOrigin,
+		"EXTENSION_NAMES=" + extensionID + "=Test Extension",
 	})
 	if err != nil {
 		t.Fatal(err)

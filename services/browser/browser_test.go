@@ -59,7 +59,7 @@ func TestBrowser(t *testing.T) {
 	}
 	s.Extension, s.ExtensionID = extension(t)
 	s.Listed, s.Unlisted = site(t), site(t)
-	s.API = startAPI(t, s.Listed)
+	s.API = startAPI(t, s.Listed, s.ExtensionID)
 	for _, o := range play(t, s) {
 		t.Run(o.Scenario, func(t *testing.T) {
 			t.Logf("%d ms", o.MS)

@@ -127,6 +127,10 @@ type Config struct {
 	// ExtensionAllowedOrigins is the CORS allowlist beside browser extensions, in
 	// the form in which browsers name origins.
 	ExtensionAllowedOrigins []string `env:"EXTENSION_ALLOWED_ORIGINS"`
+	// ExtensionNames names extensions on the sign-in page: id=Name, separated by
+	// commas. Firefox and Safari give each installation an id of its own, so these
+	// show without a name.
+	ExtensionNames []string `env:"EXTENSION_NAMES"`
 	// ExtensionSessionTTL is how long an extension session lasts.
 	ExtensionSessionTTL time.Duration `env:"EXTENSION_SESSION_TTL" envDefault:"168h"`
 

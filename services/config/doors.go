@@ -50,6 +50,9 @@ func (c *Config) doors() []error {
 		}
 		c.ExtensionAllowedOrigins[i] = normal
 	}
+	for _, err := range c.extensionNames() {
+		problem("EXTENSION_NAMES: %w", err)
+	}
 	// What looks like production and is not would show what production hides.
 	name := strings.ToLower(strings.TrimSpace(c.Environment))
 	if strings.HasPrefix(name, "prod") && !c.Production() {

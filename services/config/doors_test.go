@@ -8,6 +8,19 @@ import (
 	"github.com/memory-ledger/ledger/services/config"
 )
 
+const (
+	chromeID = "abcdefghijklmnopabcdefghijklmnop"
+	uuid     = "0a1b2c3d-0a1b-4c3d-8e9f-0a1b2c3d4e5f"
+)
+
+func TestNamesOfExtensions(t *testing.T) {
+	t.Parallel()
+	cfg, err := config.Load([]string{"EXTENSION_NAMES=" + chromeID + "=My Notes, " + strings.ToUpper(uuid) + " = A = b"})
+	if got := cfg.NamesOfExtensions(); err != nil || len(got) != 2 || got[chromeID] != "My Notes" || got[uuid] != "A = b" {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
 // TestDoorSettings: what is refused is called by its name, and what may hold a
 // password is not repeated.
 func TestDoorSettings(t *testing.T) {
@@ -49,10 +62,20 @@ func TestDoorSettings(t *testing.T) {
 		"EXTENSION_ALLOWED_ORIGINS=https://:443":         false,
 		"EXTENSION_ALLOWED_ORIGINS=https://bücher.b":     false,
 		"EXTENSION_ALLOWED_ORIGINS=https://a.b,x":        false,
-		"EXTENSION_SESSION_TTL=1s":                       true,
-		"EXTENSION_SESSION_TTL=720h":                     true,
-		"EXTENSION_SESSION_TTL=0s":                       false,
-		"EXTENSION_SESSION_TTL=-1h":                      false,
+		"EXTENSION_NAMES=":                               true,
+		"EXTENSION_NAMES=" + chromeID + "=My Notes, " + strings.ToUpper(uuid) + " = Ñandú = x": true,
+		"EXTENSION_NAMES=" + chromeID:                                 false,
+		"EXTENSION_NAMES=" + chromeID + "=":                           false,
+		"EXTENSION_NAMES=" + chromeID[1:] + "=x":                      false,
+		"EXTENSION_NAMES=My Notes=" + chromeID:                        false,
+		"EXTENSION_NAMES=" + chromeID + "=x,":                         false,
+		"EXTENSION_NAMES=" + chromeID + "=x," + chromeID + "=y":       false,
+		"EXTENSION_NAMES=" + chromeID + "=a\u202eb":                   false,
+		"EXTENSION_NAMES=" + chromeID + "=" + strings.Repeat("x", 61): false,
+		"EXTENSION_SESSION_TTL=1s":                                    true,
+		"EXTENSION_SESSION_TTL=720h":                                  true,
+		"EXTENSION_SESSION_TTL=0s":                                    false,
+		"EXTENSION_SESSION_TTL=-1h":                                   false,
 	} {
 		_, err := config.Load([]string{setting})
 		name, _, _ := strings.Cut(setting, "=")

@@ -47,6 +47,14 @@ var anyOrigin = regexp.MustCompile(`^(chrome|moz|safari-web)-extension://[A-Za-z
 // from whoever made the link, an Origin from the browser.
 func IsExtensionOrigin(origin string) bool { return anyOrigin.MatchString(origin) }
 
+// IsExtensionID reports whether a text has the form of an extension's id in one of
+// the browsers whose callbacks are accepted.
+func IsExtensionID(id string) bool {
+	_, chrome := kindOf("chrome-extension://" + id)
+	_, firefox := kindOf("moz-extension://" + id) // Safari's have the same form
+	return chrome || firefox
+}
+
 func kindOf(origin string) (kind string, ok bool) {
 	for _, o := range origins {
 		if o.form.MatchString(origin) {
@@ -63,6 +71,10 @@ type Callback struct {
 	ID     string // the extension's id
 	Kind   string // whose extension it is, for people: "Firefox extension"
 }
+
+// sameEverywhere reports whether every installation of the extension has this id.
+// Firefox and Safari make another one for each.
+func (c Callback) sameEverywhere() bool { return strings.HasPrefix(c.Origin, "chrome-extension:") }
 
 // ParseCallback accepts "<extension scheme>://<id>", with or without a path and a
 // query, and nothing else.

@@ -3,65 +3,105 @@ package connect
 import (
 	"bytes"
 	"crypto/rand"
-	_ "embed"
+	"embed"
 	"fmt"
 	"html/template"
+	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/gofiber/fiber/v2"
 )
 
-// The page's three parts are files of their own, so that each can be read,
-// and one answer, so that nothing has to be fetched from anywhere.
+// The pages' parts are files of their own, so that each can be read, and a page is one
+// answer, so that nothing has to be fetched from anywhere.
 var (
-	//go:embed page.html
-	pageHTML string
+	//go:embed *.html
+	files embed.FS
 	//go:embed page.css
 	pageCSS string
 	//go:embed page.js
 	pageJS string
 
-	pageTemplate = template.Must(template.New("page.html").Parse(pageHTML))
+	templates = template.Must(template.ParseFS(files, "*.html"))
 )
 
-// page is what the template shows.
-type page struct {
-	Nonce    string
-	Style    template.CSS
-	Script   template.JS
-	Callback Callback
-	APIURL   string // public base URL of the extension API
-	Host     string // of APIURL
-	Home     string // this very page, at APIURL
+// Config of the sign-in page.
+type Config struct {
+	APIURL     string            // public base URL of the extension API, without a slash at its end
+	SessionTTL time.Duration     // how long a session lasts; 0 says nothing about it
+	Names      map[string]string // names of extensions by their ids, for people
 }
 
-// Page serves the sign-in page of the extension API that has this public base
-// URL, without a slash at its end. The callback is looked at before anything
-// else; what is not the page of a browser extension gets ErrCallback.
-func Page(apiURL string) fiber.Handler {
-	host := hostOf(apiURL)
+// frame is what both pages show.
+type frame struct {
+	Nonce string
+	Style template.CSS
+}
+
+// page is the sign-in page.
+type page struct {
+	frame
+	Script   template.JS
+	Callback Callback
+	Name     string // of the extension; empty if the operator did not name it
+	Unlisted bool   // the operator named extensions, and not this one
+	APIURL   string
+	Host     string // of APIURL
+	Home     string // this very page, at APIURL
+	Lasts    string // how long the session does, for people
+}
+
+// refused is the page in place of a callback's that was refused. It shows nothing of
+// what was given.
+type refused struct {
+	frame
+	Example string
+}
+
+// Page serves the sign-in page. The callback is looked at before anything else; what
+// is not the page of a browser extension gets a page that says so, with status 400,
+// where a browser navigates, and ErrCallback elsewhere.
+func Page(cfg Config) fiber.Handler {
+	host := hostOf(cfg.APIURL)
 	return func(c *fiber.Ctx) error {
+		c.Vary(fiber.HeaderAccept)
+		frame := frame{Nonce: rand.Text(), Style: template.CSS(pageCSS)} // 128 random bits: not to be guessed
 		callback, err := onlyCallback(c)
-		if err != nil {
-			return err
+		switch {
+		case err == nil:
+			name := cfg.Names[strings.ToLower(callback.ID)]
+			return send(c, http.StatusOK, "page.html", signInPolicy(frame.Nonce), page{
+				frame: frame, Script: template.JS(pageJS), Callback: callback,
+				Name: name, Unlisted: name == "" && len(cfg.Names) > 0 && callback.sameEverywhere(),
+				APIURL: cfg.APIURL, Host: host, Home: homeOf(cfg.APIURL, callback.URL), Lasts: inWords(cfg.SessionTTL),
+			})
+		case c.Accepts(fiber.MIMEApplicationJSON, fiber.MIMETextHTML) == fiber.MIMETextHTML:
+			return send(c, http.StatusBadRequest, "refused.html", refusedPolicy(frame.Nonce), refused{
+				frame: frame, Example: homeOf(cfg.APIURL, exampleCallback),
+			})
 		}
-		p := page{
-			// 128 random bits: enough that no injected markup can guess it.
-			Nonce: rand.Text(),
-			Style: template.CSS(pageCSS), Script: template.JS(pageJS),
-			Callback: callback, APIURL: apiURL, Host: host,
-			Home: apiURL + "/connect?" + url.Values{"callback": {callback.URL}}.Encode(),
-		}
-		var html bytes.Buffer
-		if err := pageTemplate.Execute(&html, p); err != nil {
-			return fmt.Errorf("write the sign-in page: %w", err)
-		}
-		c.Set(fiber.HeaderContentSecurityPolicy, policy(p.Nonce))
-		c.Set(fiber.HeaderReferrerPolicy, "no-referrer")
-		c.Set(fiber.HeaderContentType, fiber.MIMETextHTMLCharsetUTF8)
-		return c.Send(html.Bytes())
+		return err
 	}
+}
+
+const exampleCallback = "chrome-extension://abcdefghijklmnopabcdefghijklmnop/callback.html"
+
+// homeOf is the address of the sign-in page for a callback.
+func homeOf(apiURL, callback string) string {
+	return apiURL + "/connect?" + url.Values{"callback": {callback}}.Encode()
+}
+
+func send(c *fiber.Ctx, status int, name, policy string, data any) error {
+	var html bytes.Buffer
+	if err := templates.ExecuteTemplate(&html, name, data); err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	c.Set(fiber.HeaderContentSecurityPolicy, policy)
+	c.Set(fiber.HeaderReferrerPolicy, "no-referrer")
+	c.Set(fiber.HeaderContentType, fiber.MIMETextHTMLCharsetUTF8)
+	return c.Status(status).Send(html.Bytes())
 }
 
 // onlyCallback refuses a request with several callbacks: whoever looked at it
@@ -74,19 +114,40 @@ func onlyCallback(c *fiber.Ctx) (Callback, error) {
 	return ParseCallback(string(given[0]))
 }
 
-// policy allows this answer's own style and script, calls to the API that
+// signInPolicy allows this answer's own style and script, calls to the API that
 // served it, and the icons that wallets bring along as data; nothing else.
-func policy(nonce string) string {
-	return strings.Join([]string{
-		"default-src 'none'",
-		"script-src 'nonce-" + nonce + "'",
-		"style-src 'nonce-" + nonce + "'",
-		"connect-src 'self'",
-		"img-src data:",
-		"base-uri 'none'",
-		"form-action 'none'",
-		"frame-ancestors 'none'",
-	}, "; ")
+func signInPolicy(nonce string) string {
+	return policy("script-src 'nonce-"+nonce+"'", "style-src 'nonce-"+nonce+"'", "connect-src 'self'", "img-src data:")
+}
+
+// refusedPolicy allows this answer's own style and icon, and nothing else.
+func refusedPolicy(nonce string) string {
+	return policy("style-src 'nonce-"+nonce+"'", "img-src data:")
+}
+
+func policy(allowed ...string) string {
+	return "default-src 'none'; " + strings.Join(allowed, "; ") + "; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+}
+
+// inWords is a duration for people, in the largest unit that it is a whole number of:
+// days, hours, or minutes, begun ones included.
+func inWords(d time.Duration) string {
+	const day = 24 * time.Hour
+	count := func(n time.Duration, unit string) string {
+		if n != 1 {
+			unit += "s"
+		}
+		return fmt.Sprintf("%d %s", n, unit)
+	}
+	switch {
+	case d <= 0:
+		return ""
+	case d%day == 0:
+		return count(d/day, "day")
+	case d%time.Hour == 0:
+		return count(d/time.Hour, "hour")
+	}
+	return count((d+time.Minute-1)/time.Minute, "minute")
 }
 
 // hostOf returns host and port of a URL that the configuration has checked.

@@ -22,12 +22,11 @@
   }
 
   const problems = {
-    noWallet: () => ['No wallet found',
-      'This browser has no Solana wallet, or it is switched off for this site. Install or switch one on, then try again.'],
+    noWallet: () => ['No wallet found', 'This browser has no Solana wallet, or it is switched off for this site.'],
     locked: (wallet) => [`${wallet} did not connect`,
       'The wallet is locked, or the request was declined. Unlock it, then try again.'],
     refused: () => ['You did not sign',
-      'The message was declined in the wallet, so nobody was signed in.'],
+      'The message was declined in the wallet, so you are not signed in.'],
     expired: () => ['That took too long',
       'A message can be signed for a few minutes only. Try again to get a fresh one.'],
     unreachable: () => ['Memory Ledger does not answer',
@@ -41,7 +40,7 @@
     unusable: (wallet) => [`${wallet} can't be used here`,
       'The service does not accept its address or its answer. Try another account or another wallet.'],
     notOpened: () => ['The extension did not open',
-      'Check that it is installed and switched on, then try again.'],
+      'Check that it is installed in this browser and switched on, then try again.'],
   };
 
   // ---- What is shown -----------------------------------------------------
@@ -106,6 +105,8 @@
     $('problem-text').textContent = text;
     $('again').onclick = again;
     $('other').hidden = wallets.size < 2 || !wallet;
+    $('ways').hidden = kind !== 'noWallet';
+    $('copy').hidden = kind !== 'noWallet' || !navigator.clipboard;
     show('problem');
     say('');
     if (kind !== 'noWallet') $('again').focus();
@@ -115,10 +116,13 @@
 
   const wallets = new Map(); // wallet object -> { name, button, connect, sign, injected }
 
+  const longestName = 40;
+
   // plainName keeps a wallet's name from posing as more than a name.
   function plainName(name) {
-    const text = String(name ?? '').replace(/[\p{C}\p{Z}]+/gu, ' ').trim();
-    return [...text].slice(0, 40).join('') || 'Wallet';
+    const letters = [...String(name ?? '').replace(/[\p{C}\p{Z}]+/gu, ' ').trim()];
+    if (letters.length > longestName) return `${letters.slice(0, longestName - 1).join('').trim()}…`;
+    return letters.join('') || 'Wallet';
   }
 
   const addressForm = /^[1-9A-HJ-NP-Za-km-z]{32,44}$/;
@@ -154,7 +158,8 @@
   function standardWallet(wallet) {
     const { 'standard:connect': connecting, 'solana:signMessage': signing, 'solana:signIn': signingIn } = wallet.features;
     if (!connecting || !(signing || signingIn)) return null;
-    const feature = signing ? 'solana:signMessage' : 'solana:signIn';
+    const feature = signingIn ? 'solana:signIn' : 'solana:signMessage';
+    let signInFailed = false; // where the wallet has both, the next try is by signMessage
     return {
       name: plainName(wallet.name),
       icon: wallet.icon,
@@ -164,11 +169,17 @@
         const account = accounts.find((a) => a.features?.includes(feature)) ?? accounts[0];
         return { address: checkedAddress(account?.address), account };
       },
-      async sign(text, account) {
+      async sign(text, account, signal) {
         const message = new TextEncoder().encode(text);
-        const [signed] = signing
-          ? await signing.signMessage({ account, message })
-          : await signingIn.signIn(signInInput(text));
+        if (signingIn && !(signing && signInFailed)) {
+          signInFailed = true; // unless it turns out otherwise
+          const [signed] = await signingIn.signIn(signInInput(text));
+          signInFailed = !sameBytes(signed.signedMessage ?? [], message);
+          if (!signInFailed) return checkedSignature(signed.signature);
+          if (!signing) throw new Problem('changed');
+          signal.throwIfAborted(); // the wallet is not to ask again for what was cancelled
+        }
+        const [signed] = await signing.signMessage({ account, message });
         if (!sameBytes(signed.signedMessage ?? message, message)) throw new Problem('changed');
         return checkedSignature(signed.signature);
       },
@@ -219,13 +230,11 @@
     const button = document.createElement('button');
     button.type = 'button';
     button.className = 'wallet';
-    const label = span('name', '');
+    const label = span('label', 'Continue with ');
     const name = document.createElement('bdi');
     name.textContent = wallet.name;
-    label.append(span('unseen', 'Continue with '), name);
-    const arrow = span('go', '→');
-    arrow.setAttribute('aria-hidden', 'true');
-    button.append(iconOf(wallet), label, arrow);
+    label.append(name);
+    button.append(iconOf(wallet), label);
     button.addEventListener('click', () => signIn(wallet));
     return button;
   }
@@ -373,7 +382,7 @@
       timer = setTimeout(() => current.abort(new Problem('expired')), lifetime);
       showMessage(message);
       step('sign');
-      const signature = await unless(signal, wallet.sign(message, account), 'refused');
+      const signature = await unless(signal, wallet.sign(message, account, signal), 'refused');
       clearTimeout(timer); // from here on the server decides
       showMessage('');
       step('verify');
@@ -417,6 +426,10 @@
     showChoice();
   });
   $('other').addEventListener('click', showChoice);
+  $('copy').addEventListener('click', () => navigator.clipboard.writeText(location.href).then(
+    () => say("The page's address was copied."), () => say('The address could not be copied.'),
+  ));
+  if (matchMedia('(hover: none) and (pointer: coarse)').matches) $('ways').prepend($('phone'));
   noteAddress();
   findWallets();
 })();

@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -27,12 +28,21 @@ const (
 // get asks an app that has nothing but the page.
 func get(t *testing.T, method, target string) (*http.Response, string) {
 	t.Helper()
+	return ask(t, connect.Config{APIURL: apiURL, SessionTTL: 7 * 24 * time.Hour}, method, target, "")
+}
+
+func ask(t *testing.T, cfg connect.Config, method, target, accept string) (*http.Response, string) {
+	t.Helper()
 	app := door.New(door.Config{
 		Service: "extension", Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
 		ShowCauses: true, NewID: func() string { return "request" },
 	})
-	app.Get("/connect", connect.Page(apiURL))
-	answer, err := app.Test(httptest.NewRequest(method, target, nil))
+	app.Get("/connect", connect.Page(cfg))
+	request := httptest.NewRequest(method, target, nil)
+	if accept != "" {
+		request.Header.Set("Accept", accept)
+	}
+	answer, err := app.Test(request)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +126,8 @@ func TestPageNamesTheParties(t *testing.T) {
 		u, _ := url.Parse(cb)
 		for _, want := range []string{
 			`data-callback="` + cb + `"`, `data-api="` + apiURL + `"`,
-			`<dd id="site">ledger.example</dd>`, kind + ` <code id="extension">` + u.Host + `</code>`,
+			`<dd id="site">ledger.example</dd>`, `<span class="who">` + kind + `</span> <code id="extension">` + u.Host + `</code></dd>`,
+			"For 7 days, the extension can",
 			apiURL + "/connect?callback=" + url.QueryEscape(cb),
 		} {
 			if !strings.Contains(html.UnescapeString(body), want) {
@@ -149,6 +160,74 @@ func TestPageRefusesCallbacks(t *testing.T) {
 		if answer.StatusCode != http.StatusBadRequest || !strings.HasPrefix(body, want) ||
 			answer.Header.Get("Content-Type") != "application/json" || answer.Header.Get("Location") != "" {
 			t.Errorf("%s: %d %s", name, answer.StatusCode, body)
+		}
+	}
+}
+
+// TestRefusedInABrowser: a person who follows a wrong link reads a page, which has no
+// script and nothing of what was given, and everything else gets JSON.
+func TestRefusedInABrowser(t *testing.T) {
+	const smuggled = "https://example.com/<script>alert(1)</script>"
+	for name, c := range map[string]struct {
+		accept string
+		page   bool
+	}{
+		"Chromium":         {"text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,image/apng,*/*;q=0.8", true},
+		"Firefox, Safari":  {"text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", true},
+		"fetch and curl":   {"*/*", false},
+		"nothing":          {"", false},
+		"JSON":             {"application/json", false},
+		"JSON before HTML": {"text/html;q=0.5,application/json", false},
+		"neither":          {"image/png", false},
+	} {
+		answer, body := ask(t, connect.Config{APIURL: apiURL}, http.MethodGet, target(smuggled), c.accept)
+		contentType, policy := "application/json", ""
+		if c.page {
+			contentType, policy = "text/html; charset=utf-8", "default-src 'none'; style-src 'nonce-"
+		}
+		h := answer.Header
+		if answer.StatusCode != http.StatusBadRequest || h.Get("Content-Type") != contentType || !strings.HasPrefix(h.Get("Content-Security-Policy"), policy) ||
+			!strings.Contains(strings.Join(h.Values("Vary"), ","), "Accept") || h.Get("Cache-Control") != "no-store" {
+			t.Errorf("%s: %d %v", name, answer.StatusCode, h)
+		}
+		if strings.Contains(body, "<script") || strings.Contains(body, "example.com") || strings.Contains(h.Get("Content-Security-Policy"), "script-src") ||
+			c.page != strings.Contains(body, "This sign-in link can't be used") {
+			t.Errorf("%s: %s", name, body)
+		}
+	}
+}
+
+// TestPageNamesKnownExtensions: by what the operator says, and by nothing that a link
+// says. Of those that have an id of their own it says which are not named.
+func TestPageNamesKnownExtensions(t *testing.T) {
+	const unlisted = "Not on this service's list of extensions"
+	const firefox = "0A1B2C3D-0a1b-4c3d-8e9f-0a1b2c3d4e5f"
+	names := map[string]string{id: "Notes & <b>More</b>", strings.ToLower(firefox): "Pinned"}
+	for name, c := range map[string]struct {
+		names     map[string]string
+		callback  string
+		want, not string
+	}{
+		"named":           {names, callback, `<span class="who">Notes &amp; &lt;b&gt;More&lt;/b&gt;</span> <span class="kind">Chrome extension</span> <code id="extension">` + id, unlisted},
+		"named, Firefox":  {names, "moz-extension://" + firefox + "/x.html", `<span class="who">Pinned</span> <span class="kind">Firefox extension</span>`, unlisted},
+		"others named":    {names, "chrome-extension://" + strings.Repeat("a", 32) + "/", unlisted, "Notes"},
+		"nobody is named": {nil, callback, `<span class="who">Chrome extension</span>`, unlisted},
+		"random id":       {names, "moz-extension://0a1b2c3d-0a1b-4c3d-8e9f-0a1b2c3d0000/", `<span class="who">Firefox extension</span>`, unlisted},
+	} {
+		_, body := ask(t, connect.Config{APIURL: apiURL, Names: c.names}, http.MethodGet, target(c.callback), "")
+		if body = strings.ReplaceAll(body, "&#39;", "'"); !strings.Contains(body, c.want) || strings.Contains(body, c.not) {
+			t.Errorf("%s: want %s and not %s in %s", name, c.want, c.not, body[strings.Index(body, "<dl"):][:600])
+		}
+	}
+}
+
+func TestPageSaysHowLong(t *testing.T) {
+	for ttl, want := range map[time.Duration]string{
+		0: "The extension can", time.Second: "For 1 minute, the", time.Hour: "For 1 hour, the",
+		36 * time.Hour: "For 36 hours, the", 24 * time.Hour: "For 1 day, the", 90*time.Minute + time.Second: "For 91 minutes, the",
+	} {
+		if _, body := ask(t, connect.Config{APIURL: apiURL, SessionTTL: ttl}, http.MethodGet, target(callback), ""); !strings.Contains(body, want) {
+			t.Errorf("%s: the page lacks %q", ttl, want)
 		}
 	}
 }

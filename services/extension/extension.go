@@ -5,6 +5,7 @@ package extension
 import (
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/gofiber/fiber/v2"
@@ -29,6 +30,8 @@ type API struct {
 	Grants         *grant.Service
 	BaseURL        string // public, without a slash at the end
 	AllowedOrigins []string
+	SessionTTL     time.Duration
+	ExtensionNames map[string]string // by id, for the sign-in page
 }
 
 // Mount adds the routes to an app.
@@ -41,7 +44,7 @@ func (a *API) Mount(app *door.App) {
 	app.SignIn(a.Desk, signin.ParseSignatureJSON)
 	app.Get("/auth/me", a.me)
 	app.Post("/auth/logout", door.Writing(a.Access, a.logout))
-	app.Get("/connect", connect.Page(a.BaseURL))
+	app.Get("/connect", connect.Page(connect.Config{APIURL: a.BaseURL, SessionTTL: a.SessionTTL, Names: a.ExtensionNames}))
 
 	app.Get("/memories", a.listMemories)
 	app.Post("/memories", door.Writing(a.Access, a.writeMemory))

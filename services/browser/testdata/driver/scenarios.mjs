@@ -45,7 +45,10 @@ async function signsIn(stage) {
   assert.equal(answer.status(), 200);
   await stage.wallet('Other Wallet').waitFor();
   assert.equal(await stage.page.locator('#site').textContent(), new URL(stage.config.api).host);
-  assert.match(await stage.page.locator('.parties').textContent(), new RegExp(`Chrome extension ${stage.config.extensionId}`));
+  assert.equal(await stage.page.locator('#requester').textContent(), `Test Extension Chrome extension ${stage.config.extensionId}`);
+  const height = (selector) => stage.page.locator(selector).evaluate((element) => element.getBoundingClientRect().top);
+  const order = await Promise.all(['#access-title', '.caution', '.wallet >> nth=0'].map(height));
+  assert.deepEqual(order, order.toSorted((a, b) => a - b), 'what is decided stands above the buttons');
   assert.equal(await stage.page.locator('#elsewhere').isVisible(), false);
   await stage.everyLook('choose');
 
@@ -126,6 +129,8 @@ async function noWallet(stage) {
   await stage.page.clock.fastForward('00:02');
   await stage.problem('No wallet found', false);
   await stage.everyLook('missing');
+  await stage.page.getByRole('button', { name: "Copy this page's address" }).click();
+  await stage.page.getByRole('status').getByText('The page\'s address was copied.').waitFor();
   await stage.page.addInitScript(installWallet, { name: 'Test Wallet' }); // the person installs one
   await stage.again.click();
   await stage.wallet().click();
@@ -134,7 +139,7 @@ async function noWallet(stage) {
 
 // uselessWallet: one that can't sign texts is none.
 async function uselessWallet(stage) {
-  await stage.open({ clock: true, wallets: [{ name: 'Payer', feature: 'solana:signTransaction' }] });
+  await stage.open({ clock: true, wallets: [{ name: 'Payer', features: ['solana:signTransaction'] }] });
   await stage.page.clock.fastForward('00:02');
   await stage.problem('No wallet found', false);
   assert.equal(await stage.wallet('Payer').count(), 0);
@@ -264,10 +269,40 @@ async function lateInjected(stage) {
 }
 
 async function signInFeature(stage) {
-  await stage.open({ wallets: [{ name: 'Test Wallet', feature: 'solana:signIn', sign: ['change', 'ok'] }] });
+  await stage.open({ wallets: [{ name: 'Test Wallet', features: ['solana:signIn'], sign: ['change', 'ok'] }] });
   await stage.wallet().click();
   await stage.problem('Test Wallet signed something else');
   await retry(stage);
+}
+
+// bothFeatures: a wallet's own form is preferred, and its text taken only where it is
+// the challenge. Otherwise, and after a failure, the wallet signs the challenge as it is.
+async function bothFeatures(stage) {
+  const features = ['solana:signMessage', 'solana:signIn'];
+  const asked = () => stage.page.evaluate(() => [...window.testWallet.asked]);
+  await stage.open({ wallets: [{ name: 'Test Wallet', features, sign: ['hang', 'refuse', 'ok'] }] });
+  await stage.wallet().click();
+  await stage.page.waitForFunction(() => window.testWallet.asked.length === 1);
+  await stage.page.getByRole('button', { name: 'Cancel' }).click();
+  await stage.wallet().click();
+  await stage.problem('You did not sign');
+  assert.deepEqual(await asked(), ['signIn', 'signMessage'], 'what hung or failed is not asked again');
+
+  await retry(stage);
+}
+
+// rewrittenForm: the wallet's form has another text, so it is asked for the challenge
+// in the same attempt.
+async function rewrittenForm(stage) {
+  await stage.open({ wallets: [{ name: 'Test Wallet', features: ['solana:signMessage', 'solana:signIn'], sign: ['change', 'hang', 'ok'] }] });
+  await stage.wallet().click();
+  await stage.page.waitForFunction(() => window.testWallet.asked.length === 2);
+  const { asked, seen } = await stage.page.evaluate(() => window.testWallet);
+  assert.deepEqual(asked, ['signIn', 'signMessage']);
+  assert.equal(seen[1], await stage.page.locator('#message-text').textContent());
+  await stage.page.getByRole('button', { name: 'Cancel' }).click();
+  await stage.wallet().click();
+  await finish(stage);
 }
 
 // strangeWallet: a wallet is not ours, and may call itself anything.
@@ -312,7 +347,7 @@ async function otherAddress(stage) {
 }
 
 async function wrongCallbacks(stage) {
-  stage.expected.push(/status of 400/, /status of 404/); // and the icon that browsers ask for
+  stage.expected.push(/status of 400/);
   await stage.open();
   for (const callback of [
     'https://example.com/callback.html', 'javascript:alert(1)//', 'data:text/html,x',
@@ -322,9 +357,14 @@ async function wrongCallbacks(stage) {
   ]) {
     const answer = await stage.page.goto(stage.address(callback));
     assert.equal(answer.status(), 400, callback);
-    assert.match(answer.headers()['content-type'], /^application\/json/);
-    assert.ok((await answer.json()).error);
+    await stage.page.getByRole('heading', { name: "This sign-in link can't be used" }).waitFor();
+    assert.equal(await stage.page.locator('script').count(), 0);
+    const elsewhere = await stage.context.request.get(stage.address(callback));
+    assert.equal(elsewhere.status(), 400, callback);
+    assert.match(elsewhere.headers()['content-type'], /^application\/json/);
+    assert.ok((await elsewhere.json()).error);
   }
+  await stage.everyLook('refused');
 }
 
 // policy: what somebody smuggled into the page would not run, load or send.
@@ -378,6 +418,8 @@ export const scenarios = {
   'late wallet': lateWallet,
   'late window.solana': lateInjected,
   'solana:signIn': signInFeature,
+  'solana:signIn beside solana:signMessage': bothFeatures,
+  'solana:signIn with a text of its own': rewrittenForm,
   'strange wallets': strangeWallet,
   'extension does not open': extensionGone,
   'opened by another address': otherAddress,

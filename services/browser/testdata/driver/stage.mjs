@@ -103,7 +103,7 @@ export class Stage {
 
   // everyLook asks the same of the page in each width and colour scheme.
   async everyLook(state) {
-    for (const [look, width] of [['wide', 1000], ['phone', 360]]) {
+    for (const [look, width] of [['wide', 1280], ['phone', 360]]) {
       for (const colorScheme of ['light', 'dark']) {
         await this.page.setViewportSize({ width, height: look === 'wide' ? 900 : 740 });
         await this.page.emulateMedia({ colorScheme });

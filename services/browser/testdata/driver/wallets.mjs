@@ -5,7 +5,7 @@
 // installWallet puts a wallet into the page. Options:
 //   name, icon
 //   kind     'standard' (default), 'injected' (window.solana alone), 'both'
-//   feature  'solana:signMessage' (default) or 'solana:signIn', or another
+//   features some of 'solana:signMessage' (default), 'solana:signIn' and others
 //   late     register only when the test calls window.testWallet.arrive()
 //   connect  answers to connect, one after another, the last for good:
 //            'ok', 'locked', 'hang', 'nothing'
@@ -26,6 +26,7 @@ export function installWallet(options) {
   const keys = crypto.subtle.generateKey('Ed25519', false, ['sign', 'verify']);
   const publicKey = keys.then(async (pair) => new Uint8Array(await crypto.subtle.exportKey('raw', pair.publicKey)));
   const seen = []; // every text that the wallet was asked to sign
+  const asked = []; // by which feature
 
   const behave = (script = ['ok']) => () => (script.length > 1 ? script.shift() : script[0]);
   const connecting = behave(options.connect);
@@ -41,9 +42,10 @@ export function installWallet(options) {
     return publicKey;
   };
 
-  const sign = async (message) => {
+  const sign = async (message, feature) => {
     const text = new TextDecoder().decode(message);
     seen.push(text);
+    asked.push(feature);
     const how = signing();
     if (how === 'refuse') throw declined('User rejected the request.');
     if (how === 'hang') return never;
@@ -62,7 +64,12 @@ export function installWallet(options) {
     `Issued At: ${input.issuedAt}`, `Expiration Time: ${input.expirationTime}`,
   ].join('\n');
 
-  const feature = options.feature ?? 'solana:signMessage';
+  const features = options.features ?? ['solana:signMessage'];
+  const methods = {
+    version: '1.0.0',
+    signMessage: async (...inputs) => Promise.all(inputs.map(({ message }) => sign(message, 'signMessage'))),
+    signIn: async (...inputs) => Promise.all(inputs.map((input) => sign(new TextEncoder().encode(signInText(input)), 'signIn'))),
+  };
   const wallet = {
     version: '1.0.0', name: options.name, icon: options.icon, chains: ['solana:mainnet'], accounts: [],
     features: {
@@ -71,15 +78,11 @@ export function installWallet(options) {
         connect: async () => {
           const key = await share();
           if (!key) return { accounts: [] };
-          const account = { address: base58(key), publicKey: key, chains: wallet.chains, features: [feature] };
+          const account = { address: base58(key), publicKey: key, chains: wallet.chains, features };
           return { accounts: [account] };
         },
       },
-      [feature]: {
-        version: '1.0.0',
-        signMessage: async (...inputs) => Promise.all(inputs.map(({ message }) => sign(message))),
-        signIn: async (...inputs) => Promise.all(inputs.map((input) => sign(new TextEncoder().encode(signInText(input))))),
-      },
+      ...Object.fromEntries(features.map((feature) => [feature, methods])),
     },
   };
 
@@ -101,6 +104,6 @@ export function installWallet(options) {
     window.dispatchEvent(new CustomEvent('wallet-standard:register-wallet', { detail: register }));
     window.addEventListener('wallet-standard:app-ready', (event) => register(event.detail));
   };
-  window.testWallet = { seen, arrive };
+  window.testWallet = { seen, asked, arrive };
   if (!options.late) arrive();
 }
