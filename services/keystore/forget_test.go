@@ -140,7 +140,7 @@ func TestAKeyInMemoryIsLookedForAgain(t *testing.T) {
 	now := time.Now()
 	old, fresh := keystore.MasterKey{1}, keystore.MasterKey{2}
 	s, err := keystore.Open(bucket, keystore.Config{
-		Masters: []keystore.MasterKey{fresh, old}, MaxAge: 4*time.Second, Now: func() time.Time { return now },
+		Masters: []keystore.MasterKey{fresh, old}, MaxAge: 4 * time.Second, Now: func() time.Time { return now },
 	})
 	if err != nil {
 		t.Fatal(err)
