@@ -242,6 +242,10 @@ func (d *driver) giveUp(ctx context.Context, f *flight) error {
 	}
 	if known {
 		h := hold{alone: true, repeat: true, alarm: fmt.Errorf("its commit is refused: %w", reason)}
+		if isAhead(reason) {
+			h.alarm = fmt.Errorf("%w; the chain holds more than the log, as where the log was restored: "+
+				"the owner is anchored again once the log is longer than what was committed", h.alarm)
+		}
 		d.keepBack(culprit, h, 10*time.Second, 10*time.Minute)
 	}
 	var failed *program.InstructionError
@@ -253,6 +257,11 @@ func (d *driver) giveUp(ctx context.Context, f *flight) error {
 	}
 	d.cameToNothing(reason)
 	return nil
+}
+
+// isAhead reports whether the program refused a commit for what the account holds.
+func isAhead(reason error) bool {
+	return errors.Is(reason, program.ErrShrinks) || errors.Is(reason, program.ErrForks)
 }
 
 // cameToNothing slows down when flight after flight fails: whatever is wrong

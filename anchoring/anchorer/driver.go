@@ -169,6 +169,10 @@ func share(anchored, fresh []*owner, room int) []*owner {
 // what was anchored.
 var errReset = errors.New("the chain is not the one that holds the anchored roots")
 
+// wayOut is what to do about errReset.
+const wayOut = "point SOLANA_RPC_URL at that chain again, or put a local run's chain back " +
+	"(stop the run, remove the folder chain of its data folder, `ledger restore DIR --only chain`)"
+
 // lookAtChain makes sure that the endpoint serves the right chain and returns
 // its finalized height.
 func (d *driver) lookAtChain(ctx context.Context) (chain.Height, error) {
@@ -213,8 +217,7 @@ func (d *driver) checkGenesis(ctx context.Context) error {
 		d.genesis = seen
 		return nil
 	}
-	return fmt.Errorf("%w: its genesis hash is %s, the anchored roots are on %s; "+
-		"point SOLANA_RPC_URL at that chain again, or start another log for this one", errReset, seen, d.genesis)
+	return fmt.Errorf("%w: its genesis hash is %s, the anchored roots are on %s; %s", errReset, seen, d.genesis, wayOut)
 }
 
 // record is an event to append for an owner.

@@ -777,7 +777,8 @@ func TestTroubleIsSaidOnce(t *testing.T) {
 		level slog.Level
 		text  string
 		times int
-	}{{slog.LevelWarn, noFunds, 1}, {slog.LevelInfo, funded, 1}, {slog.LevelWarn, noChain, 2}, {slog.LevelInfo, usable, 1}} {
+	}{{slog.LevelWarn, noFunds, 1}, {slog.LevelInfo, funded, 1}, {slog.LevelWarn, noChain, 1}, {slog.LevelInfo, usable, 1},
+		{slog.LevelError, "memories stay unanchored: " + errReset.Error() + ": its genesis hash is ", 1}} {
 		if n := len(said.of(want.level, want.text)); n != want.times {
 			t.Errorf("%q is said %d times, want %d", want.text, n, want.times)
 		}

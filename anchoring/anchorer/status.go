@@ -69,7 +69,9 @@ func (s *status) tell(log *slog.Logger) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if is := trouble(s.chain); is != s.toldChain {
-		if s.toldChain = is; is != nil {
+		if s.toldChain = is; errors.Is(is, errReset) { // which does not mend itself
+			log.Error("memories stay unanchored: " + s.chain.Error())
+		} else if is != nil {
 			log.Warn("the chain can't be anchored on; memories stay unanchored until it can", "err", s.chain)
 		} else {
 			log.Info("the chain can be anchored on again")

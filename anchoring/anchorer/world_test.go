@@ -193,24 +193,32 @@ func (w *world) write(key events.Owner, n int) {
 	w.t.Helper()
 	for range n {
 		w.mu.Lock()
-		index, expected := len(w.leaves[key]), w.seqs[key]
-		leaf := events.Hash(sha256.Sum256(fmt.Appendf(nil, "%s %d", key, index)))
-		w.leaves[key] = append(w.leaves[key], leaf)
+		index := len(w.leaves[key])
 		w.mu.Unlock()
-		command := newID()
-		payload, err := events.EncodeBatch([]events.Event{{
-			ID: newID(), Source: "/test", Owner: key, Time: events.At(time.Now()), OwnerVersion: index + 1, CommandID: command,
-			Data: &events.MemoryWritten{MemoryID: newID(), LeafIndex: uint64(index), LeafHash: leaf, LeafVersion: 1, Metadata: []byte("{}"), Sealed: []byte{1}},
-		}})
-		w.must(err)
-		seq, err := w.log.Append(w.t.Context(), eventlog.Append{
-			Family: events.FamilyLedger, Owner: key, Kind: events.KindMemory, CommandID: command, Expected: expected, Payload: payload,
-		})
-		w.must(err)
-		w.mu.Lock()
-		w.seqs[key] = seq
-		w.mu.Unlock()
+		w.writeLeaf(key, sha256.Sum256(fmt.Appendf(nil, "%s %d", key, index)))
 	}
+}
+
+// writeLeaf adds one leaf.
+func (w *world) writeLeaf(key events.Owner, leaf events.Hash) {
+	w.t.Helper()
+	w.mu.Lock()
+	index, expected := len(w.leaves[key]), w.seqs[key]
+	w.leaves[key] = append(w.leaves[key], leaf)
+	w.mu.Unlock()
+	command := newID()
+	payload, err := events.EncodeBatch([]events.Event{{
+		ID: newID(), Source: "/test", Owner: key, Time: events.At(time.Now()), OwnerVersion: index + 1, CommandID: command,
+		Data: &events.MemoryWritten{MemoryID: newID(), LeafIndex: uint64(index), LeafHash: leaf, LeafVersion: 1, Metadata: []byte("{}"), Sealed: []byte{1}},
+	}})
+	w.must(err)
+	seq, err := w.log.Append(w.t.Context(), eventlog.Append{
+		Family: events.FamilyLedger, Owner: key, Kind: events.KindMemory, CommandID: command, Expected: expected, Payload: payload,
+	})
+	w.must(err)
+	w.mu.Lock()
+	w.seqs[key] = seq
+	w.mu.Unlock()
 }
 
 // owners makes owners with a leaf each.

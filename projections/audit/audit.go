@@ -54,6 +54,8 @@ type Commitment struct {
 // Chain reads commitment accounts: one entry for each owner, nil where there
 // is no account. An error means that the chain could not be asked.
 type Chain interface {
+	// GenesisHash tells the chain from every other.
+	GenesisHash(ctx context.Context) (string, error)
 	Commitments(ctx context.Context, owners []events.Owner) ([]*Commitment, error)
 }
 

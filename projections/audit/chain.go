@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/partition"
@@ -25,6 +27,9 @@ func (a *auditor) checkChain(ctx context.Context) error {
 	if a.cfg.Owner != "" {
 		a.fold.owner(a.cfg.Owner) // the chain may know an owner whom the log does not
 	}
+	if other, err := a.isAnother(ctx); err != nil || other {
+		return err
+	}
 	for some := range slices.Chunk(a.fold.sortedOwners(), accountsAtOnce) {
 		commitments, err := a.cfg.Chain.Commitments(ctx, some)
 		if err == nil && len(commitments) != len(some) {
@@ -44,6 +49,39 @@ func (a *auditor) checkChain(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// isAnother reports whether the chain is another one than that of the recorded
+// batches, or can't be asked. That is one finding: of what the accounts of another
+// chain hold, none means anything.
+func (a *auditor) isAnother(ctx context.Context) (bool, error) {
+	genesis, err := a.cfg.Chain.GenesisHash(ctx)
+	if err != nil {
+		if ctx.Err() != nil {
+			return true, ctx.Err()
+		}
+		a.report.incomplete("the chain: %v", err)
+		return true, nil
+	}
+	clusters, owners, newest := map[string]int{}, map[events.Owner]bool{}, uint64(0)
+	for _, o := range a.fold.owners {
+		for _, b := range o.committed {
+			clusters[*b.cluster]++
+			owners[o.name] = true
+			newest = max(newest, b.seq)
+		}
+	}
+	if len(clusters) == 0 || clusters[genesis] > 0 {
+		return false, nil
+	}
+	var only events.Owner // where it is about one
+	if len(owners) == 1 {
+		only = slices.Collect(maps.Keys(owners))[0]
+	}
+	a.report.add(Finding{Check: CheckOnchain, Owner: only, Seq: newest, Detail: fmt.Sprintf(
+		"the chain is another one: its genesis hash is %s, the batches were confirmed on %s; no account was compared",
+		genesis, strings.Join(slices.Sorted(maps.Keys(clusters)), ", "))})
+	return true, nil
 }
 
 func (a *auditor) checkAccount(ctx context.Context, o *owner, c *Commitment) error {

@@ -78,6 +78,9 @@ func onchain(size int, leaves []events.Hash) *audit.Commitment {
 // chain is a chain for tests.
 type chain map[events.Owner]*audit.Commitment
 
+// GenesisHash is that of the chain that the genuine log was committed on.
+func (c chain) GenesisHash(context.Context) (string, error) { return "c", nil }
+
 func (c chain) Commitments(_ context.Context, owners []events.Owner) ([]*audit.Commitment, error) {
 	all := make([]*audit.Commitment, len(owners))
 	for i, o := range owners {
@@ -366,7 +369,30 @@ func TestFalseConfirmationsAreFound(t *testing.T) {
 	}
 }
 
+// anotherChain is one that has no account of ours, as after a restore without the chain.
+type anotherChain struct{ chain }
+
+func (anotherChain) GenesisHash(context.Context) (string, error) { return "d", nil }
+
+// Another chain than the one that the batches are on is one finding, however many
+// owners have batches.
+func TestAnotherChainIsOneFinding(t *testing.T) {
+	t.Parallel()
+	var all []raw
+	for n := range 3 {
+		said, _ := genuine(t, n+1)
+		all = append(all, raws(t, said)...)
+	}
+	log := forged(t, all)
+	found, summary := verify(t, audit.Config{Log: log.Replayed(), Chain: anotherChain{}})
+	if len(found) != 1 || found[0].Check != audit.CheckOnchain || !strings.Contains(found[0].Detail, "its genesis hash is d, the batches were confirmed on c") || summary.Accounts != 0 {
+		t.Errorf("found %v, %+v", found, summary)
+	}
+}
+
 type deadChain struct{}
+
+func (deadChain) GenesisHash(context.Context) (string, error) { return "", errors.New("out of reach") }
 
 func (deadChain) Commitments(context.Context, []events.Owner) ([]*audit.Commitment, error) {
 	return nil, errors.New("out of reach")

@@ -13,14 +13,19 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/memory-ledger/ledger/infra/datadir"
+	"github.com/memory-ledger/ledger/infra/localchain"
 	"github.com/memory-ledger/ledger/infra/localnats"
 	natsconf "github.com/memory-ledger/ledger/infra/nats"
 	"github.com/memory-ledger/ledger/services/backup"
 	"github.com/memory-ledger/ledger/services/config"
 )
 
-// secretsFolder is where a data folder keeps its secrets.
-const secretsFolder = "secrets"
+// secretsFolder and chainFolder are where a data folder keeps its secrets and a
+// local chain.
+const (
+	secretsFolder = "secrets"
+	chainFolder   = "chain"
+)
 
 // Backup copies the parts that were asked for into dir, while everything runs.
 // Where one of them fails, those that were made before it are removed, so that
@@ -38,11 +43,9 @@ func Backup(ctx context.Context, cfg config.Config, dir string, parts []backup.P
 		}
 	}()
 	var copied []backup.Done
+	parts = inOrder(parts)
 	if err := asAdmin(ctx, Dial(cfg), "backup", func(ctx context.Context, nc *nats.Conn) error {
-		for _, part := range []backup.Part{backup.Log, backup.Keystore} {
-			if !slices.Contains(parts, part) {
-				continue
-			}
+		for _, part := range streamsOf(parts) {
 			to := filepath.Join(dir, string(part))
 			done, err := backup.Stream(ctx, nc, part, to)
 			if err != nil {
@@ -54,14 +57,22 @@ func Backup(ctx context.Context, cfg config.Config, dir string, parts []backup.P
 	}); err != nil {
 		return err
 	}
-	from := filepath.Join(cfg.DataDir, secretsFolder)
-	// A deployment keeps its secrets elsewhere.
-	if exists(from) && slices.Contains(parts, backup.Secrets) {
+	// A deployment keeps its secrets elsewhere, and has no chain of its own. What the
+	// copied log calls confirmed is on the chain by now.
+	if from := filepath.Join(cfg.DataDir, secretsFolder); exists(from) && slices.Contains(parts, backup.Secrets) {
 		done, err := backup.CopySecrets(from, filepath.Join(dir, string(backup.Secrets)))
 		if err != nil {
 			return err
 		}
 		copied = append(copied, done)
+	}
+	if from := filepath.Join(cfg.DataDir, chainFolder); hasChain(from) && slices.Contains(parts, backup.Chain) {
+		to := filepath.Join(dir, string(backup.Chain))
+		done, err := backup.SaveChain(from, to)
+		if err != nil {
+			return err
+		}
+		made, copied = append(made, to), append(copied, done)
 	}
 	for _, done := range copied {
 		say(done)
@@ -69,27 +80,52 @@ func Backup(ctx context.Context, cfg config.Config, dir string, parts []backup.P
 	return nil
 }
 
-// Restore puts back what is in dir: into the servers of cfg.NATSURL, or, where
-// that is empty, into the data folder of a local run, which must not run. A
-// crash leaves a folder or a cluster without some of the parts; a part that is
-// whole is not replaced, so remove it before trying again. The consumers that an
-// empty log had been provisioned with are made again. Nothing is put back before
-// every part was read and found whole.
-func Restore(ctx context.Context, cfg config.Config, dir string, say func(backup.Done)) (err error) {
-	parts, err := partsIn(dir)
+// Restore puts back the parts of dir that were asked for: into the servers of
+// cfg.NATSURL, or, where that is empty, into the data folder of a local run, which
+// must not run. A local run's secrets and chain only go into a data folder. A crash
+// leaves a folder or a cluster without some of the parts; a part that is whole is not
+// replaced, so remove it before trying again. The consumers that an empty log had
+// been provisioned with are made again. Nothing is put back before every part was
+// read and found whole.
+func Restore(ctx context.Context, cfg config.Config, dir string, wanted []backup.Part, say func(backup.Done)) error {
+	parts, err := partsIn(dir, wanted)
 	if err != nil {
 		return err
 	}
-	connect := Dial(cfg)
 	if cfg.NATSURL == "" {
-		var close func() error
-		if connect, close, err = openFolder(ctx, cfg, dir, say); err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, close()) }()
+		return restoreFolder(ctx, cfg, dir, parts, say)
 	}
+	return restoreStreams(ctx, cfg, Dial(cfg), dir, parts, say)
+}
+
+func restoreFolder(ctx context.Context, cfg config.Config, dir string, parts []backup.Part, say func(backup.Done)) (err error) {
+	folder, err := datadir.Open(cfg.DataDir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, folder.Close()) }()
+	if err := restoreFiles(folder, dir, parts, say); err != nil {
+		return err
+	}
+	if len(streamsOf(parts)) == 0 {
+		return nil
+	}
+	store, err := folder.Sub(natsFolder)
+	if err != nil {
+		return err
+	}
+	server, err := localnats.Start(ctx, localnats.Config{Dir: store, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, server.Stop(context.WithoutCancel(ctx))) }()
+	connect := func(o ...nats.Option) (*nats.Conn, error) { return server.Connect(o...) }
+	return restoreStreams(ctx, cfg, connect, dir, parts, say)
+}
+
+func restoreStreams(ctx context.Context, cfg config.Config, connect Connector, dir string, parts []backup.Part, say func(backup.Done)) error {
 	return asAdmin(ctx, connect, "restore", func(ctx context.Context, nc *nats.Conn) error {
-		for _, part := range parts {
+		for _, part := range streamsOf(parts) {
 			replicas := cmp.Or(cfg.NATSReplicas, natsconf.Replicas(nc))
 			done, err := backup.Restore(ctx, nc, part, filepath.Join(dir, string(part)), replicas)
 			if err != nil {
@@ -101,53 +137,63 @@ func Restore(ctx context.Context, cfg config.Config, dir string, say func(backup
 	})
 }
 
-// partsIn returns which streams a folder has copies of, in the order in which they
-// are put back. It may be none where it has the secrets alone.
-func partsIn(dir string) (parts []backup.Part, err error) {
-	for _, part := range []backup.Part{backup.Keystore, backup.Log} {
+// partsIn returns which of the wanted parts a folder has, in the order in which they
+// are put back: first that without which the rest is of no use.
+func partsIn(dir string, wanted []backup.Part) (parts []backup.Part, err error) {
+	for _, part := range []backup.Part{backup.Secrets, backup.Chain, backup.Keystore, backup.Log} {
 		copied := filepath.Join(dir, string(part))
-		if !exists(copied) {
+		if !slices.Contains(wanted, part) || !exists(copied) {
 			continue
 		}
-		if err := backup.Check(part, copied); err != nil {
-			return nil, err
+		if part != backup.Secrets {
+			if err := backup.Check(part, copied); err != nil {
+				return nil, err
+			}
 		}
 		parts = append(parts, part)
 	}
-	if len(parts) == 0 && !exists(filepath.Join(dir, string(backup.Secrets))) {
+	if len(parts) == 0 {
 		return nil, fmt.Errorf("restore: %w in %s", backup.ErrNone, dir)
 	}
 	return parts, nil
 }
 
-// openFolder puts the secrets into the data folder, without which the rest is of
-// no use, and starts a server on it.
-func openFolder(ctx context.Context, cfg config.Config, dir string, say func(backup.Done)) (Connector, func() error, error) {
-	folder, err := datadir.Open(cfg.DataDir)
-	if err != nil {
-		return nil, nil, err
-	}
-	fail := func(err error) (Connector, func() error, error) {
-		return nil, nil, errors.Join(err, folder.Close())
-	}
-	if secrets := filepath.Join(dir, string(backup.Secrets)); exists(secrets) {
-		done, err := backup.CopySecrets(secrets, filepath.Join(folder.Path(), secretsFolder))
+// restoreFiles puts back what a data folder keeps outside of the log's server.
+func restoreFiles(folder *datadir.Dir, dir string, parts []backup.Part, say func(backup.Done)) error {
+	if slices.Contains(parts, backup.Secrets) {
+		done, err := backup.CopySecrets(filepath.Join(dir, string(backup.Secrets)), filepath.Join(folder.Path(), secretsFolder))
 		if err != nil {
-			return fail(err)
+			return err
 		}
 		say(done)
 	}
-	store, err := folder.Sub(natsFolder)
-	if err != nil {
-		return fail(err)
+	if slices.Contains(parts, backup.Chain) {
+		done, err := backup.PutChain(filepath.Join(dir, string(backup.Chain)), filepath.Join(folder.Path(), chainFolder))
+		if err != nil {
+			return err
+		}
+		say(done)
 	}
-	server, err := localnats.Start(ctx, localnats.Config{Dir: store, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		return fail(err)
-	}
-	stop := func() error { return errors.Join(server.Stop(context.WithoutCancel(ctx)), folder.Close()) }
-	return func(o ...nats.Option) (*nats.Conn, error) { return server.Connect(o...) }, stop, nil
+	return nil
 }
+
+// inOrder returns parts in the order in which they are copied.
+func inOrder(parts []backup.Part) []backup.Part {
+	return slices.DeleteFunc(slices.Clone(backup.Parts), func(p backup.Part) bool { return !slices.Contains(parts, p) })
+}
+
+// streamsOf returns the parts that are streams, in the order that they come in.
+func streamsOf(parts []backup.Part) (streams []backup.Part) {
+	for _, part := range parts {
+		if part == backup.Log || part == backup.Keystore {
+			streams = append(streams, part)
+		}
+	}
+	return streams
+}
+
+// hasChain reports whether a local chain was ever saved in a folder.
+func hasChain(dir string) bool { return exists(filepath.Join(dir, localchain.StateName)) }
 
 func exists(path string) bool {
 	_, err := os.Stat(path)

@@ -68,7 +68,7 @@ func TestARestoreLeavesTheConsumers(t *testing.T) {
 	}
 	fresh := provisioned(t, to.URL())
 	var log backup.Done
-	if err := assembly.Restore(t.Context(), config.Config{NATSURL: to.URL()}, dir, func(d backup.Done) {
+	if err := assembly.Restore(t.Context(), config.Config{NATSURL: to.URL()}, dir, backup.Parts, func(d backup.Done) {
 		if d.Part == backup.Log {
 			log = d
 		}

@@ -73,6 +73,9 @@ type Base struct {
 	// OnWait, if set, is told when a reader waits for the projection, and until which
 	// sequence it has to be.
 	OnWait func(seq uint64)
+	// Beside are the workers of a local run, by what they are called: what is the
+	// matter with one is shown by the APIs' readiness, and does not end it.
+	Beside map[string]func() error
 	// Pace is the projector's; see runner.Config. 0 means its default.
 	Pace time.Duration
 
@@ -414,7 +417,7 @@ func (d *Deciding) memories(commands *command.Executor) *memory.Service {
 }
 
 func (d *Deciding) probes() []door.Probe {
-	return []door.Probe{
+	probes := []door.Probe{
 		{Name: "log", Check: func(ctx context.Context) error {
 			_, err := d.Log.Head(ctx)
 			return errors.Join(err, d.Log.Storing())
@@ -422,4 +425,8 @@ func (d *Deciding) probes() []door.Probe {
 		{Name: "database", Check: d.Pool.Ping},
 		{Name: "projection", Check: d.Fence.WaitAll},
 	}
+	for name, ready := range d.Beside {
+		probes = append(probes, door.Probe{Name: name, Advisory: true, Check: func(context.Context) error { return ready() }})
+	}
+	return probes
 }

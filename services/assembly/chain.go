@@ -56,7 +56,7 @@ func (l *local) startChain(ctx context.Context, say func(string)) error {
 		say("no chain is configured, so memories stay unanchored")
 		return nil
 	}
-	dir, err := l.dir.Sub("chain")
+	dir, err := l.dir.Sub(chainFolder)
 	if err != nil {
 		return err
 	}
@@ -171,7 +171,16 @@ func (l *local) runChain(ctx context.Context, d *Deciding, say func(string)) err
 	if err != nil {
 		return err
 	}
+	l.anchorer.Store(anchorer)
 	return withStakes(b, anchorer.Run)(ctx)
+}
+
+// anchoring returns why memories stay unanchored, nil where they do not.
+func (l *local) anchoring() error {
+	if a := l.anchorer.Load(); a != nil {
+		return a.Ready()
+	}
+	return errors.New("there is no chain, so memories stay unanchored")
 }
 
 // keep starts the chain again where it ends unasked, at the same address. What it

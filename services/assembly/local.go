@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/memory-ledger/ledger/anchoring/anchorer"
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/infra/datadir"
 	"github.com/memory-ledger/ledger/infra/localnats"
@@ -43,6 +45,7 @@ type local struct {
 	nats     *localnats.Server
 	postgres *localpostgres.Server
 	chain    *localChain
+	anchorer atomic.Pointer[anchorer.Anchorer] // nil until there is a chain
 }
 
 // RunLocal runs everything in this process and its children until ctx ends:
@@ -200,6 +203,7 @@ func (l *local) serve(ctx context.Context, say func(string)) error {
 		return err
 	}
 	base.OnWait = projector.Await
+	base.Beside = map[string]func() error{"projector": projector.Ready, "anchorer": l.anchoring}
 	deciding, err := NewDeciding(ctx, base)
 	if err != nil {
 		return UnlessAsked(ctx, err)

@@ -60,6 +60,8 @@ func auditChain(cfg config.Config) (audit.Chain, string) {
 // unaskable is a chain whose configuration is wrong.
 type unaskable struct{ why error }
 
+func (u unaskable) GenesisHash(context.Context) (string, error) { return "", u.why }
+
 func (u unaskable) Commitments(context.Context, []events.Owner) ([]*audit.Commitment, error) {
 	return nil, u.why
 }
@@ -77,6 +79,15 @@ func NewOnchain(cfg config.Config, authority string) (*Onchain, error) {
 		return nil, err
 	}
 	return &Onchain{client, program, key.Bytes()}, nil
+}
+
+// GenesisHash implements audit.Chain.
+func (o *Onchain) GenesisHash(ctx context.Context) (string, error) {
+	genesis, err := o.client.GenesisHash(ctx)
+	if err != nil {
+		return "", fmt.Errorf("ask which chain it is: %w", err)
+	}
+	return genesis, nil
 }
 
 // Commitments implements audit.Chain with two requests. The genesis hash comes last: it

@@ -1,18 +1,21 @@
 // Package backup copies what can't be made again, and puts it back: the log, the
-// keystore, and a local run's secrets, each in a folder of its own so that they
-// can be kept apart. The read models are not in it; the log gives them again.
+// keystore, and a local run's secrets and chain, each in a folder of its own so that
+// they can be kept apart. The read models are not in it; the log gives them again.
 //
-//	DIR/log/       stream.s2, stream.json    every fact; contents sealed
-//	DIR/keystore/  stream.s2, stream.json    data keys, wrapped by the master key
-//	DIR/secrets/   one file each             the master key among them
+//	DIR/log/       stream.s2, stream.json              every fact; contents sealed
+//	DIR/keystore/  stream.s2, stream.json              data keys, wrapped by the master key
+//	DIR/secrets/   one file each                       the master key among them
+//	DIR/chain/     state, transactions, chain.json     what the local chain has saved
 //
 // Whoever holds all three reads everything; log and keystore without the master
 // key open nothing. A backup of the keystore remembers owners who are forgotten
 // later: to forget for good, old backups of it must go too.
 //
 // Streams are copied by JetStream's own snapshots, while everything runs. The
-// log is copied before the keystore: a data key is stored before its owner's
-// first event, so the copies always hold the key of every event.
+// log is copied before the others: a data key is stored before its owner's first
+// event, and a commit is on the chain before the log calls it confirmed, so the
+// copies hold the key of every event and every anchor that the log speaks of. What
+// the chain holds beyond the copied log, the anchorer finds there.
 package backup
 
 import (
@@ -56,7 +59,11 @@ const (
 	Log      Part = "log"
 	Keystore Part = "keystore"
 	Secrets  Part = "secrets"
+	Chain    Part = "chain"
 )
+
+// Parts are all of them.
+var Parts = []Part{Log, Keystore, Secrets, Chain}
 
 // streams names the stream of a part.
 var streams = map[Part]string{Log: eventlog.StreamName, Keystore: keystore.Stream}
@@ -115,7 +122,7 @@ func Stream(ctx context.Context, nc *nats.Conn, part Part, dir string) (Done, er
 // its folder.
 func Remove(dir string) error {
 	var errs []error
-	for _, name := range []string{noteName, dataName} {
+	for _, name := range append([]string{noteName, dataName, chainNoteName}, chainFiles...) {
 		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
 			errs = append(errs, err)
 		}
@@ -282,48 +289,51 @@ func keptBy(stream string, config json.RawMessage, replicas int) (json.RawMessag
 
 // Check reads the copy of a part, every byte of it, and reports whether it could be
 // restored: whoever restores several looks at all of them before the first.
-func Check(part Part, dir string) error {
-	if _, err := check(part, dir); err != nil {
+func Check(part Part, dir string) (err error) {
+	if part == Chain {
+		_, err = checkChain(dir)
+	} else {
+		_, err = check(part, dir)
+	}
+	if err != nil {
 		return fmt.Errorf("restore %s: %w", part, err)
 	}
 	return nil
 }
 
 func check(part Part, dir string) (note, error) {
-	n, err := read(dir)
+	n, err := readStream(dir)
 	if err == nil && n.Stream != streams[part] {
 		err = fmt.Errorf("%w: %s holds stream %s", ErrIncomplete, dir, n.Stream)
 	}
 	return n, err
 }
 
-// read checks a copy, every byte of it.
-func read(dir string) (note, error) {
+// readStream checks the copy of a stream, every byte of it.
+func readStream(dir string) (note, error) {
 	var n note
-	text, err := os.ReadFile(filepath.Join(dir, noteName))
+	if err := readNote(dir, noteName, &n); err != nil {
+		return n, err
+	}
+	is, err := noteOf(filepath.Join(dir, dataName))
+	if err == nil && is != (fileNote{n.Bytes, n.SHA256}) {
+		err = fmt.Errorf("%w: %s is not what was written", ErrIncomplete, filepath.Join(dir, dataName))
+	}
+	return n, err
+}
+
+func readNote(dir, name string, into any) error {
+	text, err := os.ReadFile(filepath.Join(dir, name))
 	if errors.Is(err, os.ErrNotExist) {
-		return n, fmt.Errorf("%w: %s has no %s", ErrIncomplete, dir, noteName)
+		return fmt.Errorf("%w: %s has no %s", ErrIncomplete, dir, name)
 	}
 	if err != nil {
-		return n, err
+		return err
 	}
-	if err := json.Unmarshal(text, &n); err != nil {
-		return n, fmt.Errorf("%w: %w", ErrIncomplete, err)
+	if err := json.Unmarshal(text, into); err != nil {
+		return fmt.Errorf("%w: %w", ErrIncomplete, err)
 	}
-	file, err := os.Open(filepath.Join(dir, dataName))
-	if err != nil {
-		return n, err
-	}
-	defer file.Close()
-	hash := sha256.New()
-	size, err := io.Copy(hash, file)
-	if err != nil {
-		return n, err
-	}
-	if size != n.Bytes || hex.EncodeToString(hash.Sum(nil)) != n.SHA256 {
-		return n, fmt.Errorf("%w: %s is not what was written", ErrIncomplete, filepath.Join(dir, dataName))
-	}
-	return n, nil
+	return nil
 }
 
 // emptied is what was known of a stream that made room.

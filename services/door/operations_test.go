@@ -67,3 +67,17 @@ func TestAProbeThatPanicsIsAFault(t *testing.T) {
 		t.Errorf("status %d: %v\n%s", status, checks, lines)
 	}
 }
+
+// TestAnAdvisoryProbeIsOnlyShown: requests are served without what it asks after.
+func TestAnAdvisoryProbeIsOnlyShown(t *testing.T) {
+	t.Parallel()
+	ill := func(context.Context) error { return errors.New("ill") }
+	status, checks, _ := askReady(t, door.Probe{Name: "advice", Advisory: true, Check: ill})
+	if status != http.StatusOK || checks["advice"] != "ill" {
+		t.Errorf("status %d: %v", status, checks)
+	}
+	status, checks, _ = askReady(t, door.Probe{Name: "advice", Advisory: true, Check: ill}, door.Probe{Name: "needed", Check: ill})
+	if status != http.StatusServiceUnavailable || checks["advice"] != "ill" || checks["needed"] != "ill" {
+		t.Errorf("status %d: %v", status, checks)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -15,14 +16,15 @@ import (
 )
 
 func newBackup() *cobra.Command {
-	only := []string{string(backup.Log), string(backup.Keystore), string(backup.Secrets)}
+	only := partNames()
 	cmd := &cobra.Command{
 		Use:   "backup DIR",
-		Short: "Copies log, keystore and a local run's secrets, while everything runs",
-		Long: `Copies what can't be made again into DIR, a folder each: log, keystore, secrets.
-Keep them apart: who has all three reads everything. A deployment's own MASTER_KEY
-and JWT_SECRET are not copied. The read models are not either: the log gives them
-again. On a cluster with permissions it takes the administrator's credentials.`,
+		Short: "Copies log, keystore, and a local run's secrets and chain, while everything runs",
+		Long: `Copies what can't be made again into DIR, a folder each: log, keystore, secrets,
+chain. Keep them apart: who has the first three reads everything. A deployment's own
+MASTER_KEY and JWT_SECRET are not copied. The read models are not either: the log
+gives them again. On a cluster with permissions it takes the administrator's
+credentials.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, err := loadConfig()
@@ -32,16 +34,9 @@ again. On a cluster with permissions it takes the administrator's credentials.`,
 			if err := cfg.Check(config.NeedLog); err != nil {
 				return fmt.Errorf("nothing to back up: %w", err)
 			}
-			if len(only) == 0 {
-				return errors.New("--only: it must not be empty")
-			}
-			var parts []backup.Part
-			for _, name := range only {
-				part := backup.Part(strings.TrimSpace(name))
-				if part != backup.Log && part != backup.Keystore && part != backup.Secrets {
-					return fmt.Errorf("--only: %q is not log, keystore or secrets", name)
-				}
-				parts = append(parts, part)
+			parts, err := parseParts(only)
+			if err != nil {
+				return err
 			}
 			return assembly.Backup(cmd.Context(), cfg, args[0], parts, printDone(cmd.OutOrStdout(), "copied"))
 		},
@@ -51,7 +46,8 @@ again. On a cluster with permissions it takes the administrator's credentials.`,
 }
 
 func newRestore() *cobra.Command {
-	return &cobra.Command{
+	only := partNames()
+	cmd := &cobra.Command{
 		Use:   "restore DIR",
 		Short: "Puts a backup back, into an empty data folder or into the servers of NATS_URL",
 		Long: `Puts back what backup copied: into the data folder of a local run that is not
@@ -60,16 +56,44 @@ start the services; the projector makes the read models from the log. Where a
 database is left from before, run rebuild --force.
 
 Streams that were provisioned keep their replicas and get their consumers again;
-others get NATS_REPLICAS replicas, by default 3 on a cluster and 1 elsewhere.`,
+others get NATS_REPLICAS replicas, by default 3 on a cluster and 1 elsewhere. A
+local run's secrets and chain are put back into a data folder only.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, err := config.Load(os.Environ())
 			if err != nil {
 				return err
 			}
-			return assembly.Restore(cmd.Context(), cfg, args[0], printRestored(cmd.OutOrStdout(), cfg.NATSURL != ""))
+			parts, err := parseParts(only)
+			if err != nil {
+				return err
+			}
+			return assembly.Restore(cmd.Context(), cfg, args[0], parts, printRestored(cmd.OutOrStdout(), cfg.NATSURL != ""))
 		},
 	}
+	cmd.Flags().StringSliceVar(&only, "only", only, "parts to put back, where the backup has them")
+	return cmd
+}
+
+func partNames() (names []string) {
+	for _, part := range backup.Parts {
+		names = append(names, string(part))
+	}
+	return names
+}
+
+func parseParts(only []string) (parts []backup.Part, err error) {
+	if len(only) == 0 {
+		return nil, errors.New("--only: it must not be empty")
+	}
+	for _, name := range only {
+		part := backup.Part(strings.TrimSpace(name))
+		if !slices.Contains(backup.Parts, part) {
+			return nil, fmt.Errorf("--only: %q is not one of %s", name, strings.Join(partNames(), ", "))
+		}
+		parts = append(parts, part)
+	}
+	return parts, nil
 }
 
 // printRestored says beside it, for servers that are not a local run's, what
@@ -79,7 +103,7 @@ func printRestored(out io.Writer, servers bool) func(backup.Done) {
 	return func(d backup.Done) {
 		restored(d)
 		switch {
-		case !servers || d.Part == backup.Secrets:
+		case !servers:
 		case len(d.Consumers) > 0:
 			fmt.Fprintf(out, "made its consumers again: %s\n", strings.Join(d.Consumers, ", "))
 		case d.Part == backup.Log:
@@ -96,6 +120,8 @@ func printDone(out io.Writer, verb string) func(backup.Done) {
 			what = "data keys"
 		case backup.Secrets:
 			what = "secrets"
+		case backup.Chain:
+			what = "transactions"
 		}
 		fmt.Fprintf(out, "%s %s: %d %s, %d bytes\n", verb, d.Part, d.Messages, what, d.Bytes)
 	}

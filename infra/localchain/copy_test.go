@@ -1,0 +1,84 @@
+package localchain_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/memory-ledger/ledger/infra/localchain"
+	"github.com/memory-ledger/ledger/infra/localchain/localchaintest"
+)
+
+// TestACopyIsOfOneMoment copies a chain again and again while transactions come in
+// and it saves all the time: each copy is whole and holds what was confirmed before
+// it, and a chain that starts from one is the same chain.
+func TestACopyIsOfOneMoment(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	c := localchaintest.Start(t, localchain.Config{DataDir: dir, SlotTime: 2 * time.Millisecond})
+	var copied localchain.Saved
+	var to string
+	var least uint64 // confirmed before the newest copy
+	for range 30 {
+		for range 3 {
+			call[string](t, c, "requestAirdrop", somebody, some)
+		}
+		least = balance(t, c, confirmed)
+		to = t.TempDir()
+		saved, err := localchain.Copy(dir, to)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if saved.GenesisHash != c.GenesisHash() || saved.Transactions < least/some || saved.Slot < copied.Slot || saved.Transactions < copied.Transactions {
+			t.Fatalf("%d confirmed, copied %+v after %+v", least/some, saved, copied)
+		}
+		copied = saved
+	}
+	if least == 0 {
+		t.Fatal("nothing was ever confirmed")
+	}
+	again := restart(t, to)
+	if got := balance(t, again, finalized); again.GenesisHash() != c.GenesisHash() || got < least {
+		t.Errorf("chain %s holds %d, want %s and at least %d", again.GenesisHash(), got, c.GenesisHash(), least)
+	}
+	type entry struct{ Signature string }
+	if list := call[[]entry](t, again, "getSignaturesForAddress", somebody); uint64(len(list)) != copied.Transactions {
+		t.Errorf("%d transactions in its history, want %d", len(list), copied.Transactions)
+	}
+	if _, err := localchain.Copy(dir, to); !errors.Is(err, os.ErrExist) {
+		t.Errorf("over another chain: %v", err)
+	}
+}
+
+// What is not the whole state of a chain is not copied as one.
+func TestOnlyAWholeStateIsCopied(t *testing.T) {
+	t.Parallel()
+	if _, err := localchain.Copy(t.TempDir(), t.TempDir()); !errors.Is(err, localchain.ErrNoState) {
+		t.Errorf("an empty folder: %v", err)
+	}
+	const magic = "memory-ledger-localchain/1\n"
+	header := func(text string) string { return magic + string([]byte{byte(len(text)), 0, 0, 0}) + text + "runtime" }
+	for name, files := range map[string][2]string{
+		"another file":       {"something else altogether", ""},
+		"no header":          {magic, ""},
+		"cut off":            {magic + "\xff\xff\x00\x00{}", ""},
+		"no genesis":         {header(`{"slot":1}`), ""},
+		"history cut off":    {header(`{"genesisHash":"g","slot":1,"logLength":5}`), "{}\n"},
+		"half a transaction": {header(`{"genesisHash":"g","slot":1,"logLength":4}`), "{}\n{}\n"},
+	} {
+		from, to := t.TempDir(), t.TempDir()
+		for i, file := range []string{"state", "transactions"} {
+			if err := os.WriteFile(filepath.Join(from, file), []byte(files[i]), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := localchain.Copy(from, to); !errors.Is(err, localchain.ErrState) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := os.Stat(filepath.Join(to, "state")); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s left a state: %v", name, err)
+		}
+	}
+}
