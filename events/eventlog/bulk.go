@@ -61,7 +61,7 @@ func (b Bulk) gather(ctx context.Context, g *gatherer) error {
 		case g.done():
 			return nil
 		case errors.Is(err, ErrGap):
-			return fmt.Errorf("read: %w", err)
+			return fmt.Errorf("read: %w", b.damage.note(err))
 		case !b.again(ctx):
 			return readEnds(ctx, g.next, err)
 		}
@@ -171,7 +171,7 @@ func (g *gatherer) take(msg jetstream.Msg) error {
 		return errLost
 	}
 	if meta.Sequence.Stream != g.next {
-		return fmt.Errorf("%w: expected sequence %d, got %d", ErrGap, g.next, meta.Sequence.Stream)
+		return gap(g.next, meta.Sequence.Stream)
 	}
 	return g.add(Record{
 		Seq: g.next, Subject: msg.Subject(), Time: meta.Timestamp,

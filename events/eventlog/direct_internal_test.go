@@ -44,7 +44,7 @@ func scriptedAt(t *testing.T, url, subject string, answer func(request *nats.Msg
 		t.Fatal(err)
 	}
 	only := &lease{asking: make(chan struct{}, 1), contact: func(context.Context) (time.Duration, error) { return 0, nil }}
-	return &JetStream{nc: client, inboxes: newInboxes(client), disk: &disk{}, lease: only}
+	return &JetStream{nc: client, inboxes: newInboxes(client), disk: &disk{}, damage: &damage{}, lease: only}
 }
 
 // On a cluster a stream may get replicas at any time, of which some are behind:

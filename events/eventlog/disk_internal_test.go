@@ -38,7 +38,7 @@ func TestAFullDiskIsSpokenOf(t *testing.T) {
 // TestAServerThatCanNotStore says so through whatever was made of the log.
 func TestAServerThatCanNotStore(t *testing.T) {
 	t.Parallel()
-	log := &JetStream{disk: &disk{}}
+	log := &JetStream{disk: &disk{}, damage: &damage{}}
 	tailed := log.WithTail(&Tail{})
 	tailed.disk.note(&jetstream.APIError{ErrorCode: errCodeStoreFailed}, time.Now())
 	if log.Storing() == nil || tailed.Storing() == nil {

@@ -58,7 +58,7 @@ func (d Durable) Follow(ctx context.Context, cfg FollowConfig, yield func(Slice)
 		return err
 	}
 	defer consuming.Stop()
-	return ended(ctx, f.run(ctx, incoming, consuming.Closed()))
+	return ended(ctx, d.damage.note(f.run(ctx, incoming, consuming.Closed())))
 }
 
 // ended turns the end of ctx into the end of a follow.

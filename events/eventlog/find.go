@@ -35,6 +35,7 @@ func (l *JetStream) find(ctx context.Context, request getRequest, is func() (boo
 			return Record{}, false, err
 		}
 	}
+	l.damage.set(fmt.Errorf("%w: its server does not find a message that it has: %s", ErrDamaged, cure), request)
 	return Record{}, false, fmt.Errorf("%w: the server does not find a message that it has", ErrUnavailable)
 }
 

@@ -63,7 +63,7 @@ func (l *JetStream) followLog(ctx context.Context, cfg FollowConfig, yield func(
 	}
 	defer func() { go l.leave(consumer, consuming) }()
 	f := follower{cfg: cfg, contiguous: len(cfg.Subjects) == 0, next: from}
-	return f.run(ctx, incoming, consuming.Closed(), yield)
+	return l.damage.note(f.run(ctx, incoming, consuming.Closed(), yield))
 }
 
 // leave stops a consumer and has the server drop it, of which there would be
@@ -169,7 +169,7 @@ func (f *follower) record(msg jetstream.Msg) (Record, error) {
 	}
 	seq := meta.Sequence.Stream
 	if seq < f.next || (f.contiguous && seq != f.next) {
-		return Record{}, fmt.Errorf("%w: expected sequence %d, got %d", ErrGap, f.next, seq)
+		return Record{}, gap(f.next, seq)
 	}
 	return Record{
 		Seq: seq, Subject: msg.Subject(), Time: meta.Timestamp,

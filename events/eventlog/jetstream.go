@@ -51,6 +51,8 @@ type JetStream struct {
 	own *Own
 	// disk tells of a server that could not store.
 	disk *disk
+	// damage tells of messages that the server has and can't give.
+	damage *damage
 	// lease tells of a leader that may not be one any more.
 	lease *lease
 }
@@ -137,7 +139,7 @@ func Open(ctx context.Context, nc *nats.Conn) (*JetStream, error) {
 		return nil, fmt.Errorf("open stream %s: %w: %w", StreamName, ErrUnavailable, err)
 	}
 	return &JetStream{
-		nc: nc, js: js, inboxes: newInboxes(nc), disk: &disk{}, lease: newLease(js),
+		nc: nc, js: js, inboxes: newInboxes(nc), disk: &disk{}, damage: &damage{}, lease: newLease(js),
 		clustered: stream.CachedInfo().Config.Replicas > 1 || nc.ConnectedClusterName() != "",
 	}, nil
 }

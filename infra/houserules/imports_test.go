@@ -29,8 +29,9 @@ var rules = []rule{
 	{"infra", nil},
 	{"projections", []string{"events"}},
 	{"anchoring", []string{"events", "projections/tree", "projections/schema", "projections/batches"}},
-	// A backup is a folder that survives power cuts, which is what datadir knows.
-	{"services/backup", []string{"events", "services", "infra/datadir"}},
+	// A backup is a folder that survives power cuts, which is what datadir knows. It
+	// holds the files of a local chain, and is tried on a server of its own.
+	{"services/backup", []string{"events", "services", "infra/datadir", "infra/localchain", "infra/localnats"}},
 	{"services/cmd", []string{"events", "projections", "anchoring", "infra", "services"}},
 	{"services/assembly", []string{"events", "projections", "anchoring", "infra", "services"}},
 	{"services/stacktest", []string{"events", "projections", "anchoring", "infra", "services"}},

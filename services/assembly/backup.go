@@ -30,7 +30,7 @@ const (
 // Backup copies the parts that were asked for into dir, while everything runs.
 // Where one of them fails, those that were made before it are removed, so that
 // the same command can be given again; a crash leaves them.
-func Backup(ctx context.Context, cfg config.Config, dir string, parts []backup.Part, say func(backup.Done)) (err error) {
+func Backup(ctx context.Context, cfg config.Config, dir string, parts []backup.Part, say func(backup.Done), progress backup.Progress) (err error) {
 	var made []string
 	defer func() {
 		for _, part := range made {
@@ -47,7 +47,7 @@ func Backup(ctx context.Context, cfg config.Config, dir string, parts []backup.P
 	if err := asAdmin(ctx, Dial(cfg), "backup", func(ctx context.Context, nc *nats.Conn) error {
 		for _, part := range streamsOf(parts) {
 			to := filepath.Join(dir, string(part))
-			done, err := backup.Stream(ctx, nc, part, to)
+			done, err := backup.Stream(ctx, nc, part, to, progress)
 			if err != nil {
 				return err
 			}
@@ -86,19 +86,19 @@ func Backup(ctx context.Context, cfg config.Config, dir string, parts []backup.P
 // leaves a folder or a cluster without some of the parts; a part that is whole is not
 // replaced, so remove it before trying again. The consumers that an empty log had
 // been provisioned with are made again. Nothing is put back before every part was
-// read and found whole.
-func Restore(ctx context.Context, cfg config.Config, dir string, wanted []backup.Part, say func(backup.Done)) error {
-	parts, err := partsIn(dir, wanted)
+// read, and found whole by a restore that is thrown away.
+func Restore(ctx context.Context, cfg config.Config, dir string, wanted []backup.Part, say func(backup.Done), progress backup.Progress) error {
+	parts, err := partsIn(ctx, dir, wanted, progress)
 	if err != nil {
 		return err
 	}
 	if cfg.NATSURL == "" {
-		return restoreFolder(ctx, cfg, dir, parts, say)
+		return restoreFolder(ctx, cfg, dir, parts, say, progress)
 	}
-	return restoreStreams(ctx, cfg, Dial(cfg), dir, parts, say)
+	return restoreStreams(ctx, cfg, Dial(cfg), dir, parts, say, progress)
 }
 
-func restoreFolder(ctx context.Context, cfg config.Config, dir string, parts []backup.Part, say func(backup.Done)) (err error) {
+func restoreFolder(ctx context.Context, cfg config.Config, dir string, parts []backup.Part, say func(backup.Done), progress backup.Progress) (err error) {
 	folder, err := datadir.Open(cfg.DataDir)
 	if err != nil {
 		return err
@@ -120,14 +120,14 @@ func restoreFolder(ctx context.Context, cfg config.Config, dir string, parts []b
 	}
 	defer func() { err = errors.Join(err, server.Stop(context.WithoutCancel(ctx))) }()
 	connect := func(o ...nats.Option) (*nats.Conn, error) { return server.Connect(o...) }
-	return restoreStreams(ctx, cfg, connect, dir, parts, say)
+	return restoreStreams(ctx, cfg, connect, dir, parts, say, progress)
 }
 
-func restoreStreams(ctx context.Context, cfg config.Config, connect Connector, dir string, parts []backup.Part, say func(backup.Done)) error {
+func restoreStreams(ctx context.Context, cfg config.Config, connect Connector, dir string, parts []backup.Part, say func(backup.Done), progress backup.Progress) error {
 	return asAdmin(ctx, connect, "restore", func(ctx context.Context, nc *nats.Conn) error {
 		for _, part := range streamsOf(parts) {
 			replicas := cmp.Or(cfg.NATSReplicas, natsconf.Replicas(nc))
-			done, err := backup.Restore(ctx, nc, part, filepath.Join(dir, string(part)), replicas)
+			done, err := backup.Restore(ctx, nc, part, filepath.Join(dir, string(part)), replicas, progress)
 			if err != nil {
 				return err
 			}
@@ -139,14 +139,14 @@ func restoreStreams(ctx context.Context, cfg config.Config, connect Connector, d
 
 // partsIn returns which of the wanted parts a folder has, in the order in which they
 // are put back: first that without which the rest is of no use.
-func partsIn(dir string, wanted []backup.Part) (parts []backup.Part, err error) {
+func partsIn(ctx context.Context, dir string, wanted []backup.Part, progress backup.Progress) (parts []backup.Part, err error) {
 	for _, part := range []backup.Part{backup.Secrets, backup.Chain, backup.Keystore, backup.Log} {
 		copied := filepath.Join(dir, string(part))
 		if !slices.Contains(wanted, part) || !exists(copied) {
 			continue
 		}
 		if part != backup.Secrets {
-			if err := backup.Check(part, copied); err != nil {
+			if err := backup.Check(ctx, part, copied, progress); err != nil {
 				return nil, err
 			}
 		}

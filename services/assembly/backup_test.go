@@ -54,7 +54,7 @@ func TestARestoreLeavesTheConsumers(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "copies")
 	said := func(backup.Done) {}
 	both := []backup.Part{backup.Log, backup.Keystore}
-	if err := assembly.Backup(t.Context(), config.Config{NATSURL: from.URL()}, dir, both, said); err != nil {
+	if err := assembly.Backup(t.Context(), config.Config{NATSURL: from.URL()}, dir, both, said, backup.Quiet); err != nil {
 		t.Fatal(err)
 	}
 	note := filepath.Join(dir, "log", "stream.json")
@@ -72,7 +72,7 @@ func TestARestoreLeavesTheConsumers(t *testing.T) {
 		if d.Part == backup.Log {
 			log = d
 		}
-	}); err != nil {
+	}, backup.Quiet); err != nil {
 		t.Fatal(err)
 	}
 	slices.Sort(log.Consumers)
@@ -99,7 +99,7 @@ func TestAFailedBackupIsRemoved(t *testing.T) {
 	both := []backup.Part{backup.Log, backup.Keystore}
 	for range 2 {
 		said := 0
-		err := assembly.Backup(t.Context(), cfg, dir, both, func(backup.Done) { said++ })
+		err := assembly.Backup(t.Context(), cfg, dir, both, func(backup.Done) { said++ }, backup.Quiet)
 		if !errors.Is(err, jetstream.ErrStreamNotFound) || said > 0 {
 			t.Errorf("without a keystore: %v, %d parts", err, said)
 		}
@@ -115,7 +115,7 @@ func TestAFailedBackupIsRemoved(t *testing.T) {
 	if err := os.WriteFile(other, []byte("another backup"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := assembly.Backup(t.Context(), cfg, dir, both, func(backup.Done) {}); !errors.Is(err, backup.ErrNotEmpty) {
+	if err := assembly.Backup(t.Context(), cfg, dir, both, func(backup.Done) {}, backup.Quiet); !errors.Is(err, backup.ErrNotEmpty) {
 		t.Errorf("over another: %v", err)
 	}
 	if text, err := os.ReadFile(other); err != nil || string(text) != "another backup" {

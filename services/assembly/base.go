@@ -157,7 +157,7 @@ func (b *Base) openLog(ctx context.Context, dial Connector) error {
 	if b.js, err = jetstream.New(b.NATS); err != nil {
 		return fmt.Errorf("open jetstream: %w", err)
 	}
-	return b.log.ask(ctx, func(ctx context.Context) error {
+	if err := b.log.ask(ctx, func(ctx context.Context) error {
 		b.Log, err = eventlog.Open(ctx, b.NATS)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
 			if err = b.mayMake(); err != nil {
@@ -166,7 +166,14 @@ func (b *Base) openLog(ctx context.Context, dial Connector) error {
 			b.Log, err = eventlog.Create(ctx, b.NATS, eventlog.Config{Replicas: b.Config.NATSReplicas})
 		}
 		return err
-	})
+	}); err != nil {
+		return err
+	}
+	// What is whole can still be served.
+	if err := b.Log.Damaged(ctx); errors.Is(err, eventlog.ErrDamaged) {
+		b.Logger.Error("the log's server has lost messages", "err", err)
+	}
+	return nil
 }
 
 // errNotProvisioned says that somebody has to make what a service follows.
@@ -422,6 +429,8 @@ func (d *Deciding) probes() []door.Probe {
 			_, err := d.Log.Head(ctx)
 			return errors.Join(err, d.Log.Storing())
 		}},
+		// What is whole can still be served; a projector that needs the rest stops.
+		{Name: "log content", Advisory: true, Check: d.Log.Damaged},
 		{Name: "database", Check: d.Pool.Ping},
 		{Name: "projection", Check: d.Fence.WaitAll},
 	}

@@ -1,6 +1,7 @@
 package assembly_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,6 +15,7 @@ import (
 	"github.com/memory-ledger/ledger/infra/datadir"
 	"github.com/memory-ledger/ledger/infra/localchain"
 	"github.com/memory-ledger/ledger/infra/localchain/localchaintest"
+	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
 	"github.com/memory-ledger/ledger/projections/audit"
 	"github.com/memory-ledger/ledger/services/assembly"
@@ -33,10 +35,10 @@ type localRun struct {
 }
 
 // startRun runs on a folder until the test ends, or stop is called.
-func startRun(t *testing.T, dir string) *localRun {
+func startRun(t *testing.T, dir string, also ...string) *localRun {
 	t.Helper()
-	environ := []string{"LEDGER_DATA_DIR=" + dir, "DATABASE_URL=" + pgtest.Database(t), "CORE_ADDR=127.0.0.1:0", "EXTENSION_ADDR=127.0.0.1:0",
-		"ANCHOR_MAX_WAIT=10ms", "SIGN_IN_CHAIN_ID=localnet"}
+	environ := append(also, "LEDGER_DATA_DIR="+dir, "DATABASE_URL="+pgtest.Database(t), "CORE_ADDR=127.0.0.1:0", "EXTENSION_ADDR=127.0.0.1:0",
+		"ANCHOR_MAX_WAIT=10ms", "SIGN_IN_CHAIN_ID=localnet")
 	cfg, err := config.Load(environ)
 	if err != nil {
 		t.Fatal(err)
@@ -84,7 +86,7 @@ func startRun(t *testing.T, dir string) *localRun {
 func (r *localRun) until(what, path string, headers []stacktest.Header, is func(stacktest.Answer) bool) {
 	r.t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
-		answer := r.core.Expect(200, "GET", path, nil, headers...)
+		answer := r.core.Do("GET", path, nil, headers...)
 		if is(answer) {
 			return
 		}
@@ -134,7 +136,7 @@ func TestARestoredRunIsAnchoredAgain(t *testing.T) {
 	run.anchored(session)
 	run.write(session, "three") // its batch may be anywhere when the copies are made
 	said := func(backup.Done) {}
-	if err := assembly.Backup(t.Context(), run.cfg, copies, backup.Parts, said); err != nil {
+	if err := assembly.Backup(t.Context(), run.cfg, copies, backup.Parts, said, backup.Quiet); err != nil {
 		t.Fatal(err)
 	}
 	run.stop()
@@ -142,7 +144,7 @@ func TestARestoredRunIsAnchoredAgain(t *testing.T) {
 	restored := func(parts []backup.Part) *localRun {
 		t.Helper()
 		dir := t.TempDir()
-		if err := assembly.Restore(t.Context(), config.Config{DataDir: dir}, copies, parts, said); err != nil {
+		if err := assembly.Restore(t.Context(), config.Config{DataDir: dir}, copies, parts, said, backup.Quiet); err != nil {
 			t.Fatal(err)
 		}
 		return startRun(t, dir)
@@ -171,16 +173,56 @@ func TestARestoredRunIsAnchoredAgain(t *testing.T) {
 	}
 
 	chain := []backup.Part{backup.Chain}
-	if err := assembly.Restore(t.Context(), config.Config{DataDir: elsewhere.cfg.DataDir}, copies, chain, said); !errors.Is(err, backup.ErrNotEmpty) {
+	if err := assembly.Restore(t.Context(), config.Config{DataDir: elsewhere.cfg.DataDir}, copies, chain, said, backup.Quiet); !errors.Is(err, backup.ErrNotEmpty) {
 		t.Errorf("over another chain: %v", err)
 	}
 	if err := os.RemoveAll(filepath.Join(elsewhere.cfg.DataDir, "chain")); err != nil {
 		t.Fatal(err)
 	}
-	if err := assembly.Restore(t.Context(), config.Config{DataDir: elsewhere.cfg.DataDir}, copies, chain, said); err != nil {
+	if err := assembly.Restore(t.Context(), config.Config{DataDir: elsewhere.cfg.DataDir}, copies, chain, said, backup.Quiet); err != nil {
 		t.Fatal(err)
 	}
 	if saved, err := localchain.Copy(filepath.Join(elsewhere.cfg.DataDir, "chain"), t.TempDir()); err != nil || !strings.Contains(elsewhere.said.text.String(), "the anchored roots are on "+saved.GenesisHash) {
 		t.Errorf("put back chain %+v, %v", saved, err)
+	}
+}
+
+// A run that meets a damaged message, here while it fills an empty database, says at
+// once which one it is, in its log and in readiness, and what to do.
+func TestARunThatMetDamageSaysSo(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	run := startRun(t, data, "LOCAL_CHAIN=off")
+	session := run.core.SignIn(stacktest.NewWallet())
+	run.write(session, "one", "two", "three")
+	answer := run.core.Expect(200, "GET", "/memories", nil, session)
+	var all []struct{ ID string }
+	if err := json.Unmarshal(answer.Body, &all); err != nil || len(all) != 3 {
+		t.Fatal(err, string(answer.Body))
+	}
+	run.stop()
+	for _, path := range natstest.FilesHolding(t, filepath.Join(data, "nats", "jetstream"), []byte(all[1].ID)) {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text[bytes.Index(text, []byte(all[1].ID))] ^= 1
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run = startRun(t, data, "LOCAL_CHAIN=off")
+	const says, wayOut = "the log's server can't read sequence ", "restore the log from a backup"
+	run.until("readiness names the message", "/readyz", nil, func(a stacktest.Answer) bool {
+		var state struct{ Checks map[string]string }
+		text := ""
+		if json.Unmarshal(a.Body, &state) == nil {
+			text = state.Checks["log content"]
+		}
+		return a.Status == 503 && strings.Contains(text, says) && strings.Contains(text, wayOut)
+	})
+	run.stop()
+	if text := run.said.text.String(); !strings.Contains(text, "level=ERROR") || !strings.Contains(text, says) {
+		t.Errorf("it did not say so:\n%s", text)
 	}
 }

@@ -11,7 +11,9 @@
 // key open nothing. A backup of the keystore remembers owners who are forgotten
 // later: to forget for good, old backups of it must go too.
 //
-// Streams are copied by JetStream's own snapshots, while everything runs. The
+// Streams are copied by JetStream's own snapshots, while everything runs. A snapshot
+// is the server's files as they are, damaged ones too, so each copy is proven: it is
+// restored into a server of its own, which is thrown away, and read to its end. The
 // log is copied before the others: a data key is stored before its owner's first
 // event, and a commit is on the chain before the log calls it confirmed, so the
 // copies hold the key of every event and every anchor that the log speaks of. What
@@ -28,9 +30,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
-	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -47,6 +49,9 @@ var (
 	ErrNotEmpty = errors.New("not empty")
 	// ErrIncomplete: the copy was never finished, or was damaged since.
 	ErrIncomplete = errors.New("backup is incomplete or damaged")
+	// ErrDamaged: the copy is what the log's server gave, and lacks messages that the
+	// server has: it can't read them.
+	ErrDamaged = errors.New("the copied stream is damaged")
 	// ErrNone: a folder holds no part of a backup.
 	ErrNone = errors.New("there is no backup")
 )
@@ -104,15 +109,23 @@ type Done struct {
 	Consumers []string
 }
 
-// Stream copies one stream into dir, which must be new or empty. A failure leaves
-// nothing, a crash a folder without stream.json, which Restore refuses. It needs
-// an administrator's rights on a cluster with permissions.
-func Stream(ctx context.Context, nc *nats.Conn, part Part, dir string) (Done, error) {
+// Progress is told how far a step is, in messages, or in bytes, whose total is 0 where
+// nobody knows it.
+type Progress func(step string, bytes bool, done, total uint64)
+
+// Quiet tells nobody.
+func Quiet(string, bool, uint64, uint64) {}
+
+// Stream copies one stream into dir, which must be new or empty, and proves the copy.
+// A failure leaves nothing, a crash a folder without stream.json, which Restore
+// refuses, and the folder of the proof beside it. It needs an administrator's rights
+// on a cluster with permissions.
+func Stream(ctx context.Context, nc *nats.Conn, part Part, dir string, progress Progress) (Done, error) {
 	done := Done{Part: part}
 	if err := newFolder(dir); err != nil {
 		return done, fmt.Errorf("back up %s: %w", part, err)
 	}
-	if err := copyStream(ctx, nc, &done, dir); err != nil {
+	if err := copyStream(ctx, nc, &done, dir, progress); err != nil {
 		return done, errors.Join(fmt.Errorf("back up %s: %w", part, err), Remove(dir))
 	}
 	return done, nil
@@ -133,13 +146,16 @@ func Remove(dir string) error {
 	return errors.Join(errs...)
 }
 
-func copyStream(ctx context.Context, nc *nats.Conn, done *Done, dir string) error {
-	file, err := os.OpenFile(filepath.Join(dir, dataName), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+func copyStream(ctx context.Context, nc *nats.Conn, done *Done, dir string, progress Progress) error {
+	path := filepath.Join(dir, dataName)
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
 	hash := sha256.New()
-	n, err := snapshot(ctx, nc, streams[done.Part], io.MultiWriter(file, hash))
+	n, err := snapshot(ctx, nc, streams[done.Part], io.MultiWriter(file, hash), func(bytes uint64) {
+		progress("copying "+string(done.Part), true, bytes, 0)
+	})
 	if err == nil {
 		err = file.Sync()
 	}
@@ -147,6 +163,9 @@ func copyStream(ctx context.Context, nc *nats.Conn, done *Done, dir string) erro
 		return err
 	}
 	n.SHA256, n.Taken = hex.EncodeToString(hash.Sum(nil)), time.Now().UTC()
+	if err := prove(ctx, done.Part, n, path, progress); err != nil {
+		return err
+	}
 	text, err := json.MarshalIndent(n, "", "  ")
 	if err != nil {
 		return err
@@ -179,7 +198,10 @@ func newFolder(dir string) error {
 
 // snapshot receives a stream's snapshot. The server sends pieces, a window's
 // worth before it waits for their receipts, and ends with an empty message.
-func snapshot(ctx context.Context, nc *nats.Conn, stream string, to io.Writer) (note, error) {
+//
+// The server is not asked to check messages first (jsck): it checks no hashes then,
+// and cuts off files that it takes for damaged.
+func snapshot(ctx context.Context, nc *nats.Conn, stream string, to io.Writer, progress func(bytes uint64)) (note, error) {
 	n := note{Stream: stream}
 	inbox := nc.NewInbox()
 	sub, err := nc.SubscribeSync(inbox)
@@ -195,7 +217,7 @@ func snapshot(ctx context.Context, nc *nats.Conn, stream string, to io.Writer) (
 		State  json.RawMessage     `json:"state"`
 		Error  *jetstream.APIError `json:"error"`
 	}
-	request := map[string]any{"deliver_subject": inbox, "no_consumers": true, "jsck": true, "chunk_size": pieceSize}
+	request := map[string]any{"deliver_subject": inbox, "no_consumers": true, "chunk_size": pieceSize}
 	if err := api(ctx, nc, "STREAM.SNAPSHOT."+stream, request, &answer); err != nil {
 		return n, err
 	}
@@ -220,6 +242,7 @@ func snapshot(ctx context.Context, nc *nats.Conn, stream string, to io.Writer) (
 			return n, err
 		}
 		n.Bytes += int64(len(msg.Data))
+		progress(uint64(n.Bytes))
 		if msg.Reply != "" {
 			if err := msg.Respond(nil); err != nil {
 				return n, err
@@ -234,11 +257,13 @@ func snapshot(ctx context.Context, nc *nats.Conn, stream string, to io.Writer) (
 //
 // A crash leaves no stream, for the server makes it when all has arrived, or one
 // without its consumers: `ledger provision` makes them.
-func Restore(ctx context.Context, nc *nats.Conn, part Part, dir string, replicas int) (Done, error) {
+func Restore(ctx context.Context, nc *nats.Conn, part Part, dir string, replicas int, progress Progress) (Done, error) {
 	done := Done{Part: part}
 	n, err := check(part, dir)
 	if err == nil {
-		err = restore(ctx, nc, n, filepath.Join(dir, dataName), replicas, &done)
+		err = restore(ctx, nc, n, filepath.Join(dir, dataName), replicas, &done, func(bytes uint64) {
+			progress("restoring "+string(part), true, bytes, uint64(n.Bytes))
+		})
 	}
 	if err != nil {
 		return done, fmt.Errorf("restore %s: %w", part, err)
@@ -247,7 +272,7 @@ func Restore(ctx context.Context, nc *nats.Conn, part Part, dir string, replicas
 	return done, nil
 }
 
-func restore(ctx context.Context, nc *nats.Conn, n note, path string, replicas int, done *Done) error {
+func restore(ctx context.Context, nc *nats.Conn, n note, path string, replicas int, done *Done, progress func(bytes uint64)) error {
 	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(apiTimeout))
 	if err != nil {
 		return err
@@ -260,7 +285,7 @@ func restore(ctx context.Context, nc *nats.Conn, n note, path string, replicas i
 	if n.Config, err = keptBy(n.Stream, n.Config, done.Replicas); err != nil {
 		return err
 	}
-	if err := send(ctx, nc, n, path); err != nil {
+	if err := send(ctx, nc, n, path, progress); err != nil {
 		return err
 	}
 	for _, cfg := range before.consumers {
@@ -276,24 +301,34 @@ func restore(ctx context.Context, nc *nats.Conn, n note, path string, replicas i
 // stays as it was copied, fields that this build does not know included; but
 // that a bucket with replicas is read from the leader alone, as Provision has it.
 func keptBy(stream string, config json.RawMessage, replicas int) (json.RawMessage, error) {
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(config, &fields); err != nil {
+	changes := map[string]any{"num_replicas": replicas}
+	if replicas > 1 && stream != eventlog.StreamName {
+		changes["allow_direct"] = false
+	}
+	return changed(config, changes)
+}
+
+func changed(config json.RawMessage, changes map[string]any) (json.RawMessage, error) {
+	var fields map[string]any
+	decoder := json.NewDecoder(bytes.NewReader(config))
+	decoder.UseNumber()
+	if err := decoder.Decode(&fields); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrIncomplete, err)
 	}
-	fields["num_replicas"] = json.RawMessage(strconv.Itoa(replicas))
-	if replicas > 1 && stream != eventlog.StreamName {
-		fields["allow_direct"] = json.RawMessage("false")
-	}
+	maps.Copy(fields, changes)
 	return json.Marshal(fields)
 }
 
-// Check reads the copy of a part, every byte of it, and reports whether it could be
+// Check reads the copy of a part, every byte of it, and proves that it can be
 // restored: whoever restores several looks at all of them before the first.
-func Check(part Part, dir string) (err error) {
+func Check(ctx context.Context, part Part, dir string, progress Progress) (err error) {
 	if part == Chain {
 		_, err = checkChain(dir)
 	} else {
-		_, err = check(part, dir)
+		var n note
+		if n, err = check(part, dir); err == nil {
+			err = prove(ctx, part, n, filepath.Join(dir, dataName), progress)
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("restore %s: %w", part, err)
@@ -367,7 +402,7 @@ func makeRoom(ctx context.Context, js jetstream.JetStream, name string) (was emp
 	return was, js.DeleteStream(ctx, name)
 }
 
-func send(ctx context.Context, nc *nats.Conn, n note, path string) error {
+func send(ctx context.Context, nc *nats.Conn, n note, path string, progress func(bytes uint64)) error {
 	file, err := os.Open(path)
 	if err != nil {
 		return err
@@ -383,6 +418,7 @@ func send(ctx context.Context, nc *nats.Conn, n note, path string) error {
 	if answer.Error != nil {
 		return answer.Error
 	}
+	sent := uint64(0)
 	for piece := make([]byte, pieceSize); ; {
 		size, err := io.ReadFull(file, piece)
 		if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
@@ -407,6 +443,8 @@ func send(ctx context.Context, nc *nats.Conn, n note, path string) error {
 		if size == 0 {
 			return nil
 		}
+		sent += uint64(size)
+		progress(sent)
 	}
 }
 

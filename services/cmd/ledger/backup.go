@@ -38,7 +38,7 @@ credentials.`,
 			if err != nil {
 				return err
 			}
-			return assembly.Backup(cmd.Context(), cfg, args[0], parts, printDone(cmd.OutOrStdout(), "copied"))
+			return assembly.Backup(cmd.Context(), cfg, args[0], parts, printDone(cmd.OutOrStdout(), "copied"), backup.Quiet)
 		},
 	}
 	cmd.Flags().StringSliceVar(&only, "only", only, "parts to copy")
@@ -68,7 +68,7 @@ local run's secrets and chain are put back into a data folder only.`,
 			if err != nil {
 				return err
 			}
-			return assembly.Restore(cmd.Context(), cfg, args[0], parts, printRestored(cmd.OutOrStdout(), cfg.NATSURL != ""))
+			return assembly.Restore(cmd.Context(), cfg, args[0], parts, printRestored(cmd.OutOrStdout(), cfg.NATSURL != ""), backup.Quiet)
 		},
 	}
 	cmd.Flags().StringSliceVar(&only, "only", only, "parts to put back, where the backup has them")

@@ -1,0 +1,83 @@
+package eventlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+)
+
+// ErrDamaged: the log's server can't give back a message that it acknowledged. Nothing
+// else lets go of one.
+var ErrDamaged = errors.New("the log is damaged")
+
+// cure is what an operator can do about damage.
+const cure = "restore the log from a backup, or on a cluster refill the damaged node from the others; `ledger verify --replicas` says which node it is"
+
+// gap is the ErrGap of a reader that was given another message than the next.
+func gap(expected, got uint64) error {
+	if got < expected {
+		return fmt.Errorf("%w: expected sequence %d, got %d", ErrGap, expected, got)
+	}
+	return &gapError{expected, got}
+}
+
+// gapError says that the messages between two that a server gave are missing there.
+type gapError struct{ expected, got uint64 }
+
+func (e *gapError) Error() string {
+	return fmt.Sprintf("%v: expected sequence %d, got %d; the log's server can't read sequence %d from its disk, or lost it: %s",
+		ErrGap, e.expected, e.got, e.expected, cure)
+}
+
+func (*gapError) Is(target error) bool { return target == ErrGap || target == ErrDamaged }
+
+// damage remembers what a reader of this process could not be given.
+type damage struct {
+	mu   sync.Mutex
+	what error
+	ask  getRequest // what finds it where it is there again
+}
+
+// note takes in how a read ended, and returns that.
+func (d *damage) note(err error) error {
+	var gap *gapError
+	if errors.As(err, &gap) {
+		d.set(gap, getRequest{Seq: gap.expected})
+	}
+	return err
+}
+
+func (d *damage) set(what error, ask getRequest) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.what, d.ask = what, ask
+}
+
+func (d *damage) newest() (error, getRequest) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.what, d.ask
+}
+
+// Damaged returns an ErrDamaged where the server lacks messages by its own account, or
+// could not give one to a reader of this process and still can't. It reads no more than
+// that one: to find damage that nobody met takes an audit.
+func (l *JetStream) Damaged(ctx context.Context) error {
+	state, err := l.state(ctx, everySubject)
+	if err != nil {
+		return err
+	}
+	if state.Msgs < state.LastSeq { // nothing is ever deleted
+		return fmt.Errorf("%w: its server has %d of %d messages: %s", ErrDamaged, state.Msgs, state.LastSeq, cure)
+	}
+	what, ask := l.damage.newest()
+	if what == nil {
+		return nil
+	}
+	if _, found, err := l.get(ctx, ask); err == nil && found {
+		l.damage.set(nil, getRequest{}) // a node was refilled, or its disk is back
+		return nil
+	}
+	return what
+}

@@ -1,0 +1,173 @@
+package backup
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/memory-ledger/ledger/infra/localnats"
+)
+
+const (
+	// proofPrefix names the folder of a proof, beside the copy where that can be
+	// written to. A crash leaves it; it can be removed.
+	proofPrefix = ".proof-"
+	// named is how many missing messages are named.
+	named = 8
+	// readAtOnce bounds the messages on their way from the server of a proof.
+	readAtOnce, readBytes = 2000, 16 << 20
+	proofStart            = 10 * time.Minute
+)
+
+// prove restores a copy into a server of its own and reads every message there. The
+// server holds each against its hash, and leaves out those that do not have theirs:
+// what is missing then can't be restored by anybody.
+func prove(ctx context.Context, part Part, n note, path string, progress Progress) (err error) {
+	dir, err := os.MkdirTemp(filepath.Dir(filepath.Dir(path)), proofPrefix)
+	if err != nil { // a backup may be on what can't be written to
+		dir, err = os.MkdirTemp("", proofPrefix)
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	server, err := localnats.Start(ctx, localnats.Config{Dir: dir, NoSync: true, StartTimeout: proofStart, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, server.Stop(context.WithoutCancel(ctx))) }()
+	nc, err := server.Connect()
+	if err != nil {
+		return err
+	}
+	// Whatever bounds the stream has, the copy is not to lose anything here.
+	if n.Config, err = changed(n.Config, map[string]any{"num_replicas": 1, "max_bytes": -1, "max_age": 0, "placement": nil}); err != nil {
+		return err
+	}
+	if err := send(ctx, nc, n, path, func(uint64) {}); err != nil {
+		return err
+	}
+	return readAll(ctx, nc, part, n, func(done, total uint64) { progress("checking "+string(part), false, done, total) })
+}
+
+// streamState is what a server says of a stream. Deleted are the sequences between the
+// first and the last that it does not have.
+type streamState struct {
+	Messages uint64   `json:"messages"`
+	FirstSeq uint64   `json:"first_seq"`
+	LastSeq  uint64   `json:"last_seq"`
+	Deleted  []uint64 `json:"deleted"`
+}
+
+// readAll reads a restored copy. The log must have every sequence from the first on.
+// The keystore drops what is written over, so there it is their number that tells,
+// which only grows while a snapshot is made.
+func readAll(ctx context.Context, nc *nats.Conn, part Part, n note, progress func(done, total uint64)) error {
+	var before streamState
+	if err := json.Unmarshal(n.State, &before); err != nil {
+		return fmt.Errorf("%w: %w", ErrIncomplete, err)
+	}
+	var answer struct {
+		State streamState         `json:"state"`
+		Error *jetstream.APIError `json:"error"`
+	}
+	if err := api(ctx, nc, "STREAM.INFO."+n.Stream, map[string]any{"deleted_details": true}, &answer); err != nil {
+		return err
+	}
+	if answer.Error != nil {
+		return answer.Error
+	}
+	is := answer.State
+	if part == Log {
+		if lost := missing(is, before); len(lost) > 0 {
+			return fmt.Errorf("%w: %s can't be read", ErrDamaged, sequences(lost))
+		}
+	}
+	if is.Messages < before.Messages {
+		return fmt.Errorf("%w: %d of %d messages can't be read", ErrDamaged, before.Messages-is.Messages, before.Messages)
+	}
+	deleted := make(map[uint64]bool, len(is.Deleted))
+	for _, seq := range is.Deleted {
+		deleted[seq] = true
+	}
+	return readEach(ctx, nc, n.Stream, is, deleted, progress)
+}
+
+// missing returns the sequences of a log that a copy lacks.
+func missing(is, before streamState) (lost []uint64) {
+	upTo := func(from, to uint64) {
+		for seq := from; seq <= to && len(lost) <= named; seq++ {
+			lost = append(lost, seq)
+		}
+	}
+	if is.LastSeq > 0 {
+		upTo(1, is.FirstSeq-1)
+	}
+	lost = append(lost, is.Deleted...)
+	upTo(is.LastSeq+1, before.LastSeq)
+	return lost
+}
+
+// readEach reads every message that a stream says it has.
+func readEach(ctx context.Context, nc *nats.Conn, stream string, is streamState, deleted map[uint64]bool, progress func(done, total uint64)) error {
+	if is.Messages == 0 {
+		return nil
+	}
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return err
+	}
+	consumer, err := js.CreateConsumer(ctx, stream, jetstream.ConsumerConfig{AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true})
+	if err != nil {
+		return err
+	}
+	messages, err := consumer.Messages(jetstream.PullMaxMessagesWithBytesLimit(readAtOnce, readBytes))
+	if err != nil {
+		return err
+	}
+	defer messages.Stop()
+	for next, done := is.FirstSeq, uint64(0); next <= is.LastSeq; next++ {
+		if deleted[next] {
+			continue
+		}
+		waiting, cancel := context.WithTimeout(ctx, stall)
+		msg, err := messages.Next(jetstream.NextContext(waiting))
+		cancel()
+		if err != nil {
+			return errors.Join(fmt.Errorf("%w: %s can't be read", ErrDamaged, sequences([]uint64{next})), err)
+		}
+		at, err := msg.Metadata()
+		if err != nil {
+			return err
+		}
+		if at.Sequence.Stream != next {
+			return fmt.Errorf("%w: %s can't be read, the next that can is %d", ErrDamaged, sequences([]uint64{next}), at.Sequence.Stream)
+		}
+		done++
+		progress(done, is.Messages)
+	}
+	return nil
+}
+
+// sequences names some of them.
+func sequences(all []uint64) string {
+	var texts []string
+	for _, seq := range all[:min(named, len(all))] {
+		texts = append(texts, strconv.FormatUint(seq, 10))
+	}
+	text := "sequence " + strings.Join(texts, ", ")
+	if len(all) > named {
+		text += " and others"
+	}
+	return text
+}
