@@ -38,7 +38,10 @@ credentials.`,
 			if err != nil {
 				return err
 			}
-			return assembly.Backup(cmd.Context(), cfg, args[0], parts, printDone(cmd.OutOrStdout(), "copied"), backup.Quiet)
+			bar := &steps{out: cmd.ErrOrStderr()}
+			err = assembly.Backup(cmd.Context(), cfg, args[0], parts, bar.before(printDone(cmd.OutOrStdout(), "copied")), bar.at)
+			bar.end()
+			return damagedIsAFinding(err)
 		},
 	}
 	cmd.Flags().StringSliceVar(&only, "only", only, "parts to copy")
@@ -68,11 +71,31 @@ local run's secrets and chain are put back into a data folder only.`,
 			if err != nil {
 				return err
 			}
-			return assembly.Restore(cmd.Context(), cfg, args[0], parts, printRestored(cmd.OutOrStdout(), cfg.NATSURL != ""), backup.Quiet)
+			bar := &steps{out: cmd.ErrOrStderr()}
+			err = assembly.Restore(cmd.Context(), cfg, args[0], parts, bar.before(printRestored(cmd.OutOrStdout(), cfg.NATSURL != "")), bar.at)
+			bar.end()
+			return damagedIsAFinding(err)
 		},
 	}
 	cmd.Flags().StringSliceVar(&only, "only", only, "parts to put back, where the backup has them")
 	return cmd
+}
+
+// before takes the bar away before a line is printed.
+func (s *steps) before(say func(backup.Done)) func(backup.Done) {
+	return func(d backup.Done) {
+		s.end()
+		say(d)
+	}
+}
+
+// damagedIsAFinding tells a stream that is not what it should be from a backup that
+// could not be made.
+func damagedIsAFinding(err error) error {
+	if errors.Is(err, backup.ErrDamaged) {
+		return finding{err}
+	}
+	return err
 }
 
 func partNames() (names []string) {

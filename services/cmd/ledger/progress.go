@@ -13,40 +13,48 @@ import (
 // plainEvery is how often a line is printed where there is no terminal.
 const plainEvery = 5 * time.Second
 
+// inBytes is the unit that a bar shortens.
+const inBytes = "bytes"
+
 // progress shows how far a long command is: a bar with rate and time left on a
 // terminal, a line now and then elsewhere. It is not safe for concurrent use.
 type progress struct {
 	out   io.Writer
 	what  string
+	unit  string
 	bar   *progressbar.ProgressBar // nil without a terminal
 	begun time.Time
 	last  time.Time
 	shown bool
 }
 
-func newProgress(out io.Writer, what string) *progress {
+func newProgress(out io.Writer, what string) *progress { return newProgressOf(out, what, "messages") }
+
+// newProgressOf counts something else than messages.
+func newProgressOf(out io.Writer, what, unit string) *progress {
 	file, ok := out.(*os.File)
 	tty := ok && isatty.IsTerminal(file.Fd()) && os.Getenv("TERM") != "dumb"
-	p := &progress{out: out, what: what, begun: time.Now(), last: time.Now()}
+	p := &progress{out: out, what: what, unit: unit, begun: time.Now(), last: time.Now()}
 	if tty {
-		p.bar = newBar(out, what)
+		p.bar = newBar(out, what, unit)
 	}
 	return p
 }
 
 // newBar is made when the work begins, since its rate counts from then.
-func newBar(out io.Writer, what string) *progressbar.ProgressBar {
+func newBar(out io.Writer, what, unit string) *progressbar.ProgressBar {
 	const unknown = 1 // how much there is to do comes with the first step
 	return progressbar.NewOptions64(unknown,
+		progressbar.OptionShowBytes(unit == inBytes),
 		progressbar.OptionSetWriter(out), progressbar.OptionSetDescription(what),
-		progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionSetItsString("messages"),
+		progressbar.OptionShowCount(), progressbar.OptionShowIts(), progressbar.OptionSetItsString(unit),
 		progressbar.OptionSetPredictTime(true), progressbar.OptionThrottle(100*time.Millisecond),
 		progressbar.OptionEnableColorCodes(os.Getenv("NO_COLOR") == ""), progressbar.OptionClearOnFinish(),
 		progressbar.OptionFullWidth(),
 	)
 }
 
-// at says that n of total are done. The total may grow.
+// at says that n of total are done. The total may grow, and is 0 where nobody knows it.
 func (p *progress) at(n, total uint64) {
 	if p.bar != nil {
 		p.draw(int64(n), int64(total))
@@ -55,12 +63,19 @@ func (p *progress) at(n, total uint64) {
 	if now := time.Now(); now.Sub(p.last) >= plainEvery {
 		p.last, p.shown = now, true
 		rate := float64(n) / now.Sub(p.begun).Seconds()
+		if total == 0 {
+			fmt.Fprintf(p.out, "%s: %d %s, %.0f/s\n", p.what, n, p.unit, rate)
+			return
+		}
 		left := time.Duration(float64(total-min(n, total)) / max(rate, 1) * float64(time.Second))
 		fmt.Fprintf(p.out, "%s: %d of %d, %.0f/s, %s left\n", p.what, n, total, rate, left.Round(time.Second))
 	}
 }
 
 func (p *progress) draw(n, total int64) {
+	if total == 0 {
+		total = -1 // a spinner, and no time left
+	}
 	if p.bar.GetMax64() != total {
 		p.bar.ChangeMax64(total)
 	}
@@ -80,5 +95,33 @@ func (p *progress) done() {
 	if p.bar != nil {
 		_ = p.bar.Finish()
 		_ = p.bar.Clear()
+	}
+}
+
+// steps shows how far a command is that does one thing after the other.
+type steps struct {
+	out  io.Writer
+	step string
+	now  *progress // nil between steps
+}
+
+// at is backup.Progress.
+func (s *steps) at(step string, bytes bool, done, total uint64) {
+	if s.now == nil || s.step != step {
+		unit := "messages"
+		if bytes {
+			unit = inBytes
+		}
+		s.end()
+		s.step, s.now = step, newProgressOf(s.out, step, unit)
+	}
+	s.now.at(done, total)
+}
+
+// end takes the bar of the newest step away.
+func (s *steps) end() {
+	if s.now != nil {
+		s.now.done()
+		s.now = nil
 	}
 }
