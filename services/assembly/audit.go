@@ -5,6 +5,8 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"log/slog"
+	"os"
 	"regexp"
 
 	"github.com/nats-io/nats.go"
@@ -31,7 +33,8 @@ type AuditOptions struct {
 // Audit checks the log and, as far as the configuration reaches them, the read
 // models, the contents and the chain. It writes nothing anywhere.
 func Audit(ctx context.Context, cfg config.Config, o AuditOptions) (audit.Summary, error) {
-	nc, err := Dial(cfg)(nats.Name("memory-ledger verify"))
+	var refused refusals
+	nc, err := Dial(cfg)(nats.Name("memory-ledger verify"), refused.option(telling(slog.New(slog.NewTextHandler(os.Stderr, nil)))))
 	if err != nil {
 		return audit.Summary{}, fmt.Errorf("connect to the log's server: %w", err)
 	}
@@ -45,7 +48,7 @@ func Audit(ctx context.Context, cfg config.Config, o AuditOptions) (audit.Summar
 		run.WhyNoKeys, run.WhyNoPool, run.WhyNoChain = "--log-only", "--log-only", "--log-only"
 		return audit.Run(ctx, run)
 	}
-	run.Keys, run.WhyNoKeys = auditKeys(ctx, cfg, nc)
+	run.Keys, run.WhyNoKeys = auditKeys(ctx, cfg, nc, &refused)
 	if run.Chain = o.Chain; run.Chain == nil {
 		run.Chain, run.WhyNoChain = auditChain(cfg)
 	}
@@ -71,13 +74,20 @@ func Audit(ctx context.Context, cfg config.Config, o AuditOptions) (audit.Summar
 // A key of the environment, and the generated one of the run whose log this is,
 // must open what is there. The generated key of some other folder's run need not:
 // an auditor of a cluster may well stand in such a folder.
-func auditKeys(ctx context.Context, cfg config.Config, nc *nats.Conn) (func(context.Context, events.Owner) (audit.Key, error), string) {
+func auditKeys(ctx context.Context, cfg config.Config, nc *nats.Conn, refused *refusals) (func(context.Context, events.Owner) (audit.Key, error), string) {
 	configured := cfg.MasterKey != ""
 	if run, err := datadir.LoadRun(cfg.DataDir); err == nil && run.NATSURL == cfg.NATSURL {
 		configured = true
 	}
 	unopened := func(why string) error { return &audit.Unopened{Why: why, Optional: !configured} }
-	keys, err := openKeys(ctx, cfg, nc)
+	var keys *keystore.Store
+	err := refused.during(ctx, func(ctx context.Context) (err error) {
+		keys, err = openKeys(ctx, cfg, nc)
+		return err
+	})
+	if errors.Is(err, errNotPermitted) {
+		err = errors.New("the credentials of NATS_URL may not read the keystore")
+	}
 	if err != nil {
 		if !configured || errors.Is(err, errNoMasterKey) {
 			return nil, err.Error()

@@ -227,6 +227,27 @@ func TestIncompleteAudits(t *testing.T) {
 	}
 }
 
+// An auditor with a master key is told at once that it may not read the keystore,
+// which is not what an auditor's credentials are for.
+func TestAnAuditorMayNotReadTheKeystore(t *testing.T) {
+	urlOf := deployed(t)
+	write(t, urlOf("api"), 3)
+	onlyEnviron(t, map[string]string{
+		"NATS_URL": urlOf("auditor"), "LEDGER_DATA_DIR": t.TempDir(), "MASTER_KEY": base64.StdEncoding.EncodeToString(make([]byte, keystore.KeySize)),
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	begun := time.Now()
+	text, err := ledger(ctx, "verify")
+	if took := time.Since(begun); took > 4*time.Second { // a question to the server waits five
+		t.Errorf("it took %v", took)
+	}
+	const why = "3 leaves against their content: the credentials of NATS_URL may not read the keystore"
+	if err == nil || !strings.Contains(err.Error(), why) || !strings.Contains(text, why) {
+		t.Errorf("%s, %v", text, err)
+	}
+}
+
 // The APIs may ask which master key the keystore is written with, by the role that
 // is shipped for them. (That others may not is among the attacks of infra/nats.)
 func TestTheAPIsMayAskForTheNewestMaster(t *testing.T) {
