@@ -23,7 +23,10 @@ const (
 // server hands out a message to a consumer at a fourth of what a direct get
 // costs it: as it is stored, with its place in the reply subject. Who may not
 // make consumers reads by [Direct].
-type Bulk struct{ *JetStream }
+type Bulk struct {
+	*JetStream
+	node string // that is read from; empty: any
+}
 
 var (
 	_ Log        = Bulk{}
@@ -31,11 +34,14 @@ var (
 )
 
 // Bulk returns the log as a replay reads it.
-func (l *JetStream) Bulk() Bulk { return Bulk{l} }
+func (l *JetStream) Bulk() Bulk { return Bulk{JetStream: l} }
 
 // Read implements PartReader. Beyond the slices, 16 MiB and 2,000 messages may
 // be on their way. What is short or filtered is read by direct gets.
 func (b Bulk) Read(ctx context.Context, cfg ReadConfig, yield func(Slice) error) error {
+	if b.node != "" {
+		return readAhead(ctx, cfg, b.fetch, yield)
+	}
 	return b.readLong(ctx, cfg, b.fetch, yield)
 }
 
@@ -72,7 +78,7 @@ func (b Bulk) gather(ctx context.Context, g *gatherer) error {
 // way: the server, the consumer, or a message that got lost on its way here. A
 // crash leaves the consumer to the server, which forgets it.
 func (b Bulk) consume(ctx context.Context, g *gatherer) error {
-	consumer, err := b.makeConsumer(ctx, g.next)
+	consumer, err := b.consumerOn(ctx, b.node, g.next)
 	if err != nil {
 		return err
 	}

@@ -19,18 +19,20 @@ func gap(expected, got uint64) error {
 	if got < expected {
 		return fmt.Errorf("%w: expected sequence %d, got %d", ErrGap, expected, got)
 	}
-	return &gapError{expected, got}
+	return &GapError{expected, got}
 }
 
-// gapError says that the messages between two that a server gave are missing there.
-type gapError struct{ expected, got uint64 }
+// GapError says that a server gave no messages between two: those from Expected on,
+// before Got. It is ErrGap and ErrDamaged.
+type GapError struct{ Expected, Got uint64 }
 
-func (e *gapError) Error() string {
+func (e *GapError) Error() string {
 	return fmt.Sprintf("%v: expected sequence %d, got %d; the log's server can't read sequence %d from its disk, or lost it: %s",
-		ErrGap, e.expected, e.got, e.expected, cure)
+		ErrGap, e.Expected, e.Got, e.Expected, cure)
 }
 
-func (*gapError) Is(target error) bool { return target == ErrGap || target == ErrDamaged }
+// Is implements errors.Is.
+func (*GapError) Is(target error) bool { return target == ErrGap || target == ErrDamaged }
 
 // damage remembers what a reader of this process could not be given.
 type damage struct {
@@ -41,9 +43,9 @@ type damage struct {
 
 // note takes in how a read ended, and returns that.
 func (d *damage) note(err error) error {
-	var gap *gapError
+	var gap *GapError
 	if errors.As(err, &gap) {
-		d.set(gap, getRequest{Seq: gap.expected})
+		d.set(gap, getRequest{Seq: gap.Expected})
 	}
 	return err
 }

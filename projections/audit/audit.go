@@ -72,12 +72,16 @@ type Config struct {
 	// WhyNoKeys, WhyNoPool and WhyNoChain say why something is nil.
 	WhyNoKeys, WhyNoPool, WhyNoChain string
 
+	// Replicas, if any, are all read before the audit, which then reads from one that
+	// is whole. Without them it reads wherever Log does.
+	Replicas []Replica
+
 	// Report is called with every finding as it is made.
 	Report func(Finding)
 	// Progress, if set, is called now and then with the sequence reached.
 	Progress func(reached, through uint64)
-	// Patience is how long the read models may take to catch up with the log;
-	// 0 means 30 s.
+	// Patience is how long the read models may take to catch up with the log, and a
+	// node that is read by itself to give its next message; 0 means 30 s.
 	Patience time.Duration
 }
 
@@ -117,6 +121,12 @@ func (a *auditor) run(ctx context.Context) error {
 		return err
 	}
 	a.through, a.at = head, position.All(head)
+	if err := a.checkReplicas(ctx, head); err != nil {
+		return err
+	}
+	parts := &steady{Log: a.cfg.Log}
+	a.cfg.Log = parts
+	defer a.reportHoles(parts)
 	var db *snapshot
 	if a.cfg.Pool == nil {
 		a.report.notChecked("the read models and the tree cache: %s", orNone(a.cfg.WhyNoPool, "no database"))

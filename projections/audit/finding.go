@@ -25,6 +25,7 @@ const (
 	CheckReadRow  Check = "read model"   // a row of the read models differs
 	CheckTile     Check = "tree cache"   // a tile differs
 	CheckOnchain  Check = "chain"        // the commitment account disagrees
+	CheckReplica  Check = "replica"      // a node lacks a message that the log has, or has another
 	CheckSequence Check = "log sequence" // the log and the read models do not reach as far as each other
 )
 

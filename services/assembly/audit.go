@@ -25,6 +25,7 @@ import (
 type AuditOptions struct {
 	Owner    events.Owner // empty means everybody
 	LogOnly  bool         // neither database nor keys nor chain
+	Replicas bool         // first each replica of the log
 	Chain    audit.Chain  // overrides the configured chain
 	Report   func(audit.Finding)
 	Progress func(reached, through uint64)
@@ -44,6 +45,11 @@ func Audit(ctx context.Context, cfg config.Config, o AuditOptions) (audit.Summar
 		return audit.Summary{}, err
 	}
 	run := audit.Config{Log: partReader(cfg, log), Owner: o.Owner, Report: o.Report, Progress: o.Progress}
+	if o.Replicas {
+		if run.Replicas, err = replicasOf(ctx, log, &refused); err != nil {
+			return audit.Summary{}, err
+		}
+	}
 	if o.LogOnly {
 		run.WhyNoKeys, run.WhyNoPool, run.WhyNoChain = "--log-only", "--log-only", "--log-only"
 		return audit.Run(ctx, run)
@@ -66,6 +72,25 @@ func Audit(ctx context.Context, cfg config.Config, o AuditOptions) (audit.Summar
 		return audit.Summary{}, err
 	}
 	return audit.Run(ctx, run)
+}
+
+// replicasOf returns the log as each node has it. To read a certain one takes rights
+// that an auditor does not have.
+func replicasOf(ctx context.Context, log *eventlog.JetStream, refused *refusals) (replicas []audit.Replica, err error) {
+	err = refused.during(ctx, func(ctx context.Context) error {
+		nodes, err := log.Replicas(ctx)
+		if err != nil {
+			return err
+		}
+		for _, node := range nodes {
+			replicas = append(replicas, audit.Replica{Node: node.Node, Missing: node.Missing, Log: log.Replica(node.Node)})
+		}
+		return log.Replica(nodes[0].Node).Permitted(ctx)
+	})
+	if errors.Is(err, errNotPermitted) {
+		return nil, fmt.Errorf("verify --replicas needs the administrator's credentials in NATS_URL: %w", err)
+	}
+	return replicas, err
 }
 
 // auditKeys opens the keystore where there is a master key; otherwise it says

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/projections/audit"
 	"github.com/memory-ledger/ledger/services/assembly"
 )
@@ -20,6 +21,7 @@ import (
 type verifying struct {
 	owner, authority string
 	json, logOnly    bool
+	replicas         bool
 }
 
 func newVerify() *cobra.Command {
@@ -36,6 +38,7 @@ func newVerify() *cobra.Command {
 	stringFlag(flags, &v.owner, "owner", "only this owner (base58 public key)")
 	stringFlag(flags, &v.authority, "authority", "public key that commits on the chain, for those without its keypair")
 	flags.BoolVar(&v.json, "json", false, "one finding a line, then a summary")
+	flags.BoolVar(&v.replicas, "replicas", false, "first read the log from each node that keeps it, with the administrator's credentials")
 	flags.BoolVar(&v.logOnly, "log-only", false, "only the log: neither database nor keys nor chain")
 	return cmd
 }
@@ -48,7 +51,7 @@ func (v *verifying) run(ctx context.Context, out, progressTo io.Writer) error {
 	if cfg.NATSURL == "" {
 		return errors.New("no log to read: set NATS_URL, or run in the folder of a local run")
 	}
-	options := assembly.AuditOptions{LogOnly: v.logOnly}
+	options := assembly.AuditOptions{LogOnly: v.logOnly, Replicas: v.replicas}
 	if v.owner != "" {
 		if options.Owner, err = events.ParseOwner(v.owner); err != nil {
 			return fmt.Errorf("--owner: %w", err)
@@ -72,6 +75,9 @@ func (v *verifying) run(ctx context.Context, out, progressTo io.Writer) error {
 	options.Progress = bar.at
 	summary, err := assembly.Audit(ctx, cfg, options)
 	bar.done()
+	if errors.Is(err, eventlog.ErrDamaged) {
+		return finding{err}
+	}
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,117 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/memory-ledger/ledger/events/eventlog"
+)
+
+// node is a copy of a log of some messages. It can't read those of lost, and waits for
+// those at its end.
+type node struct {
+	messages, at uint64 // at once
+	lost         []uint64
+	altered      uint64 // one that is another there
+	fails        int    // reads that meet what is lost; negative: all
+}
+
+func (n *node) Head(context.Context) (uint64, error) { return n.messages, nil }
+
+func (n *node) Read(ctx context.Context, cfg eventlog.ReadConfig, yield func(eventlog.Slice) error) error {
+	for next := max(1, cfg.From); next <= cfg.To; {
+		slice, at := eventlog.Slice{First: next}, n.at
+		if cfg.MaxBytes > 0 {
+			at = 1
+		}
+		for ; next <= cfg.To && next < slice.First+at; next++ {
+			if n.fails != 0 && slices.Contains(n.lost, next) {
+				got := next + 1
+				for ; slices.Contains(n.lost, got); got++ {
+				}
+				if got > n.messages {
+					<-ctx.Done() // it may come yet
+					return ctx.Err()
+				}
+				n.fails--
+				return &eventlog.GapError{Expected: next, Got: got}
+			}
+			text := fmt.Sprint(next)
+			if next == n.altered {
+				text = "another"
+			}
+			slice.Records, slice.Last = append(slice.Records, eventlog.Record{Seq: next, Payload: []byte(text)}), next
+		}
+		if err := yield(slice); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Each node is read whole, and what is missing there is named with it, wherever it is.
+func TestEachReplicaIsRead(t *testing.T) {
+	t.Parallel()
+	const messages = 3*compared - 100
+	for name, c := range map[string]struct {
+		node node
+		want []string
+	}{
+		"whole":      {node{}, nil},
+		"one":        {node{lost: []uint64{777}}, []string{"node b can't read sequence 777"}},
+		"the first":  {node{lost: []uint64{1}}, []string{"node b can't read sequence 1"}},
+		"several":    {node{lost: []uint64{2, 3, 5000, 5001, 9000}}, []string{"node b can't read sequences 2 to 3", "node b can't read sequences 5000 to 5001", "node b can't read sequence 9000"}},
+		"the newest": {node{lost: []uint64{messages - 1, messages}}, []string{fmt.Sprintf("node b can't read sequences %d to %d", messages-1, messages)}},
+		"another":    {node{altered: 5000}, []string{"nodes a and b hold different messages among sequences 4097 to 8192"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c.node.messages, c.node.at, c.node.fails = messages, 1000, -1
+			whole := &node{messages: messages, at: 700}
+			var found []string
+			a := &auditor{report: &report{to: func(f Finding) { found = append(found, f.Detail) }}}
+			a.cfg = Config{Log: &c.node, Patience: 100 * time.Millisecond, Replicas: []Replica{{Node: "a", Log: whole}, {Node: "b", Log: &c.node}, {Node: "c", Missing: "it is away"}}}
+			if name == "one" { // and where it comes first
+				slices.Reverse(a.cfg.Replicas)
+			}
+			if err := a.checkReplicas(t.Context(), messages); err != nil || !slices.Equal(found, c.want) {
+				t.Errorf("found %q, %v; want %q", found, err, c.want)
+			}
+			if len(a.report.summary.Incomplete) != 1 {
+				t.Errorf("said of the one that is away: %v", a.report.summary.Incomplete)
+			}
+			if err := a.cfg.Log.Read(t.Context(), eventlog.ReadConfig{To: messages}, func(eventlog.Slice) error { return nil }); err != nil {
+				t.Errorf("the audit reads from one that is not whole: %v", err)
+			}
+		})
+	}
+}
+
+// What one replica does not give is asked for again, and is said; what none gives ends
+// the read.
+func TestAReadGoesOnAtAnotherReplica(t *testing.T) {
+	t.Parallel()
+	for fails, good := range map[int]bool{0: true, 1: true, otherReplicas: true, -1: false} {
+		log := &node{messages: 5000, at: 1000, lost: []uint64{2345}, fails: fails}
+		s, next := &steady{Log: log}, uint64(1)
+		err := s.Read(t.Context(), eventlog.ReadConfig{To: 5000}, func(slice eventlog.Slice) error {
+			if slice.First != next {
+				t.Errorf("%d came after %d", slice.First, next-1)
+			}
+			next = slice.Last + 1
+			return nil
+		})
+		if good != (err == nil && next == 5001) || !good && !errors.Is(err, eventlog.ErrDamaged) {
+			t.Errorf("%d fail: %v before %d", fails, err, next)
+		}
+		var found []uint64
+		a := &auditor{report: &report{to: func(f Finding) { found = append(found, f.Seq) }}}
+		if a.reportHoles(s); len(found) != min(1, fails) && good || len(found) > 0 && found[0] != 2345 {
+			t.Errorf("%d fail: found %v", fails, found)
+		}
+	}
+}

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/memory-ledger/ledger/infra/localnats/natstest"
+	natsconf "github.com/memory-ledger/ledger/infra/nats"
+)
+
+// cluster provisions three nodes, which first elect their leader.
+func cluster(t *testing.T) []*natstest.Node {
+	t.Helper()
+	nodes := natstest.Cluster(t)
+	js, err := jetstream.New(dial(t, nodes[0].ClientURL()), jetstream.WithDefaultTimeout(2*time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		if _, err = natsconf.Provision(t.Context(), js, 3); err == nil {
+			return nodes
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+	}
+}
+
+// One message is damaged on the disk of one node of three: verify names node and
+// sequence, and audits what the others have. Not parallel: three nodes that elect
+// leaders want the machine to themselves.
+func TestADamagedReplicaIsNamed(t *testing.T) {
+	nodes := cluster(t)
+	url := nodes[0].ClientURL()
+	write(t, url, 100)
+	onlyEnviron(t, map[string]string{"NATS_URL": url, "LEDGER_DATA_DIR": t.TempDir()})
+	verify := func(args ...string) (string, error) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		return ledger(ctx, append([]string{"verify", "--log-only"}, args...)...)
+	}
+	// A node that has stopped is away, which is said; one that comes back catches up.
+	nodes[2].Stop()
+	await := func(what string, wanted func(text string, err error) bool) {
+		t.Helper()
+		for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+			text, err := verify("--replicas")
+			if wanted(text, err) {
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("%s: %s, %v", what, text, err)
+			}
+		}
+	}
+	await("a node that is away", func(text string, err error) bool {
+		return err != nil && strings.Contains(text, "INCOMPLETE   the replica of the log on node node-2: it is away")
+	})
+	damageReplica(t, nodes[2])
+	nodes[2].Restart()
+	await("the damaged node", func(text string, err error) bool {
+		var found finding
+		return errors.As(err, &found) && strings.Contains(text, "replica: sequence 1: node node-2 can't read sequence 1\n") &&
+			strings.Contains(text, "1 finding\n") && strings.Contains(text, "100 leaves") && !strings.Contains(text, "INCOMPLETE")
+	})
+	// Where nobody says which node, what a damaged one can't give another can: the audit
+	// is carried through each time, whoever answers.
+	for range 5 {
+		text, err := verify()
+		var found finding
+		if err != nil && !errors.As(err, &found) || !strings.Contains(text, "100 leaves") || strings.Count(text, "replica: ") > 1 {
+			t.Errorf("%s, %v", text, err)
+		}
+	}
+	// To refill it: stop it, empty its store, start it. The others give it all again.
+	nodes[2].Stop()
+	if err := os.RemoveAll(filepath.Join(nodes[2].Folder(), "jetstream")); err != nil {
+		t.Fatal(err)
+	}
+	nodes[2].Restart()
+	await("the refilled node", func(text string, err error) bool { return err == nil && strings.Contains(text, "agrees") })
+}
+
+// damageReplica alters the first message in a node's files.
+func damageReplica(t *testing.T, n *natstest.Node) {
+	t.Helper()
+	streams := filepath.Join(n.Folder(), "jetstream", "$G", "streams", natsconf.Stream)
+	files := natstest.FilesHolding(t, streams, []byte("/test"))
+	if len(files) != 1 {
+		t.Fatalf("the log is in %v", files)
+	}
+	data, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	data[bytes.Index(data, []byte("/test"))] ^= 1
+	if err := os.WriteFile(files[0], data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// An auditor may not choose a replica, and is told at once whose credentials that takes.
+func TestReplicasTakeTheAdministrator(t *testing.T) {
+	urlOf := deployed(t)
+	write(t, urlOf("api"), 3)
+	onlyEnviron(t, map[string]string{"NATS_URL": urlOf("auditor"), "LEDGER_DATA_DIR": t.TempDir()})
+	if said := runs(t, "verify", "--log-only", "--replicas"); !strings.Contains(said, "verify --replicas needs the administrator's credentials in NATS_URL") {
+		t.Error(said)
+	}
+	t.Setenv("NATS_URL", urlOf("admin"))
+	if text, err := ledger(t.Context(), "verify", "--log-only", "--replicas"); err != nil || !strings.Contains(text, "agrees") {
+		t.Errorf("%s, %v", text, err)
+	}
+}
