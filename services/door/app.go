@@ -3,7 +3,6 @@ package door
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -78,6 +77,7 @@ type App struct {
 	inFlight prometheus.Gauge
 	outages  outages
 	cutAfter time.Duration
+	stopping chan struct{} // closed when the service has begun to stop
 }
 
 // keyedRoute is the one whose writes take an Idempotency-Key. Elsewhere the
@@ -92,7 +92,7 @@ const (
 // New returns an App with the operational routes in place. The API's own
 // routes follow.
 func New(cfg Config) *App {
-	a := &App{cfg: cfg, cutAfter: cutAfter}
+	a := &App{cfg: cfg, cutAfter: cutAfter, stopping: make(chan struct{})}
 	a.App = fiber.New(fiber.Config{
 		AppName: "memory-ledger " + cfg.Service, DisableStartupMessage: true,
 		BodyLimit: MaxBody, ReadBufferSize: headerBytes, WriteBufferSize: answerBytes, Concurrency: maxConns,
@@ -109,6 +109,7 @@ func New(cfg Config) *App {
 	a.routeUnknownMethods()
 	a.refuseAmbiguous()
 	a.releaseBodies()
+	a.refuseWhenStopping()
 	a.requests = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Namespace: "ledger", Subsystem: "http", Name: "request_seconds",
 		Help:        "Time from the request's arrival to its answer, by route and status.",
@@ -269,8 +270,11 @@ func (a *App) fail(c *fiber.Ctx, err error) error {
 			a.Early(c)
 		}
 	}
-	if errors.Is(err, command.ErrCredentialDead) {
+	switch {
+	case errors.Is(err, command.ErrCredentialDead):
 		err = access.ErrUnauthenticated // the cause that all have
+	case errors.Is(err, fiber.ErrRequestTimeout) && a.isStopping():
+		err = errStopping // which is why the rest of it was not read
 	}
 	status, message := answer(err)
 	if message == messageUncertain && c.Route().Path == keyedRoute {
@@ -329,20 +333,4 @@ func cause(err error, status int) string {
 		return http.StatusText(status)
 	}
 	return err.Error()
-}
-
-// Serve answers requests on the listener until ctx ends, then lets those in
-// flight finish, for at most grace.
-func (a *App) Serve(ctx context.Context, listener net.Listener, grace time.Duration) error {
-	failed := make(chan error, 1)
-	go func() { failed <- a.Listener(lingering{listener}) }()
-	select {
-	case err := <-failed:
-		return fmt.Errorf("%s: serve: %w", a.cfg.Service, err)
-	case <-ctx.Done():
-	}
-	if err := a.ShutdownWithTimeout(grace); err != nil && !errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("%s: shut down: %w", a.cfg.Service, err)
-	}
-	return nil
 }

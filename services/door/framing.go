@@ -27,7 +27,7 @@ func (a *App) refuseAmbiguous() {
 	route := a.Server().Handler
 	a.Server().Handler = func(ctx *fasthttp.RequestCtx) {
 		closes, err := framing(&ctx.Request.Header)
-		if conn, ok := ctx.Conn().(*lingeringConn); ok && conn.answers(&ctx.Request.Header) {
+		if c, ok := ctx.Conn().(*conn); ok && c.answers(&ctx.Request.Header) {
 			err = errVersion
 		}
 		if closes || err != nil {

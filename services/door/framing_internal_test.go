@@ -105,7 +105,7 @@ const usualHeaders = "Host: ledger.example\r\nUser-Agent: Mozilla/5.0 (X11; Linu
 
 func TestFramingAllocatesNothing(t *testing.T) {
 	header := readHeader(t, usualHeaders)
-	conn := lingeringConn{}
+	conn := conn{}
 	sent := []byte("POST /memories HTTP/1.1\r\n" + usualHeaders)
 	if n := testing.AllocsPerRun(100, func() {
 		conn.see(sent)
@@ -119,7 +119,7 @@ func TestFramingAllocatesNothing(t *testing.T) {
 
 func BenchmarkFraming(b *testing.B) {
 	header := readHeader(b, usualHeaders)
-	conn := lingeringConn{}
+	conn := conn{}
 	sent := []byte("POST /memories HTTP/1.1\r\n" + usualHeaders)
 	b.ReportAllocs()
 	for b.Loop() {

@@ -202,7 +202,8 @@ func TestStopAndStartAgain(t *testing.T) {
 		t.Errorf("the second instance says %q", out)
 	}
 	core.Expect(200, "GET", "/memories/"+a.Text("id"), nil, session)
-	first.stop()
+	answered := stopUnderWriters(t, core, session, "first run", first.stop)
+	answered["kept"] = true
 	noProcessUses(t, dir)
 	if _, err := datadir.LoadRun(dir); !errors.Is(err, datadir.ErrNotRunning) {
 		t.Errorf("the note of the run: %v", err)
@@ -215,6 +216,7 @@ func TestStopAndStartAgain(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 	extension.Expect(200, "GET", "/auth/me", nil, other)
+	sameStored(t, core, session, answered)
 	third.stop()
 	noProcessUses(t, dir)
 }
