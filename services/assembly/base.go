@@ -73,6 +73,8 @@ type Base struct {
 	// OnWait, if set, is told when a reader waits for the projection, and until which
 	// sequence it has to be.
 	OnWait func(seq uint64)
+	// APIs is how many APIs share this process and its open files; 0 means 1.
+	APIs int
 	// Pace is the projector's; see runner.Config. 0 means its default.
 	Pace time.Duration
 

@@ -41,7 +41,7 @@ func (d *Deciding) ServeCore(ctx context.Context, listener net.Listener) error {
 	registerHits(d.Registry, "core_credentials", api.Access.Hits)
 	app := door.New(door.Config{
 		Service: "core", Log: d.Logger, Registry: d.Registry, OpenAPI: core.OpenAPI, Probes: d.probes(), NewID: NewID,
-		Tracer: d.Traces.Tracer("core"),
+		Tracer: d.Traces.Tracer("core"), MaxConnections: d.maxConnections(),
 	})
 	api.Mount(app)
 	return d.serve(ctx, app, listener, d.Chain.Run, api.Run, watchStakes)
@@ -68,6 +68,7 @@ func (d *Deciding) ServeExtension(ctx context.Context, listener net.Listener) er
 	app := door.New(door.Config{
 		Service: "extension", Log: d.Logger, Registry: d.Registry, OpenAPI: extension.OpenAPI, Probes: d.probes(),
 		ShowCauses: true, HideCauses: d.Config.Production(), NewID: NewID, Tracer: d.Traces.Tracer("extension"),
+		MaxConnections: d.maxConnections(),
 	})
 	api.Mount(app)
 	return d.serve(ctx, app, listener)

@@ -40,7 +40,6 @@ const (
 	// wakes the client, and on a busy machine whoever made it waits for a
 	// processor afterwards.
 	answerBytes = 16 << 10
-	maxConns    = 16384
 )
 
 // keptBody is how long a body's buffer may be that is kept for the next request.
@@ -63,7 +62,13 @@ type Config struct {
 	HideCauses bool // with ShowCauses: production, requestId only
 	NewID      func() string
 	Tracer     trace.Tracer // nil: tracing is off
+	// MaxConnections bounds the open connections; 0 means DefaultConnections.
+	MaxConnections int
 }
+
+// DefaultConnections is how many connections an API has open at most: each holds
+// some 40 kB.
+const DefaultConnections = 4096
 
 // App is one HTTP API.
 type App struct {
@@ -95,7 +100,7 @@ func New(cfg Config) *App {
 	a := &App{cfg: cfg, cutAfter: cutAfter, stopping: make(chan struct{})}
 	a.App = fiber.New(fiber.Config{
 		AppName: "memory-ledger " + cfg.Service, DisableStartupMessage: true,
-		BodyLimit: MaxBody, ReadBufferSize: headerBytes, WriteBufferSize: answerBytes, Concurrency: maxConns,
+		BodyLimit: MaxBody, ReadBufferSize: headerBytes, WriteBufferSize: answerBytes,
 		ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
 		// A form is a body like any other: refused by the route, not read by the
 		// framework, which would answer a malformed one with 400 on every route.
@@ -106,6 +111,7 @@ func New(cfg Config) *App {
 		JSONEncoder:  func(v any) ([]byte, error) { return json.Marshal(v, json.Deterministic(true)) },
 		ErrorHandler: a.fail,
 	})
+	a.Server().ConnState = follow
 	a.routeUnknownMethods()
 	a.refuseAmbiguous()
 	a.releaseBodies()

@@ -3,6 +3,7 @@
 package door
 
 import (
+	"log/slog"
 	"net"
 	"testing"
 	"time"
@@ -22,7 +23,7 @@ func TestGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	accepted, err := newListener(inner).Accept()
+	accepted, err := newListener(inner, 1, slog.New(slog.DiscardHandler)).Accept()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package door
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -22,7 +23,7 @@ var errStopping = Refuse(http.StatusServiceUnavailable, "the service is stopping
 // It is called once. Not the HTTP server's own shutdown, which closes connections
 // that are being read and forgets answers that it has not flushed.
 func (a *App) Serve(ctx context.Context, inner net.Listener, grace time.Duration) error {
-	connections := newListener(inner)
+	connections := newListener(inner, cmp.Or(a.cfg.MaxConnections, DefaultConnections), a.cfg.Log)
 	served := make(chan error, 1)
 	go func() { served <- a.Listener(connections) }()
 	select {
@@ -32,10 +33,10 @@ func (a *App) Serve(ctx context.Context, inner net.Listener, grace time.Duration
 	}
 	close(a.stopping)
 	_ = inner.Close() // which only ends Accept
+	connections.end()
 	if err := <-served; err != nil {
 		return fmt.Errorf("%s: stop: %w", a.cfg.Service, err)
 	}
-	connections.end()
 	connections.wait(grace)
 	return nil
 }
@@ -50,7 +51,8 @@ func (a *App) isStopping() bool {
 	}
 }
 
-// refuseWhenStopping is what every request meets first.
+// refuseWhenStopping is what every request meets first. A connection whose place
+// another one waits for is closed after its answer.
 func (a *App) refuseWhenStopping() {
 	route := a.Server().Handler
 	a.Server().Handler = func(ctx *fasthttp.RequestCtx) {
@@ -60,7 +62,7 @@ func (a *App) refuseWhenStopping() {
 			return
 		}
 		route(ctx)
-		if a.isStopping() {
+		if c, ok := ctx.Conn().(*conn); a.isStopping() || ok && c.of.full.Load() {
 			ctx.SetConnectionClose()
 		}
 	}

@@ -209,7 +209,8 @@ func TestStopAndStartAgain(t *testing.T) {
 		t.Errorf("the note of the run: %v", err)
 	}
 
-	third := startRun(t, dir)
+	third := launchUnder(t, fewFiles, dir)
+	third.awaitUp()
 	core, extension = third.clients()
 	got := decode[view](t, core.Expect(200, "GET", "/memories/"+a.Text("id"), nil, session).Body)
 	if got.Content != "kept" || got.LeafHash != a.Text("leafHash") {
@@ -217,6 +218,7 @@ func TestStopAndStartAgain(t *testing.T) {
 	}
 	extension.Expect(200, "GET", "/auth/me", nil, other)
 	sameStored(t, core, session, answered)
+	withFewFiles(t, third, core, extension, session, other)
 	third.stop()
 	noProcessUses(t, dir)
 }
