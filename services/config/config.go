@@ -158,7 +158,7 @@ type Config struct {
 	// MaxConnections bounds the open connections of one API. Further ones wait, and
 	// the one that has been idle for the longest is closed for them. It is lowered to
 	// what the limit on open files leaves.
-	MaxConnections int `env:"MAX_CONNECTIONS" envDefault:"4096"`
+	MaxConnections int `env:"MAX_CONNECTIONS" envDefault:"2048"`
 }
 
 // Need is something that a service can't do without.

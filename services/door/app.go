@@ -42,9 +42,6 @@ const (
 	answerBytes = 16 << 10
 )
 
-// keptBody is how long a body's buffer may be that is kept for the next request.
-const keptBody = 64 << 10
-
 // Probe is a dependency that readiness asks after.
 type Probe struct {
 	Name  string
@@ -67,8 +64,8 @@ type Config struct {
 }
 
 // DefaultConnections is how many connections an API has open at most: each holds
-// some 40 kB.
-const DefaultConnections = 4096
+// some 50 kB.
+const DefaultConnections = 2048
 
 // App is one HTTP API.
 type App struct {
@@ -82,6 +79,7 @@ type App struct {
 	inFlight prometheus.Gauge
 	outages  outages
 	cutAfter time.Duration
+	bodies   bodies
 	stopping chan struct{} // closed when the service has begun to stop
 }
 
@@ -92,15 +90,17 @@ const keyedRoute = "/memories"
 const (
 	localRequestID = "requestId"
 	localContext   = "context"
+	localBody      = "body"
+	localCut       = "cut"
 )
 
 // New returns an App with the operational routes in place. The API's own
 // routes follow.
 func New(cfg Config) *App {
-	a := &App{cfg: cfg, cutAfter: cutAfter, stopping: make(chan struct{})}
+	a := &App{cfg: cfg, cutAfter: cutAfter, bodies: newBodies(), stopping: make(chan struct{})}
 	a.App = fiber.New(fiber.Config{
 		AppName: "memory-ledger " + cfg.Service, DisableStartupMessage: true,
-		BodyLimit: MaxBody, ReadBufferSize: headerBytes, WriteBufferSize: answerBytes,
+		BodyLimit: MaxBody, StreamRequestBody: true, ReadBufferSize: headerBytes, WriteBufferSize: answerBytes,
 		ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
 		// A form is a body like any other: refused by the route, not read by the
 		// framework, which would answer a malformed one with 400 on every route.
@@ -113,8 +113,8 @@ func New(cfg Config) *App {
 	})
 	a.Server().ConnState = follow
 	a.routeUnknownMethods()
+	a.boundBodies()
 	a.refuseAmbiguous()
-	a.releaseBodies()
 	a.refuseWhenStopping()
 	a.requests = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Namespace: "ledger", Subsystem: "http", Name: "request_seconds",
@@ -165,16 +165,6 @@ func knownMethod(ctx *fasthttp.RequestCtx) {
 	}
 }
 
-// releaseBodies keeps connections from holding the buffer of a long body until they
-// are closed.
-func (a *App) releaseBodies() {
-	route := a.Server().Handler
-	a.Server().Handler = func(ctx *fasthttp.RequestCtx) {
-		route(ctx)
-		ctx.Request.ReleaseBody(keptBody)
-	}
-}
-
 // observe gives the request an id and a deadline, counts it and traces it.
 func (a *App) observe(c *fiber.Ctx) error {
 	start := time.Now()
@@ -183,7 +173,9 @@ func (a *App) observe(c *fiber.Ctx) error {
 	defer cancel()
 	ctx, span := a.span(ctx, c)
 	defer span.End()
-	defer a.cut(ctx, c.Context().Conn()).Stop()
+	cut := a.cut(ctx, c.Context().Conn())
+	defer cut.Stop()
+	c.Locals(localCut, cut)
 	c.Locals(localContext, ctx)
 	a.inFlight.Inc()
 	defer a.inFlight.Dec()
