@@ -50,7 +50,7 @@ func (a *API) Mount(app *door.App) {
 	app.Get("/agent-cases/:id/status", a.status(events.GrantCase))
 	app.Post("/agent-cases/:id/revoke", a.revoke(events.GrantCase))
 	// Not Get, which brings HEAD along: HEAD would spend a read on nothing.
-	app.Add(http.MethodGet, "/agent-cases/:token", a.readCase)
+	app.Add(http.MethodGet, "/agent-cases/:token", refuseLooking, a.readCase)
 
 	app.Post("/memory-drops", door.Writing(a.Access, a.mint(events.GrantDrop)))
 	app.Get("/memory-drops/:id/status", a.status(events.GrantDrop))
@@ -160,6 +160,30 @@ func checkText(content string, source *string, body *door.MemoryBody) (canonical
 		return canonical.Object{}, errSource
 	}
 	return metadata.With("source", *source)
+}
+
+var (
+	errPrefetch = door.Refuse(http.StatusForbidden, "a read of this document is not spent on a prefetch or a preview")
+	errPart     = door.Refuse(http.StatusRequestedRangeNotSatisfiable, "this document is only given whole")
+)
+
+// refuseLooking refuses what browsers, chats and mail programs send for links that
+// nobody has opened yet. It comes before the token is looked at, so it spends
+// nothing and tells nothing about the token.
+func refuseLooking(c *fiber.Ctx) error {
+	header := &c.Request().Header
+	for _, purpose := range []string{"Sec-Purpose", "Purpose", "X-Purpose"} {
+		if len(header.PeekAll(purpose)) > 0 {
+			return errPrefetch
+		}
+	}
+	if strings.EqualFold(c.Get("X-Moz"), "prefetch") {
+		return errPrefetch
+	}
+	if len(header.PeekAll(fiber.HeaderRange)) > 0 {
+		return errPart
+	}
+	return c.Next()
 }
 
 func (a *API) readCase(c *fiber.Ctx) error {
