@@ -35,7 +35,7 @@ func (d *Deciding) ServeCore(ctx context.Context, listener net.Listener) error {
 			DataKeys: memories, Issuer: tokens, NewID: NewID,
 		}),
 		Memories: memories, Commands: commands, Query: d.Pool, Staking: stakes,
-		BaseURL: d.Config.CoreURL, Now: time.Now, NewID: NewID,
+		BaseURL: d.Config.CoreURL, AllowedOrigins: d.Config.CoreAllowedOrigins, Now: time.Now, NewID: NewID,
 	}
 	registerHits(d.Registry, "core_tokens", &tokens.Hits)
 	registerHits(d.Registry, "core_credentials", api.Access.Hits)

@@ -124,6 +124,9 @@ type Config struct {
 	// confirmed, which is sooner and could in principle be undone.
 	AnchorCommitment string `env:"ANCHOR_COMMITMENT" envDefault:"finalized"`
 
+	// CoreAllowedOrigins are the origins whose pages may call the core API, in the
+	// form in which browsers name origins.
+	CoreAllowedOrigins []string `env:"CORE_ALLOWED_ORIGINS"`
 	// ExtensionAllowedOrigins is the CORS allowlist beside browser extensions, in
 	// the form in which browsers name origins.
 	ExtensionAllowedOrigins []string `env:"EXTENSION_ALLOWED_ORIGINS"`

@@ -49,6 +49,10 @@ func TestDoorSettings(t *testing.T) {
 		"EXTENSION_ALLOWED_ORIGINS=https://:443":         false,
 		"EXTENSION_ALLOWED_ORIGINS=https://bücher.b":     false,
 		"EXTENSION_ALLOWED_ORIGINS=https://a.b,x":        false,
+		"CORE_ALLOWED_ORIGINS=https://a.b":               true,
+		"CORE_ALLOWED_ORIGINS=*":                         false,
+		"CORE_ALLOWED_ORIGINS=null":                      false,
+		"CORE_ALLOWED_ORIGINS=https://a.b/":              false,
 		"EXTENSION_SESSION_TTL=1s":                       true,
 		"EXTENSION_SESSION_TTL=720h":                     true,
 		"EXTENSION_SESSION_TTL=0s":                       false,
@@ -123,6 +127,10 @@ func TestOriginsAsBrowsersSendThem(t *testing.T) {
 	cfg, err := config.Load([]string{"EXTENSION_ALLOWED_ORIGINS=" + given})
 	if err != nil || !slices.Equal(cfg.ExtensionAllowedOrigins, want) {
 		t.Errorf("%q, %v", cfg.ExtensionAllowedOrigins, err)
+	}
+	cfg, err = config.Load([]string{"CORE_ALLOWED_ORIGINS=" + given})
+	if err != nil || !slices.Equal(cfg.CoreAllowedOrigins, want) {
+		t.Errorf("%q, %v", cfg.CoreAllowedOrigins, err)
 	}
 }
 

@@ -111,7 +111,7 @@ func New(cfg Config) *App {
 		JSONEncoder:  func(v any) ([]byte, error) { return json.Marshal(v, json.Deterministic(true)) },
 		ErrorHandler: a.fail,
 	})
-	a.Server().ConnState = follow
+	a.Server().ConnState, a.Server().HeaderReceived = follow, skipLong
 	a.routeUnknownMethods()
 	a.boundBodies()
 	a.refuseAmbiguous()

@@ -57,8 +57,6 @@ func (a *App) boundBodies() {
 		body := &incoming{app: a}
 		var err error
 		switch {
-		case length > MaxBody:
-			err = fiber.ErrRequestEntityTooLarge
 		case length >= 0 && length <= smallBody:
 			request.Body() // is here already
 			body.whole = true

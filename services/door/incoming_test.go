@@ -172,6 +172,7 @@ func TestBodies(t *testing.T) {
 		t.Fatalf("a short body where none is due: %d %.100s", status, body)
 	}
 	for _, sent := range []string{
+		fmt.Sprintf("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n", door.MaxBody+1), // without any of it
 		"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks(door.MaxBody+1, 5000),
 		"GET / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks(9<<10, 5000),
 		"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 9000\r\n\r\n" + text(9000),

@@ -4,6 +4,7 @@ package extension
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -33,8 +34,12 @@ type API struct {
 
 // Mount adds the routes to an app.
 func (a *API) Mount(app *door.App) {
-	app.Use(a.cors)
-	app.Early = func(c *fiber.Ctx) { a.allowOrigin(c) }
+	app.AllowOrigins(door.CORS{
+		Allows: func(origin string) bool {
+			return connect.IsExtensionOrigin(origin) || slices.Contains(a.AllowedOrigins, origin)
+		},
+		Methods: "GET, POST", Exposed: "Retry-After, WWW-Authenticate, X-Request-Id",
+	})
 	app.Get("/health", func(c *fiber.Ctx) error {
 		return c.JSON(fiber.Map{"ok": true, "service": "memory-ledger-extension"})
 	})
