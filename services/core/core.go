@@ -54,8 +54,8 @@ func (a *API) Mount(app *door.App) {
 	app.SignIn(a.Desk, signin.ParseSignatureText)
 
 	app.Post("/memories", door.Writing(a.Access, a.writeMemory))
-	app.Get("/memories", a.listMemories)
-	app.Post("/memories/search", a.searchMemories)
+	app.Get("/memories", app.Compressed(a.listMemories))
+	app.Post("/memories/search", app.Compressed(a.searchMemories))
 	app.Get("/memories/:id/proof", a.proveMemory)
 	app.Get("/memories/:id/receipt", a.receiptOfMemory)
 	app.Get("/memories/:id", a.getMemory)

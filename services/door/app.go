@@ -80,7 +80,9 @@ type App struct {
 	outages  outages
 	cutAfter time.Duration
 	bodies   bodies
-	stopping chan struct{} // closed when the service has begun to stop
+	// compressing holds an entry for each stream that is being compressed.
+	compressing chan struct{}
+	stopping    chan struct{} // closed when the service has begun to stop
 }
 
 // keyedRoute is the one whose writes take an Idempotency-Key. Elsewhere the
@@ -97,7 +99,7 @@ const (
 // New returns an App with the operational routes in place. The API's own
 // routes follow.
 func New(cfg Config) *App {
-	a := &App{cfg: cfg, cutAfter: cutAfter, bodies: newBodies(), stopping: make(chan struct{})}
+	a := &App{cfg: cfg, cutAfter: cutAfter, bodies: newBodies(), stopping: make(chan struct{}), compressing: make(chan struct{}, compressors)}
 	a.App = fiber.New(fiber.Config{
 		AppName: "memory-ledger " + cfg.Service, DisableStartupMessage: true,
 		BodyLimit: MaxBody, StreamRequestBody: true, ReadBufferSize: headerBytes, WriteBufferSize: answerBytes,

@@ -48,7 +48,7 @@ func (a *API) Mount(app *door.App) {
 	app.Post("/auth/logout", door.Writing(a.Access, a.logout))
 	app.Get("/connect", connect.Page(a.BaseURL))
 
-	app.Get("/memories", a.listMemories)
+	app.Get("/memories", app.Compressed(a.listMemories))
 	app.Post("/memories", door.Writing(a.Access, a.writeMemory))
 
 	app.Post("/agent-cases", door.Writing(a.Access, a.mint(events.GrantCase)))
