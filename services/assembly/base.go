@@ -76,6 +76,8 @@ type Base struct {
 	// Beside are the workers of a local run, by what they are called: what is the
 	// matter with one is shown by the APIs' readiness, and does not end it.
 	Beside map[string]func() error
+	// APIs is how many APIs share this process and its open files; 0 means 1.
+	APIs int
 	// Pace is the projector's; see runner.Config. 0 means its default.
 	Pace time.Duration
 

@@ -33,13 +33,13 @@ func (d *Deciding) ServeCore(ctx context.Context, listener net.Listener) error {
 		Access:   access.NewCore(d.Pool, d.Fence, tokens, time.Now),
 		Desk:     d.signIn(d.Config.CoreURL, tokens, commands, memories),
 		Memories: memories, Commands: commands, Query: d.Pool, Staking: stakes,
-		BaseURL: d.Config.CoreURL, Now: time.Now, NewID: NewID,
+		BaseURL: d.Config.CoreURL, AllowedOrigins: d.Config.CoreAllowedOrigins, Now: time.Now, NewID: NewID,
 	}
 	registerHits(d.Registry, "core_tokens", &tokens.Hits)
 	registerHits(d.Registry, "core_credentials", api.Access.Hits)
 	app := door.New(door.Config{
 		Service: "core", Log: d.Logger, Registry: d.Registry, OpenAPI: core.OpenAPI, Probes: d.probes(), NewID: NewID,
-		Tracer: d.Traces.Tracer("core"),
+		Tracer: d.Traces.Tracer("core"), MaxConnections: d.maxConnections(),
 	})
 	api.Mount(app)
 	return d.serve(ctx, app, listener, d.Chain.Run, api.Run, watchStakes)
@@ -64,6 +64,7 @@ func (d *Deciding) ServeExtension(ctx context.Context, listener net.Listener) er
 	app := door.New(door.Config{
 		Service: "extension", Log: d.Logger, Registry: d.Registry, OpenAPI: extension.OpenAPI, Probes: d.probes(),
 		ShowCauses: true, HideCauses: d.Config.Production(), NewID: NewID, Tracer: d.Traces.Tracer("extension"),
+		MaxConnections: d.maxConnections(),
 	})
 	api.Mount(app)
 	return d.serve(ctx, app, listener)

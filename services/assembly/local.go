@@ -197,7 +197,7 @@ func (l *local) serve(ctx context.Context, say func(string)) error {
 		// this log.
 		base.Log = base.Log.WithTail(new(eventlog.Tail)).WithOwn(eventlog.NewOwn(l.nats))
 	}
-	base.Pace = localPace
+	base.Pace, base.APIs = localPace, 2
 	projector, err := NewProjector(base)
 	if err != nil {
 		return err

@@ -124,6 +124,9 @@ type Config struct {
 	// confirmed, which is sooner and could in principle be undone.
 	AnchorCommitment string `env:"ANCHOR_COMMITMENT" envDefault:"finalized"`
 
+	// CoreAllowedOrigins are the origins whose pages may call the core API, in the
+	// form in which browsers name origins.
+	CoreAllowedOrigins []string `env:"CORE_ALLOWED_ORIGINS"`
 	// ExtensionAllowedOrigins is the CORS allowlist beside browser extensions, in
 	// the form in which browsers name origins.
 	ExtensionAllowedOrigins []string `env:"EXTENSION_ALLOWED_ORIGINS"`
@@ -159,6 +162,10 @@ type Config struct {
 	// one more is answered 503.
 	MaxCommands        int `env:"MAX_COMMANDS" envDefault:"64"`
 	MaxWaitingCommands int `env:"MAX_WAITING_COMMANDS" envDefault:"512"`
+	// MaxConnections bounds the open connections of one API. Further ones wait, and
+	// the one that has been idle for the longest is closed for them. It is lowered to
+	// what the limit on open files leaves.
+	MaxConnections int `env:"MAX_CONNECTIONS" envDefault:"2048"`
 }
 
 // Need is something that a service can't do without.
@@ -312,6 +319,9 @@ func (c *Config) validate() []error {
 	}
 	if c.MaxCommands < 1 || c.MaxWaitingCommands < 0 {
 		problem("MAX_COMMANDS must be at least 1, MAX_WAITING_COMMANDS at least 0")
+	}
+	if c.MaxConnections < 1 {
+		problem("MAX_CONNECTIONS: must be at least 1")
 	}
 	if c.TraceEndpoint != "" {
 		u, err := url.Parse(c.TraceEndpoint)

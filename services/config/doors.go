@@ -43,13 +43,8 @@ func (c *Config) doors() []error {
 			problem("%s: %s is not an http or https URL without user, query and fragment", base[0], shown(base[1]))
 		}
 	}
-	for i, text := range c.ExtensionAllowedOrigins {
-		normal, err := origin(strings.TrimSpace(text))
-		if err != nil {
-			problem("EXTENSION_ALLOWED_ORIGINS: %s %w", shown(text), err)
-		}
-		c.ExtensionAllowedOrigins[i] = normal
-	}
+	errs = append(errs, origins("CORE_ALLOWED_ORIGINS", c.CoreAllowedOrigins)...)
+	errs = append(errs, origins("EXTENSION_ALLOWED_ORIGINS", c.ExtensionAllowedOrigins)...)
 	for _, err := range c.extensionNames() {
 		problem("EXTENSION_NAMES: %w", err)
 	}
@@ -74,6 +69,19 @@ func shown(value string) string {
 		return "what it is set to"
 	}
 	return strconv.Quote(value)
+}
+
+// origins brings a variable's origins to their one form, and says what is wrong
+// with them.
+func origins(variable string, list []string) (errs []error) {
+	for i, text := range list {
+		normal, err := origin(strings.TrimSpace(text))
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %s %w", variable, shown(text), err))
+		}
+		list[i] = normal
+	}
+	return errs
 }
 
 var errOrigin = errors.New("is not an origin (scheme://host[:port], and nothing more)")

@@ -62,6 +62,10 @@ func TestDoorSettings(t *testing.T) {
 		"EXTENSION_ALLOWED_ORIGINS=https://:443":         false,
 		"EXTENSION_ALLOWED_ORIGINS=https://bücher.b":     false,
 		"EXTENSION_ALLOWED_ORIGINS=https://a.b,x":        false,
+		"CORE_ALLOWED_ORIGINS=https://a.b":               true,
+		"CORE_ALLOWED_ORIGINS=*":                         false,
+		"CORE_ALLOWED_ORIGINS=null":                      false,
+		"CORE_ALLOWED_ORIGINS=https://a.b/":              false,
 		"EXTENSION_NAMES=":                               true,
 		"EXTENSION_NAMES=" + chromeID + "=My Notes, " + strings.ToUpper(uuid) + " = Ñandú = x": true,
 		"EXTENSION_NAMES=" + chromeID:                                 false,
@@ -146,6 +150,10 @@ func TestOriginsAsBrowsersSendThem(t *testing.T) {
 	cfg, err := config.Load([]string{"EXTENSION_ALLOWED_ORIGINS=" + given})
 	if err != nil || !slices.Equal(cfg.ExtensionAllowedOrigins, want) {
 		t.Errorf("%q, %v", cfg.ExtensionAllowedOrigins, err)
+	}
+	cfg, err = config.Load([]string{"CORE_ALLOWED_ORIGINS=" + given})
+	if err != nil || !slices.Equal(cfg.CoreAllowedOrigins, want) {
+		t.Errorf("%q, %v", cfg.CoreAllowedOrigins, err)
 	}
 }
 

@@ -110,6 +110,11 @@ func statuses(op *operation) string {
 
 func checkHeaders(answer *response, x *exchange) []string {
 	var problems []string
+	// Compressing an answer that holds a secret may tell it: which ones are is no
+	// accident.
+	if x.header.Get("Content-Encoding") != "" && !slices.ContainsFunc(answer.headers, func(h header) bool { return h.name == "Content-Encoding" }) {
+		problems = append(problems, "compressed, where that is not documented")
+	}
 	for _, h := range answer.headers {
 		values := x.header.Values(h.name)
 		if len(values) == 0 {

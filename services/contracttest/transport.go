@@ -2,6 +2,7 @@ package contracttest
 
 import (
 	"bytes"
+	"compress/gzip"
 	"fmt"
 	"io"
 	"net/http"
@@ -54,16 +55,37 @@ func (c *checker) RoundTrip(request *http.Request) (*http.Response, error) {
 	_ = answer.Body.Close()
 	answer.Body = &replay{reader: bytes.NewReader(body), end: readErr}
 	requestBody, requestKnown := copied()
+	header, plain := answer.Header, body
+	switch {
+	case answer.Uncompressed: // by the transport, which then says nothing of it
+		header = header.Clone()
+		header.Set("Content-Encoding", "gzip")
+	case header.Get("Content-Encoding") == "gzip" && readErr == nil:
+		plain = gunzip(body)
+	}
 	op, problems := c.document.check(&exchange{
 		method: request.Method, path: pathOf(request), requestHeader: request.Header,
 		requestBody: requestBody, requestKnown: requestKnown,
-		status: answer.StatusCode, header: answer.Header, body: body, bodyKnown: readErr == nil,
+		status: answer.StatusCode, header: header, body: plain, bodyKnown: readErr == nil,
 	})
 	note(c.api, op, answer.StatusCode)
 	for _, problem := range problems {
 		c.complain(request, answer.StatusCode, op, body, problem)
 	}
 	return answer, nil
+}
+
+// gunzip returns the text of a body; as it is where it is not gzip.
+func gunzip(body []byte) []byte {
+	reader, err := gzip.NewReader(bytes.NewReader(body))
+	if err != nil {
+		return body
+	}
+	text, err := io.ReadAll(reader)
+	if err != nil {
+		return body
+	}
+	return text
 }
 
 func pathOf(request *http.Request) string {

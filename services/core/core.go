@@ -5,6 +5,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 
@@ -28,8 +29,10 @@ type API struct {
 	Query    schema.Querier
 	Staking  Staking
 	BaseURL  string // public, without a slash at the end
-	Now      func() time.Time
-	NewID    func() string
+	// AllowedOrigins are those whose pages may call the API.
+	AllowedOrigins []string
+	Now            func() time.Time
+	NewID          func() string
 
 	uses *keyUses
 }
@@ -41,14 +44,18 @@ func (a *API) Run(ctx context.Context) { a.uses.run(ctx) }
 // Mount adds the routes to an app.
 func (a *API) Mount(app *door.App) {
 	a.uses = newKeyUses(a.recordUse, a.Now)
+	app.AllowOrigins(door.CORS{
+		Allows:  func(origin string) bool { return slices.Contains(a.AllowedOrigins, origin) },
+		Methods: "DELETE, GET, POST", Exposed: "Link, Retry-After, WWW-Authenticate, X-Request-Id",
+	})
 	app.Get("/health", func(c *fiber.Ctx) error {
 		return c.JSON(health{OK: true, Service: "memory-ledger-core"})
 	})
 	app.SignIn(a.Desk, signin.ParseSignatureText)
 
 	app.Post("/memories", door.Writing(a.Access, a.writeMemory))
-	app.Get("/memories", a.listMemories)
-	app.Post("/memories/search", a.searchMemories)
+	app.Get("/memories", app.Compressed(a.listMemories))
+	app.Post("/memories/search", app.Compressed(a.searchMemories))
 	app.Get("/memories/:id/proof", a.proveMemory)
 	app.Get("/memories/:id/receipt", a.receiptOfMemory)
 	app.Get("/memories/:id", a.getMemory)

@@ -3,7 +3,6 @@ package door
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -41,11 +40,7 @@ const (
 	// wakes the client, and on a busy machine whoever made it waits for a
 	// processor afterwards.
 	answerBytes = 16 << 10
-	maxConns    = 16384
 )
-
-// keptBody is how long a body's buffer may be that is kept for the next request.
-const keptBody = 64 << 10
 
 // Probe is a dependency that readiness asks after.
 type Probe struct {
@@ -66,7 +61,13 @@ type Config struct {
 	HideCauses bool // with ShowCauses: production, requestId only
 	NewID      func() string
 	Tracer     trace.Tracer // nil: tracing is off
+	// MaxConnections bounds the open connections; 0 means DefaultConnections.
+	MaxConnections int
 }
+
+// DefaultConnections is how many connections an API has open at most: each holds
+// some 50 kB.
+const DefaultConnections = 2048
 
 // App is one HTTP API.
 type App struct {
@@ -80,6 +81,10 @@ type App struct {
 	inFlight prometheus.Gauge
 	outages  outages
 	cutAfter time.Duration
+	bodies   bodies
+	// compressing holds an entry for each stream that is being compressed.
+	compressing chan struct{}
+	stopping    chan struct{} // closed when the service has begun to stop
 }
 
 // keyedRoute is the one whose writes take an Idempotency-Key. Elsewhere the
@@ -89,15 +94,17 @@ const keyedRoute = "/memories"
 const (
 	localRequestID = "requestId"
 	localContext   = "context"
+	localBody      = "body"
+	localCut       = "cut"
 )
 
 // New returns an App with the operational routes in place. The API's own
 // routes follow.
 func New(cfg Config) *App {
-	a := &App{cfg: cfg, cutAfter: cutAfter}
+	a := &App{cfg: cfg, cutAfter: cutAfter, bodies: newBodies(), stopping: make(chan struct{}), compressing: make(chan struct{}, compressors)}
 	a.App = fiber.New(fiber.Config{
 		AppName: "memory-ledger " + cfg.Service, DisableStartupMessage: true,
-		BodyLimit: MaxBody, ReadBufferSize: headerBytes, WriteBufferSize: answerBytes, Concurrency: maxConns,
+		BodyLimit: MaxBody, StreamRequestBody: true, ReadBufferSize: headerBytes, WriteBufferSize: answerBytes,
 		ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
 		// A form is a body like any other: refused by the route, not read by the
 		// framework, which would answer a malformed one with 400 on every route.
@@ -108,9 +115,11 @@ func New(cfg Config) *App {
 		JSONEncoder:  func(v any) ([]byte, error) { return json.Marshal(v, json.Deterministic(true)) },
 		ErrorHandler: a.fail,
 	})
+	a.Server().ConnState, a.Server().HeaderReceived = follow, skipLong
 	a.routeUnknownMethods()
+	a.boundBodies()
 	a.refuseAmbiguous()
-	a.releaseBodies()
+	a.refuseWhenStopping()
 	a.requests = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Namespace: "ledger", Subsystem: "http", Name: "request_seconds",
 		Help:        "Time from the request's arrival to its answer, by route and status.",
@@ -160,16 +169,6 @@ func knownMethod(ctx *fasthttp.RequestCtx) {
 	}
 }
 
-// releaseBodies keeps connections from holding the buffer of a long body until they
-// are closed.
-func (a *App) releaseBodies() {
-	route := a.Server().Handler
-	a.Server().Handler = func(ctx *fasthttp.RequestCtx) {
-		route(ctx)
-		ctx.Request.ReleaseBody(keptBody)
-	}
-}
-
 // observe gives the request an id and a deadline, counts it and traces it.
 func (a *App) observe(c *fiber.Ctx) error {
 	start := time.Now()
@@ -178,7 +177,9 @@ func (a *App) observe(c *fiber.Ctx) error {
 	defer cancel()
 	ctx, span := a.span(ctx, c)
 	defer span.End()
-	defer a.cut(ctx, c.Context().Conn()).Stop()
+	cut := a.cut(ctx, c.Context().Conn())
+	defer cut.Stop()
+	c.Locals(localCut, cut)
 	c.Locals(localContext, ctx)
 	a.inFlight.Inc()
 	defer a.inFlight.Dec()
@@ -271,8 +272,11 @@ func (a *App) fail(c *fiber.Ctx, err error) error {
 			a.Early(c)
 		}
 	}
-	if errors.Is(err, command.ErrCredentialDead) {
+	switch {
+	case errors.Is(err, command.ErrCredentialDead):
 		err = access.ErrUnauthenticated // the cause that all have
+	case errors.Is(err, fiber.ErrRequestTimeout) && a.isStopping():
+		err = errStopping // which is why the rest of it was not read
 	}
 	status, message := answer(err)
 	if message == messageUncertain && c.Route().Path == keyedRoute {
@@ -331,20 +335,4 @@ func cause(err error, status int) string {
 		return http.StatusText(status)
 	}
 	return err.Error()
-}
-
-// Serve answers requests on the listener until ctx ends, then lets those in
-// flight finish, for at most grace.
-func (a *App) Serve(ctx context.Context, listener net.Listener, grace time.Duration) error {
-	failed := make(chan error, 1)
-	go func() { failed <- a.Listener(lingering{listener}) }()
-	select {
-	case err := <-failed:
-		return fmt.Errorf("%s: serve: %w", a.cfg.Service, err)
-	case <-ctx.Done():
-	}
-	if err := a.ShutdownWithTimeout(grace); err != nil && !errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("%s: shut down: %w", a.cfg.Service, err)
-	}
-	return nil
 }

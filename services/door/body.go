@@ -20,8 +20,16 @@ const MaxBody = 1 << 20
 
 // Decode reads a JSON object into v. Unknown members are ignored; duplicate
 // names, invalid UTF-8, lone surrogates and trailing data are refused.
-func Decode(c *fiber.Ctx, v any) error {
-	body := c.BodyRaw()
+func Decode(c *fiber.Ctx, v any) error { return decode(c, v, Body) }
+
+// DecodePublic is Decode for routes that anybody may call.
+func DecodePublic(c *fiber.Ctx, v any) error { return decode(c, v, publicBody) }
+
+func decode(c *fiber.Ctx, v any, read func(*fiber.Ctx) ([]byte, error)) error {
+	body, err := read(c)
+	if err != nil {
+		return err
+	}
 	if err := contentType(c, body); err != nil {
 		return err
 	}
@@ -54,7 +62,11 @@ func notNull[T any](decoder *jsontext.Decoder, _ *T) error {
 // means an empty object, whatever its type is said to be. Many clients send the
 // header with every request.
 func DecodeOptional(c *fiber.Ctx, v any) error {
-	if len(c.BodyRaw()) == 0 {
+	body, err := Body(c)
+	if err != nil {
+		return err
+	}
+	if len(body) == 0 {
 		return contentEncoding(c)
 	}
 	return Decode(c, v)

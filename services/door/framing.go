@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/gofiber/fiber/v2"
 	"github.com/valyala/fasthttp"
 )
 
@@ -22,12 +23,13 @@ var (
 
 // refuseAmbiguous refuses requests that the server reads, but that a proxy before
 // it may have read in another way. Whatever follows on the connection may be
-// a part of them, so it is not read.
+// a part of them, so it is not read. Bodies that are announced as too long it
+// refuses on the way.
 func (a *App) refuseAmbiguous() {
 	route := a.Server().Handler
 	a.Server().Handler = func(ctx *fasthttp.RequestCtx) {
 		closes, err := framing(&ctx.Request.Header)
-		if conn, ok := ctx.Conn().(*lingeringConn); ok && conn.answers(&ctx.Request.Header) {
+		if c, ok := ctx.Conn().(*conn); ok && c.answers(&ctx.Request.Header) {
 			err = errVersion
 		}
 		if closes || err != nil {
@@ -75,6 +77,7 @@ func framing(header *fasthttp.RequestHeader) (closes bool, err error) {
 // from, some of them twice. So after such a line nothing more is run.
 func framingOf(raw []byte, http11 bool) (closes bool, err error) {
 	var hosts, lengths, encodings int
+	long := false
 	for len(raw) > 0 {
 		end := bytes.IndexByte(raw, '\n')
 		if end < 0 {
@@ -108,6 +111,7 @@ func framingOf(raw []byte, http11 bool) (closes bool, err error) {
 			}
 		case colon == len("content-length") && isName(line[:colon], "content-length"):
 			lengths++
+			long = long || isLong(bytes.Trim(value, " \t"))
 		case colon == len("transfer-encoding") && isName(line[:colon], "transfer-encoding"):
 			if encodings++; !isName(bytes.Trim(value, " \t"), "chunked") {
 				return false, errEncodings
@@ -121,6 +125,8 @@ func framingOf(raw []byte, http11 bool) (closes bool, err error) {
 		return false, errLengths
 	case encodings > 1 || (encodings == 1 && !http11):
 		return false, errEncodings
+	case long:
+		return false, fiber.ErrRequestEntityTooLarge
 	}
 	return closes || (lengths > 0 && encodings > 0), nil
 }
@@ -154,6 +160,27 @@ func isName(name []byte, lower string) bool {
 		}
 	}
 	return true
+}
+
+// isLong reports whether a length is more than MaxBody. The server's own reading of
+// it takes some numbers beyond 64 bits for small ones.
+func isLong(length []byte) bool {
+	for _, c := range length {
+		if c < '0' || c > '9' {
+			return false // which the server refuses
+		}
+	}
+	length = bytes.TrimLeft(length, "0")
+	const most = "1048576" // MaxBody
+	return len(length) > len(most) || len(length) == len(most) && string(length) > most
+}
+
+// skipLong has the server wait for nothing of a body that is refused for its length.
+func skipLong(header *fasthttp.RequestHeader) fasthttp.RequestConfig {
+	if header.ContentLength() > MaxBody {
+		header.SetContentLength(0)
+	}
+	return fasthttp.RequestConfig{}
 }
 
 // isHost reports whether a host, with or without a port, is made of what hosts

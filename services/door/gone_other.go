@@ -4,4 +4,4 @@ package door
 
 // Gone reports whether the peer has closed the connection. Here that shows only
 // when it is written to.
-func (c *lingeringConn) Gone() bool { return false }
+func (c *conn) Gone() bool { return false }

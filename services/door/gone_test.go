@@ -3,6 +3,7 @@
 package door
 
 import (
+	"log/slog"
 	"net"
 	"testing"
 	"time"
@@ -22,12 +23,12 @@ func TestGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	accepted, err := lingering{inner}.Accept()
+	accepted, err := newListener(inner, 1, slog.New(slog.DiscardHandler)).Accept()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer accepted.Close()
-	conn := accepted.(*lingeringConn)
+	conn := accepted.(*conn)
 	if conn.Gone() {
 		t.Error("an idle connection is gone")
 	}

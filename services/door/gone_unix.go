@@ -6,8 +6,12 @@ import "syscall"
 
 // Gone reports whether the peer has closed the connection, as far as that has
 // arrived. What it has sent beyond its request stays to be read.
-func (c *lingeringConn) Gone() bool {
-	raw, err := c.SyscallConn()
+func (c *conn) Gone() bool {
+	inner, ok := c.Conn.(syscall.Conn)
+	if !ok {
+		return false
+	}
+	raw, err := inner.SyscallConn()
 	if err != nil {
 		return true
 	}

@@ -22,7 +22,10 @@ type MemoryBody struct {
 // DecodeMemory is Decode for a MemoryBody; source says whether that member is
 // one of the route's, or one of those that are ignored.
 func DecodeMemory(c *fiber.Ctx, source bool) (MemoryBody, error) {
-	raw := c.BodyRaw()
+	raw, err := Body(c)
+	if err != nil {
+		return MemoryBody{}, err
+	}
 	if err := contentType(c, raw); err != nil {
 		return MemoryBody{}, err
 	}
@@ -44,7 +47,7 @@ func DecodeMemory(c *fiber.Ctx, source bool) (MemoryBody, error) {
 		Content  *string        `json:"content"`
 		Metadata jsontext.Value `json:"metadata"`
 	}
-	err := Decode(c, &body)
+	err = Decode(c, &body)
 	return MemoryBody{Content: body.Content, raw: body.Metadata}, err
 }
 

@@ -33,10 +33,10 @@ func (a *App) operations() {
 		// One metric that can't be gathered is no reason to serve none.
 		ErrorHandling: promhttp.ContinueOnError, ErrorLog: metricsLog{a.cfg.Log},
 	})))
-	a.Get("/openapi.json", func(c *fiber.Ctx) error {
+	a.Get("/openapi.json", a.Compressed(func(c *fiber.Ctx) error {
 		c.Set(fiber.HeaderContentType, fiber.MIMEApplicationJSON)
 		return c.Send(a.cfg.OpenAPI)
-	})
+	}))
 }
 
 // metricsLog is where what could not be gathered is reported.

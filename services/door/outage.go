@@ -47,5 +47,5 @@ func (o *outages) tell(err error, now time.Time) (untold int, due bool) {
 
 // isLoad tells what was refused because there is too much to do from what failed.
 func isLoad(err error) bool {
-	return errors.Is(err, command.ErrOverloaded) || errors.Is(err, memory.ErrBusy)
+	return errors.Is(err, command.ErrOverloaded) || errors.Is(err, errBodies) || errors.Is(err, memory.ErrBusy)
 }

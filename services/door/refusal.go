@@ -91,6 +91,7 @@ var table = []row{
 	{eventlog.ErrUncertain, http.StatusServiceUnavailable, messageUncertain},
 	{eventlog.ErrUnavailable, http.StatusServiceUnavailable, messageBusy},
 	{command.ErrOverloaded, http.StatusServiceUnavailable, messageBusy},
+	{errBodies, http.StatusServiceUnavailable, messageBusy},
 	{memory.ErrBusy, http.StatusServiceUnavailable, messageBusy},
 	{memory.ErrAbandoned, statusGone, ""},
 	{eventlog.ErrContradiction, http.StatusServiceUnavailable, messageBusy},

@@ -18,7 +18,7 @@ func challenge(c *fiber.Ctx, desk *signin.Desk) error {
 	var body struct {
 		PublicKey string `json:"publicKey"`
 	}
-	if err := Decode(c, &body); err != nil {
+	if err := DecodePublic(c, &body); err != nil {
 		return err
 	}
 	challenge, err := desk.Challenge(body.PublicKey)
@@ -34,7 +34,7 @@ func verify(c *fiber.Ctx, desk *signin.Desk, parseSignature func(jsontext.Value)
 		Message   *string        `json:"message"`
 		Signature jsontext.Value `json:"signature"`
 	}
-	if err := Decode(c, &body); err != nil {
+	if err := DecodePublic(c, &body); err != nil {
 		return err
 	}
 	if body.Message == nil || body.Signature == nil {

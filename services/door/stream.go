@@ -88,8 +88,8 @@ type untilClose struct {
 // connection: closed in good order, half a body would pass for a whole one.
 func (b untilClose) WriteTo(w io.Writer) (int64, error) {
 	_, err := io.Copy(w, b.Reader)
-	if conn, ok := b.conn.(*lingeringConn); ok && err != nil {
-		conn.abort()
+	if c, ok := b.conn.(*conn); ok && err != nil {
+		c.abort()
 	}
 	return 0, err
 }
@@ -97,8 +97,8 @@ func (b untilClose) WriteTo(w io.Writer) (int64, error) {
 // Gone returns what reports that the client has hung up, nil where that can't be
 // known.
 func Gone(c *fiber.Ctx) func() bool {
-	if conn, ok := c.Context().Conn().(*lingeringConn); ok {
-		return conn.Gone
+	if inner, ok := c.Context().Conn().(*conn); ok {
+		return inner.Gone
 	}
 	return nil
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
+	"github.com/memory-ledger/ledger/services/config"
 	"github.com/memory-ledger/ledger/services/contracttest"
 	"github.com/memory-ledger/ledger/services/core"
 	"github.com/memory-ledger/ledger/services/door"
@@ -122,6 +123,17 @@ func queryOf(op contracttest.Operation) string {
 // meets a fault. Requests must arrive within patience.
 func serveBare(t *testing.T, api contracttest.API, patience time.Duration) (addr string) {
 	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	serveBareOn(t, listener, api, patience)
+	return listener.Addr().String()
+}
+
+// serveBareOn is serveBare on a listener, until the test ends or stop is called.
+func serveBareOn(t *testing.T, listener net.Listener, api contracttest.API, patience time.Duration) (stop func()) {
+	t.Helper()
 	documents := map[contracttest.API][]byte{contracttest.Core: core.OpenAPI, contracttest.Extension: extension.OpenAPI}
 	app := door.New(door.Config{
 		Service: string(api), Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
@@ -137,10 +149,6 @@ func serveBare(t *testing.T, api contracttest.API, patience time.Duration) (addr
 		(&extension.API{}).Mount(app)
 	}
 	app.Server().ReadTimeout = patience
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
 	ended := make(chan error, 1)
 	go func() { ended <- app.Serve(ctx, listener, time.Second) }()
 	t.Cleanup(func() {
@@ -149,20 +157,52 @@ func serveBare(t *testing.T, api contracttest.API, patience time.Duration) (addr
 			t.Error(err)
 		}
 	})
-	return listener.Addr().String()
+	return stop
+}
+
+// begun is a listener that counts the requests that have arrived in part.
+type begun struct {
+	net.Listener
+	requests sync.WaitGroup
+}
+
+func (l *begun) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	return &begunConn{Conn: conn, of: l}, err
+}
+
+type begunConn struct {
+	net.Conn
+	of    *begun
+	reads int
+}
+
+func (c *begunConn) Read(p []byte) (int, error) {
+	if c.reads++; c.reads == 2 {
+		c.of.requests.Done()
+	}
+	return c.Conn.Read(p)
 }
 
 // answersAtTheWire: what the server refuses before any route sees it.
 func answersAtTheWire(t *testing.T, every func(func(contracttest.API, contracttest.Operation))) {
-	patient, hurried := map[contracttest.API]string{}, map[contracttest.API]string{}
+	patient, hurried, stopping := map[contracttest.API]string{}, map[contracttest.API]string{}, map[contracttest.API]*begun{}
+	var stops []func()
 	for _, api := range []contracttest.API{contracttest.Core, contracttest.Extension} {
 		patient[api], hurried[api] = serveBare(t, api, time.Minute), serveBare(t, api, 200*time.Millisecond)
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		stopping[api] = &begun{Listener: listener}
+		stops = append(stops, serveBareOn(t, stopping[api], api, time.Minute))
 	}
 	raws := map[int]string{
 		400: "Content-Length: many\r\n\r\n",
 		408: "X-Unfinished: ",
 		413: "Content-Length: 1048577\r\n\r\n",
 		431: "X-Large: " + strings.Repeat("x", 20<<10) + "\r\n\r\n",
+		503: "X-Unfinished: ", // until the service stops
 	}
 	var group sync.WaitGroup
 	defer group.Wait()
@@ -170,8 +210,12 @@ func answersAtTheWire(t *testing.T, every func(func(contracttest.API, contractte
 		method, path := requestOf(op)
 		for status, raw := range raws {
 			addr := patient[api]
-			if status == http.StatusRequestTimeout {
+			switch status {
+			case http.StatusRequestTimeout:
 				addr = hurried[api]
+			case http.StatusServiceUnavailable:
+				addr = stopping[api].Addr().String()
+				stopping[api].requests.Add(1)
 			}
 			group.Go(func() {
 				ctx, cancel := context.WithCancel(context.Background())
@@ -194,6 +238,12 @@ func answersAtTheWire(t *testing.T, every func(func(contracttest.API, contractte
 			})
 		}
 	})
+	for _, listener := range stopping {
+		listener.requests.Wait()
+	}
+	for _, stop := range stops {
+		stop()
+	}
 }
 
 // answersToFaults: a fault anywhere behind the door is a 500, and says nothing
@@ -238,9 +288,12 @@ func someChallenge(wallet stacktest.Wallet) string {
 // notObjects are bodies that no operation takes.
 var notObjects = []string{`nope`, `[]`, `null`, `"x"`, `{`, `{} {}`, `{"content":1,"publicKey":1,"label":1,"query":1,"maxReads":"1","maxWrites":"1"}`}
 
+// page is an origin that may call the core API.
+const page = "https://app.example"
+
 // answersToRequests: everything that depends on the request alone.
 func answersToRequests(t *testing.T, every func(func(contracttest.API, contracttest.Operation))) {
-	s := stacktest.Start(t, stacktest.Options{})
+	s := stacktest.Start(t, stacktest.Options{Configure: func(c *config.Config) { c.CoreAllowedOrigins = []string{page} }})
 	wallet := stacktest.NewWallet()
 	clients := map[contracttest.API]*stacktest.Client{contracttest.Core: s.Core[0], contracttest.Extension: s.Extension[0]}
 	sessions := map[contracttest.API]stacktest.Header{}
@@ -266,6 +319,10 @@ func answersToRequests(t *testing.T, every func(func(contracttest.API, contractt
 				if a.Header.Get("WWW-Authenticate") != "Bearer" {
 					t.Errorf("%s: %v", op.ID, a.Header)
 				}
+			case status == 403 && op.ID == "readCase":
+				c.Expect(403, method, path, body, stacktest.With("Sec-Purpose", "prefetch"))
+			case status == 416:
+				c.Expect(416, method, path, body, stacktest.With("Range", "bytes=0-"))
 			case status == 403:
 				c.Expect(403, method, path, body, key)
 			case status == 404 && op.Method != "*":
@@ -296,6 +353,9 @@ func answersToRequests(t *testing.T, every func(func(contracttest.API, contractt
 			}
 		}
 	})
+	preflight := stacktest.With("Access-Control-Request-Method", "DELETE")
+	s.Core[0].Expect(204, "OPTIONS", "/keys/x", nil, preflight, stacktest.With("Origin", page))
+	s.Core[0].Expect(403, "OPTIONS", "/keys/x", nil, preflight, stacktest.With("Origin", page+".example"))
 	for _, path := range []string{"/memories?limit=0", "/memories?cursor=x", "/log/consistency", "/log/consistency?from=1&to=0", "/log/consistency?from=0&to=99999"} {
 		s.Core[0].Expect(400, "GET", path, nil, sessions[contracttest.Core])
 	}
@@ -412,8 +472,8 @@ func answersWithoutLog(t *testing.T, every func(func(contracttest.API, contractt
 	log.Kill()
 	defer log.Start() // the stack is to end in order
 	every(func(api contracttest.API, op contracttest.Operation) {
-		if !slices.Contains(op.Statuses, 503) {
-			return
+		if !slices.Contains(op.Statuses, 500) {
+			return // it needs nothing, and is refused only by a service that stops
 		}
 		method, path := requestOf(op)
 		body := goodBody(op, wallet)

@@ -261,6 +261,43 @@ func TestAgentCases(t *testing.T) {
 	c.Expect(201, "POST", "/memory-drops/"+token, map[string]any{"content": "still whole"})
 }
 
+// TestLookingAtACaseSpendsNothing: what is asked for a link that nobody has opened is
+// refused alike whether the token is alive or not, and the read is there afterwards.
+func TestLookingAtACaseSpendsNothing(t *testing.T) {
+	t.Parallel()
+	c := stacktest.Start(t, stacktest.Options{}).Extension[0]
+	session := c.SignIn(stacktest.NewWallet())
+	made := c.Expect(201, "POST", "/agent-cases", nil, session)
+	alive := strings.TrimPrefix(made.Text("url"), c.URL)
+	for name, look := range map[string]struct {
+		header, value string
+		status        int
+	}{
+		"prefetch":           {"Sec-Purpose", "prefetch", 403},
+		"prerender":          {"Sec-Purpose", "prefetch;prerender", 403},
+		"anonymous prefetch": {"Sec-Purpose", "prefetch;anonymous-client-ip", 403},
+		"older prefetch":     {"Purpose", "prefetch", 403},
+		"Safari's preview":   {"X-Purpose", "preview", 403},
+		"Firefox's prefetch": {"X-Moz", "prefetch", 403},
+		"first bytes":        {"Range", "bytes=0-32768", 416},
+		"all bytes":          {"Range", "bytes=0-", 416},
+	} {
+		id := stacktest.With("X-Request-Id", "the-same")
+		got := c.Expect(look.status, "GET", alive, nil, stacktest.With(look.header, look.value), id)
+		dead := c.Expect(look.status, "GET", "/agent-cases/svc_case_unknown", nil, stacktest.With(look.header, look.value), id)
+		if string(got.Body) != string(dead.Body) {
+			t.Errorf("%s: %s for a live token, %s for a dead one", name, got.Body, dead.Body)
+		}
+	}
+	c.Expect(405, "HEAD", alive, nil)
+	if n := c.Expect(200, "GET", "/agent-cases/"+made.Text("id")+"/status", nil, session).Number("readCount"); n != 0 {
+		t.Errorf("looking spent %d reads", n)
+	}
+	c.Expect(200, "GET", alive, nil)
+	c.Expect(404, "GET", alive, nil)
+	c.Expect(403, "GET", alive, nil, stacktest.With("Purpose", "prefetch"))
+}
+
 // TestALongCase: a document that is too long to be kept has every memory all the
 // same, each once and in order, and costs one read.
 func TestALongCase(t *testing.T) {

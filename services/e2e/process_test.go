@@ -202,19 +202,23 @@ func TestStopAndStartAgain(t *testing.T) {
 		t.Errorf("the second instance says %q", out)
 	}
 	core.Expect(200, "GET", "/memories/"+a.Text("id"), nil, session)
-	first.stop()
+	answered := stopUnderWriters(t, core, session, "first run", first.stop)
+	answered["kept"] = true
 	noProcessUses(t, dir)
 	if _, err := datadir.LoadRun(dir); !errors.Is(err, datadir.ErrNotRunning) {
 		t.Errorf("the note of the run: %v", err)
 	}
 
-	third := startRun(t, dir)
+	third := launchUnder(t, fewFiles, dir)
+	third.awaitUp()
 	core, extension = third.clients()
 	got := decode[view](t, core.Expect(200, "GET", "/memories/"+a.Text("id"), nil, session).Body)
 	if got.Content != "kept" || got.LeafHash != a.Text("leafHash") {
 		t.Errorf("got %+v", got)
 	}
 	extension.Expect(200, "GET", "/auth/me", nil, other)
+	sameStored(t, core, session, answered)
+	withFewFiles(t, third, core, extension, session, other)
 	third.stop()
 	noProcessUses(t, dir)
 }

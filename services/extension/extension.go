@@ -4,6 +4,7 @@ package extension
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -36,8 +37,12 @@ type API struct {
 
 // Mount adds the routes to an app.
 func (a *API) Mount(app *door.App) {
-	app.Use(a.cors)
-	app.Early = func(c *fiber.Ctx) { a.allowOrigin(c) }
+	app.AllowOrigins(door.CORS{
+		Allows: func(origin string) bool {
+			return connect.IsExtensionOrigin(origin) || slices.Contains(a.AllowedOrigins, origin)
+		},
+		Methods: "GET, POST", Exposed: "Retry-After, WWW-Authenticate, X-Request-Id",
+	})
 	app.Get("/health", func(c *fiber.Ctx) error {
 		return c.JSON(fiber.Map{"ok": true, "service": "memory-ledger-extension"})
 	})
@@ -46,14 +51,14 @@ func (a *API) Mount(app *door.App) {
 	app.Post("/auth/logout", door.Writing(a.Access, a.logout))
 	app.Get("/connect", connect.Page(connect.Config{APIURL: a.BaseURL, SessionTTL: a.SessionTTL, Names: a.ExtensionNames}))
 
-	app.Get("/memories", a.listMemories)
+	app.Get("/memories", app.Compressed(a.listMemories))
 	app.Post("/memories", door.Writing(a.Access, a.writeMemory))
 
 	app.Post("/agent-cases", door.Writing(a.Access, a.mint(events.GrantCase)))
 	app.Get("/agent-cases/:id/status", a.status(events.GrantCase))
 	app.Post("/agent-cases/:id/revoke", a.revoke(events.GrantCase))
 	// Not Get, which brings HEAD along: HEAD would spend a read on nothing.
-	app.Add(http.MethodGet, "/agent-cases/:token", a.readCase)
+	app.Add(http.MethodGet, "/agent-cases/:token", refuseLooking, a.readCase)
 
 	app.Post("/memory-drops", door.Writing(a.Access, a.mint(events.GrantDrop)))
 	app.Get("/memory-drops/:id/status", a.status(events.GrantDrop))
@@ -163,6 +168,30 @@ func checkText(content string, source *string, body *door.MemoryBody) (canonical
 		return canonical.Object{}, errSource
 	}
 	return metadata.With("source", *source)
+}
+
+var (
+	errPrefetch = door.Refuse(http.StatusForbidden, "a read of this document is not spent on a prefetch or a preview")
+	errPart     = door.Refuse(http.StatusRequestedRangeNotSatisfiable, "this document is only given whole")
+)
+
+// refuseLooking refuses what browsers, chats and mail programs send for links that
+// nobody has opened yet. It comes before the token is looked at, so it spends
+// nothing and tells nothing about the token.
+func refuseLooking(c *fiber.Ctx) error {
+	header := &c.Request().Header
+	for _, purpose := range []string{"Sec-Purpose", "Purpose", "X-Purpose"} {
+		if len(header.PeekAll(purpose)) > 0 {
+			return errPrefetch
+		}
+	}
+	if strings.EqualFold(c.Get("X-Moz"), "prefetch") {
+		return errPrefetch
+	}
+	if len(header.PeekAll(fiber.HeaderRange)) > 0 {
+		return errPart
+	}
+	return c.Next()
 }
 
 func (a *API) readCase(c *fiber.Ctx) error {

@@ -13,7 +13,6 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/valyala/fasthttp"
 
 	"github.com/memory-ledger/ledger/services/door"
 )
@@ -112,19 +111,5 @@ func TestAPageLeavesInOneWrite(t *testing.T) {
 	}
 	if n := listener.writes.Load(); n != 1 {
 		t.Errorf("%d writes", n)
-	}
-}
-
-// TestALongBodyIsNotKept by the connection that it came on.
-func TestALongBodyIsNotKept(t *testing.T) {
-	app := newApp()
-	for length, kept := range map[int]bool{1 << 10: true, 1 << 20: false} {
-		var ctx fasthttp.RequestCtx
-		ctx.Request.SetRequestURI("/livez")
-		ctx.Request.SetBody(make([]byte, length))
-		app.Server().Handler(&ctx)
-		if got := len(ctx.Request.Body()) > 0; got != kept {
-			t.Errorf("%d bytes: kept: %v", length, got)
-		}
 	}
 }

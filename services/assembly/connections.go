@@ -1,0 +1,30 @@
+package assembly
+
+const (
+	// otherFiles is what a service has open beside clients' connections and the
+	// database's: the log's files and connections, pipes to local servers.
+	otherFiles = 64
+	// leastConnections is what an API takes, however few files it may open.
+	leastConnections = 16
+)
+
+// maxConnections is how many connections an API may have open: as configured, but so
+// few that log and database never find the process without a file descriptor.
+func (b *Base) maxConnections() int {
+	files, known := openFiles()
+	if !known {
+		return b.Config.MaxConnections
+	}
+	most := connectionsWithin(files, max(1, b.APIs), b.Config.MaxConnections, int(b.Config.DatabaseConns))
+	if most < b.Config.MaxConnections {
+		b.Logger.Warn("fewer connections than MAX_CONNECTIONS, for the limit on open files (ulimit -n)", "connections", most, "files", files)
+	}
+	return most
+}
+
+// connectionsWithin shares a limit on open files between the APIs of a process.
+func connectionsWithin(files uint64, apis, configured, database int) int {
+	const plenty = 1 << 30 // also for "unlimited", which is the largest number
+	left := int(min(files, plenty)) - otherFiles - 2*database
+	return min(configured, max(leastConnections, left/apis))
+}

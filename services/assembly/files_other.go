@@ -1,0 +1,7 @@
+//go:build !unix
+
+package assembly
+
+// openFiles is how many files this process may have open. ok is false where that is
+// not known.
+func openFiles() (most uint64, ok bool) { return 0, false }

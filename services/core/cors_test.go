@@ -1,0 +1,98 @@
+package core
+
+import (
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/memory-ledger/ledger/services/access"
+	"github.com/memory-ledger/ledger/services/door"
+	"github.com/memory-ledger/ledger/services/signin"
+)
+
+const listedOrigin = "https://app.example"
+
+// corsApp has the API's routes, and nothing behind them.
+func corsApp(origins ...string) *door.App {
+	tokens := signin.NewSignedTokens([]byte(strings.Repeat("s", 32)), time.Now)
+	api := &API{Access: access.NewCore(nil, nil, tokens, time.Now), AllowedOrigins: origins, Now: time.Now}
+	app := door.New(door.Config{
+		Service: "core", Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(), NewID: func() string { return "id" },
+	})
+	api.Mount(app)
+	return app
+}
+
+func ask(t *testing.T, app *door.App, method, path string, headers ...string) *http.Response {
+	t.Helper()
+	request := httptest.NewRequest(method, path, nil)
+	for i := 0; i < len(headers); i += 2 {
+		request.Header.Set(headers[i], headers[i+1])
+	}
+	answer, err := app.Test(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = answer.Body.Close()
+	return answer
+}
+
+// TestPagesOfListedOrigins may read every answer, and send what the API takes.
+func TestPagesOfListedOrigins(t *testing.T) {
+	t.Parallel()
+	app := corsApp("https://other.example", listedOrigin)
+	for path, status := range map[string]int{"/health": 200, "/memories": 401, "/nope": 404} {
+		answer := ask(t, app, "GET", path, "Origin", listedOrigin)
+		if answer.StatusCode != status || answer.Header.Get("Access-Control-Allow-Origin") != listedOrigin || answer.Header.Get("Access-Control-Allow-Credentials") != "" {
+			t.Errorf("%s: %d %v", path, answer.StatusCode, answer.Header)
+		}
+		exposed := strings.Split(answer.Header.Get("Access-Control-Expose-Headers"), ", ")
+		for _, header := range []string{"Link", "Retry-After", "WWW-Authenticate", "X-Request-Id"} {
+			if !slices.Contains(exposed, header) {
+				t.Errorf("%s: %s is not among %q", path, header, exposed)
+			}
+		}
+	}
+	for method, path := range map[string]string{"GET": "/memories", "POST": "/memories/search", "DELETE": "/keys/x"} {
+		answer := ask(t, app, "OPTIONS", path, "Origin", listedOrigin,
+			"Access-Control-Request-Method", method, "Access-Control-Request-Headers", "authorization,content-type,idempotency-key")
+		methods := strings.Split(answer.Header.Get("Access-Control-Allow-Methods"), ", ")
+		if answer.StatusCode != http.StatusNoContent || answer.Header.Get("Access-Control-Allow-Origin") != listedOrigin || !slices.Contains(methods, method) {
+			t.Errorf("preflight of %s %s: %d %v", method, path, answer.StatusCode, answer.Header)
+		}
+	}
+}
+
+// TestNoOtherPage may read an answer; without a list that is all of them.
+func TestNoOtherPage(t *testing.T) {
+	t.Parallel()
+	for name, app := range map[string]*door.App{"no list": corsApp(), "a list": corsApp(listedOrigin)} {
+		for _, origin := range []string{
+			"", "null", "*", "http://app.example", "https://app.example:8443", "https://app.example/", "https://app.example.attacker.example",
+			"https://evil.app.example", "HTTPS://APP.EXAMPLE", "https://app.example,https://attacker.example",
+			"chrome-extension://mckckkbinjalkaobmgaohdjieigmfink",
+		} {
+			for _, headers := range [][]string{{"Origin", origin}, {"Origin", origin, "Access-Control-Request-Method", "GET"}} {
+				method, status := "GET", http.StatusUnauthorized
+				if len(headers) > 2 {
+					method, status = "OPTIONS", http.StatusForbidden
+				}
+				answer := ask(t, app, method, "/memories", headers...)
+				if answer.StatusCode != status || !strings.Contains(answer.Header.Get("Vary"), "Origin") {
+					t.Errorf("%s: %s from %q: %d %v", name, method, origin, answer.StatusCode, answer.Header)
+				}
+				for header := range answer.Header {
+					if strings.HasPrefix(header, "Access-Control-") {
+						t.Errorf("%s: %s from %q: %s", name, method, origin, header)
+					}
+				}
+			}
+		}
+	}
+}
