@@ -61,8 +61,9 @@ func (f *Fence) listen(ctx context.Context) error {
 		return err
 	}
 	defer schema.Disconnect(conn)
+	var held string // the generation whose lock the connection has
 	for connected := true; ; connected = false {
-		if err := f.read(ctx, conn, connected); err != nil {
+		if err := f.read(ctx, conn, connected, &held); err != nil {
 			return err
 		}
 		if err := f.follow(ctx, conn, time.Now().Add(f.opts.Poll)); err != nil {
@@ -91,10 +92,10 @@ func (f *Fence) connect(ctx context.Context) (*pgx.Conn, error) {
 
 // read takes the checkpoint as it is, also where it went back. Where it may be that of
 // another database, it asks whether the log is as long; whoever reads asks, too.
-func (f *Fence) read(ctx context.Context, conn *pgx.Conn, connected bool) error {
+func (f *Fence) read(ctx context.Context, conn *pgx.Conn, connected bool, held *string) error {
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
-	is, err := position.Read(ctx, conn)
+	is, err := f.hold(ctx, conn, *held)
 	if err != nil {
 		return err
 	}
@@ -121,6 +122,36 @@ func (f *Fence) read(ctx context.Context, conn *pgx.Conn, connected bool) error 
 	}
 	if connected || exchanged || f.checkLength() != nil {
 		f.measure(ctx, is.Highest())
+	}
+	was := *held
+	if *held = is.Generation; was == "" || was == *held {
+		return nil
+	}
+	return f.lock(ctx, conn, "pg_advisory_unlock_shared", was)
+}
+
+// hold reads the checkpoint and shares the lock of its generation, unless that is the
+// one that is held. A rebuild that ends a generation waits for those who hold its lock.
+func (f *Fence) hold(ctx context.Context, conn *pgx.Conn, held string) (is position.Checkpoint, err error) {
+	for locked := ""; ; locked = is.Generation {
+		if is, err = position.Read(ctx, conn); err != nil || is.Generation == held || is.Generation == locked {
+			return is, err
+		}
+		if locked != "" { // ended before it was believed
+			if err := f.lock(ctx, conn, "pg_advisory_unlock_shared", locked); err != nil {
+				return is, err
+			}
+		}
+		if err := f.lock(ctx, conn, "pg_advisory_lock_shared", is.Generation); err != nil {
+			return is, err
+		}
+	}
+}
+
+func (f *Fence) lock(ctx context.Context, conn *pgx.Conn, function, generation string) error {
+	_, err := conn.Exec(ctx, `SELECT `+function+`($1)`, schema.GenerationKey(schema.Name(f.pool), generation))
+	if err != nil {
+		return fmt.Errorf("lock of a generation: %w", err)
 	}
 	return nil
 }
