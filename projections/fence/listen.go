@@ -62,8 +62,8 @@ func (f *Fence) listen(ctx context.Context) error {
 	}
 	defer schema.Disconnect(conn)
 	var held string // the generation whose lock the connection has
-	for connected := true; ; connected = false {
-		if err := f.read(ctx, conn, connected, &held); err != nil {
+	for {
+		if err := f.read(ctx, conn, &held); err != nil {
 			return err
 		}
 		if err := f.follow(ctx, conn, time.Now().Add(f.opts.Poll)); err != nil {
@@ -90,9 +90,9 @@ func (f *Fence) connect(ctx context.Context) (*pgx.Conn, error) {
 	return conn, nil
 }
 
-// read takes the checkpoint as it is, also where it went back. Where it may be that of
-// another database, it asks whether the log is as long; whoever reads asks, too.
-func (f *Fence) read(ctx context.Context, conn *pgx.Conn, connected bool, held *string) error {
+// read takes the checkpoint as it is, also where it went back, and asks whether the log
+// is as long.
+func (f *Fence) read(ctx context.Context, conn *pgx.Conn, held *string) error {
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
 	is, err := f.hold(ctx, conn, *held)
@@ -120,9 +120,7 @@ func (f *Fence) read(ctx context.Context, conn *pgx.Conn, connected bool, held *
 	case exchanged:
 		f.opts.Logger.Info("the read models were exchanged", "was", before, "is", is.Lowest())
 	}
-	if connected || exchanged || f.checkLength() != nil {
-		f.measure(ctx, is.Highest())
-	}
+	f.measure(ctx, is.Highest())
 	was := *held
 	if *held = is.Generation; was == "" || was == *held {
 		return nil
@@ -159,16 +157,25 @@ func (f *Fence) lock(ctx context.Context, conn *pgx.Conn, function, generation s
 // measure finds out whether the log is as long as the read models say that it was. A
 // log that does not answer says nothing about that.
 func (f *Fence) measure(ctx context.Context, position uint64) {
+	connection := f.opts.Connection()
 	head, err := f.log.Head(ctx)
 	if err != nil {
 		return
 	}
-	if short := lengthError(position, head); short == nil {
-		if f.short.Swap(nil) != nil {
-			f.opts.Logger.Info("reads are answered again: the log is as long as the read models")
+	if short := lengthError(position, head); short != nil {
+		if f.short.Swap(&short) == nil && !f.refused {
+			f.refused = true
+			f.opts.Logger.Error("reads and writes are refused", "err", short)
 		}
-	} else if f.short.Swap(&short) == nil {
-		f.opts.Logger.Error("reads are refused", "err", short)
+		return
+	}
+	f.fits.Store(connection)
+	if f.short.Swap(nil) != nil {
+		f.goal = head
+	}
+	if f.refused && f.known.reached(f.goal) {
+		f.refused = false
+		f.opts.Logger.Info("reads and writes are answered again: the log is as long as the read models")
 	}
 }
 

@@ -65,7 +65,7 @@ func (r *Runner) session(ctx context.Context, maxRecords int) error {
 }
 
 const howToRecover = "the log has lost messages or is not the one that these tables were made from; " +
-	"restore the log, or drop the schema and start again, which replays the log from the first message"
+	"restore the log, or run `ledger rebuild --force`, which makes the tables anew from the log that there is"
 
 func (r *Runner) aheadOfLog(position, head uint64) error {
 	return fmt.Errorf("%w: the checkpoint of schema %q is at sequence %d, the log ends at %d: %s",

@@ -76,8 +76,9 @@ type Base struct {
 	// Pace is the projector's; see runner.Config. 0 means its default.
 	Pace time.Duration
 
-	js  jetstream.JetStream
-	log waiting // for the log's server
+	js       jetstream.JetStream
+	checkLog func(context.Context) error // of fitting; newFence sets it
+	log      waiting                     // for the log's server
 }
 
 // Connector makes connections to NATS: over the network, or into an embedded
@@ -319,8 +320,13 @@ func NewDeciding(ctx context.Context, b *Base) (*Deciding, error) {
 	if err := d.openNonces(ctx, masters); err != nil {
 		return nil, err
 	}
+	if d.Fence, err = b.newFence(fence.Options{
+		Registerer: b.Registry, OnWait: b.OnWait, OnExchange: func() { d.Commands.Forget(); d.bodies.Forget() },
+	}); err != nil {
+		return nil, err
+	}
 	d.Commands, err = command.NewExecutor(command.Config{
-		Log: newMeteredLog(b.Log, b.Registry), Loader: command.ReadModel{Pool: b.Pool, Now: time.Now}, Source: "/ledger",
+		Log: newMeteredLog(fitting{b.Log, b.checkLog}, b.Registry), Loader: command.ReadModel{Pool: b.Pool, Now: time.Now}, Source: "/ledger",
 		NewID: NewID, CachedOwners: b.Config.CachedOwners,
 		MaxRunning: b.Config.MaxCommands, MaxWaiting: b.Config.MaxWaitingCommands,
 	})
@@ -336,12 +342,6 @@ func NewDeciding(ctx context.Context, b *Base) (*Deciding, error) {
 	registerHits(b.Registry, "recent", &d.recent.Hits)
 	registerBytes(b.Registry, "recent", d.recent.Bytes)
 	registerHits(b.Registry, "extents", &d.extents.Hits)
-	if d.Fence, err = fence.New(b.Pool, b.Log, fence.Options{
-		Registerer: b.Registry, Logger: b.Logger, OnWait: b.OnWait,
-		OnExchange: func() { d.Commands.Forget(); d.bodies.Forget() },
-	}); err != nil {
-		return nil, err
-	}
 	d.Chain = chainview.New(chainFreshness, time.Now, b.Logger)
 	registerHits(b.Registry, "chain", d.Chain)
 	if err := d.connectChain(); err != nil {
