@@ -263,10 +263,31 @@ func TestACheckpointBeyondTheLogIsRefused(t *testing.T) {
 	if difference := world.Difference(before, world.Dump(t, pool, runner.Projections()...)); difference != "" {
 		t.Error(difference)
 	}
-	// What the message says to do, does it.
+	// Without the tables it goes on, and makes them of the log that there is.
 	if _, err := pool.Exec(t.Context(), `DROP SCHEMA ledger CASCADE`); err != nil {
 		t.Fatal(err)
 	}
-	project(t, world.Pool(t, url, schema.Live), other)
 	caughtUp(t, pool, other)
+	ready(t, r)
+	sameFromTheStart(t, url, pool, other)
+}
+
+// TestTablesThatWereTakenAwayAreMadeAgain by the projector that works, and its fence
+// sees others.
+func TestTablesThatWereTakenAwayAreMadeAgain(t *testing.T) {
+	t.Parallel()
+	url, pool := world.Database(t)
+	log := world.NewLog(t)
+	history := world.NewHistory(52, 4)
+	r, _ := project(t, pool, log)
+	for _, emptied := range []string{`SELECT 1`, `DROP SCHEMA ledger CASCADE`, `DROP OWNED BY CURRENT_USER CASCADE`} {
+		log.Publish(t, history.Messages(20)...)
+		caughtUp(t, pool, log)
+		if _, err := pool.Exec(t.Context(), emptied); err != nil {
+			t.Fatal(err)
+		}
+		caughtUp(t, pool, log)
+		ready(t, r)
+	}
+	sameFromTheStart(t, url, pool, log)
 }

@@ -46,6 +46,9 @@ func (r *Runner) session(ctx context.Context, maxRecords int) error {
 	if err := r.takeTurn(ctx, conn); err != nil {
 		return err
 	}
+	if err := r.haveTables(ctx, conn); err != nil {
+		return err
+	}
 	s := &session{runner: r, projections: projection.Begin(r.cfg.Projections), conn: conn}
 	if s.at, err = r.takeRows(ctx, conn); err != nil {
 		return err
