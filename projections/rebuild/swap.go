@@ -155,8 +155,8 @@ func (r *rebuild) hold(ctx context.Context, tx pgx.Tx) (live position.Checkpoint
 	if _, err := tx.Exec(ctx, `LOCK TABLE `+r.live+`.checkpoint IN EXCLUSIVE MODE`); err != nil {
 		return live, err
 	}
-	live, err = position.Read(ctx, tx)
-	if err != nil && !errors.Is(err, position.ErrIncomplete) {
+	live, err = readCheckpoint(ctx, tx)
+	if err != nil && !unusable(err) {
 		return live, err
 	}
 	// Asked after the projectors were stopped: what they had applied was in the
