@@ -78,7 +78,8 @@ type Base struct {
 
 	js       jetstream.JetStream
 	checkLog func(context.Context) error // of fitting; newFence sets it
-	log      waiting                     // for the log's server
+	replicas *replicas
+	log      waiting // for the log's server
 }
 
 // Connector makes connections to NATS: over the network, or into an embedded
@@ -121,6 +122,7 @@ func NewBase(ctx context.Context, cfg config.Config, logger *slog.Logger, dial C
 		return nil, err
 	}
 	b.registerCertificates()
+	b.registerReplicas()
 	return b, nil
 }
 
@@ -419,6 +421,7 @@ func (d *Deciding) probes() []door.Probe {
 			_, err := d.Log.Head(ctx)
 			return errors.Join(err, d.Log.Storing())
 		}},
+		{Name: "replicas", Check: d.replicas.check, Advisory: true},
 		{Name: "database", Check: d.Pool.Ping},
 		{Name: "projection", Check: d.Fence.WaitAll},
 	}

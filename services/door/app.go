@@ -51,6 +51,8 @@ const keptBody = 64 << 10
 type Probe struct {
 	Name  string
 	Check func(ctx context.Context) error
+	// Advisory: what it finds is shown, and requests are still to be sent here.
+	Advisory bool
 }
 
 // Config of an App.

@@ -63,7 +63,7 @@ func (a *App) ready(c *fiber.Ctx) error {
 	for i, probe := range a.cfg.Probes {
 		state.Checks[probe.Name] = "ok"
 		if errs[i] != nil {
-			state.OK = false
+			state.OK = state.OK && probe.Advisory
 			state.Checks[probe.Name] = errs[i].Error()
 		}
 	}
