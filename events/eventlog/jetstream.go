@@ -324,6 +324,10 @@ func (l *JetStream) landed(ctx context.Context, a Append) (uint64, error) {
 	return 0, fmt.Errorf("append: %w", ErrConflict)
 }
 
+// Connection returns another number after each time that the connection to the server
+// was lost: another one, or another log, may answer since.
+func (l *JetStream) Connection() uint64 { return l.nc.Stats().Reconnects + 1 }
+
 // Head implements Reader. The newest message of all tells it: nothing is ever
 // deleted, and getting a message is cheaper for the server than describing the
 // stream.

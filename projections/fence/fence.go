@@ -25,7 +25,7 @@ var ErrBehind = errors.New("read models are behind the log")
 
 // ErrLogShort: the log is not the one that the read models are made of, or has lost
 // its end, or whoever answers for it does not know its end. What they hold is not to
-// be shown: answer 503.
+// be shown, and nothing is to be appended: answer 503.
 var ErrLogShort = errors.New("the log is shorter than the read models know it")
 
 const (
@@ -44,6 +44,9 @@ type Options struct {
 	Poll       time.Duration         // how often the checkpoint is read besides being told; 0 means 1 s
 	Logger     *slog.Logger          // nil means slog.Default()
 	Registerer prometheus.Registerer // nil means no metrics
+	// Connection returns another number whenever another server may answer for the log.
+	// nil: the same one always does.
+	Connection func() uint64
 	// OnWait, if set, is called by every wait that begins, with the sequence that it
 	// waits for. It must not block.
 	OnWait func(seq uint64)
@@ -64,6 +67,9 @@ type Fence struct {
 
 	known       tracker
 	short       atomic.Pointer[error] // ErrLogShort, where the listener found that
+	fits        atomic.Uint64         // the connection by which the log was last found long enough, 0 before that
+	refused     bool                  // the listener said that reads are refused, and not yet that they are answered
+	goal        uint64                // what has to be projected before it says that
 	away        atomic.Pointer[error] // why nobody listens, nil while somebody does
 	heads       shared[uint64]
 	checkpoints shared[position.Checkpoint]
@@ -86,6 +92,9 @@ func New(pool *pgxpool.Pool, log eventlog.Reader, opts Options) (*Fence, error) 
 	}
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()
+	}
+	if opts.Connection == nil {
+		opts.Connection = func() uint64 { return 1 }
 	}
 	f := &Fence{pool: pool, log: log, opts: opts, channel: schema.Channel(schema.Name(pool))}
 	f.own, _ = log.(knower)
@@ -177,6 +186,36 @@ func (f *Fence) newest(ctx context.Context) (uint64, error) {
 		return 0, fmt.Errorf("fence: %w", err)
 	}
 	return head, nil
+}
+
+// CheckLog returns ErrLogShort where the log is older than what the read models were
+// last known to hold: then nothing may be appended to it. It asks the log only when that
+// may have been exchanged since it was last asked: at first, and after each time that the
+// connection was lost. One that is exchanged behind a connection that stands is noticed
+// when the listener next looks. Errors: ErrLogShort, the log's, and at first the
+// database's.
+func (f *Fence) CheckLog(ctx context.Context) error {
+	connection := f.opts.Connection()
+	if err := f.checkLength(); err != nil || f.fits.Load() == connection {
+		return err
+	}
+	position, known := f.known.last()
+	if !known {
+		c, err := f.checkpoints.get(ctx)
+		if err != nil {
+			return fmt.Errorf("fence: %w", err)
+		}
+		position = c.Highest()
+	}
+	head, err := f.heads.get(ctx)
+	if err == nil {
+		err = lengthError(position, head)
+	}
+	if err != nil {
+		return fmt.Errorf("fence: %w", err)
+	}
+	f.fits.Store(connection)
+	return nil
 }
 
 func (f *Fence) checkLength() error {

@@ -61,8 +61,9 @@ func (f *Fence) listen(ctx context.Context) error {
 		return err
 	}
 	defer schema.Disconnect(conn)
-	for connected := true; ; connected = false {
-		if err := f.read(ctx, conn, connected); err != nil {
+	var held string // the generation whose lock the connection has
+	for {
+		if err := f.read(ctx, conn, &held); err != nil {
 			return err
 		}
 		if err := f.follow(ctx, conn, time.Now().Add(f.opts.Poll)); err != nil {
@@ -89,12 +90,12 @@ func (f *Fence) connect(ctx context.Context) (*pgx.Conn, error) {
 	return conn, nil
 }
 
-// read takes the checkpoint as it is, also where it went back. Where it may be that of
-// another database, it asks whether the log is as long; whoever reads asks, too.
-func (f *Fence) read(ctx context.Context, conn *pgx.Conn, connected bool) error {
+// read takes the checkpoint as it is, also where it went back, and asks whether the log
+// is as long.
+func (f *Fence) read(ctx context.Context, conn *pgx.Conn, held *string) error {
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
-	is, err := position.Read(ctx, conn)
+	is, err := f.hold(ctx, conn, *held)
 	if err != nil {
 		return err
 	}
@@ -119,8 +120,36 @@ func (f *Fence) read(ctx context.Context, conn *pgx.Conn, connected bool) error 
 	case exchanged:
 		f.opts.Logger.Info("the read models were exchanged", "was", before, "is", is.Lowest())
 	}
-	if connected || exchanged || f.checkLength() != nil {
-		f.measure(ctx, is.Highest())
+	f.measure(ctx, is.Highest())
+	was := *held
+	if *held = is.Generation; was == "" || was == *held {
+		return nil
+	}
+	return f.lock(ctx, conn, "pg_advisory_unlock_shared", was)
+}
+
+// hold reads the checkpoint and shares the lock of its generation, unless that is the
+// one that is held. A rebuild that ends a generation waits for those who hold its lock.
+func (f *Fence) hold(ctx context.Context, conn *pgx.Conn, held string) (is position.Checkpoint, err error) {
+	for locked := ""; ; locked = is.Generation {
+		if is, err = position.Read(ctx, conn); err != nil || is.Generation == held || is.Generation == locked {
+			return is, err
+		}
+		if locked != "" { // ended before it was believed
+			if err := f.lock(ctx, conn, "pg_advisory_unlock_shared", locked); err != nil {
+				return is, err
+			}
+		}
+		if err := f.lock(ctx, conn, "pg_advisory_lock_shared", is.Generation); err != nil {
+			return is, err
+		}
+	}
+}
+
+func (f *Fence) lock(ctx context.Context, conn *pgx.Conn, function, generation string) error {
+	_, err := conn.Exec(ctx, `SELECT `+function+`($1)`, schema.GenerationKey(schema.Name(f.pool), generation))
+	if err != nil {
+		return fmt.Errorf("lock of a generation: %w", err)
 	}
 	return nil
 }
@@ -128,16 +157,25 @@ func (f *Fence) read(ctx context.Context, conn *pgx.Conn, connected bool) error 
 // measure finds out whether the log is as long as the read models say that it was. A
 // log that does not answer says nothing about that.
 func (f *Fence) measure(ctx context.Context, position uint64) {
+	connection := f.opts.Connection()
 	head, err := f.log.Head(ctx)
 	if err != nil {
 		return
 	}
-	if short := lengthError(position, head); short == nil {
-		if f.short.Swap(nil) != nil {
-			f.opts.Logger.Info("reads are answered again: the log is as long as the read models")
+	if short := lengthError(position, head); short != nil {
+		if f.short.Swap(&short) == nil && !f.refused {
+			f.refused = true
+			f.opts.Logger.Error("reads and writes are refused", "err", short)
 		}
-	} else if f.short.Swap(&short) == nil {
-		f.opts.Logger.Error("reads are refused", "err", short)
+		return
+	}
+	f.fits.Store(connection)
+	if f.short.Swap(nil) != nil {
+		f.goal = head
+	}
+	if f.refused && f.known.reached(f.goal) {
+		f.refused = false
+		f.opts.Logger.Info("reads and writes are answered again: the log is as long as the read models")
 	}
 }
 

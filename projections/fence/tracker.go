@@ -154,6 +154,13 @@ func (t *tracker) highest() uint64 {
 	return t.at.Highest()
 }
 
+// last is how far the read models were known to be when somebody last listened.
+func (t *tracker) last() (highest uint64, known bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.at.Highest(), t.at.Generation != ""
+}
+
 // advance notes what the listener was told. It reports false for what does not
 // continue what is known: another generation, rows cut anew, or a step back.
 // Then it keeps what it knows, and the listener reads all rows.

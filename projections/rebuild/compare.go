@@ -56,8 +56,8 @@ func (r *rebuild) compare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	at, err := position.Read(ctx, tx)
-	if err != nil && !errors.Is(err, position.ErrIncomplete) {
+	at, err := readCheckpoint(ctx, tx)
+	if err != nil && !unusable(err) {
 		return err
 	}
 	newest, headErr := r.cfg.Log.Head(ctx)
@@ -65,7 +65,11 @@ func (r *rebuild) compare(ctx context.Context) error {
 		return headErr
 	}
 	if err != nil || at.Highest() > newest {
-		r.differ(Difference{Table: "checkpoint", Live: at.String(), Rebuilt: fmt.Sprintf("the log ends at %d", newest)})
+		is := at.String()
+		if schema.Damaged(err) {
+			is = unreadable(err)
+		}
+		r.differ(Difference{Table: "checkpoint", Live: is, Rebuilt: fmt.Sprintf("the log ends at %d", newest)})
 		at.Vector = position.All(head)
 	}
 	if err := r.replayer.To(ctx, at.Vector); err != nil {
@@ -74,11 +78,42 @@ func (r *rebuild) compare(ctx context.Context) error {
 	r.result.Compared = at.Lowest()
 	r.say("comparing at sequence %s", at)
 	for _, name := range r.tables() {
-		if err := r.compareTable(ctx, tx, name); err != nil {
+		if err := r.attempt(ctx, tx, name, func(tx pgx.Tx) error { return r.compareTable(ctx, tx, name) }); err != nil {
 			return fmt.Errorf("compare %s: %w", name, err)
 		}
 	}
-	return r.compareRoots(ctx, tx)
+	return r.attempt(ctx, tx, "roots", func(tx pgx.Tx) error { return r.compareRoots(ctx, tx) })
+}
+
+// attempt compares something, and reports what of the live tables can't be read as a
+// difference: a forced rebuild is the cure of that, too.
+func (r *rebuild) attempt(ctx context.Context, live pgx.Tx, what string, compare func(pgx.Tx) error) error {
+	liveFailed := false
+	err := pgx.BeginFunc(ctx, live, func(tx pgx.Tx) error {
+		err := compare(tx)
+		liveFailed = tx.Conn().PgConn().TxStatus() == 'E'
+		return err
+	})
+	if !liveFailed || !schema.Damaged(err) {
+		return err
+	}
+	r.differ(Difference{Table: what, Live: unreadable(err), Rebuilt: "not compared"})
+	return nil
+}
+
+func unreadable(err error) string { return "can't be read (" + err.Error() + ")" }
+
+// unusable reports whether an error says that a checkpoint says nothing.
+func unusable(err error) bool { return errors.Is(err, position.ErrIncomplete) || schema.Damaged(err) }
+
+// readCheckpoint reads the checkpoint in a transaction, which goes on where it is
+// damaged.
+func readCheckpoint(ctx context.Context, tx pgx.Tx) (at position.Checkpoint, err error) {
+	err = pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) (err error) {
+		at, err = position.Read(ctx, tx)
+		return err
+	})
+	return at, err
 }
 
 func (r *rebuild) differ(d Difference) {

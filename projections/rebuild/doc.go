@@ -36,15 +36,19 @@
 //     one; their columns have the same types, so no client notices.
 //   - Transactions of several queries use schema.Snapshot, which begins again
 //     when names change their meaning in between.
-//   - Fences see another generation in the checkpoint and read it anew.
+//   - Fences are notified, find another generation in the checkpoint, and have what
+//     was kept of the old tables dropped. Each shares a lock of the generation that it
+//     believes in: the rebuild says that the new tables are live once no fence has that
+//     of the old ones.
 //   - The notification channel is named after the schema's name, which stays.
 //
 // # One projection
 //
 // With a projection named, only its tables are made anew and exchanged, under
-// a short exclusive lock; the checkpoint stays. What it reads of other
-// projections (the tree reads leaf hashes from the memories, the pages their
-// bodies) it reads from the live tables; if those are damaged, rebuild everything.
+// a short exclusive lock; the checkpoint stays, and gets another generation. What
+// it reads of other projections (the tree reads leaf hashes from the memories, the
+// pages their bodies) it reads from the live tables; if those are damaged, rebuild
+// everything.
 //
 // # Interruptions
 //

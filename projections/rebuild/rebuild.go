@@ -420,7 +420,7 @@ func (r *rebuild) bulk(ctx context.Context, target position.Vector) error {
 // how far the log is.
 func (r *rebuild) target(ctx context.Context) (position.Vector, error) {
 	live, err := position.Read(ctx, r.control)
-	if err != nil && !errors.Is(err, position.ErrIncomplete) {
+	if err != nil && !unusable(err) {
 		return nil, err
 	}
 	// Asked after the tables were: what they hold was in the log by then.

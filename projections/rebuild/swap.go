@@ -20,6 +20,8 @@ const (
 	swapLockTimeout = "500ms"
 	swapAttempts    = 60
 	swapPause       = 500 * time.Millisecond
+	// readersTimeout is longer than a fence takes to give up a connection.
+	readersTimeout = "10s"
 )
 
 // swapIn waits for audits that read the live tables, catches up, and swaps.
@@ -38,9 +40,12 @@ func (r *rebuild) swapIn(ctx context.Context) error {
 		if err := r.replayer.To(ctx, target); err != nil {
 			return err
 		}
-		err = r.swap(ctx)
+		was, err := r.swap(ctx)
 		if err == nil {
 			r.result.Swapped, r.result.Position = true, r.replayer.At().Lowest()
+			if err := r.awaitReaders(ctx, was); err != nil {
+				return err
+			}
 			r.say("swapped in at sequence %s; projectors were held back for %s", r.replayer.At(), r.result.Held.Round(time.Millisecond))
 			return nil
 		}
@@ -51,6 +56,26 @@ func (r *rebuild) swapIn(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// awaitReaders returns once no fence believes in the tables that were live before:
+// each holds a lock of their generation until it has dropped what it kept of them. A
+// service that does not answer the database is given up after a while.
+func (r *rebuild) awaitReaders(ctx context.Context, generation string) error {
+	key := schema.GenerationKey(r.live, generation)
+	if _, err := r.control.Exec(ctx, `SET lock_timeout = '`+readersTimeout+`'`); err != nil {
+		return err
+	}
+	_, err := r.control.Exec(ctx, `SELECT pg_advisory_lock($1)`, key)
+	if inUse(err) {
+		r.say("a service has not noticed the new tables after %s; it may answer from what it kept of the old ones until it does", readersTimeout)
+	} else if err != nil {
+		return fmt.Errorf("wait for readers: %w", err)
+	} else if _, err := r.control.Exec(ctx, `SELECT pg_advisory_unlock($1)`, key); err != nil {
+		return fmt.Errorf("wait for readers: %w", err)
+	}
+	_, err = r.control.Exec(ctx, `RESET lock_timeout`)
+	return err
 }
 
 // inUse reports whether an error says that others hold what was to be locked.
@@ -70,12 +95,13 @@ func (r *rebuild) giveWay(ctx context.Context) error {
 	}
 }
 
-// swap is the one transaction. A crash in it leaves everything as it was; one
-// after it leaves the old tables, which the next rebuild drops.
-func (r *rebuild) swap(ctx context.Context) error {
+// swap is the one transaction, and returns the generation that it ended. A crash in
+// it leaves everything as it was; one after it leaves the old tables, which the next
+// rebuild drops.
+func (r *rebuild) swap(ctx context.Context) (was string, err error) {
 	begun := time.Now()
 	defer func() { r.result.Held = time.Since(begun) }()
-	return pgx.BeginFunc(ctx, r.control, func(tx pgx.Tx) error {
+	err = pgx.BeginFunc(ctx, r.control, func(tx pgx.Tx) error {
 		// synchronous_commit is on here, which also puts what the replay
 		// committed without it on the disk: it is earlier in the same WAL.
 		if _, err := tx.Exec(ctx, `SET LOCAL lock_timeout = '`+swapLockTimeout+`'; SET LOCAL synchronous_commit = on`); err != nil {
@@ -88,10 +114,11 @@ func (r *rebuild) swap(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := r.replayer.To(ctx, live); err != nil {
+		was = live.Generation
+		if err := r.replayer.To(ctx, live.Vector); err != nil {
 			return err
 		}
-		if at := r.replayer.At(); !at.Same(live) {
+		if at := r.replayer.At(); !at.Same(live.Vector) {
 			return fmt.Errorf("the rebuilt tables are at %s, beyond the live ones at %s", at, live)
 		}
 		for _, statement := range r.renames() {
@@ -99,8 +126,12 @@ func (r *rebuild) swap(ctx context.Context) error {
 				return err
 			}
 		}
-		return nil
+		// Fences read the checkpoint again when they are told of something that does
+		// not continue what they know.
+		_, err = tx.Exec(ctx, `SELECT pg_notify($1, 'exchanged')`, schema.Channel(r.live))
+		return err
 	})
+	return was, err
 }
 
 // sameVersion keeps migrations out until the swap is done and refuses where one
@@ -117,31 +148,31 @@ func (r *rebuild) sameVersion(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-// hold stops the live projectors and says where. Reading stays allowed. Where
-// everything is swapped, the checkpoint that they find when they may go on is of
-// another generation, so that their transactions fail; where one projection is,
-// it is the same, and the transactions go on with the new tables.
-func (r *rebuild) hold(ctx context.Context, tx pgx.Tx) (position.Vector, error) {
+// hold stops the live projectors and says where. Reading stays allowed. The
+// checkpoint that they find when they may go on is of another generation, so that
+// their transactions fail.
+func (r *rebuild) hold(ctx context.Context, tx pgx.Tx) (live position.Checkpoint, err error) {
 	if _, err := tx.Exec(ctx, `LOCK TABLE `+r.live+`.checkpoint IN EXCLUSIVE MODE`); err != nil {
-		return nil, err
+		return live, err
 	}
-	live, err := position.Read(ctx, tx)
-	if err != nil && !errors.Is(err, position.ErrIncomplete) {
-		return nil, err
+	live, err = readCheckpoint(ctx, tx)
+	if err != nil && !unusable(err) {
+		return live, err
 	}
 	// Asked after the projectors were stopped: what they had applied was in the
 	// log.
 	head, headErr := r.cfg.Log.Head(ctx)
 	if headErr != nil {
-		return nil, headErr
+		return live, headErr
 	}
 	switch damaged := err != nil || live.Highest() > head; {
 	case !damaged:
-		return live.Vector, nil
+		return live, nil
 	case r.alone():
-		return nil, fmt.Errorf("%w: it is at %s, the log ends at %d", ErrCheckpoint, live, head)
+		return live, fmt.Errorf("%w: it is at %s, the log ends at %d", ErrCheckpoint, live, head)
 	}
-	return position.All(head), nil
+	live.Vector = position.All(head)
+	return live, nil
 }
 
 func (r *rebuild) renames() []string {
@@ -162,5 +193,5 @@ func (r *rebuild) renames() []string {
 			`ALTER TABLE `+r.live+`.`+name+` SET SCHEMA `+r.old,
 			`ALTER TABLE `+r.fresh+`.`+name+` SET SCHEMA `+r.live)
 	}
-	return statements
+	return append(statements, `UPDATE `+r.live+`.checkpoint SET generation = (SELECT generation FROM `+r.fresh+`.checkpoint LIMIT 1)`)
 }

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/memory-ledger/ledger/events/partition"
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
+	"github.com/memory-ledger/ledger/projections/fence"
 	"github.com/memory-ledger/ledger/projections/internal/world"
 	"github.com/memory-ledger/ledger/projections/owners"
 	"github.com/memory-ledger/ledger/projections/rebuild"
@@ -251,5 +253,38 @@ func TestProgressIsTold(t *testing.T) {
 	run(t, cfg)
 	if want := fmt.Sprint([][2]uint64{{20, 20}, {21, 21}}); fmt.Sprint(told) != want {
 		t.Errorf("told %v, want %s", told, want)
+	}
+}
+
+// TestNoFenceBelievesInTheOldTables once a rebuild has said that the new ones are live,
+// however seldom it looks by itself: what is kept of the old ones may be wrong.
+func TestNoFenceBelievesInTheOldTables(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.fill(1, 3)
+	var exchanged atomic.Int64
+	f, err := fence.New(s.pool, s.log, fence.Options{Poll: time.Hour, OnExchange: func() { exchanged.Add(1) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	world.Running(t, f.Run)
+	if err := f.WaitAll(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for i, projection := range []string{"", "memories", "", "grants"} {
+		cfg := s.config()
+		cfg.Projection = projection
+		said := false
+		cfg.Say = func(what string) {
+			if strings.HasPrefix(what, "swapped in") {
+				said = true
+				if n := f.Tables(); n != uint64(i)+1 || exchanged.Load() != int64(n) {
+					t.Errorf("after rebuild %d of %q the fence has seen %d exchanges, and told of %d", i+1, projection, n, exchanged.Load())
+				}
+			}
+		}
+		if run(t, cfg); !said {
+			t.Error("it did not say that it swapped")
+		}
 	}
 }

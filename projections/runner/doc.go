@@ -25,5 +25,7 @@
 // pause the projector starts again from the checkpoint. A slice that can't be
 // applied is tried again for ever, with [Runner.Ready] saying why; nothing is
 // skipped. Because the locks are released meanwhile, a standby of a newer build
-// gets its chance at what this one can't read.
+// gets its chance at what this one can't read. Tables that the log does not fit are
+// tried again for ever, too: a restored log, or a rebuild, mends them. Tables that are
+// gone are made again.
 package runner

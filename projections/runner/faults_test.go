@@ -183,17 +183,14 @@ func TestALogThatShrinksUnderTheProjector(t *testing.T) {
 	_, pool := world.Database(t)
 	log := &shrinking{Log: world.NewLog(t)}
 	log.Publish(t, world.NewHistory(19, 4).Messages(50)...)
-	r, err := runner.New(runner.Config{Pool: pool, Log: log, Logger: world.Quiet()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- r.Run(t.Context()) }()
+	r, _ := project(t, pool, log)
 	caughtUp(t, pool, log)
 	log.lost.Store(1)
-	if err := <-ended; !errors.Is(err, runner.ErrAheadOfLog) {
-		t.Errorf("run says %v", err)
-	}
+	refuses(t, r, runner.ErrAheadOfLog)
+	log.lost.Store(0) // it was only asked of one that did not know its end
+	log.Publish(t, world.NewHistory(20, 4).Messages(5)...)
+	caughtUp(t, pool, log)
+	ready(t, r)
 }
 
 // follows is a log that is followed as the test says.
@@ -207,22 +204,16 @@ func (l follows) Follow(ctx context.Context, cfg eventlog.FollowConfig, yield fu
 }
 
 // TestALogThatEndsBeforeWhereItIsFollowedFrom has lost messages since it was asked for
-// its end, and the projector ends.
+// its end.
 func TestALogThatEndsBeforeWhereItIsFollowedFrom(t *testing.T) {
 	t.Parallel()
 	_, pool := world.Database(t)
 	log := follows{world.NewLog(t), func(context.Context, eventlog.FollowConfig, func(eventlog.Slice) error) error {
 		return eventlog.ErrTruncated
 	}}
-	r, err := runner.New(runner.Config{Pool: pool, Log: log, Logger: world.Quiet()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	if err := r.Run(ctx); !errors.Is(err, runner.ErrAheadOfLog) || !errors.Is(r.Ready(), runner.ErrAheadOfLog) {
-		t.Errorf("run says %v, ready says %v", err, r.Ready())
-	}
+	log.Publish(t, world.NewHistory(50, 4).Messages(5)...)
+	r, _ := project(t, pool, log)
+	refuses(t, r, runner.ErrAheadOfLog)
 }
 
 // TestAFollowerThatSkipsMessagesIsNotBelieved: they are asked for again.
@@ -262,29 +253,41 @@ func TestACheckpointBeyondTheLogIsRefused(t *testing.T) {
 	before := world.Dump(t, pool, runner.Projections()...)
 	other := world.NewLog(t)
 	other.Publish(t, world.NewHistory(17, 4).Messages(49)...)
-	r, err := runner.New(runner.Config{Pool: pool, Log: other, Logger: world.Quiet()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = r.Run(t.Context())
-	if !errors.Is(err, runner.ErrAheadOfLog) || !errors.Is(r.Ready(), runner.ErrAheadOfLog) {
-		t.Errorf("run says %v, ready says %v", err, r.Ready())
-	}
-	t.Log(err)
+	r, _ := project(t, pool, other)
+	refuses(t, r, runner.ErrAheadOfLog)
+	t.Log(r.Ready())
 	// One that is long enough is found out as well.
 	other.Publish(t, world.NewHistory(18, 4).Messages(10)...)
-	err = r.Run(t.Context())
-	if !errors.Is(err, runner.ErrOtherLog) || !errors.Is(r.Ready(), runner.ErrOtherLog) {
-		t.Errorf("run says %v, ready says %v", err, r.Ready())
-	}
-	t.Log(err)
+	refuses(t, r, runner.ErrOtherLog)
+	t.Log(r.Ready())
 	if difference := world.Difference(before, world.Dump(t, pool, runner.Projections()...)); difference != "" {
 		t.Error(difference)
 	}
-	// What the message says to do, does it.
+	// Without the tables it goes on, and makes them of the log that there is.
 	if _, err := pool.Exec(t.Context(), `DROP SCHEMA ledger CASCADE`); err != nil {
 		t.Fatal(err)
 	}
-	project(t, world.Pool(t, url, schema.Live), other)
 	caughtUp(t, pool, other)
+	ready(t, r)
+	sameFromTheStart(t, url, pool, other)
+}
+
+// TestTablesThatWereTakenAwayAreMadeAgain by the projector that works, and its fence
+// sees others.
+func TestTablesThatWereTakenAwayAreMadeAgain(t *testing.T) {
+	t.Parallel()
+	url, pool := world.Database(t)
+	log := world.NewLog(t)
+	history := world.NewHistory(52, 4)
+	r, _ := project(t, pool, log)
+	for _, emptied := range []string{`SELECT 1`, `DROP SCHEMA ledger CASCADE`, `DROP OWNED BY CURRENT_USER CASCADE`} {
+		log.Publish(t, history.Messages(20)...)
+		caughtUp(t, pool, log)
+		if _, err := pool.Exec(t.Context(), emptied); err != nil {
+			t.Fatal(err)
+		}
+		caughtUp(t, pool, log)
+		ready(t, r)
+	}
+	sameFromTheStart(t, url, pool, log)
 }

@@ -2,6 +2,7 @@ package runner_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -99,6 +100,17 @@ func caughtUp(t testing.TB, pool *pgxpool.Pool, log runner.Log) {
 func ready(t testing.TB, r *runner.Runner) {
 	t.Helper()
 	world.Eventually(t, 30*time.Second, r.Ready)
+}
+
+// refuses waits until the projector says why it applies nothing.
+func refuses(t testing.TB, r *runner.Runner, why error) {
+	t.Helper()
+	world.Eventually(t, 30*time.Second, func() error {
+		if err := r.Ready(); !errors.Is(err, why) {
+			return fmt.Errorf("ready says %w, want %w", err, why)
+		}
+		return nil
+	})
 }
 
 // inState waits until the projector is in a state.

@@ -497,25 +497,11 @@ func TestEachRowHasItsProof(t *testing.T) {
 			if c.timeless {
 				told = timeless{log}
 			}
-			r, err := runner.New(runner.Config{Pool: pool, Log: told, Logger: world.Quiet()})
-			if err != nil {
-				t.Fatal(err)
-			}
-			ended := make(chan error, 1)
-			ctx, stop := context.WithCancel(t.Context())
-			defer stop()
-			go func() { ended <- r.Run(ctx) }()
+			r, _ := project(t, pool, told)
 			if c.want == nil {
 				caughtUp(t, pool, log)
-				stop()
-			}
-			select {
-			case err := <-ended:
-				if !errors.Is(err, c.want) {
-					t.Errorf("run says %v", err)
-				}
-			case <-time.After(30 * time.Second):
-				t.Errorf("it runs on, %v", r.Ready())
+			} else {
+				refuses(t, r, c.want)
 			}
 			if is := at(t, pool, func(position.Vector) bool { return true }); errors.Is(c.want, runner.ErrAheadOfLog) && is.Lowest() != before.Lowest() {
 				t.Errorf("it went on from %s to %s first", before, is)

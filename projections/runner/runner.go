@@ -34,10 +34,11 @@ type Projection = projection.Projection
 // Errors of the projector.
 var (
 	// ErrAheadOfLog: the read models hold messages that the log does not.
-	// Going on would mix two histories, so Run ends with it.
+	// Going on would mix two histories, so nothing is applied until either is
+	// another one.
 	ErrAheadOfLog = errors.New("the read models are ahead of the log")
 	// ErrOtherLog: the message at the checkpoint is not the one that was
-	// projected. Run ends with it, for the same reason.
+	// projected. The same holds.
 	ErrOtherLog = errors.New("the read models come from another log")
 	// ErrFenced: somebody else moved the checkpoint.
 	ErrFenced = errors.New("another projector moved the checkpoint")
@@ -171,8 +172,9 @@ func New(cfg Config) (*Runner, error) {
 func (r *Runner) Await(seq uint64) { r.awaited.Await(seq) }
 
 // Run projects until ctx ends, then lets the slice in flight be committed and
-// returns nil. A database or a log that is out of reach is waited for. What it
-// ends with by itself is ErrAheadOfLog, ErrOtherLog and schema.ErrNewer.
+// returns nil. A database or a log that is out of reach is waited for, and so is one
+// that the other does not fit: it may be restored, or the read models made anew. What
+// it ends with by itself is schema.ErrNewer.
 func (r *Runner) Run(ctx context.Context) error {
 	backoff, limit := r.cfg.MinBackoff, r.cfg.SliceRecords
 	for {
@@ -182,7 +184,7 @@ func (r *Runner) Run(ctx context.Context) error {
 		case ctx.Err() != nil:
 			r.setState(Stopped, nil)
 			return nil
-		case errors.Is(err, ErrAheadOfLog), errors.Is(err, ErrOtherLog), errors.Is(err, schema.ErrNewer):
+		case errors.Is(err, schema.ErrNewer):
 			r.fail(err)
 			return err
 		}

@@ -46,6 +46,9 @@ func (r *Runner) session(ctx context.Context, maxRecords int) error {
 	if err := r.takeTurn(ctx, conn); err != nil {
 		return err
 	}
+	if err := r.haveTables(ctx, conn); err != nil {
+		return err
+	}
 	s := &session{runner: r, projections: projection.Begin(r.cfg.Projections), conn: conn}
 	if s.at, err = r.takeRows(ctx, conn); err != nil {
 		return err
@@ -65,7 +68,7 @@ func (r *Runner) session(ctx context.Context, maxRecords int) error {
 }
 
 const howToRecover = "the log has lost messages or is not the one that these tables were made from; " +
-	"restore the log, or drop the schema and start again, which replays the log from the first message"
+	"restore the log, or run `ledger rebuild --force`, which makes the tables anew from the log that there is"
 
 func (r *Runner) aheadOfLog(position, head uint64) error {
 	return fmt.Errorf("%w: the checkpoint of schema %q is at sequence %d, the log ends at %d: %s",

@@ -2,10 +2,12 @@ package runner
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/memory-ledger/ledger/events/partition"
 	"github.com/memory-ledger/ledger/projections/position"
@@ -70,17 +72,28 @@ func tryTurn(ctx context.Context, conn *pgx.Conn, schemaName string, run partiti
 	return mine, err
 }
 
-// takeRows returns the rows of the partitions, whose locks the caller holds,
-// unless a newer build has migrated the tables. It cuts those that reach beyond
-// the run, so that each row is one projector's, and joins those at the same
+// haveTables makes the tables again where somebody took them away: what they held is in
+// the log. It returns schema.ErrNewer where a newer build has migrated them.
+func (r *Runner) haveTables(ctx context.Context, conn *pgx.Conn) error {
+	looking, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	err := schema.Known(looking, conn)
+	var pg *pgconn.PgError
+	const undefinedTable = "42P01"
+	if !errors.As(err, &pg) || pg.Code != undefinedTable {
+		return err
+	}
+	r.cfg.Logger.Warn("the tables of the read models are not there: they are made again, from the log")
+	return schema.Migrate(ctx, r.cfg.Pool.Config().ConnString(), schema.Name(r.cfg.Pool))
+}
+
+// takeRows returns the rows of the partitions, whose locks the caller holds. It
+// cuts those that reach beyond the run, so that each row is one projector's, and joins those at the same
 // sequence. A crash leaves them as they were, or cut and joined, which changes
 // nothing that they say.
 func (r *Runner) takeRows(ctx context.Context, conn *pgx.Conn) (at position.Checkpoint, err error) {
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.ApplyTimeout)
 	defer cancel()
-	if err := schema.Known(ctx, conn); err != nil {
-		return at, err
-	}
 	run := r.cfg.Partitions
 	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 		// Of two that would cut the same row the second must see what the first

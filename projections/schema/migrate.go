@@ -136,6 +136,12 @@ func checkEncoding(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
+// GenerationKey is the key of the lock that a fence shares while it believes in the
+// read models of a generation.
+func GenerationKey(schemaName, generation string) int64 {
+	return LockKey("generation/"+generation, schemaName)
+}
+
 // LockKey is the key of an advisory lock for a purpose in a schema.
 func LockKey(purpose, schemaName string) int64 {
 	sum := sha256.Sum256([]byte("memory-ledger/" + purpose + "/" + schemaName))

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -52,6 +53,14 @@ var (
 	_ Querier = (pgx.Tx)(nil)
 	_ Querier = (*pgx.Conn)(nil)
 )
+
+// Damaged reports whether an error says that the database can't read what it has
+// stored: data (XX001) or an index (XX002) that is corrupted, or a file that is gone or
+// not readable (class 58). A rebuild makes it again.
+func Damaged(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && (pg.Code == "XX001" || pg.Code == "XX002" || strings.HasPrefix(pg.Code, "58"))
+}
 
 // Disconnect closes a connection outside a pool. A server that does not answer
 // is given up after a second.

@@ -5,12 +5,15 @@ import (
 	"errors"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/memory-ledger/ledger/anchoring/anchorer"
 	"github.com/memory-ledger/ledger/anchoring/chain"
 	"github.com/memory-ledger/ledger/events/partition"
+	"github.com/memory-ledger/ledger/projections/fence"
 )
 
-// NewAnchorer returns the anchorer of the configured chain.
+// NewAnchorer returns the anchorer of the configured chain. There has to be a fence.
 func NewAnchorer(b *Base) (*anchorer.Anchorer, error) {
 	cfg := b.Config
 	client, errURL := cfg.Chain()
@@ -21,7 +24,7 @@ func NewAnchorer(b *Base) (*anchorer.Anchorer, error) {
 		return nil, err
 	}
 	return anchorer.New(anchorer.Config{
-		Pool: b.Pool, Log: follower(b.Log, "ANCHORER_CONSUMER", cfg.AnchorerConsumer), Chain: client, Authority: key, Program: id,
+		Pool: b.Pool, Log: fitting{follower(b.Log, "ANCHORER_CONSUMER", cfg.AnchorerConsumer), b.checkLog}, Chain: client, Authority: key, Program: id,
 		Partitions: partitions, MaxWait: cfg.AnchorMaxWait, MaxLeaves: cfg.AnchorMaxLeaves,
 		PriorityFee: cfg.AnchorPriorityFee, MaxLamportsPerDay: cfg.AnchorMaxLamportsPerDay,
 		Commitment: chain.Commitment(cfg.AnchorCommitment),
@@ -31,9 +34,19 @@ func NewAnchorer(b *Base) (*anchorer.Anchorer, error) {
 
 // RunAnchorer runs the anchorer alone until ctx ends.
 func RunAnchorer(ctx context.Context, b *Base) error {
+	f, err := b.newFence(fence.Options{})
+	if err != nil {
+		return err
+	}
 	a, err := NewAnchorer(b)
 	if err != nil {
 		return err
 	}
-	return withOps(ctx, b, "anchorer", a.Ready, withStakes(b, a.Run))
+	run := withStakes(b, a.Run)
+	return withOps(ctx, b, "anchorer", a.Ready, func(ctx context.Context) error {
+		group, ctx := errgroup.WithContext(ctx)
+		group.Go(func() error { return f.Run(ctx) })
+		group.Go(func() error { return run(ctx) })
+		return group.Wait()
+	})
 }

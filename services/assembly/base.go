@@ -81,8 +81,10 @@ type Base struct {
 	// Pace is the projector's; see runner.Config. 0 means its default.
 	Pace time.Duration
 
-	js  jetstream.JetStream
-	log waiting // for the log's server
+	js       jetstream.JetStream
+	checkLog func(context.Context) error // of fitting; newFence sets it
+	replicas *replicas
+	log      waiting // for the log's server
 }
 
 // Connector makes connections to NATS: over the network, or into an embedded
@@ -125,6 +127,7 @@ func NewBase(ctx context.Context, cfg config.Config, logger *slog.Logger, dial C
 		return nil, err
 	}
 	b.registerCertificates()
+	b.registerReplicas()
 	return b, nil
 }
 
@@ -331,8 +334,13 @@ func NewDeciding(ctx context.Context, b *Base) (*Deciding, error) {
 	if err := d.openNonces(ctx, masters); err != nil {
 		return nil, err
 	}
+	if d.Fence, err = b.newFence(fence.Options{
+		Registerer: b.Registry, OnWait: b.OnWait, OnExchange: func() { d.Commands.Forget(); d.bodies.Forget() },
+	}); err != nil {
+		return nil, err
+	}
 	d.Commands, err = command.NewExecutor(command.Config{
-		Log: newMeteredLog(b.Log, b.Registry), Loader: command.ReadModel{Pool: b.Pool, Now: time.Now}, Source: "/ledger",
+		Log: newMeteredLog(fitting{b.Log, b.checkLog}, b.Registry), Loader: command.ReadModel{Pool: b.Pool, Now: time.Now}, Source: "/ledger",
 		NewID: NewID, CachedOwners: b.Config.CachedOwners,
 		MaxRunning: b.Config.MaxCommands, MaxWaiting: b.Config.MaxWaitingCommands,
 	})
@@ -348,12 +356,6 @@ func NewDeciding(ctx context.Context, b *Base) (*Deciding, error) {
 	registerHits(b.Registry, "recent", &d.recent.Hits)
 	registerBytes(b.Registry, "recent", d.recent.Bytes)
 	registerHits(b.Registry, "extents", &d.extents.Hits)
-	if d.Fence, err = fence.New(b.Pool, b.Log, fence.Options{
-		Registerer: b.Registry, Logger: b.Logger, OnWait: b.OnWait,
-		OnExchange: func() { d.Commands.Forget(); d.bodies.Forget() },
-	}); err != nil {
-		return nil, err
-	}
 	d.Chain = chainview.New(chainFreshness, time.Now, b.Logger)
 	registerHits(b.Registry, "chain", d.Chain)
 	if err := d.connectChain(); err != nil {
@@ -433,6 +435,7 @@ func (d *Deciding) probes() []door.Probe {
 		}},
 		// What is whole can still be served; a projector that needs the rest stops.
 		{Name: "log content", Advisory: true, Check: d.Log.Damaged},
+		{Name: "replicas", Check: d.replicas.check, Advisory: true},
 		{Name: "database", Check: d.Pool.Ping},
 		{Name: "projection", Check: d.Fence.WaitAll},
 	}

@@ -7,7 +7,9 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/projections/fence"
 )
 
 // provisioned is the log by a consumer that an administrator made. Where it is
@@ -15,6 +17,39 @@ import (
 type provisioned struct {
 	eventlog.Durable
 	consumer, variable string
+}
+
+// fitting is a log that nothing is decided on, or appended to, while it is older than
+// the read models: an older copy may have been put in its place.
+type fitting struct {
+	eventlog.Log
+	check func(context.Context) error
+}
+
+// newFence returns a fence, which the appends of this process ask from now on.
+func (b *Base) newFence(o fence.Options) (*fence.Fence, error) {
+	o.Logger, o.Connection = b.Logger, b.Log.Connection
+	f, err := fence.New(b.Pool, b.Log, o)
+	if err == nil {
+		b.checkLog = f.CheckLog
+	}
+	return f, err
+}
+
+// Append implements eventlog.Appender.
+func (l fitting) Append(ctx context.Context, a eventlog.Append) (uint64, error) {
+	if err := l.check(ctx); err != nil {
+		return 0, err
+	}
+	return l.Log.Append(ctx, a)
+}
+
+// OwnerTail implements eventlog.Reader.
+func (l fitting) OwnerTail(ctx context.Context, f events.Family, o events.Owner, after uint64, yield func(eventlog.Record) error) error {
+	if err := l.check(ctx); err != nil {
+		return err
+	}
+	return l.Log.OwnerTail(ctx, f, o, after, yield)
 }
 
 // follower returns the log as a service follows it: by the consumer that a

@@ -137,7 +137,7 @@ func watchStakes(ctx context.Context, b *Base) error {
 
 func (b *Base) stakeWatcher(onchain *stakechain.Chain, source string, sweep time.Duration) *stakechain.Watcher {
 	return stakechain.NewWatcher(stakechain.WatcherConfig{
-		Chain: onchain, Store: staking.ReadModel{Pool: b.Pool}, Log: b.Log, Source: source,
+		Chain: onchain, Store: staking.ReadModel{Pool: b.Pool}, Log: fitting{b.Log, b.checkLog}, Source: source,
 		Now: time.Now, NewID: NewID, Logger: b.Logger, Sweep: sweep,
 	})
 }

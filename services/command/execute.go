@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"sync/atomic"
 	"time"
 
@@ -19,6 +18,9 @@ import (
 // ErrOverloaded: too many commands, of one owner or of all, are waiting. Nothing
 // was stored. Answer 503.
 var ErrOverloaded = errors.New("too many commands are waiting")
+
+// errAsking: so many commands wait for the read model that no more may.
+var errAsking = fmt.Errorf("%w for the read model", ErrOverloaded)
 
 // Loader reads cold owners from the read model.
 type Loader interface {
@@ -62,10 +64,12 @@ const (
 	// enough that what is not a command gets at the processor beside them.
 	defaultMaxRunning = 64
 	// maxIdempotent is how many answers a state remembers before the read model
-	// is asked which it has by now, some 25 kB. Where that does not get them,
-	// because the projector is away, they may become mostAnswers, 13 MB.
+	// is asked which it has by now, some 25 kB. Where it does not have them, because
+	// the projector is away, or does not answer within trimPatience, they may become
+	// mostAnswers, 13 MB.
 	maxIdempotent = 128
 	mostAnswers   = 1 << 16
+	trimPatience  = 250 * time.Millisecond
 )
 
 // Executor carries out commands.
@@ -74,6 +78,7 @@ type Executor struct {
 	owners  *lru.Cache[events.Owner, *entry]
 	running chan struct{} // one slot for every command that runs
 	waiting chan struct{} // one slot for every command that waits to run
+	asking  chan struct{} // one slot for every command that waits for the read model
 	keys    *atomic.Int64 // how many more used Idempotency-Keys may be remembered
 	// Hits counts the commands whose owner's state was in memory.
 	Hits *hits.Counter
@@ -116,6 +121,7 @@ func NewExecutor(cfg Config) (*Executor, error) {
 	return &Executor{
 		cfg: cfg, owners: owners, keys: keys, Hits: &hits.Counter{},
 		running: make(chan struct{}, cfg.MaxRunning), waiting: make(chan struct{}, max(0, cfg.MaxWaiting)),
+		asking: make(chan struct{}, cfg.MaxRunning+max(0, cfg.MaxWaiting)),
 	}, nil
 }
 
@@ -148,17 +154,18 @@ func (x *Executor) Execute(ctx context.Context, owner events.Owner, c Command) e
 	defer e.leave()
 	t := turn{of: e}
 	defer t.pass()
-	if err := x.admit(ctx); err != nil {
+	if err := x.admit(ctx, &t); err != nil {
 		return err
 	}
-	defer func() { <-x.running }()
+	defer x.release(&t)
 	return x.run(ctx, owner, &t, c)
 }
 
 // admit waits until few enough commands are running.
-func (x *Executor) admit(ctx context.Context) error {
+func (x *Executor) admit(ctx context.Context, t *turn) error {
 	select {
 	case x.running <- struct{}{}:
+		t.running = true
 		return nil
 	default:
 	}
@@ -170,10 +177,37 @@ func (x *Executor) admit(ctx context.Context) error {
 	}
 	select {
 	case x.running <- struct{}{}:
+		t.running = true
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("%w: %w", ErrOverloaded, ctx.Err())
 	}
+}
+
+// release gives up the slot of a command that runs.
+func (x *Executor) release(t *turn) {
+	if t.running {
+		t.running = false
+		<-x.running
+	}
+}
+
+// ask asks the read model. A command gives up its slot meanwhile: a database that
+// hangs must not hold back those who need nothing of it.
+func (x *Executor) ask(ctx context.Context, t *turn, question func() error) error {
+	select {
+	case x.asking <- struct{}{}:
+	default:
+		return errAsking
+	}
+	ran := t.running
+	x.release(t)
+	err := question()
+	<-x.asking
+	if err != nil || !ran {
+		return err
+	}
+	return x.admit(ctx, t)
 }
 
 // Forget drops what is kept of owners, which was loaded from read models that have
@@ -193,7 +227,7 @@ func (x *Executor) UserID(ctx context.Context, owner events.Owner) (id string, r
 	defer e.leave()
 	t := turn{of: e}
 	defer t.pass()
-	if err := x.catchUp(ctx, owner, e); err != nil {
+	if err := x.catchUp(ctx, owner, &t); err != nil {
 		return "", false, err
 	}
 	return e.state.UserID, e.state.Registered, nil
@@ -231,8 +265,9 @@ func (e *entry) leave() { <-e.queue }
 
 // turn is a command's turn at its owner's state.
 type turn struct {
-	of     *entry
-	passed bool
+	of      *entry
+	passed  bool
+	running bool // it has a slot of those that run
 }
 
 // pass lets the owner's next command at the state, which is no longer the
@@ -248,14 +283,14 @@ func (t *turn) pass() {
 func (x *Executor) run(ctx context.Context, owner events.Owner, t *turn, c Command) error {
 	e := t.of
 	if e.state == nil || !e.fresh {
-		if err := x.catchUp(ctx, owner, e); err != nil {
+		if err := x.catchUp(ctx, owner, t); err != nil {
 			return err
 		}
 	}
 	commandID := x.cfg.NewID()
 	caughtUp := false
 	for {
-		if err := x.recall(ctx, e.state, c); err != nil {
+		if err := x.recall(ctx, t, c); err != nil {
 			return err
 		}
 		now := x.cfg.Now()
@@ -266,7 +301,7 @@ func (x *Executor) run(ctx context.Context, owner events.Owner, t *turn, c Comma
 				return x.standing(ctx, refusal)
 			}
 			// The state may be old: what is refused may have become right.
-			if err := x.catchUp(ctx, owner, e); err != nil {
+			if err := x.catchUp(ctx, owner, t); err != nil {
 				return err
 			}
 			caughtUp = true
@@ -276,7 +311,7 @@ func (x *Executor) run(ctx context.Context, owner events.Owner, t *turn, c Comma
 		if err != nil || stored {
 			return err
 		}
-		if err := x.catchUp(ctx, owner, e); err != nil {
+		if err := x.catchUp(ctx, owner, t); err != nil {
 			return err
 		}
 		caughtUp = true
@@ -338,7 +373,8 @@ func (x *Executor) append(ctx context.Context, t *turn, d Decision, commandID st
 }
 
 // catchUp brings the entry's state to the newest event of the owner.
-func (x *Executor) catchUp(ctx context.Context, owner events.Owner, e *entry) error {
+func (x *Executor) catchUp(ctx context.Context, owner events.Owner, t *turn) error {
+	e := t.of
 	if e.state != nil && len(e.state.idempotent) > mostAnswers {
 		// All of others' keyed writes, while there was none here to trim them. What
 		// is loaded may be beyond what the keys were taken from.
@@ -346,7 +382,11 @@ func (x *Executor) catchUp(ctx context.Context, owner events.Owner, e *entry) er
 		e.keys.drop()
 	}
 	if e.state == nil {
-		state, err := x.cfg.Loader.Load(ctx, owner)
+		var state *State
+		err := x.ask(ctx, t, func() (err error) {
+			state, err = x.cfg.Loader.Load(ctx, owner)
+			return err
+		})
 		if err != nil {
 			return fmt.Errorf("load owner: %w", err)
 		}
@@ -374,77 +414,5 @@ func (x *Executor) catchUp(ctx context.Context, owner events.Owner, e *entry) er
 		e.unproven = !compared
 	}
 	e.fresh = true
-	return nil
-}
-
-// recall puts the answer to an earlier write with the command's
-// Idempotency-Key into the state, if there is one that the state is too young
-// to know.
-func (x *Executor) recall(ctx context.Context, s *State, c Command) error {
-	key := idempotencyKey(c)
-	if key == nil {
-		return nil
-	}
-	if err := x.trim(ctx, s); err != nil {
-		return err
-	}
-	if _, known := s.idempotent[*key]; known {
-		return nil
-	}
-	if !s.usedKeys.known() {
-		leaves, err := x.cfg.Loader.Leaves(ctx, s.Owner)
-		if err != nil {
-			return fmt.Errorf("look how far the read model is: %w", err)
-		}
-		if err := s.expect(leaves); err != nil {
-			return err
-		}
-		keys, err := x.cfg.Loader.UsedKeys(ctx, s.Owner, maxUsedKeys)
-		if err != nil {
-			return fmt.Errorf("look up Idempotency-Keys: %w", err)
-		}
-		s.usedKeys.fill(keys)
-	}
-	if !s.usedKeys.mayHold(*key) {
-		return nil
-	}
-	written, found, leaves, err := x.cfg.Loader.FindWritten(ctx, s.Owner, *key)
-	if err != nil {
-		return fmt.Errorf("look up Idempotency-Key: %w", err)
-	}
-	if found {
-		s.idempotent[*key] = written
-		return nil
-	}
-	return s.expect(leaves)
-}
-
-// idempotencyKey returns the hash of a command's Idempotency-Key, nil if it has none.
-func idempotencyKey(c Command) *events.Hash {
-	switch c := c.(type) {
-	case *WriteMemory:
-		return c.IdempotencyKey
-	case *ConsumeDrop:
-		return c.Memory.IdempotencyKey
-	}
-	return nil
-}
-
-// trim takes the answers out of the state that the read model has by now, where
-// they have become many.
-func (x *Executor) trim(ctx context.Context, s *State) error {
-	if len(s.idempotent) < max(maxIdempotent, s.trimAt) {
-		return nil
-	}
-	leaves, err := x.cfg.Loader.Leaves(ctx, s.Owner)
-	if err != nil {
-		return fmt.Errorf("look how far the read model is: %w", err)
-	}
-	maps.DeleteFunc(s.idempotent, func(_ events.Hash, w Written) bool { return w.LeafIndex < leaves })
-	s.leftTo = max(s.leftTo, leaves)
-	if len(s.idempotent) >= mostAnswers {
-		return fmt.Errorf("%w: the read models are %d keyed writes of %s behind", ErrOverloaded, len(s.idempotent), s.Owner)
-	}
-	s.trimAt = min(2*len(s.idempotent), mostAnswers)
 	return nil
 }

@@ -99,7 +99,7 @@ func TestEvictedOwnersLeaveTheirRoom(t *testing.T) {
 	for n := range 10 {
 		owner := events.OwnerFromBytes(numbered(n))
 		e := x.entry(owner)
-		if err := x.catchUp(t.Context(), owner, e); err != nil {
+		if err := x.catchUp(t.Context(), owner, &turn{of: e}); err != nil {
 			t.Fatal(err)
 		}
 		e.state.usedKeys.fill([]events.Hash{numbered(1)})
@@ -142,7 +142,7 @@ func TestAnswersAreTrimmed(t *testing.T) {
 	remember := func(upTo uint64) {
 		for ; s.Leaves < upTo; s.Leaves++ {
 			s.idempotent[numbered(int(s.Leaves))] = Written{LeafIndex: s.Leaves}
-			if err := x.trim(t.Context(), s); err != nil {
+			if err := x.trim(t.Context(), &turn{of: &entry{state: s}}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -167,14 +167,46 @@ func TestAnswersAreTrimmed(t *testing.T) {
 	}
 	s.idempotent[numbered(-1)] = Written{LeafIndex: s.Leaves}
 	for range 2 {
-		if err := x.trim(t.Context(), s); !errors.Is(err, ErrOverloaded) {
+		if err := x.trim(t.Context(), &turn{of: &entry{state: s}}); !errors.Is(err, ErrOverloaded) {
 			t.Errorf("%d answers that nobody takes: %v", len(s.idempotent), err)
 		}
 	}
 	loader.leaves = s.Leaves + 1
-	if err := x.trim(t.Context(), s); err != nil || len(s.idempotent) != 0 {
+	if err := x.trim(t.Context(), &turn{of: &entry{state: s}}); err != nil || len(s.idempotent) != 0 {
 		t.Errorf("once it has them: %d, %v", len(s.idempotent), err)
 	}
+}
+
+// TestAReadModelThatHangsHoldsNoWriteUp: it is asked seldom, and nobody waits long.
+func TestAReadModelThatHangsHoldsNoWriteUp(t *testing.T) {
+	t.Parallel()
+	loader := &hanging{}
+	x, err := NewExecutor(Config{Loader: loader})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := NewState(events.OwnerFromBytes([32]byte{1}))
+	for n := range 10 * maxIdempotent {
+		s.idempotent[numbered(n)] = Written{LeafIndex: uint64(n)}
+		if err := x.trim(t.Context(), &turn{of: &entry{state: s}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if loader.asked != 4 || len(s.idempotent) != 10*maxIdempotent {
+		t.Errorf("asked %d times, %d answers are left", loader.asked, len(s.idempotent))
+	}
+}
+
+// hanging answers when the question is given up.
+type hanging struct {
+	Loader
+	asked int
+}
+
+func (h *hanging) Leaves(ctx context.Context, _ events.Owner) (uint64, error) {
+	h.asked++
+	<-ctx.Done()
+	return 0, ctx.Err()
 }
 
 // TestAnswersToOthersAreBounded: a state that is never trimmed, since nobody
@@ -189,7 +221,7 @@ func TestAnswersToOthersAreBounded(t *testing.T) {
 	e := x.entry(owner)
 	catchUp := func() {
 		t.Helper()
-		if err := x.catchUp(t.Context(), owner, e); err != nil {
+		if err := x.catchUp(t.Context(), owner, &turn{of: e}); err != nil {
 			t.Fatal(err)
 		}
 	}

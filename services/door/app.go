@@ -46,7 +46,7 @@ const (
 type Probe struct {
 	Name  string
 	Check func(ctx context.Context) error
-	// Advisory: what it finds is shown, and requests are served all the same.
+	// Advisory: what it finds is shown, and requests are still to be sent here.
 	Advisory bool
 }
 

@@ -155,7 +155,7 @@ func TestDatabaseErrors(t *testing.T) {
 		return fmt.Errorf("find owner: %w", &pgconn.PgError{Code: c.Params("code")})
 	})
 	for code, want := range map[string]int{
-		"08006": 503, "53300": 503, "57P01": 503, "42P01": 503, "3F000": 503,
+		"08006": 503, "53300": 503, "57P01": 503, "42P01": 503, "3F000": 503, "XX001": 503, "XX002": 503, "58030": 503,
 		"42703": 500, "42601": 500, "57014": 500,
 	} {
 		answer, err := app.Test(httptest.NewRequest(http.MethodGet, "/"+code, nil))

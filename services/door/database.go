@@ -8,18 +8,21 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/puddle/v2"
+
+	"github.com/memory-ledger/ledger/projections/schema"
 )
 
 // isDatabaseDown tells a database that can't be reached, or has lost its
 // tables, from a query that is wrong. SQLSTATE classes: 08 connection exception,
 // 53 insufficient resources, 57P admin shutdown, crash shutdown, cannot connect
 // now. 42P01 and 3F000: a table, or the schema, is not there. What is in them is
-// derived and may be thrown away; a start or a rebuild makes it anew.
+// derived and may be thrown away; a projector or a rebuild makes it anew, and so it
+// does with tables that are damaged.
 func isDatabaseDown(err error) bool {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) {
 		return strings.HasPrefix(pg.Code, "08") || strings.HasPrefix(pg.Code, "53") || strings.HasPrefix(pg.Code, "57P") ||
-			pg.Code == "42P01" || pg.Code == "3F000"
+			pg.Code == "42P01" || pg.Code == "3F000" || schema.Damaged(err)
 	}
 	var connect *pgconn.ConnectError
 	var network net.Error

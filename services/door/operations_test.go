@@ -57,6 +57,21 @@ func TestASilentDependencyIsTheOnlyOneNamed(t *testing.T) {
 	}
 }
 
+// TestAnAdvisoryProbeIsShown, and refuses nobody.
+func TestAnAdvisoryProbeIsShown(t *testing.T) {
+	t.Parallel()
+	missing := door.Probe{Name: "replicas", Advisory: true, Check: func(context.Context) error { return errors.New("2 of 3") }}
+	away := door.Probe{Name: "log", Check: func(context.Context) error { return errors.New("away") }}
+	for _, c := range []struct {
+		probes []door.Probe
+		status int
+	}{{[]door.Probe{missing}, http.StatusOK}, {[]door.Probe{away, missing}, http.StatusServiceUnavailable}, {[]door.Probe{missing, away}, http.StatusServiceUnavailable}} {
+		if status, checks, _ := askReady(t, c.probes...); status != c.status || checks["replicas"] != "2 of 3" {
+			t.Errorf("status %d: %v", status, checks)
+		}
+	}
+}
+
 // TestAProbeThatPanicsIsAFault, and ends nothing but its request.
 func TestAProbeThatPanicsIsAFault(t *testing.T) {
 	t.Parallel()

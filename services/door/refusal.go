@@ -50,6 +50,7 @@ const (
 	messageUncertain = "the write may or may not have been stored"
 	messageRepeat    = messageUncertain + "; repeat it with the same Idempotency-Key"
 	messageBusy      = "temporarily unavailable; try again"
+	messageOlder     = "the log is older than the read models: nothing is read or written until one of them is restored"
 )
 
 // table is the one place where domain errors become HTTP. The first row that
@@ -96,7 +97,7 @@ var table = []row{
 	{memory.ErrAbandoned, statusGone, ""},
 	{eventlog.ErrContradiction, http.StatusServiceUnavailable, messageBusy},
 	{fence.ErrBehind, http.StatusServiceUnavailable, messageBusy},
-	{fence.ErrLogShort, http.StatusServiceUnavailable, messageBusy},
+	{fence.ErrLogShort, http.StatusServiceUnavailable, messageOlder},
 	{keystore.ErrUnavailable, http.StatusServiceUnavailable, messageBusy},
 	{signin.ErrUnavailable, http.StatusServiceUnavailable, messageBusy},
 	{context.DeadlineExceeded, http.StatusServiceUnavailable, messageBusy},

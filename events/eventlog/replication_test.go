@@ -1,0 +1,38 @@
+package eventlog_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/memory-ledger/ledger/events/eventlog"
+)
+
+// TestANodeWithoutItsJetStreamIsNoticed: it is up, takes connections and is in the
+// cluster, as one whose disk is full; the others go on without it.
+func TestANodeWithoutItsJetStreamIsNoticed(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	log, leader := c.log(t)
+	until := func(what string, good func(eventlog.Replication) bool) {
+		t.Helper()
+		var r eventlog.Replication
+		var err error
+		for deadline := time.Now().Add(60 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+			if r, err = log.Replication(t.Context()); err == nil && good(r) {
+				return
+			}
+		}
+		t.Fatalf("%s: %+v, %v", what, r, err)
+	}
+	until("all", func(r eventlog.Replication) bool { return r.Err() == nil && r.Wanted == 3 && r.Current == 3 })
+	lost := (leader + 1) % len(c.nodes)
+	if err := c.nodes[lost].DisableJetStream(); err != nil {
+		t.Fatal(err)
+	}
+	until("one is lost", func(r eventlog.Replication) bool {
+		return r.Wanted == 3 && r.Current == 2 && len(r.Away) == 1 && strings.HasPrefix(r.Away[0], nodeName(lost)) &&
+			strings.Contains(fmt.Sprint(r.Err()), "2 of 3")
+	})
+}

@@ -1,0 +1,97 @@
+package rebuild_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/memory-ledger/ledger/events/partition"
+	"github.com/memory-ledger/ledger/infra/localpostgres"
+	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
+	"github.com/memory-ledger/ledger/projections/fence"
+	"github.com/memory-ledger/ledger/projections/internal/world"
+	"github.com/memory-ledger/ledger/projections/rebuild"
+	"github.com/memory-ledger/ledger/projections/schema"
+)
+
+// TestAForcedRebuildCuresDamagedPages, which it can't read itself: it says so, compares the
+// other tables, and swaps. The projector, which could not read them either, goes on.
+func TestAForcedRebuildCuresDamagedPages(t *testing.T) {
+	t.Parallel()
+	cfg := localpostgres.Config{Dir: pgtest.Folder(t), NoSync: true}
+	server := pgtest.Start(t, cfg)
+	s := &stage{t: t, log: world.NewLog(t), pool: world.Pool(t, server.URL(), schema.Live)}
+	var err error
+	if s.fence, err = fence.New(s.pool, s.log, fence.Options{Logger: world.Quiet()}); err != nil {
+		t.Fatal(err)
+	}
+	world.Running(t, s.fence.Run)
+	s.projector(partition.All)
+	actors := s.fill(2, 300)
+
+	admin, err := pgx.Connect(t.Context(), server.AdminURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer admin.Close(t.Context())
+	var folder string
+	if err := admin.QueryRow(t.Context(), `SHOW data_directory`).Scan(&folder); err != nil {
+		t.Fatal(err)
+	}
+	damaged := []string{"memories", "tiles", "checkpoint"}
+	var files []string
+	for _, table := range damaged {
+		var file string
+		if err := s.pool.QueryRow(t.Context(), `SELECT pg_relation_filepath($1::regclass)`, table).Scan(&file); err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, filepath.Join(folder, file))
+	}
+	if err := server.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		f, err := os.OpenFile(file, os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.WriteAt([]byte(strings.Repeat("\xff", 64)), 0); err != nil { // the head of its first page
+			t.Fatal(err)
+		}
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pgtest.Start(t, cfg)
+	for _, a := range actors {
+		a.AppendMemory(t, s.log, `{}`)
+	}
+
+	var found []string
+	options := s.config()
+	options.Report = func(d rebuild.Difference) { found = append(found, d.String()) }
+	if result, err := rebuild.Run(t.Context(), options); !errors.Is(err, rebuild.ErrDifferent) || result.Swapped || result.Rows == 0 {
+		t.Errorf("%+v, %v", result, err)
+	}
+	for _, table := range damaged {
+		if all := strings.Join(found, "\n"); !strings.Contains(all, table+": live can't be read (") {
+			t.Errorf("it says nothing of %s: %s", table, all)
+		}
+	}
+	options.Force = true
+	if result := run(t, options); !result.Swapped {
+		t.Errorf("%+v", result)
+	}
+	s.caughtUp()
+	for _, a := range actors {
+		if err := s.check(a); err != nil {
+			t.Error(err)
+		}
+	}
+	options.Force, options.Report = false, func(d rebuild.Difference) { t.Errorf("afterwards: %s", d) }
+	run(t, options)
+}

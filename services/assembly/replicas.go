@@ -1,0 +1,66 @@
+package assembly
+
+import (
+	"context"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/memory-ledger/ledger/events/eventlog"
+)
+
+const (
+	replicasAge     = 10 * time.Second
+	replicasTimeout = time.Second
+)
+
+// replicas is how many servers keep the log, as of replicasAge ago at most: probes and
+// scrapes come often, and each answer costs the log's leader a description of the stream.
+type replicas struct {
+	ask func(context.Context) (eventlog.Replication, error)
+
+	mu    sync.Mutex
+	asked time.Time
+	last  eventlog.Replication
+	err   error
+}
+
+func (r *replicas) look() (eventlog.Replication, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if time.Since(r.asked) < replicasAge {
+		return r.last, r.err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), replicasTimeout)
+	defer cancel()
+	r.last, r.err = r.ask(ctx)
+	r.asked = time.Now()
+	return r.last, r.err
+}
+
+// check is a probe. A log that does not answer is another probe's matter.
+func (r *replicas) check(context.Context) error {
+	is, err := r.look()
+	if err != nil {
+		return nil
+	}
+	return is.Err()
+}
+
+// registerReplicas shows how many copies of the log are missing: the service goes on
+// without them, so nothing else tells.
+func (b *Base) registerReplicas() {
+	b.replicas = &replicas{ask: b.Log.Replication}
+	b.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "ledger_log_replicas_missing",
+		Help: "Replicas of the log that should be there and are away, or far behind; NaN while the log does not say.",
+	}, func() float64 {
+		is, err := b.replicas.look()
+		if err != nil {
+			return math.NaN()
+		}
+		return float64(is.Wanted - is.Current)
+	}))
+}
