@@ -3,6 +3,7 @@ package events
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -76,4 +77,24 @@ func ParseSubject(s string) (Subject, error) {
 		return Subject{}, fmt.Errorf("%w: %q", ErrSubject, s)
 	}
 	return Subject{Family: Family(part[0]), Owner: owner, Kind: SubjectKind(part[3])}, nil
+}
+
+// Admits returns ErrMalformed where a message with this subject may not hold these
+// events: those of another owner, or of a type that the catalogue does not have under
+// the subject's kind. Who may append under a subject is the log server's to say, so a
+// type under another kind's subject would be a way around it.
+func (s Subject) Admits(batch []Event) error {
+	for i := range batch {
+		e := &batch[i]
+		if e.Owner != s.Owner {
+			return fmt.Errorf("%w: events of %s under the subject of %s", ErrMalformed, e.Owner, s.Owner)
+		}
+		if !slices.Contains(current.forms[e.Type()].definition.Kinds, s.Kind) {
+			return fmt.Errorf("%w: %s under a subject of kind %s", ErrMalformed, e.Type(), s.Kind)
+		}
+	}
+	if chain := s.Kind == KindBatch || s.Kind == KindStake; chain != (s.Family == FamilyChain) {
+		return fmt.Errorf("%w: kind %s in family %s", ErrMalformed, s.Kind, s.Family)
+	}
+	return nil
 }

@@ -46,7 +46,7 @@ func TestDatabaseSpeaksTLS(t *testing.T) {
 	}
 	server := pgtest.Start(t, localpostgres.Config{NoSync: true, TCP: true, Settings: settings})
 
-	made, err := url.Parse(strings.TrimSpace(contents(t, secrets)["database_url"]))
+	made, err := url.Parse(strings.TrimSpace(contents(t, secrets)["database_url_core"]))
 	if err != nil {
 		t.Fatal(err)
 	}

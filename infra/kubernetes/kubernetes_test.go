@@ -331,8 +331,10 @@ func TestGatewayAndServicesAgree(t *testing.T) {
 		all := workloads(objects)
 		gateway := environment(t, objects, named(t, all, "gateway").container(t))
 		services := environment(t, objects, named(t, all, "extension-api").container(t))
-		if got, want := gateway["GATEWAY_EXTENSION_ALLOWED_ORIGINS"], services["EXTENSION_ALLOWED_ORIGINS"]; got != want {
-			t.Errorf("the gateway allows %q, the extension API %q", got, want)
+		for _, origins := range []string{"CORE_ALLOWED_ORIGINS", "EXTENSION_ALLOWED_ORIGINS"} {
+			if got, want := gateway["GATEWAY_"+origins], services[origins]; got != want {
+				t.Errorf("%s: the gateway allows %q, the service %q", origins, got, want)
+			}
 		}
 		for api, host := range map[string]string{"CORE": gateway["GATEWAY_CORE_HOST"], "EXTENSION": gateway["GATEWAY_EXTENSION_HOST"]} {
 			if services[api+"_URL"] != "https://"+host {

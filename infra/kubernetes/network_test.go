@@ -170,7 +170,7 @@ func TestNodesOfTheLogFindEachOther(t *testing.T) {
 	}
 	// The clients' URL names all three.
 	for _, sec := range of[*corev1.Secret](objects) {
-		if url := string(sec.Data["nats_url_api"]); strings.HasPrefix(sec.Name, "nats-url-api") {
+		if url := string(sec.Data["nats_url_core"]); strings.HasPrefix(sec.Name, "nats-url-core") {
 			for _, host := range []string{"@nats-0.nats:4222", "@nats-1.nats:4222", "@nats-2.nats:4222"} {
 				if !strings.Contains(url, host) {
 					t.Errorf("the api's URL does not name %s", host)

@@ -61,6 +61,10 @@ func requests() map[string]string {
 		"$KV.ledger_keys.owner":                                   `stolen`,
 		"$KV.ledger_nonces.n":                                     `forged`,
 		"ledger.aa.owner.memory":                                  `forged`,
+		"ledger.aa.owner.session":                                 `forged`,
+		"ledger.aa.owner.key":                                     `forged`,
+		"ledger.aa.owner.grant":                                   `forged`,
+		"ledger.aa.owner.anything":                                `forged`,
 		"chain.aa.owner.batch":                                    `forged`,
 	}
 	for subject, body := range maps.Clone(all) { // where accounts.conf maps them to
@@ -71,12 +75,14 @@ func requests() map[string]string {
 	return all
 }
 
+// keystore is what both APIs do with the buckets.
+var keystore = []string{"$KV.", "$JS.API.DIRECT.GET.KV_ledger_keys", "$JS.API.STREAM.INFO.KV_ledger_keys", "$JS.API.STREAM.MSG.GET.KV_ledger_keys"}
+
 // may is what each user is there to do, of the above.
 var may = map[string][]string{
-	"api": {
-		"ledger.", "$KV.", "$JS.API.DIRECT.GET.KV_ledger_keys", "$JS.API.STREAM.INFO.KV_ledger_keys",
-		"$JS.API.STREAM.MSG.GET.KV_ledger_keys",
-	},
+	"core": append([]string{"ledger.aa.owner.memory", "ledger.aa.owner.session", "ledger.aa.owner.key"}, keystore...),
+	// No API keys.
+	"extension": append([]string{"ledger.aa.owner.memory", "ledger.aa.owner.session", "ledger.aa.owner.grant"}, keystore...),
 	"projector": {
 		"$JS.API.CONSUMER.INFO.LEDGER.projector", "$JS.API.CONSUMER.MSG.NEXT.LEDGER.projector", "$JS.ACK.LEDGER.projector.",
 	},
@@ -104,7 +110,7 @@ func TestPlainAttacksAreRefused(t *testing.T) {
 				}
 				sent++
 			}
-			for _, subject := range []string{">", "ledger.>", "$KV.>", "$JS.API.>", "_INBOX.>", "_INBOX_api.>", "_R_.>", "$SYS.>", "_INBOX_admin.>"} {
+			for _, subject := range []string{">", "ledger.>", "$KV.>", "$JS.API.>", "_INBOX.>", "_INBOX_core.>", "_INBOX_extension.>", "_R_.>", "$SYS.>", "_INBOX_admin.>"} {
 				if hasPrefix(subject, []string{"_INBOX_" + user}) {
 					continue
 				}
@@ -189,7 +195,7 @@ func TestAnswersAttackNobody(t *testing.T) {
 }
 
 // appends are the subjects that users append to when they ask.
-var appends = map[string]string{"api": "ledger.cc.o.memory", "anchorer": "chain.cc.o.batch"}
+var appends = map[string]string{"core": "ledger.cc.o.key", "extension": "ledger.cc.o.memory", "anchorer": "chain.cc.o.batch"}
 
 // settleAppends returns where the log ends once what a connection appended is
 // stored, after w.n, or was refused for where its answer should have gone.
@@ -228,7 +234,7 @@ func asks(user string, seq uint64) map[string]string {
 		all[subject] = `x`
 	}
 	switch user {
-	case "api":
+	case "core", "extension":
 		all["$JS.API.STREAM.INFO.KV_ledger_keys"] = ``
 		all["$JS.API.STREAM.MSG.GET.KV_ledger_keys"] = `{"last_by_subj":"$KV.ledger_keys.owner"}`
 	case "anchorer":

@@ -75,7 +75,7 @@ func TestRolesWorkAcrossACluster(t *testing.T) {
 	provision(t, on)
 	refusals(t, nodes[0])
 	for node := range nodes {
-		_, api := on(node, "api")
+		_, api := on(node, "core")
 		ack, err := api.Publish(t.Context(), "ledger.aa.owner.memory", []byte("x"),
 			jetstream.WithExpectLastSequenceForSubject(uint64(node), "ledger.aa.owner.>"))
 		if err != nil || ack.Sequence != uint64(node+1) {
@@ -89,7 +89,7 @@ func TestRolesWorkAcrossACluster(t *testing.T) {
 			t.Errorf("node %d: %v", node, err)
 		}
 		// Another node's client knows it at once: the leader answers.
-		_, other := on((node+1)%3, "api")
+		_, other := on((node+1)%3, "extension")
 		elsewhere, err := other.KeyValue(t.Context(), "ledger_keys")
 		if err != nil {
 			t.Fatalf("node %d: %v", node, err)

@@ -24,7 +24,7 @@ import (
 // followers have a consumer of their own, by their name.
 var followers = []string{"projector", "anchorer"}
 
-var users = []string{"admin", "api", "projector", "anchorer", "auditor", "sys"}
+var users = []string{"admin", "core", "extension", "projector", "anchorer", "auditor", "sys"}
 
 func password(user string) string { return "p-" + user + "-1e5" }
 
@@ -204,7 +204,7 @@ func batch(t *testing.T, conn *nats.Conn, request string) []string {
 func TestEveryReaderReadsInBatches(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	for _, user := range []string{"api", "projector", "anchorer", "auditor"} {
+	for _, user := range []string{"core", "extension", "projector", "anchorer", "auditor"} {
 		conn, _ := w.dial(user)
 		if got := batch(t, conn, `{"seq":1,"batch":100}`); fmt.Sprint(got) != "[[0] [1] [2]]" {
 			t.Errorf("%s read %v", user, got)
@@ -225,7 +225,7 @@ func TestEveryReaderReadsInBatches(t *testing.T) {
 func TestAPIDoesItsWork(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	js := w.as("api")
+	js := w.as("core")
 	expect := func(seq uint64) jetstream.PublishOpt {
 		return jetstream.WithExpectLastSequenceForSubject(seq, "ledger.aa.owner.>")
 	}
@@ -313,7 +313,7 @@ func pullsAndAcknowledges(t *testing.T, user string) {
 		t.Errorf("acknowledged: %+v, %v", info, err)
 	}
 	// The same pull goes on with what is new.
-	if _, err := w.as("api").Publish(t.Context(), "ledger.aa.owner.memory", []byte("new")); err != nil {
+	if _, err := w.as("core").Publish(t.Context(), "ledger.aa.owner.memory", []byte("new")); err != nil {
 		t.Fatal(err)
 	}
 	if msg, err := msgs.Next(); err != nil || string(msg.Data()) != "new" {
@@ -335,7 +335,7 @@ func TestAnchorerAppendsOnlyWhatTheChainSays(t *testing.T) {
 func TestHeadersPurgeNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	conn, _ := w.dial("api")
+	conn, _ := w.dial("core")
 	for _, subject := range []string{"ledger.aa.owner.memory", "$KV.ledger_keys.other"} {
 		for header, value := range map[string]string{
 			"Nats-Rollup": "all", "Nats-TTL": "1s", "Nats-Schedule": "@at 2000-01-01T00:00:00Z", "Nats-Incr": "1",

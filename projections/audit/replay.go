@@ -123,31 +123,14 @@ func parseSubject(text string, known map[string]events.Subject) (events.Subject,
 
 // check holds a message against its subject and the catalogue.
 func (m *message) check() error {
-	if m.batch[0].Owner != m.subject.Owner {
-		return fmt.Errorf("events of %s under the subject of %s", m.batch[0].Owner, m.subject.Owner)
+	if err := m.subject.Admits(m.batch); err != nil {
+		return err
 	}
 	if m.record.CommandID != "" && m.record.CommandID != m.batch[0].CommandID {
 		return fmt.Errorf("message of command %s holds events of command %s", m.record.CommandID, m.batch[0].CommandID)
 	}
-	chain := m.subject.Kind == events.KindBatch || m.subject.Kind == events.KindStake
-	if chain != (m.subject.Family == events.FamilyChain) {
-		return fmt.Errorf("kind %s in family %s", m.subject.Kind, m.subject.Family)
-	}
-	for i := range m.batch {
-		if !slices.Contains(kinds[m.batch[i].Type()], m.subject.Kind) {
-			return fmt.Errorf("%s under a subject of kind %s", m.batch[i].Type(), m.subject.Kind)
-		}
-	}
 	return nil
 }
-
-var kinds = func() map[events.Type][]events.SubjectKind {
-	m := map[events.Type][]events.SubjectKind{}
-	for _, d := range events.Catalogue() {
-		m[d.Type] = d.Kinds
-	}
-	return m
-}()
 
 // message folds one message.
 func (f *fold) message(ctx context.Context, m *message) error {

@@ -371,8 +371,8 @@ func (d *decoder) record(r *eventlog.Record) (projection.Record, error) {
 	if err != nil {
 		return projection.Record{}, err
 	}
-	if batch[0].Owner != subject.Owner {
-		return projection.Record{}, fmt.Errorf("%w: events of %s under the subject of %s", events.ErrMalformed, batch[0].Owner, subject.Owner)
+	if err := subject.Admits(batch); err != nil {
+		return projection.Record{}, err
 	}
 	return projection.Record{Seq: r.Seq, Family: subject.Family, Owner: subject.Owner, Stored: r.Time, Events: batch}, nil
 }

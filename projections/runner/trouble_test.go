@@ -45,6 +45,9 @@ func TestAMessageThatCantBeAppliedStopsEverythingLoudly(t *testing.T) {
 		"a subject that is none of ours":   {"ledger.what", func(a *world.Actor) []byte { return a.Write(`{}`).Payload(t) }, "not a subject"},
 		"another owner than the subject's": {"", func(*world.Actor) []byte { return strange.Write(`{}`).Payload(t) }, "under the subject"},
 		"a leaf that does not continue":    {"", leafFarAhead, "does not continue"},
+		"a type under another's subject": {"", func(a *world.Actor) []byte {
+			return a.Say(&events.ApiKeyCreated{KeyID: world.UUID(), KeyHash: world.Hash("k"), Prefix: "svc_1234"}).Payload(t)
+		}, "under a subject of kind memory"},
 		"a type of the future": {"", func(a *world.Actor) []byte {
 			return []byte(strings.ReplaceAll(string(a.Write(`{}`).Payload(t)), "MemoryWritten", "MemoryForgotten"))
 		}, "unknown event type"},

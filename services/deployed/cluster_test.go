@@ -5,10 +5,12 @@ import (
 	"encoding/base64"
 	"fmt"
 	"net"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -20,7 +22,7 @@ import (
 )
 
 // users are the roles of infra/nats, each with a password of its own.
-var users = []string{"admin", "api", "projector", "anchorer", "auditor", "sys", "cluster"}
+var users = []string{"admin", "core", "extension", "projector", "anchorer", "auditor", "sys", "cluster"}
 
 // deployment is what compose.yaml starts, as processes: three nodes of the log
 // with accounts, and services that have nothing but a role's credentials.
@@ -93,6 +95,7 @@ func deploy(t *testing.T) *deployment {
 	if out, err := exec.Command("../../infra/deploy/secrets", d.secrets).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
+	makeRoles(t, d.database, d.secrets)
 	var routes []string
 	for range 3 {
 		routes = append(routes, freeAddr(t))
@@ -148,6 +151,43 @@ func (d *deployment) node(i int, routes []string) *process {
 
 func passwordOf(user string) string { return "p-" + user + "-77aa" }
 
+// roles are the server's, whose tests make them one after the other.
+var roles sync.Mutex
+
+// makeRoles runs roles.sql, as an administrator does before the services first start.
+func makeRoles(t *testing.T, database, secrets string) {
+	t.Helper()
+	roles.Lock()
+	defer roles.Unlock()
+	psql, err := exec.LookPath("psql")
+	if err != nil {
+		t.Skip("psql is missing: `infra/install postgres` installs it")
+	}
+	at, err := url.Parse(database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at.User = url.User("postgres")
+	if out, err := exec.Command(psql, "-X", "-q", "-v", "secrets="+secrets, "-f", "../../infra/deploy/roles.sql", at.String()).CombinedOutput(); err != nil {
+		t.Fatalf("roles.sql: %v: %s", err, out)
+	}
+}
+
+// databaseOf is DATABASE_URL of a service, which has a role of its own. Tools work as
+// the projector.
+func (d *deployment) databaseOf(command string) string {
+	role, ok := map[string]string{"core-api": "core", "extension-api": "extension", "anchorer": "anchorer"}[command]
+	if !ok {
+		role = "projector"
+	}
+	at, err := url.Parse(d.database)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	at.User = url.User("ledger_" + role)
+	return "DATABASE_URL=" + at.String()
+}
+
 // as is NATS_URL of a role: all three nodes.
 func (d *deployment) as(user string) string {
 	var urls []string
@@ -160,7 +200,7 @@ func (d *deployment) as(user string) string {
 func (d *deployment) command(args []string, environ ...string) *exec.Cmd {
 	cmd := exec.Command(d.ledger, args...)
 	cmd.Env = append([]string{
-		"DATABASE_URL=" + d.database, "DATABASE_CONNS=6", "NATS_REPLICAS=3", "NATS_CA=" + filepath.Join(d.secrets, "ca_certificate"), "LEDGER_DATA_DIR=" + d.t.TempDir(),
+		d.databaseOf(args[0]), "DATABASE_CONNS=6", "NATS_REPLICAS=3", "NATS_CA=" + filepath.Join(d.secrets, "ca_certificate"), "LEDGER_DATA_DIR=" + d.t.TempDir(),
 		"MASTER_KEY=" + base64.StdEncoding.EncodeToString([]byte("0123456789abcdef0123456789abcdef")),
 		"JWT_SECRET=0123456789abcdef0123456789abcdef",
 	}, environ...)
@@ -173,7 +213,7 @@ func (d *deployment) api(command, addrVariable string, environ ...string) (*proc
 	addr := freeAddr(d.t)
 	p := newProcess(d.t, func() *exec.Cmd {
 		return d.command([]string{command}, append([]string{
-			d.as("api"), addrVariable + "=" + addr, "CORE_URL=http://ledger.test", "EXTENSION_URL=http://ledger.test",
+			d.as(strings.TrimSuffix(command, "-api")), addrVariable + "=" + addr, "CORE_URL=http://ledger.test", "EXTENSION_URL=http://ledger.test",
 		}, environ...)...)
 	})
 	waitFor(d.t, "http://"+addr+"/readyz", p.proc.Done(), p.log)

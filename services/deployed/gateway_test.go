@@ -67,6 +67,14 @@ func TestGatewayPassesOn(t *testing.T) {
 			t.Errorf("Server: %s tells a version", a.Header.Get("Server"))
 		}
 	})
+	t.Run("the sign-in page", func(t *testing.T) {
+		a := extension.Expect(200, "GET", "/connect?callback=chrome-extension://"+strings.Repeat("a", 32)+"/callback.html", nil)
+		for _, name := range []string{"Referrer-Policy", "X-Request-Id", "Strict-Transport-Security"} {
+			if got := a.Header.Values(name); len(got) != 1 {
+				t.Errorf("%s: %q", name, got)
+			}
+		}
+	})
 	t.Run("insides stay inside", func(t *testing.T) {
 		for _, path := range []string{"/metrics", "/readyz"} {
 			wantJSON(t, core.Expect(404, "GET", path, nil))
@@ -133,6 +141,7 @@ func TestGatewayLimits(t *testing.T) {
 	_, core, extension := behind(t)
 	session := core.SignIn(stacktest.NewWallet())
 	other := core.SignIn(stacktest.NewWallet())
+	extensionSession := extension.SignIn(stacktest.NewWallet())
 	write := map[string]any{"content": "x", "metadata": map[string]any{}}
 	for _, limit := range []struct {
 		name   string
@@ -147,6 +156,9 @@ func TestGatewayLimits(t *testing.T) {
 		{"search", core, "/memories/search", "POST", map[string]any{"query": "x"}, session, 10, 60},
 		{"drops", extension, "/memory-drops/svc_drop_x", "POST", map[string]any{"content": "x"}, stacktest.With("X-None", ""), 20, 60},
 		{"writes", core, "/memories", "POST", write, session, 100, 500},
+		{"lists", core, "/memories?limit=1", "GET", nil, session, 20, 100},
+		{"keys", core, "/keys", "GET", nil, session, 20, 60},
+		{"mints", extension, "/memory-drops", "POST", nil, extensionSession, 20, 60},
 		{"challenges", core, "/auth/challenge", "POST", map[string]any{"publicKey": "x"}, stacktest.With("X-None", ""), 2, 40},
 	} {
 		t.Run(limit.name, func(t *testing.T) {
@@ -160,8 +172,9 @@ func TestGatewayLimits(t *testing.T) {
 			}
 		})
 	}
-	core.Expect(200, "GET", "/memories?limit=1", nil, session)
-	core.Expect(201, "POST", "/memories", write, other) // another owner is not limited by it
+	core.Expect(200, "GET", "/log", nil, session)
+	core.Expect(200, "GET", "/memories?limit=1", nil, other) // another owner is not limited by it
+	core.Expect(201, "POST", "/memories", write, other)
 	core.Expect(200, "POST", "/memories/search", map[string]any{"query": "x"}, other)
 }
 
@@ -213,6 +226,12 @@ func TestGatewayRefusalsAreReadable(t *testing.T) {
 			t.Fatal("nothing was refused")
 		}
 		return refused[0]
+	}
+	for origin, readable := range map[string]bool{"https://page.test": true, "https://app.test": false, "chrome-extension://abcdefghijklmnopabcdefghijklmnop": false} {
+		a := away.client(t, coreHost).Expect(503, "GET", "/health", nil, stacktest.With("Origin", origin))
+		if allowed := a.Header.Values("Access-Control-Allow-Origin"); readable != (len(allowed) == 1 && allowed[0] == origin) {
+			t.Errorf("core, %s: allowed %q", origin, allowed)
+		}
 	}
 	for origin, readable := range map[string]bool{
 		"https://app.test":                                    true,

@@ -3,6 +3,7 @@ package deployed_test
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -169,7 +170,7 @@ func TestLosesNothing(t *testing.T) {
 // checkpoints counts the rows of the checkpoint, one for each projector's run.
 func (d *deployment) checkpoints() (n int) {
 	d.t.Helper()
-	pool, err := schema.OpenPool(d.t.Context(), d.database, schema.Live, 1)
+	pool, err := schema.OpenPool(d.t.Context(), strings.TrimPrefix(d.databaseOf("verify"), "DATABASE_URL="), schema.Live, 1)
 	if err != nil {
 		d.t.Fatal(err)
 	}

@@ -34,12 +34,15 @@ const (
 	extensionHost = "extension.test"
 	// allowedOrigins of the extension API and its gateway.
 	allowedOrigins = "https://app.test,https://other.test:8443"
+	// coreOrigins are those of the core API.
+	coreOrigins = "https://page.test"
 )
 
 // gateway is a running nginx with the configuration of infra/gateway.
 type gateway struct {
 	addr  string // where it listens for TLS
 	probe string
+	dir   string // its configuration, certificate and pid are there
 	pool  *x509.CertPool
 	log   *lines
 }
@@ -76,17 +79,19 @@ func nginxPath(t *testing.T) string {
 	return ""
 }
 
-// startGateway runs nginx in front of the given addresses until the test ends.
-func startGateway(t *testing.T, core, extension []string) *gateway {
+// startGateway runs nginx in front of the given addresses until the test ends, with
+// more directives where a test needs them.
+func startGateway(t *testing.T, core, extension []string, more ...string) *gateway {
 	t.Helper()
 	path := nginxPath(t)
 	dir := t.TempDir()
-	g := &gateway{addr: freeAddr(t), probe: freeAddr(t), log: &lines{}}
+	g := &gateway{addr: freeAddr(t), probe: freeAddr(t), dir: dir, log: &lines{}}
 	g.pool = certificate(t, dir)
 	values := map[string]string{
-		"GATEWAY_LISTEN": g.addr, "GATEWAY_PROBE": g.probe, "GATEWAY_TMP": dir,
+		"GATEWAY_LISTEN": g.addr, "GATEWAY_PROBE": g.probe, "GATEWAY_TMP": dir, "GATEWAY_SPOOL": dir,
 		"GATEWAY_CERTIFICATE": filepath.Join(dir, "certificate"), "GATEWAY_KEY": filepath.Join(dir, "key"),
 		"GATEWAY_CORE_HOST": coreHost, "GATEWAY_EXTENSION_HOST": extensionHost,
+		"GATEWAY_CORE_ALLOWED_ORIGINS":      coreOrigins,
 		"GATEWAY_EXTENSION_ALLOWED_ORIGINS": allowedOrigins,
 		"GATEWAY_CORE_SERVERS":              servers(core), "GATEWAY_EXTENSION_SERVERS": servers(extension),
 	}
@@ -101,6 +106,7 @@ func startGateway(t *testing.T, core, extension []string) *gateway {
 		}
 		return value
 	})
+	filled = strings.Replace(filled, "http {", "http {\n"+strings.Join(more, "\n"), 1)
 	conf := filepath.Join(dir, "nginx.conf")
 	if err := os.WriteFile(conf, []byte(filled), 0o600); err != nil {
 		t.Fatal(err)

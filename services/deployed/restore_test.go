@@ -15,8 +15,8 @@ import (
 // the one that it takes the place of, and the services go on with their roles.
 func TestRestoresOntoAProvisionedCluster(t *testing.T) {
 	d := deploy(t)
+	projector := d.projector() // first: an API may not make the schema
 	_, client := d.api("core-api", "CORE_ADDR")
-	projector := d.projector()
 	wallet := stacktest.NewWallet()
 	session := client.SignIn(wallet)
 	d.settled(client, session)
