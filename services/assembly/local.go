@@ -104,7 +104,9 @@ func (l *local) startNATS(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	l.nats, err = localnats.Start(ctx, localnats.Config{Dir: dir, GroupSync: true, Logger: l.logger.With("server", "nats")})
+	l.nats, err = localnats.Start(ctx, localnats.Config{
+		Dir: dir, GroupSync: true, ReadStream: eventlog.StreamName, Logger: l.logger.With("server", "nats"),
+	})
 	return err
 }
 
@@ -273,7 +275,7 @@ func (l *local) note() error {
 		CoreURL: l.cfg.CoreURL, ExtensionURL: l.cfg.ExtensionURL,
 	}
 	if l.nats != nil {
-		run.NATSURL = l.nats.URL()
+		run.NATSURL, run.NATSReadURL = l.nats.URL(), l.nats.ReadURL()
 		run.LogRead = config.LogReadFiles
 	}
 	return l.dir.WriteRun(run)

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -23,13 +22,10 @@ func newBackup() *cobra.Command {
 Keep them apart: who has all three reads everything. A deployment's own MASTER_KEY
 and JWT_SECRET are not copied. The read models are not either: the log gives them
 again. On a cluster with permissions it takes the administrator's credentials.`,
-		Args: cobra.ExactArgs(1),
+		Args: arguments("DIR"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			cfg, err := loadConfig()
+			cfg, err := loadFor(config.NeedLog)
 			if err != nil {
-				return err
-			}
-			if err := cfg.Check(config.NeedLog); err != nil {
 				return fmt.Errorf("nothing to back up: %w", err)
 			}
 			if len(only) == 0 {
@@ -61,9 +57,9 @@ database is left from before, run rebuild --force.
 
 Streams that were provisioned keep their replicas and get their consumers again;
 others get NATS_REPLICAS replicas, by default 3 on a cluster and 1 elsewhere.`,
-		Args: cobra.ExactArgs(1),
+		Args: arguments("DIR"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			cfg, err := config.Load(os.Environ())
+			cfg, err := config.Load(environ())
 			if err != nil {
 				return err
 			}

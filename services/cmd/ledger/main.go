@@ -69,6 +69,8 @@ func newRoot() *cobra.Command {
 			return errors.New("no subcommand given")
 		},
 	}
+	root.Args = noCommand
+	root.SetFlagErrorFunc(wrongFlag)
 	root.SetVersionTemplate("ledger {{.Version}}\n")
 	root.AddCommand(
 		newRun(), newCoreAPI(), newExtensionAPI(), newProjector(), newAnchorer(),

@@ -18,9 +18,9 @@ func newRun() *cobra.Command {
 	return &cobra.Command{
 		Use:   "run",
 		Short: "Everything in one process: both APIs, projector, anchorer, and the servers they need",
-		Args:  cobra.NoArgs,
+		Args:  noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := config.Load(localDefaults(os.Environ()))
+			cfg, err := config.Load(localDefaults(environ()))
 			if err := errors.Join(err, cfg.Check(config.WhatIsSet)); err != nil {
 				return err
 			}

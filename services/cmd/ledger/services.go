@@ -26,7 +26,7 @@ func newLogger(level string) *slog.Logger {
 // alone.
 func service(name, short string, needs []config.Need, serve func(ctx context.Context, b *assembly.Base) error) *cobra.Command {
 	return &cobra.Command{
-		Use: name, Short: short, Args: cobra.NoArgs,
+		Use: name, Short: short, Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := config.Load(os.Environ())
 			// Both, so that whoever mends the environment does it once.

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -14,6 +13,7 @@ import (
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/projections/audit"
 	"github.com/memory-ledger/ledger/services/assembly"
+	"github.com/memory-ledger/ledger/services/config"
 )
 
 // verifying is what verify was asked for.
@@ -27,7 +27,7 @@ func newVerify() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "The audit: replays the log and compares read models, tree cache, batches and chain with it",
-		Args:  cobra.NoArgs,
+		Args:  noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return v.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
@@ -41,12 +41,9 @@ func newVerify() *cobra.Command {
 }
 
 func (v *verifying) run(ctx context.Context, out, progressTo io.Writer) error {
-	cfg, err := loadConfig()
+	cfg, err := loadFor(config.NeedLog)
 	if err != nil {
 		return err
-	}
-	if cfg.NATSURL == "" {
-		return errors.New("no log to read: set NATS_URL, or run in the folder of a local run")
 	}
 	options := assembly.AuditOptions{LogOnly: v.logOnly}
 	if v.owner != "" {
