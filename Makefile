@@ -81,7 +81,7 @@ vulncheck: ## known vulnerabilities, where the database can be reached
 .PHONY: generate
 generate: ## everything that is made from something else
 	node events/leaf/testdata/vectors.mjs
-	go generate ./services/core ./services/extension
+	go generate ./services/core ./services/extension ./services/config
 	go generate ./events/schema ./services/internal/journey
 	go test ./anchoring/receipt -run 'TestGood|TestAltered|TestThePageIsInStep' -update >/dev/null
 
