@@ -83,3 +83,43 @@ func onlyReads(t *testing.T, url string) {
 		}
 	}
 }
+
+// TestTours: both tours lead from a wallet to a receipt that is good and anchored,
+// and say so.
+func TestTours(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("node"); err != nil && os.Getenv("REQUIRE_CHAIN") == "" {
+		t.Skip("needs Node for the local chain")
+	}
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(pgtest.Folder(t), "data")
+	r := startRun(t, dir, "LOCAL_CHAIN=on")
+	core, _ := r.clients()
+	for _, tour := range []string{"node docs/tour.mjs", "docs/tour.sh"} {
+		t.Run(tour, func(t *testing.T) {
+			t.Parallel()
+			home := newcomersFolder(t, root, r.cmd.Path)
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+			defer cancel()
+			cmd := exec.CommandContext(ctx, "sh", "-c", tour+" && bin/ledger verify-receipt receipt.json")
+			cmd.Dir, cmd.Env = home, append(os.Environ(), "LEDGER_DATA_DIR="+dir, "CORE_URL="+core.URL)
+			out, err := cmd.CombinedOutput()
+			if err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			for _, want := range []string{"signed in as    ", "read back       The cat sleeps", "found by search 1 memory", "anchored by     ", "wrote           receipt.json", "is a prefix of the"} {
+				if !strings.Contains(string(out), want) {
+					t.Errorf("no %q in\n%s", want, out)
+				}
+			}
+			stopped := exec.Command("sh", "-c", tour)
+			stopped.Dir, stopped.Env = home, append(os.Environ(), "CORE_URL=http://127.0.0.1:1")
+			if out, err := stopped.CombinedOutput(); err == nil || !strings.Contains(string(out), "set CORE_URL") {
+				t.Errorf("elsewhere: %v\n%s", err, out)
+			}
+		})
+	}
+}

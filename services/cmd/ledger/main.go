@@ -75,8 +75,9 @@ func newRoot() *cobra.Command {
 	root.AddCommand(
 		newRun(), newCoreAPI(), newExtensionAPI(), newProjector(), newAnchorer(),
 		newTail(), newVerify(), newVerifyReceipt(), newRebuild(), newRewrap(), newForget(), newBackup(), newRestore(), newEnv(),
-		newProvision(), newProbe(),
+		newProvision(), newSignIn(), newProbe(),
 	)
 	strictHelp(root)
+	showVariables(root)
 	return root
 }

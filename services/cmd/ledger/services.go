@@ -15,11 +15,14 @@ import (
 
 // newLogger writes structured lines to standard error.
 func newLogger(level string) *slog.Logger {
-	var l slog.Level
-	if err := l.UnmarshalText([]byte(level)); err != nil {
-		l = slog.LevelInfo
+	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: levelOf(level)}))
+}
+
+func levelOf(name string) (level slog.Level) {
+	if err := level.UnmarshalText([]byte(name)); err != nil {
+		return slog.LevelInfo
 	}
-	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: l}))
+	return level
 }
 
 // service is a command that runs one service, configured by the environment

@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/memory-ledger/ledger/services/config"
 )
 
 // strictHelp makes help for something that there is not wrong usage.
@@ -33,6 +35,25 @@ func strictHelp(root *cobra.Command) {
 			return nil
 		}
 	}
+}
+
+// showVariables has the help of each command end with the variables that it reads.
+func showVariables(root *cobra.Command) {
+	cobra.AddTemplateFunc("variables", func(command string) string {
+		var b strings.Builder
+		for _, v := range config.VariablesOf(command) {
+			meaning, _, _ := strings.Cut(v.Meaning, ";")
+			if v.Default != "" {
+				meaning += " (default " + v.Default + ")"
+			}
+			fmt.Fprintf(&b, "  %-27s %s\n", v.Name, meaning)
+		}
+		if b.Len() == 0 {
+			return ""
+		}
+		return "\nEnvironment, more of it in docs/configuration.md:\n" + b.String()
+	})
+	root.SetUsageTemplate(root.UsageTemplate() + "{{variables .Name}}")
 }
 
 // noArguments is for commands that take flags only.
