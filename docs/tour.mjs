@@ -54,7 +54,7 @@ function chain() {
   } catch { return true; } // no local run here: wait and see
 }
 let anchoredBy = null;
-if (!chain()) console.log("not anchored    this run has no chain (its start says why; it needs Node 20.18 or newer with npm)");
+if (!chain()) console.log("not anchored    this run has no chain, or none yet: its start says which (a chain needs Node 20.18 or newer with npm)");
 else {
   process.stdout.write("anchoring       ");
   for (let waited = 0; !anchoredBy && waited < patience; waited++) {

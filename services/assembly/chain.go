@@ -71,6 +71,9 @@ func (l *local) startChain(ctx context.Context) error {
 	case <-ctx.Done():
 	case <-l.chain.done:
 		if err := l.chain.err; err != nil {
+			if errors.Is(err, localchain.ErrNoNode) {
+				err = errors.New("it needs Node 20.18 or newer with npm")
+			}
 			l.chainIs = "none, so memories stay unanchored: " + err.Error()
 			return nil
 		}
@@ -155,7 +158,7 @@ func (l *local) runChain(ctx context.Context, d *Deciding) error {
 		case <-l.chain.done:
 		}
 		if l.chain.err != nil {
-			l.logger.Warn("no local chain, so memories stay unanchored", "err", l.chain.err)
+			l.logger.Info("no local chain, so memories stay unanchored", "err", l.chain.err)
 			<-ctx.Done()
 			return nil
 		}

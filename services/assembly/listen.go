@@ -28,7 +28,7 @@ func listen(variable, addr string) (net.Listener, error) {
 	if holder := holderOf(addr); holder != "" {
 		by = ", by " + holder
 	}
-	return nil, fmt.Errorf("%s: %s is in use%s; stop what has it, or choose another: %s=%s: %w", variable, addr, by, variable, anotherPort(addr), syscall.EADDRINUSE)
+	return nil, fmt.Errorf("%s: %s is in use%s; stop what has it, or choose another: %s=%s", variable, addr, by, variable, anotherPort(addr))
 }
 
 // mayListen tells in time that an address is in use, before the servers that a
