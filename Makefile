@@ -14,8 +14,11 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
+# git refuses to speak of a folder of another user's, and go build then fails.
+VCS := $(shell git rev-parse HEAD >/dev/null 2>&1 && echo auto || echo false)
 build: ## bin/ledger
-	go build -trimpath -o bin/ledger ./services/cmd/ledger
+	@echo "compiling bin/ledger$$([ -e bin/ledger ] || echo ', which takes a minute or two the first time') …"
+	@set -o pipefail; go build -trimpath -buildvcs=$(VCS) -o bin/ledger ./services/cmd/ledger 2>&1 | { grep -v '^go: downloading ' >&2 || true; }
 
 .PHONY: run
 run: build postgres ## both APIs, projector, anchorer and the servers they need, in the foreground
@@ -81,7 +84,7 @@ vulncheck: ## known vulnerabilities, where the database can be reached
 .PHONY: generate
 generate: ## everything that is made from something else
 	node events/leaf/testdata/vectors.mjs
-	go generate ./services/core ./services/extension
+	go generate ./services/core ./services/extension ./services/config
 	go generate ./events/schema ./services/internal/journey
 	go test ./anchoring/receipt -run 'TestGood|TestAltered|TestThePageIsInStep' -update >/dev/null
 

@@ -8,6 +8,7 @@
 //	ledger.lock   flock(2)ed by the running instance, holds its pid
 //	secrets/NAME  one generated secret each, base64, mode 0600
 //	run.json      where the servers of the running instance are, mode 0600
+//	run.log       what a run at a terminal logged, mode 0600; before that, run.log.1
 //
 // The lock, not the presence of any file, says whether an instance runs: the
 // kernel drops it with the process, however that ends. So a run.json left by a

@@ -16,7 +16,8 @@ var ErrNotRunning = errors.New("no local run in this data folder")
 type Run struct {
 	PID          int    `json:"pid"`
 	NATSURL      string `json:"NATS_URL,omitempty"`
-	LogRead      string `json:"LOG_READ,omitempty"` // how tools read from there
+	NATSReadURL  string `json:"NATS_READ_URL,omitempty"` // of a user who may only read the log
+	LogRead      string `json:"LOG_READ,omitempty"`      // how tools read from there
 	DatabaseURL  string `json:"DATABASE_URL,omitempty"`
 	SolanaRPCURL string `json:"SOLANA_RPC_URL,omitempty"`
 	// What is needed to look at the commitments: the program, and the file of

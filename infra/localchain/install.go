@@ -33,12 +33,13 @@ var files embed.FS
 //	<cache>/modules-<hash>/server-<hash of the scripts>/server.js
 //
 // so versions live side by side and nothing is ever changed in place.
-func install(ctx context.Context, cache string, log io.Writer) (node, server string, err error) {
+func install(ctx context.Context, cfg Config) (node, server string, err error) {
 	node, err = findNode(ctx)
 	if err != nil {
 		return "", "", err
 	}
-	if cache, err = filepath.Abs(cache); err != nil {
+	cache, err := filepath.Abs(cfg.CacheDir)
+	if err != nil {
 		return "", "", err
 	}
 	if err := os.MkdirAll(cache, 0o755); err != nil {
@@ -56,7 +57,10 @@ func install(ctx context.Context, cache string, log io.Writer) (node, server str
 	}
 	defer lock.Close()
 	if !exists(modules) {
-		if err := installModules(ctx, cache, modules, log); err != nil {
+		if cfg.OnInstall != nil {
+			cfg.OnInstall()
+		}
+		if err := installModules(ctx, cache, modules, cfg.Log); err != nil {
 			return "", "", err
 		}
 	}

@@ -66,6 +66,9 @@ type Config struct {
 	Faults bool
 	// Log receives what the server and npm say; default none.
 	Log io.Writer
+	// OnInstall is called before the modules are installed, which takes a minute;
+	// default none.
+	OnInstall func()
 	// ReadyTimeout bounds the server's start, not the installation; default 30 s.
 	ReadyTimeout time.Duration
 }
@@ -130,7 +133,7 @@ func Start(ctx context.Context, cfg Config) (*Chain, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("local chain: %w", err)
 	}
-	node, server, err := install(ctx, cfg.CacheDir, cfg.Log)
+	node, server, err := install(ctx, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("local chain: %w", err)
 	}

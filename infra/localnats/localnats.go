@@ -11,6 +11,8 @@
 //	lock        held while a server runs here; JetStream itself has no lock, and
 //	            two servers on one store destroy it
 //	password    of the listener, generated once, mode 0600
+//	password-auditor
+//	            of the user who may only read, likewise
 //	jetstream/  the server's store
 //	redo/       the newest bytes of streams that a GroupSync syncs, once more; see
 //	            there. It belongs to jetstream/: copy, restore and delete both or
@@ -41,15 +43,16 @@ import (
 )
 
 const (
-	// User is the one user of a local server.
+	// User may do everything on a local server.
 	User = "ledger"
 	// MaxPayload is the largest message: one command's events.
 	MaxPayload = 2 << 20
 
-	lockName     = "lock"
-	passwordName = "password"
-	redoName     = "redo"
-	storeName    = "jetstream" // the server's choice
+	lockName         = "lock"
+	passwordName     = "password"
+	readPasswordName = "password-auditor"
+	redoName         = "redo"
+	storeName        = "jetstream" // the server's choice
 
 	defaultStartTimeout = 60 * time.Second // recovery of millions of messages included
 	defaultStop         = 5 * time.Second
@@ -68,6 +71,8 @@ type Config struct {
 	// GroupSync leaves the fsync to Server.GroupSync, which whoever promises
 	// durability then has to call.
 	GroupSync bool
+	// ReadStream is the stream that ReadURL lets its holders read; empty: none.
+	ReadStream string
 	// StartTimeout bounds Start, recovery included. Default: 60 s.
 	StartTimeout time.Duration
 	// Logger gets the server's lines: warnings and errors as such, the rest at
@@ -77,12 +82,14 @@ type Config struct {
 
 // Server is a running server. Its methods are safe for concurrent use.
 type Server struct {
-	ns       *server.Server
-	lock     *datadir.FileLock
-	password string
-	visits   atomic.Uint64
-	port     int
-	redoDir  string
+	ns           *server.Server
+	lock         *datadir.FileLock
+	password     string
+	readPassword string
+	reader       atomic.Pointer[server.User] // nil: nobody is let in as Reader
+	visits       atomic.Uint64
+	port         int
+	redoDir      string
 
 	mu     sync.Mutex
 	conns  []*nats.Conn          // made by Connect, drained by Stop
@@ -127,6 +134,9 @@ func (s *Server) start(ctx context.Context, cfg Config) error {
 	if s.password, err = datadir.PasswordFile(filepath.Join(cfg.Dir, passwordName)); err != nil {
 		return err
 	}
+	if s.readPassword, err = datadir.PasswordFile(filepath.Join(cfg.Dir, readPasswordName)); err != nil {
+		return err
+	}
 	if err := restoreAll(s.redoDir, filepath.Join(cfg.Dir, storeName)); err != nil {
 		return err
 	}
@@ -136,12 +146,27 @@ func (s *Server) start(ctx context.Context, cfg Config) error {
 	log := &logger{log: cfg.Logger.With("server", "nats"), fatal: make(chan string, 1)}
 	s.ns.SetLoggerV2(log, false, false, false)
 	s.ns.Start()
-	if err := awaitReady(ctx, s.ns, log); err != nil {
+	err = awaitReady(ctx, s.ns, log)
+	if err == nil && cfg.ReadStream != "" {
+		err = s.letRead(cfg.ReadStream)
+	}
+	if err != nil {
 		s.ns.Shutdown()
 		s.ns.WaitForShutdown()
 		return err
 	}
 	s.port = s.ns.Addr().(*net.TCPAddr).Port
+	return nil
+}
+
+// letRead comes after the start: a server that starts with several accounts gives
+// JetStream to none of them by itself.
+func (s *Server) letRead(stream string) error {
+	reader, err := reading(s.ns, stream)
+	if err != nil {
+		return err
+	}
+	s.reader.Store(reader)
 	return nil
 }
 
@@ -164,14 +189,22 @@ func options(cfg Config, guard server.Authentication) *server.Options {
 	}
 }
 
-// guard lets in who knows the password, and counts those who come from outside
+// guard lets in who knows a password, and counts those who come from outside
 // the process before they may do anything.
 type guard struct{ *Server }
 
 // Check implements server.Authentication.
 func (g guard) Check(c server.ClientAuthentication) bool {
 	given := c.GetOpts()
-	if given.Username != User || subtle.ConstantTimeCompare([]byte(given.Password), []byte(g.password)) != 1 {
+	knows := func(password string) bool {
+		return subtle.ConstantTimeCompare([]byte(given.Password), []byte(password)) == 1
+	}
+	reader := g.reader.Load()
+	switch {
+	case given.Username == User && knows(g.password):
+	case reader != nil && given.Username == Reader && knows(g.readPassword):
+		c.RegisterUser(reader)
+	default:
 		return false
 	}
 	// Connect makes pipes.
@@ -221,7 +254,11 @@ func awaitReady(ctx context.Context, ns *server.Server, log *logger) error {
 // URL of the listener, with the credential. The password stays the same across
 // restarts on one folder; so does the port where Config.Port names one.
 func (s *Server) URL() string {
-	u := url.URL{Scheme: "nats", User: url.UserPassword(User, s.password), Host: fmt.Sprintf("127.0.0.1:%d", s.port)}
+	return s.urlOf(url.UserPassword(User, s.password))
+}
+
+func (s *Server) urlOf(user *url.Userinfo) string {
+	u := url.URL{Scheme: "nats", User: user, Host: fmt.Sprintf("127.0.0.1:%d", s.port)}
 	return u.String()
 }
 

@@ -42,7 +42,7 @@ type localChain struct {
 // startChain starts the chain of a local run, unless the environment names
 // one, and makes sure of an authority. It never fails for want of a chain:
 // memories are written all the same, and wait.
-func (l *local) startChain(ctx context.Context, say func(string)) error {
+func (l *local) startChain(ctx context.Context) error {
 	if err := l.authority(); err != nil {
 		return err
 	}
@@ -50,10 +50,11 @@ func (l *local) startChain(ctx context.Context, say func(string)) error {
 		l.cfg.CommitmentProgramID = program.LocalID.String()
 	}
 	if l.cfg.SolanaRPCURL != "" {
+		l.chainIs = "that of SOLANA_RPC_URL, at " + hostOf(l.cfg.SolanaRPCURL) // the rest may be a secret
 		return nil
 	}
 	if l.cfg.LocalChain == "off" {
-		say("no chain is configured, so memories stay unanchored")
+		l.chainIs = "none is configured, so memories stay unanchored"
 		return nil
 	}
 	dir, err := l.dir.Sub(chainFolder)
@@ -62,7 +63,7 @@ func (l *local) startChain(ctx context.Context, say func(string)) error {
 	}
 	starting, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	l.chain = &localChain{cancel: cancel, done: make(chan struct{}), cfg: localchain.Config{
-		DataDir: dir, CacheDir: chainCache(dir),
+		DataDir: dir, CacheDir: chainCache(dir), OnInstall: func() { l.console.Doing("installing the local chain with npm, once") },
 		Programs: []localchain.Program{{ID: program.LocalID.String(), ELF: program.ELF}},
 	}}
 	go l.chain.start(starting, l.cfg.AuthorityKeypair)
@@ -70,12 +71,16 @@ func (l *local) startChain(ctx context.Context, say func(string)) error {
 	case <-ctx.Done():
 	case <-l.chain.done:
 		if err := l.chain.err; err != nil {
-			say("no local chain, so memories stay unanchored: " + err.Error())
+			if errors.Is(err, localchain.ErrNoNode) {
+				err = errors.New("it needs Node 20.18 or newer with npm")
+			}
+			l.chainIs = "none, so memories stay unanchored: " + err.Error()
 			return nil
 		}
 		l.cfg.SolanaRPCURL = l.chain.url
+		l.chainIs = "local, " + l.chain.url
 	case <-time.After(chainPatience):
-		say("the local chain is not up yet; memories stay unanchored until it is")
+		l.chainIs = "not up yet; memories stay unanchored until it is"
 	}
 	return nil
 }
@@ -118,14 +123,19 @@ func (l *local) authority() error {
 	if err != nil {
 		return err
 	}
-	path := filepath.Join(folder, "authority.json")
-	l.cfg.AuthorityKeypair = path
+	l.cfg.AuthorityKeypair = filepath.Join(folder, "authority.json")
+	return EnsureKeypair(l.cfg.AuthorityKeypair)
+}
+
+// EnsureKeypair makes a key pair in the form of the Solana command line, mode 0600,
+// unless the file is there. It is on the disk when this returns.
+func EnsureKeypair(path string) error {
 	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	_, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
-		return fmt.Errorf("make an authority: %w", err)
+		return fmt.Errorf("make a key pair: %w", err)
 	}
 	numbers := make([]int, len(private)) // as numbers, not as base64
 	for i, b := range private {
@@ -139,7 +149,7 @@ func (l *local) authority() error {
 }
 
 // runChain anchors as soon as there is a chain, until ctx ends.
-func (l *local) runChain(ctx context.Context, d *Deciding, say func(string)) error {
+func (l *local) runChain(ctx context.Context, d *Deciding) error {
 	b := d.Base
 	if l.chain != nil {
 		select {
@@ -148,14 +158,14 @@ func (l *local) runChain(ctx context.Context, d *Deciding, say func(string)) err
 		case <-l.chain.done:
 		}
 		if l.chain.err != nil {
-			l.logger.Warn("no local chain", "err", l.chain.err)
+			l.logger.Info("no local chain, so memories stay unanchored", "err", l.chain.err)
 			<-ctx.Done()
 			return nil
 		}
 		if b.Config.SolanaRPCURL == "" {
 			b.Config.SolanaRPCURL = l.chain.url
 			l.cfg.SolanaRPCURL = b.Config.SolanaRPCURL
-			say("the local chain is up")
+			l.console.Say("the local chain is up: " + l.chain.url)
 			if err := d.connectChain(); err != nil {
 				return err
 			}

@@ -1,12 +1,12 @@
 package assembly
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"sync/atomic"
 	"time"
 
@@ -46,35 +46,44 @@ type local struct {
 	postgres *localpostgres.Server
 	chain    *localChain
 	anchorer atomic.Pointer[anchorer.Anchorer] // nil until there is a chain
+	chainIs  string                            // in words
+	console  Console
 }
 
 // RunLocal runs everything in this process and its children until ctx ends:
 // embedded log, private database, local chain, projector, anchorer and both
-// APIs. say prints the few lines that a person at the terminal needs.
+// APIs. console shows a person how far it is.
 //
 // Start order: folder, servers, then those who write to the log, then those
 // who answer. Stop order is the reverse, and every step has a deadline.
-func RunLocal(ctx context.Context, cfg config.Config, logger *slog.Logger, say func(string)) (err error) {
+func RunLocal(ctx context.Context, cfg config.Config, console Console) (err error) {
 	dir, err := datadir.Open(cfg.DataDir)
 	if err != nil {
 		return err
 	}
-	l := &local{cfg: cfg, logger: logger, dir: dir}
+	l := &local{cfg: cfg, dir: dir, console: console}
 	defer func() { err = errors.Join(err, l.stop()) }()
-	if err := l.start(ctx, say); err != nil {
+	if l.logger, err = console.Opened(dir.Path()); err != nil {
+		return err
+	}
+	if err := l.start(ctx); err != nil {
 		return UnlessAsked(ctx, err)
 	}
-	return l.serve(ctx, say)
+	return l.serve(ctx)
 }
 
-func (l *local) start(ctx context.Context, say func(string)) error {
+func (l *local) start(ctx context.Context) error {
+	if err := errors.Join(mayListen("CORE_ADDR", l.cfg.CoreAddr), mayListen("EXTENSION_ADDR", l.cfg.ExtensionAddr)); err != nil {
+		return err
+	}
 	if err := l.secrets(); err != nil {
 		return err
 	}
+	l.console.Doing("starting the log, the database and the chain")
 	group, starting := errgroup.WithContext(ctx)
 	group.Go(func() error { return l.startNATS(starting) })
 	group.Go(func() error { return l.startPostgres(starting) })
-	group.Go(func() error { return l.startChain(starting, say) })
+	group.Go(func() error { return l.startChain(starting) })
 	return group.Wait()
 }
 
@@ -107,7 +116,9 @@ func (l *local) startNATS(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	l.nats, err = localnats.Start(ctx, localnats.Config{Dir: dir, GroupSync: true, Logger: l.logger.With("server", "nats")})
+	l.nats, err = localnats.Start(ctx, localnats.Config{
+		Dir: dir, GroupSync: true, ReadStream: eventlog.StreamName, Logger: l.logger.With("server", "nats"),
+	})
 	return err
 }
 
@@ -184,7 +195,7 @@ func (l *local) refit(ctx context.Context, log *eventlog.JetStream) {
 	}
 }
 
-func (l *local) serve(ctx context.Context, say func(string)) error {
+func (l *local) serve(ctx context.Context) error {
 	base, err := NewBase(ctx, l.cfg, l.logger, l.connector())
 	if err != nil {
 		return UnlessAsked(ctx, err)
@@ -208,14 +219,14 @@ func (l *local) serve(ctx context.Context, say func(string)) error {
 	if err != nil {
 		return UnlessAsked(ctx, err)
 	}
-	coreListener, err := listen(l.cfg.CoreAddr, &base.Config.CoreURL)
+	coreListener, err := listenTo("CORE_ADDR", l.cfg.CoreAddr, &base.Config.CoreURL)
 	if err != nil {
-		return fmt.Errorf("core API: %w", err)
+		return err
 	}
 	defer coreListener.Close()
-	extensionListener, err := listen(l.cfg.ExtensionAddr, &base.Config.ExtensionURL)
+	extensionListener, err := listenTo("EXTENSION_ADDR", l.cfg.ExtensionAddr, &base.Config.ExtensionURL)
 	if err != nil {
-		return fmt.Errorf("extension API: %w", err)
+		return err
 	}
 	defer extensionListener.Close()
 	l.cfg.CoreURL, l.cfg.ExtensionURL = base.Config.CoreURL, base.Config.ExtensionURL
@@ -242,31 +253,18 @@ func (l *local) serve(ctx context.Context, say func(string)) error {
 	}
 	keep("projector", projector.Run)
 	keep("fence", deciding.Fence.Run)
-	keep("chain", func(ctx context.Context) error { return l.runChain(ctx, deciding, say) })
+	keep("chain", func(ctx context.Context) error { return l.runChain(ctx, deciding) })
 	group.Go(func() error { return deciding.ServeCore(failing, coreListener) })
 	group.Go(func() error { return deciding.ServeExtension(failing, extensionListener) })
 	group.Go(func() error { return l.keepPostgres(failing) })
 	if l.chain != nil {
 		group.Go(func() error { l.chain.keep(failing, l.logger); return nil })
 	}
-	say("memory ledger is up: core " + l.cfg.CoreURL + "  extension " + l.cfg.ExtensionURL)
+	l.console.Up(Up{Core: l.cfg.CoreURL, Extension: l.cfg.ExtensionURL, Folder: l.dir.Path(), Chain: l.chainIs})
 	err = group.Wait()
-	say("stopping")
+	l.console.Say("stopping")
 	stopWorkers()
 	return errors.Join(err, background.Wait())
-}
-
-// listen opens an address. Where the configuration left the port to the
-// system, the base URL learns it here.
-func listen(addr string, baseURL *string) (net.Listener, error) {
-	listener, err := net.Listen("tcp", addr)
-	if err != nil {
-		return nil, err
-	}
-	if *baseURL == config.URLOf(addr) {
-		*baseURL = config.URLOf(listener.Addr().String())
-	}
-	return listener, nil
 }
 
 // note tells subcommands where the servers of this run are.
@@ -277,7 +275,7 @@ func (l *local) note() error {
 		CoreURL: l.cfg.CoreURL, ExtensionURL: l.cfg.ExtensionURL,
 	}
 	if l.nats != nil {
-		run.NATSURL = l.nats.URL()
+		run.NATSURL, run.NATSReadURL = l.nats.URL(), l.nats.ReadURL()
 		run.LogRead = config.LogReadFiles
 	}
 	return l.dir.WriteRun(run)
@@ -304,7 +302,7 @@ func (l *local) stop() error {
 	}
 	_ = group.Wait()
 	if err := errors.Join(errs...); err != nil {
-		l.logger.Warn("a local server did not stop cleanly", "err", fmt.Sprint(err))
+		cmp.Or(l.logger, slog.Default()).Warn("a local server did not stop cleanly", "err", fmt.Sprint(err))
 	}
 	return l.dir.Close()
 }

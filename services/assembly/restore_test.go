@@ -47,11 +47,7 @@ func startRun(t *testing.T, dir string, also ...string) *localRun {
 	ctx, cancel := context.WithCancel(context.Background())
 	up, ended := make(chan struct{}), make(chan error, 1)
 	go func() {
-		ended <- assembly.RunLocal(ctx, cfg, slog.New(slog.NewTextHandler(r.said, nil)), func(line string) {
-			if strings.HasPrefix(line, "memory ledger is up") {
-				close(up)
-			}
-		})
+		ended <- assembly.RunLocal(ctx, cfg, console{slog.New(slog.NewTextHandler(r.said, nil)), up})
 	}()
 	stopped := false
 	r.stop = func() {
@@ -226,3 +222,14 @@ func TestARunThatMetDamageSaysSo(t *testing.T) {
 		t.Errorf("it did not say so:\n%s", text)
 	}
 }
+
+// console is one whose log is kept, and that tells when the run is up.
+type console struct {
+	log *slog.Logger
+	up  chan struct{}
+}
+
+func (c console) Opened(string) (*slog.Logger, error) { return c.log, nil }
+func (console) Doing(string)                          {}
+func (c console) Up(assembly.Up)                      { close(c.up) }
+func (console) Say(string)                            {}

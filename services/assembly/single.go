@@ -14,23 +14,23 @@ import (
 
 // RunCore runs the core API alone until ctx ends.
 func RunCore(ctx context.Context, b *Base) error {
-	return runDoor(ctx, b, b.Config.CoreAddr, (*Deciding).ServeCore)
+	return runDoor(ctx, b, "CORE_ADDR", b.Config.CoreAddr, (*Deciding).ServeCore)
 }
 
 // RunExtension runs the extension API alone until ctx ends.
 func RunExtension(ctx context.Context, b *Base) error {
-	return runDoor(ctx, b, b.Config.ExtensionAddr, (*Deciding).ServeExtension)
+	return runDoor(ctx, b, "EXTENSION_ADDR", b.Config.ExtensionAddr, (*Deciding).ServeExtension)
 }
 
 // runDoor keeps the fence's watch going until the last request is answered.
-func runDoor(ctx context.Context, b *Base, addr string, serve func(*Deciding, context.Context, net.Listener) error) error {
+func runDoor(ctx context.Context, b *Base, variable, addr string, serve func(*Deciding, context.Context, net.Listener) error) error {
 	d, err := NewDeciding(ctx, b)
 	if err != nil {
 		return UnlessAsked(ctx, err)
 	}
-	listener, err := net.Listen("tcp", addr)
+	listener, err := listen(variable, addr)
 	if err != nil {
-		return fmt.Errorf("listen: %w", err)
+		return err
 	}
 	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()

@@ -30,142 +30,69 @@ const (
 
 // Config is every setting. A variable that ends in _FILE names a file that
 // holds the value of the variable without it: the way to hand over secrets.
+//
+// The tags are the documentation, see [Variables]: the variable, its default, the
+// default in `ledger run` where that is another one, the commands that read it, and
+// what it means.
 type Config struct {
-	// CoreAddr and ExtensionAddr are the listen addresses.
-	CoreAddr      string `env:"CORE_ADDR" envDefault:"127.0.0.1:3001"`
-	ExtensionAddr string `env:"EXTENSION_ADDR" envDefault:"127.0.0.1:3002"`
-	// OpsAddr is where projector and anchorer answer /livez, /readyz and
-	// /metrics; empty means nowhere.
-	OpsAddr string `env:"OPS_ADDR"`
-	// PprofAddr is where Go's profiler answers; empty means nowhere. It shows
-	// what is in memory: keep it on loopback.
-	PprofAddr string `env:"PPROF_ADDR"`
-	// CoreURL and ExtensionURL are the public base URLs, used in grants' url
-	// and as sign-in domain. Empty: http:// and the listen address, or 127.0.0.1
-	// where that names no host.
-	CoreURL      string `env:"CORE_URL"`
-	ExtensionURL string `env:"EXTENSION_URL"`
+	CoreAddr      string `env:"CORE_ADDR" envDefault:"127.0.0.1:3001" for:"core-api run" doc:"listen address of the core API"`
+	ExtensionAddr string `env:"EXTENSION_ADDR" envDefault:"127.0.0.1:3002" for:"extension-api run" doc:"listen address of the extension API"`
+	CoreURL       string `env:"CORE_URL" for:"core-api run" doc:"public base URL of the core API, which wallets are shown; unset: 'http://' and the listen address, or 127.0.0.1 where that names no host"`
+	ExtensionURL  string `env:"EXTENSION_URL" for:"extension-api run" doc:"public base URL of the extension API, in grants' links and the sign-in domain; unset: 'http://' and the listen address, or 127.0.0.1 where that names no host"`
+	OpsAddr       string `env:"OPS_ADDR" for:"projector anchorer" doc:"where '/livez', '/readyz' and '/metrics' are answered; unset: nowhere"`
+	PprofAddr     string `env:"PPROF_ADDR" for:"services" doc:"where Go's profiler answers; unset: nowhere. It shows what is in memory: keep it on loopback"`
 
-	// NATSURL is the log's server, NATSCreds a NATS credentials file.
-	NATSURL   string `env:"NATS_URL"`
-	NATSCreds string `env:"NATS_CREDS"`
-	// NATSCA is a PEM file of the authorities that sign the servers' certificates;
-	// where it is set, a server without TLS is refused. Empty: those of the system.
-	NATSCA string `env:"NATS_CA"`
-	// NATSReplicas is how many servers keep each message, for `ledger provision`:
-	// 1, 3 or 5. Unset: as many as there are now; where the streams are not there
-	// yet, 3 on a cluster and 1 elsewhere.
-	NATSReplicas int `env:"NATS_REPLICAS"`
-	// NATSInbox is the prefix of the subjects that answers come to. Default:
-	// _INBOX_ and the URL's user, which is what the shipped roles may listen to;
-	// needed where a credentials file stands for the user.
-	NATSInbox string `env:"NATS_INBOX_PREFIX"`
-	// ProjectorConsumer and AnchorerConsumer are the durable consumers that the
-	// two follow the log by, where their credentials allow them no other:
-	// `ledger provision` makes projector and anchorer.
-	ProjectorConsumer string `env:"PROJECTOR_CONSUMER"`
-	AnchorerConsumer  string `env:"ANCHORER_CONSUMER"`
-	// ProjectorPartitions is the run of partitions, of 00 to ff, whose owners this
-	// projector works for. Those with the same run stand by for each other.
-	ProjectorPartitions string `env:"PROJECTOR_PARTITIONS" envDefault:"00-ff"`
-	// LogRead is how rebuild and verify read the log: "direct", by direct gets,
-	// which every role may, or "consumer", by a consumer of their own, which
-	// takes a fourth of the work and rights that the shipped roles have not.
-	// Default: direct; beside a local run with a log server of its own, that one's
-	// files.
-	LogRead string `env:"LOG_READ"`
-	// DatabaseURL is the PostgreSQL of the read models.
-	DatabaseURL string `env:"DATABASE_URL"`
-	// PostgresBin is the folder of the PostgreSQL programs (postgres, initdb) of
-	// a local run. Empty: they are looked for.
-	PostgresBin string `env:"POSTGRES_BIN"`
-	// DatabaseConns bounds the connections of one service.
-	DatabaseConns int32 `env:"DATABASE_CONNS" envDefault:"16"`
+	NATSURL             string `env:"NATS_URL" run:"embedded" for:"log" doc:"the log's servers"`
+	NATSCreds           string `env:"NATS_CREDS" for:"log" doc:"a NATS credentials file"`
+	NATSCA              string `env:"NATS_CA" for:"log" doc:"PEM file of the authorities that sign the servers' certificates; where it is set, a server without TLS is refused; unset: those of the system"`
+	NATSInbox           string `env:"NATS_INBOX_PREFIX" for:"log" doc:"prefix of the subjects that answers come to; unset: '_INBOX_' and the URL's user, which is what the shipped roles may listen to; needed where a credentials file stands for the user"`
+	NATSReplicas        int    `env:"NATS_REPLICAS" for:"provision restore services" doc:"how many servers keep each message: 1, 3 or 5; unset: as many as there are now; where the streams are not there yet, 3 on a cluster and 1 elsewhere"`
+	ProjectorConsumer   string `env:"PROJECTOR_CONSUMER" for:"projector run" doc:"the durable consumer to follow the log by, where the credentials allow no other; 'ledger provision' makes 'projector'"`
+	AnchorerConsumer    string `env:"ANCHORER_CONSUMER" for:"anchorer run" doc:"the durable consumer to follow the log by, where the credentials allow no other; 'ledger provision' makes 'anchorer'"`
+	ProjectorPartitions string `env:"PROJECTOR_PARTITIONS" envDefault:"00-ff" for:"projector run" doc:"the run of partitions, of 00 to ff, whose owners this projector works for; those with the same run stand by for each other"`
+	LogRead             string `env:"LOG_READ" for:"verify rebuild" doc:"how the log is read: 'direct', by direct gets, which every role may, or 'consumer', by a consumer of its own, which takes a fourth of the work and rights that the shipped roles have not; unset: direct, or what a local run says of itself"`
 
-	// MasterKey (32 bytes, base64) wraps every data key. MasterKeyPrevious
-	// still unwraps while keys are being rewrapped.
-	MasterKey         string `env:"MASTER_KEY"`
-	MasterKeyPrevious string `env:"MASTER_KEY_PREVIOUS"`
-	// JWTSecret (at least 32 bytes) signs core sessions.
-	JWTSecret string `env:"JWT_SECRET"`
-	// SignInChainID is the Chain ID line of challenges. A local run with a chain of
-	// its own says localnet.
-	SignInChainID string `env:"SIGN_IN_CHAIN_ID" envDefault:"mainnet"`
+	DatabaseURL   string `env:"DATABASE_URL" run:"private server" for:"services verify rebuild env" doc:"the PostgreSQL of the read models"`
+	DatabaseConns int32  `env:"DATABASE_CONNS" envDefault:"16" for:"services" doc:"most connections of one service"`
+	PostgresBin   string `env:"POSTGRES_BIN" for:"run" doc:"folder of the PostgreSQL programs (postgres, initdb); unset: they are looked for"`
 
-	// SolanaRPCURL, AuthorityKeypair (a Solana CLI keypair file) and
-	// CommitmentProgramID are what anchoring needs.
-	SolanaRPCURL        string `env:"SOLANA_RPC_URL"`
-	AuthorityKeypair    string `env:"AUTHORITY_KEYPAIR"`
-	CommitmentProgramID string `env:"COMMITMENT_PROGRAM_ID"`
-	// LocalChain "off" keeps a local run from starting a chain of its own.
-	LocalChain string `env:"LOCAL_CHAIN" envDefault:"on"`
-	// StakeMint and StakingProgramID wake staking up.
-	StakeMint         string `env:"STAKE_MINT"`
-	StakingProgramID  string `env:"STAKING_PROGRAM_ID"`
-	MinPartialUnstake string `env:"MIN_PARTIAL_UNSTAKE" envDefault:"0"`
-	// ChainFactsBy says who appends what it sees on the chain of stakes: "all"
-	// who look, or, where the log's roles allow nobody else, the "anchorer".
-	ChainFactsBy  string        `env:"CHAIN_FACTS_BY" envDefault:"all"`
-	StakeMaturity time.Duration `env:"STAKE_MATURITY" envDefault:"24h"`
+	MasterKey               string        `env:"MASTER_KEY" run:"generated once" for:"apis rewrap verify" doc:"32 bytes, base64; wraps every data key, and so protects all content"`
+	MasterKeyPrevious       string        `env:"MASTER_KEY_PREVIOUS" for:"apis rewrap verify" doc:"the master key before; it still unwraps while keys are being rewrapped"`
+	JWTSecret               string        `env:"JWT_SECRET" run:"generated once" for:"core-api run" doc:"at least 32 bytes; signs core sessions"`
+	SignInChainID           string        `env:"SIGN_IN_CHAIN_ID" envDefault:"mainnet" run:"localnet on its own chain" for:"apis" doc:"the Chain ID line of challenges, which wallets show"`
+	Environment             string        `env:"ENVIRONMENT" envDefault:"development" for:"extension-api run" doc:"'production', in any case, hides underlying messages in extension errors"`
+	CoreAllowedOrigins      []string      `env:"CORE_ALLOWED_ORIGINS" for:"core-api run" doc:"origins whose pages may call the core API, with commas"`
+	ExtensionAllowedOrigins []string      `env:"EXTENSION_ALLOWED_ORIGINS" for:"extension-api run" doc:"origins that may call the extension API beside browser extensions, with commas"`
+	ExtensionNames          []string      `env:"EXTENSION_NAMES" for:"extension-api run" doc:"names of extensions on the sign-in page: 'id=Name', with commas; Firefox and Safari give each installation an id of its own, so these show without a name"`
+	ExtensionSessionTTL     time.Duration `env:"EXTENSION_SESSION_TTL" envDefault:"168h" for:"extension-api run" doc:"how long an extension session lasts"`
 
-	// AnchorMaxWait and AnchorMaxLeaves say when a batch is cut: when its
-	// oldest leaf has waited this long, or an owner has this many.
-	AnchorMaxWait   time.Duration `env:"ANCHOR_MAX_WAIT" envDefault:"5m"`
-	AnchorMaxLeaves int           `env:"ANCHOR_MAX_LEAVES" envDefault:"1024"`
-	// AnchorPartitions is the run of partitions, of 00 to ff, whose owners this
-	// anchorer works for. Those with the same run stand by for each other.
-	AnchorPartitions string `env:"ANCHOR_PARTITIONS" envDefault:"00-ff"`
-	// AnchorPriorityFee is paid for each compute unit, in micro-lamports.
-	// AnchorMaxLamportsPerDay bounds what anchoring spends on a UTC day: fees,
-	// and rent for the accounts of new owners; 0 means no bound.
-	AnchorPriorityFee       uint64 `env:"ANCHOR_PRIORITY_FEE" envDefault:"0"`
-	AnchorMaxLamportsPerDay uint64 `env:"ANCHOR_MAX_LAMPORTS_PER_DAY" envDefault:"0"`
-	// AnchorCommitment is when a commit counts as anchored: finalized, or
-	// confirmed, which is sooner and could in principle be undone.
-	AnchorCommitment string `env:"ANCHOR_COMMITMENT" envDefault:"finalized"`
+	SolanaRPCURL        string        `env:"SOLANA_RPC_URL" run:"local chain" for:"apis anchorer verify env" doc:"the chain's JSON-RPC endpoint"`
+	AuthorityKeypair    string        `env:"AUTHORITY_KEYPAIR" run:"generated once" for:"anchorer run verify" doc:"Solana CLI keypair file of who commits"`
+	CommitmentProgramID string        `env:"COMMITMENT_PROGRAM_ID" run:"deployed locally" for:"anchorer run verify" doc:"address of the commitment program"`
+	LocalChain          string        `env:"LOCAL_CHAIN" envDefault:"on" for:"run" doc:"'off' keeps a local run from starting a chain of its own"`
+	StakeMint           string        `env:"STAKE_MINT" for:"core-api anchorer run" doc:"address of the stake mint; with 'STAKING_PROGRAM_ID' it turns staking on"`
+	StakingProgramID    string        `env:"STAKING_PROGRAM_ID" for:"core-api anchorer run" doc:"address of the staking program"`
+	MinPartialUnstake   string        `env:"MIN_PARTIAL_UNSTAKE" envDefault:"0" for:"core-api run" doc:"least amount, in base units, of an unstake that leaves something"`
+	StakeMaturity       time.Duration `env:"STAKE_MATURITY" envDefault:"24h" for:"core-api run" doc:"how long after a deposit a lot is mature"`
+	ChainFactsBy        string        `env:"CHAIN_FACTS_BY" envDefault:"all" for:"core-api anchorer run" doc:"who appends what is seen on the chain of stakes: 'all' who look, or, where the log's roles allow no other, the 'anchorer'"`
 
-	// CoreAllowedOrigins are the origins whose pages may call the core API, in the
-	// form in which browsers name origins.
-	CoreAllowedOrigins []string `env:"CORE_ALLOWED_ORIGINS"`
-	// ExtensionAllowedOrigins is the CORS allowlist beside browser extensions, in
-	// the form in which browsers name origins.
-	ExtensionAllowedOrigins []string `env:"EXTENSION_ALLOWED_ORIGINS"`
-	// ExtensionNames names extensions on the sign-in page: id=Name, separated by
-	// commas. Firefox and Safari give each installation an id of its own, so these
-	// show without a name.
-	ExtensionNames []string `env:"EXTENSION_NAMES"`
-	// ExtensionSessionTTL is how long an extension session lasts.
-	ExtensionSessionTTL time.Duration `env:"EXTENSION_SESSION_TTL" envDefault:"168h"`
+	AnchorMaxWait           time.Duration `env:"ANCHOR_MAX_WAIT" envDefault:"5m" run:"5s" for:"anchorer run" doc:"a batch is cut when its oldest leaf has waited this long"`
+	AnchorMaxLeaves         int           `env:"ANCHOR_MAX_LEAVES" envDefault:"1024" for:"anchorer run" doc:"a batch is cut when an owner has this many leaves that wait"`
+	AnchorPartitions        string        `env:"ANCHOR_PARTITIONS" envDefault:"00-ff" for:"anchorer run" doc:"the run of partitions, of 00 to ff, whose owners this anchorer works for; those with the same run stand by for each other"`
+	AnchorPriorityFee       uint64        `env:"ANCHOR_PRIORITY_FEE" envDefault:"0" for:"anchorer run" doc:"paid for each compute unit, in micro-lamports"`
+	AnchorMaxLamportsPerDay uint64        `env:"ANCHOR_MAX_LAMPORTS_PER_DAY" envDefault:"0" for:"anchorer run" doc:"most that anchoring spends on a UTC day: fees, and rent for the accounts of new owners; 0: no bound"`
+	AnchorCommitment        string        `env:"ANCHOR_COMMITMENT" envDefault:"finalized" for:"anchorer run" doc:"when a commit counts as anchored: 'finalized', or 'confirmed', which is sooner and could in principle be undone"`
 
-	// Environment "production", in any case, hides underlying messages in extension
-	// errors.
-	Environment string `env:"ENVIRONMENT" envDefault:"development"`
-	// LogLevel is debug, info, warn or error.
-	LogLevel string `env:"LOG_LEVEL" envDefault:"info"`
-	// TraceEndpoint turns tracing on: the base URL of a collector that takes
-	// OTLP over HTTP. ServiceName is what spans say they come from; default:
-	// memory-ledger and the name of the service. The exporter's other OTEL_
-	// variables work as OpenTelemetry specifies them.
-	TraceEndpoint string `env:"OTEL_EXPORTER_OTLP_ENDPOINT"`
-	ServiceName   string `env:"OTEL_SERVICE_NAME"`
-	// DataDir is the folder of a local run.
-	DataDir string `env:"LEDGER_DATA_DIR" envDefault:".data"`
-	// CachedOwners bounds the owners' states and keys kept in memory.
-	CachedOwners int `env:"CACHED_OWNERS" envDefault:"100000"`
-	// KeyMaxAge is how long a service uses a data key before it reads it again.
-	KeyMaxAge time.Duration `env:"KEY_MAX_AGE" envDefault:"1m"`
-	// BodyCacheBytes bounds the sealed bodies in memory: three quarters for
-	// owners who search, one for reads by id.
-	BodyCacheBytes int64 `env:"BODY_CACHE_BYTES" envDefault:"268435456"`
-	// MaxCommands bounds the writes, of any kind, that one process decides and
-	// appends at the same time, MaxWaitingCommands those that wait for that;
-	// one more is answered 503.
-	MaxCommands        int `env:"MAX_COMMANDS" envDefault:"64"`
-	MaxWaitingCommands int `env:"MAX_WAITING_COMMANDS" envDefault:"512"`
-	// MaxConnections bounds the open connections of one API. Further ones wait, and
-	// the one that has been idle for the longest is closed for them. It is lowered to
-	// what the limit on open files leaves.
-	MaxConnections int `env:"MAX_CONNECTIONS" envDefault:"2048"`
+	DataDir            string        `env:"LEDGER_DATA_DIR" envDefault:".data" for:"run tools restore sign-in" doc:"folder of a local run"`
+	LogLevel           string        `env:"LOG_LEVEL" envDefault:"info" for:"services provision" doc:"'debug', 'info', 'warn' or 'error'"`
+	TraceEndpoint      string        `env:"OTEL_EXPORTER_OTLP_ENDPOINT" for:"services" doc:"turns tracing on: base URL of a collector that takes OTLP over HTTP; the exporter's other 'OTEL_' variables work as OpenTelemetry specifies them"`
+	ServiceName        string        `env:"OTEL_SERVICE_NAME" for:"services" doc:"what spans say they come from; unset: memory-ledger and the name of the service"`
+	CachedOwners       int           `env:"CACHED_OWNERS" envDefault:"100000" for:"apis" doc:"most owners whose states and keys are kept in memory"`
+	KeyMaxAge          time.Duration `env:"KEY_MAX_AGE" envDefault:"1m" for:"apis" doc:"how long a data key is used before it is read again"`
+	BodyCacheBytes     int64         `env:"BODY_CACHE_BYTES" envDefault:"268435456" for:"apis" doc:"most bytes of sealed bodies in memory: three quarters for owners who search, one for reads by id"`
+	MaxCommands        int           `env:"MAX_COMMANDS" envDefault:"64" for:"apis" doc:"most writes, of any kind, that one process decides and appends at the same time"`
+	MaxWaitingCommands int           `env:"MAX_WAITING_COMMANDS" envDefault:"512" for:"apis" doc:"most writes that wait for that; one more is answered 503"`
+	MaxConnections     int           `env:"MAX_CONNECTIONS" envDefault:"2048" for:"apis" doc:"most open connections of one API: further ones wait, and the one that has been idle for the longest is closed for them; lowered to what the limit on open files leaves"`
 }
 
 // Need is something that a service can't do without.
@@ -184,14 +111,15 @@ const (
 	WhatIsSet
 )
 
+// fromFiles are the variables that may stand in a file.
+var fromFiles = []string{"MASTER_KEY", "MASTER_KEY_PREVIOUS", "JWT_SECRET", "DATABASE_URL", "NATS_URL", "SOLANA_RPC_URL"}
+
 // Load reads the environment. It reports every problem of form at once; what
 // is missing is reported by Check, since not every service needs everything.
 func Load(environ []string) (Config, error) {
 	vars := env.ToMap(environ)
 	var errs []error
-	for _, name := range []string{
-		"MASTER_KEY", "MASTER_KEY_PREVIOUS", "JWT_SECRET", "DATABASE_URL", "NATS_URL", "SOLANA_RPC_URL",
-	} {
+	for _, name := range fromFiles {
 		path, given := vars[name+"_FILE"]
 		if !given {
 			continue

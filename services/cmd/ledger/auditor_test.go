@@ -8,6 +8,8 @@ import (
 	"errors"
 	"net/http/httptest"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -102,6 +104,65 @@ func ledger(ctx context.Context, args ...string) (string, error) {
 	return out.String(), err
 }
 
+// storedAt is when the log stored a message, as --since takes it.
+func storedAt(t *testing.T, url string, seq uint64) string {
+	t.Helper()
+	log, err := eventlog.Open(t.Context(), dial(t, url))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var at time.Time
+	if err := log.Direct().Read(t.Context(), eventlog.ReadConfig{From: seq, To: seq}, func(slice eventlog.Slice) error {
+		at = slice.Records[0].Time
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return at.Format(time.RFC3339Nano)
+}
+
+// The newest events are found however many messages lie between them.
+func TestNewestAcrossWindows(t *testing.T) {
+	t.Parallel()
+	log := &rareLog{head: 5*tailWindow + 7, every: tailWindow + 1}
+	tail := tailing{newest: 3}
+	var out bytes.Buffer
+	if err := tail.upTo(t.Context(), log, log.head, "", &out); err != nil {
+		t.Fatal(err)
+	}
+	var got []uint64
+	for line := range strings.Lines(out.String()) {
+		seq, err := strconv.ParseUint(strings.Fields(line)[0], 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, seq)
+	}
+	if want := []uint64{3 * log.every, 4 * log.every, 5 * log.every}; !slices.Equal(got, want) || log.read > 4*tailWindow {
+		t.Errorf("%v of every %d, after %d messages", got, log.every, log.read)
+	}
+}
+
+// rareLog has a message now and then.
+type rareLog struct{ head, every, read uint64 }
+
+func (l *rareLog) Read(_ context.Context, cfg eventlog.ReadConfig, yield func(eventlog.Slice) error) error {
+	l.read += cfg.To - cfg.From + 1
+	var slice eventlog.Slice
+	for seq := cfg.From; seq <= cfg.To; seq++ {
+		if seq%l.every != 0 {
+			continue
+		}
+		payload, err := events.EncodeBatch([]events.Event{{ID: "id", Source: "/test", Owner: logtest.Owner(), Time: events.At(time.Now()), OwnerVersion: 1,
+			CommandID: "c", Data: &events.OwnerRegistered{UserID: "u"}}})
+		if err != nil {
+			return err
+		}
+		slice.Records = append(slice.Records, eventlog.Record{Seq: seq, Payload: payload})
+	}
+	return yield(slice)
+}
+
 // An auditor, with no right but to read, tails and verifies the log with the
 // credentials that are shipped for it.
 func TestAuditorTailsAndVerifies(t *testing.T) {
@@ -115,7 +176,12 @@ func TestAuditorTailsAndVerifies(t *testing.T) {
 	for _, c := range []struct {
 		args  string
 		lines int
-	}{{"tail --json", 27}, {"tail", 27}, {"tail --from 20 --json", 8}, {"tail --owner " + string(owner), 21}, {"tail --type OwnerRegistered", 2}, {"tail --from 99", 0}} {
+	}{
+		{"tail -n 3", 3}, {"tail -n 99", 27}, {"tail -n 1 --type OwnerRegistered", 1}, {"tail --newest 4 --from 25", 3},
+		{"tail --since 1h", 27}, {"tail --since 0s", 0}, {"tail --since 2001-01-31", 27}, {"tail --since " + storedAt(t, urlOf("auditor"), 25), 3},
+		{"tail --type OwnerRegistered,MemoryWritten", 27}, {"tail --type OwnerRegistered --type GrantMinted", 2},
+		{"tail --json", 27}, {"tail", 27}, {"tail --from 20 --json", 8}, {"tail --owner " + string(owner), 21}, {"tail --type OwnerRegistered", 2}, {"tail --from 99", 0},
+	} {
 		out, err := ledger(ctx, strings.Fields(c.args)...)
 		if lines := strings.Count(out, "\n"); err != nil || lines != c.lines {
 			t.Errorf("%s: %d lines, %v", c.args, lines, err)

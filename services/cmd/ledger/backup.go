@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 
@@ -25,13 +24,10 @@ chain. Keep them apart: who has the first three reads everything. A deployment's
 MASTER_KEY and JWT_SECRET are not copied. The read models are not either: the log
 gives them again. On a cluster with permissions it takes the administrator's
 credentials.`,
-		Args: cobra.ExactArgs(1),
+		Args: arguments("DIR"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			cfg, err := loadConfig()
+			cfg, err := loadFor(config.NeedLog)
 			if err != nil {
-				return err
-			}
-			if err := cfg.Check(config.NeedLog); err != nil {
 				return fmt.Errorf("nothing to back up: %w", err)
 			}
 			parts, err := parseParts(only)
@@ -61,9 +57,9 @@ database is left from before, run rebuild --force.
 Streams that were provisioned keep their replicas and get their consumers again;
 others get NATS_REPLICAS replicas, by default 3 on a cluster and 1 elsewhere. A
 local run's secrets and chain are put back into a data folder only.`,
-		Args: cobra.ExactArgs(1),
+		Args: arguments("DIR"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			cfg, err := config.Load(os.Environ())
+			cfg, err := config.Load(environ())
 			if err != nil {
 				return err
 			}

@@ -1,9 +1,14 @@
 package main
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -12,19 +17,51 @@ import (
 	"github.com/memory-ledger/ledger/services/config"
 )
 
-// loadConfig reads the environment and fills in, from the local run of the
-// data folder if there is one, where its servers are.
-func loadConfig() (config.Config, error) {
-	cfg, err := config.Load(os.Environ())
+// printedVariable lists digests of the values that env printed. A shell that
+// evaluated them hands them to every command: ours take no notice of them, and
+// find the local run, if it still is there, by its data folder.
+const printedVariable = "LEDGER_ENV"
+
+// environ is the environment without what env printed.
+func environ() []string {
+	printed := strings.Split(os.Getenv(printedVariable), ",")
+	return slices.DeleteFunc(os.Environ(), func(variable string) bool {
+		_, value, _ := strings.Cut(variable, "=")
+		return slices.Contains(printed, digest(value))
+	})
+}
+
+func digest(value string) string {
+	sum := sha256.Sum256([]byte(value))
+	return hex.EncodeToString(sum[:8])
+}
+
+// loadFor is loadBeside for a command that needs the log and maybe more. Where
+// the log is missing because the local run is stopped, the error says that.
+func loadFor(needs ...config.Need) (config.Config, error) {
+	cfg, run, err := loadBeside()
 	if err != nil {
 		return cfg, err
+	}
+	if cfg.NATSURL == "" && run == nil {
+		return cfg, notRunning(cfg.DataDir)
+	}
+	return cfg, cfg.Check(needs...)
+}
+
+// loadBeside reads the environment and fills in, from the local run of the data
+// folder, where its servers are. It also returns that run's note; nil if none runs.
+func loadBeside() (config.Config, *datadir.Run, error) {
+	cfg, err := config.Load(environ())
+	if err != nil {
+		return cfg, nil, err
 	}
 	local, err := datadir.LoadRun(cfg.DataDir)
 	if errors.Is(err, datadir.ErrNotRunning) {
-		return cfg, nil
+		return cfg, nil, nil
 	}
 	if err != nil {
-		return cfg, err
+		return cfg, nil, err
 	}
 	if cfg.NATSURL == "" {
 		cfg.NATSURL = local.NATSURL
@@ -36,7 +73,7 @@ func loadConfig() (config.Config, error) {
 		fill(&cfg.CommitmentProgramID, local.CommitmentProgramID)
 		fill(&cfg.AuthorityKeypair, local.AuthorityKeypair)
 	}
-	return cfg, nil
+	return cfg, &local, nil
 }
 
 func fill(setting *string, value string) {
@@ -45,33 +82,69 @@ func fill(setting *string, value string) {
 	}
 }
 
+// notRunning says how to go on where neither the environment nor the data folder
+// leads to a log.
+func notRunning(folder string) error {
+	if full, err := filepath.Abs(folder); err == nil {
+		folder = full
+	}
+	if _, err := os.Stat(folder); err != nil {
+		return fmt.Errorf("%w: there is no %s; run `make run`, or name another data folder in LEDGER_DATA_DIR, or a log elsewhere in NATS_URL", datadir.ErrNotRunning, folder)
+	}
+	return fmt.Errorf("not running: `make run` (%w, %s); or name a log elsewhere in NATS_URL", datadir.ErrNotRunning, folder)
+}
+
 func newEnv() *cobra.Command {
 	return &cobra.Command{
 		Use:   "env",
 		Short: "Prints where the local run's servers are, ready for a shell",
-		Args:  cobra.NoArgs,
+		Long: `Prints where the local run's servers are, as lines for a shell:
+
+  eval "$(ledger env)"
+
+Then psql "$DATABASE_URL", nats and solana find them. NATS_URL is of a user who can
+read the log and do nothing else. The commands of ledger take no notice of these
+values, which they know by LEDGER_ENV: beside a local run they go on using what its
+data folder says. What you set to another value yourself counts.`,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := loadConfig()
+			cfg, run, err := loadBeside()
 			if err != nil {
 				return err
 			}
 			if cfg.NATSURL == "" && cfg.DatabaseURL == "" && cfg.SolanaRPCURL == "" {
-				return fmt.Errorf("%w: start one with `make run`, or name its folder in LEDGER_DATA_DIR", datadir.ErrNotRunning)
+				return notRunning(cfg.DataDir)
 			}
-			for _, v := range [][2]string{
-				{"NATS_URL", cfg.NATSURL}, {"DATABASE_URL", withoutDefaultPort(cfg.DatabaseURL)}, {"SOLANA_RPC_URL", cfg.SolanaRPCURL},
-			} {
-				if v[1] != "" {
-					fmt.Fprintf(cmd.OutOrStdout(), "%s=%s\n", v[0], shellQuote(v[1]))
-				}
+			if run != nil && run.NATSReadURL != "" && cfg.NATSURL == run.NATSURL {
+				cfg.NATSURL = run.NATSReadURL
 			}
-			return nil
+			return printEnv(cmd.OutOrStdout(), cfg)
 		},
 	}
 }
 
-// withoutDefaultPort leaves out what a client takes anyway: then the URL of a local
-// run's socket needs no quotes, and not all who read these lines are shells.
+func printEnv(out io.Writer, cfg config.Config) error {
+	var digests []string
+	export := func(name, value string) error {
+		_, err := fmt.Fprintf(out, "export %s=%s\n", name, shellQuote(value))
+		return err
+	}
+	for _, v := range [][2]string{
+		{"NATS_URL", cfg.NATSURL}, {"DATABASE_URL", withoutDefaultPort(cfg.DatabaseURL)}, {"SOLANA_RPC_URL", cfg.SolanaRPCURL},
+	} {
+		if v[1] == "" {
+			continue
+		}
+		if err := export(v[0], v[1]); err != nil {
+			return err
+		}
+		digests = append(digests, digest(v[1]))
+	}
+	return export(printedVariable, strings.Join(digests, ","))
+}
+
+// withoutDefaultPort leaves out what a client takes anyway, which makes the URL of
+// a local run's socket short.
 func withoutDefaultPort(databaseURL string) string {
 	if os.Getenv("PGPORT") != "" {
 		return databaseURL
@@ -79,12 +152,5 @@ func withoutDefaultPort(databaseURL string) string {
 	return strings.TrimSuffix(databaseURL, "&port=5432")
 }
 
-// shellQuote leaves harmless values as they are and puts others in single
-// quotes.
-func shellQuote(s string) string {
-	const harmless = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_./:@%+=,?"
-	if strings.Trim(s, harmless) == "" {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
-}
+// shellQuote puts a value in single quotes.
+func shellQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

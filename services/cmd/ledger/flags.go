@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"strings"
 
 	"github.com/spf13/pflag"
 )
@@ -40,3 +41,28 @@ func (s *onceString) String() string {
 
 // Type implements pflag.Value.
 func (s *onceString) Type() string { return "string" }
+
+// listFlag defines a flag that takes several values, with commas between them or
+// by being repeated. None of them may be empty; see stringFlag.
+func listFlag(flags *pflag.FlagSet, to *[]string, name, usage string) {
+	flags.Var((*stringList)(to), name, usage)
+}
+
+type stringList []string
+
+// Set implements pflag.Value.
+func (l *stringList) Set(value string) error {
+	for one := range strings.SplitSeq(value, ",") {
+		if one = strings.TrimSpace(one); one == "" {
+			return errors.New("it must not be empty")
+		}
+		*l = append(*l, one)
+	}
+	return nil
+}
+
+// String implements pflag.Value.
+func (l *stringList) String() string { return strings.Join(*l, ",") }
+
+// Type implements pflag.Value.
+func (l *stringList) Type() string { return "names" }

@@ -31,7 +31,7 @@ administrator's credentials.
 
 Exit 1: there is no such key, or it is hidden but not erased, since the bucket is
 an older build's.`,
-		Args: cobra.ExactArgs(1),
+		Args: arguments("OWNER"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			owner, err := events.ParseOwner(args[0])
 			if err != nil {
@@ -48,11 +48,8 @@ an older build's.`,
 }
 
 func runForget(ctx context.Context, out io.Writer, owner events.Owner) error {
-	cfg, err := loadConfig()
+	cfg, err := loadFor(config.NeedLog)
 	if err != nil {
-		return err
-	}
-	if err := cfg.Check(config.NeedLog); err != nil {
 		return err
 	}
 	done, err := assembly.Forget(ctx, cfg, owner)

@@ -69,12 +69,15 @@ func newRoot() *cobra.Command {
 			return errors.New("no subcommand given")
 		},
 	}
+	root.Args = noCommand
+	root.SetFlagErrorFunc(wrongFlag)
 	root.SetVersionTemplate("ledger {{.Version}}\n")
 	root.AddCommand(
 		newRun(), newCoreAPI(), newExtensionAPI(), newProjector(), newAnchorer(),
 		newTail(), newVerify(), newVerifyReceipt(), newRebuild(), newRewrap(), newForget(), newBackup(), newRestore(), newEnv(),
-		newProvision(), newProbe(),
+		newProvision(), newSignIn(), newProbe(),
 	)
 	strictHelp(root)
+	showVariables(root)
 	return root
 }

@@ -64,7 +64,7 @@ func TestFollowingALogThatGoesAway(t *testing.T) {
 
 // TestPatience: who stops following has not lost anything.
 func TestPatience(t *testing.T) {
-	if patienceWith("") != localPatience || patienceWith("nats://cluster") != deployedPatience {
+	if patienceWith(false) != localPatience || patienceWith(true) != deployedPatience {
 		t.Error("a restart of a deployment takes longer than one is missed who stopped the local run")
 	}
 	var told strings.Builder

@@ -32,13 +32,17 @@ func newProgress(out io.Writer, what string) *progress { return newProgressOf(ou
 
 // newProgressOf counts something else than messages.
 func newProgressOf(out io.Writer, what, unit string) *progress {
-	file, ok := out.(*os.File)
-	tty := ok && isatty.IsTerminal(file.Fd()) && os.Getenv("TERM") != "dumb"
+	tty := isTerminal(out) && os.Getenv("TERM") != "dumb"
 	p := &progress{out: out, what: what, unit: unit, begun: time.Now(), last: time.Now()}
 	if tty {
 		p.bar = newBar(out, what, unit)
 	}
 	return p
+}
+
+func isTerminal(out io.Writer) bool {
+	file, ok := out.(*os.File)
+	return ok && isatty.IsTerminal(file.Fd())
 }
 
 // newBar is made when the work begins, since its rate counts from then.

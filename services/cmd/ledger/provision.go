@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -24,9 +23,9 @@ credentials, and may run again at any time.
 NATS_REPLICAS (1, 3 or 5) says how many servers keep each stream. Without it what is
 there stays as it is, and a new log is kept by three on a cluster and by one
 elsewhere. Fewer than a stream has is refused.`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := config.Load(os.Environ())
+			cfg, err := config.Load(environ())
 			if err != nil {
 				return err
 			}
@@ -48,7 +47,7 @@ const probeTimeout = 3 * time.Second
 // program.
 func newProbe() *cobra.Command {
 	return &cobra.Command{
-		Use: "probe URL", Short: "Exit 0 where the URL answers 200, else 1", Hidden: true, Args: cobra.ExactArgs(1),
+		Use: "probe URL", Short: "Exit 0 where the URL answers 200, else 1", Hidden: true, Args: arguments("URL"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), probeTimeout)
 			defer cancel()

@@ -27,7 +27,7 @@ that folded the log otherwise. Look at it, then run again with --force, which
 swaps in what the log says: a rebuild is the cure.
 
 Interrupted at any point, it can simply be run again.`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return runRebuild(cmd.Context(), options, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
@@ -40,11 +40,8 @@ Interrupted at any point, it can simply be run again.`,
 }
 
 func runRebuild(ctx context.Context, options rebuild.Config, out, progressTo io.Writer) error {
-	cfg, err := loadConfig()
+	cfg, err := loadFor(config.NeedLog, config.NeedDatabase)
 	if err != nil {
-		return err
-	}
-	if err := cfg.Check(config.NeedLog, config.NeedDatabase); err != nil {
 		return fmt.Errorf("nothing to rebuild: %w", err)
 	}
 	bar := newProgress(progressTo, "replaying")

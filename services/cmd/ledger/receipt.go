@@ -28,7 +28,7 @@ receipt, it is refused where it is anchored by anybody else. --authority takes
 --program: another program could name that authority without asking it.
 
 Exit codes: 0 good, 1 something is wrong, 2 not a receipt, or no answer.`,
-		Args: cobra.ExactArgs(1),
+		Args: arguments("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			raw, err := readReceipt(cmd.InOrStdin(), args[0])
 			if err != nil {

@@ -2,12 +2,14 @@ package main
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
 
+	"github.com/memory-ledger/ledger/infra/datadir"
 	"github.com/memory-ledger/ledger/services/assembly"
 	"github.com/memory-ledger/ledger/services/config"
 	"github.com/memory-ledger/ledger/services/keystore"
@@ -26,8 +28,11 @@ func newRewrap() *cobra.Command {
 
 Data keys stay what they are: nothing is sealed anew, and no memory changes. An
 old backup of the keystore still needs the old key; make a new one after step 2.
-Interrupted, it can simply be run again.`,
-		Args: cobra.NoArgs,
+Interrupted, it can simply be run again.
+
+Beside a local run, the key that it generated (secrets/master-key in the data
+folder) stands in for whichever of the two variables is not set.`,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return runRewrap(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
@@ -35,15 +40,18 @@ Interrupted, it can simply be run again.`,
 }
 
 func runRewrap(ctx context.Context, out, progressTo io.Writer) error {
-	cfg, err := loadConfig()
+	cfg, err := loadFor(config.NeedLog)
 	if err != nil {
 		return err
 	}
-	if err := cfg.Check(config.NeedLog, config.NeedMasterKey); err != nil {
+	if err := fillMasterKeys(&cfg); err != nil {
+		return err
+	}
+	if err := cfg.Check(config.NeedMasterKey); err != nil {
 		return err
 	}
 	if cfg.MasterKeyPrevious == "" {
-		return errors.New("MASTER_KEY_PREVIOUS: not set; it is the key that wraps now")
+		return errors.New("MASTER_KEY_PREVIOUS: not set; it is the key that wrapped the data keys before MASTER_KEY")
 	}
 	bar := newProgress(progressTo, "rewrapping")
 	done, err := assembly.Rewrap(ctx, cfg, func(done keystore.Rewrapped, total uint64) { bar.at(done.Entries, total) })
@@ -54,5 +62,27 @@ func runRewrap(ctx context.Context, out, progressTo io.Writer) error {
 		return fmt.Errorf("not finished, run it again: %w", err)
 	}
 	fmt.Fprintln(out, "none is left under the previous key")
+	return nil
+}
+
+// fillMasterKeys takes the key that a local run generated for MASTER_KEY, or for
+// MASTER_KEY_PREVIOUS where MASTER_KEY is another one.
+func fillMasterKeys(cfg *config.Config) error {
+	run, err := datadir.LoadRun(cfg.DataDir)
+	if err != nil || run.NATSURL != cfg.NATSURL {
+		return nil // not the log of this data folder
+	}
+	key, err := datadir.LoadSecret(cfg.DataDir, "master-key", keystore.KeySize)
+	if errors.Is(err, datadir.ErrNoSecret) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	generated := base64.StdEncoding.EncodeToString(key)
+	fill(&cfg.MasterKey, generated)
+	if cfg.MasterKey != generated {
+		fill(&cfg.MasterKeyPrevious, generated)
+	}
 	return nil
 }

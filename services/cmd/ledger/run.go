@@ -2,7 +2,7 @@ package main
 
 import (
 	"errors"
-	"fmt"
+	"io"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -18,18 +18,27 @@ func newRun() *cobra.Command {
 	return &cobra.Command{
 		Use:   "run",
 		Short: "Everything in one process: both APIs, projector, anchorer, and the servers they need",
-		Args:  cobra.NoArgs,
+		Long: `Everything in one process: both APIs, projector, anchorer, and the servers they
+need, until Ctrl-C. At a terminal it says where they are, and its log goes to
+run.log in the data folder; elsewhere the log goes to standard error.`,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := config.Load(localDefaults(os.Environ()))
+			cfg, err := config.Load(localDefaults(environ()))
 			if err := errors.Join(err, cfg.Check(config.WhatIsSet)); err != nil {
 				return err
 			}
 			tune()
-			return assembly.RunLocal(cmd.Context(), cfg, newLogger(cfg.LogLevel), func(line string) {
-				fmt.Fprintln(cmd.OutOrStdout(), line)
-			})
+			return assembly.RunLocal(cmd.Context(), cfg, newConsole(cmd.OutOrStdout(), cfg.LogLevel))
 		},
 	}
+}
+
+// newConsole is for a person where the log would go to a terminal.
+func newConsole(out io.Writer, level string) assembly.Console {
+	if !isTerminal(os.Stderr) {
+		return plainConsole{out: out, level: level}
+	}
+	return &terminalConsole{out: out, level: levelOf(level), getenv: os.Getenv, program: os.Args[0]}
 }
 
 // localDefaults adds what a local run has other defaults for.

@@ -15,18 +15,21 @@ import (
 
 // newLogger writes structured lines to standard error.
 func newLogger(level string) *slog.Logger {
-	var l slog.Level
-	if err := l.UnmarshalText([]byte(level)); err != nil {
-		l = slog.LevelInfo
+	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: levelOf(level)}))
+}
+
+func levelOf(name string) (level slog.Level) {
+	if err := level.UnmarshalText([]byte(name)); err != nil {
+		return slog.LevelInfo
 	}
-	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: l}))
+	return level
 }
 
 // service is a command that runs one service, configured by the environment
 // alone.
 func service(name, short string, needs []config.Need, serve func(ctx context.Context, b *assembly.Base) error) *cobra.Command {
 	return &cobra.Command{
-		Use: name, Short: short, Args: cobra.NoArgs,
+		Use: name, Short: short, Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := config.Load(os.Environ())
 			// Both, so that whoever mends the environment does it once.

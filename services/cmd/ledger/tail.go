@@ -7,7 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
+	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -19,33 +20,46 @@ import (
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/services/assembly"
+	"github.com/memory-ledger/ledger/services/config"
 )
 
 // tailing is what tail was asked for.
 type tailing struct {
 	from   uint64
+	since  string
+	newest uint
 	owner  string
-	kind   string
+	kinds  []string
 	follow bool
 	json   bool
 
 	patience time.Duration // 0: what goes with where the log is
+	printed  int           // events
 }
+
+// tailWindow is how many messages are read at once in the search for the newest
+// ones, from the end of the log on backward.
+const tailWindow = 8192
 
 func newTail() *cobra.Command {
 	var t tailing
 	cmd := &cobra.Command{
 		Use:   "tail",
 		Short: "Prints the event log, oldest first",
-		Args:  cobra.NoArgs,
+		Args:  noArguments,
+		Example: `  ledger tail -n 20 --follow
+  ledger tail --since 1h --type MemoryWritten,GrantMinted
+  ledger tail --since 2026-01-31T08:00:00Z --owner KEY --json`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return t.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	flags := cmd.Flags()
 	flags.Uint64Var(&t.from, "from", 1, "first stream sequence")
+	stringFlag(flags, &t.since, "since", "only what was stored since then: a duration (90s, 15m, 24h) or a time (2026-01-31, 2026-01-31T08:00:00Z)")
+	flags.UintVarP(&t.newest, "newest", "n", 0, "only the newest `N` events")
 	stringFlag(flags, &t.owner, "owner", "only this owner's events (base58 public key)")
-	stringFlag(flags, &t.kind, "type", "only events of this type, such as MemoryWritten")
+	listFlag(flags, &t.kinds, "type", "only events of these types, such as MemoryWritten; several with commas, or repeated")
 	flags.BoolVar(&t.follow, "follow", false, "go on with events as they come")
 	flags.BoolVar(&t.json, "json", false, "one CloudEvent a line, with its stream sequence")
 	return cmd
@@ -56,16 +70,17 @@ func (t *tailing) run(ctx context.Context, out, complaints io.Writer) error {
 	if err != nil {
 		return err
 	}
-	cfg, err := loadConfig()
+	after, err := sinceWhen(t.since, time.Now())
 	if err != nil {
 		return err
 	}
-	if cfg.NATSURL == "" {
-		return errors.New("no log to read: set NATS_URL, or run in the folder of a local run")
+	cfg, err := loadFor(config.NeedLog)
+	if err != nil {
+		return err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	p := patience{lasts: cmp.Or(t.patience, patienceWith(os.Getenv("NATS_URL"))), tell: complaints, cancel: cancel}
+	p := patience{lasts: cmp.Or(t.patience, patienceWith(slices.ContainsFunc(environ(), isNATSURL))), tell: complaints, cancel: cancel}
 	options := []nats.Option{nats.Name("memory-ledger tail")}
 	if t.follow {
 		options = append(options, p.options()...)
@@ -81,23 +96,134 @@ func (t *tailing) run(ctx context.Context, out, complaints io.Writer) error {
 		return err
 	}
 	log := opened.Direct() // an auditor may do no more
-	if t.follow {
-		return t.goOn(ctx, log, subject, out)
-	}
 	head, err := log.Head(ctx)
 	if err != nil {
 		return err
 	}
-	return log.Read(ctx, eventlog.ReadConfig{From: t.from, To: head, Subject: subject}, t.printer(out))
+	if !after.IsZero() {
+		first, err := firstSince(ctx, log, head, after)
+		if err != nil {
+			return err
+		}
+		t.from = max(t.from, first)
+	}
+	if !t.follow || t.newest > 0 {
+		if err := t.upTo(ctx, log, head, subject, out); err != nil {
+			return err
+		}
+		t.from = max(t.from, head+1)
+	}
+	t.sayNothing(head, complaints)
+	if t.follow {
+		return t.goOn(ctx, log, subject, out)
+	}
+	return nil
+}
+
+// upTo prints what the log holds until a sequence, or the newest of that.
+func (t *tailing) upTo(ctx context.Context, log eventlog.PartReader, head uint64, subject string, out io.Writer) error {
+	if t.newest == 0 {
+		return log.Read(ctx, eventlog.ReadConfig{From: t.from, To: head, Subject: subject}, t.printer(out))
+	}
+	var lines []string // oldest first
+	for to := head; to >= max(t.from, 1) && len(lines) < int(t.newest); {
+		from := max(t.from, 1, to-min(to, tailWindow-1))
+		var window lineWriter
+		if err := log.Read(ctx, eventlog.ReadConfig{From: from, To: to, Subject: subject}, t.printer(&window)); err != nil {
+			return err
+		}
+		lines = append(window, lines...)
+		to = from - 1
+	}
+	for _, line := range lines[len(lines)-min(len(lines), int(t.newest)):] {
+		if _, err := io.WriteString(out, line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lineWriter keeps what is written, a line a call.
+type lineWriter []string
+
+func (w *lineWriter) Write(line []byte) (int, error) {
+	*w = append(*w, string(line))
+	return len(line), nil
+}
+
+// sayNothing tells a person at a terminal that nothing was printed, and why.
+func (t *tailing) sayNothing(head uint64, complaints io.Writer) {
+	if t.printed > 0 || !isTerminal(complaints) {
+		return
+	}
+	switch {
+	case t.follow && t.newest == 0: // whatever is there is still to come
+	case head == 0:
+		fmt.Fprintln(complaints, "the log is empty so far")
+	default:
+		fmt.Fprintf(complaints, "no event matches, of %d messages in the log\n", head)
+	}
+	if t.follow && t.from > head {
+		fmt.Fprintln(complaints, "waiting for events; Ctrl-C ends it")
+	}
+}
+
+// sinceWhen reads --since: how long ago, or when. The zero time means always.
+func sinceWhen(text string, now time.Time) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	if ago, err := time.ParseDuration(text); err == nil {
+		if ago < 0 {
+			return time.Time{}, fmt.Errorf("--since: %s is in the future", text)
+		}
+		return now.Add(-ago), nil
+	}
+	for _, layout := range []string{time.RFC3339, time.DateTime, time.DateOnly} {
+		if at, err := time.ParseInLocation(layout, text, time.Local); err == nil {
+			return at, nil
+		}
+	}
+	return time.Time{}, fmt.Errorf("--since: %q is neither a duration (90s, 15m, 24h) nor a time (2026-01-31, 2026-01-31T08:00:00Z)", text)
+}
+
+// firstSince finds the first message that was stored at or after a time, by
+// halving: the log stores in the order of its clock. It is head+1 where there is none.
+func firstSince(ctx context.Context, log eventlog.PartReader, head uint64, at time.Time) (uint64, error) {
+	first, behind := uint64(1), head+1
+	for first < behind {
+		middle := first + (behind-first)/2
+		var stored time.Time
+		err := log.Read(ctx, eventlog.ReadConfig{From: middle, To: middle}, func(slice eventlog.Slice) error {
+			for _, record := range slice.Records {
+				stored = record.Time
+			}
+			return nil
+		})
+		if err != nil {
+			return 0, fmt.Errorf("find the time of sequence %d: %w", middle, err)
+		}
+		if stored.Before(at) {
+			first = middle + 1
+		} else {
+			behind = middle
+		}
+	}
+	return first, nil
+}
+
+func isNATSURL(variable string) bool {
+	value, found := strings.CutPrefix(variable, "NATS_URL=")
+	return found && value != ""
 }
 
 // patienceWith is how long to wait for a server that the environment names, or
 // for that of a local run.
-func patienceWith(named string) time.Duration {
-	if named == "" {
-		return localPatience
+func patienceWith(named bool) time.Duration {
+	if named {
+		return deployedPatience
 	}
-	return deployedPatience
+	return localPatience
 }
 
 // goOn follows the log until it is asked to stop, or its server is away for too
@@ -127,8 +253,10 @@ func (t *tailing) printer(out io.Writer) func(eventlog.Slice) error {
 
 // subject is the filter for what was asked for; empty means everything.
 func (t *tailing) subject() (string, error) {
-	if t.kind != "" && !isType(events.Type(t.kind)) {
-		return "", fmt.Errorf("--type: there is no event type %q", t.kind)
+	for _, kind := range t.kinds {
+		if names := typeNames(); !slices.Contains(names, kind) {
+			return "", fmt.Errorf("--type: there is no event type %q%s", kind, didYouMean(kind, names))
+		}
 	}
 	if t.owner == "" {
 		return "", nil
@@ -140,13 +268,14 @@ func (t *tailing) subject() (string, error) {
 	return events.OwnerFilter(events.FamilyAny, owner), nil
 }
 
-func isType(t events.Type) bool {
+func typeNames() []string {
+	var names []string
 	for _, d := range events.Catalogue() {
-		if d.Type == t {
-			return true
+		if !slices.Contains(names, string(d.Type)) {
+			names = append(names, string(d.Type))
 		}
 	}
-	return false
+	return names
 }
 
 func (t *tailing) print(out io.Writer, record eventlog.Record) error {
@@ -160,9 +289,10 @@ func (t *tailing) print(out io.Writer, record eventlog.Record) error {
 	}
 	for i := range batch {
 		e := &batch[i]
-		if t.kind != "" && string(e.Type()) != t.kind {
+		if len(t.kinds) > 0 && !slices.Contains(t.kinds, string(e.Type())) {
 			continue
 		}
+		t.printed++
 		if t.json {
 			// The event's own bytes, as far as a terminal can bear them, with one
 			// attribute more at the end.

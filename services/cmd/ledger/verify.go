@@ -15,6 +15,7 @@ import (
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/projections/audit"
 	"github.com/memory-ledger/ledger/services/assembly"
+	"github.com/memory-ledger/ledger/services/config"
 )
 
 // verifying is what verify was asked for.
@@ -29,7 +30,7 @@ func newVerify() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "The audit: replays the log and compares read models, tree cache, batches and chain with it",
-		Args:  cobra.NoArgs,
+		Args:  noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return v.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
@@ -44,12 +45,9 @@ func newVerify() *cobra.Command {
 }
 
 func (v *verifying) run(ctx context.Context, out, progressTo io.Writer) error {
-	cfg, err := loadConfig()
+	cfg, err := loadFor(config.NeedLog)
 	if err != nil {
 		return err
-	}
-	if cfg.NATSURL == "" {
-		return errors.New("no log to read: set NATS_URL, or run in the folder of a local run")
 	}
 	options := assembly.AuditOptions{LogOnly: v.logOnly, Replicas: v.replicas}
 	if v.owner != "" {

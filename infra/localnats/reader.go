@@ -1,0 +1,62 @@
+package localnats
+
+import (
+	"fmt"
+	"net/url"
+
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+// Reader is the user who may read Config.ReadStream and do nothing else.
+const Reader = "auditor"
+
+// readSubjects are the requests that a reader may send, as infra/nats/accounts.conf
+// has them for its auditor, with what answers each: one message or several.
+func readSubjects(stream string) map[string]server.ServiceRespType {
+	return map[string]server.ServiceRespType{
+		"$JS.API.DIRECT.GET." + stream:        server.Streamed,
+		"$JS.API.DIRECT.GET." + stream + ".>": server.Streamed,
+		"$JS.API.STREAM.INFO." + stream:       server.Singleton,
+		"$JS.API.STREAM.MSG.GET." + stream:    server.Singleton,
+	}
+}
+
+// reading makes the account of readers and the user in it. It is an account of
+// its own, because whoever sends a request chooses where the answer goes: in the
+// account of the streams, the answer to a read could be an append. The top of
+// infra/nats/accounts.conf says more.
+func reading(ns *server.Server, stream string) (*server.User, error) {
+	account, _ := ns.LookupOrRegisterAccount("AUDITOR")
+	streams := ns.GlobalAccount()
+	// Every account answers $JS.API.> itself, with "not enabled": lead its
+	// requests past that, to what is imported under another name.
+	if err := account.AddMapping("$JS.API.>", "LEDGER.API.>"); err != nil {
+		return nil, fmt.Errorf("map the reader's requests: %w", err)
+	}
+	user := &server.User{Username: Reader, Account: account, Permissions: &server.Permissions{
+		Publish: &server.SubjectPermission{},
+		// The account has one user, so any inbox will do; the nats command uses
+		// the default one.
+		Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX.>", "_INBOX_" + Reader + ".>"}},
+	}}
+	for subject, answers := range readSubjects(stream) {
+		imported := "LEDGER.API." + subject[len("$JS.API."):]
+		if err := streams.AddServiceExportWithResponse(subject, answers, []*server.Account{account}); err != nil {
+			return nil, fmt.Errorf("export %s: %w", subject, err)
+		}
+		if err := account.AddServiceImport(streams, imported, subject); err != nil {
+			return nil, fmt.Errorf("import %s: %w", subject, err)
+		}
+		user.Permissions.Publish.Allow = append(user.Permissions.Publish.Allow, imported)
+	}
+	return user, nil
+}
+
+// ReadURL is URL with the credential of a user who may read Config.ReadStream and
+// do nothing else; empty where no stream was named.
+func (s *Server) ReadURL() string {
+	if s.reader.Load() == nil {
+		return ""
+	}
+	return s.urlOf(url.UserPassword(Reader, s.readPassword))
+}

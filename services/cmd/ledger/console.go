@@ -1,0 +1,190 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/memory-ledger/ledger/services/assembly"
+)
+
+// plainConsole is for who reads lines: a supervisor, a test. The log goes to
+// standard error.
+type plainConsole struct {
+	out   io.Writer
+	level string
+}
+
+func (c plainConsole) Opened(string) (*slog.Logger, error) { return newLogger(c.level), nil }
+func (c plainConsole) Doing(string)                        {}
+func (c plainConsole) Say(line string)                     { fmt.Fprintln(c.out, line) }
+func (c plainConsole) Up(up assembly.Up) {
+	fmt.Fprintln(c.out, "chain: "+up.Chain)
+	fmt.Fprintln(c.out, "memory ledger is up: core "+up.Core+"  extension "+up.Extension)
+}
+
+// terminalConsole is for a person. The log goes to a file in the data folder, and
+// its warnings to the terminal as well, once everything is up.
+type terminalConsole struct {
+	out     io.Writer
+	level   slog.Level
+	getenv  func(string) string
+	program string // as it was started
+
+	mu     sync.Mutex
+	folder string
+	up     bool
+	warned string // the last warning
+	at     time.Time
+}
+
+const (
+	runLogName = "run.log"
+	// warnAgain is how soon the same warning is shown again.
+	warnAgain = time.Minute
+)
+
+func (c *terminalConsole) Opened(folder string) (*slog.Logger, error) {
+	file, err := openLogFile(filepath.Join(folder, runLogName), maxLogBytes)
+	if err != nil {
+		return nil, fmt.Errorf("open the log of this run: %w", err)
+	}
+	c.folder = folder
+	return slog.New(warning{slog.NewTextHandler(file, &slog.HandlerOptions{Level: c.level}), c}), nil
+}
+
+func (c *terminalConsole) Doing(what string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.up {
+		fmt.Fprintln(c.out, what+" …")
+	}
+}
+
+func (c *terminalConsole) Say(line string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	fmt.Fprintln(c.out, "\r"+line) // over the ^C of who stops it
+}
+
+func (c *terminalConsole) Up(up assembly.Up) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.up = true
+	var b strings.Builder
+	fmt.Fprintf(&b, `
+Memory Ledger is up.
+
+  core API       %s
+  extension API  %s
+  data           %s
+  log            %s
+  chain          %s
+
+Try next, in another terminal:
+
+`, up.Core, up.Extension, up.Folder, filepath.Join(up.Folder, runLogName), up.Chain)
+	for _, line := range c.next(up) {
+		fmt.Fprintf(&b, "  %s\n", line)
+	}
+	start := c.program + " run"
+	if c.getenv("MAKELEVEL") != "" {
+		start = "make run"
+	}
+	fmt.Fprintf(&b, `
+Ctrl-C stops it; the data stays. On other ports:
+
+  CORE_ADDR=127.0.0.1:4001 EXTENSION_ADDR=127.0.0.1:4002 %s
+
+`, start)
+	_, _ = io.WriteString(c.out, b.String()) // only the picture is at stake
+}
+
+// next is what a newcomer may do, as commands that work in a terminal that knows
+// nothing of this one's environment.
+func (c *terminalConsole) next(up assembly.Up) []string {
+	tour := ""
+	if up.Core != "http://127.0.0.1:3001" {
+		tour = "CORE_URL=" + up.Core + " "
+	}
+	folder := ""
+	if given := c.getenv("LEDGER_DATA_DIR"); given != "" {
+		folder = "LEDGER_DATA_DIR=" + shellWord(up.Folder) + " "
+	}
+	var commands, lines []string
+	meaning := map[string]string{}
+	add := func(command, what string) { commands, meaning[command] = append(commands, command), what }
+	if _, err := exec.LookPath("node"); err == nil && isThere("docs/tour.mjs") {
+		add(tour+"node docs/tour.mjs", "sign in, write, search, prove")
+	} else if isThere("docs/tour.sh") {
+		add(tour+folder+"docs/tour.sh", "sign in, write, search, prove")
+	}
+	add(folder+c.program+" tail --follow", "watch what is recorded")
+	add(folder+c.program+" verify", "check all of it")
+	width := len(slices.MaxFunc(commands, func(a, b string) int { return len(a) - len(b) }))
+	for _, command := range commands {
+		lines = append(lines, fmt.Sprintf("%-*s   %s", width, command, meaning[command]))
+	}
+	return lines
+}
+
+func isThere(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// shellWord quotes what a shell would take apart.
+func shellWord(s string) string {
+	if url.PathEscape(s) == strings.ReplaceAll(s, "/", "%2F") {
+		return s
+	}
+	return shellQuote(s)
+}
+
+// warn shows a warning of the log, once for those that repeat.
+func (c *terminalConsole) warn(r slog.Record) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.up || r.Message == c.warned && r.Time.Sub(c.at) < warnAgain {
+		return
+	}
+	c.warned, c.at = r.Message, r.Time
+	line := r.Message
+	r.Attrs(func(a slog.Attr) bool {
+		if a.Key == "err" || a.Key == "error" {
+			line += ": " + a.Value.String()
+		}
+		return true
+	})
+	fmt.Fprintf(c.out, "%s %s: %s\n", r.Time.Format(time.TimeOnly), strings.ToLower(r.Level.String()), strings.ReplaceAll(line, "\n", "; "))
+}
+
+// warning hands records on, and those that a person should see to the terminal too.
+type warning struct {
+	slog.Handler
+	console *terminalConsole
+}
+
+func (w warning) Handle(ctx context.Context, r slog.Record) error {
+	if r.Level >= slog.LevelWarn {
+		w.console.warn(r)
+	}
+	return w.Handler.Handle(ctx, r)
+}
+
+func (w warning) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return warning{w.Handler.WithAttrs(attrs), w.console}
+}
+
+func (w warning) WithGroup(name string) slog.Handler {
+	return warning{w.Handler.WithGroup(name), w.console}
+}

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/memory-ledger/ledger/services/assembly"
+)
+
+// A log file that is full becomes the previous one: two files, whole lines.
+func TestLogFileIsBounded(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "run.log")
+	if err := os.WriteFile(path, []byte("of the run before\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	file, err := openLogFile(path, 40)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{"one, ten bytes or so\n", "two, ten bytes or so\n", "three\n", strings.Repeat("x", 50) + "\n"} {
+		if _, err := file.Write([]byte(line)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	now, errNow := os.ReadFile(path)
+	before, errBefore := os.ReadFile(path + ".1")
+	if err := errors.Join(errNow, errBefore); err != nil {
+		t.Fatal(err)
+	}
+	if string(before) != "two, ten bytes or so\nthree\n" || string(now) != strings.Repeat("x", 50)+"\n" {
+		t.Errorf("%q, before that %q", now, before)
+	}
+}
+
+// After a start, a person sees the warnings of the log, those that repeat once.
+func TestWarningsAtATerminal(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	console := &terminalConsole{out: &out, getenv: func(string) string { return "" }, program: "ledger"}
+	log, err := console.Opened(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	log.Warn("too early")
+	console.Up(assembly.Up{Core: "http://127.0.0.1:3001", Extension: "http://127.0.0.1:3002", Folder: "/data", Chain: "local"})
+	start := out.Len()
+	for range 3 {
+		log.With("server", "x").Error("the database has ended", "err", errors.New("why"))
+	}
+	log.Info("nothing to see")
+	if said := out.String(); strings.Contains(said, "too early") || strings.Count(said[start:], "\n") != 1 || !strings.HasSuffix(said, " error: the database has ended: why\n") {
+		t.Errorf("%s", said)
+	}
+	if !strings.Contains(out.String(), "\n  ledger verify          check all of it\n") {
+		t.Errorf("what to do next:\n%s", out.String())
+	}
+	text, err := os.ReadFile(filepath.Join(console.folder, runLogName))
+	if err != nil || strings.Count(string(text), "level="+slog.LevelError.String()) != 3 || strings.Count(string(text), "\n") != 5 {
+		t.Errorf("%s, %v", text, err)
+	}
+}
+
+// The help of a command names the variables that it reads, and no others.
+func TestHelpNamesVariables(t *testing.T) {
+	for command, want := range map[string][2]string{
+		"core-api": {"CORE_ADDR", "EXTENSION_ADDR"}, "extension-api": {"EXTENSION_ADDR", "CORE_ADDR"}, "run": {"POSTGRES_BIN", "OPS_ADDR"},
+		"tail": {"NATS_URL", "MASTER_KEY"}, "verify-receipt": {"FILE", "Environment"},
+	} {
+		help, err := ledger(t.Context(), command, "--help")
+		if err != nil || !strings.Contains(help, want[0]) || strings.Contains(help, "\n  "+want[1]) {
+			t.Errorf("%s: %v\n%s", command, err, help)
+		}
+	}
+}

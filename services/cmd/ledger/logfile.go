@@ -1,0 +1,59 @@
+package main
+
+import (
+	"os"
+	"sync"
+)
+
+// maxLogBytes is how long a log file grows before it becomes the previous one.
+const maxLogBytes = 16 << 20
+
+// logFile appends to a file. One that is full is renamed to end in .1, in place of
+// the one before: two files at most. A crash between the two leaves no file of the
+// first name, which the next write makes.
+type logFile struct {
+	path string
+	most int64
+
+	mu   sync.Mutex
+	file *os.File
+	size int64
+}
+
+func openLogFile(path string, most int64) (*logFile, error) {
+	l := &logFile{path: path, most: most}
+	return l, l.open()
+}
+
+func (l *logFile) open() error {
+	file, err := os.OpenFile(l.path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	info, err := file.Stat()
+	if err != nil {
+		_ = file.Close()
+		return err
+	}
+	l.file, l.size = file, info.Size()
+	return nil
+}
+
+// Write implements io.Writer, for whole lines.
+func (l *logFile) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.size+int64(len(line)) > l.most && l.size > 0 {
+		if err := os.Rename(l.path, l.path+".1"); err != nil {
+			return 0, err
+		}
+		full := l.file
+		if err := l.open(); err != nil {
+			return 0, err
+		}
+		_ = full.Close() // its lines are written
+	}
+	n, err := l.file.Write(line)
+	l.size += int64(n)
+	return n, err
+}
