@@ -155,7 +155,7 @@ func TestAReaderIsKnown(t *testing.T) {
 
 // The reader of a local run may do exactly what the auditor of a deployment may.
 func TestAReaderIsTheDeploymentsAuditor(t *testing.T) {
-	for _, user := range []string{"ADMIN", "API", "PROJECTOR", "ANCHORER", "AUDITOR", "SYS"} {
+	for _, user := range []string{"ADMIN", "CORE", "EXTENSION", "PROJECTOR", "ANCHORER", "AUDITOR", "SYS"} {
 		t.Setenv("NATS_"+user+"_PASSWORD", "x")
 	}
 	file := "../nats/accounts.conf"

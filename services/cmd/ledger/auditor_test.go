@@ -47,7 +47,7 @@ func guarded(t *testing.T) (urlOf func(user string) string) {
 	t.Helper()
 	t.Setenv("NATS_SERVER_NAME", "test")
 	t.Setenv("NATS_STORE_DIR", t.TempDir())
-	for _, user := range []string{"ADMIN", "API", "PROJECTOR", "ANCHORER", "AUDITOR", "SYS"} {
+	for _, user := range []string{"ADMIN", "CORE", "EXTENSION", "PROJECTOR", "ANCHORER", "AUDITOR", "SYS"} {
 		t.Setenv("NATS_"+user+"_PASSWORD", "pw"+strings.ToLower(user))
 	}
 	clientURL := natstest.FromConfig(t, "../../../infra/nats/single.conf")
@@ -167,8 +167,8 @@ func (l *rareLog) Read(_ context.Context, cfg eventlog.ReadConfig, yield func(ev
 // credentials that are shipped for it.
 func TestAuditorTailsAndVerifies(t *testing.T) {
 	urlOf := deployed(t)
-	owner := write(t, urlOf("api"), 20)
-	write(t, urlOf("api"), 5)
+	owner := write(t, urlOf("core"), 20)
+	write(t, urlOf("core"), 5)
 	t.Setenv("NATS_URL", urlOf("auditor"))
 	t.Setenv("LEDGER_DATA_DIR", t.TempDir())
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -204,7 +204,7 @@ func TestAuditorTailsAndVerifies(t *testing.T) {
 		t.Errorf("%s, %v", out, err)
 	}
 	// A second sign-up and leaf 0 again: versions, leaves and the registration are wrong.
-	log, err := eventlog.Open(ctx, dial(t, urlOf("api")))
+	log, err := eventlog.Open(ctx, dial(t, urlOf("core")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -232,8 +232,8 @@ func TestAuditorTailsAndVerifies(t *testing.T) {
 // is configured could not be asked or opened, and where there is no such owner.
 func TestIncompleteAudits(t *testing.T) {
 	urlOf := deployed(t)
-	owner := write(t, urlOf("api"), 3)
-	js, err := jetstream.New(dial(t, urlOf("api")))
+	owner := write(t, urlOf("core"), 3)
+	js, err := jetstream.New(dial(t, urlOf("core")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -268,7 +268,7 @@ func TestIncompleteAudits(t *testing.T) {
 		"this owner":         {nil, "--owner " + string(owner), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onlyEnviron(t, map[string]string{"NATS_URL": urlOf("api"), "LEDGER_DATA_DIR": t.TempDir()})
+			onlyEnviron(t, map[string]string{"NATS_URL": urlOf("core"), "LEDGER_DATA_DIR": t.TempDir()})
 			for name, value := range c.environ {
 				t.Setenv(name, value)
 			}
@@ -297,7 +297,7 @@ func TestIncompleteAudits(t *testing.T) {
 // which is not what an auditor's credentials are for.
 func TestAnAuditorMayNotReadTheKeystore(t *testing.T) {
 	urlOf := deployed(t)
-	write(t, urlOf("api"), 3)
+	write(t, urlOf("core"), 3)
 	onlyEnviron(t, map[string]string{
 		"NATS_URL": urlOf("auditor"), "LEDGER_DATA_DIR": t.TempDir(), "MASTER_KEY": base64.StdEncoding.EncodeToString(make([]byte, keystore.KeySize)),
 	})
@@ -318,7 +318,7 @@ func TestAnAuditorMayNotReadTheKeystore(t *testing.T) {
 // is shipped for them. (That others may not is among the attacks of infra/nats.)
 func TestTheAPIsMayAskForTheNewestMaster(t *testing.T) {
 	urlOf := deployed(t)
-	js, err := jetstream.New(dial(t, urlOf("api")))
+	js, err := jetstream.New(dial(t, urlOf("core")))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,7 +33,7 @@ func (c plainConsole) Up(up assembly.Up) {
 }
 
 // terminalConsole is for a person. The log goes to a file in the data folder, and
-// its warnings to the terminal as well, once everything is up.
+// its warnings to the terminal as well, below what a start shows.
 type terminalConsole struct {
 	out     io.Writer
 	level   slog.Level
@@ -43,7 +43,8 @@ type terminalConsole struct {
 	mu     sync.Mutex
 	folder string
 	up     bool
-	warned string // the last warning
+	held   []string // warnings of before it was up
+	warned string   // the last warning
 	at     time.Time
 }
 
@@ -51,6 +52,8 @@ const (
 	runLogName = "run.log"
 	// warnAgain is how soon the same warning is shown again.
 	warnAgain = time.Minute
+	// mostHeld bounds the warnings that wait until everything is up.
+	mostHeld = 16
 )
 
 func (c *terminalConsole) Opened(folder string) (*slog.Logger, error) {
@@ -106,6 +109,7 @@ Ctrl-C stops it; the data stays. On other ports:
   CORE_ADDR=127.0.0.1:4001 EXTENSION_ADDR=127.0.0.1:4002 %s
 
 `, start)
+	b.WriteString(strings.Join(c.held, ""))
 	_, _ = io.WriteString(c.out, b.String()) // only the picture is at stake
 }
 
@@ -154,7 +158,7 @@ func shellWord(s string) string {
 func (c *terminalConsole) warn(r slog.Record) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.up || r.Message == c.warned && r.Time.Sub(c.at) < warnAgain {
+	if r.Message == c.warned && r.Time.Sub(c.at) < warnAgain {
 		return
 	}
 	c.warned, c.at = r.Message, r.Time
@@ -165,7 +169,13 @@ func (c *terminalConsole) warn(r slog.Record) {
 		}
 		return true
 	})
-	fmt.Fprintf(c.out, "%s %s: %s\n", r.Time.Format(time.TimeOnly), strings.ToLower(r.Level.String()), strings.ReplaceAll(line, "\n", "; "))
+	line = fmt.Sprintf("%s %s: %s\n", r.Time.Format(time.TimeOnly), strings.ToLower(r.Level.String()), strings.ReplaceAll(line, "\n", "; "))
+	switch {
+	case c.up:
+		_, _ = io.WriteString(c.out, line)
+	case len(c.held) < mostHeld: // the file has them all
+		c.held = append(c.held, line)
+	}
 }
 
 // warning hands records on, and those that a person should see to the terminal too.

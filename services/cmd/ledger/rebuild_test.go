@@ -53,7 +53,7 @@ func projected(t *testing.T, natsURL, databaseURL string, upTo uint64) *pgxpool.
 func TestRebuild(t *testing.T) {
 	database := pgtest.Database(t)
 	urlOf := deployed(t)
-	write(t, urlOf("api"), 20)
+	write(t, urlOf("core"), 20)
 	pool := projected(t, urlOf("admin"), database, 21)
 	onlyEnviron(t, map[string]string{"NATS_URL": urlOf("auditor"), "LEDGER_DATA_DIR": t.TempDir()})
 	if said := runs(t, "rebuild"); !strings.Contains(said, "nothing to rebuild") || !strings.Contains(said, "DATABASE_URL") {
@@ -94,7 +94,7 @@ func TestRebuild(t *testing.T) {
 func TestRebuildThatLeavesTheOldTables(t *testing.T) {
 	database := pgtest.Database(t)
 	urlOf := deployed(t)
-	write(t, urlOf("api"), 2)
+	write(t, urlOf("core"), 2)
 	projected(t, urlOf("admin"), database, 3)
 	onlyEnviron(t, map[string]string{"NATS_URL": urlOf("auditor"), "DATABASE_URL": database, "LEDGER_DATA_DIR": t.TempDir()})
 	for at, swapped := range map[string]bool{"comparing": false, "dropping": true} {

@@ -35,9 +35,9 @@ func runs(t *testing.T, args ...string) string {
 // What the credentials may not do ends a tool at once, which says whose it takes.
 func TestToolsSayWhoseCredentialsTheyNeed(t *testing.T) {
 	urlOf := deployed(t)
-	owner := write(t, urlOf("api"), 1)
+	owner := write(t, urlOf("core"), 1)
 	dir := filepath.Join(t.TempDir(), "copies")
-	onlyEnviron(t, map[string]string{"NATS_URL": urlOf("api"), "LEDGER_DATA_DIR": t.TempDir()})
+	onlyEnviron(t, map[string]string{"NATS_URL": urlOf("core"), "LEDGER_DATA_DIR": t.TempDir()})
 	js := dial(t, urlOf("admin"))
 	if _, err := js.Request("$KV.ledger_keys."+string(owner), []byte(`{"v":1,"master":"x","wrapped":""}`), time.Second); err != nil {
 		t.Fatal(err)
@@ -84,7 +84,7 @@ func TestAStartSaysWhatIsMissing(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct{ url, want string }{
-		"nothing was provisioned": {guarded(t)("api"), "run `ledger provision`"},
+		"nothing was provisioned": {guarded(t)("core"), "run `ledger provision`"},
 		"no JetStream":            {natstest.FromConfig(t, bare), "nobody answers for JetStream"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -110,7 +110,7 @@ func damageReplica(t *testing.T, n *natstest.Node) {
 // An auditor may not choose a replica, and is told at once whose credentials that takes.
 func TestReplicasTakeTheAdministrator(t *testing.T) {
 	urlOf := deployed(t)
-	write(t, urlOf("api"), 3)
+	write(t, urlOf("core"), 3)
 	onlyEnviron(t, map[string]string{"NATS_URL": urlOf("auditor"), "LEDGER_DATA_DIR": t.TempDir()})
 	if said := runs(t, "verify", "--log-only", "--replicas"); !strings.Contains(said, "verify --replicas needs the administrator's credentials in NATS_URL") {
 		t.Error(said)
