@@ -56,10 +56,10 @@ func (d *damage) set(what error, ask getRequest) {
 	d.what, d.ask = what, ask
 }
 
-func (d *damage) newest() (error, getRequest) {
+func (d *damage) newest() (getRequest, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.what, d.ask
+	return d.ask, d.what
 }
 
 // Damaged returns an ErrDamaged where the server lacks messages by its own account, or
@@ -73,7 +73,7 @@ func (l *JetStream) Damaged(ctx context.Context) error {
 	if state.Msgs < state.LastSeq { // nothing is ever deleted
 		return fmt.Errorf("%w: its server has %d of %d messages: %s", ErrDamaged, state.Msgs, state.LastSeq, cure)
 	}
-	what, ask := l.damage.newest()
+	ask, what := l.damage.newest()
 	if what == nil {
 		return nil
 	}
