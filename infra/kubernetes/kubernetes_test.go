@@ -150,8 +150,8 @@ func settings(t *testing.T) (known, files []string) {
 	for _, m := range regexp.MustCompile("`env:\"([A-Z_]+)\"").FindAllStringSubmatch(source, -1) {
 		known = append(known, m[1])
 	}
-	load := regexp.MustCompile(`(?s)func Load\(.*?\n}`).FindString(source)
-	for _, m := range regexp.MustCompile(`"([A-Z_]+)",`).FindAllStringSubmatch(load, -1) {
+	list := regexp.MustCompile(`(?m)^var fromFiles = .*$`).FindString(source)
+	for _, m := range regexp.MustCompile(`"([A-Z_]+)"`).FindAllStringSubmatch(list, -1) {
 		files = append(files, m[1])
 	}
 	if len(known) < 20 || len(files) < 5 {

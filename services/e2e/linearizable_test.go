@@ -109,7 +109,7 @@ type (
 		id   string // of the grant, where there are several
 	}
 	reply struct {
-		ok        bool   // used, minted, let in; revoked or logged out by this very request
+		ok        bool   // used, minted, let in; revoked, by this request or before; logged out by this very request
 		id        string // mint
 		previous  int    // mint: how many others it revoked
 		used      int    // status
@@ -144,8 +144,9 @@ func grantModel(uses int) porcupine.Model {
 			}
 			return out.ok == live, s
 		case "revoke":
+			// A repetition is answered as the first was.
 			s.revoked = s.revoked || live
-			return out.ok == live, s
+			return out.ok == s.revoked, s
 		default:
 			return out.used == s.used && out.remaining == uses-s.used && out.revoked == s.revoked, s
 		}
@@ -196,9 +197,13 @@ func mintModel(uses int) porcupine.Model {
 }
 
 // credentialModel is an API key or an extension session: "end" revokes it, and
-// everything else is let in until then.
-func credentialModel() porcupine.Model {
+// everything else is let in until then. again says that ending it once more is
+// answered as the first time: a session that ended lets nobody in to say so.
+func credentialModel(again bool) porcupine.Model {
 	return modelOf(false, func(dead bool, in ask, out reply) (bool, bool) {
+		if in.what == "end" && again {
+			return out.ok, true
+		}
 		return out.ok == !dead, dead || in.what == "end"
 	})
 }
@@ -266,14 +271,24 @@ func TestTheCheckerBites(t *testing.T) {
 			},
 		},
 		"let in after the logout": {
-			credentialModel(),
+			credentialModel(false),
 			[]op{{0, 10, end, yes}, {5, 15, use, yes}, {16, 20, use, no}},
 			[]op{{0, 10, end, yes}, {11, 15, use, yes}},
 		},
 		"ended twice": {
-			credentialModel(),
+			credentialModel(false),
 			[]op{{0, 10, end, yes}, {0, 10, end, no}},
 			[]op{{0, 10, end, yes}, {0, 10, end, yes}},
+		},
+		"ended again, and refused": {
+			credentialModel(true),
+			[]op{{0, 10, end, yes}, {0, 10, end, yes}, {11, 15, use, no}},
+			[]op{{0, 10, end, yes}, {11, 15, end, no}},
+		},
+		"revoked again, and refused": {
+			grantModel(2),
+			[]op{{0, 10, ask{what: "revoke"}, yes}, {11, 15, ask{what: "revoke"}, yes}},
+			[]op{{0, 10, ask{what: "revoke"}, yes}, {11, 15, ask{what: "revoke"}, no}},
 		},
 	} {
 		operations := func(list []op) (all []porcupine.Operation) {
@@ -333,8 +348,8 @@ func randomHistory(random *rand.Rand, uses int) []porcupine.Operation {
 				used++
 			}
 		case "revoke":
-			out.ok = live
 			revoked = revoked || live
+			out.ok = revoked
 		default:
 			out.used, out.remaining, out.revoked = used, uses-used, revoked
 		}
