@@ -24,18 +24,17 @@ const (
 )
 
 // Watch drops keys from memory as they are forgotten, until ctx ends. It asks the
-// bucket's stream at every tick for entries that are new since the last one.
+// bucket's stream, at once and then at every tick, for entries that are new since the
+// stream was opened. No key may have been read before it was.
 //
 // While it can't ask, a key is used for five seconds after it was read and then read
 // again. A consumer would be told sooner, but the owner of a consumer chooses where
 // the server delivers to, and so may write anywhere; no service may make one.
 func (s *Store) Watch(ctx context.Context, stream jetstream.Stream, tick <-chan time.Time) {
-	var seen uint64
-	started := false
+	seen := stream.CachedInfo().State.LastSeq
 	for {
-		last, err := s.look(ctx, stream, seen, started)
-		if err == nil {
-			seen, started = last, true
+		if last, err := s.look(ctx, stream, seen); err == nil {
+			seen = last
 		}
 		select {
 		case <-ctx.Done():
@@ -45,15 +44,15 @@ func (s *Store) Watch(ctx context.Context, stream jetstream.Stream, tick <-chan 
 	}
 }
 
-// look drops the keys whose entries changed after a sequence, or all of them where
-// that is not known, and returns the sequence that it looked up to.
-func (s *Store) look(ctx context.Context, stream jetstream.Stream, after uint64, known bool) (uint64, error) {
+// look drops the keys whose entries changed after a sequence, and returns the sequence
+// that it looked up to.
+func (s *Store) look(ctx context.Context, stream jetstream.Stream, after uint64) (uint64, error) {
 	began := s.now()
 	last, err := lastSequence(ctx, stream)
 	if err != nil {
 		return 0, err
 	}
-	if !known || last < after { // the first look, or another bucket
+	if last < after { // another bucket
 		s.forgets.Add(1)
 		s.cache.Purge()
 		after = last
@@ -67,13 +66,20 @@ func (s *Store) look(ctx context.Context, stream jetstream.Stream, after uint64,
 			return 0, err
 		}
 		after = entry.Sequence
-		if entry.Header.Get(operationHeader) != "" {
-			s.forgets.Add(1)
-		}
-		s.cache.Remove(events.Owner(strings.TrimPrefix(entry.Subject, "$KV."+Bucket+".")))
+		s.changed(events.Owner(strings.TrimPrefix(entry.Subject, "$KV."+Bucket+".")), entry)
 	}
 	s.watched.Store(began.UnixNano())
 	return after, nil
+}
+
+// changed drops an owner's key, unless it is the one that the entry holds.
+func (s *Store) changed(owner events.Owner, entry *jetstream.RawStreamMsg) {
+	if entry.Header.Get(operationHeader) != "" {
+		s.forgets.Add(1)
+	} else if key, ok := s.cache.Peek(owner); ok && key.revision == entry.Sequence {
+		return
+	}
+	s.cache.Remove(owner)
 }
 
 func lastSequence(ctx context.Context, stream jetstream.Stream) (uint64, error) {
