@@ -177,12 +177,6 @@ func (s *Service) Revoke(ctx context.Context, owner events.Owner, by command.Cre
 // Every dead token takes this way, and no live one a shorter: nothing is
 // remembered about tokens, which are used ten times at the most.
 func (s *Service) Open(ctx context.Context, token string, kind events.GrantKind) (Opened, error) {
-	if !signin.HasTokenForm(token, TermsOf(kind).TokenPrefix) {
-		return Opened{}, ErrDead
-	}
-	if err := s.Fence.WaitAll(ctx); err != nil {
-		return Opened{}, err
-	}
 	g, err := s.find(ctx, token, kind)
 	if err != nil {
 		return Opened{}, err
@@ -203,12 +197,6 @@ func (s *Service) OpenDrop(ctx context.Context, token string, key *events.Hash) 
 	if key == nil {
 		return s.Open(ctx, token, events.GrantDrop)
 	}
-	if !signin.HasTokenForm(token, DropTerms.TokenPrefix) {
-		return Opened{}, ErrDead
-	}
-	if err := s.Fence.WaitAll(ctx); err != nil {
-		return Opened{}, err
-	}
 	g, err := s.find(ctx, token, events.GrantDrop)
 	if err != nil {
 		return Opened{}, err
@@ -228,9 +216,16 @@ func (s *Service) OpenDrop(ctx context.Context, token string, key *events.Hash) 
 	return drop, nil
 }
 
-// find returns the grant of a token, live or dead; for a token that never was, the
-// zero one, which is dead.
+// find waits for the whole log and returns the grant of a token, live or dead; for a
+// token that never was, the zero one, which is dead. A text that no token could be is
+// ErrDead at once.
 func (s *Service) find(ctx context.Context, token string, kind events.GrantKind) (grants.Grant, error) {
+	if !signin.HasTokenForm(token, TermsOf(kind).TokenPrefix) {
+		return grants.Grant{}, ErrDead
+	}
+	if err := s.Fence.WaitAll(ctx); err != nil {
+		return grants.Grant{}, err
+	}
 	g, found, err := grants.ByTokenHash(ctx, s.Query, signin.HashToken(token))
 	if err != nil {
 		return grants.Grant{}, fmt.Errorf("look up token: %w", err)
