@@ -80,7 +80,7 @@ func Forget(ctx context.Context, js jetstream.JetStream, owner events.Owner) (Fo
 // a key is an error, neither forgotten nor missing.
 func Marked(stream jetstream.Stream) func(context.Context, events.Owner) (bool, error) {
 	return func(ctx context.Context, owner events.Owner) (bool, error) {
-		subject := "$KV." + Bucket + "." + string(owner)
+		subject := subjectPrefix + string(owner)
 		for range 2 { // what comes between the two questions is found by the third
 			last, err := stream.GetLastMsgForSubject(ctx, subject)
 			if err == nil && last.Header.Get(operationHeader) == "" {

@@ -43,6 +43,12 @@ const (
 	Stream = "KV_" + Bucket
 )
 
+// Subjects of the bucket's entries: an owner's is subjectPrefix and the owner.
+const (
+	subjectPrefix = "$KV." + Bucket + "."
+	allSubjects   = subjectPrefix + ">"
+)
+
 // KeySize is the length of master and data keys in bytes.
 const KeySize = 32
 
@@ -125,7 +131,7 @@ type cachedKey struct {
 // a bucket that is made in the ordinary way never may.
 func Create(ctx context.Context, js jetstream.JetStream, replicas int) (jetstream.KeyValue, error) {
 	_, err := js.CreateStream(ctx, jetstream.StreamConfig{
-		Name: Stream, Description: "Memory Ledger: wrapped data keys", Subjects: []string{"$KV." + Bucket + ".>"},
+		Name: Stream, Description: "Memory Ledger: wrapped data keys", Subjects: []string{allSubjects},
 		MaxMsgsPerSubject: 1, Storage: jetstream.FileStorage, Discard: jetstream.DiscardNew, Replicas: max(1, replicas),
 		MaxBytes: -1, MaxMsgs: -1, MaxConsumers: -1, MaxMsgSize: 1 << 16, AllowDirect: true, DenyPurge: true,
 	})

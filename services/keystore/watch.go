@@ -66,7 +66,7 @@ func (s *Store) look(ctx context.Context, stream jetstream.Stream, after uint64)
 			return 0, err
 		}
 		after = entry.Sequence
-		s.changed(events.Owner(strings.TrimPrefix(entry.Subject, "$KV."+Bucket+".")), entry)
+		s.changed(events.Owner(strings.TrimPrefix(entry.Subject, subjectPrefix)), entry)
 	}
 	s.watched.Store(began.UnixNano())
 	return after, nil
@@ -95,7 +95,7 @@ func lastSequence(ctx context.Context, stream jetstream.Stream) (uint64, error) 
 func nextEntry(ctx context.Context, stream jetstream.Stream, after uint64) (*jetstream.RawStreamMsg, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	return stream.GetMsg(ctx, after+1, jetstream.WithGetMsgSubject("$KV."+Bucket+".>"))
+	return stream.GetMsg(ctx, after+1, jetstream.WithGetMsgSubject(allSubjects))
 }
 
 // trusted reports whether a key that was read from the bucket at a time may be used
