@@ -1,4 +1,4 @@
-# Memory Ledger. `make run` runs everything, `make test` tests everything.
+# Memory Ledger. `make run` runs everything, `make test` tests it, `make verify` tests the rest.
 # `make help` lists the rest.
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
@@ -33,11 +33,33 @@ deps: ## everything that the tests need beside Go, installed where it is missing
 	@infra/install postgres node chromium bpf strace nginx
 
 .PHONY: test
-test: deps check unit fuzz ## everything: rules, linters, unit, property, fuzz, end-to-end, browser, chain, crash
+test: deps fmt-check vet rules unit ## what to run at every change: formatting, rules and all tests but the slow ones
 
+# What is slow stands in tests that -short skips, and in the packages that need a
+# browser or a cluster of processes.
 .PHONY: unit
-unit: ## all Go tests with the race detector
-	go test -race -timeout 15m $$(go list $(PACKAGES) | grep -v '/services/deployed$$')
+unit: ## all Go tests but the slow ones
+	go test -short -timeout 10m $$(go list $(PACKAGES) | grep -v -e '/services/deployed$$' -e '/services/browser$$')
+
+.PHONY: verify
+verify: deps staticcheck vulncheck generated lint-openapi slow race fuzz ## the rest: linters, slow tests, race detector, crashes, clusters, browser, fuzzing
+
+.PHONY: slow
+# Slow tests of packages that the race detector does not run.
+slow: ## slow tests: crashes, power cuts, servers that go away, the browser
+	go test -timeout 15m $(SLOW)
+
+# What shares memory between goroutines, and the assembled product.
+RACE := ./events/eventlog ./infra/localnats ./anchoring/anchorer \
+	./projections/runner ./projections/fence ./projections/rebuild ./projections/tree ./projections/memories \
+	./services/access ./services/assembly ./services/command ./services/door ./services/grant ./services/keystore \
+	./services/memory ./services/signin ./services/staking ./services/telemetry ./services/e2e
+SLOW := ./projections/audit ./services/browser ./services/cmd/ledger \
+	./infra/deploy ./infra/localpostgres ./infra/nats ./infra/localchain
+
+.PHONY: race
+race: ## the packages that share memory between goroutines, with the race detector
+	go test -race -timeout 15m $(RACE)
 	go test -race -timeout 10m ./services/deployed # a cluster of many processes: nothing beside it
 
 .PHONY: fuzz
@@ -55,9 +77,6 @@ fuzz: ## each fuzz target for a short time
 	$(FUZZ) '^FuzzMatchEach$$' ./services/memory
 	$(FUZZ) '^FuzzCopy$$' ./projections/memories
 	$(FUZZ) '^FuzzParse$$' ./projections/pages
-
-.PHONY: check
-check: fmt-check vet rules staticcheck vulncheck generated lint-openapi ## what needs no server
 
 .PHONY: fmt-check
 fmt-check:

@@ -168,6 +168,9 @@ func (c *cluster) log(t *testing.T) (log *eventlog.JetStream, leader int) {
 // TestALeaderThatIsCutOffDoesNotAnswer: it takes itself for the leader for ten seconds
 // and more, while the others have elected another one and acknowledge.
 func TestALeaderThatIsCutOffDoesNotAnswer(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: make verify runs it")
+	}
 	t.Parallel()
 	c := newCluster(t)
 	log, leader := c.log(t)

@@ -12,6 +12,9 @@ import (
 // TestANodeWithoutItsJetStreamIsNoticed: it is up, takes connections and is in the
 // cluster, as one whose disk is full; the others go on without it.
 func TestANodeWithoutItsJetStreamIsNoticed(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: make verify runs it")
+	}
 	t.Parallel()
 	c := newCluster(t)
 	log, leader := c.log(t)

@@ -129,6 +129,9 @@ func TestStartOrder(t *testing.T) {
 // The script makes each file that compose.yaml names, and what it names as a
 // secret is never in the environment by value.
 func TestSecretsAreFiles(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: make verify runs it")
+	}
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "secrets")
 	for range 2 { // the second changes nothing

@@ -23,6 +23,9 @@ func TestMain(m *testing.M) { pgtest.Main(m) }
 // certificates of the script, and connects as the URL that the script makes says:
 // with the host's name checked, too.
 func TestDatabaseSpeaksTLS(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: make verify runs it")
+	}
 	t.Parallel()
 	folder := filepath.Dir(pgtest.Folder(t))
 	secrets := filepath.Join(folder, "secrets")

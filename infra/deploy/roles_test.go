@@ -17,6 +17,9 @@ import (
 // TestRoles: each service may do in the database what it is there for, and no more,
 // also in schemas that the projector makes later.
 func TestRoles(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: make verify runs it")
+	}
 	t.Parallel()
 	psql, err := exec.LookPath("psql")
 	if err != nil {

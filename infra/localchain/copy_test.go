@@ -15,6 +15,9 @@ import (
 // and it saves all the time: each copy is whole and holds what was confirmed before
 // it, and a chain that starts from one is the same chain.
 func TestACopyIsOfOneMoment(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: make verify runs it")
+	}
 	t.Parallel()
 	dir := t.TempDir()
 	c := localchaintest.Start(t, localchain.Config{DataDir: dir, SlotTime: 2 * time.Millisecond})

@@ -51,6 +51,9 @@ func find(t *testing.T, pid int) *os.Process {
 }
 
 func TestServerDiesWithAKilledRun(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: make verify runs it")
+	}
 	t.Parallel()
 	run, postmaster := startRun(t, pgtest.Folder(t))
 	proc := find(t, postmaster)
@@ -89,6 +92,9 @@ func TestTakeover(t *testing.T) {
 // After a restart of the machine, or of a container, the pid in the pid file, and
 // in the lock beside the socket, often belongs to somebody else, who must neither be in the way nor be hurt.
 func TestStalePIDFileOfAStranger(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: make verify runs it")
+	}
 	t.Parallel()
 	dir := pgtest.Folder(t)
 	s := pgtest.Start(t, localpostgres.Config{Dir: dir, NoSync: true})
@@ -137,6 +143,9 @@ func TestStalePIDFileOfAStranger(t *testing.T) {
 }
 
 func TestRootRunsItUnprivileged(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: make verify runs it")
+	}
 	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("only root has privileges to drop")
@@ -162,6 +171,9 @@ func TestRootRunsItUnprivileged(t *testing.T) {
 
 // t.TempDir is what a root's home is: closed to everybody else.
 func TestRootInAClosedFolderGoesElsewhere(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: make verify runs it")
+	}
 	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("anybody else runs it as themselves")
@@ -212,6 +224,9 @@ func TestRootInAClosedFolderGoesElsewhere(t *testing.T) {
 
 // A data folder of ours (0700) is opened for passing through, for one group.
 func TestRootOpensOnlyWhatIsOurs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: make verify runs it")
+	}
 	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("anybody else runs it as themselves")

@@ -181,6 +181,9 @@ func TestTCPNeedsThePassword(t *testing.T) {
 }
 
 func TestLongPathsGetAShortSocket(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: make verify runs it")
+	}
 	t.Parallel()
 	dir := filepath.Join(filepath.Dir(pgtest.Folder(t)), "pg", strings.Repeat("long", 20))
 	if err := os.MkdirAll(dir, 0o711); err != nil {
@@ -221,6 +224,9 @@ func TestLongPathsGetAShortSocket(t *testing.T) {
 // What people have in the names of their folders means nothing in the URL, to pgx
 // nor to libpq.
 func TestFoldersWithOddNames(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: make verify runs it")
+	}
 	t.Parallel()
 	for _, name := range []string{`a b+c%20"d'`, "a, b"} {
 		dir := filepath.Join(filepath.Dir(pgtest.Folder(t)), "pg", name)
@@ -262,6 +268,9 @@ func TestStopInAHurryLosesNothing(t *testing.T) {
 }
 
 func TestFailedStartSaysWhyAndLeavesNothing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: make verify runs it")
+	}
 	t.Parallel()
 	dir := pgtest.Folder(t)
 	bad := localpostgres.Config{Dir: dir, NoSync: true, Settings: map[string]string{"shared_buffers": "many"}}

@@ -67,6 +67,9 @@ func startCluster(t *testing.T) []*server.Server {
 // The exports must work whichever node a client, and a stream's leader, is on.
 // Not parallel: three nodes that elect leaders want the machine to themselves.
 func TestRolesWorkAcrossACluster(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: make verify runs it")
+	}
 	nodes := startCluster(t)
 	on := func(node int, user string) (*world, jetstream.JetStream) {
 		w := &world{t: t, url: nodes[node].ClientURL(), tls: true}

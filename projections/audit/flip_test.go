@@ -59,6 +59,9 @@ func columns(t *testing.T, pool *pgxpool.Pool) []column {
 // A bit flipped in any column of any table, tiles included, is found, and the
 // finding names table, column, owner, and the leaf where there is one.
 func TestEveryFlippedBitIsFound(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: make verify runs it")
+	}
 	t.Parallel()
 	// Of the first two the newest message brought a leaf, which their rows leave out.
 	third := world.NumberedActor(3).Say(&events.OwnerRegistered{UserID: world.UUID()})
@@ -116,6 +119,9 @@ func named(found []audit.Finding, c column) bool {
 }
 
 func TestRowsTakenAndAddedAreFound(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: make verify runs it")
+	}
 	t.Parallel()
 	pool, log := projected(t, story(1)...)
 	stranger := world.NumberedActor(77).Owner

@@ -143,6 +143,9 @@ func TestAWaitEndsWhenThePositionIsReached(t *testing.T) {
 }
 
 func TestAWaitThatTakesTooLong(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: make verify runs it")
+	}
 	t.Parallel()
 	_, pool := world.Database(t)
 	for _, listening := range []bool{true, false} {
@@ -471,6 +474,9 @@ func TestALogThatGetsShorter(t *testing.T) {
 // TestAPositionIsNotBelievedWithoutAConnection: the database is another one
 // when it comes back.
 func TestAPositionIsNotBelievedWithoutAConnection(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: make verify runs it")
+	}
 	t.Parallel()
 	cfg := localpostgres.Config{Dir: pgtest.Folder(t), NoSync: true}
 	server := pgtest.Start(t, cfg)

@@ -101,6 +101,9 @@ func TestOneHalfStandsStill(t *testing.T) {
 // TestReadsAreNeverStaleWhileDividedAnew: projectors of other partitions take
 // over again and again while owners write and read at replicas.
 func TestReadsAreNeverStaleWhileDividedAnew(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: make verify runs it")
+	}
 	t.Parallel()
 	_, pool := world.Database(t)
 	log := world.NewLog(t)

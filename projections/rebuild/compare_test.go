@@ -27,6 +27,9 @@ import (
 // which one may be nothing and another too long to be shown. What lies beside it is not
 // blamed.
 func TestADifferenceSaysWhereAndWhat(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: make verify runs it")
+	}
 	t.Parallel()
 	s := newStage(t)
 	a := s.fill(1, 3)[0]

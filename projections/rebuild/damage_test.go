@@ -21,6 +21,9 @@ import (
 // TestAForcedRebuildCuresDamagedPages, which it can't read itself: it says so, compares the
 // other tables, and swaps. The projector, which could not read them either, goes on.
 func TestAForcedRebuildCuresDamagedPages(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: make verify runs it")
+	}
 	t.Parallel()
 	cfg := localpostgres.Config{Dir: pgtest.Folder(t), NoSync: true}
 	server := pgtest.Start(t, cfg)

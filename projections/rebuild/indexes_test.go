@@ -31,6 +31,9 @@ func (s *stage) indexes() []string {
 // What a rebuild leaves out while it fills the new tables is there again at the
 // end, whether it makes all or one projection's.
 func TestEveryIndexIsThereAgain(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: make verify runs it")
+	}
 	t.Parallel()
 	s := newStage(t)
 	s.fill(2, 20)

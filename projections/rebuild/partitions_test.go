@@ -35,6 +35,9 @@ func (s *stage) audited() {
 // TestSwapsUnderTwoProjectors: both write all the while, at sequences of their
 // own; comparing, auditing and swapping needs no moment at which they agree.
 func TestSwapsUnderTwoProjectors(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: make verify runs it")
+	}
 	t.Parallel()
 	s := newStage(t, lower, upper)
 	actors := s.fill(6, 100)
@@ -70,6 +73,9 @@ func TestSwapsUnderTwoProjectors(t *testing.T) {
 // TestSwapsWhileOneHalfStandsStill: the new tables hold each half as far as the
 // old ones did, and the half that stood still goes on from there.
 func TestSwapsWhileOneHalfStandsStill(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: make verify runs it")
+	}
 	t.Parallel()
 	s := newStage(t, lower)
 	stop := s.projector(upper)

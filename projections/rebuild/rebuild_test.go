@@ -198,6 +198,9 @@ func sameMoment(tx pgx.Tx, a *world.Actor) error {
 }
 
 func TestSwapsUnderLoadUnseen(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: make verify runs it")
+	}
 	t.Parallel()
 	s := newStage(t)
 	actors := s.fill(3, 300)
@@ -267,6 +270,9 @@ func TestTheDropGivesWay(t *testing.T) {
 }
 
 func TestEveryProjectionAlone(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: make verify runs it")
+	}
 	t.Parallel()
 	s := newStage(t)
 	s.fill(2, 260)
@@ -289,6 +295,9 @@ func TestEveryProjectionAlone(t *testing.T) {
 }
 
 func TestADifferenceIsNotSwappedInUnlessForced(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: make verify runs it")
+	}
 	t.Parallel()
 	s := newStage(t)
 	a := s.fill(1, 300)[0]
@@ -429,6 +438,9 @@ func TestAnEmptyTableDiffersByItsRows(t *testing.T) {
 // A rebuild that ends anywhere can be run again, and the live tables are whole
 // all the time.
 func TestInterruptedAnywhereItRunsAgain(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: make verify runs it")
+	}
 	t.Parallel()
 	s := newStage(t)
 	a := s.fill(1, 300)[0]

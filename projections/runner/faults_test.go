@@ -79,6 +79,9 @@ func TestAKilledProjectorGoesOn(t *testing.T) {
 
 // TestTheDatabaseGoesAwayAndComesBack: stopped in good order, then killed.
 func TestTheDatabaseGoesAwayAndComesBack(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: make verify runs it")
+	}
 	t.Parallel()
 	cfg := localpostgres.Config{Dir: pgtest.Folder(t), NoSync: true}
 	server := pgtest.Start(t, cfg)
@@ -112,6 +115,9 @@ func TestTheDatabaseGoesAwayAndComesBack(t *testing.T) {
 // TestTheDatabaseIsKilledUnderLoad: with synchronous_commit off the last
 // commits are lost, checkpoint and rows alike, and come again out of the log.
 func TestTheDatabaseIsKilledUnderLoad(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: make verify runs it")
+	}
 	t.Parallel()
 	cfg := localpostgres.Config{Dir: pgtest.Folder(t), NoSync: true}
 	server := pgtest.Start(t, cfg)
@@ -140,6 +146,9 @@ func TestTheDatabaseIsKilledUnderLoad(t *testing.T) {
 
 // TestTheLogGoesAwayAndComesBack: killed, then frozen.
 func TestTheLogGoesAwayAndComesBack(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: make verify runs it")
+	}
 	t.Parallel()
 	_, pool := world.Database(t)
 	server := natstest.StartProcess(t)

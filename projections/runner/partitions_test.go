@@ -166,6 +166,9 @@ func direct(log *world.Log) eventlog.Direct { return log.Log.(*eventlog.JetStrea
 // from the database and ended, one after the other, while owners write. Nothing
 // is lost and nothing is done twice.
 func TestOverlappingOnesTakeOver(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: make verify runs it")
+	}
 	t.Parallel()
 	url, pool := world.Database(t)
 	log := world.NewLog(t)

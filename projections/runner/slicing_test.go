@@ -13,6 +13,9 @@ import (
 // TestRowsDoNotDependOnTheCut: the same log, message by message, in slices of
 // any length, and as one, makes the same rows.
 func TestRowsDoNotDependOnTheCut(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: make verify runs it")
+	}
 	t.Parallel()
 	const length = 1500
 	url := pgtest.Database(t)

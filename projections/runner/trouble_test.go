@@ -337,6 +337,9 @@ func (c silenced) Write(b []byte) (int, error) {
 // TestASilentDatabaseIsNoticed: the connections stay open and nobody answers,
 // to one who projects and to one who waits for the turn.
 func TestASilentDatabaseIsNoticed(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: make verify runs it")
+	}
 	t.Parallel()
 	url, pool := world.Database(t)
 	log := world.NewLog(t)

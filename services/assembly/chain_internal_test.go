@@ -14,6 +14,9 @@ import (
 // A local chain that ends is started again, with what it kept, unless the run is ending,
 // or it never was up.
 func TestALocalChainThatEnds(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: make verify runs it")
+	}
 	t.Parallel()
 	cfg := localchain.Config{DataDir: t.TempDir(), CacheDir: localchaintest.CacheDir()}
 	first := localchaintest.Start(t, cfg)

@@ -122,6 +122,9 @@ func (r *localRun) audited() (found []audit.Finding) {
 // chain it is not, and says so in one sentence: in its log, in readiness, and as one
 // finding of an audit; the chain that it names can be put in its place.
 func TestARestoredRunIsAnchoredAgain(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: make verify runs it")
+	}
 	t.Parallel()
 	localchaintest.Start(t, localchain.Config{}) // installs, or skips
 	data, copies := t.TempDir(), filepath.Join(t.TempDir(), "copies")

@@ -115,6 +115,9 @@ func TestAnchoredMemories(t *testing.T) {
 
 // The chain goes away: answers stay, writes go on, and nothing waits for it.
 func TestChainOutOfReach(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: make verify runs it")
+	}
 	t.Parallel()
 	s, chain := anchoredStack(t, 20*time.Millisecond)
 	core := s.Core[0]

@@ -79,6 +79,9 @@ func TestReplayGivesTheLiveRows(t *testing.T) {
 // Tables are swapped again and again under both APIs: no request fails, no
 // answer is stale, and the log's root is what it must be.
 func TestRebuildUnderLoadOfBothDoors(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: make verify runs it")
+	}
 	t.Parallel()
 	s := stacktest.Start(t, stacktest.Options{Core: 2, Extension: 1})
 	working, stop := context.WithCancel(t.Context())

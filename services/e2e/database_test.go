@@ -21,6 +21,9 @@ import (
 // there is another one, and then show everything, also what the old one had committed
 // and not written yet. A database that ends again and again ends the run.
 func TestARunStartsItsDatabaseAgain(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: make verify runs it")
+	}
 	t.Parallel()
 	const restarts = 3
 	dir := filepath.Join(pgtest.Folder(t), "data")

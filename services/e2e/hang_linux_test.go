@@ -21,6 +21,9 @@ import (
 // acknowledged as if nothing was wrong, with any credential, with and without an
 // Idempotency-Key, and more of these than are kept while the database answers.
 func TestWarmOwnersWriteWhileTheDatabaseHangs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: make verify runs it")
+	}
 	t.Parallel()
 	database := pgtest.Start(t, localpostgres.Config{NoSync: true})
 	const places = 8

@@ -19,6 +19,9 @@ import (
 // TestEnvInAShell: what env prints lets other programs read the log and do nothing
 // else to it, and takes nothing from the commands of ledger in that shell.
 func TestEnvInAShell(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: make verify runs it")
+	}
 	t.Parallel()
 	dir := filepath.Join(pgtest.Folder(t), "data")
 	r := startRun(t, dir)

@@ -138,6 +138,9 @@ func outage(t *testing.T, s *stacktest.Stack, rounds int, refusesWrites bool, br
 }
 
 func TestLogGoesAwayAndComesBack(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: make verify runs it")
+	}
 	t.Parallel()
 	server := natstest.StartProcess(t, natstest.Sync())
 	s := stacktest.Start(t, stacktest.Options{NATSURL: server.URL()})
@@ -146,6 +149,9 @@ func TestLogGoesAwayAndComesBack(t *testing.T) {
 
 // TestDatabaseGoesAwayAndComesBack: it is not needed to write for an owner in memory.
 func TestDatabaseGoesAwayAndComesBack(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: make verify runs it")
+	}
 	t.Parallel()
 	folder := pgtest.Folder(t)
 	database := pgtest.Start(t, localpostgres.Config{Dir: folder})

@@ -185,6 +185,9 @@ func commandLines(t *testing.T) map[int]string {
 }
 
 func TestStopAndStartAgain(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: make verify runs it")
+	}
 	t.Parallel()
 	dir := filepath.Join(pgtest.Folder(t), "data")
 	first := startRun(t, dir)
@@ -226,6 +229,9 @@ func TestStopAndStartAgain(t *testing.T) {
 // TestKillUnderLoad kills the whole tree while it writes, starts it again, and
 // looks for everything that was acknowledged.
 func TestKillUnderLoad(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: make verify runs it")
+	}
 	t.Parallel()
 	dir := filepath.Join(pgtest.Folder(t), "data")
 	wallet := stacktest.NewWallet()
@@ -322,6 +328,9 @@ func killChain(t *testing.T, dir string) {
 // one anchors it, also what was written while its chain was killed, and the command line
 // finds the receipt good on the chain.
 func TestLocalRunAnchors(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: make verify runs it")
+	}
 	t.Parallel()
 	if _, err := exec.LookPath("node"); err != nil && os.Getenv("REQUIRE_CHAIN") == "" {
 		t.Skip("needs Node for the local chain")

@@ -238,6 +238,9 @@ func TestDeadCredentialsCostTheSame(t *testing.T) {
 // answer of one class is slower than one of another, which is one half where
 // there is nothing to see, whatever the times are. Run with -v for the medians.
 func TestDeadTokensTakeTheSameTime(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: make verify runs it")
+	}
 	t.Parallel()
 	const (
 		rounds = 300

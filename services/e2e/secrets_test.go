@@ -21,6 +21,9 @@ import (
 // every stored byte of the log, the buckets and the database for each of them:
 // texts, tokens and keys, as they are, in base64 and in hex.
 func TestNoSecretIsStored(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: make verify runs it")
+	}
 	t.Parallel()
 	dir := filepath.Join(pgtest.Folder(t), "data")
 	r := startRun(t, dir)

@@ -75,6 +75,9 @@ func sameStored(t *testing.T, core *stacktest.Client, session stacktest.Header, 
 
 // TestStopOneServiceUnderLoad stops each API as a process of its own, five times.
 func TestStopOneServiceUnderLoad(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: make verify runs it")
+	}
 	t.Parallel()
 	s := stacktest.Start(t, stacktest.Options{})
 	path := binary(t)

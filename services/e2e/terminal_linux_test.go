@@ -91,6 +91,9 @@ var freePort = regexp.MustCompile(`127\.0\.0\.1:\d{5}\b`)
 // TestRunAtATerminal compares a session with the one that was recorded: what a start
 // shows, and a stop. The log is in a file, and nothing else is said.
 func TestRunAtATerminal(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: make verify runs it")
+	}
 	t.Parallel()
 	want, err := os.ReadFile("testdata/terminal.txt")
 	if err != nil {

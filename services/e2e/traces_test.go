@@ -221,6 +221,9 @@ func TestCallersThatAreNotTraced(t *testing.T) {
 
 // A collector that takes connections and never answers costs nobody anything.
 func TestCollectorThatHangs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: make verify runs it")
+	}
 	t.Parallel()
 	hung := make(chan struct{}, 1)
 	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, request *http.Request) {

@@ -130,6 +130,9 @@ func (w *writer) inOrder(t *testing.T, leaf *uint64) func(*View) error {
 // TestLongBodiesComeAFewAtATime: a piece ends early where there is much to read,
 // and nothing is lost or found twice.
 func TestLongBodiesComeAFewAtATime(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: make verify runs it")
+	}
 	t.Parallel()
 	h := newHistory(t)
 	w := h.writer(t)
@@ -374,6 +377,9 @@ func TestPiecesAreLongerForWhoIsAlone(t *testing.T) {
 // TestMuchComesALittleAtATime: what a list or a search hands over at once is
 // bounded in bytes, bodies and metadata.
 func TestMuchComesALittleAtATime(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: make verify runs it")
+	}
 	t.Parallel()
 	h := newHistory(t)
 	bodies, metadata := h.writer(t), h.writer(t)

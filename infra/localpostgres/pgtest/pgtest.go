@@ -70,7 +70,7 @@ func Database(t testing.TB) string {
 	t.Helper()
 	s := sharedServer(t)
 	name := fmt.Sprintf("test_%d", databases.Add(1))
-	if err := admin(t.Context(), s, "CREATE DATABASE "+name+" OWNER ledger TEMPLATE template0"); err != nil {
+	if err := admin(t.Context(), s, "CREATE DATABASE "+name+" OWNER ledger TEMPLATE template0 STRATEGY file_copy"); err != nil {
 		t.Fatalf("pgtest: %v", err)
 	}
 	t.Cleanup(func() {

@@ -17,6 +17,9 @@ import (
 // TestFollowingALogThatGoesAway: a restart of the server is told and survived; when
 // it stays away the command ends, and says why.
 func TestFollowingALogThatGoesAway(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: make verify runs it")
+	}
 	server := natstest.StartProcess(t)
 	nc, err := nats.Connect(server.URL())
 	if err != nil {
