@@ -6,18 +6,18 @@ import (
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/projections/internal/column"
-	"github.com/memory-ledger/ledger/projections/projection"
+	"github.com/memory-ledger/ledger/projections/projector"
 )
 
 // Projection folds keys, their use and their end.
 type Projection struct{}
 
-var _ projection.Projection = Projection{}
+var _ projector.Projection = Projection{}
 
-// Name implements projection.Projection.
+// Name implements projector.Projection.
 func (Projection) Name() string { return "apikeys" }
 
-// Tables implements projection.Projection.
+// Tables implements projector.Projection.
 func (Projection) Tables() []string { return []string{"api_keys"} }
 
 type created struct {
@@ -27,8 +27,8 @@ type created struct {
 	seq             []int64
 }
 
-// Apply implements projection.Projection.
-func (Projection) Apply(_ context.Context, w *projection.Writer, s projection.Slice) error {
+// Apply implements projector.Projection.
+func (Projection) Apply(_ context.Context, w *projector.Writer, s projector.Slice) error {
 	var (
 		add  created
 		used column.Lasts
@@ -65,10 +65,10 @@ func (Projection) Apply(_ context.Context, w *projection.Writer, s projection.Sl
 	return nil
 }
 
-func (c *created) add(r *projection.Record, e *events.Event, data *events.ApiKeyCreated) error {
+func (c *created) add(r *projector.Record, e *events.Event, data *events.ApiKeyCreated) error {
 	id, ok := column.ParseUUID(data.KeyID)
 	if !ok {
-		return projection.Unexpected(r, e, "the key id is not a UUID")
+		return projector.Unexpected(r, e, "the key id is not a UUID")
 	}
 	c.id, c.hash, c.label = append(c.id, id[:]), append(c.hash, data.KeyHash[:]), append(c.label, []byte(data.Label))
 	c.owner, c.prefix = append(c.owner, string(e.Owner)), append(c.prefix, data.Prefix)
@@ -76,10 +76,10 @@ func (c *created) add(r *projection.Record, e *events.Event, data *events.ApiKey
 	return nil
 }
 
-func withID(r *projection.Record, e *events.Event, keyID string, add func(column.UUID, time.Time)) error {
+func withID(r *projector.Record, e *events.Event, keyID string, add func(column.UUID, time.Time)) error {
 	id, ok := column.ParseUUID(keyID)
 	if !ok {
-		return projection.Unexpected(r, e, "the key id is not a UUID")
+		return projector.Unexpected(r, e, "the key id is not a UUID")
 	}
 	add(id, e.Time.Time())
 	return nil

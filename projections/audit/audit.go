@@ -13,7 +13,7 @@ import (
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/events/leaf"
 	"github.com/memory-ledger/ledger/events/partition"
-	"github.com/memory-ledger/ledger/projections/position"
+	"github.com/memory-ledger/ledger/projections/projector"
 )
 
 // ErrNoKey: the owner was forgotten, so what is sealed with their data key can't be
@@ -111,8 +111,8 @@ type auditor struct {
 	report  *report
 	fold    *fold
 	through uint64
-	at      position.Vector // of each partition, what is checked; never beyond through
-	digests *digester       // of the goroutine that folds
+	at      projector.Vector // of each partition, what is checked; never beyond through
+	digests *digester        // of the goroutine that folds
 }
 
 func (a *auditor) run(ctx context.Context) error {
@@ -120,7 +120,7 @@ func (a *auditor) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.through, a.at = head, position.All(head)
+	a.through, a.at = head, projector.AllAt(head)
 	if err := a.checkReplicas(ctx, head); err != nil {
 		return err
 	}

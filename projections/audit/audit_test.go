@@ -16,7 +16,8 @@ import (
 	"github.com/memory-ledger/ledger/projections/audit"
 	"github.com/memory-ledger/ledger/projections/fence"
 	"github.com/memory-ledger/ledger/projections/internal/world"
-	"github.com/memory-ledger/ledger/projections/runner"
+	"github.com/memory-ledger/ledger/projections/projector"
+	"github.com/memory-ledger/ledger/projections/readmodel"
 	"github.com/memory-ledger/ledger/projections/tree"
 )
 
@@ -84,7 +85,7 @@ func projected(t testing.TB, messages ...world.Message) (*pgxpool.Pool, *world.L
 	_, pool := world.Database(t)
 	log := world.NewLog(t)
 	log.Publish(t, messages...)
-	r, err := runner.New(runner.Config{Pool: pool, Log: log})
+	r, err := projector.New(projector.Config{Projections: readmodel.All(), Pool: pool, Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/projections/audit"
 	"github.com/memory-ledger/ledger/projections/internal/world"
-	"github.com/memory-ledger/ledger/projections/runner"
+	"github.com/memory-ledger/ledger/projections/readmodel"
 )
 
 // flips changes one bit of a value, by the type of its column.
@@ -39,7 +39,7 @@ type column struct{ table, name, kind string }
 func columns(t *testing.T, pool *pgxpool.Pool) []column {
 	t.Helper()
 	var tables []string
-	for _, p := range runner.Projections() {
+	for _, p := range readmodel.All() {
 		tables = append(tables, p.Tables()...)
 	}
 	rows, err := pool.Query(t.Context(), `SELECT table_name, column_name, data_type FROM information_schema.columns

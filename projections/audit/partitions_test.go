@@ -11,8 +11,8 @@ import (
 	"github.com/memory-ledger/ledger/projections/audit"
 	"github.com/memory-ledger/ledger/projections/fence"
 	"github.com/memory-ledger/ledger/projections/internal/world"
-	"github.com/memory-ledger/ledger/projections/position"
-	"github.com/memory-ledger/ledger/projections/runner"
+	"github.com/memory-ledger/ledger/projections/projector"
+	"github.com/memory-ledger/ledger/projections/readmodel"
 )
 
 // TestOneHalfStandsStill: an audit holds each half of the read models against as
@@ -24,7 +24,7 @@ func TestOneHalfStandsStill(t *testing.T) {
 	log := world.NewLog(t)
 	start := func(run partition.Run) (stop func() error) {
 		t.Helper()
-		r, err := runner.New(runner.Config{Pool: pool, Log: log, Partitions: run, Logger: world.Quiet()})
+		r, err := projector.New(projector.Config{Projections: readmodel.All(), Pool: pool, Log: log, Partitions: run, Logger: world.Quiet()})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -66,9 +66,9 @@ func TestOneHalfStandsStill(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var stood position.Checkpoint
+	var stood projector.Checkpoint
 	world.Eventually(t, 30*time.Second, func() error {
-		if stood, err = position.Read(t.Context(), pool); err == nil && stood.At(0) != head {
+		if stood, err = projector.ReadCheckpoint(t.Context(), pool); err == nil && stood.At(0) != head {
 			err = fmt.Errorf("at %s of %d", stood, head)
 		}
 		return err

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/memory-ledger/ledger/projections/position"
+	"github.com/memory-ledger/ledger/projections/projector"
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
@@ -23,7 +23,7 @@ const behindPoll = 50 * time.Millisecond
 // three tables are read side by side.
 type snapshot struct {
 	first, second, third *pgx.Conn
-	at                   position.Vector
+	at                   projector.Vector
 }
 
 // openSnapshot waits until the read models hold the log up to head, or until
@@ -58,7 +58,7 @@ func (s *snapshot) open(ctx context.Context, pool *pgxpool.Pool, head uint64, pa
 	if _, err := s.first.Exec(ctx, `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY`); err != nil {
 		return err
 	}
-	checkpoint, err := position.Read(ctx, s.first)
+	checkpoint, err := projector.ReadCheckpoint(ctx, s.first)
 	if err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func lockOut(ctx context.Context, conn *pgx.Conn, key int64, patience time.Durat
 // the caller, who compares positions.
 func catchUp(ctx context.Context, conn *pgx.Conn, head uint64, patience time.Duration) error {
 	return within(ctx, patience, func() (bool, error) {
-		checkpoint, err := position.Read(ctx, conn)
+		checkpoint, err := projector.ReadCheckpoint(ctx, conn)
 		return checkpoint.Lowest() >= head, err
 	})
 }

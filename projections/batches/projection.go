@@ -6,18 +6,18 @@ import (
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/projections/internal/column"
-	"github.com/memory-ledger/ledger/projections/projection"
+	"github.com/memory-ledger/ledger/projections/projector"
 )
 
 // Projection folds the life of batches.
 type Projection struct{}
 
-var _ projection.Projection = Projection{}
+var _ projector.Projection = Projection{}
 
-// Name implements projection.Projection.
+// Name implements projector.Projection.
 func (Projection) Name() string { return "batches" }
 
-// Tables implements projection.Projection.
+// Tables implements projector.Projection.
 func (Projection) Tables() []string { return []string{"batches", "batch_attempts"} }
 
 // change is what a slice says of one batch: the last of each kind of event,
@@ -76,8 +76,8 @@ type folded struct {
 	byKey map[attemptKey]*attempt
 }
 
-// Apply implements projection.Projection.
-func (Projection) Apply(_ context.Context, w *projection.Writer, s projection.Slice) error {
+// Apply implements projector.Projection.
+func (Projection) Apply(_ context.Context, w *projector.Writer, s projector.Slice) error {
 	f := folded{byID: make(map[column.UUID]*change), byKey: make(map[attemptKey]*attempt)}
 	for r, e := range s.Events() {
 		if err := f.add(r, e); err != nil {
@@ -93,7 +93,7 @@ func (Projection) Apply(_ context.Context, w *projection.Writer, s projection.Sl
 	return nil
 }
 
-func (f *folded) add(r *projection.Record, e *events.Event) error {
+func (f *folded) add(r *projector.Record, e *events.Event) error {
 	var batchID string
 	switch data := e.Data.(type) {
 	case *events.BatchCut:
@@ -109,7 +109,7 @@ func (f *folded) add(r *projection.Record, e *events.Event) error {
 	}
 	id, ok := column.ParseUUID(batchID)
 	if !ok {
-		return projection.Unexpected(r, e, "the batch id is not a UUID")
+		return projector.Unexpected(r, e, "the batch id is not a UUID")
 	}
 	f.addAttempt(id, r, e)
 	c := f.byID[id]
@@ -124,7 +124,7 @@ func (f *folded) add(r *projection.Record, e *events.Event) error {
 	return nil
 }
 
-func (c *change) add(r *projection.Record, e *events.Event) {
+func (c *change) add(r *projector.Record, e *events.Event) {
 	at := e.Time.Time()
 	c.seq = int64(r.Seq)
 	switch data := e.Data.(type) {
@@ -145,7 +145,7 @@ func (c *change) add(r *projection.Record, e *events.Event) {
 	}
 }
 
-func (f *folded) addAttempt(id column.UUID, r *projection.Record, e *events.Event) {
+func (f *folded) addAttempt(id column.UUID, r *projector.Record, e *events.Event) {
 	at := e.Time.Time()
 	switch data := e.Data.(type) {
 	case *events.BatchSubmitted:

@@ -3,12 +3,12 @@ package batches
 import (
 	"time"
 
-	"github.com/memory-ledger/ledger/projections/projection"
+	"github.com/memory-ledger/ledger/projections/projector"
 )
 
 // writeBatches merges a slice's changes into the rows. A failure of a batch
 // that was never cut has nothing to fail and leaves no row.
-func writeBatches(w *projection.Writer, changes []*change) {
+func writeBatches(w *projector.Writer, changes []*change) {
 	n := len(changes)
 	var (
 		id, root, transaction, failure                                = make([][]byte, n), make([][]byte, n), make([][]byte, n), make([][]byte, n)
@@ -66,7 +66,7 @@ ON CONFLICT (id) DO UPDATE SET
     failed_at = excluded.failed_at, failure = excluded.failure, seq = excluded.seq`
 
 // writeAttempts keeps every transaction that was signed, with its end.
-func writeAttempts(w *projection.Writer, attempts []*attempt) {
+func writeAttempts(w *projector.Writer, attempts []*attempt) {
 	var sent, dead []*attempt
 	for _, a := range attempts {
 		if a.submitted != nil {
@@ -92,7 +92,7 @@ func writeAttempts(w *projection.Writer, attempts []*attempt) {
 	}
 }
 
-func insertAttempts(w *projection.Writer, sent []*attempt) {
+func insertAttempts(w *projector.Writer, sent []*attempt) {
 	n := len(sent)
 	id, transaction := make([][]byte, n), make([][]byte, n)
 	signature, owner, blockhash := make([]string, n), make([]string, n), make([]string, n)

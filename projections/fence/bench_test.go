@@ -6,7 +6,8 @@ import (
 
 	"github.com/memory-ledger/ledger/projections/fence"
 	"github.com/memory-ledger/ledger/projections/internal/world"
-	"github.com/memory-ledger/ledger/projections/runner"
+	"github.com/memory-ledger/ledger/projections/projector"
+	"github.com/memory-ledger/ledger/projections/readmodel"
 )
 
 // BenchmarkAppendThenWait is the price of reading one's own write: an append,
@@ -14,7 +15,7 @@ import (
 func BenchmarkAppendThenWait(b *testing.B) {
 	_, pool := world.Database(b)
 	log := world.NewLog(b)
-	r, err := runner.New(runner.Config{Pool: pool, Log: log, Logger: world.Quiet()})
+	r, err := projector.New(projector.Config{Projections: readmodel.All(), Pool: pool, Log: log, Logger: world.Quiet()})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/events/partition"
 	"github.com/memory-ledger/ledger/events/tracing"
-	"github.com/memory-ledger/ledger/projections/position"
+	"github.com/memory-ledger/ledger/projections/projector"
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
@@ -72,7 +72,7 @@ type Fence struct {
 	goal        uint64                // what has to be projected before it says that
 	away        atomic.Pointer[error] // why nobody listens, nil while somebody does
 	heads       shared[uint64]
-	checkpoints shared[position.Checkpoint]
+	checkpoints shared[projector.Checkpoint]
 }
 
 // knower is a log that may know what is acknowledged without being asked; see
@@ -99,7 +99,7 @@ func New(pool *pgxpool.Pool, log eventlog.Reader, opts Options) (*Fence, error) 
 	f := &Fence{pool: pool, log: log, opts: opts, channel: schema.Channel(schema.Name(pool))}
 	f.own, _ = log.(knower)
 	f.heads.fetch = log.Head
-	f.checkpoints.fetch = func(ctx context.Context) (position.Checkpoint, error) { return position.Read(ctx, pool) }
+	f.checkpoints.fetch = func(ctx context.Context) (projector.Checkpoint, error) { return projector.ReadCheckpoint(ctx, pool) }
 	m, err := newMetrics(opts.Registerer, f)
 	if err != nil {
 		return nil, fmt.Errorf("fence: %w", err)

@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/memory-ledger/ledger/events/partition"
-	"github.com/memory-ledger/ledger/projections/position"
+	"github.com/memory-ledger/ledger/projections/projector"
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
@@ -130,9 +130,9 @@ func (f *Fence) read(ctx context.Context, conn *pgx.Conn, held *string) error {
 
 // hold reads the checkpoint and shares the lock of its generation, unless that is the
 // one that is held. A rebuild that ends a generation waits for those who hold its lock.
-func (f *Fence) hold(ctx context.Context, conn *pgx.Conn, held string) (is position.Checkpoint, err error) {
+func (f *Fence) hold(ctx context.Context, conn *pgx.Conn, held string) (is projector.Checkpoint, err error) {
 	for locked := ""; ; locked = is.Generation {
-		if is, err = position.Read(ctx, conn); err != nil || is.Generation == held || is.Generation == locked {
+		if is, err = projector.ReadCheckpoint(ctx, conn); err != nil || is.Generation == held || is.Generation == locked {
 			return is, err
 		}
 		if locked != "" { // ended before it was believed

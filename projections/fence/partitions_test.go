@@ -13,7 +13,8 @@ import (
 	"github.com/memory-ledger/ledger/events/partition"
 	"github.com/memory-ledger/ledger/projections/fence"
 	"github.com/memory-ledger/ledger/projections/internal/world"
-	"github.com/memory-ledger/ledger/projections/runner"
+	"github.com/memory-ledger/ledger/projections/projector"
+	"github.com/memory-ledger/ledger/projections/readmodel"
 )
 
 var lower, upper = partition.Run{First: 0, End: 128}, partition.Run{First: 128, End: 256}
@@ -27,10 +28,11 @@ func actorIn(run partition.Run) *world.Actor {
 	}
 }
 
-func projectorOf(t *testing.T, pool *pgxpool.Pool, log runner.Log, run partition.Run) (stop func() error) {
+func projectorOf(t *testing.T, pool *pgxpool.Pool, log projector.Log, run partition.Run) (stop func() error) {
 	t.Helper()
-	r, err := runner.New(runner.Config{
-		Pool: pool, Log: log, Partitions: run, Logger: world.Quiet(), MinBackoff: time.Millisecond, MaxBackoff: 50 * time.Millisecond,
+	r, err := projector.New(projector.Config{
+		Projections: readmodel.All(),
+		Pool:        pool, Log: log, Partitions: run, Logger: world.Quiet(), MinBackoff: time.Millisecond, MaxBackoff: 50 * time.Millisecond,
 	})
 	if err != nil {
 		t.Fatal(err)

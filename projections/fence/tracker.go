@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/memory-ledger/ledger/events/partition"
-	"github.com/memory-ledger/ledger/projections/position"
+	"github.com/memory-ledger/ledger/projections/projector"
 )
 
 // everybody stands for all partitions.
@@ -20,7 +20,7 @@ type goal struct {
 }
 
 // reach is how far read models are with what a goal is about.
-func (g goal) reach(v position.Vector) uint64 {
+func (g goal) reach(v projector.Vector) uint64 {
 	if g.partition == everybody {
 		return v.Lowest()
 	}
@@ -38,7 +38,7 @@ type announcement struct {
 // more.
 type tracker struct {
 	mu     sync.Mutex
-	at     position.Checkpoint // its vector belongs to the tracker, which moves it in place
+	at     projector.Checkpoint // its vector belongs to the tracker, which moves it in place
 	lowest uint64
 	tables atomic.Uint64 // see Head
 	live   bool          // the listener stands, so at may be believed
@@ -105,7 +105,7 @@ func (t *tracker) forget(w *waiter) {
 
 // compare reports whether a checkpoint that the listener read is of other tables than
 // what is known, and whether it is a step back.
-func (t *tracker) compare(c position.Checkpoint) (exchanged, back bool) {
+func (t *tracker) compare(c projector.Checkpoint) (exchanged, back bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.at.Generation == "" {
@@ -117,7 +117,7 @@ func (t *tracker) compare(c position.Checkpoint) (exchanged, back bool) {
 
 // set notes what the listener read, which covers all partitions; exchanged is what
 // compare said of it.
-func (t *tracker) set(c position.Checkpoint, exchanged bool) {
+func (t *tracker) set(c projector.Checkpoint, exchanged bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if exchanged {
@@ -129,7 +129,7 @@ func (t *tracker) set(c position.Checkpoint, exchanged bool) {
 		moving = append(moving, *row...)
 	}
 	t.at, t.live = c, true
-	t.at.Vector = append(position.Vector(nil), c.Vector...)
+	t.at.Vector = append(projector.Vector(nil), c.Vector...)
 	t.rows = make([]*waiters, len(t.at.Vector))
 	for i := range t.rows {
 		t.rows[i] = new(waiters)

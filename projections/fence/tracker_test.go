@@ -8,14 +8,14 @@ import (
 	"testing"
 
 	"github.com/memory-ledger/ledger/events/partition"
-	"github.com/memory-ledger/ledger/projections/position"
+	"github.com/memory-ledger/ledger/projections/projector"
 )
 
 // database is what a tracker follows: rows that move, are cut and joined, are
 // swapped for others or restored to what they were.
 type database struct {
 	*rand.Rand
-	position.Checkpoint
+	projector.Checkpoint
 	generations int
 	untold      []announcement
 }
@@ -28,7 +28,7 @@ func (d *database) swap() {
 
 func (d *database) move() {
 	i := d.IntN(len(d.Vector))
-	d.Vector = append(position.Vector(nil), d.Vector...)
+	d.Vector = append(projector.Vector(nil), d.Vector...)
 	d.Vector[i].Seq += d.Uint64N(5)
 	d.tell(i)
 }
@@ -58,7 +58,7 @@ func (d *database) tell(i int) {
 func TestATrackerBelievesNothingThatIsNotSo(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(300) {
-		d := &database{Rand: rand.New(rand.NewPCG(seed, 3)), Checkpoint: position.Checkpoint{Generation: "0", Vector: position.All(0)}}
+		d := &database{Rand: rand.New(rand.NewPCG(seed, 3)), Checkpoint: projector.Checkpoint{Generation: "0", Vector: projector.AllAt(0)}}
 		var tracker tracker
 		waits := map[*waiter]goal{}
 		for range 120 {
@@ -153,7 +153,7 @@ func (t *tracker) waiting() (n int) {
 func TestWhoLeavesIsForgotten(t *testing.T) {
 	t.Parallel()
 	var f Fence
-	f.known.set(position.Checkpoint{Generation: "0", Vector: position.All(0)}, false)
+	f.known.set(projector.Checkpoint{Generation: "0", Vector: projector.AllAt(0)}, false)
 	left, leave := context.WithCancel(t.Context())
 	leave()
 	for _, partition := range []int{everybody, 0, 255} {

@@ -6,18 +6,18 @@ import (
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/projections/internal/column"
-	"github.com/memory-ledger/ledger/projections/projection"
+	"github.com/memory-ledger/ledger/projections/projector"
 )
 
 // Projection folds grants, their uses and their ends.
 type Projection struct{}
 
-var _ projection.Projection = Projection{}
+var _ projector.Projection = Projection{}
 
-// Name implements projection.Projection.
+// Name implements projector.Projection.
 func (Projection) Name() string { return "grants" }
 
-// Tables implements projection.Projection.
+// Tables implements projector.Projection.
 func (Projection) Tables() []string { return []string{"grants"} }
 
 type minted struct {
@@ -35,8 +35,8 @@ type uses struct {
 	place map[column.UUID]int
 }
 
-// Apply implements projection.Projection.
-func (Projection) Apply(_ context.Context, w *projection.Writer, s projection.Slice) error {
+// Apply implements projector.Projection.
+func (Projection) Apply(_ context.Context, w *projector.Writer, s projector.Slice) error {
 	var (
 		add   minted
 		spent uses
@@ -47,19 +47,19 @@ func (Projection) Apply(_ context.Context, w *projection.Writer, s projection.Sl
 		case *events.GrantMinted:
 			id, ok := column.ParseUUID(data.GrantID)
 			if !ok {
-				return projection.Unexpected(r, e, "the grant id is not a UUID")
+				return projector.Unexpected(r, e, "the grant id is not a UUID")
 			}
 			add.add(r, e, id, data)
 		case *events.GrantConsumed:
 			id, ok := column.ParseUUID(data.GrantID)
 			if !ok {
-				return projection.Unexpected(r, e, "the grant id is not a UUID")
+				return projector.Unexpected(r, e, "the grant id is not a UUID")
 			}
 			spent.add(id, int32(data.Use))
 		case *events.GrantRevoked:
 			id, ok := column.ParseUUID(data.GrantID)
 			if !ok {
-				return projection.Unexpected(r, e, "the grant id is not a UUID")
+				return projector.Unexpected(r, e, "the grant id is not a UUID")
 			}
 			end.Add(id, e.Time.Time())
 		}
@@ -83,7 +83,7 @@ func (Projection) Apply(_ context.Context, w *projection.Writer, s projection.Sl
 	return nil
 }
 
-func (m *minted) add(r *projection.Record, e *events.Event, id column.UUID, data *events.GrantMinted) {
+func (m *minted) add(r *projector.Record, e *events.Event, id column.UUID, data *events.GrantMinted) {
 	m.id, m.tokenHash = append(m.id, id[:]), append(m.tokenHash, data.TokenHash[:])
 	m.owner, m.kind = append(m.owner, string(e.Owner)), append(m.kind, string(data.Kind))
 	m.at, m.expires = append(m.at, e.Time.Time()), append(m.expires, data.ExpiresAt.Time())

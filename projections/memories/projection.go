@@ -10,18 +10,18 @@ import (
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/projections/internal/column"
-	"github.com/memory-ledger/ledger/projections/projection"
+	"github.com/memory-ledger/ledger/projections/projector"
 )
 
 // Projection adds a row for each leaf.
 type Projection struct{}
 
-var _ projection.Projection = Projection{}
+var _ projector.Projection = Projection{}
 
-// Name implements projection.Projection.
+// Name implements projector.Projection.
 func (Projection) Name() string { return "memories" }
 
-// Tables implements projection.Projection.
+// Tables implements projector.Projection.
 func (Projection) Tables() []string { return []string{"memories"} }
 
 // written is a row to be.
@@ -33,8 +33,8 @@ type written struct {
 	created time.Time
 }
 
-// Apply implements projection.Projection.
-func (Projection) Apply(_ context.Context, w *projection.Writer, s projection.Slice) error {
+// Apply implements projector.Projection.
+func (Projection) Apply(_ context.Context, w *projector.Writer, s projector.Slice) error {
 	rows := make([]written, 0, len(s.Records))
 	for r, e := range s.Events() {
 		data, ok := e.Data.(*events.MemoryWritten)
@@ -43,7 +43,7 @@ func (Projection) Apply(_ context.Context, w *projection.Writer, s projection.Sl
 		}
 		id, ok := column.ParseUUID(data.MemoryID)
 		if !ok {
-			return projection.Unexpected(r, e, "the memory id is not a UUID")
+			return projector.Unexpected(r, e, "the memory id is not a UUID")
 		}
 		rows = append(rows, written{data, id, string(e.Owner), int64(r.Seq), e.Time.Time()})
 	}
@@ -54,7 +54,7 @@ func (Projection) Apply(_ context.Context, w *projection.Writer, s projection.Sl
 	default:
 		order := byOwner(rows)
 		w.Copy("memories", []string{"owner", "leaf_index", "id", "leaf_hash", "metadata", "sealed", "created_at", "idempotency_key_hash", "seq"},
-			len(rows), func(row *projection.Row, i int) { rows[order[i].row].copy(row) })
+			len(rows), func(row *projector.Row, i int) { rows[order[i].row].copy(row) })
 	}
 	return nil
 }
@@ -63,7 +63,7 @@ func (Projection) Apply(_ context.Context, w *projection.Writer, s projection.Sl
 const copyFrom = 100
 
 // insert writes rows column by column.
-func insert(w *projection.Writer, rows []written) {
+func insert(w *projector.Writer, rows []written) {
 	var (
 		n                        = len(rows)
 		owner, metadata          = make([]string, n), make([]string, n)
@@ -110,7 +110,7 @@ func byOwner(rows []written) []place {
 }
 
 // copy gives the fields in the order of Apply's columns.
-func (m *written) copy(row *projection.Row) {
+func (m *written) copy(row *projector.Row) {
 	row.Text(m.owner)
 	row.Bigint(int64(m.LeafIndex))
 	row.UUID(m.id)

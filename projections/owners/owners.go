@@ -15,7 +15,7 @@ import (
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/projections/internal/column"
-	"github.com/memory-ledger/ledger/projections/position"
+	"github.com/memory-ledger/ledger/projections/projector"
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
@@ -88,6 +88,6 @@ func (o *Owner) scan(row pgx.Row, owner events.Owner) (found bool, err error) {
 // holds the log, of all owners. Some may hold more of some owners. Read in one
 // transaction with other queries it says exactly what they reflect.
 func Position(ctx context.Context, q schema.Querier) (uint64, error) {
-	c, err := position.Read(ctx, q)
+	c, err := projector.ReadCheckpoint(ctx, q)
 	return c.Lowest(), err
 }

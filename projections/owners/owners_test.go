@@ -7,7 +7,7 @@ import (
 	"github.com/memory-ledger/ledger/projections/internal/world"
 	"github.com/memory-ledger/ledger/projections/memories"
 	"github.com/memory-ledger/ledger/projections/owners"
-	"github.com/memory-ledger/ledger/projections/projection"
+	"github.com/memory-ledger/ledger/projections/projector"
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
@@ -15,7 +15,7 @@ import (
 // what the memories do not, and both together say how the owner stands.
 func TestAnOwnerIsFound(t *testing.T) {
 	t.Parallel()
-	for name, projection := range map[string]projection.Projection{"asking": owners.Projection{}, "remembering": owners.Projection{}.Begin()} {
+	for name, projection := range map[string]projector.Projection{"asking": owners.Projection{}, "remembering": owners.Projection{}.Begin()} {
 		_, pool := world.Database(t)
 		a, stranger := world.NewActor(), world.NewActor()
 		user, grant := world.UUID(), world.UUID()
@@ -63,7 +63,7 @@ func TestMemoriesOfKnownOwnersCostNothing(t *testing.T) {
 		t.Helper()
 		slice := world.Slice(seq+1, messages...)
 		seq += uint64(len(messages))
-		w := projection.NewWriter(q)
+		w := projector.NewWriter(q)
 		if err := p.Apply(t.Context(), w, slice); err != nil {
 			t.Fatal(err)
 		}
@@ -149,7 +149,7 @@ func TestLeavesThatDoNotContinueAreRefused(t *testing.T) {
 		"a leaf that no column holds":     {{1 << 63}},
 		"the number that wraps around":    {{1<<64 - 1, 0}},
 	} {
-		for _, p := range []projection.Projection{owners.Projection{}, owners.Projection{}.Begin()} {
+		for _, p := range []projector.Projection{owners.Projection{}, owners.Projection{}.Begin()} {
 			a := world.NewActor()
 			var err error
 			for _, slice := range indexes {

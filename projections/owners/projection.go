@@ -7,7 +7,7 @@ import (
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/projections/internal/column"
-	"github.com/memory-ledger/ledger/projections/projection"
+	"github.com/memory-ledger/ledger/projections/projector"
 )
 
 // Projection keeps a row of each owner, and holds the leaves against those that
@@ -16,16 +16,16 @@ import (
 // returns about those whom it did not see lately.
 type Projection struct{ seen *seen }
 
-var _ projection.Beginner = Projection{}
+var _ projector.Beginner = Projection{}
 
-// Name implements projection.Projection.
+// Name implements projector.Projection.
 func (Projection) Name() string { return "owners" }
 
-// Tables implements projection.Projection.
+// Tables implements projector.Projection.
 func (Projection) Tables() []string { return []string{"owners"} }
 
-// Begin implements projection.Beginner.
-func (Projection) Begin() projection.Projection { return Projection{newSeen(maxSeen)} }
+// Begin implements projector.Beginner.
+func (Projection) Begin() projector.Projection { return Projection{newSeen(maxSeen)} }
 
 // change is what a slice says of one owner.
 type change struct {
@@ -41,13 +41,13 @@ type change struct {
 	chainVersion, chainLastSeq int64
 
 	leafFrom, leaves uint64 // index of the first leaf in the slice, and their number
-	leafRecord       *projection.Record
+	leafRecord       *projector.Record
 	leafEvent        *events.Event
 }
 
-// Apply implements projection.Projection. A slice in which known owners write
+// Apply implements projector.Projection. A slice in which known owners write
 // memories and nothing else, which is most of them, reads and writes nothing.
-func (p Projection) Apply(ctx context.Context, w *projection.Writer, s projection.Slice) error {
+func (p Projection) Apply(ctx context.Context, w *projector.Writer, s projector.Slice) error {
 	changes, err := fold(s)
 	if err != nil || len(changes) == 0 {
 		return err
@@ -63,7 +63,7 @@ func (p Projection) Apply(ctx context.Context, w *projection.Writer, s projectio
 	var written []*change
 	for i, c := range changes {
 		if !before[i].continues(c) {
-			return projection.Unexpected(c.leafRecord, c.leafEvent, discontinued)
+			return projector.Unexpected(c.leafRecord, c.leafEvent, discontinued)
 		}
 		if !before[i].says(c) {
 			written = append(written, c)
@@ -78,7 +78,7 @@ func (p Projection) Apply(ctx context.Context, w *projection.Writer, s projectio
 
 const discontinued = "the leaf index does not continue the owner's log"
 
-func write(w *projection.Writer, changes []*change) {
+func write(w *projector.Writer, changes []*change) {
 	var (
 		n                                 = len(changes)
 		owner, userID, registered         = make([]string, n), make([][]byte, n), make([]*time.Time, n)
@@ -115,7 +115,7 @@ INSERT INTO owners (owner, user_id, registered_at, others, last_seq, chain_versi
 SELECT owner, user_id, registered_at, others, last_seq, chain_version, chain_last_seq
 FROM d WHERE NOT EXISTS (SELECT FROM known WHERE known.owner = d.owner)`
 
-func fold(s projection.Slice) ([]*change, error) {
+func fold(s projector.Slice) ([]*change, error) {
 	var (
 		changes []*change
 		byOwner = make(map[events.Owner]*change)
@@ -148,12 +148,12 @@ func fold(s projection.Slice) ([]*change, error) {
 	return changes, nil
 }
 
-func (c *change) add(r *projection.Record, e *events.Event) error {
+func (c *change) add(r *projector.Record, e *events.Event) error {
 	switch data := e.Data.(type) {
 	case *events.OwnerRegistered:
 		id, ok := column.ParseUUID(data.UserID)
 		if !ok {
-			return projection.Unexpected(r, e, "the user id is not a UUID")
+			return projector.Unexpected(r, e, "the user id is not a UUID")
 		}
 		if c.userID == nil {
 			at := e.Time.Time()
@@ -164,7 +164,7 @@ func (c *change) add(r *projection.Record, e *events.Event) error {
 			c.leafFrom, c.leafRecord, c.leafEvent = data.LeafIndex, r, e
 		}
 		if data.LeafIndex != c.leafFrom+c.leaves || data.LeafIndex >= math.MaxInt64 {
-			return projection.Unexpected(r, e, discontinued)
+			return projector.Unexpected(r, e, discontinued)
 		}
 		c.leaves++
 	}

@@ -5,26 +5,26 @@ import (
 	"fmt"
 
 	"github.com/memory-ledger/ledger/events"
-	"github.com/memory-ledger/ledger/projections/projection"
+	"github.com/memory-ledger/ledger/projections/projector"
 )
 
 // Projection writes the pages that a slice fills. It reads the leaves from the
 // memories, so it comes after them.
 type Projection struct{}
 
-var _ projection.Projection = Projection{}
+var _ projector.Projection = Projection{}
 
-// Name implements projection.Projection.
+// Name implements projector.Projection.
 func (Projection) Name() string { return "pages" }
 
-// Tables implements projection.Projection.
+// Tables implements projector.Projection.
 func (Projection) Tables() []string { return []string{"body_pages"} }
 
-// Apply implements projection.Projection. A slice that fills no page, which is
+// Apply implements projector.Projection. A slice that fills no page, which is
 // all but one write of an owner in 256, writes nothing. A crash leaves no page
 // without its leaves, nor the leaves without their page: they are written in one
 // transaction.
-func (Projection) Apply(_ context.Context, w *projection.Writer, s projection.Slice) error {
+func (Projection) Apply(_ context.Context, w *projector.Writer, s projector.Slice) error {
 	var (
 		owners []string
 		pages  []int64

@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/memory-ledger/ledger/projections/position"
+	"github.com/memory-ledger/ledger/projections/projector"
 	"github.com/memory-ledger/ledger/projections/schema"
 	"github.com/memory-ledger/ledger/projections/tree"
 )
@@ -70,7 +70,7 @@ func (r *rebuild) compare(ctx context.Context) error {
 			is = unreadable(err)
 		}
 		r.differ(Difference{Table: "checkpoint", Live: is, Rebuilt: fmt.Sprintf("the log ends at %d", newest)})
-		at.Vector = position.All(head)
+		at.Vector = projector.AllAt(head)
 	}
 	if err := r.replayer.To(ctx, at.Vector); err != nil {
 		return err
@@ -104,13 +104,13 @@ func (r *rebuild) attempt(ctx context.Context, live pgx.Tx, what string, compare
 func unreadable(err error) string { return "can't be read (" + err.Error() + ")" }
 
 // unusable reports whether an error says that a checkpoint says nothing.
-func unusable(err error) bool { return errors.Is(err, position.ErrIncomplete) || schema.Damaged(err) }
+func unusable(err error) bool { return errors.Is(err, projector.ErrIncomplete) || schema.Damaged(err) }
 
 // readCheckpoint reads the checkpoint in a transaction, which goes on where it is
 // damaged.
-func readCheckpoint(ctx context.Context, tx pgx.Tx) (at position.Checkpoint, err error) {
+func readCheckpoint(ctx context.Context, tx pgx.Tx) (at projector.Checkpoint, err error) {
 	err = pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) (err error) {
-		at, err = position.Read(ctx, tx)
+		at, err = projector.ReadCheckpoint(ctx, tx)
 		return err
 	})
 	return at, err

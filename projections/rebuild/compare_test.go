@@ -19,8 +19,8 @@ import (
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/events/partition"
 	"github.com/memory-ledger/ledger/projections/internal/world"
+	"github.com/memory-ledger/ledger/projections/readmodel"
 	"github.com/memory-ledger/ledger/projections/rebuild"
-	"github.com/memory-ledger/ledger/projections/runner"
 )
 
 // TestADifferenceSaysWhereAndWhat: the row, by its key, the column, and both values, of
@@ -152,7 +152,7 @@ func TestRowsAreComparedWhereItIsAskedFor(t *testing.T) {
 	s := newStage(t)
 	s.fill(2, 3)
 	tables := 0
-	for _, p := range runner.Projections() {
+	for _, p := range readmodel.All() {
 		tables += len(p.Tables())
 	}
 	for rows, want := range map[bool]int{false: 0, true: 2 * tables} {

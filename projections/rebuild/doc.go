@@ -22,7 +22,7 @@
 // One transaction first locks the live checkpoint. That waits for the slices that
 // projectors are writing, and from then on holds them back. Now the live position
 // can't move; the new tables are brought to exactly that position, which is a
-// sequence for each run of partitions (see package position); the schemas are
+// sequence for each run of partitions (see [projector.Vector]); the schemas are
 // renamed; the transaction commits. It takes some hundredths of a second.
 //
 //   - Projectors: a transaction of theirs that waited finds a checkpoint of another

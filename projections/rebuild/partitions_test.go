@@ -8,15 +8,15 @@ import (
 	"github.com/memory-ledger/ledger/events/partition"
 	"github.com/memory-ledger/ledger/projections/audit"
 	"github.com/memory-ledger/ledger/projections/internal/world"
-	"github.com/memory-ledger/ledger/projections/position"
+	"github.com/memory-ledger/ledger/projections/projector"
 	"github.com/memory-ledger/ledger/projections/rebuild"
 )
 
 var lower, upper = partition.Run{First: 0, End: 128}, partition.Run{First: 128, End: 256}
 
-func (s *stage) at() position.Checkpoint {
+func (s *stage) at() projector.Checkpoint {
 	s.t.Helper()
-	c, err := position.Read(s.t.Context(), s.pool)
+	c, err := projector.ReadCheckpoint(s.t.Context(), s.pool)
 	if err != nil {
 		s.t.Fatal(err)
 	}

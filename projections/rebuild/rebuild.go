@@ -11,8 +11,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/memory-ledger/ledger/events/eventlog"
-	"github.com/memory-ledger/ledger/projections/position"
-	"github.com/memory-ledger/ledger/projections/runner"
+	"github.com/memory-ledger/ledger/projections/memories"
+	"github.com/memory-ledger/ledger/projections/projector"
+	"github.com/memory-ledger/ledger/projections/readmodel"
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
@@ -95,12 +96,12 @@ func Run(ctx context.Context, cfg Config) (Result, error) {
 type rebuild struct {
 	cfg              Config
 	live, fresh, old string
-	projections      []runner.Projection
+	projections      []projector.Projection
 	indexes          []string // what makes those that the new tables lack
 	result           Result
 
 	control  *pgx.Conn // holds the locks, and does what concerns both schemas
-	replayer *runner.Replayer
+	replayer *projector.Replayer
 }
 
 func (r *rebuild) run(ctx context.Context) error {
@@ -134,13 +135,13 @@ func (r *rebuild) run(ctx context.Context) error {
 
 func (r *rebuild) choose() error {
 	if r.cfg.Projection == "" {
-		r.projections = runner.Projections()
+		r.projections = readmodel.All()
 		return nil
 	}
 	var names []string
-	for _, p := range runner.Projections() {
+	for _, p := range readmodel.All() {
 		if p.Name() == r.cfg.Projection {
-			r.projections = []runner.Projection{p}
+			r.projections = []projector.Projection{p}
 			return nil
 		}
 		names = append(names, p.Name())
@@ -291,7 +292,7 @@ func (r *rebuild) create(ctx context.Context) error {
 		for _, name := range r.tables() {
 			ours[name] = true
 		}
-		for _, p := range runner.Projections() {
+		for _, p := range readmodel.All() {
 			for _, name := range p.Tables() {
 				if ours[name] {
 					continue
@@ -306,7 +307,7 @@ func (r *rebuild) create(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if r.replayer, err = runner.NewReplayer(ctx, conn, r.cfg.Log, r.projections); err != nil {
+	if r.replayer, err = projector.NewReplayer(ctx, conn, r.cfg.Log, r.projections); err != nil {
 		schema.Disconnect(conn)
 	}
 	return err
@@ -370,12 +371,14 @@ func (r *rebuild) index(ctx context.Context, conn *pgx.Conn) error {
 // made now and then: they grow with the tables, or plans for empty ones are kept.
 // How many rows there are is all that those plans need: a tenth of the usual
 // sample.
-func (r *rebuild) bulk(ctx context.Context, target position.Vector) error {
+func (r *rebuild) bulk(ctx context.Context, target projector.Vector) error {
 	if !r.alone() {
 		var err error
 		if r.replayer.Ahead, err = r.connect(ctx, r.fresh); err != nil {
 			return err
 		}
+		// The memories are most of the work, and need nothing of the database.
+		r.replayer.Leading = []projector.Projection{memories.Projection{}}
 		defer func() {
 			schema.Disconnect(r.replayer.Ahead)
 			r.replayer.Ahead = nil
@@ -418,8 +421,8 @@ func (r *rebuild) bulk(ctx context.Context, target position.Vector) error {
 
 // target is how far the live tables are; where their checkpoint makes no sense,
 // how far the log is.
-func (r *rebuild) target(ctx context.Context) (position.Vector, error) {
-	live, err := position.Read(ctx, r.control)
+func (r *rebuild) target(ctx context.Context) (projector.Vector, error) {
+	live, err := projector.ReadCheckpoint(ctx, r.control)
 	if err != nil && !unusable(err) {
 		return nil, err
 	}
@@ -429,7 +432,7 @@ func (r *rebuild) target(ctx context.Context) (position.Vector, error) {
 		return nil, headErr
 	}
 	if err != nil || live.Highest() > head {
-		return position.All(head), nil
+		return projector.AllAt(head), nil
 	}
 	return live.Vector, nil
 }

@@ -21,8 +21,9 @@ import (
 	"github.com/memory-ledger/ledger/projections/internal/world"
 	"github.com/memory-ledger/ledger/projections/memories"
 	"github.com/memory-ledger/ledger/projections/owners"
+	"github.com/memory-ledger/ledger/projections/projector"
+	"github.com/memory-ledger/ledger/projections/readmodel"
 	"github.com/memory-ledger/ledger/projections/rebuild"
-	"github.com/memory-ledger/ledger/projections/runner"
 	"github.com/memory-ledger/ledger/projections/schema"
 	"github.com/memory-ledger/ledger/projections/tree"
 )
@@ -67,7 +68,7 @@ func newStage(t *testing.T, runs ...partition.Run) *stage {
 
 func (s *stage) projector(run partition.Run) (stop func() error) {
 	s.t.Helper()
-	r, err := runner.New(runner.Config{Pool: s.pool, Log: s.log, Partitions: run, MinBackoff: 5 * time.Millisecond, MaxBackoff: 200 * time.Millisecond})
+	r, err := projector.New(projector.Config{Projections: readmodel.All(), Pool: s.pool, Log: s.log, Partitions: run, MinBackoff: 5 * time.Millisecond, MaxBackoff: 200 * time.Millisecond})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -276,7 +277,7 @@ func TestEveryProjectionAlone(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.fill(2, 260)
-	for _, p := range runner.Projections() {
+	for _, p := range readmodel.All() {
 		cfg := s.config()
 		cfg.Projection = p.Name()
 		roots := uint64(0) // which come of these two alone

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/memory-ledger/ledger/projections/position"
+	"github.com/memory-ledger/ledger/projections/projector"
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
@@ -151,7 +151,7 @@ func (r *rebuild) sameVersion(ctx context.Context, tx pgx.Tx) error {
 // hold stops the live projectors and says where. Reading stays allowed. The
 // checkpoint that they find when they may go on is of another generation, so that
 // their transactions fail.
-func (r *rebuild) hold(ctx context.Context, tx pgx.Tx) (live position.Checkpoint, err error) {
+func (r *rebuild) hold(ctx context.Context, tx pgx.Tx) (live projector.Checkpoint, err error) {
 	if _, err := tx.Exec(ctx, `LOCK TABLE `+r.live+`.checkpoint IN EXCLUSIVE MODE`); err != nil {
 		return live, err
 	}
@@ -171,7 +171,7 @@ func (r *rebuild) hold(ctx context.Context, tx pgx.Tx) (live position.Checkpoint
 	case r.alone():
 		return live, fmt.Errorf("%w: it is at %s, the log ends at %d", ErrCheckpoint, live, head)
 	}
-	live.Vector = position.All(head)
+	live.Vector = projector.AllAt(head)
 	return live, nil
 }
 

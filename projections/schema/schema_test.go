@@ -13,7 +13,7 @@ import (
 	"github.com/memory-ledger/ledger/infra/localpostgres"
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
 	"github.com/memory-ledger/ledger/projections/owners"
-	"github.com/memory-ledger/ledger/projections/runner"
+	"github.com/memory-ledger/ledger/projections/readmodel"
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
@@ -107,7 +107,7 @@ func TestEveryTableBelongsToAProjection(t *testing.T) {
 		t.Fatal(err)
 	}
 	known := map[string]bool{"checkpoint": true, "goose_db_version": true}
-	for _, p := range runner.Projections() {
+	for _, p := range readmodel.All() {
 		for _, table := range p.Tables() {
 			if known[table] {
 				t.Errorf("table %s belongs to two", table)

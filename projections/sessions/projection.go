@@ -6,18 +6,18 @@ import (
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/projections/internal/column"
-	"github.com/memory-ledger/ledger/projections/projection"
+	"github.com/memory-ledger/ledger/projections/projector"
 )
 
 // Projection folds sign-ins and their ends.
 type Projection struct{}
 
-var _ projection.Projection = Projection{}
+var _ projector.Projection = Projection{}
 
-// Name implements projection.Projection.
+// Name implements projector.Projection.
 func (Projection) Name() string { return "sessions" }
 
-// Tables implements projection.Projection.
+// Tables implements projector.Projection.
 func (Projection) Tables() []string { return []string{"sessions"} }
 
 // issued is rows to add, column by column.
@@ -28,9 +28,9 @@ type issued struct {
 	seq               []int64
 }
 
-// Apply implements projection.Projection. Revocations come after the sessions
+// Apply implements projector.Projection. Revocations come after the sessions
 // that the same slice issued, so that order within a slice does not matter.
-func (Projection) Apply(_ context.Context, w *projection.Writer, s projection.Slice) error {
+func (Projection) Apply(_ context.Context, w *projector.Writer, s projector.Slice) error {
 	var (
 		add issued
 		end column.Firsts
@@ -40,7 +40,7 @@ func (Projection) Apply(_ context.Context, w *projection.Writer, s projection.Sl
 		case *events.SessionIssued:
 			id, ok := column.ParseUUID(data.SessionID)
 			if !ok {
-				return projection.Unexpected(r, e, "the session id is not a UUID")
+				return projector.Unexpected(r, e, "the session id is not a UUID")
 			}
 			add.id, add.tokenHash = append(add.id, id[:]), append(add.tokenHash, column.HashArg(data.TokenHash))
 			add.owner, add.audience = append(add.owner, string(e.Owner)), append(add.audience, string(data.Audience))
@@ -49,7 +49,7 @@ func (Projection) Apply(_ context.Context, w *projection.Writer, s projection.Sl
 		case *events.SessionRevoked:
 			id, ok := column.ParseUUID(data.SessionID)
 			if !ok {
-				return projection.Unexpected(r, e, "the session id is not a UUID")
+				return projector.Unexpected(r, e, "the session id is not a UUID")
 			}
 			end.Add(id, e.Time.Time())
 		}

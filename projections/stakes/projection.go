@@ -7,18 +7,18 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/memory-ledger/ledger/events"
-	"github.com/memory-ledger/ledger/projections/projection"
+	"github.com/memory-ledger/ledger/projections/projector"
 )
 
 // Projection adds a row for each movement.
 type Projection struct{}
 
-var _ projection.Projection = Projection{}
+var _ projector.Projection = Projection{}
 
-// Name implements projection.Projection.
+// Name implements projector.Projection.
 func (Projection) Name() string { return "stakes" }
 
-// Tables implements projection.Projection.
+// Tables implements projector.Projection.
 func (Projection) Tables() []string { return []string{"stake_movements"} }
 
 // key is what makes a movement the same movement when it is seen again: its
@@ -38,8 +38,8 @@ type moved struct {
 	blockTime                                []time.Time
 }
 
-// Apply implements projection.Projection.
-func (Projection) Apply(_ context.Context, w *projection.Writer, s projection.Slice) error {
+// Apply implements projector.Projection.
+func (Projection) Apply(_ context.Context, w *projector.Writer, s projector.Slice) error {
 	var rows moved
 	for i := range s.Records {
 		r := &s.Records[i]
@@ -77,10 +77,10 @@ func (Projection) Apply(_ context.Context, w *projection.Writer, s projection.Sl
 	return nil
 }
 
-func (m *moved) add(r *projection.Record, e *events.Event, seen events.StakeDeposited, direction Direction, ordinal, position int32) error {
+func (m *moved) add(r *projector.Record, e *events.Event, seen events.StakeDeposited, direction Direction, ordinal, position int32) error {
 	amount, err := parseAmount(seen.Amount)
 	if err != nil {
-		return projection.Unexpected(r, e, err.Error())
+		return projector.Unexpected(r, e, err.Error())
 	}
 	m.owner, m.signature = append(m.owner, string(e.Owner)), append(m.signature, seen.Signature)
 	m.vault, m.direction = append(m.vault, seen.Vault), append(m.direction, string(direction))

@@ -8,19 +8,19 @@ import (
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/projections/internal/column"
-	"github.com/memory-ledger/ledger/projections/projection"
+	"github.com/memory-ledger/ledger/projections/projector"
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
 // Projection writes the tiles that a slice fills.
 type Projection struct{}
 
-var _ projection.Projection = Projection{}
+var _ projector.Projection = Projection{}
 
-// Name implements projection.Projection.
+// Name implements projector.Projection.
 func (Projection) Name() string { return "tree" }
 
-// Tables implements projection.Projection.
+// Tables implements projector.Projection.
 func (Projection) Tables() []string { return []string{"tiles"} }
 
 // ownerTile is a tile of one owner.
@@ -29,10 +29,10 @@ type ownerTile struct {
 	place
 }
 
-// Apply implements projection.Projection. A slice that fills no tile, which is
+// Apply implements projector.Projection. A slice that fills no tile, which is
 // all but one write of an owner in 256, reads and writes nothing. The others
 // cost one round trip for the hashes that earlier slices brought.
-func (Projection) Apply(ctx context.Context, w *projection.Writer, s projection.Slice) error {
+func (Projection) Apply(ctx context.Context, w *projector.Writer, s projector.Slice) error {
 	leaves, err := collect(s)
 	if err != nil || len(leaves.filled) == 0 {
 		return err
@@ -59,7 +59,7 @@ type tail struct {
 // grown is a slice by owner, and which of the owners fill a tile.
 type grown struct{ filled []*tail }
 
-func collect(s projection.Slice) (grown, error) {
+func collect(s projector.Slice) (grown, error) {
 	var (
 		g       grown
 		byOwner = make(map[events.Owner]*tail)
@@ -75,7 +75,7 @@ func collect(s projection.Slice) (grown, error) {
 			byOwner[e.Owner] = t
 		}
 		if data.LeafIndex != t.first+uint64(len(t.hashes)) {
-			return grown{}, projection.Unexpected(r, e, "the leaf index does not continue the owner's log")
+			return grown{}, projector.Unexpected(r, e, "the leaf index does not continue the owner's log")
 		}
 		t.hashes = append(t.hashes, data.LeafHash)
 		if data.LeafIndex/TileWidth == t.first/TileWidth && data.LeafIndex%TileWidth == TileWidth-1 {
@@ -175,7 +175,7 @@ func (g grown) complete(before map[ownerTile][]events.Hash) ([]tile, error) {
 
 // write adds the tiles. A tile that is there already is an error: it is never
 // written twice.
-func write(w *projection.Writer, tiles []tile) {
+func write(w *projector.Writer, tiles []tile) {
 	n := len(tiles)
 	owner, level, index := make([]string, n), make([]int16, n), make([]int64, n)
 	hashes, root := make([][]byte, n), make([][]byte, n)

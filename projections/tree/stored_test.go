@@ -15,7 +15,7 @@ import (
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
 	"github.com/memory-ledger/ledger/projections/internal/world"
 	"github.com/memory-ledger/ledger/projections/memories"
-	"github.com/memory-ledger/ledger/projections/projection"
+	"github.com/memory-ledger/ledger/projections/projector"
 	"github.com/memory-ledger/ledger/projections/tree"
 )
 
@@ -26,7 +26,7 @@ func grow(t *testing.T, pool *pgxpool.Pool, owner events.Owner, leaves []events.
 	t.Helper()
 	for index := 0; index < len(leaves); {
 		n := min(1+chance.IntN(longest), len(leaves)-index)
-		slice := projection.Slice{First: uint64(index + 1), Last: uint64(index + n)}
+		slice := projector.Slice{First: uint64(index + 1), Last: uint64(index + n)}
 		for range n {
 			slice.Records = append(slice.Records, record(owner, index, leaves[index]))
 			index++
@@ -35,8 +35,8 @@ func grow(t *testing.T, pool *pgxpool.Pool, owner events.Owner, leaves []events.
 	}
 }
 
-func record(owner events.Owner, index int, hash events.Hash) projection.Record {
-	return projection.Record{Seq: uint64(index + 1), Family: events.FamilyLedger, Owner: owner, Events: []events.Event{{
+func record(owner events.Owner, index int, hash events.Hash) projector.Record {
+	return projector.Record{Seq: uint64(index + 1), Family: events.FamilyLedger, Owner: owner, Events: []events.Event{{
 		Owner: owner, OwnerVersion: index + 1,
 		Data: &events.MemoryWritten{MemoryID: world.UUID(), LeafIndex: uint64(index), LeafHash: hash, Metadata: []byte(`{}`), Sealed: []byte{0}},
 	}}}
@@ -149,16 +149,16 @@ func TestAGapInTheLeavesIsRefused(t *testing.T) {
 	owner, leaves := world.NewActor().Owner, leafHashes(300)
 	grow(t, pool, owner, leaves[:100], rand.New(rand.NewPCG(5, 5)), 100)
 	// Leaf 100 is missing, and leaf 255 fills the tile.
-	slice := projection.Slice{First: 102, Last: 256}
+	slice := projector.Slice{First: 102, Last: 256}
 	for i := 101; i < 256; i++ {
 		slice.Records = append(slice.Records, record(owner, i, leaves[i]))
 	}
-	err := (tree.Projection{}).Apply(t.Context(), projection.NewWriter(pool), slice)
+	err := (tree.Projection{}).Apply(t.Context(), projector.NewWriter(pool), slice)
 	if !errors.Is(err, tree.ErrIncomplete) {
 		t.Errorf("a tile with a hole: %v", err)
 	}
 	slice.Records = append(slice.Records[:3], slice.Records[4:]...)
-	if err := (tree.Projection{}).Apply(t.Context(), projection.NewWriter(pool), slice); err == nil {
+	if err := (tree.Projection{}).Apply(t.Context(), projector.NewWriter(pool), slice); err == nil {
 		t.Error("a slice with a hole went through")
 	}
 }

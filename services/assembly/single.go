@@ -9,7 +9,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/memory-ledger/ledger/events/partition"
-	"github.com/memory-ledger/ledger/projections/runner"
+	"github.com/memory-ledger/ledger/projections/projector"
+	"github.com/memory-ledger/ledger/projections/readmodel"
 )
 
 // RunCore runs the core API alone until ctx ends.
@@ -43,13 +44,14 @@ func runDoor(ctx context.Context, b *Base, variable, addr string, serve func(*De
 
 // NewProjector returns the projector of all read models, of the configured
 // partitions.
-func NewProjector(b *Base) (*runner.Runner, error) {
+func NewProjector(b *Base) (*projector.Runner, error) {
 	partitions, err := partition.Parse(b.Config.ProjectorPartitions)
 	if err != nil {
 		return nil, fmt.Errorf("PROJECTOR_PARTITIONS: %w", err)
 	}
-	return runner.New(runner.Config{
-		Pool: b.Pool, Log: follower(b.Log, "PROJECTOR_CONSUMER", b.Config.ProjectorConsumer), Partitions: partitions,
+	return projector.New(projector.Config{
+		Projections: readmodel.All(),
+		Pool:        b.Pool, Log: follower(b.Log, "PROJECTOR_CONSUMER", b.Config.ProjectorConsumer), Partitions: partitions,
 		Logger: b.Logger, Registerer: b.Registry, Tracer: b.Traces.Tracer("projector"), Pace: b.Pace,
 	})
 }

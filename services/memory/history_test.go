@@ -21,7 +21,7 @@ import (
 	"github.com/memory-ledger/ledger/projections/memories"
 	"github.com/memory-ledger/ledger/projections/owners"
 	"github.com/memory-ledger/ledger/projections/pages"
-	"github.com/memory-ledger/ledger/projections/projection"
+	"github.com/memory-ledger/ledger/projections/projector"
 	"github.com/memory-ledger/ledger/projections/schema"
 	"github.com/memory-ledger/ledger/projections/tree"
 	"github.com/memory-ledger/ledger/services/keystore"
@@ -93,7 +93,7 @@ func (h *history) writer(t testing.TB) *writer {
 // write applies a slice of memories, one for each text.
 func (h *history) write(t testing.TB, w *writer, texts ...string) {
 	t.Helper()
-	var records []projection.Record
+	var records []projector.Record
 	for _, text := range texts {
 		w.version++
 		n := len(w.written)
@@ -108,7 +108,7 @@ func (h *history) write(t testing.TB, w *writer, texts ...string) {
 			t.Fatal(err)
 		}
 		w.written = append(w.written, v)
-		records = append(records, projection.Record{Family: events.FamilyLedger, Owner: w.owner, Events: []events.Event{{
+		records = append(records, projector.Record{Family: events.FamilyLedger, Owner: w.owner, Events: []events.Event{{
 			Owner: w.owner, OwnerVersion: w.version, Time: v.CreatedAt,
 			Data: &events.MemoryWritten{MemoryID: v.ID, LeafIndex: v.LeafIndex, LeafHash: v.LeafHash, Metadata: v.Metadata, Sealed: sealed},
 		}}})
@@ -134,22 +134,22 @@ func (h *history) confirm(t testing.TB, w *writer, id string, size int) {
 func (h *history) chain(t testing.TB, w *writer, data events.Data) {
 	t.Helper()
 	w.chainVersion++
-	h.apply(t, projection.Record{Family: events.FamilyChain, Owner: w.owner, Events: []events.Event{{
+	h.apply(t, projector.Record{Family: events.FamilyChain, Owner: w.owner, Events: []events.Event{{
 		Owner: w.owner, OwnerVersion: w.chainVersion, Time: events.At(time.UnixMilli(1_800_000_000_000)), Data: data,
 	}}})
 }
 
 // apply applies a slice.
-func (h *history) apply(t testing.TB, records ...projection.Record) {
+func (h *history) apply(t testing.TB, records ...projector.Record) {
 	t.Helper()
-	slice := projection.Slice{First: h.seq + 1, Records: records}
+	slice := projector.Slice{First: h.seq + 1, Records: records}
 	for i := range records {
 		h.seq++
 		records[i].Seq = h.seq
 	}
 	slice.Last = h.seq
-	steps := projection.NewWriter(h.pool)
-	for _, p := range []projection.Projection{owners.Projection{}, memories.Projection{}, pages.Projection{}, batches.Projection{}, tree.Projection{}} {
+	steps := projector.NewWriter(h.pool)
+	for _, p := range []projector.Projection{owners.Projection{}, memories.Projection{}, pages.Projection{}, batches.Projection{}, tree.Projection{}} {
 		if err := p.Apply(t.Context(), steps, slice); err != nil {
 			t.Fatal(err)
 		}

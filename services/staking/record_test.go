@@ -17,8 +17,9 @@ import (
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
+	"github.com/memory-ledger/ledger/projections/projector"
+	"github.com/memory-ledger/ledger/projections/readmodel"
 	"github.com/memory-ledger/ledger/projections/rebuild"
-	"github.com/memory-ledger/ledger/projections/runner"
 	"github.com/memory-ledger/ledger/projections/schema"
 	"github.com/memory-ledger/ledger/services/staking"
 )
@@ -114,7 +115,7 @@ func projected(t *testing.T) (*eventlog.JetStream, *pgxpool.Pool) {
 	pool, err := schema.OpenPool(t.Context(), url, schema.Live, 4)
 	must(t, err)
 	t.Cleanup(pool.Close)
-	r, err := runner.New(runner.Config{Pool: pool, Log: log})
+	r, err := projector.New(projector.Config{Projections: readmodel.All(), Pool: pool, Log: log})
 	must(t, err)
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup

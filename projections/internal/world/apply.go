@@ -11,15 +11,15 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/memory-ledger/ledger/projections/projection"
+	"github.com/memory-ledger/ledger/projections/projector"
 )
 
 // Slice makes a slice of the log out of messages, the first of them at a
 // sequence.
-func Slice(first uint64, messages ...Message) projection.Slice {
-	s := projection.Slice{First: first, Last: first + uint64(len(messages)) - 1}
+func Slice(first uint64, messages ...Message) projector.Slice {
+	s := projector.Slice{First: first, Last: first + uint64(len(messages)) - 1}
 	for i, m := range messages {
-		s.Records = append(s.Records, projection.Record{
+		s.Records = append(s.Records, projector.Record{
 			Seq: first + uint64(i), Family: m.Family, Owner: m.Events[0].Owner,
 			Stored: m.Events[0].Time.Time().Add(time.Microsecond), Events: m.Events,
 		})
@@ -29,7 +29,7 @@ func Slice(first uint64, messages ...Message) projection.Slice {
 
 // Apply writes what projections make of a slice, without a projector, a log
 // or a checkpoint.
-func Apply(t testing.TB, pool *pgxpool.Pool, slice projection.Slice, projections ...projection.Projection) {
+func Apply(t testing.TB, pool *pgxpool.Pool, slice projector.Slice, projections ...projector.Projection) {
 	t.Helper()
 	if err := TryApply(pool, slice, projections...); err != nil {
 		t.Fatal(err)
@@ -37,9 +37,9 @@ func Apply(t testing.TB, pool *pgxpool.Pool, slice projection.Slice, projections
 }
 
 // TryApply is Apply for a slice that may be refused.
-func TryApply(pool *pgxpool.Pool, slice projection.Slice, projections ...projection.Projection) error {
+func TryApply(pool *pgxpool.Pool, slice projector.Slice, projections ...projector.Projection) error {
 	ctx := context.Background()
-	w := projection.NewWriter(pool)
+	w := projector.NewWriter(pool)
 	for _, p := range projections {
 		if err := p.Apply(ctx, w, slice); err != nil {
 			return err
@@ -63,7 +63,7 @@ func TryApply(pool *pgxpool.Pool, slice projection.Slice, projections ...project
 
 // Dump is every row of the projections' tables as text, in no order but a
 // stable one.
-func Dump(t testing.TB, pool *pgxpool.Pool, projections ...projection.Projection) []string {
+func Dump(t testing.TB, pool *pgxpool.Pool, projections ...projector.Projection) []string {
 	t.Helper()
 	var all []string
 	for _, p := range projections {

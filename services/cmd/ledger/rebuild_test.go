@@ -10,8 +10,9 @@ import (
 
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
+	"github.com/memory-ledger/ledger/projections/projector"
+	"github.com/memory-ledger/ledger/projections/readmodel"
 	"github.com/memory-ledger/ledger/projections/rebuild"
-	"github.com/memory-ledger/ledger/projections/runner"
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
@@ -34,7 +35,7 @@ func projected(t *testing.T, natsURL, databaseURL string, upTo uint64) *pgxpool.
 	}
 	ctx, done := context.WithCancel(t.Context())
 	defer done()
-	r, err := runner.New(runner.Config{Pool: pool, Log: log, Applied: func(position uint64) {
+	r, err := projector.New(projector.Config{Projections: readmodel.All(), Pool: pool, Log: log, Applied: func(position uint64) {
 		if position == upTo {
 			done()
 		}

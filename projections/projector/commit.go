@@ -1,0 +1,121 @@
+package projector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// advance moves rows of the checkpoint. Its statement is the first of the
+// transaction: it takes the rows that a second projector would need, and fails
+// the whole if they are not where this projector left them. It also announces
+// the position, which PostgreSQL does at the commit.
+type advance struct {
+	generation string
+	from, to   Vector // of the same run; from is cut as the rows are
+}
+
+// statement moves a single row in place; where there are several, which is only
+// until they have caught up with each other, others are put in their place.
+func (a advance) statement() (sql string, args []any) {
+	if len(a.from) == 1 && len(a.to) == 1 {
+		was, is := a.from[0], a.to[0]
+		return advanceSQL, []any{a.generation, was.First, was.End - 1, was.Seq, is.Seq, storedAt(is)}
+	}
+	args = []any{a.generation}
+	for _, v := range []Vector{a.from, a.to} {
+		first, last, seq := make([]int, len(v)), make([]int, len(v)), make([]uint64, len(v))
+		for i, m := range v {
+			first[i], last[i], seq[i] = m.First, m.End-1, m.Seq
+		}
+		args = append(args, first, last, seq)
+	}
+	stored := make([]*time.Time, len(a.to))
+	for i, m := range a.to {
+		stored[i] = storedAt(m)
+	}
+	return recutSQL, append(args, stored)
+}
+
+func storedAt(m Mark) *time.Time {
+	if m.Stored.IsZero() {
+		return nil
+	}
+	return &m.Stored
+}
+
+const (
+	advanceSQL = `SELECT advance_checkpoint($1, $2, $3, $4, $5, $6)`
+	recutSQL   = `SELECT recut_checkpoint($1, $2, $3, $4, $5, $6, $7, $8)`
+	codeFenced = "ML001" // raised by both
+	beginSQL   = `BEGIN`
+	commitSQL  = `COMMIT`
+)
+
+// commit writes the steps and the checkpoint, if it is to be moved, in one
+// transaction. Without rows to copy everything from BEGIN to COMMIT travels in one
+// round trip.
+//
+// After an error the transaction may be open, or, where the answer to COMMIT
+// was lost, even committed: the caller drops the connection and reads the
+// checkpoint again.
+func commit(ctx context.Context, conn *pgx.Conn, steps []Step, a *advance) error {
+	batch := new(pgx.Batch)
+	batch.Queue(beginSQL)
+	if a != nil {
+		sql, args := a.statement()
+		batch.Queue(sql, args...)
+	}
+	for len(steps) > 0 {
+		if steps[0].Table == "" {
+			batch.Queue(steps[0].SQL, steps[0].Args...)
+			steps = steps[1:]
+			continue
+		}
+		if err := send(ctx, conn, batch); err != nil {
+			return err
+		}
+		batch = new(pgx.Batch)
+		if err := steps[0].Copy(ctx, conn); err != nil {
+			return explain(err)
+		}
+		steps = steps[1:]
+	}
+	batch.Queue(commitSQL)
+	return send(ctx, conn, batch)
+}
+
+func send(ctx context.Context, conn *pgx.Conn, batch *pgx.Batch) error {
+	if batch.Len() == 0 {
+		return nil
+	}
+	results := conn.SendBatch(ctx, batch)
+	for range batch.Len() {
+		if _, err := results.Exec(); err != nil {
+			_ = results.Close() // repeats the error
+			return explain(err)
+		}
+	}
+	return results.Close()
+}
+
+// explain adds what PostgreSQL says beside its message: which row it was.
+func explain(err error) error {
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) {
+		return err
+	}
+	if pg.Code == codeFenced {
+		return fmt.Errorf("%w: %s", ErrFenced, pg.Message)
+	}
+	parts := slices.DeleteFunc([]string{pg.Detail, pg.Hint}, func(s string) bool { return s == "" })
+	if len(parts) == 0 {
+		return err
+	}
+	return fmt.Errorf("%w (%s)", err, parts[0])
+}

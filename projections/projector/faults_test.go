@@ -1,0 +1,303 @@
+package projector_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/infra/localnats/natstest"
+	"github.com/memory-ledger/ledger/infra/localpostgres"
+	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
+	"github.com/memory-ledger/ledger/projections/internal/world"
+	"github.com/memory-ledger/ledger/projections/owners"
+	"github.com/memory-ledger/ledger/projections/projector"
+	"github.com/memory-ledger/ledger/projections/readmodel"
+	"github.com/memory-ledger/ledger/projections/schema"
+)
+
+// TestReplaysMakeTheSameRows: rows that grew live, message by message, and rows
+// that were replayed into an empty schema, in short slices and in long ones.
+func TestReplaysMakeTheSameRows(t *testing.T) {
+	t.Parallel()
+	url, live := world.Database(t)
+	log := world.NewLog(t)
+	project(t, live, log)
+	history := world.NewHistory(11, 8)
+	for range 20 {
+		log.Publish(t, history.Messages(60)...)
+		caughtUp(t, live, log)
+	}
+	for _, records := range []int{7, 2000} {
+		again := world.Pool(t, url, fmt.Sprintf("again_%d", records))
+		_, stop := project(t, again, log, func(c *projector.Config) { c.SliceRecords = records })
+		caughtUp(t, again, log)
+		sameRows(t, live, again)
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestAKilledProjectorGoesOn kills projector processes wherever they are.
+func TestAKilledProjectorGoesOn(t *testing.T) {
+	t.Parallel()
+	url, pool := world.Database(t)
+	server := natstest.StartProcess(t)
+	log := world.ConnectLog(t, server.URL())
+	log.Publish(t, world.NewHistory(12, 8).Messages(3000)...)
+	head, err := log.Head(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	chance := rand.New(rand.NewPCG(12, 12))
+	kills := 0
+	for before := uint64(0); before < head; {
+		process := startProjectorProcess(t, url, server.URL())
+		goal := min(before+1+chance.Uint64N(600), head)
+		world.Eventually(t, time.Minute, func() error {
+			position, err := owners.Position(t.Context(), pool)
+			if err == nil && position < goal {
+				err = fmt.Errorf("at %d of %d", position, goal)
+			}
+			return err
+		})
+		if err := process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		kills++
+		if before, err = owners.Position(t.Context(), pool); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("%d kills", kills)
+	sameFromTheStart(t, url, pool, log)
+}
+
+// TestTheDatabaseGoesAwayAndComesBack: stopped in good order, then killed.
+func TestTheDatabaseGoesAwayAndComesBack(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: make verify runs it")
+	}
+	t.Parallel()
+	cfg := localpostgres.Config{Dir: pgtest.Folder(t), NoSync: true}
+	server := pgtest.Start(t, cfg)
+	pool := world.Pool(t, server.URL(), schema.Live)
+	log := world.NewLog(t)
+	r, _ := project(t, pool, log)
+	history := world.NewHistory(13, 8)
+	log.Publish(t, history.Messages(200)...)
+	caughtUp(t, pool, log)
+	ready(t, r)
+	for name, end := range map[string]func() error{
+		"stop": func() error { return server.Stop(context.Background()) },
+		"kill": func() error { return server.Kill() },
+	} {
+		if err := end(); err != nil {
+			t.Fatal(name, err)
+		}
+		// It notices without a message to apply, and says why.
+		inState(t, r, projector.Broken)
+		if err := r.Ready(); !errors.Is(err, projector.ErrNotReady) {
+			t.Errorf("%s: ready says %v", name, err)
+		}
+		log.Publish(t, history.Messages(200)...)
+		server = pgtest.Start(t, cfg)
+		caughtUp(t, pool, log)
+		ready(t, r)
+	}
+	sameFromTheStart(t, server.URL(), pool, log)
+}
+
+// TestTheDatabaseIsKilledUnderLoad: with synchronous_commit off the last
+// commits are lost, checkpoint and rows alike, and come again out of the log.
+func TestTheDatabaseIsKilledUnderLoad(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: make verify runs it")
+	}
+	t.Parallel()
+	cfg := localpostgres.Config{Dir: pgtest.Folder(t), NoSync: true}
+	server := pgtest.Start(t, cfg)
+	pool := world.Pool(t, server.URL(), schema.Live)
+	log := world.NewLog(t)
+	history := world.NewHistory(14, 8)
+	log.Publish(t, history.Messages(4000)...)
+	applied := make(chan uint64, 10_000)
+	r, _ := project(t, pool, log, func(c *projector.Config) {
+		c.SliceRecords = 10
+		c.Applied = func(position uint64) { applied <- position }
+	})
+	for range 3 {
+		for range 60 {
+			<-applied
+		}
+		if err := server.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		server = pgtest.Start(t, cfg)
+	}
+	caughtUp(t, pool, log)
+	ready(t, r)
+	sameFromTheStart(t, server.URL(), pool, log)
+}
+
+// TestTheLogGoesAwayAndComesBack: killed, then frozen.
+func TestTheLogGoesAwayAndComesBack(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: make verify runs it")
+	}
+	t.Parallel()
+	_, pool := world.Database(t)
+	server := natstest.StartProcess(t)
+	log := world.ConnectLog(t, server.URL())
+	r, _ := project(t, pool, log)
+	history := world.NewHistory(15, 4)
+	log.Publish(t, history.Messages(100)...)
+	caughtUp(t, pool, log)
+	for _, outage := range []struct {
+		name       string
+		begin, end func()
+	}{{"kill", server.Kill, server.Start}, {"freeze", server.Freeze, server.Thaw}} {
+		outage.begin()
+		world.Eventually(t, 30*time.Second, func() error {
+			if r.Ready() == nil {
+				return errors.New(outage.name + ": still ready")
+			}
+			return nil
+		})
+		outage.end()
+		world.Eventually(t, 30*time.Second, func() error { _, err := log.Head(t.Context()); return err })
+		log.Publish(t, history.Messages(100)...)
+		caughtUp(t, pool, log)
+		ready(t, r)
+	}
+}
+
+// shrinking is a log that loses its end.
+type shrinking struct {
+	*world.Log
+	lost atomic.Uint64
+}
+
+func (l *shrinking) Head(ctx context.Context) (uint64, error) {
+	head, err := l.Log.Head(ctx)
+	return head - l.lost.Load(), err
+}
+
+func TestALogThatShrinksUnderTheProjector(t *testing.T) {
+	t.Parallel()
+	_, pool := world.Database(t)
+	log := &shrinking{Log: world.NewLog(t)}
+	log.Publish(t, world.NewHistory(19, 4).Messages(50)...)
+	r, _ := project(t, pool, log)
+	caughtUp(t, pool, log)
+	log.lost.Store(1)
+	refuses(t, r, projector.ErrAheadOfLog)
+	log.lost.Store(0) // it was only asked of one that did not know its end
+	log.Publish(t, world.NewHistory(20, 4).Messages(5)...)
+	caughtUp(t, pool, log)
+	ready(t, r)
+}
+
+// follows is a log that is followed as the test says.
+type follows struct {
+	*world.Log
+	follow func(context.Context, eventlog.FollowConfig, func(eventlog.Slice) error) error
+}
+
+func (l follows) Follow(ctx context.Context, cfg eventlog.FollowConfig, yield func(eventlog.Slice) error) error {
+	return l.follow(ctx, cfg, yield)
+}
+
+// TestALogThatEndsBeforeWhereItIsFollowedFrom has lost messages since it was asked for
+// its end.
+func TestALogThatEndsBeforeWhereItIsFollowedFrom(t *testing.T) {
+	t.Parallel()
+	_, pool := world.Database(t)
+	log := follows{world.NewLog(t), func(context.Context, eventlog.FollowConfig, func(eventlog.Slice) error) error {
+		return eventlog.ErrTruncated
+	}}
+	log.Publish(t, world.NewHistory(50, 4).Messages(5)...)
+	r, _ := project(t, pool, log)
+	refuses(t, r, projector.ErrAheadOfLog)
+}
+
+// TestAFollowerThatSkipsMessagesIsNotBelieved: they are asked for again.
+func TestAFollowerThatSkipsMessagesIsNotBelieved(t *testing.T) {
+	t.Parallel()
+	url, pool := world.Database(t)
+	log := world.NewLog(t)
+	history := world.NewHistory(51, 4)
+	log.Publish(t, history.Messages(20)...)
+	var skipped atomic.Bool
+	hasty := follows{log, func(ctx context.Context, cfg eventlog.FollowConfig, yield func(eventlog.Slice) error) error {
+		return log.Follow(ctx, cfg, func(s eventlog.Slice) error {
+			if s.First > 1 && !skipped.Swap(true) {
+				return nil
+			}
+			return yield(s)
+		})
+	}}
+	r, _ := project(t, pool, hasty, func(c *projector.Config) { c.SliceRecords = 4 })
+	caughtUp(t, pool, log)
+	ready(t, r)
+	sameFromTheStart(t, url, pool, log)
+}
+
+// TestACheckpointBeyondTheLogIsRefused: the log of these read models is gone,
+// and another one is in its place.
+func TestACheckpointBeyondTheLogIsRefused(t *testing.T) {
+	t.Parallel()
+	url, pool := world.Database(t)
+	log := world.NewLog(t)
+	_, stop := project(t, pool, log)
+	log.Publish(t, world.NewHistory(16, 4).Messages(50)...)
+	caughtUp(t, pool, log)
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	before := world.Dump(t, pool, readmodel.All()...)
+	other := world.NewLog(t)
+	other.Publish(t, world.NewHistory(17, 4).Messages(49)...)
+	r, _ := project(t, pool, other)
+	refuses(t, r, projector.ErrAheadOfLog)
+	t.Log(r.Ready())
+	// One that is long enough is found out as well.
+	other.Publish(t, world.NewHistory(18, 4).Messages(10)...)
+	refuses(t, r, projector.ErrOtherLog)
+	t.Log(r.Ready())
+	if difference := world.Difference(before, world.Dump(t, pool, readmodel.All()...)); difference != "" {
+		t.Error(difference)
+	}
+	// Without the tables it goes on, and makes them of the log that there is.
+	if _, err := pool.Exec(t.Context(), `DROP SCHEMA ledger CASCADE`); err != nil {
+		t.Fatal(err)
+	}
+	caughtUp(t, pool, other)
+	ready(t, r)
+	sameFromTheStart(t, url, pool, other)
+}
+
+// TestTablesThatWereTakenAwayAreMadeAgain by the projector that works, and its fence
+// sees others.
+func TestTablesThatWereTakenAwayAreMadeAgain(t *testing.T) {
+	t.Parallel()
+	url, pool := world.Database(t)
+	log := world.NewLog(t)
+	history := world.NewHistory(52, 4)
+	r, _ := project(t, pool, log)
+	for _, emptied := range []string{`SELECT 1`, `DROP SCHEMA ledger CASCADE`, `DROP OWNED BY CURRENT_USER CASCADE`} {
+		log.Publish(t, history.Messages(20)...)
+		caughtUp(t, pool, log)
+		if _, err := pool.Exec(t.Context(), emptied); err != nil {
+			t.Fatal(err)
+		}
+		caughtUp(t, pool, log)
+		ready(t, r)
+	}
+	sameFromTheStart(t, url, pool, log)
+}

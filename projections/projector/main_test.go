@@ -1,0 +1,144 @@
+package projector_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/nats-io/nats.go"
+
+	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/infra/child"
+	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
+	"github.com/memory-ledger/ledger/projections/fence"
+	"github.com/memory-ledger/ledger/projections/internal/world"
+	"github.com/memory-ledger/ledger/projections/projector"
+	"github.com/memory-ledger/ledger/projections/readmodel"
+	"github.com/memory-ledger/ledger/projections/schema"
+)
+
+// A projector process is this test program with these in its environment.
+const (
+	envDatabase = "LEDGER_TEST_PROJECTOR_DATABASE"
+	envLog      = "LEDGER_TEST_PROJECTOR_LOG"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(envDatabase) != "" {
+		fmt.Fprintln(os.Stderr, projectorProcess())
+		os.Exit(1)
+	}
+	pgtest.Main(m)
+}
+
+// projectorProcess projects, in short slices, until it is killed.
+func projectorProcess() error {
+	ctx := context.Background()
+	pool, err := schema.OpenPool(ctx, os.Getenv(envDatabase), schema.Live, 2)
+	if err != nil {
+		return err
+	}
+	nc, err := nats.Connect(os.Getenv(envLog))
+	if err != nil {
+		return err
+	}
+	log, err := eventlog.Open(ctx, nc)
+	if err != nil {
+		return err
+	}
+	r, err := projector.New(projector.Config{Projections: readmodel.All(), Pool: pool, Log: log, SliceRecords: 20})
+	if err != nil {
+		return err
+	}
+	return r.Run(ctx)
+}
+
+func startProjectorProcess(t *testing.T, databaseURL, logURL string) *child.Process {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), envDatabase+"="+databaseURL, envLog+"="+logURL)
+	p, err := child.Start(cmd, syscall.SIGKILL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Kill() })
+	return p
+}
+
+// project starts a projector and returns how to stop it.
+func project(t testing.TB, pool *pgxpool.Pool, log projector.Log, change ...func(*projector.Config)) (*projector.Runner, func() error) {
+	t.Helper()
+	cfg := projector.Config{Projections: readmodel.All(), Pool: pool, Log: log, MaxBackoff: 200 * time.Millisecond, Logger: world.Quiet()}
+	for _, c := range change {
+		c(&cfg)
+	}
+	r, err := projector.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r, world.Running(t, r.Run)
+}
+
+// caughtUp waits until the read models hold the whole log.
+func caughtUp(t testing.TB, pool *pgxpool.Pool, log projector.Log) {
+	t.Helper()
+	f, err := fence.New(pool, log, fence.Options{Timeout: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.WaitAll(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ready waits until the projector says so.
+func ready(t testing.TB, r *projector.Runner) {
+	t.Helper()
+	world.Eventually(t, 30*time.Second, r.Ready)
+}
+
+// refuses waits until the projector says why it applies nothing.
+func refuses(t testing.TB, r *projector.Runner, why error) {
+	t.Helper()
+	world.Eventually(t, 30*time.Second, func() error {
+		if err := r.Ready(); !errors.Is(err, why) {
+			return fmt.Errorf("ready says %w, want %w", err, why)
+		}
+		return nil
+	})
+}
+
+// inState waits until the projector is in a state.
+func inState(t testing.TB, r *projector.Runner, state projector.State) {
+	t.Helper()
+	world.Eventually(t, 30*time.Second, func() error {
+		if s := r.Status(); s.State != state {
+			return fmt.Errorf("status %+v, want %s", s, state)
+		}
+		return nil
+	})
+}
+
+// sameFromTheStart projects the log anew, into a schema beside, and compares.
+func sameFromTheStart(t testing.TB, url string, pool *pgxpool.Pool, log projector.Log) {
+	t.Helper()
+	again := world.Pool(t, url, "again")
+	project(t, again, log)
+	caughtUp(t, again, log)
+	sameRows(t, pool, again)
+}
+
+// sameRows compares two schemas' read models.
+func sameRows(t testing.TB, a, b *pgxpool.Pool) {
+	t.Helper()
+	first, second := world.Dump(t, a, readmodel.All()...), world.Dump(t, b, readmodel.All()...)
+	if difference := world.Difference(first, second); difference != "" || len(first) == 0 {
+		t.Errorf("%d rows and %d rows: %s", len(first), len(second), difference)
+	}
+}

@@ -1,0 +1,580 @@
+package projector_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/events/partition"
+	"github.com/memory-ledger/ledger/projections/audit"
+	"github.com/memory-ledger/ledger/projections/internal/world"
+	"github.com/memory-ledger/ledger/projections/projector"
+	"github.com/memory-ledger/ledger/projections/readmodel"
+	"github.com/memory-ledger/ledger/projections/schema"
+)
+
+func run(t testing.TB, text string) partition.Run {
+	t.Helper()
+	r, err := partition.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// of makes a projector one of some partitions.
+func of(t testing.TB, text string) func(*projector.Config) {
+	return func(c *projector.Config) { c.Partitions = run(t, text) }
+}
+
+// at waits until the checkpoint says something, and returns it.
+func at(t testing.TB, pool *pgxpool.Pool, check func(projector.Vector) bool) projector.Vector {
+	t.Helper()
+	var is projector.Checkpoint
+	world.Eventually(t, 30*time.Second, func() (err error) {
+		if is, err = projector.ReadCheckpoint(context.Background(), pool); err == nil && !check(is.Vector) {
+			err = fmt.Errorf("the checkpoint is at %s, in %d rows", is, len(is.Vector))
+		}
+		return err
+	})
+	return is.Vector
+}
+
+// near waits until no partition is far behind a sequence, or ctx ends.
+func near(ctx context.Context, pool *pgxpool.Pool, seq uint64) {
+	const far = 2000
+	ticker := time.NewTicker(10 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		if is, err := projector.ReadCheckpoint(ctx, pool); err == nil && is.Lowest()+far > seq {
+			return
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// reached says that a run of partitions is at a sequence, in a row of its own.
+func reached(run partition.Run, seq uint64) func(projector.Vector) bool {
+	return func(v projector.Vector) bool {
+		return slices.ContainsFunc(v, func(m projector.Mark) bool { return m.Run == run && m.Seq == seq })
+	}
+}
+
+func head(t testing.TB, log projector.Log) uint64 {
+	t.Helper()
+	seq, err := log.Head(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return seq
+}
+
+// spread is a history whose owners are in all quarters of the partitions.
+func spread(t testing.TB, seed uint64) *world.History {
+	t.Helper()
+	for ; ; seed += 1000 {
+		h := world.NewHistory(seed, 24)
+		var in [4]int
+		for _, a := range h.Actors() {
+			in[partition.Of(a.Owner)/64]++
+		}
+		if slices.Min(in[:]) > 2 {
+			return h
+		}
+	}
+}
+
+// without picks those of a history's messages that are not of a run.
+func without(run partition.Run, messages []world.Message) []world.Message {
+	return slices.DeleteFunc(messages, func(m world.Message) bool { return run.Has(partition.Of(m.Events[0].Owner)) })
+}
+
+// TestTwoMakeWhatOneMakes: each works on its half, at its own pace, and together
+// they make the rows that one makes.
+func TestTwoMakeWhatOneMakes(t *testing.T) {
+	t.Parallel()
+	url, pool := world.Database(t)
+	log := world.NewLog(t)
+	history := spread(t, 41)
+	log.Publish(t, history.Messages(700)...)
+	lower, stopLower := project(t, pool, log, of(t, "00-7f"), func(c *projector.Config) { c.SliceRecords = 30 })
+	registry := prometheus.NewPedanticRegistry()
+	upper, _ := project(t, pool, log, of(t, "80-ff"), func(c *projector.Config) { c.SliceRecords, c.Registerer = 200, registry })
+	for range 20 {
+		log.Publish(t, history.Messages(40)...)
+		caughtUp(t, pool, log)
+	}
+	ready(t, lower)
+	ready(t, upper)
+	last := head(t, log)
+	if v := at(t, pool, func(v projector.Vector) bool { return v.Lowest() == last }); len(v) != 2 {
+		t.Errorf("two projectors have %d rows: %s", len(v), v)
+	}
+	mine := len(without(run(t, "00-7f"), published(t, log)))
+	values := world.Metrics(t, registry)
+	for name, want := range map[string]float64{
+		"ledger_projector_partitions": 128, "ledger_projector_active": 1, "ledger_projector_position": float64(last),
+		"ledger_projector_messages_total": float64(mine), "ledger_projector_failures_total": 0,
+	} {
+		if got, there := values[name]; !there || got != want {
+			t.Errorf("%s is %v, %v, want %v", name, got, there, want)
+		}
+	}
+	if err := stopLower(); err != nil {
+		t.Error(err)
+	}
+	sameFromTheStart(t, url, pool, log)
+}
+
+// published is every message of the log.
+func published(t testing.TB, log *world.Log) (all []world.Message) {
+	t.Helper()
+	err := direct(log).Read(t.Context(), eventlog.ReadConfig{To: head(t, log)}, func(s eventlog.Slice) error {
+		for _, r := range s.Records {
+			batch, err := events.DecodeBatch(r.Payload)
+			if err != nil {
+				return err
+			}
+			all = append(all, world.Message{Events: batch})
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func direct(log *world.Log) eventlog.Direct { return log.Log.(*eventlog.JetStream).Direct() }
+
+// TestOverlappingOnesTakeOver: projectors whose partitions overlap are cut off
+// from the database and ended, one after the other, while owners write. Nothing
+// is lost and nothing is done twice.
+func TestOverlappingOnesTakeOver(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: make verify runs it")
+	}
+	t.Parallel()
+	url, pool := world.Database(t)
+	log := world.NewLog(t)
+	runs := []string{"00-7f", "80-ff", "00-ff", "00-7f", "80-ff"} // whoever works, the others can have the rest
+	quick := func(c *projector.Config) {
+		c.MinBackoff, c.MaxBackoff, c.SliceRecords = 5*time.Millisecond, 20*time.Millisecond, 200
+	}
+	stop := make([]func() error, len(runs))
+	for i, text := range runs {
+		_, stop[i] = project(t, pool, log, quick, of(t, text))
+	}
+	// In good order for the audit: each owner's messages keep every rule.
+	ctx, enough := context.WithCancel(t.Context())
+	var writers sync.WaitGroup
+	for range 6 {
+		a := world.NewActor()
+		writers.Go(func() {
+			for n := 1; ctx.Err() == nil; n++ {
+				_, seq := a.AppendMemory(t, log, `{}`)
+				if n%100 == 0 { // not faster than projectors that share the processors
+					near(ctx, pool, seq)
+				}
+			}
+		})
+	}
+	defer writers.Wait()
+	defer enough()
+	chance := rand.New(rand.NewPCG(42, 42))
+	for round := range 12 {
+		before := head(t, log)
+		if round%2 == 0 {
+			i := chance.IntN(len(runs))
+			if err := stop[i](); err != nil {
+				t.Error(err)
+			}
+			_, stop[i] = project(t, pool, log, quick, of(t, runs[i]))
+		} else if _, err := pool.Exec(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+			WHERE application_name = 'memory-ledger projector' AND datname = current_database() AND random() < 0.5`); err != nil {
+			t.Fatal(err)
+		}
+		// Every partition is worked on again: those who stand by take over.
+		at(t, pool, func(v projector.Vector) bool { return v.Lowest() > before })
+	}
+	for i, text := range runs {
+		if text != "00-ff" {
+			if err := stop[i](); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	at(t, pool, func(v projector.Vector) bool { return len(v) == 1 })
+	enough()
+	writers.Wait()
+	caughtUp(t, pool, log)
+	_, err := audit.Run(t.Context(), audit.Config{Log: direct(log), Pool: pool, Report: func(f audit.Finding) { t.Errorf("audit: %v", f) }})
+	if err != nil {
+		t.Error(err)
+	}
+	for _, end := range stop {
+		if err := end(); err != nil {
+			t.Error(err)
+		}
+	}
+	t.Logf("%d messages", head(t, log))
+	sameFromTheStart(t, url, pool, log)
+}
+
+// TestDividedAnewAtEveryStart: halves, quarters, a run across them, one; each
+// time with rows at different sequences, some projectors stopped on the way.
+func TestDividedAnewAtEveryStart(t *testing.T) {
+	t.Parallel()
+	url, pool := world.Database(t)
+	log := world.NewLog(t)
+	history := spread(t, 43)
+	short := func(c *projector.Config) { c.SliceRecords = 7 }
+	// ahead lets a projector alone get to the end of the log, and stops it.
+	ahead := func(text string) {
+		t.Helper()
+		log.Publish(t, history.Messages(60)...)
+		_, stop := project(t, pool, log, short, of(t, text))
+		at(t, pool, reached(run(t, text), head(t, log)))
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	}
+	ahead("00-7f")
+	ahead("80-ff")
+	ahead("00-3f")
+	ahead("c0-ff")
+	ahead("20-5f")
+	ahead("5f-6f") // begins with the last of the run before
+	before := at(t, pool, func(projector.Vector) bool { return true })
+	if len(before.Steps()) < 4 {
+		t.Fatalf("they are to be at different sequences: %s", before)
+	}
+	// One of all that is stopped before it is where the foremost was.
+	applied := make(chan uint64, 10_000)
+	_, stop := project(t, pool, log, short, func(c *projector.Config) { c.Applied = func(position uint64) { applied <- position } })
+	for range 3 {
+		<-applied
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	log.Publish(t, history.Messages(60)...)
+	var projectors []*projector.Runner
+	var stops []func() error
+	for _, text := range []string{"00-3f", "40-7f", "80-bf", "c0-ff"} {
+		r, stop := project(t, pool, log, short, of(t, text))
+		projectors, stops = append(projectors, r), append(stops, stop)
+	}
+	caughtUp(t, pool, log)
+	if v := at(t, pool, func(v projector.Vector) bool { return len(v) == 4 }); v.Lowest() != head(t, log) {
+		t.Errorf("the quarters are at %s", v)
+	}
+	for i, stop := range stops {
+		ready(t, projectors[i])
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	}
+	project(t, pool, log)
+	at(t, pool, reached(partition.All, head(t, log)))
+	log.Publish(t, history.Messages(60)...)
+	at(t, pool, reached(partition.All, head(t, log)))
+	sameFromTheStart(t, url, pool, log)
+}
+
+// TestManyCutAtOnce: projectors that start together cut the same rows, and none
+// of them fails.
+func TestManyCutAtOnce(t *testing.T) {
+	t.Parallel()
+	database, _ := world.Database(t)
+	log := world.NewLog(t)
+	log.Publish(t, spread(t, 44).Messages(50)...)
+	for round := range 5 {
+		pool := world.Pool(t, database, fmt.Sprintf("round_%d", round))
+		registry := prometheus.NewPedanticRegistry()
+		var stops []func() error
+		for first := 0; first < partition.Count; first += 32 {
+			part := partition.Run{First: first, End: first + 32}
+			_, stop := project(t, pool, log, func(c *projector.Config) {
+				c.Partitions = part
+				c.Registerer = prometheus.WrapRegistererWith(prometheus.Labels{"run": part.String()}, registry)
+			})
+			stops = append(stops, stop)
+		}
+		caughtUp(t, pool, log)
+		if v := at(t, pool, func(v projector.Vector) bool { return len(v) == 8 }); v.Lowest() != 50 {
+			t.Errorf("at %s", v)
+		}
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range families {
+			for _, m := range f.GetMetric() {
+				if n := m.GetCounter().GetValue(); f.GetName() == "ledger_projector_failures_total" && n != 0 {
+					t.Errorf("%s failed %v times", m.GetLabel(), n)
+				}
+			}
+		}
+		for _, stop := range stops {
+			if err := stop(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// TestABuildThatKnowsNoPartitionsIsKeptOut, and keeps out: it takes one lock for
+// all, alone.
+func TestABuildThatKnowsNoPartitionsIsKeptOut(t *testing.T) {
+	t.Parallel()
+	_, pool := world.Database(t)
+	log := world.NewLog(t)
+	old, err := pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer old.Release()
+	lock := func(sql string) (mine bool) {
+		t.Helper()
+		if err := old.QueryRow(t.Context(), sql, schema.LockKey("projector", schema.Live)).Scan(&mine); err != nil {
+			t.Fatal(err)
+		}
+		return mine
+	}
+	if !lock(`SELECT pg_try_advisory_lock($1)`) {
+		t.Fatal("who has it?")
+	}
+	lower, stopLower := project(t, pool, log, of(t, "00-7f"))
+	upper, stopUpper := project(t, pool, log, of(t, "80-ff"))
+	inState(t, lower, projector.Standby)
+	inState(t, upper, projector.Standby)
+	if !lock(`SELECT pg_advisory_unlock($1)`) {
+		t.Fatal("it was not held")
+	}
+	inState(t, lower, projector.Live)
+	inState(t, upper, projector.Live)
+	if lock(`SELECT pg_try_advisory_lock($1)`) {
+		t.Error("two new ones work, and the old one as well")
+	}
+	if err := errors.Join(stopLower(), stopUpper()); err != nil {
+		t.Error(err)
+	}
+	world.Eventually(t, 30*time.Second, func() error {
+		if !lock(`SELECT pg_try_advisory_lock($1)`) {
+			return errors.New("it can't go back to work")
+		}
+		return nil
+	})
+}
+
+// TestAStandbyHoldsNothing: whoever does not get all partitions keeps none, so
+// that others may have those that are free.
+func TestAStandbyHoldsNothing(t *testing.T) {
+	t.Parallel()
+	_, pool := world.Database(t)
+	log := world.NewLog(t)
+	middle, _ := project(t, pool, log, of(t, "70-8f"))
+	inState(t, middle, projector.Live)
+	all, _ := project(t, pool, log)
+	inState(t, all, projector.Standby)
+	lower, _ := project(t, pool, log, of(t, "00-6f"))
+	upper, _ := project(t, pool, log, of(t, "90-ff"))
+	inState(t, lower, projector.Live)
+	inState(t, upper, projector.Live)
+	log.Publish(t, spread(t, 45).Messages(20)...)
+	caughtUp(t, pool, log)
+	if s := all.Status(); s.State != projector.Standby || all.Ready() != nil {
+		t.Errorf("the one of all: %+v, %v", s, all.Ready())
+	}
+}
+
+// TestAMessageThatCantBeReadStopsItsPartitionsAlone: others do not decode it.
+func TestAMessageThatCantBeReadStopsItsPartitionsAlone(t *testing.T) {
+	t.Parallel()
+	_, pool := world.Database(t)
+	log := world.NewLog(t)
+	history := spread(t, 46)
+	log.Publish(t, history.Messages(30)...)
+	i := slices.IndexFunc(history.Actors(), func(a *world.Actor) bool { return partition.Of(a.Owner) >= 0x80 })
+	bad := log.PublishRaw(t, events.Subject{Family: events.FamilyLedger, Owner: history.Actors()[i].Owner, Kind: events.KindMemory}.String(), []byte("\x00{"))
+	log.Publish(t, without(run(t, "80-ff"), history.Messages(200))...)
+	lower, _ := project(t, pool, log, of(t, "00-7f"))
+	upper, _ := project(t, pool, log, of(t, "80-ff"))
+	at(t, pool, func(v projector.Vector) bool { return v.At(0) == head(t, log) && v.At(0xff) == bad-1 })
+	ready(t, lower)
+	world.Eventually(t, 30*time.Second, func() error {
+		if err := upper.Ready(); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("sequence %d", bad)) {
+			return fmt.Errorf("the upper half says %w", err)
+		}
+		return nil
+	})
+}
+
+// TestASubjectThatNamesNoPartitionStopsAll: whose message it is nobody can say, so none
+// of them may leave it to the others.
+func TestASubjectThatNamesNoPartitionStopsAll(t *testing.T) {
+	t.Parallel()
+	_, pool := world.Database(t)
+	log := world.NewLog(t)
+	history := spread(t, 50)
+	log.Publish(t, history.Messages(10)...)
+	bad := log.PublishRaw(t, "ledger.what", history.Messages(1)[0].Payload(t))
+	log.Publish(t, history.Messages(10)...)
+	for _, half := range []string{"00-7f", "80-ff"} {
+		r, _ := project(t, pool, log, of(t, half))
+		world.Eventually(t, 30*time.Second, func() error {
+			if err := r.Ready(); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("sequence %d", bad)) {
+				return fmt.Errorf("ready says %w", err)
+			}
+			return nil
+		})
+	}
+	at(t, pool, func(v projector.Vector) bool { return v.Lowest() == bad-1 && v.Highest() == bad-1 })
+}
+
+// timeless is a log that does not say when it stored what it tells: eventlog.Tail.
+type timeless struct{ *world.Log }
+
+func (l timeless) Follow(ctx context.Context, cfg eventlog.FollowConfig, yield func(eventlog.Slice) error) error {
+	return l.Log.Follow(ctx, cfg, func(s eventlog.Slice) error {
+		for i := range s.Records {
+			s.Records[i].Time = time.Time{}
+		}
+		return yield(s)
+	})
+}
+
+// TestEachRowHasItsProof: of rows at different sequences, each is held against
+// the log's message there.
+func TestEachRowHasItsProof(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change   string
+		want     error
+		timeless bool
+	}{
+		"none":                      {`SELECT 1`, nil, false},
+		"none, without times":       {`SELECT 1`, nil, true},
+		"the lower":                 {`UPDATE checkpoint SET stored_at = stored_at + interval '1 millisecond' WHERE seq = (SELECT min(seq) FROM checkpoint)`, projector.ErrOtherLog, false},
+		"the lower, without times":  {`UPDATE checkpoint SET stored_at = stored_at + interval '1 millisecond' WHERE seq = (SELECT min(seq) FROM checkpoint)`, projector.ErrOtherLog, true},
+		"the higher":                {`UPDATE checkpoint SET stored_at = stored_at + interval '1 millisecond' WHERE seq = (SELECT max(seq) FROM checkpoint)`, projector.ErrOtherLog, false},
+		"the higher, without times": {`UPDATE checkpoint SET stored_at = stored_at + interval '1 millisecond' WHERE seq = (SELECT max(seq) FROM checkpoint)`, projector.ErrOtherLog, true},
+		"the higher is unknown":     {`UPDATE checkpoint SET stored_at = NULL WHERE seq = (SELECT max(seq) FROM checkpoint)`, nil, false},
+		"the higher is ahead":       {`UPDATE checkpoint SET seq = seq + 1000 WHERE seq = (SELECT max(seq) FROM checkpoint)`, projector.ErrAheadOfLog, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, pool := world.Database(t)
+			log := world.NewLog(t)
+			history := spread(t, 47)
+			for _, half := range []string{"00-7f", "80-ff"} {
+				log.Publish(t, history.Messages(30)...)
+				_, stop := project(t, pool, log, of(t, half))
+				at(t, pool, reached(run(t, half), head(t, log)))
+				if err := stop(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			log.Publish(t, history.Messages(30)...)
+			if _, err := pool.Exec(t.Context(), c.change); err != nil {
+				t.Fatal(err)
+			}
+			before := at(t, pool, func(projector.Vector) bool { return true })
+			var told projector.Log = log
+			if c.timeless {
+				told = timeless{log}
+			}
+			r, _ := project(t, pool, told)
+			if c.want == nil {
+				caughtUp(t, pool, log)
+			} else {
+				refuses(t, r, c.want)
+			}
+			if is := at(t, pool, func(projector.Vector) bool { return true }); errors.Is(c.want, projector.ErrAheadOfLog) && is.Lowest() != before.Lowest() {
+				t.Errorf("it went on from %s to %s first", before, is)
+			}
+		})
+	}
+}
+
+// TestAnIdleOneKeepsThePace: beside a busy one it moves its row, no more often
+// than a busy one may, and writes nothing else.
+func TestAnIdleOneKeepsThePace(t *testing.T) {
+	t.Parallel()
+	_, pool := world.Database(t)
+	log := world.NewLog(t)
+	history := spread(t, 48)
+	project(t, pool, log, of(t, "00-7f"))
+	var commits int
+	idle, stop := project(t, pool, log, of(t, "80-ff"), func(c *projector.Config) { c.Applied = func(uint64) { commits++ } })
+	inState(t, idle, projector.Live)
+	start := time.Now()
+	for range 20 {
+		log.Publish(t, without(run(t, "80-ff"), history.Messages(100))...)
+	}
+	caughtUp(t, pool, log)
+	took := time.Since(start)
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	if most := int(took/projector.DefaultPace) + 2; commits == 0 || commits > most {
+		t.Errorf("%d commits in %s, at most %d are right", commits, took, most)
+	}
+	t.Logf("%d commits for %d messages of others in %s", commits, head(t, log), took)
+}
+
+// TestTwoProjectTheTail: a slice that ends with a message of the other half, which
+// came without a time, leaves a checkpoint that the log is known by.
+func TestTwoProjectTheTail(t *testing.T) {
+	t.Parallel()
+	url, pool := world.Database(t)
+	log := world.NewLog(t)
+	history := spread(t, 49)
+	registry := prometheus.NewPedanticRegistry()
+	_, stopLower := project(t, pool, timeless{log}, of(t, "00-7f"), func(c *projector.Config) { c.Registerer = registry })
+	_, stopUpper := project(t, pool, timeless{log}, of(t, "80-ff"))
+	for range 5 {
+		log.Publish(t, history.Messages(50)...)
+		caughtUp(t, pool, log)
+	}
+	for _, m := range at(t, pool, func(v projector.Vector) bool { return len(v) == 2 }) {
+		if m.Stored.IsZero() {
+			t.Errorf("when the message at %d was stored is not known", m.Seq)
+		}
+	}
+	if err := errors.Join(stopLower(), stopUpper()); err != nil {
+		t.Error(err)
+	}
+	if n := world.Metrics(t, registry)["ledger_projector_failures_total"]; n != 0 {
+		t.Errorf("it got there, and failed %v times on the way", n)
+	}
+	r, _ := project(t, pool, log)
+	ready(t, r)
+	sameFromTheStart(t, url, pool, log)
+}
+
+func TestPartitionsThatAreNone(t *testing.T) {
+	t.Parallel()
+	_, pool := world.Database(t)
+	for _, bad := range []partition.Run{{First: -1, End: 4}, {First: 4, End: 4}, {First: 5, End: 4}, {First: 0, End: 257}} {
+		if _, err := projector.New(projector.Config{Projections: readmodel.All(), Pool: pool, Log: world.NewLog(t), Partitions: bad}); err == nil {
+			t.Errorf("%v is good", bad)
+		}
+	}
+}

@@ -1,0 +1,192 @@
+package projector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/events/partition"
+	"github.com/memory-ledger/ledger/projections/schema"
+)
+
+// Errors of the projector.
+var (
+	// ErrAheadOfLog: the read models hold messages that the log does not.
+	// Going on would mix two histories, so nothing is applied until either is
+	// another one.
+	ErrAheadOfLog = errors.New("the read models are ahead of the log")
+	// ErrOtherLog: the message at the checkpoint is not the one that was
+	// projected. The same holds.
+	ErrOtherLog = errors.New("the read models come from another log")
+	// ErrFenced: somebody else moved the checkpoint.
+	ErrFenced = errors.New("another projector moved the checkpoint")
+)
+
+const (
+	defaultSliceRecords = 2000
+	defaultSliceBytes   = 8 << 20
+	defaultApplyTimeout = time.Minute
+	defaultDrainTimeout = 5 * time.Second
+	defaultMinBackoff   = 100 * time.Millisecond
+	defaultMaxBackoff   = 5 * time.Second
+	defaultReadyLag     = 30 * time.Second
+	watchInterval       = time.Second
+	defaultPace         = 5 * time.Millisecond
+	standbyInterval     = 250 * time.Millisecond
+)
+
+// Log is what the projector needs of the log.
+type Log interface {
+	eventlog.Reader
+	eventlog.Follower
+}
+
+// Config of a projector. Pool, Log and Projections are required.
+type Config struct {
+	// Pool says which database and schema; the projector opens a connection
+	// of its own beside it.
+	Pool *pgxpool.Pool
+	Log  Log
+
+	// Partitions are those whose owners it works for; none means all. Several
+	// projectors share the owners, each with partitions of its own; of those
+	// whose partitions overlap one works, and the others stand by.
+	Partitions   partition.Run
+	Projections  []Projection
+	Logger       *slog.Logger          // nil means slog.Default()
+	Registerer   prometheus.Registerer // nil means no metrics
+	Tracer       trace.Tracer          // nil means no traces
+	SliceRecords int                   // see SliceConfig.MaxRecords
+	ApplyTimeout time.Duration         // how long one slice may take; 0 means a minute
+	DrainTimeout time.Duration         // how long it may take once Run was told to end; 0 means 5 s
+	MinBackoff   time.Duration         // pause after a first failure; 0 means 100 ms
+	MaxBackoff   time.Duration         // longest pause; 0 means 5 s
+	ReadyLag     time.Duration         // how far behind is still ready; 0 means 30 s
+	// Pace is the least time from one transaction to the next while much is
+	// written, unless somebody who waits says so by Await. It is the most that is
+	// added to the wait of a reader who can't. 0 means 5 ms.
+	Pace time.Duration
+	// Applied, if set, is called after each commit with the sequence up to which
+	// all its partitions are projected. It must not block.
+	Applied func(position uint64)
+}
+
+func (c *Config) setDefaults() {
+	if c.Partitions == (partition.Run{}) {
+		c.Partitions = partition.All
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	c.SliceRecords = orDefault(c.SliceRecords, defaultSliceRecords)
+	c.ApplyTimeout = orDefault(c.ApplyTimeout, defaultApplyTimeout)
+	c.DrainTimeout = orDefault(c.DrainTimeout, defaultDrainTimeout)
+	c.MinBackoff = orDefault(c.MinBackoff, defaultMinBackoff)
+	c.MaxBackoff = max(c.MinBackoff, orDefault(c.MaxBackoff, defaultMaxBackoff))
+	c.ReadyLag = orDefault(c.ReadyLag, defaultReadyLag)
+	c.Pace = orDefault(c.Pace, defaultPace)
+}
+
+func orDefault[T int | time.Duration](v, otherwise T) T {
+	if v <= 0 {
+		return otherwise
+	}
+	return v
+}
+
+// Validate reports every problem of the configuration at once.
+func (c *Config) Validate() error {
+	var problems []error
+	if c.Pool == nil {
+		problems = append(problems, errors.New("no database pool"))
+	}
+	if c.Log == nil {
+		problems = append(problems, errors.New("no log"))
+	}
+	if len(c.Projections) == 0 {
+		problems = append(problems, errors.New("no projections"))
+	}
+	if p := c.Partitions; p != (partition.Run{}) && (p.First < 0 || p.First >= p.End || p.End > partition.Count) {
+		problems = append(problems, fmt.Errorf("no run of partitions: %s", p))
+	}
+	return errors.Join(problems...)
+}
+
+// Runner is the projector of one schema, or of some partitions in it.
+type Runner struct {
+	cfg     Config
+	metrics *metrics
+	awaited *Awaited
+
+	mu    sync.Mutex
+	state progress
+}
+
+// New returns a projector that does nothing until Run.
+func New(cfg Config) (*Runner, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("projector: %w", err)
+	}
+	cfg.setDefaults()
+	r := &Runner{cfg: cfg, awaited: NewAwaited()}
+	m, err := newMetrics(cfg.Registerer, r)
+	if err != nil {
+		return nil, fmt.Errorf("projector: %w", err)
+	}
+	r.metrics = m
+	return r, nil
+}
+
+// Await says that somebody waits until the message at seq is projected. It never
+// blocks.
+func (r *Runner) Await(seq uint64) { r.awaited.Await(seq) }
+
+// Run projects until ctx ends, then lets the slice in flight be committed and
+// returns nil. A database or a log that is out of reach is waited for, and so is one
+// that the other does not fit: it may be restored, or the read models made anew. What
+// it ends with by itself is schema.ErrNewer.
+func (r *Runner) Run(ctx context.Context) error {
+	backoff, limit := r.cfg.MinBackoff, r.cfg.SliceRecords
+	for {
+		before := r.Status().Position
+		err := r.session(ctx, limit)
+		switch {
+		case ctx.Err() != nil:
+			r.setState(Stopped, nil)
+			return nil
+		case errors.Is(err, schema.ErrNewer):
+			r.fail(err)
+			return err
+		}
+		r.fail(err)
+		if r.Status().Position > before {
+			backoff, limit = r.cfg.MinBackoff, r.cfg.SliceRecords
+		} else {
+			// Shorter slices let what comes before a message that can't be
+			// applied through, and leave that one alone in the error.
+			limit = max(1, limit/8)
+		}
+		// Half of the pause is chance, so that two projectors that fail alike
+		// do not retry in step.
+		wait := backoff/2 + rand.N(backoff/2+1)
+		if errors.Is(err, ErrFenced) { // by a rebuild, mostly, which nothing is wrong with
+			r.cfg.Logger.Warn("projector begins anew", "because", err, "pause", wait)
+		} else {
+			r.cfg.Logger.Error("projector failed, will try again", "error", err, "pause", wait)
+		}
+		if !pause(ctx, wait) {
+			r.setState(Stopped, nil)
+			return nil
+		}
+		backoff = min(2*backoff, r.cfg.MaxBackoff)
+	}
+}

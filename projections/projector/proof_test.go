@@ -1,0 +1,77 @@
+package projector_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/projections/internal/world"
+	"github.com/memory-ledger/ledger/projections/projector"
+)
+
+// withholding is a log that has to be asked when it stored its messages, and may not say.
+type withholding struct {
+	timeless
+	fallen atomic.Bool
+}
+
+func (l *withholding) OwnerTail(ctx context.Context, f events.Family, o events.Owner, after uint64, yield func(eventlog.Record) error) error {
+	if l.fallen.Load() {
+		return fmt.Errorf("down: %w", eventlog.ErrUnavailable)
+	}
+	return l.timeless.OwnerTail(ctx, f, o, after, yield)
+}
+
+// TestALogThatDoesNotSayWhenIsWaitedFor: without the time of the message at the checkpoint
+// nobody knows whether it is the log that the rows came from, and without that of a new
+// one nobody would know it later. It is no other log either, for which the projector
+// would end.
+func TestALogThatDoesNotSayWhenIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	for name, before := range map[string]int{"of the message at the checkpoint": 5, "of a new one": 0} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url, pool := world.Database(t)
+			log := &withholding{timeless: timeless{world.NewLog(t)}}
+			history := world.NewHistory(53, 3)
+			if before > 0 {
+				log.Publish(t, history.Messages(before)...)
+				_, stop := project(t, pool, log)
+				caughtUp(t, pool, log)
+				if err := stop(); err != nil {
+					t.Fatal(err)
+				}
+			} else {
+				log.Publish(t, history.Messages(1)...)
+			}
+			was := at(t, pool, func(projector.Vector) bool { return true })
+			log.fallen.Store(true)
+			r, _ := project(t, pool, log)
+			world.Eventually(t, 30*time.Second, func() error {
+				if err := r.Ready(); !errors.Is(err, eventlog.ErrUnavailable) {
+					return fmt.Errorf("status %+v", r.Status())
+				}
+				return nil
+			})
+			if is := at(t, pool, func(projector.Vector) bool { return true }); !is.Equal(was) {
+				t.Errorf("it went on from %s to %s", was, is)
+			}
+			log.fallen.Store(false)
+			ready(t, r)
+			log.Publish(t, history.Messages(5)...)
+			caughtUp(t, pool, log)
+			for _, m := range at(t, pool, func(projector.Vector) bool { return true }) {
+				if m.Stored.IsZero() {
+					t.Errorf("when the message at %d was stored is not known", m.Seq)
+				}
+			}
+			sameFromTheStart(t, url, pool, log.Log)
+			inState(t, r, projector.Live)
+		})
+	}
+}

@@ -1,0 +1,193 @@
+package projector
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/memory-ledger/ledger/events/eventlog"
+)
+
+// replayRecords is how many messages a replay commits at once at least, where
+// there are so many.
+const replayRecords = 10000
+
+// Replayer applies parts of the log to a schema that no projector works on, by
+// the very code that the projector runs.
+type Replayer struct {
+	Conn *pgx.Conn // its search_path says which schema
+	// Ahead, if set, is another connection to the schema. By it the projections in
+	// Leading are written while Conn writes what the others make of the slice before.
+	// Leading ones read nothing of the database. A crash, or an error, then may leave
+	// memories that the checkpoint does not vouch for: it is for a schema that
+	// nobody goes on with in that case.
+	Ahead   *pgx.Conn
+	Leading []Projection // some of the replayer's
+	// Applied, if set, is called after each commit with the newest sequence that
+	// was read.
+	Applied func(seq uint64)
+
+	log         eventlog.PartReader
+	projections []Projection
+	at          Checkpoint
+	replanAt    uint64
+}
+
+// NewReplayer returns a replayer that goes on where the schema is.
+func NewReplayer(ctx context.Context, conn *pgx.Conn, log eventlog.PartReader, projections []Projection) (*Replayer, error) {
+	at, err := ReadCheckpoint(ctx, conn)
+	if err != nil {
+		return nil, err
+	}
+	return &Replayer{Conn: conn, log: log, projections: projections, at: at}, nil
+}
+
+// At returns how far the schema is.
+func (r *Replayer) At() Vector { return r.at.Vector }
+
+// To applies the log up to and including a position: of each partition what it
+// lacks. A partition that is further stays there. A crash leaves whole slices
+// and their checkpoint.
+func (r *Replayer) To(ctx context.Context, want Vector) error {
+	// From one of the position's sequences to the next, so that a row of the
+	// checkpoint never stands but where a slice ended.
+	for _, to := range want.Steps() {
+		part := want.Capped(to)
+		if r.at.Reaches(part) {
+			continue
+		}
+		if err := r.upTo(ctx, part, to); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// upTo ends when nobody works on the connections any more, whatever happened.
+func (r *Replayer) upTo(ctx context.Context, want Vector, to uint64) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var stages errgroup.Group // the first error is the one that stopped the others
+	// One is applied, one waits, one is gathered: the log is read while the
+	// database writes, and no more than three are in memory; four, where one is
+	// applied by two connections.
+	gathered, ready := make(chan portion, 1), make(chan portion)
+	projections, source := Begin(r.projections), gathered
+	var leading []Projection
+	if r.Ahead != nil {
+		leading, projections = r.ahead(projections)
+	}
+	have := r.at.Vector
+	stages.Go(func() error {
+		defer close(gathered)
+		if err := r.read(ctx, have, want, to, leading, gathered); err != nil {
+			return fmt.Errorf("replay: %w", err) // what was gathered is still applied
+		}
+		return nil
+	})
+	if r.Ahead != nil {
+		source = ready
+		stages.Go(func() error {
+			defer close(ready)
+			for slice := range gathered {
+				if err := r.lead(ctx, slice); err != nil {
+					cancel()
+					return err
+				}
+				select {
+				case ready <- slice:
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+			}
+			return nil
+		})
+	}
+	stages.Go(func() error {
+		for slice := range source {
+			if err := r.apply(ctx, projections, want, slice.Slice); err != nil {
+				cancel()
+				return err
+			}
+		}
+		return nil
+	})
+	return stages.Wait()
+}
+
+// ahead takes apart those projections that go ahead and the others.
+func (r *Replayer) ahead(all []Projection) (leading, others []Projection) {
+	goesAhead := make(map[string]bool)
+	for _, p := range r.Leading {
+		goesAhead[p.Name()] = true
+	}
+	for _, p := range all {
+		if goesAhead[p.Name()] {
+			leading = append(leading, p)
+		} else {
+			others = append(others, p)
+		}
+	}
+	return leading, others
+}
+
+// portion is what is committed at once: a slice, and what is made of it to be
+// written ahead.
+type portion struct {
+	sized
+	ahead []Step
+}
+
+// read decodes what is wanted of the log, gathers what is to be committed at once,
+// and has the leading projections say what they make of it: they need nothing of
+// the database, which works on the slices before meanwhile.
+func (r *Replayer) read(ctx context.Context, have, want Vector, to uint64, leading []Projection, out chan<- portion) error {
+	d := decoder{wants: func(p int, seq uint64) bool { return have.Wants(p, seq) && seq <= want.At(p) }}
+	var gathered sized
+	return r.log.Read(ctx, eventlog.ReadConfig{From: have.Next(want), To: to}, func(raw eventlog.Slice) error {
+		slice, err := d.decode(raw)
+		if err != nil {
+			return err
+		}
+		gathered.grow(slice)
+		if len(gathered.Records) < replayRecords && gathered.bytes < defaultSliceBytes && gathered.Last < to {
+			return nil
+		}
+		whole := portion{sized: gathered}
+		gathered = sized{}
+		if whole.ahead, err = stepsOf(ctx, nil, leading, whole.Slice); err != nil {
+			return err
+		}
+		select {
+		case out <- whole:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	})
+}
+
+// lead writes what goes ahead.
+func (r *Replayer) lead(ctx context.Context, slice portion) error {
+	if err := commit(ctx, r.Ahead, slice.ahead, nil); err != nil {
+		return fmt.Errorf("replay sequences %d to %d: %w", slice.First, slice.Last, err)
+	}
+	return nil
+}
+
+func (r *Replayer) apply(ctx context.Context, projections []Projection, want Vector, slice Slice) error {
+	a := advance{r.at.Generation, r.at.Vector, r.at.Toward(want, slice.Last, slice.Stored)}
+	if err := write(ctx, r.Conn, projections, a, slice, slice.Last >= r.replanAt); err != nil {
+		return fmt.Errorf("replay sequences %d to %d: %w", slice.First, slice.Last, err)
+	}
+	r.at.Vector = a.to
+	if slice.Last >= r.replanAt {
+		r.replanAt = nextReplan(slice.Last)
+	}
+	if r.Applied != nil {
+		r.Applied(slice.Last)
+	}
+	return nil
+}

@@ -1,0 +1,119 @@
+package projector_test
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/memory-ledger/ledger/projections/internal/world"
+	"github.com/memory-ledger/ledger/projections/memories"
+	"github.com/memory-ledger/ledger/projections/projector"
+	"github.com/memory-ledger/ledger/projections/readmodel"
+)
+
+// replayer is one for a pool's schema, with as many connections.
+func replayer(t *testing.T, pool *pgxpool.Pool, log *world.Log, connections int) *projector.Replayer {
+	t.Helper()
+	var conns [2]*pgx.Conn
+	for i := range connections {
+		conn, err := pool.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(conn.Release)
+		conns[i] = conn.Conn()
+	}
+	r, err := projector.NewReplayer(t.Context(), conns[0], log.Replayed(), readmodel.All())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Ahead, r.Leading = conns[1], []projector.Projection{memories.Projection{}}
+	return r
+}
+
+// TestTwoConnectionsReplayWhatOneDoes, several slices of them, with tiles and
+// pages that begin in one and end in another; and where the one ahead is gone, the
+// other is left as it was, with nothing going on.
+func TestTwoConnectionsReplayWhatOneDoes(t *testing.T) {
+	t.Parallel()
+	url, pool := world.Database(t)
+	log := world.NewLog(t)
+	var messages []world.Message
+	actors := []*world.Actor{world.NewActor(), world.NewActor(), world.NewActor()}
+	for i := range 24_000 {
+		messages = append(messages, actors[i%len(actors)].Write(`{"n":1}`))
+	}
+	log.Publish(t, messages...)
+	log.Publish(t, world.NewHistory(5, 3).Messages(500)...)
+	end := projector.AllAt(head(t, log))
+
+	one := replayer(t, pool, log, 1)
+	parts := 0
+	one.Applied = func(uint64) { parts++ }
+	if err := one.To(t.Context(), end); err != nil {
+		t.Fatal(err)
+	}
+	if parts != 3 {
+		t.Errorf("24,500 messages are committed in %d parts", parts)
+	}
+	twoPool := world.Pool(t, url, "two")
+	two := replayer(t, twoPool, log, 2)
+	if err := two.To(t.Context(), end); err != nil || !two.At().Same(end) {
+		t.Fatalf("at %s, %v", two.At(), err)
+	}
+	sameRows(t, pool, twoPool)
+
+	without := replayer(t, world.Pool(t, url, "without"), log, 2)
+	if err := without.Ahead.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := without.To(t.Context(), end); err == nil || without.At().Highest() != 0 {
+		t.Fatalf("at %s, %v", without.At(), err)
+	}
+	if is, err := projector.ReadCheckpoint(t.Context(), without.Conn); err != nil || is.Highest() != 0 {
+		t.Errorf("the schema is at %s, %v", is, err)
+	}
+
+	// Nor does it go on reading where nothing more can be written.
+	for connections, name := range map[int]string{1: "alone", 2: "left_behind"} {
+		without := replayer(t, world.Pool(t, url, name), log, connections)
+		if err := without.Conn.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := without.To(t.Context(), end); err == nil || without.At().Highest() != 0 {
+			t.Errorf("by %d connections: at %s, %v", connections, without.At(), err)
+		}
+	}
+}
+
+// TestAReplayIsCommittedInParts: of long messages it takes fewer at once, and says how
+// far it is after each part.
+func TestAReplayIsCommittedInParts(t *testing.T) {
+	t.Parallel()
+	_, pool := world.Database(t)
+	log := world.NewLog(t)
+	a := world.NewActor()
+	long := bytes.Repeat([]byte("sealed \x00"), 60_000)
+	messages := make([]world.Message, 20)
+	for i := range messages {
+		m := a.Memory(`{}`)
+		m.Sealed = long
+		messages[i] = a.Say(m)
+	}
+	log.Publish(t, messages...)
+	r := replayer(t, pool, log, 1)
+	var parts []uint64
+	r.Applied = func(seq uint64) { parts = append(parts, seq) }
+	if err := r.To(t.Context(), projector.AllAt(20)); err != nil {
+		t.Fatal(err)
+	}
+	if len(parts) < 2 || parts[len(parts)-1] != 20 {
+		t.Errorf("committed at %v", parts)
+	}
+	parts = nil
+	if err := r.To(t.Context(), projector.AllAt(20)); err != nil || parts != nil {
+		t.Errorf("what is there is committed again, at %v, %v", parts, err)
+	}
+}

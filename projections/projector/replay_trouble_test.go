@@ -1,0 +1,222 @@
+package projector_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/projections/internal/world"
+	"github.com/memory-ledger/ledger/projections/memories"
+	"github.com/memory-ledger/ledger/projections/projector"
+	"github.com/memory-ledger/ledger/projections/readmodel"
+)
+
+// written is a log that is read from memory, a message at a time, whatever becomes of
+// who reads. It notes where reads begin.
+type written struct {
+	records []eventlog.Record
+	from    []uint64
+	last    func() // called before the last message is handed over, if set
+}
+
+func (l *written) Read(_ context.Context, cfg eventlog.ReadConfig, yield func(eventlog.Slice) error) error {
+	l.from = append(l.from, cfg.From)
+	for i := range l.records {
+		r := l.records[i]
+		if r.Seq < cfg.From || r.Seq > cfg.To {
+			continue
+		}
+		if r.Seq == cfg.To && l.last != nil {
+			l.last()
+		}
+		if err := yield(eventlog.Slice{First: r.Seq, Last: r.Seq, Records: l.records[i : i+1]}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func recorded(t *testing.T, messages ...world.Message) *written {
+	t.Helper()
+	l := new(written)
+	for i, m := range messages {
+		l.records = append(l.records, eventlog.Record{Seq: uint64(i + 1), Subject: m.Subject(), Time: time.Unix(int64(i+1), 0), Payload: m.Payload(t)})
+	}
+	return l
+}
+
+// replayed makes a replayer of the named projections, by one connection or two.
+func replayed(t *testing.T, pool *pgxpool.Pool, log eventlog.PartReader, connections int, projections ...projector.Projection) *projector.Replayer {
+	t.Helper()
+	conn, err := pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Release)
+	r, err := projector.NewReplayer(t.Context(), conn.Conn(), log, projections)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if connections > 1 {
+		ahead, err := pool.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(ahead.Release)
+		r.Ahead, r.Leading = ahead.Conn(), []projector.Projection{memories.Projection{}}
+	}
+	return r
+}
+
+// TestAReplaySaysWhatStoppedIt: not that others were stopped by it, and which messages
+// it was about. Nothing is passed over.
+func TestAReplaySaysWhatStoppedIt(t *testing.T) {
+	t.Parallel()
+	badDay := errors.New("a bad day")
+	for name, c := range map[string]struct {
+		change func(*written, *world.Actor)
+		apply  error
+		reason string
+	}{
+		"it can't be read":    {func(l *written, _ *world.Actor) { l.records[3].Payload = []byte("\x00{") }, nil, "replay: sequence 4: "},
+		"it can't be applied": {func(*written, *world.Actor) {}, badDay, "replay sequences 1 to 4: projection troubled: a bad day"},
+		"it can't be written": {func(l *written, _ *world.Actor) { l.records[3].Payload = l.records[2].Payload }, nil, "replay sequences 1 to 4: "},
+		"no row can be made of it": {func(l *written, a *world.Actor) {
+			m := a.Memory(`{}`)
+			m.LeafIndex, m.MemoryID = 3, "none"
+			l.records[3].Payload = a.Say(m).Payload(t)
+		}, nil, "the memory id is not a UUID"},
+	} {
+		for _, connections := range []int{1, 2} {
+			t.Run(fmt.Sprintf("%s, by %d", name, connections), func(t *testing.T) {
+				t.Parallel()
+				_, pool := world.Database(t)
+				a := world.NewActor()
+				log := recorded(t, a.Write(`{}`), a.Write(`{}`), a.Write(`{}`), a.Write(`{}`))
+				c.change(log, a)
+				r := replayed(t, pool, log, connections, append(readmodel.All(),
+					troubled{func(context.Context, *projector.Writer, projector.Slice) error { return c.apply }})...)
+				err := r.To(t.Context(), projector.AllAt(4))
+				if err == nil || !strings.Contains(err.Error(), c.reason) || c.apply != nil && !errors.Is(err, c.apply) {
+					t.Errorf("it says %v", err)
+				}
+				if is, err := projector.ReadCheckpoint(t.Context(), pool); err != nil || is.Highest() != 0 || r.At().Highest() != 0 {
+					t.Errorf("it is at %s, %s, %v", is, r.At(), err)
+				}
+			})
+		}
+	}
+}
+
+// TestAReplayOfDamagedRowsDoesNotBegin: it would not know where.
+func TestAReplayOfDamagedRowsDoesNotBegin(t *testing.T) {
+	t.Parallel()
+	_, pool := world.Database(t)
+	if _, err := pool.Exec(t.Context(), `TRUNCATE checkpoint`); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	if _, err := projector.NewReplayer(t.Context(), conn.Conn(), new(written), readmodel.All()); !errors.Is(err, projector.ErrIncomplete) {
+		t.Errorf("it begins: %v", err)
+	}
+}
+
+// TestAReplayTakesWhatIsMissing, of each half what it lacks: to where the halves were,
+// and then to where both are. The log is read from the first message that is missing, in
+// parts that end where a half does.
+func TestAReplayTakesWhatIsMissing(t *testing.T) {
+	t.Parallel()
+	url, pool := world.Database(t)
+	history := spread(t, 52)
+	log := recorded(t, history.Messages(100)...)
+	uneven := projector.Vector{{Run: run(t, "00-7f"), Seq: 40}, {Run: run(t, "80-ff"), Seq: 70}}
+	r := replayed(t, pool, log, 1, readmodel.All()...)
+	for _, want := range []projector.Vector{uneven, projector.AllAt(60), projector.AllAt(100)} {
+		if err := r.To(t.Context(), want); err != nil {
+			t.Fatal(err)
+		}
+		is, err := projector.ReadCheckpoint(t.Context(), pool)
+		if err != nil || !is.Equal(r.At()) || !is.Reaches(want) || is.Highest() != max(want.Highest(), is.At(255)) {
+			t.Errorf("at %s, %s of %s, %v", is, r.At(), want, err)
+		}
+		if want.Highest() == 60 && (is.At(0) != 60 || is.At(255) != 70) {
+			t.Errorf("at %s of %s, after %s", is, want, uneven)
+		}
+	}
+	if want := []uint64{1, 41, 41, 61}; !slices.Equal(log.from, want) {
+		t.Errorf("the log is read from %v, want %v", log.from, want)
+	}
+	again := world.Pool(t, url, "again")
+	if err := replayed(t, again, log, 1, readmodel.All()...).To(t.Context(), projector.AllAt(100)); err != nil {
+		t.Fatal(err)
+	}
+	sameRows(t, pool, again)
+}
+
+// TestAReplayEndsThoughItsPartsWaitForEachOther: where one slice can't be applied, the
+// next, which is written ahead, and those behind it wait for their turn for ever.
+func TestAReplayEndsThoughItsPartsWaitForEachOther(t *testing.T) {
+	t.Parallel()
+	badDay := errors.New("a bad day")
+	a := world.NewActor()
+	long := bytes.Repeat([]byte("sealed \x00"), 1_050_000) // one of them is a slice
+	var messages []world.Message
+	for range 4 {
+		m := a.Memory(`{}`)
+		m.Sealed = long
+		messages = append(messages, a.Say(m))
+	}
+	for _, connections := range []int{1, 2} {
+		t.Run(fmt.Sprintf("by %d", connections), func(t *testing.T) {
+			t.Parallel()
+			_, pool := world.Database(t)
+			log := recorded(t, messages...)
+			read := make(chan struct{})
+			log.last = sync.OnceFunc(func() { close(read) })
+			entered := make(chan struct{}, 1)
+			release := make(chan struct{})
+			r := replayed(t, pool, log, connections, memories.Projection{}, troubled{func(context.Context, *projector.Writer, projector.Slice) error {
+				entered <- struct{}{}
+				<-release
+				return badDay
+			}})
+			ended := make(chan error, 1)
+			// One is applied, one waits behind it, and one is read; by two connections
+			// there is another, which is written ahead.
+			go func() { ended <- r.To(t.Context(), projector.AllAt(uint64(2+connections))) }()
+			<-entered
+			<-read
+			if connections > 1 {
+				world.Eventually(t, 30*time.Second, func() error {
+					var n int
+					if err := pool.QueryRow(t.Context(), `SELECT count(*) FROM memories`).Scan(&n); err != nil || n < 2 {
+						return fmt.Errorf("%d are written ahead, %v", n, err)
+					}
+					return nil
+				})
+			}
+			close(release)
+			select {
+			case err := <-ended:
+				if !errors.Is(err, badDay) {
+					t.Errorf("it says %v", err)
+				}
+			case <-time.After(30 * time.Second):
+				t.Fatal("it does not end")
+			}
+		})
+	}
+}

@@ -1,0 +1,97 @@
+package projector_test
+
+import (
+	"context"
+	"net"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/memory-ledger/ledger/projections/internal/world"
+	"github.com/memory-ledger/ledger/projections/projector"
+)
+
+// wire counts the round trips of every connection that is made through it: how
+// often the client speaks after it listened.
+type wire struct {
+	mu       sync.Mutex
+	trips    int
+	speaking bool
+}
+
+func (w *wire) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, network, address)
+	return &wireConn{conn, w}, err
+}
+
+func (w *wire) note(speaking bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if speaking && !w.speaking {
+		w.trips++
+	}
+	w.speaking = speaking
+}
+
+func (w *wire) count() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.trips
+}
+
+type wireConn struct {
+	net.Conn
+	wire *wire
+}
+
+func (c *wireConn) Write(b []byte) (int, error) {
+	c.wire.note(true)
+	return c.Conn.Write(b)
+}
+
+func (c *wireConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if n > 0 {
+		c.wire.note(false)
+	}
+	return n, err
+}
+
+// TestALiveSliceIsOneRoundTrip: whatever happened in it, unless a tile of the
+// tree is filled.
+func TestALiveSliceIsOneRoundTrip(t *testing.T) {
+	t.Parallel()
+	_, plain := world.Database(t)
+	var w wire
+	pool := world.Reopened(t, plain, func(c *pgx.ConnConfig) { c.DialFunc = w.dial })
+	log := world.NewLog(t)
+	applied := make(chan uint64, 100)
+	project(t, pool, log, func(c *projector.Config) { c.Applied = func(position uint64) { applied <- position } })
+	history := world.NewHistory(31, 20)
+	seq := uint64(0)
+	say := func(n int) (slices int) {
+		log.Publish(t, history.Messages(n)...)
+		seq += uint64(n)
+		for slices = 1; <-applied < seq; slices++ {
+		}
+		return slices
+	}
+	// Statements are prepared when they are first used, and that is asked of
+	// the server as well.
+	say(300)
+	for _, n := range []int{1, 10, 50} {
+		spare := 100
+		for range 20 {
+			before := w.count()
+			slices := say(n)
+			// The projector's look at its connection, once a second, may be
+			// among them.
+			spare = min(spare, w.count()-before-slices)
+		}
+		if spare != 0 {
+			t.Errorf("%d messages took %d round trips more than slices", n, spare)
+		}
+	}
+}

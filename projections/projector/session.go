@@ -1,0 +1,330 @@
+package projector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/events/tracing"
+	"github.com/memory-ledger/ledger/projections/schema"
+)
+
+// session is one life of the projector: a connection that holds the locks, and
+// the slices from its checkpoint on, until something fails.
+type session struct {
+	runner      *Runner
+	projections []Projection // of this session
+	end         context.CancelCauseFunc
+	failed      error // of a slice: what the projections remember of it was never written
+
+	mu       sync.Mutex // guards what follows
+	conn     *pgx.Conn
+	at       Checkpoint // the rows of its partitions, as they are in the database
+	read     uint64     // newest sequence that came from the log
+	replanAt uint64
+}
+
+// session connects, waits for its turn, and projects until ctx ends or
+// something fails. A crash anywhere in it leaves the last committed slice and
+// its checkpoint behind, and no lock.
+func (r *Runner) session(ctx context.Context, maxRecords int) error {
+	conn, err := r.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer schema.Disconnect(conn)
+	if err := r.takeTurn(ctx, conn); err != nil {
+		return err
+	}
+	if err := r.haveTables(ctx, conn); err != nil {
+		return err
+	}
+	s := &session{runner: r, projections: Begin(r.cfg.Projections), conn: conn}
+	if s.at, err = r.takeRows(ctx, conn); err != nil {
+		return err
+	}
+	head, err := r.cfg.Log.Head(ctx)
+	if err != nil {
+		return err
+	}
+	lowest, highest := s.at.Lowest(), s.at.Highest()
+	if highest > head {
+		return r.aheadOfLog(highest, head)
+	}
+	s.replanAt = nextReplan(lowest)
+	r.begin(lowest, highest, head, time.Now())
+	r.cfg.Logger.Info("projector is active", "partitions", r.cfg.Partitions.String(), "position", s.at.String(), "head", head)
+	return s.project(ctx, maxRecords)
+}
+
+const howToRecover = "the log has lost messages or is not the one that these tables were made from; " +
+	"restore the log, or run `ledger rebuild --force`, which makes the tables anew from the log that there is"
+
+func (r *Runner) aheadOfLog(position, head uint64) error {
+	return fmt.Errorf("%w: the checkpoint of schema %q is at sequence %d, the log ends at %d: %s",
+		ErrAheadOfLog, schema.Name(r.cfg.Pool), position, head, howToRecover)
+}
+
+func (r *Runner) otherLog(position uint64, was, is time.Time) error {
+	return fmt.Errorf("%w: the checkpoint of schema %q is a message that the log stored at %s, the log's message at sequence %d is of %s: %s",
+		ErrOtherLog, schema.Name(r.cfg.Pool), was.UTC().Format(time.RFC3339Nano), position, is.UTC().Format(time.RFC3339Nano), howToRecover)
+}
+
+// connect opens a connection outside the pool: the locks belong to it, and so
+// do settings that nobody else should have.
+func (r *Runner) connect(ctx context.Context) (*pgx.Conn, error) {
+	cfg := r.cfg.Pool.Config().ConnConfig.Copy()
+	cfg.RuntimeParams["application_name"] = "memory-ledger projector"
+	// The checkpoint travels with the rows: a database that loses its last
+	// transactions in a crash loses both, and the log gives them again.
+	cfg.RuntimeParams["synchronous_commit"] = "off"
+	conn, err := pgx.ConnectConfig(ctx, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the database: %w", err)
+	}
+	return conn, nil
+}
+
+// project runs the router over the slices after the checkpoint. The first of
+// them begins with the message at the checkpoint, as proof that this is the
+// log that the rows came from. Where partitions are at several sequences, the
+// log is read from the lowest on, and each row has its proof on the way.
+func (s *session) project(ctx context.Context, maxRecords int) error {
+	r := s.runner
+	ctx, s.end = context.WithCancelCause(ctx)
+	defer s.end(nil)
+	proofs := proofsOf(s.at.Vector)
+	if s.read = s.at.Lowest(); proofs.has(s.read) {
+		s.read--
+	}
+	subscriber := NewSliceSubscriber(r.cfg.Log, SliceConfig{
+		From: s.read + 1, MaxRecords: maxRecords, RetryPause: r.cfg.MinBackoff, Pace: r.cfg.Pace, Awaited: r.awaited,
+		Wants: s.at.Wants,
+		Check: func(record *eventlog.Record) error { return r.prove(ctx, proofs, record) },
+	})
+	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: r.cfg.ApplyTimeout + time.Second}, watermill.NopLogger{})
+	if err != nil {
+		return fmt.Errorf("make router: %w", err)
+	}
+	router.AddConsumerHandler("projections", "log", subscriber, s.handle)
+
+	var watch sync.WaitGroup
+	watch.Go(func() { s.watch(ctx) })
+	err = router.Run(ctx)
+	s.end(nil)
+	watch.Wait()
+	_ = subscriber.Close() // waits for the follower, and never fails
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	if followErr := subscriber.Err(); followErr != nil {
+		if errors.Is(followErr, eventlog.ErrTruncated) {
+			return fmt.Errorf("%w: %w: %s", ErrAheadOfLog, followErr, howToRecover)
+		}
+		return fmt.Errorf("follow the log: %w", followErr)
+	}
+	return err
+}
+
+// handle applies one slice. It runs to its end also when the projector is told
+// to stop, within the drain timeout. Whatever goes wrong in it, a panic as
+// well, ends the session: a slice that is sent again is another session's.
+func (s *session) handle(msg *message.Message) (err error) {
+	if s.failed != nil {
+		return s.failed
+	}
+	slice, ok := sizedOf(msg)
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+		if err != nil {
+			err = fmt.Errorf("apply sequences %d to %d: %w", slice.First, slice.Last, err)
+			s.failed = err
+			s.end(err)
+		}
+	}()
+	if !ok {
+		return errors.New("message without a slice")
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(msg.Context()), s.runner.cfg.ApplyTimeout)
+	defer cancel()
+	stop := context.AfterFunc(msg.Context(), func() { time.AfterFunc(s.runner.cfg.DrainTimeout, cancel) })
+	defer stop()
+	start := time.Now()
+	traced, span := s.runner.trace(ctx, slice.Slice)
+	err = s.apply(traced, slice)
+	tracing.End(span, err)
+	if err != nil {
+		return err
+	}
+	m := s.runner.metrics
+	m.apply.Observe(time.Since(start).Seconds())
+	m.slices.Inc()
+	m.records.Add(float64(len(slice.Records)))
+	return nil
+}
+
+// nextReplan says at which position the statements' plans are made anew. A plan
+// that was made for a table of a few rows reads all of it, and PostgreSQL
+// keeps it until it next analyses the table: a replay fills tables faster than
+// that, and each slice took twice as long after a hundred thousand owners. No
+// plan outlives a doubling of the log.
+func nextReplan(position uint64) uint64 { return 2*position + 1000 }
+
+// apply writes a slice and its checkpoint.
+func (s *session) apply(ctx context.Context, slice sized) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if slice.Last <= s.read {
+		return nil // known
+	}
+	if slice.First != s.read+1 {
+		return fmt.Errorf("%w: slice begins at %d, the one before ended at %d", eventlog.ErrGap, slice.First, s.read)
+	}
+	if slice.Last <= s.at.Lowest() {
+		s.read = slice.Last // nothing after the checkpoint
+		return nil
+	}
+	// The checkpoint keeps the time, to know the log by.
+	last := eventlog.Record{Seq: slice.Last, Subject: slice.subject, Time: slice.Stored}
+	var err error
+	if slice.Stored, err = eventlog.StoredAt(ctx, s.runner.cfg.Log, last); err != nil {
+		return err
+	}
+	moved := s.at.Moved(slice.Last, slice.Stored)
+	a := advance{s.at.Generation, s.at.Vector, moved}
+	if err := write(ctx, s.conn, s.projections, a, slice.Slice, slice.Last >= s.replanAt); err != nil {
+		return err
+	}
+	s.at.Vector, s.read = moved, slice.Last
+	if slice.Last >= s.replanAt {
+		s.replanAt = nextReplan(slice.Last)
+	}
+	lowest := moved.Lowest()
+	s.runner.applied(lowest, moved.Highest())
+	if s.runner.cfg.Applied != nil {
+		s.runner.cfg.Applied(lowest)
+	}
+	return nil
+}
+
+// write commits what the projections make of a slice, and the checkpoint; replan
+// drops the plans first, see nextReplan.
+func write(ctx context.Context, conn *pgx.Conn, projections []Projection, a advance, slice Slice, replan bool) error {
+	steps, err := stepsOf(ctx, conn, projections, slice)
+	if err != nil {
+		return err
+	}
+	if replan {
+		steps = append([]Step{{SQL: `DISCARD PLANS`}}, steps...)
+	}
+	return commit(ctx, conn, steps, &a)
+}
+
+// stepsOf are what projections make of a slice and of what q reads.
+func stepsOf(ctx context.Context, q schema.Querier, projections []Projection, slice Slice) ([]Step, error) {
+	w := NewWriter(q)
+	if len(slice.Records) > 0 {
+		for _, p := range projections {
+			if err := p.Apply(ctx, w, slice); err != nil {
+				return nil, fmt.Errorf("projection %s: %w", p.Name(), err)
+			}
+		}
+	}
+	return w.Steps(), nil
+}
+
+// proofs are the messages at the rows of a checkpoint: when the log stored them,
+// by sequence, until the log has shown them again.
+type proofs map[uint64]time.Time
+
+func proofsOf(v Vector) proofs {
+	p := proofs{}
+	for _, m := range v {
+		if m.Seq > 0 && !m.Stored.IsZero() {
+			p[m.Seq] = m.Stored
+		}
+	}
+	return p
+}
+
+func (p proofs) has(seq uint64) bool { _, has := p[seq]; return has }
+
+// prove checks that the log's message at a row of the checkpoint is the one that
+// was projected. A log that lost its end and went on, in a power cut before its
+// last bytes were on the disk, is found out here though it is as long as it was.
+func (r *Runner) prove(ctx context.Context, unproven proofs, record *eventlog.Record) error {
+	was, ok := unproven[record.Seq]
+	if !ok {
+		return nil
+	}
+	is, err := eventlog.StoredAt(ctx, r.cfg.Log, *record)
+	if err != nil {
+		return err
+	}
+	// PostgreSQL keeps microseconds.
+	if difference := is.Sub(was); difference.Abs() > time.Microsecond {
+		return r.otherLog(record.Seq, was, is)
+	}
+	delete(unproven, record.Seq)
+	return nil
+}
+
+// watch looks every second at the log's head, for the lag, and, where no
+// slice is being written, at the connection: a database that went away must
+// be noticed before the next slice needs it, and so must a checkpoint that
+// somebody else moved, and tables that a newer program has migrated.
+func (s *session) watch(ctx context.Context) {
+	ticker := time.NewTicker(watchInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		highest := s.runner.highest() // asked before the log is
+		head, err := s.runner.cfg.Log.Head(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if err == nil && head < highest {
+			s.end(s.runner.aheadOfLog(highest, head))
+			return
+		}
+		s.runner.observe(head, err, time.Now())
+		if err := s.checkConn(ctx); err != nil && ctx.Err() == nil {
+			s.end(err)
+			return
+		}
+	}
+}
+
+func (s *session) checkConn(ctx context.Context) error {
+	if !s.mu.TryLock() {
+		return nil
+	}
+	defer s.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	if err := schema.Known(ctx, s.conn); err != nil {
+		return err
+	}
+	is, err := ReadCheckpointOf(ctx, s.conn, s.runner.cfg.Partitions, "")
+	if err != nil {
+		return err
+	}
+	if is.Generation != s.at.Generation || !is.Equal(s.at.Vector) {
+		return fmt.Errorf("%w: from %s to %s", ErrFenced, s.at, is)
+	}
+	return nil
+}

@@ -1,0 +1,821 @@
+package projector_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/projections/internal/world"
+	"github.com/memory-ledger/ledger/projections/owners"
+	"github.com/memory-ledger/ledger/projections/projector"
+	"github.com/memory-ledger/ledger/projections/readmodel"
+	"github.com/memory-ledger/ledger/projections/schema"
+)
+
+// TestAMessageThatCantBeAppliedStopsEverythingLoudly: what comes before it is
+// applied, nothing after it is, and the reason names it.
+func TestAMessageThatCantBeAppliedStopsEverythingLoudly(t *testing.T) {
+	t.Parallel()
+	leafFarAhead := func(a *world.Actor) []byte {
+		m := a.Memory(`{}`)
+		m.LeafIndex += 10
+		return a.Say(m).Payload(t)
+	}
+	strange := world.NewActor()
+	for name, bad := range map[string]struct {
+		subject string
+		payload func(*world.Actor) []byte
+		reason  string
+	}{
+		"bytes that are no event":          {"", func(*world.Actor) []byte { return []byte("\x00{") }, "malformed"},
+		"a subject that is none of ours":   {"ledger.what", func(a *world.Actor) []byte { return a.Write(`{}`).Payload(t) }, "not a subject"},
+		"another owner than the subject's": {"", func(*world.Actor) []byte { return strange.Write(`{}`).Payload(t) }, "under the subject"},
+		"a leaf that does not continue":    {"", leafFarAhead, "does not continue"},
+		"a type under another's subject": {"", func(a *world.Actor) []byte {
+			return a.Say(&events.ApiKeyCreated{KeyID: world.UUID(), KeyHash: world.Hash("k"), Prefix: "svc_1234"}).Payload(t)
+		}, "under a subject of kind memory"},
+		"a type of the future": {"", func(a *world.Actor) []byte {
+			return []byte(strings.ReplaceAll(string(a.Write(`{}`).Payload(t)), "MemoryWritten", "MemoryForgotten"))
+		}, "unknown event type"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, pool := world.Database(t)
+			log := world.NewLog(t)
+			history := world.NewHistory(21, 5)
+			log.Publish(t, history.Messages(500)...)
+			a := history.Actors()[0]
+			subject := bad.subject
+			if subject == "" {
+				subject = events.Subject{Family: events.FamilyLedger, Owner: a.Owner, Kind: events.KindMemory}.String()
+			}
+			at := log.PublishRaw(t, subject, bad.payload(a))
+			log.Publish(t, world.NewHistory(22, 5).Messages(500)...)
+			r, _ := project(t, pool, log)
+			world.Eventually(t, 30*time.Second, func() error {
+				position, err := owners.Position(t.Context(), pool)
+				if err == nil && position != at-1 {
+					err = fmt.Errorf("at %d, want %d", position, at-1)
+				}
+				return err
+			})
+			world.Eventually(t, 30*time.Second, func() error {
+				err := r.Ready()
+				if err == nil || !strings.Contains(err.Error(), bad.reason) || !strings.Contains(err.Error(), fmt.Sprint(at)) {
+					return fmt.Errorf("ready says %w", err)
+				}
+				return nil
+			})
+			if position, err := owners.Position(t.Context(), pool); err != nil || position != at-1 {
+				t.Errorf("position %d, %v", position, err)
+			}
+		})
+	}
+}
+
+// troubled fails as it is told to, and writes nothing.
+type troubled struct {
+	apply func(ctx context.Context, w *projector.Writer, s projector.Slice) error
+}
+
+func (troubled) Name() string     { return "troubled" }
+func (troubled) Tables() []string { return nil }
+func (p troubled) Apply(ctx context.Context, w *projector.Writer, s projector.Slice) error {
+	return p.apply(ctx, w, s)
+}
+
+func with(p troubled) func(*projector.Config) {
+	return func(c *projector.Config) { c.Projections = append(readmodel.All(), p) }
+}
+
+// TestTroubleThatPassesIsWaitedOut: an error, a panic, a statement that the
+// database refuses, and a connection that is cut within the transaction.
+func TestTroubleThatPassesIsWaitedOut(t *testing.T) {
+	t.Parallel()
+	url, pool := world.Database(t)
+	log := world.NewLog(t)
+	var left atomic.Int64
+	left.Store(8)
+	r, _ := project(t, pool, log, with(troubled{func(_ context.Context, w *projector.Writer, _ projector.Slice) error {
+		switch left.Add(-1) {
+		case 7:
+			return errors.New("a bad day")
+		case 6:
+			panic("a very bad day")
+		case 5:
+			w.Exec(`SELECT 1/0`)
+		case 4:
+			w.Exec(`SELECT pg_terminate_backend(pg_backend_pid())`)
+		case 3:
+			w.Exec(`no such statement`)
+		case 2:
+			w.Copy("no such table", []string{"a"}, 1, func(row *projector.Row, _ int) { row.Bigint(1) })
+		}
+		return nil
+	}}), func(c *projector.Config) {
+		c.MinBackoff, c.MaxBackoff = time.Millisecond, 2*time.Millisecond
+	})
+	history := world.NewHistory(23, 3)
+	log.Publish(t, history.Messages(9)...)
+	world.Eventually(t, 30*time.Second, func() error {
+		if n := left.Load(); n > 1 {
+			return fmt.Errorf("%d to go, %v", n, r.Ready())
+		}
+		return nil
+	})
+	log.Publish(t, history.Messages(100)...)
+	caughtUp(t, pool, log)
+	ready(t, r)
+	sameFromTheStart(t, url, pool, log)
+}
+
+// TestTroubleThatStaysIsSaid: neither an error nor a panic leaves the projector
+// looking well, and who reads why is told at which messages it is.
+func TestTroubleThatStaysIsSaid(t *testing.T) {
+	t.Parallel()
+	for name, trouble := range map[string]func(){
+		"error": func() {},
+		"panic": func() { panic("a very bad day") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, pool := world.Database(t)
+			log := world.NewLog(t)
+			r, _ := project(t, pool, log, with(troubled{func(context.Context, *projector.Writer, projector.Slice) error {
+				trouble()
+				return errors.New("a very bad day")
+			}}))
+			ready(t, r)
+			log.Publish(t, world.NewHistory(29, 3).Messages(9)...)
+			world.Eventually(t, 30*time.Second, func() error {
+				err := r.Ready()
+				if err == nil || !strings.Contains(err.Error(), "a very bad day") || !strings.Contains(err.Error(), "apply sequences 1 to ") {
+					return fmt.Errorf("ready says %w", err)
+				}
+				return nil
+			})
+		})
+	}
+}
+
+func TestAProjectorThatIsToldToEndDrains(t *testing.T) {
+	t.Parallel()
+	_, pool := world.Database(t)
+	log := world.NewLog(t)
+	entered, leave := make(chan struct{}), make(chan struct{})
+	r, stop := project(t, pool, log, with(troubled{func(context.Context, *projector.Writer, projector.Slice) error {
+		entered <- struct{}{}
+		<-leave
+		return nil
+	}}))
+	log.Publish(t, world.NewHistory(24, 3).Messages(5)...)
+	<-entered
+	ended := make(chan error, 1)
+	go func() { ended <- stop() }()
+	select {
+	case err := <-ended:
+		t.Fatalf("ended with a slice in flight: %v", err)
+	case leave <- struct{}{}:
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	position, err := owners.Position(t.Context(), pool)
+	if err != nil || position == 0 || position != r.Status().Position {
+		t.Errorf("drained to %d, status %+v, %v", position, r.Status(), err)
+	}
+}
+
+func TestASliceThatHangsDoesNotHoldUpTheEnd(t *testing.T) {
+	t.Parallel()
+	_, pool := world.Database(t)
+	log := world.NewLog(t)
+	entered := make(chan struct{}, 1)
+	_, stop := project(t, pool, log, with(troubled{func(ctx context.Context, w *projector.Writer, _ projector.Slice) error {
+		w.Exec(`SELECT pg_sleep(3600)`)
+		entered <- struct{}{}
+		return nil
+	}}), func(c *projector.Config) { c.DrainTimeout = 100 * time.Millisecond })
+	log.Publish(t, world.NewHistory(25, 3).Messages(5)...)
+	<-entered
+	start := time.Now()
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(start); took > 5*time.Second {
+		t.Errorf("it took %s to end", took)
+	}
+	if position, err := owners.Position(t.Context(), pool); err != nil || position != 0 {
+		t.Errorf("position %d, %v", position, err)
+	}
+}
+
+// TestASliceThatHangsIsTriedAgain: a statement that the database never answers is given up,
+// and the projector goes on.
+func TestASliceThatHangsIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	_, pool := world.Database(t)
+	log := world.NewLog(t)
+	var hangs atomic.Bool
+	hangs.Store(true)
+	r, _ := project(t, pool, log, with(troubled{func(_ context.Context, w *projector.Writer, _ projector.Slice) error {
+		if hangs.Swap(false) {
+			w.Exec(`SELECT pg_sleep(3600)`)
+		}
+		return nil
+	}}), func(c *projector.Config) { c.ApplyTimeout = 500 * time.Millisecond })
+	log.Publish(t, world.NewHistory(31, 3).Messages(5)...)
+	caughtUp(t, pool, log)
+	ready(t, r)
+}
+
+// TestAnIdleOneNotices that the checkpoint is another, though it has nothing to write.
+func TestAnIdleOneNotices(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]string{
+		"of other tables": `UPDATE checkpoint SET generation = gen_random_uuid()`,
+		"moved":           `UPDATE checkpoint SET seq = seq - 1, stored_at = NULL`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, pool := world.Database(t)
+			log := world.NewLog(t)
+			registry := prometheus.NewPedanticRegistry()
+			r, _ := project(t, pool, log, func(c *projector.Config) { c.Registerer = registry })
+			log.Publish(t, world.NewHistory(32, 3).Messages(5)...)
+			caughtUp(t, pool, log)
+			ready(t, r)
+			if _, err := pool.Exec(t.Context(), change); err != nil {
+				t.Fatal(err)
+			}
+			world.Eventually(t, 30*time.Second, func() error {
+				if world.Metrics(t, registry)["ledger_projector_failures_total"] == 0 {
+					return errors.New("it goes on")
+				}
+				return nil
+			})
+		})
+	}
+}
+
+// TestTwoProjectors: one works, the other waits, and takes over when the first
+// ends, or is cut off from the database.
+func TestTwoProjectors(t *testing.T) {
+	t.Parallel()
+	url, pool := world.Database(t)
+	log := world.NewLog(t)
+	history := world.NewHistory(26, 5)
+	quick := func(c *projector.Config) { c.MinBackoff, c.MaxBackoff = time.Second, time.Second }
+	first, stopFirst := project(t, pool, log, quick)
+	inState(t, first, projector.Live)
+	second, _ := project(t, pool, log, quick)
+	inState(t, second, projector.Standby)
+	if err := second.Ready(); err != nil {
+		t.Errorf("the standby: %v", err)
+	}
+	log.Publish(t, history.Messages(100)...)
+	caughtUp(t, pool, log)
+
+	// Cut off: the second is quicker than the first's pause.
+	cutOff(t, pool)
+	log.Publish(t, history.Messages(100)...)
+	inState(t, second, projector.Live)
+	inState(t, first, projector.Standby)
+	caughtUp(t, pool, log)
+
+	third, _ := project(t, pool, log, quick)
+	inState(t, third, projector.Standby)
+	if err := stopFirst(); err != nil {
+		t.Error(err)
+	}
+	log.Publish(t, history.Messages(100)...)
+	caughtUp(t, pool, log)
+	inState(t, third, projector.Standby)
+	sameFromTheStart(t, url, pool, log)
+}
+
+// cutOff ends the database's end of the projector that holds the locks.
+func cutOff(t *testing.T, pool *pgxpool.Pool) {
+	t.Helper()
+	if _, err := pool.Exec(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+		WHERE application_name = 'memory-ledger projector' AND pid IN (SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND granted)
+		AND datname = current_database()`); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// silence is a network that can lose everything that is sent from some moment
+// on: what waits for an answer waits until its deadline.
+type silence struct{ fallen atomic.Bool }
+
+type silenced struct {
+	net.Conn
+	by *silence
+}
+
+func (c silenced) Write(b []byte) (int, error) {
+	if c.by.fallen.Load() {
+		return len(b), nil
+	}
+	return c.Conn.Write(b)
+}
+
+// TestASilentDatabaseIsNoticed: the connections stay open and nobody answers,
+// to one who projects and to one who waits for the turn.
+func TestASilentDatabaseIsNoticed(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: make verify runs it")
+	}
+	t.Parallel()
+	url, pool := world.Database(t)
+	log := world.NewLog(t)
+	var network silence
+	behind := world.Reopened(t, pool, func(c *pgx.ConnConfig) {
+		c.ConnectTimeout = time.Second
+		c.DialFunc = func(ctx context.Context, family, addr string) (net.Conn, error) {
+			conn, err := new(net.Dialer).DialContext(ctx, family, addr)
+			return silenced{conn, &network}, err
+		}
+	})
+	first, _ := project(t, behind, log)
+	inState(t, first, projector.Live)
+	second, _ := project(t, behind, log)
+	inState(t, second, projector.Standby)
+	network.fallen.Store(true)
+	for name, r := range map[string]*projector.Runner{"the one who projects": first, "the one who waits": second} {
+		world.Eventually(t, 30*time.Second, func() error {
+			if r.Ready() == nil {
+				return fmt.Errorf("%s is still ready", name)
+			}
+			return nil
+		})
+	}
+	cutOff(t, pool) // the server would hold the locks for a while
+	network.fallen.Store(false)
+	log.Publish(t, world.NewHistory(27, 5).Messages(100)...)
+	caughtUp(t, pool, log)
+	sameFromTheStart(t, url, pool, log)
+}
+
+// TestAnIntruderIsFencedOff: the checkpoint moves under a projector that holds
+// the lock. It notices, by itself where nothing happens, and goes on from where
+// the checkpoint is.
+func TestAnIntruderIsFencedOff(t *testing.T) {
+	t.Parallel()
+	url, pool := world.Database(t)
+	log := world.NewLog(t)
+	said := &lines{wanted: `level=WARN msg="projector begins anew" because=`, found: make(chan struct{}, 1)}
+	r, _ := project(t, pool, log, func(c *projector.Config) { c.Logger = slog.New(slog.NewTextHandler(said, nil)) })
+	history := world.NewHistory(27, 5)
+	log.Publish(t, history.Messages(50)...)
+	caughtUp(t, pool, log)
+	inState(t, r, projector.Live)
+	messages := history.Messages(20)
+	// The intruder applies the next messages, which the log gets only then.
+	world.Apply(t, pool, world.Slice(51, messages...), readmodel.All()...)
+	if _, err := pool.Exec(t.Context(), `SELECT advance_checkpoint((SELECT generation FROM checkpoint), 0, 255, 50, 70, NULL)`); err != nil {
+		t.Fatal(err)
+	}
+	log.Publish(t, messages...)
+	log.Publish(t, history.Messages(50)...)
+	caughtUp(t, pool, log)
+	ready(t, r)
+	select {
+	case <-said.found:
+	case <-time.After(30 * time.Second):
+		t.Error("it does not say who was there")
+	}
+	sameFromTheStart(t, url, pool, log)
+}
+
+// lines says when a log had a line with the wanted words in it.
+type lines struct {
+	wanted string
+	found  chan struct{}
+}
+
+func (l *lines) Write(line []byte) (int, error) {
+	if strings.Contains(string(line), l.wanted) {
+		select {
+		case l.found <- struct{}{}:
+		default:
+		}
+	}
+	return len(line), nil
+}
+
+// TestAProjectorEndsWhereANewerOneMigrated: it would leave out what is new.
+func TestAProjectorEndsWhereANewerOneMigrated(t *testing.T) {
+	t.Parallel()
+	_, pool := world.Database(t)
+	log := world.NewLog(t)
+	r, err := projector.New(projector.Config{Projections: readmodel.All(), Pool: pool, Log: log, Logger: world.Quiet()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(t.Context()) }()
+	ready(t, r)
+	if _, err := pool.Exec(t.Context(), `INSERT INTO goose_db_version (version_id, is_applied) VALUES (999, true)`); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; !errors.Is(err, schema.ErrNewer) {
+		t.Errorf("it ended with %v", err)
+	}
+	if err := r.Ready(); !errors.Is(err, schema.ErrNewer) {
+		t.Errorf("ready says %v", err)
+	}
+	// One that starts only then does not begin with what there is to do.
+	log.Publish(t, world.NewHistory(39, 3).Messages(5)...)
+	if err := r.Run(t.Context()); !errors.Is(err, schema.ErrNewer) {
+		t.Errorf("started again, it ended with %v", err)
+	}
+	if position, err := owners.Position(t.Context(), pool); err != nil || position != 0 {
+		t.Errorf("it applied messages up to %d, %v", position, err)
+	}
+}
+
+// TestACheckpointThatDoesNotCoverItsPartitionsIsRefused: a projector that took what is
+// missing for the log's beginning would apply everything a second time.
+func TestACheckpointThatDoesNotCoverItsPartitionsIsRefused(t *testing.T) {
+	t.Parallel()
+	for name, damage := range map[string]string{
+		"no row":   `TRUNCATE checkpoint`,
+		"one half": `ALTER TABLE checkpoint DISABLE TRIGGER USER; UPDATE checkpoint SET last_partition = 127`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, pool := world.Database(t)
+			log := world.NewLog(t)
+			log.Publish(t, world.NewHistory(40, 3).Messages(5)...)
+			if _, err := pool.Exec(t.Context(), damage); err != nil {
+				t.Fatal(err)
+			}
+			r, _ := project(t, pool, log)
+			world.Eventually(t, 30*time.Second, func() error {
+				if err := r.Ready(); !errors.Is(err, projector.ErrIncomplete) {
+					return fmt.Errorf("ready says %w", err)
+				}
+				return nil
+			})
+			if rows := world.Dump(t, pool, readmodel.All()...); len(rows) != 0 {
+				t.Errorf("it made %d rows", len(rows))
+			}
+		})
+	}
+}
+
+// TestRowsThatAreHeldAreNotWaitedForForEver: a projector that can't have the rows of the
+// checkpoint says so.
+func TestRowsThatAreHeldAreNotWaitedForForEver(t *testing.T) {
+	t.Parallel()
+	_, pool := world.Database(t)
+	log := world.NewLog(t)
+	tx, err := pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
+	if _, err := tx.Exec(t.Context(), `LOCK checkpoint`); err != nil {
+		t.Fatal(err)
+	}
+	r, _ := project(t, pool, log, func(c *projector.Config) { c.ApplyTimeout = 250 * time.Millisecond })
+	inState(t, r, projector.Broken)
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ready(t, r)
+}
+
+func TestMetricsSayWhereItIs(t *testing.T) {
+	t.Parallel()
+	_, pool := world.Database(t)
+	log := world.NewLog(t)
+	registry := prometheus.NewPedanticRegistry()
+	r, _ := project(t, pool, log, func(c *projector.Config) { c.Registerer = registry })
+	inState(t, r, projector.Live) // so that it is soon further than where it last saw the log's end
+	log.Publish(t, world.NewHistory(28, 5).Messages(50)...)
+	caughtUp(t, pool, log)
+	ready(t, r)
+	values := world.Metrics(t, registry)
+	for name, want := range map[string]float64{
+		"ledger_projector_position": 50, "ledger_projector_messages_total": 50, "ledger_projector_lag_messages": 0,
+		"ledger_projector_lag_seconds": 0, "ledger_projector_active": 1, "ledger_projector_failures_total": 0,
+	} {
+		if got, there := values[name]; !there || got != want {
+			t.Errorf("%s is %v, %v, want %v", name, got, there, want)
+		}
+	}
+	if values["ledger_projector_apply_seconds"] == 0 || values["ledger_projector_slices_total"] == 0 {
+		t.Errorf("no slices counted: %v", values)
+	}
+	if _, err := projector.New(projector.Config{Projections: readmodel.All(), Pool: pool, Log: log, Registerer: registry}); err == nil {
+		t.Error("two projectors share metrics")
+	}
+}
+
+// gate is a projection that stands still at a slice, once each time that it is shut,
+// until it is opened.
+type gate struct {
+	shut    atomic.Bool
+	reached chan struct{}
+	opened  chan struct{}
+}
+
+func newGate() *gate { return &gate{reached: make(chan struct{}, 1), opened: make(chan struct{})} }
+
+func (g *gate) apply(ctx context.Context, _ *projector.Writer, _ projector.Slice) error {
+	if !g.shut.Swap(false) {
+		return nil
+	}
+	g.reached <- struct{}{}
+	select {
+	case <-g.opened:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// TestTheLagIsSaid, of one that works at a slice for long, to whoever asks and to
+// whoever watches.
+func TestTheLagIsSaid(t *testing.T) {
+	t.Parallel()
+	_, pool := world.Database(t)
+	log := world.NewLog(t)
+	history := world.NewHistory(33, 3)
+	log.Publish(t, history.Messages(5)...)
+	registry := prometheus.NewPedanticRegistry()
+	gate := newGate()
+	r, _ := project(t, pool, log, with(troubled{func(ctx context.Context, w *projector.Writer, s projector.Slice) error {
+		if s.Last == 5 {
+			gate.shut.Store(true)
+		}
+		return gate.apply(ctx, w, s)
+	}}), func(c *projector.Config) { c.ReadyLag, c.SliceRecords, c.Registerer = time.Nanosecond, 2, registry })
+	// lags waits until the end of the log is seen, and checks what is said before it is
+	// reached.
+	lags := func(head uint64, state projector.State, reason string) {
+		t.Helper()
+		<-gate.reached
+		since := time.Now()
+		log.Publish(t, history.Messages(1)...) // the lag is that of the messages before
+		var s projector.Status
+		var took time.Duration
+		world.Eventually(t, 30*time.Second, func() error {
+			took = time.Since(since)
+			if s = r.Status(); s.Head != head+1 {
+				return fmt.Errorf("status %+v", s)
+			}
+			return nil
+		})
+		if s.State != state || s.Position >= head || s.Lag < took {
+			t.Errorf("%s after the gate: status %+v", took, s)
+		}
+		if err := r.Ready(); !errors.Is(err, projector.ErrNotReady) || !strings.Contains(err.Error(), fmt.Sprintf("%s, at %d of %d", reason, s.Position, s.Head)) {
+			t.Errorf("ready says %v", err)
+		}
+		values := world.Metrics(t, registry)
+		if values["ledger_projector_lag_seconds"] < s.Lag.Seconds() || values["ledger_projector_lag_messages"] != float64(s.Head-s.Position) ||
+			values["ledger_projector_active"] != 1 || values["ledger_projector_partitions"] != 256 {
+			t.Errorf("the metrics say %v", values)
+		}
+		gate.opened <- struct{}{}
+		world.Eventually(t, 30*time.Second, func() error { // nothing is left to do
+			if s := r.Status(); s.State != projector.Live || s.Lag != 0 || s.Position != head+1 {
+				return fmt.Errorf("status %+v", s)
+			}
+			return r.Ready()
+		})
+	}
+	lags(5, projector.Replaying, "replaying the log")
+	// A message whose slice stands still is behind once the log was looked at, and
+	// that is what the next is told apart by.
+	gate.shut.Store(true)
+	log.Publish(t, history.Messages(1)...)
+	world.Eventually(t, 30*time.Second, func() error {
+		if s := r.Status(); s.Lag == 0 {
+			return fmt.Errorf("status %+v", s)
+		}
+		return nil
+	})
+	lags(7, projector.Live, "behind the log")
+}
+
+// TestOneThatFailsAgainAndAgainSaysSo, however often it starts anew: why, and how old
+// the message is that it can't apply.
+func TestOneThatFailsAgainAndAgainSaysSo(t *testing.T) {
+	t.Parallel()
+	_, pool := world.Database(t)
+	log := world.NewLog(t)
+	log.Publish(t, world.NewHistory(35, 3).Messages(1)...)
+	failing := make(chan struct{})
+	start := time.Now()
+	r, _ := project(t, pool, log, with(troubled{func(ctx context.Context, _ *projector.Writer, _ projector.Slice) error {
+		select {
+		case failing <- struct{}{}:
+		case <-ctx.Done():
+		}
+		return errors.New("a bad day")
+	}}), func(c *projector.Config) {
+		c.MinBackoff, c.MaxBackoff, c.DrainTimeout = time.Millisecond, 2*time.Millisecond, time.Millisecond
+	})
+	var last time.Duration
+	for try := range 5 {
+		<-failing
+		s := r.Status()
+		if s.Position != 0 {
+			t.Errorf("nothing is committed: status %+v", s)
+		}
+		lag := s.Lag
+		if lag <= last || lag > time.Since(start) {
+			t.Errorf("a lag of %s after one of %s, %s after the start", lag, last, time.Since(start))
+		}
+		last = lag
+		if err := r.Ready(); try > 0 && (err == nil || !strings.Contains(err.Error(), "a bad day")) {
+			t.Errorf("ready says %v", err)
+		}
+	}
+}
+
+// TestLocksOfTheLastSessionMakeNoStandby: the database may hold them a little longer
+// than the session lasted. What failed must stay in sight meanwhile.
+func TestLocksOfTheLastSessionMakeNoStandby(t *testing.T) {
+	t.Parallel()
+	_, pool := world.Database(t)
+	log := world.NewLog(t)
+	log.Publish(t, world.NewHistory(38, 3).Messages(1)...)
+	failing := make(chan struct{})
+	r, _ := project(t, pool, log, with(troubled{func(ctx context.Context, _ *projector.Writer, _ projector.Slice) error {
+		select {
+		case <-failing:
+		case <-ctx.Done():
+		}
+		return errors.New("a bad day")
+	}}), func(c *projector.Config) { c.MinBackoff, c.MaxBackoff = time.Millisecond, time.Millisecond })
+	inState(t, r, projector.Replaying)
+	late, err := pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer late.Release()
+	held := make(chan error, 1)
+	go func() { // gets the lock as soon as the session that has it ends
+		_, err := late.Exec(t.Context(), `SELECT pg_advisory_lock($1)`, schema.LockKey("projector/00", schema.Live))
+		held <- err
+	}()
+	world.Eventually(t, 30*time.Second, func() error {
+		var waits bool
+		err := pool.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted)`).Scan(&waits)
+		if err == nil && !waits {
+			err = errors.New("nobody waits for the lock yet")
+		}
+		return err
+	})
+	start := time.Now()
+	failing <- struct{}{}
+	if err := <-held; err != nil {
+		t.Fatal(err)
+	}
+	for s, failed := r.Status(), false; s.State != projector.Standby; s = r.Status() {
+		if failed = failed || s.Err != nil; failed && s.Err == nil {
+			t.Fatalf("what failed is forgotten: status %+v", s)
+		}
+		runtime.Gosched()
+	}
+	if waited := time.Since(start); waited < 250*time.Millisecond {
+		t.Errorf("it stood by after %s, having looked once", waited)
+	}
+	if err := late.Conn().Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	failing <- struct{}{} // it is at work again
+}
+
+// TestAnIdleOneIsReadyAgain once it is connected again, though no message comes.
+func TestAnIdleOneIsReadyAgain(t *testing.T) {
+	t.Parallel()
+	_, pool := world.Database(t)
+	log := world.NewLog(t)
+	log.Publish(t, world.NewHistory(37, 3).Messages(5)...)
+	r, _ := project(t, pool, log, func(c *projector.Config) { c.MinBackoff, c.MaxBackoff = time.Second, time.Second })
+	caughtUp(t, pool, log)
+	cutOff(t, pool)
+	inState(t, r, projector.Broken)
+	ready(t, r)
+}
+
+// overtaken is a log that was longer by the time that its answer arrives.
+type overtaken struct {
+	*world.Log
+	meanwhile func()
+}
+
+func (l overtaken) Head(ctx context.Context) (uint64, error) {
+	head, err := l.Log.Head(ctx)
+	l.meanwhile()
+	return head, err
+}
+
+// TestAnAnswerThatIsOvertakenIsNoShorterLog: what was applied while the log was asked
+// for its end proves nothing.
+func TestAnAnswerThatIsOvertakenIsNoShorterLog(t *testing.T) {
+	t.Parallel()
+	_, pool := world.Database(t)
+	log := world.NewLog(t)
+	history := world.NewHistory(38, 3)
+	applied, asked := make(chan struct{}, 100), make(chan struct{}, 100)
+	var live atomic.Bool
+	slow := overtaken{log, func() {
+		if live.Load() { // not while it starts
+			log.Publish(t, history.Messages(1)...)
+			<-applied
+			asked <- struct{}{}
+		}
+	}}
+	r, stop := project(t, pool, slow, func(c *projector.Config) { c.Applied = func(uint64) { applied <- struct{}{} } })
+	inState(t, r, projector.Live)
+	live.Store(true)
+	<-asked
+	live.Store(false)
+	log.Publish(t, history.Messages(1)...)
+	caughtUp(t, pool, log)
+	if err := stop(); err != nil {
+		t.Errorf("it ended with %v", err)
+	}
+}
+
+// deaf is a log that can stop answering those who ask for its head.
+type deaf struct {
+	*world.Log
+	fallen atomic.Bool
+}
+
+func (l *deaf) Head(ctx context.Context) (uint64, error) {
+	if l.fallen.Load() {
+		return 0, eventlog.ErrUnavailable
+	}
+	return l.Log.Head(ctx)
+}
+
+// TestAStandbyAnswersForNothingThatItLeft: neither for the messages that it did not
+// apply when it worked, nor for a log that did not answer then.
+func TestAStandbyAnswersForNothingThatItLeft(t *testing.T) {
+	t.Parallel()
+	_, pool := world.Database(t)
+	log := &deaf{Log: world.NewLog(t)}
+	log.Publish(t, world.NewHistory(36, 3).Messages(5)...)
+	registry := prometheus.NewPedanticRegistry()
+	gate := newGate()
+	gate.shut.Store(true)
+	first, _ := project(t, pool, log, with(troubled{gate.apply}), func(c *projector.Config) {
+		c.MinBackoff, c.MaxBackoff, c.Registerer = time.Second, time.Second, registry
+	})
+	<-gate.reached
+	second, _ := project(t, pool, log.Log)
+	inState(t, second, projector.Standby)
+	if values := world.Metrics(t, registry); values["ledger_projector_lag_seconds"] <= 0 || values["ledger_projector_lag_messages"] != 5 {
+		t.Errorf("it has all to do, and the metrics say %v", values)
+	}
+	log.fallen.Store(true)
+	world.Eventually(t, 30*time.Second, func() error {
+		if err := first.Ready(); !errors.Is(err, eventlog.ErrUnavailable) {
+			return fmt.Errorf("ready says %w", err)
+		}
+		return nil
+	})
+	cutOff(t, pool)
+	inState(t, second, projector.Live)
+	gate.opened <- struct{}{} // its connection is gone
+	inState(t, first, projector.Standby)
+	if err := first.Ready(); err != nil {
+		t.Errorf("the standby: %v", err)
+	}
+	values := world.Metrics(t, registry)
+	for _, name := range []string{"lag_seconds", "lag_messages", "active", "partitions"} {
+		if got, there := values["ledger_projector_"+name]; !there || got != 0 {
+			t.Errorf("%s of a standby is %v, %v", name, got, there)
+		}
+	}
+}
+
+func TestAConfigurationWithoutEssentials(t *testing.T) {
+	t.Parallel()
+	_, err := projector.New(projector.Config{})
+	if err == nil || !strings.Contains(err.Error(), "pool") || !strings.Contains(err.Error(), "log") {
+		t.Errorf("it does not name both: %v", err)
+	}
+}

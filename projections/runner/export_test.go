@@ -1,4 +1,0 @@
-package runner
-
-// DefaultPace is how often a projector commits at most while it keeps up.
-const DefaultPace = defaultPace
