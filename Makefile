@@ -51,7 +51,7 @@ slow: ## slow tests: crashes, power cuts, servers that go away, the browser
 
 # What shares memory between goroutines, and the assembled product.
 RACE := ./events/eventlog ./infra/localnats ./anchoring/anchorer \
-	./projections/runner ./projections/fence ./projections/rebuild ./projections/tree ./projections/memories \
+	./projections/projector ./projections/fence ./projections/rebuild ./projections/tree ./projections/memories \
 	./services/access ./services/assembly ./services/command ./services/door ./services/grant ./services/keystore \
 	./services/memory ./services/signin ./services/staking ./services/telemetry ./services/e2e
 SLOW := ./projections/audit ./services/browser ./services/cmd/ledger \
@@ -134,7 +134,7 @@ EVENTS ?= 1000000
 bench: build ## the figures of docs/performance.md
 	go build -trimpath -o bin/bench ./services/cmd/bench
 	bin/bench $(BENCHFLAGS)
-	go test ./projections/runner -run '^$$' -bench Replay -benchtime 1x -timeout 60m
+	go test ./projections/projector -run '^$$' -bench Replay -benchtime 1x -timeout 60m
 	EVENTS=$(EVENTS) go test ./projections/audit -run '^$$' -bench RebuildAndVerify -benchtime 1x -timeout 60m
 	go test ./anchoring/anchorer -run '^$$' -bench Sweep -benchtime 1x -timeout 60m
 
