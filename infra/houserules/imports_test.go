@@ -164,7 +164,7 @@ func TestRulesBite(t *testing.T) {
 	t.Parallel()
 	for _, bad := range [][2]string{
 		{"events/leaf", "infra/child"}, {"infra/localnats", "events"}, {"projections/tree", "services/keystore"},
-		{"anchoring/anchorer", "services/config"}, {"anchoring/anchorer", "projections/runner"},
+		{"anchoring/anchorer", "services/config"}, {"anchoring/anchorer", "projections/projector"},
 		{"services/core", "services/extension"}, {"services/extension", "services/core"},
 		{"services/command", "services/core"}, {"services/memory", "infra/localnats"},
 	} {
