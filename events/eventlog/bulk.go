@@ -39,18 +39,10 @@ func (l *JetStream) Bulk() Bulk { return Bulk{JetStream: l} }
 // Read implements PartReader. Beyond the slices, 16 MiB and 2,000 messages may
 // be on their way. What is short or filtered is read by direct gets.
 func (b Bulk) Read(ctx context.Context, cfg ReadConfig, yield func(Slice) error) error {
-	if b.node != "" {
-		return readAhead(ctx, cfg, b.fetch, yield)
-	}
-	return b.readLong(ctx, cfg, b.fetch, yield)
-}
-
-// readLong has fetch read what is worth while, and direct gets the rest.
-func (b Bulk) readLong(ctx context.Context, cfg ReadConfig, fetch func(context.Context, ReadConfig, chan<- Slice) error, yield func(Slice) error) error {
-	if cfg.Subject != "" || cfg.To < max(1, cfg.From)+bulkRecords {
+	if b.node == "" && (cfg.Subject != "" || cfg.To < max(1, cfg.From)+bulkRecords) {
 		return b.Direct().Read(ctx, cfg, yield)
 	}
-	return readAhead(ctx, cfg, fetch, yield)
+	return readAhead(ctx, cfg, b.fetch, yield)
 }
 
 // fetch sends the slices of a Read.

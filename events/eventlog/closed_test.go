@@ -11,7 +11,6 @@ import (
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
-	"github.com/memory-ledger/ledger/infra/localnats"
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 )
 
@@ -19,8 +18,7 @@ import (
 // ever, and say nothing.
 func TestReadersEndWithTheirConnection(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	server := natstest.Start(t, natstest.Dir(dir))
+	server := natstest.Start(t)
 	appender, _ := open(t, server.URL())
 	owner := events.OwnerFromBytes([32]byte{1})
 	expected := uint64(0)
@@ -41,9 +39,6 @@ func TestReadersEndWithTheirConnection(t *testing.T) {
 		},
 		"bulk": func(ctx context.Context, l *eventlog.JetStream, yield func(eventlog.Slice) error) error {
 			return l.Bulk().Read(ctx, eventlog.ReadConfig{To: wanted}, yield)
-		},
-		"files": func(ctx context.Context, l *eventlog.JetStream, yield func(eventlog.Slice) error) error {
-			return l.Files(localnats.OpenBlocks(dir, eventlog.StreamName)).Read(ctx, eventlog.ReadConfig{To: wanted}, yield)
 		},
 		"follow": func(ctx context.Context, l *eventlog.JetStream, yield func(eventlog.Slice) error) error {
 			return l.Direct().Follow(ctx, eventlog.FollowConfig{}, yield)

@@ -16,7 +16,6 @@ import (
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/events/eventlog/logtest"
-	"github.com/memory-ledger/ledger/infra/localnats"
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 )
 
@@ -64,19 +63,6 @@ func TestDirect(t *testing.T) {
 // TestBulk runs the suite on the log as a replay reads it.
 func TestBulk(t *testing.T) {
 	onProcess(t, func(_ *testing.T, log *eventlog.JetStream, _ string) eventlog.Log { return log.Bulk() })
-}
-
-// TestFiles runs the suite on the log as a replay reads it past its server.
-func TestFiles(t *testing.T) {
-	logtest.Run(t, func(t *testing.T) logtest.Fixture {
-		dir := t.TempDir()
-		server := natstest.StartProcess(t, natstest.Dir(dir))
-		log, cut := open(t, server.URL())
-		return logtest.Fixture{Log: log.Files(localnats.OpenBlocks(dir, eventlog.StreamName)), Cut: cut, Restart: func() {
-			server.Kill()
-			server.Start()
-		}}
-	})
 }
 
 // TestDurable runs the suite on the log as the projector of a cluster follows

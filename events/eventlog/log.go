@@ -99,8 +99,6 @@ type Reader interface {
 type Slice struct {
 	First, Last uint64
 	Records     []Record
-
-	room []byte // where the payloads lie together, to be used again; nil where they do not
 }
 
 // FollowConfig says what to follow. The zero value follows everything from

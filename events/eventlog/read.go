@@ -25,7 +25,7 @@ type PartReader interface {
 	// is.
 	//
 	// Without a filter the slices are contiguous, and one that is not is
-	// ErrGap. The payloads of a slice are worth nothing when yield returns.
+	// ErrGap.
 	Read(ctx context.Context, cfg ReadConfig, yield func(Slice) error) error
 }
 

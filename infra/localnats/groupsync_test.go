@@ -4,16 +4,29 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 )
 
-// newGroupSync is one over a folder that looks like a stream's.
-func newGroupSync(t *testing.T) *GroupSync {
+// disk is a folder of blocks that a server appends to, and what of it a power
+// cut would leave: of each file no more than it had when an fsync of it began.
+type disk struct {
+	t *testing.T
+	g *GroupSync
+
+	mu      sync.Mutex
+	block   int
+	written map[int]int // bytes in a block
+	durable map[int]int // how many of them are synced
+	named   int         // the newest block whose name is durable
+}
+
+func newDisk(t *testing.T) *disk {
 	t.Helper()
 	stream := filepath.Join(t.TempDir(), "$G", "streams", "LEDGER")
 	msgs := filepath.Join(stream, "msgs")
@@ -25,7 +38,55 @@ func newGroupSync(t *testing.T) *GroupSync {
 			t.Fatal(err)
 		}
 	}
-	return &GroupSync{dir: msgs}
+	d := &disk{t: t, g: newGroupSync(msgs, false), block: 1, written: map[int]int{1: 1}, durable: map[int]int{}}
+	d.g.syncFile = func(path string) error {
+		d.begun(path)
+		return syncFile(path)
+	}
+	return d
+}
+
+// begun is for when a sync of a file begins.
+func (d *disk) begun(path string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if path == d.g.dir {
+		d.named = d.block
+	}
+	var n int
+	if _, err := fmt.Sscanf(filepath.Base(path), "%d.blk", &n); err == nil {
+		d.durable[n] = d.written[n]
+	}
+}
+
+// write appends to the newest block, or begins another one, and returns where
+// the message ends.
+func (d *disk) write(length int, next bool) (block, end int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if next {
+		d.block++
+	}
+	f, err := os.OpenFile(blockPath(d.g.dir, d.block), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	if err != nil {
+		d.t.Error(err)
+		return 0, 0
+	}
+	defer f.Close()
+	if _, err := f.Write(make([]byte, length)); err != nil {
+		d.t.Error(err)
+	}
+	d.written[d.block] += length
+	return d.block, d.written[d.block]
+}
+
+// check is for after a sync that began after the write: a power cut leaves the message.
+func (d *disk) check(block, end int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.durable[block] < end || d.named < block {
+		d.t.Errorf("block %d up to %d: durable are %d bytes of it, and the names up to %d", block, end, d.durable[block], d.named)
+	}
 }
 
 // answered runs a sync and reports how it ends.
@@ -35,210 +96,217 @@ func answered(t *testing.T, sync func(context.Context) error) <-chan error {
 	return done
 }
 
-func TestARoundWaitsForThoseWhoJoined(t *testing.T) {
+// A message that comes while its block is being synced, and before the next block is
+// made, is not in that round, and must be in the next one. So too where the round is
+// the first one.
+func TestABlockIsSyncedToItsEnd(t *testing.T) {
 	t.Parallel()
-	g := newGroupSync(t)
-	synctest.Test(t, func(t *testing.T) {
-		start := time.Now()
-		first, _ := g.Join()
-		second, _ := g.Join()
-		_, third := g.Join()
-		one := answered(t, first)
-		synctest.Wait()
-		late, leave := g.Join() // belongs to the next round: nobody waits for it
-		defer leave()
-		_ = late
-		two := answered(t, second)
-		synctest.Wait()
-		select {
-		case <-one:
-			t.Error("the round began while one who had joined was missing")
-		default:
-		}
-		third()
-		for _, done := range []<-chan error{one, two} {
-			if err := <-done; err != nil {
-				t.Error(err)
+	for _, before := range []int{0, 1} {
+		d := newDisk(t)
+		for range before {
+			if err := d.g.round(); err != nil {
+				t.Fatal(err)
 			}
 		}
-		if waited := time.Since(start); waited != 0 {
-			t.Errorf("waited %s for a timer", waited)
+		first, firstEnd := d.write(10, false)
+		var second, third, secondEnd, thirdEnd int
+		d.g.syncFile = func(path string) error {
+			d.begun(path)
+			if filepath.Base(path) == "1.blk" && third == 0 {
+				second, secondEnd = d.write(20, false)
+				third, thirdEnd = d.write(30, true)
+			}
+			return syncFile(path)
 		}
-	})
+		for range 2 {
+			if err := d.g.round(); err != nil {
+				t.Fatal(err)
+			}
+			d.check(first, firstEnd)
+		}
+		d.check(second, secondEnd)
+		d.check(third, thirdEnd)
+	}
 }
 
-func TestARoundWaitsNoLongerThanItsLimit(t *testing.T) {
+// A block is found by the names on the way to it and by the description of its stream:
+// the first round syncs those as well.
+func TestWhatLeadsToTheBlocksIsDurable(t *testing.T) {
 	t.Parallel()
-	g := newGroupSync(t)
-	synctest.Test(t, func(t *testing.T) {
-		start := time.Now()
-		sync, _ := g.Join()
-		_, leave := g.Join() // hangs
-		if err := <-answered(t, sync); err != nil {
-			t.Error(err)
-		}
-		if waited := time.Since(start); waited != gatherLimit {
-			t.Errorf("waited %s, want %s", waited, gatherLimit)
-		}
-		leave()
-		alone, _ := g.Join()
-		if err := <-answered(t, alone); err != nil {
-			t.Error(err)
-		}
-		if waited := time.Since(start); waited != gatherLimit {
-			t.Errorf("one alone waited %s", waited-gatherLimit)
-		}
-		if err := <-answered(t, g.Sync); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
-func TestAFailedSyncIsEverybodysError(t *testing.T) {
-	t.Parallel()
-	g := newGroupSync(t)
-	if err := os.RemoveAll(filepath.Dir(g.dir)); err != nil {
+	d := newDisk(t)
+	synced := map[string]bool{}
+	d.g.syncFile = func(path string) error {
+		synced[path] = true
+		return syncFile(path)
+	}
+	if err := d.g.round(); err != nil {
 		t.Fatal(err)
 	}
-	synctest.Test(t, func(t *testing.T) {
-		first, _ := g.Join()
-		second, _ := g.Join()
-		one, two := answered(t, first), answered(t, second)
-		if <-one == nil || <-two == nil {
-			t.Error("a sync without a file succeeded")
-		}
-	})
-}
-
-// A disk that hangs keeps the one who is at it. Others wait as long as they may,
-// and what they asked for is done once the disk is back.
-func TestADiskThatHangsKeepsOneCaller(t *testing.T) {
-	t.Parallel()
-	g := newGroupSync(t)
-	var hung chan struct{} // of the bubble
-	rounds := 0
-	g.watch = func(_, path string) {
-		if path == blockPath(g.dir, 1) {
-			rounds++
-			<-hung
+	stream := filepath.Dir(d.g.dir)
+	streams := filepath.Dir(stream)
+	account := filepath.Dir(streams)
+	for _, path := range []string{
+		filepath.Join(stream, "meta.inf"), filepath.Join(stream, "meta.sum"),
+		d.g.dir, stream, streams, account, filepath.Dir(account),
+	} {
+		if !synced[path] {
+			t.Errorf("%s is not synced", path)
 		}
 	}
+}
+
+func TestWhatWasSyncedIsDurable(t *testing.T) {
+	t.Parallel()
+	for _, rewritten := range []bool{false, true} {
+		d := newDisk(t)
+		d.g.rewritten = rewritten
+		var writers sync.WaitGroup
+		for i := range 16 {
+			writers.Go(func() {
+				chance := rand.NewChaCha8([32]byte{byte(i)})
+				for range 30 {
+					block, end := d.write(int(1+chance.Uint64()%3000), chance.Uint64()%20 == 0)
+					if err := d.g.Sync(t.Context()); err != nil {
+						t.Error(err)
+						return
+					}
+					d.check(block, end)
+				}
+			})
+		}
+		writers.Wait()
+		if d.block < 10 {
+			t.Errorf("only %d blocks", d.block)
+		}
+	}
+}
+
+// What a failed fsync was for may be gone, though the next one succeeds.
+func TestAfterAFailedFsyncNothingIsDurable(t *testing.T) {
+	t.Parallel()
+	d := newDisk(t)
+	path := filepath.Join(d.g.dir, "1.blk")
+	// Opens, and refuses to be synced.
+	if err := errors.Join(os.Rename(path, path+".kept"), os.Symlink(os.DevNull, path)); err != nil {
+		t.Fatal(err)
+	}
+	want := d.g.Sync(t.Context())
+	if !errors.Is(want, ErrSync) || !errors.Is(want, errLost) {
+		t.Fatalf("an fsync that failed: %v", want)
+	}
+	if err := errors.Join(os.Remove(path), os.Rename(path+".kept", path)); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.g.Sync(t.Context()); !errors.Is(err, errLost) {
+		t.Errorf("after one that failed: %v", err)
+	}
+}
+
+// A file that can't be opened has lost nothing. The next round begins with everything
+// there is.
+func TestAfterAFailedOpenSyncsGoOn(t *testing.T) {
+	t.Parallel()
+	d := newDisk(t)
+	path := filepath.Join(d.g.dir, "1.blk")
+	sync := func() error { return d.g.Sync(context.WithoutCancel(t.Context())) }
+	if err := sync(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(path, path+".kept"); err != nil {
+		t.Fatal(err)
+	}
+	if err := sync(); !errors.Is(err, ErrSync) || errors.Is(err, errLost) {
+		t.Errorf("without the file: %v", err)
+	}
+	if err := os.Rename(path+".kept", path); err != nil {
+		t.Fatal(err)
+	}
+	first, firstEnd := d.write(5, false)
+	second, secondEnd := d.write(5, true)
+	if err := sync(); err != nil {
+		t.Error(err)
+	}
+	d.check(first, firstEnd)
+	d.check(second, secondEnd)
+}
+
+// A disk that hangs keeps the one caller that syncs. The others wait as long as they
+// may, share the next round, and hear of its error.
+func TestADiskThatHangsKeepsOneCaller(t *testing.T) {
+	t.Parallel()
+	d := newDisk(t)
+	rounds, fails := 0, errors.New("fails")
 	synctest.Test(t, func(t *testing.T) {
-		hung = make(chan struct{})
-		leader := answered(t, g.Sync)
+		hung := make(chan struct{})
+		d.g.syncFile = func(path string) error {
+			if path != blockPath(d.g.dir, 1) {
+				return nil
+			}
+			<-hung
+			if rounds++; rounds == 2 {
+				return fails
+			}
+			return nil
+		}
+		leader := answered(t, d.g.Sync)
 		synctest.Wait()
 		const patience = 5 * time.Second
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
 		start := time.Now()
-		if err := g.Sync(ctx); !errors.Is(err, ErrSync) || !errors.Is(err, context.DeadlineExceeded) {
+		if err := d.g.Sync(ctx); !errors.Is(err, ErrSync) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("behind a disk that hangs: %v", err)
 		}
 		if waited := time.Since(start); waited != patience {
 			t.Errorf("waited %s, not %s", waited, patience)
 		}
-		patient := answered(t, g.Sync)
+		one, two := answered(t, d.g.Sync), answered(t, d.g.Sync)
 		synctest.Wait()
-		if len(leader) > 0 || len(patient) > 0 {
+		if len(leader)+len(one)+len(two) > 0 {
 			t.Error("answered while the disk hung")
 		}
 		close(hung)
-		if err := errors.Join(<-leader, <-patient); err != nil {
+		if err := <-leader; err != nil {
 			t.Error(err)
 		}
+		for _, err := range []error{<-one, <-two} {
+			if !errors.Is(err, ErrSync) || !errors.Is(err, fails) {
+				t.Errorf("a caller of the round that failed: %v", err)
+			}
+		}
 		if rounds != 2 {
-			t.Errorf("%d rounds, want the leader's and one for who came meanwhile", rounds)
+			t.Errorf("%d rounds, want the leader's and one for those that came meanwhile", rounds)
 		}
 		synctest.Wait()
-		if g.working {
-			t.Error("nobody waits, and somebody works")
+		if d.g.working {
+			t.Error("no caller waits, and a round runs")
 		}
 	})
 }
 
-// Whoever does a round that panics, all who share it are told, and whoever comes
-// later at once.
-func TestAPanicInARoundIsEverybodysError(t *testing.T) {
-	t.Parallel()
-	for _, led := range []bool{true, false} {
-		t.Run(fmt.Sprintf("led by a caller: %v", led), func(t *testing.T) {
-			t.Parallel()
-			g := newGroupSync(t)
-			synctest.Test(t, func(t *testing.T) {
-				goOn, rounds := make(chan struct{}), 0
-				g.watch = func(_, path string) {
-					if path != blockPath(g.dir, 1) {
-						return
-					}
-					if rounds++; rounds == 1 {
-						<-goOn
-					}
-					if led || rounds == 2 {
-						panic("a round")
-					}
-				}
-				first := answered(t, g.Sync)
-				synctest.Wait()
-				shared := []<-chan error{answered(t, g.Sync), answered(t, g.Sync)}
-				synctest.Wait()
-				close(goOn)
-				if err := <-first; led != errors.Is(err, ErrSync) {
-					t.Errorf("the first caller: %v", err)
-				}
-				shared = append(shared, answered(t, g.Sync)) // with those, or later
-				for _, err := range shared {
-					if err := <-err; !errors.Is(err, ErrSync) || !strings.Contains(err.Error(), "panic: a round") {
-						t.Errorf("another caller: %v", err)
-					}
-				}
-				done := rounds
-				if err := <-answered(t, g.Sync); !errors.Is(err, ErrSync) || rounds != done {
-					t.Errorf("after a panic: %v, %d more rounds", err, rounds-done)
-				}
-				if err := g.close(); err != nil {
-					t.Errorf("the end, with nothing to empty: %v", err)
-				}
-			})
-		})
-	}
-}
-
-// A server that stops waits for the round that runs: what it says is true, and
-// nobody else is at the files.
+// A server that stops waits for the round that runs, and refuses later ones.
 func TestTheEndWaitsForTheRound(t *testing.T) {
 	t.Parallel()
-	g := newGroupSync(t)
-	g.half, g.redoPath = 4*redoPage, filepath.Join(t.TempDir(), "redo", "LEDGER")
+	d := newDisk(t)
 	synctest.Test(t, func(t *testing.T) {
-		if err := <-answered(t, g.Sync); err != nil {
-			t.Fatal(err)
+		goOn := make(chan struct{})
+		d.g.syncFile = func(string) error {
+			<-goOn
+			return nil
 		}
-		if err := os.WriteFile(blockPath(g.dir, 1), []byte("more"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		goOn, rounds := make(chan struct{}), 0
-		g.watch = func(step, _ string) {
-			if step == stepCopied {
-				rounds++
-				<-goOn
-			} else if rounds > 0 {
-				select {
-				case <-goOn:
-				default:
-					t.Error("two are at the files")
-				}
-			}
-		}
-		asked := answered(t, g.Sync)
+		asked := answered(t, d.g.Sync)
 		synctest.Wait()
-		closed := answered(t, func(context.Context) error { return g.close() })
+		closed := answered(t, func(context.Context) error { d.g.close(); return nil })
 		synctest.Wait()
-		if rounds != 1 || len(asked) > 0 || len(closed) > 0 {
-			t.Errorf("%d rounds; the round is over: %v, the end: %v", rounds, len(asked) > 0, len(closed) > 0)
+		if len(asked)+len(closed) > 0 {
+			t.Error("over before the round was")
 		}
 		close(goOn)
 		if err := errors.Join(<-asked, <-closed); err != nil {
 			t.Error(err)
+		}
+		if err := d.g.Sync(t.Context()); !errors.Is(err, ErrSync) {
+			t.Errorf("a sync after the stop: %v", err)
 		}
 	})
 }

@@ -14,9 +14,6 @@
 //	password-auditor
 //	            of the user who may only read, likewise
 //	jetstream/  the server's store
-//	redo/       the newest bytes of streams that a GroupSync syncs, once more; see
-//	            there. It belongs to jetstream/: copy, restore and delete both or
-//	            neither, unless the server was stopped properly
 //
 // A killed process leaves nothing else: the next Start recovers the store, and
 // every message that was acknowledged is in it.
@@ -51,7 +48,6 @@ const (
 	lockName         = "lock"
 	passwordName     = "password"
 	readPasswordName = "password-auditor"
-	redoName         = "redo"
 	storeName        = "jetstream" // the server's choice
 
 	defaultStartTimeout = 60 * time.Second // recovery of millions of messages included
@@ -68,8 +64,8 @@ type Config struct {
 	// NoSync acknowledges before fsync. A power cut then loses acknowledged
 	// messages, a killed process does not: for tests that cut no power.
 	NoSync bool
-	// GroupSync leaves the fsync to Server.GroupSync, which whoever promises
-	// durability then has to call.
+	// GroupSync leaves the fsync to Server.GroupSync: call that before a write is
+	// acknowledged.
 	GroupSync bool
 	// ReadStream is the stream that ReadURL lets its holders read; empty: none.
 	ReadStream string
@@ -89,7 +85,6 @@ type Server struct {
 	reader       atomic.Pointer[server.User] // nil: nobody is let in as Reader
 	visits       atomic.Uint64
 	port         int
-	redoDir      string
 
 	mu     sync.Mutex
 	conns  []*nats.Conn          // made by Connect, drained by Stop
@@ -122,7 +117,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("local NATS: %w", err)
 	}
-	s := &Server{lock: lock, redoDir: filepath.Join(cfg.Dir, redoName), groups: map[string]*GroupSync{}}
+	s := &Server{lock: lock, groups: map[string]*GroupSync{}}
 	if err := s.start(ctx, cfg); err != nil {
 		return nil, errors.Join(fmt.Errorf("local NATS: %w", err), lock.Release())
 	}
@@ -135,9 +130,6 @@ func (s *Server) start(ctx context.Context, cfg Config) error {
 		return err
 	}
 	if s.readPassword, err = datadir.PasswordFile(filepath.Join(cfg.Dir, readPasswordName)); err != nil {
-		return err
-	}
-	if err := restoreAll(s.redoDir, filepath.Join(cfg.Dir, storeName)); err != nil {
 		return err
 	}
 	if s.ns, err = server.NewServer(options(cfg, guard{s})); err != nil {
@@ -295,30 +287,27 @@ func (s *Server) shutdown(ctx context.Context) error {
 		defer cancel()
 	}
 	drainErr := s.drain(ctx)
-	closed := make(chan error, 1)
+	closed := make(chan struct{})
 	go func() {
 		s.ns.Shutdown()
 		s.ns.WaitForShutdown()
-		closed <- s.closeGroups()
+		s.closeGroups()
+		close(closed)
 	}()
 	select {
-	case err := <-closed:
-		return errors.Join(drainErr, err, s.lock.Release())
+	case <-closed:
+		return errors.Join(drainErr, s.lock.Release())
 	case <-ctx.Done():
 		return errors.Join(drainErr, fmt.Errorf("stop local NATS: %w", ctx.Err()))
 	}
 }
 
-func (s *Server) closeGroups() error {
+func (s *Server) closeGroups() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var errs []error
 	for _, g := range s.groups {
-		if err := g.close(); err != nil {
-			errs = append(errs, fmt.Errorf("stop local NATS: %w", err))
-		}
+		g.close()
 	}
-	return errors.Join(errs...)
 }
 
 // drain lets every connection of ours finish what it was given.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"io/fs"
 	"log/slog"
 	"maps"
 	"math/rand/v2"
@@ -63,31 +62,28 @@ func boot(t *testing.T, survived map[string][]byte, answers map[uint64][]byte) *
 		t.Fatal(err)
 	}
 	m.group = m.server.GroupSync(powerStream, false)
-	m.group.half = 64 * redoPage
-	m.group.watch = m.synced
+	m.group.syncFile = m.sync
 	return m
 }
 
-// synced keeps what a power cut from now on leaves of a file.
-func (m *machine) synced(step, path string) {
-	if step != stepSync {
-		return
-	}
+// sync keeps what a power cut from now on leaves of a file.
+func (m *machine) sync(path string) error {
 	info, err := os.Stat(path)
 	if err != nil || info.IsDir() {
-		return
+		return err
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {
-		m.t.Error(err)
+		return err
 	}
 	name, err := filepath.Rel(m.dir, path)
 	if err != nil {
-		m.t.Error(err)
+		return err
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.onDisk[name] = data
+	return nil
 }
 
 // write stores messages and keeps what was answered.
@@ -95,14 +91,12 @@ func (m *machine) write(chance *rand.ChaCha8, n int) {
 	for range n {
 		message := make([]byte, 1+chance.Uint64()%3000)
 		_, _ = chance.Read(message) // always all
-		sync, leave := m.group.Join()
 		ack, err := m.js.Publish(m.t.Context(), "t.x", message)
 		if err != nil {
-			leave()
 			m.t.Error(err)
 			return
 		}
-		if err := sync(m.t.Context()); err != nil {
+		if err := m.group.Sync(m.t.Context()); err != nil {
 			m.t.Error(err)
 			return
 		}
@@ -113,23 +107,11 @@ func (m *machine) write(chance *rand.ChaCha8, n int) {
 }
 
 // cut returns what a power cut at this moment leaves of the files, and what was
-// answered before it. The redo file is on the disk as far as its writes came.
+// answered before it.
 func (m *machine) cut() (survived map[string][]byte, answers map[uint64][]byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	survived, answers = maps.Clone(m.onDisk), maps.Clone(m.answers)
-	err := filepath.WalkDir(m.server.redoDir, func(path string, e fs.DirEntry, err error) error {
-		if err != nil || e.IsDir() {
-			return err
-		}
-		data, err := os.ReadFile(path)
-		survived[filepath.Join(redoName, e.Name())] = data
-		return err
-	})
-	if err != nil {
-		m.t.Error(err)
-	}
-	return survived, answers
+	return maps.Clone(m.onDisk), maps.Clone(m.answers)
 }
 
 // holds checks that everything that was answered is there.
@@ -148,12 +130,10 @@ func (m *machine) holds() {
 }
 
 // TestPowerCuts cuts the power of a real server while eight write to it, again
-// and again: everything that was acknowledged is there, though nearly none of it
-// was synced in the file that it belongs to.
+// and again: everything that was acknowledged is there.
 func TestPowerCuts(t *testing.T) {
 	t.Parallel()
 	m := boot(t, nil, map[uint64][]byte{})
-	var redone int
 	for life := range 6 {
 		var writers sync.WaitGroup
 		for i := range 8 {
@@ -169,34 +149,10 @@ func TestPowerCuts(t *testing.T) {
 		})
 		writers.Wait()
 		<-halfway
-		redone += len(readRedo(survived[filepath.Join(redoName, powerStream)]))
 		if t.Failed() {
 			return
 		}
 		m = boot(t, survived, answers)
 		m.holds()
 	}
-	if redone < 100 {
-		t.Errorf("the redo files held %d records only", redone)
-	}
-}
-
-// TestAStoppedServerNeedsNoRedoFile: whoever copies the store of a server that
-// was stopped properly has all of it.
-func TestAStoppedServerNeedsNoRedoFile(t *testing.T) {
-	t.Parallel()
-	m := boot(t, nil, map[uint64][]byte{})
-	m.write(rand.NewChaCha8([32]byte{}), 100)
-	_, answers := m.cut()
-	if err := m.server.Stop(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	survived, _ := m.cut()
-	if left := readRedo(survived[filepath.Join(redoName, powerStream)]); len(left) > 0 {
-		t.Errorf("%d records are left", len(left))
-	}
-	if err := m.group.Sync(t.Context()); !errors.Is(err, ErrSync) {
-		t.Errorf("a sync after the stop: %v", err)
-	}
-	boot(t, survived, answers).holds()
 }

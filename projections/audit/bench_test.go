@@ -13,8 +13,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/memory-ledger/ledger/events/eventlog"
-	"github.com/memory-ledger/ledger/infra/localnats"
-	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 	"github.com/memory-ledger/ledger/projections/audit"
 	"github.com/memory-ledger/ledger/projections/internal/world"
 	"github.com/memory-ledger/ledger/projections/rebuild"
@@ -33,15 +31,14 @@ func BenchmarkRebuildAndVerify(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	dir := b.TempDir()
-	log := world.NewLog(b, natstest.Dir(dir))
+	log := world.NewLog(b)
 	fillLog(b, log, n)
 	pool := world.Pool(b, world.RunDatabase(b), schema.Live)
 	var rebuilding, verifying, copying time.Duration
 	var most uint64
 	rebuilt := func() {
 		b.Helper()
-		result, err := rebuild.Run(b.Context(), rebuild.Config{Pool: emptied(b, pool), Log: replayed(log, dir), Force: true})
+		result, err := rebuild.Run(b.Context(), rebuild.Config{Pool: emptied(b, pool), Log: replayed(log), Force: true})
 		if err != nil || result.Position != uint64(n) {
 			b.Fatalf("%+v, %v", result, err)
 		}
@@ -53,7 +50,7 @@ func BenchmarkRebuildAndVerify(b *testing.B) {
 		rebuilding += time.Since(start)
 		start = time.Now()
 		peak := watchHeap(func() {
-			summary, err := audit.Run(b.Context(), audit.Config{Log: replayed(log, dir), Pool: pool, Report: func(f audit.Finding) { b.Error(f) }})
+			summary, err := audit.Run(b.Context(), audit.Config{Log: replayed(log), Pool: pool, Report: func(f audit.Finding) { b.Error(f) }})
 			if err != nil || summary.Rows["memories"] != n {
 				b.Fatalf("%+v, %v", summary, err)
 			}
@@ -70,19 +67,14 @@ func BenchmarkRebuildAndVerify(b *testing.B) {
 	b.ReportMetric(float64(most)/(1<<20), "verify-heap-MiB")
 }
 
-// replayed is the log as a local run's tools read it, out of its server's folder;
-// LOG_READ=consumer as those of a cluster do, and direct as those who may not make
-// consumers.
-func replayed(log *world.Log, dir string) rebuild.Log {
+// replayed is the log as a local run's tools read it, or with LOG_READ=direct as those
+// that may not make consumers.
+func replayed(log *world.Log) rebuild.Log {
 	stream := log.Log.(*eventlog.JetStream)
-	switch os.Getenv("LOG_READ") {
-	case "direct":
+	if os.Getenv("LOG_READ") == "direct" {
 		return stream.Direct()
-	case "consumer":
-		return stream.Bulk()
-	default:
-		return stream.Files(localnats.OpenBlocks(dir, eventlog.StreamName))
 	}
+	return stream.Bulk()
 }
 
 func fillLog(b *testing.B, log *world.Log, n int) {

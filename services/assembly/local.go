@@ -276,7 +276,7 @@ func (l *local) note() error {
 	}
 	if l.nats != nil {
 		run.NATSURL, run.NATSReadURL = l.nats.URL(), l.nats.ReadURL()
-		run.LogRead = config.LogReadFiles
+		run.LogRead = config.LogReadConsumer
 	}
 	return l.dir.WriteRun(run)
 }

@@ -45,8 +45,6 @@ func Rebuild(ctx context.Context, cfg config.Config, o rebuild.Config) (rebuild.
 // partReader returns the log as the configuration says that tools read it.
 func partReader(cfg config.Config, log *eventlog.JetStream) audit.Log {
 	switch cfg.LogRead {
-	case config.LogReadFiles:
-		return log.Files(localnats.OpenBlocks(filepath.Join(cfg.DataDir, natsFolder), eventlog.StreamName))
 	case config.LogReadConsumer:
 		return log.Bulk()
 	default:

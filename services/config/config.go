@@ -20,12 +20,10 @@ import (
 	"github.com/memory-ledger/ledger/services/keystore"
 )
 
-// Values of LOG_READ. LogReadFiles is a local run's to say, of its own folder: who
-// said it of another log would read the wrong one.
+// Values of LOG_READ.
 const (
 	LogReadDirect   = "direct"
 	LogReadConsumer = "consumer"
-	LogReadFiles    = "files"
 )
 
 // Config is every setting. A variable that ends in _FILE names a file that

@@ -9,7 +9,7 @@ import (
 
 func TestLogReadSettings(t *testing.T) {
 	t.Parallel()
-	for value, good := range map[string]bool{"": true, "direct": true, "consumer": true, "files": false, "fast": false} {
+	for value, good := range map[string]bool{"": true, "direct": true, "consumer": true, "fast": false} {
 		_, err := config.Load([]string{"LOG_READ=" + value})
 		if (err == nil) != good || err != nil && !strings.Contains(err.Error(), "LOG_READ") {
 			t.Errorf("%q: %v", value, err)

@@ -16,8 +16,7 @@ import (
 
 // TestNoAcknowledgementBeforeTheFsync watches the system calls of a run: each
 // 201 leaves only after everything that was written to the log before it was
-// synced by an fdatasync that began after the write, or was read after the write
-// and copied into the redo file, which is open so that its writes are synced.
+// synced by an fsync that began after the write.
 func TestNoAcknowledgementBeforeTheFsync(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: make verify runs it")
@@ -33,7 +32,7 @@ func TestNoAcknowledgementBeforeTheFsync(t *testing.T) {
 	dir := filepath.Join(pgtest.Folder(t), "data")
 	trace := filepath.Join(t.TempDir(), "trace")
 	const writes = 20
-	r := launchUnder(t, []string{strace, "-f", "-y", "-s", "24", "-e", "trace=openat,pread64,pwrite64,write,fdatasync,fstat,newfstatat", "-o", trace}, dir)
+	r := launchUnder(t, []string{strace, "-f", "-y", "-s", "24", "-e", "trace=pwrite64,write,fsync,fdatasync", "-o", trace}, dir)
 	r.awaitUp()
 	core, extension := r.clients()
 	wallet := stacktest.NewWallet()
@@ -44,36 +43,25 @@ func TestNoAcknowledgementBeforeTheFsync(t *testing.T) {
 	}
 	r.stop()
 	w := watch(t, trace)
-	if w.acknowledged < 2*writes || w.stored < 2*writes || w.copied < writes {
-		t.Errorf("the trace shows %d acknowledgements, %d writes to the log and %d copies of them", w.acknowledged, w.stored, w.copied)
-	}
-	if w.asked > writes/2 {
-		t.Errorf("the log's files were asked for their times %d times, which makes syncs dearer", w.asked)
+	if w.acknowledged < 2*writes || w.stored < 2*writes {
+		t.Errorf("the trace shows %d acknowledgements and %d writes to the log", w.acknowledged, w.stored)
 	}
 }
 
 var (
-	logWrite   = regexp.MustCompile(`^(\d+) +pwrite64\(\d+<[^>]*/streams/LEDGER/msgs/\d+\.blk>`)
-	logRead    = regexp.MustCompile(`^(\d+) +pread64\(\d+<[^>]*/streams/LEDGER/msgs/\d+\.blk>`)
-	syncStart  = regexp.MustCompile(`^(\d+) +fdatasync\(\d+<[^>]*/streams/LEDGER/msgs/\d+\.blk>`)
-	redoOpened = regexp.MustCompile(`^\d+ +openat\([^"]*"[^"]*/redo/LEDGER", [A-Z_|]*O_DSYNC`)
-	redoWrite  = regexp.MustCompile(`^(\d+) +pwrite64\(\d+<[^>]*/redo/LEDGER>`)
-	askedTimes = regexp.MustCompile(`stat\w*\([^)]*/streams/LEDGER/msgs/\d+\.blk`)
-	resumed    = regexp.MustCompile(`^(\d+) +<\.\.\. (pwrite64|fdatasync) resumed>`)
-	answered   = regexp.MustCompile(`^\d+ +write\(\d+<(TCP|socket)[^>]*>*, "HTTP/1\.1 201`)
+	logWrite  = regexp.MustCompile(`^(\d+) +pwrite64\(\d+<[^>]*/streams/LEDGER/msgs/\d+\.blk>`)
+	syncStart = regexp.MustCompile(`^(\d+) +f(?:data)?sync\(\d+<[^>]*/streams/LEDGER/msgs/\d+\.blk>`)
+	resumed   = regexp.MustCompile(`^(\d+) +<\.\.\. (?:pwrite64|fsync|fdatasync) resumed>`)
+	answered  = regexp.MustCompile(`^\d+ +write\(\d+<(TCP|socket)[^>]*>*, "HTTP/1\.1 201`)
 )
 
 // witness follows a trace line by line.
 type witness struct {
 	stored       int // writes to the log that are complete
 	synced       int // how many of them are known to be on stable storage
-	copied       int // how often that is because of the redo file
 	acknowledged int
-	asked        int            // calls that ask a log's file for its times, see infra/localnats
-	read         int            // what the newest look at the log's file covers
-	begun        map[string]int // by thread: what a running fdatasync, or write to the redo file, covers
+	begun        map[string]int // by thread: what a running fsync covers
 	writing      map[string]bool
-	redo         bool // is open so that its writes are synced
 }
 
 func watch(t *testing.T, path string) *witness {
@@ -99,19 +87,6 @@ func (w *witness) line(t *testing.T, line string) {
 			return
 		}
 		w.stored++
-	case askedTimes.MatchString(line):
-		w.asked++
-	case redoOpened.MatchString(line):
-		w.redo = true
-	case logRead.MatchString(line):
-		w.read = w.stored
-	case redoWrite.MatchString(line) && w.redo:
-		w.copied++
-		thread := redoWrite.FindStringSubmatch(line)[1]
-		w.begun[thread] = w.read
-		if !unfinished {
-			w.finishSync(thread)
-		}
 	case syncStart.MatchString(line):
 		thread := syncStart.FindStringSubmatch(line)[1]
 		w.begun[thread] = w.stored

@@ -21,10 +21,10 @@ func TestHowTheLogIsRead(t *testing.T) {
 	}{
 		"a cluster":                       {nil, map[string]string{"NATS_URL": "nats://cluster"}, ""},
 		"a cluster that permits it":       {nil, map[string]string{"NATS_URL": "nats://cluster", "LOG_READ": "consumer"}, "consumer"},
-		"a local run":                     {&datadir.Run{NATSURL: "nats://own", LogRead: config.LogReadFiles}, nil, "files"},
-		"a local run, overridden":         {&datadir.Run{NATSURL: "nats://own", LogRead: config.LogReadFiles}, map[string]string{"LOG_READ": "direct"}, "direct"},
+		"a local run":                     {&datadir.Run{NATSURL: "nats://own", LogRead: config.LogReadConsumer}, nil, "consumer"},
+		"a local run, overridden":         {&datadir.Run{NATSURL: "nats://own", LogRead: config.LogReadConsumer}, map[string]string{"LOG_READ": "direct"}, "direct"},
 		"a local run on another's log":    {&datadir.Run{NATSURL: "nats://cluster"}, nil, ""},
-		"a cluster beside some local run": {&datadir.Run{NATSURL: "nats://own", LogRead: config.LogReadFiles}, map[string]string{"NATS_URL": "nats://cluster"}, ""},
+		"a cluster beside some local run": {&datadir.Run{NATSURL: "nats://own", LogRead: config.LogReadConsumer}, map[string]string{"NATS_URL": "nats://cluster"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
