@@ -171,10 +171,8 @@ func (l *JetStream) Sync(ctx context.Context) error {
 // writers append meanwhile comes after it in the file, and their syncs begin
 // after their own publishes: none of them is durable without it.
 func (l *JetStream) Append(ctx context.Context, a Append) (uint64, error) {
-	sync, leave := l.join()
 	seq, err := l.store(ctx, a)
 	if err != nil {
-		leave()
 		if l.own != nil && errors.Is(err, ErrUncertain) {
 			l.own.doubt()
 		}
@@ -186,25 +184,14 @@ func (l *JetStream) Append(ctx context.Context, a Append) (uint64, error) {
 	if a.Stored != nil {
 		a.Stored(seq)
 	}
-	if err := sync(ctx); err != nil {
-		return 0, fmt.Errorf("append: %w: %w", ErrUncertain, err)
+	if err := l.Sync(ctx); err != nil {
+		return 0, fmt.Errorf("append: %w", err)
 	}
 	if l.tail != nil {
 		subject := events.Subject{Family: a.Family, Owner: a.Owner, Kind: a.Kind}
 		l.tail.put(Record{Seq: seq, Subject: subject.String(), CommandID: a.CommandID, Payload: a.Payload})
 	}
 	return seq, nil
-}
-
-// join tells the syncer, where it wants to know, that a sync will be asked for.
-func (l *JetStream) join() (sync func(context.Context) error, leave func()) {
-	if g, ok := l.syncer.(Gatherer); ok {
-		return g.Join()
-	}
-	if l.syncer != nil {
-		return l.syncer.Sync, func() {}
-	}
-	return func(context.Context) error { return nil }, func() {}
 }
 
 // store publishes until the server says that the message is stored, or that it

@@ -127,14 +127,6 @@ type Syncer interface {
 	Sync(ctx context.Context) error
 }
 
-// Gatherer is a Syncer that waits a moment for those who said that they come.
-type Gatherer interface {
-	Syncer
-	// Join says that its caller is about to write. It then calls sync, or leave
-	// where nothing was written: one of the two, once.
-	Join() (sync func(ctx context.Context) error, leave func())
-}
-
 // Log is all four.
 type Log interface {
 	Appender
