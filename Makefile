@@ -44,23 +44,24 @@ unit: ## all Go tests but the slow ones
 .PHONY: verify
 verify: deps staticcheck vulncheck generated lint-openapi slow race fuzz ## the rest: linters, slow tests, race detector, crashes, clusters, browser, fuzzing
 
-.PHONY: slow
-# Slow tests of packages that the race detector does not run.
-slow: ## slow tests: crashes, power cuts, servers that go away, the browser
-	go test -timeout 15m $(SLOW)
+# The packages that start goroutines or share memory, in their code or their tests,
+# but for the cluster's, which runs alone. Both lists are read from the files, so
+# that none is forgotten.
+folders = $(sort $(patsubst %/,./%,$(dir $(shell grep -rlE --include='$(2)' '$(1)' $(MODULES)))))
+CLUSTER := ./services/deployed
+CONCURRENT := "sync(/atomic)?"|"testing/synctest"|\.Go\(|^\s*go (func|[a-z])
+SKIPS := testing\.Short\(\)
+RACE = $(filter-out $(CLUSTER),$(call folders,$(CONCURRENT),*.go))
+SLOW = $(filter-out $(CLUSTER) $(RACE),./services/browser $(call folders,$(SKIPS),*_test.go))
 
-# What shares memory between goroutines, and the assembled product.
-RACE := ./events/eventlog ./infra/localnats ./anchoring/anchorer \
-	./projections/projector ./projections/fence ./projections/rebuild ./projections/tree ./projections/memories \
-	./services/access ./services/assembly ./services/command ./services/door ./services/grant ./services/keystore \
-	./services/memory ./services/signin ./services/staking ./services/telemetry ./services/e2e
-SLOW := ./projections/audit ./services/browser ./services/cmd/ledger \
-	./infra/deploy ./infra/localpostgres ./infra/nats ./infra/localchain
+.PHONY: slow
+slow: ## slow tests of the packages that the race detector does not run
+	$(if $(SLOW),go test -timeout 15m $(SLOW))
 
 .PHONY: race
 race: ## the packages that share memory between goroutines, with the race detector
 	go test -race -timeout 15m $(RACE)
-	go test -race -timeout 10m ./services/deployed # a cluster of many processes: nothing beside it
+	go test -race -timeout 10m $(CLUSTER) # a cluster of many processes: nothing beside it
 
 .PHONY: fuzz
 # Executions, not seconds: with a deadline go test fails now and then because it
