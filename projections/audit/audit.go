@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
@@ -99,7 +98,7 @@ func Run(ctx context.Context, cfg Config) (Summary, error) {
 	if cfg.Patience <= 0 {
 		cfg.Patience = defaultPatience
 	}
-	a := &auditor{cfg: cfg, digests: newDigester(), report: &report{to: cfg.Report, unread: map[unread]uint64{}}}
+	a := &auditor{cfg: cfg, report: &report{to: cfg.Report, unread: map[unread]uint64{}}}
 	if err := a.run(ctx); err != nil {
 		return a.report.finish(), fmt.Errorf("audit: %w", err)
 	}
@@ -112,7 +111,6 @@ type auditor struct {
 	fold    *fold
 	through uint64
 	at      projector.Vector // of each partition, what is checked; never beyond through
-	digests *digester        // of the goroutine that folds
 }
 
 func (a *auditor) run(ctx context.Context) error {
@@ -140,12 +138,11 @@ func (a *auditor) run(ctx context.Context) error {
 		}
 	}
 	a.report.summary.Through = a.through
-	walk, err := a.read(ctx, db)
-	if err != nil {
+	if err := a.replay(ctx, db); err != nil {
 		return err
 	}
 	if db != nil {
-		if err := a.compareReadModels(ctx, db, walk); err != nil {
+		if err := a.compareReadModels(ctx, db); err != nil {
 			return err
 		}
 	}
@@ -153,17 +150,6 @@ func (a *auditor) run(ctx context.Context) error {
 		a.report.incomplete("owner %s: up to sequence %d the log has no such owner", a.cfg.Owner, a.through)
 	}
 	return a.checkChain(ctx)
-}
-
-// read folds the log and, at the same time, walks through the tables that hold
-// as much as it; db is nil where there is no database.
-func (a *auditor) read(ctx context.Context, db *snapshot) (walk *leafWalk, err error) {
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return a.replay(ctx) })
-	if db != nil {
-		group.Go(func() (err error) { walk, err = a.walkLeaves(ctx, db); return err })
-	}
-	return walk, group.Wait()
 }
 
 // align decides up to where the log is read: of each partition to the database's

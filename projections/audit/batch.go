@@ -49,46 +49,53 @@ type claim struct {
 	seq   uint64
 }
 
-// batch folds the life of a batch and checks its root against the leaves.
-func (f *fold) batch(c *current) {
-	now := c.event.Time.Time()
-	switch data := c.event.Data.(type) {
-	case *events.BatchCut:
-		if b := f.batchOf(c, data.BatchID, data.Size, data.Root, true); b != nil {
-			b.state, b.cut, b.from = "cut", &now, data.FromSize
-		}
-		if data.FromSize >= data.Size {
-			f.wrong(c, CheckBatch, "batch %s goes from size %d to %d", data.BatchID, data.FromSize, data.Size)
-		}
-	case *events.BatchSubmitted:
-		f.attempted(c, data)
-		if b := f.batchOf(c, data.BatchID, data.Size, data.Root, false); b != nil {
-			hash := events.Hash(sha256.Sum256(data.Transaction))
-			b.state, b.submitted, b.transaction = "submitted", &now, &hash
-			b.signature, b.blockhash, b.lastValid = &data.Signature, &data.Blockhash, &data.LastValidBlockHeight
-		}
-	case *events.BatchConfirmed:
-		if f.attempts[data.BatchID+" "+data.Signature] == nil {
-			f.wrong(c, CheckBatch, "batch %s is confirmed by transaction %s, which was never submitted for it", data.BatchID, data.Signature)
-		}
-		if b := f.batchOf(c, data.BatchID, data.Size, data.Root, false); b != nil {
-			b.state, b.confirmedAt, b.signature, b.slot = "confirmed", &now, &data.Signature, &data.Slot
-			b.cluster, b.program, b.account = &data.Cluster, &data.ProgramID, &data.Account
-			c.owner.confirm(b)
-		}
-	case *events.BatchFailed:
-		if a := f.attempts[data.BatchID+" "+data.Signature]; a != nil {
-			a.failed, a.failure = &now, &data.Reason
-		}
-		b := f.batches[data.BatchID]
-		if b == nil || b.owner != c.owner {
-			f.wrong(c, CheckBatch, "batch %s failed, which was never cut", data.BatchID)
-		}
-		if b != nil && b.state != "confirmed" {
-			b.state, b.failed, b.failure, b.seq = "failed", &now, &data.Reason, c.seq
-		}
+// cut folds the beginning of a batch. The other events of its life follow.
+func (f *fold) cut(c *current, data *events.BatchCut) {
+	if b := f.batchOf(c, data.BatchID, data.Size, data.Root, true); b != nil {
+		b.state, b.cut, b.from = "cut", c.now(), data.FromSize
+	}
+	if data.FromSize >= data.Size {
+		f.wrong(c, CheckBatch, "batch %s goes from size %d to %d", data.BatchID, data.FromSize, data.Size)
 	}
 }
+
+func (f *fold) submitted(c *current, data *events.BatchSubmitted) {
+	hash := events.Hash(sha256.Sum256(data.Transaction))
+	if key := attemptKey(data.BatchID, data.Signature); f.attempts[key] == nil {
+		f.attempts[key] = &attempt{batch: data.BatchID, signature: data.Signature, blockhash: data.Blockhash, owner: c.owner,
+			lastValid: data.LastValidBlockHeight, transaction: hash, submitted: *c.now(), seq: c.seq}
+	}
+	if b := f.batchOf(c, data.BatchID, data.Size, data.Root, false); b != nil {
+		b.state, b.submitted, b.transaction = "submitted", c.now(), &hash
+		b.signature, b.blockhash, b.lastValid = &data.Signature, &data.Blockhash, &data.LastValidBlockHeight
+	}
+}
+
+func (f *fold) confirmed(c *current, data *events.BatchConfirmed) {
+	if f.attempts[attemptKey(data.BatchID, data.Signature)] == nil {
+		f.wrong(c, CheckBatch, "batch %s is confirmed by transaction %s, which was never submitted for it", data.BatchID, data.Signature)
+	}
+	if b := f.batchOf(c, data.BatchID, data.Size, data.Root, false); b != nil {
+		b.state, b.confirmedAt, b.signature, b.slot = "confirmed", c.now(), &data.Signature, &data.Slot
+		b.cluster, b.program, b.account = &data.Cluster, &data.ProgramID, &data.Account
+		c.owner.confirm(b)
+	}
+}
+
+func (f *fold) failed(c *current, data *events.BatchFailed) {
+	if a := f.attempts[attemptKey(data.BatchID, data.Signature)]; a != nil {
+		a.failed, a.failure = c.now(), &data.Reason
+	}
+	b := f.batches[data.BatchID]
+	if b == nil || b.owner != c.owner {
+		f.wrong(c, CheckBatch, "batch %s failed, which was never cut", data.BatchID)
+	}
+	if b != nil && b.state != "confirmed" {
+		b.state, b.failed, b.failure, b.seq = "failed", c.now(), &data.Reason, c.seq
+	}
+}
+
+func attemptKey(batch, signature string) string { return rowKey(batch, signature) }
 
 // confirm notes the largest confirmed batch, or, of several, all: receipts say what
 // one of them says.
@@ -125,16 +132,6 @@ func (f *fold) batchOf(c *current, id string, size uint64, root events.Hash, cut
 	}
 	b.size, b.root, b.seq = size, root, c.seq
 	return b
-}
-
-func (f *fold) attempted(c *current, data *events.BatchSubmitted) {
-	key := data.BatchID + " " + data.Signature
-	if f.attempts[key] != nil {
-		return
-	}
-	f.attempts[key] = &attempt{batch: data.BatchID, signature: data.Signature, blockhash: data.Blockhash, owner: c.owner,
-		lastValid: data.LastValidBlockHeight, transaction: sha256.Sum256(data.Transaction),
-		submitted: c.event.Time.Time(), seq: c.seq}
 }
 
 // claim checks a root now, or later where it lies too far back.

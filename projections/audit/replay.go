@@ -23,9 +23,16 @@ type message struct {
 
 // replay reads the log up to a.through and folds it. Messages are decoded while
 // those before them are folded.
-func (a *auditor) replay(ctx context.Context) error {
+func (a *auditor) replay(ctx context.Context, db *snapshot) (err error) {
 	a.fold = newFold(a)
-	defer a.fold.ids.close()
+	defer func() { err = errors.Join(err, a.fold.ids.close()) }()
+	if db != nil {
+		where, args := a.onlyOwner()
+		if a.fold.memories, err = openMemories(ctx, db.conn, a.report, where, args); err != nil {
+			return err
+		}
+		defer a.fold.memories.rows.Close()
+	}
 	read := eventlog.ReadConfig{To: a.through}
 	if a.cfg.Owner != "" {
 		read.Subject = events.OwnerFilter(events.FamilyAny, a.cfg.Owner)
@@ -57,6 +64,11 @@ func (a *auditor) replay(ctx context.Context) error {
 	}
 	if err := <-failed; err != nil {
 		return fmt.Errorf("read the log: %w", err)
+	}
+	if db != nil {
+		if err := a.fold.memories.skip(nil); err != nil {
+			return err
+		}
 	}
 	return a.afterReplay(ctx)
 }
@@ -191,8 +203,8 @@ func (f *fold) version(c *current, m *message) {
 		o.chainVersion, o.chainLastSeq = max(o.chainVersion, got), m.seq
 	} else {
 		o.messages++
-		if o.named = m.seq; c.withMemory {
-			o.named = 0
+		if o.named = &m.seq; c.withMemory {
+			o.named = nil
 		}
 	}
 	if want := *counted + 1; got != want {
