@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -122,12 +123,12 @@ func (a *auditor) run(ctx context.Context) error {
 	if err := a.checkReplicas(ctx, head); err != nil {
 		return err
 	}
-	parts := &steady{Log: a.cfg.Log}
+	parts := &steady{Log: a.cfg.Log, holes: map[uint64]bool{}}
 	a.cfg.Log = parts
 	defer a.reportHoles(parts)
 	var db *snapshot
 	if a.cfg.Pool == nil {
-		a.report.notChecked("the read models and the tree cache: %s", orNone(a.cfg.WhyNoPool, "no database"))
+		a.report.notChecked("the read models and the tree cache: %s", cmp.Or(a.cfg.WhyNoPool, "no database"))
 	} else {
 		if db, err = openSnapshot(ctx, a.cfg.Pool, head, a.cfg.Patience); err != nil {
 			return err
@@ -175,11 +176,4 @@ func (a *auditor) align(ctx context.Context, db *snapshot, head uint64) error {
 	a.at = db.at.Capped(newest)
 	a.through = a.at.Highest()
 	return nil
-}
-
-func orNone(why, otherwise string) string {
-	if why == "" {
-		return otherwise
-	}
-	return why
 }

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -213,7 +214,7 @@ func (f *fold) memory(ctx context.Context, c *current, data *events.MemoryWritte
 // not to be had are counted by reason.
 func (f *fold) recompute(ctx context.Context, c *current, data *events.MemoryWritten) error {
 	if f.cfg.Keys == nil {
-		f.report.unread[unread{why: orNone(f.cfg.WhyNoKeys, "no data keys")}]++
+		f.report.unread[unread{why: cmp.Or(f.cfg.WhyNoKeys, "no data keys")}]++
 		return nil
 	}
 	key, err := f.cfg.Keys(ctx, c.owner.name)
