@@ -76,7 +76,6 @@ fuzz: ## each fuzz target for a short time
 	$(FUZZ) '^FuzzPlainMemory$$' ./services/door
 	$(FUZZ) '^FuzzMatch$$' ./services/memory
 	$(FUZZ) '^FuzzMatchEach$$' ./services/memory
-	$(FUZZ) '^FuzzCopy$$' ./projections/memories
 	$(FUZZ) '^FuzzParse$$' ./projections/pages
 
 .PHONY: fmt-check

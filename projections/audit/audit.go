@@ -1,13 +1,13 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
@@ -99,7 +99,7 @@ func Run(ctx context.Context, cfg Config) (Summary, error) {
 	if cfg.Patience <= 0 {
 		cfg.Patience = defaultPatience
 	}
-	a := &auditor{cfg: cfg, digests: newDigester(), report: &report{to: cfg.Report, unread: map[unread]uint64{}}}
+	a := &auditor{cfg: cfg, report: &report{to: cfg.Report, unread: map[unread]uint64{}}}
 	if err := a.run(ctx); err != nil {
 		return a.report.finish(), fmt.Errorf("audit: %w", err)
 	}
@@ -112,7 +112,6 @@ type auditor struct {
 	fold    *fold
 	through uint64
 	at      projector.Vector // of each partition, what is checked; never beyond through
-	digests *digester        // of the goroutine that folds
 }
 
 func (a *auditor) run(ctx context.Context) error {
@@ -124,12 +123,12 @@ func (a *auditor) run(ctx context.Context) error {
 	if err := a.checkReplicas(ctx, head); err != nil {
 		return err
 	}
-	parts := &steady{Log: a.cfg.Log}
+	parts := &steady{Log: a.cfg.Log, holes: map[uint64]bool{}}
 	a.cfg.Log = parts
 	defer a.reportHoles(parts)
 	var db *snapshot
 	if a.cfg.Pool == nil {
-		a.report.notChecked("the read models and the tree cache: %s", orNone(a.cfg.WhyNoPool, "no database"))
+		a.report.notChecked("the read models and the tree cache: %s", cmp.Or(a.cfg.WhyNoPool, "no database"))
 	} else {
 		if db, err = openSnapshot(ctx, a.cfg.Pool, head, a.cfg.Patience); err != nil {
 			return err
@@ -140,12 +139,11 @@ func (a *auditor) run(ctx context.Context) error {
 		}
 	}
 	a.report.summary.Through = a.through
-	walk, err := a.read(ctx, db)
-	if err != nil {
+	if err := a.replay(ctx, db); err != nil {
 		return err
 	}
 	if db != nil {
-		if err := a.compareReadModels(ctx, db, walk); err != nil {
+		if err := a.compareReadModels(ctx, db); err != nil {
 			return err
 		}
 	}
@@ -153,17 +151,6 @@ func (a *auditor) run(ctx context.Context) error {
 		a.report.incomplete("owner %s: up to sequence %d the log has no such owner", a.cfg.Owner, a.through)
 	}
 	return a.checkChain(ctx)
-}
-
-// read folds the log and, at the same time, walks through the tables that hold
-// as much as it; db is nil where there is no database.
-func (a *auditor) read(ctx context.Context, db *snapshot) (walk *leafWalk, err error) {
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return a.replay(ctx) })
-	if db != nil {
-		group.Go(func() (err error) { walk, err = a.walkLeaves(ctx, db); return err })
-	}
-	return walk, group.Wait()
 }
 
 // align decides up to where the log is read: of each partition to the database's
@@ -189,11 +176,4 @@ func (a *auditor) align(ctx context.Context, db *snapshot, head uint64) error {
 	a.at = db.at.Capped(newest)
 	a.through = a.at.Highest()
 	return nil
-}
-
-func orNone(why, otherwise string) string {
-	if why == "" {
-		return otherwise
-	}
-	return why
 }

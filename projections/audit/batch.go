@@ -40,7 +40,7 @@ type attempt struct {
 	failure                     *string
 }
 
-// claim is somebody's word for a root.
+// claim is a root that an event or an account names for a size.
 type claim struct {
 	check Check
 	what  string
@@ -49,49 +49,55 @@ type claim struct {
 	seq   uint64
 }
 
-// batch folds the life of a batch and checks its root against the leaves.
-func (f *fold) batch(c *current) {
-	now := c.event.Time.Time()
-	switch data := c.event.Data.(type) {
-	case *events.BatchCut:
-		if b := f.batchOf(c, data.BatchID, data.Size, data.Root, true); b != nil {
-			b.state, b.cut, b.from = "cut", &now, data.FromSize
-		}
-		if data.FromSize >= data.Size {
-			f.wrong(c, CheckBatch, "batch %s goes from size %d to %d", data.BatchID, data.FromSize, data.Size)
-		}
-	case *events.BatchSubmitted:
-		f.attempted(c, data)
-		if b := f.batchOf(c, data.BatchID, data.Size, data.Root, false); b != nil {
-			hash := events.Hash(sha256.Sum256(data.Transaction))
-			b.state, b.submitted, b.transaction = "submitted", &now, &hash
-			b.signature, b.blockhash, b.lastValid = &data.Signature, &data.Blockhash, &data.LastValidBlockHeight
-		}
-	case *events.BatchConfirmed:
-		if f.attempts[data.BatchID+" "+data.Signature] == nil {
-			f.wrong(c, CheckBatch, "batch %s is confirmed by transaction %s, which was never submitted for it", data.BatchID, data.Signature)
-		}
-		if b := f.batchOf(c, data.BatchID, data.Size, data.Root, false); b != nil {
-			b.state, b.confirmedAt, b.signature, b.slot = "confirmed", &now, &data.Signature, &data.Slot
-			b.cluster, b.program, b.account = &data.Cluster, &data.ProgramID, &data.Account
-			c.owner.confirm(b)
-		}
-	case *events.BatchFailed:
-		if a := f.attempts[data.BatchID+" "+data.Signature]; a != nil {
-			a.failed, a.failure = &now, &data.Reason
-		}
-		b := f.batches[data.BatchID]
-		if b == nil || b.owner != c.owner {
-			f.wrong(c, CheckBatch, "batch %s failed, which was never cut", data.BatchID)
-		}
-		if b != nil && b.state != "confirmed" {
-			b.state, b.failed, b.failure, b.seq = "failed", &now, &data.Reason, c.seq
-		}
+// cut folds the beginning of a batch. The other events of its life follow.
+func (f *fold) cut(c *current, data *events.BatchCut) {
+	if b := f.batchOf(c, data.BatchID, data.Size, data.Root, true); b != nil {
+		b.state, b.cut, b.from = "cut", c.now(), data.FromSize
+	}
+	if data.FromSize >= data.Size {
+		f.wrong(c, CheckBatch, "batch %s goes from size %d to %d", data.BatchID, data.FromSize, data.Size)
 	}
 }
 
-// confirm notes the largest confirmed batch, or, of several, all: receipts say what
-// one of them says.
+func (f *fold) submitted(c *current, data *events.BatchSubmitted) {
+	hash := events.Hash(sha256.Sum256(data.Transaction))
+	if key := attemptKey(data.BatchID, data.Signature); f.attempts[key] == nil {
+		f.attempts[key] = &attempt{batch: data.BatchID, signature: data.Signature, blockhash: data.Blockhash, owner: c.owner,
+			lastValid: data.LastValidBlockHeight, transaction: hash, submitted: *c.now(), seq: c.seq}
+	}
+	if b := f.batchOf(c, data.BatchID, data.Size, data.Root, false); b != nil {
+		b.state, b.submitted, b.transaction = "submitted", c.now(), &hash
+		b.signature, b.blockhash, b.lastValid = &data.Signature, &data.Blockhash, &data.LastValidBlockHeight
+	}
+}
+
+func (f *fold) confirmed(c *current, data *events.BatchConfirmed) {
+	if f.attempts[attemptKey(data.BatchID, data.Signature)] == nil {
+		f.wrong(c, CheckBatch, "batch %s is confirmed by transaction %s, which was never submitted for it", data.BatchID, data.Signature)
+	}
+	if b := f.batchOf(c, data.BatchID, data.Size, data.Root, false); b != nil {
+		b.state, b.confirmedAt, b.signature, b.slot = "confirmed", c.now(), &data.Signature, &data.Slot
+		b.cluster, b.program, b.account = &data.Cluster, &data.ProgramID, &data.Account
+		c.owner.confirm(b)
+	}
+}
+
+func (f *fold) failed(c *current, data *events.BatchFailed) {
+	if a := f.attempts[attemptKey(data.BatchID, data.Signature)]; a != nil {
+		a.failed, a.failure = c.now(), &data.Reason
+	}
+	b := f.batches[data.BatchID]
+	if b == nil || b.owner != c.owner {
+		f.wrong(c, CheckBatch, "batch %s failed, which was never cut", data.BatchID)
+	}
+	if b != nil && b.state != "confirmed" {
+		b.state, b.failed, b.failure, b.seq = "failed", c.now(), &data.Reason, c.seq
+	}
+}
+
+func attemptKey(batch, signature string) string { return rowKey(batch, signature) }
+
+// confirm notes the confirmed batches of the largest size. Receipts quote one of them.
 func (o *owner) confirm(b *batch) {
 	if len(o.committed) > 0 && o.committed[0].size != b.size {
 		if b.size < o.committed[0].size {
@@ -102,9 +108,8 @@ func (o *owner) confirm(b *batch) {
 	o.committed = append(o.committed, b)
 }
 
-// batchOf finds or begins the batch that an event is about and checks what the
-// event says of size and root. It returns nil where the event changes nothing:
-// a confirmed batch stays as it is.
+// batchOf finds or begins the batch of an event and checks the size and root that the
+// event names. It returns nil for a confirmed batch, which no event changes.
 func (f *fold) batchOf(c *current, id string, size uint64, root events.Hash, cut bool) *batch {
 	b := f.batches[id]
 	switch {
@@ -127,17 +132,7 @@ func (f *fold) batchOf(c *current, id string, size uint64, root events.Hash, cut
 	return b
 }
 
-func (f *fold) attempted(c *current, data *events.BatchSubmitted) {
-	key := data.BatchID + " " + data.Signature
-	if f.attempts[key] != nil {
-		return
-	}
-	f.attempts[key] = &attempt{batch: data.BatchID, signature: data.Signature, blockhash: data.Blockhash, owner: c.owner,
-		lastValid: data.LastValidBlockHeight, transaction: sha256.Sum256(data.Transaction),
-		submitted: c.event.Time.Time(), seq: c.seq}
-}
-
-// claim checks a root now, or later where it lies too far back.
+// claim judges a root now, or later if it lies too far back.
 func (f *fold) claim(o *owner, cl claim) {
 	if cl.size > o.leaves() && cl.check != CheckOnchain {
 		f.report.add(Finding{Check: cl.check, Owner: o.name, Seq: cl.seq, Detail: fmt.Sprintf(
@@ -159,8 +154,8 @@ func (f *fold) judge(owner events.Owner, cl claim, root events.Hash) {
 	}
 }
 
-// lookBack works out the roots that the replay had passed by, from another read
-// of those owners' leaves alone.
+// lookBack judges the roots that lay too far back during the replay. It reads those
+// owners' leaves again.
 func (a *auditor) lookBack(ctx context.Context) error {
 	for owner, claims := range a.fold.back {
 		slices.SortFunc(claims, func(x, y claim) int { return cmp.Compare(x.size, y.size) })
@@ -186,7 +181,7 @@ func (a *auditor) rootsOf(ctx context.Context, owner events.Owner, through uint6
 		}
 	}
 	settle()
-	err = a.leavesOf(ctx, owner, through, func(_ uint64, _ *events.Event, data *events.MemoryWritten) error {
+	err = a.leavesOf(ctx, owner, through, func(data *events.MemoryWritten) error {
 		frontier.Append(data.LeafHash)
 		if settle(); len(claims) == 0 {
 			return errStop
@@ -204,23 +199,21 @@ func (a *auditor) rootsOf(ctx context.Context, owner events.Owner, through uint6
 }
 
 // leavesOf reads an owner's leaves again.
-func (a *auditor) leavesOf(ctx context.Context, owner events.Owner, through uint64, yield func(seq uint64, e *events.Event, data *events.MemoryWritten) error) error {
+func (a *auditor) leavesOf(ctx context.Context, owner events.Owner, through uint64, yield func(*events.MemoryWritten) error) error {
 	if _, err := events.ParseOwner(string(owner)); err != nil {
-		return nil // a damaged row names it; the log knows no such owner
+		return nil // only a damaged row or the chain names it
 	}
 	subject := events.Subject{Family: events.FamilyLedger, Owner: owner, Kind: events.KindMemory}
 	read := eventlog.ReadConfig{To: through, Subject: subject.String()}
 	subjects := map[string]events.Subject{}
 	return a.cfg.Log.Read(ctx, read, func(slice eventlog.Slice) error {
-		messages := decode(slice, subjects)
-		for i := range messages {
-			for j := range messages[i].batch {
-				e := &messages[i].batch[j]
-				data, ok := e.Data.(*events.MemoryWritten)
+		for _, m := range decode(slice, subjects) {
+			for j := range m.batch {
+				data, ok := m.batch[j].Data.(*events.MemoryWritten)
 				if !ok {
 					continue
 				}
-				if err := yield(messages[i].seq, e, data); err != nil {
+				if err := yield(data); err != nil {
 					return err
 				}
 			}

@@ -21,7 +21,7 @@ const accountsAtOnce = 100
 // more, must reach that far.
 func (a *auditor) checkChain(ctx context.Context) error {
 	if a.cfg.Chain == nil {
-		a.report.notChecked("the chain: %s", orNone(a.cfg.WhyNoChain, "none is configured"))
+		a.report.notChecked("the chain: %s", cmp.Or(a.cfg.WhyNoChain, "none is configured"))
 		return nil
 	}
 	if a.cfg.Owner != "" {
@@ -30,7 +30,7 @@ func (a *auditor) checkChain(ctx context.Context) error {
 	if other, err := a.isAnother(ctx); err != nil || other {
 		return err
 	}
-	for some := range slices.Chunk(a.fold.sortedOwners(), accountsAtOnce) {
+	for some := range slices.Chunk(slices.Sorted(maps.Keys(a.fold.owners)), accountsAtOnce) {
 		commitments, err := a.cfg.Chain.Commitments(ctx, some)
 		if err == nil && len(commitments) != len(some) {
 			err = fmt.Errorf("%d answers to %d questions", len(commitments), len(some))
@@ -51,9 +51,8 @@ func (a *auditor) checkChain(ctx context.Context) error {
 	return nil
 }
 
-// isAnother reports whether the chain is another one than that of the recorded
-// batches, or can't be asked. That is one finding: of what the accounts of another
-// chain hold, none means anything.
+// isAnother reports whether the chain is not the one of the recorded batches, or can't
+// be asked. Another chain is one finding: what its accounts hold means nothing.
 func (a *auditor) isAnother(ctx context.Context) (bool, error) {
 	genesis, err := a.cfg.Chain.GenesisHash(ctx)
 	if err != nil {
@@ -74,7 +73,7 @@ func (a *auditor) isAnother(ctx context.Context) (bool, error) {
 	if len(clusters) == 0 || clusters[genesis] > 0 {
 		return false, nil
 	}
-	var only events.Owner // where it is about one
+	var only events.Owner // named if the batches are of one owner
 	if len(owners) == 1 {
 		only = slices.Collect(maps.Keys(owners))[0]
 	}
@@ -121,8 +120,8 @@ func (a *auditor) checkAccount(ctx context.Context, o *owner, c *Commitment) err
 	return a.rootsOf(ctx, o.name, through, []claim{onchain})
 }
 
-// comparePlace compares what receipts say of a confirmed batch with where the account
-// is, and was at that size.
+// comparePlace compares what receipts say of a confirmed batch with the account: its
+// place, and its slot while it has that size.
 func (a *auditor) comparePlace(b *batch, c *Commitment) {
 	differs := func(what string, recorded, is any) {
 		a.report.add(Finding{Check: CheckOnchain, Owner: b.owner.name, Seq: b.seq, Detail: fmt.Sprintf(
@@ -138,13 +137,4 @@ func (a *auditor) comparePlace(b *batch, c *Commitment) {
 	if b.size == c.Size && *b.slot != c.Slot {
 		differs("slot", *b.slot, c.Slot)
 	}
-}
-
-func (f *fold) sortedOwners() []events.Owner {
-	names := make([]events.Owner, 0, len(f.owners))
-	for name := range f.owners {
-		names = append(names, name)
-	}
-	slices.SortFunc(names, cmp.Compare[events.Owner])
-	return names
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/memory-ledger/ledger/events"
 )
@@ -43,28 +42,20 @@ type Finding struct {
 
 // String is the finding for people.
 func (f Finding) String() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s:", f.Check)
-	if f.Owner != "" {
-		fmt.Fprintf(&b, " owner %s", f.Owner)
-	}
+	leaf, seq := "", ""
 	if f.LeafIndex != nil {
-		fmt.Fprintf(&b, " leaf %d", *f.LeafIndex)
+		leaf = fmt.Sprint(*f.LeafIndex)
 	}
 	if f.Seq != 0 {
-		fmt.Fprintf(&b, " sequence %d", f.Seq)
+		seq = fmt.Sprint(f.Seq)
 	}
-	if f.Table != "" {
-		fmt.Fprintf(&b, " table %s", f.Table)
+	text := string(f.Check) + ":"
+	for _, part := range [][2]string{{"owner", string(f.Owner)}, {"leaf", leaf}, {"sequence", seq}, {"table", f.Table}, {"row", f.Row}, {"column", f.Column}} {
+		if part[1] != "" {
+			text += " " + part[0] + " " + part[1]
+		}
 	}
-	if f.Row != "" {
-		fmt.Fprintf(&b, " row %s", f.Row)
-	}
-	if f.Column != "" {
-		fmt.Fprintf(&b, " column %s", f.Column)
-	}
-	fmt.Fprintf(&b, ": %s", f.Detail)
-	return b.String()
+	return text + ": " + f.Detail
 }
 
 // Summary is what was looked at.

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,11 +29,12 @@ type fold struct {
 	attempts  map[string]*attempt
 	movements map[string]*movement
 	ids       uniques
+	memories  *memoryRows        // nil without a database
+	tiles     map[string]wantRow // full tiles, and full pages of bodies
+	pages     map[string]wantRow
 	// back lists roots that lie too far back; see lookBack.
 	back map[events.Owner][]claim
-	rows rowsDigester
-	row  memoryRow // the newest memory's
-	// stored is when the log stored the messages at the rows of the checkpoint.
+	// stored is when the log stored the messages that rows of the checkpoint name.
 	stored map[uint64]time.Time
 }
 
@@ -40,25 +42,26 @@ func newFold(a *auditor) *fold {
 	return &fold{
 		auditor: a, owners: map[events.Owner]*owner{}, sessions: map[string]*session{}, keys: map[string]*apiKey{},
 		grants: map[string]*grant{}, batches: map[string]*batch{}, attempts: map[string]*attempt{},
-		movements: map[string]*movement{}, back: map[events.Owner][]claim{}, stored: map[uint64]time.Time{},
-		ids: uniques{digests: a.digests}, rows: rowsDigester{digests: a.digests},
+		movements: map[string]*movement{}, tiles: map[string]wantRow{}, pages: map[string]wantRow{},
+		back: map[events.Owner][]claim{}, stored: map[uint64]time.Time{},
 	}
 }
 
 // owner is what is kept of an owner.
 type owner struct {
 	name                    events.Owner
-	userID                  string
-	registeredAt            time.Time
-	versions, chainVersions int    // as counted; a hole is skipped once it was found
-	messages                uint64 // of the ledger family
-	named                   uint64 // sequence of the newest, where it brought no leaf
-	chainVersion            int    // the highest, as the read model has it
+	userID                  *string // nil before the first sign-in
+	registeredAt            *time.Time
+	versions, chainVersions int     // as counted; a hole is skipped once it was found
+	messages                uint64  // of the ledger family
+	named                   *uint64 // sequence of the newest, nil where it brought a leaf
+	chainVersion            int     // the highest, as the read model has it
 	chainLastSeq            uint64
 
 	base   *tree.Frontier
 	recent []events.Hash
-	rows   digest // of the memories, in leaf order
+	tiles  []*tile // by level; empty without a database
+	page   *page
 	active map[events.GrantKind]*grant
 
 	committed []*batch // largest confirmed one; several only where somebody said so again
@@ -67,11 +70,7 @@ type owner struct {
 func (f *fold) owner(name events.Owner) *owner {
 	o := f.owners[name]
 	if o == nil {
-		base, err := tree.NewFrontier(0, nil)
-		if err != nil {
-			panic(err) // the empty tree has no hashes to be wrong
-		}
-		o = &owner{name: name, base: base}
+		o = &owner{name: name, base: newFrontier()}
 		f.owners[name] = o
 	}
 	return o
@@ -82,7 +81,7 @@ func (o *owner) skip(family events.Family, seq uint64) {
 		o.chainVersions, o.chainLastSeq = o.chainVersions+1, seq
 		return
 	}
-	o.versions, o.messages, o.named = o.versions+1, o.messages+1, seq
+	o.versions, o.messages, o.named = o.versions+1, o.messages+1, &seq
 }
 
 // leaves is the size of the owner's log.
@@ -124,34 +123,59 @@ type current struct {
 	withMemory bool
 }
 
+// now is when the event happened.
+func (c *current) now() *time.Time {
+	t := c.event.Time.Time()
+	return &t
+}
+
 func (f *fold) wrong(c *current, check Check, format string, args ...any) {
 	f.report.add(Finding{Check: check, Owner: c.owner.name, Seq: c.seq, Detail: fmt.Sprintf(format, args...)})
 }
 
+// errNoRule: the audit was not told what an event of the catalogue means.
+var errNoRule = errors.New("the audit has no rule for an event type")
+
 func (f *fold) event(ctx context.Context, c *current) error {
 	switch data := c.event.Data.(type) {
 	case *events.OwnerRegistered:
-		if c.owner.userID != "" {
+		if c.owner.userID != nil {
 			f.wrong(c, CheckKey, "owner registered again")
 			return nil
 		}
-		c.owner.userID, c.owner.registeredAt = data.UserID, c.event.Time.Time()
+		c.owner.userID, c.owner.registeredAt = &data.UserID, c.now()
 	case *events.MemoryWritten:
 		return f.memory(ctx, c, data)
-	case *events.SessionIssued, *events.SessionRevoked, *events.ApiKeyCreated, *events.ApiKeyUsed, *events.ApiKeyRevoked:
-		f.credential(c)
+	case *events.SessionIssued:
+		f.sessionIssued(c, data)
+	case *events.SessionRevoked:
+		f.sessionRevoked(c, data)
+	case *events.ApiKeyCreated:
+		f.keyCreated(c, data)
+	case *events.ApiKeyUsed:
+		f.keyUsed(c, data)
+	case *events.ApiKeyRevoked:
+		f.keyRevoked(c, data)
 	case *events.GrantMinted:
 		f.minted(c, data)
 	case *events.GrantConsumed:
 		f.consumed(c, data)
 	case *events.GrantRevoked:
 		f.revoked(c, data)
-	case *events.BatchCut, *events.BatchSubmitted, *events.BatchConfirmed, *events.BatchFailed:
-		f.batch(c)
+	case *events.BatchCut:
+		f.cut(c, data)
+	case *events.BatchSubmitted:
+		f.submitted(c, data)
+	case *events.BatchConfirmed:
+		f.confirmed(c, data)
+	case *events.BatchFailed:
+		f.failed(c, data)
 	case *events.StakeDeposited:
 		f.moved(c, *data, "deposit")
 	case *events.StakeWithdrawn:
 		f.moved(c, events.StakeDeposited(*data), "withdrawal")
+	default:
+		return fmt.Errorf("%w: %s", errNoRule, c.event.Type())
 	}
 	return nil
 }
@@ -175,17 +199,22 @@ func (f *fold) memory(ctx context.Context, c *current, data *events.MemoryWritte
 	if err := f.recompute(ctx, c, data); err != nil {
 		return err
 	}
+	if f.memories == nil {
+		o.append(data.LeafHash)
+		return nil
+	}
+	row := memoryOf(c.event, data, c.seq)
+	f.addToPage(o, row[memoryID], data.Sealed)
+	f.addToTiles(o, 0, data.LeafHash)
 	o.append(data.LeafHash)
-	f.row.of(c.event, data, c.seq)
-	o.rows = f.rows.after(o.rows, &f.row)
-	return nil
+	return f.memories.compare(row)
 }
 
 // recompute opens the content and computes the leaf hash again. Keys that are
 // not to be had are counted by reason.
 func (f *fold) recompute(ctx context.Context, c *current, data *events.MemoryWritten) error {
 	if f.cfg.Keys == nil {
-		f.report.unread[unread{why: orNone(f.cfg.WhyNoKeys, "no data keys")}]++
+		f.report.unread[unread{why: cmp.Or(f.cfg.WhyNoKeys, "no data keys")}]++
 		return nil
 	}
 	key, err := f.cfg.Keys(ctx, c.owner.name)

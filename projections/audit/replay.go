@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/events/partition"
@@ -14,29 +16,55 @@ import (
 // message is one message of the log, taken apart. bad says what was wrong with
 // it, or is nil.
 type message struct {
-	seq     uint64
 	record  eventlog.Record
 	subject events.Subject
 	batch   []events.Event
 	bad     error
 }
 
-// replay reads the log up to a.through and folds it. Messages are decoded while
-// those before them are folded.
-func (a *auditor) replay(ctx context.Context) error {
+// replay reads the log up to a.through, folds it, and compares the memories with it.
+func (a *auditor) replay(ctx context.Context, db *snapshot) (err error) {
 	a.fold = newFold(a)
-	defer a.fold.ids.close()
+	defer func() { err = errors.Join(err, a.fold.ids.close()) }()
+	if db != nil {
+		where, args := a.onlyOwner()
+		if a.fold.memories, err = openMemories(ctx, db.conn, a.report, where, args); err != nil {
+			return err
+		}
+	}
 	read := eventlog.ReadConfig{To: a.through}
 	if a.cfg.Owner != "" {
 		read.Subject = events.OwnerFilter(events.FamilyAny, a.cfg.Owner)
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	decoded, failed := make(chan []message, 2), make(chan error, 1)
+	if err := a.readDecoded(ctx, read, func(messages []message) error {
+		for i := range messages {
+			if err := a.fold.message(ctx, &messages[i]); err != nil {
+				return err
+			}
+		}
+		if n := len(messages); n > 0 && a.cfg.Progress != nil {
+			a.cfg.Progress(messages[n-1].record.Seq, a.through)
+		}
+		return nil
+	}); err != nil {
+		return fmt.Errorf("read the log: %w", err)
+	}
+	if db != nil {
+		if err := a.fold.memories.skip(nil); err != nil {
+			return err
+		}
+	}
+	return a.afterReplay(ctx)
+}
+
+// readDecoded reads the log, and decodes a slice while yield works on the one before.
+func (a *auditor) readDecoded(ctx context.Context, cfg eventlog.ReadConfig, yield func([]message) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	decoded := make(chan []message, 2)
 	subjects := map[string]events.Subject{}
-	go func() {
+	group.Go(func() error {
 		defer close(decoded)
-		failed <- a.cfg.Log.Read(ctx, read, func(slice eventlog.Slice) error {
+		return a.cfg.Log.Read(ctx, cfg, func(slice eventlog.Slice) error {
 			select {
 			case decoded <- decode(slice, subjects):
 				return nil
@@ -44,21 +72,16 @@ func (a *auditor) replay(ctx context.Context) error {
 				return ctx.Err()
 			}
 		})
-	}()
-	for slice := range decoded {
-		for i := range slice {
-			if err := a.fold.message(ctx, &slice[i]); err != nil {
+	})
+	group.Go(func() error {
+		for messages := range decoded {
+			if err := yield(messages); err != nil {
 				return err
 			}
 		}
-		if a.cfg.Progress != nil && len(slice) > 0 {
-			a.cfg.Progress(slice[len(slice)-1].seq, a.through)
-		}
-	}
-	if err := <-failed; err != nil {
-		return fmt.Errorf("read the log: %w", err)
-	}
-	return a.afterReplay(ctx)
+		return nil
+	})
+	return group.Wait()
 }
 
 // afterReplay looks at what only the whole log can tell.
@@ -82,43 +105,31 @@ func (a *auditor) ownerAt(ctx context.Context, seq uint64) (owner events.Owner) 
 			owner = s.Owner
 		}
 		return nil
-	}) // without an answer the finding lacks the name
+	}) // if this fails the finding lacks the name
 	return owner
 }
 
-// maxSubjects bounds the memory of subjects that were parsed already.
-const maxSubjects = 1 << 16
-
-// decode takes messages apart, and remembers their subjects: an owner has some
-// few, and checking one takes as long as a tenth of the message.
-func decode(slice eventlog.Slice, subjects map[string]events.Subject) []message {
+// decode takes messages apart. The bytes of the slice are the log's again afterwards.
+// Subjects that were parsed already are known: an owner has few, and each parse
+// decodes base58.
+func decode(slice eventlog.Slice, known map[string]events.Subject) []message {
 	messages := make([]message, len(slice.Records))
 	for i, r := range slice.Records {
-		m := message{seq: r.Seq, record: r}
-		if m.subject, m.bad = parseSubject(r.Subject, subjects); m.bad == nil {
+		m := &messages[i]
+		m.record = r
+		if m.subject = known[r.Subject]; m.subject.Owner == "" {
+			if m.subject, m.bad = events.ParseSubject(r.Subject); m.bad == nil {
+				known[r.Subject] = m.subject
+			}
+		}
+		if m.bad == nil {
 			if m.batch, m.bad = events.DecodeBatch(r.Payload); m.bad == nil {
 				m.bad = m.check()
 			}
 		}
-		m.record.Payload = nil // worth nothing once the log reads on
-		messages[i] = m
+		m.record.Payload = nil
 	}
 	return messages
-}
-
-func parseSubject(text string, known map[string]events.Subject) (events.Subject, error) {
-	if subject, ok := known[text]; ok {
-		return subject, nil
-	}
-	subject, err := events.ParseSubject(text)
-	if err != nil {
-		return subject, err
-	}
-	if len(known) >= maxSubjects {
-		clear(known)
-	}
-	known[text] = subject
-	return subject, nil
 }
 
 // check holds a message against its subject and the catalogue.
@@ -135,34 +146,34 @@ func (m *message) check() error {
 // message folds one message.
 func (f *fold) message(ctx context.Context, m *message) error {
 	f.passed(m)
-	if p, ok := partition.In(m.record.Subject); ok && m.seq > f.at.At(p) {
+	if p, ok := partition.In(m.record.Subject); ok && m.record.Seq > f.at.At(p) {
 		return nil // the read models are not that far with its owner
 	}
 	s := &f.report.summary
 	s.Messages++
 	if m.bad != nil {
-		f.report.add(Finding{Check: CheckDecode, Owner: m.subject.Owner, Seq: m.seq, Detail: m.bad.Error()})
+		f.report.add(Finding{Check: CheckDecode, Owner: m.subject.Owner, Seq: m.record.Seq, Detail: m.bad.Error()})
 	}
 	if m.subject.Owner == "" {
 		return nil
 	}
 	o := f.owner(m.subject.Owner)
 	if m.batch == nil {
-		// Its version is unknown; it takes the next one, so that one damaged
-		// message is one finding.
-		o.skip(m.subject.Family, m.seq)
+		// Its version is unknown. It counts as the next one, so that one damaged message
+		// is one finding.
+		o.skip(m.subject.Family, m.record.Seq)
 		return nil
 	}
-	c := &current{owner: o, seq: m.seq}
+	c := &current{owner: o, seq: m.record.Seq}
 	c.withMemory = slices.ContainsFunc(m.batch, func(e events.Event) bool { return e.Type() == events.TypeMemoryWritten })
 	f.version(c, m)
-	if err := f.ids.add(idCommand, m.seq, m.batch[0].CommandID); err != nil {
+	if err := f.ids.add(idCommand, m.record.Seq, m.batch[0].CommandID); err != nil {
 		return err
 	}
 	for i := range m.batch {
 		s.Events++
 		c.position, c.event = i, &m.batch[i]
-		if err := f.ids.add(idEvent, m.seq, m.batch[i].ID); err != nil {
+		if err := f.ids.add(idEvent, m.record.Seq, m.batch[i].ID); err != nil {
 			return err
 		}
 		if err := f.event(ctx, c); err != nil {
@@ -172,11 +183,11 @@ func (f *fold) message(ctx context.Context, m *message) error {
 	return nil
 }
 
-// passed notes when a message was stored that a row of the checkpoint names.
+// passed notes when the log stored a message that a row of the checkpoint names.
 func (f *fold) passed(m *message) {
 	for _, mark := range f.at {
-		if mark.Seq == m.seq {
-			f.stored[m.seq] = m.record.Time
+		if mark.Seq == m.record.Seq {
+			f.stored[m.record.Seq] = m.record.Time
 		}
 	}
 }
@@ -188,15 +199,15 @@ func (f *fold) version(c *current, m *message) {
 	counted := &o.versions
 	if m.subject.Family == events.FamilyChain {
 		counted = &o.chainVersions
-		o.chainVersion, o.chainLastSeq = max(o.chainVersion, got), m.seq
+		o.chainVersion, o.chainLastSeq = max(o.chainVersion, got), m.record.Seq
 	} else {
 		o.messages++
-		if o.named = m.seq; c.withMemory {
-			o.named = 0
+		if o.named = &m.record.Seq; c.withMemory {
+			o.named = nil
 		}
 	}
 	if want := *counted + 1; got != want {
-		f.report.add(Finding{Check: CheckVersion, Owner: o.name, Seq: m.seq, Detail: fmt.Sprintf(
+		f.report.add(Finding{Check: CheckVersion, Owner: o.name, Seq: m.record.Seq, Detail: fmt.Sprintf(
 			"owner version %d of the %s family where %d should be: a message is missing, too many, or out of place", got, m.subject.Family, want)})
 	}
 	*counted = got

@@ -9,7 +9,6 @@ import (
 	"hash"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/memory-ledger/ledger/events/eventlog"
@@ -28,12 +27,12 @@ const (
 	compared = 4096
 	// maxGaps bounds how many holes of a replica are looked for.
 	maxGaps = 100
-	// otherReplicas is how often what one replica did not give is asked for again. Any
-	// of them answers: of three, a damaged one by chance alone once in 500,000 times.
+	// otherReplicas is how often a message that one replica could not read is asked for
+	// again. Of three replicas, the damaged one answers all of them once in 500,000 times.
 	otherReplicas = 12
 )
 
-// checkReplicas reads the log whole from each node, and has the audit read from one
+// checkReplicas reads the whole log from each node. The audit then reads from a node
 // that has all of it.
 func (a *auditor) checkReplicas(ctx context.Context, to uint64) error {
 	var first *copyOfLog
@@ -62,19 +61,18 @@ func (a *auditor) checkReplicas(ctx context.Context, to uint64) error {
 	return nil
 }
 
-// logOf is a log whose parts are read elsewhere.
+// header says how long a log is.
+type header interface {
+	Head(ctx context.Context) (uint64, error)
+}
+
+// logOf is a log that is read from one node.
 type logOf struct {
-	log   Log
-	parts eventlog.PartReader
+	header
+	eventlog.PartReader
 }
 
-func (l logOf) Head(ctx context.Context) (uint64, error) { return l.log.Head(ctx) }
-
-func (l logOf) Read(ctx context.Context, cfg eventlog.ReadConfig, yield func(eventlog.Slice) error) error {
-	return l.parts.Read(ctx, cfg, yield)
-}
-
-// copyOfLog is what a replica was found to hold.
+// copyOfLog is what a replica holds.
 type copyOfLog struct {
 	node    string
 	holes   int
@@ -83,7 +81,7 @@ type copyOfLog struct {
 	broken  bool // a message is missing since the last digest
 }
 
-// add takes in the next message; missing: it is not there.
+// add takes in the next message, nil for one that is missing.
 func (c *copyOfLog) add(seq uint64, r *eventlog.Record) {
 	if r == nil {
 		c.broken = true
@@ -142,7 +140,7 @@ func (a *auditor) readReplica(ctx context.Context, r Replica, to uint64, c *copy
 			}
 			missing(min(gap.Got-1, to))
 		case errors.Is(err, errStalled) && sliceBytes == 0:
-			sliceBytes = 1 // once more, one at a time: the slice that it stalled in is lost
+			sliceBytes = 1 // read again one message at a time: the slice that it stalled in was lost
 		case errors.Is(err, errStalled):
 			missing(to)
 		case err != nil:
@@ -163,8 +161,8 @@ func span(from, to uint64) string {
 // errStalled: a node gives nothing more.
 var errStalled = errors.New("nothing more came")
 
-// readUntilStalled reads until nothing came for long. A node that can't read its newest
-// messages waits for them, and so would its reader.
+// readUntilStalled reads until nothing arrived for as long as patience. A node that
+// can't read its newest messages waits for them, so its reader would wait forever.
 func readUntilStalled(ctx context.Context, log eventlog.PartReader, patience time.Duration, cfg eventlog.ReadConfig, yield func(eventlog.Slice) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -192,11 +190,10 @@ func (a *auditor) compareReplicas(x, y *copyOfLog, to uint64) {
 	}
 }
 
-// steady reads on where one replica of several can't: any of them answers a read, and
-// what one can't give, another can. What none can give ends the read.
+// steady asks again for what one replica could not read: each replica answers some
+// reads. A message that no replica can read ends the read.
 type steady struct {
 	Log
-	mu    sync.Mutex
 	holes map[uint64]bool // sequences that one replica did not give, and another did
 }
 
@@ -206,7 +203,7 @@ func (s *steady) Read(ctx context.Context, cfg eventlog.ReadConfig, yield func(e
 	for failed := 0; ; failed++ {
 		err := s.Log.Read(ctx, cfg, func(slice eventlog.Slice) error {
 			if hole != nil && slice.Last >= hole.Expected {
-				s.note(hole.Expected)
+				s.holes[hole.Expected] = true
 				hole, failed = nil, 0
 			}
 			cfg.From = slice.Last + 1
@@ -218,19 +215,8 @@ func (s *steady) Read(ctx context.Context, cfg eventlog.ReadConfig, yield func(e
 	}
 }
 
-func (s *steady) note(seq uint64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.holes == nil {
-		s.holes = map[uint64]bool{}
-	}
-	s.holes[seq] = true
-}
-
-// reportHoles reports what some replica did not give. Which, nobody said.
+// reportHoles reports what some replica did not give. The answers do not say which.
 func (a *auditor) reportHoles(s *steady) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	for _, seq := range slices.Sorted(maps.Keys(s.holes)) {
 		a.report.add(Finding{Check: CheckReplica, Seq: seq, Detail: "a replica of the log can't read it, another can: " +
 			"`ledger verify --replicas`, with the administrator's credentials, names the node"})

@@ -97,7 +97,7 @@ func TestAReadGoesOnAtAnotherReplica(t *testing.T) {
 	t.Parallel()
 	for fails, good := range map[int]bool{0: true, 1: true, otherReplicas: true, -1: false} {
 		log := &node{messages: 5000, at: 1000, lost: []uint64{2345}, fails: fails}
-		s, next := &steady{Log: log}, uint64(1)
+		s, next := &steady{Log: log, holes: map[uint64]bool{}}, uint64(1)
 		err := s.Read(t.Context(), eventlog.ReadConfig{To: 5000}, func(slice eventlog.Slice) error {
 			if slice.First != next {
 				t.Errorf("%d came after %d", slice.First, next-1)

@@ -1,8 +1,12 @@
 package audit
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
 	"fmt"
+	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -12,44 +16,52 @@ import (
 	"github.com/memory-ledger/ledger/events"
 )
 
-// table is a read model whose rows change, and what they should be: values as
-// PostgreSQL writes them, null for NULL.
+// table is a read model whose rows change, and what they should be.
 type table struct {
 	name    string
-	key     []string // the columns that name a row
-	columns []string // all others but the owner
-	exprs   map[string]string
-	want    map[string]*wantRow
+	key     []string          // the columns that name a row
+	columns []string          // all others but the owner
+	exprs   map[string]string // what is read instead of a column that is long
+	want    map[string]wantRow
+
+	check   Check                      // CheckReadRow if empty
+	tooMany string                     // what is said of a row that should not be there
+	wrong   map[string]string          // what is said of a column, where its values say nothing to people
+	leaf    func(key []string) *uint64 // the leaf that a row begins with, if rows have one
 }
 
-type wantRow struct {
-	owner  *owner
-	values func() []string // in the order of columns
-}
+// wantRow returns a row as it should be: its owner, and its values in the order of
+// the columns.
+type wantRow func() (*owner, []any)
 
 const null = "\x00NULL"
 
-// compareReadModels compares every table of the snapshot with the fold; those of
-// the leaves were walked through meanwhile.
-func (a *auditor) compareReadModels(ctx context.Context, db *snapshot, walk *leafWalk) error {
-	a.report.summary.Rows = map[string]int{}
-	f := a.fold
-	for _, t := range []*table{f.ownerTable(), f.sessionTable(), f.keyTable(), f.grantTable(), f.batchTable(), f.attemptTable(), f.stakeTable()} {
-		if err := a.compareTable(ctx, db.first, t); err != nil {
+// compareReadModels compares every table of the snapshot with the fold, but for the
+// memories, which were compared while the log was read.
+func (a *auditor) compareReadModels(ctx context.Context, db *snapshot) error {
+	a.report.summary.Rows = map[string]int{"memories": a.fold.memories.count}
+	for _, t := range a.fold.tables() {
+		if err := a.compareTable(ctx, db.conn, t); err != nil {
 			return fmt.Errorf("compare %s: %w", t.name, err)
 		}
 	}
 	a.compareCheckpoint(db)
-	return a.compareLeaves(ctx, db, walk)
+	return nil
+}
+
+func (a *auditor) onlyOwner() (where string, args []any) {
+	if a.cfg.Owner == "" {
+		return "", nil
+	}
+	return ` WHERE owner = $1`, []any{string(a.cfg.Owner)}
 }
 
 func (a *auditor) compareTable(ctx context.Context, conn *pgx.Conn, t *table) error {
-	selected := make([]string, 0, 1+len(t.key)+len(t.columns))
-	for _, column := range append(append([]string{"owner"}, t.key...), t.columns...) {
+	selected := slices.Concat([]string{"owner"}, t.key, t.columns)
+	for i, column := range selected {
 		if expr := t.exprs[column]; expr != "" {
-			column = expr
+			selected[i] = expr
 		}
-		selected = append(selected, column)
 	}
 	where, args := a.onlyOwner()
 	args = append([]any{pgx.QueryResultFormats{pgx.TextFormatCode}}, args...)
@@ -58,6 +70,7 @@ func (a *auditor) compareTable(ctx context.Context, conn *pgx.Conn, t *table) er
 		return err
 	}
 	defer rows.Close()
+	a.report.summary.Rows[t.name] = 0
 	for rows.Next() {
 		a.report.summary.Rows[t.name]++
 		a.compareRow(t, texts(rows.RawValues()))
@@ -66,9 +79,21 @@ func (a *auditor) compareTable(ctx context.Context, conn *pgx.Conn, t *table) er
 		return err
 	}
 	for key, want := range t.want {
-		a.report.add(Finding{Check: CheckReadRow, Owner: want.owner.name, Table: t.name, Row: t.label(strings.Split(key, "\x00")), Detail: "the row is missing"})
+		o, _ := want()
+		f := t.finding(o.name, strings.Split(key, "\x00"))
+		f.Detail = "the row is missing"
+		a.report.add(f)
 	}
 	return nil
+}
+
+// finding is about a row of the table.
+func (t *table) finding(owner events.Owner, key []string) Finding {
+	f := Finding{Check: cmp.Or(t.check, CheckReadRow), Owner: owner, Table: t.name, Row: t.label(key)}
+	if t.leaf != nil {
+		f.LeafIndex = t.leaf(key)
+	}
+	return f
 }
 
 func texts(raw [][]byte) []string {
@@ -84,25 +109,26 @@ func texts(raw [][]byte) []string {
 // compareRow compares one row and crosses it off.
 func (a *auditor) compareRow(t *table, got []string) {
 	ownerText, key, rest := got[0], got[1:1+len(t.key)], got[1+len(t.key):]
-	f := Finding{Check: CheckReadRow, Owner: events.Owner(ownerText), Table: t.name, Row: t.label(key)}
-	want := t.want[strings.Join(key, "\x00")]
+	f := t.finding(events.Owner(ownerText), key)
+	want := t.want[rowKey(key...)]
 	if want == nil {
-		f.Detail = "the row has no event in the log"
+		f.Detail = cmp.Or(t.tooMany, "the row has no event in the log")
 		a.report.add(f)
 		return
 	}
-	delete(t.want, strings.Join(key, "\x00"))
-	f.Owner = want.owner.name
+	delete(t.want, rowKey(key...))
+	o, values := want()
+	f.Owner = o.name
 	differ := func(column, w, g string) {
 		if w == g {
 			return
 		}
-		f.Column, f.Detail = column, differs(strings.TrimPrefix(w, "\x00"), strings.TrimPrefix(g, "\x00"))
+		f.Column, f.Detail = column, cmp.Or(t.wrong[column], differs(strings.TrimPrefix(w, "\x00"), strings.TrimPrefix(g, "\x00")))
 		a.report.add(f)
 	}
-	differ("owner", string(want.owner.name), ownerText)
-	for i, w := range want.values() {
-		differ(t.columns[i], w, rest[i])
+	differ("owner", string(o.name), ownerText)
+	for i, w := range values {
+		differ(t.columns[i], text(w), rest[i])
 	}
 }
 
@@ -135,133 +161,125 @@ func (a *auditor) compareCheckpoint(db *snapshot) {
 	}
 }
 
-// How PostgreSQL writes values.
-
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.999999-07") }
 
-func stampOr(t *time.Time) string {
-	if t == nil {
-		return null
+// text is a value as PostgreSQL writes it, null for a nil pointer or slice.
+func text(v any) string {
+	switch v := v.(type) {
+	case time.Time:
+		return stamp(v)
+	case events.Hash:
+		return fmt.Sprintf(`\x%x`, v[:])
+	case []byte:
+		if v == nil {
+			return null
+		}
+		return fmt.Sprintf(`\x%x`, v)
 	}
-	return stamp(*t)
+	if p := reflect.ValueOf(v); p.Kind() == reflect.Pointer {
+		if p.IsNil() {
+			return null
+		}
+		return text(p.Elem().Interface())
+	}
+	return fmt.Sprint(v)
 }
 
-func bytea(b []byte) string { return fmt.Sprintf(`\x%x`, b) }
-
-func hashOr(h *events.Hash) string {
-	if h == nil {
-		return null
-	}
-	return bytea(h[:])
-}
-
-func textOr(s *string) string {
+// raw is a text that PostgreSQL keeps as bytes.
+func raw(s *string) []byte {
 	if s == nil {
-		return null
+		return nil
 	}
-	return *s
-}
-
-func number[T int | uint64](n T) string { return strconv.FormatUint(uint64(n), 10) }
-
-func numberOr(n *uint64) string {
-	if n == nil {
-		return null
-	}
-	return number(*n)
+	return append([]byte{}, *s...)
 }
 
 func rowKey(parts ...string) string { return strings.Join(parts, "\x00") }
 
-func (f *fold) ownerTable() *table {
-	t := &table{name: "owners", columns: []string{"user_id", "registered_at", "others", "last_seq", "chain_version", "chain_last_seq"}, want: map[string]*wantRow{}}
-	t.key = []string{"owner"}
-	for _, o := range f.owners {
-		t.want[string(o.name)] = &wantRow{o, func() []string {
-			user, registered := null, null
-			if o.userID != "" {
-				user, registered = o.userID, stamp(o.registeredAt)
-			}
-			named := null
-			if o.named > 0 {
-				named = number(o.named)
-			}
-			return []string{user, registered, strconv.FormatInt(int64(o.messages)-int64(o.leaves()), 10), named, number(o.chainVersion), number(o.chainLastSeq)}
-		}}
+// wanted makes the rows of a table from what the fold keeps.
+func wanted[T any](from map[string]T, row func(T) (*owner, []any)) map[string]wantRow {
+	rows := make(map[string]wantRow, len(from))
+	for key, v := range from {
+		rows[key] = func() (*owner, []any) { return row(v) }
 	}
-	return t
+	return rows
 }
 
-func (f *fold) sessionTable() *table {
-	t := &table{name: "sessions", key: []string{"id"}, columns: []string{"audience", "token_hash", "issued_at", "expires_at", "revoked_at", "seq"}, want: map[string]*wantRow{}}
-	for _, s := range f.sessions {
-		t.want[s.id] = &wantRow{s.owner, func() []string {
-			return []string{s.audience, hashOr(s.tokenHash), stamp(s.issued), stamp(s.expires), stampOr(s.revoked), number(s.seq)}
-		}}
+// tables is every read model but the memories and the checkpoint.
+func (f *fold) tables() []*table {
+	owners := make(map[string]*owner, len(f.owners))
+	for name, o := range f.owners {
+		owners[string(name)] = o
 	}
-	return t
+	transaction := map[string]string{"transaction": "sha256(transaction)"}
+	return []*table{
+		{name: "owners", key: []string{"owner"}, columns: []string{"user_id", "registered_at", "others", "last_seq", "chain_version", "chain_last_seq"},
+			want: wanted(owners, func(o *owner) (*owner, []any) {
+				return o, []any{o.userID, o.registeredAt, int64(o.messages) - int64(o.leaves()), o.named, o.chainVersion, o.chainLastSeq}
+			})},
+		{name: "sessions", key: []string{"id"}, columns: []string{"audience", "token_hash", "issued_at", "expires_at", "revoked_at", "seq"},
+			want: wanted(f.sessions, func(s *session) (*owner, []any) {
+				return s.owner, []any{s.audience, s.tokenHash, s.issued, s.expires, s.revoked, s.seq}
+			})},
+		{name: "api_keys", key: []string{"id"}, columns: []string{"hash", "prefix", "label", "created_at", "last_used_at", "revoked_at", "seq"},
+			want: wanted(f.keys, func(k *apiKey) (*owner, []any) {
+				return k.owner, []any{k.hash, k.prefix, raw(&k.label), k.created, k.used, k.revoked, k.seq}
+			})},
+		{name: "grants", key: []string{"id"}, columns: []string{"kind", "token_hash", "minted_at", "expires_at", "max_uses", "used", "revoked_at", "seq"},
+			want: wanted(f.grants, func(g *grant) (*owner, []any) {
+				return g.owner, []any{g.kind, g.tokenHash, g.minted, g.expires, g.maxUses, g.used, g.revoked, g.seq}
+			})},
+		{name: "batches", key: []string{"id"}, columns: []string{"from_size", "size", "root", "state", "cut_at",
+			"signature", "blockhash", "last_valid_block_height", "transaction", "submitted_at",
+			"slot", "cluster", "program_id", "account", "confirmed_at", "failed_at", "failure", "seq"}, exprs: transaction,
+			want: wanted(f.batches, func(b *batch) (*owner, []any) {
+				return b.owner, []any{b.from, b.size, b.root, b.state, b.cut,
+					b.signature, b.blockhash, b.lastValid, b.transaction, b.submitted,
+					b.slot, b.cluster, b.program, b.account, b.confirmedAt, b.failed, raw(b.failure), b.seq}
+			})},
+		{name: "batch_attempts", key: []string{"batch_id", "signature"}, exprs: transaction,
+			columns: []string{"blockhash", "last_valid_block_height", "transaction", "submitted_at", "failed_at", "failure", "seq"},
+			want: wanted(f.attempts, func(a *attempt) (*owner, []any) {
+				return a.owner, []any{a.blockhash, a.lastValid, a.transaction, a.submitted, a.failed, raw(a.failure), a.seq}
+			})},
+		{name: "stake_movements", key: []string{"signature", "vault", "direction", "ordinal"}, columns: []string{"mint", "amount", "slot", "block_time", "seq", "position"},
+			want: wanted(f.movements, func(m *movement) (*owner, []any) {
+				return m.owner, []any{m.mint, m.amount, m.slot, m.at, m.seq, m.position}
+			})},
+		{name: "tiles", key: []string{"owner", "level", "tile_index"}, columns: []string{"root", "hashes"}, want: f.tiles,
+			exprs: map[string]string{"hashes": "sha256(hashes)"}, wrong: map[string]string{"hashes": "the hashes are not those of the log"},
+			check: CheckTile, tooMany: "the log has no such full tile", leaf: func(key []string) *uint64 {
+				if key[1] != "0" {
+					return nil
+				}
+				return leafAt(key[2], leavesOfTile)
+			}},
+		{name: "body_pages", key: []string{"owner", "page"}, columns: []string{"bodies"}, want: f.pages,
+			// The header, and hashes of the ids, of the lengths and of the bodies; see addToPage.
+			exprs: map[string]string{"bodies": "substr(bodies, 1, 16) || sha256(substr(bodies, 17, 4096)) || sha256(substr(bodies, 4113, 1024)) || sha256(substr(bodies, 5137))"},
+			wrong: map[string]string{"bodies": "the bodies are not those of the log"}, tooMany: "the log has no such full page",
+			leaf: func(key []string) *uint64 { return leafAt(key[1], leavesOfPage) }},
+	}
 }
 
-func (f *fold) keyTable() *table {
-	t := &table{name: "api_keys", key: []string{"id"}, columns: []string{"hash", "prefix", "label", "created_at", "last_used_at", "revoked_at", "seq"}, want: map[string]*wantRow{}}
-	for _, k := range f.keys {
-		t.want[k.id] = &wantRow{k.owner, func() []string {
-			return []string{bytea(k.hash[:]), k.prefix, bytea([]byte(k.label)), stamp(k.created), stampOr(k.used), stampOr(k.revoked), number(k.seq)}
-		}}
+// leafAt is the first leaf of a tile or a page, nil for a number that is none.
+func leafAt(number string, leaves uint64) *uint64 {
+	n, err := strconv.ParseUint(number, 10, 32)
+	if err != nil {
+		return nil
 	}
-	return t
+	return at(n * leaves)
 }
 
-func (f *fold) grantTable() *table {
-	t := &table{name: "grants", key: []string{"id"}, columns: []string{"kind", "token_hash", "minted_at", "expires_at", "max_uses", "used", "revoked_at", "seq"}, want: map[string]*wantRow{}}
-	for _, g := range f.grants {
-		t.want[g.id] = &wantRow{g.owner, func() []string {
-			return []string{string(g.kind), bytea(g.tokenHash[:]), stamp(g.minted), stamp(g.expires), number(g.maxUses), number(g.used), stampOr(g.revoked), number(g.seq)}
-		}}
-	}
-	return t
+// differs says what a column should hold and what it holds.
+func differs(want, got string) string {
+	return "should be " + shorten(want) + ", is " + shorten(got)
 }
 
-func (f *fold) batchTable() *table {
-	t := &table{name: "batches", key: []string{"id"}, columns: []string{"from_size", "size", "root", "state", "cut_at",
-		"signature", "blockhash", "last_valid_block_height", "transaction", "submitted_at",
-		"slot", "cluster", "program_id", "account", "confirmed_at", "failed_at", "failure", "seq"},
-		exprs: map[string]string{"transaction": "sha256(transaction)"}, want: map[string]*wantRow{}}
-	for _, b := range f.batches {
-		t.want[b.id] = &wantRow{b.owner, func() []string {
-			failure := null
-			if b.failure != nil {
-				failure = bytea([]byte(*b.failure))
-			}
-			return []string{number(b.from), number(b.size), bytea(b.root[:]), b.state, stampOr(b.cut),
-				textOr(b.signature), textOr(b.blockhash), numberOr(b.lastValid), hashOr(b.transaction), stampOr(b.submitted),
-				numberOr(b.slot), textOr(b.cluster), textOr(b.program), textOr(b.account), stampOr(b.confirmedAt), stampOr(b.failed), failure, number(b.seq)}
-		}}
+func shorten(s string) string {
+	const longest = 200
+	if len(s) > longest {
+		sum := sha256.Sum256([]byte(s))
+		return fmt.Sprintf("%q… (%d characters, SHA-256 %x)", s[:longest/4], len(s), sum[:8])
 	}
-	return t
-}
-
-func (f *fold) attemptTable() *table {
-	t := &table{name: "batch_attempts", key: []string{"batch_id", "signature"}, columns: []string{"blockhash", "last_valid_block_height", "transaction", "submitted_at", "failed_at", "failure", "seq"},
-		exprs: map[string]string{"transaction": "sha256(transaction)"}, want: map[string]*wantRow{}}
-	for _, a := range f.attempts {
-		t.want[rowKey(a.batch, a.signature)] = &wantRow{a.owner, func() []string {
-			failure := null
-			if a.failure != nil {
-				failure = bytea([]byte(*a.failure))
-			}
-			return []string{a.blockhash, number(a.lastValid), bytea(a.transaction[:]), stamp(a.submitted), stampOr(a.failed), failure, number(a.seq)}
-		}}
-	}
-	return t
-}
-
-func (f *fold) stakeTable() *table {
-	t := &table{name: "stake_movements", key: []string{"signature", "vault", "direction", "ordinal"}, columns: []string{"mint", "amount", "slot", "block_time", "seq", "position"}, want: map[string]*wantRow{}}
-	for _, m := range f.movements {
-		t.want[rowKey(m.signature, m.vault, m.direction, number(m.ordinal))] = &wantRow{m.owner, func() []string {
-			return []string{m.mint, m.amount, number(m.slot), stamp(m.at), number(m.seq), number(m.position)}
-		}}
-	}
-	return t
+	return strconv.Quote(s)
 }

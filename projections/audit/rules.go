@@ -11,7 +11,7 @@ import (
 // session, apiKey and grant are what the log says of a credential: what its
 // row in the read model must hold, and what the rules need.
 type session struct {
-	id, audience    string
+	audience        string
 	owner           *owner
 	tokenHash       *events.Hash
 	issued, expires time.Time
@@ -20,12 +20,12 @@ type session struct {
 }
 
 type apiKey struct {
-	id, prefix, label string
-	owner             *owner
-	hash              events.Hash
-	created           time.Time
-	used, revoked     *time.Time
-	seq               uint64
+	prefix, label string
+	owner         *owner
+	hash          events.Hash
+	created       time.Time
+	used, revoked *time.Time
+	seq           uint64
 }
 
 type grant struct {
@@ -46,58 +46,57 @@ func (g *grant) live(now time.Time) bool {
 // keyUseInterval is how often the use of a key is recorded at most.
 const keyUseInterval = time.Minute
 
-// credential folds sign-ins and API keys.
-func (f *fold) credential(c *current) {
-	now := c.event.Time.Time()
-	switch data := c.event.Data.(type) {
-	case *events.SessionIssued:
-		if _, again := f.sessions[data.SessionID]; again {
-			f.wrong(c, CheckUnique, "session id %s was used already", data.SessionID)
-			return
-		}
-		f.sessions[data.SessionID] = &session{id: data.SessionID, audience: string(data.Audience), owner: c.owner,
-			tokenHash: data.TokenHash, issued: now, expires: data.ExpiresAt.Time(), seq: c.seq}
-	case *events.SessionRevoked:
-		s := f.sessions[data.SessionID]
-		if s == nil || s.owner != c.owner || s.revoked != nil {
-			f.wrong(c, CheckKey, "revokes session %s, which the owner has not or which is revoked", data.SessionID)
-		}
-		if s != nil && s.revoked == nil {
-			s.revoked = &now
-		}
-	case *events.ApiKeyCreated:
-		if _, again := f.keys[data.KeyID]; again {
-			f.wrong(c, CheckUnique, "API key id %s was used already", data.KeyID)
-			return
-		}
-		f.keys[data.KeyID] = &apiKey{id: data.KeyID, prefix: data.Prefix, label: data.Label, owner: c.owner,
-			hash: data.KeyHash, created: now, seq: c.seq}
-	case *events.ApiKeyUsed:
-		f.keyUsed(c, data.KeyID, now)
-	case *events.ApiKeyRevoked:
-		k := f.keys[data.KeyID]
-		if k == nil || k.owner != c.owner || k.revoked != nil {
-			f.wrong(c, CheckKey, "revokes API key %s, which the owner has not or which is revoked", data.KeyID)
-		}
-		if k != nil && k.revoked == nil {
-			k.revoked = &now
-		}
+func (f *fold) sessionIssued(c *current, data *events.SessionIssued) {
+	if _, again := f.sessions[data.SessionID]; again {
+		f.wrong(c, CheckUnique, "session id %s was used already", data.SessionID)
+		return
+	}
+	f.sessions[data.SessionID] = &session{audience: string(data.Audience), owner: c.owner,
+		tokenHash: data.TokenHash, issued: *c.now(), expires: data.ExpiresAt.Time(), seq: c.seq}
+}
+
+func (f *fold) sessionRevoked(c *current, data *events.SessionRevoked) {
+	s := f.sessions[data.SessionID]
+	if s == nil || s.owner != c.owner || s.revoked != nil {
+		f.wrong(c, CheckKey, "revokes session %s, which the owner has not or which is revoked", data.SessionID)
+	}
+	if s != nil && s.revoked == nil {
+		s.revoked = c.now()
 	}
 }
 
-func (f *fold) keyUsed(c *current, id string, now time.Time) {
-	k := f.keys[id]
+func (f *fold) keyCreated(c *current, data *events.ApiKeyCreated) {
+	if _, again := f.keys[data.KeyID]; again {
+		f.wrong(c, CheckUnique, "API key id %s was used already", data.KeyID)
+		return
+	}
+	f.keys[data.KeyID] = &apiKey{prefix: data.Prefix, label: data.Label, owner: c.owner,
+		hash: data.KeyHash, created: *c.now(), seq: c.seq}
+}
+
+func (f *fold) keyUsed(c *current, data *events.ApiKeyUsed) {
+	k, now := f.keys[data.KeyID], c.now()
 	if k == nil || k.owner != c.owner || k.revoked != nil {
-		f.wrong(c, CheckKey, "API key %s was used, which the owner has not or which is revoked", id)
+		f.wrong(c, CheckKey, "API key %s was used, which the owner has not or which is revoked", data.KeyID)
 	}
 	if k == nil {
 		return
 	}
 	if k.used != nil && now.Sub(*k.used) < keyUseInterval {
-		f.wrong(c, CheckKey, "use of API key %s recorded twice within a minute", id)
+		f.wrong(c, CheckKey, "use of API key %s recorded twice within a minute", data.KeyID)
 	}
 	if k.used == nil || now.After(*k.used) {
-		k.used = &now
+		k.used = now
+	}
+}
+
+func (f *fold) keyRevoked(c *current, data *events.ApiKeyRevoked) {
+	k := f.keys[data.KeyID]
+	if k == nil || k.owner != c.owner || k.revoked != nil {
+		f.wrong(c, CheckKey, "revokes API key %s, which the owner has not or which is revoked", data.KeyID)
+	}
+	if k != nil && k.revoked == nil {
+		k.revoked = c.now()
 	}
 }
 
@@ -106,7 +105,7 @@ func (f *fold) minted(c *current, data *events.GrantMinted) {
 		f.wrong(c, CheckUnique, "grant id %s was used already", data.GrantID)
 		return
 	}
-	now := c.event.Time.Time()
+	now := *c.now()
 	if other := c.owner.active[data.Kind]; other != nil && other.live(now) {
 		f.wrong(c, CheckGrant, "%s %s minted while %s is active", data.Kind, data.GrantID, other.id)
 	}
@@ -130,7 +129,7 @@ func (f *fold) consumed(c *current, data *events.GrantConsumed) {
 			return
 		}
 	}
-	now := c.event.Time.Time()
+	now := *c.now()
 	switch {
 	case g.revoked != nil:
 		f.wrong(c, CheckGrant, "%s %s was used after it was revoked", g.kind, g.id)
@@ -154,8 +153,7 @@ func (f *fold) revoked(c *current, data *events.GrantRevoked) {
 		f.wrong(c, CheckGrant, "revokes %s %s, which the owner has not or which is revoked", data.Kind, data.GrantID)
 	}
 	if g != nil && g.revoked == nil {
-		now := c.event.Time.Time()
-		g.revoked = &now
+		g.revoked = c.now()
 	}
 }
 
@@ -170,7 +168,7 @@ type movement struct {
 }
 
 func (m *movement) key() string {
-	return m.signature + " " + m.vault + " " + m.direction + " " + strconv.Itoa(m.ordinal)
+	return rowKey(m.signature, m.vault, m.direction, strconv.Itoa(m.ordinal))
 }
 
 // moved folds a transfer. One that was recorded twice counts once: all of a

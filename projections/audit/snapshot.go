@@ -19,17 +19,16 @@ var ErrRebuilding = errors.New("a rebuild of the read models is under way; try a
 // behindPoll is how often read models that are behind are looked at again.
 const behindPoll = 50 * time.Millisecond
 
-// snapshot is one moment of the read models, seen by three connections: rows of
-// three tables are read side by side.
+// snapshot is one moment of the read models.
 type snapshot struct {
-	first, second, third *pgx.Conn
-	at                   projector.Vector
+	conn *pgx.Conn
+	at   projector.Vector
 }
 
 // openSnapshot waits until the read models hold the log up to head, or until
-// patience ends, and takes the snapshot. It writes nothing. The connections
-// hold a shared lock that keeps a rebuild from swapping meanwhile, for names
-// would then mean other tables in the middle of the audit; they go with it.
+// patience ends, and takes the snapshot. It writes nothing. The connection holds a
+// shared lock until it ends, which keeps a rebuild from swapping meanwhile: names
+// would mean other tables in the middle of the audit.
 func openSnapshot(ctx context.Context, pool *pgxpool.Pool, head uint64, patience time.Duration) (*snapshot, error) {
 	s := &snapshot{}
 	err := s.open(ctx, pool, head, patience)
@@ -46,35 +45,23 @@ func (s *snapshot) open(ctx context.Context, pool *pgxpool.Pool, head uint64, pa
 	// A snapshot may be held for many minutes, now and then without a word.
 	cfg.RuntimeParams["idle_in_transaction_session_timeout"] = "0"
 	var err error
-	if s.first, err = pgx.ConnectConfig(ctx, cfg); err != nil {
+	if s.conn, err = pgx.ConnectConfig(ctx, cfg); err != nil {
 		return err
 	}
-	if err := lockOut(ctx, s.first, schema.LockKey("swap", schema.Name(pool)), patience); err != nil {
+	if err := lockOut(ctx, s.conn, schema.LockKey("swap", schema.Name(pool)), patience); err != nil {
 		return err
 	}
-	if err := catchUp(ctx, s.first, head, patience); err != nil {
+	if err := catchUp(ctx, s.conn, head, patience); err != nil {
 		return err
 	}
-	if _, err := s.first.Exec(ctx, `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY`); err != nil {
+	if _, err := s.conn.Exec(ctx, `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY`); err != nil {
 		return err
 	}
-	checkpoint, err := projector.ReadCheckpoint(ctx, s.first)
+	checkpoint, err := projector.ReadCheckpoint(ctx, s.conn)
 	if err != nil {
 		return err
 	}
 	s.at = checkpoint.Vector
-	var id string
-	if err := s.first.QueryRow(ctx, `SELECT pg_export_snapshot()`).Scan(&id); err != nil {
-		return err
-	}
-	for _, conn := range []**pgx.Conn{&s.second, &s.third} {
-		if *conn, err = pgx.ConnectConfig(ctx, cfg); err != nil {
-			return err
-		}
-		if _, err = (*conn).Exec(ctx, `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET TRANSACTION SNAPSHOT '`+id+`'`, pgx.QueryExecModeSimpleProtocol); err != nil {
-			return err
-		}
-	}
 	return nil
 }
 
@@ -121,9 +108,7 @@ func within(ctx context.Context, patience time.Duration, done func() (bool, erro
 }
 
 func (s *snapshot) close() {
-	for _, conn := range []*pgx.Conn{s.first, s.second, s.third} {
-		if conn != nil {
-			schema.Disconnect(conn)
-		}
+	if s.conn != nil {
+		schema.Disconnect(s.conn)
 	}
 }

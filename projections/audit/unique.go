@@ -1,11 +1,14 @@
 package audit
 
 import (
-	"bytes"
+	"bufio"
+	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"io"
 	"os"
-	"slices"
+	"path/filepath"
 )
 
 // idKind says what must be unique among its like.
@@ -22,121 +25,92 @@ var idNames = map[idKind]string{
 	idCommand: "command id", idEvent: "event id", idMemory: "memory id", idIdempotency: "idempotency key",
 }
 
+// id is the kind of an id and the first half of its SHA-256.
+type id [1 + 16]byte
+
 const (
-	idSize     = 16 + 1 + 8 // digest, kind, sequence
-	idBuckets  = 256
-	idInMemory = 1 << 18 // ids, in all buckets together
+	idBytes   = len(id{}) + 8 // the id and its sequence
+	idBuckets = 64
 )
 
-// uniques finds ids that were used twice. Ids are kept as digests and sorted into
-// buckets by the first byte; beyond a bound the buckets go to a temporary file, so
-// memory hardly grows with the log: 7 MB, and for each quarter of a million ids
-// 2 KB of where they lie in the file and, while the buckets are looked through one
-// by one, some 40 KB of one of them.
+// uniques finds ids that were used twice. Ids go to temporary files, one for each
+// bucket of digests, so that memory holds one bucket at a time. A crash leaves the
+// files to the system's cleaning of temporary files.
 type uniques struct {
-	digests *digester
-	buckets [idBuckets][]byte
-	held    int
-	text    []byte   // of the id that is being added
-	spilled *os.File // nil until something was
-	end     int64    // of the file
-	// ends says where each bucket's part ends in the file, spill by spill.
-	ends [][idBuckets]int64
+	folder  string // empty until the first id is added
+	files   [idBuckets]*os.File
+	buckets [idBuckets]*bufio.Writer
+	text    []byte // of the id that is being added
+}
+
+func (u *uniques) open() (err error) {
+	if u.folder, err = os.MkdirTemp("", "ledger-audit-"); err != nil {
+		return err
+	}
+	for i := range u.files {
+		if u.files[i], err = os.Create(filepath.Join(u.folder, fmt.Sprint(i))); err != nil {
+			return err
+		}
+		u.buckets[i] = bufio.NewWriter(u.files[i])
+	}
+	return nil
 }
 
 func (u *uniques) add(kind idKind, seq uint64, parts ...string) error {
+	if u.folder == "" {
+		if err := u.open(); err != nil {
+			return fmt.Errorf("keep ids: %w", err)
+		}
+	}
 	u.text = append(u.text[:0], byte(kind))
 	for _, part := range parts {
 		u.text = append(append(u.text, part...), 0)
 	}
-	sum := u.digests.of(u.text)
-	var id [idSize]byte
-	copy(id[:], sum[:])
-	id[16] = byte(kind)
-	binary.BigEndian.PutUint64(id[17:], seq)
-	u.buckets[sum[0]] = append(u.buckets[sum[0]], id[:]...)
-	if u.held++; u.held >= idInMemory {
-		return u.spill()
+	sum := sha256.Sum256(u.text)
+	record := append(append(u.text[:0], byte(kind)), sum[:16]...)
+	record = binary.BigEndian.AppendUint64(record, seq)
+	if _, err := u.buckets[sum[0]%idBuckets].Write(record); err != nil {
+		return fmt.Errorf("keep ids: %w", err)
 	}
 	return nil
-}
-
-// spill appends every bucket to the file. A crash leaves the file to the
-// system's cleaning of temporary files.
-func (u *uniques) spill() (err error) {
-	if u.spilled == nil {
-		if u.spilled, err = os.CreateTemp("", "ledger-audit-"); err != nil {
-			return fmt.Errorf("spill ids: %w", err)
-		}
-	}
-	var ends [idBuckets]int64
-	for i, bucket := range u.buckets {
-		if _, err := u.spilled.WriteAt(bucket, u.end); err != nil {
-			return fmt.Errorf("spill ids: %w", err)
-		}
-		u.end += int64(len(bucket))
-		ends[i], u.buckets[i] = u.end, bucket[:0]
-	}
-	u.ends, u.held = append(u.ends, ends), 0
-	return nil
-}
-
-// read returns all of a bucket, what was spilled first, in room, if there is enough
-// of it.
-func (u *uniques) read(bucket int, room []byte) ([]byte, error) {
-	all := room[:0]
-	begin := int64(0) // of a spill, then of the bucket in it
-	for i := range u.ends {
-		if bucket > 0 {
-			begin = u.ends[i][bucket-1]
-		}
-		held, length := len(all), int(u.ends[i][bucket]-begin)
-		all = slices.Grow(all, length)[:held+length]
-		if _, err := u.spilled.ReadAt(all[held:], begin); err != nil {
-			return nil, fmt.Errorf("read spilled ids: %w", err)
-		}
-		begin = u.ends[i][idBuckets-1]
-	}
-	return append(all, u.buckets[bucket]...), nil
 }
 
 // twice calls yield with every id that was used again, and where.
 func (u *uniques) twice(yield func(kind idKind, first, again uint64)) error {
-	var (
-		bucket []byte
-		firsts []uint64
-		err    error
-	)
-	for i := range u.buckets {
-		if bucket, err = u.read(i, bucket); err != nil {
-			return err
+	if u.folder == "" {
+		return nil
+	}
+	for i, file := range u.files {
+		if err := u.buckets[i].Flush(); err != nil {
+			return fmt.Errorf("keep ids: %w", err)
 		}
-		// Their first bytes tell nearly all apart, and are sorted sooner.
-		firsts = firsts[:0]
-		for id := range slices.Chunk(bucket, idSize) {
-			firsts = append(firsts, binary.BigEndian.Uint64(id))
+		records, err := io.ReadAll(io.NewSectionReader(file, 0, 1<<62))
+		if err != nil {
+			return fmt.Errorf("read ids: %w", err)
 		}
-		slices.Sort(firsts)
-		if len(slices.Compact(firsts)) < len(bucket)/idSize {
-			again(bucket, yield)
+		firsts := make(map[id]uint64, len(records)/idBytes)
+		for ; len(records) >= idBytes; records = records[idBytes:] {
+			is, seq := id(records), binary.BigEndian.Uint64(records[len(id{}):])
+			if first, again := firsts[is]; again {
+				yield(idKind(is[0]), first, seq)
+			} else {
+				firsts[is] = seq
+			}
 		}
 	}
 	return nil
 }
 
-// again calls yield with every id of a bucket that was used again.
-func again(bucket []byte, yield func(kind idKind, first, again uint64)) {
-	ids := slices.SortedFunc(slices.Chunk(bucket, idSize), bytes.Compare)
-	for j := 1; j < len(ids); j++ {
-		if a, b := ids[j-1], ids[j]; bytes.Equal(a[:17], b[:17]) {
-			yield(idKind(b[16]), binary.BigEndian.Uint64(a[17:]), binary.BigEndian.Uint64(b[17:]))
+// close removes the files.
+func (u *uniques) close() error {
+	if u.folder == "" {
+		return nil
+	}
+	var failed []error
+	for _, file := range u.files {
+		if file != nil {
+			failed = append(failed, file.Close())
 		}
 	}
-}
-
-func (u *uniques) close() {
-	if u.spilled != nil {
-		_ = u.spilled.Close()
-		_ = os.Remove(u.spilled.Name()) // only space is lost
-	}
+	return errors.Join(append(failed, os.RemoveAll(u.folder))...)
 }

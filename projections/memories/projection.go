@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/projections/internal/column"
 	"github.com/memory-ledger/ledger/projections/projector"
@@ -54,7 +56,7 @@ func (Projection) Apply(_ context.Context, w *projector.Writer, s projector.Slic
 	default:
 		order := byOwner(rows)
 		w.Copy("memories", []string{"owner", "leaf_index", "id", "leaf_hash", "metadata", "sealed", "created_at", "idempotency_key_hash", "seq"},
-			len(rows), func(row *projector.Row, i int) { rows[order[i].row].copy(row) })
+			pgx.CopyFromSlice(len(rows), func(i int) ([]any, error) { return rows[order[i].row].values(), nil }))
 	}
 	return nil
 }
@@ -109,19 +111,8 @@ func byOwner(rows []written) []place {
 	return order
 }
 
-// copy gives the fields in the order of Apply's columns.
-func (m *written) copy(row *projector.Row) {
-	row.Text(m.owner)
-	row.Bigint(int64(m.LeafIndex))
-	row.UUID(m.id)
-	row.Bytes(m.LeafHash[:])
-	row.Bytes(m.Metadata) // a text
-	row.Bytes(m.Sealed)
-	row.Timestamptz(m.created)
-	if m.IdempotencyKeyHash != nil {
-		row.Bytes(m.IdempotencyKeyHash[:])
-	} else {
-		row.Null()
-	}
-	row.Bigint(m.seq)
+// values are the values in the order of Apply's columns.
+func (m *written) values() []any {
+	return []any{m.owner, int64(m.LeafIndex), m.id[:], m.LeafHash[:], []byte(m.Metadata), column.Bytes(m.Sealed), m.created,
+		column.HashArg(m.IdempotencyKeyHash), m.seq}
 }

@@ -81,8 +81,8 @@ func commit(ctx context.Context, conn *pgx.Conn, steps []Step, a *advance) error
 			return err
 		}
 		batch = new(pgx.Batch)
-		if err := steps[0].Copy(ctx, conn); err != nil {
-			return explain(err)
+		if _, err := conn.CopyFrom(ctx, pgx.Identifier{steps[0].Table}, steps[0].Columns, steps[0].Rows); err != nil {
+			return fmt.Errorf("copy into %s: %w", steps[0].Table, explain(err))
 		}
 		steps = steps[1:]
 	}

@@ -6,6 +6,8 @@ import (
 	"iter"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/projections/schema"
 )
@@ -94,8 +96,7 @@ type Step struct {
 	// Where Table is set the step copies rows; see Copy.
 	Table   string
 	Columns []string
-	Count   int
-	Row     func(row *Row, i int) // gives the fields of row i, from 0 on
+	Rows    pgx.CopyFromSource
 }
 
 // NewWriter returns an empty writer that reads through q.
@@ -107,11 +108,11 @@ func (w *Writer) Exec(sql string, args ...any) {
 	w.steps = append(w.steps, Step{SQL: sql, Args: args})
 }
 
-// Copy queues a number of rows for PostgreSQL's COPY, which is faster than a
-// statement from some hundred rows on and costs round trips of its own. What a
-// row holds is asked for while it is copied, each once and in order.
-func (w *Writer) Copy(table string, columns []string, count int, row func(row *Row, i int)) {
-	w.steps = append(w.steps, Step{Table: table, Columns: columns, Count: count, Row: row})
+// Copy queues rows for PostgreSQL's COPY, which is faster than a statement from some
+// hundred rows on and costs round trips of its own. The rows are read after Apply
+// returned.
+func (w *Writer) Copy(table string, columns []string, rows pgx.CopyFromSource) {
+	w.steps = append(w.steps, Step{Table: table, Columns: columns, Rows: rows})
 }
 
 // Querier reads what earlier slices wrote. It sees nothing of this slice. What

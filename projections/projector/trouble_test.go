@@ -122,7 +122,7 @@ func TestTroubleThatPassesIsWaitedOut(t *testing.T) {
 		case 3:
 			w.Exec(`no such statement`)
 		case 2:
-			w.Copy("no such table", []string{"a"}, 1, func(row *projector.Row, _ int) { row.Bigint(1) })
+			w.Copy("no such table", []string{"a"}, pgx.CopyFromRows([][]any{{1}}))
 		}
 		return nil
 	}}), func(c *projector.Config) {

@@ -4,25 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// tables are all tables of the read models and the checkpoint.
-var tables = []string{
-	"checkpoint", "owners", "sessions", "api_keys", "grants", "memories", "body_pages", "batches", "batch_attempts", "stake_movements", "tiles",
-}
-
-// unswappedSQL tells whether the tables' names mean the same now as they did at
-// the moment of the snapshot. to_regclass looks a name up as of now, as every
-// query does for the tables it names; a query on the catalogue's own tables is
-// answered from the snapshot.
-var unswappedSQL = `SELECT count(*) = ` + fmt.Sprint(len(tables)) + `
-	FROM unnest(ARRAY['` + strings.Join(tables, `', '`) + `']) AS t (name)
-	JOIN pg_class c ON c.relname = t.name AND c.oid = to_regclass(t.name)
-	JOIN pg_namespace n ON n.oid = c.relnamespace AND n.nspname = current_schema()`
+// unswappedSQL tells whether the tables' names mean the same now as they did at the
+// moment of the snapshot. to_regclass looks a name up as of now, as every query does
+// for the tables it names; a query on the catalogue's own tables is answered from the
+// snapshot.
+const unswappedSQL = `SELECT count(*) > 0 AND bool_and(c.oid IS NOT DISTINCT FROM to_regclass(quote_ident(c.relname)))
+	FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+	WHERE n.nspname = current_schema() AND c.relkind = 'r'`
 
 // Snapshot runs f in a read-only transaction that sees one moment of the read
 // models, whatever the number of queries.

@@ -23,6 +23,9 @@ import (
 	"github.com/memory-ledger/ledger/services/config"
 )
 
+// quiet is progress that is not shown.
+func quiet(string, bool, uint64, uint64) {}
+
 // provisioned connects to a server, and provisions it.
 func provisioned(t *testing.T, url string) jetstream.JetStream {
 	t.Helper()
@@ -54,7 +57,7 @@ func TestARestoreLeavesTheConsumers(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "copies")
 	said := func(backup.Done) {}
 	both := []backup.Part{backup.Log, backup.Keystore}
-	if err := assembly.Backup(t.Context(), config.Config{NATSURL: from.URL()}, dir, both, said, backup.Quiet); err != nil {
+	if err := assembly.Backup(t.Context(), config.Config{NATSURL: from.URL()}, dir, both, said, quiet); err != nil {
 		t.Fatal(err)
 	}
 	note := filepath.Join(dir, "log", "stream.json")
@@ -72,7 +75,7 @@ func TestARestoreLeavesTheConsumers(t *testing.T) {
 		if d.Part == backup.Log {
 			log = d
 		}
-	}, backup.Quiet); err != nil {
+	}, quiet); err != nil {
 		t.Fatal(err)
 	}
 	slices.Sort(log.Consumers)
@@ -99,7 +102,7 @@ func TestAFailedBackupIsRemoved(t *testing.T) {
 	both := []backup.Part{backup.Log, backup.Keystore}
 	for range 2 {
 		said := 0
-		err := assembly.Backup(t.Context(), cfg, dir, both, func(backup.Done) { said++ }, backup.Quiet)
+		err := assembly.Backup(t.Context(), cfg, dir, both, func(backup.Done) { said++ }, quiet)
 		if !errors.Is(err, jetstream.ErrStreamNotFound) || said > 0 {
 			t.Errorf("without a keystore: %v, %d parts", err, said)
 		}
@@ -115,7 +118,7 @@ func TestAFailedBackupIsRemoved(t *testing.T) {
 	if err := os.WriteFile(other, []byte("another backup"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := assembly.Backup(t.Context(), cfg, dir, both, func(backup.Done) {}, backup.Quiet); !errors.Is(err, backup.ErrNotEmpty) {
+	if err := assembly.Backup(t.Context(), cfg, dir, both, func(backup.Done) {}, quiet); !errors.Is(err, backup.ErrNotEmpty) {
 		t.Errorf("over another: %v", err)
 	}
 	if text, err := os.ReadFile(other); err != nil || string(text) != "another backup" {

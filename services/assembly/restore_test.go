@@ -135,7 +135,7 @@ func TestARestoredRunIsAnchoredAgain(t *testing.T) {
 	run.anchored(session)
 	run.write(session, "three") // its batch may be anywhere when the copies are made
 	said := func(backup.Done) {}
-	if err := assembly.Backup(t.Context(), run.cfg, copies, backup.Parts, said, backup.Quiet); err != nil {
+	if err := assembly.Backup(t.Context(), run.cfg, copies, backup.Parts, said, quiet); err != nil {
 		t.Fatal(err)
 	}
 	run.stop()
@@ -143,7 +143,7 @@ func TestARestoredRunIsAnchoredAgain(t *testing.T) {
 	restored := func(parts []backup.Part) *localRun {
 		t.Helper()
 		dir := t.TempDir()
-		if err := assembly.Restore(t.Context(), config.Config{DataDir: dir}, copies, parts, said, backup.Quiet); err != nil {
+		if err := assembly.Restore(t.Context(), config.Config{DataDir: dir}, copies, parts, said, quiet); err != nil {
 			t.Fatal(err)
 		}
 		return startRun(t, dir)
@@ -172,13 +172,13 @@ func TestARestoredRunIsAnchoredAgain(t *testing.T) {
 	}
 
 	chain := []backup.Part{backup.Chain}
-	if err := assembly.Restore(t.Context(), config.Config{DataDir: elsewhere.cfg.DataDir}, copies, chain, said, backup.Quiet); !errors.Is(err, backup.ErrNotEmpty) {
+	if err := assembly.Restore(t.Context(), config.Config{DataDir: elsewhere.cfg.DataDir}, copies, chain, said, quiet); !errors.Is(err, backup.ErrNotEmpty) {
 		t.Errorf("over another chain: %v", err)
 	}
 	if err := os.RemoveAll(filepath.Join(elsewhere.cfg.DataDir, "chain")); err != nil {
 		t.Fatal(err)
 	}
-	if err := assembly.Restore(t.Context(), config.Config{DataDir: elsewhere.cfg.DataDir}, copies, chain, said, backup.Quiet); err != nil {
+	if err := assembly.Restore(t.Context(), config.Config{DataDir: elsewhere.cfg.DataDir}, copies, chain, said, quiet); err != nil {
 		t.Fatal(err)
 	}
 	if saved, err := localchain.Copy(filepath.Join(elsewhere.cfg.DataDir, "chain"), t.TempDir()); err != nil || !strings.Contains(elsewhere.said.text.String(), "the anchored roots are on "+saved.GenesisHash) {

@@ -113,9 +113,6 @@ type Done struct {
 // nobody knows it.
 type Progress func(step string, bytes bool, done, total uint64)
 
-// Quiet tells nobody.
-func Quiet(string, bool, uint64, uint64) {}
-
 // Stream copies one stream into dir, which must be new or empty, and proves the copy.
 // A failure leaves nothing, a crash a folder without stream.json, which Restore
 // refuses, and the folder of the proof beside it. It needs an administrator's rights

@@ -23,6 +23,9 @@ import (
 	"github.com/memory-ledger/ledger/services/keystore"
 )
 
+// quiet is progress that is not shown.
+func quiet(string, bool, uint64, uint64) {}
+
 const filled = 300 // messages in each stream
 
 // fill starts a server on a folder with a log and a keystore.
@@ -131,14 +134,14 @@ func TestADamagedStreamIsNoBackup(t *testing.T) {
 			}
 			damage(t, data, c.text)
 			_, nc := serve(t, data)
-			_, err := Stream(t.Context(), nc, c.part, filepath.Join(copies, string(c.part)), Quiet)
+			_, err := Stream(t.Context(), nc, c.part, filepath.Join(copies, string(c.part)), quiet)
 			if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("backup: %v", err)
 			}
 			if left, err := os.ReadDir(copies); err != nil || len(left) > 0 {
 				t.Errorf("it left %v, %v", left, err)
 			}
-			if err := Check(t.Context(), c.part, unproven(t, nc, c.part), Quiet); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), c.want) {
+			if err := Check(t.Context(), c.part, unproven(t, nc, c.part), quiet); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("restore: %v", err)
 			}
 		})
@@ -153,7 +156,7 @@ func TestACopyOfADiskThatFailsIsWholeOrNone(t *testing.T) {
 	_, nc := fill(t, data)
 	damage(t, data, "log message 000123")
 	dir := filepath.Join(t.TempDir(), "log")
-	done, err := Stream(t.Context(), nc, Log, dir, Quiet)
+	done, err := Stream(t.Context(), nc, Log, dir, quiet)
 	if err == nil && done.Messages != filled || err != nil && !errors.Is(err, ErrDamaged) {
 		t.Errorf("%+v, %v", done, err)
 	}

@@ -238,12 +238,12 @@ func TestBackupAndRestore(t *testing.T) {
 	<-started
 	all := []backup.Part{backup.Log, backup.Keystore, backup.Secrets}
 	say := func(d backup.Done) { t.Logf("%+v", d) }
-	if err := assembly.Backup(t.Context(), s.Config, copies, all, say, backup.Quiet); err != nil {
+	if err := assembly.Backup(t.Context(), s.Config, copies, all, say, func(string, bool, uint64, uint64) {}); err != nil {
 		t.Fatal(err)
 	}
 	stop()
 	group.Wait()
-	if err := assembly.Backup(t.Context(), s.Config, copies, all, say, backup.Quiet); err == nil {
+	if err := assembly.Backup(t.Context(), s.Config, copies, all, say, func(string, bool, uint64, uint64) {}); err == nil {
 		t.Error("a backup was written over another")
 	}
 	answers := func(s *stacktest.Stack) string {
@@ -254,10 +254,10 @@ func TestBackupAndRestore(t *testing.T) {
 
 	fresh := s.Config
 	fresh.NATSURL, fresh.DataDir = "", t.TempDir()
-	if err := assembly.Restore(t.Context(), fresh, copies, backup.Parts, say, backup.Quiet); err != nil {
+	if err := assembly.Restore(t.Context(), fresh, copies, backup.Parts, say, func(string, bool, uint64, uint64) {}); err != nil {
 		t.Fatal(err)
 	}
-	if err := assembly.Restore(t.Context(), fresh, copies, backup.Parts, say, backup.Quiet); err == nil {
+	if err := assembly.Restore(t.Context(), fresh, copies, backup.Parts, say, func(string, bool, uint64, uint64) {}); err == nil {
 		t.Error("a log was restored over another")
 	}
 	server := natstest.Start(t, natstest.Dir(fresh.DataDir+"/nats"))

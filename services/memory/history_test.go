@@ -158,7 +158,7 @@ func (h *history) apply(t testing.TB, records ...projector.Record) {
 		for _, s := range steps.Steps() {
 			var err error
 			if s.Table != "" {
-				err = s.Copy(t.Context(), tx.Conn())
+				_, err = tx.CopyFrom(t.Context(), pgx.Identifier{s.Table}, s.Columns, s.Rows)
 			} else {
 				_, err = tx.Exec(t.Context(), s.SQL, s.Args...)
 			}

@@ -3,10 +3,10 @@
 package column
 
 import (
-	"encoding/hex"
 	"fmt"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/memory-ledger/ledger/events"
@@ -17,47 +17,12 @@ type UUID = [16]byte
 
 // ParseUUID reads the 36-character lowercase form; ids have no other spelling.
 func ParseUUID(s string) (UUID, bool) {
-	var id UUID
-	read, from := 0, 0
-	for _, to := range [...]int{8, 13, 18, 23, 36} {
-		if len(s) != 36 || (to < 36 && s[to] != '-') {
-			return UUID{}, false
-		}
-		for ; from < to; from += 2 {
-			high, low := hexDigit(s[from]), hexDigit(s[from+1])
-			if high|low > 0xf {
-				return UUID{}, false
-			}
-			id[read] = high<<4 | low
-			read++
-		}
-		from = to + 1
-	}
-	return id, true
-}
-
-// hexDigit is the value of a lowercase digit, 0xff of anything else.
-func hexDigit(c byte) byte {
-	switch {
-	case c >= '0' && c <= '9':
-		return c - '0'
-	case c >= 'a' && c <= 'f':
-		return c - 'a' + 10
-	}
-	return 0xff
+	id, err := uuid.Parse(s)
+	return id, err == nil && id.String() == s
 }
 
 // UUIDText is the 36-character form.
-func UUIDText(id UUID) string {
-	b := make([]byte, 0, 36)
-	for i, part := range [][]byte{id[0:4], id[4:6], id[6:8], id[8:10], id[10:16]} {
-		if i > 0 {
-			b = append(b, '-')
-		}
-		b = hex.AppendEncode(b, part)
-	}
-	return string(b)
-}
+func UUIDText(id UUID) string { return uuid.UUID(id).String() }
 
 // Hash returns a scan target that fills h from a bytea of 32 bytes.
 func Hash(h *events.Hash) pgtype.BytesScanner { return (*hashScanner)(h) }

@@ -49,7 +49,7 @@ func TryApply(pool *pgxpool.Pool, slice projector.Slice, projections ...projecto
 		for _, step := range w.Steps() {
 			var err error
 			if step.Table != "" {
-				err = step.Copy(ctx, tx.Conn())
+				_, err = tx.CopyFrom(ctx, pgx.Identifier{step.Table}, step.Columns, step.Rows)
 			} else {
 				_, err = tx.Exec(ctx, step.SQL, step.Args...)
 			}

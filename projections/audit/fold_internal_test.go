@@ -1,0 +1,31 @@
+package audit
+
+import (
+	"testing"
+
+	"github.com/memory-ledger/ledger/events"
+)
+
+// A type of the catalogue that the audit has no rule for ends the audit.
+func TestEveryEventTypeHasARule(t *testing.T) {
+	t.Parallel()
+	for _, d := range events.Catalogue() {
+		a := &auditor{report: &report{to: func(Finding) {}, unread: map[unread]uint64{}}}
+		f := newFold(a)
+		t.Cleanup(func() { _ = f.ids.close() })
+		e := events.Event{Data: d.New()}
+		if err := f.event(t.Context(), &current{owner: f.owner("o"), seq: 1, event: &e}); err != nil {
+			t.Errorf("%s: %v", d.Type, err)
+		}
+	}
+	e := events.Event{Data: forgotten{}}
+	f := newFold(&auditor{})
+	if err := f.event(t.Context(), &current{owner: f.owner("o"), event: &e}); err == nil {
+		t.Error("an unknown event passes")
+	}
+}
+
+// forgotten is an event that nobody wrote a rule for.
+type forgotten struct{ events.Data }
+
+func (forgotten) EventType() events.Type { return "Forgotten" }
