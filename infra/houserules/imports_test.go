@@ -39,7 +39,6 @@ var rules = []rule{
 	{"services/stacktest", []string{"events", "projections", "anchoring", "infra", "services"}},
 	{"services/core", servicesBut("services/extension", "services/staking")},
 	{"services/extension", servicesBut("services/core")},
-	{"services/staking/rules", nil},
 	{"services/staking", servicesBut("services/extension", "services/assembly", "services/cmd")},
 	{"services", servicesBut("services/core", "services/extension", "services/assembly", "services/cmd")},
 }
