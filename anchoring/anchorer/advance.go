@@ -183,7 +183,7 @@ func (d *driver) settle(ctx context.Context, f *flight, succeeded bool, held map
 				BatchID: b.id, Size: b.size, Root: b.root, Signature: f.signature, Slot: account.Slot,
 				Cluster: d.genesis, ProgramID: d.signer.program.String(), Account: address.String(),
 			}})
-			lamports += shareOf(f.transaction, o.confirmedSize == 0, d.follower.rent.Load())
+			lamports += shareOf(f.transaction, o.confirmedSize == 0, d.rent.Load())
 			continue
 		}
 		why, alarm := lacking(account, o, succeeded)

@@ -73,7 +73,7 @@ type Config struct {
 	Registerer prometheus.Registerer // nil: none
 	Tracer     trace.Tracer          // nil: tracing is off
 
-	aroundSave func(save func() error) error // for tests
+	around func(committed bool) error // for tests: called before and after a slice is saved
 }
 
 func (c *Config) setDefaults() {

@@ -40,10 +40,9 @@
 // the program takes nothing that it must not: a commit never shrinks or forks.
 //
 // Two anchorers do no harm. Each works for a run of partitions, all by default.
-// Locks in the database, one a partition, keep a second one idle that wants
-// any of them, until the first is gone; where they share no database, the
-// owner's expected chain version lets only one of two decisions into the log,
-// and the other reads on. How partitions are shared out may change from one
-// start to the next: each run of them has a checkpoint, which is cut or joined
-// as it needs be.
+// The fold is a projection that package projector runs, in the schema ledger_anchor:
+// its locks let one anchorer work on a partition while others stand by, its checkpoint
+// fences rows and position, and its proofs notice another log. Where two anchorers
+// share no database, the owner's expected chain version lets only one of two decisions
+// into the log.
 package anchorer

@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -15,6 +16,7 @@ import (
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/events/tracing"
+	"github.com/memory-ledger/ledger/projections/projector"
 )
 
 const (
@@ -44,12 +46,13 @@ type hold struct {
 // driver moves batches forward, one step after the other. It is used by one
 // goroutine.
 type driver struct {
-	cfg      *Config
-	store    *store
-	follower *follower
-	signer   signer
-	status   *status
-	metrics  *metrics
+	cfg     *Config
+	store   *store
+	folded  func() uint64  // newest sequence that is folded
+	rent    *atomic.Uint64 // lamports of a commitment account, as far as known
+	signer  signer
+	status  *status
+	metrics *metrics
 
 	flights map[string]*flight // by signature
 	// busy owners are not looked for: until the fold has come to the sequence
@@ -97,7 +100,7 @@ func (d *driver) step(ctx context.Context) (busy bool, err error) {
 
 // release lets go of the owners whose events the fold has seen.
 func (d *driver) release() {
-	position := d.follower.position.Load()
+	position := d.folded()
 	for key, seq := range d.busy {
 		if seq <= position {
 			delete(d.busy, key)
@@ -179,12 +182,12 @@ func (d *driver) lookAtChain(ctx context.Context) (chain.Height, error) {
 	if err := d.checkGenesis(ctx); err != nil {
 		return chain.Height{}, err
 	}
-	if d.follower.rent.Load() == 0 {
+	if d.rent.Load() == 0 {
 		rent, err := d.cfg.Chain.Rent(ctx, accountLen)
 		if err != nil {
 			return chain.Height{}, err
 		}
-		d.follower.rent.Store(rent)
+		d.rent.Store(rent)
 	}
 	return d.cfg.Chain.FinalizedHeight(ctx)
 }
@@ -296,7 +299,7 @@ func (d *driver) appendOne(ctx context.Context, r record) (seq uint64, err error
 		case errors.Is(err, eventlog.ErrConflict):
 			return 0, err
 		}
-		if !pause(ctx, appendPause) {
+		if !projector.Pause(ctx, appendPause) {
 			return 0, err
 		}
 	}
@@ -352,16 +355,4 @@ func (d *driver) firstAlarm() error {
 	}
 	first := slices.Min(keys)
 	return fmt.Errorf("%d owners are not anchored, among them %s: %w", len(keys), first, d.held[first].alarm)
-}
-
-// pause waits for d and reports false where ctx ends first.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/memory-ledger/ledger/events/partition"
 	"github.com/memory-ledger/ledger/infra/localchain"
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
+	"github.com/memory-ledger/ledger/projections/projector"
 	"github.com/memory-ledger/ledger/projections/schema"
 	"github.com/memory-ledger/ledger/projections/tree"
 )
@@ -45,7 +46,7 @@ func (w *world) turns(p *process, what error) {
 		if time.Now().After(deadline) {
 			w.t.Fatalf("readiness is %v, want %v", err, what)
 		}
-		pause(w.t.Context(), 5*time.Millisecond)
+		projector.Pause(w.t.Context(), 5*time.Millisecond)
 	}
 }
 
@@ -579,7 +580,7 @@ func (p *process) waitAnchored(w *world) *process {
 // folded is how far the state in the database is, at most.
 func (w *world) folded() (seq uint64) {
 	w.t.Helper()
-	w.must(w.pool().QueryRow(w.t.Context(), `SELECT max(seq) FROM ledger_anchor.checkpoints`).Scan(&seq))
+	w.must(w.pool().QueryRow(w.t.Context(), `SELECT max(seq) FROM ledger_anchor.checkpoint`).Scan(&seq))
 	return seq
 }
 
@@ -672,7 +673,7 @@ func TestLostTurnLeavesNothingBehind(t *testing.T) {
 	_, err = conn.Exec(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND pid <> pg_backend_pid()
 		AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`)
 	w.must(err)
-	_, err = conn.Exec(t.Context(), `SELECT pg_advisory_lock($1)`, lockKey) // another anchorer
+	_, err = conn.Exec(t.Context(), `SELECT pg_advisory_lock($1)`, projector.AloneKey(schemaName)) // another anchorer
 	w.must(err)
 	w.comes(p, true)
 	w.gauges(registry, func(g map[string]float64) bool {
@@ -704,7 +705,7 @@ func (w *world) gauges(registry *prometheus.Registry, wanted func(map[string]flo
 		if time.Now().After(deadline) {
 			w.t.Fatalf("the gauges are %v", values)
 		}
-		pause(w.t.Context(), 5*time.Millisecond)
+		projector.Pause(w.t.Context(), 5*time.Millisecond)
 	}
 }
 
@@ -735,7 +736,7 @@ func TestTroubleIsSaidOnce(t *testing.T) {
 	said, seen := newLines(), &looks{}
 	until := func(what string, done func() bool) {
 		t.Helper()
-		for deadline := time.Now().Add(patience); !done(); pause(t.Context(), 5*time.Millisecond) {
+		for deadline := time.Now().Add(patience); !done(); projector.Pause(t.Context(), 5*time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatalf("%s did not happen", what)
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -48,12 +49,12 @@ func newLone(t *testing.T) *lone {
 			Now: func() time.Time { return l.now }, Tree: l.cache, Chain: purse{balance: 1 << 60},
 			MaxFlights: 64, MaxWait: time.Minute, MaxLeaves: 1000,
 		},
-		store: &store{pool: pool, partitions: partition.All}, follower: &follower{rent: new(atomic.Uint64)},
+		store: &store{pool: pool, partitions: partition.All}, rent: new(atomic.Uint64), folded: func() uint64 { return 0 },
 		signer: signer{key: key}, status: &status{}, metrics: &metrics{balance: prometheus.NewGauge(prometheus.GaugeOpts{})},
 		busy: make(map[events.Owner]uint64), lag: newLaggards(),
 	}
 	const rent = 1_000_000
-	l.follower.rent.Store(rent)
+	l.rent.Store(rent)
 	l.dear, l.cheap = l.signer.cost(true)+rent, l.signer.cost(false)
 	return l
 }
@@ -113,7 +114,8 @@ func (l *lone) owners(n int, of partition.Run, confirmed uint64) []*owner {
 
 func (l *lone) save(owners ...*owner) {
 	l.t.Helper()
-	must(l.t, pgx.BeginFunc(l.t.Context(), l.store.pool, func(tx pgx.Tx) error { return l.store.upsert(l.t.Context(), tx, owners) }))
+	_, err := l.store.pool.Exec(l.t.Context(), upsertSQL, l.store.fields(owners)...)
+	must(l.t, err)
 }
 
 // turn is what a step does up to the first append: the owners to sign for.
@@ -254,6 +256,48 @@ func TestTheDearLeaveRoom(t *testing.T) {
 	l.cfg.Chain = purse{balance: 1 << 60}
 	if signed = l.turn(); len(signed) != l.cfg.MaxFlights*packed || l.status.funds != nil {
 		t.Errorf("with funds %d are signed for, %v", len(signed), l.status.funds)
+	}
+}
+
+// A batch is due when its oldest leaf has waited for MaxWait or MaxLeaves wait, and
+// not while another batch of the owner is open.
+func TestDue(t *testing.T) {
+	t.Parallel()
+	l := newLone(t)
+	l.cfg.MaxLeaves = 3
+	made := l.now
+	for name, c := range map[string]struct {
+		anchored, size uint64
+		waited         time.Duration
+		open, due      bool
+	}{
+		"no leaf waits":              {2, 2, time.Hour, false, false},
+		"a leaf is too young":        {0, 1, l.cfg.MaxWait - time.Second, false, false},
+		"a leaf is old enough":       {0, 1, l.cfg.MaxWait, false, true},
+		"a later leaf is old enough": {4, 5, l.cfg.MaxWait, false, true},
+		"two leaves are too few":     {4, 6, 0, false, false},
+		"three leaves are enough":    {4, 7, 0, false, true},
+		"three first leaves, too":    {0, 3, 0, false, true},
+		"another batch is in flight": {0, 4, time.Hour, true, false},
+	} {
+		l.now = made
+		o := l.owner(c.anchored, c.anchored)
+		o.waiting = time.Time{}
+		l.grow(o, c.size)
+		if c.open {
+			must(t, o.fold(&events.BatchCut{BatchID: newID(), Size: 2, Root: o.frontier.Root()}, l.now, ""))
+			must(t, o.fold(&events.BatchSubmitted{BatchID: o.batch.id, Signature: "s"}, l.now, ""))
+			l.busy[o.key] = inFlight
+		}
+		l.save(o)
+		l.now = made.Add(c.waited)
+		work, err := l.find(t.Context())
+		must(t, err)
+		if due := slices.ContainsFunc(work, func(found *owner) bool { return found.key == o.key }); due != c.due {
+			t.Errorf("%s: due is %v", name, due)
+		}
+		_, err = l.store.pool.Exec(t.Context(), `DELETE FROM ledger_anchor.owners`)
+		must(t, err)
 	}
 }
 

@@ -249,7 +249,7 @@ func (d *driver) costOf(o *owner) uint64 {
 	first := o.confirmedSize == 0
 	cost := d.signer.cost(first)
 	if first {
-		cost += d.follower.rent.Load()
+		cost += d.rent.Load()
 	}
 	return cost
 }
@@ -257,7 +257,7 @@ func (d *driver) costOf(o *owner) uint64 {
 func (d *driver) inFlightCost() (cost uint64) {
 	for _, f := range d.flights {
 		for _, o := range f.owners {
-			cost += shareOf(f.transaction, o.confirmedSize == 0, d.follower.rent.Load())
+			cost += shareOf(f.transaction, o.confirmedSize == 0, d.rent.Load())
 		}
 	}
 	return cost

@@ -142,11 +142,3 @@ func (o *owner) cut(e *events.BatchCut, at time.Time) error {
 	}
 	return nil
 }
-
-// due reports whether a batch is to be cut.
-func (o *owner) due(now time.Time, maxWait time.Duration, maxLeaves uint64) bool {
-	if o.batch != nil || o.waiting.IsZero() {
-		return false
-	}
-	return now.Sub(o.waiting) >= maxWait || o.size()-o.confirmedSize >= maxLeaves
-}

@@ -1,16 +1,13 @@
 package anchorer
 
 import (
-	"errors"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/partition"
-	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
-	"github.com/memory-ledger/ledger/projections/schema"
+	"github.com/memory-ledger/ledger/projections/projector"
 )
 
 func run(t *testing.T, text string) partition.Run {
@@ -18,30 +15,6 @@ func run(t *testing.T, text string) partition.Run {
 	p, err := partition.Parse(text)
 	must(t, err)
 	return p
-}
-
-func TestMarksBecomeOne(t *testing.T) {
-	t.Parallel()
-	at := func(seconds int64) time.Time { return time.Unix(seconds, 0) }
-	m := marks{{run(t, "00-3f"), 10, at(1)}, {run(t, "40-7f"), 30, at(3)}, {run(t, "80-8f"), 20, at(2)}}
-	if m.lowest() != 10 || m.highest() != 30 {
-		t.Errorf("from %d to %d", m.lowest(), m.highest())
-	}
-	for _, c := range []struct {
-		partition int
-		seq       uint64
-		want      bool
-	}{{0, 10, false}, {0x3f, 11, true}, {0x40, 30, false}, {0x40, 31, true}, {0x8f, 21, true}, {0x90, 99, false}} {
-		if got := m.wants(c.partition, c.seq); got != c.want {
-			t.Errorf("%x at %d: %v", c.partition, c.seq, got)
-		}
-	}
-	if got, want := m.moved(25, at(4)), (marks{{m[0].Run, 25, at(4)}, m[1], {m[2].Run, 25, at(4)}}); !reflect.DeepEqual(got, want) {
-		t.Errorf("moved to 25: %v", got)
-	}
-	if got, want := m.moved(30, at(5)), (marks{{run(t, "00-8f"), 30, at(5)}}); !reflect.DeepEqual(got, want) {
-		t.Errorf("moved to 30: %v", got)
-	}
 }
 
 // named runs an anchorer for some partitions whose events say who it is.
@@ -57,10 +30,9 @@ func (w *world) named(name string, p partition.Run) *process {
 func (w *world) comes(p *process, standby bool) {
 	w.t.Helper()
 	deadline := time.Now().Add(patience)
-	for ok := false; !ok; pause(w.t.Context(), 5*time.Millisecond) {
-		p.status.set(func(s *status) {
-			ok = s.session == nil && s.standby == standby && (s.working == 0) == standby
-		})
+	for ok := false; !ok; projector.Pause(w.t.Context(), 5*time.Millisecond) {
+		s := p.folding.Status()
+		ok = s.Err == nil && (s.State == projector.Standby) == standby && s.Works() != standby
 		if time.Now().After(deadline) {
 			w.t.Fatal("an anchorer is not what it should be")
 		}
@@ -148,7 +120,7 @@ func TestPartitionsAreSharedAndTakenOver(t *testing.T) {
 func (w *world) checkpoints() (rows int) {
 	w.t.Helper()
 	var covered int
-	err := w.pool().QueryRow(w.t.Context(), `SELECT count(*), sum(last - first + 1) FROM ledger_anchor.checkpoints`).Scan(&rows, &covered)
+	err := w.pool().QueryRow(w.t.Context(), `SELECT count(*), sum(last_partition - first_partition + 1) FROM ledger_anchor.checkpoint`).Scan(&rows, &covered)
 	w.must(err)
 	if covered != partition.Count {
 		w.t.Errorf("the checkpoints cover %d partitions", covered)
@@ -205,51 +177,11 @@ func TestTablesAreMadeAnewByOneAlone(t *testing.T) {
 	first.stop()
 	w.comes(second, false)
 	var leftovers int
-	w.must(pool.QueryRow(t.Context(), `SELECT count(*) FROM ledger_anchor.checkpoints WHERE first = 0 AND seq > 0`).Scan(&leftovers))
+	w.must(pool.QueryRow(t.Context(), `SELECT count(*) FROM ledger_anchor.checkpoint WHERE first_partition = 0 AND seq > 0`).Scan(&leftovers))
 	if leftovers != 0 {
 		t.Error("the old tables are still there")
 	}
 	w.owners(4)
 	w.named("first", run(t, "00-7f"))
 	w.allAnchored()
-}
-
-// Whoever lost the turn without knowing saves nothing over what the next one folded, and
-// makes nothing anew: the locks belong to a connection, the rows to who moved them last.
-func TestTheCheckpointIsAFence(t *testing.T) {
-	t.Parallel()
-	pool, err := schema.OpenPool(t.Context(), pgtest.Database(t), "ledger", 2)
-	must(t, err)
-	t.Cleanup(pool.Close)
-	conn, err := pool.Acquire(t.Context())
-	must(t, err)
-	defer conn.Release()
-	must(t, makeTables(t.Context(), conn.Conn()))
-	open := func() *store {
-		s, err := openStore(t.Context(), pool, partition.All, rowKey{}, nil)
-		must(t, err)
-		return s
-	}
-	now := time.Now()
-	was, is := open(), open()
-	o := newOwner(newOwnerKey())
-	must(t, o.leaf(&events.MemoryWritten{LeafHash: events.Hash{1}}, now))
-	must(t, is.save(t.Context(), folded{to: 7, stored: now, owners: []*owner{o}, spent: map[string]uint64{"2026-01-02": 5}}))
-	if err := was.save(t.Context(), folded{to: 7, stored: now, owners: []*owner{newOwner(o.key)}, spent: map[string]uint64{"2026-01-02": 5}}); !errors.Is(err, errFenced) {
-		t.Errorf("saved by who lost the turn: %v", err)
-	}
-	if err := was.renew(t.Context(), conn.Conn()); !errors.Is(err, errFenced) {
-		t.Errorf("made anew by who lost the turn: %v", err)
-	}
-	kept, err := is.load(t.Context(), []events.Owner{o.key})
-	must(t, err)
-	spent, err := is.spentOn(t.Context(), "2026-01-02")
-	must(t, err)
-	if len(kept) != 1 || kept[0].size() != 1 || spent != 5 || open().marks.lowest() != 7 {
-		t.Errorf("kept %v, %d lamports, at %d", kept, spent, open().marks.lowest())
-	}
-	must(t, is.renew(t.Context(), conn.Conn()))
-	if kept, err = is.load(t.Context(), []events.Owner{o.key}); err != nil || len(kept) != 0 {
-		t.Errorf("made anew it has %v, %v", kept, err)
-	}
 }

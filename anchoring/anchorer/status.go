@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/memory-ledger/ledger/anchoring/chain"
+	"github.com/memory-ledger/ledger/projections/projector"
 )
 
 // ErrNotReady is the class of what Ready returns.
@@ -20,18 +21,13 @@ const probeEvery = 15 * time.Second
 
 // status is what the anchorer knows of itself.
 type status struct {
-	mu      sync.Mutex
-	session error // why the last session ended; nil while one runs
-	standby bool
-	behind  bool // the log is not folded to the end yet
-	chain   error
-	looked  time.Time // when the chain was last looked at
-	funds   error
-	alarm   error
-	cache   error // the tree cache has lacked leaves for long
-	counts  counts
-	lag     uint64
-	working int // partitions that it works for now
+	mu     sync.Mutex
+	chain  error
+	looked time.Time // when the chain was last looked at
+	funds  error
+	alarm  error
+	cache  error // the tree cache has lacked leaves for long
+	counts counts
 
 	toldChain, toldFunds error // which trouble the newest line about it is of
 	toldCache            bool  // that the tree cache lacks leaves
@@ -43,13 +39,11 @@ func (s *status) set(change func(*status)) {
 	change(s)
 }
 
-// idle is the state between two sessions. What the last one knew of owners, chain
-// and funds is cleared: another anchorer may work for them now, and an alert on
-// what this one said last would never end.
-func (s *status) idle(why error) {
+// clear forgets what a session knew of owners, chain and funds: another anchorer may
+// work for them now, and an alert on what this one said last would never end.
+func (s *status) clear() {
 	s.set(func(s *status) {
-		s.session, s.behind, s.working = why, false, 0
-		s.counts, s.lag, s.looked = counts{}, 0, time.Time{}
+		s.counts, s.looked = counts{}, time.Time{}
 		s.chain, s.funds, s.alarm = nil, nil, nil
 		s.cache, s.toldCache = nil, false // a new session looks anew for how long it lags
 	})
@@ -115,17 +109,17 @@ func (s *status) probeDue(now time.Time) bool {
 // Ready returns nil while leaves are being anchored, by this anchorer or,
 // where this one is the standby, by another.
 func (a *Anchorer) Ready() error {
+	switch folding := a.folding.Status(); {
+	case folding.Err != nil:
+		return fmt.Errorf("%w: %w", ErrNotReady, folding.Err)
+	case folding.State == projector.Standby:
+		return nil
+	case folding.State != projector.Live:
+		return fmt.Errorf("%w: reading the log", ErrNotReady)
+	}
 	s := &a.status
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
-	case s.session != nil:
-		return fmt.Errorf("%w: %w", ErrNotReady, s.session)
-	case s.standby:
-		return nil
-	case s.behind:
-		return fmt.Errorf("%w: reading the log", ErrNotReady)
-	}
 	if err := errors.Join(s.chain, s.funds, s.alarm, s.cache); err != nil {
 		return fmt.Errorf("%w: %w", ErrNotReady, err)
 	}
@@ -174,7 +168,10 @@ func newMetrics(a *Anchorer) (*metrics, error) {
 	const owners = "Owners by what their newest leaves wait for."
 	for _, c := range []prometheus.Collector{
 		m.events, m.conflicts, m.sends, m.alarms, m.sessions, m.spent, m.balance, m.packed, m.latency,
-		gauge("lag_messages", "Messages of the log that are not folded yet.", nil, func(s *status) float64 { return float64(s.lag) }),
+		gauge("lag_messages", "Messages of the log that are not folded yet.", nil, func(*status) float64 {
+			s := a.folding.Status()
+			return float64(s.Head - s.Position)
+		}),
 		gauge("owners", owners, state("waiting"), func(s *status) float64 { return float64(s.counts.Waiting) }),
 		gauge("owners", owners, state("cut"), func(s *status) float64 { return float64(s.counts.Cut) }),
 		gauge("owners", owners, state("submitted"), func(s *status) float64 { return float64(s.counts.Submitted) }),
@@ -185,9 +182,16 @@ func newMetrics(a *Anchorer) (*metrics, error) {
 			return a.cfg.Now().Sub(s.counts.Oldest).Seconds()
 		}),
 		gauge("partitions", "Partitions whose owners this anchorer works for now; 0 for a standby. Together they should be 256.", nil,
-			func(s *status) float64 { return float64(s.working) }),
+			func(*status) float64 {
+				if a.folding.Status().Works() {
+					return float64(a.cfg.Partitions.Count())
+				}
+				return 0
+			}),
 		gauge("ready", "1 while leaves are being anchored.", nil, func(s *status) float64 {
-			if s.session != nil || s.chain != nil || s.funds != nil || s.alarm != nil || s.cache != nil || s.behind {
+			folding := a.folding.Status()
+			ready := folding.Err == nil && (folding.State == projector.Standby || folding.State == projector.Live)
+			if !ready || s.chain != nil || s.funds != nil || s.alarm != nil || s.cache != nil {
 				return 0
 			}
 			return 1

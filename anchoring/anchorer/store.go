@@ -5,6 +5,8 @@ import (
 	"crypto/hmac"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -12,28 +14,28 @@ import (
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/partition"
+	"github.com/memory-ledger/ledger/projections/projector"
 	"github.com/memory-ledger/ledger/projections/schema"
 	"github.com/memory-ledger/ledger/projections/tree"
 )
 
+// tablesTimeout bounds the statements that make the tables: a database that went silent
+// would otherwise hold the anchorer until the kernel gives up the connection.
+const tablesTimeout = time.Minute
+
 // tablesVersion is raised when the tables change: older ones are dropped and
 // filled again from the log.
-const tablesVersion = 6
+const tablesVersion = 7
 
-// errFenced says that somebody else moved the checkpoint.
-var errFenced = errors.New("another anchorer moved the checkpoint")
+// schemaName is where the anchorer's tables are.
+const schemaName = "ledger_anchor"
 
-// store keeps the folded owners of some partitions, in a schema that it shares
-// with the stores of the others, with the sequence up to which the log is folded.
-// Everything in it can be dropped at any time and comes back from the log. A
-// slice's owners and the checkpoint are written in one transaction, so a crash
-// leaves the state of the last whole slice.
+// store keeps the folded owners of some partitions, in tables that it shares with the
+// anchorers of the others. They can be dropped at any time and come back from the log.
 type store struct {
 	pool       *pgxpool.Pool
 	partitions partition.Run
-	key        rowKey                        // of the rows' codes
-	marks      marks                         // the checkpoints, as they are saved
-	around     func(save func() error) error // nil but in tests
+	key        rowKey // of the rows' codes
 }
 
 const createTables = `
@@ -43,15 +45,11 @@ CREATE TABLE ledger_anchor.about (
     single  boolean PRIMARY KEY DEFAULT true CHECK (single),
     version integer NOT NULL
 );
--- Up to which sequence runs of partitions are folded. Together they cover all.
-CREATE TABLE ledger_anchor.checkpoints (
-    first   integer PRIMARY KEY,
-    last    integer NOT NULL CHECK (last >= first),
-    seq     bigint  NOT NULL,
-    -- When the log stored the message at seq; null where seq is 0.
-    stored  timestamptz,
-    -- Genesis hash of the chain that their newest confirmed batch is on.
-    cluster text    NOT NULL DEFAULT ''
+-- Genesis hash of the chain that the newest confirmed batch of a partition is on.
+CREATE TABLE ledger_anchor.clusters (
+    partition integer PRIMARY KEY,
+    seq       bigint  NOT NULL,
+    genesis   text    NOT NULL
 );
 CREATE TABLE ledger_anchor.owners (
     owner          text COLLATE "C" PRIMARY KEY,
@@ -82,32 +80,58 @@ CREATE INDEX owners_waiting_again ON ledger_anchor.owners (waiting) WHERE batch_
 CREATE INDEX owners_many ON ledger_anchor.owners ((size - confirmed_size)) WHERE batch_id IS NULL AND waiting IS NOT NULL;
 CREATE INDEX owners_open ON ledger_anchor.owners (batch_oldest) WHERE batch_id IS NOT NULL;
 CREATE TABLE ledger_anchor.spending (day date PRIMARY KEY, lamports bigint NOT NULL);
+SET LOCAL search_path = ledger_anchor;
 `
 
-// isCurrent reports whether the tables are there, as this build makes them.
-func isCurrent(ctx context.Context, q schema.Querier) (bool, error) {
+// tables makes the anchorer's tables.
+type tables struct{}
+
+// errTables says that the tables are missing or another build's.
+var errTables = errors.New("the anchorer's tables are not of this build")
+
+// Have implements projector.Tables. Tables of another build are dropped, and made again
+// once no other anchorer works on them: its lock on projector.AloneKey is taken alone.
+func (t tables) Have(ctx context.Context, conn *pgx.Conn) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, tablesTimeout)
+	defer cancel()
+	if err := t.Check(ctx, conn); !errors.Is(err, errTables) {
+		return err == nil, err
+	}
+	var alone bool
+	if err := conn.QueryRow(ctx, `SELECT pg_try_advisory_lock($1)`, projector.AloneKey(schemaName)).Scan(&alone); err != nil || !alone {
+		return false, err
+	}
+	if err := makeTables(ctx, conn); err != nil {
+		return false, err
+	}
+	_, err := conn.Exec(ctx, `SELECT pg_advisory_unlock($1)`, projector.AloneKey(schemaName))
+	return err == nil, err
+}
+
+// Check implements projector.Tables.
+func (tables) Check(ctx context.Context, q schema.Querier) error {
 	var exists bool
 	version := 0
 	err := q.QueryRow(ctx, `SELECT to_regclass('ledger_anchor.about') IS NOT NULL`).Scan(&exists)
 	if err == nil && exists {
 		err = q.QueryRow(ctx, `SELECT version FROM ledger_anchor.about`).Scan(&version)
 	}
-	if err != nil {
-		return false, fmt.Errorf("look at the anchorer's tables: %w", err)
+	if err == nil && version != tablesVersion {
+		err = errTables
 	}
-	return version == tablesVersion, nil
+	if err != nil {
+		return fmt.Errorf("look at the anchorer's tables: %w", err)
+	}
+	return nil
 }
 
-// makeTables makes the tables anew, empty. The caller holds lockKey alone.
+// makeTables drops the tables and makes them again, empty.
 func makeTables(ctx context.Context, conn *pgx.Conn) error {
 	err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, createTables); err != nil {
+		if _, err := tx.Exec(ctx, createTables+projector.CheckpointSQL); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, `INSERT INTO ledger_anchor.about (version) VALUES ($1)`, tablesVersion); err != nil {
-			return err
-		}
-		_, err := tx.Exec(ctx, `INSERT INTO ledger_anchor.checkpoints (first, last, seq) VALUES (0, $1, 0)`, partition.Count-1)
+		_, err := tx.Exec(ctx, `INSERT INTO ledger_anchor.about (version) VALUES ($1)`, tablesVersion)
 		return err
 	})
 	if err != nil {
@@ -116,164 +140,54 @@ func makeTables(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// openStore returns the store of some partitions, whose locks the caller holds.
-// It cuts the checkpoints where these begin and end, so that each belongs to
-// one anchorer; a crash leaves them cut, which changes nothing that they say.
-func openStore(ctx context.Context, pool *pgxpool.Pool, p partition.Run, key rowKey, around func(func() error) error) (*store, error) {
-	ctx, cancel := context.WithTimeout(ctx, turnTimeout)
-	defer cancel()
-	s := &store{pool: pool, partitions: p, key: key, around: around}
-	err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, `LOCK TABLE ledger_anchor.checkpoints IN SHARE ROW EXCLUSIVE MODE`); err != nil {
-			return err
-		}
-		for _, at := range []int{p.First, p.End} {
-			for _, sql := range []string{
-				`INSERT INTO ledger_anchor.checkpoints SELECT $1, last, seq, stored, cluster FROM ledger_anchor.checkpoints WHERE first < $1 AND last >= $1`,
-				`UPDATE ledger_anchor.checkpoints SET last = $1 - 1 WHERE first < $1 AND last >= $1`,
-			} {
-				if _, err := tx.Exec(ctx, sql, at); err != nil {
-					return err
-				}
-			}
-		}
-		rows, err := tx.Query(ctx, `SELECT first, last + 1, seq, coalesce(stored, 'epoch') FROM ledger_anchor.checkpoints WHERE first >= $1 AND last < $2 ORDER BY first`, p.First, p.End)
-		if err != nil {
-			return err
-		}
-		s.marks, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (m mark, err error) {
-			return m, row.Scan(&m.First, &m.End, &m.seq, &m.stored)
+// empty deletes the rows of these partitions. What was spent stays counted, and is
+// counted again where the log still has it: until the day ends, that errs on the
+// careful side.
+func (s *store) empty() []projector.Step {
+	steps := make([]projector.Step, 0, 2)
+	for _, table := range []string{"owners", "clusters"} {
+		steps = append(steps, projector.Step{
+			SQL:  `DELETE FROM ledger_anchor.` + table + ` WHERE partition >= $1 AND partition < $2`,
+			Args: []any{s.partitions.First, s.partitions.End},
 		})
-		return err
-	})
-	if err == nil && (len(s.marks) == 0 || s.marks[0].First != p.First || s.marks[len(s.marks)-1].End != p.End) {
-		err = fmt.Errorf("the checkpoints do not cover partitions %s", p)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("read the anchorer's checkpoints: %w", err)
-	}
-	return s, nil
+	return steps
 }
 
-// renew makes the state of these partitions anew: empty, as at a first start.
-// It asks the connection that holds their locks, so only who has them can. A
-// crash before the commit leaves the old state, which the next session finds
-// out about again. What was spent stays counted, and is counted again where the
-// log still has it: until the day ends, that errs on the careful side.
-func (s *store) renew(ctx context.Context, lock *pgx.Conn) error {
-	fresh := marks{{Run: s.partitions}}
-	err := pgx.BeginFunc(ctx, lock, func(tx pgx.Tx) error {
-		if err := move(ctx, tx, s.marks, fresh); err != nil {
-			return err
-		}
-		if _, err := tx.Exec(ctx, `UPDATE ledger_anchor.checkpoints SET stored = NULL, cluster = '' WHERE first = $1`, s.partitions.First); err != nil {
-			return err
-		}
-		_, err := tx.Exec(ctx, `DELETE FROM ledger_anchor.owners WHERE partition >= $1 AND partition < $2`, s.partitions.First, s.partitions.End)
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("make the anchorer's state anew: %w", err)
-	}
-	s.marks = fresh
-	return nil
+// cluster is the chain of a confirmed batch, and where the log says so.
+type cluster struct {
+	seq     uint64
+	genesis string
 }
 
-// cluster returns the chain that the confirmed batches of these partitions are
-// on, where they have none that of others, empty if there is none at all.
+// cluster returns the chain that the newest confirmed batch of these partitions is
+// on. Where they have none it is that of the others, and empty if there is none at all.
 func (s *store) cluster(ctx context.Context) (genesis string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, turnTimeout)
+	ctx, cancel := context.WithTimeout(ctx, tablesTimeout)
 	defer cancel()
-	err = s.pool.QueryRow(ctx, `SELECT coalesce((SELECT cluster FROM ledger_anchor.checkpoints WHERE cluster <> ''
-		ORDER BY first >= $1 AND last < $2 DESC, first LIMIT 1), '')`, s.partitions.First, s.partitions.End).Scan(&genesis)
+	err = s.pool.QueryRow(ctx, `SELECT coalesce((SELECT genesis FROM ledger_anchor.clusters
+		ORDER BY partition >= $1 AND partition < $2 DESC, seq DESC LIMIT 1), '')`, s.partitions.First, s.partitions.End).Scan(&genesis)
 	if err != nil {
 		return "", fmt.Errorf("read which chain is anchored to: %w", err)
 	}
 	return genesis, nil
 }
 
-// folded is what a slice of the log changed.
-type folded struct {
-	to      uint64    // the slice's last sequence
-	stored  time.Time // when the log stored that message
-	cluster string    // of the newest confirmation in the slice, empty if none
-	owners  []*owner
-	spent   map[string]uint64 // lamports by day
+// write queues what a slice changed.
+func (s *store) write(w *projector.Writer, owners map[events.Owner]*owner, spent map[string]uint64, clusters map[int]cluster) {
+	for day, lamports := range spent {
+		w.Exec(`INSERT INTO ledger_anchor.spending AS s (day, lamports) VALUES ($1::text::date, $2)
+			ON CONFLICT (day) DO UPDATE SET lamports = s.lamports + excluded.lamports`, day, lamports)
+	}
+	for in, c := range clusters {
+		w.Exec(`INSERT INTO ledger_anchor.clusters (partition, seq, genesis) VALUES ($1, $2, $3)
+			ON CONFLICT (partition) DO UPDATE SET seq = excluded.seq, genesis = excluded.genesis`, in, c.seq, c.genesis)
+	}
+	w.Exec(upsertSQL, s.fields(slices.Collect(maps.Values(owners)))...)
 }
 
-// save writes a slice. It fails with errFenced where the checkpoints are not
-// where this anchorer left them.
-func (s *store) save(ctx context.Context, f folded) error {
-	if s.around != nil {
-		return s.around(func() error { return s.commit(ctx, f) })
-	}
-	return s.commit(ctx, f)
-}
-
-func (s *store) commit(ctx context.Context, f folded) error {
-	moved := s.marks.moved(f.to, f.stored)
-	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-		if err := move(ctx, tx, s.marks, moved); err != nil {
-			return err
-		}
-		if f.cluster != "" {
-			if _, err := tx.Exec(ctx, `UPDATE ledger_anchor.checkpoints SET cluster = $1 WHERE first >= $2 AND last < $3 AND cluster <> $1`,
-				f.cluster, s.partitions.First, s.partitions.End); err != nil {
-				return err
-			}
-		}
-		for day, lamports := range f.spent {
-			if _, err := tx.Exec(ctx, `INSERT INTO ledger_anchor.spending AS s (day, lamports) VALUES ($1::text::date, $2)
-				ON CONFLICT (day) DO UPDATE SET lamports = s.lamports + excluded.lamports`, day, lamports); err != nil {
-				return err
-			}
-		}
-		return s.upsert(ctx, tx, f.owners)
-	})
-	if err != nil {
-		return fmt.Errorf("save up to sequence %d: %w", f.to, err)
-	}
-	s.marks = moved
-	return nil
-}
-
-// move writes the checkpoints. It fails with errFenced where they are not what
-// this anchorer left.
-func move(ctx context.Context, tx pgx.Tx, from, to marks) error {
-	for i, m := range from {
-		next := to[0]
-		if len(to) == len(from) {
-			next = to[i]
-		}
-		tag, err := tx.Exec(ctx, `UPDATE ledger_anchor.checkpoints SET seq = $4, stored = $5 WHERE first = $1 AND last = $2 AND seq = $3`,
-			m.First, m.End-1, m.seq, next.seq, next.stored)
-		if err != nil {
-			return err
-		}
-		if tag.RowsAffected() != 1 {
-			return errFenced
-		}
-	}
-	if len(to) == len(from) {
-		return nil
-	}
-	one := to[0] // all of them, joined
-	for _, sql := range []string{
-		`UPDATE ledger_anchor.checkpoints SET cluster = (SELECT max(cluster) FROM ledger_anchor.checkpoints WHERE first >= $1 AND last < $2) WHERE first = $1`,
-		`DELETE FROM ledger_anchor.checkpoints WHERE first > $1 AND last < $2`,
-		`UPDATE ledger_anchor.checkpoints SET last = $2 - 1 WHERE first = $1`,
-	} {
-		if _, err := tx.Exec(ctx, sql, one.First, one.End); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (s *store) upsert(ctx context.Context, tx pgx.Tx, owners []*owner) error {
-	if len(owners) == 0 {
-		return nil
-	}
+// fields are the arguments of upsertSQL for some owners.
+func (s *store) fields(owners []*owner) []any {
 	n := len(owners)
 	var (
 		key                            = make([]string, n)
@@ -305,14 +219,8 @@ func (s *store) upsert(ctx context.Context, tx pgx.Tx, owners []*owner) error {
 			signature[i], blockhash[i], lastGood[i], transaction[i] = &a.signature, &a.blockhash, &a.lastValid, a.transaction
 		}
 	}
-	_, err := tx.Exec(ctx, `INSERT INTO ledger_anchor.owners (`+columns+`, partition)
-		SELECT * FROM unnest($1::text[], $2::bigint[], $3::bytea[], $4::bigint[], $5::integer[], $6::bigint[], $7::bytea[], $8::timestamptz[],
-			$9::text[], $10::bigint[], $11::bigint[], $12::bytea[], $13::timestamptz[], $14::text[], $15::text[], $16::bigint[], $17::bytea[],
-			$18::text[], $19::text[], $20::bytea[], $21::integer[])
-		ON CONFLICT (owner) DO UPDATE SET (`+columns+`) = (`+excluded+`)`,
-		key, size, frontier, chainSeq, chainVersion, confirmedSize, confirmedRoot, waiting,
-		batchID, batchFrom, batchSize, root, oldest, signature, blockhash, lastGood, transaction, origins, batchTrace, code, partitions)
-	return err
+	return []any{key, size, frontier, chainSeq, chainVersion, confirmedSize, confirmedRoot, waiting,
+		batchID, batchFrom, batchSize, root, oldest, signature, blockhash, lastGood, transaction, origins, batchTrace, code, partitions}
 }
 
 const (
@@ -324,6 +232,11 @@ const (
 	excluded.batch_id, excluded.batch_from, excluded.batch_size, excluded.batch_root, excluded.batch_oldest,
 	excluded.signature, excluded.blockhash, excluded.last_valid, excluded.transaction,
 	excluded.origins, excluded.batch_trace, excluded.code`
+	upsertSQL = `INSERT INTO ledger_anchor.owners (` + columns + `, partition)
+		SELECT * FROM unnest($1::text[], $2::bigint[], $3::bytea[], $4::bigint[], $5::integer[], $6::bigint[], $7::bytea[], $8::timestamptz[],
+			$9::text[], $10::bigint[], $11::bigint[], $12::bytea[], $13::timestamptz[], $14::text[], $15::text[], $16::bigint[], $17::bytea[],
+			$18::text[], $19::text[], $20::bytea[], $21::integer[])
+		ON CONFLICT (owner) DO UPDATE SET (` + columns + `) = (` + excluded + `)`
 )
 
 // load returns the owners that have a row.
@@ -340,18 +253,20 @@ func (s *store) recordedOwners(ctx context.Context, except []events.Owner, limit
 
 // search is which owners unsignedOwners returns.
 type search struct {
-	before    time.Time // due is whose oldest leaf was written before,
-	maxLeaves uint64    // or who has so many that wait
+	// A batch is due for owners whose oldest waiting leaf was written at before or
+	// earlier, or that have at least maxLeaves unanchored leaves.
+	before    time.Time
+	maxLeaves uint64
 	except    []events.Owner
-	behind    []int          // partitions of which nobody is returned
-	again     []events.Owner // but these
+	behind    []int          // partitions of which no owner is returned
+	again     []events.Owner // except these
 	limit     int
 }
 
-// unsignedOwners returns owners for whom a transaction is to be signed: whose
-// batch was cut and no more, and for whom one is to be cut. Those that wait
-// longest come first. They are all owners whose first commit this is, or all
-// others: the many of one kind are not read to find the other.
+// unsignedOwners returns owners that need a signed transaction: their batch was cut and
+// not submitted, or is due. The longest waiting come first. With first it returns
+// only owners that were never anchored, else only the others: many of the one kind are
+// not read to find the other.
 func (s *store) unsignedOwners(ctx context.Context, w search, first bool) ([]*owner, error) {
 	kind := `confirmed_size > 0`
 	if first {

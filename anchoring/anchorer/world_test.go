@@ -283,8 +283,13 @@ func (w *world) startOn(database string, k *killer, change func(*Config)) *proce
 		Pool: pool, Log: killableLog{w.log, k}, Chain: killableChain{w.client, k}, Tree: w,
 		Authority: w.authority, Program: program.LocalID, MaxWait: time.Millisecond, MaxLeaves: 1000,
 		PollEvery: 20 * time.Millisecond, ResendEvery: 60 * time.Millisecond, NewID: newID,
-		Logger:     slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})),
-		aroundSave: func(save func() error) error { return k.at("checkpoint", save) },
+		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})),
+		around: func(committed bool) error {
+			if committed != k.after {
+				return nil
+			}
+			return k.at("checkpoint", func() error { return nil })
+		},
 	}
 	if change != nil {
 		change(&cfg)

@@ -2,6 +2,7 @@ package projector
 
 import (
 	"context"
+	_ "embed" // for CheckpointSQL
 	"errors"
 	"fmt"
 	"time"
@@ -15,6 +16,12 @@ import (
 // ErrIncomplete: the rows of the checkpoint do not speak of every partition
 // once. The database refuses to commit that, so the table is damaged.
 var ErrIncomplete = errors.New("the checkpoint does not cover the partitions")
+
+// CheckpointSQL makes the checkpoint in the schema at the head of search_path, at
+// sequence 0. It is for schemas that the migrations of the read models do not make.
+//
+//go:embed checkpoint.sql
+var CheckpointSQL string
 
 // Checkpoint is the table of that name: how far its schema's read models hold
 // the log.

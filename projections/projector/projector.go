@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/events/partition"
 	"github.com/memory-ledger/ledger/projections/schema"
@@ -57,6 +58,13 @@ type Config struct {
 	Pool *pgxpool.Pool
 	Log  Log
 
+	// Name names the projector in log lines. Empty means "projector".
+	Name string
+	// Schema is where the tables are. Empty means the pool's schema.
+	Schema string
+	// Tables makes and checks the tables. nil means the migrations of the read models.
+	Tables Tables
+
 	// Partitions are those whose owners it works for; none means all. Several
 	// projectors share the owners, each with partitions of its own; of those
 	// whose partitions overlap one works, and the others stand by.
@@ -75,6 +83,16 @@ type Config struct {
 	// written, unless somebody who waits says so by Await. It is the most that is
 	// added to the wait of a reader who can't. 0 means 5 ms.
 	Pace time.Duration
+	// Only selects the subjects whose messages are decoded. nil means all.
+	Only func(events.Subject) bool
+	// Work, if set, runs beside each session, from the moment the tables hold everything
+	// that the log held at the session's start until the session ends. Its error ends
+	// the session.
+	Work func(context.Context) error
+	// Renew, if set, is shown the error that ended a session. Where it returns steps, they
+	// are committed together with a checkpoint at sequence 0, and the log is projected
+	// again from its first message.
+	Renew func(error) []Step
 	// Applied, if set, is called after each commit with the sequence up to which
 	// all its partitions are projected. It must not block.
 	Applied func(position uint64)
@@ -86,6 +104,15 @@ func (c *Config) setDefaults() {
 	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()
+	}
+	if c.Name == "" {
+		c.Name = "projector"
+	}
+	if c.Schema == "" {
+		c.Schema = schema.Name(c.Pool)
+	}
+	if c.Tables == nil {
+		c.Tables = migrations{c.Pool.Config().ConnString(), c.Schema, c.Logger}
 	}
 	c.SliceRecords = orDefault(c.SliceRecords, defaultSliceRecords)
 	c.ApplyTimeout = orDefault(c.ApplyTimeout, defaultApplyTimeout)
@@ -179,11 +206,11 @@ func (r *Runner) Run(ctx context.Context) error {
 		// do not retry in step.
 		wait := backoff/2 + rand.N(backoff/2+1)
 		if errors.Is(err, ErrFenced) { // by a rebuild, mostly, which nothing is wrong with
-			r.cfg.Logger.Warn("projector begins anew", "because", err, "pause", wait)
+			r.cfg.Logger.Warn(r.cfg.Name+" starts again", "because", err, "pause", wait)
 		} else {
-			r.cfg.Logger.Error("projector failed, will try again", "error", err, "pause", wait)
+			r.cfg.Logger.Error(r.cfg.Name+" failed, will try again", "error", err, "pause", wait)
 		}
-		if !pause(ctx, wait) {
+		if !Pause(ctx, wait) {
 			r.setState(Stopped, nil)
 			return nil
 		}

@@ -30,6 +30,9 @@ type session struct {
 	at       Checkpoint // the rows of its partitions, as they are in the database
 	read     uint64     // newest sequence that came from the log
 	replanAt uint64
+
+	head     uint64        // newest sequence of the log at the start
+	caughtUp chan struct{} // closed when all up to head was read
 }
 
 // session connects, waits for its turn, and projects until ctx ends or
@@ -44,45 +47,81 @@ func (r *Runner) session(ctx context.Context, maxRecords int) error {
 	if err := r.takeTurn(ctx, conn); err != nil {
 		return err
 	}
-	if err := r.haveTables(ctx, conn); err != nil {
+	err = r.project(ctx, conn, maxRecords)
+	if r.cfg.Renew == nil || err == nil || ctx.Err() != nil {
 		return err
 	}
-	s := &session{runner: r, projections: Begin(r.cfg.Projections), conn: conn}
-	if s.at, err = r.takeRows(ctx, conn); err != nil {
+	steps := r.cfg.Renew(err)
+	if steps == nil {
+		return err
+	}
+	if err := r.renew(ctx, conn, steps); err != nil {
+		return err
+	}
+	return r.project(ctx, conn, maxRecords)
+}
+
+// project projects from the checkpoint on, with the locks held.
+func (r *Runner) project(ctx context.Context, conn *pgx.Conn, maxRecords int) error {
+	at, err := r.takeRows(ctx, conn)
+	if err != nil {
 		return err
 	}
 	head, err := r.cfg.Log.Head(ctx)
 	if err != nil {
 		return err
 	}
-	lowest, highest := s.at.Lowest(), s.at.Highest()
+	lowest, highest := at.Lowest(), at.Highest()
 	if highest > head {
 		return r.aheadOfLog(highest, head)
 	}
-	s.replanAt = nextReplan(lowest)
+	s := &session{
+		runner: r, projections: Begin(r.cfg.Projections), conn: conn, at: at,
+		head: head, caughtUp: make(chan struct{}), replanAt: nextReplan(lowest),
+	}
 	r.begin(lowest, highest, head, time.Now())
-	r.cfg.Logger.Info("projector is active", "partitions", r.cfg.Partitions.String(), "position", s.at.String(), "head", head)
-	return s.project(ctx, maxRecords)
+	r.cfg.Logger.Info(r.cfg.Name+" is active", "partitions", r.cfg.Partitions.String(), "position", at.String(), "head", head)
+	return s.run(ctx, maxRecords)
+}
+
+// renew empties the tables of these partitions by the given steps and puts their
+// checkpoint at 0. A crash before the commit leaves everything as it was, and the next
+// session fails as this one did.
+func (r *Runner) renew(ctx context.Context, conn *pgx.Conn, steps []Step) error {
+	at, err := r.takeRows(ctx, conn)
+	if err != nil {
+		return err
+	}
+	return commit(ctx, conn, steps, &advance{at.Generation, at.Vector, Vector{{Run: r.cfg.Partitions}}})
 }
 
 const howToRecover = "the log has lost messages or is not the one that these tables were made from; " +
 	"restore the log, or run `ledger rebuild --force`, which makes the tables anew from the log that there is"
 
+// advice is what an operator can do about a log that the tables do not fit.
+func (r *Runner) advice() string {
+	if r.cfg.Renew != nil {
+		return "the log has lost messages or is another one"
+	}
+	return howToRecover
+}
+
 func (r *Runner) aheadOfLog(position, head uint64) error {
 	return fmt.Errorf("%w: the checkpoint of schema %q is at sequence %d, the log ends at %d: %s",
-		ErrAheadOfLog, schema.Name(r.cfg.Pool), position, head, howToRecover)
+		ErrAheadOfLog, r.cfg.Schema, position, head, r.advice())
 }
 
 func (r *Runner) otherLog(position uint64, was, is time.Time) error {
 	return fmt.Errorf("%w: the checkpoint of schema %q is a message that the log stored at %s, the log's message at sequence %d is of %s: %s",
-		ErrOtherLog, schema.Name(r.cfg.Pool), was.UTC().Format(time.RFC3339Nano), position, is.UTC().Format(time.RFC3339Nano), howToRecover)
+		ErrOtherLog, r.cfg.Schema, was.UTC().Format(time.RFC3339Nano), position, is.UTC().Format(time.RFC3339Nano), r.advice())
 }
 
 // connect opens a connection outside the pool: the locks belong to it, and so
 // do settings that nobody else should have.
 func (r *Runner) connect(ctx context.Context) (*pgx.Conn, error) {
 	cfg := r.cfg.Pool.Config().ConnConfig.Copy()
-	cfg.RuntimeParams["application_name"] = "memory-ledger projector"
+	cfg.RuntimeParams["application_name"] = "memory-ledger " + r.cfg.Name
+	cfg.RuntimeParams["search_path"] = r.cfg.Schema
 	// The checkpoint travels with the rows: a database that loses its last
 	// transactions in a crash loses both, and the log gives them again.
 	cfg.RuntimeParams["synchronous_commit"] = "off"
@@ -93,11 +132,11 @@ func (r *Runner) connect(ctx context.Context) (*pgx.Conn, error) {
 	return conn, nil
 }
 
-// project runs the router over the slices after the checkpoint. The first of
+// run runs the router over the slices after the checkpoint. The first of
 // them begins with the message at the checkpoint, as proof that this is the
 // log that the rows came from. Where partitions are at several sequences, the
 // log is read from the lowest on, and each row has its proof on the way.
-func (s *session) project(ctx context.Context, maxRecords int) error {
+func (s *session) run(ctx context.Context, maxRecords int) error {
 	r := s.runner
 	ctx, s.end = context.WithCancelCause(ctx)
 	defer s.end(nil)
@@ -105,9 +144,10 @@ func (s *session) project(ctx context.Context, maxRecords int) error {
 	if s.read = s.at.Lowest(); proofs.has(s.read) {
 		s.read--
 	}
+	s.catchUp()
 	subscriber := NewSliceSubscriber(r.cfg.Log, SliceConfig{
 		From: s.read + 1, MaxRecords: maxRecords, RetryPause: r.cfg.MinBackoff, Pace: r.cfg.Pace, Awaited: r.awaited,
-		Wants: s.at.Wants,
+		Wants: s.at.Wants, Only: r.cfg.Only,
 		Check: func(record *eventlog.Record) error { return r.prove(ctx, proofs, record) },
 	})
 	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: r.cfg.ApplyTimeout + time.Second}, watermill.NopLogger{})
@@ -116,22 +156,54 @@ func (s *session) project(ctx context.Context, maxRecords int) error {
 	}
 	router.AddConsumerHandler("projections", "log", subscriber, s.handle)
 
-	var watch sync.WaitGroup
-	watch.Go(func() { s.watch(ctx) })
+	var beside sync.WaitGroup
+	beside.Go(func() { s.watch(ctx) })
+	if r.cfg.Work != nil {
+		beside.Go(func() { s.work(ctx) })
+	}
 	err = router.Run(ctx)
 	s.end(nil)
-	watch.Wait()
+	beside.Wait()
 	_ = subscriber.Close() // waits for the follower, and never fails
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
 		return cause
 	}
 	if followErr := subscriber.Err(); followErr != nil {
 		if errors.Is(followErr, eventlog.ErrTruncated) {
-			return fmt.Errorf("%w: %w: %s", ErrAheadOfLog, followErr, howToRecover)
+			return fmt.Errorf("%w: %w: %s", ErrAheadOfLog, followErr, r.advice())
 		}
 		return fmt.Errorf("follow the log: %w", followErr)
 	}
 	return err
+}
+
+// work runs what works beside the session.
+func (s *session) work(ctx context.Context) {
+	select {
+	case <-s.caughtUp:
+	case <-ctx.Done():
+		return
+	}
+	err := s.runner.cfg.Work(ctx)
+	if ctx.Err() != nil {
+		return
+	}
+	if err == nil {
+		err = errors.New("the work beside the projections ended")
+	}
+	s.end(err)
+}
+
+// catchUp notes that everything was read that the log held at the start. The first
+// message that is read proves the log, so nothing is caught up without that proof.
+func (s *session) catchUp() {
+	select {
+	case <-s.caughtUp:
+	default:
+		if s.read >= s.head {
+			close(s.caughtUp)
+		}
+	}
 }
 
 // handle applies one slice. It runs to its end also when the projector is told
@@ -192,6 +264,7 @@ func (s *session) apply(ctx context.Context, slice sized) error {
 	}
 	if slice.Last <= s.at.Lowest() {
 		s.read = slice.Last // nothing after the checkpoint
+		s.catchUp()
 		return nil
 	}
 	// The checkpoint keeps the time, to know the log by.
@@ -211,6 +284,7 @@ func (s *session) apply(ctx context.Context, slice sized) error {
 	}
 	lowest := moved.Lowest()
 	s.runner.applied(lowest, moved.Highest())
+	s.catchUp()
 	if s.runner.cfg.Applied != nil {
 		s.runner.cfg.Applied(lowest)
 	}
@@ -316,7 +390,7 @@ func (s *session) checkConn(ctx context.Context) error {
 	defer s.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	if err := schema.Known(ctx, s.conn); err != nil {
+	if err := s.runner.cfg.Tables.Check(ctx, s.conn); err != nil {
 		return err
 	}
 	is, err := ReadCheckpointOf(ctx, s.conn, s.runner.cfg.Partitions, "")

@@ -55,6 +55,8 @@ type SliceConfig struct {
 	// Wants says which messages to decode, by partition and sequence; slices are
 	// contiguous all the same, and may hold none. nil means all.
 	Wants func(partition int, seq uint64) bool
+	// Only says of which subjects to decode messages. nil means all.
+	Only func(events.Subject) bool
 	// Check, if set, is shown every message, also one that is not wanted. Its
 	// error ends the subscription.
 	Check func(*eventlog.Record) error
@@ -182,7 +184,7 @@ func (s *SliceSubscriber) Err() error {
 // follow decodes in the follower's goroutine: the next slice is decoded while
 // this one is written.
 func (s *SliceSubscriber) follow(ctx context.Context, decoded chan<- sized) error {
-	d := decoder{wants: s.cfg.Wants, check: s.cfg.Check}
+	d := decoder{wants: s.cfg.Wants, only: s.cfg.Only, check: s.cfg.Check}
 	// Half a slice at a time, so that two of them make a whole one.
 	cfg := eventlog.FollowConfig{From: s.cfg.From, MaxRecords: (s.cfg.MaxRecords + 1) / 2, MaxBytes: s.cfg.MaxBytes / 2}
 	err := s.follower.Follow(ctx, cfg, func(raw eventlog.Slice) error {
@@ -301,7 +303,7 @@ func (s *SliceSubscriber) await(ctx context.Context, msg *message.Message, decod
 		case <-msg.Acked():
 			return true, true
 		case <-msg.Nacked():
-			return false, pause(ctx, s.cfg.RetryPause)
+			return false, Pause(ctx, s.cfg.RetryPause)
 		case <-ctx.Done():
 			return false, false
 		case slice, open := <-more:
@@ -319,6 +321,7 @@ func (s *SliceSubscriber) await(ctx context.Context, msg *message.Message, decod
 // decoder reads messages. It is for one goroutine.
 type decoder struct {
 	wants    func(partition int, seq uint64) bool
+	only     func(events.Subject) bool
 	check    func(*eventlog.Record) error
 	subjects map[string]events.Subject // that were checked already
 }
@@ -337,47 +340,52 @@ func (d *decoder) decode(raw eventlog.Slice) (sized, error) {
 		}
 		// A subject that names no partition is everybody's to stumble over.
 		if p, ok := partition.In(r.Subject); !ok || d.wants == nil || d.wants(p, r.Seq) {
-			record, err := d.record(r)
+			record, wanted, err := d.record(r)
 			if err != nil {
 				return slice, fmt.Errorf("sequence %d: %w", r.Seq, err)
 			}
-			if slice.Records == nil {
-				slice.Records = make([]Record, 0, len(raw.Records)-i)
+			if wanted {
+				if slice.Records == nil {
+					slice.Records = make([]Record, 0, len(raw.Records)-i)
+				}
+				slice.Records = append(slice.Records, record)
+				slice.bytes += len(r.Payload)
 			}
-			slice.Records = append(slice.Records, record)
-			slice.bytes += len(r.Payload)
 		}
 		slice.Last, slice.Stored, slice.subject = r.Seq, r.Time, r.Subject
 	}
 	return slice, nil
 }
 
-// record checks that a message is what its subject says: a reader that trusted
-// one of the two alone could be told two stories.
-func (d *decoder) record(r *eventlog.Record) (Record, error) {
+// record decodes a message, unless its subject is not wanted. It checks that the
+// message is what its subject says, so that readers of the one and of the other
+// agree.
+func (d *decoder) record(r *eventlog.Record) (record Record, wanted bool, err error) {
 	subject, known := d.subjects[r.Subject]
 	if !known {
-		var err error
 		if subject, err = events.ParseSubject(r.Subject); err != nil {
-			return Record{}, err
+			return Record{}, false, err
 		}
 		if len(d.subjects) >= maxSubjects || d.subjects == nil {
 			d.subjects = make(map[string]events.Subject)
 		}
 		d.subjects[r.Subject] = subject
 	}
+	if d.only != nil && !d.only(subject) {
+		return Record{}, false, nil
+	}
 	batch, err := events.DecodeBatch(r.Payload)
 	if err != nil {
-		return Record{}, err
+		return Record{}, false, err
 	}
 	if err := subject.Admits(batch); err != nil {
-		return Record{}, err
+		return Record{}, false, err
 	}
-	return Record{Seq: r.Seq, Family: subject.Family, Owner: subject.Owner, Stored: r.Time, Events: batch}, nil
+	return Record{Seq: r.Seq, Family: subject.Family, Owner: subject.Owner, Stored: r.Time, Events: batch}, true, nil
 }
 
-// pause waits for d and reports false where ctx ended before.
-func pause(ctx context.Context, d time.Duration) bool {
+// Pause waits for d and reports false where ctx ended before.
+func Pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

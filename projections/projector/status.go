@@ -32,7 +32,8 @@ type Status struct {
 	Err error // why it is not working, nil if it is
 }
 
-func (s Status) works() bool { return s.State == Live || s.State == Replaying }
+// Works reports whether the projector works, and neither stands by nor failed.
+func (s Status) Works() bool { return s.State == Live || s.State == Replaying }
 
 // progress is what the runner knows of itself, under its mutex.
 type progress struct {

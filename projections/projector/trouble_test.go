@@ -377,7 +377,7 @@ func TestAnIntruderIsFencedOff(t *testing.T) {
 	t.Parallel()
 	url, pool := world.Database(t)
 	log := world.NewLog(t)
-	said := &lines{wanted: `level=WARN msg="projector begins anew" because=`, found: make(chan struct{}, 1)}
+	said := &lines{wanted: `level=WARN msg="projector starts again" because=`, found: make(chan struct{}, 1)}
 	r, _ := project(t, pool, log, func(c *projector.Config) { c.Logger = slog.New(slog.NewTextHandler(said, nil)) })
 	history := world.NewHistory(27, 5)
 	log.Publish(t, history.Messages(50)...)

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/projections/schema"
 )
 
 // asked is a log without messages that takes its time to say so.
@@ -37,13 +38,13 @@ func TestNobodyWatchesASessionThatIsOver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		log := asked{question: make(chan struct{}), answer: make(chan struct{})}
-		r := &Runner{cfg: Config{Log: log, Logger: slog.New(slog.DiscardHandler)}}
+		r := &Runner{cfg: Config{Schema: schema.Live, Tables: migrations{}, Log: log, Logger: slog.New(slog.DiscardHandler)}}
 		r.cfg.setDefaults()
-		s := &session{runner: r, at: Checkpoint{Vector: AllAt(0)}}
+		s := &session{runner: r, caughtUp: make(chan struct{}), at: Checkpoint{Vector: AllAt(0)}}
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		begun := time.Now()
-		go func() { ended <- s.project(ctx, 1) }()
+		go func() { ended <- s.run(ctx, 1) }()
 		<-log.question
 		if took := time.Since(begun); took != watchInterval {
 			t.Errorf("the log is asked for its end after %s", took)
@@ -83,7 +84,7 @@ func TestASliceThatFailedIsAnotherSessions(t *testing.T) {
 		"error": func() error { return errors.New("a bad day") },
 		"panic": func() error { panic("a bad day") },
 	} {
-		r, err := New(Config{Pool: new(pgxpool.Pool), Log: asked{}, Projections: []Projection{new(forgetful)}})
+		r, err := New(Config{Schema: schema.Live, Tables: migrations{}, Pool: new(pgxpool.Pool), Log: asked{}, Projections: []Projection{new(forgetful)}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -116,7 +117,7 @@ func (c *lifelong) AfterFunc(func()) (stop func() bool) {
 // TestASessionKeepsNothingOfItsSlices: it may last for months.
 func TestASessionKeepsNothingOfItsSlices(t *testing.T) {
 	t.Parallel()
-	r, err := New(Config{Pool: new(pgxpool.Pool), Log: asked{}, Projections: []Projection{new(forgetful)}})
+	r, err := New(Config{Schema: schema.Live, Tables: migrations{}, Pool: new(pgxpool.Pool), Log: asked{}, Projections: []Projection{new(forgetful)}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,10 +11,10 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	stakechain "github.com/memory-ledger/ledger/anchoring/staking"
+	"github.com/memory-ledger/ledger/anchoring/staking/lots"
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/services/core"
 	"github.com/memory-ledger/ledger/services/staking"
-	"github.com/memory-ledger/ledger/services/staking/rules"
 )
 
 const (
@@ -85,7 +85,7 @@ func (l *lateStaking) Status(ctx context.Context, owner events.Owner) (core.Stak
 	if live := l.live.Load(); live != nil {
 		return (*live).Status(ctx, owner)
 	}
-	return core.StakingStatus{}, rules.ErrBalanceUnknown
+	return core.StakingStatus{}, lots.ErrBalanceUnknown
 }
 
 // Stake implements core.Staking.
@@ -105,10 +105,10 @@ func (l *lateStaking) Unstake(ctx context.Context, owner events.Owner, amount st
 }
 
 func withoutChain(amount string) (core.UnsignedTransaction, error) {
-	if _, err := rules.Parse(amount); err != nil {
+	if _, err := lots.Parse(amount); err != nil {
 		return core.UnsignedTransaction{}, err
 	}
-	return core.UnsignedTransaction{}, rules.ErrChainUnreadable
+	return core.UnsignedTransaction{}, lots.ErrChainUnreadable
 }
 
 // withStakes runs the anchorer, and records stakes beside it.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 
+	"github.com/memory-ledger/ledger/anchoring/staking/lots"
 	"github.com/memory-ledger/ledger/events/canonical"
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/projections/fence"
@@ -20,7 +21,6 @@ import (
 	"github.com/memory-ledger/ledger/services/keystore"
 	"github.com/memory-ledger/ledger/services/memory"
 	"github.com/memory-ledger/ledger/services/signin"
-	"github.com/memory-ledger/ledger/services/staking/rules"
 )
 
 // Refusal is an answer other than success, decided by a door itself.
@@ -83,11 +83,11 @@ var table = []row{
 	{grant.ErrNotFound, http.StatusNotFound, "not found"},
 	{grant.ErrDead, http.StatusNotFound, "not found"},
 
-	{rules.ErrAmount, http.StatusBadRequest, ""},
-	{rules.ErrMoreThanStaked, http.StatusBadRequest, ""},
-	{rules.ErrBelowMinimum, http.StatusBadRequest, ""},
-	{rules.ErrBalanceUnknown, http.StatusServiceUnavailable, rules.ErrBalanceUnknown.Error()},
-	{rules.ErrChainUnreadable, http.StatusServiceUnavailable, rules.ErrChainUnreadable.Error()},
+	{lots.ErrAmount, http.StatusBadRequest, ""},
+	{lots.ErrMoreThanStaked, http.StatusBadRequest, ""},
+	{lots.ErrBelowMinimum, http.StatusBadRequest, ""},
+	{lots.ErrBalanceUnknown, http.StatusServiceUnavailable, lots.ErrBalanceUnknown.Error()},
+	{lots.ErrChainUnreadable, http.StatusServiceUnavailable, lots.ErrChainUnreadable.Error()},
 
 	{eventlog.ErrUncertain, http.StatusServiceUnavailable, messageUncertain},
 	{eventlog.ErrUnavailable, http.StatusServiceUnavailable, messageBusy},

@@ -21,7 +21,6 @@ import (
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/tracing"
 	"github.com/memory-ledger/ledger/services/core"
-	"github.com/memory-ledger/ledger/services/staking/rules"
 )
 
 const (
@@ -75,7 +74,7 @@ func (s *Service) Status(ctx context.Context, owner events.Owner) (core.StakingS
 	for again := true; ; again = false {
 		holdings, err := s.cfg.Chain.Holdings(ctx, owner)
 		if err != nil {
-			return core.StakingStatus{}, refusal(err, rules.ErrBalanceUnknown)
+			return core.StakingStatus{}, refusal(err, lots.ErrBalanceUnknown)
 		}
 		movements, all := s.unrecorded(ctx, vault, recorded)
 		position := lots.At(movements, holdings.Staked, s.cfg.Now(), s.cfg.Maturity)
@@ -138,7 +137,7 @@ func (s *Service) status(h staking.Holdings, p lots.Position) core.StakingStatus
 // Stake implements core.Staking. Whether the wallet holds as much is for the
 // token program to say, when the transaction is simulated and when it lands.
 func (s *Service) Stake(ctx context.Context, owner events.Owner, text string) (core.UnsignedTransaction, error) {
-	amount, err := rules.Parse(text)
+	amount, err := lots.Parse(text)
 	if err != nil {
 		return core.UnsignedTransaction{}, err
 	}
@@ -150,7 +149,7 @@ func (s *Service) Stake(ctx context.Context, owner events.Owner, text string) (c
 
 // Unstake implements core.Staking.
 func (s *Service) Unstake(ctx context.Context, owner events.Owner, text string) (core.UnsignedTransaction, error) {
-	amount, err := rules.Parse(text)
+	amount, err := lots.Parse(text)
 	if err != nil {
 		return core.UnsignedTransaction{}, err
 	}
@@ -158,9 +157,9 @@ func (s *Service) Unstake(ctx context.Context, owner events.Owner, text string) 
 	defer cancel()
 	holdings, err := s.cfg.Chain.Holdings(ctx, owner)
 	if err != nil {
-		return core.UnsignedTransaction{}, refusal(err, rules.ErrBalanceUnknown)
+		return core.UnsignedTransaction{}, refusal(err, lots.ErrBalanceUnknown)
 	}
-	if err := rules.Unstake(amount, holdings.Staked, s.cfg.MinPartialUnstake); err != nil {
+	if err := lots.Unstake(amount, holdings.Staked, s.cfg.MinPartialUnstake); err != nil {
 		return core.UnsignedTransaction{}, err
 	}
 	tx, err := s.cfg.Chain.UnstakeTransaction(ctx, owner, holdings, amount)
@@ -170,7 +169,7 @@ func (s *Service) Unstake(ctx context.Context, owner events.Owner, text string) 
 // hand gives a transaction out, and has the vault watched for what comes of it.
 func (s *Service) hand(owner events.Owner, tx staking.Unsigned, err error) (core.UnsignedTransaction, error) {
 	if err != nil {
-		return core.UnsignedTransaction{}, refusal(err, rules.ErrChainUnreadable)
+		return core.UnsignedTransaction{}, refusal(err, lots.ErrChainUnreadable)
 	}
 	s.cfg.Notice(owner)
 	return core.UnsignedTransaction{

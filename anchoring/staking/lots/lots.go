@@ -1,5 +1,6 @@
 // Package lots is the arithmetic of staking: what went into a vault and out of
-// it, the time and the vault's balance, turned into lots with maturity clocks.
+// it, the time and the vault's balance, turned into lots with maturity clocks; and
+// which texts are amounts, and which amounts may be withdrawn.
 // It is pure: no chain, no clock, no storage.
 package lots
 

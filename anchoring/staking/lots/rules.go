@@ -1,6 +1,4 @@
-// Package rules holds what may be asked of staking: which texts are amounts,
-// and which amounts may be withdrawn. It is pure.
-package rules
+package lots
 
 import (
 	"errors"

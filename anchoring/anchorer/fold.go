@@ -1,0 +1,132 @@
+package anchorer
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/partition"
+	"github.com/memory-ledger/ledger/projections/projector"
+)
+
+// dayLayout is how spending is keyed: by UTC day.
+const dayLayout = time.DateOnly
+
+// relevant selects the leaves and the chain's events.
+func relevant(s events.Subject) bool {
+	return s.Family == events.FamilyChain || s.Kind == events.KindMemory
+}
+
+// fold is the projection of the log into the anchorer's owners.
+//
+// A bounded number of owners stays in memory; the others are read back from
+// the store when something happens to them.
+type fold struct {
+	anchorer *Anchorer
+	hot      *lru.Cache[events.Owner, *owner] // nil until Begin
+}
+
+// Name implements projector.Projection.
+func (*fold) Name() string { return "anchorer" }
+
+// Tables implements projector.Projection.
+func (*fold) Tables() []string { return []string{"owners", "clusters", "spending"} }
+
+// Begin implements projector.Beginner.
+func (f *fold) Begin() projector.Projection {
+	f.anchorer.metrics.sessions.Inc()
+	hot, err := lru.New[events.Owner, *owner](f.anchorer.cfg.CachedOwners)
+	if err != nil {
+		panic(err) // the size is positive
+	}
+	return &fold{f.anchorer, hot}
+}
+
+// Apply implements projector.Projection.
+func (f *fold) Apply(ctx context.Context, w *projector.Writer, s projector.Slice) error {
+	if f.anchorer.cfg.around != nil {
+		if err := f.anchorer.cfg.around(false); err != nil {
+			return err
+		}
+	}
+	changed, err := f.touched(ctx, s.Records)
+	if err != nil {
+		return err
+	}
+	spent := map[string]uint64{}
+	clusters := map[int]cluster{}
+	for i := range s.Records {
+		r := &s.Records[i]
+		if err := f.record(changed[r.Owner], r, spent, clusters); err != nil {
+			return fmt.Errorf("sequence %d: %w", r.Seq, err)
+		}
+	}
+	f.anchorer.store.write(w, changed, spent, clusters)
+	return nil
+}
+
+// touched returns the owners of the messages, from memory or from the store.
+func (f *fold) touched(ctx context.Context, records []projector.Record) (map[events.Owner]*owner, error) {
+	owners := make(map[events.Owner]*owner)
+	var cold []events.Owner
+	for i := range records {
+		key := records[i].Owner
+		if _, seen := owners[key]; seen {
+			continue
+		}
+		if o, ok := f.hot.Get(key); ok {
+			owners[key] = o
+			continue
+		}
+		owners[key] = nil
+		cold = append(cold, key)
+	}
+	if len(cold) == 0 {
+		return owners, nil
+	}
+	loaded, err := f.anchorer.store.load(ctx, cold)
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range loaded {
+		owners[o.key] = o
+	}
+	for _, key := range cold {
+		if owners[key] == nil {
+			owners[key] = newOwner(key)
+		}
+		f.hot.Add(key, owners[key])
+	}
+	return owners, nil
+}
+
+func (f *fold) record(o *owner, r *projector.Record, spent map[string]uint64, clusters map[int]cluster) error {
+	if r.Family == events.FamilyChain {
+		if err := o.message(r.Seq, r.Events[0].OwnerVersion); err != nil {
+			return err
+		}
+	}
+	for i := range r.Events {
+		e := &r.Events[i]
+		at := e.Time.Time()
+		switch data := e.Data.(type) {
+		case *events.MemoryWritten:
+			if err := o.leaf(data, at); err != nil {
+				return err
+			}
+			o.came(data.LeafIndex, e.TraceParent)
+			continue
+		case *events.BatchSubmitted:
+			spent[at.Format(dayLayout)] += shareOf(data.Transaction, o.confirmedSize == 0, f.anchorer.rent.Load())
+		case *events.BatchConfirmed:
+			clusters[partition.Of(o.key)] = cluster{r.Seq, data.Cluster}
+		}
+		if err := o.fold(e.Data, at, e.TraceParent); err != nil {
+			return err
+		}
+	}
+	return nil
+}
