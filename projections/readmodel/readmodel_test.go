@@ -1,0 +1,69 @@
+package readmodel_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/projections/internal/world"
+	"github.com/memory-ledger/ledger/projections/projector"
+	"github.com/memory-ledger/ledger/projections/readmodel"
+)
+
+// folds says which read models write rows for a type of event. The others ignore it.
+// The model owners folds every type, and is not listed.
+var folds = map[events.Type][]string{
+	events.TypeOwnerRegistered: {},
+	events.TypeSessionIssued:   {"sessions"},
+	events.TypeSessionRevoked:  {"sessions"},
+	events.TypeMemoryWritten:   {"memories"}, // and pages and tree, where one is full
+	events.TypeGrantMinted:     {"grants"},
+	events.TypeGrantConsumed:   {"grants"},
+	events.TypeGrantRevoked:    {"grants"},
+	events.TypeApiKeyCreated:   {"apikeys"},
+	events.TypeApiKeyRevoked:   {"apikeys"},
+	events.TypeApiKeyUsed:      {"apikeys"},
+	events.TypeBatchCut:        {"batches"},
+	events.TypeBatchSubmitted:  {"batches"},
+	events.TypeBatchConfirmed:  {"batches"},
+	events.TypeBatchFailed:     {"batches"},
+	events.TypeStakeDeposited:  {"stakes"},
+	events.TypeStakeWithdrawn:  {"stakes"},
+}
+
+// TestEveryTypeIsFoldedOrIgnored: a type that is new in the catalogue has to be
+// declared above, and the read models do what is declared.
+func TestEveryTypeIsFoldedOrIgnored(t *testing.T) {
+	t.Parallel()
+	for _, d := range events.Catalogue() {
+		if _, declared := folds[d.Type]; !declared {
+			t.Errorf("%s: declare which read models fold it", d.Type)
+		}
+	}
+	seen := map[events.Type]bool{}
+	for _, message := range world.NewHistory(70, 8).Messages(4000) {
+		slice := world.Slice(1, message)
+		var want []string
+		for _, e := range slice.Events() {
+			want = append(want, folds[e.Type()]...)
+			seen[e.Type()] = true
+		}
+		for _, p := range readmodel.All() {
+			if name := p.Name(); name == "owners" || name == "pages" || name == "tree" {
+				continue // they read the database, or write where something is full
+			}
+			w := projector.NewWriter(nil)
+			if err := p.Apply(t.Context(), w, slice); err != nil {
+				t.Fatalf("%s: %v", p.Name(), err)
+			}
+			if writes := len(w.Steps()) > 0; writes != slices.Contains(want, p.Name()) {
+				t.Errorf("%s writes %v for %v", p.Name(), writes, slice.Records[0].Events[0].Type())
+			}
+		}
+	}
+	for _, d := range events.Catalogue() {
+		if !seen[d.Type] {
+			t.Errorf("%s: the history has none", d.Type)
+		}
+	}
+}
