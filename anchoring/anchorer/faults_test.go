@@ -445,7 +445,7 @@ func TestABatchIsCutAnewMeanwhile(t *testing.T) {
 			ID: newID(), Source: "/test", Owner: key, Time: events.At(time.Now()), OwnerVersion: all[key].versions + 1 + i, CommandID: command, Data: data,
 		}})
 		w.must(err)
-		_, err = w.log.Append(t.Context(), eventlog.Append{
+		_, err = eventlog.AppendAndWait(t.Context(), w.log, eventlog.Append{
 			Family: events.FamilyChain, Owner: key, Kind: events.KindBatch, CommandID: command, Expected: expected, Payload: payload,
 		})
 		w.must(err)
@@ -624,14 +624,14 @@ func TestAnotherLogThatIsLonger(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false)
 	said := newLines()
-	w.log = w.log.WithTail(new(eventlog.Tail)) // its messages have no times
+	w.log = eventlog.WithRecentAppends(w.stream) // its messages have no times
 	w.owners(2)
 	for range 2 {
 		w.start(nil, func(c *Config) { c.Logger = slog.New(said) }).waitAnchored(w).stop()
 	}
 	before := w.folded()
 	w.otherLog()
-	w.log = w.log.WithTail(new(eventlog.Tail))
+	w.log = eventlog.WithRecentAppends(w.stream)
 	w.bothHalves()
 	w.owners(int(before))
 	for _, partitions := range []string{"00-7f", "80-ff"} {

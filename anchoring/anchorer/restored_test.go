@@ -19,7 +19,7 @@ import (
 // made at that moment, and an empty database. The chain stays as it is.
 func (w *world) restore(to uint64) {
 	w.t.Helper()
-	old := w.log
+	old := w.stream
 	w.mu.Lock()
 	leaves := w.leaves
 	w.leaves = map[events.Owner][]events.Hash{}
@@ -34,7 +34,7 @@ func (w *world) restore(to uint64) {
 				return err
 			}
 			of := string(subject.Family) + " " + string(subject.Owner)
-			seq, err := w.log.Append(w.t.Context(), eventlog.Append{
+			seq, err := eventlog.AppendAndWait(w.t.Context(), w.log, eventlog.Append{
 				Family: subject.Family, Owner: subject.Owner, Kind: subject.Kind, CommandID: r.CommandID, Expected: newest[of], Payload: r.Payload,
 			})
 			if err != nil || seq != r.Seq {
@@ -57,7 +57,7 @@ func (w *world) seqOf(kind events.Type, nth int) (seq uint64) {
 	w.t.Helper()
 	head, err := w.log.Head(w.t.Context())
 	w.must(err)
-	w.must(w.log.Direct().Read(w.t.Context(), eventlog.ReadConfig{To: head}, func(s eventlog.Slice) error {
+	w.must(w.stream.Direct().Read(w.t.Context(), eventlog.ReadConfig{To: head}, func(s eventlog.Slice) error {
 		for _, r := range s.Records {
 			batch, err := events.DecodeBatch(r.Payload)
 			if err != nil {

@@ -87,7 +87,8 @@ var programs = []localchain.Program{{ID: program.LocalID.String(), ELF: program.
 // world is a log with leaves, a database, and a chain.
 type world struct {
 	t         testing.TB
-	log       *eventlog.JetStream
+	stream    *eventlog.JetStream
+	log       eventlog.Log // the stream, unless a test decorates it
 	chain     *localchain.Chain
 	client    *chain.Client
 	authority solana.PrivateKey
@@ -128,7 +129,8 @@ func (w *world) otherLog() {
 	nc, err := nats.Connect(natstest.Start(w.t).URL(), nats.MaxReconnects(-1))
 	w.must(err)
 	w.t.Cleanup(nc.Close)
-	w.log, err = eventlog.Create(w.t.Context(), nc, eventlog.Config{})
+	w.stream, err = eventlog.Create(w.t.Context(), nc, eventlog.Config{})
+	w.log = w.stream
 	w.must(err)
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -212,7 +214,7 @@ func (w *world) writeLeaf(key events.Owner, leaf events.Hash) {
 		Data: &events.MemoryWritten{MemoryID: newID(), LeafIndex: uint64(index), LeafHash: leaf, LeafVersion: 1, Metadata: []byte("{}"), Sealed: []byte{1}},
 	}})
 	w.must(err)
-	seq, err := w.log.Append(w.t.Context(), eventlog.Append{
+	seq, err := eventlog.AppendAndWait(w.t.Context(), w.log, eventlog.Append{
 		Family: events.FamilyLedger, Owner: key, Kind: events.KindMemory, CommandID: command, Expected: expected, Payload: payload,
 	})
 	w.must(err)
@@ -345,17 +347,17 @@ type killableLog struct {
 	k *killer
 }
 
-func (l killableLog) Append(ctx context.Context, a eventlog.Append) (seq uint64, err error) {
+func (l killableLog) Append(ctx context.Context, a eventlog.Append) (appended eventlog.Appended, err error) {
 	batch, err := events.DecodeBatch(a.Payload)
 	if err != nil {
-		return 0, err
+		return appended, err
 	}
 	err = l.k.at("append "+string(batch[0].Type()), func() (err error) {
 		// Killed or not, an append that has begun is not taken back.
-		seq, err = l.Log.Append(context.WithoutCancel(ctx), a)
+		appended, err = l.Log.Append(context.WithoutCancel(ctx), a)
 		return err
 	})
-	return seq, err
+	return appended, err
 }
 
 type killableChain struct {
@@ -421,7 +423,7 @@ func (w *world) await(what string, until func(map[events.Owner]*history) bool) m
 
 // follow yields the chain events of the log, from the first on.
 func (w *world) follow(ctx context.Context, yield func(*events.Event) error) error {
-	return w.log.Follow(ctx, eventlog.FollowConfig{Subjects: []string{"chain.>"}}, func(s eventlog.Slice) error {
+	return w.log.Follow(ctx, eventlog.FollowConfig{Subject: "chain.>"}, func(s eventlog.Slice) error {
 		for _, r := range s.Records {
 			batch, err := events.DecodeBatch(r.Payload)
 			if err != nil {

@@ -23,7 +23,7 @@ func TestReadersEndWithTheirConnection(t *testing.T) {
 	owner := events.OwnerFromBytes([32]byte{1})
 	expected := uint64(0)
 	for i := range 3 {
-		seq, err := appender.Append(t.Context(), eventlog.Append{
+		seq, err := eventlog.AppendAndWait(t.Context(), appender, eventlog.Append{
 			Family: events.FamilyLedger, Owner: owner, Kind: events.KindMemory,
 			CommandID: fmt.Sprint(i), Expected: expected, Payload: []byte("[]"),
 		})

@@ -50,7 +50,7 @@ func TestDamageThatWasMetIsSaid(t *testing.T) {
 	owners := make([]events.Owner, messages)
 	for i := range messages {
 		owners[i] = logtest.Owner()
-		if _, err := appender.Append(t.Context(), eventlog.Append{
+		if _, err := eventlog.AppendAndWait(t.Context(), appender, eventlog.Append{
 			Family: events.FamilyLedger, Owner: owners[i], Kind: events.KindMemory,
 			CommandID: strconv.Itoa(i), Payload: fmt.Appendf(nil, "payload %03d", i+1),
 		}); err != nil {

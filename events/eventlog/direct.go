@@ -5,9 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -94,17 +92,13 @@ func (d Direct) Follow(ctx context.Context, cfg FollowConfig, yield func(Slice) 
 	if next > head+1 {
 		return fmt.Errorf("follow from %d, log ends at %d: %w", next, head, ErrTruncated)
 	}
-	filter := ""
-	if len(cfg.Subjects) == 1 {
-		filter = cfg.Subjects[0]
-	}
 	limit := cfg.MaxRecords
 	if limit <= 0 {
 		limit = defaultMaxRecords
 	}
 	first := next // of the slice that is being gathered
 	for {
-		records, _, err := d.batch(ctx, next, filter, min(limit, batchRecords), cfg.MaxBytes)
+		records, _, err := d.batch(ctx, next, cfg.Subject, min(limit, batchRecords), cfg.MaxBytes)
 		if errors.Is(err, ErrGap) || err != nil && d.nc.IsClosed() {
 			return fmt.Errorf("follow: %w", err)
 		}
@@ -115,9 +109,6 @@ func (d Direct) Follow(ctx context.Context, cfg FollowConfig, yield func(Slice) 
 			continue
 		}
 		next = records[len(records)-1].Seq + 1
-		if records = wanted(records, cfg.Subjects); len(records) == 0 {
-			continue
-		}
 		slice := Slice{First: first, Last: records[len(records)-1].Seq, Records: records}
 		first = slice.Last + 1
 		if err := yield(slice); err != nil {
@@ -215,31 +206,4 @@ func nextOfBatch(ctx context.Context, answers *nats.Subscription) (record Record
 		err = errBatchEnds
 	}
 	return record, after, pending, err
-}
-
-// wanted drops what no filter matches. The server takes one filter only.
-func wanted(records []Record, filters []string) []Record {
-	if len(filters) < 2 {
-		return records
-	}
-	return slices.DeleteFunc(records, func(r Record) bool {
-		return !slices.ContainsFunc(filters, func(f string) bool { return matches(f, r.Subject) })
-	})
-}
-
-// matches tells whether a subject passes a filter with NATS' wildcards.
-func matches(filter, subject string) bool {
-	for {
-		f, moreFilter, manyFilter := strings.Cut(filter, ".")
-		s, moreSubject, manySubject := strings.Cut(subject, ".")
-		switch {
-		case f == ">":
-			return true
-		case f != "*" && f != s, manyFilter != manySubject:
-			return false
-		case !manyFilter:
-			return true
-		}
-		filter, subject = moreFilter, moreSubject
-	}
 }

@@ -35,17 +35,6 @@ func TestAFullDiskIsSpokenOf(t *testing.T) {
 	}
 }
 
-// TestAServerThatCanNotStore says so through whatever was made of the log.
-func TestAServerThatCanNotStore(t *testing.T) {
-	t.Parallel()
-	log := &JetStream{disk: &disk{}, damage: &damage{}}
-	tailed := log.WithTail(&Tail{})
-	tailed.disk.note(&jetstream.APIError{ErrorCode: errCodeStoreFailed}, time.Now())
-	if log.Storing() == nil || tailed.Storing() == nil {
-		t.Error("nobody said so")
-	}
-}
-
 // A writer in a hurry, who did not wait as long as an answer may take, says nothing of the
 // disk.
 func TestWhoIsInAHurrySaysNothingOfTheDisk(t *testing.T) {

@@ -31,9 +31,9 @@ var _ Log = Durable{}
 // but promptness.
 func (l *JetStream) Durable(consumer string) Durable { return Durable{l, consumer} }
 
-// Follow implements Follower, for a configuration without subjects.
+// Follow implements Follower, for a configuration without a subject.
 func (d Durable) Follow(ctx context.Context, cfg FollowConfig, yield func(Slice) error) error {
-	if len(cfg.Subjects) > 0 {
+	if cfg.Subject != "" {
 		return d.Direct().Follow(ctx, cfg, yield)
 	}
 	f := durableFollower{log: d.Direct(), cfg: cfg, next: max(1, cfg.From), yield: yield}

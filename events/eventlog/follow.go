@@ -24,17 +24,9 @@ const (
 	followForget = 30 * time.Second
 )
 
-// Follow implements Follower.
+// Follow implements Follower. It follows by an ordered consumer: the server keeps no state
+// for it, and the client replaces one that is lost at the next sequence.
 func (l *JetStream) Follow(ctx context.Context, cfg FollowConfig, yield func(Slice) error) error {
-	if l.tail != nil && len(cfg.Subjects) == 0 {
-		return l.followTailed(ctx, cfg, yield)
-	}
-	return l.followLog(ctx, cfg, yield)
-}
-
-// followLog follows by an ordered consumer: the server keeps no state for it,
-// and one that is lost is made anew at the next sequence.
-func (l *JetStream) followLog(ctx context.Context, cfg FollowConfig, yield func(Slice) error) error {
 	from := max(1, cfg.From)
 	head, err := l.Head(ctx)
 	if err != nil {
@@ -43,13 +35,13 @@ func (l *JetStream) followLog(ctx context.Context, cfg FollowConfig, yield func(
 	if from > head+1 {
 		return fmt.Errorf("follow from %d, log ends at %d: %w", from, head, ErrTruncated)
 	}
-	consumer, err := l.js.OrderedConsumer(ctx, StreamName, jetstream.OrderedConsumerConfig{
-		FilterSubjects: cfg.Subjects,
-		DeliverPolicy:  jetstream.DeliverByStartSequencePolicy,
-		OptStartSeq:    from,
-
-		InactiveThreshold: followForget,
-	})
+	ordered := jetstream.OrderedConsumerConfig{
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: from, InactiveThreshold: followForget,
+	}
+	if cfg.Subject != "" {
+		ordered.FilterSubjects = []string{cfg.Subject}
+	}
+	consumer, err := l.js.OrderedConsumer(ctx, StreamName, ordered)
 	if err != nil {
 		return fmt.Errorf("follow: %w: %w", ErrUnavailable, err)
 	}
@@ -62,7 +54,7 @@ func (l *JetStream) followLog(ctx context.Context, cfg FollowConfig, yield func(
 		return err
 	}
 	defer func() { go l.leave(consumer, consuming) }()
-	f := follower{cfg: cfg, contiguous: len(cfg.Subjects) == 0, next: from}
+	f := follower{cfg: cfg, contiguous: cfg.Subject == "", next: from}
 	return l.damage.note(f.run(ctx, incoming, consuming.Closed(), yield))
 }
 

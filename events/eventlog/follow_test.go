@@ -18,7 +18,7 @@ func TestFollowersLeaveNoConsumers(t *testing.T) {
 	defer cancel()
 	server := natstest.Start(t)
 	log, _ := open(t, server.URL())
-	if _, err := log.Append(ctx, eventlog.Append{
+	if _, err := eventlog.AppendAndWait(ctx, log, eventlog.Append{
 		Family: events.FamilyLedger, Owner: logtest.Owner(), Kind: events.KindMemory, CommandID: logtest.CommandID(), Payload: []byte("x"),
 	}); err != nil {
 		t.Fatal(err)
@@ -54,7 +54,7 @@ func TestAFollowerEndsWithoutItsServer(t *testing.T) {
 	ends := time.Now().Add(5 * time.Second)
 	ctx, cancel := context.WithDeadline(t.Context(), ends)
 	defer cancel()
-	if _, err := log.Append(ctx, eventlog.Append{
+	if _, err := eventlog.AppendAndWait(ctx, log, eventlog.Append{
 		Family: events.FamilyLedger, Owner: logtest.Owner(), Kind: events.KindMemory, CommandID: logtest.CommandID(), Payload: []byte("x"),
 	}); err != nil {
 		t.Fatal(err)

@@ -42,13 +42,6 @@ type JetStream struct {
 	// clustered: the server was one of a cluster when the stream was opened; see
 	// askLeader.
 	clustered bool
-	// syncer, if any, makes durable what the server acknowledged. Without one
-	// the server itself syncs before it acknowledges.
-	syncer Syncer
-	// tail, if any, keeps what was appended for followers in this process.
-	tail *Tail
-	// own, if any, knows the newest message of each owner.
-	own *Own
 	// disk tells of a server that could not store.
 	disk *disk
 	// damage tells of messages that the server has and can't give.
@@ -144,54 +137,13 @@ func Open(ctx context.Context, nc *nats.Conn) (*JetStream, error) {
 	}, nil
 }
 
-// WithSyncer returns the log on a server that acknowledges before its bytes are
-// safe; the syncer makes them so before any append returns.
-func (l *JetStream) WithSyncer(s Syncer) *JetStream {
-	synced := *l
-	synced.syncer = s
-	return &synced
-}
-
-// Sync implements Syncer.
-func (l *JetStream) Sync(ctx context.Context) error {
-	if l.syncer == nil {
-		return nil
-	}
-	if err := l.syncer.Sync(ctx); err != nil {
-		return fmt.Errorf("%w: %w", ErrUncertain, err)
-	}
-	return nil
-}
+// Sync implements Syncer. The server syncs a message before it acknowledges it.
+func (l *JetStream) Sync(context.Context) error { return nil }
 
 // Append implements Appender.
-//
-// Publish, then sync, then answer. A crash between the first two leaves a
-// message that others may already have read and a power cut may still take;
-// its writer has no answer, so nothing was promised. What the owner's next
-// writers append meanwhile comes after it in the file, and their syncs begin
-// after their own publishes: none of them is durable without it.
-func (l *JetStream) Append(ctx context.Context, a Append) (uint64, error) {
+func (l *JetStream) Append(ctx context.Context, a Append) (Appended, error) {
 	seq, err := l.store(ctx, a)
-	if err != nil {
-		if l.own != nil && errors.Is(err, ErrUncertain) {
-			l.own.doubt()
-		}
-		return 0, err
-	}
-	if l.own != nil {
-		l.own.note(a.Owner, seq)
-	}
-	if a.Stored != nil {
-		a.Stored(seq)
-	}
-	if err := l.Sync(ctx); err != nil {
-		return 0, fmt.Errorf("append: %w", err)
-	}
-	if l.tail != nil {
-		subject := events.Subject{Family: a.Family, Owner: a.Owner, Kind: a.Kind}
-		l.tail.put(Record{Seq: seq, Subject: subject.String(), CommandID: a.CommandID, Payload: a.Payload})
-	}
-	return seq, nil
+	return Appended{Seq: seq}, err
 }
 
 // store publishes until the server says that the message is stored, or that it

@@ -27,12 +27,13 @@ func TestEmbedded(t *testing.T) {
 	})
 }
 
-// TestTailed runs the suite on a log whose followers read what this process
-// appends in memory.
-func TestTailed(t *testing.T) {
+// TestAccelerated runs the suite on a log with everything that makes it faster.
+func TestAccelerated(t *testing.T) {
 	logtest.Run(t, func(t *testing.T) logtest.Fixture {
-		log, cut := open(t, natstest.Start(t).URL())
-		return logtest.Fixture{Log: log.WithTail(new(eventlog.Tail)), Cut: cut, Tailed: true}
+		server := natstest.Start(t)
+		log, cut := open(t, server.URL())
+		synced := eventlog.WithGroupSync(log, server.GroupSync(eventlog.StreamName, false))
+		return logtest.Fixture{Log: eventlog.WithOwnerHeads(eventlog.WithRecentAppends(synced), server), Cut: cut, Timeless: true}
 	})
 }
 
@@ -106,7 +107,7 @@ func TestDurableShared(t *testing.T) {
 	owner, last := logtest.Owner(), uint64(0)
 	for range messages {
 		var err error
-		last, err = log.Append(ctx, eventlog.Append{
+		last, err = eventlog.AppendAndWait(ctx, log, eventlog.Append{
 			Family: events.FamilyChain, Owner: owner, Kind: events.KindBatch, CommandID: logtest.CommandID(), Expected: last, Payload: []byte("x"),
 		})
 		if err != nil {
@@ -204,38 +205,33 @@ func (g gate) Sync(ctx context.Context) error {
 	}
 }
 
-// An owner's next append need not wait for the sync of the one before; no append
-// returns before its own.
+// An owner's next append need not wait for the sync of the one before. No wait returns
+// before its own sync.
 func TestNextAppendNeedsNoSync(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	log, _ := open(t, natstest.Start(t).URL())
+	stream, _ := open(t, natstest.Start(t).URL())
 	const appends = 10
 	g := gate{came: make(chan struct{}, appends), open: make(chan error)}
-	log = log.WithSyncer(g)
+	log := eventlog.WithGroupSync(stream, g)
 	owner, last := logtest.Owner(), uint64(0)
 	answers := make(chan error, appends)
 	for range appends {
-		stored := make(chan uint64, 1)
-		go func() {
-			_, err := log.Append(ctx, eventlog.Append{
-				Family: events.FamilyLedger, Owner: owner, Kind: events.KindMemory, CommandID: logtest.CommandID(),
-				Expected: last, Payload: []byte("x"), Stored: func(seq uint64) { stored <- seq },
-			})
-			answers <- err
-		}()
-		select {
-		case last = <-stored:
-		case err := <-answers:
-			t.Fatalf("an append returned before it was synced: %v", err)
+		appended, err := log.Append(ctx, eventlog.Append{
+			Family: events.FamilyLedger, Owner: owner, Kind: events.KindMemory, CommandID: logtest.CommandID(), Expected: last, Payload: []byte("x"),
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
+		last = appended.Seq
+		go func() { answers <- appended.Wait(ctx) }()
 	}
 	for range appends {
 		<-g.came
 	}
 	if len(answers) > 0 {
-		t.Fatal("an append returned before it was synced")
+		t.Fatal("a wait ended before its sync")
 	}
 	lost := errors.New("the disk failed")
 	for n := range appends {
@@ -248,12 +244,12 @@ func TestNextAppendNeedsNoSync(t *testing.T) {
 		}
 		g.open <- lost
 		if err := <-answers; !errors.Is(err, eventlog.ErrUncertain) || !errors.Is(err, lost) {
-			t.Errorf("an append whose sync failed: %v", err)
+			t.Errorf("a wait whose sync failed: %v", err)
 		}
 	}
 }
 
-// empty is premises where nobody else ever was.
+// empty is a server that no other process ever connected to.
 type empty struct{}
 
 func (empty) Visits() uint64 { return 0 }
@@ -264,8 +260,8 @@ func (empty) Alone() bool    { return true }
 func TestADoubtfulAppendIsNotKnown(t *testing.T) {
 	t.Parallel()
 	server := natstest.StartProcess(t)
-	log, _ := open(t, server.URL())
-	log = log.WithOwn(eventlog.NewOwn(empty{}))
+	stream, _ := open(t, server.URL())
+	log := eventlog.WithOwnerHeads(stream, empty{})
 	owner := logtest.Owner()
 	for known := false; !known; _, known = log.Newest(owner) {
 		select {
@@ -277,7 +273,7 @@ func TestADoubtfulAppendIsNotKnown(t *testing.T) {
 	server.Freeze()
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	_, err := log.Append(ctx, eventlog.Append{
+	_, err := eventlog.AppendAndWait(ctx, log, eventlog.Append{
 		Family: events.FamilyLedger, Owner: owner, Kind: events.KindMemory, CommandID: logtest.CommandID(), Payload: []byte("x"),
 	})
 	if !errors.Is(err, eventlog.ErrUncertain) {

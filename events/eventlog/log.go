@@ -47,13 +47,32 @@ type Append struct {
 	CommandID string // unique; the same on every retry of the same bytes
 	Expected  uint64 // sequence of the owner's newest message in the family, 0 if none
 	Payload   []byte // events.EncodeBatch
+}
 
-	// Stored, if not nil, is called with the message's sequence once the log has
-	// taken it, by the goroutine that called Append, before that returns: what
-	// follows from it in the owner's log may be appended now. It may not be on
-	// stable storage, so nobody may be told of it yet; if Append fails after
-	// that, with ErrUncertain, a power cut may take it and all that followed.
-	Stored func(seq uint64)
+// Appended is a message that the log has taken: the owner's next message may be appended.
+type Appended struct {
+	Seq uint64
+	// Sync makes the message durable. Nil means that it is durable already.
+	Sync func(context.Context) error
+}
+
+// Wait returns once the message is on stable storage. Until then a power cut may take it,
+// and all that followed it: no client may be told of it. The error is ErrUncertain.
+func (a Appended) Wait(ctx context.Context) error {
+	if a.Sync == nil {
+		return nil
+	}
+	return a.Sync(ctx)
+}
+
+// AppendAndWait appends a message and returns its sequence once it is on stable storage.
+// Errors are those of Append and of Wait.
+func AppendAndWait(ctx context.Context, log Appender, a Append) (uint64, error) {
+	appended, err := log.Append(ctx, a)
+	if err != nil {
+		return 0, err
+	}
+	return appended.Seq, appended.Wait(ctx)
 }
 
 // Record is one message as the log holds it.
@@ -67,17 +86,15 @@ type Record struct {
 
 // Appender adds messages.
 type Appender interface {
-	// Append stores the message if Expected is still the owner's newest
-	// sequence and returns the sequence it got. When it returns without
-	// error the bytes are on stable storage.
+	// Append stores the message if Expected is still the owner's newest sequence. The
+	// message is on stable storage once Wait of the result has returned nil.
 	//
-	// A repeated Append of a command that was stored returns the sequence it
-	// has, as long as nobody else wrote for the owner in a way that the
-	// caller could confuse with it: the log compares command ids.
+	// A repeated Append of a command that was stored returns the sequence it has, as long
+	// as no other writer wrote for the owner in a way that the caller could confuse with
+	// it: the log compares command ids.
 	//
-	// Errors: ErrConflict, ErrUnavailable, ErrUncertain; only the last one after
-	// a.Stored was called.
-	Append(ctx context.Context, a Append) (seq uint64, err error)
+	// Errors: ErrConflict, ErrUnavailable, ErrUncertain.
+	Append(ctx context.Context, a Append) (Appended, error)
 }
 
 // Reader looks at the newest state. Its answers reflect every append that was
@@ -104,10 +121,10 @@ type Slice struct {
 // FollowConfig says what to follow. The zero value follows everything from
 // the first message on.
 type FollowConfig struct {
-	From       uint64   // first sequence wanted; 0 means 1
-	Subjects   []string // subject filters; none means all
-	MaxRecords int      // most records in a slice; 0 means 1000
-	MaxBytes   int      // payload bytes after which a slice ends; 0 means 8 MiB
+	From       uint64 // first sequence wanted; 0 means 1
+	Subject    string // subject filter; empty means all
+	MaxRecords int    // most records in a slice; 0 means 1000
+	MaxBytes   int    // payload bytes after which a slice ends; 0 means 8 MiB
 }
 
 // Follower replays the log and then follows it live.

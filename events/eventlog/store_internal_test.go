@@ -52,7 +52,7 @@ func TestAttemptsThatAreRefused(t *testing.T) {
 			})
 			ctx, cancel := context.WithTimeout(t.Context(), attemptTimeout+time.Second)
 			defer cancel()
-			seq, err := log.Append(ctx, anAppend())
+			seq, err := AppendAndWait(ctx, log, anAppend())
 			if !errors.Is(err, test.want) || (err == nil) != (seq == 7) || (errors.Is(err, ErrUnavailable) && errors.Is(err, ErrUncertain)) {
 				t.Errorf("%d, %v; want %v", seq, err, test.want)
 			}
@@ -110,7 +110,7 @@ func TestTheLookForAnEarlierAttemptIsRepeated(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if seq, err := log.Append(t.Context(), mine); err != nil || seq != 7 {
+	if seq, err := AppendAndWait(t.Context(), log, mine); err != nil || seq != 7 {
 		t.Errorf("%d, %v", seq, err)
 	}
 }

@@ -27,7 +27,7 @@ func TestWhatCantBeReadIsNotCalledMissing(t *testing.T) {
 	const messages = 3
 	owner, stranger := logtest.Owner(), logtest.Owner()
 	for i := range messages {
-		if _, err := appender.Append(t.Context(), eventlog.Append{
+		if _, err := eventlog.AppendAndWait(t.Context(), appender, eventlog.Append{
 			Family: events.FamilyLedger, Owner: owner, Kind: events.KindMemory,
 			CommandID: strconv.Itoa(i), Expected: uint64(i), Payload: []byte("x"),
 		}); err != nil {
@@ -67,7 +67,7 @@ func TestWhatCantBeReadIsNotCalledMissing(t *testing.T) {
 		"append": func(ctx context.Context) (err error) { // of one that is there already
 			ctx, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
 			defer cancel()
-			told, err = log.Append(ctx, eventlog.Append{
+			told, err = eventlog.AppendAndWait(ctx, log, eventlog.Append{
 				Family: events.FamilyLedger, Owner: owner, Kind: events.KindMemory,
 				CommandID: strconv.Itoa(messages - 1), Expected: messages - 1, Payload: []byte("x"),
 			})

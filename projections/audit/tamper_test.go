@@ -263,7 +263,7 @@ func TestAMessageOfAnotherCommandIsFound(t *testing.T) {
 	t.Parallel()
 	log, a := world.NewLog(t), world.NewActor()
 	m := a.Write(`{}`)
-	_, err := log.Append(t.Context(), eventlog.Append{Family: m.Family, Owner: a.Owner, Kind: m.Kind, CommandID: world.UUID(), Payload: m.Payload(t)})
+	_, err := eventlog.AppendAndWait(t.Context(), log, eventlog.Append{Family: m.Family, Owner: a.Owner, Kind: m.Kind, CommandID: world.UUID(), Payload: m.Payload(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

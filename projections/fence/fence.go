@@ -47,6 +47,8 @@ type Options struct {
 	// Connection returns another number whenever another server may answer for the log.
 	// nil: the same one always does.
 	Connection func() uint64
+	// Heads is asked before the log; nil: the log always is.
+	Heads HeadSource
 	// OnWait, if set, is called by every wait that begins, with the sequence that it
 	// waits for. It must not block.
 	OnWait func(seq uint64)
@@ -60,7 +62,6 @@ type Options struct {
 type Fence struct {
 	pool    *pgxpool.Pool
 	log     eventlog.Reader
-	own     knower // or nil
 	opts    Options
 	channel string
 	metrics *metrics
@@ -75,9 +76,9 @@ type Fence struct {
 	checkpoints shared[projector.Checkpoint]
 }
 
-// knower is a log that may know what is acknowledged without being asked; see
-// eventlog.JetStream.Newest.
-type knower interface {
+// HeadSource may know, without asking the log, what an owner's newest message is; see
+// eventlog.OwnerHeads.
+type HeadSource interface {
 	Newest(owner events.Owner) (seq uint64, known bool)
 }
 
@@ -97,7 +98,6 @@ func New(pool *pgxpool.Pool, log eventlog.Reader, opts Options) (*Fence, error) 
 		opts.Connection = func() uint64 { return 1 }
 	}
 	f := &Fence{pool: pool, log: log, opts: opts, channel: schema.Channel(schema.Name(pool))}
-	f.own, _ = log.(knower)
 	f.heads.fetch = log.Head
 	f.checkpoints.fetch = func(ctx context.Context) (projector.Checkpoint, error) { return projector.ReadCheckpoint(ctx, pool) }
 	m, err := newMetrics(opts.Registerer, f)
@@ -149,8 +149,8 @@ func (f *Fence) WaitOwnerHead(ctx context.Context, owner events.Owner) (Head, er
 		return Head{}, err
 	}
 	h := Head{Tables: f.Tables()} // before anything is waited for
-	if f.own != nil {
-		if seq, known := f.own.Newest(owner); known {
+	if f.opts.Heads != nil {
+		if seq, known := f.opts.Heads.Newest(owner); known {
 			h.Seq = seq
 			return h, f.wait(ctx, goal{partition.Of(owner), seq})
 		}

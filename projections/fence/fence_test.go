@@ -663,7 +663,7 @@ func TestALogThatKnowsIsNotAsked(t *testing.T) {
 	_, pool := world.Database(t)
 	log := &knowing{heads: heads{err: fmt.Errorf("down: %w", eventlog.ErrUnavailable)}, seq: 3, known: true}
 	waiting := make(chan struct{}, 1)
-	f := newFence(t, pool, log, func(o *fence.Options) { o.OnWait = func(uint64) { waiting <- struct{}{} } })
+	f := newFence(t, pool, log, func(o *fence.Options) { o.Heads, o.OnWait = log, func(uint64) { waiting <- struct{}{} } })
 	advance(t, pool, 0, 3)
 	world.Running(t, f.Run)
 	owner := world.NewActor().Owner

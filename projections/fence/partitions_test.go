@@ -109,7 +109,7 @@ func TestReadsAreNeverStaleWhileDividedAnew(t *testing.T) {
 	t.Parallel()
 	_, pool := world.Database(t)
 	log := world.NewLog(t)
-	replicas := replicasOf(t, pool, log)
+	replicas := replicasOf(t, pool, log, nil)
 	divisions := [][]partition.Run{{partition.All}, {lower, upper}, {{First: 0, End: 64}, {First: 64, End: 192}, {First: 192, End: 256}}}
 	start := func(division []partition.Run) (stop func()) {
 		stops := make([]func() error, len(division))

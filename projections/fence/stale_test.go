@@ -25,26 +25,26 @@ func TestReadsAreNeverStale(t *testing.T) {
 	t.Run("asking the log", func(t *testing.T) {
 		t.Parallel()
 		log := world.NewLog(t)
-		readsAreNeverStale(t, log, log)
+		readsAreNeverStale(t, log, nil)
 	})
 	t.Run("knowing what is in it", func(t *testing.T) {
 		t.Parallel()
 		server := natstest.Start(t)
 		log := world.OpenLog(t, server)
-		own := log.Log.(*eventlog.JetStream).WithOwn(eventlog.NewOwn(server))
-		log.Log = own
-		readsAreNeverStale(t, log, own)
-		if _, known := own.Newest(world.NewActor().Owner); !known {
+		heads := eventlog.WithOwnerHeads(log.Log, server)
+		log.Log = heads
+		readsAreNeverStale(t, log, heads)
+		if _, known := heads.Newest(world.NewActor().Owner); !known {
 			t.Error("it knew nothing")
 		}
 	})
 }
 
-func readsAreNeverStale(t *testing.T, log *world.Log, reader eventlog.Reader) {
+func readsAreNeverStale(t *testing.T, log *world.Log, heads fence.HeadSource) {
 	t.Helper()
 	_, pool := world.Database(t)
 	projectorOf(t, pool, log, partition.All)
-	replicas := replicasOf(t, pool, reader)
+	replicas := replicasOf(t, pool, log, heads)
 	var all sync.WaitGroup
 	read := make(chan struct{})
 	for i := range 12 {
@@ -74,11 +74,11 @@ func readsAreNeverStale(t *testing.T, log *world.Log, reader eventlog.Reader) {
 }
 
 // replicasOf makes fences as services on several machines have them.
-func replicasOf(t *testing.T, pool *pgxpool.Pool, log eventlog.Reader) []*fence.Fence {
+func replicasOf(t *testing.T, pool *pgxpool.Pool, log eventlog.Reader, heads fence.HeadSource) []*fence.Fence {
 	t.Helper()
 	replicas := make([]*fence.Fence, 3)
 	for i := range replicas {
-		replicas[i] = newFence(t, pool, log)
+		replicas[i] = newFence(t, pool, log, func(o *fence.Options) { o.Heads = heads })
 		if i > 0 { // the first one has nobody to wake it
 			world.Running(t, replicas[i].Run)
 		}

@@ -448,7 +448,7 @@ func TestASubjectThatNamesNoPartitionStopsAll(t *testing.T) {
 	at(t, pool, func(v projector.Vector) bool { return v.Lowest() == bad-1 && v.Highest() == bad-1 })
 }
 
-// timeless is a log that does not say when it stored what it tells: eventlog.Tail.
+// timeless is a log that does not say when it stored what it tells: eventlog.RecentAppends.
 type timeless struct{ *world.Log }
 
 func (l timeless) Follow(ctx context.Context, cfg eventlog.FollowConfig, yield func(eventlog.Slice) error) error {

@@ -12,12 +12,12 @@ import (
 
 // undated counts the records that come without a time.
 type undated struct {
-	*eventlog.JetStream
+	eventlog.Log
 	seen chan<- struct{}
 }
 
 func (u undated) Follow(ctx context.Context, cfg eventlog.FollowConfig, yield func(eventlog.Slice) error) error {
-	return u.JetStream.Follow(ctx, cfg, func(s eventlog.Slice) error {
+	return u.Log.Follow(ctx, cfg, func(s eventlog.Slice) error {
 		if s.Records[len(s.Records)-1].Time.IsZero() {
 			select {
 			case u.seen <- struct{}{}:
@@ -34,7 +34,7 @@ func TestProjectingTheTail(t *testing.T) {
 	t.Parallel()
 	url, pool := world.Database(t)
 	log := world.NewLog(t)
-	tailed := log.Log.(*eventlog.JetStream).WithTail(new(eventlog.Tail))
+	tailed := eventlog.WithRecentAppends(log.Log)
 	seen := make(chan struct{}, 50)
 	_, stop := project(t, pool, undated{tailed, seen})
 	writing, end := context.WithCancel(t.Context())

@@ -13,8 +13,9 @@ import (
 	"github.com/memory-ledger/ledger/projections/fence"
 )
 
-// NewAnchorer returns the anchorer of the configured chain. There has to be a fence.
-func NewAnchorer(b *Base) (*anchorer.Anchorer, error) {
+// NewAnchorer returns the anchorer of the configured chain. It appends nothing to a log that
+// the fence finds too short.
+func NewAnchorer(b *Base, f *fence.Fence) (*anchorer.Anchorer, error) {
 	cfg := b.Config
 	client, errURL := cfg.Chain()
 	key, errKey := cfg.Authority()
@@ -24,7 +25,7 @@ func NewAnchorer(b *Base) (*anchorer.Anchorer, error) {
 		return nil, err
 	}
 	return anchorer.New(anchorer.Config{
-		Pool: b.Pool, Log: fitting{follower(b.Log, "ANCHORER_CONSUMER", cfg.AnchorerConsumer), b.checkLog}, Chain: client, Authority: key, Program: id,
+		Pool: b.Pool, Log: fitting{b.follower("ANCHORER_CONSUMER", cfg.AnchorerConsumer), f.CheckLog}, Chain: client, Authority: key, Program: id,
 		Partitions: partitions, MaxWait: cfg.AnchorMaxWait, MaxLeaves: cfg.AnchorMaxLeaves,
 		PriorityFee: cfg.AnchorPriorityFee, MaxLamportsPerDay: cfg.AnchorMaxLamportsPerDay,
 		Commitment: chain.Commitment(cfg.AnchorCommitment),
@@ -38,11 +39,11 @@ func RunAnchorer(ctx context.Context, b *Base) error {
 	if err != nil {
 		return err
 	}
-	a, err := NewAnchorer(b)
+	a, err := NewAnchorer(b, f)
 	if err != nil {
 		return err
 	}
-	run := withStakes(b, a.Run)
+	run := withStakes(b, f, a.Run)
 	return withOps(ctx, b, "anchorer", a.Ready, func(ctx context.Context) error {
 		group, ctx := errgroup.WithContext(ctx)
 		group.Go(func() error { return f.Run(ctx) })

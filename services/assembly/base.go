@@ -23,6 +23,7 @@ import (
 	"github.com/memory-ledger/ledger/anchoring/chain"
 	"github.com/memory-ledger/ledger/anchoring/chainview"
 	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/infra/localnats"
 	natsconf "github.com/memory-ledger/ledger/infra/nats"
 	"github.com/memory-ledger/ledger/projections/fence"
 	"github.com/memory-ledger/ledger/projections/schema"
@@ -61,8 +62,13 @@ type Base struct {
 	Logger   *slog.Logger
 	Registry *prometheus.Registry
 	NATS     *nats.Conn
-	Log      *eventlog.JetStream
-	Pool     *pgxpool.Pool
+	// Stream is the log as its server keeps it. Log is the log that services use: the
+	// stream, or in a local run the stream and what makes it faster (accelerate.go).
+	Stream *eventlog.JetStream
+	Log    eventlog.Log
+	// Heads knows owners' newest messages; nil where the log has to be asked.
+	Heads fence.HeadSource
+	Pool  *pgxpool.Pool
 	// Traces makes tracers; nil where tracing is off, and so are they.
 	Traces *telemetry.Exporter
 
@@ -82,7 +88,6 @@ type Base struct {
 	Pace time.Duration
 
 	js       jetstream.JetStream
-	checkLog func(context.Context) error // of fitting; newFence sets it
 	replicas *replicas
 	log      waiting // for the log's server
 }
@@ -108,6 +113,11 @@ func Dial(cfg config.Config) Connector {
 // NewBase connects to log and database, waiting a minute for them to come up, and
 // brings the tables to this build's version, however long that takes.
 func NewBase(ctx context.Context, cfg config.Config, logger *slog.Logger, dial Connector) (*Base, error) {
+	return newBase(ctx, cfg, logger, dial, nil)
+}
+
+// newBase is NewBase with the server whose log is made faster, or nil.
+func newBase(ctx context.Context, cfg config.Config, logger *slog.Logger, dial Connector, fast *localnats.Server) (*Base, error) {
 	starting, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	b := &Base{Config: cfg, Logger: logger, Registry: prometheus.NewRegistry()}
@@ -121,6 +131,10 @@ func NewBase(ctx context.Context, cfg config.Config, logger *slog.Logger, dial C
 	if err := b.openLog(starting, dial); err != nil {
 		b.Close()
 		return nil, err
+	}
+	b.Log = b.Stream
+	if fast != nil {
+		b.accelerate(fast)
 	}
 	if err := b.openDatabase(ctx, starting); err != nil {
 		b.Close()
@@ -163,19 +177,19 @@ func (b *Base) openLog(ctx context.Context, dial Connector) error {
 		return fmt.Errorf("open jetstream: %w", err)
 	}
 	if err := b.log.ask(ctx, func(ctx context.Context) error {
-		b.Log, err = eventlog.Open(ctx, b.NATS)
+		b.Stream, err = eventlog.Open(ctx, b.NATS)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
 			if err = b.mayMake(); err != nil {
 				return err
 			}
-			b.Log, err = eventlog.Create(ctx, b.NATS, eventlog.Config{Replicas: b.Config.NATSReplicas})
+			b.Stream, err = eventlog.Create(ctx, b.NATS, eventlog.Config{Replicas: b.Config.NATSReplicas})
 		}
 		return err
 	}); err != nil {
 		return err
 	}
 	// What is whole can still be served.
-	if err := b.Log.Damaged(ctx); errors.Is(err, eventlog.ErrDamaged) {
+	if err := b.Stream.Damaged(ctx); errors.Is(err, eventlog.ErrDamaged) {
 		b.Logger.Error("the log's server has lost messages", "err", err)
 	}
 	return nil
@@ -325,7 +339,6 @@ func NewDeciding(ctx context.Context, b *Base) (*Deciding, error) {
 	store.Marked = keystore.Marked(stream)
 	if b.Durable != nil {
 		store.Syncer = b.Durable(keystore.Stream, true)
-		b.Log = b.Log.WithSyncer(b.Durable(eventlog.StreamName, false))
 	}
 	if d.Keys, err = keystore.Open(keys, store); err != nil {
 		return nil, err
@@ -340,7 +353,7 @@ func NewDeciding(ctx context.Context, b *Base) (*Deciding, error) {
 		return nil, err
 	}
 	d.Commands, err = command.NewExecutor(command.Config{
-		Log: newMeteredLog(fitting{b.Log, b.checkLog}, b.Registry), Loader: command.ReadModel{Pool: b.Pool, Now: time.Now}, Source: "/ledger",
+		Log: newMeteredLog(fitting{b.Log, d.Fence.CheckLog}, b.Registry), Loader: command.ReadModel{Pool: b.Pool, Now: time.Now}, Source: "/ledger",
 		NewID: NewID, CachedOwners: b.Config.CachedOwners,
 		MaxRunning: b.Config.MaxCommands, MaxWaiting: b.Config.MaxWaitingCommands,
 	})
@@ -431,10 +444,10 @@ func (d *Deciding) probes() []door.Probe {
 	probes := []door.Probe{
 		{Name: "log", Check: func(ctx context.Context) error {
 			_, err := d.Log.Head(ctx)
-			return errors.Join(err, d.Log.Storing())
+			return errors.Join(err, d.Stream.Storing())
 		}},
 		// What is whole can still be served; a projector that needs the rest stops.
-		{Name: "log content", Advisory: true, Check: d.Log.Damaged},
+		{Name: "log content", Advisory: true, Check: d.Stream.Damaged},
 		{Name: "replicas", Check: d.replicas.check, Advisory: true},
 		{Name: "database", Check: d.Pool.Ping},
 		{Name: "projection", Check: d.Fence.WaitAll},

@@ -177,12 +177,12 @@ func (l *local) runChain(ctx context.Context, d *Deciding) error {
 	if b.Config.SolanaRPCURL == "" {
 		return nil
 	}
-	anchorer, err := NewAnchorer(b)
+	anchorer, err := NewAnchorer(b, d.Fence)
 	if err != nil {
 		return err
 	}
 	l.anchorer.Store(anchorer)
-	return withStakes(b, anchorer.Run)(ctx)
+	return withStakes(b, d.Fence, anchorer.Run)(ctx)
 }
 
 // anchoring returns why memories stay unanchored, nil where they do not.

@@ -12,34 +12,31 @@ import (
 	"github.com/memory-ledger/ledger/projections/fence"
 )
 
-// provisioned is the log by a consumer that an administrator made. Where it is
-// not there, it says which setting names it and who makes it.
+// provisioned is the log, followed by a consumer that an administrator made. Where the
+// consumer is not there, the error says which setting names it and who makes it.
 type provisioned struct {
-	eventlog.Durable
+	eventlog.Log
+	durable            eventlog.Follower
 	consumer, variable string
 }
 
-// fitting is a log that nothing is decided on, or appended to, while it is older than
+// fitting is a log that refuses appends, and reads to decide on, while it is shorter than
 // the read models: an older copy may have been put in its place.
 type fitting struct {
 	eventlog.Log
 	check func(context.Context) error
 }
 
-// newFence returns a fence, which the appends of this process ask from now on.
+// newFence returns a fence over the read models and the log.
 func (b *Base) newFence(o fence.Options) (*fence.Fence, error) {
-	o.Logger, o.Connection = b.Logger, b.Log.Connection
-	f, err := fence.New(b.Pool, b.Log, o)
-	if err == nil {
-		b.checkLog = f.CheckLog
-	}
-	return f, err
+	o.Logger, o.Connection, o.Heads = b.Logger, b.Stream.Connection, b.Heads
+	return fence.New(b.Pool, b.Log, o)
 }
 
 // Append implements eventlog.Appender.
-func (l fitting) Append(ctx context.Context, a eventlog.Append) (uint64, error) {
+func (l fitting) Append(ctx context.Context, a eventlog.Append) (eventlog.Appended, error) {
 	if err := l.check(ctx); err != nil {
-		return 0, err
+		return eventlog.Appended{}, err
 	}
 	return l.Log.Append(ctx, a)
 }
@@ -52,18 +49,18 @@ func (l fitting) OwnerTail(ctx context.Context, f events.Family, o events.Owner,
 	return l.Log.OwnerTail(ctx, f, o, after, yield)
 }
 
-// follower returns the log as a service follows it: by the consumer that a
-// variable names, or by one of its own where it names none.
-func follower(log *eventlog.JetStream, variable, consumer string) eventlog.Log {
+// follower returns the log as a service follows it: by the consumer that a variable names,
+// or by a consumer of its own where the variable is empty.
+func (b *Base) follower(variable, consumer string) eventlog.Log {
 	if consumer == "" {
-		return log
+		return b.Log
 	}
-	return provisioned{log.Durable(consumer), consumer, variable}
+	return provisioned{b.Log, b.Stream.Durable(consumer), consumer, variable}
 }
 
 // Follow implements eventlog.Follower.
 func (p provisioned) Follow(ctx context.Context, cfg eventlog.FollowConfig, yield func(eventlog.Slice) error) error {
-	err := p.Durable.Follow(ctx, cfg, yield)
+	err := p.durable.Follow(ctx, cfg, yield)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
 		return fmt.Errorf("the log has no consumer %s, which %s names: run `ledger provision`: %w", p.consumer, p.variable, err)
 	}

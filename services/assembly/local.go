@@ -117,7 +117,7 @@ func (l *local) startNATS(ctx context.Context) error {
 		return err
 	}
 	l.nats, err = localnats.Start(ctx, localnats.Config{
-		Dir: dir, GroupSync: true, ReadStream: eventlog.StreamName, Logger: l.logger.With("server", "nats"),
+		Dir: dir, GroupSync: l.cfg.Accelerated(), ReadStream: eventlog.StreamName, Logger: l.logger.With("server", "nats"),
 	})
 	return err
 }
@@ -196,17 +196,17 @@ func (l *local) refit(ctx context.Context, log *eventlog.JetStream) {
 }
 
 func (l *local) serve(ctx context.Context) error {
-	base, err := NewBase(ctx, l.cfg, l.logger, l.connector())
+	fast := l.nats
+	if !l.cfg.Accelerated() {
+		fast = nil
+	}
+	base, err := newBase(ctx, l.cfg, l.logger, l.connector(), fast)
 	if err != nil {
 		return UnlessAsked(ctx, err)
 	}
 	defer base.Close()
 	if l.nats != nil {
-		l.refit(ctx, base.Log) // before its description is synced, which the syncer does
-		base.Durable = func(stream string, rewritten bool) eventlog.Syncer { return l.nats.GroupSync(stream, rewritten) }
-		// The server ends with this process, and all of this process appends by
-		// this log.
-		base.Log = base.Log.WithTail(new(eventlog.Tail)).WithOwn(eventlog.NewOwn(l.nats))
+		l.refit(ctx, base.Stream) // before the first write syncs the stream's description
 	}
 	base.Pace, base.APIs = localPace, 2
 	projector, err := NewProjector(base)

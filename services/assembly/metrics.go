@@ -30,17 +30,24 @@ func newMeteredLog(log eventlog.Log, registerer prometheus.Registerer) meteredLo
 	return m
 }
 
-// Append implements eventlog.Appender.
-func (m meteredLog) Append(ctx context.Context, a eventlog.Append) (uint64, error) {
+// Append implements eventlog.Appender. The span and the time of an append that succeeds end
+// with its Wait.
+func (m meteredLog) Append(ctx context.Context, a eventlog.Append) (eventlog.Appended, error) {
 	start := time.Now()
 	ctx, span := tracing.Start(ctx, "append")
-	seq, err := m.Log.Append(ctx, a)
-	if span.IsRecording() && err == nil {
-		span.SetAttributes(tracing.LastSeq.Int64(int64(seq)))
+	end := func(err error) error {
+		tracing.End(span, err)
+		m.appends.WithLabelValues(outcomeOf(err)).Observe(time.Since(start).Seconds())
+		return err
 	}
-	tracing.End(span, err)
-	m.appends.WithLabelValues(outcomeOf(err)).Observe(time.Since(start).Seconds())
-	return seq, err
+	appended, err := m.Log.Append(ctx, a)
+	if err != nil {
+		return appended, end(err)
+	}
+	if span.IsRecording() {
+		span.SetAttributes(tracing.LastSeq.Int64(int64(appended.Seq)))
+	}
+	return eventlog.Appended{Seq: appended.Seq, Sync: func(ctx context.Context) error { return end(appended.Wait(ctx)) }}, nil
 }
 
 func outcomeOf(err error) string {

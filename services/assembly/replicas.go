@@ -52,7 +52,7 @@ func (r *replicas) check(context.Context) error {
 // registerReplicas shows how many copies of the log are missing: the service goes on
 // without them, so nothing else tells.
 func (b *Base) registerReplicas() {
-	b.replicas = &replicas{ask: b.Log.Replication}
+	b.replicas = &replicas{ask: b.Stream.Replication}
 	b.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "ledger_log_replicas_missing",
 		Help: "Replicas of the log that should be there and are away, or far behind; NaN while the log does not say.",

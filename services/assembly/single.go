@@ -51,7 +51,7 @@ func NewProjector(b *Base) (*projector.Runner, error) {
 	}
 	return projector.New(projector.Config{
 		Projections: readmodel.All(),
-		Pool:        b.Pool, Log: follower(b.Log, "PROJECTOR_CONSUMER", b.Config.ProjectorConsumer), Partitions: partitions,
+		Pool:        b.Pool, Log: b.follower("PROJECTOR_CONSUMER", b.Config.ProjectorConsumer), Partitions: partitions,
 		Logger: b.Logger, Registerer: b.Registry, Tracer: b.Traces.Tracer("projector"), Pace: b.Pace,
 	})
 }

@@ -13,6 +13,7 @@ import (
 	stakechain "github.com/memory-ledger/ledger/anchoring/staking"
 	"github.com/memory-ledger/ledger/anchoring/staking/lots"
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/projections/fence"
 	"github.com/memory-ledger/ledger/services/core"
 	"github.com/memory-ledger/ledger/services/staking"
 )
@@ -71,7 +72,7 @@ func (d *Deciding) liveStaking(ctx context.Context) (core.Staking, func(context.
 		// about the chain. Its sweep records what a status has shown already.
 		return staking.New(cfg), func(context.Context) {}, nil
 	}
-	watcher := d.stakeWatcher(onchain, "/core", 0)
+	watcher := d.stakeWatcher(onchain, d.Fence, "/core", 0)
 	cfg.Notice = watcher.Notice
 	return staking.New(cfg), watcher.Run, nil
 }
@@ -112,18 +113,18 @@ func withoutChain(amount string) (core.UnsignedTransaction, error) {
 }
 
 // withStakes runs the anchorer, and records stakes beside it.
-func withStakes(b *Base, run func(context.Context) error) func(context.Context) error {
+func withStakes(b *Base, f *fence.Fence, run func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		group, ctx := errgroup.WithContext(ctx)
 		group.Go(func() error { return run(ctx) })
-		group.Go(func() error { return watchStakes(ctx, b) })
+		group.Go(func() error { return watchStakes(ctx, b, f) })
 		return group.Wait()
 	}
 }
 
 // watchStakes records what all owners' vaults go through until ctx ends. It
 // returns at once where no mint is configured.
-func watchStakes(ctx context.Context, b *Base) error {
+func watchStakes(ctx context.Context, b *Base, f *fence.Fence) error {
 	if b.Config.StakeMint == "" {
 		return nil
 	}
@@ -131,13 +132,13 @@ func watchStakes(ctx context.Context, b *Base) error {
 	if err != nil {
 		return err
 	}
-	b.stakeWatcher(onchain, "/anchorer", stakeSweep).Run(ctx)
+	b.stakeWatcher(onchain, f, "/anchorer", stakeSweep).Run(ctx)
 	return nil
 }
 
-func (b *Base) stakeWatcher(onchain *stakechain.Chain, source string, sweep time.Duration) *stakechain.Watcher {
+func (b *Base) stakeWatcher(onchain *stakechain.Chain, f *fence.Fence, source string, sweep time.Duration) *stakechain.Watcher {
 	return stakechain.NewWatcher(stakechain.WatcherConfig{
-		Chain: onchain, Store: staking.ReadModel{Pool: b.Pool}, Log: fitting{b.Log, b.checkLog}, Source: source,
+		Chain: onchain, Store: staking.ReadModel{Pool: b.Pool}, Log: fitting{b.Log, f.CheckLog}, Source: source,
 		Now: time.Now, NewID: NewID, Logger: b.Logger, Sweep: sweep,
 	})
 }

@@ -348,28 +348,23 @@ func (x *Executor) append(ctx context.Context, t *turn, d Decision, commandID st
 	if err != nil {
 		return false, fmt.Errorf("encode decision: %w", err)
 	}
-	_, err = x.cfg.Log.Append(ctx, eventlog.Append{
+	appended, err := x.cfg.Log.Append(ctx, eventlog.Append{
 		Family: events.FamilyLedger, Owner: e.state.Owner, Kind: d.Kind,
 		CommandID: commandID, Expected: e.state.Seq, Payload: payload,
-		Stored: func(seq uint64) {
-			e.state.Apply(seq, batch)
-			t.pass()
-		},
 	})
 	switch {
-	case err == nil:
-		return true, nil
-	case t.passed: // the sync failed; the state is the next command's
-		return false, err
 	case errors.Is(err, eventlog.ErrConflict):
 		e.fresh = false
 		return false, nil
-	default:
-		// Whether the message is in the log is unknown to us. Nothing is
-		// lost: the next command of this owner looks first.
+	case err != nil:
+		// The message may be in the log. Nothing is lost: the next command of this owner
+		// looks first.
 		e.fresh = false
 		return false, err
 	}
+	e.state.Apply(appended.Seq, batch)
+	t.pass()
+	return true, appended.Wait(ctx)
 }
 
 // catchUp brings the entry's state to the newest event of the owner.

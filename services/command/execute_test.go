@@ -138,24 +138,25 @@ type faulty struct {
 	count int
 }
 
-func (f *faulty) Append(ctx context.Context, a eventlog.Append) (uint64, error) {
+func (f *faulty) Append(ctx context.Context, a eventlog.Append) (eventlog.Appended, error) {
 	f.mu.Lock()
 	f.count++
 	fault := f.fault[f.count]
 	f.mu.Unlock()
 	switch fault {
 	case "not stored":
-		return 0, fmt.Errorf("injected: %w", eventlog.ErrUnavailable)
+		return eventlog.Appended{}, fmt.Errorf("injected: %w", eventlog.ErrUnavailable)
 	case "lost":
-		return 0, fmt.Errorf("injected: %w", eventlog.ErrUncertain)
+		return eventlog.Appended{}, fmt.Errorf("injected: %w", eventlog.ErrUncertain)
 	case "stored, answer lost":
-		a.Stored = nil
-		fallthrough
-	case "stored, not synced":
 		if _, err := f.Log.Append(ctx, a); err != nil {
-			return 0, err
+			return eventlog.Appended{}, err
 		}
-		return 0, fmt.Errorf("injected: %w", eventlog.ErrUncertain)
+		return eventlog.Appended{}, fmt.Errorf("injected: %w", eventlog.ErrUncertain)
+	case "stored, not synced":
+		appended, err := f.Log.Append(ctx, a)
+		appended.Sync = func(context.Context) error { return fmt.Errorf("injected: %w", eventlog.ErrUncertain) }
+		return appended, err
 	}
 	return f.Log.Append(ctx, a)
 }
@@ -229,13 +230,13 @@ type stuck struct {
 	release chan struct{}
 }
 
-func (s *stuck) Append(ctx context.Context, a eventlog.Append) (uint64, error) {
+func (s *stuck) Append(ctx context.Context, a eventlog.Append) (eventlog.Appended, error) {
 	s.begun <- struct{}{}
 	select {
 	case <-s.release:
 		return s.Log.Append(ctx, a)
 	case <-ctx.Done():
-		return 0, fmt.Errorf("%w: %w", eventlog.ErrUncertain, ctx.Err())
+		return eventlog.Appended{}, fmt.Errorf("%w: %w", eventlog.ErrUncertain, ctx.Err())
 	}
 }
 
@@ -349,17 +350,13 @@ type unsynced struct {
 	release chan struct{}
 }
 
-func (u *unsynced) Append(ctx context.Context, a eventlog.Append) (uint64, error) {
-	stored := a.Stored
-	a.Stored = func(seq uint64) {
-		stored(seq)
+func (u *unsynced) Append(ctx context.Context, a eventlog.Append) (eventlog.Appended, error) {
+	appended, err := u.Log.Append(ctx, a)
+	if err == nil {
 		u.stored <- struct{}{}
 	}
-	seq, err := u.Log.Append(ctx, a)
-	if err != nil {
-		return 0, err
-	}
-	return seq, u.Sync(ctx)
+	appended.Sync = u.Sync
+	return appended, err
 }
 
 func (u *unsynced) Sync(ctx context.Context) error {
@@ -446,12 +443,12 @@ type conflicting struct {
 	lost atomic.Int64
 }
 
-func (c *conflicting) Append(ctx context.Context, a eventlog.Append) (uint64, error) {
-	seq, err := c.Log.Append(ctx, a)
+func (c *conflicting) Append(ctx context.Context, a eventlog.Append) (eventlog.Appended, error) {
+	appended, err := c.Log.Append(ctx, a)
 	if errors.Is(err, eventlog.ErrConflict) {
 		c.lost.Add(1)
 	}
-	return seq, err
+	return appended, err
 }
 
 // TestNobodyConflictsWithOneself: an owner's commands in one process are decided

@@ -67,6 +67,7 @@ type Config struct {
 	SolanaRPCURL        string        `env:"SOLANA_RPC_URL" run:"local chain" for:"apis anchorer verify env" doc:"the chain's JSON-RPC endpoint"`
 	AuthorityKeypair    string        `env:"AUTHORITY_KEYPAIR" run:"generated once" for:"anchorer run verify" doc:"Solana CLI keypair file of who commits"`
 	CommitmentProgramID string        `env:"COMMITMENT_PROGRAM_ID" run:"deployed locally" for:"anchorer run verify" doc:"address of the commitment program"`
+	Accelerators        string        `env:"ACCELERATORS" envDefault:"on" for:"run" doc:"'off' runs without what makes a local run's log faster: the log's server syncs each message by itself, and every read of the log asks it; for comparisons, and to find out what a fault is of"`
 	LocalChain          string        `env:"LOCAL_CHAIN" envDefault:"on" for:"run" doc:"'off' keeps a local run from starting a chain of its own"`
 	StakeMint           string        `env:"STAKE_MINT" for:"core-api anchorer run" doc:"address of the stake mint; with 'STAKING_PROGRAM_ID' it turns staking on"`
 	StakingProgramID    string        `env:"STAKING_PROGRAM_ID" for:"core-api anchorer run" doc:"address of the staking program"`
@@ -184,6 +185,9 @@ func (c *Config) setDefaults() {
 	c.ExtensionURL = strings.TrimRight(c.ExtensionURL, "/")
 }
 
+// Accelerated reports whether a local run uses what makes its log faster.
+func (c *Config) Accelerated() bool { return c.Accelerators == "on" }
+
 // Production reports whether underlying messages are to be hidden.
 func (c *Config) Production() bool { return strings.EqualFold(c.Environment, production) }
 
@@ -215,6 +219,9 @@ func (c *Config) validate() []error {
 	}
 	if _, err := partition.Parse(c.AnchorPartitions); err != nil {
 		problem("ANCHOR_PARTITIONS: %w", err)
+	}
+	if c.Accelerators != "on" && c.Accelerators != "off" {
+		problem("ACCELERATORS: must be on or off")
 	}
 	if c.LocalChain != "on" && c.LocalChain != "off" {
 		problem("LOCAL_CHAIN: must be on or off")

@@ -113,7 +113,7 @@ func (l countedLog) OwnerNewest(ctx context.Context, f events.Family, o events.O
 	return l.Log.OwnerNewest(ctx, f, o, kind)
 }
 
-func (l countedLog) Append(ctx context.Context, a eventlog.Append) (uint64, error) {
+func (l countedLog) Append(ctx context.Context, a eventlog.Append) (eventlog.Appended, error) {
 	l.appends.Add(1)
 	return l.Log.Append(ctx, a)
 }

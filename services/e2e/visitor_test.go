@@ -85,7 +85,7 @@ func revoke(t *testing.T, url string, owner events.Owner, key string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := log.Append(t.Context(), eventlog.Append{
+	if _, err := eventlog.AppendAndWait(t.Context(), log, eventlog.Append{
 		Family: events.FamilyLedger, Owner: owner, Kind: events.KindKey, CommandID: command, Expected: last, Payload: payload,
 	}); err != nil {
 		t.Fatal(err)

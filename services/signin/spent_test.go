@@ -45,17 +45,17 @@ func (noKeys) EnsureDataKey(context.Context, events.Owner) error { return nil }
 // troubledLog is a real log whose next append goes as it is told.
 type troubledLog struct {
 	eventlog.Log
-	next atomic.Pointer[func(context.Context, eventlog.Append) (uint64, error)]
+	next atomic.Pointer[func(context.Context, eventlog.Append) (eventlog.Appended, error)]
 }
 
-func (l *troubledLog) Append(ctx context.Context, a eventlog.Append) (uint64, error) {
+func (l *troubledLog) Append(ctx context.Context, a eventlog.Append) (eventlog.Appended, error) {
 	if trouble := l.next.Swap(nil); trouble != nil {
 		return (*trouble)(ctx, a)
 	}
 	return l.Log.Append(ctx, a)
 }
 
-func (l *troubledLog) once(trouble func(context.Context, eventlog.Append) (uint64, error)) {
+func (l *troubledLog) once(trouble func(context.Context, eventlog.Append) (eventlog.Appended, error)) {
 	l.next.Store(&trouble)
 }
 
@@ -237,16 +237,18 @@ func TestAnAlteredMessage(t *testing.T) {
 // is known or not, so the same answer is good once more, and then never.
 func TestAFailedSignInKeepsTheNonce(t *testing.T) {
 	t.Parallel()
-	for name, trouble := range map[string]func(f *frontDesk) func(context.Context, eventlog.Append) (uint64, error){
-		"lost": func(*frontDesk) func(context.Context, eventlog.Append) (uint64, error) {
-			return func(context.Context, eventlog.Append) (uint64, error) { return 0, eventlog.ErrUnavailable }
+	for name, trouble := range map[string]func(f *frontDesk) func(context.Context, eventlog.Append) (eventlog.Appended, error){
+		"lost": func(*frontDesk) func(context.Context, eventlog.Append) (eventlog.Appended, error) {
+			return func(context.Context, eventlog.Append) (eventlog.Appended, error) {
+				return eventlog.Appended{}, eventlog.ErrUnavailable
+			}
 		},
-		"stored, and not known": func(f *frontDesk) func(context.Context, eventlog.Append) (uint64, error) {
-			return func(ctx context.Context, a eventlog.Append) (uint64, error) {
+		"stored, and not known": func(f *frontDesk) func(context.Context, eventlog.Append) (eventlog.Appended, error) {
+			return func(ctx context.Context, a eventlog.Append) (eventlog.Appended, error) {
 				if _, err := f.log.Log.Append(ctx, a); err != nil {
-					return 0, err
+					return eventlog.Appended{}, err
 				}
-				return 0, eventlog.ErrUncertain
+				return eventlog.Appended{}, eventlog.ErrUncertain
 			}
 		},
 	} {
@@ -298,9 +300,9 @@ func TestAClaimEndsByItself(t *testing.T) {
 	t.Parallel()
 	f := newFrontDesk(t)
 	answer := challenge(t, f.extension)
-	f.log.once(func(context.Context, eventlog.Append) (uint64, error) {
+	f.log.once(func(context.Context, eventlog.Append) (eventlog.Appended, error) {
 		f.nonces.deaf.Store(true)
-		return 0, eventlog.ErrUnavailable
+		return eventlog.Appended{}, eventlog.ErrUnavailable
 	})
 	if _, err := f.extension.Verify(t.Context(), answer); !errors.Is(err, eventlog.ErrUnavailable) {
 		t.Fatal(err)
@@ -378,11 +380,11 @@ func TestOneAtATime(t *testing.T) {
 			f := newFrontDesk(t)
 			answer := challenge(t, f.extension)
 			begun, goOn, first := make(chan struct{}), make(chan struct{}), make(chan error, 1)
-			f.log.once(func(ctx context.Context, a eventlog.Append) (uint64, error) {
+			f.log.once(func(ctx context.Context, a eventlog.Append) (eventlog.Appended, error) {
 				close(begun)
 				<-goOn
 				if test.fails != nil {
-					return 0, test.fails
+					return eventlog.Appended{}, test.fails
 				}
 				return f.log.Log.Append(ctx, a)
 			})

@@ -132,7 +132,7 @@ func deposit(t *testing.T, log *eventlog.JetStream, owner events.Owner) (seq uin
 		Data: &events.StakeDeposited{Mint: "mint", Vault: "vault", Amount: "5", Signature: "signature", Slot: 7, BlockTime: events.At(time.Now())},
 	}})
 	must(t, err)
-	seq, err = log.Append(t.Context(), eventlog.Append{
+	seq, err = eventlog.AppendAndWait(t.Context(), log, eventlog.Append{
 		Family: events.FamilyChain, Owner: owner, Kind: events.KindStake, CommandID: command, Payload: payload,
 	})
 	must(t, err)

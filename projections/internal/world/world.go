@@ -297,7 +297,7 @@ func (a *Actor) append(t testing.TB, log eventlog.Appender, m Message) uint64 {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	seq, err := log.Append(ctx, eventlog.Append{
+	seq, err := eventlog.AppendAndWait(ctx, log, eventlog.Append{
 		Family: m.Family, Owner: a.Owner, Kind: m.Kind, CommandID: m.Events[0].CommandID,
 		Expected: *expected, Payload: m.Payload(t),
 	})

@@ -31,11 +31,11 @@ func (w *world) bareLog(ctx context.Context) (result, error) {
 	if err != nil {
 		return result{}, err
 	}
-	log, err := eventlog.Create(ctx, nc, eventlog.Config{})
+	stream, err := eventlog.Create(ctx, nc, eventlog.Config{})
 	if err != nil {
 		return result{}, err
 	}
-	log = log.WithSyncer(server.GroupSync(eventlog.StreamName, false))
+	log := eventlog.WithGroupSync(stream, server.GroupSync(eventlog.StreamName, false))
 	payload := make([]byte, 700)
 	end := time.Now().Add(w.duration)
 	latencies, errs := make([][]time.Duration, w.connections), make([]error, w.connections)
@@ -48,7 +48,7 @@ func (w *world) bareLog(ctx context.Context) (result, error) {
 			var last uint64
 			for time.Now().Before(end) {
 				begin := time.Now()
-				seq, err := log.Append(ctx, eventlog.Append{
+				seq, err := eventlog.AppendAndWait(ctx, log, eventlog.Append{
 					Family: events.FamilyLedger, Owner: owner, Kind: events.KindMemory,
 					CommandID: fmt.Sprint("bench-", commands.Add(1)), Expected: last, Payload: payload,
 				})

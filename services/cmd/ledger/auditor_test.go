@@ -81,7 +81,7 @@ func write(t *testing.T, url string, memories int) events.Owner {
 		if err != nil {
 			t.Fatal(err)
 		}
-		last, err = log.Append(t.Context(), eventlog.Append{Family: events.FamilyLedger, Owner: owner, Kind: kind, CommandID: command, Expected: last, Payload: payload})
+		last, err = eventlog.AppendAndWait(t.Context(), log, eventlog.Append{Family: events.FamilyLedger, Owner: owner, Kind: kind, CommandID: command, Expected: last, Payload: payload})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -213,7 +213,7 @@ func TestAuditorTailsAndVerifies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := log.Append(ctx, eventlog.Append{Family: events.FamilyLedger, Owner: owner, Kind: events.KindMemory, CommandID: "c", Expected: 21, Payload: payload}); err != nil {
+	if _, err := eventlog.AppendAndWait(ctx, log, eventlog.Append{Family: events.FamilyLedger, Owner: owner, Kind: events.KindMemory, CommandID: "c", Expected: 21, Payload: payload}); err != nil {
 		t.Fatal(err)
 	}
 	out, err := ledger(ctx, "verify", "--log-only")

@@ -229,10 +229,7 @@ func patienceWith(named bool) time.Duration {
 // goOn follows the log until it is asked to stop, or its server is away for too
 // long.
 func (t *tailing) goOn(ctx context.Context, log eventlog.Direct, subject string, out io.Writer) error {
-	follow := eventlog.FollowConfig{From: t.from}
-	if subject != "" {
-		follow.Subjects = []string{subject}
-	}
+	follow := eventlog.FollowConfig{From: t.from, Subject: subject}
 	err := log.Follow(ctx, follow, t.printer(out))
 	if cause := context.Cause(ctx); errors.Is(cause, errAway) {
 		return cause

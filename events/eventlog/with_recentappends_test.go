@@ -15,13 +15,13 @@ import (
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 )
 
-// tailed is a log with a tail, and another process's view of the same log.
-func tailed(t *testing.T) (own, others eventlog.Log) {
+// withMemory returns a log with recent appends, and another process's view of the same log.
+func withMemory(t *testing.T) (own, others eventlog.Log) {
 	t.Helper()
 	server := natstest.Start(t)
 	log, _ := open(t, server.URL())
 	others, _ = open(t, server.URL())
-	return log.WithTail(new(eventlog.Tail)), others
+	return eventlog.WithRecentAppends(log), others
 }
 
 // fill appends from several owners at a time until it is stopped, which it is at
@@ -34,7 +34,7 @@ func fill(t *testing.T, log eventlog.Log, payload []byte) (stop func()) {
 		writers.Go(func() {
 			owner, last := logtest.Owner(), uint64(0)
 			for ctx.Err() == nil {
-				seq, err := log.Append(context.WithoutCancel(ctx), eventlog.Append{
+				seq, err := eventlog.AppendAndWait(context.WithoutCancel(ctx), log, eventlog.Append{
 					Family: events.FamilyLedger, Owner: owner, Kind: events.KindMemory,
 					CommandID: logtest.CommandID(), Expected: last, Payload: payload,
 				})
@@ -82,16 +82,16 @@ func watched(ctx context.Context, log eventlog.Log, seen func(r *eventlog.Record
 	return fmt.Errorf("ended at %d: %w", next, errors.Join(err, ctx.Err()))
 }
 
-// fromTail tells where a record came from: the log knows when it stored it.
-func fromTail(r *eventlog.Record) bool { return r.Time.IsZero() }
+// fromMemory tells where a record came from: the log knows when it stored it.
+func fromMemory(r *eventlog.Record) bool { return r.Time.IsZero() }
 
-// A follower turns to the tail under load, gets the same bytes there as the log
+// A follower turns to memory under load, gets the same bytes there as the log
 // holds, and what others append in between, or afterwards, from the log.
-func TestTailIsUsedAndLeft(t *testing.T) {
+func TestRecentAppendsAreUsedAndLeft(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	own, others := tailed(t)
+	own, others := withMemory(t)
 	stop := fill(t, own, []byte("own"))
 
 	const foreign = 20
@@ -99,7 +99,7 @@ func TestTailIsUsedAndLeft(t *testing.T) {
 	foreigner, last := logtest.Owner(), uint64(0)
 	intrude := func() {
 		var err error
-		if last, err = others.Append(ctx, eventlog.Append{
+		if last, err = eventlog.AppendAndWait(ctx, others, eventlog.Append{
 			Family: events.FamilyChain, Owner: foreigner, Kind: events.KindBatch,
 			CommandID: logtest.CommandID(), Expected: last, Payload: []byte("foreign"),
 		}); err != nil {
@@ -111,8 +111,8 @@ func TestTailIsUsedAndLeft(t *testing.T) {
 		got = append(got, *r)
 		switch {
 		case bytes.Equal(r.Payload, []byte("foreign")):
-			if fromTail(r) {
-				t.Error("somebody else's message is in the tail")
+			if fromMemory(r) {
+				t.Error("another process's message is in memory")
 			}
 			if fromOthers++; fromOthers == foreign {
 				return true
@@ -120,7 +120,7 @@ func TestTailIsUsedAndLeft(t *testing.T) {
 			if fromOthers > 2 {
 				intrude() // one after the other, and no other writer
 			}
-		case fromTail(r):
+		case fromMemory(r):
 			fromTheTail++
 			switch {
 			case turned < 2 && fromTheTail >= 100*(turned+1):
@@ -135,7 +135,7 @@ func TestTailIsUsedAndLeft(t *testing.T) {
 		return false
 	})
 	if err != nil {
-		t.Fatalf("%v; %d from the tail, %d of others", err, fromTheTail, fromOthers)
+		t.Fatalf("%v; %d from memory, %d of others", err, fromTheTail, fromOthers)
 	}
 	i := 0
 	err = watched(ctx, others, func(r *eventlog.Record) bool {
@@ -150,22 +150,22 @@ func TestTailIsUsedAndLeft(t *testing.T) {
 	}
 }
 
-// What the tail does not keep comes from the log.
-func TestTailLeavesLargeMessagesOut(t *testing.T) {
+// What memory does not keep comes from the log.
+func TestRecentAppendsLeaveLargeMessagesOut(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	own, _ := tailed(t)
+	own, _ := withMemory(t)
 	fill(t, own, []byte("small"))
 	large := bytes.Repeat([]byte("x"), 1<<16)
 	appended := false
 	err := watched(ctx, own, func(r *eventlog.Record) bool {
 		if len(r.Payload) == len(large) {
-			return !fromTail(r)
+			return !fromMemory(r)
 		}
-		if fromTail(r) && !appended {
+		if fromMemory(r) && !appended {
 			appended = true
-			if _, err := own.Append(ctx, eventlog.Append{
+			if _, err := eventlog.AppendAndWait(ctx, own, eventlog.Append{
 				Family: events.FamilyLedger, Owner: logtest.Owner(), Kind: events.KindMemory,
 				CommandID: logtest.CommandID(), Payload: large,
 			}); err != nil {
@@ -179,16 +179,16 @@ func TestTailLeavesLargeMessagesOut(t *testing.T) {
 	}
 }
 
-// A follower that can't keep up loses the tail and nothing else.
-func TestTailIsOutrun(t *testing.T) {
+// A follower that can't keep up loses memory and nothing else.
+func TestRecentAppendsAreOutrun(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	own, others := tailed(t)
+	own, others := withMemory(t)
 	fill(t, own, []byte("own"))
 	waited := false
 	err := watched(ctx, own, func(r *eventlog.Record) bool {
-		if !waited && fromTail(r) {
+		if !waited && fromMemory(r) {
 			waited = true
 			for head, target := uint64(0), r.Seq+5000; head < target; {
 				var err error
@@ -199,7 +199,7 @@ func TestTailIsOutrun(t *testing.T) {
 			}
 			return false
 		}
-		return waited && !fromTail(r)
+		return waited && !fromMemory(r)
 	})
 	if err != nil {
 		t.Error(err)

@@ -16,7 +16,7 @@ import (
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 )
 
-// house is premises as the test wants them.
+// house is a server as the test wants it.
 type house struct {
 	visits   atomic.Uint64
 	visitors atomic.Int64
@@ -35,13 +35,13 @@ func named(n int) events.Owner {
 	return events.OwnerFromBytes([32]byte{byte(n), byte(n >> 8), byte(n >> 16)})
 }
 
-// TestOwnIsBelievedWhileNobodyElseIsThere, and nothing is in doubt; otherwise
+// TestOwnerHeadsAreBelievedWhileAlone, and nothing is in doubt; otherwise
 // once both was so for a while.
-func TestOwnIsBelievedWhileNobodyElseIsThere(t *testing.T) {
+func TestOwnerHeadsAreBelievedWhileAlone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h := new(house)
-		o := NewOwn(h)
+		o := WithOwnerHeads(nil, h)
 		head := uint64(10)
 		var failing error
 		look := func() {
@@ -62,7 +62,7 @@ func TestOwnIsBelievedWhileNobodyElseIsThere(t *testing.T) {
 		failing = nil
 		look()
 		want(1, 0, false) // too soon
-		time.Sleep(ownPause)
+		time.Sleep(headsPause)
 		look()
 		want(1, 10, true)
 		o.note(named(1), 12)
@@ -77,19 +77,19 @@ func TestOwnIsBelievedWhileNobodyElseIsThere(t *testing.T) {
 		want(1, 0, false)
 		head = 20
 		for range 3 { // as long as somebody is there
-			time.Sleep(ownPause)
+			time.Sleep(headsPause)
 			look()
 			want(1, 0, false)
 		}
 		leave()
-		time.Sleep(ownPause)
+		time.Sleep(headsPause)
 		look()
 		want(1, 0, false) // gone, but a moment ago
 		h.visit()()
-		time.Sleep(ownPause)
+		time.Sleep(headsPause)
 		look()
 		want(1, 0, false) // somebody else was there meanwhile
-		time.Sleep(ownPause)
+		time.Sleep(headsPause)
 		look()
 		want(1, 20, true)
 		want(3, 20, true)
@@ -97,10 +97,10 @@ func TestOwnIsBelievedWhileNobodyElseIsThere(t *testing.T) {
 		o.doubt()
 		want(1, 0, false)
 		head = 21
-		time.Sleep(ownPause)
+		time.Sleep(headsPause)
 		look()
 		want(1, 0, false)
-		time.Sleep(ownPause)
+		time.Sleep(headsPause)
 		look()
 		want(1, 21, true)
 	})
@@ -111,7 +111,7 @@ func TestOwnIsBelievedWhileNobodyElseIsThere(t *testing.T) {
 func TestADoubtWhileItLooks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		o := NewOwn(new(house))
+		o := WithOwnerHeads(nil, new(house))
 		o.look(time.Now(), func(context.Context) (uint64, error) {
 			o.note(named(1), 6) // under way before, and noted after
 			o.doubt()
@@ -124,20 +124,20 @@ func TestADoubtWhileItLooks(t *testing.T) {
 	})
 }
 
-func TestOwnKnowsSoManyOwners(t *testing.T) {
+func TestOwnerHeadsAreBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		o := NewOwn(new(house))
+		o := WithOwnerHeads(nil, new(house))
 		o.look(time.Now(), func(context.Context) (uint64, error) { return 0, nil })
 		synctest.Wait()
-		for n := 1; n <= ownOwners; n++ {
+		for n := 1; n <= headsOwners; n++ {
 			o.note(named(n), uint64(n))
 		}
 		if seq, known := o.of(named(7)); seq != 7 || !known {
 			t.Errorf("%d, %t", seq, known)
 		}
-		o.note(named(ownOwners+1), ownOwners+1)
-		if seq, known := o.of(named(7)); seq != ownOwners+1 || !known || len(o.newest) != 0 {
+		o.note(named(headsOwners+1), headsOwners+1)
+		if seq, known := o.of(named(7)); seq != headsOwners+1 || !known || len(o.newest) != 0 {
 			t.Errorf("%d, %t, %d kept", seq, known, len(o.newest))
 		}
 	})
@@ -148,38 +148,41 @@ type broken struct{ err error }
 
 func (b broken) Sync(context.Context) error { return b.err }
 
-// TestWhatIsToldIsKnown: once a message is in the log, whoever is told of it finds it
-// known; the tail has it only where it is on stable storage.
-func TestWhatIsToldIsKnown(t *testing.T) {
+// TestWhatIsAppendedIsKnown: once Append returned, the owner's head is known. Memory keeps the
+// message only once it is on stable storage.
+func TestWhatIsAppendedIsKnown(t *testing.T) {
 	t.Parallel()
 	conn, err := natstest.Start(t).Connect()
 	if err != nil {
 		t.Fatal(err)
 	}
-	log, err := Create(t.Context(), conn, Config{})
+	stream, err := Create(t.Context(), conn, Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	own, tail := NewOwn(new(house)), new(Tail)
-	own.believed = true
-	log = log.WithOwn(own).WithTail(tail)
 	last := uint64(0)
 	for _, lost := range []error{nil, errors.New("the disk failed")} {
-		before := last
-		_, err := log.WithSyncer(broken{lost}).Append(t.Context(), Append{
+		recent := WithRecentAppends(WithGroupSync(stream, broken{lost}))
+		heads := WithOwnerHeads(recent, new(house))
+		heads.believed = true
+		appended, err := heads.Append(t.Context(), Append{
 			Family: events.FamilyLedger, Owner: named(1), Kind: events.KindMemory, CommandID: fmt.Sprint(last), Expected: last, Payload: []byte("x"),
-			Stored: func(seq uint64) {
-				last = seq
-				if newest, known := log.Newest(named(1)); !known || newest != seq {
-					t.Errorf("stored at %d, and known is %d, %t", seq, newest, known)
-				}
-			},
 		})
-		if last == before || !errors.Is(err, lost) || lost != nil && !errors.Is(err, ErrUncertain) {
-			t.Fatalf("stored at %d: %v", last, err)
+		if err != nil {
+			t.Fatal(err)
 		}
-		if has := tail.holds(last, last); has != (lost == nil) {
-			t.Errorf("synced: %v, and the tail has it: %t", lost, has)
+		last = appended.Seq
+		if newest, known := heads.Newest(named(1)); !known || newest != last {
+			t.Errorf("stored at %d, and known is %d, %t", last, newest, known)
+		}
+		if recent.holds(last, last) {
+			t.Error("memory has a message before it is synced")
+		}
+		if err := appended.Wait(t.Context()); !errors.Is(err, lost) || lost != nil && !errors.Is(err, ErrUncertain) {
+			t.Errorf("the wait ended with %v", err)
+		}
+		if has := recent.holds(last, last); has != (lost == nil) {
+			t.Errorf("synced: %v, and memory has it: %t", lost, has)
 		}
 	}
 }
@@ -193,13 +196,12 @@ func TestNewestIsNeverBehind(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	log, err := Create(t.Context(), inside, Config{})
+	stream, err := Create(t.Context(), inside, Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	own := NewOwn(server)
-	own.pause = 2 * time.Millisecond
-	log = log.WithOwn(own)
+	log := WithOwnerHeads(stream, server)
+	log.pause = 2 * time.Millisecond
 
 	const owners, rounds = 4, 120
 	var (
@@ -208,10 +210,10 @@ func TestNewestIsNeverBehind(t *testing.T) {
 		turns        [owners]sync.Mutex // one writer of an owner at a time
 		known, asked atomic.Int64
 	)
-	appendTo := func(log *JetStream, n int) error {
+	appendTo := func(log Log, n int) error {
 		turns[n].Lock()
 		defer turns[n].Unlock()
-		seq, err := log.Append(t.Context(), Append{
+		seq, err := AppendAndWait(t.Context(), log, Append{
 			Family: events.FamilyLedger, Owner: named(n), Kind: events.KindMemory,
 			CommandID: fmt.Sprint(n, "-", acknowledged[n].Load()), Expected: acknowledged[n].Load(), Payload: []byte("x"),
 		})
