@@ -74,8 +74,8 @@ fuzz: ## each fuzz target for a short time
 	$(FUZZ) '^FuzzCanonicalize$$' ./events/canonical
 	$(FUZZ) '^FuzzPlain$$' ./events/canonical
 	$(FUZZ) '^FuzzPlainMemory$$' ./services/door
-	$(FUZZ) '^FuzzMatch$$' ./services/memory
-	$(FUZZ) '^FuzzMatchEach$$' ./services/memory
+	$(FUZZ) '^FuzzMatch$$' ./services/search
+	$(FUZZ) '^FuzzFind$$' ./services/search
 	$(FUZZ) '^FuzzCopy$$' ./projections/memories
 	$(FUZZ) '^FuzzParse$$' ./projections/pages
 

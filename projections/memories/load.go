@@ -26,23 +26,17 @@ func Load(ctx context.Context, pool *pgxpool.Pool, owner events.Owner, from, to 
 	if from >= to || from > math.MaxInt64 {
 		return nil, nil
 	}
-	which := fmt.Sprintf(`leaf_index >= %d AND leaf_index < %d`, from, min(to, math.MaxInt64))
-	return copyOut(ctx, pool, owner, "sealed", which, min(to-from, firstRows))
-}
-
-// copyOut reads the owner's memories of which a condition is true.
-func copyOut(ctx context.Context, pool *pgxpool.Pool, owner events.Owner, sealed, which string, room uint64) ([]Memory, error) {
-	// COPY takes no arguments. An owner is base58 and cannot hold a quote, but
-	// whoever reads this need not know.
-	query := fmt.Sprintf(`COPY (SELECT id, leaf_index, leaf_hash, metadata, %s, created_at, seq FROM memories
-		WHERE owner = '%s' AND %s ORDER BY leaf_index) TO STDOUT (FORMAT binary)`,
-		sealed, strings.ReplaceAll(string(owner), "'", "''"), which)
+	// COPY takes no arguments. An owner is base58 and cannot hold a quote; it is
+	// escaped all the same.
+	query := fmt.Sprintf(`COPY (SELECT id, leaf_index, leaf_hash, metadata, sealed, created_at, seq FROM memories
+		WHERE owner = '%s' AND leaf_index >= %d AND leaf_index < %d ORDER BY leaf_index) TO STDOUT (FORMAT binary)`,
+		strings.ReplaceAll(string(owner), "'", "''"), from, min(to, math.MaxInt64))
 	conn, err := pool.Acquire(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("load memories: %w", err)
 	}
 	defer conn.Release()
-	r := copyReader{owner: owner, rows: make([]Memory, 0, room)}
+	r := copyReader{owner: owner, rows: make([]Memory, 0, min(to-from, firstRows))}
 	if _, err := conn.Conn().PgConn().CopyTo(ctx, &r, query); err != nil {
 		return nil, fmt.Errorf("load memories: %w", err)
 	}

@@ -6,7 +6,6 @@ import (
 	"math"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/projections/internal/column"
@@ -82,81 +81,46 @@ func scanRows(results pgx.BatchResults, yield func(*Memory) error) error {
 }
 
 // denseLeaves is from how many leaves on a run that has every fourth of them, or
-// more, is faster read as a whole, by COPY: it costs a round trip more, and a
-// third for a row.
+// more, is faster read as a whole.
 const denseLeaves = 64
 
-// At returns the owner's memories of the given leaves, which rise, in leaf
-// order, but for what is sealed. Fewer come back where the read model does not
-// hold them. It is for a choice of leaves; Scan reads a run of them.
-func At(ctx context.Context, pool *pgxpool.Pool, owner events.Owner, leaves []uint64) ([]Memory, error) {
-	if n := len(leaves); n == 0 || leaves[n-1] > math.MaxInt64 {
-		return nil, nil
+// At calls yield with the owner's memories of the given leaves, which rise, in leaf
+// order, as Scan does with a run of them. Leaves that the read model does not hold
+// are left out.
+func At(ctx context.Context, q schema.Querier, owner events.Owner, leaves []uint64, yield func(*Memory) error) error {
+	n := uint64(len(leaves))
+	if n == 0 || leaves[n-1] > math.MaxInt64 {
+		return nil
 	}
-	read := chosen
-	if n := uint64(len(leaves)); n > denseLeaves && leaves[n-1]-leaves[0] < 4*n {
-		read = choiceOfRun
+	if run := leaves[n-1] - leaves[0] + 1; n > denseLeaves && run < 4*n {
+		return Scan(ctx, q, owner, leaves[0], int(run), func(m *Memory) error {
+			for len(leaves) > 0 && leaves[0] < m.LeafIndex {
+				leaves = leaves[1:]
+			}
+			if len(leaves) == 0 || leaves[0] != m.LeafIndex {
+				return nil
+			}
+			return yield(m)
+		})
 	}
-	found, err := read(ctx, pool, owner, leaves)
-	if err != nil {
-		return nil, fmt.Errorf("memories of %d leaves: %w", len(leaves), err)
-	}
-	return found, nil
-}
-
-// chosen looks each leaf up, by a plan that can do nothing else: with "leaf_index
-// = ANY" PostgreSQL may go through all that the owner has to find them in order,
-// as soon as it takes the table for a short one.
-func chosen(ctx context.Context, pool *pgxpool.Pool, owner events.Owner, leaves []uint64) ([]Memory, error) {
 	var batch pgx.Batch // batches first, as in Scan
-	batch.Queue(scanBatches, string(owner), leaves[0], leaves[len(leaves)-1])
-	const butSealed = `SELECT m.id, m.owner, m.leaf_index, m.leaf_hash, m.metadata, NULL::bytea, m.created_at, m.seq `
-	if len(leaves) == 1 { // not planned anew each time; see ByIDs
-		batch.Queue(butSealed+`FROM memories m WHERE m.owner = $1 AND m.leaf_index = $2`, string(owner), leaves[0])
+	batch.Queue(scanBatches, string(owner), leaves[0], leaves[n-1])
+	if n == 1 { // not planned again each time; see ByIDs
+		batch.Queue(`SELECT `+columns+` FROM memories m WHERE m.owner = $1 AND m.leaf_index = $2`, string(owner), leaves[0])
 	} else {
-		batch.Queue(butSealed+`FROM unnest($2::bigint[]) AS wanted (leaf) CROSS JOIN LATERAL (
+		// Each leaf is looked up, by a plan that can do nothing else. With
+		// "leaf_index = ANY" PostgreSQL may read all rows of the owner to find them
+		// in order, as soon as it estimates that the table is short.
+		batch.Queue(`SELECT `+columns+` FROM unnest($2::bigint[]) AS wanted (leaf) CROSS JOIN LATERAL (
 				SELECT * FROM memories WHERE owner = $1 AND leaf_index = wanted.leaf OFFSET 0) m
 			ORDER BY m.leaf_index`, string(owner), leaves)
 	}
-	results := pool.SendBatch(ctx, &batch)
+	results := q.SendBatch(ctx, &batch)
 	defer results.Close()
-	found := make([]Memory, 0, len(leaves))
-	return found, scanRows(results, func(m *Memory) error {
-		found = append(found, *m)
-		return nil
-	})
-}
-
-// choiceOfRun reads all from the first leaf to the last.
-func choiceOfRun(ctx context.Context, pool *pgxpool.Pool, owner events.Owner, leaves []uint64) ([]Memory, error) {
-	first, last := leaves[0], leaves[len(leaves)-1]
-	batches, err := pool.Query(ctx, scanBatches, string(owner), first, last)
-	if err != nil {
-		return nil, err
+	if err := scanRows(results, yield); err != nil {
+		return fmt.Errorf("memories of %d leaves: %w", n, err)
 	}
-	covers, err := readCover(batches)
-	if err != nil {
-		return nil, err
-	}
-	which := fmt.Sprintf(`leaf_index >= %d AND leaf_index <= %d`, first, last)
-	rows, err := copyOut(ctx, pool, owner, `''::bytea`, which, last-first+1)
-	if err != nil {
-		return nil, err
-	}
-	found := rows[:0]
-	for i := range rows {
-		m := &rows[i]
-		for len(leaves) > 0 && leaves[0] < m.LeafIndex {
-			leaves = leaves[1:]
-		}
-		if len(leaves) == 0 || leaves[0] != m.LeafIndex {
-			continue
-		}
-		m.Sealed = nil
-		m.BatchID, m.Anchored = covers.of(m.LeafIndex)
-		found = append(found, *m)
-	}
-	return found, nil
+	return nil
 }
 
 // cover answers which batch covers a leaf, for leaves in rising order.
