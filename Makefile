@@ -42,7 +42,7 @@ unit: ## all Go tests but the slow ones
 	go test -short -timeout 10m $$(go list $(PACKAGES) | grep -v -e '/services/deployed$$' -e '/services/browser$$')
 
 .PHONY: verify
-verify: deps staticcheck vulncheck generated lint-openapi slow race fuzz ## the rest: linters, slow tests, race detector, crashes, clusters, browser, fuzzing
+verify: deps staticcheck vulncheck generated lint-openapi slow plain race fuzz ## the rest: linters, slow tests, race detector, crashes, clusters, browser, fuzzing
 
 # The packages that start goroutines or share memory, in their code or their tests,
 # but for the cluster's, which runs alone. Both lists are read from the files, so
@@ -57,6 +57,10 @@ SLOW = $(filter-out $(CLUSTER) $(RACE),./services/browser $(call folders,$(SKIPS
 .PHONY: slow
 slow: ## slow tests of the packages that the race detector does not run
 	$(if $(SLOW),go test -timeout 15m $(SLOW))
+
+.PHONY: plain
+plain: ## the end-to-end tests with every accelerator of the log off
+	ACCELERATORS=off go test -count=1 -short -timeout 10m ./services/e2e
 
 .PHONY: race
 race: ## the packages that share memory between goroutines, with the race detector
@@ -74,8 +78,8 @@ fuzz: ## each fuzz target for a short time
 	$(FUZZ) '^FuzzCanonicalize$$' ./events/canonical
 	$(FUZZ) '^FuzzPlain$$' ./events/canonical
 	$(FUZZ) '^FuzzPlainMemory$$' ./services/door
-	$(FUZZ) '^FuzzMatch$$' ./services/memory
-	$(FUZZ) '^FuzzMatchEach$$' ./services/memory
+	$(FUZZ) '^FuzzMatch$$' ./services/search
+	$(FUZZ) '^FuzzFind$$' ./services/search
 	$(FUZZ) '^FuzzParse$$' ./projections/pages
 
 .PHONY: fmt-check

@@ -33,12 +33,12 @@ func TestPlansOfAnEmptyTableLastWhileItGrows(t *testing.T) {
 	}
 	for name, ask := range map[string]func(context.Context, *pgxpool.Pool) (int, error){
 		"At": func(ctx context.Context, pool *pgxpool.Pool) (int, error) {
-			found, err := memories.At(ctx, pool, a.Owner, []uint64{1, 3, 8})
+			found, err := at(ctx, pool, a.Owner, 1, 3, 8)
 			return len(found), err
 		},
 		"At, one": func(ctx context.Context, pool *pgxpool.Pool) (n int, err error) {
 			for _, leaf := range []uint64{1, 3, 8} {
-				found, err := memories.At(ctx, pool, a.Owner, []uint64{leaf})
+				found, err := at(ctx, pool, a.Owner, leaf)
 				if err != nil {
 					return n, err
 				}

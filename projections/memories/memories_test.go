@@ -282,19 +282,17 @@ func checkCover(t *testing.T, pool *pgxpool.Pool, owner events.Owner, want []str
 }
 
 // checkAt asks for every other memory of a list by its leaf, and for one that
-// is not there: what comes is what the list says, but for what is sealed.
+// is not there: what comes is what the list says.
 func checkAt(t *testing.T, pool *pgxpool.Pool, owner events.Owner, list []*memories.Memory) {
 	t.Helper()
 	for step := 1; step < 20; step++ {
 		var leaves []uint64
 		var want []memories.Memory
 		for i := 0; i < len(list); i += step {
-			m := *list[i]
-			m.Sealed = nil
-			want, leaves = append(want, m), append(leaves, m.LeafIndex)
+			want, leaves = append(want, *list[i]), append(leaves, list[i].LeafIndex)
 		}
 		leaves = append(leaves, 1_000_000)
-		got, err := memories.At(t.Context(), pool, owner, leaves)
+		got, err := at(t.Context(), pool, owner, leaves...)
 		if err != nil || len(got) != len(want) {
 			t.Fatalf("at %v: %v, %d memories", leaves, err, len(got))
 		}
@@ -305,13 +303,21 @@ func checkAt(t *testing.T, pool *pgxpool.Pool, owner events.Owner, list []*memor
 		}
 	}
 	for _, leaves := range [][]uint64{nil, {}, {math.MaxUint64}} {
-		if got, err := memories.At(t.Context(), pool, owner, leaves); err != nil || len(got) != 0 {
+		if got, err := at(t.Context(), pool, owner, leaves...); err != nil || len(got) != 0 {
 			t.Errorf("at %v: %v, %v", leaves, got, err)
 		}
 	}
 }
 
-// TestManyLeavesAreReadAsFew: many that are near each other come by COPY.
+func at(ctx context.Context, pool *pgxpool.Pool, owner events.Owner, leaves ...uint64) (found []memories.Memory, err error) {
+	err = memories.At(ctx, pool, owner, leaves, func(m *memories.Memory) error {
+		found = append(found, *m)
+		return nil
+	})
+	return found, err
+}
+
+// TestManyLeavesAreReadAsFew: many that are near each other are read as a run.
 func TestManyLeavesAreReadAsFew(t *testing.T) {
 	t.Parallel()
 	_, pool := world.Database(t)

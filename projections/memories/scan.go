@@ -4,10 +4,8 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"slices"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/projections/internal/column"
@@ -86,42 +84,43 @@ func scanRows(results pgx.BatchResults, yield func(*Memory) error) error {
 // more, is faster read as a whole.
 const denseLeaves = 64
 
-// At returns the owner's memories of the given leaves, which rise, in leaf
-// order, but for what is sealed. Fewer come back where the read model does not
-// hold them. It is for a choice of leaves; Scan reads a run of them.
-func At(ctx context.Context, pool *pgxpool.Pool, owner events.Owner, leaves []uint64) ([]Memory, error) {
-	n := len(leaves)
+// At calls yield with the owner's memories of the given leaves, which rise, in leaf
+// order, as Scan does with a run of them. Leaves that the read model does not hold
+// are left out.
+func At(ctx context.Context, q schema.Querier, owner events.Owner, leaves []uint64, yield func(*Memory) error) error {
+	n := uint64(len(leaves))
 	if n == 0 || leaves[n-1] > math.MaxInt64 {
-		return nil, nil
+		return nil
 	}
-	first, last := leaves[0], leaves[n-1]
+	if run := leaves[n-1] - leaves[0] + 1; n > denseLeaves && run < 4*n {
+		return Scan(ctx, q, owner, leaves[0], int(run), func(m *Memory) error {
+			for len(leaves) > 0 && leaves[0] < m.LeafIndex {
+				leaves = leaves[1:]
+			}
+			if len(leaves) == 0 || leaves[0] != m.LeafIndex {
+				return nil
+			}
+			return yield(m)
+		})
+	}
 	var batch pgx.Batch // batches first, as in Scan
-	batch.Queue(scanBatches, string(owner), first, last)
-	const butSealed = `SELECT m.id, m.owner, m.leaf_index, m.leaf_hash, m.metadata, NULL::bytea, m.created_at, m.seq `
-	switch {
-	case n == 1 || n > denseLeaves && last-first < 4*uint64(n):
-		batch.Queue(butSealed+`FROM memories m WHERE m.owner = $1 AND m.leaf_index >= $2 AND m.leaf_index <= $3 ORDER BY m.leaf_index`, string(owner), first, last)
-	default:
-		// A plan that can do nothing but look each leaf up: with "leaf_index = ANY"
-		// PostgreSQL may read all that the owner has to find them in order, as soon as it
-		// believes the table to be short.
-		batch.Queue(butSealed+`FROM unnest($2::bigint[]) AS wanted (leaf) CROSS JOIN LATERAL (
+	batch.Queue(scanBatches, string(owner), leaves[0], leaves[n-1])
+	if n == 1 { // not planned again each time; see ByIDs
+		batch.Queue(`SELECT `+columns+` FROM memories m WHERE m.owner = $1 AND m.leaf_index = $2`, string(owner), leaves[0])
+	} else {
+		// Each leaf is looked up, by a plan that can do nothing else. With
+		// "leaf_index = ANY" PostgreSQL may read all rows of the owner to find them
+		// in order, as soon as it estimates that the table is short.
+		batch.Queue(`SELECT `+columns+` FROM unnest($2::bigint[]) AS wanted (leaf) CROSS JOIN LATERAL (
 				SELECT * FROM memories WHERE owner = $1 AND leaf_index = wanted.leaf OFFSET 0) m
 			ORDER BY m.leaf_index`, string(owner), leaves)
 	}
-	results := pool.SendBatch(ctx, &batch)
+	results := q.SendBatch(ctx, &batch)
 	defer results.Close()
-	found := make([]Memory, 0, n)
-	err := scanRows(results, func(m *Memory) error {
-		if _, wanted := slices.BinarySearch(leaves, m.LeafIndex); wanted {
-			found = append(found, *m)
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("memories of %d leaves: %w", n, err)
+	if err := scanRows(results, yield); err != nil {
+		return fmt.Errorf("memories of %d leaves: %w", n, err)
 	}
-	return found, nil
+	return nil
 }
 
 // cover answers which batch covers a leaf, for leaves in rising order.

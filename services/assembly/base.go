@@ -32,6 +32,7 @@ import (
 	"github.com/memory-ledger/ledger/services/door"
 	"github.com/memory-ledger/ledger/services/keystore"
 	"github.com/memory-ledger/ledger/services/memory"
+	"github.com/memory-ledger/ledger/services/search"
 	"github.com/memory-ledger/ledger/services/signin"
 	"github.com/memory-ledger/ledger/services/telemetry"
 )
@@ -302,18 +303,17 @@ type Deciding struct {
 	spentNonces jetstream.KeyValue
 	syncSpent   func(context.Context) error
 
-	bodies  *memory.Bodies
-	recent  *memory.Recent
-	extents *memory.Extents
-	turns   *memory.Turns
-	short   *memory.Turns
+	segments    *search.BodySegments
+	rows        *memory.RowCache
+	heads       *memory.HeadCache
+	long, short *memory.FairScheduler
 }
 
 // NewDeciding opens the buckets and prepares the command side.
 func NewDeciding(ctx context.Context, b *Base) (*Deciding, error) {
-	d := &Deciding{Base: b, connected: make(chan struct{}), turns: memory.NewTurns(), short: memory.NewShortTurns()}
-	d.bodies, d.recent = memory.NewBodies(b.Config.BodyCacheBytes/4*3), memory.NewRecent(b.Config.BodyCacheBytes/4)
-	d.extents = memory.NewExtents()
+	d := &Deciding{Base: b, connected: make(chan struct{}), long: memory.NewFairScheduler(), short: memory.NewShortScheduler()}
+	d.segments, d.rows = search.NewBodySegments(b.Config.BodyCacheBytes/4*3), memory.NewRowCache(b.Config.BodyCacheBytes/4)
+	d.heads = memory.NewHeadCache()
 	masters, err := b.Config.MasterKeys()
 	if err != nil {
 		return nil, err
@@ -348,7 +348,7 @@ func NewDeciding(ctx context.Context, b *Base) (*Deciding, error) {
 		return nil, err
 	}
 	if d.Fence, err = b.newFence(fence.Options{
-		Registerer: b.Registry, OnWait: b.OnWait, OnExchange: func() { d.Commands.Forget(); d.bodies.Forget() },
+		Registerer: b.Registry, OnWait: b.OnWait, OnExchange: func() { d.Commands.Forget(); d.segments.Forget() },
 	}); err != nil {
 		return nil, err
 	}
@@ -364,11 +364,11 @@ func NewDeciding(ctx context.Context, b *Base) (*Deciding, error) {
 	registerCache(b.Registry, "keys", d.Keys.Cached)
 	registerHits(b.Registry, "states", d.Commands.Hits)
 	registerHits(b.Registry, "keys", &d.Keys.Hits)
-	registerHits(b.Registry, "bodies", &d.bodies.Hits)
-	registerBytes(b.Registry, "bodies", d.bodies.Bytes)
-	registerHits(b.Registry, "recent", &d.recent.Hits)
-	registerBytes(b.Registry, "recent", d.recent.Bytes)
-	registerHits(b.Registry, "extents", &d.extents.Hits)
+	registerHits(b.Registry, "bodies", &d.segments.Hits)
+	registerBytes(b.Registry, "bodies", d.segments.Bytes)
+	registerHits(b.Registry, "recent", &d.rows.Hits)
+	registerBytes(b.Registry, "recent", d.rows.Bytes)
+	registerHits(b.Registry, "extents", &d.heads.Hits)
 	d.Chain = chainview.New(chainFreshness, time.Now, b.Logger)
 	registerHits(b.Registry, "chain", d.Chain)
 	if err := d.connectChain(); err != nil {
@@ -432,7 +432,7 @@ func (d *Deciding) connectChain() error {
 func (d *Deciding) memories(commands *command.Executor) *memory.Service {
 	cfg := memory.Config{
 		Commands: commands, Keys: d.Keys, Pool: d.Pool, NewID: NewID,
-		Bodies: d.bodies, Recent: d.recent, Extents: d.extents, Turns: d.turns, Short: d.short,
+		Segments: d.segments, Rows: d.rows, Heads: d.heads, Long: d.long, Short: d.short,
 	}
 	if d.Chain != nil { // a nil *View in the interface would not be nil
 		cfg.Chain = d.Chain

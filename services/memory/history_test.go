@@ -25,6 +25,7 @@ import (
 	"github.com/memory-ledger/ledger/projections/schema"
 	"github.com/memory-ledger/ledger/projections/tree"
 	"github.com/memory-ledger/ledger/services/keystore"
+	"github.com/memory-ledger/ledger/services/search"
 )
 
 // keys is a keystore of the test's own.
@@ -176,13 +177,13 @@ func (h *history) apply(t testing.TB, records ...projector.Record) {
 func (h *history) service(cache int64) *Service {
 	cfg := Config{Keys: h.keys, Pool: h.pool}
 	if cache > 0 {
-		cfg.Bodies = NewBodies(cache)
+		cfg.Segments = search.NewBodySegments(cache)
 	}
 	return New(cfg)
 }
 
-// search returns what a search finds, and how many leaves it went through.
-func search(t testing.TB, s *Service, owner events.Owner, query string) (found []View, size uint64, err error) {
+// searchAll returns what a search finds, and how many leaves it went through.
+func searchAll(t testing.TB, s *Service, owner events.Owner, query string) (found []View, size uint64, err error) {
 	c, err := s.Search(t.Context(), Reader{Owner: owner}, query)
 	if err != nil {
 		return nil, 0, err

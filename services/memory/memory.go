@@ -19,6 +19,7 @@ import (
 	"github.com/memory-ledger/ledger/projections/memories"
 	"github.com/memory-ledger/ledger/services/command"
 	"github.com/memory-ledger/ledger/services/keystore"
+	"github.com/memory-ledger/ledger/services/search"
 )
 
 // Limits of what is stored.
@@ -50,34 +51,33 @@ type Config struct {
 	Pool     *pgxpool.Pool
 	Chain    ChainView // nil: no chain is configured
 	NewID    func() string
-	// Bodies is shared by all services of a process. Nil: searches read the
-	// database every time.
-	Bodies *Bodies
-	// Recent is shared as well. Nil: every read by id, and every short list, asks
-	// the database.
-	Recent *Recent
-	// Extents too. Nil: whoever needs to know how far a log goes asks.
-	Extents *Extents
-	// Turns and Short are shared by all services of a process: the turns of long
-	// work and those of what takes a moment. Nil: New makes its own.
-	Turns, Short *Turns
+
+	// All services of a process share the following. Without a cache (nil) every
+	// read asks the database; without a scheduler New makes one.
+
+	Segments *search.BodySegments // texts that searches looked through
+	Rows     *RowCache            // rows that were read by id or in short lists
+	Heads    *HeadCache           // how far logs go
+	// Long and Short hand out time slots for long and for short work.
+	Long, Short *FairScheduler
 }
 
 // Service is both sides of the memories.
 type Service struct {
 	Config
+	engine *search.Engine
 	finder *finder
 }
 
 // New returns a Service.
 func New(cfg Config) *Service {
-	if cfg.Turns == nil {
-		cfg.Turns = NewTurns()
+	if cfg.Long == nil {
+		cfg.Long = NewFairScheduler()
 	}
 	if cfg.Short == nil {
-		cfg.Short = NewShortTurns()
+		cfg.Short = NewShortScheduler()
 	}
-	return &Service{cfg, newFinder(func(ctx context.Context, wanted []memories.Wanted) ([]*memories.Memory, error) {
+	return &Service{cfg, search.New(cfg.Pool, cfg.Segments), newFinder(func(ctx context.Context, wanted []memories.Wanted) ([]*memories.Memory, error) {
 		return memories.ByIDs(ctx, cfg.Pool, wanted)
 	})}
 }
@@ -189,7 +189,7 @@ func (s *Service) Get(ctx context.Context, r Reader, id string) (View, error) {
 
 // find returns a row, without a question where it is kept and right.
 func (s *Service) find(ctx context.Context, r Reader, id string) (*memories.Memory, error) {
-	if m, kept := s.Recent.get(r, id); kept {
+	if m, kept := s.Rows.get(r, id); kept {
 		return m, nil
 	}
 	m, err := s.finder.find(ctx, memories.Wanted{Owner: r.Owner, ID: id})
@@ -199,7 +199,7 @@ func (s *Service) find(ctx context.Context, r Reader, id string) (*memories.Memo
 	if m == nil {
 		return nil, ErrNotFound
 	}
-	s.Recent.put(r, m)
+	s.Rows.put(r, m)
 	return m, nil
 }
 

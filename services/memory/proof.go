@@ -114,7 +114,7 @@ func (s *Service) Head(ctx context.Context, r Reader) (LogHead, error) {
 			return LogHead{}, fmt.Errorf("root of %d leaves: %w", e.leaves, err)
 		}
 		e.root = &root
-		s.Extents.put(r, e)
+		s.Heads.put(r, e)
 	}
 	head := LogHead{Owner: r.Owner, TreeSize: e.leaves, Root: *e.root}
 	if e.newest != nil {

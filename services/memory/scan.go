@@ -5,13 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/memory-ledger/ledger/projections/memories"
 	"github.com/memory-ledger/ledger/services/keystore"
+	"github.com/memory-ledger/ledger/services/search"
 )
 
-// ErrAbandoned: the one who asked has left.
+// ErrAbandoned: the client has closed the connection.
 var ErrAbandoned = errors.New("the client closed the connection")
 
 // chunkRows is how many memories are read from the database at a time, or fewer,
@@ -19,26 +19,25 @@ var ErrAbandoned = errors.New("the client closed the connection")
 // one consistent list, without a transaction that a slow reader could hold open.
 const chunkRows = 500
 
-// What takes a moment and is done beside long work: a page of a list, or a search
-// through few bytes that are kept. How long rows are is known once some were read,
-// so the first are few.
+// Limits of short work, which has time slots of its own: a page of a list, or a
+// search of few bytes that are kept in memory. The first rows are few, because
+// their length is not known before.
 const (
 	shortLeaves = 128
 	shortRows   = 64
 	shortBytes  = 256 << 10
 )
 
+// pieceBytes is how many bytes Next hands over at a time.
+const pieceBytes = 4 << 20
+
 // errFull ends a chunk before its last row.
 var errFull = errors.New("enough for one chunk")
 
-// ErrEnough is what yield returns to have the chunk end with the memory that it was
-// called with: the answer has as much as it should hold at a time. What a memory
-// takes in an answer only whoever writes that knows, up to six times its text.
+// ErrEnough is what yield returns to end the chunk with the memory that it was
+// called with. Only the writer of the answer knows how many bytes a memory takes
+// in it: up to six times the text.
 var ErrEnough = errors.New("no more for now")
-
-// turnTime is how long a piece keeps its turn where somebody waits for one. What
-// takes longer goes on when its owner's turn comes again.
-const turnTime = 20 * time.Millisecond
 
 // Cursor walks through an owner's memories in leaf order, as far as the log
 // reached when the cursor was made.
@@ -46,55 +45,21 @@ type Cursor struct {
 	service *Service
 	reader  Reader
 	key     *keystore.OwnerKey
-	opener  *keystore.Opener // nil before the first memory of a list
-	id      []byte           // that it was given last
+	opener  *keystore.Opener // nil before the first memory
+	id      []byte           // buffer for the opener
 	next    uint64
 	end     uint64
-	size    uint64   // of the log when the cursor was made
-	search  *matcher // nil: all
-	looked  looked   // in the last piece of a search
-	found   []match  // and has not handed over
-	rows    uint64   // how many rows are read at a time next; 0 before the first
-	width   uint64   // bytes of a row, by those that were read last; 0 before the first
-	begun   bool     // had a turn
-	turn    turnHeld
+	size    uint64 // of the log when the cursor was made
+	rows    uint64 // how many rows to read next; 0 before the first
+	width   uint64 // average bytes of the rows that were read last; 0 before the first
+	begun   bool   // had a time slot
 
-	// Abandoned, if set, reports that nobody waits for the rest any more.
+	query     *search.Query // nil: all memories
+	found     []uint64      // leaves that match and were not handed over
+	textWidth uint64        // average bytes of the texts of the last piece; 0 before the first
+
+	// Abandoned, if set, reports that the client has left.
 	Abandoned func() bool
-}
-
-// turnHeld is a turn that a piece of work has.
-type turnHeld struct {
-	turns   *Turns
-	since   time.Time
-	release func() // nil where there is none
-}
-
-// takeTurn waits for a turn.
-func (c *Cursor) takeTurn(ctx context.Context, turns *Turns) error {
-	release, err := turns.Take(ctx, c.reader.Owner, c.begun)
-	if err != nil {
-		return err
-	}
-	c.begun, c.turn = true, turnHeld{turns, time.Now(), release}
-	return nil
-}
-
-func (c *Cursor) endTurn() {
-	if c.turn.release != nil {
-		c.turn.release()
-		c.turn.release = nil
-	}
-}
-
-// passTurn lets others have their turn, where they wait for one and this one was
-// long.
-func (c *Cursor) passTurn(ctx context.Context) error {
-	if time.Since(c.turn.since) < turnTime || c.turn.turns.Alone() {
-		return nil
-	}
-	c.endTurn()
-	return c.takeTurn(ctx, c.turn.turns)
 }
 
 // Range returns a cursor over the leaves from index from on, at most limit of
@@ -128,46 +93,60 @@ func (c *Cursor) Position() uint64 { return c.next }
 // Next reads the next chunk and calls yield for each memory in it that
 // matches. There may be none in a chunk and still be more to come.
 //
-// The work is done in the owner's turn, unless it is a short list whose rows are
-// kept; yield is called in it and should not wait for anybody.
+// The work is done in a time slot of the owner's, unless it is a short list whose
+// rows are kept. yield is called within the slot, so it must not block.
 func (c *Cursor) Next(ctx context.Context, yield func(*View) error) error {
-	turns, short := c.service.Turns, c.short()
-	if short && c.search == nil {
-		if kept, err := c.keptRows(yield); kept {
-			return err
-		}
-	}
+	slots, short := c.service.Long, c.short()
 	if short {
-		turns = c.service.Short
+		slots = c.service.Short
+		if c.query == nil {
+			if kept, err := c.keptRows(yield); kept {
+				return err
+			}
+		}
 		if !c.begun {
 			c.rows = shortRows
 		}
 	}
-	if err := c.takeTurn(ctx, turns); err != nil {
+	release, err := slots.Take(ctx, c.reader.Owner, c.begun)
+	if err != nil {
 		return err
 	}
-	defer c.endTurn()
+	defer release()
+	c.begun = true
 	if c.Abandoned != nil && c.Abandoned() {
 		return ErrAbandoned
 	}
-	if c.search != nil {
-		return c.nextMatches(ctx, yield)
+	if c.query != nil && len(c.found) == 0 {
+		if err := c.look(ctx); err != nil || len(c.found) == 0 {
+			return err
+		}
 	}
-	limit := int(min(c.end-c.next, cmp.Or(c.rows, chunkRows)))
+	return c.read(ctx, short, yield)
+}
+
+// read yields the next rows: of the leaves that were found, or of a list.
+func (c *Cursor) read(ctx context.Context, short bool, yield func(*View) error) error {
+	limit := int(min(c.left(), cmp.Or(c.rows, chunkRows)))
 	read, bytes := 0, 0
 	var rows []*memories.Memory // of a short list
-	err := memories.Scan(ctx, c.service.Pool, c.reader.Owner, c.next, limit, func(m *memories.Memory) error {
-		// Whoever reads slowly has the server keep what is yielded here.
-		if bytes >= pieceBytes {
+	each := func(m *memories.Memory) error {
+		if bytes >= pieceBytes { // yielded memories stay here until a slow reader takes them
 			return errFull
 		}
 		read++
 		bytes += widthOf(m)
-		if short {
+		if short && c.query == nil {
 			rows = append(rows, m)
 		}
 		return c.open(m, yield)
-	})
+	}
+	var err error
+	if c.query != nil {
+		err = memories.At(ctx, c.service.Pool, c.reader.Owner, c.found[:limit], each)
+	} else {
+		err = memories.Scan(ctx, c.service.Pool, c.reader.Owner, c.next, limit, each)
+	}
 	full := errors.Is(err, errFull) || errors.Is(err, ErrEnough)
 	if err != nil && !full {
 		return fmt.Errorf("read memories from %d: %w", c.next, err)
@@ -176,16 +155,30 @@ func (c *Cursor) Next(ctx context.Context, yield func(*View) error) error {
 		return fmt.Errorf("read memories from %d: %d of %d leaves are in the read model", c.next, read, limit)
 	}
 	if bytes <= shortBytes {
-		c.service.Recent.put(c.reader, rows...)
+		c.service.Rows.put(c.reader, rows...)
 	}
-	c.next += uint64(read)
-	c.pace(read, bytes, chunkRows)
+	if c.query != nil {
+		c.found = c.found[read:]
+	} else {
+		c.next += uint64(read)
+	}
+	// Read as many rows next as have pieceBytes, if they are like these.
+	c.rows = max(1, min(chunkRows, pieceBytes*uint64(read)/uint64(max(1, bytes))))
+	c.width = uint64(bytes / max(1, read))
 	return nil
+}
+
+// left is how many rows may be read before the next look or the end.
+func (c *Cursor) left() uint64 {
+	if c.query != nil {
+		return uint64(len(c.found))
+	}
+	return c.end - c.next
 }
 
 // keptRows yields a short list whose rows are kept, and reports whether they are.
 func (c *Cursor) keptRows(yield func(*View) error) (kept bool, err error) {
-	rows, kept := c.service.Recent.run(c.reader, c.next, c.end, shortBytes)
+	rows, kept := c.service.Rows.run(c.reader, c.next, c.end, shortBytes)
 	for _, m := range rows {
 		err := c.open(m, yield)
 		if err != nil && !errors.Is(err, ErrEnough) {
@@ -209,21 +202,19 @@ func (c *Cursor) open(m *memories.Memory, yield func(*View) error) error {
 		return err
 	}
 	v := viewOf(string(content), m)
+	if err := c.checkMatch(m, v.Content); err != nil {
+		return err
+	}
 	return yield(&v)
 }
 
-// short reports whether the next piece takes a moment.
+// short reports whether the next piece of work is short.
 func (c *Cursor) short() bool {
-	if c.search != nil {
-		return uint64(len(c.found))*c.width <= shortBytes && c.service.Bodies.light(c.reader.Owner, c.end, shortBytes)
+	if c.left()*c.width > shortBytes {
+		return false
 	}
-	left := c.end - c.next
-	return left <= shortLeaves && left*c.width <= shortBytes
-}
-
-// pace has as many rows read next as have pieceBytes, if they are like those that
-// were read now.
-func (c *Cursor) pace(rows, bytes int, most uint64) {
-	c.rows = max(1, min(most, pieceBytes*uint64(rows)/uint64(max(1, bytes))))
-	c.width = uint64(bytes / max(1, rows))
+	if c.query != nil {
+		return c.service.Segments.Light(c.reader.Owner, c.end, shortBytes)
+	}
+	return c.left() <= shortLeaves
 }

@@ -17,7 +17,7 @@ func TestShortWorkIsDoneBesideLong(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t)
 	service := h.service(1 << 30)
-	service.Turns = newTurns(1)
+	service.Long = newScheduler(1)
 	short, long := h.writer(t), h.writer(t)
 	for range 4 {
 		h.write(t, short, slices.Repeat([]string{"the cat"}, 250)...)
@@ -26,7 +26,7 @@ func TestShortWorkIsDoneBesideLong(t *testing.T) {
 	wide := h.writer(t) // of more bytes than pages keep
 	h.write(t, wide, slices.Repeat([]string{strings.Repeat("cat ", pages.MaxBody/2)}, 40)...)
 
-	release, err := service.Turns.Take(t.Context(), "somebody", false)
+	release, err := service.Long.Take(t.Context(), "somebody", false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,11 +93,11 @@ func TestShortWorkIsDoneBesideLong(t *testing.T) {
 
 	release()
 	for _, w := range []*writer{short, long, wide} {
-		if found, _, err := search(t, service, w.owner, "CAT"); err != nil || len(found) != len(w.written) {
+		if found, _, err := searchAll(t, service, w.owner, "CAT"); err != nil || len(found) != len(w.written) {
 			t.Fatalf("%d were found: %v", len(found), err)
 		}
 	}
-	release, err = service.Turns.Take(t.Context(), "somebody", false)
+	release, err = service.Long.Take(t.Context(), "somebody", false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +119,7 @@ func TestShortWorkIsDoneBesideLong(t *testing.T) {
 		}
 	}
 	// With no turn left for short work either, it waits as well.
-	for range shortTurns {
+	for range shortSlots {
 		release, err := service.Short.Take(t.Context(), "somebody", false)
 		if err != nil {
 			t.Fatal(err)

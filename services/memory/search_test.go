@@ -1,20 +1,16 @@
 package memory
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"reflect"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 	"unicode/utf8"
 
-	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/projections/pages"
 	"github.com/memory-ledger/ledger/services/keystore"
 )
@@ -83,9 +79,6 @@ func TestSearchFindsWhatWasWritten(t *testing.T) {
 						query += " " + words[chance.IntN(len(words))]
 					}
 					checkSearch(t, s, w, name, query)
-					if s.Bodies != nil {
-						checkCharged(t, s.Bodies)
-					}
 				}
 			}
 		})
@@ -96,7 +89,7 @@ func TestSearchFindsWhatWasWritten(t *testing.T) {
 // went.
 func checkSearch(t *testing.T, s *Service, w *writer, name, query string) {
 	t.Helper()
-	found, size, err := search(t, s, w.owner, query)
+	found, size, err := searchAll(t, s, w.owner, query)
 	if err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
@@ -154,7 +147,6 @@ func TestLongBodiesComeAFewAtATime(t *testing.T) {
 			if _, err := h.pool.Exec(t.Context(), `DELETE FROM body_pages`); err != nil {
 				t.Fatal(err)
 			}
-			limit = rowPages * pages.Leaves
 		}
 		c, err := s.Search(t.Context(), Reader{Owner: w.owner}, "NEEDLE")
 		if err != nil {
@@ -174,14 +166,13 @@ func TestLongBodiesComeAFewAtATime(t *testing.T) {
 	}
 }
 
-// TestMuchThatIsFoundEndsAPiece: what waits to be handed over is bounded, in
-// whatever order pages arrive, and nothing is lost or found twice.
-func TestMuchThatIsFoundEndsAPiece(t *testing.T) {
+// TestMatchesComeInOrder: the pages that are made of rows come after the others, and
+// nothing is lost or found twice.
+func TestMatchesComeInOrder(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t)
 	w := h.writer(t)
-	const length = 6000
-	long := strings.Repeat("x", length-20)
+	long := strings.Repeat("x", 6000)
 	for first := range 12 { // 1.5 MB each
 		texts := make([]string, pages.Leaves)
 		for i := range texts {
@@ -189,7 +180,6 @@ func TestMuchThatIsFoundEndsAPiece(t *testing.T) {
 		}
 		h.write(t, w, texts...)
 	}
-	// Pages that are made of rows come after the others.
 	if _, err := h.pool.Exec(t.Context(), `DELETE FROM body_pages WHERE page IN (0, 4, 5, 8)`); err != nil {
 		t.Fatal(err)
 	}
@@ -199,27 +189,27 @@ func TestMuchThatIsFoundEndsAPiece(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.looked = looked{leaves: 1, bytes: 1, found: 1} // as if texts had been short, and few had matched
-		leaf, pieces := uint64(0), 0
+		c.textWidth = 1 // as if texts had been short
+		leaf := uint64(0)
 		for c.More() {
-			if len(c.found) == 0 {
-				if pieces++; pieces > 2*12 {
-					t.Fatalf("search %d comes to no end after leaf %d", i, leaf)
-				}
-			}
 			if err := c.Next(t.Context(), w.inOrder(t, &leaf)); err != nil {
 				t.Fatal(err)
 			}
-			bytes := 0
-			for _, m := range c.found {
-				bytes += len(m.content)
-			}
-			if most := foundBytes + 2*pages.Leaves*length; bytes > most {
-				t.Errorf("search %d: %d bytes are found and not handed over, up to %d", i, bytes, most)
-			}
 		}
-		if leaf != uint64(len(w.written)) || pieces < 2 || pieces > 12 {
-			t.Errorf("search %d: %d leaves in %d pieces", i, leaf, pieces)
+		if leaf != uint64(len(w.written)) {
+			t.Errorf("search %d: %d leaves", i, leaf)
+		}
+	}
+}
+
+// TestPiecesHaveAFewMegabytes: a search looks through so many leaves at a time as
+// have lookBytes, if they are like those of the piece before.
+func TestPiecesHaveAFewMegabytes(t *testing.T) {
+	t.Parallel()
+	s := New(Config{})
+	for width, want := range map[uint64]uint64{0: firstLeaves, 1: maxLeaves, 1000: lookBytes / 1000 / pages.Leaves * pages.Leaves, MaxContentBytes: pages.Leaves} {
+		if got := (&Cursor{service: s, textWidth: width}).stretch(); got != want {
+			t.Errorf("texts of %d bytes: %d leaves, want %d", width, got, want)
 		}
 	}
 }
@@ -273,105 +263,6 @@ func TestAQueryLongerThanAnyText(t *testing.T) {
 			t.Errorf("a query of %d: %v", len(query), c.More())
 		}
 	}
-}
-
-// TestALongPieceLetsOthersHaveTheTurn, and goes on when its own comes again.
-func TestALongPieceLetsOthersHaveTheTurn(t *testing.T) {
-	t.Parallel()
-	turns := newTurns(1)
-	c := &Cursor{reader: Reader{Owner: "a"}}
-	if err := c.takeTurn(t.Context(), turns); err != nil {
-		t.Fatal(err)
-	}
-	other := make(chan func())
-	wait := func() {
-		go func() {
-			release, err := turns.Take(context.Background(), "b", false)
-			if err != nil {
-				t.Error(err)
-			}
-			other <- release
-		}()
-		for turns.Alone() {
-			runtime.Gosched()
-		}
-	}
-	long := func() { c.turn.since = time.Now().Add(-turnTime) }
-	long()
-	if err := c.passTurn(t.Context()); err != nil || turns.free != 0 { // nobody waits
-		t.Fatalf("%v, %d are free", err, turns.free)
-	}
-	wait()
-	c.turn.since = time.Now().Add(time.Hour)
-	if err := c.passTurn(t.Context()); err != nil || turns.Alone() { // it was short
-		t.Fatalf("%v, somebody waits: %v", err, !turns.Alone())
-	}
-	long()
-	passed := make(chan error, 1)
-	go func() { passed <- c.passTurn(t.Context()) }()
-	release := <-other
-	for turns.Alone() { // until it waits again
-		runtime.Gosched()
-	}
-	release()
-	if err := <-passed; err != nil || c.turn.release == nil || time.Since(c.turn.since) > time.Hour {
-		t.Fatalf("%v, %+v", err, c.turn)
-	}
-	// Whoever waits in vain has no turn to end.
-	wait()
-	long()
-	ctx, cancel := context.WithCancel(t.Context())
-	go func() { passed <- c.passTurn(ctx) }()
-	release = <-other
-	cancel()
-	if err := <-passed; !errors.Is(err, ErrBusy) {
-		t.Fatal(err)
-	}
-	c.endTurn()
-	release()
-	if turns.free != 1 || !turns.Alone() {
-		t.Errorf("%d turns are free", turns.free)
-	}
-}
-
-// TestPiecesAreLongerForWhoIsAlone, and shorter where much is in little.
-func TestPiecesAreLongerForWhoIsAlone(t *testing.T) {
-	t.Parallel()
-	turns := newTurns(1)
-	s := New(Config{Turns: turns})
-	release, err := turns.Take(t.Context(), "a", false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	stretches := func(want map[looked]uint64) {
-		t.Helper()
-		for last, want := range want {
-			if got := (&Cursor{service: s, looked: last}).stretch(); got != want {
-				t.Errorf("after %+v: %d leaves, want %d", last, got, want)
-			}
-		}
-	}
-	stretches(map[looked]uint64{
-		{}:                                 firstLeaves,
-		{leaves: 1024, bytes: 1}:           aloneLeaves,
-		{leaves: 1024, bytes: 1_000_000}:   aloneBytes * 1024 / 1_000_000 / 256 * 256,
-		{leaves: 1024, bytes: 500_000_000}: pages.Leaves,
-		{leaves: 1024, bytes: 1024 * 1024, found: 1024 * 1024}: foundBytes / 1024,
-	})
-	go func() {
-		if release, err := turns.Take(t.Context(), "b", false); err == nil {
-			release()
-		}
-	}()
-	for turns.Alone() {
-		runtime.Gosched()
-	}
-	stretches(map[looked]uint64{
-		{}:                               firstLeaves,
-		{leaves: 1024, bytes: 1}:         maxLeaves,
-		{leaves: 1024, bytes: 1_000_000}: lookBytes * 1024 / 1_000_000 / 256 * 256,
-	})
-	release()
 }
 
 // TestMuchComesALittleAtATime: what a list or a search hands over at once is
@@ -449,7 +340,7 @@ func TestSearchWhileMemoriesCome(t *testing.T) {
 					default:
 					}
 					query := fmt.Sprintf("TEXT %d", i)
-					found, size, err := search(t, s, w.owner, query)
+					found, size, err := searchAll(t, s, w.owner, query)
 					if err != nil {
 						t.Error(err)
 						return
@@ -476,16 +367,10 @@ func TestSearchWhileMemoriesCome(t *testing.T) {
 	}
 	close(done)
 	searches.Wait()
-	for _, s := range services[:3] {
-		checkCharged(t, s.Bodies)
-	}
-	if got := forms(services[0].Bodies, w); !strings.HasPrefix(got, "ttttt") {
-		t.Errorf("%s is kept", got)
-	}
 }
 
 // TestASearchEndsWhereTheLogDid when it began, also where another has by then
-// kept what came later. A page that was handed out stays what it was.
+// kept what came later.
 func TestASearchEndsWhereTheLogDid(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t)
@@ -497,13 +382,8 @@ func TestASearchEndsWhereTheLogDid(t *testing.T) {
 		t.Fatal(err)
 	}
 	checkSearch(t, s, w, "before", "L")
-	o, _ := s.Bodies.owners.Peek(w.owner)
-	before := o.kept(0, 300)
 	h.write(t, w, slices.Repeat([]string{"late"}, 100)...)
 	checkSearch(t, s, w, "after", "L")
-	if before[1].end() != 300 || o.size() != 400 {
-		t.Errorf("%d of %d leaves kept, a page that was handed out ends at %d", o.size(), 400, before[1].end())
-	}
 	found := 0
 	for begun.More() {
 		if err := begun.Next(t.Context(), func(*View) error { found++; return nil }); err != nil {
@@ -554,7 +434,7 @@ func TestDamagedPagesAreNoAnswer(t *testing.T) {
 			}
 			for _, s := range []*Service{h.service(0), h.service(1 << 30)} {
 				for range 2 { // an error is not kept, and a good answer is
-					found, _, err := search(t, s, w.owner, "NUMBER 300")
+					found, _, err := searchAll(t, s, w.owner, "NUMBER 300")
 					if !errors.Is(err, c.want) || err == nil && len(found) != 1 {
 						t.Errorf("%d found, %v", len(found), err)
 					}
@@ -573,84 +453,7 @@ func TestDamagedPagesAreNoAnswer(t *testing.T) {
 	if _, err := h.pool.Exec(t.Context(), swap, string(w.owner)); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := search(t, h.service(0), w.owner, "number 257"); !errors.Is(err, pages.ErrFormat) {
+	if _, _, err := searchAll(t, h.service(0), w.owner, "number 257"); !errors.Is(err, pages.ErrFormat) {
 		t.Errorf("leaves in each other's place: %v", err)
-	}
-}
-
-// TestWhatIsNotKeptIsReadBesideOthers: a search of a log that is not kept has its
-// turn while another one of the same owner reads, and does not sit it out.
-func TestWhatIsNotKeptIsReadBesideOthers(t *testing.T) {
-	t.Parallel()
-	h := newHistory(t)
-	w := h.writer(t)
-	h.write(t, w, slices.Repeat([]string{"a text"}, 2*pages.Leaves)...)
-	s := h.service(1)
-	s.Bodies.of(w.owner).loading.Lock() // as the other one does
-	reached := make(chan uint64, 1)
-	go func() {
-		to, err := s.Bodies.pages(t.Context(), source{pool: h.pool, owner: w.owner}, pages.Leaves, 2*pages.Leaves, func(leafPage) {})
-		if err != nil {
-			t.Error(err)
-		}
-		reached <- to
-	}()
-	select {
-	case to := <-reached:
-		if to != 2*pages.Leaves {
-			t.Errorf("read up to %d", to)
-		}
-	case <-time.After(10 * time.Second):
-		t.Error("it waits")
-	}
-	s.Bodies.of(w.owner).loading.Unlock()
-}
-
-// TestOwnersWithoutBodiesAreCharged: who searched and has next to nothing, or too
-// much to be kept, takes memory as well.
-func TestOwnersWithoutBodiesAreCharged(t *testing.T) {
-	t.Parallel()
-	const budget = 100 * ownerOverhead
-	b := NewBodies(budget)
-	for i := range 1000 {
-		b.of(events.Owner(fmt.Sprint(i)))
-	}
-	if n := b.owners.Len(); n != 100 || b.Bytes() != budget {
-		t.Errorf("%d owners are kept, %d bytes charged", n, b.Bytes())
-	}
-}
-
-// TestBodiesKeepToTheirBudget: what is charged is what is kept, also of a log
-// that grows, and who searched last is kept.
-func TestBodiesKeepToTheirBudget(t *testing.T) {
-	t.Parallel()
-	const budget = 40_000 // the third has more in the end
-	h := newHistory(t)
-	s := h.service(budget)
-	writers := []*writer{h.writer(t), h.writer(t), h.writer(t)}
-	withTexts := make([]int, len(writers)) // how often some were kept
-	for round := range 12 {
-		for i, w := range writers {
-			texts := make([]string, 30+20*i)
-			for j := range texts {
-				texts[j] = fmt.Sprintf("round %d", round)
-			}
-			h.write(t, w, texts...)
-			checkSearch(t, s, w, "grown", fmt.Sprintf("ROUND %d", round))
-			checkCharged(t, s.Bodies)
-			if round%3 == i { // once more, which keeps texts
-				checkSearch(t, s, w, "again", fmt.Sprintf("ROUND %d", round))
-				checkCharged(t, s.Bodies)
-			}
-			if s.Bodies.Bytes() == 0 {
-				t.Error("nothing is kept")
-			}
-			if strings.Contains(forms(s.Bodies, w), "t") {
-				withTexts[i]++
-			}
-		}
-	}
-	if withTexts[0] == 0 || withTexts[1] == 0 {
-		t.Errorf("texts were kept %d times", withTexts)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/memory-ledger/ledger/projections/batches"
 	"github.com/memory-ledger/ledger/projections/fence"
 	"github.com/memory-ledger/ledger/projections/memories"
+	"github.com/memory-ledger/ledger/services/search"
 )
 
 // at is a head of the first read models that a process sees.
@@ -33,14 +34,14 @@ func TestExtentsAreRightOrSilent(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			x := NewExtents()
+			x := NewHeadCache()
 			x.put(c.put, extent{leaves: 3})
 			if e, ok := x.get(c.get); ok != c.want || ok && e.leaves != 3 {
 				t.Errorf("got %v %+v", ok, e)
 			}
 		})
 	}
-	var none *Extents
+	var none *HeadCache
 	none.put(Reader{"a", at(1)}, extent{})
 	if _, ok := none.get(Reader{"a", at(1)}); ok {
 		t.Error("no cache held something")
@@ -66,7 +67,7 @@ func TestALogNeverGetsShorter(t *testing.T) {
 		"of other tables":     {fence.Head{Seq: 6, Tables: 1}, extent{leaves: 4}, extent{leaves: 4}},
 		"of a later head":     {at(8), extent{leaves: 4}, extent{leaves: 4}}, // the read models are others by then
 	} {
-		x := NewExtents()
+		x := NewHeadCache()
 		x.put(Reader{"a", at(7)}, old)
 		x.put(Reader{"a", c.head}, c.late)
 		newest := c.head
@@ -81,7 +82,7 @@ func TestALogNeverGetsShorter(t *testing.T) {
 
 // cached is a service with everything that may be kept.
 func (h *history) cached() *Service {
-	return New(Config{Keys: h.keys, Pool: h.pool, Bodies: NewBodies(1 << 30), Recent: NewRecent(1 << 30), Extents: NewExtents()})
+	return New(Config{Keys: h.keys, Pool: h.pool, Segments: search.NewBodySegments(1 << 30), Rows: NewRowCache(1 << 30), Heads: NewHeadCache()})
 }
 
 // asking is one thing that can be asked.
@@ -280,7 +281,7 @@ func TestARowThatCameLater(t *testing.T) {
 		}
 	}
 	h.confirm(t, w, h.cut(t, w), 3)
-	s.Recent = NewRecent(1 << 20) // what came is seen
+	s.Rows = NewRowCache(1 << 20) // what came is seen
 	proof, err := s.Prove(t.Context(), r, w.written[1].ID)
 	if err != nil || proof.TxSignature == nil || proof.OnchainRoot == nil || *proof.OnchainRoot != (events.Hash{3, 'r'}) {
 		t.Errorf("a proof by a batch that came later: %+v, %v", proof, err)
@@ -292,7 +293,7 @@ func TestARowThatCameLater(t *testing.T) {
 	if _, err := h.pool.Exec(t.Context(), `DELETE FROM memories WHERE leaf_index > 0; DELETE FROM batches`); err != nil {
 		t.Fatal(err)
 	}
-	s.Extents = NewExtents()
+	s.Heads = NewHeadCache()
 	if _, err := s.extentWith(t.Context(), r, &memories.Memory{LeafIndex: 2}); !errors.Is(err, fence.ErrBehind) {
 		t.Errorf("a leaf beyond the log: %v", err)
 	}

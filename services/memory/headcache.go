@@ -30,33 +30,33 @@ func (e extent) holds(m *memories.Memory) bool {
 	return m.LeafIndex < e.leaves && (!m.Anchored || m.LeafIndex < e.anchored())
 }
 
-// keptExtents is how many owners' are kept: some 10 MB.
-const keptExtents = 10_000
+// keptHeads is how many owners' are kept: some 10 MB.
+const keptHeads = 10_000
 
-// Extents keeps how far logs go, as it was last read, for as long as the fence
+// HeadCache keeps how far logs go, as it was last read, for as long as the fence
 // says of the owner what it said before that.
-type Extents struct {
+type HeadCache struct {
 	mu   sync.Mutex
-	kept *simplelru.LRU[events.Owner, keptExtent]
+	kept *simplelru.LRU[events.Owner, keptHead]
 	// Hits counts how often no database was asked.
 	Hits hits.Counter
 }
 
-type keptExtent struct {
+type keptHead struct {
 	extent
 	head fence.Head // what the fence returned before it was read
 }
 
-// NewExtents returns an empty cache.
-func NewExtents() *Extents {
-	kept, err := simplelru.NewLRU[events.Owner, keptExtent](keptExtents, nil)
+// NewHeadCache returns an empty cache.
+func NewHeadCache() *HeadCache {
+	kept, err := simplelru.NewLRU[events.Owner, keptHead](keptHeads, nil)
 	if err != nil {
 		panic(err) // only for a size that is not positive
 	}
-	return &Extents{kept: kept}
+	return &HeadCache{kept: kept}
 }
 
-func (x *Extents) get(r Reader) (extent, bool) {
+func (x *HeadCache) get(r Reader) (extent, bool) {
 	if x == nil {
 		return extent{}, false
 	}
@@ -70,7 +70,7 @@ func (x *Extents) get(r Reader) (extent, bool) {
 // were read at the same head the longer stays: what an event brought that was
 // not acknowledged yet may be in one of them, and whoever saw it must not see a
 // shorter log afterwards.
-func (x *Extents) put(r Reader, e extent) {
+func (x *HeadCache) put(r Reader, e extent) {
 	if x == nil || !r.Head.Known() {
 		return
 	}
@@ -79,7 +79,7 @@ func (x *Extents) put(r Reader, e extent) {
 	if was, ok := x.kept.Peek(r.Owner); ok && (r.Head.Before(was.head) || was.head == r.Head && !e.follows(was.extent)) {
 		return
 	}
-	x.kept.Add(r.Owner, keptExtent{e, r.Head})
+	x.kept.Add(r.Owner, keptHead{e, r.Head})
 }
 
 // follows reports whether nothing was seen before that is not in e.
@@ -97,7 +97,7 @@ func (e extent) anchored() uint64 {
 
 // extent returns how far the reader's log goes.
 func (s *Service) extent(ctx context.Context, r Reader) (extent, error) {
-	if e, ok := s.Extents.get(r); ok {
+	if e, ok := s.Heads.get(r); ok {
 		return e, nil
 	}
 	return s.readExtent(ctx, r)
@@ -107,7 +107,7 @@ func (s *Service) extent(ctx context.Context, r Reader) (extent, error) {
 // may be of a moment before that was there; what is read now is not, unless the
 // read models were exchanged for older ones in between.
 func (s *Service) extentWith(ctx context.Context, r Reader, m *memories.Memory) (extent, error) {
-	if e, ok := s.Extents.get(r); ok && e.holds(m) {
+	if e, ok := s.Heads.get(r); ok && e.holds(m) {
 		return e, nil
 	}
 	e, err := s.readExtent(ctx, r)
@@ -136,6 +136,6 @@ func (s *Service) readExtent(ctx context.Context, r Reader) (e extent, err error
 		newest.Transaction = nil // long, and nobody asks for it
 		e.newest = &newest
 	}
-	s.Extents.put(r, e)
+	s.Heads.put(r, e)
 	return e, nil
 }

@@ -31,7 +31,7 @@ func TestRecentIsRightOrSilent(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := NewRecent(1 << 20)
+			r := NewRowCache(1 << 20)
 			r.put(Reader{owner, at(c.putAt)}, &memories.Memory{ID: id, Owner: owner, Anchored: c.anchored})
 			if c.putAgainAnchor {
 				r.put(Reader{owner, at(8)}, &memories.Memory{ID: id, Owner: owner, Anchored: true})
@@ -44,7 +44,7 @@ func TestRecentIsRightOrSilent(t *testing.T) {
 	}
 	// Rows of other read models are nobody's any more, and those who still read them
 	// leave what came of the new ones.
-	r, swapped := NewRecent(1<<20), fence.Head{Seq: 7, Tables: 1}
+	r, swapped := NewRowCache(1<<20), fence.Head{Seq: 7, Tables: 1}
 	r.put(Reader{owner, at(7)}, &memories.Memory{ID: id, Owner: owner, Anchored: true})
 	if _, ok := r.get(Reader{owner, swapped}, id); ok {
 		t.Error("a row of read models that are gone")
@@ -54,7 +54,7 @@ func TestRecentIsRightOrSilent(t *testing.T) {
 	if m, ok := r.get(Reader{owner, swapped}, id); !ok || m.Anchored {
 		t.Errorf("of the new ones: %v %+v", ok, m)
 	}
-	var none *Recent
+	var none *RowCache
 	none.put(Reader{Head: at(1)}, &memories.Memory{})
 	if _, ok := none.get(Reader{Head: at(1)}, ""); ok {
 		t.Error("no cache held something")
@@ -64,7 +64,7 @@ func TestRecentIsRightOrSilent(t *testing.T) {
 func TestRecentKeepsToItsBudget(t *testing.T) {
 	t.Parallel()
 	const budget = 10_000
-	r := NewRecent(budget)
+	r := NewRowCache(budget)
 	sealed := make([]byte, 500)
 	for i := range 100 {
 		for range 2 { // the second time replaces the first
@@ -88,7 +88,7 @@ func TestRecentKeepsToItsBudget(t *testing.T) {
 func TestShortListsAreKeptWhole(t *testing.T) {
 	t.Parallel()
 	const width = 100
-	r := NewRecent(1 << 20)
+	r := NewRowCache(1 << 20)
 	row := func(leaf uint64, anchored bool) *memories.Memory {
 		return &memories.Memory{ID: fmt.Sprint(leaf), Owner: "a", LeafIndex: leaf, Sealed: make([]byte, width), Anchored: anchored}
 	}
@@ -133,7 +133,7 @@ func TestShortListsAreKeptWhole(t *testing.T) {
 	if _, ok := r.get(Reader{"a", at(7)}, "2"); ok || r.used != 0 || len(r.ids) != 0 {
 		t.Errorf("left behind: %d bytes, %d places", r.used, len(r.ids))
 	}
-	var none *Recent
+	var none *RowCache
 	if _, ok := none.run(Reader{"a", at(7)}, 0, 0, 1); ok {
 		t.Error("no cache held something")
 	}

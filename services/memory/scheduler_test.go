@@ -14,7 +14,7 @@ import (
 func TestOwnersTakeTurns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		turns := newTurns(1)
+		turns := newScheduler(1)
 		busy, light := events.Owner("busy"), events.Owner("light")
 		release, err := turns.Take(t.Context(), busy, false)
 		if err != nil {
@@ -38,9 +38,6 @@ func TestOwnersTakeTurns(t *testing.T) {
 		}
 		ask(light)
 		ask(light)
-		if turns.TryTake() != nil {
-			t.Error("the spare processor was to be had beside those who wait")
-		}
 		release()
 		var got []events.Owner
 		for range 22 {
@@ -59,7 +56,7 @@ func TestOwnersTakeTurns(t *testing.T) {
 func TestALineIsBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		turns := newTurns(1)
+		turns := newScheduler(1)
 		release, err := turns.Take(t.Context(), "a", false)
 		if err != nil {
 			t.Fatal(err)
@@ -98,26 +95,11 @@ func TestALineIsBounded(t *testing.T) {
 	})
 }
 
-func TestTheSpareProcessorIsForOne(t *testing.T) {
-	t.Parallel()
-	turns := newTurns(1)
-	first := turns.TryTake()
-	if first == nil || turns.TryTake() != nil {
-		t.Fatal("the spare processor is not one")
-	}
-	first()
-	again := turns.TryTake()
-	if again == nil {
-		t.Fatal("the spare processor was not given back")
-	}
-	again()
-}
-
 // TestATurnIsNotLost: whoever leaves in the moment in which the turn is given
 // hands it on.
 func TestATurnIsNotLost(t *testing.T) {
 	t.Parallel()
-	turns := newTurns(1)
+	turns := newScheduler(1)
 	for range 2000 {
 		release, err := turns.Take(t.Context(), "a", false)
 		if err != nil {

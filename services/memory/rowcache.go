@@ -12,13 +12,13 @@ import (
 	"github.com/memory-ledger/ledger/services/hits"
 )
 
-// Recent keeps rows that were read by id or in short lists, sealed as in the
+// RowCache keeps rows that were read by id or in short lists, sealed as in the
 // database, within a budget of bytes. Of a leaf only one thing ever changes: which
 // batch covers it and whether that is confirmed, and once it is, not even that. So
 // a row that is anchored is right for as long as the read models are those that it
 // was read of, and another one as long as what the fence says of the owner is what
 // it said before that was read.
-type Recent struct {
+type RowCache struct {
 	mu     sync.Mutex
 	budget int64
 	used   int64
@@ -35,7 +35,7 @@ type place struct {
 }
 
 // Bytes returns how much is kept.
-func (r *Recent) Bytes() int64 {
+func (r *RowCache) Bytes() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.used
@@ -49,9 +49,9 @@ type recentRow struct {
 	head   fence.Head       // what the fence returned before it was read
 }
 
-// NewRecent returns a cache of at most budget bytes.
-func NewRecent(budget int64) *Recent {
-	r := &Recent{budget: budget, ids: map[place]string{}}
+// NewRowCache returns a cache of at most budget bytes.
+func NewRowCache(budget int64) *RowCache {
+	r := &RowCache{budget: budget, ids: map[place]string{}}
 	rows, err := simplelru.NewLRU(math.MaxInt32, func(_ string, row recentRow) {
 		delete(r.ids, row.place())
 		r.used -= row.bytes()
@@ -76,7 +76,7 @@ func (row recentRow) isFor(reader Reader) bool {
 }
 
 // get returns a row by its id.
-func (r *Recent) get(reader Reader, id string) (*memories.Memory, bool) {
+func (r *RowCache) get(reader Reader, id string) (*memories.Memory, bool) {
 	if r == nil {
 		return nil, false
 	}
@@ -91,7 +91,7 @@ func (r *Recent) get(reader Reader, id string) (*memories.Memory, bool) {
 
 // run returns the rows from one leaf up to another, where all are kept and right,
 // and have no more than that many bytes.
-func (r *Recent) run(reader Reader, from, to uint64, most int) ([]*memories.Memory, bool) {
+func (r *RowCache) run(reader Reader, from, to uint64, most int) ([]*memories.Memory, bool) {
 	if r == nil {
 		return nil, false
 	}
@@ -119,7 +119,7 @@ func widthOf(m *memories.Memory) int { return len(m.Sealed) + m.Metadata.Len() }
 
 // put keeps rows that were read after the fence returned the reader's head. It
 // takes them over.
-func (r *Recent) put(reader Reader, rows ...*memories.Memory) {
+func (r *RowCache) put(reader Reader, rows ...*memories.Memory) {
 	if r == nil {
 		return
 	}
@@ -132,7 +132,7 @@ func (r *Recent) put(reader Reader, rows ...*memories.Memory) {
 
 // keep leaves a row that is anchored where it is: another one was read before, by
 // somebody who was slower.
-func (r *Recent) keep(row recentRow) {
+func (r *RowCache) keep(row recentRow) {
 	m := row.memory
 	if !m.Anchored && !row.head.Known() || row.bytes() > r.budget {
 		return

@@ -1,0 +1,148 @@
+package memory
+
+import (
+	"container/list"
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+
+	"github.com/memory-ledger/ledger/events"
+)
+
+// ErrBusy: too many requests of the same owner, or of all owners, wait for a time
+// slot. Answer 503 with Retry-After.
+var ErrBusy = errors.New("too many searches and lists are waiting")
+
+const (
+	waitingOfOwner = 256
+	waitingOfAll   = 2048
+)
+
+// FairScheduler hands out time slots for pieces of long lists and searches, one
+// fewer at a time than there are processors, which leaves one for short requests.
+// Owners who wait are served in rotation: an owner with a huge log, or with a
+// hundred searches at once, gets no more slots than one with a small log.
+type FairScheduler struct {
+	mu      sync.Mutex
+	free    int
+	waiting int
+	lines   map[events.Owner]*line
+	next    *list.List // of *line: the owner to serve next is at the front
+}
+
+// line is the waiters of one owner, in order of arrival.
+type line struct {
+	owner   events.Owner
+	waiters []*waiter
+	place   *list.Element
+}
+
+type waiter struct {
+	ready chan struct{} // closed when the slot is granted
+}
+
+// NewFairScheduler returns the scheduler of long work on this machine.
+func NewFairScheduler() *FairScheduler { return newScheduler(max(1, runtime.NumCPU()-1)) }
+
+// shortSlots is how many short pieces run at a time. They wait for the database
+// rather than for a processor.
+const shortSlots = 2
+
+// NewShortScheduler returns the scheduler of short work, which would otherwise wait
+// for a long piece of each owner that has one; see [Cursor.Next].
+func NewShortScheduler() *FairScheduler { return newScheduler(shortSlots) }
+
+func newScheduler(slots int) *FairScheduler {
+	return &FairScheduler{free: slots, lines: map[events.Owner]*line{}, next: list.New()}
+}
+
+// Take waits for a time slot of the owner. The caller does a piece of work and
+// calls release once. Work that has begun may have sent a part of its answer, so it
+// waits however many others do. Errors: ErrBusy for work that has not begun, when
+// too many wait, and ErrBusy with the error of ctx, when that ends first.
+func (t *FairScheduler) Take(ctx context.Context, owner events.Owner, begun bool) (release func(), err error) {
+	t.mu.Lock()
+	if t.free > 0 && t.waiting == 0 {
+		t.free--
+		t.mu.Unlock()
+		return t.release, nil
+	}
+	mine := &waiter{ready: make(chan struct{})}
+	if err := t.enqueue(owner, mine, begun); err != nil {
+		t.mu.Unlock()
+		return nil, err
+	}
+	t.mu.Unlock()
+	select {
+	case <-mine.ready:
+		return t.release, nil
+	case <-ctx.Done():
+		t.leave(owner, mine)
+		return nil, fmt.Errorf("%w: %w", ErrBusy, ctx.Err())
+	}
+}
+
+// enqueue bounds how many wait. Work that has begun was admitted by the same bound.
+func (t *FairScheduler) enqueue(owner events.Owner, w *waiter, begun bool) error {
+	l := t.lines[owner]
+	if !begun && (t.waiting >= waitingOfAll || (l != nil && len(l.waiters) >= waitingOfOwner)) {
+		return ErrBusy
+	}
+	if l == nil {
+		l = &line{owner: owner}
+		l.place = t.next.PushBack(l)
+		t.lines[owner] = l
+	}
+	l.waiters = append(l.waiters, w)
+	t.waiting++
+	return nil
+}
+
+// release grants the slot to the next owner's first waiter, and moves that owner to
+// the end of the rotation.
+func (t *FairScheduler) release() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	front := t.next.Front()
+	if front == nil {
+		t.free++
+		return
+	}
+	l := front.Value.(*line)
+	close(l.waiters[0].ready)
+	l.waiters = l.waiters[1:]
+	t.waiting--
+	if len(l.waiters) == 0 {
+		t.drop(l)
+		return
+	}
+	t.next.MoveToBack(front)
+}
+
+func (t *FairScheduler) drop(l *line) {
+	t.next.Remove(l.place)
+	delete(t.lines, l.owner)
+}
+
+// leave removes a waiter, or releases the slot that it was granted at the same
+// moment.
+func (t *FairScheduler) leave(owner events.Owner, w *waiter) {
+	t.mu.Lock()
+	l := t.lines[owner]
+	if l != nil {
+		if i := slices.Index(l.waiters, w); i >= 0 {
+			l.waiters = slices.Delete(l.waiters, i, i+1)
+			t.waiting--
+			if len(l.waiters) == 0 {
+				t.drop(l)
+			}
+			t.mu.Unlock()
+			return
+		}
+	}
+	t.mu.Unlock()
+	t.release()
+}

@@ -1,0 +1,60 @@
+package search
+
+import "bytes"
+
+// maxIndexed is the longest folded query, in bytes, that bytes.Index looks for. Of
+// a longer one it may compare nearly all at every place of a text, as of zeros in
+// zeros, so a longer query takes an algorithm that looks at each byte once.
+const maxIndexed = 63
+
+// Query is what a search looks for. It is safe for concurrent use.
+type Query struct {
+	folded []byte
+	// borders has, for each place of a long query, the length of the longest proper
+	// prefix of the query that ends there (Knuth, Morris and Pratt).
+	borders []int32
+}
+
+// NewQuery returns the query of a text, which must not be empty.
+func NewQuery(text string) *Query {
+	q := &Query{folded: appendFolded(nil, []byte(text))}
+	if len(q.folded) <= maxIndexed {
+		return q
+	}
+	q.borders = make([]int32, len(q.folded))
+	for i, length := 1, 0; i < len(q.folded); i++ {
+		length = q.grow(length, q.folded[i])
+		q.borders[i] = int32(length)
+	}
+	return q
+}
+
+// In reports whether a text contains the query.
+func (q *Query) In(text string) bool { return q.index(appendFolded(nil, []byte(text))) >= 0 }
+
+// index returns a place within the first match in folded texts, -1 if there is
+// none.
+func (q *Query) index(texts []byte) int {
+	if q.borders == nil {
+		return bytes.Index(texts, q.folded)
+	}
+	length := 0
+	for i, c := range texts {
+		if length = q.grow(length, c); length == len(q.folded) {
+			return i
+		}
+	}
+	return -1
+}
+
+// grow returns how much of the query a text ends with after c, where it ended with
+// length bytes of the query before, fewer than all.
+func (q *Query) grow(length int, c byte) int {
+	for q.folded[length] != c {
+		if length == 0 {
+			return 0
+		}
+		length = int(q.borders[length-1])
+	}
+	return length + 1
+}

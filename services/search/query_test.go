@@ -1,0 +1,224 @@
+package search
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+const maxText = 256 << 10 // bytes of the longest text that is stored
+
+// words are what texts and queries are made of.
+var words = []string{
+	"cat", "Cat", "CAT", "sleeps", "ſleeps", "Kelvin", "\u212aelvin", "Straße", "schläft", "SCHLÄFT", "σίσυφος", "ΣΊΣΥΦΟΣ",
+	"日本語", "дом", "ДОМ", "\x00", "🐈", " ", "1", "on the warm chair",
+}
+
+// contains tries the query at every place of a text.
+func contains(text, query string) bool {
+	runes, length := []rune(text), utf8.RuneCountInString(query)
+	for i := 0; i+length <= len(runes); i++ {
+		if strings.EqualFold(string(runes[i:i+length]), query) {
+			return true
+		}
+	}
+	return false
+}
+
+// segmentOf puts texts side by side.
+func segmentOf(first uint64, texts ...string) segment {
+	s := segment{first: first}
+	for _, text := range texts {
+		s.texts = append(appendFolded(s.texts, []byte(text)), separator)
+	}
+	return s
+}
+
+func TestMatch(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		text, query string
+		want        bool
+	}{
+		{"The Sky", "sky", true}, {"The Sky", "SKY", true}, {"The Sky", "y ", false}, {"", "x", false}, {"abc", "abcd", false},
+		{"aab", "AB", true}, {"ÄÖÜ", "äö", true}, {"straße", "STRASSE", false}, {"ΣΊΣΥΦΟΣ", "σίσυφος", true}, {"Kelvin \u212a", "kelvin k", true},
+		{"i", "İ", false}, {"ǆ", "Ǆ", true}, {"ǅ", "ǆ", true}, {"a\x00B", "\x00b", true}, {"日本語", "本", true}, {"ſ", "S", true},
+	} {
+		if got := NewQuery(c.query).In(c.text); got != c.want {
+			t.Errorf("%q in %q: %v", c.query, c.text, got)
+		}
+	}
+}
+
+// FuzzMatch compares with trying strings.EqualFold at every place, by both
+// algorithms.
+func FuzzMatch(f *testing.F) {
+	f.Add("The Sky is Blue", "SKY")
+	f.Add("ΣΊΣΥΦΟΣ", "ς")
+	f.Add("aAaAaB", "aab")
+	f.Add("quiz: QUIZ, quick", "k")
+	f.Add("Zażółć gęślą jaźń", "GĘŚLĄ")
+	f.Add("\u212aelvin", "kELV")
+	f.Add("some more than eight CAPITALS AND ZEROS 000", "Zeros 00")
+	f.Fuzz(func(t *testing.T, text, query string) {
+		if query == "" || !utf8.ValidString(text) || !utf8.ValidString(query) {
+			return // bodies are always valid, and an empty query is not looked for
+		}
+		want := contains(text, query)
+		if got := NewQuery(query).In(text); got != want {
+			t.Fatalf("%q in %q: got %v, want %v", query, text, got, want)
+		}
+		// The algorithm of long queries finds the same once both are long.
+		long := strings.Repeat("x", maxIndexed)
+		q, within := NewQuery(long+query), "y"+strings.ToUpper(long)+text
+		if got, want := q.In(within), contains(within, long+query); q.borders == nil || got != want {
+			t.Fatalf("%q in %q, long: got %v, want %v", query, text, got, want)
+		}
+	})
+}
+
+// FuzzFind: texts are what lies between zeros. Those that lie side by side are found
+// as each by itself. They need not be UTF-8 for none to be found by what another
+// one begins with.
+func FuzzFind(f *testing.F) {
+	f.Add("The Sky\x00is Blue", "SKY")
+	f.Add("ab\x00c\x00abc\x00\x00aabc", "abc")
+	f.Add("00000\x00000000000\x001", "0000001")
+	f.Add("a\xe2\x84\x00\xaab\x00\u212ab", "kb")
+	f.Add("die Katze schl\x00äft\x00SCHLÄFT", "schläft")
+	f.Fuzz(func(t *testing.T, joined, query string) {
+		if query != "" {
+			checkFind(t, strings.Split(joined, "\x00"), query)
+		}
+	})
+}
+
+func checkFind(t *testing.T, texts []string, query string) (found int) {
+	t.Helper()
+	q := NewQuery(query)
+	var want []uint64
+	for i, text := range texts {
+		if q.In(text) {
+			want = append(want, 7+uint64(i))
+		}
+	}
+	s := segmentOf(7, texts...)
+	if got := s.find(q, nil); !slices.Equal(got, want) || s.leaves() != len(texts) {
+		t.Fatalf("%q in %q: in %d together, in %d one by one", query, texts, got, want)
+	}
+	return len(want)
+}
+
+// TestFind: texts that lie side by side are found as each by itself. None is found
+// by what another one begins or ends with.
+func TestFind(t *testing.T) {
+	t.Parallel()
+	chance := rand.New(rand.NewPCG(5, 5))
+	found, across := 0, 0
+	for range 3000 {
+		texts := make([]string, 1+chance.IntN(12))
+		for i := range texts {
+			for range chance.IntN(4) {
+				texts[i] += words[chance.IntN(len(words))]
+			}
+		}
+		all := strings.Join(texts, "")
+		query := words[chance.IntN(len(words))]
+		if runes := []rune(all); len(runes) > 1 && chance.IntN(2) == 0 {
+			at := chance.IntN(len(runes) - 1)
+			query = swapCase(string(runes[at : at+1+chance.IntN(min(12, len(runes)-at))]))
+		}
+		q := NewQuery(query)
+		for _, text := range texts {
+			if want := contains(text, query); q.In(text) != want {
+				t.Fatalf("%q in %q: %v", query, text, !want)
+			}
+		}
+		if checkFind(t, texts, query) > 0 {
+			found++
+		} else if contains(all, query) {
+			across++
+		}
+	}
+	if found < 500 || across < 100 {
+		t.Errorf("%d queries were in a text, %d across two", found, across)
+	}
+}
+
+func swapCase(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsUpper(r) {
+			return unicode.ToLower(r)
+		}
+		return unicode.ToUpper(r)
+	}, s)
+}
+
+// TestNoTextTakesLong: a text takes some times its length, however nearly the query
+// matches at each place.
+func TestNoTextTakesLong(t *testing.T) {
+	t.Parallel()
+	zeros := strings.Repeat("0", maxText)
+	half := zeros[:len(zeros)/2]
+	begun := time.Now()
+	for _, c := range []struct {
+		text, query string
+		want        bool
+	}{
+		{zeros, half + "1", false}, {zeros, "1" + half, false}, {zeros[:len(zeros)-1] + "1", half + "1", true},
+		{zeros, half + "1" + half, false}, {zeros, half + "10", false}, {strings.Repeat("0K", len(zeros)/2), strings.Repeat("0k", len(half)/2) + "00", false},
+		{zeros, zeros[:maxIndexed-1] + "1", false}, {zeros, zeros[:maxIndexed] + "1", false}, {zeros, "1" + zeros[:maxIndexed-1], false},
+		{strings.Repeat("Ꭰ", maxText/3), strings.Repeat("Ꭰ", 20_000) + "x", false},
+		{strings.Repeat("𐐀", maxText/4), strings.Repeat("𐐀", 20_000) + "x", false},
+	} {
+		if got := NewQuery(c.query).In(c.text); got != c.want {
+			t.Errorf("%.20q... of %d: %v", c.query, len(c.query), got)
+		}
+	}
+	all := segmentOf(0, zeros, "1", half, half+"1")
+	for query, want := range map[string][]uint64{half + "1": {3}, "1" + half: nil} {
+		if got := all.find(NewQuery(query), nil); !slices.Equal(got, want) {
+			t.Errorf("%.5q...: in texts %d", query, got)
+		}
+	}
+	if took := time.Since(begun); took > 5*time.Second {
+		t.Errorf("it took %s", took)
+	}
+}
+
+// TestEveryFoldingIsInTheTable compares it with what package unicode says, byte by
+// byte and eight at a time.
+func TestEveryFoldingIsInTheTable(t *testing.T) {
+	t.Parallel()
+	for r := range rune(unicode.MaxRune + 1) {
+		want := fold(r)
+		if got := foldTabled(r); got != want {
+			t.Errorf("%U folds to %U, not %U", r, want, got)
+		}
+		if utf8.ValidRune(r) && utf8.RuneLen(want) > utf8.RuneLen(r) {
+			t.Errorf("%U folds to %U, which is longer", r, want)
+		}
+		if r < utf8.RuneSelf {
+			if got := string(appendFolded(nil, []byte(strings.Repeat(string(r), 9)))); got != strings.Repeat(string(want), 9) {
+				t.Errorf("nine times %U fold to %q", r, got)
+			}
+		}
+	}
+}
+
+func BenchmarkIndex(b *testing.B) {
+	for name, r := range map[string]string{"zeros": "0", "Cherokee": "Ꭰ", "Han": "好"} {
+		q := NewQuery(strings.Repeat(r, 1000) + "x")
+		text := strings.Repeat(r, maxText/len(r))
+		b.Run(name, func(b *testing.B) {
+			b.SetBytes(int64(len(text)))
+			for b.Loop() {
+				q.In(text)
+			}
+		})
+	}
+}

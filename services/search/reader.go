@@ -1,0 +1,116 @@
+package search
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/memory-ledger/ledger/projections/memories"
+	"github.com/memory-ledger/ledger/projections/pages"
+	"github.com/memory-ledger/ledger/services/keystore"
+)
+
+// readBytes is the number of sealed bytes after which a read ends. One page more
+// may follow, which is 67 MB where all bodies are as long as they may be.
+const readBytes = 32 << 20
+
+// errFull ends the read of full pages.
+var errFull = errors.New("enough bytes for one read")
+
+// reader is the source that reads sealed bodies and opens each.
+type reader struct{ pool *pgxpool.Pool }
+
+// segments implements source. Full pages come from their read model and are opened
+// as they arrive. The other pages are made of rows: the last page while it is not
+// full, a page with bodies that are too long for the read model, and a missing one.
+func (r reader) segments(ctx context.Context, s Range, yield func(segment) error) (reached uint64, err error) {
+	o := opener{bodies: s.Key.Opener()}
+	first, end := s.pages()
+	done := make([]bool, end-first)
+	read := 0
+	err = pages.Load(ctx, r.pool, s.Owner, first, s.To/pages.Leaves, func(p pages.Page) error {
+		if read >= readBytes {
+			end = p.First() / pages.Leaves
+			return errFull
+		}
+		if len(p.Absent()) > 0 {
+			return nil
+		}
+		read += p.Bytes()
+		done[p.First()/pages.Leaves-first] = true
+		return o.open(p, yield)
+	})
+	if err != nil && !errors.Is(err, errFull) {
+		return 0, err
+	}
+	for n := first; n < end; n++ {
+		if done[n-first] {
+			continue
+		}
+		if read >= readBytes {
+			return n * pages.Leaves, nil
+		}
+		p, err := r.pageOfRows(ctx, s, n*pages.Leaves)
+		if err != nil {
+			return 0, err
+		}
+		read += p.Bytes()
+		if err := o.open(p, yield); err != nil {
+			return 0, err
+		}
+	}
+	return min(s.To, end*pages.Leaves), nil
+}
+
+// pageOfRows reads the page that begins with a leaf, up to the range's end.
+func (r reader) pageOfRows(ctx context.Context, s Range, first uint64) (pages.Page, error) {
+	to := min(s.To, first+pages.Leaves)
+	rows, err := memories.Load(ctx, r.pool, s.Owner, first, to)
+	if err != nil {
+		return pages.Page{}, err
+	}
+	if uint64(len(rows)) != to-first {
+		return pages.Page{}, fmt.Errorf("load memories from %d: %d of %d leaves are in the read model", first, len(rows), to-first)
+	}
+	leaves := make([]pages.Leaf, len(rows))
+	for i := range rows {
+		id, err := uuid.Parse(rows[i].ID)
+		if err != nil {
+			return pages.Page{}, fmt.Errorf("load memories: %w", err)
+		}
+		leaves[i] = pages.Leaf{ID: id, Sealed: rows[i].Sealed}
+	}
+	return pages.Of(first, leaves), nil
+}
+
+// opener makes segments of pages, in a buffer that it uses again.
+type opener struct {
+	bodies *keystore.Opener
+	id     []byte
+	texts  []byte
+}
+
+func (o *opener) open(p pages.Page, yield func(segment) error) error {
+	s := segment{first: p.First()}
+	o.texts = o.texts[:0]
+	for i, sealed := range p.Sealed {
+		o.id = p.AppendID(o.id[:0], i)
+		text, err := o.bodies.Open(o.id, sealed)
+		if err != nil {
+			return err
+		}
+		o.texts = append(appendFolded(o.texts, text), separator)
+		if len(o.texts) < segmentBytes && i+1 < p.Len() {
+			continue
+		}
+		s.texts = o.texts
+		if err := yield(s); err != nil {
+			return err
+		}
+		s.first, o.texts = p.First()+uint64(i)+1, o.texts[:0]
+	}
+	return nil
+}

@@ -1,0 +1,81 @@
+// Package search finds the memories of an owner whose text contains a query. The
+// texts are sealed, so a search opens all of them.
+//
+// The plain path is reader, which reads sealed bodies from the read models, opens
+// them and folds their case, and segment.find, which looks for the query in the
+// folded texts. BodySegments stands before reader and keeps what it made.
+package search
+
+import (
+	"context"
+	"runtime"
+	"slices"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/projections/pages"
+	"github.com/memory-ledger/ledger/services/keystore"
+)
+
+// Range is a run of an owner's leaves.
+type Range struct {
+	Owner    events.Owner
+	Key      *keystore.OwnerKey
+	From, To uint64 // leaf indexes, To exclusive
+}
+
+// pages returns the numbers of the pages that hold the range, end exclusive.
+func (r Range) pages() (first, end uint64) {
+	return r.From / pages.Leaves, (r.To + pages.Leaves - 1) / pages.Leaves
+}
+
+// Found is what one call of Find looked through and found.
+type Found struct {
+	Leaves  []uint64 // the indexes of the leaves that match, in rising order
+	Reached uint64   // the first leaf that was not looked through
+	Bytes   uint64   // of text looked through
+}
+
+// source yields the folded texts of a range, page by page, in any order. It may
+// end early, at the beginning of a page: reached is the first leaf that it left
+// out. Pages beyond reached may have been yielded. The last page may hold leaves
+// beyond the range.
+type source interface {
+	segments(ctx context.Context, r Range, yield func(segment) error) (reached uint64, err error)
+}
+
+// Engine finds memories.
+type Engine struct{ texts source }
+
+// New returns an Engine that reads from the database, and keeps what it read in
+// kept unless that is nil.
+func New(pool *pgxpool.Pool, kept *BodySegments) *Engine {
+	if kept == nil {
+		return &Engine{reader{pool}}
+	}
+	return &Engine{keptTexts{kept, reader{pool}}}
+}
+
+// Find looks through a range that begins with a page, or a part of it: it ends
+// early where the texts are long. The leaves must be in the read model.
+//
+// Errors: pages.ErrFormat and keystore.ErrSealed for damaged data.
+func (e *Engine) Find(ctx context.Context, r Range, q *Query) (Found, error) {
+	var found Found
+	reached, err := e.texts.segments(ctx, r, func(s segment) error {
+		found.Bytes += uint64(len(s.texts))
+		found.Leaves = s.find(q, found.Leaves)
+		// Let short requests run between segments. The scheduler of the runtime
+		// preempts a busy goroutine only after ten milliseconds.
+		runtime.Gosched()
+		return ctx.Err()
+	})
+	if err != nil {
+		return Found{}, err
+	}
+	found.Reached = reached
+	slices.Sort(found.Leaves)
+	found.Leaves = slices.DeleteFunc(found.Leaves, func(leaf uint64) bool { return leaf < r.From || leaf >= reached })
+	return found, nil
+}

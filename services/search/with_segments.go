@@ -1,0 +1,225 @@
+package search
+
+import (
+	"context"
+	"encoding/binary"
+	"math"
+	"sync"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/projections/pages"
+	"github.com/memory-ledger/ledger/services/hits"
+	"github.com/memory-ledger/ledger/services/keystore"
+)
+
+// BodySegments keeps the folded texts of owners who search, page by page, within a
+// budget of bytes. It holds ciphertext only: each segment is sealed under a key
+// derived from the owner's data key. Leaves never change, so a page stays right
+// for as long as the read models that it was read from are the live ones.
+type BodySegments struct {
+	mu     sync.Mutex
+	budget int64
+	used   int64
+	owners *simplelru.LRU[events.Owner, *ownerPages] // least recently searched first
+	// Hits counts the calls of Find that needed no database.
+	Hits hits.Counter
+}
+
+// ownerPages is the pages of an owner by their number, under BodySegments.mu.
+type ownerPages struct {
+	pages map[uint64]keptPage
+	bytes int64
+}
+
+// keptPage is a page's segments, sealed. It is not changed once it is made.
+type keptPage struct {
+	leaves   int
+	segments []sealedSegment
+}
+
+type sealedSegment struct {
+	first  uint64
+	sealed []byte
+}
+
+// What an owner and a page take beside the sealed bytes, about.
+const (
+	ownerOverhead = 384
+	pageOverhead  = 160
+)
+
+// charged is how many bytes the page is charged for; 0 for none.
+func (p keptPage) charged() int64 {
+	if p.leaves == 0 {
+		return 0
+	}
+	bytes := int64(pageOverhead)
+	for _, s := range p.segments {
+		bytes += int64(cap(s.sealed))
+	}
+	return bytes
+}
+
+// NewBodySegments returns a cache of at most budget bytes.
+func NewBodySegments(budget int64) *BodySegments {
+	owners, err := simplelru.NewLRU[events.Owner, *ownerPages](math.MaxInt32, nil)
+	if err != nil {
+		panic(err) // only for a size that is not positive
+	}
+	return &BodySegments{budget: budget, owners: owners}
+}
+
+// Bytes returns how much is kept.
+func (b *BodySegments) Bytes() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.used
+}
+
+// Forget drops everything. Pages that are being read meanwhile are not kept.
+func (b *BodySegments) Forget() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.owners.Purge()
+	b.used = 0
+}
+
+// Light reports whether the first leaves of an owner are all kept, in few bytes.
+func (b *BodySegments) Light(owner events.Owner, leaves uint64, bytes int64) bool {
+	if b == nil {
+		return false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	o, ok := b.owners.Peek(owner)
+	if !ok || o.bytes > bytes {
+		return false
+	}
+	for n := uint64(0); n*pages.Leaves < leaves; n++ {
+		if uint64(o.pages[n].leaves) < min(pages.Leaves, leaves-n*pages.Leaves) {
+			return false
+		}
+	}
+	return true
+}
+
+// get returns the pages of an owner that are kept whole as far as the range goes,
+// by number from the range's first page on, and where to put the others.
+func (b *BodySegments) get(r Range) (o *ownerPages, kept []keptPage) {
+	first, end := r.pages()
+	kept = make([]keptPage, end-first)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	o, ok := b.owners.Get(r.Owner)
+	if !ok {
+		o = &ownerPages{pages: map[uint64]keptPage{}, bytes: ownerOverhead}
+		b.makeRoom(o, o.bytes)
+		b.owners.Add(r.Owner, o)
+		b.used += o.bytes
+	}
+	hit := true
+	for i := range kept {
+		if p := o.pages[first+uint64(i)]; uint64(p.leaves) >= min(pages.Leaves, r.To-(first+uint64(i))*pages.Leaves) {
+			kept[i] = p
+		} else {
+			hit = false
+		}
+	}
+	b.Hits.Count(hit)
+	return o, kept
+}
+
+// put keeps a page, unless the owner was dropped meanwhile or has no room left in
+// the budget. Other owners make room, those who searched longest ago first.
+func (b *BodySegments) put(owner events.Owner, o *ownerPages, number uint64, p keptPage) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	grown := p.charged() - o.pages[number].charged()
+	if current, ok := b.owners.Peek(owner); !ok || current != o || p.leaves < o.pages[number].leaves || o.bytes+grown > b.budget {
+		return
+	}
+	b.makeRoom(o, grown)
+	o.pages[number] = p
+	o.bytes += grown
+	b.used += grown
+}
+
+// makeRoom drops the owners who searched longest ago, but not o.
+func (b *BodySegments) makeRoom(o *ownerPages, bytes int64) {
+	for b.used+bytes > b.budget {
+		oldest, other, ok := b.owners.GetOldest()
+		if !ok || other == o {
+			return // o was used last, so it comes last
+		}
+		b.owners.Remove(oldest)
+		b.used -= other.bytes
+	}
+}
+
+// keptTexts is a source that keeps what another one yields.
+type keptTexts struct {
+	kept  *BodySegments
+	fresh source
+}
+
+// segments implements source.
+func (k keptTexts) segments(ctx context.Context, r Range, yield func(segment) error) (reached uint64, err error) {
+	owner, kept := k.kept.get(r)
+	keeper, err := r.Key.Keeper()
+	if err != nil {
+		return 0, err
+	}
+	var buffer []byte
+	for i := 0; i < len(kept); {
+		if kept[i].leaves == 0 {
+			run := r
+			run.From = (r.From/pages.Leaves + uint64(i)) * pages.Leaves
+			for ; i < len(kept) && kept[i].leaves == 0; i++ {
+				run.To = min(r.To, (r.From/pages.Leaves+uint64(i)+1)*pages.Leaves)
+			}
+			if reached, err = k.read(ctx, run, owner, keeper, yield); err != nil || reached < run.To {
+				return reached, err
+			}
+			continue
+		}
+		for _, s := range kept[i].segments {
+			if buffer, err = keeper.Open(buffer, place(s.first, kept[i].leaves), s.sealed); err != nil {
+				return 0, err
+			}
+			if err := yield(segment{s.first, buffer}); err != nil {
+				return 0, err
+			}
+		}
+		i++
+	}
+	return r.To, nil
+}
+
+// read yields a run of pages that are not kept, and keeps each page that came whole.
+func (k keptTexts) read(ctx context.Context, run Range, owner *ownerPages, keeper *keystore.Keeper, yield func(segment) error) (uint64, error) {
+	var p keptPage
+	return k.fresh.segments(ctx, run, func(s segment) error {
+		number := s.page()
+		size := int(min(pages.Leaves, run.To-number*pages.Leaves))
+		if s.first%pages.Leaves == 0 {
+			p = keptPage{}
+		}
+		sealed, err := keeper.Seal(make([]byte, 0, len(s.texts)+keystore.KeptOverhead), place(s.first, size), s.texts)
+		if err != nil {
+			return err
+		}
+		p.segments = append(p.segments, sealedSegment{s.first, sealed})
+		if p.leaves += s.leaves(); p.leaves == size {
+			k.kept.put(run.Owner, owner, number, p)
+		}
+		return yield(s)
+	})
+}
+
+// place is what is bound into a sealed segment: its first leaf, and how many leaves
+// its page had.
+func place(first uint64, leaves int) []byte {
+	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(nil, first), uint32(leaves))
+}
