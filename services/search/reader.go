@@ -15,7 +15,7 @@ import (
 
 // readBytes is the number of sealed bytes after which a read ends. One page more
 // may follow, which is 67 MB where all bodies are as long as they may be.
-const readBytes = 32 << 20
+const readBytes = 8 << 20
 
 // errFull ends the read of full pages.
 var errFull = errors.New("enough bytes for one read")
@@ -50,7 +50,7 @@ func (r reader) segments(ctx context.Context, s Range, yield func(segment) error
 		if done[n-first] {
 			continue
 		}
-		if read >= readBytes {
+		if n > first && read >= readBytes { // every read gets past its first page
 			return n * pages.Leaves, nil
 		}
 		p, err := r.pageOfRows(ctx, s, n*pages.Leaves)
