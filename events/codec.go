@@ -176,9 +176,9 @@ func appendData(dst []byte, data Data) ([]byte, error) {
 	return append(dst, '}'), nil
 }
 
-// DecodeBatch reads a message, bringing older versions of its events to the
-// current form. What it does not fully understand it refuses: a reader that
-// skipped what it does not know would build a state that nobody decided.
+// DecodeBatch reads a message and brings older versions of its events to the
+// current form. It refuses a message that it does not fully understand: a reader
+// that skipped unknown parts would build a state that no writer decided.
 func DecodeBatch(payload []byte) ([]Event, error) { return current.decodeBatch(payload) }
 
 func (c *codec) decodeBatch(payload []byte) ([]Event, error) {

@@ -169,7 +169,7 @@ type BatchConfirmed struct {
 	Account   string `json:"account"`   // base58 address of the commitment account
 }
 
-// BatchFailed: an attempt is known to be dead; the batch is cut anew.
+// BatchFailed: an attempt is known to be dead. The batch is cut again.
 type BatchFailed struct {
 	BatchID   string `json:"batchId"`
 	Signature string `json:"signature,omitzero"`

@@ -8,9 +8,9 @@ import (
 )
 
 // Family is the first token of a subject: who decides the events below it.
-// An owner's version is counted within a family, so that whoever writes down
-// what the chain says, to "chain", never collides with the owner's own writes
-// to "ledger".
+// An owner's version is counted within a family. So the process that records
+// chain events under "chain" never collides with the owner's own writes under
+// "ledger".
 type Family string
 
 // The two families, and what stands for either where messages are only read.

@@ -192,7 +192,7 @@ func (g *gatherer) add(r Record) error {
 	whole := g.slice
 	g.slice, g.size = Slice{}, 0
 	if err := g.send(whole); err != nil {
-		g.next = whole.First // nobody got it
+		g.next = whole.First // it was not delivered
 		return err
 	}
 	return nil

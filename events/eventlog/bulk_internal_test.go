@@ -62,7 +62,8 @@ func TestLostIsNotAGap(t *testing.T) {
 	}
 }
 
-// A slice that nobody took, because the read ended, is not read, were it the last.
+// A slice that was not delivered, because the read ended, does not count as read. This
+// holds for the last slice too.
 func TestWhatNobodyTookIsNotRead(t *testing.T) {
 	t.Parallel()
 	ended := errors.New("ended")

@@ -16,7 +16,7 @@ func (away) OwnerNewest(context.Context, events.Family, events.Owner, events.Sub
 	return eventlog.Record{}, false, eventlog.ErrUnavailable
 }
 
-// A log that does not answer contradicts nobody.
+// A log that does not answer is not reported as a contradiction.
 func TestNothingIsConfirmedWithoutTheLog(t *testing.T) {
 	t.Parallel()
 	owner := events.OwnerFromBytes([32]byte{1})

@@ -62,9 +62,9 @@ func (d *damage) newest() (getRequest, error) {
 	return d.ask, d.what
 }
 
-// Damaged returns an ErrDamaged where the server lacks messages by its own account, or
-// could not give one to a reader of this process and still can't. It reads no more than
-// that one: to find damage that nobody met takes an audit.
+// Damaged returns an ErrDamaged if the server lacks messages by its own account, or if
+// it could not give a message to a reader of this process and still can't. It reads only
+// that one message. An audit is needed to find damage that no reader has met.
 func (l *JetStream) Damaged(ctx context.Context) error {
 	state, err := l.state(ctx, everySubject)
 	if err != nil {

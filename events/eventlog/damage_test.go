@@ -87,7 +87,7 @@ func TestDamageThatWasMetIsSaid(t *testing.T) {
 		server.Start()
 		err := log.Damaged(t.Context())
 		for ; errors.Is(err, eventlog.ErrUnavailable) && t.Context().Err() == nil; err = log.Damaged(t.Context()) {
-			time.Sleep(10 * time.Millisecond) // until the connection is made anew
+			time.Sleep(10 * time.Millisecond) // until the connection is restored
 		}
 		if err != nil {
 			t.Errorf("%s, mended: %v", name, err)
@@ -95,7 +95,7 @@ func TestDamageThatWasMetIsSaid(t *testing.T) {
 	}
 }
 
-// A server that lost messages when it started says so before anybody reads.
+// A server that lost messages when it started reports that before the first read.
 func TestALogThatLacksMessagesSaysSo(t *testing.T) {
 	t.Parallel()
 	_, js := connect(t, natstest.Start(t).URL())

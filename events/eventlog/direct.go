@@ -21,11 +21,11 @@ const (
 	directPoll = 100 * time.Millisecond
 )
 
-// Direct is the log for those who may only read. It uses nothing but direct
-// gets and stream info: a consumer, which [JetStream.Follow] makes, can't be
-// permitted to a stranger, because whoever makes one chooses where it delivers
-// to. Live, it looks for news ten times a second, so it is for auditors and
-// tools; what serves requests follows by consumer.
+// Direct is the log for clients that may only read. It uses only direct
+// gets and stream info. [JetStream.Follow] makes a consumer, and a stranger must
+// not be permitted that: the client that makes a consumer chooses the subject that
+// it delivers to. Live, Direct polls for new messages ten times a second, so it is
+// for auditors and tools. A process that serves requests follows by consumer.
 type Direct struct{ *JetStream }
 
 var _ Log = Direct{}
@@ -129,9 +129,9 @@ type batchRequest struct {
 }
 
 // batch asks for messages from a sequence on; more says that the server has
-// others after these. An answer that breaks off, or that a message of was lost
-// on its way here, as a connection that is made anew loses some, gives what came
-// before that.
+// others after these. If the answer breaks off, batch returns the messages that
+// came before. The same holds if a message of the answer is lost on its way here:
+// a connection that is restored loses some.
 //
 // The answers go to an inbox of their own, beside the one that requests share:
 // a server that finds two subscriptions for an answer sends it twice.

@@ -200,8 +200,8 @@ func TestWhatComesBetweenTwoQuestions(t *testing.T) {
 	}
 }
 
-// A server that is connected and says nothing holds up nobody for long who has no
-// deadline of their own, as projectors have none.
+// A server that is connected but silent does not hold up a caller for long, even if
+// the caller has no deadline. Projectors have none.
 func TestASilentServerIsNotWaitedForForEver(t *testing.T) {
 	t.Parallel()
 	for name, silent := range map[string]string{

@@ -10,13 +10,13 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// diskMemory is how long a failure to store is spoken of, where nothing was stored
-// since. It ends, so that whoever sends requests only where all is well tries again.
+// diskMemory is how long a failure to store is reported, if nothing was stored since.
+// It ends, so that a client that sends requests only to a healthy service tries again.
 const diskMemory = 30 * time.Second
 
-// disk remembers that the server could not write a message to its file, which it
-// says, or does not answer at all. It may read well meanwhile, and a server that has
-// met a full disk goes on so when there is room again, until it is started anew
+// disk remembers that the server could not write a message to its file. The server
+// reports that, or does not answer at all. Reads may still work. A server that has met
+// a full disk keeps failing when there is room again, until it is restarted
 // (nats-server 2.15).
 type disk struct{ failed atomic.Int64 } // in Unix nanoseconds; 0: it stores
 

@@ -13,11 +13,12 @@ import (
 // end: messages may have gone to a follower before it, that died.
 const durableLook = time.Second
 
-// Durable is the log for a reader whose place in the log, a durable consumer,
-// an administrator has made: on a cluster with permissions nobody else may
-// make one. The consumer only tells quickly what is new. What it does not
-// bring, because it is ahead of the caller's checkpoint or gave a message to a
-// follower that died, is read by direct gets; what it brings again is dropped.
+// Durable is the log for a reader whose place in the log is a durable consumer
+// that an administrator has made. On a cluster with permissions, only an
+// administrator may make one. The consumer's only use is to bring new messages
+// quickly. It may not bring some: it is ahead of the caller's checkpoint, or gave
+// a message to a follower that died. Those are read by direct gets. Messages that
+// it brings again are dropped.
 type Durable struct {
 	*JetStream
 	consumer string

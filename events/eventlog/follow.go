@@ -58,10 +58,10 @@ func (l *JetStream) Follow(ctx context.Context, cfg FollowConfig, yield func(Sli
 	return l.damage.note(f.run(ctx, incoming, consuming.Closed(), yield))
 }
 
-// leave stops a consumer and has the server drop it, of which there would be
-// many behind a follower that turns to the tail and back. Both wait while the
-// server is away, some seconds, which is why nobody waits for them; what is not
-// dropped is forgotten.
+// leave stops a consumer and has the server drop it. Otherwise a follower that
+// turns to the tail and back would leave many behind. Both steps wait some seconds
+// while the server is away, so Follow runs leave in the background. The server
+// drops a consumer by itself if this fails; see followForget.
 func (l *JetStream) leave(consumer jetstream.Consumer, consuming jetstream.ConsumeContext) {
 	consuming.Stop()
 	ctx, cancel := context.WithTimeout(context.Background(), attemptTimeout)

@@ -33,7 +33,7 @@ func TestFollowersLeaveNoConsumers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for { // they go while nobody waits for it
+	for { // they are dropped in the background
 		info, err := stream.Info(ctx)
 		if err != nil {
 			t.Fatalf("%v; there were consumers still", err)

@@ -12,9 +12,8 @@ import (
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 )
 
-// TestInboxes: every request gets its own answer, also after one whose answer
-// came too late or twice, and where nobody is there to answer, that is said at
-// once.
+// TestInboxes: every request gets its own answer, also after a request whose
+// answer came too late or twice. A request without a responder fails at once.
 func TestInboxes(t *testing.T) {
 	t.Parallel()
 	nc, err := nats.Connect(natstest.Start(t).URL())

@@ -408,7 +408,7 @@ func decodeStored(reply *nats.Msg) (Record, bool, error) {
 		return Record{}, false, fmt.Errorf("%w: answer without a message", ErrUnavailable)
 	}
 	var header nats.Header
-	if len(answer.Message.Header) > 0 { // nobody but us has to send some
+	if len(answer.Message.Header) > 0 { // other writers may send none
 		var err error
 		if header, err = nats.DecodeHeadersMsg(answer.Message.Header); err != nil {
 			return Record{}, false, fmt.Errorf("%w: %w", ErrUnavailable, err)

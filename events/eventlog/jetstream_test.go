@@ -152,7 +152,7 @@ func connect(t testing.TB, url string, options ...nats.Option) (*nats.Conn, jets
 }
 
 // dialer makes connections that, once armed, break right after they have sent
-// an append: the server stores it, and nobody hears of it.
+// an append: the server stores it, and its answer is lost.
 type dialer struct{ armed atomic.Bool }
 
 func (d *dialer) Dial(network, address string) (net.Conn, error) {
@@ -171,7 +171,7 @@ type breakable struct {
 func (b *breakable) Write(p []byte) (int, error) {
 	n, err := b.Conn.Write(p)
 	if bytes.Contains(p, []byte("Nats-Expected-Last-Subject-Sequence:")) && b.dialer.armed.CompareAndSwap(true, false) {
-		// No more reads: the answer, when it comes, finds nobody.
+		// No more reads: the answer, when it comes, is not read.
 		_ = b.Conn.(*net.TCPConn).CloseRead()
 	}
 	return n, err
@@ -255,8 +255,8 @@ type empty struct{}
 func (empty) Visits() uint64 { return 0 }
 func (empty) Alone() bool    { return true }
 
-// TestADoubtfulAppendIsNotKnown: after an append of which nobody knows whether it
-// is stored, the log is asked.
+// TestADoubtfulAppendIsNotKnown: after an append that may or may not be stored, the
+// log is asked.
 func TestADoubtfulAppendIsNotKnown(t *testing.T) {
 	t.Parallel()
 	server := natstest.StartProcess(t)

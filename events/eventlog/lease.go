@@ -27,7 +27,7 @@ type lease struct {
 	// contact returns how long ago, before the question or after, the leader last
 	// heard from so many that they and it are a majority.
 	contact func(context.Context) (time.Duration, error)
-	asking  chan struct{} // holds one while somebody asks
+	asking  chan struct{} // holds one while a caller asks
 	until   atomic.Pointer[time.Time]
 }
 
@@ -41,8 +41,8 @@ func newLease(js jetstream.JetStream) *lease {
 	}}
 }
 
-// check returns an error where what a leader has answered by now may be old. It mostly
-// asks nobody.
+// check returns an error if an answer that the leader has given by now may be old. It
+// mostly needs no request to the server.
 func (l *lease) check(ctx context.Context) error {
 	now := time.Now()
 	if l.holds(now) {
@@ -55,7 +55,7 @@ func (l *lease) check(ctx context.Context) error {
 		return fmt.Errorf("%w: %w", ErrUnavailable, ctx.Err())
 	}
 	if l.holds(now) {
-		return nil // somebody else asked
+		return nil // another caller asked
 	}
 	asked := time.Now()
 	ago, err := l.contact(ctx)

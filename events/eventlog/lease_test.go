@@ -91,7 +91,7 @@ func newCluster(t *testing.T) *cluster {
 	c := &cluster{}
 	for i := range c.nodes {
 		opts := &server.Options{ServerName: nodeName(i), Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true}
-		// Nobody learns of another way to a node: nothing listens at what is advertised.
+		// No node learns of another way to a node: nothing listens at what is advertised.
 		opts.Cluster = server.ClusterOpts{Name: "ledger", Host: "127.0.0.1", Port: -1, Advertise: "127.0.0.1:9", PoolSize: -1}
 		for j := range c.nodes {
 			if j != i {
@@ -128,9 +128,9 @@ func newCluster(t *testing.T) *cluster {
 
 func nodeName(i int) string { return fmt.Sprint("node-", i) }
 
-// log makes the stream, once all three have joined, and returns who leads it. That one
-// leads all that the cluster decides as well: another would find out soon that nobody
-// does, and answer no more for that reason.
+// log makes the stream, once all three have joined, and returns which node leads it.
+// That node is also the leader of the whole cluster. A stream leader that is not would
+// soon find that the cluster has no leader, and would stop answering for that reason.
 func (c *cluster) log(t *testing.T) (log *eventlog.JetStream, leader int) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; {
@@ -144,7 +144,7 @@ func (c *cluster) log(t *testing.T) (log *eventlog.JetStream, leader int) {
 		if time.Now().After(deadline) {
 			t.Fatal(err)
 		}
-		time.Sleep(100 * time.Millisecond) // the server tells nobody that a node has joined
+		time.Sleep(100 * time.Millisecond) // the server does not tell that a node has joined
 	}
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
 		for i, node := range c.nodes {
@@ -175,8 +175,8 @@ func TestALeaderThatIsCutOffDoesNotAnswer(t *testing.T) {
 	c := newCluster(t)
 	log, leader := c.log(t)
 	owner := logtest.Owner()
-	// One command, sent again while nobody takes it: one that was stored and whose
-	// answer was lost is known by its id.
+	// One command, sent again until it is accepted. If it was stored and the answer was
+	// lost, the log knows it by its id.
 	write := func(log *eventlog.JetStream, expected uint64) (seq uint64, err error) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()

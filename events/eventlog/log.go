@@ -4,10 +4,10 @@
 // interfaces. [Appender] decides: an append names the owner's version that it
 // was decided on and is refused when that is no longer the newest. [Reader]
 // answers what the newest is, linearizably, on a cluster as far as its leader can be
-// known to be the only one (lease.go). [Follower] replays: everything,
-// in order, as often as anybody likes. [Syncer] is for those who answer from
-// what they read instead of appending. Package logtest states the guarantees
-// as a suite that every implementation runs.
+// known to be the only one (lease.go). [Follower] replays everything, in order, as
+// often as a caller likes. [Syncer] is for callers that answer from what they read
+// instead of appending. Package logtest states the guarantees as a suite that every
+// implementation runs.
 package eventlog
 
 import (

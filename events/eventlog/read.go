@@ -55,9 +55,9 @@ func readAhead(ctx context.Context, cfg ReadConfig, fetch func(context.Context, 
 	return <-failed
 }
 
-// readEnds is the error of a read that may wait no longer: its context ended, or
-// is about to, or nobody will connect again. Whatever was in the way, a read that
-// ends early says so.
+// readEnds is the error of a read that may wait no longer: its context ended or is
+// about to, or the connection is closed for good. A read that ends early returns
+// this error, whatever the cause was.
 func readEnds(ctx context.Context, next uint64, err error) error {
 	return fmt.Errorf("read ends before sequence %d: %w", next, errors.Join(ErrUnavailable, ctx.Err(), err))
 }

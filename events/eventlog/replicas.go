@@ -45,9 +45,9 @@ func (l *JetStream) Replicas(ctx context.Context) ([]Replica, error) {
 	return nodes, nil
 }
 
-// Replica returns the log as one node keeps it. That node has a consumer of its own for
-// it, which takes an administrator's rights: which node answers a direct get, nobody
-// can choose (nats-server 2.15 takes any, also for a client of another).
+// Replica returns the log as one node keeps it. It reads by a consumer on that node,
+// which takes an administrator's rights. A client can't choose the node that answers a
+// direct get: nats-server 2.15 takes any, also for a client that is connected to another.
 func (l *JetStream) Replica(node string) Bulk { return Bulk{JetStream: l, node: node} }
 
 // Permitted tells whether these credentials may read so.

@@ -43,7 +43,7 @@ func (l *JetStream) Replication(ctx context.Context) (Replication, error) {
 }
 
 func replicationOf(wanted int, cluster *jetstream.ClusterInfo) Replication {
-	r := Replication{Wanted: wanted, Current: 1} // whoever answers has it
+	r := Replication{Wanted: wanted, Current: 1} // the server that answers has it
 	if cluster == nil {
 		return r
 	}

@@ -60,8 +60,9 @@ func TestAttemptsThatAreRefused(t *testing.T) {
 	}
 }
 
-// What reached no server is not stored, and its writer is told so: where nobody keeps
-// the log, and where the connection is away and may not keep what is to be sent.
+// An append that reached no server is not stored, and its writer is told so. There are
+// two cases: no server keeps the log, or the connection is away and may not buffer what
+// is to be sent.
 func TestWhatReachesNobodyIsNotStored(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t) // without a stream
@@ -89,7 +90,7 @@ func TestWhatReachesNobodyIsNotStored(t *testing.T) {
 	refused(nats.ErrReconnectBufExceeded)
 }
 
-// Whether an earlier attempt was stored is asked until somebody says so.
+// The log is asked whether an earlier attempt was stored until it answers.
 func TestTheLookForAnEarlierAttemptIsRepeated(t *testing.T) {
 	t.Parallel()
 	server, mine := natstest.Start(t), anAppend()
@@ -115,7 +116,7 @@ func TestTheLookForAnEarlierAttemptIsRepeated(t *testing.T) {
 	}
 }
 
-// A connection that was closed for good does not come back: nobody waits for it.
+// A connection that was closed for good does not come back. An append does not wait for it.
 func TestAClosedConnectionIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	log := scripted(t, "ledger.>", func(*nats.Msg) {})

@@ -12,7 +12,7 @@ import (
 
 // tailOf is a log with one message, or one that does not answer.
 type tailOf struct {
-	eventlog.Reader // for what nobody asks here
+	eventlog.Reader // for what is not called here
 	only            eventlog.Record
 	away            error
 	asked           int
@@ -49,8 +49,8 @@ func TestStoredAt(t *testing.T) {
 		if !errors.Is(err, c.fails) || (err == nil) != stored.Equal(at) || c.log.asked != c.asks {
 			t.Errorf("%s: %v, %v after %d questions", name, stored, err, c.log.asked)
 		}
-		// A log that is away has lost nothing: whoever takes it for another log makes
-		// all state anew.
+		// A log that is away has lost nothing. A caller that took it for another log
+		// would build all state again.
 		if errors.Is(err, eventlog.ErrUnavailable) && errors.Is(err, eventlog.ErrGap) {
 			t.Errorf("%s: %v is said of a log that did not answer", name, err)
 		}

@@ -14,8 +14,8 @@ import (
 )
 
 // TestWhatCantBeReadIsNotCalledMissing: a server that fails to read a message says
-// that it has none. Whoever believed that would take the log for empty, and an owner
-// who is behind for one who has nothing to wait for.
+// that it has none. A reader that believed this would take the log for empty. It would
+// also assume that an owner who is behind has nothing to wait for.
 func TestWhatCantBeReadIsNotCalledMissing(t *testing.T) {
 	t.Parallel()
 	server := natstest.StartProcess(t)

@@ -76,7 +76,7 @@ func TestOwnerHeadsAreBelievedWhileAlone(t *testing.T) {
 		leave := h.visit()
 		want(1, 0, false)
 		head = 20
-		for range 3 { // as long as somebody is there
+		for range 3 { // as long as a visitor is there
 			time.Sleep(headsPause)
 			look()
 			want(1, 0, false)
@@ -88,7 +88,7 @@ func TestOwnerHeadsAreBelievedWhileAlone(t *testing.T) {
 		h.visit()()
 		time.Sleep(headsPause)
 		look()
-		want(1, 0, false) // somebody else was there meanwhile
+		want(1, 0, false) // another visitor was there meanwhile
 		time.Sleep(headsPause)
 		look()
 		want(1, 20, true)

@@ -7,9 +7,9 @@
 //	entry  = JCS {content, metadata, owner, salt, v: 1}
 //	hash   = SHA-256(0x00 || entry)                         (RFC 6962, section 2.1)
 //
-// The salt depends on nothing but the owner's key and the memory itself, so
-// the same memory gives the same leaf through either API; yet somebody who
-// holds a sibling's hash and guesses its text cannot check the guess.
+// The salt depends only on the owner's key and the memory itself, so the same
+// memory gives the same leaf through either API. An attacker who holds a
+// sibling's hash and guesses its text still cannot check the guess.
 package leaf
 
 import (

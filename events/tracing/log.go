@@ -5,8 +5,8 @@ import (
 	"log/slog"
 )
 
-// request is a context that knows the id of the request it belongs to. Asking
-// it costs nothing until somebody does: most requests log nothing.
+// request is a context that knows the id of the request it belongs to. No logger
+// is built until a line is logged: most requests log nothing.
 type request struct {
 	context.Context
 	id string

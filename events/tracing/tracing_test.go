@@ -56,7 +56,7 @@ func BenchmarkOff(b *testing.B) {
 	}
 }
 
-// remote is a context in a trace that somebody else began.
+// remote is a context in a trace that another process began.
 func remote(number int, flags trace.TraceFlags) context.Context {
 	return trace.ContextWithSpanContext(context.Background(), trace.NewSpanContext(trace.SpanContextConfig{
 		TraceID: trace.TraceID{0: 1, 15: byte(number)}, SpanID: trace.SpanID{7: 1}, TraceFlags: flags,

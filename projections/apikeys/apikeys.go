@@ -35,9 +35,9 @@ type Position struct {
 
 const columns = `id, owner, hash, prefix, label, created_at, last_used_at, revoked_at, seq`
 
-// ByHash returns the key whose text has this SHA-256, live or revoked. To find
-// none takes as long as to find one: the nearest row is fetched and read either
-// way, so that the time tells nobody which keys there ever were.
+// ByHash returns the key whose text has this SHA-256, live or revoked. A miss
+// takes as long as a hit: the nearest row is fetched and read in both cases. So
+// the time does not reveal which keys ever existed.
 func ByHash(ctx context.Context, q schema.Querier, hash events.Hash) (Key, bool, error) {
 	k, err := scan(q.QueryRow(ctx, `SELECT `+columns+` FROM api_keys WHERE hash >= $1 ORDER BY hash, seq LIMIT 1`, hash[:]))
 	if errors.Is(err, pgx.ErrNoRows) {

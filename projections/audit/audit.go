@@ -24,7 +24,7 @@ var ErrNoKey = errors.New("no data key")
 // should. The audit goes on, and is incomplete.
 type Unopened struct {
 	Why      string // without the owner: leaves are counted by it
-	Optional bool   // nobody configured that key; it was at hand
+	Optional bool   // that key was not configured; it was at hand
 }
 
 func (u *Unopened) Error() string { return u.Why }

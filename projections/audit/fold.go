@@ -64,7 +64,7 @@ type owner struct {
 	page   *page
 	active map[events.GrantKind]*grant
 
-	committed []*batch // largest confirmed one; several only where somebody said so again
+	committed []*batch // largest confirmed one; several only if that size was confirmed again
 }
 
 func (f *fold) owner(name events.Owner) *owner {

@@ -25,7 +25,7 @@ func TestEveryEventTypeHasARule(t *testing.T) {
 	}
 }
 
-// forgotten is an event that nobody wrote a rule for.
+// forgotten is an event that the audit has no rule for.
 type forgotten struct{ events.Data }
 
 func (forgotten) EventType() events.Type { return "Forgotten" }

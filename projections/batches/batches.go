@@ -3,7 +3,7 @@
 // an owner's log.
 //
 //	cut ──> submitted ──> confirmed
-//	 └────────┴──> failed ──> cut anew, as another batch or the same
+//	 └────────┴──> failed ──> cut again, as another batch or the same
 //
 // A leaf is covered by the smallest batch that reaches it: by the smallest
 // confirmed one, or else by the smallest that is cut or submitted. A

@@ -111,10 +111,10 @@ func listens(t *testing.T, f *fence.Fence) (stop func()) {
 	}
 }
 
-// TestADatabaseThatFallsSilentIsNotBelieved: its connections stay open, it takes every
+// TestADatabaseThatFallsSilentIsNotBelieved: its connections stay open. It takes every
 // question and answers none. What it held before is believed until the first question
-// has gone without an answer for five seconds, and from then on by nobody, who are all
-// told so in time.
+// has gone without an answer for five seconds. From then on every wait fails at its
+// timeout.
 func TestADatabaseThatFallsSilentIsNotBelieved(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -8,10 +8,10 @@
 // so the sequence covers all that was acknowledged before the question. (On a
 // cluster, as far as its leader is known to be the only one; see package eventlog. A
 // sequence that is older than what the read models hold is refused.) The
-// projector announces each commit; a fence listens on a connection of its own
-// and wakes whoever waited for it. Waits end with the caller's deadline or the
-// fence's own, as [ErrBehind], which HTTP layers answer with 503 and
-// Retry-After.
+// projector announces each commit. A fence listens on a connection of its own
+// and wakes the callers that waited for that commit. Waits end with the caller's
+// deadline or the fence's own, as [ErrBehind], which HTTP layers answer with 503
+// and Retry-After.
 //
 // A position is believed only while the listener's connection stands: a
 // database that was restored, or swapped for another, may hold less than this

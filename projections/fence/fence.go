@@ -24,15 +24,15 @@ import (
 var ErrBehind = errors.New("read models are behind the log")
 
 // ErrLogShort: the log is not the one that the read models are made of, or has lost
-// its end, or whoever answers for it does not know its end. What they hold is not to
-// be shown, and nothing is to be appended: answer 503.
+// its end, or the server that answers for it does not know its end. Do not show what
+// the read models hold, and append nothing: answer 503.
 var ErrLogShort = errors.New("the log is shorter than the read models know it")
 
 const (
 	defaultTimeout = 5 * time.Second
 	defaultPoll    = time.Second
-	// recheck is how often a wait reads the checkpoint for itself while
-	// nobody listens.
+	// recheck is how often a wait reads the checkpoint for itself while the
+	// listener is down.
 	recheck    = 20 * time.Millisecond
 	minBackoff = 50 * time.Millisecond
 	maxBackoff = 2 * time.Second
@@ -71,7 +71,7 @@ type Fence struct {
 	fits        atomic.Uint64         // the connection by which the log was last found long enough, 0 before that
 	refused     bool                  // the listener said that reads are refused, and not yet that they are answered
 	goal        uint64                // what has to be projected before it says that
-	away        atomic.Pointer[error] // why nobody listens, nil while somebody does
+	away        atomic.Pointer[error] // why the listener is down, nil while it stands
 	heads       shared[uint64]
 	checkpoints shared[projector.Checkpoint]
 }
@@ -225,11 +225,11 @@ func (f *Fence) checkLength() error {
 	return nil
 }
 
-// WaitAll returns once the read models reflect every event that was
-// acknowledged before the call, whoever's it is. It is what "unknown token"
-// may be said after. The slowest projector is waited for. Callers that arrive
-// together share one question to the log, one that was put after all of them
-// arrived. Errors as of WaitOwner.
+// WaitAll returns once the read models reflect every event, of any owner, that
+// was acknowledged before the call. Only after it may a caller answer "unknown
+// token". It waits for the slowest projector. Callers that arrive together share
+// one question to the log, which is put after all of them arrived. Its errors are
+// those of WaitOwner.
 func (f *Fence) WaitAll(ctx context.Context) error {
 	_, err := f.WaitAllHead(ctx)
 	return err
@@ -303,8 +303,8 @@ func (f *Fence) waitToBeTold(ctx context.Context, w *waiter) error {
 	}
 }
 
-// lookForMyself reads the checkpoint while nobody listens. What it finds is
-// good for those who waited for this very reading, and for nobody later.
+// lookForMyself reads the checkpoint while the listener is down. The result counts
+// only for the callers that waited for this very reading, and for no later ones.
 func (f *Fence) lookForMyself(ctx context.Context, g goal) (reached bool, err error) {
 	is, err := f.checkpoints.get(ctx)
 	if err == nil && g.reach(is.Vector) >= g.seq {

@@ -320,7 +320,7 @@ func TestAHeadIsOfTheTablesBeforeTheWait(t *testing.T) {
 }
 
 // TestReadModelsThatAreAheadOfTheLog are not shown: the log lost its end, or is another
-// one, or whoever answers for it does not know its end.
+// one, or the server that answers for it does not know its end.
 func TestReadModelsThatAreAheadOfTheLog(t *testing.T) {
 	t.Parallel()
 	for name, known := range map[string]bool{"a log that is asked": false, "a log that knows": true} {
@@ -351,9 +351,9 @@ func TestReadModelsThatAreAheadOfTheLog(t *testing.T) {
 	}
 }
 
-// TestOneHalfIsAheadOfTheLog: the owners of the other are not shown either, for nobody
-// knows which of their messages the log lost. And so with tables that are exchanged for
-// such, while the listener stands.
+// TestOneHalfIsAheadOfTheLog: the owners of the other half are not shown either, because
+// it is not known which of their messages the log lost. The same holds if such tables
+// are swapped in while the listener stands.
 func TestOneHalfIsAheadOfTheLog(t *testing.T) {
 	t.Parallel()
 	const recut = `SELECT recut_checkpoint((SELECT generation FROM checkpoint), '{0}', '{255}', '{3}', '{0,128}', '{127,255}', '{3,7}', '{NULL,NULL}')`

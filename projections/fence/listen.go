@@ -102,8 +102,8 @@ func (f *Fence) read(ctx context.Context, conn *pgx.Conn, held *string) error {
 	before := f.Position()
 	exchanged, back := f.known.compare(is)
 	if exchanged {
-		// Before anybody is told of the new tables, so that nobody who reads them finds
-		// what was kept of the old ones.
+		// This comes before the new tables are announced, so that no reader of them
+		// finds what was kept of the old ones.
 		if f.opts.OnExchange != nil {
 			f.opts.OnExchange()
 		}

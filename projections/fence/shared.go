@@ -10,8 +10,8 @@ import (
 const fetchTimeout = 5 * time.Second
 
 // shared lets callers who arrive together share one question. A caller never
-// gets the answer to a question that was put before it arrived: whoever comes
-// while one is under way shares the next.
+// gets the answer to a question that was put before it arrived: a caller that
+// arrives while one is under way shares the next.
 type shared[T any] struct {
 	fetch func(context.Context) (T, error)
 
@@ -47,7 +47,7 @@ func (s *shared[T]) get(ctx context.Context) (T, error) {
 	}
 }
 
-// run asks as long as somebody wants to know.
+// run asks until no further question is wanted.
 func (s *shared[T]) run() {
 	for {
 		s.mu.Lock()

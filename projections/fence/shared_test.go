@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestAnAnswerIsNeverOlderThanTheQuestion: callers share questions, but nobody
-// gets the answer to one that was put before they came.
+// TestAnAnswerIsNeverOlderThanTheQuestion: callers share questions, but no caller
+// gets the answer to one that was put before it came.
 func TestAnAnswerIsNeverOlderThanTheQuestion(t *testing.T) {
 	t.Parallel()
 	var world, asked atomic.Int64

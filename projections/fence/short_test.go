@@ -19,8 +19,9 @@ func (h *heads) end(at uint64) {
 	h.head = at
 }
 
-// TestWhoeverAppendsAsksWhetherTheLogFits: at first, after the connection was lost, and
-// of the listener, who looks from time to time. The database may be away by then.
+// Before an append, the log is asked whether it fits: at first, and after the connection
+// was lost. In between, the append relies on the listener, which looks from time to time.
+// The database may be away by then.
 func TestWhoeverAppendsAsksWhetherTheLogFits(t *testing.T) {
 	t.Parallel()
 	_, pool := world.Database(t)

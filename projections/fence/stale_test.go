@@ -57,8 +57,8 @@ func readsAreNeverStale(t *testing.T, log *world.Log, heads fence.HeadSource) {
 		})
 	}
 	go func() { all.Wait(); close(read) }()
-	// Whenever some went on, not at a pace of time: however slow the machine, there
-	// is no cut after which nobody comes any further.
+	// The connections are cut after a number of reads, not after a time. So readers make
+	// progress between two cuts, however slow the machine.
 	for rounds := 1; ; rounds++ {
 		if _, more := <-read; !more {
 			return
@@ -79,7 +79,7 @@ func replicasOf(t *testing.T, pool *pgxpool.Pool, log eventlog.Reader, heads fen
 	replicas := make([]*fence.Fence, 3)
 	for i := range replicas {
 		replicas[i] = newFence(t, pool, log, func(o *fence.Options) { o.Heads = heads })
-		if i > 0 { // the first one has nobody to wake it
+		if i > 0 { // the first one has no listener to wake it
 			world.Running(t, replicas[i].Run)
 		}
 	}
@@ -120,7 +120,7 @@ func readBatch(t *testing.T, a *world.Actor, log *world.Log, f *fence.Fence, poo
 	}
 }
 
-// readToken: whoever brings a token is not known, so everything must be.
+// readToken: the owner of a token is not known, so the read waits for all owners.
 func readToken(t *testing.T, a *world.Actor, log *world.Log, f *fence.Fence, pool *pgxpool.Pool) {
 	t.Helper()
 	id := world.UUID()

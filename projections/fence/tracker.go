@@ -55,8 +55,8 @@ type waiter struct {
 	slot int      // in the heap
 }
 
-// await reports that a goal is reached, or returns a waiter for it, or neither
-// where nobody listens.
+// await reports that a goal is reached, or returns a waiter for it. It does neither
+// while the listener is down.
 func (t *tracker) await(g goal) (w *waiter, reached bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -123,7 +123,7 @@ func (t *tracker) set(c projector.Checkpoint, exchanged bool) {
 	if exchanged {
 		t.tables.Add(1)
 	}
-	// The rows may be cut anew: everybody finds their row again.
+	// The rows may have other bounds now: each waiter is put into its row again.
 	var moving waiters
 	for _, row := range t.rows {
 		moving = append(moving, *row...)
@@ -154,7 +154,7 @@ func (t *tracker) highest() uint64 {
 	return t.at.Highest()
 }
 
-// last is how far the read models were known to be when somebody last listened.
+// last is how far the read models were known to be when the listener last stood.
 func (t *tracker) last() (highest uint64, known bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -162,8 +162,8 @@ func (t *tracker) last() (highest uint64, known bool) {
 }
 
 // advance notes what the listener was told. It reports false for what does not
-// continue what is known: another generation, rows cut anew, or a step back.
-// Then it keeps what it knows, and the listener reads all rows.
+// continue what is known: another generation, rows with other bounds, or a step
+// back. Then it keeps what it knows, and the listener reads all rows.
 func (t *tracker) advance(a announcement) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -183,8 +183,8 @@ func (t *tracker) settle() {
 	t.all.wakeUpTo(t.lowest)
 }
 
-// lost notes that nobody listens any more. Everybody is woken, to look for
-// themselves.
+// lost notes that the listener is down. All waiters are woken, so that each reads
+// the checkpoint itself.
 func (t *tracker) lost() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

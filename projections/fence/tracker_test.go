@@ -52,9 +52,9 @@ func (d *database) tell(i int) {
 	d.untold = append(d.untold, announcement{d.Generation, d.Vector[i].Run, d.Vector[i].Seq})
 }
 
-// TestATrackerBelievesNothingThatIsNotSo: whatever happens to the rows and
-// however late it hears of it, it knows no partition further than it is, and
-// nobody who waits is forgotten.
+// TestATrackerBelievesNothingThatIsNotSo: whatever happens to the rows, and
+// however late the tracker hears of it, it never takes a partition to be further
+// than it is. It forgets no waiter.
 func TestATrackerBelievesNothingThatIsNotSo(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(300) {

@@ -36,9 +36,9 @@ func (g Grant) Live(now time.Time) bool {
 
 const columns = `id, owner, kind, token_hash, minted_at, expires_at, max_uses, used, revoked_at`
 
-// ByTokenHash returns the grant whose token has this SHA-256, live or dead. To
-// find none takes as long as to find one: the nearest row is fetched and read
-// either way, so that the time tells nobody which tokens there ever were.
+// ByTokenHash returns the grant whose token has this SHA-256, live or dead. A miss
+// takes as long as a hit: the nearest row is fetched and read in both cases. So
+// the time does not reveal which tokens ever existed.
 func ByTokenHash(ctx context.Context, q schema.Querier, hash events.Hash) (Grant, bool, error) {
 	g, found, err := one(q.QueryRow(ctx, `SELECT `+columns+` FROM grants WHERE token_hash >= $1 ORDER BY token_hash, seq LIMIT 1`, hash[:]))
 	if err != nil || !found || g.TokenHash != hash {
@@ -47,8 +47,8 @@ func ByTokenHash(ctx context.Context, q schema.Querier, hash events.Hash) (Grant
 	return g, true, nil
 }
 
-// ByID returns a grant of the owner, live or dead. The id of somebody else's
-// grant is not found, nor is a text that is no id.
+// ByID returns a grant of the owner, live or dead. The id of another owner's grant
+// is not found, and neither is a text that is not an id.
 func ByID(ctx context.Context, q schema.Querier, owner events.Owner, id string) (Grant, bool, error) {
 	key, ok := column.ParseUUID(id)
 	if !ok {

@@ -52,10 +52,10 @@ type Wanted struct {
 	ID    string
 }
 
-// ByIDs returns memories by their ids, in one question: as many as are wanted,
-// each in its place, nil for those that are not found, as the id of somebody
-// else's memory is not, nor a text that is no id. What two want, both get, each
-// their own.
+// ByIDs returns memories by their ids, in one query. The result has one entry for
+// each that is wanted, in the same order, and nil for each that is not found. The
+// id of another owner's memory is not found, and neither is a text that is not an
+// id. If a memory is wanted twice, each entry gets a copy of its own.
 func ByIDs(ctx context.Context, q schema.Querier, wanted []Wanted) ([]*Memory, error) {
 	found := make([]*Memory, len(wanted))
 	ids := make([]pgtype.UUID, len(wanted)) // NULL for what is no id, which nothing equals
@@ -63,8 +63,9 @@ func ByIDs(ctx context.Context, q schema.Querier, wanted []Wanted) ([]*Memory, e
 		ids[i].Bytes, ids[i].Valid = column.ParseUUID(w.ID)
 	}
 	if len(wanted) == 1 {
-		// What takes an array is planned anew each time, for PostgreSQL takes the
-		// length of one that it does not know for ten: four times as long for one.
+		// A query with an array is planned again each time, because PostgreSQL assumes
+		// ten elements if it does not know the length. For one id that takes four times
+		// as long.
 		m, ok, err := oneCovered(q.QueryRow(ctx, `SELECT `+columns+`,`+covering+` FROM memories m WHERE m.id = $1`, ids[0]))
 		if ok && m.Owner == wanted[0].Owner {
 			found[0] = m

@@ -15,7 +15,7 @@ import (
 const maxSeen = 100_000
 
 // seen is what the projector knows of the owners of its last slices without
-// asking the database, which has it from nobody else.
+// asking the database. The database has these facts only from the projector.
 type seen struct {
 	owners *simplelru.LRU[string, *standing]
 }

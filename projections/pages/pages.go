@@ -3,8 +3,8 @@
 // hands out bytes much faster than rows.
 //
 // A page is written when its last leaf is, and never changes. What an owner
-// wrote since, 255 leaves at the most, is in the memories alone, and so is a
-// page that is missing: whoever reads must be able to do without.
+// wrote since, 255 leaves at the most, is in the memories alone. The same holds
+// for a page that is missing: a reader must be able to work without it.
 //
 // # Layout
 //

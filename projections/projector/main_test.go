@@ -125,7 +125,7 @@ func inState(t testing.TB, r *projector.Runner, state projector.State) {
 	})
 }
 
-// sameFromTheStart projects the log anew, into a schema beside, and compares.
+// sameFromTheStart projects the log again, into another schema, and compares the rows.
 func sameFromTheStart(t testing.TB, url string, pool *pgxpool.Pool, log projector.Log) {
 	t.Helper()
 	again := world.Pool(t, url, "again")

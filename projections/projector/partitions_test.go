@@ -172,7 +172,7 @@ func TestOverlappingOnesTakeOver(t *testing.T) {
 	t.Parallel()
 	url, pool := world.Database(t)
 	log := world.NewLog(t)
-	runs := []string{"00-7f", "80-ff", "00-ff", "00-7f", "80-ff"} // whoever works, the others can have the rest
+	runs := []string{"00-7f", "80-ff", "00-ff", "00-7f", "80-ff"} // whichever works, others can have the rest
 	quick := func(c *projector.Config) {
 		c.MinBackoff, c.MaxBackoff, c.SliceRecords = 5*time.Millisecond, 20*time.Millisecond, 200
 	}
@@ -383,8 +383,8 @@ func TestABuildThatKnowsNoPartitionsIsKeptOut(t *testing.T) {
 	})
 }
 
-// TestAStandbyHoldsNothing: whoever does not get all partitions keeps none, so
-// that others may have those that are free.
+// TestAStandbyHoldsNothing: a projector that does not get all of its partitions
+// keeps none, so that others may have those that are free.
 func TestAStandbyHoldsNothing(t *testing.T) {
 	t.Parallel()
 	_, pool := world.Database(t)
@@ -426,8 +426,8 @@ func TestAMessageThatCantBeReadStopsItsPartitionsAlone(t *testing.T) {
 	})
 }
 
-// TestASubjectThatNamesNoPartitionStopsAll: whose message it is nobody can say, so none
-// of them may leave it to the others.
+// TestASubjectThatNamesNoPartitionStopsAll: the partition of such a message is unknown,
+// so no projector may leave it to the others.
 func TestASubjectThatNamesNoPartitionStopsAll(t *testing.T) {
 	t.Parallel()
 	_, pool := world.Database(t)

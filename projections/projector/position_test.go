@@ -135,8 +135,8 @@ func TestRunsAreCutOut(t *testing.T) {
 }
 
 // TestEveryMessageOnceByWhateverWay plays a log to vectors that never shrink, in
-// slices of any length, and by projectors that start again, divided anew, and
-// counts how often each message is applied.
+// slices of any length. It also plays it by projectors that start again with other
+// partitions. It counts how often each message is applied.
 func TestEveryMessageOnceByWhateverWay(t *testing.T) {
 	each(t, func(c chance) {
 		const length = 40

@@ -28,7 +28,7 @@ var (
 	// ErrOtherLog: the message at the checkpoint is not the one that was
 	// projected. The same holds.
 	ErrOtherLog = errors.New("the read models come from another log")
-	// ErrFenced: somebody else moved the checkpoint.
+	// ErrFenced: another process moved the checkpoint.
 	ErrFenced = errors.New("another projector moved the checkpoint")
 )
 
@@ -80,8 +80,8 @@ type Config struct {
 	MaxBackoff   time.Duration         // longest pause; 0 means 5 s
 	ReadyLag     time.Duration         // how far behind is still ready; 0 means 30 s
 	// Pace is the least time from one transaction to the next while much is
-	// written, unless somebody who waits says so by Await. It is the most that is
-	// added to the wait of a reader who can't. 0 means 5 ms.
+	// written, unless a waiting reader calls Await. A reader that can't call Await
+	// waits at most this much longer. 0 means 5 ms.
 	Pace time.Duration
 	// Only selects the subjects whose messages are decoded. nil means all.
 	Only func(events.Subject) bool
@@ -173,14 +173,14 @@ func New(cfg Config) (*Runner, error) {
 	return r, nil
 }
 
-// Await says that somebody waits until the message at seq is projected. It never
-// blocks.
+// Await says that a caller waits until the message at seq is projected. Await itself
+// never blocks.
 func (r *Runner) Await(seq uint64) { r.awaited.Await(seq) }
 
-// Run projects until ctx ends, then lets the slice in flight be committed and
-// returns nil. A database or a log that is out of reach is waited for, and so is one
-// that the other does not fit: it may be restored, or the read models made anew. What
-// it ends with by itself is schema.ErrNewer.
+// Run projects until ctx ends. Then it lets the slice in flight be committed and
+// returns nil. It waits while the database or the log is out of reach. It also waits
+// while the two do not fit: one may be restored, or the read models may be rebuilt.
+// The only error that it returns is schema.ErrNewer.
 func (r *Runner) Run(ctx context.Context) error {
 	backoff, limit := r.cfg.MinBackoff, r.cfg.SliceRecords
 	for {

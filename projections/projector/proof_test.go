@@ -28,9 +28,9 @@ func (l *withholding) OwnerTail(ctx context.Context, f events.Family, o events.O
 }
 
 // TestALogThatDoesNotSayWhenIsWaitedFor: without the time of the message at the checkpoint
-// nobody knows whether it is the log that the rows came from, and without that of a new
-// one nobody would know it later. It is no other log either, for which the projector
-// would end.
+// the projector can't tell whether the rows came from this log. Without the time of a new
+// message it could not tell that later. The log is reported as unavailable, not as another
+// log, and the projector goes on once the log gives the time.
 func TestALogThatDoesNotSayWhenIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	for name, before := range map[string]int{"of the message at the checkpoint": 5, "of a new one": 0} {

@@ -18,11 +18,11 @@ const replayRecords = 10000
 // the very code that the projector runs.
 type Replayer struct {
 	Conn *pgx.Conn // its search_path says which schema
-	// Ahead, if set, is another connection to the schema. By it the projections in
-	// Leading are written while Conn writes what the others make of the slice before.
-	// Leading ones read nothing of the database. A crash, or an error, then may leave
-	// memories that the checkpoint does not vouch for: it is for a schema that
-	// nobody goes on with in that case.
+	// Ahead, if set, is another connection to the schema. It writes the projections in
+	// Leading, while Conn writes what the others make of the slice before. Leading
+	// projections read nothing from the database. A crash or an error may then leave
+	// memories that the checkpoint does not vouch for. So Ahead is only for a schema
+	// that is discarded in that case.
 	Ahead   *pgx.Conn
 	Leading []Projection // some of the replayer's
 	// Applied, if set, is called after each commit with the newest sequence that
@@ -65,7 +65,7 @@ func (r *Replayer) To(ctx context.Context, want Vector) error {
 	return nil
 }
 
-// upTo ends when nobody works on the connections any more, whatever happened.
+// upTo returns only when no goroutine uses the connections anymore, also after an error.
 func (r *Replayer) upTo(ctx context.Context, want Vector, to uint64) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

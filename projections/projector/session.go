@@ -117,7 +117,7 @@ func (r *Runner) otherLog(position uint64, was, is time.Time) error {
 }
 
 // connect opens a connection outside the pool: the locks belong to it, and so
-// do settings that nobody else should have.
+// do settings that no other connection should have.
 func (r *Runner) connect(ctx context.Context) (*pgx.Conn, error) {
 	cfg := r.cfg.Pool.Config().ConnConfig.Copy()
 	cfg.RuntimeParams["application_name"] = "memory-ledger " + r.cfg.Name
@@ -245,11 +245,11 @@ func (s *session) handle(msg *message.Message) (err error) {
 	return nil
 }
 
-// nextReplan says at which position the statements' plans are made anew. A plan
-// that was made for a table of a few rows reads all of it, and PostgreSQL
-// keeps it until it next analyses the table: a replay fills tables faster than
-// that, and each slice took twice as long after a hundred thousand owners. No
-// plan outlives a doubling of the log.
+// nextReplan says at which position the statements are planned again. A plan that
+// was made for a table of a few rows reads all of it, and PostgreSQL keeps the plan
+// until it next analyzes the table. A replay fills tables faster than that: each
+// slice took twice as long after a hundred thousand owners. No plan outlives a
+// doubling of the log.
 func nextReplan(position uint64) uint64 { return 2*position + 1000 }
 
 // apply writes a slice and its checkpoint.
@@ -353,10 +353,10 @@ func (r *Runner) prove(ctx context.Context, unproven proofs, record *eventlog.Re
 	return nil
 }
 
-// watch looks every second at the log's head, for the lag, and, where no
-// slice is being written, at the connection: a database that went away must
-// be noticed before the next slice needs it, and so must a checkpoint that
-// somebody else moved, and tables that a newer program has migrated.
+// watch looks every second at the log's head, for the lag. While no slice is being
+// written it also checks the connection: a database that went away must be noticed
+// before the next slice needs it. The same holds for a checkpoint that another
+// process moved, and for tables that a newer program has migrated.
 func (s *session) watch(ctx context.Context) {
 	ticker := time.NewTicker(watchInterval)
 	defer ticker.Stop()

@@ -45,12 +45,13 @@ type SliceConfig struct {
 	MaxRecords int    // most records in a slice; 0 means 2000
 	MaxBytes   int    // payload bytes after which a slice grows no more; 0 means 8 MiB
 	RetryPause time.Duration
-	// Pace is the least time from one slice to the next, unless the next one is
-	// long already or somebody waits for it or for what follows it: a transaction
-	// costs the database the same for one message as for fifty. A message that
-	// comes after a pause this long is sent at once. 0 means no pace.
+	// Pace is the least time from one slice to the next, because a transaction
+	// costs the database the same for one message as for fifty. It does not apply
+	// if the next slice is long already, or if a caller waits for that slice or for
+	// what follows it. A message that comes after a pause this long is sent at once.
+	// 0 means no pace.
 	Pace time.Duration
-	// Awaited says what somebody waits for. nil means that nobody can.
+	// Awaited says what callers wait for. nil means that no caller can say so.
 	Awaited *Awaited
 	// Wants says which messages to decode, by partition and sequence; slices are
 	// contiguous all the same, and may hold none. nil means all.
@@ -62,23 +63,23 @@ type SliceConfig struct {
 	Check func(*eventlog.Record) error
 }
 
-// Awaited is the newest message that somebody waits for. Its zero value is not
-// good, NewAwaited's is.
+// Awaited is the newest message that a caller waits for. Its zero value is not
+// usable: call NewAwaited.
 type Awaited struct {
 	seq  atomic.Uint64
 	wake chan struct{} // holds one
 }
 
-// NewAwaited returns one of which nobody has said anything.
+// NewAwaited returns an Awaited that no caller has called Await on.
 func NewAwaited() *Awaited { return &Awaited{wake: make(chan struct{}, 1)} }
 
-// Await says that somebody waits for the message at seq, which may not have come
-// from the log yet. It never blocks.
+// Await says that a caller waits for the message at seq, which may not have come
+// from the log yet. Await itself never blocks.
 func (a *Awaited) Await(seq uint64) {
 	for {
 		newest := a.seq.Load()
 		if seq <= newest {
-			return // whoever raised it to that woke, or is about to
+			return // the call that raised it has woken the receiver, or is about to
 		}
 		if a.seq.CompareAndSwap(newest, seq) {
 			break
@@ -86,11 +87,11 @@ func (a *Awaited) Await(seq uint64) {
 	}
 	select {
 	case a.wake <- struct{}{}:
-	default: // whoever is woken by that one sees this seq
+	default: // a wake-up is pending, and its receiver sees this seq
 	}
 }
 
-// since reports whether somebody waits for the message at seq or a later one.
+// since reports whether Await was called for the message at seq or a later one.
 func (a *Awaited) since(seq uint64) bool { return a != nil && a.seq.Load() >= seq }
 
 // woken hands over a value after each Await that raised the sequence.

@@ -333,8 +333,8 @@ func (c silenced) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// TestASilentDatabaseIsNoticed: the connections stay open and nobody answers,
-// to one who projects and to one who waits for the turn.
+// TestASilentDatabaseIsNoticed: the connections stay open and the database does not
+// answer. The active projector and the standby both notice.
 func TestASilentDatabaseIsNoticed(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: make verify runs it")
@@ -550,8 +550,8 @@ func (g *gate) apply(ctx context.Context, _ *projector.Writer, _ projector.Slice
 	}
 }
 
-// TestTheLagIsSaid, of one that works at a slice for long, to whoever asks and to
-// whoever watches.
+// TestTheLagIsSaid: while a projector works at a slice for long, its status, its
+// readiness and its metrics all tell the lag.
 func TestTheLagIsSaid(t *testing.T) {
 	t.Parallel()
 	_, pool := world.Database(t)
@@ -615,8 +615,8 @@ func TestTheLagIsSaid(t *testing.T) {
 	lags(7, projector.Live, "behind the log")
 }
 
-// TestOneThatFailsAgainAndAgainSaysSo, however often it starts anew: why, and how old
-// the message is that it can't apply.
+// TestOneThatFailsAgainAndAgainSaysSo, however often it starts again: it says why, and
+// how old the message is that it can't apply.
 func TestOneThatFailsAgainAndAgainSaysSo(t *testing.T) {
 	t.Parallel()
 	_, pool := world.Database(t)

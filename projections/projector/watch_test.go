@@ -32,8 +32,9 @@ func (asked) Follow(ctx context.Context, _ eventlog.FollowConfig, _ func(eventlo
 	return nil
 }
 
-// TestNobodyWatchesASessionThatIsOver: its connection is closed then, and may be used by
-// nobody else meanwhile. Who asks the log at that moment is waited for.
+// A session ends only after its watch has ended: its connection is closed then, and no
+// other goroutine may be using it. If the watch is asking the log at that moment, the
+// session waits for it.
 func TestNobodyWatchesASessionThatIsOver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -1,6 +1,5 @@
-// Package rebuild makes the read models anew from the log, beside the live
-// ones, and puts them in their place while everybody goes on reading and
-// writing.
+// Package rebuild makes the read models again from the log, beside the live
+// ones, and puts them in their place. Reads and writes go on meanwhile.
 //
 //	lock ─> discard leftovers ─> create ─> replay ─> compare, index
 //	                                                     │      │
@@ -13,7 +12,7 @@
 // Two connections fill the new schema, slice after slice: one writes the memories,
 // which are half of the work, the other what all other projections make of the
 // slice before, and the checkpoint. Rows and checkpoint do not commit together
-// here, which nobody minds: what an interrupted replay leaves is discarded. From
+// here. That does no harm: what an interrupted replay leaves is discarded. From
 // then on, to catch up and under the swap's locks, one connection does it all in
 // one transaction a slice, as a projector does.
 //
@@ -44,11 +43,11 @@
 //
 // # One projection
 //
-// With a projection named, only its tables are made anew and exchanged, under
-// a short exclusive lock; the checkpoint stays, and gets another generation. What
-// it reads of other projections (the tree reads leaf hashes from the memories, the
-// pages their bodies) it reads from the live tables; if those are damaged, rebuild
-// everything.
+// With a projection named, only its tables are made again and exchanged, under a
+// short exclusive lock. The checkpoint stays, and gets another generation. What
+// the projection reads of others (the tree reads leaf hashes from the memories,
+// the pages read their bodies) it reads from the live tables. If those are damaged,
+// rebuild everything.
 //
 // # Interruptions
 //

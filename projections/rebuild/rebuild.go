@@ -24,8 +24,8 @@ var (
 	ErrDifferent = errors.New("the rebuilt read models differ from the live ones")
 	// ErrRunning: another rebuild works on these read models.
 	ErrRunning = errors.New("another rebuild is under way")
-	// ErrForeign: a schema of the name that a rebuild needs belongs to
-	// somebody else.
+	// ErrForeign: a schema of the name that a rebuild needs was not made by
+	// one.
 	ErrForeign = errors.New("a schema that is not ours is in the way")
 	// ErrMigrated: the live schema has another version than the rebuilt one.
 	ErrMigrated = errors.New("the live schema is of another version than this build")
@@ -53,9 +53,9 @@ type Config struct {
 	// Patience is how long another rebuild may take to end; 0 means 10 s.
 	Patience time.Duration
 
-	Progress func(done, total uint64) // nil means nobody looks
-	Say      func(string)             // what is being done; nil means nobody listens
-	Report   func(Difference)         // nil means nobody reads
+	Progress func(done, total uint64) // may be nil
+	Say      func(string)             // what is being done; may be nil
+	Report   func(Difference)         // may be nil
 }
 
 // Result of a rebuild.
@@ -339,8 +339,8 @@ func (r *rebuild) fill(ctx context.Context) error {
 }
 
 // finish compares the tables, and makes the missing indexes meanwhile: neither
-// keeps two processors busy. Whatever happens to one, nobody works on the new
-// schema any more when it returns.
+// keeps two processors busy. When it returns, no goroutine works on the new schema
+// anymore, even if one of the two failed.
 func (r *rebuild) finish(ctx context.Context) error {
 	conn, err := r.connect(ctx, r.filling())
 	if err != nil {

@@ -370,7 +370,7 @@ func TestACheckpointOfNoSenseIsCured(t *testing.T) {
 }
 
 // One projection alone can't be given a checkpoint that makes sense: the others have
-// none. It is refused, and nobody waits for what the log does not have.
+// none. The rebuild is refused at once. It does not wait for what the log does not have.
 func TestOneAloneDoesNotCureACheckpoint(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, []partition.Run{}...)

@@ -18,8 +18,8 @@ import (
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
-// TestASwapWaitsForAudits, under which names keep their meaning, and nobody waits for the
-// rest of the rebuild.
+// TestASwapWaitsForAudits: names keep their meaning during an audit. An audit does not
+// have to wait for the rest of the rebuild.
 func TestASwapWaitsForAudits(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -172,8 +172,8 @@ func TestNothingOfOthersIsDropped(t *testing.T) {
 	}
 }
 
-// TestWhoeverLeavesTheQueueIsNotToldOfAnother: neither one who has enough nor one whom the
-// database has cut off.
+// A rebuild that leaves the queue for another is not told that the other is running. This
+// holds if its caller cancels it, and if the database cuts it off.
 func TestWhoeverLeavesTheQueueIsNotToldOfAnother(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

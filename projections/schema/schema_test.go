@@ -45,7 +45,7 @@ func TestManyMigrateAtOnce(t *testing.T) {
 	}
 }
 
-// Tables that a newer build has migrated are nobody's to work on.
+// A build refuses to work on tables that a newer build has migrated.
 func TestNewerTablesAreRefused(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Database(t)
@@ -172,7 +172,7 @@ func TestAPasswordStaysOutOfErrors(t *testing.T) {
 	}
 }
 
-// TestTheCheckpointIsAFence: whoever does not know where it is can't move it.
+// TestTheCheckpointIsAFence: a process that does not know where it is can't move it.
 func TestTheCheckpointIsAFence(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Database(t)

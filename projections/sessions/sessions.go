@@ -29,9 +29,8 @@ type Session struct {
 const columns = `id, owner, audience, token_hash, issued_at, expires_at, revoked_at`
 
 // ByTokenHash returns the extension session whose token has this SHA-256,
-// live or dead. To find none takes as long as to find one: the nearest row is
-// fetched and read either way, so that the time tells nobody which tokens there
-// ever were.
+// live or dead. A miss takes as long as a hit: the nearest row is fetched and
+// read in both cases. So the time does not reveal which tokens ever existed.
 func ByTokenHash(ctx context.Context, q schema.Querier, hash events.Hash) (Session, bool, error) {
 	s, err := scan(q.QueryRow(ctx, `SELECT `+columns+` FROM sessions WHERE token_hash >= $1 ORDER BY token_hash, seq LIMIT 1`, hash[:]))
 	if errors.Is(err, pgx.ErrNoRows) {

@@ -181,7 +181,7 @@ func (h *History) batches(l *life) (Message, bool) {
 			failed.Signature = l.submitted.Signature
 		}
 		if h.chance.IntN(2) == 0 {
-			l.batch = nil // cut anew as another batch; or the same is tried again
+			l.batch = nil // cut again as another batch; or the same is tried again
 		}
 		l.submitted = nil
 		return l.Say(failed), true

@@ -131,8 +131,8 @@ func (l *Log) PublishRaw(t testing.TB, subject string, payload []byte) uint64 {
 	return ack.Sequence
 }
 
-// Publish adds messages as fast as the log takes them, without guarding
-// anybody's version, and returns when all are stored.
+// Publish adds messages as fast as the log takes them, without guarding any
+// owner's version, and returns when all are stored.
 func (l *Log) Publish(t testing.TB, messages ...Message) {
 	t.Helper()
 	answers := make([]jetstream.PubAckFuture, len(messages))
