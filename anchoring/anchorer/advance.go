@@ -206,8 +206,8 @@ func (d *driver) settle(ctx context.Context, f *flight, succeeded bool, held map
 	return nil
 }
 
-// lacking says why an account does not hold a batch's commit, and whether
-// somebody should look into it.
+// lacking says why an account does not hold a batch's commit. alarm is true
+// where an operator has to look into it.
 func lacking(account *commitment.Account, o *owner, succeeded bool) (why error, alarm bool) {
 	switch {
 	case account != nil && account.Size > o.size():
@@ -226,9 +226,9 @@ func failure(f *flight, b *batch, why error) *events.BatchFailed {
 	return &events.BatchFailed{BatchID: b.id, Signature: f.signature, Reason: why.Error()}
 }
 
-// giveUp ends a flight that failed or was refused. Its owners are cut anew at
-// once, without the one whose instruction was at fault: that one comes again
-// later, alone, so that the others land.
+// giveUp ends a flight that failed or was refused. New batches are cut at once
+// for its owners, except for the owner whose instruction failed. That owner is
+// tried again later, in a transaction of its own, so that the others land.
 func (d *driver) giveUp(ctx context.Context, f *flight) error {
 	reason := f.reason()
 	culprit, known := f.culprit()
@@ -276,7 +276,7 @@ func (d *driver) cameToNothing(why error) {
 }
 
 // end appends the last events of a flight's batches and takes their owners out
-// of it; also those for whom somebody else was faster.
+// of it. Owners for whom another anchorer appended first are taken out, too.
 func (d *driver) end(ctx context.Context, f *flight, records []record) (confirmed int, err error) {
 	batches := make([]*batch, len(records))
 	for i, r := range records {
@@ -300,9 +300,9 @@ func (d *driver) end(ctx context.Context, f *flight, records []record) (confirme
 	return confirmed, nil
 }
 
-// transmit sends what was not sent yet, and again what was a while ago: the
-// same bytes, through preflight until it let them pass once. Whether a send
-// reached anybody only a status can tell.
+// transmit sends the transactions that were not sent yet, and those that were
+// sent a while ago, with the same bytes. They go through preflight until it let
+// them pass once. Only a status tells whether the chain got a transaction.
 func (d *driver) transmit(ctx context.Context) error {
 	now := d.cfg.Now()
 	for _, f := range d.flights {

@@ -14,7 +14,7 @@
 //	    │  sent until it lands, │     │
 //	    │  account read back    │     │
 //	    ▼                       ▼     │
-//	confirmed                failed ──┘ cut anew: new batch, fresh blockhash
+//	confirmed                failed ──┘ cut again: new batch, fresh blockhash
 //
 // Every arrow is one appended event, decided on the owner's chain version. The
 // log is the only memory that counts: what this package keeps in PostgreSQL is
@@ -36,8 +36,8 @@
 // block height is past its last valid one, no status is known, and the
 // finalized account lacks the commit, in this order, each read no older than
 // the one before. Two exceptions need no waiting: it landed and failed, or
-// preflight refused it. Should somebody send a refused one later all the same,
-// the program takes nothing that it must not: a commit never shrinks or forks.
+// preflight refused it. A refused transaction does no harm if another process
+// sends it later: the program accepts no commit that shrinks or forks a log.
 //
 // Two anchorers do no harm. Each works for a run of partitions, all by default.
 // The fold is a projection that package projector runs, in the schema ledger_anchor:

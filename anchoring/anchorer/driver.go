@@ -39,7 +39,7 @@ type hold struct {
 	until  time.Time
 	alone  bool // goes in a transaction of its own when it comes again
 	times  int
-	alarm  error // why, where somebody should look; nil otherwise
+	alarm  error // why an operator should look; nil if there is no need
 	repeat bool  // counts as the same trouble when it happens again
 }
 
@@ -230,9 +230,10 @@ type record struct {
 }
 
 // append appends events of different owners side by side and folds each that
-// was stored. The result says for each whether it was; where it was not,
-// somebody else decided first, and the owner is left alone until the fold has
-// seen what. An error means that the log does not answer.
+// was stored. The result says for each event whether it was stored. If it was
+// not, another process appended for that owner first. The owner is then left
+// alone until the fold has read that event. An error means that the log does
+// not answer.
 func (d *driver) append(ctx context.Context, records []record) ([]bool, error) {
 	stored := make([]bool, len(records))
 	var mu sync.Mutex

@@ -172,7 +172,7 @@ func TestSpendingBound(t *testing.T) {
 		t.Errorf("%d owners have batches", len(all))
 	}
 	first.stop()
-	// What was spent today is not forgotten, whoever anchors.
+	// The next anchorer knows what was spent today.
 	second := w.start(nil, bound(5_000_000))
 	w.turns(second, errBound)
 	second.stop()
@@ -406,9 +406,10 @@ func TestKilledWhileGivingUp(t *testing.T) {
 	}
 }
 
-// Killed when a transaction was recorded for one of the two owners in it, and the
-// other's batch was cut anew before anybody came back: the transaction does not commit
-// that one, and is not recorded for it.
+// A transaction commits the batches of two owners. The anchorer is killed after it
+// recorded the transaction for one of them. Before the next anchorer starts, a new batch
+// is cut for the other. The transaction does not commit that batch, so it must not be
+// recorded for it.
 func TestABatchIsCutAnewMeanwhile(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false)
@@ -584,9 +585,9 @@ func (w *world) folded() (seq uint64) {
 	return seq
 }
 
-// Behind the anchorers' back the log is replaced, by one that ends before their
-// checkpoint, then by one that has grown past it. Whoever has the partitions
-// makes their state anew, once, and nothing is left out.
+// The log is replaced while no anchorer runs, by one that ends before their checkpoint.
+// The anchorer that holds the partitions rebuilds their state once, and leaves nothing
+// out. TestAnotherLogThatIsLonger covers a log that has grown past the checkpoint.
 func TestAnotherLog(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false)

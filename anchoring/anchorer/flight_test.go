@@ -14,8 +14,8 @@ import (
 	"github.com/memory-ledger/ledger/events"
 )
 
-// A transaction is given up only when it can't land any more: what was cut for it is
-// cut anew then, and anchored by another.
+// A transaction is given up only when it can't land any more. New batches are then cut
+// for its owners, and another transaction commits them.
 func TestVerdict(t *testing.T) {
 	t.Parallel()
 	const lastValid = 100

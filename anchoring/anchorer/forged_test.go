@@ -12,9 +12,9 @@ import (
 	"github.com/memory-ledger/ledger/projections/tree"
 )
 
-// TestAlteredRowsAreNotSigned: who writes to the database writes to the tree cache and to
-// the anchorer's own rows. Where both tell the same false root, they don't get it signed:
-// the rows are made anew from the log.
+// TestAlteredRowsAreNotSigned: an attacker who can write to the database can write to the
+// tree cache and to the anchorer's own rows. The anchorer does not sign a false root, even
+// if both hold the same one: it rebuilds the rows from the log.
 func TestAlteredRowsAreNotSigned(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false)
@@ -48,8 +48,8 @@ func TestAlteredRowsAreNotSigned(t *testing.T) {
 	w.allAnchored()
 }
 
-// TestRowsOfNoSenseAreMadeAnew: what nobody could have written does not stop the anchorer
-// for good.
+// TestRowsOfNoSenseAreMadeAnew: rows that no anchorer can have written do not stop the
+// anchorer for good.
 func TestRowsOfNoSenseAreMadeAnew(t *testing.T) {
 	t.Parallel()
 	for what, set := range map[string]string{

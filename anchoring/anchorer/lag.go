@@ -18,9 +18,9 @@ const (
 	lagLongest  = 15 * time.Second
 	// lagPatience is how long it may lack the same leaves before that shows.
 	lagPatience = 3 * time.Minute
-	// maxLaggards bounds those of a partition. Where so many lag, whoever
-	// projects that partition does: its other owners are not even looked for,
-	// until one of these has come.
+	// maxLaggards bounds the laggards of a partition. If that many lag, the
+	// projector of the partition lags. The partition's other owners are then not
+	// looked for until the leaves of one laggard are in the tree cache.
 	maxLaggards = 8
 )
 
@@ -35,10 +35,10 @@ type laggard struct {
 	times int
 }
 
-// laggards are kept apart from those held back: that an owner lags says nothing
-// about what it was held back for. Whoever lags is looked for again and again,
-// and must not take the place of those behind, however many lag: a projector may
-// be down for a large part of the owners.
+// laggards are kept apart from the owners that are held back: a lag says nothing
+// about the trouble that an owner was held back for. Laggards are looked for again
+// and again. They must not take the place of the owners behind them, however many
+// lag: a projector may be down for a large part of the owners.
 type laggards struct {
 	all map[events.Owner]*laggard
 	in  [partition.Count]int
@@ -123,9 +123,10 @@ func (l *laggards) trouble(now time.Time) error {
 	return fmt.Errorf("%w: %s, since %s", errLagging, which, since.UTC().Format(time.RFC3339))
 }
 
-// lags keeps an owner back whose leaves the tree cache does not have. One who
-// writes all the time may have new ones whenever it is looked at; if those that
-// were missing last time have come, it begins anew.
+// lags keeps an owner back whose leaves the tree cache does not have. An owner who
+// writes all the time may have new leaves at every look. If the leaves that were
+// missing at first are in the cache by now, the count and the time of the lag start
+// again from zero.
 func (d *driver) lags(ctx context.Context, o *owner) error {
 	if one := d.lag.all[o.key]; one != nil && one.size < o.size() {
 		_, err := d.cfg.Tree.Root(ctx, o.key, one.size)

@@ -135,8 +135,8 @@ func (l *lone) turn() map[events.Owner]bool {
 	return keys
 }
 
-// More owners lag than a step has room for, and they wait longest: whoever is
-// behind them is anchored at the next step all the same.
+// More owners lag than a step has room for, and they wait longest. The owners
+// behind them are still anchored at the next step.
 func TestLaggardsStopNobody(t *testing.T) {
 	t.Parallel()
 	for name, down := range map[string]partition.Run{"a few of every partition": partition.All, "all of some": {First: 0, End: 8}} {
@@ -189,8 +189,8 @@ func TestLaggardsStopNobody(t *testing.T) {
 	}
 }
 
-// Whoever writes all the time has leaves that are not in the cache yet whenever
-// it is looked: that is no trouble, and no reason to look more seldom.
+// An owner who writes all the time has leaves that are not in the cache yet at
+// every look. That is no trouble, and no reason to look less often.
 func TestWhoWritesAllTheTimeIsNoTrouble(t *testing.T) {
 	t.Parallel()
 	l := newLone(t)
@@ -211,7 +211,7 @@ func TestWhoWritesAllTheTimeIsNoTrouble(t *testing.T) {
 	}
 }
 
-// Who was anchored by somebody else meanwhile is no longer looked for.
+// A laggard that another anchorer has anchored meanwhile is no longer looked for.
 func TestLaggardsAreForgotten(t *testing.T) {
 	t.Parallel()
 	l := newLone(t)
@@ -229,9 +229,9 @@ func TestLaggardsAreForgotten(t *testing.T) {
 	}
 }
 
-// More owners wait for a first commit that nobody can pay than a step has room
-// for, and they wait longest, some with a batch that is cut: later commits, which
-// are cheap, are made all the same.
+// More owners wait for a first commit than a step has room for, and they wait
+// longest. Some have a batch that is cut. The authority can't pay for a first commit.
+// Later commits are cheap, and are still made.
 func TestTheDearLeaveRoom(t *testing.T) {
 	t.Parallel()
 	l := newLone(t)
@@ -335,8 +335,8 @@ func TestShare(t *testing.T) {
 	}
 }
 
-// A projector is down: readiness and a line say so after a while, nobody else
-// waits, and all is made good when it is back.
+// A projector is down. After a while, readiness and a log line say so. Other owners
+// do not wait. When the projector is back, its owners are anchored, too.
 func TestTreeCacheLags(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false)

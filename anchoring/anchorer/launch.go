@@ -29,8 +29,8 @@ var (
 	errBound = errors.New("today's spending bound is reached")
 )
 
-// launch takes owners that nobody works on one step further, whatever state
-// they are in, up to a transaction in flight.
+// launch takes owners that are not busy one step further, whatever state they
+// are in, up to a transaction in flight.
 func (d *driver) launch(ctx context.Context, work []*owner) error {
 	// Recorded transactions come first: one may hold owners whose own record
 	// of it is missing, and who must not get into another.
@@ -69,8 +69,9 @@ func (d *driver) adopt(ctx context.Context, first *owner) error {
 		for i := range c.commits {
 			keys[i] = events.OwnerFromBytes(c.commits[i].Owner)
 		}
-		// Those of other partitions, from before the sets were cut anew, are
-		// for the anchorer that has them now.
+		// The transaction may be from before partitions were divided in another
+		// way among the anchorers. Leave out owners of partitions that are not
+		// ours any more: the anchorer that has those partitions adopts them.
 		keys = slices.DeleteFunc(keys, func(key events.Owner) bool { return !d.store.partitions.Has(partition.Of(key)) })
 		if owners, err = d.store.load(ctx, keys); err != nil {
 			return err
@@ -174,9 +175,9 @@ func (d *driver) begin(ctx context.Context, owners []*owner) error {
 
 // affordable returns the owners, in their order, that are verified and can be
 // paid for out of the authority's balance and today's bound. An owner's first
-// commit costs some thousand times as much as a later one: whoever is too dear is
-// passed over, and does not stop those behind. Nor do those that can't be
-// verified: nothing is set aside for them.
+// commit costs some thousand times as much as a later one. An owner that costs too
+// much is skipped and does not stop the owners behind it. An owner that can't be
+// verified does not stop them either: no money is set aside for it.
 func (d *driver) affordable(ctx context.Context, owners []*owner) ([]*owner, error) {
 	left, short, err := d.purse(ctx)
 	if err != nil || short == nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/memory-ledger/ledger/projections/tree"
 )
 
-// errLog says that the log contradicts itself: a bug, or somebody's hand.
+// errLog says that the log contradicts itself, by a bug or by tampering.
 var errLog = errors.New("the log contradicts itself")
 
 // owner is all that anchoring keeps of one owner's log. It is a fold of the

@@ -118,7 +118,7 @@ func TestFold(t *testing.T) {
 			case b == nil && !o.waiting.IsZero() && rand.IntN(2) == 0:
 				must(t, o.fold(&events.BatchCut{BatchID: newID(), Size: o.size(), Root: o.frontier.Root()}, now, ""))
 			case b == nil:
-				must(t, o.fold(&events.BatchFailed{BatchID: newID()}, now, "")) // somebody's late word
+				must(t, o.fold(&events.BatchFailed{BatchID: newID()}, now, "")) // late, for an unknown batch
 			case b.tried == nil:
 				must(t, o.fold(&events.BatchSubmitted{BatchID: b.id, Signature: "s"}, now, ""))
 			case rand.IntN(3) == 0:

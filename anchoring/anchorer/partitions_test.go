@@ -157,8 +157,8 @@ func TestKilledAndShared(t *testing.T) {
 	}
 }
 
-// Tables of another build are left alone while somebody works on them, and made
-// anew after that.
+// Tables of another build are left alone while an anchorer works on them, and
+// rebuilt after that.
 func TestTablesAreMadeAnewByOneAlone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false)

@@ -16,9 +16,9 @@ var errAltered = errors.New("a row of the anchorer's state was altered, or is an
 
 const rowCodeInfo = "memory-ledger/anchorer-row/v1"
 
-// rowKey makes the codes that rows of owners carry. What is signed for an owner is
-// decided by the owner's row, and whoever may write to the database may write there,
-// and in the tree cache that it is compared with. A code needs the authority's key:
+// rowKey makes the codes that rows of owners carry. The owner's row decides what is
+// signed for the owner. An attacker who can write to the database can write that row,
+// and also the tree cache that it is compared with. A code needs the authority's key:
 //
 //	key  = HKDF-SHA256(the authority's seed, no salt, info "memory-ledger/anchorer-row/v1"), 32 bytes
 //	code = HMAC-SHA256(key, all that decides what is signed)

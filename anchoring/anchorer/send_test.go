@@ -161,8 +161,8 @@ func TestWhatIsLookedForInTheHistory(t *testing.T) {
 	look(past)
 }
 
-// Whoever's instruction failed goes alone from then on; nobody does where it was the
-// authority's money, or the transaction as a whole.
+// The owner whose instruction failed goes alone from then on. No owner goes alone if the
+// authority lacked money, or if the transaction failed as a whole.
 func TestWhoseInstructionFailed(t *testing.T) {
 	t.Parallel()
 	key, err := solana.NewRandomPrivateKey()
@@ -203,8 +203,8 @@ func TestWhoseInstructionFailed(t *testing.T) {
 	}
 }
 
-// Somebody is to look at an account that holds what the log can't explain, and not at one
-// that is merely further or not there yet.
+// There is an alarm if the log can't explain what an account holds. There is none if the
+// account is merely ahead of the batch, or if the transaction did not land.
 func TestWhatAnAccountLacks(t *testing.T) {
 	t.Parallel()
 	o := cutOwner(2)
@@ -234,8 +234,8 @@ func TestWhatAnAccountLacks(t *testing.T) {
 	}
 }
 
-// Where transaction after transaction comes to nothing, the pauses grow, up to a bound; and
-// nothing is cut or signed in them.
+// If transaction after transaction fails, the pauses grow, up to a bound. During a pause
+// nothing is cut or signed.
 func TestAttemptsThatComeToNothingSlowDown(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_700_000_000, 0)

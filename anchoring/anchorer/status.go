@@ -45,7 +45,7 @@ func (s *status) clear() {
 	s.set(func(s *status) {
 		s.counts, s.looked = counts{}, time.Time{}
 		s.chain, s.funds, s.alarm = nil, nil, nil
-		s.cache, s.toldCache = nil, false // a new session looks anew for how long it lags
+		s.cache, s.toldCache = nil, false // a new session measures the lag again
 	})
 }
 

@@ -15,8 +15,8 @@ import (
 // wrote it. A traced batch has a trace of its own: cut, submitted and confirmed,
 // by whichever anchorer. It begins with links to the origins of its leaves.
 //
-// Origins are part of the fold, so they outlive a crash, but for what nobody
-// decides by: an owner keeps the first few that wait and forgets the others.
+// Origins are part of the fold, so they outlive a crash. No decision depends on
+// them, so an owner keeps the first few of the leaves that wait and drops the others.
 type origin struct {
 	leaf        uint64
 	traceparent string

@@ -25,7 +25,7 @@ func TestOriginsFollowTheLeaves(t *testing.T) {
 		}
 	}
 	o.came(0, "")
-	o.came(0, strings.Repeat("0", 5000)) // somebody's hand in the log
+	o.came(0, strings.Repeat("0", 5000)) // as in a log that was tampered with
 	leaves(3)
 	must(t, o.fold(&events.BatchCut{BatchID: "b", Size: 2, Root: o.frontier.Root()}, at, traceparent(100)))
 	if want := []origin{{2, traceparent(2)}}; !reflect.DeepEqual(o.origins, want) || o.batch.traceparent != traceparent(100) {

@@ -253,8 +253,8 @@ func (w *world) Consistency(_ context.Context, key events.Owner, from, to uint64
 	return tree.ConsistencyOf(w.leaves[key], from, to)
 }
 
-// process is an anchorer that can be killed: from then on nothing that it does
-// reaches anybody.
+// process is an anchorer that can be killed. After that, nothing that it does has an
+// effect outside it.
 type process struct {
 	*Anchorer
 	kill  context.CancelFunc

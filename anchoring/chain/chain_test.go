@@ -50,8 +50,8 @@ var calls = map[string]func(*testing.T, *chain.Client) error{
 	"send": func(t *testing.T, c *chain.Client) error { return c.Send(t.Context(), []byte{1}, true) },
 }
 
-// No broken answer may pass for "there is none": it would have a live
-// transaction signed anew.
+// A broken answer must not pass for "there is none": the anchorer would sign another
+// transaction while the first one can still land.
 func TestBrokenAnswersAreNoAnswers(t *testing.T) {
 	t.Parallel()
 	for what, a := range map[string]struct {

@@ -112,7 +112,7 @@ func (c *Client) Transaction(ctx context.Context, signature string, level Commit
 	if reply.Slot == nil {
 		return Landed{}, malformed(method)
 	}
-	// Where balances were not recorded they are left out, and nobody knows what moved.
+	// A node leaves out balances that it did not record. What moved is unknown then.
 	if reply.Meta.Err == nil && (reply.Meta.PreTokenBalances == nil || reply.Meta.PostTokenBalances == nil) {
 		return Landed{}, malformed(method)
 	}

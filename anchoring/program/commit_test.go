@@ -336,7 +336,7 @@ func (c *committer) secondBump() solana.PublicKey {
 }
 
 func TestCommitMissingAuthoritySignature(t *testing.T) {
-	// The authority's place is taken by somebody else who did sign.
+	// Another key, which did sign, takes the authority's place.
 	c := newCommitter(t)
 	_, err := c.commit(3, root("three"))
 	c.must(err)

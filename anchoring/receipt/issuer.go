@@ -7,18 +7,18 @@ import (
 	"github.com/mr-tron/base58"
 )
 
-// ErrIssuer says that what somebody named as an issuer can't be one.
+// ErrIssuer says that the named issuer can't be one.
 var ErrIssuer = errors.New("no issuer is named by it")
 
 // Issuer is by whom a receipt has to be anchored. A receipt names its program and its
-// account itself, and anybody can deploy a program and commit what they like by a key
-// of their own: whoever does not know these two from elsewhere learns that somebody
-// committed the root, and not who.
+// account itself. Everyone can deploy a program and commit any root with a key of their
+// own. So a verifier has to know program and authority from another source. Otherwise
+// the receipt proves that the root was committed, but not by whom.
 type Issuer struct {
 	ProgramID string // empty: any
-	// Authority may be empty: any. It takes the program: another one writes what it
-	// likes to the account that it derives from somebody's public key, and asks for no
-	// signature.
+	// Authority may be empty: any. If it is set, ProgramID must be set, too: another
+	// program can write what it likes to the account that it derives from an
+	// authority's public key, without a signature of that authority.
 	Authority string
 }
 

@@ -12,8 +12,8 @@ import (
 	"github.com/memory-ledger/ledger/anchoring/receipt"
 )
 
-// A receipt that is anchored by somebody else, or to a program of somebody else's, is
-// good in itself, and on the chain. Who says whose it has to be is not taken in.
+// A receipt that is anchored by another authority, or to another program, is valid in
+// itself and on the chain. VerifyIssuer with the expected issuer refuses it.
 func TestVerifyIssuer(t *testing.T) {
 	anchored := func(to, by solana.PublicKey) *receipt.Receipt {
 		r := good()

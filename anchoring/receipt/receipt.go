@@ -1,5 +1,5 @@
-// Package receipt checks a memory's receipt, so that nobody has to trust or
-// reach the service that gave it out.
+// Package receipt checks a memory's receipt without trusting or reaching the
+// service that issued it.
 //
 // [Verify] needs nothing but the receipt: the entry hashes to the leaf, the
 // leaf is in the tree, and that tree is a prefix of the one that was committed.

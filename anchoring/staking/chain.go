@@ -48,9 +48,9 @@ type Chain struct {
 	program, mint solana.PublicKey
 
 	mu sync.Mutex
-	// quiet holds transactions that named a vault and moved nothing. Anybody
-	// can make those; each is read once, at each level: what is not final may
-	// land again and move something.
+	// quiet holds transactions that named a vault and moved nothing. Everyone can
+	// make such transactions, so each is read only once at each level. A transaction
+	// that is not final may land again and move something.
 	quiet map[quiet]bool
 }
 
@@ -148,9 +148,8 @@ func mintDecimals(a *chain.Account) (int, error) {
 	return int(a.Data[decimalsAt]), nil
 }
 
-// amount reads a token account; false where there is none. An address that
-// somebody merely sent lamports to belongs to the system program and is no
-// token account yet.
+// amount reads a token account; false if there is none. An address that only
+// received lamports belongs to the system program and is no token account yet.
 func (c *Chain) amount(a *chain.Account) (uint64, bool, error) {
 	if a == nil || a.Owner == solana.SystemProgramID && len(a.Data) == 0 {
 		return 0, false, nil
@@ -195,7 +194,7 @@ func (c *Chain) UnstakeTransaction(ctx context.Context, owner events.Owner, h Ho
 	if h.HasTokens {
 		return c.transaction(ctx, wallet, unstake)
 	}
-	// Idempotent, so that it does no harm where somebody makes it meanwhile.
+	// Idempotent: it does no harm if the account has been created meanwhile.
 	create := associatedtokenaccount.NewCreateIdempotentInstructionBuilder().
 		SetPayer(wallet).SetWallet(wallet).SetMint(c.mint).Build()
 	return c.transaction(ctx, wallet, create, unstake)
@@ -225,8 +224,8 @@ type History struct {
 	Complete bool
 }
 
-// maxPages bounds the signatures that one look at a vault goes through. Anybody
-// can name a vault in a transaction, so their number is not in our hands.
+// maxPages bounds the signatures that one look at a vault goes through. Everyone
+// can name a vault in a transaction, so we do not control their number.
 const maxPages = 20
 
 // History reads the vault's movements after a signature (empty: all), from at
@@ -293,8 +292,8 @@ func (c *Chain) hush(key quiet) {
 	c.quiet[key] = true
 }
 
-// movement is what a transaction did to the vault on balance: what goes in and
-// out within one transaction never was at anybody's disposal.
+// movement is the net change that a transaction made to the vault. Tokens that go in
+// and out within one transaction never were a stake, and do not count.
 func (c *Chain) movement(ctx context.Context, vault solana.PublicKey, signature string, level chain.Commitment) (lots.Movement, bool, error) {
 	landed, err := c.client.Transaction(ctx, signature, level)
 	if err != nil {

@@ -39,7 +39,7 @@ var (
 	owner     = events.OwnerFromBytes([32]byte{31: 9})
 )
 
-// onchain is a chain whose node is n, which may hang up on whoever asks.
+// onchain is a chain whose node is n. n may hang up on a client.
 func onchain(t *testing.T, n http.Handler) *staking.Chain {
 	t.Helper()
 	server := httptest.NewUnstartedServer(n)

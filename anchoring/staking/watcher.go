@@ -65,8 +65,8 @@ const (
 	maxHot = 10_000
 	// maxBatch bounds the transactions of one look, and so one message.
 	maxBatch = 64
-	// maxConflicts is how often a look decides again because somebody else
-	// wrote for the owner meanwhile.
+	// maxConflicts is how often a look decides again because another process
+	// appended for the owner meanwhile.
 	maxConflicts = 5
 )
 
@@ -146,8 +146,8 @@ func (w *Watcher) noticed() []events.Owner {
 	return owners
 }
 
-// sweep looks at the vaults of all owners who have one. That finds deposits
-// that nobody told us of, and those that a restart made us forget.
+// sweep looks at the vaults of all owners who have one. It finds deposits that were
+// not noticed, and those that were noticed before a restart.
 func (w *Watcher) sweep(ctx context.Context) {
 	var after events.Owner
 	for ctx.Err() == nil {

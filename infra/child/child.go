@@ -3,8 +3,9 @@
 //
 // The child gets a process group of its own, so that Ctrl-C in a terminal
 // reaches only us and we decide the order in which things stop. On Linux the
-// kernel signals it when we die, even by SIGKILL. Elsewhere a killed parent
-// leaves it behind, and whoever starts next on its folder has to stop it.
+// kernel signals it when we die, even by SIGKILL. On other systems a killed
+// parent leaves it behind, and the next process that starts on its folder has to
+// stop it.
 package child
 
 import (
@@ -68,7 +69,7 @@ func Start(cmd *exec.Cmd, onDeath syscall.Signal) (*Process, error) {
 	return p, nil
 }
 
-// PID of the child. After Done it may belong to somebody else.
+// PID of the child. After Done it may belong to another process.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
 // Done is closed when the child has ended and has been reaped.

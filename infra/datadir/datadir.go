@@ -54,8 +54,8 @@ func Open(path string) (*Dir, error) {
 }
 
 // prepare runs under the lock. A crash in it leaves a folder that the next
-// Open completes in the same way; only the README may be missing then, which
-// makes the folder count as somebody else's (see Ours), the careful side.
+// Open completes in the same way. Only the README may be missing then. The
+// folder then does not count as ours (see Ours), which is the safe choice.
 func (d *Dir) prepare(empty bool) error {
 	name := filepath.Join(d.path, readmeName)
 	if empty {
@@ -83,7 +83,7 @@ func (d *Dir) prepare(empty bool) error {
 func (d *Dir) Path() string { return d.path }
 
 // Ours says whether the folder was made by us or was empty when we first got
-// it. Only then may anybody change the mode of the folder itself.
+// it. Do not change the mode of the folder itself unless Ours is true.
 func (d *Dir) Ours() bool { return d.ours }
 
 // Sub returns the path of a folder in the data folder, creating it (mode 0700).

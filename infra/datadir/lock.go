@@ -72,8 +72,8 @@ func Lock(path string) (*FileLock, error) {
 	return &FileLock{f: f}, nil
 }
 
-// Release gives the lock up. Closing the file is what unlocks it; the pid is
-// wiped first so that nobody is told about a process that is gone.
+// Release gives the lock up. Closing the file is what unlocks it. The pid is
+// wiped first, so that no error names a process that is gone.
 func (l *FileLock) Release() error {
 	return errors.Join(l.f.Truncate(0), l.f.Close())
 }

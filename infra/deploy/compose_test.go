@@ -37,8 +37,8 @@ func compose(t *testing.T) *types.Project {
 	return project
 }
 
-// once is the service that ends when its work is done, tools the one that somebody
-// runs by hand.
+// once is the service that ends when its work is done. tools is the service that is
+// run by hand.
 const (
 	once  = "provision"
 	tools = "tools"
@@ -103,8 +103,8 @@ func TestImagesArePinned(t *testing.T) {
 	}
 }
 
-// Whoever waits for a service waits for its health, and for the end of the one
-// that ends.
+// A service that depends on another one waits until that one is healthy. If the other
+// one is provision, it waits until provision has ended with success.
 func TestStartOrder(t *testing.T) {
 	t.Parallel()
 	services := compose(t).Services

@@ -359,8 +359,8 @@ func TestConfigurationIsNotCopied(t *testing.T) {
 	}
 }
 
-// Nobody is told to hold more than the pod may, and nothing runs that is to be run
-// by hand.
+// GOMEMLIMIT stays below the memory limit of the pod. Jobs that are to be run by hand do
+// not run by themselves.
 func TestMemoryAndTools(t *testing.T) {
 	t.Parallel()
 	objects := example(t)
@@ -433,8 +433,9 @@ func TestSelectorsSelect(t *testing.T) {
 	for _, b := range of[*policyv1.PodDisruptionBudget](objects) {
 		for _, w := range selected(b.Spec.Selector.MatchLabels) {
 			budgets[w.name] = true
-			// While the database is away nobody is ready, and no node could be drained. Of
-			// the log's nodes, the ones that are not ready may be the ones that are needed.
+			// While the database is away, no service is ready. Without AlwaysAllow no
+			// Kubernetes node could be drained then. For the nodes of the log it must not be
+			// set: the ones that are not ready may be the ones that are needed.
 			policy := b.Spec.UnhealthyPodEvictionPolicy
 			if always := policy != nil && *policy == policyv1.AlwaysAllow; always != (w.kind == "Deployment") {
 				t.Errorf("%s: a drain takes pods that are not ready: %v", w.name, always)

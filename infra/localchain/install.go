@@ -98,8 +98,8 @@ func newEnough(version string) bool {
 	return err1 == nil && err2 == nil && (major > 20 || major == 20 && minor >= 18)
 }
 
-// installModules runs npm in a folder aside and renames it into place: a crash
-// leaves a temporary folder that nobody looks at.
+// installModules runs npm in a temporary folder and renames it into place. A crash
+// leaves the temporary folder, which is never used.
 func installModules(ctx context.Context, cache, modules string, log io.Writer) error {
 	tmp, err := os.MkdirTemp(cache, "installing-")
 	if err != nil {

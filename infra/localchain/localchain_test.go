@@ -444,8 +444,8 @@ func readPID(t *testing.T, out interface{ Read([]byte) (int, error) }) int {
 	}
 }
 
-// zombie reports whether a process is dead and merely not yet waited for by
-// whoever inherited it.
+// zombie reports whether a process is dead but not yet waited for by its parent,
+// which may be a process that inherited it.
 func zombie(pid int) bool {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	return err == nil && strings.Contains(string(stat), ") Z ")

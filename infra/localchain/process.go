@@ -101,8 +101,8 @@ func (c *Chain) keep(cmd *exec.Cmd, stdout io.Reader, started chan<- error, read
 	close(c.done)
 }
 
-// lockFolder takes a folder, waiting for whoever holds it for as long as patience
-// and ctx last.
+// lockFolder locks a folder. If another process holds the lock, it waits for as long
+// as patience and ctx last.
 func lockFolder(ctx context.Context, folder string, patience time.Duration) (*os.File, error) {
 	const pause = 50 * time.Millisecond
 	for deadline := time.Now().Add(patience); ; {

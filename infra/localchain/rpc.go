@@ -17,9 +17,9 @@ type RPCError struct {
 
 func (e *RPCError) Error() string { return fmt.Sprintf("%s (%d)", e.Message, e.Code) }
 
-// calls has a connection for each call. The chain's server closes one that nobody
-// used for five seconds, and whoever uses it at that very moment is told EOF, and
-// not whether the call was heard.
+// calls uses a new connection for each call. The chain's server closes a connection
+// that was idle for five seconds. A call on it at that very moment fails with EOF, and
+// the caller does not know whether the server got the call.
 var calls = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 
 // Call makes one JSON-RPC call and decodes its result into result, unless nil.

@@ -82,7 +82,7 @@ type Server struct {
 	lock         *datadir.FileLock
 	password     string
 	readPassword string
-	reader       atomic.Pointer[server.User] // nil: nobody is let in as Reader
+	reader       atomic.Pointer[server.User] // nil: no login as Reader
 	visits       atomic.Uint64
 	port         int
 

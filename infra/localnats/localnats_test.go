@@ -218,8 +218,8 @@ func TestSyncStream(t *testing.T) {
 	}
 }
 
-// TestVisitorsAreCounted before they may do anything; whoever is refused is no
-// visitor, and neither is this process.
+// TestVisitorsAreCounted: connections from outside are counted before they may do
+// anything. A refused connection does not count, and neither does one of this process.
 func TestVisitorsAreCounted(t *testing.T) {
 	t.Parallel()
 	s := natstest.Start(t)

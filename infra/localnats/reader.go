@@ -21,8 +21,8 @@ func readSubjects(stream string) map[string]server.ServiceRespType {
 	}
 }
 
-// reading makes the account of readers and the user in it. It is an account of
-// its own, because whoever sends a request chooses where the answer goes: in the
+// reading makes the account of readers and the user in it. Readers have an account of
+// their own because a client chooses the subject of the answer to its request: in the
 // account of the streams, the answer to a read could be an append. The top of
 // infra/nats/accounts.conf says more.
 func reading(ns *server.Server, stream string) (*server.User, error) {

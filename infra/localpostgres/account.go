@@ -110,8 +110,9 @@ func (a *account) passes(dir string) bool {
 	}
 }
 
-// open lets the account pass through a folder of ours. It does so only where
-// nobody of another group could pass so far, whose way would be cut off.
+// open lets the account pass through a folder of ours, by changing the folder's
+// group. It refuses if the folder's present group has any access, because that
+// group would lose it.
 func (a *account) open(dir string) error {
 	if a.passes(dir) {
 		return nil

@@ -7,7 +7,7 @@
 //	lock       held while a server runs here (see datadir.Lock)
 //	cluster/   the server's own files, mode 0700
 //	sock/      the Unix socket, in a folder of mode 0700: that is the access
-//	           control, so the server trusts whoever can open the socket
+//	           control, so the server trusts every client that can open the socket
 //	elsewhere  a link; where it exists, cluster/ and sock/ are behind it
 //	sockdir    the name of a short socket folder, where sock/ has too long a path
 //	password   of the TCP listener, where one was asked for, mode 0600
@@ -15,7 +15,7 @@
 // # As root
 //
 // PostgreSQL refuses to run as root, so we run it as the owner of an existing
-// cluster, else as the user postgres, else as nobody. That user must reach the
+// cluster, else as the user postgres, else as the user nobody. It must reach the
 // cluster's files through every folder above them:
 //
 //   - Folders from Config.Root down to Config.Dir are ours. They are opened for

@@ -72,8 +72,8 @@ func Fetch(ctx context.Context, folder string, log io.Writer) (string, error) {
 	return bin, nil
 }
 
-// fetchInto works in a folder aside and renames the result: a crash leaves a
-// folder that nobody runs anything from, for a later Fetch to remove.
+// fetchInto works in a temporary folder and renames the result. A crash leaves the
+// temporary folder. Nothing runs from it, and a later Fetch removes it.
 func fetchInto(ctx context.Context, folder, home string, log io.Writer) error {
 	if err := makeFetchFolder(folder); err != nil {
 		return err

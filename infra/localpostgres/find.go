@@ -119,7 +119,7 @@ func installations(dirs []string, who *account) ([]installation, error) {
 // binDir follows links to the folder where postgres and initdb lie together.
 func binDir(dir string) (string, bool) {
 	if !filepath.IsAbs(dir) {
-		return "", false // a relative PATH entry is nobody's server
+		return "", false // do not trust a relative PATH entry
 	}
 	real, err := filepath.EvalSymlinks(filepath.Join(dir, "postgres"))
 	if err != nil {

@@ -89,8 +89,9 @@ func TestTakeover(t *testing.T) {
 	}
 }
 
-// After a restart of the machine, or of a container, the pid in the pid file, and
-// in the lock beside the socket, often belongs to somebody else, who must neither be in the way nor be hurt.
+// After a restart of the machine, or of a container, the pid in the pid file, and in
+// the lock beside the socket, often belongs to an unrelated process. That process must
+// not keep the server from starting, and must not be signaled.
 func TestStalePIDFileOfAStranger(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: make verify runs it")

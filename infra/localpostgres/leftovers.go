@@ -59,9 +59,9 @@ func stopLeftovers(ctx context.Context, cluster string) error {
 	return forgetLeftovers(cluster)
 }
 
-// signalLeftover opens a handle on the process before it looks again whether
-// the process is one of ours, so that a pid which passes to somebody else in
-// between is never signalled.
+// signalLeftover opens a handle on the process, and only then looks again whether
+// the process is one of ours. So another process that gets the pid in between is
+// never signaled.
 func signalLeftover(cluster string, pid int, sig syscall.Signal) error {
 	if sig == 0 {
 		return nil

@@ -7,10 +7,10 @@ import (
 	"strconv"
 )
 
-// leftovers lists the processes whose working folder is the cluster, which is
-// so for a postmaster and all that it forks, and for nothing else but a shell
-// that somebody left there. So it also looks at the program's name. Dead ones
-// that nobody reaped have no working folder any more and are not listed.
+// leftovers lists the server processes whose working folder is the cluster. A
+// postmaster and all processes that it forks work there. A shell may work there,
+// too, so leftovers also looks at the program's name. Dead processes that were not
+// reaped have no working folder any more and are not listed.
 func leftovers(cluster string) ([]int, error) {
 	want, err := os.Stat(cluster)
 	if errors.Is(err, os.ErrNotExist) {
@@ -50,10 +50,11 @@ func isServer(exe string) bool {
 	return false
 }
 
-// forgetLeftovers removes the pid file once no process works in the cluster.
-// The server would do so itself, unless that pid now belongs to a stranger or
-// to a dead process that nobody reaped, both common in containers: then it
-// would refuse to start. With leftovers proved absent, the file says nothing.
+// forgetLeftovers removes the pid file once no process works in the cluster. The
+// server would do so itself, unless that pid now belongs to an unrelated process, or
+// to a dead process that was not reaped. Both are common in containers, and the
+// server would refuse to start. The caller has proved that there are no leftovers,
+// so the file is of no use.
 func forgetLeftovers(cluster string) error {
 	if err := os.Remove(pidFile(cluster)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err

@@ -37,7 +37,7 @@ func socketDir(p place) (string, error) {
 		if filepath.IsAbs(dir) && privateDir(p.who, dir) == nil {
 			return dir, nil
 		}
-		// Somebody else has that name by now: take another.
+		// Another user may own that name by now: make another folder.
 	}
 	dir, err := os.MkdirTemp(shortTemp(), "ledger-pg-")
 	if err != nil {
@@ -77,8 +77,8 @@ func privateDir(who *account, dir string) error {
 	return who.give(dir)
 }
 
-// freePort asks the system for a port. Somebody may take it before the server
-// does; then the server ends at once and the start is tried again.
+// freePort asks the system for a free port. Another process may take it before the
+// server does. Then the server ends at once and the start is tried again.
 func freePort() (int, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

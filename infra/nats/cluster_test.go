@@ -197,8 +197,9 @@ func eraseKey(t *testing.T, nodes []*server.Server, admin jetstream.JetStream) {
 	}
 }
 
-// refusals are what a node says to those who speak no TLS, who take it for
-// somebody else's, and who would be a node with a password but no certificate.
+// refusals checks that a connection to a node fails in three cases: a client without
+// TLS, a client that does not trust the node's certificate authority, and a node
+// without a certificate.
 func refusals(t *testing.T, node *server.Server) {
 	t.Helper()
 	deadline := time.Now().Add(20 * time.Second)
@@ -231,8 +232,8 @@ func refusals(t *testing.T, node *server.Server) {
 // noPeers is the server's error where too few nodes have joined for the replicas.
 const noPeers jetstream.ErrorCode = 10005
 
-// provision retries while the nodes still elect their leader, which they tell
-// nobody of, or join it; each attempt waits for the server's answer.
+// provision retries while the nodes still elect their leader or join it. They send no
+// signal when they are done. Each attempt waits for the server's answer.
 func provision(t *testing.T, on func(int, string) (*world, jetstream.JetStream)) {
 	t.Helper()
 	w, _ := on(0, "admin")

@@ -379,8 +379,8 @@ func TestNotEvenTheAdminPurgesTheLog(t *testing.T) {
 	w.wantUnhurt()
 }
 
-// A key is forgotten by erasing it, which nobody but the admin may do; a bucket of
-// before, which denies that, goes on denying it.
+// A key is forgotten by erasing it. Only the admin may do that. A bucket that was made
+// before this was allowed still denies it.
 func TestTheAdminErasesKeys(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -2,11 +2,11 @@
 // an owner, and never says "no" before it has caught up with the log.
 //
 // A credential that is looked up (API key, extension session) is found by the
-// SHA-256 of its text. To whom a hash belongs never changes, so that much is
-// remembered for as long as the credential was last seen alive; whether it
-// still is, is asked anew: by reads of the read model behind the fence, unless
-// the log ends where it did when that was last asked, by writes of the decision,
-// where the owner's expected version guards it.
+// SHA-256 of its text. The owner of a hash never changes, so the owner is
+// remembered until a look-up finds the credential dead. Whether it is still alive
+// is asked again at each request. A read asks the read model behind the fence,
+// unless the log ends where it did when that was last asked. A write leaves it to
+// the decision, where the owner's expected version guards it.
 //
 // A refusal costs the same whatever is wrong. Unknown, expired and revoked
 // credentials take one wait for the whole log and one look-up, and get the same
@@ -63,8 +63,8 @@ type identity struct {
 	owner   events.Owner
 	id      string
 	expires time.Time // sessions; zero for keys
-	// head is what the fence returned before it was last looked up: as long as it
-	// returns that, and it is known, nobody revoked it.
+	// head is what the fence returned before the credential was last looked up. As
+	// long as the fence returns the same known head, the credential was not revoked.
 	head fence.Head
 }
 
@@ -180,8 +180,8 @@ func (d *Door) Write(ctx context.Context, header string) (Caller, error) {
 }
 
 // StillAlive reports ErrUnauthenticated for a caller of Write whose credential
-// was dead by then. Whoever is refused is asked about first: otherwise what is
-// wrong with a body would tell which dead credentials were alive once.
+// is dead by now. Call it before a request is refused for another reason. Otherwise
+// a message about a wrong body would tell which dead credentials were alive once.
 func (d *Door) StillAlive(ctx context.Context, caller Caller) error {
 	l := d.sessions
 	switch caller.Credential.Kind {

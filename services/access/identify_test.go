@@ -14,8 +14,8 @@ import (
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
 
-// TestOtherTablesMaySayWhoseItIs: what is remembered of a credential is no longer believed
-// once the tables that said so were exchanged, also where nobody waits for the log.
+// TestOtherTablesMaySayWhoseItIs: what is remembered of a credential is not used any more
+// once the tables that it came from were exchanged, even if no request waits for the log.
 func TestOtherTablesMaySayWhoseItIs(t *testing.T) {
 	t.Parallel()
 	s := stacktest.Start(t, stacktest.Options{})

@@ -146,8 +146,8 @@ func newBase(ctx context.Context, cfg config.Config, logger *slog.Logger, dial C
 	return b, nil
 }
 
-// UnlessAsked returns an error of a start, or nil where ctx has ended: then
-// somebody asked to stop, and the start was given up for that.
+// UnlessAsked returns an error of a start, or nil if ctx has ended: then the
+// process was asked to stop, and gave up its start for that reason.
 func UnlessAsked(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil
@@ -196,7 +196,8 @@ func (b *Base) openLog(ctx context.Context, dial Connector) error {
 	return nil
 }
 
-// errNotProvisioned says that somebody has to make what a service follows.
+// errNotProvisioned says that the streams do not exist and that an operator has to
+// create them.
 var errNotProvisioned = errors.New("the log's streams are not there: run `ledger provision`")
 
 // mayMake tells whether a service may make streams that are not there. On a
@@ -229,8 +230,8 @@ func natsOptions(logger *slog.Logger) []nats.Option {
 }
 
 // openDatabase waits for the database until starting ends. A migration that is under
-// way by then, by this service or another, may take as long as it does: given up, it
-// would begin anew at every start and never end.
+// way by then, by this service or another, may take as long as it needs. If it were
+// given up, every start would begin it again, and it would never end.
 func (b *Base) openDatabase(ctx, starting context.Context) error {
 	err := waitingForDatabase(b.Logger).eventually(starting, func() error {
 		return schema.Migrate(ctx, b.Config.DatabaseURL, schema.Live)
@@ -247,8 +248,9 @@ func (b *Base) openDatabase(ctx, starting context.Context) error {
 }
 
 // ask is eventually for questions to the log. A cluster that is electing a leader
-// does not answer at all, so each question has a deadline of its own and is put
-// again. One that is not permitted may be once somebody has made the streams.
+// does not answer at all, so each question has a deadline of its own and is asked
+// again. A question that is not permitted may be permitted later, once the streams
+// exist.
 func (w waiting) ask(ctx context.Context, question func(context.Context) error) error {
 	return w.eventually(ctx, func() error {
 		ctx, cancel := context.WithTimeout(ctx, askTimeout)

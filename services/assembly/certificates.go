@@ -16,8 +16,8 @@ const (
 	lookTimeout = time.Second
 )
 
-// registerCertificates shows until when those of the other ends hold: whoever has
-// to renew them sees them nowhere else.
+// registerCertificates exports when the certificates of the other ends expire. An
+// operator who has to renew them sees these times nowhere else.
 func (b *Base) registerCertificates() {
 	gauge := func(of string, expiry func() float64) {
 		b.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{

@@ -193,9 +193,9 @@ func (l *local) anchoring() error {
 	return errors.New("there is no chain, so memories stay unanchored")
 }
 
-// keep starts the chain again where it ends unasked, at the same address. What it
-// kept is what was confirmed. Where that does not work the run goes on: a chain is
-// not needed for writing, and what waits is anchored after the next start.
+// keep starts the chain again, at the same address, if it ends without being told to.
+// The chain kept what was confirmed. If the restart fails, the run goes on: writing
+// needs no chain, and what waits is anchored after the next start.
 func (c *localChain) keep(ctx context.Context, logger *slog.Logger) {
 	select {
 	case <-ctx.Done():

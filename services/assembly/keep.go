@@ -14,10 +14,10 @@ const (
 	settledAfter = time.Minute
 )
 
-// keepUp starts a server again where it ends unasked, until ctx ends. ended is closed
-// when the server that runs has ended; restart returns once another one runs in its
-// place. keepUp returns an error where that fails, or the server ends again and again:
-// then none runs.
+// keepUp starts a server again if it ends without being told to, until ctx ends. ended
+// is closed when the running server has ended. restart returns once another one runs in
+// its place. keepUp returns an error if restart fails, or if the server ends again and
+// again. No server runs then.
 func keepUp(ctx context.Context, logger *slog.Logger, name string, ended func() <-chan struct{}, restart func(context.Context) error) error {
 	for ends := 1; ; ends++ {
 		begun := time.Now()

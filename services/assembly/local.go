@@ -149,9 +149,9 @@ func (l *local) launchPostgres(ctx context.Context) (*localpostgres.Server, erro
 	})
 }
 
-// keepPostgres has the local PostgreSQL started again where it ends unasked. Meanwhile
-// reads are refused, as while any database is away; writes go into the log. What it
-// had committed and not written yet is projected once more.
+// keepPostgres starts the local PostgreSQL again if it ends without being told to. Until
+// it is back, reads are refused, as while any database is away. Writes go into the log.
+// What it had committed but not yet written to disk is projected again.
 func (l *local) keepPostgres(ctx context.Context) error {
 	if l.postgres == nil {
 		return nil
@@ -244,8 +244,8 @@ func (l *local) serve(ctx context.Context) error {
 		background.Go(func() error {
 			err := do(workers)
 			if err != nil && workers.Err() == nil {
-				// The run goes on without it, and ends with this error when it is
-				// told to; whoever watches it must not wait until then.
+				// The run goes on without this part, and returns the error only when
+				// it is told to stop. Log the error now, so that an operator sees it.
 				l.logger.Error("a part of the run has ended", "part", what, "err", err)
 			}
 			return err

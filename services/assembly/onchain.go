@@ -111,7 +111,7 @@ func (o *Onchain) Commitments(ctx context.Context, owners []events.Owner) ([]*au
 	commitments := make([]*audit.Commitment, len(accounts))
 	for i, account := range accounts {
 		if account == nil || account.Owner != o.program {
-			continue // nobody but the program can have committed
+			continue // only the program can commit
 		}
 		decoded, err := commitment.DecodeAccount(account.Data)
 		if err != nil {

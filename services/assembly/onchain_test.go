@@ -17,7 +17,7 @@ import (
 func TestNoKeyOfTheEndpointInErrors(t *testing.T) {
 	t.Parallel()
 	away := httptest.NewServer(nil)
-	away.Close() // its address answers nobody now
+	away.Close() // nothing answers at its address now
 	for _, url := range []string{away.URL + "/s3cr3t?api-key=s3cr3t", "http://h/%s3cr3t"} {
 		anybody := solana.SystemProgramID.String()
 		chain, err := assembly.NewOnchain(config.Config{SolanaRPCURL: url, CommitmentProgramID: anybody}, anybody)

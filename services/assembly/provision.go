@@ -14,8 +14,8 @@ import (
 	"github.com/memory-ledger/ledger/services/config"
 )
 
-// provisionTimeout bounds one request. Nodes that elect their leader drop what
-// they are asked and tell nobody, so waiting longer would not help.
+// provisionTimeout bounds one request. Nodes that elect their leader drop requests
+// without an answer, so waiting longer would not help.
 const provisionTimeout = 3 * time.Second
 
 // provisionPatience is how long a cluster may take to agree on a leader; on a

@@ -21,8 +21,8 @@ import (
 const (
 	// stakeSweep is how often all vaults are looked at.
 	stakeSweep = time.Minute
-	// mintPatience is how long a service waits at its start to see its mint. A
-	// chain that is out of reach keeps nobody from starting.
+	// mintPatience is how long a service waits at its start to see its mint. The
+	// service starts even if the chain is out of reach.
 	mintPatience = 5 * time.Second
 )
 

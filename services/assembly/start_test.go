@@ -41,7 +41,7 @@ func (l *lines) Write(p []byte) (int, error) {
 	return l.text.Write(p)
 }
 
-// nobody is an address where nothing listens.
+// This returns an address where nothing listens.
 func nobody(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -161,8 +161,8 @@ func TestRefusedCredentialsEndTheStart(t *testing.T) {
 	}
 }
 
-// Nobody starts on tables that a newer program has migrated, or waits for them to
-// become older.
+// If a newer program has migrated the tables, a service does not start. It fails at
+// once instead of waiting.
 func TestNewerTablesEndTheStart(t *testing.T) {
 	t.Parallel()
 	log := natstest.Start(t)
@@ -188,8 +188,8 @@ func TestNewerTablesEndTheStart(t *testing.T) {
 	}
 }
 
-// Whoever opens the keystore with a master key that is not that of the keys in it
-// does not start, and says which key it is.
+// A service does not start if its master key is not that of the data keys in the
+// keystore. The error names both master keys by their ids.
 func TestAnotherMasterKeyDoesNotStart(t *testing.T) {
 	t.Parallel()
 	log := natstest.Start(t)

@@ -22,8 +22,8 @@ import (
 	"github.com/memory-ledger/ledger/services/keystore"
 )
 
-// Rebuild makes the read models anew while the services run. Of o, Pool and Log
-// are filled in.
+// Rebuild rebuilds the read models while the services run. It fills in o.Pool and
+// o.Log.
 func Rebuild(ctx context.Context, cfg config.Config, o rebuild.Config) (rebuild.Result, error) {
 	nc, err := Dial(cfg)(nats.Name("memory-ledger rebuild"))
 	if err != nil {
@@ -73,8 +73,8 @@ func Rewrap(ctx context.Context, cfg config.Config, progress func(done keystore.
 const forgetTimeout = 2 * time.Minute
 
 // Forget ends all grants, API keys and extension sessions of an owner and destroys
-// their data key. Access ends first, so that nothing is written by a grant or a key
-// that nobody can read then. A crash in between leaves the key; run it again.
+// their data key. Access ends first, so that no grant or API key can write a memory
+// that can't be read. A crash in between leaves the data key; run Forget again.
 func Forget(ctx context.Context, cfg config.Config, owner events.Owner) (done keystore.Forgotten, err error) {
 	ctx, cancel := context.WithTimeout(ctx, forgetTimeout)
 	defer cancel()

@@ -28,7 +28,7 @@ type waiting struct {
 	what    string
 	logger  *slog.Logger
 	because func(error) reason
-	refused *refusals // of the log's server; nil where nobody asks
+	refused *refusals // of the log's server; nil if ask is never called
 }
 
 // reason is what lies behind an error.

@@ -47,8 +47,8 @@ func TestWaitingIsSaid(t *testing.T) {
 	})
 }
 
-// What nobody knows the reason of yet is said at the second try, and what is
-// hopeless is not tried again.
+// An error whose reason is only a guess is logged at the second try. A hopeless one is
+// not tried again.
 func TestWaitingForAReason(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -7,9 +7,10 @@
 //	DIR/secrets/   one file each                       the master key among them
 //	DIR/chain/     state, transactions, chain.json     what the local chain has saved
 //
-// Whoever holds all three reads everything; log and keystore without the master
-// key open nothing. A backup of the keystore remembers owners who are forgotten
-// later: to forget for good, old backups of it must go too.
+// Log, keystore and secrets together let their holder read everything. Without the
+// master key, log and keystore open nothing. A backup of the keystore still has the
+// keys of owners who are forgotten later: to forget them for good, delete old backups
+// of it, too.
 //
 // Streams are copied by JetStream's own snapshots, while everything runs. A snapshot
 // is the server's files as they are, damaged ones too, so each copy is proven: it is
@@ -109,8 +110,8 @@ type Done struct {
 	Consumers []string
 }
 
-// Progress is told how far a step is, in messages, or in bytes, whose total is 0 where
-// nobody knows it.
+// Progress is told how far a step is, in messages or in bytes. total is 0 if it is
+// unknown.
 type Progress func(step string, bytes bool, done, total uint64)
 
 // Stream copies one stream into dir, which must be new or empty, and proves the copy.
@@ -317,7 +318,7 @@ func changed(config json.RawMessage, changes map[string]any) (json.RawMessage, e
 }
 
 // Check reads the copy of a part, every byte of it, and proves that it can be
-// restored: whoever restores several looks at all of them before the first.
+// restored. To restore several parts, check all of them before restoring the first.
 func Check(ctx context.Context, part Part, dir string, progress Progress) (err error) {
 	if part == Chain {
 		_, err = checkChain(dir)
@@ -445,10 +446,10 @@ func send(ctx context.Context, nc *nats.Conn, n note, path string, progress func
 	}
 }
 
-// hand sends one piece to the server that restores. In a cluster its answer, which
-// names the subject, and its interest in that subject come by different routes,
-// the answer at times first: a piece that nobody was there for is sent again. It
-// reached no server, so none is written twice.
+// hand sends one piece to the server that restores. In a cluster, that server's answer,
+// which names the subject, and its subscription to the subject travel by different
+// routes. The answer sometimes arrives first. A piece that found no responder is sent
+// again. It reached no server, so no piece is written twice.
 func hand(ctx context.Context, nc *nats.Conn, subject string, piece []byte) (*nats.Msg, error) {
 	for until := time.Now().Add(heard); ; {
 		reply, err := requestWithin(ctx, nc, subject, piece)

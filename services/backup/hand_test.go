@@ -33,7 +33,7 @@ func TestAPieceIsSentAgainToAServerNotYetHeardOf(t *testing.T) {
 		reply, err := hand(t.Context(), sender, "pieces", []byte("piece"))
 		answers <- answer{reply, err}
 	}()
-	for sender.Stats().InMsgs == 0 { // until the sender heard that nobody is there
+	for sender.Stats().InMsgs == 0 { // until the sender heard that there is no responder
 		select {
 		case a := <-answers:
 			t.Fatalf("given up at once: %v", a.err)

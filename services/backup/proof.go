@@ -30,8 +30,8 @@ const (
 )
 
 // prove restores a copy into a server of its own and reads every message there. The
-// server holds each against its hash, and leaves out those that do not have theirs:
-// what is missing then can't be restored by anybody.
+// server compares each message with its hash, and leaves out those that do not match.
+// A message that is missing then can't be restored at all.
 func prove(ctx context.Context, part Part, n note, path string, progress Progress) (err error) {
 	dir, err := os.MkdirTemp(filepath.Dir(filepath.Dir(path)), proofPrefix)
 	if err != nil { // a backup may be on what can't be written to

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// lacking skips a test for want of something, but not in CI, where a test
-// that silently stays away would be missed by nobody.
+// lacking skips a test because something that it needs is missing. In CI it fails the
+// test instead, because a skipped test would go unnoticed there.
 func lacking(t *testing.T, what string) {
 	t.Helper()
 	if os.Getenv("CI") == "true" {
@@ -66,8 +66,9 @@ func modules(t *testing.T) string {
 	return dir
 }
 
-// install works in a folder aside and renames it into place: a crash leaves a
-// folder that nobody looks at, and of two that install at once one is kept.
+// install works in a temporary folder and renames it into place. A crash leaves the
+// temporary folder, which is never used. If two processes install at once, one result
+// is kept.
 func install(t *testing.T, npm, cache, dir string) {
 	t.Helper()
 	aside, err := os.MkdirTemp(cache, "installing-")

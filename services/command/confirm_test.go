@@ -12,7 +12,7 @@ import (
 	"github.com/memory-ledger/ledger/services/command"
 )
 
-// altered is a read model in which somebody wrote.
+// altered is a read model that was tampered with.
 type altered struct {
 	*model
 	alter func(*command.State)

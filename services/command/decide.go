@@ -100,9 +100,9 @@ func (c Credential) use(s *State, now time.Time) []events.Data {
 
 func keyUseDue(k Key, now time.Time) bool { return now.Sub(k.LastUsed) >= keyUseInterval }
 
-// SignIn issues a session, and registers the owner at the first one. Nobody can
-// sign out of a session whose token is lost, so too many are not refused: the oldest
-// end.
+// SignIn issues a session, and registers the owner at the first one. A client that
+// lost a session's token can't sign out of it. So a sign-in beyond the limit is not
+// refused. It ends the sessions that would expire first.
 type SignIn struct {
 	UserID    string // for a new owner
 	SessionID string

@@ -169,7 +169,7 @@ func (m *machine) checkReplay(w *WriteMemory, first Written, d Decision, err err
 	}
 }
 
-// checkDead: whoever comes with a credential that is not alive gets nothing done.
+// checkDead: a command with a credential that is not alive is refused and stores nothing.
 func (m *machine) checkDead(c Command, by Credential) {
 	if d, err := m.decide(c); !errors.Is(err, ErrCredentialDead) || len(d.Events) > 0 {
 		m.t.Fatalf("%T with dead credential %v: %v, %v", c, by, d, err)

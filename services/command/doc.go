@@ -11,8 +11,8 @@
 //	   the log  |         |
 //	            |       append(expected version)
 //	            |      /      |         \
-//	            conflict    stored    uncertain: the state is read anew before
-//	                          |       it is used again, and the client is told
+//	            conflict    stored    uncertain: the tail is read before the state
+//	                          |       is used again, and the client is told
 //	                   apply to state
 //
 // Nothing but the expected version is trusted: the state in memory may be old,

@@ -89,7 +89,7 @@ type Executor struct {
 // storage share that wait. An entry that is evicted while it is in use is merely
 // forgotten: a second one for the same owner would lose to it, or win, at the log.
 type entry struct {
-	turn  chan struct{} // holds one token; whoever took it owns state
+	turn  chan struct{} // holds one token; the command that took it owns state
 	queue chan struct{} // one slot for every command that has not ended
 	state *State        // nil: load it
 	fresh bool          // false: the log may hold events that state has not seen
@@ -245,7 +245,7 @@ func (x *Executor) entry(owner events.Owner) *entry {
 	return e
 }
 
-// enter waits for the owner's turn. Whoever got it passes it on, and leaves.
+// enter waits for the owner's turn. A command that got it must pass it on, and leave.
 func (e *entry) enter(ctx context.Context) error {
 	select {
 	case e.queue <- struct{}{}:
@@ -318,8 +318,8 @@ func (x *Executor) run(ctx context.Context, owner events.Owner, t *turn, c Comma
 	}
 }
 
-// standing answers from events that others appended: those must be safe
-// before anybody is told what follows from them.
+// standing answers from events that others appended. Those must be on stable storage
+// before a client is told what follows from them.
 func (x *Executor) standing(ctx context.Context, refusal error) error {
 	if err := x.cfg.Log.Sync(ctx); err != nil {
 		return err
@@ -403,7 +403,7 @@ func (x *Executor) catchUp(ctx context.Context, owner events.Owner, t *turn) err
 	if e.unproven {
 		compared, err := x.confirm(ctx, e.state)
 		if err != nil {
-			e.state = nil // the read model may be made anew
+			e.state = nil // load it again: the read model may be rebuilt
 			return err
 		}
 		e.unproven = !compared

@@ -369,9 +369,9 @@ func (u *unsynced) Sync(ctx context.Context) error {
 	}
 }
 
-// TestAnOwnersCommandsShareTheSync: an owner's commands are decided and stored
-// one after the other while none of them is on stable storage, each on what the
-// ones before came to, and nobody is told anything before that.
+// TestAnOwnersCommandsShareTheSync: an owner's commands are decided and stored one
+// after the other while none of them is on stable storage. Each is decided on the
+// result of those before it. None is answered before it is on stable storage.
 func TestAnOwnersCommandsShareTheSync(t *testing.T) {
 	t.Parallel()
 	const writes = 20

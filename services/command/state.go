@@ -55,7 +55,7 @@ type State struct {
 	idempotent map[events.Hash]Written
 	trimAt     int       // how many answers there are when they are trimmed next
 	leftTo     uint64    // up to which leaf they are left to the read model
-	usedKeys   *usedKeys // the keys of all; nil where nobody asks
+	usedKeys   *usedKeys // the keys of all writes; nil if keys are not looked up
 }
 
 // NewState returns the state of an owner without events.
@@ -66,8 +66,8 @@ func NewState(owner events.Owner) *State {
 	}
 }
 
-// expect reports an error where the read model, which has that many leaves, no
-// longer knows all answers that are left to it: it is being made anew.
+// expect reports an error if the read model, which has that many leaves, no
+// longer knows all answers that are left to it: it is being rebuilt.
 func (s *State) expect(leaves uint64) error {
 	if leaves < s.leftTo {
 		return fmt.Errorf("%w: that of %s had %d leaves and has %d", fence.ErrBehind, s.Owner, s.leftTo, leaves)

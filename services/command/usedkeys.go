@@ -21,8 +21,8 @@ const (
 // database. One in 16,000 new keys looks used to an owner who has as many as are
 // remembered; the database tells.
 //
-// It is filled before the first look, added to by whoever has the owner's turn,
-// and dropped by anybody, for good.
+// It is filled before the first look. A command that has the owner's turn adds keys.
+// Any goroutine may drop it. A dropped one stays dropped.
 type usedKeys struct {
 	left *atomic.Int64 // how many more all owners may have remembered
 

@@ -177,7 +177,7 @@ func TestAnswersAreTrimmed(t *testing.T) {
 	}
 }
 
-// TestAReadModelThatHangsHoldsNoWriteUp: it is asked seldom, and nobody waits long.
+// TestAReadModelThatHangsHoldsNoWriteUp: it is asked rarely, and no write waits long.
 func TestAReadModelThatHangsHoldsNoWriteUp(t *testing.T) {
 	t.Parallel()
 	loader := &hanging{}
@@ -209,8 +209,8 @@ func (h *hanging) Leaves(ctx context.Context, _ events.Owner) (uint64, error) {
 	return 0, ctx.Err()
 }
 
-// TestAnswersToOthersAreBounded: a state that is never trimmed, since nobody
-// writes with a key here, is given up in the end.
+// TestAnswersToOthersAreBounded: a state is never trimmed if this process gets no writes
+// with a key. It is given up once it holds too many answers.
 func TestAnswersToOthersAreBounded(t *testing.T) {
 	t.Parallel()
 	x, err := NewExecutor(Config{CachedOwners: 3, Loader: &leavesOnly{}, Log: emptyLog{}})

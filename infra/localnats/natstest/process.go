@@ -22,8 +22,8 @@ import (
 // processEnv carries the configuration of a server process.
 const processEnv = "LEDGER_NATSTEST_PROCESS"
 
-// startAttempts: while a server is down, its port can be taken for a moment by
-// somebody who asked for any port.
+// startAttempts: while a server is down, another process that asks for any free port
+// can get the server's port for a moment.
 const startAttempts = 5
 
 // spec is what the server process is told, and note what it answers on its
@@ -49,7 +49,7 @@ func init() {
 
 // serve is the server process: it runs until SIGTERM.
 func serve(text string) int {
-	say := func(n note) { _ = json.NewEncoder(os.Stdout).Encode(n) } // nobody to tell if it fails
+	say := func(n note) { _ = json.NewEncoder(os.Stdout).Encode(n) } // no way to report an error
 	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer cancel()
 	var sp spec
@@ -223,7 +223,7 @@ func launch(sp spec) (*child.Process, note, error) {
 	lines := child.NewLines(5, nil)
 	cmd.Stderr = lines
 	proc, err := child.Start(cmd, syscall.SIGKILL)
-	_ = in.Close() // the child has it, or nobody needs it
+	_ = in.Close() // the child has its own copy, or did not start
 	if err != nil {
 		return nil, note{}, err
 	}

@@ -35,8 +35,8 @@ import (
 const (
 	folderPrefix = "ledger-pgtest-"
 	guardName    = "in-use"
-	// abandoned is how old a folder is before another test program, finding
-	// nobody in it, removes it.
+	// abandoned is the age at which another test program removes a folder that is
+	// not in use.
 	abandoned = time.Hour
 )
 
@@ -65,7 +65,7 @@ func Main(m *testing.M) {
 }
 
 // Database makes an empty database, owned by the role ledger, and returns its
-// URL. It is dropped when the test ends, whoever is still connected to it.
+// URL. It is dropped when the test ends, even if clients are still connected to it.
 func Database(t testing.TB) string {
 	t.Helper()
 	s := sharedServer(t)

@@ -161,7 +161,7 @@ func reads(ctx context.Context, w *world) error {
 	return w.readOnce(ctx, name)
 }
 
-// readOnce compares GETs of memories that nobody read before.
+// readOnce compares GETs of memories that were not read before.
 func (w *world) readOnce(ctx context.Context, name string) error {
 	const size = 300_000
 	token, err := w.fill(ctx, size, sentence)

@@ -15,8 +15,8 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// overloads asks for twice of what can be done, and looks how somebody who asks
-// for little fares beside it.
+// overloads puts on twice the load that can be handled. It measures what a client that
+// asks for little gets meanwhile.
 func overloads(ctx context.Context, w *world) error {
 	lights, err := w.lightReaders(ctx)
 	if err != nil {
@@ -32,8 +32,8 @@ func overloads(ctx context.Context, w *world) error {
 	if err != nil {
 		return err
 	}
-	// Nobody reads before the load is on, or the median would be of the quiet
-	// before it, in which most reads are done.
+	// The light reader starts only when the load is on. Most of its reads would
+	// otherwise be done before the load, and the median would not show the load.
 	beside := func(name string, load func(ctx context.Context, on func()) error) error {
 		ctx, stop := context.WithCancel(ctx)
 		defer stop()
@@ -79,12 +79,12 @@ func overloads(ctx context.Context, w *world) error {
 	})
 }
 
-// settling is how long somebody reads after a fill before anything is measured. A
-// fill connects to the log's server, and a run whose log somebody else is connected
-// to asks it at each read, until nobody was for two pauses of eventlog.Own.
+// settling is how long a light reader reads after a fill before anything is measured. A
+// fill connects to the log's server. While another process is connected to it, and for
+// two pauses of eventlog.OwnerHeads after that, each read of the run asks the server.
 const settling = 11 * time.Second
 
-// light is somebody who asks for little.
+// light is a client that asks for little.
 type light struct {
 	name string
 	read func(context.Context, time.Duration) (result, error)

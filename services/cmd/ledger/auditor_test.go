@@ -42,7 +42,7 @@ func deployed(t *testing.T) (urlOf func(user string) string) {
 	return urlOf
 }
 
-// guarded is deployed before anybody has provisioned it.
+// guarded is a log's server with permissions that was not provisioned yet.
 func guarded(t *testing.T) (urlOf func(user string) string) {
 	t.Helper()
 	t.Setenv("NATS_SERVER_NAME", "test")
@@ -249,7 +249,7 @@ func TestIncompleteAudits(t *testing.T) {
 		t.Fatal(err)
 	}
 	away := httptest.NewServer(nil)
-	away.Close() // its address answers nobody now
+	away.Close() // nothing answers at its address now
 	anybody, missing := solana.SystemProgramID.String(), filepath.Join(t.TempDir(), "pair.json")
 	another := base64.StdEncoding.EncodeToString(make([]byte, keystore.KeySize))
 	for name, c := range map[string]struct {

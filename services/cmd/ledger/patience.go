@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// How long whoever follows the log waits for a server that went away. A local run
+// How long a follower of the log waits for a server that went away. A local run
 // that was stopped is not expected back; a deployment restarts its servers.
 const (
 	localPatience    = 10 * time.Second

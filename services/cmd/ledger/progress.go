@@ -58,7 +58,7 @@ func newBar(out io.Writer, what, unit string) *progressbar.ProgressBar {
 	)
 }
 
-// at says that n of total are done. The total may grow, and is 0 where nobody knows it.
+// at says that n of total are done. The total may grow. It is 0 if it is unknown.
 func (p *progress) at(n, total uint64) {
 	if p.bar != nil {
 		p.draw(int64(n), int64(total))

@@ -71,8 +71,8 @@ func TestADamagedReplicaIsNamed(t *testing.T) {
 		return errors.As(err, &found) && strings.Contains(text, "replica: sequence 1: node node-2 can't read sequence 1\n") &&
 			strings.Contains(text, "1 finding\n") && strings.Contains(text, "100 leaves") && !strings.Contains(text, "INCOMPLETE")
 	})
-	// Where nobody says which node, what a damaged one can't give another can: the audit
-	// is carried through each time, whoever answers.
+	// Without --replicas any node may answer. What a damaged node can't read, another one
+	// can: the audit is completed each time, whichever node answers.
 	for range 5 {
 		text, err := verify()
 		var found finding

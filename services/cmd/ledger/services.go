@@ -32,7 +32,7 @@ func service(name, short string, needs []config.Need, serve func(ctx context.Con
 		Use: name, Short: short, Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := config.Load(os.Environ())
-			// Both, so that whoever mends the environment does it once.
+			// Report both, so that an operator can fix the environment in one go.
 			if err := errors.Join(err, cfg.Check(needs...)); err != nil {
 				return err
 			}

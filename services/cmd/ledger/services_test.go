@@ -85,8 +85,8 @@ func TestEveryProblemAtOnce(t *testing.T) {
 	}
 }
 
-// TestAskedToStopWhileStarting: whoever waits for a log that does not answer
-// stops when asked, and that is no failure.
+// TestAskedToStopWhileStarting: a process that waits for a log that does not answer
+// stops when it is asked to. That is no failure.
 func TestAskedToStopWhileStarting(t *testing.T) {
 	key := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
 	pair := filepath.Join(t.TempDir(), "pair.json")
