@@ -142,7 +142,8 @@ func Load(environ []string) (Config, error) {
 	}
 	cfg.setDefaults()
 	for _, problem := range cfg.validate() {
-		// What is in place of a value that could not be read was nobody's wish.
+		// Skip problems of a variable that could not be read: the validated value
+		// is not the operator's.
 		if !slices.ContainsFunc(unread, func(u error) bool { return variableIn(u) == variableIn(problem) }) {
 			errs = append(errs, problem)
 		}

@@ -1,5 +1,5 @@
-// Package connect is the sign-in page: a self-contained HTML page on which a
-// wallet's holder hands a browser extension a session, and nobody else.
+// Package connect is the sign-in page, a self-contained HTML page. On it, a
+// wallet's holder hands a session to a browser extension, and to no other client.
 package connect
 
 import (
@@ -43,8 +43,8 @@ const maxCallback = 512
 var anyOrigin = regexp.MustCompile(`^(chrome|moz|safari-web)-extension://[A-Za-z0-9-]{1,64}$`)
 
 // IsExtensionOrigin reports whether an Origin header names a browser
-// extension, whatever its id looks like. A callback has to be more: it comes
-// from whoever made the link, an Origin from the browser.
+// extension, whatever its id looks like. The rules for a callback are stricter:
+// a callback comes from the author of the link, an Origin from the browser.
 func IsExtensionOrigin(origin string) bool { return anyOrigin.MatchString(origin) }
 
 // IsExtensionID reports whether a text has the form of an extension's id in one of

@@ -104,8 +104,8 @@ func send(c *fiber.Ctx, status int, name, policy string, data any) error {
 	return c.Status(status).Send(html.Bytes())
 }
 
-// onlyCallback refuses a request with several callbacks: whoever looked at it
-// before us may have checked another one than we would take.
+// onlyCallback refuses a request with several callbacks: a proxy in front of this
+// service may have checked a different one than this service would use.
 func onlyCallback(c *fiber.Ctx) (Callback, error) {
 	given := c.Context().QueryArgs().PeekMulti("callback")
 	if len(given) != 1 {

@@ -195,7 +195,7 @@ type failing struct{}
 
 func (failing) Read([]byte) (int, error) { return 0, errBroken }
 
-// TestBrokenOffAnswer: the client learns of it as if nobody had looked.
+// TestBrokenOffAnswer: the client gets the same error as without the checks.
 func TestBrokenOffAnswer(t *testing.T) {
 	w := &witness{TB: t}
 	request := httptest.NewRequest("GET", "/memories", nil)

@@ -100,9 +100,9 @@ func (a *API) session(c *fiber.Ctx) (access.Caller, error) {
 	return caller, nil
 }
 
-// writeMemory stores a memory. What is stored records the use of the key in its
-// own message; what comes to nothing new, or to nothing, records it on the side,
-// where a key that was dead by then is none.
+// writeMemory stores a memory. The message of a new memory also records the use
+// of the key. Replays and refused writes record key usage separately. A key
+// revoked in the meantime is not recorded.
 func (a *API) writeMemory(c *fiber.Ctx, caller access.Caller) error {
 	write, err := a.write(c, caller)
 	if err != nil || write.Replayed {

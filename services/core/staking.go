@@ -25,10 +25,9 @@ type StakingStatus struct {
 	WalletBalance     string            `json:"walletBalance"`
 	MinPartialUnstake string            `json:"minPartialUnstake"`
 	MaturityMs        int64             `json:"maturityMs"`
-	// Reconciled says that the deposits and withdrawals that were seen explain
-	// Staked. Where they do not, Staked is right all the same: what nobody
-	// explained counts as cooling, what is missing is taken from the youngest
-	// lots.
+	// Reconciled says that the observed deposits and withdrawals explain Staked.
+	// If they do not, Staked is still right: an unexplained amount counts as
+	// cooling, and a missing amount is taken from the youngest lots.
 	Reconciled bool `json:"reconciled"`
 }
 

@@ -25,13 +25,13 @@ const (
 	flushPatience = time.Second
 )
 
-// keyUses records uses of keys by whatever stores no memory, beside the
-// requests: at most one a key a minute is handed on, and a full queue drops
-// rather than waits. What is dropped, or lost in a crash, is a use that lastUsedAt
-// does not show, until the key is used again.
+// keyUses records the uses of keys by requests that store no memory. It works in the
+// background: at most one use per key and minute is handed on, and a full queue drops
+// uses instead of waiting. A use that is dropped, or lost in a crash, is not shown by
+// lastUsedAt until the key is used again.
 //
 // A use waits among its owner's commands. Each owner has a queue, and the owners
-// take turns, so one who is slow holds up one worker and nobody else's uses.
+// take turns. A slow owner holds up one worker, but no other owner's uses.
 type keyUses struct {
 	record func(ctx context.Context, owner events.Owner, keyID string) error
 	now    func() time.Time

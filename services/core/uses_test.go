@@ -54,8 +54,8 @@ func (u *keyUses) waiting() (uses, owners int) {
 	return u.pending, len(u.owners)
 }
 
-// inBubble runs a test beside the workers, on a clock that stands still while
-// anybody has something to do.
+// inBubble runs a test beside the workers. Its clock advances only while all of
+// their goroutines are blocked.
 func inBubble(t *testing.T, test func(t *testing.T, u *keyUses, l *ledger)) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -76,8 +76,9 @@ func use(owner events.Owner, keyID string) access.Caller {
 
 func ownerOf(n byte) events.Owner { return events.OwnerFromBytes([32]byte{n}) }
 
-// TestASlowOwnerHoldsUpNobody: nobody's answer waits for somebody else's commands,
-// no use of others is dropped, and the slow one's own answers come as well.
+// TestASlowOwnerHoldsUpNobody: the answers of other owners do not wait for the slow
+// owner's commands, and none of their uses is dropped. The slow owner's own answers
+// come as well, after flushPatience.
 func TestASlowOwnerHoldsUpNobody(t *testing.T) {
 	inBubble(t, func(t *testing.T, u *keyUses, l *ledger) {
 		slow := ownerOf(0)

@@ -134,8 +134,8 @@ func portOf(addr string) string {
 	return port
 }
 
-// Each limit has a burst; beyond it there is a 429, and whoever is not limited
-// goes on meanwhile.
+// Each limit has a burst. Requests beyond it get a 429. Other routes and other
+// owners are still served.
 func TestGatewayLimits(t *testing.T) {
 	t.Parallel()
 	_, core, extension := behind(t)
@@ -200,7 +200,7 @@ func rush(c *stacktest.Client, method, path string, body any, who stacktest.Head
 	return passed, refused
 }
 
-// Nobody behind it: 503 in the form that the services have for it.
+// A gateway with no service behind it answers 503, in the form that the services use.
 func TestGatewayAlone(t *testing.T) {
 	t.Parallel()
 	g := startGateway(t, []string{freeAddr(t)}, []string{freeAddr(t)})

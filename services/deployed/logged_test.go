@@ -8,12 +8,12 @@ import (
 	"github.com/memory-ledger/ledger/services/stacktest"
 )
 
-// TestGatewayLogsNoTokens: whoever reads the gateway's log finds no grant's token there,
-// whatever came of the request, and none that stood in a path of no route.
+// TestGatewayLogsNoTokens: the gateway's log holds no grant's token, whatever the answer
+// to the request was. That includes tokens in paths that match no route.
 func TestGatewayLogsNoTokens(t *testing.T) {
 	t.Parallel()
 	nginxPath(t)
-	g := startGateway(t, []string{freeAddr(t)}, []string{freeAddr(t)}) // nobody behind it
+	g := startGateway(t, []string{freeAddr(t)}, []string{freeAddr(t)}) // no service behind it
 	core, extension := g.client(t, coreHost), g.client(t, extensionHost)
 	for _, prefix := range []string{"/agent-cases/svc_case_", "/memory-drops/svc_drop_"} {
 		method, secret := "GET", "s3cr3tS3cr3ts3cr3tS3cr3ts3cr3tS3cr3t0000000"

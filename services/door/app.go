@@ -36,9 +36,9 @@ const (
 	cutAfter = requestTimeout + 5*time.Second
 	// headerBytes bounds the request line and headers.
 	headerBytes = 16 << 10
-	// answerBytes holds a page of a list, which so leaves in one system call. Each
-	// wakes the client, and on a busy machine whoever made it waits for a
-	// processor afterwards.
+	// answerBytes holds a page of a list, so that the page is sent in one system
+	// call. Each call wakes the client. On a busy machine, the sender then has to
+	// wait for a processor.
 	answerBytes = 16 << 10
 )
 

@@ -22,7 +22,7 @@ const MaxBody = 1 << 20
 // names, invalid UTF-8, lone surrogates and trailing data are refused.
 func Decode(c *fiber.Ctx, v any) error { return decode(c, v, Body) }
 
-// DecodePublic is Decode for routes that anybody may call.
+// DecodePublic is Decode for public routes, which any client may call.
 func DecodePublic(c *fiber.Ctx, v any) error { return decode(c, v, publicBody) }
 
 func decode(c *fiber.Ctx, v any, read func(*fiber.Ctx) ([]byte, error)) error {

@@ -24,11 +24,11 @@ const (
 	pieceBytes = 32 << 10
 )
 
-// Compressed is a handler whose long answers are compressed where the client takes
-// gzip. It is for routes whose answers hold no secret that lets somebody in: the
-// length of a compressed text tells about a secret beside what a caller chose
-// (BREACH). A stream of such a route is no io.Closer: it would be closed when it is
-// exchanged for a compressed one.
+// Compressed is a handler whose long answers are compressed if the client accepts
+// gzip. Use it only for routes whose answers hold no credential. If an answer holds
+// both a secret and text that a caller chose, its compressed length reveals
+// something about the secret (BREACH). A stream of such a route must not be an
+// io.Closer: it would be closed when it is replaced by a compressed one.
 func (a *App) Compressed(handler fiber.Handler) fiber.Handler {
 	return func(c *fiber.Ctx) error {
 		c.Vary(fiber.HeaderAcceptEncoding)

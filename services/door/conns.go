@@ -22,9 +22,9 @@ const (
 // past is a deadline that is over. The zero time means none.
 var past = time.Unix(1, 0)
 
-// listener bounds the open connections, and ends them in good order. Nothing but
-// the goroutine that serves a connection closes it: the HTTP server panics over
-// one that somebody else has closed.
+// listener bounds the open connections, and ends them in good order. Only the
+// goroutine that serves a connection closes it: the HTTP server panics if another
+// goroutine has closed it.
 type listener struct {
 	net.Listener
 	most int // open connections; further ones wait in the system's backlog

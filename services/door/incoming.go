@@ -84,7 +84,7 @@ func Body(c *fiber.Ctx) ([]byte, error) {
 	return bodyOf(c, func(b bodies) *semaphore.Weighted { return b.all })
 }
 
-// publicBody is Body for routes that anybody may call.
+// publicBody is Body for public routes, which any client may call.
 func publicBody(c *fiber.Ctx) ([]byte, error) {
 	return bodyOf(c, func(b bodies) *semaphore.Weighted { return b.public })
 }

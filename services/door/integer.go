@@ -64,8 +64,8 @@ func wholeNumber(number string) (int, bool) {
 	return n, err == nil
 }
 
-// plainIntegers spells a list of integers without points and exponents, and
-// leaves anything else to whoever reads it.
+// plainIntegers spells a list of integers without points and exponents. It returns
+// anything else unchanged.
 func plainIntegers(list jsontext.Value) jsontext.Value {
 	var numbers []int
 	if list.Kind() != '[' || json.Unmarshal(list, &numbers, strict) != nil {

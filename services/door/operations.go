@@ -45,8 +45,8 @@ type metricsLog struct{ log *slog.Logger }
 // Println implements promhttp.Logger.
 func (l metricsLog) Println(v ...any) { l.log.Error("metrics", "err", fmt.Sprint(v...)) }
 
-// ready asks after every dependency, of all at the same time: one that keeps silent
-// takes nobody else's.
+// ready checks all dependencies at the same time: one that does not answer takes no
+// time from the others.
 func (a *App) ready(c *fiber.Ctx) error {
 	ctx, cancel := context.WithTimeout(Context(c), probeTimeout)
 	defer cancel()
@@ -78,8 +78,8 @@ func (a *App) ready(c *fiber.Ctx) error {
 	return c.JSON(state)
 }
 
-// probe asks after one dependency. It is in a goroutine of its own, where nobody else
-// would catch a panic.
+// probe checks one dependency. It runs in a goroutine of its own, so it has to catch
+// a panic itself.
 func (a *App) probe(ctx context.Context, p Probe) (err error) {
 	defer a.survive(ctx, &err)
 	return p.Check(ctx)

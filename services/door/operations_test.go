@@ -57,7 +57,8 @@ func TestASilentDependencyIsTheOnlyOneNamed(t *testing.T) {
 	}
 }
 
-// TestAnAdvisoryProbeIsShown, and refuses nobody.
+// TestAnAdvisoryProbeIsShown: its failure is shown and does not make the service
+// unready.
 func TestAnAdvisoryProbeIsShown(t *testing.T) {
 	t.Parallel()
 	missing := door.Probe{Name: "replicas", Advisory: true, Check: func(context.Context) error { return errors.New("2 of 3") }}

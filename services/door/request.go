@@ -10,7 +10,7 @@ import (
 )
 
 // Authorization returns the header that a credential is in. A request with two
-// has none: whoever stands before the service might have looked at the other.
+// has none: a proxy in front of the service may have checked the other one.
 func Authorization(c *fiber.Ctx) string {
 	if len(c.Request().Header.PeekAll(fiber.HeaderAuthorization)) > 1 {
 		return ""

@@ -29,8 +29,8 @@ func StreamMemories(c *fiber.Ctx, cursor *memory.Cursor, prefix, suffix string) 
 
 // StreamArray answers with a JSON array of elements, between prefix and suffix.
 // The first chunk is read before the status is sent, so that a failure is still
-// an error; a failure after that breaks the connection, so that nobody takes half
-// a list for a whole one.
+// an error. A failure after that breaks the connection, so that the client does
+// not take half a list for a whole one.
 func StreamArray[E any](c *fiber.Ctx, of Elements[E], appendJSON func(E, []byte) ([]byte, error), prefix, suffix string) error {
 	s := &arrayStream[E]{elements: of, appendJSON: appendJSON, suffix: "]" + suffix}
 	s.buffer = *bytes.NewBuffer(Buffer(c))
@@ -109,9 +109,9 @@ const (
 	// heldBytes is about how much of an answer is made before some of it is read: a
 	// client that reads slowly, or not at all, has the server keep it.
 	heldBytes = 1 << 20
-	// keptAnswer is how large the buffer of an answer may be that a connection keeps
-	// for the next. What is made anew for each request has to be collected, too, and
-	// whoever makes much is held up by the collector while it is busy.
+	// keptAnswer is the size of the largest buffer that a connection keeps for its
+	// next answer. A buffer that is allocated for each request has to be collected,
+	// and a running collector slows down goroutines that allocate much.
 	keptAnswer = 16 << 10
 )
 
@@ -125,7 +125,7 @@ type arrayStream[E any] struct {
 	done       bool
 }
 
-// statusGone is nginx's "client closed request". It reaches nobody, but is
+// statusGone is nginx's "client closed request". It reaches no client, but is
 // counted.
 const statusGone = 499
 

@@ -10,8 +10,9 @@ import (
 
 // Writing is the handler of a request that ends in a command. The caller is
 // let in by what is remembered of the credential, and do carries it into the
-// command. A request that comes to nothing is refused for its credential's
-// sake first: a dead one gets the same 401 with a good body as with a bad one.
+// command. If do refuses the request with a status below 500, the credential is
+// checked before the refusal is sent. So a dead credential gets the same 401 with
+// a good body as with a bad one.
 func Writing(doors *access.Door, do func(*fiber.Ctx, access.Caller) error) fiber.Handler {
 	return func(c *fiber.Ctx) error {
 		caller, err := doors.Write(Context(c), Authorization(c))

@@ -128,8 +128,8 @@ func TestRebuildUnderLoadOfBothDoors(t *testing.T) {
 	t.Logf("%d requests", requests.Load())
 }
 
-// TestARebuildCuresWhatRuns: an API that has read wrong rows, and keeps what it made of
-// them, answers from the new ones without being started anew.
+// TestARebuildCuresWhatRuns: an API that has read wrong rows, and has cached what it made
+// of them, answers from the new rows without a restart.
 func TestARebuildCuresWhatRuns(t *testing.T) {
 	t.Parallel()
 	s := stacktest.Start(t, stacktest.Options{})
@@ -149,7 +149,7 @@ func TestARebuildCuresWhatRuns(t *testing.T) {
 	if n := size(); n != leaves {
 		t.Fatalf("%d leaves", n)
 	}
-	// Whoever was wrong before must not be asked from what is kept of now.
+	// Add a leaf, so that the next size does not come from the cached right answer.
 	core.Expect(201, "POST", "/memories", map[string]any{"content": "x", "metadata": map[string]any{}}, session)
 	// Once it is projected: a projector refuses a leaf that does not continue the rows.
 	soon, cancel := context.WithTimeout(t.Context(), 20*time.Second)

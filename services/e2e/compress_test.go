@@ -11,11 +11,11 @@ import (
 	"github.com/memory-ledger/ledger/services/stacktest"
 )
 
-// TestOnlyListsAreCompressed: lists, searches and documents of the API are, and hold
-// what they hold otherwise. Answers that hold a token, a key, or what somebody was
-// given by a token are not, however long they are. Every other test sees to that, too:
-// the clients ask for gzip, and an answer that has it without its document saying so
-// is an error.
+// TestOnlyListsAreCompressed: lists, searches and documents of the API are compressed,
+// and their content stays the same. Answers that hold a token, a key, or data that a
+// token gave access to are not compressed, however long they are. Every other test
+// checks that, too: the clients ask for gzip, and a compressed answer is an error
+// unless the API's document says that it may be compressed.
 func TestOnlyListsAreCompressed(t *testing.T) {
 	t.Parallel()
 	s := stacktest.Start(t, stacktest.Options{})

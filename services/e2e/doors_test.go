@@ -39,7 +39,7 @@ func TestAPIKeys(t *testing.T) {
 	if _, has := listed[0]["key"]; has {
 		t.Error("the list tells the secret")
 	}
-	// Somebody else's key can't be revoked, and is not confirmed to exist.
+	// Another owner's key can't be revoked, and is not confirmed to exist.
 	stranger := core.SignIn(stacktest.NewWallet())
 	core.Expect(404, "DELETE", "/keys/"+created.Text("id"), nil, stranger)
 	core.Expect(404, "DELETE", "/keys/none", nil, session)
@@ -261,8 +261,8 @@ func TestAgentCases(t *testing.T) {
 	c.Expect(201, "POST", "/memory-drops/"+token, map[string]any{"content": "still whole"})
 }
 
-// TestLookingAtACaseSpendsNothing: what is asked for a link that nobody has opened is
-// refused alike whether the token is alive or not, and the read is there afterwards.
+// TestLookingAtACaseSpendsNothing: prefetches, previews and range requests get the same
+// refusal for a live token as for a dead one. They do not spend the read, nor does HEAD.
 func TestLookingAtACaseSpendsNothing(t *testing.T) {
 	t.Parallel()
 	c := stacktest.Start(t, stacktest.Options{}).Extension[0]

@@ -17,7 +17,7 @@ import (
 )
 
 // forget destroys an owner's data key, as an operator does who is asked to forget
-// somebody.
+// the owner.
 func forget(t *testing.T, s *stacktest.Stack, wallet stacktest.Wallet) {
 	t.Helper()
 	done, err := assembly.Forget(t.Context(), s.Config, events.Owner(wallet.PublicKey))

@@ -168,7 +168,7 @@ func TestSameMemorySameLeafFromEitherDoor(t *testing.T) {
 	if a.Text("leafHash") == c.Text("leafHash") {
 		t.Error("another owner's leaf is the same")
 	}
-	// What is somebody else's is not there.
+	// Another owner's memory is reported as not found.
 	s.Core[0].Expect(404, "GET", "/memories/"+a.Text("id"), nil, stranger)
 	s.Core[0].Expect(404, "GET", "/memories/"+a.Text("id")+"/proof", nil, stranger)
 }

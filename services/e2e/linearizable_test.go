@@ -197,8 +197,9 @@ func mintModel(uses int) porcupine.Model {
 }
 
 // credentialModel is an API key or an extension session: "end" revokes it, and
-// everything else is let in until then. again says that ending it once more is
-// answered as the first time: a session that ended lets nobody in to say so.
+// everything else is let in until then. again says that ending it once more gets
+// the same answer as the first time. A session can't: once it has ended, the
+// request to end it again is not let in.
 func credentialModel(again bool) porcupine.Model {
 	return modelOf(false, func(dead bool, in ask, out reply) (bool, bool) {
 		if in.what == "end" && again {

@@ -18,8 +18,8 @@ import (
 
 // TestNothingIsAppendedToAnOlderLog: an older copy of the log is put in the place of the
 // one that the database was made of, under services that run, and then under others that
-// start on it. Whoever wants to write is told, nothing is stored, and a forced rebuild is
-// all that it takes to go on, without a restart.
+// start on it. Writes are refused with the reason, and nothing is stored. A forced rebuild
+// is enough to go on, without a restart.
 func TestNothingIsAppendedToAnOlderLog(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

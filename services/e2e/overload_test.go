@@ -12,7 +12,7 @@ import (
 	"github.com/memory-ledger/ledger/services/stacktest"
 )
 
-// TestManyListsOfOneOwner: nobody limits rates here, and eighty lists at once are
+// TestManyListsOfOneOwner: rates are not limited here, and eighty lists at once are
 // not yet too many.
 func TestManyListsOfOneOwner(t *testing.T) {
 	t.Parallel()

@@ -144,9 +144,9 @@ func TestGrantsUnderRace(t *testing.T) {
 	}
 }
 
-// TestManyReadersOfALongCase: they ask for more documents at once than an
-// owner's lists may wait; those who come too late are told that the case is
-// dead, and nobody that the service is busy.
+// TestManyReadersOfALongCase: the readers ask for more documents at once than
+// the number of an owner's lists that may wait. Those that come too late are
+// told that the case is dead. None is told that the service is busy.
 func TestManyReadersOfALongCase(t *testing.T) {
 	t.Parallel()
 	a := newArena(t)
@@ -230,7 +230,8 @@ func TestMintsUnderRace(t *testing.T) {
 	}
 }
 
-// TestTenMintsAtOnce counts them with nobody else about: one opens something.
+// TestTenMintsAtOnce: of ten mints at once, with no other requests beside them,
+// exactly one can be used.
 func TestTenMintsAtOnce(t *testing.T) {
 	t.Parallel()
 	a := newArena(t)

@@ -95,9 +95,9 @@ func TestVerifyRefusals(t *testing.T) {
 	}
 }
 
-// TestKeysThatNobodyHolds: small-order points verify signatures that nobody
-// made, and points off the curve have no secret key. They get a challenge, which
-// nobody can answer.
+// TestKeysThatNobodyHolds: small-order points verify signatures that were made
+// without a secret key, and points off the curve have no secret key. Such keys get
+// a challenge, but every answer to it is refused.
 func TestKeysThatNobodyHolds(t *testing.T) {
 	t.Parallel()
 	s := stacktest.Start(t, stacktest.Options{})

@@ -180,7 +180,7 @@ func TestStakingFromEndToEnd(t *testing.T) {
 	s.refused(400, "unstake", "901", "18446744073709551615", "99", "1")
 	stack.Core[1].Expect(400, "POST", "/staking/unstake", map[string]any{"amount": "99"}, s.session)
 
-	// Somebody else adds to the vault: it is the wallet's, and it is a lot.
+	// Another account adds to the vault: the amount is the wallet's, and it is a lot.
 	vault := solana.MustPublicKeyFromBase58(*status.Vault)
 	y.SendOwn(token.NewMintToInstruction(50, y.Mint, vault, y.Key.PublicKey(), nil).Build())
 	s.holds("950", "600", "350", "100", "600 true", "300 false", "50 false")
@@ -189,7 +189,7 @@ func TestStakingFromEndToEnd(t *testing.T) {
 	s.holds("50", "50", "0", "1000", "50 true")
 	s.refused(400, "unstake", "49")
 
-	// The wallet's token account goes; unstaking all of it makes it anew.
+	// The wallet's token account is closed. Unstaking everything creates it again.
 	s.sign(emptied(s, tokens))
 	s.holds("50", "50", "0", "0", "50 true")
 	s.move("unstake", "50")
@@ -223,8 +223,8 @@ func emptied(s *staker, tokens solana.PublicKey) *solana.Transaction {
 	return tx
 }
 
-// replayed builds the read models anew from the log, and checks that they hold
-// the same and say the same, also while the vault's history can't be read.
+// replayed builds the read models again from the log. It checks that they hold the
+// same and say the same, also while the vault's history can't be read.
 func replayed(s *staker, stack *stacktest.Stack, want []stakes.Movement, before core.StakingStatus) {
 	s.Helper()
 	stack.Stop()

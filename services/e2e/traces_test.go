@@ -28,7 +28,7 @@ type receiver struct {
 	mu      sync.Mutex
 	spans   []*otlp.Span
 	raw     bytes.Buffer
-	arrived chan struct{} // closed, and made anew, when something came
+	arrived chan struct{} // closed, and replaced, when something came
 }
 
 func newReceiver(t *testing.T) *receiver {
@@ -219,7 +219,8 @@ func TestCallersThatAreNotTraced(t *testing.T) {
 	}
 }
 
-// A collector that takes connections and never answers costs nobody anything.
+// A collector that takes connections and never answers does not delay writes, and
+// delays the stop only for a bounded time.
 func TestCollectorThatHangs(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: make verify runs it")

@@ -15,9 +15,9 @@ import (
 	"github.com/memory-ledger/ledger/services/stacktest"
 )
 
-// TestAVisitorsWritesAreSeen: a run answers readers from what it knows itself
-// while nobody else fills its log. Somebody who comes and revokes keys is seen at
-// once, by readers who were answered from memory a moment before.
+// TestAVisitorsWritesAreSeen: a run answers readers from memory as long as no other
+// process writes to its log. If another process revokes a key, that takes effect at
+// once, also for readers that were answered from memory a moment before.
 func TestAVisitorsWritesAreSeen(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(pgtest.Folder(t), "data")

@@ -105,8 +105,8 @@ var lookAlikes = map[string]string{
 	"Safari, old kind":        "safari-extension://com.example.App",
 }
 
-// questions are requests from another origin, and what the API answers,
-// whoever asks.
+// questions are requests from another origin, with the status that the API
+// answers to every origin.
 var questions = []struct {
 	method, path, body string
 	headers            []string

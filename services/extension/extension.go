@@ -175,9 +175,9 @@ var (
 	errPart     = door.Refuse(http.StatusRequestedRangeNotSatisfiable, "this document is only given whole")
 )
 
-// refuseLooking refuses what browsers, chats and mail programs send for links that
-// nobody has opened yet. It comes before the token is looked at, so it spends
-// nothing and tells nothing about the token.
+// refuseLooking refuses the requests that browsers, chats and mail programs send for
+// a link before a user opens it. It comes before the token is looked at, so it
+// spends nothing and reveals nothing about the token.
 func refuseLooking(c *fiber.Ctx) error {
 	header := &c.Request().Header
 	for _, purpose := range []string{"Sec-Purpose", "Purpose", "X-Purpose"} {

@@ -151,9 +151,9 @@ func (k *kept) drop() {
 	k.text = nil
 }
 
-// render makes an owner's document, whole, and returns it; of a long one it
-// returns the beginning of the same once more. size is -1 where it is not known.
-// gone, if not nil, reports that nobody waits for it.
+// render makes an owner's whole document and returns it. A long document is not
+// kept: it is made once as a check, and the returned reader makes it again. Its size
+// is -1. gone, if not nil, reports that the client has hung up.
 func (s *Service) render(ctx context.Context, owner events.Owner, gone func() bool) (text io.ReadCloser, size int, err error) {
 	// Not the request's own time: an owner with a long log gets a document, too.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), documentTimeout)

@@ -57,8 +57,8 @@ func textOf(owner events.Owner, at events.Timestamp, views []memory.View) []byte
 	return text
 }
 
-// TestDocument holds the document's bytes still. GOLDEN=write makes the file
-// anew.
+// TestDocument compares the document's bytes with a golden file. GOLDEN=write
+// writes that file again.
 func TestDocument(t *testing.T) {
 	t.Parallel()
 	got := textOf("4Nd1mYvYzk6jNsMbXzN7XUxuJdDmHMczYbsYnyDyB1vM", events.At(time.Date(2026, 2, 3, 4, 5, 6, 0, time.UTC)), []memory.View{
@@ -114,8 +114,8 @@ func someViews(n, bytes int) []memory.View {
 	return views
 }
 
-// TestAPieceThatFailsIsReadAgain: an answer that was paid for goes on where it
-// stopped, unless nobody waits for it or it is hopeless.
+// TestAPieceThatFailsIsReadAgain: an answer whose read was spent goes on where it
+// stopped. It ends early only if the client has left or the retries are used up.
 func TestAPieceThatFailsIsReadAgain(t *testing.T) {
 	t.Parallel()
 	at := events.At(time.Unix(0, 0))

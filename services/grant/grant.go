@@ -262,13 +262,13 @@ func (s *Service) Deposit(ctx context.Context, drop Opened, content string, meta
 
 // Read makes the owner's document and then spends one read of the case. The
 // document comes first: a read is never spent on an answer that could not be
-// made. A crash after the append spends the read without the answer reaching
-// anybody.
+// made. A crash after the append spends the read, but the answer does not reach
+// the client.
 //
-// Its size is -1 where it is long: then it has been made once, to see that it can
-// be, and is made again as it is read, so that nobody's log has to fit in memory.
-// Otherwise it is to be closed. gone, if not nil, reports that nobody waits
-// for the answer any more.
+// size is -1 for a long document. Such a document has been made once, to see that
+// it can be, and is made again as it is read, so that a log does not have to fit
+// in memory. Any other document has to be closed. gone, if not nil, reports that
+// the client has hung up.
 func (s *Service) Read(ctx context.Context, token string, gone func() bool) (document io.ReadCloser, size int, err error) {
 	// A dead grant is refused before the work of rendering; and the wait for
 	// the whole log is one for the owner's part of it, too.

@@ -12,9 +12,9 @@ import (
 const waitingOfCase = 1024
 
 // lanes let no more readers of a case work on its document at a time than it
-// has reads left. The others could only come to nothing, or be refused with
-// ErrBusy by what all the documents cost; they wait, and find a case that is
-// still alive, or a dead one.
+// has reads left. The others would make a document without a read left for it, or
+// get ErrBusy because of what all the documents cost. So they wait, and then find
+// the case alive or dead.
 type lanes struct {
 	mu     sync.Mutex
 	byCase map[string]*lane // those with readers
@@ -25,10 +25,10 @@ type lane struct {
 	working chan struct{} // holds one for each who is at work
 }
 
-// enter waits until the caller may work on the case with this id, which then
-// calls leave, once. width is how many may at a time; it holds until nobody is
-// left. waited says that others came first. Errors: memory.ErrBusy, where too
-// many wait or ctx ends first.
+// enter waits until the caller may work on the case with this id. The caller then
+// calls leave, once. width is how many may work at a time. The first caller's width
+// applies until the last one has left. waited says that others came first. Errors:
+// memory.ErrBusy, if too many wait or ctx ends first.
 func (l *lanes) enter(ctx context.Context, id string, width int) (leave func(), waited bool, err error) {
 	mine, err := l.join(id, width)
 	if err != nil {

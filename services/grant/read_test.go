@@ -156,8 +156,8 @@ func TestAReadHasTimeOfItsOwn(t *testing.T) {
 	}
 }
 
-// TestAReadThatComesToNothing costs no read where nobody waits for it, and leaves
-// nothing behind where the case is revoked meanwhile.
+// TestAReadThatComesToNothing: if the client has left, no read is spent. If the case
+// is revoked meanwhile, no read is spent and no bytes of the document are kept.
 func TestAReadThatComesToNothing(t *testing.T) {
 	t.Parallel()
 	c := newCounter(t)

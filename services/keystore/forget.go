@@ -17,13 +17,14 @@ type Forgotten struct {
 	// wrappings from before a rewrap it had only dropped. It is false where the bucket
 	// was made by a build that had it deny deletes: then the key is hidden from every
 	// reader, and its bytes, wrapped by the master key, stay until the server happens
-	// to write that file anew.
+	// to rewrite that file.
 	Erased bool
 }
 
-// Forget destroys an owner's data key. Nothing that was sealed with it can be
-// opened again, by whoever has whatever else, but for backups of the bucket from
-// before and for what a running process remembers until its [Store.Watch] sees the mark.
+// Forget destroys an owner's data key. Nothing that was sealed with it can be opened
+// again, whatever other keys a reader has. There are two exceptions: a backup of the
+// bucket from before still has the key, and a running process may remember it until
+// its [Store.Watch] sees the mark.
 //
 // It needs to delete messages of the bucket's stream, which is an administrator's
 // right on a cluster with permissions, and no master key. A crash leaves the key
@@ -66,8 +67,8 @@ func Forget(ctx context.Context, js jetstream.JetStream, owner events.Owner) (Fo
 		}
 		return done, nil
 	}
-	// The mark tells whoever looks later that there was a key. A server that syncs
-	// before it acknowledges has then synced what it did to the file before, too.
+	// The mark tells later readers that there was a key. A server that syncs before
+	// it acknowledges has then also synced what it did to the file before.
 	if err := bucket.Delete(ctx, string(owner)); err != nil {
 		return done, fmt.Errorf("forget %s: mark: %w: %w", owner, ErrUnavailable, err)
 	}

@@ -132,8 +132,8 @@ func (a *asked) Get(ctx context.Context, key string) (jetstream.KeyValueEntry, e
 	return a.KeyValue.Get(ctx, key)
 }
 
-// Who has a key in memory goes on with it for MaxAge, and then looks whether it
-// was forgotten, or wrapped anew.
+// A process that has a key in memory uses it for MaxAge. Then it checks whether the
+// key was forgotten, or wrapped again.
 func TestAKeyInMemoryIsLookedForAgain(t *testing.T) {
 	t.Parallel()
 	bucket := &asked{KeyValue: newBucket(t)}

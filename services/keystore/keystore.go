@@ -247,8 +247,8 @@ func (s *Store) FindOrCreate(ctx context.Context, owner events.Owner) (*OwnerKey
 	if err != nil {
 		return nil, err
 	}
-	// Also a key that was there already: whoever made it may not have synced
-	// it yet.
+	// Also sync a key that was there already: the process that made it may not
+	// have synced it yet.
 	if s.syncer != nil {
 		if err := s.syncer.Sync(ctx); err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
@@ -257,8 +257,9 @@ func (s *Store) FindOrCreate(ctx context.Context, owner events.Owner) (*OwnerKey
 	return s.find(ctx, owner)
 }
 
-// create makes a key. If somebody was faster, theirs is the key; an answer
-// that got lost is met the same way: read what is there.
+// create makes a key. If another process was faster, its key stays, and create
+// returns no error. The caller then reads the stored key. If an answer got lost, a
+// retry finds the stored key in the same way.
 func (s *Store) create(ctx context.Context, owner events.Owner) error {
 	var fresh [KeySize]byte
 	if _, err := io.ReadFull(s.rand, fresh[:]); err != nil {

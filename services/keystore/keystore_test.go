@@ -100,8 +100,8 @@ func (l *late) Get(ctx context.Context, key string) (jetstream.KeyValueEntry, er
 	return entry, err
 }
 
-// TestWhoIsSecondUsesTheFirstKey: somebody who found no key, and makes one, does not
-// put it in the place of one that was made meanwhile and may have sealed something.
+// TestWhoIsSecondUsesTheFirstKey: a process that found no key, and makes one, does not
+// replace a key that was made meanwhile and may have sealed something.
 func TestWhoIsSecondUsesTheFirstKey(t *testing.T) {
 	t.Parallel()
 	kv, owner := newBucket(t), logtest.Owner()
@@ -130,8 +130,8 @@ type disk func() error
 
 func (d disk) Sync(context.Context) error { return d() }
 
-// TestAKeyIsDurableBeforeItIsUsed, also one that was there already: whoever made it may
-// not have got that far.
+// TestAKeyIsDurableBeforeItIsUsed, also one that was there already: the process that
+// made it may not have synced it.
 func TestAKeyIsDurableBeforeItIsUsed(t *testing.T) {
 	t.Parallel()
 	kv, owner := newBucket(t), logtest.Owner()

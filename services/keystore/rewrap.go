@@ -74,7 +74,8 @@ func (s *Store) rewrap(ctx context.Context, owner events.Owner, done *Rewrapped)
 	for {
 		stored, err := s.bucket.Get(ctx, string(owner))
 		if errors.Is(err, jetstream.ErrKeyNotFound) {
-			// Whoever believes it drops the old master key.
+			// Check that the key is really gone: after a rewrap, the operator drops
+			// the old master key.
 			if _, err := s.marked(ctx, owner); err != nil {
 				return fmt.Errorf("rewrap %s: %w: %w", owner, ErrUnavailable, err)
 			}

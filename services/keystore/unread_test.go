@@ -14,7 +14,8 @@ import (
 )
 
 // TestAKeyThatCantBeReadIsThere: a server that fails to read a key says that it has
-// none. It is not forgotten for that, nor is there nothing to forget or to wrap anew.
+// none. The key does not count as missing or forgotten: Find, Forget and FindOrCreate
+// return an error.
 func TestAKeyThatCantBeReadIsThere(t *testing.T) {
 	t.Parallel()
 	server := natstest.StartProcess(t)
@@ -87,8 +88,8 @@ func (blind) Get(context.Context, string) (jetstream.KeyValueEntry, error) {
 	return nil, jetstream.ErrKeyNotFound
 }
 
-// TestRewrapPassesNoKeyOver that it could not read: whoever takes it for forgotten drops
-// the master key that wraps it.
+// TestRewrapPassesNoKeyOver that it could not read: an operator who takes the key for
+// forgotten drops the master key that wraps it.
 func TestRewrapPassesNoKeyOver(t *testing.T) {
 	t.Parallel()
 	js := connect(t, natstest.Start(t))

@@ -21,13 +21,13 @@ const (
 	questionTimeout = 5 * time.Second
 )
 
-// finder reads memories by id. Readers who come while maxQuestions are under way
-// share the next one, and nobody waits for company: a lone reader asks at once.
-// A question costs the database and its client many times what a row of its
-// answer does.
+// finder reads memories by id. Readers that come while maxQuestions are under way
+// share the next question. Otherwise a reader's question is asked at once, without
+// waiting for other readers. A question costs the database and its client many
+// times what a row of its answer does.
 //
-// Whoever wants something gets the answer to a question that was put after they
-// came, so what they were fenced for is in it.
+// A reader gets the answer to a question that was asked after the reader came, so
+// the answer includes what the reader was fenced for.
 type finder struct {
 	ask func(context.Context, []memories.Wanted) ([]*memories.Memory, error)
 
@@ -66,7 +66,7 @@ func (f *finder) find(ctx context.Context, wanted memories.Wanted) (*memories.Me
 	}
 }
 
-// run asks as long as somebody wants to know.
+// run asks as long as readers wait.
 func (f *finder) run() {
 	for {
 		f.mu.Lock()
@@ -99,7 +99,8 @@ func (f *finder) answer(now []*lookup) {
 	}
 }
 
-// recovered asks. Nobody above would catch a panic, and everybody would wait.
+// recovered asks, and turns a panic into an error: no caller above catches it, and
+// all readers of the question wait for an answer.
 func (f *finder) recovered(ctx context.Context, wanted []memories.Wanted) (found []*memories.Memory, err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/memory-ledger/ledger/projections/memories"
 )
 
-// question is one that a finder put, and whoever tests answers it.
+// question is one that a finder asked. The test answers it.
 type question struct {
 	wanted []memories.Wanted
 	answer chan<- error
@@ -70,7 +70,7 @@ func TestReadersWhoComeMeanwhileShareTheNextQuestion(t *testing.T) {
 		f, questions := asked()
 		var outcomes []<-chan error
 		var first []question
-		for i := range maxQuestions { // nobody waits for company
+		for i := range maxQuestions { // each is asked at once
 			outcomes = append(outcomes, reading(t.Context(), f, fmt.Sprint("lone ", i)))
 			first = append(first, <-questions)
 			if got := ids(first[i]); len(got) != 1 {
@@ -134,7 +134,7 @@ func TestAQuestionThatFailsFailsThoseWhoSharedIt(t *testing.T) {
 				t.Errorf("%s got %v, want %v", name, err, got.want)
 			}
 		}
-		// It goes on after that, and has forgotten nobody.
+		// The finder still answers after that.
 		g := reading(t.Context(), f, "g")
 		(<-questions).answer <- nil
 		if err := <-g; err != nil {

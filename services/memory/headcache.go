@@ -21,7 +21,7 @@ import (
 type extent struct {
 	leaves uint64
 	newest *batches.Batch // the largest that is confirmed, nil before there is one
-	root   *events.Hash   // of all leaves; nil where nobody asked for it
+	root   *events.Hash   // of all leaves; nil if it was not asked for
 }
 
 // holds reports whether a row was there, and was anchored if it says so, when the
@@ -67,9 +67,9 @@ func (x *HeadCache) get(r Reader) (extent, bool) {
 }
 
 // put keeps what was read after the fence returned the reader's head. Of two that
-// were read at the same head the longer stays: what an event brought that was
-// not acknowledged yet may be in one of them, and whoever saw it must not see a
-// shorter log afterwards.
+// were read at the same head, the longer stays. It may include an event that was
+// not acknowledged yet, and a reader that saw it must not see a shorter log
+// afterwards.
 func (x *HeadCache) put(r Reader, e extent) {
 	if x == nil || !r.Head.Known() {
 		return
@@ -103,9 +103,9 @@ func (s *Service) extent(ctx context.Context, r Reader) (extent, error) {
 	return s.readExtent(ctx, r)
 }
 
-// extentWith is extent for somebody who has read one of the rows. What is kept
-// may be of a moment before that was there; what is read now is not, unless the
-// read models were exchanged for older ones in between.
+// extentWith is extent for a reader that has read one of the rows. The cached
+// extent may be older than that row. An extent that is read now is not, unless the
+// read models were replaced by older ones in between.
 func (s *Service) extentWith(ctx context.Context, r Reader, m *memories.Memory) (extent, error) {
 	if e, ok := s.Heads.get(r); ok && e.holds(m) {
 		return e, nil
@@ -133,7 +133,7 @@ func (s *Service) readExtent(ctx context.Context, r Reader) (e extent, err error
 	}
 	e.leaves = owner.LeafCount
 	if found {
-		newest.Transaction = nil // long, and nobody asks for it
+		newest.Transaction = nil // long, and not needed
 		e.newest = &newest
 	}
 	s.Heads.put(r, e)

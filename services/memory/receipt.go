@@ -15,9 +15,9 @@ import (
 	"github.com/memory-ledger/ledger/services/keystore"
 )
 
-// Receipt returns what anybody needs to check a memory without us: what was
-// hashed, the way from there to the root of its batch, and from that to the
-// newest commitment that was read back from the chain.
+// Receipt returns what a verifier needs to check a memory without this service:
+// what was hashed, the way from there to the root of its batch, and from that to
+// the newest commitment that was read back from the chain.
 func (s *Service) Receipt(ctx context.Context, reader Reader, id string) (*receipt.Receipt, error) {
 	m, err := s.find(ctx, reader, id)
 	if err != nil {

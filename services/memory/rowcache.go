@@ -130,8 +130,8 @@ func (r *RowCache) put(reader Reader, rows ...*memories.Memory) {
 	}
 }
 
-// keep leaves a row that is anchored where it is: another one was read before, by
-// somebody who was slower.
+// keep stores a row. It does not replace a row of newer read models, nor an anchored
+// row with one that is not anchored: a slower reader read such a row earlier.
 func (r *RowCache) keep(row recentRow) {
 	m := row.memory
 	if !m.Anchored && !row.head.Known() || row.bytes() > r.budget {

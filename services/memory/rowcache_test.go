@@ -42,8 +42,8 @@ func TestRecentIsRightOrSilent(t *testing.T) {
 			}
 		})
 	}
-	// Rows of other read models are nobody's any more, and those who still read them
-	// leave what came of the new ones.
+	// A reader of the new read models gets no row of the old ones. A reader of the
+	// old ones does not replace a row of the new ones.
 	r, swapped := NewRowCache(1<<20), fence.Head{Seq: 7, Tables: 1}
 	r.put(Reader{owner, at(7)}, &memories.Memory{ID: id, Owner: owner, Anchored: true})
 	if _, ok := r.get(Reader{owner, swapped}, id); ok {
@@ -119,7 +119,7 @@ func TestShortListsAreKeptWhole(t *testing.T) {
 			}
 		}
 	}
-	// Somebody slower read it before it was anchored.
+	// A slower reader read it before it was anchored.
 	r.put(Reader{"a", at(7)}, row(0, false))
 	if m, ok := r.get(Reader{"a", at(7)}, "0"); !ok || !m.Anchored {
 		t.Error("what was anchored is not any more")

@@ -10,9 +10,9 @@ import (
 	"github.com/memory-ledger/ledger/projections/pages"
 )
 
-// TestShortWorkIsDoneBesideLong: while somebody's long work has the turn, pages
-// of lists are read, and logs of few bytes searched; what is long waits, also
-// where that shows on the way.
+// TestShortWorkIsDoneBesideLong: while another owner's long work has the turn,
+// pages of lists are read, and logs of few bytes are searched. Long work waits,
+// also if it turns out to be long only on the way.
 func TestShortWorkIsDoneBesideLong(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t)

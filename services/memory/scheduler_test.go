@@ -95,7 +95,7 @@ func TestALineIsBounded(t *testing.T) {
 	})
 }
 
-// TestATurnIsNotLost: whoever leaves in the moment in which the turn is given
+// TestATurnIsNotLost: a caller that leaves at the moment in which it gets the turn
 // hands it on.
 func TestATurnIsNotLost(t *testing.T) {
 	t.Parallel()

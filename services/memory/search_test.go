@@ -322,7 +322,7 @@ func TestSearchWhileMemoriesCome(t *testing.T) {
 	h := newHistory(t)
 	w := h.writer(t)
 	h.write(t, w, "the first")
-	// All that will be written, so that nobody looks while it is added to.
+	// All that will be written. It is made in advance, because the searches read it.
 	texts := make([]string, 3000)
 	for i := range texts {
 		texts[i] = fmt.Sprintf("text %d", i)

@@ -12,8 +12,8 @@ import (
 	"github.com/memory-ledger/ledger/services/signin"
 )
 
-// TestAMillionChallenges: what nobody answers costs no memory and no storage, and keeps
-// nobody from signing in.
+// TestAMillionChallenges: unanswered challenges cost no memory and no storage, and do
+// not prevent a sign-in.
 func TestAMillionChallenges(t *testing.T) { // not beside others: it looks at the process's memory
 	f := newFrontDesk(t)
 	heap, bytes := heapInUse(), f.stored(t)

@@ -109,9 +109,9 @@ func (s *SignedTokens) verify(token string) (verifiedToken, error) {
 	return verifiedToken{owner, claims.ID, claims.ExpiresAt.Time}, nil
 }
 
-// secretFor returns what a token has to be signed with. A header with crit names
-// extensions that whoever does not know them must refuse the token for (RFC 7515,
-// section 4.1.11); we know none, and the parser does not look.
+// secretFor returns what a token has to be signed with. The header crit names
+// extensions. A recipient that does not know them must refuse the token (RFC 7515,
+// section 4.1.11). This service knows none, and the parser does not check crit.
 func (s *SignedTokens) secretFor(token *jwt.Token) (any, error) {
 	if _, critical := token.Header["crit"]; critical {
 		return nil, errors.New("crit names an extension that is not understood")

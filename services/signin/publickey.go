@@ -23,8 +23,8 @@ var ErrSignatureForm = errors.New("signature is not 64 bytes in base58")
 // before decoding, which takes time quadratic in the length.
 const maxSignatureLength = 88
 
-// ParsePublicKey accepts the base58 form of 32 bytes. Whether anybody can sign with
-// them shows when somebody claims to have.
+// ParsePublicKey accepts the base58 form of 32 bytes. Whether they are a key that can
+// sign is checked only with a signature.
 func ParsePublicKey(s string) (events.Owner, error) {
 	owner, err := events.ParseOwner(s)
 	if err != nil {
@@ -33,10 +33,10 @@ func ParsePublicKey(s string) (events.Owner, error) {
 	return owner, nil
 }
 
-// signed reports whether whoever holds a key signed the message. Nobody holds a key
-// that is not the canonical form of a point of the curve, or is one of small order:
-// such as 01 00…00 verify signatures that nobody made, and a point off the curve
-// belongs to a program, not to a person.
+// signed reports whether the holder of a key signed the message. A key has no holder
+// if it is not the canonical form of a point of the curve, or if the point has small
+// order. Small-order keys, such as 01 00…00, verify signatures that were made without
+// a secret key. A point off the curve belongs to a program, not to a person.
 func signed(owner events.Owner, message, signature []byte) bool {
 	raw := owner.Bytes()
 	point, err := new(edwards25519.Point).SetBytes(raw[:])

@@ -8,7 +8,7 @@ import (
 	"github.com/memory-ledger/ledger/events"
 )
 
-// TestSigned: a good signature counts, and none of a key that nobody holds.
+// TestSigned: a good signature counts, but none of a key that has no holder.
 func TestSigned(t *testing.T) {
 	t.Parallel()
 	key := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))

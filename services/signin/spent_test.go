@@ -203,7 +203,7 @@ func refuses(t *testing.T, d *signin.Desk, a signin.Answer, why string) {
 	}
 }
 
-// undecided: it is not known whether the nonce is good, and nobody says that it is not.
+// undecided: it is not known whether the nonce is good, so the answer is not refused.
 func undecided(t *testing.T, d *signin.Desk, a signin.Answer) {
 	t.Helper()
 	if s, err := d.Verify(t.Context(), a); !errors.Is(err, signin.ErrUnavailable) || errors.Is(err, signin.ErrRefused) || s.Token != "" {
@@ -266,8 +266,8 @@ func TestAFailedSignInKeepsTheNonce(t *testing.T) {
 	}
 }
 
-// TestASpentNonceStaysSpent: nobody gets a token before a power cut can't bring the
-// nonce back.
+// TestASpentNonceStaysSpent: no token is issued until the spent nonce is synced, so
+// that a power cut can't bring the nonce back.
 func TestASpentNonceStaysSpent(t *testing.T) {
 	t.Parallel()
 	f := newFrontDesk(t)
@@ -295,7 +295,7 @@ func TestASpentNonceStaysSpent(t *testing.T) {
 	}
 }
 
-// TestAClaimEndsByItself where nobody could say that the attempt had failed.
+// TestAClaimEndsByItself if the store could not be told that the attempt had failed.
 func TestAClaimEndsByItself(t *testing.T) {
 	t.Parallel()
 	f := newFrontDesk(t)

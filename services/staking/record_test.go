@@ -69,7 +69,7 @@ func TestARecordIsOfOneMoment(t *testing.T) {
 		must(t, pool.QueryRow(t.Context(), `SELECT generation::text FROM checkpoint LIMIT 1`).Scan(&g))
 		return g
 	}
-	// A rebuild ends once nobody reads the old tables, so only its swap is waited for.
+	// A rebuild ends once the old tables have no reader, so only its swap is waited for.
 	var (
 		swap    sync.Once
 		rebuilt sync.WaitGroup

@@ -1,5 +1,5 @@
-// Package telemetry sends spans to an OpenTelemetry collector, where one is
-// configured, and never makes anybody wait for it.
+// Package telemetry sends spans to an OpenTelemetry collector, if one is
+// configured, and never makes a request wait for it.
 //
 // A span that ends goes into a queue of bounded length, one that finds the
 // queue full is dropped and counted. One goroutine sends what is queued. A
@@ -82,8 +82,8 @@ func Start(ctx context.Context, cfg Config) (*Exporter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("traces: %w", err)
 	}
-	// Of the process nothing but what the operator says: its arguments are
-	// nobody's business.
+	// Report only what the operator configured about the process. Its arguments are
+	// private.
 	about, err := resource.New(ctx, resource.WithTelemetrySDK(), resource.WithFromEnv(),
 		resource.WithAttributes(attribute.String("service.name", cfg.Service)))
 	if err != nil {
