@@ -160,7 +160,7 @@ func (l *JetStream) store(ctx context.Context, a Append) (uint64, error) {
 		case err == nil:
 			return seq, nil
 		case isWrongSequence(err):
-			return l.landed(ctx, a)
+			return l.landed(ctx, a, sent)
 		case isRefusal(err) && !sent:
 			return 0, fmt.Errorf("append: %w: %w", ErrUnavailable, err)
 		case !isNeverSent(err):
@@ -249,18 +249,25 @@ func decodeAck(data []byte) (uint64, error) {
 // attempt whose answer was lost: the server checks the expectation before it
 // looks for duplicates. Only one message can ever be the first one of the
 // owner after Expected, so its command id decides.
-func (l *JetStream) landed(ctx context.Context, a Append) (uint64, error) {
-	next, found, err := l.next(ctx, a.Expected+1, events.OwnerFilter(a.Family, a.Owner))
-	for err != nil {
+//
+// A leader also refuses because of a message that its replicas have not agreed on
+// yet, which no read returns. After an attempt that was sent, that message may be our
+// own, so landed waits until it can be read.
+func (l *JetStream) landed(ctx context.Context, a Append, sent bool) (uint64, error) {
+	for {
+		next, found, err := l.next(ctx, a.Expected+1, events.OwnerFilter(a.Family, a.Owner))
+		switch {
+		case err == nil && found && next.CommandID == a.CommandID:
+			return next.Seq, nil
+		case err == nil && (found || !sent):
+			return 0, fmt.Errorf("append: %w", ErrConflict)
+		case err == nil:
+			err = errInFlight
+		}
 		if !l.again(ctx) {
 			return 0, fmt.Errorf("append: look whether an earlier attempt was stored: %w: %w", ErrUncertain, err)
 		}
-		next, found, err = l.next(ctx, a.Expected+1, events.OwnerFilter(a.Family, a.Owner))
 	}
-	if found && next.CommandID == a.CommandID {
-		return next.Seq, nil
-	}
-	return 0, fmt.Errorf("append: %w", ErrConflict)
 }
 
 // Connection returns another number after each time that the connection to the server
@@ -444,6 +451,9 @@ func isRefusal(err error) bool {
 
 // errNotSent: the caller's time was over before the message was sent.
 var errNotSent = errors.New("not sent")
+
+// errInFlight: the server refused because of a message that no read returns yet.
+var errInFlight = errors.New("the owner's newest message cannot be read yet")
 
 // isNeverSent: the message did not reach any server that could store it.
 func isNeverSent(err error) bool {

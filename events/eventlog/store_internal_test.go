@@ -90,14 +90,18 @@ func TestWhatReachesNobodyIsNotStored(t *testing.T) {
 	refused(nats.ErrReconnectBufExceeded)
 }
 
-// The log is asked whether an earlier attempt was stored until it answers.
+// The log is asked whether an earlier attempt was stored until it answers, and until the
+// message that it refused the next attempt for can be read.
 func TestTheLookForAnEarlierAttemptIsRepeated(t *testing.T) {
 	t.Parallel()
 	server, mine := natstest.Start(t), anAppend()
 	asked := 0
 	scriptedAt(t, server.URL(), "$JS.API.DIRECT.GET."+StreamName, func(m *nats.Msg) {
 		answer := &nats.Msg{Header: nats.Header{"Status": {"503"}}, Data: []byte("not now")}
-		if asked++; asked > 2 {
+		switch asked++; {
+		case asked == 2:
+			answer.Header = nats.Header{"Status": {"404"}}
+		case asked > 2:
 			answer.Header = nats.Header{
 				"Nats-Sequence": {"7"}, "Nats-Time-Stamp": {time.Unix(0, 0).Format(time.RFC3339Nano)}, "Nats-Msg-Id": {mine.CommandID},
 			}
@@ -106,8 +110,14 @@ func TestTheLookForAnEarlierAttemptIsRepeated(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	answers := []string{
+		`{"error":{"code":503,"err_code":10077,"description":"write failed"}}`,
+		`{"error":{"code":400,"err_code":10071,"description":"wrong last sequence: 7"}}`,
+	}
 	log := scriptedAt(t, server.URL(), "ledger.>", func(m *nats.Msg) {
-		if err := m.Respond([]byte(`{"error":{"code":400,"err_code":10071,"description":"wrong last sequence: 7"}}`)); err != nil {
+		answer := answers[0]
+		answers = answers[1:]
+		if err := m.Respond([]byte(answer)); err != nil {
 			t.Error(err)
 		}
 	})

@@ -67,9 +67,9 @@ func (r *Replayer) To(ctx context.Context, want Vector) error {
 
 // upTo returns only when no goroutine uses the connections anymore, also after an error.
 func (r *Replayer) upTo(ctx context.Context, want Vector, to uint64) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var stages errgroup.Group // the first error is the one that stopped the others
+	// The first error of a stage that writes stops the others, and is returned.
+	stages, ctx := errgroup.WithContext(ctx)
+	var readErr error // stops nothing: what was gathered before is still applied
 	// One is applied, one waits, one is gathered: the log is read while the
 	// database writes, and no more than three are in memory; four, where one is
 	// applied by two connections.
@@ -82,9 +82,7 @@ func (r *Replayer) upTo(ctx context.Context, want Vector, to uint64) error {
 	have := r.at.Vector
 	stages.Go(func() error {
 		defer close(gathered)
-		if err := r.read(ctx, have, want, to, leading, gathered); err != nil {
-			return fmt.Errorf("replay: %w", err) // what was gathered is still applied
-		}
+		readErr = r.read(ctx, have, want, to, leading, gathered)
 		return nil
 	})
 	if r.Ahead != nil {
@@ -93,7 +91,6 @@ func (r *Replayer) upTo(ctx context.Context, want Vector, to uint64) error {
 			defer close(ready)
 			for slice := range gathered {
 				if err := r.lead(ctx, slice); err != nil {
-					cancel()
 					return err
 				}
 				select {
@@ -108,13 +105,18 @@ func (r *Replayer) upTo(ctx context.Context, want Vector, to uint64) error {
 	stages.Go(func() error {
 		for slice := range source {
 			if err := r.apply(ctx, projections, want, slice.Slice); err != nil {
-				cancel()
 				return err
 			}
 		}
 		return nil
 	})
-	return stages.Wait()
+	if err := stages.Wait(); err != nil {
+		return err
+	}
+	if readErr != nil {
+		return fmt.Errorf("replay: %w", readErr)
+	}
+	return nil
 }
 
 // ahead takes apart those projections that go ahead and the others.
