@@ -75,3 +75,17 @@ func TestUnplainWordsAreFound(t *testing.T) {
 		t.Errorf("found %q", found)
 	}
 }
+
+// TestDocumentsAreShort bounds the documents that grow with every change.
+func TestDocumentsAreShort(t *testing.T) {
+	t.Parallel()
+	for name, most := range map[string]int{"docs/operations.md": 2500, "docs/performance.md": 600, "CHANGELOG.md": 300} {
+		text, err := os.ReadFile(filepath.Join(root, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if words := len(strings.Fields(string(text))); words > most {
+			t.Errorf("%s has %d words, of at most %d", name, words, most)
+		}
+	}
+}
