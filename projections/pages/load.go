@@ -2,7 +2,6 @@ package pages
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
@@ -44,41 +43,4 @@ func Load(ctx context.Context, q schema.Querier, owner events.Owner, from, to ui
 		return fmt.Errorf("load pages: %w", err)
 	}
 	return nil
-}
-
-// ErrIncomplete says that a leaf is not among the memories.
-var ErrIncomplete = errors.New("a leaf is missing")
-
-// Complete returns the page with the bodies that it lacks, which it reads from
-// the memories.
-func Complete(ctx context.Context, q schema.Querier, owner events.Owner, p Page) (Page, error) {
-	missing := p.Absent()
-	if len(missing) == 0 {
-		return p, nil
-	}
-	indexes := make([]int64, len(missing))
-	for i := range missing {
-		indexes[i] = int64(missing[i])
-	}
-	rows, err := q.Query(ctx, `SELECT leaf_index, sealed FROM memories WHERE owner = $1 AND leaf_index = ANY ($2)`, string(owner), indexes)
-	if err != nil {
-		return Page{}, fmt.Errorf("complete a page: %w", err)
-	}
-	var (
-		leaves = p.Leaves()
-		index  int64
-		sealed []byte
-		read   int
-	)
-	if _, err := pgx.ForEachRow(rows, []any{&index, &sealed}, func() error {
-		leaves[uint64(index)-p.first].Sealed = append([]byte{}, sealed...)
-		read++
-		return nil
-	}); err != nil {
-		return Page{}, fmt.Errorf("complete a page: %w", err)
-	}
-	if read != len(missing) {
-		return Page{}, fmt.Errorf("complete a page of %s: %w: %d of %d are there", owner, ErrIncomplete, read, len(missing))
-	}
-	return Of(p.first, leaves), nil
 }
