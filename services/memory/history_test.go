@@ -10,12 +10,9 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog/logtest"
-	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
 	"github.com/memory-ledger/ledger/projections/batches"
 	"github.com/memory-ledger/ledger/projections/memories"
@@ -25,31 +22,9 @@ import (
 	"github.com/memory-ledger/ledger/projections/schema"
 	"github.com/memory-ledger/ledger/projections/tree"
 	"github.com/memory-ledger/ledger/services/keystore"
+	"github.com/memory-ledger/ledger/services/keystore/keystoretest"
 	"github.com/memory-ledger/ledger/services/search"
 )
-
-// keys is a keystore of the test's own.
-func keys(t testing.TB) *keystore.Store {
-	t.Helper()
-	nc, err := nats.Connect(natstest.Start(t).URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	kv, err := keystore.Create(t.Context(), js, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	store, err := keystore.Open(kv, keystore.Config{Masters: []keystore.MasterKey{{1}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return store
-}
 
 // history is read models that the projections made, and what was written.
 type history struct {
@@ -78,7 +53,7 @@ func newHistory(t testing.TB) *history {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	return &history{pool: pool, keys: keys(t)}
+	return &history{pool: pool, keys: keystoretest.Start(t)}
 }
 
 func (h *history) writer(t testing.TB) *writer {

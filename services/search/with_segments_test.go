@@ -10,14 +10,11 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog/logtest"
-	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 	"github.com/memory-ledger/ledger/projections/pages"
 	"github.com/memory-ledger/ledger/services/keystore"
+	"github.com/memory-ledger/ledger/services/keystore/keystoretest"
 )
 
 // written is a source of texts that are not sealed.
@@ -54,23 +51,7 @@ func numbered(n int) *written {
 // ownerKeys returns the keys of n new owners.
 func ownerKeys(t *testing.T, n int) (keys []Range) {
 	t.Helper()
-	nc, err := nats.Connect(natstest.Start(t).URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	kv, err := keystore.Create(t.Context(), js, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	store, err := keystore.Open(kv, keystore.Config{Masters: []keystore.MasterKey{{1}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := keystoretest.Start(t)
 	for range n {
 		owner := logtest.Owner()
 		key, err := store.FindOrCreate(t.Context(), owner)

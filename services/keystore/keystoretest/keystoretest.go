@@ -1,0 +1,35 @@
+// Package keystoretest gives tests a keystore on a log server of their own.
+package keystoretest
+
+import (
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/memory-ledger/ledger/infra/localnats/natstest"
+	"github.com/memory-ledger/ledger/services/keystore"
+)
+
+// Start returns a keystore with one master key. It ends with the test.
+func Start(t testing.TB) *keystore.Store {
+	t.Helper()
+	nc, err := nats.Connect(natstest.Start(t).URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kv, err := keystore.Create(t.Context(), js, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := keystore.Open(kv, keystore.Config{Masters: []keystore.MasterKey{{1}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store
+}
