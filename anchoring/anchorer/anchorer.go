@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/projections/projector"
 )
 
@@ -145,6 +146,6 @@ func (a *Anchorer) rest(ctx context.Context, more bool) bool {
 	case <-timer.C:
 		return true
 	case <-wake:
-		return projector.Pause(ctx, min(soon, a.cfg.PollEvery))
+		return eventlog.Pause(ctx, min(soon, a.cfg.PollEvery))
 	}
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/events/tracing"
-	"github.com/memory-ledger/ledger/projections/projector"
 )
 
 const (
@@ -300,7 +299,7 @@ func (d *driver) appendOne(ctx context.Context, r record) (seq uint64, err error
 		case errors.Is(err, eventlog.ErrConflict):
 			return 0, err
 		}
-		if !projector.Pause(ctx, appendPause) {
+		if !eventlog.Pause(ctx, appendPause) {
 			return 0, err
 		}
 	}

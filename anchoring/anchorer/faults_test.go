@@ -46,7 +46,7 @@ func (w *world) turns(p *process, what error) {
 		if time.Now().After(deadline) {
 			w.t.Fatalf("readiness is %v, want %v", err, what)
 		}
-		projector.Pause(w.t.Context(), 5*time.Millisecond)
+		eventlog.Pause(w.t.Context(), 5*time.Millisecond)
 	}
 }
 
@@ -706,7 +706,7 @@ func (w *world) gauges(registry *prometheus.Registry, wanted func(map[string]flo
 		if time.Now().After(deadline) {
 			w.t.Fatalf("the gauges are %v", values)
 		}
-		projector.Pause(w.t.Context(), 5*time.Millisecond)
+		eventlog.Pause(w.t.Context(), 5*time.Millisecond)
 	}
 }
 
@@ -737,7 +737,7 @@ func TestTroubleIsSaidOnce(t *testing.T) {
 	said, seen := newLines(), &looks{}
 	until := func(what string, done func() bool) {
 		t.Helper()
-		for deadline := time.Now().Add(patience); !done(); projector.Pause(t.Context(), 5*time.Millisecond) {
+		for deadline := time.Now().Add(patience); !done(); eventlog.Pause(t.Context(), 5*time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatalf("%s did not happen", what)
 			}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/events/partition"
 	"github.com/memory-ledger/ledger/projections/projector"
 )
@@ -30,7 +31,7 @@ func (w *world) named(name string, p partition.Run) *process {
 func (w *world) comes(p *process, standby bool) {
 	w.t.Helper()
 	deadline := time.Now().Add(patience)
-	for ok := false; !ok; projector.Pause(w.t.Context(), 5*time.Millisecond) {
+	for ok := false; !ok; eventlog.Pause(w.t.Context(), 5*time.Millisecond) {
 		s := p.folding.Status()
 		ok = s.Err == nil && (s.State == projector.Standby) == standby && s.Works() != standby
 		if time.Now().After(deadline) {

@@ -103,7 +103,7 @@ func (d Direct) Follow(ctx context.Context, cfg FollowConfig, yield func(Slice) 
 			return fmt.Errorf("follow: %w", err)
 		}
 		if err != nil || len(records) == 0 {
-			if !sleep(ctx, directPoll) {
+			if !Pause(ctx, directPoll) {
 				return nil
 			}
 			continue

@@ -468,11 +468,11 @@ func (l *JetStream) again(ctx context.Context) bool {
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < retryPause {
 		return false
 	}
-	return !l.nc.IsClosed() && sleep(ctx, retryPause)
+	return !l.nc.IsClosed() && Pause(ctx, retryPause)
 }
 
-// sleep waits for d and reports false where ctx ended.
-func sleep(ctx context.Context, d time.Duration) bool {
+// Pause waits for d and reports false if ctx ended before.
+func Pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

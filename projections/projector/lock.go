@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/events/partition"
 	"github.com/memory-ledger/ledger/projections/schema"
 )
@@ -81,7 +82,7 @@ func (r *Runner) takeTurn(ctx context.Context, conn *pgx.Conn) error {
 			r.standBy()
 		}
 		// The chance keeps apart two projectors that both wait for the other's shared lock.
-		if !Pause(ctx, standbyInterval+rand.N(standbyInterval/2)) {
+		if !eventlog.Pause(ctx, standbyInterval+rand.N(standbyInterval/2)) {
 			return ctx.Err()
 		}
 	}

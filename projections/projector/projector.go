@@ -210,7 +210,7 @@ func (r *Runner) Run(ctx context.Context) error {
 		} else {
 			r.cfg.Logger.Error(r.cfg.Name+" failed, will try again", "error", err, "pause", wait)
 		}
-		if !Pause(ctx, wait) {
+		if !eventlog.Pause(ctx, wait) {
 			r.setState(Stopped, nil)
 			return nil
 		}

@@ -304,7 +304,7 @@ func (s *SliceSubscriber) await(ctx context.Context, msg *message.Message, decod
 		case <-msg.Acked():
 			return true, true
 		case <-msg.Nacked():
-			return false, Pause(ctx, s.cfg.RetryPause)
+			return false, eventlog.Pause(ctx, s.cfg.RetryPause)
 		case <-ctx.Done():
 			return false, false
 		case slice, open := <-more:
@@ -383,16 +383,4 @@ func (d *decoder) record(r *eventlog.Record) (record Record, wanted bool, err er
 		return Record{}, false, err
 	}
 	return Record{Seq: r.Seq, Family: subject.Family, Owner: subject.Owner, Stored: r.Time, Events: batch}, true, nil
-}
-
-// Pause waits for d and reports false where ctx ended before.
-func Pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
 }
