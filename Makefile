@@ -39,7 +39,7 @@ test: deps fmt-check vet rules unit ## what to run at every change: formatting, 
 # browser or a cluster of processes.
 .PHONY: unit
 unit: ## all Go tests but the slow ones
-	go test -short -timeout 10m $$(go list $(PACKAGES) | grep -v -e '/services/deployed$$' -e '/services/browser$$')
+	go test -short -timeout 10m $$(go list $(PACKAGES) | grep -v -e '/services/test/deployed$$' -e '/services/test/browser$$')
 
 .PHONY: verify
 verify: deps staticcheck vulncheck generated lint-openapi slow plain race fuzz ## the rest: linters, slow tests, race detector, crashes, clusters, browser, fuzzing
@@ -48,11 +48,11 @@ verify: deps staticcheck vulncheck generated lint-openapi slow plain race fuzz #
 # but for the cluster's, which runs alone. Both lists are read from the files, so
 # that none is forgotten.
 folders = $(sort $(patsubst %/,./%,$(dir $(shell grep -rlE --include='$(2)' '$(1)' $(MODULES)))))
-CLUSTER := ./services/deployed
+CLUSTER := ./services/test/deployed
 CONCURRENT := "sync(/atomic)?"|"testing/synctest"|\.Go\(|^\s*go (func|[a-z])
 SKIPS := testing\.Short\(\)
 RACE = $(filter-out $(CLUSTER),$(call folders,$(CONCURRENT),*.go))
-SLOW = $(filter-out $(CLUSTER) $(RACE),./services/browser $(call folders,$(SKIPS),*_test.go))
+SLOW = $(filter-out $(CLUSTER) $(RACE),./services/test/browser $(call folders,$(SKIPS),*_test.go))
 
 .PHONY: slow
 slow: ## slow tests of the packages that the race detector does not run
@@ -60,7 +60,7 @@ slow: ## slow tests of the packages that the race detector does not run
 
 .PHONY: plain
 plain: ## the end-to-end tests with every accelerator of the log off
-	ACCELERATORS=off go test -count=1 -short -timeout 10m ./services/e2e
+	ACCELERATORS=off go test -count=1 -short -timeout 10m ./services/test/e2e
 
 .PHONY: race
 race: ## the packages that share memory between goroutines, with the race detector
@@ -77,10 +77,10 @@ fuzz: ## each fuzz target for a short time
 	$(FUZZ) '^FuzzDecodeBatch$$' ./events
 	$(FUZZ) '^FuzzCanonicalize$$' ./events/canonical
 	$(FUZZ) '^FuzzPlain$$' ./events/canonical
-	$(FUZZ) '^FuzzPlainMemory$$' ./services/door
+	$(FUZZ) '^FuzzPlainMemory$$' ./services/httpapi
 	$(FUZZ) '^FuzzMatch$$' ./services/search
 	$(FUZZ) '^FuzzFind$$' ./services/search
-	$(FUZZ) '^FuzzParse$$' ./projections/pages
+	$(FUZZ) '^FuzzParse$$' ./projections/readmodel/bodysegments
 
 .PHONY: fmt-check
 fmt-check:
@@ -94,7 +94,7 @@ vet:
 # cache does not see.
 .PHONY: rules
 rules: ## imports, names, and the links of docs/invariants.md
-	go test -count=1 ./infra/houserules
+	go test -count=1 ./infra/archtest
 
 .PHONY: staticcheck
 staticcheck:
@@ -107,15 +107,15 @@ vulncheck: ## known vulnerabilities, where the database can be reached
 .PHONY: generate
 generate: ## everything that is made from something else
 	node events/leaf/testdata/vectors.mjs
-	go generate ./services/core ./services/extension ./services/config
-	go generate ./events/schema ./services/internal/journey
+	go generate ./services/core ./services/extension ./services/run/config
+	go generate ./events/schema ./services/test/journey
 	go test ./anchoring/receipt -run 'TestGood|TestAltered|TestThePageIsInStep' -update >/dev/null
 
 .PHONY: generated
 generated: ## fails where a generated file is out of date
 	@infra/generated
 
-LINT := services/internal/openapi/lint
+LINT := services/httpapi/openapi/lint
 
 .PHONY: lint-openapi
 ifeq ($(shell command -v npm),)
@@ -136,7 +136,7 @@ $(LINT)/node_modules: $(LINT)/package.json $(LINT)/package-lock.json
 BENCHFLAGS ?=
 EVENTS ?= 1000000
 bench: build ## the figures of docs/performance.md
-	go build -trimpath -o bin/bench ./services/cmd/bench
+	go build -trimpath -o bin/bench ./services/test/bench
 	bin/bench $(BENCHFLAGS)
 	go test ./projections/projector -run '^$$' -bench Replay -benchtime 1x -timeout 60m
 	EVENTS=$(EVENTS) go test ./projections/audit -run '^$$' -bench RebuildAndVerify -benchtime 1x -timeout 60m

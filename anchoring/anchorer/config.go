@@ -14,7 +14,6 @@ import (
 	"github.com/memory-ledger/ledger/anchoring/chain"
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
-	"github.com/memory-ledger/ledger/events/partition"
 	"github.com/memory-ledger/ledger/projections/tree"
 )
 
@@ -50,7 +49,7 @@ type Config struct {
 	// Partitions are those whose owners it works for; default: all. Several
 	// anchorers share the owners, each with partitions of its own; of those
 	// with the same ones one works, and the others stand by.
-	Partitions partition.Run
+	Partitions events.Partitions
 
 	MaxWait   time.Duration // a batch is cut when its oldest leaf has waited this long,
 	MaxLeaves int           // or when so many wait
@@ -80,8 +79,8 @@ func (c *Config) setDefaults() {
 	if c.Tree == nil {
 		c.Tree = readModels{c.Pool}
 	}
-	if c.Partitions == (partition.Run{}) {
-		c.Partitions = partition.All
+	if c.Partitions == (events.Partitions{}) {
+		c.Partitions = events.AllPartitions
 	}
 	if c.Commitment == "" {
 		c.Commitment = chain.Finalized

@@ -58,7 +58,7 @@ type driver struct {
 	// of the newest event that was appended for them.
 	busy map[events.Owner]uint64
 	held map[events.Owner]*hold
-	lag  *laggards
+	lag  *backlog
 
 	unpaid  error  // why owners were left out when payable ones were last chosen
 	genesis string // of the chain that commits belong on; empty until known

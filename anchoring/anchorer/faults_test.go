@@ -21,7 +21,6 @@ import (
 	"github.com/memory-ledger/ledger/anchoring/program"
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
-	"github.com/memory-ledger/ledger/events/partition"
 	"github.com/memory-ledger/ledger/infra/localchain"
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
 	"github.com/memory-ledger/ledger/projections/projector"
@@ -207,14 +206,16 @@ func TestTheDearDoNotStopTheCheap(t *testing.T) {
 	w.turns(p, errBound)
 }
 
-// purse is a chain that knows what the authority has.
-type purse struct {
+// fundedChain is a chain that knows what the authority has.
+type fundedChain struct {
 	Chain
 	balance uint64
 }
 
-func (p purse) Balance(context.Context, solana.PublicKey) (uint64, error) { return p.balance, nil }
-func (p purse) Rent(context.Context, int) (uint64, error)                 { return 0, nil }
+func (p fundedChain) Balance(context.Context, solana.PublicKey) (uint64, error) {
+	return p.balance, nil
+}
+func (p fundedChain) Rent(context.Context, int) (uint64, error) { return 0, nil }
 
 func TestAffordable(t *testing.T) {
 	t.Parallel()
@@ -239,12 +240,12 @@ func TestAffordable(t *testing.T) {
 		{2*dear + 3*cheap, all[1:]},
 	} {
 		for _, short := range []error{errUnfunded, errBound} {
-			d.cfg.Chain, d.cfg.MaxLamportsPerDay = purse{balance: test.lamports}, 0
+			d.cfg.Chain, d.cfg.MaxLamportsPerDay = fundedChain{balance: test.lamports}, 0
 			if short == errBound {
 				if test.lamports == 0 {
 					continue // means that there is no bound
 				}
-				d.cfg.Chain, d.cfg.MaxLamportsPerDay = purse{balance: 1 << 40}, test.lamports
+				d.cfg.Chain, d.cfg.MaxLamportsPerDay = fundedChain{balance: 1 << 40}, test.lamports
 			}
 			got, err := d.affordable(t.Context(), all)
 			must(t, err)
@@ -666,7 +667,7 @@ func TestLostTurnLeavesNothingBehind(t *testing.T) {
 	w.turns(p, errBound)
 	w.turns(p, errDisagree)
 	w.gauges(registry, func(g map[string]float64) bool {
-		return g["owners waiting"] > 0 && g["oldest_unanchored_seconds"] > 0 && g["ready"] == 0 && g["partitions"] == partition.Count
+		return g["owners waiting"] > 0 && g["oldest_unanchored_seconds"] > 0 && g["ready"] == 0 && g["partitions"] == events.PartitionCount
 	})
 	conn, err := pgx.Connect(t.Context(), w.database)
 	w.must(err)

@@ -8,7 +8,6 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/memory-ledger/ledger/events"
-	"github.com/memory-ledger/ledger/events/partition"
 	"github.com/memory-ledger/ledger/projections/projector"
 )
 
@@ -122,7 +121,7 @@ func (f *fold) record(o *owner, r *projector.Record, spent map[string]uint64, cl
 		case *events.BatchSubmitted:
 			spent[at.Format(dayLayout)] += shareOf(data.Transaction, o.confirmedSize == 0, f.anchorer.rent.Load())
 		case *events.BatchConfirmed:
-			clusters[partition.Of(o.key)] = cluster{r.Seq, data.Cluster}
+			clusters[events.PartitionOf(o.key)] = cluster{r.Seq, data.Cluster}
 		}
 		if err := o.fold(e.Data, at, e.TraceParent); err != nil {
 			return err

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/memory-ledger/ledger/events"
-	"github.com/memory-ledger/ledger/events/partition"
 	"github.com/memory-ledger/ledger/projections/tree"
 )
 
@@ -18,45 +17,45 @@ const (
 	lagLongest  = 15 * time.Second
 	// lagPatience is how long it may lack the same leaves before that shows.
 	lagPatience = 3 * time.Minute
-	// maxLaggards bounds the laggards of a partition. If that many lag, the
+	// maxLagging bounds the backlog of a partition. If that many lag, the
 	// projector of the partition lags. The partition's other owners are then not
-	// looked for until the leaves of one laggard are in the tree cache.
-	maxLaggards = 8
+	// looked for until the leaves of one lagging owner are in the tree cache.
+	maxLagging = 8
 )
 
 // errLagging says that the tree cache lacks leaves that the log has had for long.
 var errLagging = errors.New("the tree cache lacks leaves that the log has; is a projector down?")
 
-// laggard is an owner whose leaves the tree cache does not have yet.
-type laggard struct {
+// laggingOwner is an owner whose leaves the tree cache does not have yet.
+type laggingOwner struct {
 	size  uint64    // that it lacks
 	since time.Time // when it was first seen to
 	until time.Time // when to look again
 	times int
 }
 
-// laggards are kept apart from the owners that are held back: a lag says nothing
+// backlog keeps the lagging owners apart from the owners that are held back: a lag says nothing
 // about the trouble that an owner was held back for. Laggards are looked for again
 // and again. They must not take the place of the owners behind them, however many
 // lag: a projector may be down for a large part of the owners.
-type laggards struct {
-	all map[events.Owner]*laggard
-	in  [partition.Count]int
+type backlog struct {
+	all map[events.Owner]*laggingOwner
+	in  [events.PartitionCount]int
 }
 
-func newLaggards() *laggards { return &laggards{all: make(map[events.Owner]*laggard)} }
+func newBacklog() *backlog { return &backlog{all: make(map[events.Owner]*laggingOwner)} }
 
 // crowded reports whether so many of an owner's partition lag that it need not
 // be asked for this one.
-func (l *laggards) crowded(key events.Owner) bool {
-	return l.all[key] == nil && l.in[partition.Of(key)] >= maxLaggards
+func (l *backlog) crowded(key events.Owner) bool {
+	return l.all[key] == nil && l.in[events.PartitionOf(key)] >= maxLagging
 }
 
-// behind are the partitions of which only laggards are looked for.
-func (l *laggards) behind() []int {
+// behind are the partitions of which only lagging owners are looked for.
+func (l *backlog) behind() []int {
 	partitions := []int{} // never nil: see texts
 	for p, n := range l.in {
-		if n >= maxLaggards {
+		if n >= maxLagging {
 			partitions = append(partitions, p)
 		}
 	}
@@ -64,7 +63,7 @@ func (l *laggards) behind() []int {
 }
 
 // split returns who is to be left alone for now, and who is to be looked for.
-func (l *laggards) split(now time.Time) (later, again []events.Owner) {
+func (l *backlog) split(now time.Time) (later, again []events.Owner) {
 	for key, one := range l.all {
 		if one.until.After(now) {
 			later = append(later, key)
@@ -76,33 +75,33 @@ func (l *laggards) split(now time.Time) (later, again []events.Owner) {
 }
 
 // note keeps an owner back, longer each time.
-func (l *laggards) note(key events.Owner, size uint64, now time.Time) {
+func (l *backlog) note(key events.Owner, size uint64, now time.Time) {
 	one := l.all[key]
 	if one == nil {
-		one = &laggard{size: size, since: now}
+		one = &laggingOwner{size: size, since: now}
 		l.all[key] = one
-		l.in[partition.Of(key)]++
+		l.in[events.PartitionOf(key)]++
 	}
 	one.until = now.Add(min(lagLongest, lagShortest<<min(one.times, 16)))
 	one.times++
 }
 
-func (l *laggards) forget(key events.Owner) {
+func (l *backlog) forget(key events.Owner) {
 	if l.all[key] != nil {
 		delete(l.all, key)
-		l.in[partition.Of(key)]--
+		l.in[events.PartitionOf(key)]--
 	}
 }
 
 // trouble names the partitions whose leaves have been missing for long.
-func (l *laggards) trouble(now time.Time) error {
+func (l *backlog) trouble(now time.Time) error {
 	var since time.Time
-	var late [partition.Count]bool
+	var late [events.PartitionCount]bool
 	for key, one := range l.all {
 		if now.Sub(one.since) < lagPatience {
 			continue
 		}
-		late[partition.Of(key)] = true
+		late[events.PartitionOf(key)] = true
 		if since.IsZero() || one.since.Before(since) {
 			since = one.since
 		}

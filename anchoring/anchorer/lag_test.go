@@ -16,7 +16,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/memory-ledger/ledger/events"
-	"github.com/memory-ledger/ledger/events/partition"
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
 	"github.com/memory-ledger/ledger/projections/schema"
 	"github.com/memory-ledger/ledger/projections/tree"
@@ -28,7 +27,7 @@ type lone struct {
 	*driver
 	t           *testing.T
 	now         time.Time
-	cache       shelf
+	cache       treeCache
 	dear, cheap uint64 // a first commit, and a later one
 }
 
@@ -43,15 +42,15 @@ func newLone(t *testing.T) *lone {
 	t.Cleanup(pool.Close)
 	key, err := solana.NewRandomPrivateKey()
 	must(t, err)
-	l := &lone{t: t, now: time.Unix(1_700_000_000, 0), cache: shelf{map[events.Owner]events.Hash{}, map[events.Owner]uint64{}}}
+	l := &lone{t: t, now: time.Unix(1_700_000_000, 0), cache: treeCache{map[events.Owner]events.Hash{}, map[events.Owner]uint64{}}}
 	l.driver = &driver{
 		cfg: &Config{
-			Now: func() time.Time { return l.now }, Tree: l.cache, Chain: purse{balance: 1 << 60},
+			Now: func() time.Time { return l.now }, Tree: l.cache, Chain: fundedChain{balance: 1 << 60},
 			MaxFlights: 64, MaxWait: time.Minute, MaxLeaves: 1000,
 		},
-		store: &store{pool: pool, partitions: partition.All}, rent: new(atomic.Uint64), folded: func() uint64 { return 0 },
+		store: &store{pool: pool, partitions: events.AllPartitions}, rent: new(atomic.Uint64), folded: func() uint64 { return 0 },
 		signer: signer{key: key}, status: &status{}, metrics: &metrics{balance: prometheus.NewGauge(prometheus.GaugeOpts{})},
-		busy: make(map[events.Owner]uint64), lag: newLaggards(),
+		busy: make(map[events.Owner]uint64), lag: newBacklog(),
 	}
 	const rent = 1_000_000
 	l.rent.Store(rent)
@@ -59,21 +58,21 @@ func newLone(t *testing.T) *lone {
 	return l
 }
 
-// shelf is a tree cache: the newest root of each owner, and how many leaves it
+// treeCache is a tree cache: the newest root of each owner, and how many leaves it
 // has come to.
-type shelf struct {
+type treeCache struct {
 	roots map[events.Owner]events.Hash
 	sizes map[events.Owner]uint64
 }
 
-func (s shelf) Root(_ context.Context, key events.Owner, size uint64) (events.Hash, error) {
+func (s treeCache) Root(_ context.Context, key events.Owner, size uint64) (events.Hash, error) {
 	if size > s.sizes[key] {
 		return events.Hash{}, tree.ErrIncomplete
 	}
 	return s.roots[key], nil
 }
 
-func (s shelf) Consistency(context.Context, events.Owner, uint64, uint64) ([]events.Hash, error) {
+func (s treeCache) Consistency(context.Context, events.Owner, uint64, uint64) ([]events.Hash, error) {
 	return nil, errors.New("no proofs are kept here")
 }
 
@@ -97,13 +96,13 @@ func (l *lone) grow(o *owner, size uint64) {
 
 // owners makes many of some partitions, spread evenly, with a leaf that waits, and
 // stores them.
-func (l *lone) owners(n int, of partition.Run, confirmed uint64) []*owner {
+func (l *lone) owners(n int, of events.Partitions, confirmed uint64) []*owner {
 	l.t.Helper()
 	var all []*owner
 	most, in := (n+of.Count()-1)/of.Count(), map[int]int{}
 	for len(all) < n {
 		o := l.owner(confirmed, confirmed+1)
-		if p := partition.Of(o.key); of.Has(p) && in[p] < most {
+		if p := events.PartitionOf(o.key); of.Has(p) && in[p] < most {
 			in[p]++
 			all = append(all, o)
 		}
@@ -139,7 +138,7 @@ func (l *lone) turn() map[events.Owner]bool {
 // behind them are still anchored at the next step.
 func TestLaggardsStopNobody(t *testing.T) {
 	t.Parallel()
-	for name, down := range map[string]partition.Run{"a few of every partition": partition.All, "all of some": {First: 0, End: 8}} {
+	for name, down := range map[string]events.Partitions{"a few of every partition": events.AllPartitions, "all of some": {First: 0, End: 8}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l := newLone(t)
@@ -149,7 +148,7 @@ func TestLaggardsStopNobody(t *testing.T) {
 				l.cache.sizes[o.key] = 0
 			}
 			l.now = l.now.Add(time.Second)
-			good := l.owners(1, partition.Run{First: 8, End: partition.Count}, 0)[0]
+			good := l.owners(1, events.Partitions{First: 8, End: events.PartitionCount}, 0)[0]
 			l.now = l.now.Add(l.cfg.MaxWait)
 			if signed := l.turn(); len(signed) != 0 {
 				t.Errorf("%d are signed for whom the cache does not have, or who wait least", len(signed))
@@ -158,14 +157,14 @@ func TestLaggardsStopNobody(t *testing.T) {
 				t.Errorf("%d are signed for, %v the one behind", len(signed), signed[good.key])
 			}
 			for start := l.now; l.now.Sub(start) < lagPatience; l.now = l.now.Add(lagLongest) {
-				if l.turn(); len(l.lag.all) > maxLaggards*down.Count() {
+				if l.turn(); len(l.lag.all) > maxLagging*down.Count() {
 					t.Fatalf("%d are kept back", len(l.lag.all))
 				}
 				if err := l.lag.trouble(l.now); err != nil {
 					t.Fatalf("after %v: %v", l.now.Sub(start), err)
 				}
 			}
-			if err := l.lag.trouble(l.now); !errors.Is(err, errLagging) || down != partition.All && !strings.Contains(err.Error(), "partition 00 and 7 others") {
+			if err := l.lag.trouble(l.now); !errors.Is(err, errLagging) || down != events.AllPartitions && !strings.Contains(err.Error(), "partition 00 and 7 others") {
 				t.Errorf("after %v: %v", lagPatience, err)
 			}
 			for _, o := range slow {
@@ -194,7 +193,7 @@ func TestLaggardsStopNobody(t *testing.T) {
 func TestWhoWritesAllTheTimeIsNoTrouble(t *testing.T) {
 	t.Parallel()
 	l := newLone(t)
-	o := l.owners(1, partition.All, 0)[0]
+	o := l.owners(1, events.AllPartitions, 0)[0]
 	for start := l.now; l.now.Sub(start) < 2*lagPatience; l.now = l.now.Add(lagShortest) {
 		l.cache.sizes[o.key] = o.size()
 		l.grow(o, o.size()+1)
@@ -211,11 +210,11 @@ func TestWhoWritesAllTheTimeIsNoTrouble(t *testing.T) {
 	}
 }
 
-// A laggard that another anchorer has anchored meanwhile is no longer looked for.
+// A lagging owner that another anchorer has anchored meanwhile is no longer looked for.
 func TestLaggardsAreForgotten(t *testing.T) {
 	t.Parallel()
 	l := newLone(t)
-	o := l.owners(1, partition.All, 0)[0]
+	o := l.owners(1, events.AllPartitions, 0)[0]
 	l.cache.sizes[o.key] = 0
 	l.now = l.now.Add(l.cfg.MaxWait)
 	if l.turn(); len(l.lag.all) != 1 {
@@ -235,14 +234,14 @@ func TestLaggardsAreForgotten(t *testing.T) {
 func TestTheDearLeaveRoom(t *testing.T) {
 	t.Parallel()
 	l := newLone(t)
-	l.cfg.Chain = purse{balance: l.dear - 1}
-	dear := l.owners(l.cfg.MaxFlights*packed+100, partition.All, 0)
+	l.cfg.Chain = fundedChain{balance: l.dear - 1}
+	dear := l.owners(l.cfg.MaxFlights*packed+100, events.AllPartitions, 0)
 	for _, o := range dear[:len(dear)/2] {
 		must(t, o.fold(&events.BatchCut{BatchID: newID(), Size: o.size(), Root: o.frontier.Root()}, l.now, ""))
 	}
 	l.save(dear...)
 	l.now = l.now.Add(time.Second)
-	cheap := l.owners(3, partition.All, 1)
+	cheap := l.owners(3, events.AllPartitions, 1)
 	l.now = l.now.Add(l.cfg.MaxWait)
 	signed := l.turn()
 	for _, o := range cheap {
@@ -253,7 +252,7 @@ func TestTheDearLeaveRoom(t *testing.T) {
 	if len(signed) != len(cheap) || !errors.Is(l.status.funds, errUnfunded) {
 		t.Errorf("%d are signed for, %v", len(signed), l.status.funds)
 	}
-	l.cfg.Chain = purse{balance: 1 << 60}
+	l.cfg.Chain = fundedChain{balance: 1 << 60}
 	if signed = l.turn(); len(signed) != l.cfg.MaxFlights*packed || l.status.funds != nil {
 		t.Errorf("with funds %d are signed for, %v", len(signed), l.status.funds)
 	}

@@ -13,7 +13,6 @@ import (
 
 	"github.com/memory-ledger/ledger/anchoring/commitment"
 	"github.com/memory-ledger/ledger/events"
-	"github.com/memory-ledger/ledger/events/partition"
 	"github.com/memory-ledger/ledger/projections/tree"
 )
 
@@ -72,7 +71,7 @@ func (d *driver) adopt(ctx context.Context, first *owner) error {
 		// The transaction may be from before partitions were divided in another
 		// way among the anchorers. Leave out owners of partitions that are not
 		// ours any more: the anchorer that has those partitions adopts them.
-		keys = slices.DeleteFunc(keys, func(key events.Owner) bool { return !d.store.partitions.Has(partition.Of(key)) })
+		keys = slices.DeleteFunc(keys, func(key events.Owner) bool { return !d.store.partitions.Has(events.PartitionOf(key)) })
 		if owners, err = d.store.load(ctx, keys); err != nil {
 			return err
 		}
@@ -179,7 +178,7 @@ func (d *driver) begin(ctx context.Context, owners []*owner) error {
 // much is skipped and does not stop the owners behind it. An owner that can't be
 // verified does not stop them either: no money is set aside for it.
 func (d *driver) affordable(ctx context.Context, owners []*owner) ([]*owner, error) {
-	left, short, err := d.purse(ctx)
+	left, short, err := d.budget(ctx)
 	if err != nil || short == nil {
 		return nil, err
 	}
@@ -207,10 +206,10 @@ func (d *driver) affordable(ctx context.Context, owners []*owner) ([]*owner, err
 	return paid, nil
 }
 
-// purse returns what can be spent now, and what is short where that is too
+// budget returns what can be spent now, and what is short where that is too
 // little; nil where the chain does not say. What is in flight counts as not paid
 // yet.
-func (d *driver) purse(ctx context.Context) (left uint64, short, err error) {
+func (d *driver) budget(ctx context.Context) (left uint64, short, err error) {
 	balance, err := d.cfg.Chain.Balance(ctx, d.signer.key.PublicKey())
 	if err != nil {
 		d.status.setChain(err, d.cfg.Now())

@@ -7,19 +7,18 @@ import (
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
-	"github.com/memory-ledger/ledger/events/partition"
 	"github.com/memory-ledger/ledger/projections/projector"
 )
 
-func run(t *testing.T, text string) partition.Run {
+func run(t *testing.T, text string) events.Partitions {
 	t.Helper()
-	p, err := partition.Parse(text)
+	p, err := events.ParsePartitions(text)
 	must(t, err)
 	return p
 }
 
 // named runs an anchorer for some partitions whose events say who it is.
-func (w *world) named(name string, p partition.Run) *process {
+func (w *world) named(name string, p events.Partitions) *process {
 	w.t.Helper()
 	return w.start(nil, func(c *Config) {
 		c.Partitions = p
@@ -55,7 +54,7 @@ func (w *world) bothHalves() (lower, upper []events.Owner) {
 	for len(lower) < 3 || len(upper) < 3 {
 		key := newOwnerKey()
 		w.write(key, 1)
-		if partition.Of(key) < 0x80 {
+		if events.PartitionOf(key) < 0x80 {
 			lower = append(lower, key)
 		} else {
 			upper = append(upper, key)
@@ -110,7 +109,7 @@ func TestPartitionsAreSharedAndTakenOver(t *testing.T) {
 	second.stop()
 	overlapping.stop()
 	more()
-	w.named("all", partition.All)
+	w.named("all", events.AllPartitions)
 	wantWorkers("all", "all")
 	if got := w.checkpoints(); got != 1 {
 		t.Errorf("one anchorer has %d checkpoints", got)
@@ -123,7 +122,7 @@ func (w *world) checkpoints() (rows int) {
 	var covered int
 	err := w.pool().QueryRow(w.t.Context(), `SELECT count(*), sum(last_partition - first_partition + 1) FROM ledger_anchor.checkpoint`).Scan(&rows, &covered)
 	w.must(err)
-	if covered != partition.Count {
+	if covered != events.PartitionCount {
 		w.t.Errorf("the checkpoints cover %d partitions", covered)
 	}
 	return rows

@@ -21,7 +21,7 @@ import (
 
 // estate is a chain on which the authority's own account costs something.
 type estate struct {
-	purse
+	fundedChain
 	reserve uint64
 }
 
@@ -49,8 +49,8 @@ func TestWhatIsLeftToSpend(t *testing.T) {
 		{1 << 40, 1, 0, errBound},
 		{reserve + pending + 1, 1 << 40, 1, errUnfunded},
 	} {
-		l.cfg.Chain, l.cfg.MaxLamportsPerDay = estate{purse{balance: c.balance}, reserve}, c.bound
-		if left, short, err := l.purse(t.Context()); err != nil || left != c.left || short != c.short {
+		l.cfg.Chain, l.cfg.MaxLamportsPerDay = estate{fundedChain{balance: c.balance}, reserve}, c.bound
+		if left, short, err := l.budget(t.Context()); err != nil || left != c.left || short != c.short {
 			t.Errorf("%d lamports, bound to %d: %d left, short is %v, %v", c.balance, c.bound, left, short, err)
 		}
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/memory-ledger/ledger/events"
-	"github.com/memory-ledger/ledger/events/partition"
 	"github.com/memory-ledger/ledger/projections/projector"
 	"github.com/memory-ledger/ledger/projections/schema"
 	"github.com/memory-ledger/ledger/projections/tree"
@@ -34,7 +33,7 @@ const schemaName = "ledger_anchor"
 // anchorers of the others. They can be dropped at any time and come back from the log.
 type store struct {
 	pool       *pgxpool.Pool
-	partitions partition.Run
+	partitions events.Partitions
 	key        rowKey // of the rows' codes
 }
 
@@ -203,7 +202,7 @@ func (s *store) fields(owners []*owner) []any {
 	)
 	for i, o := range owners {
 		key[i], size[i], chainSeq[i], chainVersion[i] = string(o.key), o.size(), o.chainSeq, o.chainVersion
-		partitions[i] = partition.Of(o.key)
+		partitions[i] = events.PartitionOf(o.key)
 		frontier[i], origins[i] = pack(o.frontier.Hashes()), encodeOrigins(o.origins)
 		confirmedSize[i], confirmedRoot[i], code[i] = o.confirmedSize, o.confirmedRoot[:], s.key.code(o)
 		if !o.waiting.IsZero() {

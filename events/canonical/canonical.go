@@ -1,4 +1,4 @@
-// Package canonical is the door through which metadata enters: it turns a
+// Package canonical checks metadata as it enters: it turns a
 // JSON object into its one canonical form, RFC 8785 (JCS), and refuses what
 // RFC 7493 (I-JSON) forbids. What is stored, hashed and returned is this form
 // and no other.

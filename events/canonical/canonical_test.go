@@ -137,7 +137,7 @@ func jsonEscape(r rune) string {
 	return fmt.Sprintf(`\u%04x\u%04x`, high, low)
 }
 
-// FuzzCanonicalize checks the door against another implementation of RFC 8785:
+// FuzzCanonicalize checks the package against another implementation of RFC 8785:
 // whatever gets in is what that one makes of it, and canonical already.
 func FuzzCanonicalize(f *testing.F) {
 	for _, seed := range []string{`{}`, `{"a":[1,2.50,1e30,"\u20ac\r"],"b":null}`, `{"a":1,"a":2}`, `{"\ud800":0}`, nested(70)} {

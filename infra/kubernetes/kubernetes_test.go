@@ -141,11 +141,11 @@ func TestHardeningBites(t *testing.T) {
 	}
 }
 
-// settings are the variables that services/config reads, and those of which
+// settings are the variables that services/run/config reads, and those of which
 // X_FILE may be given.
 func settings(t *testing.T) (known, files []string) {
 	t.Helper()
-	source := read(t, "services/config/config.go")
+	source := read(t, "services/run/config/config.go")
 	known = []string{"GOMEMLIMIT"} // which Go itself reads
 	for _, m := range regexp.MustCompile("`env:\"([A-Z_]+)\"").FindAllStringSubmatch(source, -1) {
 		known = append(known, m[1])

@@ -12,7 +12,6 @@ import (
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/events/leaf"
-	"github.com/memory-ledger/ledger/events/partition"
 	"github.com/memory-ledger/ledger/projections/projector"
 )
 
@@ -162,8 +161,8 @@ func (a *auditor) align(ctx context.Context, db *snapshot, head uint64) error {
 	}
 	for _, m := range db.at.Joined() {
 		of := ""
-		if m.Run != partition.All {
-			of = fmt.Sprintf(" of partitions %s", m.Run)
+		if m.Partitions != events.AllPartitions {
+			of = fmt.Sprintf(" of partitions %s", m.Partitions)
 		}
 		switch {
 		case m.Seq > newest:

@@ -15,7 +15,7 @@ import (
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
 	"github.com/memory-ledger/ledger/projections/audit"
 	"github.com/memory-ledger/ledger/projections/fence"
-	"github.com/memory-ledger/ledger/projections/internal/world"
+	"github.com/memory-ledger/ledger/projections/internal/fixture"
 	"github.com/memory-ledger/ledger/projections/projector"
 	"github.com/memory-ledger/ledger/projections/readmodel"
 	"github.com/memory-ledger/ledger/projections/tree"
@@ -28,30 +28,30 @@ const storyLeaves = 300
 
 // story is messages in which every table of the read models gets rows, every
 // nullable column a value somewhere, and every rule is kept.
-func story(n int) []world.Message {
-	a := world.NumberedActor(n)
+func story(n int) []fixture.Message {
+	a := fixture.NumberedActor(n)
 	now := events.At(time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC))
-	hash := func(s string) *events.Hash { h := world.Hash(s); return &h }
-	said := []world.Message{}
+	hash := func(s string) *events.Hash { h := fixture.Hash(s); return &h }
+	said := []fixture.Message{}
 	say := func(data ...events.Data) { said = append(said, a.Say(data...)) }
 
-	session, key, spent, ended := world.UUID(), world.UUID(), world.UUID(), world.UUID()
-	say(&events.OwnerRegistered{UserID: world.UUID()}, &events.SessionIssued{SessionID: world.UUID(), Audience: events.AudienceCore, ExpiresAt: now})
+	session, key, spent, ended := fixture.UUID(), fixture.UUID(), fixture.UUID(), fixture.UUID()
+	say(&events.OwnerRegistered{UserID: fixture.UUID()}, &events.SessionIssued{SessionID: fixture.UUID(), Audience: events.AudienceCore, ExpiresAt: now})
 	say(&events.SessionIssued{SessionID: session, Audience: events.AudienceExtension, TokenHash: hash(session), ExpiresAt: now})
-	say(&events.ApiKeyCreated{KeyID: key, KeyHash: world.Hash(key), Prefix: "svc_1234", Label: "a\x00label"})
+	say(&events.ApiKeyCreated{KeyID: key, KeyHash: fixture.Hash(key), Prefix: "svc_1234", Label: "a\x00label"})
 	say(&events.ApiKeyUsed{KeyID: key})
 	say(&events.ApiKeyRevoked{KeyID: key})
-	say(&events.GrantMinted{GrantID: spent, Kind: events.GrantDrop, TokenHash: world.Hash(spent), ExpiresAt: now, MaxUses: 1})
+	say(&events.GrantMinted{GrantID: spent, Kind: events.GrantDrop, TokenHash: fixture.Hash(spent), ExpiresAt: now, MaxUses: 1})
 	say(&events.GrantConsumed{GrantID: spent, Kind: events.GrantDrop, Use: 1, Remaining: 0}, a.Memory(`{"dropped":true}`))
-	say(&events.GrantMinted{GrantID: ended, Kind: events.GrantCase, TokenHash: world.Hash(ended), ExpiresAt: now, MaxUses: 3})
+	say(&events.GrantMinted{GrantID: ended, Kind: events.GrantCase, TokenHash: fixture.Hash(ended), ExpiresAt: now, MaxUses: 3})
 	say(&events.GrantConsumed{GrantID: ended, Kind: events.GrantCase, Use: 1, Remaining: 2})
-	next := world.UUID()
+	next := fixture.UUID()
 	say(&events.GrantRevoked{GrantID: ended, Kind: events.GrantCase, Reason: events.Superseded},
-		&events.GrantMinted{GrantID: next, Kind: events.GrantCase, TokenHash: world.Hash(next), ExpiresAt: now, MaxUses: 3})
+		&events.GrantMinted{GrantID: next, Kind: events.GrantCase, TokenHash: fixture.Hash(next), ExpiresAt: now, MaxUses: 3})
 	say(&events.SessionRevoked{SessionID: session})
 
 	var leaves []events.Hash
-	leaves = append(leaves, world.LeafHash(a.Owner, 0))
+	leaves = append(leaves, fixture.LeafHash(a.Owner, 0))
 	for i := 1; i < storyLeaves; i++ {
 		m := a.Memory(fmt.Sprintf(`{"n":%d}`, i))
 		m.IdempotencyKeyHash = hash(fmt.Sprint("key", i))
@@ -59,7 +59,7 @@ func story(n int) []world.Message {
 		say(m)
 	}
 	commit := func(size uint64, confirm bool) {
-		id, root := world.UUID(), tree.RootOf(leaves[:size])
+		id, root := fixture.UUID(), tree.RootOf(leaves[:size])
 		say(&events.BatchCut{BatchID: id, FromSize: 0, Size: size, Root: root})
 		first := &events.BatchSubmitted{BatchID: id, Size: size, Root: root, Signature: "first" + id, Blockhash: "hash", LastValidBlockHeight: 7, Transaction: []byte("tx")}
 		say(first)
@@ -79,16 +79,16 @@ func story(n int) []world.Message {
 }
 
 // projected is a log and the read models that a projector made of it.
-func projected(t testing.TB, messages ...world.Message) (*pgxpool.Pool, *world.Log) {
+func projected(t testing.TB, messages ...fixture.Message) (*pgxpool.Pool, *fixture.Log) {
 	t.Helper()
-	_, pool := world.Database(t)
-	log := world.NewLog(t)
+	_, pool := fixture.Database(t)
+	log := fixture.NewLog(t)
 	log.Publish(t, messages...)
 	r, err := projector.New(projector.Config{Projections: readmodel.All(), Pool: pool, Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
-	stop := world.Running(t, r.Run)
+	stop := fixture.Running(t, r.Run)
 	f, err := fence.New(pool, log, fence.Options{Timeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
@@ -122,7 +122,7 @@ func verify(t *testing.T, cfg audit.Config) ([]audit.Finding, audit.Summary) {
 func TestWhatIsGoodIsFoundGood(t *testing.T) {
 	t.Parallel()
 	pool, log := projected(t, slices.Concat(story(1), story(2))...)
-	for _, owner := range []events.Owner{"", world.NumberedActor(2).Owner} {
+	for _, owner := range []events.Owner{"", fixture.NumberedActor(2).Owner} {
 		found, summary := verify(t, audit.Config{Log: log.Replayed(), Pool: pool, Owner: owner})
 		if len(found) != 0 {
 			t.Errorf("found %v", found)
@@ -160,13 +160,13 @@ func (l *readers) Read(ctx context.Context, cfg eventlog.ReadConfig, yield func(
 // does not know.
 func TestOneReadNamesWhoIsDamaged(t *testing.T) {
 	t.Parallel()
-	actors := make([]*world.Actor, 4)
+	actors := make([]*fixture.Actor, 4)
 	for i := range actors {
-		actors[i] = world.NumberedActor(i)
+		actors[i] = fixture.NumberedActor(i)
 	}
-	slices.SortFunc(actors, func(a, b *world.Actor) int { return strings.Compare(string(a.Owner), string(b.Owner)) })
+	slices.SortFunc(actors, func(a, b *fixture.Actor) int { return strings.Compare(string(a.Owner), string(b.Owner)) })
 	stranger, hurt := actors[1].Owner, actors[2].Owner
-	var messages []world.Message
+	var messages []fixture.Message
 	for range 600 {
 		messages = append(messages, actors[0].Write(`{}`), actors[2].Write(`{}`), actors[3].Write(`{}`))
 	}

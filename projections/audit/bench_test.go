@@ -14,7 +14,7 @@ import (
 
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/projections/audit"
-	"github.com/memory-ledger/ledger/projections/internal/world"
+	"github.com/memory-ledger/ledger/projections/internal/fixture"
 	"github.com/memory-ledger/ledger/projections/rebuild"
 	"github.com/memory-ledger/ledger/projections/schema"
 )
@@ -31,9 +31,9 @@ func BenchmarkRebuildAndVerify(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	log := world.NewLog(b)
+	log := fixture.NewLog(b)
 	fillLog(b, log, n)
-	pool := world.Pool(b, world.RunDatabase(b), schema.Live)
+	pool := fixture.Pool(b, fixture.RunDatabase(b), schema.Live)
 	var rebuilding, verifying, copying time.Duration
 	var most uint64
 	rebuilt := func() {
@@ -69,7 +69,7 @@ func BenchmarkRebuildAndVerify(b *testing.B) {
 
 // replayed is the log as a local run's tools read it, or with LOG_READ=direct as those
 // that may not make consumers.
-func replayed(log *world.Log) rebuild.Log {
+func replayed(log *fixture.Log) rebuild.Log {
 	stream := log.Log.(*eventlog.JetStream)
 	if os.Getenv("LOG_READ") == "direct" {
 		return stream.Direct()
@@ -77,16 +77,16 @@ func replayed(log *world.Log) rebuild.Log {
 	return stream.Bulk()
 }
 
-func fillLog(b *testing.B, log *world.Log, n int) {
+func fillLog(b *testing.B, log *fixture.Log, n int) {
 	b.Helper()
-	actors := make([]*world.Actor, 1000)
+	actors := make([]*fixture.Actor, 1000)
 	for i := range actors {
-		actors[i] = world.NumberedActor(i)
+		actors[i] = fixture.NumberedActor(i)
 	}
 	chance := rand.New(rand.NewPCG(1, 2))
 	ciphertext := rand.NewChaCha8([32]byte{3}) // which can't be compressed
 	for done := 0; done < n; {
-		var messages []world.Message
+		var messages []fixture.Message
 		for ; len(messages) < 1000 && done < n; done++ {
 			a := actors[chance.IntN(len(actors))]
 			m := a.Memory(`{"source":"bench","tags":["one","two"],"title":"a memory among many"}`)

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/memory-ledger/ledger/events"
-	"github.com/memory-ledger/ledger/events/partition"
 )
 
 // accountsAtOnce is how many accounts are asked for in one request.
@@ -109,7 +108,7 @@ func (a *auditor) checkAccount(ctx context.Context, o *owner, c *Commitment) err
 		a.fold.judge(o.name, onchain, root)
 		return nil
 	}
-	through := a.at.At(partition.Of(o.name))
+	through := a.at.At(events.PartitionOf(o.name))
 	if c.Size > o.leaves() {
 		head, err := a.cfg.Log.Head(ctx)
 		if err != nil {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/projections/audit"
-	"github.com/memory-ledger/ledger/projections/internal/world"
+	"github.com/memory-ledger/ledger/projections/internal/fixture"
 	"github.com/memory-ledger/ledger/projections/readmodel"
 )
 
@@ -64,7 +64,7 @@ func TestEveryFlippedBitIsFound(t *testing.T) {
 	}
 	t.Parallel()
 	// Of the first two the newest message brought a leaf, which their rows leave out.
-	third := world.NumberedActor(3).Say(&events.OwnerRegistered{UserID: world.UUID()})
+	third := fixture.NumberedActor(3).Say(&events.OwnerRegistered{UserID: fixture.UUID()})
 	pool, log := projected(t, append(slices.Concat(story(1), story(2)), third)...)
 	for _, c := range columns(t, pool) {
 		change := flips[c.kind]
@@ -124,7 +124,7 @@ func TestRowsTakenAndAddedAreFound(t *testing.T) {
 	}
 	t.Parallel()
 	pool, log := projected(t, story(1)...)
-	stranger := world.NumberedActor(77).Owner
+	stranger := fixture.NumberedActor(77).Owner
 	for _, c := range []struct{ table, change, detail string }{
 		{"memories", `DELETE FROM memories WHERE leaf_index = 280`, "missing"},
 		{"memories", `DELETE FROM memories`, "missing"},

@@ -1,16 +1,17 @@
 package audit_test
 
 import (
+	"github.com/memory-ledger/ledger/events"
+
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/memory-ledger/ledger/events/partition"
 	"github.com/memory-ledger/ledger/projections/audit"
 	"github.com/memory-ledger/ledger/projections/fence"
-	"github.com/memory-ledger/ledger/projections/internal/world"
+	"github.com/memory-ledger/ledger/projections/internal/fixture"
 	"github.com/memory-ledger/ledger/projections/projector"
 	"github.com/memory-ledger/ledger/projections/readmodel"
 )
@@ -20,28 +21,28 @@ import (
 // in either.
 func TestOneHalfStandsStill(t *testing.T) {
 	t.Parallel()
-	_, pool := world.Database(t)
-	log := world.NewLog(t)
-	start := func(run partition.Run) (stop func() error) {
+	_, pool := fixture.Database(t)
+	log := fixture.NewLog(t)
+	start := func(run events.Partitions) (stop func() error) {
 		t.Helper()
-		r, err := projector.New(projector.Config{Projections: readmodel.All(), Pool: pool, Log: log, Partitions: run, Logger: world.Quiet()})
+		r, err := projector.New(projector.Config{Projections: readmodel.All(), Pool: pool, Log: log, Partitions: run, Logger: fixture.Quiet()})
 		if err != nil {
 			t.Fatal(err)
 		}
-		return world.Running(t, r.Run)
+		return fixture.Running(t, r.Run)
 	}
-	lower, upper := partition.Run{First: 0, End: 128}, partition.Run{First: 128, End: 256}
-	storyOf := func(run partition.Run, after int) int {
+	lower, upper := events.Partitions{First: 0, End: 128}, events.Partitions{First: 128, End: 256}
+	storyOf := func(run events.Partitions, after int) int {
 		for n := after + 1; ; n++ {
-			if run.Has(partition.Of(world.NumberedActor(n).Owner)) {
+			if run.Has(events.PartitionOf(fixture.NumberedActor(n).Owner)) {
 				return n
 			}
 		}
 	}
 	first := [2]int{storyOf(lower, 0), storyOf(upper, 0)}
 	late := storyOf(upper, first[1])
-	writer := world.NumberedActor(storyOf(upper, late)) // before and after
-	writes := func(n int) (said []world.Message) {
+	writer := fixture.NumberedActor(storyOf(upper, late)) // before and after
+	writes := func(n int) (said []fixture.Message) {
 		for range n {
 			said = append(said, writer.Write(`{}`))
 		}
@@ -67,7 +68,7 @@ func TestOneHalfStandsStill(t *testing.T) {
 		t.Fatal(err)
 	}
 	var stood projector.Checkpoint
-	world.Eventually(t, 30*time.Second, func() error {
+	fixture.Eventually(t, 30*time.Second, func() error {
 		if stood, err = projector.ReadCheckpoint(t.Context(), pool); err == nil && stood.At(0) != head {
 			err = fmt.Errorf("at %s of %d", stood, head)
 		}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
-	"github.com/memory-ledger/ledger/events/partition"
 )
 
 // message is one message of the log, taken apart. bad says what was wrong with
@@ -146,7 +145,7 @@ func (m *message) check() error {
 // message folds one message.
 func (f *fold) message(ctx context.Context, m *message) error {
 	f.passed(m)
-	if p, ok := partition.In(m.record.Subject); ok && m.record.Seq > f.at.At(p) {
+	if p, ok := events.PartitionIn(m.record.Subject); ok && m.record.Seq > f.at.At(p) {
 		return nil // the read models are not that far with its owner
 	}
 	s := &f.report.summary

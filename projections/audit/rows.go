@@ -156,7 +156,7 @@ func (a *auditor) compareCheckpoint(db *snapshot) {
 			got = stamp(m.Stored)
 		}
 		if m.Seq > 0 && want != got {
-			a.report.add(Finding{Check: CheckReadRow, Seq: m.Seq, Table: "checkpoint", Row: m.Run.String(), Column: "stored_at", Detail: differs(want, strings.TrimPrefix(got, "\x00"))})
+			a.report.add(Finding{Check: CheckReadRow, Seq: m.Seq, Table: "checkpoint", Row: m.Partitions.String(), Column: "stored_at", Detail: differs(want, strings.TrimPrefix(got, "\x00"))})
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/events/leaf"
 	"github.com/memory-ledger/ledger/projections/audit"
-	"github.com/memory-ledger/ledger/projections/internal/world"
+	"github.com/memory-ledger/ledger/projections/internal/fixture"
 	"github.com/memory-ledger/ledger/projections/tree"
 )
 
@@ -35,11 +35,11 @@ func plainKeys(context.Context, events.Owner) (audit.Key, error) { return plainK
 
 // genuine is an owner's log whose leaves are true: sign-in, ten memories, a
 // batch over eight of them, two memories more.
-func genuine(t *testing.T, n int) (said []world.Message, leaves []events.Hash) {
+func genuine(t *testing.T, n int) (said []fixture.Message, leaves []events.Hash) {
 	t.Helper()
-	a := world.NumberedActor(n)
-	said = append(said, a.Say(&events.OwnerRegistered{UserID: world.UUID()},
-		&events.SessionIssued{SessionID: world.UUID(), Audience: events.AudienceCore, ExpiresAt: events.At(time.Now())}))
+	a := fixture.NumberedActor(n)
+	said = append(said, a.Say(&events.OwnerRegistered{UserID: fixture.UUID()},
+		&events.SessionIssued{SessionID: fixture.UUID(), Audience: events.AudienceCore, ExpiresAt: events.At(time.Now())}))
 	write := func(i int) {
 		m := a.Memory(`{"a":1}`)
 		content := fmt.Sprint("memory ", i)
@@ -61,7 +61,7 @@ func genuine(t *testing.T, n int) (said []world.Message, leaves []events.Hash) {
 	for i := range 10 {
 		write(i)
 	}
-	id, root := world.UUID(), tree.RootOf(leaves[:8])
+	id, root := fixture.UUID(), tree.RootOf(leaves[:8])
 	said = append(said, a.Say(&events.BatchCut{BatchID: id, Size: 8, Root: root}),
 		a.Say(&events.BatchSubmitted{BatchID: id, Size: 8, Root: root, Signature: id, Blockhash: "b", Transaction: []byte("t")}),
 		a.Say(&events.BatchConfirmed{BatchID: id, Size: 8, Root: root, Signature: id, Slot: 1, Cluster: "c", ProgramID: "p", Account: "a"}))
@@ -92,7 +92,7 @@ func (c chain) Commitments(_ context.Context, owners []events.Owner) ([]*audit.C
 // raw is a message as bytes, to be tampered with.
 type raw struct{ subject, payload string }
 
-func raws(t *testing.T, said []world.Message) []raw {
+func raws(t *testing.T, said []fixture.Message) []raw {
 	t.Helper()
 	all := make([]raw, len(said))
 	for i, m := range said {
@@ -102,9 +102,9 @@ func raws(t *testing.T, said []world.Message) []raw {
 }
 
 // forged is a fresh log of such messages.
-func forged(t *testing.T, messages []raw) *world.Log {
+func forged(t *testing.T, messages []raw) *fixture.Log {
 	t.Helper()
-	log := world.NewLog(t)
+	log := fixture.NewLog(t)
 	for _, m := range messages {
 		log.PublishRaw(t, m.subject, []byte(m.payload))
 	}
@@ -120,7 +120,7 @@ func replace(m raw, old, with string) raw {
 func TestTamperedLogs(t *testing.T) {
 	t.Parallel()
 	said, leaves := genuine(t, 1)
-	owner, other := world.NumberedActor(1).Owner, world.NumberedActor(2).Owner
+	owner, other := fixture.NumberedActor(1).Owner, fixture.NumberedActor(2).Owner
 	good := raws(t, said)
 	committed := chain{owner: onchain(12, leaves)}
 	const nobody, anybody, keys, chained = "", "log", "keys", "chain"
@@ -134,9 +134,9 @@ func TestTamperedLogs(t *testing.T) {
 		"the first message taken out":      {func(m []raw) []raw { return m[1:] }, anybody, audit.CheckVersion},
 		"two messages swapped":             {func(m []raw) []raw { m[4], m[5] = m[5], m[4]; return m }, anybody, audit.CheckVersion},
 		"a message twice":                  {func(m []raw) []raw { return slices.Insert(m, 5, m[4]) }, anybody, audit.CheckUnique},
-		"a leaf hash altered":              {func(m []raw) []raw { m[2] = replace(m[2], leaves[1].String(), world.Hash("x").String()); return m }, anybody, audit.CheckBatch},
-		"a leaf hash altered, not batched": {func(m []raw) []raw { m[10] = replace(m[10], leaves[9].String(), world.Hash("x").String()); return m }, keys, audit.CheckLeaf},
-		"the same, without keys":           {func(m []raw) []raw { m[10] = replace(m[10], leaves[9].String(), world.Hash("x").String()); return m }, chained, audit.CheckOnchain},
+		"a leaf hash altered":              {func(m []raw) []raw { m[2] = replace(m[2], leaves[1].String(), fixture.Hash("x").String()); return m }, anybody, audit.CheckBatch},
+		"a leaf hash altered, not batched": {func(m []raw) []raw { m[10] = replace(m[10], leaves[9].String(), fixture.Hash("x").String()); return m }, keys, audit.CheckLeaf},
+		"the same, without keys":           {func(m []raw) []raw { m[10] = replace(m[10], leaves[9].String(), fixture.Hash("x").String()); return m }, chained, audit.CheckOnchain},
 		"content altered": {func(m []raw) []raw {
 			m[3] = replace(m[3], `"sealed":"c2VhbGVk`, `"sealed":"c2VhbGVl`)
 			return m
@@ -144,14 +144,14 @@ func TestTamperedLogs(t *testing.T) {
 		"metadata altered":       {func(m []raw) []raw { m[3] = replace(m[3], `{"a":1}`, `{"a":2}`); return m }, keys, audit.CheckLeaf},
 		"metadata not canonical": {func(m []raw) []raw { m[3] = replace(m[3], `{"a":1}`, `{"a": 1}`); return m }, keys, audit.CheckLeaf},
 		"a root altered": {func(m []raw) []raw {
-			m[11] = replace(m[11], tree.RootOf(leaves[:8]).String(), world.Hash("x").String())
+			m[11] = replace(m[11], tree.RootOf(leaves[:8]).String(), fixture.Hash("x").String())
 			return m
 		}, anybody, audit.CheckBatch},
 		"a message moved to another": {func(m []raw) []raw {
 			m[4].subject = strings.Replace(m[4].subject, string(owner), string(other), 1)
 			return m
 		}, anybody, audit.CheckDecode},
-		"a message moved to another's place": {func(m []raw) []raw { m[4].subject = world.NumberedActor(2).Write(`{}`).Subject(); return m }, anybody, audit.CheckDecode},
+		"a message moved to another's place": {func(m []raw) []raw { m[4].subject = fixture.NumberedActor(2).Write(`{}`).Subject(); return m }, anybody, audit.CheckDecode},
 		"a message moved to the other family": {func(m []raw) []raw {
 			m[4].subject = events.Subject{Family: events.FamilyChain, Owner: owner, Kind: events.KindMemory}.String()
 			return m
@@ -200,17 +200,17 @@ func TestBrokenRulesAreFound(t *testing.T) {
 	at := func(d time.Duration) events.Timestamp {
 		return events.At(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC).Add(d))
 	}
-	id, second := world.UUID(), world.UUID()
+	id, second := fixture.UUID(), fixture.UUID()
 	mint := func(id string, uses int, expires events.Timestamp) events.Data {
-		return &events.GrantMinted{GrantID: id, Kind: events.GrantCase, TokenHash: world.Hash(id), ExpiresAt: expires, MaxUses: uses}
+		return &events.GrantMinted{GrantID: id, Kind: events.GrantCase, TokenHash: fixture.Hash(id), ExpiresAt: expires, MaxUses: uses}
 	}
 	use := func(use, left int) events.Data {
 		return &events.GrantConsumed{GrantID: id, Kind: events.GrantCase, Use: use, Remaining: left}
 	}
 	revoke := &events.GrantRevoked{GrantID: id, Kind: events.GrantCase, Reason: events.RevokedByOwner}
-	key := &events.ApiKeyCreated{KeyID: id, KeyHash: world.Hash(id), Prefix: "svc_", Label: "l"}
+	key := &events.ApiKeyCreated{KeyID: id, KeyHash: fixture.Hash(id), Prefix: "svc_", Label: "l"}
 	hour := at(time.Hour)
-	same := world.Hash("key")
+	same := fixture.Hash("key")
 	for name, c := range map[string]struct {
 		said  []events.Data // one message each
 		check audit.Check   // empty: good
@@ -245,8 +245,8 @@ func TestBrokenRulesAreFound(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			a := world.NewActor()
-			log := world.NewLog(t)
+			a := fixture.NewActor()
+			log := fixture.NewLog(t)
 			for _, data := range c.said {
 				log.Publish(t, a.Say(data))
 			}
@@ -261,9 +261,9 @@ func TestBrokenRulesAreFound(t *testing.T) {
 // A message is found out that was stored as another command's.
 func TestAMessageOfAnotherCommandIsFound(t *testing.T) {
 	t.Parallel()
-	log, a := world.NewLog(t), world.NewActor()
+	log, a := fixture.NewLog(t), fixture.NewActor()
 	m := a.Write(`{}`)
-	_, err := eventlog.AppendAndWait(t.Context(), log, eventlog.Append{Family: m.Family, Owner: a.Owner, Kind: m.Kind, CommandID: world.UUID(), Payload: m.Payload(t)})
+	_, err := eventlog.AppendAndWait(t.Context(), log, eventlog.Append{Family: m.Family, Owner: a.Owner, Kind: m.Kind, CommandID: fixture.UUID(), Payload: m.Payload(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -275,7 +275,7 @@ func TestAMessageOfAnotherCommandIsFound(t *testing.T) {
 func TestTheChainIsCompared(t *testing.T) {
 	t.Parallel()
 	said, leaves := genuine(t, 1)
-	owner := world.NumberedActor(1).Owner
+	owner := fixture.NumberedActor(1).Owner
 	log := forged(t, raws(t, said))
 	for name, c := range map[string]struct {
 		account *audit.Commitment
@@ -293,7 +293,7 @@ func TestTheChainIsCompared(t *testing.T) {
 			t.Errorf("%s: found %v, %+v", name, found, summary)
 		}
 	}
-	gone := world.NumberedActor(9).Owner
+	gone := fixture.NumberedActor(9).Owner
 	if found, _ := verify(t, audit.Config{Log: log.Replayed(), Owner: gone, Chain: chain{gone: {Size: 3}}}); len(found) != 1 || found[0].Owner != gone {
 		t.Errorf("an owner taken out whole: %v", found)
 	}
@@ -319,8 +319,8 @@ func TestWhatMakesAnAuditIncomplete(t *testing.T) {
 		"no keys":            {audit.Config{}, ""},
 		"forgotten":          {audit.Config{Keys: keys(audit.ErrNoKey)}, ""},
 		"another master key": {audit.Config{Keys: keys(&audit.Unopened{Why: "another master key"})}, "12 leaves against their content: another master key"},
-		"an owner":           {audit.Config{Owner: world.NumberedActor(1).Owner}, ""},
-		"another owner":      {audit.Config{Owner: world.NumberedActor(2).Owner}, "no such owner"},
+		"an owner":           {audit.Config{Owner: fixture.NumberedActor(1).Owner}, ""},
+		"another owner":      {audit.Config{Owner: fixture.NumberedActor(2).Owner}, "no such owner"},
 	} {
 		c.cfg.Log = log.Replayed()
 		found, summary := verify(t, c.cfg)
@@ -336,7 +336,7 @@ func TestWhatMakesAnAuditIncomplete(t *testing.T) {
 func TestFalseConfirmationsAreFound(t *testing.T) {
 	t.Parallel()
 	said, leaves := genuine(t, 1)
-	owner := world.NumberedActor(1).Owner
+	owner := fixture.NumberedActor(1).Owner
 	good := raws(t, said)
 	const confirmed = 13
 	account := chain{owner: {Size: 8, Root: tree.RootOf(leaves[:8]), Slot: 1, Cluster: "c", ProgramID: "p", Account: "a"}}

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/memory-ledger/ledger/projections/fence"
-	"github.com/memory-ledger/ledger/projections/internal/world"
+	"github.com/memory-ledger/ledger/projections/internal/fixture"
 	"github.com/memory-ledger/ledger/projections/projector"
 	"github.com/memory-ledger/ledger/projections/readmodel"
 )
@@ -13,19 +13,19 @@ import (
 // BenchmarkAppendThenWait is the price of reading one's own write: an append,
 // then a wait until it is projected.
 func BenchmarkAppendThenWait(b *testing.B) {
-	_, pool := world.Database(b)
-	log := world.NewLog(b)
-	r, err := projector.New(projector.Config{Projections: readmodel.All(), Pool: pool, Log: log, Logger: world.Quiet()})
+	_, pool := fixture.Database(b)
+	log := fixture.NewLog(b)
+	r, err := projector.New(projector.Config{Projections: readmodel.All(), Pool: pool, Log: log, Logger: fixture.Quiet()})
 	if err != nil {
 		b.Fatal(err)
 	}
-	world.Running(b, r.Run)
+	fixture.Running(b, r.Run)
 	f, err := fence.New(pool, log, fence.Options{})
 	if err != nil {
 		b.Fatal(err)
 	}
-	world.Running(b, f.Run)
-	a := world.NewActor()
+	fixture.Running(b, f.Run)
+	a := fixture.NewActor()
 	_, seq := a.AppendMemory(b, log, `{}`)
 	if err := f.Wait(context.Background(), seq); err != nil {
 		b.Fatal(err)

@@ -13,7 +13,6 @@ import (
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
-	"github.com/memory-ledger/ledger/events/partition"
 	"github.com/memory-ledger/ledger/events/tracing"
 	"github.com/memory-ledger/ledger/projections/projector"
 	"github.com/memory-ledger/ledger/projections/schema"
@@ -152,7 +151,7 @@ func (f *Fence) WaitOwnerHead(ctx context.Context, owner events.Owner) (Head, er
 	if f.opts.Heads != nil {
 		if seq, known := f.opts.Heads.Newest(owner); known {
 			h.Seq = seq
-			return h, f.wait(ctx, goal{partition.Of(owner), seq})
+			return h, f.wait(ctx, goal{events.PartitionOf(owner), seq})
 		}
 	}
 	// Mostly the read models hold the whole log, and one question, shared by
@@ -171,7 +170,7 @@ func (f *Fence) WaitOwnerHead(ctx context.Context, owner events.Owner) (Head, er
 	if err != nil {
 		return Head{}, fmt.Errorf("fence: %w", err)
 	}
-	return h, f.wait(ctx, goal{partition.Of(owner), seq})
+	return h, f.wait(ctx, goal{events.PartitionOf(owner), seq})
 }
 
 // newest asks for the log's newest sequence, which can't be behind what the read

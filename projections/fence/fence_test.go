@@ -15,11 +15,10 @@ import (
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
-	"github.com/memory-ledger/ledger/events/partition"
 	"github.com/memory-ledger/ledger/infra/localpostgres"
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
 	"github.com/memory-ledger/ledger/projections/fence"
-	"github.com/memory-ledger/ledger/projections/internal/world"
+	"github.com/memory-ledger/ledger/projections/internal/fixture"
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
@@ -56,7 +55,7 @@ func (h *heads) OwnerTail(context.Context, events.Family, events.Owner, uint64, 
 
 func newFence(t testing.TB, pool *pgxpool.Pool, log eventlog.Reader, change ...func(*fence.Options)) *fence.Fence {
 	t.Helper()
-	options := fence.Options{Logger: world.Quiet(), Timeout: 20 * time.Second}
+	options := fence.Options{Logger: fixture.Quiet(), Timeout: 20 * time.Second}
 	for _, c := range change {
 		c(&options)
 	}
@@ -70,10 +69,10 @@ func newFence(t testing.TB, pool *pgxpool.Pool, log eventlog.Reader, change ...f
 // advance moves the checkpoint as a projector of all partitions would.
 func advance(t testing.TB, pool *pgxpool.Pool, from, to uint64) {
 	t.Helper()
-	advanceRun(t, pool, partition.All, from, to)
+	advanceRun(t, pool, events.AllPartitions, from, to)
 }
 
-func advanceRun(t testing.TB, pool *pgxpool.Pool, run partition.Run, from, to uint64) {
+func advanceRun(t testing.TB, pool *pgxpool.Pool, run events.Partitions, from, to uint64) {
 	t.Helper()
 	if _, err := pool.Exec(context.Background(), `SELECT advance_checkpoint((SELECT generation FROM checkpoint LIMIT 1), $1, $2, $3, $4, now())`,
 		run.First, run.End-1, from, to); err != nil {
@@ -84,7 +83,7 @@ func advanceRun(t testing.TB, pool *pgxpool.Pool, run partition.Run, from, to ui
 // knows waits until the fence knows a position.
 func knows(t testing.TB, f *fence.Fence, position uint64) {
 	t.Helper()
-	world.Eventually(t, 20*time.Second, func() error {
+	fixture.Eventually(t, 20*time.Second, func() error {
 		if got := f.Position(); got != position {
 			return fmt.Errorf("fence is at %d, want %d", got, position)
 		}
@@ -97,13 +96,13 @@ func TestAWaitEndsWhenThePositionIsReached(t *testing.T) {
 	for _, listening := range []bool{true, false} {
 		t.Run(fmt.Sprintf("listening %v", listening), func(t *testing.T) {
 			t.Parallel()
-			_, pool := world.Database(t)
+			_, pool := fixture.Database(t)
 			log := &heads{head: 7, owner: map[events.Family]uint64{events.FamilyLedger: 5, events.FamilyChain: 6}}
 			f := newFence(t, pool, log)
 			if listening {
-				world.Running(t, f.Run)
+				fixture.Running(t, f.Run)
 			}
-			owner := world.NewActor().Owner
+			owner := fixture.NewActor().Owner
 			waits := []struct {
 				until uint64
 				wait  func() error
@@ -147,17 +146,17 @@ func TestAWaitThatTakesTooLong(t *testing.T) {
 		t.Skip("slow: make verify runs it")
 	}
 	t.Parallel()
-	_, pool := world.Database(t)
+	_, pool := fixture.Database(t)
 	for _, listening := range []bool{true, false} {
 		log := &heads{head: 1, owner: map[events.Family]uint64{events.FamilyLedger: 1}}
 		f := newFence(t, pool, log, func(o *fence.Options) { o.Timeout = 50 * time.Millisecond })
 		if listening {
-			world.Running(t, f.Run)
+			fixture.Running(t, f.Run)
 		}
 		// The fence's own deadline, and an earlier one of the caller.
 		for name, wait := range map[string]func() error{
 			"all": func() error { return f.WaitAll(t.Context()) }, "a sequence": func() error { return f.Wait(t.Context(), 1) },
-			"an owner": func() error { return f.WaitOwner(t.Context(), world.NewActor().Owner) },
+			"an owner": func() error { return f.WaitOwner(t.Context(), fixture.NewActor().Owner) },
 		} {
 			if err := wait(); !errors.Is(err, fence.ErrBehind) {
 				t.Errorf("the fence's deadline for %s: %v", name, err)
@@ -172,7 +171,7 @@ func TestAWaitThatTakesTooLong(t *testing.T) {
 		ctx, cancel = context.WithCancel(t.Context())
 		patient := newFence(t, pool, &heads{head: 1}, func(o *fence.Options) { o.Timeout, o.OnWait = time.Minute, func(uint64) { cancel() } })
 		if listening {
-			world.Running(t, patient.Run)
+			fixture.Running(t, patient.Run)
 		}
 		if err := patient.Wait(ctx, 1); !errors.Is(err, context.Canceled) || errors.Is(err, fence.ErrBehind) {
 			t.Errorf("a caller that left: %v", err)
@@ -182,10 +181,10 @@ func TestAWaitThatTakesTooLong(t *testing.T) {
 
 func TestALogThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
-	_, pool := world.Database(t)
+	_, pool := fixture.Database(t)
 	f := newFence(t, pool, &heads{err: fmt.Errorf("down: %w", eventlog.ErrUnavailable)})
 	for name, err := range map[string]error{
-		"all": f.WaitAll(t.Context()), "owner": f.WaitOwner(t.Context(), world.NewActor().Owner),
+		"all": f.WaitAll(t.Context()), "owner": f.WaitOwner(t.Context(), fixture.NewActor().Owner),
 	} {
 		if !errors.Is(err, eventlog.ErrUnavailable) {
 			t.Errorf("%s: %v", name, err)
@@ -197,10 +196,10 @@ func TestALogThatDoesNotAnswer(t *testing.T) {
 // in the place of the one that was.
 func TestACheckpointThatGoesBackIsNoticed(t *testing.T) {
 	t.Parallel()
-	url, pool := world.Database(t)
+	url, pool := fixture.Database(t)
 	registry := prometheus.NewPedanticRegistry()
 	f := newFence(t, pool, &heads{}, func(o *fence.Options) { o.Poll, o.Registerer = 20*time.Millisecond, registry })
-	world.Running(t, f.Run)
+	fixture.Running(t, f.Run)
 	advance(t, pool, 0, 100)
 	knows(t, f, 100)
 
@@ -217,7 +216,7 @@ func TestACheckpointThatGoesBackIsNoticed(t *testing.T) {
 
 	// A rebuild swaps schemas. The new one is further on, and a position that
 	// the old projector still announces is not believed.
-	next := world.Pool(t, url, "next")
+	next := fixture.Pool(t, url, "next")
 	advance(t, next, 0, 97)
 	if _, err := pool.Exec(t.Context(), `ALTER SCHEMA ledger RENAME TO old; ALTER SCHEMA next RENAME TO ledger`); err != nil {
 		t.Fatal(err)
@@ -248,16 +247,16 @@ func TestACheckpointThatGoesBackIsNoticed(t *testing.T) {
 // reader is told of the new ones.
 func TestAnExchangeIsInTheHead(t *testing.T) {
 	t.Parallel()
-	_, pool := world.Database(t)
+	_, pool := fixture.Database(t)
 	var f *fence.Fence
 	told := make(chan uint64, 1)
 	f = newFence(t, pool, &heads{head: 3}, func(o *fence.Options) {
 		o.Poll, o.OnExchange = 20*time.Millisecond, func() { told <- f.Tables() }
 	})
-	world.Running(t, f.Run)
+	fixture.Running(t, f.Run)
 	advance(t, pool, 0, 3)
 	knows(t, f, 3)
-	owner := world.NewActor().Owner
+	owner := fixture.NewActor().Owner
 	before, err := f.WaitOwnerHead(t.Context(), owner)
 	if err != nil || !before.Known() {
 		t.Fatal(before, err)
@@ -268,7 +267,7 @@ func TestAnExchangeIsInTheHead(t *testing.T) {
 	if at := <-told; at != before.Tables {
 		t.Errorf("told after readers were")
 	}
-	world.Eventually(t, 20*time.Second, func() error {
+	fixture.Eventually(t, 20*time.Second, func() error {
 		after, err := f.WaitOwnerHead(t.Context(), owner)
 		if err == nil && (after == before || after.Seq != before.Seq || !before.Before(after)) {
 			err = fmt.Errorf("%+v, then %+v", before, after)
@@ -280,14 +279,14 @@ func TestAnExchangeIsInTheHead(t *testing.T) {
 // TestAHeadIsOfTheTablesBeforeTheWait: of tables that came meanwhile it promises nothing.
 func TestAHeadIsOfTheTablesBeforeTheWait(t *testing.T) {
 	t.Parallel()
-	_, pool := world.Database(t)
+	_, pool := fixture.Database(t)
 	advance(t, pool, 0, 3)
 	waiting := make(chan struct{}, 2)
 	log := &heads{head: 5, owner: map[events.Family]uint64{events.FamilyLedger: 5}}
 	f := newFence(t, pool, log, func(o *fence.Options) { o.Poll, o.OnWait = 20*time.Millisecond, func(uint64) { waiting <- struct{}{} } })
-	world.Running(t, f.Run)
+	fixture.Running(t, f.Run)
 	knows(t, f, 3)
-	owner := world.NewActor().Owner
+	owner := fixture.NewActor().Owner
 	got := make(chan fence.Head, 2)
 	for _, wait := range []func() (fence.Head, error){
 		func() (fence.Head, error) { return f.WaitAllHead(t.Context()) },
@@ -305,7 +304,7 @@ func TestAHeadIsOfTheTablesBeforeTheWait(t *testing.T) {
 	if _, err := pool.Exec(t.Context(), `UPDATE checkpoint SET generation = gen_random_uuid()`); err != nil {
 		t.Fatal(err)
 	}
-	world.Eventually(t, 20*time.Second, func() error {
+	fixture.Eventually(t, 20*time.Second, func() error {
 		if f.Tables() == 0 {
 			return errors.New("the exchange is not noticed")
 		}
@@ -326,17 +325,17 @@ func TestReadModelsThatAreAheadOfTheLog(t *testing.T) {
 	for name, known := range map[string]bool{"a log that is asked": false, "a log that knows": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, pool := world.Database(t)
+			_, pool := fixture.Database(t)
 			advance(t, pool, 0, 7)
 			log := &knowing{heads: heads{head: 5}, known: known}
 			f := newFence(t, pool, log, func(o *fence.Options) { o.Poll = 20 * time.Millisecond })
-			world.Running(t, f.Run)
+			fixture.Running(t, f.Run)
 			knows(t, f, 7)
-			owner := world.NewActor().Owner
+			owner := fixture.NewActor().Owner
 			for _, wait := range []func(context.Context) error{
 				f.WaitAll, func(ctx context.Context) error { return f.WaitOwner(ctx, owner) },
 			} {
-				world.Eventually(t, 20*time.Second, func() error {
+				fixture.Eventually(t, 20*time.Second, func() error {
 					if err := wait(t.Context()); !errors.Is(err, fence.ErrLogShort) {
 						return fmt.Errorf("not refused: %v", err)
 					}
@@ -346,7 +345,7 @@ func TestReadModelsThatAreAheadOfTheLog(t *testing.T) {
 			log.mu.Lock()
 			log.head = 7
 			log.mu.Unlock()
-			world.Eventually(t, 20*time.Second, func() error { return errors.Join(f.WaitAll(t.Context()), f.WaitOwner(t.Context(), owner)) })
+			fixture.Eventually(t, 20*time.Second, func() error { return errors.Join(f.WaitAll(t.Context()), f.WaitOwner(t.Context(), owner)) })
 		})
 	}
 }
@@ -363,7 +362,7 @@ func TestOneHalfIsAheadOfTheLog(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, pool := world.Database(t)
+			_, pool := fixture.Database(t)
 			advance(t, pool, 0, 3)
 			do := func(sql string) {
 				t.Helper()
@@ -373,11 +372,11 @@ func TestOneHalfIsAheadOfTheLog(t *testing.T) {
 			}
 			do(c.before)
 			f := newFence(t, pool, &knowing{heads: heads{head: 5}, seq: 2, known: true}, func(o *fence.Options) { o.Poll = 20 * time.Millisecond })
-			world.Running(t, f.Run)
+			fixture.Running(t, f.Run)
 			knows(t, f, 3)
 			do(c.after)
 			owner := actorIn(lower).Owner
-			world.Eventually(t, 20*time.Second, func() error {
+			fixture.Eventually(t, 20*time.Second, func() error {
 				if err := f.WaitOwner(t.Context(), owner); !errors.Is(err, fence.ErrLogShort) {
 					return fmt.Errorf("not refused: %v", err)
 				}
@@ -403,11 +402,11 @@ func (o *overtaken) Head(ctx context.Context) (uint64, error) {
 // for its end proves nothing.
 func TestAnAnswerThatIsOvertakenIsNoShorterLog(t *testing.T) {
 	t.Parallel()
-	_, pool := world.Database(t)
+	_, pool := fixture.Database(t)
 	advance(t, pool, 0, 5)
 	log := &overtaken{heads: heads{head: 5}, meanwhile: func() {}}
 	f := newFence(t, pool, log)
-	world.Running(t, f.Run)
+	fixture.Running(t, f.Run)
 	knows(t, f, 5)
 	if err := f.WaitAll(t.Context()); err != nil {
 		t.Fatal(err)
@@ -426,10 +425,10 @@ func TestAnAnswerThatIsOvertakenIsNoShorterLog(t *testing.T) {
 // that it has.
 func TestRowsCutAnewAreReadAtOnce(t *testing.T) {
 	t.Parallel()
-	_, pool := world.Database(t)
+	_, pool := fixture.Database(t)
 	registry := prometheus.NewPedanticRegistry()
 	f := newFence(t, pool, &heads{}, func(o *fence.Options) { o.Poll, o.Registerer = time.Hour, registry })
-	world.Running(t, f.Run)
+	fixture.Running(t, f.Run)
 	advance(t, pool, 0, 3)
 	knows(t, f, 3)
 	for _, sql := range []string{
@@ -441,7 +440,7 @@ func TestRowsCutAnewAreReadAtOnce(t *testing.T) {
 		}
 	}
 	knows(t, f, 5)
-	if n := world.Metrics(t, registry)["ledger_fence_reconnects_total"]; n != 0 {
+	if n := fixture.Metrics(t, registry)["ledger_fence_reconnects_total"]; n != 0 {
 		t.Errorf("it connected again, %v times", n)
 	}
 }
@@ -450,13 +449,13 @@ func TestRowsCutAnewAreReadAtOnce(t *testing.T) {
 // measures it again.
 func TestALogThatGetsShorter(t *testing.T) {
 	t.Parallel()
-	_, pool := world.Database(t)
+	_, pool := fixture.Database(t)
 	advance(t, pool, 0, 7)
 	log := &knowing{heads: heads{head: 7}}
 	f := newFence(t, pool, log, func(o *fence.Options) { o.Poll = time.Hour })
-	world.Running(t, f.Run)
+	fixture.Running(t, f.Run)
 	knows(t, f, 7)
-	owner := world.NewActor().Owner
+	owner := fixture.NewActor().Owner
 	if err := errors.Join(f.WaitAll(t.Context()), f.WaitOwner(t.Context(), owner)); err != nil {
 		t.Fatal(err)
 	}
@@ -480,10 +479,10 @@ func TestAPositionIsNotBelievedWithoutAConnection(t *testing.T) {
 	t.Parallel()
 	cfg := localpostgres.Config{Dir: pgtest.Folder(t), NoSync: true}
 	server := pgtest.Start(t, cfg)
-	pool := world.Pool(t, server.URL(), schema.Live)
+	pool := fixture.Pool(t, server.URL(), schema.Live)
 	var lines syncBuffer
 	f := newFence(t, pool, &heads{head: 100}, func(o *fence.Options) { o.Logger = slog.New(slog.NewTextHandler(&lines, nil)) })
-	world.Running(t, f.Run)
+	fixture.Running(t, f.Run)
 	advance(t, pool, 0, 100)
 	knows(t, f, 100)
 	if err := f.Wait(t.Context(), 100); err != nil {
@@ -496,7 +495,7 @@ func TestAPositionIsNotBelievedWithoutAConnection(t *testing.T) {
 	// What was reached before is not taken for granted now.
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	world.Eventually(t, 10*time.Second, func() error {
+	fixture.Eventually(t, 10*time.Second, func() error {
 		if err := f.Wait(ctx, 100); !errors.Is(err, fence.ErrBehind) || !strings.Contains(err.Error(), "can't be reached") {
 			return fmt.Errorf("without a database: %v", err)
 		}
@@ -509,7 +508,7 @@ func TestAPositionIsNotBelievedWithoutAConnection(t *testing.T) {
 	if err := <-waited; err != nil {
 		t.Error(err)
 	}
-	world.Eventually(t, 20*time.Second, func() error {
+	fixture.Eventually(t, 20*time.Second, func() error {
 		if said := lines.String(); strings.Count(said, "not reached") < 1 || strings.Count(said, "reached again") != 1 {
 			return errors.New(said)
 		}
@@ -546,10 +545,10 @@ func (b *syncBuffer) String() string {
 
 func TestACutListenerLosesNobody(t *testing.T) {
 	t.Parallel()
-	_, pool := world.Database(t)
+	_, pool := fixture.Database(t)
 	registry := prometheus.NewPedanticRegistry()
 	f := newFence(t, pool, &heads{}, func(o *fence.Options) { o.Registerer = registry })
-	world.Running(t, f.Run)
+	fixture.Running(t, f.Run)
 	advance(t, pool, 0, 1)
 	knows(t, f, 1)
 	var waits sync.WaitGroup
@@ -570,7 +569,7 @@ func TestACutListenerLosesNobody(t *testing.T) {
 		advance(t, pool, position, position+1)
 	}
 	waits.Wait()
-	if values := world.Metrics(t, registry); values["ledger_fence_reconnects_total"] == 0 {
+	if values := fixture.Metrics(t, registry); values["ledger_fence_reconnects_total"] == 0 {
 		t.Errorf("it was cut off, and the metrics say %v", values)
 	}
 }
@@ -578,24 +577,24 @@ func TestACutListenerLosesNobody(t *testing.T) {
 // TestTheMetricsTellHowReadsFared: who passed, who waits, who waited and who gave up.
 func TestTheMetricsTellHowReadsFared(t *testing.T) {
 	t.Parallel()
-	_, pool := world.Database(t)
+	_, pool := fixture.Database(t)
 	registry := prometheus.NewPedanticRegistry()
 	log := &heads{head: 3, owner: map[events.Family]uint64{events.FamilyLedger: 3}}
 	waiting := make(chan struct{}, 1)
 	f := newFence(t, pool, log, func(o *fence.Options) { o.Registerer, o.OnWait = registry, func(uint64) { waiting <- struct{}{} } })
 	advance(t, pool, 0, 3)
-	world.Running(t, f.Run)
+	fixture.Running(t, f.Run)
 	knows(t, f, 3)
 	say := func(what string, want map[string]float64) {
 		t.Helper()
-		values := world.Metrics(t, registry)
+		values := fixture.Metrics(t, registry)
 		for name, n := range want {
 			if got, there := values["ledger_fence_"+name]; !there || got != n {
 				t.Errorf("%s: %s is %v, %v, want %v", what, name, got, there, n)
 			}
 		}
 	}
-	owner := world.NewActor().Owner
+	owner := fixture.NewActor().Owner
 	if err := errors.Join(f.WaitOwner(t.Context(), owner), f.WaitAll(t.Context()), f.Wait(t.Context(), 2)); err != nil {
 		t.Fatal(err)
 	}
@@ -603,8 +602,8 @@ func TestTheMetricsTellHowReadsFared(t *testing.T) {
 	waited := make(chan error, 1)
 	go func() { waited <- f.Wait(t.Context(), 4) }()
 	<-waiting
-	world.Eventually(t, 20*time.Second, func() error {
-		if n := world.Metrics(t, registry)["ledger_fence_waiting"]; n != 1 {
+	fixture.Eventually(t, 20*time.Second, func() error {
+		if n := fixture.Metrics(t, registry)["ledger_fence_waiting"]; n != 1 {
 			return fmt.Errorf("%v wait", n)
 		}
 		return nil
@@ -624,7 +623,7 @@ func TestTheMetricsTellHowReadsFared(t *testing.T) {
 
 func TestMetricsAreRegisteredOnce(t *testing.T) {
 	t.Parallel()
-	_, pool := world.Database(t)
+	_, pool := fixture.Database(t)
 	registry := prometheus.NewPedanticRegistry()
 	f := newFence(t, pool, &heads{}, func(o *fence.Options) { o.Registerer = registry })
 	if err := f.Wait(t.Context(), 0); err != nil {
@@ -660,13 +659,13 @@ func (k *knowing) set(seq uint64, known bool) {
 // TestALogThatKnowsIsNotAsked, and what it knows is waited for.
 func TestALogThatKnowsIsNotAsked(t *testing.T) {
 	t.Parallel()
-	_, pool := world.Database(t)
+	_, pool := fixture.Database(t)
 	log := &knowing{heads: heads{err: fmt.Errorf("down: %w", eventlog.ErrUnavailable)}, seq: 3, known: true}
 	waiting := make(chan struct{}, 1)
 	f := newFence(t, pool, log, func(o *fence.Options) { o.Heads, o.OnWait = log, func(uint64) { waiting <- struct{}{} } })
 	advance(t, pool, 0, 3)
-	world.Running(t, f.Run)
-	owner := world.NewActor().Owner
+	fixture.Running(t, f.Run)
+	owner := fixture.NewActor().Owner
 	knows(t, f, 3)
 	if head, err := f.WaitOwnerHead(t.Context(), owner); head != (fence.Head{Seq: 3}) || err != nil {
 		t.Fatalf("%+v, %v", head, err)

@@ -1,6 +1,8 @@
 package fence
 
 import (
+	"github.com/memory-ledger/ledger/events"
+
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +14,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/memory-ledger/ledger/events/partition"
 	"github.com/memory-ledger/ledger/projections/projector"
 	"github.com/memory-ledger/ledger/projections/schema"
 )
@@ -219,7 +220,7 @@ func parseAnnouncement(payload string) (announcement, error) {
 	if len(part) != 3 {
 		return announcement{}, errAnnouncement
 	}
-	run, errRun := partition.Parse(part[1])
+	run, errRun := events.ParsePartitions(part[1])
 	seq, errSeq := strconv.ParseUint(part[2], 10, 64)
 	if errRun != nil || errSeq != nil {
 		return announcement{}, errAnnouncement

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/memory-ledger/ledger/projections/internal/world"
+	"github.com/memory-ledger/ledger/projections/internal/fixture"
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
@@ -39,7 +39,7 @@ func TestASilentDatabaseIsTriedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer pool.Close()
-	stop := world.Running(t, newFence(t, pool, &heads{}).Run)
+	stop := fixture.Running(t, newFence(t, pool, &heads{}).Run)
 	for range 2 {
 		select {
 		case conn := <-taken:

@@ -1,6 +1,8 @@
 package fence_test
 
 import (
+	"github.com/memory-ledger/ledger/events"
+
 	"context"
 	"errors"
 	"fmt"
@@ -10,34 +12,33 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/memory-ledger/ledger/events/partition"
 	"github.com/memory-ledger/ledger/projections/fence"
-	"github.com/memory-ledger/ledger/projections/internal/world"
+	"github.com/memory-ledger/ledger/projections/internal/fixture"
 	"github.com/memory-ledger/ledger/projections/projector"
 	"github.com/memory-ledger/ledger/projections/readmodel"
 )
 
-var lower, upper = partition.Run{First: 0, End: 128}, partition.Run{First: 128, End: 256}
+var lower, upper = events.Partitions{First: 0, End: 128}, events.Partitions{First: 128, End: 256}
 
 // actorIn makes an owner of some partitions.
-func actorIn(run partition.Run) *world.Actor {
+func actorIn(run events.Partitions) *fixture.Actor {
 	for {
-		if a := world.NewActor(); run.Has(partition.Of(a.Owner)) {
+		if a := fixture.NewActor(); run.Has(events.PartitionOf(a.Owner)) {
 			return a
 		}
 	}
 }
 
-func projectorOf(t *testing.T, pool *pgxpool.Pool, log projector.Log, run partition.Run) (stop func() error) {
+func projectorOf(t *testing.T, pool *pgxpool.Pool, log projector.Log, run events.Partitions) (stop func() error) {
 	t.Helper()
 	r, err := projector.New(projector.Config{
 		Projections: readmodel.All(),
-		Pool:        pool, Log: log, Partitions: run, Logger: world.Quiet(), MinBackoff: time.Millisecond, MaxBackoff: 50 * time.Millisecond,
+		Pool:        pool, Log: log, Partitions: run, Logger: fixture.Quiet(), MinBackoff: time.Millisecond, MaxBackoff: 50 * time.Millisecond,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return world.Running(t, r.Run)
+	return fixture.Running(t, r.Run)
 }
 
 // TestOneHalfStandsStill: owners of the half that goes on are served, those of
@@ -47,12 +48,12 @@ func TestOneHalfStandsStill(t *testing.T) {
 	for _, listening := range []bool{true, false} {
 		t.Run(fmt.Sprintf("listening %v", listening), func(t *testing.T) {
 			t.Parallel()
-			_, pool := world.Database(t)
-			log := world.NewLog(t)
+			_, pool := fixture.Database(t)
+			log := fixture.NewLog(t)
 			patient, hasty := newFence(t, pool, log), newFence(t, pool, log, func(o *fence.Options) { o.Timeout = 100 * time.Millisecond })
 			if listening {
-				world.Running(t, patient.Run)
-				world.Running(t, hasty.Run)
+				fixture.Running(t, patient.Run)
+				fixture.Running(t, hasty.Run)
 			}
 			a, b := actorIn(lower), actorIn(upper)
 			projectorOf(t, pool, log, lower)
@@ -107,11 +108,11 @@ func TestReadsAreNeverStaleWhileDividedAnew(t *testing.T) {
 		t.Skip("slow: make verify runs it")
 	}
 	t.Parallel()
-	_, pool := world.Database(t)
-	log := world.NewLog(t)
+	_, pool := fixture.Database(t)
+	log := fixture.NewLog(t)
 	replicas := replicasOf(t, pool, log, nil)
-	divisions := [][]partition.Run{{partition.All}, {lower, upper}, {{First: 0, End: 64}, {First: 64, End: 192}, {First: 192, End: 256}}}
-	start := func(division []partition.Run) (stop func()) {
+	divisions := [][]events.Partitions{{events.AllPartitions}, {lower, upper}, {{First: 0, End: 64}, {First: 64, End: 192}, {First: 192, End: 256}}}
+	start := func(division []events.Partitions) (stop func()) {
 		stops := make([]func() error, len(division))
 		for i, run := range division {
 			stops[i] = projectorOf(t, pool, log, run)
@@ -127,7 +128,7 @@ func TestReadsAreNeverStaleWhileDividedAnew(t *testing.T) {
 	ctx, enough := context.WithCancel(t.Context())
 	var all sync.WaitGroup
 	for i := range 8 {
-		a := actorIn(partition.Run{First: 32 * i, End: 32*i + 32})
+		a := actorIn(events.Partitions{First: 32 * i, End: 32*i + 32})
 		all.Go(func() {
 			for round := 0; ctx.Err() == nil && !t.Failed(); round++ {
 				readAll(t, a, log, replicas[(i+round)%len(replicas)], pool)

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/memory-ledger/ledger/projections/fence"
-	"github.com/memory-ledger/ledger/projections/internal/world"
+	"github.com/memory-ledger/ledger/projections/internal/fixture"
 )
 
 func (h *heads) end(at uint64) {
@@ -24,7 +24,7 @@ func (h *heads) end(at uint64) {
 // The database may be away by then.
 func TestWhoeverAppendsAsksWhetherTheLogFits(t *testing.T) {
 	t.Parallel()
-	_, pool := world.Database(t)
+	_, pool := fixture.Database(t)
 	advance(t, pool, 0, 7)
 	log := &heads{head: 6}
 	var connection atomic.Uint64
@@ -39,7 +39,7 @@ func TestWhoeverAppendsAsksWhetherTheLogFits(t *testing.T) {
 	check("at first, one that is older", true)
 	log.end(7)
 	check("at first", false)
-	world.Running(t, f.Run)
+	fixture.Running(t, f.Run)
 	knows(t, f, 7)
 	log.end(6)
 	check("by the same connection", false)
@@ -54,17 +54,17 @@ func TestWhoeverAppendsAsksWhetherTheLogFits(t *testing.T) {
 // TestTheListenerFindsAnOlderLog that is put in place behind a connection that stands.
 func TestTheListenerFindsAnOlderLog(t *testing.T) {
 	t.Parallel()
-	_, pool := world.Database(t)
+	_, pool := fixture.Database(t)
 	advance(t, pool, 0, 7)
 	log := &heads{head: 7}
 	f := newFence(t, pool, log, func(o *fence.Options) { o.Poll = 10 * time.Millisecond })
-	world.Running(t, f.Run)
+	fixture.Running(t, f.Run)
 	knows(t, f, 7)
 	if err := f.CheckLog(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	log.end(6)
-	world.Eventually(t, 20*time.Second, func() error {
+	fixture.Eventually(t, 20*time.Second, func() error {
 		if err := f.CheckLog(t.Context()); !errors.Is(err, fence.ErrLogShort) {
 			return errors.Join(errors.New("not refused"), err)
 		}
@@ -90,14 +90,14 @@ func (l *looked) Head(ctx context.Context) (uint64, error) {
 // the log, but once these hold it.
 func TestReadsAreSaidToBeAnsweredOnceTheyAre(t *testing.T) {
 	t.Parallel()
-	_, pool := world.Database(t)
+	_, pool := fixture.Database(t)
 	advance(t, pool, 0, 7)
 	var lines syncBuffer
 	log := &looked{heads: heads{head: 5}, times: make(chan struct{})}
 	f := newFence(t, pool, log, func(o *fence.Options) {
 		o.Poll, o.Logger = 10*time.Millisecond, slog.New(slog.NewTextHandler(&lines, nil))
 	})
-	world.Running(t, f.Run)
+	fixture.Running(t, f.Run)
 	said := func(what string) func() error {
 		return func() error {
 			if !strings.Contains(lines.String(), what) {
@@ -106,7 +106,7 @@ func TestReadsAreSaidToBeAnsweredOnceTheyAre(t *testing.T) {
 			return nil
 		}
 	}
-	world.Eventually(t, 20*time.Second, said("refused"))
+	fixture.Eventually(t, 20*time.Second, said("refused"))
 	if _, err := pool.Exec(t.Context(), `UPDATE checkpoint SET generation = gen_random_uuid(), seq = 3`); err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +118,7 @@ func TestReadsAreSaidToBeAnsweredOnceTheyAre(t *testing.T) {
 		t.Error("reads are said to be answered while they wait")
 	}
 	advance(t, pool, 3, 5)
-	world.Eventually(t, 20*time.Second, said("again"))
+	fixture.Eventually(t, 20*time.Second, said("again"))
 	if err := f.WaitAll(t.Context()); err != nil {
 		t.Error(err)
 	}

@@ -9,13 +9,12 @@ import (
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
-	"github.com/memory-ledger/ledger/events/partition"
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
-	"github.com/memory-ledger/ledger/projections/batches"
 	"github.com/memory-ledger/ledger/projections/fence"
-	"github.com/memory-ledger/ledger/projections/internal/world"
-	"github.com/memory-ledger/ledger/projections/memories"
-	"github.com/memory-ledger/ledger/projections/sessions"
+	"github.com/memory-ledger/ledger/projections/internal/fixture"
+	"github.com/memory-ledger/ledger/projections/readmodel/batches"
+	"github.com/memory-ledger/ledger/projections/readmodel/memories"
+	"github.com/memory-ledger/ledger/projections/readmodel/sessions"
 )
 
 // TestReadsAreNeverStale: many owners write and read at once, each through a
@@ -24,32 +23,32 @@ func TestReadsAreNeverStale(t *testing.T) {
 	t.Parallel()
 	t.Run("asking the log", func(t *testing.T) {
 		t.Parallel()
-		log := world.NewLog(t)
+		log := fixture.NewLog(t)
 		readsAreNeverStale(t, log, nil)
 	})
 	t.Run("knowing what is in it", func(t *testing.T) {
 		t.Parallel()
 		server := natstest.Start(t)
-		log := world.OpenLog(t, server)
+		log := fixture.OpenLog(t, server)
 		heads := eventlog.WithOwnerHeads(log.Log, server)
 		log.Log = heads
 		readsAreNeverStale(t, log, heads)
-		if _, known := heads.Newest(world.NewActor().Owner); !known {
+		if _, known := heads.Newest(fixture.NewActor().Owner); !known {
 			t.Error("it knew nothing")
 		}
 	})
 }
 
-func readsAreNeverStale(t *testing.T, log *world.Log, heads fence.HeadSource) {
+func readsAreNeverStale(t *testing.T, log *fixture.Log, heads fence.HeadSource) {
 	t.Helper()
-	_, pool := world.Database(t)
-	projectorOf(t, pool, log, partition.All)
+	_, pool := fixture.Database(t)
+	projectorOf(t, pool, log, events.AllPartitions)
 	replicas := replicasOf(t, pool, log, heads)
 	var all sync.WaitGroup
 	read := make(chan struct{})
 	for i := range 12 {
 		all.Go(func() {
-			a := world.NewActor()
+			a := fixture.NewActor()
 			for round := 0; round < 25 && !t.Failed(); round++ {
 				readAll(t, a, log, replicas[(i+round)%len(replicas)], pool)
 				read <- struct{}{}
@@ -80,14 +79,14 @@ func replicasOf(t *testing.T, pool *pgxpool.Pool, log eventlog.Reader, heads fen
 	for i := range replicas {
 		replicas[i] = newFence(t, pool, log, func(o *fence.Options) { o.Heads = heads })
 		if i > 0 { // the first one has no listener to wake it
-			world.Running(t, replicas[i].Run)
+			fixture.Running(t, replicas[i].Run)
 		}
 	}
 	return replicas
 }
 
 // readAll has an owner write something of every kind, and read it.
-func readAll(t *testing.T, a *world.Actor, log *world.Log, f *fence.Fence, pool *pgxpool.Pool) {
+func readAll(t *testing.T, a *fixture.Actor, log *fixture.Log, f *fence.Fence, pool *pgxpool.Pool) {
 	t.Helper()
 	readMemory(t, a, log, f, pool)
 	readBatch(t, a, log, f, pool)
@@ -95,7 +94,7 @@ func readAll(t *testing.T, a *world.Actor, log *world.Log, f *fence.Fence, pool 
 }
 
 // readMemory: what the owner wrote.
-func readMemory(t *testing.T, a *world.Actor, log *world.Log, f *fence.Fence, pool *pgxpool.Pool) {
+func readMemory(t *testing.T, a *fixture.Actor, log *fixture.Log, f *fence.Fence, pool *pgxpool.Pool) {
 	t.Helper()
 	written, seq := a.AppendMemory(t, log, `{}`)
 	if err := f.WaitOwner(t.Context(), a.Owner); err != nil {
@@ -108,9 +107,9 @@ func readMemory(t *testing.T, a *world.Actor, log *world.Log, f *fence.Fence, po
 }
 
 // readBatch: a fact about the chain, which the owner did not write.
-func readBatch(t *testing.T, a *world.Actor, log *world.Log, f *fence.Fence, pool *pgxpool.Pool) {
+func readBatch(t *testing.T, a *fixture.Actor, log *fixture.Log, f *fence.Fence, pool *pgxpool.Pool) {
 	t.Helper()
-	id := world.UUID()
+	id := fixture.UUID()
 	a.Append(t, log, &events.BatchCut{BatchID: id, Size: a.Leaves()})
 	if err := f.WaitOwner(t.Context(), a.Owner); err != nil {
 		t.Error(err)
@@ -121,10 +120,10 @@ func readBatch(t *testing.T, a *world.Actor, log *world.Log, f *fence.Fence, poo
 }
 
 // readToken: the owner of a token is not known, so the read waits for all owners.
-func readToken(t *testing.T, a *world.Actor, log *world.Log, f *fence.Fence, pool *pgxpool.Pool) {
+func readToken(t *testing.T, a *fixture.Actor, log *fixture.Log, f *fence.Fence, pool *pgxpool.Pool) {
 	t.Helper()
-	id := world.UUID()
-	hash := world.Hash(id)
+	id := fixture.UUID()
+	hash := fixture.Hash(id)
 	a.Append(t, log, &events.SessionIssued{SessionID: id, Audience: events.AudienceExtension, TokenHash: &hash, ExpiresAt: events.At(time.Now())})
 	if err := f.WaitAll(t.Context()); err != nil {
 		t.Error(err)

@@ -1,11 +1,12 @@
 package fence
 
 import (
+	"github.com/memory-ledger/ledger/events"
+
 	"container/heap"
 	"sync"
 	"sync/atomic"
 
-	"github.com/memory-ledger/ledger/events/partition"
 	"github.com/memory-ledger/ledger/projections/projector"
 )
 
@@ -30,7 +31,7 @@ func (g goal) reach(v projector.Vector) uint64 {
 // announcement is what a projector says of a row of the checkpoint.
 type announcement struct {
 	generation string
-	partition.Run
+	events.Partitions
 	seq uint64
 }
 
@@ -168,7 +169,7 @@ func (t *tracker) advance(a announcement) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	i := t.at.Index(a.First)
-	if !t.live || a.generation != t.at.Generation || i < 0 || t.at.Vector[i].Run != a.Run || a.seq < t.at.Vector[i].Seq {
+	if !t.live || a.generation != t.at.Generation || i < 0 || t.at.Vector[i].Partitions != a.Partitions || a.seq < t.at.Vector[i].Seq {
 		return false
 	}
 	t.at.Vector[i].Seq = a.seq

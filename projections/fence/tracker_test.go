@@ -1,13 +1,14 @@
 package fence
 
 import (
+	"github.com/memory-ledger/ledger/events"
+
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"testing"
 
-	"github.com/memory-ledger/ledger/events/partition"
 	"github.com/memory-ledger/ledger/projections/projector"
 )
 
@@ -34,8 +35,8 @@ func (d *database) move() {
 }
 
 func (d *database) recut() {
-	at := d.IntN(partition.Count)
-	low, high := d.Of(partition.Run{First: 0, End: at}), d.Of(partition.Run{First: at, End: partition.Count})
+	at := d.IntN(events.PartitionCount)
+	low, high := d.Of(events.Partitions{First: 0, End: at}), d.Of(events.Partitions{First: at, End: events.PartitionCount})
 	if d.IntN(2) == 0 {
 		low, high = low.Joined(), high.Joined()
 	}
@@ -49,7 +50,7 @@ func (d *database) recut() {
 }
 
 func (d *database) tell(i int) {
-	d.untold = append(d.untold, announcement{d.Generation, d.Vector[i].Run, d.Vector[i].Seq})
+	d.untold = append(d.untold, announcement{d.Generation, d.Vector[i].Partitions, d.Vector[i].Seq})
 }
 
 // TestATrackerBelievesNothingThatIsNotSo: whatever happens to the rows, and
@@ -84,7 +85,7 @@ func TestATrackerBelievesNothingThatIsNotSo(t *testing.T) {
 					row := goal{partition: a.First}
 					before := tracker.known(row)
 					if advanced := tracker.advance(a); advanced && tracker.known(row) < before {
-						t.Errorf("an old announcement takes %s from %d back to %d", a.Run, before, a.seq)
+						t.Errorf("an old announcement takes %s from %d back to %d", a.Partitions, before, a.seq)
 					} else if !advanced && tracker.live {
 						tracker.set(d.Checkpoint, false)
 					}
@@ -93,7 +94,7 @@ func TestATrackerBelievesNothingThatIsNotSo(t *testing.T) {
 				d.move()
 			}
 			believed(t, &tracker, d)
-			g := goal{partition: d.IntN(partition.Count+20) - 20, seq: d.Uint64N(d.Highest() + 8)}
+			g := goal{partition: d.IntN(events.PartitionCount+20) - 20, seq: d.Uint64N(d.Highest() + 8)}
 			if g.partition < 0 {
 				g.partition = everybody
 			}
@@ -176,7 +177,7 @@ func believed(t *testing.T, tracker *tracker, d *database) {
 		}
 		return
 	}
-	for p := range partition.Count {
+	for p := range events.PartitionCount {
 		if known := tracker.known(goal{partition: p}); known > d.At(p) {
 			t.Errorf("partition %d is believed at %d, is at %d", p, known, d.At(p))
 		}
@@ -189,7 +190,7 @@ func believed(t *testing.T, tracker *tracker, d *database) {
 func TestAnnouncementsAreRead(t *testing.T) {
 	t.Parallel()
 	a, err := parseAnnouncement("gen 00-7f 12")
-	if want := (announcement{"gen", partition.Run{First: 0, End: 128}, 12}); err != nil || a != want {
+	if want := (announcement{"gen", events.Partitions{First: 0, End: 128}, 12}); err != nil || a != want {
 		t.Errorf("%+v, %v", a, err)
 	}
 	for _, bad := range []string{"", "gen 12", "gen 00-7f", "gen 00-7f x", "gen 7f-00 12", "gen 00-7f -1", "gen 00-7f 12 13"} {

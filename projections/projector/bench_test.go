@@ -14,7 +14,7 @@ import (
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/projections/internal/column"
-	"github.com/memory-ledger/ledger/projections/internal/world"
+	"github.com/memory-ledger/ledger/projections/internal/fixture"
 	"github.com/memory-ledger/ledger/projections/projector"
 	"github.com/memory-ledger/ledger/projections/readmodel"
 )
@@ -28,11 +28,11 @@ const (
 // models, and copies the same memories' rows in by bare COPY, in turns. The
 // ratio is the share of COPY's speed that a replay reaches.
 func BenchmarkReplay(b *testing.B) {
-	log := world.NewLog(b)
+	log := fixture.NewLog(b)
 	rows := fill(b, log)
-	url := world.RunDatabase(b)
+	url := fixture.RunDatabase(b)
 	var schemas atomic.Int64
-	fresh := func() *pgxpool.Pool { return world.Pool(b, url, fmt.Sprintf("bench_%d", schemas.Add(1))) }
+	fresh := func() *pgxpool.Pool { return fixture.Pool(b, url, fmt.Sprintf("bench_%d", schemas.Add(1))) }
 	var replaying, copying time.Duration
 	for b.Loop() {
 		replaying += timeReplay(b, log, fresh())
@@ -58,15 +58,15 @@ const benchMetadata = `{"source":"bench","tags":["one","two"],"title":"a memory 
 var benchSealed = []byte(strings.Repeat("ciphertext ", 25))
 
 // fill writes the log and returns the rows that come of it.
-func fill(b testing.TB, log *world.Log) []benchRow {
-	actors := make([]*world.Actor, benchOwners)
+func fill(b testing.TB, log *fixture.Log) []benchRow {
+	actors := make([]*fixture.Actor, benchOwners)
 	for i := range actors {
-		actors[i] = world.NumberedActor(i)
+		actors[i] = fixture.NumberedActor(i)
 	}
 	chance := rand.New(rand.NewPCG(1, 2))
 	rows := make([]benchRow, benchMemories)
 	for at := 0; at < benchMemories; {
-		var messages []world.Message
+		var messages []fixture.Message
 		for ; len(messages) < 1000; at++ {
 			owner := chance.IntN(benchOwners)
 			m := actors[owner].Memory(benchMetadata)
@@ -81,9 +81,9 @@ func fill(b testing.TB, log *world.Log) []benchRow {
 	return rows
 }
 
-func timeReplay(b testing.TB, log *world.Log, pool *pgxpool.Pool) time.Duration {
+func timeReplay(b testing.TB, log *fixture.Log, pool *pgxpool.Pool) time.Duration {
 	done := make(chan struct{})
-	r, err := projector.New(projector.Config{Projections: readmodel.All(), Pool: pool, Log: log, Logger: world.Quiet(), Applied: func(position uint64) {
+	r, err := projector.New(projector.Config{Projections: readmodel.All(), Pool: pool, Log: log, Logger: fixture.Quiet(), Applied: func(position uint64) {
 		if position == benchMemories {
 			close(done)
 		}
@@ -92,7 +92,7 @@ func timeReplay(b testing.TB, log *world.Log, pool *pgxpool.Pool) time.Duration 
 		b.Fatal(err)
 	}
 	start := time.Now()
-	stop := world.Running(b, r.Run)
+	stop := fixture.Running(b, r.Run)
 	<-done
 	took := time.Since(start)
 	if err := stop(); err != nil {
@@ -104,7 +104,7 @@ func timeReplay(b testing.TB, log *world.Log, pool *pgxpool.Pool) time.Duration 
 func timeCopy(b testing.TB, rows []benchRow, pool *pgxpool.Pool) time.Duration {
 	owners := make([]string, benchOwners)
 	for i := range owners {
-		owners[i] = string(world.NumberedActor(i).Owner)
+		owners[i] = string(fixture.NumberedActor(i).Owner)
 	}
 	start := time.Now()
 	n, err := pool.CopyFrom(context.Background(), pgx.Identifier{"memories"},

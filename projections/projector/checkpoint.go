@@ -1,6 +1,8 @@
 package projector
 
 import (
+	"github.com/memory-ledger/ledger/events"
+
 	"context"
 	_ "embed" // for CheckpointSQL
 	"errors"
@@ -9,7 +11,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/memory-ledger/ledger/events/partition"
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
@@ -36,8 +37,8 @@ type Checkpoint struct {
 // exactly what they reflect. With ErrIncomplete it returns the rows that there
 // are.
 func ReadCheckpoint(ctx context.Context, q schema.Querier) (Checkpoint, error) {
-	c, err := ReadCheckpointOf(ctx, q, partition.All, "")
-	if err == nil && !c.Covers(partition.All) {
+	c, err := ReadCheckpointOf(ctx, q, events.AllPartitions, "")
+	if err == nil && !c.Covers(events.AllPartitions) {
 		err = fmt.Errorf("%w: %d rows: %s", ErrIncomplete, len(c.Vector), c.Vector)
 	}
 	return c, err
@@ -45,7 +46,7 @@ func ReadCheckpoint(ctx context.Context, q schema.Querier) (Checkpoint, error) {
 
 // ReadCheckpointOf reads the rows that speak of any partition of a run, whole. The clause
 // comes last in the query, for a lock.
-func ReadCheckpointOf(ctx context.Context, q schema.Querier, run partition.Run, clause string) (Checkpoint, error) {
+func ReadCheckpointOf(ctx context.Context, q schema.Querier, run events.Partitions, clause string) (Checkpoint, error) {
 	var c Checkpoint
 	rows, err := q.Query(ctx, `SELECT generation::text, first_partition, last_partition, seq, stored_at FROM checkpoint
 		WHERE last_partition >= $1 AND first_partition < $2 ORDER BY first_partition `+clause, run.First, run.End)

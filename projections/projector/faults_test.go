@@ -13,10 +13,10 @@ import (
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 	"github.com/memory-ledger/ledger/infra/localpostgres"
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
-	"github.com/memory-ledger/ledger/projections/internal/world"
-	"github.com/memory-ledger/ledger/projections/owners"
+	"github.com/memory-ledger/ledger/projections/internal/fixture"
 	"github.com/memory-ledger/ledger/projections/projector"
 	"github.com/memory-ledger/ledger/projections/readmodel"
+	"github.com/memory-ledger/ledger/projections/readmodel/owners"
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
@@ -24,16 +24,16 @@ import (
 // that were replayed into an empty schema, in short slices and in long ones.
 func TestReplaysMakeTheSameRows(t *testing.T) {
 	t.Parallel()
-	url, live := world.Database(t)
-	log := world.NewLog(t)
+	url, live := fixture.Database(t)
+	log := fixture.NewLog(t)
 	project(t, live, log)
-	history := world.NewHistory(11, 8)
+	history := fixture.NewHistory(11, 8)
 	for range 20 {
 		log.Publish(t, history.Messages(60)...)
 		caughtUp(t, live, log)
 	}
 	for _, records := range []int{7, 2000} {
-		again := world.Pool(t, url, fmt.Sprintf("again_%d", records))
+		again := fixture.Pool(t, url, fmt.Sprintf("again_%d", records))
 		_, stop := project(t, again, log, func(c *projector.Config) { c.SliceRecords = records })
 		caughtUp(t, again, log)
 		sameRows(t, live, again)
@@ -46,10 +46,10 @@ func TestReplaysMakeTheSameRows(t *testing.T) {
 // TestAKilledProjectorGoesOn kills projector processes wherever they are.
 func TestAKilledProjectorGoesOn(t *testing.T) {
 	t.Parallel()
-	url, pool := world.Database(t)
+	url, pool := fixture.Database(t)
 	server := natstest.StartProcess(t)
-	log := world.ConnectLog(t, server.URL())
-	log.Publish(t, world.NewHistory(12, 8).Messages(3000)...)
+	log := fixture.ConnectLog(t, server.URL())
+	log.Publish(t, fixture.NewHistory(12, 8).Messages(3000)...)
 	head, err := log.Head(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -59,7 +59,7 @@ func TestAKilledProjectorGoesOn(t *testing.T) {
 	for before := uint64(0); before < head; {
 		process := startProjectorProcess(t, url, server.URL())
 		goal := min(before+1+chance.Uint64N(600), head)
-		world.Eventually(t, time.Minute, func() error {
+		fixture.Eventually(t, time.Minute, func() error {
 			position, err := owners.Position(t.Context(), pool)
 			if err == nil && position < goal {
 				err = fmt.Errorf("at %d of %d", position, goal)
@@ -86,10 +86,10 @@ func TestTheDatabaseGoesAwayAndComesBack(t *testing.T) {
 	t.Parallel()
 	cfg := localpostgres.Config{Dir: pgtest.Folder(t), NoSync: true}
 	server := pgtest.Start(t, cfg)
-	pool := world.Pool(t, server.URL(), schema.Live)
-	log := world.NewLog(t)
+	pool := fixture.Pool(t, server.URL(), schema.Live)
+	log := fixture.NewLog(t)
 	r, _ := project(t, pool, log)
-	history := world.NewHistory(13, 8)
+	history := fixture.NewHistory(13, 8)
 	log.Publish(t, history.Messages(200)...)
 	caughtUp(t, pool, log)
 	ready(t, r)
@@ -122,9 +122,9 @@ func TestTheDatabaseIsKilledUnderLoad(t *testing.T) {
 	t.Parallel()
 	cfg := localpostgres.Config{Dir: pgtest.Folder(t), NoSync: true}
 	server := pgtest.Start(t, cfg)
-	pool := world.Pool(t, server.URL(), schema.Live)
-	log := world.NewLog(t)
-	history := world.NewHistory(14, 8)
+	pool := fixture.Pool(t, server.URL(), schema.Live)
+	log := fixture.NewLog(t)
+	history := fixture.NewHistory(14, 8)
 	log.Publish(t, history.Messages(4000)...)
 	applied := make(chan uint64, 10_000)
 	r, _ := project(t, pool, log, func(c *projector.Config) {
@@ -151,11 +151,11 @@ func TestTheLogGoesAwayAndComesBack(t *testing.T) {
 		t.Skip("slow: make verify runs it")
 	}
 	t.Parallel()
-	_, pool := world.Database(t)
+	_, pool := fixture.Database(t)
 	server := natstest.StartProcess(t)
-	log := world.ConnectLog(t, server.URL())
+	log := fixture.ConnectLog(t, server.URL())
 	r, _ := project(t, pool, log)
-	history := world.NewHistory(15, 4)
+	history := fixture.NewHistory(15, 4)
 	log.Publish(t, history.Messages(100)...)
 	caughtUp(t, pool, log)
 	for _, outage := range []struct {
@@ -163,14 +163,14 @@ func TestTheLogGoesAwayAndComesBack(t *testing.T) {
 		begin, end func()
 	}{{"kill", server.Kill, server.Start}, {"freeze", server.Freeze, server.Thaw}} {
 		outage.begin()
-		world.Eventually(t, 30*time.Second, func() error {
+		fixture.Eventually(t, 30*time.Second, func() error {
 			if r.Ready() == nil {
 				return errors.New(outage.name + ": still ready")
 			}
 			return nil
 		})
 		outage.end()
-		world.Eventually(t, 30*time.Second, func() error { _, err := log.Head(t.Context()); return err })
+		fixture.Eventually(t, 30*time.Second, func() error { _, err := log.Head(t.Context()); return err })
 		log.Publish(t, history.Messages(100)...)
 		caughtUp(t, pool, log)
 		ready(t, r)
@@ -179,7 +179,7 @@ func TestTheLogGoesAwayAndComesBack(t *testing.T) {
 
 // shrinking is a log that loses its end.
 type shrinking struct {
-	*world.Log
+	*fixture.Log
 	lost atomic.Uint64
 }
 
@@ -190,22 +190,22 @@ func (l *shrinking) Head(ctx context.Context) (uint64, error) {
 
 func TestALogThatShrinksUnderTheProjector(t *testing.T) {
 	t.Parallel()
-	_, pool := world.Database(t)
-	log := &shrinking{Log: world.NewLog(t)}
-	log.Publish(t, world.NewHistory(19, 4).Messages(50)...)
+	_, pool := fixture.Database(t)
+	log := &shrinking{Log: fixture.NewLog(t)}
+	log.Publish(t, fixture.NewHistory(19, 4).Messages(50)...)
 	r, _ := project(t, pool, log)
 	caughtUp(t, pool, log)
 	log.lost.Store(1)
 	refuses(t, r, projector.ErrAheadOfLog)
 	log.lost.Store(0) // it was only asked of one that did not know its end
-	log.Publish(t, world.NewHistory(20, 4).Messages(5)...)
+	log.Publish(t, fixture.NewHistory(20, 4).Messages(5)...)
 	caughtUp(t, pool, log)
 	ready(t, r)
 }
 
 // follows is a log that is followed as the test says.
 type follows struct {
-	*world.Log
+	*fixture.Log
 	follow func(context.Context, eventlog.FollowConfig, func(eventlog.Slice) error) error
 }
 
@@ -217,11 +217,11 @@ func (l follows) Follow(ctx context.Context, cfg eventlog.FollowConfig, yield fu
 // its end.
 func TestALogThatEndsBeforeWhereItIsFollowedFrom(t *testing.T) {
 	t.Parallel()
-	_, pool := world.Database(t)
-	log := follows{world.NewLog(t), func(context.Context, eventlog.FollowConfig, func(eventlog.Slice) error) error {
+	_, pool := fixture.Database(t)
+	log := follows{fixture.NewLog(t), func(context.Context, eventlog.FollowConfig, func(eventlog.Slice) error) error {
 		return eventlog.ErrTruncated
 	}}
-	log.Publish(t, world.NewHistory(50, 4).Messages(5)...)
+	log.Publish(t, fixture.NewHistory(50, 4).Messages(5)...)
 	r, _ := project(t, pool, log)
 	refuses(t, r, projector.ErrAheadOfLog)
 }
@@ -229,9 +229,9 @@ func TestALogThatEndsBeforeWhereItIsFollowedFrom(t *testing.T) {
 // TestAFollowerThatSkipsMessagesIsNotBelieved: they are asked for again.
 func TestAFollowerThatSkipsMessagesIsNotBelieved(t *testing.T) {
 	t.Parallel()
-	url, pool := world.Database(t)
-	log := world.NewLog(t)
-	history := world.NewHistory(51, 4)
+	url, pool := fixture.Database(t)
+	log := fixture.NewLog(t)
+	history := fixture.NewHistory(51, 4)
 	log.Publish(t, history.Messages(20)...)
 	var skipped atomic.Bool
 	hasty := follows{log, func(ctx context.Context, cfg eventlog.FollowConfig, yield func(eventlog.Slice) error) error {
@@ -252,25 +252,25 @@ func TestAFollowerThatSkipsMessagesIsNotBelieved(t *testing.T) {
 // and another one is in its place.
 func TestACheckpointBeyondTheLogIsRefused(t *testing.T) {
 	t.Parallel()
-	url, pool := world.Database(t)
-	log := world.NewLog(t)
+	url, pool := fixture.Database(t)
+	log := fixture.NewLog(t)
 	_, stop := project(t, pool, log)
-	log.Publish(t, world.NewHistory(16, 4).Messages(50)...)
+	log.Publish(t, fixture.NewHistory(16, 4).Messages(50)...)
 	caughtUp(t, pool, log)
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
-	before := world.Dump(t, pool, readmodel.All()...)
-	other := world.NewLog(t)
-	other.Publish(t, world.NewHistory(17, 4).Messages(49)...)
+	before := fixture.Dump(t, pool, readmodel.All()...)
+	other := fixture.NewLog(t)
+	other.Publish(t, fixture.NewHistory(17, 4).Messages(49)...)
 	r, _ := project(t, pool, other)
 	refuses(t, r, projector.ErrAheadOfLog)
 	t.Log(r.Ready())
 	// One that is long enough is found out as well.
-	other.Publish(t, world.NewHistory(18, 4).Messages(10)...)
+	other.Publish(t, fixture.NewHistory(18, 4).Messages(10)...)
 	refuses(t, r, projector.ErrOtherLog)
 	t.Log(r.Ready())
-	if difference := world.Difference(before, world.Dump(t, pool, readmodel.All()...)); difference != "" {
+	if difference := fixture.Difference(before, fixture.Dump(t, pool, readmodel.All()...)); difference != "" {
 		t.Error(difference)
 	}
 	// Without the tables it goes on, and makes them of the log that there is.
@@ -286,9 +286,9 @@ func TestACheckpointBeyondTheLogIsRefused(t *testing.T) {
 // sees others.
 func TestTablesThatWereTakenAwayAreMadeAgain(t *testing.T) {
 	t.Parallel()
-	url, pool := world.Database(t)
-	log := world.NewLog(t)
-	history := world.NewHistory(52, 4)
+	url, pool := fixture.Database(t)
+	log := fixture.NewLog(t)
+	history := fixture.NewHistory(52, 4)
 	r, _ := project(t, pool, log)
 	for _, emptied := range []string{`SELECT 1`, `DROP SCHEMA ledger CASCADE`, `DROP OWNED BY CURRENT_USER CASCADE`} {
 		log.Publish(t, history.Messages(20)...)

@@ -1,6 +1,8 @@
 package projector
 
 import (
+	"github.com/memory-ledger/ledger/events"
+
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +14,6 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/memory-ledger/ledger/events/eventlog"
-	"github.com/memory-ledger/ledger/events/partition"
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
@@ -109,7 +110,7 @@ const takeLocksSQL = `WITH RECURSIVE take(n, mine) AS (
 	) SELECT CASE WHEN bool_and(mine) THEN pg_try_advisory_lock_shared($2) ELSE false END FROM take`
 
 // tryTurn takes all locks or none. They last as long as the connection.
-func tryTurn(ctx context.Context, conn *pgx.Conn, schemaName string, run partition.Run) (mine bool, err error) {
+func tryTurn(ctx context.Context, conn *pgx.Conn, schemaName string, run events.Partitions) (mine bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	keys := make([]int64, 0, run.Count())
@@ -149,8 +150,8 @@ func (r *Runner) takeRows(ctx context.Context, conn *pgx.Conn) (at Checkpoint, e
 			return fmt.Errorf("%w %s: %s", ErrIncomplete, run, was)
 		}
 		around := was.Run()
-		is := was.Of(partition.Run{First: around.First, End: run.First})
-		is = append(append(is, at.Vector...), was.Of(partition.Run{First: run.End, End: around.End})...)
+		is := was.Of(events.Partitions{First: around.First, End: run.First})
+		is = append(append(is, at.Vector...), was.Of(events.Partitions{First: run.End, End: around.End})...)
 		if is.Equal(was.Vector) {
 			return nil
 		}

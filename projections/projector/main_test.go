@@ -17,7 +17,7 @@ import (
 	"github.com/memory-ledger/ledger/infra/child"
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
 	"github.com/memory-ledger/ledger/projections/fence"
-	"github.com/memory-ledger/ledger/projections/internal/world"
+	"github.com/memory-ledger/ledger/projections/internal/fixture"
 	"github.com/memory-ledger/ledger/projections/projector"
 	"github.com/memory-ledger/ledger/projections/readmodel"
 	"github.com/memory-ledger/ledger/projections/schema"
@@ -74,7 +74,7 @@ func startProjectorProcess(t *testing.T, databaseURL, logURL string) *child.Proc
 // project starts a projector and returns how to stop it.
 func project(t testing.TB, pool *pgxpool.Pool, log projector.Log, change ...func(*projector.Config)) (*projector.Runner, func() error) {
 	t.Helper()
-	cfg := projector.Config{Projections: readmodel.All(), Pool: pool, Log: log, MaxBackoff: 200 * time.Millisecond, Logger: world.Quiet()}
+	cfg := projector.Config{Projections: readmodel.All(), Pool: pool, Log: log, MaxBackoff: 200 * time.Millisecond, Logger: fixture.Quiet()}
 	for _, c := range change {
 		c(&cfg)
 	}
@@ -82,7 +82,7 @@ func project(t testing.TB, pool *pgxpool.Pool, log projector.Log, change ...func
 	if err != nil {
 		t.Fatal(err)
 	}
-	return r, world.Running(t, r.Run)
+	return r, fixture.Running(t, r.Run)
 }
 
 // caughtUp waits until the read models hold the whole log.
@@ -100,13 +100,13 @@ func caughtUp(t testing.TB, pool *pgxpool.Pool, log projector.Log) {
 // ready waits until the projector says so.
 func ready(t testing.TB, r *projector.Runner) {
 	t.Helper()
-	world.Eventually(t, 30*time.Second, r.Ready)
+	fixture.Eventually(t, 30*time.Second, r.Ready)
 }
 
 // refuses waits until the projector says why it applies nothing.
 func refuses(t testing.TB, r *projector.Runner, why error) {
 	t.Helper()
-	world.Eventually(t, 30*time.Second, func() error {
+	fixture.Eventually(t, 30*time.Second, func() error {
 		if err := r.Ready(); !errors.Is(err, why) {
 			return fmt.Errorf("ready says %w, want %w", err, why)
 		}
@@ -117,7 +117,7 @@ func refuses(t testing.TB, r *projector.Runner, why error) {
 // inState waits until the projector is in a state.
 func inState(t testing.TB, r *projector.Runner, state projector.State) {
 	t.Helper()
-	world.Eventually(t, 30*time.Second, func() error {
+	fixture.Eventually(t, 30*time.Second, func() error {
 		if s := r.Status(); s.State != state {
 			return fmt.Errorf("status %+v, want %s", s, state)
 		}
@@ -128,7 +128,7 @@ func inState(t testing.TB, r *projector.Runner, state projector.State) {
 // sameFromTheStart projects the log again, into another schema, and compares the rows.
 func sameFromTheStart(t testing.TB, url string, pool *pgxpool.Pool, log projector.Log) {
 	t.Helper()
-	again := world.Pool(t, url, "again")
+	again := fixture.Pool(t, url, "again")
 	project(t, again, log)
 	caughtUp(t, again, log)
 	sameRows(t, pool, again)
@@ -137,8 +137,8 @@ func sameFromTheStart(t testing.TB, url string, pool *pgxpool.Pool, log projecto
 // sameRows compares two schemas' read models.
 func sameRows(t testing.TB, a, b *pgxpool.Pool) {
 	t.Helper()
-	first, second := world.Dump(t, a, readmodel.All()...), world.Dump(t, b, readmodel.All()...)
-	if difference := world.Difference(first, second); difference != "" || len(first) == 0 {
+	first, second := fixture.Dump(t, a, readmodel.All()...), fixture.Dump(t, b, readmodel.All()...)
+	if difference := fixture.Difference(first, second); difference != "" || len(first) == 0 {
 		t.Errorf("%d rows and %d rows: %s", len(first), len(second), difference)
 	}
 }

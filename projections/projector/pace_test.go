@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/memory-ledger/ledger/events/eventlog"
-	"github.com/memory-ledger/ledger/projections/internal/world"
+	"github.com/memory-ledger/ledger/projections/internal/fixture"
 	"github.com/memory-ledger/ledger/projections/projector"
 )
 
@@ -32,7 +32,7 @@ func (f fed) Follow(ctx context.Context, _ eventlog.FollowConfig, yield func(eve
 // follow close upon it travel together, and a reader who waits ends the wait.
 func TestThePaceOfSlices(t *testing.T) {
 	t.Parallel()
-	messages := world.NewHistory(1, 2).Messages(10)
+	messages := fixture.NewHistory(1, 2).Messages(10)
 	records := make([]eventlog.Record, len(messages))
 	for i, m := range messages {
 		records[i] = eventlog.Record{Seq: uint64(i + 1), Subject: m.Subject(), Payload: m.Payload(t)}

@@ -16,17 +16,16 @@ import (
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
-	"github.com/memory-ledger/ledger/events/partition"
 	"github.com/memory-ledger/ledger/projections/audit"
-	"github.com/memory-ledger/ledger/projections/internal/world"
+	"github.com/memory-ledger/ledger/projections/internal/fixture"
 	"github.com/memory-ledger/ledger/projections/projector"
 	"github.com/memory-ledger/ledger/projections/readmodel"
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
-func run(t testing.TB, text string) partition.Run {
+func run(t testing.TB, text string) events.Partitions {
 	t.Helper()
-	r, err := partition.Parse(text)
+	r, err := events.ParsePartitions(text)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +41,7 @@ func of(t testing.TB, text string) func(*projector.Config) {
 func at(t testing.TB, pool *pgxpool.Pool, check func(projector.Vector) bool) projector.Vector {
 	t.Helper()
 	var is projector.Checkpoint
-	world.Eventually(t, 30*time.Second, func() (err error) {
+	fixture.Eventually(t, 30*time.Second, func() (err error) {
 		if is, err = projector.ReadCheckpoint(context.Background(), pool); err == nil && !check(is.Vector) {
 			err = fmt.Errorf("the checkpoint is at %s, in %d rows", is, len(is.Vector))
 		}
@@ -69,9 +68,9 @@ func near(ctx context.Context, pool *pgxpool.Pool, seq uint64) {
 }
 
 // reached says that a run of partitions is at a sequence, in a row of its own.
-func reached(run partition.Run, seq uint64) func(projector.Vector) bool {
+func reached(run events.Partitions, seq uint64) func(projector.Vector) bool {
 	return func(v projector.Vector) bool {
-		return slices.ContainsFunc(v, func(m projector.Mark) bool { return m.Run == run && m.Seq == seq })
+		return slices.ContainsFunc(v, func(m projector.Mark) bool { return m.Partitions == run && m.Seq == seq })
 	}
 }
 
@@ -85,13 +84,13 @@ func head(t testing.TB, log projector.Log) uint64 {
 }
 
 // spread is a history whose owners are in all quarters of the partitions.
-func spread(t testing.TB, seed uint64) *world.History {
+func spread(t testing.TB, seed uint64) *fixture.History {
 	t.Helper()
 	for ; ; seed += 1000 {
-		h := world.NewHistory(seed, 24)
+		h := fixture.NewHistory(seed, 24)
 		var in [4]int
 		for _, a := range h.Actors() {
-			in[partition.Of(a.Owner)/64]++
+			in[events.PartitionOf(a.Owner)/64]++
 		}
 		if slices.Min(in[:]) > 2 {
 			return h
@@ -100,16 +99,16 @@ func spread(t testing.TB, seed uint64) *world.History {
 }
 
 // without picks those of a history's messages that are not of a run.
-func without(run partition.Run, messages []world.Message) []world.Message {
-	return slices.DeleteFunc(messages, func(m world.Message) bool { return run.Has(partition.Of(m.Events[0].Owner)) })
+func without(run events.Partitions, messages []fixture.Message) []fixture.Message {
+	return slices.DeleteFunc(messages, func(m fixture.Message) bool { return run.Has(events.PartitionOf(m.Events[0].Owner)) })
 }
 
 // TestTwoMakeWhatOneMakes: each works on its half, at its own pace, and together
 // they make the rows that one makes.
 func TestTwoMakeWhatOneMakes(t *testing.T) {
 	t.Parallel()
-	url, pool := world.Database(t)
-	log := world.NewLog(t)
+	url, pool := fixture.Database(t)
+	log := fixture.NewLog(t)
 	history := spread(t, 41)
 	log.Publish(t, history.Messages(700)...)
 	lower, stopLower := project(t, pool, log, of(t, "00-7f"), func(c *projector.Config) { c.SliceRecords = 30 })
@@ -126,7 +125,7 @@ func TestTwoMakeWhatOneMakes(t *testing.T) {
 		t.Errorf("two projectors have %d rows: %s", len(v), v)
 	}
 	mine := len(without(run(t, "00-7f"), published(t, log)))
-	values := world.Metrics(t, registry)
+	values := fixture.Metrics(t, registry)
 	for name, want := range map[string]float64{
 		"ledger_projector_partitions": 128, "ledger_projector_active": 1, "ledger_projector_position": float64(last),
 		"ledger_projector_messages_total": float64(mine), "ledger_projector_failures_total": 0,
@@ -142,7 +141,7 @@ func TestTwoMakeWhatOneMakes(t *testing.T) {
 }
 
 // published is every message of the log.
-func published(t testing.TB, log *world.Log) (all []world.Message) {
+func published(t testing.TB, log *fixture.Log) (all []fixture.Message) {
 	t.Helper()
 	err := direct(log).Read(t.Context(), eventlog.ReadConfig{To: head(t, log)}, func(s eventlog.Slice) error {
 		for _, r := range s.Records {
@@ -150,7 +149,7 @@ func published(t testing.TB, log *world.Log) (all []world.Message) {
 			if err != nil {
 				return err
 			}
-			all = append(all, world.Message{Events: batch})
+			all = append(all, fixture.Message{Events: batch})
 		}
 		return nil
 	})
@@ -160,7 +159,7 @@ func published(t testing.TB, log *world.Log) (all []world.Message) {
 	return all
 }
 
-func direct(log *world.Log) eventlog.Direct { return log.Log.(*eventlog.JetStream).Direct() }
+func direct(log *fixture.Log) eventlog.Direct { return log.Log.(*eventlog.JetStream).Direct() }
 
 // TestOverlappingOnesTakeOver: projectors whose partitions overlap are cut off
 // from the database and ended, one after the other, while owners write. Nothing
@@ -170,8 +169,8 @@ func TestOverlappingOnesTakeOver(t *testing.T) {
 		t.Skip("slow: make verify runs it")
 	}
 	t.Parallel()
-	url, pool := world.Database(t)
-	log := world.NewLog(t)
+	url, pool := fixture.Database(t)
+	log := fixture.NewLog(t)
 	runs := []string{"00-7f", "80-ff", "00-ff", "00-7f", "80-ff"} // whichever works, others can have the rest
 	quick := func(c *projector.Config) {
 		c.MinBackoff, c.MaxBackoff, c.SliceRecords = 5*time.Millisecond, 20*time.Millisecond, 200
@@ -184,7 +183,7 @@ func TestOverlappingOnesTakeOver(t *testing.T) {
 	ctx, enough := context.WithCancel(t.Context())
 	var writers sync.WaitGroup
 	for range 6 {
-		a := world.NewActor()
+		a := fixture.NewActor()
 		writers.Go(func() {
 			for n := 1; ctx.Err() == nil; n++ {
 				_, seq := a.AppendMemory(t, log, `{}`)
@@ -240,8 +239,8 @@ func TestOverlappingOnesTakeOver(t *testing.T) {
 // time with rows at different sequences, some projectors stopped on the way.
 func TestDividedAnewAtEveryStart(t *testing.T) {
 	t.Parallel()
-	url, pool := world.Database(t)
-	log := world.NewLog(t)
+	url, pool := fixture.Database(t)
+	log := fixture.NewLog(t)
 	history := spread(t, 43)
 	short := func(c *projector.Config) { c.SliceRecords = 7 }
 	// ahead lets a projector alone get to the end of the log, and stops it.
@@ -291,9 +290,9 @@ func TestDividedAnewAtEveryStart(t *testing.T) {
 		}
 	}
 	project(t, pool, log)
-	at(t, pool, reached(partition.All, head(t, log)))
+	at(t, pool, reached(events.AllPartitions, head(t, log)))
 	log.Publish(t, history.Messages(60)...)
-	at(t, pool, reached(partition.All, head(t, log)))
+	at(t, pool, reached(events.AllPartitions, head(t, log)))
 	sameFromTheStart(t, url, pool, log)
 }
 
@@ -301,15 +300,15 @@ func TestDividedAnewAtEveryStart(t *testing.T) {
 // of them fails.
 func TestManyCutAtOnce(t *testing.T) {
 	t.Parallel()
-	database, _ := world.Database(t)
-	log := world.NewLog(t)
+	database, _ := fixture.Database(t)
+	log := fixture.NewLog(t)
 	log.Publish(t, spread(t, 44).Messages(50)...)
 	for round := range 5 {
-		pool := world.Pool(t, database, fmt.Sprintf("round_%d", round))
+		pool := fixture.Pool(t, database, fmt.Sprintf("round_%d", round))
 		registry := prometheus.NewPedanticRegistry()
 		var stops []func() error
-		for first := 0; first < partition.Count; first += 32 {
-			part := partition.Run{First: first, End: first + 32}
+		for first := 0; first < events.PartitionCount; first += 32 {
+			part := events.Partitions{First: first, End: first + 32}
 			_, stop := project(t, pool, log, func(c *projector.Config) {
 				c.Partitions = part
 				c.Registerer = prometheus.WrapRegistererWith(prometheus.Labels{"run": part.String()}, registry)
@@ -343,8 +342,8 @@ func TestManyCutAtOnce(t *testing.T) {
 // all, alone.
 func TestABuildThatKnowsNoPartitionsIsKeptOut(t *testing.T) {
 	t.Parallel()
-	_, pool := world.Database(t)
-	log := world.NewLog(t)
+	_, pool := fixture.Database(t)
+	log := fixture.NewLog(t)
 	old, err := pool.Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -375,7 +374,7 @@ func TestABuildThatKnowsNoPartitionsIsKeptOut(t *testing.T) {
 	if err := errors.Join(stopLower(), stopUpper()); err != nil {
 		t.Error(err)
 	}
-	world.Eventually(t, 30*time.Second, func() error {
+	fixture.Eventually(t, 30*time.Second, func() error {
 		if !lock(`SELECT pg_try_advisory_lock($1)`) {
 			return errors.New("it can't go back to work")
 		}
@@ -387,8 +386,8 @@ func TestABuildThatKnowsNoPartitionsIsKeptOut(t *testing.T) {
 // keeps none, so that others may have those that are free.
 func TestAStandbyHoldsNothing(t *testing.T) {
 	t.Parallel()
-	_, pool := world.Database(t)
-	log := world.NewLog(t)
+	_, pool := fixture.Database(t)
+	log := fixture.NewLog(t)
 	middle, _ := project(t, pool, log, of(t, "70-8f"))
 	inState(t, middle, projector.Live)
 	all, _ := project(t, pool, log)
@@ -407,18 +406,18 @@ func TestAStandbyHoldsNothing(t *testing.T) {
 // TestAMessageThatCantBeReadStopsItsPartitionsAlone: others do not decode it.
 func TestAMessageThatCantBeReadStopsItsPartitionsAlone(t *testing.T) {
 	t.Parallel()
-	_, pool := world.Database(t)
-	log := world.NewLog(t)
+	_, pool := fixture.Database(t)
+	log := fixture.NewLog(t)
 	history := spread(t, 46)
 	log.Publish(t, history.Messages(30)...)
-	i := slices.IndexFunc(history.Actors(), func(a *world.Actor) bool { return partition.Of(a.Owner) >= 0x80 })
+	i := slices.IndexFunc(history.Actors(), func(a *fixture.Actor) bool { return events.PartitionOf(a.Owner) >= 0x80 })
 	bad := log.PublishRaw(t, events.Subject{Family: events.FamilyLedger, Owner: history.Actors()[i].Owner, Kind: events.KindMemory}.String(), []byte("\x00{"))
 	log.Publish(t, without(run(t, "80-ff"), history.Messages(200))...)
 	lower, _ := project(t, pool, log, of(t, "00-7f"))
 	upper, _ := project(t, pool, log, of(t, "80-ff"))
 	at(t, pool, func(v projector.Vector) bool { return v.At(0) == head(t, log) && v.At(0xff) == bad-1 })
 	ready(t, lower)
-	world.Eventually(t, 30*time.Second, func() error {
+	fixture.Eventually(t, 30*time.Second, func() error {
 		if err := upper.Ready(); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("sequence %d", bad)) {
 			return fmt.Errorf("the upper half says %w", err)
 		}
@@ -430,15 +429,15 @@ func TestAMessageThatCantBeReadStopsItsPartitionsAlone(t *testing.T) {
 // so no projector may leave it to the others.
 func TestASubjectThatNamesNoPartitionStopsAll(t *testing.T) {
 	t.Parallel()
-	_, pool := world.Database(t)
-	log := world.NewLog(t)
+	_, pool := fixture.Database(t)
+	log := fixture.NewLog(t)
 	history := spread(t, 50)
 	log.Publish(t, history.Messages(10)...)
 	bad := log.PublishRaw(t, "ledger.what", history.Messages(1)[0].Payload(t))
 	log.Publish(t, history.Messages(10)...)
 	for _, half := range []string{"00-7f", "80-ff"} {
 		r, _ := project(t, pool, log, of(t, half))
-		world.Eventually(t, 30*time.Second, func() error {
+		fixture.Eventually(t, 30*time.Second, func() error {
 			if err := r.Ready(); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("sequence %d", bad)) {
 				return fmt.Errorf("ready says %w", err)
 			}
@@ -449,7 +448,7 @@ func TestASubjectThatNamesNoPartitionStopsAll(t *testing.T) {
 }
 
 // timeless is a log that does not say when it stored what it tells: eventlog.RecentAppends.
-type timeless struct{ *world.Log }
+type timeless struct{ *fixture.Log }
 
 func (l timeless) Follow(ctx context.Context, cfg eventlog.FollowConfig, yield func(eventlog.Slice) error) error {
 	return l.Log.Follow(ctx, cfg, func(s eventlog.Slice) error {
@@ -480,8 +479,8 @@ func TestEachRowHasItsProof(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, pool := world.Database(t)
-			log := world.NewLog(t)
+			_, pool := fixture.Database(t)
+			log := fixture.NewLog(t)
 			history := spread(t, 47)
 			for _, half := range []string{"00-7f", "80-ff"} {
 				log.Publish(t, history.Messages(30)...)
@@ -517,8 +516,8 @@ func TestEachRowHasItsProof(t *testing.T) {
 // than a busy one may, and writes nothing else.
 func TestAnIdleOneKeepsThePace(t *testing.T) {
 	t.Parallel()
-	_, pool := world.Database(t)
-	log := world.NewLog(t)
+	_, pool := fixture.Database(t)
+	log := fixture.NewLog(t)
 	history := spread(t, 48)
 	project(t, pool, log, of(t, "00-7f"))
 	var commits int
@@ -543,8 +542,8 @@ func TestAnIdleOneKeepsThePace(t *testing.T) {
 // came without a time, leaves a checkpoint that the log is known by.
 func TestTwoProjectTheTail(t *testing.T) {
 	t.Parallel()
-	url, pool := world.Database(t)
-	log := world.NewLog(t)
+	url, pool := fixture.Database(t)
+	log := fixture.NewLog(t)
 	history := spread(t, 49)
 	registry := prometheus.NewPedanticRegistry()
 	_, stopLower := project(t, pool, timeless{log}, of(t, "00-7f"), func(c *projector.Config) { c.Registerer = registry })
@@ -561,7 +560,7 @@ func TestTwoProjectTheTail(t *testing.T) {
 	if err := errors.Join(stopLower(), stopUpper()); err != nil {
 		t.Error(err)
 	}
-	if n := world.Metrics(t, registry)["ledger_projector_failures_total"]; n != 0 {
+	if n := fixture.Metrics(t, registry)["ledger_projector_failures_total"]; n != 0 {
 		t.Errorf("it got there, and failed %v times on the way", n)
 	}
 	r, _ := project(t, pool, log)
@@ -571,9 +570,9 @@ func TestTwoProjectTheTail(t *testing.T) {
 
 func TestPartitionsThatAreNone(t *testing.T) {
 	t.Parallel()
-	_, pool := world.Database(t)
-	for _, bad := range []partition.Run{{First: -1, End: 4}, {First: 4, End: 4}, {First: 5, End: 4}, {First: 0, End: 257}} {
-		if _, err := projector.New(projector.Config{Projections: readmodel.All(), Pool: pool, Log: world.NewLog(t), Partitions: bad}); err == nil {
+	_, pool := fixture.Database(t)
+	for _, bad := range []events.Partitions{{First: -1, End: 4}, {First: 4, End: 4}, {First: 5, End: 4}, {First: 0, End: 257}} {
+		if _, err := projector.New(projector.Config{Projections: readmodel.All(), Pool: pool, Log: fixture.NewLog(t), Partitions: bad}); err == nil {
 			t.Errorf("%v is good", bad)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/memory-ledger/ledger/projections/internal/world"
+	"github.com/memory-ledger/ledger/projections/internal/fixture"
 	"github.com/memory-ledger/ledger/projections/projector"
 	"github.com/memory-ledger/ledger/projections/readmodel"
 )
@@ -44,16 +44,16 @@ func (p *planning) applied(position uint64) {
 // pool is one whose connections are watched.
 func (p *planning) pool(t *testing.T, plain *pgxpool.Pool) *pgxpool.Pool {
 	t.Helper()
-	return world.Reopened(t, plain, func(c *pgx.ConnConfig) { c.Tracer = p })
+	return fixture.Reopened(t, plain, func(c *pgx.ConnConfig) { c.Tracer = p })
 }
 
 // TestNoPlanOutlivesADoublingOfTheLog, of a projector that begins with nothing, and of one
 // that goes on.
 func TestNoPlanOutlivesADoublingOfTheLog(t *testing.T) {
 	t.Parallel()
-	_, pool := world.Database(t)
-	log := world.NewLog(t)
-	history := world.NewHistory(54, 3)
+	_, pool := fixture.Database(t)
+	log := fixture.NewLog(t)
+	history := fixture.NewHistory(54, 3)
 	begin := uint64(0)
 	for _, messages := range []int{3500, 300} {
 		log.Publish(t, history.Messages(messages)...)
@@ -79,9 +79,9 @@ func TestNoPlanOutlivesADoublingOfTheLog(t *testing.T) {
 // TestNoPlanOutlivesADoublingInAReplay, which begins with empty tables.
 func TestNoPlanOutlivesADoublingInAReplay(t *testing.T) {
 	t.Parallel()
-	_, pool := world.Database(t)
+	_, pool := fixture.Database(t)
 	var p planning
-	r := replayed(t, p.pool(t, pool), recorded(t, world.NewHistory(55, 3).Messages(1200)...), 1, readmodel.All()...)
+	r := replayed(t, p.pool(t, pool), recorded(t, fixture.NewHistory(55, 3).Messages(1200)...), 1, readmodel.All()...)
 	r.Applied = p.applied
 	for _, to := range []uint64{10, 20, 1019, 1100, 1200} {
 		if err := r.To(t.Context(), projector.AllAt(to)); err != nil {

@@ -1,18 +1,18 @@
 package projector
 
 import (
+	"github.com/memory-ledger/ledger/events"
+
 	"fmt"
 	"math"
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/memory-ledger/ledger/events/partition"
 )
 
 // Mark says up to which sequence a run of partitions is projected.
 type Mark struct {
-	partition.Run
+	events.Partitions
 	Seq    uint64
 	Stored time.Time // when the log stored the message at Seq; zero where that is not known
 }
@@ -32,19 +32,19 @@ type Mark struct {
 type Vector []Mark
 
 // AllAt is every partition at one sequence.
-func AllAt(seq uint64) Vector { return Vector{{Run: partition.All, Seq: seq}} }
+func AllAt(seq uint64) Vector { return Vector{{Partitions: events.AllPartitions, Seq: seq}} }
 
 // Run returns the partitions that the vector speaks of.
-func (v Vector) Run() partition.Run {
+func (v Vector) Run() events.Partitions {
 	if len(v) == 0 {
-		return partition.Run{}
+		return events.Partitions{}
 	}
-	return partition.Run{First: v[0].First, End: v[len(v)-1].End}
+	return events.Partitions{First: v[0].First, End: v[len(v)-1].End}
 }
 
 // Covers reports whether the marks say something of each partition of a run,
 // once, and of no other.
-func (v Vector) Covers(run partition.Run) bool {
+func (v Vector) Covers(run events.Partitions) bool {
 	next := run.First
 	for _, m := range v {
 		if m.First != next || m.End <= m.First {
@@ -102,7 +102,7 @@ func (v Vector) Highest() (highest uint64) {
 
 // Of returns what the vector says of a run; a mark that reaches beyond the run
 // is cut.
-func (v Vector) Of(run partition.Run) Vector {
+func (v Vector) Of(run events.Partitions) Vector {
 	var of Vector
 	for _, m := range v {
 		if m.First, m.End = max(m.First, run.First), min(m.End, run.End); m.First < m.End {
@@ -135,7 +135,7 @@ func (v Vector) each(f func(p int, m Mark) Mark) Vector {
 	for _, m := range v {
 		for p := m.First; p < m.End; p++ {
 			moved := f(p, m)
-			moved.Run = partition.Run{First: p, End: p + 1}
+			moved.Partitions = events.Partitions{First: p, End: p + 1}
 			all = append(all, moved)
 		}
 	}
@@ -173,7 +173,7 @@ func (v Vector) Moved(seq uint64, stored time.Time) Vector {
 		}
 		return Vector{m}
 	}
-	return v.Toward(Vector{{Run: v.Run(), Seq: math.MaxUint64}}, seq, stored)
+	return v.Toward(Vector{{Partitions: v.Run(), Seq: math.MaxUint64}}, seq, stored)
 }
 
 // Toward is Moved where no partition is to go beyond another vector.
@@ -192,7 +192,7 @@ func (v Vector) Toward(want Vector, seq uint64, stored time.Time) Vector {
 // 0 if none is.
 func (v Vector) Next(want Vector) (next uint64) {
 	for _, w := range want {
-		for _, m := range v.Of(w.Run) {
+		for _, m := range v.Of(w.Partitions) {
 			if m.Seq < w.Seq && (next == 0 || m.Seq < next-1) {
 				next = m.Seq + 1
 			}
@@ -205,7 +205,7 @@ func (v Vector) Next(want Vector) (next uint64) {
 // another vector.
 func (v Vector) Behind(want Vector) (most uint64) {
 	for _, w := range want {
-		for _, m := range v.Of(w.Run) {
+		for _, m := range v.Of(w.Partitions) {
 			if m.Seq < w.Seq {
 				most = max(most, w.Seq-m.Seq)
 			}
@@ -226,7 +226,7 @@ func (v Vector) Same(other Vector) bool {
 
 // Equal reports whether two vectors say the same and are cut alike.
 func (v Vector) Equal(other Vector) bool {
-	return slices.EqualFunc(v, other, func(a, b Mark) bool { return a.Run == b.Run && a.Seq == b.Seq })
+	return slices.EqualFunc(v, other, func(a, b Mark) bool { return a.Partitions == b.Partitions && a.Seq == b.Seq })
 }
 
 // Steps returns the sequences of the vector in ascending order, each once.
@@ -241,12 +241,12 @@ func (v Vector) Steps() []uint64 {
 
 // String is the vector for people.
 func (v Vector) String() string {
-	if joined := v.Joined(); len(joined) == 1 && joined[0].Run == partition.All {
+	if joined := v.Joined(); len(joined) == 1 && joined[0].Partitions == events.AllPartitions {
 		return fmt.Sprint(joined[0].Seq)
 	}
 	parts := make([]string, len(v))
 	for i, m := range v {
-		parts[i] = fmt.Sprintf("%s at %d", m.Run, m.Seq)
+		parts[i] = fmt.Sprintf("%s at %d", m.Partitions, m.Seq)
 	}
 	return strings.Join(parts, ", ")
 }

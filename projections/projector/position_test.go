@@ -1,16 +1,17 @@
 package projector_test
 
 import (
+	"github.com/memory-ledger/ledger/events"
+
 	"math/rand/v2"
 	"testing"
 	"time"
 
-	"github.com/memory-ledger/ledger/events/partition"
 	"github.com/memory-ledger/ledger/projections/projector"
 )
 
 // plain is a position without cleverness: a sequence for each partition.
-type plain [partition.Count]uint64
+type plain [events.PartitionCount]uint64
 
 func plainOf(v projector.Vector) (p plain) {
 	for i := range p {
@@ -23,7 +24,7 @@ func plainOf(v projector.Vector) (p plain) {
 // equal ones often.
 type chance struct{ *rand.Rand }
 
-func (c chance) vector(run partition.Run) projector.Vector {
+func (c chance) vector(run events.Partitions) projector.Vector {
 	var v projector.Vector
 	for first := run.First; first < run.End; {
 		end := min(run.End, first+1+c.IntN(90))
@@ -31,7 +32,7 @@ func (c chance) vector(run partition.Run) projector.Vector {
 			end = run.End
 		}
 		seq := c.Uint64N(12)
-		v = append(v, projector.Mark{Run: partition.Run{First: first, End: end}, Seq: seq, Stored: storedAt(seq)})
+		v = append(v, projector.Mark{Partitions: events.Partitions{First: first, End: end}, Seq: seq, Stored: storedAt(seq)})
 		first = end
 	}
 	return v
@@ -56,7 +57,7 @@ func each(t *testing.T, f func(c chance)) {
 // TestVectorsAreSequencesOfPartitions holds every method against the plain one.
 func TestVectorsAreSequencesOfPartitions(t *testing.T) {
 	each(t, func(c chance) {
-		a, b, seq := c.vector(partition.All), c.vector(partition.All), c.Uint64N(12)
+		a, b, seq := c.vector(events.AllPartitions), c.vector(events.AllPartitions), c.Uint64N(12)
 		pa, pb := plainOf(a), plainOf(b)
 		var capped, raised, moved, toward plain
 		var lowest, highest, next, behind uint64 = 99, 0, 0, 0
@@ -81,7 +82,7 @@ func TestVectorsAreSequencesOfPartitions(t *testing.T) {
 			"joined": {a.Joined(), pa}, "capped": {a.Capped(seq), capped}, "raised": {a.Raised(b), raised},
 			"moved": {a.Moved(seq, storedAt(seq)), moved}, "toward": {a.Toward(b, seq, storedAt(seq)), toward},
 		} {
-			if plainOf(is.got) != is.want || !is.got.Covers(partition.All) {
+			if plainOf(is.got) != is.want || !is.got.Covers(events.AllPartitions) {
 				t.Errorf("%s: %s of %s, %s, %d", name, is.got, a, b, seq)
 			}
 			if !is.got.Equal(is.got.Joined()) {
@@ -105,14 +106,14 @@ func TestVectorsAreSequencesOfPartitions(t *testing.T) {
 // TestRunsAreCutOut: what belongs to one projector, and what lies around it.
 func TestRunsAreCutOut(t *testing.T) {
 	each(t, func(c chance) {
-		v := c.vector(partition.All)
-		run := partition.Run{First: c.IntN(partition.Count)}
-		run.End = run.First + 1 + c.IntN(partition.Count-run.First)
+		v := c.vector(events.AllPartitions)
+		run := events.Partitions{First: c.IntN(events.PartitionCount)}
+		run.End = run.First + 1 + c.IntN(events.PartitionCount-run.First)
 		of := v.Of(run)
 		if !of.Covers(run) || of.Run() != run {
 			t.Errorf("%s of %s is %s", run, v, of)
 		}
-		for p := range partition.Count {
+		for p := range events.PartitionCount {
 			if run.Has(p) != (of.Index(p) >= 0) || (run.Has(p) && of.At(p) != v.At(p)) {
 				t.Errorf("%d in %s of %s is at %d", p, run, v, of.At(p))
 			}
@@ -120,12 +121,12 @@ func TestRunsAreCutOut(t *testing.T) {
 				t.Errorf("%s wants %d", of, p)
 			}
 		}
-		whole := append(append(v.Of(partition.Run{First: 0, End: run.First}), of...), v.Of(partition.Run{First: run.End, End: partition.Count})...)
-		if !whole.Covers(partition.All) || !whole.Same(v) {
+		whole := append(append(v.Of(events.Partitions{First: 0, End: run.First}), of...), v.Of(events.Partitions{First: run.End, End: events.PartitionCount})...)
+		if !whole.Covers(events.AllPartitions) || !whole.Same(v) {
 			t.Errorf("%s cut at %s is %s", v, run, whole)
 		}
 		// What is said of more partitions, or of them in other pieces, is something else.
-		if run != partition.All && (whole.Covers(run) || whole.Same(of) || of.Same(whole) || whole.Equal(of)) {
+		if run != events.AllPartitions && (whole.Covers(run) || whole.Same(of) || of.Same(whole) || whole.Equal(of)) {
 			t.Errorf("%s is taken for what it says of %s", whole, run)
 		}
 		if whole.Equal(v) != (len(whole) == len(v)) {
@@ -143,11 +144,11 @@ func TestEveryMessageOnceByWhateverWay(t *testing.T) {
 		log := make([]int, length+1) // the partition of each message
 		applied := make([]int, length+1)
 		for seq := 1; seq <= length; seq++ {
-			log[seq] = c.IntN(partition.Count)
+			log[seq] = c.IntN(events.PartitionCount)
 		}
 		have := projector.AllAt(0)
 		for range 6 {
-			want := have.Raised(c.vector(partition.All).Raised(projector.AllAt(c.Uint64N(20)))).Capped(length)
+			want := have.Raised(c.vector(events.AllPartitions).Raised(projector.AllAt(c.Uint64N(20)))).Capped(length)
 			if c.IntN(2) == 0 {
 				have = replayTo(c, have, want, log, applied)
 			} else {
@@ -187,8 +188,8 @@ func replayTo(c chance, have, want projector.Vector, log, applied []int) project
 // reads all of the log, and is stopped anywhere.
 func projected(c chance, have projector.Vector, log, applied []int) projector.Vector {
 	var all projector.Vector
-	for _, m := range c.vector(partition.All) {
-		mine := have.Of(m.Run).Joined()
+	for _, m := range c.vector(events.AllPartitions) {
+		mine := have.Of(m.Partitions).Joined()
 		for at, end := mine.Lowest()+1, c.Uint64N(uint64(len(log))); at <= end; {
 			last := min(end, at+c.Uint64N(9))
 			for seq := at; seq <= last; seq++ {
@@ -205,27 +206,27 @@ func projected(c chance, have projector.Vector, log, applied []int) projector.Ve
 
 func TestSaidForPeople(t *testing.T) {
 	t.Parallel()
-	half := partition.Run{First: 0, End: 128}
+	half := events.Partitions{First: 0, End: 128}
 	for want, v := range map[string]projector.Vector{
 		"7":                      projector.AllAt(7),
-		"00-7f at 8, 80-ff at 7": projector.AllAt(7).Raised(projector.Vector{{Run: half, Seq: 8}}),
+		"00-7f at 8, 80-ff at 7": projector.AllAt(7).Raised(projector.Vector{{Partitions: half, Seq: 8}}),
 		"00-7f at 7":             projector.AllAt(7).Of(half),
-		"00-0f at 1, 20-ff at 1": {{Run: partition.Run{First: 0, End: 16}, Seq: 1}, {Run: partition.Run{First: 32, End: 256}, Seq: 1}}, // damaged
+		"00-0f at 1, 20-ff at 1": {{Partitions: events.Partitions{First: 0, End: 16}, Seq: 1}, {Partitions: events.Partitions{First: 32, End: 256}, Seq: 1}}, // damaged
 		"":                       nil,
 	} {
 		if got := v.String(); got != want {
 			t.Errorf("%q is said %q", want, got)
 		}
 	}
-	one, other := partition.Run{First: 0, End: 100}, partition.Run{First: 100, End: 256}
-	if cut := (projector.Vector{{Run: one, Seq: 7}, {Run: other, Seq: 7}}); cut.Equal(projector.Vector{{Run: half, Seq: 7}, {Run: partition.Run{First: 128, End: 256}, Seq: 7}}) || !cut.Equal(cut) {
+	one, other := events.Partitions{First: 0, End: 100}, events.Partitions{First: 100, End: 256}
+	if cut := (projector.Vector{{Partitions: one, Seq: 7}, {Partitions: other, Seq: 7}}); cut.Equal(projector.Vector{{Partitions: half, Seq: 7}, {Partitions: events.Partitions{First: 128, End: 256}, Seq: 7}}) || !cut.Equal(cut) {
 		t.Errorf("%s is cut otherwise, and equal", cut)
 	}
 	if projector.AllAt(7).Covers(half) || !projector.AllAt(7).Of(half).Covers(half) {
 		t.Error("what is said of all is taken for what is said of one half")
 	}
-	for _, bad := range []projector.Vector{nil, projector.AllAt(7).Of(half), append(projector.AllAt(7), projector.AllAt(7)...), {{Run: half}, {Run: half}}, {{Run: partition.All}, {Run: partition.Run{First: 256, End: 256}}}, {{Run: partition.Run{First: 1, End: 256}}}} {
-		if bad.Covers(partition.All) {
+	for _, bad := range []projector.Vector{nil, projector.AllAt(7).Of(half), append(projector.AllAt(7), projector.AllAt(7)...), {{Partitions: half}, {Partitions: half}}, {{Partitions: events.AllPartitions}, {Partitions: events.Partitions{First: 256, End: 256}}}, {{Partitions: events.Partitions{First: 1, End: 256}}}} {
+		if bad.Covers(events.AllPartitions) {
 			t.Errorf("%s covers all", bad)
 		}
 	}

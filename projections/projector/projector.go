@@ -15,7 +15,6 @@ import (
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
-	"github.com/memory-ledger/ledger/events/partition"
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
@@ -68,7 +67,7 @@ type Config struct {
 	// Partitions are those whose owners it works for; none means all. Several
 	// projectors share the owners, each with partitions of its own; of those
 	// whose partitions overlap one works, and the others stand by.
-	Partitions   partition.Run
+	Partitions   events.Partitions
 	Projections  []Projection
 	Logger       *slog.Logger          // nil means slog.Default()
 	Registerer   prometheus.Registerer // nil means no metrics
@@ -99,8 +98,8 @@ type Config struct {
 }
 
 func (c *Config) setDefaults() {
-	if c.Partitions == (partition.Run{}) {
-		c.Partitions = partition.All
+	if c.Partitions == (events.Partitions{}) {
+		c.Partitions = events.AllPartitions
 	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()
@@ -142,7 +141,7 @@ func (c *Config) Validate() error {
 	if len(c.Projections) == 0 {
 		problems = append(problems, errors.New("no projections"))
 	}
-	if p := c.Partitions; p != (partition.Run{}) && (p.First < 0 || p.First >= p.End || p.End > partition.Count) {
+	if p := c.Partitions; p != (events.Partitions{}) && (p.First < 0 || p.First >= p.End || p.End > events.PartitionCount) {
 		problems = append(problems, fmt.Errorf("no run of partitions: %s", p))
 	}
 	return errors.Join(problems...)

@@ -9,22 +9,22 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/memory-ledger/ledger/events"
-	"github.com/memory-ledger/ledger/projections/internal/world"
-	"github.com/memory-ledger/ledger/projections/memories"
-	"github.com/memory-ledger/ledger/projections/owners"
+	"github.com/memory-ledger/ledger/projections/internal/fixture"
 	"github.com/memory-ledger/ledger/projections/projector"
+	"github.com/memory-ledger/ledger/projections/readmodel/memories"
+	"github.com/memory-ledger/ledger/projections/readmodel/owners"
 	"github.com/memory-ledger/ledger/projections/tree"
 )
 
 func TestAMemoryIsReadBack(t *testing.T) {
 	t.Parallel()
-	_, pool := world.Database(t)
-	log := world.NewLog(t)
+	_, pool := fixture.Database(t)
+	log := fixture.NewLog(t)
 	r, stop := project(t, pool, log)
-	a := world.NewActor()
-	user := world.UUID()
+	a := fixture.NewActor()
+	user := fixture.UUID()
 	a.Append(t, log, &events.OwnerRegistered{UserID: user},
-		&events.SessionIssued{SessionID: world.UUID(), Audience: events.AudienceCore, ExpiresAt: events.At(time.Now())})
+		&events.SessionIssued{SessionID: fixture.UUID(), Audience: events.AudienceCore, ExpiresAt: events.At(time.Now())})
 	written, seq := a.AppendMemory(t, log, `{"a":"\u0000"}`)
 	caughtUp(t, pool, log)
 
@@ -55,11 +55,11 @@ func TestAMemoryIsReadBack(t *testing.T) {
 
 func TestATreeIsProven(t *testing.T) {
 	t.Parallel()
-	_, pool := world.Database(t)
-	log := world.NewLog(t)
+	_, pool := fixture.Database(t)
+	log := fixture.NewLog(t)
 	const leaves = 1200
-	a := world.NewActor()
-	batch := make([]world.Message, 0, leaves/10)
+	a := fixture.NewActor()
+	batch := make([]fixture.Message, 0, leaves/10)
 	for range leaves / 10 {
 		data := make([]events.Data, 10)
 		for i := range data {
@@ -72,7 +72,7 @@ func TestATreeIsProven(t *testing.T) {
 	caughtUp(t, pool, log)
 	hashes := make([]events.Hash, leaves)
 	for i := range hashes {
-		hashes[i] = world.LeafHash(a.Owner, uint64(i))
+		hashes[i] = fixture.LeafHash(a.Owner, uint64(i))
 	}
 	for _, size := range []uint64{1, 255, 256, 257, 511, leaves} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) { checkTree(t, pool, a.Owner, hashes[:size]) })

@@ -10,7 +10,7 @@ import (
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
-	"github.com/memory-ledger/ledger/projections/internal/world"
+	"github.com/memory-ledger/ledger/projections/internal/fixture"
 	"github.com/memory-ledger/ledger/projections/projector"
 )
 
@@ -36,9 +36,9 @@ func TestALogThatDoesNotSayWhenIsWaitedFor(t *testing.T) {
 	for name, before := range map[string]int{"of the message at the checkpoint": 5, "of a new one": 0} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			url, pool := world.Database(t)
-			log := &withholding{timeless: timeless{world.NewLog(t)}}
-			history := world.NewHistory(53, 3)
+			url, pool := fixture.Database(t)
+			log := &withholding{timeless: timeless{fixture.NewLog(t)}}
+			history := fixture.NewHistory(53, 3)
 			if before > 0 {
 				log.Publish(t, history.Messages(before)...)
 				_, stop := project(t, pool, log)
@@ -52,7 +52,7 @@ func TestALogThatDoesNotSayWhenIsWaitedFor(t *testing.T) {
 			was := at(t, pool, func(projector.Vector) bool { return true })
 			log.fallen.Store(true)
 			r, _ := project(t, pool, log)
-			world.Eventually(t, 30*time.Second, func() error {
+			fixture.Eventually(t, 30*time.Second, func() error {
 				if err := r.Ready(); !errors.Is(err, eventlog.ErrUnavailable) {
 					return fmt.Errorf("status %+v", r.Status())
 				}

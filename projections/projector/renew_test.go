@@ -10,7 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/memory-ledger/ledger/projections/internal/world"
+	"github.com/memory-ledger/ledger/projections/internal/fixture"
 	"github.com/memory-ledger/ledger/projections/projector"
 	"github.com/memory-ledger/ledger/projections/readmodel"
 	"github.com/memory-ledger/ledger/projections/schema"
@@ -20,9 +20,9 @@ import (
 // together with the checkpoint, and the log is projected from its first message.
 func TestTablesAreRenewed(t *testing.T) {
 	t.Parallel()
-	_, pool := world.Database(t)
-	log := world.NewLog(t)
-	log.Publish(t, world.NewHistory(60, 4).Messages(20)...)
+	_, pool := fixture.Database(t)
+	log := fixture.NewLog(t)
+	log.Publish(t, fixture.NewHistory(60, 4).Messages(20)...)
 	var empty []projector.Step
 	for _, p := range readmodel.All() {
 		for _, table := range p.Tables() {
@@ -47,7 +47,7 @@ func TestTablesAreRenewed(t *testing.T) {
 			return empty
 		}
 	})
-	world.Eventually(t, 30*time.Second, func() error {
+	fixture.Eventually(t, 30*time.Second, func() error {
 		if began.Load() != 2 {
 			return errors.New("the work has not begun again")
 		}
@@ -65,7 +65,7 @@ func TestTablesAreRenewed(t *testing.T) {
 // TestCheckpointSQL: it makes the checkpoint that the migrations make.
 func TestCheckpointSQL(t *testing.T) {
 	t.Parallel()
-	_, pool := world.Database(t)
+	_, pool := fixture.Database(t)
 	if _, err := pool.Exec(t.Context(), `CREATE SCHEMA other; SET search_path = other; `+projector.CheckpointSQL+`; RESET search_path`); err != nil {
 		t.Fatal(err)
 	}

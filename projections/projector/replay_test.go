@@ -7,14 +7,14 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/memory-ledger/ledger/projections/internal/world"
-	"github.com/memory-ledger/ledger/projections/memories"
+	"github.com/memory-ledger/ledger/projections/internal/fixture"
 	"github.com/memory-ledger/ledger/projections/projector"
 	"github.com/memory-ledger/ledger/projections/readmodel"
+	"github.com/memory-ledger/ledger/projections/readmodel/memories"
 )
 
 // replayer is one for a pool's schema, with as many connections.
-func replayer(t *testing.T, pool *pgxpool.Pool, log *world.Log, connections int) *projector.Replayer {
+func replayer(t *testing.T, pool *pgxpool.Pool, log *fixture.Log, connections int) *projector.Replayer {
 	t.Helper()
 	var conns [2]*pgx.Conn
 	for i := range connections {
@@ -38,15 +38,15 @@ func replayer(t *testing.T, pool *pgxpool.Pool, log *world.Log, connections int)
 // other is left as it was, with nothing going on.
 func TestTwoConnectionsReplayWhatOneDoes(t *testing.T) {
 	t.Parallel()
-	url, pool := world.Database(t)
-	log := world.NewLog(t)
-	var messages []world.Message
-	actors := []*world.Actor{world.NewActor(), world.NewActor(), world.NewActor()}
+	url, pool := fixture.Database(t)
+	log := fixture.NewLog(t)
+	var messages []fixture.Message
+	actors := []*fixture.Actor{fixture.NewActor(), fixture.NewActor(), fixture.NewActor()}
 	for i := range 24_000 {
 		messages = append(messages, actors[i%len(actors)].Write(`{"n":1}`))
 	}
 	log.Publish(t, messages...)
-	log.Publish(t, world.NewHistory(5, 3).Messages(500)...)
+	log.Publish(t, fixture.NewHistory(5, 3).Messages(500)...)
 	end := projector.AllAt(head(t, log))
 
 	one := replayer(t, pool, log, 1)
@@ -58,14 +58,14 @@ func TestTwoConnectionsReplayWhatOneDoes(t *testing.T) {
 	if parts != 3 {
 		t.Errorf("24,500 messages are committed in %d parts", parts)
 	}
-	twoPool := world.Pool(t, url, "two")
+	twoPool := fixture.Pool(t, url, "two")
 	two := replayer(t, twoPool, log, 2)
 	if err := two.To(t.Context(), end); err != nil || !two.At().Same(end) {
 		t.Fatalf("at %s, %v", two.At(), err)
 	}
 	sameRows(t, pool, twoPool)
 
-	without := replayer(t, world.Pool(t, url, "without"), log, 2)
+	without := replayer(t, fixture.Pool(t, url, "without"), log, 2)
 	if err := without.Ahead.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func TestTwoConnectionsReplayWhatOneDoes(t *testing.T) {
 
 	// Nor does it go on reading where nothing more can be written.
 	for connections, name := range map[int]string{1: "alone", 2: "left_behind"} {
-		without := replayer(t, world.Pool(t, url, name), log, connections)
+		without := replayer(t, fixture.Pool(t, url, name), log, connections)
 		if err := without.Conn.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -92,11 +92,11 @@ func TestTwoConnectionsReplayWhatOneDoes(t *testing.T) {
 // far it is after each part.
 func TestAReplayIsCommittedInParts(t *testing.T) {
 	t.Parallel()
-	_, pool := world.Database(t)
-	log := world.NewLog(t)
-	a := world.NewActor()
+	_, pool := fixture.Database(t)
+	log := fixture.NewLog(t)
+	a := fixture.NewActor()
 	long := bytes.Repeat([]byte("sealed \x00"), 60_000)
-	messages := make([]world.Message, 20)
+	messages := make([]fixture.Message, 20)
 	for i := range messages {
 		m := a.Memory(`{}`)
 		m.Sealed = long

@@ -14,10 +14,10 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/memory-ledger/ledger/events/eventlog"
-	"github.com/memory-ledger/ledger/projections/internal/world"
-	"github.com/memory-ledger/ledger/projections/memories"
+	"github.com/memory-ledger/ledger/projections/internal/fixture"
 	"github.com/memory-ledger/ledger/projections/projector"
 	"github.com/memory-ledger/ledger/projections/readmodel"
+	"github.com/memory-ledger/ledger/projections/readmodel/memories"
 )
 
 // written is a log that is read from memory, a message at a time, whatever becomes of
@@ -45,7 +45,7 @@ func (l *written) Read(_ context.Context, cfg eventlog.ReadConfig, yield func(ev
 	return nil
 }
 
-func recorded(t *testing.T, messages ...world.Message) *written {
+func recorded(t *testing.T, messages ...fixture.Message) *written {
 	t.Helper()
 	l := new(written)
 	for i, m := range messages {
@@ -83,14 +83,14 @@ func TestAReplaySaysWhatStoppedIt(t *testing.T) {
 	t.Parallel()
 	badDay := errors.New("a bad day")
 	for name, c := range map[string]struct {
-		change func(*written, *world.Actor)
+		change func(*written, *fixture.Actor)
 		apply  error
 		reason string
 	}{
-		"it can't be read":    {func(l *written, _ *world.Actor) { l.records[3].Payload = []byte("\x00{") }, nil, "replay: sequence 4: "},
-		"it can't be applied": {func(*written, *world.Actor) {}, badDay, "replay sequences 1 to 4: projection troubled: a bad day"},
-		"it can't be written": {func(l *written, _ *world.Actor) { l.records[3].Payload = l.records[2].Payload }, nil, "replay sequences 1 to 4: "},
-		"no row can be made of it": {func(l *written, a *world.Actor) {
+		"it can't be read":    {func(l *written, _ *fixture.Actor) { l.records[3].Payload = []byte("\x00{") }, nil, "replay: sequence 4: "},
+		"it can't be applied": {func(*written, *fixture.Actor) {}, badDay, "replay sequences 1 to 4: projection troubled: a bad day"},
+		"it can't be written": {func(l *written, _ *fixture.Actor) { l.records[3].Payload = l.records[2].Payload }, nil, "replay sequences 1 to 4: "},
+		"no row can be made of it": {func(l *written, a *fixture.Actor) {
 			m := a.Memory(`{}`)
 			m.LeafIndex, m.MemoryID = 3, "none"
 			l.records[3].Payload = a.Say(m).Payload(t)
@@ -99,8 +99,8 @@ func TestAReplaySaysWhatStoppedIt(t *testing.T) {
 		for _, connections := range []int{1, 2} {
 			t.Run(fmt.Sprintf("%s, by %d", name, connections), func(t *testing.T) {
 				t.Parallel()
-				_, pool := world.Database(t)
-				a := world.NewActor()
+				_, pool := fixture.Database(t)
+				a := fixture.NewActor()
 				log := recorded(t, a.Write(`{}`), a.Write(`{}`), a.Write(`{}`), a.Write(`{}`))
 				c.change(log, a)
 				r := replayed(t, pool, log, connections, append(readmodel.All(),
@@ -120,7 +120,7 @@ func TestAReplaySaysWhatStoppedIt(t *testing.T) {
 // TestAReplayOfDamagedRowsDoesNotBegin: it would not know where.
 func TestAReplayOfDamagedRowsDoesNotBegin(t *testing.T) {
 	t.Parallel()
-	_, pool := world.Database(t)
+	_, pool := fixture.Database(t)
 	if _, err := pool.Exec(t.Context(), `TRUNCATE checkpoint`); err != nil {
 		t.Fatal(err)
 	}
@@ -139,10 +139,10 @@ func TestAReplayOfDamagedRowsDoesNotBegin(t *testing.T) {
 // parts that end where a half does.
 func TestAReplayTakesWhatIsMissing(t *testing.T) {
 	t.Parallel()
-	url, pool := world.Database(t)
+	url, pool := fixture.Database(t)
 	history := spread(t, 52)
 	log := recorded(t, history.Messages(100)...)
-	uneven := projector.Vector{{Run: run(t, "00-7f"), Seq: 40}, {Run: run(t, "80-ff"), Seq: 70}}
+	uneven := projector.Vector{{Partitions: run(t, "00-7f"), Seq: 40}, {Partitions: run(t, "80-ff"), Seq: 70}}
 	r := replayed(t, pool, log, 1, readmodel.All()...)
 	for _, want := range []projector.Vector{uneven, projector.AllAt(60), projector.AllAt(100)} {
 		if err := r.To(t.Context(), want); err != nil {
@@ -159,7 +159,7 @@ func TestAReplayTakesWhatIsMissing(t *testing.T) {
 	if want := []uint64{1, 41, 41, 61}; !slices.Equal(log.from, want) {
 		t.Errorf("the log is read from %v, want %v", log.from, want)
 	}
-	again := world.Pool(t, url, "again")
+	again := fixture.Pool(t, url, "again")
 	if err := replayed(t, again, log, 1, readmodel.All()...).To(t.Context(), projector.AllAt(100)); err != nil {
 		t.Fatal(err)
 	}
@@ -171,9 +171,9 @@ func TestAReplayTakesWhatIsMissing(t *testing.T) {
 func TestAReplayEndsThoughItsPartsWaitForEachOther(t *testing.T) {
 	t.Parallel()
 	badDay := errors.New("a bad day")
-	a := world.NewActor()
+	a := fixture.NewActor()
 	long := bytes.Repeat([]byte("sealed \x00"), 1_050_000) // one of them is a slice
-	var messages []world.Message
+	var messages []fixture.Message
 	for range 4 {
 		m := a.Memory(`{}`)
 		m.Sealed = long
@@ -182,7 +182,7 @@ func TestAReplayEndsThoughItsPartsWaitForEachOther(t *testing.T) {
 	for _, connections := range []int{1, 2} {
 		t.Run(fmt.Sprintf("by %d", connections), func(t *testing.T) {
 			t.Parallel()
-			_, pool := world.Database(t)
+			_, pool := fixture.Database(t)
 			log := recorded(t, messages...)
 			read := make(chan struct{})
 			log.last = sync.OnceFunc(func() { close(read) })
@@ -200,7 +200,7 @@ func TestAReplayEndsThoughItsPartsWaitForEachOther(t *testing.T) {
 			<-entered
 			<-read
 			if connections > 1 {
-				world.Eventually(t, 30*time.Second, func() error {
+				fixture.Eventually(t, 30*time.Second, func() error {
 					var n int
 					if err := pool.QueryRow(t.Context(), `SELECT count(*) FROM memories`).Scan(&n); err != nil || n < 2 {
 						return fmt.Errorf("%d are written ahead, %v", n, err)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/memory-ledger/ledger/projections/internal/world"
+	"github.com/memory-ledger/ledger/projections/internal/fixture"
 	"github.com/memory-ledger/ledger/projections/projector"
 )
 
@@ -63,13 +63,13 @@ func (c *wireConn) Read(b []byte) (int, error) {
 // tree is filled.
 func TestALiveSliceIsOneRoundTrip(t *testing.T) {
 	t.Parallel()
-	_, plain := world.Database(t)
+	_, plain := fixture.Database(t)
 	var w wire
-	pool := world.Reopened(t, plain, func(c *pgx.ConnConfig) { c.DialFunc = w.dial })
-	log := world.NewLog(t)
+	pool := fixture.Reopened(t, plain, func(c *pgx.ConnConfig) { c.DialFunc = w.dial })
+	log := fixture.NewLog(t)
 	applied := make(chan uint64, 100)
 	project(t, pool, log, func(c *projector.Config) { c.Applied = func(position uint64) { applied <- position } })
-	history := world.NewHistory(31, 20)
+	history := fixture.NewHistory(31, 20)
 	seq := uint64(0)
 	say := func(n int) (slices int) {
 		log.Publish(t, history.Messages(n)...)

@@ -92,7 +92,7 @@ func (r *Runner) renew(ctx context.Context, conn *pgx.Conn, steps []Step) error 
 	if err != nil {
 		return err
 	}
-	return commit(ctx, conn, steps, &advance{at.Generation, at.Vector, Vector{{Run: r.cfg.Partitions}}})
+	return commit(ctx, conn, steps, &advance{at.Generation, at.Vector, Vector{{Partitions: r.cfg.Partitions}}})
 }
 
 const howToRecover = "the log has lost messages or is not the one that these tables were made from; " +

@@ -12,7 +12,6 @@ import (
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
-	"github.com/memory-ledger/ledger/events/partition"
 )
 
 // ErrSubscribed says that a SliceSubscriber was subscribed to twice. It is
@@ -340,7 +339,7 @@ func (d *decoder) decode(raw eventlog.Slice) (sized, error) {
 			}
 		}
 		// A subject that names no partition is everybody's to stumble over.
-		if p, ok := partition.In(r.Subject); !ok || d.wants == nil || d.wants(p, r.Seq) {
+		if p, ok := events.PartitionIn(r.Subject); !ok || d.wants == nil || d.wants(p, r.Seq) {
 			record, wanted, err := d.record(r)
 			if err != nil {
 				return slice, fmt.Errorf("sequence %d: %w", r.Seq, err)

@@ -13,7 +13,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/memory-ledger/ledger/events/eventlog"
-	"github.com/memory-ledger/ledger/projections/internal/world"
+	"github.com/memory-ledger/ledger/projections/internal/fixture"
 	"github.com/memory-ledger/ledger/projections/projector"
 )
 
@@ -46,7 +46,7 @@ func (l stored) Follow(ctx context.Context, cfg eventlog.FollowConfig, yield fun
 // alike makes a log of one owner's messages that are equally long; at most nine.
 func alike(t *testing.T, n int) []eventlog.Record {
 	t.Helper()
-	a := world.NewActor()
+	a := fixture.NewActor()
 	records := make([]eventlog.Record, n)
 	for i := range records {
 		m := a.Write(`{}`)

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
-	"github.com/memory-ledger/ledger/projections/internal/world"
+	"github.com/memory-ledger/ledger/projections/internal/fixture"
 	"github.com/memory-ledger/ledger/projections/projector"
 	"github.com/memory-ledger/ledger/projections/readmodel"
 )
@@ -20,11 +20,11 @@ func TestRowsDoNotDependOnTheCut(t *testing.T) {
 	const length = 1500
 	url := pgtest.Database(t)
 	for seed := range uint64(3) {
-		messages := world.NewHistory(seed, 5).Messages(length)
+		messages := fixture.NewHistory(seed, 5).Messages(length)
 		chance := rand.New(rand.NewPCG(seed, 1))
 		var want []string
 		for name, longest := range map[string]int{"single": 1, "short": 12, "long": 400, "whole": length} {
-			pool := world.Pool(t, url, name+string(rune('a'+seed)))
+			pool := fixture.Pool(t, url, name+string(rune('a'+seed)))
 			projections := readmodel.All()
 			for at := 0; at < length; {
 				n := longest
@@ -32,16 +32,16 @@ func TestRowsDoNotDependOnTheCut(t *testing.T) {
 					n = 1 + chance.IntN(longest)
 				}
 				n = min(n, length-at)
-				world.Apply(t, pool, world.Slice(uint64(at+1), messages[at:at+n]...), projections...)
+				fixture.Apply(t, pool, fixture.Slice(uint64(at+1), messages[at:at+n]...), projections...)
 				if at += n; chance.IntN(3) == 0 { // as where a projector fails, or another takes over
 					projections = projector.Begin(projections)
 				}
 			}
-			got := world.Dump(t, pool, readmodel.All()...)
+			got := fixture.Dump(t, pool, readmodel.All()...)
 			if want == nil {
 				want = got
 			}
-			if difference := world.Difference(want, got); difference != "" {
+			if difference := fixture.Difference(want, got); difference != "" {
 				t.Errorf("seed %d, %s: %s", seed, name, difference)
 			}
 		}

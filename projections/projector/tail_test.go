@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/memory-ledger/ledger/events/eventlog"
-	"github.com/memory-ledger/ledger/projections/internal/world"
+	"github.com/memory-ledger/ledger/projections/internal/fixture"
 )
 
 // undated counts the records that come without a time.
@@ -32,8 +32,8 @@ func (u undated) Follow(ctx context.Context, cfg eventlog.FollowConfig, yield fu
 // the same rows, and leave a checkpoint that the log is known by.
 func TestProjectingTheTail(t *testing.T) {
 	t.Parallel()
-	url, pool := world.Database(t)
-	log := world.NewLog(t)
+	url, pool := fixture.Database(t)
+	log := fixture.NewLog(t)
 	tailed := eventlog.WithRecentAppends(log.Log)
 	seen := make(chan struct{}, 50)
 	_, stop := project(t, pool, undated{tailed, seen})
@@ -41,7 +41,7 @@ func TestProjectingTheTail(t *testing.T) {
 	defer end()
 	var writers sync.WaitGroup
 	for range 4 {
-		a := world.NewActor()
+		a := fixture.NewActor()
 		writers.Go(func() {
 			for writing.Err() == nil {
 				a.AppendMemory(t, tailed, `{}`)

@@ -15,7 +15,7 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/memory-ledger/ledger/events/eventlog"
-	"github.com/memory-ledger/ledger/projections/internal/world"
+	"github.com/memory-ledger/ledger/projections/internal/fixture"
 	"github.com/memory-ledger/ledger/projections/projector"
 )
 
@@ -64,10 +64,10 @@ func (s *span) End(...trace.SpanEndOption) {
 // the database's share is found under.
 func TestASliceIsTraced(t *testing.T) {
 	t.Parallel()
-	_, pool := world.Database(t)
-	log := world.NewLog(t)
-	a := world.NewActor()
-	messages := []world.Message{a.Write(`{}`), a.Write(`{}`), a.Write(`{}`)}
+	_, pool := fixture.Database(t)
+	log := fixture.NewLog(t)
+	a := fixture.NewActor()
+	messages := []fixture.Message{a.Write(`{}`), a.Write(`{}`), a.Write(`{}`)}
 	messages[0].Events[0].TraceParent = "00-000000000000000000000000000000aa-00000000000000a1-01"
 	messages[2].Events[0].TraceParent = "00-000000000000000000000000000000bb-00000000000000b1-01"
 	log.Publish(t, messages...)

@@ -18,10 +18,10 @@ import (
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
-	"github.com/memory-ledger/ledger/projections/internal/world"
-	"github.com/memory-ledger/ledger/projections/owners"
+	"github.com/memory-ledger/ledger/projections/internal/fixture"
 	"github.com/memory-ledger/ledger/projections/projector"
 	"github.com/memory-ledger/ledger/projections/readmodel"
+	"github.com/memory-ledger/ledger/projections/readmodel/owners"
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
@@ -29,33 +29,33 @@ import (
 // applied, nothing after it is, and the reason names it.
 func TestAMessageThatCantBeAppliedStopsEverythingLoudly(t *testing.T) {
 	t.Parallel()
-	leafFarAhead := func(a *world.Actor) []byte {
+	leafFarAhead := func(a *fixture.Actor) []byte {
 		m := a.Memory(`{}`)
 		m.LeafIndex += 10
 		return a.Say(m).Payload(t)
 	}
-	strange := world.NewActor()
+	strange := fixture.NewActor()
 	for name, bad := range map[string]struct {
 		subject string
-		payload func(*world.Actor) []byte
+		payload func(*fixture.Actor) []byte
 		reason  string
 	}{
-		"bytes that are no event":          {"", func(*world.Actor) []byte { return []byte("\x00{") }, "malformed"},
-		"a subject that is none of ours":   {"ledger.what", func(a *world.Actor) []byte { return a.Write(`{}`).Payload(t) }, "not a subject"},
-		"another owner than the subject's": {"", func(*world.Actor) []byte { return strange.Write(`{}`).Payload(t) }, "under the subject"},
+		"bytes that are no event":          {"", func(*fixture.Actor) []byte { return []byte("\x00{") }, "malformed"},
+		"a subject that is none of ours":   {"ledger.what", func(a *fixture.Actor) []byte { return a.Write(`{}`).Payload(t) }, "not a subject"},
+		"another owner than the subject's": {"", func(*fixture.Actor) []byte { return strange.Write(`{}`).Payload(t) }, "under the subject"},
 		"a leaf that does not continue":    {"", leafFarAhead, "does not continue"},
-		"a type under another's subject": {"", func(a *world.Actor) []byte {
-			return a.Say(&events.ApiKeyCreated{KeyID: world.UUID(), KeyHash: world.Hash("k"), Prefix: "svc_1234"}).Payload(t)
+		"a type under another's subject": {"", func(a *fixture.Actor) []byte {
+			return a.Say(&events.ApiKeyCreated{KeyID: fixture.UUID(), KeyHash: fixture.Hash("k"), Prefix: "svc_1234"}).Payload(t)
 		}, "under a subject of kind memory"},
-		"a type of the future": {"", func(a *world.Actor) []byte {
+		"a type of the future": {"", func(a *fixture.Actor) []byte {
 			return []byte(strings.ReplaceAll(string(a.Write(`{}`).Payload(t)), "MemoryWritten", "MemoryForgotten"))
 		}, "unknown event type"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, pool := world.Database(t)
-			log := world.NewLog(t)
-			history := world.NewHistory(21, 5)
+			_, pool := fixture.Database(t)
+			log := fixture.NewLog(t)
+			history := fixture.NewHistory(21, 5)
 			log.Publish(t, history.Messages(500)...)
 			a := history.Actors()[0]
 			subject := bad.subject
@@ -63,16 +63,16 @@ func TestAMessageThatCantBeAppliedStopsEverythingLoudly(t *testing.T) {
 				subject = events.Subject{Family: events.FamilyLedger, Owner: a.Owner, Kind: events.KindMemory}.String()
 			}
 			at := log.PublishRaw(t, subject, bad.payload(a))
-			log.Publish(t, world.NewHistory(22, 5).Messages(500)...)
+			log.Publish(t, fixture.NewHistory(22, 5).Messages(500)...)
 			r, _ := project(t, pool, log)
-			world.Eventually(t, 30*time.Second, func() error {
+			fixture.Eventually(t, 30*time.Second, func() error {
 				position, err := owners.Position(t.Context(), pool)
 				if err == nil && position != at-1 {
 					err = fmt.Errorf("at %d, want %d", position, at-1)
 				}
 				return err
 			})
-			world.Eventually(t, 30*time.Second, func() error {
+			fixture.Eventually(t, 30*time.Second, func() error {
 				err := r.Ready()
 				if err == nil || !strings.Contains(err.Error(), bad.reason) || !strings.Contains(err.Error(), fmt.Sprint(at)) {
 					return fmt.Errorf("ready says %w", err)
@@ -105,8 +105,8 @@ func with(p troubled) func(*projector.Config) {
 // database refuses, and a connection that is cut within the transaction.
 func TestTroubleThatPassesIsWaitedOut(t *testing.T) {
 	t.Parallel()
-	url, pool := world.Database(t)
-	log := world.NewLog(t)
+	url, pool := fixture.Database(t)
+	log := fixture.NewLog(t)
 	var left atomic.Int64
 	left.Store(8)
 	r, _ := project(t, pool, log, with(troubled{func(_ context.Context, w *projector.Writer, _ projector.Slice) error {
@@ -128,9 +128,9 @@ func TestTroubleThatPassesIsWaitedOut(t *testing.T) {
 	}}), func(c *projector.Config) {
 		c.MinBackoff, c.MaxBackoff = time.Millisecond, 2*time.Millisecond
 	})
-	history := world.NewHistory(23, 3)
+	history := fixture.NewHistory(23, 3)
 	log.Publish(t, history.Messages(9)...)
-	world.Eventually(t, 30*time.Second, func() error {
+	fixture.Eventually(t, 30*time.Second, func() error {
 		if n := left.Load(); n > 1 {
 			return fmt.Errorf("%d to go, %v", n, r.Ready())
 		}
@@ -152,15 +152,15 @@ func TestTroubleThatStaysIsSaid(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, pool := world.Database(t)
-			log := world.NewLog(t)
+			_, pool := fixture.Database(t)
+			log := fixture.NewLog(t)
 			r, _ := project(t, pool, log, with(troubled{func(context.Context, *projector.Writer, projector.Slice) error {
 				trouble()
 				return errors.New("a very bad day")
 			}}))
 			ready(t, r)
-			log.Publish(t, world.NewHistory(29, 3).Messages(9)...)
-			world.Eventually(t, 30*time.Second, func() error {
+			log.Publish(t, fixture.NewHistory(29, 3).Messages(9)...)
+			fixture.Eventually(t, 30*time.Second, func() error {
 				err := r.Ready()
 				if err == nil || !strings.Contains(err.Error(), "a very bad day") || !strings.Contains(err.Error(), "apply sequences 1 to ") {
 					return fmt.Errorf("ready says %w", err)
@@ -173,15 +173,15 @@ func TestTroubleThatStaysIsSaid(t *testing.T) {
 
 func TestAProjectorThatIsToldToEndDrains(t *testing.T) {
 	t.Parallel()
-	_, pool := world.Database(t)
-	log := world.NewLog(t)
+	_, pool := fixture.Database(t)
+	log := fixture.NewLog(t)
 	entered, leave := make(chan struct{}), make(chan struct{})
 	r, stop := project(t, pool, log, with(troubled{func(context.Context, *projector.Writer, projector.Slice) error {
 		entered <- struct{}{}
 		<-leave
 		return nil
 	}}))
-	log.Publish(t, world.NewHistory(24, 3).Messages(5)...)
+	log.Publish(t, fixture.NewHistory(24, 3).Messages(5)...)
 	<-entered
 	ended := make(chan error, 1)
 	go func() { ended <- stop() }()
@@ -201,15 +201,15 @@ func TestAProjectorThatIsToldToEndDrains(t *testing.T) {
 
 func TestASliceThatHangsDoesNotHoldUpTheEnd(t *testing.T) {
 	t.Parallel()
-	_, pool := world.Database(t)
-	log := world.NewLog(t)
+	_, pool := fixture.Database(t)
+	log := fixture.NewLog(t)
 	entered := make(chan struct{}, 1)
 	_, stop := project(t, pool, log, with(troubled{func(ctx context.Context, w *projector.Writer, _ projector.Slice) error {
 		w.Exec(`SELECT pg_sleep(3600)`)
 		entered <- struct{}{}
 		return nil
 	}}), func(c *projector.Config) { c.DrainTimeout = 100 * time.Millisecond })
-	log.Publish(t, world.NewHistory(25, 3).Messages(5)...)
+	log.Publish(t, fixture.NewHistory(25, 3).Messages(5)...)
 	<-entered
 	start := time.Now()
 	if err := stop(); err != nil {
@@ -227,8 +227,8 @@ func TestASliceThatHangsDoesNotHoldUpTheEnd(t *testing.T) {
 // and the projector goes on.
 func TestASliceThatHangsIsTriedAgain(t *testing.T) {
 	t.Parallel()
-	_, pool := world.Database(t)
-	log := world.NewLog(t)
+	_, pool := fixture.Database(t)
+	log := fixture.NewLog(t)
 	var hangs atomic.Bool
 	hangs.Store(true)
 	r, _ := project(t, pool, log, with(troubled{func(_ context.Context, w *projector.Writer, _ projector.Slice) error {
@@ -237,7 +237,7 @@ func TestASliceThatHangsIsTriedAgain(t *testing.T) {
 		}
 		return nil
 	}}), func(c *projector.Config) { c.ApplyTimeout = 500 * time.Millisecond })
-	log.Publish(t, world.NewHistory(31, 3).Messages(5)...)
+	log.Publish(t, fixture.NewHistory(31, 3).Messages(5)...)
 	caughtUp(t, pool, log)
 	ready(t, r)
 }
@@ -251,18 +251,18 @@ func TestAnIdleOneNotices(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, pool := world.Database(t)
-			log := world.NewLog(t)
+			_, pool := fixture.Database(t)
+			log := fixture.NewLog(t)
 			registry := prometheus.NewPedanticRegistry()
 			r, _ := project(t, pool, log, func(c *projector.Config) { c.Registerer = registry })
-			log.Publish(t, world.NewHistory(32, 3).Messages(5)...)
+			log.Publish(t, fixture.NewHistory(32, 3).Messages(5)...)
 			caughtUp(t, pool, log)
 			ready(t, r)
 			if _, err := pool.Exec(t.Context(), change); err != nil {
 				t.Fatal(err)
 			}
-			world.Eventually(t, 30*time.Second, func() error {
-				if world.Metrics(t, registry)["ledger_projector_failures_total"] == 0 {
+			fixture.Eventually(t, 30*time.Second, func() error {
+				if fixture.Metrics(t, registry)["ledger_projector_failures_total"] == 0 {
 					return errors.New("it goes on")
 				}
 				return nil
@@ -275,9 +275,9 @@ func TestAnIdleOneNotices(t *testing.T) {
 // ends, or is cut off from the database.
 func TestTwoProjectors(t *testing.T) {
 	t.Parallel()
-	url, pool := world.Database(t)
-	log := world.NewLog(t)
-	history := world.NewHistory(26, 5)
+	url, pool := fixture.Database(t)
+	log := fixture.NewLog(t)
+	history := fixture.NewHistory(26, 5)
 	quick := func(c *projector.Config) { c.MinBackoff, c.MaxBackoff = time.Second, time.Second }
 	first, stopFirst := project(t, pool, log, quick)
 	inState(t, first, projector.Live)
@@ -340,10 +340,10 @@ func TestASilentDatabaseIsNoticed(t *testing.T) {
 		t.Skip("slow: make verify runs it")
 	}
 	t.Parallel()
-	url, pool := world.Database(t)
-	log := world.NewLog(t)
+	url, pool := fixture.Database(t)
+	log := fixture.NewLog(t)
 	var network silence
-	behind := world.Reopened(t, pool, func(c *pgx.ConnConfig) {
+	behind := fixture.Reopened(t, pool, func(c *pgx.ConnConfig) {
 		c.ConnectTimeout = time.Second
 		c.DialFunc = func(ctx context.Context, family, addr string) (net.Conn, error) {
 			conn, err := new(net.Dialer).DialContext(ctx, family, addr)
@@ -356,7 +356,7 @@ func TestASilentDatabaseIsNoticed(t *testing.T) {
 	inState(t, second, projector.Standby)
 	network.fallen.Store(true)
 	for name, r := range map[string]*projector.Runner{"the one who projects": first, "the one who waits": second} {
-		world.Eventually(t, 30*time.Second, func() error {
+		fixture.Eventually(t, 30*time.Second, func() error {
 			if r.Ready() == nil {
 				return fmt.Errorf("%s is still ready", name)
 			}
@@ -365,7 +365,7 @@ func TestASilentDatabaseIsNoticed(t *testing.T) {
 	}
 	cutOff(t, pool) // the server would hold the locks for a while
 	network.fallen.Store(false)
-	log.Publish(t, world.NewHistory(27, 5).Messages(100)...)
+	log.Publish(t, fixture.NewHistory(27, 5).Messages(100)...)
 	caughtUp(t, pool, log)
 	sameFromTheStart(t, url, pool, log)
 }
@@ -375,17 +375,17 @@ func TestASilentDatabaseIsNoticed(t *testing.T) {
 // the checkpoint is.
 func TestAnIntruderIsFencedOff(t *testing.T) {
 	t.Parallel()
-	url, pool := world.Database(t)
-	log := world.NewLog(t)
+	url, pool := fixture.Database(t)
+	log := fixture.NewLog(t)
 	said := &lines{wanted: `level=WARN msg="projector starts again" because=`, found: make(chan struct{}, 1)}
 	r, _ := project(t, pool, log, func(c *projector.Config) { c.Logger = slog.New(slog.NewTextHandler(said, nil)) })
-	history := world.NewHistory(27, 5)
+	history := fixture.NewHistory(27, 5)
 	log.Publish(t, history.Messages(50)...)
 	caughtUp(t, pool, log)
 	inState(t, r, projector.Live)
 	messages := history.Messages(20)
 	// The intruder applies the next messages, which the log gets only then.
-	world.Apply(t, pool, world.Slice(51, messages...), readmodel.All()...)
+	fixture.Apply(t, pool, fixture.Slice(51, messages...), readmodel.All()...)
 	if _, err := pool.Exec(t.Context(), `SELECT advance_checkpoint((SELECT generation FROM checkpoint), 0, 255, 50, 70, NULL)`); err != nil {
 		t.Fatal(err)
 	}
@@ -420,9 +420,9 @@ func (l *lines) Write(line []byte) (int, error) {
 // TestAProjectorEndsWhereANewerOneMigrated: it would leave out what is new.
 func TestAProjectorEndsWhereANewerOneMigrated(t *testing.T) {
 	t.Parallel()
-	_, pool := world.Database(t)
-	log := world.NewLog(t)
-	r, err := projector.New(projector.Config{Projections: readmodel.All(), Pool: pool, Log: log, Logger: world.Quiet()})
+	_, pool := fixture.Database(t)
+	log := fixture.NewLog(t)
+	r, err := projector.New(projector.Config{Projections: readmodel.All(), Pool: pool, Log: log, Logger: fixture.Quiet()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -439,7 +439,7 @@ func TestAProjectorEndsWhereANewerOneMigrated(t *testing.T) {
 		t.Errorf("ready says %v", err)
 	}
 	// One that starts only then does not begin with what there is to do.
-	log.Publish(t, world.NewHistory(39, 3).Messages(5)...)
+	log.Publish(t, fixture.NewHistory(39, 3).Messages(5)...)
 	if err := r.Run(t.Context()); !errors.Is(err, schema.ErrNewer) {
 		t.Errorf("started again, it ended with %v", err)
 	}
@@ -458,20 +458,20 @@ func TestACheckpointThatDoesNotCoverItsPartitionsIsRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, pool := world.Database(t)
-			log := world.NewLog(t)
-			log.Publish(t, world.NewHistory(40, 3).Messages(5)...)
+			_, pool := fixture.Database(t)
+			log := fixture.NewLog(t)
+			log.Publish(t, fixture.NewHistory(40, 3).Messages(5)...)
 			if _, err := pool.Exec(t.Context(), damage); err != nil {
 				t.Fatal(err)
 			}
 			r, _ := project(t, pool, log)
-			world.Eventually(t, 30*time.Second, func() error {
+			fixture.Eventually(t, 30*time.Second, func() error {
 				if err := r.Ready(); !errors.Is(err, projector.ErrIncomplete) {
 					return fmt.Errorf("ready says %w", err)
 				}
 				return nil
 			})
-			if rows := world.Dump(t, pool, readmodel.All()...); len(rows) != 0 {
+			if rows := fixture.Dump(t, pool, readmodel.All()...); len(rows) != 0 {
 				t.Errorf("it made %d rows", len(rows))
 			}
 		})
@@ -482,8 +482,8 @@ func TestACheckpointThatDoesNotCoverItsPartitionsIsRefused(t *testing.T) {
 // checkpoint says so.
 func TestRowsThatAreHeldAreNotWaitedForForEver(t *testing.T) {
 	t.Parallel()
-	_, pool := world.Database(t)
-	log := world.NewLog(t)
+	_, pool := fixture.Database(t)
+	log := fixture.NewLog(t)
 	tx, err := pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -502,15 +502,15 @@ func TestRowsThatAreHeldAreNotWaitedForForEver(t *testing.T) {
 
 func TestMetricsSayWhereItIs(t *testing.T) {
 	t.Parallel()
-	_, pool := world.Database(t)
-	log := world.NewLog(t)
+	_, pool := fixture.Database(t)
+	log := fixture.NewLog(t)
 	registry := prometheus.NewPedanticRegistry()
 	r, _ := project(t, pool, log, func(c *projector.Config) { c.Registerer = registry })
 	inState(t, r, projector.Live) // so that it is soon further than where it last saw the log's end
-	log.Publish(t, world.NewHistory(28, 5).Messages(50)...)
+	log.Publish(t, fixture.NewHistory(28, 5).Messages(50)...)
 	caughtUp(t, pool, log)
 	ready(t, r)
-	values := world.Metrics(t, registry)
+	values := fixture.Metrics(t, registry)
 	for name, want := range map[string]float64{
 		"ledger_projector_position": 50, "ledger_projector_messages_total": 50, "ledger_projector_lag_messages": 0,
 		"ledger_projector_lag_seconds": 0, "ledger_projector_active": 1, "ledger_projector_failures_total": 0,
@@ -554,9 +554,9 @@ func (g *gate) apply(ctx context.Context, _ *projector.Writer, _ projector.Slice
 // readiness and its metrics all tell the lag.
 func TestTheLagIsSaid(t *testing.T) {
 	t.Parallel()
-	_, pool := world.Database(t)
-	log := world.NewLog(t)
-	history := world.NewHistory(33, 3)
+	_, pool := fixture.Database(t)
+	log := fixture.NewLog(t)
+	history := fixture.NewHistory(33, 3)
 	log.Publish(t, history.Messages(5)...)
 	registry := prometheus.NewPedanticRegistry()
 	gate := newGate()
@@ -575,7 +575,7 @@ func TestTheLagIsSaid(t *testing.T) {
 		log.Publish(t, history.Messages(1)...) // the lag is that of the messages before
 		var s projector.Status
 		var took time.Duration
-		world.Eventually(t, 30*time.Second, func() error {
+		fixture.Eventually(t, 30*time.Second, func() error {
 			took = time.Since(since)
 			if s = r.Status(); s.Head != head+1 {
 				return fmt.Errorf("status %+v", s)
@@ -588,13 +588,13 @@ func TestTheLagIsSaid(t *testing.T) {
 		if err := r.Ready(); !errors.Is(err, projector.ErrNotReady) || !strings.Contains(err.Error(), fmt.Sprintf("%s, at %d of %d", reason, s.Position, s.Head)) {
 			t.Errorf("ready says %v", err)
 		}
-		values := world.Metrics(t, registry)
+		values := fixture.Metrics(t, registry)
 		if values["ledger_projector_lag_seconds"] < s.Lag.Seconds() || values["ledger_projector_lag_messages"] != float64(s.Head-s.Position) ||
 			values["ledger_projector_active"] != 1 || values["ledger_projector_partitions"] != 256 {
 			t.Errorf("the metrics say %v", values)
 		}
 		gate.opened <- struct{}{}
-		world.Eventually(t, 30*time.Second, func() error { // nothing is left to do
+		fixture.Eventually(t, 30*time.Second, func() error { // nothing is left to do
 			if s := r.Status(); s.State != projector.Live || s.Lag != 0 || s.Position != head+1 {
 				return fmt.Errorf("status %+v", s)
 			}
@@ -606,7 +606,7 @@ func TestTheLagIsSaid(t *testing.T) {
 	// that is what the next is told apart by.
 	gate.shut.Store(true)
 	log.Publish(t, history.Messages(1)...)
-	world.Eventually(t, 30*time.Second, func() error {
+	fixture.Eventually(t, 30*time.Second, func() error {
 		if s := r.Status(); s.Lag == 0 {
 			return fmt.Errorf("status %+v", s)
 		}
@@ -619,9 +619,9 @@ func TestTheLagIsSaid(t *testing.T) {
 // how old the message is that it can't apply.
 func TestOneThatFailsAgainAndAgainSaysSo(t *testing.T) {
 	t.Parallel()
-	_, pool := world.Database(t)
-	log := world.NewLog(t)
-	log.Publish(t, world.NewHistory(35, 3).Messages(1)...)
+	_, pool := fixture.Database(t)
+	log := fixture.NewLog(t)
+	log.Publish(t, fixture.NewHistory(35, 3).Messages(1)...)
 	failing := make(chan struct{})
 	start := time.Now()
 	r, _ := project(t, pool, log, with(troubled{func(ctx context.Context, _ *projector.Writer, _ projector.Slice) error {
@@ -655,9 +655,9 @@ func TestOneThatFailsAgainAndAgainSaysSo(t *testing.T) {
 // than the session lasted. What failed must stay in sight meanwhile.
 func TestLocksOfTheLastSessionMakeNoStandby(t *testing.T) {
 	t.Parallel()
-	_, pool := world.Database(t)
-	log := world.NewLog(t)
-	log.Publish(t, world.NewHistory(38, 3).Messages(1)...)
+	_, pool := fixture.Database(t)
+	log := fixture.NewLog(t)
+	log.Publish(t, fixture.NewHistory(38, 3).Messages(1)...)
 	failing := make(chan struct{})
 	r, _ := project(t, pool, log, with(troubled{func(ctx context.Context, _ *projector.Writer, _ projector.Slice) error {
 		select {
@@ -677,7 +677,7 @@ func TestLocksOfTheLastSessionMakeNoStandby(t *testing.T) {
 		_, err := late.Exec(t.Context(), `SELECT pg_advisory_lock($1)`, schema.LockKey("projector/00", schema.Live))
 		held <- err
 	}()
-	world.Eventually(t, 30*time.Second, func() error {
+	fixture.Eventually(t, 30*time.Second, func() error {
 		var waits bool
 		err := pool.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted)`).Scan(&waits)
 		if err == nil && !waits {
@@ -708,9 +708,9 @@ func TestLocksOfTheLastSessionMakeNoStandby(t *testing.T) {
 // TestAnIdleOneIsReadyAgain once it is connected again, though no message comes.
 func TestAnIdleOneIsReadyAgain(t *testing.T) {
 	t.Parallel()
-	_, pool := world.Database(t)
-	log := world.NewLog(t)
-	log.Publish(t, world.NewHistory(37, 3).Messages(5)...)
+	_, pool := fixture.Database(t)
+	log := fixture.NewLog(t)
+	log.Publish(t, fixture.NewHistory(37, 3).Messages(5)...)
 	r, _ := project(t, pool, log, func(c *projector.Config) { c.MinBackoff, c.MaxBackoff = time.Second, time.Second })
 	caughtUp(t, pool, log)
 	cutOff(t, pool)
@@ -720,7 +720,7 @@ func TestAnIdleOneIsReadyAgain(t *testing.T) {
 
 // overtaken is a log that was longer by the time that its answer arrives.
 type overtaken struct {
-	*world.Log
+	*fixture.Log
 	meanwhile func()
 }
 
@@ -734,9 +734,9 @@ func (l overtaken) Head(ctx context.Context) (uint64, error) {
 // for its end proves nothing.
 func TestAnAnswerThatIsOvertakenIsNoShorterLog(t *testing.T) {
 	t.Parallel()
-	_, pool := world.Database(t)
-	log := world.NewLog(t)
-	history := world.NewHistory(38, 3)
+	_, pool := fixture.Database(t)
+	log := fixture.NewLog(t)
+	history := fixture.NewHistory(38, 3)
 	applied, asked := make(chan struct{}, 100), make(chan struct{}, 100)
 	var live atomic.Bool
 	slow := overtaken{log, func() {
@@ -760,7 +760,7 @@ func TestAnAnswerThatIsOvertakenIsNoShorterLog(t *testing.T) {
 
 // deaf is a log that can stop answering those who ask for its head.
 type deaf struct {
-	*world.Log
+	*fixture.Log
 	fallen atomic.Bool
 }
 
@@ -775,9 +775,9 @@ func (l *deaf) Head(ctx context.Context) (uint64, error) {
 // apply when it worked, nor for a log that did not answer then.
 func TestAStandbyAnswersForNothingThatItLeft(t *testing.T) {
 	t.Parallel()
-	_, pool := world.Database(t)
-	log := &deaf{Log: world.NewLog(t)}
-	log.Publish(t, world.NewHistory(36, 3).Messages(5)...)
+	_, pool := fixture.Database(t)
+	log := &deaf{Log: fixture.NewLog(t)}
+	log.Publish(t, fixture.NewHistory(36, 3).Messages(5)...)
 	registry := prometheus.NewPedanticRegistry()
 	gate := newGate()
 	gate.shut.Store(true)
@@ -787,11 +787,11 @@ func TestAStandbyAnswersForNothingThatItLeft(t *testing.T) {
 	<-gate.reached
 	second, _ := project(t, pool, log.Log)
 	inState(t, second, projector.Standby)
-	if values := world.Metrics(t, registry); values["ledger_projector_lag_seconds"] <= 0 || values["ledger_projector_lag_messages"] != 5 {
+	if values := fixture.Metrics(t, registry); values["ledger_projector_lag_seconds"] <= 0 || values["ledger_projector_lag_messages"] != 5 {
 		t.Errorf("it has all to do, and the metrics say %v", values)
 	}
 	log.fallen.Store(true)
-	world.Eventually(t, 30*time.Second, func() error {
+	fixture.Eventually(t, 30*time.Second, func() error {
 		if err := first.Ready(); !errors.Is(err, eventlog.ErrUnavailable) {
 			return fmt.Errorf("ready says %w", err)
 		}
@@ -804,7 +804,7 @@ func TestAStandbyAnswersForNothingThatItLeft(t *testing.T) {
 	if err := first.Ready(); err != nil {
 		t.Errorf("the standby: %v", err)
 	}
-	values := world.Metrics(t, registry)
+	values := fixture.Metrics(t, registry)
 	for _, name := range []string{"lag_seconds", "lag_messages", "active", "partitions"} {
 		if got, there := values["ledger_projector_"+name]; !there || got != 0 {
 			t.Errorf("%s of a standby is %v, %v", name, got, there)

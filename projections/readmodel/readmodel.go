@@ -2,15 +2,15 @@
 package readmodel
 
 import (
-	"github.com/memory-ledger/ledger/projections/apikeys"
-	"github.com/memory-ledger/ledger/projections/batches"
-	"github.com/memory-ledger/ledger/projections/grants"
-	"github.com/memory-ledger/ledger/projections/memories"
-	"github.com/memory-ledger/ledger/projections/owners"
-	"github.com/memory-ledger/ledger/projections/pages"
 	"github.com/memory-ledger/ledger/projections/projector"
-	"github.com/memory-ledger/ledger/projections/sessions"
-	"github.com/memory-ledger/ledger/projections/stakes"
+	"github.com/memory-ledger/ledger/projections/readmodel/apikeys"
+	"github.com/memory-ledger/ledger/projections/readmodel/batches"
+	"github.com/memory-ledger/ledger/projections/readmodel/bodysegments"
+	"github.com/memory-ledger/ledger/projections/readmodel/grants"
+	"github.com/memory-ledger/ledger/projections/readmodel/memories"
+	"github.com/memory-ledger/ledger/projections/readmodel/owners"
+	"github.com/memory-ledger/ledger/projections/readmodel/sessions"
+	"github.com/memory-ledger/ledger/projections/readmodel/stakes"
 	"github.com/memory-ledger/ledger/projections/tree"
 )
 
@@ -18,6 +18,6 @@ import (
 func All() []projector.Projection {
 	return []projector.Projection{
 		owners.Projection{}, sessions.Projection{}, apikeys.Projection{}, grants.Projection{},
-		memories.Projection{}, pages.Projection{}, batches.Projection{}, stakes.Projection{}, tree.Projection{},
+		memories.Projection{}, bodysegments.Projection{}, batches.Projection{}, stakes.Projection{}, tree.Projection{},
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/memory-ledger/ledger/events"
-	"github.com/memory-ledger/ledger/projections/internal/world"
+	"github.com/memory-ledger/ledger/projections/internal/fixture"
 	"github.com/memory-ledger/ledger/projections/projector"
 	"github.com/memory-ledger/ledger/projections/readmodel"
 )
@@ -41,8 +41,8 @@ func TestEveryTypeIsFoldedOrIgnored(t *testing.T) {
 		}
 	}
 	seen := map[events.Type]bool{}
-	for _, message := range world.NewHistory(70, 8).Messages(4000) {
-		slice := world.Slice(1, message)
+	for _, message := range fixture.NewHistory(70, 8).Messages(4000) {
+		slice := fixture.Slice(1, message)
 		var want []string
 		for _, e := range slice.Events() {
 			want = append(want, folds[e.Type()]...)

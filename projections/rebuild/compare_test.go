@@ -17,8 +17,7 @@ import (
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
-	"github.com/memory-ledger/ledger/events/partition"
-	"github.com/memory-ledger/ledger/projections/internal/world"
+	"github.com/memory-ledger/ledger/projections/internal/fixture"
 	"github.com/memory-ledger/ledger/projections/readmodel"
 	"github.com/memory-ledger/ledger/projections/rebuild"
 )
@@ -33,7 +32,7 @@ func TestADifferenceSaysWhereAndWhat(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	a := s.fill(1, 3)[0]
-	batch := world.UUID()
+	batch := fixture.UUID()
 	a.Append(t, s.log, &events.BatchCut{BatchID: batch, Size: 3})
 	s.caughtUp()
 	leaf, root := func(i int) string { return fmt.Sprintf("memories %s %d", a.Owner, i) }, "root of "+string(a.Owner)
@@ -142,7 +141,7 @@ func (*statements) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndDa
 // pool is one whose statements are seen, and those of who copies its configuration.
 func (s *statements) pool(t *testing.T, plain *pgxpool.Pool) *pgxpool.Pool {
 	t.Helper()
-	return world.Reopened(t, plain, func(c *pgx.ConnConfig) { c.Tracer = s })
+	return fixture.Reopened(t, plain, func(c *pgx.ConnConfig) { c.Tracer = s })
 }
 
 // TestRowsAreComparedWhereItIsAskedFor, of every table, though checksums agree, and
@@ -169,8 +168,8 @@ func TestRowsAreComparedWhereItIsAskedFor(t *testing.T) {
 // live tables stay, and the next one does it all. No connection is left open in either.
 func TestALogThatDoesNotAnswerIsNotEmpty(t *testing.T) {
 	t.Parallel()
-	s := newStage(t, []partition.Run{}...)
-	stop := s.projector(partition.All)
+	s := newStage(t, []events.Partitions{}...)
+	stop := s.projector(events.AllPartitions)
 	a := s.fill(1, 20)[0]
 	if err := stop(); err != nil {
 		t.Fatal(err)
@@ -189,7 +188,7 @@ func TestALogThatDoesNotAnswerIsNotEmpty(t *testing.T) {
 		}}
 		cfg.Report = func(d rebuild.Difference) { t.Errorf("asked %d times: %v", asked, d) }
 		result, err := rebuild.Run(t.Context(), cfg)
-		world.Eventually(t, 20*time.Second, func() error { // one that is cancelled is closed later
+		fixture.Eventually(t, 20*time.Second, func() error { // one that is cancelled is closed later
 			if n := open.open.Load(); n != 0 {
 				return fmt.Errorf("asked %d times: %d connections are open", asked, n)
 			}
@@ -205,8 +204,8 @@ func TestALogThatDoesNotAnswerIsNotEmpty(t *testing.T) {
 			t.Errorf("asked %d times: %+v, %v", asked, result, err)
 		}
 	}
-	s.projector(partition.All)
-	world.Eventually(t, 20*time.Second, func() error { return s.check(a) })
+	s.projector(events.AllPartitions)
+	fixture.Eventually(t, 20*time.Second, func() error { return s.check(a) })
 }
 
 // connections counts those that a pool, and who copies its configuration, has open.
@@ -224,7 +223,7 @@ func (c connection) Close() error {
 
 func (n *connections) pool(t *testing.T, plain *pgxpool.Pool) *pgxpool.Pool {
 	t.Helper()
-	return world.Reopened(t, plain, func(c *pgx.ConnConfig) {
+	return fixture.Reopened(t, plain, func(c *pgx.ConnConfig) {
 		c.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
 			conn, err := new(net.Dialer).DialContext(ctx, network, address)
 			if err != nil {

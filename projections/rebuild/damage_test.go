@@ -1,6 +1,8 @@
 package rebuild_test
 
 import (
+	"github.com/memory-ledger/ledger/events"
+
 	"errors"
 	"os"
 	"path/filepath"
@@ -9,11 +11,10 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/memory-ledger/ledger/events/partition"
 	"github.com/memory-ledger/ledger/infra/localpostgres"
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
 	"github.com/memory-ledger/ledger/projections/fence"
-	"github.com/memory-ledger/ledger/projections/internal/world"
+	"github.com/memory-ledger/ledger/projections/internal/fixture"
 	"github.com/memory-ledger/ledger/projections/rebuild"
 	"github.com/memory-ledger/ledger/projections/schema"
 )
@@ -27,13 +28,13 @@ func TestAForcedRebuildCuresDamagedPages(t *testing.T) {
 	t.Parallel()
 	cfg := localpostgres.Config{Dir: pgtest.Folder(t), NoSync: true}
 	server := pgtest.Start(t, cfg)
-	s := &stage{t: t, log: world.NewLog(t), pool: world.Pool(t, server.URL(), schema.Live)}
+	s := &stage{t: t, log: fixture.NewLog(t), pool: fixture.Pool(t, server.URL(), schema.Live)}
 	var err error
-	if s.fence, err = fence.New(s.pool, s.log, fence.Options{Logger: world.Quiet()}); err != nil {
+	if s.fence, err = fence.New(s.pool, s.log, fence.Options{Logger: fixture.Quiet()}); err != nil {
 		t.Fatal(err)
 	}
-	world.Running(t, s.fence.Run)
-	s.projector(partition.All)
+	fixture.Running(t, s.fence.Run)
+	s.projector(events.AllPartitions)
 	actors := s.fill(2, 300)
 
 	admin, err := pgx.Connect(t.Context(), server.AdminURL())

@@ -1,18 +1,19 @@
 package rebuild_test
 
 import (
+	"github.com/memory-ledger/ledger/events"
+
 	"fmt"
 	"testing"
 	"time"
 
-	"github.com/memory-ledger/ledger/events/partition"
 	"github.com/memory-ledger/ledger/projections/audit"
-	"github.com/memory-ledger/ledger/projections/internal/world"
+	"github.com/memory-ledger/ledger/projections/internal/fixture"
 	"github.com/memory-ledger/ledger/projections/projector"
 	"github.com/memory-ledger/ledger/projections/rebuild"
 )
 
-var lower, upper = partition.Run{First: 0, End: 128}, partition.Run{First: 128, End: 256}
+var lower, upper = events.Partitions{First: 0, End: 128}, events.Partitions{First: 128, End: 256}
 
 func (s *stage) at() projector.Checkpoint {
 	s.t.Helper()
@@ -84,9 +85,9 @@ func TestSwapsWhileOneHalfStandsStill(t *testing.T) {
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
-	var actors []*world.Actor
+	var actors []*fixture.Actor
 	for range 300 { // more than is near
-		a := world.NewActor()
+		a := fixture.NewActor()
 		actors = append(actors, a)
 		a.AppendMemory(t, s.log, `{}`)
 	}
@@ -94,7 +95,7 @@ func TestSwapsWhileOneHalfStandsStill(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	world.Eventually(t, 20*time.Second, func() error {
+	fixture.Eventually(t, 20*time.Second, func() error {
 		if at := s.at(); at.At(0) != head {
 			return fmt.Errorf("at %s of %d", at, head)
 		}

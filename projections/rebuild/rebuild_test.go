@@ -15,14 +15,13 @@ import (
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
-	"github.com/memory-ledger/ledger/events/partition"
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
 	"github.com/memory-ledger/ledger/projections/fence"
-	"github.com/memory-ledger/ledger/projections/internal/world"
-	"github.com/memory-ledger/ledger/projections/memories"
-	"github.com/memory-ledger/ledger/projections/owners"
+	"github.com/memory-ledger/ledger/projections/internal/fixture"
 	"github.com/memory-ledger/ledger/projections/projector"
 	"github.com/memory-ledger/ledger/projections/readmodel"
+	"github.com/memory-ledger/ledger/projections/readmodel/memories"
+	"github.com/memory-ledger/ledger/projections/readmodel/owners"
 	"github.com/memory-ledger/ledger/projections/rebuild"
 	"github.com/memory-ledger/ledger/projections/schema"
 	"github.com/memory-ledger/ledger/projections/tree"
@@ -34,7 +33,7 @@ func TestMain(m *testing.M) { pgtest.Main(m) }
 type stage struct {
 	t     *testing.T
 	pool  *pgxpool.Pool
-	log   *world.Log
+	log   *fixture.Log
 	fence *fence.Fence
 	url   string
 }
@@ -48,12 +47,12 @@ func (s *stage) do(sql string) {
 }
 
 // newStage starts a projector for each run, or one for all where none is given.
-func newStage(t *testing.T, runs ...partition.Run) *stage {
+func newStage(t *testing.T, runs ...events.Partitions) *stage {
 	t.Helper()
-	s := &stage{t: t, log: world.NewLog(t)}
-	s.url, s.pool = world.Database(t)
+	s := &stage{t: t, log: fixture.NewLog(t)}
+	s.url, s.pool = fixture.Database(t)
 	if runs == nil {
-		runs = []partition.Run{partition.All}
+		runs = []events.Partitions{events.AllPartitions}
 	}
 	for _, run := range runs {
 		s.projector(run)
@@ -62,28 +61,28 @@ func newStage(t *testing.T, runs ...partition.Run) *stage {
 	if s.fence, err = fence.New(s.pool, s.log, fence.Options{}); err != nil {
 		t.Fatal(err)
 	}
-	world.Running(t, s.fence.Run)
+	fixture.Running(t, s.fence.Run)
 	return s
 }
 
-func (s *stage) projector(run partition.Run) (stop func() error) {
+func (s *stage) projector(run events.Partitions) (stop func() error) {
 	s.t.Helper()
 	r, err := projector.New(projector.Config{Projections: readmodel.All(), Pool: s.pool, Log: s.log, Partitions: run, MinBackoff: 5 * time.Millisecond, MaxBackoff: 200 * time.Millisecond})
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return world.Running(s.t, r.Run)
+	return fixture.Running(s.t, r.Run)
 }
 
 func (s *stage) config() rebuild.Config {
 	return rebuild.Config{Pool: s.pool, Log: s.log.Replayed()}
 }
 
-func (s *stage) fill(owners, leaves int) []*world.Actor {
+func (s *stage) fill(owners, leaves int) []*fixture.Actor {
 	s.t.Helper()
-	actors := make([]*world.Actor, owners)
+	actors := make([]*fixture.Actor, owners)
 	for i := range actors {
-		actors[i] = world.NewActor()
+		actors[i] = fixture.NewActor()
 		for n := range leaves {
 			actors[i].AppendMemory(s.t, s.log, fmt.Sprintf(`{"n":%d}`, n))
 		}
@@ -117,7 +116,7 @@ func (s *stage) schemas() (n int) {
 }
 
 // check reads an owner's log and tree as a service would.
-func (s *stage) check(a *world.Actor) error {
+func (s *stage) check(a *fixture.Actor) error {
 	ctx, want := s.t.Context(), a.Leaves()
 	if err := s.fence.WaitOwner(ctx, a.Owner); err != nil {
 		return err
@@ -128,7 +127,7 @@ func (s *stage) check(a *world.Actor) error {
 	}
 	hashes := make([]events.Hash, want)
 	for i := range hashes {
-		hashes[i] = world.LeafHash(a.Owner, uint64(i))
+		hashes[i] = fixture.LeafHash(a.Owner, uint64(i))
 	}
 	root, err := tree.Root(ctx, s.pool, a.Owner, want)
 	if err != nil || root != tree.RootOf(hashes) {
@@ -155,7 +154,7 @@ func (s *stage) load(writers int, f func()) (writes int64) {
 	var group sync.WaitGroup
 	var count atomic.Int64
 	for range writers {
-		a := world.NewActor()
+		a := fixture.NewActor()
 		group.Go(func() {
 			for ctx.Err() == nil && !s.t.Failed() {
 				a.AppendMemory(s.t, s.log, `{}`)
@@ -182,7 +181,7 @@ func (s *stage) load(writers int, f func()) (writes int64) {
 }
 
 // sameMoment reads what must fit together: an owner's row and its leaves.
-func sameMoment(tx pgx.Tx, a *world.Actor) error {
+func sameMoment(tx pgx.Tx, a *fixture.Actor) error {
 	ctx := context.Background()
 	o, _, err := owners.Find(ctx, tx, a.Owner)
 	if err != nil {
@@ -341,8 +340,8 @@ func TestACheckpointOfNoSenseIsCured(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newStage(t, []partition.Run{}...)
-			stop := s.projector(partition.All)
+			s := newStage(t, []events.Partitions{}...)
+			stop := s.projector(events.AllPartitions)
 			a := s.fill(1, 20)[0]
 			if err := stop(); err != nil {
 				t.Fatal(err)
@@ -359,9 +358,9 @@ func TestACheckpointOfNoSenseIsCured(t *testing.T) {
 			if result := run(t, cfg); !result.Swapped || result.Position != 20 {
 				t.Errorf("forced: %+v", result)
 			}
-			s.projector(partition.All)
+			s.projector(events.AllPartitions)
 			a.AppendMemory(t, s.log, `{}`)
-			world.Eventually(t, 20*time.Second, func() error { return s.check(a) }) // the fence has to notice
+			fixture.Eventually(t, 20*time.Second, func() error { return s.check(a) }) // the fence has to notice
 			if result := run(t, s.config()); result.Differences != 0 || result.Position != 21 {
 				t.Errorf("not cured: %+v", result)
 			}
@@ -373,8 +372,8 @@ func TestACheckpointOfNoSenseIsCured(t *testing.T) {
 // none. The rebuild is refused at once. It does not wait for what the log does not have.
 func TestOneAloneDoesNotCureACheckpoint(t *testing.T) {
 	t.Parallel()
-	s := newStage(t, []partition.Run{}...)
-	stop := s.projector(partition.All)
+	s := newStage(t, []events.Partitions{}...)
+	stop := s.projector(events.AllPartitions)
 	s.fill(1, 20)
 	if err := stop(); err != nil {
 		t.Fatal(err)

@@ -1,6 +1,8 @@
 package rebuild_test
 
 import (
+	"github.com/memory-ledger/ledger/events"
+
 	"context"
 	"errors"
 	"fmt"
@@ -9,11 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/memory-ledger/ledger/events/partition"
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
 	"github.com/memory-ledger/ledger/projections/fence"
-	"github.com/memory-ledger/ledger/projections/internal/world"
-	"github.com/memory-ledger/ledger/projections/owners"
+	"github.com/memory-ledger/ledger/projections/internal/fixture"
+	"github.com/memory-ledger/ledger/projections/readmodel/owners"
 	"github.com/memory-ledger/ledger/projections/rebuild"
 	"github.com/memory-ledger/ledger/projections/schema"
 )
@@ -42,7 +43,7 @@ func TestASwapWaitsForAudits(t *testing.T) {
 		}
 		ended <- err
 	}()
-	world.Eventually(t, 20*time.Second, func() (err error) {
+	fixture.Eventually(t, 20*time.Second, func() (err error) {
 		var waits bool
 		if err = s.pool.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_locks JOIN pg_stat_activity USING (pid)
 				WHERE locktype = 'advisory' AND NOT granted AND application_name = 'memory-ledger rebuild' AND datname = current_database())`).Scan(&waits); err == nil && !waits {
@@ -96,8 +97,8 @@ func TestTheSwapGivesWay(t *testing.T) {
 // meanwhile, do not vouch for any more.
 func TestTablesThatWentBackAreNotOvertaken(t *testing.T) {
 	t.Parallel()
-	s := newStage(t, []partition.Run{}...)
-	stop := s.projector(partition.All)
+	s := newStage(t, []events.Partitions{}...)
+	stop := s.projector(events.AllPartitions)
 	s.fill(1, 20)
 	if err := stop(); err != nil {
 		t.Fatal(err)
@@ -124,14 +125,14 @@ func TestARebuildBesideNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	s := &stage{t: t, pool: pool, log: world.NewLog(t)}
-	a := world.NewActor()
+	s := &stage{t: t, pool: pool, log: fixture.NewLog(t)}
+	a := fixture.NewActor()
 	a.AppendMemory(t, s.log, `{}`)
 	if result := run(t, s.config()); !result.Swapped || result.Position != 0 || s.schemas() != 1 {
 		t.Errorf("%+v", result)
 	}
-	s.projector(partition.All)
-	world.Eventually(t, 20*time.Second, func() error {
+	s.projector(events.AllPartitions)
+	fixture.Eventually(t, 20*time.Second, func() error {
 		if o, _, err := owners.Find(t.Context(), pool, a.Owner); err != nil || o.LeafCount != 1 {
 			return fmt.Errorf("%+v, %v", o, err)
 		}
@@ -221,7 +222,7 @@ func TestAServerThatEndsIdleTransactionsEndsNoRebuild(t *testing.T) {
 		if !strings.HasPrefix(what, "comparing") {
 			return
 		}
-		world.Eventually(t, 20*time.Second, func() error {
+		fixture.Eventually(t, 20*time.Second, func() error {
 			var idle bool // for long enough, or not there any more
 			err := s.pool.QueryRow(t.Context(), `SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = 'memory-ledger rebuild'
 				AND datname = current_database() AND state = 'idle in transaction' AND clock_timestamp() - state_change < interval '20 ms')`).Scan(&idle)
@@ -267,7 +268,7 @@ func TestNoFenceBelievesInTheOldTables(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	world.Running(t, f.Run)
+	fixture.Running(t, f.Run)
 	if err := f.WaitAll(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -13,9 +13,9 @@ import (
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
-	"github.com/memory-ledger/ledger/projections/internal/world"
-	"github.com/memory-ledger/ledger/projections/memories"
+	"github.com/memory-ledger/ledger/projections/internal/fixture"
 	"github.com/memory-ledger/ledger/projections/projector"
+	"github.com/memory-ledger/ledger/projections/readmodel/memories"
 	"github.com/memory-ledger/ledger/projections/tree"
 )
 
@@ -31,21 +31,21 @@ func grow(t *testing.T, pool *pgxpool.Pool, owner events.Owner, leaves []events.
 			slice.Records = append(slice.Records, record(owner, index, leaves[index]))
 			index++
 		}
-		world.Apply(t, pool, slice, memories.Projection{}, tree.Projection{})
+		fixture.Apply(t, pool, slice, memories.Projection{}, tree.Projection{})
 	}
 }
 
 func record(owner events.Owner, index int, hash events.Hash) projector.Record {
 	return projector.Record{Seq: uint64(index + 1), Family: events.FamilyLedger, Owner: owner, Events: []events.Event{{
 		Owner: owner, OwnerVersion: index + 1,
-		Data: &events.MemoryWritten{MemoryID: world.UUID(), LeafIndex: uint64(index), LeafHash: hash, Metadata: []byte(`{}`), Sealed: []byte{0}},
+		Data: &events.MemoryWritten{MemoryID: fixture.UUID(), LeafIndex: uint64(index), LeafHash: hash, Metadata: []byte(`{}`), Sealed: []byte{0}},
 	}}}
 }
 
 func TestEverySmallSizeFromTheCache(t *testing.T) {
 	t.Parallel()
-	_, pool := world.Database(t)
-	owner, leaves := world.NewActor().Owner, leafHashes(everySize)
+	_, pool := fixture.Database(t)
+	owner, leaves := fixture.NewActor().Owner, leafHashes(everySize)
 	grow(t, pool, owner, leaves, rand.New(rand.NewPCG(2, 2)), 40)
 	for size := range everySize + 1 {
 		checkStored(t, pool, owner, leaves[:size], someOf(size)[:min(size, 4)])
@@ -54,12 +54,12 @@ func TestEverySmallSizeFromTheCache(t *testing.T) {
 
 func TestSizesAcrossTheBordersOfTiles(t *testing.T) {
 	t.Parallel()
-	_, pool := world.Database(t)
+	_, pool := fixture.Database(t)
 	const most = 2*65_536 + 300
-	owner, leaves := world.NewActor().Owner, leafHashes(most)
+	owner, leaves := fixture.NewActor().Owner, leafHashes(most)
 	chance := rand.New(rand.NewPCG(3, 3))
 	// A neighbour's tiles must not matter.
-	grow(t, pool, world.NewActor().Owner, leafHashes(700), chance, 300)
+	grow(t, pool, fixture.NewActor().Owner, leafHashes(700), chance, 300)
 	grow(t, pool, owner, leaves, chance, 5000)
 	sizes := []int{65_535, 65_536, 65_537, 65_536 + 256, 2 * 65_536, most}
 	for range 4 {
@@ -77,7 +77,7 @@ func checkStored(t *testing.T, pool *pgxpool.Pool, owner events.Owner, leaves []
 		t.Fatalf("root of %d is %s, %v", size, root, err)
 	}
 	// Among others, as many owners are asked about at once.
-	nobody := world.NewActor().Owner
+	nobody := fixture.NewActor().Owner
 	sized, err := tree.Roots(ctx, pool, []tree.Size{{Owner: nobody}, {Owner: owner, Leaves: size}, {Owner: nobody, Leaves: 1}})
 	if err != nil || len(sized) != 3 || sized[0] != (tree.Sized{Root: tree.EmptyRoot}) ||
 		sized[1] != (tree.Sized{Root: naiveRoot(leaves)}) || !errors.Is(sized[2].Err, tree.ErrIncomplete) {
@@ -103,8 +103,8 @@ func checkStored(t *testing.T, pool *pgxpool.Pool, owner events.Owner, leaves []
 
 func TestNothingIsProvenBeyondTheCache(t *testing.T) {
 	t.Parallel()
-	_, pool := world.Database(t)
-	owner, leaves := world.NewActor().Owner, leafHashes(300)
+	_, pool := fixture.Database(t)
+	owner, leaves := fixture.NewActor().Owner, leafHashes(300)
 	grow(t, pool, owner, leaves, rand.New(rand.NewPCG(4, 4)), 100)
 	ctx := t.Context()
 	for _, size := range []uint64{301, 512, 70_000, 1 << 40, 1<<63 - 1} {
@@ -138,15 +138,15 @@ func TestNothingIsProvenBeyondTheCache(t *testing.T) {
 	if _, err := tree.Inclusion(ctx, pool, owner, 300, 300); !errors.Is(err, tree.ErrRange) {
 		t.Errorf("inclusion of 300 in 300: %v", err)
 	}
-	if root, err := tree.Root(ctx, pool, world.NewActor().Owner, 0); err != nil || root != tree.EmptyRoot {
+	if root, err := tree.Root(ctx, pool, fixture.NewActor().Owner, 0); err != nil || root != tree.EmptyRoot {
 		t.Errorf("root of nobody's log: %s, %v", root, err)
 	}
 }
 
 func TestAGapInTheLeavesIsRefused(t *testing.T) {
 	t.Parallel()
-	_, pool := world.Database(t)
-	owner, leaves := world.NewActor().Owner, leafHashes(300)
+	_, pool := fixture.Database(t)
+	owner, leaves := fixture.NewActor().Owner, leafHashes(300)
 	grow(t, pool, owner, leaves[:100], rand.New(rand.NewPCG(5, 5)), 100)
 	// Leaf 100 is missing, and leaf 255 fills the tile.
 	slice := projector.Slice{First: 102, Last: 256}
@@ -177,9 +177,9 @@ func (c *counting) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
 
 func TestAProofIsOneRoundTripAndFewTiles(t *testing.T) {
 	t.Parallel()
-	_, pool := world.Database(t)
+	_, pool := fixture.Database(t)
 	const most = 66_000
-	owner := world.NewActor().Owner
+	owner := fixture.NewActor().Owner
 	grow(t, pool, owner, leafHashes(most), rand.New(rand.NewPCG(6, 6)), 5000)
 	for _, size := range []uint64{5, 300, 65_535, most} {
 		for _, ask := range []func(*counting) error{

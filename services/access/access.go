@@ -13,7 +13,7 @@
 // answer; none of them is remembered. Two things are told apart by time, and
 // tell a guesser nothing: a text that no credential of ours could be is refused
 // without a question, and the first refusal by a replica that last saw the
-// credential alive comes another way. [Door.StillAlive] says the rest.
+// credential alive comes another way. [Authenticator.StillAlive] says the rest.
 package access
 
 import (
@@ -26,12 +26,12 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/memory-ledger/ledger/events"
-	"github.com/memory-ledger/ledger/projections/apikeys"
 	"github.com/memory-ledger/ledger/projections/fence"
+	"github.com/memory-ledger/ledger/projections/readmodel/apikeys"
+	"github.com/memory-ledger/ledger/projections/readmodel/sessions"
 	"github.com/memory-ledger/ledger/projections/schema"
-	"github.com/memory-ledger/ledger/projections/sessions"
+	"github.com/memory-ledger/ledger/services/cachestats"
 	"github.com/memory-ledger/ledger/services/command"
-	"github.com/memory-ledger/ledger/services/hits"
 	"github.com/memory-ledger/ledger/services/signin"
 )
 
@@ -79,7 +79,7 @@ type lookups struct {
 	// live holds what was alive when it was last looked up, and nothing else:
 	// what is not in here takes the same way, dead or unknown.
 	live  *lru.Cache[events.Hash, identity]
-	hits  *hits.Counter
+	hits  *cachestats.Counter
 	fence *fence.Fence
 	now   func() time.Time
 	find  func(context.Context, events.Hash) (who identity, revoked, found bool, err error)
@@ -130,21 +130,21 @@ func (l *lookups) lookUp(ctx context.Context, hash events.Hash, head fence.Head)
 	return who, nil
 }
 
-// Door is the access control of one API.
-type Door struct {
+// Authenticator is the access control of one API.
+type Authenticator struct {
 	fence    *fence.Fence
 	jwt      *signin.SignedTokens // core; nil on the extension API
 	keys     *lookups             // core
 	sessions *lookups             // extension; nil on core
 	// Hits counts the keys and extension sessions that were known to be alive
 	// when they were last looked up.
-	Hits *hits.Counter
+	Hits *cachestats.Counter
 }
 
 // NewCore accepts signed sessions and API keys.
-func NewCore(q schema.Querier, f *fence.Fence, jwt *signin.SignedTokens, now func() time.Time) *Door {
-	h := &hits.Counter{}
-	return &Door{fence: f, jwt: jwt, Hits: h, keys: newLookups(lookups{
+func NewCore(q schema.Querier, f *fence.Fence, jwt *signin.SignedTokens, now func() time.Time) *Authenticator {
+	h := &cachestats.Counter{}
+	return &Authenticator{fence: f, jwt: jwt, Hits: h, keys: newLookups(lookups{
 		hits: h, prefix: APIKeyPrefix, kind: command.CredentialKey, fence: f, now: now,
 		find: func(ctx context.Context, hash events.Hash) (identity, bool, bool, error) {
 			key, found, err := apikeys.ByHash(ctx, q, hash)
@@ -154,9 +154,9 @@ func NewCore(q schema.Querier, f *fence.Fence, jwt *signin.SignedTokens, now fun
 }
 
 // NewExtension accepts extension sessions.
-func NewExtension(q schema.Querier, f *fence.Fence, now func() time.Time) *Door {
-	h := &hits.Counter{}
-	return &Door{fence: f, Hits: h, sessions: newLookups(lookups{
+func NewExtension(q schema.Querier, f *fence.Fence, now func() time.Time) *Authenticator {
+	h := &cachestats.Counter{}
+	return &Authenticator{fence: f, Hits: h, sessions: newLookups(lookups{
 		hits: h, prefix: signin.ExtensionTokenPrefix, kind: command.CredentialExtensionSession, fence: f, now: now,
 		find: func(ctx context.Context, hash events.Hash) (identity, bool, bool, error) {
 			s, found, err := sessions.ByTokenHash(ctx, q, hash)
@@ -167,7 +167,7 @@ func NewExtension(q schema.Querier, f *fence.Fence, now func() time.Time) *Door 
 
 // Read authenticates a request that reads. When it returns, the projection
 // has caught up with everything the caller's owner did before the request.
-func (d *Door) Read(ctx context.Context, header string) (Caller, error) {
+func (d *Authenticator) Read(ctx context.Context, header string) (Caller, error) {
 	return d.authenticate(ctx, header, true)
 }
 
@@ -175,14 +175,14 @@ func (d *Door) Read(ctx context.Context, header string) (Caller, error) {
 // a credential that was alive when it was last looked up. The command must
 // carry the credential: its decision is what refuses one that was revoked.
 // Before a caller is refused for any other reason, StillAlive has the word.
-func (d *Door) Write(ctx context.Context, header string) (Caller, error) {
+func (d *Authenticator) Write(ctx context.Context, header string) (Caller, error) {
 	return d.authenticate(ctx, header, false)
 }
 
 // StillAlive reports ErrUnauthenticated for a caller of Write whose credential
 // is dead by now. Call it before a request is refused for another reason. Otherwise
 // a message about a wrong body would tell which dead credentials were alive once.
-func (d *Door) StillAlive(ctx context.Context, caller Caller) error {
+func (d *Authenticator) StillAlive(ctx context.Context, caller Caller) error {
 	l := d.sessions
 	switch caller.Credential.Kind {
 	case command.CredentialCoreSession:
@@ -199,7 +199,7 @@ func (d *Door) StillAlive(ctx context.Context, caller Caller) error {
 	return err
 }
 
-func (d *Door) authenticate(ctx context.Context, header string, read bool) (Caller, error) {
+func (d *Authenticator) authenticate(ctx context.Context, header string, read bool) (Caller, error) {
 	token, err := bearer(header)
 	if err != nil {
 		return Caller{}, err

@@ -9,7 +9,7 @@ import (
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
 	"github.com/memory-ledger/ledger/projections/rebuild"
 	"github.com/memory-ledger/ledger/services/access"
-	"github.com/memory-ledger/ledger/services/stacktest"
+	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
@@ -29,11 +29,11 @@ func TestOtherTablesMaySayWhoseItIs(t *testing.T) {
 	if _, err := base.Pool.Exec(t.Context(), `UPDATE sessions SET owner = $1`, stranger.PublicKey); err != nil {
 		t.Fatal(err)
 	}
-	door := access.NewExtension(base.Pool, f, time.Now)
+	credentials := access.NewExtension(base.Pool, f, time.Now)
 	whose := func(want stacktest.Wallet) {
 		t.Helper()
 		for range 2 { // the second time it is remembered
-			caller, err := door.Write(t.Context(), header)
+			caller, err := credentials.Write(t.Context(), header)
 			if err != nil || caller.Owner != events.Owner(want.PublicKey) {
 				t.Errorf("it is %s's, %v, want %s's", caller.Owner, err, want.PublicKey)
 			}
@@ -62,16 +62,16 @@ func TestASessionEndsWhileItIsRemembered(t *testing.T) {
 	base, f := s.Beside(t)
 	header := "Bearer " + s.Extension[0].Token(stacktest.NewWallet())
 	over := time.Now().Add(s.Config.ExtensionSessionTTL + time.Minute)
-	for name, ask := range map[string]func(*access.Door) error{
-		"write": func(d *access.Door) error { _, err := d.Write(t.Context(), header); return err },
-		"read":  func(d *access.Door) error { _, err := d.Read(t.Context(), header); return err },
+	for name, ask := range map[string]func(*access.Authenticator) error{
+		"write": func(d *access.Authenticator) error { _, err := d.Write(t.Context(), header); return err },
+		"read":  func(d *access.Authenticator) error { _, err := d.Read(t.Context(), header); return err },
 	} {
 		for inTime := range 2 { // how often its time is not over yet when that is asked
 			if name == "write" && inTime > 0 {
 				continue // it is asked once, and nothing is waited for
 			}
 			left := -1 // without a bound
-			door := access.NewExtension(base.Pool, f, func() time.Time {
+			credentials := access.NewExtension(base.Pool, f, func() time.Time {
 				if left == 0 {
 					return over
 				}
@@ -79,12 +79,12 @@ func TestASessionEndsWhileItIsRemembered(t *testing.T) {
 				return time.Now()
 			})
 			for range 2 { // who reads learns what the log is at, the second time
-				if _, err := door.Read(t.Context(), header); err != nil {
+				if _, err := credentials.Read(t.Context(), header); err != nil {
 					t.Fatal(err)
 				}
 			}
 			left = inTime
-			if err := ask(door); !errors.Is(err, access.ErrUnauthenticated) {
+			if err := ask(credentials); !errors.Is(err, access.ErrUnauthenticated) {
 				t.Errorf("%s, over after %d looks at the clock: %v", name, inTime, err)
 			}
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/events/tracing"
-	"github.com/memory-ledger/ledger/services/hits"
+	"github.com/memory-ledger/ledger/services/cachestats"
 )
 
 // ErrOverloaded: too many commands, of one owner or of all, are waiting. Nothing
@@ -81,7 +81,7 @@ type Executor struct {
 	asking  chan struct{} // one slot for every command that waits for the read model
 	keys    *atomic.Int64 // how many more used Idempotency-Keys may be remembered
 	// Hits counts the commands whose owner's state was in memory.
-	Hits *hits.Counter
+	Hits *cachestats.Counter
 }
 
 // entry holds one owner's state and lets one command at a time at it, until its
@@ -119,7 +119,7 @@ func NewExecutor(cfg Config) (*Executor, error) {
 	keys := new(atomic.Int64)
 	keys.Store(maxAllUsedKeys)
 	return &Executor{
-		cfg: cfg, owners: owners, keys: keys, Hits: &hits.Counter{},
+		cfg: cfg, owners: owners, keys: keys, Hits: &cachestats.Counter{},
 		running: make(chan struct{}, cfg.MaxRunning), waiting: make(chan struct{}, max(0, cfg.MaxWaiting)),
 		asking: make(chan struct{}, cfg.MaxRunning+max(0, cfg.MaxWaiting)),
 	}, nil

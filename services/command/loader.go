@@ -9,12 +9,12 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/memory-ledger/ledger/events"
-	"github.com/memory-ledger/ledger/projections/apikeys"
-	"github.com/memory-ledger/ledger/projections/grants"
-	"github.com/memory-ledger/ledger/projections/memories"
-	"github.com/memory-ledger/ledger/projections/owners"
+	"github.com/memory-ledger/ledger/projections/readmodel/apikeys"
+	"github.com/memory-ledger/ledger/projections/readmodel/grants"
+	"github.com/memory-ledger/ledger/projections/readmodel/memories"
+	"github.com/memory-ledger/ledger/projections/readmodel/owners"
+	"github.com/memory-ledger/ledger/projections/readmodel/sessions"
 	"github.com/memory-ledger/ledger/projections/schema"
-	"github.com/memory-ledger/ledger/projections/sessions"
 )
 
 // ReadModel is the Loader on the projections.

@@ -1,4 +1,4 @@
-// Package core is the core API: the door for SDKs, dashboards and API keys.
+// Package core is the core API, for SDKs, dashboards and API keys.
 package core
 
 import (
@@ -15,15 +15,15 @@ import (
 	"github.com/memory-ledger/ledger/projections/schema"
 	"github.com/memory-ledger/ledger/services/access"
 	"github.com/memory-ledger/ledger/services/command"
-	"github.com/memory-ledger/ledger/services/door"
+	"github.com/memory-ledger/ledger/services/httpapi"
 	"github.com/memory-ledger/ledger/services/memory"
 	"github.com/memory-ledger/ledger/services/signin"
 )
 
 // API holds what the routes work with.
 type API struct {
-	Access   *access.Door
-	Desk     *signin.Desk
+	Access   *access.Authenticator
+	Desk     *signin.SignIn
 	Memories *memory.Service
 	Commands *command.Executor
 	Query    schema.Querier
@@ -42,9 +42,9 @@ type API struct {
 func (a *API) Run(ctx context.Context) { a.uses.run(ctx) }
 
 // Mount adds the routes to an app.
-func (a *API) Mount(app *door.App) {
+func (a *API) Mount(app *httpapi.App) {
 	a.uses = newKeyUses(a.recordUse, a.Now)
-	app.AllowOrigins(door.CORS{
+	app.AllowOrigins(httpapi.CORS{
 		Allows:  func(origin string) bool { return slices.Contains(a.AllowedOrigins, origin) },
 		Methods: "DELETE, GET, POST", Exposed: "Link, Retry-After, WWW-Authenticate, X-Request-Id",
 	})
@@ -53,7 +53,7 @@ func (a *API) Mount(app *door.App) {
 	})
 	app.SignIn(a.Desk, signin.ParseSignatureText)
 
-	app.Post("/memories", door.Writing(a.Access, a.writeMemory))
+	app.Post("/memories", httpapi.Writing(a.Access, a.writeMemory))
 	app.Get("/memories", app.Compressed(a.listMemories))
 	app.Post("/memories/search", app.Compressed(a.searchMemories))
 	app.Get("/memories/:id/proof", a.proveMemory)
@@ -79,7 +79,7 @@ type health struct {
 // reader authenticates a request that reads memories. The use of a key is
 // recorded on the side.
 func (a *API) reader(c *fiber.Ctx) (memory.Reader, error) {
-	caller, err := a.Access.Read(door.Context(c), door.Authorization(c))
+	caller, err := a.Access.Read(httpapi.Context(c), httpapi.Authorization(c))
 	if err != nil {
 		return memory.Reader{}, err
 	}
@@ -89,13 +89,13 @@ func (a *API) reader(c *fiber.Ctx) (memory.Reader, error) {
 
 // session authenticates a request that only a wallet's session may make.
 func (a *API) session(c *fiber.Ctx) (access.Caller, error) {
-	caller, err := a.Access.Read(door.Context(c), door.Authorization(c))
+	caller, err := a.Access.Read(httpapi.Context(c), httpapi.Authorization(c))
 	if err != nil {
 		return access.Caller{}, err
 	}
 	a.uses.note(caller) // that it is not enough makes it no less a use
 	if caller.Credential.Kind != command.CredentialCoreSession {
-		return access.Caller{}, door.Refuse(http.StatusForbidden, "this route needs a wallet session; an API key is not enough")
+		return access.Caller{}, httpapi.Refuse(http.StatusForbidden, "this route needs a wallet session; an API key is not enough")
 	}
 	return caller, nil
 }
@@ -116,7 +116,7 @@ func (a *API) writeMemory(c *fiber.Ctx, caller access.Caller) error {
 }
 
 func (a *API) write(c *fiber.Ctx, caller access.Caller) (*command.WriteMemory, error) {
-	body, err := door.DecodeMemory(c, false)
+	body, err := httpapi.DecodeMemory(c, false)
 	if err != nil {
 		return nil, err
 	}
@@ -127,11 +127,11 @@ func (a *API) write(c *fiber.Ctx, caller access.Caller) (*command.WriteMemory, e
 	if err != nil {
 		return nil, err
 	}
-	idempotencyKey, err := door.IdempotencyKey(c)
+	idempotencyKey, err := httpapi.IdempotencyKey(c)
 	if err != nil {
 		return nil, err
 	}
-	return a.Memories.Write(door.Context(c), memory.Draft{
+	return a.Memories.Write(httpapi.Context(c), memory.Draft{
 		Owner: caller.Owner, Content: *body.Content, Metadata: metadata,
 		IdempotencyKey: idempotencyKey, Credential: caller.Credential,
 	})
@@ -158,15 +158,15 @@ func (a *API) getMemory(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	view, err := a.Memories.Get(door.Context(c), reader, door.Param(c, "id"))
+	view, err := a.Memories.Get(httpapi.Context(c), reader, httpapi.Param(c, "id"))
 	if err != nil {
 		return err
 	}
-	text, err := view.AppendJSON(door.Buffer(c))
+	text, err := view.AppendJSON(httpapi.Buffer(c))
 	if err != nil {
 		return err
 	}
-	return door.SendJSON(c, text)
+	return httpapi.SendJSON(c, text)
 }
 
 const maxPage = 1000
@@ -182,7 +182,7 @@ func (a *API) listMemories(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	cursor, err := a.Memories.Range(door.Context(c), reader, from, limit)
+	cursor, err := a.Memories.Range(httpapi.Context(c), reader, from, limit)
 	if err != nil {
 		return err
 	}
@@ -192,15 +192,15 @@ func (a *API) listMemories(c *fiber.Ctx) error {
 			c.Set(fiber.HeaderLink, "<"+a.BaseURL+"/memories?"+query.Encode()+`>; rel="next"`)
 		}
 	}
-	return door.StreamMemories(c, cursor, "", "")
+	return httpapi.StreamMemories(c, cursor, "", "")
 }
 
 func pageOf(c *fiber.Ctx) (limit int, from uint64, paged bool, err error) {
-	most, limited, err := door.Query(c, "limit")
+	most, limited, err := httpapi.Query(c, "limit")
 	if err != nil {
 		return 0, 0, false, err
 	}
-	begin, continued, err := door.Query(c, "cursor")
+	begin, continued, err := httpapi.Query(c, "cursor")
 	if err != nil {
 		return 0, 0, false, err
 	}
@@ -209,16 +209,16 @@ func pageOf(c *fiber.Ctx) (limit int, from uint64, paged bool, err error) {
 	}
 	limit = maxPage
 	if limited {
-		n, ok := door.Number(most)
+		n, ok := httpapi.Number(most)
 		if !ok || n < 1 || n > maxPage {
-			return 0, 0, false, door.BadRequest("limit must be an integer from 1 to 1000")
+			return 0, 0, false, httpapi.BadRequest("limit must be an integer from 1 to 1000")
 		}
 		limit = int(n)
 	}
 	if continued {
 		var ok bool
-		if from, ok = door.Number(begin); !ok {
-			return 0, 0, false, door.BadRequest("cursor is not one that this API gave out")
+		if from, ok = httpapi.Number(begin); !ok {
+			return 0, 0, false, httpapi.BadRequest("cursor is not one that this API gave out")
 		}
 	}
 	return limit, from, true, nil
@@ -232,14 +232,14 @@ func (a *API) searchMemories(c *fiber.Ctx) error {
 	var body struct {
 		Query string `json:"query"`
 	}
-	if err := door.DecodeOptional(c, &body); err != nil {
+	if err := httpapi.DecodeOptional(c, &body); err != nil {
 		return err
 	}
-	cursor, err := a.Memories.Search(door.Context(c), reader, body.Query)
+	cursor, err := a.Memories.Search(httpapi.Context(c), reader, body.Query)
 	if err != nil {
 		return err
 	}
-	return door.StreamMemories(c, cursor, "", "")
+	return httpapi.StreamMemories(c, cursor, "", "")
 }
 
 func (a *API) proveMemory(c *fiber.Ctx) error {
@@ -247,7 +247,7 @@ func (a *API) proveMemory(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	proof, err := a.Memories.Prove(door.Context(c), reader, door.Param(c, "id"))
+	proof, err := a.Memories.Prove(httpapi.Context(c), reader, httpapi.Param(c, "id"))
 	if err != nil {
 		return err
 	}
@@ -259,7 +259,7 @@ func (a *API) receiptOfMemory(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	receipt, err := a.Memories.Receipt(door.Context(c), reader, door.Param(c, "id"))
+	receipt, err := a.Memories.Receipt(httpapi.Context(c), reader, httpapi.Param(c, "id"))
 	if err != nil {
 		return err
 	}
@@ -271,7 +271,7 @@ func (a *API) logHead(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	head, err := a.Memories.Head(door.Context(c), reader)
+	head, err := a.Memories.Head(httpapi.Context(c), reader)
 	if err != nil {
 		return err
 	}
@@ -291,7 +291,7 @@ func (a *API) logConsistency(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	consistency, err := a.Memories.ProveConsistency(door.Context(c), reader, from, to)
+	consistency, err := a.Memories.ProveConsistency(httpapi.Context(c), reader, from, to)
 	if err != nil {
 		return err
 	}
@@ -300,11 +300,11 @@ func (a *API) logConsistency(c *fiber.Ctx) error {
 
 // sizeIn reads a size of the log out of the query.
 func sizeIn(c *fiber.Ctx, name string) (uint64, error) {
-	text, _, err := door.Query(c, name)
+	text, _, err := httpapi.Query(c, name)
 	if err != nil {
 		return 0, err
 	}
-	size, ok := door.Number(text)
+	size, ok := httpapi.Number(text)
 	if !ok {
 		return 0, memory.ErrRange
 	}

@@ -12,24 +12,24 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/memory-ledger/ledger/services/access"
-	"github.com/memory-ledger/ledger/services/door"
+	"github.com/memory-ledger/ledger/services/httpapi"
 	"github.com/memory-ledger/ledger/services/signin"
 )
 
 const listedOrigin = "https://app.example"
 
 // corsApp has the API's routes, and nothing behind them.
-func corsApp(origins ...string) *door.App {
+func corsApp(origins ...string) *httpapi.App {
 	tokens := signin.NewSignedTokens([]byte(strings.Repeat("s", 32)), time.Now)
 	api := &API{Access: access.NewCore(nil, nil, tokens, time.Now), AllowedOrigins: origins, Now: time.Now}
-	app := door.New(door.Config{
+	app := httpapi.New(httpapi.Config{
 		Service: "core", Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(), NewID: func() string { return "id" },
 	})
 	api.Mount(app)
 	return app
 }
 
-func ask(t *testing.T, app *door.App, method, path string, headers ...string) *http.Response {
+func ask(t *testing.T, app *httpapi.App, method, path string, headers ...string) *http.Response {
 	t.Helper()
 	request := httptest.NewRequest(method, path, nil)
 	for i := 0; i < len(headers); i += 2 {
@@ -72,7 +72,7 @@ func TestPagesOfListedOrigins(t *testing.T) {
 // TestNoOtherPage may read an answer; without a list that is all of them.
 func TestNoOtherPage(t *testing.T) {
 	t.Parallel()
-	for name, app := range map[string]*door.App{"no list": corsApp(), "a list": corsApp(listedOrigin)} {
+	for name, app := range map[string]*httpapi.App{"no list": corsApp(), "a list": corsApp(listedOrigin)} {
 		for _, origin := range []string{
 			"", "null", "*", "http://app.example", "https://app.example:8443", "https://app.example/", "https://app.example.attacker.example",
 			"https://evil.app.example", "HTTPS://APP.EXAMPLE", "https://app.example,https://attacker.example",

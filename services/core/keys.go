@@ -11,11 +11,11 @@ import (
 	"github.com/gofiber/fiber/v2"
 
 	"github.com/memory-ledger/ledger/events"
-	"github.com/memory-ledger/ledger/projections/apikeys"
+	"github.com/memory-ledger/ledger/projections/readmodel/apikeys"
 	"github.com/memory-ledger/ledger/projections/schema"
 	"github.com/memory-ledger/ledger/services/access"
 	"github.com/memory-ledger/ledger/services/command"
-	"github.com/memory-ledger/ledger/services/door"
+	"github.com/memory-ledger/ledger/services/httpapi"
 	"github.com/memory-ledger/ledger/services/memory"
 	"github.com/memory-ledger/ledger/services/signin"
 )
@@ -61,18 +61,18 @@ func (a *API) createKey(c *fiber.Ctx) error {
 	var body struct {
 		Label *string `json:"label"`
 	}
-	if err := door.Decode(c, &body); err != nil {
+	if err := httpapi.Decode(c, &body); err != nil {
 		return err
 	}
 	if body.Label == nil || strings.TrimSpace(*body.Label) == "" || utf8.RuneCountInString(*body.Label) > maxLabel {
-		return door.BadRequest("label must be a string of 1 to 200 characters")
+		return httpapi.BadRequest("label must be a string of 1 to 200 characters")
 	}
 	key, hash, err := signin.NewToken(nil, access.APIKeyPrefix)
 	if err != nil {
 		return err
 	}
 	create := &command.CreateKey{KeyID: a.NewID(), KeyHash: hash, Prefix: key[:displayPrefix], Label: *body.Label}
-	if err := a.Commands.Execute(door.Context(c), caller.Owner, create); err != nil {
+	if err := a.Commands.Execute(httpapi.Context(c), caller.Owner, create); err != nil {
 		return err
 	}
 	return c.Status(http.StatusCreated).JSON(createdKey{
@@ -88,13 +88,13 @@ func (a *API) listKeys(c *fiber.Ctx) error {
 	// What this process knows to be used, but has not recorded yet, is
 	// recorded before the answer is made, which then has to have it; but an
 	// owner whose commands take long gets an answer without.
-	a.uses.flush(door.Context(c), caller.Owner)
+	a.uses.flush(httpapi.Context(c), caller.Owner)
 	caller, err = a.session(c)
 	if err != nil {
 		return err
 	}
 	keys := &keyList{query: a.Query, owner: caller.Owner}
-	return door.StreamArray(c, keys, keyView.appendJSON, "", "")
+	return httpapi.StreamArray(c, keys, keyView.appendJSON, "", "")
 }
 
 // keyChunk is how many keys are read at a time: an owner's live ones are bounded, those
@@ -109,10 +109,10 @@ type keyList struct {
 	done  bool
 }
 
-// More implements door.Elements.
+// More implements httpapi.Elements.
 func (l *keyList) More() bool { return !l.done }
 
-// Next implements door.Elements. A chunk is short, so it is yielded whole.
+// Next implements httpapi.Elements. A chunk is short, so it is yielded whole.
 func (l *keyList) Next(ctx context.Context, yield func(keyView) error) error {
 	keys, err := apikeys.List(ctx, l.query, l.owner, l.after, keyChunk)
 	if err != nil {
@@ -134,7 +134,7 @@ func (a *API) revokeKey(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	ctx, id := door.Context(c), door.Param(c, "id")
+	ctx, id := httpapi.Context(c), httpapi.Param(c, "id")
 	err = a.Commands.Execute(ctx, caller.Owner, &command.RevokeKey{KeyID: id})
 	if errors.Is(err, command.ErrKeyUnknown) {
 		// Not among the live ones: a key that was revoked before gets the answer

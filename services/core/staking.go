@@ -7,7 +7,7 @@ import (
 	"github.com/gofiber/fiber/v2"
 
 	"github.com/memory-ledger/ledger/events"
-	"github.com/memory-ledger/ledger/services/door"
+	"github.com/memory-ledger/ledger/services/httpapi"
 )
 
 // StakingStatus is the answer of GET /staking/status. Amounts are decimal
@@ -60,7 +60,7 @@ type Dormant struct{}
 // dormantMaturityMs is what the specification gives for the not-live answer.
 const dormantMaturityMs = 86400000
 
-var errDormant = door.Refuse(http.StatusServiceUnavailable, "staking is not live")
+var errDormant = httpapi.Refuse(http.StatusServiceUnavailable, "staking is not live")
 
 // Status implements Staking.
 func (Dormant) Status(context.Context, events.Owner) (StakingStatus, error) {
@@ -85,7 +85,7 @@ func (a *API) stakingStatus(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	status, err := a.Staking.Status(door.Context(c), caller.Owner)
+	status, err := a.Staking.Status(httpapi.Context(c), caller.Owner)
 	if err != nil {
 		return err
 	}
@@ -108,13 +108,13 @@ func (a *API) move(c *fiber.Ctx, build func(context.Context, events.Owner, strin
 	var body struct {
 		Amount *string `json:"amount"`
 	}
-	if err := door.Decode(c, &body); err != nil {
+	if err := httpapi.Decode(c, &body); err != nil {
 		return err
 	}
 	if body.Amount == nil {
-		return door.BadRequest("amount must be a decimal string of base units")
+		return httpapi.BadRequest("amount must be a decimal string of base units")
 	}
-	transaction, err := build(door.Context(c), caller.Owner, *body.Amount)
+	transaction, err := build(httpapi.Context(c), caller.Owner, *body.Amount)
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/memory-ledger/ledger/services/door"
+	"github.com/memory-ledger/ledger/services/httpapi"
 )
 
 // TestTheCredentialBeforeTheBody: a caller without a credential is refused while the
@@ -37,7 +37,7 @@ func TestTheCredentialBeforeTheBody(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
-		if _, err := fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", path, door.MaxBody, strings.Repeat("x", 10<<10)); err != nil {
+		if _, err := fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", path, httpapi.MaxBody, strings.Repeat("x", 10<<10)); err != nil {
 			t.Fatal(err)
 		}
 		answer, err := http.ReadResponse(bufio.NewReader(conn), nil)

@@ -15,7 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/memory-ledger/ledger/services/access"
-	"github.com/memory-ledger/ledger/services/door"
+	"github.com/memory-ledger/ledger/services/httpapi"
 )
 
 const (
@@ -31,12 +31,12 @@ const (
 
 // corsApp has the API's routes, and nothing behind them: enough for answers
 // that come before the log and the database are asked.
-func corsApp() *door.App {
+func corsApp() *httpapi.App {
 	api := &API{
 		Access:         access.NewExtension(nil, nil, time.Now),
 		AllowedOrigins: []string{listedOrigin, listedPort},
 	}
-	app := door.New(door.Config{
+	app := httpapi.New(httpapi.Config{
 		Service: "extension", Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
 		ShowCauses: true, NewID: func() string { return "request" },
 	})
@@ -265,7 +265,7 @@ func TestRefusalsBeforeRouting(t *testing.T) {
 	})
 	for _, origin := range []string{chromeOrigin, "https://attacker.example"} {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+listener.Addr().String()+"/memories",
-			strings.NewReader(strings.Repeat(" ", door.MaxBody+1)))
+			strings.NewReader(strings.Repeat(" ", httpapi.MaxBody+1)))
 		if err != nil {
 			t.Fatal(err)
 		}

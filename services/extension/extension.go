@@ -1,4 +1,4 @@
-// Package extension is the extension API: the door for the browser extension,
+// Package extension is the extension API, for the browser extension,
 // the sign-in page and the holders of one-time grants.
 package extension
 
@@ -15,17 +15,17 @@ import (
 	"github.com/memory-ledger/ledger/events/canonical"
 	"github.com/memory-ledger/ledger/services/access"
 	"github.com/memory-ledger/ledger/services/command"
-	"github.com/memory-ledger/ledger/services/connect"
-	"github.com/memory-ledger/ledger/services/door"
 	"github.com/memory-ledger/ledger/services/grant"
+	"github.com/memory-ledger/ledger/services/httpapi"
+	"github.com/memory-ledger/ledger/services/httpapi/connect"
 	"github.com/memory-ledger/ledger/services/memory"
 	"github.com/memory-ledger/ledger/services/signin"
 )
 
 // API holds what the routes work with.
 type API struct {
-	Access         *access.Door
-	Desk           *signin.Desk
+	Access         *access.Authenticator
+	Desk           *signin.SignIn
 	Memories       *memory.Service
 	Commands       *command.Executor
 	Grants         *grant.Service
@@ -36,8 +36,8 @@ type API struct {
 }
 
 // Mount adds the routes to an app.
-func (a *API) Mount(app *door.App) {
-	app.AllowOrigins(door.CORS{
+func (a *API) Mount(app *httpapi.App) {
+	app.AllowOrigins(httpapi.CORS{
 		Allows: func(origin string) bool {
 			return connect.IsExtensionOrigin(origin) || slices.Contains(a.AllowedOrigins, origin)
 		},
@@ -48,26 +48,26 @@ func (a *API) Mount(app *door.App) {
 	})
 	app.SignIn(a.Desk, signin.ParseSignatureJSON)
 	app.Get("/auth/me", a.me)
-	app.Post("/auth/logout", door.Writing(a.Access, a.logout))
+	app.Post("/auth/logout", httpapi.Writing(a.Access, a.logout))
 	app.Get("/connect", connect.Page(connect.Config{APIURL: a.BaseURL, SessionTTL: a.SessionTTL, Names: a.ExtensionNames}))
 
 	app.Get("/memories", app.Compressed(a.listMemories))
-	app.Post("/memories", door.Writing(a.Access, a.writeMemory))
+	app.Post("/memories", httpapi.Writing(a.Access, a.writeMemory))
 
-	app.Post("/agent-cases", door.Writing(a.Access, a.mint(events.GrantCase)))
+	app.Post("/agent-cases", httpapi.Writing(a.Access, a.mint(events.GrantCase)))
 	app.Get("/agent-cases/:id/status", a.status(events.GrantCase))
 	app.Post("/agent-cases/:id/revoke", a.revoke(events.GrantCase))
 	// Not Get, which brings HEAD along: HEAD would spend a read on nothing.
 	app.Add(http.MethodGet, "/agent-cases/:token", refuseLooking, a.readCase)
 
-	app.Post("/memory-drops", door.Writing(a.Access, a.mint(events.GrantDrop)))
+	app.Post("/memory-drops", httpapi.Writing(a.Access, a.mint(events.GrantDrop)))
 	app.Get("/memory-drops/:id/status", a.status(events.GrantDrop))
 	app.Post("/memory-drops/:id/revoke", a.revoke(events.GrantDrop))
 	app.Post("/memory-drops/:token", a.fillDrop)
 }
 
 func (a *API) reader(c *fiber.Ctx) (access.Caller, error) {
-	return a.Access.Read(door.Context(c), door.Authorization(c))
+	return a.Access.Read(httpapi.Context(c), httpapi.Authorization(c))
 }
 
 func (a *API) me(c *fiber.Ctx) error {
@@ -75,7 +75,7 @@ func (a *API) me(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	userID, _, err := a.Commands.UserID(door.Context(c), caller.Owner)
+	userID, _, err := a.Commands.UserID(httpapi.Context(c), caller.Owner)
 	if err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func (a *API) me(c *fiber.Ctx) error {
 }
 
 func (a *API) logout(c *fiber.Ctx, caller access.Caller) error {
-	if err := a.Commands.Execute(door.Context(c), caller.Owner, &command.SignOut{SessionID: caller.Credential.ID}); err != nil {
+	if err := a.Commands.Execute(httpapi.Context(c), caller.Owner, &command.SignOut{SessionID: caller.Credential.ID}); err != nil {
 		return err
 	}
 	return c.JSON(fiber.Map{"ok": true})
@@ -94,11 +94,11 @@ func (a *API) listMemories(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	cursor, err := a.Memories.Range(door.Context(c), memory.Reader{Owner: caller.Owner, Head: caller.Head}, 0, 0)
+	cursor, err := a.Memories.Range(httpapi.Context(c), memory.Reader{Owner: caller.Owner, Head: caller.Head}, 0, 0)
 	if err != nil {
 		return err
 	}
-	return door.StreamMemories(c, cursor, `{"memories":`, `}`)
+	return httpapi.StreamMemories(c, cursor, `{"memories":`, `}`)
 }
 
 // Limits of this API, in Unicode code points.
@@ -108,8 +108,8 @@ const (
 )
 
 var (
-	errContent = door.BadRequest("content must be a string of 1 to 10000 characters")
-	errSource  = door.BadRequest("source must be a string of 1 to 80 characters")
+	errContent = httpapi.BadRequest("content must be a string of 1 to 10000 characters")
+	errSource  = httpapi.BadRequest("source must be a string of 1 to 80 characters")
 )
 
 // written is the answer to a write.
@@ -123,7 +123,7 @@ type written struct {
 }
 
 func (a *API) writeMemory(c *fiber.Ctx, caller access.Caller) error {
-	body, err := door.DecodeMemory(c, true)
+	body, err := httpapi.DecodeMemory(c, true)
 	if err != nil {
 		return err
 	}
@@ -138,11 +138,11 @@ func (a *API) writeMemory(c *fiber.Ctx, caller access.Caller) error {
 	if err != nil {
 		return err
 	}
-	idempotencyKey, err := door.IdempotencyKey(c)
+	idempotencyKey, err := httpapi.IdempotencyKey(c)
 	if err != nil {
 		return err
 	}
-	write, err := a.Memories.Write(door.Context(c), memory.Draft{
+	write, err := a.Memories.Write(httpapi.Context(c), memory.Draft{
 		Owner: caller.Owner, Content: content, Metadata: metadata,
 		IdempotencyKey: idempotencyKey, Credential: caller.Credential,
 	})
@@ -156,7 +156,7 @@ func (a *API) writeMemory(c *fiber.Ctx, caller access.Caller) error {
 }
 
 // checkText holds the lengths and merges the source into the body's metadata.
-func checkText(content string, source *string, body *door.MemoryBody) (canonical.Object, error) {
+func checkText(content string, source *string, body *httpapi.MemoryBody) (canonical.Object, error) {
 	if n := memory.Length(content); n < 1 || n > maxContent {
 		return canonical.Object{}, errContent
 	}
@@ -171,8 +171,8 @@ func checkText(content string, source *string, body *door.MemoryBody) (canonical
 }
 
 var (
-	errPrefetch = door.Refuse(http.StatusForbidden, "a read of this document is not spent on a prefetch or a preview")
-	errPart     = door.Refuse(http.StatusRequestedRangeNotSatisfiable, "this document is only given whole")
+	errPrefetch = httpapi.Refuse(http.StatusForbidden, "a read of this document is not spent on a prefetch or a preview")
+	errPart     = httpapi.Refuse(http.StatusRequestedRangeNotSatisfiable, "this document is only given whole")
 )
 
 // refuseLooking refuses the requests that browsers, chats and mail programs send for
@@ -195,7 +195,7 @@ func refuseLooking(c *fiber.Ctx) error {
 }
 
 func (a *API) readCase(c *fiber.Ctx) error {
-	document, size, err := a.Grants.Read(door.Context(c), door.Param(c, "token"), door.Gone(c))
+	document, size, err := a.Grants.Read(httpapi.Context(c), httpapi.Param(c, "token"), httpapi.Gone(c))
 	if err != nil {
 		if isDead(err) {
 			return c.Status(http.StatusNotFound).Type("txt", "utf-8").SendString("not found\n")
@@ -204,7 +204,7 @@ func (a *API) readCase(c *fiber.Ctx) error {
 	}
 	c.Set(fiber.HeaderContentType, "text/markdown; charset=utf-8")
 	if size < 0 {
-		return door.Stream(c, document)
+		return httpapi.Stream(c, document)
 	}
 	return c.SendStream(document, size)
 }
@@ -219,17 +219,17 @@ type filled struct {
 }
 
 func (a *API) fillDrop(c *fiber.Ctx) error {
-	key, malformed := door.IdempotencyKey(c)
+	key, malformed := httpapi.IdempotencyKey(c)
 	// The token comes first: a dead one gets the same 404 whatever else is wrong
 	// with the request, or a guesser would see which tokens are alive.
-	drop, err := a.Grants.OpenDrop(door.Context(c), door.Param(c, "token"), key)
+	drop, err := a.Grants.OpenDrop(httpapi.Context(c), httpapi.Param(c, "token"), key)
 	if err != nil {
 		return err
 	}
 	if malformed != nil {
 		return malformed
 	}
-	body, err := door.DecodeMemory(c, true)
+	body, err := httpapi.DecodeMemory(c, true)
 	if err != nil {
 		return err
 	}
@@ -240,7 +240,7 @@ func (a *API) fillDrop(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	memory, err := a.Grants.Deposit(door.Context(c), drop, *body.Content, metadata)
+	memory, err := a.Grants.Deposit(httpapi.Context(c), drop, *body.Content, metadata)
 	if err != nil {
 		return err
 	}

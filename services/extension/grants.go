@@ -10,8 +10,8 @@ import (
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/services/access"
-	"github.com/memory-ledger/ledger/services/door"
 	"github.com/memory-ledger/ledger/services/grant"
+	"github.com/memory-ledger/ledger/services/httpapi"
 )
 
 func isDead(err error) bool { return errors.Is(err, grant.ErrDead) }
@@ -51,7 +51,7 @@ func (a *API) mint(kind events.GrantKind) func(*fiber.Ctx, access.Caller) error 
 		if err != nil {
 			return err
 		}
-		minted, err := a.Grants.Mint(door.Context(c), caller.Owner, caller.Credential, kind, time.Duration(minutes)*time.Minute, uses)
+		minted, err := a.Grants.Mint(httpapi.Context(c), caller.Owner, caller.Credential, kind, time.Duration(minutes)*time.Minute, uses)
 		if err != nil {
 			return err
 		}
@@ -74,14 +74,14 @@ func askedTerms(c *fiber.Ctx, kind events.GrantKind) (asked, error) {
 			ExpiresInMinutes *int `json:"expiresInMinutes"`
 			MaxReads         *int `json:"maxReads"`
 		}
-		err := door.DecodeOptional(c, &body)
+		err := httpapi.DecodeOptional(c, &body)
 		return asked{body.ExpiresInMinutes, body.MaxReads}, err
 	}
 	var body struct {
 		ExpiresInMinutes *int `json:"expiresInMinutes"`
 		MaxWrites        *int `json:"maxWrites"`
 	}
-	err := door.DecodeOptional(c, &body)
+	err := httpapi.DecodeOptional(c, &body)
 	return asked{body.ExpiresInMinutes, body.MaxWrites}, err
 }
 
@@ -90,7 +90,7 @@ func within(name string, asked *int, byDefault, least, most int) (int, error) {
 		return byDefault, nil
 	}
 	if *asked < least || *asked > most {
-		return 0, door.BadRequest(fmt.Sprintf("%s must be an integer from %d to %d", name, least, most))
+		return 0, httpapi.BadRequest(fmt.Sprintf("%s must be an integer from %d to %d", name, least, most))
 	}
 	return *asked, nil
 }
@@ -115,7 +115,7 @@ func (a *API) status(kind events.GrantKind) fiber.Handler {
 		if err != nil {
 			return err
 		}
-		s, err := a.Grants.Status(door.Context(c), caller.Owner, kind, door.Param(c, "id"))
+		s, err := a.Grants.Status(httpapi.Context(c), caller.Owner, kind, httpapi.Param(c, "id"))
 		if err != nil {
 			return err
 		}
@@ -132,7 +132,7 @@ func (a *API) revoke(kind events.GrantKind) fiber.Handler {
 		if err != nil {
 			return err
 		}
-		revoked, err := a.Grants.Revoke(door.Context(c), caller.Owner, caller.Credential, kind, door.Param(c, "id"))
+		revoked, err := a.Grants.Revoke(httpapi.Context(c), caller.Owner, caller.Credential, kind, httpapi.Param(c, "id"))
 		if err != nil {
 			return err
 		}

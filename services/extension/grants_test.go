@@ -12,8 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/memory-ledger/ledger/events"
-	"github.com/memory-ledger/ledger/services/door"
 	"github.com/memory-ledger/ledger/services/grant"
+	"github.com/memory-ledger/ledger/services/httpapi"
 )
 
 // TestIntegersOfGrants: they are numbers, in any spelling of JSON's.
@@ -21,7 +21,7 @@ func TestIntegersOfGrants(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []events.GrantKind{events.GrantCase, events.GrantDrop} {
 		uses := grant.TermsOf(kind).UsesField
-		app := door.New(door.Config{
+		app := httpapi.New(httpapi.Config{
 			Service: "extension", Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
 			NewID: func() string { return "request" },
 		})

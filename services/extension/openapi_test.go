@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/memory-ledger/ledger/services/connect"
+	"github.com/memory-ledger/ledger/services/httpapi/connect"
 )
 
 // TestRequestsHaveNoDefaults: generators of types take a member with a default for

@@ -12,8 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/memory-ledger/ledger/services/access"
-	"github.com/memory-ledger/ledger/services/door"
 	"github.com/memory-ledger/ledger/services/grant"
+	"github.com/memory-ledger/ledger/services/httpapi"
 )
 
 // TestTokensThatAreNone: whatever a path holds in place of a token gets the
@@ -21,7 +21,7 @@ import (
 // route of it.
 func TestTokensThatAreNone(t *testing.T) {
 	t.Parallel()
-	app := door.New(door.Config{
+	app := httpapi.New(httpapi.Config{
 		Service: "extension", Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
 		ShowCauses: true, NewID: func() string { return "request" },
 	})

@@ -113,12 +113,12 @@ func (d *document) rehearse(ctx context.Context, k *kept) (whole bool, err error
 	}
 }
 
-// shelf holds the documents that are kept.
-type shelf struct{ used atomic.Int64 }
+// documentCache holds the documents that are kept.
+type documentCache struct{ used atomic.Int64 }
 
-// kept is a document on a shelf, or the beginning of one.
+// kept is a document in a documentCache, or the beginning of one.
 type kept struct {
-	shelf *shelf
+	cache *documentCache
 	text  []byte
 	rest  *bytes.Reader // of the text, once it is whole
 }
@@ -128,8 +128,8 @@ func (k *kept) add(piece []byte) bool {
 	if len(k.text)+len(piece) > keptBytes {
 		return false
 	}
-	if k.shelf.used.Add(int64(len(piece))) > keptByAll {
-		k.shelf.used.Add(-int64(len(piece)))
+	if k.cache.used.Add(int64(len(piece))) > keptByAll {
+		k.cache.used.Add(-int64(len(piece)))
 		return false
 	}
 	k.text = append(k.text, piece...)
@@ -147,7 +147,7 @@ func (k *kept) Close() error {
 
 // drop gives the room back.
 func (k *kept) drop() {
-	k.shelf.used.Add(-int64(len(k.text)))
+	k.cache.used.Add(-int64(len(k.text)))
 	k.text = nil
 }
 
@@ -163,7 +163,7 @@ func (s *Service) render(ctx context.Context, owner events.Owner, gone func() bo
 	if err != nil {
 		return nil, 0, err
 	}
-	k := &kept{shelf: &s.shelf}
+	k := &kept{cache: &s.documents}
 	whole, err := newDocument(owner, at, cursor.Size(), cursor).rehearse(ctx, k)
 	if err != nil {
 		return nil, 0, err

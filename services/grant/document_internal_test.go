@@ -189,9 +189,9 @@ func TestADocumentIsNotHeldWhole(t *testing.T) {
 func TestTheShelfIsBounded(t *testing.T) {
 	t.Parallel()
 	at := events.At(time.Unix(0, 0))
-	var s shelf
+	var s documentCache
 	rehearse := func(n, bytes, failures int) (*kept, bool, error) {
-		k := &kept{shelf: &s}
+		k := &kept{cache: &s}
 		whole, err := newDocument("owner", at, uint64(n), &shown{views: someViews(n, bytes), failures: failures, err: io.ErrUnexpectedEOF}).
 			rehearse(t.Context(), k)
 		return k, whole, err
@@ -211,7 +211,7 @@ func TestTheShelfIsBounded(t *testing.T) {
 	if _, whole, err := rehearse(2, 100, 1); whole || err == nil || s.used.Load() != used {
 		t.Errorf("one that can't be made: %v, %v, %d bytes kept of it", whole, err, s.used.Load()-used)
 	}
-	filler := &kept{shelf: &s}
+	filler := &kept{cache: &s}
 	for filler.add(make([]byte, 1<<10)) {
 	}
 	if _, whole, err := rehearse(4, keptBytes/5, 0); whole || err != nil {

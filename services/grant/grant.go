@@ -26,8 +26,8 @@ import (
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/canonical"
 	"github.com/memory-ledger/ledger/projections/fence"
-	"github.com/memory-ledger/ledger/projections/grants"
-	"github.com/memory-ledger/ledger/projections/memories"
+	"github.com/memory-ledger/ledger/projections/readmodel/grants"
+	"github.com/memory-ledger/ledger/projections/readmodel/memories"
 	"github.com/memory-ledger/ledger/projections/schema"
 	"github.com/memory-ledger/ledger/services/command"
 	"github.com/memory-ledger/ledger/services/memory"
@@ -78,8 +78,8 @@ type Config struct {
 // Service mints, shows, revokes and spends grants.
 type Service struct {
 	Config
-	lanes lanes
-	shelf shelf
+	limiter   caseLimiter
+	documents documentCache
 }
 
 // Opened is a grant that was alive when its token was presented.
@@ -276,7 +276,7 @@ func (s *Service) Read(ctx context.Context, token string, gone func() bool) (doc
 	if err != nil {
 		return nil, 0, err
 	}
-	leave, waited, err := s.lanes.enter(ctx, opened.id, opened.left)
+	leave, waited, err := s.limiter.enter(ctx, opened.id, opened.left)
 	if err != nil {
 		return nil, 0, err
 	}

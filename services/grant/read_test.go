@@ -10,11 +10,11 @@ import (
 	"time"
 
 	"github.com/memory-ledger/ledger/events"
-	"github.com/memory-ledger/ledger/services/assembly"
 	"github.com/memory-ledger/ledger/services/command"
 	"github.com/memory-ledger/ledger/services/grant"
 	"github.com/memory-ledger/ledger/services/memory"
-	"github.com/memory-ledger/ledger/services/stacktest"
+	"github.com/memory-ledger/ledger/services/run/assembly"
+	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
 // counter is the grants of a replica beside a stack, whose callers the test is.
@@ -28,7 +28,7 @@ func newCounter(t *testing.T) *counter {
 	t.Helper()
 	s := stacktest.Start(t, stacktest.Options{})
 	base, f := s.Beside(t)
-	d, err := assembly.NewDeciding(t.Context(), base)
+	d, err := assembly.NewAPIServer(t.Context(), base)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,7 +33,7 @@ import (
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/leaf"
-	"github.com/memory-ledger/ledger/services/hits"
+	"github.com/memory-ledger/ledger/services/cachestats"
 )
 
 // Bucket is the name of the key-value bucket, and Stream that of the stream that
@@ -117,7 +117,7 @@ type Store struct {
 	watched atomic.Int64  // when Watch last began a look that it finished, in Unix nanoseconds
 	forgets atomic.Uint64 // how often Watch has seen that a key was forgotten
 	// Hits counts the lookups that found the key unwrapped in memory.
-	Hits hits.Counter
+	Hits cachestats.Counter
 }
 
 // cachedKey is a key that the bucket held at a time.

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/memory-ledger/ledger/projections/memories"
+	"github.com/memory-ledger/ledger/projections/readmodel/memories"
 )
 
 const (

@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 
 	"github.com/memory-ledger/ledger/events"
-	"github.com/memory-ledger/ledger/projections/memories"
+	"github.com/memory-ledger/ledger/projections/readmodel/memories"
 )
 
 // question is one that a finder asked. The test answers it.

@@ -9,11 +9,11 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/memory-ledger/ledger/events"
-	"github.com/memory-ledger/ledger/projections/batches"
 	"github.com/memory-ledger/ledger/projections/fence"
-	"github.com/memory-ledger/ledger/projections/memories"
-	"github.com/memory-ledger/ledger/projections/owners"
-	"github.com/memory-ledger/ledger/services/hits"
+	"github.com/memory-ledger/ledger/projections/readmodel/batches"
+	"github.com/memory-ledger/ledger/projections/readmodel/memories"
+	"github.com/memory-ledger/ledger/projections/readmodel/owners"
+	"github.com/memory-ledger/ledger/services/cachestats"
 )
 
 // extent is how far an owner's log goes, and how far of that is anchored. It is
@@ -39,7 +39,7 @@ type HeadCache struct {
 	mu   sync.Mutex
 	kept *simplelru.LRU[events.Owner, keptHead]
 	// Hits counts how often no database was asked.
-	Hits hits.Counter
+	Hits cachestats.Counter
 }
 
 type keptHead struct {

@@ -14,11 +14,11 @@ import (
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog/logtest"
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
-	"github.com/memory-ledger/ledger/projections/batches"
-	"github.com/memory-ledger/ledger/projections/memories"
-	"github.com/memory-ledger/ledger/projections/owners"
-	"github.com/memory-ledger/ledger/projections/pages"
 	"github.com/memory-ledger/ledger/projections/projector"
+	"github.com/memory-ledger/ledger/projections/readmodel/batches"
+	"github.com/memory-ledger/ledger/projections/readmodel/bodysegments"
+	"github.com/memory-ledger/ledger/projections/readmodel/memories"
+	"github.com/memory-ledger/ledger/projections/readmodel/owners"
 	"github.com/memory-ledger/ledger/projections/schema"
 	"github.com/memory-ledger/ledger/projections/tree"
 	"github.com/memory-ledger/ledger/services/keystore"
@@ -125,7 +125,7 @@ func (h *history) apply(t testing.TB, records ...projector.Record) {
 	}
 	slice.Last = h.seq
 	steps := projector.NewWriter(h.pool)
-	for _, p := range []projector.Projection{owners.Projection{}, memories.Projection{}, pages.Projection{}, batches.Projection{}, tree.Projection{}} {
+	for _, p := range []projector.Projection{owners.Projection{}, memories.Projection{}, bodysegments.Projection{}, batches.Projection{}, tree.Projection{}} {
 		if err := p.Apply(t.Context(), steps, slice); err != nil {
 			t.Fatal(err)
 		}

@@ -1,5 +1,5 @@
 // Package memory writes and reads memories for both APIs: what a memory is
-// made of, and what a reader gets back, is the same through either door.
+// made of, and what a reader gets back, is the same through either API.
 package memory
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/memory-ledger/ledger/events/canonical"
 	"github.com/memory-ledger/ledger/events/leaf"
 	"github.com/memory-ledger/ledger/projections/fence"
-	"github.com/memory-ledger/ledger/projections/memories"
+	"github.com/memory-ledger/ledger/projections/readmodel/memories"
 	"github.com/memory-ledger/ledger/services/command"
 	"github.com/memory-ledger/ledger/services/keystore"
 	"github.com/memory-ledger/ledger/services/search"

@@ -6,7 +6,7 @@ import (
 
 	"github.com/memory-ledger/ledger/anchoring/chainview"
 	"github.com/memory-ledger/ledger/events"
-	"github.com/memory-ledger/ledger/projections/batches"
+	"github.com/memory-ledger/ledger/projections/readmodel/batches"
 )
 
 // lastSeen is a view of the chain that saw one thing.

@@ -8,8 +8,8 @@ import (
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/projections/fence"
-	"github.com/memory-ledger/ledger/projections/memories"
-	"github.com/memory-ledger/ledger/services/hits"
+	"github.com/memory-ledger/ledger/projections/readmodel/memories"
+	"github.com/memory-ledger/ledger/services/cachestats"
 )
 
 // RowCache keeps rows that were read by id or in short lists, sealed as in the
@@ -25,7 +25,7 @@ type RowCache struct {
 	rows   *simplelru.LRU[string, recentRow] // by id
 	ids    map[place]string                  // of the rows
 	// Hits counts the reads by id, and the short lists, that needed no database.
-	Hits hits.Counter
+	Hits cachestats.Counter
 }
 
 // place is where a memory is for good.

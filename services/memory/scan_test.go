@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/memory-ledger/ledger/projections/pages"
+	"github.com/memory-ledger/ledger/projections/readmodel/bodysegments"
 )
 
 // TestShortWorkIsDoneBesideLong: while another owner's long work has the turn,
@@ -24,7 +24,7 @@ func TestShortWorkIsDoneBesideLong(t *testing.T) {
 	}
 	h.write(t, long, slices.Repeat([]string{strings.Repeat("the cat sleeps ", 700)}, 100)...)
 	wide := h.writer(t) // of more bytes than pages keep
-	h.write(t, wide, slices.Repeat([]string{strings.Repeat("cat ", pages.MaxBody/2)}, 40)...)
+	h.write(t, wide, slices.Repeat([]string{strings.Repeat("cat ", bodysegments.MaxBody/2)}, 40)...)
 
 	release, err := service.Long.Take(t.Context(), "somebody", false)
 	if err != nil {

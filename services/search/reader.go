@@ -8,8 +8,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/memory-ledger/ledger/projections/memories"
-	"github.com/memory-ledger/ledger/projections/pages"
+	"github.com/memory-ledger/ledger/projections/readmodel/bodysegments"
+	"github.com/memory-ledger/ledger/projections/readmodel/memories"
 	"github.com/memory-ledger/ledger/services/keystore"
 )
 
@@ -31,16 +31,16 @@ func (r reader) segments(ctx context.Context, s Range, yield func(segment) error
 	first, end := s.pages()
 	done := make([]bool, end-first)
 	read := 0
-	err = pages.Load(ctx, r.pool, s.Owner, first, s.To/pages.Leaves, func(p pages.Page) error {
+	err = bodysegments.Load(ctx, r.pool, s.Owner, first, s.To/bodysegments.Leaves, func(p bodysegments.Page) error {
 		if read >= readBytes {
-			end = p.First() / pages.Leaves
+			end = p.First() / bodysegments.Leaves
 			return errFull
 		}
 		if len(p.Absent()) > 0 {
 			return nil
 		}
 		read += p.Bytes()
-		done[p.First()/pages.Leaves-first] = true
+		done[p.First()/bodysegments.Leaves-first] = true
 		return o.open(p, yield)
 	})
 	if err != nil && !errors.Is(err, errFull) {
@@ -51,9 +51,9 @@ func (r reader) segments(ctx context.Context, s Range, yield func(segment) error
 			continue
 		}
 		if n > first && read >= readBytes { // every read gets past its first page
-			return n * pages.Leaves, nil
+			return n * bodysegments.Leaves, nil
 		}
-		p, err := r.pageOfRows(ctx, s, n*pages.Leaves)
+		p, err := r.pageOfRows(ctx, s, n*bodysegments.Leaves)
 		if err != nil {
 			return 0, err
 		}
@@ -62,28 +62,28 @@ func (r reader) segments(ctx context.Context, s Range, yield func(segment) error
 			return 0, err
 		}
 	}
-	return min(s.To, end*pages.Leaves), nil
+	return min(s.To, end*bodysegments.Leaves), nil
 }
 
 // pageOfRows reads the page that begins with a leaf, up to the range's end.
-func (r reader) pageOfRows(ctx context.Context, s Range, first uint64) (pages.Page, error) {
-	to := min(s.To, first+pages.Leaves)
+func (r reader) pageOfRows(ctx context.Context, s Range, first uint64) (bodysegments.Page, error) {
+	to := min(s.To, first+bodysegments.Leaves)
 	rows, err := memories.Load(ctx, r.pool, s.Owner, first, to)
 	if err != nil {
-		return pages.Page{}, err
+		return bodysegments.Page{}, err
 	}
 	if uint64(len(rows)) != to-first {
-		return pages.Page{}, fmt.Errorf("load memories from %d: %d of %d leaves are in the read model", first, len(rows), to-first)
+		return bodysegments.Page{}, fmt.Errorf("load memories from %d: %d of %d leaves are in the read model", first, len(rows), to-first)
 	}
-	leaves := make([]pages.Leaf, len(rows))
+	leaves := make([]bodysegments.Leaf, len(rows))
 	for i := range rows {
 		id, err := uuid.Parse(rows[i].ID)
 		if err != nil {
-			return pages.Page{}, fmt.Errorf("load memories: %w", err)
+			return bodysegments.Page{}, fmt.Errorf("load memories: %w", err)
 		}
-		leaves[i] = pages.Leaf{ID: id, Sealed: rows[i].Sealed}
+		leaves[i] = bodysegments.Leaf{ID: id, Sealed: rows[i].Sealed}
 	}
-	return pages.Of(first, leaves), nil
+	return bodysegments.Of(first, leaves), nil
 }
 
 // opener makes segments of pages, in a buffer that it uses again.
@@ -93,7 +93,7 @@ type opener struct {
 	texts  []byte
 }
 
-func (o *opener) open(p pages.Page, yield func(segment) error) error {
+func (o *opener) open(p bodysegments.Page, yield func(segment) error) error {
 	s := segment{first: p.First()}
 	o.texts = o.texts[:0]
 	for i, sealed := range p.Sealed {

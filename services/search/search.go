@@ -14,7 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/memory-ledger/ledger/events"
-	"github.com/memory-ledger/ledger/projections/pages"
+	"github.com/memory-ledger/ledger/projections/readmodel/bodysegments"
 	"github.com/memory-ledger/ledger/services/keystore"
 )
 
@@ -27,7 +27,7 @@ type Range struct {
 
 // pages returns the numbers of the pages that hold the range, end exclusive.
 func (r Range) pages() (first, end uint64) {
-	return r.From / pages.Leaves, (r.To + pages.Leaves - 1) / pages.Leaves
+	return r.From / bodysegments.Leaves, (r.To + bodysegments.Leaves - 1) / bodysegments.Leaves
 }
 
 // Found is what one call of Find looked through and found.
@@ -60,7 +60,7 @@ func New(pool *pgxpool.Pool, kept *BodySegments) *Engine {
 // Find looks through a range that begins with a page, or a part of it: it ends
 // early where the texts are long. The leaves must be in the read model.
 //
-// Errors: pages.ErrFormat and keystore.ErrSealed for damaged data.
+// Errors: bodysegments.ErrFormat and keystore.ErrSealed for damaged data.
 func (e *Engine) Find(ctx context.Context, r Range, q *Query) (Found, error) {
 	var found Found
 	reached, err := e.texts.segments(ctx, r, func(s segment) error {

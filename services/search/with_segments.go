@@ -9,8 +9,8 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"github.com/memory-ledger/ledger/events"
-	"github.com/memory-ledger/ledger/projections/pages"
-	"github.com/memory-ledger/ledger/services/hits"
+	"github.com/memory-ledger/ledger/projections/readmodel/bodysegments"
+	"github.com/memory-ledger/ledger/services/cachestats"
 	"github.com/memory-ledger/ledger/services/keystore"
 )
 
@@ -24,7 +24,7 @@ type BodySegments struct {
 	used   int64
 	owners *simplelru.LRU[events.Owner, *ownerPages] // least recently searched first
 	// Hits counts the calls of Find that needed no database.
-	Hits hits.Counter
+	Hits cachestats.Counter
 }
 
 // ownerPages is the pages of an owner by their number, under BodySegments.mu.
@@ -97,8 +97,8 @@ func (b *BodySegments) Light(owner events.Owner, leaves uint64, bytes int64) boo
 	if !ok || o.bytes > bytes {
 		return false
 	}
-	for n := uint64(0); n*pages.Leaves < leaves; n++ {
-		if uint64(o.pages[n].leaves) < min(pages.Leaves, leaves-n*pages.Leaves) {
+	for n := uint64(0); n*bodysegments.Leaves < leaves; n++ {
+		if uint64(o.pages[n].leaves) < min(bodysegments.Leaves, leaves-n*bodysegments.Leaves) {
 			return false
 		}
 	}
@@ -121,7 +121,7 @@ func (b *BodySegments) get(r Range) (o *ownerPages, kept []keptPage) {
 	}
 	hit := true
 	for i := range kept {
-		if p := o.pages[first+uint64(i)]; uint64(p.leaves) >= min(pages.Leaves, r.To-(first+uint64(i))*pages.Leaves) {
+		if p := o.pages[first+uint64(i)]; uint64(p.leaves) >= min(bodysegments.Leaves, r.To-(first+uint64(i))*bodysegments.Leaves) {
 			kept[i] = p
 		} else {
 			hit = false
@@ -175,9 +175,9 @@ func (k keptTexts) segments(ctx context.Context, r Range, yield func(segment) er
 	for i := 0; i < len(kept); {
 		if kept[i].leaves == 0 {
 			run := r
-			run.From = (r.From/pages.Leaves + uint64(i)) * pages.Leaves
+			run.From = (r.From/bodysegments.Leaves + uint64(i)) * bodysegments.Leaves
 			for ; i < len(kept) && kept[i].leaves == 0; i++ {
-				run.To = min(r.To, (r.From/pages.Leaves+uint64(i)+1)*pages.Leaves)
+				run.To = min(r.To, (r.From/bodysegments.Leaves+uint64(i)+1)*bodysegments.Leaves)
 			}
 			if reached, err = k.read(ctx, run, owner, keeper, yield); err != nil || reached < run.To {
 				return reached, err
@@ -202,8 +202,8 @@ func (k keptTexts) read(ctx context.Context, run Range, owner *ownerPages, keepe
 	var p keptPage
 	return k.fresh.segments(ctx, run, func(s segment) error {
 		number := s.page()
-		size := int(min(pages.Leaves, run.To-number*pages.Leaves))
-		if s.first%pages.Leaves == 0 {
+		size := int(min(bodysegments.Leaves, run.To-number*bodysegments.Leaves))
+		if s.first%bodysegments.Leaves == 0 {
 			p = keptPage{}
 		}
 		sealed, err := keeper.Seal(make([]byte, 0, len(s.texts)+keystore.KeptOverhead), place(s.first, size), s.texts)

@@ -17,7 +17,7 @@ import (
 // and the refusal says why, by the word that the sign-in page looks for.
 func TestExpiredChallengeSaysSo(t *testing.T) {
 	now := time.Now()
-	desk := signin.NewDesk(signin.Config{ // without a bucket, which it must not ask
+	signIn := signin.New(signin.Config{ // without a bucket, which it must not ask
 		Site:      signin.Site{Domain: "ledger.example", URI: "https://ledger.example", ChainID: "mainnet"},
 		NonceKeys: []signin.NonceKey{{1}},
 		Issuer:    signin.RandomTokens{TTL: time.Hour}, Now: func() time.Time { return now },
@@ -27,12 +27,12 @@ func TestExpiredChallengeSaysSo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	challenge, err := desk.Challenge(base58.Encode(public))
+	challenge, err := signIn.Challenge(base58.Encode(public))
 	if err != nil {
 		t.Fatal(err)
 	}
 	now = challenge.ExpiresAt.Time()
-	_, err = desk.Verify(t.Context(), signin.Answer{
+	_, err = signIn.Verify(t.Context(), signin.Answer{
 		PublicKey: events.Owner(base58.Encode(public)), Message: challenge.Message,
 		Signature: ed25519.Sign(private, []byte(challenge.Message)),
 	})

@@ -23,10 +23,10 @@ func TestAMillionChallenges(t *testing.T) { // not beside others: it looks at th
 	}
 	key := base58.Encode(public)
 	var group sync.WaitGroup
-	for _, desk := range []*signin.Desk{f.core, f.extension} {
+	for _, signIn := range []*signin.SignIn{f.core, f.extension} {
 		group.Go(func() {
 			for range 500_000 {
-				if _, err := desk.Challenge(key); err != nil {
+				if _, err := signIn.Challenge(key); err != nil {
 					t.Error(err)
 					return
 				}
@@ -40,8 +40,8 @@ func TestAMillionChallenges(t *testing.T) { // not beside others: it looks at th
 	if now := f.stored(t); now != bytes {
 		t.Errorf("storage grew from %d to %d bytes", bytes, now)
 	}
-	for _, desk := range []*signin.Desk{f.core, f.extension} {
-		verifies(t, desk, challenge(t, desk))
+	for _, signIn := range []*signin.SignIn{f.core, f.extension} {
+		verifies(t, signIn, challenge(t, signIn))
 	}
 }
 

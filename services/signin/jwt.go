@@ -9,7 +9,7 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/memory-ledger/ledger/events"
-	"github.com/memory-ledger/ledger/services/hits"
+	"github.com/memory-ledger/ledger/services/cachestats"
 )
 
 // CoreSessionLifetime is how long a core session lasts, but for a part of a
@@ -34,7 +34,7 @@ type SignedTokens struct {
 	now      func() time.Time
 	verified *lru.Cache[events.Hash, verifiedToken]
 	// Hits counts the tokens that need not be verified again.
-	Hits hits.Counter
+	Hits cachestats.Counter
 }
 
 type verifiedToken struct {

@@ -91,14 +91,14 @@ type Config struct {
 	Pause func(ctx context.Context, d time.Duration) error
 }
 
-// Desk is the sign-in of one API.
-type Desk struct {
+// SignIn is the sign-in of one API.
+type SignIn struct {
 	cfg   Config
 	spent spentNonces
 }
 
-// NewDesk returns a Desk.
-func NewDesk(cfg Config) *Desk {
+// New returns a Desk.
+func New(cfg Config) *SignIn {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
@@ -108,17 +108,17 @@ func NewDesk(cfg Config) *Desk {
 	if cfg.Pause == nil {
 		cfg.Pause = pause
 	}
-	return &Desk{cfg: cfg, spent: spentNonces{bucket: cfg.Spent, sync: cfg.SyncSpent, now: cfg.Now, pause: cfg.Pause}}
+	return &SignIn{cfg: cfg, spent: spentNonces{bucket: cfg.Spent, sync: cfg.SyncSpent, now: cfg.Now, pause: cfg.Pause}}
 }
 
 // scope is what a nonce of this API's challenges is good for.
-func (d *Desk) scope(messageWithoutNonce string) scope {
+func (d *SignIn) scope(messageWithoutNonce string) scope {
 	return scope{audience: d.cfg.Issuer.Audience(), purpose: purposeSignIn, message: messageWithoutNonce}
 }
 
 // Challenge issues a challenge for a public key. It keeps nothing of it: whatever
 // Verify has to know is in the nonce. Errors: ErrPublicKey.
-func (d *Desk) Challenge(publicKey string) (Challenge, error) {
+func (d *SignIn) Challenge(publicKey string) (Challenge, error) {
 	owner, err := ParsePublicKey(publicKey)
 	if err != nil {
 		return Challenge{}, err
@@ -136,7 +136,7 @@ func (d *Desk) Challenge(publicKey string) (Challenge, error) {
 // Verify checks an answer and issues a session. Only success spends the nonce.
 // Errors: ErrMalformed, ErrAddress, ErrRefused, ErrUnavailable, and those of the log
 // and the keystore.
-func (d *Desk) Verify(ctx context.Context, a Answer) (Session, error) {
+func (d *SignIn) Verify(ctx context.Context, a Answer) (Session, error) {
 	nonce, err := d.check(a)
 	if err != nil {
 		return Session{}, err
@@ -162,7 +162,7 @@ func (d *Desk) Verify(ctx context.Context, a Answer) (Session, error) {
 
 // check decides everything about an answer but whether its nonce was used, without
 // asking anything of another machine. It returns the nonce.
-func (d *Desk) check(a Answer) (string, error) {
+func (d *SignIn) check(a Answer) (string, error) {
 	p, ok := parseMessage(a.Message)
 	if !ok {
 		return "", ErrMalformed
@@ -186,7 +186,7 @@ func (d *Desk) check(a Answer) (string, error) {
 	return p.nonce, nil
 }
 
-func (d *Desk) issue(ctx context.Context, owner events.Owner) (Session, error) {
+func (d *SignIn) issue(ctx context.Context, owner events.Owner) (Session, error) {
 	// The data key comes before the owner's first event: a crash between them leaves
 	// a key without an owner, which the next sign-in uses.
 	if err := d.prepareOwner(ctx, owner); err != nil {
@@ -208,7 +208,7 @@ func (d *Desk) issue(ctx context.Context, owner events.Owner) (Session, error) {
 	return Session{Token: token, ExpiresAt: expires, PublicKey: owner}, nil
 }
 
-func (d *Desk) prepareOwner(ctx context.Context, owner events.Owner) error {
+func (d *SignIn) prepareOwner(ctx context.Context, owner events.Owner) error {
 	_, registered, err := d.cfg.Commands.UserID(ctx, owner)
 	if err != nil || registered {
 		return err

@@ -106,8 +106,8 @@ func (b *deaf) Update(ctx context.Context, key string, value []byte, revision ui
 // frontDesk is both APIs' sign-in on a server of its own.
 type frontDesk struct {
 	js              jetstream.JetStream
-	extension, core *signin.Desk
-	replica         *signin.Desk // of extension
+	extension, core *signin.SignIn
+	replica         *signin.SignIn // of extension
 	log             *troubledLog
 	nonces          *deaf
 	now             atomic.Int64 // in Unix milliseconds
@@ -157,23 +157,23 @@ func newFrontDesk(t *testing.T) *frontDesk {
 	if err != nil {
 		t.Fatal(err)
 	}
-	desk := func(issuer signin.Issuer) *signin.Desk {
+	signIn := func(issuer signin.Issuer) *signin.SignIn {
 		commands, err := command.NewExecutor(command.Config{Log: f.log, Loader: unread{}, Source: "/test", NewID: newID, Now: now})
 		if err != nil {
 			t.Fatal(err)
 		}
-		return signin.NewDesk(signin.Config{
+		return signin.New(signin.Config{
 			Site: signin.Site{Domain: "ledger.example", URI: "https://ledger.example", ChainID: "mainnet"}, NonceKeys: keys,
 			Spent: f.nonces, SyncSpent: sync, Commands: commands, DataKeys: noKeys{}, Issuer: issuer, Now: now, NewID: newID, Pause: pause,
 		})
 	}
-	f.extension, f.replica = desk(signin.RandomTokens{TTL: time.Hour}), desk(signin.RandomTokens{TTL: time.Hour})
-	f.core = desk(signin.NewSignedTokens([]byte("a secret of thirty-two bytes long"), now))
+	f.extension, f.replica = signIn(signin.RandomTokens{TTL: time.Hour}), signIn(signin.RandomTokens{TTL: time.Hour})
+	f.core = signIn(signin.NewSignedTokens([]byte("a secret of thirty-two bytes long"), now))
 	return f
 }
 
-// challenge returns a good answer to a new challenge of a desk.
-func challenge(t *testing.T, d *signin.Desk) signin.Answer {
+// challenge returns a good answer to a new challenge of a signIn.
+func challenge(t *testing.T, d *signin.SignIn) signin.Answer {
 	t.Helper()
 	public, private, err := ed25519.GenerateKey(nil)
 	if err != nil {
@@ -189,14 +189,14 @@ func challenge(t *testing.T, d *signin.Desk) signin.Answer {
 	}
 }
 
-func verifies(t *testing.T, d *signin.Desk, a signin.Answer) {
+func verifies(t *testing.T, d *signin.SignIn, a signin.Answer) {
 	t.Helper()
 	if s, err := d.Verify(t.Context(), a); err != nil || s.Token == "" {
 		t.Errorf("a good answer got %+v, %v", s, err)
 	}
 }
 
-func refuses(t *testing.T, d *signin.Desk, a signin.Answer, why string) {
+func refuses(t *testing.T, d *signin.SignIn, a signin.Answer, why string) {
 	t.Helper()
 	if s, err := d.Verify(t.Context(), a); !errors.Is(err, signin.ErrRefused) || !strings.Contains(err.Error(), why) || s.Token != "" {
 		t.Errorf("got %+v, %v, want a refusal: %s", s, err, why)
@@ -204,7 +204,7 @@ func refuses(t *testing.T, d *signin.Desk, a signin.Answer, why string) {
 }
 
 // undecided: it is not known whether the nonce is good, so the answer is not refused.
-func undecided(t *testing.T, d *signin.Desk, a signin.Answer) {
+func undecided(t *testing.T, d *signin.SignIn, a signin.Answer) {
 	t.Helper()
 	if s, err := d.Verify(t.Context(), a); !errors.Is(err, signin.ErrUnavailable) || errors.Is(err, signin.ErrRefused) || s.Token != "" {
 		t.Errorf("got %+v, %v, want that it is not known", s, err)
@@ -445,7 +445,7 @@ func TestHungUp(t *testing.T) {
 func TestAChallengeIsOfOneAPI(t *testing.T) {
 	t.Parallel()
 	f := newFrontDesk(t)
-	for _, pair := range [][2]*signin.Desk{{f.core, f.extension}, {f.extension, f.core}} {
+	for _, pair := range [][2]*signin.SignIn{{f.core, f.extension}, {f.extension, f.core}} {
 		answer := challenge(t, pair[0])
 		refuses(t, pair[1], answer, "not a challenge that this API issued")
 		verifies(t, pair[0], answer)

@@ -10,9 +10,9 @@ import (
 	"github.com/memory-ledger/ledger/anchoring/staking"
 	"github.com/memory-ledger/ledger/anchoring/staking/lots"
 	"github.com/memory-ledger/ledger/events"
-	"github.com/memory-ledger/ledger/projections/owners"
+	"github.com/memory-ledger/ledger/projections/readmodel/owners"
+	"github.com/memory-ledger/ledger/projections/readmodel/stakes"
 	"github.com/memory-ledger/ledger/projections/schema"
-	"github.com/memory-ledger/ledger/projections/stakes"
 )
 
 // ReadModel gives the recorded movements, from the projections.

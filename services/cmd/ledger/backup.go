@@ -9,9 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/memory-ledger/ledger/services/assembly"
-	"github.com/memory-ledger/ledger/services/backup"
-	"github.com/memory-ledger/ledger/services/config"
+	"github.com/memory-ledger/ledger/services/run/assembly"
+	"github.com/memory-ledger/ledger/services/run/backup"
+	"github.com/memory-ledger/ledger/services/run/config"
 )
 
 func newBackup() *cobra.Command {

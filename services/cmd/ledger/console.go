@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/memory-ledger/ledger/services/assembly"
+	"github.com/memory-ledger/ledger/services/run/assembly"
 )
 
 // plainConsole is for who reads lines: a supervisor, a test. The log goes to

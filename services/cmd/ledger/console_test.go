@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/memory-ledger/ledger/services/assembly"
+	"github.com/memory-ledger/ledger/services/run/assembly"
 )
 
 // A log file that is full becomes the previous one: two files, whole lines.

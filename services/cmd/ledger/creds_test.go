@@ -11,8 +11,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
 
-	"github.com/memory-ledger/ledger/services/assembly"
-	"github.com/memory-ledger/ledger/services/config"
+	"github.com/memory-ledger/ledger/services/run/assembly"
+	"github.com/memory-ledger/ledger/services/run/config"
 )
 
 // issuer makes credentials of an account of its own.

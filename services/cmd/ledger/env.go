@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/memory-ledger/ledger/infra/datadir"
-	"github.com/memory-ledger/ledger/services/config"
+	"github.com/memory-ledger/ledger/services/run/config"
 )
 
 // printedVariable lists digests of the values that env printed. A shell that

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/memory-ledger/ledger/infra/datadir"
-	"github.com/memory-ledger/ledger/services/config"
+	"github.com/memory-ledger/ledger/services/run/config"
 )
 
 // How the log is read goes with where it is: what a local run says holds for

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
-	"github.com/memory-ledger/ledger/services/assembly"
-	"github.com/memory-ledger/ledger/services/config"
+	"github.com/memory-ledger/ledger/services/run/assembly"
+	"github.com/memory-ledger/ledger/services/run/config"
 )
 
 // atOnce is much less than any of these commands is ready to wait.

@@ -10,9 +10,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/memory-ledger/ledger/infra/datadir"
-	"github.com/memory-ledger/ledger/services/assembly"
-	"github.com/memory-ledger/ledger/services/config"
 	"github.com/memory-ledger/ledger/services/keystore"
+	"github.com/memory-ledger/ledger/services/run/assembly"
+	"github.com/memory-ledger/ledger/services/run/config"
 )
 
 func newRewrap() *cobra.Command {

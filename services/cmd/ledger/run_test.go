@@ -3,7 +3,7 @@ package main
 import (
 	"testing"
 
-	"github.com/memory-ledger/ledger/services/config"
+	"github.com/memory-ledger/ledger/services/run/config"
 )
 
 // A wallet is told which chain it signs in for: the local one, if there is one and no

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/memory-ledger/ledger/services/config"
+	"github.com/memory-ledger/ledger/services/run/config"
 )
 
 // strictHelp makes help for something that there is not wrong usage.

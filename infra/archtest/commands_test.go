@@ -1,0 +1,142 @@
+package archtest
+
+import (
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/memory-ledger/ledger/infra/documents"
+)
+
+// languages of fenced blocks. "sh" is the only one that is run.
+var languages = []string{"sh", "go", "json", "text", "yaml", "sql"}
+
+// looksLikeCommand finds a command in a block that does not say it holds any.
+var looksLikeCommand = regexp.MustCompile(`^(\$ )?([A-Z_]+=\S+ )*(bin/ledger|ledger (run|verify|tail|rebuild|backup|restore|env)|\./\S+|make|go|curl|npm|node|docker|kubectl|psql|nats|openssl|solana(-keygen)?|export|eval|cd|sudo|apt-get|git|infra/\S+)( |$)`)
+
+var (
+	makeTarget = regexp.MustCompile(`(?m)^([a-z-]+):`)
+	testName   = regexp.MustCompile(`\bTest[A-Z]\w*`)
+)
+
+// complaints lists what is wrong with a document's blocks. targets are the
+// Makefile's, tests the names of all tests there are.
+func complaints(markdown string, targets, tests []string) (found []string) {
+	for _, b := range documents.Blocks(markdown) {
+		first, _, _ := strings.Cut(b.Text, "\n")
+		complain := func(what string) { found = append(found, what+": "+first) }
+		switch {
+		case b.Indented && looksLikeCommand.MatchString(first):
+			complain("a command outside a block marked sh")
+		case b.Indented:
+		case !slices.Contains(languages, b.Language):
+			complain("a block of no known language")
+		case b.NotRun != "" && !b.Shell():
+			complain("nothing there that could be run")
+		case b.NotRun != "" && len(b.NotRun) < len("needs X"):
+			complain("no reason why it is not run")
+		}
+		for _, target := range b.OnlyMake() {
+			if b.Shell() && !slices.Contains(targets, target) {
+				complain("no such target: make " + target)
+			}
+		}
+		for _, name := range testName.FindAllString(b.NotRun, -1) {
+			if !slices.Contains(tests, name) {
+				complain("no such test: " + name)
+			}
+		}
+		if b.Shell() {
+			if out, err := exec.Command("bash", "-n", "-c", b.Text).CombinedOutput(); err != nil {
+				complain("not the shell's language: " + string(out))
+			}
+		}
+	}
+	return found
+}
+
+// TestCommandsAreRunOrSayWhyNot: what documents show is run by TestDocuments
+// (services/test/e2e), or says why it can't be.
+func TestCommandsAreRunOrSayWhyNot(t *testing.T) {
+	t.Parallel()
+	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var targets []string
+	for _, m := range makeTarget.FindAllStringSubmatch(string(makefile), -1) {
+		targets = append(targets, m[1])
+	}
+	all, err := documents.List(root)
+	if err != nil || len(all) < 15 {
+		t.Fatalf("%d documents, %v", len(all), err)
+	}
+	tests := allTests(t)
+	for _, path := range all {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range complaints(string(text), targets, tests) {
+			t.Errorf("%s: %s", path, c)
+		}
+	}
+}
+
+func allTests(t *testing.T) []string {
+	t.Helper()
+	declared := regexp.MustCompile(`(?m)^func (Test[A-Z]\w*)\(`)
+	var names []string
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && d.Name() == "node_modules" {
+			return fs.SkipDir
+		}
+		if !strings.HasSuffix(path, "_test.go") {
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		for _, m := range declared.FindAllStringSubmatch(string(text), -1) {
+			names = append(names, m[1])
+		}
+		return err
+	})
+	if err != nil || len(names) < 100 {
+		t.Fatalf("%d tests, %v", len(names), err)
+	}
+	return names
+}
+
+func TestCommandRulesBite(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct{ markdown, want string }{
+		"run":             {"```sh\nbin/ledger verify\n```\n", ""},
+		"with a reason":   {"<!-- not run: needs Docker; TestGood does it -->\n```sh\ndocker compose up\n```\n", ""},
+		"make":            {"```sh\nmake run     # all\nmake test\n```\n", ""},
+		"a diagram":       {"text\n\n    HTTP -> decide\n", ""},
+		"hidden":          {"text\n\n    bin/ledger verify\n", "outside a block marked sh"},
+		"hidden, env":     {"text\n\n    LEDGER_DATA_DIR=x make run\n", "outside a block marked sh"},
+		"no language":     {"```\nbin/ledger verify\n```\n", "no known language"},
+		"other language":  {"```bash\nbin/ledger verify\n```\n", "no known language"},
+		"empty reason":    {"<!-- not run: no -->\n```sh\nx\n```\n", "no reason"},
+		"unknown target":  {"```sh\nmake nothing\n```\n", "no such target"},
+		"unknown test":    {"<!-- not run: TestNoneSuch does it -->\n```sh\nx\n```\n", "no such test"},
+		"no shell":        {"```sh\nif then\n```\n", "not the shell's language"},
+		"a reason for Go": {"<!-- not run: needs it -->\n```go\nx()\n```\n", "nothing there"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := strings.Join(complaints(test.markdown, []string{"run", "test"}, []string{"TestGood"}), "\n")
+			if (got == "") != (test.want == "") || !strings.Contains(got, test.want) {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,91 @@
+package archtest
+
+import (
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/memory-ledger/ledger/infra/documents"
+)
+
+// unplain are words that make a sentence hard to read for an engineer in a hurry.
+// Say which role or process does it, and "again".
+var unplain = regexp.MustCompile(`(?i)\b(whoever|nobody|somebody|anybody|anew|unasked|comes to nothing|so many that wait)\b`)
+
+// code is what a document quotes: messages and names are not prose.
+var code = regexp.MustCompile("(?s)```.*?```|`[^`\n]*`")
+
+// TestPlainEnglish looks for these words in documents and in the comments of Go files.
+func TestPlainEnglish(t *testing.T) {
+	t.Parallel()
+	all, err := documents.List(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range all {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, word := range unplainWords(string(text)) {
+			t.Errorf("%s says %q", path, word)
+		}
+	}
+	for path, source := range goFiles(t) {
+		if filepath.Base(path) == "english_test.go" || filepath.ToSlash(path) == root+"/infra/localpostgres/doc.go" {
+			continue // the words themselves, and the Unix user nobody
+		}
+		for _, word := range unplainComments(t, path, source) {
+			t.Errorf("a comment in %s says %q", path, word)
+		}
+	}
+}
+
+func unplainWords(text string) []string {
+	return unplain.FindAllString(code.ReplaceAllString(text, ""), -1)
+}
+
+func unplainComments(t *testing.T, path, source string) (found []string) {
+	t.Helper()
+	if !unplain.MatchString(source) {
+		return nil
+	}
+	file, err := parser.ParseFile(token.NewFileSet(), path, source, parser.ParseComments|parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, group := range file.Comments {
+		found = append(found, unplainWords(strings.Join(strings.Fields(group.Text()), " "))...)
+	}
+	return found
+}
+
+// TestUnplainWordsAreFound tries texts that must not pass.
+func TestUnplainWordsAreFound(t *testing.T) {
+	t.Parallel()
+	if found := unplainWords("Whoever reads this builds it anew, says `nobody answers`."); len(found) != 2 {
+		t.Errorf("found %q", found)
+	}
+	source := "package p\n\n// A row that comes to\n// nothing.\nvar x = \"nobody\"\n"
+	if found := unplainComments(t, "p.go", source); len(found) != 1 {
+		t.Errorf("found %q", found)
+	}
+}
+
+// TestDocumentsAreShort bounds the documents that grow with every change.
+func TestDocumentsAreShort(t *testing.T) {
+	t.Parallel()
+	for name, most := range map[string]int{"docs/operations.md": 2500, "docs/performance.md": 600, "CHANGELOG.md": 300} {
+		text, err := os.ReadFile(filepath.Join(root, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if words := len(strings.Fields(string(text))); words > most {
+			t.Errorf("%s has %d words, of at most %d", name, words, most)
+		}
+	}
+}

@@ -1,0 +1,203 @@
+package archtest
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const (
+	root   = "../.."
+	prefix = "github.com/memory-ledger/ledger/"
+)
+
+// rule says what the packages below a folder may import of ours.
+type rule struct {
+	folder string
+	may    []string // prefixes of packages; a package may always import below its own folder
+}
+
+// rules are read from the top; the first whose folder fits a package decides.
+// They keep the data flow readable off the tree: facts, derived state,
+// commitments, APIs, and machines that know nothing of ours.
+var rules = []rule{
+	{"events", nil},
+	{"infra", nil},
+	{"projections", []string{"events"}},
+	// The anchorer's owners are a projection of the log, which the projector runs.
+	{"anchoring/anchorer", []string{"events", "anchoring", "projections/tree", "projections/schema", "projections/projector"}},
+	{"anchoring", []string{"events", "projections/tree", "projections/schema", "projections/readmodel/batches"}},
+	// A backup is a folder that survives power cuts, which is what datadir knows. It
+	// holds the files of a local chain, and is tried on a server of its own.
+	{"services/run/backup", []string{"events", "services", "infra/datadir", "infra/localchain", "infra/localnats"}},
+	{"services/cmd", []string{"events", "projections", "anchoring", "infra", "services"}},
+	{"services/run/assembly", []string{"events", "projections", "anchoring", "infra", "services"}},
+	{"services/test", []string{"events", "projections", "anchoring", "infra", "services"}},
+	{"services/core", servicesBut("services/extension", "services/staking")},
+	{"services/extension", servicesBut("services/core")},
+	{"services/staking", servicesBut("services/extension", "services/run/assembly", "services/cmd")},
+	{"services", servicesBut("services/core", "services/extension", "services/run/assembly", "services/cmd")},
+}
+
+// servicesBut returns everything but infra and the given packages, which are
+// marked with a leading "!".
+func servicesBut(not ...string) []string {
+	may := []string{"events", "projections", "anchoring", "services"}
+	for _, n := range not {
+		may = append(may, "!"+n)
+	}
+	return may
+}
+
+func (r rule) allows(importing, imported string) bool {
+	allowed := below(imported, r.folder) && below(importing, r.folder)
+	for _, m := range r.may {
+		if not, found := strings.CutPrefix(m, "!"); found {
+			if below(imported, not) {
+				return false
+			}
+			continue
+		}
+		allowed = allowed || below(imported, m)
+	}
+	return allowed
+}
+
+func below(pkg, folder string) bool { return pkg == folder || strings.HasPrefix(pkg, folder+"/") }
+
+func ruleOf(pkg string) (rule, bool) {
+	for _, r := range rules {
+		if below(pkg, r.folder) {
+			return r, true
+		}
+	}
+	return rule{}, false
+}
+
+// TestImportDirections reads the imports of every file that is not a test.
+func TestImportDirections(t *testing.T) {
+	t.Parallel()
+	files := 0
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() {
+			if name := entry.Name(); strings.HasPrefix(name, ".") && path != root || name == "testdata" || name == "node_modules" {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return nil
+		}
+		files++
+		return checkImports(t, path)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if files < 50 {
+		t.Errorf("only %d files were read", files)
+	}
+}
+
+func checkImports(t *testing.T, path string) error {
+	t.Helper()
+	relative, err := filepath.Rel(root, filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	importing := filepath.ToSlash(relative)
+	r, known := ruleOf(importing)
+	if !known {
+		t.Errorf("%s: no rule says what this folder may import", path)
+		return nil
+	}
+	if supportsTests(t, filepath.Dir(path)) {
+		return nil
+	}
+	file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
+	if err != nil {
+		return err
+	}
+	for _, spec := range file.Imports {
+		full, err := strconv.Unquote(spec.Path.Value)
+		if err != nil {
+			return err
+		}
+		imported, ours := strings.CutPrefix(full, prefix)
+		if ours && !r.allows(importing, imported) {
+			t.Errorf("%s imports %s: %s may import %v", path, imported, r.folder, r.may)
+		}
+	}
+	return nil
+}
+
+// supportsTests: a package that imports "testing" is no part of the product
+// and may use the machines.
+func supportsTests(t *testing.T, dir string) bool {
+	t.Helper()
+	packages, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range packages {
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, spec := range file.Imports {
+			if spec.Path.Value == `"testing"` && !strings.HasSuffix(path, "_test.go") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// TestRulesBite tries the rules on imports that must not be.
+func TestRulesBite(t *testing.T) {
+	t.Parallel()
+	for _, bad := range [][2]string{
+		{"events/leaf", "infra/child"}, {"infra/localnats", "events"}, {"projections/tree", "services/keystore"},
+		{"anchoring/anchorer", "services/run/config"}, {"anchoring/receipt", "projections/projector"}, {"anchoring/anchorer", "projections/readmodel/memories"},
+		{"services/core", "services/extension"}, {"services/extension", "services/core"},
+		{"services/command", "services/core"}, {"services/memory", "infra/localnats"},
+	} {
+		if r, _ := ruleOf(bad[0]); r.allows(bad[0], bad[1]) {
+			t.Errorf("%s may import %s", bad[0], bad[1])
+		}
+	}
+}
+
+// drawers are names that say nothing about what is inside.
+var drawers = []string{"common", "util", "utils", "helper", "helpers", "types", "misc", "shared", "base", "lib"}
+
+func TestNoDrawers(t *testing.T) {
+	t.Parallel()
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if !entry.IsDir() {
+			return nil
+		}
+		if strings.HasPrefix(entry.Name(), ".") && path != root || entry.Name() == "node_modules" {
+			return filepath.SkipDir
+		}
+		for _, drawer := range drawers {
+			if entry.Name() == drawer {
+				t.Errorf("%s: a name that says nothing", path)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

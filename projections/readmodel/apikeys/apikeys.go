@@ -1,0 +1,107 @@
+// Package apikeys is the read model of the keys that owners made for programs.
+package apikeys
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/projections/internal/column"
+	"github.com/memory-ledger/ledger/projections/schema"
+)
+
+// Key is one API key, without its secret.
+type Key struct {
+	ID         string
+	Owner      events.Owner
+	Hash       events.Hash // SHA-256 of the whole key text
+	Prefix     string
+	Label      string
+	CreatedAt  events.Timestamp
+	LastUsedAt *events.Timestamp
+	RevokedAt  *events.Timestamp
+	At         Position
+}
+
+// Position is a key's place among its owner's; the zero one is before the first.
+type Position struct {
+	seq uint64 // of the log
+	id  column.UUID
+}
+
+const columns = `id, owner, hash, prefix, label, created_at, last_used_at, revoked_at, seq`
+
+// ByHash returns the key whose text has this SHA-256, live or revoked. A miss
+// takes as long as a hit: the nearest row is fetched and read in both cases. So
+// the time does not reveal which keys ever existed.
+func ByHash(ctx context.Context, q schema.Querier, hash events.Hash) (Key, bool, error) {
+	k, err := scan(q.QueryRow(ctx, `SELECT `+columns+` FROM api_keys WHERE hash >= $1 ORDER BY hash, seq LIMIT 1`, hash[:]))
+	if errors.Is(err, pgx.ErrNoRows) {
+		return Key{}, false, nil
+	}
+	if err != nil {
+		return Key{}, false, fmt.Errorf("API key by hash: %w", err)
+	}
+	if k.Hash != hash {
+		return Key{}, false, nil
+	}
+	return k, true, nil
+}
+
+// Exists reports whether a key of the owner has this id, live or revoked. A text that
+// is no id is no key's.
+func Exists(ctx context.Context, q schema.Querier, owner events.Owner, id string) (bool, error) {
+	key, ok := column.ParseUUID(id)
+	if !ok {
+		return false, nil
+	}
+	var exists bool
+	err := q.QueryRow(ctx, `SELECT EXISTS (SELECT FROM api_keys WHERE id = $1 AND owner = $2)`, key[:], string(owner)).Scan(&exists)
+	if err != nil {
+		return false, fmt.Errorf("API key by id: %w", err)
+	}
+	return exists, nil
+}
+
+// List returns the next keys of an owner, oldest first, the revoked ones too: at
+// most limit, and fewer only where there are no more.
+func List(ctx context.Context, q schema.Querier, owner events.Owner, after Position, limit int) ([]Key, error) {
+	return list(ctx, q, `SELECT `+columns+` FROM api_keys WHERE owner = $1 AND (seq, id) > ($2, $3::uuid) ORDER BY seq, id LIMIT $4`,
+		owner, after.seq, after.id[:], limit)
+}
+
+// Active returns the keys of an owner that can still be used, oldest first.
+func Active(ctx context.Context, q schema.Querier, owner events.Owner) ([]Key, error) {
+	return list(ctx, q, `SELECT `+columns+` FROM api_keys WHERE owner = $1 AND revoked_at IS NULL ORDER BY seq, id`, owner)
+}
+
+func list(ctx context.Context, q schema.Querier, sql string, owner events.Owner, more ...any) ([]Key, error) {
+	rows, err := q.Query(ctx, sql, append([]any{string(owner)}, more...)...)
+	if err == nil {
+		var keys []Key
+		keys, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (Key, error) { return scan(row) })
+		if err == nil {
+			return keys, nil
+		}
+	}
+	return nil, fmt.Errorf("list API keys: %w", err)
+}
+
+func scan(row pgx.Row) (Key, error) {
+	var (
+		k             Key
+		label         []byte
+		created       time.Time
+		used, revoked *time.Time
+	)
+	if err := row.Scan(&k.At.id, (*string)(&k.Owner), column.Hash(&k.Hash), &k.Prefix, &label, &created, &used, &revoked, &k.At.seq); err != nil {
+		return Key{}, err
+	}
+	k.ID, k.Label = column.UUIDText(k.At.id), string(label)
+	k.CreatedAt, k.LastUsedAt, k.RevokedAt = events.At(created), column.Time(used), column.Time(revoked)
+	return k, nil
+}

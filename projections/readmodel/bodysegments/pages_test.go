@@ -1,0 +1,263 @@
+package bodysegments_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
+	"github.com/memory-ledger/ledger/projections/internal/column"
+	"github.com/memory-ledger/ledger/projections/internal/fixture"
+	"github.com/memory-ledger/ledger/projections/readmodel/bodysegments"
+	"github.com/memory-ledger/ledger/projections/readmodel/memories"
+	"github.com/memory-ledger/ledger/projections/schema"
+)
+
+// lengths are those of bodies on both sides of every bound.
+var lengths = []int{0, 1, 28, 130, 478, 2000, bodysegments.MaxBody - 1, bodysegments.MaxBody, bodysegments.MaxBody + 1, 40_000}
+
+// write is n leaves of an owner whose bodies have lengths by chance.
+func write(chance *rand.Rand, a *fixture.Actor, n int) []fixture.Message {
+	var messages []fixture.Message
+	for range n {
+		m := a.Memory(`{}`)
+		length := lengths[chance.IntN(5)]
+		if chance.IntN(100) == 0 {
+			length = lengths[chance.IntN(len(lengths))]
+		}
+		m.Sealed = make([]byte, length)
+		for i := range m.Sealed {
+			m.Sealed[i] = byte(chance.Uint32())
+		}
+		messages = append(messages, a.Say(m))
+	}
+	return messages
+}
+
+// leaves is what the memories hold.
+func leaves(t *testing.T, pool *pgxpool.Pool, owner events.Owner, from, to uint64) []bodysegments.Leaf {
+	t.Helper()
+	rows, err := memories.Load(t.Context(), pool, owner, from, to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := make([]bodysegments.Leaf, len(rows))
+	for i := range rows {
+		all[i].ID, _ = column.ParseUUID(rows[i].ID)
+		all[i].Sealed = column.Bytes(rows[i].Sealed)
+	}
+	return all
+}
+
+// check holds every page of an owner against its memories and returns the
+// pages.
+func check(t *testing.T, pool *pgxpool.Pool, owner events.Owner, size uint64) []bodysegments.Page {
+	t.Helper()
+	var all []bodysegments.Page
+	err := bodysegments.Load(t.Context(), pool, owner, 0, 1<<40, func(p bodysegments.Page) error {
+		if p.First() != uint64(len(all))*bodysegments.Leaves || p.Len() != bodysegments.Leaves || p.End() != p.First()+bodysegments.Leaves {
+			t.Errorf("page %d: leaves %d to %d, %d of them", len(all), p.First(), p.End(), p.Len())
+		}
+		want := leaves(t, pool, owner, p.First(), p.End())
+		for i, sealed := range p.Sealed {
+			long := len(want[i].Sealed) > bodysegments.MaxBody
+			if long != (sealed == nil) || !long && !bytes.Equal(sealed, want[i].Sealed) || p.ID(i) != want[i].ID {
+				t.Fatalf("page %d leaf %d is not the row's", len(all), i)
+			}
+			if id := string(p.AppendID(nil, i)); id != column.UUIDText(want[i].ID) {
+				t.Fatalf("id %s", id)
+			}
+			if long != slices.Contains(p.Absent(), p.First()+uint64(i)) {
+				t.Fatalf("page %d leaf %d: absent %v", len(all), i, !long)
+			}
+		}
+		all = append(all, p)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if uint64(len(all)) != size/bodysegments.Leaves {
+		t.Errorf("%d pages of %d leaves", len(all), size)
+	}
+	for i, p := range all {
+		rows, have := leaves(t, pool, owner, p.First(), p.End()), p.Leaves()
+		for _, leaf := range p.Absent() {
+			have[leaf-p.First()].Sealed = rows[leaf-p.First()].Sealed
+		}
+		if !bodysegments.Of(p.First(), have).Equal(bodysegments.Of(p.First(), rows)) {
+			t.Errorf("page %d is not that of the rows", i)
+		}
+	}
+	return all
+}
+
+// TestPagesAreThoseOfTheLeaves: whatever the slices, an owner has a page for
+// every 256 leaves, and it holds what the memories do.
+func TestPagesAreThoseOfTheLeaves(t *testing.T) {
+	t.Parallel()
+	url := pgtest.Database(t)
+	for seed := range uint64(3) {
+		chance := rand.New(rand.NewPCG(seed, 1))
+		a, b, c := fixture.NewActor(), fixture.NewActor(), fixture.NewActor()
+		messages := slices.Concat(write(chance, a, 1000), write(chance, b, 512), write(chance, c, 255))
+		messages = inOrder(chance, messages)
+		for name, longest := range map[string]int{"short": 40, "long": 700, "whole": len(messages)} {
+			pool := fixture.Pool(t, url, fmt.Sprint(name, seed))
+			for at := 0; at < len(messages); {
+				n := min(1+chance.IntN(longest), len(messages)-at)
+				if longest == len(messages) {
+					n = longest
+				}
+				fixture.Apply(t, pool, fixture.Slice(uint64(at+1), messages[at:at+n]...), memories.Projection{}, bodysegments.Projection{})
+				at += n
+			}
+			check(t, pool, a.Owner, 1000)
+			check(t, pool, b.Owner, 512)
+			check(t, pool, c.Owner, 255)
+		}
+	}
+}
+
+// inOrder shuffles messages but for the order of each owner's.
+func inOrder(chance *rand.Rand, messages []fixture.Message) []fixture.Message {
+	byOwner := map[events.Owner][]fixture.Message{}
+	var turns []events.Owner
+	for _, m := range messages {
+		owner := m.Events[0].Owner
+		byOwner[owner], turns = append(byOwner[owner], m), append(turns, owner)
+	}
+	chance.Shuffle(len(turns), func(i, j int) { turns[i], turns[j] = turns[j], turns[i] })
+	mixed := make([]fixture.Message, len(turns))
+	for i, owner := range turns {
+		mixed[i], byOwner[owner] = byOwner[owner][0], byOwner[owner][1:]
+	}
+	return mixed
+}
+
+// TestAPageLacksNoLeaf: where a leaf is not among the memories the page is
+// refused, loudly, and so is one that is there.
+func TestAPageLacksNoLeaf(t *testing.T) {
+	t.Parallel()
+	_, pool := fixture.Database(t)
+	chance := rand.New(rand.NewPCG(1, 1))
+	a := fixture.NewActor()
+	messages := write(chance, a, 600)
+	fixture.Apply(t, pool, fixture.Slice(1, messages[:300]...), memories.Projection{}, bodysegments.Projection{})
+	if err := fixture.TryApply(pool, fixture.Slice(1, messages[:300]...), bodysegments.Projection{}); err == nil {
+		t.Error("a page was written twice")
+	}
+	if _, err := pool.Exec(t.Context(), `DELETE FROM memories WHERE leaf_index = 299`); err != nil {
+		t.Fatal(err)
+	}
+	if err := fixture.TryApply(pool, fixture.Slice(301, messages[300:]...), memories.Projection{}, bodysegments.Projection{}); err == nil {
+		t.Error("a page without a leaf was written")
+	}
+	check(t, pool, a.Owner, 256)
+}
+
+// TestAnOlderSchemaGetsPages: what was written before there were pages is in
+// them after the migration, and the projection goes on from there.
+func TestAnOlderSchemaGetsPages(t *testing.T) {
+	t.Parallel()
+	url, pool := fixture.Database(t)
+	chance := rand.New(rand.NewPCG(2, 1))
+	a, b := fixture.NewActor(), fixture.NewActor()
+	messages := inOrder(chance, slices.Concat(write(chance, a, 900), write(chance, b, 255)))
+	later := write(chance, a, 200)
+	if _, err := pool.Exec(t.Context(), `DROP TABLE body_pages;
+		ALTER TABLE owners DROP COLUMN others, ADD COLUMN version bigint NOT NULL, ADD COLUMN leaf_count bigint NOT NULL, ALTER COLUMN last_seq SET NOT NULL;
+		DELETE FROM goose_db_version WHERE version_id >= 3`); err != nil {
+		t.Fatal(err)
+	}
+	fixture.Apply(t, pool, fixture.Slice(1, messages...), memories.Projection{})
+	if err := schema.Migrate(t.Context(), url, schema.Live); err != nil {
+		t.Fatal(err)
+	}
+	check(t, pool, a.Owner, 900)
+	check(t, pool, b.Owner, 255)
+	fixture.Apply(t, pool, fixture.Slice(uint64(len(messages)+1), later...), memories.Projection{}, bodysegments.Projection{})
+	check(t, pool, a.Owner, 1100)
+}
+
+// good is a page as the table has it.
+func good() (data []byte, made []bodysegments.Leaf) {
+	data = append([]byte("MLP1\x00\x00\x01\x00"), 0, 0, 0, 0, 0, 0, 2, 0)
+	for i := range bodysegments.Leaves {
+		data = append(data, make([]byte, 15)...)
+		data = append(data, byte(i))
+	}
+	for i := range bodysegments.Leaves {
+		length := uint32(i % 7)
+		if i%50 == 3 {
+			length = 0xffffffff
+		}
+		data = binary.BigEndian.AppendUint32(data, length)
+	}
+	for i := range bodysegments.Leaves {
+		l := bodysegments.Leaf{ID: [16]byte{15: byte(i)}}
+		if i%50 != 3 {
+			l.Sealed = bytes.Repeat([]byte{byte(i)}, i%7)
+		}
+		data, made = append(data, l.Sealed...), append(made, l)
+	}
+	return data, made
+}
+
+func TestParse(t *testing.T) {
+	t.Parallel()
+	data, want := good()
+	p, err := bodysegments.Parse(data, 512)
+	if err != nil || !slices.EqualFunc(p.Leaves(), want, func(a, b bodysegments.Leaf) bool {
+		return a.ID == b.ID && bytes.Equal(a.Sealed, b.Sealed) && (a.Sealed == nil) == (b.Sealed == nil)
+	}) || !p.Equal(bodysegments.Of(512, want)) || p.Bytes() < len(data) {
+		t.Fatalf("%+v, %v", p, err)
+	}
+	for i, sealed := range p.Sealed {
+		if len(sealed) != cap(sealed) {
+			t.Errorf("what is appended to the body of leaf %d is written over the next", i)
+		}
+	}
+	for name, damage := range map[string]func(b []byte) []byte{
+		"nothing":         func([]byte) []byte { return nil },
+		"another version": func(b []byte) []byte { b[3]++; return b },
+		"fewer leaves":    func(b []byte) []byte { b[6], b[7] = 0, 255; return b },
+		"no leaves":       func([]byte) []byte { return append([]byte("MLP1\x00\x00\x00\x00"), 0, 0, 0, 0, 0, 0, 2, 0) },
+		"many leaves":     func(b []byte) []byte { b[4] = 0xff; return b },
+		"another page":    func(b []byte) []byte { b[14]++; return b },
+		"far away":        func(b []byte) []byte { b[8] = 0xff; return b },
+		"cut short":       func(b []byte) []byte { return b[:len(b)-1] },
+		"cut in a length": func(b []byte) []byte { return b[:16+256*16+7] },
+		"too long":        func(b []byte) []byte { return append(b, 0) },
+		"a longer body":   func(b []byte) []byte { b[16+256*16+3]++; return b },
+		"a huge body":     func(b []byte) []byte { b[16+256*16]++; return b },
+	} {
+		if _, err := bodysegments.Parse(damage(slices.Clone(data)), 512); !errors.Is(err, bodysegments.ErrFormat) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// FuzzParse: no bytes make it fall over, and what it takes for a page is that
+// page and no other.
+func FuzzParse(f *testing.F) {
+	data, _ := good()
+	f.Add(data, uint64(512))
+	f.Add(data[:40], uint64(0))
+	f.Fuzz(func(t *testing.T, data []byte, first uint64) {
+		p, err := bodysegments.Parse(data, first)
+		if err != nil {
+			return
+		}
+		if p.First() != first || p.Len() != bodysegments.Leaves || !p.Equal(bodysegments.Of(first, p.Leaves())) {
+			t.Fatalf("%x is not what was read of it", data)
+		}
+	})
+}

@@ -1,0 +1,111 @@
+package memories_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/projections/internal/fixture"
+	"github.com/memory-ledger/ledger/projections/readmodel/memories"
+	"github.com/memory-ledger/ledger/projections/schema"
+)
+
+// TestPlansOfAnEmptyTableLastWhileItGrows: a connection keeps the plan that it
+// made of a prepared statement until the table is analysed, however much the
+// table has grown. No plan may read what was not asked for.
+func TestPlansOfAnEmptyTableLastWhileItGrows(t *testing.T) {
+	t.Parallel()
+	const few, many = 10, 2000
+	a := fixture.NewActor()
+	var messages []fixture.Message
+	keys := []events.Hash{fixture.Hash("key 1"), fixture.Hash("key 2"), fixture.Hash("key 3")}
+	for n := range many {
+		message := a.Write(`{}`)
+		if n < len(keys) {
+			message.Events[0].Data.(*events.MemoryWritten).IdempotencyKeyHash = &keys[n]
+		}
+		messages = append(messages, message)
+	}
+	wanted := func(n int) memories.Wanted {
+		return memories.Wanted{Owner: a.Owner, ID: messages[n].Events[0].Data.(*events.MemoryWritten).MemoryID}
+	}
+	for name, ask := range map[string]func(context.Context, *pgxpool.Pool) (int, error){
+		"At": func(ctx context.Context, pool *pgxpool.Pool) (int, error) {
+			found, err := at(ctx, pool, a.Owner, 1, 3, 8)
+			return len(found), err
+		},
+		"At, one": func(ctx context.Context, pool *pgxpool.Pool) (n int, err error) {
+			for _, leaf := range []uint64{1, 3, 8} {
+				found, err := at(ctx, pool, a.Owner, leaf)
+				if err != nil {
+					return n, err
+				}
+				n += len(found)
+			}
+			return n, nil
+		},
+		"ByIDs": func(ctx context.Context, pool *pgxpool.Pool) (int, error) {
+			found, err := memories.ByIDs(ctx, pool, []memories.Wanted{wanted(1), wanted(3), wanted(8)})
+			return len(found), err
+		},
+		"ByIDs, one": func(ctx context.Context, pool *pgxpool.Pool) (n int, err error) {
+			for _, i := range []int{1, 3, 8} {
+				found, err := memories.ByIDs(ctx, pool, []memories.Wanted{wanted(i)})
+				if err != nil || found[0] == nil {
+					return n, err
+				}
+				n++
+			}
+			return n, nil
+		},
+		"Scan": func(ctx context.Context, pool *pgxpool.Pool) (n int, err error) {
+			return n, memories.Scan(ctx, pool, a.Owner, 2, 3, func(*memories.Memory) error { n++; return nil })
+		},
+		"LeafHashes": func(ctx context.Context, pool *pgxpool.Pool) (int, error) {
+			found, err := memories.LeafHashes(ctx, pool, a.Owner, 2, 5)
+			return len(found), err
+		},
+		"ByIdempotencyKey": func(ctx context.Context, pool *pgxpool.Pool) (n int, err error) {
+			for _, key := range keys {
+				_, found, err := memories.ByIdempotencyKey(ctx, pool, a.Owner, key)
+				if err != nil || !found {
+					return n, err
+				}
+				n++
+			}
+			return n, nil
+		},
+		"IdempotencyKeys": func(ctx context.Context, pool *pgxpool.Pool) (int, error) {
+			found, err := memories.IdempotencyKeys(ctx, pool, a.Owner, 10)
+			return len(found), err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url, _ := fixture.Database(t)
+			pool, err := schema.OpenPool(t.Context(), url, schema.Live, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(pool.Close)
+			three := func() {
+				t.Helper()
+				if n, err := ask(t.Context(), pool); err != nil || n != 3 {
+					t.Fatalf("%d found, want 3: %v", n, err)
+				}
+			}
+			fixture.Apply(t, pool, fixture.Slice(1, messages[:few]...), memories.Projection{})
+			for range 10 { // PostgreSQL keeps a plan from the sixth time on
+				three()
+			}
+			fixture.Apply(t, pool, fixture.Slice(few+1, messages[few:]...), memories.Projection{})
+			before := fixture.RowsRead(t, pool, "memories")
+			three()
+			if read := fixture.RowsRead(t, pool, "memories") - before; read > 3 {
+				t.Errorf("%d rows were read for 3 of %d", read, many)
+			}
+		})
+	}
+}

@@ -1,0 +1,339 @@
+package memories_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/canonical"
+	"github.com/memory-ledger/ledger/projections/internal/fixture"
+	"github.com/memory-ledger/ledger/projections/readmodel/batches"
+	"github.com/memory-ledger/ledger/projections/readmodel/memories"
+)
+
+// odd is metadata that has broken a store before.
+var odd = map[string]string{
+	"wide":             `{"k":[` + strings.Repeat("1,", 30_000) + `1]}`,
+	"NUL":              `{"a\u0000b":"\u0000"}`,
+	"control":          `{"c":"\u0001\u001f\b\t\n\f\r"}`,
+	"beyond the plane": `{"e":"` + "\U0001F9E0\U0010FFFF\u2028\u2029\uFEFF" + `"}`,
+	"quotes":           `{"q":"\"\\'; DROP TABLE memories; --","$1":"%s"}`,
+	"numbers":          `{"n":[0,-1.5,1e+300,5e-324,9007199254740993]}`,
+	"deep":             `{"d":` + strings.Repeat("[", 62) + strings.Repeat("]", 62) + `}`,
+	"huge":             `{"h":"` + strings.Repeat("x", 65_000) + `"}`,
+}
+
+func TestOddMetadataComesBackAsItWas(t *testing.T) {
+	t.Parallel()
+	for name, many := range map[string]int{"insert": 1, "copy": 20} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, pool := fixture.Database(t)
+			a := fixture.NewActor()
+			var messages []fixture.Message
+			var want []string
+			for len(messages) < many*len(odd) {
+				for _, text := range odd {
+					object, err := canonical.Canonicalize([]byte(text))
+					if err != nil {
+						t.Fatal(err)
+					}
+					want = append(want, object.String())
+					messages = append(messages, a.Write(object.String()))
+				}
+			}
+			fixture.Apply(t, pool, fixture.Slice(1, messages...), memories.Projection{})
+			i := 0
+			if err := memories.Scan(t.Context(), pool, a.Owner, 0, 0, func(m *memories.Memory) error {
+				if m.LeafIndex != uint64(i) || m.Metadata.String() != want[i] || string(m.Sealed) != "sealed \x00 "+string(a.Owner) {
+					t.Errorf("memory %d came back otherwise", i)
+				}
+				i++
+				return nil
+			}); err != nil || i != len(want) {
+				t.Errorf("scanned %d of %d: %v", i, len(want), err)
+			}
+		})
+	}
+}
+
+// byID asks for one memory.
+func byID(t *testing.T, pool *pgxpool.Pool, owner events.Owner, id string) (memories.Memory, bool, error) {
+	t.Helper()
+	found, err := memories.ByIDs(t.Context(), pool, []memories.Wanted{{Owner: owner, ID: id}})
+	if err != nil || found[0] == nil {
+		return memories.Memory{}, false, err
+	}
+	return *found[0], true, nil
+}
+
+func TestAMemoryIsItsOwnersAlone(t *testing.T) {
+	t.Parallel()
+	_, pool := fixture.Database(t)
+	a, other := fixture.NewActor(), fixture.NewActor()
+	mine := a.Memory(`{"a":1}`)
+	hash := fixture.Hash("key")
+	mine.IdempotencyKeyHash = &hash
+	theirs := other.Memory(`{}`)
+	theirs.IdempotencyKeyHash = &hash
+	said := a.Say(mine)
+	fixture.Apply(t, pool, fixture.Slice(7, said, other.Say(theirs)), memories.Projection{})
+	check := func(m memories.Memory, found bool, err error) {
+		t.Helper()
+		if err != nil || !found || m.ID != mine.MemoryID || m.Owner != a.Owner || m.LeafIndex != 0 || m.LeafHash != mine.LeafHash ||
+			m.Metadata.String() != `{"a":1}` || m.CreatedAt != said.Events[0].Time || m.Seq != 7 || m.BatchID != nil || m.Anchored {
+			t.Errorf("%+v, %v, %v", m, found, err)
+		}
+	}
+	check(byID(t, pool, a.Owner, mine.MemoryID))
+	check(memories.ByIdempotencyKey(t.Context(), pool, a.Owner, hash))
+	wanted := []memories.Wanted{{other.Owner, mine.MemoryID}, {a.Owner, mine.MemoryID}, {a.Owner, "x"}, {other.Owner, theirs.MemoryID},
+		{a.Owner, fixture.UUID()}, {a.Owner, mine.MemoryID}}
+	all, err := memories.ByIDs(t.Context(), pool, wanted)
+	if err != nil || len(all) != len(wanted) {
+		t.Fatal(all, err)
+	}
+	for i, m := range all {
+		switch i {
+		case 1, 5:
+			check(*m, m != nil, nil)
+		case 3:
+			if m == nil || m.ID != theirs.MemoryID || m.Owner != other.Owner {
+				t.Errorf("%d: %+v", i, m)
+			}
+		default:
+			if m != nil {
+				t.Errorf("%+v is %+v", wanted[i], m)
+			}
+		}
+	}
+	for _, id := range []string{theirs.MemoryID, fixture.UUID(), "", "x", strings.ToUpper(mine.MemoryID), "{" + mine.MemoryID + "}",
+		strings.ReplaceAll(mine.MemoryID, "-", ""), mine.MemoryID + " ", strings.Repeat("0", 200_000), "\x00"} {
+		if _, found, err := byID(t, pool, a.Owner, id); found || err != nil {
+			t.Errorf("id %.50q: %v, %v", id, found, err)
+		}
+	}
+	if _, found, err := memories.ByIdempotencyKey(t.Context(), pool, a.Owner, fixture.Hash("another")); found || err != nil {
+		t.Errorf("another key: %v, %v", found, err)
+	}
+}
+
+func TestScanTakesPages(t *testing.T) {
+	t.Parallel()
+	_, pool := fixture.Database(t)
+	a := fixture.NewActor()
+	var messages []fixture.Message
+	for range 25 {
+		messages = append(messages, a.Write(`{}`))
+	}
+	fixture.Apply(t, pool, fixture.Slice(1, messages...), memories.Projection{})
+	for _, c := range []struct {
+		from        uint64
+		limit       int
+		first, rows int
+	}{
+		{0, 0, 0, 25}, {0, 10, 0, 10}, {10, 10, 10, 10}, {20, 10, 20, 5}, {25, 10, 0, 0}, {24, 1, 24, 1}, {3, -1, 3, 22},
+		{math.MaxInt64, 10, 0, 0}, {math.MaxUint64, 10, 0, 0}, {20, math.MaxInt, 20, 5},
+	} {
+		var got []uint64
+		err := memories.Scan(t.Context(), pool, a.Owner, c.from, c.limit, func(m *memories.Memory) error {
+			got = append(got, m.LeafIndex)
+			return nil
+		})
+		if err != nil || len(got) != c.rows || (c.rows > 0 && got[0] != uint64(c.first)) {
+			t.Errorf("%+v: %v, %v", c, got, err)
+		}
+		hashes, err := memories.LeafHashes(t.Context(), pool, a.Owner, c.from, c.from+uint64(max(c.rows, 0)))
+		if err != nil || len(hashes) != c.rows {
+			t.Errorf("hashes of %+v: %d, %v", c, len(hashes), err)
+		}
+		for i, h := range hashes {
+			if h != fixture.LeafHash(a.Owner, c.from+uint64(i)) {
+				t.Errorf("hash %d of %+v differs", i, c)
+			}
+		}
+	}
+	stop := errors.New("enough")
+	if err := memories.Scan(t.Context(), pool, a.Owner, 0, 0, func(*memories.Memory) error { return stop }); !errors.Is(err, stop) {
+		t.Errorf("yield's error became %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := memories.Scan(ctx, pool, a.Owner, 0, 0, func(*memories.Memory) error { return nil }); !errors.Is(err, context.Canceled) {
+		t.Errorf("a caller that left: %v", err)
+	}
+}
+
+// TestTheCoveringBatchIsTheSameEverywhere compares every way to ask with the
+// rule: the smallest confirmed batch that reaches the leaf, else the smallest
+// open one.
+func TestTheCoveringBatchIsTheSameEverywhere(t *testing.T) {
+	t.Parallel()
+	_, pool := fixture.Database(t)
+	chance := rand.New(rand.NewPCG(8, 8))
+	for range 6 {
+		a := fixture.NewActor()
+		const leaves = 30
+		messages := make([]fixture.Message, 0, leaves)
+		for range leaves {
+			messages = append(messages, a.Write(`{}`))
+		}
+		fixture.Apply(t, pool, fixture.Slice(1, messages...), memories.Projection{})
+		want := make([]string, leaves) // "id anchored"
+		made := someBatches(t, pool, a, chance, leaves)
+		for leaf := range want {
+			want[leaf] = rule(made, uint64(leaf))
+		}
+		checkCover(t, pool, a.Owner, want)
+	}
+}
+
+type made struct {
+	id    string
+	size  uint64
+	state batches.State
+}
+
+func someBatches(t *testing.T, pool *pgxpool.Pool, a *fixture.Actor, chance *rand.Rand, leaves int) []made {
+	t.Helper()
+	var list []made
+	var messages []fixture.Message
+	for range chance.IntN(20) {
+		b := made{fixture.UUID(), uint64(1 + chance.IntN(leaves)), batches.Cut}
+		messages = append(messages, a.Say(&events.BatchCut{BatchID: b.id, Size: b.size}))
+		switch chance.IntN(4) {
+		case 0:
+			b.state = batches.Submitted
+			messages = append(messages, a.Say(&events.BatchSubmitted{BatchID: b.id, Size: b.size, Signature: b.id}))
+		case 1:
+			b.state = batches.Confirmed
+			messages = append(messages, a.Say(&events.BatchConfirmed{BatchID: b.id, Size: b.size, Signature: b.id}))
+		case 2:
+			b.state = batches.Failed
+			messages = append(messages, a.Say(&events.BatchFailed{BatchID: b.id}))
+		}
+		list = append(list, b)
+	}
+	if len(messages) > 0 {
+		fixture.Apply(t, pool, fixture.Slice(1000, messages...), batches.Projection{})
+	}
+	return list
+}
+
+// rule names the covering batch; of two that end alike, the older one counts.
+func rule(list []made, leaf uint64) string {
+	best := func(states ...batches.State) (best made) {
+		for _, b := range list {
+			if slices.Contains(states, b.state) && b.size > leaf &&
+				(best.id == "" || b.size < best.size || b.size == best.size && b.id < best.id) {
+				best = b
+			}
+		}
+		return best
+	}
+	if b := best(batches.Confirmed); b.id != "" {
+		return fmt.Sprint(b.id, true)
+	}
+	if b := best(batches.Cut, batches.Submitted); b.id != "" {
+		return fmt.Sprint(b.id, false)
+	}
+	return "none"
+}
+
+func checkCover(t *testing.T, pool *pgxpool.Pool, owner events.Owner, want []string) {
+	t.Helper()
+	says := func(m *memories.Memory) string {
+		if m.BatchID == nil {
+			return "none"
+		}
+		return fmt.Sprint(*m.BatchID, m.Anchored)
+	}
+	for _, page := range []struct {
+		from  uint64
+		limit int
+	}{{0, 0}, {0, 7}, {11, 5}, {29, 1}} {
+		var list []*memories.Memory
+		if err := memories.Scan(t.Context(), pool, owner, page.from, page.limit, func(m *memories.Memory) error {
+			list = append(list, m)
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		checkAt(t, pool, owner, list)
+		for _, m := range list {
+			if got := says(m); got != want[m.LeafIndex] {
+				t.Errorf("page %+v: leaf %d is covered by %s, want %s", page, m.LeafIndex, got, want[m.LeafIndex])
+			}
+			one, _, err := byID(t, pool, owner, m.ID)
+			if got := says(&one); err != nil || got != want[m.LeafIndex] {
+				t.Errorf("by id: leaf %d is covered by %s, want %s (%v)", m.LeafIndex, got, want[m.LeafIndex], err)
+			}
+		}
+	}
+}
+
+// checkAt asks for every other memory of a list by its leaf, and for one that
+// is not there: what comes is what the list says.
+func checkAt(t *testing.T, pool *pgxpool.Pool, owner events.Owner, list []*memories.Memory) {
+	t.Helper()
+	for step := 1; step < 20; step++ {
+		var leaves []uint64
+		var want []memories.Memory
+		for i := 0; i < len(list); i += step {
+			want, leaves = append(want, *list[i]), append(leaves, list[i].LeafIndex)
+		}
+		leaves = append(leaves, 1_000_000)
+		got, err := at(t.Context(), pool, owner, leaves...)
+		if err != nil || len(got) != len(want) {
+			t.Fatalf("at %v: %v, %d memories", leaves, err, len(got))
+		}
+		for i := range got {
+			if !reflect.DeepEqual(got[i], want[i]) {
+				t.Errorf("at %v:\n got %+v\nwant %+v", leaves, got[i], want[i])
+			}
+		}
+	}
+	for _, leaves := range [][]uint64{nil, {}, {math.MaxUint64}} {
+		if got, err := at(t.Context(), pool, owner, leaves...); err != nil || len(got) != 0 {
+			t.Errorf("at %v: %v, %v", leaves, got, err)
+		}
+	}
+}
+
+func at(ctx context.Context, pool *pgxpool.Pool, owner events.Owner, leaves ...uint64) (found []memories.Memory, err error) {
+	err = memories.At(ctx, pool, owner, leaves, func(m *memories.Memory) error {
+		found = append(found, *m)
+		return nil
+	})
+	return found, err
+}
+
+// TestManyLeavesAreReadAsFew: many that are near each other are read as a run.
+func TestManyLeavesAreReadAsFew(t *testing.T) {
+	t.Parallel()
+	_, pool := fixture.Database(t)
+	a := fixture.NewActor()
+	messages := make([]fixture.Message, 0, 1500)
+	for i := range cap(messages) {
+		messages = append(messages, a.Write(fmt.Sprintf(`{"n":%d}`, i)))
+	}
+	fixture.Apply(t, pool, fixture.Slice(1, messages...), memories.Projection{})
+	someBatches(t, pool, a, rand.New(rand.NewPCG(9, 9)), 1500)
+	var list []*memories.Memory
+	if err := memories.Scan(t.Context(), pool, a.Owner, 0, 0, func(m *memories.Memory) error {
+		list = append(list, m)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	checkAt(t, pool, a.Owner, list)
+}

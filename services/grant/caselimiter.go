@@ -1,0 +1,79 @@
+package grant
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/memory-ledger/ledger/services/memory"
+)
+
+// waitingOfCase bounds the readers of one case who wait.
+const waitingOfCase = 1024
+
+// caseLimiter lets no more readers of a case work on its document at a time than it
+// has reads left. The others would make a document without a read left for it, or
+// get ErrBusy because of what all the documents cost. So they wait, and then find
+// the case alive or dead.
+type caseLimiter struct {
+	mu     sync.Mutex
+	byCase map[string]*slot // those with readers
+}
+
+type slot struct {
+	readers int           // at work or waiting
+	working chan struct{} // holds one for each who is at work
+}
+
+// enter waits until the caller may work on the case with this id. The caller then
+// calls leave, once. width is how many may work at a time. The first caller's width
+// applies until the last one has left. waited says that others came first. Errors:
+// memory.ErrBusy, if too many wait or ctx ends first.
+func (l *caseLimiter) enter(ctx context.Context, id string, width int) (leave func(), waited bool, err error) {
+	mine, err := l.join(id, width)
+	if err != nil {
+		return nil, false, err
+	}
+	leave = func() {
+		<-mine.working
+		l.part(id, mine)
+	}
+	select {
+	case mine.working <- struct{}{}:
+		return leave, false, nil
+	default:
+	}
+	select {
+	case mine.working <- struct{}{}:
+		return leave, true, nil
+	case <-ctx.Done():
+		l.part(id, mine)
+		return nil, true, fmt.Errorf("%w: %w", memory.ErrBusy, ctx.Err())
+	}
+}
+
+func (l *caseLimiter) join(id string, width int) (*slot, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	mine := l.byCase[id]
+	if mine == nil {
+		mine = &slot{working: make(chan struct{}, width)}
+		if l.byCase == nil {
+			l.byCase = map[string]*slot{}
+		}
+		l.byCase[id] = mine
+	}
+	if mine.readers >= cap(mine.working)+waitingOfCase {
+		return nil, memory.ErrBusy
+	}
+	mine.readers++
+	return mine, nil
+}
+
+func (l *caseLimiter) part(id string, mine *slot) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if mine.readers--; mine.readers == 0 {
+		delete(l.byCase, id)
+	}
+}

@@ -1,0 +1,338 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/gofiber/fiber/v2"
+	"github.com/gofiber/fiber/v2/utils"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/valyala/fasthttp"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/memory-ledger/ledger/events/tracing"
+	"github.com/memory-ledger/ledger/services/access"
+	"github.com/memory-ledger/ledger/services/command"
+	"github.com/memory-ledger/ledger/services/grant"
+)
+
+// Timeouts of the servers.
+const (
+	readTimeout  = 30 * time.Second
+	writeTimeout = 5 * time.Minute // a list of everything, to a slow client
+	idleTimeout  = 2 * time.Minute
+	// requestTimeout bounds the work on one request, except for streaming.
+	requestTimeout = 10 * time.Second
+	// cutAfter is when a request that is still worked on loses its connection.
+	cutAfter = requestTimeout + 5*time.Second
+	// headerBytes bounds the request line and headers.
+	headerBytes = 16 << 10
+	// answerBytes holds a page of a list, so that the page is sent in one system
+	// call. Each call wakes the client. On a busy machine, the sender then has to
+	// wait for a processor.
+	answerBytes = 16 << 10
+)
+
+// Probe is a dependency that readiness asks after.
+type Probe struct {
+	Name  string
+	Check func(ctx context.Context) error
+	// Advisory: what it finds is shown, and requests are still to be sent here.
+	Advisory bool
+}
+
+// Config of an App.
+type Config struct {
+	Service    string // "core" or "extension"
+	Log        *slog.Logger
+	Registry   *prometheus.Registry
+	OpenAPI    []byte // the document served at /openapi.json
+	Probes     []Probe
+	ShowCauses bool // add requestId and the underlying message to errors
+	HideCauses bool // with ShowCauses: production, requestId only
+	NewID      func() string
+	Tracer     trace.Tracer // nil: tracing is off
+	// MaxConnections bounds the open connections; 0 means DefaultConnections.
+	MaxConnections int
+}
+
+// DefaultConnections is how many connections an API has open at most: each holds
+// some 50 kB.
+const DefaultConnections = 2048
+
+// App is one HTTP API.
+type App struct {
+	*fiber.App
+	// Early, if set, adds headers to answers that are given before any
+	// middleware runs: to requests that are too large or malformed.
+	Early func(c *fiber.Ctx)
+
+	cfg      Config
+	requests *prometheus.HistogramVec
+	inFlight prometheus.Gauge
+	outages  outages
+	cutAfter time.Duration
+	bodies   bodies
+	// compressing holds an entry for each stream that is being compressed.
+	compressing chan struct{}
+	stopping    chan struct{} // closed when the service has begun to stop
+}
+
+// keyedRoute is the one whose writes take an Idempotency-Key. Elsewhere the
+// advice to repeat one would be wrong: it could spend another write of a drop.
+const keyedRoute = "/memories"
+
+const (
+	localRequestID = "requestId"
+	localContext   = "context"
+	localBody      = "body"
+	localCut       = "cut"
+)
+
+// New returns an App with the operational routes in place. The API's own
+// routes follow.
+func New(cfg Config) *App {
+	a := &App{cfg: cfg, cutAfter: cutAfter, bodies: newBodies(), stopping: make(chan struct{}), compressing: make(chan struct{}, compressors)}
+	a.App = fiber.New(fiber.Config{
+		AppName: "memory-ledger " + cfg.Service, DisableStartupMessage: true,
+		BodyLimit: MaxBody, StreamRequestBody: true, ReadBufferSize: headerBytes, WriteBufferSize: answerBytes,
+		ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
+		// A form is a body like any other: refused by the route, not read by the
+		// framework, which would answer a malformed one with 400 on every route.
+		DisablePreParseMultipartForm: true,
+		// Paths are matched as they were sent: with its escapes undone, %2F would
+		// make a route that a gateway's rules did not see. See Param.
+		StrictRouting: true, CaseSensitive: true, UnescapePath: false,
+		JSONEncoder:  func(v any) ([]byte, error) { return json.Marshal(v, json.Deterministic(true)) },
+		ErrorHandler: a.fail,
+	})
+	a.Server().ConnState, a.Server().HeaderReceived = follow, skipLong
+	a.routeUnknownMethods()
+	a.boundBodies()
+	a.refuseAmbiguous()
+	a.refuseWhenStopping()
+	a.requests = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Namespace: "ledger", Subsystem: "http", Name: "request_seconds",
+		Help:        "Time from the request's arrival to its answer, by route and status.",
+		ConstLabels: prometheus.Labels{"service": cfg.Service},
+		Buckets:     []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
+	}, []string{"method", "route", "status"})
+	a.inFlight = prometheus.NewGauge(prometheus.GaugeOpts{
+		Namespace: "ledger", Subsystem: "http", Name: "in_flight",
+		Help:        "Requests being worked on.",
+		ConstLabels: prometheus.Labels{"service": cfg.Service},
+	})
+	cfg.Registry.MustRegister(a.requests, a.inFlight)
+	a.Use(a.observe)
+	a.operations()
+	return a
+}
+
+// Context returns the request's context, which ends at its deadline.
+func Context(c *fiber.Ctx) context.Context {
+	if ctx, ok := c.Locals(localContext).(context.Context); ok {
+		return ctx
+	}
+	return context.Background()
+}
+
+// RequestID returns the id of the request: the caller's X-Request-Id if that
+// is harmless, else a fresh one.
+func RequestID(c *fiber.Ctx) string {
+	id, _ := c.Locals(localRequestID).(string)
+	return id
+}
+
+// routeUnknownMethods makes methods that the framework does not know, and
+// would refuse in its own words, take the way of one that it knows and that no
+// route has: 404, or 405 with what is allowed.
+func (a *App) routeUnknownMethods() {
+	route := a.Server().Handler
+	a.Server().Handler = func(ctx *fasthttp.RequestCtx) {
+		knownMethod(ctx)
+		route(ctx)
+	}
+}
+
+func knownMethod(ctx *fasthttp.RequestCtx) {
+	if !slices.Contains(fiber.DefaultMethods, string(ctx.Method())) {
+		ctx.Request.Header.SetMethod(fiber.MethodTrace)
+	}
+}
+
+// observe gives the request an id and a deadline, counts it and traces it.
+func (a *App) observe(c *fiber.Ctx) error {
+	start := time.Now()
+	id := a.identify(c)
+	ctx, cancel := context.WithTimeout(Context(c), requestTimeout)
+	defer cancel()
+	ctx, span := a.span(ctx, c)
+	defer span.End()
+	cut := a.cut(ctx, c.Context().Conn())
+	defer cut.Stop()
+	c.Locals(localCut, cut)
+	c.Locals(localContext, ctx)
+	a.inFlight.Inc()
+	defer a.inFlight.Dec()
+	err := a.next(ctx, c)
+	if err != nil {
+		// The error handler runs here, so that its status is what is counted.
+		if err := a.fail(c, err); err != nil {
+			return err
+		}
+	}
+	status := c.Response().StatusCode()
+	route := c.Route().Path
+	if status == http.StatusNotFound && c.Route().Path == "/" {
+		route = "unknown"
+	}
+	elapsed := time.Since(start)
+	method := utils.CopyString(c.Method())
+	a.requests.WithLabelValues(method, route, strconv.Itoa(status)).Observe(elapsed.Seconds())
+	describe(span, method, route, status, id)
+	if a.cfg.Log.Enabled(ctx, slog.LevelDebug) {
+		a.log(c).Debug("request", "method", method, "route", route, "status", status, "duration", elapsed)
+	}
+	return nil
+}
+
+// cut ends the connection, unless it is stopped in time. What waits in a system
+// call, as on a disk that hangs, heeds no deadline; its client is told by this. The
+// connection stays open on this side: the framework panics over one that is closed.
+func (a *App) cut(ctx context.Context, conn net.Conn) *time.Timer {
+	return time.AfterFunc(a.cutAfter, func() {
+		tracing.Log(ctx, a.cfg.Log).Error("a request was not answered in time, its connection is ended")
+		if half, ok := conn.(interface{ CloseWrite() error }); ok {
+			_ = half.CloseWrite() // fails where the client is gone
+		}
+	})
+}
+
+// next runs the route. A bug in one request must not end everybody's.
+func (a *App) next(ctx context.Context, c *fiber.Ctx) (err error) {
+	defer a.survive(ctx, &err)
+	return c.Next()
+}
+
+// survive is deferred. It makes a panic a 500, and has the log say where it came from.
+func (a *App) survive(ctx context.Context, err *error) {
+	if cause := recover(); cause != nil {
+		tracing.Log(ctx, a.cfg.Log).Error("panic", "cause", cause, "stack", string(debug.Stack()))
+		*err = errPanic
+	}
+}
+
+// errPanic is in no row of the table and so becomes a 500.
+var errPanic = errors.New("a handler panicked")
+
+// identify gives the request an id, and its answer the headers that all have.
+func (a *App) identify(c *fiber.Ctx) (id string) {
+	id = utils.CopyString(c.Get(fiber.HeaderXRequestID))
+	if !isHarmlessID(id) {
+		id = a.cfg.NewID()
+	}
+	c.Locals(localRequestID, id)
+	c.Locals(localContext, tracing.WithRequest(context.Background(), id))
+	c.Set(fiber.HeaderXRequestID, id)
+	c.Set(fiber.HeaderXContentTypeOptions, "nosniff")
+	c.Set(fiber.HeaderCacheControl, "no-store")
+	return id
+}
+
+func isHarmlessID(id string) bool {
+	if id == "" || len(id) > 128 {
+		return false
+	}
+	return strings.IndexFunc(id, func(r rune) bool {
+		return (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && r != '-' && r != '_' && r != '.'
+	}) < 0
+}
+
+// errorBody is what every refusal looks like.
+type errorBody struct {
+	Error     string `json:"error"`
+	RequestID string `json:"requestId,omitempty"`
+	Cause     string `json:"cause,omitempty"`
+}
+
+// fail writes the answer to an error.
+func (a *App) fail(c *fiber.Ctx, err error) error {
+	if RequestID(c) == "" { // the server refused it before the first middleware
+		a.identify(c)
+		if a.Early != nil {
+			a.Early(c)
+		}
+	}
+	switch {
+	case errors.Is(err, command.ErrCredentialDead):
+		err = access.ErrUnauthenticated // the cause that all have
+	case errors.Is(err, fiber.ErrRequestTimeout) && a.isStopping():
+		err = errStopping // which is why the rest of it was not read
+	}
+	status, message := answer(err)
+	if message == messageUncertain && c.Route().Path == keyedRoute {
+		message = messageRepeat
+	}
+	if status >= http.StatusInternalServerError && !isRefusal(err) {
+		a.tell(c, status, err)
+	}
+	body := errorBody{Error: message}
+	// A token that opens nothing gets the same bytes whatever is the matter
+	// with it.
+	if a.cfg.ShowCauses && !errors.Is(err, grant.ErrDead) {
+		body.RequestID = RequestID(c)
+		if !a.cfg.HideCauses {
+			body.Cause = cause(err, status)
+		}
+	}
+	switch status {
+	case http.StatusUnauthorized:
+		c.Set(fiber.HeaderWWWAuthenticate, "Bearer")
+	case http.StatusServiceUnavailable:
+		c.Set(fiber.HeaderRetryAfter, "1")
+	}
+	return c.Status(status).JSON(body)
+}
+
+// tell writes the line about a request that failed, if it is to have one.
+func (a *App) tell(c *fiber.Ctx, status int, err error) {
+	log := a.log(c).With("method", c.Method(), "route", c.Route().Path, "status", status, "err", err)
+	if status != http.StatusServiceUnavailable {
+		log.Error("request failed")
+		return
+	}
+	untold, due := a.outages.tell(err, time.Now())
+	switch {
+	case !due:
+	case isLoad(err):
+		log.Warn("request refused", "untold", untold)
+	default:
+		log.Error("request failed", "untold", untold)
+	}
+}
+
+// isRefusal tells an answer that a route decided to give, such as that staking
+// is not live, from something that went wrong.
+func isRefusal(err error) bool {
+	var refusal *Refusal
+	return errors.As(err, &refusal)
+}
+
+// cause is the underlying message. The framework's own for a route that does
+// not exist repeats the path, which may hold a token.
+func cause(err error, status int) string {
+	var framework *fiber.Error
+	if status == http.StatusNotFound && errors.As(err, &framework) {
+		return http.StatusText(status)
+	}
+	return err.Error()
+}

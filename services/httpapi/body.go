@@ -1,0 +1,143 @@
+package httpapi
+
+import (
+	"errors"
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/gofiber/fiber/v2"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/services/signin"
+)
+
+// MaxBody is the largest request body in bytes.
+const MaxBody = 1 << 20
+
+// Decode reads a JSON object into v. Unknown members are ignored; duplicate
+// names, invalid UTF-8, lone surrogates and trailing data are refused.
+func Decode(c *fiber.Ctx, v any) error { return decode(c, v, Body) }
+
+// DecodePublic is Decode for public routes, which any client may call.
+func DecodePublic(c *fiber.Ctx, v any) error { return decode(c, v, publicBody) }
+
+func decode(c *fiber.Ctx, v any, read func(*fiber.Ctx) ([]byte, error)) error {
+	body, err := read(c)
+	if err != nil {
+		return err
+	}
+	if err := contentType(c, body); err != nil {
+		return err
+	}
+	if !isObject(body) {
+		return BadRequest("body must be a JSON object")
+	}
+	if err := json.Unmarshal(body, v, strict); err != nil {
+		return BadRequest(reason(err))
+	}
+	return nil
+}
+
+var errNull = errors.New("null is not a value here")
+
+// strict keeps null from passing for a member that is left out, for it has
+// another type than the member, and reads integers as JSON has them.
+var strict = json.WithUnmarshalers(json.JoinUnmarshalers(
+	json.UnmarshalFromFunc(notNull[string]), json.UnmarshalFromFunc(integer),
+	json.UnmarshalFromFunc(notNull[*string]), json.UnmarshalFromFunc(notNull[*int]),
+))
+
+func notNull[T any](decoder *jsontext.Decoder, _ *T) error {
+	if decoder.PeekKind() == 'n' {
+		return errNull
+	}
+	return errors.ErrUnsupported
+}
+
+// DecodeOptional is Decode for bodies without a required member: an empty one
+// means an empty object, whatever its type is said to be. Many clients send the
+// header with every request.
+func DecodeOptional(c *fiber.Ctx, v any) error {
+	body, err := Body(c)
+	if err != nil {
+		return err
+	}
+	if len(body) == 0 {
+		return contentEncoding(c)
+	}
+	return Decode(c, v)
+}
+
+func contentEncoding(c *fiber.Ctx) error {
+	for _, encoding := range c.Request().Header.PeekAll(fiber.HeaderContentEncoding) {
+		if len(encoding) > 0 && string(encoding) != "identity" {
+			return Refuse(http.StatusUnsupportedMediaType, "content encodings are not supported")
+		}
+	}
+	return nil
+}
+
+func contentType(c *fiber.Ctx, body []byte) error {
+	if err := contentEncoding(c); err != nil {
+		return err
+	}
+	header := string(c.Request().Header.ContentType())
+	if len(body) == 0 && header == "" {
+		return BadRequest("a JSON body is required")
+	}
+	if header == fiber.MIMEApplicationJSON {
+		return nil
+	}
+	kind, params, err := mime.ParseMediaType(header)
+	if err != nil || kind != fiber.MIMEApplicationJSON {
+		return Refuse(http.StatusUnsupportedMediaType, "content type must be application/json")
+	}
+	if charset, ok := params["charset"]; ok && !strings.EqualFold(charset, "utf-8") {
+		return Refuse(http.StatusUnsupportedMediaType, "charset must be utf-8")
+	}
+	return nil
+}
+
+// isObject guards against null, which decodes into any struct.
+func isObject(body []byte) bool { return jsontext.Value(body).Kind() == '{' }
+
+// reason says what is wrong with a body, and where, without echoing any value.
+func reason(err error) string {
+	var syntactic *jsontext.SyntacticError
+	if errors.As(err, &syntactic) && errors.Is(err, jsontext.ErrDuplicateName) {
+		if len(syntactic.JSONPointer) < 100 {
+			return "body has a duplicate name in one object: " + strconv.QuoteToASCII(string(syntactic.JSONPointer))
+		}
+		return "body has a duplicate name in one object"
+	}
+	var semantic *json.SemanticError
+	if errors.As(err, &semantic) && len(semantic.JSONPointer) < 100 {
+		return "member " + strconv.QuoteToASCII(string(semantic.JSONPointer)) + " has the wrong type"
+	}
+	return "body is not valid JSON"
+}
+
+const maxIdempotencyKey = 255
+
+// IdempotencyKey returns the SHA-256 of the header, nil without one.
+func IdempotencyKey(c *fiber.Ctx) (*events.Hash, error) {
+	values := c.Request().Header.PeekAll("Idempotency-Key")
+	if len(values) == 0 {
+		return nil, nil
+	}
+	key := values[0]
+	if len(values) > 1 || len(key) < 1 || len(key) > maxIdempotencyKey {
+		return nil, BadRequest("Idempotency-Key must be 1 to 255 visible ASCII characters")
+	}
+	for _, b := range key {
+		if b < 0x21 || b > 0x7e {
+			return nil, BadRequest("Idempotency-Key must be 1 to 255 visible ASCII characters")
+		}
+	}
+	hash := signin.HashToken(string(key))
+	return &hash, nil
+}

@@ -1,0 +1,152 @@
+package httpapi_test
+
+import (
+	"io"
+	"log/slog"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/gofiber/fiber/v2"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/memory-ledger/ledger/services/httpapi"
+)
+
+// TestDecode: a member is left out or has its type; null is neither.
+func TestDecode(t *testing.T) {
+	app := httpapi.New(httpapi.Config{
+		Service: "test", Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
+		NewID: func() string { return "id" },
+	})
+	app.Post("/", func(c *fiber.Ctx) error {
+		var body struct {
+			Text     string  `json:"text"`
+			Optional *string `json:"optional"`
+			Number   *int    `json:"number"`
+		}
+		if err := httpapi.Decode(c, &body); err != nil {
+			return err
+		}
+		return c.JSON(body)
+	})
+	for body, want := range map[string]string{
+		`{}`: `{"text":"","optional":null,"number":null}`,
+		`{"text":"a","optional":"b","number":3,"more":null}`: `{"text":"a","optional":"b","number":3}`,
+		`{"text":null}`:     `{"error":"member \"/text\" has the wrong type"}`,
+		`{"optional":null}`: `{"error":"member \"/optional\" has the wrong type"}`,
+		`{"number":null}`:   `{"error":"member \"/number\" has the wrong type"}`,
+		`{"number":"3"}`:    `{"error":"member \"/number\" has the wrong type"}`,
+		`{"number":15.0}`:   `{"text":"","optional":null,"number":15}`,
+		`{"number":1.5e1}`:  `{"text":"","optional":null,"number":15}`,
+		`{"number":15.5}`:   `{"error":"member \"/number\" has the wrong type"}`,
+		`{"number":1e99}`:   `{"error":"member \"/number\" has the wrong type"}`,
+		`{"number":[15]}`:   `{"error":"member \"/number\" has the wrong type"}`,
+		`{"number":true}`:   `{"error":"member \"/number\" has the wrong type"}`,
+		`{"number":NaN}`:    `{"error":"body is not valid JSON"}`,
+		`{"number":015}`:    `{"error":"body is not valid JSON"}`,
+		`{"number":15.}`:    `{"error":"body is not valid JSON"}`,
+		`null`:              `{"error":"body must be a JSON object"}`,
+	} {
+		request := httptest.NewRequest("POST", "/", strings.NewReader(body))
+		request.Header.Set("Content-Type", "application/json")
+		answer, err := app.Test(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(answer.Body)
+		if err != nil || string(got) != want {
+			t.Errorf("%s: %s %v, want %s", body, got, err, want)
+		}
+		_ = answer.Body.Close()
+	}
+}
+
+// TestContentTypes: whatever is not JSON is refused alike, forms too, and a
+// route that takes no body does not look at one.
+func TestContentTypes(t *testing.T) {
+	t.Parallel()
+	app := httpapi.New(httpapi.Config{
+		Service: "test", Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
+		NewID: func() string { return "id" },
+	})
+	app.Post("/", func(c *fiber.Ctx) error {
+		if err := httpapi.Decode(c, &struct{}{}); err != nil {
+			return err
+		}
+		return c.JSON(fiber.Map{})
+	})
+	app.Post("/unread", func(c *fiber.Ctx) error { return c.JSON(fiber.Map{}) })
+	const malformed = "multipart/form-data; boundary=x"
+	for _, test := range []struct {
+		path, kind string
+		status     int
+	}{
+		{"/", "application/json", 200},
+		{"/", "Application/JSON; charset=Utf-8", 200},
+		{"/", `application/json; charset="utf-8"`, 200},
+		{"/", "application/json; charset=utf-16", 415},
+		{"/", "application/jsonx", 415},
+		{"/", "application/x-www-form-urlencoded", 415},
+		{"/", "multipart/form-data", 415},
+		{"/", malformed, 415},
+		{"/unread", malformed, 200},
+	} {
+		request := httptest.NewRequest("POST", test.path, strings.NewReader(`{}`))
+		request.Header.Set("Content-Type", test.kind)
+		answer, err := app.Test(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if answer.StatusCode != test.status {
+			t.Errorf("%s with %s: %d, want %d", test.path, test.kind, answer.StatusCode, test.status)
+		}
+		_ = answer.Body.Close()
+	}
+}
+
+// TestDecodeOptional: nothing means an empty object, whatever it says it is; a
+// body is JSON there like anywhere.
+func TestDecodeOptional(t *testing.T) {
+	t.Parallel()
+	app := newApp()
+	app.Post("/", func(c *fiber.Ctx) error {
+		if err := httpapi.DecodeOptional(c, &struct{}{}); err != nil {
+			return err
+		}
+		return c.JSON(fiber.Map{})
+	})
+	for _, test := range []struct {
+		body, kind, encoding string
+		status               int
+	}{
+		{"", "", "", 200},
+		{"", "application/json", "", 200},
+		{"", "application/json; charset=utf-16", "", 200},
+		{"", "text/plain", "", 200},
+		{"", "nonsense;;", "identity", 200},
+		{"", "application/json", "gzip", 415},
+		{"", "", "gzip", 415},
+		{"{}", "application/json", "", 200},
+		{"{}", "", "", 415},
+		{"{}", "text/plain", "", 415},
+		{" ", "application/json", "", 400},
+		{"null", "application/json", "", 400},
+	} {
+		request := httptest.NewRequest("POST", "/", strings.NewReader(test.body))
+		if test.kind != "" {
+			request.Header.Set("Content-Type", test.kind)
+		}
+		if test.encoding != "" {
+			request.Header.Set("Content-Encoding", test.encoding)
+		}
+		answer, err := app.Test(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if answer.StatusCode != test.status {
+			t.Errorf("%q as %q, %q: %d, want %d", test.body, test.kind, test.encoding, answer.StatusCode, test.status)
+		}
+		_ = answer.Body.Close()
+	}
+}

@@ -1,0 +1,244 @@
+package connect_test
+
+import (
+	"html"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/memory-ledger/ledger/services/httpapi"
+	"github.com/memory-ledger/ledger/services/httpapi/connect"
+)
+
+const (
+	id       = "mckckkbinjalkaobmgaohdjieigmfink"
+	callback = "chrome-extension://" + id + "/callback.html"
+	apiURL   = "https://ledger.example/extension"
+)
+
+// get asks an app that has nothing but the page.
+func get(t *testing.T, method, target string) (*http.Response, string) {
+	t.Helper()
+	return ask(t, connect.Config{APIURL: apiURL, SessionTTL: 7 * 24 * time.Hour}, method, target, "")
+}
+
+func ask(t *testing.T, cfg connect.Config, method, target, accept string) (*http.Response, string) {
+	t.Helper()
+	app := httpapi.New(httpapi.Config{
+		Service: "extension", Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
+		ShowCauses: true, NewID: func() string { return "request" },
+	})
+	app.Get("/connect", connect.Page(cfg))
+	request := httptest.NewRequest(method, target, nil)
+	if accept != "" {
+		request.Header.Set("Accept", accept)
+	}
+	answer, err := app.Test(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = answer.Body.Close() }()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer, string(body)
+}
+
+func target(callbacks ...string) string {
+	return "/connect?" + url.Values{"callback": callbacks}.Encode()
+}
+
+var policyForm = regexp.MustCompile(`^default-src 'none'; script-src 'nonce-([A-Z2-7]{26,})'; style-src 'nonce-([A-Z2-7]{26,})'; ` +
+	`connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'$`)
+
+func TestPageHeaders(t *testing.T) {
+	seen := make(map[string]bool)
+	for range 3 {
+		answer, body := get(t, http.MethodGet, target(callback))
+		if answer.StatusCode != http.StatusOK || answer.Header.Get("Content-Type") != "text/html; charset=utf-8" {
+			t.Fatalf("%d %s", answer.StatusCode, answer.Header.Get("Content-Type"))
+		}
+		for name, want := range map[string]string{
+			"Referrer-Policy": "no-referrer", "X-Content-Type-Options": "nosniff", "Cache-Control": "no-store",
+		} {
+			if got := answer.Header.Get(name); got != want {
+				t.Errorf("%s: %q, want %q", name, got, want)
+			}
+		}
+		nonces := policyForm.FindStringSubmatch(answer.Header.Get("Content-Security-Policy"))
+		if nonces == nil || nonces[1] != nonces[2] {
+			t.Fatalf("policy %q", answer.Header.Get("Content-Security-Policy"))
+		}
+		if seen[nonces[1]] {
+			t.Error("a nonce was used twice")
+		}
+		seen[nonces[1]] = true
+		if n := strings.Count(body, `nonce="`+nonces[1]+`"`); n != 2 {
+			t.Errorf("the nonce is on %d elements, want style and script", n)
+		}
+	}
+}
+
+func TestPageHoldsItsFilesUnchanged(t *testing.T) {
+	_, body := get(t, http.MethodGet, target(callback))
+	for _, name := range []string{"page.css", "page.js"} {
+		content, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(body, string(content)) {
+			t.Errorf("%s is not in the page as it is", name)
+		}
+	}
+}
+
+// forbidden is what a page must not have that promises to be self-contained
+// and to have no code outside its one script.
+var forbidden = regexp.MustCompile(`(?i:<(link[^>]+href|img[^>]+src|script[^>]+src|iframe|object|embed|base|form)\b[^>]*|` +
+	`\son[a-z]+=|\sstyle="|@import|javascript:)|url\(`)
+
+func TestPageIsSelfContained(t *testing.T) {
+	_, body := get(t, http.MethodGet, target(callback))
+	for _, found := range forbidden.FindAllString(body, -1) {
+		if !strings.HasPrefix(found, `<link rel="icon" href="data:`) {
+			t.Errorf("the page has %q", found)
+		}
+	}
+}
+
+func TestPageNamesTheParties(t *testing.T) {
+	for kind, cb := range map[string]string{
+		"Chrome extension":  callback + "?tab=1&next=/a%20b",
+		"Firefox extension": "moz-extension://0a1b2c3d-0a1b-4c3d-8e9f-0a1b2c3d4e5f/callback.html",
+		"Safari extension":  "safari-web-extension://0A1B2C3D-0A1B-4C3D-8E9F-0A1B2C3D4E5F/callback.html",
+	} {
+		_, body := get(t, http.MethodGet, target(cb))
+		u, _ := url.Parse(cb)
+		for _, want := range []string{
+			`data-callback="` + cb + `"`, `data-api="` + apiURL + `"`,
+			`<dd id="site">ledger.example</dd>`, `<span class="who">` + kind + `</span> <code id="extension">` + u.Host + `</code></dd>`,
+			"For 7 days, the extension can",
+			apiURL + "/connect?callback=" + url.QueryEscape(cb),
+		} {
+			if !strings.Contains(html.UnescapeString(body), want) {
+				t.Errorf("%s: the page lacks %s", kind, want)
+			}
+		}
+	}
+}
+
+func TestPageRefusesCallbacks(t *testing.T) {
+	for name, target := range map[string]string{
+		"none":                   "/connect",
+		"empty":                  "/connect?callback=",
+		"web page":               target("https://example.com/callback.html"),
+		"script":                 target("javascript:alert(1)"),
+		"double encoding":        target(url.QueryEscape(callback)),
+		"plus for a space":       target(callback) + "+",
+		"encoded fragment":       target(callback + "#x"),
+		"two":                    target(callback, "https://example.com/"),
+		"two, the bad one first": target("https://example.com/", callback),
+		"the same twice":         target(callback, callback),
+		"an empty one too":       target(callback) + "&callback",
+		"encoded name too":       target(callback) + "&%63allback=https://example.com/",
+		"array":                  "/connect?callback[]=" + url.QueryEscape(callback),
+		"upper-case name":        "/connect?Callback=" + url.QueryEscape(callback),
+		"semicolon":              "/connect?x=1;callback=" + url.QueryEscape(callback),
+	} {
+		answer, body := get(t, http.MethodGet, target)
+		const want = `{"error":"callback must be a page of a browser extension",`
+		if answer.StatusCode != http.StatusBadRequest || !strings.HasPrefix(body, want) ||
+			answer.Header.Get("Content-Type") != "application/json" || answer.Header.Get("Location") != "" {
+			t.Errorf("%s: %d %s", name, answer.StatusCode, body)
+		}
+	}
+}
+
+// TestRefusedInABrowser: a person who follows a wrong link reads a page, which has no
+// script and nothing of what was given, and everything else gets JSON.
+func TestRefusedInABrowser(t *testing.T) {
+	const smuggled = "https://example.com/<script>alert(1)</script>"
+	for name, c := range map[string]struct {
+		accept string
+		page   bool
+	}{
+		"Chromium":         {"text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,image/apng,*/*;q=0.8", true},
+		"Firefox, Safari":  {"text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", true},
+		"fetch and curl":   {"*/*", false},
+		"nothing":          {"", false},
+		"JSON":             {"application/json", false},
+		"JSON before HTML": {"text/html;q=0.5,application/json", false},
+		"neither":          {"image/png", false},
+	} {
+		answer, body := ask(t, connect.Config{APIURL: apiURL}, http.MethodGet, target(smuggled), c.accept)
+		contentType, policy := "application/json", ""
+		if c.page {
+			contentType, policy = "text/html; charset=utf-8", "default-src 'none'; style-src 'nonce-"
+		}
+		h := answer.Header
+		if answer.StatusCode != http.StatusBadRequest || h.Get("Content-Type") != contentType || !strings.HasPrefix(h.Get("Content-Security-Policy"), policy) ||
+			!strings.Contains(strings.Join(h.Values("Vary"), ","), "Accept") || h.Get("Cache-Control") != "no-store" {
+			t.Errorf("%s: %d %v", name, answer.StatusCode, h)
+		}
+		if strings.Contains(body, "<script") || strings.Contains(body, "example.com") || strings.Contains(h.Get("Content-Security-Policy"), "script-src") ||
+			c.page != strings.Contains(body, "This sign-in link can't be used") {
+			t.Errorf("%s: %s", name, body)
+		}
+	}
+}
+
+// TestPageNamesKnownExtensions: by what the operator says, and by nothing that a link
+// says. Of those that have an id of their own it says which are not named.
+func TestPageNamesKnownExtensions(t *testing.T) {
+	const unlisted = "Not on this service's list of extensions"
+	const firefox = "0A1B2C3D-0a1b-4c3d-8e9f-0a1b2c3d4e5f"
+	names := map[string]string{id: "Notes & <b>More</b>", strings.ToLower(firefox): "Pinned"}
+	for name, c := range map[string]struct {
+		names     map[string]string
+		callback  string
+		want, not string
+	}{
+		"named":           {names, callback, `<span class="who">Notes &amp; &lt;b&gt;More&lt;/b&gt;</span> <span class="kind">Chrome extension</span> <code id="extension">` + id, unlisted},
+		"named, Firefox":  {names, "moz-extension://" + firefox + "/x.html", `<span class="who">Pinned</span> <span class="kind">Firefox extension</span>`, unlisted},
+		"others named":    {names, "chrome-extension://" + strings.Repeat("a", 32) + "/", unlisted, "Notes"},
+		"nobody is named": {nil, callback, `<span class="who">Chrome extension</span>`, unlisted},
+		"random id":       {names, "moz-extension://0a1b2c3d-0a1b-4c3d-8e9f-0a1b2c3d0000/", `<span class="who">Firefox extension</span>`, unlisted},
+	} {
+		_, body := ask(t, connect.Config{APIURL: apiURL, Names: c.names}, http.MethodGet, target(c.callback), "")
+		if body = strings.ReplaceAll(body, "&#39;", "'"); !strings.Contains(body, c.want) || strings.Contains(body, c.not) {
+			t.Errorf("%s: want %s and not %s in %s", name, c.want, c.not, body[strings.Index(body, "<dl"):][:600])
+		}
+	}
+}
+
+func TestPageSaysHowLong(t *testing.T) {
+	for ttl, want := range map[time.Duration]string{
+		0: "The extension can", time.Second: "For 1 minute, the", time.Hour: "For 1 hour, the",
+		36 * time.Hour: "For 36 hours, the", 24 * time.Hour: "For 1 day, the", 90*time.Minute + time.Second: "For 91 minutes, the",
+	} {
+		if _, body := ask(t, connect.Config{APIURL: apiURL, SessionTTL: ttl}, http.MethodGet, target(callback), ""); !strings.Contains(body, want) {
+			t.Errorf("%s: the page lacks %q", ttl, want)
+		}
+	}
+}
+
+func TestPageIsOnlyRead(t *testing.T) {
+	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodPatch} {
+		if answer, _ := get(t, method, target(callback)); answer.StatusCode != http.StatusMethodNotAllowed {
+			t.Errorf("%s: %d", method, answer.StatusCode)
+		}
+	}
+	if answer, body := get(t, http.MethodHead, target(callback)); answer.StatusCode != http.StatusOK || body != "" {
+		t.Errorf("HEAD: %d with %d bytes", answer.StatusCode, len(body))
+	}
+}

@@ -1,0 +1,257 @@
+package httpapi
+
+import (
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/valyala/fasthttp"
+)
+
+// How long a closed connection lingers, and how much it takes in meanwhile.
+const (
+	lingerTime  = 2 * time.Second
+	lingerBytes = 64 << 20
+)
+
+// past is a deadline that is over. The zero time means none.
+var past = time.Unix(1, 0)
+
+// listener bounds the open connections, and ends them in good order. Only the
+// goroutine that serves a connection closes it: the HTTP server panics if another
+// goroutine has closed it.
+type listener struct {
+	net.Listener
+	most int // open connections; further ones wait in the system's backlog
+	log  *slog.Logger
+
+	mu      sync.Mutex
+	open    map[*conn]bool // false once it only lingers
+	ending  bool
+	changed *sync.Cond // a connection is closed, or a deadline is over
+	// full is set while a connection waits for a place. Others are closed after
+	// their next answer then.
+	full atomic.Bool
+}
+
+func newListener(inner net.Listener, most int, log *slog.Logger) *listener {
+	l := &listener{Listener: inner, most: most, log: log, open: map[*conn]bool{}}
+	l.changed = sync.NewCond(&l.mu)
+	return l
+}
+
+// Accept implements net.Listener. It outlasts what is over in a while: too many
+// open files, of the process or the system, and a peer that is gone already.
+func (l *listener) Accept() (net.Conn, error) {
+	for pause := minPause; ; pause = min(2*pause, maxPause) {
+		inner, err := l.Listener.Accept()
+		if err == nil {
+			return l.admit(inner), nil
+		}
+		if !isPassing(err) {
+			return nil, err
+		}
+		l.log.Warn("connections can't be accepted for a moment", "err", err, "pause", pause)
+		l.sleep(pause)
+	}
+}
+
+// isPassing tells a failure to accept a connection that is over in a while.
+func isPassing(err error) bool {
+	for _, passing := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED} {
+		if errors.Is(err, passing) {
+			return true
+		}
+	}
+	return false
+}
+
+// Between two attempts to accept a connection.
+const (
+	minPause = 5 * time.Millisecond
+	maxPause = time.Second
+)
+
+// admit waits until one more connection may be open, or the listener ends. It ends
+// the one that has been idle for the longest.
+func (l *listener) admit(inner net.Conn) *conn {
+	c := &conn{Conn: inner, of: l}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for len(l.open) >= l.most && !l.ending {
+		l.full.Store(true)
+		if idle := l.longestIdle(); idle != nil {
+			idle.evicted.Store(true)
+			idle.readNoMore()
+		}
+		l.changed.Wait()
+	}
+	l.full.Store(false)
+	l.open[c] = true
+	c.idle.Store(time.Now().UnixNano())
+	if l.ending {
+		c.readNoMore()
+	}
+	return c
+}
+
+// longestIdle returns the connection that has waited for a request for the
+// longest, nil where none waits.
+func (l *listener) longestIdle() (found *conn) {
+	var since int64
+	for c, serves := range l.open {
+		if at := c.idle.Load(); serves && at > 0 && !c.unread.Load() && (found == nil || at < since) {
+			found, since = c, at
+		}
+	}
+	return found
+}
+
+// sleep returns after d, or when the listener ends.
+func (l *listener) sleep(d time.Duration) {
+	l.until(d, func() bool { return l.ending })
+}
+
+// end has nothing more read from any connection. A request that has not arrived
+// whole is not carried out; the answer to one that has arrived is sent, and its
+// connection is closed after it.
+func (l *listener) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ending = true
+	l.changed.Broadcast()
+	for c, serves := range l.open {
+		if serves {
+			c.readNoMore()
+		}
+	}
+}
+
+// wait returns when all connections are closed, or after timeout.
+func (l *listener) wait(timeout time.Duration) {
+	l.until(timeout, func() bool { return len(l.open) == 0 })
+}
+
+// until returns when it is so, or after timeout.
+func (l *listener) until(timeout time.Duration, so func() bool) {
+	over := false
+	defer time.AfterFunc(timeout, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		over = true
+		l.changed.Broadcast()
+	}).Stop()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for !so() && !over {
+		l.changed.Wait()
+	}
+}
+
+// lingers says that a connection is no longer served.
+func (l *listener) lingers(c *conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.open[c] = false
+}
+
+// forget says that a connection is closed.
+func (l *listener) forget(c *conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.open, c)
+	l.changed.Broadcast()
+}
+
+// conn is a connection that closes gently. One that is closed while the peer is
+// still sending is reset, and the reset overtakes the answer: the client would
+// see a broken connection instead of a 413.
+type conn struct {
+	net.Conn
+	beginning
+	of      *listener
+	idle    atomic.Int64 // Unix nanoseconds since when it waits for a request; 0: it has one
+	unread  atomic.Bool  // nothing more is read
+	evicted atomic.Bool  // unread, to make room
+	served  bool         // it has had a request
+	aborted bool
+}
+
+// Read implements io.Reader.
+func (c *conn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if n > 0 {
+		c.idle.Store(0)
+	}
+	c.see(p[:n])
+	if err != nil && !c.read && c.unread.Load() {
+		err = io.EOF // no request has begun, so there is none to refuse
+	}
+	return n, err
+}
+
+// readNoMore makes every read fail with a timeout, one that waits now, too.
+func (c *conn) readNoMore() {
+	c.unread.Store(true)
+	_ = c.Conn.SetReadDeadline(past) // fails where the connection is closed
+}
+
+// SetReadDeadline implements net.Conn. After readNoMore the deadline stays over.
+func (c *conn) SetReadDeadline(t time.Time) error {
+	err := c.Conn.SetReadDeadline(t)
+	if c.unread.Load() { // looked at last: readNoMore may have come in between
+		err = c.Conn.SetReadDeadline(past)
+	}
+	return err
+}
+
+// abort makes Close a reset, which tells the peer that something is missing.
+func (c *conn) abort() {
+	if tcp, ok := c.Conn.(*net.TCPConn); ok {
+		c.aborted = tcp.SetLinger(0) == nil
+	}
+}
+
+// CloseWrite says that nothing more comes.
+func (c *conn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return net.ErrClosed
+}
+
+// Close says that nothing more comes, and returns. The connection itself is
+// closed when the peer has read that, or soon after; at once where it was idle and
+// another one needs its place.
+func (c *conn) Close() error {
+	if c.aborted || (c.evicted.Load() && c.idle.Load() != 0) || c.CloseWrite() != nil {
+		defer c.of.forget(c)
+		return c.Conn.Close()
+	}
+	c.of.lingers(c)
+	go func() {
+		defer c.of.forget(c)
+		_ = c.Conn.SetReadDeadline(time.Now().Add(lingerTime))
+		_, _ = io.Copy(io.Discard, io.LimitReader(c.Conn, lingerBytes))
+		_ = c.Conn.Close()
+	}()
+	return nil
+}
+
+// follow is told what the HTTP server does with a connection.
+func follow(inner net.Conn, state fasthttp.ConnState) {
+	c, ok := inner.(*conn)
+	switch {
+	case !ok:
+	case state == fasthttp.StateIdle:
+		c.served = true
+		c.idle.Store(time.Now().UnixNano())
+	case state == fasthttp.StateActive && c.served: // before the first request it need not have sent anything
+		c.idle.Store(0)
+	}
+}

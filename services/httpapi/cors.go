@@ -1,0 +1,61 @@
+package httpapi
+
+import (
+	"net/http"
+
+	"github.com/gofiber/fiber/v2"
+	"github.com/gofiber/fiber/v2/utils"
+)
+
+const (
+	preflightSeconds = "600"
+	// readHeaders are those that a page may send.
+	readHeaders = "Authorization, Content-Type, Idempotency-Key, X-Request-Id"
+)
+
+// CORS says which pages of other origins may call an API. Browsers send no
+// credential to it by themselves: a token is sent by the page that holds it.
+type CORS struct {
+	// Allows compares an origin whole: what only looks like one of the list is
+	// another origin.
+	Allows  func(origin string) bool
+	Methods string // that a page may use, comma-separated
+	Exposed string // headers that it may read, beside those that every page may
+}
+
+// AllowOrigins adds CORS to the routes that are added after it.
+func (a *App) AllowOrigins(cors CORS) {
+	a.Use(cors.handle)
+	a.Early = func(c *fiber.Ctx) { cors.mark(c) }
+}
+
+func (cors CORS) handle(c *fiber.Ctx) error {
+	allowed := cors.mark(c)
+	if !isPreflight(c) {
+		return c.Next()
+	}
+	if !allowed {
+		return Refuse(http.StatusForbidden, "origin is not allowed")
+	}
+	c.Vary(fiber.HeaderAccessControlRequestMethod, fiber.HeaderAccessControlRequestHeaders)
+	c.Set(fiber.HeaderAccessControlAllowMethods, cors.Methods)
+	c.Set(fiber.HeaderAccessControlAllowHeaders, readHeaders)
+	c.Set(fiber.HeaderAccessControlMaxAge, preflightSeconds)
+	return c.SendStatus(http.StatusNoContent)
+}
+
+// mark lets the origin that asks read the answer, whatever it will be, if it may.
+func (cors CORS) mark(c *fiber.Ctx) bool {
+	c.Vary(fiber.HeaderOrigin)
+	origin := utils.CopyString(c.Get(fiber.HeaderOrigin))
+	if !cors.Allows(origin) {
+		return false
+	}
+	c.Set(fiber.HeaderAccessControlAllowOrigin, origin)
+	c.Set(fiber.HeaderAccessControlExposeHeaders, cors.Exposed)
+	return true
+}
+
+func isPreflight(c *fiber.Ctx) bool {
+	return c.Method() == http.MethodOptions && c.Get(fiber.HeaderAccessControlRequestMethod) != ""
+}

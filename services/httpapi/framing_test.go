@@ -1,0 +1,180 @@
+package httpapi_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gofiber/fiber/v2"
+
+	"github.com/memory-ledger/ledger/services/httpapi"
+)
+
+// converse sends bytes as they stand, in as many packets, and returns the answers
+// up to the end of the connection, or to when none is left to come.
+func converse(t *testing.T, addr string, packets ...string) (statuses []int, closed bool) {
+	t.Helper()
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	for i, packet := range packets {
+		if i > 0 {
+			time.Sleep(20 * time.Millisecond) // so that it is read by itself
+		}
+		if _, err := io.WriteString(conn, packet); err != nil {
+			t.Fatal(err)
+		}
+	}
+	answers := bufio.NewReader(conn)
+	for {
+		_ = conn.SetReadDeadline(time.Now().Add(300 * time.Millisecond))
+		if _, err := answers.Peek(1); err != nil {
+			return statuses, err == io.EOF
+		}
+		answer, err := http.ReadResponse(answers, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(answer.Body)
+		_ = answer.Body.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if answer.StatusCode == http.StatusBadRequest {
+			if !strings.HasPrefix(string(body), `{"error":"`) || answer.Header.Get("X-Early") != "yes" || answer.Header.Get("Cache-Control") != "no-store" {
+				t.Errorf("%q: %v %s", packets, answer.Header, body)
+			}
+			if answer.Header.Get("X-Request-Id") == "" || !answer.Close {
+				t.Errorf("%q: %v, close %v", packets, answer.Header, answer.Close)
+			}
+		}
+		statuses = append(statuses, answer.StatusCode)
+	}
+}
+
+// TestAmbiguousRequests are refused, and nothing after them is run.
+func TestAmbiguousRequests(t *testing.T) {
+	t.Parallel()
+	app := newApp()
+	app.Early = func(c *fiber.Ctx) { c.Set("X-Early", "yes") }
+	app.All("/*", func(c *fiber.Ctx) error {
+		body, err := httpapi.Body(c)
+		if err != nil {
+			return err
+		}
+		return c.SendString(c.Method() + string(body))
+	})
+	listener := listen(t)
+	serve(t, app, listener)
+	const ok, next = "Host: x\r\n", "GET /next HTTP/1.1\r\nHost: x\r\n\r\n"
+	const chunks = "5\r\nabcde\r\n0\r\n\r\n"
+	for name, test := range map[string]struct {
+		sent []string
+		want string // statuses, and whether the connection was closed
+	}{
+		"plain":                        {[]string{"GET / HTTP/1.1\r\n" + ok + "\r\n" + next}, "[200 200] false"},
+		"bare line ends":               {[]string{"GET / HTTP/1.1\nHost: x\n\n" + next}, "[200 200] false"},
+		"empty lines first":            {[]string{"\r\n\r\nGET / HTTP/1.1\r\n" + ok + "\r\n" + next}, "[200 200] false"},
+		"a length":                     {[]string{"POST / HTTP/1.1\r\n" + ok + "Content-Length: 5\r\n\r\nabcde" + next}, "[200 200] false"},
+		"chunks":                       {[]string{"POST / HTTP/1.1\r\n" + ok + "Transfer-Encoding: Chunked\r\n\r\n" + chunks + next}, "[200 200] false"},
+		"empty host":                   {[]string{"GET / HTTP/1.1\r\nHost:\r\n\r\n" + next}, "[200 200] false"},
+		"host and port":                {[]string{"GET / HTTP/1.1\r\nHost: [::1]:3001\r\n\r\n" + next}, "[200 200] false"},
+		"two lengths":                  {[]string{"POST / HTTP/1.1\r\n" + ok + "Content-Length: 5\r\nContent-Length: 0\r\n\r\n" + next}, "[400] true"},
+		"two lengths, larger last":     {[]string{"POST / HTTP/1.1\r\n" + ok + "Content-Length: 0\r\nContent-Length: 5\r\n\r\nabcde" + next}, "[400] true"},
+		"one length twice":             {[]string{"POST / HTTP/1.1\r\n" + ok + "Content-Length: 5\r\nContent-Length: 5\r\n\r\nabcde" + next}, "[400] true"},
+		"two lengths in one":           {[]string{"POST / HTTP/1.1\r\n" + ok + "Content-Length: 5, 5\r\n\r\nabcde" + next}, "[400] true"},
+		"length and chunks":            {[]string{"POST / HTTP/1.1\r\n" + ok + "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks + next}, "[200] true"},
+		"chunks and length":            {[]string{"POST / HTTP/1.1\r\n" + ok + "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n" + chunks + next}, "[200] true"},
+		"chunks twice":                 {[]string{"POST / HTTP/1.1\r\n" + ok + "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks + next}, "[400] true"},
+		"chunks of something else":     {[]string{"POST / HTTP/1.1\r\n" + ok + "Transfer-Encoding: gzip, chunked\r\n\r\n" + chunks + next}, "[400] true"},
+		"identity":                     {[]string{"POST / HTTP/1.1\r\n" + ok + "Transfer-Encoding: identity\r\n\r\n" + next}, "[400] true"},
+		"chunks for an old client":     {[]string{"POST / HTTP/1.0\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks + next}, "[400] true"},
+		"no host":                      {[]string{"GET / HTTP/1.1\r\n\r\n" + next}, "[400] true"},
+		"no host among others":         {[]string{"GET / HTTP/1.1\r\nAccept: */*\r\n\r\n" + next}, "[400] true"},
+		"two hosts":                    {[]string{"GET / HTTP/1.1\r\nHost: x\r\nhost: y\r\n\r\n" + next}, "[400] true"},
+		"one host twice":               {[]string{"GET / HTTP/1.1\r\nHost: x\r\nHost: x\r\n\r\n" + next}, "[400] true"},
+		"no host that could be":        {[]string{"GET / HTTP/1.1\r\nHost: x y\r\n\r\n" + next}, "[400] true"},
+		"user in host":                 {[]string{"GET / HTTP/1.1\r\nHost: me@x\r\n\r\n" + next}, "[400] true"},
+		"old client":                   {[]string{"GET / HTTP/1.0\r\n\r\n"}, "[200] true"},
+		"old client that stays":        {[]string{"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n" + next}, "[200 200] false"},
+		"old client, two hosts":        {[]string{"GET / HTTP/1.0\r\nConnection: keep-alive\r\nHost: x\r\nHost: y\r\n\r\n" + next}, "[400] true"},
+		"HTTP/2.0":                     {[]string{"GET / HTTP/2.0\r\n" + ok + "\r\n" + next}, "[400] true"},
+		"HTTP/2's own first words":     {[]string{"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"}, "[400] true"},
+		"HTTP/1.2":                     {[]string{"GET / HTTP/1.2\r\n" + ok + "\r\n" + next}, "[400] true"},
+		"version in lower case":        {[]string{"GET / http/1.1\r\n" + ok + "\r\n" + next}, "[400] true"},
+		"no version, only its space":   {[]string{"GET / \r\n" + ok + "\r\n" + next}, "[400] true"},
+		"no version":                   {[]string{"GET /\r\n" + ok + "Connection: keep-alive\r\n\r\n" + next}, "[400] true"},
+		"no version, no header":        {[]string{"GET /\r\n\r\n" + next}, "[400] true"},
+		"no version, unknown method":   {[]string{"FETCH /\r\n\r\n" + next}, "[400] true"},
+		"no version, piece by piece":   {[]string{"GET /\r\n", ok, "Connection: keep-alive\r\n", "\r\n"}, "[400] true"},
+		"no version, second":           {[]string{next, "GET /\r\nConnection: keep-alive\r\n\r\n" + next}, "[200 400] true"},
+		"no version after a body":      {[]string{"POST / HTTP/1.1\r\n" + ok + "Content-Length: 5\r\n\r\n", "GET /", "GET /\r\n\r\n"}, "[200 400] true"},
+		"version after a like body":    {[]string{"POST / HTTP/1.0\r\nConnection: keep-alive\r\nContent-Length: 8\r\n\r\n", "POST /\r\n", next}, "[200 200] false"},
+		"space in the path":            {[]string{"GET /a b HTTP/1.1\r\n" + ok + "\r\n" + next}, "[400] true"},
+		"tab before the version":       {[]string{"GET /\tHTTP/1.1 HTTP/1.1\r\n" + ok + "\r\n" + next}, "[400] true"},
+		"folded line":                  {[]string{"GET / HTTP/1.1\r\n" + ok + "A: b\r\n c\r\n\r\n" + next}, "[400] true"},
+		"folded by a tab":              {[]string{"GET / HTTP/1.1\r\n" + ok + "A: b\r\n\tc\r\n\r\n" + next}, "[400] true"},
+		"folded emptily":               {[]string{"GET / HTTP/1.1\r\n" + ok + "A: b\r\n \r\n\r\n" + next}, "[400] true"},
+		"folded into spaces, halting":  {[]string{"POST / HTTP/1.1\r\n" + ok + "Content-Length: 5\r\nA: b\r\n \r\n\r\nabcde", next}, "[200] true"},
+		"folded length":                {[]string{"POST / HTTP/1.1\r\n" + ok + "Content-Length:\r\n 5\r\n\r\nabcde" + next}, "[400] true"},
+		"space before the first line":  {[]string{"GET / HTTP/1.1\r\n A: b\r\n" + ok + "\r\n" + next}, "[400] true"},
+		"space before the colon":       {[]string{"POST / HTTP/1.1\r\n" + ok + "Content-Length : 5\r\n\r\nabcde" + next}, "[400] true"},
+		"control character in a name":  {[]string{"POST / HTTP/1.1\r\n" + ok + "Content-Length\x0b: 5\r\n\r\n" + next}, "[400] true"},
+		"a line's end within one":      {[]string{"GET / HTTP/1.1\r\n" + ok + "A: b\rContent-Length: 5\r\n\r\n" + next}, "[400] true"},
+		"NUL":                          {[]string{"GET / HTTP/1.1\r\n" + ok + "A: b\x00\r\n\r\n" + next}, "[400] true"},
+		"unknown method and two hosts": {[]string{"FETCH / HTTP/1.1\r\nHost: x\r\nHost: x\r\n\r\n" + next}, "[400] true"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			statuses, closed := converse(t, listener.Addr().String(), test.sent...)
+			if got := fmt.Sprint(statuses, closed); got != test.want {
+				t.Errorf("%s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+// TestRefusedFramingIsCounted like what a middleware refuses.
+func TestRefusedFramingIsCounted(t *testing.T) {
+	t.Parallel()
+	app := newApp()
+	app.Early = func(c *fiber.Ctx) { c.Set("X-Early", "yes") }
+	listener := listen(t)
+	serve(t, app, listener)
+	converse(t, listener.Addr().String(), "FETCH / HTTP/1.1\r\n\r\n")
+	_, metrics := answerTo(t, app, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	if want := `ledger_http_request_seconds_count{method="TRACE",route="unknown",service="test",status="400"} 1`; !strings.Contains(metrics, want) {
+		t.Errorf("no %s", want)
+	}
+}
+
+// TestContentEncodings: one that is not supported is refused wherever it stands.
+func TestContentEncodings(t *testing.T) {
+	t.Parallel()
+	app := newApp()
+	app.Post("/", func(c *fiber.Ctx) error { return httpapi.DecodeOptional(c, &struct{}{}) })
+	for _, test := range []struct {
+		sent []string
+		want int
+	}{
+		{nil, 200}, {[]string{"identity"}, 200}, {[]string{"identity", "identity"}, 200},
+		{[]string{"gzip"}, 415}, {[]string{"identity", "gzip"}, 415}, {[]string{"gzip", "identity"}, 415}, {[]string{"", "br"}, 415}, {[]string{"identity, gzip"}, 415},
+	} {
+		for _, body := range []string{"", "{}"} {
+			request := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(body))
+			request.Header["Content-Type"] = []string{"application/json"}
+			request.Header["Content-Encoding"] = test.sent
+			if status, _ := answerTo(t, app, request); status != test.want {
+				t.Errorf("%q %q: %d", test.sent, body, status)
+			}
+		}
+	}
+}

@@ -1,0 +1,170 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/gofiber/fiber/v2"
+	"github.com/valyala/fasthttp"
+	"golang.org/x/sync/semaphore"
+)
+
+const (
+	// smallBody is how long a body may be that is read before its request is looked
+	// at. The HTTP server reads as much of any body, into a buffer of this size.
+	smallBody = 8 << 10
+	// bodiesBytes bounds the longer bodies of all requests of an API, publicBytes
+	// those of requests that need no credential.
+	bodiesBytes = 64 << 20
+	publicBytes = 8 << 20
+)
+
+// errBodies: more bodies are arriving than there is room for.
+var errBodies = errors.New("too many request bodies at once")
+
+// bodies bounds what bodies hold, in bytes.
+type bodies struct{ all, public *semaphore.Weighted }
+
+func newBodies() bodies {
+	return bodies{semaphore.NewWeighted(bodiesBytes), semaphore.NewWeighted(publicBytes)}
+}
+
+// incoming is a body that is still arriving.
+type incoming struct {
+	app     *App
+	whole   bool // it was read to its end
+	held    int64
+	from    *semaphore.Weighted // what held was acquired from
+	renewed context.CancelFunc  // of the context after the body
+}
+
+// boundBodies lets a route ask for a long body, by Body, once it knows the caller.
+// Memory is taken for what has arrived, whatever length was announced.
+func (a *App) boundBodies() {
+	route := a.Server().Handler
+	a.Server().Handler = func(ctx *fasthttp.RequestCtx) {
+		request := &ctx.Request
+		if !request.IsBodyStream() {
+			route(ctx)
+			return
+		}
+		length := request.Header.ContentLength() // negative: chunks
+		body := &incoming{app: a}
+		var err error
+		switch {
+		case length >= 0 && length <= smallBody:
+			request.Body() // is here already
+			body.whole = true
+		case !slices.Contains([]string{fiber.MethodPost, fiber.MethodPut, fiber.MethodPatch}, string(ctx.Method())):
+			err = body.read(request, smallBody, nil)
+		}
+		if err != nil {
+			ctx.SetConnectionClose()
+			a.refuseEarly(ctx, err)
+			return
+		}
+		ctx.SetUserValue(localBody, body)
+		route(ctx)
+		body.release()
+		if !body.whole {
+			ctx.SetConnectionClose() // what follows is the rest of it, no request
+		}
+	}
+}
+
+// Body returns the body of a request, which may be a long one that is still
+// arriving: it is read now, while a request's deadline does not run. The caller is
+// to be known by then. It returns errors that say why the request is refused.
+func Body(c *fiber.Ctx) ([]byte, error) {
+	return bodyOf(c, func(b bodies) *semaphore.Weighted { return b.all })
+}
+
+// publicBody is Body for public routes, which any client may call.
+func publicBody(c *fiber.Ctx) ([]byte, error) {
+	return bodyOf(c, func(b bodies) *semaphore.Weighted { return b.public })
+}
+
+func bodyOf(c *fiber.Ctx, budget func(bodies) *semaphore.Weighted) ([]byte, error) {
+	body, ok := c.Locals(localBody).(*incoming)
+	if !ok || body.whole {
+		return c.Request().Body(), nil
+	}
+	if cut, ok := c.Locals(localCut).(*time.Timer); ok && cut.Stop() {
+		defer cut.Reset(body.app.cutAfter)
+	}
+	if err := body.read(c.Request(), MaxBody, budget(body.app.bodies)); err != nil {
+		return nil, err
+	}
+	var ctx context.Context
+	ctx, body.renewed = context.WithTimeout(context.WithoutCancel(Context(c)), requestTimeout)
+	c.Locals(localContext, ctx)
+	return c.Request().Body(), nil
+}
+
+// read reads the body to its end, of most bytes at most, and leaves it in the
+// request. It takes from the budget as much as it holds; nil is no budget.
+func (b *incoming) read(request *fasthttp.Request, most int, budget *semaphore.Weighted) error {
+	if length := request.Header.ContentLength(); length > most {
+		return fiber.ErrRequestEntityTooLarge
+	} else if length >= 0 {
+		most = length
+	}
+	b.from = budget
+	stream := request.BodyStream()
+	var text []byte
+	for {
+		if len(text) > most {
+			return fiber.ErrRequestEntityTooLarge
+		}
+		if len(text) == cap(text) {
+			size := min(max(2*cap(text), 2*smallBody), most+1) // one more, to see that it is longer
+			if !b.hold(size - cap(text)) {
+				return errBodies
+			}
+			text = append(make([]byte, 0, size), text...)
+		}
+		n, err := stream.Read(text[len(text):cap(text)])
+		text = text[:len(text)+n]
+		var network net.Error
+		switch {
+		case err == nil:
+		case errors.Is(err, io.EOF):
+			if len(text) > most {
+				return fiber.ErrRequestEntityTooLarge
+			}
+			request.SetBodyRaw(text)
+			b.whole = true
+			return nil
+		case errors.As(err, &network) && network.Timeout():
+			return fiber.ErrRequestTimeout
+		default:
+			return Refuse(http.StatusBadRequest, "the body did not arrive whole")
+		}
+	}
+}
+
+func (b *incoming) hold(bytes int) bool {
+	if b.from == nil {
+		return true
+	}
+	if !b.from.TryAcquire(int64(bytes)) {
+		return false
+	}
+	b.held += int64(bytes)
+	return true
+}
+
+// release gives back what the body held.
+func (b *incoming) release() {
+	if b.held > 0 {
+		b.from.Release(b.held)
+	}
+	if b.renewed != nil {
+		b.renewed()
+	}
+}

@@ -1,0 +1,83 @@
+package httpapi
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gofiber/fiber/v2"
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/semaphore"
+)
+
+// TestBodiesAtOnceAreBounded: what is beyond the bound is refused, until there is
+// room again; public routes leave room for the others.
+func TestBodiesAtOnceAreBounded(t *testing.T) {
+	t.Parallel()
+	const bound = 64 << 10
+	app := New(Config{Service: "test", Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(), NewID: func() string { return "id" }})
+	app.bodies = bodies{semaphore.NewWeighted(bound), semaphore.NewWeighted(bound)}
+	goOn := make(chan struct{})
+	begun := make(chan struct{}, 1)
+	app.Post("/holds", func(c *fiber.Ctx) error {
+		_, err := Body(c)
+		begun <- struct{}{}
+		<-goOn
+		return err
+	})
+	app.Post("/reads", func(c *fiber.Ctx) error { _, err := Body(c); return err })
+	app.Post("/public", func(c *fiber.Ctx) error { return DecodePublic(c, &struct{}{}) })
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- app.Serve(ctx, listener, time.Second) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	post := func(path string) *bufio.Reader {
+		conn, err := net.Dial("tcp", listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+		body := `{"x":"` + strings.Repeat("x", 40<<10) + `"}`
+		if _, err := fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", path, len(body), body); err != nil {
+			t.Fatal(err)
+		}
+		return bufio.NewReader(conn)
+	}
+	status := func(answers *bufio.Reader, want int) {
+		t.Helper()
+		answer, err := http.ReadResponse(answers, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if answer.StatusCode != want || (want == http.StatusServiceUnavailable) != (answer.Header.Get("Retry-After") != "") {
+			t.Errorf("status %d, want %d; %v", answer.StatusCode, want, answer.Header)
+		}
+	}
+	holds := post("/holds")
+	<-begun
+	status(post("/reads"), http.StatusServiceUnavailable)
+	status(post("/public"), http.StatusOK)
+	close(goOn)
+	status(holds, http.StatusOK)
+	if !app.bodies.all.TryAcquire(bound) || !app.bodies.public.TryAcquire(bound) {
+		t.Error("something is still held")
+	}
+	app.bodies.all.Release(bound)
+	status(post("/reads"), http.StatusOK)
+}

@@ -1,0 +1,191 @@
+package httpapi_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/gofiber/fiber/v2"
+
+	"github.com/memory-ledger/ledger/services/httpapi"
+)
+
+// reading is a listener that says when the server wants more than one packet of a
+// connection, and so has made its place for it.
+type reading struct {
+	net.Listener
+	again chan struct{}
+}
+
+func (l *reading) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	return &readingConn{Conn: conn, of: l}, err
+}
+
+type readingConn struct {
+	net.Conn
+	of    *reading
+	reads int
+}
+
+func (c *readingConn) Read(p []byte) (int, error) {
+	if c.reads++; c.reads == 2 {
+		c.of.again <- struct{}{}
+	}
+	return c.Conn.Read(p)
+}
+
+// heap is what is live.
+func heap() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC() // what pools let go of in the first
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// Not in parallel with others: these two measure the heap.
+
+// TestAnnouncedBodiesTakeNoMemory: a connection that announces a long body holds no
+// more than one that does not.
+func TestAnnouncedBodiesTakeNoMemory(t *testing.T) {
+	const connections, most = 300, 100 << 10
+	app := newApp()
+	app.Post("/", func(c *fiber.Ctx) error { _, err := httpapi.Body(c); return err })
+	listener := &reading{listen(t), make(chan struct{}, connections)}
+	serve(t, app, listener)
+	before := heap()
+	for range connections {
+		send(t, dial(t, listener), fmt.Sprintf("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n{", httpapi.MaxBody))
+	}
+	for range connections {
+		<-listener.again
+	}
+	if grown := (heap() - before) / connections; grown > most {
+		t.Errorf("%d bytes a connection", grown)
+	}
+}
+
+// TestALongBodyIsNotKept by the connection that it came on.
+func TestALongBodyIsNotKept(t *testing.T) {
+	const connections, most = 50, 100 << 10
+	app := newApp()
+	app.Post("/", func(c *fiber.Ctx) error {
+		body, err := httpapi.Body(c)
+		if err != nil {
+			return err
+		}
+		return c.SendString(fmt.Sprint(len(body)))
+	})
+	listener := listen(t)
+	serve(t, app, listener)
+	body := strings.Repeat("b", httpapi.MaxBody)
+	before := heap()
+	for range connections {
+		conn := dial(t, listener)
+		send(t, conn, fmt.Sprintf("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n", len(body)))
+		send(t, conn, body)
+		if status, got := read(t, bufio.NewReader(conn)); status != http.StatusOK || got != fmt.Sprint(len(body)) {
+			t.Fatalf("%d %s", status, got)
+		}
+	}
+	if grown := (heap() - before) / connections; grown > most {
+		t.Errorf("%d bytes a connection", grown)
+	}
+	runtime.KeepAlive(body)
+}
+
+// TestRefusedBeforeTheBody: a route that refuses a caller does so while the body is
+// still arriving, and takes the rest of it for no request.
+func TestRefusedBeforeTheBody(t *testing.T) {
+	t.Parallel()
+	app := newApp()
+	app.Post("/", func(*fiber.Ctx) error { return httpapi.Refuse(http.StatusUnauthorized, "who are you?") })
+	app.Get("/next", func(*fiber.Ctx) error { t.Error("a body was taken for a request"); return nil })
+	listener := listen(t)
+	serve(t, app, listener)
+	next := "GET /next HTTP/1.1\r\nHost: x\r\n\r\n"
+	for name, sent := range map[string]string{
+		"length": fmt.Sprintf("Content-Length: %d\r\n\r\n%s", httpapi.MaxBody, strings.Repeat(next, 400)),
+		"chunks": fmt.Sprintf("Transfer-Encoding: chunked\r\n\r\n%x\r\n%s", httpapi.MaxBody, strings.Repeat(next, 400)),
+	} {
+		conn := dial(t, listener)
+		send(t, conn, "POST / HTTP/1.1\r\nHost: x\r\n"+sent)
+		answers := bufio.NewReader(conn)
+		if status, _ := read(t, answers); status != http.StatusUnauthorized {
+			t.Errorf("%s: status %d", name, status)
+		}
+		if _, err := answers.ReadByte(); err != io.EOF {
+			t.Errorf("%s: after the answer: %v", name, err)
+		}
+	}
+}
+
+// TestBodies that arrive in pieces are read whole, and their connection is kept.
+func TestBodies(t *testing.T) {
+	t.Parallel()
+	app := newApp()
+	app.All("/", func(c *fiber.Ctx) error {
+		deadline, _ := httpapi.Context(c).Deadline()
+		body, err := httpapi.Body(c)
+		if err != nil {
+			return err
+		}
+		again, _ := httpapi.Context(c).Deadline()
+		arrives := len(body) > 8<<10 || len(c.Request().Header.Peek("Transfer-Encoding")) > 0
+		if c.Method() == http.MethodPost && again.After(deadline) != arrives {
+			t.Errorf("%d bytes: the work has until %v, before them until %v", len(body), again, deadline)
+		}
+		return c.SendString(fmt.Sprintf("%d %s", len(body), body[max(0, len(body)-3):]))
+	})
+	listener := listen(t)
+	serve(t, app, listener)
+	text := func(n int) string { return strings.Repeat("x", n-3) + "end" }
+	chunks := func(n, of int) string {
+		var b strings.Builder
+		for left := text(n); left != ""; left = left[min(of, len(left)):] {
+			part := left[:min(of, len(left))]
+			fmt.Fprintf(&b, "%x\r\n%s\r\n", len(part), part)
+		}
+		return b.String() + "0\r\n\r\n"
+	}
+	conn := dial(t, listener)
+	answers := bufio.NewReader(conn)
+	for _, n := range []int{3, 8<<10 - 1, 8 << 10, 8<<10 + 1, 16 << 10, 16<<10 + 1, 100_000, httpapi.MaxBody} {
+		for _, sent := range []string{
+			fmt.Sprintf("Content-Length: %d\r\n\r\n%s", n, text(n)),
+			"Transfer-Encoding: chunked\r\n\r\n" + chunks(n, 5000),
+		} {
+			send(t, conn, "POST / HTTP/1.1\r\nHost: x\r\n"+sent)
+			if status, body := read(t, answers); status != http.StatusOK || body != fmt.Sprint(n, " end") {
+				t.Fatalf("%d bytes: %d %.100s", n, status, body)
+			}
+		}
+	}
+	send(t, conn, "GET / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"+chunks(8<<10, 999))
+	if status, body := read(t, answers); status != http.StatusOK || body != "8192 end" {
+		t.Fatalf("a short body where none is due: %d %.100s", status, body)
+	}
+	for _, sent := range []string{
+		fmt.Sprintf("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n", httpapi.MaxBody+1), // without any of it
+		"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks(httpapi.MaxBody+1, 5000),
+		"GET / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks(9<<10, 5000),
+		"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 9000\r\n\r\n" + text(9000),
+	} {
+		conn := dial(t, listener)
+		send(t, conn, sent)
+		if status, _ := read(t, bufio.NewReader(conn)); status != http.StatusRequestEntityTooLarge {
+			t.Errorf("%.60q: status %d", sent, status)
+		}
+	}
+	conn = dial(t, listener)
+	send(t, conn, "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nno length\r\n")
+	if status, _ := read(t, bufio.NewReader(conn)); status != http.StatusBadRequest {
+		t.Errorf("broken chunks: status %d", status)
+	}
+}

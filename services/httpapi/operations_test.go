@@ -1,0 +1,99 @@
+package httpapi_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/memory-ledger/ledger/services/httpapi"
+)
+
+func askReady(t *testing.T, probes ...httpapi.Probe) (status int, checks map[string]string, lines string) {
+	t.Helper()
+	var logged strings.Builder
+	app := httpapi.New(httpapi.Config{
+		Service: "test", Log: slog.New(slog.NewTextHandler(&logged, nil)), Registry: prometheus.NewRegistry(),
+		NewID: func() string { return "id" }, Probes: probes,
+	})
+	answer, err := app.Test(httptest.NewRequest(http.MethodGet, "/readyz", nil), -1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	var body struct{ Checks map[string]string }
+	if err := json.NewDecoder(answer.Body).Decode(&body); err != nil {
+		t.Fatal(err)
+	}
+	return answer.StatusCode, body.Checks, logged.String()
+}
+
+// TestASilentDependencyIsTheOnlyOneNamed: the time that one takes to say nothing is not
+// taken from those that are asked after it.
+func TestASilentDependencyIsTheOnlyOneNamed(t *testing.T) {
+	t.Parallel()
+	asked := make(chan struct{})
+	status, checks, _ := askReady(t,
+		httpapi.Probe{Name: "silent", Check: func(ctx context.Context) error {
+			select {
+			case <-asked:
+				return errors.New("says nothing")
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}},
+		httpapi.Probe{Name: "well", Check: func(ctx context.Context) error {
+			close(asked)
+			return ctx.Err()
+		}})
+	if status != http.StatusServiceUnavailable || checks["silent"] != "says nothing" || checks["well"] != "ok" {
+		t.Errorf("status %d: %v", status, checks)
+	}
+}
+
+// TestAnAdvisoryProbeIsShown: its failure is shown and does not make the service
+// unready.
+func TestAnAdvisoryProbeIsShown(t *testing.T) {
+	t.Parallel()
+	missing := httpapi.Probe{Name: "replicas", Advisory: true, Check: func(context.Context) error { return errors.New("2 of 3") }}
+	away := httpapi.Probe{Name: "log", Check: func(context.Context) error { return errors.New("away") }}
+	for _, c := range []struct {
+		probes []httpapi.Probe
+		status int
+	}{{[]httpapi.Probe{missing}, http.StatusOK}, {[]httpapi.Probe{away, missing}, http.StatusServiceUnavailable}, {[]httpapi.Probe{missing, away}, http.StatusServiceUnavailable}} {
+		if status, checks, _ := askReady(t, c.probes...); status != c.status || checks["replicas"] != "2 of 3" {
+			t.Errorf("status %d: %v", status, checks)
+		}
+	}
+}
+
+// TestAProbeThatPanicsIsAFault, and ends nothing but its request.
+func TestAProbeThatPanicsIsAFault(t *testing.T) {
+	t.Parallel()
+	status, checks, lines := askReady(t,
+		httpapi.Probe{Name: "well", Check: func(context.Context) error { return nil }},
+		httpapi.Probe{Name: "faulty", Check: func(context.Context) error { panic("a fault") }})
+	if status != http.StatusInternalServerError || len(checks) != 0 || !strings.Contains(lines, `cause="a fault"`) {
+		t.Errorf("status %d: %v\n%s", status, checks, lines)
+	}
+}
+
+// TestAnAdvisoryProbeIsOnlyShown: requests are served without what it asks after.
+func TestAnAdvisoryProbeIsOnlyShown(t *testing.T) {
+	t.Parallel()
+	ill := func(context.Context) error { return errors.New("ill") }
+	status, checks, _ := askReady(t, httpapi.Probe{Name: "advice", Advisory: true, Check: ill})
+	if status != http.StatusOK || checks["advice"] != "ill" {
+		t.Errorf("status %d: %v", status, checks)
+	}
+	status, checks, _ = askReady(t, httpapi.Probe{Name: "advice", Advisory: true, Check: ill}, httpapi.Probe{Name: "needed", Check: ill})
+	if status != http.StatusServiceUnavailable || checks["advice"] != "ill" || checks["needed"] != "ill" {
+		t.Errorf("status %d: %v", status, checks)
+	}
+}

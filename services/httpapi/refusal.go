@@ -1,0 +1,155 @@
+// Package httpapi is what the two HTTP APIs have in common: how requests are
+// read, how errors become answers, how requests are counted and traced, and
+// the operational routes.
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/gofiber/fiber/v2"
+
+	"github.com/memory-ledger/ledger/anchoring/staking/lots"
+	"github.com/memory-ledger/ledger/events/canonical"
+	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/projections/fence"
+	"github.com/memory-ledger/ledger/services/access"
+	"github.com/memory-ledger/ledger/services/command"
+	"github.com/memory-ledger/ledger/services/grant"
+	"github.com/memory-ledger/ledger/services/httpapi/connect"
+	"github.com/memory-ledger/ledger/services/keystore"
+	"github.com/memory-ledger/ledger/services/memory"
+	"github.com/memory-ledger/ledger/services/signin"
+)
+
+// Refusal is an answer other than success, decided by the HTTP layer itself.
+type Refusal struct {
+	Status  int
+	Message string
+}
+
+// Error implements error.
+func (r *Refusal) Error() string { return r.Message }
+
+// Refuse returns a Refusal.
+func Refuse(status int, message string) error { return &Refusal{status, message} }
+
+// BadRequest returns a 400.
+func BadRequest(message string) error { return &Refusal{http.StatusBadRequest, message} }
+
+// row maps a domain error to an answer. An empty message means the error's own
+// text, which then is safe to show.
+type row struct {
+	err     error
+	status  int
+	message string
+}
+
+const (
+	messageUncertain = "the write may or may not have been stored"
+	messageRepeat    = messageUncertain + "; repeat it with the same Idempotency-Key"
+	messageBusy      = "temporarily unavailable; try again"
+	messageOlder     = "the log is older than the read models: nothing is read or written until one of them is restored"
+)
+
+// table is the one place where domain errors become HTTP. The first row that
+// matches wins.
+var table = []row{
+	{access.ErrUnauthenticated, http.StatusUnauthorized, "missing or invalid credential"},
+	{command.ErrCredentialDead, http.StatusUnauthorized, "missing or invalid credential"},
+
+	{connect.ErrCallback, http.StatusBadRequest, ""},
+	{signin.ErrPublicKey, http.StatusBadRequest, "publicKey must be 32 bytes in base58"},
+	{signin.ErrSignatureForm, http.StatusBadRequest, "signature must be 64 bytes"},
+	{signin.ErrMalformed, http.StatusBadRequest, ""},
+	{signin.ErrAddress, http.StatusBadRequest, ""},
+	{signin.ErrRefused, http.StatusUnauthorized, ""},
+
+	{memory.ErrNotFound, http.StatusNotFound, ""},
+	{memory.ErrEmptyContent, http.StatusBadRequest, ""},
+	{memory.ErrContentTooLarge, http.StatusRequestEntityTooLarge, ""},
+	{memory.ErrMetadataTooLarge, http.StatusRequestEntityTooLarge, ""},
+	{memory.ErrRange, http.StatusBadRequest, ""},
+	{canonical.ErrNotObject, http.StatusBadRequest, "metadata must be a JSON object"},
+	{canonical.ErrTooDeep, http.StatusBadRequest, "metadata is nested too deeply"},
+	{canonical.ErrNumber, http.StatusBadRequest, "metadata holds a number outside the range of a double"},
+	{canonical.ErrNoncharacter, http.StatusBadRequest, "metadata holds a Unicode noncharacter, which I-JSON forbids"},
+	{canonical.ErrSyntax, http.StatusBadRequest, "metadata is not valid I-JSON"},
+
+	{command.ErrIdempotencyMismatch, http.StatusUnprocessableEntity, ""},
+	{command.ErrKeyUnknown, http.StatusNotFound, "API key not found"},
+	{command.ErrTooManyKeys, http.StatusConflict, ""},
+	{grant.ErrNotFound, http.StatusNotFound, "not found"},
+	{grant.ErrDead, http.StatusNotFound, "not found"},
+
+	{lots.ErrAmount, http.StatusBadRequest, ""},
+	{lots.ErrMoreThanStaked, http.StatusBadRequest, ""},
+	{lots.ErrBelowMinimum, http.StatusBadRequest, ""},
+	{lots.ErrBalanceUnknown, http.StatusServiceUnavailable, lots.ErrBalanceUnknown.Error()},
+	{lots.ErrChainUnreadable, http.StatusServiceUnavailable, lots.ErrChainUnreadable.Error()},
+
+	{eventlog.ErrUncertain, http.StatusServiceUnavailable, messageUncertain},
+	{eventlog.ErrUnavailable, http.StatusServiceUnavailable, messageBusy},
+	{command.ErrOverloaded, http.StatusServiceUnavailable, messageBusy},
+	{errBodies, http.StatusServiceUnavailable, messageBusy},
+	{memory.ErrBusy, http.StatusServiceUnavailable, messageBusy},
+	{memory.ErrAbandoned, statusGone, ""},
+	{eventlog.ErrContradiction, http.StatusServiceUnavailable, messageBusy},
+	{fence.ErrBehind, http.StatusServiceUnavailable, messageBusy},
+	{fence.ErrLogShort, http.StatusServiceUnavailable, messageOlder},
+	{keystore.ErrUnavailable, http.StatusServiceUnavailable, messageBusy},
+	{signin.ErrUnavailable, http.StatusServiceUnavailable, messageBusy},
+	{context.DeadlineExceeded, http.StatusServiceUnavailable, messageBusy},
+
+	{keystore.ErrForgotten, http.StatusGone, "the key to this content was destroyed"},
+	{keystore.ErrNoKey, http.StatusServiceUnavailable, messageBusy}, // never 410, which is for good
+}
+
+// answer says what an error looks like to the client.
+func answer(err error) (status int, message string) {
+	var refusal *Refusal
+	if errors.As(err, &refusal) {
+		return refusal.Status, refusal.Message
+	}
+	var framework *fiber.Error
+	if errors.As(err, &framework) {
+		return framework.Code, httpMessage(framework.Code)
+	}
+	if r, ok := rowOf(err); ok {
+		if r.message == "" {
+			return r.status, err.Error()
+		}
+		return r.status, r.message
+	}
+	if isDatabaseDown(err) {
+		return http.StatusServiceUnavailable, messageBusy
+	}
+	return http.StatusInternalServerError, "internal error"
+}
+
+// rowOf returns the first row of the table that matches.
+func rowOf(err error) (row, bool) {
+	for _, r := range table {
+		if errors.Is(err, r.err) {
+			return r, true
+		}
+	}
+	return row{}, false
+}
+
+func httpMessage(status int) string {
+	switch status {
+	case http.StatusNotFound:
+		return "no such route"
+	case http.StatusMethodNotAllowed:
+		return "method not allowed"
+	case http.StatusRequestEntityTooLarge:
+		return "request body is too large"
+	case http.StatusRequestHeaderFieldsTooLarge:
+		return "request headers are too large"
+	case http.StatusRequestTimeout:
+		return "request took too long to arrive"
+	}
+	return http.StatusText(status)
+}

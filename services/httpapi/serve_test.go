@@ -1,0 +1,115 @@
+package httpapi_test
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gofiber/fiber/v2"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/memory-ledger/ledger/services/httpapi"
+)
+
+func newApp() *httpapi.App {
+	return httpapi.New(httpapi.Config{
+		Service: "test", Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
+		NewID: func() string { return "id" },
+	})
+}
+
+func listen(t *testing.T) net.Listener {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return listener
+}
+
+// serve serves until the test ends.
+func serve(t *testing.T, app *httpapi.App, listener net.Listener) {
+	t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- app.Serve(ctx, listener, time.Second) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestTooLargeIsTold: a client that sends too much gets the 413, not a broken
+// connection, however much it sends.
+func TestTooLargeIsTold(t *testing.T) {
+	listener := listen(t)
+	serve(t, newApp(), listener)
+	client := &http.Client{Transport: &http.Transport{}}
+	defer client.CloseIdleConnections()
+	for _, size := range []int{1<<20 + 1, 4 << 20, 32 << 20} {
+		for range 5 {
+			answer, err := client.Post("http://"+listener.Addr().String()+"/livez", "application/json", strings.NewReader(strings.Repeat("x", size)))
+			if err != nil {
+				t.Fatalf("%d bytes: %v", size, err)
+			}
+			_, _ = io.Copy(io.Discard, answer.Body)
+			_ = answer.Body.Close()
+			if answer.StatusCode != http.StatusRequestEntityTooLarge {
+				t.Errorf("%d bytes: status %d", size, answer.StatusCode)
+			}
+		}
+	}
+}
+
+// counting is a listener that counts the writes to its connections.
+type counting struct {
+	net.Listener
+	writes atomic.Int64
+}
+
+func (l *counting) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	return &countingConn{conn, l}, err
+}
+
+type countingConn struct {
+	net.Conn
+	of *counting
+}
+
+func (c *countingConn) Write(p []byte) (int, error) {
+	c.of.writes.Add(1)
+	return c.Conn.Write(p)
+}
+
+// TestAPageLeavesInOneWrite: an answer as long as a page of a list is one system
+// call.
+func TestAPageLeavesInOneWrite(t *testing.T) {
+	app := newApp()
+	page := strings.Repeat("m", 15<<10)
+	app.Get("/page", func(c *fiber.Ctx) error { return c.SendString(page) })
+	listener := &counting{Listener: listen(t)}
+	serve(t, app, listener)
+	client := &http.Client{Transport: &http.Transport{}}
+	defer client.CloseIdleConnections()
+	answer, err := client.Get("http://" + listener.Addr().String() + "/page")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil || string(body) != page {
+		t.Fatalf("%d bytes, %v", len(body), err)
+	}
+	if n := listener.writes.Load(); n != 1 {
+		t.Errorf("%d writes", n)
+	}
+}

@@ -1,0 +1,69 @@
+package httpapi
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/valyala/fasthttp"
+)
+
+// errStopping refuses a request that came after the service had begun to stop. It
+// was not carried out.
+var errStopping = Refuse(http.StatusServiceUnavailable, "the service is stopping; try again")
+
+// Serve answers requests on the listener until ctx ends. Then it carries out no
+// further request, and returns when every answer that was begun is sent and its
+// connection closed, or after grace. What is not finished by then may be stored
+// without an answer.
+//
+// It is called once. Not the HTTP server's own shutdown, which closes connections
+// that are being read and forgets answers that it has not flushed.
+func (a *App) Serve(ctx context.Context, inner net.Listener, grace time.Duration) error {
+	connections := newListener(inner, cmp.Or(a.cfg.MaxConnections, DefaultConnections), a.cfg.Log)
+	served := make(chan error, 1)
+	go func() { served <- a.Listener(connections) }()
+	select {
+	case err := <-served:
+		return fmt.Errorf("%s: serve: %w", a.cfg.Service, err)
+	case <-ctx.Done():
+	}
+	close(a.stopping)
+	_ = inner.Close() // which only ends Accept
+	connections.end()
+	if err := <-served; err != nil {
+		return fmt.Errorf("%s: stop: %w", a.cfg.Service, err)
+	}
+	connections.wait(grace)
+	return nil
+}
+
+// isStopping reports whether the service has begun to stop.
+func (a *App) isStopping() bool {
+	select {
+	case <-a.stopping:
+		return true
+	default:
+		return false
+	}
+}
+
+// refuseWhenStopping is what every request meets first. A connection whose place
+// another one waits for is closed after its answer.
+func (a *App) refuseWhenStopping() {
+	route := a.Server().Handler
+	a.Server().Handler = func(ctx *fasthttp.RequestCtx) {
+		if a.isStopping() {
+			ctx.SetConnectionClose()
+			a.refuseEarly(ctx, errStopping)
+			return
+		}
+		route(ctx)
+		if c, ok := ctx.Conn().(*conn); a.isStopping() || ok && c.of.full.Load() {
+			ctx.SetConnectionClose()
+		}
+	}
+}

@@ -1,0 +1,189 @@
+package httpapi_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gofiber/fiber/v2"
+)
+
+// writers post numbered bodies to a server until it refuses or is gone.
+type writers struct {
+	addr string
+
+	mu       sync.Mutex
+	answered map[string]bool
+	some     chan struct{} // closed when a few were answered
+}
+
+const (
+	writerCount   = 20
+	answersBefore = 60
+)
+
+func (w *writers) run(t *testing.T, name int) {
+	client := &http.Client{Transport: &http.Transport{}}
+	defer client.CloseIdleConnections()
+	for n := 0; ; n++ {
+		body := fmt.Sprint(name, "/", n)
+		answer, err := client.Post("http://"+w.addr+"/write", "text/plain", strings.NewReader(body))
+		if err != nil {
+			return
+		}
+		_, err = io.Copy(io.Discard, answer.Body)
+		_ = answer.Body.Close()
+		switch {
+		case err != nil:
+			t.Errorf("half an answer to %s: %v", body, err)
+			return
+		case answer.StatusCode == http.StatusServiceUnavailable:
+			if answer.Header.Get("Retry-After") == "" || !answer.Close {
+				t.Errorf("refused with %v, close %v", answer.Header, answer.Close)
+			}
+			return
+		case answer.StatusCode != http.StatusCreated:
+			t.Errorf("%s: status %d", body, answer.StatusCode)
+			return
+		}
+		w.mu.Lock()
+		w.answered[body] = true
+		if len(w.answered) == answersBefore {
+			close(w.some)
+		}
+		w.mu.Unlock()
+	}
+}
+
+// TestStopUnderWriters: what was carried out when the service stops is what was
+// answered, exactly. Each round stops in another moment of the writers'.
+func TestStopUnderWriters(t *testing.T) {
+	t.Parallel()
+	for range 60 {
+		app := newApp()
+		var mu sync.Mutex
+		stored := map[string]bool{}
+		app.Post("/write", func(c *fiber.Ctx) error {
+			mu.Lock()
+			defer mu.Unlock()
+			stored[string(c.Body())] = true
+			return c.SendStatus(http.StatusCreated)
+		})
+		listener := listen(t)
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- app.Serve(ctx, listener, 5*time.Second) }()
+		w := &writers{addr: listener.Addr().String(), answered: map[string]bool{}, some: make(chan struct{})}
+		var group sync.WaitGroup
+		for name := range writerCount {
+			group.Go(func() { w.run(t, name) })
+		}
+		<-w.some
+		began := time.Now()
+		stop()
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took > 2*time.Second {
+			t.Errorf("stopping took %v", took)
+		}
+		group.Wait()
+		if len(stored) != len(w.answered) {
+			t.Fatalf("%d carried out, %d answered", len(stored), len(w.answered))
+		}
+		for body := range stored {
+			if !w.answered[body] {
+				t.Fatalf("%s was carried out and not answered", body)
+			}
+		}
+	}
+}
+
+// TestStopAnswersWhatItHasBegun, in full, and neither what has not arrived whole
+// nor what comes after.
+func TestStopAnswersWhatItHasBegun(t *testing.T) {
+	t.Parallel()
+	app := newApp()
+	begun, goOn := make(chan struct{}), make(chan struct{})
+	long := strings.Repeat("m", 4<<20)
+	app.Get("/slow", func(c *fiber.Ctx) error {
+		close(begun)
+		<-goOn
+		return c.SendString(long)
+	})
+	app.Post("/write", func(*fiber.Ctx) error { t.Error("half a request was carried out"); return nil })
+	listener := listen(t)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- app.Serve(ctx, listener, 5*time.Second) }()
+
+	silent, half, slow := dial(t, listener), dial(t, listener), dial(t, listener)
+	send(t, half, "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+	answers := bufio.NewReader(half)
+	if status, _ := read(t, answers); status != http.StatusOK {
+		t.Fatalf("status %d", status)
+	}
+	send(t, half, "POST /write HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nab")
+	send(t, slow, "GET /slow HTTP/1.1\r\nHost: x\r\n\r\nGET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+	<-begun
+	stop()
+	if n, err := silent.Read(make([]byte, 1)); err != io.EOF {
+		t.Errorf("a silent connection got %d bytes, %v", n, err)
+	}
+	if status, body := read(t, answers); status != http.StatusServiceUnavailable || !strings.Contains(body, "stopping") {
+		t.Errorf("half a request: %d %s", status, body)
+	}
+	close(goOn)
+	answers = bufio.NewReader(slow)
+	if status, body := read(t, answers); status != http.StatusOK || body != long {
+		t.Errorf("what was begun: %d, %d bytes", status, len(body))
+	}
+	if _, err := answers.ReadByte(); err != io.EOF {
+		t.Errorf("after the last answer: %v", err)
+	}
+	for _, conn := range []net.Conn{silent, half, slow} {
+		_ = conn.Close()
+	}
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+}
+
+func dial(t *testing.T, listener net.Listener) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("tcp", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+	return conn
+}
+
+func send(t *testing.T, conn net.Conn, text string) {
+	t.Helper()
+	if _, err := io.WriteString(conn, text); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func read(t *testing.T, answers *bufio.Reader) (status int, body string) {
+	t.Helper()
+	answer, err := http.ReadResponse(answers, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	content, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Error(err)
+	}
+	return answer.StatusCode, string(content)
+}

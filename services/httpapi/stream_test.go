@@ -1,0 +1,267 @@
+package httpapi
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/gofiber/fiber/v2"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// endless is a body that never ends.
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = 'm'
+	}
+	return len(p), nil
+}
+
+var errHalfWay = errors.New("half way")
+
+// TestStreamsByVersion: a body of unknown length is chunked for HTTP/1.1, and
+// for HTTP/1.0, which knows no chunks, goes on until the connection ends.
+func TestStreamsByVersion(t *testing.T) {
+	t.Parallel()
+	addr, _ := serveStreams(t)
+	whole := strings.Repeat("m", 1<<20)
+	for _, test := range []struct{ method, version, want string }{
+		{"GET", "1.1", whole}, {"GET", "1.0", whole}, {"HEAD", "1.0", ""},
+	} {
+		answers := ask(t, addr, test.method+" /whole HTTP/"+test.version+"\r\nHost: x\r\n\r\n")
+		answer := read(t, answers, test.method)
+		body, err := io.ReadAll(answer.Body)
+		if err != nil || string(body) != test.want {
+			t.Errorf("%s %s: %d bytes, %v", test.method, test.version, len(body), err)
+		}
+		chunked := len(answer.TransferEncoding) == 1 && answer.TransferEncoding[0] == "chunked"
+		if old := test.version == "1.0"; chunked == old || answer.Close != old || answer.Header.Get("Content-Length") != "" {
+			t.Errorf("%s %s: %q, close %v, %v", test.method, test.version, answer.TransferEncoding, answer.Close, answer.Header)
+		}
+		if answer.Header.Get("Content-Type") != "application/json" {
+			t.Errorf("%s %s: %v", test.method, test.version, answer.Header)
+		}
+		if test.version == "1.0" {
+			if _, err := answers.ReadByte(); err != io.EOF {
+				t.Errorf("%s: after the body: %v", test.method, err)
+			}
+		}
+	}
+	// A HEAD leaves nothing behind that the next answer would begin with.
+	twice := ask(t, addr, strings.Repeat("HEAD /whole HTTP/1.1\r\nHost: x\r\n\r\n", 2))
+	for range 2 {
+		read(t, twice, "HEAD")
+	}
+	// Those that come before it on the connection come first.
+	answers := ask(t, addr, "GET /short HTTP/1.0\r\nConnection: keep-alive\r\n\r\nGET /whole HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
+	for _, want := range []string{"short", whole} {
+		body, err := io.ReadAll(read(t, answers, "GET").Body)
+		if err != nil || string(body) != want {
+			t.Errorf("%d bytes, want %d, %v", len(body), len(want), err)
+		}
+	}
+}
+
+// TestStreamsAreNotGathered: what could never be gathered arrives all the same.
+func TestStreamsAreNotGathered(t *testing.T) {
+	t.Parallel()
+	addr, _ := serveStreams(t)
+	for _, version := range []string{"1.0", "1.1"} {
+		answer := read(t, ask(t, addr, "GET /endless HTTP/"+version+"\r\nHost: x\r\n\r\n"), "GET")
+		if n, err := io.CopyN(io.Discard, answer.Body, 4<<20); err != nil {
+			t.Errorf("%s: %d bytes, %v", version, n, err)
+		}
+	}
+}
+
+// TestStreamsBreakOff: half a body never looks like a whole one.
+func TestStreamsBreakOff(t *testing.T) {
+	t.Parallel()
+	addr, half := serveStreams(t)
+	for version, want := range map[string]error{"1.0": syscall.ECONNRESET, "1.1": io.ErrUnexpectedEOF} {
+		for range 20 {
+			answer := read(t, ask(t, addr, "GET /half HTTP/"+version+"\r\nHost: x\r\n\r\n"), "GET")
+			half <- struct{}{} // now that the beginning has arrived
+			if n, err := io.Copy(io.Discard, answer.Body); !errors.Is(err, want) {
+				t.Fatalf("%s: %d bytes, %v", version, n, err)
+			}
+		}
+	}
+}
+
+// serveStreams serves bodies of each kind until the test ends. One of them
+// fails half way, whenever half is sent to.
+func serveStreams(t *testing.T) (addr string, half chan struct{}) {
+	t.Helper()
+	app := streamApp()
+	half = make(chan struct{})
+	for path, body := range map[string]func() io.Reader{
+		"/whole":   func() io.Reader { return io.MultiReader(io.LimitReader(endless{}, 1<<20)) },
+		"/endless": func() io.Reader { return endless{} },
+		"/half":    func() io.Reader { return io.MultiReader(io.LimitReader(endless{}, 256<<10), failing{half}) },
+	} {
+		app.Get(path, func(c *fiber.Ctx) error {
+			c.Set(fiber.HeaderContentType, fiber.MIMEApplicationJSON)
+			return Stream(c, body())
+		})
+	}
+	app.Get("/short", func(c *fiber.Ctx) error { return c.SendString("short") })
+	return serve(t, app), half
+}
+
+func streamApp() *App {
+	return New(Config{
+		Service: "test", Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
+		NewID: func() string { return "id" },
+	})
+}
+
+// serve serves an app until the test ends.
+func serve(t *testing.T, app *App) (addr string) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- app.Serve(ctx, listener, time.Second) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return listener.Addr().String()
+}
+
+// A client is not kept by a handler that nothing gets back; others are served, and
+// who is answered in time keeps the connection.
+func TestWhoIsNotAnsweredIsCutOff(t *testing.T) {
+	t.Parallel()
+	app := streamApp()
+	app.cutAfter = 300 * time.Millisecond
+	stuck, over := make(chan struct{}), make(chan struct{})
+	app.Get("/stuck", func(c *fiber.Ctx) error {
+		<-stuck
+		defer close(over)
+		return c.SendString("too late")
+	})
+	app.Get("/quick", func(c *fiber.Ctx) error { return c.SendString("in time") })
+	addr := serve(t, app)
+	const quick = "GET /quick HTTP/1.1\r\nHost: x\r\n\r\n"
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	send := func(request string) {
+		t.Helper()
+		if _, err := io.WriteString(conn, request); err != nil {
+			t.Fatal(err)
+		}
+	}
+	answers := bufio.NewReader(conn)
+	send(quick)
+	res := read(t, answers, http.MethodGet)
+	if body, err := io.ReadAll(res.Body); err != nil || string(body) != "in time" {
+		t.Errorf("%q, %v", body, err)
+	}
+	send("GET /stuck HTTP/1.1\r\nHost: x\r\n\r\n")
+	if res, err := http.ReadResponse(answers, nil); err == nil {
+		t.Errorf("a handler that is stuck answered %d", res.StatusCode)
+	}
+	if res := read(t, ask(t, addr, quick), http.MethodGet); res.StatusCode != http.StatusOK {
+		t.Errorf("another client: status %d", res.StatusCode)
+	}
+	close(stuck)
+	<-over
+}
+
+// failing fails when it is told to.
+type failing struct{ now chan struct{} }
+
+func (f failing) Read([]byte) (int, error) {
+	<-f.now
+	return 0, errHalfWay
+}
+
+// ask sends requests as they stand on a connection of their own.
+func ask(t *testing.T, addr, requests string) *bufio.Reader {
+	t.Helper()
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	if err := conn.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(conn, requests); err != nil {
+		t.Fatal(err)
+	}
+	return bufio.NewReader(conn)
+}
+
+func read(t *testing.T, answers *bufio.Reader, method string) *http.Response {
+	t.Helper()
+	answer, err := http.ReadResponse(answers, &http.Request{Method: method})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer
+}
+
+// TestAnswersOfAConnectionShareABuffer, unless it became long.
+func TestAnswersOfAConnectionShareABuffer(t *testing.T) {
+	app := streamApp()
+	var given, taken []*byte // the first byte of each answer's buffer, before and after it was made
+	app.Get("/text/:length", func(c *fiber.Ctx) error {
+		length, err := c.ParamsInt("length")
+		if err != nil {
+			return err
+		}
+		b := Buffer(c)
+		if len(b) > 0 || cap(b) > keptAnswer {
+			t.Errorf("a buffer of %d bytes that holds %d", cap(b), len(b))
+		}
+		given = append(given, unsafe.SliceData(b))
+		b = append(b, make([]byte, length)...)
+		taken = append(taken, unsafe.SliceData(b))
+		return SendJSON(c, b)
+	})
+	addr := serve(t, app)
+	lengths := []int{1000, 10, 800, keptAnswer + 1, 20, 20}
+	var requests strings.Builder
+	for _, n := range lengths {
+		fmt.Fprintf(&requests, "GET /text/%d HTTP/1.1\r\nHost: x\r\n\r\n", n)
+	}
+	answers := ask(t, addr, requests.String())
+	for _, n := range lengths {
+		res, err := http.ReadResponse(answers, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(res.Body)
+		if err != nil || len(body) != n || res.Header.Get(fiber.HeaderContentType) != fiber.MIMEApplicationJSON {
+			t.Errorf("%d bytes for %d, %v, %v", len(body), n, res.Header, err)
+		}
+	}
+	for i, n := range lengths[:len(lengths)-1] {
+		if kept := given[i+1] == taken[i]; kept != (n <= keptAnswer) {
+			t.Errorf("a buffer with %d bytes was kept: %v", n, kept)
+		}
+	}
+}

@@ -1,0 +1,46 @@
+package httpapi
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+
+	"github.com/gofiber/fiber/v2"
+	"github.com/gofiber/fiber/v2/utils"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/memory-ledger/ledger/events/tracing"
+)
+
+// span begins the request's span, as the next of the caller's trace where the
+// caller names one. What operators and their probes ask is not traced.
+func (a *App) span(ctx context.Context, c *fiber.Ctx) (context.Context, trace.Span) {
+	tracer := a.cfg.Tracer
+	if path := c.Path(); path == "/livez" || path == "/readyz" || path == "/metrics" {
+		tracer = nil
+	}
+	if tracer == nil {
+		return tracing.Begin(ctx, nil, "", "", trace.SpanKindServer, nil)
+	}
+	// The name is the method alone until the route is known. The path itself
+	// goes into no span: it may hold a token.
+	return tracing.Begin(ctx, tracer, utils.CopyString(c.Method()), utils.CopyString(c.Get("traceparent")), trace.SpanKindServer, nil)
+}
+
+// describe says what a request's span is of.
+func describe(span trace.Span, method, route string, status int, requestID string) {
+	if !span.IsRecording() {
+		return
+	}
+	span.SetName(method + " " + route)
+	span.SetAttributes(attribute.String("http.request.method", method), attribute.String("http.route", route),
+		attribute.Int("http.response.status_code", status), tracing.RequestID.String(requestID))
+	if status >= http.StatusInternalServerError {
+		span.SetStatus(codes.Error, http.StatusText(status))
+	}
+}
+
+// log is the logger for lines about a request.
+func (a *App) log(c *fiber.Ctx) *slog.Logger { return tracing.Log(Context(c), a.cfg.Log) }

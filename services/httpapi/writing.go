@@ -1,0 +1,34 @@
+package httpapi
+
+import (
+	"net/http"
+
+	"github.com/gofiber/fiber/v2"
+
+	"github.com/memory-ledger/ledger/services/access"
+)
+
+// Writing is the handler of a request that ends in a command. The caller is
+// let in by what is remembered of the credential, and do carries it into the
+// command. If do refuses the request with a status below 500, the credential is
+// checked before the refusal is sent. So a dead credential gets the same 401 with
+// a good body as with a bad one.
+func Writing(authenticator *access.Authenticator, do func(*fiber.Ctx, access.Caller) error) fiber.Handler {
+	return func(c *fiber.Ctx) error {
+		caller, err := authenticator.Write(Context(c), Authorization(c))
+		if err != nil {
+			return err
+		}
+		refusal := do(c, caller)
+		if refusal == nil {
+			return nil
+		}
+		if status, _ := answer(refusal); status >= http.StatusInternalServerError {
+			return refusal // what may or may not have been stored must be said
+		}
+		if err := authenticator.StillAlive(Context(c), caller); err != nil {
+			return err
+		}
+		return refusal
+	}
+}

@@ -1,0 +1,104 @@
+package assembly
+
+import (
+	"context"
+	"net"
+	"net/url"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/memory-ledger/ledger/services/access"
+	"github.com/memory-ledger/ledger/services/command"
+	"github.com/memory-ledger/ledger/services/core"
+	"github.com/memory-ledger/ledger/services/extension"
+	"github.com/memory-ledger/ledger/services/grant"
+	"github.com/memory-ledger/ledger/services/httpapi"
+	"github.com/memory-ledger/ledger/services/signin"
+)
+
+// drainGrace is how long requests in flight may take at the end.
+const drainGrace = 3 * time.Second
+
+// ServeCore runs the core API on a listener until ctx ends.
+func (d *APIServer) ServeCore(ctx context.Context, listener net.Listener) error {
+	commands := d.Commands.As("/core")
+	memories := d.memories(commands)
+	tokens := signin.NewSignedTokens([]byte(d.Config.JWTSecret), time.Now)
+	stakes, watchStakes, err := d.staking(ctx)
+	if err != nil {
+		return err
+	}
+	api := &core.API{
+		Access:   access.NewCore(d.Pool, d.Fence, tokens, time.Now),
+		Desk:     d.signIn(d.Config.CoreURL, tokens, commands, memories),
+		Memories: memories, Commands: commands, Query: d.Pool, Staking: stakes,
+		BaseURL: d.Config.CoreURL, AllowedOrigins: d.Config.CoreAllowedOrigins, Now: time.Now, NewID: NewID,
+	}
+	registerHits(d.Registry, "core_tokens", &tokens.Hits)
+	registerHits(d.Registry, "core_credentials", api.Access.Hits)
+	app := httpapi.New(httpapi.Config{
+		Service: "core", Log: d.Logger, Registry: d.Registry, OpenAPI: core.OpenAPI, Probes: d.probes(), NewID: NewID,
+		Tracer: d.Traces.Tracer("core"), MaxConnections: d.maxConnections(),
+	})
+	api.Mount(app)
+	return d.serve(ctx, app, listener, d.Chain.Run, api.Run, watchStakes)
+}
+
+// ServeExtension runs the extension API on a listener until ctx ends.
+func (d *APIServer) ServeExtension(ctx context.Context, listener net.Listener) error {
+	commands := d.Commands.As("/extension")
+	memories := d.memories(commands)
+	grants := grant.New(grant.Config{
+		Commands: commands, Memories: memories, Query: d.Pool, Fence: d.Fence,
+		BaseURL: d.Config.ExtensionURL, Now: time.Now, NewID: NewID,
+	})
+	api := &extension.API{
+		Access:   access.NewExtension(d.Pool, d.Fence, time.Now),
+		Desk:     d.signIn(d.Config.ExtensionURL, signin.RandomTokens{TTL: d.Config.ExtensionSessionTTL}, commands, memories),
+		Memories: memories, Commands: commands, Grants: grants,
+		BaseURL: d.Config.ExtensionURL, AllowedOrigins: d.Config.ExtensionAllowedOrigins,
+		SessionTTL: d.Config.ExtensionSessionTTL, ExtensionNames: d.Config.NamesOfExtensions(),
+	}
+	registerHits(d.Registry, "extension_credentials", api.Access.Hits)
+	app := httpapi.New(httpapi.Config{
+		Service: "extension", Log: d.Logger, Registry: d.Registry, OpenAPI: extension.OpenAPI, Probes: d.probes(),
+		ShowCauses: true, HideCauses: d.Config.Production(), NewID: NewID, Tracer: d.Traces.Tracer("extension"),
+		MaxConnections: d.maxConnections(),
+	})
+	api.Mount(app)
+	return d.serve(ctx, app, listener)
+}
+
+// serve answers requests, with things beside it that outlive the last request.
+func (d *APIServer) serve(ctx context.Context, app *httpapi.App, listener net.Listener, beside ...func(context.Context)) error {
+	d.Logger.Info("listening", "addr", listener.Addr().String())
+	work, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	var group errgroup.Group
+	for _, run := range beside {
+		group.Go(func() error { run(work); return nil })
+	}
+	err := app.Serve(ctx, listener, drainGrace)
+	stop()
+	_ = group.Wait()
+	return err
+}
+
+// signIn returns the sign-in of the API that has this public base URL.
+func (d *APIServer) signIn(base string, issuer signin.Issuer, commands *command.Executor, dataKeys signin.DataKeys) *signin.SignIn {
+	return signin.New(signin.Config{
+		Site:      signin.Site{Domain: hostOf(base), URI: base, ChainID: d.Config.SignInChainID},
+		NonceKeys: d.nonceKeys, Spent: d.spentNonces, SyncSpent: d.syncSpent,
+		Commands: commands, DataKeys: dataKeys, Issuer: issuer, NewID: NewID,
+	})
+}
+
+// hostOf returns host and port of a URL that the configuration has checked.
+func hostOf(base string) string {
+	u, err := url.Parse(base)
+	if err != nil {
+		return base
+	}
+	return u.Host
+}

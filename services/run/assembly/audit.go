@@ -1,0 +1,184 @@
+package assembly
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"regexp"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/infra/datadir"
+	"github.com/memory-ledger/ledger/projections/audit"
+	"github.com/memory-ledger/ledger/projections/schema"
+	"github.com/memory-ledger/ledger/services/keystore"
+	"github.com/memory-ledger/ledger/services/run/config"
+)
+
+// AuditOptions say what to audit.
+type AuditOptions struct {
+	Owner    events.Owner // empty means everybody
+	LogOnly  bool         // neither database nor keys nor chain
+	Replicas bool         // first each replica of the log
+	Chain    audit.Chain  // overrides the configured chain
+	Report   func(audit.Finding)
+	Progress func(reached, through uint64)
+}
+
+// Audit checks the log and, as far as the configuration reaches them, the read
+// models, the contents and the chain. It writes nothing anywhere.
+func Audit(ctx context.Context, cfg config.Config, o AuditOptions) (audit.Summary, error) {
+	var refused refusals
+	nc, err := Dial(cfg)(nats.Name("memory-ledger verify"), refused.option(telling(slog.New(slog.NewTextHandler(os.Stderr, nil)))))
+	if err != nil {
+		return audit.Summary{}, fmt.Errorf("connect to the log's server: %w", err)
+	}
+	defer nc.Close()
+	log, err := eventlog.Open(ctx, nc)
+	if err != nil {
+		return audit.Summary{}, err
+	}
+	run := audit.Config{Log: partReader(cfg, log), Owner: o.Owner, Report: o.Report, Progress: o.Progress}
+	if o.Replicas {
+		if run.Replicas, err = replicasOf(ctx, log, &refused); err != nil {
+			return audit.Summary{}, err
+		}
+	}
+	if o.LogOnly {
+		run.WhyNoKeys, run.WhyNoPool, run.WhyNoChain = "--log-only", "--log-only", "--log-only"
+		return audit.Run(ctx, run)
+	}
+	run.Keys, run.WhyNoKeys = auditKeys(ctx, cfg, nc, &refused)
+	if run.Chain = o.Chain; run.Chain == nil {
+		run.Chain, run.WhyNoChain = auditChain(cfg)
+	}
+	if cfg.DatabaseURL == "" {
+		run.WhyNoPool = "DATABASE_URL is not set"
+		return audit.Run(ctx, run)
+	}
+	if run.Pool, err = schema.OpenPool(ctx, cfg.DatabaseURL, schema.Live, 2); err != nil {
+		return audit.Summary{}, err
+	}
+	defer run.Pool.Close()
+	// It would take what is new in them for damage. Tables that are not there are
+	// what the audit itself speaks of.
+	if err := schema.Known(ctx, run.Pool); errors.Is(err, schema.ErrNewer) {
+		return audit.Summary{}, err
+	}
+	return audit.Run(ctx, run)
+}
+
+// replicasOf returns the log as each node has it. To read a certain one takes rights
+// that an auditor does not have.
+func replicasOf(ctx context.Context, log *eventlog.JetStream, refused *refusals) (replicas []audit.Replica, err error) {
+	err = refused.during(ctx, func(ctx context.Context) error {
+		nodes, err := log.Replicas(ctx)
+		if err != nil {
+			return err
+		}
+		for _, node := range nodes {
+			replicas = append(replicas, audit.Replica{Node: node.Node, Missing: node.Missing, Log: log.Replica(node.Node)})
+		}
+		return log.Replica(nodes[0].Node).Permitted(ctx)
+	})
+	if errors.Is(err, errNotPermitted) {
+		return nil, fmt.Errorf("verify --replicas needs the administrator's credentials in NATS_URL: %w", err)
+	}
+	return replicas, err
+}
+
+// auditKeys opens the keystore where there is a master key; otherwise it says
+// why not.
+//
+// A key of the environment, and the generated one of the run whose log this is,
+// must open what is there. The generated key of some other folder's run need not:
+// an auditor of a cluster may well stand in such a folder.
+func auditKeys(ctx context.Context, cfg config.Config, nc *nats.Conn, refused *refusals) (func(context.Context, events.Owner) (audit.Key, error), string) {
+	configured := cfg.MasterKey != ""
+	if run, err := datadir.LoadRun(cfg.DataDir); err == nil && run.NATSURL == cfg.NATSURL {
+		configured = true
+	}
+	unopened := func(why string) error { return &audit.Unopened{Why: why, Optional: !configured} }
+	var keys *keystore.Store
+	err := refused.during(ctx, func(ctx context.Context) (err error) {
+		keys, err = openKeys(ctx, cfg, nc)
+		return err
+	})
+	if errors.Is(err, errNotPermitted) {
+		err = errors.New("the credentials of NATS_URL may not read the keystore")
+	}
+	if err != nil {
+		if !configured || errors.Is(err, errNoMasterKey) {
+			return nil, err.Error()
+		}
+		why := unopened(err.Error())
+		return func(context.Context, events.Owner) (audit.Key, error) { return nil, why }, ""
+	}
+	return func(ctx context.Context, owner events.Owner) (audit.Key, error) {
+		key, err := keys.Find(ctx, owner)
+		switch {
+		case errors.Is(err, keystore.ErrUnavailable):
+			return nil, err
+		case errors.Is(err, keystore.ErrNoKey):
+			return nil, fmt.Errorf("%w: %w", audit.ErrNoKey, err)
+		case errors.Is(err, keystore.ErrMasterKey):
+			return nil, unopened("another master key wraps the owner's data key")
+		case err != nil:
+			return nil, unopened("the owner's data key is damaged in the keystore")
+		}
+		return key, nil
+	}, ""
+}
+
+var errNoMasterKey = errors.New("MASTER_KEY is not set")
+
+// openKeys opens the keystore for a tool. Beside a local run it uses that run's
+// generated master key.
+func openKeys(ctx context.Context, cfg config.Config, nc *nats.Conn) (*keystore.Store, error) {
+	if cfg.MasterKey == "" {
+		key, err := datadir.LoadSecret(cfg.DataDir, "master-key", keystore.KeySize)
+		if err != nil {
+			return nil, errNoMasterKey
+		}
+		cfg.MasterKey = base64.StdEncoding.EncodeToString(key)
+	}
+	masters, err := cfg.MasterKeys()
+	if err != nil {
+		return nil, err
+	}
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return nil, err
+	}
+	bucket, err := js.KeyValue(ctx, keystore.Bucket)
+	if err != nil {
+		return nil, fmt.Errorf("open the keystore: %w", err)
+	}
+	stream, err := js.Stream(ctx, keystore.Stream)
+	if err != nil {
+		return nil, fmt.Errorf("open the keystore: %w", err)
+	}
+	return keystore.Open(bucket, keystore.Config{Masters: masters, Cached: cfg.CachedOwners, Marked: keystore.Marked(stream)})
+}
+
+var plainUser = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
+
+// inboxPrefix is where answers to a user go: each may listen to its own only.
+// Without a user in the URL it is what the configuration says, or the library's
+// default.
+func inboxPrefix(cfg config.Config) []nats.Option {
+	if cfg.NATSInbox != "" {
+		return []nats.Option{nats.CustomInboxPrefix(cfg.NATSInbox)}
+	}
+	user := userOf(cfg.NATSURL)
+	if !plainUser.MatchString(user) {
+		return nil
+	}
+	return []nats.Option{nats.CustomInboxPrefix("_INBOX_" + user)}
+}

@@ -1,0 +1,201 @@
+package assembly
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/memory-ledger/ledger/infra/datadir"
+	"github.com/memory-ledger/ledger/infra/localchain"
+	"github.com/memory-ledger/ledger/infra/localnats"
+	natsconf "github.com/memory-ledger/ledger/infra/nats"
+	"github.com/memory-ledger/ledger/services/run/backup"
+	"github.com/memory-ledger/ledger/services/run/config"
+)
+
+// secretsFolder and chainFolder are where a data folder keeps its secrets and a
+// local chain.
+const (
+	secretsFolder = "secrets"
+	chainFolder   = "chain"
+)
+
+// Backup copies the parts that were asked for into dir, while everything runs.
+// Where one of them fails, those that were made before it are removed, so that
+// the same command can be given again; a crash leaves them.
+func Backup(ctx context.Context, cfg config.Config, dir string, parts []backup.Part, say func(backup.Done), progress backup.Progress) (err error) {
+	var made []string
+	defer func() {
+		for _, part := range made {
+			if err != nil {
+				err = errors.Join(err, backup.Remove(part))
+			}
+		}
+		if err != nil {
+			_ = os.Remove(dir) // where nothing else is in it
+		}
+	}()
+	var copied []backup.Done
+	parts = inOrder(parts)
+	if err := asAdmin(ctx, Dial(cfg), "backup", func(ctx context.Context, nc *nats.Conn) error {
+		for _, part := range streamsOf(parts) {
+			to := filepath.Join(dir, string(part))
+			done, err := backup.Stream(ctx, nc, part, to, progress)
+			if err != nil {
+				return err
+			}
+			made, copied = append(made, to), append(copied, done)
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	// A deployment keeps its secrets elsewhere, and has no chain of its own. What the
+	// copied log calls confirmed is on the chain by now.
+	if from := filepath.Join(cfg.DataDir, secretsFolder); exists(from) && slices.Contains(parts, backup.Secrets) {
+		done, err := backup.CopySecrets(from, filepath.Join(dir, string(backup.Secrets)))
+		if err != nil {
+			return err
+		}
+		copied = append(copied, done)
+	}
+	if from := filepath.Join(cfg.DataDir, chainFolder); hasChain(from) && slices.Contains(parts, backup.Chain) {
+		to := filepath.Join(dir, string(backup.Chain))
+		done, err := backup.SaveChain(from, to)
+		if err != nil {
+			return err
+		}
+		made, copied = append(made, to), append(copied, done)
+	}
+	for _, done := range copied {
+		say(done)
+	}
+	return nil
+}
+
+// Restore puts back the parts of dir that were asked for: into the servers of
+// cfg.NATSURL, or, where that is empty, into the data folder of a local run, which
+// must not run. A local run's secrets and chain only go into a data folder. A crash
+// leaves a folder or a cluster without some of the parts; a part that is whole is not
+// replaced, so remove it before trying again. The consumers that an empty log had
+// been provisioned with are made again. Nothing is put back before every part was
+// read, and found whole by a restore that is thrown away.
+func Restore(ctx context.Context, cfg config.Config, dir string, wanted []backup.Part, say func(backup.Done), progress backup.Progress) error {
+	parts, err := partsIn(ctx, dir, wanted, progress)
+	if err != nil {
+		return err
+	}
+	if cfg.NATSURL == "" {
+		return restoreFolder(ctx, cfg, dir, parts, say, progress)
+	}
+	return restoreStreams(ctx, cfg, Dial(cfg), dir, parts, say, progress)
+}
+
+func restoreFolder(ctx context.Context, cfg config.Config, dir string, parts []backup.Part, say func(backup.Done), progress backup.Progress) (err error) {
+	folder, err := datadir.Open(cfg.DataDir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, folder.Close()) }()
+	if err := restoreFiles(folder, dir, parts, say); err != nil {
+		return err
+	}
+	if len(streamsOf(parts)) == 0 {
+		return nil
+	}
+	store, err := folder.Sub(natsFolder)
+	if err != nil {
+		return err
+	}
+	server, err := localnats.Start(ctx, localnats.Config{Dir: store, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, server.Stop(context.WithoutCancel(ctx))) }()
+	connect := func(o ...nats.Option) (*nats.Conn, error) { return server.Connect(o...) }
+	return restoreStreams(ctx, cfg, connect, dir, parts, say, progress)
+}
+
+func restoreStreams(ctx context.Context, cfg config.Config, connect Connector, dir string, parts []backup.Part, say func(backup.Done), progress backup.Progress) error {
+	return asAdmin(ctx, connect, "restore", func(ctx context.Context, nc *nats.Conn) error {
+		for _, part := range streamsOf(parts) {
+			replicas := cmp.Or(cfg.NATSReplicas, natsconf.Replicas(nc))
+			done, err := backup.Restore(ctx, nc, part, filepath.Join(dir, string(part)), replicas, progress)
+			if err != nil {
+				return err
+			}
+			say(done)
+		}
+		return nil
+	})
+}
+
+// partsIn returns which of the wanted parts a folder has, in the order in which they
+// are put back: first that without which the rest is of no use.
+func partsIn(ctx context.Context, dir string, wanted []backup.Part, progress backup.Progress) (parts []backup.Part, err error) {
+	for _, part := range []backup.Part{backup.Secrets, backup.Chain, backup.Keystore, backup.Log} {
+		copied := filepath.Join(dir, string(part))
+		if !slices.Contains(wanted, part) || !exists(copied) {
+			continue
+		}
+		if part != backup.Secrets {
+			if err := backup.Check(ctx, part, copied, progress); err != nil {
+				return nil, err
+			}
+		}
+		parts = append(parts, part)
+	}
+	if len(parts) == 0 {
+		return nil, fmt.Errorf("restore: %w in %s", backup.ErrNone, dir)
+	}
+	return parts, nil
+}
+
+// restoreFiles puts back what a data folder keeps outside of the log's server.
+func restoreFiles(folder *datadir.Dir, dir string, parts []backup.Part, say func(backup.Done)) error {
+	if slices.Contains(parts, backup.Secrets) {
+		done, err := backup.CopySecrets(filepath.Join(dir, string(backup.Secrets)), filepath.Join(folder.Path(), secretsFolder))
+		if err != nil {
+			return err
+		}
+		say(done)
+	}
+	if slices.Contains(parts, backup.Chain) {
+		done, err := backup.PutChain(filepath.Join(dir, string(backup.Chain)), filepath.Join(folder.Path(), chainFolder))
+		if err != nil {
+			return err
+		}
+		say(done)
+	}
+	return nil
+}
+
+// inOrder returns parts in the order in which they are copied.
+func inOrder(parts []backup.Part) []backup.Part {
+	return slices.DeleteFunc(slices.Clone(backup.Parts), func(p backup.Part) bool { return !slices.Contains(parts, p) })
+}
+
+// streamsOf returns the parts that are streams, in the order that they come in.
+func streamsOf(parts []backup.Part) (streams []backup.Part) {
+	for _, part := range parts {
+		if part == backup.Log || part == backup.Keystore {
+			streams = append(streams, part)
+		}
+	}
+	return streams
+}
+
+// hasChain reports whether a local chain was ever saved in a folder.
+func hasChain(dir string) bool { return exists(filepath.Join(dir, localchain.StateName)) }
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}

@@ -1,0 +1,170 @@
+package assembly_test
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/memory-ledger/ledger/infra/localnats/natstest"
+	"github.com/memory-ledger/ledger/infra/localpostgres"
+	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
+	natsconf "github.com/memory-ledger/ledger/infra/nats"
+	"github.com/memory-ledger/ledger/services/run/assembly"
+	"github.com/memory-ledger/ledger/services/run/backup"
+	"github.com/memory-ledger/ledger/services/run/config"
+)
+
+// quiet is progress that is not shown.
+func quiet(string, bool, uint64, uint64) {}
+
+// provisioned connects to a server, and provisions it.
+func provisioned(t *testing.T, url string) jetstream.JetStream {
+	t.Helper()
+	nc, err := nats.Connect(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := natsconf.Provision(t.Context(), js, 0); err != nil {
+		t.Fatal(err)
+	}
+	return js
+}
+
+// What was provisioned before a restore is there after it: those who follow the
+// log by a consumer of that name go on.
+func TestARestoreLeavesTheConsumers(t *testing.T) {
+	t.Parallel()
+	from, to := natstest.Start(t), natstest.Start(t)
+	js := provisioned(t, from.URL())
+	if _, err := js.Publish(t.Context(), "ledger.aa.owner.memory", []byte("[]")); err != nil {
+		t.Fatal(err)
+	}
+	// On a server of one: what was kept by three would not be taken.
+	dir := filepath.Join(t.TempDir(), "copies")
+	said := func(backup.Done) {}
+	both := []backup.Part{backup.Log, backup.Keystore}
+	if err := assembly.Backup(t.Context(), config.Config{NATSURL: from.URL()}, dir, both, said, quiet); err != nil {
+		t.Fatal(err)
+	}
+	note := filepath.Join(dir, "log", "stream.json")
+	text, err := os.ReadFile(note)
+	if err != nil {
+		t.Fatal(err)
+	}
+	three := strings.Replace(string(text), `"num_replicas": 1`, `"num_replicas": 3`, 1)
+	if err := os.WriteFile(note, []byte(three), 0o600); err != nil || three == string(text) {
+		t.Fatal(err, string(text))
+	}
+	fresh := provisioned(t, to.URL())
+	var log backup.Done
+	if err := assembly.Restore(t.Context(), config.Config{NATSURL: to.URL()}, dir, backup.Parts, func(d backup.Done) {
+		if d.Part == backup.Log {
+			log = d
+		}
+	}, quiet); err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(log.Consumers)
+	if log.Messages != 1 || log.Replicas != 1 || !slices.Equal(log.Consumers, []string{"anchorer", "projector"}) {
+		t.Errorf("restored %+v", log)
+	}
+	for _, name := range log.Consumers {
+		consumer, err := fresh.Consumer(t.Context(), natsconf.Stream, name)
+		if err != nil || consumer.CachedInfo().NumPending != 1 || consumer.CachedInfo().Config.AckPolicy != jetstream.AckAllPolicy {
+			t.Errorf("%s: %+v, %v", name, consumer, err)
+		}
+	}
+}
+
+// A backup that fails leaves nothing behind that would make the next one fail.
+func TestAFailedBackupIsRemoved(t *testing.T) {
+	t.Parallel()
+	server := natstest.Start(t)
+	js := provisioned(t, server.URL())
+	if err := js.DeleteStream(t.Context(), "KV_ledger_keys"); err != nil {
+		t.Fatal(err)
+	}
+	dir, cfg := filepath.Join(t.TempDir(), "copies"), config.Config{NATSURL: server.URL()}
+	both := []backup.Part{backup.Log, backup.Keystore}
+	for range 2 {
+		said := 0
+		err := assembly.Backup(t.Context(), cfg, dir, both, func(backup.Done) { said++ }, quiet)
+		if !errors.Is(err, jetstream.ErrStreamNotFound) || said > 0 {
+			t.Errorf("without a keystore: %v, %d parts", err, said)
+		}
+		if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("what it leaves: %v", err)
+		}
+	}
+	// What was there before is left alone.
+	if err := os.MkdirAll(filepath.Join(dir, "keystore"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	other := filepath.Join(dir, "keystore", "stream.s2")
+	if err := os.WriteFile(other, []byte("another backup"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := assembly.Backup(t.Context(), cfg, dir, both, func(backup.Done) {}, quiet); !errors.Is(err, backup.ErrNotEmpty) {
+		t.Errorf("over another: %v", err)
+	}
+	if text, err := os.ReadFile(other); err != nil || string(text) != "another backup" {
+		t.Errorf("the other one: %q, %v", text, err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "log")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("its own: %v", err)
+	}
+}
+
+// Who follows by a consumer that is not there is told which setting names it, and
+// what makes it.
+func TestAConsumerThatIsNotThereIsNamed(t *testing.T) {
+	t.Parallel()
+	server := natstest.Start(t)
+	db := pgtest.Start(t, localpostgres.Config{Dir: pgtest.Folder(t), NoSync: true})
+	cfg, err := config.Load([]string{"NATS_URL=" + server.URL(), "DATABASE_URL=" + db.URL(), "PROJECTOR_CONSUMER=projector"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	heard := make(chan string, 100)
+	said := &lines{onLine: func(line string) {
+		if strings.Contains(line, "consumer") {
+			select {
+			case heard <- line:
+			default:
+			}
+		}
+	}}
+	base, err := assembly.NewBase(t.Context(), cfg, slog.New(slog.NewTextHandler(said, nil)), assembly.Dial(cfg))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(base.Close)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- assembly.RunProjector(ctx, base) }()
+	select {
+	case line := <-heard:
+		if !strings.Contains(line, "PROJECTOR_CONSUMER") || !strings.Contains(line, "ledger provision") {
+			t.Error(line)
+		}
+		stop()
+		<-ended
+	case err := <-ended:
+		t.Errorf("it ended: %v", err)
+	}
+	stop()
+}

@@ -1,0 +1,461 @@
+// Package assembly puts the services together: it connects to the machines,
+// wires the parts, starts them and stops them in the right order. Only the
+// ledger command uses it.
+package assembly
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/memory-ledger/ledger/anchoring/chain"
+	"github.com/memory-ledger/ledger/anchoring/chainview"
+	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/infra/localnats"
+	natsconf "github.com/memory-ledger/ledger/infra/nats"
+	"github.com/memory-ledger/ledger/projections/fence"
+	"github.com/memory-ledger/ledger/projections/schema"
+	"github.com/memory-ledger/ledger/services/command"
+	"github.com/memory-ledger/ledger/services/httpapi"
+	"github.com/memory-ledger/ledger/services/keystore"
+	"github.com/memory-ledger/ledger/services/memory"
+	"github.com/memory-ledger/ledger/services/run/config"
+	"github.com/memory-ledger/ledger/services/run/telemetry"
+	"github.com/memory-ledger/ledger/services/search"
+	"github.com/memory-ledger/ledger/services/signin"
+)
+
+// startTimeout bounds how long a service waits at its start for machines that
+// are still coming up.
+const startTimeout = 60 * time.Second
+
+// askTimeout bounds one question to the log; see ask.
+const askTimeout = 5 * time.Second
+
+// chainFreshness is how old an account may be, as last read, before a request
+// for it has it read again.
+const chainFreshness = 2 * time.Second
+
+// NewID returns a UUIDv7: unique, and ordered by time for the indexes' sake.
+func NewID() string {
+	id, err := uuid.NewV7()
+	if err != nil {
+		panic(err) // crypto/rand never fails
+	}
+	return id.String()
+}
+
+// Base is what every service stands on.
+type Base struct {
+	Config   config.Config
+	Logger   *slog.Logger
+	Registry *prometheus.Registry
+	NATS     *nats.Conn
+	// Stream is the log as its server keeps it. Log is the log that services use: the
+	// stream, or in a local run the stream and what makes it faster (accelerate.go).
+	Stream *eventlog.JetStream
+	Log    eventlog.Log
+	// Heads knows owners' newest messages; nil where the log has to be asked.
+	Heads fence.HeadSource
+	Pool  *pgxpool.Pool
+	// Traces makes tracers; nil where tracing is off, and so are they.
+	Traces *telemetry.Exporter
+
+	// Durable returns what makes a stream's acknowledged messages durable,
+	// where the server leaves that to us. rewritten: older messages may go.
+	// Nil: the server syncs before it acknowledges.
+	Durable func(stream string, rewritten bool) eventlog.Syncer
+	// OnWait, if set, is told when a reader waits for the projection, and until which
+	// sequence it has to be.
+	OnWait func(seq uint64)
+	// Beside are the workers of a local run, by what they are called: what is the
+	// matter with one is shown by the APIs' readiness, and does not end it.
+	Beside map[string]func() error
+	// APIs is how many APIs share this process and its open files; 0 means 1.
+	APIs int
+	// Pace is the projector's; see runner.Config. 0 means its default.
+	Pace time.Duration
+
+	js       jetstream.JetStream
+	replicas *replicas
+	log      waiting // for the log's server
+}
+
+// Connector makes connections to NATS: over the network, or into an embedded
+// server.
+type Connector func(options ...nats.Option) (*nats.Conn, error)
+
+// Dial connects to the configured servers.
+func Dial(cfg config.Config) Connector {
+	return func(options ...nats.Option) (*nats.Conn, error) {
+		if cfg.NATSCreds != "" {
+			options = append(options, nats.UserCredentials(cfg.NATSCreds))
+		}
+		if cfg.NATSCA != "" {
+			options = append(options, nats.RootCAs(cfg.NATSCA))
+		}
+		defaults := append(inboxPrefix(cfg), nats.ErrorHandler(telling(slog.New(slog.NewTextHandler(os.Stderr, nil)))))
+		return nats.Connect(cfg.NATSURL, append(defaults, options...)...)
+	}
+}
+
+// NewBase connects to log and database, waiting a minute for them to come up, and
+// brings the tables to this build's version, however long that takes.
+func NewBase(ctx context.Context, cfg config.Config, logger *slog.Logger, dial Connector) (*Base, error) {
+	return newBase(ctx, cfg, logger, dial, nil)
+}
+
+// newBase is NewBase with the server whose log is made faster, or nil.
+func newBase(ctx context.Context, cfg config.Config, logger *slog.Logger, dial Connector, fast *localnats.Server) (*Base, error) {
+	starting, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	b := &Base{Config: cfg, Logger: logger, Registry: prometheus.NewRegistry()}
+	if err := serveProfiler(cfg.PprofAddr); err != nil {
+		return nil, err
+	}
+	b.Registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	if err := b.openTraces(starting); err != nil {
+		return nil, err
+	}
+	if err := b.openLog(starting, dial); err != nil {
+		b.Close()
+		return nil, err
+	}
+	b.Log = b.Stream
+	if fast != nil {
+		b.accelerate(fast)
+	}
+	if err := b.openDatabase(ctx, starting); err != nil {
+		b.Close()
+		return nil, err
+	}
+	b.registerCertificates()
+	b.registerReplicas()
+	return b, nil
+}
+
+// UnlessAsked returns an error of a start, or nil if ctx has ended: then the
+// process was asked to stop, and gave up its start for that reason.
+func UnlessAsked(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+func (b *Base) openTraces(ctx context.Context) (err error) {
+	if b.Config.TraceEndpoint == "" {
+		return nil
+	}
+	b.Traces, err = telemetry.Start(ctx, telemetry.Config{
+		Endpoint: b.Config.TraceEndpoint, Service: cmp.Or(b.Config.ServiceName, "memory-ledger"), Logger: b.Logger, Registerer: b.Registry,
+	})
+	return err
+}
+
+func (b *Base) openLog(ctx context.Context, dial Connector) error {
+	var err error
+	var failure dialFailure
+	var refused refusals
+	if b.NATS, err = dial(append(natsOptions(b.Logger), failure.option(), refused.option(telling(b.Logger)))...); err != nil {
+		return fmt.Errorf("connect to the log's server: %w", err)
+	}
+	b.log = waitingForLog(b.Logger, b.NATS, &failure)
+	b.log.refused = &refused
+	if b.js, err = jetstream.New(b.NATS); err != nil {
+		return fmt.Errorf("open jetstream: %w", err)
+	}
+	if err := b.log.ask(ctx, func(ctx context.Context) error {
+		b.Stream, err = eventlog.Open(ctx, b.NATS)
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			if err = b.mayMake(); err != nil {
+				return err
+			}
+			b.Stream, err = eventlog.Create(ctx, b.NATS, eventlog.Config{Replicas: b.Config.NATSReplicas})
+		}
+		return err
+	}); err != nil {
+		return err
+	}
+	// What is whole can still be served.
+	if err := b.Stream.Damaged(ctx); errors.Is(err, eventlog.ErrDamaged) {
+		b.Logger.Error("the log's server has lost messages", "err", err)
+	}
+	return nil
+}
+
+// errNotProvisioned says that the streams do not exist and that an operator has to
+// create them.
+var errNotProvisioned = errors.New("the log's streams are not there: run `ledger provision`")
+
+// mayMake tells whether a service may make streams that are not there. On a
+// cluster it may not: how many servers keep each message is not a thing to guess,
+// and its buckets have to be read from the leader alone.
+func (b *Base) mayMake() error {
+	if natsconf.Clustered(b.NATS) {
+		return errNotProvisioned
+	}
+	return nil
+}
+
+func natsOptions(logger *slog.Logger) []nats.Option {
+	return []nats.Option{
+		nats.Name("memory-ledger"),
+		nats.MaxReconnects(-1), nats.ReconnectWait(200 * time.Millisecond), nats.RetryOnFailedConnect(true),
+		// While there is no server, a publish fails at once instead of being
+		// kept for later: the caller must know what was stored.
+		nats.ReconnectBufSize(-1),
+		// Servers that a cluster tells of come without the URL's credentials,
+		// and being refused by one would end the connection for good.
+		nats.IgnoreDiscoveredServers(),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			if err != nil {
+				logger.Warn("log disconnected", "err", err)
+			}
+		}),
+		nats.ReconnectHandler(func(*nats.Conn) { logger.Info("log connected again") }),
+	}
+}
+
+// openDatabase waits for the database until starting ends. A migration that is under
+// way by then, by this service or another, may take as long as it needs. If it were
+// given up, every start would begin it again, and it would never end.
+func (b *Base) openDatabase(ctx, starting context.Context) error {
+	err := waitingForDatabase(b.Logger).eventually(starting, func() error {
+		return schema.Migrate(ctx, b.Config.DatabaseURL, schema.Live)
+	})
+	if err != nil {
+		return fmt.Errorf("prepare the database: %w", err)
+	}
+	b.Pool, err = schema.OpenPool(ctx, b.Config.DatabaseURL, schema.Live, b.Config.DatabaseConns)
+	if err != nil {
+		return err
+	}
+	registerPool(b.Registry, b.Pool)
+	return nil
+}
+
+// ask is eventually for questions to the log. A cluster that is electing a leader
+// does not answer at all, so each question has a deadline of its own and is asked
+// again. A question that is not permitted may be permitted later, once the streams
+// exist.
+func (w waiting) ask(ctx context.Context, question func(context.Context) error) error {
+	return w.eventually(ctx, func() error {
+		ctx, cancel := context.WithTimeout(ctx, askTimeout)
+		defer cancel()
+		return w.refused.during(ctx, question)
+	})
+}
+
+// Close ends the connections.
+func (b *Base) Close() {
+	if b.Pool != nil {
+		b.Pool.Close()
+	}
+	if b.NATS != nil {
+		b.NATS.Close()
+	}
+	b.Traces.Stop() // last: what ended on the way is still sent
+}
+
+// bucket opens a bucket, and has it made where server and credentials allow that.
+func (b *Base) bucket(ctx context.Context, name string, create func(context.Context) (jetstream.KeyValue, error)) (bucket jetstream.KeyValue, err error) {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	err = b.log.ask(ctx, func(ctx context.Context) error {
+		bucket, err = b.js.KeyValue(ctx, name)
+		if errors.Is(err, jetstream.ErrBucketNotFound) {
+			if err = b.mayMake(); err != nil {
+				return err
+			}
+			bucket, err = create(ctx)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open bucket %s: %w", name, err)
+	}
+	return bucket, nil
+}
+
+// APIServer is what both APIs decide and read with.
+type APIServer struct {
+	*Base
+	Fence    *fence.Fence
+	Commands *command.Executor
+	Keys     *keystore.Store
+	Chain    *chainview.View
+
+	connected chan struct{} // closed when the chain's address is known
+	// What sign-in takes: the keys of nonces, the bucket of used ones, and what makes
+	// a use durable, nil where the server does.
+	nonceKeys   []signin.NonceKey
+	spentNonces jetstream.KeyValue
+	syncSpent   func(context.Context) error
+
+	segments    *search.BodySegments
+	rows        *memory.RowCache
+	heads       *memory.HeadCache
+	long, short *memory.FairScheduler
+}
+
+// NewAPIServer opens the buckets and prepares the command side.
+func NewAPIServer(ctx context.Context, b *Base) (*APIServer, error) {
+	d := &APIServer{Base: b, connected: make(chan struct{}), long: memory.NewFairScheduler(), short: memory.NewShortScheduler()}
+	d.segments, d.rows = search.NewBodySegments(b.Config.BodyCacheBytes/4*3), memory.NewRowCache(b.Config.BodyCacheBytes/4)
+	d.heads = memory.NewHeadCache()
+	masters, err := b.Config.MasterKeys()
+	if err != nil {
+		return nil, err
+	}
+	keys, err := b.bucket(ctx, keystore.Bucket, func(ctx context.Context) (jetstream.KeyValue, error) {
+		return keystore.Create(ctx, b.js, b.Config.NATSReplicas)
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := b.masterFits(ctx, masters); err != nil {
+		return nil, err
+	}
+	store := keystore.Config{Masters: masters, Cached: b.Config.CachedOwners, MaxAge: b.Config.KeyMaxAge, Rand: rand.Reader}
+	var stream jetstream.Stream
+	err = b.log.ask(ctx, func(ctx context.Context) (err error) {
+		stream, err = b.js.Stream(ctx, keystore.Stream)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open the keystore: %w", err)
+	}
+	store.Marked = keystore.Marked(stream)
+	if b.Durable != nil {
+		store.Syncer = b.Durable(keystore.Stream, true)
+	}
+	if d.Keys, err = keystore.Open(keys, store); err != nil {
+		return nil, err
+	}
+	go d.watchKeys(ctx, stream)
+	if err := d.openNonces(ctx, masters); err != nil {
+		return nil, err
+	}
+	if d.Fence, err = b.newFence(fence.Options{
+		Registerer: b.Registry, OnWait: b.OnWait, OnExchange: func() { d.Commands.Forget(); d.segments.Forget() },
+	}); err != nil {
+		return nil, err
+	}
+	d.Commands, err = command.NewExecutor(command.Config{
+		Log: newMeteredLog(fitting{b.Log, d.Fence.CheckLog}, b.Registry), Loader: command.ReadModel{Pool: b.Pool, Now: time.Now}, Source: "/ledger",
+		NewID: NewID, CachedOwners: b.Config.CachedOwners,
+		MaxRunning: b.Config.MaxCommands, MaxWaiting: b.Config.MaxWaitingCommands,
+	})
+	if err != nil {
+		return nil, err
+	}
+	registerCache(b.Registry, "states", d.Commands.Cached)
+	registerCache(b.Registry, "keys", d.Keys.Cached)
+	registerHits(b.Registry, "states", d.Commands.Hits)
+	registerHits(b.Registry, "keys", &d.Keys.Hits)
+	registerHits(b.Registry, "bodies", &d.segments.Hits)
+	registerBytes(b.Registry, "bodies", d.segments.Bytes)
+	registerHits(b.Registry, "recent", &d.rows.Hits)
+	registerBytes(b.Registry, "recent", d.rows.Bytes)
+	registerHits(b.Registry, "extents", &d.heads.Hits)
+	d.Chain = chainview.New(chainFreshness, time.Now, b.Logger)
+	registerHits(b.Registry, "chain", d.Chain)
+	if err := d.connectChain(); err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+// watchKeys has keys dropped from memory soon after they were forgotten.
+func (d *APIServer) watchKeys(ctx context.Context, stream jetstream.Stream) {
+	ticker := time.NewTicker(keystore.WatchInterval)
+	defer ticker.Stop()
+	d.Keys.Watch(ctx, stream, ticker.C)
+}
+
+// openNonces prepares what the sign-in of both APIs needs.
+func (d *APIServer) openNonces(ctx context.Context, masters []keystore.MasterKey) (err error) {
+	if d.nonceKeys, err = signin.DeriveNonceKeys(masters); err != nil {
+		return err
+	}
+	d.spentNonces, err = d.bucket(ctx, signin.NonceBucket, func(ctx context.Context) (jetstream.KeyValue, error) {
+		return signin.CreateNonceBucket(ctx, d.js, d.Config.NATSReplicas)
+	})
+	if d.Durable != nil {
+		d.syncSpent = d.Durable(signin.NonceStream, true).Sync
+	}
+	return err
+}
+
+// masterFits refuses a start with a master key that does not go with the data keys
+// that are there: new owners' would be wrapped by another one than the rest.
+func (b *Base) masterFits(ctx context.Context, masters []keystore.MasterKey) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	var newest string
+	err := b.log.ask(ctx, func(ctx context.Context) (err error) {
+		newest, err = keystore.NewestMaster(ctx, b.js)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return keystore.Fits(newest, masters)
+}
+
+// connectChain lets the answers show what is on the chain, if one is
+// configured.
+func (d *APIServer) connectChain() error {
+	if d.Config.SolanaRPCURL == "" {
+		return nil
+	}
+	client, err := chain.New(d.Config.SolanaRPCURL)
+	if err != nil {
+		return fmt.Errorf("SOLANA_RPC_URL: %w", err)
+	}
+	d.Chain.Connect(client)
+	close(d.connected)
+	return nil
+}
+
+func (d *APIServer) memories(commands *command.Executor) *memory.Service {
+	cfg := memory.Config{
+		Commands: commands, Keys: d.Keys, Pool: d.Pool, NewID: NewID,
+		Segments: d.segments, Rows: d.rows, Heads: d.heads, Long: d.long, Short: d.short,
+	}
+	if d.Chain != nil { // a nil *View in the interface would not be nil
+		cfg.Chain = d.Chain
+	}
+	return memory.New(cfg)
+}
+
+func (d *APIServer) probes() []httpapi.Probe {
+	probes := []httpapi.Probe{
+		{Name: "log", Check: func(ctx context.Context) error {
+			_, err := d.Log.Head(ctx)
+			return errors.Join(err, d.Stream.Storing())
+		}},
+		// What is whole can still be served; a projector that needs the rest stops.
+		{Name: "log content", Advisory: true, Check: d.Stream.Damaged},
+		{Name: "replicas", Check: d.replicas.check, Advisory: true},
+		{Name: "database", Check: d.Pool.Ping},
+		{Name: "projection", Check: d.Fence.WaitAll},
+	}
+	for name, ready := range d.Beside {
+		probes = append(probes, httpapi.Probe{Name: name, Advisory: true, Check: func(context.Context) error { return ready() }})
+	}
+	return probes
+}

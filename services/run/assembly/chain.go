@@ -1,0 +1,231 @@
+package assembly
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/gagliardetto/solana-go"
+
+	"github.com/memory-ledger/ledger/anchoring/program"
+	"github.com/memory-ledger/ledger/infra/datadir"
+	"github.com/memory-ledger/ledger/infra/localchain"
+)
+
+const (
+	// chainPatience is how long the start of a local run waits for its chain.
+	// The first start on a machine installs the chain's runtime, which may take
+	// longer; the run goes on meanwhile, unanchored.
+	chainPatience = 10 * time.Second
+	// localFunds is what the authority of a local chain is topped up to.
+	localFunds = 1000 * solana.LAMPORTS_PER_SOL
+)
+
+// localChain is the chain of a local run and what anchors to it.
+type localChain struct {
+	cancel context.CancelFunc
+	cfg    localchain.Config
+	done   chan struct{} // closed when the start has succeeded or failed
+	url    string
+	server *localchain.Chain
+	err    error
+}
+
+// startChain starts the chain of a local run, unless the environment names
+// one, and makes sure of an authority. It never fails for want of a chain:
+// memories are written all the same, and wait.
+func (l *local) startChain(ctx context.Context) error {
+	if err := l.authority(); err != nil {
+		return err
+	}
+	if l.cfg.CommitmentProgramID == "" {
+		l.cfg.CommitmentProgramID = program.LocalID.String()
+	}
+	if l.cfg.SolanaRPCURL != "" {
+		l.chainIs = "that of SOLANA_RPC_URL, at " + hostOf(l.cfg.SolanaRPCURL) // the rest may be a secret
+		return nil
+	}
+	if l.cfg.LocalChain == "off" {
+		l.chainIs = "none is configured, so memories stay unanchored"
+		return nil
+	}
+	dir, err := l.dir.Sub(chainFolder)
+	if err != nil {
+		return err
+	}
+	starting, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	l.chain = &localChain{cancel: cancel, done: make(chan struct{}), cfg: localchain.Config{
+		DataDir: dir, CacheDir: chainCache(dir), OnInstall: func() { l.console.Doing("installing the local chain with npm, once") },
+		Programs: []localchain.Program{{ID: program.LocalID.String(), ELF: program.ELF}},
+	}}
+	go l.chain.start(starting, l.cfg.AuthorityKeypair)
+	select {
+	case <-ctx.Done():
+	case <-l.chain.done:
+		if err := l.chain.err; err != nil {
+			if errors.Is(err, localchain.ErrNoNode) {
+				err = errors.New("it needs Node 20.18 or newer with npm")
+			}
+			l.chainIs = "none, so memories stay unanchored: " + err.Error()
+			return nil
+		}
+		l.cfg.SolanaRPCURL = l.chain.url
+		l.chainIs = "local, " + l.chain.url
+	case <-time.After(chainPatience):
+		l.chainIs = "not up yet; memories stay unanchored until it is"
+	}
+	return nil
+}
+
+// start brings the chain up with the program deployed and the authority
+// funded. A crash leaves the chain's own state, which the next start goes on
+// from.
+func (c *localChain) start(ctx context.Context, keypair string) {
+	defer close(c.done)
+	key, err := solana.PrivateKeyFromSolanaKeygenFile(keypair)
+	if err != nil {
+		c.err = fmt.Errorf("read the authority's key pair: %w", err)
+		return
+	}
+	if c.server, c.err = localchain.Start(ctx, c.cfg); c.err != nil {
+		return
+	}
+	c.url = c.server.URL()
+	c.cfg.Addr = strings.TrimPrefix(c.url, "http://") // also of each restart
+	c.err = c.server.Fund(ctx, key.PublicKey().String(), localFunds)
+}
+
+// chainCache is where the installed runtime is kept: with the user, so that
+// many data folders share it.
+func chainCache(dir string) string {
+	if cache, err := os.UserCacheDir(); err == nil {
+		return filepath.Join(cache, "memory-ledger", "localchain")
+	}
+	return filepath.Join(dir, "cache")
+}
+
+// authority makes the key pair that signs commits, in the form of the Solana
+// command line, where the environment names none. It is on the disk before
+// anything is signed with it: an account belongs to its authority for good.
+func (l *local) authority() error {
+	if l.cfg.AuthorityKeypair != "" {
+		return nil
+	}
+	folder, err := l.dir.Sub("secrets")
+	if err != nil {
+		return err
+	}
+	l.cfg.AuthorityKeypair = filepath.Join(folder, "authority.json")
+	return EnsureKeypair(l.cfg.AuthorityKeypair)
+}
+
+// EnsureKeypair makes a key pair in the form of the Solana command line, mode 0600,
+// unless the file is there. It is on the disk when this returns.
+func EnsureKeypair(path string) error {
+	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	_, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return fmt.Errorf("make a key pair: %w", err)
+	}
+	numbers := make([]int, len(private)) // as numbers, not as base64
+	for i, b := range private {
+		numbers[i] = int(b)
+	}
+	text, err := json.Marshal(numbers)
+	if err != nil {
+		return err
+	}
+	return datadir.WriteFile(path, text, 0o600)
+}
+
+// runChain anchors as soon as there is a chain, until ctx ends.
+func (l *local) runChain(ctx context.Context, d *APIServer) error {
+	b := d.Base
+	if l.chain != nil {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-l.chain.done:
+		}
+		if l.chain.err != nil {
+			l.logger.Info("no local chain, so memories stay unanchored", "err", l.chain.err)
+			<-ctx.Done()
+			return nil
+		}
+		if b.Config.SolanaRPCURL == "" {
+			b.Config.SolanaRPCURL = l.chain.url
+			l.cfg.SolanaRPCURL = b.Config.SolanaRPCURL
+			l.console.Say("the local chain is up: " + l.chain.url)
+			if err := d.connectChain(); err != nil {
+				return err
+			}
+			if err := l.note(); err != nil {
+				return err
+			}
+		}
+	}
+	if b.Config.SolanaRPCURL == "" {
+		return nil
+	}
+	anchorer, err := NewAnchorer(b, d.Fence)
+	if err != nil {
+		return err
+	}
+	l.anchorer.Store(anchorer)
+	return withStakes(b, d.Fence, anchorer.Run)(ctx)
+}
+
+// anchoring returns why memories stay unanchored, nil where they do not.
+func (l *local) anchoring() error {
+	if a := l.anchorer.Load(); a != nil {
+		return a.Ready()
+	}
+	return errors.New("there is no chain, so memories stay unanchored")
+}
+
+// keep starts the chain again, at the same address, if it ends without being told to.
+// The chain kept what was confirmed. If the restart fails, the run goes on: writing
+// needs no chain, and what waits is anchored after the next start.
+func (c *localChain) keep(ctx context.Context, logger *slog.Logger) {
+	select {
+	case <-ctx.Done():
+		return
+	case <-c.done:
+	}
+	if c.err != nil {
+		return // it never was up, which was said
+	}
+	err := keepUp(ctx, logger, "the local chain", func() <-chan struct{} { return c.server.Done() }, c.restart)
+	if err != nil {
+		logger.Error("memories stay unanchored until the next start", "err", err)
+	}
+}
+
+func (c *localChain) restart(ctx context.Context) (err error) {
+	c.server, err = localchain.Start(ctx, c.cfg)
+	return err
+}
+
+// stop ends the chain. It may still be starting.
+func (c *localChain) stop(ctx context.Context) error {
+	c.cancel()
+	select {
+	case <-c.done:
+	case <-ctx.Done():
+		return fmt.Errorf("the local chain was still starting: %w", ctx.Err())
+	}
+	if c.server == nil {
+		return nil
+	}
+	return c.server.Stop(ctx)
+}

@@ -1,0 +1,308 @@
+package assembly
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/memory-ledger/ledger/anchoring/anchorer"
+	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/infra/datadir"
+	"github.com/memory-ledger/ledger/infra/localnats"
+	"github.com/memory-ledger/ledger/infra/localpostgres"
+	"github.com/memory-ledger/ledger/projections/schema"
+	"github.com/memory-ledger/ledger/services/keystore"
+	"github.com/memory-ledger/ledger/services/run/config"
+)
+
+// LocalAnchorMaxWait is how long a leaf waits for its batch in a local run.
+const LocalAnchorMaxWait = 5 * time.Second
+
+// machineStopTimeout bounds the stop of the local servers, which stop side by
+// side.
+const machineStopTimeout = 5 * time.Second
+
+// localPace is the projector's pace in a local run. All its readers are in this process,
+// and tell the projector what they wait for.
+const localPace = 40 * time.Millisecond
+
+// natsFolder is where in its folder a local run has the log's server.
+const natsFolder = "nats"
+
+// local is everything that a local run has started.
+type local struct {
+	cfg      config.Config
+	logger   *slog.Logger
+	dir      *datadir.Dir
+	nats     *localnats.Server
+	postgres *localpostgres.Server
+	chain    *localChain
+	anchorer atomic.Pointer[anchorer.Anchorer] // nil until there is a chain
+	chainIs  string                            // in words
+	console  Console
+}
+
+// RunLocal runs everything in this process and its children until ctx ends:
+// embedded log, private database, local chain, projector, anchorer and both
+// APIs. console shows a person how far it is.
+//
+// Start order: folder, servers, then those who write to the log, then those
+// who answer. Stop order is the reverse, and every step has a deadline.
+func RunLocal(ctx context.Context, cfg config.Config, console Console) (err error) {
+	dir, err := datadir.Open(cfg.DataDir)
+	if err != nil {
+		return err
+	}
+	l := &local{cfg: cfg, dir: dir, console: console}
+	defer func() { err = errors.Join(err, l.stop()) }()
+	if l.logger, err = console.Opened(dir.Path()); err != nil {
+		return err
+	}
+	if err := l.start(ctx); err != nil {
+		return UnlessAsked(ctx, err)
+	}
+	return l.serve(ctx)
+}
+
+func (l *local) start(ctx context.Context) error {
+	if err := errors.Join(mayListen("CORE_ADDR", l.cfg.CoreAddr), mayListen("EXTENSION_ADDR", l.cfg.ExtensionAddr)); err != nil {
+		return err
+	}
+	if err := l.secrets(); err != nil {
+		return err
+	}
+	l.console.Doing("starting the log, the database and the chain")
+	group, starting := errgroup.WithContext(ctx)
+	group.Go(func() error { return l.startNATS(starting) })
+	group.Go(func() error { return l.startPostgres(starting) })
+	group.Go(func() error { return l.startChain(starting) })
+	return group.Wait()
+}
+
+// secrets generates what the environment does not give. A secret is on the
+// disk before anything is sealed with it.
+func (l *local) secrets() error {
+	if l.cfg.MasterKey == "" {
+		key, err := l.dir.Secret("master-key", keystore.KeySize)
+		if err != nil {
+			return err
+		}
+		l.cfg.MasterKey = base64.StdEncoding.EncodeToString(key)
+	}
+	if l.cfg.JWTSecret == "" {
+		secret, err := l.dir.Secret("jwt-secret", 32)
+		if err != nil {
+			return err
+		}
+		// As the file has it, which may be another service's JWT_SECRET_FILE.
+		l.cfg.JWTSecret = base64.StdEncoding.EncodeToString(secret)
+	}
+	return l.cfg.Check(config.NeedMasterKey, config.NeedJWTSecret)
+}
+
+func (l *local) startNATS(ctx context.Context) error {
+	if l.cfg.NATSURL != "" {
+		return nil
+	}
+	dir, err := l.dir.Sub(natsFolder)
+	if err != nil {
+		return err
+	}
+	l.nats, err = localnats.Start(ctx, localnats.Config{
+		Dir: dir, GroupSync: l.cfg.Accelerated(), ReadStream: eventlog.StreamName, Logger: l.logger.With("server", "nats"),
+	})
+	return err
+}
+
+func (l *local) startPostgres(ctx context.Context) error {
+	if l.cfg.DatabaseURL != "" {
+		return nil
+	}
+	var err error
+	if l.postgres, err = l.launchPostgres(ctx); err != nil {
+		return err
+	}
+	l.cfg.DatabaseURL = l.postgres.URL()
+	return nil
+}
+
+func (l *local) launchPostgres(ctx context.Context) (*localpostgres.Server, error) {
+	dir, err := l.dir.Sub("postgres")
+	if err != nil {
+		return nil, err
+	}
+	root := dir
+	if l.dir.Ours() {
+		root = l.dir.Path()
+	}
+	return localpostgres.Start(ctx, localpostgres.Config{
+		Dir: dir, Root: root, BinDir: l.cfg.PostgresBin, AsyncCommit: true, Logger: l.logger.With("server", "postgres"),
+		SharedBuffers: schema.LocalSharedBuffers,
+	})
+}
+
+// keepPostgres starts the local PostgreSQL again if it ends without being told to. Until
+// it is back, reads are refused, as while any database is away. Writes go into the log.
+// What it had committed but not yet written to disk is projected again.
+func (l *local) keepPostgres(ctx context.Context) error {
+	if l.postgres == nil {
+		return nil
+	}
+	return keepUp(ctx, l.logger, "the local PostgreSQL server", func() <-chan struct{} { return l.postgres.Done() }, l.restartPostgres)
+}
+
+// restartPostgres starts a server in the place of one that has ended. Whatever runs
+// after an error, stop ends.
+func (l *local) restartPostgres(ctx context.Context) error {
+	err := l.postgres.Kill() // only gives up its folder, once
+	if l.postgres = nil; err != nil {
+		return err
+	}
+	if l.postgres, err = l.launchPostgres(ctx); err != nil {
+		return err
+	}
+	if l.postgres.URL() != l.cfg.DatabaseURL {
+		// It is in the note of this run, and in every connection pool.
+		return errors.New("it is at another place than before")
+	}
+	return nil
+}
+
+// connector connects into the embedded server, past the network, or to the
+// cluster of the environment.
+func (l *local) connector() Connector {
+	if l.nats == nil {
+		return Dial(l.cfg)
+	}
+	return func(options ...nats.Option) (*nats.Conn, error) { return l.nats.Connect(options...) }
+}
+
+// refit brings the log's stream to what this build would make. Without that it is
+// slower under load and nothing else, so a disk that is full stops no start.
+func (l *local) refit(ctx context.Context, log *eventlog.JetStream) {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	if err := log.Refit(ctx); err != nil {
+		l.logger.WarnContext(ctx, "the log's stream stays as an earlier build made it", "error", err)
+	}
+}
+
+func (l *local) serve(ctx context.Context) error {
+	fast := l.nats
+	if !l.cfg.Accelerated() {
+		fast = nil
+	}
+	base, err := newBase(ctx, l.cfg, l.logger, l.connector(), fast)
+	if err != nil {
+		return UnlessAsked(ctx, err)
+	}
+	defer base.Close()
+	if l.nats != nil {
+		l.refit(ctx, base.Stream) // before the first write syncs the stream's description
+	}
+	base.Pace, base.APIs = localPace, 2
+	projector, err := NewProjector(base)
+	if err != nil {
+		return err
+	}
+	base.OnWait = projector.Await
+	base.Beside = map[string]func() error{"projector": projector.Ready, "anchorer": l.anchoring}
+	deciding, err := NewAPIServer(ctx, base)
+	if err != nil {
+		return UnlessAsked(ctx, err)
+	}
+	coreListener, err := listenTo("CORE_ADDR", l.cfg.CoreAddr, &base.Config.CoreURL)
+	if err != nil {
+		return err
+	}
+	defer coreListener.Close()
+	extensionListener, err := listenTo("EXTENSION_ADDR", l.cfg.ExtensionAddr, &base.Config.ExtensionURL)
+	if err != nil {
+		return err
+	}
+	defer extensionListener.Close()
+	l.cfg.CoreURL, l.cfg.ExtensionURL = base.Config.CoreURL, base.Config.ExtensionURL
+	if err := l.note(); err != nil {
+		return err
+	}
+
+	// The workers outlive the APIs: a request in flight may still be waiting
+	// for the projection.
+	workers, stopWorkers := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopWorkers()
+	group, failing := errgroup.WithContext(ctx)
+	var background errgroup.Group
+	keep := func(what string, do func(context.Context) error) {
+		background.Go(func() error {
+			err := do(workers)
+			if err != nil && workers.Err() == nil {
+				// The run goes on without this part, and returns the error only when
+				// it is told to stop. Log the error now, so that an operator sees it.
+				l.logger.Error("a part of the run has ended", "part", what, "err", err)
+			}
+			return err
+		})
+	}
+	keep("projector", projector.Run)
+	keep("fence", deciding.Fence.Run)
+	keep("chain", func(ctx context.Context) error { return l.runChain(ctx, deciding) })
+	group.Go(func() error { return deciding.ServeCore(failing, coreListener) })
+	group.Go(func() error { return deciding.ServeExtension(failing, extensionListener) })
+	group.Go(func() error { return l.keepPostgres(failing) })
+	if l.chain != nil {
+		group.Go(func() error { l.chain.keep(failing, l.logger); return nil })
+	}
+	l.console.Up(Up{Core: l.cfg.CoreURL, Extension: l.cfg.ExtensionURL, Folder: l.dir.Path(), Chain: l.chainIs})
+	err = group.Wait()
+	l.console.Say("stopping")
+	stopWorkers()
+	return errors.Join(err, background.Wait())
+}
+
+// note tells subcommands where the servers of this run are.
+func (l *local) note() error {
+	run := datadir.Run{
+		NATSURL: l.cfg.NATSURL, DatabaseURL: l.cfg.DatabaseURL, SolanaRPCURL: l.cfg.SolanaRPCURL,
+		CommitmentProgramID: l.cfg.CommitmentProgramID, AuthorityKeypair: l.cfg.AuthorityKeypair,
+		CoreURL: l.cfg.CoreURL, ExtensionURL: l.cfg.ExtensionURL,
+	}
+	if l.nats != nil {
+		run.NATSURL, run.NATSReadURL = l.nats.URL(), l.nats.ReadURL()
+		run.LogRead = config.LogReadConsumer
+	}
+	return l.dir.WriteRun(run)
+}
+
+// stop ends the servers, then gives the folder up. It always tries
+// everything.
+func (l *local) stop() error {
+	ctx, cancel := context.WithTimeout(context.Background(), machineStopTimeout)
+	defer cancel()
+	var group errgroup.Group
+	errs := make([]error, 3)
+	stop := func(i int, do func(context.Context) error) {
+		group.Go(func() error { errs[i] = do(ctx); return nil })
+	}
+	if l.postgres != nil {
+		stop(0, l.postgres.Stop)
+	}
+	if l.nats != nil {
+		stop(1, l.nats.Stop)
+	}
+	if l.chain != nil {
+		stop(2, l.chain.stop)
+	}
+	_ = group.Wait()
+	if err := errors.Join(errs...); err != nil {
+		cmp.Or(l.logger, slog.Default()).Warn("a local server did not stop cleanly", "err", fmt.Sprint(err))
+	}
+	return l.dir.Close()
+}

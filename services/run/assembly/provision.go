@@ -1,0 +1,71 @@
+package assembly
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	natsconf "github.com/memory-ledger/ledger/infra/nats"
+	"github.com/memory-ledger/ledger/services/run/config"
+)
+
+// provisionTimeout bounds one request. Nodes that elect their leader drop requests
+// without an answer, so waiting longer would not help.
+const provisionTimeout = 3 * time.Second
+
+// provisionPatience is how long a cluster may take to agree on a leader; on a
+// loaded machine it was seen to lose one and elect again for a minute.
+const provisionPatience = 3 * time.Minute
+
+// Provision creates the log, the buckets and the consumers, or
+// brings them to what this build wants. It needs the admin's credentials, and
+// waits for a cluster that is still electing its leader. A crash leaves some
+// of them; run it again. It returns what is there at the end.
+func Provision(ctx context.Context, cfg config.Config, logger *slog.Logger, dial Connector) (made []natsconf.Made, err error) {
+	starting, cancel := context.WithTimeout(ctx, provisionPatience)
+	defer cancel()
+	var failure dialFailure
+	var refused refusals
+	conn, err := dial(append(natsOptions(logger), failure.option(), refused.option(telling(logger)))...)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the log's server: %w", err)
+	}
+	defer conn.Close()
+	js, err := jetstream.New(conn, jetstream.WithDefaultTimeout(provisionTimeout))
+	if err != nil {
+		return nil, fmt.Errorf("open jetstream: %w", err)
+	}
+	waits := waitingForLog(logger, conn, &failure)
+	waits.because = unlessInVain(waits.because)
+	err = waits.eventually(starting, func() error {
+		// Without starting's deadline: each request has its own.
+		return refused.during(ctx, func(ctx context.Context) (err error) {
+			made, err = natsconf.Provision(ctx, js, cfg.NATSReplicas)
+			return err
+		})
+	})
+	return made, err
+}
+
+// unlessInVain knows what no waiting mends: what the credentials may not do, and
+// what is asked for and can't be had.
+func unlessInVain(because func(error) reason) func(error) reason {
+	return func(err error) reason {
+		var answer *jetstream.APIError
+		switch {
+		case errors.Is(err, errNotPermitted):
+			return reason{why: fmt.Errorf("provision needs the administrator's credentials in NATS_URL: %w", err), hopeless: true}
+		case errors.Is(err, natsconf.ErrFewer), errors.As(err, &answer) && answer.Code == http.StatusBadRequest && answer.ErrorCode != noPeers:
+			return reason{why: err, hopeless: true}
+		}
+		return because(err)
+	}
+}
+
+// noPeers is the server's error while too few nodes have joined for the replicas.
+const noPeers jetstream.ErrorCode = 10005

@@ -1,0 +1,238 @@
+package assembly_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/memory-ledger/ledger/infra/datadir"
+	"github.com/memory-ledger/ledger/infra/localchain"
+	"github.com/memory-ledger/ledger/infra/localchain/localchaintest"
+	"github.com/memory-ledger/ledger/infra/localnats/natstest"
+	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
+	"github.com/memory-ledger/ledger/projections/audit"
+	"github.com/memory-ledger/ledger/services/run/assembly"
+	"github.com/memory-ledger/ledger/services/run/backup"
+	"github.com/memory-ledger/ledger/services/run/config"
+	"github.com/memory-ledger/ledger/services/test/contracttest"
+	"github.com/memory-ledger/ledger/services/test/stacktest"
+)
+
+// localRun is an all-in-one run on a data folder, with a database of its own.
+type localRun struct {
+	t    *testing.T
+	cfg  config.Config // as its subcommands have it
+	core *stacktest.Client
+	said *lines
+	stop func()
+}
+
+// startRun runs on a folder until the test ends, or stop is called.
+func startRun(t *testing.T, dir string, also ...string) *localRun {
+	t.Helper()
+	environ := append(also, "LEDGER_DATA_DIR="+dir, "DATABASE_URL="+pgtest.Database(t), "CORE_ADDR=127.0.0.1:0", "EXTENSION_ADDR=127.0.0.1:0",
+		"ANCHOR_MAX_WAIT=10ms", "SIGN_IN_CHAIN_ID=localnet")
+	cfg, err := config.Load(environ)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &localRun{t: t, said: &lines{onLine: func(string) {}}}
+	ctx, cancel := context.WithCancel(context.Background())
+	up, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		ended <- assembly.RunLocal(ctx, cfg, console{slog.New(slog.NewTextHandler(r.said, nil)), up})
+	}()
+	stopped := false
+	r.stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("the run ended: %v", err)
+		}
+	}
+	t.Cleanup(r.stop)
+	select {
+	case <-up:
+	case err := <-ended:
+		ended <- err
+		t.Fatalf("the run ended: %v\n%s", err, r.said.text.String())
+	}
+	run, err := datadir.LoadRun(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.core = stacktest.NewClient(t, contracttest.Core, run.CoreURL)
+	r.cfg = cfg
+	r.cfg.NATSURL, r.cfg.SolanaRPCURL = run.NATSURL, run.SolanaRPCURL
+	r.cfg.CommitmentProgramID, r.cfg.AuthorityKeypair = run.CommitmentProgramID, run.AuthorityKeypair
+	return r
+}
+
+// until asks an API until an answer is as wanted.
+func (r *localRun) until(what, path string, headers []stacktest.Header, is func(stacktest.Answer) bool) {
+	r.t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		answer := r.core.Do("GET", path, nil, headers...)
+		if is(answer) {
+			return
+		}
+		if time.Now().After(deadline) {
+			r.t.Fatalf("%s: %s\n%s", what, answer.Body, r.said.text.String())
+		}
+	}
+}
+
+// write stores memories, and anchored waits until they and all before are on the chain.
+func (r *localRun) write(session stacktest.Header, texts ...string) {
+	r.t.Helper()
+	for _, text := range texts {
+		r.core.Expect(201, "POST", "/memories", map[string]any{"content": text, "metadata": map[string]any{}}, session)
+	}
+}
+
+func (r *localRun) anchored(session stacktest.Header) {
+	r.t.Helper()
+	r.until("everything anchored", "/log", []stacktest.Header{session}, func(a stacktest.Answer) bool {
+		return a.Number("treeSize") > 0 && a.Number("anchoredSize") == a.Number("treeSize")
+	})
+}
+
+// audited returns what an audit of the run finds.
+func (r *localRun) audited() (found []audit.Finding) {
+	r.t.Helper()
+	summary, err := assembly.Audit(r.t.Context(), r.cfg, assembly.AuditOptions{Report: func(f audit.Finding) { found = append(found, f) }})
+	if err != nil || len(summary.NotChecked) > 0 {
+		r.t.Errorf("audit: %v, %+v", err, summary)
+	}
+	return found
+}
+
+// A local run is backed up while it works and is anchored, and put back: it is
+// anchored again, on the same chain, and an audit finds nothing. Put back without its
+// chain it is not, and says so in one sentence: in its log, in readiness, and as one
+// finding of an audit; the chain that it names can be put in its place.
+func TestARestoredRunIsAnchoredAgain(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: make verify runs it")
+	}
+	t.Parallel()
+	localchaintest.Start(t, localchain.Config{}) // installs, or skips
+	data, copies := t.TempDir(), filepath.Join(t.TempDir(), "copies")
+	run := startRun(t, data)
+	wallet := stacktest.NewWallet()
+	session := run.core.SignIn(wallet)
+	run.write(session, "one", "two")
+	run.anchored(session)
+	run.write(session, "three") // its batch may be anywhere when the copies are made
+	said := func(backup.Done) {}
+	if err := assembly.Backup(t.Context(), run.cfg, copies, backup.Parts, said, quiet); err != nil {
+		t.Fatal(err)
+	}
+	run.stop()
+
+	restored := func(parts []backup.Part) *localRun {
+		t.Helper()
+		dir := t.TempDir()
+		if err := assembly.Restore(t.Context(), config.Config{DataDir: dir}, copies, parts, said, quiet); err != nil {
+			t.Fatal(err)
+		}
+		return startRun(t, dir)
+	}
+	again := restored(backup.Parts)
+	session = again.core.SignIn(wallet)
+	again.write(session, "after the restore")
+	again.anchored(session)
+	if found := again.audited(); len(found) != 0 {
+		t.Errorf("after the restore: %v", found)
+	}
+	again.stop()
+
+	elsewhere := restored([]backup.Part{backup.Secrets, backup.Keystore, backup.Log})
+	const sentence = "the chain is not the one that holds the anchored roots: its genesis hash is "
+	elsewhere.until("readiness names the chain", "/readyz", nil, func(a stacktest.Answer) bool {
+		var state struct{ Checks map[string]string }
+		return json.Unmarshal(a.Body, &state) == nil && strings.Contains(state.Checks["anchorer"], sentence) && strings.Contains(state.Checks["anchorer"], "ledger restore DIR --only chain")
+	})
+	if found := elsewhere.audited(); len(found) != 1 || found[0].Check != audit.CheckOnchain || !strings.Contains(found[0].Detail, "the chain is another one") {
+		t.Errorf("on another chain: %v", found)
+	}
+	elsewhere.stop()
+	if text := elsewhere.said.text.String(); !strings.Contains(text, "level=ERROR msg=\"memories stay unanchored: "+sentence) {
+		t.Errorf("it did not say so:\n%s", text)
+	}
+
+	chain := []backup.Part{backup.Chain}
+	if err := assembly.Restore(t.Context(), config.Config{DataDir: elsewhere.cfg.DataDir}, copies, chain, said, quiet); !errors.Is(err, backup.ErrNotEmpty) {
+		t.Errorf("over another chain: %v", err)
+	}
+	if err := os.RemoveAll(filepath.Join(elsewhere.cfg.DataDir, "chain")); err != nil {
+		t.Fatal(err)
+	}
+	if err := assembly.Restore(t.Context(), config.Config{DataDir: elsewhere.cfg.DataDir}, copies, chain, said, quiet); err != nil {
+		t.Fatal(err)
+	}
+	if saved, err := localchain.Copy(filepath.Join(elsewhere.cfg.DataDir, "chain"), t.TempDir()); err != nil || !strings.Contains(elsewhere.said.text.String(), "the anchored roots are on "+saved.GenesisHash) {
+		t.Errorf("put back chain %+v, %v", saved, err)
+	}
+}
+
+// A run that meets a damaged message, here while it fills an empty database, says at
+// once which one it is, in its log and in readiness, and what to do.
+func TestARunThatMetDamageSaysSo(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	run := startRun(t, data, "LOCAL_CHAIN=off")
+	session := run.core.SignIn(stacktest.NewWallet())
+	run.write(session, "one", "two", "three")
+	answer := run.core.Expect(200, "GET", "/memories", nil, session)
+	var all []struct{ ID string }
+	if err := json.Unmarshal(answer.Body, &all); err != nil || len(all) != 3 {
+		t.Fatal(err, string(answer.Body))
+	}
+	run.stop()
+	for _, path := range natstest.FilesHolding(t, filepath.Join(data, "nats", "jetstream"), []byte(all[1].ID)) {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text[bytes.Index(text, []byte(all[1].ID))] ^= 1
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run = startRun(t, data, "LOCAL_CHAIN=off")
+	const says, wayOut = "the log's server can't read sequence ", "restore the log from a backup"
+	run.until("readiness names the message", "/readyz", nil, func(a stacktest.Answer) bool {
+		var state struct{ Checks map[string]string }
+		text := ""
+		if json.Unmarshal(a.Body, &state) == nil {
+			text = state.Checks["log content"]
+		}
+		return a.Status == 503 && strings.Contains(text, says) && strings.Contains(text, wayOut)
+	})
+	run.stop()
+	if text := run.said.text.String(); !strings.Contains(text, "level=ERROR") || !strings.Contains(text, says) {
+		t.Errorf("it did not say so:\n%s", text)
+	}
+}
+
+// console is one whose log is kept, and that tells when the run is up.
+type console struct {
+	log *slog.Logger
+	up  chan struct{}
+}
+
+func (c console) Opened(string) (*slog.Logger, error) { return c.log, nil }
+func (console) Doing(string)                          {}
+func (c console) Up(assembly.Up)                      { close(c.up) }
+func (console) Say(string)                            {}

@@ -1,0 +1,125 @@
+package assembly
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/infra/localnats"
+	"github.com/memory-ledger/ledger/projections/audit"
+	"github.com/memory-ledger/ledger/projections/rebuild"
+	"github.com/memory-ledger/ledger/projections/schema"
+	"github.com/memory-ledger/ledger/services/command"
+	"github.com/memory-ledger/ledger/services/keystore"
+	"github.com/memory-ledger/ledger/services/run/config"
+)
+
+// Rebuild rebuilds the read models while the services run. It fills in o.Pool and
+// o.Log.
+func Rebuild(ctx context.Context, cfg config.Config, o rebuild.Config) (rebuild.Result, error) {
+	nc, err := Dial(cfg)(nats.Name("memory-ledger rebuild"))
+	if err != nil {
+		return rebuild.Result{}, fmt.Errorf("connect to the log's server: %w", err)
+	}
+	defer nc.Close()
+	log, err := eventlog.Open(ctx, nc)
+	if err != nil {
+		return rebuild.Result{}, err
+	}
+	if o.Pool, err = schema.OpenPool(ctx, cfg.DatabaseURL, schema.Live, 2); err != nil {
+		return rebuild.Result{}, err
+	}
+	defer o.Pool.Close()
+	o.Log = partReader(cfg, log)
+	return rebuild.Run(ctx, o)
+}
+
+// partReader returns the log as the configuration says that tools read it.
+func partReader(cfg config.Config, log *eventlog.JetStream) audit.Log {
+	switch cfg.LogRead {
+	case config.LogReadConsumer:
+		return log.Bulk()
+	default:
+		return log.Direct()
+	}
+}
+
+// Rewrap gives every data key a new wrapping under the first master key.
+func Rewrap(ctx context.Context, cfg config.Config, progress func(done keystore.Rewrapped, total uint64)) (done keystore.Rewrapped, err error) {
+	err = asAdmin(ctx, Dial(cfg), "rewrap", func(ctx context.Context, nc *nats.Conn) error {
+		keys, err := openKeys(ctx, cfg, nc)
+		if err != nil {
+			return err
+		}
+		total, err := keys.Count(ctx)
+		if err != nil {
+			return err
+		}
+		done, err = keys.Rewrap(ctx, func(done keystore.Rewrapped) { progress(done, max(total, done.Entries)) })
+		return err
+	})
+	return done, err
+}
+
+// forgetTimeout bounds a Forget, which reads the owner's whole history.
+const forgetTimeout = 2 * time.Minute
+
+// Forget ends all grants, API keys and extension sessions of an owner and destroys
+// their data key. Access ends first, so that no grant or API key can write a memory
+// that can't be read. A crash in between leaves the data key; run Forget again.
+func Forget(ctx context.Context, cfg config.Config, owner events.Owner) (done keystore.Forgotten, err error) {
+	ctx, cancel := context.WithTimeout(ctx, forgetTimeout)
+	defer cancel()
+	err = asAdmin(ctx, Dial(cfg), "forget", func(ctx context.Context, nc *nats.Conn) error {
+		js, err := jetstream.New(nc)
+		if err != nil {
+			return err
+		}
+		if err := endAccess(ctx, nc, owner); err != nil {
+			return err
+		}
+		done, err = keystore.Forget(ctx, js, owner)
+		return err
+	})
+	if err != nil {
+		return done, err
+	}
+	// A local run's server leaves it to others to sync what it wrote. Where there
+	// is none in this folder, there is nothing to sync.
+	for _, stream := range []string{eventlog.StreamName, keystore.Stream} {
+		err := localnats.SyncStream(filepath.Join(cfg.DataDir, natsFolder), stream)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return done, err
+		}
+	}
+	return done, nil
+}
+
+// endAccess appends the ends of everything by which an owner's log can be read or
+// written, but for core sessions, which end by themselves within an hour.
+func endAccess(ctx context.Context, nc *nats.Conn, owner events.Owner) error {
+	log, err := eventlog.Open(ctx, nc)
+	if err != nil {
+		return err
+	}
+	commands, err := command.NewExecutor(command.Config{
+		Log: log, Loader: command.NoReadModel{}, Source: "/ledger", NewID: NewID, CachedOwners: 1, Timeout: forgetTimeout,
+	})
+	if err != nil {
+		return err
+	}
+	for _, kind := range []events.SubjectKind{events.KindGrant, events.KindKey, events.KindSession} {
+		if err := commands.Execute(ctx, owner, &command.EndAccess{Kind: kind}); err != nil {
+			return fmt.Errorf("end %ss of %s: %w", kind, owner, err)
+		}
+	}
+	return nil
+}

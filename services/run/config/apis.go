@@ -1,0 +1,118 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+	"unicode"
+)
+
+const production = "production"
+
+// URLOf is the base URL under which this machine reaches a listen address. One
+// that means every address of the machine is reached by loopback.
+func URLOf(addr string) string {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return "http://" + addr
+	}
+	if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() {
+		addr = net.JoinHostPort("127.0.0.1", port)
+	}
+	return "http://" + addr
+}
+
+// apis says what is wrong with how the APIs are reached and what they say, and
+// brings the origins to their one form.
+func (c *Config) apis() []error {
+	var errs []error
+	problem := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	for _, addr := range [][2]string{{"CORE_ADDR", c.CoreAddr}, {"EXTENSION_ADDR", c.ExtensionAddr}} {
+		if _, _, err := net.SplitHostPort(addr[1]); err != nil {
+			problem("%s: %q is not host:port", addr[0], addr[1])
+		}
+	}
+	for _, base := range [][2]string{{"CORE_URL", c.CoreURL}, {"EXTENSION_URL", c.ExtensionURL}} {
+		u, err := url.Parse(base[1])
+		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+			problem("%s: %s is not an http or https URL without user, query and fragment", base[0], shown(base[1]))
+		}
+	}
+	errs = append(errs, origins("CORE_ALLOWED_ORIGINS", c.CoreAllowedOrigins)...)
+	errs = append(errs, origins("EXTENSION_ALLOWED_ORIGINS", c.ExtensionAllowedOrigins)...)
+	for _, err := range c.extensionNames() {
+		problem("EXTENSION_NAMES: %w", err)
+	}
+	// What looks like production and is not would show what production hides.
+	name := strings.ToLower(strings.TrimSpace(c.Environment))
+	if strings.HasPrefix(name, "prod") && !c.Production() {
+		problem("ENVIRONMENT: %q: did you mean %s?", c.Environment, production)
+	}
+	if new(slog.Level).UnmarshalText([]byte(c.LogLevel)) != nil {
+		problem("LOG_LEVEL: %q is none of debug, info, warn and error", c.LogLevel)
+	}
+	invisible := func(r rune) bool { return !unicode.IsGraphic(r) || unicode.IsSpace(r) }
+	if c.SignInChainID == "" || strings.ContainsFunc(c.SignInChainID, invisible) {
+		problem("SIGN_IN_CHAIN_ID: %q is no name: one word such as mainnet", c.SignInChainID)
+	}
+	return errs
+}
+
+// shown is a value in an error. What may hold a password is not shown.
+func shown(value string) string {
+	if strings.Contains(value, "@") {
+		return "what it is set to"
+	}
+	return strconv.Quote(value)
+}
+
+// origins brings a variable's origins to their one form, and says what is wrong
+// with them.
+func origins(variable string, list []string) (errs []error) {
+	for i, text := range list {
+		normal, err := origin(strings.TrimSpace(text))
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %s %w", variable, shown(text), err))
+		}
+		list[i] = normal
+	}
+	return errs
+}
+
+var errOrigin = errors.New("is not an origin (scheme://host[:port], and nothing more)")
+
+// origin is the form in which browsers send an origin: scheme and host in lower
+// case, in ASCII, without the port that the scheme implies. It is compared as
+// text, so another form would never match.
+func origin(text string) (string, error) {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme == "" || u.Hostname() == "" || u.Path != "" || strings.ContainsAny(text, "@?#") {
+		return text, errOrigin
+	}
+	if strings.ContainsFunc(u.Host, func(r rune) bool { return r > unicode.MaxASCII }) {
+		return text, errors.New("is not as browsers send it: write the host in its xn-- form")
+	}
+	if u.Scheme != "http" && u.Scheme != "https" {
+		return text, nil // a browser extension's: the host is an id, whose case counts
+	}
+	host := strings.ToLower(u.Hostname())
+	if strings.Contains(host, ":") {
+		host = "[" + host + "]"
+	}
+	if u.Port() == "" {
+		return u.Scheme + "://" + host, nil
+	}
+	port, err := strconv.ParseUint(u.Port(), 10, 16)
+	switch {
+	case err != nil:
+		return text, errOrigin
+	case u.Scheme == "http" && port == 80, u.Scheme == "https" && port == 443:
+		return u.Scheme + "://" + host, nil
+	}
+	return fmt.Sprintf("%s://%s:%d", u.Scheme, host, port), nil
+}

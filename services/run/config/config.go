@@ -1,0 +1,364 @@
+// Package config reads and checks what the services are configured with: the
+// environment, and nothing else.
+package config
+
+import (
+	"github.com/memory-ledger/ledger/events"
+
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/caarlos0/env/v11"
+
+	"github.com/memory-ledger/ledger/services/keystore"
+)
+
+// Values of LOG_READ.
+const (
+	LogReadDirect   = "direct"
+	LogReadConsumer = "consumer"
+)
+
+// Config is every setting. A variable that ends in _FILE names a file that
+// holds the value of the variable without it: the way to hand over secrets.
+//
+// The tags are the documentation, see [Variables]: the variable, its default, the
+// default in `ledger run` where that is another one, the commands that read it, and
+// what it means.
+type Config struct {
+	CoreAddr      string `env:"CORE_ADDR" envDefault:"127.0.0.1:3001" for:"core-api run" doc:"listen address of the core API"`
+	ExtensionAddr string `env:"EXTENSION_ADDR" envDefault:"127.0.0.1:3002" for:"extension-api run" doc:"listen address of the extension API"`
+	CoreURL       string `env:"CORE_URL" for:"core-api run" doc:"public base URL of the core API, which wallets are shown; unset: 'http://' and the listen address, or 127.0.0.1 where that names no host"`
+	ExtensionURL  string `env:"EXTENSION_URL" for:"extension-api run" doc:"public base URL of the extension API, in grants' links and the sign-in domain; unset: 'http://' and the listen address, or 127.0.0.1 where that names no host"`
+	OpsAddr       string `env:"OPS_ADDR" for:"projector anchorer" doc:"where '/livez', '/readyz' and '/metrics' are answered; unset: nowhere"`
+	PprofAddr     string `env:"PPROF_ADDR" for:"services" doc:"where Go's profiler answers; unset: nowhere. It shows what is in memory: keep it on loopback"`
+
+	NATSURL             string `env:"NATS_URL" run:"embedded" for:"log" doc:"the log's servers"`
+	NATSCreds           string `env:"NATS_CREDS" for:"log" doc:"a NATS credentials file"`
+	NATSCA              string `env:"NATS_CA" for:"log" doc:"PEM file of the authorities that sign the servers' certificates; where it is set, a server without TLS is refused; unset: those of the system"`
+	NATSInbox           string `env:"NATS_INBOX_PREFIX" for:"log" doc:"prefix of the subjects that answers come to; unset: '_INBOX_' and the URL's user, which is what the shipped roles may listen to; needed where a credentials file stands for the user"`
+	NATSReplicas        int    `env:"NATS_REPLICAS" for:"provision restore services" doc:"how many servers keep each message: 1, 3 or 5; unset: as many as there are now; where the streams are not there yet, 3 on a cluster and 1 elsewhere"`
+	ProjectorConsumer   string `env:"PROJECTOR_CONSUMER" for:"projector run" doc:"the durable consumer to follow the log by, where the credentials allow no other; 'ledger provision' makes 'projector'"`
+	AnchorerConsumer    string `env:"ANCHORER_CONSUMER" for:"anchorer run" doc:"the durable consumer to follow the log by, where the credentials allow no other; 'ledger provision' makes 'anchorer'"`
+	ProjectorPartitions string `env:"PROJECTOR_PARTITIONS" envDefault:"00-ff" for:"projector run" doc:"the run of partitions, of 00 to ff, whose owners this projector works for; those with the same run stand by for each other"`
+	LogRead             string `env:"LOG_READ" for:"verify rebuild" doc:"how the log is read: 'direct', by direct gets, which every role may, or 'consumer', by a consumer of its own, which takes a fourth of the work and rights that the shipped roles have not; unset: direct, or what a local run says of itself"`
+
+	DatabaseURL   string `env:"DATABASE_URL" run:"private server" for:"services verify rebuild env" doc:"the PostgreSQL of the read models"`
+	DatabaseConns int32  `env:"DATABASE_CONNS" envDefault:"16" for:"services" doc:"most connections of one service"`
+	PostgresBin   string `env:"POSTGRES_BIN" for:"run" doc:"folder of the PostgreSQL programs (postgres, initdb); unset: they are looked for"`
+
+	MasterKey               string        `env:"MASTER_KEY" run:"generated once" for:"apis rewrap verify" doc:"32 bytes, base64; wraps every data key, and so protects all content"`
+	MasterKeyPrevious       string        `env:"MASTER_KEY_PREVIOUS" for:"apis rewrap verify" doc:"the master key before; it still unwraps while keys are being rewrapped"`
+	JWTSecret               string        `env:"JWT_SECRET" run:"generated once" for:"core-api run" doc:"at least 32 bytes; signs core sessions"`
+	SignInChainID           string        `env:"SIGN_IN_CHAIN_ID" envDefault:"mainnet" run:"localnet on its own chain" for:"apis" doc:"the Chain ID line of challenges, which wallets show"`
+	Environment             string        `env:"ENVIRONMENT" envDefault:"development" for:"extension-api run" doc:"'production', in any case, hides underlying messages in extension errors"`
+	CoreAllowedOrigins      []string      `env:"CORE_ALLOWED_ORIGINS" for:"core-api run" doc:"origins whose pages may call the core API, with commas"`
+	ExtensionAllowedOrigins []string      `env:"EXTENSION_ALLOWED_ORIGINS" for:"extension-api run" doc:"origins that may call the extension API beside browser extensions, with commas"`
+	ExtensionNames          []string      `env:"EXTENSION_NAMES" for:"extension-api run" doc:"names of extensions on the sign-in page: 'id=Name', with commas; Firefox and Safari give each installation an id of its own, so these show without a name"`
+	ExtensionSessionTTL     time.Duration `env:"EXTENSION_SESSION_TTL" envDefault:"168h" for:"extension-api run" doc:"how long an extension session lasts"`
+
+	SolanaRPCURL        string        `env:"SOLANA_RPC_URL" run:"local chain" for:"apis anchorer verify env" doc:"the chain's JSON-RPC endpoint"`
+	AuthorityKeypair    string        `env:"AUTHORITY_KEYPAIR" run:"generated once" for:"anchorer run verify" doc:"Solana CLI keypair file of who commits"`
+	CommitmentProgramID string        `env:"COMMITMENT_PROGRAM_ID" run:"deployed locally" for:"anchorer run verify" doc:"address of the commitment program"`
+	Accelerators        string        `env:"ACCELERATORS" envDefault:"on" for:"run" doc:"'off' runs without what makes a local run's log faster: the log's server syncs each message by itself, and every read of the log asks it; for comparisons, and to find out what a fault is of"`
+	LocalChain          string        `env:"LOCAL_CHAIN" envDefault:"on" for:"run" doc:"'off' keeps a local run from starting a chain of its own"`
+	StakeMint           string        `env:"STAKE_MINT" for:"core-api anchorer run" doc:"address of the stake mint; with 'STAKING_PROGRAM_ID' it turns staking on"`
+	StakingProgramID    string        `env:"STAKING_PROGRAM_ID" for:"core-api anchorer run" doc:"address of the staking program"`
+	MinPartialUnstake   string        `env:"MIN_PARTIAL_UNSTAKE" envDefault:"0" for:"core-api run" doc:"least amount, in base units, of an unstake that leaves something"`
+	StakeMaturity       time.Duration `env:"STAKE_MATURITY" envDefault:"24h" for:"core-api run" doc:"how long after a deposit a lot is mature"`
+	ChainFactsBy        string        `env:"CHAIN_FACTS_BY" envDefault:"all" for:"core-api anchorer run" doc:"who appends what is seen on the chain of stakes: 'all' who look, or, where the log's roles allow no other, the 'anchorer'"`
+
+	AnchorMaxWait           time.Duration `env:"ANCHOR_MAX_WAIT" envDefault:"5m" run:"5s" for:"anchorer run" doc:"a batch is cut when its oldest leaf has waited this long"`
+	AnchorMaxLeaves         int           `env:"ANCHOR_MAX_LEAVES" envDefault:"1024" for:"anchorer run" doc:"a batch is cut when an owner has this many leaves that wait"`
+	AnchorPartitions        string        `env:"ANCHOR_PARTITIONS" envDefault:"00-ff" for:"anchorer run" doc:"the run of partitions, of 00 to ff, whose owners this anchorer works for; those with the same run stand by for each other"`
+	AnchorPriorityFee       uint64        `env:"ANCHOR_PRIORITY_FEE" envDefault:"0" for:"anchorer run" doc:"paid for each compute unit, in micro-lamports"`
+	AnchorMaxLamportsPerDay uint64        `env:"ANCHOR_MAX_LAMPORTS_PER_DAY" envDefault:"0" for:"anchorer run" doc:"most that anchoring spends on a UTC day: fees, and rent for the accounts of new owners; 0: no bound"`
+	AnchorCommitment        string        `env:"ANCHOR_COMMITMENT" envDefault:"finalized" for:"anchorer run" doc:"when a commit counts as anchored: 'finalized', or 'confirmed', which is sooner and could in principle be undone"`
+
+	DataDir            string        `env:"LEDGER_DATA_DIR" envDefault:".data" for:"run tools restore sign-in" doc:"folder of a local run"`
+	LogLevel           string        `env:"LOG_LEVEL" envDefault:"info" for:"services provision" doc:"'debug', 'info', 'warn' or 'error'"`
+	TraceEndpoint      string        `env:"OTEL_EXPORTER_OTLP_ENDPOINT" for:"services" doc:"turns tracing on: base URL of a collector that takes OTLP over HTTP; the exporter's other 'OTEL_' variables work as OpenTelemetry specifies them"`
+	ServiceName        string        `env:"OTEL_SERVICE_NAME" for:"services" doc:"what spans say they come from; unset: memory-ledger and the name of the service"`
+	CachedOwners       int           `env:"CACHED_OWNERS" envDefault:"100000" for:"apis" doc:"most owners whose states and keys are kept in memory"`
+	KeyMaxAge          time.Duration `env:"KEY_MAX_AGE" envDefault:"1m" for:"apis" doc:"how long a data key is used before it is read again"`
+	BodyCacheBytes     int64         `env:"BODY_CACHE_BYTES" envDefault:"268435456" for:"apis" doc:"most bytes of sealed bodies in memory: three quarters for owners who search, one for reads by id"`
+	MaxCommands        int           `env:"MAX_COMMANDS" envDefault:"64" for:"apis" doc:"most writes, of any kind, that one process decides and appends at the same time"`
+	MaxWaitingCommands int           `env:"MAX_WAITING_COMMANDS" envDefault:"512" for:"apis" doc:"most writes that wait for that; one more is answered 503"`
+	MaxConnections     int           `env:"MAX_CONNECTIONS" envDefault:"2048" for:"apis" doc:"most open connections of one API: further ones wait, and the one that has been idle for the longest is closed for them; lowered to what the limit on open files leaves"`
+}
+
+// Need is something that a service can't do without.
+type Need int
+
+// What a service may need.
+const (
+	NeedLog Need = iota
+	NeedDatabase
+	NeedMasterKey
+	NeedJWTSecret
+	NeedChain
+	NeedStaking // the chain, where a stake mint is configured
+	// WhatIsSet of secrets, chain and staking has to be good: a local run makes the
+	// rest.
+	WhatIsSet
+)
+
+// fromFiles are the variables that may stand in a file.
+var fromFiles = []string{"MASTER_KEY", "MASTER_KEY_PREVIOUS", "JWT_SECRET", "DATABASE_URL", "NATS_URL", "SOLANA_RPC_URL"}
+
+// Load reads the environment. It reports every problem of form at once; what
+// is missing is reported by Check, since not every service needs everything.
+func Load(environ []string) (Config, error) {
+	vars := env.ToMap(environ)
+	var errs []error
+	for _, name := range fromFiles {
+		path, given := vars[name+"_FILE"]
+		if !given {
+			continue
+		}
+		if vars[name] != "" {
+			errs = append(errs, fmt.Errorf("%s and %s_FILE are both set", name, name))
+			continue
+		}
+		content, err := os.ReadFile(path)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s_FILE: %w", name, err))
+			continue
+		}
+		vars[name] = strings.TrimRight(string(content), "\r\n")
+	}
+	var cfg Config
+	var unread []error
+	if err := env.ParseWithOptions(&cfg, env.Options{Environment: vars}); err != nil {
+		unread = plain(err)
+		errs = append(errs, unread...)
+	}
+	cfg.setDefaults()
+	for _, problem := range cfg.validate() {
+		// Skip problems of a variable that could not be read: the validated value
+		// is not the operator's.
+		if !slices.ContainsFunc(unread, func(u error) bool { return variableIn(u) == variableIn(problem) }) {
+			errs = append(errs, problem)
+		}
+	}
+	return cfg, errors.Join(errs...)
+}
+
+// variableIn is the variable that a problem is about: it begins with its name.
+func variableIn(problem error) string {
+	name, _, _ := strings.Cut(problem.Error(), ":")
+	return name
+}
+
+// plain takes the values out of the parser's errors: one of them may be a
+// secret in the wrong variable.
+func plain(err error) []error {
+	var all env.AggregateError
+	if !errors.As(err, &all) {
+		return []error{err}
+	}
+	errs := make([]error, len(all.Errors))
+	for i, e := range all.Errors {
+		var parse env.ParseError
+		if errors.As(e, &parse) {
+			e = fmt.Errorf("%s: not a valid %s", variableOf(parse.Name), parse.Type)
+		}
+		errs[i] = e
+	}
+	return errs
+}
+
+func (c *Config) setDefaults() {
+	if c.CoreURL == "" {
+		c.CoreURL = URLOf(c.CoreAddr)
+	}
+	if c.ExtensionURL == "" {
+		c.ExtensionURL = URLOf(c.ExtensionAddr)
+	}
+	c.CoreURL = strings.TrimRight(c.CoreURL, "/")
+	c.ExtensionURL = strings.TrimRight(c.ExtensionURL, "/")
+}
+
+// Accelerated reports whether a local run uses what makes its log faster.
+func (c *Config) Accelerated() bool { return c.Accelerators == "on" }
+
+// Production reports whether underlying messages are to be hidden.
+func (c *Config) Production() bool { return strings.EqualFold(c.Environment, production) }
+
+func (c *Config) validate() []error {
+	var errs []error
+	problem := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	errs = append(errs, c.apis()...)
+	errs = append(errs, c.servers()...)
+	if c.NATSReplicas != 0 && c.NATSReplicas != 1 && c.NATSReplicas != 3 && c.NATSReplicas != 5 {
+		problem("NATS_REPLICAS: %d is not 1, 3 or 5", c.NATSReplicas)
+	}
+	if c.LogRead != "" && c.LogRead != LogReadDirect && c.LogRead != LogReadConsumer {
+		problem("LOG_READ: %q is neither direct nor consumer", c.LogRead)
+	}
+	if c.PostgresBin != "" && !filepath.IsAbs(c.PostgresBin) {
+		problem("POSTGRES_BIN: %q is not an absolute path", c.PostgresBin)
+	}
+	if c.DatabaseConns < 2 {
+		problem("DATABASE_CONNS: %d is less than 2", c.DatabaseConns)
+	}
+	if c.AnchorMaxWait <= 0 {
+		problem("ANCHOR_MAX_WAIT: must be positive")
+	}
+	if c.AnchorMaxLeaves < 1 {
+		problem("ANCHOR_MAX_LEAVES: must be at least 1")
+	}
+	if _, err := events.ParsePartitions(c.ProjectorPartitions); err != nil {
+		problem("PROJECTOR_PARTITIONS: %w", err)
+	}
+	if _, err := events.ParsePartitions(c.AnchorPartitions); err != nil {
+		problem("ANCHOR_PARTITIONS: %w", err)
+	}
+	if c.Accelerators != "on" && c.Accelerators != "off" {
+		problem("ACCELERATORS: must be on or off")
+	}
+	if c.LocalChain != "on" && c.LocalChain != "off" {
+		problem("LOCAL_CHAIN: must be on or off")
+	}
+	if c.AnchorCommitment != "finalized" && c.AnchorCommitment != "confirmed" {
+		problem("ANCHOR_COMMITMENT: must be finalized or confirmed")
+	}
+	if c.ExtensionSessionTTL <= 0 {
+		problem("EXTENSION_SESSION_TTL: must be positive")
+	}
+	if _, err := strconv.ParseUint(c.MinPartialUnstake, 10, 64); err != nil {
+		problem("MIN_PARTIAL_UNSTAKE: not a number of base units")
+	}
+	if (c.StakeMint == "") != (c.StakingProgramID == "") {
+		problem("STAKE_MINT and STAKING_PROGRAM_ID: set both or neither")
+	}
+	if c.ChainFactsBy != "all" && c.ChainFactsBy != "anchorer" {
+		problem("CHAIN_FACTS_BY: %q is neither all nor anchorer", c.ChainFactsBy)
+	}
+	if c.StakeMaturity < 0 {
+		problem("STAKE_MATURITY: must not be negative")
+	}
+	if c.CachedOwners < 1 {
+		problem("CACHED_OWNERS: must be at least 1")
+	}
+	if c.KeyMaxAge <= 0 {
+		problem("KEY_MAX_AGE: must be positive")
+	}
+	if c.MaxCommands < 1 || c.MaxWaitingCommands < 0 {
+		problem("MAX_COMMANDS must be at least 1, MAX_WAITING_COMMANDS at least 0")
+	}
+	if c.MaxConnections < 1 {
+		problem("MAX_CONNECTIONS: must be at least 1")
+	}
+	if c.TraceEndpoint != "" {
+		u, err := url.Parse(c.TraceEndpoint)
+		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
+			problem("OTEL_EXPORTER_OTLP_ENDPOINT: not an http or https URL without query and fragment")
+		}
+	}
+	return errs
+}
+
+// Check reports everything that is missing or malformed of what is needed.
+func (c *Config) Check(needs ...Need) error {
+	var errs []error
+	for _, need := range needs {
+		switch need {
+		case NeedLog:
+			errs = append(errs, required("NATS_URL", c.NATSURL))
+		case NeedDatabase:
+			errs = append(errs, required("DATABASE_URL", c.DatabaseURL))
+		case NeedMasterKey:
+			_, err := c.MasterKeys()
+			errs = append(errs, err)
+		case NeedJWTSecret:
+			if len(c.JWTSecret) < 32 {
+				errs = append(errs, fmt.Errorf("JWT_SECRET: %d bytes, need at least 32", len(c.JWTSecret)))
+			}
+		case NeedStaking:
+			if c.StakeMint != "" {
+				_, errURL := c.Chain()
+				_, _, err := c.Stake()
+				errs = append(errs, errURL, err)
+			}
+		case NeedChain:
+			_, errURL := c.Chain()
+			_, errKey := c.Authority()
+			_, errProgram := c.Program()
+			errs = append(errs, errURL, errKey, errProgram)
+		case WhatIsSet:
+			errs = append(errs, c.checkSet())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (c *Config) checkSet() error {
+	var errs []error
+	if c.MasterKey != "" {
+		errs = append(errs, c.Check(NeedMasterKey))
+	}
+	if c.JWTSecret != "" {
+		errs = append(errs, c.Check(NeedJWTSecret))
+	}
+	if c.SolanaRPCURL != "" {
+		_, err := c.Chain()
+		errs = append(errs, err)
+	}
+	if c.AuthorityKeypair != "" {
+		_, err := c.Authority()
+		errs = append(errs, err)
+	}
+	if c.CommitmentProgramID != "" {
+		_, err := c.Program()
+		errs = append(errs, err)
+	}
+	if c.StakeMint != "" {
+		_, _, err := c.Stake()
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+func required(name, value string) error {
+	if value == "" {
+		return fmt.Errorf("%s: not set", name)
+	}
+	return nil
+}
+
+// MasterKeys returns the master keys, the one that wraps first.
+func (c *Config) MasterKeys() ([]keystore.MasterKey, error) {
+	first, err := masterKey("MASTER_KEY", c.MasterKey)
+	if err != nil {
+		return nil, err
+	}
+	keys := []keystore.MasterKey{first}
+	if c.MasterKeyPrevious != "" {
+		previous, err := masterKey("MASTER_KEY_PREVIOUS", c.MasterKeyPrevious)
+		if err != nil {
+			return nil, err
+		}
+		keys = append(keys, previous)
+	}
+	return keys, nil
+}
+
+func masterKey(name, text string) (keystore.MasterKey, error) {
+	if text == "" {
+		return keystore.MasterKey{}, fmt.Errorf("%s: not set", name)
+	}
+	raw, err := base64.StdEncoding.DecodeString(text)
+	if err != nil || len(raw) != keystore.KeySize {
+		return keystore.MasterKey{}, fmt.Errorf("%s: not 32 bytes in base64", name)
+	}
+	return keystore.MasterKey(raw), nil
+}

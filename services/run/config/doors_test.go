@@ -1,0 +1,167 @@
+package config_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/memory-ledger/ledger/services/run/config"
+)
+
+const (
+	chromeID = "abcdefghijklmnopabcdefghijklmnop"
+	uuid     = "0a1b2c3d-0a1b-4c3d-8e9f-0a1b2c3d4e5f"
+)
+
+func TestNamesOfExtensions(t *testing.T) {
+	t.Parallel()
+	cfg, err := config.Load([]string{"EXTENSION_NAMES=" + chromeID + "=My Notes, " + strings.ToUpper(uuid) + " = A = b"})
+	if got := cfg.NamesOfExtensions(); err != nil || len(got) != 2 || got[chromeID] != "My Notes" || got[uuid] != "A = b" {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
+// TestDoorSettings: what is refused is called by its name, and what may hold a
+// password is not repeated.
+func TestDoorSettings(t *testing.T) {
+	t.Parallel()
+	for setting, good := range map[string]bool{
+		"ENVIRONMENT=production":                         true,
+		"ENVIRONMENT=Production":                         true,
+		"ENVIRONMENT=staging":                            true,
+		"ENVIRONMENT=":                                   true,
+		"ENVIRONMENT=prod":                               false,
+		"ENVIRONMENT=PROD-EU":                            false,
+		"ENVIRONMENT=productions":                        false,
+		"ENVIRONMENT= production":                        false,
+		"LOG_LEVEL=WARN":                                 true,
+		"LOG_LEVEL=verbose":                              false,
+		"LOG_LEVEL=3":                                    false,
+		"CORE_URL=https://h/base":                        true,
+		"CORE_URL=https://u:s3cr3t@h":                    false,
+		"CORE_URL=https://s3cr3t@h":                      false,
+		"CORE_URL=u:s3cr3t@h":                            false,
+		"CORE_URL=https://h?q":                           false,
+		"EXTENSION_URL=http://@h":                        false,
+		"SIGN_IN_CHAIN_ID=devnet":                        true,
+		"SIGN_IN_CHAIN_ID=solana:x":                      true,
+		"SIGN_IN_CHAIN_ID= ":                             false,
+		"SIGN_IN_CHAIN_ID=main net":                      false,
+		"SIGN_IN_CHAIN_ID=a\nNonce: b":                   false,
+		"SIGN_IN_CHAIN_ID=a\u202eb":                      false,
+		"EXTENSION_ALLOWED_ORIGINS=*":                    false,
+		"EXTENSION_ALLOWED_ORIGINS=a.b":                  false,
+		"EXTENSION_ALLOWED_ORIGINS=https://u:s3cr3t@a.b": false,
+		"EXTENSION_ALLOWED_ORIGINS=https://s3cr3t@a.b":   false,
+		"EXTENSION_ALLOWED_ORIGINS=https://a.b/":         false,
+		"EXTENSION_ALLOWED_ORIGINS=https://a.b?":         false,
+		"EXTENSION_ALLOWED_ORIGINS=https://a.b?q=1":      false,
+		"EXTENSION_ALLOWED_ORIGINS=https://a.b#":         false,
+		"EXTENSION_ALLOWED_ORIGINS=https://a.b#f":        false,
+		"EXTENSION_ALLOWED_ORIGINS=https://a.b:99999":    false,
+		"EXTENSION_ALLOWED_ORIGINS=https://:443":         false,
+		"EXTENSION_ALLOWED_ORIGINS=https://bücher.b":     false,
+		"EXTENSION_ALLOWED_ORIGINS=https://a.b,x":        false,
+		"CORE_ALLOWED_ORIGINS=https://a.b":               true,
+		"CORE_ALLOWED_ORIGINS=*":                         false,
+		"CORE_ALLOWED_ORIGINS=null":                      false,
+		"CORE_ALLOWED_ORIGINS=https://a.b/":              false,
+		"EXTENSION_NAMES=":                               true,
+		"EXTENSION_NAMES=" + chromeID + "=My Notes, " + strings.ToUpper(uuid) + " = Ñandú = x": true,
+		"EXTENSION_NAMES=" + chromeID:                                 false,
+		"EXTENSION_NAMES=" + chromeID + "=":                           false,
+		"EXTENSION_NAMES=" + chromeID[1:] + "=x":                      false,
+		"EXTENSION_NAMES=My Notes=" + chromeID:                        false,
+		"EXTENSION_NAMES=" + chromeID + "=x,":                         false,
+		"EXTENSION_NAMES=" + chromeID + "=x," + chromeID + "=y":       false,
+		"EXTENSION_NAMES=" + chromeID + "=a\u202eb":                   false,
+		"EXTENSION_NAMES=" + chromeID + "=" + strings.Repeat("x", 61): false,
+		"EXTENSION_SESSION_TTL=1s":                                    true,
+		"EXTENSION_SESSION_TTL=720h":                                  true,
+		"EXTENSION_SESSION_TTL=0s":                                    false,
+		"EXTENSION_SESSION_TTL=-1h":                                   false,
+	} {
+		_, err := config.Load([]string{setting})
+		name, _, _ := strings.Cut(setting, "=")
+		if (err == nil) != good || err != nil && (!strings.HasPrefix(err.Error(), name+": ") || strings.Contains(err.Error(), "s3cr3t")) {
+			t.Errorf("%s: %v", setting, err)
+		}
+	}
+}
+
+// TestEachProblemIsSaidOnce: a value that can't be read has no other fault as well.
+func TestEachProblemIsSaidOnce(t *testing.T) {
+	t.Parallel()
+	_, err := config.Load([]string{"EXTENSION_SESSION_TTL=a week", "STAKE_MATURITY=-1h", "DATABASE_CONNS=1"})
+	if err == nil {
+		t.Fatal("nothing is wrong with them")
+	}
+	var about []string
+	for line := range strings.Lines(err.Error()) {
+		name, _, _ := strings.Cut(line, ":")
+		about = append(about, name)
+	}
+	slices.Sort(about)
+	if want := []string{"DATABASE_CONNS", "EXTENSION_SESSION_TTL", "STAKE_MATURITY"}; !slices.Equal(about, want) {
+		t.Errorf("%v, want %v: %v", about, want, err)
+	}
+}
+
+func TestProductionInAnyCase(t *testing.T) {
+	t.Parallel()
+	for value, want := range map[string]bool{"production": true, "PRODUCTION": true, "development": false, "staging": false} {
+		if cfg, err := config.Load([]string{"ENVIRONMENT=" + value}); err != nil || cfg.Production() != want {
+			t.Errorf("%s: %v, %v", value, cfg.Production(), err)
+		}
+	}
+}
+
+// TestDefaultURLs: what listens everywhere is reached by loopback.
+func TestDefaultURLs(t *testing.T) {
+	t.Parallel()
+	for addr, want := range map[string]string{
+		"127.0.0.1:3002":   "http://127.0.0.1:3002",
+		":3002":            "http://127.0.0.1:3002",
+		"0.0.0.0:3002":     "http://127.0.0.1:3002",
+		"[::]:3002":        "http://127.0.0.1:3002",
+		"[::1]:3002":       "http://[::1]:3002",
+		"10.0.0.1:3002":    "http://10.0.0.1:3002",
+		"ledger.test:3002": "http://ledger.test:3002",
+	} {
+		cfg, err := config.Load([]string{"CORE_ADDR=" + addr, "EXTENSION_ADDR=" + addr})
+		if err != nil || cfg.CoreURL != want || cfg.ExtensionURL != want {
+			t.Errorf("%s: %s, %s, %v", addr, cfg.CoreURL, cfg.ExtensionURL, err)
+		}
+	}
+	cfg, err := config.Load([]string{"CORE_ADDR=:3001", "CORE_URL=https://core.test"})
+	if err != nil || cfg.CoreURL != "https://core.test" {
+		t.Errorf("%s, %v", cfg.CoreURL, err)
+	}
+}
+
+// TestOriginsAsBrowsersSendThem: the allowlist is compared as text with what a
+// browser sends.
+func TestOriginsAsBrowsersSendThem(t *testing.T) {
+	t.Parallel()
+	given := "HTTPS://App.Example:443, http://a.example:80,http://a.example:443,https://b.example:8443,http://[::1]:80,http://[2001:DB8::1]:5173," +
+		"https://c.example:,https://d.example:0443,safari-web-extension://0A1B"
+	want := []string{"https://app.example", "http://a.example", "http://a.example:443", "https://b.example:8443", "http://[::1]", "http://[2001:db8::1]:5173",
+		"https://c.example", "https://d.example", "safari-web-extension://0A1B"}
+	cfg, err := config.Load([]string{"EXTENSION_ALLOWED_ORIGINS=" + given})
+	if err != nil || !slices.Equal(cfg.ExtensionAllowedOrigins, want) {
+		t.Errorf("%q, %v", cfg.ExtensionAllowedOrigins, err)
+	}
+	cfg, err = config.Load([]string{"CORE_ALLOWED_ORIGINS=" + given})
+	if err != nil || !slices.Equal(cfg.CoreAllowedOrigins, want) {
+		t.Errorf("%q, %v", cfg.CoreAllowedOrigins, err)
+	}
+}
+
+// TestDoorProblemsAtOnce: everything that is wrong is said together.
+func TestDoorProblemsAtOnce(t *testing.T) {
+	t.Parallel()
+	_, err := config.Load([]string{"ENVIRONMENT=prod", "LOG_LEVEL=x", "CORE_URL=https://u@h", "EXTENSION_URL=x", "EXTENSION_ALLOWED_ORIGINS=x,y", "SIGN_IN_CHAIN_ID= "})
+	if err == nil || strings.Count(err.Error(), "\n")+1 != 7 {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,17 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// The documents of the variables are those of this build.
+func TestUpToDate(t *testing.T) {
+	t.Parallel()
+	for name, want := range files() {
+		if got, err := os.ReadFile(filepath.Join("../../../..", name)); err != nil || string(got) != want {
+			t.Errorf("%s is out of date, run make generate: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,127 @@
+package browser
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/memory-ledger/ledger/infra/localnats/natstest"
+	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
+	"github.com/memory-ledger/ledger/services/run/assembly"
+	"github.com/memory-ledger/ledger/services/run/config"
+	"github.com/memory-ledger/ledger/services/test/contracttest"
+)
+
+// startAPI runs the extension API and the projector that it needs, as the
+// services of a deployment are put together, and returns the base URL. What is
+// there passes everything on to the API, and holds every answer that the
+// browser gets to the API's OpenAPI document.
+func startAPI(t *testing.T, allowedOrigin, extensionID string) string {
+	t.Helper()
+	key := make([]byte, 32)
+	_, _ = rand.Read(key)
+	addr := freeAddress(t)
+	front := httptest.NewServer(contracttest.Proxy(t, contracttest.Extension, "http://"+addr))
+	t.Cleanup(front.Close)
+	cfg, err := config.Load([]string{
+		"NATS_URL=" + natstest.Start(t).URL(), "DATABASE_URL=" + pgtest.Database(t),
+		"MASTER_KEY=" + base64.StdEncoding.EncodeToString(key),
+		"EXTENSION_ADDR=" + addr, "EXTENSION_URL=" + front.URL, "EXTENSION_ALLOWED_ORIGINS=" + allowedOrigin,
+		"EXTENSION_NAMES=" + extensionID + "=Test Extension",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	base, err := assembly.NewBase(t.Context(), cfg, slog.New(slog.NewTextHandler(io.Discard, nil)), assembly.Dial(cfg))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var services errgroup.Group
+	services.Go(func() error { return assembly.RunProjector(ctx, base) })
+	services.Go(func() error { return assembly.RunExtension(ctx, base) })
+	t.Cleanup(func() {
+		cancel()
+		if err := services.Wait(); err != nil {
+			t.Error(err)
+		}
+		base.Close()
+	})
+	awaitReady(t, "http://"+addr)
+	return cfg.ExtensionURL
+}
+
+// freeAddress returns an address that was free a moment ago. What is before
+// the API has to know where it will listen.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = listener.Close() }()
+	return listener.Addr().String()
+}
+
+// awaitReady asks until the API is ready: it answers only then.
+func awaitReady(t *testing.T, base string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for tick := time.NewTicker(20 * time.Millisecond); ; {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/readyz", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := http.DefaultClient.Do(request)
+		if err == nil {
+			_ = response.Body.Close()
+			if response.StatusCode == http.StatusOK {
+				tick.Stop()
+				return
+			}
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatal("the API did not get ready:", err)
+		case <-tick.C:
+		}
+	}
+}
+
+// chromiumGets are the answers that the scenarios bring about, whatever else
+// they do. All of them were held to the document on their way.
+var chromiumGets = []contracttest.Answer{
+	{Operation: "getConnectPage", Status: 200}, {Operation: "getConnectPage", Status: 400},
+	{Operation: "createChallenge", Status: 200}, {Operation: "createChallenge", Status: 400},
+	{Operation: "createSession", Status: 200}, {Operation: "createSession", Status: 401},
+	{Operation: "getCaller", Status: 200}, {Operation: "revokeSession", Status: 200},
+	{Operation: "createMemory", Status: 201}, {Operation: "createMemory", Status: 401},
+	{Operation: "listMemories", Status: 200}, {Operation: "listMemories", Status: 401},
+	{Operation: "getHealth", Status: 200}, {Operation: "(no route)", Status: 404},
+	{Operation: "(preflight)", Status: 204}, {Operation: "(preflight)", Status: 403},
+}
+
+// checkSeen: the answers went by the document, and not past it.
+func checkSeen(t *testing.T) {
+	t.Helper()
+	coverage, err := contracttest.Seen(contracttest.Extension)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, answer := range chromiumGets {
+		if !slices.Contains(coverage.Seen, answer) {
+			t.Errorf("no answer of %s with %d was held to the OpenAPI document", answer.Operation, answer.Status)
+		}
+	}
+}

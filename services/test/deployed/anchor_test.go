@@ -1,0 +1,152 @@
+package deployed_test
+
+import (
+	"fmt"
+	"maps"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/memory-ledger/ledger/anchoring/program"
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/services/test/stacktest"
+)
+
+// anchorer is the one of compose.yaml: a role's credentials, and the consumer
+// that was made for it.
+func (d *deployment) anchorer(chain, authority string, environ ...string) *process {
+	return newProcess(d.t, func() *exec.Cmd {
+		return d.command([]string{"anchorer"}, append([]string{
+			d.as("anchorer"), "ANCHORER_CONSUMER=anchorer", "SOLANA_RPC_URL=" + chain, "AUTHORITY_KEYPAIR=" + authority,
+			"COMMITMENT_PROGRAM_ID=" + program.LocalID.String(), "ANCHOR_MAX_WAIT=100ms",
+		}, environ...)...)
+	})
+}
+
+// Two anchorers follow by the consumer that was made for them, may make none
+// of their own, and share the owners. One is killed and goes on; each leaf is in
+// one confirmed batch. Not parallel: it is many processes already.
+func TestAnchorsWithItsRoleAlone(t *testing.T) {
+	chain, authority := stacktest.Chain(t, 20*time.Millisecond)
+	d := deploy(t)
+	d.projector()
+	_, core := d.api("core-api", "CORE_ADDR")
+	var sessions []stacktest.Header
+	var anchorers []*process
+	for _, half := range []string{"00-7f", "80-ff"} {
+		anchorers = append(anchorers, d.anchorer(chain.URL(), authority, "ANCHOR_PARTITIONS="+half))
+		wallet := stacktest.NewWallet()
+		for partition := ""; partition < half[:2] || partition > half[3:]; {
+			wallet = stacktest.NewWallet()
+			partition = events.Owner(wallet.PublicKey).Partition()
+		}
+		sessions = append(sessions, core.SignIn(wallet))
+	}
+	d.settled(core, sessions[0])
+	var last [2]string
+	write := func(n int) {
+		for i := range n {
+			for half, session := range sessions {
+				last[half] = core.Expect(201, "POST", "/memories", map[string]any{"content": fmt.Sprint("leaf ", i)}, session).Text("id")
+			}
+		}
+	}
+	anchored := func() {
+		for half, session := range sessions {
+			awaitAnchored(t, core, session, last[half], anchorers[half].log)
+		}
+	}
+	write(10)
+	anchored()
+	write(5)
+	anchorers[0].kill()
+	write(5)
+	awaitAnchored(t, core, sessions[1], last[1], anchorers[1].log) // in the other half life goes on
+	anchorers[0].start()
+	write(1)
+	anchored()
+	leaves, batches := d.batches()
+	if leaves < 42 || batches < 4 {
+		t.Errorf("%d leaves in %d batches", leaves, batches)
+	}
+}
+
+// awaitAnchored polls as a client would.
+func awaitAnchored(t *testing.T, c *stacktest.Client, session stacktest.Header, id string, log fmt.Stringer) {
+	t.Helper()
+	ticker := time.NewTicker(100 * time.Millisecond)
+	defer ticker.Stop()
+	for deadline := time.Now().Add(60 * time.Second); ; <-ticker.C {
+		a := c.Do("GET", "/memories/"+id, nil, session)
+		if a.Status == 200 && a.Field("anchored") == true {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("not anchored: %s\n%s", a.Body, log)
+		}
+	}
+}
+
+// events reads the log as an auditor does.
+func (d *deployment) events(yield func(*events.Event)) {
+	d.t.Helper()
+	url := d.as("auditor")[len("NATS_URL="):]
+	nc, err := nats.Connect(url, nats.CustomInboxPrefix("_INBOX_auditor"), nats.RootCAs(filepath.Join(d.secrets, "ca_certificate")))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	defer nc.Close()
+	log, err := eventlog.Open(d.t.Context(), nc)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	head, err := log.Head(d.t.Context())
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	err = log.Direct().Read(d.t.Context(), eventlog.ReadConfig{To: head}, func(s eventlog.Slice) error {
+		for _, r := range s.Records {
+			batch, err := events.DecodeBatch(r.Payload)
+			if err != nil {
+				return err
+			}
+			for i := range batch {
+				yield(&batch[i])
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// batches makes sure that the confirmed batches in the log hold every leaf once.
+// It returns how many of each there are.
+func (d *deployment) batches() (leaves, batches uint64) {
+	d.t.Helper()
+	from, written, anchored := map[string]uint64{}, map[events.Owner]uint64{}, map[events.Owner]uint64{}
+	d.events(func(e *events.Event) {
+		switch data := e.Data.(type) {
+		case *events.MemoryWritten:
+			written[e.Owner]++
+			leaves++
+		case *events.BatchCut:
+			from[data.BatchID] = data.FromSize
+		case *events.BatchConfirmed:
+			if from[data.BatchID] != anchored[e.Owner] {
+				d.t.Errorf("a batch from leaf %d is confirmed after %d leaves", from[data.BatchID], anchored[e.Owner])
+			}
+			anchored[e.Owner] = data.Size
+			batches++
+		}
+	})
+	if !maps.Equal(anchored, written) {
+		d.t.Errorf("%v were written, %v anchored", written, anchored)
+	}
+	return leaves, batches
+}

@@ -1,0 +1,92 @@
+package deployed_test
+
+import (
+	"os"
+	"os/exec"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/memory-ledger/ledger/services/run/config"
+)
+
+type composeService struct {
+	Command     []string
+	Environment map[string]string
+	Build       struct{ Target string }
+}
+
+func composeServices(t *testing.T) map[string]composeService {
+	t.Helper()
+	var compose struct{ Services map[string]composeService }
+	decode(t, "../../../compose.yaml", yaml.Unmarshal, &compose)
+	return compose.Services
+}
+
+// What compose.yaml runs are commands that there are, with variables that they
+// read: a misspelt one would silently be a default.
+func TestComposeRunsCommandsThatExist(t *testing.T) {
+	t.Parallel()
+	ledger := build(t, "github.com/memory-ledger/ledger/services/cmd/ledger")
+	help, err := exec.Command(ledger, "--help").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := map[string]bool{"GOMEMLIMIT": true} // which Go itself reads
+	fields := reflect.TypeFor[config.Config]()
+	for i := range fields.NumField() {
+		known[fields.Field(i).Tag.Get("env")] = true
+	}
+	ours := 0
+	for name, s := range composeServices(t) {
+		if s.Build.Target != "ledger" {
+			continue
+		}
+		ours++
+		for variable, value := range s.Environment {
+			if !known[variable] && !(known[strings.TrimSuffix(variable, "_FILE")] && strings.HasPrefix(value, "/run/secrets/")) {
+				t.Errorf("%s: nobody reads %s", name, variable)
+			}
+		}
+		if name == "tools" {
+			continue // is told what to do when it is run
+		}
+		if len(s.Command) == 0 || !regexp.MustCompile(`(?m)^  `+s.Command[0]+` `).Match(help) {
+			if name == "anchorer" {
+				t.Log("this build has no anchorer")
+				continue
+			}
+			t.Errorf("%s: there is no command %v", name, s.Command)
+		}
+	}
+	if ours < 7 {
+		t.Errorf("only %d services are ours", ours)
+	}
+}
+
+// The gateway's template asks for what compose.yaml gives, and no more.
+func TestComposeFillsTheGatewaysTemplate(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../../infra/gateway/nginx.conf.template")
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := map[string]bool{}
+	for _, m := range regexp.MustCompile(`\$\{(GATEWAY_[A-Z_]+)\}`).FindAllStringSubmatch(string(text), -1) {
+		asked[m[1]] = true
+	}
+	given := composeServices(t)["gateway"].Environment
+	for variable := range asked {
+		if given[variable] == "" {
+			t.Errorf("nobody sets %s", variable)
+		}
+	}
+	for variable := range given {
+		if strings.HasPrefix(variable, "GATEWAY_") && !asked[variable] {
+			t.Errorf("nobody asks for %s", variable)
+		}
+	}
+}

@@ -1,0 +1,272 @@
+package deployed_test
+
+import (
+	"crypto/tls"
+	"encoding/json"
+	"net"
+	"net/http"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/memory-ledger/ledger/services/test/stacktest"
+)
+
+func addrOf(c *stacktest.Client) string { return strings.TrimPrefix(c.URL, "http://") }
+
+// behind runs a stack with a gateway before it, one of whose core servers is
+// not there.
+func behind(t *testing.T) (*gateway, *stacktest.Client, *stacktest.Client) {
+	t.Helper()
+	nginxPath(t)
+	s := stacktest.Start(t, stacktest.Options{})
+	g := startGateway(t, []string{freeAddr(t), addrOf(s.Core[0])}, []string{addrOf(s.Extension[0])})
+	return g, g.client(t, coreHost), g.client(t, extensionHost)
+}
+
+func TestGatewayPassesOn(t *testing.T) {
+	t.Parallel()
+	g, core, extension := behind(t)
+	wallet := stacktest.NewWallet()
+	session := core.SignIn(wallet)
+	wrote := core.Expect(201, "POST", "/memories", map[string]any{"content": "through the gate", "metadata": map[string]any{}}, session)
+	for range 20 { // whichever server it tries first
+		core.Expect(200, "GET", "/memories/"+wrote.Text("id"), nil, session)
+	}
+	extension.Expect(200, "GET", "/auth/me", nil, extension.SignIn(wallet))
+
+	t.Run("request ids", func(t *testing.T) {
+		for given, want := range map[string]string{"abc-1.2_3": `^abc-1\.2_3$`, "no good\"": `^[0-9a-f]{32}$`, "": `^[0-9a-f]{32}$`} {
+			a := extension.Do("GET", "/auth/me", nil, stacktest.With("X-Request-Id", given))
+			id := a.Header.Get("X-Request-Id")
+			if !regexp.MustCompile(want).MatchString(id) || a.Text("requestId") != id || a.Status != 401 {
+				t.Errorf("sent %q, got %q and %s", given, id, a.Body)
+			}
+			logged := func() bool { return strings.Contains(g.log.String(), `"requestId":"`+id+`"`) }
+			for deadline := time.Now().Add(5 * time.Second); !logged() && time.Now().Before(deadline); {
+				time.Sleep(10 * time.Millisecond) // it is written after the answer
+			}
+			if !logged() {
+				t.Errorf("the gateway's log does not know %s", id)
+			}
+		}
+	})
+	t.Run("headers", func(t *testing.T) {
+		a := core.Expect(200, "GET", "/health", nil)
+		for name, want := range map[string]string{
+			"Strict-Transport-Security": "max-age=31536000", "X-Content-Type-Options": "nosniff",
+			"X-Frame-Options": "DENY", "Referrer-Policy": "no-referrer",
+		} {
+			if got := a.Header.Values(name); len(got) != 1 || got[0] != want {
+				t.Errorf("%s: %q, want %q", name, got, want)
+			}
+		}
+		if strings.Contains(a.Header.Get("Server"), "/") {
+			t.Errorf("Server: %s tells a version", a.Header.Get("Server"))
+		}
+	})
+	t.Run("the sign-in page", func(t *testing.T) {
+		a := extension.Expect(200, "GET", "/connect?callback=chrome-extension://"+strings.Repeat("a", 32)+"/callback.html", nil)
+		for _, name := range []string{"Referrer-Policy", "X-Request-Id", "Strict-Transport-Security"} {
+			if got := a.Header.Values(name); len(got) != 1 {
+				t.Errorf("%s: %q", name, got)
+			}
+		}
+	})
+	t.Run("insides stay inside", func(t *testing.T) {
+		for _, path := range []string{"/metrics", "/readyz"} {
+			wantJSON(t, core.Expect(404, "GET", path, nil))
+			wantJSON(t, extension.Expect(404, "GET", path, nil))
+		}
+	})
+	t.Run("large bodies", func(t *testing.T) {
+		large := `{"content":"` + strings.Repeat("x", 1<<20) + `"}`
+		wantJSON(t, core.Expect(413, "POST", "/memories", large, session))
+	})
+	t.Run("wrong hosts", func(t *testing.T) { wrongHosts(t, g, core) })
+}
+
+func wantJSON(t *testing.T, a stacktest.Answer) {
+	t.Helper()
+	var body struct{ Error string }
+	if err := json.Unmarshal(a.Body, &body); err != nil || body.Error == "" || !strings.HasPrefix(a.Header.Get("Content-Type"), "application/json") {
+		t.Errorf("status %d: %s %q is not an error in JSON", a.Status, a.Header.Get("Content-Type"), a.Body)
+	}
+	if a.Header.Get("X-Request-Id") == "" {
+		t.Errorf("status %d: no request id", a.Status)
+	}
+}
+
+// wrongHosts: no handshake without a known name, and no way to reach one API
+// by the name of the other.
+func wrongHosts(t *testing.T, g *gateway, core *stacktest.Client) {
+	for _, name := range []string{"elsewhere.test", ""} {
+		conn, err := tls.Dial("tcp", g.addr, &tls.Config{ServerName: name, InsecureSkipVerify: true}) //nolint:gosec // it must not get that far
+		if err == nil {
+			conn.Close()
+			t.Errorf("%q: got a handshake", name)
+		}
+	}
+	request, err := http.NewRequest("GET", "https://"+coreHost+"/health", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Host = extensionHost
+	answer, err := core.HTTP.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusMisdirectedRequest {
+		t.Errorf("status %d for a host that the handshake did not name", answer.StatusCode)
+	}
+	if _, err := http.Get("http://" + net.JoinHostPort("localhost", portOf(g.addr)) + "/health"); err == nil {
+		if a, _ := http.Get("http://" + g.addr + "/health"); a != nil && a.StatusCode == 200 {
+			t.Error("answers without TLS")
+		}
+	}
+}
+
+func portOf(addr string) string {
+	_, port, _ := net.SplitHostPort(addr)
+	return port
+}
+
+// Each limit has a burst. Requests beyond it get a 429. Other routes and other
+// owners are still served.
+func TestGatewayLimits(t *testing.T) {
+	t.Parallel()
+	_, core, extension := behind(t)
+	session := core.SignIn(stacktest.NewWallet())
+	other := core.SignIn(stacktest.NewWallet())
+	extensionSession := extension.SignIn(stacktest.NewWallet())
+	write := map[string]any{"content": "x", "metadata": map[string]any{}}
+	for _, limit := range []struct {
+		name   string
+		client *stacktest.Client
+		path   string
+		method string
+		body   any
+		who    stacktest.Header
+		burst  int // at least so many pass at once
+		sent   int
+	}{
+		{"search", core, "/memories/search", "POST", map[string]any{"query": "x"}, session, 10, 60},
+		{"drops", extension, "/memory-drops/svc_drop_x", "POST", map[string]any{"content": "x"}, stacktest.With("X-None", ""), 20, 60},
+		{"writes", core, "/memories", "POST", write, session, 100, 500},
+		{"lists", core, "/memories?limit=1", "GET", nil, session, 20, 100},
+		{"keys", core, "/keys", "GET", nil, session, 20, 60},
+		{"mints", extension, "/memory-drops", "POST", nil, extensionSession, 20, 60},
+		{"challenges", core, "/auth/challenge", "POST", map[string]any{"publicKey": "x"}, stacktest.With("X-None", ""), 2, 40},
+	} {
+		t.Run(limit.name, func(t *testing.T) {
+			passed, refused := rush(limit.client, limit.method, limit.path, limit.body, limit.who, limit.sent)
+			if len(refused) == 0 || passed < limit.burst {
+				t.Fatalf("%d passed, %d were refused", passed, len(refused))
+			}
+			wantJSON(t, refused[0])
+			if refused[0].Header.Get("Retry-After") == "" {
+				t.Error("no Retry-After")
+			}
+		})
+	}
+	core.Expect(200, "GET", "/log", nil, session)
+	core.Expect(200, "GET", "/memories?limit=1", nil, other) // another owner is not limited by it
+	core.Expect(201, "POST", "/memories", write, other)
+	core.Expect(200, "POST", "/memories/search", map[string]any{"query": "x"}, other)
+}
+
+// rush sends everything as fast as it goes.
+func rush(c *stacktest.Client, method, path string, body any, who stacktest.Header, n int) (passed int, refused []stacktest.Answer) {
+	var mu sync.Mutex
+	var group sync.WaitGroup
+	for range 16 {
+		group.Go(func() {
+			for range n/16 + 1 {
+				a := c.Do(method, path, body, who)
+				mu.Lock()
+				if a.Status == http.StatusTooManyRequests {
+					refused = append(refused, a)
+				} else {
+					passed++
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	group.Wait()
+	return passed, refused
+}
+
+// A gateway with no service behind it answers 503, in the form that the services use.
+func TestGatewayAlone(t *testing.T) {
+	t.Parallel()
+	g := startGateway(t, []string{freeAddr(t)}, []string{freeAddr(t)})
+	a := g.client(t, coreHost).Expect(503, "GET", "/health", nil)
+	wantJSON(t, a)
+	if a.Header.Get("Retry-After") == "" {
+		t.Error("no Retry-After")
+	}
+}
+
+// What the gateway refuses by itself a browser may read, if it may read the
+// service's own answers: its extension then sees a status, not a network error.
+func TestGatewayRefusalsAreReadable(t *testing.T) {
+	t.Parallel()
+	away := startGateway(t, []string{freeAddr(t)}, []string{freeAddr(t)})
+	c := away.client(t, extensionHost)
+	// Over HTTP/2 nginx ends the connection instead.
+	old := away.client(t, extensionHost)
+	old.HTTP.Transport.(*http.Transport).ForceAttemptHTTP2 = false
+	slow := func(origin string) stacktest.Answer {
+		_, refused := rush(c, "POST", "/memory-drops/svc_drop_x", nil, stacktest.With("Origin", origin), 60)
+		if len(refused) == 0 {
+			t.Fatal("nothing was refused")
+		}
+		return refused[0]
+	}
+	for origin, readable := range map[string]bool{"https://page.test": true, "https://app.test": false, "chrome-extension://abcdefghijklmnopabcdefghijklmnop": false} {
+		a := away.client(t, coreHost).Expect(503, "GET", "/health", nil, stacktest.With("Origin", origin))
+		if allowed := a.Header.Values("Access-Control-Allow-Origin"); readable != (len(allowed) == 1 && allowed[0] == origin) {
+			t.Errorf("core, %s: allowed %q", origin, allowed)
+		}
+	}
+	for origin, readable := range map[string]bool{
+		"https://app.test":                                    true,
+		"https://other.test:8443":                             true,
+		"chrome-extension://abcdefghijklmnopabcdefghijklmnop": true,
+		"https://other.test":                                  false,
+		"https://app.test.evil.test":                          false,
+		"https://app.tes":                                     false,
+		"http://app.test":                                     false,
+		"https://app.test,https://other.test:8443":            false,
+		"https://evil.test,|https://evil.test":                false,
+		"x,https://evil.test,|https://evil.test":              false,
+		"chrome-extension://a.b":                              false,
+		"null":                                                false,
+	} {
+		long := stacktest.With("X-Long", strings.Repeat("x", 40000))
+		for want, a := range map[int]stacktest.Answer{
+			404: c.Do("GET", "/metrics", nil, stacktest.With("Origin", origin)),
+			413: c.Do("POST", "/memories", `{"content":"`+strings.Repeat("x", 1<<20)+`"}`, stacktest.With("Origin", origin)),
+			431: old.Do("GET", "/health", nil, stacktest.With("Origin", origin), long),
+			503: c.Do("GET", "/health", nil, stacktest.With("Origin", origin)),
+			429: slow(origin),
+		} {
+			if a.Status != want {
+				t.Errorf("%s: status %d, want %d: %s", origin, a.Status, want, a.Body)
+				continue
+			}
+			wantJSON(t, a)
+			allowed, exposed := a.Header.Values("Access-Control-Allow-Origin"), a.Header.Get("Access-Control-Expose-Headers")
+			if readable && (len(allowed) != 1 || allowed[0] != origin || !strings.Contains(exposed, "Retry-After")) || !readable && (len(allowed) != 0 || exposed != "") {
+				t.Errorf("status %d for %s: allowed %q, exposed %q", want, origin, allowed, exposed)
+			}
+			if a.Header.Get("Vary") != "Origin" {
+				t.Errorf("status %d: a cache may show it to another origin", want)
+			}
+		}
+	}
+}

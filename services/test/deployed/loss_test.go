@@ -1,0 +1,216 @@
+package deployed_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/projections/schema"
+	"github.com/memory-ledger/ledger/services/test/stacktest"
+)
+
+// writers write through all APIs, each with an Idempotency-Key, and read what
+// they wrote from another replica at once.
+type writers struct {
+	t       *testing.T
+	apis    []*api
+	session stacktest.Header // of the core API
+	ext     stacktest.Header
+
+	mu    sync.Mutex
+	acked map[string]stacktest.Answer // by content
+	reads atomic.Int64
+}
+
+type api struct {
+	client    *stacktest.Client
+	extension bool
+	gone      atomic.Bool // killed: errors are expected
+}
+
+func (w *writers) header(a *api) stacktest.Header {
+	if a.extension {
+		return w.ext
+	}
+	return w.session
+}
+
+// run writes until the channel closes.
+func (w *writers) run(number int, done <-chan struct{}) {
+	for n := 0; ; n++ {
+		select {
+		case <-done:
+			return
+		default:
+		}
+		content := fmt.Sprintf("writer %d number %d", number, n)
+		if answer, ok := w.write(content, number); ok {
+			w.mu.Lock()
+			w.acked[content] = answer
+			w.mu.Unlock()
+			w.read(answer, number+n)
+		}
+	}
+}
+
+// write repeats what got no answer with the same key at the same API, until
+// that is gone: the key counts for one API.
+func (w *writers) write(content string, number int) (stacktest.Answer, bool) {
+	a := w.apis[number%len(w.apis)]
+	for deadline := time.Now().Add(45 * time.Second); time.Now().Before(deadline); {
+		if a.gone.Load() {
+			return stacktest.Answer{}, false
+		}
+		body := map[string]any{"content": content, "source": "test", "metadata": map[string]any{}}
+		answer, err := a.client.Try("POST", "/memories", body, w.header(a), stacktest.With("Idempotency-Key", fmt.Sprintf("%x", content)))
+		switch {
+		case err != nil && !a.gone.Load():
+			w.t.Errorf("%s: %v", content, err)
+			return stacktest.Answer{}, false
+		case err == nil && answer.Status == 201:
+			return answer, true
+		case err == nil && answer.Status != 503:
+			w.t.Errorf("%s: status %d: %s", content, answer.Status, answer.Body)
+			return stacktest.Answer{}, false
+		}
+	}
+	w.t.Errorf("%s: could not be written", content)
+	return stacktest.Answer{}, false
+}
+
+// read asks a surviving core replica for what was just acknowledged: it may be
+// busy, but it may not say that it doesn't know it.
+func (w *writers) read(wrote stacktest.Answer, number int) {
+	a := w.apis[number%len(w.apis)]
+	if a.extension || a.gone.Load() {
+		return
+	}
+	answer, err := a.client.Try("GET", "/memories/"+wrote.Text("id"), nil, w.session)
+	switch {
+	case err != nil && a.gone.Load(), err == nil && answer.Status == 503:
+	case err != nil:
+		w.t.Errorf("read: %v", err)
+	case answer.Status != 200:
+		w.t.Errorf("stale read of %s: status %d: %s", wrote.Body, answer.Status, answer.Body)
+	default:
+		w.reads.Add(1)
+	}
+}
+
+func (w *writers) count() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.acked)
+}
+
+// more waits until so many more were acknowledged.
+func (w *writers) more(n int) {
+	w.t.Helper()
+	want := w.count() + n
+	for deadline := time.Now().Add(60 * time.Second); w.count() < want; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			w.t.Fatalf("%d of %d were acknowledged", w.count(), want)
+		}
+	}
+}
+
+// TestLosesNothing kills a node of the log, an API and a projector while people
+// write. Two projectors share the owners, and the consumer. Not parallel: it is
+// many processes already.
+func TestLosesNothing(t *testing.T) {
+	d := deploy(t)
+	projectors := []*process{d.projector("PROJECTOR_PARTITIONS=00-7f"), d.projector("PROJECTOR_PARTITIONS=80-ff")}
+	_, first := d.api("core-api", "CORE_ADDR")
+	doomed, second := d.api("core-api", "CORE_ADDR")
+	_, extension := d.api("extension-api", "EXTENSION_ADDR")
+	wallet := stacktest.NewWallet()
+	w := &writers{t: t, acked: map[string]stacktest.Answer{}, apis: []*api{
+		{client: first}, {client: second}, {client: extension, extension: true},
+	}}
+	w.session, w.ext = first.SignIn(wallet), extension.SignIn(wallet)
+	d.settled(first, w.session)
+
+	done := make(chan struct{})
+	var group sync.WaitGroup
+	for i := range 6 {
+		group.Go(func() { w.run(i, done) })
+	}
+	stop := sync.OnceFunc(func() { close(done); group.Wait() })
+	defer stop()
+	w.more(50)
+	t.Log("a node dies")
+	d.nodes[0].kill()
+	w.more(50)
+	t.Log("a core API dies")
+	w.apis[1].gone.Store(true)
+	doomed.kill()
+	w.more(50)
+	t.Log("the projector of who writes dies")
+	projector := projectors[events.PartitionOf(events.Owner(wallet.PublicKey))/128]
+	projector.kill()
+	time.Sleep(time.Second) // some writes without a projector
+	projector.start()
+	w.more(50)
+	t.Log("the node is back")
+	d.nodes[0].start()
+	w.more(50)
+	stop()
+	w.check(first)
+	if n := d.checkpoints(); n != 2 {
+		t.Errorf("two projectors have %d rows of the checkpoint", n)
+	}
+}
+
+// checkpoints counts the rows of the checkpoint, one for each projector's run.
+func (d *deployment) checkpoints() (n int) {
+	d.t.Helper()
+	pool, err := schema.OpenPool(d.t.Context(), strings.TrimPrefix(d.databaseOf("verify"), "DATABASE_URL="), schema.Live, 1)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	defer pool.Close()
+	if err := pool.QueryRow(d.t.Context(), `SELECT count(*) FROM checkpoint`).Scan(&n); err != nil {
+		d.t.Fatal(err)
+	}
+	return n
+}
+
+// check compares what was acknowledged with what is there.
+func (w *writers) check(c *stacktest.Client) {
+	w.t.Helper()
+	var all []struct {
+		ID, Content string
+		LeafIndex   int
+	}
+	answer := c.Do("GET", "/memories", nil, w.session)
+	for deadline := time.Now().Add(30 * time.Second); answer.Status == 503 && time.Now().Before(deadline); {
+		answer = c.Do("GET", "/memories", nil, w.session)
+	}
+	if err := json.Unmarshal(answer.Body, &all); err != nil {
+		w.t.Fatalf("status %d: %v", answer.Status, err)
+	}
+	times := map[string]int{}
+	for i, m := range all {
+		times[m.Content]++
+		if m.LeafIndex != i {
+			w.t.Fatalf("position %d holds leaf %d", i, m.LeafIndex)
+		}
+		if a, ok := w.acked[m.Content]; ok && (a.Text("id") != m.ID || a.Number("leafIndex") != i) {
+			w.t.Errorf("acknowledged %s, found %+v", a.Body, m)
+		}
+	}
+	for content := range w.acked {
+		if times[content] != 1 {
+			w.t.Errorf("%q is there %d times", content, times[content])
+		}
+	}
+	w.t.Logf("%d acknowledged, %d there, %d read at once from another replica", len(w.acked), len(all), w.reads.Load())
+	if w.reads.Load() == 0 {
+		w.t.Error("nothing was read")
+	}
+}

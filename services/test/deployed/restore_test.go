@@ -1,0 +1,62 @@
+package deployed_test
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/memory-ledger/ledger/services/test/stacktest"
+)
+
+// A log that is restored onto a provisioned cluster is kept by as many nodes as
+// the one that it takes the place of, and the services go on with their roles.
+func TestRestoresOntoAProvisionedCluster(t *testing.T) {
+	d := deploy(t)
+	projector := d.projector() // first: an API may not make the schema
+	_, client := d.api("core-api", "CORE_ADDR")
+	wallet := stacktest.NewWallet()
+	session := client.SignIn(wallet)
+	d.settled(client, session)
+	copies := filepath.Join(t.TempDir(), "copies")
+	run := func(args ...string) string {
+		t.Helper()
+		out, err := d.command(args, d.as("admin")).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %v: %s", args, err, out)
+		}
+		return string(out)
+	}
+	run("backup", copies)
+	projector.kill()
+
+	conn, err := nats.Connect(strings.TrimPrefix(d.as("admin"), "NATS_URL="), nats.CustomInboxPrefix("_INBOX_admin"), nats.RootCAs(filepath.Join(d.secrets, "ca_certificate")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	admin, err := jetstream.New(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	streams := []string{"LEDGER", "KV_ledger_keys", "KV_ledger_nonces"}
+	for _, name := range streams {
+		if err := admin.DeleteStream(t.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run("provision")
+	if said := run("restore", copies); !strings.Contains(said, "made its consumers again: ") {
+		t.Errorf("restore says %s", said)
+	}
+	for _, name := range streams {
+		if s, err := admin.Stream(t.Context(), name); err != nil || s.CachedInfo().Config.Replicas != 3 || (name != "LEDGER" && s.CachedInfo().Config.AllowDirect) {
+			t.Errorf("%s: %+v, %v", name, s, err)
+		}
+	}
+	d.projector()
+	d.settled(client, session)
+	client.Expect(200, "GET", "/memories", nil, session)
+}

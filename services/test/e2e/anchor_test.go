@@ -1,0 +1,156 @@
+package e2e_test
+
+import (
+	"encoding/base64"
+	le "encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/memory-ledger/ledger/anchoring/program"
+	"github.com/memory-ledger/ledger/anchoring/receipt"
+	"github.com/memory-ledger/ledger/infra/localchain"
+	"github.com/memory-ledger/ledger/services/run/assembly"
+	"github.com/memory-ledger/ledger/services/run/config"
+	"github.com/memory-ledger/ledger/services/test/stacktest"
+)
+
+// anchoredWithin is how soon a write must be anchored with a local run's
+// defaults.
+const anchoredWithin = 15 * time.Second
+
+// anchoredStack is a stack that anchors on a chain of its own, given to it as
+// an endpoint, the way a cluster would be.
+func anchoredStack(t *testing.T, slots time.Duration, change ...func(*config.Config)) (*stacktest.Stack, *localchain.Chain) {
+	t.Helper()
+	chain, authority := stacktest.Chain(t, slots)
+	return stacktest.Start(t, stacktest.Options{Configure: func(c *config.Config) {
+		c.SolanaRPCURL, c.AuthorityKeypair, c.CommitmentProgramID = chain.URL(), authority, program.LocalID.String()
+		c.AnchorMaxWait = assembly.LocalAnchorMaxWait
+		for _, do := range change {
+			do(c)
+		}
+	}}), chain
+}
+
+// awaitAnchored polls as a client would.
+func awaitAnchored(t *testing.T, core *stacktest.Client, session stacktest.Header, id string, within time.Duration) view {
+	t.Helper()
+	ticker := time.NewTicker(100 * time.Millisecond)
+	defer ticker.Stop()
+	for deadline := time.Now().Add(within); ; <-ticker.C {
+		m := decode[view](t, core.Expect(200, "GET", "/memories/"+id, nil, session).Body)
+		if m.Anchored {
+			return m
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("not anchored within %v: %+v", within, m)
+		}
+	}
+}
+
+// onchain reads the account of a receipt with a plain call.
+func onchain(t *testing.T, chain *localchain.Chain, account string) (size uint64, root string) {
+	t.Helper()
+	var reply struct{ Value *struct{ Data []string } }
+	if err := chain.Call(t.Context(), &reply, "getAccountInfo", account, map[string]string{"encoding": "base64", "commitment": "finalized"}); err != nil {
+		t.Fatal(err)
+	}
+	data, err := base64.StdEncoding.DecodeString(reply.Value.Data[0])
+	if err != nil || len(data) != 128 {
+		t.Fatalf("account %v: %v", reply, err)
+	}
+	return le.LittleEndian.Uint64(data[72:]), hex.EncodeToString(data[80:112])
+}
+
+func TestAnchoredMemories(t *testing.T) {
+	t.Parallel()
+	s, chain := anchoredStack(t, 400*time.Millisecond)
+	core, wallet := s.Core[0], stacktest.NewWallet()
+	session := core.SignIn(wallet)
+	first := core.Expect(http.StatusCreated, "POST", "/memories", map[string]any{"content": "zuerst ☂", "metadata": map[string]any{"z": 1.5, "a": "ü"}}, session)
+	m := awaitAnchored(t, core, session, first.Text("id"), anchoredWithin)
+	if m.BatchID == nil {
+		t.Error("anchored without a batch")
+	}
+	p := decode[proofAnswer](t, core.Expect(200, "GET", "/memories/"+m.ID+"/proof", nil, session).Body)
+	checkProof(t, p, 1)
+	old := receiptOf(t, core, session, m.ID)
+	size, root := onchain(t, chain, old.Anchor.Account)
+	if size != 1 || root != p.BatchRoot || p.TxSignature == nil || *p.TxSignature != old.Anchor.TxSignature || p.OnchainRoot == nil || *p.OnchainRoot != root {
+		t.Errorf("proof %+v, the account holds %d leaves, root %s", p, size, root)
+	}
+	if _, err := receipt.Check(t.Context(), chain.URL(), old); err != nil {
+		t.Error(err)
+	}
+
+	var last stacktest.Answer
+	for i := range 6 {
+		last = core.Expect(http.StatusCreated, "POST", "/memories", map[string]any{"content": fmt.Sprint("more ", i), "metadata": map[string]any{}}, session)
+	}
+	waiting := receiptOf(t, core, session, last.Text("id"))
+	if waiting.Anchor != nil || waiting.TreeSize != 7 {
+		t.Errorf("receipt before anchoring: %+v", waiting)
+	}
+	awaitAnchored(t, core, session, last.Text("id"), anchoredWithin)
+	// The first memory's proof stays in its batch; the account has moved on.
+	again := decode[proofAnswer](t, core.Expect(200, "GET", "/memories/"+m.ID+"/proof", nil, session).Body)
+	size, root = onchain(t, chain, old.Anchor.Account)
+	if again.BatchRoot != p.BatchRoot || again.OnchainRoot == nil || *again.OnchainRoot != root || size != 7 {
+		t.Errorf("proof %+v, the account holds %d leaves, root %s", again, size, root)
+	}
+	// The old receipt holds against the newest account, by its transaction; a
+	// new one leads there by its consistency proof.
+	for _, r := range []*receipt.Receipt{old, receiptOf(t, core, session, m.ID), receiptOf(t, core, session, last.Text("id"))} {
+		held, err := receipt.Check(t.Context(), chain.URL(), r)
+		if err != nil || held.Size != 7 {
+			t.Errorf("%+v: %v", held, err)
+		}
+	}
+	core.Expect(404, "GET", "/memories/"+m.ID+"/receipt", nil, core.SignIn(stacktest.NewWallet()))
+	core.Expect(401, "GET", "/memories/"+m.ID+"/receipt", nil)
+}
+
+// The chain goes away: answers stay, writes go on, and nothing waits for it.
+func TestChainOutOfReach(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: make verify runs it")
+	}
+	t.Parallel()
+	s, chain := anchoredStack(t, 20*time.Millisecond)
+	core := s.Core[0]
+	session := core.SignIn(stacktest.NewWallet())
+	first := core.Expect(http.StatusCreated, "POST", "/memories", map[string]any{"content": "x", "metadata": map[string]any{}}, session)
+	awaitAnchored(t, core, session, first.Text("id"), anchoredWithin)
+	before := decode[proofAnswer](t, core.Expect(200, "GET", "/memories/"+first.Text("id")+"/proof", nil, session).Body)
+	if err := chain.Fault(t.Context(), localchain.Down(true)); err != nil {
+		t.Fatal(err)
+	}
+	second := core.Expect(http.StatusCreated, "POST", "/memories", map[string]any{"content": "y", "metadata": map[string]any{}}, session)
+	started := time.Now()
+	after := decode[proofAnswer](t, core.Expect(200, "GET", "/memories/"+first.Text("id")+"/proof", nil, session).Body)
+	if took := time.Since(started); took > 2*time.Second {
+		t.Errorf("a proof took %v", took)
+	}
+	if after.OnchainRoot == nil || *after.OnchainRoot != *before.OnchainRoot || after.BatchRoot != before.BatchRoot {
+		t.Errorf("before %+v, after %+v", before, after)
+	}
+	if err := chain.Fault(t.Context(), localchain.Down(false)); err != nil {
+		t.Fatal(err)
+	}
+	awaitAnchored(t, core, session, second.Text("id"), 2*anchoredWithin)
+}
+
+func receiptOf(t *testing.T, core *stacktest.Client, session stacktest.Header, id string) *receipt.Receipt {
+	t.Helper()
+	r, err := receipt.Parse(core.Expect(200, "GET", "/memories/"+id+"/receipt", nil, session).Body)
+	if err == nil {
+		err = receipt.Verify(r)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}

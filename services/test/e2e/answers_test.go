@@ -1,0 +1,530 @@
+package e2e_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gagliardetto/solana-go"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/memory-ledger/ledger/infra/localnats/natstest"
+	"github.com/memory-ledger/ledger/services/core"
+	"github.com/memory-ledger/ledger/services/extension"
+	"github.com/memory-ledger/ledger/services/httpapi"
+	"github.com/memory-ledger/ledger/services/run/config"
+	"github.com/memory-ledger/ledger/services/test/contracttest"
+	"github.com/memory-ledger/ledger/services/test/stacktest"
+)
+
+// needsChain are the documented answers that TestEveryDocumentedAnswer does not
+// see on a machine without Node: they take staking that is live, and that takes
+// a chain. There are no others.
+var needsChain = []contracttest.Answer{
+	{Operation: "stake", Status: 200}, {Operation: "stake", Status: 415},
+	{Operation: "unstake", Status: 200}, {Operation: "unstake", Status: 415},
+}
+
+// TestEveryDocumentedAnswer goes through the operations of both APIs and makes
+// each give every answer that its document has for it. The form of the answers
+// is held to the documents by the clients; this test is about their being
+// given at all. What can't happen does not belong into a document.
+func TestEveryDocumentedAnswer(t *testing.T) {
+	t.Parallel()
+	everyOperation := func(do func(api contracttest.API, op contracttest.Operation)) {
+		for _, api := range []contracttest.API{contracttest.Core, contracttest.Extension} {
+			operations, err := contracttest.Operations(api)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, op := range operations {
+				do(api, op)
+			}
+		}
+	}
+	for name, part := range map[string]func(*testing.T, func(func(contracttest.API, contracttest.Operation))){
+		"refused at the wire": answersAtTheWire, "faults": answersToFaults, "good and bad requests": answersToRequests,
+		"log down": answersWithoutLog, "key destroyed": answersWithoutKey,
+	} {
+		t.Run(name, func(t *testing.T) { part(t, everyOperation) })
+	}
+	chain := false
+	t.Run("staking", func(t *testing.T) {
+		answersOfStaking(t)
+		chain = true
+	})
+	for _, api := range []contracttest.API{contracttest.Core, contracttest.Extension} {
+		coverage, err := contracttest.Seen(api)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Log(coverage)
+		for _, answer := range coverage.Missing {
+			if chain || api != contracttest.Core || !slices.Contains(needsChain, answer) {
+				t.Errorf("%s API: no %s answered %d: make one do so, or take it out of the document", api, answer.Operation, answer.Status)
+			}
+		}
+	}
+}
+
+// parameters fills in a path. Whatever it names does not exist, but could.
+var parameters = strings.NewReplacer("{id}", elsewhere[1:], "{token}", "svc_case_"+strings.Repeat("A", 43))
+
+// request returns a method and a path of an operation.
+func requestOf(op contracttest.Operation) (method, path string) {
+	if op.Method == "*" {
+		return http.MethodGet, "/nope"
+	}
+	path = parameters.Replace(op.Path)
+	if op.ID == "fillDrop" {
+		path = strings.Replace(path, "svc_case_", "svc_drop_", 1)
+	}
+	return op.Method, path
+}
+
+// bodyOf returns a body that an operation takes, nil where it takes none.
+func goodBody(op contracttest.Operation, wallet stacktest.Wallet) any {
+	switch op.ID {
+	case "createChallenge":
+		return map[string]any{"publicKey": wallet.PublicKey}
+	case "createMemory":
+		return map[string]any{"content": "x", "source": "s"}
+	case "fillDrop":
+		return map[string]any{"content": "x"}
+	case "createKey":
+		return map[string]any{"label": "x"}
+	case "stake", "unstake":
+		return map[string]any{"amount": "1"}
+	case "mintCase", "mintDrop", "searchMemories":
+		return map[string]any{}
+	}
+	return nil
+}
+
+func queryOf(op contracttest.Operation) string {
+	switch op.ID {
+	case "getConsistency":
+		return "?from=0&to=0"
+	case "getConnectPage":
+		return "?callback=chrome-extension%3A%2F%2Fabcdefghijklmnopabcdefghijklmnop%2Fcallback.html"
+	}
+	return ""
+}
+
+// serveBare runs an API with nothing behind it: whatever gets past it
+// meets a fault. Requests must arrive within patience.
+func serveBare(t *testing.T, api contracttest.API, patience time.Duration) (addr string) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	serveBareOn(t, listener, api, patience)
+	return listener.Addr().String()
+}
+
+// serveBareOn is serveBare on a listener, until the test ends or stop is called.
+func serveBareOn(t *testing.T, listener net.Listener, api contracttest.API, patience time.Duration) (stop func()) {
+	t.Helper()
+	documents := map[contracttest.API][]byte{contracttest.Core: core.OpenAPI, contracttest.Extension: extension.OpenAPI}
+	app := httpapi.New(httpapi.Config{
+		Service: string(api), Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
+		OpenAPI: documents[api], ShowCauses: api == contracttest.Extension, NewID: func() string { return "id" },
+		Probes: []httpapi.Probe{{Name: "fault", Check: func(context.Context) error { panic("a probe with a fault") }}},
+	})
+	ctx, stop := context.WithCancel(context.Background())
+	if api == contracttest.Core {
+		bare := &core.API{}
+		bare.Mount(app)
+		go bare.Run(ctx)
+	} else {
+		(&extension.API{}).Mount(app)
+	}
+	app.Server().ReadTimeout = patience
+	ended := make(chan error, 1)
+	go func() { ended <- app.Serve(ctx, listener, time.Second) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return stop
+}
+
+// begun is a listener that counts the requests that have arrived in part.
+type begun struct {
+	net.Listener
+	requests sync.WaitGroup
+}
+
+func (l *begun) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	return &begunConn{Conn: conn, of: l}, err
+}
+
+type begunConn struct {
+	net.Conn
+	of    *begun
+	reads int
+}
+
+func (c *begunConn) Read(p []byte) (int, error) {
+	if c.reads++; c.reads == 2 {
+		c.of.requests.Done()
+	}
+	return c.Conn.Read(p)
+}
+
+// answersAtTheWire: what the server refuses before any route sees it.
+func answersAtTheWire(t *testing.T, every func(func(contracttest.API, contracttest.Operation))) {
+	patient, hurried, stopping := map[contracttest.API]string{}, map[contracttest.API]string{}, map[contracttest.API]*begun{}
+	var stops []func()
+	for _, api := range []contracttest.API{contracttest.Core, contracttest.Extension} {
+		patient[api], hurried[api] = serveBare(t, api, time.Minute), serveBare(t, api, 200*time.Millisecond)
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		stopping[api] = &begun{Listener: listener}
+		stops = append(stops, serveBareOn(t, stopping[api], api, time.Minute))
+	}
+	raws := map[int]string{
+		400: "Content-Length: many\r\n\r\n",
+		408: "X-Unfinished: ",
+		413: "Content-Length: 1048577\r\n\r\n",
+		431: "X-Large: " + strings.Repeat("x", 20<<10) + "\r\n\r\n",
+		503: "X-Unfinished: ", // until the service stops
+	}
+	var group sync.WaitGroup
+	defer group.Wait()
+	every(func(api contracttest.API, op contracttest.Operation) {
+		method, path := requestOf(op)
+		for status, raw := range raws {
+			addr := patient[api]
+			switch status {
+			case http.StatusRequestTimeout:
+				addr = hurried[api]
+			case http.StatusServiceUnavailable:
+				addr = stopping[api].Addr().String()
+				stopping[api].requests.Add(1)
+			}
+			group.Go(func() {
+				ctx, cancel := context.WithCancel(context.Background())
+				defer cancel()
+				request, err := http.NewRequestWithContext(ctx, method, "http://"+addr+path, nil)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				wire := contracttest.Wire{Addr: addr, Raw: method + " " + path + " HTTP/1.1\r\nHost: x\r\n" + raw}
+				answer, err := contracttest.Transport(t, api, wire).RoundTrip(request)
+				if err != nil {
+					t.Errorf("%s %s: want %d: %v", method, path, status, err)
+					return
+				}
+				_ = answer.Body.Close()
+				if answer.StatusCode != status {
+					t.Errorf("%s %s: status %d, want %d", method, path, answer.StatusCode, status)
+				}
+			})
+		}
+	})
+	for _, listener := range stopping {
+		listener.requests.Wait()
+	}
+	for _, stop := range stops {
+		stop()
+	}
+}
+
+// answersToFaults: a fault anywhere behind the API is a 500, and says nothing
+// about itself. Operations that have nothing behind them have none.
+func answersToFaults(t *testing.T, every func(func(contracttest.API, contracttest.Operation))) {
+	clients := map[contracttest.API]*stacktest.Client{}
+	credentials := map[contracttest.API]stacktest.Header{
+		contracttest.Core:      stacktest.Bearer("some.signed.session"),
+		contracttest.Extension: stacktest.Bearer("svc_session_" + strings.Repeat("A", 43)),
+	}
+	for _, api := range []contracttest.API{contracttest.Core, contracttest.Extension} {
+		clients[api] = stacktest.NewClient(t, api, "http://"+serveBare(t, api, time.Minute))
+	}
+	wallet := stacktest.NewWallet()
+	every(func(api contracttest.API, op contracttest.Operation) {
+		method, path := requestOf(op)
+		body := goodBody(op, wallet)
+		if op.ID == "createSession" {
+			body = wallet.Answer(someChallenge(wallet))
+		}
+		want := 500
+		switch {
+		case op.Method == "*":
+			want = 404
+		case !slices.Contains(op.Statuses, 500):
+			want = 200
+		}
+		a := clients[api].Expect(want, method, path+queryOf(op), body, credentials[api])
+		if want == 500 && (a.Text("error") != "internal error" || bytes.Contains(a.Body, []byte("nil pointer"))) {
+			t.Errorf("%s: %s", op.ID, a.Body)
+		}
+	})
+}
+
+// someChallenge has the form of a challenge, and was never issued.
+func someChallenge(wallet stacktest.Wallet) string {
+	return "127.0.0.1 wants you to sign in with your Solana account:\n" + wallet.PublicKey + "\n\nStatement.\n\n" +
+		"URI: http://127.0.0.1\nVersion: 1\nChain ID: localnet\nNonce: " + strings.Repeat("0a", 16) +
+		"\nIssued At: 2026-01-02T03:04:05.006Z\nExpiration Time: 2026-01-02T03:09:05.006Z"
+}
+
+// notObjects are bodies that no operation takes.
+var notObjects = []string{`nope`, `[]`, `null`, `"x"`, `{`, `{} {}`, `{"content":1,"publicKey":1,"label":1,"query":1,"maxReads":"1","maxWrites":"1"}`}
+
+// page is an origin that may call the core API.
+const page = "https://app.example"
+
+// answersToRequests: everything that depends on the request alone.
+func answersToRequests(t *testing.T, every func(func(contracttest.API, contracttest.Operation))) {
+	s := stacktest.Start(t, stacktest.Options{Configure: func(c *config.Config) { c.CoreAllowedOrigins = []string{page} }})
+	wallet := stacktest.NewWallet()
+	clients := map[contracttest.API]*stacktest.Client{contracttest.Core: s.Core[0], contracttest.Extension: s.Extension[0]}
+	sessions := map[contracttest.API]stacktest.Header{}
+	for api, c := range clients {
+		sessions[api] = c.SignIn(wallet)
+	}
+	key := stacktest.Bearer(s.Core[0].Expect(201, "POST", "/keys", map[string]any{"label": "x"}, sessions[contracttest.Core]).Text("key"))
+	liveDrop := func() string {
+		drop := s.Extension[0].Expect(201, "POST", "/memory-drops", nil, sessions[contracttest.Extension])
+		return "/memory-drops/" + tokenOf(drop)
+	}
+	every(func(api contracttest.API, op contracttest.Operation) {
+		c, session := clients[api], sessions[api]
+		method, path := requestOf(op)
+		path += queryOf(op)
+		body := goodBody(op, wallet)
+		for _, status := range op.Statuses {
+			switch {
+			case status == 401 && op.ID == "createSession":
+				c.Expect(401, method, path, wallet.Answer(someChallenge(wallet)))
+			case status == 401:
+				a := c.Expect(401, method, path, body)
+				if a.Header.Get("WWW-Authenticate") != "Bearer" {
+					t.Errorf("%s: %v", op.ID, a.Header)
+				}
+			case status == 403 && op.ID == "readCase":
+				c.Expect(403, method, path, body, stacktest.With("Sec-Purpose", "prefetch"))
+			case status == 416:
+				c.Expect(416, method, path, body, stacktest.With("Range", "bytes=0-"))
+			case status == 403:
+				c.Expect(403, method, path, body, key)
+			case status == 404 && op.Method != "*":
+				c.Expect(404, method, path, body, session)
+			case status == 415 && op.ID == "fillDrop":
+				c.Expect(415, method, liveDrop(), `{}`, stacktest.With("Content-Type", "text/plain"))
+			case status == 415 && !strings.HasSuffix(op.ID, "stake"):
+				c.Expect(415, method, path, `{}`, session, stacktest.With("Content-Type", "text/plain"))
+			case status == 422:
+				if op.ID == "fillDrop" {
+					path = liveDrop()
+				}
+				once := stacktest.With("Idempotency-Key", "once-by-"+string(api))
+				c.Expect(201, method, path, body, session, once)
+				c.Expect(422, method, path, map[string]any{"content": "other", "source": "s"}, session, once)
+			case status == 409:
+				tooManyKeys(t, c)
+			case status == 400 && op.ID == "fillDrop":
+				drop := liveDrop()
+				for _, bad := range notObjects {
+					c.Expect(400, method, drop, bad)
+				}
+				c.Expect(413, method, drop, map[string]any{"content": "x", "metadata": map[string]any{"m": strings.Repeat("x", 65536)}})
+			case status == 400 && slices.Contains(op.Statuses, 415) && !strings.HasSuffix(op.ID, "stake"):
+				for _, bad := range notObjects {
+					c.Expect(400, method, path, bad, session)
+				}
+			}
+		}
+	})
+	preflight := stacktest.With("Access-Control-Request-Method", "DELETE")
+	s.Core[0].Expect(204, "OPTIONS", "/keys/x", nil, preflight, stacktest.With("Origin", page))
+	s.Core[0].Expect(403, "OPTIONS", "/keys/x", nil, preflight, stacktest.With("Origin", page+".example"))
+	for _, path := range []string{"/memories?limit=0", "/memories?cursor=x", "/log/consistency", "/log/consistency?from=1&to=0", "/log/consistency?from=0&to=99999"} {
+		s.Core[0].Expect(400, "GET", path, nil, sessions[contracttest.Core])
+	}
+	for _, query := range []string{"", "?callback=https%3A%2F%2Fexample.com%2Fcallback.html"} {
+		s.Extension[0].Expect(400, "GET", "/connect"+query, nil)
+	}
+	large := map[string]any{"content": "x", "source": "s", "metadata": map[string]any{"m": strings.Repeat("x", 65536)}}
+	for api, c := range clients {
+		c.Expect(413, "POST", "/memories", large, sessions[api])
+		c.Expect(400, "POST", "/memories", map[string]any{"content": "x", "source": "s"}, sessions[api], stacktest.With("Idempotency-Key", "has space"))
+	}
+	goodCore(clients[contracttest.Core], sessions[contracttest.Core], wallet)
+	goodExtension(clients[contracttest.Extension], sessions[contracttest.Extension])
+	for _, c := range clients {
+		c.Expect(404, "GET", "/nope", nil)
+		c.Expect(405, "DELETE", "/health", nil)
+	}
+}
+
+// tooManyKeys makes as many keys as an owner may have, and one more. A busy machine
+// may answer 503 to some, which may have been made.
+func tooManyKeys(t *testing.T, c *stacktest.Client) {
+	t.Helper()
+	session := c.SignIn(stacktest.NewWallet())
+	const most = 1000
+	var (
+		group         sync.WaitGroup
+		made, unknown atomic.Int64
+	)
+	for range 8 {
+		group.Go(func() {
+			for made.Load()+unknown.Load() < 2*most {
+				switch a := c.Do("POST", "/keys", map[string]any{"label": "x"}, session); a.Status {
+				case http.StatusCreated:
+					made.Add(1)
+				case http.StatusServiceUnavailable:
+					unknown.Add(1)
+				case http.StatusConflict:
+					return
+				default:
+					t.Errorf("POST /keys: status %d: %s", a.Status, a.Body)
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+	if n, more := made.Load(), unknown.Load(); n > most || n+more < most {
+		t.Errorf("%d keys were made, and perhaps %d more, of %d", n, more, most)
+	}
+	c.Expect(409, "POST", "/keys", map[string]any{"label": "x"}, session)
+	// They are listed all, in many parts, each once.
+	listed := decode[[]struct{ ID string }](t, c.Expect(200, "GET", "/keys", nil, session).Body)
+	ids := make([]string, len(listed))
+	for i, key := range listed {
+		ids[i] = key.ID
+	}
+	slices.Sort(ids)
+	if ids = slices.Compact(ids); len(listed) != most || len(ids) != most {
+		t.Errorf("%d keys are listed, %d of them once", len(listed), len(ids))
+	}
+}
+
+func goodCore(c *stacktest.Client, session stacktest.Header, wallet stacktest.Wallet) {
+	for _, path := range []string{"/health", "/livez", "/readyz", "/metrics", "/openapi.json"} {
+		c.Expect(200, "GET", path, nil)
+	}
+	c.Expect(200, "POST", "/auth/challenge", map[string]any{"publicKey": wallet.PublicKey})
+	id := c.Expect(201, "POST", "/memories", map[string]any{"content": "x"}, session).Text("id")
+	for _, path := range []string{
+		"/memories", "/memories/" + id, "/memories/" + id + "/proof", "/memories/" + id + "/receipt",
+		"/log", "/log/consistency?from=0&to=1", "/keys", "/staking/status",
+	} {
+		c.Expect(200, "GET", path, nil, session)
+	}
+	c.Expect(200, "POST", "/memories/search", nil, session)
+	made := c.Expect(201, "POST", "/keys", map[string]any{"label": "x"}, session)
+	c.Expect(200, "DELETE", "/keys/"+made.Text("id"), nil, session)
+}
+
+func goodExtension(c *stacktest.Client, session stacktest.Header) {
+	for _, path := range []string{"/health", "/livez", "/readyz", "/metrics", "/openapi.json"} {
+		c.Expect(200, "GET", path, nil)
+	}
+	c.Expect(200, "GET", "/connect"+queryOf(contracttest.Operation{ID: "getConnectPage"}), nil)
+	c.Expect(200, "GET", "/auth/me", nil, session)
+	c.Expect(200, "GET", "/memories", nil, session)
+	c.Expect(201, "POST", "/memories", map[string]any{"content": "x", "source": "s"}, session)
+	read := c.Expect(201, "POST", "/agent-cases", nil, session)
+	drop := c.Expect(201, "POST", "/memory-drops", nil, session)
+	c.Expect(200, "GET", "/agent-cases/"+tokenOf(read), nil)
+	c.Expect(201, "POST", "/memory-drops/"+tokenOf(drop), map[string]any{"content": "x"})
+	for _, path := range []string{"/agent-cases/" + read.Text("id"), "/memory-drops/" + drop.Text("id")} {
+		c.Expect(200, "GET", path+"/status", nil, session)
+		c.Expect(200, "POST", path+"/revoke", nil, session)
+	}
+	preflight := stacktest.With("Access-Control-Request-Method", "POST")
+	c.Expect(204, "OPTIONS", "/memories", nil, preflight, stacktest.With("Origin", "chrome-extension://abcdefghijklmnopabcdefghijklmnop"))
+	c.Expect(403, "OPTIONS", "/memories", nil, preflight, stacktest.With("Origin", "https://example.com"))
+	c.Expect(200, "POST", "/auth/logout", nil, session)
+}
+
+// answersWithoutLog: 503 where something that is needed is down.
+func answersWithoutLog(t *testing.T, every func(func(contracttest.API, contracttest.Operation))) {
+	log := natstest.StartProcess(t)
+	s := stacktest.Start(t, stacktest.Options{NATSURL: log.URL()})
+	wallet := stacktest.NewWallet()
+	clients := map[contracttest.API]*stacktest.Client{contracttest.Core: s.Core[0], contracttest.Extension: s.Extension[0]}
+	sessions, challenges := map[contracttest.API]stacktest.Header{}, map[contracttest.API]string{}
+	for api, c := range clients {
+		sessions[api] = c.SignIn(wallet)
+		challenges[api] = c.Expect(200, "POST", "/auth/challenge", map[string]any{"publicKey": wallet.PublicKey}).Text("message")
+	}
+	log.Kill()
+	defer log.Start() // the stack is to end in order
+	every(func(api contracttest.API, op contracttest.Operation) {
+		if !slices.Contains(op.Statuses, 500) || op.ID == "createChallenge" {
+			return // it needs no log, and is refused only by a service that stops
+		}
+		method, path := requestOf(op)
+		body := goodBody(op, wallet)
+		if op.ID == "createSession" {
+			body = wallet.Answer(challenges[api])
+		}
+		clients[api].Expect(503, method, path+queryOf(op), body, sessions[api])
+	})
+}
+
+// answersWithoutKey: 410 where the key to an owner's content was destroyed.
+// The second replicas never had it.
+func answersWithoutKey(t *testing.T, every func(func(contracttest.API, contracttest.Operation))) {
+	s := stacktest.Start(t, stacktest.Options{Core: 2, Extension: 2})
+	wallet := stacktest.NewWallet()
+	session := s.Core[0].SignIn(wallet)
+	written := s.Core[0].Expect(201, "POST", "/memories", map[string]any{"content": "x"}, session)
+	forget(t, s, wallet)
+	// What they had of grants and sessions ended with the key; they may have new ones.
+	extensionSession := s.Extension[0].SignIn(wallet)
+	read := s.Extension[0].Expect(201, "POST", "/agent-cases", nil, extensionSession)
+	drop := s.Extension[0].Expect(201, "POST", "/memory-drops", nil, extensionSession)
+	paths := strings.NewReplacer("{id}", written.Text("id"), "/agent-cases/{token}", "/agent-cases/"+tokenOf(read), "/memory-drops/{token}", "/memory-drops/"+tokenOf(drop))
+	every(func(api contracttest.API, op contracttest.Operation) {
+		if !slices.Contains(op.Statuses, 410) {
+			return
+		}
+		c, credential := s.Core[1], session
+		if api == contracttest.Extension {
+			c, credential = s.Extension[1], extensionSession
+		}
+		c.Expect(410, op.Method, paths.Replace(op.Path), goodBody(op, wallet), credential)
+	})
+	// A read that could not be given was not spent, nor was a write.
+	for path, field := range map[string]string{"/agent-cases/" + read.Text("id"): "remainingReads", "/memory-drops/" + drop.Text("id"): "remainingWrites"} {
+		if a := s.Extension[1].Expect(200, "GET", path+"/status", nil, extensionSession); a.Number(field) != 1 {
+			t.Errorf("%s: %s", path, a.Body)
+		}
+	}
+}
+
+// answersOfStaking: what only staking that is live can answer.
+func answersOfStaking(t *testing.T) {
+	y := newTreasury(t, solana.TokenProgramID)
+	stack := stacktest.Start(t, stacktest.Options{Configure: y.configure})
+	s := newStaker(y, stack.Core[0])
+	y.Give(solana.MustPublicKeyFromBase58(s.PublicKey), 1000)
+	s.move("stake", "500")
+	s.core.Expect(200, "POST", "/staking/unstake", map[string]any{"amount": "500"}, s.session)
+	for _, path := range []string{"/staking/stake", "/staking/unstake"} {
+		s.core.Expect(400, "POST", path, map[string]any{"amount": "0"}, s.session)
+		s.core.Expect(415, "POST", path, `{}`, s.session, stacktest.With("Content-Type", "text/plain"))
+	}
+}

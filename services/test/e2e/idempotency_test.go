@@ -1,0 +1,163 @@
+package e2e_test
+
+import (
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/memory-ledger/ledger/services/test/stacktest"
+)
+
+func TestIdempotencyKey(t *testing.T) {
+	t.Parallel()
+	s := stacktest.Start(t, stacktest.Options{Core: 2})
+	wallet := stacktest.NewWallet()
+	session, other := s.Core[0].SignIn(wallet), s.Extension[0].SignIn(wallet)
+	key := stacktest.With("Idempotency-Key", "order-66!")
+	first := s.Core[0].Expect(201, "POST", "/memories", `{"content":"x","metadata":{"a":1,"b":2}}`, session, key)
+	// The same body, spelt differently, on another replica.
+	again := s.Core[1].Expect(201, "POST", "/memories", `{"metadata":{"b":2.0,"a":1},"content":"x"}`, session, key)
+	if string(first.Body) != string(again.Body) {
+		t.Errorf("first %s, again %s", first.Body, again.Body)
+	}
+	s.Core[1].Expect(422, "POST", "/memories", `{"content":"y","metadata":{"a":1,"b":2}}`, session, key)
+	s.Core[0].Expect(201, "POST", "/memories", `{"content":"z"}`, session, stacktest.With("Idempotency-Key", "another"))
+	// The extension API shares the keys of an owner.
+	e1 := s.Extension[0].Expect(201, "POST", "/memories", `{"content":"e","source":"s"}`, other, stacktest.With("Idempotency-Key", "e"))
+	e2 := s.Extension[0].Expect(201, "POST", "/memories", `{"content":"e","source":"s"}`, other, stacktest.With("Idempotency-Key", "e"))
+	if string(e1.Body) != string(e2.Body) {
+		t.Errorf("first %s, again %s", e1.Body, e2.Body)
+	}
+	// Another owner's key is another key.
+	stranger := s.Core[0].SignIn(stacktest.NewWallet())
+	s.Core[0].Expect(201, "POST", "/memories", `{"content":"y"}`, stranger, key)
+	for _, bad := range []string{"", " ", "with space", strings.Repeat("k", 256), "é"} {
+		s.Core[0].Expect(400, "POST", "/memories", `{"content":"x"}`, session, stacktest.With("Idempotency-Key", bad))
+	}
+	if head := s.Core[0].Expect(200, "GET", "/log", nil, session); head.Number("treeSize") != 3 {
+		t.Errorf("log %s", head.Body)
+	}
+}
+
+func TestIdempotencyKeyUnderRace(t *testing.T) {
+	t.Parallel()
+	s := stacktest.Start(t, stacktest.Options{Core: 2})
+	session := s.Core[0].SignIn(stacktest.NewWallet())
+	const tries = 40
+	answers := make([]string, tries)
+	var group sync.WaitGroup
+	for i := range tries {
+		group.Go(func() {
+			a := s.Core[i%2].Expect(201, "POST", "/memories", `{"content":"once"}`, session, stacktest.With("Idempotency-Key", "k"))
+			answers[i] = string(a.Body)
+		})
+	}
+	group.Wait()
+	for _, a := range answers {
+		if a != answers[0] {
+			t.Errorf("%s and %s", a, answers[0])
+		}
+	}
+	if head := s.Core[0].Expect(200, "GET", "/log", nil, session); head.Number("treeSize") != 1 {
+		t.Errorf("log %s", head.Body)
+	}
+}
+
+// TestADropCanBeRetried: an answer that was lost burns no write, even the last one,
+// and a key is the drop's own.
+func TestADropCanBeRetried(t *testing.T) {
+	t.Parallel()
+	s := stacktest.Start(t, stacktest.Options{Extension: 2})
+	wallet := stacktest.NewWallet()
+	session := s.Extension[0].SignIn(wallet)
+	mint := func(writes int) (id, path string) {
+		a := s.Extension[0].Expect(201, "POST", "/memory-drops", map[string]any{"maxWrites": writes}, session)
+		return a.Text("id"), "/memory-drops/" + tokenOf(a)
+	}
+	key := stacktest.With("Idempotency-Key", "k")
+	_, earlier := mint(2)
+	s.Extension[0].Expect(201, "POST", earlier, `{"content":"x"}`, key)
+
+	id, path := mint(1) // revokes the earlier one
+	first := s.Extension[0].Expect(201, "POST", path, `{"content":"x","metadata":{"a":1}}`, key)
+	for _, replica := range s.Extension { // the write was the last one: the drop is spent
+		again := replica.Expect(201, "POST", path, `{"metadata":{"a":1.0},"content":"x"}`, key)
+		if string(again.Body) != string(first.Body) {
+			t.Errorf("first %s, again %s", first.Body, again.Body)
+		}
+		replica.Expect(422, "POST", path, `{"content":"y"}`, key)
+		replica.Expect(404, "POST", path, `{"content":"x"}`)
+		replica.Expect(404, "POST", path, `{"content":"x"}`, stacktest.With("Idempotency-Key", "another"))
+		replica.Expect(404, "POST", path, `{"content":"x"}`, stacktest.With("Idempotency-Key", "not a key"))
+		replica.Expect(422, "POST", earlier, `{"content":"y"}`, key)
+		replica.Expect(404, "POST", earlier, `{"content":"y"}`)
+	}
+	if got := s.Extension[0].Expect(200, "GET", "/memory-drops/"+id+"/status", nil, session).Number("writeCount"); got != 1 {
+		t.Errorf("%d writes were spent", got)
+	}
+	// The owner's own key of the same text is another one.
+	own := s.Extension[0].Expect(201, "POST", "/memories", `{"content":"y","source":"s"}`, session, key)
+	if own.Text("id") == first.Text("memoryId") {
+		t.Errorf("the owner's write got the answer of the drop's: %s", own.Body)
+	}
+	// Many retries at the same time spend one write.
+	id, path = mint(5)
+	s.Extension[0].Expect(400, "POST", path, `{"content":"x"}`, stacktest.With("Idempotency-Key", "not a key"))
+	answers := make([]string, 20)
+	var group sync.WaitGroup
+	for i := range answers {
+		group.Go(func() {
+			answers[i] = string(s.Extension[i%2].Expect(201, "POST", path, `{"content":"once"}`, key).Body)
+		})
+	}
+	group.Wait()
+	for _, a := range answers {
+		if a != answers[0] {
+			t.Errorf("%s and %s", a, answers[0])
+		}
+	}
+	if got := s.Extension[1].Expect(200, "GET", "/memory-drops/"+id+"/status", nil, session).Number("writeCount"); got != 1 {
+		t.Errorf("%d writes were spent", got)
+	}
+}
+
+// TestEndingTwice: who did not get the answer asks again, and gets the same.
+func TestEndingTwice(t *testing.T) {
+	t.Parallel()
+	s := stacktest.Start(t, stacktest.Options{})
+	core, extension, wallet := s.Core[0], s.Extension[0], stacktest.NewWallet()
+	session, extensionSession, stranger := core.SignIn(wallet), extension.SignIn(wallet), core.SignIn(stacktest.NewWallet())
+	key := "/keys/" + core.Expect(201, "POST", "/keys", `{"label":"l"}`, session).Text("id")
+	core.Expect(404, "DELETE", key, nil, stranger)
+	for range 2 {
+		core.Expect(200, "DELETE", key, nil, session)
+	}
+	for _, unknown := range []string{"/keys/019ca8e0-2211-7b6c-9a0d-1e2f3a4b5c04", "/keys/x"} {
+		core.Expect(404, "DELETE", unknown, nil, session)
+	}
+	core.Expect(404, "DELETE", key, nil, stranger)
+
+	for _, kind := range []string{"/memory-drops", "/agent-cases"} {
+		revoke := func(minted stacktest.Answer) bool {
+			return string(extension.Expect(200, "POST", kind+"/"+minted.Text("id")+"/revoke", nil, extensionSession).Body) == `{"ok":true,"revoked":true}`
+		}
+		superseded := extension.Expect(201, "POST", kind, `{}`, extensionSession)
+		live := extension.Expect(201, "POST", kind, `{}`, extensionSession)
+		for range 2 {
+			if !revoke(live) || !revoke(superseded) {
+				t.Errorf("%s: a revoked grant is not said to be", kind)
+			}
+		}
+		spent := extension.Expect(201, "POST", kind, `{}`, extensionSession)
+		if kind == "/memory-drops" {
+			extension.Expect(201, "POST", kind+"/"+tokenOf(spent), `{"content":"x"}`)
+		} else {
+			extension.Expect(200, "GET", kind+"/"+tokenOf(spent), nil)
+		}
+		for range 2 {
+			if revoke(spent) {
+				t.Errorf("%s: a spent grant was revoked", kind)
+			}
+		}
+	}
+}

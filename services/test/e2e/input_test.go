@@ -1,0 +1,349 @@
+package e2e_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/memory-ledger/ledger/services/test/stacktest"
+)
+
+// nest returns an object of the given depth.
+func nest(depth int) string {
+	return strings.Repeat(`{"a":`, depth-1) + `{}` + strings.Repeat(`}`, depth-1)
+}
+
+// TestOddInput sends whatever JSON allows and more. What is stored comes back
+// unchanged, what is refused says why, and the next ordinary write and read of
+// everybody works: nothing odd ever stops a projection.
+func TestOddInput(t *testing.T) {
+	t.Parallel()
+	s := stacktest.Start(t, stacktest.Options{})
+	core := s.Core[0]
+	session, bystander := core.SignIn(stacktest.NewWallet()), core.SignIn(stacktest.NewWallet())
+	for _, c := range []struct {
+		name   string
+		body   string
+		status int
+	}{
+		{"nul in content", `{"content":"a\u0000b","metadata":{}}`, 201},
+		{"nul in metadata", `{"content":"x","metadata":{"\u0000":"\u0000"}}`, 201},
+		{"white space is content", `{"content":"  ","metadata":{}}`, 201},
+		{"emoji by surrogates", `{"content":"\ud83d\ude00","metadata":{"e":"\ud83d\ude00"}}`, 201},
+		{"huge but finite number", `{"content":"x","metadata":{"n":1.7976931348623157e308}}`, 201},
+		{"many digits", `{"content":"x","metadata":{"n":` + strings.Repeat("9", 300) + `}}`, 201},
+		{"64 deep", `{"content":"x","metadata":` + nest(64) + `}`, 201},
+		{"unknown members", `{"content":"x","metadata":{},"more":[1]}`, 201},
+		{"no metadata", `{"content":"x"}`, 201},
+		{"most content", `{"content":"` + strings.Repeat("x", 262144) + `","metadata":{}}`, 201},
+		{"most metadata", `{"content":"x","metadata":{"k":"` + strings.Repeat("y", 65536-8) + `"}}`, 201},
+
+		{"content too long", `{"content":"` + strings.Repeat("x", 262145) + `","metadata":{}}`, 413},
+		{"content too long in bytes", `{"content":"` + strings.Repeat("é", 131073) + `","metadata":{}}`, 413},
+		{"metadata too long", `{"content":"x","metadata":{"k":"` + strings.Repeat("y", 65536-7) + `"}}`, 413},
+		{"body too long", `{"content":"` + strings.Repeat("x", 1<<20) + `","metadata":{}}`, 413},
+		{"empty content", `{"content":"","metadata":{}}`, 400},
+		{"no content", `{"metadata":{}}`, 400},
+		{"content null", `{"content":null,"metadata":{}}`, 400},
+		{"content a number", `{"content":1,"metadata":{}}`, 400},
+		{"metadata null", `{"content":"x","metadata":null}`, 400},
+		{"metadata an array", `{"content":"x","metadata":[]}`, 400},
+		{"metadata a string", `{"content":"x","metadata":"{}"}`, 400},
+		{"number beyond a double", `{"content":"x","metadata":{"n":1e400}}`, 400},
+		{"lone surrogate in content", `{"content":"\ud800","metadata":{}}`, 400},
+		{"lone surrogate in metadata", `{"content":"x","metadata":{"a":"\udc00"}}`, 400},
+		{"noncharacter in content", `{"content":"\ufffe","metadata":{}}`, 201},
+		{"noncharacter in metadata", "{\"content\":\"x\",\"metadata\":{\"a\":[\"\ufffe\"]}}", 400},
+		{"noncharacter in a name", `{"content":"x","metadata":{"\ufdd0":1}}`, 400},
+		{"noncharacter beyond the first plane", `{"content":"x","metadata":{"a":"\ud83f\udfff"}}`, 400},
+		{"duplicate name in metadata", `{"content":"x","metadata":{"a":1,"a":2}}`, 400},
+		{"duplicate name in the body", `{"content":"x","content":"y","metadata":{}}`, 400},
+		{"65 deep", `{"content":"x","metadata":` + nest(65) + `}`, 400},
+		{"5000 arrays", `{"content":"x","metadata":{"a":` + strings.Repeat("[", 5000) + strings.Repeat("]", 5000) + `}}`, 400},
+		{"100000 arrays elsewhere", `{"content":"x","metadata":{},"z":` + strings.Repeat("[", 100000) + strings.Repeat("]", 100000) + `}`, 400},
+		{"invalid UTF-8", "{\"content\":\"\xff\",\"metadata\":{}}", 400},
+		{"not JSON", `content=x`, 400},
+		{"trailing data", `{"content":"x","metadata":{}} {}`, 400},
+		{"an array", `[]`, 400},
+		{"null", `null`, 400},
+		{"nothing", ``, 400},
+	} {
+		a := core.Do("POST", "/memories", c.body, session)
+		if a.Status != c.status {
+			t.Errorf("%s: status %d, want %d: %.200s", c.name, a.Status, c.status, a.Body)
+		}
+		if a.Status >= 400 && a.Text("error") == "" {
+			t.Errorf("%s: no error message: %.200s", c.name, a.Body)
+		}
+		if strings.HasPrefix(c.name, "duplicate") && !strings.Contains(a.Text("error"), "duplicate name") {
+			t.Errorf("%s: the error does not say so: %s", c.name, a.Body)
+		}
+		if a.Status == 201 {
+			checkKept(t, core, session, c.name, c.body, a.Text("id"))
+		}
+		b := core.Expect(201, "POST", "/memories", `{"content":"ordinary","metadata":{}}`, bystander)
+		core.Expect(200, "GET", "/memories/"+b.Text("id"), nil, bystander)
+	}
+}
+
+func checkKept(t *testing.T, core *stacktest.Client, session stacktest.Header, name, sent, id string) {
+	t.Helper()
+	var want struct {
+		Content  string
+		Metadata map[string]any
+	}
+	if err := json.Unmarshal([]byte(sent), &want); err != nil {
+		t.Fatal(err)
+	}
+	if want.Metadata == nil {
+		want.Metadata = map[string]any{}
+	}
+	got := decode[view](t, core.Expect(200, "GET", "/memories/"+id, nil, session).Body)
+	var metadata map[string]any
+	if err := json.Unmarshal(got.Metadata, &metadata); err != nil {
+		t.Errorf("%s: metadata: %v", name, err)
+	}
+	if got.Content != want.Content || fmt.Sprint(metadata) != fmt.Sprint(want.Metadata) {
+		t.Errorf("%s: came back as %.200s %.200s", name, got.Content, got.Metadata)
+	}
+}
+
+func TestContentTypes(t *testing.T) {
+	t.Parallel()
+	s := stacktest.Start(t, stacktest.Options{})
+	core := s.Core[0]
+	session := core.SignIn(stacktest.NewWallet())
+	body := []byte(`{"content":"x","metadata":{}}`)
+	for contentType, status := range map[string]int{
+		"application/json": 201, "application/json; charset=utf-8": 201, "Application/JSON": 201,
+		"text/plain": 415, "application/x-www-form-urlencoded": 415, "application/json; charset=utf-16": 415, "nonsense;;": 415,
+	} {
+		core.Expect(status, "POST", "/memories", body, session, stacktest.With("Content-Type", contentType))
+	}
+	core.Expect(415, "POST", "/memories", body, session, stacktest.With("Content-Encoding", "gzip"))
+	// Where nothing is required, an empty body means no wishes.
+	core.Expect(200, "POST", "/memories/search", ``, session)
+	core.Expect(200, "POST", "/memories/search", ``, session, stacktest.With("Content-Type", "application/json"))
+	core.Expect(200, "POST", "/memories/search", nil, session)
+	other := s.Extension[0].SignIn(stacktest.NewWallet())
+	for _, path := range []string{"/agent-cases", "/memory-drops"} {
+		s.Extension[0].Expect(201, "POST", path, ``, other, stacktest.With("Content-Type", "application/json"))
+		s.Extension[0].Expect(201, "POST", path, `{"expiresInMinutes":15.0}`, other, stacktest.With("Content-Type", "application/json"))
+	}
+}
+
+func TestUnknownRoutesAndMethods(t *testing.T) {
+	t.Parallel()
+	s := stacktest.Start(t, stacktest.Options{})
+	for _, c := range []*stacktest.Client{s.Core[0], s.Extension[0]} {
+		for _, probe := range []struct {
+			status       int
+			method, path string
+		}{
+			{404, "GET", "/"}, {404, "GET", "/nope"}, {404, "POST", "/memories/a/b/c"}, {404, "GET", "/%2e%2e/etc/passwd"},
+			{405, "DELETE", "/health"}, {405, "PUT", "/memories"}, {405, "GET", "/auth/verify"},
+		} {
+			a := c.Expect(probe.status, probe.method, probe.path, nil)
+			if a.Text("error") == "" || !strings.HasPrefix(a.Header.Get("Content-Type"), "application/json") {
+				t.Errorf("%s %s: %s", probe.method, probe.path, a.Body)
+			}
+		}
+	}
+}
+
+func TestCredentials(t *testing.T) {
+	t.Parallel()
+	s := stacktest.Start(t, stacktest.Options{})
+	wallet := stacktest.NewWallet()
+	coreToken, extensionToken := s.Core[0].Token(wallet), s.Extension[0].Token(wallet)
+	for name, headers := range map[string][]stacktest.Header{
+		"none":             nil,
+		"empty":            {stacktest.With("Authorization", "")},
+		"basic":            {stacktest.With("Authorization", "Basic "+coreToken)},
+		"no scheme":        {stacktest.With("Authorization", coreToken)},
+		"no token":         {stacktest.With("Authorization", "Bearer ")},
+		"unknown key":      {stacktest.Bearer("svc_unknown")},
+		"tampered":         {stacktest.Bearer(coreToken[:len(coreToken)-2] + "xx")},
+		"unsigned":         {stacktest.Bearer("eyJhbGciOiJub25lIn0." + strings.Split(coreToken, ".")[1] + ".")},
+		"long":             {stacktest.Bearer(strings.Repeat("a", 8000))},
+		"of the other API": {stacktest.Bearer(extensionToken)},
+		"two":              {func(h http.Header) { h["Authorization"] = []string{"Bearer " + coreToken, "Bearer x"} }},
+		"one, twice":       {func(h http.Header) { h["Authorization"] = []string{"Bearer " + coreToken, "Bearer " + coreToken} }},
+	} {
+		for _, request := range [][2]string{{"GET", "/memories"}, {"POST", "/memories"}, {"GET", "/keys"}, {"GET", "/staking/status"}} {
+			a := s.Core[0].Expect(401, request[0], request[1], map[string]any{}, headers...)
+			if a.Header.Get("WWW-Authenticate") != "Bearer" || a.Text("error") == "" {
+				t.Errorf("%s: %v %s", name, a.Header, a.Body)
+			}
+		}
+	}
+	s.Extension[0].Expect(401, "GET", "/memories", nil, stacktest.Bearer(coreToken))
+	twice := func(h http.Header) {
+		h["Authorization"] = []string{"Bearer " + extensionToken, "Bearer " + extensionToken}
+	}
+	for _, request := range [][2]string{{"GET", "/memories"}, {"POST", "/memories"}, {"GET", "/auth/me"}, {"POST", "/agent-cases"}, {"POST", "/auth/logout"}} {
+		s.Extension[0].Expect(401, request[0], request[1], map[string]any{}, twice)
+	}
+	s.Extension[0].Expect(200, "GET", "/memories", nil, stacktest.With("Authorization", "bearer  "+extensionToken))
+}
+
+// TestLongKeysAreRefusedQuickly: base58 takes time quadratic in the length.
+func TestLongKeysAreRefusedQuickly(t *testing.T) {
+	t.Parallel()
+	s := stacktest.Start(t, stacktest.Options{})
+	long := strings.Repeat("z", 900_000) // what is quadratic in that takes minutes
+	wallet := stacktest.NewWallet()
+	for _, c := range []*stacktest.Client{s.Core[0], s.Extension[0]} {
+		start := time.Now()
+		c.Expect(400, "POST", "/auth/challenge", map[string]any{"publicKey": long})
+		c.Expect(400, "POST", "/auth/verify", map[string]any{"publicKey": long, "message": "m", "signature": "s"})
+		c.Expect(400, "POST", "/auth/verify", map[string]any{"publicKey": wallet.PublicKey, "message": "m", "signature": long})
+		c.Expect(400, "POST", "/auth/verify", map[string]any{"publicKey": wallet.PublicKey, "message": long, "signature": wallet.Answer("m")["signature"]})
+		if d := time.Since(start); d > 10*time.Second {
+			t.Errorf("four refusals took %v", d)
+		}
+	}
+}
+
+// TestHeadersTooLarge is sent by hand: HTTP clients would rather not.
+func TestHeadersTooLarge(t *testing.T) {
+	t.Parallel()
+	s := stacktest.Start(t, stacktest.Options{})
+	conn, err := net.Dial("tcp", strings.TrimPrefix(s.Core[0].URL, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+	go func() { _, _ = fmt.Fprintf(conn, "GET /%s HTTP/1.1\r\nHost: x\r\n\r\n", strings.Repeat("a", 200_000)) }()
+	buffer := make([]byte, 64)
+	n, _ := conn.Read(buffer)
+	if got := string(buffer[:n]); !strings.HasPrefix(got, "HTTP/1.1 431") {
+		t.Errorf("got %q", got)
+	}
+}
+
+// toOldClient is what an HTTP/1.0 client gets, which knows no chunks: a long body ends
+// with the connection. The request is sent by hand, too.
+func toOldClient(t *testing.T, c *stacktest.Client, line, headers string) string {
+	t.Helper()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(c.URL, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+	if _, err := fmt.Fprintf(conn, "%s HTTP/1.0\r\nConnection: keep-alive\r\n%s\r\n", line, headers); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(answer.Body)
+	if err != nil || answer.StatusCode != 200 || len(answer.TransferEncoding) > 0 || answer.ContentLength != -1 || !answer.Close {
+		t.Errorf("%s: %d, %q, %d bytes announced, %v", line, answer.StatusCode, answer.TransferEncoding, answer.ContentLength, err)
+	}
+	return string(body)
+}
+
+// TestListsForOldClients are whole, however long.
+func TestListsForOldClients(t *testing.T) {
+	t.Parallel()
+	s := stacktest.Start(t, stacktest.Options{})
+	core, extension := s.Core[0], s.Extension[0]
+	wallet := stacktest.NewWallet()
+	session, other := "Authorization: Bearer "+core.Token(wallet)+"\r\n", "Authorization: Bearer "+extension.Token(wallet)+"\r\n"
+	const memories = 40 // of 60 kB: more than is made before the answer begins, and than is kept
+	writer := core.SignIn(wallet)
+	for n := range memories {
+		core.Expect(201, "POST", "/memories", map[string]any{"content": fmt.Sprint(n, strings.Repeat("-", 60_000))}, writer)
+	}
+	for _, c := range []struct {
+		client         *stacktest.Client
+		line, headers  string
+		before, behind string
+	}{
+		{core, "GET /memories", session, "[", "]"},
+		{core, "POST /memories/search", session, "[", "]"},
+		{extension, "GET /memories", other, `{"memories":[`, "]}"},
+	} {
+		body := toOldClient(t, c.client, c.line, c.headers)
+		list, ok := strings.CutPrefix(body, c.before)
+		list, end := strings.CutSuffix(list, c.behind)
+		if held := decode[[]view](t, []byte("["+list+"]")); !ok || !end || len(held) != memories {
+			t.Errorf("%s: a list of %d", c.line, len(held))
+		}
+	}
+}
+
+func TestExtensionLimits(t *testing.T) {
+	t.Parallel()
+	s := stacktest.Start(t, stacktest.Options{})
+	c := s.Extension[0]
+	session := c.SignIn(stacktest.NewWallet())
+	write := func(status int, content, source any) {
+		t.Helper()
+		a := c.Expect(status, "POST", "/memories", map[string]any{"content": content, "source": source}, session)
+		if status == 400 && (a.Text("requestId") == "" || a.Text("error") == "") {
+			t.Errorf("error %s", a.Body)
+		}
+	}
+	write(201, strings.Repeat("é", 10000), strings.Repeat("😀", 80))
+	write(201, " "+strings.Repeat("x", 10000)+"\n", " s ")
+	write(400, strings.Repeat("x", 10001), "s")
+	write(400, " \n\t ", "s")
+	write(400, "x", strings.Repeat("s", 81))
+	write(400, "x", "  ")
+	write(400, "x", "s\ufffe")
+	write(400, "x", nil)
+	write(400, nil, "s")
+	write(400, "x", 1)
+	write(400, []string{"x"}, "s")
+	c.Expect(400, "POST", "/memories", map[string]any{"content": "x", "source": "s", "metadata": 1}, session)
+}
+
+func TestPaging(t *testing.T) {
+	t.Parallel()
+	s := stacktest.Start(t, stacktest.Options{})
+	core := s.Core[0]
+	session := core.SignIn(stacktest.NewWallet())
+	for i := range 7 {
+		core.Expect(201, "POST", "/memories", map[string]any{"content": fmt.Sprint(i)}, session)
+	}
+	var seen []string
+	path, pages := "/memories?limit=3", 0
+	for path != "" {
+		a := core.Expect(200, "GET", path, nil, session)
+		for _, m := range decode[[]view](t, a.Body) {
+			seen = append(seen, m.Content)
+		}
+		pages++
+		link := a.Header.Get("Link")
+		if link == "" {
+			break
+		}
+		url, rel, _ := strings.Cut(strings.TrimPrefix(link, "<"), ">")
+		if rel != `; rel="next"` || !strings.HasPrefix(url, core.URL) {
+			t.Fatalf("link %q", link)
+		}
+		path = strings.TrimPrefix(url, core.URL)
+	}
+	if pages != 3 || strings.Join(seen, "") != "0123456" {
+		t.Errorf("%d pages, %v", pages, seen)
+	}
+	if a := core.Expect(200, "GET", "/memories?cursor=100&limit=5", nil, session); string(a.Body) != "[]" {
+		t.Errorf("past the end: %s", a.Body)
+	}
+	for _, bad := range []string{"?limit=0", "?limit=1001", "?limit=x", "?limit=", "?cursor=", "?cursor=-1", "?cursor=zz",
+		"?limit=%2B5", "?limit=05", "?limit=+5", "?cursor=00", "?limit=5&limit=6", "?cursor=1&cursor=1"} {
+		core.Expect(400, "GET", "/memories"+bad, nil, session)
+		core.Expect(401, "GET", "/memories"+bad, nil) // the credential comes first, as everywhere
+	}
+}

@@ -1,0 +1,128 @@
+package e2e_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
+	"github.com/memory-ledger/ledger/services/test/stacktest"
+)
+
+// TestEnvInAShell: what env prints lets other programs read the log and do nothing
+// else to it, and takes nothing from the commands of ledger in that shell.
+func TestEnvInAShell(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: make verify runs it")
+	}
+	t.Parallel()
+	dir := filepath.Join(pgtest.Folder(t), "data")
+	r := startRun(t, dir)
+	core, _ := r.clients()
+	wallet := stacktest.NewWallet()
+	session := core.SignIn(wallet)
+	core.Expect(201, "POST", "/memories", map[string]any{"content": "kept"}, session)
+	shell := func(script string) string {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, "sh", "-ec", `eval "$("$LEDGER" env)"; `+script)
+		cmd.Env = append(os.Environ(), "LEDGER_DATA_DIR="+dir, "LEDGER="+r.cmd.Path, "OWNER="+wallet.PublicKey)
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", script, err, out)
+		}
+		return string(out)
+	}
+	url := strings.TrimSpace(shell(`sh -c 'echo "$NATS_URL"'`))
+	onlyReads(t, url)
+	// Elsewhere, by that URL alone.
+	elsewhere := exec.Command(r.cmd.Path, "tail", "--type", "MemoryWritten")
+	elsewhere.Env = append(os.Environ(), "LEDGER_DATA_DIR="+t.TempDir(), "NATS_URL="+url)
+	if out, err := elsewhere.CombinedOutput(); err != nil || strings.Count(string(out), "\n") != 1 {
+		t.Errorf("tail: %v\n%s", err, out)
+	}
+	core.Expect(200, "GET", "/memories", nil, session)
+	if out := shell(`"$LEDGER" tail --type MemoryWritten; "$LEDGER" verify; "$LEDGER" backup "$LEDGER_DATA_DIR/../copy"; "$LEDGER" forget "$OWNER" --yes`); !strings.Contains(out, "agrees") ||
+		!strings.Contains(out, "is destroyed") || strings.Contains(out, "not checked  contents") {
+		t.Errorf("the commands say\n%s", out)
+	}
+	r.stop()
+}
+
+// onlyReads tries everything else with a URL of the log's server.
+func onlyReads(t *testing.T, url string) {
+	t.Helper()
+	refused := make(chan error, 16)
+	nc, err := nats.Connect(url, nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { refused <- err }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	if m, err := nc.Request("$JS.API.STREAM.INFO.LEDGER", nil, 5*time.Second); err != nil || !strings.Contains(string(m.Data), `"first_seq":1`) {
+		t.Errorf("the log's description: %v", err)
+	}
+	for _, subject := range []string{
+		"ledger.00.x.memory", "chain.00.x.memory", "$JS.API.STREAM.DELETE.LEDGER", "$JS.API.STREAM.PURGE.LEDGER", "$JS.API.CONSUMER.CREATE.LEDGER",
+		"$KV.ledger_keys.x", "$JS.API.STREAM.MSG.GET.KV_ledger_keys", "$JS.API.DIRECT.GET.KV_ledger_keys",
+	} {
+		if err := nc.PublishRequest(subject, nc.NewInbox(), []byte(`{}`)); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case err := <-refused:
+			if !strings.Contains(err.Error(), fmt.Sprintf("%q", subject)) && !strings.Contains(err.Error(), "Permissions Violation") {
+				t.Errorf("%s: %v", subject, err)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatalf("%s was not refused", subject)
+		}
+	}
+}
+
+// TestTours: both tours lead from a wallet to a receipt that is good and anchored,
+// and say so.
+func TestTours(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("node"); err != nil && os.Getenv("REQUIRE_CHAIN") == "" {
+		t.Skip("needs Node for the local chain")
+	}
+	root, err := filepath.Abs("../../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(pgtest.Folder(t), "data")
+	r := startRun(t, dir, "LOCAL_CHAIN=on")
+	core, _ := r.clients()
+	for _, tour := range []string{"node docs/tour.mjs", "docs/tour.sh"} {
+		t.Run(tour, func(t *testing.T) {
+			t.Parallel()
+			home := newcomersFolder(t, root, r.cmd.Path)
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+			defer cancel()
+			cmd := exec.CommandContext(ctx, "sh", "-c", tour+" && bin/ledger verify-receipt receipt.json")
+			cmd.Dir, cmd.Env = home, append(os.Environ(), "LEDGER_DATA_DIR="+dir, "CORE_URL="+core.URL)
+			out, err := cmd.CombinedOutput()
+			if err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			for _, want := range []string{"signed in as    ", "read back       The cat sleeps", "found by search 1 memory", "anchored by     ", "wrote           receipt.json", "is a prefix of the"} {
+				if !strings.Contains(string(out), want) {
+					t.Errorf("no %q in\n%s", want, out)
+				}
+			}
+			stopped := exec.Command("sh", "-c", tour)
+			stopped.Dir, stopped.Env = home, append(os.Environ(), "CORE_URL=http://127.0.0.1:1")
+			if out, err := stopped.CombinedOutput(); err == nil || !strings.Contains(string(out), "set CORE_URL") {
+				t.Errorf("elsewhere: %v\n%s", err, out)
+			}
+		})
+	}
+}

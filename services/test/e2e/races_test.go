@@ -1,0 +1,418 @@
+package e2e_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/memory-ledger/ledger/services/test/stacktest"
+)
+
+// arena is two replicas of each API on one log and one database.
+type arena struct {
+	*stacktest.Stack
+	t *testing.T
+}
+
+func newArena(t *testing.T) *arena {
+	t.Helper()
+	return &arena{stacktest.Start(t, stacktest.Options{Core: 2, Extension: 2}), t}
+}
+
+// rush lets so many clients go at the same time: none begins before all are
+// there.
+func rush(clients int, act func(client int)) {
+	var ready, done sync.WaitGroup
+	ready.Add(clients)
+	for client := range clients {
+		done.Go(func() {
+			ready.Done()
+			ready.Wait()
+			act(client)
+		})
+	}
+	done.Wait()
+}
+
+// handle is a grant and how it is used.
+type handle struct {
+	a       *arena
+	kind    string // "case" or "drop"
+	session stacktest.Header
+	id      string
+	token   string
+}
+
+var grantPaths = map[string]string{"case": "/agent-cases", "drop": "/memory-drops"}
+
+// mint makes a grant through one of the replicas.
+func (a *arena) mint(replica int, kind string, uses int, session stacktest.Header) (handle, reply) {
+	a.t.Helper()
+	field := map[string]string{"case": "maxReads", "drop": "maxWrites"}[kind]
+	m := a.Extension[replica%2].Expect(201, "POST", grantPaths[kind], map[string]any{field: uses}, session)
+	return handle{a, kind, session, m.Text("id"), tokenOf(m)},
+		reply{ok: m.Status == 201, id: m.Text("id"), previous: m.Number("revokedPreviousCount")}
+}
+
+// use spends a use of the grant, if it has one.
+func (h handle) use(replica int) reply {
+	h.a.t.Helper()
+	c, path := h.a.Extension[replica%2], grantPaths[h.kind]+"/"+h.token
+	if h.kind == "case" {
+		return verdict(h.a.t, c.Do("GET", path, nil), 200, 404)
+	}
+	return verdict(h.a.t, c.Do("POST", path, map[string]any{"content": "by whoever holds the drop"}), 201, 404)
+}
+
+func (h handle) revoke(replica int) reply {
+	h.a.t.Helper()
+	a := h.a.Extension[replica%2].Expect(200, "POST", grantPaths[h.kind]+"/"+h.id+"/revoke", nil, h.session)
+	return reply{ok: a.Field("revoked") == true}
+}
+
+func (h handle) status(replica int) reply {
+	h.a.t.Helper()
+	a := h.a.Extension[replica%2].Expect(200, "GET", grantPaths[h.kind]+"/"+h.id+"/status", nil, h.session)
+	r := reply{used: a.Number("readCount"), remaining: a.Number("remainingReads"), revoked: a.Field("revoked") == true}
+	if h.kind == "drop" {
+		r.used, r.remaining = a.Number("writeCount"), a.Number("remainingWrites")
+	}
+	return r
+}
+
+// verdict turns one of two statuses into yes or no.
+func verdict(t *testing.T, a stacktest.Answer, yes, no int) reply {
+	t.Helper()
+	if a.Status != yes && a.Status != no {
+		t.Errorf("status %d, want %d or %d: %s", a.Status, yes, no, a.Body)
+	}
+	return reply{ok: a.Status == yes}
+}
+
+// held returns how many memories the owner of a session has, by each replica
+// of the extension API.
+func (a *arena) held(session stacktest.Header) [2]int {
+	a.t.Helper()
+	var counts [2]int
+	for i, c := range a.Extension {
+		list := decode[struct{ Memories []view }](a.t, c.Expect(200, "GET", "/memories", nil, session).Body)
+		counts[i] = len(list.Memories)
+	}
+	return counts
+}
+
+// TestGrantsUnderRace: one read under 20 readers, three writes under 30
+// writers, while the owner looks on.
+func TestGrantsUnderRace(t *testing.T) {
+	t.Parallel()
+	a := newArena(t)
+	for _, race := range []struct {
+		kind             string
+		uses, contenders int
+	}{{"case", 1, 20}, {"drop", 3, 30}, {"case", 4, 20}, {"drop", 1, 20}} {
+		name := fmt.Sprintf("%s, %d under %d", race.kind, race.uses, race.contenders)
+		session := a.Extension[0].SignIn(stacktest.NewWallet())
+		a.Extension[0].Expect(201, "POST", "/memories", map[string]any{"content": "to be read", "source": "s"}, session)
+		grant, _ := a.mint(0, race.kind, race.uses, session)
+		h := newHistory(t)
+		rush(race.contenders+4, func(client int) {
+			if client >= race.contenders { // the owner, who looks on from four places
+				for n := range 3 {
+					h.do(client, ask{what: "status"}, func() reply { return grant.status(client + n) })
+				}
+				return
+			}
+			h.do(client, ask{what: "use"}, func() reply { return grant.use(client) })
+		})
+		h.check(grantModel(race.uses))
+		if used, refused := h.count("use"); used != race.uses || refused != race.contenders-race.uses {
+			t.Errorf("%s: %d got one, %d did not", name, used, refused)
+		}
+		for replica := range 2 {
+			if s := grant.status(replica); s.used != race.uses || s.remaining != 0 || s.revoked {
+				t.Errorf("%s: status %+v", name, s)
+			}
+		}
+		want := 1
+		if race.kind == "drop" {
+			want += race.uses
+		}
+		if held := a.held(session); held != [2]int{want, want} {
+			t.Errorf("%s: %v memories, want %d", name, held, want)
+		}
+	}
+}
+
+// TestManyReadersOfALongCase: the readers ask for more documents at once than
+// the number of an owner's lists that may wait. Those that come too late are
+// told that the case is dead. None is told that the service is busy.
+func TestManyReadersOfALongCase(t *testing.T) {
+	t.Parallel()
+	a := newArena(t)
+	session := a.Extension[0].SignIn(stacktest.NewWallet())
+	for range 30 {
+		a.Extension[0].Expect(201, "POST", "/memories", map[string]any{"content": strings.Repeat("ä", 10000), "source": "s"}, session)
+	}
+	grant, _ := a.mint(0, "case", 3, session)
+	h := newHistory(t)
+	rush(100, func(client int) {
+		h.do(client, ask{what: "use"}, func() reply { return grant.use(0) })
+	})
+	if read, refused := h.count("use"); read != 3 || refused != 97 {
+		t.Errorf("%d read it, %d were refused", read, refused)
+	}
+}
+
+// TestMintsUnderRace: of ten mints at once one is active in the end, and the
+// answers count the nine others as revoked, while earlier ones are used and
+// looked at.
+func TestMintsUnderRace(t *testing.T) {
+	t.Parallel()
+	a := newArena(t)
+	for _, kind := range []string{"case", "drop"} {
+		const mints, uses = 10, 3
+		session := a.Extension[0].SignIn(stacktest.NewWallet())
+		h := newHistory(t)
+		var mu sync.Mutex
+		var minted []handle
+		revoked := 0
+		mint := func(client int) {
+			h.do(client, ask{what: "mint"}, func() reply {
+				made, r := a.mint(client, kind, uses, session)
+				mu.Lock()
+				defer mu.Unlock()
+				minted = append(minted, made)
+				revoked += r.previous
+				return r
+			})
+		}
+		newest := func() handle {
+			mu.Lock()
+			defer mu.Unlock()
+			return minted[len(minted)-1]
+		}
+		mint(0)
+		rush(mints+6, func(client int) {
+			switch {
+			case client < mints:
+				mint(client)
+			case client%2 == 0:
+				for range 3 {
+					g := newest()
+					h.do(client, ask{"use", g.id}, func() reply { return g.use(client) })
+				}
+			default:
+				for n := range 3 {
+					g := newest()
+					h.do(client, ask{"status", g.id}, func() reply { return g.status(client + n) })
+				}
+			}
+		})
+		// Whatever was spent to the end before it could be revoked.
+		spent, active := 0, 0
+		for i, g := range minted {
+			s := h.do(100, ask{"status", g.id}, func() reply { return g.status(i) })
+			switch {
+			case s.used == uses:
+				spent++
+			case !s.revoked:
+				active++
+			}
+		}
+		if active > 1 || active+spent+revoked != mints+1 {
+			t.Errorf("%s: %d active, %d spent, %d revoked of %d", kind, active, spent, revoked, mints+1)
+		}
+		for i, g := range minted {
+			h.do(100, ask{"use", g.id}, func() reply { return g.use(i) })
+		}
+		h.check(mintModel(uses))
+	}
+}
+
+// TestTenMintsAtOnce: of ten mints at once, with no other requests beside them,
+// exactly one can be used.
+func TestTenMintsAtOnce(t *testing.T) {
+	t.Parallel()
+	a := newArena(t)
+	for _, kind := range []string{"case", "drop"} {
+		session := a.Extension[0].SignIn(stacktest.NewWallet())
+		h := newHistory(t)
+		minted := make([]handle, 10)
+		revoked := make([]int, 10)
+		rush(len(minted), func(client int) {
+			h.do(client, ask{what: "mint"}, func() reply {
+				made, r := a.mint(client, kind, 1, session)
+				minted[client], revoked[client] = made, r.previous
+				return r
+			})
+		})
+		sum := 0
+		for i, g := range minted {
+			h.do(0, ask{"use", g.id}, func() reply { return g.use(i) })
+			sum += revoked[i]
+		}
+		if used, refused := h.count("use"); used != 1 || refused != 9 || sum != 9 {
+			t.Errorf("%s: %d alive, %d dead, %d said to be revoked", kind, used, refused, sum)
+		}
+		h.check(mintModel(1))
+	}
+}
+
+// TestRevokeAgainstConsume: the uses before the revocation are those that the
+// status counts, and there is none after it.
+func TestRevokeAgainstConsume(t *testing.T) {
+	t.Parallel()
+	a := newArena(t)
+	for round := range 4 {
+		kind, uses := "case", 10
+		if round%2 == 1 {
+			kind, uses = "drop", 5
+		}
+		session := a.Extension[0].SignIn(stacktest.NewWallet())
+		grant, _ := a.mint(0, kind, uses, session)
+		h := newHistory(t)
+		rush(12, func(client int) {
+			switch {
+			case client < 8:
+				h.do(client, ask{what: "use"}, func() reply { return grant.use(client) })
+			case client < 10:
+				h.do(client, ask{what: "revoke"}, func() reply { return grant.revoke(client) })
+			default:
+				h.do(client, ask{what: "status"}, func() reply { return grant.status(client) })
+			}
+		})
+		h.do(0, ask{what: "use"}, func() reply { return grant.use(round) })
+		status := h.do(0, ask{what: "status"}, func() reply { return grant.status(round + 1) })
+		h.check(grantModel(uses))
+		used, _ := h.count("use")
+		ended, _ := h.count("revoke")
+		wantEnded := 2 // is said to both, unless every use was spent before
+		if used == uses {
+			wantEnded = 0
+		}
+		if status.used != used || ended != wantEnded || status.revoked != (ended == 2) {
+			t.Errorf("%s: %d used, revoked said %d times, status %+v", kind, used, ended, status)
+		}
+		want := 0
+		if kind == "drop" {
+			want = used
+		}
+		if held := a.held(session); held != [2]int{want, want} {
+			t.Errorf("%s: %v memories, want %d", kind, held, want)
+		}
+	}
+}
+
+// TestDropsAreLinearizable mixes everything for a longer time, for both kinds.
+func TestDropsAreLinearizable(t *testing.T) {
+	t.Parallel()
+	a := newArena(t)
+	session := a.Extension[0].SignIn(stacktest.NewWallet())
+	for round := range 6 {
+		const uses = 4
+		kind := []string{"drop", "case"}[round%2]
+		grant, _ := a.mint(round, kind, uses, session)
+		h := newHistory(t)
+		rush(8, func(client int) {
+			for n := range 4 {
+				switch {
+				case round > 1 && client == 7 && n == 2:
+					h.do(client, ask{what: "revoke"}, func() reply { return grant.revoke(client + n) })
+				case n%2 == 0:
+					h.do(client, ask{what: "use"}, func() reply { return grant.use(client + n) })
+				default:
+					h.do(client, ask{what: "status"}, func() reply { return grant.status(client + n) })
+				}
+			}
+		})
+		h.check(grantModel(uses))
+	}
+}
+
+// contest lets users of a credential run against those who end it: "end" is to
+// succeed, where again is set for each of them and otherwise once, and everything
+// else exactly until then.
+func contest(t *testing.T, again bool, users, enders int, uses []func(replica int) reply, end func(replica int) reply) *history {
+	t.Helper()
+	h := newHistory(t)
+	rush(users+enders, func(client int) {
+		if client >= users {
+			h.do(client, ask{what: "end"}, func() reply { return end(client) })
+			return
+		}
+		for n := range len(uses) {
+			i := (client + n) % len(uses)
+			h.do(client, ask{what: fmt.Sprint("use ", i)}, func() reply { return uses[i](client/2 + n) })
+		}
+	})
+	for i := range uses { // and after it on either replica
+		for replica := range 2 {
+			h.do(0, ask{what: fmt.Sprint("use ", i)}, func() reply { return uses[i](replica) })
+		}
+	}
+	h.check(credentialModel(again))
+	want := 1
+	if again {
+		want = enders
+	}
+	if ended, refused := h.count("end"); ended != want || refused != enders-want {
+		t.Errorf("ended by %d, refused to %d", ended, refused)
+	}
+	return h
+}
+
+// TestLogoutAgainstUse: a token opens everything until its logout and nothing
+// after it, on any replica, whatever it is used for and however badly.
+func TestLogoutAgainstUse(t *testing.T) {
+	t.Parallel()
+	a := newArena(t)
+	for round := range 3 {
+		wallet := stacktest.NewWallet()
+		session := a.Extension[round%2].SignIn(wallet)
+		on := func(replica int) *stacktest.Client { return a.Extension[replica%2] }
+		h := contest(t, false, 9, 3, []func(int) reply{
+			func(r int) reply {
+				return verdict(t, on(r).Do("POST", "/memories", map[string]any{"content": "x", "source": "s"}, session), 201, 401)
+			},
+			func(r int) reply { return verdict(t, on(r).Do("GET", "/auth/me", nil, session), 200, 401) },
+			func(r int) reply { return verdict(t, on(r).Do("POST", "/memories", `nope`, session), 400, 401) },
+		}, func(r int) reply { return verdict(t, on(r).Do("POST", "/auth/logout", nil, session), 200, 401) })
+		wrote, _ := h.count("use 0")
+		if held := a.held(a.Extension[0].SignIn(wallet)); held != [2]int{wrote, wrote} {
+			t.Errorf("%v memories, %d were acknowledged", held, wrote)
+		}
+	}
+}
+
+// TestRevokedKeyWritesNothing: an API key opens everything until it is revoked
+// and nothing after that.
+func TestRevokedKeyWritesNothing(t *testing.T) {
+	t.Parallel()
+	a := newArena(t)
+	for round := range 3 {
+		wallet := stacktest.NewWallet()
+		owner := a.Core[round%2].SignIn(wallet)
+		made := a.Core[round%2].Expect(201, "POST", "/keys", map[string]any{"label": "x"}, owner)
+		key := stacktest.Bearer(made.Text("key"))
+		on := func(replica int) *stacktest.Client { return a.Core[replica%2] }
+		h := contest(t, true, 9, 3, []func(int) reply{
+			func(r int) reply {
+				return verdict(t, on(r).Do("POST", "/memories", map[string]any{"content": "x"}, key), 201, 401)
+			},
+			func(r int) reply { return verdict(t, on(r).Do("GET", "/log", nil, key), 200, 401) },
+			func(r int) reply { return verdict(t, on(r).Do("POST", "/memories", `nope`, key), 400, 401) },
+		}, func(r int) reply {
+			return verdict(t, on(r).Do("DELETE", "/keys/"+made.Text("id"), nil, owner), 200, 404)
+		})
+		wrote, _ := h.count("use 0")
+		for _, c := range a.Core {
+			if size := c.Expect(200, "GET", "/log", nil, owner).Number("treeSize"); size != wrote {
+				t.Errorf("%d memories, %d were acknowledged", size, wrote)
+			}
+		}
+		if held := a.held(a.Extension[0].SignIn(wallet)); held != [2]int{wrote, wrote} {
+			t.Errorf("the other API holds %v memories, %d were acknowledged", held, wrote)
+		}
+	}
+}

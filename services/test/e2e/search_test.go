@@ -1,0 +1,43 @@
+package e2e_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/memory-ledger/ledger/services/run/config"
+	"github.com/memory-ledger/ledger/services/test/stacktest"
+)
+
+// TestSearchWithLittleMemory searches many logs at once with room for less
+// than two of them, while they grow.
+func TestSearchWithLittleMemory(t *testing.T) {
+	t.Parallel()
+	s := stacktest.Start(t, stacktest.Options{Configure: func(c *config.Config) { c.BodyCacheBytes = 40_000 }})
+	core := s.Core[0]
+	const owners, each = 4, 60
+	var group sync.WaitGroup
+	for o := range owners {
+		group.Go(func() {
+			session := core.SignIn(stacktest.NewWallet())
+			for n := range each {
+				core.Expect(201, "POST", "/memories", map[string]any{"content": fmt.Sprintf("Owner %d wrote Number %d.", o, n)}, session)
+				if n%6 != 5 {
+					continue
+				}
+				for query, want := range map[string]int{fmt.Sprintf("NUMBER %d.", n): 1, fmt.Sprintf("owner %d", o): n + 1, "nobody": 0} {
+					found := decode[[]view](t, core.Expect(200, "POST", "/memories/search", map[string]any{"query": query}, session).Body)
+					if len(found) != want {
+						t.Errorf("search %q found %d, want %d", query, len(found), want)
+					}
+					for i := 1; i < len(found); i++ {
+						if found[i].LeafIndex <= found[i-1].LeafIndex {
+							t.Errorf("search %q is not in leaf order", query)
+						}
+					}
+				}
+			}
+		})
+	}
+	group.Wait()
+}

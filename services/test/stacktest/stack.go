@@ -1,0 +1,159 @@
+// Package stacktest runs the whole product inside a test: a real log, a real
+// database, a projector, and as many replicas of either API as asked for, each
+// with connections of its own.
+package stacktest
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/memory-ledger/ledger/infra/localnats/natstest"
+	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
+	"github.com/memory-ledger/ledger/services/run/assembly"
+	"github.com/memory-ledger/ledger/services/run/config"
+	"github.com/memory-ledger/ledger/services/test/contracttest"
+)
+
+// Options say what to run. The zero value is one replica of each API.
+type Options struct {
+	Core, Extension int // replicas; 0 means 1
+	// NATSURL and DatabaseURL name servers of the test's own, instead of fresh
+	// ones.
+	NATSURL, DatabaseURL string
+	// Configure changes the configuration before anything starts.
+	Configure func(*config.Config)
+}
+
+// Stack is a running product.
+type Stack struct {
+	Config    config.Config
+	Core      []*Client // one for each replica
+	Extension []*Client
+	NATSURL   string
+
+	t       testing.TB
+	stop    context.CancelFunc
+	running sync.WaitGroup
+}
+
+// Start runs a stack until the test ends. The test's program needs
+// pgtest.Main.
+func Start(t testing.TB, o Options) *Stack {
+	t.Helper()
+	s := &Stack{t: t, Config: settings(t), NATSURL: o.NATSURL}
+	if s.NATSURL == "" {
+		s.NATSURL = natstest.Start(t).URL()
+	}
+	if o.DatabaseURL == "" {
+		o.DatabaseURL = pgtest.Database(t)
+	}
+	s.Config.NATSURL, s.Config.DatabaseURL = s.NATSURL, o.DatabaseURL
+	if o.Configure != nil {
+		o.Configure(&s.Config)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	s.stop = cancel
+	t.Cleanup(s.Stop)
+	s.project(ctx)
+	if s.Config.SolanaRPCURL != "" && s.Config.AuthorityKeypair != "" {
+		s.Anchor(ctx)
+	}
+	for range max(1, o.Core) {
+		s.Core = append(s.Core, s.serve(ctx, contracttest.Core, (*assembly.APIServer).ServeCore))
+	}
+	for range max(1, o.Extension) {
+		s.Extension = append(s.Extension, s.serve(ctx, contracttest.Extension, (*assembly.APIServer).ServeExtension))
+	}
+	return s
+}
+
+// Stop ends everything that the stack started; it is safe to call twice.
+func (s *Stack) Stop() {
+	s.stop()
+	s.running.Wait()
+}
+
+func settings(t testing.TB) config.Config {
+	t.Helper()
+	cfg, err := config.Load([]string{
+		"MASTER_KEY=" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32)),
+		"JWT_SECRET=0123456789abcdef0123456789abcdef",
+		"DATABASE_CONNS=8",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cfg
+}
+
+func (s *Stack) base(service string) *assembly.Base {
+	s.t.Helper()
+	level := slog.LevelError + 1
+	if os.Getenv("STACK_LOG") != "" {
+		level = slog.LevelDebug
+	}
+	logger := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})).With("service", service)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	base, err := assembly.NewBase(ctx, s.Config, logger, assembly.Dial(s.Config))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return base
+}
+
+func (s *Stack) project(ctx context.Context) {
+	s.t.Helper()
+	base := s.base("projector")
+	s.running.Go(func() {
+		defer base.Close()
+		if err := assembly.RunProjector(ctx, base); err != nil {
+			s.t.Errorf("projector: %v", err)
+		}
+	})
+}
+
+// Anchor runs an anchorer until ctx ends.
+func (s *Stack) Anchor(ctx context.Context) {
+	s.t.Helper()
+	base := s.base("anchorer")
+	s.running.Go(func() {
+		defer base.Close()
+		if err := assembly.RunAnchorer(ctx, base); err != nil {
+			s.t.Errorf("anchorer: %v", err)
+		}
+	})
+}
+
+// serve starts a replica: its own connections, its own caches.
+func (s *Stack) serve(ctx context.Context, api contracttest.API, serve func(*assembly.APIServer, context.Context, net.Listener) error) *Client {
+	s.t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	base := s.base(string(api))
+	base.Config.CoreURL = "http://" + listener.Addr().String()
+	base.Config.ExtensionURL = base.Config.CoreURL
+	deciding, err := assembly.NewAPIServer(ctx, base)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	watching, stop := context.WithCancel(context.Background())
+	s.running.Go(func() { _ = deciding.Fence.Run(watching) })
+	s.running.Go(func() {
+		defer base.Close()
+		defer stop()
+		if err := serve(deciding, ctx, listener); err != nil {
+			s.t.Errorf("%s: %v", api, err)
+		}
+	})
+	return NewClient(s.t, api, "http://"+listener.Addr().String())
+}
