@@ -80,6 +80,7 @@ fuzz: ## each fuzz target for a short time
 	$(FUZZ) '^FuzzPlainMemory$$' ./services/httpapi
 	$(FUZZ) '^FuzzMatch$$' ./services/search
 	$(FUZZ) '^FuzzFind$$' ./services/search
+	$(FUZZ) '^FuzzParseQuery$$' ./services/recall
 	$(FUZZ) '^FuzzParse$$' ./projections/readmodel/bodysegments
 
 .PHONY: fmt-check

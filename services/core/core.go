@@ -46,7 +46,7 @@ func (a *API) Mount(app *httpapi.App) {
 	a.uses = newKeyUses(a.recordUse, a.Now)
 	app.AllowOrigins(httpapi.CORS{
 		Allows:  func(origin string) bool { return slices.Contains(a.AllowedOrigins, origin) },
-		Methods: "DELETE, GET, POST", Exposed: "Link, Retry-After, WWW-Authenticate, X-Request-Id",
+		Methods: "DELETE, GET, POST", Exposed: "Link, Next-Cursor, Retry-After, WWW-Authenticate, X-Request-Id",
 	})
 	app.Get("/health", func(c *fiber.Ctx) error {
 		return c.JSON(health{OK: true, Service: "memory-ledger-core"})
@@ -174,6 +174,15 @@ const maxPage = 1000
 // listMemories streams all memories, or, with limit or cursor, one page. A
 // cursor is the index of the next leaf: stable, since a log only grows.
 func (a *API) listMemories(c *fiber.Ctx) error {
+	order, ordered, err := httpapi.Query(c, "order")
+	switch {
+	case err != nil:
+		return err
+	case order == string(memory.Newest):
+		return a.listNewest(c)
+	case ordered && order != string(memory.Oldest):
+		return httpapi.BadRequest(`order must be "oldest" or "newest"`)
+	}
 	reader, err := a.reader(c)
 	if err != nil {
 		return err
@@ -222,24 +231,6 @@ func pageOf(c *fiber.Ctx) (limit int, from uint64, paged bool, err error) {
 		}
 	}
 	return limit, from, true, nil
-}
-
-func (a *API) searchMemories(c *fiber.Ctx) error {
-	reader, err := a.reader(c)
-	if err != nil {
-		return err
-	}
-	var body struct {
-		Query string `json:"query"`
-	}
-	if err := httpapi.DecodeOptional(c, &body); err != nil {
-		return err
-	}
-	cursor, err := a.Memories.Search(httpapi.Context(c), reader, body.Query)
-	if err != nil {
-		return err
-	}
-	return httpapi.StreamMemories(c, cursor, "", "")
 }
 
 func (a *API) proveMemory(c *fiber.Ctx) error {

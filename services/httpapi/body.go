@@ -48,7 +48,7 @@ var errNull = errors.New("null is not a value here")
 // another type than the member, and reads integers as JSON has them.
 var strict = json.WithUnmarshalers(json.JoinUnmarshalers(
 	json.UnmarshalFromFunc(notNull[string]), json.UnmarshalFromFunc(integer),
-	json.UnmarshalFromFunc(notNull[*string]), json.UnmarshalFromFunc(notNull[*int]),
+	json.UnmarshalFromFunc(notNull[*string]), json.UnmarshalFromFunc(notNull[*int]), json.UnmarshalFromFunc(notNull[*bool]),
 ))
 
 func notNull[T any](decoder *jsontext.Decoder, _ *T) error {

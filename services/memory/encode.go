@@ -31,5 +31,9 @@ func (v *View) AppendJSON(b []byte) ([]byte, error) {
 	if b, err = v.CreatedAt.AppendText(append(b, `,"createdAt":"`...)); err != nil {
 		return nil, err
 	}
-	return append(b, `"}`...), nil
+	b = append(b, '"')
+	if v.Score != nil {
+		b = strconv.AppendFloat(append(b, `,"score":`...), *v.Score, 'g', -1, 64)
+	}
+	return append(b, '}'), nil
 }

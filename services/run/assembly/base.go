@@ -33,6 +33,7 @@ import (
 	"github.com/memory-ledger/ledger/services/memory"
 	"github.com/memory-ledger/ledger/services/run/config"
 	"github.com/memory-ledger/ledger/services/run/telemetry"
+	"github.com/memory-ledger/ledger/services/recall"
 	"github.com/memory-ledger/ledger/services/search"
 	"github.com/memory-ledger/ledger/services/signin"
 )
@@ -306,6 +307,7 @@ type APIServer struct {
 	syncSpent   func(context.Context) error
 
 	segments    *search.BodySegments
+	words       *recall.Blocks
 	rows        *memory.RowCache
 	heads       *memory.HeadCache
 	long, short *memory.FairScheduler
@@ -314,7 +316,8 @@ type APIServer struct {
 // NewAPIServer opens the buckets and prepares the command side.
 func NewAPIServer(ctx context.Context, b *Base) (*APIServer, error) {
 	d := &APIServer{Base: b, connected: make(chan struct{}), long: memory.NewFairScheduler(), short: memory.NewShortScheduler()}
-	d.segments, d.rows = search.NewBodySegments(b.Config.BodyCacheBytes/4*3), memory.NewRowCache(b.Config.BodyCacheBytes/4)
+	quarter := b.Config.BodyCacheBytes / 4
+	d.segments, d.words, d.rows = search.NewBodySegments(2*quarter), recall.NewBlocks(quarter), memory.NewRowCache(quarter)
 	d.heads = memory.NewHeadCache()
 	masters, err := b.Config.MasterKeys()
 	if err != nil {
@@ -329,7 +332,7 @@ func NewAPIServer(ctx context.Context, b *Base) (*APIServer, error) {
 	if err := b.masterFits(ctx, masters); err != nil {
 		return nil, err
 	}
-	store := keystore.Config{Masters: masters, Cached: b.Config.CachedOwners, MaxAge: b.Config.KeyMaxAge, Rand: rand.Reader}
+	store := keystore.Config{Masters: masters, Cached: b.Config.CachedOwners, MaxAge: b.Config.KeyMaxAge, Rand: rand.Reader, Forgotten: d.words.Drop}
 	var stream jetstream.Stream
 	err = b.log.ask(ctx, func(ctx context.Context) (err error) {
 		stream, err = b.js.Stream(ctx, keystore.Stream)
@@ -350,7 +353,7 @@ func NewAPIServer(ctx context.Context, b *Base) (*APIServer, error) {
 		return nil, err
 	}
 	if d.Fence, err = b.newFence(fence.Options{
-		Registerer: b.Registry, OnWait: b.OnWait, OnExchange: func() { d.Commands.Forget(); d.segments.Forget() },
+		Registerer: b.Registry, OnWait: b.OnWait, OnExchange: func() { d.Commands.Forget(); d.segments.Forget(); d.words.Forget() },
 	}); err != nil {
 		return nil, err
 	}
@@ -368,6 +371,8 @@ func NewAPIServer(ctx context.Context, b *Base) (*APIServer, error) {
 	registerHits(b.Registry, "keys", &d.Keys.Hits)
 	registerHits(b.Registry, "bodies", &d.segments.Hits)
 	registerBytes(b.Registry, "bodies", d.segments.Bytes)
+	registerHits(b.Registry, "words", &d.words.Hits)
+	registerBytes(b.Registry, "words", d.words.Bytes)
 	registerHits(b.Registry, "recent", &d.rows.Hits)
 	registerBytes(b.Registry, "recent", d.rows.Bytes)
 	registerHits(b.Registry, "extents", &d.heads.Hits)
@@ -434,7 +439,7 @@ func (d *APIServer) connectChain() error {
 func (d *APIServer) memories(commands *command.Executor) *memory.Service {
 	cfg := memory.Config{
 		Commands: commands, Keys: d.Keys, Pool: d.Pool, NewID: NewID,
-		Segments: d.segments, Rows: d.rows, Heads: d.heads, Long: d.long, Short: d.short,
+		Segments: d.segments, Words: d.words, Rows: d.rows, Heads: d.heads, Long: d.long, Short: d.short,
 	}
 	if d.Chain != nil { // a nil *View in the interface would not be nil
 		cfg.Chain = d.Chain
