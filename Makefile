@@ -142,6 +142,8 @@ bench: build ## the figures of docs/performance.md
 	go test ./projections/projector -run '^$$' -bench Replay -benchtime 1x -timeout 60m
 	EVENTS=$(EVENTS) go test ./projections/audit -run '^$$' -bench RebuildAndVerify -benchtime 1x -timeout 60m
 	go test ./anchoring/anchorer -run '^$$' -bench Sweep -benchtime 1x -timeout 60m
+	go test ./services/memory -run '^$$' -bench Recall -benchtime 1x -timeout 60m
+	go test ./services/recall -count=1 -run Quality -v
 
 .PHONY: image
 image: ## the container image of all services (needs Docker)

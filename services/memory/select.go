@@ -55,7 +55,6 @@ type Picked struct {
 	hits    []recall.Hit // what was not handed over
 	ranked  bool
 	rows    int // how many rows to read next
-	begun   bool
 
 	// Next names the page that follows, empty if there is none.
 	NextCursor string

@@ -21,6 +21,30 @@ type builder struct {
 	ends  []int             // where each text ends in texts
 	in    []language        // of each text; 0 where it is not known yet
 	votes vote
+	stems stems
+}
+
+// stems remembers what words are indexed as, from one block of an owner to the next.
+type stems map[stemmed][2]string
+
+type stemmed struct {
+	word string
+	in   language
+}
+
+// maxStems bounds how many words are remembered.
+const maxStems = 100_000
+
+func (s stems) terms(word string, in language) (term, other string) {
+	key := stemmed{word, in}
+	if t, ok := s[key]; ok {
+		return t[0], t[1]
+	}
+	term, other = terms(word, in)
+	if len(s) < maxStems {
+		s[key] = [2]string{term, other}
+	}
+	return term, other
 }
 
 // word is a word as it was met.
@@ -39,8 +63,8 @@ type termsIn struct {
 
 const noTerm = ^uint32(0)
 
-func newBuilder(first uint64) *builder {
-	return &builder{block: &block{first: first}, ids: map[string]uint32{}}
+func newBuilder(first uint64, stems stems) *builder {
+	return &builder{block: &block{first: first}, ids: map[string]uint32{}, stems: stems}
 }
 
 // add adds the next leaf.
@@ -179,7 +203,7 @@ func (x *builder) each(most language, idOf func(string) uint32, yield func(leaf 
 		in := cmp.Or(x.in[leaf], most)
 		x.block.languages = x.block.languages.with(in)
 		for at, id := range x.texts[begin:end] {
-			t := x.words[id].in(in, idOf)
+			t := x.words[id].in(in, x.stems, idOf)
 			yield(leaf, uint16(at), t.term)
 			if t.other != noTerm {
 				yield(leaf, uint16(at), t.other)
@@ -190,13 +214,13 @@ func (x *builder) each(most language, idOf func(string) uint32, yield func(leaf 
 }
 
 // in returns what the word is indexed as in a language.
-func (w *word) in(l language, idOf func(string) uint32) termsIn {
+func (w *word) in(l language, s stems, idOf func(string) uint32) termsIn {
 	for _, t := range w.terms {
 		if t.language == l {
 			return t
 		}
 	}
-	term, other := terms(w.text, l)
+	term, other := s.terms(w.text, l)
 	t := termsIn{l, idOf(term), idOf(other)}
 	w.terms = append(w.terms, t)
 	return t

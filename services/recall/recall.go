@@ -42,6 +42,7 @@ type Ranking struct {
 	matches []match
 	next    uint64 // the first leaf that was not asked
 	kept    uint64 // the generation of what may be kept
+	stems   stems
 }
 
 // Rank begins to rank the leaves of an owner up to all.To. Each leaf that has a word
@@ -50,7 +51,7 @@ type Ranking struct {
 // half of that for 30 days before the newest memory.
 func (e *Engine) Rank(all search.Range, q *Query) *Ranking {
 	all.From = 0
-	return &Ranking{engine: e, query: q, all: all, kept: e.kept.generation()}
+	return &Ranking{engine: e, query: q, all: all, kept: e.kept.generation(), stems: stems{}}
 }
 
 // Done reports whether all leaves were asked.
@@ -66,7 +67,7 @@ func (r *Ranking) Step(ctx context.Context) error {
 		made := b == nil
 		if made {
 			var err error
-			if b, err = r.engine.build(ctx, r.all, r.next); err != nil {
+			if b, err = r.build(ctx, r.next); err != nil {
 				return err
 			}
 			r.engine.kept.put(r.all.Owner, b, r.kept)
@@ -88,23 +89,23 @@ func (r *Ranking) Hits() []Hit { return r.query.rank(r.matches, r.all.To) }
 
 // build makes the block that begins with a leaf. It ends with a page, before or with
 // the log's end, so that a block of full pages stays right as the log grows.
-func (e *Engine) build(ctx context.Context, all search.Range, from uint64) (*block, error) {
-	r := all
-	r.From, r.To = from, min(all.To, from+blockLeaves)
-	if full := r.To / bodysegments.Leaves * bodysegments.Leaves; full > from {
-		r.To = full
+func (r *Ranking) build(ctx context.Context, from uint64) (*block, error) {
+	part := r.all
+	part.From, part.To = from, min(r.all.To, from+blockLeaves)
+	if full := part.To / bodysegments.Leaves * bodysegments.Leaves; full > from {
+		part.To = full
 	}
-	x := newBuilder(from)
-	x.block.short = r.To < from+blockLeaves
-	times, err := e.texts.Times(ctx, r)
+	x := newBuilder(from, r.stems)
+	x.block.short = part.To < from+blockLeaves
+	times, err := r.engine.texts.Times(ctx, part)
 	if err != nil {
 		return nil, err
 	}
-	for bytes := 0; r.From < r.To && bytes < blockBytes; {
-		reached, err := e.texts.Texts(ctx, r, func(leaf uint64, text []byte) error {
+	for bytes := 0; part.From < part.To && bytes < blockBytes; {
+		reached, err := r.engine.texts.Texts(ctx, part, func(leaf uint64, text []byte) error {
 			at := leaf - from
 			if at != uint64(len(x.ends)) || at >= uint64(len(times)) {
-				return fmt.Errorf("%w: the text of leaf %d of %s came after %d", bodysegments.ErrFormat, leaf, all.Owner, len(x.ends))
+				return fmt.Errorf("%w: the text of leaf %d of %s came after %d", bodysegments.ErrFormat, leaf, r.all.Owner, len(x.ends))
 			}
 			x.add(text, uint32(times[at].Unix()))
 			bytes += len(text)
@@ -113,8 +114,8 @@ func (e *Engine) build(ctx context.Context, all search.Range, from uint64) (*blo
 		if err != nil {
 			return nil, err
 		}
-		r.From = reached
+		part.From = reached
 	}
-	x.block.short = x.block.short && r.From == r.To
+	x.block.short = x.block.short && part.From == part.To
 	return x.finish(), nil
 }
