@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/memory-ledger/ledger/infra/datadir"
 	"github.com/memory-ledger/ledger/infra/npm"
 )
 
@@ -51,11 +52,11 @@ func install(ctx context.Context, cfg Config) (node, server string, err error) {
 	if exists(server) {
 		return node, server, nil
 	}
-	lock, err := lockFolder(ctx, cache, installPatience)
+	lock, err := datadir.LockWithin(ctx, filepath.Join(cache, lockName), installPatience)
 	if err != nil {
 		return "", "", err
 	}
-	defer lock.Close()
+	defer lock.Release()
 	if !exists(modules) {
 		if cfg.OnInstall != nil {
 			cfg.OnInstall()
