@@ -30,7 +30,7 @@ const LocalAnchorMaxWait = 5 * time.Second
 // side.
 const machineStopTimeout = 5 * time.Second
 
-// localPace is the projector's pace in a local run. All its readers are in this process,
+// localPace is the projector's pace in a local run. All its readers run in this process
 // and tell the projector what they wait for.
 const localPace = 40 * time.Millisecond
 
@@ -159,8 +159,8 @@ func (l *local) keepPostgres(ctx context.Context) error {
 	return keepUp(ctx, l.logger, "the local PostgreSQL server", func() <-chan struct{} { return l.postgres.Done() }, l.restartPostgres)
 }
 
-// restartPostgres starts a server in the place of one that has ended. Whatever runs
-// after an error, stop ends.
+// restartPostgres replaces a server that has ended. After an error, stop ends what
+// still runs.
 func (l *local) restartPostgres(ctx context.Context) error {
 	err := l.postgres.Kill() // only gives up its folder, once
 	if l.postgres = nil; err != nil {
@@ -208,14 +208,14 @@ func (l *local) serve(ctx context.Context) error {
 	if l.nats != nil {
 		l.refit(ctx, base.Stream) // before the first write syncs the stream's description
 	}
-	base.Pace, base.APIs = localPace, 2
-	projector, err := NewProjector(base)
+	projector, err := NewProjector(base, localPace)
 	if err != nil {
 		return err
 	}
-	base.OnWait = projector.Await
-	base.Beside = map[string]func() error{"projector": projector.Ready, "anchorer": l.anchoring}
-	deciding, err := NewAPIServer(ctx, base)
+	deciding, err := NewAPIServer(ctx, base, Neighbors{
+		OnWait: projector.Await, APIs: 2,
+		Workers: map[string]func() error{"projector": projector.Ready, "anchorer": l.anchoring},
+	})
 	if err != nil {
 		return UnlessAsked(ctx, err)
 	}
