@@ -87,8 +87,8 @@ func (l *FileLock) Release() error {
 // up: by Release here, and there by the end of the process.
 func (l *FileLock) Inherit(cmd *exec.Cmd) { cmd.ExtraFiles = append(cmd.ExtraFiles, l.f) }
 
-// Held says whether some process holds the lock of the file at path. It looks
-// with a shared lock kept for an instant, which Lock outwaits.
+// Held says whether some process holds the lock of the file at path. It takes a shared
+// lock for an instant, which Lock outlasts.
 func Held(path string) (bool, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {

@@ -1,16 +1,16 @@
 // Package localchain runs a Solana chain on this machine: the Agave runtime
-// (LiteSVM) behind JSON-RPC, enforcing what a validator enforces, with its state
-// in a folder. It is what a local run and the tests anchor to; the code that
-// talks to it cannot tell it from a cluster.
+// (LiteSVM) behind JSON-RPC, with its state in a folder. It enforces what a validator
+// enforces. A local run and the tests anchor to it, and the code that talks to it
+// cannot tell it from a cluster.
 //
-// The server is JavaScript, carried inside this package, and needs Node 20.18 or
-// newer; its one dependency is installed by npm into a cache folder on first
-// use. Where that cannot be had, Start returns an error that wraps
-// ErrUnavailable, and the caller may go on without a chain.
+// The server is JavaScript inside this package. It needs Node 20.18 or newer. npm
+// installs its one dependency into a cache folder on first use. If that fails, Start
+// returns an error that wraps ErrUnavailable, and the caller may go on without a
+// chain.
 //
-// A transaction is processed at once. Each slot that saw a change is saved
-// before anything of it is called confirmed, so whatever was confirmed outlives
-// kill -9; what was only processed may be lost, as on a fork.
+// The chain processes a transaction at once. It saves each slot that changed something
+// before it confirms the slot's transactions, so kill -9 loses nothing confirmed. A
+// transaction that is only processed may be lost, as on a fork.
 package localchain
 
 import (
@@ -31,8 +31,8 @@ import (
 // lockName is the lock file of a data folder and of the cache folder.
 const lockName = "lock"
 
-// ErrUnavailable is wrapped by every error that means "this machine cannot run a
-// local chain", as against "the chain was started and went wrong".
+// ErrUnavailable is wrapped by every error that means that this machine cannot run a
+// local chain, and by no error of a chain that started.
 var ErrUnavailable = errors.New("no local chain on this machine")
 
 // ErrNoNode says that Node 20.18 or newer, or npm where it is needed, is missing.
@@ -156,8 +156,7 @@ func Start(ctx context.Context, cfg Config) (*Chain, error) {
 	return c, nil
 }
 
-// arguments writes the programs beside the state, where a restart by hand finds
-// them too, and returns the server's command line.
+// arguments writes the programs beside the state and returns the server's command line.
 func arguments(server string, cfg Config) ([]string, error) {
 	slotMS := cfg.SlotTime.Milliseconds()
 	if cfg.ManualSlots {
@@ -187,13 +186,13 @@ func arguments(server string, cfg Config) ([]string, error) {
 // URL is the JSON-RPC endpoint.
 func (c *Chain) URL() string { return c.url }
 
-// GenesisHash is what tells this chain from every other. Fault reset changes it.
+// GenesisHash identifies this chain. Fault reset changes it.
 func (c *Chain) GenesisHash() string { return c.genesisHash }
 
 // PID is the server's process id.
 func (c *Chain) PID() int { return c.process.PID() }
 
-// Done is closed when the server is gone, asked or not.
+// Done is closed when the server has ended, by Stop or otherwise.
 func (c *Chain) Done() <-chan struct{} { return c.process.Done() }
 
 // Stop lets the server save its state and waits until it is gone. If ctx ends

@@ -24,7 +24,7 @@ func RunExtension(ctx context.Context, b *Base) error {
 	return runAPI(ctx, b, "EXTENSION_ADDR", b.Config.ExtensionAddr, (*APIServer).ServeExtension)
 }
 
-// runAPI keeps the fence's watch going until the last request is answered.
+// runAPI runs the fence until the last request is answered.
 func runAPI(ctx context.Context, b *Base, variable, addr string, serve func(*APIServer, context.Context, net.Listener) error) error {
 	d, err := NewAPIServer(ctx, b, Neighbors{})
 	if err != nil {
