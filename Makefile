@@ -75,9 +75,8 @@ FUZZTIME ?= 20000x
 FUZZ = go test -run '^$$' -fuzztime $(FUZZTIME) -fuzzminimizetime 100x -fuzz
 fuzz: ## each fuzz target for a short time
 	$(FUZZ) '^FuzzDecodeBatch$$' ./events
+	$(FUZZ) '^FuzzDecodeCanonical$$' ./events
 	$(FUZZ) '^FuzzCanonicalize$$' ./events/canonical
-	$(FUZZ) '^FuzzPlain$$' ./events/canonical
-	$(FUZZ) '^FuzzPlainMemory$$' ./services/httpapi
 	$(FUZZ) '^FuzzMatch$$' ./services/search
 	$(FUZZ) '^FuzzFind$$' ./services/search
 	$(FUZZ) '^FuzzParseQuery$$' ./services/recall

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/gofiber/fiber/v2"
 
 	"github.com/memory-ledger/ledger/events"
@@ -111,19 +112,21 @@ func (a *API) writeMemory(c *fiber.Ctx, caller access.Caller) error {
 	if err != nil {
 		return err
 	}
-	c.Set(fiber.HeaderContentType, fiber.MIMEApplicationJSON)
-	return c.Status(http.StatusCreated).Send(created{write.Written.MemoryID, write.Written.LeafHash, write.Written.LeafIndex}.json())
+	return c.Status(http.StatusCreated).JSON(created{write.Written.MemoryID, write.Written.LeafHash, write.Written.LeafIndex})
 }
 
 func (a *API) write(c *fiber.Ctx, caller access.Caller) (*command.WriteMemory, error) {
-	body, err := httpapi.DecodeMemory(c, false)
-	if err != nil {
+	var body struct {
+		Content  *string        `json:"content"`
+		Metadata jsontext.Value `json:"metadata"`
+	}
+	if err := httpapi.Decode(c, &body); err != nil {
 		return nil, err
 	}
 	if body.Content == nil {
 		return nil, memory.ErrEmptyContent
 	}
-	metadata, err := body.Metadata()
+	metadata, err := httpapi.Metadata(body.Metadata)
 	if err != nil {
 		return nil, err
 	}
@@ -141,16 +144,6 @@ type created struct {
 	ID        string      `json:"id"`
 	LeafHash  events.Hash `json:"leafHash"`
 	LeafIndex uint64      `json:"leafIndex"`
-}
-
-// json is what the encoder makes of it, without the encoder: every write ends
-// here. An id is a UUID, and needs no escapes.
-func (c created) json() []byte {
-	b := make([]byte, 0, 160)
-	b = append(append(b, `{"id":"`...), c.ID...)
-	b = append(append(b, `","leafHash":"`...), c.LeafHash.String()...)
-	b = strconv.AppendUint(append(b, `","leafIndex":`...), c.LeafIndex, 10)
-	return append(b, '}')
 }
 
 func (a *API) getMemory(c *fiber.Ctx) error {
