@@ -31,9 +31,9 @@ import (
 	"github.com/memory-ledger/ledger/services/httpapi"
 	"github.com/memory-ledger/ledger/services/keystore"
 	"github.com/memory-ledger/ledger/services/memory"
+	"github.com/memory-ledger/ledger/services/recall"
 	"github.com/memory-ledger/ledger/services/run/config"
 	"github.com/memory-ledger/ledger/services/run/telemetry"
-	"github.com/memory-ledger/ledger/services/recall"
 	"github.com/memory-ledger/ledger/services/search"
 	"github.com/memory-ledger/ledger/services/signin"
 )
