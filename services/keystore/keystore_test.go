@@ -23,7 +23,12 @@ func connect(t *testing.T, server interface{ URL() string }) jetstream.JetStream
 
 func newBucket(t *testing.T) jetstream.KeyValue {
 	t.Helper()
-	bucket, err := keystore.Create(t.Context(), connect(t, natstest.Start(t)), 1)
+	return bucketIn(t, connect(t, natstest.Start(t)))
+}
+
+func bucketIn(t *testing.T, js jetstream.JetStream) jetstream.KeyValue {
+	t.Helper()
+	bucket, err := keystore.Create(t.Context(), js, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

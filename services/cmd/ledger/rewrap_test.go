@@ -10,6 +10,7 @@ import (
 	"github.com/memory-ledger/ledger/infra/datadir"
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 	"github.com/memory-ledger/ledger/services/keystore"
+	"github.com/memory-ledger/ledger/services/keystore/keystoretest"
 )
 
 // Beside a local run, the key that it generated is one of the two that a rewrap needs.
@@ -31,14 +32,7 @@ func TestRewrapFindsALocalRunsKey(t *testing.T) {
 	if _, err := eventlog.Create(t.Context(), nc, eventlog.Config{Replicas: 1}); err != nil {
 		t.Fatal(err)
 	}
-	bucket, err := keystore.Create(t.Context(), js, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	store, err := keystore.Open(bucket, keystore.Config{Masters: []keystore.MasterKey{keystore.MasterKey(generated)}, Cached: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := keystoretest.Create(t, js, keystore.MasterKey(generated))
 	if _, err := store.FindOrCreate(t.Context(), logtest.Owner()); err != nil {
 		t.Fatal(err)
 	}
