@@ -29,9 +29,6 @@ type spans struct {
 func (s *spans) Start(ctx context.Context, name string, options ...trace.SpanStartOption) (context.Context, trace.Span) {
 	cfg := trace.NewSpanStartConfig(options...)
 	about := []string{name, cfg.SpanKind().String()}
-	for _, link := range cfg.Links() {
-		about = append(about, "link "+link.SpanContext.TraceID().String())
-	}
 	if of := trace.SpanContextFromContext(ctx); of.IsValid() {
 		about = append(about, "below "+of.TraceID().String())
 	}
@@ -43,6 +40,12 @@ type span struct {
 	noop.Span
 	of    *spans
 	about []string
+}
+
+func (*span) IsRecording() bool { return true }
+
+func (s *span) AddLink(link trace.Link) {
+	s.about = append(s.about, "link "+link.SpanContext.TraceID().String())
 }
 
 func (s *span) SetAttributes(attributes ...attribute.KeyValue) {
