@@ -67,8 +67,7 @@ func (s *span) End(...trace.SpanEndOption) {
 // the database's share is found under.
 func TestASliceIsTraced(t *testing.T) {
 	t.Parallel()
-	_, pool := fixture.Database(t)
-	log := fixture.NewLog(t)
+	_, pool, log := empty(t)
 	a := fixture.NewActor()
 	messages := []fixture.Message{a.Write(`{}`), a.Write(`{}`), a.Write(`{}`)}
 	messages[0].Events[0].TraceParent = "00-000000000000000000000000000000aa-00000000000000a1-01"
