@@ -1,6 +1,7 @@
 package eventlog
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -232,14 +233,7 @@ func prefetch(ctx context.Context, consumer jetstream.Consumer, failed func(erro
 
 // bounds returns how long a slice gets.
 func (c *FollowConfig) bounds() (maxRecords, maxBytes int) {
-	maxRecords, maxBytes = c.MaxRecords, c.MaxBytes
-	if maxRecords <= 0 {
-		maxRecords = defaultMaxRecords
-	}
-	if maxBytes <= 0 {
-		maxBytes = defaultMaxBytes
-	}
-	return maxRecords, maxBytes
+	return cmp.Or(max(0, c.MaxRecords), defaultMaxRecords), cmp.Or(max(0, c.MaxBytes), defaultMaxBytes)
 }
 
 // gatherer makes slices of messages that come one after the other.
