@@ -20,12 +20,12 @@ import (
 
 // Errors of the projector.
 var (
-	// ErrAheadOfLog: the read models hold messages that the log does not.
-	// Going on would mix two histories, so nothing is applied until either is
-	// another one.
+	// ErrAheadOfLog: the read models hold messages that the log does not. Going on would
+	// mix two histories, so nothing is applied until the log or the read models are
+	// replaced.
 	ErrAheadOfLog = errors.New("the read models are ahead of the log")
-	// ErrOtherLog: the message at the checkpoint is not the one that was
-	// projected. The same holds.
+	// ErrOtherLog: the log's message at the checkpoint is not the one that was projected.
+	// Nothing is applied, as with ErrAheadOfLog.
 	ErrOtherLog = errors.New("the read models come from another log")
 	// ErrFenced: another process moved the checkpoint.
 	ErrFenced = errors.New("another projector moved the checkpoint")
@@ -64,9 +64,9 @@ type Config struct {
 	// Tables makes and checks the tables. nil means the migrations of the read models.
 	Tables Tables
 
-	// Partitions are those whose owners it works for; none means all. Several
-	// projectors share the owners, each with partitions of its own; of those
-	// whose partitions overlap one works, and the others stand by.
+	// Partitions are the partitions that it projects; none means all. Several projectors
+	// may share the owners, each with partitions of its own. Of projectors with
+	// overlapping partitions one works, and the others stand by.
 	Partitions   events.Partitions
 	Projections  []Projection
 	Logger       *slog.Logger          // nil means slog.Default()

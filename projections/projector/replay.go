@@ -10,8 +10,8 @@ import (
 	"github.com/memory-ledger/ledger/events/eventlog"
 )
 
-// replayRecords is how many messages a replay commits at once at least, where
-// there are so many.
+// replayRecords is how many messages a replay commits at once, at least while the log has
+// as many.
 const replayRecords = 10000
 
 // Replayer applies parts of the log to a schema that no projector works on, by

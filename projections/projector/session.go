@@ -218,7 +218,7 @@ func (s *session) handle(msg *message.Message) error {
 		return err
 	}
 	describe(ctx, slice)
-	// The checkpoint keeps the time, to know the log by.
+	// The checkpoint keeps the time of its message, to recognize the log by it.
 	if slice.Stored, err = eventlog.StoredAt(ctx, s.runner.cfg.Log, raw.Records[len(raw.Records)-1]); err != nil {
 		return err
 	}
