@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/memory-ledger/ledger/infra/datadir"
 	"github.com/memory-ledger/ledger/infra/localchain"
 	"github.com/memory-ledger/ledger/infra/localchain/localchaintest"
 )
@@ -338,7 +339,7 @@ func TestOneChainAFolder(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	_, err := localchain.Start(ctx, localchain.Config{DataDir: dir, CacheDir: localchaintest.CacheDir()})
-	if !errors.Is(err, localchain.ErrLocked) {
+	if !errors.Is(err, datadir.ErrLocked) {
 		t.Fatalf("got %v", err)
 	}
 }

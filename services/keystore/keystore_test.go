@@ -17,15 +17,7 @@ import (
 
 func connect(t *testing.T, server interface{ URL() string }) jetstream.JetStream {
 	t.Helper()
-	nc, err := nats.Connect(server.URL(), nats.NoReconnect())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, js := natstest.Connect(t, server.URL(), nats.NoReconnect())
 	return js
 }
 

@@ -5,8 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/events/eventlog/logtest"
 	"github.com/memory-ledger/ledger/infra/datadir"
@@ -29,11 +27,7 @@ func TestRewrapFindsALocalRunsKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	nc := dial(t, server.URL())
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	nc, js := natstest.Connect(t, server.URL())
 	if _, err := eventlog.Create(t.Context(), nc, eventlog.Config{Replicas: 1}); err != nil {
 		t.Fatal(err)
 	}

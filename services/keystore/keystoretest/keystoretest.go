@@ -4,9 +4,6 @@ package keystoretest
 import (
 	"testing"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 	"github.com/memory-ledger/ledger/services/keystore"
 )
@@ -14,15 +11,7 @@ import (
 // Start returns a keystore with one master key. It ends with the test.
 func Start(t testing.TB) *keystore.Store {
 	t.Helper()
-	nc, err := nats.Connect(natstest.Start(t).URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, js := natstest.Connect(t, natstest.Start(t).URL())
 	kv, err := keystore.Create(t.Context(), js, 1)
 	if err != nil {
 		t.Fatal(err)

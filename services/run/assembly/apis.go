@@ -17,7 +17,7 @@ import (
 	"github.com/memory-ledger/ledger/services/signin"
 )
 
-// drainGrace is how long requests in flight may take at the end.
+// drainGrace is how long requests in flight may take when the API stops.
 const drainGrace = 3 * time.Second
 
 // ServeCore runs the core API on a listener until ctx ends.
@@ -70,7 +70,7 @@ func (d *APIServer) ServeExtension(ctx context.Context, listener net.Listener) e
 	return d.serve(ctx, app, listener)
 }
 
-// serve answers requests, with things beside it that outlive the last request.
+// serve answers requests. The functions beside run until the last request is answered.
 func (d *APIServer) serve(ctx context.Context, app *httpapi.App, listener net.Listener, beside ...func(context.Context)) error {
 	d.Logger.Info("listening", "addr", listener.Addr().String())
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
