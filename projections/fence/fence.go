@@ -1,6 +1,7 @@
 package fence
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -82,15 +83,9 @@ type HeadSource interface {
 // New returns a fence over the read models that the pool sees. It works at
 // once; waits are woken promptly, and cost no queries, while Run runs.
 func New(pool *pgxpool.Pool, log eventlog.Reader, opts Options) (*Fence, error) {
-	if opts.Timeout <= 0 {
-		opts.Timeout = defaultTimeout
-	}
-	if opts.Poll <= 0 {
-		opts.Poll = defaultPoll
-	}
-	if opts.Logger == nil {
-		opts.Logger = slog.Default()
-	}
+	opts.Timeout = cmp.Or(max(0, opts.Timeout), defaultTimeout)
+	opts.Poll = cmp.Or(max(0, opts.Poll), defaultPoll)
+	opts.Logger = cmp.Or(opts.Logger, slog.Default())
 	if opts.Connection == nil {
 		opts.Connection = func() uint64 { return 1 }
 	}

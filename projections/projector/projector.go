@@ -1,6 +1,7 @@
 package projector
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -98,15 +99,9 @@ type Config struct {
 }
 
 func (c *Config) setDefaults() {
-	if c.Partitions == (events.Partitions{}) {
-		c.Partitions = events.AllPartitions
-	}
-	if c.Logger == nil {
-		c.Logger = slog.Default()
-	}
-	if c.Name == "" {
-		c.Name = "projector"
-	}
+	c.Partitions = cmp.Or(c.Partitions, events.AllPartitions)
+	c.Logger = cmp.Or(c.Logger, slog.Default())
+	c.Name = cmp.Or(c.Name, "projector")
 	if c.Schema == "" {
 		c.Schema = schema.Name(c.Pool)
 	}
@@ -123,10 +118,7 @@ func (c *Config) setDefaults() {
 }
 
 func orDefault[T int | time.Duration](v, otherwise T) T {
-	if v <= 0 {
-		return otherwise
-	}
-	return v
+	return cmp.Or(max(0, v), otherwise)
 }
 
 // Validate reports every problem of the configuration at once.
