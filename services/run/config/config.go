@@ -37,7 +37,7 @@ type Config struct {
 	CoreAddr      string `env:"CORE_ADDR" envDefault:"127.0.0.1:3001" for:"core-api run" doc:"listen address of the core API"`
 	ExtensionAddr string `env:"EXTENSION_ADDR" envDefault:"127.0.0.1:3002" for:"extension-api run" doc:"listen address of the extension API"`
 	CoreURL       string `env:"CORE_URL" for:"core-api run" doc:"public base URL of the core API, which wallets are shown; unset: 'http://' and the listen address, or 127.0.0.1 where that names no host"`
-	ExtensionURL  string `env:"EXTENSION_URL" for:"extension-api run" doc:"public base URL of the extension API, in grants' links and the sign-in domain; unset: 'http://' and the listen address, or 127.0.0.1 where that names no host"`
+	ExtensionURL  string `env:"EXTENSION_URL" for:"apis" doc:"public base URL of the extension API, in grants' links and the sign-in domain; unset: 'http://' and the listen address, or 127.0.0.1 where that names no host"`
 	OpsAddr       string `env:"OPS_ADDR" for:"projector anchorer" doc:"where '/livez', '/readyz' and '/metrics' are answered; unset: nowhere"`
 	PprofAddr     string `env:"PPROF_ADDR" for:"services" doc:"where Go's profiler answers; unset: nowhere. It shows what is in memory: keep it on loopback"`
 
