@@ -53,7 +53,7 @@ func (s *Server) get(ctx context.Context, c call, in getInput) (getOutput, strin
 		Notice: notice, ID: v.ID, UntrustedMetadata: map[string]any{}, CreatedAt: timeOf(&v), LeafIndex: v.LeafIndex,
 		LeafHash: v.LeafHash.String(), Anchored: v.Anchored, Resource: memoryURI(v.ID),
 	}
-	left := answerCost - 2*entryCost
+	left := answerCost - headCost - entryCost
 	if spent := 2 * costOf(string(v.Metadata)); spent > metadataCost {
 		out.MetadataLeftOut = true
 	} else if err := json.Unmarshal(v.Metadata, &out.UntrustedMetadata); err != nil {

@@ -13,8 +13,10 @@ import (
 const (
 	defaultRecalled, maxRecalled = 6, 10
 	maxQuery                     = 1000 // characters
-	// entryCost is about what a memory costs in an answer beside its text, which is
-	// in it twice: structured, and as the text that a model reads.
+	// headCost is about what an answer costs without any memory; entryCost what a memory
+	// costs beside its text, which is in the answer twice: structured, and as the text
+	// that a model reads.
+	headCost  = 500
 	entryCost = 500
 )
 
@@ -89,7 +91,7 @@ func (s *Server) recall(ctx context.Context, c call, in recallInput) (recallOutp
 		return recallOutput{}, "", err
 	}
 	out := recallOutput{Notice: notice, Memories: []recalledMemory{}, NextCursor: found.Next}
-	most := (answerCost/ask.Limit - entryCost) / 2
+	most := ((answerCost-headCost)/ask.Limit - entryCost) / 2
 	for _, m := range found.Memories {
 		out.Memories = append(out.Memories, recalled(&m, most))
 	}
