@@ -106,7 +106,7 @@ func TestStatuses(t *testing.T) {
 			secured, _ := at.value.(map[string]any)["security"].([]any)
 			want["401"] = len(secured) > 0 || path == "/auth/verify"
 			want["415"] = r.member(at, "requestBody").value != nil
-			want["503"] = true // a service that stops refuses everything
+			want["503"] = true                                          // a service that stops refuses everything
 			want["404"] = strings.Contains(path, "{") || path == "/mcp" // which has methods of its own
 		}
 		for status, expected := range want {

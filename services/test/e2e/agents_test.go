@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -387,5 +388,50 @@ func TestToolsAreDescribed(t *testing.T) {
 	}
 	if _, err := session.ListResourceTemplates(context.Background(), nil); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestAnAgentOverStandardInput: `ledger mcp` is the same, and says what does not work.
+func TestAnAgentOverStandardInput(t *testing.T) {
+	t.Parallel()
+	s := stacktest.Start(t, stacktest.Options{})
+	core := s.Core[0]
+	owner := core.SignIn(stacktest.NewWallet())
+	id, key := newKey(core, owner)
+	program := binary(t)
+	ledger := func(url, key string, arguments ...string) *exec.Cmd {
+		cmd := exec.Command(program, append([]string{"mcp"}, arguments...)...)
+		cmd.Env, cmd.Dir = []string{"LEDGER_URL=" + url, "LEDGER_API_KEY=" + key}, t.TempDir()
+		return cmd
+	}
+	session := connectAgent(t, &sdk.CommandTransport{Command: ledger(core.URL, key)})
+	wholeRound(t, session, s.Extension[0])
+	refused(t, session, "get", map[string]any{"id": "nothing"}, "Use recall")
+
+	check := func(url, key string, status int, want ...string) {
+		t.Helper()
+		cmd := ledger(url, key, "--check")
+		out, _ := cmd.CombinedOutput()
+		for _, line := range want {
+			if !strings.Contains(string(out), line) {
+				t.Errorf("no %q in %s", line, out)
+			}
+		}
+		if got := cmd.ProcessState.ExitCode(); got != status || key != "" && strings.Contains(string(out), key) {
+			t.Errorf("exit code %d, want %d: %s", got, status, out)
+		}
+	}
+	check(core.URL+"/", key, 0, "ok    "+core.URL+" answers", "revision is 2026-07-28", "tools: get, ", "ok    recall", "nothing was written")
+	check("http://127.0.0.1:1", key, 2, "FAIL  http://127.0.0.1:1 does not answer")
+	check(core.URL, "", 2, "LEDGER_API_KEY is not set")
+	check("ftp://x", key, 2, "LEDGER_URL: ")
+
+	core.Expect(200, "DELETE", "/keys/"+id, nil, owner)
+	check(core.URL, key, 1, "FAIL  the service refuses the API key")
+	if _, err := session.CallTool(t.Context(), &sdk.CallToolParams{Name: "recall"}); err == nil || !strings.Contains(err.Error(), "make a new one") {
+		t.Errorf("with a revoked key: %v", err)
+	}
+	if err := session.Close(); err != nil {
+		t.Errorf("its end: %v", err)
 	}
 }
