@@ -29,6 +29,7 @@ func Adapt(c *fiber.Ctx, handler http.Handler) error {
 	if err != nil {
 		return BadRequest("request target is malformed")
 	}
+	request.Host = string(c.Request().Header.Host())
 	c.Request().Header.VisitAll(func(name, value []byte) { request.Header.Add(string(name), string(value)) })
 	request.Header.Del(fiber.HeaderAuthorization)
 	answer := &kept{header: http.Header{}}
