@@ -1,10 +1,12 @@
 package mcp
 
 import (
+	"context"
 	"errors"
 	"net/http"
 
 	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/events/tracing"
 	"github.com/memory-ledger/ledger/services/httpapi"
 )
 
@@ -26,14 +28,14 @@ var next = map[int]string{
 }
 
 // advise turns an error into what the model is told: what is wrong, and what to do.
-func (s *Server) advise(tool string, err error) error {
+func (s *Server) advise(ctx context.Context, tool string, err error) error {
 	var told *problem
 	if errors.As(err, &told) {
 		return told
 	}
 	status, message := httpapi.Answer(err)
 	if status == http.StatusInternalServerError {
-		s.Log.Error("tool failed", "tool", tool, "err", err)
+		tracing.Log(ctx, s.Log).Error("tool failed", "tool", tool, "err", err)
 	}
 	switch advice, known := next[status]; {
 	case errors.Is(err, eventlog.ErrUncertain):

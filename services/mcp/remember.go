@@ -86,7 +86,7 @@ func (s *Server) remember(ctx context.Context, c call, in rememberInput) (rememb
 				return rememberOutput{}, "", err
 			}
 			return rememberOutput{}, "", &problem{fmt.Sprintf("The first %d of %d are stored: %s. The next one failed: %v",
-				i, len(writes), strings.Join(ids, ", "), s.advise("remember", err))}
+				i, len(writes), strings.Join(ids, ", "), s.advise(ctx, "remember", err))}
 		}
 		w := write.Written
 		out.Stored = append(out.Stored, storedMemory{w.MemoryID, w.LeafIndex, w.LeafHash.String()})

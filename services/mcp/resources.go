@@ -76,7 +76,7 @@ func (s *Server) resource(read func(context.Context, call, string) (any, error))
 			return nil, sdk.ResourceNotFoundError(uri)
 		}
 		if err != nil {
-			return nil, s.advise(uri, err)
+			return nil, s.advise(ctx, uri, err)
 		}
 		text, err := json.Marshal(value, json.Deterministic(true))
 		if err != nil {

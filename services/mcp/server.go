@@ -13,6 +13,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/memory-ledger/ledger/events/tracing"
 	"github.com/memory-ledger/ledger/services/access"
 	"github.com/memory-ledger/ledger/services/grant"
 	"github.com/memory-ledger/ledger/services/memory"
@@ -118,7 +119,7 @@ func (s *Server) guard(next sdk.MethodHandler) sdk.MethodHandler {
 	return func(ctx context.Context, method string, r sdk.Request) (result sdk.Result, err error) {
 		defer func() {
 			if cause := recover(); cause != nil {
-				s.Log.Error("panic", "cause", cause, "stack", string(debug.Stack()))
+				tracing.Log(ctx, s.Log).Error("panic", "cause", cause, "stack", string(debug.Stack()))
 				err = errPanic
 			}
 		}()
@@ -152,7 +153,7 @@ func addTool[In, Out any](s *Server, t *sdk.Tool, do func(context.Context, call,
 		}
 		out, text, err := do(ctx, c, in)
 		if err != nil {
-			return nil, none, s.advise(t.Name, err)
+			return nil, none, s.advise(ctx, t.Name, err)
 		}
 		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: text}}}, out, nil
 	})
