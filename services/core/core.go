@@ -49,6 +49,7 @@ func (a *API) Mount(app *httpapi.App) {
 	app.AllowOrigins(httpapi.CORS{
 		Allows:  func(origin string) bool { return slices.Contains(a.AllowedOrigins, origin) },
 		Methods: "DELETE, GET, POST", Exposed: "Link, Retry-After, WWW-Authenticate, X-Request-Id",
+		Sent: "Mcp-Method, Mcp-Name, Mcp-Protocol-Version",
 	})
 	app.Get("/health", func(c *fiber.Ctx) error {
 		return c.JSON(health{OK: true, Service: "memory-ledger-core"})
