@@ -18,14 +18,14 @@ import (
 // blocked is a Finder that finds nothing before its context ends.
 type blocked struct{ ended chan error }
 
-func (b blocked) Find(ctx context.Context, _ memory.Reader, _ Ask) (Found, error) {
+func (b blocked) Select(ctx context.Context, _ memory.Reader, _ memory.Selection, _ func() bool) (*memory.Picked, error) {
 	select {
 	case <-ctx.Done():
 		b.ended <- context.Cause(ctx)
-		return Found{}, ctx.Err()
+		return nil, ctx.Err()
 	case <-time.After(time.Minute):
 		b.ended <- nil
-		return Found{}, errors.New("the context did not end")
+		return nil, errors.New("the context did not end")
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
@@ -150,8 +151,12 @@ func links(t *testing.T, session *sdk.ClientSession, extension *stacktest.Client
 		t.Errorf("leave_memory: %v, %s", out, text)
 	}
 	extension.Expect(201, "POST", pathOf(t, out), map[string]any{"content": "Left by a friend."})
-	if out, _ := use(t, session, "recall", map[string]any{"query": "left by a friend"}); len(out["memories"].([]any)) != 1 {
-		t.Errorf("what was left: %v", out)
+	out, text = use(t, session, "recall", map[string]any{"query": "what have friends left?"})
+	if found := out["memories"].([]any); len(found) != 1 || found[0].(map[string]any)["via"] != "drop" || !strings.Contains(text, "perhaps not by the owner") {
+		t.Errorf("what was left: %v, %s", out, text)
+	}
+	if out, _ := use(t, session, "recall", map[string]any{"via": "session"}); strings.Contains(fmt.Sprint(out), "friend") {
+		t.Errorf("by the session: %v", out)
 	}
 }
 
@@ -319,6 +324,7 @@ func TestAnAnswerToAnAgentIsShort(t *testing.T) {
 			t.Errorf("%d by pages of %d", len(ids), limit)
 		}
 	}
+	slices.Reverse(ids) // without a query, the newest come first
 	for i, id := range ids[:len(texts)] {
 		short("prove", map[string]any{"id": id})
 		var text strings.Builder
