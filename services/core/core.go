@@ -49,7 +49,7 @@ func (a *API) Mount(app *httpapi.App) {
 	a.uses = newKeyUses(a.recordUse, a.Now)
 	app.AllowOrigins(httpapi.CORS{
 		Allows:  func(origin string) bool { return slices.Contains(a.AllowedOrigins, origin) },
-		Methods: "DELETE, GET, POST", Exposed: "Link, Next-Cursor, Retry-After, WWW-Authenticate, X-Request-Id",
+		Methods: "DELETE, GET, POST", Exposed: "Link, Next-Cursor, Recall, Retry-After, WWW-Authenticate, X-Request-Id",
 		Sent: "Mcp-Method, Mcp-Name, Mcp-Protocol-Version",
 	})
 	app.Get("/health", func(c *fiber.Ctx) error {

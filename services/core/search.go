@@ -117,6 +117,9 @@ func (a *API) searchMemories(c *fiber.Ctx) error {
 	if picked.NextCursor != "" {
 		c.Set("Next-Cursor", picked.NextCursor)
 	}
+	if picked.Recall != "" {
+		c.Set("Recall", picked.Recall)
+	}
 	return httpapi.StreamArray(c, picked, (*memory.View).AppendJSON, "", "")
 }
 

@@ -95,6 +95,7 @@ var table = []row{
 	{command.ErrOverloaded, http.StatusServiceUnavailable, messageBusy},
 	{errBodies, http.StatusServiceUnavailable, messageBusy},
 	{memory.ErrBusy, http.StatusServiceUnavailable, messageBusy},
+	{memory.ErrVectors, http.StatusServiceUnavailable, memory.ErrVectors.Error()},
 	{memory.ErrAbandoned, statusGone, ""},
 	{eventlog.ErrContradiction, http.StatusServiceUnavailable, messageBusy},
 	{fence.ErrBehind, http.StatusServiceUnavailable, messageBusy},

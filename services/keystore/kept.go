@@ -8,14 +8,16 @@ import (
 	"io"
 )
 
-// keptTexts names what a Keeper's key is for, and what it seals.
-const keptTexts = "memory-ledger/kept-texts/v1"
+// What a Keeper's key is for, and what it seals.
+const (
+	keptTexts   = "memory-ledger/kept-texts/v1"
+	keptVectors = "memory-ledger/vectors/v1"
+)
 
-// Keeper seals the texts of many memories at once, for this process to keep in
-// its own memory and never anywhere else, and opens them. Its key is derived from
-// the owner's data key:
+// Keeper seals and opens what is made of the texts of many memories at once. Its key
+// is derived from the owner's data key:
 //
-//	key = HKDF-SHA256(data key, no salt, info "memory-ledger/kept-texts/v1"), 32 bytes
+//	key = HKDF-SHA256(data key, no salt, info, for example "memory-ledger/kept-texts/v1"), 32 bytes
 //
 // so what it sealed is lost with the data key, as bodies are. It is not safe for
 // concurrent use.
@@ -25,18 +27,24 @@ type Keeper struct {
 	context []byte // the associated data up to the caller's
 }
 
-// Keeper returns a Keeper. It costs some microseconds and is not kept with the
-// OwnerKey, of which there are many, and few whose owners search.
-func (k *OwnerKey) Keeper() (*Keeper, error) {
-	raw, err := hkdf.Key(sha256.New, k.dataKey[:], nil, keptTexts, KeySize)
+// Keeper returns a Keeper of texts, for this process to keep in its own memory and
+// never anywhere else. It costs some microseconds and is not kept with the OwnerKey,
+// of which there are many, and few whose owners search.
+func (k *OwnerKey) Keeper() (*Keeper, error) { return k.keeper(keptTexts) }
+
+// VectorKeeper returns a Keeper of the vectors of texts, which are stored.
+func (k *OwnerKey) VectorKeeper() (*Keeper, error) { return k.keeper(keptVectors) }
+
+func (k *OwnerKey) keeper(purpose string) (*Keeper, error) {
+	raw, err := hkdf.Key(sha256.New, k.dataKey[:], nil, purpose, KeySize)
 	if err != nil {
-		return nil, fmt.Errorf("derive the key of kept texts: %w", err)
+		return nil, fmt.Errorf("derive the key of %s: %w", purpose, err)
 	}
 	aead, err := newAEAD([KeySize]byte(raw))
 	if err != nil {
 		return nil, err
 	}
-	return &Keeper{aead: aead, rand: k.rand, context: []byte(keptTexts + "\x00" + string(k.owner) + "\x00")}, nil
+	return &Keeper{aead: aead, rand: k.rand, context: []byte(purpose + "\x00" + string(k.owner) + "\x00")}, nil
 }
 
 // KeptOverhead is how many bytes Keeper.Seal adds: nonce (12 bytes) and tag (16).

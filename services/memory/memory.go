@@ -58,6 +58,7 @@ type Config struct {
 
 	Segments *search.BodySegments // texts that searches looked through
 	Words    *recall.Blocks       // indexes of words that rankings made
+	Vectors  *recall.Vectors      // compare meanings for rankings; nil: words alone rank
 	Rows     *RowCache            // rows that were read by id or in short lists
 	Heads    *HeadCache           // how far logs go
 	// Long and Short hand out time slots for long and for short work.

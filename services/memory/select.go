@@ -21,8 +21,17 @@ import (
 	"github.com/memory-ledger/ledger/services/search"
 )
 
-// ErrCursor: a text is not a cursor that was given out for such a selection.
-var ErrCursor = errors.New("cursor is not one that this API gave out for this order")
+// Errors of selections.
+var (
+	// ErrCursor: a text is not a cursor that was given out for such a selection.
+	ErrCursor = errors.New("cursor is not one that this API gave out for this order")
+	// ErrVectors: the page before was ranked with vectors that can't be had now. Ranked
+	// by words, this page would repeat and skip memories.
+	ErrVectors = errors.New("the page before was ranked with vectors, which can't be had now; retry, or search again without cursor")
+)
+
+// vectorTime is how long a ranked search waits for embeddings, all together.
+const vectorTime = 2 * time.Second
 
 // Order is the order of a selection.
 type Order string
@@ -56,8 +65,11 @@ type Picked struct {
 	ranked  bool
 	rows    int // how many rows to read next
 
-	// Next names the page that follows, empty if there is none.
+	// NextCursor names the page that follows, empty if there is none.
 	NextCursor string
+	// Recall says what a ranking went by: "words", or "words, vectors". It is empty where
+	// the service has no vectors.
+	Recall string
 	// Abandoned, if set, reports that the client has left.
 	Abandoned func() bool
 }
@@ -89,6 +101,7 @@ func (s *Service) Select(ctx context.Context, r Reader, sel Selection, gone func
 	}
 	if sel.Ranked {
 		err = p.rank(ctx)
+		picked.Recall = p.recall()
 	} else {
 		err = p.look(ctx)
 	}
@@ -106,10 +119,11 @@ type pageStart struct {
 	leaf  uint64 // the last one of the page before
 	score float64
 	size  uint64
+	from  uint64 // the first leaf whose vector took part; size: none
 }
 
 // A cursor is the order's first letter, the leaf, and for a ranking the size of the
-// log and the bits of the score.
+// log and the bits of the score, and the first leaf whose vector took part, if any.
 func (p pageStart) cursor(sel Selection) string {
 	text := string(sel.Order[:1]) + strconv.FormatUint(p.leaf, 10)
 	if !sel.Ranked {
@@ -117,7 +131,11 @@ func (p pageStart) cursor(sel Selection) string {
 	}
 	var bits [8]byte
 	binary.BigEndian.PutUint64(bits[:], math.Float64bits(p.score))
-	return text + "." + strconv.FormatUint(p.size, 10) + "." + hex.EncodeToString(bits[:])
+	text += "." + strconv.FormatUint(p.size, 10) + "." + hex.EncodeToString(bits[:])
+	if p.from < p.size {
+		text += "." + strconv.FormatUint(p.from, 10)
+	}
+	return text
 }
 
 func parsePlace(sel Selection) (p pageStart, err error) {
@@ -126,7 +144,7 @@ func parsePlace(sel Selection) (p pageStart, err error) {
 	}
 	text, found := strings.CutPrefix(sel.Cursor, string(sel.Order[:1]))
 	fields := strings.Split(text, ".")
-	if !found || len(fields) != 1 && !sel.Ranked || len(fields) != 3 && sel.Ranked {
+	if !found || len(fields) != 1 && !sel.Ranked || len(fields) != 3 && len(fields) != 4 && sel.Ranked {
 		return pageStart{}, ErrCursor
 	}
 	p.begun = true
@@ -143,7 +161,12 @@ func parsePlace(sel Selection) (p pageStart, err error) {
 	if p.size, err = strconv.ParseUint(fields[1], 10, 63); err != nil || p.leaf >= p.size {
 		return pageStart{}, ErrCursor
 	}
-	p.score = math.Float64frombits(binary.BigEndian.Uint64(bits))
+	p.score, p.from = math.Float64frombits(binary.BigEndian.Uint64(bits)), p.size
+	if len(fields) == 4 {
+		if p.from, err = strconv.ParseUint(fields[3], 10, 63); err != nil || p.from >= p.size {
+			return pageStart{}, ErrCursor
+		}
+	}
 	return p, nil
 }
 
@@ -203,13 +226,22 @@ func (p *picking) rank(ctx context.Context) error {
 		p.size = min(p.size, p.at.size)
 	}
 	p.at.size = p.size
-	ranking := p.service.recall.Rank(search.Range{Owner: p.reader.Owner, Key: p.key, To: p.size}, recall.ParseQuery(p.selection.Query))
+	all, query := search.Range{Owner: p.reader.Owner, Key: p.key, To: p.size}, recall.ParseQuery(p.selection.Query)
+	similar, err := p.similar(ctx, all, query)
+	if err != nil {
+		return err
+	}
+	ranking := p.service.recall.Rank(all, query)
 	for done := false; !done; {
 		err := p.slot(ctx, func() error {
 			if err := ranking.Step(ctx); err != nil {
 				return err
 			}
-			if done = ranking.Done(); done {
+			done = ranking.Done()
+			switch {
+			case done && similar != nil:
+				p.hits = p.ordered(ranking.Fused(similar, p.passes))
+			case done:
 				p.hits = p.ordered(ranking.Hits())
 			}
 			return nil
@@ -219,6 +251,71 @@ func (p *picking) rank(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// similar compares the query with the vectors of the newest leaves, of as many as there
+// is time for, and on a further page of those that took part in the first. It returns
+// nil where words alone rank.
+func (p *picking) similar(ctx context.Context, all search.Range, query *recall.Query) (*recall.Similarity, error) {
+	further := p.at.begun && p.at.from < p.at.size
+	if p.service.Vectors == nil || !query.Asks() || p.at.begun && !further {
+		if further {
+			return nil, ErrVectors
+		}
+		p.at.from = p.size
+		return nil, nil
+	}
+	if further {
+		all.From = p.at.from
+	}
+	similar, err := p.compareVectors(ctx, all, query)
+	switch {
+	case err != nil:
+		return nil, err
+	case further && (similar == nil || !similar.Done()):
+		return nil, ErrVectors
+	case similar == nil || similar.From() == p.size:
+		p.at.from = p.size
+		return nil, nil
+	}
+	p.at.from = similar.From()
+	return similar, nil
+}
+
+// compareVectors holds a time slot while it works, and none while it waits for the
+// endpoint. An endpoint or a table of vectors that fails ends it early.
+func (p *picking) compareVectors(ctx context.Context, all search.Range, query *recall.Query) (*recall.Similarity, error) {
+	waiting, cancel := context.WithTimeout(ctx, vectorTime)
+	defer cancel()
+	similar, err := p.service.Vectors.Similar(waiting, texts{p.service.engine, p.service}, all, query)
+	if err != nil {
+		return nil, ctx.Err()
+	}
+	for !similar.Done() {
+		err := p.slot(ctx, func() error { return similar.Step(ctx) })
+		if errors.Is(err, recall.ErrTable) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		if similar.Missing() && similar.Fill(waiting) != nil {
+			break
+		}
+	}
+	return similar, ctx.Err()
+}
+
+// recall says what the ranking went by.
+func (p *picking) recall() string {
+	switch {
+	case p.service.Vectors == nil:
+		return ""
+	case p.at.from < p.at.size:
+		return "words, vectors"
+	default:
+		return "words"
+	}
 }
 
 // ordered returns the best hits after the cursor, best first.
@@ -278,7 +375,7 @@ func (p *picking) page() (hits []recall.Hit, next string) {
 	}
 	hits = p.hits[:p.limit()]
 	last := hits[len(hits)-1]
-	return hits, pageStart{leaf: last.Leaf, score: last.Score, size: p.at.size}.cursor(p.selection)
+	return hits, pageStart{leaf: last.Leaf, score: last.Score, size: p.at.size, from: p.at.from}.cursor(p.selection)
 }
 
 // look looks for the query as it stands, from the cursor on, until the page is full.

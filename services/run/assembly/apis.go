@@ -25,7 +25,11 @@ const drainGrace = 3 * time.Second
 // ServeCore runs the core API on a listener until ctx ends.
 func (d *APIServer) ServeCore(ctx context.Context, listener net.Listener) error {
 	commands := d.Commands.As("/core")
-	memories := d.memories(commands)
+	vectors, err := d.openVectors(ctx)
+	if err != nil {
+		return err
+	}
+	memories := d.memories(commands, vectors)
 	tokens := signin.NewSignedTokens([]byte(d.Config.JWTSecret), time.Now)
 	stakes, watchStakes, err := d.staking(ctx)
 	if err != nil {
@@ -50,7 +54,7 @@ func (d *APIServer) ServeCore(ctx context.Context, listener net.Listener) error 
 // ServeExtension runs the extension API on a listener until ctx ends.
 func (d *APIServer) ServeExtension(ctx context.Context, listener net.Listener) error {
 	commands := d.Commands.As("/extension")
-	memories := d.memories(commands)
+	memories := d.memories(commands, nil)
 	grants := d.grants(memories, commands)
 	api := &extension.API{
 		Access:   access.NewExtension(d.Pool, d.Fence, time.Now),

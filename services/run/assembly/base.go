@@ -22,6 +22,7 @@ import (
 
 	"github.com/memory-ledger/ledger/anchoring/chain"
 	"github.com/memory-ledger/ledger/anchoring/chainview"
+	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/infra/localnats"
 	natsconf "github.com/memory-ledger/ledger/infra/nats"
@@ -307,6 +308,7 @@ type APIServer struct {
 
 	segments    *search.BodySegments
 	words       *recall.Blocks
+	vectors     *recall.VectorCache // empty without EMBEDDINGS_URL
 	rows        *memory.RowCache
 	heads       *memory.HeadCache
 	long, short *memory.FairScheduler
@@ -315,9 +317,13 @@ type APIServer struct {
 // NewAPIServer opens the buckets and prepares the command side.
 func NewAPIServer(ctx context.Context, b *Base, neighbors Neighbors) (*APIServer, error) {
 	quarter := b.Config.BodyCacheBytes / 4
+	forBodies, forVectors := 2*quarter, int64(0)
+	if b.Config.EmbeddingsURL != "" {
+		forBodies, forVectors = quarter, quarter
+	}
 	d := &APIServer{
 		Base: b, neighbors: neighbors, connected: make(chan struct{}),
-		segments: search.NewBodySegments(2 * quarter), words: recall.NewBlocks(quarter), rows: memory.NewRowCache(quarter),
+		segments: search.NewBodySegments(forBodies), words: recall.NewBlocks(quarter), vectors: recall.NewVectorCache(forVectors), rows: memory.NewRowCache(quarter),
 		heads: memory.NewHeadCache(), long: memory.NewFairScheduler(), short: memory.NewShortScheduler(),
 		Chain: chainview.New(chainFreshness, time.Now, b.Logger),
 	}
@@ -343,7 +349,8 @@ func NewAPIServer(ctx context.Context, b *Base, neighbors Neighbors) (*APIServer
 		return nil, fmt.Errorf("open the keystore: %w", err)
 	}
 	store := keystore.Config{
-		Masters: masters, Cached: b.Config.CachedOwners, MaxAge: b.Config.KeyMaxAge, Rand: rand.Reader, Marked: keystore.Marked(stream), Forgotten: d.words.Drop,
+		Masters: masters, Cached: b.Config.CachedOwners, MaxAge: b.Config.KeyMaxAge, Rand: rand.Reader, Marked: keystore.Marked(stream),
+		Forgotten: func(owner events.Owner) { d.words.Drop(owner); d.vectors.Drop(owner) },
 	}
 	if b.Durable != nil {
 		store.Syncer = b.Durable(keystore.Stream, true)
@@ -356,7 +363,7 @@ func NewAPIServer(ctx context.Context, b *Base, neighbors Neighbors) (*APIServer
 		return nil, err
 	}
 	if d.Fence, err = b.newFence(fence.Options{
-		Registerer: b.Registry, OnWait: neighbors.OnWait, OnExchange: func() { d.Commands.Forget(); d.segments.Forget(); d.words.Forget() },
+		Registerer: b.Registry, OnWait: neighbors.OnWait, OnExchange: func() { d.Commands.Forget(); d.segments.Forget(); d.words.Forget(); d.vectors.Forget() },
 	}); err != nil {
 		return nil, err
 	}
@@ -376,6 +383,8 @@ func NewAPIServer(ctx context.Context, b *Base, neighbors Neighbors) (*APIServer
 	registerBytes(b.Registry, "bodies", d.segments.Bytes)
 	registerHits(b.Registry, "words", &d.words.Hits)
 	registerBytes(b.Registry, "words", d.words.Bytes)
+	registerHits(b.Registry, "vectors", &d.vectors.Hits)
+	registerBytes(b.Registry, "vectors", d.vectors.Bytes)
 	registerHits(b.Registry, "recent", &d.rows.Hits)
 	registerBytes(b.Registry, "recent", d.rows.Bytes)
 	registerHits(b.Registry, "extents", &d.heads.Hits)
@@ -438,11 +447,25 @@ func (d *APIServer) connectChain() error {
 	return nil
 }
 
-func (d *APIServer) memories(commands *command.Executor) *memory.Service {
+func (d *APIServer) memories(commands *command.Executor, vectors *recall.Vectors) *memory.Service {
 	return memory.New(memory.Config{
 		Commands: commands, Keys: d.Keys, Pool: d.Pool, NewID: NewID, Chain: d.Chain,
-		Segments: d.segments, Words: d.words, Rows: d.rows, Heads: d.heads, Long: d.long, Short: d.short,
+		Segments: d.segments, Words: d.words, Vectors: vectors, Rows: d.rows, Heads: d.heads, Long: d.long, Short: d.short,
 	})
+}
+
+// openVectors returns what compares meanings, nil where no endpoint is configured.
+func (d *APIServer) openVectors(ctx context.Context) (*recall.Vectors, error) {
+	if d.Config.EmbeddingsURL == "" {
+		return nil, nil
+	}
+	table, err := recall.OpenVectorTable(ctx, d.Pool, d.Config.EmbeddingsModel)
+	if err != nil {
+		return nil, err
+	}
+	return recall.NewVectors(recall.NewEmbedder(recall.EmbedderConfig{
+		URL: d.Config.EmbeddingsURL, Model: d.Config.EmbeddingsModel, Key: d.Config.EmbeddingsKey, Log: d.Logger, Registerer: d.Registry,
+	}), table, d.vectors), nil
 }
 
 func (d *APIServer) probes() []httpapi.Probe {
