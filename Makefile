@@ -75,11 +75,11 @@ FUZZTIME ?= 20000x
 FUZZ = go test -run '^$$' -fuzztime $(FUZZTIME) -fuzzminimizetime 100x -fuzz
 fuzz: ## each fuzz target for a short time
 	$(FUZZ) '^FuzzDecodeBatch$$' ./events
+	$(FUZZ) '^FuzzDecodeCanonical$$' ./events
 	$(FUZZ) '^FuzzCanonicalize$$' ./events/canonical
-	$(FUZZ) '^FuzzPlain$$' ./events/canonical
-	$(FUZZ) '^FuzzPlainMemory$$' ./services/httpapi
 	$(FUZZ) '^FuzzMatch$$' ./services/search
 	$(FUZZ) '^FuzzFind$$' ./services/search
+	$(FUZZ) '^FuzzParseQuery$$' ./services/recall
 	$(FUZZ) '^FuzzParse$$' ./projections/readmodel/bodysegments
 
 .PHONY: fmt-check
@@ -141,6 +141,8 @@ bench: build ## the figures of docs/performance.md
 	go test ./projections/projector -run '^$$' -bench Replay -benchtime 1x -timeout 60m
 	EVENTS=$(EVENTS) go test ./projections/audit -run '^$$' -bench RebuildAndVerify -benchtime 1x -timeout 60m
 	go test ./anchoring/anchorer -run '^$$' -bench Sweep -benchtime 1x -timeout 60m
+	go test ./services/memory -run '^$$' -bench Recall -benchtime 1x -timeout 60m
+	go test ./services/recall -count=1 -run Quality -v
 
 .PHONY: image
 image: ## the container image of all services (needs Docker)

@@ -1,8 +1,6 @@
 package events
 
 import (
-	"encoding/base64"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"strconv"
@@ -91,89 +89,30 @@ func (c *codec) encodeBatch(batch []Event) ([]byte, error) {
 	if len(batch) == 0 {
 		return nil, ErrEmptyBatch
 	}
-	payload := append(make([]byte, 0, 1024*len(batch)), '[')
+	envelopes := make([]envelope, len(batch))
 	for i := range batch {
 		if err := sameCommand(&batch[0], &batch[i]); err != nil {
 			return nil, err
 		}
-		if i > 0 {
-			payload = append(payload, ',')
-		}
-		var err error
-		if payload, err = c.appendEvent(payload, &batch[i]); err != nil {
+		if err := c.envelop(&envelopes[i], &batch[i]); err != nil {
 			return nil, fmt.Errorf("encode %s: %w", batch[i].Type(), err)
 		}
 	}
-	return append(payload, ']'), nil
+	return json.Marshal(envelopes)
 }
 
-// appendEvent writes an event in the order of envelope's fields. It is written
-// out because every append goes through it; a test holds it to what
-// the standard encoder makes of an envelope.
-func (c *codec) appendEvent(dst []byte, e *Event) ([]byte, error) {
-	form, err := c.form(e.Data.EventType())
+func (c *codec) envelop(env *envelope, e *Event) error {
+	form, err := c.form(e.Type())
 	if err != nil {
-		return nil, err
+		return err
 	}
-	dst = append(dst, `{"specversion":"`+specVersion+`"`...)
-	member := func(name, value string) {
-		dst = append(append(append(dst, `,"`...), name...), `":`...)
-		if dst, err = jsontext.AppendQuote(dst, value); err != nil {
-			err = fmt.Errorf("%s: %w", name, err)
-		}
+	data, err := json.Marshal(e.Data)
+	*env = envelope{
+		SpecVersion: specVersion, ID: e.ID, Source: e.Source, Type: form.definition.Type, Subject: e.Owner, Time: e.Time,
+		DataContentType: dataContentType, DataSchema: form.schema,
+		OwnerVersion: e.OwnerVersion, CommandID: e.CommandID, TraceParent: e.TraceParent, Data: data,
 	}
-	for _, m := range [...][2]string{
-		{"id", e.ID}, {"source", e.Source}, {"type", string(form.definition.Type)}, {"subject", string(e.Owner)},
-		{"time", e.Time.String()}, {"datacontenttype", dataContentType},
-		{"dataschema", form.schema},
-	} {
-		if member(m[0], m[1]); err != nil {
-			return nil, err
-		}
-	}
-	dst = append(dst, `,"ownerversion":`...)
-	dst = strconv.AppendInt(dst, int64(e.OwnerVersion), 10)
-	if member("commandid", e.CommandID); err != nil {
-		return nil, err
-	}
-	if e.TraceParent != "" {
-		if member("traceparent", e.TraceParent); err != nil {
-			return nil, err
-		}
-	}
-	dst = append(dst, `,"data":`...)
-	if dst, err = appendData(dst, e.Data); err != nil {
-		return nil, err
-	}
-	return append(dst, '}'), nil
-}
-
-// appendData writes a payload; a memory's, the one that comes in numbers, by
-// hand.
-func appendData(dst []byte, data Data) ([]byte, error) {
-	m, ok := data.(*MemoryWritten)
-	if !ok {
-		encoded, err := json.Marshal(data)
-		return append(dst, encoded...), err
-	}
-	dst, err := jsontext.AppendQuote(append(dst, `{"memoryId":`...), m.MemoryID)
-	if err != nil {
-		return nil, err
-	}
-	dst = strconv.AppendUint(append(dst, `,"leafIndex":`...), m.LeafIndex, 10)
-	dst = hex.AppendEncode(append(dst, `,"leafHash":"`...), m.LeafHash[:])
-	dst = strconv.AppendInt(append(dst, `","leafVersion":`...), int64(m.LeafVersion), 10)
-	if !m.Metadata.IsValid() {
-		return nil, fmt.Errorf("%w: metadata", ErrMalformed)
-	}
-	dst = append(append(dst, `,"metadata":`...), m.Metadata...)
-	dst = base64.StdEncoding.AppendEncode(append(dst, `,"sealed":"`...), m.Sealed)
-	dst = append(dst, '"')
-	if m.IdempotencyKeyHash != nil {
-		dst = hex.AppendEncode(append(dst, `,"idempotencyKeyHash":"`...), m.IdempotencyKeyHash[:])
-		dst = append(dst, '"')
-	}
-	return append(dst, '}'), nil
+	return err
 }
 
 // DecodeBatch reads a message and brings older versions of its events to the

@@ -7,12 +7,14 @@ import (
 	"time"
 )
 
-// sameTime: what parseTimestamp takes, time.Parse reads alike.
+// sameTime checks that a Timestamp takes the texts that time.Parse reads and writes
+// again as they were.
 func sameTime(t *testing.T, text string) (taken bool) {
 	t.Helper()
-	quick, ok := parseTimestamp([]byte(text))
+	var quick Timestamp
+	ok := quick.UnmarshalText([]byte(text)) == nil
 	general, err := time.Parse(timestampLayout, text)
-	if ok && (err != nil || !reflect.DeepEqual(quick, general)) {
+	if ok && (err != nil || !reflect.DeepEqual(quick.t, general)) {
 		t.Fatalf("%q was taken for %v, but is %v, %v", text, quick, general, err)
 	}
 	if !ok && err == nil && general.Format(timestampLayout) == text { // time.Parse takes a comma for the point

@@ -77,27 +77,18 @@ func Canonicalize(raw []byte) (Object, error) {
 	if string(raw) == "{}" {
 		return Empty, nil
 	}
-	if text, ok := plain(raw); ok {
-		return Object{text}, nil
-	}
-	text, err := general(raw)
-	return Object{text}, err
-}
-
-// general canonicalises whatever may be canonicalised.
-func general(raw []byte) (string, error) {
 	if err := check(raw); err != nil {
-		return "", err
+		return Object{}, err
 	}
 	value := jsontext.Value(bytes.Clone(raw))
 	if err := value.Canonicalize(); err != nil {
-		return "", fmt.Errorf("%w: %w", ErrSyntax, err)
+		return Object{}, fmt.Errorf("%w: %w", ErrSyntax, err)
 	}
-	return string(value), nil
+	return Object{string(value)}, nil
 }
 
-// check walks the tokens for what canonicalisation alone lets through: it
-// would round a number that is out of range instead of refusing it.
+// check refuses what jsontext's Canonicalize lets through: deep nesting, and numbers
+// out of range, which Canonicalize would round.
 func check(raw []byte) error {
 	decoder := jsontext.NewDecoder(bytes.NewReader(raw))
 	for {

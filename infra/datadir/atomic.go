@@ -54,10 +54,10 @@ func SyncDir(path string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// MakeFolder makes a folder and those above it that are missing, mode 0700. When
-// it returns nil, their names are on the disk: what is in a folder is only as
-// durable as they are. What is there already is left alone, and no error; nor is
-// a folder above that may not be read, for only who may read it can sync it.
+// MakeFolder makes a folder and the missing folders above it, mode 0700. When it
+// returns nil, their names are on the disk: a file is only as durable as the names of
+// its folders. A folder that exists is left alone. A folder above that we may not read
+// is not synced, because a sync needs the right to read.
 func MakeFolder(path string) error {
 	path = filepath.Clean(path) // or the folder above one with a slash behind it would be itself
 	parent := filepath.Dir(path)

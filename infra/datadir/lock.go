@@ -1,10 +1,12 @@
 package datadir
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -33,8 +35,8 @@ func (e *LockedError) Error() string {
 // Is makes errors.Is(err, ErrLocked) true.
 func (e *LockedError) Is(target error) bool { return target == ErrLocked }
 
-// lockPatience is how long Lock tries: long enough to outlast the instant in
-// which Held probes the lock, far too short for a person to notice.
+// lockPatience is how long Lock tries. Held keeps the lock for an instant, which
+// Lock has to outlast. A person does not notice the wait.
 const lockPatience = 250 * time.Millisecond
 
 // FileLock is an exclusive lock on a file, held until Release or the end of
@@ -47,17 +49,20 @@ type FileLock struct{ f *os.File }
 // The file is never removed: removing a lock file lets two processes lock two
 // different files of one name.
 func Lock(path string) (*FileLock, error) {
+	return LockWithin(context.Background(), path, lockPatience)
+}
+
+// LockWithin is Lock with another patience. It gives up when ctx ends.
+func LockWithin(ctx context.Context, path string, patience time.Duration) (*FileLock, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("lock: %w", err)
 	}
-	deadline := time.Now().Add(lockPatience)
-	for {
+	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
 		err = flock(f, syscall.LOCK_EX|syscall.LOCK_NB)
-		if !errors.Is(err, syscall.EWOULDBLOCK) || time.Now().After(deadline) {
+		if !errors.Is(err, syscall.EWOULDBLOCK) || time.Now().After(deadline) || ctx.Err() != nil {
 			break
 		}
-		time.Sleep(10 * time.Millisecond)
 	}
 	if errors.Is(err, syscall.EWOULDBLOCK) {
 		held := &LockedError{Dir: filepath.Dir(path), PID: readPID(f)}
@@ -78,8 +83,12 @@ func (l *FileLock) Release() error {
 	return errors.Join(l.f.Truncate(0), l.f.Close())
 }
 
-// Held says whether some process holds the lock of the file at path. It looks
-// with a shared lock kept for an instant, which Lock outwaits.
+// Inherit gives cmd a copy of the lock. The lock lasts until both have given theirs
+// up: by Release here, and there by the end of the process.
+func (l *FileLock) Inherit(cmd *exec.Cmd) { cmd.ExtraFiles = append(cmd.ExtraFiles, l.f) }
+
+// Held says whether some process holds the lock of the file at path. It takes a shared
+// lock for an instant, which Lock outlasts.
 func Held(path string) (bool, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {

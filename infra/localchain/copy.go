@@ -13,8 +13,8 @@ import (
 	"github.com/memory-ledger/ledger/infra/datadir"
 )
 
-// StateName and TransactionsName are the files of a chain's folder that make the
-// chain; see server/store.js. The others in it are made again at each start.
+// StateName and TransactionsName are the files that hold a chain; see server/store.js.
+// Each start makes the other files of the folder again.
 const (
 	StateName        = "state"
 	TransactionsName = "transactions"
@@ -25,8 +25,7 @@ const (
 // ErrNoState says that no chain was ever saved in a folder.
 var ErrNoState = errors.New("no chain was saved there")
 
-// ErrState says that what is in a folder is not the saved state of a chain, or not
-// all of it.
+// ErrState says that a folder does not hold the whole saved state of a chain.
 var ErrState = errors.New("not the whole state of a local chain")
 
 // Saved says what was saved of a chain.
@@ -38,13 +37,13 @@ type Saved struct {
 }
 
 // Copy copies what a chain has saved into another folder, which must exist and hold
-// no state. The chain may run meanwhile: the copy is of one moment, not before the
-// call. Everything that a reader was told is confirmed by then is in it.
+// no state. The chain may run meanwhile: the copy is of one moment after the call, and
+// holds every transaction that was confirmed before the call.
 //
-// That needs no lock. The state is one file that is replaced as a whole, and says
-// how much of the history belongs to it; the history only grows.
+// Copy needs no lock. The state is one file that the chain replaces as a whole. It says
+// how much of the history belongs to it, and the history only grows.
 //
-// A crash leaves a history without a state, which a chain that starts there drops.
+// A crash leaves a history without a state. A chain that starts there drops it.
 func Copy(from, to string) (Saved, error) {
 	state, err := os.ReadFile(filepath.Join(from, StateName))
 	if errors.Is(err, os.ErrNotExist) {
@@ -66,8 +65,7 @@ func Copy(from, to string) (Saved, error) {
 	return saved, datadir.WriteFile(filepath.Join(to, StateName), state, 0o600)
 }
 
-// readHeader returns what a state says of itself, and how many bytes of history
-// belong to it.
+// readHeader returns a state's header, and how many bytes of history belong to it.
 func readHeader(state []byte) (Saved, int64, error) {
 	rest, ok := bytes.CutPrefix(state, []byte(stateMagic))
 	if !ok || len(rest) < 4 {

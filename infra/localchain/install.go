@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/memory-ledger/ledger/infra/datadir"
 	"github.com/memory-ledger/ledger/infra/npm"
 )
 
@@ -26,13 +27,13 @@ const installPatience = 10 * time.Minute
 //go:embed server/package.json server/package-lock.json server/*.js
 var files embed.FS
 
-// install makes sure of Node, of the installed modules and of the server's own
-// files in the cache folder, and returns the paths of node and of server.js:
+// install finds Node, installs the modules and the server's files in the cache folder
+// if they are missing, and returns the paths of node and of server.js:
 //
 //	<cache>/modules-<hash of the lock file and platform>/node_modules
 //	<cache>/modules-<hash>/server-<hash of the scripts>/server.js
 //
-// so versions live side by side and nothing is ever changed in place.
+// Versions live side by side, and nothing is changed in place.
 func install(ctx context.Context, cfg Config) (node, server string, err error) {
 	node, err = findNode(ctx)
 	if err != nil {
@@ -51,11 +52,11 @@ func install(ctx context.Context, cfg Config) (node, server string, err error) {
 	if exists(server) {
 		return node, server, nil
 	}
-	lock, err := lockFolder(ctx, cache, installPatience)
+	lock, err := datadir.LockWithin(ctx, filepath.Join(cache, lockName), installPatience)
 	if err != nil {
 		return "", "", err
 	}
-	defer lock.Close()
+	defer lock.Release()
 	if !exists(modules) {
 		if cfg.OnInstall != nil {
 			cfg.OnInstall()
@@ -120,7 +121,8 @@ func installModules(ctx context.Context, cache, modules string, log io.Writer) e
 	return os.Rename(tmp, modules)
 }
 
-// place writes embedded files into a new folder beside and renames it.
+// place writes embedded files into a temporary folder and renames it to folder. A crash
+// leaves the temporary folder, which is never used.
 func place(folder, parent string, patterns ...string) error {
 	tmp, err := os.MkdirTemp(parent, "placing-")
 	if err != nil {

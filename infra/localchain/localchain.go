@@ -1,16 +1,16 @@
 // Package localchain runs a Solana chain on this machine: the Agave runtime
-// (LiteSVM) behind JSON-RPC, enforcing what a validator enforces, with its state
-// in a folder. It is what a local run and the tests anchor to; the code that
-// talks to it cannot tell it from a cluster.
+// (LiteSVM) behind JSON-RPC, with its state in a folder. It enforces what a validator
+// enforces. A local run and the tests anchor to it, and the code that talks to it
+// cannot tell it from a cluster.
 //
-// The server is JavaScript, carried inside this package, and needs Node 20.18 or
-// newer; its one dependency is installed by npm into a cache folder on first
-// use. Where that cannot be had, Start returns an error that wraps
-// ErrUnavailable, and the caller may go on without a chain.
+// The server is JavaScript inside this package. It needs Node 20.18 or newer. npm
+// installs its one dependency into a cache folder on first use. If that fails, Start
+// returns an error that wraps ErrUnavailable, and the caller may go on without a
+// chain.
 //
-// A transaction is processed at once. Each slot that saw a change is saved
-// before anything of it is called confirmed, so whatever was confirmed outlives
-// kill -9; what was only processed may be lost, as on a fork.
+// The chain processes a transaction at once. It saves each slot that changed something
+// before it confirms the slot's transactions, so kill -9 loses nothing confirmed. A
+// transaction that is only processed may be lost, as on a fork.
 package localchain
 
 import (
@@ -19,15 +19,20 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
-	"sync"
+	"syscall"
 	"time"
+
+	"github.com/memory-ledger/ledger/infra/child"
+	"github.com/memory-ledger/ledger/infra/datadir"
 )
 
-// ErrUnavailable is wrapped by every error that means "this machine cannot run a
-// local chain", as against "the chain was started and went wrong".
+// lockName is the lock file of a data folder and of the cache folder.
+const lockName = "lock"
+
+// ErrUnavailable is wrapped by every error that means that this machine cannot run a
+// local chain, and by no error of a chain that started.
 var ErrUnavailable = errors.New("no local chain on this machine")
 
 // ErrNoNode says that Node 20.18 or newer, or npm where it is needed, is missing.
@@ -35,9 +40,6 @@ var ErrNoNode = fmt.Errorf("%w: Node 20.18 or newer with npm is needed", ErrUnav
 
 // ErrInstall says that npm could not install the chain's one dependency.
 var ErrInstall = fmt.Errorf("%w: npm could not install litesvm", ErrUnavailable)
-
-// ErrLocked says that another chain runs in the data folder.
-var ErrLocked = errors.New("another local chain holds this folder")
 
 // Program is an on-chain program deployed, or replaced, at every start.
 type Program struct {
@@ -117,17 +119,14 @@ func (c *Config) Validate() error {
 
 // Chain is a running chain.
 type Chain struct {
+	process     *child.Process
 	url         string
 	genesisHash string
-	stdin       io.Closer
-	process     *os.Process
-	done        chan struct{} // closed when the process is gone
-	exit        error         // set before done closes
-	closeStdin  sync.Once
 }
 
 // Start runs a chain and returns when it answers. ctx bounds the start only;
-// the chain runs until Stop or Kill, or until this process is gone.
+// the chain runs until Stop or Kill, or until this process is gone. The error
+// matches datadir.ErrLocked where another chain runs in the folder.
 func Start(ctx context.Context, cfg Config) (*Chain, error) {
 	cfg.setDefaults()
 	if err := cfg.Validate(); err != nil {
@@ -140,14 +139,12 @@ func Start(ctx context.Context, cfg Config) (*Chain, error) {
 	if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
 		return nil, fmt.Errorf("local chain: %w", err)
 	}
-	// A server whose parent was just killed is given a moment to save and go.
-	lock, err := lockFolder(ctx, cfg.DataDir, 5*time.Second)
+	// A server whose parent was just killed needs a moment to save its state.
+	lock, err := datadir.LockWithin(ctx, filepath.Join(cfg.DataDir, lockName), 5*time.Second)
 	if err != nil {
 		return nil, fmt.Errorf("local chain: %w", err)
 	}
-	// The child holds the lock too, through its copy of the descriptor: a folder
-	// is free when both are gone.
-	defer lock.Close()
+	defer lock.Release() // the server has inherited it
 	args, err := arguments(server, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("local chain: %w", err)
@@ -159,8 +156,7 @@ func Start(ctx context.Context, cfg Config) (*Chain, error) {
 	return c, nil
 }
 
-// arguments writes the programs beside the state, where a restart by hand finds
-// them too, and returns the server's command line.
+// arguments writes the programs beside the state and returns the server's command line.
 func arguments(server string, cfg Config) ([]string, error) {
 	slotMS := cfg.SlotTime.Milliseconds()
 	if cfg.ManualSlots {
@@ -190,45 +186,28 @@ func arguments(server string, cfg Config) ([]string, error) {
 // URL is the JSON-RPC endpoint.
 func (c *Chain) URL() string { return c.url }
 
-// GenesisHash is what tells this chain from every other. Fault reset changes it.
+// GenesisHash identifies this chain. Fault reset changes it.
 func (c *Chain) GenesisHash() string { return c.genesisHash }
 
 // PID is the server's process id.
-func (c *Chain) PID() int { return c.process.Pid }
+func (c *Chain) PID() int { return c.process.PID() }
 
-// Done is closed when the server is gone, asked or not.
-func (c *Chain) Done() <-chan struct{} { return c.done }
+// Done is closed when the server has ended, by Stop or otherwise.
+func (c *Chain) Done() <-chan struct{} { return c.process.Done() }
 
-// Err is how the server ended: nil after a clean stop, or while it runs.
-func (c *Chain) Err() error {
-	select {
-	case <-c.done:
-		return c.exit
-	default:
-		return nil
-	}
-}
-
-// Stop lets the server save its state and waits until it is gone; when ctx ends
-// first, the server is killed, which loses at most what was only processed.
+// Stop lets the server save its state and waits until it is gone. If ctx ends
+// first, Stop kills the server and returns child.ErrForced. Then the chain loses at
+// most what was processed and not confirmed.
 func (c *Chain) Stop(ctx context.Context) error {
-	c.closeStdin.Do(func() { _ = c.stdin.Close() })
-	select {
-	case <-c.done:
-	case <-ctx.Done():
-		_ = c.process.Kill()
-		<-c.done
-		return fmt.Errorf("local chain: killed: %w", ctx.Err())
+	err := c.process.Stop(ctx, syscall.SIGTERM)
+	if err == nil {
+		err = c.process.Err()
 	}
-	var exit *exec.ExitError
-	if errors.As(c.exit, &exit) {
-		return fmt.Errorf("local chain: %w", c.exit)
+	if err != nil {
+		return fmt.Errorf("local chain: %w", err)
 	}
 	return nil
 }
 
 // Kill ends the server at once, as a power cut would, and waits until it is gone.
-func (c *Chain) Kill() {
-	_ = c.process.Kill()
-	<-c.done
-}
+func (c *Chain) Kill() error { return c.process.Kill() }

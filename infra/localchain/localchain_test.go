@@ -1,9 +1,11 @@
 package localchain_test
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/memory-ledger/ledger/infra/datadir"
 	"github.com/memory-ledger/ledger/infra/localchain"
 	"github.com/memory-ledger/ledger/infra/localchain/localchaintest"
 )
@@ -338,7 +341,7 @@ func TestOneChainAFolder(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	_, err := localchain.Start(ctx, localchain.Config{DataDir: dir, CacheDir: localchaintest.CacheDir()})
-	if !errors.Is(err, localchain.ErrLocked) {
+	if !errors.Is(err, datadir.ErrLocked) {
 		t.Fatalf("got %v", err)
 	}
 }
@@ -422,26 +425,20 @@ func beParent(t *testing.T) {
 	<-c.Done()
 }
 
-func readPID(t *testing.T, out interface{ Read([]byte) (int, error) }) int {
+func readPID(t *testing.T, out io.Reader) int {
 	t.Helper()
-	var said strings.Builder
-	buf := make([]byte, 256)
-	for {
-		n, err := out.Read(buf)
-		said.Write(buf[:n])
-		for line := range strings.Lines(said.String()) {
-			if rest, ok := strings.CutPrefix(line, "pid "); ok && strings.HasSuffix(rest, "\n") {
-				pid, err := strconv.Atoi(strings.TrimSpace(rest))
-				if err != nil {
-					t.Fatal(err)
-				}
-				return pid
+	lines := bufio.NewScanner(out)
+	for lines.Scan() {
+		if text, ok := strings.CutPrefix(lines.Text(), "pid "); ok {
+			pid, err := strconv.Atoi(text)
+			if err != nil {
+				t.Fatal(err)
 			}
-		}
-		if err != nil {
-			t.Fatalf("the parent said only %q", said.String())
+			return pid
 		}
 	}
+	t.Fatal("the parent did not say its chain's pid")
+	return 0
 }
 
 // zombie reports whether a process is dead but not yet waited for by its parent,

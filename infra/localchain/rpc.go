@@ -18,8 +18,8 @@ type RPCError struct {
 func (e *RPCError) Error() string { return fmt.Sprintf("%s (%d)", e.Message, e.Code) }
 
 // calls uses a new connection for each call. The chain's server closes a connection
-// that was idle for five seconds. A call on it at that very moment fails with EOF, and
-// the caller does not know whether the server got the call.
+// that was idle for five seconds. A call at that moment would fail with EOF, and the
+// caller would not know whether the server got the call.
 var calls = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 
 // Call makes one JSON-RPC call and decodes its result into result, unless nil.
@@ -57,8 +57,7 @@ func (c *Chain) Call(ctx context.Context, result any, method string, params ...a
 	return json.Unmarshal(reply.Result, result)
 }
 
-// Fund makes sure that an account holds at least so many lamports. What is
-// missing is airdropped.
+// Fund airdrops to an account what it lacks of so many lamports.
 func (c *Chain) Fund(ctx context.Context, address string, lamports uint64) error {
 	var balance struct{ Value uint64 }
 	processed := map[string]string{"commitment": "processed"}

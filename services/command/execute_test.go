@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/canonical"
 	"github.com/memory-ledger/ledger/events/eventlog"
@@ -43,11 +41,7 @@ func newID() string { return fmt.Sprintf("id-%06d", ids.Add(1)) }
 
 func openLog(t *testing.T) *eventlog.JetStream {
 	t.Helper()
-	nc, err := nats.Connect(natstest.Start(t).URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nc.Close)
+	nc, _ := natstest.Connect(t, natstest.Start(t).URL())
 	log, err := eventlog.Create(t.Context(), nc, eventlog.Config{})
 	if err != nil {
 		t.Fatal(err)

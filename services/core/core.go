@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/gofiber/fiber/v2"
 
 	"github.com/memory-ledger/ledger/events"
@@ -48,7 +49,7 @@ func (a *API) Mount(app *httpapi.App) {
 	a.uses = newKeyUses(a.recordUse, a.Now)
 	app.AllowOrigins(httpapi.CORS{
 		Allows:  func(origin string) bool { return slices.Contains(a.AllowedOrigins, origin) },
-		Methods: "DELETE, GET, POST", Exposed: "Link, Retry-After, WWW-Authenticate, X-Request-Id",
+		Methods: "DELETE, GET, POST", Exposed: "Link, Next-Cursor, Retry-After, WWW-Authenticate, X-Request-Id",
 		Sent: "Mcp-Method, Mcp-Name, Mcp-Protocol-Version",
 	})
 	app.Get("/health", func(c *fiber.Ctx) error {
@@ -118,19 +119,21 @@ func (a *API) writeMemory(c *fiber.Ctx, caller access.Caller) error {
 	if err != nil {
 		return err
 	}
-	c.Set(fiber.HeaderContentType, fiber.MIMEApplicationJSON)
-	return c.Status(http.StatusCreated).Send(created{write.Written.MemoryID, write.Written.LeafHash, write.Written.LeafIndex}.json())
+	return c.Status(http.StatusCreated).JSON(created{write.Written.MemoryID, write.Written.LeafHash, write.Written.LeafIndex})
 }
 
 func (a *API) write(c *fiber.Ctx, caller access.Caller) (*command.WriteMemory, error) {
-	body, err := httpapi.DecodeMemory(c, false)
-	if err != nil {
+	var body struct {
+		Content  *string        `json:"content"`
+		Metadata jsontext.Value `json:"metadata"`
+	}
+	if err := httpapi.Decode(c, &body); err != nil {
 		return nil, err
 	}
 	if body.Content == nil {
 		return nil, memory.ErrEmptyContent
 	}
-	metadata, err := body.Metadata()
+	metadata, err := httpapi.Metadata(body.Metadata)
 	if err != nil {
 		return nil, err
 	}
@@ -148,16 +151,6 @@ type created struct {
 	ID        string      `json:"id"`
 	LeafHash  events.Hash `json:"leafHash"`
 	LeafIndex uint64      `json:"leafIndex"`
-}
-
-// json is what the encoder makes of it, without the encoder: every write ends
-// here. An id is a UUID, and needs no escapes.
-func (c created) json() []byte {
-	b := make([]byte, 0, 160)
-	b = append(append(b, `{"id":"`...), c.ID...)
-	b = append(append(b, `","leafHash":"`...), c.LeafHash.String()...)
-	b = strconv.AppendUint(append(b, `","leafIndex":`...), c.LeafIndex, 10)
-	return append(b, '}')
 }
 
 func (a *API) getMemory(c *fiber.Ctx) error {
@@ -181,6 +174,15 @@ const maxPage = 1000
 // listMemories streams all memories, or, with limit or cursor, one page. A
 // cursor is the index of the next leaf: stable, since a log only grows.
 func (a *API) listMemories(c *fiber.Ctx) error {
+	order, ordered, err := httpapi.Query(c, "order")
+	switch {
+	case err != nil:
+		return err
+	case order == string(memory.Newest):
+		return a.listNewest(c)
+	case ordered && order != string(memory.Oldest):
+		return httpapi.BadRequest(`order must be "oldest" or "newest"`)
+	}
 	reader, err := a.reader(c)
 	if err != nil {
 		return err
@@ -229,24 +231,6 @@ func pageOf(c *fiber.Ctx) (limit int, from uint64, paged bool, err error) {
 		}
 	}
 	return limit, from, true, nil
-}
-
-func (a *API) searchMemories(c *fiber.Ctx) error {
-	reader, err := a.reader(c)
-	if err != nil {
-		return err
-	}
-	var body struct {
-		Query string `json:"query"`
-	}
-	if err := httpapi.DecodeOptional(c, &body); err != nil {
-		return err
-	}
-	cursor, err := a.Memories.Search(httpapi.Context(c), reader, body.Query)
-	if err != nil {
-		return err
-	}
-	return httpapi.StreamMemories(c, cursor, "", "")
 }
 
 func (a *API) proveMemory(c *fiber.Ctx) error {

@@ -112,6 +112,13 @@ var (
 	errSource  = httpapi.BadRequest("source must be a string of 1 to 80 characters")
 )
 
+// memoryBody is the body of a write. A member that is left out is nil.
+type memoryBody struct {
+	Content  *string        `json:"content"`
+	Source   *string        `json:"source"` // required, but for a drop
+	Metadata jsontext.Value `json:"metadata"`
+}
+
 // written is the answer to a write.
 type written struct {
 	ID        string           `json:"id"`
@@ -123,8 +130,8 @@ type written struct {
 }
 
 func (a *API) writeMemory(c *fiber.Ctx, caller access.Caller) error {
-	body, err := httpapi.DecodeMemory(c, true)
-	if err != nil {
+	var body memoryBody
+	if err := httpapi.Decode(c, &body); err != nil {
 		return err
 	}
 	if body.Content == nil {
@@ -134,7 +141,7 @@ func (a *API) writeMemory(c *fiber.Ctx, caller access.Caller) error {
 		return errSource
 	}
 	content, source := strings.TrimSpace(*body.Content), strings.TrimSpace(*body.Source)
-	metadata, err := checkText(content, &source, &body)
+	metadata, err := checkText(content, &source, body.Metadata)
 	if err != nil {
 		return err
 	}
@@ -155,12 +162,12 @@ func (a *API) writeMemory(c *fiber.Ctx, caller access.Caller) error {
 	})
 }
 
-// checkText holds the lengths and merges the source into the body's metadata.
-func checkText(content string, source *string, body *httpapi.MemoryBody) (canonical.Object, error) {
+// checkText checks the lengths and merges the source into the metadata.
+func checkText(content string, source *string, raw jsontext.Value) (canonical.Object, error) {
 	if n := memory.Length(content); n < 1 || n > maxContent {
 		return canonical.Object{}, errContent
 	}
-	metadata, err := body.Metadata()
+	metadata, err := httpapi.Metadata(raw)
 	if err != nil || source == nil {
 		return metadata, err
 	}
@@ -229,14 +236,14 @@ func (a *API) fillDrop(c *fiber.Ctx) error {
 	if malformed != nil {
 		return malformed
 	}
-	body, err := httpapi.DecodeMemory(c, true)
-	if err != nil {
+	var body memoryBody
+	if err := httpapi.Decode(c, &body); err != nil {
 		return err
 	}
 	if body.Content == nil {
 		return errContent
 	}
-	metadata, err := checkText(*body.Content, body.Source, &body)
+	metadata, err := checkText(*body.Content, body.Source, body.Metadata)
 	if err != nil {
 		return err
 	}

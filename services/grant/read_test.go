@@ -28,7 +28,7 @@ func newCounter(t *testing.T) *counter {
 	t.Helper()
 	s := stacktest.Start(t, stacktest.Options{})
 	base, f := s.Beside(t)
-	d, err := assembly.NewAPIServer(t.Context(), base)
+	d, err := assembly.NewAPIServer(t.Context(), base, assembly.Neighbors{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/gofiber/fiber/v2"
 
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/canonical"
 	"github.com/memory-ledger/ledger/services/signin"
 )
 
@@ -44,11 +45,11 @@ func decode(c *fiber.Ctx, v any, read func(*fiber.Ctx) ([]byte, error)) error {
 
 var errNull = errors.New("null is not a value here")
 
-// strict keeps null from passing for a member that is left out, for it has
-// another type than the member, and reads integers as JSON has them.
+// strict refuses null where a member is a string or an integer: null is not the same
+// as a member that is left out. It reads integers as JSON has them.
 var strict = json.WithUnmarshalers(json.JoinUnmarshalers(
 	json.UnmarshalFromFunc(notNull[string]), json.UnmarshalFromFunc(integer),
-	json.UnmarshalFromFunc(notNull[*string]), json.UnmarshalFromFunc(notNull[*int]),
+	json.UnmarshalFromFunc(notNull[*string]), json.UnmarshalFromFunc(notNull[*int]), json.UnmarshalFromFunc(notNull[*bool]),
 ))
 
 func notNull[T any](decoder *jsontext.Decoder, _ *T) error {
@@ -58,8 +59,8 @@ func notNull[T any](decoder *jsontext.Decoder, _ *T) error {
 	return errors.ErrUnsupported
 }
 
-// DecodeOptional is Decode for bodies without a required member: an empty one
-// means an empty object, whatever its type is said to be. Many clients send the
+// DecodeOptional is Decode for bodies without a required member. An empty body means
+// an empty object. Its Content-Type does not matter then: many clients send the
 // header with every request.
 func DecodeOptional(c *fiber.Ctx, v any) error {
 	body, err := Body(c)
@@ -119,6 +120,15 @@ func reason(err error) string {
 		return "member " + strconv.QuoteToASCII(string(semantic.JSONPointer)) + " has the wrong type"
 	}
 	return "body is not valid JSON"
+}
+
+// Metadata returns the canonical form of a body's metadata. A body without that
+// member has the empty object.
+func Metadata(raw jsontext.Value) (canonical.Object, error) {
+	if raw == nil {
+		return canonical.Empty, nil
+	}
+	return canonical.Admit(raw)
 }
 
 const maxIdempotencyKey = 255

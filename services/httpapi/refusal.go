@@ -71,6 +71,7 @@ var table = []row{
 	{memory.ErrContentTooLarge, http.StatusRequestEntityTooLarge, ""},
 	{memory.ErrMetadataTooLarge, http.StatusRequestEntityTooLarge, ""},
 	{memory.ErrRange, http.StatusBadRequest, ""},
+	{memory.ErrCursor, http.StatusBadRequest, ""},
 	{canonical.ErrNotObject, http.StatusBadRequest, "metadata must be a JSON object"},
 	{canonical.ErrTooDeep, http.StatusBadRequest, "metadata is nested too deeply"},
 	{canonical.ErrNumber, http.StatusBadRequest, "metadata holds a number outside the range of a double"},

@@ -20,10 +20,7 @@ func TestForgettingErases(t *testing.T) {
 	dir := t.TempDir()
 	server := natstest.Start(t, natstest.Dir(dir))
 	js := connect(t, server)
-	bucket, err := keystore.Create(t.Context(), js, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bucket := bucketIn(t, js)
 	owners := newOwners(20)
 	wrapped := map[int][]byte{}
 	for i, o := range owners {
@@ -67,7 +64,8 @@ func TestForgettingErases(t *testing.T) {
 		t.Fatal(err)
 	}
 	js = connect(t, natstest.Start(t, natstest.Dir(dir)))
-	if bucket, err = js.KeyValue(t.Context(), keystore.Bucket); err != nil {
+	bucket, err := js.KeyValue(t.Context(), keystore.Bucket)
+	if err != nil {
 		t.Fatal(err)
 	}
 	check(bucket)
@@ -98,10 +96,7 @@ func TestForgettingWhereNothingMayBeErased(t *testing.T) {
 func TestAKeyThatIsGoneIsNotAKeyThatIsMissing(t *testing.T) {
 	t.Parallel()
 	js := connect(t, natstest.Start(t))
-	bucket, err := keystore.Create(t.Context(), js, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bucket := bucketIn(t, js)
 	s := openMarked(t, js, bucket, keystore.MasterKey{1})
 	forgotten, missing := newOwners(2)[0], newOwners(2)[1]
 	if _, err := openStore(t, bucket, keystore.MasterKey{1}).FindOrCreate(t.Context(), forgotten); err != nil {

@@ -96,6 +96,10 @@ type Config struct {
 	// Marked, if any, reports whether the bucket says that an owner had a key, which is
 	// gone; see the function of that name.
 	Marked func(context.Context, events.Owner) (bool, error)
+	// Forgotten, if any, is told when Watch sees that an owner's key was forgotten, so
+	// that what was made of the owner's texts goes, too. The empty owner stands for all.
+	// It must not block.
+	Forgotten func(events.Owner)
 }
 
 // Syncer returns once everything acknowledged before is on stable storage.
@@ -114,6 +118,7 @@ type Store struct {
 	rand    io.Reader
 	syncer  Syncer
 	marked  func(context.Context, events.Owner) (bool, error)
+	told    func(events.Owner)
 	watched atomic.Int64  // when Watch last began a look that it finished, in Unix nanoseconds
 	forgets atomic.Uint64 // how often Watch has seen that a key was forgotten
 	// Hits counts the lookups that found the key unwrapped in memory.
@@ -152,6 +157,9 @@ func Open(bucket jetstream.KeyValue, cfg Config) (*Store, error) {
 	if cfg.Rand == nil {
 		cfg.Rand = rand.Reader
 	}
+	if cfg.Forgotten == nil {
+		cfg.Forgotten = func(events.Owner) {}
+	}
 	if cfg.MaxAge <= 0 {
 		cfg.MaxAge = time.Minute
 	}
@@ -167,7 +175,7 @@ func Open(bucket jetstream.KeyValue, cfg Config) (*Store, error) {
 	}
 	s := &Store{
 		bucket: bucket, masters: map[string]cipher.AEAD{}, wrapID: cfg.Masters[0].ID(), cache: cache,
-		maxAge: cfg.MaxAge, now: cfg.Now, rand: cfg.Rand, syncer: cfg.Syncer, marked: cfg.Marked,
+		maxAge: cfg.MaxAge, now: cfg.Now, rand: cfg.Rand, syncer: cfg.Syncer, marked: cfg.Marked, told: cfg.Forgotten,
 	}
 	for _, master := range cfg.Masters {
 		if s.masters[master.ID()], err = newAEAD(master); err != nil {

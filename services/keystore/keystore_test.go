@@ -17,21 +17,18 @@ import (
 
 func connect(t *testing.T, server interface{ URL() string }) jetstream.JetStream {
 	t.Helper()
-	nc, err := nats.Connect(server.URL(), nats.NoReconnect())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, js := natstest.Connect(t, server.URL(), nats.NoReconnect())
 	return js
 }
 
 func newBucket(t *testing.T) jetstream.KeyValue {
 	t.Helper()
-	bucket, err := keystore.Create(t.Context(), connect(t, natstest.Start(t)), 1)
+	return bucketIn(t, connect(t, natstest.Start(t)))
+}
+
+func bucketIn(t *testing.T, js jetstream.JetStream) jetstream.KeyValue {
+	t.Helper()
+	bucket, err := keystore.Create(t.Context(), js, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,10 +14,7 @@ import (
 func TestNewestMaster(t *testing.T) {
 	t.Parallel()
 	js := connect(t, natstest.Start(t))
-	bucket, err := keystore.Create(t.Context(), js, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bucket := bucketIn(t, js)
 	old, fresh := keystore.MasterKey{1}, keystore.MasterKey{2}
 	want := func(id string) {
 		t.Helper()

@@ -93,10 +93,7 @@ func (blind) Get(context.Context, string) (jetstream.KeyValueEntry, error) {
 func TestRewrapPassesNoKeyOver(t *testing.T) {
 	t.Parallel()
 	js := connect(t, natstest.Start(t))
-	bucket, err := keystore.Create(t.Context(), js, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bucket := bucketIn(t, js)
 	owners := newOwners(2)
 	old, fresh := keystore.MasterKey{1}, keystore.MasterKey{2}
 	for _, o := range owners {

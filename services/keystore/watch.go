@@ -55,6 +55,7 @@ func (s *Store) look(ctx context.Context, stream jetstream.Stream, after uint64)
 	if last < after { // another bucket
 		s.forgets.Add(1)
 		s.cache.Purge()
+		s.told("")
 		after = last
 	}
 	for after < last {
@@ -80,6 +81,9 @@ func (s *Store) changed(owner events.Owner, entry *jetstream.RawStreamMsg) {
 		return
 	}
 	s.cache.Remove(owner)
+	if entry.Header.Get(operationHeader) != "" {
+		s.told(owner)
+	}
 }
 
 func lastSequence(ctx context.Context, stream jetstream.Stream) (uint64, error) {

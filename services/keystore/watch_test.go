@@ -26,10 +26,7 @@ func startWatched(t *testing.T, server interface{ URL() string }) *watched {
 	t.Helper()
 	w := &watched{js: connect(t, server), tick: make(chan time.Time)}
 	w.now.Store(time.Now().UnixNano())
-	bucket, err := keystore.Create(t.Context(), w.js, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bucket := bucketIn(t, w.js)
 	stream, err := w.js.Stream(t.Context(), keystore.Stream)
 	if err != nil {
 		t.Fatal(err)

@@ -1,12 +1,17 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
+	"strings"
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/memory-ledger/ledger/events/canonical"
+	"github.com/memory-ledger/ledger/projections/readmodel/memories"
 	"github.com/memory-ledger/ledger/services/memory"
 )
 
@@ -21,7 +26,7 @@ const (
 )
 
 type recallInput struct {
-	Query    string `json:"query,omitempty" jsonschema:"words to look for; empty: everything"`
+	Query    string `json:"query,omitempty" jsonschema:"words to look for, a quoted phrase, -word to leave out, pre* for a beginning; empty: the newest memories"`
 	Limit    int    `json:"limit,omitempty" jsonschema:"most memories in the answer, 1 to 10, 6 by default; the fewer, the longer their texts"`
 	Cursor   string `json:"cursor,omitempty" jsonschema:"nextCursor of an answer to the same query, for the page after it"`
 	Source   string `json:"source,omitempty" jsonschema:"only memories with this source"`
@@ -37,14 +42,14 @@ type recallOutput struct {
 }
 
 type recalledMemory struct {
-	ID               string  `json:"id"`
-	UntrustedContent string  `json:"untrustedContent" jsonschema:"the text, or its beginning"`
-	Truncated        bool    `json:"truncated" jsonschema:"there is more text; get returns it"`
-	UntrustedSource  string  `json:"untrustedSource,omitempty" jsonschema:"where the writer said it came from"`
-	CreatedAt        string  `json:"createdAt"`
-	LeafIndex        uint64  `json:"leafIndex"`
-	Anchored         bool    `json:"anchored" jsonschema:"it is anchored onchain"`
-	Score            float64 `json:"score,omitempty" jsonschema:"higher is better"`
+	ID               string   `json:"id"`
+	UntrustedContent string   `json:"untrustedContent" jsonschema:"the text, or its beginning"`
+	Truncated        bool     `json:"truncated" jsonschema:"there is more text; get returns it"`
+	UntrustedSource  string   `json:"untrustedSource,omitempty" jsonschema:"where the writer said it came from"`
+	CreatedAt        string   `json:"createdAt"`
+	LeafIndex        uint64   `json:"leafIndex"`
+	Anchored         bool     `json:"anchored" jsonschema:"it is anchored onchain"`
+	Score            *float64 `json:"score,omitempty" jsonschema:"higher is better"`
 }
 
 func (s *Server) addRecall() {
@@ -56,55 +61,95 @@ func (s *Server) addRecall() {
 	}
 	addTool(s, &sdk.Tool{
 		Name: "recall", Title: "Recall",
-		Description: "Finds memories by words in them. Call it before you answer something that earlier conversations may know about. " +
-			"Use few distinctive words, as they would stand in the text; if nothing is found, try other words. The answer has short texts: `get` has the whole one.",
+		Description: "Finds memories by words in them, best first. Call it before you answer something that earlier conversations may know about. " +
+			"Use the words that would stand in the text; if nothing fits, try other words. The answer has short texts: `get` has the whole one.",
 		InputSchema: input, OutputSchema: schemaOf[recallOutput](), Annotations: reads(),
 	}, s.recall)
 }
 
 func (s *Server) recall(ctx context.Context, c call, in recallInput) (recallOutput, string, error) {
-	ask := Ask{
-		Query: in.Query, Limit: in.Limit, Cursor: in.Cursor, Abandoned: c.gone,
-		Filter: Filter{Source: in.Source, Anchored: in.Anchored},
+	selection, err := in.selection()
+	if err != nil {
+		return recallOutput{}, "", err
 	}
-	if ask.Limit == 0 {
-		ask.Limit = defaultRecalled
-	}
-	for _, bound := range []struct {
-		name, text string
-		to         *time.Time
-	}{{"from", in.From, &ask.Filter.From}, {"to", in.To, &ask.Filter.To}} {
-		if bound.text == "" {
-			continue
-		}
-		at, err := time.Parse(time.RFC3339, bound.text)
-		if err != nil {
-			return recallOutput{}, "", &problem{bound.name + " must be a time such as 2026-03-01T00:00:00Z. Fix it and call again."}
-		}
-		*bound.to = at
-	}
-	found, err := s.Finder.Find(ctx, c.reader(), ask)
-	if errors.Is(err, ErrCursor) {
-		return recallOutput{}, "", &problem{"That is no cursor of recall. Call again without it, or with the nextCursor of an answer."}
+	picked, err := s.Memories.Select(ctx, c.reader(), selection, c.gone)
+	if errors.Is(err, memory.ErrCursor) {
+		return recallOutput{}, "", &problem{"That is no cursor of this query. Call again without it, or with the nextCursor of an answer to the same query."}
 	}
 	if err != nil {
 		return recallOutput{}, "", err
 	}
-	out := recallOutput{Notice: notice, Memories: []recalledMemory{}, NextCursor: found.Next}
-	most := ((answerCost-headCost)/ask.Limit - entryCost) / 2
-	for _, m := range found.Memories {
-		out.Memories = append(out.Memories, recalled(&m, most))
+	out := recallOutput{Notice: notice, Memories: []recalledMemory{}, NextCursor: picked.NextCursor}
+	most := ((answerCost-headCost)/selection.Limit - entryCost) / 2
+	for picked.More() {
+		err := picked.Next(ctx, func(v *memory.View) error {
+			out.Memories = append(out.Memories, recalled(v, most))
+			return nil
+		})
+		if err != nil {
+			return recallOutput{}, "", err
+		}
 	}
 	return out, out.text(), nil
 }
 
-func recalled(m *Match, most int) recalledMemory {
-	text, truncated := clip(m.Content, most)
-	source, _ := clip(sourceOf(&m.View), maxSource)
-	return recalledMemory{
-		ID: m.ID, UntrustedContent: text, Truncated: truncated, UntrustedSource: source,
-		CreatedAt: timeOf(&m.View), LeafIndex: m.LeafIndex, Anchored: m.Anchored, Score: m.Score,
+// selection ranks by the words of the query. Without any, the newest come first.
+func (in *recallInput) selection() (memory.Selection, error) {
+	sel := memory.Selection{Query: in.Query, Ranked: true, Order: memory.Relevance, Limit: in.Limit, Cursor: in.Cursor}
+	if strings.TrimSpace(in.Query) == "" {
+		sel.Query, sel.Ranked, sel.Order = "", false, memory.Newest
 	}
+	if sel.Limit == 0 {
+		sel.Limit = defaultRecalled
+	}
+	if in.Anchored {
+		sel.Filter.Anchored = &in.Anchored
+	}
+	if in.Source != "" {
+		source, err := canonical.AppendString(nil, in.Source)
+		if err != nil {
+			return sel, err
+		}
+		sel.Filter.Metadata = []memories.Member{{Name: "source", Value: source}}
+	}
+	var errFrom, errTo error
+	sel.Filter.From, errFrom = instant("from", in.From)
+	sel.Filter.To, errTo = instant("to", in.To)
+	return sel, cmp.Or(errFrom, errTo)
+}
+
+// instant reads a time; an empty text is the zero one.
+func instant(name, text string) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil || at.Year() < 1 {
+		return time.Time{}, &problem{name + " must be a time such as 2026-03-01T00:00:00Z. Fix it and call again."}
+	}
+	return at, nil
+}
+
+func recalled(v *memory.View, most int) recalledMemory {
+	text, truncated := clip(v.Content, most)
+	source, _ := clip(sourceOf(v), maxSource)
+	return recalledMemory{
+		ID: v.ID, UntrustedContent: text, Truncated: truncated, UntrustedSource: source,
+		CreatedAt: timeOf(v), LeafIndex: v.LeafIndex, Anchored: v.Anchored, Score: v.Score,
+	}
+}
+
+// sourceOf is where a memory says that it came from: the metadata's source, if that is
+// a string.
+func sourceOf(v *memory.View) string {
+	var metadata struct {
+		Source any `json:"source"`
+	}
+	if json.Unmarshal(v.Metadata, &metadata) != nil {
+		return ""
+	}
+	source, _ := metadata.Source.(string)
+	return strings.TrimSpace(source)
 }
 
 // timeForm is the form of all timestamps.

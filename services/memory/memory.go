@@ -19,6 +19,7 @@ import (
 	"github.com/memory-ledger/ledger/projections/readmodel/memories"
 	"github.com/memory-ledger/ledger/services/command"
 	"github.com/memory-ledger/ledger/services/keystore"
+	"github.com/memory-ledger/ledger/services/recall"
 	"github.com/memory-ledger/ledger/services/search"
 )
 
@@ -56,6 +57,7 @@ type Config struct {
 	// read asks the database; without a scheduler New makes one.
 
 	Segments *search.BodySegments // texts that searches looked through
+	Words    *recall.Blocks       // indexes of words that rankings made
 	Rows     *RowCache            // rows that were read by id or in short lists
 	Heads    *HeadCache           // how far logs go
 	// Long and Short hand out time slots for long and for short work.
@@ -66,6 +68,7 @@ type Config struct {
 type Service struct {
 	Config
 	engine *search.Engine
+	recall *recall.Engine
 	finder *finder
 }
 
@@ -77,9 +80,12 @@ func New(cfg Config) *Service {
 	if cfg.Short == nil {
 		cfg.Short = NewShortScheduler()
 	}
-	return &Service{cfg, search.New(cfg.Pool, cfg.Segments), newFinder(func(ctx context.Context, wanted []memories.Wanted) ([]*memories.Memory, error) {
+	s := &Service{Config: cfg, engine: search.New(cfg.Pool, cfg.Segments)}
+	s.recall = recall.New(texts{s.engine, s}, cfg.Words)
+	s.finder = newFinder(func(ctx context.Context, wanted []memories.Wanted) ([]*memories.Memory, error) {
 		return memories.ByIDs(ctx, cfg.Pool, wanted)
-	})}
+	})
+	return s
 }
 
 // Draft is a memory on its way in.
@@ -149,6 +155,7 @@ type View struct {
 	BatchID   *string          `json:"batchId"`
 	Anchored  bool             `json:"anchored"`
 	CreatedAt events.Timestamp `json:"createdAt"`
+	Score     *float64         `json:"score,omitzero"` // of a ranked answer; higher is better
 }
 
 func view(key *keystore.OwnerKey, m *memories.Memory) (View, error) {

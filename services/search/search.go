@@ -7,6 +7,8 @@
 package search
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"runtime"
 	"slices"
@@ -78,4 +80,32 @@ func (e *Engine) Find(ctx context.Context, r Range, q *Query) (Found, error) {
 	slices.Sort(found.Leaves)
 	found.Leaves = slices.DeleteFunc(found.Leaves, func(leaf uint64) bool { return leaf < r.From || leaf >= reached })
 	return found, nil
+}
+
+// Texts yields the folded texts of a range that begins with a page, or of a part of
+// it, in the order of the leaves: it ends early where the texts are long, at the
+// beginning of a page, which it returns. A text is valid until yield returns.
+func (e *Engine) Texts(ctx context.Context, r Range, yield func(leaf uint64, text []byte) error) (reached uint64, err error) {
+	var all []segment
+	reached, err = e.texts.segments(ctx, r, func(s segment) error {
+		all = append(all, segment{s.first, bytes.Clone(s.texts)})
+		return ctx.Err()
+	})
+	if err != nil {
+		return 0, err
+	}
+	slices.SortFunc(all, func(a, b segment) int { return cmp.Compare(a.first, b.first) })
+	for _, s := range all {
+		leaf := s.first
+		for text := range bytes.SplitSeq(bytes.TrimSuffix(s.texts, []byte{separator}), []byte{separator}) {
+			if leaf >= reached {
+				return reached, nil
+			}
+			if err := yield(leaf, text); err != nil {
+				return 0, err
+			}
+			leaf++
+		}
+	}
+	return reached, nil
 }

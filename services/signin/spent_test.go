@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/mr-tron/base58"
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/memory-ledger/ledger/events"
@@ -119,15 +118,7 @@ type frontDesk struct {
 
 func newFrontDesk(t *testing.T) *frontDesk {
 	t.Helper()
-	nc, err := nats.Connect(natstest.Start(t).URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	nc, js := natstest.Connect(t, natstest.Start(t).URL())
 	log, err := eventlog.Create(t.Context(), nc, eventlog.Config{})
 	if err != nil {
 		t.Fatal(err)

@@ -11,7 +11,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/nats-io/nats.go"
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
@@ -105,9 +104,7 @@ func TestARecordIsOfOneMoment(t *testing.T) {
 // projected returns a log, and read models that follow it.
 func projected(t *testing.T) (*eventlog.JetStream, *pgxpool.Pool) {
 	t.Helper()
-	nc, err := nats.Connect(natstest.Start(t).URL())
-	must(t, err)
-	t.Cleanup(nc.Close)
+	nc, _ := natstest.Connect(t, natstest.Start(t).URL())
 	log, err := eventlog.Create(t.Context(), nc, eventlog.Config{})
 	must(t, err)
 	url := pgtest.Database(t)

@@ -8,8 +8,6 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 	"github.com/memory-ledger/ledger/services/keystore"
@@ -19,10 +17,7 @@ import (
 // copies must not take this one for good.
 func TestADamagedLogEndsABackup(t *testing.T) {
 	url := natstest.Start(t).URL()
-	js, err := jetstream.New(dial(t, url))
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, js := natstest.Connect(t, url)
 	cfg := eventlog.StreamConfig(eventlog.Config{})
 	cfg.DenyDelete = false // what this server loses is deleted here
 	stream, err := js.CreateStream(t.Context(), cfg)

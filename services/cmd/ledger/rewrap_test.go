@@ -5,13 +5,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/events/eventlog/logtest"
 	"github.com/memory-ledger/ledger/infra/datadir"
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 	"github.com/memory-ledger/ledger/services/keystore"
+	"github.com/memory-ledger/ledger/services/keystore/keystoretest"
 )
 
 // Beside a local run, the key that it generated is one of the two that a rewrap needs.
@@ -29,22 +28,11 @@ func TestRewrapFindsALocalRunsKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	nc := dial(t, server.URL())
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	nc, js := natstest.Connect(t, server.URL())
 	if _, err := eventlog.Create(t.Context(), nc, eventlog.Config{Replicas: 1}); err != nil {
 		t.Fatal(err)
 	}
-	bucket, err := keystore.Create(t.Context(), js, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	store, err := keystore.Open(bucket, keystore.Config{Masters: []keystore.MasterKey{keystore.MasterKey(generated)}, Cached: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := keystoretest.Create(t, js, keystore.MasterKey(generated))
 	if _, err := store.FindOrCreate(t.Context(), logtest.Owner()); err != nil {
 		t.Fatal(err)
 	}

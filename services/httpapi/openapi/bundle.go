@@ -1,14 +1,15 @@
-// Package openapi makes the OpenAPI document that an API serves out of the
-// sources that people read: the API's own and what both APIs have in common.
+// Package openapi makes the OpenAPI document that an API serves from two sources: the
+// API's own, and the common source of both APIs.
 //
-// Two keys of the sources are instructions, and not part of the document:
+// Two keys of the sources are instructions and not part of the document:
 //
 //	x-every-operation   responses that every operation has, unless it states its
 //	                    own, or null: an answer that it can't give
 //	x-every-response    headers that every response has, unless it states its own
 //
-// and of the components, those that nothing refers to are left out. Everything
-// else is taken over in the order in which it was written.
+// Components without a reference to them are left out. Everything else keeps its order.
+// The bundlers of Redocly and libopenapi follow references and have no such
+// instructions.
 package openapi
 
 import (
@@ -48,8 +49,8 @@ func Bundle(sources ...[]byte) ([]byte, error) {
 	return encode(document)
 }
 
-// merge adds what from has to into. The same key on both sides is fine only
-// where both are mappings.
+// merge adds the members of from to into. A key may be on both sides only if both
+// values are mappings.
 func merge(into, from *yaml.Node, at string) error {
 	for key, value := range members(from) {
 		old := member(into, key.Value)
@@ -67,9 +68,8 @@ func merge(into, from *yaml.Node, at string) error {
 	return nil
 }
 
-// spreadResponses gives every operation the responses that all have in common,
-// but for those that it says it can't give, and requests that no operation
-// takes too.
+// spreadResponses gives the common responses to every operation, and to the answers to
+// requests that match no operation. A null takes a response out.
 func spreadResponses(document *yaml.Node) {
 	common := member(remove(document, everyOperation), "responses")
 	spread := func(responses *yaml.Node) {
@@ -129,10 +129,10 @@ func addMissing(mapping, additions *yaml.Node) {
 	}
 }
 
-// prune leaves out components that nothing refers to. What only such a
-// component refers to goes with it. What only an extension (x-…) refers to is
-// written out there: other programs don't look for references in extensions,
-// and would call the component unused.
+// prune leaves out components without a reference to them, and the components that only
+// those refer to. A component that only an extension (x-…) refers to is written out
+// there: other programs don't look for references in extensions, and would report the
+// component as unused.
 func prune(document *yaml.Node) {
 	used := make(map[string]bool)
 	for key, value := range members(document) {
@@ -174,8 +174,8 @@ func follow(document, node *yaml.Node, used map[string]bool) {
 	}
 }
 
-// writeOut replaces references to what is not used elsewhere by what they
-// refer to.
+// writeOut replaces references to components that are not used elsewhere by the
+// components.
 func writeOut(document, node *yaml.Node, used map[string]bool) {
 	if ref := member(node, "$ref"); ref != nil && !used[ref.Value] {
 		if target := resolve(document, ref.Value); target != nil {

@@ -2,10 +2,11 @@ package openapi
 
 import (
 	"bytes"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"iter"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -78,75 +79,51 @@ func operations(document *yaml.Node) map[string]*yaml.Node {
 	return found
 }
 
-// encode writes a node as indented JSON, its members in their order.
+// encode returns a node as indented JSON. Members keep their order.
 func encode(node *yaml.Node) ([]byte, error) {
-	var compact, indented bytes.Buffer
-	if err := write(&compact, node); err != nil {
-		return nil, err
-	}
-	if err := json.Indent(&indented, compact.Bytes(), "", "  "); err != nil {
-		return nil, fmt.Errorf("encode: %w", err)
-	}
-	indented.WriteByte('\n')
-	return indented.Bytes(), nil
+	var b bytes.Buffer
+	err := write(jsontext.NewEncoder(&b, jsontext.WithIndent("  ")), node)
+	return b.Bytes(), err
 }
 
-func write(b *bytes.Buffer, node *yaml.Node) error {
+func write(e *jsontext.Encoder, node *yaml.Node) error {
 	switch node.Kind {
 	case yaml.MappingNode:
-		b.WriteByte('{')
-		for i := 0; i+1 < len(node.Content); i += 2 {
-			if i > 0 {
-				b.WriteByte(',')
-			}
-			writeString(b, node.Content[i].Value)
-			b.WriteByte(':')
-			if err := write(b, node.Content[i+1]); err != nil {
+		if err := e.WriteToken(jsontext.BeginObject); err != nil {
+			return err
+		}
+		for key, value := range members(node) {
+			if err := errors.Join(e.WriteToken(jsontext.String(key.Value)), write(e, value)); err != nil {
 				return err
 			}
 		}
-		b.WriteByte('}')
+		return e.WriteToken(jsontext.EndObject)
 	case yaml.SequenceNode:
-		b.WriteByte('[')
-		for i, item := range node.Content {
-			if i > 0 {
-				b.WriteByte(',')
-			}
-			if err := write(b, item); err != nil {
+		if err := e.WriteToken(jsontext.BeginArray); err != nil {
+			return err
+		}
+		for _, item := range node.Content {
+			if err := write(e, item); err != nil {
 				return err
 			}
 		}
-		b.WriteByte(']')
-	case yaml.ScalarNode:
-		return writeScalar(b, node)
-	default:
+		return e.WriteToken(jsontext.EndArray)
+	case yaml.AliasNode:
 		return fmt.Errorf("line %d: aliases are not supported", node.Line)
 	}
-	return nil
-}
-
-func writeScalar(b *bytes.Buffer, node *yaml.Node) error {
+	var err error
 	switch node.ShortTag() {
 	case "!!str":
-		writeString(b, node.Value)
+		err = e.WriteToken(jsontext.String(node.Value))
 	case "!!null":
-		b.WriteString("null")
+		err = e.WriteToken(jsontext.Null)
 	case "!!bool", "!!int", "!!float":
-		if !json.Valid([]byte(node.Value)) {
-			return fmt.Errorf("line %d: %s is not JSON; quote it", node.Line, node.Value)
-		}
-		b.WriteString(node.Value)
+		err = e.WriteValue(jsontext.Value(node.Value))
 	default:
-		return fmt.Errorf("line %d: %s is a %s; quote it", node.Line, node.Value, node.ShortTag())
+		err = errors.New("not a type of JSON")
+	}
+	if err != nil {
+		return fmt.Errorf("line %d: %s, a %s: quote it: %w", node.Line, node.Value, node.ShortTag(), err)
 	}
 	return nil
-}
-
-func writeString(b *bytes.Buffer, s string) {
-	encoder := json.NewEncoder(b)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(s); err != nil {
-		panic(err) // a string always encodes
-	}
-	b.Truncate(b.Len() - 1) // the newline
 }

@@ -1,33 +1,31 @@
-// Package keystoretest gives tests a keystore on a log server of their own.
+// Package keystoretest gives tests a keystore.
 package keystoretest
 
 import (
 	"testing"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 	"github.com/memory-ledger/ledger/services/keystore"
 )
 
-// Start returns a keystore with one master key. It ends with the test.
+// Start returns a keystore with one master key on a log server of the test's own. It
+// ends with the test.
 func Start(t testing.TB) *keystore.Store {
 	t.Helper()
-	nc, err := nats.Connect(natstest.Start(t).URL())
+	_, js := natstest.Connect(t, natstest.Start(t).URL())
+	return Create(t, js, keystore.MasterKey{1})
+}
+
+// Create makes the bucket and opens a keystore in it.
+func Create(t testing.TB, js jetstream.JetStream, masters ...keystore.MasterKey) *keystore.Store {
+	t.Helper()
+	bucket, err := keystore.Create(t.Context(), js, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	kv, err := keystore.Create(t.Context(), js, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	store, err := keystore.Open(kv, keystore.Config{Masters: []keystore.MasterKey{{1}}})
+	store, err := keystore.Open(bucket, keystore.Config{Masters: masters})
 	if err != nil {
 		t.Fatal(err)
 	}

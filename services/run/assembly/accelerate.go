@@ -6,8 +6,8 @@ import (
 )
 
 // accelerate makes the log faster where its server runs in this process and ends with it.
-// Nothing depends on it: ACCELERATORS=off leaves it out, and so may each line be. Without
-// the group sync, startNATS must let the server sync each message.
+// ACCELERATORS=off leaves it out. Each line works without the others, but without the
+// group sync startNATS must let the server sync each message.
 func (b *Base) accelerate(server *localnats.Server) {
 	b.Durable = func(stream string, rewritten bool) eventlog.Syncer { return server.GroupSync(stream, rewritten) }
 	b.Log = eventlog.WithGroupSync(b.Log, b.Durable(eventlog.StreamName, false))

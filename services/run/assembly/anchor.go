@@ -1,8 +1,6 @@
 package assembly
 
 import (
-	"github.com/memory-ledger/ledger/events"
-
 	"context"
 	"errors"
 	"time"
@@ -11,6 +9,7 @@ import (
 
 	"github.com/memory-ledger/ledger/anchoring/anchorer"
 	"github.com/memory-ledger/ledger/anchoring/chain"
+	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/projections/fence"
 )
 

@@ -19,7 +19,7 @@ import (
 	"github.com/memory-ledger/ledger/services/signin"
 )
 
-// drainGrace is how long requests in flight may take at the end.
+// drainGrace is how long requests in flight may take when the API stops.
 const drainGrace = 3 * time.Second
 
 // ServeCore runs the core API on a listener until ctx ends.
@@ -80,12 +80,11 @@ func (d *APIServer) grants(memories *memory.Service, commands *command.Executor)
 // agents returns the tools of the core API's agents.
 func (d *APIServer) agents(memories *memory.Service, commands *command.Executor) *mcp.Server {
 	return mcp.New(mcp.Config{
-		Memories: memories, Grants: d.grants(memories, commands), Finder: mcp.Substring{Memories: memories},
-		BaseURL: d.Config.CoreURL, Log: d.Logger,
+		Memories: memories, Grants: d.grants(memories, commands), BaseURL: d.Config.CoreURL, Log: d.Logger,
 	})
 }
 
-// serve answers requests, with things beside it that outlive the last request.
+// serve answers requests. The functions beside run until the last request is answered.
 func (d *APIServer) serve(ctx context.Context, app *httpapi.App, listener net.Listener, beside ...func(context.Context)) error {
 	d.Logger.Info("listening", "addr", listener.Addr().String())
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))

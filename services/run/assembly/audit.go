@@ -23,7 +23,7 @@ import (
 
 // AuditOptions say what to audit.
 type AuditOptions struct {
-	Owner    events.Owner // empty means everybody
+	Owner    events.Owner // empty: all owners
 	LogOnly  bool         // neither database nor keys nor chain
 	Replicas bool         // first each replica of the log
 	Chain    audit.Chain  // overrides the configured chain
@@ -31,8 +31,8 @@ type AuditOptions struct {
 	Progress func(reached, through uint64)
 }
 
-// Audit checks the log and, as far as the configuration reaches them, the read
-// models, the contents and the chain. It writes nothing anywhere.
+// Audit checks the log, and the read models, the contents and the chain where they are
+// configured. It writes nothing.
 func Audit(ctx context.Context, cfg config.Config, o AuditOptions) (audit.Summary, error) {
 	var refused refusals
 	nc, err := Dial(cfg)(nats.Name("memory-ledger verify"), refused.option(telling(slog.New(slog.NewTextHandler(os.Stderr, nil)))))
@@ -66,8 +66,8 @@ func Audit(ctx context.Context, cfg config.Config, o AuditOptions) (audit.Summar
 		return audit.Summary{}, err
 	}
 	defer run.Pool.Close()
-	// It would take what is new in them for damage. Tables that are not there are
-	// what the audit itself speaks of.
+	// The audit would report the columns of a newer build as damage. It reports missing
+	// tables itself.
 	if err := schema.Known(ctx, run.Pool); errors.Is(err, schema.ErrNewer) {
 		return audit.Summary{}, err
 	}
@@ -93,12 +93,11 @@ func replicasOf(ctx context.Context, log *eventlog.JetStream, refused *refusals)
 	return replicas, err
 }
 
-// auditKeys opens the keystore where there is a master key; otherwise it says
-// why not.
+// auditKeys opens the keystore if there is a master key, or says why not.
 //
-// A key of the environment, and the generated one of the run whose log this is,
-// must open what is there. The generated key of some other folder's run need not:
-// an auditor of a cluster may well stand in such a folder.
+// A master key from the environment, or the one that the run of this log generated, must
+// open the data keys. The generated key of another run's folder need not: an auditor of
+// a cluster may work in such a folder.
 func auditKeys(ctx context.Context, cfg config.Config, nc *nats.Conn, refused *refusals) (func(context.Context, events.Owner) (audit.Key, error), string) {
 	configured := cfg.MasterKey != ""
 	if run, err := datadir.LoadRun(cfg.DataDir); err == nil && run.NATSURL == cfg.NATSURL {
@@ -169,9 +168,9 @@ func openKeys(ctx context.Context, cfg config.Config, nc *nats.Conn) (*keystore.
 
 var plainUser = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 
-// inboxPrefix is where answers to a user go: each may listen to its own only.
-// Without a user in the URL it is what the configuration says, or the library's
-// default.
+// inboxPrefix is the prefix of the subjects of answers: a user may listen only to their
+// own. It comes from the configuration or the user in the URL. Without both it is the
+// library's default.
 func inboxPrefix(cfg config.Config) []nats.Option {
 	if cfg.NATSInbox != "" {
 		return []nats.Option{nats.CustomInboxPrefix(cfg.NATSInbox)}

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
@@ -29,15 +28,7 @@ func quiet(string, bool, uint64, uint64) {}
 // provisioned connects to a server, and provisions it.
 func provisioned(t *testing.T, url string) jetstream.JetStream {
 	t.Helper()
-	nc, err := nats.Connect(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, js := natstest.Connect(t, url)
 	if _, err := natsconf.Provision(t.Context(), js, 0); err != nil {
 		t.Fatal(err)
 	}

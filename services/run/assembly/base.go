@@ -1,5 +1,5 @@
-// Package assembly puts the services together: it connects to the machines,
-// wires the parts, starts them and stops them in the right order. Only the
+// Package assembly puts the services together: it connects to log, database and
+// chain, wires the parts, and starts and stops them in the right order. Only the
 // ledger command uses it.
 package assembly
 
@@ -31,14 +31,14 @@ import (
 	"github.com/memory-ledger/ledger/services/httpapi"
 	"github.com/memory-ledger/ledger/services/keystore"
 	"github.com/memory-ledger/ledger/services/memory"
+	"github.com/memory-ledger/ledger/services/recall"
 	"github.com/memory-ledger/ledger/services/run/config"
 	"github.com/memory-ledger/ledger/services/run/telemetry"
 	"github.com/memory-ledger/ledger/services/search"
 	"github.com/memory-ledger/ledger/services/signin"
 )
 
-// startTimeout bounds how long a service waits at its start for machines that
-// are still coming up.
+// startTimeout bounds how long a service waits at its start for log and database.
 const startTimeout = 60 * time.Second
 
 // askTimeout bounds one question to the log; see ask.
@@ -57,7 +57,7 @@ func NewID() string {
 	return id.String()
 }
 
-// Base is what every service stands on.
+// Base is what every service needs: configuration, connections, metrics.
 type Base struct {
 	Config   config.Config
 	Logger   *slog.Logger
@@ -67,26 +67,16 @@ type Base struct {
 	// stream, or in a local run the stream and what makes it faster (accelerate.go).
 	Stream *eventlog.JetStream
 	Log    eventlog.Log
-	// Heads knows owners' newest messages; nil where the log has to be asked.
+	// Heads knows owners' newest messages. Nil: ask the log.
 	Heads fence.HeadSource
 	Pool  *pgxpool.Pool
-	// Traces makes tracers; nil where tracing is off, and so are they.
+	// Traces makes tracers. Nil: tracing is off.
 	Traces *telemetry.Exporter
 
-	// Durable returns what makes a stream's acknowledged messages durable,
-	// where the server leaves that to us. rewritten: older messages may go.
+	// Durable returns what makes a stream's acknowledged messages durable, where the
+	// server leaves that to us. rewritten says that older messages may be deleted.
 	// Nil: the server syncs before it acknowledges.
 	Durable func(stream string, rewritten bool) eventlog.Syncer
-	// OnWait, if set, is told when a reader waits for the projection, and until which
-	// sequence it has to be.
-	OnWait func(seq uint64)
-	// Beside are the workers of a local run, by what they are called: what is the
-	// matter with one is shown by the APIs' readiness, and does not end it.
-	Beside map[string]func() error
-	// APIs is how many APIs share this process and its open files; 0 means 1.
-	APIs int
-	// Pace is the projector's; see runner.Config. 0 means its default.
-	Pace time.Duration
 
 	js       jetstream.JetStream
 	replicas *replicas
@@ -167,13 +157,9 @@ func (b *Base) openTraces(ctx context.Context) (err error) {
 
 func (b *Base) openLog(ctx context.Context, dial Connector) error {
 	var err error
-	var failure dialFailure
-	var refused refusals
-	if b.NATS, err = dial(append(natsOptions(b.Logger), failure.option(), refused.option(telling(b.Logger)))...); err != nil {
-		return fmt.Errorf("connect to the log's server: %w", err)
+	if b.NATS, b.log, err = dialLog(b.Logger, dial); err != nil {
+		return err
 	}
-	b.log = waitingForLog(b.Logger, b.NATS, &failure)
-	b.log.refused = &refused
 	if b.js, err = jetstream.New(b.NATS); err != nil {
 		return fmt.Errorf("open jetstream: %w", err)
 	}
@@ -189,7 +175,7 @@ func (b *Base) openLog(ctx context.Context, dial Connector) error {
 	}); err != nil {
 		return err
 	}
-	// What is whole can still be served.
+	// The rest of the log can still be served.
 	if err := b.Stream.Damaged(ctx); errors.Is(err, eventlog.ErrDamaged) {
 		b.Logger.Error("the log's server has lost messages", "err", err)
 	}
@@ -200,9 +186,9 @@ func (b *Base) openLog(ctx context.Context, dial Connector) error {
 // create them.
 var errNotProvisioned = errors.New("the log's streams are not there: run `ledger provision`")
 
-// mayMake tells whether a service may make streams that are not there. On a
-// cluster it may not: how many servers keep each message is not a thing to guess,
-// and its buckets have to be read from the leader alone.
+// mayMake returns an error if a service may not make missing streams: on a cluster an
+// operator decides how many servers keep each message, and buckets must be read from
+// the leader alone.
 func (b *Base) mayMake() error {
 	if natsconf.Clustered(b.NATS) {
 		return errNotProvisioned
@@ -214,11 +200,11 @@ func natsOptions(logger *slog.Logger) []nats.Option {
 	return []nats.Option{
 		nats.Name("memory-ledger"),
 		nats.MaxReconnects(-1), nats.ReconnectWait(200 * time.Millisecond), nats.RetryOnFailedConnect(true),
-		// While there is no server, a publish fails at once instead of being
-		// kept for later: the caller must know what was stored.
+		// Without a server, a publish fails at once and is not kept for later: the
+		// caller must know what was stored.
 		nats.ReconnectBufSize(-1),
-		// Servers that a cluster tells of come without the URL's credentials,
-		// and being refused by one would end the connection for good.
+		// The addresses that a cluster announces have no credentials. A refusal by
+		// such a server would end the connection for good.
 		nats.IgnoreDiscoveredServers(),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			if err != nil {
@@ -229,9 +215,9 @@ func natsOptions(logger *slog.Logger) []nats.Option {
 	}
 }
 
-// openDatabase waits for the database until starting ends. A migration that is under
-// way by then, by this service or another, may take as long as it needs. If it were
-// given up, every start would begin it again, and it would never end.
+// openDatabase waits for the database until starting ends. A migration that runs by
+// then, in this service or another, may take as long as it needs: if a start gave it
+// up, each start would begin it again, and it would never end.
 func (b *Base) openDatabase(ctx, starting context.Context) error {
 	err := waitingForDatabase(b.Logger).eventually(starting, func() error {
 		return schema.Migrate(ctx, b.Config.DatabaseURL, schema.Live)
@@ -267,10 +253,10 @@ func (b *Base) Close() {
 	if b.NATS != nil {
 		b.NATS.Close()
 	}
-	b.Traces.Stop() // last: what ended on the way is still sent
+	b.Traces.Stop() // last, so that the spans that end here are sent
 }
 
-// bucket opens a bucket, and has it made where server and credentials allow that.
+// bucket opens a bucket, or makes it where server and credentials allow that.
 func (b *Base) bucket(ctx context.Context, name string, create func(context.Context) (jetstream.KeyValue, error)) (bucket jetstream.KeyValue, err error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -290,32 +276,51 @@ func (b *Base) bucket(ctx context.Context, name string, create func(context.Cont
 	return bucket, nil
 }
 
+// Neighbors is what else runs in the process of an API. The zero value is for an API
+// that runs alone.
+type Neighbors struct {
+	// OnWait is told when a reader waits for the projection, and for which sequence.
+	OnWait func(seq uint64)
+	// Workers say what is wrong with them, by name. The APIs' readiness shows it, and
+	// the APIs stay ready.
+	Workers map[string]func() error
+	// APIs is how many APIs share the process's open files. 0 means 1.
+	APIs int
+}
+
 // APIServer is what both APIs decide and read with.
 type APIServer struct {
 	*Base
+	neighbors Neighbors
+
 	Fence    *fence.Fence
 	Commands *command.Executor
 	Keys     *keystore.Store
 	Chain    *chainview.View
 
 	connected chan struct{} // closed when the chain's address is known
-	// What sign-in takes: the keys of nonces, the bucket of used ones, and what makes
-	// a use durable, nil where the server does.
+	// For sign-in: the keys of nonces, the bucket of used nonces, and what makes a use
+	// durable (nil: the server does).
 	nonceKeys   []signin.NonceKey
 	spentNonces jetstream.KeyValue
 	syncSpent   func(context.Context) error
 
 	segments    *search.BodySegments
+	words       *recall.Blocks
 	rows        *memory.RowCache
 	heads       *memory.HeadCache
 	long, short *memory.FairScheduler
 }
 
 // NewAPIServer opens the buckets and prepares the command side.
-func NewAPIServer(ctx context.Context, b *Base) (*APIServer, error) {
-	d := &APIServer{Base: b, connected: make(chan struct{}), long: memory.NewFairScheduler(), short: memory.NewShortScheduler()}
-	d.segments, d.rows = search.NewBodySegments(b.Config.BodyCacheBytes/4*3), memory.NewRowCache(b.Config.BodyCacheBytes/4)
-	d.heads = memory.NewHeadCache()
+func NewAPIServer(ctx context.Context, b *Base, neighbors Neighbors) (*APIServer, error) {
+	quarter := b.Config.BodyCacheBytes / 4
+	d := &APIServer{
+		Base: b, neighbors: neighbors, connected: make(chan struct{}),
+		segments: search.NewBodySegments(2 * quarter), words: recall.NewBlocks(quarter), rows: memory.NewRowCache(quarter),
+		heads: memory.NewHeadCache(), long: memory.NewFairScheduler(), short: memory.NewShortScheduler(),
+		Chain: chainview.New(chainFreshness, time.Now, b.Logger),
+	}
 	masters, err := b.Config.MasterKeys()
 	if err != nil {
 		return nil, err
@@ -329,7 +334,6 @@ func NewAPIServer(ctx context.Context, b *Base) (*APIServer, error) {
 	if err := b.masterFits(ctx, masters); err != nil {
 		return nil, err
 	}
-	store := keystore.Config{Masters: masters, Cached: b.Config.CachedOwners, MaxAge: b.Config.KeyMaxAge, Rand: rand.Reader}
 	var stream jetstream.Stream
 	err = b.log.ask(ctx, func(ctx context.Context) (err error) {
 		stream, err = b.js.Stream(ctx, keystore.Stream)
@@ -338,7 +342,9 @@ func NewAPIServer(ctx context.Context, b *Base) (*APIServer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the keystore: %w", err)
 	}
-	store.Marked = keystore.Marked(stream)
+	store := keystore.Config{
+		Masters: masters, Cached: b.Config.CachedOwners, MaxAge: b.Config.KeyMaxAge, Rand: rand.Reader, Marked: keystore.Marked(stream), Forgotten: d.words.Drop,
+	}
 	if b.Durable != nil {
 		store.Syncer = b.Durable(keystore.Stream, true)
 	}
@@ -350,7 +356,7 @@ func NewAPIServer(ctx context.Context, b *Base) (*APIServer, error) {
 		return nil, err
 	}
 	if d.Fence, err = b.newFence(fence.Options{
-		Registerer: b.Registry, OnWait: b.OnWait, OnExchange: func() { d.Commands.Forget(); d.segments.Forget() },
+		Registerer: b.Registry, OnWait: neighbors.OnWait, OnExchange: func() { d.Commands.Forget(); d.segments.Forget(); d.words.Forget() },
 	}); err != nil {
 		return nil, err
 	}
@@ -368,10 +374,11 @@ func NewAPIServer(ctx context.Context, b *Base) (*APIServer, error) {
 	registerHits(b.Registry, "keys", &d.Keys.Hits)
 	registerHits(b.Registry, "bodies", &d.segments.Hits)
 	registerBytes(b.Registry, "bodies", d.segments.Bytes)
+	registerHits(b.Registry, "words", &d.words.Hits)
+	registerBytes(b.Registry, "words", d.words.Bytes)
 	registerHits(b.Registry, "recent", &d.rows.Hits)
 	registerBytes(b.Registry, "recent", d.rows.Bytes)
 	registerHits(b.Registry, "extents", &d.heads.Hits)
-	d.Chain = chainview.New(chainFreshness, time.Now, b.Logger)
 	registerHits(b.Registry, "chain", d.Chain)
 	if err := d.connectChain(); err != nil {
 		return nil, err
@@ -379,7 +386,7 @@ func NewAPIServer(ctx context.Context, b *Base) (*APIServer, error) {
 	return d, nil
 }
 
-// watchKeys has keys dropped from memory soon after they were forgotten.
+// watchKeys drops keys from memory soon after they were forgotten.
 func (d *APIServer) watchKeys(ctx context.Context, stream jetstream.Stream) {
 	ticker := time.NewTicker(keystore.WatchInterval)
 	defer ticker.Stop()
@@ -400,8 +407,9 @@ func (d *APIServer) openNonces(ctx context.Context, masters []keystore.MasterKey
 	return err
 }
 
-// masterFits refuses a start with a master key that does not go with the data keys
-// that are there: new owners' would be wrapped by another one than the rest.
+// masterFits refuses a start with a master key that does not open the data keys that
+// are there: it would wrap the data keys of new owners, and two master keys would be
+// needed from then on.
 func (b *Base) masterFits(ctx context.Context, masters []keystore.MasterKey) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -416,8 +424,7 @@ func (b *Base) masterFits(ctx context.Context, masters []keystore.MasterKey) err
 	return keystore.Fits(newest, masters)
 }
 
-// connectChain lets the answers show what is on the chain, if one is
-// configured.
+// connectChain lets answers show what is on the chain, if a chain is configured.
 func (d *APIServer) connectChain() error {
 	if d.Config.SolanaRPCURL == "" {
 		return nil
@@ -432,14 +439,10 @@ func (d *APIServer) connectChain() error {
 }
 
 func (d *APIServer) memories(commands *command.Executor) *memory.Service {
-	cfg := memory.Config{
-		Commands: commands, Keys: d.Keys, Pool: d.Pool, NewID: NewID,
-		Segments: d.segments, Rows: d.rows, Heads: d.heads, Long: d.long, Short: d.short,
-	}
-	if d.Chain != nil { // a nil *View in the interface would not be nil
-		cfg.Chain = d.Chain
-	}
-	return memory.New(cfg)
+	return memory.New(memory.Config{
+		Commands: commands, Keys: d.Keys, Pool: d.Pool, NewID: NewID, Chain: d.Chain,
+		Segments: d.segments, Words: d.words, Rows: d.rows, Heads: d.heads, Long: d.long, Short: d.short,
+	})
 }
 
 func (d *APIServer) probes() []httpapi.Probe {
@@ -448,13 +451,14 @@ func (d *APIServer) probes() []httpapi.Probe {
 			_, err := d.Log.Head(ctx)
 			return errors.Join(err, d.Stream.Storing())
 		}},
-		// What is whole can still be served; a projector that needs the rest stops.
+		// The rest of the log can still be served. A projector that needs what is lost
+		// stops.
 		{Name: "log content", Advisory: true, Check: d.Stream.Damaged},
 		{Name: "replicas", Check: d.replicas.check, Advisory: true},
 		{Name: "database", Check: d.Pool.Ping},
 		{Name: "projection", Check: d.Fence.WaitAll},
 	}
-	for name, ready := range d.Beside {
+	for name, ready := range d.neighbors.Workers {
 		probes = append(probes, httpapi.Probe{Name: name, Advisory: true, Check: func(context.Context) error { return ready() }})
 	}
 	return probes

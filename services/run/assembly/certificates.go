@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// lookEvery is how often the database's certificate is looked at, which takes
-	// a connection, lookTimeout how long one is waited for.
+	// lookEvery is how often the database's certificate is read, which takes a
+	// connection. lookTimeout bounds the wait for the connection.
 	lookEvery   = time.Hour
 	lookTimeout = time.Second
 )

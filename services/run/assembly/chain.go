@@ -103,8 +103,8 @@ func (c *localChain) start(ctx context.Context, keypair string) {
 	c.err = c.server.Fund(ctx, key.PublicKey().String(), localFunds)
 }
 
-// chainCache is where the installed runtime is kept: with the user, so that
-// many data folders share it.
+// chainCache is the folder of the installed runtime: the user's, so that data folders
+// share it.
 func chainCache(dir string) string {
 	if cache, err := os.UserCacheDir(); err == nil {
 		return filepath.Join(cache, "memory-ledger", "localchain")
@@ -112,9 +112,9 @@ func chainCache(dir string) string {
 	return filepath.Join(dir, "cache")
 }
 
-// authority makes the key pair that signs commits, in the form of the Solana
-// command line, where the environment names none. It is on the disk before
-// anything is signed with it: an account belongs to its authority for good.
+// authority makes the key pair that signs commits, in the form of the Solana command
+// line, if the environment names none. The pair is on the disk before anything is signed
+// with it: an account belongs to its authority for good.
 func (l *local) authority() error {
 	if l.cfg.AuthorityKeypair != "" {
 		return nil
@@ -185,7 +185,7 @@ func (l *local) runChain(ctx context.Context, d *APIServer) error {
 	return withStakes(b, d.Fence, anchorer.Run)(ctx)
 }
 
-// anchoring returns why memories stay unanchored, nil where they do not.
+// anchoring returns why memories stay unanchored, nil if they do not.
 func (l *local) anchoring() error {
 	if a := l.anchorer.Load(); a != nil {
 		return a.Ready()

@@ -8,16 +8,16 @@ const (
 	leastConnections = 16
 )
 
-// maxConnections is how many connections an API may have open: as configured, but so
-// few that log and database never find the process without a file descriptor.
-func (b *Base) maxConnections() int {
+// maxConnections is how many connections an API may have open: as configured, or fewer
+// where log and database would otherwise run out of file descriptors.
+func (d *APIServer) maxConnections() int {
 	files, known := openFiles()
 	if !known {
-		return b.Config.MaxConnections
+		return d.Config.MaxConnections
 	}
-	most := connectionsWithin(files, max(1, b.APIs), b.Config.MaxConnections, int(b.Config.DatabaseConns))
-	if most < b.Config.MaxConnections {
-		b.Logger.Warn("fewer connections than MAX_CONNECTIONS, for the limit on open files (ulimit -n)", "connections", most, "files", files)
+	most := connectionsWithin(files, max(1, d.neighbors.APIs), d.Config.MaxConnections, int(d.Config.DatabaseConns))
+	if most < d.Config.MaxConnections {
+		d.Logger.Warn("fewer connections than MAX_CONNECTIONS, for the limit on open files (ulimit -n)", "connections", most, "files", files)
 	}
 	return most
 }

@@ -8,11 +8,11 @@ type Console interface {
 	// Opened comes first, when the data folder belongs to this run. It returns where
 	// the run's log goes.
 	Opened(folder string) (*slog.Logger, error)
-	// Doing says what is begun that may take long.
+	// Doing says what begins now and may take long.
 	Doing(what string)
 	// Up says that both APIs answer.
 	Up(Up)
-	// Say says what has changed since.
+	// Say reports a change since then.
 	Say(line string)
 }
 

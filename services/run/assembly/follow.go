@@ -20,8 +20,8 @@ type provisioned struct {
 	consumer, variable string
 }
 
-// fitting is a log that refuses appends, and reads to decide on, while it is shorter than
-// the read models: an older copy may have been put in its place.
+// fitting is a log that refuses appends, and the reads before them, while the log is
+// shorter than the read models: then it may have been replaced by an older copy.
 type fitting struct {
 	eventlog.Log
 	check func(context.Context) error

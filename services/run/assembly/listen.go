@@ -31,8 +31,8 @@ func listen(variable, addr string) (net.Listener, error) {
 	return nil, fmt.Errorf("%s: %s is in use%s; stop what has it, or choose another: %s=%s", variable, addr, by, variable, anotherPort(addr))
 }
 
-// mayListen tells in time that an address is in use, before the servers that a
-// local run brings have been started in vain.
+// mayListen returns an error if an address is in use. A local run asks before it starts
+// its servers.
 func mayListen(variable, addr string) error {
 	listener, err := listen(variable, addr)
 	if err != nil {
@@ -51,8 +51,8 @@ func anotherPort(addr string) string {
 	return net.JoinHostPort(host, strconv.FormatUint(number+1000, 10))
 }
 
-// listenTo has the base URL learn the port where the configuration left it to the
-// system.
+// listenTo listens, and puts the port into the base URL where the configuration leaves
+// the port to the system.
 func listenTo(variable, addr string, baseURL *string) (net.Listener, error) {
 	listener, err := listen(variable, addr)
 	if err != nil {
@@ -64,8 +64,8 @@ func listenTo(variable, addr string, baseURL *string) (net.Listener, error) {
 	return listener, nil
 }
 
-// holderOf names the process that listens on an address's port, as Linux tells
-// those who may know; otherwise it is empty.
+// holderOf names the process that listens on an address's port. It is empty if this
+// process may not see that, or on another system than Linux.
 func holderOf(addr string) string {
 	_, text, err := net.SplitHostPort(addr)
 	port, bad := strconv.ParseUint(text, 10, 16)

@@ -26,15 +26,15 @@ import (
 // LocalAnchorMaxWait is how long a leaf waits for its batch in a local run.
 const LocalAnchorMaxWait = 5 * time.Second
 
-// machineStopTimeout bounds the stop of the local servers, which stop side by
-// side.
+// machineStopTimeout bounds the stop of the local servers, which stop at the same
+// time.
 const machineStopTimeout = 5 * time.Second
 
-// localPace is the projector's pace in a local run. All its readers are in this process,
+// localPace is the projector's pace in a local run. All its readers run in this process
 // and tell the projector what they wait for.
 const localPace = 40 * time.Millisecond
 
-// natsFolder is where in its folder a local run has the log's server.
+// natsFolder is the folder of the log's server in the data folder.
 const natsFolder = "nats"
 
 // local is everything that a local run has started.
@@ -52,10 +52,10 @@ type local struct {
 
 // RunLocal runs everything in this process and its children until ctx ends:
 // embedded log, private database, local chain, projector, anchorer and both
-// APIs. console shows a person how far it is.
+// APIs. console shows the progress.
 //
-// Start order: folder, servers, then those who write to the log, then those
-// who answer. Stop order is the reverse, and every step has a deadline.
+// Start order: data folder, servers, projector and anchorer, APIs. Stop order is the
+// reverse, and every step has a deadline.
 func RunLocal(ctx context.Context, cfg config.Config, console Console) (err error) {
 	dir, err := datadir.Open(cfg.DataDir)
 	if err != nil {
@@ -87,7 +87,7 @@ func (l *local) start(ctx context.Context) error {
 	return group.Wait()
 }
 
-// secrets generates what the environment does not give. A secret is on the
+// secrets generates the secrets that the environment does not set. A secret is on the
 // disk before anything is sealed with it.
 func (l *local) secrets() error {
 	if l.cfg.MasterKey == "" {
@@ -150,8 +150,8 @@ func (l *local) launchPostgres(ctx context.Context) (*localpostgres.Server, erro
 }
 
 // keepPostgres starts the local PostgreSQL again if it ends without being told to. Until
-// it is back, reads are refused, as while any database is away. Writes go into the log.
-// What it had committed but not yet written to disk is projected again.
+// then the APIs refuse reads, as while any database is away. Writes go into the log. The
+// projector projects again what the database had not yet written to disk.
 func (l *local) keepPostgres(ctx context.Context) error {
 	if l.postgres == nil {
 		return nil
@@ -159,8 +159,8 @@ func (l *local) keepPostgres(ctx context.Context) error {
 	return keepUp(ctx, l.logger, "the local PostgreSQL server", func() <-chan struct{} { return l.postgres.Done() }, l.restartPostgres)
 }
 
-// restartPostgres starts a server in the place of one that has ended. Whatever runs
-// after an error, stop ends.
+// restartPostgres replaces a server that has ended. After an error, stop ends what
+// still runs.
 func (l *local) restartPostgres(ctx context.Context) error {
 	err := l.postgres.Kill() // only gives up its folder, once
 	if l.postgres = nil; err != nil {
@@ -185,8 +185,8 @@ func (l *local) connector() Connector {
 	return func(options ...nats.Option) (*nats.Conn, error) { return l.nats.Connect(options...) }
 }
 
-// refit brings the log's stream to what this build would make. Without that it is
-// slower under load and nothing else, so a disk that is full stops no start.
+// refit configures the log's stream as this build would create it. A failure does not
+// stop the start: the stream is only slower under load then.
 func (l *local) refit(ctx context.Context, log *eventlog.JetStream) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -208,14 +208,14 @@ func (l *local) serve(ctx context.Context) error {
 	if l.nats != nil {
 		l.refit(ctx, base.Stream) // before the first write syncs the stream's description
 	}
-	base.Pace, base.APIs = localPace, 2
-	projector, err := NewProjector(base)
+	projector, err := NewProjector(base, localPace)
 	if err != nil {
 		return err
 	}
-	base.OnWait = projector.Await
-	base.Beside = map[string]func() error{"projector": projector.Ready, "anchorer": l.anchoring}
-	deciding, err := NewAPIServer(ctx, base)
+	deciding, err := NewAPIServer(ctx, base, Neighbors{
+		OnWait: projector.Await, APIs: 2,
+		Workers: map[string]func() error{"projector": projector.Ready, "anchorer": l.anchoring},
+	})
 	if err != nil {
 		return UnlessAsked(ctx, err)
 	}
@@ -281,8 +281,8 @@ func (l *local) note() error {
 	return l.dir.WriteRun(run)
 }
 
-// stop ends the servers, then gives the folder up. It always tries
-// everything.
+// stop ends the servers, then releases the data folder. An error does not keep it from
+// the next step.
 func (l *local) stop() error {
 	ctx, cancel := context.WithTimeout(context.Background(), machineStopTimeout)
 	defer cancel()

@@ -26,8 +26,7 @@ func userOf(servers string) string {
 	return u.User.Username()
 }
 
-// Onchain reads commitment accounts over JSON-RPC, for those who check what
-// the anchorer says without being it.
+// Onchain reads commitment accounts over JSON-RPC, to check the anchorer.
 type Onchain struct {
 	client             *chain.Client
 	program, authority solana.PublicKey
@@ -35,8 +34,8 @@ type Onchain struct {
 
 var _ audit.Chain = (*Onchain)(nil)
 
-// auditChain is the configured chain, or why there is none. One that is
-// configured and can't be asked answers with what is wrong with it.
+// auditChain returns the configured chain, or why there is none. A chain whose
+// configuration is wrong answers every question with the error.
 func auditChain(cfg config.Config) (audit.Chain, string) {
 	switch {
 	case cfg.SolanaRPCURL == "":

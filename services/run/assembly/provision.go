@@ -22,29 +22,26 @@ const provisionTimeout = 3 * time.Second
 // loaded machine it was seen to lose one and elect again for a minute.
 const provisionPatience = 3 * time.Minute
 
-// Provision creates the log, the buckets and the consumers, or
-// brings them to what this build wants. It needs the admin's credentials, and
-// waits for a cluster that is still electing its leader. A crash leaves some
-// of them; run it again. It returns what is there at the end.
+// Provision creates the log, the buckets and the consumers, or brings them to what
+// this build wants. It needs the administrator's credentials, and waits for a cluster
+// that is still electing its leader. A crash leaves some of them; run it again. It
+// returns what is there at the end.
 func Provision(ctx context.Context, cfg config.Config, logger *slog.Logger, dial Connector) (made []natsconf.Made, err error) {
 	starting, cancel := context.WithTimeout(ctx, provisionPatience)
 	defer cancel()
-	var failure dialFailure
-	var refused refusals
-	conn, err := dial(append(natsOptions(logger), failure.option(), refused.option(telling(logger)))...)
+	conn, waits, err := dialLog(logger, dial)
 	if err != nil {
-		return nil, fmt.Errorf("connect to the log's server: %w", err)
+		return nil, err
 	}
 	defer conn.Close()
 	js, err := jetstream.New(conn, jetstream.WithDefaultTimeout(provisionTimeout))
 	if err != nil {
 		return nil, fmt.Errorf("open jetstream: %w", err)
 	}
-	waits := waitingForLog(logger, conn, &failure)
 	waits.because = unlessInVain(waits.because)
 	err = waits.eventually(starting, func() error {
 		// Without starting's deadline: each request has its own.
-		return refused.during(ctx, func(ctx context.Context) (err error) {
+		return waits.refused.during(ctx, func(ctx context.Context) (err error) {
 			made, err = natsconf.Provision(ctx, js, cfg.NATSReplicas)
 			return err
 		})
@@ -52,8 +49,8 @@ func Provision(ctx context.Context, cfg config.Config, logger *slog.Logger, dial
 	return made, err
 }
 
-// unlessInVain knows what no waiting mends: what the credentials may not do, and
-// what is asked for and can't be had.
+// unlessInVain adds the errors that waiting does not mend: missing permissions, and
+// settings that the cluster cannot have.
 func unlessInVain(because func(error) reason) func(error) reason {
 	return func(err error) reason {
 		var answer *jetstream.APIError

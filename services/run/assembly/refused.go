@@ -14,14 +14,14 @@ import (
 // what was asked.
 var errNotPermitted = errors.New("the log's server does not permit it")
 
-// refusals hears what the log's server does not permit. It says so beside the
-// answers, and to what it refused there is none: who waits for it waits in vain.
+// refusals learns what the log's server does not permit. The server reports a refusal
+// beside the answers and never answers the refused request.
 type refusals struct {
 	mu      sync.Mutex
 	waiting map[*context.CancelCauseFunc]struct{}
 }
 
-// option has a connection tell of refusals; of other errors it goes on telling say.
+// option makes a connection report refusals here, and other errors to say.
 func (r *refusals) option(say nats.ErrHandler) nats.Option {
 	return nats.ErrorHandler(func(nc *nats.Conn, sub *nats.Subscription, err error) {
 		if !errors.Is(err, nats.ErrPermissionViolation) || !r.heard(err) {
@@ -30,7 +30,7 @@ func (r *refusals) option(say nats.ErrHandler) nats.Option {
 	})
 }
 
-// heard ends what waits, and reports whether anything did.
+// heard ends all requests that wait, and reports whether there were any.
 func (r *refusals) heard(err error) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -40,8 +40,8 @@ func (r *refusals) heard(err error) bool {
 	return len(r.waiting) > 0
 }
 
-// during asks, over a connection that was made with option, and ends at once with
-// errNotPermitted where that is what comes of it.
+// during asks over a connection that was made with option. If the server refuses, it
+// ends at once with errNotPermitted.
 func (r *refusals) during(ctx context.Context, ask func(context.Context) error) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
@@ -63,8 +63,8 @@ func (r *refusals) during(ctx context.Context, ask func(context.Context) error) 
 	return err
 }
 
-// telling logs what goes wrong on a connection beside the answers, which the
-// client would print otherwise. What goes on and on is said once.
+// telling logs errors of a connection, which the client would print otherwise. It logs
+// an error that repeats once.
 func telling(logger *slog.Logger) nats.ErrHandler {
 	var mu sync.Mutex
 	var said string
@@ -79,8 +79,7 @@ func telling(logger *slog.Logger) nats.ErrHandler {
 	}
 }
 
-// asAdmin connects for a tool that does what on a cluster with permissions an
-// administrator alone may do.
+// asAdmin connects for a tool that needs an administrator's permissions on a cluster.
 func asAdmin(ctx context.Context, connect Connector, tool string, work func(context.Context, *nats.Conn) error) error {
 	var refused refusals
 	nc, err := connect(nats.Name("memory-ledger "+tool), refused.option(func(*nats.Conn, *nats.Subscription, error) {}))

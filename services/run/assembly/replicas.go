@@ -40,7 +40,7 @@ func (r *replicas) look() (eventlog.Replication, error) {
 	return r.last, r.err
 }
 
-// check is a probe. A log that does not answer is another probe's matter.
+// check is a probe. Another probe reports a log that does not answer.
 func (r *replicas) check(context.Context) error {
 	is, err := r.look()
 	if err != nil {
@@ -49,8 +49,8 @@ func (r *replicas) check(context.Context) error {
 	return is.Err()
 }
 
-// registerReplicas shows how many copies of the log are missing: the service goes on
-// without them, so nothing else tells.
+// registerReplicas shows how many copies of the log are missing. Nothing else shows it,
+// because the service goes on without them.
 func (b *Base) registerReplicas() {
 	b.replicas = &replicas{ask: b.Stream.Replication}
 	b.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{

@@ -1,32 +1,32 @@
 package assembly
 
 import (
-	"github.com/memory-ledger/ledger/events"
-
 	"context"
 	"errors"
 	"fmt"
 	"net"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/projections/projector"
 	"github.com/memory-ledger/ledger/projections/readmodel"
 )
 
 // RunCore runs the core API alone until ctx ends.
 func RunCore(ctx context.Context, b *Base) error {
-	return runDoor(ctx, b, "CORE_ADDR", b.Config.CoreAddr, (*APIServer).ServeCore)
+	return runAPI(ctx, b, "CORE_ADDR", b.Config.CoreAddr, (*APIServer).ServeCore)
 }
 
 // RunExtension runs the extension API alone until ctx ends.
 func RunExtension(ctx context.Context, b *Base) error {
-	return runDoor(ctx, b, "EXTENSION_ADDR", b.Config.ExtensionAddr, (*APIServer).ServeExtension)
+	return runAPI(ctx, b, "EXTENSION_ADDR", b.Config.ExtensionAddr, (*APIServer).ServeExtension)
 }
 
-// runDoor keeps the fence's watch going until the last request is answered.
-func runDoor(ctx context.Context, b *Base, variable, addr string, serve func(*APIServer, context.Context, net.Listener) error) error {
-	d, err := NewAPIServer(ctx, b)
+// runAPI runs the fence until the last request is answered.
+func runAPI(ctx context.Context, b *Base, variable, addr string, serve func(*APIServer, context.Context, net.Listener) error) error {
+	d, err := NewAPIServer(ctx, b, Neighbors{})
 	if err != nil {
 		return UnlessAsked(ctx, err)
 	}
@@ -43,9 +43,9 @@ func runDoor(ctx context.Context, b *Base, variable, addr string, serve func(*AP
 	return errors.Join(err, group.Wait())
 }
 
-// NewProjector returns the projector of all read models, of the configured
-// partitions.
-func NewProjector(b *Base) (*projector.Runner, error) {
+// NewProjector returns the projector of all read models, of the configured partitions.
+// A pace of 0 is the projector's default.
+func NewProjector(b *Base, pace time.Duration) (*projector.Runner, error) {
 	partitions, err := events.ParsePartitions(b.Config.ProjectorPartitions)
 	if err != nil {
 		return nil, fmt.Errorf("PROJECTOR_PARTITIONS: %w", err)
@@ -53,13 +53,13 @@ func NewProjector(b *Base) (*projector.Runner, error) {
 	return projector.New(projector.Config{
 		Projections: readmodel.All(),
 		Pool:        b.Pool, Log: b.follower("PROJECTOR_CONSUMER", b.Config.ProjectorConsumer), Partitions: partitions,
-		Logger: b.Logger, Registerer: b.Registry, Tracer: b.Traces.Tracer("projector"), Pace: b.Pace,
+		Logger: b.Logger, Registerer: b.Registry, Tracer: b.Traces.Tracer("projector"), Pace: pace,
 	})
 }
 
 // RunProjector runs the projector alone until ctx ends.
 func RunProjector(ctx context.Context, b *Base) error {
-	projector, err := NewProjector(b)
+	projector, err := NewProjector(b, 0)
 	if err != nil {
 		return err
 	}

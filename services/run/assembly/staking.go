@@ -26,8 +26,8 @@ const (
 	mintPatience = 5 * time.Second
 )
 
-// staking returns the core API's staking, and what has to run beside it: the
-// dormant one and nothing where no mint is configured.
+// staking returns the core API's staking and a function to run beside it. Without a
+// configured mint the staking is dormant, and the function does nothing.
 func (d *APIServer) staking(ctx context.Context) (core.Staking, func(context.Context), error) {
 	if d.Config.StakeMint == "" {
 		return core.Dormant{}, func(context.Context) {}, nil
@@ -77,8 +77,8 @@ func (d *APIServer) liveStaking(ctx context.Context) (core.Staking, func(context
 	return staking.New(cfg), watcher.Run, nil
 }
 
-// lateStaking is staking in a local run whose chain is not up yet: not dormant,
-// and with nothing known. From when the chain is up it is the live one.
+// lateStaking is staking in a local run whose chain is not up yet. Until the chain is
+// up, balances are unknown. Then it is the live staking.
 type lateStaking struct{ live atomic.Pointer[core.Staking] }
 
 // Status implements core.Staking.
@@ -122,8 +122,8 @@ func withStakes(b *Base, f *fence.Fence, run func(context.Context) error) func(c
 	}
 }
 
-// watchStakes records what all owners' vaults go through until ctx ends. It
-// returns at once where no mint is configured.
+// watchStakes records the changes of all owners' vaults until ctx ends. It returns at
+// once if no mint is configured.
 func watchStakes(ctx context.Context, b *Base, f *fence.Fence) error {
 	if b.Config.StakeMint == "" {
 		return nil
@@ -143,9 +143,9 @@ func (b *Base) stakeWatcher(onchain *stakechain.Chain, f *fence.Fence, source st
 	})
 }
 
-// stakeChain refuses a mint or a program that staking can't work with. A chain
-// that does not answer is no reason to stay down: its routes answer 503 until
-// it does, and every status looks at the mint again.
+// stakeChain refuses a mint or a program that staking can't work with. If the chain does
+// not answer, the service starts without the check: the staking routes answer 503 until
+// the chain answers, and every status checks the mint again.
 func (b *Base) stakeChain(ctx context.Context) (*stakechain.Chain, error) {
 	client, errURL := b.Config.Chain()
 	mint, program, errStake := b.Config.Stake()

@@ -211,7 +211,7 @@ func TestAnotherMasterKeyDoesNotStart(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(base.Close)
-		return assembly.NewAPIServer(ctx, base)
+		return assembly.NewAPIServer(ctx, base, assembly.Neighbors{})
 	}
 	right, wrong := keystore.MasterKey{1}, keystore.MasterKey{2}
 	d, err := start(right)

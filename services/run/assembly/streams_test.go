@@ -19,15 +19,7 @@ import (
 func TestStreamsAreMadeAlike(t *testing.T) {
 	t.Parallel()
 	made := func(create func(js jetstream.JetStream) error) map[string]jetstream.StreamConfig {
-		nc, err := natstest.Start(t).Connect()
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(nc.Close)
-		js, err := jetstream.New(nc)
-		if err != nil {
-			t.Fatal(err)
-		}
+		_, js := natstest.Connect(t, natstest.Start(t).URL())
 		if err := create(js); err != nil {
 			t.Fatal(err)
 		}

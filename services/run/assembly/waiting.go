@@ -17,13 +17,12 @@ import (
 )
 
 const (
-	// retryEvery is how often what failed is tried again, sayEvery how often the
-	// log says that it still fails.
+	// retryEvery is the pause between tries, sayEvery between lines about failures.
 	retryEvery = 250 * time.Millisecond
 	sayEvery   = 10 * time.Second
 )
 
-// waiting is for a machine that may still be coming up.
+// waiting waits for a server that may still be starting.
 type waiting struct {
 	what    string
 	logger  *slog.Logger
@@ -31,16 +30,16 @@ type waiting struct {
 	refused *refusals // of the log's server; nil if ask is never called
 }
 
-// reason is what lies behind an error.
+// reason is the cause of an error.
 type reason struct {
 	why      error
-	guess    bool // nothing better is known by now
-	hopeless bool // waiting on is of no use
+	guess    bool // the cause is not known yet
+	hopeless bool // more waiting does not help
 }
 
-// eventually repeats what fails until it succeeds, ctx ends, or nothing is to be
-// hoped for. It says what it waits for as soon as it knows why, and every ten
-// seconds again: a service that says nothing looks as if it hung.
+// eventually repeats do until it succeeds, ctx ends, or more waiting does not help. It
+// logs what it waits for as soon as it knows the cause, and every ten seconds again:
+// a service that logs nothing looks as if it hung.
 func (w waiting) eventually(ctx context.Context, do func() error) error {
 	var said time.Time
 	for again := false; ; again = true {
@@ -64,8 +63,8 @@ func (w waiting) eventually(ctx context.Context, do func() error) error {
 	}
 }
 
-// dialFailure is why the newest attempt to connect failed. The client keeps that
-// to itself, and answers every question with what it means for the question.
+// dialFailure is why the newest attempt to connect failed. The client's errors do not
+// say it.
 type dialFailure struct{ newest atomic.Pointer[error] }
 
 func (d *dialFailure) option() nats.Option {
@@ -76,10 +75,22 @@ func (d *dialFailure) option() nats.Option {
 	})
 }
 
-// waitingForLog waits for the log's server, over a connection that was made with
-// the option of failure.
-func waitingForLog(logger *slog.Logger, nc *nats.Conn, failure *dialFailure) waiting {
-	return waiting{what: "the log's server", logger: logger, because: func(err error) reason {
+// dialLog connects to the log's server. The server may still be starting: ask through
+// the waiting that dialLog returns.
+func dialLog(logger *slog.Logger, dial Connector) (*nats.Conn, waiting, error) {
+	var failure dialFailure
+	var refused refusals
+	conn, err := dial(append(natsOptions(logger), failure.option(), refused.option(telling(logger)))...)
+	if err != nil {
+		return nil, waiting{}, fmt.Errorf("connect to the log's server: %w", err)
+	}
+	return conn, waitingForLog(logger, conn, &failure, &refused), nil
+}
+
+// waitingForLog waits for the log's server, over a connection that was made with the
+// options of failure and refused.
+func waitingForLog(logger *slog.Logger, nc *nats.Conn, failure *dialFailure, refused *refusals) waiting {
+	return waiting{what: "the log's server", logger: logger, refused: refused, because: func(err error) reason {
 		last := nc.LastError()
 		switch {
 		case nc.IsClosed() && last != nil: // the client gives up only where it was refused

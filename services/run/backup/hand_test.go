@@ -15,11 +15,7 @@ func TestAPieceIsSentAgainToAServerNotYetHeardOf(t *testing.T) {
 	url := natstest.Start(t).URL()
 	connect := func() *nats.Conn {
 		t.Helper()
-		nc, err := nats.Connect(url)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(nc.Close)
+		nc, _ := natstest.Connect(t, url)
 		return nc
 	}
 	sender, server := connect(), connect()

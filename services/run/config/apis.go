@@ -14,8 +14,8 @@ import (
 
 const production = "production"
 
-// URLOf is the base URL under which this machine reaches a listen address. One
-// that means every address of the machine is reached by loopback.
+// URLOf is the base URL under which this machine reaches a listen address. Loopback
+// reaches an address that means all addresses of the machine.
 func URLOf(addr string) string {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -27,8 +27,7 @@ func URLOf(addr string) string {
 	return "http://" + addr
 }
 
-// apis says what is wrong with how the APIs are reached and what they say, and
-// brings the origins to their one form.
+// apis checks the settings of the APIs, and brings the origins to their one form.
 func (c *Config) apis() []error {
 	var errs []error
 	problem := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -51,7 +50,7 @@ func (c *Config) apis() []error {
 	for _, err := range c.extensionNames() {
 		problem("EXTENSION_NAMES: %w", err)
 	}
-	// What looks like production and is not would show what production hides.
+	// A misspelled production would show the causes that production hides.
 	name := strings.ToLower(strings.TrimSpace(c.Environment))
 	if strings.HasPrefix(name, "prod") && !c.Production() {
 		problem("ENVIRONMENT: %q: did you mean %s?", c.Environment, production)
@@ -66,7 +65,7 @@ func (c *Config) apis() []error {
 	return errs
 }
 
-// shown is a value in an error. What may hold a password is not shown.
+// shown quotes a value for an error. It does not show a value that may hold a password.
 func shown(value string) string {
 	if strings.Contains(value, "@") {
 		return "what it is set to"
@@ -74,8 +73,7 @@ func shown(value string) string {
 	return strconv.Quote(value)
 }
 
-// origins brings a variable's origins to their one form, and says what is wrong
-// with them.
+// origins checks a variable's origins and brings them to their one form.
 func origins(variable string, list []string) (errs []error) {
 	for i, text := range list {
 		normal, err := origin(strings.TrimSpace(text))
@@ -89,9 +87,9 @@ func origins(variable string, list []string) (errs []error) {
 
 var errOrigin = errors.New("is not an origin (scheme://host[:port], and nothing more)")
 
-// origin is the form in which browsers send an origin: scheme and host in lower
-// case, in ASCII, without the port that the scheme implies. It is compared as
-// text, so another form would never match.
+// origin returns an origin as browsers send it: scheme and host in lower case, in
+// ASCII, without the port that the scheme implies. Origins are compared as text, so
+// another form would never match.
 func origin(text string) (string, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme == "" || u.Hostname() == "" || u.Path != "" || strings.ContainsAny(text, "@?#") {

@@ -1,16 +1,15 @@
-// Package config reads and checks what the services are configured with: the
-// environment, and nothing else.
+// Package config reads and checks the configuration of all commands, which is the
+// environment alone.
 package config
 
 import (
-	"github.com/memory-ledger/ledger/events"
-
 	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/url"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/caarlos0/env/v11"
 
+	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/services/keystore"
 )
 
@@ -27,12 +27,14 @@ const (
 	LogReadConsumer = "consumer"
 )
 
-// Config is every setting. A variable that ends in _FILE names a file that
-// holds the value of the variable without it: the way to hand over secrets.
+// Config is every setting of every command. It is one struct because several commands
+// read nearly every setting. A variable that ends in
+// _FILE names a file with the value of the variable without that ending, so that a
+// secret need not stand in the environment.
 //
-// The tags are the documentation, see [Variables]: the variable, its default, the
-// default in `ledger run` where that is another one, the commands that read it, and
-// what it means.
+// The tags are the documentation, see [Variables]: env is the variable, envDefault its
+// default, run the default in `ledger run` if it is another, for the commands that read
+// it, doc what it means.
 type Config struct {
 	CoreAddr      string `env:"CORE_ADDR" envDefault:"127.0.0.1:3001" for:"core-api run" doc:"listen address of the core API"`
 	ExtensionAddr string `env:"EXTENSION_ADDR" envDefault:"127.0.0.1:3002" for:"extension-api run" doc:"listen address of the extension API"`
@@ -98,7 +100,7 @@ type Config struct {
 	MaxConnections     int           `env:"MAX_CONNECTIONS" envDefault:"2048" for:"apis" doc:"most open connections of one API: further ones wait, and the one that has been idle for the longest is closed for them; lowered to what the limit on open files leaves"`
 }
 
-// Need is something that a service can't do without.
+// Need is something that a service requires.
 type Need int
 
 // What a service may need.
@@ -109,16 +111,16 @@ const (
 	NeedJWTSecret
 	NeedChain
 	NeedStaking // the chain, where a stake mint is configured
-	// WhatIsSet of secrets, chain and staking has to be good: a local run makes the
-	// rest.
+	// WhatIsSet requires only that the secrets, chain and staking that are set are
+	// valid: a local run makes the rest.
 	WhatIsSet
 )
 
 // fromFiles are the variables that may stand in a file.
 var fromFiles = []string{"MASTER_KEY", "MASTER_KEY_PREVIOUS", "JWT_SECRET", "DATABASE_URL", "NATS_URL", "SOLANA_RPC_URL", "LEDGER_API_KEY"}
 
-// Load reads the environment. It reports every problem of form at once; what
-// is missing is reported by Check, since not every service needs everything.
+// Load reads the environment and reports every malformed value at once. Check reports
+// what is missing, because each service needs other values.
 func Load(environ []string) (Config, error) {
 	vars := env.ToMap(environ)
 	var errs []error
@@ -155,14 +157,14 @@ func Load(environ []string) (Config, error) {
 	return cfg, errors.Join(errs...)
 }
 
-// variableIn is the variable that a problem is about: it begins with its name.
+// variableIn is the variable that a problem begins with.
 func variableIn(problem error) string {
 	name, _, _ := strings.Cut(problem.Error(), ":")
 	return name
 }
 
-// plain takes the values out of the parser's errors: one of them may be a
-// secret in the wrong variable.
+// plain removes the values from the parser's errors: a value may be a secret in the
+// wrong variable.
 func plain(err error) []error {
 	var all env.AggregateError
 	if !errors.As(err, &all) {
@@ -179,6 +181,15 @@ func plain(err error) []error {
 	return errs
 }
 
+// variableOf returns the environment variable of a field of Config.
+func variableOf(field string) string {
+	f, ok := reflect.TypeFor[Config]().FieldByName(field)
+	if !ok {
+		return field
+	}
+	return f.Tag.Get("env")
+}
+
 func (c *Config) setDefaults() {
 	if c.CoreURL == "" {
 		c.CoreURL = URLOf(c.CoreAddr)
@@ -193,79 +204,43 @@ func (c *Config) setDefaults() {
 // Accelerated reports whether a local run uses what makes its log faster.
 func (c *Config) Accelerated() bool { return c.Accelerators == "on" }
 
-// Production reports whether underlying messages are to be hidden.
+// Production reports whether to hide underlying messages.
 func (c *Config) Production() bool { return strings.EqualFold(c.Environment, production) }
 
 func (c *Config) validate() []error {
-	var errs []error
-	problem := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	errs = append(errs, c.apis()...)
-	errs = append(errs, c.servers()...)
-	if c.NATSReplicas != 0 && c.NATSReplicas != 1 && c.NATSReplicas != 3 && c.NATSReplicas != 5 {
-		problem("NATS_REPLICAS: %d is not 1, 3 or 5", c.NATSReplicas)
+	errs := slices.Concat(c.apis(), c.servers())
+	must := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
 	}
-	if c.LogRead != "" && c.LogRead != LogReadDirect && c.LogRead != LogReadConsumer {
-		problem("LOG_READ: %q is neither direct nor consumer", c.LogRead)
-	}
-	if c.PostgresBin != "" && !filepath.IsAbs(c.PostgresBin) {
-		problem("POSTGRES_BIN: %q is not an absolute path", c.PostgresBin)
-	}
-	if c.DatabaseConns < 2 {
-		problem("DATABASE_CONNS: %d is less than 2", c.DatabaseConns)
-	}
-	if c.AnchorMaxWait <= 0 {
-		problem("ANCHOR_MAX_WAIT: must be positive")
-	}
-	if c.AnchorMaxLeaves < 1 {
-		problem("ANCHOR_MAX_LEAVES: must be at least 1")
-	}
-	if _, err := events.ParsePartitions(c.ProjectorPartitions); err != nil {
-		problem("PROJECTOR_PARTITIONS: %w", err)
-	}
-	if _, err := events.ParsePartitions(c.AnchorPartitions); err != nil {
-		problem("ANCHOR_PARTITIONS: %w", err)
-	}
-	if c.Accelerators != "on" && c.Accelerators != "off" {
-		problem("ACCELERATORS: must be on or off")
-	}
-	if c.LocalChain != "on" && c.LocalChain != "off" {
-		problem("LOCAL_CHAIN: must be on or off")
-	}
-	if c.AnchorCommitment != "finalized" && c.AnchorCommitment != "confirmed" {
-		problem("ANCHOR_COMMITMENT: must be finalized or confirmed")
-	}
-	if c.ExtensionSessionTTL <= 0 {
-		problem("EXTENSION_SESSION_TTL: must be positive")
-	}
-	if _, err := strconv.ParseUint(c.MinPartialUnstake, 10, 64); err != nil {
-		problem("MIN_PARTIAL_UNSTAKE: not a number of base units")
-	}
-	if (c.StakeMint == "") != (c.StakingProgramID == "") {
-		problem("STAKE_MINT and STAKING_PROGRAM_ID: set both or neither")
-	}
-	if c.ChainFactsBy != "all" && c.ChainFactsBy != "anchorer" {
-		problem("CHAIN_FACTS_BY: %q is neither all nor anchorer", c.ChainFactsBy)
-	}
-	if c.StakeMaturity < 0 {
-		problem("STAKE_MATURITY: must not be negative")
-	}
-	if c.CachedOwners < 1 {
-		problem("CACHED_OWNERS: must be at least 1")
-	}
-	if c.KeyMaxAge <= 0 {
-		problem("KEY_MAX_AGE: must be positive")
-	}
-	if c.MaxCommands < 1 || c.MaxWaitingCommands < 0 {
-		problem("MAX_COMMANDS must be at least 1, MAX_WAITING_COMMANDS at least 0")
-	}
-	if c.MaxConnections < 1 {
-		problem("MAX_CONNECTIONS: must be at least 1")
-	}
+	must(slices.Contains([]int{0, 1, 3, 5}, c.NATSReplicas), "NATS_REPLICAS: %d is not 1, 3 or 5", c.NATSReplicas)
+	must(slices.Contains([]string{"", LogReadDirect, LogReadConsumer}, c.LogRead), "LOG_READ: %q is neither direct nor consumer", c.LogRead)
+	must(c.PostgresBin == "" || filepath.IsAbs(c.PostgresBin), "POSTGRES_BIN: %q is not an absolute path", c.PostgresBin)
+	must(c.DatabaseConns >= 2, "DATABASE_CONNS: %d is less than 2", c.DatabaseConns)
+	must(c.AnchorMaxWait > 0, "ANCHOR_MAX_WAIT: must be positive")
+	must(c.AnchorMaxLeaves >= 1, "ANCHOR_MAX_LEAVES: must be at least 1")
+	_, err := events.ParsePartitions(c.ProjectorPartitions)
+	must(err == nil, "PROJECTOR_PARTITIONS: %w", err)
+	_, err = events.ParsePartitions(c.AnchorPartitions)
+	must(err == nil, "ANCHOR_PARTITIONS: %w", err)
+	must(c.Accelerators == "on" || c.Accelerators == "off", "ACCELERATORS: must be on or off")
+	must(c.LocalChain == "on" || c.LocalChain == "off", "LOCAL_CHAIN: must be on or off")
+	must(c.AnchorCommitment == "finalized" || c.AnchorCommitment == "confirmed", "ANCHOR_COMMITMENT: must be finalized or confirmed")
+	must(c.ExtensionSessionTTL > 0, "EXTENSION_SESSION_TTL: must be positive")
+	_, err = strconv.ParseUint(c.MinPartialUnstake, 10, 64)
+	must(err == nil, "MIN_PARTIAL_UNSTAKE: not a number of base units")
+	must((c.StakeMint == "") == (c.StakingProgramID == ""), "STAKE_MINT and STAKING_PROGRAM_ID: set both or neither")
+	must(c.ChainFactsBy == "all" || c.ChainFactsBy == "anchorer", "CHAIN_FACTS_BY: %q is neither all nor anchorer", c.ChainFactsBy)
+	must(c.StakeMaturity >= 0, "STAKE_MATURITY: must not be negative")
+	must(c.CachedOwners >= 1, "CACHED_OWNERS: must be at least 1")
+	must(c.KeyMaxAge > 0, "KEY_MAX_AGE: must be positive")
+	must(c.MaxCommands >= 1 && c.MaxWaitingCommands >= 0, "MAX_COMMANDS must be at least 1, MAX_WAITING_COMMANDS at least 0")
+	must(c.MaxConnections >= 1, "MAX_CONNECTIONS: must be at least 1")
 	if c.TraceEndpoint != "" {
 		u, err := url.Parse(c.TraceEndpoint)
-		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
-			problem("OTEL_EXPORTER_OTLP_ENDPOINT: not an http or https URL without query and fragment")
-		}
+		must(err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.RawQuery == "" && u.Fragment == "",
+			"OTEL_EXPORTER_OTLP_ENDPOINT: not an http or https URL without query and fragment")
 	}
 	return errs
 }
@@ -338,7 +313,7 @@ func required(name, value string) error {
 	return nil
 }
 
-// MasterKeys returns the master keys, the one that wraps first.
+// MasterKeys returns the master keys. The first one wraps.
 func (c *Config) MasterKeys() ([]keystore.MasterKey, error) {
 	first, err := masterKey("MASTER_KEY", c.MasterKey)
 	if err != nil {

@@ -22,7 +22,7 @@ func (c *Config) NamesOfExtensions() map[string]string {
 	return names
 }
 
-// extensionNames says what is wrong with EXTENSION_NAMES.
+// extensionNames checks EXTENSION_NAMES.
 func (c *Config) extensionNames() (errs []error) {
 	seen := make(map[string]bool, len(c.ExtensionNames))
 	invisible := func(r rune) bool { return !unicode.IsGraphic(r) }

@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// servers says what is wrong with the addresses of log and database. They may
-// hold passwords, which the clients' own errors repeat: these don't.
+// servers checks the addresses of log and database. They may hold passwords, so its
+// errors do not repeat the clients' errors, which quote them.
 func (c *Config) servers() []error {
 	var errs []error
 	for address := range strings.SplitSeq(c.NATSURL, ",") {

@@ -4,8 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 )
@@ -15,11 +13,7 @@ import (
 func TestAFillWaitsForRoom(t *testing.T) {
 	t.Parallel()
 	server := natstest.StartProcess(t)
-	nc, err := nats.Connect(server.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
+	nc, _ := natstest.Connect(t, server.URL())
 	log, err := eventlog.Create(t.Context(), nc, eventlog.Config{})
 	if err != nil {
 		t.Fatal(err)

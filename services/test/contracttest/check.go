@@ -1,9 +1,9 @@
 package contracttest
 
 import (
-	"bytes"
-	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"mime"
 	"net/http"
 	"slices"
@@ -12,7 +12,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
-	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
 // exchange is a request and its answer.
@@ -20,19 +19,18 @@ type exchange struct {
 	method, path  string
 	requestHeader http.Header
 	requestBody   []byte
-	requestKnown  bool // requestBody is all that was sent
+	requestKnown  bool // requestBody is the whole body
 	status        int
 	header        http.Header
 	body          []byte
-	bodyKnown     bool // body is all that was meant to be sent
+	bodyKnown     bool // body is whole
 }
 
-// find returns the operation that answers a request, and whether it is one of
-// the document's own; if it is not, it is where the answers are described that
-// such requests get.
+// find returns the operation that answers a request. If no operation does, found is
+// false, and op describes the answers that such requests get.
 func (d *document) find(x *exchange) (op *operation, found bool) {
-	if d.preflight != nil && x.method == http.MethodOptions && x.requestHeader.Get("Access-Control-Request-Method") != "" {
-		return d.preflight, true
+	if d.Preflight != nil && x.method == http.MethodOptions && x.requestHeader.Get("Access-Control-Request-Method") != "" {
+		return d.Preflight, true
 	}
 	method := x.method
 	if method == http.MethodHead {
@@ -41,24 +39,23 @@ func (d *document) find(x *exchange) (op *operation, found bool) {
 	if op := d.match(method, x.path); op != nil && (x.method == method || x.status != http.StatusMethodNotAllowed) {
 		return op, true
 	}
-	return d.unmatched, false
+	return d.Unmatched, false
 }
 
-// match finds the operation of a method for a path; of several, the one whose
-// template has a name where the other has a parameter.
+// match finds the operation of a method for a path. If two match, it prefers the one
+// whose template has a name where the other has a parameter.
 func (d *document) match(method, path string) *operation {
-	segments := strings.Split(path, "/")
 	var best *operation
 	for _, op := range d.operations {
-		if op.method == method && matches(op.segments, segments) && (best == nil || strings.Contains(best.template, "{")) {
+		if op.method == method && matches(op.template, path) && (best == nil || strings.Contains(best.template, "{")) {
 			best = op
 		}
 	}
 	return best
 }
 
-func matches(template, path []string) bool {
-	return slices.EqualFunc(template, path, func(t, p string) bool {
+func matches(template, path string) bool {
+	return slices.EqualFunc(strings.Split(template, "/"), strings.Split(path, "/"), func(t, p string) bool {
 		if strings.HasPrefix(t, "{") {
 			return p != ""
 		}
@@ -68,8 +65,7 @@ func matches(template, path []string) bool {
 
 // hasRoute reports whether a path has an operation of any method.
 func (d *document) hasRoute(path string) bool {
-	segments := strings.Split(path, "/")
-	return slices.ContainsFunc(d.operations, func(op *operation) bool { return matches(op.segments, segments) })
+	return slices.ContainsFunc(d.operations, func(op *operation) bool { return matches(op.template, path) })
 }
 
 // check returns what is wrong with an exchange, and which operation it was of.
@@ -85,7 +81,7 @@ func (d *document) check(x *exchange) (*operation, []string) {
 			problems = append(problems, fmt.Sprintf("status %d; by its routes this request gets %d", x.status, want))
 		}
 	}
-	answer, ok := op.responses[x.status]
+	answer, ok := op.Responses[x.status]
 	if !ok {
 		return op, append(problems, fmt.Sprintf("status %d is not documented; %s are", x.status, statuses(op)))
 	}
@@ -100,50 +96,43 @@ func (d *document) check(x *exchange) (*operation, []string) {
 }
 
 func statuses(op *operation) string {
-	var all []int
-	for status := range op.responses {
-		all = append(all, status)
-	}
-	slices.Sort(all)
-	return strings.Trim(fmt.Sprint(all), "[]")
+	return strings.Trim(fmt.Sprint(slices.Sorted(maps.Keys(op.Responses))), "[]")
 }
 
 func checkHeaders(answer *response, x *exchange) []string {
 	var problems []string
-	// Compressing an answer that holds a secret may tell it: which ones are is no
-	// accident.
-	if x.header.Get("Content-Encoding") != "" && !slices.ContainsFunc(answer.headers, func(h header) bool { return h.name == "Content-Encoding" }) {
+	// Compression of an answer that holds a secret may reveal the secret. So each
+	// operation documents whether its answers may be compressed.
+	if _, ok := answer.Headers["Content-Encoding"]; !ok && x.header.Get("Content-Encoding") != "" {
 		problems = append(problems, "compressed, where that is not documented")
 	}
-	for _, h := range answer.headers {
-		values := x.header.Values(h.name)
-		if len(values) == 0 {
-			if h.required {
-				problems = append(problems, "header "+h.name+" is missing")
+	for name, h := range answer.Headers {
+		if len(x.header.Values(name)) == 0 {
+			if h.Required {
+				problems = append(problems, "header "+name+" is missing")
 			}
 			continue
 		}
-		var value any = strings.Join(values, ", ")
-		if h.integer {
-			if n, err := strconv.ParseInt(strings.Join(values, ", "), 10, 64); err == nil {
-				value = json.Number(strconv.FormatInt(n, 10))
-			}
+		value := strings.Join(x.header.Values(name), ", ")
+		err := h.Schema.Validate(value)
+		if n, malformed := strconv.ParseInt(value, 10, 64); err != nil && malformed == nil {
+			err = h.Schema.Validate(n)
 		}
-		if err := h.schema.Validate(value); err != nil {
-			problems = append(problems, fmt.Sprintf("header %s: %.200v: %s", h.name, value, explain(err)))
+		if err != nil {
+			problems = append(problems, fmt.Sprintf("header %s: %.200v: %s", name, value, explain(err)))
 		}
 	}
 	return problems
 }
 
 func checkBody(answer *response, x *exchange) []string {
-	if len(answer.content) == 0 {
+	if len(answer.Content) == 0 {
 		if len(x.body) > 0 {
 			return []string{"a body where none is documented"}
 		}
 		return nil
 	}
-	schema, mediaType, problem := choose(answer.content, x.header.Get("Content-Type"))
+	schema, mediaType, problem := choose(answer.Content, x.header.Get("Content-Type"))
 	if problem != "" {
 		return []string{problem}
 	}
@@ -153,18 +142,18 @@ func checkBody(answer *response, x *exchange) []string {
 	return nil
 }
 
-// checkRequest holds a body that was accepted to the document.
+// checkRequest checks a body that the API accepted.
 func checkRequest(op *operation, x *exchange) []string {
 	if len(x.requestBody) == 0 {
-		if op.bodyRequired {
+		if op.Body != nil && op.Body.Required {
 			return []string{"accepted without the body that the document requires"}
 		}
 		return nil
 	}
-	if op.body == nil {
+	if op.Body == nil {
 		return nil // a body where none is asked for is ignored
 	}
-	schema, mediaType, problem := choose(op.body, x.requestHeader.Get("Content-Type"))
+	schema, mediaType, problem := choose(op.Body.Content, x.requestHeader.Get("Content-Type"))
 	if problem != "" {
 		return []string{"accepted request: " + problem}
 	}
@@ -175,43 +164,38 @@ func checkRequest(op *operation, x *exchange) []string {
 }
 
 // choose picks the schema for a Content-Type.
-func choose(content map[string]*jsonschema.Schema, contentType string) (schema *jsonschema.Schema, mediaType, problem string) {
+func choose(content map[string]media, contentType string) (s *schema, mediaType, problem string) {
 	mediaType, _, err := mime.ParseMediaType(contentType)
 	if err != nil {
 		return nil, "", fmt.Sprintf("content type %q: %v", contentType, err)
 	}
-	schema, ok := content[mediaType]
+	found, ok := content[mediaType]
 	if !ok {
 		return nil, "", fmt.Sprintf("content type %s is not documented", mediaType)
 	}
-	return schema, mediaType, ""
+	return found.Schema, mediaType, ""
 }
 
 // checkContent validates a body against the schema of its media type.
-func checkContent(schema *jsonschema.Schema, mediaType string, body []byte) error {
-	if mediaType != "application/json" {
-		if strings.HasPrefix(mediaType, "text/") && !utf8.Valid(body) {
-			return fmt.Errorf("not UTF-8")
+func checkContent(s *schema, mediaType string, body []byte) error {
+	var err error
+	switch {
+	case mediaType == "application/json":
+		// Stricter than encoding/json: a client cannot rely on a text with duplicate
+		// names, invalid UTF-8 or lone surrogates.
+		if !jsontext.Value(body).IsValid() {
+			return fmt.Errorf("not valid JSON: %.300q", body)
 		}
-		return explained(schema.Validate(string(body)))
+		err = s.validate(body)
+	case strings.HasPrefix(mediaType, "text/") && !utf8.Valid(body):
+		return errors.New("not UTF-8")
+	default:
+		err = s.Validate(string(body))
 	}
-	// Stricter than encoding/json: duplicate names, invalid UTF-8 and lone
-	// surrogates are no JSON that a client could rely on.
-	if !jsontext.Value(body).IsValid() {
-		return fmt.Errorf("not valid JSON: %.300q", body)
-	}
-	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(body))
 	if err != nil {
-		return fmt.Errorf("not JSON: %w", err)
+		return errors.New(explain(err))
 	}
-	return explained(schema.Validate(value))
-}
-
-func explained(err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("%s", explain(err))
+	return nil
 }
 
 // explain puts a validation error on one line, without the schema's address.

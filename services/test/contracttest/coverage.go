@@ -2,10 +2,7 @@ package contracttest
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -33,8 +30,8 @@ func Operations(api API) ([]Operation, error) {
 		return nil, err
 	}
 	var all []Operation
-	for _, op := range append(slices.Clone(d.operations), d.unmatched) {
-		all = append(all, Operation{op.id, op.method, op.template, slices.Sorted(maps.Keys(op.responses))})
+	for _, op := range append(slices.Clone(d.operations), d.Unmatched) {
+		all = append(all, Operation{op.ID, op.method, op.template, slices.Sorted(maps.Keys(op.Responses))})
 	}
 	slices.SortFunc(all, func(a, b Operation) int { return strings.Compare(a.ID, b.ID) })
 	return all, nil
@@ -42,7 +39,6 @@ func Operations(api API) ([]Operation, error) {
 
 // Coverage says which of an API's documented answers came by in this process.
 type Coverage struct {
-	API     API
 	Seen    []Answer
 	Missing []Answer
 }
@@ -55,7 +51,7 @@ type sighting struct {
 var seen sync.Map // of sighting to struct{}
 
 func note(api API, op *operation, status int) {
-	key := sighting{api, Answer{op.id, status}}
+	key := sighting{api, Answer{op.ID, status}}
 	if _, ok := seen.Load(key); !ok {
 		seen.Store(key, struct{}{})
 	}
@@ -67,14 +63,14 @@ func Seen(api API) (Coverage, error) {
 	if err != nil {
 		return Coverage{}, err
 	}
-	all := append(slices.Clone(d.operations), d.unmatched)
-	if d.preflight != nil {
-		all = append(all, d.preflight)
+	all := append(slices.Clone(d.operations), d.Unmatched)
+	if d.Preflight != nil {
+		all = append(all, d.Preflight)
 	}
-	coverage := Coverage{API: api}
+	var coverage Coverage
 	for _, op := range all {
-		for status := range op.responses {
-			answer := Answer{op.id, status}
+		for status := range op.Responses {
+			answer := Answer{op.ID, status}
 			if _, ok := seen.Load(sighting{api, answer}); ok {
 				coverage.Seen = append(coverage.Seen, answer)
 			} else {
@@ -88,52 +84,4 @@ func Seen(api API) (Coverage, error) {
 	slices.SortFunc(coverage.Seen, byName)
 	slices.SortFunc(coverage.Missing, byName)
 	return coverage, nil
-}
-
-var reporting sync.Mutex
-
-// report writes the coverage of this test program to a folder: one file a
-// program and API, which grows more complete with every test that ends.
-func report(folder string, api API) error {
-	reporting.Lock()
-	defer reporting.Unlock()
-	coverage, err := Seen(api)
-	if err != nil {
-		return err
-	}
-	name := filepath.Join(folder, filepath.Base(os.Args[0])+"."+string(api)+".txt")
-	if err := os.WriteFile(name, []byte(coverage.String()), 0o644); err != nil {
-		return fmt.Errorf("contracttest: report coverage: %w", err)
-	}
-	return nil
-}
-
-// String is a line for each operation: what was seen, and what is missing.
-func (c Coverage) String() string {
-	type line struct{ seen, missing []string }
-	lines := make(map[string]*line)
-	at := func(operation string) *line {
-		if lines[operation] == nil {
-			lines[operation] = &line{}
-		}
-		return lines[operation]
-	}
-	for _, a := range c.Seen {
-		at(a.Operation).seen = append(at(a.Operation).seen, fmt.Sprint(a.Status))
-	}
-	for _, a := range c.Missing {
-		at(a.Operation).missing = append(at(a.Operation).missing, fmt.Sprint(a.Status))
-	}
-	var operations []string
-	for operation := range lines {
-		operations = append(operations, operation)
-	}
-	slices.Sort(operations)
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s API: %d of %d documented answers seen\n", c.API, len(c.Seen), len(c.Seen)+len(c.Missing))
-	for _, operation := range operations {
-		l := lines[operation]
-		fmt.Fprintf(&b, "  %-20s seen %-28s not seen %s\n", operation, strings.Join(l.seen, " "), strings.Join(l.missing, " "))
-	}
-	return b.String()
 }

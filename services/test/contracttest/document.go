@@ -2,11 +2,13 @@ package contracttest
 
 import (
 	"bytes"
+	stdjson "encoding/json"
 	"fmt"
-	"strconv"
 	"strings"
 	"sync"
 
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/memory-ledger/ledger/services/core"
@@ -22,42 +24,65 @@ const (
 	Extension API = "extension"
 )
 
-// document is an OpenAPI document, compiled.
+// document is an OpenAPI document with its references followed and its schemas
+// compiled.
 type document struct {
-	operations []*operation
-	unmatched  *operation // answers to what no operation takes
-	preflight  *operation // answers to CORS preflights; nil on an API without CORS
+	Paths     map[string]map[string]*operation `json:"paths"`
+	Unmatched *operation                       `json:"x-unmatched"` // answers to requests that match no operation
+	Preflight *operation                       `json:"x-preflight"` // answers to CORS preflights; nil on an API without CORS
+
+	operations []*operation // of Paths
 }
 
 // operation is a method of a path.
 type operation struct {
-	id           string
-	method       string
-	template     string
-	segments     []string // of the template; "{name}" matches anything but nothing
-	bodyRequired bool
-	body         map[string]*jsonschema.Schema // by media type; nil: the operation has no body
-	responses    map[int]*response
+	ID         string            `json:"operationId"`
+	Security   []any             `json:"security"`
+	Parameters []parameter       `json:"parameters"`
+	Body       *body             `json:"requestBody"` // nil: the operation has no body
+	Responses  map[int]*response `json:"responses"`
+
+	method   string
+	template string
+}
+
+type parameter struct {
+	Name        string         `json:"name"`
+	Description string         `json:"description"`
+	Schema      *schema        `json:"schema"`
+	Example     jsontext.Value `json:"example"`
+}
+
+type body struct {
+	Required bool             `json:"required"`
+	Content  map[string]media `json:"content"` // by media type
 }
 
 // response is what an operation answers with one status.
 type response struct {
-	headers []header
-	content map[string]*jsonschema.Schema // by media type; empty: no body
+	Headers map[string]header `json:"headers"`
+	Content map[string]media  `json:"content"` // by media type; empty: no body
 }
 
 type header struct {
-	name     string
-	required bool
-	integer  bool
-	schema   *jsonschema.Schema
+	Required bool    `json:"required"`
+	Schema   *schema `json:"schema"`
 }
 
-var sources = map[API][]byte{Core: core.OpenAPI, Extension: extension.OpenAPI}
+type media struct {
+	Schema   *schema            `json:"schema"`
+	Examples map[string]example `json:"examples"`
+}
+
+type example struct {
+	Value jsontext.Value `json:"value"`
+}
+
+type schema struct{ *jsonschema.Schema }
 
 var documents = map[API]func() (*document, error){
-	Core:      sync.OnceValues(func() (*document, error) { return load(Core) }),
-	Extension: sync.OnceValues(func() (*document, error) { return load(Extension) }),
+	Core:      sync.OnceValues(func() (*document, error) { return load(core.OpenAPI) }),
+	Extension: sync.OnceValues(func() (*document, error) { return load(extension.OpenAPI) }),
 }
 
 func documentOf(api API) (*document, error) {
@@ -65,180 +90,99 @@ func documentOf(api API) (*document, error) {
 	if !ok {
 		return nil, fmt.Errorf("contracttest: no API %q", api)
 	}
-	return loaded()
+	d, err := loaded()
+	if err != nil {
+		return nil, fmt.Errorf("contracttest: %s: %w", api, err)
+	}
+	return d, nil
 }
 
-// reader walks through a document and compiles the schemas in it.
-type reader struct {
-	url      string
-	compiler *jsonschema.Compiler
-	root     any
-}
+const (
+	sourceURL  = "https://contract.invalid/source.json"
+	components = "#/components/"
+)
 
-// place is a value in the document and how to get there.
-type place struct {
-	value   any
-	pointer string
-}
-
-func newReader(api API, source []byte) (*reader, error) {
+func load(source []byte) (*document, error) {
 	root, err := jsonschema.UnmarshalJSON(bytes.NewReader(source))
 	if err != nil {
 		return nil, err
 	}
-	r := &reader{url: "https://contract.invalid/" + string(api) + ".json", compiler: jsonschema.NewCompiler(), root: root}
-	r.compiler.AssertFormat()
-	return r, r.compiler.AddResource(r.url, root)
-}
-
-func load(api API) (*document, error) {
-	r, err := newReader(api, sources[api])
-	if err != nil {
-		return nil, fmt.Errorf("contracttest: %s: %w", api, err)
+	compiler := jsonschema.NewCompiler()
+	compiler.AssertFormat()
+	if err := compiler.AddResource(sourceURL, root); err != nil {
+		return nil, err
 	}
-	d, err := r.document()
+	text, err := stdjson.Marshal(followed(root, root)) // which knows json.Number
 	if err != nil {
-		return nil, fmt.Errorf("contracttest: %s: %w", api, err)
+		return nil, err
 	}
-	return d, nil
-}
-
-func (r *reader) document() (*document, error) {
+	compiled := make(map[string]*jsonschema.Schema) // by text
+	compile := func(text []byte, s *schema) error {
+		if s.Schema = compiled[string(text)]; s.Schema != nil {
+			return nil
+		}
+		value, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+		if err != nil {
+			return err
+		}
+		url := fmt.Sprintf("https://contract.invalid/%d.json", len(compiled))
+		if err := compiler.AddResource(url, value); err != nil {
+			return err
+		}
+		s.Schema, err = compiler.Compile(url)
+		compiled[string(text)] = s.Schema
+		return err
+	}
 	d := &document{}
-	top := place{r.root, ""}
-	for template, item := range members(r.member(top, "paths")) {
-		for method := range members(item) {
-			op, err := r.operation(strings.ToUpper(method), template, r.member(item, method))
-			if err != nil {
-				return nil, fmt.Errorf("%s %s: %w", method, template, err)
-			}
+	if err := json.Unmarshal(text, d, json.WithUnmarshalers(json.UnmarshalFunc(compile))); err != nil {
+		return nil, err
+	}
+	for template, item := range d.Paths {
+		for method, op := range item {
+			op.method, op.template = strings.ToUpper(method), template
 			d.operations = append(d.operations, op)
 		}
 	}
-	var err error
-	if d.unmatched, err = r.operation("*", "(no route)", r.member(top, "x-unmatched")); err != nil {
-		return nil, err
-	}
-	if preflight := r.member(top, "x-preflight"); preflight.value != nil {
-		if d.preflight, err = r.operation("OPTIONS", "(preflight)", preflight); err != nil {
-			return nil, err
-		}
+	d.Unmatched.ID, d.Unmatched.method, d.Unmatched.template = "(no route)", "*", "(no route)"
+	if p := d.Preflight; p != nil {
+		p.ID, p.method, p.template = "(preflight)", "OPTIONS", "(preflight)"
 	}
 	return d, nil
 }
 
-func (r *reader) operation(method, template string, at place) (*operation, error) {
-	op := &operation{
-		id: text(r.member(at, "operationId")), method: method, template: template,
-		segments: strings.Split(template, "/"), responses: make(map[int]*response),
-	}
-	if op.id == "" {
-		op.id = template
-	}
-	var err error
-	if body := r.member(at, "requestBody"); body.value != nil {
-		op.bodyRequired, _ = r.member(body, "required").value.(bool)
-		if op.body, err = r.content(body); err != nil {
-			return nil, err
+// followed returns node with all references replaced by what they refer to, but for
+// those to schemas: these become absolute, and the compiler follows them.
+func followed(root, node any) any {
+	switch node := node.(type) {
+	case map[string]any:
+		if ref, ok := node["$ref"].(string); ok {
+			if strings.HasPrefix(ref, components+"schemas/") {
+				return map[string]any{"$ref": sourceURL + ref}
+			}
+			kind, name, _ := strings.Cut(strings.TrimPrefix(ref, components), "/")
+			all := root.(map[string]any)["components"].(map[string]any)
+			return followed(root, all[kind].(map[string]any)[name])
 		}
-	}
-	responses := r.member(at, "responses")
-	for name := range members(responses) {
-		status, err := strconv.Atoi(name)
-		if err != nil {
-			return nil, fmt.Errorf("status %q is not a number", name)
+		copied := make(map[string]any, len(node))
+		for name, value := range node {
+			copied[name] = followed(root, value)
 		}
-		if op.responses[status], err = r.response(r.member(responses, name)); err != nil {
-			return nil, fmt.Errorf("%d: %w", status, err)
+		return copied
+	case []any:
+		copied := make([]any, len(node))
+		for i, value := range node {
+			copied[i] = followed(root, value)
 		}
+		return copied
 	}
-	return op, nil
+	return node
 }
 
-func (r *reader) response(at place) (*response, error) {
-	content, err := r.content(at)
+// validate checks a JSON text.
+func (s *schema) validate(text []byte) error {
+	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
 	if err != nil {
-		return nil, err
+		return fmt.Errorf("not JSON: %w", err)
 	}
-	answer := &response{content: content}
-	headers := r.member(at, "headers")
-	for name := range members(headers) {
-		h := r.member(headers, name)
-		schema, err := r.schema(h)
-		if err != nil {
-			return nil, fmt.Errorf("header %s: %w", name, err)
-		}
-		required, _ := r.member(h, "required").value.(bool)
-		answer.headers = append(answer.headers, header{
-			name: name, required: required, schema: schema,
-			integer: text(r.member(r.member(h, "schema"), "type")) == "integer",
-		})
-	}
-	return answer, nil
-}
-
-// content compiles the schemas of a body, by media type.
-func (r *reader) content(at place) (map[string]*jsonschema.Schema, error) {
-	content := r.member(at, "content")
-	schemas := make(map[string]*jsonschema.Schema)
-	for mediaType := range members(content) {
-		schema, err := r.schema(r.member(content, mediaType))
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", mediaType, err)
-		}
-		schemas[mediaType] = schema
-	}
-	return schemas, nil
-}
-
-// schema compiles the schema of a media type or header.
-func (r *reader) schema(at place) (*jsonschema.Schema, error) {
-	schema := r.member(at, "schema")
-	if schema.value == nil {
-		return nil, fmt.Errorf("no schema at %s", at.pointer)
-	}
-	return r.compiler.Compile(r.url + "#" + schema.pointer)
-}
-
-// member goes one step down, and on to what is referred to there.
-func (r *reader) member(at place, name string) place {
-	object, _ := at.value.(map[string]any)
-	return r.resolve(at.step(name, object[name]))
-}
-
-// item is member for lists.
-func (r *reader) item(at place, i int) place {
-	list, _ := at.value.([]any)
-	return r.resolve(at.step(strconv.Itoa(i), list[i]))
-}
-
-func (r *reader) resolve(next place) place {
-	referrer, _ := next.value.(map[string]any)
-	if ref, ok := referrer["$ref"].(string); ok {
-		next = place{r.root, ""}
-		for _, step := range strings.Split(strings.TrimPrefix(ref, "#/"), "/") {
-			next = r.member(next, step)
-		}
-	}
-	return next
-}
-
-var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
-
-func (at place) step(name string, value any) place {
-	return place{value, at.pointer + "/" + pointerEscapes.Replace(name)}
-}
-
-func members(at place) map[string]place {
-	object, _ := at.value.(map[string]any)
-	found := make(map[string]place, len(object))
-	for name, value := range object {
-		found[name] = at.step(name, value)
-	}
-	return found
-}
-
-func text(at place) string {
-	s, _ := at.value.(string)
-	return s
+	return s.Validate(value)
 }

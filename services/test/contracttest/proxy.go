@@ -1,35 +1,43 @@
 package contracttest
 
 import (
+	"bytes"
+	"io"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
 	"testing"
 )
 
-// Proxy returns a handler that passes requests on to the API at target, as
-// they are, and holds every exchange to the API's document as Transport does.
-// It is for clients that bring an HTTP client of their own: put before the
-// API, under the address that the API calls its own, it sees what a browser
-// asks and gets, preflights too.
+// Proxy returns a handler that passes requests on to the API at target and checks
+// every exchange as Transport does. It is for clients with an HTTP client of their
+// own, such as a browser: it stands before the API, under the API's own address, and
+// sees preflights too.
 func Proxy(t testing.TB, api API, target string) http.Handler {
 	t.Helper()
 	to, err := url.Parse(target)
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A transport that compresses would ask for what the client did not.
+	// A transport that compresses would ask for gzip where the client did not.
 	base := &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 16}
 	t.Cleanup(base.CloseIdleConnections)
-	return &httputil.ReverseProxy{
+	proxy := &httputil.ReverseProxy{
 		Transport: Transport(t, api, base),
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(to)
 			r.Out.Host = r.In.Host
 		},
-		// A client that leaves gets no answer, and needs none. An API that
-		// can't be reached is for the client to find out, by an answer that no
-		// API of ours gives.
+		// No API of ours answers 502: the client sees that the API did not answer.
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
 	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return // the client is gone
+		}
+		r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+		r.Body, _ = r.GetBody()
+		proxy.ServeHTTP(w, r)
+	})
 }

@@ -3,9 +3,9 @@ package contracttest_test
 import (
 	"encoding/json"
 	"log/slog"
-	"maps"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/gofiber/fiber/v2"
@@ -14,6 +14,7 @@ import (
 	"github.com/memory-ledger/ledger/services/core"
 	"github.com/memory-ledger/ledger/services/extension"
 	"github.com/memory-ledger/ledger/services/httpapi"
+	"github.com/memory-ledger/ledger/services/test/contracttest"
 )
 
 // TestRoutesAreTheDocumented compares what the apps have registered with what
@@ -23,23 +24,20 @@ func TestRoutesAreTheDocumented(t *testing.T) {
 	(&core.API{}).Mount(coreApp)
 	extensionApp := app("extension")
 	(&extension.API{}).Mount(extensionApp)
-	for name, api := range map[string]struct {
-		app      *httpapi.App
-		document []byte
-	}{
-		"core":      {coreApp, core.OpenAPI},
-		"extension": {extensionApp, extension.OpenAPI},
-	} {
-		registered, documented := registeredRoutes(api.app), documentedRoutes(t, api.document)
-		for _, route := range slices.Sorted(maps.Keys(registered)) {
-			if !documented[route] {
-				t.Errorf("%s: %s is registered, but not documented", name, route)
+	for api, app := range map[contracttest.API]*httpapi.App{contracttest.Core: coreApp, contracttest.Extension: extensionApp} {
+		operations, err := contracttest.Operations(api)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var documented []string
+		for _, op := range operations {
+			if op.Method != "*" {
+				documented = append(documented, op.Method+" "+op.Path)
 			}
 		}
-		for _, route := range slices.Sorted(maps.Keys(documented)) {
-			if !registered[route] {
-				t.Errorf("%s: %s is documented, but not registered", name, route)
-			}
+		slices.Sort(documented)
+		if registered := registeredRoutes(app); !slices.Equal(registered, documented) {
+			t.Errorf("%s: registered:\n%s\ndocumented:\n%s", api, strings.Join(registered, "\n"), strings.Join(documented, "\n"))
 		}
 	}
 }
@@ -58,41 +56,18 @@ func configOf(service string) httpapi.Config {
 var parameter = regexp.MustCompile(`:([A-Za-z]+)`)
 
 // registeredRoutes leaves out middleware and the HEAD that comes with GET.
-func registeredRoutes(app *httpapi.App) map[string]bool {
-	routes := make(map[string]bool)
+func registeredRoutes(app *httpapi.App) (routes []string) {
 	for _, route := range app.GetRoutes(true) {
 		if route.Method != fiber.MethodHead {
-			routes[route.Method+" "+parameter.ReplaceAllString(route.Path, "{$1}")] = true
+			routes = append(routes, route.Method+" "+parameter.ReplaceAllString(route.Path, "{$1}"))
 		}
 	}
-	return routes
+	slices.Sort(routes)
+	return slices.Compact(routes)
 }
 
-var methods = map[string]string{
-	"get": "GET", "post": "POST", "put": "PUT", "patch": "PATCH", "delete": "DELETE", "options": "OPTIONS", "trace": "TRACE",
-}
-
-func documentedRoutes(t *testing.T, document []byte) map[string]bool {
-	t.Helper()
-	var parsed struct {
-		Paths map[string]map[string]json.RawMessage `json:"paths"`
-	}
-	if err := json.Unmarshal(document, &parsed); err != nil {
-		t.Fatal(err)
-	}
-	routes := make(map[string]bool)
-	for path, item := range parsed.Paths {
-		for name := range item {
-			if method, ok := methods[name]; ok {
-				routes[method+" "+path] = true
-			}
-		}
-	}
-	return routes
-}
-
-// TestDocumentsNameNoHost: wherever a service is reached, its document leads
-// back to it.
+// TestDocumentsNameNoHost: the documents name no host, so they lead back to the
+// address that they came from.
 func TestDocumentsNameNoHost(t *testing.T) {
 	for name, document := range map[string][]byte{"core": core.OpenAPI, "extension": extension.OpenAPI} {
 		var parsed struct {

@@ -6,19 +6,19 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"sync"
 	"testing"
+	"testing/iotest"
 )
 
 // Transport returns a RoundTripper that sends requests through base (nil:
-// http.DefaultTransport) and fails the test for every exchange that is not as
-// the API's document has it. The same complaint about the same operation is
-// made once. It may be used from many goroutines at a time.
+// http.DefaultTransport) and fails the test for every exchange that differs from
+// the API's document. It reports the same problem of the same operation once. It may
+// be used from many goroutines at a time.
 //
-// An answer is read to its end before it is handed on, so a test of slow or
-// leaving readers is not for it. An answer that breaks off is handed on as far
-// as it came, with the error; its status and headers are checked all the same.
+// It reads an answer to its end before it hands the answer on, so a test of slow
+// readers cannot use it. If an answer breaks off, the caller gets the part that came,
+// and the error. Its status and headers are checked.
 func Transport(t testing.TB, api API, base http.RoundTripper) http.RoundTripper {
 	t.Helper()
 	d, err := documentOf(api)
@@ -46,15 +46,18 @@ type checker struct {
 
 // RoundTrip implements http.RoundTripper.
 func (c *checker) RoundTrip(request *http.Request) (*http.Response, error) {
-	sent, copied := record(request)
-	answer, err := c.base.RoundTrip(sent)
+	requestBody, requestKnown := bodyOf(request)
+	answer, err := c.base.RoundTrip(request)
 	if err != nil {
 		return answer, err
 	}
 	body, readErr := io.ReadAll(answer.Body)
 	_ = answer.Body.Close()
-	answer.Body = &replay{reader: bytes.NewReader(body), end: readErr}
-	requestBody, requestKnown := copied()
+	again := io.Reader(bytes.NewReader(body))
+	if readErr != nil {
+		again = io.MultiReader(again, iotest.ErrReader(readErr))
+	}
+	answer.Body = io.NopCloser(again)
 	header, plain := answer.Header, body
 	switch {
 	case answer.Uncompressed: // by the transport, which then says nothing of it
@@ -75,7 +78,7 @@ func (c *checker) RoundTrip(request *http.Request) (*http.Response, error) {
 	return answer, nil
 }
 
-// gunzip returns the text of a body; as it is where it is not gzip.
+// gunzip returns the text of a body, or the body as it is where it is not gzip.
 func gunzip(body []byte) []byte {
 	reader, err := gzip.NewReader(bytes.NewReader(body))
 	if err != nil {
@@ -105,97 +108,28 @@ func (c *checker) complain(request *http.Request, status int, op *operation, bod
 	}
 	c.complained[key] = true
 	c.t.Errorf("contract: %s API: %s %s (%s) answered %d: %s\nbody: %.500s",
-		c.api, request.Method, pathOf(request), op.id, status, problem, body)
+		c.api, request.Method, pathOf(request), op.ID, status, problem, body)
 }
 
 func (c *checker) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ended = true
-	if folder := os.Getenv("CONTRACT_COVERAGE"); folder != "" {
-		if err := report(folder, c.api); err != nil {
-			c.t.Error(err)
-		}
-	}
 }
 
-// record returns the request to send, and a function that returns the body
-// that was sent and whether that was all of it.
-func record(request *http.Request) (sent *http.Request, copied func() ([]byte, bool)) {
+// bodyOf returns the body of a request, and whether it is known: only a request that
+// can be sent again tells.
+func bodyOf(request *http.Request) (body []byte, known bool) {
 	if request.Body == nil || request.Body == http.NoBody {
-		return request, func() ([]byte, bool) { return nil, true }
+		return nil, true
 	}
-	r := &recorder{}
-	sent = request.Clone(request.Context())
-	sent.Body = r.follow(request.Body)
-	if again := request.GetBody; again != nil {
-		sent.GetBody = func() (io.ReadCloser, error) {
-			body, err := again()
-			if err != nil {
-				return nil, err
-			}
-			return r.follow(body), nil
-		}
+	if request.GetBody == nil {
+		return nil, false
 	}
-	return sent, r.copied
-}
-
-// recorder keeps what was read of the newest body that it followed. The
-// transport may still be reading when the answer is there.
-type recorder struct {
-	mu       sync.Mutex
-	buffer   bytes.Buffer
-	newest   *followed
-	complete bool
-}
-
-func (r *recorder) follow(body io.ReadCloser) io.ReadCloser {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.buffer.Reset()
-	r.complete = false
-	r.newest = &followed{ReadCloser: body, recorder: r}
-	return r.newest
-}
-
-func (r *recorder) copied() ([]byte, bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return bytes.Clone(r.buffer.Bytes()), r.complete
-}
-
-type followed struct {
-	io.ReadCloser
-	recorder *recorder
-}
-
-// Read implements io.Reader.
-func (f *followed) Read(p []byte) (int, error) {
-	n, err := f.ReadCloser.Read(p)
-	r := f.recorder
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.newest == f {
-		r.buffer.Write(p[:n])
-		r.complete = err == io.EOF
+	again, err := request.GetBody()
+	if err != nil {
+		return nil, false
 	}
-	return n, err
+	body, err = io.ReadAll(again)
+	return body, err == nil
 }
-
-// replay is a body that was read before, with the error that it ended in.
-type replay struct {
-	reader *bytes.Reader
-	end    error
-}
-
-// Read implements io.Reader.
-func (r *replay) Read(p []byte) (int, error) {
-	n, err := r.reader.Read(p)
-	if err == io.EOF && r.end != nil {
-		err = r.end
-	}
-	return n, err
-}
-
-// Close implements io.Closer.
-func (r *replay) Close() error { return nil }

@@ -261,9 +261,6 @@ func TestCoverage(t *testing.T) {
 	if len(coverage.Missing) != before-1 {
 		t.Errorf("%d missing, were %d", len(coverage.Missing), before)
 	}
-	if !strings.Contains(coverage.String(), "documented answers seen\n") || !strings.Contains(coverage.String(), "revokeKey") {
-		t.Error(coverage)
-	}
 	if _, err := contracttest.Seen("nonsense"); err == nil {
 		t.Error("coverage of an API that there is not")
 	}

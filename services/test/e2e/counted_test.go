@@ -162,7 +162,7 @@ func startCounted(t *testing.T, s *stacktest.Stack) *counted {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := assembly.NewAPIServer(ctx, base)
+	d, err := assembly.NewAPIServer(ctx, base, assembly.Neighbors{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,10 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 	"github.com/memory-ledger/ledger/projections/readmodel/bodysegments"
 	"github.com/memory-ledger/ledger/services/keystore"
 	"github.com/memory-ledger/ledger/services/run/assembly"
@@ -110,15 +108,7 @@ func TestALostKeyIsNotCalledDestroyed(t *testing.T) {
 	core, wallet := s.Core[0], stacktest.NewWallet()
 	session := core.SignIn(wallet)
 	id := core.Expect(201, "POST", "/memories", map[string]any{"content": "x"}, session).Text("id")
-	nc, err := nats.Connect(s.NATSURL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, js := natstest.Connect(t, s.NATSURL)
 	stream, err := js.Stream(t.Context(), keystore.Stream)
 	if err != nil {
 		t.Fatal(err)

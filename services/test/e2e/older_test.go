@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nats-io/nats.go"
-
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
@@ -92,11 +90,7 @@ func TestNothingIsAppendedToAnOlderLog(t *testing.T) {
 
 func endOfLog(t *testing.T, url string) uint64 {
 	t.Helper()
-	nc, err := nats.Connect(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
+	nc, _ := natstest.Connect(t, url)
 	log, err := eventlog.Open(t.Context(), nc)
 	if err != nil {
 		t.Fatal(err)

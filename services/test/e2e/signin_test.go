@@ -12,9 +12,8 @@ import (
 	"testing"
 
 	"github.com/mr-tron/base58"
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
@@ -214,15 +213,7 @@ func TestOneNonceOneSession(t *testing.T) {
 func TestChallengesKeepNothing(t *testing.T) {
 	t.Parallel()
 	s := stacktest.Start(t, stacktest.Options{Core: 2, Extension: 1})
-	nc, err := nats.Connect(s.NATSURL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, js := natstest.Connect(t, s.NATSURL)
 	kept := func() (messages uint64) {
 		for info := range js.ListStreams(t.Context()).Info() {
 			messages += info.State.LastSeq

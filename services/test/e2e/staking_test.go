@@ -291,7 +291,7 @@ func TestStakingRefusesAMintAtStart(t *testing.T) {
 		base, err := assembly.NewBase(t.Context(), cfg, slog.New(slog.DiscardHandler), assembly.Dial(cfg))
 		y.Must(err)
 		defer base.Close()
-		deciding, err := assembly.NewAPIServer(t.Context(), base)
+		deciding, err := assembly.NewAPIServer(t.Context(), base, assembly.Neighbors{})
 		if err != nil {
 			return err
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/infra/datadir"
+	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
@@ -57,11 +58,7 @@ func TestAVisitorsWritesAreSeen(t *testing.T) {
 // revoke revokes a key as a service elsewhere would.
 func revoke(t *testing.T, url string, owner events.Owner, key string) {
 	t.Helper()
-	nc, err := nats.Connect(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
+	nc, _ := natstest.Connect(t, url)
 	log, err := eventlog.Open(t.Context(), nc)
 	if err != nil {
 		t.Fatal(err)

@@ -142,7 +142,7 @@ func (s *Stack) serve(ctx context.Context, api contracttest.API, serve func(*ass
 	base := s.base(string(api))
 	base.Config.CoreURL = "http://" + listener.Addr().String()
 	base.Config.ExtensionURL = base.Config.CoreURL
-	deciding, err := assembly.NewAPIServer(ctx, base)
+	deciding, err := assembly.NewAPIServer(ctx, base, assembly.Neighbors{})
 	if err != nil {
 		s.t.Fatal(err)
 	}

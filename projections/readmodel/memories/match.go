@@ -1,0 +1,160 @@
+package memories
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/canonical"
+	"github.com/memory-ledger/ledger/projections/schema"
+)
+
+// Filter says which memories are wanted; its zero value, all.
+type Filter struct {
+	From, To time.Time // when a memory was written, To exclusive; zero: no bound
+	Anchored *bool
+	Metadata []Member
+}
+
+// Member is a member of the metadata object: its name and its value in canonical form.
+type Member struct {
+	Name  string
+	Value []byte
+}
+
+// All reports whether the filter lets all memories pass.
+func (f Filter) All() bool {
+	return f.From.IsZero() && f.To.IsZero() && f.Anchored == nil && len(f.Metadata) == 0
+}
+
+// Matching returns the indexes of the owner's leaves below size that pass a filter,
+// in rising order.
+func Matching(ctx context.Context, q schema.Querier, owner events.Owner, size uint64, f Filter) ([]uint64, error) {
+	query, args := f.query(owner, size)
+	rows, err := q.Query(ctx, query, args...)
+	if err != nil {
+		return nil, fmt.Errorf("filter memories: %w", err)
+	}
+	var (
+		leaves   []uint64
+		leaf     uint64
+		metadata []byte
+	)
+	_, err = pgx.ForEachRow(rows, []any{&leaf, &metadata}, func() error {
+		if f.has(metadata) {
+			leaves = append(leaves, leaf)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("filter memories: %w", err)
+	}
+	return leaves, nil
+}
+
+func (f Filter) query(owner events.Owner, size uint64) (query string, args []any) {
+	var b strings.Builder
+	args = []any{string(owner), size}
+	arg := func(v any) string {
+		args = append(args, v)
+		return fmt.Sprintf("$%d", len(args))
+	}
+	b.WriteString(`SELECT m.leaf_index, `)
+	if len(f.Metadata) > 0 {
+		b.WriteString(`m.metadata`)
+	} else {
+		b.WriteString(`''`)
+	}
+	b.WriteString(` FROM memories m WHERE m.owner = $1 AND m.leaf_index < $2`)
+	if !f.From.IsZero() {
+		b.WriteString(` AND m.created_at >= ` + arg(f.From))
+	}
+	if !f.To.IsZero() {
+		b.WriteString(` AND m.created_at < ` + arg(f.To))
+	}
+	if f.Anchored != nil {
+		// The largest confirmed batch covers all leaves below its size.
+		compare := ` >= `
+		if *f.Anchored {
+			compare = ` < `
+		}
+		b.WriteString(` AND m.leaf_index` + compare +
+			`coalesce((SELECT max(size) FROM batches b WHERE b.owner = $1 AND b.state = 'confirmed'), 0)`)
+	}
+	for _, m := range f.Metadata {
+		// Most rows don't have the text of the member. Those that do may have it
+		// elsewhere, in another object.
+		b.WriteString(` AND strpos(m.metadata, ` + arg(m.text()) + `) > 0`)
+	}
+	b.WriteString(` ORDER BY m.leaf_index`)
+	return b.String(), args
+}
+
+// text is the member as canonical metadata has it.
+func (m Member) text() string {
+	name, err := canonical.AppendString(nil, m.Name)
+	if err != nil {
+		return "\x01" // no valid name: control characters are escaped in JSON
+	}
+	return string(name) + ":" + string(m.Value)
+}
+
+// has reports whether metadata in canonical form has all members.
+func (f Filter) has(metadata []byte) bool {
+	if len(f.Metadata) == 0 {
+		return true
+	}
+	members, err := MembersOf(canonical.Trusted(metadata))
+	if err != nil {
+		return false // no metadata that was let in
+	}
+	for _, wanted := range f.Metadata {
+		if !slices.ContainsFunc(members, func(m Member) bool { return m.Name == wanted.Name && bytes.Equal(m.Value, wanted.Value) }) {
+			return false
+		}
+	}
+	return true
+}
+
+// MembersOf returns the members of a metadata object.
+func MembersOf(metadata canonical.Object) (members []Member, err error) {
+	decoder := jsontext.NewDecoder(strings.NewReader(metadata.String()))
+	if _, err := decoder.ReadToken(); err != nil {
+		return nil, fmt.Errorf("members of metadata: %w", err)
+	}
+	for decoder.PeekKind() != '}' {
+		name, err := decoder.ReadToken()
+		if err != nil {
+			return nil, fmt.Errorf("members of metadata: %w", err)
+		}
+		m := Member{Name: name.String()}
+		value, err := decoder.ReadValue()
+		if err != nil {
+			return nil, fmt.Errorf("members of metadata: %w", err)
+		}
+		m.Value = bytes.Clone(value)
+		members = append(members, m)
+	}
+	return members, nil
+}
+
+// Times returns when the owner's leaves from (inclusive) to (exclusive) were written.
+func Times(ctx context.Context, q schema.Querier, owner events.Owner, from, to uint64) ([]time.Time, error) {
+	rows, err := q.Query(ctx, `SELECT created_at FROM memories
+		WHERE owner = $1 AND leaf_index >= $2 AND leaf_index < $3 ORDER BY leaf_index`, string(owner), from, to)
+	if err != nil {
+		return nil, fmt.Errorf("times of memories: %w", err)
+	}
+	times, err := pgx.CollectRows(rows, pgx.RowTo[time.Time])
+	if err != nil {
+		return nil, fmt.Errorf("times of memories: %w", err)
+	}
+	return times, nil
+}

@@ -1,0 +1,188 @@
+package core
+
+import (
+	"errors"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/gofiber/fiber/v2"
+
+	"github.com/memory-ledger/ledger/events/canonical"
+	"github.com/memory-ledger/ledger/projections/readmodel/memories"
+	"github.com/memory-ledger/ledger/services/httpapi"
+	"github.com/memory-ledger/ledger/services/memory"
+)
+
+// searchBody is the body of POST /memories/search.
+type searchBody struct {
+	Query  string     `json:"query"`
+	Mode   string     `json:"mode"`
+	Order  string     `json:"order"`
+	Limit  *int       `json:"limit"`
+	Cursor string     `json:"cursor"`
+	Filter filterBody `json:"filter"`
+}
+
+type filterBody struct {
+	given    bool
+	Source   *string        `json:"source"`
+	From     *string        `json:"from"`
+	To       *string        `json:"to"`
+	Anchored *bool          `json:"anchored"`
+	Metadata jsontext.Value `json:"metadata"`
+}
+
+var errNotObject = errors.New("not an object")
+
+// UnmarshalJSONFrom implements json.UnmarshalerFrom. It refuses null, as for any
+// other member.
+func (b *filterBody) UnmarshalJSONFrom(decoder *jsontext.Decoder) error {
+	if decoder.PeekKind() != '{' {
+		return errNotObject
+	}
+	type members filterBody
+	b.given = true
+	return json.UnmarshalDecode(decoder, (*members)(b))
+}
+
+// whole reports whether the body asks for all that has the query, and nothing else.
+func (b *searchBody) whole() bool {
+	return b.Mode == "" && b.Order == "" && b.Limit == nil && b.Cursor == "" && !b.Filter.given
+}
+
+// searchMemories answers with what was found. Without any of the members that
+// select a part of it, substring search streams all of it as it is found.
+func (a *API) searchMemories(c *fiber.Ctx) error {
+	reader, err := a.reader(c)
+	if err != nil {
+		return err
+	}
+	var body searchBody
+	if err := httpapi.DecodeOptional(c, &body); err != nil {
+		return err
+	}
+	if body.whole() {
+		cursor, err := a.Memories.Search(httpapi.Context(c), reader, body.Query)
+		if err != nil {
+			return err
+		}
+		return httpapi.StreamMemories(c, cursor, "", "")
+	}
+	selection, err := body.selection()
+	if err != nil {
+		return err
+	}
+	picked, err := a.Memories.Select(httpapi.Context(c), reader, selection, httpapi.Gone(c))
+	if err != nil {
+		return err
+	}
+	if picked.NextCursor != "" {
+		c.Set("Next-Cursor", picked.NextCursor)
+	}
+	return httpapi.StreamArray(c, picked, (*memory.View).AppendJSON, "", "")
+}
+
+func (b searchBody) selection() (s memory.Selection, err error) {
+	s = memory.Selection{Query: b.Query, Cursor: b.Cursor}
+	switch b.Mode {
+	case "", "substring":
+		s.Order = memory.Oldest
+	case "ranked":
+		s.Ranked, s.Order = true, memory.Relevance
+	default:
+		return s, httpapi.BadRequest(`mode must be "substring" or "ranked"`)
+	}
+	switch order := memory.Order(b.Order); order {
+	case "":
+	case memory.Oldest, memory.Newest:
+		s.Order = order
+	case memory.Relevance:
+		if !s.Ranked {
+			return s, httpapi.BadRequest(`order "relevance" needs mode "ranked"`)
+		}
+	default:
+		return s, httpapi.BadRequest(`order must be "oldest", "newest" or "relevance"`)
+	}
+	if b.Limit != nil {
+		if *b.Limit < 1 || *b.Limit > maxPage {
+			return s, httpapi.BadRequest("limit must be an integer from 1 to 1000")
+		}
+		s.Limit = *b.Limit
+	}
+	s.Filter, err = b.Filter.filter()
+	return s, err
+}
+
+func (b filterBody) filter() (f memories.Filter, err error) {
+	f.Anchored = b.Anchored
+	if f.From, err = instant("from", b.From); err != nil {
+		return f, err
+	}
+	if f.To, err = instant("to", b.To); err != nil {
+		return f, err
+	}
+	if len(b.Metadata) > 0 {
+		object, err := canonical.Admit(b.Metadata)
+		if err != nil {
+			return f, err
+		}
+		if f.Metadata, err = memories.MembersOf(object); err != nil {
+			return f, err
+		}
+	}
+	if b.Source != nil {
+		source, err := canonical.AppendString(nil, *b.Source)
+		if err != nil {
+			return f, err
+		}
+		f.Metadata = append(f.Metadata, memories.Member{Name: "source", Value: source})
+	}
+	return f, nil
+}
+
+func instant(name string, text *string) (time.Time, error) {
+	if text == nil {
+		return time.Time{}, nil
+	}
+	at, err := time.Parse(time.RFC3339Nano, *text)
+	if err != nil || at.Year() < 1 {
+		return time.Time{}, httpapi.BadRequest("filter." + name + " must be a date and time as RFC 3339 has it")
+	}
+	return at, nil
+}
+
+// listNewest answers with a page of memories, or all, the newest first.
+func (a *API) listNewest(c *fiber.Ctx) error {
+	reader, err := a.reader(c)
+	if err != nil {
+		return err
+	}
+	selection := memory.Selection{Order: memory.Newest}
+	if text, given, err := httpapi.Query(c, "limit"); err != nil {
+		return err
+	} else if given {
+		n, ok := httpapi.Number(text)
+		if !ok || n < 1 || n > maxPage {
+			return httpapi.BadRequest("limit must be an integer from 1 to 1000")
+		}
+		selection.Limit = int(n)
+	}
+	if selection.Cursor, _, err = httpapi.Query(c, "cursor"); err != nil {
+		return err
+	}
+	if selection.Cursor != "" && selection.Limit == 0 {
+		selection.Limit = maxPage
+	}
+	picked, err := a.Memories.Select(httpapi.Context(c), reader, selection, httpapi.Gone(c))
+	if err != nil {
+		return err
+	}
+	if picked.NextCursor != "" {
+		query := url.Values{"limit": {strconv.Itoa(selection.Limit)}, "cursor": {picked.NextCursor}, "order": {string(memory.Newest)}}
+		c.Set(fiber.HeaderLink, "<"+a.BaseURL+"/memories?"+query.Encode()+`>; rel="next"`)
+	}
+	return httpapi.StreamArray(c, picked, (*memory.View).AppendJSON, "", "")
+}

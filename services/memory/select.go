@@ -1,0 +1,445 @@
+package memory
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/memory-ledger/ledger/projections/readmodel/bodysegments"
+	"github.com/memory-ledger/ledger/projections/readmodel/memories"
+	"github.com/memory-ledger/ledger/services/keystore"
+	"github.com/memory-ledger/ledger/services/recall"
+	"github.com/memory-ledger/ledger/services/search"
+)
+
+// ErrCursor: a text is not a cursor that was given out for such a selection.
+var ErrCursor = errors.New("cursor is not one that this API gave out for this order")
+
+// Order is the order of a selection.
+type Order string
+
+// Orders. Relevance is for ranked selections only.
+const (
+	Oldest    Order = "oldest"
+	Newest    Order = "newest"
+	Relevance Order = "relevance"
+)
+
+// RankedLimit is the size of a ranked page if the selection has no limit.
+const RankedLimit = 50
+
+// Selection says which memories are wanted, in which order, and how many.
+type Selection struct {
+	Query  string
+	Ranked bool // rank by words, instead of looking for the query as it stands
+	Order  Order
+	Limit  int    // of the page; 0: all, or RankedLimit of a ranked selection
+	Cursor string // the page before gave it; empty for the first
+	Filter memories.Filter
+}
+
+// Picked walks through the memories that a selection has picked.
+type Picked struct {
+	service *Service
+	reader  Reader
+	key     *keystore.OwnerKey
+	hits    []recall.Hit // what was not handed over
+	ranked  bool
+	rows    int // how many rows to read next
+
+	// Next names the page that follows, empty if there is none.
+	NextCursor string
+	// Abandoned, if set, reports that the client has left.
+	Abandoned func() bool
+}
+
+// Select picks memories. The whole page is known when it returns; the memories are
+// read as they are asked for. gone, if not nil, reports that the client has left.
+//
+// Errors: ErrCursor, ErrBusy, ErrAbandoned, and those of damaged data.
+func (s *Service) Select(ctx context.Context, r Reader, sel Selection, gone func() bool) (*Picked, error) {
+	extent, err := s.extent(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	at, err := parsePlace(sel)
+	if err != nil {
+		return nil, err
+	}
+	p := &picking{service: s, reader: r, selection: sel, at: at, size: extent.leaves, gone: gone}
+	picked := &Picked{service: s, reader: r, ranked: sel.Ranked, Abandoned: gone}
+	if p.size == 0 {
+		return picked, nil
+	}
+	if p.key, err = s.Keys.Find(ctx, r.Owner); err != nil {
+		return nil, err
+	}
+	picked.key = p.key
+	if err := p.filter(ctx); err != nil {
+		return nil, err
+	}
+	if sel.Ranked {
+		err = p.rank(ctx)
+	} else {
+		err = p.look(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	picked.hits, picked.NextCursor = p.page()
+	return picked, nil
+}
+
+// pageStart is where a page begins. Leaves beyond size, of which the first page knew
+// nothing, are left out of a ranking, so that pages neither repeat nor skip.
+type pageStart struct {
+	begun bool
+	leaf  uint64 // the last one of the page before
+	score float64
+	size  uint64
+}
+
+// A cursor is the order's first letter, the leaf, and for a ranking the size of the
+// log and the bits of the score.
+func (p pageStart) cursor(sel Selection) string {
+	text := string(sel.Order[:1]) + strconv.FormatUint(p.leaf, 10)
+	if !sel.Ranked {
+		return text
+	}
+	var bits [8]byte
+	binary.BigEndian.PutUint64(bits[:], math.Float64bits(p.score))
+	return text + "." + strconv.FormatUint(p.size, 10) + "." + hex.EncodeToString(bits[:])
+}
+
+func parsePlace(sel Selection) (p pageStart, err error) {
+	if sel.Cursor == "" {
+		return pageStart{}, nil
+	}
+	text, found := strings.CutPrefix(sel.Cursor, string(sel.Order[:1]))
+	fields := strings.Split(text, ".")
+	if !found || len(fields) != 1 && !sel.Ranked || len(fields) != 3 && sel.Ranked {
+		return pageStart{}, ErrCursor
+	}
+	p.begun = true
+	if p.leaf, err = strconv.ParseUint(fields[0], 10, 63); err != nil {
+		return pageStart{}, ErrCursor
+	}
+	if !sel.Ranked {
+		return p, nil
+	}
+	bits, err := hex.DecodeString(fields[2])
+	if err != nil || len(bits) != 8 {
+		return pageStart{}, ErrCursor
+	}
+	if p.size, err = strconv.ParseUint(fields[1], 10, 63); err != nil || p.leaf >= p.size {
+		return pageStart{}, ErrCursor
+	}
+	p.score = math.Float64frombits(binary.BigEndian.Uint64(bits))
+	return p, nil
+}
+
+// picking is a selection under way.
+type picking struct {
+	service   *Service
+	reader    Reader
+	key       *keystore.OwnerKey
+	selection Selection
+	at        pageStart
+	size      uint64
+	passing   []uint64 // leaves that pass the filter, rising
+	filtered  bool
+	begun     bool
+	gone      func() bool
+
+	hits []recall.Hit // in the order of the selection, one more than the page has, if there are
+}
+
+// slot does a piece of work in a time slot of the owner's.
+func (p *picking) slot(ctx context.Context, work func() error) error {
+	release, err := p.service.Long.Take(ctx, p.reader.Owner, p.begun)
+	if err != nil {
+		return err
+	}
+	defer release()
+	p.begun = true
+	if p.gone != nil && p.gone() {
+		return ErrAbandoned
+	}
+	return work()
+}
+
+// filter finds which leaves pass.
+func (p *picking) filter(ctx context.Context) error {
+	if p.selection.Filter.All() {
+		return nil
+	}
+	p.filtered = true
+	return p.slot(ctx, func() (err error) {
+		p.passing, err = memories.Matching(ctx, p.service.Pool, p.reader.Owner, p.size, p.selection.Filter)
+		return err
+	})
+}
+
+func (p *picking) passes(leaf uint64) bool {
+	if !p.filtered {
+		return true
+	}
+	_, found := slices.BinarySearch(p.passing, leaf)
+	return found
+}
+
+// rank ranks all leaves and sorts those that pass and come after the cursor.
+func (p *picking) rank(ctx context.Context) error {
+	if p.at.begun {
+		p.size = min(p.size, p.at.size)
+	}
+	p.at.size = p.size
+	ranking := p.service.recall.Rank(search.Range{Owner: p.reader.Owner, Key: p.key, To: p.size}, recall.ParseQuery(p.selection.Query))
+	for done := false; !done; {
+		err := p.slot(ctx, func() error {
+			if err := ranking.Step(ctx); err != nil {
+				return err
+			}
+			if done = ranking.Done(); done {
+				p.hits = p.ordered(ranking.Hits())
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ordered returns the best hits after the cursor, best first.
+func (p *picking) ordered(hits []recall.Hit) []recall.Hit {
+	last := recall.Hit{Leaf: p.at.leaf, Score: p.at.score}
+	hits = slices.DeleteFunc(hits, func(h recall.Hit) bool {
+		return p.at.begun && p.compare(h, last) <= 0 || !p.passes(h.Leaf)
+	})
+	return best(hits, p.limit()+1, p.compare)
+}
+
+// best returns the first n in an order, sorted.
+func best(hits []recall.Hit, n int, compare func(a, b recall.Hit) int) []recall.Hit {
+	for len(hits) > 4*n {
+		// Those beyond the n-th of a sample are not among the first n.
+		sample := slices.Clone(hits[:2*n])
+		slices.SortFunc(sample, compare)
+		worst := sample[n-1]
+		before := len(hits)
+		hits = slices.DeleteFunc(hits, func(h recall.Hit) bool { return compare(h, worst) > 0 })
+		if len(hits) > before/2 {
+			break
+		}
+	}
+	slices.SortFunc(hits, compare)
+	return hits[:min(n, len(hits))]
+}
+
+// compare is the order of the selection.
+func (p *picking) compare(a, b recall.Hit) int {
+	switch p.selection.Order {
+	case Oldest:
+		return cmp.Compare(a.Leaf, b.Leaf)
+	case Newest:
+		return cmp.Compare(b.Leaf, a.Leaf)
+	default:
+		return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(b.Leaf, a.Leaf))
+	}
+}
+
+// limit is how many the page has at most.
+func (p *picking) limit() int {
+	switch {
+	case p.selection.Limit > 0:
+		return p.selection.Limit
+	case p.selection.Ranked:
+		return RankedLimit
+	default:
+		return math.MaxInt - 1
+	}
+}
+
+// page returns what the page has, and the cursor of the next.
+func (p *picking) page() (hits []recall.Hit, next string) {
+	if len(p.hits) <= p.limit() {
+		return p.hits, ""
+	}
+	hits = p.hits[:p.limit()]
+	last := hits[len(hits)-1]
+	return hits, pageStart{leaf: last.Leaf, score: last.Score, size: p.at.size}.cursor(p.selection)
+}
+
+// look looks for the query as it stands, from the cursor on, until the page is full.
+func (p *picking) look(ctx context.Context) error {
+	from, to := uint64(0), p.size
+	newest := p.selection.Order == Newest
+	if p.at.begun && newest {
+		to = min(to, p.at.leaf)
+	} else if p.at.begun {
+		from = p.at.leaf + 1
+	}
+	if utf8.RuneCountInString(p.selection.Query) > MaxContentBytes {
+		return nil // no text has so many
+	}
+	if p.selection.Query == "" {
+		p.all(from, to, newest)
+		return nil
+	}
+	query := search.NewQuery(p.selection.Query)
+	for stretch := uint64(firstLeaves); from < to && len(p.hits) <= p.limit(); stretch = maxLeaves / 4 {
+		piece := search.Range{Owner: p.reader.Owner, Key: p.key, From: from, To: min(to, from+stretch)}
+		if newest {
+			piece.From, piece.To = from, to
+			if to-from > stretch {
+				piece.From = (to - stretch) / bodysegments.Leaves * bodysegments.Leaves
+			}
+		}
+		found, reached, err := p.piece(ctx, piece, query)
+		if err != nil {
+			return err
+		}
+		if newest {
+			to = piece.From
+			slices.Reverse(found)
+		} else {
+			from = reached
+		}
+		for _, leaf := range found {
+			if p.passes(leaf) && len(p.hits) <= p.limit() {
+				p.hits = append(p.hits, recall.Hit{Leaf: leaf})
+			}
+		}
+	}
+	return nil
+}
+
+// piece returns what a range has of the query. It may begin in the middle of a page.
+func (p *picking) piece(ctx context.Context, piece search.Range, query *search.Query) (leaves []uint64, reached uint64, err error) {
+	begin := piece.From
+	piece.From = begin / bodysegments.Leaves * bodysegments.Leaves
+	for piece.From < piece.To {
+		err := p.slot(ctx, func() error {
+			found, err := p.service.engine.Find(ctx, piece, query)
+			if err != nil {
+				return err
+			}
+			leaves = append(leaves, found.Leaves...)
+			piece.From = found.Reached
+			return nil
+		})
+		if err != nil {
+			return nil, 0, err
+		}
+	}
+	return slices.DeleteFunc(leaves, func(leaf uint64) bool { return leaf < begin }), piece.To, nil
+}
+
+// all picks the leaves of a range that pass.
+func (p *picking) all(from, to uint64, newest bool) {
+	for i := range to - from {
+		leaf := from + i
+		if newest {
+			leaf = to - 1 - i
+		}
+		if len(p.hits) > p.limit() {
+			return
+		}
+		if p.passes(leaf) {
+			p.hits = append(p.hits, recall.Hit{Leaf: leaf})
+		}
+	}
+}
+
+// More reports whether there is anything left to read.
+func (p *Picked) More() bool { return len(p.hits) > 0 }
+
+// Next reads the next memories and calls yield for each, in a time slot of the
+// owner's: yield must not block.
+func (p *Picked) Next(ctx context.Context, yield func(*View) error) error {
+	release, err := p.service.Long.Take(ctx, p.reader.Owner, true)
+	if err != nil {
+		return err
+	}
+	defer release()
+	if p.Abandoned != nil && p.Abandoned() {
+		return ErrAbandoned
+	}
+	now := p.hits[:min(len(p.hits), max(1, p.rows), chunkRows)]
+	if p.rows == 0 {
+		now = p.hits[:min(len(p.hits), shortRows)]
+	}
+	rows, bytes, err := p.read(ctx, now)
+	if err != nil {
+		return err
+	}
+	opener := p.key.Opener()
+	for i, m := range rows {
+		content, err := opener.Open([]byte(m.ID), m.Sealed)
+		if err != nil {
+			return err
+		}
+		v := viewOf(string(content), m)
+		if p.ranked {
+			v.Score = &now[i].Score
+		}
+		err = yield(&v)
+		if err != nil && !errors.Is(err, ErrEnough) {
+			return err
+		}
+		p.hits = p.hits[1:]
+		if err != nil {
+			break
+		}
+	}
+	p.rows = max(1, pieceBytes/max(1, bytes/len(rows)))
+	return nil
+}
+
+// read returns the rows of some hits, in their order.
+func (p *Picked) read(ctx context.Context, hits []recall.Hit) (rows []*memories.Memory, bytes int, err error) {
+	leaves := make([]uint64, len(hits))
+	for i, h := range hits {
+		leaves[i] = h.Leaf
+	}
+	slices.Sort(leaves)
+	found := make(map[uint64]*memories.Memory, len(hits))
+	err = memories.At(ctx, p.service.Pool, p.reader.Owner, leaves, func(m *memories.Memory) error {
+		found[m.LeafIndex] = m
+		bytes += widthOf(m)
+		return nil
+	})
+	if err != nil {
+		return nil, 0, err
+	}
+	for _, h := range hits {
+		m := found[h.Leaf]
+		if m == nil {
+			return nil, 0, fmt.Errorf("read memories: leaf %d is not in the read model", h.Leaf)
+		}
+		rows = append(rows, m)
+	}
+	return rows, bytes, nil
+}
+
+// texts is where rankings read.
+type texts struct {
+	*search.Engine
+	service *Service
+}
+
+// Times implements recall.Texts.
+func (t texts) Times(ctx context.Context, r search.Range) ([]time.Time, error) {
+	return memories.Times(ctx, t.service.Pool, r.Owner, r.From, r.To)
+}

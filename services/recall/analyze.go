@@ -1,0 +1,159 @@
+package recall
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/clipperhouse/uax29/v2/words"
+	"golang.org/x/text/unicode/norm"
+)
+
+// maxWordBytes is how much of a word is looked at.
+const maxWordBytes = 64
+
+// eachWord calls yield for each word of a text, in order. A word has a letter or a
+// digit. Of a run of characters of a script that is written without spaces each pair
+// is a word, and so is the last character alone. The bytes are valid until yield
+// returns.
+func eachWord(text []byte, yield func([]byte)) {
+	tokens := words.FromBytes(text)
+	run, runEnd := []byte(nil), -1
+	flush := func() {
+		eachPair(run, yield)
+		run = run[:0]
+	}
+	for tokens.Next() {
+		token := tokens.Value()
+		if token[0] < utf8.RuneSelf { // for nearly all tokens of most texts
+			if isWord(token) {
+				flush()
+				yield(token)
+			}
+			continue
+		}
+		r, _ := utf8.DecodeRune(token)
+		if !spaceless(r) {
+			if isWord(token) {
+				flush()
+				yield(token)
+			}
+			continue
+		}
+		if tokens.Start() != runEnd {
+			flush()
+		}
+		run, runEnd = append(run, token...), tokens.End()
+	}
+	flush()
+}
+
+func eachPair(run []byte, yield func([]byte)) {
+	for len(run) > 0 {
+		_, first := utf8.DecodeRune(run)
+		_, second := utf8.DecodeRune(run[first:])
+		yield(run[:first+second])
+		run = run[first:]
+	}
+}
+
+// isWord reports whether a token has a letter or a digit.
+func isWord(token []byte) bool {
+	for len(token) > 0 {
+		r, size := rune(token[0]), 1
+		if r >= utf8.RuneSelf {
+			r, size = utf8.DecodeRune(token)
+		}
+		if unicode.IsLetter(r) || unicode.IsDigit(r) {
+			return true
+		}
+		token = token[size:]
+	}
+	return false
+}
+
+// withoutSpaces are scripts whose words no spaces part.
+var withoutSpaces = []*unicode.RangeTable{
+	unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Hangul, unicode.Thai, unicode.Lao, unicode.Khmer, unicode.Myanmar,
+}
+
+func spaceless(r rune) bool { return r >= 0x0e00 && unicode.In(r, withoutSpaces...) }
+
+// fold returns a word in NFKC, in lower case and without diacritics.
+func fold(word string) string {
+	plain := true
+	for i := range len(word) {
+		if c := word[i]; c >= utf8.RuneSelf || 'A' <= c && c <= 'Z' {
+			plain = false
+			break
+		}
+	}
+	if plain {
+		return word
+	}
+	var b strings.Builder
+	for _, r := range norm.NFKD.String(strings.ToLower(norm.NFKC.String(word))) {
+		switch {
+		case unicode.Is(unicode.Mn, r) && !unicode.In(r, withoutSpaces...) && r < 0x0900: // beyond, marks are vowels
+		case r == '’':
+			b.WriteByte('\'')
+		default:
+			if s, ok := spelled[r]; ok {
+				b.WriteString(s)
+			} else {
+				b.WriteRune(unicode.ToLower(r))
+			}
+		}
+	}
+	return norm.NFC.String(b.String())
+}
+
+// spelled has the letters that do not decompose.
+var spelled = map[rune]string{
+	'ß': "ss", 'æ': "ae", 'œ': "oe", 'ø': "o", 'ł': "l", 'đ': "d", 'ð': "d", 'þ': "th", 'ı': "i", 'ς': "σ", 'ĸ': "k", 'ŋ': "n",
+}
+
+// lower returns a word in NFKC and lower case, with its diacritics, as stemmers
+// want it.
+func lower(word string) string {
+	return strings.ReplaceAll(strings.ToLower(norm.NFKC.String(word)), "’", "'")
+}
+
+// shortened returns the first maxWordBytes of a longer word, whole characters.
+func shortened(word []byte) []byte {
+	end := maxWordBytes
+	for end > 0 && !utf8.RuneStart(word[end]) {
+		end--
+	}
+	return word[:end]
+}
+
+// elided are French and Italian articles before an apostrophe, which are no part of
+// the word.
+var elided = []string{"l'", "d'", "j'", "qu'", "c'", "n'", "s'", "m'", "t'", "un'", "dell'", "nell'", "all'", "dall'", "sull'", "quell'"}
+
+func unelided(word string) string {
+	for _, e := range elided {
+		if rest, found := strings.CutPrefix(word, e); found && len(rest) > 2 {
+			return rest
+		}
+	}
+	return word
+}
+
+// foldedWord returns a word without its article and diacritics, as function words
+// are looked up.
+func foldedWord(word string) string { return fold(unelided(lower(word))) }
+
+// terms returns what a word is indexed as in a language: its stem without
+// diacritics, and the stem of what the word is without them, where that is another.
+// So a question typed without accents finds a text that has them.
+func terms(word string, in language) (term, other string) {
+	accented := unelided(lower(word))
+	term = fold(in.stem(accented))
+	other = in.stem(fold(accented))
+	if other == term {
+		return term, ""
+	}
+	return term, other
+}

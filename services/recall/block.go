@@ -1,0 +1,92 @@
+package recall
+
+import (
+	"encoding/binary"
+	"sort"
+)
+
+// block is the index of a run of leaves. It is not changed once it is made.
+type block struct {
+	first     uint64   // the index of the first leaf
+	lengths   []uint16 // words of each leaf, function words left out
+	created   []uint32 // when each leaf was written, in Unix seconds
+	languages languageSet
+	short     bool // the log ended before the block was full
+
+	// Terms in rising order, side by side; term i begins at begins[i] and its
+	// postings at starts[i]. Each has one more entry, for the end of the last.
+	terms  string
+	begins []uint32
+	// Of each leaf that has the term: by how much its place in the block exceeds the
+	// one before, how often it has the term, and by how much each place of the term
+	// in the text exceeds the one before; all as varints.
+	postings []byte
+	starts   []uint32
+}
+
+func (b *block) leaves() int { return len(b.lengths) }
+
+// blockOverhead is what a block takes beside its slices, about.
+const blockOverhead = 256
+
+// bytes is how much memory the block takes.
+func (b *block) bytes() int64 {
+	return blockOverhead + int64(cap(b.lengths)*2+cap(b.created)*4+len(b.terms)+cap(b.begins)*4+cap(b.postings)+cap(b.starts)*4)
+}
+
+func (b *block) term(i int) string { return b.terms[b.begins[i]:b.begins[i+1]] }
+
+// find returns the number of the first term that is not less than the given one.
+func (b *block) find(term string) int {
+	return sort.Search(len(b.begins)-1, func(i int) bool { return b.term(i) >= term })
+}
+
+// posting says where a leaf has a term.
+type posting struct {
+	leaf   uint32   // place in the block
+	places []uint16 // in the text, rising
+}
+
+// appendPostings decodes the postings of a term.
+func (b *block) appendPostings(to []posting, term int) []posting {
+	p := b.postings[b.starts[term]:b.starts[term+1]]
+	leaf := uint32(0)
+	for len(p) > 0 {
+		leaf += next(&p)
+		places := make([]uint16, next(&p))
+		place := uint32(0)
+		for i := range places {
+			place += next(&p)
+			places[i] = uint16(place)
+		}
+		to = append(to, posting{leaf, places})
+	}
+	return to
+}
+
+// counts adds how often each leaf has a term.
+func (b *block) counts(term int, add func(leaf uint32, count int)) {
+	p := b.postings[b.starts[term]:b.starts[term+1]]
+	leaf := uint32(0)
+	for len(p) > 0 {
+		leaf += next(&p)
+		count := int(next(&p))
+		for range count {
+			for p[0] >= 0x80 {
+				p = p[1:]
+			}
+			p = p[1:]
+		}
+		add(leaf, count)
+	}
+}
+
+func next(p *[]byte) uint32 {
+	if b := (*p)[0]; b < 0x80 {
+		*p = (*p)[1:]
+		return uint32(b)
+	}
+	v, n := binary.Uvarint(*p)
+	*p = (*p)[n:]
+	return uint32(v)
+}

@@ -1,0 +1,227 @@
+package recall
+
+import (
+	"cmp"
+	"encoding/binary"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// maxPlaces bounds the words of a text that are indexed.
+const maxPlaces = 1<<16 - 1
+
+// builder makes a block, text by text. The language of a text without a function
+// word is known only once all texts are there, so it keeps their words until then.
+type builder struct {
+	block *block
+	ids   map[string]uint32 // of words, as they were met
+	words []word            // by id
+	texts []uint32          // ids of the words of all texts
+	ends  []int             // where each text ends in texts
+	in    []language        // of each text; 0 where it is not known yet
+	votes vote
+	stems stems
+}
+
+// stems remembers what words are indexed as, from one block of an owner to the next.
+type stems map[stemmed][2]string
+
+type stemmed struct {
+	word string
+	in   language
+}
+
+// maxStems bounds how many words are remembered.
+const maxStems = 100_000
+
+func (s stems) terms(word string, in language) (term, other string) {
+	key := stemmed{word, in}
+	if t, ok := s[key]; ok {
+		return t[0], t[1]
+	}
+	term, other = terms(word, in)
+	if len(s) < maxStems {
+		s[key] = [2]string{term, other}
+	}
+	return term, other
+}
+
+// word is a word as it was met.
+type word struct {
+	text   string
+	votes  languageSet // of which languages it is a function word
+	script language
+	terms  []termsIn
+}
+
+// termsIn is what a word is indexed as in a language; other is noTerm for most.
+type termsIn struct {
+	language    language
+	term, other uint32
+}
+
+const noTerm = ^uint32(0)
+
+func newBuilder(first uint64, stems stems) *builder {
+	return &builder{block: &block{first: first}, ids: map[string]uint32{}, stems: stems}
+}
+
+// add adds the next leaf.
+func (x *builder) add(text []byte, created uint32) {
+	var votes vote
+	var script language
+	begin, length := len(x.texts), 0
+	eachWord(text, func(raw []byte) {
+		if len(x.texts)-begin >= maxPlaces {
+			return
+		}
+		id := x.id(raw)
+		w := &x.words[id]
+		if w.votes == 0 {
+			length++
+		}
+		for s := w.votes; s != 0; s &= s - 1 {
+			votes[first(s)]++
+		}
+		script = cmp.Or(script, w.script)
+		x.texts = append(x.texts, id)
+	})
+	x.ends = append(x.ends, len(x.texts))
+	in := votes.winner()
+	if in == 0 && script != inEnglish {
+		in = script
+	}
+	if in != 0 {
+		x.votes[in]++
+	}
+	x.in = append(x.in, in)
+	x.block.lengths = append(x.block.lengths, uint16(min(length, maxPlaces)))
+	x.block.created = append(x.block.created, created)
+}
+
+func (x *builder) id(raw []byte) uint32 {
+	if len(raw) > maxWordBytes {
+		raw = shortened(raw)
+	}
+	if id, ok := x.ids[string(raw)]; ok {
+		return id
+	}
+	text := string(raw)
+	folded := foldedWord(text)
+	r, _ := utf8.DecodeRuneInString(folded)
+	id := uint32(len(x.words))
+	x.ids[text] = id
+	x.words = append(x.words, word{text: text, votes: functionWords[folded], script: byScript(r)})
+	return id
+}
+
+// finish returns the block.
+func (x *builder) finish() *block {
+	most := cmp.Or(x.votes.winner(), inEnglish)
+	termIDs := map[string]uint32{}
+	var names []string
+	idOf := func(term string) uint32 {
+		if term == "" {
+			return noTerm
+		}
+		id, ok := termIDs[term]
+		if !ok {
+			id = uint32(len(names))
+			termIDs[term] = id
+			names = append(names, term)
+		}
+		return id
+	}
+	var counts []uint32
+	count := func(id uint32) {
+		for uint32(len(counts)) <= id {
+			counts = append(counts, 0)
+		}
+		counts[id]++
+	}
+	x.each(most, idOf, func(_ int, _ uint16, id uint32) { count(id) })
+
+	// Places by term: a term's leaves rise, because the texts are taken in order.
+	type place struct {
+		leaf  uint32
+		place uint16
+	}
+	ends := make([]uint32, len(names))
+	total := uint32(0)
+	for id, n := range counts {
+		ends[id] = total
+		total += n
+	}
+	places := make([]place, total)
+	x.each(most, idOf, func(leaf int, at uint16, id uint32) {
+		places[ends[id]] = place{uint32(leaf), at}
+		ends[id]++
+	})
+
+	order := make([]uint32, len(names))
+	for i := range order {
+		order[i] = uint32(i)
+	}
+	slices.SortFunc(order, func(a, b uint32) int { return strings.Compare(names[a], names[b]) })
+	b := x.block
+	var all strings.Builder
+	for _, id := range order {
+		b.begins = append(b.begins, uint32(all.Len()))
+		b.starts = append(b.starts, uint32(len(b.postings)))
+		all.WriteString(names[id])
+		mine := places[ends[id]-counts[id] : ends[id]]
+		last := uint32(0)
+		for len(mine) > 0 {
+			n := 1
+			for n < len(mine) && mine[n].leaf == mine[0].leaf {
+				n++
+			}
+			b.postings = binary.AppendUvarint(b.postings, uint64(mine[0].leaf-last))
+			b.postings = binary.AppendUvarint(b.postings, uint64(n))
+			before := uint16(0)
+			for _, p := range mine[:n] {
+				b.postings = binary.AppendUvarint(b.postings, uint64(p.place-before))
+				before = p.place
+			}
+			last = mine[0].leaf
+			mine = mine[n:]
+		}
+	}
+	b.begins = append(b.begins, uint32(all.Len()))
+	b.starts = append(b.starts, uint32(len(b.postings)))
+	b.terms = all.String()
+	b.postings, b.begins, b.starts = slices.Clip(b.postings), slices.Clip(b.begins), slices.Clip(b.starts)
+	b.lengths, b.created = slices.Clip(b.lengths), slices.Clip(b.created)
+	return b
+}
+
+// each calls yield for each term of each text, in the order of the texts.
+func (x *builder) each(most language, idOf func(string) uint32, yield func(leaf int, place uint16, id uint32)) {
+	begin := 0
+	for leaf, end := range x.ends {
+		in := cmp.Or(x.in[leaf], most)
+		x.block.languages = x.block.languages.with(in)
+		for at, id := range x.texts[begin:end] {
+			t := x.words[id].in(in, x.stems, idOf)
+			yield(leaf, uint16(at), t.term)
+			if t.other != noTerm {
+				yield(leaf, uint16(at), t.other)
+			}
+		}
+		begin = end
+	}
+}
+
+// in returns what the word is indexed as in a language.
+func (w *word) in(l language, s stems, idOf func(string) uint32) termsIn {
+	for _, t := range w.terms {
+		if t.language == l {
+			return t
+		}
+	}
+	term, other := s.terms(w.text, l)
+	t := termsIn{l, idOf(term), idOf(other)}
+	w.terms = append(w.terms, t)
+	return t
+}

@@ -1,0 +1,198 @@
+package recall
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+)
+
+// life is a set of memories that rules make, and questions whose answers are known.
+type life struct {
+	language  string
+	memories  []string
+	questions []question
+}
+
+type question struct {
+	text   string
+	answer int // the memory that answers it
+}
+
+// tongue has what a language's memories are made of. A verb has the form of a memory
+// and that of a question, a thing has one with the accents and endings of a memory
+// and the one that people type.
+type tongue struct {
+	language string
+	people   []string
+	places   [][2]string // "at the harbor" in a memory and in a question
+	doings   [][2]string // "went sailing", "go sailing"
+	details  []detail
+	opening  []string // with place, doing, person
+	chatter  []string // with a person
+	direct   string   // asks for an opening: doing, place, person
+	indirect string   // asks for a detail: what it is about, doing, place
+}
+
+// detail is told after an opening, in words that other talks use as well.
+type detail struct {
+	memory string // %s: a number or a name, which no question has
+	about  string // what the question asks for
+}
+
+// newLife makes talks: an opening that says who did what where, then one or two
+// details that say neither, among chatter.
+func newLife(t tongue, memories, questions int) life {
+	r := rand.New(rand.NewPCG(1, uint64(len(t.language))<<8|uint64(t.language[0])))
+	l := life{language: t.language}
+	pick := func(n int) int { return r.IntN(n) }
+	asked := map[string]bool{}
+	for len(l.memories) < memories {
+		person, place, doing := t.people[pick(len(t.people))], t.places[pick(len(t.places))], t.doings[pick(len(t.doings))]
+		opening := fill(t.opening[pick(len(t.opening))], place[0], doing[0], person)
+		l.memories = append(l.memories, opening)
+		if key := place[1] + doing[1] + person; !asked[key] && len(l.questions) < questions && pick(3) == 0 {
+			asked[key] = true
+			l.questions = append(l.questions, question{fill(t.direct, place[1], doing[1], person), len(l.memories) - 1})
+		}
+		for range 1 + pick(2) {
+			d := t.details[pick(len(t.details))]
+			l.memories = append(l.memories, fmt.Sprintf(d.memory, fmt.Sprint(11+pick(80))))
+			if key := d.about + place[1] + doing[1]; !asked[key] && len(l.questions) < questions && pick(2) == 0 {
+				asked[key] = true
+				text := strings.ReplaceAll(fill(t.indirect, place[1], doing[1], person), "{about}", d.about)
+				l.questions = append(l.questions, question{text, len(l.memories) - 1})
+			}
+		}
+		for range pick(4) {
+			l.memories = append(l.memories, fill(t.chatter[pick(len(t.chatter))], "", "", t.people[pick(len(t.people))]))
+		}
+	}
+	return l
+}
+
+func fill(text, place, doing, person string) string {
+	return strings.NewReplacer("{place}", place, "{doing}", doing, "{person}", person).Replace(text)
+}
+
+var tongues = []tongue{
+	{
+		language: "en",
+		people:   []string{"Anna", "Marcus", "Priya", "Tom", "Lucía", "Henrik", "Yuki", "Omar", "Grace", "Felix", "Nadia", "Victor"},
+		places: [][2]string{
+			{"at the harbor", "at the harbor"}, {"in the old library", "in the library"}, {"at the farmers' market", "at the farmers market"},
+			{"in the botanical gardens", "in the botanical garden"}, {"at Grandma's cottage", "at grandmas cottage"}, {"by the frozen lake", "by the lake"},
+			{"in the new climbing hall", "in the climbing hall"}, {"at the Café Müller", "at cafe muller"}, {"on the rooftop", "on the roof top"},
+			{"in the pottery studio", "in the pottery studio"}, {"at the train museum", "at the train museum"}, {"on the northern beaches", "on the northern beach"},
+		},
+		doings: [][2]string{
+			{"went sailing", "go sailing"}, {"bought a bicycle", "buy a bicycle"}, {"ate dumplings", "eat dumplings"}, {"taught a class on bees", "teach about bees"},
+			{"drew portraits", "draw portraits"}, {"sang in the choir", "sing in the choir"}, {"found a stray kitten", "find a stray kitten"},
+			{"flew kites", "fly a kite"}, {"swam before sunrise", "swim before sunrise"}, {"built a canoe", "build a canoe"}, {"wrote postcards", "write a postcard"},
+			{"met the mayor", "meet the mayor"}, {"sold our piano", "sell our piano"}, {"ran a half marathon", "run a half marathon"},
+		},
+		details: []detail{
+			{"It cost %s dollars in the end, more than planned.", "cost"}, {"We stayed for %s minutes and then the rain came.", "stay long"},
+			{"The recommendation was to try number %s next time.", "recommend"}, {"I forgot my jacket on chair %s there.", "forget"},
+			{"There were %s people waiting in front of us.", "people waiting"}, {"I promised to come back on day %s.", "promise"},
+		},
+		opening: []string{"{person} and I {doing} {place} today.", "Today we {doing} {place}, {person} came along.", "{place} with {person}: we {doing}, what a day."},
+		chatter: []string{"Called {person}, nothing new.", "{person} says hello to everyone.", "Slept badly, thought about {person}.", "Rainy day, stayed in and read.", "{person} sent pictures of the dog."},
+		direct:  "when did I {doing} {place} with {person}?", indirect: "what was it about {about} when we {doing} {place} with {person}?",
+	},
+	{
+		language: "de",
+		people:   []string{"Anna", "Jörg", "Priya", "Tom", "Lucía", "Henrik", "Yuki", "Omar", "Käthe", "Felix", "Nadja", "Viktor"},
+		places: [][2]string{
+			{"am alten Hafen", "am Hafen"}, {"in der Stadtbücherei", "in der stadtbucherei"}, {"auf dem Wochenmarkt", "auf dem Wochenmarkt"},
+			{"im Gewächshaus", "im gewachshaus"}, {"in Omas Häuschen", "in Omas hauschen"}, {"am zugefrorenen See", "am See"},
+			{"in der Kletterhalle", "in der Kletterhalle"}, {"im Café Müller", "im cafe muller"}, {"auf der Dachterrasse", "auf der Dachterrasse"},
+			{"in der Töpferei", "in der topferei"}, {"im Eisenbahnmuseum", "im Eisenbahnmuseum"}, {"an den Stränden im Norden", "am Strand im Norden"},
+		},
+		doings: [][2]string{
+			{"waren wir segeln", "segeln"}, {"habe ich ein Fahrrad gekauft", "ein Fahrrad kaufen"}, {"haben wir Knödel gegessen", "knodel essen"}, {"gab es einen Kurs über Bienen", "Kurs Bienen"},
+			{"haben wir Porträts gezeichnet", "portrats zeichnen"}, {"haben wir im Chor gesungen", "im Chor singen"}, {"lag ein Kätzchen vor der Tür", "katzchen"},
+			{"stiegen unsere Drachen hoch", "Drachen steigen"}, {"schwammen wir vor Sonnenaufgang", "schwimmen vor Sonnenaufgang"}, {"bauten wir ein Kanu", "ein Kanu bauen"}, {"schrieben wir Postkarten", "Postkarte schreiben"},
+			{"trafen wir die Bürgermeisterin", "burgermeisterin treffen"}, {"verkauften wir das Klavier", "Klavier verkaufen"}, {"liefen wir den Halbmarathon", "Halbmarathon laufen"},
+		},
+		details: []detail{
+			{"Am Ende kostete es %s Euro, mehr als geplant.", "kosten"}, {"Wir blieben %s Minuten, dann kam der Regen.", "Minuten bleiben"},
+			{"Die Empfehlung war, nächstes Mal Nummer %s zu nehmen.", "Empfehlung"}, {"Meine Jacke hängt noch an Stuhl %s.", "Jacke"},
+			{"Vor uns warteten %s Leute.", "Leute warten"}, {"Ich versprach, an Tag %s wiederzukommen.", "versprechen"},
+		},
+		opening: []string{"Heute {doing} {place}, {person} war dabei.", "{place} mit {person}: {doing}, was für ein Tag.", "Mit {person} {doing}, {place}."},
+		chatter: []string{"{person} angerufen, nichts Neues.", "{person} lässt alle grüßen.", "Schlecht geschlafen, an {person} gedacht.", "Regentag, drinnen gelesen.", "{person} schickte Bilder vom Hund."},
+		direct:  "wann waren wir mit {person} {place} {doing}?", indirect: "was war mit {about}, als wir {place} mit {person} waren: {doing}?",
+	},
+	{
+		language: "es",
+		people:   []string{"Ana", "Martín", "Priya", "Tomás", "Lucía", "Enrique", "Yuki", "Omar", "Begoña", "Félix", "Nadia", "Víctor"},
+		places: [][2]string{
+			{"en el viejo puerto", "en el puerto"}, {"en la biblioteca pública", "en la biblioteca publica"}, {"en el mercado del sábado", "en el mercado del sabado"},
+			{"en el jardín botánico", "en el jardin botanico"}, {"en la casita de la abuela", "en casa de la abuela"}, {"junto al lago helado", "junto al lago"},
+			{"en el rocódromo nuevo", "en el rocodromo"}, {"en el Café Müller", "en el cafe muller"}, {"en la azotea", "en la azotea"},
+			{"en el taller de cerámica", "en el taller de ceramica"}, {"en el museo del tren", "en el museo del tren"}, {"en las playas del norte", "en la playa del norte"},
+		},
+		doings: [][2]string{
+			{"navegamos a vela", "navegar a vela"}, {"compré una bicicleta", "comprar una bicicleta"}, {"comimos empanadillas", "comer empanadillas"}, {"hubo una lección sobre abejas", "leccion de abejas"},
+			{"dibujamos retratos", "dibujar retratos"}, {"cantamos en el coro", "cantar en el coro"}, {"apareció un gatito", "aparecer un gatito"},
+			{"volamos cometas", "volar una cometa"}, {"nadamos antes del amanecer", "nadar al amanecer"}, {"construimos una canoa", "construir una canoa"}, {"escribimos postales", "escribir una postal"},
+			{"conocimos a la alcaldesa", "conocer a la alcaldesa"}, {"vendimos el piano", "vender el piano"}, {"corrimos la media maratón", "correr la media maraton"},
+		},
+		details: []detail{
+			{"Al final costó %s euros, más de lo previsto.", "costar euros"}, {"Nos quedamos %s minutos y empezó la lluvia.", "quedarse minutos"},
+			{"La recomendación fue probar el número %s la próxima vez.", "recomendacion"}, {"Olvidé mi chaqueta en la silla %s.", "olvidar chaqueta"},
+			{"Había %s personas esperando delante.", "personas esperando"}, {"Prometí volver el día %s.", "prometer volver"},
+		},
+		opening: []string{"Hoy {doing} {place} con {person}.", "{place}, con {person}: {doing}, qué día.", "Con {person} {doing} {place}."},
+		chatter: []string{"Llamé a {person}, nada nuevo.", "{person} manda saludos a todos.", "Dormí mal, pensando en {person}.", "Día de lluvia, me quedé leyendo.", "{person} envió fotos del perro."},
+		direct:  "cuando fue {doing} {place} con {person}?", indirect: "que paso con {about} cuando fuimos con {person} {place}: {doing}?",
+	},
+	{
+		language: "fr",
+		people:   []string{"Anne", "Rémi", "Priya", "Thomas", "Lucie", "Henri", "Yuki", "Omar", "Chloé", "Félix", "Nadia", "Victor"},
+		places: [][2]string{
+			{"au vieux port", "au port"}, {"à la bibliothèque", "a la bibliotheque"}, {"au marché du samedi", "au marche du samedi"},
+			{"au jardin botanique", "au jardin botanique"}, {"dans la chaumière de mamie", "dans la chaumiere de mamie"}, {"au bord du lac gelé", "au bord du lac"},
+			{"à la salle d'escalade", "salle escalade"}, {"au Café Müller", "au cafe muller"}, {"sur le toit-terrasse", "sur la terrasse"},
+			{"à l'atelier de poterie", "atelier poterie"}, {"au musée du train", "au musee du train"}, {"sur les plages du nord", "sur la plage du nord"},
+		},
+		doings: [][2]string{
+			{"nous avons navigué à la voile", "naviguer a la voile"}, {"j'ai acheté un vélo", "acheter un velo"}, {"nous avons mangé des ravioles", "manger des ravioles"}, {"il y avait un cours sur les abeilles", "cours abeille"},
+			{"nous avons dessiné des portraits", "dessiner des portraits"}, {"nous avons chanté dans la chorale", "chanter chorale"}, {"un chaton égaré nous a suivis", "chaton egare"},
+			{"les cerfs-volants montaient haut", "cerf volant monter"}, {"nous avons nagé avant l'aube", "nager avant aube"}, {"nous avons fabriqué un canoë", "fabriquer un canoe"}, {"nous écrivions des cartes postales", "ecrire carte postale"},
+			{"nous avons rencontré la mairesse", "rencontrer la mairesse"}, {"nous avons vendu le piano", "vendre le piano"}, {"nous avons couru le semi-marathon", "courir semi marathon"},
+		},
+		details: []detail{
+			{"Finalement cela a coûté %s euros, plus que prévu.", "couter euros"}, {"Nous sommes restés %s minutes, puis la pluie est venue.", "rester minutes"},
+			{"On nous a recommandé le numéro %s la prochaine fois.", "recommander"}, {"J'ai oublié ma veste sur la chaise %s.", "oublier veste"},
+			{"Il y avait %s personnes qui attendaient devant.", "personnes attendre"}, {"J'ai promis de revenir le jour %s.", "promis revenir"},
+		},
+		opening: []string{"Aujourd'hui {doing} {place} avec {person}.", "{place}, avec {person} : {doing}, quelle journée.", "Avec {person}, {doing} {place}."},
+		chatter: []string{"Appelé {person}, rien de nouveau.", "{person} salue tout le monde.", "Mal dormi, pensé à {person}.", "Jour de pluie, resté à lire.", "{person} a envoyé des photos du chien."},
+		direct:  "quand avons-nous {doing} {place} avec {person}?", indirect: "qu'en est-il de {about} quand nous sommes allés {place} avec {person}, {doing}?",
+	},
+	{
+		language: "ru",
+		people:   []string{"Анна", "Марк", "Прия", "Фёдор", "Люся", "Генрих", "Юки", "Омар", "Алёна", "Феликс", "Надя", "Виктор"},
+		places: [][2]string{
+			{"в старой гавани", "гавань"}, {"в городской библиотеке", "библиотека"}, {"на субботнем рынке", "рынок"},
+			{"в ботаническом саду", "ботанический сад"}, {"в бабушкином домике", "домик бабушки"}, {"у замёрзшего озера", "замерзшее озеро"},
+			{"на скалодроме", "скалодром"}, {"в кафе «Мюллер»", "кафе мюллер"}, {"на крыше", "крыша"},
+			{"в гончарной мастерской", "гончарная мастерская"}, {"в музее поездов", "музей поездов"}, {"на северных пляжах", "северный пляж"},
+		},
+		doings: [][2]string{
+			{"катались под парусом", "парус"}, {"выбирали велосипед", "велосипед"}, {"ели пельмени", "пельмени"}, {"слушали рассказ о пчёлах", "рассказ про пчел"},
+			{"рисовали портреты", "портрет"}, {"пели в хоре", "хор"}, {"встретили котёнка", "котенок"},
+			{"запускали воздушного змея", "воздушный змей"}, {"плавали до рассвета", "плавать рассвет"}, {"строили каноэ", "строить каноэ"}, {"писали открытки", "открытка"},
+			{"видели мэра города", "мэр"}, {"продавали пианино", "продавать пианино"}, {"бежали полумарафон", "полумарафон"},
+		},
+		details: []detail{
+			{"В итоге вышло %s рублей, дороже плана.", "рубли"}, {"Пробыли %s минут, потом пошёл дождь.", "пробыли минуты"},
+			{"Нам посоветовали взять номер %s в другой раз.", "посоветовали"}, {"Моя куртка осталась на стуле %s.", "куртка"},
+			{"Перед нами стояла очередь: %s человек.", "очередь"}, {"Пообещали вернуться на день %s.", "пообещали вернуться"},
+		},
+		opening: []string{"Сегодня {doing} {place}, с нами {person}.", "{place} вместе, {person} тоже: {doing}, какой день.", "{person} и я {doing} {place}."},
+		chatter: []string{"Звонок: {person}, ничего нового.", "{person} всем передаёт привет.", "Плохо спал, в мыслях {person}.", "Дождливый день, читал дома.", "Фотографии собаки: прислал друг, {person} смеётся."},
+		direct:  "когда {doing} {place} {person}?", indirect: "что {about}, когда {place} {doing} {person}?",
+	},
+}

@@ -1,0 +1,171 @@
+package recall
+
+import (
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// Bounds of what a query is taken for. What goes beyond is not looked for.
+const (
+	maxConcepts = 64
+	maxPhrases  = 16
+	// maxExpanded bounds the terms that a prefix stands for, in each block.
+	maxExpanded = 1024
+)
+
+// Query is a question in words. It is safe for concurrent use.
+type Query struct {
+	text string
+	// any are concepts of which a memory has one at least; function words are among
+	// them only where the query has no other words.
+	any []concept
+	// must and not are what a memory has, and what it has not.
+	must, not []phrase
+	empty     bool // nothing was asked: all memories match
+}
+
+// concept is a word of a query, or all words with a prefix.
+type concept struct {
+	word   string
+	prefix bool
+}
+
+// phrase is words that stand side by side.
+type phrase []concept
+
+// ParseQuery reads a query: words, "phrases in quotes", -words and -"phrases" that a
+// memory must not have, and prefixes as wor*. No text is malformed: what has no such
+// meaning is a word, or nothing.
+func ParseQuery(text string) *Query {
+	q := &Query{text: text, empty: strings.TrimSpace(text) == ""}
+	var functional []concept
+	for rest := text; rest != ""; {
+		piece, negated, quoted := "", false, false
+		piece, negated, quoted, rest = nextPiece(rest)
+		words := wordsOf(piece)
+		if len(words) == 0 {
+			continue
+		}
+		if last := &words[len(words)-1]; !quoted && strings.HasSuffix(piece, last.word+"*") {
+			last.prefix = true
+		}
+		switch {
+		case negated && len(q.not) < maxPhrases:
+			q.not = append(q.not, words)
+		case negated:
+		case quoted && len(q.must) < maxPhrases:
+			q.must = append(q.must, words)
+			q.add(words...)
+		default:
+			for _, c := range words {
+				if functionWords[foldedWord(c.word)] != 0 && !c.prefix {
+					functional = append(functional, c)
+				} else {
+					q.add(c)
+				}
+			}
+		}
+	}
+	if len(q.any) == 0 {
+		q.add(functional...)
+	}
+	if len(q.any) == 0 && len(q.not) > 0 {
+		q.empty = true // all but those
+	}
+	return q
+}
+
+func (q *Query) add(concepts ...concept) {
+	for _, c := range concepts {
+		if len(q.any) < maxConcepts && !slices.Contains(q.any, c) {
+			q.any = append(q.any, c)
+		}
+	}
+}
+
+// nextPiece cuts the next word or phrase off a query.
+func nextPiece(text string) (piece string, negated, quoted bool, rest string) {
+	text = strings.TrimLeft(text, " \t\r\n\u00a0\u3000")
+	if text == "" {
+		return "", false, false, ""
+	}
+	if text[0] == '-' && len(text) > 1 && text[1] != ' ' && text[1] != '-' {
+		negated, text = true, text[1:]
+	}
+	for open, closing := range quotes {
+		if after, found := strings.CutPrefix(text, open); found {
+			if inner, after, found := strings.Cut(after, closing); found {
+				return inner, negated, true, after
+			}
+		}
+	}
+	end := strings.IndexAny(text, " \t\r\n\u00a0\u3000")
+	if end < 0 {
+		return text, negated, false, ""
+	}
+	if end == 0 {
+		_, size := utf8.DecodeRuneInString(text)
+		return "", false, false, text[size:]
+	}
+	return text[:end], negated, false, text[end:]
+}
+
+var quotes = map[string]string{`"`: `"`, "“": "”", "„": "“", "«": "»", "「": "」"}
+
+// wordsOf returns the words of a piece. Of pairs of characters, the last character
+// alone is left out: it is there for texts, where a query of one character finds it.
+func wordsOf(piece string) []concept {
+	var words []concept
+	eachWord([]byte(piece), func(raw []byte) {
+		if len(raw) > maxWordBytes {
+			raw = shortened(raw)
+		}
+		if len(words) <= maxConcepts {
+			words = append(words, concept{word: string(raw)})
+		}
+	})
+	for i := len(words) - 1; i >= 0; i-- {
+		r, size := utf8.DecodeRuneInString(words[i].word)
+		if !spaceless(r) || size != len(words[i].word) {
+			continue
+		}
+		if i > 0 && strings.HasSuffix(words[i-1].word, words[i].word) {
+			words = slices.Delete(words, i, i+1)
+		} else {
+			words[i].prefix = true // one character: it begins a pair, or ends a run
+		}
+	}
+	return words
+}
+
+// termsIn returns the terms of a block that the concept stands for.
+func (c concept) termsIn(b *block) []int {
+	var found []int
+	seen := map[string]bool{}
+	exact := func(term string) {
+		if term == "" || seen[term] {
+			return
+		}
+		seen[term] = true
+		if i := b.find(term); i < len(b.begins)-1 && b.term(i) == term {
+			found = append(found, i)
+		}
+	}
+	for l := range languages {
+		if b.languages.has(language(l)) {
+			term, other := terms(c.word, language(l))
+			exact(term)
+			exact(other)
+		}
+	}
+	if c.prefix {
+		prefix := foldedWord(c.word)
+		for i := b.find(prefix); i < len(b.begins)-1 && strings.HasPrefix(b.term(i), prefix) && len(found) < maxExpanded; i++ {
+			if !slices.Contains(found, i) {
+				found = append(found, i)
+			}
+		}
+	}
+	return found
+}

@@ -1,0 +1,209 @@
+package recall
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+)
+
+// Parameters of the ranking. saturation and lengthPart are k1 and b of BM25: texts
+// are short, so a word that comes twice says little more, and length says little.
+const (
+	saturation = 0.9
+	lengthPart = 0.3
+	// A memory that matches gains these parts of the best score beside it, one and two
+	// leaves away, if written within besideWithin: it was part of the same talk.
+	besideOne, besideTwo = 0.4, 0.2
+	besideWithin         = 30 * time.Minute
+	// recencyPart is the largest part that a score gains for a memory's age, halved
+	// with every recencyHalves before the newest memory.
+	recencyPart   = 0.1
+	recencyHalves = 30 * 24 * time.Hour
+)
+
+// Hit is a memory that matches.
+type Hit struct {
+	Leaf  uint64
+	Score float64
+}
+
+// match is what one block has of a query.
+type match struct {
+	first   uint64
+	lengths []uint16
+	created []uint32
+	counts  [][]count // for each concept of any
+	barred  []bool    // leaves that the phrases rule out; nil where there are none
+}
+
+type count struct {
+	leaf  uint32 // place in the block
+	times uint16
+}
+
+// match asks a block.
+func (q *Query) match(b *block) match {
+	m := match{first: b.first, lengths: b.lengths, created: b.created, counts: make([][]count, len(q.any))}
+	for i, c := range q.any {
+		m.counts[i] = countsOf(b, c.termsIn(b))
+	}
+	if len(q.must)+len(q.not) == 0 {
+		return m
+	}
+	m.barred = make([]bool, b.leaves())
+	for _, p := range q.must {
+		has := p.in(b)
+		for leaf := range m.barred {
+			m.barred[leaf] = m.barred[leaf] || !has[uint32(leaf)]
+		}
+	}
+	for _, p := range q.not {
+		for leaf := range p.in(b) {
+			m.barred[leaf] = true
+		}
+	}
+	return m
+}
+
+// countsOf returns how often each leaf has any of some terms, in rising order of the
+// leaves.
+func countsOf(b *block, terms []int) []count {
+	var counts []count
+	for _, t := range terms {
+		b.counts(t, func(leaf uint32, n int) { counts = append(counts, count{leaf, uint16(n)}) })
+	}
+	if len(terms) < 2 {
+		return counts
+	}
+	slices.SortFunc(counts, func(a, b count) int { return cmp.Compare(a.leaf, b.leaf) })
+	merged := counts[:0]
+	for _, c := range counts {
+		if n := len(merged); n > 0 && merged[n-1].leaf == c.leaf {
+			// A word may be indexed under two terms, so the sum would count it twice.
+			merged[n-1].times = max(merged[n-1].times, c.times)
+			continue
+		}
+		merged = append(merged, c)
+	}
+	return merged
+}
+
+// in returns the leaves of a block that have the phrase.
+func (p phrase) in(b *block) map[uint32]bool {
+	var ends map[uint32][]uint16 // where the phrase's beginning ends in each leaf
+	for i, c := range p {
+		here := map[uint32][]uint16{}
+		for _, t := range c.termsIn(b) {
+			for _, posting := range b.appendPostings(nil, t) {
+				if i == 0 {
+					here[posting.leaf] = append(here[posting.leaf], posting.places...)
+					continue
+				}
+				for _, place := range posting.places {
+					if place > 0 && slices.Contains(ends[posting.leaf], place-1) {
+						here[posting.leaf] = append(here[posting.leaf], place)
+					}
+				}
+			}
+		}
+		ends = here
+	}
+	found := make(map[uint32]bool, len(ends))
+	for leaf := range ends {
+		found[leaf] = true
+	}
+	return found
+}
+
+// rank returns the leaves that match, in rising order, with their scores. The matches
+// are of consecutive blocks from the first leaf on; leaves from size on are left out
+// of everything, so that a further page of an answer ranks as the first did.
+func (q *Query) rank(matches []match, size uint64) []Hit {
+	leaves := newLeaves(matches, size)
+	scores := make([]float64, len(leaves.created))
+	has := make([]bool, len(scores))
+	for i := range q.any {
+		documents := 0
+		leaves.each(i, func(uint64, count) { documents++ })
+		if documents == 0 {
+			continue
+		}
+		n := float64(len(scores))
+		rarity := math.Log(1 + (n-float64(documents)+0.5)/(float64(documents)+0.5))
+		leaves.each(i, func(leaf uint64, c count) {
+			times := float64(c.times)
+			norm := 1 - lengthPart + lengthPart*float64(leaves.lengths[leaf])/leaves.average
+			scores[leaf] += rarity * times * (saturation + 1) / (times + saturation*norm)
+			has[leaf] = true
+		})
+	}
+	var hits []Hit
+	for leaf := range scores {
+		if (has[leaf] || q.empty) && !leaves.barred[leaf] {
+			hits = append(hits, Hit{uint64(leaf), (scores[leaf] + leaves.beside(scores, leaf)) * leaves.recency(leaf)})
+		}
+	}
+	if q.empty { // the newest first
+		for i := range hits {
+			hits[i].Score = leaves.recency(int(hits[i].Leaf)) - 1
+		}
+	}
+	return hits
+}
+
+// leaves is what the matches say of an owner's leaves.
+type leaves struct {
+	matches []match
+	lengths []uint16
+	created []uint32
+	barred  []bool
+	average float64 // of the lengths
+}
+
+func newLeaves(matches []match, size uint64) *leaves {
+	l := &leaves{matches: matches, lengths: make([]uint16, 0, size), created: make([]uint32, 0, size), barred: make([]bool, size)}
+	for _, m := range matches {
+		n := min(uint64(len(m.lengths)), size-min(size, m.first))
+		l.lengths, l.created = append(l.lengths, m.lengths[:n]...), append(l.created, m.created[:n]...)
+		copy(l.barred[min(size, m.first):], m.barred)
+	}
+	total := 0.0
+	for _, n := range l.lengths {
+		total += float64(n)
+	}
+	l.average = max(1, total/float64(max(1, len(l.lengths))))
+	return l
+}
+
+// each calls yield for each leaf that has a concept.
+func (l *leaves) each(concept int, yield func(leaf uint64, c count)) {
+	for _, m := range l.matches {
+		for _, c := range m.counts[concept] {
+			if leaf := m.first + uint64(c.leaf); leaf < uint64(len(l.created)) {
+				yield(leaf, c)
+			}
+		}
+	}
+}
+
+// beside returns what a leaf gains from those beside it.
+func (l *leaves) beside(scores []float64, leaf int) float64 {
+	at := func(i int) float64 {
+		if i < 0 || i >= len(scores) || l.barred[i] {
+			return 0
+		}
+		apart := time.Duration(int64(l.created[i])-int64(l.created[leaf])) * time.Second
+		if apart.Abs() > besideWithin {
+			return 0
+		}
+		return scores[i]
+	}
+	return besideOne*max(at(leaf-1), at(leaf+1)) + besideTwo*max(at(leaf-2), at(leaf+2))
+}
+
+// recency returns the factor for a leaf's age, from 1 to 1+recencyPart.
+func (l *leaves) recency(leaf int) float64 {
+	age := time.Duration(int64(l.created[len(l.created)-1])-int64(l.created[leaf])) * time.Second
+	return 1 + recencyPart*math.Exp2(-float64(max(0, age))/float64(recencyHalves))
+}

@@ -1,0 +1,211 @@
+package e2e_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/memory-ledger/ledger/services/test/stacktest"
+)
+
+// scored is a memory of a ranked answer.
+type scored struct {
+	view
+	Score *float64 `json:"score"`
+}
+
+func indexes(found []scored) (leaves []uint64) {
+	for _, f := range found {
+		leaves = append(leaves, f.LeafIndex)
+	}
+	return leaves
+}
+
+// TestRankedSearch: questions in words find what answers them, best first; a memory
+// is found as soon as its write is acknowledged, on any replica.
+func TestRankedSearch(t *testing.T) {
+	t.Parallel()
+	s := stacktest.Start(t, stacktest.Options{Core: 2})
+	session := s.Core[0].SignIn(stacktest.NewWallet())
+	search := func(n int, body map[string]any) []scored {
+		t.Helper()
+		return decode[[]scored](t, s.Core[n%2].Expect(200, "POST", "/memories/search", body, session).Body)
+	}
+	for n, text := range []string{
+		"Oatmeal in the morning keeps me full until noon", "Swam two miles in the lake with the children",
+		"The café at the station has the best croissants", "oatmeal cookies for the party",
+	} {
+		s.Core[n%2].Expect(201, "POST", "/memories", map[string]any{"content": text, "metadata": map[string]any{"n": n}}, session)
+		found := search(n+1, map[string]any{"mode": "ranked", "query": strings.Fields(text)[0]})
+		if len(found) == 0 || !slices.Contains(indexes(found), uint64(n)) {
+			t.Errorf("what was just written is not found: %v", indexes(found))
+		}
+	}
+	for query, want := range map[string][]uint64{
+		"what did I eat in the mornings": {0}, "child swimming": {1}, "cafe croissant": {2}, `"oatmeal cookie"`: {3},
+		"oatmeal -party": {0}, "croiss*": {2}, "nothing like it": nil, "": {3, 2, 1, 0},
+	} {
+		found := search(0, map[string]any{"mode": "ranked", "query": query})
+		if !slices.Equal(indexes(found), want) {
+			t.Errorf("%q finds %v, want %v", query, indexes(found), want)
+		}
+		for i, f := range found {
+			if f.Score == nil || i > 0 && *f.Score > *found[i-1].Score {
+				t.Errorf("%q: scores do not fall", query)
+			}
+		}
+	}
+	if plain := search(0, map[string]any{"query": "oatmeal"}); len(plain) != 2 || plain[0].Score != nil {
+		t.Errorf("substring search has changed: %v", plain)
+	}
+}
+
+// TestPagesOfSearches: pages, taken one after the other while the log grows, give
+// what was there at the first, each memory once.
+func TestPagesOfSearches(t *testing.T) {
+	t.Parallel()
+	s := stacktest.Start(t, stacktest.Options{})
+	core, wallet := s.Core[0], stacktest.NewWallet()
+	session := core.SignIn(wallet)
+	write := func(n int) {
+		core.Expect(201, "POST", "/memories", map[string]any{
+			"content": fmt.Sprintf("Bees and number %d", n), "metadata": map[string]any{"even": n%2 == 0, "source": fmt.Sprint("s", n%3)},
+		}, session)
+	}
+	const all = 25
+	for n := range all {
+		write(n)
+	}
+	grown := all
+	for _, test := range []struct {
+		body map[string]any
+		want int
+	}{
+		{map[string]any{"query": "BEES"}, all},
+		{map[string]any{"query": "bees", "order": "newest"}, all},
+		{map[string]any{"order": "newest"}, all},
+		{map[string]any{"mode": "ranked", "query": "bee"}, all},
+		{map[string]any{"mode": "ranked", "query": "bee", "order": "oldest"}, all},
+		{map[string]any{"mode": "ranked", "query": "bee", "order": "newest"}, all},
+		{map[string]any{"query": "bees", "filter": map[string]any{"source": "s1"}}, 8},
+		{map[string]any{"mode": "ranked", "query": "bees", "filter": map[string]any{"metadata": map[string]any{"even": true}, "source": "s2"}}, 4},
+		{map[string]any{"query": "bees", "filter": map[string]any{"metadata": map[string]any{"even": "true"}}}, 0},
+		{map[string]any{"query": "bees", "filter": map[string]any{"from": "2999-01-01T00:00:00Z"}}, 0},
+		{map[string]any{"query": "bees", "filter": map[string]any{"to": "2999-01-01T00:00:00+02:00", "anchored": false}}, all},
+		{map[string]any{"query": "bees", "filter": map[string]any{"anchored": true}}, 0},
+	} {
+		newest := test.body["order"] == "newest"
+		seen := map[uint64]bool{}
+		var last uint64
+		test.body["limit"] = 7
+		delete(test.body, "cursor")
+		size := grown
+		for page := 0; ; page++ {
+			answer := core.Expect(200, "POST", "/memories/search", test.body, session)
+			found := decode[[]scored](t, answer.Body)
+			for _, f := range found {
+				if seen[f.LeafIndex] {
+					t.Errorf("%v: leaf %d comes twice", test.body, f.LeafIndex)
+				}
+				if newest && len(seen) > 0 && f.LeafIndex >= last {
+					t.Errorf("%v: %d after %d", test.body, f.LeafIndex, last)
+				}
+				seen[f.LeafIndex], last = true, f.LeafIndex
+			}
+			next := answer.Header.Get("Next-Cursor")
+			if next == "" {
+				break
+			}
+			if len(found) != 7 {
+				t.Errorf("%v: page %d has %d memories and a next one", test.body, page, len(found))
+			}
+			if test.body["mode"] == "ranked" || newest {
+				write(grown)
+				grown++
+			}
+			test.body["cursor"] = next
+		}
+		_, filtered := test.body["filter"]
+		if got := len(seen); !filtered && got != size || filtered && test.want < all && got < test.want {
+			t.Errorf("%v: %d memories, want %d", test.body, got, size)
+		}
+	}
+
+	// The list, newest first.
+	path, want := "/memories?order=newest&limit=10", grown
+	for path != "" {
+		answer := core.Expect(200, "GET", path, nil, session)
+		for _, m := range decode[[]view](t, answer.Body) {
+			if want--; m.LeafIndex != uint64(want) {
+				t.Fatalf("leaf %d, want %d", m.LeafIndex, want)
+			}
+		}
+		path = ""
+		if link := answer.Header.Get("Link"); link != "" {
+			at, err := url.Parse(link[1:strings.Index(link, ">")])
+			if err != nil {
+				t.Fatal(err)
+			}
+			path = at.RequestURI()
+		}
+	}
+	if want != 0 {
+		t.Errorf("the list ends before leaf %d", want)
+	}
+}
+
+// TestBadSelections: each gets an error that says what is wrong.
+func TestBadSelections(t *testing.T) {
+	t.Parallel()
+	s := stacktest.Start(t, stacktest.Options{})
+	session := s.Core[0].SignIn(stacktest.NewWallet())
+	s.Core[0].Expect(201, "POST", "/memories", map[string]any{"content": "x"}, session)
+	for _, body := range []string{
+		`{"mode":"semantic"}`, `{"mode":null}`, `{"order":"random"}`, `{"order":"relevance"}`, `{"limit":0}`, `{"limit":1001}`, `{"limit":1.5}`,
+		`{"limit":"7"}`, `{"cursor":"x","limit":5}`, `{"cursor":"n5"}`, `{"cursor":"o-1"}`, `{"mode":"ranked","cursor":"r1.1.zz"}`,
+		`{"mode":"ranked","cursor":"o5"}`, `{"filter":null}`, `{"filter":[]}`, `{"filter":{"from":"yesterday"}}`, `{"filter":{"to":"2026-01-01"}}`,
+		`{"filter":{"anchored":"yes"}}`, `{"filter":{"metadata":[1]}}`, `{"filter":{"metadata":{"a":1e999}}}`, `{"filter":{"source":7}}`,
+	} {
+		answer := s.Core[0].Do("POST", "/memories/search", []byte(body), session, stacktest.With("Content-Type", "application/json"))
+		if answer.Status != http.StatusBadRequest || answer.Text("error") == "" {
+			t.Errorf("%s gets %d %s", body, answer.Status, answer.Body)
+		}
+	}
+	for _, query := range []string{"order=random", "order=newest&limit=0", "order=newest&cursor=5", "order=newest&order=newest", "order=oldest&cursor=n5"} {
+		if answer := s.Core[0].Do("GET", "/memories?"+query, nil, session); answer.Status != http.StatusBadRequest {
+			t.Errorf("%s gets %d", query, answer.Status)
+		}
+	}
+}
+
+// TestAbsurdQueries: long and strange queries are answered, also 64 at once.
+func TestAbsurdQueries(t *testing.T) {
+	t.Parallel()
+	s := stacktest.Start(t, stacktest.Options{})
+	session := s.Core[0].SignIn(stacktest.NewWallet())
+	for n := range 40 {
+		s.Core[0].Expect(201, "POST", "/memories", map[string]any{"content": fmt.Sprintf("word%d (regex.*) \u0001 naïve", n)}, session)
+	}
+	many := make([]string, 10_000)
+	for i := range many {
+		many[i] = fmt.Sprint("word", i)
+	}
+	queries := []string{
+		strings.Join(many, " "), strings.Repeat(`"`, 9999), strings.Repeat("-", 5000), strings.Repeat("a*", 3000), `(.*)*+[`, "\u0001\u0002",
+		strings.Repeat("naive ", 2000), strings.Repeat("界", 9000), "*", `-"`, `""`,
+	}
+	var group sync.WaitGroup
+	for n := range 64 {
+		group.Go(func() {
+			s.Core[0].Expect(200, "POST", "/memories/search", map[string]any{"mode": "ranked", "query": queries[n%len(queries)]}, session)
+		})
+	}
+	group.Wait()
+	if found := decode[[]scored](t, s.Core[0].Expect(200, "POST", "/memories/search", map[string]any{"mode": "ranked", "query": queries[0], "limit": 5}, session).Body); len(found) != 5 {
+		t.Errorf("%d of 5 are found", len(found))
+	}
+}
