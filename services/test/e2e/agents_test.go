@@ -154,6 +154,15 @@ func links(t *testing.T, session *sdk.ClientSession, extension *stacktest.Client
 	if out, _ := use(t, session, "recall", map[string]any{"query": "left by a friend"}); len(out["memories"].([]any)) == 0 || out["memories"].([]any)[0].(map[string]any)["untrustedContent"] != "Left by a friend." {
 		t.Errorf("what was left: %v", out)
 	}
+	out, text = use(t, session, "recall", map[string]any{"via": "drop"})
+	left := out["memories"].([]any)
+	if len(left) != 1 || left[0].(map[string]any)["via"].(map[string]any)["kind"] != "drop" || !strings.Contains(text, "SOMEONE ELSE") {
+		t.Errorf("by a drop: %v, %s", out, text)
+	}
+	own, text := use(t, session, "recall", map[string]any{"query": "oatmeal"})
+	if by := own["memories"].([]any)[0].(map[string]any)["via"]; by == nil || strings.Contains(text, "SOMEONE ELSE") {
+		t.Errorf("the owner's own: %v, %s", own, text)
+	}
 }
 
 // pathOf is the path of a link. A stack's core API does not know where the extension
