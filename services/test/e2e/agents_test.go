@@ -155,7 +155,7 @@ func links(t *testing.T, session *sdk.ClientSession, extension *stacktest.Client
 	if found := out["memories"].([]any); len(found) != 1 || found[0].(map[string]any)["via"] != "drop" || !strings.Contains(text, "perhaps not by the owner") {
 		t.Errorf("what was left: %v, %s", out, text)
 	}
-	if out, _ := use(t, session, "recall", map[string]any{"via": "session"}); strings.Contains(fmt.Sprint(out), "friend") {
+	if out, _ := use(t, session, "recall", map[string]any{"via": "session"}); strings.Contains(string(marshal(t, out)), "friend") {
 		t.Errorf("by the session: %v", out)
 	}
 }
@@ -440,4 +440,13 @@ func TestAnAgentOverStandardInput(t *testing.T) {
 	if err := session.Close(); err != nil {
 		t.Errorf("its end: %v", err)
 	}
+}
+
+func marshal(t *testing.T, v any) []byte {
+	t.Helper()
+	raw, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
 }
