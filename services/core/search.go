@@ -174,11 +174,11 @@ func (b filterBody) filter() (f memories.Filter, err error) {
 		}
 	}
 	if b.Source != nil {
-		source, err := canonical.AppendString(nil, *b.Source)
+		source, err := memories.MemberOf("source", *b.Source)
 		if err != nil {
 			return f, err
 		}
-		f.Metadata = append(f.Metadata, memories.Member{Name: "source", Value: source})
+		f.Metadata = append(f.Metadata, source)
 	}
 	return f, nil
 }

@@ -30,8 +30,8 @@ type memoryResource struct {
 	LeafHash          string         `json:"leafHash"`
 	LeafIndex         uint64         `json:"leafIndex"`
 	Anchored          bool           `json:"anchored"`
-	Via               *via           `json:"via"`
 	CreatedAt         string         `json:"createdAt"`
+	Via               string         `json:"via,omitempty"`
 }
 
 func (s *Server) addResources() {
@@ -55,7 +55,7 @@ func (s *Server) addResources() {
 func (s *Server) memoryResource(ctx context.Context, c call, id string) (any, error) {
 	v, err := s.Memories.Get(ctx, c.reader(), id)
 	return memoryResource{
-		notice, v.ID, v.Content, v.Metadata, v.LeafHash.String(), v.LeafIndex, v.Anchored, viaOf(&v), timeOf(&v),
+		notice, v.ID, v.Content, v.Metadata, v.LeafHash.String(), v.LeafIndex, v.Anchored, timeOf(&v), viaOf(&v),
 	}, err
 }
 

@@ -23,6 +23,7 @@ import (
 type Config struct {
 	Memories *memory.Service
 	Grants   *grant.Service
+	Finder   Finder
 	// BaseURL is the core API's public one, without a slash at the end.
 	BaseURL string
 	Log     *slog.Logger

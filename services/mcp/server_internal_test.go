@@ -11,10 +11,23 @@ import (
 	"testing"
 	"time"
 
-	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
-
 	"github.com/memory-ledger/ledger/services/access"
+	"github.com/memory-ledger/ledger/services/memory"
 )
+
+// blocked is a Finder that finds nothing before its context ends.
+type blocked struct{ ended chan error }
+
+func (b blocked) Select(ctx context.Context, _ memory.Reader, _ memory.Selection, _ func() bool) (*memory.Picked, error) {
+	select {
+	case <-ctx.Done():
+		b.ended <- context.Cause(ctx)
+		return nil, ctx.Err()
+	case <-time.After(time.Minute):
+		b.ended <- nil
+		return nil, errors.New("the context did not end")
+	}
+}
 
 // post calls a tool, in an older revision, whose calls the SDK does not bound.
 func post(ctx context.Context, s *Server, body string) *httptest.ResponseRecorder {
@@ -29,23 +42,15 @@ func post(ctx context.Context, s *Server, body string) *httptest.ResponseRecorde
 
 const call1 = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"`
 
-// A call ends with its request, in every revision.
+// A tool's work ends with its request, in every revision.
 func TestACallEndsWithItsRequest(t *testing.T) {
 	t.Parallel()
-	s := New(Config{Log: slog.New(slog.DiscardHandler)})
-	ended := make(chan error, 1)
-	s.sdk.AddReceivingMiddleware(func(sdk.MethodHandler) sdk.MethodHandler {
-		return func(ctx context.Context, _ string, _ sdk.Request) (sdk.Result, error) {
-			<-ctx.Done()
-			ended <- context.Cause(ctx)
-			return nil, ctx.Err()
-		}
-	})
-	s.sdk.AddReceivingMiddleware(s.guard) // before the one above
+	finder := blocked{make(chan error, 1)}
+	s := New(Config{Finder: finder, Log: slog.New(slog.DiscardHandler)})
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	post(ctx, s, call1+`recall"}}`)
-	if err := <-ended; !errors.Is(err, context.DeadlineExceeded) {
+	if err := <-finder.ended; !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("the call ended by %v", err)
 	}
 }

@@ -30,6 +30,12 @@ type Member struct {
 	Value []byte
 }
 
+// MemberOf returns a member whose value is a string.
+func MemberOf(name, value string) (Member, error) {
+	quoted, err := canonical.AppendString(nil, value)
+	return Member{name, quoted}, err
+}
+
 // All reports whether the filter lets all memories pass.
 func (f Filter) All() bool {
 	return f.From.IsZero() && f.To.IsZero() && f.Anchored == nil && f.Via == "" && len(f.Metadata) == 0

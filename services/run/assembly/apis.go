@@ -80,7 +80,8 @@ func (d *APIServer) grants(memories *memory.Service, commands *command.Executor)
 // agents returns the tools of the core API's agents.
 func (d *APIServer) agents(memories *memory.Service, commands *command.Executor) *mcp.Server {
 	return mcp.New(mcp.Config{
-		Memories: memories, Grants: d.grants(memories, commands), BaseURL: d.Config.CoreURL, Log: d.Logger,
+		Memories: memories, Grants: d.grants(memories, commands), Finder: memories,
+		BaseURL: d.Config.CoreURL, Log: d.Logger,
 	})
 }
 
