@@ -141,7 +141,7 @@ func TestARebuildCuresWhatRuns(t *testing.T) {
 	defer func() { _ = db.Close(context.WithoutCancel(t.Context())) }()
 	wallet := stacktest.NewWallet()
 	session := live(s, wallet, 3)
-	const leaves = 6
+	const leaves = 9
 	core := s.Core[0]
 	size := func() int {
 		t.Helper()
