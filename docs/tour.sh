@@ -28,7 +28,7 @@ id=$(call POST /memories '{"content": "The cat sleeps on the Warm chair", "metad
 call POST /memories '{"content": "Rain at noon", "metadata": {}}' >/dev/null
 call POST /memories '{"content": "The dog would rather go out", "metadata": {}}' >/dev/null
 echo "read back       $(call GET "/memories/$id" | field content)"
-echo "found by search $(call POST /memories/search '{"query": "wARM"}' | grep -o '"id":' | wc -l | tr -d ' ') memory"
+echo "found by search $(call POST /memories/search '{"query": "wARM"}' | grep -o '"leafIndex":' | wc -l | tr -d ' ') memory"
 
 signature=
 # Beside a local run, its command knows whether there is a chain to wait for.

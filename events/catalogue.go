@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 )
 
@@ -34,7 +35,7 @@ var catalogue = []Definition{
 	{TypeOwnerRegistered, 1, func() Data { return new(OwnerRegistered) }, nil, "A wallet signed in for the first time.", []SubjectKind{KindSession}},
 	{TypeSessionIssued, 1, func() Data { return new(SessionIssued) }, nil, "A wallet proved possession of its key and got a session.", []SubjectKind{KindSession}},
 	{TypeSessionRevoked, 1, func() Data { return new(SessionRevoked) }, nil, "An extension session was ended: by its holder, or because its owner had too many.", []SubjectKind{KindSession}},
-	{TypeMemoryWritten, 1, func() Data { return new(MemoryWritten) }, nil, "A memory became a leaf of its owner's log.", []SubjectKind{KindMemory}},
+	{TypeMemoryWritten, 2, func() Data { return new(MemoryWritten) }, []Upcast{memoryWrittenV1}, "A memory became a leaf of its owner's log.", []SubjectKind{KindMemory}},
 	{TypeGrantMinted, 1, func() Data { return new(GrantMinted) }, nil, "An owner handed out a capability to read or to write.", []SubjectKind{KindGrant}},
 	{TypeGrantConsumed, 1, func() Data { return new(GrantConsumed) }, nil, "One use of a grant was spent.", []SubjectKind{KindGrant, KindMemory}},
 	{TypeGrantRevoked, 1, func() Data { return new(GrantRevoked) }, nil, "A grant ended before it was spent or expired.", []SubjectKind{KindGrant}},
@@ -47,6 +48,21 @@ var catalogue = []Definition{
 	{TypeBatchFailed, 1, func() Data { return new(BatchFailed) }, nil, "An attempt to commit the batch is known to be dead.", []SubjectKind{KindBatch}},
 	{TypeStakeDeposited, 1, func() Data { return new(StakeDeposited) }, nil, "Tokens arrived in an owner's vault.", []SubjectKind{KindStake}},
 	{TypeStakeWithdrawn, 1, func() Data { return new(StakeWithdrawn) }, nil, "Tokens left an owner's vault.", []SubjectKind{KindStake}},
+}
+
+// memoryWrittenV1 checks data of version 1, which did not say how a memory came in:
+// all else is as it is in version 2.
+func memoryWrittenV1(data jsontext.Value) (jsontext.Value, error) {
+	var members struct {
+		Via jsontext.Value `json:"via"`
+	}
+	if err := json.Unmarshal(data, &members); err != nil {
+		return nil, err
+	}
+	if members.Via != nil {
+		return nil, errors.New("version 1 has no via")
+	}
+	return data, nil
 }
 
 // Catalogue returns a copy of the closed set of types, in a stable order.

@@ -34,6 +34,7 @@ func golden() []events.Data {
 		&events.MemoryWritten{
 			MemoryID: id, LeafIndex: 7, LeafHash: h1, LeafVersion: 1,
 			Metadata: jsontext.Value(`{"a":"\u0000<é>","b":[1,2]}`), Sealed: []byte{0, 1, 2, 253, 254, 255}, IdempotencyKeyHash: &h2,
+			Via: &events.Via{Kind: events.ViaDrop, ID: other},
 		},
 		&events.GrantMinted{GrantID: id, Kind: events.GrantDrop, TokenHash: h1, ExpiresAt: goldenTime(), MaxUses: 3},
 		&events.GrantConsumed{GrantID: id, Kind: events.GrantDrop, Use: 1, Remaining: 2},

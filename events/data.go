@@ -1,6 +1,10 @@
 package events
 
-import "github.com/go-json-experiment/json/jsontext"
+import (
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
 
 // Type names an event. It is the CloudEvents "type" attribute.
 type Type string
@@ -84,6 +88,34 @@ type MemoryWritten struct {
 	Sealed []byte `json:"sealed"`
 	// IdempotencyKeyHash is SHA-256 of the request's Idempotency-Key.
 	IdempotencyKeyHash *Hash `json:"idempotencyKeyHash,omitzero"`
+	// Via says how the memory came in. Version 1 did not record it.
+	Via *Via `json:"via,omitzero"`
+}
+
+// Via says by what a memory came in: the session or the API key of its owner, or a
+// memory drop, whose holder may be anyone.
+type Via struct {
+	Kind ViaKind `json:"kind"`
+	ID   string  `json:"id"` // of the session, the key or the grant; a UUIDv7
+}
+
+// ViaKind is the kind of a [Via].
+type ViaKind string
+
+// The kinds of what memories come in by.
+const (
+	ViaSession ViaKind = "session"
+	ViaKey     ViaKind = "key"
+	ViaDrop    ViaKind = "drop"
+)
+
+// String is "kind:id".
+func (v Via) String() string { return string(v.Kind) + ":" + v.ID }
+
+// ParseVia is the inverse of String; false for what is not of that form.
+func ParseVia(text string) (Via, bool) {
+	kind, id, found := strings.Cut(text, ":")
+	return Via{ViaKind(kind), id}, found
 }
 
 // GrantMinted: an owner handed out a capability.

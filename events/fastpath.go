@@ -77,6 +77,11 @@ func decodeCanonicalMemory(data []byte, m *MemoryWritten) bool {
 	if !plain(m.MemoryID) {
 		return false
 	}
+	if rest, closed := bytes.CutSuffix(head, []byte(`"}`)); closed {
+		if head, m.Via = cutVia(rest); m.Via == nil {
+			return false
+		}
+	}
 	if rest, key, keyed := cutLastText(head, `,"idempotencyKeyHash":"`); keyed {
 		m.IdempotencyKeyHash = new(Hash)
 		if m.IdempotencyKeyHash.UnmarshalText(key) != nil {
@@ -86,6 +91,20 @@ func decodeCanonicalMemory(data []byte, m *MemoryWritten) bool {
 	}
 	metadata, sealed, ok := cutLastText(head, `,"sealed":"`)
 	return ok && decodeMetadata(metadata, m) && decodeSealed(sealed, m)
+}
+
+// cutVia cuts the last member off, which is an object of two texts; nil if it is not.
+func cutVia(object []byte) (rest []byte, via *Via) {
+	const name = `,"via":{"kind":"`
+	at := bytes.LastIndex(object, []byte(name))
+	if at < 0 {
+		return nil, nil
+	}
+	kind, id, found := bytes.Cut(object[at+len(name):], []byte(`","id":"`))
+	if !found || !plain(string(kind)) || !plain(string(id)) {
+		return nil, nil
+	}
+	return object[:at], &Via{ViaKind(kind), string(id)}
 }
 
 // cutLastText cuts the last member off an object. The member's value is a text

@@ -36,7 +36,24 @@ func (l *JetStream) Direct() Direct { return Direct{l} }
 // Read implements PartReader. A filtered read believes the server that answers:
 // on a cluster, a replica that is behind may lack the newest messages.
 func (d Direct) Read(ctx context.Context, cfg ReadConfig, yield func(Slice) error) error {
-	return readAhead(ctx, cfg, d.fetch, yield)
+	cfg.From = max(1, cfg.From)
+	ctx, cancel := context.WithCancel(ctx)
+	slices, failed := make(chan Slice, 1), make(chan error, 1)
+	go func() {
+		defer close(slices)
+		failed <- d.fetch(ctx, cfg, slices)
+	}()
+	defer func() {
+		cancel()
+		for range slices {
+		}
+	}()
+	for slice := range slices {
+		if err := yield(slice); err != nil {
+			return err
+		}
+	}
+	return <-failed
 }
 
 // fetch sends the slices of a Read.
@@ -84,40 +101,62 @@ func (d Direct) fetch(ctx context.Context, cfg ReadConfig, out chan<- Slice) err
 
 // Follow implements Follower.
 func (d Direct) Follow(ctx context.Context, cfg FollowConfig, yield func(Slice) error) error {
-	next := max(1, cfg.From)
-	head, err := d.Head(ctx)
+	next, head, err := d.begin(ctx, cfg)
 	if err != nil {
-		return fmt.Errorf("follow: %w", err)
+		return err
 	}
-	if next > head+1 {
-		return fmt.Errorf("follow from %d, log ends at %d: %w", next, head, ErrTruncated)
+	for {
+		if err == nil {
+			if next, err = d.fill(ctx, cfg, next, head, yield); err != nil {
+				return ended(ctx, err)
+			}
+		}
+		if !Pause(ctx, directPoll) {
+			return nil
+		}
+		if head, err = d.Head(ctx); err != nil && d.nc.IsClosed() {
+			return ended(ctx, fmt.Errorf("follow: %w", err))
+		}
 	}
-	limit := cfg.MaxRecords
+}
+
+// fill yields what a follow lacks up to a sequence that the log is known to hold. It
+// returns the sequence that comes next.
+func (d Direct) fill(ctx context.Context, cfg FollowConfig, next, to uint64, yield func(Slice) error) (uint64, error) {
+	err := d.Read(ctx, ReadConfig{From: next, To: to, Subject: cfg.Subject, MaxBytes: cfg.MaxBytes}, func(slice Slice) error {
+		for _, part := range parts(slice, cfg.MaxRecords) {
+			if err := yield(part); err != nil {
+				return err
+			}
+			next = part.Last + 1
+		}
+		return nil
+	})
+	if err != nil {
+		return next, err
+	}
+	return max(next, to+1), nil
+}
+
+// parts cuts a slice into slices of at most limit records.
+func parts(slice Slice, limit int) []Slice {
 	if limit <= 0 {
 		limit = defaultMaxRecords
 	}
-	first := next // of the slice that is being gathered
-	for {
-		records, _, err := d.batch(ctx, next, cfg.Subject, min(limit, batchRecords), cfg.MaxBytes)
-		if errors.Is(err, ErrGap) || err != nil && d.nc.IsClosed() {
-			return fmt.Errorf("follow: %w", err)
-		}
-		if err != nil || len(records) == 0 {
-			if !Pause(ctx, directPoll) {
-				return nil
-			}
-			continue
-		}
-		next = records[len(records)-1].Seq + 1
-		slice := Slice{First: first, Last: records[len(records)-1].Seq, Records: records}
-		first = slice.Last + 1
-		if err := yield(slice); err != nil {
-			return err
-		}
-		if ctx.Err() != nil {
-			return nil
-		}
+	var all []Slice
+	for len(slice.Records) > limit {
+		last := slice.Records[limit-1].Seq
+		all = append(all, Slice{First: slice.First, Last: last, Records: slice.Records[:limit]})
+		slice.First, slice.Records = last+1, slice.Records[limit:]
 	}
+	return append(all, slice)
+}
+
+// readEnds is the error of a read that may wait no longer: its context ended or is
+// about to, or the connection is closed for good. A read that ends early returns
+// this error, whatever the cause was.
+func readEnds(ctx context.Context, next uint64, err error) error {
+	return fmt.Errorf("read ends before sequence %d: %w", next, errors.Join(ErrUnavailable, ctx.Err(), err))
 }
 
 // batchRequest is the body of a direct get of many messages.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -37,24 +38,21 @@ func (d Durable) Follow(ctx context.Context, cfg FollowConfig, yield func(Slice)
 	if cfg.Subject != "" {
 		return d.Direct().Follow(ctx, cfg, yield)
 	}
-	f := durableFollower{log: d.Direct(), cfg: cfg, next: max(1, cfg.From), yield: yield}
-	head, err := d.Head(ctx)
+	from, head, err := d.begin(ctx, cfg)
 	if err != nil {
-		return fmt.Errorf("follow: %w", err)
+		return err
 	}
-	if f.next > head+1 {
-		return fmt.Errorf("follow from %d, log ends at %d: %w", f.next, head, ErrTruncated)
-	}
+	f := durableFollower{log: d.Direct(), cfg: cfg, gatherer: newGatherer(cfg, from, math.MaxUint64), yield: yield}
 	consumer, err := d.js.Consumer(ctx, StreamName, d.consumer)
 	if err != nil {
 		return fmt.Errorf("follow: %w: %w", ErrUnavailable, err)
 	}
-	if err := f.fill(ctx, head); err != nil {
+	if f.next, err = f.log.fill(ctx, cfg, from, head, yield); err != nil {
 		return ended(ctx, err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	incoming, consuming, err := prefetch(ctx, consumer)
+	incoming, consuming, err := prefetch(ctx, consumer, func(error) {}) // the client mends what it can
 	if err != nil {
 		return err
 	}
@@ -62,18 +60,10 @@ func (d Durable) Follow(ctx context.Context, cfg FollowConfig, yield func(Slice)
 	return ended(ctx, d.damage.note(f.run(ctx, incoming, consuming.Closed())))
 }
 
-// ended turns the end of ctx into the end of a follow.
-func ended(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return nil
-	}
-	return err
-}
-
 type durableFollower struct {
+	gatherer
 	log   Direct
 	cfg   FollowConfig
-	next  uint64
 	yield func(Slice) error
 }
 
@@ -121,15 +111,13 @@ func (f *durableFollower) take(ctx context.Context, msg jetstream.Msg, incoming 
 		}
 		return acknowledge(msg)
 	}
-	gatherer := follower{cfg: f.cfg, next: f.next, contiguous: true}
-	slice, last, rest, err := gatherer.gatherRun(msg, incoming)
-	if err != nil {
+	slice, last, rest, err := f.gather(msg, incoming)
+	if err != nil && !errors.Is(err, ErrGap) {
 		return fmt.Errorf("follow: %w", err)
 	}
 	if err := f.yield(slice); err != nil {
 		return err
 	}
-	f.next = slice.Last + 1
 	if err := acknowledge(last); err != nil {
 		return err
 	}
@@ -148,56 +136,8 @@ func acknowledge(msg jetstream.Msg) error {
 	return nil
 }
 
-// gatherRun is gather that ends at a message which does not follow, and gives
-// that one back.
-func (f *follower) gatherRun(msg jetstream.Msg, incoming <-chan jetstream.Msg) (slice Slice, last, rest jetstream.Msg, err error) {
-	maxRecords, maxBytes := f.cfg.bounds()
-	slice = Slice{First: f.next}
-	for size := 0; ; {
-		record, err := f.record(msg)
-		if errors.Is(err, ErrGap) && len(slice.Records) > 0 {
-			return slice, last, msg, nil
-		}
-		if err != nil {
-			return Slice{}, nil, nil, err
-		}
-		slice.Records, last = append(slice.Records, record), msg
-		slice.Last, f.next = record.Seq, record.Seq+1
-		size += len(record.Payload)
-		if len(slice.Records) >= maxRecords || size >= maxBytes {
-			return slice, last, nil, nil
-		}
-		select {
-		case msg = <-incoming:
-		default:
-			return slice, last, nil, nil
-		}
-	}
-}
-
 // fill reads by direct gets up to a sequence that the log is known to hold.
-func (f *durableFollower) fill(ctx context.Context, to uint64) error {
-	return f.log.Read(ctx, ReadConfig{From: f.next, To: to, MaxBytes: f.cfg.MaxBytes}, func(slice Slice) error {
-		for _, part := range parts(slice, f.cfg.MaxRecords) {
-			if err := f.yield(part); err != nil {
-				return err
-			}
-			f.next = part.Last + 1
-		}
-		return nil
-	})
-}
-
-// parts cuts a contiguous slice into slices of at most limit records.
-func parts(slice Slice, limit int) []Slice {
-	if limit <= 0 || len(slice.Records) <= limit {
-		return []Slice{slice}
-	}
-	var all []Slice
-	for records := slice.Records; len(records) > 0; {
-		n := min(limit, len(records))
-		all = append(all, Slice{First: records[0].Seq, Last: records[n-1].Seq, Records: records[:n]})
-		records = records[n:]
-	}
-	return all
+func (f *durableFollower) fill(ctx context.Context, to uint64) (err error) {
+	f.next, err = f.log.fill(ctx, f.cfg, f.next, to, f.yield)
+	return err
 }

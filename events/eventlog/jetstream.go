@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -216,19 +215,8 @@ func (l *JetStream) send(a Append, patience time.Duration) (uint64, error) {
 	return decodeAck(reply.Data)
 }
 
-// plainAck is how the server begins the acknowledgement of a message that it
-// stored; digits and a brace follow.
-const plainAck = `{"stream":"` + StreamName + `","seq":`
-
 // decodeAck reads a publish acknowledgement (JetStream wire API, JSPubAckResponse).
 func decodeAck(data []byte) (uint64, error) {
-	if digits, ok := strings.CutPrefix(string(data), plainAck); ok {
-		if digits, ok := strings.CutSuffix(digits, "}"); ok {
-			if seq, err := strconv.ParseUint(digits, 10, 64); err == nil && seq > 0 {
-				return seq, nil
-			}
-		}
-	}
 	var ack struct {
 		Error *jetstream.APIError `json:"error"`
 		*jetstream.PubAck
@@ -273,159 +261,6 @@ func (l *JetStream) landed(ctx context.Context, a Append, sent bool) (uint64, er
 // Connection returns another number after each time that the connection to the server
 // was lost: another one, or another log, may answer since.
 func (l *JetStream) Connection() uint64 { return l.nc.Stats().Reconnects + 1 }
-
-// Head implements Reader. The newest message of all tells it: nothing is ever
-// deleted, and getting a message is cheaper for the server than describing the
-// stream.
-func (l *JetStream) Head(ctx context.Context) (uint64, error) {
-	record, _, err := l.newest(ctx, everySubject)
-	if err != nil {
-		return 0, fmt.Errorf("log head: %w", err)
-	}
-	return record.Seq, nil
-}
-
-// OwnerHead implements Reader.
-func (l *JetStream) OwnerHead(ctx context.Context, f events.Family, o events.Owner) (uint64, error) {
-	record, _, err := l.newest(ctx, events.OwnerFilter(f, o))
-	if err != nil {
-		return 0, fmt.Errorf("owner head: %w", err)
-	}
-	return record.Seq, nil
-}
-
-// OwnerNewest implements Reader.
-func (l *JetStream) OwnerNewest(ctx context.Context, f events.Family, o events.Owner, kind events.SubjectKind) (Record, bool, error) {
-	filter := events.OwnerFilter(f, o)
-	if kind != "" {
-		filter = events.Subject{Family: f, Owner: o, Kind: kind}.String()
-	}
-	record, found, err := l.newest(ctx, filter)
-	if err != nil {
-		return Record{}, false, fmt.Errorf("owner's newest message: %w", err)
-	}
-	return record, found, nil
-}
-
-// OwnerTail implements Reader.
-func (l *JetStream) OwnerTail(ctx context.Context, f events.Family, o events.Owner, after uint64, yield func(Record) error) error {
-	filter := events.OwnerFilter(f, o)
-	for {
-		record, found, err := l.next(ctx, after+1, filter)
-		if err != nil {
-			return fmt.Errorf("owner tail: %w", err)
-		}
-		if !found {
-			return nil
-		}
-		if err := yield(record); err != nil {
-			return err
-		}
-		after = record.Seq
-	}
-}
-
-// getRequest is the body of a JetStream message get.
-type getRequest struct {
-	Seq           uint64 `json:"seq,omitempty"`
-	LastBySubject string `json:"last_by_subj,omitempty"`
-	NextBySubject string `json:"next_by_subj,omitempty"`
-}
-
-// get reads one message; found is false where there is none.
-func (l *JetStream) get(ctx context.Context, request getRequest) (record Record, found bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
-	defer cancel()
-	body, err := json.Marshal(request)
-	if err != nil {
-		return Record{}, false, err
-	}
-	subject, decode := "$JS.API.DIRECT.GET."+StreamName, decodeDirect
-	leader := l.askLeader()
-	if leader {
-		subject, decode = "$JS.API.STREAM.MSG.GET."+StreamName, decodeStored
-	}
-	reply, err := l.nc.RequestWithContext(ctx, subject, body)
-	if err != nil {
-		return Record{}, false, fmt.Errorf("%w: %w", ErrUnavailable, err)
-	}
-	if leader {
-		if err := l.lease.check(ctx); err != nil {
-			return Record{}, false, err
-		}
-	}
-	return decode(reply)
-}
-
-// askLeader reports whether a read has to go to the stream's leader. On a stream
-// with replicas any of them answers a direct get, also one that is behind, and a
-// read that misses an acknowledged append would break the fence. A stream can be
-// given replicas at any time, and on a cluster alone; so there the leader is
-// asked even while it is the only one. While the connection is away it knows of no
-// cluster, but keeps requests for the next server.
-func (l *JetStream) askLeader() bool { return l.clustered || l.nc.ConnectedClusterName() != "" }
-
-// decodeDirect reads the answer of a direct get: the message itself, its
-// place in the stream in headers.
-func decodeDirect(reply *nats.Msg) (Record, bool, error) {
-	switch status := reply.Header.Get("Status"); status {
-	case "":
-	case "404":
-		return Record{}, false, nil
-	default:
-		return Record{}, false, fmt.Errorf("%w: direct get answered %s %s", ErrUnavailable, status, reply.Header.Get("Description"))
-	}
-	seq, err := strconv.ParseUint(reply.Header.Get(jetstream.SequenceHeader), 10, 64)
-	if err != nil {
-		return Record{}, false, fmt.Errorf("%w: direct get without a sequence", ErrUnavailable)
-	}
-	stored, err := time.Parse(time.RFC3339Nano, reply.Header.Get(jetstream.TimeStampHeaer))
-	if err != nil {
-		return Record{}, false, fmt.Errorf("%w: direct get without a time", ErrUnavailable)
-	}
-	return Record{
-		Seq: seq, Time: stored, Payload: reply.Data,
-		Subject:   reply.Header.Get(jetstream.SubjectHeader),
-		CommandID: reply.Header.Get(jetstream.MsgIDHeader),
-	}, true, nil
-}
-
-// decodeStored reads the leader's answer, which wraps the message in JSON.
-func decodeStored(reply *nats.Msg) (Record, bool, error) {
-	var answer struct {
-		Message *struct {
-			Subject string    `json:"subject"`
-			Seq     uint64    `json:"seq"`
-			Header  []byte    `json:"hdrs"`
-			Data    []byte    `json:"data"`
-			Time    time.Time `json:"time"`
-		} `json:"message"`
-		Error *jetstream.APIError `json:"error"`
-	}
-	if err := json.Unmarshal(reply.Data, &answer); err != nil {
-		return Record{}, false, fmt.Errorf("%w: %w", ErrUnavailable, err)
-	}
-	if answer.Error != nil {
-		if answer.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound {
-			return Record{}, false, nil
-		}
-		return Record{}, false, fmt.Errorf("%w: %w", ErrUnavailable, answer.Error)
-	}
-	if answer.Message == nil {
-		return Record{}, false, fmt.Errorf("%w: answer without a message", ErrUnavailable)
-	}
-	var header nats.Header
-	if len(answer.Message.Header) > 0 { // other writers may send none
-		var err error
-		if header, err = nats.DecodeHeadersMsg(answer.Message.Header); err != nil {
-			return Record{}, false, fmt.Errorf("%w: %w", ErrUnavailable, err)
-		}
-	}
-	return Record{
-		Seq: answer.Message.Seq, Subject: answer.Message.Subject, Time: answer.Message.Time,
-		Payload: answer.Message.Data, CommandID: header.Get(jetstream.MsgIDHeader),
-	}, true, nil
-}
 
 func isWrongSequence(err error) bool {
 	var api *jetstream.APIError

@@ -139,6 +139,29 @@ type Follower interface {
 	Follow(ctx context.Context, cfg FollowConfig, yield func(Slice) error) error
 }
 
+// ReadConfig says what to read: a part of the log that is complete already.
+type ReadConfig struct {
+	From     uint64 // first sequence wanted; 0 means 1
+	To       uint64 // last sequence wanted; the caller knows that the log holds it
+	Subject  string // subject filter; empty means all
+	MaxBytes int    // payload bytes after which a slice ends; 0 means 4 MiB
+}
+
+// PartReader reads a part of the log that is complete. [Direct] needs nothing
+// but direct gets; [Bulk] needs a consumer, and a fourth of the work.
+type PartReader interface {
+	// Read calls yield with the log from From to To, slice after slice, and
+	// returns nil at To. The slices after the one that yield works on are
+	// fetched meanwhile: at most one that waits and one that is being fetched.
+	// Servers that go away and come back are waited for until ctx ends, or the
+	// connection is closed for good: ErrUnavailable. It returns yield's error as it
+	// is.
+	//
+	// Without a filter the slices are contiguous, and one that is not is
+	// ErrGap.
+	Read(ctx context.Context, cfg ReadConfig, yield func(Slice) error) error
+}
+
 // Syncer makes acknowledged writes durable where the server leaves that to its
 // clients. Many callers at a time share one fsync.
 type Syncer interface {

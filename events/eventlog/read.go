@@ -2,62 +2,244 @@ package eventlog
 
 import (
 	"context"
-	"errors"
+	"encoding/json"
 	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/memory-ledger/ledger/events"
 )
 
-// ReadConfig says what to read: a part of the log that is complete already.
-type ReadConfig struct {
-	From     uint64 // first sequence wanted; 0 means 1
-	To       uint64 // last sequence wanted; the caller knows that the log holds it
-	Subject  string // subject filter; empty means all
-	MaxBytes int    // payload bytes after which a slice ends; 0 means 4 MiB
-}
-
-// PartReader reads a part of the log that is complete. [Direct] needs nothing
-// but direct gets; [Bulk] needs a consumer, and a fourth of the work.
-type PartReader interface {
-	// Read calls yield with the log from From to To, slice after slice, and
-	// returns nil at To. The slices after the one that yield works on are
-	// fetched meanwhile: at most one that waits and one that is being fetched.
-	// Servers that go away and come back are waited for until ctx ends, or the
-	// connection is closed for good: ErrUnavailable. It returns yield's error as it
-	// is.
-	//
-	// Without a filter the slices are contiguous, and one that is not is
-	// ErrGap.
-	Read(ctx context.Context, cfg ReadConfig, yield func(Slice) error) error
-}
-
-// readAhead yields the slices that fetch sends, and has it fetch the next one
-// meanwhile. It returns when fetch has.
-func readAhead(ctx context.Context, cfg ReadConfig, fetch func(context.Context, ReadConfig, chan<- Slice) error, yield func(Slice) error) error {
-	cfg.From = max(1, cfg.From)
-	if cfg.From > cfg.To {
-		return nil
+// Head implements Reader. The newest message of all tells it: nothing is ever
+// deleted, and getting a message is cheaper for the server than describing the
+// stream.
+func (l *JetStream) Head(ctx context.Context) (uint64, error) {
+	record, _, err := l.newest(ctx, everySubject)
+	if err != nil {
+		return 0, fmt.Errorf("log head: %w", err)
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	slices, failed := make(chan Slice, 1), make(chan error, 1)
-	go func() {
-		defer close(slices)
-		failed <- fetch(ctx, cfg, slices)
-	}()
-	defer func() {
-		cancel()
-		for range slices {
+	return record.Seq, nil
+}
+
+// OwnerHead implements Reader.
+func (l *JetStream) OwnerHead(ctx context.Context, f events.Family, o events.Owner) (uint64, error) {
+	record, _, err := l.newest(ctx, events.OwnerFilter(f, o))
+	if err != nil {
+		return 0, fmt.Errorf("owner head: %w", err)
+	}
+	return record.Seq, nil
+}
+
+// OwnerNewest implements Reader.
+func (l *JetStream) OwnerNewest(ctx context.Context, f events.Family, o events.Owner, kind events.SubjectKind) (Record, bool, error) {
+	filter := events.OwnerFilter(f, o)
+	if kind != "" {
+		filter = events.Subject{Family: f, Owner: o, Kind: kind}.String()
+	}
+	record, found, err := l.newest(ctx, filter)
+	if err != nil {
+		return Record{}, false, fmt.Errorf("owner's newest message: %w", err)
+	}
+	return record, found, nil
+}
+
+// OwnerTail implements Reader.
+func (l *JetStream) OwnerTail(ctx context.Context, f events.Family, o events.Owner, after uint64, yield func(Record) error) error {
+	filter := events.OwnerFilter(f, o)
+	for {
+		record, found, err := l.next(ctx, after+1, filter)
+		if err != nil {
+			return fmt.Errorf("owner tail: %w", err)
 		}
-	}()
-	for slice := range slices {
-		if err := yield(slice); err != nil {
+		if !found {
+			return nil
+		}
+		if err := yield(record); err != nil {
 			return err
 		}
+		after = record.Seq
 	}
-	return <-failed
 }
 
-// readEnds is the error of a read that may wait no longer: its context ended or is
-// about to, or the connection is closed for good. A read that ends early returns
-// this error, whatever the cause was.
-func readEnds(ctx context.Context, next uint64, err error) error {
-	return fmt.Errorf("read ends before sequence %d: %w", next, errors.Join(ErrUnavailable, ctx.Err(), err))
+// getRequest is the body of a JetStream message get.
+type getRequest struct {
+	Seq           uint64 `json:"seq,omitempty"`
+	LastBySubject string `json:"last_by_subj,omitempty"`
+	NextBySubject string `json:"next_by_subj,omitempty"`
+}
+
+// get reads one message; found is false where there is none.
+func (l *JetStream) get(ctx context.Context, request getRequest) (record Record, found bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	defer cancel()
+	body, err := json.Marshal(request)
+	if err != nil {
+		return Record{}, false, err
+	}
+	subject, decode := "$JS.API.DIRECT.GET."+StreamName, decodeDirect
+	leader := l.askLeader()
+	if leader {
+		subject, decode = "$JS.API.STREAM.MSG.GET."+StreamName, decodeStored
+	}
+	reply, err := l.nc.RequestWithContext(ctx, subject, body)
+	if err != nil {
+		return Record{}, false, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	if leader {
+		if err := l.lease.check(ctx); err != nil {
+			return Record{}, false, err
+		}
+	}
+	return decode(reply)
+}
+
+// askLeader reports whether a read has to go to the stream's leader. On a stream
+// with replicas any of them answers a direct get, also one that is behind, and a
+// read that misses an acknowledged append would break the fence. A stream can be
+// given replicas at any time, and on a cluster alone; so there the leader is
+// asked even while it is the only one. While the connection is away it knows of no
+// cluster, but keeps requests for the next server.
+func (l *JetStream) askLeader() bool { return l.clustered || l.nc.ConnectedClusterName() != "" }
+
+// decodeDirect reads the answer of a direct get: the message itself, its
+// place in the stream in headers.
+func decodeDirect(reply *nats.Msg) (Record, bool, error) {
+	switch status := reply.Header.Get("Status"); status {
+	case "":
+	case "404":
+		return Record{}, false, nil
+	default:
+		return Record{}, false, fmt.Errorf("%w: direct get answered %s %s", ErrUnavailable, status, reply.Header.Get("Description"))
+	}
+	seq, err := strconv.ParseUint(reply.Header.Get(jetstream.SequenceHeader), 10, 64)
+	if err != nil {
+		return Record{}, false, fmt.Errorf("%w: direct get without a sequence", ErrUnavailable)
+	}
+	stored, err := time.Parse(time.RFC3339Nano, reply.Header.Get(jetstream.TimeStampHeaer))
+	if err != nil {
+		return Record{}, false, fmt.Errorf("%w: direct get without a time", ErrUnavailable)
+	}
+	return Record{
+		Seq: seq, Time: stored, Payload: reply.Data,
+		Subject:   reply.Header.Get(jetstream.SubjectHeader),
+		CommandID: reply.Header.Get(jetstream.MsgIDHeader),
+	}, true, nil
+}
+
+// decodeStored reads the leader's answer, which wraps the message in JSON.
+func decodeStored(reply *nats.Msg) (Record, bool, error) {
+	var answer struct {
+		Message *struct {
+			Subject string    `json:"subject"`
+			Seq     uint64    `json:"seq"`
+			Header  []byte    `json:"hdrs"`
+			Data    []byte    `json:"data"`
+			Time    time.Time `json:"time"`
+		} `json:"message"`
+		Error *jetstream.APIError `json:"error"`
+	}
+	if err := json.Unmarshal(reply.Data, &answer); err != nil {
+		return Record{}, false, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	if answer.Error != nil {
+		if answer.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound {
+			return Record{}, false, nil
+		}
+		return Record{}, false, fmt.Errorf("%w: %w", ErrUnavailable, answer.Error)
+	}
+	if answer.Message == nil {
+		return Record{}, false, fmt.Errorf("%w: answer without a message", ErrUnavailable)
+	}
+	var header nats.Header
+	if len(answer.Message.Header) > 0 { // other writers may send none
+		var err error
+		if header, err = nats.DecodeHeadersMsg(answer.Message.Header); err != nil {
+			return Record{}, false, fmt.Errorf("%w: %w", ErrUnavailable, err)
+		}
+	}
+	return Record{
+		Seq: answer.Message.Seq, Subject: answer.Message.Subject, Time: answer.Message.Time,
+		Payload: answer.Message.Data, CommandID: header.Get(jetstream.MsgIDHeader),
+	}, true, nil
+}
+
+// next returns the first message from a sequence on.
+func (l *JetStream) next(ctx context.Context, seq uint64, filter string) (Record, bool, error) {
+	return l.find(ctx, getRequest{Seq: seq, NextBySubject: filter}, func() (bool, error) {
+		newest, _, err := l.newest(ctx, filter)
+		return newest.Seq >= seq, err
+	})
+}
+
+// newest returns the last message.
+func (l *JetStream) newest(ctx context.Context, filter string) (Record, bool, error) {
+	return l.find(ctx, getRequest{LastBySubject: filter}, func() (bool, error) { return l.holds(ctx, filter) })
+}
+
+// find is get that does not believe at once that there is nothing. A server says
+// so as well where it could not read what is there: its disk fails, or it may open
+// no more files. is asks in another way, and what came between the two questions is
+// found by the third.
+func (l *JetStream) find(ctx context.Context, request getRequest, is func() (bool, error)) (Record, bool, error) {
+	for range 2 {
+		record, found, err := l.get(ctx, request)
+		if err != nil || found {
+			return record, found, err
+		}
+		if there, err := is(); err != nil || !there {
+			return Record{}, false, err
+		}
+	}
+	l.damage.set(fmt.Errorf("%w: its server does not find a message that it has: %s", ErrDamaged, cure), request)
+	return Record{}, false, fmt.Errorf("%w: the server does not find a message that it has", ErrUnavailable)
+}
+
+// everySubject is the filter that all messages pass.
+const everySubject = ">"
+
+// holds reports whether the log has any message of a filter.
+func (l *JetStream) holds(ctx context.Context, filter string) (bool, error) {
+	state, err := l.state(ctx, filter)
+	if err != nil {
+		return false, err
+	}
+	return state.Msgs > 0 && (filter == everySubject || len(state.Subjects) > 0), nil
+}
+
+// state asks for the stream's state, which the server has in memory, and for the
+// subjects of a filter.
+func (l *JetStream) state(ctx context.Context, filter string) (*jetstream.StreamState, error) {
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	defer cancel()
+	var request struct {
+		Filter string `json:"subjects_filter,omitempty"`
+	}
+	if filter != everySubject { // or each subject would be named
+		request.Filter = filter
+	}
+	body, err := json.Marshal(request)
+	if err != nil {
+		return nil, err
+	}
+	reply, err := l.nc.RequestWithContext(ctx, "$JS.API.STREAM.INFO."+StreamName, body)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	var answer struct {
+		State *jetstream.StreamState `json:"state"`
+		Error *jetstream.APIError    `json:"error"`
+	}
+	if err := json.Unmarshal(reply.Data, &answer); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	switch {
+	case answer.Error != nil:
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, answer.Error)
+	case answer.State == nil:
+		return nil, fmt.Errorf("%w: answer without the stream's state", ErrUnavailable)
+	}
+	return answer.State, nil
 }

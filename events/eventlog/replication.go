@@ -10,55 +10,81 @@ import (
 )
 
 const (
-	// replicaSilence is for how long a replica may not have been heard of, which answers
-	// every second, and replicaLag how many messages it may lack: under load each lacks
-	// some for a moment.
+	// replicaSilence is how long the leader may not have heard of a replica, which answers
+	// every second. replicaLag is how many messages it may lack: under load each replica
+	// lacks some for a moment.
 	replicaSilence = 5 * time.Second
 	replicaLag     = 10_000
 )
 
-// Replication says which servers keep the log, as the stream's leader sees it.
-type Replication struct {
-	Wanted  int      // how many should
-	Current int      // how many have all of it, or nearly
-	Away    []string // the others, with what is known of them
+// Replica is a node that keeps the log.
+type Replica struct {
+	Node string
+	// Missing is why it can't be read to the log's end now: it is away, or behind. Empty:
+	// it can.
+	Missing string
+	// Lost: it is away or far behind, and not only late by what was written just now.
+	Lost bool
 }
 
-// Err is nil where there are as many as should be.
+// Replication says which nodes keep the log, as the stream's leader sees it.
+type Replication struct {
+	Wanted   int       // how many should
+	Replicas []Replica // the leader first
+}
+
+// Current is how many nodes have all of the log, or nearly.
+func (r Replication) Current() (n int) {
+	for _, node := range r.Replicas {
+		if !node.Lost {
+			n++
+		}
+	}
+	return n
+}
+
+// Err is nil where as many nodes are current as should be.
 func (r Replication) Err() error {
-	if r.Current >= r.Wanted {
+	if r.Current() >= r.Wanted {
 		return nil
 	}
-	return fmt.Errorf("%d of %d replicas of the log are current: %s", r.Current, r.Wanted, strings.Join(r.Away, ", "))
+	var lost []string
+	for _, node := range r.Replicas {
+		if node.Lost {
+			lost = append(lost, node.Node+": "+node.Missing)
+		}
+	}
+	return fmt.Errorf("%d of %d replicas of the log are current: %s", r.Current(), r.Wanted, strings.Join(lost, ", "))
 }
 
-// Replication asks how many servers have the log. The question is allowed to every role.
+// Replication asks which nodes have the log. The question is allowed to every role.
 func (l *JetStream) Replication(ctx context.Context) (Replication, error) {
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	defer cancel()
 	stream, err := l.js.Stream(ctx, StreamName)
 	if err != nil {
 		return Replication{}, fmt.Errorf("look at stream %s: %w: %w", StreamName, ErrUnavailable, err)
 	}
 	info := stream.CachedInfo()
-	return replicationOf(info.Config.Replicas, info.Cluster), nil
+	return replicationOf(l.nc.ConnectedServerName(), info.Config.Replicas, info.Cluster), nil
 }
 
-func replicationOf(wanted int, cluster *jetstream.ClusterInfo) Replication {
-	r := Replication{Wanted: wanted, Current: 1} // the server that answers has it
-	if cluster == nil {
-		return r
+// replicationOf takes the server that answers for the leader where it is no cluster's.
+func replicationOf(server string, wanted int, cluster *jetstream.ClusterInfo) Replication {
+	if cluster == nil || cluster.Leader == "" {
+		return Replication{wanted, []Replica{{Node: server}}}
 	}
+	r := Replication{wanted, []Replica{{Node: cluster.Leader}}}
 	for _, peer := range cluster.Replicas {
+		node := Replica{Node: peer.Name}
 		never := peer.Active == 0 && !peer.Current
 		switch {
-		case peer.Offline:
-			r.Away = append(r.Away, peer.Name+" is off")
-		case never || peer.Active > replicaSilence:
-			r.Away = append(r.Away, peer.Name+" says nothing")
-		case !peer.Current && peer.Lag > replicaLag:
-			r.Away = append(r.Away, fmt.Sprintf("%s lacks %d messages", peer.Name, peer.Lag))
-		default:
-			r.Current++
+		case peer.Offline || never || peer.Active > replicaSilence:
+			node.Missing, node.Lost = "it is away", true
+		case !peer.Current:
+			node.Missing, node.Lost = "it is behind", peer.Lag > replicaLag
 		}
+		r.Replicas = append(r.Replicas, node)
 	}
 	return r
 }

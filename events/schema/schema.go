@@ -102,7 +102,17 @@ func Encode(v any) ([]byte, error) {
 
 // dataSchema describes the payload of the version that is written now.
 func dataSchema(s *source, d *events.Definition) (object, error) {
-	t := reflect.TypeOf(d.New()).Elem()
+	schema, err := s.members(reflect.TypeOf(d.New()).Elem())
+	if err != nil {
+		return nil, err
+	}
+	schema["$schema"], schema["$id"] = dialect, events.SchemaURI(d.Type, d.Version)
+	schema["title"], schema["description"] = fmt.Sprintf("%s, version %d", d.Type, d.Version), d.Doc
+	return schema, nil
+}
+
+// members describes a struct.
+func (s *source) members(t reflect.Type) (object, error) {
 	properties, required := object{}, []string{}
 	for i := range t.NumField() {
 		field := t.Field(i)
@@ -124,10 +134,7 @@ func dataSchema(s *source, d *events.Definition) (object, error) {
 			return nil, fmt.Errorf("%s: no rule for the option %q", field.Name, options)
 		}
 	}
-	return object{
-		"$schema": dialect, "$id": events.SchemaURI(d.Type, d.Version), "title": fmt.Sprintf("%s, version %d", d.Type, d.Version),
-		"description": d.Doc, "type": "object", "properties": properties, "required": required, "additionalProperties": false,
-	}, nil
+	return object{"type": "object", "properties": properties, "required": required, "additionalProperties": false}, nil
 }
 
 // property describes a value. The kinds of values are a closed set: what is
@@ -158,6 +165,8 @@ func (s *source) property(t reflect.Type) (object, error) {
 		return object{"type": "integer", "minimum": 0, "maximum": uint64(1<<64 - 1)}, nil
 	case reflect.Int:
 		return object{"type": "integer", "minimum": 0, "maximum": 1<<31 - 1}, nil
+	case reflect.Struct:
+		return s.members(t)
 	}
 	return nil, fmt.Errorf("no rule for a %v", t)
 }

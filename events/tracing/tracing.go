@@ -67,13 +67,9 @@ func Begin(ctx context.Context, tracer trace.Tracer, name, traceparent string, k
 	if traceparent != "" {
 		ctx = propagation.TraceContext{}.Extract(ctx, new(carrier(traceparent)))
 	}
-	options := []trace.SpanStartOption{trace.WithSpanKind(kind)}
+	ctx, span := tracer.Start(ctx, name, trace.WithSpanKind(kind))
 	if links != nil {
-		options = append(options, trace.WithLinks(links.links...))
-	}
-	ctx, span := tracer.Start(ctx, name, options...)
-	if links != nil && links.dropped > 0 {
-		span.SetAttributes(Unlinked.Int(links.dropped))
+		links.AddTo(span)
 	}
 	return ctx, span
 }
@@ -138,6 +134,16 @@ func (l *Links) Add(traceparent string) {
 	}
 	l.seen[of.TraceID()] = struct{}{}
 	l.links = append(l.links, trace.Link{SpanContext: of})
+}
+
+// AddTo links a span that has begun to the traces.
+func (l *Links) AddTo(span trace.Span) {
+	for _, link := range l.links {
+		span.AddLink(link)
+	}
+	if l.dropped > 0 {
+		span.SetAttributes(Unlinked.Int(l.dropped))
+	}
 }
 
 // carrier is the one header that is passed on.

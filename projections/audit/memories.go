@@ -26,10 +26,11 @@ const (
 	memoryCreatedAt
 	memoryIdempotency
 	memorySeq
+	memoryVia
 	memoryColumns
 )
 
-var memoryNames = [memoryColumns]string{"owner", "leaf_index", "id", "leaf_hash", "metadata", "sealed", "created_at", "idempotency_key_hash", "seq"}
+var memoryNames = [memoryColumns]string{"owner", "leaf_index", "id", "leaf_hash", "metadata", "sealed", "created_at", "idempotency_key_hash", "seq", "via"}
 
 // memoryRow is a row of the memories: values in PostgreSQL's binary form, nil for NULL.
 type memoryRow [memoryColumns][]byte
@@ -47,12 +48,15 @@ func (m *memoryRow) order(o *memoryRow) int {
 func memoryOf(e *events.Event, data *events.MemoryWritten, seq uint64) *memoryRow {
 	eight := func(n int64) []byte { return binary.BigEndian.AppendUint64(nil, uint64(n)) }
 	m := &memoryRow{[]byte(e.Owner), eight(int64(data.LeafIndex)), nil, data.LeafHash[:], data.Metadata,
-		data.Sealed, eight(e.Time.Time().UnixMicro() - postgresEpoch), nil, eight(int64(seq))}
+		data.Sealed, eight(e.Time.Time().UnixMicro() - postgresEpoch), nil, eight(int64(seq)), nil}
 	if id, ok := column.ParseUUID(data.MemoryID); ok { // otherwise NULL, which no row has
 		m[memoryID] = id[:]
 	}
 	if data.IdempotencyKeyHash != nil {
 		m[memoryIdempotency] = data.IdempotencyKeyHash[:]
+	}
+	if data.Via != nil {
+		m[memoryVia] = []byte(data.Via.String())
 	}
 	return m
 }
@@ -72,7 +76,7 @@ type memoryRows struct {
 }
 
 func openMemories(ctx context.Context, conn *pgx.Conn, r *report, where string, args []any) (*memoryRows, error) {
-	rows, err := conn.Query(ctx, `SELECT owner, leaf_index, id, leaf_hash, metadata, sealed, created_at, idempotency_key_hash, seq
+	rows, err := conn.Query(ctx, `SELECT owner, leaf_index, id, leaf_hash, metadata, sealed, created_at, idempotency_key_hash, seq, via
 		FROM memories`+where+` ORDER BY seq, leaf_index, owner`, append([]any{pgx.QueryResultFormats{pgx.BinaryFormatCode}}, args...)...)
 	if err != nil {
 		return nil, fmt.Errorf("read memories: %w", err)

@@ -1,6 +1,7 @@
 package fence
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -51,9 +52,9 @@ type Options struct {
 	// OnWait, if set, is called by every wait that begins, with the sequence that it
 	// waits for. It must not block.
 	OnWait func(seq uint64)
-	// OnExchange, if set, is called when the read models turn out to be others than
-	// before, before any Head says so: what was kept of the old ones may have been
-	// wrong, also what never changes. It must not block.
+	// OnExchange, if set, is called when the read models were exchanged, before any Head
+	// says so. A cache must drop what it read of the old ones: they may have been wrong.
+	// It must not block.
 	OnExchange func()
 }
 
@@ -68,8 +69,6 @@ type Fence struct {
 	known       tracker
 	short       atomic.Pointer[error] // ErrLogShort, where the listener found that
 	fits        atomic.Uint64         // the connection by which the log was last found long enough, 0 before that
-	refused     bool                  // the listener said that reads are refused, and not yet that they are answered
-	goal        uint64                // what has to be projected before it says that
 	away        atomic.Pointer[error] // why the listener is down, nil while it stands
 	heads       shared[uint64]
 	checkpoints shared[projector.Checkpoint]
@@ -84,15 +83,9 @@ type HeadSource interface {
 // New returns a fence over the read models that the pool sees. It works at
 // once; waits are woken promptly, and cost no queries, while Run runs.
 func New(pool *pgxpool.Pool, log eventlog.Reader, opts Options) (*Fence, error) {
-	if opts.Timeout <= 0 {
-		opts.Timeout = defaultTimeout
-	}
-	if opts.Poll <= 0 {
-		opts.Poll = defaultPoll
-	}
-	if opts.Logger == nil {
-		opts.Logger = slog.Default()
-	}
+	opts.Timeout = cmp.Or(max(0, opts.Timeout), defaultTimeout)
+	opts.Poll = cmp.Or(max(0, opts.Poll), defaultPoll)
+	opts.Logger = cmp.Or(opts.Logger, slog.Default())
 	if opts.Connection == nil {
 		opts.Connection = func() uint64 { return 1 }
 	}
@@ -107,9 +100,9 @@ func New(pool *pgxpool.Pool, log eventlog.Reader, opts Options) (*Fence, error) 
 	return f, nil
 }
 
-// WaitOwner returns once the read models reflect every event of the owner that
-// was acknowledged before the call, those about the chain too. Where projectors
-// share the owners, it is the one of this owner's partition that is waited for.
+// WaitOwner returns once the read models reflect every event of the owner that was
+// acknowledged before the call, also those about the chain. It waits only for the
+// projector of the owner's partition.
 // Errors: ErrBehind, ErrLogShort, the log's, ctx's.
 func (f *Fence) WaitOwner(ctx context.Context, owner events.Owner) error {
 	_, err := f.WaitOwnerHead(ctx, owner)
@@ -122,15 +115,15 @@ type Head struct {
 	// Seq is a sequence that the read models hold, after which the log had nothing of
 	// the owner: the log's newest, or the owner's. 0 where that is not known.
 	Seq uint64
-	// Tables counts how often the read models were exchanged, as this process noticed:
-	// whatever was read of others may be wrong, also what never changes.
+	// Tables counts how often this process has seen the read models exchanged. What was
+	// read of the ones before may be wrong, even if it never changes.
 	Tables uint64
 }
 
 // Known reports whether an equal Head means that nothing has changed.
 func (h Head) Known() bool { return h.Seq != 0 }
 
-// Tables is what the Heads of now say of that.
+// Tables is the Tables of a Head that is made now.
 func (f *Fence) Tables() uint64 { return f.known.tables.Load() }
 
 // Before reports whether h is of an earlier moment, as far as both know.
@@ -140,6 +133,11 @@ func (h Head) Before(other Head) bool {
 
 // WaitOwnerHead is WaitOwner, and returns a Head of the owner's.
 func (f *Fence) WaitOwnerHead(ctx context.Context, owner events.Owner) (Head, error) {
+	return f.waitHead(ctx, events.PartitionOf(owner), owner)
+}
+
+// waitHead waits for an owner's events, or for all events where the partition is everybody.
+func (f *Fence) waitHead(ctx context.Context, partition int, owner events.Owner) (Head, error) {
 	ctx, cancel := context.WithTimeout(ctx, f.opts.Timeout)
 	defer cancel()
 	ctx, span := tracing.Start(ctx, "fence")
@@ -148,35 +146,40 @@ func (f *Fence) WaitOwnerHead(ctx context.Context, owner events.Owner) (Head, er
 		return Head{}, err
 	}
 	h := Head{Tables: f.Tables()} // before anything is waited for
-	if f.opts.Heads != nil {
+	ofOwner := partition != everybody
+	if ofOwner && f.opts.Heads != nil {
 		if seq, known := f.opts.Heads.Newest(owner); known {
 			h.Seq = seq
-			return h, f.wait(ctx, goal{events.PartitionOf(owner), seq})
+			return h, f.wait(ctx, goal{partition, seq})
 		}
 	}
-	// Mostly the read models hold the whole log, and one question, shared by
-	// all who ask at the same time, settles it. Only while writes of others are
-	// under way does it take one about this owner.
-	head, err := f.newest(ctx)
+	position, live := f.known.highest()
+	if !live {
+		position = 0 // the database may have been restored, and proves nothing
+	}
+	seq, err := f.newest(ctx, position)
 	if err != nil {
 		return Head{}, err
 	}
-	if f.known.reached(head) {
-		f.metrics.passed.Inc()
-		h.Seq = head
-		return h, nil
+	if ofOwner {
+		// Mostly the read models hold the whole log, and the question for its newest
+		// message, which concurrent callers share, is enough. Only while writes are
+		// under way is the log asked about this owner.
+		if f.known.reached(seq) {
+			f.metrics.passed.Inc()
+			h.Seq = seq
+			return h, nil
+		}
+		if seq, err = f.log.OwnerHead(ctx, events.FamilyAny, owner); err != nil {
+			return Head{}, fmt.Errorf("fence: %w", err)
+		}
 	}
-	seq, err := f.log.OwnerHead(ctx, events.FamilyAny, owner)
-	if err != nil {
-		return Head{}, fmt.Errorf("fence: %w", err)
-	}
-	return h, f.wait(ctx, goal{events.PartitionOf(owner), seq})
+	return h, f.wait(ctx, goal{partition, seq})
 }
 
-// newest asks for the log's newest sequence, which can't be behind what the read
-// models are known to hold before the question.
-func (f *Fence) newest(ctx context.Context) (uint64, error) {
-	position := f.known.highest()
+// newest asks for the log's newest sequence. It can't be behind what the read models were
+// known to hold before the question.
+func (f *Fence) newest(ctx context.Context, position uint64) (uint64, error) {
 	head, err := f.heads.get(ctx)
 	if err == nil {
 		err = lengthError(position, head)
@@ -187,31 +190,26 @@ func (f *Fence) newest(ctx context.Context) (uint64, error) {
 	return head, nil
 }
 
-// CheckLog returns ErrLogShort where the log is older than what the read models were
-// last known to hold: then nothing may be appended to it. It asks the log only when that
-// may have been exchanged since it was last asked: at first, and after each time that the
-// connection was lost. One that is exchanged behind a connection that stands is noticed
-// when the listener next looks. Errors: ErrLogShort, the log's, and at first the
-// database's.
+// CheckLog returns ErrLogShort where the log is older than what the read models were last
+// known to hold: then nothing may be appended to it. It asks the log only when another
+// log may answer: at first, and after each time that the connection was lost. The listener
+// finds a log that was exchanged behind a connection that stands. Errors: ErrLogShort, the
+// log's, and at first the database's.
 func (f *Fence) CheckLog(ctx context.Context) error {
 	connection := f.opts.Connection()
 	if err := f.checkLength(); err != nil || f.fits.Load() == connection {
 		return err
 	}
-	position, known := f.known.last()
-	if !known {
+	position, _ := f.known.highest()
+	if position == 0 {
 		c, err := f.checkpoints.get(ctx)
 		if err != nil {
 			return fmt.Errorf("fence: %w", err)
 		}
 		position = c.Highest()
 	}
-	head, err := f.heads.get(ctx)
-	if err == nil {
-		err = lengthError(position, head)
-	}
-	if err != nil {
-		return fmt.Errorf("fence: %w", err)
+	if _, err := f.newest(ctx, position); err != nil {
+		return err
 	}
 	f.fits.Store(connection)
 	return nil
@@ -224,32 +222,17 @@ func (f *Fence) checkLength() error {
 	return nil
 }
 
-// WaitAll returns once the read models reflect every event, of any owner, that
-// was acknowledged before the call. Only after it may a caller answer "unknown
-// token". It waits for the slowest projector. Callers that arrive together share
-// one question to the log, which is put after all of them arrived. Its errors are
-// those of WaitOwner.
+// WaitAll returns once the read models reflect every event, of any owner, that was
+// acknowledged before the call. A caller must not answer "unknown token" without it. It
+// waits for the slowest projector. Callers that arrive together share one question to the
+// log, which is put after all of them arrived. Its errors are those of WaitOwner.
 func (f *Fence) WaitAll(ctx context.Context) error {
 	_, err := f.WaitAllHead(ctx)
 	return err
 }
 
 // WaitAllHead is WaitAll, and returns a Head without a sequence.
-func (f *Fence) WaitAllHead(ctx context.Context) (Head, error) {
-	ctx, cancel := context.WithTimeout(ctx, f.opts.Timeout)
-	defer cancel()
-	ctx, span := tracing.Start(ctx, "fence")
-	defer span.End()
-	if err := f.checkLength(); err != nil {
-		return Head{}, err
-	}
-	h := Head{Tables: f.Tables()}
-	seq, err := f.newest(ctx)
-	if err != nil {
-		return Head{}, err
-	}
-	return h, f.wait(ctx, goal{everybody, seq})
-}
+func (f *Fence) WaitAllHead(ctx context.Context) (Head, error) { return f.waitHead(ctx, everybody, "") }
 
 // Wait returns once the read models hold the log up to seq, of all owners.
 func (f *Fence) Wait(ctx context.Context, seq uint64) error {
@@ -275,16 +258,15 @@ func (f *Fence) wait(ctx context.Context, g goal) error {
 	f.metrics.waiting.Inc()
 	defer f.metrics.waiting.Dec()
 	for !reached {
-		var err error
 		if w != nil {
-			err = f.waitToBeTold(ctx, w)
+			f.waitToBeTold(ctx, w)
 		} else {
-			reached, err = f.lookForMyself(ctx, g)
-		}
-		if err != nil {
-			return f.expired(ctx, g, err)
+			reached = f.lookForMyself(ctx, g)
 		}
 		if !reached {
+			if ctx.Err() != nil {
+				return f.expired(ctx, g)
+			}
 			w, reached = f.known.await(g)
 		}
 	}
@@ -292,38 +274,29 @@ func (f *Fence) wait(ctx context.Context, g goal) error {
 	return nil
 }
 
-func (f *Fence) waitToBeTold(ctx context.Context, w *waiter) error {
+func (f *Fence) waitToBeTold(ctx context.Context, w *waiter) {
 	select {
 	case <-w.wake:
-		return nil
 	case <-ctx.Done():
 		f.known.forget(w)
-		return ctx.Err()
 	}
 }
 
 // lookForMyself reads the checkpoint while the listener is down. The result counts
 // only for the callers that waited for this very reading, and for no later ones.
-func (f *Fence) lookForMyself(ctx context.Context, g goal) (reached bool, err error) {
+func (f *Fence) lookForMyself(ctx context.Context, g goal) (reached bool) {
 	is, err := f.checkpoints.get(ctx)
 	if err == nil && g.reach(is.Vector) >= g.seq {
-		return true, nil
+		return true
 	}
-	// A database that does not answer is waited for, as one that is behind.
-	timer := time.NewTimer(recheck)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return false, nil
-	case <-ctx.Done():
-		return false, ctx.Err()
-	}
+	eventlog.Pause(ctx, recheck) // also where the database does not answer: it may come back
+	return false
 }
 
 // expired tells a deadline, which is ErrBehind, from a caller that left.
-func (f *Fence) expired(ctx context.Context, g goal, err error) error {
+func (f *Fence) expired(ctx context.Context, g goal) error {
 	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return err
+		return ctx.Err()
 	}
 	f.metrics.expired.Inc()
 	if away := f.away.Load(); away != nil {

@@ -1,8 +1,6 @@
 package fence
 
 import (
-	"github.com/memory-ledger/ledger/events"
-
 	"context"
 	"errors"
 	"fmt"
@@ -14,18 +12,16 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/projections/projector"
 	"github.com/memory-ledger/ledger/projections/schema"
 )
-
-// tellEvery is how often the log says that the database is still away.
-const tellEvery = 10 * time.Second
 
 // Run listens to the projectors until ctx ends, and connects again when the
 // connection is lost.
 func (f *Fence) Run(ctx context.Context) error {
 	backoff := minBackoff
-	var told time.Time
 	for {
 		begun := time.Now()
 		err := f.listen(ctx)
@@ -34,18 +30,13 @@ func (f *Fence) Run(ctx context.Context) error {
 			return nil
 		}
 		f.metrics.reconnects.Inc()
-		if connected := f.away.Swap(&err) == nil; connected || time.Since(told) >= tellEvery {
-			told = time.Now()
+		if connected := f.away.Swap(&err) == nil; connected {
 			f.opts.Logger.Warn("the read models are not reached, trying again", "err", err)
 		}
 		if time.Since(begun) > maxBackoff {
 			backoff = minBackoff
 		}
-		timer := time.NewTimer(backoff/2 + rand.N(backoff/2))
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if !eventlog.Pause(ctx, backoff/2+rand.N(backoff/2)) {
 			return nil
 		}
 		backoff = min(2*backoff, maxBackoff)
@@ -117,7 +108,7 @@ func (f *Fence) read(ctx context.Context, conn *pgx.Conn, held *string) error {
 	switch {
 	case back:
 		f.metrics.backward.Inc()
-		f.opts.Logger.Warn("the read models went back: the checkpoint is read anew", "was", before, "is", is.Lowest())
+		f.opts.Logger.Warn("the read models went back: the checkpoint is read again", "was", before, "is", is.Lowest())
 	case exchanged:
 		f.opts.Logger.Info("the read models were exchanged", "was", before, "is", is.Lowest())
 	}
@@ -164,19 +155,14 @@ func (f *Fence) measure(ctx context.Context, position uint64) {
 		return
 	}
 	if short := lengthError(position, head); short != nil {
-		if f.short.Swap(&short) == nil && !f.refused {
-			f.refused = true
+		if f.short.Swap(&short) == nil {
 			f.opts.Logger.Error("reads and writes are refused", "err", short)
 		}
 		return
 	}
 	f.fits.Store(connection)
 	if f.short.Swap(nil) != nil {
-		f.goal = head
-	}
-	if f.refused && f.known.reached(f.goal) {
-		f.refused = false
-		f.opts.Logger.Info("reads and writes are answered again: the log is as long as the read models")
+		f.opts.Logger.Info("reads and writes are answered again: the log fits the read models")
 	}
 }
 

@@ -1,7 +1,6 @@
 package fence_test
 
 import (
-	"context"
 	"errors"
 	"log/slog"
 	"strings"
@@ -72,53 +71,26 @@ func TestTheListenerFindsAnOlderLog(t *testing.T) {
 	})
 }
 
-// looked is a log that tells of each question.
-type looked struct {
-	heads
-	times chan struct{}
-}
-
-func (l *looked) Head(ctx context.Context) (uint64, error) {
-	select {
-	case l.times <- struct{}{}:
-	default:
-	}
-	return l.heads.Head(ctx)
-}
-
-// TestReadsAreSaidToBeAnsweredOnceTheyAre: not when the read models are others that fit
-// the log, but once these hold it.
-func TestReadsAreSaidToBeAnsweredOnceTheyAre(t *testing.T) {
+// TestRefusalsAreSaid: that reads are refused, and that they are no longer.
+func TestRefusalsAreSaid(t *testing.T) {
 	t.Parallel()
 	_, pool := fixture.Database(t)
 	advance(t, pool, 0, 7)
 	var lines syncBuffer
-	log := &looked{heads: heads{head: 5}, times: make(chan struct{})}
+	log := &heads{head: 5}
 	f := newFence(t, pool, log, func(o *fence.Options) {
 		o.Poll, o.Logger = 10*time.Millisecond, slog.New(slog.NewTextHandler(&lines, nil))
 	})
 	fixture.Running(t, f.Run)
-	said := func(what string) func() error {
-		return func() error {
+	for _, what := range []string{"refused", "again"} {
+		fixture.Eventually(t, 20*time.Second, func() error {
 			if !strings.Contains(lines.String(), what) {
 				return errors.New("it does not say: " + what)
 			}
 			return nil
-		}
+		})
+		log.end(7)
 	}
-	fixture.Eventually(t, 20*time.Second, said("refused"))
-	if _, err := pool.Exec(t.Context(), `UPDATE checkpoint SET generation = gen_random_uuid(), seq = 3`); err != nil {
-		t.Fatal(err)
-	}
-	knows(t, f, 3)
-	for range 4 { // looks, each of which may have begun before that
-		<-log.times
-	}
-	if said("again")() == nil {
-		t.Error("reads are said to be answered while they wait")
-	}
-	advance(t, pool, 3, 5)
-	fixture.Eventually(t, 20*time.Second, said("again"))
 	if err := f.WaitAll(t.Context()); err != nil {
 		t.Error(err)
 	}

@@ -1,12 +1,10 @@
 package fence
 
 import (
-	"github.com/memory-ledger/ledger/events"
-
-	"container/heap"
 	"sync"
 	"sync/atomic"
 
+	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/projections/projector"
 )
 
@@ -35,25 +33,21 @@ type announcement struct {
 	seq uint64
 }
 
-// tracker is the newest position that this process knows, and who waits for
+// tracker is the newest position that this process knows, and the callers that wait for
 // more.
 type tracker struct {
-	mu     sync.Mutex
-	at     projector.Checkpoint // its vector belongs to the tracker, which moves it in place
-	lowest uint64
-	tables atomic.Uint64 // see Head
-	live   bool          // the listener stands, so at may be believed
-	all    waiters
-	rows   []*waiters // for one partition, by the mark that it has
+	mu      sync.Mutex
+	at      projector.Checkpoint // its vector belongs to the tracker, which moves it in place
+	tables  atomic.Uint64        // see Head
+	live    bool                 // the listener stands, so at may be believed
+	waiting map[*waiter]struct{}
 }
 
-// waiter waits for a goal. It is woken when that is reached, or when the tracker
-// can't tell any more.
+// waiter waits for a goal. Its channel is closed when the goal is reached, or when the
+// tracker can't tell any more.
 type waiter struct {
 	goal
 	wake chan struct{}
-	home *waiters // the heap that it is in, nil once woken
-	slot int      // in the heap
 }
 
 // await reports that a goal is reached, or returns a waiter for it. It does neither
@@ -61,47 +55,42 @@ type waiter struct {
 func (t *tracker) await(g goal) (w *waiter, reached bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.live {
+	switch {
+	case !t.live:
 		return nil, false
-	}
-	if t.has(g) {
+	case g.reach(t.at.Vector) >= g.seq:
 		return nil, true
+	case t.waiting == nil:
+		t.waiting = make(map[*waiter]struct{})
 	}
 	w = &waiter{goal: g, wake: make(chan struct{})}
-	t.add(w)
+	t.waiting[w] = struct{}{}
 	return w, false
 }
 
-// has reports whether a goal is reached, by what is known.
-func (t *tracker) has(g goal) bool {
-	if g.partition == everybody {
-		return t.lowest >= g.seq
-	}
-	return g.reach(t.at.Vector) >= g.seq
+// forget takes out a waiter that does not wait any longer.
+func (t *tracker) forget(w *waiter) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.waiting, w)
 }
 
-func (t *tracker) add(w *waiter) {
-	w.home = &t.all
-	if w.partition != everybody {
-		w.home = t.rows[t.at.Index(w.partition)]
+// wake wakes those whose goal is reached, and all where the listener is down: each then
+// reads the checkpoint itself.
+func (t *tracker) wake() {
+	for w := range t.waiting {
+		if !t.live || w.reach(t.at.Vector) >= w.seq {
+			close(w.wake)
+			delete(t.waiting, w)
+		}
 	}
-	heap.Push(w.home, w)
 }
 
 // reached reports whether all partitions are known to have reached seq.
 func (t *tracker) reached(seq uint64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.live && t.lowest >= seq
-}
-
-// forget takes a waiter out that does not wait any longer.
-func (t *tracker) forget(w *waiter) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if w.home != nil {
-		heap.Remove(w.home, w.slot)
-	}
+	return t.live && t.at.Lowest() >= seq
 }
 
 // compare reports whether a checkpoint that the listener read is of other tables than
@@ -124,42 +113,9 @@ func (t *tracker) set(c projector.Checkpoint, exchanged bool) {
 	if exchanged {
 		t.tables.Add(1)
 	}
-	// The rows may have other bounds now: each waiter is put into its row again.
-	var moving waiters
-	for _, row := range t.rows {
-		moving = append(moving, *row...)
-	}
 	t.at, t.live = c, true
 	t.at.Vector = append(projector.Vector(nil), c.Vector...)
-	t.rows = make([]*waiters, len(t.at.Vector))
-	for i := range t.rows {
-		t.rows[i] = new(waiters)
-	}
-	for _, w := range moving {
-		t.add(w)
-	}
-	for i, row := range t.rows {
-		row.wakeUpTo(t.at.Vector[i].Seq)
-	}
-	t.settle()
-}
-
-// highest is how far the read models are known to be with any owner, 0 where that
-// is not to be believed.
-func (t *tracker) highest() uint64 {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if !t.live {
-		return 0
-	}
-	return t.at.Highest()
-}
-
-// last is how far the read models were known to be when the listener last stood.
-func (t *tracker) last() (highest uint64, known bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.at.Highest(), t.at.Generation != ""
+	t.wake()
 }
 
 // advance notes what the listener was told. It reports false for what does not
@@ -173,28 +129,24 @@ func (t *tracker) advance(a announcement) bool {
 		return false
 	}
 	t.at.Vector[i].Seq = a.seq
-	t.rows[i].wakeUpTo(a.seq)
-	t.settle()
+	t.wake()
 	return true
 }
 
-// settle works out how far all partitions are, and wakes who waits for that.
-func (t *tracker) settle() {
-	t.lowest = t.at.Lowest()
-	t.all.wakeUpTo(t.lowest)
-}
-
-// lost notes that the listener is down. All waiters are woken, so that each reads
-// the checkpoint itself.
+// lost notes that the listener is down.
 func (t *tracker) lost() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.live = false
-	for _, h := range append(t.rows, &t.all) {
-		for h.Len() > 0 {
-			close(heap.Pop(h).(*waiter).wake)
-		}
-	}
+	t.wake()
+}
+
+// highest is how far the read models were known to be with any owner when the listener
+// last stood, and whether it stands. It is 0 before the listener first stood.
+func (t *tracker) highest() (seq uint64, live bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.at.Highest(), t.live
 }
 
 // known is how far the read models are with what a goal is about, as far as
@@ -203,36 +155,4 @@ func (t *tracker) known(g goal) uint64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return g.reach(t.at.Vector)
-}
-
-// waiters is a heap, lowest sequence first.
-type waiters []*waiter
-
-func (h *waiters) wakeUpTo(seq uint64) {
-	for len(*h) > 0 && (*h)[0].seq <= seq {
-		close(heap.Pop(h).(*waiter).wake)
-	}
-}
-
-func (h waiters) Len() int           { return len(h) }
-func (h waiters) Less(i, j int) bool { return h[i].seq < h[j].seq }
-
-func (h waiters) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].slot, h[j].slot = i, j
-}
-
-func (h *waiters) Push(x any) {
-	w := x.(*waiter)
-	w.slot = len(*h)
-	*h = append(*h, w)
-}
-
-func (h *waiters) Pop() any {
-	last := len(*h) - 1
-	w := (*h)[last]
-	(*h)[last] = nil
-	*h = (*h)[:last]
-	w.home = nil
-	return w
 }

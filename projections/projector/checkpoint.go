@@ -1,8 +1,6 @@
 package projector
 
 import (
-	"github.com/memory-ledger/ledger/events"
-
 	"context"
 	_ "embed" // for CheckpointSQL
 	"errors"
@@ -11,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 

@@ -13,11 +13,12 @@
 // changes from one start to the next. Until the rows that a projector took over
 // are at one sequence, each message is applied where it is missing: see [Vector].
 //
-// The log arrives in slices, contiguous runs of up to some thousand messages,
-// through a watermill Router over [SliceSubscriber]. What all projections make
-// of a slice, and the checkpoint, are committed in one transaction, so every
-// message takes effect exactly once: after a crash at any point the rows and
-// the checkpoint agree, and the log is followed from the checkpoint on.
+// The log arrives in slices, contiguous runs of up to some thousand messages. A slice is
+// the payload of a message of a watermill Router over [SliceSubscriber], whose middlewares
+// recover from panics, bound the time, measure, trace, and end the session at an error.
+// What all projections make of a slice, and the checkpoint, are committed in one
+// transaction, so every message takes effect exactly once: after a crash at any point the
+// rows and the checkpoint agree, and the log is followed from the checkpoint on.
 //
 // Every failure has one way out: the connection is dropped, and with it the locks
 // and the open transaction, and after a pause the projector starts again from the

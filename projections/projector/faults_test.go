@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 	"github.com/memory-ledger/ledger/infra/localpostgres"
@@ -78,35 +80,52 @@ func TestAKilledProjectorGoesOn(t *testing.T) {
 	sameFromTheStart(t, url, pool, log)
 }
 
+// ownedServer is a database server that a test may end and start again.
+type ownedServer struct {
+	*localpostgres.Server
+	cfg localpostgres.Config
+}
+
+func ownServer(t *testing.T) (*ownedServer, *pgxpool.Pool, *fixture.Log) {
+	t.Helper()
+	cfg := localpostgres.Config{Dir: pgtest.Folder(t), NoSync: true}
+	s := &ownedServer{pgtest.Start(t, cfg), cfg}
+	return s, fixture.Pool(t, s.URL(), schema.Live), fixture.NewLog(t)
+}
+
+// end ends the server and returns how to start it again.
+func (s *ownedServer) end(t *testing.T, how func(*localpostgres.Server) error) (start func()) {
+	t.Helper()
+	if err := how(s.Server); err != nil {
+		t.Fatal(err)
+	}
+	return func() { s.Server = pgtest.Start(t, s.cfg) }
+}
+
 // TestTheDatabaseGoesAwayAndComesBack: stopped in good order, then killed.
 func TestTheDatabaseGoesAwayAndComesBack(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: make verify runs it")
 	}
 	t.Parallel()
-	cfg := localpostgres.Config{Dir: pgtest.Folder(t), NoSync: true}
-	server := pgtest.Start(t, cfg)
-	pool := fixture.Pool(t, server.URL(), schema.Live)
-	log := fixture.NewLog(t)
+	server, pool, log := ownServer(t)
 	r, _ := project(t, pool, log)
 	history := fixture.NewHistory(13, 8)
 	log.Publish(t, history.Messages(200)...)
 	caughtUp(t, pool, log)
 	ready(t, r)
-	for name, end := range map[string]func() error{
-		"stop": func() error { return server.Stop(context.Background()) },
-		"kill": func() error { return server.Kill() },
+	for name, end := range map[string]func(*localpostgres.Server) error{
+		"stop": func(s *localpostgres.Server) error { return s.Stop(context.Background()) },
+		"kill": (*localpostgres.Server).Kill,
 	} {
-		if err := end(); err != nil {
-			t.Fatal(name, err)
-		}
+		start := server.end(t, end)
 		// It notices without a message to apply, and says why.
 		inState(t, r, projector.Broken)
 		if err := r.Ready(); !errors.Is(err, projector.ErrNotReady) {
 			t.Errorf("%s: ready says %v", name, err)
 		}
 		log.Publish(t, history.Messages(200)...)
-		server = pgtest.Start(t, cfg)
+		start()
 		caughtUp(t, pool, log)
 		ready(t, r)
 	}
@@ -120,10 +139,7 @@ func TestTheDatabaseIsKilledUnderLoad(t *testing.T) {
 		t.Skip("slow: make verify runs it")
 	}
 	t.Parallel()
-	cfg := localpostgres.Config{Dir: pgtest.Folder(t), NoSync: true}
-	server := pgtest.Start(t, cfg)
-	pool := fixture.Pool(t, server.URL(), schema.Live)
-	log := fixture.NewLog(t)
+	server, pool, log := ownServer(t)
 	history := fixture.NewHistory(14, 8)
 	log.Publish(t, history.Messages(4000)...)
 	applied := make(chan uint64, 10_000)
@@ -135,10 +151,7 @@ func TestTheDatabaseIsKilledUnderLoad(t *testing.T) {
 		for range 60 {
 			<-applied
 		}
-		if err := server.Kill(); err != nil {
-			t.Fatal(err)
-		}
-		server = pgtest.Start(t, cfg)
+		server.end(t, (*localpostgres.Server).Kill)()
 	}
 	caughtUp(t, pool, log)
 	ready(t, r)
@@ -229,8 +242,7 @@ func TestALogThatEndsBeforeWhereItIsFollowedFrom(t *testing.T) {
 // TestAFollowerThatSkipsMessagesIsNotBelieved: they are asked for again.
 func TestAFollowerThatSkipsMessagesIsNotBelieved(t *testing.T) {
 	t.Parallel()
-	url, pool := fixture.Database(t)
-	log := fixture.NewLog(t)
+	url, pool, log := empty(t)
 	history := fixture.NewHistory(51, 4)
 	log.Publish(t, history.Messages(20)...)
 	var skipped atomic.Bool
@@ -252,8 +264,7 @@ func TestAFollowerThatSkipsMessagesIsNotBelieved(t *testing.T) {
 // and another one is in its place.
 func TestACheckpointBeyondTheLogIsRefused(t *testing.T) {
 	t.Parallel()
-	url, pool := fixture.Database(t)
-	log := fixture.NewLog(t)
+	url, pool, log := empty(t)
 	_, stop := project(t, pool, log)
 	log.Publish(t, fixture.NewHistory(16, 4).Messages(50)...)
 	caughtUp(t, pool, log)
@@ -286,8 +297,7 @@ func TestACheckpointBeyondTheLogIsRefused(t *testing.T) {
 // sees others.
 func TestTablesThatWereTakenAwayAreMadeAgain(t *testing.T) {
 	t.Parallel()
-	url, pool := fixture.Database(t)
-	log := fixture.NewLog(t)
+	url, pool, log := empty(t)
 	history := fixture.NewHistory(52, 4)
 	r, _ := project(t, pool, log)
 	for _, emptied := range []string{`SELECT 1`, `DROP SCHEMA ledger CASCADE`, `DROP OWNED BY CURRENT_USER CASCADE`} {

@@ -1,8 +1,6 @@
 package projector
 
 import (
-	"github.com/memory-ledger/ledger/events"
-
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/projections/schema"
 )
@@ -60,9 +59,9 @@ func (m migrations) Check(ctx context.Context, q schema.Querier) error { return 
 // tables are as this build makes them. It polls: a statement that waits inside the
 // database would hold back vacuum.
 //
-// After a failure the locks may still be those of this projector's last session,
-// whose end the database has yet to notice. A projector that finds them taken a second
-// time stands by.
+// After a failure this projector's last session may still hold the locks, until the
+// database notices that it has ended. A projector that finds them taken a second time
+// stands by.
 func (r *Runner) takeTurn(ctx context.Context, conn *pgx.Conn) error {
 	failed := r.Status().Err != nil
 	for look := 1; ; look++ {
@@ -82,7 +81,8 @@ func (r *Runner) takeTurn(ctx context.Context, conn *pgx.Conn) error {
 		if look > 1 || !failed {
 			r.standBy()
 		}
-		// The chance keeps apart two projectors that both wait for the other's shared lock.
+		// The random part keeps two projectors from retrying in step, each waiting for the
+		// other's shared lock.
 		if !eventlog.Pause(ctx, standbyInterval+rand.N(standbyInterval/2)) {
 			return ctx.Err()
 		}

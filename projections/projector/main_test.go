@@ -71,6 +71,13 @@ func startProjectorProcess(t *testing.T, databaseURL, logURL string) *child.Proc
 	return p
 }
 
+// empty returns empty read models, where they are, and an empty log.
+func empty(t testing.TB) (url string, pool *pgxpool.Pool, log *fixture.Log) {
+	t.Helper()
+	url, pool = fixture.Database(t)
+	return url, pool, fixture.NewLog(t)
+}
+
 // project starts a projector and returns how to stop it.
 func project(t testing.TB, pool *pgxpool.Pool, log projector.Log, change ...func(*projector.Config)) (*projector.Runner, func() error) {
 	t.Helper()

@@ -51,7 +51,7 @@ func TestThePaceOfSlices(t *testing.T) {
 		expect := func(first, last uint64, after time.Duration) {
 			t.Helper()
 			msg := <-slices
-			slice, _ := projector.SliceOf(msg)
+			slice := sliceOf(t, msg)
 			if slice.First != first || slice.Last != last || time.Since(start) != after {
 				t.Errorf("got %d to %d after %s, want %d to %d after %s", slice.First, slice.Last, time.Since(start), first, last, after)
 			}

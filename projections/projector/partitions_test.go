@@ -107,8 +107,7 @@ func without(run events.Partitions, messages []fixture.Message) []fixture.Messag
 // they make the rows that one makes.
 func TestTwoMakeWhatOneMakes(t *testing.T) {
 	t.Parallel()
-	url, pool := fixture.Database(t)
-	log := fixture.NewLog(t)
+	url, pool, log := empty(t)
 	history := spread(t, 41)
 	log.Publish(t, history.Messages(700)...)
 	lower, stopLower := project(t, pool, log, of(t, "00-7f"), func(c *projector.Config) { c.SliceRecords = 30 })
@@ -169,8 +168,7 @@ func TestOverlappingOnesTakeOver(t *testing.T) {
 		t.Skip("slow: make verify runs it")
 	}
 	t.Parallel()
-	url, pool := fixture.Database(t)
-	log := fixture.NewLog(t)
+	url, pool, log := empty(t)
 	runs := []string{"00-7f", "80-ff", "00-ff", "00-7f", "80-ff"} // whichever works, others can have the rest
 	quick := func(c *projector.Config) {
 		c.MinBackoff, c.MaxBackoff, c.SliceRecords = 5*time.Millisecond, 20*time.Millisecond, 200
@@ -239,8 +237,7 @@ func TestOverlappingOnesTakeOver(t *testing.T) {
 // time with rows at different sequences, some projectors stopped on the way.
 func TestDividedAnewAtEveryStart(t *testing.T) {
 	t.Parallel()
-	url, pool := fixture.Database(t)
-	log := fixture.NewLog(t)
+	url, pool, log := empty(t)
 	history := spread(t, 43)
 	short := func(c *projector.Config) { c.SliceRecords = 7 }
 	// ahead lets a projector alone get to the end of the log, and stops it.
@@ -342,8 +339,7 @@ func TestManyCutAtOnce(t *testing.T) {
 // all, alone.
 func TestABuildThatKnowsNoPartitionsIsKeptOut(t *testing.T) {
 	t.Parallel()
-	_, pool := fixture.Database(t)
-	log := fixture.NewLog(t)
+	_, pool, log := empty(t)
 	old, err := pool.Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -386,8 +382,7 @@ func TestABuildThatKnowsNoPartitionsIsKeptOut(t *testing.T) {
 // keeps none, so that others may have those that are free.
 func TestAStandbyHoldsNothing(t *testing.T) {
 	t.Parallel()
-	_, pool := fixture.Database(t)
-	log := fixture.NewLog(t)
+	_, pool, log := empty(t)
 	middle, _ := project(t, pool, log, of(t, "70-8f"))
 	inState(t, middle, projector.Live)
 	all, _ := project(t, pool, log)
@@ -406,8 +401,7 @@ func TestAStandbyHoldsNothing(t *testing.T) {
 // TestAMessageThatCantBeReadStopsItsPartitionsAlone: others do not decode it.
 func TestAMessageThatCantBeReadStopsItsPartitionsAlone(t *testing.T) {
 	t.Parallel()
-	_, pool := fixture.Database(t)
-	log := fixture.NewLog(t)
+	_, pool, log := empty(t)
 	history := spread(t, 46)
 	log.Publish(t, history.Messages(30)...)
 	i := slices.IndexFunc(history.Actors(), func(a *fixture.Actor) bool { return events.PartitionOf(a.Owner) >= 0x80 })
@@ -429,8 +423,7 @@ func TestAMessageThatCantBeReadStopsItsPartitionsAlone(t *testing.T) {
 // so no projector may leave it to the others.
 func TestASubjectThatNamesNoPartitionStopsAll(t *testing.T) {
 	t.Parallel()
-	_, pool := fixture.Database(t)
-	log := fixture.NewLog(t)
+	_, pool, log := empty(t)
 	history := spread(t, 50)
 	log.Publish(t, history.Messages(10)...)
 	bad := log.PublishRaw(t, "ledger.what", history.Messages(1)[0].Payload(t))
@@ -479,8 +472,7 @@ func TestEachRowHasItsProof(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, pool := fixture.Database(t)
-			log := fixture.NewLog(t)
+			_, pool, log := empty(t)
 			history := spread(t, 47)
 			for _, half := range []string{"00-7f", "80-ff"} {
 				log.Publish(t, history.Messages(30)...)
@@ -516,8 +508,7 @@ func TestEachRowHasItsProof(t *testing.T) {
 // than a busy one may, and writes nothing else.
 func TestAnIdleOneKeepsThePace(t *testing.T) {
 	t.Parallel()
-	_, pool := fixture.Database(t)
-	log := fixture.NewLog(t)
+	_, pool, log := empty(t)
 	history := spread(t, 48)
 	project(t, pool, log, of(t, "00-7f"))
 	var commits int
@@ -542,8 +533,7 @@ func TestAnIdleOneKeepsThePace(t *testing.T) {
 // came without a time, leaves a checkpoint that the log is known by.
 func TestTwoProjectTheTail(t *testing.T) {
 	t.Parallel()
-	url, pool := fixture.Database(t)
-	log := fixture.NewLog(t)
+	url, pool, log := empty(t)
 	history := spread(t, 49)
 	registry := prometheus.NewPedanticRegistry()
 	_, stopLower := project(t, pool, timeless{log}, of(t, "00-7f"), func(c *projector.Config) { c.Registerer = registry })

@@ -51,8 +51,7 @@ func (p *planning) pool(t *testing.T, plain *pgxpool.Pool) *pgxpool.Pool {
 // that goes on.
 func TestNoPlanOutlivesADoublingOfTheLog(t *testing.T) {
 	t.Parallel()
-	_, pool := fixture.Database(t)
-	log := fixture.NewLog(t)
+	_, pool, log := empty(t)
 	history := fixture.NewHistory(54, 3)
 	begin := uint64(0)
 	for _, messages := range []int{3500, 300} {

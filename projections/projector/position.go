@@ -1,13 +1,13 @@
 package projector
 
 import (
-	"github.com/memory-ledger/ledger/events"
-
 	"fmt"
 	"math"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/memory-ledger/ledger/events"
 )
 
 // Mark says up to which sequence a run of partitions is projected.
@@ -17,18 +17,16 @@ type Mark struct {
 	Stored time.Time // when the log stored the message at Seq; zero where that is not known
 }
 
-// Vector says how far the read models hold the log. That is not one sequence:
-// projectors share the owners by partition, and each goes at its own pace, so
-// each run of partitions has its own. Its marks are of runs that follow upon
-// each other.
+// Vector says how far the read models hold the log. That is not one sequence: projectors
+// share the owners by partition, and each goes at its own pace, so each run of partitions
+// has its own. The runs of its marks are adjacent and in order.
 //
 // Read models at a Vector hold a message of partition p at sequence n if and
 // only if n is not beyond the vector's sequence for p. Compare read models with
 // the log, or with each other, at the same vector: then no projector has to
 // wait for another.
 //
-// The methods that
-// make another one join what follows upon each other at the same sequence.
+// Methods that return a vector join adjacent runs that are at the same sequence.
 type Vector []Mark
 
 // AllAt is every partition at one sequence.
@@ -129,7 +127,7 @@ func (v Vector) Joined() Vector {
 	return joined
 }
 
-// each returns the vector whose partitions are where f says.
+// each returns the vector with the mark that f returns for each partition.
 func (v Vector) each(f func(p int, m Mark) Mark) Vector {
 	var all Vector
 	for _, m := range v {
@@ -201,8 +199,7 @@ func (v Vector) Next(want Vector) (next uint64) {
 	return next
 }
 
-// Behind returns how many sequences the partition that lacks most lacks of
-// another vector.
+// Behind returns how many sequences the slowest partition lacks to reach another vector.
 func (v Vector) Behind(want Vector) (most uint64) {
 	for _, w := range want {
 		for _, m := range v.Of(w.Partitions) {

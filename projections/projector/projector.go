@@ -1,6 +1,7 @@
 package projector
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,12 +21,12 @@ import (
 
 // Errors of the projector.
 var (
-	// ErrAheadOfLog: the read models hold messages that the log does not.
-	// Going on would mix two histories, so nothing is applied until either is
-	// another one.
+	// ErrAheadOfLog: the read models hold messages that the log does not. Going on would
+	// mix two histories, so nothing is applied until the log or the read models are
+	// replaced.
 	ErrAheadOfLog = errors.New("the read models are ahead of the log")
-	// ErrOtherLog: the message at the checkpoint is not the one that was
-	// projected. The same holds.
+	// ErrOtherLog: the log's message at the checkpoint is not the one that was projected.
+	// Nothing is applied, as with ErrAheadOfLog.
 	ErrOtherLog = errors.New("the read models come from another log")
 	// ErrFenced: another process moved the checkpoint.
 	ErrFenced = errors.New("another projector moved the checkpoint")
@@ -64,9 +65,9 @@ type Config struct {
 	// Tables makes and checks the tables. nil means the migrations of the read models.
 	Tables Tables
 
-	// Partitions are those whose owners it works for; none means all. Several
-	// projectors share the owners, each with partitions of its own; of those
-	// whose partitions overlap one works, and the others stand by.
+	// Partitions are the partitions that it projects; none means all. Several projectors
+	// may share the owners, each with partitions of its own. Of projectors with
+	// overlapping partitions one works, and the others stand by.
 	Partitions   events.Partitions
 	Projections  []Projection
 	Logger       *slog.Logger          // nil means slog.Default()
@@ -98,15 +99,9 @@ type Config struct {
 }
 
 func (c *Config) setDefaults() {
-	if c.Partitions == (events.Partitions{}) {
-		c.Partitions = events.AllPartitions
-	}
-	if c.Logger == nil {
-		c.Logger = slog.Default()
-	}
-	if c.Name == "" {
-		c.Name = "projector"
-	}
+	c.Partitions = cmp.Or(c.Partitions, events.AllPartitions)
+	c.Logger = cmp.Or(c.Logger, slog.Default())
+	c.Name = cmp.Or(c.Name, "projector")
 	if c.Schema == "" {
 		c.Schema = schema.Name(c.Pool)
 	}
@@ -123,10 +118,7 @@ func (c *Config) setDefaults() {
 }
 
 func orDefault[T int | time.Duration](v, otherwise T) T {
-	if v <= 0 {
-		return otherwise
-	}
-	return v
+	return cmp.Or(max(0, v), otherwise)
 }
 
 // Validate reports every problem of the configuration at once.

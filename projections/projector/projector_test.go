@@ -18,8 +18,7 @@ import (
 
 func TestAMemoryIsReadBack(t *testing.T) {
 	t.Parallel()
-	_, pool := fixture.Database(t)
-	log := fixture.NewLog(t)
+	_, pool, log := empty(t)
 	r, stop := project(t, pool, log)
 	a := fixture.NewActor()
 	user := fixture.UUID()
@@ -55,8 +54,7 @@ func TestAMemoryIsReadBack(t *testing.T) {
 
 func TestATreeIsProven(t *testing.T) {
 	t.Parallel()
-	_, pool := fixture.Database(t)
-	log := fixture.NewLog(t)
+	_, pool, log := empty(t)
 	const leaves = 1200
 	a := fixture.NewActor()
 	batch := make([]fixture.Message, 0, leaves/10)

@@ -2,11 +2,9 @@ package projector_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
@@ -52,12 +50,7 @@ func TestALogThatDoesNotSayWhenIsWaitedFor(t *testing.T) {
 			was := at(t, pool, func(projector.Vector) bool { return true })
 			log.fallen.Store(true)
 			r, _ := project(t, pool, log)
-			fixture.Eventually(t, 30*time.Second, func() error {
-				if err := r.Ready(); !errors.Is(err, eventlog.ErrUnavailable) {
-					return fmt.Errorf("status %+v", r.Status())
-				}
-				return nil
-			})
+			refuses(t, r, eventlog.ErrUnavailable)
 			if is := at(t, pool, func(projector.Vector) bool { return true }); !is.Equal(was) {
 				t.Errorf("it went on from %s to %s", was, is)
 			}

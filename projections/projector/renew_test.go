@@ -20,8 +20,7 @@ import (
 // together with the checkpoint, and the log is projected from its first message.
 func TestTablesAreRenewed(t *testing.T) {
 	t.Parallel()
-	_, pool := fixture.Database(t)
-	log := fixture.NewLog(t)
+	_, pool, log := empty(t)
 	log.Publish(t, fixture.NewHistory(60, 4).Messages(20)...)
 	var empty []projector.Step
 	for _, p := range readmodel.All() {

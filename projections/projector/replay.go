@@ -10,8 +10,8 @@ import (
 	"github.com/memory-ledger/ledger/events/eventlog"
 )
 
-// replayRecords is how many messages a replay commits at once at least, where
-// there are so many.
+// replayRecords is how many messages a replay commits at once, at least while the log has
+// as many.
 const replayRecords = 10000
 
 // Replayer applies parts of the log to a schema that no projector works on, by
@@ -138,27 +138,41 @@ func (r *Replayer) ahead(all []Projection) (leading, others []Projection) {
 // portion is what is committed at once: a slice, and what is made of it to be
 // written ahead.
 type portion struct {
-	sized
+	Slice
+	bytes int // of its payloads
 	ahead []Step
+}
+
+// grow takes in the slice that follows.
+func (p *portion) grow(more Slice, raw eventlog.Slice) {
+	if p.Last == 0 {
+		p.Slice = more
+	} else {
+		p.Last, p.Stored, p.Records = more.Last, more.Stored, append(p.Records, more.Records...)
+	}
+	for i := range raw.Records {
+		p.bytes += len(raw.Records[i].Payload)
+	}
 }
 
 // read decodes what is wanted of the log, gathers what is to be committed at once,
 // and has the leading projections say what they make of it: they need nothing of
 // the database, which works on the slices before meanwhile.
 func (r *Replayer) read(ctx context.Context, have, want Vector, to uint64, leading []Projection, out chan<- portion) error {
-	d := decoder{wants: func(p int, seq uint64) bool { return have.Wants(p, seq) && seq <= want.At(p) }}
-	var gathered sized
+	wants := func(p int, seq uint64) bool { return have.Wants(p, seq) && seq <= want.At(p) }
+	var d decoder
+	var gathered portion
 	return r.log.Read(ctx, eventlog.ReadConfig{From: have.Next(want), To: to}, func(raw eventlog.Slice) error {
-		slice, err := d.decode(raw)
+		slice, err := d.decode(raw, wants)
 		if err != nil {
 			return err
 		}
-		gathered.grow(slice)
+		gathered.grow(slice, raw)
 		if len(gathered.Records) < replayRecords && gathered.bytes < defaultSliceBytes && gathered.Last < to {
 			return nil
 		}
-		whole := portion{sized: gathered}
-		gathered = sized{}
+		whole := gathered
+		gathered = portion{}
 		if whole.ahead, err = stepsOf(ctx, nil, leading, whole.Slice); err != nil {
 			return err
 		}

@@ -38,8 +38,7 @@ func replayer(t *testing.T, pool *pgxpool.Pool, log *fixture.Log, connections in
 // other is left as it was, with nothing going on.
 func TestTwoConnectionsReplayWhatOneDoes(t *testing.T) {
 	t.Parallel()
-	url, pool := fixture.Database(t)
-	log := fixture.NewLog(t)
+	url, pool, log := empty(t)
 	var messages []fixture.Message
 	actors := []*fixture.Actor{fixture.NewActor(), fixture.NewActor(), fixture.NewActor()}
 	for i := range 24_000 {
@@ -92,8 +91,7 @@ func TestTwoConnectionsReplayWhatOneDoes(t *testing.T) {
 // far it is after each part.
 func TestAReplayIsCommittedInParts(t *testing.T) {
 	t.Parallel()
-	_, pool := fixture.Database(t)
-	log := fixture.NewLog(t)
+	_, pool, log := empty(t)
 	a := fixture.NewActor()
 	long := bytes.Repeat([]byte("sealed \x00"), 60_000)
 	messages := make([]fixture.Message, 20)

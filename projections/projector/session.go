@@ -4,16 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"sync"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/memory-ledger/ledger/events/eventlog"
-	"github.com/memory-ledger/ledger/events/tracing"
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
@@ -22,8 +19,9 @@ import (
 type session struct {
 	runner      *Runner
 	projections []Projection // of this session
+	decoder     decoder
+	unproven    proofs
 	end         context.CancelCauseFunc
-	failed      error // of a slice: what the projections remember of it was never written
 
 	mu       sync.Mutex // guards what follows
 	conn     *pgx.Conn
@@ -77,6 +75,7 @@ func (r *Runner) project(ctx context.Context, conn *pgx.Conn, maxRecords int) er
 	}
 	s := &session{
 		runner: r, projections: Begin(r.cfg.Projections), conn: conn, at: at,
+		decoder: decoder{only: r.cfg.Only}, unproven: proofsOf(at.Vector),
 		head: head, caughtUp: make(chan struct{}), replanAt: nextReplan(lowest),
 	}
 	r.begin(lowest, highest, head, time.Now())
@@ -96,7 +95,7 @@ func (r *Runner) renew(ctx context.Context, conn *pgx.Conn, steps []Step) error 
 }
 
 const howToRecover = "the log has lost messages or is not the one that these tables were made from; " +
-	"restore the log, or run `ledger rebuild --force`, which makes the tables anew from the log that there is"
+	"restore the log, or run `ledger rebuild --force`, which makes the tables again from the log that there is"
 
 // advice is what an operator can do about a log that the tables do not fit.
 func (r *Runner) advice() string {
@@ -140,19 +139,14 @@ func (s *session) run(ctx context.Context, maxRecords int) error {
 	r := s.runner
 	ctx, s.end = context.WithCancelCause(ctx)
 	defer s.end(nil)
-	proofs := proofsOf(s.at.Vector)
-	if s.read = s.at.Lowest(); proofs.has(s.read) {
+	if s.read = s.at.Lowest(); s.unproven.has(s.read) {
 		s.read--
 	}
 	s.catchUp()
-	subscriber := NewSliceSubscriber(r.cfg.Log, SliceConfig{
-		From: s.read + 1, MaxRecords: maxRecords, RetryPause: r.cfg.MinBackoff, Pace: r.cfg.Pace, Awaited: r.awaited,
-		Wants: s.at.Wants, Only: r.cfg.Only,
-		Check: func(record *eventlog.Record) error { return r.prove(ctx, proofs, record) },
-	})
-	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: r.cfg.ApplyTimeout + time.Second}, watermill.NopLogger{})
+	subscriber := NewSliceSubscriber(r.cfg.Log, SliceConfig{From: s.read + 1, MaxRecords: maxRecords, Pace: r.cfg.Pace, Awaited: r.awaited})
+	router, err := s.newRouter()
 	if err != nil {
-		return fmt.Errorf("make router: %w", err)
+		return err
 	}
 	router.AddConsumerHandler("projections", "log", subscriber, s.handle)
 
@@ -206,42 +200,32 @@ func (s *session) catchUp() {
 	}
 }
 
-// handle applies one slice. It runs to its end also when the projector is told
-// to stop, within the drain timeout. Whatever goes wrong in it, a panic as
-// well, ends the session: a slice that is sent again is another session's.
-func (s *session) handle(msg *message.Message) (err error) {
-	if s.failed != nil {
-		return s.failed
-	}
-	slice, ok := sizedOf(msg)
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
-		}
-		if err != nil {
-			err = fmt.Errorf("apply sequences %d to %d: %w", slice.First, slice.Last, err)
-			s.failed = err
-			s.end(err)
-		}
-	}()
-	if !ok {
-		return errors.New("message without a slice")
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(msg.Context()), s.runner.cfg.ApplyTimeout)
-	defer cancel()
-	stop := context.AfterFunc(msg.Context(), func() { time.AfterFunc(s.runner.cfg.DrainTimeout, cancel) })
-	defer stop()
-	start := time.Now()
-	traced, span := s.runner.trace(ctx, slice.Slice)
-	err = s.apply(traced, slice)
-	tracing.End(span, err)
+// handle applies the slice of a message. It runs to its end also when the projector is
+// told to stop, within the drain timeout.
+func (s *session) handle(msg *message.Message) error {
+	raw, err := unmarshal(msg.Payload)
 	if err != nil {
 		return err
 	}
-	m := s.runner.metrics
-	m.apply.Observe(time.Since(start).Seconds())
-	m.slices.Inc()
-	m.records.Add(float64(len(slice.Records)))
+	ctx := msg.Context()
+	for i := range raw.Records {
+		if err := s.prove(ctx, &raw.Records[i]); err != nil {
+			return err
+		}
+	}
+	slice, err := s.decoder.decode(raw, s.at.Wants) // only this goroutine moves s.at
+	if err != nil {
+		return err
+	}
+	describe(ctx, slice)
+	// The checkpoint keeps the time of its message, to recognize the log by it.
+	if slice.Stored, err = eventlog.StoredAt(ctx, s.runner.cfg.Log, raw.Records[len(raw.Records)-1]); err != nil {
+		return err
+	}
+	if err := s.apply(ctx, slice); err != nil {
+		return err
+	}
+	s.runner.metrics.records.Add(float64(len(slice.Records)))
 	return nil
 }
 
@@ -253,12 +237,9 @@ func (s *session) handle(msg *message.Message) (err error) {
 func nextReplan(position uint64) uint64 { return 2*position + 1000 }
 
 // apply writes a slice and its checkpoint.
-func (s *session) apply(ctx context.Context, slice sized) error {
+func (s *session) apply(ctx context.Context, slice Slice) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if slice.Last <= s.read {
-		return nil // known
-	}
 	if slice.First != s.read+1 {
 		return fmt.Errorf("%w: slice begins at %d, the one before ended at %d", eventlog.ErrGap, slice.First, s.read)
 	}
@@ -267,15 +248,9 @@ func (s *session) apply(ctx context.Context, slice sized) error {
 		s.catchUp()
 		return nil
 	}
-	// The checkpoint keeps the time, to know the log by.
-	last := eventlog.Record{Seq: slice.Last, Subject: slice.subject, Time: slice.Stored}
-	var err error
-	if slice.Stored, err = eventlog.StoredAt(ctx, s.runner.cfg.Log, last); err != nil {
-		return err
-	}
 	moved := s.at.Moved(slice.Last, slice.Stored)
 	a := advance{s.at.Generation, s.at.Vector, moved}
-	if err := write(ctx, s.conn, s.projections, a, slice.Slice, slice.Last >= s.replanAt); err != nil {
+	if err := write(ctx, s.conn, s.projections, a, slice, slice.Last >= s.replanAt); err != nil {
 		return err
 	}
 	s.at.Vector, s.read = moved, slice.Last
@@ -336,20 +311,20 @@ func (p proofs) has(seq uint64) bool { _, has := p[seq]; return has }
 // prove checks that the log's message at a row of the checkpoint is the one that
 // was projected. A log that lost its end and went on, in a power cut before its
 // last bytes were on the disk, is found out here though it is as long as it was.
-func (r *Runner) prove(ctx context.Context, unproven proofs, record *eventlog.Record) error {
-	was, ok := unproven[record.Seq]
+func (s *session) prove(ctx context.Context, record *eventlog.Record) error {
+	was, ok := s.unproven[record.Seq]
 	if !ok {
 		return nil
 	}
-	is, err := eventlog.StoredAt(ctx, r.cfg.Log, *record)
+	is, err := eventlog.StoredAt(ctx, s.runner.cfg.Log, *record)
 	if err != nil {
 		return err
 	}
 	// PostgreSQL keeps microseconds.
 	if difference := is.Sub(was); difference.Abs() > time.Microsecond {
-		return r.otherLog(record.Seq, was, is)
+		return s.runner.otherLog(record.Seq, was, is)
 	}
-	delete(unproven, record.Seq)
+	delete(s.unproven, record.Seq)
 	return nil
 }
 

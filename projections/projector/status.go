@@ -98,8 +98,8 @@ func (r *Runner) fail(err error) {
 	r.setState(Broken, err)
 }
 
-// standBy notes that another one works. How far behind that one is, and what the log
-// says to it, this one does not see; what it left undone itself is not its any more.
+// standBy notes that another projector works. This one does not know how far behind that
+// one is, and the lag and the log's errors of its own last session no longer count.
 func (r *Runner) standBy() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -109,8 +109,8 @@ func (r *Runner) standBy() {
 }
 
 // begin notes the position that a session starts from, which may be lower
-// than what this process saw: the database may have been restored. What an earlier
-// session left undone lags since then.
+// than what this process saw: the database may have been restored. The lag of an earlier
+// session goes on.
 func (r *Runner) begin(position, highest, head uint64, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -153,7 +153,7 @@ func (r *Runner) observe(head uint64, err error, now time.Time) {
 	p.see(head, now)
 }
 
-// see marks a head, where none is marked that is not applied yet.
+// see marks a head, unless an older one is marked and not applied yet.
 func (p *progress) see(head uint64, now time.Time) {
 	if p.mark <= p.position {
 		p.mark, p.markAt = head, now

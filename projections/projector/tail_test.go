@@ -32,8 +32,7 @@ func (u undated) Follow(ctx context.Context, cfg eventlog.FollowConfig, yield fu
 // the same rows, and leave a checkpoint that the log is known by.
 func TestProjectingTheTail(t *testing.T) {
 	t.Parallel()
-	url, pool := fixture.Database(t)
-	log := fixture.NewLog(t)
+	url, pool, log := empty(t)
 	tailed := eventlog.WithRecentAppends(log.Log)
 	seen := make(chan struct{}, 50)
 	_, stop := project(t, pool, undated{tailed, seen})

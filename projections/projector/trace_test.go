@@ -29,9 +29,6 @@ type spans struct {
 func (s *spans) Start(ctx context.Context, name string, options ...trace.SpanStartOption) (context.Context, trace.Span) {
 	cfg := trace.NewSpanStartConfig(options...)
 	about := []string{name, cfg.SpanKind().String()}
-	for _, link := range cfg.Links() {
-		about = append(about, "link "+link.SpanContext.TraceID().String())
-	}
 	if of := trace.SpanContextFromContext(ctx); of.IsValid() {
 		about = append(about, "below "+of.TraceID().String())
 	}
@@ -43,6 +40,12 @@ type span struct {
 	noop.Span
 	of    *spans
 	about []string
+}
+
+func (*span) IsRecording() bool { return true }
+
+func (s *span) AddLink(link trace.Link) {
+	s.about = append(s.about, "link "+link.SpanContext.TraceID().String())
 }
 
 func (s *span) SetAttributes(attributes ...attribute.KeyValue) {
@@ -64,8 +67,7 @@ func (s *span) End(...trace.SpanEndOption) {
 // the database's share is found under.
 func TestASliceIsTraced(t *testing.T) {
 	t.Parallel()
-	_, pool := fixture.Database(t)
-	log := fixture.NewLog(t)
+	_, pool, log := empty(t)
 	a := fixture.NewActor()
 	messages := []fixture.Message{a.Write(`{}`), a.Write(`{}`), a.Write(`{}`)}
 	messages[0].Events[0].TraceParent = "00-000000000000000000000000000000aa-00000000000000a1-01"

@@ -53,8 +53,7 @@ func TestAMessageThatCantBeAppliedStopsEverythingLoudly(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, pool := fixture.Database(t)
-			log := fixture.NewLog(t)
+			_, pool, log := empty(t)
 			history := fixture.NewHistory(21, 5)
 			log.Publish(t, history.Messages(500)...)
 			a := history.Actors()[0]
@@ -105,8 +104,7 @@ func with(p troubled) func(*projector.Config) {
 // database refuses, and a connection that is cut within the transaction.
 func TestTroubleThatPassesIsWaitedOut(t *testing.T) {
 	t.Parallel()
-	url, pool := fixture.Database(t)
-	log := fixture.NewLog(t)
+	url, pool, log := empty(t)
 	var left atomic.Int64
 	left.Store(8)
 	r, _ := project(t, pool, log, with(troubled{func(_ context.Context, w *projector.Writer, _ projector.Slice) error {
@@ -152,8 +150,7 @@ func TestTroubleThatStaysIsSaid(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, pool := fixture.Database(t)
-			log := fixture.NewLog(t)
+			_, pool, log := empty(t)
 			r, _ := project(t, pool, log, with(troubled{func(context.Context, *projector.Writer, projector.Slice) error {
 				trouble()
 				return errors.New("a very bad day")
@@ -173,8 +170,7 @@ func TestTroubleThatStaysIsSaid(t *testing.T) {
 
 func TestAProjectorThatIsToldToEndDrains(t *testing.T) {
 	t.Parallel()
-	_, pool := fixture.Database(t)
-	log := fixture.NewLog(t)
+	_, pool, log := empty(t)
 	entered, leave := make(chan struct{}), make(chan struct{})
 	r, stop := project(t, pool, log, with(troubled{func(context.Context, *projector.Writer, projector.Slice) error {
 		entered <- struct{}{}
@@ -201,8 +197,7 @@ func TestAProjectorThatIsToldToEndDrains(t *testing.T) {
 
 func TestASliceThatHangsDoesNotHoldUpTheEnd(t *testing.T) {
 	t.Parallel()
-	_, pool := fixture.Database(t)
-	log := fixture.NewLog(t)
+	_, pool, log := empty(t)
 	entered := make(chan struct{}, 1)
 	_, stop := project(t, pool, log, with(troubled{func(ctx context.Context, w *projector.Writer, _ projector.Slice) error {
 		w.Exec(`SELECT pg_sleep(3600)`)
@@ -227,8 +222,7 @@ func TestASliceThatHangsDoesNotHoldUpTheEnd(t *testing.T) {
 // and the projector goes on.
 func TestASliceThatHangsIsTriedAgain(t *testing.T) {
 	t.Parallel()
-	_, pool := fixture.Database(t)
-	log := fixture.NewLog(t)
+	_, pool, log := empty(t)
 	var hangs atomic.Bool
 	hangs.Store(true)
 	r, _ := project(t, pool, log, with(troubled{func(_ context.Context, w *projector.Writer, _ projector.Slice) error {
@@ -251,8 +245,7 @@ func TestAnIdleOneNotices(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, pool := fixture.Database(t)
-			log := fixture.NewLog(t)
+			_, pool, log := empty(t)
 			registry := prometheus.NewPedanticRegistry()
 			r, _ := project(t, pool, log, func(c *projector.Config) { c.Registerer = registry })
 			log.Publish(t, fixture.NewHistory(32, 3).Messages(5)...)
@@ -275,8 +268,7 @@ func TestAnIdleOneNotices(t *testing.T) {
 // ends, or is cut off from the database.
 func TestTwoProjectors(t *testing.T) {
 	t.Parallel()
-	url, pool := fixture.Database(t)
-	log := fixture.NewLog(t)
+	url, pool, log := empty(t)
 	history := fixture.NewHistory(26, 5)
 	quick := func(c *projector.Config) { c.MinBackoff, c.MaxBackoff = time.Second, time.Second }
 	first, stopFirst := project(t, pool, log, quick)
@@ -340,8 +332,7 @@ func TestASilentDatabaseIsNoticed(t *testing.T) {
 		t.Skip("slow: make verify runs it")
 	}
 	t.Parallel()
-	url, pool := fixture.Database(t)
-	log := fixture.NewLog(t)
+	url, pool, log := empty(t)
 	var network silence
 	behind := fixture.Reopened(t, pool, func(c *pgx.ConnConfig) {
 		c.ConnectTimeout = time.Second
@@ -375,8 +366,7 @@ func TestASilentDatabaseIsNoticed(t *testing.T) {
 // the checkpoint is.
 func TestAnIntruderIsFencedOff(t *testing.T) {
 	t.Parallel()
-	url, pool := fixture.Database(t)
-	log := fixture.NewLog(t)
+	url, pool, log := empty(t)
 	said := &lines{wanted: `level=WARN msg="projector starts again" because=`, found: make(chan struct{}, 1)}
 	r, _ := project(t, pool, log, func(c *projector.Config) { c.Logger = slog.New(slog.NewTextHandler(said, nil)) })
 	history := fixture.NewHistory(27, 5)
@@ -420,8 +410,7 @@ func (l *lines) Write(line []byte) (int, error) {
 // TestAProjectorEndsWhereANewerOneMigrated: it would leave out what is new.
 func TestAProjectorEndsWhereANewerOneMigrated(t *testing.T) {
 	t.Parallel()
-	_, pool := fixture.Database(t)
-	log := fixture.NewLog(t)
+	_, pool, log := empty(t)
 	r, err := projector.New(projector.Config{Projections: readmodel.All(), Pool: pool, Log: log, Logger: fixture.Quiet()})
 	if err != nil {
 		t.Fatal(err)
@@ -458,19 +447,13 @@ func TestACheckpointThatDoesNotCoverItsPartitionsIsRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, pool := fixture.Database(t)
-			log := fixture.NewLog(t)
+			_, pool, log := empty(t)
 			log.Publish(t, fixture.NewHistory(40, 3).Messages(5)...)
 			if _, err := pool.Exec(t.Context(), damage); err != nil {
 				t.Fatal(err)
 			}
 			r, _ := project(t, pool, log)
-			fixture.Eventually(t, 30*time.Second, func() error {
-				if err := r.Ready(); !errors.Is(err, projector.ErrIncomplete) {
-					return fmt.Errorf("ready says %w", err)
-				}
-				return nil
-			})
+			refuses(t, r, projector.ErrIncomplete)
 			if rows := fixture.Dump(t, pool, readmodel.All()...); len(rows) != 0 {
 				t.Errorf("it made %d rows", len(rows))
 			}
@@ -482,8 +465,7 @@ func TestACheckpointThatDoesNotCoverItsPartitionsIsRefused(t *testing.T) {
 // checkpoint says so.
 func TestRowsThatAreHeldAreNotWaitedForForEver(t *testing.T) {
 	t.Parallel()
-	_, pool := fixture.Database(t)
-	log := fixture.NewLog(t)
+	_, pool, log := empty(t)
 	tx, err := pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -502,8 +484,7 @@ func TestRowsThatAreHeldAreNotWaitedForForEver(t *testing.T) {
 
 func TestMetricsSayWhereItIs(t *testing.T) {
 	t.Parallel()
-	_, pool := fixture.Database(t)
-	log := fixture.NewLog(t)
+	_, pool, log := empty(t)
 	registry := prometheus.NewPedanticRegistry()
 	r, _ := project(t, pool, log, func(c *projector.Config) { c.Registerer = registry })
 	inState(t, r, projector.Live) // so that it is soon further than where it last saw the log's end
@@ -554,8 +535,7 @@ func (g *gate) apply(ctx context.Context, _ *projector.Writer, _ projector.Slice
 // readiness and its metrics all tell the lag.
 func TestTheLagIsSaid(t *testing.T) {
 	t.Parallel()
-	_, pool := fixture.Database(t)
-	log := fixture.NewLog(t)
+	_, pool, log := empty(t)
 	history := fixture.NewHistory(33, 3)
 	log.Publish(t, history.Messages(5)...)
 	registry := prometheus.NewPedanticRegistry()
@@ -619,8 +599,7 @@ func TestTheLagIsSaid(t *testing.T) {
 // how old the message is that it can't apply.
 func TestOneThatFailsAgainAndAgainSaysSo(t *testing.T) {
 	t.Parallel()
-	_, pool := fixture.Database(t)
-	log := fixture.NewLog(t)
+	_, pool, log := empty(t)
 	log.Publish(t, fixture.NewHistory(35, 3).Messages(1)...)
 	failing := make(chan struct{})
 	start := time.Now()
@@ -655,8 +634,7 @@ func TestOneThatFailsAgainAndAgainSaysSo(t *testing.T) {
 // than the session lasted. What failed must stay in sight meanwhile.
 func TestLocksOfTheLastSessionMakeNoStandby(t *testing.T) {
 	t.Parallel()
-	_, pool := fixture.Database(t)
-	log := fixture.NewLog(t)
+	_, pool, log := empty(t)
 	log.Publish(t, fixture.NewHistory(38, 3).Messages(1)...)
 	failing := make(chan struct{})
 	r, _ := project(t, pool, log, with(troubled{func(ctx context.Context, _ *projector.Writer, _ projector.Slice) error {
@@ -708,8 +686,7 @@ func TestLocksOfTheLastSessionMakeNoStandby(t *testing.T) {
 // TestAnIdleOneIsReadyAgain once it is connected again, though no message comes.
 func TestAnIdleOneIsReadyAgain(t *testing.T) {
 	t.Parallel()
-	_, pool := fixture.Database(t)
-	log := fixture.NewLog(t)
+	_, pool, log := empty(t)
 	log.Publish(t, fixture.NewHistory(37, 3).Messages(5)...)
 	r, _ := project(t, pool, log, func(c *projector.Config) { c.MinBackoff, c.MaxBackoff = time.Second, time.Second })
 	caughtUp(t, pool, log)
@@ -734,8 +711,7 @@ func (l overtaken) Head(ctx context.Context) (uint64, error) {
 // for its end proves nothing.
 func TestAnAnswerThatIsOvertakenIsNoShorterLog(t *testing.T) {
 	t.Parallel()
-	_, pool := fixture.Database(t)
-	log := fixture.NewLog(t)
+	_, pool, log := empty(t)
 	history := fixture.NewHistory(38, 3)
 	applied, asked := make(chan struct{}, 100), make(chan struct{}, 100)
 	var live atomic.Bool
@@ -791,12 +767,7 @@ func TestAStandbyAnswersForNothingThatItLeft(t *testing.T) {
 		t.Errorf("it has all to do, and the metrics say %v", values)
 	}
 	log.fallen.Store(true)
-	fixture.Eventually(t, 30*time.Second, func() error {
-		if err := first.Ready(); !errors.Is(err, eventlog.ErrUnavailable) {
-			return fmt.Errorf("ready says %w", err)
-		}
-		return nil
-	})
+	refuses(t, first, eventlog.ErrUnavailable)
 	cutOff(t, pool)
 	inState(t, second, projector.Live)
 	gate.opened <- struct{}{} // its connection is gone

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/projections/schema"
@@ -62,46 +61,6 @@ func TestNobodyWatchesASessionThatIsOver(t *testing.T) {
 	})
 }
 
-// forgetful is a projection that fails at its first slice, and would not at others.
-type forgetful struct {
-	applied int
-	fail    func() error
-}
-
-func (*forgetful) Name() string     { return "forgetful" }
-func (*forgetful) Tables() []string { return nil }
-func (f *forgetful) Apply(context.Context, *Writer, Slice) error {
-	if f.applied++; f.applied == 1 {
-		return f.fail()
-	}
-	return nil
-}
-
-// TestASliceThatFailedIsAnotherSessions: what projections remember of it was never
-// written, whatever it failed of.
-func TestASliceThatFailedIsAnotherSessions(t *testing.T) {
-	t.Parallel()
-	for name, fail := range map[string]func() error{
-		"error": func() error { return errors.New("a bad day") },
-		"panic": func() error { panic("a bad day") },
-	} {
-		r, err := New(Config{Schema: schema.Live, Tables: migrations{}, Pool: new(pgxpool.Pool), Log: asked{}, Projections: []Projection{new(forgetful)}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		p := &forgetful{fail: fail}
-		_, end := context.WithCancelCause(t.Context())
-		s := &session{runner: r, projections: []Projection{p}, end: end, at: Checkpoint{Vector: AllAt(0)}}
-		slice := sized{Slice: Slice{First: 1, Last: 1, Stored: time.Unix(1, 0), Records: make([]Record, 1)}}
-		ctx := context.WithValue(t.Context(), sliceKey{}, slice)
-		first := s.handle(message.NewMessageWithContext(ctx, "1-1", nil))
-		again := s.handle(message.NewMessageWithContext(ctx, "1-1", nil))
-		if first == nil || !errors.Is(again, first) || p.applied != 1 {
-			t.Errorf("%s: %v, then %v; applied %d times", name, first, again, p.applied)
-		}
-	}
-}
-
 // lifelong is a context that does not end, and counts what is to be done should it.
 type lifelong struct {
 	context.Context
@@ -118,14 +77,10 @@ func (c *lifelong) AfterFunc(func()) (stop func() bool) {
 // TestASessionKeepsNothingOfItsSlices: it may last for months.
 func TestASessionKeepsNothingOfItsSlices(t *testing.T) {
 	t.Parallel()
-	r, err := New(Config{Schema: schema.Live, Tables: migrations{}, Pool: new(pgxpool.Pool), Log: asked{}, Projections: []Projection{new(forgetful)}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &session{runner: r, read: 5}
-	known := sized{Slice: Slice{First: 1, Last: 5}}
-	ctx := &lifelong{Context: context.WithoutCancel(context.WithValue(t.Context(), sliceKey{}, known))}
-	if err := s.handle(message.NewMessageWithContext(ctx, "1-5", nil)); err != nil || ctx.kept != 0 {
+	r := &Runner{cfg: Config{ApplyTimeout: time.Minute}}
+	ctx := &lifelong{Context: t.Context()}
+	apply := r.limit(func(*message.Message) ([]*message.Message, error) { return nil, nil })
+	if _, err := apply(message.NewMessageWithContext(ctx, "1 to 5", nil)); err != nil || ctx.kept != 0 {
 		t.Errorf("%d are kept, %v", ctx.kept, err)
 	}
 }

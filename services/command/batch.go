@@ -32,7 +32,7 @@ func (c *WriteBatch) decide(s *State, now time.Time) (Decision, error) {
 	}
 	d := Decision{Kind: events.KindMemory}
 	for i, memory := range c.Memories {
-		d.Events = append(d.Events, memory.event(s.Leaves+uint64(i), now))
+		d.Events = append(d.Events, memory.event(s.Leaves+uint64(i), now, c.Credential.via()))
 	}
 	d.Events = append(d.Events, c.Credential.use(s, now)...)
 	return d, nil

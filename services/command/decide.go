@@ -89,6 +89,14 @@ func (c Credential) check(s *State, now time.Time) error {
 	return nil
 }
 
+// via is what a memory that the credential writes has come in by.
+func (c Credential) via() events.Via {
+	if c.Kind == CredentialKey {
+		return events.Via{Kind: events.ViaKey, ID: c.ID}
+	}
+	return events.Via{Kind: events.ViaSession, ID: c.ID}
+}
+
 // use records the use of a key along with what it was used for, when that is
 // due; the message is written anyway, so it costs nothing.
 func (c Credential) use(s *State, now time.Time) []events.Data {
@@ -172,7 +180,7 @@ func (c *WriteMemory) decide(s *State, now time.Time) (Decision, error) {
 	if replayed, err := c.replay(s); replayed || err != nil {
 		return Decision{}, err
 	}
-	memory := c.event(s.Leaves, now)
+	memory := c.event(s.Leaves, now, c.Credential.via())
 	return Decision{events.KindMemory, append([]events.Data{memory}, c.Credential.use(s, now)...)}, nil
 }
 
@@ -196,11 +204,11 @@ func (c *WriteMemory) replay(s *State) (bool, error) {
 	return true, nil
 }
 
-func (c *WriteMemory) event(index uint64, now time.Time) *events.MemoryWritten {
+func (c *WriteMemory) event(index uint64, now time.Time, via events.Via) *events.MemoryWritten {
 	c.Written = Written{MemoryID: c.MemoryID, LeafIndex: index, LeafHash: c.LeafHash, CreatedAt: events.At(now)}
 	return &events.MemoryWritten{
 		MemoryID: c.MemoryID, LeafIndex: index, LeafHash: c.LeafHash, LeafVersion: leaf.Version,
-		Metadata: jsontext.Value(c.Metadata.String()), Sealed: c.Sealed, IdempotencyKeyHash: c.IdempotencyKey,
+		Metadata: jsontext.Value(c.Metadata.String()), Sealed: c.Sealed, IdempotencyKeyHash: c.IdempotencyKey, Via: &via,
 	}
 }
 
@@ -291,7 +299,7 @@ func (c *ConsumeDrop) decide(s *State, now time.Time) (Decision, error) {
 	if err != nil {
 		return Decision{}, err
 	}
-	return Decision{events.KindMemory, []events.Data{consumed, c.Memory.event(s.Leaves, now)}}, nil
+	return Decision{events.KindMemory, []events.Data{consumed, c.Memory.event(s.Leaves, now, events.Via{Kind: events.ViaDrop, ID: c.GrantID})}}, nil
 }
 
 func consume(s *State, id string, kind events.GrantKind, now time.Time) (*events.GrantConsumed, error) {

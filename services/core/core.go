@@ -18,6 +18,7 @@ import (
 	"github.com/memory-ledger/ledger/services/access"
 	"github.com/memory-ledger/ledger/services/command"
 	"github.com/memory-ledger/ledger/services/httpapi"
+	"github.com/memory-ledger/ledger/services/mcp"
 	"github.com/memory-ledger/ledger/services/memory"
 	"github.com/memory-ledger/ledger/services/signin"
 )
@@ -30,6 +31,7 @@ type API struct {
 	Commands *command.Executor
 	Query    schema.Querier
 	Staking  Staking
+	Agents   *mcp.Server
 	BaseURL  string // public, without a slash at the end
 	// AllowedOrigins are those whose pages may call the API.
 	AllowedOrigins []string
@@ -49,6 +51,7 @@ func (a *API) Mount(app *httpapi.App) {
 	app.AllowOrigins(httpapi.CORS{
 		Allows:  func(origin string) bool { return slices.Contains(a.AllowedOrigins, origin) },
 		Methods: "DELETE, GET, POST", Exposed: "Link, Next-Cursor, Retry-After, WWW-Authenticate, X-Request-Id",
+		Sent: "Mcp-Method, Mcp-Name, Mcp-Protocol-Version",
 	})
 	app.Get("/health", func(c *fiber.Ctx) error {
 		return c.JSON(health{OK: true, Service: "memory-ledger-core"})
@@ -68,6 +71,10 @@ func (a *API) Mount(app *httpapi.App) {
 	app.Post("/keys", a.createKey)
 	app.Get("/keys", a.listKeys)
 	app.Delete("/keys/:id", a.revokeKey)
+
+	app.Post("/mcp", a.serveAgent)
+	app.Get(metadataPath, a.resourceMetadata(""))
+	app.Get(metadataPath+"/mcp", a.resourceMetadata("/mcp"))
 
 	app.Get("/staking/status", a.stakingStatus)
 	app.Post("/staking/stake", a.stake)

@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/gofiber/fiber/v2"
 
+	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/canonical"
 	"github.com/memory-ledger/ledger/projections/readmodel/memories"
 	"github.com/memory-ledger/ledger/services/httpapi"
@@ -32,7 +33,41 @@ type filterBody struct {
 	From     *string        `json:"from"`
 	To       *string        `json:"to"`
 	Anchored *bool          `json:"anchored"`
+	Via      viaBody        `json:"via"`
 	Metadata jsontext.Value `json:"metadata"`
+}
+
+// viaBody is how a memory came in: {kind, id}, or the kind alone as a string.
+type viaBody struct {
+	given bool
+	Kind  string `json:"kind"`
+	ID    string `json:"id"`
+}
+
+// UnmarshalJSONFrom implements json.UnmarshalerFrom.
+func (b *viaBody) UnmarshalJSONFrom(decoder *jsontext.Decoder) error {
+	b.given = true
+	if decoder.PeekKind() == '"' {
+		return json.UnmarshalDecode(decoder, &b.Kind)
+	}
+	if decoder.PeekKind() != '{' {
+		return errNotObject
+	}
+	type members viaBody
+	return json.UnmarshalDecode(decoder, (*members)(b))
+}
+
+// filter returns what the rows of memories that came in so have.
+func (b *viaBody) filter() (string, error) {
+	switch events.ViaKind(b.Kind) {
+	case events.ViaSession, events.ViaKey, events.ViaDrop:
+	default:
+		return "", httpapi.BadRequest(`filter.via must have the kind "session", "key" or "drop"`)
+	}
+	if b.ID == "" {
+		return b.Kind, nil
+	}
+	return events.Via{Kind: events.ViaKind(b.Kind), ID: b.ID}.String(), nil
 }
 
 var errNotObject = errors.New("not an object")
@@ -124,6 +159,11 @@ func (b filterBody) filter() (f memories.Filter, err error) {
 	if f.To, err = instant("to", b.To); err != nil {
 		return f, err
 	}
+	if b.Via.given {
+		if f.Via, err = b.Via.filter(); err != nil {
+			return f, err
+		}
+	}
 	if len(b.Metadata) > 0 {
 		object, err := canonical.Admit(b.Metadata)
 		if err != nil {
@@ -134,11 +174,11 @@ func (b filterBody) filter() (f memories.Filter, err error) {
 		}
 	}
 	if b.Source != nil {
-		source, err := canonical.AppendString(nil, *b.Source)
+		source, err := memories.MemberOf("source", *b.Source)
 		if err != nil {
 			return f, err
 		}
-		f.Metadata = append(f.Metadata, memories.Member{Name: "source", Value: source})
+		f.Metadata = append(f.Metadata, source)
 	}
 	return f, nil
 }

@@ -203,12 +203,25 @@ func writeMemory(b *bytes.Buffer, v *memory.View) {
 		anchored = "yes"
 	}
 	fmt.Fprintf(b, "\n## Memory %d\n\n", v.LeafIndex)
-	fmt.Fprintf(b, "- Id: `%s`\n- Created: %s\n- Leaf index: %d\n- Leaf hash: `%s`\n- Anchored: %s\n\n",
-		v.ID, v.CreatedAt, v.LeafIndex, v.LeafHash, anchored)
+	fmt.Fprintf(b, "- Id: `%s`\n- Created: %s\n- Leaf index: %d\n- Leaf hash: `%s`\n- Anchored: %s\n- Came in by: %s\n\n",
+		v.ID, v.CreatedAt, v.LeafIndex, v.LeafHash, anchored, cameInBy(v.Via))
 	b.WriteString("Content:\n\n")
 	writeFenced(b, "text", v.Content)
 	b.WriteString("\nMetadata:\n\n")
 	writeFenced(b, "json", string(v.Metadata))
+}
+
+// cameInBy says how a memory came in, and whether others than the owner may have
+// written it.
+func cameInBy(via *events.Via) string {
+	switch {
+	case via == nil:
+		return "not recorded"
+	case via.Kind == events.ViaDrop:
+		return fmt.Sprintf("drop `%s`, left by the holder of a one-time link, who may not be the owner", via.ID)
+	default:
+		return fmt.Sprintf("%s `%s` of the owner", via.Kind, via.ID)
+	}
 }
 
 // writeFenced writes a code block that its text can't end.

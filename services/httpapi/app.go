@@ -278,7 +278,7 @@ func (a *App) fail(c *fiber.Ctx, err error) error {
 	case errors.Is(err, fiber.ErrRequestTimeout) && a.isStopping():
 		err = errStopping // which is why the rest of it was not read
 	}
-	status, message := answer(err)
+	status, message := Answer(err)
 	if message == messageUncertain && slices.Contains(keyedRoutes, c.Route().Path) {
 		message = messageRepeat
 	}
@@ -296,7 +296,9 @@ func (a *App) fail(c *fiber.Ctx, err error) error {
 	}
 	switch status {
 	case http.StatusUnauthorized:
-		c.Set(fiber.HeaderWWWAuthenticate, "Bearer")
+		if len(c.Response().Header.Peek(fiber.HeaderWWWAuthenticate)) == 0 { // a route may say more
+			c.Set(fiber.HeaderWWWAuthenticate, "Bearer")
+		}
 	case http.StatusServiceUnavailable:
 		c.Set(fiber.HeaderRetryAfter, "1")
 	}

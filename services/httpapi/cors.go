@@ -21,6 +21,7 @@ type CORS struct {
 	Allows  func(origin string) bool
 	Methods string // that a page may use, comma-separated
 	Exposed string // headers that it may read, beside those that every page may
+	Sent    string // headers that it may send, beside readHeaders; may be empty
 }
 
 // AllowOrigins adds CORS to the routes that are added after it.
@@ -39,7 +40,11 @@ func (cors CORS) handle(c *fiber.Ctx) error {
 	}
 	c.Vary(fiber.HeaderAccessControlRequestMethod, fiber.HeaderAccessControlRequestHeaders)
 	c.Set(fiber.HeaderAccessControlAllowMethods, cors.Methods)
-	c.Set(fiber.HeaderAccessControlAllowHeaders, readHeaders)
+	headers := readHeaders
+	if cors.Sent != "" {
+		headers += ", " + cors.Sent
+	}
+	c.Set(fiber.HeaderAccessControlAllowHeaders, headers)
 	c.Set(fiber.HeaderAccessControlMaxAge, preflightSeconds)
 	return c.SendStatus(http.StatusNoContent)
 }

@@ -109,8 +109,8 @@ var table = []row{
 	{keystore.ErrNoKey, http.StatusServiceUnavailable, messageBusy}, // never 410, which is for good
 }
 
-// answer says what an error looks like to the client.
-func answer(err error) (status int, message string) {
+// Answer says what an error looks like to the client.
+func Answer(err error) (status int, message string) {
 	var refusal *Refusal
 	if errors.As(err, &refusal) {
 		return refusal.Status, refusal.Message

@@ -23,7 +23,7 @@ func Writing(authenticator *access.Authenticator, do func(*fiber.Ctx, access.Cal
 		if refusal == nil {
 			return nil
 		}
-		if status, _ := answer(refusal); status >= http.StatusInternalServerError {
+		if status, _ := Answer(refusal); status >= http.StatusInternalServerError {
 			return refusal // what may or may not have been stored must be said
 		}
 		if err := authenticator.StillAlive(Context(c), caller); err != nil {

@@ -3,6 +3,8 @@ package memory
 import (
 	"strconv"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/memory-ledger/ledger/events/canonical"
 )
 
@@ -31,9 +33,14 @@ func (v *View) AppendJSON(b []byte) ([]byte, error) {
 	if b, err = v.CreatedAt.AppendText(append(b, `,"createdAt":"`...)); err != nil {
 		return nil, err
 	}
-	b = append(b, '"')
+	if v.Via == nil {
+		b = append(b, `","via":null`...)
+	} else {
+		b = append(append(append(b, `","via":{"kind":"`...), v.Via.Kind...), `","id":"`...)
+		b = append(append(b, v.Via.ID...), `"}`...)
+	}
 	if v.Score != nil {
-		b = strconv.AppendFloat(append(b, `,"score":`...), *v.Score, 'g', -1, 64)
+		b = append(append(b, `,"score":`...), jsontext.Float(*v.Score).String()...)
 	}
 	return append(b, '}'), nil
 }

@@ -21,6 +21,13 @@ func TestAppendJSON(t *testing.T) {
 			CreatedAt: events.At(time.UnixMilli(rapid.Int64Range(0, 1<<41).Draw(t, "time"))),
 		}
 		copy(v.LeafHash[:], rapid.SliceOfN(rapid.Byte(), 32, 32).Draw(t, "hash"))
+		if rapid.Bool().Draw(t, "scored") {
+			score := rapid.Float64Range(-1e9, 1e9).Draw(t, "score")
+			v.Score = &score
+		}
+		if rapid.Bool().Draw(t, "came in by") {
+			v.Via = &events.Via{Kind: events.ViaDrop, ID: "019ca8d2-7b02-7d18-8f3e-6a1c2b3d4e02"}
+		}
 		if rapid.Bool().Draw(t, "in a batch") {
 			id := rapid.String().Draw(t, "batch")
 			v.BatchID = &id

@@ -204,6 +204,7 @@ type View struct {
 	BatchID   *string          `json:"batchId"`
 	Anchored  bool             `json:"anchored"`
 	CreatedAt events.Timestamp `json:"createdAt"`
+	Via       *events.Via      `json:"via"`            // null where its event does not say
 	Score     *float64         `json:"score,omitzero"` // of a ranked answer; higher is better
 }
 
@@ -218,7 +219,7 @@ func view(key *keystore.OwnerKey, m *memories.Memory) (View, error) {
 func viewOf(content string, m *memories.Memory) View {
 	return View{
 		ID: m.ID, Content: content, Metadata: jsontext.Value(m.Metadata.String()), LeafHash: m.LeafHash,
-		LeafIndex: m.LeafIndex, BatchID: m.BatchID, Anchored: m.Anchored, CreatedAt: m.CreatedAt,
+		LeafIndex: m.LeafIndex, BatchID: m.BatchID, Anchored: m.Anchored, CreatedAt: m.CreatedAt, Via: m.Via,
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 type Filter struct {
 	From, To time.Time // when a memory was written, To exclusive; zero: no bound
 	Anchored *bool
+	Via      string // "kind:id" or "kind"; empty: any
 	Metadata []Member
 }
 
@@ -29,9 +30,15 @@ type Member struct {
 	Value []byte
 }
 
+// MemberOf returns a member whose value is a string.
+func MemberOf(name, value string) (Member, error) {
+	quoted, err := canonical.AppendString(nil, value)
+	return Member{name, quoted}, err
+}
+
 // All reports whether the filter lets all memories pass.
 func (f Filter) All() bool {
-	return f.From.IsZero() && f.To.IsZero() && f.Anchored == nil && len(f.Metadata) == 0
+	return f.From.IsZero() && f.To.IsZero() && f.Anchored == nil && f.Via == "" && len(f.Metadata) == 0
 }
 
 // Matching returns the indexes of the owner's leaves below size that pass a filter,
@@ -87,6 +94,10 @@ func (f Filter) query(owner events.Owner, size uint64) (query string, args []any
 		}
 		b.WriteString(` AND m.leaf_index` + compare +
 			`coalesce((SELECT max(size) FROM batches b WHERE b.owner = $1 AND b.state = 'confirmed'), 0)`)
+	}
+	if f.Via != "" {
+		whole := arg(f.Via)
+		b.WriteString(` AND (m.via = ` + whole + ` OR starts_with(m.via, ` + whole + ` || ':'))`)
 	}
 	for _, m := range f.Metadata {
 		// Most rows don't have the text of the member. Those that do may have it

@@ -28,6 +28,7 @@ type Memory struct {
 	Sealed    []byte
 	CreatedAt events.Timestamp
 	Seq       uint64
+	Via       *events.Via // how it came in; nil where its event does not say
 
 	// BatchID names the batch that covers the leaf, nil before one is cut;
 	// Anchored says that it is confirmed. See package batches.
@@ -35,7 +36,7 @@ type Memory struct {
 	Anchored bool
 }
 
-const columns = `m.id, m.owner, m.leaf_index, m.leaf_hash, m.metadata, m.sealed, m.created_at, m.seq`
+const columns = `m.id, m.owner, m.leaf_index, m.leaf_hash, m.metadata, m.sealed, m.created_at, m.seq, m.via`
 
 // covering finds the batch of one row m. Two probes of two small indexes: the
 // smallest confirmed batch that reaches the leaf, or else the smallest open
@@ -186,11 +187,17 @@ func scan(row pgx.Row, m *Memory, more ...any) error {
 		id       column.UUID
 		metadata []byte
 		created  time.Time
+		via      *string
 	)
 	targets := append([]any{&id, (*string)(&m.Owner), &m.LeafIndex, column.Hash(&m.LeafHash),
-		&metadata, &m.Sealed, &created, &m.Seq}, more...)
+		&metadata, &m.Sealed, &created, &m.Seq, &via}, more...)
 	if err := row.Scan(targets...); err != nil {
 		return err
+	}
+	if via != nil {
+		if v, ok := events.ParseVia(*via); ok {
+			m.Via = &v
+		}
 	}
 	m.ID, m.Metadata, m.CreatedAt = column.UUIDText(id), canonical.Trusted(metadata), events.At(created)
 	return nil

@@ -75,7 +75,7 @@ func newRoot() *cobra.Command {
 	root.AddCommand(
 		newRun(), newCoreAPI(), newExtensionAPI(), newProjector(), newAnchorer(),
 		newTail(), newVerify(), newVerifyReceipt(), newRebuild(), newRewrap(), newForget(), newBackup(), newRestore(), newEnv(),
-		newProvision(), newSignIn(), newProbe(),
+		newProvision(), newSignIn(), newMCP(), newProbe(),
 	)
 	strictHelp(root)
 	showVariables(root)

@@ -14,6 +14,8 @@ import (
 	"github.com/memory-ledger/ledger/services/extension"
 	"github.com/memory-ledger/ledger/services/grant"
 	"github.com/memory-ledger/ledger/services/httpapi"
+	"github.com/memory-ledger/ledger/services/mcp"
+	"github.com/memory-ledger/ledger/services/memory"
 	"github.com/memory-ledger/ledger/services/signin"
 )
 
@@ -32,7 +34,7 @@ func (d *APIServer) ServeCore(ctx context.Context, listener net.Listener) error 
 	api := &core.API{
 		Access:   access.NewCore(d.Pool, d.Fence, tokens, time.Now),
 		Desk:     d.signIn(d.Config.CoreURL, tokens, commands, memories),
-		Memories: memories, Commands: commands, Query: d.Pool, Staking: stakes,
+		Memories: memories, Commands: commands, Query: d.Pool, Staking: stakes, Agents: d.agents(memories, commands),
 		BaseURL: d.Config.CoreURL, AllowedOrigins: d.Config.CoreAllowedOrigins, Now: time.Now, NewID: NewID,
 	}
 	registerHits(d.Registry, "core_tokens", &tokens.Hits)
@@ -49,10 +51,7 @@ func (d *APIServer) ServeCore(ctx context.Context, listener net.Listener) error 
 func (d *APIServer) ServeExtension(ctx context.Context, listener net.Listener) error {
 	commands := d.Commands.As("/extension")
 	memories := d.memories(commands)
-	grants := grant.New(grant.Config{
-		Commands: commands, Memories: memories, Query: d.Pool, Fence: d.Fence,
-		BaseURL: d.Config.ExtensionURL, Now: time.Now, NewID: NewID,
-	})
+	grants := d.grants(memories, commands)
 	api := &extension.API{
 		Access:   access.NewExtension(d.Pool, d.Fence, time.Now),
 		Desk:     d.signIn(d.Config.ExtensionURL, signin.RandomTokens{TTL: d.Config.ExtensionSessionTTL}, commands, memories),
@@ -68,6 +67,22 @@ func (d *APIServer) ServeExtension(ctx context.Context, listener net.Listener) e
 	})
 	api.Mount(app)
 	return d.serve(ctx, app, listener)
+}
+
+// grants returns the one-time links, which the extension API answers.
+func (d *APIServer) grants(memories *memory.Service, commands *command.Executor) *grant.Service {
+	return grant.New(grant.Config{
+		Commands: commands, Memories: memories, Query: d.Pool, Fence: d.Fence,
+		BaseURL: d.Config.ExtensionURL, Now: time.Now, NewID: NewID,
+	})
+}
+
+// agents returns the tools of the core API's agents.
+func (d *APIServer) agents(memories *memory.Service, commands *command.Executor) *mcp.Server {
+	return mcp.New(mcp.Config{
+		Memories: memories, Grants: d.grants(memories, commands), Finder: memories,
+		BaseURL: d.Config.CoreURL, Log: d.Logger,
+	})
 }
 
 // serve answers requests. The functions beside run until the last request is answered.

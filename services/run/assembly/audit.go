@@ -78,14 +78,14 @@ func Audit(ctx context.Context, cfg config.Config, o AuditOptions) (audit.Summar
 // that an auditor does not have.
 func replicasOf(ctx context.Context, log *eventlog.JetStream, refused *refusals) (replicas []audit.Replica, err error) {
 	err = refused.during(ctx, func(ctx context.Context) error {
-		nodes, err := log.Replicas(ctx)
+		is, err := log.Replication(ctx)
 		if err != nil {
 			return err
 		}
-		for _, node := range nodes {
+		for _, node := range is.Replicas {
 			replicas = append(replicas, audit.Replica{Node: node.Node, Missing: node.Missing, Log: log.Replica(node.Node)})
 		}
-		return log.Replica(nodes[0].Node).Permitted(ctx)
+		return log.Replica(is.Replicas[0].Node).Permitted(ctx)
 	})
 	if errors.Is(err, errNotPermitted) {
 		return nil, fmt.Errorf("verify --replicas needs the administrator's credentials in NATS_URL: %w", err)

@@ -61,6 +61,6 @@ func (b *Base) registerReplicas() {
 		if err != nil {
 			return math.NaN()
 		}
-		return float64(is.Wanted - is.Current)
+		return float64(is.Wanted - is.Current())
 	}))
 }

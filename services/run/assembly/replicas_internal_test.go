@@ -21,8 +21,8 @@ func TestReplicasAreAskedForSeldom(t *testing.T) {
 		missing float64
 		shown   bool
 	}{
-		"one is missing": {is: eventlog.Replication{Wanted: 3, Current: 2, Away: []string{"c is off"}}, missing: 1, shown: true},
-		"none is":        {is: eventlog.Replication{Wanted: 3, Current: 3}},
+		"one is missing": {is: eventlog.Replication{Wanted: 3, Replicas: []eventlog.Replica{{Node: "a"}, {Node: "b"}, {Node: "c", Missing: "it is away", Lost: true}}}, missing: 1, shown: true},
+		"none is":        {is: eventlog.Replication{Wanted: 3, Replicas: []eventlog.Replica{{Node: "a"}, {Node: "b"}, {Node: "c"}}}},
 		"no answer":      {err: errors.New("no answer"), missing: math.NaN()},
 	} {
 		asked := 0

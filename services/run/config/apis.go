@@ -36,7 +36,10 @@ func (c *Config) apis() []error {
 			problem("%s: %q is not host:port", addr[0], addr[1])
 		}
 	}
-	for _, base := range [][2]string{{"CORE_URL", c.CoreURL}, {"EXTENSION_URL", c.ExtensionURL}} {
+	for _, base := range [][2]string{{"CORE_URL", c.CoreURL}, {"EXTENSION_URL", c.ExtensionURL}, {"LEDGER_URL", c.AgentURL}} {
+		if base[0] == "LEDGER_URL" && base[1] == "" {
+			continue // the local run's
+		}
 		u, err := url.Parse(base[1])
 		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
 			problem("%s: %s is not an http or https URL without user, query and fragment", base[0], shown(base[1]))

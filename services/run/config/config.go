@@ -39,7 +39,7 @@ type Config struct {
 	CoreAddr      string `env:"CORE_ADDR" envDefault:"127.0.0.1:3001" for:"core-api run" doc:"listen address of the core API"`
 	ExtensionAddr string `env:"EXTENSION_ADDR" envDefault:"127.0.0.1:3002" for:"extension-api run" doc:"listen address of the extension API"`
 	CoreURL       string `env:"CORE_URL" for:"core-api run" doc:"public base URL of the core API, which wallets are shown; unset: 'http://' and the listen address, or 127.0.0.1 where that names no host"`
-	ExtensionURL  string `env:"EXTENSION_URL" for:"extension-api run" doc:"public base URL of the extension API, in grants' links and the sign-in domain; unset: 'http://' and the listen address, or 127.0.0.1 where that names no host"`
+	ExtensionURL  string `env:"EXTENSION_URL" for:"apis" doc:"public base URL of the extension API, in grants' links and the sign-in domain; unset: 'http://' and the listen address, or 127.0.0.1 where that names no host"`
 	OpsAddr       string `env:"OPS_ADDR" for:"projector anchorer" doc:"where '/livez', '/readyz' and '/metrics' are answered; unset: nowhere"`
 	PprofAddr     string `env:"PPROF_ADDR" for:"services" doc:"where Go's profiler answers; unset: nowhere. It shows what is in memory: keep it on loopback"`
 
@@ -85,7 +85,10 @@ type Config struct {
 	AnchorMaxLamportsPerDay uint64        `env:"ANCHOR_MAX_LAMPORTS_PER_DAY" envDefault:"0" for:"anchorer run" doc:"most that anchoring spends on a UTC day: fees, and rent for the accounts of new owners; 0: no bound"`
 	AnchorCommitment        string        `env:"ANCHOR_COMMITMENT" envDefault:"finalized" for:"anchorer run" doc:"when a commit counts as anchored: 'finalized', or 'confirmed', which is sooner and could in principle be undone"`
 
-	DataDir            string        `env:"LEDGER_DATA_DIR" envDefault:".data" for:"run tools restore sign-in" doc:"folder of a local run"`
+	AgentURL string `env:"LEDGER_URL" for:"mcp" doc:"base URL of the core API; unset: that of the local run"`
+	AgentKey string `env:"LEDGER_API_KEY" for:"mcp" doc:"the API key that the agent's memories are read and written with"`
+
+	DataDir            string        `env:"LEDGER_DATA_DIR" envDefault:".data" for:"run tools restore sign-in mcp" doc:"folder of a local run"`
 	LogLevel           string        `env:"LOG_LEVEL" envDefault:"info" for:"services provision" doc:"'debug', 'info', 'warn' or 'error'"`
 	TraceEndpoint      string        `env:"OTEL_EXPORTER_OTLP_ENDPOINT" for:"services" doc:"turns tracing on: base URL of a collector that takes OTLP over HTTP; the exporter's other 'OTEL_' variables work as OpenTelemetry specifies them"`
 	ServiceName        string        `env:"OTEL_SERVICE_NAME" for:"services" doc:"what spans say they come from; unset: memory-ledger and the name of the service"`
@@ -114,7 +117,7 @@ const (
 )
 
 // fromFiles are the variables that may stand in a file.
-var fromFiles = []string{"MASTER_KEY", "MASTER_KEY_PREVIOUS", "JWT_SECRET", "DATABASE_URL", "NATS_URL", "SOLANA_RPC_URL"}
+var fromFiles = []string{"MASTER_KEY", "MASTER_KEY_PREVIOUS", "JWT_SECRET", "DATABASE_URL", "NATS_URL", "SOLANA_RPC_URL", "LEDGER_API_KEY"}
 
 // Load reads the environment and reports every malformed value at once. Check reports
 // what is missing, because each service needs other values.

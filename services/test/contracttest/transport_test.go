@@ -40,7 +40,7 @@ const (
 	hash   = "5346df3b560bcc9c656e2132669b7a4fc953b18a92313e5906f493afe9e3ae59"
 	id     = "019ca8d2-7b02-7d18-8f3e-6a1c2b3d4e02"
 	memory = `{"id":"` + id + `","content":"c","metadata":{"a":[1]},"leafHash":"` + hash +
-		`","leafIndex":0,"batchId":null,"anchored":false,"createdAt":"2026-03-01T09:30:24.514Z"}`
+		`","leafIndex":0,"batchId":null,"anchored":false,"createdAt":"2026-03-01T09:30:24.514Z","via":null}`
 	created = `{"id":"` + id + `","leafHash":"` + hash + `","leafIndex":1}`
 	refusal = `{"error":"no","requestId":"r-1"}`
 )

@@ -155,6 +155,7 @@ func TestGatewayLimits(t *testing.T) {
 	}{
 		{"search", core, "/memories/search", "POST", map[string]any{"query": "x"}, session, 10, 60},
 		{"drops", extension, "/memory-drops/svc_drop_x", "POST", map[string]any{"content": "x"}, stacktest.With("X-None", ""), 20, 60},
+		{"agents", core, "/mcp", "POST", map[string]any{"jsonrpc": "2.0", "id": 1, "method": "tools/list"}, session, 30, 150},
 		{"writes", core, "/memories", "POST", write, session, 100, 500},
 		{"lists", core, "/memories?limit=1", "GET", nil, session, 20, 100},
 		{"keys", core, "/keys", "GET", nil, session, 20, 60},

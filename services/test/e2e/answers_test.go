@@ -104,6 +104,8 @@ func goodBody(op contracttest.Operation, wallet stacktest.Wallet) any {
 		return map[string]any{"label": "x"}
 	case "stake", "unstake":
 		return map[string]any{"amount": "1"}
+	case "callAgentTools":
+		return map[string]any{"jsonrpc": "2.0", "id": 1, "method": "ping"}
 	case "mintCase", "mintDrop", "searchMemories":
 		return map[string]any{}
 	}
@@ -317,13 +319,15 @@ func answersToRequests(t *testing.T, every func(func(contracttest.API, contractt
 				c.Expect(401, method, path, wallet.Answer(someChallenge(wallet)))
 			case status == 401:
 				a := c.Expect(401, method, path, body)
-				if a.Header.Get("WWW-Authenticate") != "Bearer" {
+				if want := "Bearer"; op.ID != "callAgentTools" && a.Header.Get("WWW-Authenticate") != want {
 					t.Errorf("%s: %v", op.ID, a.Header)
 				}
 			case status == 403 && op.ID == "readCase":
 				c.Expect(403, method, path, body, stacktest.With("Sec-Purpose", "prefetch"))
 			case status == 416:
 				c.Expect(416, method, path, body, stacktest.With("Range", "bytes=0-"))
+			case op.ID == "callAgentTools" && (status == 403 || status == 404):
+				answersToAgents(c, session)
 			case status == 403:
 				c.Expect(403, method, path, body, key)
 			case status == 404 && op.Method != "*":
@@ -375,6 +379,28 @@ func answersToRequests(t *testing.T, every func(func(contracttest.API, contractt
 	for _, c := range clients {
 		c.Expect(404, "GET", "/nope", nil)
 		c.Expect(405, "DELETE", "/health", nil)
+	}
+}
+
+// answersToAgents are those of the Model Context Protocol's route that depend on more
+// than the credential.
+func answersToAgents(c *stacktest.Client, session stacktest.Header) {
+	accept := stacktest.With("Accept", "application/json, text/event-stream")
+	message := func(method string) map[string]any {
+		return map[string]any{"jsonrpc": "2.0", "id": 1, "method": method}
+	}
+	c.Expect(200, "POST", "/mcp", message("tools/list"), session, accept)
+	c.Expect(200, "POST", "/mcp", message("tools/list"), session, accept, stacktest.With("Origin", page))
+	c.Expect(200, "POST", "/mcp", message("tools/list"), session, accept, stacktest.With("Origin", c.URL))
+	c.Expect(403, "POST", "/mcp", message("tools/list"), session, accept, stacktest.With("Origin", "https://evil.example"))
+	c.Expect(403, "POST", "/mcp", message("tools/list"), session, accept, stacktest.With("Origin", "null"))
+	c.Expect(202, "POST", "/mcp", map[string]any{"jsonrpc": "2.0", "method": "notifications/initialized"}, session, accept)
+	c.Expect(400, "POST", "/mcp", message("nothing"), session, accept)
+	c.Expect(400, "POST", "/mcp", []any{message("ping"), message("ping")}, session, accept)
+	c.Expect(400, "POST", "/mcp", message("tools/list"), session, accept, stacktest.With("MCP-Protocol-Version", "2026-07-28"))
+	c.Expect(404, "POST", "/mcp", message("nothing"), session, accept, stacktest.With("MCP-Protocol-Version", "2026-07-28"))
+	for _, method := range []string{"GET", "DELETE"} {
+		c.Expect(405, method, "/mcp", nil, session, accept)
 	}
 }
 

@@ -209,3 +209,51 @@ func TestAbsurdQueries(t *testing.T) {
 		t.Errorf("%d of 5 are found", len(found))
 	}
 }
+
+// TestVia: each memory says how it came in, and a filter finds it by that.
+func TestVia(t *testing.T) {
+	t.Parallel()
+	s := stacktest.Start(t, stacktest.Options{})
+	core, extension, wallet := s.Core[0], s.Extension[0], stacktest.NewWallet()
+	session, visitor := core.SignIn(wallet), extension.SignIn(wallet)
+	created := core.Expect(201, "POST", "/keys", map[string]any{"label": "laptop"}, session)
+	key := stacktest.Bearer(created.Text("key"))
+	core.Expect(201, "POST", "/memories", map[string]any{"content": "by the session"}, session)
+	core.Expect(201, "POST", "/memories", map[string]any{"content": "by the key"}, key)
+	extension.Expect(201, "POST", "/memories", map[string]any{"content": "by the extension", "source": "browser"}, visitor)
+	drop := extension.Expect(201, "POST", "/memory-drops", map[string]any{}, visitor)
+	extension.Expect(201, "POST", "/memory-drops/"+tokenOf(drop), map[string]any{"content": "by a stranger"})
+
+	type via struct {
+		Kind, ID string
+	}
+	all := decode[[]struct {
+		Content string
+		Via     *via
+	}](t, core.Expect(200, "GET", "/memories", nil, session).Body)
+	kinds := []string{"session", "key", "session", "drop"}
+	for i, m := range all {
+		if m.Via == nil || m.Via.Kind != kinds[i] || len(m.Via.ID) != 36 {
+			t.Errorf("%q came in by %+v", m.Content, m.Via)
+		}
+	}
+	if all[1].Via.ID != created.Text("id") {
+		t.Errorf("the key %s is called %s", created.Text("id"), all[1].Via.ID)
+	}
+	for _, mode := range []string{"substring", "ranked"} {
+		for filter, want := range map[any]int{"session": 2, "key": 1, "drop": 1} {
+			found := decode[[]scored](t, core.Expect(200, "POST", "/memories/search", map[string]any{"query": "by", "mode": mode, "filter": map[string]any{"via": filter}}, session).Body)
+			if len(found) != want {
+				t.Errorf("%s: via %v finds %d, want %d", mode, filter, len(found), want)
+			}
+		}
+		one := map[string]any{"kind": "key", "id": created.Text("id")}
+		found := decode[[]scored](t, core.Expect(200, "POST", "/memories/search", map[string]any{"query": "by", "mode": mode, "filter": map[string]any{"via": one}}, session).Body)
+		if len(found) != 1 || found[0].Content != "by the key" {
+			t.Errorf("%s: via %v finds %v", mode, one, found)
+		}
+	}
+	for _, bad := range []string{`"someone"`, `{}`, `null`, `{"kind":7}`} {
+		core.Expect(400, "POST", "/memories/search", []byte(`{"filter":{"via":`+bad+`}}`), session, stacktest.With("Content-Type", "application/json"))
+	}
+}

@@ -1,0 +1,300 @@
+package eventlog
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+const (
+	defaultMaxRecords = 1000
+	defaultMaxBytes   = 8 << 20
+	// prefetchBytes and prefetchRecords bound what a reader holds in memory beyond the
+	// slice that is being worked on.
+	prefetchBytes   = 16 << 20
+	prefetchRecords = 2000
+	// consumerHeartbeat bounds how long a reader takes to notice that its consumer is
+	// gone (twice that).
+	consumerHeartbeat = time.Second
+	consumerExpiry    = 5 * time.Second
+	// consumerForget is after how long the server drops the consumer of a reader that
+	// died.
+	consumerForget = 30 * time.Second
+	// bulkRecords is how many messages make a consumer worth while. Fewer are one direct
+	// get.
+	bulkRecords = 1000
+	// pinAttempts is how often a consumer is made to get one on a certain node. The server
+	// takes any of the stream's nodes each time: of five, one is left out by so many once
+	// in a million times.
+	pinAttempts = 64
+)
+
+// Follow implements Follower.
+func (l *JetStream) Follow(ctx context.Context, cfg FollowConfig, yield func(Slice) error) error {
+	from, _, err := l.begin(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	c := consumption{log: l, subject: cfg.Subject, gatherer: newGatherer(cfg, from, math.MaxUint64)}
+	return ended(ctx, c.run(ctx, yield))
+}
+
+// begin returns where a follow begins, and the log's head.
+func (l *JetStream) begin(ctx context.Context, cfg FollowConfig) (from, head uint64, err error) {
+	from = max(1, cfg.From)
+	if head, err = l.Head(ctx); err != nil {
+		return 0, 0, fmt.Errorf("follow: %w", err)
+	}
+	if from > head+1 {
+		return 0, 0, fmt.Errorf("follow from %d, log ends at %d: %w", from, head, ErrTruncated)
+	}
+	return from, head, nil
+}
+
+// ended turns the end of ctx into the end of a follow.
+func ended(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// Bulk is the log for clients that replay all of it and may make consumers. A consumer
+// costs the server a fourth of what direct gets cost it: it sends a message as it is
+// stored, with its place in the reply subject. A client that may not make consumers reads
+// by [Direct].
+type Bulk struct {
+	*JetStream
+	node string // that is read from; empty: any
+}
+
+var (
+	_ Log        = Bulk{}
+	_ PartReader = Bulk{}
+)
+
+// Bulk returns the log as a replay reads it.
+func (l *JetStream) Bulk() Bulk { return Bulk{JetStream: l} }
+
+// Replica returns the log as one node keeps it. It reads by a consumer on that node,
+// which takes an administrator's rights. A client can't choose the node that answers a
+// direct get: nats-server 2.15 takes any, also for a client that is connected to another.
+func (l *JetStream) Replica(node string) Bulk { return Bulk{JetStream: l, node: node} }
+
+// Read implements PartReader. Beyond the slice, 16 MiB and 2,000 messages may be on their
+// way. A short or filtered part is read by direct gets.
+func (b Bulk) Read(ctx context.Context, cfg ReadConfig, yield func(Slice) error) error {
+	if b.node == "" && (cfg.Subject != "" || cfg.To < max(1, cfg.From)+bulkRecords) {
+		return b.Direct().Read(ctx, cfg, yield)
+	}
+	if cfg.MaxBytes <= 0 {
+		cfg.MaxBytes = batchBytes
+	}
+	bounds := FollowConfig{MaxRecords: batchRecords, MaxBytes: cfg.MaxBytes}
+	c := consumption{log: b.JetStream, node: b.node, gatherer: newGatherer(bounds, max(1, cfg.From), cfg.To)}
+	return c.run(ctx, yield)
+}
+
+// Permitted returns an error if these credentials may not read so.
+func (b Bulk) Permitted(ctx context.Context) error {
+	consumer, err := (&consumption{log: b.JetStream, node: b.node, gatherer: gatherer{next: 1}}).pinned(ctx)
+	if err != nil {
+		return err
+	}
+	b.drop(ctx, consumer)
+	return nil
+}
+
+// consumption reads by one consumer after the other.
+type consumption struct {
+	gatherer
+	log     *JetStream
+	node    string // whose replica is read; empty: any
+	subject string // filter; empty: all
+}
+
+// run yields slices until all is read. Whatever happens to a consumer, the next one begins
+// where its messages ended.
+func (c *consumption) run(ctx context.Context, yield func(Slice) error) error {
+	for !c.done() {
+		again, err := c.consume(ctx, yield)
+		switch {
+		case c.done() || !again:
+			return err
+		case !c.log.again(ctx):
+			return readEnds(ctx, c.next, err)
+		}
+	}
+	return nil
+}
+
+// consume yields what one consumer brings until all is read or something is in the way.
+// again reports that another consumer may go on: the server or the consumer is gone, or a
+// message got lost on its way here. A crash leaves the consumer to the server, which
+// forgets it.
+func (c *consumption) consume(ctx context.Context, yield func(Slice) error) (again bool, err error) {
+	consumer, err := c.pinned(ctx)
+	if err != nil {
+		return true, err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	incoming, consuming, err := prefetch(ctx, consumer, func(err error) { cancel(fmt.Errorf("%w: %w", ErrUnavailable, err)) })
+	if err != nil {
+		return true, err
+	}
+	defer func() { // in the background: both steps wait some seconds while the server is away
+		go func() {
+			consuming.Stop()
+			c.log.drop(context.WithoutCancel(ctx), consumer)
+		}()
+	}()
+	c.place = 1
+	for !c.done() {
+		select {
+		case <-ctx.Done():
+			return true, context.Cause(ctx)
+		case <-consuming.Closed():
+			return true, fmt.Errorf("%w: the consumer is closed", ErrUnavailable)
+		case msg := <-incoming:
+			slice, _, _, broken := c.gather(msg, incoming)
+			if len(slice.Records) > 0 {
+				if err := yield(slice); err != nil {
+					return false, err
+				}
+			}
+			if broken != nil {
+				return errors.Is(broken, errLost), c.log.damage.note(broken)
+			}
+		}
+	}
+	return false, nil
+}
+
+// pinned makes a consumer that reads from the node's replica, or from any.
+func (c *consumption) pinned(ctx context.Context) (jetstream.Consumer, error) {
+	for range pinAttempts {
+		consumer, err := c.create(ctx)
+		if err != nil || c.node == "" {
+			return consumer, err
+		}
+		if info := consumer.CachedInfo(); info.Cluster == nil || info.Cluster.Leader == c.node {
+			return consumer, nil
+		}
+		c.log.drop(ctx, consumer)
+	}
+	return nil, fmt.Errorf("%w: no consumer came to be on node %s", ErrUnavailable, c.node)
+}
+
+func (c *consumption) create(ctx context.Context) (jetstream.Consumer, error) {
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	defer cancel()
+	consumer, err := c.log.js.CreateConsumer(ctx, StreamName, jetstream.ConsumerConfig{
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: c.next, FilterSubject: c.subject,
+		AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, Replicas: 1, InactiveThreshold: consumerForget,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%w: make a consumer: %w", ErrUnavailable, err)
+	}
+	return consumer, nil
+}
+
+// drop has the server drop a consumer. Where that fails, the server forgets it later.
+func (l *JetStream) drop(ctx context.Context, consumer jetstream.Consumer) {
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	defer cancel()
+	_ = l.js.DeleteConsumer(ctx, StreamName, consumer.CachedInfo().Name)
+}
+
+// prefetch has a consumer's messages come in, within bounds, until ctx ends and the caller
+// calls Stop. failed is told of each trouble of the consumer.
+func prefetch(ctx context.Context, consumer jetstream.Consumer, failed func(error)) (<-chan jetstream.Msg, jetstream.ConsumeContext, error) {
+	incoming := make(chan jetstream.Msg, prefetchRecords)
+	consuming, err := consumer.Consume(func(msg jetstream.Msg) {
+		select {
+		case incoming <- msg:
+		case <-ctx.Done():
+		}
+	},
+		jetstream.PullMaxMessagesWithBytesLimit(prefetchRecords, prefetchBytes),
+		jetstream.PullHeartbeat(consumerHeartbeat), jetstream.PullExpiry(consumerExpiry),
+		jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) { failed(err) }),
+	)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	return incoming, consuming, nil
+}
+
+// bounds returns how long a slice gets.
+func (c *FollowConfig) bounds() (maxRecords, maxBytes int) {
+	return cmp.Or(max(0, c.MaxRecords), defaultMaxRecords), cmp.Or(max(0, c.MaxBytes), defaultMaxBytes)
+}
+
+// gatherer makes slices of messages that come one after the other.
+type gatherer struct {
+	maxRecords, maxBytes int
+	contiguous           bool   // no sequence may be left out
+	next, to             uint64 // sequences in the log
+	place                uint64 // of the next message among those of its consumer; 0: any
+}
+
+func newGatherer(cfg FollowConfig, from, to uint64) gatherer {
+	g := gatherer{contiguous: cfg.Subject == "", next: from, to: to}
+	g.maxRecords, g.maxBytes = cfg.bounds()
+	return g
+}
+
+func (g *gatherer) done() bool { return g.next > g.to }
+
+// errLost: the server sent a message that did not arrive.
+var errLost = errors.New("a message got lost on its way")
+
+// gather takes the first message and whatever else is already there: a slice is as long
+// as the reader is behind, within bounds, and never waits. It ends before a message that
+// does not continue it, which it returns with the reason; last is the message before.
+func (g *gatherer) gather(msg jetstream.Msg, incoming <-chan jetstream.Msg) (slice Slice, last, rest jetstream.Msg, err error) {
+	slice = Slice{First: g.next, Records: make([]Record, 0, min(g.maxRecords, len(incoming)+1))}
+	for size := 0; ; {
+		record, err := g.record(msg)
+		if err != nil {
+			return slice, last, msg, err
+		}
+		slice.Records, last = append(slice.Records, record), msg
+		slice.Last, g.next = record.Seq, record.Seq+1
+		size += len(record.Payload)
+		if len(slice.Records) >= g.maxRecords || size >= g.maxBytes || g.done() {
+			return slice, last, nil, nil
+		}
+		select {
+		case msg = <-incoming:
+		default:
+			return slice, last, nil, nil
+		}
+	}
+}
+
+func (g *gatherer) record(msg jetstream.Msg) (Record, error) {
+	meta, err := msg.Metadata()
+	if err != nil {
+		return Record{}, fmt.Errorf("message without metadata: %w", err)
+	}
+	if g.place > 0 {
+		if meta.Sequence.Consumer != g.place {
+			return Record{}, errLost
+		}
+		g.place++
+	}
+	if seq := meta.Sequence.Stream; seq < g.next || g.contiguous && seq != g.next {
+		return Record{}, gap(g.next, seq)
+	}
+	return Record{
+		Seq: meta.Sequence.Stream, Subject: msg.Subject(), Time: meta.Timestamp,
+		CommandID: msg.Headers().Get(jetstream.MsgIDHeader), Payload: msg.Data(),
+	}, nil
+}

@@ -1,0 +1,62 @@
+package eventlog
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// delivered is a message as a consumer brings it.
+type delivered struct {
+	jetstream.Msg
+	consumer, stream uint64
+}
+
+func (d delivered) Metadata() (*jetstream.MsgMetadata, error) {
+	return &jetstream.MsgMetadata{Sequence: jetstream.SequencePair{Consumer: d.consumer, Stream: d.stream}}, nil
+}
+func (d delivered) Subject() string      { return "s" }
+func (d delivered) Headers() nats.Header { return nil }
+func (d delivered) Data() []byte         { return []byte("0123456789") }
+
+// A message that the server sent and that never came is no gap in the log: it is
+// asked for again. One that the log does not have is.
+func TestLostIsNotAGap(t *testing.T) {
+	t.Parallel()
+	g := newGatherer(FollowConfig{MaxBytes: 20}, 5, 9)
+	for i, step := range []struct {
+		brought []delivered
+		fresh   bool // consumer
+		want    error
+		records int
+		next    uint64
+	}{
+		{[]delivered{{consumer: 1, stream: 5}}, true, nil, 1, 6},
+		{[]delivered{{consumer: 3, stream: 7}}, false, errLost, 0, 6},
+		{[]delivered{{consumer: 1, stream: 6}, {consumer: 3, stream: 8}}, true, errLost, 1, 7}, // what came before counts
+		{[]delivered{{consumer: 1, stream: 6}}, true, ErrGap, 0, 7},                            // again
+		{[]delivered{{consumer: 1, stream: 8}}, true, ErrGap, 0, 7},
+		{[]delivered{{consumer: 1, stream: 7}, {consumer: 2, stream: 8}, {consumer: 3, stream: 9}}, true, nil, 2, 9}, // as long as it may be
+		{[]delivered{{consumer: 3, stream: 9}, {consumer: 4, stream: 10}}, false, nil, 1, 10},                        // and no further
+	} {
+		if step.fresh {
+			g.place = 1
+		}
+		incoming := make(chan jetstream.Msg, len(step.brought))
+		for _, msg := range step.brought[1:] {
+			incoming <- msg
+		}
+		slice, _, _, err := g.gather(step.brought[0], incoming)
+		if !errors.Is(err, step.want) || len(slice.Records) != step.records || g.next != step.next {
+			t.Errorf("step %d: %v, %d records, next is %d", i, err, len(slice.Records), g.next)
+		}
+		if n := uint64(step.records); n > 0 && (slice.Last != g.next-1 || slice.First != g.next-n) {
+			t.Errorf("step %d: a slice from %d to %d", i, slice.First, slice.Last)
+		}
+	}
+	if !g.done() {
+		t.Errorf("it is at %d", g.next)
+	}
+}

@@ -1,0 +1,68 @@
+package projector
+
+import (
+	"fmt"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/eventlog"
+)
+
+// maxSubjects bounds the memory of subjects that were checked already.
+const maxSubjects = 1 << 16
+
+// decoder reads messages. It is for one goroutine.
+type decoder struct {
+	only     func(events.Subject) bool // of which subjects to decode messages; nil means all
+	subjects map[string]events.Subject // that were checked already
+}
+
+// decode reads those of a slice's messages that are wanted, by partition and sequence.
+func (d *decoder) decode(raw eventlog.Slice, wants func(partition int, seq uint64) bool) (Slice, error) {
+	slice := Slice{First: raw.First, Last: raw.Last}
+	for i := range raw.Records {
+		r := &raw.Records[i]
+		slice.Stored = r.Time
+		// Every projector fails at a subject that names no partition.
+		if p, ok := events.PartitionIn(r.Subject); ok && !wants(p, r.Seq) {
+			continue
+		}
+		record, wanted, err := d.record(r)
+		if err != nil {
+			return Slice{}, fmt.Errorf("sequence %d: %w", r.Seq, err)
+		}
+		if wanted {
+			if slice.Records == nil {
+				slice.Records = make([]Record, 0, len(raw.Records)-i)
+			}
+			slice.Records = append(slice.Records, record)
+		}
+	}
+	return slice, nil
+}
+
+// record decodes a message, unless its subject is not wanted. It checks that the
+// message is what its subject says, so that readers of the one and of the other
+// agree.
+func (d *decoder) record(r *eventlog.Record) (record Record, wanted bool, err error) {
+	subject, known := d.subjects[r.Subject]
+	if !known {
+		if subject, err = events.ParseSubject(r.Subject); err != nil {
+			return Record{}, false, err
+		}
+		if len(d.subjects) >= maxSubjects || d.subjects == nil {
+			d.subjects = make(map[string]events.Subject)
+		}
+		d.subjects[r.Subject] = subject
+	}
+	if d.only != nil && !d.only(subject) {
+		return Record{}, false, nil
+	}
+	batch, err := events.DecodeBatch(r.Payload)
+	if err != nil {
+		return Record{}, false, err
+	}
+	if err := subject.Admits(batch); err != nil {
+		return Record{}, false, err
+	}
+	return Record{Seq: r.Seq, Family: subject.Family, Owner: subject.Owner, Stored: r.Time, Events: batch}, true, nil
+}

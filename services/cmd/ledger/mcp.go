@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/spf13/cobra"
+
+	"github.com/memory-ledger/ledger/services/mcp"
+	"github.com/memory-ledger/ledger/services/run/config"
+)
+
+const checkTimeout = 30 * time.Second
+
+func newMCP() *cobra.Command {
+	var check bool
+	cmd := &cobra.Command{
+		Use:   "mcp",
+		Short: "Serves an agent over standard input and output, by the Model Context Protocol",
+		Long: `Carries the messages of an agent on standard input to POST /mcp of the core API at
+LEDGER_URL, with the API key in LEDGER_API_KEY, and the answers to standard output.
+With --check it says line by line what works, and ends. docs/agents.md has the lines
+for the clients.`,
+		Example: `  LEDGER_URL=http://127.0.0.1:3001 LEDGER_API_KEY=svc_… ledger mcp --check`,
+		Args:    noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := config.Load(environ())
+			if err != nil {
+				return err
+			}
+			base := strings.TrimRight(cfg.AgentURL, "/")
+			if base == "" {
+				base = localCore()
+			}
+			if cfg.AgentKey == "" {
+				return fmt.Errorf("LEDGER_API_KEY is not set: make a key with POST %s/keys, see docs/agents.md", base)
+			}
+			if check {
+				return checkAgent(cmd.Context(), cmd.OutOrStdout(), base, cfg.AgentKey)
+			}
+			stdio := &sdk.IOTransport{Reader: io.NopCloser(cmd.InOrStdin()), Writer: keptOpen{cmd.OutOrStdout()}}
+			return mcp.NewBridge(base, cfg.AgentKey).Run(cmd.Context(), stdio)
+		},
+	}
+	cmd.Flags().BoolVar(&check, "check", false, "say what works, and end")
+	return cmd
+}
+
+// keptOpen is standard output for those who would close it.
+type keptOpen struct{ io.Writer }
+
+// Close implements io.Closer.
+func (keptOpen) Close() error { return nil }
+
+// checkAgent does what an agent would, but for writing, and prints a line for each step.
+func checkAgent(ctx context.Context, out io.Writer, base, key string) error {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	ok := func(format string, args ...any) { fmt.Fprintf(out, "ok    "+format+"\n", args...) }
+	failed := func(format string, args ...any) error {
+		fmt.Fprintf(out, "FAIL  "+format+"\n", args...)
+		return finding{}
+	}
+	if u, err := url.Parse(base); err == nil && u.Scheme == "http" && !isLoopback(u.Hostname()) {
+		fmt.Fprintf(out, "note  %s is not https: the API key and the memories can be read on the way\n", base)
+	}
+	if err := alive(ctx, base); err != nil {
+		fmt.Fprintf(out, "FAIL  %s does not answer: is the service running there? LEDGER_URL says where\n", base)
+		return err
+	}
+	ok("%s answers", base)
+	session, err := sdk.NewClient(&sdk.Implementation{Name: "ledger-mcp-check", Version: "1.0.0"}, nil).
+		Connect(ctx, mcp.NewBridge(base, key).Transport(), nil)
+	if errors.Is(err, mcp.ErrUnauthorized) {
+		return failed("%v, and set LEDGER_API_KEY to it", mcp.ErrUnauthorized)
+	}
+	if err != nil {
+		return failed("the Model Context Protocol: %v", err)
+	}
+	defer session.Close()
+	ok("the API key is accepted")
+	ok("the protocol's revision is %s", session.InitializeResult().ProtocolVersion)
+	tools, err := session.ListTools(ctx, nil)
+	if err != nil {
+		return failed("the list of tools: %v", err)
+	}
+	names := make([]string, len(tools.Tools))
+	for i, tool := range tools.Tools {
+		names[i] = tool.Name
+	}
+	ok("tools: %s", strings.Join(names, ", "))
+	result, err := session.CallTool(ctx, &sdk.CallToolParams{Name: "recall", Arguments: map[string]any{"limit": 1}})
+	if err != nil || result.IsError {
+		return failed("recall: %v", errors.Join(err, result.GetError()))
+	}
+	ok("recall reads the memories")
+	fmt.Fprintln(out, "all of it works; nothing was written")
+	return nil
+}
+
+func isLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// alive asks whether a service answers at a URL.
+func alive(ctx context.Context, base string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/livez", nil)
+	if err != nil {
+		return err
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	_ = answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s/livez: %s", base, answer.Status)
+	}
+	return nil
+}

@@ -1,0 +1,48 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/events/tracing"
+	"github.com/memory-ledger/ledger/services/httpapi"
+)
+
+// problem is an error that is told to the model in its own words.
+type problem struct{ text string }
+
+func (p *problem) Error() string { return p.text }
+
+// next is what a model should do about a status.
+var next = map[int]string{
+	http.StatusBadRequest:            "Fix the arguments and call again.",
+	http.StatusRequestEntityTooLarge: "Shorten or split it and call again.",
+	http.StatusUnauthorized:          "The API key or session was revoked or has expired. Ask the person for a new one; do not call again before.",
+	http.StatusForbidden:             "Ask the person for a credential that may do this; do not call again before.",
+	http.StatusNotFound:              "No memory of this person has that id. Use recall to find ids.",
+	http.StatusGone:                  "It is gone for good. Do not call again for it.",
+	http.StatusUnprocessableEntity:   "Use a new idempotencyKey, or the same memories as before.",
+	http.StatusServiceUnavailable:    "Wait a few seconds and call again.",
+}
+
+// advise turns an error into what the model is told: what is wrong, and what to do.
+func (s *Server) advise(ctx context.Context, tool string, err error) error {
+	var told *problem
+	if errors.As(err, &told) {
+		return told
+	}
+	status, message := httpapi.Answer(err)
+	if status == http.StatusInternalServerError {
+		tracing.Log(ctx, s.Log).Error("tool failed", "tool", tool, "err", err)
+	}
+	switch advice, known := next[status]; {
+	case errors.Is(err, eventlog.ErrUncertain):
+		return &problem{message + ". If you gave an idempotencyKey, call again with the same one; otherwise use recall to see whether it is there."}
+	case known:
+		return &problem{message + ". " + advice}
+	default:
+		return &problem{message + ". Tell the person that the service failed; the operator finds the reason in its log."}
+	}
+}

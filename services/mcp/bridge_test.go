@@ -1,0 +1,104 @@
+package mcp_test
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/memory-ledger/ledger/services/mcp"
+)
+
+// bridged sends lines through a Bridge to a server, and returns the lines that come back.
+func bridged(t *testing.T, server http.HandlerFunc, lines ...string) []string {
+	t.Helper()
+	s := httptest.NewServer(server)
+	defer s.Close()
+	var out strings.Builder
+	stdio := &sdk.IOTransport{Reader: io.NopCloser(strings.NewReader(strings.Join(lines, "\n") + "\n")), Writer: open{&out}}
+	if err := mcp.NewBridge(s.URL, "secret").Run(t.Context(), stdio); err != nil {
+		t.Error(err)
+	}
+	return strings.Split(strings.TrimSpace(out.String()), "\n")
+}
+
+type open struct{ io.Writer }
+
+func (open) Close() error { return nil }
+
+// Every call gets an answer, whatever the server makes of it, and one failure is not the
+// end of the others.
+func TestEveryCallIsAnswered(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		status int
+		body   string
+		want   string
+	}{
+		"an answer":            {200, `{"jsonrpc":"2.0","id":7,"result":{"ok":true}}`, `{"ok":true}`},
+		"an error of its own":  {400, `{"jsonrpc":"2.0","id":7,"error":{"code":-32602,"message":"wrong header"}}`, "wrong header"},
+		"a dead key":           {401, `{"error":"missing or invalid credential"}`, "make a new one"},
+		"a refusal":            {413, `{"error":"request body is too large"}`, "Too Large"},
+		"nothing that fits":    {200, `nope`, "no answer"},
+		"busy":                 {503, `{"error":"temporarily unavailable"}`, "Service Unavailable"},
+		"a redirect elsewhere": {307, ``, "Temporary Redirect"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := bridged(t, func(w http.ResponseWriter, r *http.Request) {
+				if r.Header.Get("Authorization") != "Bearer secret" || r.URL.Path != "/mcp" {
+					t.Errorf("%s %v", r.URL, r.Header)
+				}
+				w.Header().Set("Content-Type", "application/json")
+				w.Header().Set("Location", "http://127.0.0.1:1/mcp")
+				w.WriteHeader(c.status)
+				_, _ = io.WriteString(w, c.body)
+			}, `{"jsonrpc":"2.0","id":7,"method":"ping"}`)
+			if len(got) != 1 || !strings.Contains(got[0], c.want) || !strings.Contains(got[0], `"id":7`) {
+				t.Errorf("%q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// What an older client negotiated is said with each message from then on.
+func TestTheRevisionIsRemembered(t *testing.T) {
+	t.Parallel()
+	versions := make(chan string, 2)
+	server := func(w http.ResponseWriter, r *http.Request) {
+		var message struct{ Method string }
+		_ = json.NewDecoder(r.Body).Decode(&message)
+		if message.Method == "initialize" {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-06-18"}}`)
+			return
+		}
+		versions <- r.Header.Get("MCP-Protocol-Version")
+		w.WriteHeader(http.StatusAccepted)
+	}
+	s := httptest.NewServer(http.HandlerFunc(server))
+	defer s.Close()
+	reader, writer := io.Pipe()
+	answered, answers := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- mcp.NewBridge(s.URL, "secret").Run(context.Background(), &sdk.IOTransport{Reader: reader, Writer: answers})
+	}()
+	_, _ = io.WriteString(writer, `{"jsonrpc":"2.0","id":1,"method":"initialize"}`+"\n")
+	if _, err := answered.Read(make([]byte, 4096)); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.WriteString(writer, `{"jsonrpc":"2.0","method":"notifications/initialized"}`+"\n")
+	if got := <-versions; got != "2025-06-18" {
+		t.Errorf("revision %q", got)
+	}
+	_ = writer.Close()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}

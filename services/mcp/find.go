@@ -1,0 +1,68 @@
+package mcp
+
+import (
+	"context"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/services/memory"
+)
+
+// Finder finds memories of an owner. It is [memory.Service].
+type Finder interface {
+	Select(ctx context.Context, r memory.Reader, sel memory.Selection, gone func() bool) (*memory.Picked, error)
+}
+
+// find returns a page of memories and the cursor of the next page, empty if there is
+// none.
+func (s *Server) find(ctx context.Context, c call, sel memory.Selection) (found []memory.View, next string, err error) {
+	picked, err := s.Finder.Select(ctx, c.reader(), sel, c.gone)
+	if err != nil {
+		return nil, "", err
+	}
+	for picked.More() {
+		if err := picked.Next(ctx, func(v *memory.View) error {
+			found = append(found, *v)
+			return nil
+		}); err != nil {
+			return nil, "", err
+		}
+	}
+	return found, picked.NextCursor, nil
+}
+
+// sourceOf is where a memory says that it came from: the metadata's source, if that is
+// a string.
+func sourceOf(v *memory.View) string {
+	var metadata struct {
+		Source any `json:"source"`
+	}
+	if json.Unmarshal(v.Metadata, &metadata) != nil {
+		return ""
+	}
+	source, _ := metadata.Source.(string)
+	return strings.TrimSpace(source)
+}
+
+// viaOf says how a memory came in, in a word.
+func viaOf(v *memory.View) string {
+	if v.Via == nil {
+		return ""
+	}
+	return string(v.Via.Kind)
+}
+
+// writer says who wrote a memory, for a model.
+func writer(via string) string {
+	switch events.ViaKind(via) {
+	case events.ViaDrop:
+		return ", left by the holder of a one-time link and perhaps not by the owner"
+	case events.ViaKey:
+		return ", written with an API key of the owner"
+	case events.ViaSession:
+		return ", written by the owner"
+	}
+	return ""
+}

@@ -1,0 +1,147 @@
+package mcp
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/canonical"
+	"github.com/memory-ledger/ledger/services/command"
+	"github.com/memory-ledger/ledger/services/memory"
+)
+
+const (
+	maxRemembered = 32  // memories in one call
+	maxSource     = 80  // characters
+	maxKey        = 200 // characters
+	// defaultSource is the source of memories whose writer names none.
+	defaultSource = "mcp"
+)
+
+type rememberInput struct {
+	Memories       []newMemory `json:"memories" jsonschema:"the memories to store, in order"`
+	IdempotencyKey string      `json:"idempotencyKey,omitempty" jsonschema:"any unique text; a repeated call with the same key and memories stores nothing twice"`
+}
+
+type newMemory struct {
+	Content  string         `json:"content" jsonschema:"one fact, in a sentence that can be understood alone"`
+	Source   string         `json:"source,omitempty" jsonschema:"where it comes from, such as the name of your application; at most 80 characters"`
+	Metadata map[string]any `json:"metadata,omitempty" jsonschema:"anything else to keep with it; unlike the content it is not encrypted"`
+}
+
+type rememberOutput struct {
+	Stored        []storedMemory `json:"stored"`
+	StableStorage bool           `json:"stableStorage" jsonschema:"true: the memories survive a power cut"`
+}
+
+type storedMemory struct {
+	ID        string `json:"id"`
+	LeafIndex uint64 `json:"leafIndex" jsonschema:"position in the owner's log"`
+	LeafHash  string `json:"leafHash"`
+}
+
+func (s *Server) addRemember() {
+	input := schemaOf[rememberInput]()
+	list := input.Properties["memories"]
+	list.MinItems, list.MaxItems = new(1), new(maxRemembered)
+	list.Items.Properties["content"].MinLength = new(1)
+	list.Items.Properties["source"].MaxLength = new(maxSource)
+	input.Properties["idempotencyKey"].MaxLength = new(maxKey)
+	no := false
+	addTool(s, &sdk.Tool{
+		Name: "remember", Title: "Remember",
+		Description: "Stores one or several memories of the person. Store what stays true and will matter in later conversations: " +
+			"preferences, decisions, names, dates, facts about the work. One fact a memory. Nothing can be changed later; never store secrets such as passwords or keys.",
+		InputSchema: input, OutputSchema: schemaOf[rememberOutput](),
+		Annotations: &sdk.ToolAnnotations{DestructiveHint: &no, OpenWorldHint: &no},
+	}, s.remember)
+}
+
+// remember stores the memories one after the other. All are checked and sealed before
+// the first is stored. A crash between two of them leaves the first ones stored; a
+// repetition with the same key stores the rest.
+func (s *Server) remember(ctx context.Context, c call, in rememberInput) (rememberOutput, string, error) {
+	writes := make([]*command.WriteMemory, len(in.Memories))
+	for i, m := range in.Memories {
+		draft, err := draftOf(c, m, in.IdempotencyKey, i)
+		if err == nil {
+			writes[i], err = s.Memories.Prepare(ctx, draft)
+		}
+		if err != nil {
+			return rememberOutput{}, "", fmt.Errorf("memories[%d]: %w", i, err)
+		}
+	}
+	out := rememberOutput{Stored: []storedMemory{}, StableStorage: true}
+	var ids []string
+	for i, write := range writes {
+		if err := s.Memories.Commands.Execute(ctx, c.Owner, write); err != nil {
+			if i == 0 {
+				return rememberOutput{}, "", err
+			}
+			return rememberOutput{}, "", &problem{fmt.Sprintf("The first %d of %d are stored: %s. The next one failed: %v",
+				i, len(writes), strings.Join(ids, ", "), s.advise(ctx, "remember", err))}
+		}
+		w := write.Written
+		out.Stored = append(out.Stored, storedMemory{w.MemoryID, w.LeafIndex, w.LeafHash.String()})
+		ids = append(ids, w.MemoryID)
+	}
+	text := fmt.Sprintf("Stored on stable storage. Ids: %s. They are anchored onchain within minutes; `prove` shows it.", strings.Join(ids, ", "))
+	return out, text, nil
+}
+
+// draftOf is a memory on its way in. Its Idempotency-Key is made of the call's and of
+// its place in the call.
+func draftOf(c call, m newMemory, key string, place int) (memory.Draft, error) {
+	text := []byte("{}")
+	if m.Metadata != nil {
+		var err error
+		if text, err = json.Marshal(m.Metadata); err != nil {
+			return memory.Draft{}, &problem{"metadata can't be read: " + err.Error()}
+		}
+	}
+	metadata, err := canonical.Admit(text)
+	if err != nil {
+		return memory.Draft{}, err
+	}
+	source := strings.TrimSpace(m.Source)
+	if _, given := m.Metadata["source"]; source == "" && !given {
+		source = defaultSource
+	}
+	if source != "" {
+		if metadata, err = metadata.With("source", source); err != nil {
+			return memory.Draft{}, err
+		}
+	}
+	draft := memory.Draft{Owner: c.Owner, Content: m.Content, Metadata: metadata, Credential: c.Credential}
+	if key != "" {
+		hash := events.Hash(sha256.Sum256(fmt.Appendf(nil, "memory-ledger/mcp-key/v1\x00%d\x00%s", place, key)))
+		draft.IdempotencyKey = &hash
+	}
+	return draft, nil
+}
+
+// schemaOf is the schema of a type. Lists are lists, never null.
+func schemaOf[T any]() *jsonschema.Schema {
+	schema, err := jsonschema.For[T](nil)
+	if err != nil {
+		panic(err) // only for types that JSON has not
+	}
+	for _, member := range schema.Properties {
+		if slices.Equal(member.Types, []string{"null", "array"}) {
+			member.Type, member.Types = "array", nil
+		}
+	}
+	return schema
+}
+
+// within bounds a number.
+func within(schema *jsonschema.Schema, name string, least, most int) {
+	schema.Properties[name].Minimum, schema.Properties[name].Maximum = new(float64(least)), new(float64(most))
+}

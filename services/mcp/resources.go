@@ -1,0 +1,88 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/memory-ledger/ledger/services/memory"
+)
+
+const (
+	logURI      = "ledger://log"
+	memoriesURI = "ledger://memories/"
+	receiptEnd  = "/receipt"
+)
+
+func memoryURI(id string) string { return memoriesURI + url.PathEscape(id) }
+
+// memoryResource is a whole memory. Its text and metadata are stored data.
+type memoryResource struct {
+	Notice            string         `json:"notice"`
+	ID                string         `json:"id"`
+	UntrustedContent  string         `json:"untrustedContent"`
+	UntrustedMetadata jsontext.Value `json:"untrustedMetadata"`
+	LeafHash          string         `json:"leafHash"`
+	LeafIndex         uint64         `json:"leafIndex"`
+	Anchored          bool           `json:"anchored"`
+	CreatedAt         string         `json:"createdAt"`
+	Via               string         `json:"via,omitempty"`
+}
+
+func (s *Server) addResources() {
+	s.sdk.AddResource(&sdk.Resource{
+		URI: logURI, Name: "log", Title: "Head of the log", MIMEType: "application/json",
+		Description: "Size and root of the person's log, now and as last committed onchain.",
+	}, s.resource(func(ctx context.Context, c call, _ string) (any, error) { return s.Memories.Head(ctx, c.reader()) }))
+	s.sdk.AddResourceTemplate(&sdk.ResourceTemplate{
+		URITemplate: memoriesURI + "{id}", Name: "memory", Title: "A memory", MIMEType: "application/json",
+		Description: "One memory, whole, with its metadata.",
+	}, s.resource(s.memoryResource))
+	s.sdk.AddResourceTemplate(&sdk.ResourceTemplate{
+		URITemplate: memoriesURI + "{id}" + receiptEnd, Name: "receipt", Title: "A memory's receipt", MIMEType: "application/json",
+		Description: "The verified receipt of one memory, which anyone can check with `ledger verify-receipt`.",
+	}, s.resource(func(ctx context.Context, c call, id string) (any, error) {
+		raw, _, err := s.receipt(ctx, c, id)
+		return jsontext.Value(raw), err
+	}))
+}
+
+func (s *Server) memoryResource(ctx context.Context, c call, id string) (any, error) {
+	v, err := s.Memories.Get(ctx, c.reader(), id)
+	return memoryResource{
+		notice, v.ID, v.Content, v.Metadata, v.LeafHash.String(), v.LeafIndex, v.Anchored, timeOf(&v), viaOf(&v),
+	}, err
+}
+
+// resource is the handler of what read returns as JSON. read gets the id in the URI,
+// if there is one.
+func (s *Server) resource(read func(context.Context, call, string) (any, error)) sdk.ResourceHandler {
+	return func(ctx context.Context, r *sdk.ReadResourceRequest) (*sdk.ReadResourceResult, error) {
+		c, err := callOf(ctx)
+		if err != nil {
+			return nil, err
+		}
+		uri := r.Params.URI
+		id, err := url.PathUnescape(strings.TrimSuffix(strings.TrimPrefix(uri, memoriesURI), receiptEnd))
+		if err != nil {
+			return nil, sdk.ResourceNotFoundError(uri)
+		}
+		value, err := read(ctx, c, id)
+		if errors.Is(err, memory.ErrNotFound) {
+			return nil, sdk.ResourceNotFoundError(uri)
+		}
+		if err != nil {
+			return nil, s.advise(ctx, uri, err)
+		}
+		text, err := json.Marshal(value, json.Deterministic(true))
+		if err != nil {
+			return nil, err
+		}
+		return &sdk.ReadResourceResult{Contents: []*sdk.ResourceContents{{URI: uri, MIMEType: "application/json", Text: string(text)}}}, nil
+	}
+}

@@ -1,0 +1,75 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/memory-ledger/ledger/services/access"
+	"github.com/memory-ledger/ledger/services/memory"
+)
+
+// blocked is a Finder that finds nothing before its context ends.
+type blocked struct{ ended chan error }
+
+func (b blocked) Select(ctx context.Context, _ memory.Reader, _ memory.Selection, _ func() bool) (*memory.Picked, error) {
+	select {
+	case <-ctx.Done():
+		b.ended <- context.Cause(ctx)
+		return nil, ctx.Err()
+	case <-time.After(time.Minute):
+		b.ended <- nil
+		return nil, errors.New("the context did not end")
+	}
+}
+
+// post calls a tool, in an older revision, whose calls the SDK does not bound.
+func post(ctx context.Context, s *Server, body string) *httptest.ResponseRecorder {
+	request := httptest.NewRequestWithContext(ctx, http.MethodPost, "/mcp", strings.NewReader(body))
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Accept", "application/json, text/event-stream")
+	request.Header.Set(versionHeader, "2025-06-18")
+	answer := httptest.NewRecorder()
+	s.For(access.Caller{}, nil).ServeHTTP(answer, request)
+	return answer
+}
+
+const call1 = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"`
+
+// A tool's work ends with its request, in every revision.
+func TestACallEndsWithItsRequest(t *testing.T) {
+	t.Parallel()
+	finder := blocked{make(chan error, 1)}
+	s := New(Config{Finder: finder, Log: slog.New(slog.DiscardHandler)})
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	post(ctx, s, call1+`recall"}}`)
+	if err := <-finder.ended; !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the call ended by %v", err)
+	}
+}
+
+// A fault in a tool is its call's alone, and says nothing about itself.
+func TestAFaultIsSurvived(t *testing.T) {
+	t.Parallel()
+	s := New(Config{Log: slog.New(slog.DiscardHandler)})
+	answer := post(t.Context(), s, call1+`get","arguments":{"id":"x"}}}`)
+	if body, _ := io.ReadAll(answer.Body); answer.Code != http.StatusOK || !strings.Contains(string(body), `"error"`) || strings.Contains(string(body), "nil pointer") {
+		t.Errorf("%d %s", answer.Code, body)
+	}
+}
+
+// One message a request: the work of one request is bounded.
+func TestBatchesAreRefused(t *testing.T) {
+	t.Parallel()
+	s := New(Config{Log: slog.New(slog.DiscardHandler)})
+	if answer := post(t.Context(), s, " \n[ "+call1+`recall"}}]`); answer.Code != http.StatusBadRequest {
+		t.Errorf("status %d", answer.Code)
+	}
+}

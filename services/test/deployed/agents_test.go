@@ -1,0 +1,44 @@
+package deployed_test
+
+import (
+	"encoding/json"
+	"net/url"
+	"testing"
+
+	"github.com/memory-ledger/ledger/services/test/stacktest"
+)
+
+// TestAnAgentsLinksWithRolesApart: the core API, with its role alone, makes the links of
+// an agent, and the extension API, with its own, answers them. Not parallel: it is many
+// processes already.
+func TestAnAgentsLinksWithRolesApart(t *testing.T) {
+	d := deploy(t)
+	d.projector()
+	_, core := d.api("core-api", "CORE_ADDR")
+	_, extension := d.api("extension-api", "EXTENSION_ADDR")
+	session := core.SignIn(stacktest.NewWallet())
+	d.settled(core, session)
+	key := stacktest.Bearer(core.Expect(201, "POST", "/keys", map[string]any{"label": "agent"}, session).Text("key"))
+	link := func(tool string) string {
+		t.Helper()
+		call := map[string]any{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": map[string]any{"name": tool}}
+		a := core.Expect(200, "POST", "/mcp", call, key, stacktest.With("Accept", "application/json, text/event-stream"))
+		var answer struct {
+			Result struct {
+				StructuredContent struct{ URL string }
+			}
+		}
+		if err := json.Unmarshal(a.Body, &answer); err != nil {
+			t.Fatal(err)
+		}
+		u, err := url.Parse(answer.Result.StructuredContent.URL)
+		if err != nil || u.Host != "ledger.test" {
+			t.Fatalf("%s: %v: %s", tool, err, a.Body)
+		}
+		return u.Path
+	}
+	extension.Expect(201, "POST", link("leave_memory"), map[string]any{"content": "left"})
+	read := link("open_case")
+	extension.Expect(200, "GET", read, nil)
+	extension.Expect(404, "GET", read, nil)
+}
