@@ -82,7 +82,7 @@ func (r ReadModel) FindWritten(ctx context.Context, owner events.Owner, key even
 		}
 		var m memories.Memory
 		m, found, err = memories.ByIdempotencyKey(ctx, tx, owner, key)
-		w = Written{MemoryID: m.ID, LeafIndex: m.LeafIndex, LeafHash: m.LeafHash, CreatedAt: m.CreatedAt}
+		w = Written{MemoryID: m.ID, LeafIndex: m.LeafIndex, LeafHash: m.LeafHash, CreatedAt: m.CreatedAt, Seq: m.Seq}
 		leaves = o.LeafCount
 		return err
 	})

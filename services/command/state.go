@@ -35,6 +35,7 @@ type Written struct {
 	LeafIndex uint64
 	LeafHash  events.Hash
 	CreatedAt events.Timestamp
+	Seq       uint64 // of the message, where the state knows it; 0 in an answer
 }
 
 // State is one owner, folded from the owner's events of the ledger family. It
@@ -78,12 +79,12 @@ func (s *State) expect(leaves uint64) error {
 // Apply folds a message of the owner into the state.
 func (s *State) Apply(seq uint64, batch []events.Event) {
 	for i := range batch {
-		s.apply(&batch[i])
+		s.apply(seq, &batch[i])
 	}
 	s.Seq, s.Version = seq, batch[0].OwnerVersion
 }
 
-func (s *State) apply(e *events.Event) {
+func (s *State) apply(seq uint64, e *events.Event) {
 	switch data := e.Data.(type) {
 	case *events.OwnerRegistered:
 		s.Registered, s.UserID = true, data.UserID
@@ -99,7 +100,7 @@ func (s *State) apply(e *events.Event) {
 		s.Leaves = data.LeafIndex + 1
 		if data.IdempotencyKeyHash != nil {
 			s.idempotent[*data.IdempotencyKeyHash] = Written{
-				MemoryID: data.MemoryID, LeafIndex: data.LeafIndex, LeafHash: data.LeafHash, CreatedAt: e.Time,
+				MemoryID: data.MemoryID, LeafIndex: data.LeafIndex, LeafHash: data.LeafHash, CreatedAt: e.Time, Seq: seq,
 			}
 			if s.usedKeys != nil {
 				s.usedKeys.add(*data.IdempotencyKeyHash)

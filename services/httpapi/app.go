@@ -87,9 +87,9 @@ type App struct {
 	stopping    chan struct{} // closed when the service has begun to stop
 }
 
-// keyedRoute is the one whose writes take an Idempotency-Key. Elsewhere the
+// keyedRoutes are those whose writes take an Idempotency-Key. Elsewhere the
 // advice to repeat one would be wrong: it could spend another write of a drop.
-const keyedRoute = "/memories"
+var keyedRoutes = []string{"/memories", "/memories/batch"}
 
 const (
 	localRequestID = "requestId"
@@ -279,7 +279,7 @@ func (a *App) fail(c *fiber.Ctx, err error) error {
 		err = errStopping // which is why the rest of it was not read
 	}
 	status, message := Answer(err)
-	if message == messageUncertain && c.Route().Path == keyedRoute {
+	if message == messageUncertain && slices.Contains(keyedRoutes, c.Route().Path) {
 		message = messageRepeat
 	}
 	if status >= http.StatusInternalServerError && !isRefusal(err) {

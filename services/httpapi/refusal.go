@@ -70,6 +70,8 @@ var table = []row{
 	{memory.ErrEmptyContent, http.StatusBadRequest, ""},
 	{memory.ErrContentTooLarge, http.StatusRequestEntityTooLarge, ""},
 	{memory.ErrMetadataTooLarge, http.StatusRequestEntityTooLarge, ""},
+	{memory.ErrBatchCount, http.StatusBadRequest, ""},
+	{memory.ErrBatchTooLarge, http.StatusRequestEntityTooLarge, ""},
 	{memory.ErrRange, http.StatusBadRequest, ""},
 	{memory.ErrCursor, http.StatusBadRequest, ""},
 	{canonical.ErrNotObject, http.StatusBadRequest, "metadata must be a JSON object"},

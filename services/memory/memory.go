@@ -4,6 +4,8 @@ package memory
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"unicode/utf8"
@@ -14,6 +16,7 @@ import (
 	"github.com/memory-ledger/ledger/anchoring/chainview"
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/canonical"
+	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/events/leaf"
 	"github.com/memory-ledger/ledger/projections/fence"
 	"github.com/memory-ledger/ledger/projections/readmodel/memories"
@@ -108,6 +111,52 @@ func (s *Service) Write(ctx context.Context, d Draft) (*command.WriteMemory, err
 		return nil, err
 	}
 	return write, nil
+}
+
+// MaxBatch is how many memories one request writes at most.
+const MaxBatch = 256
+
+// maxEvent bounds what the event of a memory takes in the log beside its metadata and
+// its sealed content.
+const maxEvent = 1 << 10
+
+// Errors of batches.
+var (
+	ErrBatchCount    = fmt.Errorf("memories must be an array of 1 to %d memories", MaxBatch)
+	ErrBatchTooLarge = errors.New("the memories are too long for one message of the log; write them in several batches")
+)
+
+// WriteBatch stores memories of one owner in one message: all of them, or none. The
+// drafts share the first one's Idempotency-Key and credential.
+func (s *Service) WriteBatch(ctx context.Context, drafts []Draft) (*command.WriteBatch, error) {
+	if len(drafts) < 1 || len(drafts) > MaxBatch {
+		return nil, ErrBatchCount
+	}
+	write := &command.WriteBatch{Credential: drafts[0].Credential}
+	size := 0
+	for i, d := range drafts {
+		memory, err := s.Prepare(ctx, d)
+		if err != nil {
+			return nil, fmt.Errorf("memories[%d]: %w", i, err)
+		}
+		memory.IdempotencyKey = nil
+		size += maxEvent + d.Metadata.Len() + base64.StdEncoding.EncodedLen(len(memory.Sealed))
+		write.Memories = append(write.Memories, memory)
+	}
+	if size > eventlog.MaxPayload {
+		return nil, ErrBatchTooLarge
+	}
+	if key := drafts[0].IdempotencyKey; key != nil {
+		own := batchKey(*key)
+		write.Memories[0].IdempotencyKey = &own
+	}
+	return write, s.Commands.Execute(ctx, drafts[0].Owner, write)
+}
+
+// batchKey makes an Idempotency-Key one of batches: it never meets that of a single
+// memory.
+func batchKey(key events.Hash) events.Hash {
+	return sha256.Sum256(append([]byte("memory-ledger/batch-key/v1\x00"), key[:]...))
 }
 
 // Prepare does what can be done before the owner's turn comes: hash and seal.

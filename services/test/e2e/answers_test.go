@@ -96,6 +96,8 @@ func goodBody(op contracttest.Operation, wallet stacktest.Wallet) any {
 		return map[string]any{"publicKey": wallet.PublicKey}
 	case "createMemory":
 		return map[string]any{"content": "x", "source": "s"}
+	case "createMemories":
+		return map[string]any{"memories": []any{map[string]any{"content": "x"}}}
 	case "fillDrop":
 		return map[string]any{"content": "x"}
 	case "createKey":
@@ -340,7 +342,9 @@ func answersToRequests(t *testing.T, every func(func(contracttest.API, contractt
 				}
 				once := stacktest.With("Idempotency-Key", "once-by-"+string(api))
 				c.Expect(201, method, path, body, session, once)
-				c.Expect(422, method, path, map[string]any{"content": "other", "source": "s"}, session, once)
+				c.Expect(422, method, path, map[string]any{
+					"content": "other", "source": "s", "memories": []any{map[string]any{"content": "other"}},
+				}, session, once)
 			case status == 409:
 				tooManyKeys(t, c)
 			case status == 400 && op.ID == "fillDrop":
