@@ -47,6 +47,7 @@ type State struct {
 	Registered bool
 	UserID     string
 	Leaves     uint64
+	Retracted  map[uint64]bool      // leaves
 	Grants     map[string]Grant     // by id: neither revoked nor spent
 	Keys       map[string]Key       // by id: not revoked
 	Sessions   map[string]time.Time // extension sessions by id: not revoked; their expiry
@@ -62,7 +63,7 @@ type State struct {
 // NewState returns the state of an owner without events.
 func NewState(owner events.Owner) *State {
 	return &State{
-		Owner: owner, Grants: map[string]Grant{}, Keys: map[string]Key{},
+		Owner: owner, Retracted: map[uint64]bool{}, Grants: map[string]Grant{}, Keys: map[string]Key{},
 		Sessions: map[string]time.Time{}, idempotent: map[events.Hash]Written{},
 	}
 }
@@ -106,6 +107,8 @@ func (s *State) apply(seq uint64, e *events.Event) {
 				s.usedKeys.add(*data.IdempotencyKeyHash)
 			}
 		}
+	case *events.MemoryRetracted:
+		s.Retracted[data.LeafIndex] = true
 	case *events.GrantMinted:
 		maps.DeleteFunc(s.Grants, func(_ string, g Grant) bool { return !g.live(e.Time.Time()) })
 		s.Grants[data.GrantID] = Grant{ID: data.GrantID, Kind: data.Kind, ExpiresAt: data.ExpiresAt, MaxUses: data.MaxUses}

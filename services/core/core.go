@@ -65,6 +65,7 @@ func (a *API) Mount(app *httpapi.App) {
 	app.Get("/memories/:id/proof", a.proveMemory)
 	app.Get("/memories/:id/receipt", a.receiptOfMemory)
 	app.Get("/memories/:id", a.getMemory)
+	app.Delete("/memories/:id", a.retractMemory)
 	app.Get("/log", a.logHead)
 	app.Get("/log/consistency", a.logConsistency)
 
@@ -217,6 +218,19 @@ func (a *API) getMemory(c *fiber.Ctx) error {
 		return err
 	}
 	return httpapi.SendJSON(c, text)
+}
+
+// retractMemory takes a memory back. API keys may write, and not take back.
+func (a *API) retractMemory(c *fiber.Ctx) error {
+	caller, err := a.session(c)
+	if err != nil {
+		return err
+	}
+	reader := memory.Reader{Owner: caller.Owner, Head: caller.Head}
+	if err := a.Memories.Retract(httpapi.Context(c), reader, caller.Credential, httpapi.Param(c, "id")); err != nil {
+		return err
+	}
+	return c.JSON(fiber.Map{"ok": true})
 }
 
 const maxPage = 1000

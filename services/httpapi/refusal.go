@@ -67,6 +67,7 @@ var table = []row{
 	{signin.ErrRefused, http.StatusUnauthorized, ""},
 
 	{memory.ErrNotFound, http.StatusNotFound, ""},
+	{memory.ErrRetracted, http.StatusGone, ""},
 	{memory.ErrEmptyContent, http.StatusBadRequest, ""},
 	{memory.ErrContentTooLarge, http.StatusRequestEntityTooLarge, ""},
 	{memory.ErrMetadataTooLarge, http.StatusRequestEntityTooLarge, ""},

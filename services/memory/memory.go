@@ -35,6 +35,7 @@ const (
 // Errors of this package.
 var (
 	ErrNotFound         = errors.New("memory not found")
+	ErrRetracted        = errors.New("the memory was retracted")
 	ErrEmptyContent     = errors.New("content must not be empty")
 	ErrContentTooLarge  = fmt.Errorf("content is longer than %d bytes of UTF-8", MaxContentBytes)
 	ErrMetadataTooLarge = fmt.Errorf("metadata is longer than %d bytes in canonical form", MaxMetadataBytes)
@@ -237,11 +238,24 @@ func (s *Service) Get(ctx context.Context, r Reader, id string) (View, error) {
 	if err != nil {
 		return View{}, err
 	}
+	if m.Retracted {
+		return View{}, ErrRetracted
+	}
 	key, err := s.Keys.Find(ctx, r.Owner)
 	if err != nil {
 		return View{}, err
 	}
 	return view(key, m)
+}
+
+// Retract takes one memory of the owner's back: it is in no list, search or case any
+// more, while its leaf and its proof stay. One that was taken back before stays so.
+func (s *Service) Retract(ctx context.Context, r Reader, credential command.Credential, id string) error {
+	m, err := s.find(ctx, r, id)
+	if err != nil {
+		return err
+	}
+	return s.Commands.Execute(ctx, r.Owner, &command.RetractMemory{MemoryID: m.ID, LeafIndex: m.LeafIndex, Credential: credential})
 }
 
 // find returns a row, without a question where it is kept and right.

@@ -23,6 +23,9 @@ func (s *Service) Receipt(ctx context.Context, reader Reader, id string) (*recei
 	if err != nil {
 		return nil, err
 	}
+	if m.Retracted { // a receipt has the text
+		return nil, ErrRetracted
+	}
 	key, err := s.Keys.Find(ctx, reader.Owner)
 	if err != nil {
 		return nil, err

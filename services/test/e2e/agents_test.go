@@ -382,7 +382,7 @@ func TestToolsAreDescribed(t *testing.T) {
 			t.Errorf("%s: %v", tool.Name, err)
 		}
 	}
-	if got := strings.Join(names, " "); got != "get leave_memory open_case prove recall remember" {
+	if got := strings.Join(names, " "); got != "get leave_memory open_case prove recall remember retract" {
 		t.Errorf("tools: %s", got)
 	}
 	prompt, err := session.GetPrompt(t.Context(), &sdk.GetPromptParams{Name: "memory-habits"})
