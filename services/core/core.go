@@ -17,6 +17,7 @@ import (
 	"github.com/memory-ledger/ledger/projections/schema"
 	"github.com/memory-ledger/ledger/services/access"
 	"github.com/memory-ledger/ledger/services/command"
+	"github.com/memory-ledger/ledger/services/feed"
 	"github.com/memory-ledger/ledger/services/httpapi"
 	"github.com/memory-ledger/ledger/services/mcp"
 	"github.com/memory-ledger/ledger/services/memory"
@@ -32,6 +33,7 @@ type API struct {
 	Query    schema.Querier
 	Staking  Staking
 	Agents   *mcp.Server
+	Feed     *feed.Feed
 	BaseURL  string // public, without a slash at the end
 	// AllowedOrigins are those whose pages may call the API.
 	AllowedOrigins []string
@@ -51,7 +53,7 @@ func (a *API) Mount(app *httpapi.App) {
 	app.AllowOrigins(httpapi.CORS{
 		Allows:  func(origin string) bool { return slices.Contains(a.AllowedOrigins, origin) },
 		Methods: "DELETE, GET, POST", Exposed: "Link, Next-Cursor, Retry-After, WWW-Authenticate, X-Request-Id",
-		Sent: "Mcp-Method, Mcp-Name, Mcp-Protocol-Version",
+		Sent: "Last-Event-ID, Mcp-Method, Mcp-Name, Mcp-Protocol-Version",
 	})
 	app.Get("/health", func(c *fiber.Ctx) error {
 		return c.JSON(health{OK: true, Service: "memory-ledger-core"})
@@ -68,6 +70,8 @@ func (a *API) Mount(app *httpapi.App) {
 	app.Delete("/memories/:id", a.retractMemory)
 	app.Get("/log", a.logHead)
 	app.Get("/log/consistency", a.logConsistency)
+
+	app.Get("/events", a.listEvents(app))
 
 	app.Post("/keys", a.createKey)
 	app.Get("/keys", a.listKeys)

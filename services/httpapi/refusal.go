@@ -16,6 +16,7 @@ import (
 	"github.com/memory-ledger/ledger/projections/fence"
 	"github.com/memory-ledger/ledger/services/access"
 	"github.com/memory-ledger/ledger/services/command"
+	"github.com/memory-ledger/ledger/services/feed"
 	"github.com/memory-ledger/ledger/services/grant"
 	"github.com/memory-ledger/ledger/services/httpapi/connect"
 	"github.com/memory-ledger/ledger/services/keystore"
@@ -98,6 +99,7 @@ var table = []row{
 	{command.ErrOverloaded, http.StatusServiceUnavailable, messageBusy},
 	{errBodies, http.StatusServiceUnavailable, messageBusy},
 	{memory.ErrBusy, http.StatusServiceUnavailable, messageBusy},
+	{feed.ErrTooMany, http.StatusServiceUnavailable, messageBusy},
 	{memory.ErrAbandoned, statusGone, ""},
 	{eventlog.ErrContradiction, http.StatusServiceUnavailable, messageBusy},
 	{fence.ErrBehind, http.StatusServiceUnavailable, messageBusy},

@@ -94,6 +94,14 @@ func (b untilClose) WriteTo(w io.Writer) (int64, error) {
 	return 0, err
 }
 
+// Close implements io.Closer, for bodies that are one.
+func (b untilClose) Close() error {
+	if closer, ok := b.Reader.(io.Closer); ok {
+		return closer.Close()
+	}
+	return nil
+}
+
 // Gone returns what reports that the client has hung up, nil where that can't be
 // known.
 func Gone(c *fiber.Ctx) func() bool {
