@@ -71,6 +71,7 @@ func (a *API) Mount(app *httpapi.App) {
 	app.Get("/log", a.logHead)
 	app.Get("/log/consistency", a.logConsistency)
 
+	app.Get("/export", app.Compressed(a.exportLog))
 	app.Get("/events", a.listEvents(app))
 
 	app.Post("/keys", a.createKey)

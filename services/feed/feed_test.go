@@ -39,7 +39,7 @@ type writer struct {
 	seq      uint64
 	chainSeq uint64
 	n        int
-	ids []string // of all events
+	ids      []string // of all events
 }
 
 // write appends one message of some events.
