@@ -30,6 +30,7 @@ func (s *Service) Export(ctx context.Context, r Reader) (*Export, error) {
 	if err != nil {
 		return nil, err
 	}
+	cursor.everyLeaf = true
 	root, err := tree.Root(ctx, s.Pool, r.Owner, cursor.Size())
 	if err != nil {
 		return nil, fmt.Errorf("root of %d leaves: %w", cursor.Size(), err)
@@ -45,14 +46,17 @@ func (s *Service) Export(ctx context.Context, r Reader) (*Export, error) {
 
 // AppendLine appends the line of a memory, without a line end.
 func (x *Export) AppendLine(v *View, b []byte) ([]byte, error) {
+	l := export.Line{Index: v.LeafIndex, ID: v.ID, CreatedAt: v.CreatedAt, Via: v.Via, LeafHash: v.LeafHash}
+	if v.retracted {
+		line, err := json.Marshal(l)
+		return append(b, line...), err
+	}
 	// The salt follows from the owner's key and the memory itself.
 	salted, err := leaf.New(x.key.LeafSecret(), leaf.Memory{Content: v.Content, Metadata: canonical.Trusted(v.Metadata), Owner: x.reader.Owner})
 	if err != nil {
 		return nil, fmt.Errorf("salt memory: %w", err)
 	}
-	line, err := json.Marshal(export.Line{
-		Index: v.LeafIndex, ID: v.ID, CreatedAt: v.CreatedAt, Via: v.Via, LeafHash: v.LeafHash,
-		Entry: &receipt.Entry{Content: v.Content, Metadata: v.Metadata, Owner: x.reader.Owner, Salt: salted.Salt, V: leaf.Version},
-	})
+	l.Entry = &receipt.Entry{Content: v.Content, Metadata: v.Metadata, Owner: x.reader.Owner, Salt: salted.Salt, V: leaf.Version}
+	line, err := json.Marshal(l)
 	return append(b, line...), err
 }

@@ -205,7 +205,8 @@ type View struct {
 	BatchID   *string          `json:"batchId"`
 	Anchored  bool             `json:"anchored"`
 	CreatedAt events.Timestamp `json:"createdAt"`
-	Via       *events.Via      `json:"via"`            // null where its event does not say
+	Via       *events.Via      `json:"via"` // null where its event does not say
+	retracted bool             // and so without content
 	Score     *float64         `json:"score,omitzero"` // of a ranked answer; higher is better
 }
 

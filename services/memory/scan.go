@@ -56,6 +56,7 @@ type Cursor struct {
 	width     uint64   // average bytes of the rows that were read last; 0 before the first
 	begun     bool     // had a time slot
 
+	everyLeaf bool          // yield what was retracted, too, without its text
 	query     *search.Query // nil: all memories
 	found     []uint64      // leaves that match and were not handed over
 	textWidth uint64        // average bytes of the texts of the last piece; 0 before the first
@@ -203,7 +204,12 @@ func (c *Cursor) keptRows(yield func(*View) error) (kept bool, err error) {
 
 func (c *Cursor) open(m *memories.Memory, yield func(*View) error) error {
 	if m.Retracted {
-		return nil
+		if !c.everyLeaf {
+			return nil
+		}
+		v := viewOf("", m)
+		v.retracted = true
+		return yield(&v)
 	}
 	if c.opener == nil {
 		c.opener = c.key.Opener()

@@ -75,6 +75,10 @@ func TestRetract(t *testing.T) {
 	if now := other.Expect(200, "GET", gone+"/proof", nil, session).Field("proof"); fmt.Sprint(now) != fmt.Sprint(proof) {
 		t.Errorf("the proof was %v and is %v", proof, now)
 	}
+	exported := strings.Split(strings.TrimSpace(string(other.Expect(200, "GET", "/export", nil, session).Body)), "\n")
+	if len(exported) != 7 || !strings.Contains(exported[3], `"entry":null`) || strings.Contains(exported[2], `"entry":null`) {
+		t.Errorf("the export has %d lines, and of what was retracted %s", len(exported), exported[3])
+	}
 	// The write is repeated as ever, and writes go on.
 	if id := core.Expect(201, "POST", "/memories", map[string]any{"content": "Regrettable thing 2"}, session, stacktest.With("Idempotency-Key", "2")).Text("id"); id != ids[2] {
 		t.Errorf("the repeated write gives %s", id)
