@@ -7,7 +7,7 @@
 //	            subscribe                       message of the owner
 //	Follower -> behind ----- page is empty ---> live ---------------> live
 //	              ^  \                           |
-//	              |   page of the log            | tail starts over, or the follower's
+//	              |   page of the log            | tail begins again, or the follower's
 //	              +------------------------------+ channel is full
 //
 // One tail in each process follows the log for all followers, by direct gets, while there

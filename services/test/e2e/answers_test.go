@@ -456,7 +456,7 @@ func goodCore(c *stacktest.Client, session stacktest.Header, wallet stacktest.Wa
 	id := c.Expect(201, "POST", "/memories", map[string]any{"content": "x"}, session).Text("id")
 	for _, path := range []string{
 		"/memories", "/memories/" + id, "/memories/" + id + "/proof", "/memories/" + id + "/receipt",
-		"/events", "/log", "/log/consistency?from=0&to=1", "/keys", "/staking/status",
+		"/events", "/export", "/log", "/log/consistency?from=0&to=1", "/keys", "/staking/status",
 	} {
 		c.Expect(200, "GET", path, nil, session)
 	}
