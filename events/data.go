@@ -242,7 +242,7 @@ func (*OwnerRegistered) EventType() Type { return TypeOwnerRegistered }
 func (*SessionIssued) EventType() Type   { return TypeSessionIssued }
 func (*SessionRevoked) EventType() Type  { return TypeSessionRevoked }
 func (*MemoryWritten) EventType() Type   { return TypeMemoryWritten }
-func (*MemoryRetracted) EventType() Type   { return TypeMemoryRetracted }
+func (*MemoryRetracted) EventType() Type { return TypeMemoryRetracted }
 func (*GrantMinted) EventType() Type     { return TypeGrantMinted }
 func (*GrantConsumed) EventType() Type   { return TypeGrantConsumed }
 func (*GrantRevoked) EventType() Type    { return TypeGrantRevoked }
