@@ -239,19 +239,32 @@ export class Memories {
   }
 
   /**
-   * All memories. A list from the oldest to its end is checked: no leaf is left out,
-   * and all leaves give a root of the log. (Texts are not: `get` checks one.)
+   * All memories. A list from the oldest to its end is checked: no leaf is left out
+   * but retracted ones, and all leaves give a root of the log. (Texts are not: `get` checks one.)
    */
   async *list(options: ListOptions = {}): AsyncGenerator<Memory, void> {
     const { order = "oldest" } = options;
     const head = this.ledger.verify ? await this.ledger.log.head(call(options)) : undefined;
     const log = new RootOfLeaves();
     let previous: number | undefined;
+    // Leaves that are not in the list have to be retracted ones.
+    let retracted: Map<number, string> | undefined;
+    const missing = async (from: number, to: number) => {
+      for (let leaf = from; leaf < to; leaf++) {
+        retracted ??= await this.#retracted(options);
+        const hash = retracted.get(leaf);
+        if (hash === undefined || !isHash(hash)) throw new IncompleteListError("leafIndex", `leaf ${leaf} is not in the list, and was not retracted`, "service");
+        if (order === "oldest") await log.add(hash);
+      }
+    };
     for await (const memory of this.#listed(order, options)) {
       if (head) {
-        const expected = order === "oldest" ? log.size : previous === undefined ? undefined : previous - 1;
-        if (expected !== undefined && memory.leafIndex !== expected) throw new IncompleteListError("leafIndex", `after ${previous ?? "nothing"} comes ${memory.leafIndex}, not ${expected}`, "service");
-        if (expected === undefined && memory.leafIndex < head.treeSize - 1) throw new IncompleteListError("leafIndex", `the newest is ${memory.leafIndex} of ${head.treeSize} leaves`, "service");
+        const expected = order === "oldest" ? log.size : previous === undefined ? Math.max(head.treeSize - 1, memory.leafIndex) : previous - 1;
+        if (order === "oldest" ? memory.leafIndex < expected : memory.leafIndex > expected) {
+          throw new IncompleteListError("leafIndex", `after ${previous ?? "nothing"} comes ${memory.leafIndex}, not ${expected}`, "service");
+        }
+        if (order === "oldest") await missing(expected, memory.leafIndex);
+        else await missing(memory.leafIndex + 1, expected + 1);
         if (!isHash(memory.leafHash)) throw new MalformedError("leafHash", "it is no hash", "service");
         if (order === "oldest") await log.add(memory.leafHash);
         previous = memory.leafIndex;
@@ -260,16 +273,41 @@ export class Memories {
     }
     if (!head) return;
     if (order === "newest") {
-      if (previous !== 0 && !(previous === undefined && head.treeSize === 0)) throw new IncompleteListError("leafIndex", `the list ends at ${previous}`, "service");
+      await missing(0, previous ?? head.treeSize);
       return;
     }
-    if (log.size < head.treeSize) throw new IncompleteListError("leafIndex", `the list ends after ${log.size} of ${head.treeSize} leaves`, "service");
+    await missing(log.size, head.treeSize);
     try {
       await this.ledger.log.growth({ size: head.treeSize, root: head.root }, { size: log.size, root: await log.root() }, call(options));
     } catch (err) {
       if (err instanceof VerificationError) throw new RootMismatchError("leafHash", `the leaves of the list give no root of the log: ${err.message}`, "service");
       throw err;
     }
+  }
+
+  /** Takes a memory back: it is in no list, search or case any more, and its leaf stays. It needs a session. */
+  async retract(id: string, options: CallOptions = {}): Promise<void> {
+    await this.ledger.core("DELETE", pathOf(id), options);
+  }
+
+  /** The hashes of the leaves that were retracted, by their index: an export has them, without an entry. */
+  async #retracted(options: CallOptions): Promise<Map<number, string>> {
+    const read = async (response: Response): Promise<Map<number, string>> => {
+      const found = new Map<number, string>();
+      let rest = "";
+      const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader();
+      for (;;) {
+        const { done, value } = await reader.read();
+        const lines = (rest + (value ?? "")).split("\n");
+        rest = lines.pop()!;
+        for (const line of lines) {
+          const leaf = JSON.parse(line) as { index?: number; leafHash?: string; entry?: unknown };
+          if (leaf.index !== undefined && leaf.leafHash !== undefined && leaf.entry === null) found.set(leaf.index, leaf.leafHash);
+        }
+        if (done) return found;
+      }
+    };
+    return (await this.ledger.core<Map<number, string>>("GET", "/export", { ...call(options), read })).body;
   }
 
   async *#listed(order: string, options: ListOptions): AsyncGenerator<Memory> {

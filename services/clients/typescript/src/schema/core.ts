@@ -74,10 +74,48 @@ export type NewMemory = {
     metadata?: Metadata;
 };
 
+export type NewMemories = {
+    memories: Array<NewMemory>;
+};
+
 export type CreatedMemory = {
     id: Id;
     leafHash: Hash;
     leafIndex: LeafIndex;
+};
+
+export type Events = {
+    events: Array<Event>;
+    /**
+     * Of the last event; where there is none, what was asked for.
+     */
+    cursor: string;
+};
+
+/**
+ * A CloudEvent of the log.
+ */
+export type Event = {
+    specversion: '1.0';
+    id: Id;
+    source: string;
+    type: string;
+    subject: PublicKey;
+    time: Timestamp;
+    datacontenttype: 'application/json';
+    dataschema: string;
+    /**
+     * Counts the commands of the owner, those about the chain apart.
+     */
+    ownerversion: number;
+    commandid: string;
+    traceparent?: string;
+    /**
+     * What the event's type says, see `type` and `dataschema`.
+     */
+    data: {
+        [key: string]: unknown;
+    };
 };
 
 export type SearchRequest = {
