@@ -4,8 +4,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
 // The TypeScript client is held to the golden vectors and to a running product, with
@@ -23,6 +26,34 @@ func TestTypeScriptClient(t *testing.T) {
 	cmd.WaitDelay = time.Second
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
+	}
+	runReadme(t, dir, s)
+}
+
+// runReadme runs the lines of the client's README against a product.
+func runReadme(t *testing.T, dir string, s *stacktest.Stack) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, found := strings.Cut(string(text), "```js\n")
+	lines, _, closed := strings.Cut(after, "```")
+	if !found || !closed {
+		t.Fatal("the README has no block of JavaScript")
+	}
+	core := s.Core[0]
+	key := core.Expect(201, "POST", "/keys", map[string]any{"label": "readme"}, core.SignIn(stacktest.NewWallet())).Text("key")
+	// In a folder of the package, so that its name means the package itself.
+	program := filepath.Join(dir, "dist", "readme.mjs")
+	if err := os.WriteFile(program, []byte(strings.Replace(lines, "http://127.0.0.1:3001", core.URL, 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "node", program)
+	cmd.Env = append(os.Environ(), "LEDGER_API_KEY="+key)
+	out, err := cmd.CombinedOutput()
+	if want := "I had oatmeal this morning\n0 I had oatmeal this morning\n"; err != nil || string(out) != want {
+		t.Errorf("the README's lines: %v, got %s, want %s", err, out, want)
 	}
 }
 
