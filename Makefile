@@ -110,6 +110,7 @@ generate: ## everything that is made from something else
 	go generate ./services/core ./services/extension ./services/run/config
 	go generate ./events/schema ./services/test/journey
 	go test ./anchoring/receipt -run 'TestGood|TestAltered|TestThePageIsInStep' -update >/dev/null
+	go test ./anchoring/export -run 'TestGood|TestBad' -update >/dev/null
 
 .PHONY: generated
 generated: ## fails where a generated file is out of date

@@ -36,6 +36,7 @@ var catalogue = []Definition{
 	{TypeSessionIssued, 1, func() Data { return new(SessionIssued) }, nil, "A wallet proved possession of its key and got a session.", []SubjectKind{KindSession}},
 	{TypeSessionRevoked, 1, func() Data { return new(SessionRevoked) }, nil, "An extension session was ended: by its holder, or because its owner had too many.", []SubjectKind{KindSession}},
 	{TypeMemoryWritten, 2, func() Data { return new(MemoryWritten) }, []Upcast{memoryWrittenV1}, "A memory became a leaf of its owner's log.", []SubjectKind{KindMemory}},
+	{TypeMemoryRetracted, 1, func() Data { return new(MemoryRetracted) }, nil, "An owner took a memory back; its leaf stays.", []SubjectKind{KindMemory}},
 	{TypeGrantMinted, 1, func() Data { return new(GrantMinted) }, nil, "An owner handed out a capability to read or to write.", []SubjectKind{KindGrant}},
 	{TypeGrantConsumed, 1, func() Data { return new(GrantConsumed) }, nil, "One use of a grant was spent.", []SubjectKind{KindGrant, KindMemory}},
 	{TypeGrantRevoked, 1, func() Data { return new(GrantRevoked) }, nil, "A grant ended before it was spent or expired.", []SubjectKind{KindGrant}},

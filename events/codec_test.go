@@ -36,6 +36,7 @@ func golden() []events.Data {
 			Metadata: jsontext.Value(`{"a":"\u0000<é>","b":[1,2]}`), Sealed: []byte{0, 1, 2, 253, 254, 255}, IdempotencyKeyHash: &h2,
 			Via: &events.Via{Kind: events.ViaDrop, ID: other},
 		},
+		&events.MemoryRetracted{MemoryID: id, LeafIndex: 7, Leaves: 9},
 		&events.GrantMinted{GrantID: id, Kind: events.GrantDrop, TokenHash: h1, ExpiresAt: goldenTime(), MaxUses: 3},
 		&events.GrantConsumed{GrantID: id, Kind: events.GrantDrop, Use: 1, Remaining: 2},
 		&events.GrantRevoked{GrantID: id, Kind: events.GrantCase, Reason: events.Superseded},
@@ -132,7 +133,7 @@ func checkGolden(t *testing.T, path string, payload events.Data) {
 }
 
 func TestBatchOfTwo(t *testing.T) {
-	batch := []events.Event{goldenEvent(golden()[5]), goldenEvent(golden()[3])}
+	batch := []events.Event{goldenEvent(golden()[6]), goldenEvent(golden()[3])}
 	payload, err := events.EncodeBatch(batch)
 	if err != nil {
 		t.Fatal(err)

@@ -16,6 +16,7 @@ const (
 	TypeSessionIssued   Type = "SessionIssued"
 	TypeSessionRevoked  Type = "SessionRevoked"
 	TypeMemoryWritten   Type = "MemoryWritten"
+	TypeMemoryRetracted Type = "MemoryRetracted"
 	TypeGrantMinted     Type = "GrantMinted"
 	TypeGrantConsumed   Type = "GrantConsumed"
 	TypeGrantRevoked    Type = "GrantRevoked"
@@ -116,6 +117,15 @@ func (v Via) String() string { return string(v.Kind) + ":" + v.ID }
 func ParseVia(text string) (Via, bool) {
 	kind, id, found := strings.Cut(text, ":")
 	return Via{ViaKind(kind), id}, found
+}
+
+// MemoryRetracted: an owner took a memory back. Its leaf and its proof stay.
+type MemoryRetracted struct {
+	MemoryID  string `json:"memoryId"`
+	LeafIndex uint64 `json:"leafIndex"`
+	// Leaves is how many leaves the owner's log has. The newest message on the memory
+	// subject tells the length of the log, whatever it is about.
+	Leaves uint64 `json:"leaves"`
 }
 
 // GrantMinted: an owner handed out a capability.
@@ -232,6 +242,7 @@ func (*OwnerRegistered) EventType() Type { return TypeOwnerRegistered }
 func (*SessionIssued) EventType() Type   { return TypeSessionIssued }
 func (*SessionRevoked) EventType() Type  { return TypeSessionRevoked }
 func (*MemoryWritten) EventType() Type   { return TypeMemoryWritten }
+func (*MemoryRetracted) EventType() Type { return TypeMemoryRetracted }
 func (*GrantMinted) EventType() Type     { return TypeGrantMinted }
 func (*GrantConsumed) EventType() Type   { return TypeGrantConsumed }
 func (*GrantRevoked) EventType() Type    { return TypeGrantRevoked }

@@ -43,10 +43,14 @@ type Onchain struct {
 // the chain. Verify the receipt first. A *Finding says what is wrong; an error
 // that wraps ErrUnreachable says nothing about the receipt.
 func Check(ctx context.Context, endpoint string, r *Receipt) (*Onchain, error) {
-	a := r.Anchor
-	if a == nil {
+	if r.Anchor == nil {
 		return nil, wrong("anchor", "it is null: the memory was not anchored when the receipt was made")
 	}
+	return CheckAnchor(ctx, endpoint, r.Anchor, r.Entry.Owner)
+}
+
+// CheckAnchor is Check for an anchor of an owner's log, wherever it was found.
+func CheckAnchor(ctx context.Context, endpoint string, a *Anchor, owner events.Owner) (*Onchain, error) {
 	n := &solanaNode{endpoint}
 	var genesis string
 	if err := n.call(ctx, &genesis, "getGenesisHash"); err != nil {
@@ -59,11 +63,11 @@ func Check(ctx context.Context, endpoint string, r *Receipt) (*Onchain, error) {
 	if err != nil {
 		return nil, err
 	}
-	held, err := a.matches(account, r.Entry.Owner)
+	held, err := a.matches(account, owner)
 	if err != nil {
 		return nil, err
 	}
-	if err := n.committed(ctx, a, r.Entry.Owner); err != nil {
+	if err := n.committed(ctx, a, owner); err != nil {
 		return nil, err
 	}
 	return held, nil

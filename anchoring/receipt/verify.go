@@ -18,7 +18,7 @@ func Verify(r *Receipt) error {
 	if r.Version != Version {
 		return wrong("version", "%d is not a version that this program knows; it knows %d", r.Version, Version)
 	}
-	hash, err := entryHash(&r.Entry)
+	hash, err := EntryHash(&r.Entry)
 	if err != nil {
 		return err
 	}
@@ -40,14 +40,14 @@ func Verify(r *Receipt) error {
 		}
 		return nil
 	}
-	if err := r.Anchor.form(); err != nil {
+	if err := r.Anchor.Form(); err != nil {
 		return err
 	}
 	return r.prefix()
 }
 
-// entryHash computes the leaf hash of an entry.
-func entryHash(e *Entry) (events.Hash, error) {
+// EntryHash computes the leaf hash of an entry. The error is a *Finding.
+func EntryHash(e *Entry) (events.Hash, error) {
 	if e.V != leaf.Version {
 		return events.Hash{}, wrong("entry.v", "%d is not a version of the leaf that this program knows", e.V)
 	}
@@ -110,8 +110,8 @@ func (r *Receipt) committedSize() uint64 {
 	return r.Anchor.CommittedSize
 }
 
-// form checks what offline can be known of an anchor.
-func (a *Anchor) form() error {
+// Form checks what offline can be known of an anchor. The error is a *Finding.
+func (a *Anchor) Form() error {
 	for _, f := range []struct {
 		name, text string
 		bytes      int

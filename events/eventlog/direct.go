@@ -24,8 +24,8 @@ const (
 // Direct is the log for clients that may only read. It uses only direct
 // gets and stream info. [JetStream.Follow] makes a consumer, and a stranger must
 // not be permitted that: the client that makes a consumer chooses the subject that
-// it delivers to. Live, Direct polls for new messages ten times a second, so it is
-// for auditors and tools. A process that serves requests follows by consumer.
+// it delivers to. Live, Direct polls for new messages ten times a second. Projectors and
+// anchorers follow by consumer.
 type Direct struct{ *JetStream }
 
 var _ Log = Direct{}

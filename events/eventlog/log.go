@@ -39,6 +39,9 @@ var (
 	ErrGap = errors.New("log has a gap")
 )
 
+// MaxPayload bounds the payload of a message. The server takes 2 MiB with the headers.
+const MaxPayload = 2<<20 - 4<<10
+
 // Append is one command's outcome on its way into the log.
 type Append struct {
 	Family    events.Family

@@ -16,7 +16,7 @@ type channel struct {
 }
 
 var channels = []channel{
-	{events.FamilyLedger, events.KindMemory, "Leaves of the owner's log, with the use of a grant that paid for one, or of a key that wrote it."},
+	{events.FamilyLedger, events.KindMemory, "Leaves of the owner's log, and what of them was retracted, with the use of a grant that paid for one, or of a key that wrote it."},
 	{events.FamilyLedger, events.KindGrant, "Agent cases and memory drops."},
 	{events.FamilyLedger, events.KindSession, "Sign-ins and sign-outs."},
 	{events.FamilyLedger, events.KindKey, "API keys."},

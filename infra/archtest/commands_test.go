@@ -13,8 +13,9 @@ import (
 	"github.com/memory-ledger/ledger/infra/documents"
 )
 
-// languages of fenced blocks. "sh" is the only one that is run.
-var languages = []string{"sh", "go", "json", "text", "yaml", "sql"}
+// languages of fenced blocks. "sh" is run by TestDocuments, and "js" by
+// TestTypeScriptClient.
+var languages = []string{"sh", "go", "json", "text", "yaml", "sql", "js"}
 
 // looksLikeCommand finds a command in a block that does not say it holds any.
 var looksLikeCommand = regexp.MustCompile(`^(\$ )?([A-Z_]+=\S+ )*(bin/ledger|ledger (run|verify|tail|rebuild|backup|restore|env)|\./\S+|make|go|curl|npm|node|docker|kubectl|psql|nats|openssl|solana(-keygen)?|export|eval|cd|sudo|apt-get|git|infra/\S+)( |$)`)

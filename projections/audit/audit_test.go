@@ -57,6 +57,9 @@ func story(n int) []fixture.Message {
 		m.IdempotencyKeyHash = hash(fmt.Sprint("key", i))
 		leaves = append(leaves, m.LeafHash)
 		say(m)
+		if i == 100 {
+			say(&events.MemoryRetracted{MemoryID: m.MemoryID, LeafIndex: 100, Leaves: 101})
+		}
 	}
 	commit := func(size uint64, confirm bool) {
 		id, root := fixture.UUID(), tree.RootOf(leaves[:size])

@@ -21,17 +21,18 @@ const recentLeaves = 64
 // fold is what the log says, as far as it was read.
 type fold struct {
 	*auditor
-	owners    map[events.Owner]*owner
-	sessions  map[string]*session
-	keys      map[string]*apiKey
-	grants    map[string]*grant
-	batches   map[string]*batch
-	attempts  map[string]*attempt
-	movements map[string]*movement
-	ids       uniques
-	memories  *memoryRows        // nil without a database
-	tiles     map[string]wantRow // full tiles, and full pages of bodies
-	pages     map[string]wantRow
+	owners      map[events.Owner]*owner
+	sessions    map[string]*session
+	retractions map[string]*retraction // by owner and leaf index
+	keys        map[string]*apiKey
+	grants      map[string]*grant
+	batches     map[string]*batch
+	attempts    map[string]*attempt
+	movements   map[string]*movement
+	ids         uniques
+	memories    *memoryRows        // nil without a database
+	tiles       map[string]wantRow // full tiles, and full pages of bodies
+	pages       map[string]wantRow
 	// back lists roots that lie too far back; see lookBack.
 	back map[events.Owner][]claim
 	// stored is when the log stored the messages that rows of the checkpoint name.
@@ -40,7 +41,7 @@ type fold struct {
 
 func newFold(a *auditor) *fold {
 	return &fold{
-		auditor: a, owners: map[events.Owner]*owner{}, sessions: map[string]*session{}, keys: map[string]*apiKey{},
+		auditor: a, owners: map[events.Owner]*owner{}, sessions: map[string]*session{}, retractions: map[string]*retraction{}, keys: map[string]*apiKey{},
 		grants: map[string]*grant{}, batches: map[string]*batch{}, attempts: map[string]*attempt{},
 		movements: map[string]*movement{}, tiles: map[string]wantRow{}, pages: map[string]wantRow{},
 		back: map[events.Owner][]claim{}, stored: map[uint64]time.Time{},
@@ -146,6 +147,8 @@ func (f *fold) event(ctx context.Context, c *current) error {
 		c.owner.userID, c.owner.registeredAt = &data.UserID, c.now()
 	case *events.MemoryWritten:
 		return f.memory(ctx, c, data)
+	case *events.MemoryRetracted:
+		f.retracted(c, data)
 	case *events.SessionIssued:
 		f.sessionIssued(c, data)
 	case *events.SessionRevoked:

@@ -220,6 +220,10 @@ func (f *fold) tables() []*table {
 			want: wanted(f.sessions, func(s *session) (*owner, []any) {
 				return s.owner, []any{s.audience, s.tokenHash, s.issued, s.expires, s.revoked, s.seq}
 			})},
+		{name: "retractions", key: []string{"owner", "leaf_index"}, columns: []string{"memory_id", "retracted_at", "seq"},
+			want: wanted(f.retractions, func(r *retraction) (*owner, []any) {
+				return r.owner, []any{r.memory, r.at, r.seq}
+			})},
 		{name: "api_keys", key: []string{"id"}, columns: []string{"hash", "prefix", "label", "created_at", "last_used_at", "revoked_at", "seq"},
 			want: wanted(f.keys, func(k *apiKey) (*owner, []any) {
 				return k.owner, []any{k.hash, k.prefix, raw(&k.label), k.created, k.used, k.revoked, k.seq}

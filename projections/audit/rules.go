@@ -19,6 +19,13 @@ type session struct {
 	seq             uint64
 }
 
+type retraction struct {
+	owner  *owner
+	memory string
+	at     time.Time
+	seq    uint64
+}
+
 type apiKey struct {
 	prefix, label string
 	owner         *owner
@@ -45,6 +52,18 @@ func (g *grant) live(now time.Time) bool {
 
 // keyUseInterval is how often the use of a key is recorded at most.
 const keyUseInterval = time.Minute
+
+func (f *fold) retracted(c *current, data *events.MemoryRetracted) {
+	if leaves := c.owner.leaves(); data.LeafIndex >= leaves || data.Leaves != leaves {
+		f.wrong(c, CheckKey, "retracts leaf %d of %d, the log has %d", data.LeafIndex, data.Leaves, leaves)
+	}
+	key := rowKey(string(c.owner.name), strconv.FormatUint(data.LeafIndex, 10))
+	if f.retractions[key] != nil {
+		f.wrong(c, CheckUnique, "leaf %d was retracted already", data.LeafIndex)
+		return
+	}
+	f.retractions[key] = &retraction{owner: c.owner, memory: data.MemoryID, at: *c.now(), seq: c.seq}
+}
 
 func (f *fold) sessionIssued(c *current, data *events.SessionIssued) {
 	if _, again := f.sessions[data.SessionID]; again {

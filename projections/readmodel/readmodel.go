@@ -9,6 +9,7 @@ import (
 	"github.com/memory-ledger/ledger/projections/readmodel/grants"
 	"github.com/memory-ledger/ledger/projections/readmodel/memories"
 	"github.com/memory-ledger/ledger/projections/readmodel/owners"
+	"github.com/memory-ledger/ledger/projections/readmodel/retractions"
 	"github.com/memory-ledger/ledger/projections/readmodel/sessions"
 	"github.com/memory-ledger/ledger/projections/readmodel/stakes"
 	"github.com/memory-ledger/ledger/projections/tree"
@@ -18,6 +19,6 @@ import (
 func All() []projector.Projection {
 	return []projector.Projection{
 		owners.Projection{}, sessions.Projection{}, apikeys.Projection{}, grants.Projection{},
-		memories.Projection{}, bodysegments.Projection{}, batches.Projection{}, stakes.Projection{}, tree.Projection{},
+		memories.Projection{}, bodysegments.Projection{}, batches.Projection{}, retractions.Projection{}, stakes.Projection{}, tree.Projection{},
 	}
 }

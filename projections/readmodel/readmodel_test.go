@@ -17,6 +17,7 @@ var folds = map[events.Type][]string{
 	events.TypeSessionIssued:   {"sessions"},
 	events.TypeSessionRevoked:  {"sessions"},
 	events.TypeMemoryWritten:   {"memories"}, // and pages and tree, where one is full
+	events.TypeMemoryRetracted: {"retractions"},
 	events.TypeGrantMinted:     {"grants"},
 	events.TypeGrantConsumed:   {"grants"},
 	events.TypeGrantRevoked:    {"grants"},

@@ -42,8 +42,11 @@ func (x *Executor) confirm(ctx context.Context, s *State) (compared bool, err er
 // leavesAfter is how many leaves the owner has after a message, if it holds one.
 func leavesAfter(batch []events.Event) (leaves uint64, some bool) {
 	for i := range batch {
-		if data, ok := batch[i].Data.(*events.MemoryWritten); ok {
+		switch data := batch[i].Data.(type) {
+		case *events.MemoryWritten:
 			leaves, some = data.LeafIndex+1, true
+		case *events.MemoryRetracted:
+			leaves, some = data.Leaves, true
 		}
 	}
 	return leaves, some

@@ -180,7 +180,7 @@ func (c *WriteMemory) decide(s *State, now time.Time) (Decision, error) {
 	if replayed, err := c.replay(s); replayed || err != nil {
 		return Decision{}, err
 	}
-	memory := c.event(s, now, c.Credential.via())
+	memory := c.event(s.Leaves, now, c.Credential.via())
 	return Decision{events.KindMemory, append([]events.Data{memory}, c.Credential.use(s, now)...)}, nil
 }
 
@@ -199,14 +199,15 @@ func (c *WriteMemory) replay(s *State) (bool, error) {
 	if first.LeafHash != c.LeafHash {
 		return false, ErrIdempotencyMismatch
 	}
+	first.Seq = 0
 	c.Written, c.Replayed = first, true
 	return true, nil
 }
 
-func (c *WriteMemory) event(s *State, now time.Time, via events.Via) *events.MemoryWritten {
-	c.Written = Written{MemoryID: c.MemoryID, LeafIndex: s.Leaves, LeafHash: c.LeafHash, CreatedAt: events.At(now)}
+func (c *WriteMemory) event(index uint64, now time.Time, via events.Via) *events.MemoryWritten {
+	c.Written = Written{MemoryID: c.MemoryID, LeafIndex: index, LeafHash: c.LeafHash, CreatedAt: events.At(now)}
 	return &events.MemoryWritten{
-		MemoryID: c.MemoryID, LeafIndex: s.Leaves, LeafHash: c.LeafHash, LeafVersion: leaf.Version,
+		MemoryID: c.MemoryID, LeafIndex: index, LeafHash: c.LeafHash, LeafVersion: leaf.Version,
 		Metadata: jsontext.Value(c.Metadata.String()), Sealed: c.Sealed, IdempotencyKeyHash: c.IdempotencyKey, Via: &via,
 	}
 }
@@ -298,7 +299,7 @@ func (c *ConsumeDrop) decide(s *State, now time.Time) (Decision, error) {
 	if err != nil {
 		return Decision{}, err
 	}
-	return Decision{events.KindMemory, []events.Data{consumed, c.Memory.event(s, now, events.Via{Kind: events.ViaDrop, ID: c.GrantID})}}, nil
+	return Decision{events.KindMemory, []events.Data{consumed, c.Memory.event(s.Leaves, now, events.Via{Kind: events.ViaDrop, ID: c.GrantID})}}, nil
 }
 
 func consume(s *State, id string, kind events.GrantKind, now time.Time) (*events.GrantConsumed, error) {

@@ -13,6 +13,7 @@ import (
 	"github.com/memory-ledger/ledger/projections/readmodel/grants"
 	"github.com/memory-ledger/ledger/projections/readmodel/memories"
 	"github.com/memory-ledger/ledger/projections/readmodel/owners"
+	"github.com/memory-ledger/ledger/projections/readmodel/retractions"
 	"github.com/memory-ledger/ledger/projections/readmodel/sessions"
 	"github.com/memory-ledger/ledger/projections/schema"
 )
@@ -45,6 +46,13 @@ func (r ReadModel) Load(ctx context.Context, owner events.Owner) (*State, error)
 
 func (r ReadModel) loadCredentials(ctx context.Context, tx pgx.Tx, state *State) error {
 	now := r.Now()
+	retracted, err := retractions.Leaves(ctx, tx, state.Owner, state.Leaves)
+	if err != nil {
+		return err
+	}
+	for _, leaf := range retracted {
+		state.Retracted[leaf] = true
+	}
 	live, err := grants.Active(ctx, tx, state.Owner, now)
 	if err != nil {
 		return err
@@ -82,7 +90,7 @@ func (r ReadModel) FindWritten(ctx context.Context, owner events.Owner, key even
 		}
 		var m memories.Memory
 		m, found, err = memories.ByIdempotencyKey(ctx, tx, owner, key)
-		w = Written{MemoryID: m.ID, LeafIndex: m.LeafIndex, LeafHash: m.LeafHash, CreatedAt: m.CreatedAt}
+		w = Written{MemoryID: m.ID, LeafIndex: m.LeafIndex, LeafHash: m.LeafHash, CreatedAt: m.CreatedAt, Seq: m.Seq}
 		leaves = o.LeafCount
 		return err
 	})

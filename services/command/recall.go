@@ -21,8 +21,8 @@ func (x *Executor) recall(ctx context.Context, t *turn, c Command) error {
 	if err := x.trim(ctx, t); err != nil {
 		return err
 	}
-	if _, known := s.idempotent[*key]; known {
-		return nil
+	if written, known := s.idempotent[*key]; known {
+		return x.recallBatch(ctx, s.Owner, written, c)
 	}
 	if !s.usedKeys.known() {
 		if err := x.fillKeys(ctx, t); err != nil {
@@ -46,7 +46,7 @@ func (x *Executor) recall(ctx context.Context, t *turn, c Command) error {
 	}
 	if found {
 		s.idempotent[*key] = written
-		return nil
+		return x.recallBatch(ctx, s.Owner, written, c)
 	}
 	return s.expect(leaves)
 }
@@ -58,6 +58,8 @@ func idempotencyKey(c Command) *events.Hash {
 		return c.IdempotencyKey
 	case *ConsumeDrop:
 		return c.Memory.IdempotencyKey
+	case *WriteBatch:
+		return c.Memories[0].IdempotencyKey
 	}
 	return nil
 }

@@ -70,11 +70,11 @@ func (m *model) Leaves(ctx context.Context, owner events.Owner) (uint64, error) 
 }
 
 // keyed calls yield with what was written under keys.
-func (m *model) keyed(owner events.Owner, yield func(events.Event, *events.MemoryWritten)) {
+func (m *model) keyed(owner events.Owner, yield func(uint64, events.Event, *events.MemoryWritten)) {
 	for _, b := range m.batches[owner] {
 		for _, e := range b.events {
 			if w, ok := e.Data.(*events.MemoryWritten); ok && w.IdempotencyKeyHash != nil {
-				yield(e, w)
+				yield(b.seq, e, w)
 			}
 		}
 	}
@@ -85,9 +85,9 @@ func (m *model) FindWritten(ctx context.Context, owner events.Owner, key events.
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.looks++
-	m.keyed(owner, func(e events.Event, w *events.MemoryWritten) {
+	m.keyed(owner, func(seq uint64, e events.Event, w *events.MemoryWritten) {
 		if *w.IdempotencyKeyHash == key {
-			written = command.Written{MemoryID: w.MemoryID, LeafIndex: w.LeafIndex, LeafHash: w.LeafHash, CreatedAt: e.Time}
+			written = command.Written{MemoryID: w.MemoryID, LeafIndex: w.LeafIndex, LeafHash: w.LeafHash, CreatedAt: e.Time, Seq: seq}
 			found = true
 		}
 	})
@@ -97,7 +97,7 @@ func (m *model) FindWritten(ctx context.Context, owner events.Owner, key events.
 func (m *model) UsedKeys(_ context.Context, owner events.Owner, limit int) (keys []events.Hash, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.keyed(owner, func(_ events.Event, w *events.MemoryWritten) {
+	m.keyed(owner, func(_ uint64, _ events.Event, w *events.MemoryWritten) {
 		if len(keys) <= limit {
 			keys = append(keys, *w.IdempotencyKeyHash)
 		}

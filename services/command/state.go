@@ -35,6 +35,7 @@ type Written struct {
 	LeafIndex uint64
 	LeafHash  events.Hash
 	CreatedAt events.Timestamp
+	Seq       uint64 // of the message, where the state knows it; 0 in an answer
 }
 
 // State is one owner, folded from the owner's events of the ledger family. It
@@ -46,6 +47,7 @@ type State struct {
 	Registered bool
 	UserID     string
 	Leaves     uint64
+	Retracted  map[uint64]bool      // leaves
 	Grants     map[string]Grant     // by id: neither revoked nor spent
 	Keys       map[string]Key       // by id: not revoked
 	Sessions   map[string]time.Time // extension sessions by id: not revoked; their expiry
@@ -61,7 +63,7 @@ type State struct {
 // NewState returns the state of an owner without events.
 func NewState(owner events.Owner) *State {
 	return &State{
-		Owner: owner, Grants: map[string]Grant{}, Keys: map[string]Key{},
+		Owner: owner, Retracted: map[uint64]bool{}, Grants: map[string]Grant{}, Keys: map[string]Key{},
 		Sessions: map[string]time.Time{}, idempotent: map[events.Hash]Written{},
 	}
 }
@@ -78,12 +80,12 @@ func (s *State) expect(leaves uint64) error {
 // Apply folds a message of the owner into the state.
 func (s *State) Apply(seq uint64, batch []events.Event) {
 	for i := range batch {
-		s.apply(&batch[i])
+		s.apply(seq, &batch[i])
 	}
 	s.Seq, s.Version = seq, batch[0].OwnerVersion
 }
 
-func (s *State) apply(e *events.Event) {
+func (s *State) apply(seq uint64, e *events.Event) {
 	switch data := e.Data.(type) {
 	case *events.OwnerRegistered:
 		s.Registered, s.UserID = true, data.UserID
@@ -99,12 +101,14 @@ func (s *State) apply(e *events.Event) {
 		s.Leaves = data.LeafIndex + 1
 		if data.IdempotencyKeyHash != nil {
 			s.idempotent[*data.IdempotencyKeyHash] = Written{
-				MemoryID: data.MemoryID, LeafIndex: data.LeafIndex, LeafHash: data.LeafHash, CreatedAt: e.Time,
+				MemoryID: data.MemoryID, LeafIndex: data.LeafIndex, LeafHash: data.LeafHash, CreatedAt: e.Time, Seq: seq,
 			}
 			if s.usedKeys != nil {
 				s.usedKeys.add(*data.IdempotencyKeyHash)
 			}
 		}
+	case *events.MemoryRetracted:
+		s.Retracted[data.LeafIndex] = true
 	case *events.GrantMinted:
 		maps.DeleteFunc(s.Grants, func(_ string, g Grant) bool { return !g.live(e.Time.Time()) })
 		s.Grants[data.GrantID] = Grant{ID: data.GrantID, Kind: data.Kind, ExpiresAt: data.ExpiresAt, MaxUses: data.MaxUses}

@@ -3,6 +3,7 @@ package core
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	"github.com/memory-ledger/ledger/projections/schema"
 	"github.com/memory-ledger/ledger/services/access"
 	"github.com/memory-ledger/ledger/services/command"
+	"github.com/memory-ledger/ledger/services/feed"
 	"github.com/memory-ledger/ledger/services/httpapi"
 	"github.com/memory-ledger/ledger/services/mcp"
 	"github.com/memory-ledger/ledger/services/memory"
@@ -31,6 +33,7 @@ type API struct {
 	Query    schema.Querier
 	Staking  Staking
 	Agents   *mcp.Server
+	Feed     *feed.Feed
 	BaseURL  string // public, without a slash at the end
 	// AllowedOrigins are those whose pages may call the API.
 	AllowedOrigins []string
@@ -50,7 +53,7 @@ func (a *API) Mount(app *httpapi.App) {
 	app.AllowOrigins(httpapi.CORS{
 		Allows:  func(origin string) bool { return slices.Contains(a.AllowedOrigins, origin) },
 		Methods: "DELETE, GET, POST", Exposed: "Link, Next-Cursor, Recall, Retry-After, WWW-Authenticate, X-Request-Id",
-		Sent: "Mcp-Method, Mcp-Name, Mcp-Protocol-Version",
+		Sent: "Last-Event-ID, Mcp-Method, Mcp-Name, Mcp-Protocol-Version",
 	})
 	app.Get("/health", func(c *fiber.Ctx) error {
 		return c.JSON(health{OK: true, Service: "memory-ledger-core"})
@@ -58,13 +61,18 @@ func (a *API) Mount(app *httpapi.App) {
 	app.SignIn(a.Desk, signin.ParseSignatureText)
 
 	app.Post("/memories", httpapi.Writing(a.Access, a.writeMemory))
+	app.Post("/memories/batch", httpapi.Writing(a.Access, a.writeBatch))
 	app.Get("/memories", app.Compressed(a.listMemories))
 	app.Post("/memories/search", app.Compressed(a.searchMemories))
 	app.Get("/memories/:id/proof", a.proveMemory)
 	app.Get("/memories/:id/receipt", a.receiptOfMemory)
 	app.Get("/memories/:id", a.getMemory)
+	app.Delete("/memories/:id", a.retractMemory)
 	app.Get("/log", a.logHead)
 	app.Get("/log/consistency", a.logConsistency)
+
+	app.Get("/export", app.Compressed(a.exportLog))
+	app.Get("/events", a.listEvents(app))
 
 	app.Post("/keys", a.createKey)
 	app.Get("/keys", a.listKeys)
@@ -123,28 +131,76 @@ func (a *API) writeMemory(c *fiber.Ctx, caller access.Caller) error {
 }
 
 func (a *API) write(c *fiber.Ctx, caller access.Caller) (*command.WriteMemory, error) {
+	var body newMemory
+	if err := httpapi.Decode(c, &body); err != nil {
+		return nil, err
+	}
+	draft, err := body.draft(caller)
+	if err != nil {
+		return nil, err
+	}
+	if draft.IdempotencyKey, err = httpapi.IdempotencyKey(c); err != nil {
+		return nil, err
+	}
+	return a.Memories.Write(httpapi.Context(c), draft)
+}
+
+// newMemory is a memory in the body of a request.
+type newMemory struct {
+	Content  *string        `json:"content"`
+	Metadata jsontext.Value `json:"metadata"`
+}
+
+func (m newMemory) draft(caller access.Caller) (memory.Draft, error) {
+	if m.Content == nil {
+		return memory.Draft{}, memory.ErrEmptyContent
+	}
+	metadata, err := httpapi.Metadata(m.Metadata)
+	return memory.Draft{Owner: caller.Owner, Content: *m.Content, Metadata: metadata, Credential: caller.Credential}, err
+}
+
+// writeBatch stores memories in one message. Its notes of a key's use are those of
+// writeMemory.
+func (a *API) writeBatch(c *fiber.Ctx, caller access.Caller) error {
+	batch, err := a.batch(c, caller)
+	if err != nil || batch.Replayed {
+		a.uses.note(caller)
+	}
+	if err != nil {
+		return err
+	}
+	all := make([]created, len(batch.Memories))
+	for i, m := range batch.Memories {
+		all[i] = created{m.Written.MemoryID, m.Written.LeafHash, m.Written.LeafIndex}
+	}
+	return c.Status(http.StatusCreated).JSON(all)
+}
+
+func (a *API) batch(c *fiber.Ctx, caller access.Caller) (*command.WriteBatch, error) {
 	var body struct {
-		Content  *string        `json:"content"`
-		Metadata jsontext.Value `json:"metadata"`
+		Memories []newMemory `json:"memories"`
 	}
 	if err := httpapi.Decode(c, &body); err != nil {
 		return nil, err
 	}
-	if body.Content == nil {
-		return nil, memory.ErrEmptyContent
+	if len(body.Memories) > memory.MaxBatch {
+		return nil, memory.ErrBatchCount
 	}
-	metadata, err := httpapi.Metadata(body.Metadata)
+	drafts := make([]memory.Draft, len(body.Memories))
+	for i, m := range body.Memories {
+		var err error
+		if drafts[i], err = m.draft(caller); err != nil {
+			return nil, fmt.Errorf("memories[%d]: %w", i, err)
+		}
+	}
+	key, err := httpapi.IdempotencyKey(c)
 	if err != nil {
 		return nil, err
 	}
-	idempotencyKey, err := httpapi.IdempotencyKey(c)
-	if err != nil {
-		return nil, err
+	if len(drafts) > 0 {
+		drafts[0].IdempotencyKey = key
 	}
-	return a.Memories.Write(httpapi.Context(c), memory.Draft{
-		Owner: caller.Owner, Content: *body.Content, Metadata: metadata,
-		IdempotencyKey: idempotencyKey, Credential: caller.Credential,
-	})
+	return a.Memories.WriteBatch(httpapi.Context(c), drafts)
 }
 
 type created struct {
@@ -167,6 +223,19 @@ func (a *API) getMemory(c *fiber.Ctx) error {
 		return err
 	}
 	return httpapi.SendJSON(c, text)
+}
+
+// retractMemory takes a memory back. API keys may write, and not take back.
+func (a *API) retractMemory(c *fiber.Ctx) error {
+	caller, err := a.session(c)
+	if err != nil {
+		return err
+	}
+	reader := memory.Reader{Owner: caller.Owner, Head: caller.Head}
+	if err := a.Memories.Retract(httpapi.Context(c), reader, caller.Credential, httpapi.Param(c, "id")); err != nil {
+		return err
+	}
+	return c.JSON(fiber.Map{"ok": true})
 }
 
 const maxPage = 1000

@@ -164,7 +164,7 @@ func (s *Service) render(ctx context.Context, owner events.Owner, gone func() bo
 		return nil, 0, err
 	}
 	k := &kept{cache: &s.documents}
-	whole, err := newDocument(owner, at, cursor.Size(), cursor).rehearse(ctx, k)
+	whole, err := newDocument(owner, at, cursor.Kept(), cursor).rehearse(ctx, k)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -176,7 +176,7 @@ func (s *Service) render(ctx context.Context, owner events.Owner, gone func() bo
 	if err != nil {
 		return nil, 0, err
 	}
-	return io.NopCloser(newDocument(owner, at, cursor.Size(), again)), -1, nil
+	return io.NopCloser(newDocument(owner, at, again.Kept(), again)), -1, nil
 }
 
 // leaves returns a cursor over the first leaves of an owner, all where limit is 0.

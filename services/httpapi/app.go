@@ -76,20 +76,22 @@ type App struct {
 	// middleware runs: to requests that are too large or malformed.
 	Early func(c *fiber.Ctx)
 
-	cfg      Config
-	requests *prometheus.HistogramVec
-	inFlight prometheus.Gauge
-	outages  outages
-	cutAfter time.Duration
-	bodies   bodies
+	cfg       Config
+	requests  *prometheus.HistogramVec
+	inFlight  prometheus.Gauge
+	outages   outages
+	cutAfter  time.Duration
+	heartbeat time.Duration
+	bodies    bodies
 	// compressing holds an entry for each stream that is being compressed.
 	compressing chan struct{}
-	stopping    chan struct{} // closed when the service has begun to stop
+	stopping    context.Context // ended when the service has begun to stop
+	stop        context.CancelFunc
 }
 
-// keyedRoute is the one whose writes take an Idempotency-Key. Elsewhere the
+// keyedRoutes are those whose writes take an Idempotency-Key. Elsewhere the
 // advice to repeat one would be wrong: it could spend another write of a drop.
-const keyedRoute = "/memories"
+var keyedRoutes = []string{"/memories", "/memories/batch"}
 
 const (
 	localRequestID = "requestId"
@@ -101,7 +103,8 @@ const (
 // New returns an App with the operational routes in place. The API's own
 // routes follow.
 func New(cfg Config) *App {
-	a := &App{cfg: cfg, cutAfter: cutAfter, bodies: newBodies(), stopping: make(chan struct{}), compressing: make(chan struct{}, compressors)}
+	a := &App{cfg: cfg, cutAfter: cutAfter, heartbeat: heartbeat, bodies: newBodies(), compressing: make(chan struct{}, compressors)}
+	a.stopping, a.stop = context.WithCancel(context.Background())
 	a.App = fiber.New(fiber.Config{
 		AppName: "memory-ledger " + cfg.Service, DisableStartupMessage: true,
 		BodyLimit: MaxBody, StreamRequestBody: true, ReadBufferSize: headerBytes, WriteBufferSize: answerBytes,
@@ -279,7 +282,7 @@ func (a *App) fail(c *fiber.Ctx, err error) error {
 		err = errStopping // which is why the rest of it was not read
 	}
 	status, message := Answer(err)
-	if message == messageUncertain && c.Route().Path == keyedRoute {
+	if message == messageUncertain && slices.Contains(keyedRoutes, c.Route().Path) {
 		message = messageRepeat
 	}
 	if status >= http.StatusInternalServerError && !isRefusal(err) {

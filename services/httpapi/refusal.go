@@ -16,6 +16,7 @@ import (
 	"github.com/memory-ledger/ledger/projections/fence"
 	"github.com/memory-ledger/ledger/services/access"
 	"github.com/memory-ledger/ledger/services/command"
+	"github.com/memory-ledger/ledger/services/feed"
 	"github.com/memory-ledger/ledger/services/grant"
 	"github.com/memory-ledger/ledger/services/httpapi/connect"
 	"github.com/memory-ledger/ledger/services/keystore"
@@ -67,9 +68,12 @@ var table = []row{
 	{signin.ErrRefused, http.StatusUnauthorized, ""},
 
 	{memory.ErrNotFound, http.StatusNotFound, ""},
+	{memory.ErrRetracted, http.StatusGone, ""},
 	{memory.ErrEmptyContent, http.StatusBadRequest, ""},
 	{memory.ErrContentTooLarge, http.StatusRequestEntityTooLarge, ""},
 	{memory.ErrMetadataTooLarge, http.StatusRequestEntityTooLarge, ""},
+	{memory.ErrBatchCount, http.StatusBadRequest, ""},
+	{memory.ErrBatchTooLarge, http.StatusRequestEntityTooLarge, ""},
 	{memory.ErrRange, http.StatusBadRequest, ""},
 	{memory.ErrCursor, http.StatusBadRequest, ""},
 	{canonical.ErrNotObject, http.StatusBadRequest, "metadata must be a JSON object"},
@@ -95,6 +99,7 @@ var table = []row{
 	{command.ErrOverloaded, http.StatusServiceUnavailable, messageBusy},
 	{errBodies, http.StatusServiceUnavailable, messageBusy},
 	{memory.ErrBusy, http.StatusServiceUnavailable, messageBusy},
+	{feed.ErrTooMany, http.StatusServiceUnavailable, messageBusy},
 	{memory.ErrVectors, http.StatusServiceUnavailable, memory.ErrVectors.Error()},
 	{memory.ErrAbandoned, statusGone, ""},
 	{eventlog.ErrContradiction, http.StatusServiceUnavailable, messageBusy},

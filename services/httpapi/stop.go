@@ -31,7 +31,7 @@ func (a *App) Serve(ctx context.Context, inner net.Listener, grace time.Duration
 		return fmt.Errorf("%s: serve: %w", a.cfg.Service, err)
 	case <-ctx.Done():
 	}
-	close(a.stopping)
+	a.stop()
 	_ = inner.Close() // which only ends Accept
 	connections.end()
 	if err := <-served; err != nil {
@@ -42,14 +42,7 @@ func (a *App) Serve(ctx context.Context, inner net.Listener, grace time.Duration
 }
 
 // isStopping reports whether the service has begun to stop.
-func (a *App) isStopping() bool {
-	select {
-	case <-a.stopping:
-		return true
-	default:
-		return false
-	}
-}
+func (a *App) isStopping() bool { return a.stopping.Err() != nil }
 
 // refuseWhenStopping is what every request meets first. A connection whose place
 // another one waits for is closed after its answer.

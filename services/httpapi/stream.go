@@ -32,16 +32,34 @@ func StreamMemories(c *fiber.Ctx, cursor *memory.Cursor, prefix, suffix string) 
 // an error. A failure after that breaks the connection, so that the client does
 // not take half a list for a whole one.
 func StreamArray[E any](c *fiber.Ctx, of Elements[E], appendJSON func(E, []byte) ([]byte, error), prefix, suffix string) error {
-	s := &arrayStream[E]{elements: of, appendJSON: appendJSON, suffix: "]" + suffix}
+	s := &arrayStream[E]{elements: of, appendJSON: appendJSON, between: ",", suffix: "]" + suffix}
+	return s.answer(c, fiber.MIMEApplicationJSON, prefix+"[")
+}
+
+// StreamLines answers with a line for each element, between a first line and a last, as
+// StreamArray does.
+func StreamLines[E any](c *fiber.Ctx, of Elements[E], appendJSON func(E, []byte) ([]byte, error), first, last string) error {
+	s := &arrayStream[E]{elements: of, appendJSON: appendJSON, between: "\n", some: true, suffix: "\n" + last + "\n"}
+	return s.answer(c, MIMELines, first)
+}
+
+// MIMELines is the media type of lines of JSON.
+const MIMELines = "application/x-ndjson"
+
+func (s *arrayStream[E]) answer(c *fiber.Ctx, contentType, prefix string) error {
 	s.buffer = *bytes.NewBuffer(Buffer(c))
-	s.buffer.WriteString(prefix + "[")
+	s.buffer.WriteString(prefix)
 	if err := s.fill(Context(c)); err != nil {
 		return err
 	}
 	if s.done {
-		return SendJSON(c, s.buffer.Bytes())
+		if err := SendJSON(c, s.buffer.Bytes()); err != nil {
+			return err
+		}
+		c.Set(fiber.HeaderContentType, contentType)
+		return nil
 	}
-	c.Set(fiber.HeaderContentType, fiber.MIMEApplicationJSON)
+	c.Set(fiber.HeaderContentType, contentType)
 	return Stream(c, s)
 }
 
@@ -94,6 +112,14 @@ func (b untilClose) WriteTo(w io.Writer) (int64, error) {
 	return 0, err
 }
 
+// Close implements io.Closer, for bodies that are one.
+func (b untilClose) Close() error {
+	if closer, ok := b.Reader.(io.Closer); ok {
+		return closer.Close()
+	}
+	return nil
+}
+
 // Gone returns what reports that the client has hung up, nil where that can't be
 // known.
 func Gone(c *fiber.Ctx) func() bool {
@@ -120,8 +146,9 @@ type arrayStream[E any] struct {
 	elements   Elements[E]
 	appendJSON func(E, []byte) ([]byte, error)
 	buffer     bytes.Buffer
+	between    string
 	suffix     string
-	some       bool // an element was written
+	some       bool // something was written that an element is to be kept apart from
 	done       bool
 }
 
@@ -145,7 +172,7 @@ func (s *arrayStream[E]) fill(ctx context.Context) error {
 
 func (s *arrayStream[E]) element(e E) error {
 	if s.some {
-		s.buffer.WriteByte(',')
+		s.buffer.WriteString(s.between)
 	}
 	s.some = true
 	text, err := s.appendJSON(e, s.buffer.AvailableBuffer())

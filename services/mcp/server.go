@@ -63,6 +63,7 @@ func New(cfg Config) *Server {
 	s.addRemember()
 	s.addRecall()
 	s.addGet()
+	s.addRetract()
 	s.addProve()
 	s.addGrants()
 	s.addResources()

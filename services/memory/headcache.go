@@ -13,15 +13,17 @@ import (
 	"github.com/memory-ledger/ledger/projections/readmodel/batches"
 	"github.com/memory-ledger/ledger/projections/readmodel/memories"
 	"github.com/memory-ledger/ledger/projections/readmodel/owners"
+	"github.com/memory-ledger/ledger/projections/readmodel/retractions"
 	"github.com/memory-ledger/ledger/services/cachestats"
 )
 
 // extent is how far an owner's log goes, and how far of that is anchored. It is
 // not changed once it is made.
 type extent struct {
-	leaves uint64
-	newest *batches.Batch // the largest that is confirmed, nil before there is one
-	root   *events.Hash   // of all leaves; nil if it was not asked for
+	leaves    uint64
+	newest    *batches.Batch // the largest that is confirmed, nil before there is one
+	retracted []uint64       // leaves, rising
+	root      *events.Hash   // of all leaves; nil if it was not asked for
 }
 
 // holds reports whether a row was there, and was anchored if it says so, when the
@@ -128,6 +130,7 @@ func (s *Service) readExtent(ctx context.Context, r Reader) (e extent, err error
 	)
 	batches.QueueLatestConfirmed(&batch, r.Owner, &newest, &found)
 	owners.QueueFind(&batch, r.Owner, &owner)
+	retractions.QueueLeaves(&batch, r.Owner, &e.retracted)
 	if err := s.Pool.SendBatch(ctx, &batch).Close(); err != nil {
 		return extent{}, fmt.Errorf("how far the log goes: %w", err)
 	}

@@ -4,6 +4,8 @@ package memory
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"unicode/utf8"
@@ -14,6 +16,7 @@ import (
 	"github.com/memory-ledger/ledger/anchoring/chainview"
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/canonical"
+	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/events/leaf"
 	"github.com/memory-ledger/ledger/projections/fence"
 	"github.com/memory-ledger/ledger/projections/readmodel/memories"
@@ -32,6 +35,7 @@ const (
 // Errors of this package.
 var (
 	ErrNotFound         = errors.New("memory not found")
+	ErrRetracted        = errors.New("the memory was retracted")
 	ErrEmptyContent     = errors.New("content must not be empty")
 	ErrContentTooLarge  = fmt.Errorf("content is longer than %d bytes of UTF-8", MaxContentBytes)
 	ErrMetadataTooLarge = fmt.Errorf("metadata is longer than %d bytes in canonical form", MaxMetadataBytes)
@@ -111,6 +115,52 @@ func (s *Service) Write(ctx context.Context, d Draft) (*command.WriteMemory, err
 	return write, nil
 }
 
+// MaxBatch is how many memories one request writes at most.
+const MaxBatch = 256
+
+// maxEvent bounds what the event of a memory takes in the log beside its metadata and
+// its sealed content.
+const maxEvent = 1 << 10
+
+// Errors of batches.
+var (
+	ErrBatchCount    = fmt.Errorf("memories must be an array of 1 to %d memories", MaxBatch)
+	ErrBatchTooLarge = errors.New("the memories are too long for one message of the log; write them in several batches")
+)
+
+// WriteBatch stores memories of one owner in one message: all of them, or none. The
+// drafts share the first one's Idempotency-Key and credential.
+func (s *Service) WriteBatch(ctx context.Context, drafts []Draft) (*command.WriteBatch, error) {
+	if len(drafts) < 1 || len(drafts) > MaxBatch {
+		return nil, ErrBatchCount
+	}
+	write := &command.WriteBatch{Credential: drafts[0].Credential}
+	size := 0
+	for i, d := range drafts {
+		memory, err := s.Prepare(ctx, d)
+		if err != nil {
+			return nil, fmt.Errorf("memories[%d]: %w", i, err)
+		}
+		memory.IdempotencyKey = nil
+		size += maxEvent + d.Metadata.Len() + base64.StdEncoding.EncodedLen(len(memory.Sealed))
+		write.Memories = append(write.Memories, memory)
+	}
+	if size > eventlog.MaxPayload {
+		return nil, ErrBatchTooLarge
+	}
+	if key := drafts[0].IdempotencyKey; key != nil {
+		own := batchKey(*key)
+		write.Memories[0].IdempotencyKey = &own
+	}
+	return write, s.Commands.Execute(ctx, drafts[0].Owner, write)
+}
+
+// batchKey makes an Idempotency-Key one of batches: it never meets that of a single
+// memory.
+func batchKey(key events.Hash) events.Hash {
+	return sha256.Sum256(append([]byte("memory-ledger/batch-key/v1\x00"), key[:]...))
+}
+
 // Prepare does what can be done before the owner's turn comes: hash and seal.
 func (s *Service) Prepare(ctx context.Context, d Draft) (*command.WriteMemory, error) {
 	switch {
@@ -156,7 +206,8 @@ type View struct {
 	BatchID   *string          `json:"batchId"`
 	Anchored  bool             `json:"anchored"`
 	CreatedAt events.Timestamp `json:"createdAt"`
-	Via       *events.Via      `json:"via"`            // null where its event does not say
+	Via       *events.Via      `json:"via"` // null where its event does not say
+	retracted bool             // and so without content
 	Score     *float64         `json:"score,omitzero"` // of a ranked answer; higher is better
 }
 
@@ -189,11 +240,24 @@ func (s *Service) Get(ctx context.Context, r Reader, id string) (View, error) {
 	if err != nil {
 		return View{}, err
 	}
+	if m.Retracted {
+		return View{}, ErrRetracted
+	}
 	key, err := s.Keys.Find(ctx, r.Owner)
 	if err != nil {
 		return View{}, err
 	}
 	return view(key, m)
+}
+
+// Retract takes one memory of the owner's back: it is in no list, search or case any
+// more, while its leaf and its proof stay. One that was taken back before stays so.
+func (s *Service) Retract(ctx context.Context, r Reader, credential command.Credential, id string) error {
+	m, err := s.find(ctx, r, id)
+	if err != nil {
+		return err
+	}
+	return s.Commands.Execute(ctx, r.Owner, &command.RetractMemory{MemoryID: m.ID, LeafIndex: m.LeafIndex, Credential: credential})
 }
 
 // find returns a row, without a question where it is kept and right.

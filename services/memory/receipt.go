@@ -23,6 +23,9 @@ func (s *Service) Receipt(ctx context.Context, reader Reader, id string) (*recei
 	if err != nil {
 		return nil, err
 	}
+	if m.Retracted { // a receipt has the text
+		return nil, ErrRetracted
+	}
 	key, err := s.Keys.Find(ctx, reader.Owner)
 	if err != nil {
 		return nil, err
@@ -62,10 +65,7 @@ func entryOf(key *keystore.OwnerKey, m *memories.Memory) (receipt.Entry, error) 
 // anchor adds the newest confirmed batch, which covers at least as much as the
 // memory's own.
 func (s *Service) anchor(ctx context.Context, owner events.Owner, r *receipt.Receipt, newest *batches.Batch) (err error) {
-	r.Anchor = &receipt.Anchor{
-		Cluster: newest.Cluster, ProgramID: newest.ProgramID, Account: newest.Account, TxSignature: newest.Signature,
-		Slot: newest.Slot, CommittedSize: newest.Size, CommittedRoot: newest.Root,
-	}
+	r.Anchor = anchorOf(newest)
 	if newest.Size == r.TreeSize {
 		return nil
 	}
@@ -74,4 +74,11 @@ func (s *Service) anchor(ctx context.Context, owner events.Owner, r *receipt.Rec
 		return fmt.Errorf("consistency from %d to %d: %w", r.TreeSize, newest.Size, err)
 	}
 	return nil
+}
+
+func anchorOf(newest *batches.Batch) *receipt.Anchor {
+	return &receipt.Anchor{
+		Cluster: newest.Cluster, ProgramID: newest.ProgramID, Account: newest.Account, TxSignature: newest.Signature,
+		Slot: newest.Slot, CommittedSize: newest.Size, CommittedRoot: newest.Root,
+	}
 }

@@ -13,11 +13,9 @@ import (
 )
 
 // RowCache keeps rows that were read by id or in short lists, sealed as in the
-// database, within a budget of bytes. Of a leaf only one thing ever changes: which
-// batch covers it and whether that is confirmed, and once it is, not even that. So
-// a row that is anchored is right for as long as the read models are those that it
-// was read of, and another one as long as what the fence says of the owner is what
-// it said before that was read.
+// database, within a budget of bytes. A leaf gets anchored, and may be retracted. So a
+// row is right for as long as what the fence says of the owner is what it said before
+// the row was read.
 type RowCache struct {
 	mu     sync.Mutex
 	budget int64
@@ -71,8 +69,12 @@ func (row recentRow) bytes() int64 {
 
 // isFor reports whether a row is right for a reader.
 func (row recentRow) isFor(reader Reader) bool {
-	return row.memory.Owner == reader.Owner && row.head.Tables == reader.Head.Tables &&
-		(row.memory.Anchored || reader.Head.Known() && row.head == reader.Head)
+	return row.memory.Owner == reader.Owner && reader.Head.Known() && row.head == reader.Head
+}
+
+// knowsMore reports whether the row has seen an event that another one has not.
+func (row recentRow) knowsMore(m *memories.Memory) bool {
+	return row.memory.Anchored && !m.Anchored || row.memory.Retracted && !m.Retracted
 }
 
 // get returns a row by its id.
@@ -130,14 +132,14 @@ func (r *RowCache) put(reader Reader, rows ...*memories.Memory) {
 	}
 }
 
-// keep stores a row. It does not replace a row of newer read models, nor an anchored
-// row with one that is not anchored: a slower reader read such a row earlier.
+// keep stores a row. It does not replace a row of a newer head, nor one that knows more
+// of the same head: a slower reader read such a row earlier.
 func (r *RowCache) keep(row recentRow) {
 	m := row.memory
-	if !m.Anchored && !row.head.Known() || row.bytes() > r.budget {
+	if !row.head.Known() || row.bytes() > r.budget {
 		return
 	}
-	if was, ok := r.rows.Peek(m.ID); ok && (row.head.Tables < was.head.Tables || row.head.Tables == was.head.Tables && was.memory.Anchored && !m.Anchored) {
+	if was, ok := r.rows.Peek(m.ID); ok && (row.head.Before(was.head) || row.head == was.head && was.knowsMore(m)) {
 		return
 	}
 	r.rows.Remove(m.ID)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/memory-ledger/ledger/projections/readmodel/memories"
 	"github.com/memory-ledger/ledger/services/keystore"
@@ -42,18 +43,20 @@ var ErrEnough = errors.New("no more for now")
 // Cursor walks through an owner's memories in leaf order, as far as the log
 // reached when the cursor was made.
 type Cursor struct {
-	service *Service
-	reader  Reader
-	key     *keystore.OwnerKey
-	opener  *keystore.Opener // nil before the first memory
-	id      []byte           // buffer for the opener
-	next    uint64
-	end     uint64
-	size    uint64 // of the log when the cursor was made
-	rows    uint64 // how many rows to read next; 0 before the first
-	width   uint64 // average bytes of the rows that were read last; 0 before the first
-	begun   bool   // had a time slot
+	service   *Service
+	reader    Reader
+	key       *keystore.OwnerKey
+	opener    *keystore.Opener // nil before the first memory
+	id        []byte           // buffer for the opener
+	next      uint64
+	end       uint64
+	size      uint64   // of the log when the cursor was made
+	retracted []uint64 // leaves, rising
+	rows      uint64   // how many rows to read next; 0 before the first
+	width     uint64   // average bytes of the rows that were read last; 0 before the first
+	begun     bool     // had a time slot
 
+	everyLeaf bool          // yield what was retracted, too, without its text
 	query     *search.Query // nil: all memories
 	found     []uint64      // leaves that match and were not handed over
 	textWidth uint64        // average bytes of the texts of the last piece; 0 before the first
@@ -69,7 +72,7 @@ func (s *Service) Range(ctx context.Context, r Reader, from uint64, limit int) (
 	if err != nil {
 		return nil, err
 	}
-	c := &Cursor{service: s, reader: r, next: from, end: extent.leaves, size: extent.leaves}
+	c := &Cursor{service: s, reader: r, next: from, end: extent.leaves, size: extent.leaves, retracted: extent.retracted}
 	if limit > 0 {
 		c.end = min(c.size, from+uint64(limit))
 	}
@@ -86,6 +89,13 @@ func (c *Cursor) More() bool { return c.next < c.end || len(c.found) > 0 }
 
 // Size is how many leaves the log had when the cursor was made.
 func (c *Cursor) Size() uint64 { return c.size }
+
+// Kept is how many leaves the cursor has that were not retracted, if it begins with
+// the first.
+func (c *Cursor) Kept() uint64 {
+	retracted, _ := slices.BinarySearch(c.retracted, c.end)
+	return c.end - uint64(retracted)
+}
 
 // Position is the index of the next leaf to be read, or looked through.
 func (c *Cursor) Position() uint64 { return c.next }
@@ -193,6 +203,14 @@ func (c *Cursor) keptRows(yield func(*View) error) (kept bool, err error) {
 }
 
 func (c *Cursor) open(m *memories.Memory, yield func(*View) error) error {
+	if m.Retracted {
+		if !c.everyLeaf {
+			return nil
+		}
+		v := viewOf("", m)
+		v.retracted = true
+		return yield(&v)
+	}
 	if c.opener == nil {
 		c.opener = c.key.Opener()
 	}

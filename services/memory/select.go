@@ -87,7 +87,7 @@ func (s *Service) Select(ctx context.Context, r Reader, sel Selection, gone func
 	if err != nil {
 		return nil, err
 	}
-	p := &picking{service: s, reader: r, selection: sel, at: at, size: extent.leaves, gone: gone}
+	p := &picking{service: s, reader: r, selection: sel, at: at, size: extent.leaves, retracted: extent.retracted, gone: gone}
 	picked := &Picked{service: s, reader: r, ranked: sel.Ranked, Abandoned: gone}
 	if p.size == 0 {
 		return picked, nil
@@ -180,6 +180,7 @@ type picking struct {
 	size      uint64
 	passing   []uint64 // leaves that pass the filter, rising
 	filtered  bool
+	retracted []uint64 // leaves, rising
 	begun     bool
 	gone      func() bool
 
@@ -213,6 +214,9 @@ func (p *picking) filter(ctx context.Context) error {
 }
 
 func (p *picking) passes(leaf uint64) bool {
+	if _, gone := slices.BinarySearch(p.retracted, leaf); gone {
+		return false
+	}
 	if !p.filtered {
 		return true
 	}
@@ -287,7 +291,7 @@ func (p *picking) similar(ctx context.Context, all search.Range, query *recall.Q
 func (p *picking) compareVectors(ctx context.Context, all search.Range, query *recall.Query) (*recall.Similarity, error) {
 	waiting, cancel := context.WithTimeout(ctx, vectorTime)
 	defer cancel()
-	similar, err := p.service.Vectors.Similar(waiting, texts{p.service.engine, p.service}, all, query)
+	similar, err := p.service.Vectors.Similar(waiting, texts{p.service.engine, p.service}, all, p.retracted, query)
 	if err != nil {
 		return nil, ctx.Err()
 	}
@@ -483,6 +487,10 @@ func (p *Picked) Next(ctx context.Context, yield func(*View) error) error {
 	}
 	opener := p.key.Opener()
 	for i, m := range rows {
+		if m.Retracted { // meanwhile
+			p.hits = p.hits[1:]
+			continue
+		}
 		content, err := opener.Open([]byte(m.ID), m.Sealed)
 		if err != nil {
 			return err

@@ -43,6 +43,7 @@ type Similarity struct {
 	vectors *Vectors
 	texts   Texts
 	all     search.Range // From: where to end
+	never   []uint64     // leaves whose texts must not be sent, rising
 	query   vector
 	norm    float32
 	drops   uint64
@@ -61,9 +62,9 @@ type batch struct {
 }
 
 // Similar asks for the vector of a query. The range is what to compare: without the
-// leaves before From.
-func (v *Vectors) Similar(ctx context.Context, texts Texts, all search.Range, q *Query) (*Similarity, error) {
-	s := &Similarity{vectors: v, texts: texts, all: all, next: all.To, drops: v.kept.generation()}
+// leaves before From. The leaves in never, in rising order, are not embedded.
+func (v *Vectors) Similar(ctx context.Context, texts Texts, all search.Range, never []uint64, q *Query) (*Similarity, error) {
+	s := &Similarity{vectors: v, texts: texts, all: all, never: never, next: all.To, drops: v.kept.generation()}
 	key := queryKey{all.Owner, q.asked()}
 	if s.query = v.kept.query(key); s.query == nil {
 		found, err := v.embedder.embed(ctx, []string{key.query})
@@ -103,15 +104,24 @@ func (s *Similarity) Step(ctx context.Context) error {
 		}
 		for s.next > max(first, s.all.From) {
 			leaf := int(s.next - 1 - first)
-			if !s.page.has(leaf, len(s.query)) {
+			has := s.page.has(leaf, len(s.query))
+			if !has && s.sends(s.next-1) {
 				return s.want(ctx, number, leaf)
 			}
 			s.next--
-			s.cosines[s.next] = s.page.cosine(leaf, s.query, s.norm)
+			if has {
+				s.cosines[s.next] = s.page.cosine(leaf, s.query, s.norm)
+			}
 		}
 		s.page = nil
 	}
 	return ctx.Err()
+}
+
+// sends reports whether a leaf's text may be sent to the endpoint.
+func (s *Similarity) sends(leaf uint64) bool {
+	_, never := slices.BinarySearch(s.never, leaf)
+	return !never
 }
 
 // load returns a page: the stored one, if the kept one has not the first so many leaves.
@@ -136,7 +146,7 @@ func (s *Similarity) load(ctx context.Context, number uint64, leaves int) (*vect
 func (s *Similarity) want(ctx context.Context, number uint64, leaf int) error {
 	m := &batch{number: number, page: s.page}
 	for ; leaf >= 0 && len(m.leaves) < batchTexts; leaf-- {
-		if !s.page.has(leaf, len(s.query)) {
+		if !s.page.has(leaf, len(s.query)) && s.sends(number*bodysegments.Leaves+uint64(leaf)) {
 			m.leaves = append(m.leaves, leaf)
 		}
 	}

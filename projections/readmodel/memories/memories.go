@@ -30,13 +30,16 @@ type Memory struct {
 	Seq       uint64
 	Via       *events.Via // how it came in; nil where its event does not say
 
+	Retracted bool // its owner took it back
+
 	// BatchID names the batch that covers the leaf, nil before one is cut;
 	// Anchored says that it is confirmed. See package batches.
 	BatchID  *string
 	Anchored bool
 }
 
-const columns = `m.id, m.owner, m.leaf_index, m.leaf_hash, m.metadata, m.sealed, m.created_at, m.seq, m.via`
+const columns = `m.id, m.owner, m.leaf_index, m.leaf_hash, m.metadata, m.sealed, m.created_at, m.seq, m.via,
+	EXISTS (SELECT FROM retractions r WHERE r.owner = m.owner AND r.leaf_index = m.leaf_index)`
 
 // covering finds the batch of one row m. Two probes of two small indexes: the
 // smallest confirmed batch that reaches the leaf, or else the smallest open
@@ -190,7 +193,7 @@ func scan(row pgx.Row, m *Memory, more ...any) error {
 		via      *string
 	)
 	targets := append([]any{&id, (*string)(&m.Owner), &m.LeafIndex, column.Hash(&m.LeafHash),
-		&metadata, &m.Sealed, &created, &m.Seq, &via}, more...)
+		&metadata, &m.Sealed, &created, &m.Seq, &via, &m.Retracted}, more...)
 	if err := row.Scan(targets...); err != nil {
 		return err
 	}

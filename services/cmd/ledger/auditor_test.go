@@ -81,7 +81,15 @@ func write(t *testing.T, url string, memories int) events.Owner {
 		if err != nil {
 			t.Fatal(err)
 		}
-		last, err = eventlog.AppendAndWait(t.Context(), log, eventlog.Append{Family: events.FamilyLedger, Owner: owner, Kind: kind, CommandID: command, Expected: last, Payload: payload})
+		message := eventlog.Append{Family: events.FamilyLedger, Owner: owner, Kind: kind, CommandID: command, Expected: last, Payload: payload}
+		for {
+			last, err = eventlog.AppendAndWait(t.Context(), log, message)
+			if !errors.Is(err, eventlog.ErrConflict) {
+				break
+			}
+			// A new leader of a cluster may not have applied the message before yet. An
+			// API decides again; here nothing else writes, so the decision is the same.
+		}
 		if err != nil {
 			t.Fatal(err)
 		}

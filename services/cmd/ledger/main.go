@@ -74,7 +74,7 @@ func newRoot() *cobra.Command {
 	root.SetVersionTemplate("ledger {{.Version}}\n")
 	root.AddCommand(
 		newRun(), newCoreAPI(), newExtensionAPI(), newProjector(), newAnchorer(),
-		newTail(), newVerify(), newVerifyReceipt(), newRebuild(), newRewrap(), newForget(), newBackup(), newRestore(), newEnv(),
+		newTail(), newVerify(), newVerifyReceipt(), newVerifyExport(), newRebuild(), newRewrap(), newForget(), newBackup(), newRestore(), newEnv(),
 		newProvision(), newSignIn(), newMCP(), newProbe(),
 	)
 	strictHelp(root)

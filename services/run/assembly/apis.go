@@ -12,6 +12,7 @@ import (
 	"github.com/memory-ledger/ledger/services/command"
 	"github.com/memory-ledger/ledger/services/core"
 	"github.com/memory-ledger/ledger/services/extension"
+	"github.com/memory-ledger/ledger/services/feed"
 	"github.com/memory-ledger/ledger/services/grant"
 	"github.com/memory-ledger/ledger/services/httpapi"
 	"github.com/memory-ledger/ledger/services/mcp"
@@ -35,20 +36,25 @@ func (d *APIServer) ServeCore(ctx context.Context, listener net.Listener) error 
 	if err != nil {
 		return err
 	}
+	connections := d.maxConnections()
+	history := feed.New(feed.Config{
+		Log: d.Log, Tail: d.Stream.Direct(), Logger: d.Logger, Max: min(d.Config.MaxStreams, connections/2),
+	})
+	registerStreams(d.Registry, history.Streams)
 	api := &core.API{
 		Access:   access.NewCore(d.Pool, d.Fence, tokens, time.Now),
 		Desk:     d.signIn(d.Config.CoreURL, tokens, commands, memories),
-		Memories: memories, Commands: commands, Query: d.Pool, Staking: stakes, Agents: d.agents(memories, commands),
+		Memories: memories, Commands: commands, Query: d.Pool, Staking: stakes, Agents: d.agents(memories, commands), Feed: history,
 		BaseURL: d.Config.CoreURL, AllowedOrigins: d.Config.CoreAllowedOrigins, Now: time.Now, NewID: NewID,
 	}
 	registerHits(d.Registry, "core_tokens", &tokens.Hits)
 	registerHits(d.Registry, "core_credentials", api.Access.Hits)
 	app := httpapi.New(httpapi.Config{
 		Service: "core", Log: d.Logger, Registry: d.Registry, OpenAPI: core.OpenAPI, Probes: d.probes(), NewID: NewID,
-		Tracer: d.Traces.Tracer("core"), MaxConnections: d.maxConnections(),
+		Tracer: d.Traces.Tracer("core"), MaxConnections: connections,
 	})
 	api.Mount(app)
-	return d.serve(ctx, app, listener, d.Chain.Run, api.Run, watchStakes)
+	return d.serve(ctx, app, listener, d.Chain.Run, api.Run, history.Run, watchStakes)
 }
 
 // ServeExtension runs the extension API on a listener until ctx ends.

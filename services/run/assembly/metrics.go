@@ -108,6 +108,13 @@ func registerHits(registerer prometheus.Registerer, name string, counter lookups
 		series("miss", func() uint64 { _, n := counter.Counts(); return n }))
 }
 
+// registerStreams shows how many event streams are open.
+func registerStreams(registerer prometheus.Registerer, open func() int) {
+	registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "ledger_event_streams", Help: "Event streams that are open.",
+	}, func() float64 { return float64(open()) }))
+}
+
 // registerCache shows how full a cache of owners is.
 func registerCache(registerer prometheus.Registerer, name string, size func() int) {
 	registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{

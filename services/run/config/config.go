@@ -102,6 +102,7 @@ type Config struct {
 	MaxCommands        int           `env:"MAX_COMMANDS" envDefault:"64" for:"apis" doc:"most writes, of any kind, that one process decides and appends at the same time"`
 	MaxWaitingCommands int           `env:"MAX_WAITING_COMMANDS" envDefault:"512" for:"apis" doc:"most writes that wait for that; one more is answered 503"`
 	MaxConnections     int           `env:"MAX_CONNECTIONS" envDefault:"2048" for:"apis" doc:"most open connections of one API: further ones wait, and the one that has been idle for the longest is closed for them; lowered to what the limit on open files leaves"`
+	MaxStreams         int           `env:"MAX_STREAMS" envDefault:"1024" for:"core-api run" doc:"most open event streams of one core API: one more is answered 503; at most half of its connections"`
 }
 
 // Need is something that a service requires.
@@ -241,6 +242,7 @@ func (c *Config) validate() []error {
 	must(c.KeyMaxAge > 0, "KEY_MAX_AGE: must be positive")
 	must(c.MaxCommands >= 1 && c.MaxWaitingCommands >= 0, "MAX_COMMANDS must be at least 1, MAX_WAITING_COMMANDS at least 0")
 	must(c.MaxConnections >= 1, "MAX_CONNECTIONS: must be at least 1")
+	must(c.MaxStreams >= 0, "MAX_STREAMS: must not be negative")
 	if c.TraceEndpoint != "" {
 		u, err := url.Parse(c.TraceEndpoint)
 		must(err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.RawQuery == "" && u.Fragment == "",

@@ -85,6 +85,44 @@ func writes(ctx context.Context, w *world) error {
 	return nil
 }
 
+// imports compares writes in batches with single ones, for one owner, as a client that
+// moves in does them.
+func imports(ctx context.Context, w *world) error {
+	const batch, connections = 256, 8
+	authorized := func(fill request) func(context.Context) (result, error) {
+		return func(ctx context.Context) (result, error) {
+			return drive(ctx, connections, w.duration, fasthttp.StatusCreated, func(n int, r *fasthttp.Request) {
+				fill(n, r)
+				r.Header.Set("Authorization", "Bearer "+w.tokens[0])
+			})
+		}
+	}
+	got, err := compare(ctx, w.rounds,
+		contender{"batches", authorized(repeatable(func(n int, r *fasthttp.Request) { postBatch(w.core, n, batch, r) }))},
+		contender{"single", authorized(repeatable(func(n int, r *fasthttp.Request) { postMemory(w.core, "/memories", n, r) }))})
+	if err != nil {
+		return err
+	}
+	memories := func(r result) float64 { return throughput(r) * batch }
+	w.report.add(fmt.Sprintf("POST /memories/batch of %d, one owner, %d connections, memories beside POST /memories", batch, connections),
+		fmt.Sprintf("%.0f memories/s", memories(got[0].result)), rate(got[1]), ratio(got[0], got[1], throughput)*batch)
+	return nil
+}
+
+func postBatch(base string, n, size int, r *fasthttp.Request) {
+	r.SetRequestURI(base + "/memories/batch")
+	r.Header.SetMethod(fasthttp.MethodPost)
+	r.Header.SetContentType("application/json")
+	body := []byte(`{"memories":[`)
+	for i := range size {
+		if i > 0 {
+			body = append(body, ',')
+		}
+		body = fmt.Appendf(body, `{"content":%q,"metadata":{"source":"bench","n":%d}}`, sentence(n*size+i), n*size+i)
+	}
+	r.SetBody(append(body, `]}`...))
+}
+
 // apiKeys makes a key for every owner.
 func (w *world) apiKeys(ctx context.Context) ([]string, error) {
 	keys := make([]string, len(w.tokens))

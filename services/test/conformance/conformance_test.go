@@ -170,9 +170,10 @@ func TestOtherClients(t *testing.T) {
 func core(t *testing.T) (c *stacktest.Client, key, front string) {
 	t.Helper()
 	var proxy httputil.ReverseProxy
-	server := httptest.NewServer(&proxy)
+	server := httptest.NewUnstartedServer(&proxy) // it has an address, and answers once the proxy is whole
+	address := "http://" + server.Listener.Addr().String()
 	t.Cleanup(server.Close)
-	s := stacktest.Start(t, stacktest.Options{Configure: func(c *config.Config) { c.CoreAllowedOrigins = []string{server.URL} }})
+	s := stacktest.Start(t, stacktest.Options{Configure: func(c *config.Config) { c.CoreAllowedOrigins = []string{address} }})
 	c = s.Core[0]
 	key = c.Expect(http.StatusCreated, "POST", "/keys", map[string]any{"label": "suite"}, c.SignIn(stacktest.NewWallet())).Text("key")
 	behind, err := url.Parse(c.URL)
@@ -184,7 +185,8 @@ func core(t *testing.T) (c *stacktest.Client, key, front string) {
 		r.Out.Host = r.In.Host
 		r.Out.Header.Set("Authorization", "Bearer "+key)
 	}
-	return c, key, server.URL + "/mcp"
+	server.Start()
+	return c, key, address + "/mcp"
 }
 
 // fixtures runs the Go SDK's server with the suite's fixtures, and returns a way to it.

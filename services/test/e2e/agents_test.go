@@ -3,7 +3,6 @@ package e2e_test
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"net/url"
 	"os/exec"
@@ -156,7 +155,7 @@ func links(t *testing.T, session *sdk.ClientSession, extension *stacktest.Client
 	if found := out["memories"].([]any); len(found) != 1 || found[0].(map[string]any)["via"] != "drop" || !strings.Contains(text, "perhaps not by the owner") {
 		t.Errorf("what was left: %v, %s", out, text)
 	}
-	if out, _ := use(t, session, "recall", map[string]any{"via": "session"}); strings.Contains(fmt.Sprint(out), "friend") {
+	if out, _ := use(t, session, "recall", map[string]any{"via": "session"}); strings.Contains(string(marshal(t, out)), "friend") {
 		t.Errorf("by the session: %v", out)
 	}
 }
@@ -383,7 +382,7 @@ func TestToolsAreDescribed(t *testing.T) {
 			t.Errorf("%s: %v", tool.Name, err)
 		}
 	}
-	if got := strings.Join(names, " "); got != "get leave_memory open_case prove recall remember" {
+	if got := strings.Join(names, " "); got != "get leave_memory open_case prove recall remember retract" {
 		t.Errorf("tools: %s", got)
 	}
 	prompt, err := session.GetPrompt(t.Context(), &sdk.GetPromptParams{Name: "memory-habits"})
@@ -441,4 +440,13 @@ func TestAnAgentOverStandardInput(t *testing.T) {
 	if err := session.Close(); err != nil {
 		t.Errorf("its end: %v", err)
 	}
+}
+
+func marshal(t *testing.T, v any) []byte {
+	t.Helper()
+	raw, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
 }

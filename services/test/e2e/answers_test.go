@@ -96,6 +96,8 @@ func goodBody(op contracttest.Operation, wallet stacktest.Wallet) any {
 		return map[string]any{"publicKey": wallet.PublicKey}
 	case "createMemory":
 		return map[string]any{"content": "x", "source": "s"}
+	case "createMemories":
+		return map[string]any{"memories": []any{map[string]any{"content": "x"}}}
 	case "fillDrop":
 		return map[string]any{"content": "x"}
 	case "createKey":
@@ -340,7 +342,9 @@ func answersToRequests(t *testing.T, every func(func(contracttest.API, contractt
 				}
 				once := stacktest.With("Idempotency-Key", "once-by-"+string(api))
 				c.Expect(201, method, path, body, session, once)
-				c.Expect(422, method, path, map[string]any{"content": "other", "source": "s"}, session, once)
+				c.Expect(422, method, path, map[string]any{
+					"content": "other", "source": "s", "memories": []any{map[string]any{"content": "other"}},
+				}, session, once)
 			case status == 409:
 				tooManyKeys(t, c)
 			case status == 400 && op.ID == "fillDrop":
@@ -359,7 +363,7 @@ func answersToRequests(t *testing.T, every func(func(contracttest.API, contractt
 	preflight := stacktest.With("Access-Control-Request-Method", "DELETE")
 	s.Core[0].Expect(204, "OPTIONS", "/keys/x", nil, preflight, stacktest.With("Origin", page))
 	s.Core[0].Expect(403, "OPTIONS", "/keys/x", nil, preflight, stacktest.With("Origin", page+".example"))
-	for _, path := range []string{"/memories?limit=0", "/memories?cursor=x", "/log/consistency", "/log/consistency?from=1&to=0", "/log/consistency?from=0&to=99999"} {
+	for _, path := range []string{"/memories?limit=0", "/events?after=x", "/events?limit=0", "/memories?cursor=x", "/log/consistency", "/log/consistency?from=1&to=0", "/log/consistency?from=0&to=99999"} {
 		s.Core[0].Expect(400, "GET", path, nil, sessions[contracttest.Core])
 	}
 	for _, query := range []string{"", "?callback=https%3A%2F%2Fexample.com%2Fcallback.html"} {
@@ -452,13 +456,15 @@ func goodCore(c *stacktest.Client, session stacktest.Header, wallet stacktest.Wa
 	id := c.Expect(201, "POST", "/memories", map[string]any{"content": "x"}, session).Text("id")
 	for _, path := range []string{
 		"/memories", "/memories/" + id, "/memories/" + id + "/proof", "/memories/" + id + "/receipt",
-		"/log", "/log/consistency?from=0&to=1", "/keys", "/staking/status",
+		"/events", "/export", "/log", "/log/consistency?from=0&to=1", "/keys", "/staking/status",
 	} {
 		c.Expect(200, "GET", path, nil, session)
 	}
 	c.Expect(200, "POST", "/memories/search", nil, session)
 	made := c.Expect(201, "POST", "/keys", map[string]any{"label": "x"}, session)
 	c.Expect(200, "DELETE", "/keys/"+made.Text("id"), nil, session)
+	taken := c.Expect(201, "POST", "/memories", map[string]any{"content": "x"}, session).Text("id")
+	c.Expect(200, "DELETE", "/memories/"+taken, nil, session)
 }
 
 func goodExtension(c *stacktest.Client, session stacktest.Header) {

@@ -15,6 +15,15 @@ import (
 // lookups reads how often a cache hit and missed.
 func lookups(t *testing.T, c *stacktest.Client, cache string) (hits, misses int) {
 	t.Helper()
+	of := func(result string) int {
+		return int(metric(t, c, fmt.Sprintf(`ledger_cache_lookups_total{cache="%s",result="%s"}`, cache, result)))
+	}
+	return of("hit"), of("miss")
+}
+
+// metric reads the value of a series.
+func metric(t *testing.T, c *stacktest.Client, series string) float64 {
+	t.Helper()
 	answer, err := http.Get(c.URL + "/metrics")
 	if err != nil {
 		t.Fatal(err)
@@ -24,19 +33,15 @@ func lookups(t *testing.T, c *stacktest.Client, cache string) (hits, misses int)
 	if err != nil {
 		t.Fatal(err)
 	}
-	of := func(result string) int {
-		series := fmt.Sprintf(`(?m)^ledger_cache_lookups_total\{cache="%s",result="%s"\} (\S+)$`, cache, result)
-		m := regexp.MustCompile(series).FindSubmatch(text)
-		if m == nil {
-			t.Fatalf("no series for %s", cache)
-		}
-		n, err := strconv.ParseFloat(string(m[1]), 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return int(n)
+	m := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(series) + ` (\S+)$`).FindSubmatch(text)
+	if m == nil {
+		t.Fatalf("no series %s", series)
 	}
-	return of("hit"), of("miss")
+	n, err := strconv.ParseFloat(string(m[1]), 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
 }
 
 // Each cache misses what it is asked for the first time and hits the second.

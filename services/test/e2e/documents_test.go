@@ -98,7 +98,7 @@ func scriptOf(t *testing.T, path string) (script string, blocks int) {
 }
 
 // newcomersFolder has what the documents' commands name: bin/ledger, docs, and
-// a receipt.
+// a receipt and an export.
 func newcomersFolder(t *testing.T, root, ledger string) string {
 	t.Helper()
 	home := t.TempDir()
@@ -110,12 +110,14 @@ func newcomersFolder(t *testing.T, root, ledger string) string {
 			t.Fatal(err)
 		}
 	}
-	receipt, err := os.ReadFile(filepath.Join(root, "anchoring/receipt/testdata/good.json"))
-	if err == nil {
-		err = os.WriteFile(filepath.Join(home, "receipt.json"), receipt, 0o600)
-	}
-	if err != nil {
-		t.Fatal(err)
+	for from, to := range map[string]string{"anchoring/receipt/testdata/good.json": "receipt.json", "anchoring/export/testdata/good.ndjson": "export.ndjson"} {
+		text, err := os.ReadFile(filepath.Join(root, from))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(home, to), text, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 	return home
 }

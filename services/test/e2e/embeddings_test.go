@@ -146,6 +146,32 @@ func TestSearchByMeaning(t *testing.T) {
 	}
 }
 
+// TestRetractedTextsStay: the text of a retracted memory is not sent, and its vector
+// finds nothing.
+func TestRetractedTextsStay(t *testing.T) {
+	t.Parallel()
+	m := startModel(t)
+	s := withModel(t, m, stacktest.Options{})
+	core := s.Core[0]
+	session := core.SignIn(stacktest.NewWallet())
+	retract := func(answer stacktest.Answer) {
+		core.Expect(200, "DELETE", "/memories/"+answer.Text("id"), nil, session)
+	}
+	first := core.Expect(201, "POST", "/memories", map[string]any{"content": "Morning walk"}, session)
+	searchRanked(t, core, session, map[string]any{"query": "breakfast"})
+	retract(first)
+	retract(core.Expect(201, "POST", "/memories", map[string]any{"content": "Morning secret"}, session))
+	core.Expect(201, "POST", "/memories", map[string]any{"content": "Morning swim"}, session)
+	if found, by, _ := searchRanked(t, core, session, map[string]any{"query": "breakfast"}); !slices.Equal(indexes(found), []uint64{2}) || by != "words, vectors" {
+		t.Errorf("finds %v by %q", indexes(found), by)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if slices.Contains(m.asked, "morning secret") {
+		t.Error("a retracted text was sent")
+	}
+}
+
 // TestPagesByMeaning: pages repeat and skip nothing while the log grows, and a page that
 // can't be made as the first was is refused.
 func TestPagesByMeaning(t *testing.T) {

@@ -86,6 +86,12 @@ func TestForgettingEndsAccess(t *testing.T) {
 	extension.Expect(201, "POST", "/memory-drops/"+drop, `{"content":"x"}`)
 	extension.Expect(200, "GET", "/agent-cases/"+readCase, nil)
 
+	ranked := `{"query":"x","mode":"ranked"}`
+	core.Expect(200, "POST", "/memories/search", ranked, session)
+	if metric(t, core, `ledger_cached_bytes{cache="words"}`) == 0 {
+		t.Error("no index of words is kept")
+	}
+
 	forget(t, s, wallet)
 	core.Expect(401, "POST", "/memories", `{"content":"x"}`, bearer)
 	core.Expect(401, "GET", "/memories", nil, bearer)
@@ -96,6 +102,12 @@ func TestForgettingEndsAccess(t *testing.T) {
 	for core.Do("GET", "/memories", nil, session).Status != 410 {
 		if time.Since(began) > 20*time.Second { // KEY_MAX_AGE is a minute
 			t.Fatal("the key is still used")
+		}
+	}
+	core.Expect(410, "POST", "/memories/search", ranked, session)
+	for metric(t, core, `ledger_cached_bytes{cache="words"}`) != 0 {
+		if time.Since(began) > 20*time.Second {
+			t.Fatal("the index of words is still kept")
 		}
 	}
 }

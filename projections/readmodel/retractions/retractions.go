@@ -1,0 +1,36 @@
+// Package retractions is the read model of memories that their owners took back.
+package retractions
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/projections/schema"
+)
+
+// Leaves returns the indexes below size of the owner's leaves that were retracted, in
+// rising order.
+func Leaves(ctx context.Context, q schema.Querier, owner events.Owner, size uint64) ([]uint64, error) {
+	rows, err := q.Query(ctx, `SELECT leaf_index FROM retractions WHERE owner = $1 AND leaf_index < $2 ORDER BY leaf_index`,
+		string(owner), min(size, math.MaxInt64))
+	if err != nil {
+		return nil, fmt.Errorf("retractions: %w", err)
+	}
+	leaves, err := pgx.CollectRows(rows, pgx.RowTo[uint64])
+	if err != nil {
+		return nil, fmt.Errorf("retractions: %w", err)
+	}
+	return leaves, nil
+}
+
+// QueueLeaves adds the same question, of the whole log, to a batch.
+func QueueLeaves(batch *pgx.Batch, owner events.Owner, leaves *[]uint64) {
+	batch.Queue(`SELECT leaf_index FROM retractions WHERE owner = $1 ORDER BY leaf_index`, string(owner)).Query(func(rows pgx.Rows) (err error) {
+		*leaves, err = pgx.CollectRows(rows, pgx.RowTo[uint64])
+		return err
+	})
+}

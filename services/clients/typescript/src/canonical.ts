@@ -1,0 +1,25 @@
+/** How deep objects and arrays may nest; the outermost object is at depth 1. */
+const maxDepth = 64;
+
+/**
+ * Writes a JSON value as RFC 8785 says. Numbers and strings take the form that
+ * ECMAScript gives them, which RFC 8785 refers to; names sort by UTF-16 code units,
+ * as Array.sort does. Throws a TypeError where I-JSON has no such value.
+ */
+export function canonicalize(value: unknown, depth = 1): string {
+  if (typeof value === "string") {
+    if (/\p{Surrogate}/u.test(value)) throw new TypeError("a lone surrogate is not I-JSON");
+    return JSON.stringify(value);
+  }
+  if (value === null || typeof value === "boolean") return String(value);
+  if (typeof value === "number") {
+    if (!Number.isFinite(value)) throw new TypeError("a number outside the range of a double");
+    return JSON.stringify(value);
+  }
+  if (typeof value !== "object") throw new TypeError(`${typeof value} is not JSON`);
+  if (depth > maxDepth) throw new TypeError(`nested deeper than ${maxDepth}`);
+  if (Array.isArray(value)) return `[${value.map((v) => canonicalize(v, depth + 1)).join(",")}]`;
+  const members = value as Record<string, unknown>;
+  const names = Object.keys(members).sort();
+  return `{${names.map((name) => `${canonicalize(name)}:${canonicalize(members[name], depth + 1)}`).join(",")}}`;
+}

@@ -1,0 +1,151 @@
+import { concat, fromBase58, fromBase64, sha256, toBase58, toHex, u64, utf8 } from "./bytes.js";
+import { AnchorError, ChainUnreachableError } from "./errors.js";
+import type { Anchor, Receipt } from "./schema/core.js";
+
+/** What a node said of a receipt's anchor. */
+export interface Onchain {
+  /** Who committed. Compare it with the authority that the operator publishes. */
+  authority: string;
+  /** How many leaves the account holds now. It may have moved on since the receipt. */
+  size: number;
+  root: string;
+}
+
+/** By whom a receipt must be anchored. Take both from another source than the receipt. */
+export interface Issuer {
+  programId?: string;
+  /** Needs programId: another program can write what it likes to its own accounts. */
+  authority?: string;
+}
+
+export interface ChainOptions {
+  fetch?: typeof fetch;
+  signal?: AbortSignal | undefined;
+}
+
+/**
+ * Asks a Solana node whether what a receipt's anchor says is on the chain. Verify the
+ * receipt first. An AnchorError says what is wrong; a ChainUnreachableError says
+ * nothing about the receipt.
+ */
+export async function checkOnchain(rpcUrl: string, receipt: Receipt, options: ChainOptions = {}): Promise<Onchain> {
+  const a = receipt.anchor;
+  if (!a) throw new AnchorError("anchor", "it is null: the memory was not anchored when the receipt was made");
+  const call = (method: string, ...params: unknown[]) => rpc(rpcUrl, options, method, params);
+  const genesis = await call("getGenesisHash");
+  if (genesis !== a.cluster) throw new AnchorError("anchor.cluster", `it is ${a.cluster}, the node is on the chain ${genesis}`);
+  const account = (await call("getAccountInfo", a.account, { encoding: "base64", commitment: "finalized" })) as { value: Account | null } | null;
+  const held = await checkAccount(a, account?.value, receipt.entry.owner);
+  const options0 = { encoding: "json", commitment: "confirmed", maxSupportedTransactionVersion: 0 };
+  checkTransaction(a, (await call("getTransaction", a.txSignature, options0)) as Transaction | null, receipt.entry.owner);
+  return held;
+}
+
+/** Checks that a receipt is anchored by an issuer. It needs no chain. */
+export async function checkIssuer(receipt: Receipt, by: Issuer): Promise<void> {
+  const a = receipt.anchor;
+  if (by.authority && !by.programId) throw new TypeError("issuer: name the authority's program, too");
+  if (!a) throw new AnchorError("anchor", "it is null: the memory was not anchored when the receipt was made");
+  if (by.programId && by.programId !== a.programId) throw new AnchorError("anchor.programId", `it is ${a.programId}, not ${by.programId}`);
+  if (!by.authority) return;
+  const authority = fromBase58(by.authority, 32);
+  if (!authority) throw new TypeError("issuer: the authority is not a public key in base58");
+  const at = await commitmentAddress(a.programId, authority, fromBase58(receipt.entry.owner, 32)!);
+  if (at !== a.account) throw new AnchorError("anchor.account", `it is ${a.account}, the authority commits to this owner's log at ${at}`);
+}
+
+interface Account { owner: string; data: [string, string] }
+interface Transaction {
+  slot: number;
+  meta: { err: unknown } | null;
+  transaction: { message: { accountKeys: string[]; instructions: { programIdIndex: number; accounts: number[] | null; data: string }[] } };
+}
+
+/** Compares the account's 128 bytes (docs/verify.md has the layout) with the anchor. */
+async function checkAccount(a: Anchor, account: Account | null | undefined, owner: string): Promise<Onchain> {
+  if (!account) throw new AnchorError("anchor.account", `there is no account ${a.account} on the chain`);
+  if (account.owner !== a.programId) throw new AnchorError("anchor.programId", `it is ${a.programId}, the account belongs to ${account.owner}`);
+  let data: Uint8Array;
+  try {
+    data = fromBase64(account.data[0]);
+  } catch {
+    throw new ChainUnreachableError("getAccountInfo: malformed account");
+  }
+  if (data.length !== 128 || toHex(data.subarray(0, 8)) !== toHex(utf8("MLCOMMT1"))) throw new AnchorError("anchor.account", `${a.account} holds no commitment`);
+  const view = new DataView(data.buffer, data.byteOffset);
+  const authority = data.subarray(8, 40), key = data.subarray(40, 72);
+  if (toBase58(key) !== owner) throw new AnchorError("anchor.account", `${a.account} commits to the log of ${toBase58(key)}`);
+  const derived = await commitmentAddress(a.programId, authority, key);
+  if (derived !== a.account) throw new AnchorError("anchor.account", `the program keeps this owner's commitment at ${derived}`);
+  const held = { authority: toBase58(authority), size: Number(view.getBigUint64(72, true)), root: toHex(data.subarray(80, 112)) };
+  const slot = Number(view.getBigUint64(112, true));
+  if (held.size < a.committedSize) throw new AnchorError("anchor.committedSize", `it is ${a.committedSize}, the account holds ${held.size} leaves`);
+  if (held.size > a.committedSize) return held;
+  if (held.root !== a.committedRoot) throw new AnchorError("anchor.committedRoot", `it is ${a.committedRoot}, the account holds ${held.root}`);
+  if (slot !== a.slot) throw new AnchorError("anchor.slot", `it is ${a.slot}, the account was last written in slot ${slot}`);
+  return held;
+}
+
+/** The anchor's transaction must have committed its root: this shows it once the account has moved on. */
+function checkTransaction(a: Anchor, tx: Transaction | null, owner: string): void {
+  if (!tx?.meta) throw new AnchorError("anchor.txSignature", "the node knows no such transaction; if it keeps no long history, ask one that does");
+  if (tx.meta.err) throw new AnchorError("anchor.txSignature", "that transaction failed");
+  const root = Uint8Array.from(a.committedRoot.match(/../g)!, (pair) => parseInt(pair, 16));
+  const want = toBase58(concat(u64(1), fromBase58(owner, 32)!, u64(a.committedSize), root));
+  const { accountKeys: keys, instructions } = tx.transaction.message;
+  const commits = instructions.some(
+    (i) => keys[i.programIdIndex] === a.programId && keys[i.accounts?.[1] ?? -1] === a.account && i.data === want);
+  if (!commits) throw new AnchorError("anchor.txSignature", "that transaction does not commit anchor.committedRoot at anchor.committedSize to anchor.account");
+  if (tx.slot !== a.slot) throw new AnchorError("anchor.slot", `it is ${a.slot}, the transaction landed in slot ${tx.slot}`);
+}
+
+async function rpc(url: string, options: ChainOptions, method: string, params: unknown[]): Promise<unknown> {
+  const timeout = AbortSignal.timeout(15_000);
+  try {
+    const response = await (options.fetch ?? fetch)(url, {
+      method: "POST",
+      headers: { "Content-Type": "application/json" },
+      body: JSON.stringify({ jsonrpc: "2.0", id: 1, method, params }),
+      signal: options.signal ? AbortSignal.any([options.signal, timeout]) : timeout,
+    });
+    const reply = (await response.json()) as { result?: unknown; error?: { message: string } };
+    if (reply.error || reply.result === undefined) throw new Error(reply.error?.message ?? "malformed reply");
+    return reply.result;
+  } catch (err) {
+    options.signal?.throwIfAborted();
+    // The URL may hold a key, so only the reason is told.
+    throw new ChainUnreachableError(`${method}: ${(err as Error).message}`);
+  }
+}
+
+/** The canonical program-derived address of ["commitment", authority, owner]. */
+export async function commitmentAddress(programId: string, authority: Uint8Array, owner: Uint8Array): Promise<string | undefined> {
+  const program = fromBase58(programId, 32);
+  if (!program) return undefined;
+  for (let bump = 255; bump >= 0; bump--) {
+    const sum = await sha256(utf8("commitment"), authority, owner, Uint8Array.of(bump), program, utf8("ProgramDerivedAddress"));
+    if (!onCurve(sum)) return toBase58(sum);
+  }
+  return undefined;
+}
+
+const p = 2n ** 255n - 19n;
+const d = 37095705934669439343138083508754565189542113879843219016388785533085940283555n;
+
+function power(base: bigint, exponent: bigint): bigint {
+  let result = 1n;
+  for (; exponent > 0n; exponent >>= 1n, base = (base * base) % p) {
+    if (exponent & 1n) result = (result * base) % p;
+  }
+  return result;
+}
+
+/** Whether 32 bytes are a point of ed25519: whether (y² - 1) / (dy² + 1) is a square. */
+function onCurve(point: Uint8Array): boolean {
+  const bytes = point.slice().reverse();
+  bytes[0]! &= 0x7f; // the sign of x
+  const y = BigInt("0x" + toHex(bytes));
+  const y2 = (y * y) % p;
+  const x2 = ((y2 + p - 1n) * power((d * y2 + 1n) % p, p - 2n)) % p;
+  return x2 === 0n || power(x2, (p - 1n) / 2n) === 1n;
+}

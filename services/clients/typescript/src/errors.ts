@@ -1,0 +1,86 @@
+/** The base of every error of this package. */
+export class LedgerError extends Error {
+  constructor(message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.name = new.target.name;
+  }
+}
+
+/** An answer other than success. `requestId` finds the request in the service's log. */
+export class ApiError extends LedgerError {
+  constructor(readonly status: number, message: string, readonly requestId: string | undefined) {
+    super(message);
+  }
+}
+/** 400, 413, 415, 416: the request must be changed. */
+export class InvalidRequestError extends ApiError {}
+/** 401: no credential, or a dead one. */
+export class UnauthorizedError extends ApiError {}
+/** 403: an API key where a session is needed. */
+export class ForbiddenError extends ApiError {}
+/** 404: not there, or another owner's. */
+export class NotFoundError extends ApiError {}
+/** 409: too many API keys. */
+export class ConflictError extends ApiError {}
+/** 410: the text is gone; its proof is not. */
+export class GoneError extends ApiError {}
+/** 422: the Idempotency-Key was used with another body. */
+export class IdempotencyError extends ApiError {}
+/** 429, after all attempts. */
+export class RateLimitedError extends ApiError {}
+/** 408 and 5xx, after all attempts. A write may have been stored: repeat it with the same key. */
+export class UnavailableError extends ApiError {}
+
+const byStatus: Record<number, typeof ApiError> = {
+  401: UnauthorizedError, 403: ForbiddenError, 404: NotFoundError, 408: UnavailableError,
+  409: ConflictError, 410: GoneError, 422: IdempotencyError, 429: RateLimitedError,
+};
+
+export function apiError(status: number, message: string, requestId: string | undefined): ApiError {
+  const kind = byStatus[status] ?? (status >= 500 ? UnavailableError : status >= 400 ? InvalidRequestError : ApiError);
+  return new kind(status, message, requestId);
+}
+
+/** The connection failed or the answer broke off, after all attempts. */
+export class ConnectionError extends LedgerError {}
+/** No complete answer in `timeoutMs`, after all attempts. */
+export class TimeoutError extends LedgerError {}
+
+/**
+ * A proof that does not hold. `liar` says who made the false statement: "service" for
+ * an answer of the API, "issuer" for whoever made a receipt. `field` names the member
+ * that is wrong, as far as can be told.
+ */
+export class VerificationError extends LedgerError {
+  constructor(readonly field: string, readonly problem: string, readonly liar: "service" | "issuer" = "issuer") {
+    super(`${field}: ${problem}`);
+  }
+}
+/** Something that has not the form of a receipt, or of another answer that is checked. */
+export class MalformedError extends VerificationError {}
+/** Text or metadata are not those that the leaf commits to, or that were written. */
+export class ContentMismatchError extends VerificationError {}
+/** The leaf hash is not the one that the entry gives. */
+export class LeafMismatchError extends VerificationError {}
+/** The path does not lead from the leaf to the root. */
+export class InclusionError extends VerificationError {}
+/** The root is not the log's root at that size. */
+export class RootMismatchError extends VerificationError {}
+/** The answer speaks of another owner's log. */
+export class OwnerMismatchError extends VerificationError {}
+/** A consistency proof does not show that one tree is a prefix of the other. */
+export class ConsistencyError extends VerificationError {}
+/** The log is shorter, or less of it is anchored, than this client has seen. */
+export class LogShrankError extends VerificationError {}
+/** The log is not an extension of the one that this client has seen. */
+export class LogForkedError extends VerificationError {}
+/** A list has not all the memories that it must have, or has them in another order. */
+export class IncompleteListError extends VerificationError {}
+/** A good proof of another memory. */
+export class WrongMemoryError extends VerificationError {}
+/** A good proof that was true once: the log or the chain had moved on before it was asked for. */
+export class StaleProofError extends VerificationError {}
+/** The anchor is malformed, or not what the chain holds. */
+export class AnchorError extends VerificationError {}
+/** The Solana node gave no usable answer. This says nothing about the receipt. */
+export class ChainUnreachableError extends LedgerError {}

@@ -1,0 +1,81 @@
+import { isHash } from "./bytes.js";
+import { LogForkedError, LogShrankError, MalformedError, OwnerMismatchError } from "./errors.js";
+import { emptyRoot, isConsistent } from "./merkle.js";
+import type { ConsistencyProof, LogHead } from "./schema/core.js";
+
+/** The part of a log's head that a client remembers. */
+export interface Head {
+  size: number;
+  root: string;
+  anchoredSize: number;
+}
+
+/** Where heads are kept, by owner. Keep them as long as you can: a fork shows only against them. */
+export interface HeadStore {
+  get(owner: string): Promise<Head | undefined> | Head | undefined;
+  set(owner: string, head: Head): Promise<void> | void;
+}
+
+export type Ask = (from: number, to: number) => Promise<ConsistencyProof>;
+
+/** Checks that the log of `to` extends that of `from`, by a proof of the service. */
+export async function checkGrowth(from: Pick<Head, "size" | "root">, to: Pick<Head, "size" | "root">, ask: Ask): Promise<void> {
+  const sizes = `from ${from.size} to ${to.size} leaves`;
+  if (from.size === to.size) {
+    if (from.root !== to.root) throw new LogForkedError("root", `a log of ${to.size} leaves had ${from.root}, now it has ${to.root}`, "service");
+    return;
+  }
+  if (from.size === 0) return;
+  const answer = await ask(from.size, to.size);
+  if (answer.from !== from.size || answer.to !== to.size || !Array.isArray(answer.proof) || !answer.proof.every(isHash)) {
+    throw new MalformedError("proof", `it is not one ${sizes}`, "service");
+  }
+  if (!(await isConsistent(from.size, to.size, from.root, to.root, answer.proof))) {
+    throw new LogForkedError("proof", `it does not show that the log only grew ${sizes}`, "service");
+  }
+}
+
+/** Keeps the newest head of each owner, and refuses one that does not extend it. */
+export class Heads {
+  // Heads are checked one after the other: two answers that cross would look like a
+  // log that shrank.
+  #last: Promise<unknown> = Promise.resolve();
+
+  constructor(private readonly store: HeadStore) {}
+
+  /** Asks for the head and checks it. `owner` is whose log it must be, if known. */
+  check(fetchHead: () => Promise<LogHead>, ask: Ask, owner: string | undefined): Promise<LogHead> {
+    const checked = this.#last.then(async () => {
+      // Read before the request: what others store meanwhile may be newer.
+      const known = owner === undefined ? undefined : await this.store.get(owner);
+      const head = await fetchHead();
+      checkForm(head);
+      if (owner !== undefined && head.owner !== owner) throw new OwnerMismatchError("owner", `it is ${head.owner}, this client is ${owner}`, "service");
+      const before = known ?? (owner === undefined ? await this.store.get(head.owner) : undefined);
+      await this.#extends(before, head, ask);
+      await this.store.set(head.owner, { size: head.treeSize, root: head.root, anchoredSize: head.anchoredSize });
+      return head;
+    });
+    this.#last = checked.catch(() => {});
+    return checked;
+  }
+
+  async #extends(before: Head | undefined, head: LogHead, ask: Ask): Promise<void> {
+    const now = { size: head.treeSize, root: head.root };
+    if (before) {
+      if (now.size < before.size) throw new LogShrankError("treeSize", `it is ${now.size}, it was ${before.size}`, "service");
+      if (head.anchoredSize < before.anchoredSize) throw new LogShrankError("anchoredSize", `it is ${head.anchoredSize}, it was ${before.anchoredSize}`, "service");
+      await checkGrowth(before, now, ask);
+    }
+    if (head.anchoredRoot !== null && head.anchoredSize !== before?.anchoredSize) {
+      await checkGrowth({ size: head.anchoredSize, root: head.anchoredRoot }, now, ask);
+    }
+  }
+}
+
+function checkForm(head: LogHead): void {
+  const sizes = Number.isSafeInteger(head.treeSize) && Number.isSafeInteger(head.anchoredSize) && 0 <= head.anchoredSize && head.anchoredSize <= head.treeSize;
+  if (!sizes) throw new MalformedError("treeSize", "sizes are not 0 <= anchoredSize <= treeSize", "service");
+  if (!isHash(head.root) || (head.treeSize === 0 && head.root !== emptyRoot)) throw new MalformedError("root", "it is no root of such a log", "service");
+  if (!(head.anchoredRoot === null ? head.anchoredSize === 0 : isHash(head.anchoredRoot))) throw new MalformedError("anchoredRoot", "it does not go with anchoredSize", "service");
+}

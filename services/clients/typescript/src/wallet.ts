@@ -1,0 +1,46 @@
+import { toBase58 } from "./bytes.js";
+
+/** What can sign in: a public key in base58, and something that signs bytes with its key. */
+export interface Wallet {
+  publicKey: string;
+  signMessage(message: Uint8Array): Promise<Uint8Array>;
+}
+
+/** The part of a Wallet Standard account and wallet that signing in needs. */
+export interface StandardAccount { address: string }
+export interface StandardWallet<A extends StandardAccount = StandardAccount> {
+  accounts: readonly A[];
+  features: Record<string, unknown>;
+}
+
+/** Adapts a wallet of the Wallet Standard, by its solana:signMessage feature. */
+export function standardWallet<A extends StandardAccount>(wallet: StandardWallet<A>, account: A | undefined = wallet.accounts[0]): Wallet {
+  const feature = wallet.features["solana:signMessage"] as
+    | { signMessage(input: { account: A; message: Uint8Array }): Promise<readonly { signature: Uint8Array }[]> }
+    | undefined;
+  if (!feature || !account) throw new TypeError("the wallet has no account that signs messages");
+  return {
+    publicKey: account.address,
+    async signMessage(message) {
+      const [output] = await feature.signMessage({ account, message });
+      if (!output) throw new TypeError("the wallet signed nothing");
+      return output.signature;
+    },
+  };
+}
+
+/**
+ * A wallet of a key pair as Solana's command line has it: 64 bytes, the seed and the
+ * public key. Needs WebCrypto with Ed25519 (Node 20, Deno, Bun, browsers of 2025).
+ */
+export async function keypairWallet(secretKey: Uint8Array): Promise<Wallet> {
+  if (secretKey.length !== 64) throw new TypeError("a key pair has 64 bytes");
+  const seed = secretKey.slice(0, 32), publicKey = secretKey.slice(32);
+  // An Ed25519 private key in PKCS #8 (RFC 8410) is this and the seed.
+  const pkcs8 = Uint8Array.from([48, 46, 2, 1, 0, 48, 5, 6, 3, 43, 101, 112, 4, 34, 4, 32, ...seed]);
+  const key = await crypto.subtle.importKey("pkcs8", pkcs8 as unknown as BufferSource, "Ed25519", false, ["sign"]);
+  return {
+    publicKey: toBase58(publicKey),
+    signMessage: async (message) => new Uint8Array(await crypto.subtle.sign("Ed25519", key, message as unknown as BufferSource)),
+  };
+}

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/memory-ledger/ledger/anchoring/export"
+	"github.com/memory-ledger/ledger/anchoring/receipt"
+)
+
+func newVerifyExport() *cobra.Command {
+	var rpc string
+	command := &cobra.Command{
+		Use:   "verify-export FILE",
+		Short: "Checks an owner's export, offline or against the chain",
+		Long: `Checks an export, as GET /export answers it: that each entry hashes to its leaf,
+that the leaves have the root that the export names, and that it is whole. It
+reads the file (- for standard input) and nothing else. With --rpc it also asks
+a Solana node whether the chain holds the commitment that the export names.
+
+Exit codes: 0 good, 1 something is wrong, 2 no file, or no answer.`,
+		Args: arguments("FILE"),
+		RunE: func(cmd *cobra.Command, args []string) error { return verifyExport(cmd, args[0], rpc) },
+	}
+	stringFlag(command.Flags(), &rpc, "rpc", "URL of a Solana JSON-RPC node to check the commitment against")
+	return command
+}
+
+func verifyExport(cmd *cobra.Command, name, rpc string) error {
+	in := cmd.InOrStdin()
+	if name != "-" {
+		file, err := os.Open(name)
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		in = file
+	}
+	summary, err := checkLeaves(cmd.ErrOrStderr(), in)
+	if err != nil {
+		return found(err)
+	}
+	h, out := summary.Header, cmd.OutOrStdout()
+	fmt.Fprintf(out, "good: the %d leaves of %s have the root %s\n", h.TreeSize, h.Owner, h.Root)
+	fmt.Fprintf(out, "good: %d entries hash to their leaves; %d leaves have none\n", summary.Opened, summary.Without)
+	if h.Anchor == nil {
+		fmt.Fprintln(out, "not anchored when the export was made")
+	} else {
+		fmt.Fprintf(out, "good: the first %d leaves have the root that was committed, %s\n", h.Anchor.CommittedSize, h.Anchor.CommittedRoot)
+	}
+	if rpc == "" {
+		return nil
+	}
+	if h.Anchor == nil {
+		return finding{errors.New("there is no commitment to ask the chain for")}
+	}
+	held, err := receipt.CheckAnchor(cmd.Context(), rpc, h.Anchor, h.Owner)
+	if err != nil {
+		return found(err)
+	}
+	fmt.Fprintf(out, "good: the chain holds it: account %s, %d leaves now, root %s\n", h.Anchor.Account, held.Size, held.Root)
+	fmt.Fprintf(out, "committed by %s, to the program %s: whether these are the service's, its operator says\n", held.Authority, h.Anchor.ProgramID)
+	return nil
+}
+
+// checkLeaves verifies an export and shows how far it is.
+func checkLeaves(out io.Writer, in io.Reader) (*export.Summary, error) {
+	p := newProgressOf(out, "checking the export", "leaves")
+	defer p.done()
+	return export.Verify(in, func(n, total uint64) {
+		if n%1000 == 0 || n == total {
+			p.at(n, total)
+		}
+	})
+}
+
+// found makes a finding of an error that says what is wrong with the input.
+func found(err error) error {
+	var wrongExport *export.Finding
+	var wrongAnchor *receipt.Finding
+	if errors.As(err, &wrongExport) || errors.As(err, &wrongAnchor) {
+		return finding{err}
+	}
+	return err
+}

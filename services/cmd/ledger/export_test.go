@@ -1,0 +1,32 @@
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// TestVerifyExport: each bad file is a finding, and a file that is not there none.
+func TestVerifyExport(t *testing.T) {
+	onlyEnviron(t, nil)
+	const folder = "../../../anchoring/export/testdata/"
+	verify := func(args string, want int, says string) {
+		t.Helper()
+		var out strings.Builder
+		if code := run(strings.Fields("verify-export "+args), &out); code != want || !strings.Contains(out.String(), says) {
+			t.Errorf("%s: exit code %d, %s", args, code, out.String())
+		}
+	}
+	verify(folder+"good.ndjson", 0, "good: the first 5 leaves")
+	verify(folder+"good-empty.ndjson", 0, "not anchored")
+	verify(folder+"good-empty.ndjson --rpc http://127.0.0.1:1", exitFinding, "not anchored")
+	verify(folder+"good.ndjson --rpc http://127.0.0.1:1", exitUsage, "good: the first 5 leaves")
+	verify(folder+"none.ndjson", exitUsage, "")
+	bad, err := os.ReadDir(folder + "bad")
+	if err != nil || len(bad) == 0 {
+		t.Fatal(err)
+	}
+	for _, file := range bad {
+		verify(folder+"bad/"+file.Name(), exitFinding, "")
+	}
+}

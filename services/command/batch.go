@@ -1,0 +1,94 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/eventlog"
+)
+
+// WriteBatch adds leaves in one message: all of them, or none. The first memory carries
+// the Idempotency-Key, since a key names one leaf. The key must not be one that a
+// WriteMemory can have. The credentials of the memories are not looked at.
+type WriteBatch struct {
+	Memories   []*WriteMemory // at least one
+	Credential Credential
+
+	// Replayed says that the answers, in Memories, are those of an earlier request.
+	Replayed bool
+
+	earlier []Written // what the earlier message with the key holds, if there is one
+}
+
+func (c *WriteBatch) decide(s *State, now time.Time) (Decision, error) {
+	if err := c.Credential.check(s, now); err != nil {
+		return Decision{}, err
+	}
+	if len(c.earlier) > 0 {
+		return Decision{}, c.replay()
+	}
+	d := Decision{Kind: events.KindMemory}
+	for i, memory := range c.Memories {
+		d.Events = append(d.Events, memory.event(s.Leaves+uint64(i), now, c.Credential.via()))
+	}
+	d.Events = append(d.Events, c.Credential.use(s, now)...)
+	return d, nil
+}
+
+// replay answers a repeated batch with the first answers. Each leaf hash says whether
+// the memory was the same.
+func (c *WriteBatch) replay() error {
+	if len(c.earlier) != len(c.Memories) {
+		return ErrIdempotencyMismatch
+	}
+	for i, memory := range c.Memories {
+		if c.earlier[i].LeafHash != memory.LeafHash {
+			return ErrIdempotencyMismatch
+		}
+	}
+	for i, memory := range c.Memories {
+		memory.Written = c.earlier[i]
+	}
+	c.Replayed = true
+	return nil
+}
+
+// recallBatch reads the message of an earlier batch with the command's key. The state
+// and the read model know only its first memory. The log has the others.
+func (x *Executor) recallBatch(ctx context.Context, owner events.Owner, first Written, c Command) error {
+	batch, ok := c.(*WriteBatch)
+	if !ok {
+		return nil
+	}
+	err := x.cfg.Log.OwnerTail(ctx, events.FamilyLedger, owner, first.Seq-1, func(r eventlog.Record) error {
+		message, err := events.DecodeBatch(r.Payload)
+		if err != nil {
+			return err
+		}
+		batch.earlier = writtenIn(message)
+		return errRead
+	})
+	switch {
+	case err != nil && !errors.Is(err, errRead):
+		return fmt.Errorf("read the batch at sequence %d: %w", first.Seq, err)
+	case len(batch.earlier) == 0 || batch.earlier[0].MemoryID != first.MemoryID:
+		return fmt.Errorf("%w: sequence %d does not hold memory %s", eventlog.ErrContradiction, first.Seq, first.MemoryID)
+	}
+	return nil
+}
+
+// errRead ends a read after the one message that was wanted.
+var errRead = errors.New("read")
+
+// writtenIn returns what a message wrote.
+func writtenIn(message []events.Event) (all []Written) {
+	for _, e := range message {
+		if data, ok := e.Data.(*events.MemoryWritten); ok {
+			all = append(all, Written{MemoryID: data.MemoryID, LeafIndex: data.LeafIndex, LeafHash: data.LeafHash, CreatedAt: e.Time})
+		}
+	}
+	return all
+}

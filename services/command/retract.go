@@ -1,0 +1,26 @@
+package command
+
+import (
+	"time"
+
+	"github.com/memory-ledger/ledger/events"
+)
+
+// RetractMemory takes a memory of the owner back. One that was taken back before
+// stays so: nothing is appended.
+type RetractMemory struct {
+	MemoryID   string // of the leaf
+	LeafIndex  uint64
+	Credential Credential
+}
+
+func (c *RetractMemory) decide(s *State, now time.Time) (Decision, error) {
+	if err := c.Credential.check(s, now); err != nil {
+		return Decision{}, err
+	}
+	if s.Retracted[c.LeafIndex] {
+		return Decision{}, nil
+	}
+	retracted := &events.MemoryRetracted{MemoryID: c.MemoryID, LeafIndex: c.LeafIndex, Leaves: s.Leaves}
+	return Decision{events.KindMemory, append([]events.Data{retracted}, c.Credential.use(s, now)...)}, nil
+}

@@ -1,0 +1,119 @@
+package core
+
+import (
+	"context"
+	"strconv"
+	"strings"
+
+	"github.com/gofiber/fiber/v2"
+
+	"github.com/memory-ledger/ledger/services/feed"
+	"github.com/memory-ledger/ledger/services/httpapi"
+)
+
+const (
+	defaultEvents = 100
+	// lastEventID is the header in which a client that reconnects names the last message
+	// that it has.
+	lastEventID = "Last-Event-ID"
+)
+
+var errCursor = httpapi.BadRequest("after is not a cursor that this API gave out")
+
+// listEvents answers with the owner's history: a page of it, or a stream.
+func (a *API) listEvents(app *httpapi.App) fiber.Handler {
+	return func(c *fiber.Ctx) error {
+		reader, err := a.reader(c)
+		if err != nil {
+			return err
+		}
+		after, given, err := afterOf(c)
+		if err != nil {
+			return err
+		}
+		limit, err := limitOf(c)
+		if err != nil {
+			return err
+		}
+		if httpapi.WantsEventStream(c) {
+			if !given {
+				if after, err = a.Feed.End(httpapi.Context(c), reader.Owner); err != nil {
+					return err
+				}
+			}
+			follower, err := a.Feed.Follow(reader.Owner, after)
+			if err != nil {
+				return err
+			}
+			return app.StreamEvents(c, strconv.FormatUint(after, 10), &eventSource{
+				Follower: follower, api: a, authorization: strings.Clone(httpapi.Authorization(c)),
+			})
+		}
+		page, err := a.Feed.Page(httpapi.Context(c), reader.Owner, after, limit)
+		if err != nil {
+			return err
+		}
+		return httpapi.SendJSON(c, page.AppendJSON(httpapi.Buffer(c)))
+	}
+}
+
+// afterOf returns where the answer begins. The header of a client that reconnects wins
+// over the query, which that client repeats.
+func afterOf(c *fiber.Ctx) (after uint64, given bool, err error) {
+	text, given, err := httpapi.Query(c, "after")
+	if err != nil {
+		return 0, false, err
+	}
+	if last := c.Get(lastEventID); last != "" && httpapi.WantsEventStream(c) {
+		text, given = last, true
+	}
+	if !given {
+		return 0, false, nil
+	}
+	after, ok := httpapi.Number(text)
+	if !ok {
+		return 0, false, errCursor
+	}
+	return after, true, nil
+}
+
+func limitOf(c *fiber.Ctx) (int, error) {
+	text, given, err := httpapi.Query(c, "limit")
+	if err != nil || !given {
+		return defaultEvents, err
+	}
+	n, ok := httpapi.Number(text)
+	if !ok || n < 1 || n > feed.MaxLimit {
+		return 0, httpapi.BadRequest("limit must be an integer from 1 to 1000")
+	}
+	return int(n), nil
+}
+
+// eventSource is the source of a stream.
+type eventSource struct {
+	*feed.Follower
+	api           *API
+	authorization string
+}
+
+// Next implements httpapi.Source.
+func (e *eventSource) Next(ctx context.Context) (id string, data []byte, err error) {
+	page, err := e.Follower.Next(ctx)
+	if err != nil {
+		return "", nil, err
+	}
+	return strconv.FormatUint(page.Cursor, 10), page.AppendJSON(nil), nil
+}
+
+// Check implements httpapi.Source. A key that was revoked and a session that has expired
+// see no more. Neither does a credential that can't be looked up.
+func (e *eventSource) Check(ctx context.Context) error {
+	_, err := e.api.Access.Read(ctx, e.authorization)
+	return err
+}
+
+// Close implements httpapi.Source.
+func (e *eventSource) Close() error {
+	e.Follower.Close()
+	return nil
+}

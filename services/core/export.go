@@ -1,0 +1,31 @@
+package core
+
+import (
+	"github.com/go-json-experiment/json"
+	"github.com/gofiber/fiber/v2"
+
+	"github.com/memory-ledger/ledger/anchoring/export"
+	"github.com/memory-ledger/ledger/services/httpapi"
+)
+
+// exportLog answers with the owner's whole log, as lines that verify on their own.
+func (a *API) exportLog(c *fiber.Ctx) error {
+	reader, err := a.reader(c)
+	if err != nil {
+		return err
+	}
+	all, err := a.Memories.Export(httpapi.Context(c), reader)
+	if err != nil {
+		return err
+	}
+	first, err := json.Marshal(all.Header)
+	if err != nil {
+		return err
+	}
+	last, err := json.Marshal(export.End{Complete: true, Leaves: all.Header.TreeSize})
+	if err != nil {
+		return err
+	}
+	all.Abandoned = httpapi.Gone(c)
+	return httpapi.StreamLines(c, all, all.AppendLine, string(first), string(last))
+}

@@ -1,0 +1,130 @@
+package feed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/eventlog"
+)
+
+const (
+	// MaxLimit bounds the events that a page is asked for.
+	MaxLimit = 1000
+	// pageBytes ends a page, after the message that exceeds it.
+	pageBytes = 1 << 20
+	// undelivered is how many pages of deliveredBytes wait for a follower, 256 kB in all. A
+	// follower that has more to read is dropped.
+	undelivered    = 8
+	deliveredBytes = 32 << 10
+	// pause is waited before the tail begins again.
+	pause = time.Second
+)
+
+// ErrTooMany: the process has as many followers as it may have.
+var ErrTooMany = errors.New("too many open event streams")
+
+// Config of a Feed.
+type Config struct {
+	Log interface { // holds the past
+		eventlog.Reader
+		eventlog.Syncer
+	}
+	Tail   eventlog.Follower // brings what is new, of all owners
+	Max    int               // followers at the same time
+	Logger *slog.Logger
+}
+
+// Feed reads owners' histories.
+type Feed struct {
+	cfg   Config
+	slots chan struct{} // one for each follower
+	begun chan struct{} // has an entry when the first follower came
+
+	mu   sync.Mutex
+	live map[events.Owner]map[*Follower]struct{}
+}
+
+// New returns a Feed. Followers are told what is new while Run runs.
+func New(cfg Config) *Feed {
+	return &Feed{
+		cfg: cfg, slots: make(chan struct{}, cfg.Max), begun: make(chan struct{}, 1),
+		live: map[events.Owner]map[*Follower]struct{}{},
+	}
+}
+
+// Streams returns how many followers there are.
+func (f *Feed) Streams() int { return len(f.slots) }
+
+// Page is events of an owner.
+type Page struct {
+	Events []byte // the elements of a JSON array
+	Cursor uint64 // of the last event, or where the page was to begin
+	first  uint64 // cursor of the first event
+	count  int    // of events
+}
+
+// Empty reports whether the page has no events.
+func (p *Page) Empty() bool { return len(p.Events) == 0 }
+
+// AppendJSON appends the page as an object.
+func (p *Page) AppendJSON(b []byte) []byte {
+	b = append(append(b, `{"events":[`...), p.Events...)
+	return append(strconv.AppendUint(append(b, `],"cursor":"`...), p.Cursor, 10), `"}`...)
+}
+
+// add appends the events of a message.
+func (p *Page) add(r eventlog.Record) error {
+	batch, err := events.DecodeBatch(r.Payload)
+	for i := 0; i < len(batch) && err == nil; i++ {
+		if p.count++; p.count > 1 {
+			p.Events = append(p.Events, ',')
+		}
+		p.Events, err = events.AppendPublic(p.Events, &batch[i])
+	}
+	if err != nil {
+		return fmt.Errorf("sequence %d: %w", r.Seq, err)
+	}
+	if p.first == 0 {
+		p.first = r.Seq
+	}
+	p.Cursor = r.Seq
+	return nil
+}
+
+// errFull ends the reading of a page.
+var errFull = errors.New("the page is full")
+
+// Page returns the owner's events after a cursor, the oldest first: limit of them, and the
+// rest of the last message. It may return fewer; a page without events is the end. What it
+// returns is on stable storage.
+func (f *Feed) Page(ctx context.Context, owner events.Owner, after uint64, limit int) (Page, error) {
+	page := Page{Cursor: after}
+	err := f.cfg.Log.OwnerTail(ctx, events.FamilyAny, owner, after, func(r eventlog.Record) error {
+		if err := page.add(r); err != nil {
+			return err
+		}
+		if page.count >= limit || len(page.Events) >= pageBytes {
+			return errFull
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, errFull) {
+		return Page{}, fmt.Errorf("page of events: %w", err)
+	}
+	// The newest messages may have been read before they were on stable storage.
+	if err := f.cfg.Log.Sync(ctx); err != nil {
+		return Page{}, err
+	}
+	return page, nil
+}
+
+// End returns the cursor of the owner's newest message.
+func (f *Feed) End(ctx context.Context, owner events.Owner) (uint64, error) {
+	return f.cfg.Log.OwnerHead(ctx, events.FamilyAny, owner)
+}

@@ -1,0 +1,271 @@
+package feed_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/events/eventlog/logtest"
+	"github.com/memory-ledger/ledger/infra/localnats/natstest"
+	"github.com/memory-ledger/ledger/services/feed"
+)
+
+func openLog(t *testing.T) *eventlog.JetStream {
+	t.Helper()
+	nc, _ := natstest.Connect(t, natstest.Start(t).URL())
+	log, err := eventlog.Create(t.Context(), nc, eventlog.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return log
+}
+
+// writer is an owner who writes.
+type writer struct {
+	log   eventlog.Log
+	owner events.Owner
+
+	mu       sync.Mutex
+	seq      uint64
+	chainSeq uint64
+	n        int
+	ids      []string // of all events
+}
+
+// write appends one message of some events.
+func (w *writer) write(t *testing.T, count int) {
+	t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.n++
+	batch := make([]events.Event, count)
+	for i := range batch {
+		batch[i] = events.Event{
+			ID: fmt.Sprintf("%s-%d-%d", w.owner[:4], w.n, i), Source: "/test", Owner: w.owner, Time: events.At(time.Now()),
+			OwnerVersion: w.n, CommandID: logtest.CommandID(), Data: &events.ApiKeyUsed{KeyID: "key"},
+		}
+		batch[i].CommandID = batch[0].CommandID
+		w.ids = append(w.ids, batch[i].ID)
+	}
+	payload, err := events.EncodeBatch(batch)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	w.seq, err = eventlog.AppendAndWait(t.Context(), w.log, eventlog.Append{
+		Family: events.FamilyLedger, Owner: w.owner, Kind: events.KindKey, CommandID: batch[0].CommandID, Expected: w.seq, Payload: payload,
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// anchor appends a message of the chain family.
+func (w *writer) anchor(t *testing.T) {
+	t.Helper()
+	id := string(w.owner[:4]) + "-batch"
+	payload, err := events.EncodeBatch([]events.Event{{
+		ID: id, Source: "/anchorer", Owner: w.owner, Time: events.At(time.Now()), OwnerVersion: 1, CommandID: id,
+		Data: &events.BatchFailed{BatchID: "batch", Reason: "because"},
+	}})
+	if err == nil {
+		w.chainSeq, err = eventlog.AppendAndWait(t.Context(), w.log, eventlog.Append{
+			Family: events.FamilyChain, Owner: w.owner, Kind: events.KindBatch, CommandID: id, Payload: payload,
+		})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.ids = append(w.ids, id)
+}
+
+func (w *writer) all() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.ids)
+}
+
+func idsOf(t *testing.T, p feed.Page) (ids []string) {
+	t.Helper()
+	var page struct {
+		Events []struct{ ID string }
+		Cursor string
+	}
+	if err := json.Unmarshal(p.AppendJSON(nil), &page); err != nil || page.Cursor != fmt.Sprint(p.Cursor) {
+		t.Fatalf("%s: %v", p.AppendJSON(nil), err)
+	}
+	for _, e := range page.Events {
+		ids = append(ids, e.ID)
+	}
+	return ids
+}
+
+func newFeed(t *testing.T, log *eventlog.JetStream, tail eventlog.Follower, most int) *feed.Feed {
+	t.Helper()
+	f := feed.New(feed.Config{Log: log, Tail: tail, Max: most, Logger: slog.New(slog.DiscardHandler)})
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { f.Run(ctx) })
+	t.Cleanup(func() { stop(); running.Wait() })
+	return f
+}
+
+func TestPages(t *testing.T) {
+	t.Parallel()
+	log := openLog(t)
+	f := newFeed(t, log, log.Direct(), 1)
+	w, other := &writer{log: log, owner: logtest.Owner()}, &writer{log: log, owner: logtest.Owner()}
+	for _, n := range []int{1, 3, 1, 1, 2} {
+		w.write(t, n)
+		other.write(t, 1)
+	}
+	w.anchor(t)
+	for limit, sizes := range map[int][]int{1: {1, 3, 1, 1, 2, 1}, 2: {4, 2, 2, 1}, 5: {5, 4}, 9: {9}, 1000: {9}} {
+		var got []string
+		var is []int
+		for cursor := uint64(0); ; {
+			page, err := f.Page(t.Context(), w.owner, cursor, limit)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if page.Empty() {
+				if page.Cursor != cursor {
+					t.Errorf("the end has cursor %d, was %d", page.Cursor, cursor)
+				}
+				break
+			}
+			ids := idsOf(t, page)
+			got, is, cursor = append(got, ids...), append(is, len(ids)), page.Cursor
+		}
+		if !slices.Equal(got, w.all()) || !slices.Equal(is, sizes) {
+			t.Errorf("limit %d: %v of %v", limit, is, got)
+		}
+	}
+	if end, err := f.End(t.Context(), w.owner); err != nil || end != w.chainSeq {
+		t.Errorf("the end is %d, %v; the newest message %d", end, err, w.chainSeq)
+	}
+}
+
+func TestFollowersAreBounded(t *testing.T) {
+	t.Parallel()
+	log := openLog(t)
+	f := newFeed(t, log, log.Direct(), 2)
+	owner := logtest.Owner()
+	first, err := f.Follow(owner, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := f.Follow(owner, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer second.Close()
+	if _, err := f.Follow(owner, 0); !errors.Is(err, feed.ErrTooMany) || f.Streams() != 2 {
+		t.Errorf("a third one: %v", err)
+	}
+	first.Close()
+	third, err := f.Follow(owner, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	third.Close()
+}
+
+// flaky is a tail that breaks now and then.
+type flaky struct {
+	eventlog.Follower
+	breaks atomic.Int64
+}
+
+var errBroken = errors.New("broken")
+
+func (f *flaky) Follow(ctx context.Context, cfg eventlog.FollowConfig, yield func(eventlog.Slice) error) error {
+	slices := 0
+	return f.Follower.Follow(ctx, cfg, func(s eventlog.Slice) error {
+		if slices++; slices%4 == 0 {
+			f.breaks.Add(1)
+			return errBroken // with a slice that is not delivered
+		}
+		return yield(s)
+	})
+}
+
+// TestEachEventOnce: whenever a follower begins, however slowly it reads, and whatever
+// happens to the tail, it gets each event once, in order.
+func TestEachEventOnce(t *testing.T) {
+	t.Parallel()
+	const followers, owners, messages = 40, 4, 400
+	log := openLog(t)
+	tail := &flaky{Follower: log.Direct()}
+	f := newFeed(t, log, tail, followers)
+	writers := make([]*writer, owners)
+	var group sync.WaitGroup
+	for i := range writers {
+		writers[i] = &writer{log: log, owner: logtest.Owner()}
+		group.Go(func() {
+			for range messages {
+				writers[i].write(t, 1+rand.IntN(3))
+				time.Sleep(time.Duration(rand.IntN(15)) * time.Millisecond)
+			}
+			writers[i].write(t, 300) // too large to be delivered
+			writers[i].write(t, 1)
+		})
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for i := range followers {
+		w := writers[i%owners]
+		group.Go(func() {
+			time.Sleep(time.Duration(rand.IntN(2000)) * time.Millisecond)
+			follower, err := f.Follow(w.owner, 0)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer func() { follower.Close() }()
+			var got []string
+			for last := ""; last != w.last(messages+2); {
+				page, err := follower.Next(ctx)
+				if err != nil {
+					t.Errorf("after %d events: %v", len(got), err)
+					return
+				}
+				got = append(got, idsOf(t, page)...)
+				last = got[len(got)-1]
+				switch rand.IntN(20) {
+				case 0: // reads slowly
+					time.Sleep(time.Duration(rand.IntN(300)) * time.Millisecond)
+				case 1: // connects again
+					follower.Close()
+					if follower, err = f.Follow(w.owner, page.Cursor); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			}
+			if !slices.Equal(got, w.all()) {
+				t.Errorf("got %d events of %d", len(got), len(w.all()))
+			}
+		})
+	}
+	group.Wait()
+	if tail.breaks.Load() == 0 {
+		t.Error("the tail never broke")
+	}
+	if f.Streams() != 0 {
+		t.Errorf("%d streams are open", f.Streams())
+	}
+}
+
+// last is the id of the only event of a message.
+func (w *writer) last(message int) string { return fmt.Sprintf("%s-%d-0", w.owner[:4], message) }

@@ -1,0 +1,193 @@
+package httpapi
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gofiber/fiber/v2"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// messages is a source of what is sent to it.
+type messages struct {
+	data   chan string
+	ended  atomic.Bool // it may not go on
+	closed chan struct{}
+}
+
+func (m *messages) Next(ctx context.Context) (string, []byte, error) {
+	select {
+	case text, open := <-m.data:
+		if !open {
+			return "", nil, errors.New("the source failed")
+		}
+		return text, []byte(`{"is":"` + text + `"}`), nil
+	case <-ctx.Done():
+		return "", nil, ctx.Err()
+	}
+}
+
+func (m *messages) Check(context.Context) error {
+	if m.ended.Load() {
+		return errors.New("ended")
+	}
+	return nil
+}
+
+func (m *messages) Close() error { close(m.closed); return nil }
+
+// eventsOf serves a source and returns the open answer to a request.
+func eventsOf(t *testing.T, heartbeat time.Duration, raw string) (source *messages, conn net.Conn, lines *bufio.Reader, stop context.CancelFunc) {
+	t.Helper()
+	app := New(Config{Service: "test", Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(), NewID: func() string { return "id" }})
+	app.heartbeat = heartbeat
+	source = &messages{data: make(chan string), closed: make(chan struct{})}
+	app.Get("/events", func(c *fiber.Ctx) error {
+		if !WantsEventStream(c) {
+			return c.SendString("a page")
+		}
+		return app.StreamEvents(c, "7", source)
+	})
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- app.Serve(ctx, listener, time.Second) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	if conn, err = net.Dial("tcp", listener.Addr().String()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+	if _, err := io.WriteString(conn, raw); err != nil {
+		t.Fatal(err)
+	}
+	return source, conn, bufio.NewReader(conn), stop
+}
+
+const asksForEvents = "GET /events HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\n\r\n"
+
+// answerOf reads the head of an answer.
+func answerOf(t *testing.T, lines *bufio.Reader) (body *bufio.Reader) {
+	t.Helper()
+	answer, err := http.ReadResponse(lines, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if kind := answer.Header.Get("Content-Type"); answer.StatusCode != 200 || kind != MIMEEventStream {
+		t.Fatalf("status %d, %s", answer.StatusCode, kind)
+	}
+	return bufio.NewReader(answer.Body)
+}
+
+func expectText(t *testing.T, body io.Reader, want string) {
+	t.Helper()
+	got := make([]byte, len(want))
+	if _, err := io.ReadFull(body, got); err != nil || string(got) != want {
+		t.Fatalf("%q, %v; want %q", got, err, want)
+	}
+}
+
+func expectClosed(t *testing.T, source *messages) {
+	t.Helper()
+	select {
+	case <-source.closed:
+	case <-time.After(10 * time.Second):
+		t.Error("the source was not closed")
+	}
+}
+
+func TestEventStream(t *testing.T) {
+	t.Parallel()
+	const begin = "retry: 1000\nid: 7\n\n"
+	t.Run("messages, comments, and the end of the right to them", func(t *testing.T) {
+		t.Parallel()
+		source, _, lines, _ := eventsOf(t, 200*time.Millisecond, asksForEvents)
+		body := answerOf(t, lines)
+		expectText(t, body, begin)
+		source.data <- "8"
+		expectText(t, body, "id: 8\ndata: {\"is\":\"8\"}\n\n")
+		expectText(t, body, ":\n\n:\n\n")
+		source.ended.Store(true)
+		if rest, err := io.ReadAll(body); err != nil || strings.Trim(string(rest), ":\n") != "" {
+			t.Errorf("then %q, %v", rest, err)
+		}
+		expectClosed(t, source)
+	})
+	t.Run("a busy stream is checked too", func(t *testing.T) {
+		t.Parallel()
+		source, _, lines, _ := eventsOf(t, 50*time.Millisecond, asksForEvents)
+		go func() {
+			for {
+				select {
+				case source.data <- "8":
+				case <-source.closed:
+					return
+				}
+			}
+		}()
+		body := answerOf(t, lines)
+		expectText(t, body, begin)
+		source.ended.Store(true)
+		if _, err := io.Copy(io.Discard, body); err != nil {
+			t.Error(err)
+		}
+		expectClosed(t, source)
+	})
+	t.Run("a failure breaks the connection", func(t *testing.T) {
+		t.Parallel()
+		source, _, lines, _ := eventsOf(t, time.Minute, asksForEvents)
+		body := answerOf(t, lines)
+		close(source.data)
+		if _, err := io.ReadAll(body); err == nil {
+			t.Error("the stream ended in good order")
+		}
+		expectClosed(t, source)
+	})
+	t.Run("the service stops", func(t *testing.T) {
+		t.Parallel()
+		source, _, lines, stop := eventsOf(t, time.Minute, asksForEvents)
+		body := answerOf(t, lines)
+		expectText(t, body, begin)
+		stop()
+		if rest, err := io.ReadAll(body); err != nil || len(rest) > 0 {
+			t.Errorf("then %q, %v", rest, err)
+		}
+		expectClosed(t, source)
+	})
+	t.Run("the client leaves", func(t *testing.T) {
+		t.Parallel()
+		source, conn, lines, _ := eventsOf(t, 100*time.Millisecond, asksForEvents)
+		answerOf(t, lines)
+		_ = conn.Close()
+		expectClosed(t, source)
+	})
+	t.Run("only the head", func(t *testing.T) {
+		t.Parallel()
+		source, _, _, _ := eventsOf(t, time.Minute, strings.Replace(asksForEvents, "GET", "HEAD", 1))
+		expectClosed(t, source)
+	})
+	t.Run("HTTP/1.0", func(t *testing.T) {
+		t.Parallel()
+		_, _, lines, _ := eventsOf(t, time.Minute, strings.Replace(asksForEvents, "HTTP/1.1", "HTTP/1.0", 1))
+		if text, err := io.ReadAll(lines); err != nil || !strings.HasSuffix(string(text), "a page") {
+			t.Errorf("%q, %v", text, err)
+		}
+	})
+}

@@ -1,0 +1,43 @@
+package mcp
+
+import (
+	"context"
+	"net/http"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/memory-ledger/ledger/services/command"
+	"github.com/memory-ledger/ledger/services/httpapi"
+)
+
+type retractInput struct {
+	ID string `json:"id" jsonschema:"id of a memory"`
+}
+
+type retractOutput struct {
+	ID        string `json:"id"`
+	Retracted bool   `json:"retracted"`
+}
+
+func (s *Server) addRetract() {
+	input := schemaOf[retractInput]()
+	input.Properties["id"].MaxLength = new(maxID)
+	yes, no := true, false
+	addTool(s, &sdk.Tool{
+		Name: "retract", Title: "Retract a memory",
+		Description: "Takes a memory back: no list, search or case shows it any more. It can't be undone, so ask the person first. Its place in the log and its proof stay. " +
+			"It needs the person's own session: API keys may not.",
+		InputSchema: input, OutputSchema: schemaOf[retractOutput](),
+		Annotations: &sdk.ToolAnnotations{DestructiveHint: &yes, IdempotentHint: true, OpenWorldHint: &no},
+	}, s.retract)
+}
+
+func (s *Server) retract(ctx context.Context, c call, in retractInput) (retractOutput, string, error) {
+	if c.Credential.Kind != command.CredentialCoreSession {
+		return retractOutput{}, "", httpapi.Refuse(http.StatusForbidden, "an API key may not retract")
+	}
+	if err := s.Memories.Retract(ctx, c.reader(), c.Credential, in.ID); err != nil {
+		return retractOutput{}, "", err
+	}
+	return retractOutput{in.ID, true}, "Retracted. No list, search or case shows it any more.", nil
+}

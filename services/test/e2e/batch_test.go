@@ -1,0 +1,106 @@
+package e2e_test
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/memory-ledger/ledger/services/test/stacktest"
+)
+
+type createdView struct {
+	ID        string
+	LeafHash  string
+	LeafIndex uint64
+}
+
+func batchOf(contents ...string) map[string]any {
+	memories := make([]any, len(contents))
+	for i, content := range contents {
+		memories[i] = map[string]any{"content": content, "metadata": map[string]any{"n": i}}
+	}
+	return map[string]any{"memories": memories}
+}
+
+func numbered(n int) []string {
+	contents := make([]string, n)
+	for i := range contents {
+		contents[i] = fmt.Sprint("memory ", i)
+	}
+	return contents
+}
+
+func TestBatch(t *testing.T) {
+	t.Parallel()
+	s := stacktest.Start(t, stacktest.Options{Core: 2})
+	session := s.Core[0].SignIn(stacktest.NewWallet())
+	key := stacktest.Bearer(s.Core[0].Expect(201, "POST", "/keys", map[string]any{"label": "x"}, session).Text("key"))
+	s.Core[0].Expect(201, "POST", "/memories", batchOf("alone")["memories"].([]any)[0], session)
+	wrote := decode[[]createdView](t, s.Core[0].Expect(201, "POST", "/memories/batch", batchOf(numbered(256)...), key).Body)
+	if len(wrote) != 256 {
+		t.Fatalf("%d answers", len(wrote))
+	}
+	listed := decode[[]view](t, s.Core[1].Expect(200, "GET", "/memories", nil, session).Body)[1:]
+	for i, w := range wrote {
+		m := listed[i]
+		if w.LeafIndex != uint64(i+1) || m.ID != w.ID || m.LeafIndex != w.LeafIndex || m.LeafHash != w.LeafHash || m.Content != fmt.Sprint("memory ", i) {
+			t.Fatalf("answer %d is %+v, the memory %+v", i, w, m)
+		}
+	}
+	s.Core[1].Expect(200, "GET", "/memories/"+wrote[200].ID+"/receipt", nil, key)
+
+	// What is refused stores nothing.
+	for body, status := range map[string]int{
+		`{}`: 400, `{"memories":[]}`: 400, `{"memories":null}`: 400, `{"memories":{}}`: 400, `{"memories":[null]}`: 400,
+		`{"memories":[{"content":"x"},{"content":""}]}`:                                                                                               400,
+		`{"memories":[{"content":"x"},{"content":"y","metadata":1}]}`:                                                                                 400,
+		`{"memories":[` + strings.Repeat(`{"content":"x"},`, 256) + `{"content":"x"}]}`:                                                               400,
+		`{"memories":[{"content":"x"},{"content":"` + strings.Repeat("x", 262145) + `"}]}`:                                                            413,
+		`{"memories":[` + strings.Repeat(`{"content":"x","metadata":{"n":[`+strings.Repeat("1e20,", 2800)+`1]}},`, 64) + `{"content":"x"}]}`:          413,
+		`{"memories":[` + strings.Repeat(`{"content":"`+strings.Repeat("x", 262144)+`"},`, 3) + `{"content":"` + strings.Repeat("x", 262144) + `"}]}`: 413,
+	} {
+		if a := s.Core[0].Expect(status, "POST", "/memories/batch", body, session); status == 400 && strings.Contains(body, `"content":""`) &&
+			a.Text("error") != "memories[1]: content must not be empty" {
+			t.Errorf("%s", a.Body)
+		}
+	}
+	// The longest body fits into one message.
+	large := `{"memories":[` + strings.Repeat(`{"content":"`+strings.Repeat("x", 4000)+`"},`, 255) + `{"content":"` + strings.Repeat("x", 24000) + `"}]}`
+	s.Core[0].Expect(201, "POST", "/memories/batch", large, session)
+	if head := s.Core[1].Expect(200, "GET", "/log", nil, session); head.Number("treeSize") != 1+256+256 {
+		t.Errorf("log %s", head.Body)
+	}
+	s.Core[0].Expect(401, "POST", "/memories/batch", batchOf("x"))
+}
+
+// TestBatchIdempotency: the same key and body get the first answer again, on any
+// replica, while many ask at once; any other body is refused.
+func TestBatchIdempotency(t *testing.T) {
+	t.Parallel()
+	s := stacktest.Start(t, stacktest.Options{Core: 2})
+	session := s.Core[0].SignIn(stacktest.NewWallet())
+	key := stacktest.With("Idempotency-Key", "import-1")
+	s.Core[0].Expect(201, "POST", "/memories", map[string]any{"content": "memory 0", "metadata": map[string]any{"n": 0}}, session, key)
+	answers := make([][]byte, 20)
+	var group sync.WaitGroup
+	for i := range answers {
+		group.Go(func() {
+			answers[i] = s.Core[i%2].Expect(http.StatusCreated, "POST", "/memories/batch", batchOf(numbered(50)...), session, key).Body
+		})
+	}
+	group.Wait()
+	for _, a := range answers {
+		if !bytes.Equal(a, answers[0]) {
+			t.Errorf("%s and %s", a, answers[0])
+		}
+	}
+	for _, other := range [][]string{numbered(49), numbered(51), append(numbered(49), "other"), append([]string{"other"}, numbered(50)[1:]...)} {
+		s.Core[1].Expect(422, "POST", "/memories/batch", batchOf(other...), session, key)
+	}
+	if head := s.Core[0].Expect(200, "GET", "/log", nil, session); head.Number("treeSize") != 51 {
+		t.Errorf("log %s", head.Body)
+	}
+}
