@@ -13,4 +13,8 @@
 // search opens anyway, and nothing of it is ever written. The plain path makes the
 // index of each run of leaves, asks it and drops it. Blocks stands before it and
 // keeps what was made.
+//
+// Where the operator has an endpoint for embeddings, [Vectors] compares meanings, too:
+// [Ranking.Fused] fuses both orders. VectorTable stores vectors, sealed, and
+// VectorCache keeps opened ones.
 package recall
