@@ -34,7 +34,7 @@ type Definition struct {
 var catalogue = []Definition{
 	{TypeOwnerRegistered, 1, func() Data { return new(OwnerRegistered) }, nil, "A wallet signed in for the first time.", []SubjectKind{KindSession}},
 	{TypeSessionIssued, 1, func() Data { return new(SessionIssued) }, nil, "A wallet proved possession of its key and got a session.", []SubjectKind{KindSession}},
-	{TypeSessionRevoked, 1, func() Data { return new(SessionRevoked) }, nil, "An extension session was ended: by its holder, or because its owner had too many.", []SubjectKind{KindSession}},
+	{TypeSessionRevoked, 1, func() Data { return new(SessionRevoked) }, nil, "A session was ended: by its owner, or because there were too many.", []SubjectKind{KindSession}},
 	{TypeMemoryWritten, 2, func() Data { return new(MemoryWritten) }, []Upcast{memoryWrittenV1}, "A memory became a leaf of its owner's log.", []SubjectKind{KindMemory}},
 	{TypeMemoryRetracted, 1, func() Data { return new(MemoryRetracted) }, nil, "An owner took a memory back; its leaf stays.", []SubjectKind{KindMemory}},
 	{TypeGrantMinted, 1, func() Data { return new(GrantMinted) }, nil, "An owner handed out a capability to read or to write.", []SubjectKind{KindGrant}},

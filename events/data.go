@@ -49,8 +49,7 @@ const (
 // Audience says which API a session was issued for.
 type Audience string
 
-// Core sessions are signed tokens that end by time; extension sessions are
-// random tokens that can be revoked.
+// Core sessions are signed tokens, extension sessions are random ones.
 const (
 	AudienceCore      Audience = "core"
 	AudienceExtension Audience = "extension"
@@ -69,8 +68,8 @@ type SessionIssued struct {
 	ExpiresAt Timestamp `json:"expiresAt"`
 }
 
-// SessionRevoked: an extension session was ended, by its holder or, as the oldest of
-// too many, by the one that was issued with it.
+// SessionRevoked: a session was ended, by its owner or, as the oldest of too many, by
+// the one that was issued with it.
 type SessionRevoked struct {
 	SessionID string `json:"sessionId"`
 }

@@ -1,8 +1,8 @@
 // Package access finds out who is calling: it turns a bearer credential into
 // an owner, and never says "no" before it has caught up with the log.
 //
-// A credential that is looked up (API key, extension session) is found by the
-// SHA-256 of its text. The owner of a hash never changes, so the owner is
+// A core session is a signed token, which says whose it is and until when. A credential
+// that is looked up (API key, extension session) is found by the SHA-256 of its text. The owner of a hash never changes, so the owner is
 // remembered until a look-up finds the credential dead. Whether it is still alive
 // is asked again at each request. A read asks the read model behind the fence,
 // unless the log ends where it did when that was last asked. A write leaves it to
@@ -133,9 +133,9 @@ func (l *lookups) lookUp(ctx context.Context, hash events.Hash, head fence.Head)
 // Authenticator is the access control of one API.
 type Authenticator struct {
 	fence    *fence.Fence
-	jwt      *signin.SignedTokens // core; nil on the extension API
-	keys     *lookups             // core
-	sessions *lookups             // extension; nil on core
+	signed   *signedSessions // core; nil on the extension API
+	keys     *lookups        // core
+	sessions *lookups        // extension; nil on core
 	// Hits counts the keys and extension sessions that were known to be alive
 	// when they were last looked up.
 	Hits *cachestats.Counter
@@ -144,7 +144,7 @@ type Authenticator struct {
 // NewCore accepts signed sessions and API keys.
 func NewCore(q schema.Querier, f *fence.Fence, jwt *signin.SignedTokens, now func() time.Time) *Authenticator {
 	h := &cachestats.Counter{}
-	return &Authenticator{fence: f, jwt: jwt, Hits: h, keys: newLookups(lookups{
+	return &Authenticator{fence: f, signed: newSignedSessions(q, f, jwt), Hits: h, keys: newLookups(lookups{
 		hits: h, prefix: APIKeyPrefix, kind: command.CredentialKey, fence: f, now: now,
 		find: func(ctx context.Context, hash events.Hash) (identity, bool, bool, error) {
 			key, found, err := apikeys.ByHash(ctx, q, hash)
@@ -186,10 +186,11 @@ func (d *Authenticator) StillAlive(ctx context.Context, caller Caller) error {
 	l := d.sessions
 	switch caller.Credential.Kind {
 	case command.CredentialCoreSession:
-		return nil // can't be revoked, and had time left
+		_, err := d.signed.alive(ctx, caller.Owner, caller.Credential.ID)
+		return err
 	case command.CredentialKey:
 		l = d.keys
-	case command.CredentialExtensionSession:
+	case command.CredentialExtensionSession, command.CredentialNone:
 	}
 	head, err := d.fence.WaitAllHead(ctx)
 	if err != nil {
@@ -210,17 +211,7 @@ func (d *Authenticator) authenticate(ctx context.Context, header string, read bo
 	case strings.HasPrefix(token, APIKeyPrefix):
 		return d.keys.caller(ctx, token, read)
 	}
-	owner, id, err := d.jwt.Verify(token)
-	if err != nil {
-		return Caller{}, fmt.Errorf("%w: %w", ErrUnauthenticated, err)
-	}
-	var head fence.Head
-	if read {
-		if head, err = d.fence.WaitOwnerHead(ctx, owner); err != nil {
-			return Caller{}, err
-		}
-	}
-	return Caller{Owner: owner, Credential: command.Credential{Kind: command.CredentialCoreSession, ID: id}, Head: head}, nil
+	return d.signed.caller(ctx, token, read)
 }
 
 func (l *lookups) caller(ctx context.Context, token string, read bool) (Caller, error) {

@@ -24,6 +24,8 @@ var (
 	ErrGrantDead = errors.New("grant is unknown, spent, revoked or expired")
 	// ErrKeyUnknown: the owner has no such key.
 	ErrKeyUnknown = errors.New("no such API key")
+	// ErrSessionUnknown: the owner has no such live session.
+	ErrSessionUnknown = errors.New("no such session")
 	// ErrTooManyKeys: the owner has MaxKeys live keys.
 	ErrTooManyKeys = errors.New("too many live API keys; revoke one first")
 )
@@ -31,7 +33,7 @@ var (
 const (
 	// MaxKeys bounds an owner's live API keys.
 	MaxKeys = 1000
-	// MaxSessions bounds an owner's live extension sessions: one more ends the
+	// MaxSessions bounds an owner's live sessions of each API: one more ends the
 	// oldest.
 	MaxSessions = 1000
 	// maxEnded bounds how many one sign-in ends, where there are more than
@@ -58,9 +60,10 @@ type Command interface {
 // CredentialKind says what a request was authorised by.
 type CredentialKind int
 
-// A signed core session can't be revoked and needs no look at the state.
+// CredentialNone is that of commands which no request has asked for. It is not looked at.
 const (
-	CredentialCoreSession CredentialKind = iota
+	CredentialNone CredentialKind = iota
+	CredentialCoreSession
 	CredentialExtensionSession
 	CredentialKey
 )
@@ -76,6 +79,10 @@ type Credential struct {
 // revoked can slip through between the check and the append.
 func (c Credential) check(s *State, now time.Time) error {
 	switch c.Kind {
+	case CredentialCoreSession:
+		if expires, ok := s.CoreSessions[c.ID]; !ok || !now.Before(expires) {
+			return ErrCredentialDead
+		}
 	case CredentialExtensionSession:
 		if expires, ok := s.Sessions[c.ID]; !ok || !now.Before(expires) {
 			return ErrCredentialDead
@@ -84,7 +91,7 @@ func (c Credential) check(s *State, now time.Time) error {
 		if _, ok := s.Keys[c.ID]; !ok {
 			return ErrCredentialDead
 		}
-	case CredentialCoreSession:
+	case CredentialNone:
 	}
 	return nil
 }
@@ -121,10 +128,8 @@ type SignIn struct {
 
 func (c *SignIn) decide(s *State, now time.Time) (Decision, error) {
 	d := Decision{Kind: events.KindSession}
-	if c.Audience == events.AudienceExtension {
-		for _, id := range s.surplusSessions(now) {
-			d.Events = append(d.Events, &events.SessionRevoked{SessionID: id})
-		}
+	for _, id := range surplus(s.sessionsOf(c.Audience), now) {
+		d.Events = append(d.Events, &events.SessionRevoked{SessionID: id})
 	}
 	if !s.Registered {
 		d.Events = append(d.Events, &events.OwnerRegistered{UserID: c.UserID})
@@ -135,15 +140,15 @@ func (c *SignIn) decide(s *State, now time.Time) (Decision, error) {
 	return d, nil
 }
 
-// surplusSessions returns the live sessions that leave no room for another one, those
-// that expire first.
-func (s *State) surplusSessions(now time.Time) []string {
-	if len(s.Sessions) < MaxSessions {
+// surplus returns the live sessions that leave no room for another one, those that
+// expire first.
+func surplus(sessions map[string]time.Time, now time.Time) []string {
+	if len(sessions) < MaxSessions {
 		return nil
 	}
-	live := slices.DeleteFunc(slices.Collect(maps.Keys(s.Sessions)), func(id string) bool { return !now.Before(s.Sessions[id]) })
+	live := slices.DeleteFunc(slices.Collect(maps.Keys(sessions)), func(id string) bool { return !now.Before(sessions[id]) })
 	slices.SortFunc(live, func(a, b string) int {
-		return cmp.Or(s.Sessions[a].Compare(s.Sessions[b]), cmp.Compare(a, b))
+		return cmp.Or(sessions[a].Compare(sessions[b]), cmp.Compare(a, b))
 	})
 	return live[:max(0, min(len(live)-(MaxSessions-1), maxEnded))]
 }
@@ -314,16 +319,20 @@ func consume(s *State, id string, kind events.GrantKind, now time.Time) (*events
 
 // CreateKey makes an API key.
 type CreateKey struct {
-	KeyID   string
-	KeyHash events.Hash
-	Prefix  string
-	Label   string
+	KeyID      string
+	KeyHash    events.Hash
+	Prefix     string
+	Label      string
+	Credential Credential
 
 	// CreatedAt is the answer.
 	CreatedAt events.Timestamp
 }
 
 func (c *CreateKey) decide(s *State, now time.Time) (Decision, error) {
+	if err := c.Credential.check(s, now); err != nil {
+		return Decision{}, err
+	}
 	if len(s.Keys) >= MaxKeys {
 		return Decision{}, ErrTooManyKeys
 	}
@@ -334,9 +343,15 @@ func (c *CreateKey) decide(s *State, now time.Time) (Decision, error) {
 }
 
 // RevokeKey ends a key.
-type RevokeKey struct{ KeyID string }
+type RevokeKey struct {
+	KeyID      string
+	Credential Credential
+}
 
-func (c *RevokeKey) decide(s *State, _ time.Time) (Decision, error) {
+func (c *RevokeKey) decide(s *State, now time.Time) (Decision, error) {
+	if err := c.Credential.check(s, now); err != nil {
+		return Decision{}, err
+	}
 	if _, ok := s.Keys[c.KeyID]; !ok {
 		return Decision{}, ErrKeyUnknown
 	}

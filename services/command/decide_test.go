@@ -24,6 +24,7 @@ type model struct {
 	minted   map[string]*modelGrant
 	keys     map[string]bool // alive
 	sessions map[string]time.Time
+	core     map[string]bool // sessions that are of the core API
 	answers  map[events.Hash]Written
 	keyUsed  map[string]time.Time
 }
@@ -51,7 +52,7 @@ func newMachine(t *rapid.T) *machine {
 	return &machine{
 		t: t, state: NewState(testOwner), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
 		model: model{
-			minted: map[string]*modelGrant{}, keys: map[string]bool{}, sessions: map[string]time.Time{},
+			minted: map[string]*modelGrant{}, keys: map[string]bool{}, sessions: map[string]time.Time{}, core: map[string]bool{},
 			answers: map[events.Hash]Written{}, keyUsed: map[string]time.Time{},
 		},
 	}
@@ -66,7 +67,7 @@ func (m *machine) id(kind string) string {
 func copied(s *State) State {
 	c := *s
 	c.Grants, c.Keys = maps.Clone(s.Grants), maps.Clone(s.Keys)
-	c.Sessions, c.idempotent = maps.Clone(s.Sessions), maps.Clone(s.idempotent)
+	c.Sessions, c.CoreSessions, c.idempotent = maps.Clone(s.Sessions), maps.Clone(s.CoreSessions), maps.Clone(s.idempotent)
 	return c
 }
 
@@ -126,7 +127,12 @@ func (m *machine) credential() (Credential, bool) {
 		return Credential{CredentialKey, id}, m.model.keys[id]
 	default:
 		id := m.pick("session", sortedKeys(m.model.sessions))
-		return Credential{CredentialExtensionSession, id}, m.now.Before(m.model.sessions[id])
+		// A session of one API is none of the other's.
+		kind, right := CredentialExtensionSession, !m.model.core[id]
+		if rapid.Bool().Draw(m.t, "as a core session") {
+			kind, right = CredentialCoreSession, m.model.core[id]
+		}
+		return Credential{kind, id}, right && m.now.Before(m.model.sessions[id])
 	}
 }
 
@@ -261,9 +267,14 @@ func (m *machine) revokeGrant() {
 }
 
 func (m *machine) keysAndSessions() {
-	switch rapid.IntRange(0, 3).Draw(m.t, "what") {
+	switch rapid.IntRange(0, 5).Draw(m.t, "what") {
 	case 0:
-		c := &CreateKey{KeyID: m.id("key"), Label: "x"}
+		credential, alive := m.credential()
+		c := &CreateKey{KeyID: m.id("key"), Label: "x", Credential: credential}
+		if !alive {
+			m.checkDead(c, credential)
+			return
+		}
 		if _, err := m.decide(c); err != nil {
 			m.t.Fatal(err)
 		}
@@ -279,18 +290,62 @@ func (m *machine) keysAndSessions() {
 		}
 	case 2:
 		expires := m.now.Add(2 * time.Minute)
-		c := &SignIn{UserID: m.id("user"), SessionID: m.id("session"), Audience: events.AudienceExtension, ExpiresAt: events.At(expires)}
+		api := rapid.SampledFrom([]events.Audience{events.AudienceCore, events.AudienceExtension}).Draw(m.t, "api")
+		c := &SignIn{UserID: m.id("user"), SessionID: m.id("session"), Audience: api, ExpiresAt: events.At(expires)}
 		if _, err := m.decide(c); err != nil {
 			m.t.Fatal(err)
 		}
-		m.model.sessions[c.SessionID] = expires
+		m.model.sessions[c.SessionID], m.model.core[c.SessionID] = expires, api == events.AudienceCore
 	case 3:
 		id := m.pick("session", sortedKeys(m.model.sessions))
+		if m.model.core[id] {
+			return // only sessions of the extension API sign out
+		}
 		_, err := m.decide(&SignOut{SessionID: id})
 		if (err == nil) != m.now.Before(m.model.sessions[id]) {
 			m.t.Fatalf("sign out %s: %v", id, err)
 		}
 		delete(m.model.sessions, id)
+	case 4:
+		id := m.pick("session", sortedKeys(m.model.sessions))
+		credential, alive := m.credential()
+		c := &EndSession{SessionID: id, Credential: credential}
+		if !alive {
+			m.checkDead(c, credential)
+			return
+		}
+		_, err := m.decide(c)
+		if lives := m.now.Before(m.model.sessions[id]); lives != (err == nil) || !lives && !errors.Is(err, ErrSessionUnknown) {
+			m.t.Fatalf("end %s: %v", id, err)
+		}
+		delete(m.model.sessions, id)
+	case 5:
+		m.endOthers()
+	}
+}
+
+// endOthers ends all sessions but one, rarely: there would never be many.
+func (m *machine) endOthers() {
+	if rapid.IntRange(0, 3).Draw(m.t, "end others") != 0 {
+		return
+	}
+	credential, alive := m.credential()
+	c := &EndAccess{Kind: events.KindSession, Except: credential.ID, Credential: credential}
+	if !alive {
+		m.checkDead(c, credential)
+		return
+	}
+	want := 0
+	for id, expires := range m.model.sessions {
+		if id != credential.ID {
+			if m.now.Before(expires) {
+				want++
+			}
+			delete(m.model.sessions, id)
+		}
+	}
+	if _, err := m.decide(c); err != nil || c.Ended != want {
+		m.t.Fatalf("ended %d, want %d: %v", c.Ended, want, err)
 	}
 }
 
@@ -316,7 +371,8 @@ func TestDecisions(t *testing.T) {
 	})
 }
 
-// TestTooManySessions: the oldest end, those that expired and core ones don't count.
+// TestTooManySessions: the oldest end. Those that expired and those of the other API
+// don't count.
 func TestTooManySessions(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	s := NewState(testOwner)
@@ -342,15 +398,15 @@ func TestTooManySessions(t *testing.T) {
 		s.Apply(1, batch)
 		return ids
 	}
-	if ids := ended(events.AudienceCore); len(ids) > 0 {
+	if ids := ended(events.AudienceCore); len(ids) > 0 || len(s.CoreSessions) != 1 {
 		t.Fatalf("a core session ended %v", ids)
-	}
-	if _, ok := s.Sessions["expired"]; ok {
-		t.Fatal("an expired session is kept")
 	}
 	first := ended(events.AudienceExtension)
 	if len(first) != maxEnded || first[0] != "session-0000" || first[maxEnded-1] != "session-0099" {
 		t.Fatalf("ended %d, %v", len(first), first)
+	}
+	if _, ok := s.Sessions["expired"]; ok {
+		t.Fatal("an expired session is kept")
 	}
 	delete(s.Sessions, "new")
 	if second := ended(events.AudienceExtension); len(second) != more+1-maxEnded || second[0] != "session-0100" {

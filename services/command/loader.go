@@ -76,7 +76,7 @@ func (r ReadModel) loadCredentials(ctx context.Context, tx pgx.Tx, state *State)
 		return err
 	}
 	for _, s := range open {
-		state.Sessions[s.ID] = s.ExpiresAt.Time()
+		state.sessionsOf(s.Audience)[s.ID] = s.ExpiresAt.Time()
 	}
 	return nil
 }

@@ -59,6 +59,9 @@ func (a *API) Mount(app *httpapi.App) {
 		return c.JSON(health{OK: true, Service: "memory-ledger-core"})
 	})
 	app.SignIn(a.Desk, signin.ParseSignatureText)
+	app.Get("/auth/sessions", a.listSessions)
+	app.Delete("/auth/sessions", a.endOtherSessions)
+	app.Delete("/auth/sessions/:id", a.endSession)
 
 	app.Post("/memories", httpapi.Writing(a.Access, a.writeMemory))
 	app.Post("/memories/batch", httpapi.Writing(a.Access, a.writeBatch))

@@ -71,7 +71,7 @@ func (a *API) createKey(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	create := &command.CreateKey{KeyID: a.NewID(), KeyHash: hash, Prefix: key[:displayPrefix], Label: *body.Label}
+	create := &command.CreateKey{KeyID: a.NewID(), KeyHash: hash, Prefix: key[:displayPrefix], Label: *body.Label, Credential: caller.Credential}
 	if err := a.Commands.Execute(httpapi.Context(c), caller.Owner, create); err != nil {
 		return err
 	}
@@ -135,7 +135,7 @@ func (a *API) revokeKey(c *fiber.Ctx) error {
 		return err
 	}
 	ctx, id := httpapi.Context(c), httpapi.Param(c, "id")
-	err = a.Commands.Execute(ctx, caller.Owner, &command.RevokeKey{KeyID: id})
+	err = a.Commands.Execute(ctx, caller.Owner, &command.RevokeKey{KeyID: id, Credential: caller.Credential})
 	if errors.Is(err, command.ErrKeyUnknown) {
 		// Not among the live ones: a key that was revoked before gets the answer
 		// that it got then.

@@ -84,6 +84,7 @@ var table = []row{
 
 	{command.ErrIdempotencyMismatch, http.StatusUnprocessableEntity, ""},
 	{command.ErrKeyUnknown, http.StatusNotFound, "API key not found"},
+	{command.ErrSessionUnknown, http.StatusNotFound, "session not found"},
 	{command.ErrTooManyKeys, http.StatusConflict, ""},
 	{grant.ErrNotFound, http.StatusNotFound, "not found"},
 	{grant.ErrDead, http.StatusNotFound, "not found"},

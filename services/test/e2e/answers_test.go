@@ -374,8 +374,8 @@ func answersToRequests(t *testing.T, every func(func(contracttest.API, contractt
 		c.Expect(413, "POST", "/memories", large, sessions[api])
 		c.Expect(400, "POST", "/memories", map[string]any{"content": "x", "source": "s"}, sessions[api], stacktest.With("Idempotency-Key", "has space"))
 	}
-	goodCore(clients[contracttest.Core], sessions[contracttest.Core], wallet)
 	goodExtension(clients[contracttest.Extension], sessions[contracttest.Extension])
+	goodCore(clients[contracttest.Core], sessions[contracttest.Core], wallet)
 	for _, c := range clients {
 		c.Expect(404, "GET", "/nope", nil)
 		c.Expect(405, "DELETE", "/health", nil)
@@ -456,7 +456,7 @@ func goodCore(c *stacktest.Client, session stacktest.Header, wallet stacktest.Wa
 	id := c.Expect(201, "POST", "/memories", map[string]any{"content": "x"}, session).Text("id")
 	for _, path := range []string{
 		"/memories", "/memories/" + id, "/memories/" + id + "/proof", "/memories/" + id + "/receipt",
-		"/events", "/export", "/log", "/log/consistency?from=0&to=1", "/keys", "/staking/status",
+		"/events", "/export", "/log", "/log/consistency?from=0&to=1", "/keys", "/auth/sessions", "/staking/status",
 	} {
 		c.Expect(200, "GET", path, nil, session)
 	}
@@ -465,6 +465,9 @@ func goodCore(c *stacktest.Client, session stacktest.Header, wallet stacktest.Wa
 	c.Expect(200, "DELETE", "/keys/"+made.Text("id"), nil, session)
 	taken := c.Expect(201, "POST", "/memories", map[string]any{"content": "x"}, session).Text("id")
 	c.Expect(200, "DELETE", "/memories/"+taken, nil, session)
+	c.Expect(200, "DELETE", "/auth/sessions", nil, session)
+	mine := decode[[]struct{ ID string }](c.TB(), c.Expect(200, "GET", "/auth/sessions", nil, session).Body)
+	c.Expect(200, "DELETE", "/auth/sessions/"+mine[0].ID, nil, session)
 }
 
 func goodExtension(c *stacktest.Client, session stacktest.Header) {
@@ -524,6 +527,7 @@ func answersWithoutKey(t *testing.T, every func(func(contracttest.API, contractt
 	written := s.Core[0].Expect(201, "POST", "/memories", map[string]any{"content": "x"}, session)
 	forget(t, s, wallet)
 	// What they had of grants and sessions ended with the key; they may have new ones.
+	session = s.Core[0].SignIn(wallet)
 	extensionSession := s.Extension[0].SignIn(wallet)
 	read := s.Extension[0].Expect(201, "POST", "/agent-cases", nil, extensionSession)
 	drop := s.Extension[0].Expect(201, "POST", "/memory-drops", nil, extensionSession)
