@@ -305,6 +305,20 @@ export type ConsistencyProof = {
     proof: Array<Hash>;
 };
 
+export type LiveSession = {
+    id: Id;
+    /**
+     * Which API the session is of.
+     */
+    api: 'core' | 'extension';
+    createdAt: Timestamp;
+    expiresAt: Timestamp;
+    /**
+     * Whether it is the session that asks.
+     */
+    current: boolean;
+};
+
 export type NewKey = {
     /**
      * For the owner to tell keys apart; not only white space.
