@@ -20,6 +20,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -38,6 +39,9 @@ import (
 // ErrUnauthenticated: there is no credential, or a dead or foreign one.
 var ErrUnauthenticated = errors.New("missing or invalid credential")
 
+// ErrScope: the API key may not do this.
+var ErrScope = errors.New("the API key does not have the scope")
+
 // APIKeyPrefix begins every API key.
 const APIKeyPrefix = "svc_"
 
@@ -49,7 +53,17 @@ type Caller struct {
 	// for a read whose credential was not known to be alive.
 	Head fence.Head
 
-	hash events.Hash // of a credential that is looked up
+	hash   events.Hash    // of a credential that is looked up
+	scopes []events.Scope // of an API key
+}
+
+// Require returns ErrScope for an API key without the scope. A session may do everything
+// that its API does.
+func (c Caller) Require(scope events.Scope) error {
+	if c.Credential.Kind == command.CredentialKey && !slices.Contains(c.scopes, scope) {
+		return fmt.Errorf("%w %q", ErrScope, scope)
+	}
+	return nil
 }
 
 const (
@@ -62,7 +76,8 @@ const (
 type identity struct {
 	owner   events.Owner
 	id      string
-	expires time.Time // sessions; zero for keys
+	expires time.Time // zero: never
+	scopes  []events.Scope
 	// head is what the fence returned before the credential was last looked up. As
 	// long as the fence returns the same known head, the credential was not revoked.
 	head fence.Head
@@ -148,7 +163,7 @@ func NewCore(q schema.Querier, f *fence.Fence, jwt *signin.SignedTokens, now fun
 		hits: h, prefix: APIKeyPrefix, kind: command.CredentialKey, fence: f, now: now,
 		find: func(ctx context.Context, hash events.Hash) (identity, bool, bool, error) {
 			key, found, err := apikeys.ByHash(ctx, q, hash)
-			return identity{owner: key.Owner, id: key.ID}, key.RevokedAt != nil, found, err
+			return identity{owner: key.Owner, id: key.ID, expires: key.ExpiresAt.TimeOrZero(), scopes: key.Scopes}, key.RevokedAt != nil, found, err
 		},
 	})}
 }
@@ -223,7 +238,7 @@ func (l *lookups) caller(ctx context.Context, token string, read bool) (Caller, 
 	if err != nil {
 		return Caller{}, err
 	}
-	return Caller{Owner: who.owner, Credential: command.Credential{Kind: l.kind, ID: who.id}, Head: head, hash: hash}, nil
+	return Caller{Owner: who.owner, Credential: command.Credential{Kind: l.kind, ID: who.id}, Head: head, hash: hash, scopes: who.scopes}, nil
 }
 
 // bearer takes the credential out of an Authorization header.

@@ -88,7 +88,7 @@ func (c Credential) check(s *State, now time.Time) error {
 			return ErrCredentialDead
 		}
 	case CredentialKey:
-		if _, ok := s.Keys[c.ID]; !ok {
+		if key, ok := s.Keys[c.ID]; !ok || !key.live(now) {
 			return ErrCredentialDead
 		}
 	case CredentialNone:
@@ -323,6 +323,8 @@ type CreateKey struct {
 	KeyHash    events.Hash
 	Prefix     string
 	Label      string
+	Scopes     []events.Scope    // in the order of events.AllScopes
+	ExpiresAt  *events.Timestamp // nil: never
 	Credential Credential
 
 	// CreatedAt is the answer.
@@ -333,16 +335,25 @@ func (c *CreateKey) decide(s *State, now time.Time) (Decision, error) {
 	if err := c.Credential.check(s, now); err != nil {
 		return Decision{}, err
 	}
-	if len(s.Keys) >= MaxKeys {
+	if liveKeys(s, now) >= MaxKeys {
 		return Decision{}, ErrTooManyKeys
 	}
 	c.CreatedAt = events.At(now)
 	return Decision{events.KindKey, []events.Data{
-		&events.ApiKeyCreated{KeyID: c.KeyID, KeyHash: c.KeyHash, Prefix: c.Prefix, Label: c.Label},
+		&events.ApiKeyCreated{KeyID: c.KeyID, KeyHash: c.KeyHash, Prefix: c.Prefix, Label: c.Label, Scopes: c.Scopes, ExpiresAt: c.ExpiresAt},
 	}}, nil
 }
 
-// RevokeKey ends a key.
+func liveKeys(s *State, now time.Time) (n int) {
+	for _, k := range s.Keys {
+		if k.live(now) {
+			n++
+		}
+	}
+	return n
+}
+
+// RevokeKey ends a key. One that has expired is not among the live ones.
 type RevokeKey struct {
 	KeyID      string
 	Credential Credential
@@ -352,7 +363,7 @@ func (c *RevokeKey) decide(s *State, now time.Time) (Decision, error) {
 	if err := c.Credential.check(s, now); err != nil {
 		return Decision{}, err
 	}
-	if _, ok := s.Keys[c.KeyID]; !ok {
+	if key, ok := s.Keys[c.KeyID]; !ok || !key.live(now) {
 		return Decision{}, ErrKeyUnknown
 	}
 	return Decision{events.KindKey, []events.Data{&events.ApiKeyRevoked{KeyID: c.KeyID}}}, nil
@@ -363,7 +374,7 @@ type UseKey struct{ KeyID string }
 
 func (c *UseKey) decide(s *State, now time.Time) (Decision, error) {
 	key, ok := s.Keys[c.KeyID]
-	if !ok || !keyUseDue(key, now) {
+	if !ok || !key.live(now) || !keyUseDue(key, now) {
 		return Decision{}, nil
 	}
 	return Decision{events.KindKey, []events.Data{&events.ApiKeyUsed{KeyID: c.KeyID}}}, nil

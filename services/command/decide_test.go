@@ -22,7 +22,8 @@ const testOwner = events.Owner("4Nd1mYvYzk6jNsMbXzN7XUxuJdDmHMczYbsYnyDyB1vM")
 type model struct {
 	leaves   uint64
 	minted   map[string]*modelGrant
-	keys     map[string]bool // alive
+	keys     map[string]bool      // not revoked
+	expiries map[string]time.Time // of keys, where they have one
 	sessions map[string]time.Time
 	core     map[string]bool // sessions that are of the core API
 	answers  map[events.Hash]Written
@@ -52,7 +53,7 @@ func newMachine(t *rapid.T) *machine {
 	return &machine{
 		t: t, state: NewState(testOwner), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
 		model: model{
-			minted: map[string]*modelGrant{}, keys: map[string]bool{}, sessions: map[string]time.Time{}, core: map[string]bool{},
+			minted: map[string]*modelGrant{}, keys: map[string]bool{}, expiries: map[string]time.Time{}, sessions: map[string]time.Time{}, core: map[string]bool{},
 			answers: map[events.Hash]Written{}, keyUsed: map[string]time.Time{},
 		},
 	}
@@ -118,13 +119,18 @@ func sortedKeys[V any](of map[string]V) []string { return slices.Sorted(maps.Key
 
 func has[V any](of map[string]V, id string) bool { _, ok := of[id]; return ok }
 
+func (m *machine) keyLives(id string) bool {
+	expires, some := m.model.expiries[id]
+	return m.model.keys[id] && (!some || m.now.Before(expires))
+}
+
 func (m *machine) credential() (Credential, bool) {
 	switch rapid.IntRange(0, 2).Draw(m.t, "credential") {
 	case 0:
 		return Credential{}, true
 	case 1:
 		id := m.pick("key", sortedKeys(m.model.keys))
-		return Credential{CredentialKey, id}, m.model.keys[id]
+		return Credential{CredentialKey, id}, m.keyLives(id)
 	default:
 		id := m.pick("session", sortedKeys(m.model.sessions))
 		// A session of one API is none of the other's.
@@ -275,6 +281,10 @@ func (m *machine) keysAndSessions() {
 			m.checkDead(c, credential)
 			return
 		}
+		if rapid.Bool().Draw(m.t, "expires") {
+			expires := events.At(m.now.Add(2 * time.Minute))
+			c.ExpiresAt, m.model.expiries[c.KeyID] = &expires, expires.Time()
+		}
 		if _, err := m.decide(c); err != nil {
 			m.t.Fatal(err)
 		}
@@ -282,7 +292,7 @@ func (m *machine) keysAndSessions() {
 	case 1:
 		id := m.pick("key", sortedKeys(m.model.keys))
 		_, err := m.decide(&RevokeKey{KeyID: id})
-		if (err == nil) != m.model.keys[id] {
+		if (err == nil) != m.keyLives(id) {
 			m.t.Fatalf("revoke %s: %v", id, err)
 		}
 		if has(m.model.keys, id) {
@@ -443,6 +453,42 @@ func TestTooManyKeys(t *testing.T) {
 	s.Apply(2, []events.Event{{Data: &events.ApiKeyRevoked{KeyID: "last"}}})
 	if err := create("more"); err != nil {
 		t.Fatalf("after one was revoked: %v", err)
+	}
+}
+
+// TestExpiredKeys are no live ones, do not grow without bound, and stay dead, whatever
+// was recorded of them.
+func TestExpiredKeys(t *testing.T) {
+	s := NewState(testOwner)
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	create := func(id string, expires events.Timestamp) {
+		t.Helper()
+		d, err := (&CreateKey{KeyID: id, ExpiresAt: &expires}).decide(s, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Apply(1, []events.Event{{Time: events.At(now), Data: d.Events[0]}})
+	}
+	for i := range MaxKeys {
+		create(fmt.Sprint(i), events.At(now.Add(time.Minute)))
+	}
+	now = now.Add(time.Minute)
+	create("more", events.At(now.Add(time.Minute)))
+	if len(s.Keys) != 1 {
+		t.Fatalf("%d keys are kept", len(s.Keys))
+	}
+	s.Apply(2, []events.Event{{Time: events.At(now.Add(-time.Second)), Data: &events.ApiKeyUsed{KeyID: "0"}}})
+	now = now.Add(time.Minute)
+	for _, id := range []string{"0", "more"} {
+		if err := (Credential{CredentialKey, id}).check(s, now); !errors.Is(err, ErrCredentialDead) {
+			t.Errorf("key %s: %v", id, err)
+		}
+		if d, err := (&UseKey{KeyID: id}).decide(s, now); len(d.Events) > 0 || err != nil {
+			t.Errorf("use of key %s: %v, %v", id, d, err)
+		}
+	}
+	if d, err := (&EndAccess{Kind: events.KindKey}).decide(s, now); len(d.Events) > 0 || err != nil {
+		t.Errorf("ended %v, %v", d, err)
 	}
 }
 

@@ -51,7 +51,9 @@ func (c *EndAccess) decide(s *State, now time.Time) (Decision, error) {
 		}
 	case events.KindKey:
 		for _, id := range slices.Sorted(maps.Keys(s.Keys)) {
-			d.Events = append(d.Events, &events.ApiKeyRevoked{KeyID: id})
+			if s.Keys[id].live(now) {
+				d.Events = append(d.Events, &events.ApiKeyRevoked{KeyID: id})
+			}
 		}
 	case events.KindSession:
 		for _, sessions := range []map[string]time.Time{s.CoreSessions, s.Sessions} {

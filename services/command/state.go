@@ -26,7 +26,10 @@ func (g Grant) live(now time.Time) bool {
 // Key is what a decision needs to know of an API key that is not revoked.
 type Key struct {
 	LastUsed time.Time // zero if never recorded
+	Expires  time.Time // zero if never
 }
+
+func (k Key) live(now time.Time) bool { return k.Expires.IsZero() || now.Before(k.Expires) }
 
 // Written is the answer to a write: what the first attempt got, and what every
 // repetition with the same Idempotency-Key gets again.
@@ -49,7 +52,7 @@ type State struct {
 	Leaves       uint64
 	Retracted    map[uint64]bool      // leaves
 	Grants       map[string]Grant     // by id: neither revoked nor spent
-	Keys         map[string]Key       // by id: not revoked
+	Keys         map[string]Key       // by id: not revoked; some may have expired
 	Sessions     map[string]time.Time // extension sessions by id: not revoked; their expiry
 	CoreSessions map[string]time.Time // the same of the core API
 	// idempotent holds the answers to writes with an Idempotency-Key that
@@ -125,9 +128,13 @@ func (s *State) apply(seq uint64, e *events.Event) {
 	case *events.GrantRevoked:
 		delete(s.Grants, data.GrantID)
 	case *events.ApiKeyCreated:
-		s.Keys[data.KeyID] = Key{}
+		maps.DeleteFunc(s.Keys, func(_ string, k Key) bool { return !k.live(e.Time.Time()) })
+		s.Keys[data.KeyID] = Key{Expires: data.ExpiresAt.TimeOrZero()}
 	case *events.ApiKeyUsed:
-		s.Keys[data.KeyID] = Key{LastUsed: e.Time.Time()}
+		if key, ok := s.Keys[data.KeyID]; ok { // else it has expired since
+			key.LastUsed = e.Time.Time()
+			s.Keys[data.KeyID] = key
+		}
 	case *events.ApiKeyRevoked:
 		delete(s.Keys, data.KeyID)
 	}

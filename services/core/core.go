@@ -103,7 +103,7 @@ func (a *API) reader(c *fiber.Ctx) (memory.Reader, error) {
 		return memory.Reader{}, err
 	}
 	a.uses.note(caller)
-	return memory.Reader{Owner: caller.Owner, Head: caller.Head}, nil
+	return memory.Reader{Owner: caller.Owner, Head: caller.Head}, caller.Require(events.ScopeRead)
 }
 
 // session authenticates a request that only a wallet's session may make.
@@ -134,6 +134,9 @@ func (a *API) writeMemory(c *fiber.Ctx, caller access.Caller) error {
 }
 
 func (a *API) write(c *fiber.Ctx, caller access.Caller) (*command.WriteMemory, error) {
+	if err := caller.Require(events.ScopeWrite); err != nil {
+		return nil, err
+	}
 	var body newMemory
 	if err := httpapi.Decode(c, &body); err != nil {
 		return nil, err
@@ -180,6 +183,9 @@ func (a *API) writeBatch(c *fiber.Ctx, caller access.Caller) error {
 }
 
 func (a *API) batch(c *fiber.Ctx, caller access.Caller) (*command.WriteBatch, error) {
+	if err := caller.Require(events.ScopeWrite); err != nil {
+		return nil, err
+	}
 	var body struct {
 		Memories []newMemory `json:"memories"`
 	}
@@ -228,10 +234,14 @@ func (a *API) getMemory(c *fiber.Ctx) error {
 	return httpapi.SendJSON(c, text)
 }
 
-// retractMemory takes a memory back. API keys may write, and not take back.
+// retractMemory takes a memory back.
 func (a *API) retractMemory(c *fiber.Ctx) error {
-	caller, err := a.session(c)
+	caller, err := a.Access.Read(httpapi.Context(c), httpapi.Authorization(c))
 	if err != nil {
+		return err
+	}
+	a.uses.note(caller)
+	if err := caller.Require(events.ScopeRetract); err != nil {
 		return err
 	}
 	reader := memory.Reader{Owner: caller.Owner, Head: caller.Head}

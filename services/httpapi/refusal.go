@@ -58,6 +58,7 @@ const (
 // matches wins.
 var table = []row{
 	{access.ErrUnauthenticated, http.StatusUnauthorized, "missing or invalid credential"},
+	{access.ErrScope, http.StatusForbidden, ""},
 	{command.ErrCredentialDead, http.StatusUnauthorized, "missing or invalid credential"},
 
 	{connect.ErrCallback, http.StatusBadRequest, ""},

@@ -304,6 +304,8 @@ func answersToRequests(t *testing.T, every func(func(contracttest.API, contractt
 		sessions[api] = c.SignIn(wallet)
 	}
 	key := stacktest.Bearer(s.Core[0].Expect(201, "POST", "/keys", map[string]any{"label": "x"}, sessions[contracttest.Core]).Text("key"))
+	// scopeless may not do what a scope is needed for, but for taking memories back.
+	scopeless := stacktest.Bearer(s.Core[0].Expect(201, "POST", "/keys", map[string]any{"label": "x", "scopes": []string{"retract"}}, sessions[contracttest.Core]).Text("key"))
 	liveDrop := func() string {
 		drop := s.Extension[0].Expect(201, "POST", "/memory-drops", nil, sessions[contracttest.Extension])
 		return "/memory-drops/" + tokenOf(drop)
@@ -328,8 +330,10 @@ func answersToRequests(t *testing.T, every func(func(contracttest.API, contractt
 				c.Expect(416, method, path, body, stacktest.With("Range", "bytes=0-"))
 			case op.ID == "callAgentTools" && (status == 403 || status == 404):
 				answersToAgents(c, session)
-			case status == 403:
+			case status == 403 && op.ID == "retractMemory":
 				c.Expect(403, method, path, body, key)
+			case status == 403:
+				c.Expect(403, method, path, body, scopeless)
 			case status == 404 && op.Method != "*":
 				c.Expect(404, method, path, body, session)
 			case status == 415 && op.ID == "fillDrop":
