@@ -14,7 +14,7 @@ import (
 )
 
 // languages of fenced blocks. "sh" is the only one that is run.
-var languages = []string{"sh", "go", "json", "text", "yaml", "sql"}
+var languages = []string{"sh", "go", "js", "json", "text", "yaml", "sql"}
 
 // looksLikeCommand finds a command in a block that does not say it holds any.
 var looksLikeCommand = regexp.MustCompile(`^(\$ )?([A-Z_]+=\S+ )*(bin/ledger|ledger (run|verify|tail|rebuild|backup|restore|env)|\./\S+|make|go|curl|npm|node|docker|kubectl|psql|nats|openssl|solana(-keygen)?|export|eval|cd|sudo|apt-get|git|infra/\S+)( |$)`)

@@ -2,6 +2,7 @@
 // services/test/e2e starts it and this.
 import assert from "node:assert/strict";
 import { generateKeyPairSync } from "node:crypto";
+import { readFileSync } from "node:fs";
 import { connect, createServer } from "node:net";
 import { test } from "node:test";
 import * as ledger from "../../dist/index.js";
@@ -200,4 +201,16 @@ test("a bad network", async (t) => {
   assert.deepEqual(stored.map((m) => m.id).sort(), ids.sort());
   assert.deepEqual(stored.map((m) => m.content).sort(), Array.from({ length: count }, (_, n) => `write ${n}`).sort());
   await assert.rejects(bad.memories.write("never", {}, { signal: AbortSignal.abort() }), { name: "AbortError" });
+});
+
+test("the README's lines run", async () => {
+  const readme = readFileSync(new URL("../../README.md", import.meta.url), "utf8");
+  const lines = /```js\nimport .*\n([^]*?)```/.exec(readme)[1].replace("http://127.0.0.1:3001", url);
+  const { privateKey, publicKey } = generateKeyPairSync("ed25519");
+  const secretKey = new Uint8Array([
+    ...privateKey.export({ format: "der", type: "pkcs8" }).subarray(-32), ...publicKey.export({ format: "der", type: "spki" }).subarray(-32)]);
+  const printed = [];
+  const run = new (async () => {}).constructor("MemoryLedger", "keypairWallet", "secretKey", "console", `${lines}\nreturn receipt;`);
+  const receipt = await run(ledger.MemoryLedger, ledger.keypairWallet, secretKey, { log: (text) => printed.push(text) });
+  assert.deepEqual(printed, [receipt.entry.content]);
 });
