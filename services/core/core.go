@@ -21,6 +21,7 @@ import (
 	"github.com/memory-ledger/ledger/services/httpapi"
 	"github.com/memory-ledger/ledger/services/mcp"
 	"github.com/memory-ledger/ledger/services/memory"
+	"github.com/memory-ledger/ledger/services/quota"
 	"github.com/memory-ledger/ledger/services/signin"
 )
 
@@ -34,7 +35,8 @@ type API struct {
 	Staking  Staking
 	Agents   *mcp.Server
 	Feed     *feed.Feed
-	BaseURL  string // public, without a slash at the end
+	Quotas   *quota.Quotas // of keys and searches; nil: there are none
+	BaseURL  string        // public, without a slash at the end
 	// AllowedOrigins are those whose pages may call the API.
 	AllowedOrigins []string
 	Now            func() time.Time

@@ -19,6 +19,7 @@ import (
 	"github.com/memory-ledger/ledger/services/command"
 	"github.com/memory-ledger/ledger/services/httpapi"
 	"github.com/memory-ledger/ledger/services/memory"
+	"github.com/memory-ledger/ledger/services/quota"
 	"github.com/memory-ledger/ledger/services/signin"
 )
 
@@ -81,6 +82,9 @@ func (a *API) createKey(c *fiber.Ctx) error {
 	}
 	expires, err := a.expiryOf(body.ExpiresAt)
 	if err != nil {
+		return err
+	}
+	if err := a.Quotas.Take(quota.Keys, caller.Owner, 1); err != nil {
 		return err
 	}
 	key, hash, err := signin.NewToken(nil, access.APIKeyPrefix)

@@ -21,6 +21,7 @@ import (
 	"github.com/memory-ledger/ledger/services/httpapi/connect"
 	"github.com/memory-ledger/ledger/services/keystore"
 	"github.com/memory-ledger/ledger/services/memory"
+	"github.com/memory-ledger/ledger/services/quota"
 	"github.com/memory-ledger/ledger/services/signin"
 )
 
@@ -87,6 +88,7 @@ var table = []row{
 	{command.ErrKeyUnknown, http.StatusNotFound, "API key not found"},
 	{command.ErrSessionUnknown, http.StatusNotFound, "session not found"},
 	{command.ErrTooManyKeys, http.StatusConflict, ""},
+	{quota.ErrExceeded, http.StatusTooManyRequests, ""},
 	{grant.ErrNotFound, http.StatusNotFound, "not found"},
 	{grant.ErrDead, http.StatusNotFound, "not found"},
 

@@ -18,6 +18,7 @@ import (
 	"github.com/memory-ledger/ledger/services/access"
 	"github.com/memory-ledger/ledger/services/grant"
 	"github.com/memory-ledger/ledger/services/memory"
+	"github.com/memory-ledger/ledger/services/quota"
 )
 
 // Config of a Server.
@@ -25,6 +26,7 @@ type Config struct {
 	Memories *memory.Service
 	Grants   *grant.Service
 	Finder   Finder
+	Quotas   *quota.Quotas // of searches; nil: there are none
 	// BaseURL is the core API's public one, without a slash at the end.
 	BaseURL string
 	Log     *slog.Logger

@@ -52,7 +52,7 @@ func TestEveryDocumentedAnswer(t *testing.T) {
 	}
 	for name, part := range map[string]func(*testing.T, func(func(contracttest.API, contracttest.Operation))){
 		"refused at the wire": answersAtTheWire, "faults": answersToFaults, "good and bad requests": answersToRequests,
-		"log down": answersWithoutLog, "key destroyed": answersWithoutKey,
+		"log down": answersWithoutLog, "over quota": answersOverQuota, "key destroyed": answersWithoutKey,
 	} {
 		t.Run(name, func(t *testing.T) { part(t, everyOperation) })
 	}
@@ -494,6 +494,23 @@ func goodExtension(c *stacktest.Client, session stacktest.Header) {
 	c.Expect(204, "OPTIONS", "/memories", nil, preflight, stacktest.With("Origin", "chrome-extension://abcdefghijklmnopabcdefghijklmnop"))
 	c.Expect(403, "OPTIONS", "/memories", nil, preflight, stacktest.With("Origin", "https://example.com"))
 	c.Expect(200, "POST", "/auth/logout", nil, session)
+}
+
+// answersOverQuota: the second request of an owner within a minute is one too many.
+func answersOverQuota(t *testing.T, every func(func(contracttest.API, contracttest.Operation))) {
+	s := stacktest.Start(t, stacktest.Options{Configure: func(c *config.Config) {
+		c.QuotaWrites, c.QuotaMints, c.QuotaKeys, c.QuotaSearches = 1, 1, 1, 1
+	}})
+	every(func(api contracttest.API, op contracttest.Operation) {
+		if !slices.Contains(op.Statuses, 429) {
+			return
+		}
+		c, wallet := map[contracttest.API]*stacktest.Client{contracttest.Core: s.Core[0], contracttest.Extension: s.Extension[0]}[api], stacktest.NewWallet()
+		if a := c.Do(op.Method, op.Path, goodBody(op, wallet), c.SignIn(wallet)); a.Status > 201 {
+			t.Errorf("%s: %d, %s", op.ID, a.Status, a.Body)
+		}
+		c.Expect(429, op.Method, op.Path, goodBody(op, wallet), c.SignIn(wallet))
+	})
 }
 
 // answersWithoutLog: 503 where something that is needed is down.
