@@ -37,6 +37,7 @@ var catalogue = []Definition{
 	{TypeSessionRevoked, 1, func() Data { return new(SessionRevoked) }, nil, "A session was ended: by its owner, or because there were too many.", []SubjectKind{KindSession}},
 	{TypeMemoryWritten, 2, func() Data { return new(MemoryWritten) }, []Upcast{memoryWrittenV1}, "A memory became a leaf of its owner's log.", []SubjectKind{KindMemory}},
 	{TypeMemoryRetracted, 1, func() Data { return new(MemoryRetracted) }, nil, "An owner took a memory back; its leaf stays.", []SubjectKind{KindMemory}},
+	{TypeOwnerErased, 1, func() Data { return new(OwnerErased) }, nil, "An owner had all texts so far made unreadable; the leaves stay.", []SubjectKind{KindMemory}},
 	{TypeGrantMinted, 1, func() Data { return new(GrantMinted) }, nil, "An owner handed out a capability to read or to write.", []SubjectKind{KindGrant}},
 	{TypeGrantConsumed, 1, func() Data { return new(GrantConsumed) }, nil, "One use of a grant was spent.", []SubjectKind{KindGrant, KindMemory}},
 	{TypeGrantRevoked, 1, func() Data { return new(GrantRevoked) }, nil, "A grant ended before it was spent or expired.", []SubjectKind{KindGrant}},

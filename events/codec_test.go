@@ -37,6 +37,7 @@ func golden() []events.Data {
 			Via: &events.Via{Kind: events.ViaDrop, ID: other},
 		},
 		&events.MemoryRetracted{MemoryID: id, LeafIndex: 7, Leaves: 9},
+		&events.OwnerErased{Leaves: 9},
 		&events.GrantMinted{GrantID: id, Kind: events.GrantDrop, TokenHash: h1, ExpiresAt: goldenTime(), MaxUses: 3},
 		&events.GrantConsumed{GrantID: id, Kind: events.GrantDrop, Use: 1, Remaining: 2},
 		&events.GrantRevoked{GrantID: id, Kind: events.GrantCase, Reason: events.Superseded},

@@ -17,6 +17,7 @@ const (
 	TypeSessionRevoked  Type = "SessionRevoked"
 	TypeMemoryWritten   Type = "MemoryWritten"
 	TypeMemoryRetracted Type = "MemoryRetracted"
+	TypeOwnerErased     Type = "OwnerErased"
 	TypeGrantMinted     Type = "GrantMinted"
 	TypeGrantConsumed   Type = "GrantConsumed"
 	TypeGrantRevoked    Type = "GrantRevoked"
@@ -124,6 +125,14 @@ type MemoryRetracted struct {
 	LeafIndex uint64 `json:"leafIndex"`
 	// Leaves is how many leaves the owner's log has. The newest message on the memory
 	// subject tells the length of the log, whatever it is about.
+	Leaves uint64 `json:"leaves"`
+}
+
+// OwnerErased: an owner had all texts so far made unreadable: the data key was destroyed
+// before this was appended, and no session, key or grant was alive any more. Leaves and
+// proofs stay. What the owner writes later is sealed with a new key.
+type OwnerErased struct {
+	// Leaves is how many leaves the owner's log has: all of them are erased.
 	Leaves uint64 `json:"leaves"`
 }
 
@@ -283,6 +292,7 @@ func (*SessionIssued) EventType() Type   { return TypeSessionIssued }
 func (*SessionRevoked) EventType() Type  { return TypeSessionRevoked }
 func (*MemoryWritten) EventType() Type   { return TypeMemoryWritten }
 func (*MemoryRetracted) EventType() Type { return TypeMemoryRetracted }
+func (*OwnerErased) EventType() Type     { return TypeOwnerErased }
 func (*GrantMinted) EventType() Type     { return TypeGrantMinted }
 func (*GrantConsumed) EventType() Type   { return TypeGrantConsumed }
 func (*GrantRevoked) EventType() Type    { return TypeGrantRevoked }

@@ -80,7 +80,8 @@ var keystore = []string{"$KV.", "$JS.API.DIRECT.GET.KV_ledger_keys", "$JS.API.ST
 
 // may is what each user is there to do, of the above.
 var may = map[string][]string{
-	"core": append([]string{"ledger.aa.owner.memory", "ledger.aa.owner.session", "ledger.aa.owner.key", "ledger.aa.owner.grant"}, keystore...),
+	// Its owners have their keys erased.
+	"core": append([]string{"$JS.API.STREAM.MSG.DELETE.KV_ledger_keys", "ledger.aa.owner.memory", "ledger.aa.owner.session", "ledger.aa.owner.key", "ledger.aa.owner.grant"}, keystore...),
 	// No API keys.
 	"extension": append([]string{"ledger.aa.owner.memory", "ledger.aa.owner.session", "ledger.aa.owner.grant"}, keystore...),
 	"projector": {

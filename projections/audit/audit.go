@@ -39,6 +39,9 @@ type Log interface {
 type Key interface {
 	Open(memoryID string, sealed []byte) (string, error)
 	LeafSecret() leaf.Secret
+	// Erasures is how often the owner had erased all when the key was made. It opens no
+	// leaf from before.
+	Erasures() int
 }
 
 // Commitment is what a commitment account holds, and where that is.

@@ -24,6 +24,7 @@ type fold struct {
 	owners      map[events.Owner]*owner
 	sessions    map[string]*session
 	retractions map[string]*retraction // by owner and leaf index
+	erasures    map[string]*erasure    // by owner and sequence
 	keys        map[string]*apiKey
 	grants      map[string]*grant
 	batches     map[string]*batch
@@ -41,7 +42,7 @@ type fold struct {
 
 func newFold(a *auditor) *fold {
 	return &fold{
-		auditor: a, owners: map[events.Owner]*owner{}, sessions: map[string]*session{}, retractions: map[string]*retraction{}, keys: map[string]*apiKey{},
+		auditor: a, owners: map[events.Owner]*owner{}, sessions: map[string]*session{}, retractions: map[string]*retraction{}, erasures: map[string]*erasure{}, keys: map[string]*apiKey{},
 		grants: map[string]*grant{}, batches: map[string]*batch{}, attempts: map[string]*attempt{},
 		movements: map[string]*movement{}, tiles: map[string]wantRow{}, pages: map[string]wantRow{},
 		back: map[events.Owner][]claim{}, stored: map[uint64]time.Time{},
@@ -55,6 +56,7 @@ type owner struct {
 	registeredAt            *time.Time
 	versions, chainVersions int     // as counted; a hole is skipped once it was found
 	messages                uint64  // of the ledger family
+	erased                  int     // how often
 	named                   *uint64 // sequence of the newest, nil where it brought a leaf
 	chainVersion            int     // the highest, as the read model has it
 	chainLastSeq            uint64
@@ -149,6 +151,8 @@ func (f *fold) event(ctx context.Context, c *current) error {
 		return f.memory(ctx, c, data)
 	case *events.MemoryRetracted:
 		f.retracted(c, data)
+	case *events.OwnerErased:
+		return f.ownerErased(ctx, c, data)
 	case *events.SessionIssued:
 		f.sessionIssued(c, data)
 	case *events.SessionRevoked:
@@ -232,6 +236,10 @@ func (f *fold) recompute(ctx context.Context, c *current, data *events.MemoryWri
 	}
 	if err != nil {
 		return fmt.Errorf("data key of %s: %w", c.owner.name, err)
+	}
+	if c.owner.erased < key.Erasures() {
+		f.report.unread[unread{why: "its owner had it erased"}]++
+		return nil
 	}
 	f.report.summary.LeavesRecomputed++
 	if why := f.leafDiffers(key, c.owner.name, data); why != "" {

@@ -1,6 +1,8 @@
 package audit
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -25,6 +27,12 @@ type retraction struct {
 	memory string
 	at     time.Time
 	seq    uint64
+}
+
+type erasure struct {
+	owner  *owner
+	leaves uint64
+	at     time.Time
 }
 
 type apiKey struct {
@@ -64,6 +72,29 @@ func (f *fold) retracted(c *current, data *events.MemoryRetracted) {
 		return
 	}
 	f.retractions[key] = &retraction{owner: c.owner, memory: data.MemoryID, at: *c.now(), seq: c.seq}
+}
+
+// ownerErased checks an erasure, and that the keystore does not have the erased key.
+func (f *fold) ownerErased(ctx context.Context, c *current, data *events.OwnerErased) error {
+	if leaves := c.owner.leaves(); data.Leaves != leaves {
+		f.wrong(c, CheckKey, "erases %d leaves, the log has %d", data.Leaves, leaves)
+	}
+	c.owner.erased++
+	f.erasures[rowKey(string(c.owner.name), strconv.FormatUint(c.seq, 10))] = &erasure{owner: c.owner, leaves: data.Leaves, at: *c.now()}
+	if f.cfg.Keys == nil {
+		return nil
+	}
+	key, err := f.cfg.Keys(ctx, c.owner.name)
+	var unopened *Unopened
+	switch {
+	case errors.Is(err, ErrNoKey), errors.As(err, &unopened):
+		return nil
+	case err != nil:
+		return fmt.Errorf("data key of %s: %w", c.owner.name, err)
+	case key.Erasures() < c.owner.erased:
+		f.wrong(c, CheckKey, "the keystore has a data key from before erasure %d; `ledger forget` destroys it", c.owner.erased)
+	}
+	return nil
 }
 
 func (f *fold) sessionIssued(c *current, data *events.SessionIssued) {

@@ -21,6 +21,8 @@ import (
 // plainKey is a data key for tests: what it seals is the text itself.
 type plainKey struct{}
 
+func (plainKey) Erasures() int { return 0 }
+
 func (plainKey) LeafSecret() leaf.Secret { return leaf.Secret{1} }
 
 func (plainKey) Open(_ string, sealed []byte) (string, error) {

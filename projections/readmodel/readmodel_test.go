@@ -18,6 +18,7 @@ var folds = map[events.Type][]string{
 	events.TypeSessionRevoked:  {"sessions"},
 	events.TypeMemoryWritten:   {"memories"}, // and pages and tree, where one is full
 	events.TypeMemoryRetracted: {"retractions"},
+	events.TypeOwnerErased:     {"erasures"},
 	events.TypeGrantMinted:     {"grants"},
 	events.TypeGrantConsumed:   {"grants"},
 	events.TypeGrantRevoked:    {"grants"},

@@ -67,7 +67,7 @@ func TestAnAlteredReadModelDecidesNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 			// Not a write, which is looked for in the log below.
-			_, _, err = x.UserID(t.Context(), owner)
+			_, err = x.Standing(t.Context(), owner)
 			if c.good != (err == nil) || !c.good && !errors.Is(err, eventlog.ErrContradiction) {
 				t.Errorf("ends with %s, %s altered: %v", ends.name, name, err)
 			}

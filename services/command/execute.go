@@ -215,22 +215,32 @@ func (x *Executor) ask(ctx context.Context, t *turn, question func() error) erro
 // wait for it, end with what was loaded for them.
 func (x *Executor) Forget() { x.owners.Purge() }
 
-// UserID returns the id of an owner, and whether the owner ever signed in, as the log
-// has it. The event that says so may not be on stable storage yet.
-func (x *Executor) UserID(ctx context.Context, owner events.Owner) (id string, registered bool, err error) {
+// Standing is what the log says of an owner.
+type Standing struct {
+	UserID     string
+	Registered bool // the owner signed in once
+	Erasures   int  // how often the owner had all erased
+	// KeyMissing says that the data key may be missing: no leaf was sealed with it.
+	KeyMissing bool
+}
+
+// Standing returns what the log says of an owner. The event that says so may not be on
+// stable storage yet.
+func (x *Executor) Standing(ctx context.Context, owner events.Owner) (Standing, error) {
 	ctx, cancel := context.WithTimeout(ctx, x.cfg.Timeout)
 	defer cancel()
 	e := x.entry(owner)
 	if err := e.enter(ctx); err != nil {
-		return "", false, err
+		return Standing{}, err
 	}
 	defer e.leave()
 	t := turn{of: e}
 	defer t.pass()
 	if err := x.catchUp(ctx, owner, &t); err != nil {
-		return "", false, err
+		return Standing{}, err
 	}
-	return e.state.UserID, e.state.Registered, nil
+	s := e.state
+	return Standing{s.UserID, s.Registered, s.Erased.Times, !s.Registered || s.Erased.Times > 0 && s.Erased.Leaves == s.Leaves}, nil
 }
 
 func (x *Executor) entry(owner events.Owner) *entry {

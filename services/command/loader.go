@@ -10,6 +10,7 @@ import (
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/projections/readmodel/apikeys"
+	"github.com/memory-ledger/ledger/projections/readmodel/erasures"
 	"github.com/memory-ledger/ledger/projections/readmodel/grants"
 	"github.com/memory-ledger/ledger/projections/readmodel/memories"
 	"github.com/memory-ledger/ledger/projections/readmodel/owners"
@@ -52,6 +53,9 @@ func (r ReadModel) loadCredentials(ctx context.Context, tx pgx.Tx, state *State)
 	}
 	for _, leaf := range retracted {
 		state.Retracted[leaf] = true
+	}
+	if state.Erased, err = erasures.Find(ctx, tx, state.Owner); err != nil {
+		return err
 	}
 	live, err := grants.Active(ctx, tx, state.Owner, now)
 	if err != nil {

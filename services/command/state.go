@@ -7,6 +7,7 @@ import (
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/projections/fence"
+	"github.com/memory-ledger/ledger/projections/readmodel/erasures"
 )
 
 // Grant is what a decision needs to know of an agent case or a memory drop
@@ -50,7 +51,8 @@ type State struct {
 	Registered   bool
 	UserID       string
 	Leaves       uint64
-	Retracted    map[uint64]bool      // leaves
+	Retracted    map[uint64]bool // leaves
+	Erased       erasures.Erased
 	Grants       map[string]Grant     // by id: neither revoked nor spent
 	Keys         map[string]Key       // by id: not revoked; some may have expired
 	Sessions     map[string]time.Time // extension sessions by id: not revoked; their expiry
@@ -120,6 +122,8 @@ func (s *State) apply(seq uint64, e *events.Event) {
 		}
 	case *events.MemoryRetracted:
 		s.Retracted[data.LeafIndex] = true
+	case *events.OwnerErased:
+		s.Erased = erasures.Erased{Times: s.Erased.Times + 1, Leaves: data.Leaves}
 	case *events.GrantMinted:
 		maps.DeleteFunc(s.Grants, func(_ string, g Grant) bool { return !g.live(e.Time.Time()) })
 		s.Grants[data.GrantID] = Grant{ID: data.GrantID, Kind: data.Kind, ExpiresAt: data.ExpiresAt, MaxUses: data.MaxUses}

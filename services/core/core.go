@@ -61,6 +61,7 @@ func (a *API) Mount(app *httpapi.App) {
 		return c.JSON(health{OK: true, Service: "memory-ledger-core"})
 	})
 	app.SignIn(a.Desk, signin.ParseSignatureText)
+	app.Post("/erasure", a.eraseOwner)
 	app.Get("/auth/sessions", a.listSessions)
 	app.Delete("/auth/sessions", a.endOtherSessions)
 	app.Delete("/auth/sessions/:id", a.endSession)

@@ -77,11 +77,11 @@ func (a *API) me(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	userID, _, err := a.Commands.UserID(httpapi.Context(c), caller.Owner)
+	standing, err := a.Commands.Standing(httpapi.Context(c), caller.Owner)
 	if err != nil {
 		return err
 	}
-	return c.JSON(fiber.Map{"userId": userID, "publicKey": caller.Owner})
+	return c.JSON(fiber.Map{"userId": standing.UserID, "publicKey": caller.Owner})
 }
 
 func (a *API) logout(c *fiber.Ctx, caller access.Caller) error {

@@ -65,6 +65,7 @@ var table = []row{
 	{connect.ErrCallback, http.StatusBadRequest, ""},
 	{signin.ErrPublicKey, http.StatusBadRequest, "publicKey must be 32 bytes in base58"},
 	{signin.ErrSignatureForm, http.StatusBadRequest, "signature must be 64 bytes"},
+	{signin.ErrPurpose, http.StatusBadRequest, ""},
 	{signin.ErrMalformed, http.StatusBadRequest, ""},
 	{signin.ErrAddress, http.StatusBadRequest, ""},
 	{signin.ErrRefused, http.StatusUnauthorized, ""},
@@ -87,6 +88,7 @@ var table = []row{
 	{command.ErrIdempotencyMismatch, http.StatusUnprocessableEntity, ""},
 	{command.ErrKeyUnknown, http.StatusNotFound, "API key not found"},
 	{command.ErrSessionUnknown, http.StatusNotFound, "session not found"},
+	{command.ErrAccessAlive, http.StatusServiceUnavailable, messageBusy}, // sign-ins go on and on
 	{command.ErrTooManyKeys, http.StatusConflict, ""},
 	{quota.ErrExceeded, http.StatusTooManyRequests, ""},
 	{grant.ErrNotFound, http.StatusNotFound, "not found"},

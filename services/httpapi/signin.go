@@ -16,12 +16,17 @@ func (a *App) SignIn(signIn *signin.SignIn, parseSignature func(jsontext.Value) 
 
 func challenge(c *fiber.Ctx, signIn *signin.SignIn) error {
 	var body struct {
-		PublicKey string `json:"publicKey"`
+		PublicKey string  `json:"publicKey"`
+		Purpose   *string `json:"purpose"`
 	}
 	if err := DecodePublic(c, &body); err != nil {
 		return err
 	}
-	challenge, err := signIn.Challenge(body.PublicKey)
+	purpose := signin.PurposeSignIn
+	if body.Purpose != nil {
+		purpose = signin.Purpose(*body.Purpose)
+	}
+	challenge, err := signIn.Challenge(body.PublicKey, purpose)
 	if err != nil {
 		return err
 	}
@@ -29,28 +34,37 @@ func challenge(c *fiber.Ctx, signIn *signin.SignIn) error {
 }
 
 func verify(c *fiber.Ctx, signIn *signin.SignIn, parseSignature func(jsontext.Value) ([]byte, error)) error {
+	answer, err := SignedChallenge(c, parseSignature)
+	if err != nil {
+		return err
+	}
+	session, err := signIn.Verify(Context(c), answer)
+	if err != nil {
+		return err
+	}
+	return c.JSON(session)
+}
+
+// SignedChallenge reads a challenge that a wallet has signed.
+func SignedChallenge(c *fiber.Ctx, parseSignature func(jsontext.Value) ([]byte, error)) (signin.Answer, error) {
 	var body struct {
 		PublicKey string         `json:"publicKey"`
 		Message   *string        `json:"message"`
 		Signature jsontext.Value `json:"signature"`
 	}
 	if err := DecodePublic(c, &body); err != nil {
-		return err
+		return signin.Answer{}, err
 	}
 	if body.Message == nil || body.Signature == nil {
-		return BadRequest("publicKey, message and signature are required")
+		return signin.Answer{}, BadRequest("publicKey, message and signature are required")
 	}
 	owner, err := signin.ParsePublicKey(body.PublicKey)
 	if err != nil {
-		return err
+		return signin.Answer{}, err
 	}
 	signature, err := parseSignature(plainIntegers(body.Signature))
 	if err != nil {
-		return err
+		return signin.Answer{}, err
 	}
-	session, err := signIn.Verify(Context(c), signin.Answer{PublicKey: owner, Message: *body.Message, Signature: signature})
-	if err != nil {
-		return err
-	}
-	return c.JSON(session)
+	return signin.Answer{PublicKey: owner, Message: *body.Message, Signature: signature}, nil
 }

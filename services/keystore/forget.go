@@ -75,6 +75,28 @@ func Forget(ctx context.Context, js jetstream.JetStream, owner events.Owner) (Fo
 	return done, nil
 }
 
+// Destroy is Forget for a service: it drops the key from this process at once, and
+// returns when what the server did is on stable storage. It is an error if the bucket
+// can only hide a key.
+func (s *Store) Destroy(ctx context.Context, js jetstream.JetStream, owner events.Owner) error {
+	done, err := Forget(ctx, js, owner)
+	s.forgets.Add(1)
+	s.cache.Remove(owner)
+	s.told(owner)
+	switch {
+	case err != nil:
+		return err
+	case done.Existed && !done.Erased:
+		return fmt.Errorf("forget %s: %w: the bucket denies deletes", owner, ErrUnavailable)
+	case s.syncer == nil:
+		return nil
+	}
+	if err := s.syncer.Sync(ctx); err != nil {
+		return fmt.Errorf("forget %s: %w: %w", owner, ErrUnavailable, err)
+	}
+	return nil
+}
+
 // Marked returns what looks for the mark that Forget leaves, for Config. Who asks has
 // found no key. That is not believed at once: a server says that there is none as well
 // where it could not read one, because its disk fails or it may open no more files. Such

@@ -24,7 +24,7 @@ func TestForgettingErases(t *testing.T) {
 	owners := newOwners(20)
 	wrapped := map[int][]byte{}
 	for i, o := range owners {
-		if _, err := openStore(t, bucket, keystore.MasterKey{1}).FindOrCreate(t.Context(), o); err != nil {
+		if _, err := openStore(t, bucket, keystore.MasterKey{1}).FindOrCreate(t.Context(), o, 0); err != nil {
 			t.Fatal(err)
 		}
 		entry, err := bucket.Get(t.Context(), string(o))
@@ -80,7 +80,7 @@ func TestForgettingWhereNothingMayBeErased(t *testing.T) {
 		t.Fatal(err)
 	}
 	owner := newOwners(1)[0]
-	if _, err := openStore(t, bucket, keystore.MasterKey{1}).FindOrCreate(t.Context(), owner); err != nil {
+	if _, err := openStore(t, bucket, keystore.MasterKey{1}).FindOrCreate(t.Context(), owner, 0); err != nil {
 		t.Fatal(err)
 	}
 	if done, err := keystore.Forget(t.Context(), js, owner); err != nil || done != (keystore.Forgotten{Existed: true}) {
@@ -99,7 +99,7 @@ func TestAKeyThatIsGoneIsNotAKeyThatIsMissing(t *testing.T) {
 	bucket := bucketIn(t, js)
 	s := openMarked(t, js, bucket, keystore.MasterKey{1})
 	forgotten, missing := newOwners(2)[0], newOwners(2)[1]
-	if _, err := openStore(t, bucket, keystore.MasterKey{1}).FindOrCreate(t.Context(), forgotten); err != nil {
+	if _, err := openStore(t, bucket, keystore.MasterKey{1}).FindOrCreate(t.Context(), forgotten, 0); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := keystore.Forget(t.Context(), js, forgotten); err != nil {
@@ -111,7 +111,7 @@ func TestAKeyThatIsGoneIsNotAKeyThatIsMissing(t *testing.T) {
 	if _, err := s.Find(t.Context(), missing); errors.Is(err, keystore.ErrForgotten) || !errors.Is(err, keystore.ErrNoKey) {
 		t.Errorf("missing: %v", err)
 	}
-	if _, err := s.FindOrCreate(t.Context(), missing); err != nil {
+	if _, err := s.FindOrCreate(t.Context(), missing, 0); err != nil {
 		t.Errorf("made: %v", err)
 	}
 }
@@ -141,7 +141,7 @@ func TestAKeyInMemoryIsLookedForAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	owner := newOwners(1)[0]
-	if _, err := openStore(t, bucket, old).FindOrCreate(t.Context(), owner); err != nil {
+	if _, err := openStore(t, bucket, old).FindOrCreate(t.Context(), owner, 0); err != nil {
 		t.Fatal(err)
 	}
 	first, err := s.Find(t.Context(), owner)

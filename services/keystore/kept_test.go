@@ -30,11 +30,11 @@ func keeper(t *testing.T, k *keystore.OwnerKey) *keystore.Keeper {
 func TestKeeper(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newBucket(t), keystore.MasterKey{1})
-	keyA, err := s.FindOrCreate(t.Context(), logtest.Owner())
+	keyA, err := s.FindOrCreate(t.Context(), logtest.Owner(), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	keyB, err := s.FindOrCreate(t.Context(), logtest.Owner())
+	keyB, err := s.FindOrCreate(t.Context(), logtest.Owner(), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +81,7 @@ func TestKeeper(t *testing.T) {
 func TestKeeperForm(t *testing.T) {
 	t.Parallel()
 	kv, owner, master := newBucket(t), logtest.Owner(), keystore.MasterKey{1}
-	key, err := openStore(t, kv, master).FindOrCreate(t.Context(), owner)
+	key, err := openStore(t, kv, master).FindOrCreate(t.Context(), owner, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -59,6 +59,9 @@ var (
 	// ErrForgotten is ErrNoKey where the bucket says that there was one. Who has leaves
 	// and gets the other looks into the wrong bucket, or one that was lost.
 	ErrForgotten = fmt.Errorf("%w: it was destroyed", ErrNoKey)
+	// ErrErased: the key is one from before the owner had all erased: an old backup of the
+	// bucket has it, or an erasure did not end. It must be destroyed.
+	ErrErased = errors.New("data key was erased")
 	// ErrMasterKey: the entry was wrapped by a master key that we don't have.
 	ErrMasterKey = errors.New("data key is wrapped by another master key")
 	// ErrSealed: a sealed body does not open: it was altered, or belongs to
@@ -100,6 +103,8 @@ type Config struct {
 	// that what was made of the owner's texts goes, too. The empty owner stands for all.
 	// It must not block.
 	Forgotten func(events.Owner)
+	// Pause waits, or fails when the context ends; nil means by the clock.
+	Pause func(ctx context.Context, d time.Duration) error
 }
 
 // Syncer returns once everything acknowledged before is on stable storage.
@@ -119,6 +124,7 @@ type Store struct {
 	syncer  Syncer
 	marked  func(context.Context, events.Owner) (bool, error)
 	told    func(events.Owner)
+	pause   func(context.Context, time.Duration) error
 	watched atomic.Int64  // when Watch last began a look that it finished, in Unix nanoseconds
 	forgets atomic.Uint64 // how often Watch has seen that a key was forgotten
 	// Hits counts the lookups that found the key unwrapped in memory.
@@ -166,6 +172,9 @@ func Open(bucket jetstream.KeyValue, cfg Config) (*Store, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
+	if cfg.Pause == nil {
+		cfg.Pause = pause
+	}
 	if cfg.Marked == nil {
 		cfg.Marked = func(context.Context, events.Owner) (bool, error) { return false, nil }
 	}
@@ -175,7 +184,7 @@ func Open(bucket jetstream.KeyValue, cfg Config) (*Store, error) {
 	}
 	s := &Store{
 		bucket: bucket, masters: map[string]cipher.AEAD{}, wrapID: cfg.Masters[0].ID(), cache: cache,
-		maxAge: cfg.MaxAge, now: cfg.Now, rand: cfg.Rand, syncer: cfg.Syncer, marked: cfg.Marked, told: cfg.Forgotten,
+		maxAge: cfg.MaxAge, now: cfg.Now, rand: cfg.Rand, syncer: cfg.Syncer, marked: cfg.Marked, told: cfg.Forgotten, pause: cfg.Pause,
 	}
 	for _, master := range cfg.Masters {
 		if s.masters[master.ID()], err = newAEAD(master); err != nil {
@@ -193,6 +202,8 @@ type entry struct {
 	Version int    `json:"v"`
 	Master  string `json:"master"`  // MasterKey.ID of the wrapping key
 	Wrapped []byte `json:"wrapped"` // nonce, AES-256-GCM ciphertext and tag; associated data: wrapContext(owner)
+	// Erasures is how often the owner had erased all when the key was made.
+	Erasures int `json:"erasures,omitzero"`
 }
 
 func wrapContext(owner events.Owner) []byte {
@@ -244,16 +255,26 @@ func (s *Store) find(ctx context.Context, owner events.Owner) (*OwnerKey, error)
 	return key.OwnerKey, nil
 }
 
-// FindOrCreate returns the owner's key and makes one if there is none. It must
-// only be called for an owner who has no leaf yet: for others a missing key is
-// ErrNoKey, never a fresh one.
-func (s *Store) FindOrCreate(ctx context.Context, owner events.Owner) (*OwnerKey, error) {
-	_, err := s.find(ctx, owner)
+// FindOrCreate returns the owner's key and makes one if there is none. It must only be
+// called for an owner who has no leaf, or none since the last of so many erasures: for
+// others a missing key is ErrNoKey, never a fresh one. ErrErased: there is one from
+// before the last erasure.
+//
+// Where a key was destroyed, it waits until no process has that in memory any more, so
+// that nothing is sealed with it, and nothing that the new key sealed is opened with it.
+func (s *Store) FindOrCreate(ctx context.Context, owner events.Owner, erasures int) (*OwnerKey, error) {
+	key, err := s.find(ctx, owner)
 	if errors.Is(err, ErrNoKey) {
-		err = s.create(ctx, owner)
+		if err := s.outlive(ctx, owner); err != nil {
+			return nil, err
+		}
+		err = s.create(ctx, owner, erasures)
 	}
 	if err != nil {
 		return nil, err
+	}
+	if key != nil && key.erasures < erasures {
+		return nil, fmt.Errorf("%w: %s", ErrErased, owner)
 	}
 	// Also sync a key that was there already: the process that made it may not
 	// have synced it yet.
@@ -265,15 +286,38 @@ func (s *Store) FindOrCreate(ctx context.Context, owner events.Owner) (*OwnerKey
 	return s.find(ctx, owner)
 }
 
+// outlive waits until no process trusts a key of the owner's that was destroyed.
+func (s *Store) outlive(ctx context.Context, owner events.Owner) error {
+	marked, err := s.marked(ctx, owner)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	if !marked {
+		return nil
+	}
+	return s.pause(ctx, maxUnwatched)
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", ErrUnavailable, ctx.Err())
+	}
+}
+
 // create makes a key. If another process was faster, its key stays, and create
 // returns no error. The caller then reads the stored key. If an answer got lost, a
 // retry finds the stored key in the same way.
-func (s *Store) create(ctx context.Context, owner events.Owner) error {
+func (s *Store) create(ctx context.Context, owner events.Owner, erasures int) error {
 	var fresh [KeySize]byte
 	if _, err := io.ReadFull(s.rand, fresh[:]); err != nil {
 		return fmt.Errorf("make data key: %w", err)
 	}
-	value, err := s.wrap(owner, fresh)
+	value, err := s.wrap(owner, fresh, erasures)
 	if err != nil {
 		return err
 	}
@@ -283,13 +327,13 @@ func (s *Store) create(ctx context.Context, owner events.Owner) error {
 	return nil
 }
 
-func (s *Store) wrap(owner events.Owner, key [KeySize]byte) ([]byte, error) {
+func (s *Store) wrap(owner events.Owner, key [KeySize]byte, erasures int) ([]byte, error) {
 	aead := s.masters[s.wrapID]
 	wrapped, err := seal(s.rand, aead, key[:], wrapContext(owner))
 	if err != nil {
 		return nil, err
 	}
-	value, err := json.Marshal(entry{Version: 1, Master: s.wrapID, Wrapped: wrapped})
+	value, err := json.Marshal(entry{Version: 1, Master: s.wrapID, Wrapped: wrapped, Erasures: erasures})
 	if err != nil {
 		return nil, fmt.Errorf("encode keystore entry: %w", err)
 	}
@@ -297,27 +341,31 @@ func (s *Store) wrap(owner events.Owner, key [KeySize]byte) ([]byte, error) {
 }
 
 func (s *Store) unwrap(owner events.Owner, value []byte) (*OwnerKey, error) {
-	raw, err := s.unwrapRaw(owner, value)
+	raw, erasures, err := s.unwrapRaw(owner, value)
 	if err != nil {
 		return nil, err
 	}
-	return newOwnerKey(owner, raw, s.rand)
+	key, err := newOwnerKey(owner, raw, s.rand)
+	if err == nil {
+		key.erasures = erasures
+	}
+	return key, err
 }
 
-func (s *Store) unwrapRaw(owner events.Owner, value []byte) (key [KeySize]byte, err error) {
+func (s *Store) unwrapRaw(owner events.Owner, value []byte) (key [KeySize]byte, erasures int, err error) {
 	var e entry
 	if err := json.Unmarshal(value, &e); err != nil || e.Version != 1 {
-		return key, fmt.Errorf("keystore entry of %s is damaged: %w", owner, ErrSealed)
+		return key, 0, fmt.Errorf("keystore entry of %s is damaged: %w", owner, ErrSealed)
 	}
 	aead, ok := s.masters[e.Master]
 	if !ok {
-		return key, fmt.Errorf("%w: entry of %s names master key %s", ErrMasterKey, owner, e.Master)
+		return key, 0, fmt.Errorf("%w: entry of %s names master key %s", ErrMasterKey, owner, e.Master)
 	}
 	raw, err := open(aead, e.Wrapped, wrapContext(owner))
 	if err != nil || len(raw) != KeySize {
-		return key, fmt.Errorf("keystore entry of %s: %w", owner, ErrSealed)
+		return key, 0, fmt.Errorf("keystore entry of %s: %w", owner, ErrSealed)
 	}
-	return [KeySize]byte(raw), nil
+	return [KeySize]byte(raw), e.Erasures, nil
 }
 
 // OwnerKey is an owner's data key, ready to use. It is safe for concurrent
@@ -328,6 +376,8 @@ type OwnerKey struct {
 	aead    cipher.AEAD
 	secret  leaf.Secret
 	rand    io.Reader
+
+	erasures int
 }
 
 func newOwnerKey(owner events.Owner, dataKey [KeySize]byte, random io.Reader) (*OwnerKey, error) {
@@ -341,6 +391,9 @@ func newOwnerKey(owner events.Owner, dataKey [KeySize]byte, random io.Reader) (*
 	}
 	return &OwnerKey{owner: owner, dataKey: dataKey, aead: aead, secret: secret, rand: random}, nil
 }
+
+// Erasures returns how often the owner had erased all when the key was made.
+func (k *OwnerKey) Erasures() int { return k.erasures }
 
 // LeafSecret returns the secret that salts the owner's leaves.
 func (k *OwnerKey) LeafSecret() leaf.Secret { return k.secret }

@@ -42,11 +42,11 @@ func TestSealAndOpen(t *testing.T) {
 	if _, err := s.Find(t.Context(), a); !errors.Is(err, keystore.ErrNoKey) {
 		t.Fatalf("a key nobody made: %v", err)
 	}
-	keyA, err := s.FindOrCreate(t.Context(), a)
+	keyA, err := s.FindOrCreate(t.Context(), a, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	keyB, err := s.FindOrCreate(t.Context(), b)
+	keyB, err := s.FindOrCreate(t.Context(), b, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +105,7 @@ func TestWhoIsSecondUsesTheFirstKey(t *testing.T) {
 	first := openStore(t, kv, keystore.MasterKey{1})
 	var sealed []byte
 	second := openStore(t, &late{kv, func() {
-		key, err := first.FindOrCreate(t.Context(), owner)
+		key, err := first.FindOrCreate(t.Context(), owner, 0)
 		if err == nil {
 			sealed, err = key.Seal("m", "text")
 		}
@@ -113,7 +113,7 @@ func TestWhoIsSecondUsesTheFirstKey(t *testing.T) {
 			t.Error(err)
 		}
 	}}, keystore.MasterKey{1})
-	key, err := second.FindOrCreate(t.Context(), owner)
+	key, err := second.FindOrCreate(t.Context(), owner, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +144,7 @@ func TestAKeyIsDurableBeforeItIsUsed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		key, err := s.FindOrCreate(t.Context(), owner)
+		key, err := s.FindOrCreate(t.Context(), owner, 0)
 		if synced != 1 || !errors.Is(err, failure) || (key == nil) != (failure != nil) || failure != nil && !errors.Is(err, keystore.ErrUnavailable) {
 			t.Errorf("synced %d times with %v: %v, %v", synced, failure, key != nil, err)
 		}
@@ -162,7 +162,7 @@ func TestOneKeyForAnOwner(t *testing.T) {
 	for range 8 {
 		s := openStore(t, kv, keystore.MasterKey{1})
 		group.Go(func() {
-			k, err := s.FindOrCreate(context.Background(), owner)
+			k, err := s.FindOrCreate(context.Background(), owner, 0)
 			if err != nil {
 				t.Error(err)
 				return
@@ -188,7 +188,7 @@ func TestMasterKeys(t *testing.T) {
 	t.Parallel()
 	kv, owner := newBucket(t), logtest.Owner()
 	one, two := keystore.MasterKey{1}, keystore.MasterKey{2}
-	key, err := openStore(t, kv, one).FindOrCreate(t.Context(), owner)
+	key, err := openStore(t, kv, one).FindOrCreate(t.Context(), owner, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -226,7 +226,7 @@ func TestMasterKeys(t *testing.T) {
 func TestForgetting(t *testing.T) {
 	t.Parallel()
 	kv, owner := newBucket(t), logtest.Owner()
-	if _, err := openStore(t, kv, keystore.MasterKey{1}).FindOrCreate(t.Context(), owner); err != nil {
+	if _, err := openStore(t, kv, keystore.MasterKey{1}).FindOrCreate(t.Context(), owner, 0); err != nil {
 		t.Fatal(err)
 	}
 	if err := kv.Delete(t.Context(), string(owner)); err != nil {

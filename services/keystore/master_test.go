@@ -25,7 +25,7 @@ func TestNewestMaster(t *testing.T) {
 	want("")
 	owners := newOwners(2)
 	for _, owner := range owners {
-		if _, err := openStore(t, bucket, old).FindOrCreate(t.Context(), owner); err != nil {
+		if _, err := openStore(t, bucket, old).FindOrCreate(t.Context(), owner, 0); err != nil {
 			t.Fatal(err)
 		}
 		want(old.ID())

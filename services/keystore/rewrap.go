@@ -90,11 +90,11 @@ func (s *Store) rewrap(ctx context.Context, owner events.Owner, done *Rewrapped)
 			done.Already++
 			return nil
 		}
-		raw, err := s.unwrapRaw(owner, stored.Value())
+		raw, erasures, err := s.unwrapRaw(owner, stored.Value())
 		if err != nil {
 			return fmt.Errorf("rewrap: %w", err)
 		}
-		value, err := s.wrap(owner, raw)
+		value, err := s.wrap(owner, raw, erasures)
 		if err != nil {
 			return err
 		}

@@ -58,7 +58,7 @@ func TestRewrapWhileKeysAreUsed(t *testing.T) {
 	sealed := map[events.Owner][]byte{}
 	before := openStore(t, bucket, old)
 	for _, o := range owners {
-		key, err := before.FindOrCreate(t.Context(), o)
+		key, err := before.FindOrCreate(t.Context(), o, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -79,7 +79,7 @@ func TestRewrapWhileKeysAreUsed(t *testing.T) {
 			}
 		}
 	})
-	if _, err := openStore(t, bucket, fresh, old).FindOrCreate(t.Context(), late); err != nil {
+	if _, err := openStore(t, bucket, fresh, old).FindOrCreate(t.Context(), late, 0); err != nil {
 		t.Fatal(err)
 	}
 
@@ -124,7 +124,7 @@ func TestRewrapResurrectsNobody(t *testing.T) {
 	bucket := newBucket(t)
 	old, fresh := keystore.MasterKey{1}, keystore.MasterKey{2}
 	owner := newOwners(1)[0]
-	if _, err := openStore(t, bucket, old).FindOrCreate(t.Context(), owner); err != nil {
+	if _, err := openStore(t, bucket, old).FindOrCreate(t.Context(), owner, 0); err != nil {
 		t.Fatal(err)
 	}
 	s := openStore(t, forgetful{bucket}, fresh, old)
@@ -154,7 +154,7 @@ func TestRewrapTellsAListCutShort(t *testing.T) {
 	bucket := newBucket(t)
 	old, fresh := keystore.MasterKey{1}, keystore.MasterKey{2}
 	for _, owner := range newOwners(3) {
-		if _, err := openStore(t, bucket, old).FindOrCreate(t.Context(), owner); err != nil {
+		if _, err := openStore(t, bucket, old).FindOrCreate(t.Context(), owner, 0); err != nil {
 			t.Fatal(err)
 		}
 	}

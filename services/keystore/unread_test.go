@@ -34,7 +34,7 @@ func TestAKeyThatCantBeReadIsThere(t *testing.T) {
 	_, bucket, s := open()
 	owners := newOwners(2)
 	holder, stranger := owners[0], owners[1]
-	if _, err := s.FindOrCreate(t.Context(), holder); err != nil {
+	if _, err := s.FindOrCreate(t.Context(), holder, 0); err != nil {
 		t.Fatal(err)
 	}
 	stored, err := bucket.Get(t.Context(), string(holder))
@@ -63,7 +63,7 @@ func TestAKeyThatCantBeReadIsThere(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond) // a server that can't write either is silent
 	defer cancel()
-	if _, err := s.FindOrCreate(ctx, holder); err == nil {
+	if _, err := s.FindOrCreate(ctx, holder, 0); err == nil {
 		t.Error("another key was made")
 	}
 	if done, err := keystore.Forget(t.Context(), js, stranger); err != nil || done.Existed {
@@ -97,7 +97,7 @@ func TestRewrapPassesNoKeyOver(t *testing.T) {
 	owners := newOwners(2)
 	old, fresh := keystore.MasterKey{1}, keystore.MasterKey{2}
 	for _, o := range owners {
-		if _, err := openStore(t, bucket, old).FindOrCreate(t.Context(), o); err != nil {
+		if _, err := openStore(t, bucket, old).FindOrCreate(t.Context(), o, 0); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -59,10 +59,10 @@ func TestAForgottenKeyIsDropped(t *testing.T) {
 	w.look()
 	owners := newOwners(2)
 	gone, kept := owners[0], owners[1]
-	if _, err := w.FindOrCreate(t.Context(), gone); err != nil {
+	if _, err := w.FindOrCreate(t.Context(), gone, 0); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.FindOrCreate(t.Context(), kept); err != nil {
+	if _, err := w.FindOrCreate(t.Context(), kept, 0); err != nil {
 		t.Fatal(err)
 	}
 	w.look() // the entries are new, and are those that it has
@@ -100,7 +100,7 @@ func TestAnUnwatchedKeyIsReadAgain(t *testing.T) {
 	w := startWatched(t, natstest.Start(t))
 	w.look()
 	owner := newOwners(1)[0]
-	if _, err := w.FindOrCreate(t.Context(), owner); err != nil {
+	if _, err := w.FindOrCreate(t.Context(), owner, 0); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := keystore.Forget(t.Context(), w.js, owner); err != nil {

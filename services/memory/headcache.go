@@ -3,6 +3,7 @@ package memory
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
@@ -11,6 +12,7 @@ import (
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/projections/fence"
 	"github.com/memory-ledger/ledger/projections/readmodel/batches"
+	"github.com/memory-ledger/ledger/projections/readmodel/erasures"
 	"github.com/memory-ledger/ledger/projections/readmodel/memories"
 	"github.com/memory-ledger/ledger/projections/readmodel/owners"
 	"github.com/memory-ledger/ledger/projections/readmodel/retractions"
@@ -20,10 +22,10 @@ import (
 // extent is how far an owner's log goes, and how far of that is anchored. It is
 // not changed once it is made.
 type extent struct {
-	leaves    uint64
-	newest    *batches.Batch // the largest that is confirmed, nil before there is one
-	retracted []uint64       // leaves, rising
-	root      *events.Hash   // of all leaves; nil if it was not asked for
+	leaves  uint64
+	newest  *batches.Batch // the largest that is confirmed, nil before there is one
+	without without        // leaves
+	root    *events.Hash   // of all leaves; nil if it was not asked for
 }
 
 // holds reports whether a row was there, and was anchored if it says so, when the
@@ -127,14 +129,17 @@ func (s *Service) readExtent(ctx context.Context, r Reader) (e extent, err error
 		newest batches.Batch
 		found  bool
 		owner  owners.Owner
+		erased erasures.Erased
 	)
 	batches.QueueLatestConfirmed(&batch, r.Owner, &newest, &found)
 	owners.QueueFind(&batch, r.Owner, &owner)
-	retractions.QueueLeaves(&batch, r.Owner, &e.retracted)
+	retractions.QueueLeaves(&batch, r.Owner, &e.without.retracted)
+	erasures.QueueFind(&batch, r.Owner, &erased)
 	if err := s.Pool.SendBatch(ctx, &batch).Close(); err != nil {
 		return extent{}, fmt.Errorf("how far the log goes: %w", err)
 	}
-	e.leaves = owner.LeafCount
+	e.leaves, e.without.erased = owner.LeafCount, erased.Leaves
+	e.without.retracted = slices.DeleteFunc(e.without.retracted, func(leaf uint64) bool { return leaf < erased.Leaves })
 	if found {
 		newest.Transaction = nil // long, and not needed
 		e.newest = &newest

@@ -60,7 +60,7 @@ func (h *history) writer(t testing.TB) *writer {
 	t.Helper()
 	w := &writer{owner: logtest.Owner()}
 	var err error
-	if w.key, err = h.keys.FindOrCreate(t.Context(), w.owner); err != nil {
+	if w.key, err = h.keys.FindOrCreate(t.Context(), w.owner, 0); err != nil {
 		t.Fatal(err)
 	}
 	return w

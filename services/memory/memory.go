@@ -36,7 +36,7 @@ const (
 // Errors of this package.
 var (
 	ErrNotFound         = errors.New("memory not found")
-	ErrRetracted        = errors.New("the memory was retracted")
+	ErrRetracted        = errors.New("the memory was retracted or erased")
 	ErrEmptyContent     = errors.New("content must not be empty")
 	ErrContentTooLarge  = fmt.Errorf("content is longer than %d bytes of UTF-8", MaxContentBytes)
 	ErrMetadataTooLarge = fmt.Errorf("metadata is longer than %d bytes in canonical form", MaxMetadataBytes)
@@ -56,7 +56,9 @@ type Config struct {
 	Keys     *keystore.Store
 	Pool     *pgxpool.Pool
 	Chain    ChainView // nil: no chain is configured
-	NewID    func() string
+	// DestroyKey destroys an owner's data key, everywhere; nil where the service may not.
+	DestroyKey func(context.Context, events.Owner) error
+	NewID      func() string
 
 	// Quotas bound an owner's writes; nil: there are none.
 	Quotas *quota.Quotas
@@ -197,12 +199,6 @@ func (s *Service) Prepare(ctx context.Context, d Draft) (*command.WriteMemory, e
 		MemoryID: id, LeafHash: hash, Metadata: d.Metadata, Sealed: sealed,
 		IdempotencyKey: d.IdempotencyKey, Credential: d.Credential,
 	}, nil
-}
-
-// EnsureDataKey implements signin.DataKeys.
-func (s *Service) EnsureDataKey(ctx context.Context, owner events.Owner) error {
-	_, err := s.Keys.FindOrCreate(ctx, owner)
-	return err
 }
 
 // View is a memory as a reader gets it.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/memory-ledger/ledger/projections/readmodel/memories"
 	"github.com/memory-ledger/ledger/services/keystore"
@@ -43,18 +42,18 @@ var ErrEnough = errors.New("no more for now")
 // Cursor walks through an owner's memories in leaf order, as far as the log
 // reached when the cursor was made.
 type Cursor struct {
-	service   *Service
-	reader    Reader
-	key       *keystore.OwnerKey
-	opener    *keystore.Opener // nil before the first memory
-	id        []byte           // buffer for the opener
-	next      uint64
-	end       uint64
-	size      uint64   // of the log when the cursor was made
-	retracted []uint64 // leaves, rising
-	rows      uint64   // how many rows to read next; 0 before the first
-	width     uint64   // average bytes of the rows that were read last; 0 before the first
-	begun     bool     // had a time slot
+	service *Service
+	reader  Reader
+	key     *keystore.OwnerKey
+	opener  *keystore.Opener // nil before the first memory
+	id      []byte           // buffer for the opener
+	next    uint64
+	end     uint64
+	size    uint64  // of the log when the cursor was made
+	without without // leaves
+	rows    uint64  // how many rows to read next; 0 before the first
+	width   uint64  // average bytes of the rows that were read last; 0 before the first
+	begun   bool    // had a time slot
 
 	everyLeaf bool          // yield what was retracted, too, without its text
 	query     *search.Query // nil: all memories
@@ -72,7 +71,7 @@ func (s *Service) Range(ctx context.Context, r Reader, from uint64, limit int) (
 	if err != nil {
 		return nil, err
 	}
-	c := &Cursor{service: s, reader: r, next: from, end: extent.leaves, size: extent.leaves, retracted: extent.retracted}
+	c := &Cursor{service: s, reader: r, next: from, end: extent.leaves, size: extent.leaves, without: extent.without}
 	if limit > 0 {
 		c.end = min(c.size, from+uint64(limit))
 	}
@@ -90,12 +89,8 @@ func (c *Cursor) More() bool { return c.next < c.end || len(c.found) > 0 }
 // Size is how many leaves the log had when the cursor was made.
 func (c *Cursor) Size() uint64 { return c.size }
 
-// Kept is how many leaves the cursor has that were not retracted, if it begins with
-// the first.
-func (c *Cursor) Kept() uint64 {
-	retracted, _ := slices.BinarySearch(c.retracted, c.end)
-	return c.end - uint64(retracted)
-}
+// Kept is how many leaves the cursor has that have a text, if it begins with the first.
+func (c *Cursor) Kept() uint64 { return c.end - c.without.before(c.end) }
 
 // Position is the index of the next leaf to be read, or looked through.
 func (c *Cursor) Position() uint64 { return c.next }

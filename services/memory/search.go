@@ -37,7 +37,7 @@ func (s *Service) Search(ctx context.Context, r Reader, query string) (*Cursor, 
 // look looks through the next piece. Pieces begin where pages do.
 func (c *Cursor) look(ctx context.Context) error {
 	found, err := c.service.engine.Find(ctx, search.Range{
-		Owner: c.reader.Owner, Key: c.key, From: c.next, To: min(c.end, c.next+c.stretch()),
+		Owner: c.reader.Owner, Key: c.key, Erased: c.without.erased, From: c.next, To: min(c.end, c.next+c.stretch()),
 	}, c.query)
 	if err != nil {
 		return err

@@ -87,7 +87,7 @@ func (s *Service) Select(ctx context.Context, r Reader, sel Selection, gone func
 	if err != nil {
 		return nil, err
 	}
-	p := &picking{service: s, reader: r, selection: sel, at: at, size: extent.leaves, retracted: extent.retracted, gone: gone}
+	p := &picking{service: s, reader: r, selection: sel, at: at, size: extent.leaves, without: extent.without, gone: gone}
 	picked := &Picked{service: s, reader: r, ranked: sel.Ranked, Abandoned: gone}
 	if p.size == 0 {
 		return picked, nil
@@ -180,7 +180,7 @@ type picking struct {
 	size      uint64
 	passing   []uint64 // leaves that pass the filter, rising
 	filtered  bool
-	retracted []uint64 // leaves, rising
+	without   without // leaves
 	begun     bool
 	gone      func() bool
 
@@ -214,7 +214,7 @@ func (p *picking) filter(ctx context.Context) error {
 }
 
 func (p *picking) passes(leaf uint64) bool {
-	if _, gone := slices.BinarySearch(p.retracted, leaf); gone {
+	if p.without.text(leaf) {
 		return false
 	}
 	if !p.filtered {
@@ -230,7 +230,7 @@ func (p *picking) rank(ctx context.Context) error {
 		p.size = min(p.size, p.at.size)
 	}
 	p.at.size = p.size
-	all, query := search.Range{Owner: p.reader.Owner, Key: p.key, To: p.size}, recall.ParseQuery(p.selection.Query)
+	all, query := search.Range{Owner: p.reader.Owner, Key: p.key, Erased: p.without.erased, From: p.without.erased, To: p.size}, recall.ParseQuery(p.selection.Query)
 	similar, err := p.similar(ctx, all, query)
 	if err != nil {
 		return err
@@ -270,7 +270,7 @@ func (p *picking) similar(ctx context.Context, all search.Range, query *recall.Q
 		return nil, nil
 	}
 	if further {
-		all.From = p.at.from
+		all.From = max(all.From, p.at.from)
 	}
 	similar, err := p.compareVectors(ctx, all, query)
 	switch {
@@ -291,7 +291,7 @@ func (p *picking) similar(ctx context.Context, all search.Range, query *recall.Q
 func (p *picking) compareVectors(ctx context.Context, all search.Range, query *recall.Query) (*recall.Similarity, error) {
 	waiting, cancel := context.WithTimeout(ctx, vectorTime)
 	defer cancel()
-	similar, err := p.service.Vectors.Similar(waiting, texts{p.service.engine, p.service}, all, p.retracted, query)
+	similar, err := p.service.Vectors.Similar(waiting, texts{p.service.engine, p.service}, all, p.without.retracted, query)
 	if err != nil {
 		return nil, ctx.Err()
 	}
@@ -400,7 +400,7 @@ func (p *picking) look(ctx context.Context) error {
 	}
 	query := search.NewQuery(p.selection.Query)
 	for stretch := uint64(firstLeaves); from < to && len(p.hits) <= p.limit(); stretch = maxLeaves / 4 {
-		piece := search.Range{Owner: p.reader.Owner, Key: p.key, From: from, To: min(to, from+stretch)}
+		piece := search.Range{Owner: p.reader.Owner, Key: p.key, Erased: p.without.erased, From: from, To: min(to, from+stretch)}
 		if newest {
 			piece.From, piece.To = from, to
 			if to-from > stretch {

@@ -121,7 +121,7 @@ func (s *Similarity) Step(ctx context.Context) error {
 // sends reports whether a leaf's text may be sent to the endpoint.
 func (s *Similarity) sends(leaf uint64) bool {
 	_, never := slices.BinarySearch(s.never, leaf)
-	return !never
+	return !never && leaf >= s.all.From
 }
 
 // load returns a page: the stored one, if the kept one has not the first so many leaves.

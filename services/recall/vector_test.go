@@ -92,7 +92,7 @@ func TestVectorTable(t *testing.T) {
 	ranges := make([]search.Range, 2)
 	for i := range ranges {
 		ranges[i].Owner = logtest.Owner()
-		if ranges[i].Key, err = keys.FindOrCreate(t.Context(), ranges[i].Owner); err != nil {
+		if ranges[i].Key, err = keys.FindOrCreate(t.Context(), ranges[i].Owner, 0); err != nil {
 			t.Fatal(err)
 		}
 	}

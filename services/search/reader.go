@@ -27,7 +27,7 @@ type reader struct{ pool *pgxpool.Pool }
 // as they arrive. The other pages are made of rows: the last page while it is not
 // full, a page with bodies that are too long for the read model, and a missing one.
 func (r reader) segments(ctx context.Context, s Range, yield func(segment) error) (reached uint64, err error) {
-	o := opener{bodies: s.Key.Opener()}
+	o := opener{bodies: s.Key.Opener(), erased: s.Erased}
 	first, end := s.pages()
 	done := make([]bool, end-first)
 	read := 0
@@ -89,6 +89,7 @@ func (r reader) pageOfRows(ctx context.Context, s Range, first uint64) (bodysegm
 // opener makes segments of pages, in a buffer that it uses again.
 type opener struct {
 	bodies *keystore.Opener
+	erased uint64
 	id     []byte
 	texts  []byte
 }
@@ -97,10 +98,13 @@ func (o *opener) open(p bodysegments.Page, yield func(segment) error) error {
 	s := segment{first: p.First()}
 	o.texts = o.texts[:0]
 	for i, sealed := range p.Sealed {
-		o.id = p.AppendID(o.id[:0], i)
-		text, err := o.bodies.Open(o.id, sealed)
-		if err != nil {
-			return err
+		var text []byte
+		if p.First()+uint64(i) >= o.erased {
+			var err error
+			o.id = p.AppendID(o.id[:0], i)
+			if text, err = o.bodies.Open(o.id, sealed); err != nil {
+				return err
+			}
 		}
 		o.texts = append(appendFolded(o.texts, text), separator)
 		if len(o.texts) < segmentBytes && i+1 < p.Len() {

@@ -25,6 +25,7 @@ type Range struct {
 	Owner    events.Owner
 	Key      *keystore.OwnerKey
 	From, To uint64 // leaf indexes, To exclusive
+	Erased   uint64 // the leaves before this one can't be opened: their texts are empty
 }
 
 // pages returns the numbers of the pages that hold the range, end exclusive.

@@ -78,6 +78,21 @@ func (b *BodySegments) Bytes() int64 {
 	return b.used
 }
 
+// Drop drops what is kept of an owner, as when the owner's key is forgotten: nothing
+// opens it any more. The empty owner stands for all.
+func (b *BodySegments) Drop(owner events.Owner) {
+	if owner == "" {
+		b.Forget()
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if o, ok := b.owners.Peek(owner); ok {
+		b.owners.Remove(owner)
+		b.used -= o.bytes
+	}
+}
+
 // Forget drops everything. Pages that are being read meanwhile are not kept.
 func (b *BodySegments) Forget() {
 	b.mu.Lock()

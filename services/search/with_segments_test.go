@@ -54,7 +54,7 @@ func ownerKeys(t *testing.T, n int) (keys []Range) {
 	store := keystoretest.Start(t)
 	for range n {
 		owner := logtest.Owner()
-		key, err := store.FindOrCreate(t.Context(), owner)
+		key, err := store.FindOrCreate(t.Context(), owner, 0)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -27,7 +27,7 @@ func TestExpiredChallengeSaysSo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	challenge, err := signIn.Challenge(base58.Encode(public))
+	challenge, err := signIn.Challenge(base58.Encode(public), signin.PurposeSignIn)
 	if err != nil {
 		t.Fatal(err)
 	}

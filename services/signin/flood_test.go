@@ -26,7 +26,7 @@ func TestAMillionChallenges(t *testing.T) { // not beside others: it looks at th
 	for _, signIn := range []*signin.SignIn{f.core, f.extension} {
 		group.Go(func() {
 			for range 500_000 {
-				if _, err := signIn.Challenge(key); err != nil {
+				if _, err := signIn.Challenge(key, signin.PurposeSignIn); err != nil {
 					t.Error(err)
 					return
 				}

@@ -16,8 +16,12 @@ type Site struct {
 	ChainID string // "mainnet", "devnet", "testnet" or "localnet"
 }
 
-// statement tells the person at the wallet what signing means.
-const statement = "Sign in to Memory Ledger. This proves that you hold this wallet's key. It costs nothing and moves nothing."
+// statements tell the person at the wallet what signing means.
+var statements = map[Purpose]string{
+	PurposeSignIn: "Sign in to Memory Ledger. This proves that you hold this wallet's key. It costs nothing and moves nothing.",
+	PurposeErase: "ERASE all my memories at Memory Ledger, for good. The key to their texts is destroyed and nobody can read them again. " +
+		"All sessions, API keys and links end. The proofs stay. There is no way back.",
+}
 
 const (
 	addressLine = " wants you to sign in with your Solana account:"
@@ -26,12 +30,12 @@ const (
 
 // message writes the challenge in the field order of Sign-In With Solana. Without a
 // nonce it is what parsed.rest is of the challenge that has one.
-func message(site Site, owner events.Owner, nonce string, issued, expires events.Timestamp) string {
+func message(site Site, purpose Purpose, owner events.Owner, nonce string, issued, expires events.Timestamp) string {
 	return strings.Join([]string{
 		site.Domain + addressLine,
 		string(owner),
 		"",
-		statement,
+		statements[purpose],
 		"",
 		"URI: " + site.URI,
 		"Version: 1",

@@ -13,7 +13,7 @@ const testOwner = events.Owner("4Nd1mYvYzk6jNsMbXzN7XUxuJdDmHMczYbsYnyDyB1vM")
 func TestMessage(t *testing.T) {
 	issued := events.At(time.Date(2026, 1, 2, 3, 4, 5, 6e6, time.UTC))
 	nonce := strings.Repeat("a2", 32)
-	got := message(Site{"ledger.example:8443", "https://ledger.example:8443", "mainnet"}, testOwner, nonce, issued, issued.Add(NonceLifetime))
+	got := message(Site{"ledger.example:8443", "https://ledger.example:8443", "mainnet"}, PurposeSignIn, testOwner, nonce, issued, issued.Add(NonceLifetime))
 	want := `ledger.example:8443 wants you to sign in with your Solana account:
 4Nd1mYvYzk6jNsMbXzN7XUxuJdDmHMczYbsYnyDyB1vM
 
@@ -31,7 +31,7 @@ Expiration Time: 2026-01-02T03:09:05.006Z`
 	p, ok := parseMessage(got)
 	rest := strings.Replace(want, nonce, "", 1)
 	if !ok || p.address != string(testOwner) || p.nonce != nonce || p.rest != rest ||
-		rest != message(Site{"ledger.example:8443", "https://ledger.example:8443", "mainnet"}, testOwner, "", issued, issued.Add(NonceLifetime)) {
+		rest != message(Site{"ledger.example:8443", "https://ledger.example:8443", "mainnet"}, PurposeSignIn, testOwner, "", issued, issued.Add(NonceLifetime)) {
 		t.Errorf("parsed %+v, %v", p, ok)
 	}
 }
@@ -40,7 +40,7 @@ Expiration Time: 2026-01-02T03:09:05.006Z`
 // a nonce of one line each, and no nonce is one of ours.
 func FuzzParseMessage(f *testing.F) {
 	issued := events.At(time.Unix(0, 0))
-	f.Add(message(Site{"d", "u", "c"}, testOwner, strings.Repeat("0", 32), issued, issued))
+	f.Add(message(Site{"d", "u", "c"}, PurposeSignIn, testOwner, strings.Repeat("0", 32), issued, issued))
 	f.Add(" account:\n\nNonce: ../../etc")
 	f.Add("x account:\n\n\nNonce: \n")
 	f.Fuzz(func(t *testing.T, text string) {
@@ -48,7 +48,7 @@ func FuzzParseMessage(f *testing.F) {
 		if !ok {
 			return
 		}
-		_, ours := parseNonce(p.nonce, []NonceKey{{1}}, scope{events.AudienceCore, purposeSignIn, p.rest})
+		_, ours := parseNonce(p.nonce, []NonceKey{{1}}, scope{events.AudienceCore, PurposeSignIn, p.rest})
 		if strings.Contains(p.address+p.nonce, "\n") || ours {
 			t.Fatalf("parsed %+v, %v", p, ours)
 		}

@@ -65,14 +65,19 @@ func DeriveNonceKeys(masters []keystore.MasterKey) ([]NonceKey, error) {
 	return keys, nil
 }
 
-// purposeSignIn is the one thing that nonces are for. A nonce for one purpose is not
-// good for another.
-const purposeSignIn = "sign-in"
+// Purpose is what a challenge is for. A nonce for one purpose is not good for another.
+type Purpose string
+
+// The purposes of challenges.
+const (
+	PurposeSignIn Purpose = "sign-in"
+	PurposeErase  Purpose = "erase"
+)
 
 // scope is what a nonce is good for.
 type scope struct {
 	audience events.Audience // the API that issued it, whose sessions it is good for
-	purpose  string
+	purpose  Purpose
 	message  string // the challenge without its nonce
 }
 
@@ -110,7 +115,7 @@ func parseNonce(text string, keys []NonceKey, s scope) (n nonce, ok bool) {
 // mac authenticates random bytes and expiry for a scope.
 func (s scope) mac(key NonceKey, randomAndExpiry []byte) []byte {
 	h := hmac.New(sha256.New, key[:])
-	h.Write([]byte(string(s.audience) + "\x00" + s.purpose + "\x00"))
+	h.Write([]byte(string(s.audience) + "\x00" + string(s.purpose) + "\x00"))
 	h.Write(randomAndExpiry)
 	h.Write([]byte(s.message))
 	return h.Sum(nil)[:macSize]

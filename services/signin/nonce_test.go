@@ -18,7 +18,7 @@ func TestANonceHasOneScope(t *testing.T) {
 		t.Fatal(err)
 	}
 	const about = "a message of an owner"
-	signIn := scope{events.AudienceCore, purposeSignIn, about}
+	signIn := scope{events.AudienceCore, PurposeSignIn, about}
 	issued := nonce{random: [16]byte{1, 2, 3}, expires: events.At(time.UnixMilli(1_767_323_345_006))}
 	text := issued.text(keys[1], signIn)
 	if len(text) != 64 || strings.Trim(text, "abcdefghijklmnopqrstuvwxyz234567") != "" {
@@ -31,13 +31,13 @@ func TestANonceHasOneScope(t *testing.T) {
 		t.Error("good under another key")
 	}
 	for name, wrong := range map[string]scope{
-		"the other API":         {events.AudienceExtension, purposeSignIn, about},
+		"the other API":         {events.AudienceExtension, PurposeSignIn, about},
 		"another purpose":       {events.AudienceCore, "erase", about},
-		"purpose within API":    {events.AudienceCore + "\x00" + purposeSignIn, "", about},
-		"API within purpose":    {"", "core\x00" + purposeSignIn, about},
-		"another message":       {events.AudienceCore, purposeSignIn, about + "'s"},
-		"no message":            {events.AudienceCore, purposeSignIn, ""},
-		"purpose cut elsewhere": {"cor", "e" + purposeSignIn, about},
+		"purpose within API":    {events.AudienceCore + "\x00" + events.Audience(PurposeSignIn), "", about},
+		"API within purpose":    {"", "core\x00" + PurposeSignIn, about},
+		"another message":       {events.AudienceCore, PurposeSignIn, about + "'s"},
+		"no message":            {events.AudienceCore, PurposeSignIn, ""},
+		"purpose cut elsewhere": {"cor", "e" + PurposeSignIn, about},
 	} {
 		if _, ok := parseNonce(text, keys, wrong); ok {
 			t.Errorf("good for %s", name)

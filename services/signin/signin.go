@@ -28,6 +28,8 @@ var (
 	ErrAddress = errors.New("message address differs from publicKey")
 	// ErrRefused covers every answer that is well-formed but not good.
 	ErrRefused = errors.New("sign-in refused")
+	// ErrPurpose: this API issues no challenges for that.
+	ErrPurpose = errors.New(`purpose must be "sign-in", or "erase" at the core API`)
 	// ErrUnavailable: the used nonces could not be reached.
 	ErrUnavailable = errors.New("sign-in unavailable")
 )
@@ -65,9 +67,9 @@ type Issuer interface {
 	Expiry(issued events.Timestamp) events.Timestamp
 }
 
-// DataKeys makes the data key of a new owner.
+// DataKeys makes the data key of an owner who is new, or had all erased that many times.
 type DataKeys interface {
-	EnsureDataKey(ctx context.Context, owner events.Owner) error
+	EnsureDataKey(ctx context.Context, owner events.Owner, erasures int) error
 }
 
 // Config of a Desk.
@@ -112,13 +114,16 @@ func New(cfg Config) *SignIn {
 }
 
 // scope is what a nonce of this API's challenges is good for.
-func (d *SignIn) scope(messageWithoutNonce string) scope {
-	return scope{audience: d.cfg.Issuer.Audience(), purpose: purposeSignIn, message: messageWithoutNonce}
+func (d *SignIn) scope(purpose Purpose, messageWithoutNonce string) scope {
+	return scope{audience: d.cfg.Issuer.Audience(), purpose: purpose, message: messageWithoutNonce}
 }
 
 // Challenge issues a challenge for a public key. It keeps nothing of it: whatever
-// Verify has to know is in the nonce. Errors: ErrPublicKey.
-func (d *SignIn) Challenge(publicKey string) (Challenge, error) {
+// Verify and Confirm have to know is in the nonce. Errors: ErrPublicKey, ErrPurpose.
+func (d *SignIn) Challenge(publicKey string, purpose Purpose) (Challenge, error) {
+	if statements[purpose] == "" || purpose == PurposeErase && d.cfg.Issuer.Audience() != events.AudienceCore {
+		return Challenge{}, ErrPurpose
+	}
 	owner, err := ParsePublicKey(publicKey)
 	if err != nil {
 		return Challenge{}, err
@@ -128,41 +133,50 @@ func (d *SignIn) Challenge(publicKey string) (Challenge, error) {
 	if _, err := io.ReadFull(d.cfg.Rand, n.random[:]); err != nil {
 		return Challenge{}, fmt.Errorf("nonce: %w", err)
 	}
-	write := func(nonce string) string { return message(d.cfg.Site, owner, nonce, issued, n.expires) }
-	text := n.text(d.cfg.NonceKeys[0], d.scope(write("")))
+	write := func(nonce string) string { return message(d.cfg.Site, purpose, owner, nonce, issued, n.expires) }
+	text := n.text(d.cfg.NonceKeys[0], d.scope(purpose, write("")))
 	return Challenge{Message: write(text), Nonce: text, IssuedAt: issued, ExpiresAt: n.expires}, nil
 }
 
 // Verify checks an answer and issues a session. Only success spends the nonce.
 // Errors: ErrMalformed, ErrAddress, ErrRefused, ErrUnavailable, and those of the log
 // and the keystore.
-func (d *SignIn) Verify(ctx context.Context, a Answer) (Session, error) {
-	nonce, err := d.check(a)
+func (d *SignIn) Verify(ctx context.Context, a Answer) (session Session, err error) {
+	// Where it is not known whether the session was recorded, its token is not handed
+	// out, so it opens nothing.
+	err = d.Confirm(ctx, PurposeSignIn, a, func(ctx context.Context) (err error) {
+		session, err = d.issue(ctx, a.PublicKey)
+		return err
+	})
 	if err != nil {
-		return Session{}, err
-	}
-	claim, err := d.spent.claim(ctx, nonce)
-	if err != nil {
-		return Session{}, err
-	}
-	session, err := d.issue(ctx, a.PublicKey)
-	if err != nil {
-		// Also where it is not known whether the session was recorded: its token was
-		// not handed out, so it opens nothing.
-		d.spent.release(ctx, nonce, claim)
-		return Session{}, err
-	}
-	// A crash before this leaves a session whose token was not handed out, and a
-	// nonce that can be used again once the claim has ended.
-	if err := d.spent.spend(ctx, nonce, claim); err != nil {
 		return Session{}, err
 	}
 	return session, nil
 }
 
+// Confirm checks an answer and does what it was asked for. Only success spends the
+// nonce. Errors: those of Verify, and of do.
+func (d *SignIn) Confirm(ctx context.Context, purpose Purpose, a Answer, do func(context.Context) error) error {
+	nonce, err := d.check(purpose, a)
+	if err != nil {
+		return err
+	}
+	claim, err := d.spent.claim(ctx, nonce)
+	if err != nil {
+		return err
+	}
+	if err := do(ctx); err != nil {
+		d.spent.release(ctx, nonce, claim)
+		return err
+	}
+	// A crash before this leaves what was done, and a nonce that can be used again
+	// once the claim has ended.
+	return d.spent.spend(ctx, nonce, claim)
+}
+
 // check decides everything about an answer but whether its nonce was used, without
 // asking anything of another machine. It returns the nonce.
-func (d *SignIn) check(a Answer) (string, error) {
+func (d *SignIn) check(purpose Purpose, a Answer) (string, error) {
 	p, ok := parseMessage(a.Message)
 	if !ok {
 		return "", ErrMalformed
@@ -170,7 +184,7 @@ func (d *SignIn) check(a Answer) (string, error) {
 	if p.address != string(a.PublicKey) {
 		return "", ErrAddress
 	}
-	n, ok := parseNonce(p.nonce, d.cfg.NonceKeys, d.scope(p.rest))
+	n, ok := parseNonce(p.nonce, d.cfg.NonceKeys, d.scope(purpose, p.rest))
 	if !ok {
 		return "", fmt.Errorf("%w: message is not a challenge that this API issued", ErrRefused)
 	}
@@ -209,11 +223,11 @@ func (d *SignIn) issue(ctx context.Context, owner events.Owner) (Session, error)
 }
 
 func (d *SignIn) prepareOwner(ctx context.Context, owner events.Owner) error {
-	_, registered, err := d.cfg.Commands.UserID(ctx, owner)
-	if err != nil || registered {
+	standing, err := d.cfg.Commands.Standing(ctx, owner)
+	if err != nil || !standing.KeyMissing {
 		return err
 	}
-	return d.cfg.DataKeys.EnsureDataKey(ctx, owner)
+	return d.cfg.DataKeys.EnsureDataKey(ctx, owner, standing.Erasures)
 }
 
 // RandomTokens issues extension sessions: 32 random bytes in base64url, of

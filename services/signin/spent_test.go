@@ -39,7 +39,7 @@ func (unread) UsedKeys(context.Context, events.Owner, int) ([]events.Hash, error
 
 type noKeys struct{}
 
-func (noKeys) EnsureDataKey(context.Context, events.Owner) error { return nil }
+func (noKeys) EnsureDataKey(context.Context, events.Owner, int) error { return nil }
 
 // troubledLog is a real log whose next append goes as it is told.
 type troubledLog struct {
@@ -170,7 +170,7 @@ func challenge(t *testing.T, d *signin.SignIn) signin.Answer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := d.Challenge(base58.Encode(public))
+	c, err := d.Challenge(base58.Encode(public), signin.PurposeSignIn)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,7 +211,7 @@ func TestAnAlteredMessage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := f.extension.Challenge(base58.Encode(public))
+	c, err := f.extension.Challenge(base58.Encode(public), signin.PurposeSignIn)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,7 +30,7 @@ type Memory struct {
 	Seq       uint64
 	Via       *events.Via // how it came in; nil where its event does not say
 
-	Retracted bool // its owner took it back
+	Retracted bool // its owner took it back, or had it erased with all others
 
 	// BatchID names the batch that covers the leaf, nil before one is cut;
 	// Anchored says that it is confirmed. See package batches.
@@ -39,7 +39,8 @@ type Memory struct {
 }
 
 const columns = `m.id, m.owner, m.leaf_index, m.leaf_hash, m.metadata, m.sealed, m.created_at, m.seq, m.via,
-	EXISTS (SELECT FROM retractions r WHERE r.owner = m.owner AND r.leaf_index = m.leaf_index)`
+	EXISTS (SELECT FROM retractions r WHERE r.owner = m.owner AND r.leaf_index = m.leaf_index)
+	OR EXISTS (SELECT FROM erasures e WHERE e.owner = m.owner AND e.leaves > m.leaf_index)`
 
 // covering finds the batch of one row m. Two probes of two small indexes: the
 // smallest confirmed batch that reaches the leaf, or else the smallest open

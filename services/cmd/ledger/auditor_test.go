@@ -253,7 +253,7 @@ func TestIncompleteAudits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := keys.FindOrCreate(t.Context(), owner); err != nil {
+	if _, err := keys.FindOrCreate(t.Context(), owner, 0); err != nil {
 		t.Fatal(err)
 	}
 	away := httptest.NewServer(nil)

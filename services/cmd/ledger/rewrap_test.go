@@ -33,7 +33,7 @@ func TestRewrapFindsALocalRunsKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	store := keystoretest.Create(t, js, keystore.MasterKey(generated))
-	if _, err := store.FindOrCreate(t.Context(), logtest.Owner()); err != nil {
+	if _, err := store.FindOrCreate(t.Context(), logtest.Owner(), 0); err != nil {
 		t.Fatal(err)
 	}
 	fresh := base64.StdEncoding.EncodeToString(append(make([]byte, keystore.KeySize-1), 1))

@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/memory-ledger/ledger/events"
+
 	"golang.org/x/sync/errgroup"
 
 	"github.com/memory-ledger/ledger/services/access"
@@ -30,7 +32,7 @@ func (d *APIServer) ServeCore(ctx context.Context, listener net.Listener) error 
 	if err != nil {
 		return err
 	}
-	memories := d.memories(commands, vectors)
+	memories := d.memories(commands, vectors, func(ctx context.Context, owner events.Owner) error { return d.Keys.Destroy(ctx, d.js, owner) })
 	tokens := signin.NewSignedTokens([]byte(d.Config.JWTSecret), time.Now)
 	stakes, watchStakes, err := d.staking(ctx)
 	if err != nil {
@@ -60,7 +62,7 @@ func (d *APIServer) ServeCore(ctx context.Context, listener net.Listener) error 
 // ServeExtension runs the extension API on a listener until ctx ends.
 func (d *APIServer) ServeExtension(ctx context.Context, listener net.Listener) error {
 	commands := d.Commands.As("/extension")
-	memories := d.memories(commands, nil)
+	memories := d.memories(commands, nil, nil)
 	grants := d.grants(memories, commands)
 	api := &extension.API{
 		Access:   access.NewExtension(d.Pool, d.Fence, time.Now),

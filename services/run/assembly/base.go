@@ -355,7 +355,7 @@ func NewAPIServer(ctx context.Context, b *Base, neighbors Neighbors) (*APIServer
 	}
 	store := keystore.Config{
 		Masters: masters, Cached: b.Config.CachedOwners, MaxAge: b.Config.KeyMaxAge, Rand: rand.Reader, Marked: keystore.Marked(stream),
-		Forgotten: func(owner events.Owner) { d.words.Drop(owner); d.vectors.Drop(owner) },
+		Forgotten: func(owner events.Owner) { d.segments.Drop(owner); d.words.Drop(owner); d.vectors.Drop(owner) },
 	}
 	if b.Durable != nil {
 		store.Syncer = b.Durable(keystore.Stream, true)
@@ -452,9 +452,10 @@ func (d *APIServer) connectChain() error {
 	return nil
 }
 
-func (d *APIServer) memories(commands *command.Executor, vectors *recall.Vectors) *memory.Service {
+// memories returns the service of one API. Only the core API's may destroy keys.
+func (d *APIServer) memories(commands *command.Executor, vectors *recall.Vectors, destroy func(context.Context, events.Owner) error) *memory.Service {
 	return memory.New(memory.Config{
-		Commands: commands, Keys: d.Keys, Pool: d.Pool, NewID: NewID, Chain: d.Chain, Quotas: d.quotas,
+		Commands: commands, Keys: d.Keys, Pool: d.Pool, NewID: NewID, Chain: d.Chain, Quotas: d.quotas, DestroyKey: destroy,
 		Segments: d.segments, Words: d.words, Vectors: vectors, Rows: d.rows, Heads: d.heads, Long: d.long, Short: d.short,
 	})
 }

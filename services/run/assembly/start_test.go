@@ -218,7 +218,7 @@ func TestAnotherMasterKeyDoesNotStart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.Keys.FindOrCreate(t.Context(), logtest.Owner()); err != nil {
+	if _, err := d.Keys.FindOrCreate(t.Context(), logtest.Owner(), 0); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := start(wrong); !errors.Is(err, keystore.ErrMasterKey) || !strings.Contains(err.Error(), right.ID()) || !strings.Contains(err.Error(), wrong.ID()) {

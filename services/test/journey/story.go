@@ -106,7 +106,7 @@ func (s *story) signIn(ctx context.Context) error {
 		return err
 	}
 	s.memories = memory.New(memory.Config{Commands: commands, Keys: keys, NewID: s.ids.next})
-	if s.key, err = keys.FindOrCreate(ctx, s.owner); err != nil {
+	if s.key, err = keys.FindOrCreate(ctx, s.owner, 0); err != nil {
 		return err
 	}
 	return commands.Execute(ctx, s.owner, &command.SignIn{

@@ -1,0 +1,42 @@
+package command
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/memory-ledger/ledger/events"
+)
+
+// ErrAccessAlive: a session, key or grant is alive, so the owner can't be erased yet.
+var ErrAccessAlive = errors.New("the owner's access has not ended")
+
+// EraseOwner records that the texts of all leaves so far can't be read any more. The
+// data key was destroyed before, and all access was ended. So no memory that was sealed
+// with that key can come after the event: what could write it is dead.
+type EraseOwner struct {
+	// Erased is the answer: how many leaves the log has.
+	Erased uint64
+}
+
+func (c *EraseOwner) decide(s *State, now time.Time) (Decision, error) {
+	live := func(expires time.Time) bool { return now.Before(expires) }
+	for _, sessions := range []map[string]time.Time{s.CoreSessions, s.Sessions} {
+		if slices.ContainsFunc(slices.Collect(maps.Values(sessions)), live) {
+			return Decision{}, ErrAccessAlive
+		}
+	}
+	for _, key := range s.Keys {
+		if key.live(now) {
+			return Decision{}, ErrAccessAlive
+		}
+	}
+	for _, grant := range s.Grants {
+		if grant.live(now) {
+			return Decision{}, ErrAccessAlive
+		}
+	}
+	c.Erased = s.Leaves
+	return Decision{events.KindMemory, []events.Data{&events.OwnerErased{Leaves: s.Leaves}}}, nil
+}

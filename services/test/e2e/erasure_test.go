@@ -1,0 +1,268 @@
+package e2e_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/projections/audit"
+	"github.com/memory-ledger/ledger/projections/readmodel/bodysegments"
+	"github.com/memory-ledger/ledger/services/keystore"
+	"github.com/memory-ledger/ledger/services/run/assembly"
+	"github.com/memory-ledger/ledger/services/test/stacktest"
+)
+
+// erase has a wallet erase all, as the owner does who signs for it.
+func erase(t *testing.T, core *stacktest.Client, wallet stacktest.Wallet) int {
+	t.Helper()
+	challenge := core.Expect(200, "POST", "/auth/challenge", map[string]any{"publicKey": wallet.PublicKey, "purpose": "erase"})
+	if text := challenge.Text("message"); !strings.Contains(text, "ERASE") || !strings.Contains(text, "no way back") {
+		t.Errorf("the wallet shows %q", text)
+	}
+	return core.Expect(200, "POST", "/erasure", wallet.Answer(challenge.Text("message"))).Number("erased")
+}
+
+// TestErasure: after the answer no replica has a text from before in any answer, all
+// access has ended, proofs stay as they were, and the owner begins again with a new key.
+func TestErasure(t *testing.T) {
+	t.Parallel()
+	s := stacktest.Start(t, stacktest.Options{Core: 2})
+	core, other, extension, wallet := s.Core[0], s.Core[1], s.Extension[0], stacktest.NewWallet()
+	session, visitor := core.SignIn(wallet), extension.SignIn(wallet)
+	key := stacktest.Bearer(core.Expect(201, "POST", "/keys", map[string]any{"label": "k"}, session).Text("key"))
+	drop := tokenOf(extension.Expect(201, "POST", "/memory-drops", `{"maxWrites":5}`, visitor))
+	openCase := tokenOf(extension.Expect(201, "POST", "/agent-cases", `{"maxReads":5}`, visitor))
+	var id string
+	const before = bodysegments.Leaves + 3
+	for n := range before {
+		id = core.Expect(201, "POST", "/memories", map[string]any{"content": fmt.Sprintf("Secret thing %d", n)}, session).Text("id")
+	}
+	core.Expect(200, "DELETE", "/memories/"+id, nil, session)
+	id = core.Expect(201, "POST", "/memories", map[string]any{"content": "Secret thing"}, session).Text("id")
+	reads := []struct {
+		method, path string
+		body         any
+	}{
+		{"GET", "/memories", nil}, {"GET", "/memories?limit=3&cursor=256", nil}, {"GET", "/memories?order=newest&limit=5", nil},
+		{"POST", "/memories/search", map[string]any{"query": "thing"}}, {"POST", "/memories/search", map[string]any{"query": "thing", "mode": "ranked"}},
+		{"POST", "/memories/search", map[string]any{"query": "thing", "limit": 5, "order": "newest"}}, {"GET", "/export", nil},
+	}
+	for range 3 { // both replicas have keys, rows, texts and indexes in memory
+		for _, c := range s.Core {
+			for _, r := range reads {
+				c.Expect(200, r.method, r.path, r.body, session)
+			}
+			c.Expect(200, "GET", "/memories/"+id, nil, session)
+		}
+	}
+	proof := core.Expect(200, "GET", "/memories/"+id+"/proof", nil, session)
+
+	if n := erase(t, core, wallet); n != before+1 {
+		t.Errorf("%d leaves erased", n)
+	}
+	for _, c := range s.Core {
+		c.Expect(401, "GET", "/memories", nil, session)
+		c.Expect(401, "GET", "/memories", nil, key)
+	}
+	extension.Expect(401, "GET", "/memories", nil, visitor)
+	extension.Expect(404, "POST", "/memory-drops/"+drop, `{"content":"x"}`)
+	extension.Expect(404, "GET", "/agent-cases/"+openCase, nil)
+
+	session = other.SignIn(wallet)
+	for _, c := range s.Core {
+		c.Expect(410, "GET", "/memories/"+id, nil, session)
+		c.Expect(410, "GET", "/memories/"+id+"/receipt", nil, session)
+		for _, r := range reads {
+			if a := c.Expect(200, r.method, r.path, r.body, session); strings.Contains(string(a.Body), "thing") || r.path != "/export" && string(a.Body) != "[]" {
+				t.Errorf("%s %s %v: %s", r.method, r.path, r.body, a.Body)
+			}
+		}
+		if again := c.Expect(200, "GET", "/memories/"+id+"/proof", nil, session); string(again.Body) != string(proof.Body) {
+			t.Errorf("the proof was\n%s and is\n%s", proof.Body, again.Body)
+		}
+	}
+	fresh := core.Expect(201, "POST", "/memories", map[string]any{"content": "A new thing"}, session)
+	if fresh.Number("leafIndex") != before+1 {
+		t.Errorf("the log goes on with leaf %d", fresh.Number("leafIndex"))
+	}
+	for _, c := range s.Core {
+		for _, r := range reads {
+			if a := c.Expect(200, r.method, r.path, r.body, session); strings.Contains(string(a.Body), "Secret") || !strings.Contains(string(a.Body), "A new thing") && !strings.Contains(r.path, "cursor=256") {
+				t.Errorf("%s %s %v: %s", r.method, r.path, r.body, a.Body)
+			}
+		}
+	}
+	agrees(t, s)
+	if n := erase(t, core, wallet); n != before+2 { // again
+		t.Errorf("%d leaves erased", n)
+	}
+	agrees(t, s)
+}
+
+// TestErasureIsAskedForByTheWallet: no other answer erases, each is refused as sign-in
+// refuses it, and none spends what a good answer needs.
+func TestErasureIsAskedForByTheWallet(t *testing.T) {
+	t.Parallel()
+	s := stacktest.Start(t, stacktest.Options{})
+	core, extension, wallet, thief := s.Core[0], s.Extension[0], stacktest.NewWallet(), stacktest.NewWallet()
+	session := core.SignIn(wallet)
+	core.Expect(201, "POST", "/memories", `{"content":"kept"}`, session)
+	ask := func(c *stacktest.Client, purpose any) stacktest.Answer {
+		return c.Do("POST", "/auth/challenge", map[string]any{"publicKey": wallet.PublicKey, "purpose": purpose})
+	}
+	for _, purpose := range []any{"", "erasure", "ERASE", 1, []string{"erase"}} {
+		if a := ask(core, purpose); a.Status != 400 {
+			t.Errorf("purpose %v: %d %s", purpose, a.Status, a.Body)
+		}
+	}
+	if a := ask(extension, "erase"); a.Status != 400 {
+		t.Errorf("at the extension API: %d %s", a.Status, a.Body)
+	}
+	signIn, good := ask(core, "sign-in").Text("message"), ask(core, "erase").Text("message")
+	core.Expect(401, "POST", "/erasure", wallet.Answer(signIn))
+	core.Expect(401, "POST", "/auth/verify", wallet.Answer(good))
+	forged := thief.Answer(good)
+	forged["publicKey"] = wallet.PublicKey
+	core.Expect(401, "POST", "/erasure", forged)
+	core.Expect(400, "POST", "/erasure", thief.Answer(good))
+	core.Expect(400, "POST", "/erasure", `{}`)
+	core.Expect(401, "POST", "/erasure", wallet.Answer(strings.Replace(good, "ERASE all", "Keep all", 1)))
+	core.Expect(200, "GET", "/memories", nil, session)
+	core.Expect(200, "POST", "/erasure", wallet.Answer(good))
+	core.Expect(401, "POST", "/erasure", wallet.Answer(good))
+	// A wallet that never signed in has nothing.
+	if n := erase(t, core, thief); n != 0 {
+		t.Errorf("%d leaves of a stranger", n)
+	}
+}
+
+// TestErasureUnderLoad: while writers, readers and sign-ins go on at both replicas, no
+// answer to a request that began after the 200 has a text from before.
+func TestErasureUnderLoad(t *testing.T) {
+	t.Parallel()
+	s := stacktest.Start(t, stacktest.Options{Core: 2})
+	wallet := stacktest.NewWallet()
+	session := s.Core[0].SignIn(wallet)
+	for n := range 20 {
+		s.Core[0].Expect(201, "POST", "/memories", map[string]any{"content": fmt.Sprintf("early %d", n)}, session)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var (
+		group  sync.WaitGroup
+		erased atomic.Bool
+		reads  atomic.Int64
+		mu     sync.Mutex
+		kept   = map[string]string{} // written after the 200, by id
+		busy   = make(chan struct{}) // closed when the load is on
+		enough = make(chan struct{}) // closed when enough was written after the 200
+	)
+	for worker := range 6 {
+		c := s.Core[worker%2]
+		group.Go(func() {
+			own := session
+			for n := 0; ctx.Err() == nil; n++ {
+				late := erased.Load()
+				text := fmt.Sprintf("%s %d %d", map[bool]string{false: "early", true: "late"}[late], worker, n)
+				var a stacktest.Answer
+				switch worker / 2 {
+				case 0:
+					a = c.Do("POST", "/memories", map[string]any{"content": text}, own)
+					if late && a.Status == http.StatusCreated {
+						mu.Lock()
+						if kept[a.Text("id")] = text; len(kept) == 20 {
+							close(enough)
+						}
+						mu.Unlock()
+					}
+				case 1:
+					a = c.Do("GET", "/memories", nil, own)
+				case 2:
+					a = c.Do("POST", "/memories/search", map[string]any{"query": "early", "mode": "ranked"}, own)
+				}
+				if reads.Add(1) == 50 {
+					close(busy)
+				}
+				if late && worker > 1 && strings.Contains(string(a.Body), "early") {
+					t.Errorf("after the 200: %s", a.Body)
+				}
+				if a.Status == http.StatusUnauthorized {
+					own = c.SignIn(wallet)
+				}
+			}
+		})
+	}
+	<-busy
+	erase(t, s.Core[0], wallet)
+	erased.Store(true)
+	select {
+	case <-enough:
+	case <-time.After(time.Minute):
+		t.Error("nothing is written after the erasure")
+	}
+	stop()
+	group.Wait()
+	session = s.Core[1].SignIn(wallet)
+	for id, text := range kept {
+		for _, c := range s.Core {
+			if got := c.Expect(200, "GET", "/memories/"+id, nil, session).Text("content"); got != text {
+				t.Errorf("%s is %q, want %q", id, got, text)
+			}
+		}
+	}
+	agrees(t, s)
+}
+
+// TestAnOldKeyDoesNotComeBack: a backup of the keystore from before an erasure, restored
+// beside the log of after it, brings no text back. The audit says that the key is there,
+// and the next sign-in destroys it.
+func TestAnOldKeyDoesNotComeBack(t *testing.T) {
+	t.Parallel()
+	s := stacktest.Start(t, stacktest.Options{})
+	core, wallet := s.Core[0], stacktest.NewWallet()
+	session := core.SignIn(wallet)
+	id := core.Expect(201, "POST", "/memories", `{"content":"secret"}`, session).Text("id")
+	nc, err := nats.Connect(s.Config.NATSURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bucket, err := js.KeyValue(t.Context(), keystore.Bucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old, err := bucket.Get(t.Context(), wallet.PublicKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	erase(t, core, wallet)
+	if _, err := bucket.Put(t.Context(), wallet.PublicKey, old.Value()); err != nil {
+		t.Fatal(err)
+	}
+	var told []audit.Finding
+	if _, err := assembly.Audit(t.Context(), s.Config, assembly.AuditOptions{Report: func(f audit.Finding) { told = append(told, f) }}); err != nil {
+		t.Fatal(err)
+	}
+	if len(told) != 1 || !strings.Contains(told[0].Detail, "from before erasure 1") {
+		t.Errorf("the audit of an old key: %+v", told)
+	}
+	session = core.SignIn(wallet)
+	core.Expect(410, "GET", "/memories/"+id, nil, session)
+	core.Expect(201, "POST", "/memories", `{"content":"new"}`, session)
+	if now, err := bucket.Get(t.Context(), string(events.Owner(wallet.PublicKey))); err != nil || string(now.Value()) == string(old.Value()) {
+		t.Errorf("the old key is still there, or %v", err)
+	}
+	agrees(t, s)
+}
