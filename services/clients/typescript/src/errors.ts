@@ -48,7 +48,7 @@ export class TimeoutError extends LedgerError {}
 
 /**
  * A proof that does not hold. `liar` says who made the false statement: "service" for
- * an answer of the API, "issuer" for whoever made a receipt. `field` names the member
+ * an answer of the API, "issuer" for the maker of a receipt or an export. `field` names the member
  * that is wrong, as far as can be told.
  */
 export class VerificationError extends LedgerError {

@@ -118,7 +118,7 @@ test("exports", async () => {
   assert.deepEqual(leaves.map((l) => l.id), ids);
   assert.deepEqual(leaves.map((l) => l.entry?.content), contents.with(5, undefined));
   assert.equal(header.root, (await client.log.head()).root);
-  // Whoever has read enough may leave.
+  // A caller may stop early.
   for await (const leaf of client.log.export()) if (leaf.index === 3) break;
   await assert.rejects(all(client.log.export({ signal: AbortSignal.abort() })), { name: "AbortError" });
 });
