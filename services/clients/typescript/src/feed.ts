@@ -100,6 +100,6 @@ async function* messagesOf(parts: AsyncIterable<Uint8Array>): AsyncGenerator<Mes
       message = { data: "" };
     } else if (field === "id") message.id = value!;
     else if (field === "data") message.data += (message.data && "\n") + value;
-    else if (field === "retry") message.retryMs = Number(value);
+    else if (field === "retry" && /^\d+$/.test(value!)) message.retryMs = Number(value);
   }
 }

@@ -257,6 +257,20 @@ test("anchored receipts, against the chain", async () => {
   assert.equal(now.anchor.committedSize, 3);
   assert.equal((await ledger.checkOnchain(rpcUrl, old)).size, 3);
   await assert.rejects(ledger.checkOnchain(rpcUrl, { ...now, anchor: { ...now.anchor, slot: now.anchor.slot + 1 } }), ledger.AnchorError);
+  const { header } = await exported(client);
+  assert.deepEqual([header.treeSize, header.anchor.committedSize], [3, 3]);
+  // Another issuer, and another chain than the service says.
+  const { key } = await client.keys.create("doubts");
+  const elsewhere = async (where, init) => {
+    const response = await fetch(where, init);
+    return where === rpcUrl && init.body.includes("getGenesisHash") ? Response.json({ result: now.anchor.account }) : response;
+  };
+  for (const doubts of [{ issuer: { programId: now.anchor.account } }, { rpcUrl, fetch: elsewhere }]) {
+    const doubting = new ledger.MemoryLedger({ url, apiKey: key, ...doubts });
+    for (const call of [() => doubting.memories.receipt(first), () => all(doubting.log.export())]) {
+      await assert.rejects(call, { name: "AnchorError", liar: "service" });
+    }
+  }
 });
 
 // A service that lies: `lie` changes the answers to requests whose path it matches.
