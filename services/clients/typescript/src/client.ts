@@ -13,7 +13,7 @@ import { Log } from "./log.js";
 import { fold, RootOfLeaves } from "./merkle.js";
 import { parseReceipt, verifyReceipt } from "./receipt.js";
 import type {
-  CreatedKey, CreatedMemory, FoundMemory, InclusionProof, Key, LogHead, Memory, NewMemory, Receipt, SearchRequest, Session,
+  CreatedKey, CreatedMemory, FoundMemory, InclusionProof, Key, LogHead, Memory, NewKey, NewMemory, Receipt, SearchRequest, Session,
 } from "./schema/core.js";
 import type { Wallet } from "./wallet.js";
 
@@ -167,9 +167,14 @@ export class MemoryLedger {
 export class Keys {
   constructor(private readonly ledger: MemoryLedger) {}
 
-  /** Makes a key; only this answer shows it. Not repeated after a lost answer: it could make two. */
-  async create(label: string, options: CallOptions = {}): Promise<CreatedKey> {
-    return (await this.ledger.core<CreatedKey>("POST", "/keys", { ...options, body: { label }, repeatable: false })).body;
+  /**
+   * Makes a key; only this answer shows it. Not repeated after a lost answer: it could make two.
+   * A key may read and write unless scopes says otherwise, and lives until it is revoked
+   * unless expiresAt, a time of RFC 3339, comes first.
+   */
+  async create(label: string, options: CallOptions & Pick<NewKey, "scopes" | "expiresAt"> = {}): Promise<CreatedKey> {
+    const { scopes, expiresAt, ...call } = options;
+    return (await this.ledger.core<CreatedKey>("POST", "/keys", { ...call, body: { label, scopes, expiresAt }, repeatable: false })).body;
   }
 
   async list(options: CallOptions = {}): Promise<Key[]> {
