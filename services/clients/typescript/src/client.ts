@@ -292,7 +292,7 @@ export class Memories {
     }
   }
 
-  /** Takes a memory back: it is in no list, search or case any more, and its leaf stays. It needs a session. */
+  /** Takes a memory back: it is in no list, search or case any more, and its leaf stays. It needs a session, or a key with the scope `retract`. */
   async retract(id: string, options: CallOptions = {}): Promise<void> {
     await this.ledger.core("DELETE", pathOf(id), options);
   }
