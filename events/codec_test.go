@@ -136,7 +136,7 @@ func checkGolden(t *testing.T, path string, payload events.Data) {
 }
 
 func TestBatchOfTwo(t *testing.T) {
-	batch := []events.Event{goldenEvent(golden()[6]), goldenEvent(golden()[3])}
+	batch := []events.Event{goldenEvent(golden()[7]), goldenEvent(golden()[3])}
 	payload, err := events.EncodeBatch(batch)
 	if err != nil {
 		t.Fatal(err)

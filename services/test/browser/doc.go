@@ -1,6 +1,7 @@
 // Package browser holds the tests that need a browser: the sign-in page and
 // the extension API's answers to other origins, tried in a real Chromium with
-// a real extension against the real API. It has no code of its own. Whatever
+// a real extension against the real API, and the TypeScript client and its example
+// page against the core API, in Chromium, Deno and Bun. It has no code of its own. Whatever
 // the browser is answered is held to the API's OpenAPI document on its way.
 //
 // They run with the other tests. They need Node 20, npm and Chromium; where

@@ -83,7 +83,7 @@ func TestStatuses(t *testing.T) {
 		matched := op != d.Unmatched
 		want := map[int]bool{400: true, 408: true, 413: true, 431: true, 500: matched && !slices.Contains(independent, op.template)}
 		if matched {
-			want[401] = len(op.Security) > 0 || op.template == "/auth/verify"
+			want[401] = len(op.Security) > 0 || op.template == "/auth/verify" || op.template == "/erasure"
 			want[415] = op.Body != nil
 			want[503] = true                                                        // a service that stops refuses everything
 			want[404] = strings.Contains(op.template, "{") || op.template == "/mcp" // which has methods of its own

@@ -1,6 +1,6 @@
 import { concat, fromBase58, fromBase64, sha256, toBase58, toHex, u64, utf8 } from "./bytes.js";
 import { AnchorError, ChainUnreachableError } from "./errors.js";
-import type { Anchor, Receipt } from "./schema/core.js";
+import type { Anchor } from "./schema/core.js";
 
 /** What a node said of a receipt's anchor. */
 export interface Onchain {
@@ -18,6 +18,12 @@ export interface Issuer {
   authority?: string;
 }
 
+/** What of a receipt is compared with the chain; an export's header and owner have it, too. */
+export interface Anchored {
+  anchor: Anchor | null;
+  entry: { owner: string };
+}
+
 export interface ChainOptions {
   fetch?: typeof fetch;
   signal?: AbortSignal | undefined;
@@ -28,7 +34,7 @@ export interface ChainOptions {
  * receipt first. An AnchorError says what is wrong; a ChainUnreachableError says
  * nothing about the receipt.
  */
-export async function checkOnchain(rpcUrl: string, receipt: Receipt, options: ChainOptions = {}): Promise<Onchain> {
+export async function checkOnchain(rpcUrl: string, receipt: Anchored, options: ChainOptions = {}): Promise<Onchain> {
   const a = receipt.anchor;
   if (!a) throw new AnchorError("anchor", "it is null: the memory was not anchored when the receipt was made");
   const call = (method: string, ...params: unknown[]) => rpc(rpcUrl, options, method, params);
@@ -42,7 +48,7 @@ export async function checkOnchain(rpcUrl: string, receipt: Receipt, options: Ch
 }
 
 /** Checks that a receipt is anchored by an issuer. It needs no chain. */
-export async function checkIssuer(receipt: Receipt, by: Issuer): Promise<void> {
+export async function checkIssuer(receipt: Anchored, by: Issuer): Promise<void> {
   const a = receipt.anchor;
   if (by.authority && !by.programId) throw new TypeError("issuer: name the authority's program, too");
   if (!a) throw new AnchorError("anchor", "it is null: the memory was not anchored when the receipt was made");

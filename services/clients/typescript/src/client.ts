@@ -1,18 +1,20 @@
 import { isHash, sha256, toBase58, toHex, utf8 } from "./bytes.js";
 import { canonicalize } from "./canonical.js";
-import { checkIssuer, checkOnchain, type Issuer } from "./chain.js";
+import { checkIssuer, checkOnchain, type Anchored, type Issuer } from "./chain.js";
 import {
   ContentMismatchError, IncompleteListError, InclusionError, LeafMismatchError, MalformedError, OwnerMismatchError,
-  RootMismatchError, StaleProofError, VerificationError, WrongMemoryError,
+  RootMismatchError, serviceLied, StaleProofError, VerificationError, WrongMemoryError,
 } from "./errors.js";
-import { checkGrowth, Heads, type Head, type HeadStore } from "./heads.js";
-import { Transport, streamedObjects, type Answer, type CallOptions, type Request } from "./http.js";
+import { Feed } from "./feed.js";
+import { Grants } from "./grants.js";
+import { Heads, type Head, type HeadStore } from "./heads.js";
+import { callOptions, Transport, streamedObjects, type Answer, type CallOptions, type Request } from "./http.js";
+import { Log } from "./log.js";
 import { fold, RootOfLeaves } from "./merkle.js";
 import { parseReceipt, verifyReceipt } from "./receipt.js";
 import type {
-  ConsistencyProof, CreatedKey, CreatedMemory, FoundMemory, InclusionProof, Key, LogHead, Memory, NewKey, Receipt, SearchRequest, Session,
+  CreatedKey, CreatedMemory, FoundMemory, InclusionProof, Key, LogHead, Memory, NewKey, NewMemory, Receipt, SearchRequest, Session,
 } from "./schema/core.js";
-import type { Case, CaseStatus, Drop, DropStatus, FilledDrop, DroppedMemory, NewCase, NewDrop, Revoked } from "./schema/extension.js";
 import type { Wallet } from "./wallet.js";
 
 export interface Options {
@@ -57,7 +59,9 @@ export interface ListOptions extends CallOptions {
   stream?: boolean;
 }
 
-export type SearchOptions = CallOptions & Omit<SearchRequest, "cursor" | "limit"> & { pageSize?: number };
+export type SearchOptions = CallOptions & Omit<SearchRequest, "query" | "cursor" | "limit"> & { pageSize?: number };
+export type SearchPageOptions = CallOptions & Omit<SearchRequest, "query">;
+export interface FoundPage { memories: FoundMemory[]; next: string | undefined }
 
 /** What a write answered, and nothing that was not sent: pass it to `receipt`. */
 export type Written = CreatedMemory;
@@ -74,6 +78,7 @@ export class MemoryLedger {
   readonly keys = new Keys(this);
   readonly memories = new Memories(this);
   readonly log = new Log(this);
+  readonly events = new Feed(this);
   readonly grants = new Grants(this);
 
   readonly url: string;
@@ -85,6 +90,7 @@ export class MemoryLedger {
   /** Whose log it is, once that is known. */
   owner: string | undefined;
   readonly #fetch: typeof fetch;
+  readonly #timeoutMs: number;
   readonly #transport: Transport;
   #credential: string | undefined;
   #extensionCredential: string | undefined;
@@ -101,8 +107,9 @@ export class MemoryLedger {
     this.#extensionCredential = options.extensionSession;
     // A page's fetch must be called as the window's.
     this.#fetch = options.fetch ?? ((...args) => fetch(...args));
+    this.#timeoutMs = options.timeoutMs ?? 30_000;
     this.#transport = new Transport({
-      fetch: this.#fetch, timeoutMs: options.timeoutMs ?? 30_000, retries: options.retries ?? 3, backoffMs: options.backoffMs ?? 1000,
+      fetch: this.#fetch, timeoutMs: this.#timeoutMs, retries: options.retries ?? 3, backoffMs: options.backoffMs ?? 1000,
     });
   }
 
@@ -145,8 +152,14 @@ export class MemoryLedger {
   }
 
   /** @internal */
-  checkOnchain(receipt: Receipt, options: CallOptions): Promise<unknown> {
-    return checkOnchain(this.rpcUrl!, receipt, { fetch: this.#fetch, signal: options.signal });
+  timeoutMs(options: CallOptions): number {
+    return options.timeoutMs ?? this.#timeoutMs;
+  }
+
+  /** @internal Compares an anchor with the issuer and with the chain, where they are given. */
+  async checkAnchor(receipt: Anchored, options: CallOptions): Promise<void> {
+    if (this.issuer) await checkIssuer(receipt, this.issuer);
+    if (this.rpcUrl) await checkOnchain(this.rpcUrl, receipt, { fetch: this.#fetch, signal: options.signal });
   }
 }
 
@@ -173,37 +186,6 @@ export class Keys {
   }
 }
 
-/** The log as a whole. */
-export class Log {
-  constructor(private readonly ledger: MemoryLedger) {}
-
-  /** The log's head. It is checked to extend the last one that this client saw. */
-  async head(options: CallOptions = {}): Promise<LogHead> {
-    const { ledger } = this;
-    const ask = async () => (await ledger.core<LogHead>("GET", "/log", options)).body;
-    if (!ledger.verify) return ask();
-    const head = await ledger.heads.check(ask, (from, to) => this.#ask(from, to, options), ledger.owner);
-    ledger.owner ??= head.owner;
-    return head;
-  }
-
-  /** A consistency proof between two sizes, checked against the two roots that it names. */
-  async consistency(from: number, to: number, options: CallOptions = {}): Promise<ConsistencyProof> {
-    const proof = await this.#ask(from, to, options);
-    if (this.ledger.verify) await checkGrowth({ size: from, root: proof.fromRoot }, { size: to, root: proof.toRoot }, async () => proof);
-    return proof;
-  }
-
-  /** @internal Checks that a tree is a prefix of another one, by a proof of the service. */
-  growth(from: Pick<Head, "size" | "root">, to: Pick<Head, "size" | "root">, options: CallOptions): Promise<void> {
-    return checkGrowth(from, to, (m, n) => this.#ask(m, n, options));
-  }
-
-  async #ask(from: number, to: number, options: CallOptions): Promise<ConsistencyProof> {
-    return (await this.ledger.core<ConsistencyProof>("GET", `/log/consistency?from=${from}&to=${to}`, options)).body;
-  }
-}
-
 export class Memories {
   readonly #written = new Map<string, Fingerprint>();
 
@@ -218,12 +200,32 @@ export class Memories {
     const { idempotencyKey = crypto.randomUUID(), ...call } = options;
     const fingerprint = await digest(content, metadata);
     const { body } = await this.ledger.core<CreatedMemory>("POST", "/memories", { ...call, idempotencyKey, body: { content, metadata } });
-    if (this.ledger.verify) {
-      if (!isHash(body.leafHash)) throw new MalformedError("leafHash", "it is no hash", "service");
-      this.#written.set(body.id, { leafHash: body.leafHash, leafIndex: body.leafIndex, digest: fingerprint });
-      if (this.#written.size > remembered) this.#written.delete(this.#written.keys().next().value!);
-    }
+    this.#remember(body, fingerprint);
     return body;
+  }
+
+  /**
+   * Stores 1 to 256 memories at once, all or none, next to each other in the log: the way
+   * to import many. Repeat it as a `write`.
+   */
+  async writeBatch(memories: readonly NewMemory[], options: WriteOptions = {}): Promise<Written[]> {
+    const { idempotencyKey = crypto.randomUUID(), ...call } = options;
+    const fingerprints = await Promise.all(memories.map(({ content, metadata = {} }) => digest(content, metadata)));
+    const { body } = await this.ledger.core<CreatedMemory[]>("POST", "/memories/batch", { ...call, idempotencyKey, body: { memories } });
+    if (this.ledger.verify) {
+      if (!Array.isArray(body) || body.length !== memories.length) throw new IncompleteListError("length", `${body.length} answers to ${memories.length} memories`, "service");
+      const at = body.findIndex((written, n) => written.leafIndex !== body[0]!.leafIndex + n);
+      if (at > 0) throw new IncompleteListError("leafIndex", `memory ${at} is leaf ${body[at]!.leafIndex}, the first is ${body[0]!.leafIndex}`, "service");
+    }
+    body.forEach((written, n) => this.#remember(written, fingerprints[n]!));
+    return body;
+  }
+
+  #remember(written: CreatedMemory, fingerprint: string): void {
+    if (!this.ledger.verify) return;
+    if (!isHash(written.leafHash)) throw new MalformedError("leafHash", "it is no hash", "service");
+    this.#written.set(written.id, { leafHash: written.leafHash, leafIndex: written.leafIndex, digest: fingerprint });
+    if (this.#written.size > remembered) this.#written.delete(this.#written.keys().next().value!);
   }
 
   /**
@@ -249,7 +251,7 @@ export class Memories {
    */
   async *list(options: ListOptions = {}): AsyncGenerator<Memory, void> {
     const { order = "oldest" } = options;
-    const head = this.ledger.verify ? await this.ledger.log.head(call(options)) : undefined;
+    const head = this.ledger.verify ? await this.ledger.log.head(callOptions(options)) : undefined;
     const log = new RootOfLeaves();
     let previous: number | undefined;
     // Leaves that are not in the list have to be retracted ones.
@@ -258,7 +260,7 @@ export class Memories {
       for (let leaf = from; leaf < to; leaf++) {
         retracted ??= await this.#retracted(options);
         const hash = retracted.get(leaf);
-        if (hash === undefined || !isHash(hash)) throw new IncompleteListError("leafIndex", `leaf ${leaf} is not in the list, and was not retracted`, "service");
+        if (hash === undefined) throw new IncompleteListError("leafIndex", `leaf ${leaf} is not in the list, and was not retracted`, "service");
         if (order === "oldest") await log.add(hash);
       }
     };
@@ -283,64 +285,59 @@ export class Memories {
     }
     await missing(log.size, head.treeSize);
     try {
-      await this.ledger.log.growth({ size: head.treeSize, root: head.root }, { size: log.size, root: await log.root() }, call(options));
+      await this.ledger.log.growth({ size: head.treeSize, root: head.root }, { size: log.size, root: await log.root() }, callOptions(options));
     } catch (err) {
       if (err instanceof VerificationError) throw new RootMismatchError("leafHash", `the leaves of the list give no root of the log: ${err.message}`, "service");
       throw err;
     }
   }
 
-  /** Takes a memory back: it is in no list, search or case any more, and its leaf stays. It needs a session. */
+  /** Takes a memory back: it is in no list, search or case any more, and its leaf stays. It needs a session, or a key with the scope `retract`. */
   async retract(id: string, options: CallOptions = {}): Promise<void> {
     await this.ledger.core("DELETE", pathOf(id), options);
   }
 
   /** The hashes of the leaves that were retracted, by their index: an export has them, without an entry. */
   async #retracted(options: CallOptions): Promise<Map<number, string>> {
-    const read = async (response: Response): Promise<Map<number, string>> => {
-      const found = new Map<number, string>();
-      let rest = "";
-      const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader();
-      for (;;) {
-        const { done, value } = await reader.read();
-        const lines = (rest + (value ?? "")).split("\n");
-        rest = lines.pop()!;
-        for (const line of lines) {
-          const leaf = JSON.parse(line) as { index?: number; leafHash?: string; entry?: unknown };
-          if (leaf.index !== undefined && leaf.leafHash !== undefined && leaf.entry === null) found.set(leaf.index, leaf.leafHash);
-        }
-        if (done) return found;
-      }
-    };
-    return (await this.ledger.core<Map<number, string>>("GET", "/export", { ...call(options), read })).body;
+    const found = new Map<number, string>();
+    for await (const leaf of this.ledger.log.export(callOptions(options))) if (leaf.entry === null) found.set(leaf.index, leaf.leafHash);
+    return found;
   }
 
   async *#listed(order: string, options: ListOptions): AsyncGenerator<Memory> {
     if (options.stream) {
-      const read = async (response: Response) => response.body;
-      const { body } = await this.ledger.core<ReadableStream<Uint8Array>>("GET", `/memories?order=${order}`, { ...call(options), read });
+      const idleMs = this.ledger.timeoutMs(options);
+      const { body } = await this.ledger.core<AsyncIterable<Uint8Array>>("GET", `/memories?order=${order}`, { ...callOptions(options), idleMs });
       yield* streamedObjects(body) as AsyncGenerator<Memory>;
       return;
     }
     let path: string | undefined = `/memories?limit=${options.pageSize ?? 500}&order=${order}`;
     while (path) {
-      const page: Answer<Memory[]> = await this.ledger.core<Memory[]>("GET", path, call(options));
+      const page: Answer<Memory[]> = await this.ledger.core<Memory[]>("GET", path, callOptions(options));
       yield* page.body;
       path = nextPage(page.headers.get("Link"));
     }
   }
 
-  /** What a search finds, in its order. A search is not checked: nothing proves that it left nothing out. */
+  /**
+   * What a search finds, in its order, to the last page: `mode: "ranked"` takes a question
+   * in words. A search is not checked: nothing proves that it left nothing out.
+   */
   async *search(query: string, options: SearchOptions = {}): AsyncGenerator<FoundMemory, void> {
-    const { signal: _, timeoutMs: __, pageSize = 100, ...search } = options;
-    let cursor: string | null = null;
+    const { pageSize: limit = 100, ...rest } = options;
+    let cursor: string | undefined;
     do {
-      const page: Answer<FoundMemory[]> = await this.ledger.core<FoundMemory[]>("POST", "/memories/search", {
-        ...call(options), body: { ...search, query, limit: pageSize, ...(cursor !== null && { cursor }) },
-      });
-      yield* page.body;
-      cursor = page.headers.get("Next-Cursor");
-    } while (cursor !== null);
+      const page: FoundPage = await this.searchPage(query, { ...rest, limit, ...(cursor !== undefined && { cursor }) });
+      yield* page.memories;
+      cursor = page.next;
+    } while (cursor !== undefined);
+  }
+
+  /** A page of what a search finds, for callers who turn pages themselves: `next` is the `cursor` of the next one. */
+  async searchPage(query: string, options: SearchPageOptions = {}): Promise<FoundPage> {
+    const { signal: _, timeoutMs: __, ...search } = options;
+    const { body, headers } = await this.ledger.core<FoundMemory[]>("POST", "/memories/search", { ...callOptions(options), body: { ...search, query } });
+    return { memories: body, next: headers.get("Next-Cursor") ?? undefined };
   }
 
   /**
@@ -381,8 +378,7 @@ export class Memories {
     if (!head) return body;
     await serviceLies(() => this.#checkReceipt(parseReceipt(body), head, options));
     await this.#checkWanted(id, memory, body);
-    if (body.anchor && ledger.issuer) await checkIssuer(body, ledger.issuer);
-    if (body.anchor && ledger.rpcUrl) await ledger.checkOnchain(body, options);
+    if (body.anchor) await serviceLies(() => ledger.checkAnchor(body, options));
     return body;
   }
 
@@ -420,53 +416,7 @@ export class Memories {
   }
 }
 
-/** One-time links. They need a session of the extension API. */
-export class Grants {
-  constructor(private readonly ledger: MemoryLedger) {}
-
-  /** A link that adds memories. It revokes the owner's other one. */
-  async createDrop(body: NewDrop = {}, options: CallOptions = {}): Promise<Drop> {
-    return (await this.ledger.extension<Drop>("POST", "/memory-drops", { ...options, body })).body;
-  }
-
-  async dropStatus(id: string, options: CallOptions = {}): Promise<DropStatus> {
-    return (await this.ledger.extension<DropStatus>("GET", `/memory-drops/${encodeURIComponent(id)}/status`, options)).body;
-  }
-
-  async revokeDrop(id: string, options: CallOptions = {}): Promise<Revoked> {
-    return (await this.ledger.extension<Revoked>("POST", `/memory-drops/${encodeURIComponent(id)}/revoke`, options)).body;
-  }
-
-  /** Leaves a memory by a drop's URL. Needs no session. */
-  async fillDrop(url: string, body: DroppedMemory, options: WriteOptions = {}): Promise<FilledDrop> {
-    const { idempotencyKey = crypto.randomUUID(), ...rest } = options;
-    return (await this.ledger.grant<FilledDrop>("POST", url, { ...rest, idempotencyKey, body })).body;
-  }
-
-  /** A link that reads all memories. It revokes the owner's other one. */
-  async createCase(body: NewCase = {}, options: CallOptions = {}): Promise<Case> {
-    return (await this.ledger.extension<Case>("POST", "/agent-cases", { ...options, body })).body;
-  }
-
-  async caseStatus(id: string, options: CallOptions = {}): Promise<CaseStatus> {
-    return (await this.ledger.extension<CaseStatus>("GET", `/agent-cases/${encodeURIComponent(id)}/status`, options)).body;
-  }
-
-  async revokeCase(id: string, options: CallOptions = {}): Promise<Revoked> {
-    return (await this.ledger.extension<Revoked>("POST", `/agent-cases/${encodeURIComponent(id)}/revoke`, options)).body;
-  }
-
-  /** Reads a case by its URL, as markdown. Spends a read, so a lost answer is not asked for again. */
-  async readCase(url: string, options: CallOptions = {}): Promise<string> {
-    return (await this.ledger.grant<string>("GET", url, { ...options, repeatable: false, read: (response) => response.text() })).body;
-  }
-}
-
 const pathOf = (id: string): string => `/memories/${encodeURIComponent(id)}`;
-
-function call({ signal, timeoutMs }: CallOptions): CallOptions {
-  return { ...(signal && { signal }), ...(timeoutMs !== undefined && { timeoutMs }) };
-}
 
 /** The path of the page that a Link header names. Only the query is taken: the rest may be another host's. */
 function nextPage(link: string | null): string | undefined {
@@ -479,7 +429,6 @@ async function serviceLies(check: () => Promise<void>): Promise<void> {
   try {
     await check();
   } catch (err) {
-    if (!(err instanceof VerificationError) || err.liar === "service") throw err;
-    throw new (err.constructor as typeof VerificationError)(err.field, err.problem, "service");
+    throw serviceLied(err);
   }
 }

@@ -48,7 +48,7 @@ export class TimeoutError extends LedgerError {}
 
 /**
  * A proof that does not hold. `liar` says who made the false statement: "service" for
- * an answer of the API, "issuer" for whoever made a receipt. `field` names the member
+ * an answer of the API, "issuer" for the maker of a receipt or an export. `field` names the member
  * that is wrong, as far as can be told.
  */
 export class VerificationError extends LedgerError {
@@ -76,6 +76,8 @@ export class LogShrankError extends VerificationError {}
 export class LogForkedError extends VerificationError {}
 /** A list has not all the memories that it must have, or has them in another order. */
 export class IncompleteListError extends VerificationError {}
+/** An export that is not whole, or that has leaves twice or out of order. */
+export class IncompleteExportError extends VerificationError {}
 /** A good proof of another memory. */
 export class WrongMemoryError extends VerificationError {}
 /** A good proof that was true once: the log or the chain had moved on before it was asked for. */
@@ -84,3 +86,9 @@ export class StaleProofError extends VerificationError {}
 export class AnchorError extends VerificationError {}
 /** The Solana node gave no usable answer. This says nothing about the receipt. */
 export class ChainUnreachableError extends LedgerError {}
+
+/** What was wrong with an answer that came just now is the service's lie. */
+export function serviceLied(err: unknown): unknown {
+  if (!(err instanceof VerificationError) || err.liar === "service") return err;
+  return new (err.constructor as typeof VerificationError)(err.field, err.problem, "service");
+}

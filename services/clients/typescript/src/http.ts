@@ -1,9 +1,14 @@
-import { apiError, ConnectionError, TimeoutError } from "./errors.js";
+import { apiError, ConnectionError, MalformedError, TimeoutError } from "./errors.js";
 
 export interface CallOptions {
   signal?: AbortSignal;
   /** How long each attempt may take. */
   timeoutMs?: number;
+}
+
+/** The options of a call, out of those of a method. */
+export function callOptions({ signal, timeoutMs }: CallOptions): CallOptions {
+  return { ...(signal && { signal }), ...(timeoutMs !== undefined && { timeoutMs }) };
 }
 
 export interface TransportOptions {
@@ -21,10 +26,13 @@ export interface Request extends CallOptions {
   credential?: string | undefined;
   body?: unknown;
   idempotencyKey?: string | undefined;
+  headers?: Record<string, string>;
   /** False where a repetition could do something twice. Then only 429 is repeated. */
   repeatable?: boolean;
   /** Reads the answer. What it throws for an answer that broke off is a dropped connection. */
   read?: (response: Response) => Promise<unknown>;
+  /** Answer with the parts of the body as they arrive, each of which may take so long. They are not asked for again. */
+  idleMs?: number;
 }
 
 export interface Answer<T> {
@@ -42,9 +50,13 @@ export class Transport {
     const { retries, backoffMs } = this.options;
     for (let attempt = 0; ; attempt++) {
       let failure: Error, retryAfter: string | null = null;
+      const timer = new Timer();
+      timer.start(request.timeoutMs ?? this.options.timeoutMs);
       try {
-        const response = await this.#attempt(request);
-        if (response.ok) return { body: (await (request.read ?? json)(response)) as T, headers: response.headers };
+        const response = await this.#attempt(request, timer.signal);
+        const { headers } = response;
+        if (response.ok && request.idleMs !== undefined) return { body: partsOf(response, timer, request) as T, headers };
+        if (response.ok) return { body: (await (request.read ?? json)(response)) as T, headers };
         const text = await response.text();
         failure = apiError(response.status, messageOf(text, response), response.headers.get("X-Request-Id") ?? undefined);
         retryAfter = response.headers.get("Retry-After");
@@ -56,23 +68,60 @@ export class Transport {
         if (err instanceof Error && "status" in err) throw err;
         failure = lost(err, request);
         if (request.repeatable === false) throw failure;
+      } finally {
+        timer.stop();
       }
       if (attempt >= retries) throw failure;
       await sleep(waitOf(retryAfter) ?? backoffMs * 2 ** attempt * (0.5 + Math.random() / 2), request.signal);
     }
   }
 
-  #attempt(request: Request): Promise<Response> {
-    const headers: Record<string, string> = {};
+  #attempt(request: Request, timeout: AbortSignal): Promise<Response> {
+    const headers: Record<string, string> = { ...request.headers };
     if (request.credential) headers["Authorization"] = `Bearer ${request.credential}`;
     if (request.idempotencyKey) headers["Idempotency-Key"] = request.idempotencyKey;
     if (request.body !== undefined) headers["Content-Type"] = "application/json";
-    const timeout = AbortSignal.timeout(request.timeoutMs ?? this.options.timeoutMs);
     return this.options.fetch(request.url, {
       method: request.method, headers,
       body: request.body === undefined ? null : JSON.stringify(request.body),
       signal: request.signal ? AbortSignal.any([request.signal, timeout]) : timeout,
     });
+  }
+}
+
+/** Aborts what takes too long. Unlike AbortSignal.timeout, it can be started again. */
+class Timer {
+  readonly #abort = new AbortController();
+  #running: ReturnType<typeof setTimeout> | undefined;
+  readonly signal = this.#abort.signal;
+
+  start(ms: number): void {
+    this.stop();
+    this.#running = setTimeout(() => this.#abort.abort(new DOMException("too late", "TimeoutError")), ms);
+  }
+
+  stop(): void {
+    clearTimeout(this.#running);
+  }
+}
+
+/** The parts of a body. The time that the caller takes between two parts does not count. */
+async function* partsOf(response: Response, timer: Timer, request: Request): AsyncGenerator<Uint8Array, void> {
+  const reader = response.body!.getReader();
+  try {
+    for (;;) {
+      timer.start(request.idleMs!);
+      const { done, value } = await reader.read();
+      timer.stop();
+      if (done) return;
+      yield value;
+    }
+  } catch (err) {
+    request.signal?.throwIfAborted();
+    throw lost(err, request);
+  } finally {
+    timer.stop();
+    await reader.cancel().catch(() => {});
   }
 }
 
@@ -99,8 +148,9 @@ function waitOf(header: string | null): number | undefined {
   return Number.isFinite(ms) ? Math.max(0, ms) : undefined;
 }
 
-function sleep(ms: number, signal: AbortSignal | undefined): Promise<void> {
+export function sleep(ms: number, signal: AbortSignal | undefined): Promise<void> {
   return new Promise((resolve, reject) => {
+    signal?.throwIfAborted();
     const abort = () => {
       clearTimeout(timer);
       reject(signal!.reason);
@@ -114,36 +164,53 @@ function sleep(ms: number, signal: AbortSignal | undefined): Promise<void> {
 }
 
 /** The objects of a JSON array, or of the array in an object, as they arrive. */
-export async function* streamedObjects(body: ReadableStream<Uint8Array>): AsyncGenerator<unknown> {
-  const reader = body.getReader(), decoder = new TextDecoder();
+export async function* streamedObjects(parts: AsyncIterable<Uint8Array>): AsyncGenerator<unknown> {
+  const decoder = new TextDecoder();
   let text = "", at = 0, start = -1, depth = 0, inText = false, ended = false;
-  try {
-    for (;;) {
-      const { done, value } = await reader.read();
-      if (done) break;
-      text += decoder.decode(value, { stream: true });
-      for (; at < text.length; at++) {
-        const c = text[at];
-        if (inText) {
-          if (c === "\\") at++;
-          else if (c === '"') inText = false;
-        } else if (c === '"') inText = true;
-        else if (c === "{" && depth++ === 0) start = at;
-        else if (c === "}" && --depth === 0) {
-          yield JSON.parse(text.slice(start, at + 1));
-          start = -1;
-        } else if (c === "]" && depth === 0) ended = true;
-      }
-      // An escape may be cut between two chunks, then `at` is one further.
-      const keep = start < 0 ? text.length : start;
-      text = text.slice(keep);
-      at -= keep;
-      if (start >= 0) start = 0;
+  for await (const part of parts) {
+    text += decoder.decode(part, { stream: true });
+    for (; at < text.length; at++) {
+      const c = text[at];
+      if (inText) {
+        if (c === "\\") at++;
+        else if (c === '"') inText = false;
+      } else if (c === '"') inText = true;
+      else if (c === "{" && depth++ === 0) start = at;
+      else if (c === "}" && --depth === 0) {
+        yield parseJSON(text.slice(start, at + 1));
+        start = -1;
+      } else if (c === "]" && depth === 0) ended = true;
     }
-  } catch (err) {
-    throw new ConnectionError("the list broke off", { cause: err });
-  } finally {
-    await reader.cancel().catch(() => {});
+    // An escape may be cut between two chunks, then `at` is one further.
+    const keep = start < 0 ? text.length : start;
+    text = text.slice(keep);
+    at -= keep;
+    if (start >= 0) start = 0;
   }
   if (!ended) throw new ConnectionError("the list broke off");
+}
+
+/** The longest line that is read: a content of 256 KiB, each byte of it escaped, and metadata. */
+const maxLine = 4 * 2 ** 20;
+
+/** The lines of a text, with their ends: the last one may have none. */
+export async function* linesOf(parts: AsyncIterable<Uint8Array>): AsyncGenerator<string, void> {
+  const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
+  let rest = "";
+  for await (const part of parts) {
+    const lines = (rest + decoder.decode(part, { stream: true })).split("\n");
+    rest = lines.pop()!;
+    for (const line of lines) yield line + "\n";
+    if (rest.length > maxLine) throw new MalformedError("line", `it has more than ${maxLine} characters`);
+  }
+  rest += decoder.decode();
+  if (rest !== "") yield rest;
+}
+
+export function parseJSON(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw new MalformedError("answer", "it is not JSON", "service");
+  }
 }

@@ -6,10 +6,10 @@ import {
 import { consistencyRoots, directionsOf, fold, leafHash } from "./merkle.js";
 import type { Anchor, Entry, Receipt } from "./schema/core.js";
 
-type Check = (value: unknown) => boolean;
-const isText: Check = (v) => typeof v === "string";
-const isCount: Check = (v) => Number.isSafeInteger(v) && (v as number) >= 0;
-const isObject: Check = (v) => typeof v === "object" && v !== null && !Array.isArray(v);
+export type Check = (value: unknown) => boolean;
+export const isText: Check = (v) => typeof v === "string";
+export const isCount: Check = (v) => Number.isSafeInteger(v) && (v as number) >= 0;
+export const isObject: Check = (v) => typeof v === "object" && v !== null && !Array.isArray(v);
 const allOf = (is: Check): Check => (v) => Array.isArray(v) && v.every(is);
 
 const members: Record<string, Check> = {
@@ -17,18 +17,18 @@ const members: Record<string, Check> = {
   siblings: allOf(isHash), directions: allOf((v) => typeof v === "boolean"), batchRoot: isHash,
   anchor: (v) => v === null || isObject(v), consistency: allOf(isHash),
 };
-const entryMembers: Record<string, Check> = { content: isText, metadata: isObject, owner: isText, salt: isText, v: isCount };
-const anchorMembers: Record<string, Check> = {
+export const entryMembers: Record<string, Check> = { content: isText, metadata: isObject, owner: isText, salt: isText, v: isCount };
+export const anchorMembers: Record<string, Check> = {
   cluster: isText, programId: isText, account: isText, txSignature: isText, slot: isCount, committedSize: isCount, committedRoot: isHash,
 };
 
-function checkMembers(value: object, expected: Record<string, Check>, prefix: string): void {
+export function checkMembers(value: object, expected: Record<string, Check>, prefix: string): void {
   for (const [name, is] of Object.entries(expected)) {
     if (!Object.hasOwn(value, name)) throw new MalformedError(prefix + name, "it is missing");
     if (!is((value as Record<string, unknown>)[name])) throw new MalformedError(prefix + name, "malformed");
   }
   for (const name of Object.keys(value)) {
-    if (!Object.hasOwn(expected, name)) throw new MalformedError(prefix + name, "a receipt has no such member");
+    if (!Object.hasOwn(expected, name)) throw new MalformedError(prefix + name, "there is no such member");
   }
 }
 
@@ -121,7 +121,7 @@ async function misplaced(r: Receipt): Promise<InclusionError> {
   return new InclusionError("leafIndex", `it is ${r.leafIndex} of treeSize ${r.treeSize}, but siblings and directions lead to batchRoot from another place`);
 }
 
-function checkAnchorForm(a: Anchor): void {
+export function checkAnchorForm(a: Anchor): void {
   const sizes = { cluster: 32, programId: 32, account: 32, txSignature: 64 };
   for (const [name, size] of Object.entries(sizes)) {
     if (!fromBase58(a[name as keyof Anchor], size)) throw new AnchorError(`anchor.${name}`, `it is not ${size} bytes in base58`);

@@ -524,6 +524,10 @@ export type NotReady = {
 
 export type ChallengeRequest = {
     publicKey: PublicKey;
+    /**
+     * What the text is for; "sign-in" where there is none. "erase" is for POST /erasure of the core API, and is good for nothing else.
+     */
+    purpose?: 'sign-in' | 'erase';
 };
 
 export type Challenge = {

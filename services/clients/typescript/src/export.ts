@@ -1,0 +1,155 @@
+import { fromBase58, isHash } from "./bytes.js";
+import { AnchorError, IncompleteExportError, LeafMismatchError, MalformedError, OwnerMismatchError, RootMismatchError } from "./errors.js";
+import { linesOf } from "./http.js";
+import { RootOfLeaves } from "./merkle.js";
+import { anchorMembers, checkAnchorForm, checkMembers, entryHash, entryMembers, isCount, isObject, isText, type Check } from "./receipt.js";
+import type { Anchor, Entry, Via } from "./schema/core.js";
+
+/** The first line of an export. */
+export interface ExportHeader {
+  format: "memory-ledger/export/1";
+  owner: string;
+  treeSize: number;
+  root: string;
+  /** The newest commitment on the chain, of the first `committedSize` leaves. */
+  anchor: Anchor | null;
+}
+
+/** A leaf of an export. No hash covers `id`, `createdAt` and `via`. */
+export interface ExportedLeaf {
+  index: number;
+  id: string;
+  createdAt: string;
+  via: Via;
+  leafHash: string;
+  /** Null where the memory was retracted or erased: its hash stays. */
+  entry: Entry | null;
+}
+
+const format = "memory-ledger/export/1";
+const orNull = (is: Check): Check => (v) => v === null || is(v);
+const headerMembers: Record<string, Check> = { format: (v) => v === format, owner: isText, treeSize: isCount, root: isHash, anchor: orNull(isObject) };
+const leafMembers: Record<string, Check> = {
+  index: isCount, id: isText, createdAt: (v) => isText(v) && !Number.isNaN(Date.parse(v as string)), via: orNull(isObject), leafHash: isHash, entry: orNull(isObject),
+};
+const endMembers: Record<string, Check> = { complete: (v) => v === true, leaves: isCount };
+
+/**
+ * Checks an export offline, and yields its leaves while it reads them. Each entry is
+ * checked when it is yielded, the root and that nothing is missing only at the end: trust
+ * no leaf before the loop has ended without a VerificationError. Returns the header, with
+ * which `begin` is called before the first leaf.
+ */
+export async function* verifyExport(
+  file: AsyncIterable<Uint8Array> | ReadableStream<Uint8Array>, begin?: (header: ExportHeader) => void | Promise<void>,
+): AsyncGenerator<ExportedLeaf, ExportHeader> {
+  const lines = new Lines(linesOf("getReader" in file ? chunksOf(file) : file));
+  try {
+    const header = checkHeader(await lines.next(headerMembers));
+    await begin?.(header);
+    const log = new RootOfLeaves();
+    for (let index = 0; index < header.treeSize; index++) {
+      const leaf = (await lines.next(leafMembers, index)) as unknown as ExportedLeaf;
+      if (leaf.entry) await checkEntry(leaf.entry, leaf.leafHash, header.owner, lines.at);
+      await log.add(leaf.leafHash);
+      if (header.anchor?.committedSize === log.size) await checkRoot(log, header.anchor.committedRoot, "anchor.committedRoot");
+      yield leaf;
+    }
+    const end = await lines.next(endMembers);
+    if (end["leaves"] !== header.treeSize) throw new IncompleteExportError("leaves", `${lines.at} says ${end["leaves"]}, treeSize is ${header.treeSize}`);
+    await lines.end();
+    await checkRoot(log, header.root, "root");
+    return header;
+  } finally {
+    await lines.close();
+  }
+}
+
+/** Reads lines that are JSON objects with certain members. */
+class Lines {
+  #line = 0;
+
+  constructor(private readonly lines: AsyncGenerator<string, void>) {}
+
+  get at(): string {
+    return `line ${this.#line}`;
+  }
+
+  /** The next line; of leaf `index`, where it has to be one. */
+  async next(members: Record<string, Check>, index?: number): Promise<Record<string, unknown>> {
+    const { value: text } = await this.lines.next();
+    this.#line++;
+    if (text === undefined) throw new IncompleteExportError("export", `${this.at} is missing`);
+    if (!text.endsWith("\n")) throw new IncompleteExportError("export", `${this.at} breaks off`);
+    const object = this.#parse(text);
+    if (index !== undefined && isCount(object["index"]) && object["index"] !== index) {
+      throw new IncompleteExportError("index", `${this.at} has leaf ${object["index"]}, and ${index} comes next`);
+    }
+    // Where a leaf has to be and the last line is, or the other way around, leaves are missing, or too many.
+    if (members === leafMembers ? "complete" in object : members === endMembers && "index" in object) {
+      throw new IncompleteExportError("treeSize", `${this.at} is not what comes after ${this.#line - 2} leaves`);
+    }
+    try {
+      checkMembers(object, members, "");
+      if (object["entry"]) checkMembers(object["entry"], entryMembers, "entry.");
+      if (object["anchor"]) checkMembers(object["anchor"], anchorMembers, "anchor.");
+    } catch (err) {
+      throw err instanceof MalformedError ? new MalformedError(err.field, `${this.at}: ${err.problem}`) : err;
+    }
+    return object;
+  }
+
+  #parse(text: string): Record<string, unknown> {
+    try {
+      const value: unknown = JSON.parse(text);
+      if (isObject(value)) return value as Record<string, unknown>;
+    } catch {
+      // It is refused below.
+    }
+    throw new MalformedError("export", `${this.at} is not a JSON object`);
+  }
+
+  async end(): Promise<void> {
+    if (!(await this.lines.next()).done) throw new MalformedError("export", `there is more after ${this.at}`);
+  }
+
+  async close(): Promise<void> {
+    await this.lines.return();
+  }
+}
+
+function checkHeader(object: Record<string, unknown>): ExportHeader {
+  const header = object as unknown as ExportHeader;
+  if (!fromBase58(header.owner, 32)) throw new MalformedError("owner", "it is not a public key in base58");
+  if (header.anchor) {
+    checkAnchorForm(header.anchor);
+    const size = header.anchor.committedSize;
+    if (size === 0 || size > header.treeSize) throw new AnchorError("anchor.committedSize", `it is ${size} of treeSize ${header.treeSize}`);
+  }
+  return header;
+}
+
+async function checkEntry(entry: Entry, leafHash: string, owner: string, at: string): Promise<void> {
+  if (entry.owner !== owner) throw new OwnerMismatchError("entry.owner", `in ${at} it is ${entry.owner}, the export is ${owner}'s`);
+  const hash = await entryHash(entry);
+  if (hash !== leafHash) throw new LeafMismatchError("leafHash", `in ${at} it is ${leafHash}, the entry hashes to ${hash}`);
+}
+
+async function checkRoot(log: RootOfLeaves, root: string, field: string): Promise<void> {
+  const is = await log.root();
+  if (is !== root) throw new RootMismatchError(field, `it is ${root}, the first ${log.size} leaves have the root ${is}`);
+}
+
+/** Not every browser can iterate over a stream. */
+async function* chunksOf(stream: ReadableStream<Uint8Array>): AsyncGenerator<Uint8Array, void> {
+  const reader = stream.getReader();
+  try {
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) return;
+      yield value;
+    }
+  } finally {
+    await reader.cancel().catch(() => {});
+  }
+}

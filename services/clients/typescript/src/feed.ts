@@ -1,0 +1,105 @@
+import type { MemoryLedger } from "./client.js";
+import { ConnectionError, MalformedError, OwnerMismatchError, RateLimitedError, serviceLied, TimeoutError, UnavailableError } from "./errors.js";
+import { callOptions, linesOf, parseJSON, sleep, type CallOptions } from "./http.js";
+import type { Events } from "./schema/core.js";
+
+/** Events, in order, and the cursor after them: with it as `after`, a later call goes on behind them. It is valid forever. */
+export type EventsPage = Events;
+
+export interface PagesOptions extends CallOptions {
+  /** The cursor after which to begin. From the beginning by default. */
+  after?: string;
+  /** About how many events a page has, 1 to 1000; 100 by default. */
+  pageSize?: number;
+}
+
+export interface FollowOptions extends CallOptions {
+  /** The cursor after which to begin. From now on by default. */
+  after?: string;
+  /** How long a stream may be silent before it is taken for dead; 45 s by default. The service says something every 15 s. */
+  idleMs?: number;
+}
+
+/** The owner's history: what was written, signed in, granted, committed to the chain. */
+export class Feed {
+  constructor(private readonly ledger: MemoryLedger) {}
+
+  /** The history from a cursor to its end. */
+  async *pages(options: PagesOptions = {}): AsyncGenerator<EventsPage, void> {
+    const { after = "0", pageSize = 100 } = options;
+    for (let cursor = after; ; ) {
+      const query = new URLSearchParams({ after: cursor, limit: String(pageSize) });
+      const { body } = await this.ledger.core<EventsPage>("GET", `/events?${query}`, callOptions(options));
+      if (body.events.length === 0) return;
+      this.#check(body, cursor);
+      cursor = body.cursor;
+      yield body;
+    }
+  }
+
+  /**
+   * The history from a cursor on, and what comes, as it comes. It has no end: break out of
+   * the loop, or abort the signal. A stream that ends is opened again where it was,
+   * so that no event is lost or comes twice, for as long as it takes. It fails where the
+   * service refuses it, and where the first connection can't be made.
+   */
+  async *follow(options: FollowOptions = {}): AsyncGenerator<EventsPage, void> {
+    const { signal, idleMs = 45_000 } = options;
+    let cursor = options.after, retryMs = 1000;
+    for (let begun = false; ; ) {
+      try {
+        const headers = { Accept: "text/event-stream", ...(cursor !== undefined && { "Last-Event-ID": cursor }) };
+        const { body } = await this.ledger.core<AsyncIterable<Uint8Array>>("GET", "/events", { ...callOptions(options), headers, idleMs });
+        begun = true;
+        for await (const message of messagesOf(body)) {
+          retryMs = message.retryMs ?? retryMs;
+          if (message.data === "") {
+            cursor = message.id ?? cursor;
+            continue;
+          }
+          const page = parseJSON(message.data) as EventsPage;
+          this.#check(page, cursor);
+          cursor = page.cursor;
+          yield page;
+        }
+      } catch (err) {
+        const away = [ConnectionError, TimeoutError, UnavailableError, RateLimitedError].some((kind) => err instanceof kind);
+        if (!begun || !away) throw serviceLied(err);
+      }
+      await sleep(retryMs, signal);
+    }
+  }
+
+  /** A page has to be of this owner's, and behind the cursor. */
+  #check(page: EventsPage, cursor: string | undefined): void {
+    if (!this.ledger.verify) return;
+    const isCursor = /^\d{1,19}$/.test(page.cursor) && Array.isArray(page.events);
+    if (!isCursor || (cursor !== undefined && BigInt(page.cursor) <= BigInt(cursor))) {
+      throw new MalformedError("cursor", `${page.cursor} comes after ${cursor}`, "service");
+    }
+    for (const event of page.events) {
+      this.ledger.owner ??= event.subject;
+      if (event.subject !== this.ledger.owner) throw new OwnerMismatchError("subject", `it is ${event.subject}, this client is ${this.ledger.owner}`, "service");
+    }
+  }
+}
+
+interface Message {
+  id?: string;
+  data: string;
+  retryMs?: number;
+}
+
+/** The messages of a stream of server-sent events (HTML standard, section 9.2). One that is cut off is none. */
+async function* messagesOf(parts: AsyncIterable<Uint8Array>): AsyncGenerator<Message, void> {
+  let message: Message = { data: "" };
+  for await (const line of linesOf(parts)) {
+    const [, field, value] = /^([^:]*)(?:: ?)?(.*)\n$/.exec(line.replace(/\r\n$/, "\n")) ?? [];
+    if (line.trim() === "" && field === "") {
+      yield message;
+      message = { data: "" };
+    } else if (field === "id") message.id = value!;
+    else if (field === "data") message.data += (message.data && "\n") + value;
+    else if (field === "retry" && /^\d+$/.test(value!)) message.retryMs = Number(value);
+  }
+}

@@ -1,0 +1,45 @@
+import type { MemoryLedger, WriteOptions } from "./client.js";
+import type { CallOptions } from "./http.js";
+import type { Case, CaseStatus, Drop, DropStatus, FilledDrop, DroppedMemory, NewCase, NewDrop, Revoked } from "./schema/extension.js";
+
+/** One-time links. They need a session of the extension API. */
+export class Grants {
+  constructor(private readonly ledger: MemoryLedger) {}
+
+  /** A link that adds memories. It revokes the owner's other one. */
+  async createDrop(body: NewDrop = {}, options: CallOptions = {}): Promise<Drop> {
+    return (await this.ledger.extension<Drop>("POST", "/memory-drops", { ...options, body })).body;
+  }
+
+  async dropStatus(id: string, options: CallOptions = {}): Promise<DropStatus> {
+    return (await this.ledger.extension<DropStatus>("GET", `/memory-drops/${encodeURIComponent(id)}/status`, options)).body;
+  }
+
+  async revokeDrop(id: string, options: CallOptions = {}): Promise<Revoked> {
+    return (await this.ledger.extension<Revoked>("POST", `/memory-drops/${encodeURIComponent(id)}/revoke`, options)).body;
+  }
+
+  /** Leaves a memory by a drop's URL. Needs no session. */
+  async fillDrop(url: string, body: DroppedMemory, options: WriteOptions = {}): Promise<FilledDrop> {
+    const { idempotencyKey = crypto.randomUUID(), ...rest } = options;
+    return (await this.ledger.grant<FilledDrop>("POST", url, { ...rest, idempotencyKey, body })).body;
+  }
+
+  /** A link that reads all memories. It revokes the owner's other one. */
+  async createCase(body: NewCase = {}, options: CallOptions = {}): Promise<Case> {
+    return (await this.ledger.extension<Case>("POST", "/agent-cases", { ...options, body })).body;
+  }
+
+  async caseStatus(id: string, options: CallOptions = {}): Promise<CaseStatus> {
+    return (await this.ledger.extension<CaseStatus>("GET", `/agent-cases/${encodeURIComponent(id)}/status`, options)).body;
+  }
+
+  async revokeCase(id: string, options: CallOptions = {}): Promise<Revoked> {
+    return (await this.ledger.extension<Revoked>("POST", `/agent-cases/${encodeURIComponent(id)}/revoke`, options)).body;
+  }
+
+  /** Reads a case by its URL, as markdown. Spends a read, so a lost answer is not asked for again. */
+  async readCase(url: string, options: CallOptions = {}): Promise<string> {
+    return (await this.ledger.grant<string>("GET", url, { ...options, repeatable: false, read: (response) => response.text() })).body;
+  }
+}

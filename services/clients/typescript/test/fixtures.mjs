@@ -1,0 +1,16 @@
+// The files that every verifier of this repository is held to: their texts, by path.
+import { readdirSync, readFileSync } from "node:fs";
+
+const root = new URL("../../../../", import.meta.url);
+const folders = ["events/leaf/testdata/", "docs/journey/", "anchoring/receipt/testdata/", "anchoring/export/testdata/"];
+
+export function fixtures() {
+  const files = {};
+  for (const folder of folders) {
+    for (const name of readdirSync(new URL(folder, root), { recursive: true })) {
+      const path = folder + name.replaceAll("\\", "/");
+      if (/\.(nd)?json$/.test(path)) files[path] = readFileSync(new URL(path, root), "utf8");
+    }
+  }
+  return files;
+}

@@ -1,0 +1,93 @@
+// Retries, with a service and a clock of the test's own.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import * as ledger from "../dist/index.js";
+
+const attemptMs = 30_000;
+
+// A client of a service that answers with each of `answers` in turn, with the last for
+// good: an Error is a connection that fails. `requests` are what it sent, `waits` for how
+// many milliseconds it waited between them, which take no time here.
+function client(t, answers, options = {}) {
+  const requests = [], waits = [];
+  t.mock.method(Date, "now", () => Date.parse("2026-01-01T00:00:00Z"));
+  t.mock.method(globalThis, "setTimeout", (run, ms) => {
+    if (ms === attemptMs) return undefined; // the time that an attempt has
+    waits.push(ms);
+    queueMicrotask(run);
+    return undefined;
+  });
+  const fetch = async (_url, init) => {
+    const answer = answers[Math.min(requests.push(init), answers.length) - 1];
+    if (answer instanceof Error) throw answer;
+    return new Response(JSON.stringify(answer.body ?? { error: "not now" }), { status: answer.status, headers: answer.headers ?? {} });
+  };
+  return { ledger: new ledger.MemoryLedger({ url: "http://service", apiKey: "svc_key_x", timeoutMs: attemptMs, fetch, ...options }), requests, waits };
+}
+const stored = { status: 201, body: { id: "m", leafHash: "0".repeat(64), leafIndex: 0 } };
+const refused = (status, after) => ({ status, headers: after === undefined ? {} : { "Retry-After": after } });
+
+test("Retry-After is waited for, in seconds or until a time", async (t) => {
+  const c = client(t, [refused(503, "7"), refused(429, "Thu, 01 Jan 2026 00:00:20 GMT"), refused(503, "0"), stored]);
+  assert.equal((await c.ledger.memories.write("x")).id, "m");
+  assert.deepEqual(c.waits, [7000, 20000, 0]);
+});
+
+test("a date that is over is no wait, and nonsense is as if it were not there", async (t) => {
+  const c = client(t, [refused(503, "Wed, 31 Dec 2025 00:00:00 GMT"), refused(503, "soon"), stored], { backoffMs: 4000 });
+  await c.ledger.memories.write("x");
+  const [first, second] = c.waits;
+  assert.equal(first, 0);
+  assert.ok(4000 <= second && second <= 8000, `${second}`);
+});
+
+for (const answer of [refused(503), refused(500), refused(408), refused(429), new TypeError("fetch failed")]) {
+  test(`after ${answer.status ?? answer.message}, waits double, and three attempts follow the first`, async (t) => {
+    const c = client(t, [answer]);
+    const kind = answer.status === 429 ? ledger.RateLimitedError : answer.status ? ledger.UnavailableError : ledger.ConnectionError;
+    await assert.rejects(c.ledger.memories.write("x"), kind);
+    assert.equal(c.requests.length, 4);
+    assert.equal(c.waits.length, 3);
+    c.waits.forEach((ms, n) => assert.ok(500 * 2 ** n <= ms && ms <= 1000 * 2 ** n, `wait ${n}: ${ms}`));
+    assert.equal(new Set(c.requests.map((r) => r.headers["Idempotency-Key"])).size, 1);
+    assert.equal(new Set(c.requests.map((r) => r.body)).size, 1);
+  });
+}
+
+for (const [status, name] of [[400, "InvalidRequestError"], [401, "UnauthorizedError"], [403, "ForbiddenError"], [404, "NotFoundError"], [409, "ConflictError"],
+  [410, "GoneError"], [413, "InvalidRequestError"], [422, "IdempotencyError"]]) {
+  test(`${status} is not repeated`, async (t) => {
+    const c = client(t, [{ status, body: { error: "why" }, headers: { "X-Request-Id": "r1", "Retry-After": "1" } }]);
+    await assert.rejects(c.ledger.memories.write("x"), { name, status, message: "why", requestId: "r1" });
+    assert.equal(c.requests.length, 1);
+  });
+}
+
+test("what could happen twice is repeated after 429 only", async (t) => {
+  const c = client(t, [refused(429, "2"), refused(503, "2"), stored]);
+  await assert.rejects(c.ledger.keys.create("k"), ledger.UnavailableError);
+  assert.deepEqual(c.waits, [2000]);
+});
+
+test("what could happen twice is not repeated after a lost answer", async (t) => {
+  const c = client(t, [new TypeError("fetch failed"), stored]);
+  await assert.rejects(c.ledger.keys.create("k"), ledger.ConnectionError);
+  assert.equal(c.requests.length, 1);
+});
+
+test("a signal ends the wait", async (t) => {
+  const c = client(t, [refused(503, "3600")]);
+  const abort = new AbortController();
+  globalThis.setTimeout.mock.mockImplementation((_run, ms) => {
+    if (ms === 3_600_000) queueMicrotask(() => abort.abort(new Error("enough")));
+  });
+  await assert.rejects(c.ledger.memories.write("x", {}, { signal: abort.signal }), { message: "enough" });
+  assert.equal(c.requests.length, 1);
+});
+
+test("each attempt has its time", async (t) => {
+  const fetch = (_url, { signal }) => new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
+  const c = client(t, [], { retries: 1, timeoutMs: 5000, fetch });
+  await assert.rejects(c.ledger.memories.write("x"), ledger.TimeoutError);
+  assert.equal(c.waits.filter((ms) => ms === 5000).length, 2);
+});
