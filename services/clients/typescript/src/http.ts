@@ -21,6 +21,8 @@ export interface Request extends CallOptions {
   credential?: string | undefined;
   body?: unknown;
   idempotencyKey?: string | undefined;
+  /** The media type to ask for, where the route has several. */
+  accept?: string;
   /** False where a repetition could do something twice. Then only 429 is repeated. */
   repeatable?: boolean;
   /** Reads the answer. What it throws for an answer that broke off is a dropped connection. */
@@ -31,6 +33,9 @@ export interface Answer<T> {
   body: T;
   headers: Headers;
 }
+
+/** A timeout for answers that take as long as they take, in milliseconds. */
+export const patient = 2 ** 31 - 1;
 
 const json = (response: Response): Promise<unknown> => response.json();
 
@@ -66,6 +71,7 @@ export class Transport {
     const headers: Record<string, string> = {};
     if (request.credential) headers["Authorization"] = `Bearer ${request.credential}`;
     if (request.idempotencyKey) headers["Idempotency-Key"] = request.idempotencyKey;
+    if (request.accept) headers["Accept"] = request.accept;
     if (request.body !== undefined) headers["Content-Type"] = "application/json";
     const timeout = AbortSignal.timeout(request.timeoutMs ?? this.options.timeoutMs);
     return this.options.fetch(request.url, {

@@ -5,7 +5,7 @@ export { checkIssuer, checkOnchain, commitmentAddress } from "./chain.js";
 export type { ChainOptions, Issuer, Onchain } from "./chain.js";
 export { consistencyRoots, directionsOf, emptyRoot, fold, isConsistent, leafHash, nodeHash, RootOfLeaves } from "./merkle.js";
 export { entryHash, parseReceipt, verifyReceipt } from "./receipt.js";
-export type { Anchor, ConsistencyProof, CreatedKey, CreatedMemory, Entry, FoundMemory, InclusionProof, Key, LogHead, Memory, Metadata, Receipt, Session } from "./schema/core.js";
+export type { Anchor, ConsistencyProof, CreatedKey, CreatedMemory, Entry, Event, Events, FoundMemory, InclusionProof, Key, LiveSession, LogHead, Memory, Metadata, Receipt, Session, StakingStatus, UnsignedTransaction } from "./schema/core.js";
 export { MemoryLedger } from "./client.js";
 export type { ListOptions, Options, SearchOptions, WriteOptions, Written } from "./client.js";
 export type { Head, HeadStore } from "./heads.js";
