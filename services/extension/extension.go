@@ -58,11 +58,13 @@ func (a *API) Mount(app *httpapi.App) {
 	app.Get("/agent-cases/:id/status", a.status(events.GrantCase))
 	app.Post("/agent-cases/:id/revoke", a.revoke(events.GrantCase))
 	// Not Get, which brings HEAD along: HEAD would spend a read on nothing.
-	app.Add(http.MethodGet, "/agent-cases/:token", refuseLooking, a.readCase)
+	app.Add(http.MethodGet, "/agent-cases/:token", refuseLooking, a.showCase)
+	app.Post("/agent-cases/:token", refuseLooking, a.readCase)
 
 	app.Post("/memory-drops", httpapi.Writing(a.Access, a.mint(events.GrantDrop)))
 	app.Get("/memory-drops/:id/status", a.status(events.GrantDrop))
 	app.Post("/memory-drops/:id/revoke", a.revoke(events.GrantDrop))
+	app.Add(http.MethodGet, "/memory-drops/:token", a.showDrop)
 	app.Post("/memory-drops/:token", a.fillDrop)
 }
 
@@ -205,7 +207,7 @@ func (a *API) readCase(c *fiber.Ctx) error {
 	document, size, err := a.Grants.Read(httpapi.Context(c), httpapi.Param(c, "token"), httpapi.Gone(c))
 	if err != nil {
 		if isDead(err) {
-			return c.Status(http.StatusNotFound).Type("txt", "utf-8").SendString("not found\n")
+			return deadCase(c)
 		}
 		return err
 	}
@@ -226,6 +228,9 @@ type filled struct {
 }
 
 func (a *API) fillDrop(c *fiber.Ctx) error {
+	if httpapi.IsForm(c) {
+		return a.fillDropByForm(c)
+	}
 	key, malformed := httpapi.IdempotencyKey(c)
 	// The token comes first: a dead one gets the same 404 whatever else is wrong
 	// with the request, or a guesser would see which tokens are alive.
@@ -240,18 +245,24 @@ func (a *API) fillDrop(c *fiber.Ctx) error {
 	if err := httpapi.Decode(c, &body); err != nil {
 		return err
 	}
+	memory, err := a.deposit(c, drop, body)
+	if err != nil {
+		return err
+	}
+	return c.Status(http.StatusCreated).JSON(answerOf(memory))
+}
+
+func (a *API) deposit(c *fiber.Ctx, drop grant.Opened, body memoryBody) (command.Written, error) {
 	if body.Content == nil {
-		return errContent
+		return command.Written{}, errContent
 	}
 	metadata, err := checkText(*body.Content, body.Source, body.Metadata)
 	if err != nil {
-		return err
+		return command.Written{}, err
 	}
-	memory, err := a.Grants.Deposit(httpapi.Context(c), drop, *body.Content, metadata)
-	if err != nil {
-		return err
-	}
-	return c.Status(http.StatusCreated).JSON(filled{
-		OK: true, MemoryID: memory.MemoryID, LeafHash: memory.LeafHash, CreatedAt: memory.CreatedAt,
-	})
+	return a.Grants.Deposit(httpapi.Context(c), drop, *body.Content, metadata)
+}
+
+func answerOf(memory command.Written) filled {
+	return filled{OK: true, MemoryID: memory.MemoryID, LeafHash: memory.LeafHash, CreatedAt: memory.CreatedAt}
 }

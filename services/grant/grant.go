@@ -86,9 +86,11 @@ type Service struct {
 
 // Opened is a grant that was alive when its token was presented.
 type Opened struct {
+	Left, MaxUses int
+	ExpiresAt     events.Timestamp
+
 	owner events.Owner
 	id    string
-	left  int          // uses
 	key   *events.Hash // of the write through a drop, scoped to it; nil without one
 }
 
@@ -189,7 +191,11 @@ func (s *Service) Open(ctx context.Context, token string, kind events.GrantKind)
 	if !g.Live(s.Now()) {
 		return Opened{}, ErrDead
 	}
-	return Opened{owner: g.Owner, id: g.ID, left: g.MaxUses - g.Used}, nil
+	return opened(g), nil
+}
+
+func opened(g grants.Grant) Opened {
+	return Opened{Left: g.MaxUses - g.Used, MaxUses: g.MaxUses, ExpiresAt: g.ExpiresAt, owner: g.Owner, id: g.ID}
 }
 
 // OpenDrop is Open for a write through a drop. key is the SHA-256 of the request's
@@ -207,7 +213,8 @@ func (s *Service) OpenDrop(ctx context.Context, token string, key *events.Hash) 
 		return Opened{}, err
 	}
 	scoped := dropKey(g.ID, *key)
-	drop := Opened{owner: g.Owner, id: g.ID, left: g.MaxUses - g.Used, key: &scoped}
+	drop := opened(g)
+	drop.key = &scoped
 	if g.Live(s.Now()) {
 		return drop, nil
 	}
@@ -281,7 +288,7 @@ func (s *Service) Read(ctx context.Context, token string, gone func() bool) (doc
 	if err != nil {
 		return nil, 0, err
 	}
-	leave, waited, err := s.limiter.enter(ctx, opened.id, opened.left)
+	leave, waited, err := s.limiter.enter(ctx, opened.id, opened.Left)
 	if err != nil {
 		return nil, 0, err
 	}

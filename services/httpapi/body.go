@@ -4,8 +4,10 @@ import (
 	"errors"
 	"mime"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -72,6 +74,36 @@ func DecodeOptional(c *fiber.Ctx, v any) error {
 		return contentEncoding(c)
 	}
 	return Decode(c, v)
+}
+
+// IsForm reports whether the body is what a page's form sends.
+func IsForm(c *fiber.Ctx) bool {
+	kind, _, _ := mime.ParseMediaType(string(c.Request().Header.ContentType()))
+	return kind == fiber.MIMEApplicationForm
+}
+
+// Form reads the body as a form of texts, with the line ends that a JSON body would have.
+// Twice the same name is refused, and so is what is not UTF-8.
+func Form(c *fiber.Ctx) (map[string]string, error) {
+	body, err := Body(c)
+	if err != nil {
+		return nil, err
+	}
+	if err := contentEncoding(c); err != nil {
+		return nil, err
+	}
+	values, err := url.ParseQuery(string(body))
+	if err != nil {
+		return nil, BadRequest("body is not a form")
+	}
+	form := map[string]string{}
+	for name, texts := range values {
+		if len(texts) > 1 || !utf8.ValidString(texts[0]) {
+			return nil, BadRequest("a form has each member once, in UTF-8")
+		}
+		form[name] = strings.ReplaceAll(texts[0], "\r\n", "\n")
+	}
+	return form, nil
 }
 
 func contentEncoding(c *fiber.Ctx) error {

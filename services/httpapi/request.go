@@ -46,6 +46,12 @@ func Query(c *fiber.Ctx, name string) (value string, given bool, err error) {
 	return "", false, BadRequest(name + " must not be given more than once")
 }
 
+// WantsPage reports whether a request is a browser's that navigates: of all that is
+// answered, it likes HTML best.
+func WantsPage(c *fiber.Ctx) bool {
+	return c.Accepts("text/markdown", fiber.MIMEApplicationJSON, fiber.MIMETextPlain, fiber.MIMETextHTML) == fiber.MIMETextHTML
+}
+
 // Number reads a whole number that is not negative, in the one form that JSON
 // has for it: no sign, no zeros before it, no space around it.
 func Number(text string) (n uint64, ok bool) {

@@ -27,6 +27,13 @@ var (
 	templates = template.Must(template.ParseFS(files, "*.html"))
 )
 
+// Style is how all pages of the service look.
+var Style = pageCSS
+
+// Parts returns the templates that all pages share: "head", which takes the members Nonce
+// and Style, and "brand".
+func Parts() *template.Template { return template.Must(template.New("").ParseFS(files, "parts.html")) }
+
 // Config of the sign-in page.
 type Config struct {
 	APIURL     string            // public base URL of the extension API, without a slash at its end

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"mime"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -187,6 +188,16 @@ func checkContent(s *schema, mediaType string, body []byte) error {
 			return fmt.Errorf("not valid JSON: %.300q", body)
 		}
 		err = s.validate(body)
+	case mediaType == "application/x-www-form-urlencoded":
+		form, malformed := url.ParseQuery(string(body))
+		if malformed != nil {
+			return malformed
+		}
+		members := map[string]any{}
+		for name := range form {
+			members[name] = form.Get(name)
+		}
+		err = s.Validate(members)
 	case strings.HasPrefix(mediaType, "text/") && !utf8.Valid(body):
 		return errors.New("not UTF-8")
 	default:

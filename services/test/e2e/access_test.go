@@ -123,7 +123,7 @@ func (b *bystander) ask(api contracttest.API, op contracttest.Operation, column 
 	case "callAgentTools":
 		headers = append(headers, stacktest.With("Accept", "application/json, text/event-stream"))
 	}
-	return c.Do(op.Method, b.pathOf(op, inPath), body, headers...).Status
+	return c.Do(op.Method, b.pathOf(op, inPath), body, append(headers, headersOf(op))...).Status
 }
 
 // TestWhoMayDoWhat asks for every operation of both APIs with every kind of credential,

@@ -83,10 +83,21 @@ func requestOf(op contracttest.Operation) (method, path string) {
 		return http.MethodGet, "/nope"
 	}
 	path = parameters.Replace(op.Path)
-	if op.ID == "fillDrop" {
+	if strings.HasPrefix(path, "/memory-drops") {
 		path = strings.Replace(path, "svc_case_", "svc_drop_", 1)
 	}
 	return op.Method, path
+}
+
+// navigates is the header by which a browser asks for a page.
+var navigates = stacktest.With("Accept", "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8")
+
+// headersOf returns what an operation needs beside a credential.
+func headersOf(op contracttest.Operation) stacktest.Header {
+	if op.ID == "showDrop" {
+		return navigates
+	}
+	return func(http.Header) {}
 }
 
 // bodyOf returns a body that an operation takes, nil where it takes none.
@@ -274,7 +285,7 @@ func answersToFaults(t *testing.T, every func(func(contracttest.API, contracttes
 		case !slices.Contains(op.Statuses, 500):
 			want = 200
 		}
-		a := clients[api].Expect(want, method, path+queryOf(op), body, credentials[api])
+		a := clients[api].Expect(want, method, path+queryOf(op), body, credentials[api], headersOf(op))
 		if want == 500 && (a.Text("error") != "internal error" || bytes.Contains(a.Body, []byte("nil pointer"))) {
 			t.Errorf("%s: %s", op.ID, a.Body)
 		}
@@ -324,7 +335,7 @@ func answersToRequests(t *testing.T, every func(func(contracttest.API, contractt
 				if want := "Bearer"; op.ID != "callAgentTools" && a.Header.Get("WWW-Authenticate") != want {
 					t.Errorf("%s: %v", op.ID, a.Header)
 				}
-			case status == 403 && op.ID == "readCase":
+			case status == 403 && (op.ID == "readCase" || op.ID == "openCase"):
 				c.Expect(403, method, path, body, stacktest.With("Sec-Purpose", "prefetch"))
 			case status == 416:
 				c.Expect(416, method, path, body, stacktest.With("Range", "bytes=0-"))
@@ -335,7 +346,7 @@ func answersToRequests(t *testing.T, every func(func(contracttest.API, contractt
 			case status == 403:
 				c.Expect(403, method, path, body, scopeless)
 			case status == 404 && op.Method != "*":
-				c.Expect(404, method, path, body, session)
+				c.Expect(404, method, path, body, session, headersOf(op))
 			case status == 415 && op.ID == "fillDrop":
 				c.Expect(415, method, liveDrop(), `{}`, stacktest.With("Content-Type", "text/plain"))
 			case status == 415 && !strings.HasSuffix(op.ID, "stake"):
@@ -485,7 +496,11 @@ func goodExtension(c *stacktest.Client, session stacktest.Header) {
 	read := c.Expect(201, "POST", "/agent-cases", nil, session)
 	drop := c.Expect(201, "POST", "/memory-drops", nil, session)
 	c.Expect(200, "GET", "/agent-cases/"+tokenOf(read), nil)
+	c.Expect(200, "GET", "/memory-drops/"+tokenOf(drop), nil, navigates)
+	c.Expect(405, "GET", "/memory-drops/"+tokenOf(drop), nil)
 	c.Expect(201, "POST", "/memory-drops/"+tokenOf(drop), map[string]any{"content": "x"})
+	read = c.Expect(201, "POST", "/agent-cases", nil, session)
+	c.Expect(200, "POST", "/agent-cases/"+tokenOf(read), nil)
 	for _, path := range []string{"/agent-cases/" + read.Text("id"), "/memory-drops/" + drop.Text("id")} {
 		c.Expect(200, "GET", path+"/status", nil, session)
 		c.Expect(200, "POST", path+"/revoke", nil, session)
@@ -535,7 +550,7 @@ func answersWithoutLog(t *testing.T, every func(func(contracttest.API, contractt
 		if op.ID == "createSession" {
 			body = wallet.Answer(challenges[api])
 		}
-		clients[api].Expect(503, method, path+queryOf(op), body, sessions[api])
+		clients[api].Expect(503, method, path+queryOf(op), body, sessions[api], headersOf(op))
 	})
 }
 

@@ -1,0 +1,213 @@
+package extension
+
+import (
+	"bytes"
+	"crypto/rand"
+	"crypto/sha256"
+	"embed"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"html/template"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/gofiber/fiber/v2"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/services/command"
+	"github.com/memory-ledger/ledger/services/grant"
+	"github.com/memory-ledger/ledger/services/httpapi"
+	"github.com/memory-ledger/ledger/services/httpapi/connect"
+	"github.com/memory-ledger/ledger/services/signin"
+)
+
+// The pages that people see at grants' links. They need no script.
+var (
+	//go:embed pages/*.html
+	pageFiles embed.FS
+	//go:embed pages/pages.css
+	pagesCSS string
+
+	pages = template.Must(connect.Parts().ParseFS(pageFiles, "pages/*.html"))
+	style = connect.Style + pagesCSS
+	// pagesPolicy allows the pages' style by its hash, which makes equal pages equal bytes,
+	// their icon, and forms to where they came from.
+	pagesPolicy = "default-src 'none'; style-src 'sha256-" + hashOf(style) + "'; img-src data:; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+)
+
+func hashOf(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return base64.StdEncoding.EncodeToString(sum[:])
+}
+
+// frame is what all pages show; see connect.Parts.
+type frame struct{ Nonce string }
+
+// Style is the same for all.
+func (frame) Style() template.CSS { return template.CSS(style) }
+
+// linkPage is the page of a live link.
+type linkPage struct {
+	frame
+	Left, MaxUses int
+	ExpiresAt     events.Timestamp
+	Minutes       int    // that it lives yet, begun ones included
+	Action        string // of its form
+	// Of a form that was refused: why, and what was in it.
+	Problem, Content, Source string
+}
+
+func (a *API) linkPageOf(o grant.Opened) linkPage {
+	left := o.ExpiresAt.Time().Sub(a.Grants.Now())
+	return linkPage{Left: o.Left, MaxUses: o.MaxUses, ExpiresAt: o.ExpiresAt, Minutes: int((left + time.Minute - 1) / time.Minute)}
+}
+
+// Until is when the link ends, for people.
+func (p linkPage) Until() string { return p.ExpiresAt.Time().Format("15:04 UTC on 2 January 2006") }
+
+// leftPage is the page about a memory that was left.
+type leftPage struct {
+	frame
+	command.Written
+	More int // writes that the link has left
+}
+
+func sendPage(c *fiber.Ctx, status int, name string, data any) error {
+	var html bytes.Buffer
+	if err := pages.ExecuteTemplate(&html, name, data); err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	c.Set(fiber.HeaderContentSecurityPolicy, pagesPolicy)
+	c.Set(fiber.HeaderReferrerPolicy, "no-referrer")
+	c.Set(fiber.HeaderContentType, fiber.MIMETextHTMLCharsetUTF8)
+	return c.Status(status).Send(html.Bytes())
+}
+
+// deadPage is the same bytes whatever is the matter with the token.
+func deadPage(c *fiber.Ctx) error { return sendPage(c, http.StatusNotFound, "dead.html", frame{}) }
+
+// deadCase answers for a case that opens nothing.
+func deadCase(c *fiber.Ctx) error {
+	c.Vary(fiber.HeaderAccept)
+	if httpapi.WantsPage(c) {
+		return deadPage(c)
+	}
+	return c.Status(http.StatusNotFound).Type("txt", "utf-8").SendString("not found\n")
+}
+
+// showCase shows a browser what opening the case spends, and gives the document to all
+// others.
+func (a *API) showCase(c *fiber.Ctx) error {
+	c.Vary(fiber.HeaderAccept)
+	if !httpapi.WantsPage(c) {
+		return a.readCase(c)
+	}
+	opened, err := a.Grants.Open(httpapi.Context(c), httpapi.Param(c, "token"), events.GrantCase)
+	switch {
+	case isDead(err):
+		return deadCase(c)
+	case err != nil:
+		return err
+	}
+	return sendPage(c, http.StatusOK, "case.html", a.linkPageOf(opened))
+}
+
+// showDrop shows a browser the form. There is nothing for others to get.
+func (a *API) showDrop(c *fiber.Ctx) error {
+	c.Vary(fiber.HeaderAccept)
+	if !httpapi.WantsPage(c) {
+		c.Set(fiber.HeaderAllow, "POST")
+		return fiber.ErrMethodNotAllowed
+	}
+	drop, err := a.Grants.Open(httpapi.Context(c), httpapi.Param(c, "token"), events.GrantDrop)
+	switch {
+	case isDead(err):
+		return deadPage(c)
+	case err != nil:
+		return err
+	}
+	page := a.linkPageOf(drop)
+	page.Action = actionOf(rand.Text())
+	return sendPage(c, http.StatusOK, "drop.html", page)
+}
+
+// formKey is the parameter by which the page's form sends what the Idempotency-Key is for
+// programs: a form that is sent twice leaves one memory. It is in the address because the
+// token is looked at before the body is read.
+const formKey = "key"
+
+func actionOf(key string) string { return "?" + url.Values{formKey: {key}}.Encode() }
+
+// fillDropByForm is fillDrop for a page's form. A browser gets pages: one that says what
+// was stored, or the form once more, with what was in it.
+func (a *API) fillDropByForm(c *fiber.Ctx) error {
+	c.Vary(fiber.HeaderAccept)
+	key, malformed := keyOfForm(c)
+	drop, err := a.Grants.OpenDrop(httpapi.Context(c), httpapi.Param(c, "token"), key)
+	if err == nil {
+		err = malformed
+	}
+	var form map[string]string
+	if err == nil {
+		form, err = httpapi.Form(c)
+	}
+	var memory command.Written
+	if err == nil {
+		content, body := form["content"], memoryBody{}
+		body.Content = &content
+		if source := form["source"]; source != "" {
+			body.Source = &source
+		}
+		memory, err = a.deposit(c, drop, body)
+	}
+	switch {
+	case !httpapi.WantsPage(c) && err != nil:
+		return err
+	case !httpapi.WantsPage(c):
+		return c.Status(http.StatusCreated).JSON(answerOf(memory))
+	case isDead(err):
+		return deadPage(c)
+	case err != nil:
+		return a.formAgain(c, drop, form, err)
+	}
+	page := leftPage{Written: memory}
+	if left, err := a.Grants.Open(httpapi.Context(c), httpapi.Param(c, "token"), events.GrantDrop); err == nil {
+		page.More = left.Left
+	}
+	return sendPage(c, http.StatusCreated, "left.html", page)
+}
+
+// keyOfForm returns what names the write: the Idempotency-Key, or what the page put into
+// the form's address.
+func keyOfForm(c *fiber.Ctx) (*events.Hash, error) {
+	key, err := httpapi.IdempotencyKey(c)
+	if key != nil || err != nil {
+		return key, err
+	}
+	text, given, err := httpapi.Query(c, formKey)
+	if !given || err != nil {
+		return nil, err
+	}
+	hash := signin.HashToken(text)
+	return &hash, nil
+}
+
+// formAgain shows the form with what was in it, and why it was refused.
+func (a *API) formAgain(c *fiber.Ctx, drop grant.Opened, form map[string]string, refusal error) error {
+	status, message := httpapi.Answer(refusal)
+	if status >= http.StatusInternalServerError || form == nil {
+		return refusal
+	}
+	page := a.linkPageOf(drop)
+	page.Action, page.Problem, page.Content, page.Source = actionOf(rand.Text()), message, form["content"], form["source"]
+	if errors.Is(refusal, command.ErrIdempotencyMismatch) {
+		// The form was sent, and sent again after its text was changed.
+		if drop.Left == 0 {
+			return deadPage(c)
+		}
+		page.Problem = "this form has left another text before; send it once more to leave this one too"
+	}
+	return sendPage(c, status, "drop.html", page)
+}

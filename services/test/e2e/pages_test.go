@@ -1,0 +1,193 @@
+package e2e_test
+
+import (
+	"html"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/memory-ledger/ledger/services/test/stacktest"
+)
+
+var asForm = stacktest.With("Content-Type", "application/x-www-form-urlencoded")
+
+// formOf returns where a page's form goes, as a path of the API.
+func formOf(t *testing.T, path string, page stacktest.Answer) string {
+	t.Helper()
+	found := regexp.MustCompile(`<form method="post"(?: action="([^"]*)")?>`).FindSubmatch(page.Body)
+	if found == nil {
+		t.Fatalf("no form in %s", page.Body)
+	}
+	base, err := url.Parse(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	action, err := base.Parse(html.UnescapeString(string(found[1])))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return action.RequestURI()
+}
+
+// isPage checks what every page promises: no script, and a policy that would allow none.
+func isPage(t *testing.T, a stacktest.Answer, title string) {
+	t.Helper()
+	policy := a.Header.Get("Content-Security-Policy")
+	if !strings.HasPrefix(policy, "default-src 'none'; style-src 'sha256-") || strings.Contains(policy, "unsafe") || strings.Contains(policy, "script-src") ||
+		a.Header.Get("Referrer-Policy") != "no-referrer" || a.Header.Get("Content-Type") != "text/html; charset=utf-8" || a.Header.Get("Cache-Control") != "no-store" {
+		t.Errorf("headers %v", a.Header)
+	}
+	if !strings.Contains(string(a.Body), "<h1>"+title+"</h1>") || strings.Contains(string(a.Body), "<script") {
+		t.Errorf("not the page %q: %s", title, a.Body[max(0, len(a.Body)-1500):])
+	}
+}
+
+// TestDropPage: people leave memories by a form.
+func TestDropPage(t *testing.T) {
+	t.Parallel()
+	s := stacktest.Start(t, stacktest.Options{Extension: 2})
+	c := s.Extension[0]
+	session := c.SignIn(stacktest.NewWallet())
+	made := c.Expect(201, "POST", "/memory-drops", map[string]any{"maxWrites": 3}, session)
+	path := "/memory-drops/" + tokenOf(made)
+	left := func() int {
+		return c.Expect(200, "GET", "/memory-drops/"+made.Text("id")+"/status", nil, session).Number("remainingWrites")
+	}
+	for range 5 { // looking spends nothing
+		isPage(t, c.Expect(200, "GET", path, nil, navigates), "Leave a memory")
+	}
+	for _, accept := range []string{"", "*/*", "application/json", "application/json, text/html", "text/html;q=0.5, application/json"} {
+		if a := c.Expect(405, "GET", path, nil, stacktest.With("Accept", accept)); a.Header.Get("Allow") != "POST" {
+			t.Errorf("Accept %q: %v", accept, a.Header)
+		}
+	}
+	page := c.Expect(200, "GET", path, nil, navigates)
+	action := formOf(t, path, page)
+	note := url.Values{"content": {"Left by a friend:\r\n<b>hello</b> & \U0001F41D"}, "source": {"a friend"}}.Encode()
+	first := c.Expect(201, "POST", action, note, asForm, navigates)
+	isPage(t, first, "Your memory was left")
+	// Sent twice, as by a reload, it is one memory, on any replica.
+	isPage(t, s.Extension[1].Expect(201, "POST", action, note, asForm, navigates), "Your memory was left")
+	if left() != 2 {
+		t.Errorf("%d are left", left())
+	}
+	held := decode[struct{ Memories []view }](t, c.Expect(200, "GET", "/memories", nil, session).Body).Memories
+	if len(held) != 1 || held[0].Content != "Left by a friend:\n<b>hello</b> & \U0001F41D" || !strings.Contains(string(first.Body), held[0].LeafHash) {
+		t.Fatalf("held %+v", held)
+	}
+	// Changed and sent again, it is shown again and asked for; what was written is not lost.
+	changed := url.Values{"content": {"</textarea><script>alert(1)</script>"}, "source": {`"><script>`}}.Encode()
+	again := c.Expect(422, "POST", action, changed, asForm, navigates)
+	isPage(t, again, "Leave a memory")
+	if !strings.Contains(string(again.Body), "&lt;/textarea&gt;&lt;script&gt;alert(1)") || !strings.Contains(string(again.Body), `role="alert"`) || left() != 2 {
+		t.Errorf("%s", again.Body)
+	}
+	isPage(t, c.Expect(201, "POST", formOf(t, path, again), changed, asForm, navigates), "Your memory was left")
+	// What does not fit is shown again with why.
+	for name, form := range map[string]url.Values{
+		"empty": {"content": {""}}, "none": {"source": {"x"}},
+		"long": {"content": {strings.Repeat("ä", 10001)}}, "long source": {"content": {"x"}, "source": {strings.Repeat("x", 81)}},
+	} {
+		refused := c.Expect(400, "POST", formOf(t, path, page), form.Encode(), asForm, navigates)
+		isPage(t, refused, "Leave a memory")
+		if !strings.Contains(string(refused.Body), "Nothing was stored") {
+			t.Errorf("%s: %s", name, refused.Body)
+		}
+	}
+	for _, bad := range []string{"content=%ff", "content=%zz", "content=a&content=b"} {
+		c.Expect(400, "POST", path, bad, asForm, navigates)
+	}
+	c.Expect(415, "POST", path, "content=x", asForm, stacktest.With("Content-Encoding", "gzip"))
+	// A program that sends a form gets JSON, by the same rules.
+	key := stacktest.With("Idempotency-Key", "once")
+	a := c.Expect(201, "POST", path, "content=by+a+program", asForm, key)
+	b := c.Expect(201, "POST", path, "content=by+a+program&source=", asForm, key)
+	if a.Text("memoryId") == "" || a.Text("memoryId") != b.Text("memoryId") || left() != 0 {
+		t.Errorf("%s, %s, %d left", a.Body, b.Body, left())
+	}
+	c.Expect(404, "POST", path, "content=x", asForm)
+	// The link is used up, and a repetition of what it was used for still gets its answer.
+	isPage(t, c.Expect(201, "POST", action, note, asForm, navigates), "Your memory was left")
+	isPage(t, c.Expect(404, "POST", action, changed, asForm, navigates), "This link opens nothing")
+	if n := len(decode[struct{ Memories []view }](t, c.Expect(200, "GET", "/memories", nil, session).Body).Memories); n != 3 {
+		t.Errorf("%d memories", n)
+	}
+}
+
+// TestCasePage: people see what opening spends before they do.
+func TestCasePage(t *testing.T) {
+	t.Parallel()
+	c := stacktest.Start(t, stacktest.Options{}).Extension[0]
+	session := c.SignIn(stacktest.NewWallet())
+	c.Expect(201, "POST", "/memories", map[string]any{"content": "to be read", "source": "s"}, session)
+	made := c.Expect(201, "POST", "/agent-cases", map[string]any{"maxReads": 2}, session)
+	path := "/agent-cases/" + tokenOf(made)
+	left := func() int {
+		return c.Expect(200, "GET", "/agent-cases/"+made.Text("id")+"/status", nil, session).Number("remainingReads")
+	}
+	for range 5 {
+		page := c.Expect(200, "GET", path, nil, navigates)
+		isPage(t, page, "Someone shares their memories with you")
+		if !strings.Contains(string(page.Body), "one of 2 reads") || strings.Contains(string(page.Body), "to be read") || left() != 2 {
+			t.Errorf("%d left, %s", left(), page.Body)
+		}
+	}
+	c.Expect(403, "GET", path, nil, navigates, stacktest.With("Sec-Purpose", "prefetch"))
+	c.Expect(403, "POST", path, nil, navigates, stacktest.With("Sec-Purpose", "prefetch"))
+	opened := c.Expect(200, "POST", formOf(t, path, c.Expect(200, "GET", path, nil, navigates)), "", asForm, navigates)
+	if !strings.HasPrefix(opened.Header.Get("Content-Type"), "text/markdown") || !strings.Contains(string(opened.Body), "to be read") || left() != 1 {
+		t.Errorf("%d left, %v", left(), opened.Header)
+	}
+	if page := c.Expect(200, "GET", path, nil, navigates); !strings.Contains(string(page.Body), "uses the link up") {
+		t.Errorf("%s", page.Body)
+	}
+	// A program still reads by GET, whatever else it accepts.
+	if a := c.Expect(200, "GET", path, nil, stacktest.With("Accept", "text/markdown, text/html")); !strings.HasPrefix(a.Header.Get("Content-Type"), "text/markdown") || left() != 0 {
+		t.Errorf("%v", a.Header)
+	}
+	isPage(t, c.Expect(404, "GET", path, nil, navigates), "This link opens nothing")
+	isPage(t, c.Expect(404, "POST", path, nil, navigates), "This link opens nothing")
+	if a := c.Expect(404, "POST", path, nil); string(a.Body) != "not found\n" {
+		t.Errorf("%s", a.Body)
+	}
+}
+
+// TestDeadPagesAreEqual: nothing tells why a link opens nothing, or of which kind it was.
+func TestDeadPagesAreEqual(t *testing.T) {
+	t.Parallel()
+	c := stacktest.Start(t, stacktest.Options{}).Extension[0]
+	session := c.SignIn(stacktest.NewWallet())
+	pages := map[string]string{}
+	seen := func(name, path string) {
+		t.Helper()
+		a := c.Expect(404, "GET", path, nil, navigates)
+		isPage(t, a, "This link opens nothing")
+		pages[string(a.Body)+headerNames(a.Header)+a.Header.Get("Content-Security-Policy")] = name
+	}
+	for kind, path := range grantPaths {
+		mint := func() (id, token string) {
+			m := c.Expect(201, "POST", path, nil, session)
+			return m.Text("id"), tokenOf(m)
+		}
+		_, superseded := mint()
+		id, revoked := mint()
+		c.Expect(200, "POST", path+"/"+id+"/revoke", nil, session)
+		_, spent := mint()
+		if kind == "case" {
+			c.Expect(200, "GET", path+"/"+spent, nil)
+		} else {
+			c.Expect(201, "POST", path+"/"+spent, map[string]any{"content": "x"})
+		}
+		_, live := mint()
+		for name, token := range map[string]string{
+			"superseded": superseded, "revoked": revoked, "spent": spent, "unknown": live[:len(live)-4] + "AAAA", "no token": "x",
+			"of the other kind": strings.NewReplacer("_case_", "_drop_", "_drop_", "_case_").Replace(live),
+		} {
+			seen(kind+" "+name, path+"/"+token)
+		}
+	}
+	if len(pages) != 1 {
+		t.Errorf("%d different pages: %v", len(pages), pages)
+	}
+}
