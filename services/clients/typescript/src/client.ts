@@ -10,6 +10,8 @@ import { Grants } from "./grants.js";
 import { Heads, type Head, type HeadStore } from "./heads.js";
 import { callOptions, Transport, streamedObjects, type Answer, type CallOptions, type Request } from "./http.js";
 import { Log } from "./log.js";
+import { Sessions } from "./sessions.js";
+import { Staking } from "./staking.js";
 import { fold, RootOfLeaves } from "./merkle.js";
 import { parseReceipt, verifyReceipt } from "./receipt.js";
 import type {
@@ -80,6 +82,8 @@ export class MemoryLedger {
   readonly log = new Log(this);
   readonly events = new Feed(this);
   readonly grants = new Grants(this);
+  readonly sessions = new Sessions(this);
+  readonly staking = new Staking(this);
 
   readonly url: string;
   readonly extensionUrl: string | undefined;
@@ -124,14 +128,27 @@ export class MemoryLedger {
   }
 
   async #signInTo(url: string, wallet: Wallet, options: CallOptions): Promise<Session> {
+    const body = await this.#sign(url, wallet, {}, options);
+    return (await this.#transport.send<Session>({ ...options, method: "POST", url: `${url}/auth/verify`, body })).body;
+  }
+
+  /**
+   * Destroys the owner's data key: no text of this owner's can be read any more, all
+   * sessions, keys and grants end, and proofs stay. The wallet signs a challenge that says so.
+   */
+  async erase(wallet: Wallet, options: CallOptions = {}): Promise<void> {
+    const body = await this.#sign(this.url, wallet, { purpose: "erase" }, options);
+    await this.#transport.send({ ...options, method: "POST", url: `${this.url}/erasure`, body });
+  }
+
+  /** Has a wallet sign a fresh challenge. */
+  async #sign(url: string, wallet: Wallet, asked: { purpose?: "erase" }, options: CallOptions): Promise<object> {
     const publicKey = wallet.publicKey;
-    const challenge = await this.#transport.send<{ message: string }>({ ...options, method: "POST", url: `${url}/auth/challenge`, body: { publicKey } });
+    const challenge = await this.#transport.send<{ message: string }>({ ...options, method: "POST", url: `${url}/auth/challenge`, body: { publicKey, ...asked } });
     const message = challenge.body.message;
     // A signature over another account's challenge would sign that one's owner in.
     if (message.split("\n")[1] !== publicKey) throw new OwnerMismatchError("message", "the challenge is for another account", "service");
-    const signature = toBase58(await wallet.signMessage(utf8(message)));
-    const session = await this.#transport.send<Session>({ ...options, method: "POST", url: `${url}/auth/verify`, body: { publicKey, message, signature } });
-    return session.body;
+    return { publicKey, message, signature: toBase58(await wallet.signMessage(utf8(message))) };
   }
 
   /** @internal */
@@ -290,6 +307,14 @@ export class Memories {
       if (err instanceof VerificationError) throw new RootMismatchError("leafHash", `the leaves of the list give no root of the log: ${err.message}`, "service");
       throw err;
     }
+  }
+
+  /**
+   * The memories of the leaves from `from` on, `limit` leaves of them, oldest first. Retracted
+   * ones are left out. A page is not checked: `list` checks that nothing is missing.
+   */
+  async page(from: number, limit: number, options: CallOptions = {}): Promise<Memory[]> {
+    return (await this.ledger.core<Memory[]>("GET", `/memories?cursor=${from}&limit=${limit}`, options)).body;
   }
 
   /** Takes a memory back: it is in no list, search or case any more, and its leaf stays. It needs a session, or a key with the scope `retract`. */

@@ -35,14 +35,19 @@ export class Log {
   async *export(options: CallOptions = {}): AsyncGenerator<ExportedLeaf, ExportHeader> {
     const { ledger } = this;
     const head = ledger.verify ? await this.head(options) : undefined;
-    const { body } = await ledger.core<AsyncIterable<Uint8Array>>("GET", "/export", { ...options, idleMs: ledger.timeoutMs(options) });
+    const file = await this.exportFile(options);
     try {
-      return yield* verifyExport(body, async (header) => {
+      return yield* verifyExport(file, async (header) => {
         if (head) await this.#checkExport(header, head, options);
       });
     } catch (err) {
       throw serviceLied(err);
     }
+  }
+
+  /** The bytes of an export as they come, to be kept. They are not checked: `verifyExport` does that. */
+  async exportFile(options: CallOptions = {}): Promise<AsyncIterable<Uint8Array>> {
+    return (await this.ledger.core<AsyncIterable<Uint8Array>>("GET", "/export", { ...options, idleMs: this.ledger.timeoutMs(options) })).body;
   }
 
   async #checkExport(header: ExportHeader, head: LogHead, options: CallOptions): Promise<void> {

@@ -1,0 +1,22 @@
+import type { MemoryLedger } from "./client.js";
+import type { CallOptions } from "./http.js";
+import type { LiveSession } from "./schema/core.js";
+
+/** Sessions of both APIs. They need a session. */
+export class Sessions {
+  constructor(private readonly ledger: MemoryLedger) {}
+
+  /** The live ones, oldest first. */
+  async list(options: CallOptions = {}): Promise<LiveSession[]> {
+    return (await this.ledger.core<LiveSession[]>("GET", "/auth/sessions", options)).body;
+  }
+
+  async end(id: string, options: CallOptions = {}): Promise<void> {
+    await this.ledger.core("DELETE", `/auth/sessions/${encodeURIComponent(id)}`, options);
+  }
+
+  /** Ends all but the one that asks, and returns how many there were. */
+  async endOthers(options: CallOptions = {}): Promise<number> {
+    return (await this.ledger.core<{ ended: number }>("DELETE", "/auth/sessions", options)).body.ended;
+  }
+}
