@@ -275,7 +275,7 @@ func answersToFaults(t *testing.T, every func(func(contracttest.API, contracttes
 	every(func(api contracttest.API, op contracttest.Operation) {
 		method, path := requestOf(op)
 		body := goodBody(op, wallet)
-		if op.ID == "createSession" {
+		if signed(op) {
 			body = wallet.Answer(someChallenge(wallet))
 		}
 		want := 500
@@ -291,6 +291,9 @@ func answersToFaults(t *testing.T, every func(func(contracttest.API, contracttes
 		}
 	})
 }
+
+// signed reports whether an operation takes a challenge that a wallet has signed.
+func signed(op contracttest.Operation) bool { return op.ID == "createSession" || op.ID == "eraseOwner" }
 
 // someChallenge has the form of a challenge, and was never issued.
 func someChallenge(wallet stacktest.Wallet) string {
@@ -328,7 +331,7 @@ func answersToRequests(t *testing.T, every func(func(contracttest.API, contractt
 		body := goodBody(op, wallet)
 		for _, status := range op.Statuses {
 			switch {
-			case status == 401 && op.ID == "createSession":
+			case status == 401 && signed(op):
 				c.Expect(401, method, path, wallet.Answer(someChallenge(wallet)))
 			case status == 401:
 				a := c.Expect(401, method, path, body)
@@ -391,6 +394,7 @@ func answersToRequests(t *testing.T, every func(func(contracttest.API, contractt
 	}
 	goodExtension(clients[contracttest.Extension], sessions[contracttest.Extension])
 	goodCore(clients[contracttest.Core], sessions[contracttest.Core], wallet)
+	erase(t, s.Core[0], wallet)
 	for _, c := range clients {
 		c.Expect(404, "GET", "/nope", nil)
 		c.Expect(405, "DELETE", "/health", nil)
@@ -539,6 +543,7 @@ func answersWithoutLog(t *testing.T, every func(func(contracttest.API, contractt
 		sessions[api] = c.SignIn(wallet)
 		challenges[api] = c.Expect(200, "POST", "/auth/challenge", map[string]any{"publicKey": wallet.PublicKey}).Text("message")
 	}
+	toErase := s.Core[0].Expect(200, "POST", "/auth/challenge", map[string]any{"publicKey": wallet.PublicKey, "purpose": "erase"}).Text("message")
 	log.Kill()
 	defer log.Start() // the stack is to end in order
 	every(func(api contracttest.API, op contracttest.Operation) {
@@ -549,6 +554,9 @@ func answersWithoutLog(t *testing.T, every func(func(contracttest.API, contractt
 		body := goodBody(op, wallet)
 		if op.ID == "createSession" {
 			body = wallet.Answer(challenges[api])
+		}
+		if op.ID == "eraseOwner" {
+			body = wallet.Answer(toErase)
 		}
 		clients[api].Expect(503, method, path+queryOf(op), body, sessions[api], headersOf(op))
 	})
