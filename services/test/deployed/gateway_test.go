@@ -75,6 +75,28 @@ func TestGatewayPassesOn(t *testing.T) {
 			}
 		}
 	})
+	t.Run("the pages at grants' links", func(t *testing.T) {
+		navigates := stacktest.With("Accept", "text/html")
+		own := extension.SignIn(wallet)
+		for _, path := range []string{"/memory-drops", "/agent-cases"} {
+			made := extension.Expect(201, "POST", path, nil, own)
+			link := path + made.Text("url")[strings.LastIndex(made.Text("url"), "/"):]
+			for status, at := range map[int]string{200: link, 404: link[:len(link)-4] + "AAAA"} {
+				a := extension.Expect(status, "GET", at, nil, navigates)
+				for _, name := range []string{"Content-Security-Policy", "Referrer-Policy", "X-Request-Id"} {
+					if got := a.Header.Values(name); len(got) != 1 {
+						t.Errorf("%s: %q", name, got)
+					}
+				}
+				if !strings.HasPrefix(string(a.Body), "<!doctype html>") {
+					t.Errorf("%d: %s", status, a.Body)
+				}
+			}
+		}
+		extension.Expect(404, "GET", "/auth/sessions", nil) // core's alone
+		core.Expect(200, "DELETE", "/auth/sessions", nil, session)
+		extension.Expect(401, "GET", "/auth/me", nil, own)
+	})
 	t.Run("insides stay inside", func(t *testing.T) {
 		for _, path := range []string{"/metrics", "/readyz"} {
 			wantJSON(t, core.Expect(404, "GET", path, nil))
