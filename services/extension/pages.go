@@ -202,11 +202,15 @@ func (a *API) formAgain(c *fiber.Ctx, drop grant.Opened, form map[string]string,
 	}
 	page := a.linkPageOf(drop)
 	page.Action, page.Problem, page.Content, page.Source = actionOf(rand.Text()), message, form["content"], form["source"]
-	if errors.Is(refusal, command.ErrIdempotencyMismatch) {
+	switch {
+	case errors.Is(refusal, errContent):
+		page.Problem = "a memory has 1 to 10,000 characters"
+	case errors.Is(refusal, errSource):
+		page.Problem = "where it is from takes at most 80 characters"
+	case errors.Is(refusal, command.ErrIdempotencyMismatch) && drop.Left == 0:
+		return deadPage(c)
+	case errors.Is(refusal, command.ErrIdempotencyMismatch):
 		// The form was sent, and sent again after its text was changed.
-		if drop.Left == 0 {
-			return deadPage(c)
-		}
 		page.Problem = "this form has left another text before; send it once more to leave this one too"
 	}
 	return sendPage(c, status, "drop.html", page)

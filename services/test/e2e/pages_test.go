@@ -115,6 +115,23 @@ func TestDropPage(t *testing.T) {
 	}
 }
 
+// TestAFormSentManyTimes: a form that is sent many times at once, to any replica, leaves
+// one memory and spends one write.
+func TestAFormSentManyTimes(t *testing.T) {
+	t.Parallel()
+	a := newArena(t)
+	session := a.Extension[0].SignIn(stacktest.NewWallet())
+	drop, _ := a.mint(0, "drop", 1, session)
+	path := grantPaths["drop"] + "/" + drop.token
+	action := formOf(t, path, a.Extension[0].Expect(200, "GET", path, nil, navigates))
+	rush(20, func(client int) {
+		isPage(t, a.Extension[client%2].Expect(201, "POST", action, "content=x", asForm, navigates), "Your memory was left")
+	})
+	if held := a.held(session); held != [2]int{1, 1} {
+		t.Errorf("%v memories", held)
+	}
+}
+
 // TestCasePage: people see what opening spends before they do.
 func TestCasePage(t *testing.T) {
 	t.Parallel()

@@ -325,7 +325,7 @@ export type NewKey = {
      */
     label: string;
     /**
-     * What the key may do. To read is to list, get, search, prove, export and follow; to write is to store; to retract is to take memories back.
+     * What the key may do. To read is to list, get, search, prove, export and follow; to write is to store; to retract is to take memories back. Without it: read and write.
      */
     scopes?: Array<Scope>;
     /**

@@ -1,7 +1,8 @@
-// Every scenario of the sign-in page, by the name of its Go subtest.
+// Every scenario, by the name of its Go subtest.
 import assert from 'node:assert/strict';
 import { installWallet } from './wallets.mjs';
 import { crossOrigin } from './origins.mjs';
+import { leavesAMemory, opensACase } from './links.mjs';
 
 const fragmentNames = ['token', 'publicKey', 'expiresAt', 'apiUrl'];
 const refusedByServer = /status of 401/;
@@ -427,4 +428,6 @@ export const scenarios = {
   'content security policy': policy,
   'reduced motion': reducedMotion,
   'other origins': crossOrigin,
+  'leaves a memory by a link': leavesAMemory,
+  'opens a case by a link': opensACase,
 };

@@ -1,0 +1,122 @@
+// People at the links that an owner hands out: they leave a memory, and open a case.
+import assert from 'node:assert/strict';
+import crypto from 'node:crypto';
+import fs from 'node:fs';
+
+const alphabet = '123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz';
+
+function base58(bytes) {
+  let number = BigInt(`0x${bytes.toString('hex')}`);
+  let text = '';
+  for (; number > 0n; number /= 58n) text = alphabet[Number(number % 58n)] + text;
+  return '1'.repeat(bytes.findIndex((byte) => byte !== 0)) + text;
+}
+
+// owner signs in and returns how to call the API as an owner.
+async function owner(api) {
+  const call = async (method, path, body, token) => {
+    const response = await fetch(api + path, {
+      method, body: body && JSON.stringify(body),
+      headers: { ...(body && { 'Content-Type': 'application/json' }), ...(token && { Authorization: `Bearer ${token}` }) },
+    });
+    assert.ok(response.ok, `${method} ${path}: ${response.status}`);
+    return response.json();
+  };
+  const { publicKey, privateKey } = crypto.generateKeyPairSync('ed25519');
+  const address = base58(publicKey.export({ format: 'der', type: 'spki' }).subarray(-32));
+  const { message } = await call('POST', '/auth/challenge', { publicKey: address });
+  const signature = base58(crypto.sign(null, Buffer.from(message), privateKey));
+  const { token } = await call('POST', '/auth/verify', { publicKey: address, message, signature });
+  return (method, path, body) => call(method, path, body, token);
+}
+
+async function visit(stage, url) {
+  stage.page ??= await stage.context.newPage();
+  if (!stage.watched) {
+    stage.watched = true;
+    stage.page.on('request', (request) => stage.requests.push(request.url()));
+    stage.page.on('pageerror', (error) => stage.complaints.push(`page error: ${error}`));
+    stage.page.on('console', (message) => {
+      if (message.type() === 'error') stage.complaints.push(message.text());
+    });
+  }
+  return stage.page.goto(url);
+}
+
+const heading = (stage, name) => stage.page.getByRole('heading', { level: 1, name, exact: true }).waitFor();
+
+export async function leavesAMemory(stage) {
+  stage.expected.push(/status of (400|404)/);
+  const own = await owner(stage.config.api);
+  const drop = await own('POST', '/memory-drops', { maxWrites: 2 });
+  const left = async () => (await own('GET', `/memory-drops/${drop.id}/status`)).remainingWrites;
+  await visit(stage, drop.url);
+  await heading(stage, 'Leave a memory');
+  await stage.everyLook('drop');
+  assert.equal(await left(), 2, 'looking spends nothing');
+
+  // By keyboard alone.
+  const { page } = stage;
+  await page.getByLabel('What should they remember?').focus();
+  await page.keyboard.type('She asked about the bees again.');
+  await page.keyboard.press('Tab');
+  await page.keyboard.type('Anna');
+  await page.keyboard.press('Tab');
+  assert.equal(await page.evaluate(() => document.activeElement.textContent), 'Leave this memory');
+  await page.keyboard.press('Enter');
+  await heading(stage, 'Your memory was left');
+  await stage.everyLook('left');
+  await page.reload(); // sends the form again
+  await heading(stage, 'Your memory was left');
+  assert.equal(await left(), 1);
+
+  // What does not fit comes back with why, and nothing that was written is lost.
+  await page.getByRole('link', { name: 'Leave another' }).click();
+  const text = page.getByLabel('What should they remember?');
+  await text.evaluate((area) => area.removeAttribute('maxlength'));
+  await text.fill('x'.repeat(10001));
+  await page.getByLabel('Where is it from?').fill('Anna');
+  await page.getByRole('button', { name: 'Leave this memory' }).click();
+  await page.getByRole('alert').waitFor();
+  assert.equal((await text.inputValue()).length, 10001);
+  assert.equal(await left(), 1);
+  await text.fill('And about honey.');
+  await stage.everyLook('again');
+  await page.getByRole('button', { name: 'Leave this memory' }).click();
+  await page.getByText('The link is used up').waitFor();
+  const { memories } = await own('GET', '/memories');
+  assert.deepEqual(memories.map(({ content, metadata, via }) => [content, metadata.source, via.kind]), [
+    ['She asked about the bees again.', 'Anna', 'drop'], ['And about honey.', 'Anna', 'drop'],
+  ]);
+
+  assert.equal((await visit(stage, drop.url)).status(), 404);
+  await heading(stage, 'This link opens nothing');
+  await stage.everyLook('dead');
+}
+
+export async function opensACase(stage) {
+  stage.expected.push(/status of 404/);
+  const own = await owner(stage.config.api);
+  await own('POST', '/memories', { content: 'Keeps bees.', source: 'chat' });
+  const made = await own('POST', '/agent-cases', { maxReads: 2 });
+  const left = async () => (await own('GET', `/agent-cases/${made.id}/status`)).remainingReads;
+  await visit(stage, made.url);
+  await heading(stage, 'Someone shares their memories with you');
+  await stage.everyLook('case');
+  assert.equal(await left(), 2, 'looking spends nothing');
+
+  // Chromium saves Markdown, or shows it.
+  const { page } = stage;
+  const saved = page.waitForEvent('download').then(async (download) => fs.readFileSync(await download.path(), 'utf8'));
+  const shown = page.waitForURL(made.url, { waitUntil: 'load' }).then(() => page.waitForFunction(() => document.body.innerText.startsWith('# Memories of'))).then(() => page.locator('body').innerText());
+  await page.getByRole('button', { name: 'Open and use up one read' }).click();
+  const text = await Promise.any([saved, shown]);
+  saved.catch(() => {});
+  shown.catch(() => {});
+  assert.match(text, /^# Memories of /);
+  assert.match(text, /Keeps bees\./);
+  assert.equal(await left(), 1);
+  await visit(stage, made.url);
+  await page.getByRole('button', { name: 'Open and use up the link' }).waitFor();
+  await stage.everyLook('last');
+}
