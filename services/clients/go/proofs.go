@@ -228,7 +228,11 @@ func (c *Client) compareExport(ctx context.Context, h *ExportHeader, head *LogHe
 	if h.Anchor != nil && h.Anchor.CommittedSize < head.AnchoredSize || h.Anchor == nil && head.AnchoredSize > 0 {
 		return wrong(ErrStale, "anchor.committedSize", "%d leaves are anchored", head.AnchoredSize)
 	}
-	if err := c.grew(ctx, head.TreeSize, head.Root, h.TreeSize, h.Root); err != nil {
+	err := c.grew(ctx, head.TreeSize, head.Root, h.TreeSize, h.Root)
+	if errors.Is(err, ErrForked) {
+		return wrong(ErrWrongRoot, "root", "the log of %d leaves has another root: %v", h.TreeSize, err)
+	}
+	if err != nil {
 		return err
 	}
 	return c.verifyAnchor(ctx, h.Anchor, h.Owner)
