@@ -42,7 +42,7 @@ unit: ## all Go tests but the slow ones
 	go test -short -timeout 10m $$(go list $(PACKAGES) | grep -v -e '/services/test/deployed$$' -e '/services/test/browser$$')
 
 .PHONY: verify
-verify: deps staticcheck vulncheck generated lint-openapi slow plain race fuzz ## the rest: linters, slow tests, race detector, crashes, clusters, browser, fuzzing
+verify: deps staticcheck vulncheck generated lint-openapi client slow plain race fuzz ## the rest: linters, slow tests, race detector, crashes, clusters, browser, fuzzing
 
 # The packages that start goroutines or share memory, in their code or their tests,
 # but for the cluster's, which runs alone. Both lists are read from the files, so
@@ -115,6 +115,20 @@ generate: ## everything that is made from something else
 .PHONY: generated
 generated: ## fails where a generated file is out of date
 	@infra/generated
+
+CLIENT := services/clients/typescript
+
+.PHONY: client
+client: $(CLIENT)/node_modules ## the TypeScript client: its types are up to date, it passes the golden vectors, packs and is small
+	cd $(CLIENT) && npm run -s generate && npm run -s build && npm test
+	@git diff --exit-code -- $(CLIENT)/src/schema
+	@size=$$(cd $(CLIENT) && node_modules/.bin/esbuild dist/index.js --bundle --minify --format=esm | gzip -9 | wc -c); \
+	  echo "$$size bytes minified and compressed"; [ $$size -le 20480 ]
+	$(CLIENT)/test/pack
+
+$(CLIENT)/node_modules: $(CLIENT)/package.json $(CLIENT)/package-lock.json
+	cd $(CLIENT) && npm ci --ignore-scripts --no-audit --no-fund
+	@touch $@
 
 LINT := services/httpapi/openapi/lint
 

@@ -13,7 +13,6 @@ import (
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/canonical"
-	"github.com/memory-ledger/ledger/services/command"
 	"github.com/memory-ledger/ledger/services/memory"
 )
 
@@ -64,31 +63,27 @@ func (s *Server) addRemember() {
 	}, s.remember)
 }
 
-// remember stores the memories one after the other. All are checked and sealed before
-// the first is stored. A crash between two of them leaves the first ones stored; a
-// repetition with the same key stores the rest.
+// remember stores the memories in one message of the log: all of them, or none.
 func (s *Server) remember(ctx context.Context, c call, in rememberInput) (rememberOutput, string, error) {
-	writes := make([]*command.WriteMemory, len(in.Memories))
+	drafts := make([]memory.Draft, len(in.Memories))
 	for i, m := range in.Memories {
-		draft, err := draftOf(c, m, in.IdempotencyKey, i)
-		if err == nil {
-			writes[i], err = s.Memories.Prepare(ctx, draft)
-		}
-		if err != nil {
+		var err error
+		if drafts[i], err = draftOf(c, m); err != nil {
 			return rememberOutput{}, "", fmt.Errorf("memories[%d]: %w", i, err)
 		}
 	}
-	out := rememberOutput{Stored: []storedMemory{}, StableStorage: true}
+	if in.IdempotencyKey != "" {
+		key := events.Hash(sha256.Sum256([]byte("memory-ledger/mcp-key/v1\x00" + in.IdempotencyKey)))
+		drafts[0].IdempotencyKey = &key
+	}
+	batch, err := s.Memories.WriteBatch(ctx, drafts)
+	if err != nil {
+		return rememberOutput{}, "", err
+	}
+	out := rememberOutput{StableStorage: true}
 	var ids []string
-	for i, write := range writes {
-		if err := s.Memories.Commands.Execute(ctx, c.Owner, write); err != nil {
-			if i == 0 {
-				return rememberOutput{}, "", err
-			}
-			return rememberOutput{}, "", &problem{fmt.Sprintf("The first %d of %d are stored: %s. The next one failed: %v",
-				i, len(writes), strings.Join(ids, ", "), s.advise(ctx, "remember", err))}
-		}
-		w := write.Written
+	for _, m := range batch.Memories {
+		w := m.Written
 		out.Stored = append(out.Stored, storedMemory{w.MemoryID, w.LeafIndex, w.LeafHash.String()})
 		ids = append(ids, w.MemoryID)
 	}
@@ -96,9 +91,8 @@ func (s *Server) remember(ctx context.Context, c call, in rememberInput) (rememb
 	return out, text, nil
 }
 
-// draftOf is a memory on its way in. Its Idempotency-Key is made of the call's and of
-// its place in the call.
-func draftOf(c call, m newMemory, key string, place int) (memory.Draft, error) {
+// draftOf is a memory on its way in.
+func draftOf(c call, m newMemory) (memory.Draft, error) {
 	text := []byte("{}")
 	if m.Metadata != nil {
 		var err error
@@ -119,12 +113,7 @@ func draftOf(c call, m newMemory, key string, place int) (memory.Draft, error) {
 			return memory.Draft{}, err
 		}
 	}
-	draft := memory.Draft{Owner: c.Owner, Content: m.Content, Metadata: metadata, Credential: c.Credential}
-	if key != "" {
-		hash := events.Hash(sha256.Sum256(fmt.Appendf(nil, "memory-ledger/mcp-key/v1\x00%d\x00%s", place, key)))
-		draft.IdempotencyKey = &hash
-	}
-	return draft, nil
+	return memory.Draft{Owner: c.Owner, Content: m.Content, Metadata: metadata, Credential: c.Credential}, nil
 }
 
 // schemaOf is the schema of a type. Lists are lists, never null.

@@ -74,9 +74,18 @@ func overloads(ctx context.Context, w *world) error {
 	if _, err := lights[0].read(ctx, settling); err != nil {
 		return err
 	}
-	return beside("64 searches of 100,000 memories at a time, half of them abandoned", func(ctx context.Context, on func()) error {
-		return w.tooManySearches(ctx, token, on)
-	})
+	for _, search := range []struct{ name, body string }{
+		{"64 searches", `{"query":"there is no such text"}`},
+		{"64 ranked searches", `{"mode":"ranked","query":"what did the cat see at number 4711?"}`},
+	} {
+		err := beside(search.name+" of 100,000 memories at a time, half of them abandoned", func(ctx context.Context, on func()) error {
+			return w.tooManySearches(ctx, token, search.body, on)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // settling is how long a light reader reads after a fill before anything is measured. A
@@ -208,13 +217,12 @@ func (w *world) totalLeaves(ctx context.Context) (total int, err error) {
 
 const refusedLine = "HTTP/1.1 503"
 
-// tooManySearches keeps 64 clients going whose searches find nothing. Who is
+// tooManySearches keeps 64 clients going that send a search. A client that is
 // refused comes again after a second; every other one hangs up after fifty
 // milliseconds and comes again at once. It calls on once as many are over as
 // there are clients.
-func (w *world) tooManySearches(ctx context.Context, token string, on func()) error {
+func (w *world) tooManySearches(ctx context.Context, token, body string, on func()) error {
 	const clients = 64
-	body := `{"query":"there is no such text"}`
 	request := "POST /memories/search HTTP/1.1\r\nHost: ledger\r\nAuthorization: Bearer " + token +
 		"\r\nContent-Type: application/json\r\nConnection: close\r\n" + fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(body), body)
 	address := strings.TrimPrefix(w.core, "http://")

@@ -69,7 +69,8 @@ func TestAnchoredMemories(t *testing.T) {
 	t.Parallel()
 	s, chain := anchoredStack(t, 400*time.Millisecond)
 	core, wallet := s.Core[0], stacktest.NewWallet()
-	session := core.SignIn(wallet)
+	token := core.Token(wallet)
+	session := stacktest.Bearer(token)
 	first := core.Expect(http.StatusCreated, "POST", "/memories", map[string]any{"content": "zuerst ☂", "metadata": map[string]any{"z": 1.5, "a": "ü"}}, session)
 	m := awaitAnchored(t, core, session, first.Text("id"), anchoredWithin)
 	if m.BatchID == nil {
@@ -84,6 +85,11 @@ func TestAnchoredMemories(t *testing.T) {
 	}
 	if _, err := receipt.Check(t.Context(), chain.URL(), old); err != nil {
 		t.Error(err)
+	}
+
+	proved, _ := use(t, agent(t, core, token), "prove", map[string]any{"id": m.ID})
+	if a, _ := proved["anchor"].(map[string]any); proved["anchored"] != true || a["account"] != old.Anchor.Account || a["txSignature"] != old.Anchor.TxSignature {
+		t.Errorf("what an agent gets: %v", proved)
 	}
 
 	var last stacktest.Answer

@@ -28,6 +28,9 @@ type model struct {
 	asked  []string
 }
 
+// modelKey is the endpoint's credential.
+const modelKey = "key-of-the-embeddings-endpoint"
+
 var meanings = map[string]string{"breakfast": "oatmeal", "morning": "oatmeal", "doctor": "dentist", "pup": "dog"}
 
 func meaningOf(text string) []float64 {
@@ -58,7 +61,7 @@ func startModel(t *testing.T) *model {
 			Model string
 			Input []string
 		}
-		if err := json.NewDecoder(r.Body).Decode(&body); err != nil || body.Model != "test" || r.Header.Get("Authorization") != "Bearer secret" || len(body.Input) > 64 {
+		if err := json.NewDecoder(r.Body).Decode(&body); err != nil || body.Model != "test" || r.Header.Get("Authorization") != "Bearer "+modelKey || len(body.Input) > 64 {
 			http.Error(w, "what?", http.StatusNotFound)
 			return
 		}
@@ -94,7 +97,7 @@ func (m *model) embedded() int {
 
 func withModel(t *testing.T, m *model, o stacktest.Options) *stacktest.Stack {
 	o.Configure = func(c *config.Config) {
-		c.EmbeddingsURL, c.EmbeddingsModel, c.EmbeddingsKey, c.KeyMaxAge = m.URL, "test", "secret", time.Millisecond
+		c.EmbeddingsURL, c.EmbeddingsModel, c.EmbeddingsKey, c.KeyMaxAge = m.URL, "test", modelKey, time.Millisecond
 	}
 	return stacktest.Start(t, o)
 }
