@@ -49,12 +49,12 @@ type Issuer struct {
 // the chain. Verify the receipt first. A *VerificationError says what is wrong. Any other
 // error is ErrChainUnreachable or the context's.
 func (r *Receipt) VerifyOnchain(ctx context.Context, rpcURL string) (*Onchain, error) {
-	return r.Anchor.verifyOnchain(ctx, rpcURL, r.Entry.Owner)
+	return r.Anchor.verifyOnchain(ctx, solanaNode{rpcURL, http.DefaultClient}, r.Entry.Owner)
 }
 
 // VerifyOnchain is the same for the anchor of an export.
 func (h *ExportHeader) VerifyOnchain(ctx context.Context, rpcURL string) (*Onchain, error) {
-	return h.Anchor.verifyOnchain(ctx, rpcURL, h.Owner)
+	return h.Anchor.verifyOnchain(ctx, solanaNode{rpcURL, http.DefaultClient}, h.Owner)
 }
 
 // VerifyIssuer checks that the receipt is anchored by the issuer. It needs no chain. The
@@ -86,11 +86,10 @@ func (a *Anchor) verifyIssuer(by Issuer, owner string) error {
 	return nil
 }
 
-func (a *Anchor) verifyOnchain(ctx context.Context, rpcURL, owner string) (*Onchain, error) {
+func (a *Anchor) verifyOnchain(ctx context.Context, node solanaNode, owner string) (*Onchain, error) {
 	if a == nil {
 		return nil, notAnchored()
 	}
-	node := solanaNode(rpcURL)
 	var genesis string
 	if err := node.call(ctx, &genesis, "getGenesisHash"); err != nil {
 		return nil, err
@@ -225,8 +224,11 @@ func commitmentAddress(program, authority, owner string) string {
 	return ""
 }
 
-// solanaNode is the URL of a JSON-RPC endpoint. It may hold a key, so errors leave it out.
-type solanaNode string
+// solanaNode is a JSON-RPC endpoint. The URL may hold a key, so errors leave it out.
+type solanaNode struct {
+	url  string
+	http *http.Client
+}
 
 func (n solanaNode) call(ctx context.Context, result any, method string, params ...any) error {
 	reply, err := n.post(ctx, map[string]any{"jsonrpc": "2.0", "id": 1, "method": method, "params": append([]any{}, params...)})
@@ -260,12 +262,12 @@ func (n solanaNode) post(ctx context.Context, call any) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, string(n), bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, n.url, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
 	request.Header.Set("Content-Type", "application/json")
-	response, err := http.DefaultClient.Do(request)
+	response, err := n.http.Do(request)
 	if err != nil {
 		return nil, err
 	}

@@ -76,7 +76,7 @@ func WithIssuer(by Issuer) Option { return func(c *Client) { c.issuer = by } }
 // they are forgotten with the process, and a fork shows only against a head.
 func WithHeads(store HeadStore) Option { return func(c *Client) { c.heads = newHeads(store) } }
 
-// WithHTTPClient uses an HTTP client of the caller's.
+// WithHTTPClient uses an HTTP client of the caller's, for the Solana node, too.
 func WithHTTPClient(client *http.Client) Option { return func(c *Client) { c.http = client } }
 
 // WithTimeout bounds each attempt of a call; 30 seconds by default. In a stream it bounds

@@ -110,7 +110,10 @@ func (c *Client) Receipt(ctx context.Context, id string) (*Receipt, error) {
 	if err != nil || known != nil && known.sum != proven {
 		return nil, serviceLies(ErrWrongText, "entry", "text or metadata are not those that were written")
 	}
-	return r, byService(c.verifyAnchor(ctx, r.Anchor, r.Entry.Owner))
+	if err := c.verifyAnchor(ctx, r.Anchor, r.Entry.Owner); err != nil {
+		return nil, byService(err)
+	}
+	return r, nil
 }
 
 // compareReceipt checks a receipt against the log's head as it was before.
@@ -152,7 +155,7 @@ func (c *Client) verifyAnchor(ctx context.Context, a *Anchor, owner string) erro
 	if err := a.verifyIssuer(c.issuer, owner); err != nil || c.rpcURL == "" {
 		return err
 	}
-	_, err := a.verifyOnchain(ctx, c.rpcURL, owner)
+	_, err := a.verifyOnchain(ctx, solanaNode{c.rpcURL, c.http}, owner)
 	return err
 }
 

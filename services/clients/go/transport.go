@@ -86,7 +86,7 @@ func decode(name string, text []byte, into any) error {
 // open sends a request and returns the answer, which the caller closes.
 func (c *Client) open(ctx context.Context, r request) (response *http.Response, err error) {
 	err = c.repeat(ctx, &r, func() error {
-		response, err = c.attempt(ctx, &r) //nolint:bodyclose // the caller's
+		response, err = c.attempt(ctx, &r)
 		return err
 	})
 	return response, err
