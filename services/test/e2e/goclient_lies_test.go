@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -49,6 +50,7 @@ func startLiar(t *testing.T, target string) *liar {
 			r.Out.Header.Del("Accept-Encoding") // what is compressed can't be changed
 		},
 		ModifyResponse: l.modify,
+		ErrorLog:       log.New(io.Discard, "", 0), // a connection that it cuts
 	}
 	l.Server = httptest.NewServer(proxy)
 	t.Cleanup(l.Close)

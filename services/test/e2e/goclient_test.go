@@ -345,7 +345,7 @@ func TestGoClientExport(t *testing.T) {
 func TestGoClientAnchored(t *testing.T) {
 	t.Parallel()
 	s, chain := anchoredStack(t, 100*time.Millisecond)
-	ctx, c := t.Context(), newGoClient(t, s, memoryledger.WithRPC(chain.URL()))
+	ctx, c := t.Context(), newGoClient(t, s, memoryledger.WithRPC(chain.URL()), memoryledger.WithHTTPClient(http.DefaultClient)) // for the node, too
 	anchored := func(id string) *memoryledger.Receipt {
 		t.Helper()
 		ticker := time.NewTicker(100 * time.Millisecond)
