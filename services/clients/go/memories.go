@@ -267,7 +267,7 @@ func (c *Client) pages(ctx context.Context, o ListOptions, visit func(Memory) (b
 			}
 		}
 		next := nextLink.FindStringSubmatch(header.Get("Link"))
-		if next == nil {
+		if next == nil || len(page) == 0 { // no list goes on after an empty page
 			return true, nil
 		}
 		u, err := url.Parse(next[1])
