@@ -197,7 +197,7 @@ func TestGoClientCatchesLies(t *testing.T) {
 
 	paths := map[string]*regexp.Regexp{}
 	for name, path := range map[string]string{
-		"receipt": `/receipt$`, "proof": `/proof$`, "memory": `^/memories/[^/]+$`, "list": `^/memories$`, "log": `^/log$`,
+		"receipt": `/receipt$`, "write": `^/memories$`, "proof": `/proof$`, "memory": `^/memories/[^/]+$`, "list": `^/memories$`, "log": `^/log$`,
 		"export": `^/export$`, "events": `^/events$`, "challenge": `/challenge$`, "batch": `/batch$`, "consistency": `/consistency$`,
 	} {
 		paths[name] = regexp.MustCompile(path)
@@ -208,7 +208,7 @@ func TestGoClientCatchesLies(t *testing.T) {
 	caught := func(name string, kind error, path string, change func([]byte) []byte, ask func(context.Context) error) {
 		t.Helper()
 		l := lie{path: paths[path], change: change}
-		if path == "challenge" || path == "batch" {
+		if path == "challenge" || path == "batch" || path == "write" {
 			l.method = http.MethodPost
 		}
 		service.tell(l)
@@ -243,6 +243,12 @@ func TestGoClientCatchesLies(t *testing.T) {
 		siblings := m["proof"].(map[string]any)["siblings"].([]any)
 		siblings[0] = flip(siblings[0])
 	}), proof)
+	caught("another memory's id", memoryledger.ErrWrongMemory, "memory", edit(func(m map[string]any) { m["id"] = second }), get)
+	caught("another place of a memory", memoryledger.ErrWrongMemory, "memory", edit(func(m map[string]any) { m["leafIndex"] = 1 }), get)
+	caught("another leaf than is stored", memoryledger.ErrWrongLeaf, "write", flipMember("leafHash"), func(ctx context.Context) error {
+		_, err := c.Receipt(ctx, must(c.Write(ctx, "said to be another leaf", nil)).ID)
+		return err
+	})
 	caught("a root of a proof", memoryledger.ErrWrongRoot, "proof", flipMember("batchRoot"), proof)
 	caught("the root of an export", memoryledger.ErrWrongRoot, "export", editLine(0, flipFirst("root")), export)
 	caught("the root of the log", memoryledger.ErrForked, "log", flipMember("root"), head)
