@@ -34,13 +34,13 @@ type Definition struct {
 var catalogue = []Definition{
 	{TypeOwnerRegistered, 1, func() Data { return new(OwnerRegistered) }, nil, "A wallet signed in for the first time.", []SubjectKind{KindSession}},
 	{TypeSessionIssued, 1, func() Data { return new(SessionIssued) }, nil, "A wallet proved possession of its key and got a session.", []SubjectKind{KindSession}},
-	{TypeSessionRevoked, 1, func() Data { return new(SessionRevoked) }, nil, "An extension session was ended: by its holder, or because its owner had too many.", []SubjectKind{KindSession}},
+	{TypeSessionRevoked, 1, func() Data { return new(SessionRevoked) }, nil, "A session was ended: by its owner, or because there were too many.", []SubjectKind{KindSession}},
 	{TypeMemoryWritten, 2, func() Data { return new(MemoryWritten) }, []Upcast{memoryWrittenV1}, "A memory became a leaf of its owner's log.", []SubjectKind{KindMemory}},
 	{TypeMemoryRetracted, 1, func() Data { return new(MemoryRetracted) }, nil, "An owner took a memory back; its leaf stays.", []SubjectKind{KindMemory}},
 	{TypeGrantMinted, 1, func() Data { return new(GrantMinted) }, nil, "An owner handed out a capability to read or to write.", []SubjectKind{KindGrant}},
 	{TypeGrantConsumed, 1, func() Data { return new(GrantConsumed) }, nil, "One use of a grant was spent.", []SubjectKind{KindGrant, KindMemory}},
 	{TypeGrantRevoked, 1, func() Data { return new(GrantRevoked) }, nil, "A grant ended before it was spent or expired.", []SubjectKind{KindGrant}},
-	{TypeApiKeyCreated, 1, func() Data { return new(ApiKeyCreated) }, nil, "An owner made an API key.", []SubjectKind{KindKey}},
+	{TypeApiKeyCreated, 2, func() Data { return new(ApiKeyCreated) }, []Upcast{apiKeyCreatedV1}, "An owner made an API key.", []SubjectKind{KindKey}},
 	{TypeApiKeyRevoked, 1, func() Data { return new(ApiKeyRevoked) }, nil, "An API key was revoked.", []SubjectKind{KindKey}},
 	{TypeApiKeyUsed, 1, func() Data { return new(ApiKeyUsed) }, nil, "An API key was used; at most one a key a minute.", []SubjectKind{KindKey, KindMemory}},
 	{TypeBatchCut, 1, func() Data { return new(BatchCut) }, nil, "The anchorer fixed a root to commit.", []SubjectKind{KindBatch}},
@@ -64,6 +64,21 @@ func memoryWrittenV1(data jsontext.Value) (jsontext.Value, error) {
 		return nil, errors.New("version 1 has no via")
 	}
 	return data, nil
+}
+
+// apiKeyCreatedV1 adds the scopes that all keys of version 1 had.
+func apiKeyCreatedV1(data jsontext.Value) (jsontext.Value, error) {
+	var members map[string]jsontext.Value
+	if err := json.Unmarshal(data, &members); err != nil {
+		return nil, err
+	}
+	for _, name := range []string{"scopes", "expiresAt"} {
+		if _, has := members[name]; has {
+			return nil, fmt.Errorf("version 1 has no %s", name)
+		}
+	}
+	members["scopes"] = jsontext.Value(`["read","write"]`)
+	return json.Marshal(members)
 }
 
 // Catalogue returns a copy of the closed set of types, in a stable order.

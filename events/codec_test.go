@@ -25,7 +25,7 @@ func goldenTime() events.Timestamp {
 
 // golden is one payload of every type, every optional member set.
 func golden() []events.Data {
-	h1, h2 := goldenHash(0x11), goldenHash(0x22)
+	h1, h2, expires := goldenHash(0x11), goldenHash(0x22), goldenTime()
 	const id, other = "01890a5d-ac96-774b-bcce-b302099a8057", "01890a5d-ac96-774b-bcce-b302099a8058"
 	return []events.Data{
 		&events.OwnerRegistered{UserID: id},
@@ -40,7 +40,9 @@ func golden() []events.Data {
 		&events.GrantMinted{GrantID: id, Kind: events.GrantDrop, TokenHash: h1, ExpiresAt: goldenTime(), MaxUses: 3},
 		&events.GrantConsumed{GrantID: id, Kind: events.GrantDrop, Use: 1, Remaining: 2},
 		&events.GrantRevoked{GrantID: id, Kind: events.GrantCase, Reason: events.Superseded},
-		&events.ApiKeyCreated{KeyID: id, KeyHash: h1, Prefix: "svc_abcdefgh", Label: "laptop"},
+		&events.ApiKeyCreated{
+			KeyID: id, KeyHash: h1, Prefix: "svc_abcdefgh", Label: "laptop", Scopes: []events.Scope{events.ScopeRead, events.ScopeRetract}, ExpiresAt: &expires,
+		},
 		&events.ApiKeyRevoked{KeyID: id},
 		&events.ApiKeyUsed{KeyID: id},
 		&events.BatchCut{BatchID: id, FromSize: 1, Size: 9, Root: h1},

@@ -49,8 +49,7 @@ const (
 // Audience says which API a session was issued for.
 type Audience string
 
-// Core sessions are signed tokens that end by time; extension sessions are
-// random tokens that can be revoked.
+// Core sessions are signed tokens, extension sessions are random ones.
 const (
 	AudienceCore      Audience = "core"
 	AudienceExtension Audience = "extension"
@@ -69,8 +68,8 @@ type SessionIssued struct {
 	ExpiresAt Timestamp `json:"expiresAt"`
 }
 
-// SessionRevoked: an extension session was ended, by its holder or, as the oldest of
-// too many, by the one that was issued with it.
+// SessionRevoked: a session was ended, by its owner or, as the oldest of too many, by
+// the one that was issued with it.
 type SessionRevoked struct {
 	SessionID string `json:"sessionId"`
 }
@@ -167,6 +166,47 @@ type ApiKeyCreated struct {
 	KeyHash Hash   `json:"keyHash"` // SHA-256 of the whole key text
 	Prefix  string `json:"prefix"`  // leading characters, for display
 	Label   string `json:"label"`
+	// Scopes says what the key may do, in the order of AllScopes, each once. A key of
+	// version 1 may read and write.
+	Scopes []Scope `json:"scopes"`
+	// ExpiresAt is absent for a key that lives until it is revoked.
+	ExpiresAt *Timestamp `json:"expiresAt,omitzero"`
+}
+
+// Scope is a kind of thing that an API key may do.
+type Scope string
+
+// The scopes of keys.
+const (
+	ScopeRead    Scope = "read"
+	ScopeWrite   Scope = "write"
+	ScopeRetract Scope = "retract"
+)
+
+// AllScopes is every scope, in order.
+var AllScopes = []Scope{ScopeRead, ScopeWrite, ScopeRetract}
+
+// JoinScopes is the scopes as one text, "read,write".
+func JoinScopes(scopes []Scope) string {
+	var b strings.Builder
+	for i, s := range scopes {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(string(s))
+	}
+	return b.String()
+}
+
+// SplitScopes is the inverse of JoinScopes.
+func SplitScopes(text string) []Scope {
+	scopes := []Scope{}
+	for s := range strings.SplitSeq(text, ",") {
+		if s != "" {
+			scopes = append(scopes, Scope(s))
+		}
+	}
+	return scopes
 }
 
 // ApiKeyRevoked: a key is dead.

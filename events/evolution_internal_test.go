@@ -12,84 +12,119 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// A worked version 2: keys that say what they may do. It exists here only. A
-// key of version 1 could do everything, and that is what its upcast says.
-type apiKeyCreatedV2 struct {
-	KeyID   string   `json:"keyId"`
-	KeyHash Hash     `json:"keyHash"`
-	Prefix  string   `json:"prefix"`
-	Label   string   `json:"label"`
-	Scopes  []string `json:"scopes"`
+// A worked version 3: keys that say from where they may be used. It exists here only.
+// A key of version 2 could be used from everywhere, and that is what its upcast says.
+type apiKeyCreatedV3 struct {
+	KeyID     string     `json:"keyId"`
+	KeyHash   Hash       `json:"keyHash"`
+	Prefix    string     `json:"prefix"`
+	Label     string     `json:"label"`
+	Scopes    []Scope    `json:"scopes"`
+	ExpiresAt *Timestamp `json:"expiresAt,omitzero"`
+	Networks  []string   `json:"networks"`
 }
 
-func (*apiKeyCreatedV2) EventType() Type { return TypeApiKeyCreated }
+func (*apiKeyCreatedV3) EventType() Type { return TypeApiKeyCreated }
 
-func addScopes(v1 jsontext.Value) (jsontext.Value, error) {
+func addNetworks(v2 jsontext.Value) (jsontext.Value, error) {
 	var members map[string]jsontext.Value
-	if err := json.Unmarshal(v1, &members); err != nil {
+	if err := json.Unmarshal(v2, &members); err != nil {
 		return nil, err
 	}
-	if _, has := members["scopes"]; has {
-		return nil, errors.New("version 1 has no scopes")
+	if _, has := members["networks"]; has {
+		return nil, errors.New("version 2 has no networks")
 	}
-	members["scopes"] = jsontext.Value(`["read","write"]`)
-	v2, err := json.Marshal(members)
-	return v2, err
+	members["networks"] = jsontext.Value(`["any"]`)
+	v3, err := json.Marshal(members)
+	return v3, err
 }
 
-// raised is the catalogue with ApiKeyCreated at version 2.
+// raised is the catalogue with ApiKeyCreated at version 3.
 func raised(upcasts ...Upcast) []Definition {
 	definitions := Catalogue()
 	i := slices.IndexFunc(definitions, func(d Definition) bool { return d.Type == TypeApiKeyCreated })
-	definitions[i].Version, definitions[i].Upcasts = 2, upcasts
-	definitions[i].New = func() Data { return new(apiKeyCreatedV2) }
+	definitions[i].Version, definitions[i].Upcasts = 3, append(slices.Clone(definitions[i].Upcasts), upcasts...)
+	definitions[i].New = func() Data { return new(apiKeyCreatedV3) }
 	return definitions
 }
 
-// TestVersionTwo: the bytes of version 1, as they lie in the log, are read as
-// version 2; what is written from then on is version 2, and both are read alike.
+// TestVersionTwo: a key of version 1 may read and write for as long as it is not revoked.
 func TestVersionTwo(t *testing.T) {
 	v1, err := os.ReadFile("testdata/golden/ApiKeyCreated.v1.json")
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := newCodec(raised(addScopes))
-	batch, err := c.decodeBatch(v1)
+	batch, err := DecodeBatch(v1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	created, ok := batch[0].Data.(*apiKeyCreatedV2)
-	if !ok || !slices.Equal(created.Scopes, []string{"read", "write"}) || created.Label != "laptop" {
+	created, ok := batch[0].Data.(*ApiKeyCreated)
+	if !ok || JoinScopes(created.Scopes) != "read,write" || created.ExpiresAt != nil || created.Label != "laptop" {
+		t.Errorf("got %+v", batch[0].Data)
+	}
+	for _, forged := range []string{`"scopes":["retract"],"label"`, `"expiresAt":"2030-01-01T00:00:00.000Z","label"`} {
+		if _, err := DecodeBatch([]byte(strings.Replace(string(v1), `"label"`, forged, 1))); err == nil {
+			t.Errorf("the upcast took %s, which version 1 never wrote", forged)
+		}
+	}
+}
+
+// TestVersionThree: the bytes of version 2, as they lie in the log, are read as
+// version 3; what is written from then on is version 3, and both are read alike.
+func TestVersionThree(t *testing.T) {
+	v1, err := os.ReadFile("testdata/golden/ApiKeyCreated.v1.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	v2, err := os.ReadFile("testdata/golden/ApiKeyCreated.v2.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := newCodec(raised(addNetworks))
+	// From version 1, through both upcasts.
+	oldest, err := c.decodeBatch(v1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if created := oldest[0].Data.(*apiKeyCreatedV3); JoinScopes(created.Scopes) != "read,write" || !slices.Equal(created.Networks, []string{"any"}) {
+		t.Errorf("got %+v", created)
+	}
+	batch, err := c.decodeBatch(v2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	created, ok := batch[0].Data.(*apiKeyCreatedV3)
+	if !ok || !slices.Equal(created.Networks, []string{"any"}) || created.Label != "laptop" {
 		t.Fatalf("got %+v", batch[0].Data)
 	}
-	v2, err := c.encodeBatch(batch)
+	v3, err := c.encodeBatch(batch)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := strings.Replace(string(v1), "ApiKeyCreated:1", "ApiKeyCreated:2", 1)
-	want = strings.Replace(want, `"label":"laptop"`, `"label":"laptop","scopes":["read","write"]`, 1)
-	if string(v2) != want {
-		t.Errorf("got\n%s, want\n%s", v2, want)
+	want := strings.Replace(string(v2), "ApiKeyCreated:2", "ApiKeyCreated:3", 1)
+	want = strings.Replace(want, `}}]`, `,"networks":["any"]}}]`, 1)
+	if string(v3) != want {
+		t.Errorf("got\n%s, want\n%s", v3, want)
 	}
-	created.Scopes = []string{"read"}
-	if v2, err = c.encodeBatch(batch); err != nil {
+	created.Networks = []string{"home"}
+	if v3, err = c.encodeBatch(batch); err != nil {
 		t.Fatal(err)
 	}
 	var quick Event
-	if !c.decodeCanonical(v2, &quick) || c.decodeCanonical(v1, &quick) {
+	if !c.decodeCanonical(v3, &quick) || c.decodeCanonical(v2, &quick) {
 		t.Error("the quick decoder is for the newest version, and for no other")
 	}
-	if batch, err = c.decodeBatch(v2); err != nil || !slices.Equal(batch[0].Data.(*apiKeyCreatedV2).Scopes, []string{"read"}) {
-		t.Errorf("version 2 is not read as it was written: %v, %v", batch, err)
+	if batch, err = c.decodeBatch(v3); err != nil || !slices.Equal(batch[0].Data.(*apiKeyCreatedV3).Networks, []string{"home"}) {
+		t.Errorf("version 3 is not read as it was written: %v, %v", batch, err)
 	}
 	// The build from before does not guess at what it does not know.
-	if _, err := DecodeBatch(v2); !errors.Is(err, ErrUnknownVersion) {
-		t.Errorf("version 1's build says: %v", err)
+	if _, err := DecodeBatch(v3); !errors.Is(err, ErrUnknownVersion) {
+		t.Errorf("version 2's build says: %v", err)
 	}
-	// And what claims to be version 1, but is not, is refused.
-	forged := strings.Replace(string(v1), `"label"`, `"scopes":[],"label"`, 1)
+	// And what claims to be version 2, but is not, is refused.
+	forged := strings.Replace(string(v2), `"label"`, `"networks":[],"label"`, 1)
 	if _, err := c.decodeBatch([]byte(forged)); err == nil {
-		t.Error("an upcast took what version 1 never wrote")
+		t.Error("an upcast took what version 2 never wrote")
 	}
 	// All other golden files are read as ever.
 	for _, payload := range goldenPayloads(t) {
@@ -130,11 +165,11 @@ func TestEveryVersionIsComplete(t *testing.T) {
 	if missing := incomplete(catalogue); len(missing) > 0 {
 		t.Errorf("missing: %v", missing)
 	}
-	const golden, schema = "testdata/golden/ApiKeyCreated.v2.json", "schema/ApiKeyCreated.v2.json"
-	if missing := incomplete(raised()); !slices.Equal(missing, []string{"upcast of urn:memory-ledger:event:ApiKeyCreated:1", golden, schema}) {
+	const golden, schema = "testdata/golden/ApiKeyCreated.v3.json", "schema/ApiKeyCreated.v3.json"
+	if missing := incomplete(raised()); !slices.Equal(missing, []string{"upcast of urn:memory-ledger:event:ApiKeyCreated:2", golden, schema}) {
 		t.Errorf("found missing: %v", missing)
 	}
-	if missing := incomplete(raised(addScopes)); !slices.Equal(missing, []string{golden, schema}) {
+	if missing := incomplete(raised(addNetworks)); !slices.Equal(missing, []string{golden, schema}) {
 		t.Errorf("found missing: %v", missing)
 	}
 }

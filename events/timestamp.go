@@ -18,6 +18,14 @@ func At(t time.Time) Timestamp { return Timestamp{t.UTC().Truncate(time.Millisec
 // Time returns the point in time.
 func (ts Timestamp) Time() time.Time { return ts.t }
 
+// TimeOrZero is Time, and the zero time for nil.
+func (ts *Timestamp) TimeOrZero() time.Time {
+	if ts == nil {
+		return time.Time{}
+	}
+	return ts.t
+}
+
 // IsZero reports whether ts was never set.
 func (ts Timestamp) IsZero() bool { return ts.t.IsZero() }
 

@@ -165,6 +165,9 @@ func (s *source) property(t reflect.Type) (object, error) {
 		return object{"type": "integer", "minimum": 0, "maximum": uint64(1<<64 - 1)}, nil
 	case reflect.Int:
 		return object{"type": "integer", "minimum": 0, "maximum": 1<<31 - 1}, nil
+	case reflect.Slice:
+		items, err := s.property(t.Elem())
+		return object{"type": "array", "items": items}, err
 	case reflect.Struct:
 		return s.members(t)
 	}

@@ -224,9 +224,9 @@ func (f *fold) tables() []*table {
 			want: wanted(f.retractions, func(r *retraction) (*owner, []any) {
 				return r.owner, []any{r.memory, r.at, r.seq}
 			})},
-		{name: "api_keys", key: []string{"id"}, columns: []string{"hash", "prefix", "label", "created_at", "last_used_at", "revoked_at", "seq"},
+		{name: "api_keys", key: []string{"id"}, columns: []string{"hash", "prefix", "label", "scopes", "created_at", "expires_at", "last_used_at", "revoked_at", "seq"},
 			want: wanted(f.keys, func(k *apiKey) (*owner, []any) {
-				return k.owner, []any{k.hash, k.prefix, raw(&k.label), k.created, k.used, k.revoked, k.seq}
+				return k.owner, []any{k.hash, k.prefix, raw(&k.label), k.scopes, k.created, k.expires, k.used, k.revoked, k.seq}
 			})},
 		{name: "grants", key: []string{"id"}, columns: []string{"kind", "token_hash", "minted_at", "expires_at", "max_uses", "used", "revoked_at", "seq"},
 			want: wanted(f.grants, func(g *grant) (*owner, []any) {

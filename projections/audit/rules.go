@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/projections/internal/column"
 )
 
 // session, apiKey and grant are what the log says of a credential: what its
@@ -27,12 +28,12 @@ type retraction struct {
 }
 
 type apiKey struct {
-	prefix, label string
-	owner         *owner
-	hash          events.Hash
-	created       time.Time
-	used, revoked *time.Time
-	seq           uint64
+	prefix, label, scopes  string
+	owner                  *owner
+	hash                   events.Hash
+	created                time.Time
+	expires, used, revoked *time.Time
+	seq                    uint64
 }
 
 type grant struct {
@@ -90,7 +91,7 @@ func (f *fold) keyCreated(c *current, data *events.ApiKeyCreated) {
 		return
 	}
 	f.keys[data.KeyID] = &apiKey{prefix: data.Prefix, label: data.Label, owner: c.owner,
-		hash: data.KeyHash, created: *c.now(), seq: c.seq}
+		hash: data.KeyHash, scopes: events.JoinScopes(data.Scopes), created: *c.now(), expires: column.TimeArg(data.ExpiresAt), seq: c.seq}
 }
 
 func (f *fold) keyUsed(c *current, data *events.ApiKeyUsed) {
@@ -100,6 +101,9 @@ func (f *fold) keyUsed(c *current, data *events.ApiKeyUsed) {
 	}
 	if k == nil {
 		return
+	}
+	if k.expires != nil && !now.Before(*k.expires) {
+		f.wrong(c, CheckKey, "API key %s was used after it expired", data.KeyID)
 	}
 	if k.used != nil && now.Sub(*k.used) < keyUseInterval {
 		f.wrong(c, CheckKey, "use of API key %s recorded twice within a minute", data.KeyID)

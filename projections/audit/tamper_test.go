@@ -209,6 +209,8 @@ func TestBrokenRulesAreFound(t *testing.T) {
 	}
 	revoke := &events.GrantRevoked{GrantID: id, Kind: events.GrantCase, Reason: events.RevokedByOwner}
 	key := &events.ApiKeyCreated{KeyID: id, KeyHash: fixture.Hash(id), Prefix: "svc_", Label: "l"}
+	soon := at(2 * time.Millisecond)
+	expired := &events.ApiKeyCreated{KeyID: id, KeyHash: fixture.Hash(id), Prefix: "svc_", Label: "l", ExpiresAt: &soon}
 	hour := at(time.Hour)
 	same := fixture.Hash("key")
 	for name, c := range map[string]struct {
@@ -225,6 +227,7 @@ func TestBrokenRulesAreFound(t *testing.T) {
 		"two active":            {[]events.Data{mint(id, 3, hour), mint(second, 3, hour)}, audit.CheckGrant},
 		"revoked twice":         {[]events.Data{mint(id, 3, hour), revoke, revoke}, audit.CheckGrant},
 		"drop without memory":   {[]events.Data{&events.GrantMinted{GrantID: id, Kind: events.GrantDrop, ExpiresAt: hour, MaxUses: 1}, &events.GrantConsumed{GrantID: id, Kind: events.GrantDrop, Use: 1}}, audit.CheckGrant},
+		"expired key used":      {[]events.Data{expired, &events.ApiKeyUsed{KeyID: id}}, audit.CheckKey},
 		"dead key used":         {[]events.Data{key, &events.ApiKeyRevoked{KeyID: id}, &events.ApiKeyUsed{KeyID: id}}, audit.CheckKey},
 		"key use not rationed":  {[]events.Data{key, &events.ApiKeyUsed{KeyID: id}, &events.ApiKeyUsed{KeyID: id}}, audit.CheckKey},
 		"unknown session":       {[]events.Data{&events.SessionRevoked{SessionID: id}}, audit.CheckKey},

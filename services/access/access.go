@@ -1,8 +1,8 @@
 // Package access finds out who is calling: it turns a bearer credential into
 // an owner, and never says "no" before it has caught up with the log.
 //
-// A credential that is looked up (API key, extension session) is found by the
-// SHA-256 of its text. The owner of a hash never changes, so the owner is
+// A core session is a signed token, which says whose it is and until when. A credential
+// that is looked up (API key, extension session) is found by the SHA-256 of its text. The owner of a hash never changes, so the owner is
 // remembered until a look-up finds the credential dead. Whether it is still alive
 // is asked again at each request. A read asks the read model behind the fence,
 // unless the log ends where it did when that was last asked. A write leaves it to
@@ -20,6 +20,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -38,6 +39,9 @@ import (
 // ErrUnauthenticated: there is no credential, or a dead or foreign one.
 var ErrUnauthenticated = errors.New("missing or invalid credential")
 
+// ErrScope: the API key may not do this.
+var ErrScope = errors.New("the API key does not have the scope")
+
 // APIKeyPrefix begins every API key.
 const APIKeyPrefix = "svc_"
 
@@ -49,7 +53,17 @@ type Caller struct {
 	// for a read whose credential was not known to be alive.
 	Head fence.Head
 
-	hash events.Hash // of a credential that is looked up
+	hash   events.Hash    // of a credential that is looked up
+	scopes []events.Scope // of an API key
+}
+
+// Require returns ErrScope for an API key without the scope. A session may do everything
+// that its API does.
+func (c Caller) Require(scope events.Scope) error {
+	if c.Credential.Kind == command.CredentialKey && !slices.Contains(c.scopes, scope) {
+		return fmt.Errorf("%w %q", ErrScope, scope)
+	}
+	return nil
 }
 
 const (
@@ -62,7 +76,8 @@ const (
 type identity struct {
 	owner   events.Owner
 	id      string
-	expires time.Time // sessions; zero for keys
+	expires time.Time // zero: never
+	scopes  []events.Scope
 	// head is what the fence returned before the credential was last looked up. As
 	// long as the fence returns the same known head, the credential was not revoked.
 	head fence.Head
@@ -133,9 +148,9 @@ func (l *lookups) lookUp(ctx context.Context, hash events.Hash, head fence.Head)
 // Authenticator is the access control of one API.
 type Authenticator struct {
 	fence    *fence.Fence
-	jwt      *signin.SignedTokens // core; nil on the extension API
-	keys     *lookups             // core
-	sessions *lookups             // extension; nil on core
+	signed   *signedSessions // core; nil on the extension API
+	keys     *lookups        // core
+	sessions *lookups        // extension; nil on core
 	// Hits counts the keys and extension sessions that were known to be alive
 	// when they were last looked up.
 	Hits *cachestats.Counter
@@ -144,11 +159,11 @@ type Authenticator struct {
 // NewCore accepts signed sessions and API keys.
 func NewCore(q schema.Querier, f *fence.Fence, jwt *signin.SignedTokens, now func() time.Time) *Authenticator {
 	h := &cachestats.Counter{}
-	return &Authenticator{fence: f, jwt: jwt, Hits: h, keys: newLookups(lookups{
+	return &Authenticator{fence: f, signed: newSignedSessions(q, f, jwt), Hits: h, keys: newLookups(lookups{
 		hits: h, prefix: APIKeyPrefix, kind: command.CredentialKey, fence: f, now: now,
 		find: func(ctx context.Context, hash events.Hash) (identity, bool, bool, error) {
 			key, found, err := apikeys.ByHash(ctx, q, hash)
-			return identity{owner: key.Owner, id: key.ID}, key.RevokedAt != nil, found, err
+			return identity{owner: key.Owner, id: key.ID, expires: key.ExpiresAt.TimeOrZero(), scopes: key.Scopes}, key.RevokedAt != nil, found, err
 		},
 	})}
 }
@@ -186,10 +201,11 @@ func (d *Authenticator) StillAlive(ctx context.Context, caller Caller) error {
 	l := d.sessions
 	switch caller.Credential.Kind {
 	case command.CredentialCoreSession:
-		return nil // can't be revoked, and had time left
+		_, err := d.signed.alive(ctx, caller.Owner, caller.Credential.ID)
+		return err
 	case command.CredentialKey:
 		l = d.keys
-	case command.CredentialExtensionSession:
+	case command.CredentialExtensionSession, command.CredentialNone:
 	}
 	head, err := d.fence.WaitAllHead(ctx)
 	if err != nil {
@@ -210,17 +226,7 @@ func (d *Authenticator) authenticate(ctx context.Context, header string, read bo
 	case strings.HasPrefix(token, APIKeyPrefix):
 		return d.keys.caller(ctx, token, read)
 	}
-	owner, id, err := d.jwt.Verify(token)
-	if err != nil {
-		return Caller{}, fmt.Errorf("%w: %w", ErrUnauthenticated, err)
-	}
-	var head fence.Head
-	if read {
-		if head, err = d.fence.WaitOwnerHead(ctx, owner); err != nil {
-			return Caller{}, err
-		}
-	}
-	return Caller{Owner: owner, Credential: command.Credential{Kind: command.CredentialCoreSession, ID: id}, Head: head}, nil
+	return d.signed.caller(ctx, token, read)
 }
 
 func (l *lookups) caller(ctx context.Context, token string, read bool) (Caller, error) {
@@ -232,7 +238,7 @@ func (l *lookups) caller(ctx context.Context, token string, read bool) (Caller, 
 	if err != nil {
 		return Caller{}, err
 	}
-	return Caller{Owner: who.owner, Credential: command.Credential{Kind: l.kind, ID: who.id}, Head: head, hash: hash}, nil
+	return Caller{Owner: who.owner, Credential: command.Credential{Kind: l.kind, ID: who.id}, Head: head, hash: hash, scopes: who.scopes}, nil
 }
 
 // bearer takes the credential out of an Authorization header.

@@ -24,6 +24,8 @@ var (
 	ErrGrantDead = errors.New("grant is unknown, spent, revoked or expired")
 	// ErrKeyUnknown: the owner has no such key.
 	ErrKeyUnknown = errors.New("no such API key")
+	// ErrSessionUnknown: the owner has no such live session.
+	ErrSessionUnknown = errors.New("no such session")
 	// ErrTooManyKeys: the owner has MaxKeys live keys.
 	ErrTooManyKeys = errors.New("too many live API keys; revoke one first")
 )
@@ -31,7 +33,7 @@ var (
 const (
 	// MaxKeys bounds an owner's live API keys.
 	MaxKeys = 1000
-	// MaxSessions bounds an owner's live extension sessions: one more ends the
+	// MaxSessions bounds an owner's live sessions of each API: one more ends the
 	// oldest.
 	MaxSessions = 1000
 	// maxEnded bounds how many one sign-in ends, where there are more than
@@ -58,9 +60,10 @@ type Command interface {
 // CredentialKind says what a request was authorised by.
 type CredentialKind int
 
-// A signed core session can't be revoked and needs no look at the state.
+// CredentialNone is that of commands which no request has asked for. It is not looked at.
 const (
-	CredentialCoreSession CredentialKind = iota
+	CredentialNone CredentialKind = iota
+	CredentialCoreSession
 	CredentialExtensionSession
 	CredentialKey
 )
@@ -76,15 +79,19 @@ type Credential struct {
 // revoked can slip through between the check and the append.
 func (c Credential) check(s *State, now time.Time) error {
 	switch c.Kind {
+	case CredentialCoreSession:
+		if expires, ok := s.CoreSessions[c.ID]; !ok || !now.Before(expires) {
+			return ErrCredentialDead
+		}
 	case CredentialExtensionSession:
 		if expires, ok := s.Sessions[c.ID]; !ok || !now.Before(expires) {
 			return ErrCredentialDead
 		}
 	case CredentialKey:
-		if _, ok := s.Keys[c.ID]; !ok {
+		if key, ok := s.Keys[c.ID]; !ok || !key.live(now) {
 			return ErrCredentialDead
 		}
-	case CredentialCoreSession:
+	case CredentialNone:
 	}
 	return nil
 }
@@ -121,10 +128,8 @@ type SignIn struct {
 
 func (c *SignIn) decide(s *State, now time.Time) (Decision, error) {
 	d := Decision{Kind: events.KindSession}
-	if c.Audience == events.AudienceExtension {
-		for _, id := range s.surplusSessions(now) {
-			d.Events = append(d.Events, &events.SessionRevoked{SessionID: id})
-		}
+	for _, id := range surplus(s.sessionsOf(c.Audience), now) {
+		d.Events = append(d.Events, &events.SessionRevoked{SessionID: id})
 	}
 	if !s.Registered {
 		d.Events = append(d.Events, &events.OwnerRegistered{UserID: c.UserID})
@@ -135,15 +140,15 @@ func (c *SignIn) decide(s *State, now time.Time) (Decision, error) {
 	return d, nil
 }
 
-// surplusSessions returns the live sessions that leave no room for another one, those
-// that expire first.
-func (s *State) surplusSessions(now time.Time) []string {
-	if len(s.Sessions) < MaxSessions {
+// surplus returns the live sessions that leave no room for another one, those that
+// expire first.
+func surplus(sessions map[string]time.Time, now time.Time) []string {
+	if len(sessions) < MaxSessions {
 		return nil
 	}
-	live := slices.DeleteFunc(slices.Collect(maps.Keys(s.Sessions)), func(id string) bool { return !now.Before(s.Sessions[id]) })
+	live := slices.DeleteFunc(slices.Collect(maps.Keys(sessions)), func(id string) bool { return !now.Before(sessions[id]) })
 	slices.SortFunc(live, func(a, b string) int {
-		return cmp.Or(s.Sessions[a].Compare(s.Sessions[b]), cmp.Compare(a, b))
+		return cmp.Or(sessions[a].Compare(sessions[b]), cmp.Compare(a, b))
 	})
 	return live[:max(0, min(len(live)-(MaxSessions-1), maxEnded))]
 }
@@ -314,30 +319,51 @@ func consume(s *State, id string, kind events.GrantKind, now time.Time) (*events
 
 // CreateKey makes an API key.
 type CreateKey struct {
-	KeyID   string
-	KeyHash events.Hash
-	Prefix  string
-	Label   string
+	KeyID      string
+	KeyHash    events.Hash
+	Prefix     string
+	Label      string
+	Scopes     []events.Scope    // in the order of events.AllScopes
+	ExpiresAt  *events.Timestamp // nil: never
+	Credential Credential
 
 	// CreatedAt is the answer.
 	CreatedAt events.Timestamp
 }
 
 func (c *CreateKey) decide(s *State, now time.Time) (Decision, error) {
-	if len(s.Keys) >= MaxKeys {
+	if err := c.Credential.check(s, now); err != nil {
+		return Decision{}, err
+	}
+	if liveKeys(s, now) >= MaxKeys {
 		return Decision{}, ErrTooManyKeys
 	}
 	c.CreatedAt = events.At(now)
 	return Decision{events.KindKey, []events.Data{
-		&events.ApiKeyCreated{KeyID: c.KeyID, KeyHash: c.KeyHash, Prefix: c.Prefix, Label: c.Label},
+		&events.ApiKeyCreated{KeyID: c.KeyID, KeyHash: c.KeyHash, Prefix: c.Prefix, Label: c.Label, Scopes: c.Scopes, ExpiresAt: c.ExpiresAt},
 	}}, nil
 }
 
-// RevokeKey ends a key.
-type RevokeKey struct{ KeyID string }
+func liveKeys(s *State, now time.Time) (n int) {
+	for _, k := range s.Keys {
+		if k.live(now) {
+			n++
+		}
+	}
+	return n
+}
 
-func (c *RevokeKey) decide(s *State, _ time.Time) (Decision, error) {
-	if _, ok := s.Keys[c.KeyID]; !ok {
+// RevokeKey ends a key. One that has expired is not among the live ones.
+type RevokeKey struct {
+	KeyID      string
+	Credential Credential
+}
+
+func (c *RevokeKey) decide(s *State, now time.Time) (Decision, error) {
+	if err := c.Credential.check(s, now); err != nil {
+		return Decision{}, err
+	}
+	if key, ok := s.Keys[c.KeyID]; !ok || !key.live(now) {
 		return Decision{}, ErrKeyUnknown
 	}
 	return Decision{events.KindKey, []events.Data{&events.ApiKeyRevoked{KeyID: c.KeyID}}}, nil
@@ -348,7 +374,7 @@ type UseKey struct{ KeyID string }
 
 func (c *UseKey) decide(s *State, now time.Time) (Decision, error) {
 	key, ok := s.Keys[c.KeyID]
-	if !ok || !keyUseDue(key, now) {
+	if !ok || !key.live(now) || !keyUseDue(key, now) {
 		return Decision{}, nil
 	}
 	return Decision{events.KindKey, []events.Data{&events.ApiKeyUsed{KeyID: c.KeyID}}}, nil

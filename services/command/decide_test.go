@@ -22,8 +22,10 @@ const testOwner = events.Owner("4Nd1mYvYzk6jNsMbXzN7XUxuJdDmHMczYbsYnyDyB1vM")
 type model struct {
 	leaves   uint64
 	minted   map[string]*modelGrant
-	keys     map[string]bool // alive
+	keys     map[string]bool      // not revoked
+	expiries map[string]time.Time // of keys, where they have one
 	sessions map[string]time.Time
+	core     map[string]bool // sessions that are of the core API
 	answers  map[events.Hash]Written
 	keyUsed  map[string]time.Time
 }
@@ -51,7 +53,7 @@ func newMachine(t *rapid.T) *machine {
 	return &machine{
 		t: t, state: NewState(testOwner), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
 		model: model{
-			minted: map[string]*modelGrant{}, keys: map[string]bool{}, sessions: map[string]time.Time{},
+			minted: map[string]*modelGrant{}, keys: map[string]bool{}, expiries: map[string]time.Time{}, sessions: map[string]time.Time{}, core: map[string]bool{},
 			answers: map[events.Hash]Written{}, keyUsed: map[string]time.Time{},
 		},
 	}
@@ -66,7 +68,7 @@ func (m *machine) id(kind string) string {
 func copied(s *State) State {
 	c := *s
 	c.Grants, c.Keys = maps.Clone(s.Grants), maps.Clone(s.Keys)
-	c.Sessions, c.idempotent = maps.Clone(s.Sessions), maps.Clone(s.idempotent)
+	c.Sessions, c.CoreSessions, c.idempotent = maps.Clone(s.Sessions), maps.Clone(s.CoreSessions), maps.Clone(s.idempotent)
 	return c
 }
 
@@ -117,16 +119,26 @@ func sortedKeys[V any](of map[string]V) []string { return slices.Sorted(maps.Key
 
 func has[V any](of map[string]V, id string) bool { _, ok := of[id]; return ok }
 
+func (m *machine) keyLives(id string) bool {
+	expires, some := m.model.expiries[id]
+	return m.model.keys[id] && (!some || m.now.Before(expires))
+}
+
 func (m *machine) credential() (Credential, bool) {
 	switch rapid.IntRange(0, 2).Draw(m.t, "credential") {
 	case 0:
 		return Credential{}, true
 	case 1:
 		id := m.pick("key", sortedKeys(m.model.keys))
-		return Credential{CredentialKey, id}, m.model.keys[id]
+		return Credential{CredentialKey, id}, m.keyLives(id)
 	default:
 		id := m.pick("session", sortedKeys(m.model.sessions))
-		return Credential{CredentialExtensionSession, id}, m.now.Before(m.model.sessions[id])
+		// A session of one API is none of the other's.
+		kind, right := CredentialExtensionSession, !m.model.core[id]
+		if rapid.Bool().Draw(m.t, "as a core session") {
+			kind, right = CredentialCoreSession, m.model.core[id]
+		}
+		return Credential{kind, id}, right && m.now.Before(m.model.sessions[id])
 	}
 }
 
@@ -261,9 +273,18 @@ func (m *machine) revokeGrant() {
 }
 
 func (m *machine) keysAndSessions() {
-	switch rapid.IntRange(0, 3).Draw(m.t, "what") {
+	switch rapid.IntRange(0, 5).Draw(m.t, "what") {
 	case 0:
-		c := &CreateKey{KeyID: m.id("key"), Label: "x"}
+		credential, alive := m.credential()
+		c := &CreateKey{KeyID: m.id("key"), Label: "x", Credential: credential}
+		if !alive {
+			m.checkDead(c, credential)
+			return
+		}
+		if rapid.Bool().Draw(m.t, "expires") {
+			expires := events.At(m.now.Add(2 * time.Minute))
+			c.ExpiresAt, m.model.expiries[c.KeyID] = &expires, expires.Time()
+		}
 		if _, err := m.decide(c); err != nil {
 			m.t.Fatal(err)
 		}
@@ -271,7 +292,7 @@ func (m *machine) keysAndSessions() {
 	case 1:
 		id := m.pick("key", sortedKeys(m.model.keys))
 		_, err := m.decide(&RevokeKey{KeyID: id})
-		if (err == nil) != m.model.keys[id] {
+		if (err == nil) != m.keyLives(id) {
 			m.t.Fatalf("revoke %s: %v", id, err)
 		}
 		if has(m.model.keys, id) {
@@ -279,18 +300,62 @@ func (m *machine) keysAndSessions() {
 		}
 	case 2:
 		expires := m.now.Add(2 * time.Minute)
-		c := &SignIn{UserID: m.id("user"), SessionID: m.id("session"), Audience: events.AudienceExtension, ExpiresAt: events.At(expires)}
+		api := rapid.SampledFrom([]events.Audience{events.AudienceCore, events.AudienceExtension}).Draw(m.t, "api")
+		c := &SignIn{UserID: m.id("user"), SessionID: m.id("session"), Audience: api, ExpiresAt: events.At(expires)}
 		if _, err := m.decide(c); err != nil {
 			m.t.Fatal(err)
 		}
-		m.model.sessions[c.SessionID] = expires
+		m.model.sessions[c.SessionID], m.model.core[c.SessionID] = expires, api == events.AudienceCore
 	case 3:
 		id := m.pick("session", sortedKeys(m.model.sessions))
+		if m.model.core[id] {
+			return // only sessions of the extension API sign out
+		}
 		_, err := m.decide(&SignOut{SessionID: id})
 		if (err == nil) != m.now.Before(m.model.sessions[id]) {
 			m.t.Fatalf("sign out %s: %v", id, err)
 		}
 		delete(m.model.sessions, id)
+	case 4:
+		id := m.pick("session", sortedKeys(m.model.sessions))
+		credential, alive := m.credential()
+		c := &EndSession{SessionID: id, Credential: credential}
+		if !alive {
+			m.checkDead(c, credential)
+			return
+		}
+		_, err := m.decide(c)
+		if lives := m.now.Before(m.model.sessions[id]); lives != (err == nil) || !lives && !errors.Is(err, ErrSessionUnknown) {
+			m.t.Fatalf("end %s: %v", id, err)
+		}
+		delete(m.model.sessions, id)
+	case 5:
+		m.endOthers()
+	}
+}
+
+// endOthers ends all sessions but one, rarely: there would never be many.
+func (m *machine) endOthers() {
+	if rapid.IntRange(0, 3).Draw(m.t, "end others") != 0 {
+		return
+	}
+	credential, alive := m.credential()
+	c := &EndAccess{Kind: events.KindSession, Except: credential.ID, Credential: credential}
+	if !alive {
+		m.checkDead(c, credential)
+		return
+	}
+	want := 0
+	for id, expires := range m.model.sessions {
+		if id != credential.ID {
+			if m.now.Before(expires) {
+				want++
+			}
+			delete(m.model.sessions, id)
+		}
+	}
+	if _, err := m.decide(c); err != nil || c.Ended != want {
+		m.t.Fatalf("ended %d, want %d: %v", c.Ended, want, err)
 	}
 }
 
@@ -316,7 +381,8 @@ func TestDecisions(t *testing.T) {
 	})
 }
 
-// TestTooManySessions: the oldest end, those that expired and core ones don't count.
+// TestTooManySessions: the oldest end. Those that expired and those of the other API
+// don't count.
 func TestTooManySessions(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	s := NewState(testOwner)
@@ -342,15 +408,15 @@ func TestTooManySessions(t *testing.T) {
 		s.Apply(1, batch)
 		return ids
 	}
-	if ids := ended(events.AudienceCore); len(ids) > 0 {
+	if ids := ended(events.AudienceCore); len(ids) > 0 || len(s.CoreSessions) != 1 {
 		t.Fatalf("a core session ended %v", ids)
-	}
-	if _, ok := s.Sessions["expired"]; ok {
-		t.Fatal("an expired session is kept")
 	}
 	first := ended(events.AudienceExtension)
 	if len(first) != maxEnded || first[0] != "session-0000" || first[maxEnded-1] != "session-0099" {
 		t.Fatalf("ended %d, %v", len(first), first)
+	}
+	if _, ok := s.Sessions["expired"]; ok {
+		t.Fatal("an expired session is kept")
 	}
 	delete(s.Sessions, "new")
 	if second := ended(events.AudienceExtension); len(second) != more+1-maxEnded || second[0] != "session-0100" {
@@ -387,6 +453,42 @@ func TestTooManyKeys(t *testing.T) {
 	s.Apply(2, []events.Event{{Data: &events.ApiKeyRevoked{KeyID: "last"}}})
 	if err := create("more"); err != nil {
 		t.Fatalf("after one was revoked: %v", err)
+	}
+}
+
+// TestExpiredKeys are no live ones, do not grow without bound, and stay dead, whatever
+// was recorded of them.
+func TestExpiredKeys(t *testing.T) {
+	s := NewState(testOwner)
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	create := func(id string, expires events.Timestamp) {
+		t.Helper()
+		d, err := (&CreateKey{KeyID: id, ExpiresAt: &expires}).decide(s, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Apply(1, []events.Event{{Time: events.At(now), Data: d.Events[0]}})
+	}
+	for i := range MaxKeys {
+		create(fmt.Sprint(i), events.At(now.Add(time.Minute)))
+	}
+	now = now.Add(time.Minute)
+	create("more", events.At(now.Add(time.Minute)))
+	if len(s.Keys) != 1 {
+		t.Fatalf("%d keys are kept", len(s.Keys))
+	}
+	s.Apply(2, []events.Event{{Time: events.At(now.Add(-time.Second)), Data: &events.ApiKeyUsed{KeyID: "0"}}})
+	now = now.Add(time.Minute)
+	for _, id := range []string{"0", "more"} {
+		if err := (Credential{CredentialKey, id}).check(s, now); !errors.Is(err, ErrCredentialDead) {
+			t.Errorf("key %s: %v", id, err)
+		}
+		if d, err := (&UseKey{KeyID: id}).decide(s, now); len(d.Events) > 0 || err != nil {
+			t.Errorf("use of key %s: %v, %v", id, d, err)
+		}
+	}
+	if d, err := (&EndAccess{Kind: events.KindKey}).decide(s, now); len(d.Events) > 0 || err != nil {
+		t.Errorf("ended %v, %v", d, err)
 	}
 }
 

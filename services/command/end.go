@@ -9,12 +9,38 @@ import (
 	"github.com/memory-ledger/ledger/events"
 )
 
-// EndAccess ends all grants, API keys or extension sessions of an owner.
+// EndSession ends a session of either API.
+type EndSession struct {
+	SessionID  string
+	Credential Credential
+}
+
+func (c *EndSession) decide(s *State, now time.Time) (Decision, error) {
+	if err := c.Credential.check(s, now); err != nil {
+		return Decision{}, err
+	}
+	for _, sessions := range []map[string]time.Time{s.CoreSessions, s.Sessions} {
+		if now.Before(sessions[c.SessionID]) {
+			return Decision{events.KindSession, []events.Data{&events.SessionRevoked{SessionID: c.SessionID}}}, nil
+		}
+	}
+	return Decision{}, ErrSessionUnknown
+}
+
+// EndAccess ends all grants, all API keys, or the sessions of both APIs.
 type EndAccess struct {
-	Kind events.SubjectKind // KindGrant, KindKey or KindSession
+	Kind       events.SubjectKind // KindGrant, KindKey or KindSession
+	Except     string             // a session that goes on
+	Credential Credential
+
+	// Ended is the answer: how many were ended.
+	Ended int
 }
 
 func (c *EndAccess) decide(s *State, now time.Time) (Decision, error) {
+	if err := c.Credential.check(s, now); err != nil {
+		return Decision{}, err
+	}
 	d := Decision{Kind: c.Kind}
 	switch c.Kind {
 	case events.KindGrant:
@@ -25,15 +51,20 @@ func (c *EndAccess) decide(s *State, now time.Time) (Decision, error) {
 		}
 	case events.KindKey:
 		for _, id := range slices.Sorted(maps.Keys(s.Keys)) {
-			d.Events = append(d.Events, &events.ApiKeyRevoked{KeyID: id})
+			if s.Keys[id].live(now) {
+				d.Events = append(d.Events, &events.ApiKeyRevoked{KeyID: id})
+			}
 		}
 	case events.KindSession:
-		for _, id := range slices.Sorted(maps.Keys(s.Sessions)) {
-			if now.Before(s.Sessions[id]) {
-				d.Events = append(d.Events, &events.SessionRevoked{SessionID: id})
+		for _, sessions := range []map[string]time.Time{s.CoreSessions, s.Sessions} {
+			for _, id := range slices.Sorted(maps.Keys(sessions)) {
+				if now.Before(sessions[id]) && id != c.Except {
+					d.Events = append(d.Events, &events.SessionRevoked{SessionID: id})
+				}
 			}
 		}
 	}
+	c.Ended = len(d.Events)
 	return d, nil
 }
 

@@ -60,23 +60,19 @@ func (r ReadModel) loadCredentials(ctx context.Context, tx pgx.Tx, state *State)
 	for _, g := range live {
 		state.Grants[g.ID] = Grant{ID: g.ID, Kind: g.Kind, ExpiresAt: g.ExpiresAt, MaxUses: g.MaxUses, Used: g.Used}
 	}
-	keys, err := apikeys.Active(ctx, tx, state.Owner)
+	keys, err := apikeys.Active(ctx, tx, state.Owner, now)
 	if err != nil {
 		return err
 	}
 	for _, k := range keys {
-		var used time.Time
-		if k.LastUsedAt != nil {
-			used = k.LastUsedAt.Time()
-		}
-		state.Keys[k.ID] = Key{LastUsed: used}
+		state.Keys[k.ID] = Key{LastUsed: k.LastUsedAt.TimeOrZero(), Expires: k.ExpiresAt.TimeOrZero()}
 	}
 	open, err := sessions.Active(ctx, tx, state.Owner, now)
 	if err != nil {
 		return err
 	}
 	for _, s := range open {
-		state.Sessions[s.ID] = s.ExpiresAt.Time()
+		state.sessionsOf(s.Audience)[s.ID] = s.ExpiresAt.Time()
 	}
 	return nil
 }

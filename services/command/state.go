@@ -26,7 +26,10 @@ func (g Grant) live(now time.Time) bool {
 // Key is what a decision needs to know of an API key that is not revoked.
 type Key struct {
 	LastUsed time.Time // zero if never recorded
+	Expires  time.Time // zero if never
 }
+
+func (k Key) live(now time.Time) bool { return k.Expires.IsZero() || now.Before(k.Expires) }
 
 // Written is the answer to a write: what the first attempt got, and what every
 // repetition with the same Idempotency-Key gets again.
@@ -41,16 +44,17 @@ type Written struct {
 // State is one owner, folded from the owner's events of the ledger family. It
 // holds what decisions need and nothing else.
 type State struct {
-	Owner      events.Owner
-	Seq        uint64 // sequence of the newest event folded in; the expectation of the next append
-	Version    int    // owner version of that event
-	Registered bool
-	UserID     string
-	Leaves     uint64
-	Retracted  map[uint64]bool      // leaves
-	Grants     map[string]Grant     // by id: neither revoked nor spent
-	Keys       map[string]Key       // by id: not revoked
-	Sessions   map[string]time.Time // extension sessions by id: not revoked; their expiry
+	Owner        events.Owner
+	Seq          uint64 // sequence of the newest event folded in; the expectation of the next append
+	Version      int    // owner version of that event
+	Registered   bool
+	UserID       string
+	Leaves       uint64
+	Retracted    map[uint64]bool      // leaves
+	Grants       map[string]Grant     // by id: neither revoked nor spent
+	Keys         map[string]Key       // by id: not revoked; some may have expired
+	Sessions     map[string]time.Time // extension sessions by id: not revoked; their expiry
+	CoreSessions map[string]time.Time // the same of the core API
 	// idempotent holds the answers to writes with an Idempotency-Key that
 	// were folded in since the state was loaded, or trimmed; older ones are in
 	// the read model, which was at least as new then.
@@ -64,8 +68,15 @@ type State struct {
 func NewState(owner events.Owner) *State {
 	return &State{
 		Owner: owner, Retracted: map[uint64]bool{}, Grants: map[string]Grant{}, Keys: map[string]Key{},
-		Sessions: map[string]time.Time{}, idempotent: map[events.Hash]Written{},
+		Sessions: map[string]time.Time{}, CoreSessions: map[string]time.Time{}, idempotent: map[events.Hash]Written{},
 	}
+}
+
+func (s *State) sessionsOf(api events.Audience) map[string]time.Time {
+	if api == events.AudienceCore {
+		return s.CoreSessions
+	}
+	return s.Sessions
 }
 
 // expect reports an error if the read model, which has that many leaves, no
@@ -91,12 +102,12 @@ func (s *State) apply(seq uint64, e *events.Event) {
 		s.Registered, s.UserID = true, data.UserID
 	case *events.SessionIssued:
 		// What expired goes, or an owner who signs in every day grows without bound.
-		maps.DeleteFunc(s.Sessions, func(_ string, expires time.Time) bool { return !e.Time.Time().Before(expires) })
-		if data.Audience == events.AudienceExtension {
-			s.Sessions[data.SessionID] = data.ExpiresAt.Time()
-		}
+		sessions := s.sessionsOf(data.Audience)
+		maps.DeleteFunc(sessions, func(_ string, expires time.Time) bool { return !e.Time.Time().Before(expires) })
+		sessions[data.SessionID] = data.ExpiresAt.Time()
 	case *events.SessionRevoked:
 		delete(s.Sessions, data.SessionID)
+		delete(s.CoreSessions, data.SessionID)
 	case *events.MemoryWritten:
 		s.Leaves = data.LeafIndex + 1
 		if data.IdempotencyKeyHash != nil {
@@ -117,9 +128,13 @@ func (s *State) apply(seq uint64, e *events.Event) {
 	case *events.GrantRevoked:
 		delete(s.Grants, data.GrantID)
 	case *events.ApiKeyCreated:
-		s.Keys[data.KeyID] = Key{}
+		maps.DeleteFunc(s.Keys, func(_ string, k Key) bool { return !k.live(e.Time.Time()) })
+		s.Keys[data.KeyID] = Key{Expires: data.ExpiresAt.TimeOrZero()}
 	case *events.ApiKeyUsed:
-		s.Keys[data.KeyID] = Key{LastUsed: e.Time.Time()}
+		if key, ok := s.Keys[data.KeyID]; ok { // else it has expired since
+			key.LastUsed = e.Time.Time()
+			s.Keys[data.KeyID] = key
+		}
 	case *events.ApiKeyRevoked:
 		delete(s.Keys, data.KeyID)
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/memory-ledger/ledger/services/httpapi"
 	"github.com/memory-ledger/ledger/services/mcp"
 	"github.com/memory-ledger/ledger/services/memory"
+	"github.com/memory-ledger/ledger/services/quota"
 	"github.com/memory-ledger/ledger/services/signin"
 )
 
@@ -34,7 +35,8 @@ type API struct {
 	Staking  Staking
 	Agents   *mcp.Server
 	Feed     *feed.Feed
-	BaseURL  string // public, without a slash at the end
+	Quotas   *quota.Quotas // of keys and searches; nil: there are none
+	BaseURL  string        // public, without a slash at the end
 	// AllowedOrigins are those whose pages may call the API.
 	AllowedOrigins []string
 	Now            func() time.Time
@@ -59,6 +61,9 @@ func (a *API) Mount(app *httpapi.App) {
 		return c.JSON(health{OK: true, Service: "memory-ledger-core"})
 	})
 	app.SignIn(a.Desk, signin.ParseSignatureText)
+	app.Get("/auth/sessions", a.listSessions)
+	app.Delete("/auth/sessions", a.endOtherSessions)
+	app.Delete("/auth/sessions/:id", a.endSession)
 
 	app.Post("/memories", httpapi.Writing(a.Access, a.writeMemory))
 	app.Post("/memories/batch", httpapi.Writing(a.Access, a.writeBatch))
@@ -100,7 +105,7 @@ func (a *API) reader(c *fiber.Ctx) (memory.Reader, error) {
 		return memory.Reader{}, err
 	}
 	a.uses.note(caller)
-	return memory.Reader{Owner: caller.Owner, Head: caller.Head}, nil
+	return memory.Reader{Owner: caller.Owner, Head: caller.Head}, caller.Require(events.ScopeRead)
 }
 
 // session authenticates a request that only a wallet's session may make.
@@ -131,6 +136,9 @@ func (a *API) writeMemory(c *fiber.Ctx, caller access.Caller) error {
 }
 
 func (a *API) write(c *fiber.Ctx, caller access.Caller) (*command.WriteMemory, error) {
+	if err := caller.Require(events.ScopeWrite); err != nil {
+		return nil, err
+	}
 	var body newMemory
 	if err := httpapi.Decode(c, &body); err != nil {
 		return nil, err
@@ -177,6 +185,9 @@ func (a *API) writeBatch(c *fiber.Ctx, caller access.Caller) error {
 }
 
 func (a *API) batch(c *fiber.Ctx, caller access.Caller) (*command.WriteBatch, error) {
+	if err := caller.Require(events.ScopeWrite); err != nil {
+		return nil, err
+	}
 	var body struct {
 		Memories []newMemory `json:"memories"`
 	}
@@ -225,10 +236,14 @@ func (a *API) getMemory(c *fiber.Ctx) error {
 	return httpapi.SendJSON(c, text)
 }
 
-// retractMemory takes a memory back. API keys may write, and not take back.
+// retractMemory takes a memory back.
 func (a *API) retractMemory(c *fiber.Ctx) error {
-	caller, err := a.session(c)
+	caller, err := a.Access.Read(httpapi.Context(c), httpapi.Authorization(c))
 	if err != nil {
+		return err
+	}
+	a.uses.note(caller)
+	if err := caller.Require(events.ScopeRetract); err != nil {
 		return err
 	}
 	reader := memory.Reader{Owner: caller.Owner, Head: caller.Head}

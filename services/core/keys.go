@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
@@ -17,6 +19,7 @@ import (
 	"github.com/memory-ledger/ledger/services/command"
 	"github.com/memory-ledger/ledger/services/httpapi"
 	"github.com/memory-ledger/ledger/services/memory"
+	"github.com/memory-ledger/ledger/services/quota"
 	"github.com/memory-ledger/ledger/services/signin"
 )
 
@@ -32,7 +35,9 @@ type keyView struct {
 	ID         string            `json:"id"`
 	Prefix     string            `json:"prefix"`
 	Label      string            `json:"label"`
+	Scopes     []events.Scope    `json:"scopes"`
 	CreatedAt  events.Timestamp  `json:"createdAt"`
+	ExpiresAt  *events.Timestamp `json:"expiresAt"`
 	LastUsedAt *events.Timestamp `json:"lastUsedAt"`
 	RevokedAt  *events.Timestamp `json:"revokedAt"`
 }
@@ -48,7 +53,9 @@ type createdKey struct {
 	Key        string            `json:"key"`
 	Prefix     string            `json:"prefix"`
 	Label      string            `json:"label"`
+	Scopes     []events.Scope    `json:"scopes"`
 	CreatedAt  events.Timestamp  `json:"createdAt"`
+	ExpiresAt  *events.Timestamp `json:"expiresAt"`
 	LastUsedAt *events.Timestamp `json:"lastUsedAt"`
 	RevokedAt  *events.Timestamp `json:"revokedAt"`
 }
@@ -59,7 +66,9 @@ func (a *API) createKey(c *fiber.Ctx) error {
 		return err
 	}
 	var body struct {
-		Label *string `json:"label"`
+		Label     *string   `json:"label"`
+		Scopes    *[]string `json:"scopes"`
+		ExpiresAt *string   `json:"expiresAt"`
 	}
 	if err := httpapi.Decode(c, &body); err != nil {
 		return err
@@ -67,17 +76,63 @@ func (a *API) createKey(c *fiber.Ctx) error {
 	if body.Label == nil || strings.TrimSpace(*body.Label) == "" || utf8.RuneCountInString(*body.Label) > maxLabel {
 		return httpapi.BadRequest("label must be a string of 1 to 200 characters")
 	}
+	scopes, err := scopesOf(body.Scopes)
+	if err != nil {
+		return err
+	}
+	expires, err := a.expiryOf(body.ExpiresAt)
+	if err != nil {
+		return err
+	}
+	if err := a.Quotas.Take(quota.Keys, caller.Owner, 1); err != nil {
+		return err
+	}
 	key, hash, err := signin.NewToken(nil, access.APIKeyPrefix)
 	if err != nil {
 		return err
 	}
-	create := &command.CreateKey{KeyID: a.NewID(), KeyHash: hash, Prefix: key[:displayPrefix], Label: *body.Label}
+	create := &command.CreateKey{
+		KeyID: a.NewID(), KeyHash: hash, Prefix: key[:displayPrefix], Label: *body.Label, Scopes: scopes, ExpiresAt: expires, Credential: caller.Credential,
+	}
 	if err := a.Commands.Execute(httpapi.Context(c), caller.Owner, create); err != nil {
 		return err
 	}
 	return c.Status(http.StatusCreated).JSON(createdKey{
-		ID: create.KeyID, Key: key, Prefix: create.Prefix, Label: create.Label, CreatedAt: create.CreatedAt,
+		ID: create.KeyID, Key: key, Prefix: create.Prefix, Label: create.Label,
+		Scopes: scopes, CreatedAt: create.CreatedAt, ExpiresAt: expires,
 	})
+}
+
+var errScopes = httpapi.BadRequest(`scopes must be an array of at least one of "read", "write" and "retract"`)
+
+// scopesOf returns what a key is to be allowed, in the order of events.AllScopes.
+func scopesOf(asked *[]string) ([]events.Scope, error) {
+	if asked == nil {
+		return []events.Scope{events.ScopeRead, events.ScopeWrite}, nil
+	}
+	for _, name := range *asked {
+		if !slices.Contains(events.AllScopes, events.Scope(name)) {
+			return nil, errScopes
+		}
+	}
+	scopes := slices.DeleteFunc(slices.Clone(events.AllScopes), func(s events.Scope) bool { return !slices.Contains(*asked, string(s)) })
+	if len(scopes) == 0 {
+		return nil, errScopes
+	}
+	return scopes, nil
+}
+
+// expiryOf returns when a key is to expire, nil for never.
+func (a *API) expiryOf(text *string) (*events.Timestamp, error) {
+	if text == nil {
+		return nil, nil
+	}
+	at, err := time.Parse(time.RFC3339Nano, *text)
+	expires := events.At(at)
+	if err != nil || expires.Time().Year() > 9999 || !a.Now().Before(expires.Time()) {
+		return nil, httpapi.BadRequest("expiresAt must be a date and time in the future, as RFC 3339 has it")
+	}
+	return &expires, nil
 }
 
 func (a *API) listKeys(c *fiber.Ctx) error {
@@ -121,7 +176,7 @@ func (l *keyList) Next(ctx context.Context, yield func(keyView) error) error {
 	l.done = len(keys) < keyChunk
 	for _, k := range keys {
 		l.after = k.At
-		err := yield(keyView{k.ID, k.Prefix, k.Label, k.CreatedAt, k.LastUsedAt, k.RevokedAt})
+		err := yield(keyView{k.ID, k.Prefix, k.Label, k.Scopes, k.CreatedAt, k.ExpiresAt, k.LastUsedAt, k.RevokedAt})
 		if err != nil && !errors.Is(err, memory.ErrEnough) {
 			return err
 		}
@@ -135,7 +190,7 @@ func (a *API) revokeKey(c *fiber.Ctx) error {
 		return err
 	}
 	ctx, id := httpapi.Context(c), httpapi.Param(c, "id")
-	err = a.Commands.Execute(ctx, caller.Owner, &command.RevokeKey{KeyID: id})
+	err = a.Commands.Execute(ctx, caller.Owner, &command.RevokeKey{KeyID: id, Credential: caller.Credential})
 	if errors.Is(err, command.ErrKeyUnknown) {
 		// Not among the live ones: a key that was revoked before gets the answer
 		// that it got then.

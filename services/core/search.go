@@ -15,6 +15,7 @@ import (
 	"github.com/memory-ledger/ledger/projections/readmodel/memories"
 	"github.com/memory-ledger/ledger/services/httpapi"
 	"github.com/memory-ledger/ledger/services/memory"
+	"github.com/memory-ledger/ledger/services/quota"
 )
 
 // searchBody is the body of POST /memories/search.
@@ -97,6 +98,9 @@ func (a *API) searchMemories(c *fiber.Ctx) error {
 	}
 	var body searchBody
 	if err := httpapi.DecodeOptional(c, &body); err != nil {
+		return err
+	}
+	if err := a.Quotas.Take(quota.Searches, reader.Owner, 1); err != nil {
 		return err
 	}
 	if body.whole() {

@@ -31,6 +31,7 @@ import (
 	"github.com/memory-ledger/ledger/projections/schema"
 	"github.com/memory-ledger/ledger/services/command"
 	"github.com/memory-ledger/ledger/services/memory"
+	"github.com/memory-ledger/ledger/services/quota"
 	"github.com/memory-ledger/ledger/services/signin"
 )
 
@@ -72,7 +73,8 @@ type Config struct {
 	BaseURL  string // public base URL of the extension API, without a slash at the end
 	Now      func() time.Time
 	NewID    func() string
-	Rand     io.Reader // nil means crypto/rand
+	Rand     io.Reader     // nil means crypto/rand
+	Quotas   *quota.Quotas // of mints; nil: there are none
 }
 
 // Service mints, shows, revokes and spends grants.
@@ -104,6 +106,9 @@ type Minted struct {
 
 // Mint hands out a grant and revokes the owner's others of the kind.
 func (s *Service) Mint(ctx context.Context, owner events.Owner, by command.Credential, kind events.GrantKind, lifetime time.Duration, uses int) (Minted, error) {
+	if err := s.Quotas.Take(quota.Mints, owner, 1); err != nil {
+		return Minted{}, err
+	}
 	terms := TermsOf(kind)
 	token, hash, err := signin.NewToken(s.Rand, terms.TokenPrefix)
 	if err != nil {

@@ -23,6 +23,7 @@ import (
 	"github.com/memory-ledger/ledger/services/access"
 	"github.com/memory-ledger/ledger/services/command"
 	"github.com/memory-ledger/ledger/services/grant"
+	"github.com/memory-ledger/ledger/services/quota"
 )
 
 // Timeouts of the servers.
@@ -304,6 +305,11 @@ func (a *App) fail(c *fiber.Ctx, err error) error {
 		}
 	case http.StatusServiceUnavailable:
 		c.Set(fiber.HeaderRetryAfter, "1")
+	case http.StatusTooManyRequests:
+		var exceeded *quota.ExceededError
+		if errors.As(err, &exceeded) {
+			c.Set(fiber.HeaderRetryAfter, strconv.Itoa(exceeded.Seconds()))
+		}
 	}
 	return c.Status(status).JSON(body)
 }

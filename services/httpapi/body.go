@@ -50,6 +50,7 @@ var errNull = errors.New("null is not a value here")
 var strict = json.WithUnmarshalers(json.JoinUnmarshalers(
 	json.UnmarshalFromFunc(notNull[string]), json.UnmarshalFromFunc(integer),
 	json.UnmarshalFromFunc(notNull[*string]), json.UnmarshalFromFunc(notNull[*int]), json.UnmarshalFromFunc(notNull[*bool]),
+	json.UnmarshalFromFunc(notNull[*[]string]),
 ))
 
 func notNull[T any](decoder *jsontext.Decoder, _ *T) error {

@@ -21,6 +21,7 @@ import (
 	"github.com/memory-ledger/ledger/services/httpapi/connect"
 	"github.com/memory-ledger/ledger/services/keystore"
 	"github.com/memory-ledger/ledger/services/memory"
+	"github.com/memory-ledger/ledger/services/quota"
 	"github.com/memory-ledger/ledger/services/signin"
 )
 
@@ -58,6 +59,7 @@ const (
 // matches wins.
 var table = []row{
 	{access.ErrUnauthenticated, http.StatusUnauthorized, "missing or invalid credential"},
+	{access.ErrScope, http.StatusForbidden, ""},
 	{command.ErrCredentialDead, http.StatusUnauthorized, "missing or invalid credential"},
 
 	{connect.ErrCallback, http.StatusBadRequest, ""},
@@ -84,7 +86,9 @@ var table = []row{
 
 	{command.ErrIdempotencyMismatch, http.StatusUnprocessableEntity, ""},
 	{command.ErrKeyUnknown, http.StatusNotFound, "API key not found"},
+	{command.ErrSessionUnknown, http.StatusNotFound, "session not found"},
 	{command.ErrTooManyKeys, http.StatusConflict, ""},
+	{quota.ErrExceeded, http.StatusTooManyRequests, ""},
 	{grant.ErrNotFound, http.StatusNotFound, "not found"},
 	{grant.ErrDead, http.StatusNotFound, "not found"},
 

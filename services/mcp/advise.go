@@ -24,6 +24,7 @@ var next = map[int]string{
 	http.StatusNotFound:              "No memory of this person has that id. Use recall to find ids.",
 	http.StatusGone:                  "It is gone for good. Do not call again for it.",
 	http.StatusUnprocessableEntity:   "Use a new idempotencyKey, or the same memories as before.",
+	http.StatusTooManyRequests:       "Call again after that.",
 	http.StatusServiceUnavailable:    "Wait a few seconds and call again.",
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/services/memory"
+	"github.com/memory-ledger/ledger/services/quota"
 )
 
 // Finder finds memories of an owner. It is [memory.Service].
@@ -18,6 +19,9 @@ type Finder interface {
 // find returns a page of memories and the cursor of the next page, empty if there is
 // none.
 func (s *Server) find(ctx context.Context, c call, sel memory.Selection) (found []memory.View, next string, err error) {
+	if err := s.Quotas.Take(quota.Searches, c.Owner, 1); err != nil {
+		return nil, "", err
+	}
 	picked, err := s.Finder.Select(ctx, c.reader(), sel, c.gone)
 	if err != nil {
 		return nil, "", err

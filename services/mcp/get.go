@@ -6,6 +6,8 @@ import (
 	"unicode/utf8"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/memory-ledger/ledger/events"
 )
 
 const (
@@ -38,7 +40,7 @@ func (s *Server) addGet() {
 	input := schemaOf[getInput]()
 	input.Properties["id"].MaxLength = new(maxID)
 	input.Properties["offset"].Minimum = new(0.0)
-	addTool(s, &sdk.Tool{
+	addTool(s, events.ScopeRead, &sdk.Tool{
 		Name: "get", Title: "Get a memory",
 		Description: "Returns one memory with its metadata. A long text comes in parts.",
 		InputSchema: input, OutputSchema: schemaOf[getOutput](), Annotations: reads(),

@@ -9,6 +9,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/memory-ledger/ledger/anchoring/receipt"
+	"github.com/memory-ledger/ledger/events"
 )
 
 // receiptCost bounds a receipt within an answer. A longer one is left to the resource.
@@ -45,7 +46,7 @@ type proveAnchor struct {
 func (s *Server) addProve() {
 	input := schemaOf[proveInput]()
 	input.Properties["id"].MaxLength = new(maxID)
-	addTool(s, &sdk.Tool{
+	addTool(s, events.ScopeRead, &sdk.Tool{
 		Name: "prove", Title: "Prove a memory",
 		Description: "Returns the verified proof that a memory is in the person's log, and where that log's root was committed onchain. " +
 			"Use it when the person wants to show someone that a memory existed unchanged at a time.",

@@ -8,6 +8,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/projections/readmodel/memories"
 	"github.com/memory-ledger/ledger/services/memory"
 )
@@ -59,7 +60,7 @@ func (s *Server) addRecall() {
 	for _, name := range []string{"cursor", "source", "from", "to"} {
 		input.Properties[name].MaxLength = new(maxQuery)
 	}
-	addTool(s, &sdk.Tool{
+	addTool(s, events.ScopeRead, &sdk.Tool{
 		Name: "recall", Title: "Recall",
 		Description: "Finds the memories that answer a question, best first. Call it before you answer something that earlier conversations may know about. " +
 			"Ask in plain words; \"words in quotes\" stand side by side, -word rules out, wor* begins so. If nothing fits, try other words. " +

@@ -54,7 +54,7 @@ func (s *Server) addRemember() {
 	list.Items.Properties["source"].MaxLength = new(maxSource)
 	input.Properties["idempotencyKey"].MaxLength = new(maxKey)
 	no := false
-	addTool(s, &sdk.Tool{
+	addTool(s, events.ScopeWrite, &sdk.Tool{
 		Name: "remember", Title: "Remember",
 		Description: "Stores one or several memories of the person. Store what stays true and will matter in later conversations: " +
 			"preferences, decisions, names, dates, facts about the work. One fact a memory. Nothing can be changed later; never store secrets such as passwords or keys.",

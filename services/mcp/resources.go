@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/services/memory"
 )
 
@@ -68,6 +69,9 @@ func (s *Server) resource(read func(context.Context, call, string) (any, error))
 			return nil, err
 		}
 		uri := r.Params.URI
+		if err := c.Require(events.ScopeRead); err != nil {
+			return nil, s.advise(ctx, uri, err)
+		}
 		id, err := url.PathUnescape(strings.TrimSuffix(strings.TrimPrefix(uri, memoriesURI), receiptEnd))
 		if err != nil {
 			return nil, sdk.ResourceNotFoundError(uri)

@@ -2,12 +2,10 @@ package mcp
 
 import (
 	"context"
-	"net/http"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/memory-ledger/ledger/services/command"
-	"github.com/memory-ledger/ledger/services/httpapi"
+	"github.com/memory-ledger/ledger/events"
 )
 
 type retractInput struct {
@@ -23,19 +21,16 @@ func (s *Server) addRetract() {
 	input := schemaOf[retractInput]()
 	input.Properties["id"].MaxLength = new(maxID)
 	yes, no := true, false
-	addTool(s, &sdk.Tool{
+	addTool(s, events.ScopeRetract, &sdk.Tool{
 		Name: "retract", Title: "Retract a memory",
 		Description: "Takes a memory back: no list, search or case shows it any more. It can't be undone, so ask the person first. Its place in the log and its proof stay. " +
-			"It needs the person's own session: API keys may not.",
+			"It needs the person's own session, or an API key with the scope retract.",
 		InputSchema: input, OutputSchema: schemaOf[retractOutput](),
 		Annotations: &sdk.ToolAnnotations{DestructiveHint: &yes, IdempotentHint: true, OpenWorldHint: &no},
 	}, s.retract)
 }
 
 func (s *Server) retract(ctx context.Context, c call, in retractInput) (retractOutput, string, error) {
-	if c.Credential.Kind != command.CredentialCoreSession {
-		return retractOutput{}, "", httpapi.Refuse(http.StatusForbidden, "an API key may not retract")
-	}
 	if err := s.Memories.Retract(ctx, c.reader(), c.Credential, in.ID); err != nil {
 		return retractOutput{}, "", err
 	}

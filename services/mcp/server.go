@@ -13,10 +13,12 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/tracing"
 	"github.com/memory-ledger/ledger/services/access"
 	"github.com/memory-ledger/ledger/services/grant"
 	"github.com/memory-ledger/ledger/services/memory"
+	"github.com/memory-ledger/ledger/services/quota"
 )
 
 // Config of a Server.
@@ -24,6 +26,7 @@ type Config struct {
 	Memories *memory.Service
 	Grants   *grant.Service
 	Finder   Finder
+	Quotas   *quota.Quotas // of searches; nil: there are none
 	// BaseURL is the core API's public one, without a slash at the end.
 	BaseURL string
 	Log     *slog.Logger
@@ -143,14 +146,17 @@ func callOf(ctx context.Context) (call, error) {
 	return c, nil
 }
 
-// addTool adds a tool. do returns the structured result and the text that a model
+// addTool adds a tool, for which an API key needs the scope. do returns the structured result and the text that a model
 // reads. Its error becomes a result that tells the model what to do.
-func addTool[In, Out any](s *Server, t *sdk.Tool, do func(context.Context, call, In) (Out, string, error)) {
+func addTool[In, Out any](s *Server, scope events.Scope, t *sdk.Tool, do func(context.Context, call, In) (Out, string, error)) {
 	sdk.AddTool(s.sdk, t, func(ctx context.Context, _ *sdk.CallToolRequest, in In) (*sdk.CallToolResult, Out, error) {
 		var none Out
 		c, err := callOf(ctx)
 		if err != nil {
 			return nil, none, err
+		}
+		if err := c.Require(scope); err != nil {
+			return nil, none, s.advise(ctx, t.Name, err)
 		}
 		out, text, err := do(ctx, c, in)
 		if err != nil {

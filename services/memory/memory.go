@@ -22,6 +22,7 @@ import (
 	"github.com/memory-ledger/ledger/projections/readmodel/memories"
 	"github.com/memory-ledger/ledger/services/command"
 	"github.com/memory-ledger/ledger/services/keystore"
+	"github.com/memory-ledger/ledger/services/quota"
 	"github.com/memory-ledger/ledger/services/recall"
 	"github.com/memory-ledger/ledger/services/search"
 )
@@ -57,6 +58,8 @@ type Config struct {
 	Chain    ChainView // nil: no chain is configured
 	NewID    func() string
 
+	// Quotas bound an owner's writes; nil: there are none.
+	Quotas *quota.Quotas
 	// All services of a process share the following. Without a cache (nil) every
 	// read asks the database; without a scheduler New makes one.
 
@@ -105,6 +108,9 @@ type Draft struct {
 // Write stores a memory. When it returns without error the memory is on stable
 // storage.
 func (s *Service) Write(ctx context.Context, d Draft) (*command.WriteMemory, error) {
+	if err := s.Quotas.Take(quota.Writes, d.Owner, 1); err != nil {
+		return nil, err
+	}
 	write, err := s.Prepare(ctx, d)
 	if err != nil {
 		return nil, err
@@ -133,6 +139,9 @@ var (
 func (s *Service) WriteBatch(ctx context.Context, drafts []Draft) (*command.WriteBatch, error) {
 	if len(drafts) < 1 || len(drafts) > MaxBatch {
 		return nil, ErrBatchCount
+	}
+	if err := s.Quotas.Take(quota.Writes, drafts[0].Owner, len(drafts)); err != nil {
+		return nil, err
 	}
 	write := &command.WriteBatch{Credential: drafts[0].Credential}
 	size := 0

@@ -46,6 +46,15 @@ func HashArg(h *events.Hash) []byte {
 	return h[:]
 }
 
+// TimeArg is an optional timestamp as an argument: NULL for nil.
+func TimeArg(ts *events.Timestamp) *time.Time {
+	if ts == nil {
+		return nil
+	}
+	at := ts.Time()
+	return &at
+}
+
 // Time is the optional timestamp of a nullable column.
 func Time(t *time.Time) *events.Timestamp {
 	if t == nil {

@@ -21,7 +21,9 @@ type Key struct {
 	Hash       events.Hash // SHA-256 of the whole key text
 	Prefix     string
 	Label      string
+	Scopes     []events.Scope
 	CreatedAt  events.Timestamp
+	ExpiresAt  *events.Timestamp // nil: never
 	LastUsedAt *events.Timestamp
 	RevokedAt  *events.Timestamp
 	At         Position
@@ -33,7 +35,7 @@ type Position struct {
 	id  column.UUID
 }
 
-const columns = `id, owner, hash, prefix, label, created_at, last_used_at, revoked_at, seq`
+const columns = `id, owner, hash, prefix, label, scopes, created_at, expires_at, last_used_at, revoked_at, seq`
 
 // ByHash returns the key whose text has this SHA-256, live or revoked. A miss
 // takes as long as a hit: the nearest row is fetched and read in both cases. So
@@ -75,8 +77,9 @@ func List(ctx context.Context, q schema.Querier, owner events.Owner, after Posit
 }
 
 // Active returns the keys of an owner that can still be used, oldest first.
-func Active(ctx context.Context, q schema.Querier, owner events.Owner) ([]Key, error) {
-	return list(ctx, q, `SELECT `+columns+` FROM api_keys WHERE owner = $1 AND revoked_at IS NULL ORDER BY seq, id`, owner)
+func Active(ctx context.Context, q schema.Querier, owner events.Owner, now time.Time) ([]Key, error) {
+	return list(ctx, q, `SELECT `+columns+` FROM api_keys
+		WHERE owner = $1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $2) ORDER BY seq, id`, owner, now)
 }
 
 func list(ctx context.Context, q schema.Querier, sql string, owner events.Owner, more ...any) ([]Key, error) {
@@ -93,15 +96,16 @@ func list(ctx context.Context, q schema.Querier, sql string, owner events.Owner,
 
 func scan(row pgx.Row) (Key, error) {
 	var (
-		k             Key
-		label         []byte
-		created       time.Time
-		used, revoked *time.Time
+		k                      Key
+		label                  []byte
+		scopes                 string
+		created                time.Time
+		expires, used, revoked *time.Time
 	)
-	if err := row.Scan(&k.At.id, (*string)(&k.Owner), column.Hash(&k.Hash), &k.Prefix, &label, &created, &used, &revoked, &k.At.seq); err != nil {
+	if err := row.Scan(&k.At.id, (*string)(&k.Owner), column.Hash(&k.Hash), &k.Prefix, &label, &scopes, &created, &expires, &used, &revoked, &k.At.seq); err != nil {
 		return Key{}, err
 	}
-	k.ID, k.Label = column.UUIDText(k.At.id), string(label)
-	k.CreatedAt, k.LastUsedAt, k.RevokedAt = events.At(created), column.Time(used), column.Time(revoked)
+	k.ID, k.Label, k.Scopes = column.UUIDText(k.At.id), string(label), events.SplitScopes(scopes)
+	k.CreatedAt, k.ExpiresAt, k.LastUsedAt, k.RevokedAt = events.At(created), column.Time(expires), column.Time(used), column.Time(revoked)
 	return k, nil
 }

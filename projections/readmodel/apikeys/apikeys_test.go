@@ -3,6 +3,7 @@ package apikeys_test
 import (
 	"reflect"
 	"testing"
+	"time"
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/projections/internal/fixture"
@@ -17,6 +18,8 @@ func TestKeysAreListedUsedAndRevoked(t *testing.T) {
 		return &events.ApiKeyCreated{KeyID: fixture.UUID(), KeyHash: fixture.Hash(label), Prefix: "svc_1234", Label: label}
 	}
 	one, two, foreign := key("one \x00 \U0001F511"), key("two"), key("foreign")
+	expires := events.At(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
+	one.Scopes, one.ExpiresAt = []events.Scope{events.ScopeWrite, events.ScopeRetract}, &expires
 	created := a.Say(one)
 	fixture.Apply(t, pool, fixture.Slice(1, created, a.Say(two), other.Say(foreign)), apikeys.Projection{})
 	use := a.Say(&events.ApiKeyUsed{KeyID: one.KeyID})
@@ -44,17 +47,22 @@ func TestKeysAreListedUsedAndRevoked(t *testing.T) {
 	if all, err := apikeys.List(t.Context(), pool, a.Owner, apikeys.Position{}, 10); err != nil || !reflect.DeepEqual(all, keys) {
 		t.Errorf("in one page: %+v, %v", all, err)
 	}
-	want := apikeys.Key{ID: one.KeyID, Owner: a.Owner, Hash: one.KeyHash, Prefix: one.Prefix, Label: one.Label, CreatedAt: created.Events[0].Time, At: keys[0].At}
+	want := apikeys.Key{ID: one.KeyID, Owner: a.Owner, Hash: one.KeyHash, Prefix: one.Prefix, Label: one.Label, Scopes: one.Scopes, CreatedAt: created.Events[0].Time, ExpiresAt: one.ExpiresAt, At: keys[0].At}
 	got := keys[0]
 	if got.LastUsedAt == nil || *got.LastUsedAt != lastUse.Events[0].Time {
 		t.Errorf("last used %v", got.LastUsedAt)
 	}
-	if got.LastUsedAt = nil; got != want {
+	if got.LastUsedAt = nil; !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v\nwant\n%+v", got, want)
 	}
-	active, err := apikeys.Active(t.Context(), pool, a.Owner)
-	if err != nil || len(active) != 1 || active[0].ID != one.KeyID {
-		t.Errorf("active: %+v, %v", active, err)
+	for left, n := range map[time.Duration]int{time.Millisecond: 1, 0: 0} {
+		active, err := apikeys.Active(t.Context(), pool, a.Owner, expires.Time().Add(-left))
+		if err != nil || len(active) != n || n > 0 && active[0].ID != one.KeyID {
+			t.Errorf("%v before it expires: %+v, %v", left, active, err)
+		}
+	}
+	if len(keys[1].Scopes) != 0 || keys[1].ExpiresAt != nil {
+		t.Errorf("a key without scopes and expiry: %+v", keys[1])
 	}
 	dead, found, err := apikeys.ByHash(t.Context(), pool, two.KeyHash)
 	if err != nil || !found || dead.RevokedAt == nil || *dead.RevokedAt != end.Events[0].Time {

@@ -21,10 +21,11 @@ func (Projection) Name() string { return "apikeys" }
 func (Projection) Tables() []string { return []string{"api_keys"} }
 
 type created struct {
-	id, hash, label [][]byte
-	owner, prefix   []string
-	at              []time.Time
-	seq             []int64
+	id, hash, label       [][]byte
+	owner, prefix, scopes []string
+	at                    []time.Time
+	expires               []*time.Time
+	seq                   []int64
 }
 
 // Apply implements projector.Projection.
@@ -49,9 +50,9 @@ func (Projection) Apply(_ context.Context, w *projector.Writer, s projector.Slic
 		}
 	}
 	if len(add.id) > 0 {
-		w.Exec(`INSERT INTO api_keys (id, owner, hash, prefix, label, created_at, seq)
-			SELECT * FROM unnest($1::uuid[], $2::text[], $3::bytea[], $4::text[], $5::bytea[], $6::timestamptz[], $7::bigint[])`,
-			add.id, add.owner, add.hash, add.prefix, add.label, add.at, add.seq)
+		w.Exec(`INSERT INTO api_keys (id, owner, hash, prefix, label, scopes, created_at, expires_at, seq)
+			SELECT * FROM unnest($1::uuid[], $2::text[], $3::bytea[], $4::text[], $5::bytea[], $6::text[], $7::timestamptz[], $8::timestamptz[], $9::bigint[])`,
+			add.id, add.owner, add.hash, add.prefix, add.label, add.scopes, add.at, add.expires, add.seq)
 	}
 	if len(used.ID) > 0 {
 		w.Exec(`UPDATE api_keys k SET last_used_at = greatest(k.last_used_at, d.at)
@@ -72,6 +73,7 @@ func (c *created) add(r *projector.Record, e *events.Event, data *events.ApiKeyC
 	}
 	c.id, c.hash, c.label = append(c.id, id[:]), append(c.hash, data.KeyHash[:]), append(c.label, []byte(data.Label))
 	c.owner, c.prefix = append(c.owner, string(e.Owner)), append(c.prefix, data.Prefix)
+	c.scopes, c.expires = append(c.scopes, events.JoinScopes(data.Scopes)), append(c.expires, column.TimeArg(data.ExpiresAt))
 	c.at, c.seq = append(c.at, e.Time.Time()), append(c.seq, int64(r.Seq))
 	return nil
 }

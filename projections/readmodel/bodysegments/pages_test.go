@@ -178,7 +178,8 @@ func TestAnOlderSchemaGetsPages(t *testing.T) {
 		t.Fatal(err)
 	}
 	fixture.Apply(t, pool, fixture.Slice(1, messages...), memories.Projection{})
-	if _, err := pool.Exec(t.Context(), `ALTER TABLE memories DROP COLUMN via; DROP TABLE retractions`); err != nil { // which came later
+	if _, err := pool.Exec(t.Context(), `ALTER TABLE memories DROP COLUMN via; DROP TABLE retractions;
+		ALTER TABLE api_keys DROP COLUMN scopes, DROP COLUMN expires_at`); err != nil { // which came later
 		t.Fatal(err)
 	}
 	if err := schema.Migrate(t.Context(), url, schema.Live); err != nil {

@@ -1,5 +1,4 @@
-// Package sessions is the read model of sign-ins: core sessions, which end by
-// time, and extension sessions, which can also be revoked.
+// Package sessions is the read model of sign-ins.
 package sessions
 
 import (
@@ -45,11 +44,28 @@ func ByTokenHash(ctx context.Context, q schema.Querier, hash events.Hash) (Sessi
 	return s, true, nil
 }
 
-// Active returns the owner's extension sessions that are neither revoked nor
+// ByID returns a session of the owner, live or dead. The id of another owner's session
+// is not found, and neither is a text that is not an id.
+func ByID(ctx context.Context, q schema.Querier, owner events.Owner, id string) (Session, bool, error) {
+	key, ok := column.ParseUUID(id)
+	if !ok {
+		return Session{}, false, nil
+	}
+	s, err := scan(q.QueryRow(ctx, `SELECT `+columns+` FROM sessions WHERE id = $1 AND owner = $2`, key[:], string(owner)))
+	if errors.Is(err, pgx.ErrNoRows) {
+		return Session{}, false, nil
+	}
+	if err != nil {
+		return Session{}, false, fmt.Errorf("session by id: %w", err)
+	}
+	return s, true, nil
+}
+
+// Active returns the owner's sessions of both APIs that are neither revoked nor
 // expired, oldest first.
 func Active(ctx context.Context, q schema.Querier, owner events.Owner, now time.Time) ([]Session, error) {
 	rows, err := q.Query(ctx, `SELECT `+columns+` FROM sessions
-		WHERE owner = $1 AND audience = 'extension' AND revoked_at IS NULL AND expires_at > $2
+		WHERE owner = $1 AND revoked_at IS NULL AND expires_at > $2
 		ORDER BY seq, id`, string(owner), now)
 	if err == nil {
 		var list []Session

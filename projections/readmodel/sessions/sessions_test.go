@@ -53,7 +53,17 @@ func TestSessionsLiveAndEnd(t *testing.T) {
 		}
 	}
 	active, err := sessions.Active(t.Context(), pool, a.Owner, now)
-	if err != nil || len(active) != 2 || active[0].ID != live.SessionID || active[1].ID != later.SessionID {
+	if err != nil || len(active) != 3 || active[0].ID != live.SessionID && active[1].ID != live.SessionID || active[2].ID != later.SessionID {
 		t.Errorf("active: %+v, %v", active, err)
+	}
+	for id, dead := range map[string]bool{core.SessionID: false, dead.SessionID: true} {
+		if got, found, err := sessions.ByID(t.Context(), pool, a.Owner, id); err != nil || !found || got.ID != id || (got.RevokedAt != nil) != dead {
+			t.Errorf("by id: %+v, %v, %v", got, found, err)
+		}
+	}
+	for _, id := range []string{foreign.SessionID, fixture.UUID(), "", "no uuid"} {
+		if _, found, err := sessions.ByID(t.Context(), pool, a.Owner, id); found || err != nil {
+			t.Errorf("id %q: %v, %v", id, found, err)
+		}
 	}
 }

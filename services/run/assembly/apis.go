@@ -45,7 +45,7 @@ func (d *APIServer) ServeCore(ctx context.Context, listener net.Listener) error 
 		Access:   access.NewCore(d.Pool, d.Fence, tokens, time.Now),
 		Desk:     d.signIn(d.Config.CoreURL, tokens, commands, memories),
 		Memories: memories, Commands: commands, Query: d.Pool, Staking: stakes, Agents: d.agents(memories, commands), Feed: history,
-		BaseURL: d.Config.CoreURL, AllowedOrigins: d.Config.CoreAllowedOrigins, Now: time.Now, NewID: NewID,
+		BaseURL: d.Config.CoreURL, AllowedOrigins: d.Config.CoreAllowedOrigins, Quotas: d.quotas, Now: time.Now, NewID: NewID,
 	}
 	registerHits(d.Registry, "core_tokens", &tokens.Hits)
 	registerHits(d.Registry, "core_credentials", api.Access.Hits)
@@ -83,7 +83,7 @@ func (d *APIServer) ServeExtension(ctx context.Context, listener net.Listener) e
 func (d *APIServer) grants(memories *memory.Service, commands *command.Executor) *grant.Service {
 	return grant.New(grant.Config{
 		Commands: commands, Memories: memories, Query: d.Pool, Fence: d.Fence,
-		BaseURL: d.Config.ExtensionURL, Now: time.Now, NewID: NewID,
+		BaseURL: d.Config.ExtensionURL, Now: time.Now, NewID: NewID, Quotas: d.quotas,
 	})
 }
 
@@ -91,7 +91,7 @@ func (d *APIServer) grants(memories *memory.Service, commands *command.Executor)
 func (d *APIServer) agents(memories *memory.Service, commands *command.Executor) *mcp.Server {
 	return mcp.New(mcp.Config{
 		Memories: memories, Grants: d.grants(memories, commands), Finder: memories,
-		BaseURL: d.Config.CoreURL, Log: d.Logger,
+		BaseURL: d.Config.CoreURL, Log: d.Logger, Quotas: d.quotas,
 	})
 }
 

@@ -32,6 +32,7 @@ import (
 	"github.com/memory-ledger/ledger/services/httpapi"
 	"github.com/memory-ledger/ledger/services/keystore"
 	"github.com/memory-ledger/ledger/services/memory"
+	"github.com/memory-ledger/ledger/services/quota"
 	"github.com/memory-ledger/ledger/services/recall"
 	"github.com/memory-ledger/ledger/services/run/config"
 	"github.com/memory-ledger/ledger/services/run/telemetry"
@@ -312,6 +313,7 @@ type APIServer struct {
 	rows        *memory.RowCache
 	heads       *memory.HeadCache
 	long, short *memory.FairScheduler
+	quotas      *quota.Quotas
 }
 
 // NewAPIServer opens the buckets and prepares the command side.
@@ -326,6 +328,9 @@ func NewAPIServer(ctx context.Context, b *Base, neighbors Neighbors) (*APIServer
 		segments: search.NewBodySegments(forBodies), words: recall.NewBlocks(quarter), vectors: recall.NewVectorCache(forVectors), rows: memory.NewRowCache(quarter),
 		heads: memory.NewHeadCache(), long: memory.NewFairScheduler(), short: memory.NewShortScheduler(),
 		Chain: chainview.New(chainFreshness, time.Now, b.Logger),
+		quotas: quota.New(quota.Limits{
+			quota.Writes: b.Config.QuotaWrites, quota.Mints: b.Config.QuotaMints, quota.Keys: b.Config.QuotaKeys, quota.Searches: b.Config.QuotaSearches,
+		}, time.Now),
 	}
 	masters, err := b.Config.MasterKeys()
 	if err != nil {
@@ -449,7 +454,7 @@ func (d *APIServer) connectChain() error {
 
 func (d *APIServer) memories(commands *command.Executor, vectors *recall.Vectors) *memory.Service {
 	return memory.New(memory.Config{
-		Commands: commands, Keys: d.Keys, Pool: d.Pool, NewID: NewID, Chain: d.Chain,
+		Commands: commands, Keys: d.Keys, Pool: d.Pool, NewID: NewID, Chain: d.Chain, Quotas: d.quotas,
 		Segments: d.segments, Words: d.words, Vectors: vectors, Rows: d.rows, Heads: d.heads, Long: d.long, Short: d.short,
 	})
 }

@@ -104,7 +104,7 @@ func Forget(ctx context.Context, cfg config.Config, owner events.Owner) (done ke
 }
 
 // endAccess appends the ends of everything by which an owner's log can be read or
-// written, but for core sessions, which end by themselves within an hour.
+// written.
 func endAccess(ctx context.Context, nc *nats.Conn, owner events.Owner) error {
 	log, err := eventlog.Open(ctx, nc)
 	if err != nil {

@@ -103,6 +103,10 @@ type Config struct {
 	MaxWaitingCommands int           `env:"MAX_WAITING_COMMANDS" envDefault:"512" for:"apis" doc:"most writes that wait for that; one more is answered 503"`
 	MaxConnections     int           `env:"MAX_CONNECTIONS" envDefault:"2048" for:"apis" doc:"most open connections of one API: further ones wait, and the one that has been idle for the longest is closed for them; lowered to what the limit on open files leaves"`
 	MaxStreams         int           `env:"MAX_STREAMS" envDefault:"1024" for:"core-api run" doc:"most open event streams of one core API: one more is answered 503; at most half of its connections"`
+	QuotaWrites        int           `env:"QUOTA_WRITES" envDefault:"0" for:"apis" doc:"most memories that one owner writes in a minute on one replica, by sessions and keys, a batch's counted each; one more is answered 429; 0: no limit"`
+	QuotaMints         int           `env:"QUOTA_MINTS" envDefault:"0" for:"apis" doc:"the same for agent cases and memory drops that are handed out"`
+	QuotaKeys          int           `env:"QUOTA_KEYS" envDefault:"0" for:"core-api run" doc:"the same for API keys that are made"`
+	QuotaSearches      int           `env:"QUOTA_SEARCHES" envDefault:"0" for:"core-api run" doc:"the same for searches, and for what agents recall"`
 }
 
 // Need is something that a service requires.
@@ -243,6 +247,7 @@ func (c *Config) validate() []error {
 	must(c.MaxCommands >= 1 && c.MaxWaitingCommands >= 0, "MAX_COMMANDS must be at least 1, MAX_WAITING_COMMANDS at least 0")
 	must(c.MaxConnections >= 1, "MAX_CONNECTIONS: must be at least 1")
 	must(c.MaxStreams >= 0, "MAX_STREAMS: must not be negative")
+	must(min(c.QuotaWrites, c.QuotaMints, c.QuotaKeys, c.QuotaSearches) >= 0, "QUOTA_WRITES, QUOTA_MINTS, QUOTA_KEYS, QUOTA_SEARCHES: must not be negative")
 	if c.TraceEndpoint != "" {
 		u, err := url.Parse(c.TraceEndpoint)
 		must(err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.RawQuery == "" && u.Fragment == "",

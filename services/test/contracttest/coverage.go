@@ -21,6 +21,8 @@ type Operation struct {
 	Method   string
 	Path     string // with "{name}" for a parameter
 	Statuses []int  // documented, in order
+	// Security is what opens it, each with the scopes that it needs; empty: it is public.
+	Security map[string][]string
 }
 
 // Operations returns the operations of an API, preflights aside, by their ids.
@@ -31,7 +33,7 @@ func Operations(api API) ([]Operation, error) {
 	}
 	var all []Operation
 	for _, op := range append(slices.Clone(d.operations), d.Unmatched) {
-		all = append(all, Operation{op.ID, op.method, op.template, slices.Sorted(maps.Keys(op.Responses))})
+		all = append(all, Operation{op.ID, op.method, op.template, slices.Sorted(maps.Keys(op.Responses)), op.security()})
 	}
 	slices.SortFunc(all, func(a, b Operation) int { return strings.Compare(a.ID, b.ID) })
 	return all, nil

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	stdjson "encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 
@@ -36,14 +37,23 @@ type document struct {
 
 // operation is a method of a path.
 type operation struct {
-	ID         string            `json:"operationId"`
-	Security   []any             `json:"security"`
-	Parameters []parameter       `json:"parameters"`
-	Body       *body             `json:"requestBody"` // nil: the operation has no body
-	Responses  map[int]*response `json:"responses"`
+	ID         string                `json:"operationId"`
+	Security   []map[string][]string `json:"security"`
+	Parameters []parameter           `json:"parameters"`
+	Body       *body                 `json:"requestBody"` // nil: the operation has no body
+	Responses  map[int]*response     `json:"responses"`
 
 	method   string
 	template string
+}
+
+// security is what opens the operation, any of them, each with the scopes that it needs.
+func (o *operation) security() map[string][]string {
+	all := map[string][]string{}
+	for _, alternative := range o.Security {
+		maps.Copy(all, alternative)
+	}
+	return all
 }
 
 type parameter struct {

@@ -52,7 +52,7 @@ func TestEveryDocumentedAnswer(t *testing.T) {
 	}
 	for name, part := range map[string]func(*testing.T, func(func(contracttest.API, contracttest.Operation))){
 		"refused at the wire": answersAtTheWire, "faults": answersToFaults, "good and bad requests": answersToRequests,
-		"log down": answersWithoutLog, "key destroyed": answersWithoutKey,
+		"log down": answersWithoutLog, "over quota": answersOverQuota, "key destroyed": answersWithoutKey,
 	} {
 		t.Run(name, func(t *testing.T) { part(t, everyOperation) })
 	}
@@ -304,6 +304,8 @@ func answersToRequests(t *testing.T, every func(func(contracttest.API, contractt
 		sessions[api] = c.SignIn(wallet)
 	}
 	key := stacktest.Bearer(s.Core[0].Expect(201, "POST", "/keys", map[string]any{"label": "x"}, sessions[contracttest.Core]).Text("key"))
+	// scopeless may not do what a scope is needed for, but for taking memories back.
+	scopeless := stacktest.Bearer(s.Core[0].Expect(201, "POST", "/keys", map[string]any{"label": "x", "scopes": []string{"retract"}}, sessions[contracttest.Core]).Text("key"))
 	liveDrop := func() string {
 		drop := s.Extension[0].Expect(201, "POST", "/memory-drops", nil, sessions[contracttest.Extension])
 		return "/memory-drops/" + tokenOf(drop)
@@ -328,8 +330,10 @@ func answersToRequests(t *testing.T, every func(func(contracttest.API, contractt
 				c.Expect(416, method, path, body, stacktest.With("Range", "bytes=0-"))
 			case op.ID == "callAgentTools" && (status == 403 || status == 404):
 				answersToAgents(c, session)
-			case status == 403:
+			case status == 403 && op.ID == "retractMemory":
 				c.Expect(403, method, path, body, key)
+			case status == 403:
+				c.Expect(403, method, path, body, scopeless)
 			case status == 404 && op.Method != "*":
 				c.Expect(404, method, path, body, session)
 			case status == 415 && op.ID == "fillDrop":
@@ -374,8 +378,8 @@ func answersToRequests(t *testing.T, every func(func(contracttest.API, contractt
 		c.Expect(413, "POST", "/memories", large, sessions[api])
 		c.Expect(400, "POST", "/memories", map[string]any{"content": "x", "source": "s"}, sessions[api], stacktest.With("Idempotency-Key", "has space"))
 	}
-	goodCore(clients[contracttest.Core], sessions[contracttest.Core], wallet)
 	goodExtension(clients[contracttest.Extension], sessions[contracttest.Extension])
+	goodCore(clients[contracttest.Core], sessions[contracttest.Core], wallet)
 	for _, c := range clients {
 		c.Expect(404, "GET", "/nope", nil)
 		c.Expect(405, "DELETE", "/health", nil)
@@ -456,7 +460,7 @@ func goodCore(c *stacktest.Client, session stacktest.Header, wallet stacktest.Wa
 	id := c.Expect(201, "POST", "/memories", map[string]any{"content": "x"}, session).Text("id")
 	for _, path := range []string{
 		"/memories", "/memories/" + id, "/memories/" + id + "/proof", "/memories/" + id + "/receipt",
-		"/events", "/export", "/log", "/log/consistency?from=0&to=1", "/keys", "/staking/status",
+		"/events", "/export", "/log", "/log/consistency?from=0&to=1", "/keys", "/auth/sessions", "/staking/status",
 	} {
 		c.Expect(200, "GET", path, nil, session)
 	}
@@ -465,6 +469,9 @@ func goodCore(c *stacktest.Client, session stacktest.Header, wallet stacktest.Wa
 	c.Expect(200, "DELETE", "/keys/"+made.Text("id"), nil, session)
 	taken := c.Expect(201, "POST", "/memories", map[string]any{"content": "x"}, session).Text("id")
 	c.Expect(200, "DELETE", "/memories/"+taken, nil, session)
+	c.Expect(200, "DELETE", "/auth/sessions", nil, session)
+	mine := decode[[]struct{ ID string }](c.TB(), c.Expect(200, "GET", "/auth/sessions", nil, session).Body)
+	c.Expect(200, "DELETE", "/auth/sessions/"+mine[0].ID, nil, session)
 }
 
 func goodExtension(c *stacktest.Client, session stacktest.Header) {
@@ -487,6 +494,23 @@ func goodExtension(c *stacktest.Client, session stacktest.Header) {
 	c.Expect(204, "OPTIONS", "/memories", nil, preflight, stacktest.With("Origin", "chrome-extension://abcdefghijklmnopabcdefghijklmnop"))
 	c.Expect(403, "OPTIONS", "/memories", nil, preflight, stacktest.With("Origin", "https://example.com"))
 	c.Expect(200, "POST", "/auth/logout", nil, session)
+}
+
+// answersOverQuota: the second request of an owner within a minute is one too many.
+func answersOverQuota(t *testing.T, every func(func(contracttest.API, contracttest.Operation))) {
+	s := stacktest.Start(t, stacktest.Options{Configure: func(c *config.Config) {
+		c.QuotaWrites, c.QuotaMints, c.QuotaKeys, c.QuotaSearches = 1, 1, 1, 1
+	}})
+	every(func(api contracttest.API, op contracttest.Operation) {
+		if !slices.Contains(op.Statuses, 429) {
+			return
+		}
+		c, wallet := map[contracttest.API]*stacktest.Client{contracttest.Core: s.Core[0], contracttest.Extension: s.Extension[0]}[api], stacktest.NewWallet()
+		if a := c.Do(op.Method, op.Path, goodBody(op, wallet), c.SignIn(wallet)); a.Status > 201 {
+			t.Errorf("%s: %d, %s", op.ID, a.Status, a.Body)
+		}
+		c.Expect(429, op.Method, op.Path, goodBody(op, wallet), c.SignIn(wallet))
+	})
 }
 
 // answersWithoutLog: 503 where something that is needed is down.
@@ -524,6 +548,7 @@ func answersWithoutKey(t *testing.T, every func(func(contracttest.API, contractt
 	written := s.Core[0].Expect(201, "POST", "/memories", map[string]any{"content": "x"}, session)
 	forget(t, s, wallet)
 	// What they had of grants and sessions ended with the key; they may have new ones.
+	session = s.Core[0].SignIn(wallet)
 	extensionSession := s.Extension[0].SignIn(wallet)
 	read := s.Extension[0].Expect(201, "POST", "/agent-cases", nil, extensionSession)
 	drop := s.Extension[0].Expect(201, "POST", "/memory-drops", nil, extensionSession)

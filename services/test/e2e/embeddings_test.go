@@ -312,6 +312,7 @@ func TestForgottenVectors(t *testing.T) {
 		t.Fatalf("finds %v by %q", indexes(found), by)
 	}
 	forget(t, s, wallet)
+	session = s.Core[0].SignIn(wallet) // the one before ended with the key
 	before := m.embedded()
 	s.Core[0].Expect(410, "POST", "/memories/search", map[string]any{"mode": "ranked", "query": "breakfast again"}, session)
 	if m.embedded() != before {

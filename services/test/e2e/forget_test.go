@@ -55,6 +55,8 @@ func TestAForgottenOwnerIsForgottenEverywhere(t *testing.T) {
 	proven := core.Expect(200, "GET", "/memories/"+id+"/proof", nil, session)
 
 	forget(t, s, wallet)
+	core.Expect(401, "GET", "/memories", nil, session) // it ended with the key
+	session = core.SignIn(wallet)
 	for _, r := range append(reads, request{"POST", "/memories", map[string]any{"content": "more"}}) {
 		core.Expect(410, r.method, r.path, r.body, session)
 	}
@@ -95,9 +97,11 @@ func TestForgettingEndsAccess(t *testing.T) {
 	forget(t, s, wallet)
 	core.Expect(401, "POST", "/memories", `{"content":"x"}`, bearer)
 	core.Expect(401, "GET", "/memories", nil, bearer)
+	core.Expect(401, "GET", "/memories", nil, session)
 	extension.Expect(401, "GET", "/memories", nil, extensionSession)
 	extension.Expect(404, "POST", "/memory-drops/"+drop, `{"content":"x"}`)
 	extension.Expect(404, "GET", "/agent-cases/"+readCase, nil)
+	session = core.SignIn(wallet)
 	began := time.Now()
 	for core.Do("GET", "/memories", nil, session).Status != 410 {
 		if time.Since(began) > 20*time.Second { // KEY_MAX_AGE is a minute

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/memory-ledger/ledger/services/test/stacktest"
@@ -381,6 +382,71 @@ func TestLogoutAgainstUse(t *testing.T) {
 		wrote, _ := h.count("use 0")
 		if held := a.held(a.Extension[0].SignIn(wallet)); held != [2]int{wrote, wrote} {
 			t.Errorf("%v memories, %d were acknowledged", held, wrote)
+		}
+	}
+}
+
+// TestEndedSessionAgainstUse: a session of either API opens everything until its owner
+// ends it by another, and nothing after it, on any replica.
+func TestEndedSessionAgainstUse(t *testing.T) {
+	t.Parallel()
+	a := newArena(t)
+	for round := range 4 {
+		wallet := stacktest.NewWallet()
+		owner, api := a.Core[round%2].SignIn(wallet), []string{"core", "extension"}[round%2]
+		clients := map[string][]*stacktest.Client{"core": a.Core, "extension": a.Extension}[api]
+		on := func(replica int) *stacktest.Client { return clients[replica%2] }
+		session := on(round).SignIn(wallet)
+		id := ""
+		for _, s := range sessionsOf(t, a.Core[0], owner) {
+			if s.API == api && !s.Current {
+				id = s.ID
+			}
+		}
+		look := map[string]string{"core": "/log", "extension": "/auth/me"}[api]
+		h := contest(t, true, 9, 3, []func(int) reply{
+			func(r int) reply {
+				return verdict(t, on(r).Do("POST", "/memories", map[string]any{"content": "x", "source": "s"}, session), 201, 401)
+			},
+			func(r int) reply { return verdict(t, on(r).Do("GET", look, nil, session), 200, 401) },
+			func(r int) reply { return verdict(t, on(r).Do("POST", "/memories", `nope`, session), 400, 401) },
+		}, func(r int) reply {
+			if round < 2 {
+				return verdict(t, a.Core[r%2].Do("DELETE", "/auth/sessions/"+id, nil, owner), 200, 404)
+			}
+			return verdict(t, a.Core[r%2].Do("DELETE", "/auth/sessions", nil, owner), 200, 404)
+		})
+		wrote, _ := h.count("use 0")
+		for _, c := range a.Core {
+			if size := c.Expect(200, "GET", "/log", nil, owner).Number("treeSize"); size != wrote {
+				t.Errorf("%d memories, %d were acknowledged", size, wrote)
+			}
+		}
+	}
+}
+
+// TestAnEndedSessionMakesNoKey: what a session that is being ended asks for at the same
+// time is made before its end, or not at all.
+func TestAnEndedSessionMakesNoKey(t *testing.T) {
+	t.Parallel()
+	a := newArena(t)
+	for round := range 4 {
+		wallet := stacktest.NewWallet()
+		owner, session := a.Core[0].SignIn(wallet), a.Core[1].SignIn(wallet)
+		var listed []map[string]any
+		var made atomic.Int64
+		rush(9, func(client int) {
+			if client == 8 {
+				a.Core[round%2].Expect(200, "DELETE", "/auth/sessions", nil, owner)
+				listed = decode[[]map[string]any](t, a.Core[(round+1)%2].Expect(200, "GET", "/keys", nil, owner).Body)
+				return
+			}
+			for a.Core[client%2].Do("POST", "/keys", map[string]any{"label": "x"}, session).Status == 201 {
+				made.Add(1)
+			}
+		})
+		if int(made.Load()) != len(listed) {
+			t.Errorf("%d keys were made, and %d were there after the session's end", made.Load(), len(listed))
 		}
 	}
 }

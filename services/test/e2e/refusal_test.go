@@ -161,9 +161,12 @@ func TestDeadCredentialsCostTheSame(t *testing.T) {
 			},
 			make: func() (string, func()) {
 				owner := s.Core[0].SignIn(wallet)
-				made := s.Core[0].Expect(201, "POST", "/keys", map[string]any{"label": "x"}, owner)
+				made := s.Core[0].Expect(201, "POST", "/keys", map[string]any{
+					"label": "x", "expiresAt": time.Now().Add(time.Hour),
+				}, owner)
 				return made.Text("key"), func() { s.Core[0].Expect(200, "DELETE", "/keys/"+made.Text("id"), nil, owner) }
 			},
+			expireWith: 61 * time.Minute,
 		},
 	} {
 		// What the answer to a dead credential is, and that it took one look.

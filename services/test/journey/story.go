@@ -119,7 +119,7 @@ func (s *story) write(ctx context.Context, index int, body string) error {
 	if err != nil {
 		return err
 	}
-	draft := memory.Draft{Owner: s.owner, Content: content, Metadata: metadata, Credential: command.Credential{Kind: command.CredentialCoreSession}}
+	draft := memory.Draft{Owner: s.owner, Content: content, Metadata: metadata}
 	if index == leafIndex {
 		hash := events.Hash(sha256.Sum256([]byte(idempotencyKey)))
 		draft.IdempotencyKey = &hash

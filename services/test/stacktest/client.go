@@ -36,6 +36,9 @@ func NewClient(t testing.TB, api contracttest.API, url string) *Client {
 	return &Client{URL: url, HTTP: &http.Client{Transport: checked, Timeout: requestTimeout}, t: t}
 }
 
+// TB is the test that the client is of.
+func (c *Client) TB() testing.TB { return c.t }
+
 // Answer is a complete response.
 type Answer struct {
 	Status int

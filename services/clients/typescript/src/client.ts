@@ -10,7 +10,7 @@ import { Transport, streamedObjects, type Answer, type CallOptions, type Request
 import { fold, RootOfLeaves } from "./merkle.js";
 import { parseReceipt, verifyReceipt } from "./receipt.js";
 import type {
-  ConsistencyProof, CreatedKey, CreatedMemory, FoundMemory, InclusionProof, Key, LogHead, Memory, Receipt, SearchRequest, Session,
+  ConsistencyProof, CreatedKey, CreatedMemory, FoundMemory, InclusionProof, Key, LogHead, Memory, NewKey, Receipt, SearchRequest, Session,
 } from "./schema/core.js";
 import type { Case, CaseStatus, Drop, DropStatus, FilledDrop, DroppedMemory, NewCase, NewDrop, Revoked } from "./schema/extension.js";
 import type { Wallet } from "./wallet.js";
@@ -154,9 +154,14 @@ export class MemoryLedger {
 export class Keys {
   constructor(private readonly ledger: MemoryLedger) {}
 
-  /** Makes a key; only this answer shows it. Not repeated after a lost answer: it could make two. */
-  async create(label: string, options: CallOptions = {}): Promise<CreatedKey> {
-    return (await this.ledger.core<CreatedKey>("POST", "/keys", { ...options, body: { label }, repeatable: false })).body;
+  /**
+   * Makes a key; only this answer shows it. Not repeated after a lost answer: it could make two.
+   * A key may read and write unless scopes says otherwise, and lives until it is revoked
+   * unless expiresAt, a time of RFC 3339, comes first.
+   */
+  async create(label: string, options: CallOptions & Pick<NewKey, "scopes" | "expiresAt"> = {}): Promise<CreatedKey> {
+    const { scopes, expiresAt, ...call } = options;
+    return (await this.ledger.core<CreatedKey>("POST", "/keys", { ...call, body: { label, scopes, expiresAt }, repeatable: false })).body;
   }
 
   async list(options: CallOptions = {}): Promise<Key[]> {

@@ -305,18 +305,44 @@ export type ConsistencyProof = {
     proof: Array<Hash>;
 };
 
+export type LiveSession = {
+    id: Id;
+    /**
+     * Which API the session is of.
+     */
+    api: 'core' | 'extension';
+    createdAt: Timestamp;
+    expiresAt: Timestamp;
+    /**
+     * Whether it is the session that asks.
+     */
+    current: boolean;
+};
+
 export type NewKey = {
     /**
      * For the owner to tell keys apart; not only white space.
      */
     label: string;
+    /**
+     * What the key may do. To read is to list, get, search, prove, export and follow; to write is to store; to retract is to take memories back.
+     */
+    scopes?: Array<Scope>;
+    /**
+     * When the key ends, a date and time of RFC 3339 in the future. Without it, the key lives until it is revoked.
+     */
+    expiresAt?: string;
 };
+
+export type Scope = 'read' | 'write' | 'retract';
 
 export type Key = {
     id: Id;
     prefix: KeyPrefix;
     label: string;
+    scopes: Scopes;
     createdAt: Timestamp;
+    expiresAt: ExpiresAt;
     lastUsedAt: LastUsedAt;
     revokedAt: RevokedAt;
 };
@@ -329,7 +355,9 @@ export type CreatedKey = {
     key: string;
     prefix: KeyPrefix;
     label: string;
+    scopes: Scopes;
     createdAt: Timestamp;
+    expiresAt: ExpiresAt;
     lastUsedAt: LastUsedAt;
     revokedAt: RevokedAt;
 };
@@ -338,6 +366,16 @@ export type CreatedKey = {
  * The beginning of the key, for display.
  */
 export type KeyPrefix = string;
+
+/**
+ * What the key may do.
+ */
+export type Scopes = Array<Scope>;
+
+/**
+ * When the key ends; null for one that lives until it is revoked.
+ */
+export type ExpiresAt = Timestamp | null;
 
 /**
  * When the key was last used, to about a minute; null before its first use.

@@ -1,0 +1,106 @@
+// Package quota bounds what one owner does in a minute on one replica, by whatever
+// sessions and keys.
+package quota
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+	"golang.org/x/time/rate"
+
+	"github.com/memory-ledger/ledger/events"
+)
+
+// Kind is what is counted.
+type Kind int
+
+// What is counted.
+const (
+	Writes   Kind = iota // memories
+	Mints                // agent cases and memory drops
+	Keys                 // API keys that are made
+	Searches             // and what agents recall
+	kinds
+)
+
+var names = [kinds]string{"memories written", "links handed out", "API keys made", "searches"}
+
+// Limits are how many of each an owner has in a minute; 0: no limit.
+type Limits [kinds]int
+
+// maxOwners bounds the owners of each kind that are remembered, some 150 bytes each. An
+// owner who is forgotten, because so many others came since, starts with a full minute.
+const maxOwners = 100_000
+
+// Quotas counts. An owner who did nothing for a minute may do a minute's worth at once.
+type Quotas struct {
+	limits Limits
+	now    func() time.Time
+	owners [kinds]*lru.Cache[events.Owner, *rate.Limiter] // nil without a limit
+}
+
+// New returns Quotas.
+func New(limits Limits, now func() time.Time) *Quotas {
+	q := &Quotas{limits: limits, now: now}
+	for kind, limit := range limits {
+		if limit == 0 {
+			continue
+		}
+		owners, err := lru.New[events.Owner, *rate.Limiter](maxOwners)
+		if err != nil {
+			panic(err) // only for a size that is not positive
+		}
+		q.owners[kind] = owners
+	}
+	return q
+}
+
+// ErrExceeded: the owner did too much. Answer 429. Each is an ExceededError.
+var ErrExceeded = errors.New("quota exceeded")
+
+// ExceededError says what was too much.
+type ExceededError struct {
+	Kind  Kind
+	Limit int           // a minute
+	Wait  time.Duration // until it would be let in
+}
+
+// Error implements error.
+func (e *ExceededError) Error() string {
+	return fmt.Sprintf("more than %d %s a minute; try again in %d s", e.Limit, names[e.Kind], e.Seconds())
+}
+
+// Is makes it an ErrExceeded.
+func (e *ExceededError) Is(target error) bool { return target == ErrExceeded }
+
+// Seconds is Wait in whole seconds, rounded up.
+func (e *ExceededError) Seconds() int { return int((e.Wait + time.Second - 1) / time.Second) }
+
+// Take counts n of a kind, or returns an ExceededError and counts nothing. More than a
+// minute's worth at once counts as a minute's worth. nil Quotas have no limits.
+func (q *Quotas) Take(kind Kind, owner events.Owner, n int) error {
+	if q == nil || q.owners[kind] == nil {
+		return nil
+	}
+	now, limit := q.now(), q.limits[kind]
+	taken := q.limiter(kind, owner).ReserveN(now, min(n, limit))
+	if wait := taken.DelayFrom(now); wait > 0 {
+		taken.CancelAt(now)
+		return &ExceededError{kind, limit, wait}
+	}
+	return nil
+}
+
+func (q *Quotas) limiter(kind Kind, owner events.Owner) *rate.Limiter {
+	if l, ok := q.owners[kind].Get(owner); ok {
+		return l
+	}
+	limit := q.limits[kind]
+	l := rate.NewLimiter(rate.Limit(limit)/60, limit)
+	if earlier, ok, _ := q.owners[kind].PeekOrAdd(owner, l); ok {
+		return earlier
+	}
+	return l
+}

@@ -1,0 +1,72 @@
+package quota_test
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/services/quota"
+)
+
+// TestQuotas: a minute's worth at once, then what the time gives back, for each owner and
+// kind.
+func TestQuotas(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	q := quota.New(quota.Limits{quota.Writes: 60, quota.Keys: 2}, func() time.Time { return now })
+	a, b := events.OwnerFromBytes([32]byte{1}), events.OwnerFromBytes([32]byte{2})
+	take := func(kind quota.Kind, owner events.Owner, n int, wait time.Duration) {
+		t.Helper()
+		err := q.Take(kind, owner, n)
+		var exceeded *quota.ExceededError
+		if errors.As(err, &exceeded) != (wait > 0) || wait > 0 && exceeded.Wait != wait {
+			t.Errorf("%d of kind %d: %v, want a wait of %v", n, kind, err, wait)
+		}
+	}
+	take(quota.Writes, a, 60, 0)
+	take(quota.Writes, a, 1, time.Second)
+	take(quota.Writes, a, 10, 10*time.Second)
+	take(quota.Writes, b, 1, 0)
+	take(quota.Keys, a, 2, 0)
+	take(quota.Keys, a, 1, 30*time.Second)
+	take(quota.Searches, a, 1_000_000, 0)
+	now = now.Add(5 * time.Second)
+	take(quota.Writes, a, 6, time.Second) // what was refused took nothing
+	take(quota.Writes, a, 5, 0)
+	take(quota.Writes, a, 256, time.Minute) // as good as 60
+	now = now.Add(time.Minute)
+	take(quota.Writes, a, 256, 0)
+	take(quota.Writes, a, 1, time.Second)
+	var none *quota.Quotas
+	if err := none.Take(quota.Writes, a, 1); err != nil {
+		t.Error(err)
+	}
+	if got := (&quota.ExceededError{Kind: quota.Keys, Limit: 2, Wait: 1100 * time.Millisecond}).Error(); got != "more than 2 API keys made a minute; try again in 2 s" {
+		t.Error(got)
+	}
+}
+
+// TestQuotasAtOnce: of many at the same time as many pass as there may.
+func TestQuotasAtOnce(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	q := quota.New(quota.Limits{quota.Mints: 100}, func() time.Time { return now })
+	var group sync.WaitGroup
+	var passed atomic.Int64
+	for range 16 {
+		group.Go(func() {
+			for range 20 {
+				if q.Take(quota.Mints, "owner", 1) == nil {
+					passed.Add(1)
+				}
+			}
+		})
+	}
+	group.Wait()
+	if passed.Load() != 100 {
+		t.Errorf("%d passed", passed.Load())
+	}
+}

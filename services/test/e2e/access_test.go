@@ -1,0 +1,217 @@
+package e2e_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/memory-ledger/ledger/services/test/contracttest"
+	"github.com/memory-ledger/ledger/services/test/stacktest"
+)
+
+// accessTable is the document whose table TestWhoMayDoWhat makes.
+const accessTable = "../../../docs/access.md"
+
+// columns are the credentials. A route that has a token in its path gets a grant's token
+// there, and an unknown one for the others.
+var columns = []string{
+	"none", "core session", "extension session", "ended session", "key", "key: read", "key: write", "key: retract",
+	"expired key", "revoked key", "drop token", "case token",
+}
+
+// bystander is one who has everything that a route may be about.
+type bystander struct {
+	*stacktest.Stack
+	t      *testing.T
+	wallet stacktest.Wallet
+	tokens map[string]string // of the credentials that no route can use up
+}
+
+func newBystander(t *testing.T) *bystander {
+	b := &bystander{stacktest.Start(t, stacktest.Options{}), t, stacktest.NewWallet(), map[string]string{}}
+	core := b.Core[0]
+	owner := core.SignIn(b.wallet)
+	for column, scopes := range map[string][]string{"key": nil, "key: read": {"read"}, "key: write": {"write"}, "key: retract": {"retract"}, "revoked key": nil} {
+		id, key := makeKey(core, owner, scopes...)
+		b.tokens[column] = key
+		if column == "revoked key" {
+			core.Expect(200, "DELETE", "/keys/"+id, nil, owner)
+		}
+	}
+	expired := core.Expect(201, "POST", "/keys", map[string]any{"label": "x", "expiresAt": time.Now().Add(200 * time.Millisecond)}, owner)
+	b.tokens["expired key"] = expired.Text("key")
+	for deadline := time.Now().Add(10 * time.Second); core.Do("GET", "/log", nil, stacktest.Bearer(b.tokens["expired key"])).Status != 401; {
+		if time.Now().After(deadline) {
+			t.Fatal("the key does not expire")
+		}
+	}
+	return b
+}
+
+// token returns a live credential of the column, or a dead one where that is the point.
+func (b *bystander) token(column string, api contracttest.API) string {
+	core, extension := b.Core[0], b.Extension[0]
+	switch column {
+	case "core session":
+		return core.Token(b.wallet)
+	case "extension session":
+		return extension.Token(b.wallet)
+	case "ended session":
+		c := map[contracttest.API]*stacktest.Client{contracttest.Core: core, contracttest.Extension: extension}[api]
+		token := c.Token(b.wallet)
+		core.Expect(200, "DELETE", "/auth/sessions", nil, core.SignIn(b.wallet))
+		return token
+	case "drop token":
+		return tokenOf(extension.Expect(201, "POST", "/memory-drops", nil, extension.SignIn(b.wallet)))
+	case "case token":
+		return tokenOf(extension.Expect(201, "POST", "/agent-cases", nil, extension.SignIn(b.wallet)))
+	}
+	return b.tokens[column]
+}
+
+// pathOf fills in a path with what the wallet has, made for this request.
+func (b *bystander) pathOf(op contracttest.Operation, token string) string {
+	core, extension := b.Core[0], b.Extension[0]
+	if strings.Contains(op.Path, "{token}") {
+		if token == "" {
+			token = map[bool]string{true: "svc_case_", false: "svc_drop_"}[strings.HasPrefix(op.Path, "/agent-cases")] + strings.Repeat("A", 43)
+		}
+		return strings.Replace(op.Path, "{token}", token, 1)
+	}
+	if !strings.Contains(op.Path, "{id}") {
+		return op.Path + queryOf(op)
+	}
+	id := ""
+	kind, _, _ := strings.Cut(op.Path, "/{id}")
+	switch kind {
+	case "/memories":
+		id = core.Expect(201, "POST", "/memories", map[string]any{"content": "x"}, core.SignIn(b.wallet)).Text("id")
+	case "/keys":
+		id, _ = makeKey(core, core.SignIn(b.wallet))
+	case "/auth/sessions":
+		for _, s := range sessionsOf(b.t, core, core.SignIn(b.wallet)) {
+			if s.Current { // not of the credential that asks
+				id = s.ID
+			}
+		}
+	default:
+		id = extension.Expect(201, "POST", kind, nil, extension.SignIn(b.wallet)).Text("id")
+	}
+	return strings.Replace(op.Path, "{id}", id, 1)
+}
+
+// ask returns the status that a credential gets of an operation.
+func (b *bystander) ask(api contracttest.API, op contracttest.Operation, column string) int {
+	c := map[contracttest.API]*stacktest.Client{contracttest.Core: b.Core[0], contracttest.Extension: b.Extension[0]}[api]
+	token, inPath := b.token(column, api), ""
+	var headers []stacktest.Header
+	switch {
+	case strings.HasSuffix(column, " token") && strings.Contains(op.Path, "{token}"):
+		inPath = token
+	case token != "":
+		headers = append(headers, stacktest.Bearer(token))
+	}
+	body := goodBody(op, b.wallet)
+	switch op.ID {
+	case "createSession":
+		body = b.wallet.Answer(c.Expect(200, "POST", "/auth/challenge", map[string]any{"publicKey": b.wallet.PublicKey}).Text("message"))
+	case "callAgentTools":
+		headers = append(headers, stacktest.With("Accept", "application/json, text/event-stream"))
+	}
+	return c.Do(op.Method, b.pathOf(op, inPath), body, headers...).Status
+}
+
+// TestWhoMayDoWhat asks for every operation of both APIs with every kind of credential,
+// and compares what it gets with the committed table, and with what the documents say of
+// the operation's security. GOLDEN=write writes the table.
+func TestWhoMayDoWhat(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: make verify runs it")
+	}
+	t.Parallel()
+	b := newBystander(t)
+	var table strings.Builder
+	for _, api := range []contracttest.API{contracttest.Core, contracttest.Extension} {
+		operations, err := contracttest.Operations(api)
+		if err != nil {
+			t.Fatal(err)
+		}
+		slices.SortFunc(operations, func(x, y contracttest.Operation) int {
+			return strings.Compare(x.Path+" "+x.Method, y.Path+" "+y.Method)
+		})
+		fmt.Fprintf(&table, "| %s | %s |\n|---|%s\n", api, strings.Join(columns, " | "), strings.Repeat(":-:|", len(columns)))
+		for _, op := range operations {
+			if op.Method == "*" {
+				continue
+			}
+			var cells []string
+			for _, column := range columns {
+				status := b.ask(api, op, column)
+				if letIn := status != 401 && status != 403; !strings.Contains(op.Path, "{token}") && letIn != permits(op, api, column) {
+					t.Errorf("%s %s %s with %s: status %d, the document says otherwise", api, op.Method, op.Path, column, status)
+				}
+				cells = append(cells, cell(status))
+			}
+			fmt.Fprintf(&table, "| %s `%s` | %s |\n", op.Method, op.Path, strings.Join(cells, " | "))
+		}
+		table.WriteByte('\n')
+	}
+	compareTable(t, table.String())
+}
+
+// permits is what the document's security says of a credential.
+func permits(op contracttest.Operation, api contracttest.API, column string) bool {
+	if len(op.Security) == 0 {
+		return true
+	}
+	scopes, keys := op.Security["apiKey"]
+	switch column {
+	case "core session":
+		return api == contracttest.Core
+	case "extension session":
+		return api == contracttest.Extension
+	case "key":
+		return keys && !slices.Contains(scopes, "retract")
+	case "key: read", "key: write", "key: retract":
+		return keys && (len(scopes) == 0 || slices.Contains(scopes, strings.TrimPrefix(column, "key: ")))
+	}
+	return false
+}
+
+// cell is a status as the table has it: a success is let in. Staking is dormant in a
+// stack without a chain, which it says only to those who are let in.
+func cell(status int) string {
+	if status < 300 || status == 503 {
+		return "yes"
+	}
+	return strconv.Itoa(status)
+}
+
+func compareTable(t *testing.T, table string) {
+	t.Helper()
+	document, err := os.ReadFile(filepath.FromSlash(accessTable))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const begin, end = "<!-- the table, by TestWhoMayDoWhat -->\n\n", "<!-- end of the table -->"
+	before, rest, _ := strings.Cut(string(document), begin)
+	got, after, found := strings.Cut(rest, end)
+	if !found {
+		t.Fatalf("%s has no place for the table", accessTable)
+	}
+	if got == table {
+		return
+	}
+	if os.Getenv("GOLDEN") != "write" {
+		t.Errorf("%s differs; it is\n%s", accessTable, table)
+		return
+	}
+	if err := os.WriteFile(filepath.FromSlash(accessTable), []byte(before+begin+table+end+after), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,80 @@
+package e2e_test
+
+import (
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/memory-ledger/ledger/services/run/config"
+	"github.com/memory-ledger/ledger/services/test/stacktest"
+)
+
+// TestQuotas: an owner's keys and sessions share what the owner may do, and other owners
+// are not held back.
+func TestQuotas(t *testing.T) {
+	t.Parallel()
+	s := stacktest.Start(t, stacktest.Options{Configure: func(c *config.Config) {
+		c.QuotaWrites, c.QuotaMints, c.QuotaKeys, c.QuotaSearches = 100, 3, 10, 5
+	}})
+	core, extension, wallet := s.Core[0], s.Extension[0], stacktest.NewWallet()
+	owner, begun := core.SignIn(wallet), time.Now()
+	var keys []stacktest.Header
+	for range 10 {
+		_, key := makeKey(core, owner)
+		keys = append(keys, stacktest.Bearer(key))
+	}
+	core.Expect(429, "POST", "/keys", map[string]any{"label": "x"}, owner)
+
+	// A batch counts its memories, and many keys are no more than one.
+	var batch []any
+	for range 50 {
+		batch = append(batch, map[string]any{"content": "x"})
+	}
+	core.Expect(201, "POST", "/memories/batch", map[string]any{"memories": batch}, owner)
+	var stored, refused atomic.Int64
+	rush(len(keys), func(client int) {
+		for range 10 {
+			switch a := core.Do("POST", "/memories", map[string]any{"content": "x"}, keys[client]); a.Status {
+			case 201:
+				stored.Add(1)
+			case 429:
+				refused.Add(1)
+				if a.Header.Get("Retry-After") != "1" {
+					t.Errorf("%v", a.Header)
+				}
+			default:
+				t.Errorf("status %d: %s", a.Status, a.Body)
+			}
+		}
+	})
+	// While they write, the time gives some back, 100 a minute.
+	back := int64(time.Since(begun).Minutes()*100) + 1
+	if n := stored.Load(); n < 50 || n > 50+back || n+refused.Load() != 100 {
+		t.Errorf("%d were stored, %d refused", n, refused.Load())
+	}
+	if size := core.Expect(200, "GET", "/log", nil, owner).Number("treeSize"); size != 50+int(stored.Load()) {
+		t.Errorf("%d leaves", size)
+	}
+	for range 5 {
+		core.Expect(200, "POST", "/memories/search", map[string]any{"query": "x"}, keys[0])
+	}
+	core.Expect(429, "POST", "/memories/search", map[string]any{"query": "x"}, keys[1])
+	if result, text := call(t, agent(t, core, core.Token(wallet)), "recall", map[string]any{"query": "x"}); !result.IsError || !strings.Contains(text, "more than 5 searches a minute") {
+		t.Errorf("recall: %s", text)
+	}
+	core.Expect(200, "GET", "/memories?limit=5", nil, keys[1]) // no search
+	theirs := extension.SignIn(wallet)
+	for _, path := range []string{"/agent-cases", "/memory-drops", "/agent-cases"} {
+		extension.Expect(201, "POST", path, nil, theirs)
+	}
+	extension.Expect(429, "POST", "/memory-drops", nil, theirs)
+
+	// A dead credential gets what it always gets.
+	core.Expect(200, "DELETE", "/auth/sessions", nil, owner)
+	extension.Expect(401, "POST", "/memory-drops", nil, theirs)
+
+	other := core.SignIn(stacktest.NewWallet())
+	core.Expect(201, "POST", "/memories", map[string]any{"content": "x"}, other)
+	core.Expect(200, "POST", "/memories/search", map[string]any{"query": "x"}, other)
+}

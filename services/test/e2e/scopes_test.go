@@ -1,0 +1,125 @@
+package e2e_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/memory-ledger/ledger/services/test/stacktest"
+)
+
+// makeKey makes a key with scopes; none means the default.
+func makeKey(core *stacktest.Client, session stacktest.Header, scopes ...string) (id, key string) {
+	body := map[string]any{"label": "x"}
+	if len(scopes) > 0 {
+		body["scopes"] = scopes
+	}
+	made := core.Expect(201, "POST", "/keys", body, session)
+	return made.Text("id"), made.Text("key")
+}
+
+// TestKeyScopes: what a key may do is what it was made for, on any replica, for agents
+// too.
+func TestKeyScopes(t *testing.T) {
+	t.Parallel()
+	s := stacktest.Start(t, stacktest.Options{Core: 2})
+	core := s.Core[0]
+	session := core.SignIn(stacktest.NewWallet())
+	kept := core.Expect(201, "POST", "/memories", map[string]any{"content": "kept"}, session).Text("id")
+	routes := []struct {
+		scope, method, path string
+		body                any
+		status              int
+	}{
+		{"read", "GET", "/memories", nil, 200},
+		{"read", "GET", "/memories?order=newest", nil, 200},
+		{"read", "GET", "/memories/" + kept, nil, 200},
+		{"read", "GET", "/memories/" + kept + "/proof", nil, 200},
+		{"read", "GET", "/memories/" + kept + "/receipt", nil, 200},
+		{"read", "POST", "/memories/search", map[string]any{"query": "kept"}, 200},
+		{"read", "GET", "/log", nil, 200},
+		{"read", "GET", "/log/consistency?from=0&to=1", nil, 200},
+		{"read", "GET", "/events", nil, 200},
+		{"read", "GET", "/export", nil, 200},
+		{"write", "POST", "/memories", map[string]any{"content": "x"}, 201},
+		{"write", "POST", "/memories/batch", map[string]any{"memories": []any{map[string]any{"content": "x"}}}, 201},
+		{"retract", "DELETE", "/memories/", nil, 200},
+	}
+	tools := map[string]string{"recall": "read", "get": "read", "prove": "read", "open_case": "read", "remember": "write", "leave_memory": "write", "retract": "retract"}
+	for i, scopes := range [][]string{{"read"}, {"write"}, {"retract"}, {"read", "write"}, {"read", "write", "retract"}, nil} {
+		_, token := makeKey(core, session, scopes...)
+		key, may := stacktest.Bearer(token), scopes
+		if may == nil {
+			may = []string{"read", "write"}
+		}
+		for n, r := range routes {
+			status, path := r.status, r.path
+			if !slices.Contains(may, r.scope) {
+				status = 403
+			}
+			if path == "/memories/" {
+				path += core.Expect(201, "POST", "/memories", map[string]any{"content": "x"}, session).Text("id")
+			}
+			a := s.Core[(i+n)%2].Expect(status, r.method, path, r.body, key)
+			if want := fmt.Sprintf("the API key does not have the scope %q", r.scope); status == 403 && a.Text("error") != want {
+				t.Errorf("%s %s: %s", r.method, r.path, a.Body)
+			}
+		}
+		connected := agent(t, core, token)
+		for tool, scope := range tools {
+			arguments := map[string]any{}
+			switch tool {
+			case "get", "prove":
+				arguments["id"] = kept
+			case "retract":
+				arguments["id"] = core.Expect(201, "POST", "/memories", map[string]any{"content": "x"}, session).Text("id")
+			case "remember":
+				arguments["memories"] = []any{map[string]any{"content": "x"}}
+			}
+			result, text := call(t, connected, tool, arguments)
+			if want := !slices.Contains(may, scope); result.IsError != want || want && !strings.Contains(text, "does not have the scope") {
+				t.Errorf("%s with %v: error %v, %s", tool, scopes, result.IsError, text)
+			}
+		}
+		_, err := connected.ReadResource(t.Context(), &sdk.ReadResourceParams{URI: "ledger://log"})
+		if (err == nil) != slices.Contains(may, "read") {
+			t.Errorf("the log with %v: %v", scopes, err)
+		}
+	}
+}
+
+// TestKeysThatExpire: what was asked for is shown, and what can't be is refused. That an
+// expired key is dead, TestDeadCredentialsCostTheSame shows.
+func TestKeysThatExpire(t *testing.T) {
+	t.Parallel()
+	core := stacktest.Start(t, stacktest.Options{}).Core[0]
+	session := core.SignIn(stacktest.NewWallet())
+	made := core.Expect(201, "POST", "/keys", map[string]any{
+		"label": "x", "scopes": []string{"retract", "read", "read"}, "expiresAt": "2099-06-01T12:00:00.1239+02:00",
+	}, session)
+	core.Expect(201, "POST", "/keys", map[string]any{"label": "y"}, session)
+	for i, want := range []struct{ scopes, expires string }{{"[read retract]", "2099-06-01T10:00:00.123Z"}, {"[read write]", "<nil>"}} {
+		listed := decode[[]map[string]any](t, core.Expect(200, "GET", "/keys", nil, session).Body)[i]
+		if fmt.Sprint(listed["scopes"]) != want.scopes || fmt.Sprint(listed["expiresAt"]) != want.expires {
+			t.Errorf("listed %v", listed)
+		}
+		if i == 0 && (fmt.Sprint(made.Field("scopes")) != want.scopes || made.Text("expiresAt") != want.expires) {
+			t.Errorf("made %s", made.Body)
+		}
+	}
+	for name, bad := range map[string]any{
+		"scopes": []any{[]string{}, []string{"admin"}, []string{"read", ""}, "read", nil, []any{"read", nil}, []any{1}, map[string]any{}},
+		"expiresAt": []any{
+			time.Now().Add(-time.Second).Format(time.RFC3339Nano), "2026-01-01T00:00:00Z", "tomorrow", "2099-01-01", "", nil, 4102444800,
+			"9999-12-31T23:59:59-23:00", "10000-01-01T00:00:00Z",
+		},
+	} {
+		for _, value := range bad.([]any) {
+			core.Expect(400, "POST", "/keys", map[string]any{"label": "x", name: value}, session)
+		}
+	}
+}
