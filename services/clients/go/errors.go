@@ -30,7 +30,7 @@ var (
 	ErrInvalid = errors.New("memoryledger: invalid request")
 	// ErrUnauthorized: 401. There is no credential, or a dead one.
 	ErrUnauthorized = errors.New("memoryledger: unauthorized")
-	// ErrForbidden: 403. An API key was used where a session is needed.
+	// ErrForbidden: 403. An API key was used where a session, or another scope, is needed.
 	ErrForbidden = errors.New("memoryledger: forbidden")
 	// ErrNotFound: 404. It does not exist, or belongs to another owner.
 	ErrNotFound = errors.New("memoryledger: not found")

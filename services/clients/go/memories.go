@@ -191,7 +191,7 @@ func (c *Client) Get(ctx context.Context, id string) (*Memory, error) {
 }
 
 // Retract takes a memory back. It is in no list, search or case any more, and its leaf
-// stays. It needs a session.
+// stays. It needs a session, or a key with ScopeRetract.
 func (c *Client) Retract(ctx context.Context, id string) error {
 	_, err := c.call(ctx, c.core(http.MethodDelete, memoryPath(id)), nil)
 	return err

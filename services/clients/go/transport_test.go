@@ -67,7 +67,7 @@ func TestRepeats(t *testing.T) {
 func TestWhatIsRepeated(t *testing.T) {
 	t.Parallel()
 	write := func(ctx context.Context, c *Client) error { _, err := c.Write(ctx, "x", nil); return err }
-	createKey := func(ctx context.Context, c *Client) error { _, err := c.CreateKey(ctx, "x"); return err }
+	createKey := func(ctx context.Context, c *Client) error { _, err := c.CreateKey(ctx, NewKey{Label: "x"}); return err }
 	for name, c := range map[string]struct {
 		answer   func() (*http.Response, error)
 		call     func(context.Context, *Client) error

@@ -52,7 +52,7 @@ func TestGoClientReadme(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	key := must(newGoClient(t, s).CreateKey(t.Context(), "readme"))
+	key := must(newGoClient(t, s).CreateKey(t.Context(), memoryledger.NewKey{Label: "readme"}))
 	goCommand := func(args ...string) string {
 		t.Helper()
 		cmd := exec.CommandContext(t.Context(), "go", args...)
@@ -81,7 +81,7 @@ func TestNotebook(t *testing.T) {
 	s := stacktest.Start(t, stacktest.Options{})
 	service := startLiar(t, s.Core[0].URL)
 	owner := newGoClient(t, s)
-	key := must(owner.CreateKey(t.Context(), "notebook"))
+	key := must(owner.CreateKey(t.Context(), memoryledger.NewKey{Label: "notebook"}))
 	dir := t.TempDir()
 	program := filepath.Join(dir, "notebook")
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./examples/notebook")

@@ -119,7 +119,7 @@ func badNetworkWrites(t *testing.T, count int) {
 	s := stacktest.Start(t, stacktest.Options{})
 	straight := newGoClient(t, s)
 	network := &badNetwork{target: s.Core[0].URL}
-	key := must(straight.CreateKey(t.Context(), "through the bad network"))
+	key := must(straight.CreateKey(t.Context(), memoryledger.NewKey{Label: "through the bad network"}))
 	bad := memoryledger.New(network.start(t), memoryledger.WithAPIKey(key.Secret), memoryledger.WithOwner(straight.Owner()),
 		memoryledger.WithTimeout(2*time.Second), memoryledger.WithRetries(12, 5*time.Millisecond),
 		memoryledger.WithHTTPClient(&http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}))
@@ -185,7 +185,7 @@ func TestGoClientFollowsOverABadNetwork(t *testing.T) {
 	t.Parallel()
 	s := stacktest.Start(t, stacktest.Options{})
 	c := newGoClient(t, s, memoryledger.WithHTTPClient(http.DefaultClient))
-	key := must(c.CreateKey(t.Context(), "follower"))
+	key := must(c.CreateKey(t.Context(), memoryledger.NewKey{Label: "follower"}))
 	// Streams are cut after a number of bytes that is different each time.
 	var streams atomic.Int64
 	cut := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -185,7 +185,7 @@ func TestGoClientKeysAndGrants(t *testing.T) {
 	ctx := t.Context()
 	// Both APIs are called, so no answer is held to one document.
 	c := newGoClient(t, s, memoryledger.WithExtensionURL(s.Extension[0].URL), memoryledger.WithHTTPClient(http.DefaultClient))
-	key := must(c.CreateKey(ctx, "a program"))
+	key := must(c.CreateKey(ctx, memoryledger.NewKey{Label: "a program"}))
 	program := memoryledger.New(s.Core[0].URL, memoryledger.WithAPIKey(key.Secret))
 	must(program.Write(ctx, "by key", nil))
 	if program.Owner() != "" {
@@ -208,6 +208,15 @@ func TestGoClientKeysAndGrants(t *testing.T) {
 		t.Errorf("%+v", keys)
 	}
 	if _, err := program.Head(ctx); !errors.Is(err, memoryledger.ErrUnauthorized) {
+		t.Error(err)
+	}
+
+	end := time.Now().Add(time.Hour).Truncate(time.Second)
+	limited := must(c.CreateKey(ctx, memoryledger.NewKey{Label: "reader", Scopes: []memoryledger.Scope{memoryledger.ScopeRead}, ExpiresAt: end}))
+	if !slices.Equal(limited.Scopes, []memoryledger.Scope{memoryledger.ScopeRead}) || limited.ExpiresAt == nil || !limited.ExpiresAt.Equal(end) {
+		t.Errorf("%+v", limited)
+	}
+	if _, err := memoryledger.New(s.Core[0].URL, memoryledger.WithAPIKey(limited.Secret)).Write(ctx, "x", nil); !errors.Is(err, memoryledger.ErrForbidden) {
 		t.Error(err)
 	}
 
@@ -249,7 +258,7 @@ func TestGoClientEvents(t *testing.T) {
 	s := stacktest.Start(t, stacktest.Options{Core: 2})
 	ctx := t.Context()
 	c := newGoClient(t, s, memoryledger.WithHTTPClient(http.DefaultClient))
-	key := must(c.CreateKey(ctx, "follower"))
+	key := must(c.CreateKey(ctx, memoryledger.NewKey{Label: "follower"}))
 	other := memoryledger.New(s.Core[1].URL, memoryledger.WithAPIKey(key.Secret), memoryledger.WithOwner(c.Owner()))
 	for n := range 4 {
 		must(c.Write(ctx, fmt.Sprint("memory ", n), nil))
