@@ -27,6 +27,7 @@ type SeenHead struct {
 	Size         uint64 `json:"size"`
 	Root         Hash   `json:"root"`
 	AnchoredSize uint64 `json:"anchoredSize"`
+	AnchoredRoot *Hash  `json:"anchoredRoot"` // nil before the first anchor
 }
 
 // HeadStore keeps the newest head of each owner, by public key. Keep heads as long as you
@@ -152,7 +153,7 @@ func (c *Client) Head(ctx context.Context) (*LogHead, error) {
 		return nil, err
 	}
 	c.setOwner(owner)
-	if err := c.heads.store.Save(ctx, owner, SeenHead{head.TreeSize, head.Root, head.AnchoredSize}); err != nil {
+	if err := c.heads.store.Save(ctx, owner, SeenHead{head.TreeSize, head.Root, head.AnchoredSize, head.AnchoredRoot}); err != nil {
 		return nil, fmt.Errorf("memoryledger: save head: %w", err)
 	}
 	return head, nil
@@ -191,8 +192,11 @@ func (c *Client) extends(ctx context.Context, before *SeenHead, head *LogHead) e
 			return err
 		}
 	}
-	if head.AnchoredRoot == nil || before != nil && head.AnchoredSize == before.AnchoredSize {
+	switch {
+	case head.AnchoredRoot == nil:
 		return nil
+	case before != nil && before.AnchoredRoot != nil && head.AnchoredSize == before.AnchoredSize:
+		return c.grew(ctx, before.AnchoredSize, *before.AnchoredRoot, head.AnchoredSize, *head.AnchoredRoot)
 	}
 	return c.grew(ctx, head.AnchoredSize, *head.AnchoredRoot, head.TreeSize, head.Root)
 }

@@ -263,12 +263,12 @@ func TestFileHeads(t *testing.T) {
 		t.Errorf("%v, %v", head, err)
 	}
 	for _, owner := range []string{"a", "b", "a"} {
-		if err := store.Save(t.Context(), owner, SeenHead{3, Hash{1}, 2}); err != nil {
+		if err := store.Save(t.Context(), owner, SeenHead{Size: 3, Root: Hash{1}}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, owner := range []string{"a", "b"} {
-		if head, err := store.Load(t.Context(), owner); err != nil || *head != (SeenHead{3, Hash{1}, 2}) {
+		if head, err := store.Load(t.Context(), owner); err != nil || *head != (SeenHead{Size: 3, Root: Hash{1}}) {
 			t.Errorf("%v, %v", head, err)
 		}
 	}

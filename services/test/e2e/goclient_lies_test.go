@@ -17,6 +17,7 @@ import (
 	"sync"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	memoryledger "github.com/memory-ledger/ledger/services/clients/go"
 	"github.com/memory-ledger/ledger/services/test/stacktest"
@@ -252,7 +253,7 @@ func TestGoClientCatchesLies(t *testing.T) {
 	caught("a root of a proof", memoryledger.ErrWrongRoot, "proof", flipMember("batchRoot"), proof)
 	caught("the root of an export", memoryledger.ErrWrongRoot, "export", editLine(0, flipFirst("root")), export)
 	caught("the root of the log", memoryledger.ErrForked, "log", flipMember("root"), head)
-	for n := range 5 {
+	for n := range 6 { // with the one that was said to be another leaf
 		caught(fmt.Sprintf("memory %d is hidden", n), memoryledger.ErrHidden, "list", without(n), list)
 		caught(fmt.Sprintf("memory %d is hidden, from the newest", n), memoryledger.ErrHidden, "list", without(n), newest)
 	}
@@ -296,6 +297,78 @@ func TestGoClientCatchesLies(t *testing.T) {
 		if err != nil {
 			t.Errorf("an honest answer: %v", err)
 		}
+	}
+}
+
+// TestGoClientCatchesLiesAboutAnchors: what was anchored once stays so.
+func TestGoClientCatchesLiesAboutAnchors(t *testing.T) {
+	t.Parallel()
+	s, _ := anchoredStack(t, 100*time.Millisecond)
+	service := startLiar(t, s.Core[0].URL)
+	ctx := t.Context()
+	c := memoryledger.New(service.URL)
+	must(c.SignIn(ctx, newKeyWallet(t)))
+	id := must(c.Write(ctx, "first", nil)).ID
+	anchored := func(size uint64) {
+		t.Helper()
+		ticker := time.NewTicker(100 * time.Millisecond)
+		defer ticker.Stop()
+		for must(c.Head(ctx)).AnchoredSize < size {
+			<-ticker.C
+		}
+	}
+	anchored(1)
+	oldHead, oldReceipt := must(c.Head(ctx)), must(c.Receipt(ctx, id))
+	var oldExport bytes.Buffer
+	must(all(c.Export(ctx, memoryledger.ExportOptions{CopyTo: &oldExport})))
+	must(c.Write(ctx, "second", nil))
+	must(c.Write(ctx, "third", nil))
+	anchored(3)
+	must(c.Write(ctx, "fourth", nil))
+
+	log, receipt, export := regexp.MustCompile(`^/log$`), regexp.MustCompile(`/receipt$`), regexp.MustCompile(`^/export$`)
+	fresh := func(ctx context.Context) error {
+		_, err := memoryledger.New(service.URL, memoryledger.WithAPIKey(must(c.CreateKey(ctx, memoryledger.NewKey{Label: "fresh"})).Secret)).Head(ctx)
+		return err
+	}
+	head := func(ctx context.Context) error { _, err := c.Head(ctx); return err }
+	for name, l := range map[string]struct {
+		kind   error
+		path   *regexp.Regexp
+		change func([]byte) []byte
+		ask    func(context.Context) error
+	}{
+		"less is anchored": {memoryledger.ErrShrunk, log, edit(func(m map[string]any) {
+			m["anchoredSize"], m["anchoredRoot"] = oldHead.AnchoredSize, oldHead.AnchoredRoot
+		}), head},
+		"nothing is anchored":                     {memoryledger.ErrShrunk, log, edit(func(m map[string]any) { m["anchoredSize"], m["anchoredRoot"] = 0, nil }), head},
+		"another root is anchored":                {memoryledger.ErrForked, log, flipMember("anchoredRoot"), head},
+		"another root is anchored, to a newcomer": {memoryledger.ErrForked, log, flipMember("anchoredRoot"), fresh},
+		"no root is anchored":                     {memoryledger.ErrMalformed, log, edit(func(m map[string]any) { m["anchoredRoot"] = nil }), head},
+		"more is anchored than there is":          {memoryledger.ErrMalformed, log, edit(func(m map[string]any) { m["anchoredSize"] = 9 }), head},
+		"an old receipt":                          {memoryledger.ErrStale, receipt, always(oldReceipt), func(ctx context.Context) error { _, err := c.Receipt(ctx, id); return err }},
+		"an old export": {memoryledger.ErrStale, export, func([]byte) []byte { return oldExport.Bytes() }, func(ctx context.Context) error {
+			_, err := all(c.Export(ctx, memoryledger.ExportOptions{}))
+			return err
+		}},
+		"an export without its anchor": {memoryledger.ErrStale, export, editLine(0, func(line string) string {
+			before, _, _ := strings.Cut(line, `"anchor":`)
+			return before + "\"anchor\":null}\n"
+		}), func(ctx context.Context) error {
+			_, err := all(c.Export(ctx, memoryledger.ExportOptions{}))
+			return err
+		}},
+	} {
+		service.tell(lie{path: l.path, change: l.change})
+		err := l.ask(ctx)
+		service.tell(lie{})
+		var v *memoryledger.VerificationError
+		if !errors.As(err, &v) || !errors.Is(err, l.kind) || v.Liar != memoryledger.LiarService {
+			t.Errorf("%s: %v, want %v of the service", name, err, l.kind)
+		}
+	}
+	if err := errors.Join(head(ctx), fresh(ctx)); err != nil {
+		t.Errorf("an honest answer: %v", err)
 	}
 }
 
