@@ -24,6 +24,7 @@ require (
 	github.com/memory-ledger/ledger/events v0.0.0
 	github.com/memory-ledger/ledger/infra v0.0.0
 	github.com/memory-ledger/ledger/projections v0.0.0
+	github.com/memory-ledger/ledger/services/clients/go v0.0.0
 	github.com/modelcontextprotocol/go-sdk v1.8.0
 	github.com/mr-tron/base58 v1.3.0
 	github.com/nats-io/nats.go v1.55.0
@@ -149,4 +150,5 @@ replace (
 	github.com/memory-ledger/ledger/events => ../events
 	github.com/memory-ledger/ledger/infra => ../infra
 	github.com/memory-ledger/ledger/projections => ../projections
+	github.com/memory-ledger/ledger/services/clients/go => ./clients/go
 )

@@ -15,7 +15,7 @@ const changing = root + "/docs/changing.md"
 var precedent = regexp.MustCompile("(?m)^Precedent: `([^`]+)`")
 
 // kits are the folders whose Go files no change of the product has to follow.
-var kits = []string{"services/test", "projections/internal/fixture", "events/eventlog/logtest"}
+var kits = []string{"services/test", "services/clients/go/examples", "projections/internal/fixture", "events/eventlog/logtest"}
 
 // TestChangesAreListed: each section of docs/changing.md names all product files that
 // mention its precedent, and no file that is not there.

@@ -37,6 +37,8 @@ var rules = []rule{
 	{"services/cmd", []string{"events", "projections", "anchoring", "infra", "services"}},
 	{"services/run/assembly", []string{"events", "projections", "anchoring", "infra", "services"}},
 	{"services/test", []string{"events", "projections", "anchoring", "infra", "services"}},
+	// Who uses a client has none of the product.
+	{"services/clients", nil},
 	{"services/core", servicesBut("services/extension", "services/staking")},
 	{"services/extension", servicesBut("services/core")},
 	{"services/staking", servicesBut("services/extension", "services/run/assembly", "services/cmd")},
@@ -167,7 +169,7 @@ func TestRulesBite(t *testing.T) {
 		{"events/leaf", "infra/child"}, {"infra/localnats", "events"}, {"projections/tree", "services/keystore"},
 		{"anchoring/anchorer", "services/run/config"}, {"anchoring/receipt", "projections/projector"}, {"anchoring/anchorer", "projections/readmodel/memories"},
 		{"services/core", "services/extension"}, {"services/extension", "services/core"},
-		{"services/command", "services/core"}, {"services/memory", "infra/localnats"},
+		{"services/command", "services/core"}, {"services/memory", "infra/localnats"}, {"services/clients/go", "events"}, {"services/clients/go", "anchoring/receipt"},
 	} {
 		if r, _ := ruleOf(bad[0]); r.allows(bad[0], bad[1]) {
 			t.Errorf("%s may import %s", bad[0], bad[1])

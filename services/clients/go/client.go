@@ -1,0 +1,196 @@
+package memoryledger
+
+import (
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mr-tron/base58"
+)
+
+// Client is a client of one owner's log. It may be used by several goroutines.
+type Client struct {
+	url, extensionURL string
+	http              *http.Client
+	timeout           time.Duration
+	retries           int
+	backoff           time.Duration
+	verify            bool
+	rpcURL            string
+	issuer            Issuer
+	heads             heads
+	written           written
+
+	mu                           sync.Mutex
+	owner                        string // empty until it is known
+	credential, extensionSession string
+}
+
+// Option configures a Client.
+type Option func(*Client)
+
+// New returns a client of the core API at a URL.
+func New(url string, options ...Option) *Client {
+	c := &Client{
+		url: strings.TrimRight(url, "/"), http: http.DefaultClient, timeout: 30 * time.Second, retries: 3, backoff: time.Second, verify: true,
+		heads: newHeads(&memoryHeads{byOwner: map[string]SeenHead{}}), written: newWritten(),
+	}
+	for _, set := range options {
+		set(c)
+	}
+	return c
+}
+
+// WithExtensionURL names the extension API, which grants need.
+func WithExtensionURL(url string) Option {
+	return func(c *Client) { c.extensionURL = strings.TrimRight(url, "/") }
+}
+
+// WithAPIKey uses an API key of the core API.
+func WithAPIKey(key string) Option { return func(c *Client) { c.credential = key } }
+
+// WithSession uses a session of the core API. SignIn makes one.
+func WithSession(token string) Option { return func(c *Client) { c.credential = token } }
+
+// WithExtensionSession uses a session of the extension API. SignIn makes one.
+func WithExtensionSession(token string) Option {
+	return func(c *Client) { c.extensionSession = token }
+}
+
+// WithOwner says whose credential it is, by the public key in base58. Without it, the first
+// head that the service shows decides.
+func WithOwner(publicKey string) Option { return func(c *Client) { c.owner = publicKey } }
+
+// WithRPC names a Solana node. Receipts and exports are then checked against the chain.
+func WithRPC(url string) Option { return func(c *Client) { c.rpcURL = url } }
+
+// WithIssuer says who must have anchored receipts and exports. Ask the operator, by another
+// way than the service.
+func WithIssuer(by Issuer) Option { return func(c *Client) { c.issuer = by } }
+
+// WithHeads keeps the heads that this client saw in a store, such as FileHeads. Without it
+// they are forgotten with the process, and a fork shows only against a head.
+func WithHeads(store HeadStore) Option { return func(c *Client) { c.heads = newHeads(store) } }
+
+// WithHTTPClient uses an HTTP client of the caller's, for the Solana node, too.
+func WithHTTPClient(client *http.Client) Option { return func(c *Client) { c.http = client } }
+
+// WithTimeout bounds each attempt of a call; 30 seconds by default. In a stream it bounds
+// the wait for the first byte. The context bounds all attempts together.
+func WithTimeout(d time.Duration) Option { return func(c *Client) { c.timeout = d } }
+
+// WithRetries says how many attempts follow the first one, and how long the wait before the
+// second attempt is; 3 and a second by default. The wait doubles from one to the next. Half
+// of it is random. A Retry-After of the service goes first.
+func WithRetries(attempts int, first time.Duration) Option {
+	return func(c *Client) { c.retries, c.backoff = attempts, first }
+}
+
+// WithoutVerification believes the service.
+func WithoutVerification() Option { return func(c *Client) { c.verify = false } }
+
+// Wallet is what signs in: a public key in base58, and a signature with its key.
+type Wallet interface {
+	PublicKey() string
+	Sign(ctx context.Context, message []byte) (signature []byte, err error)
+}
+
+// KeyWallet is the wallet of a key in memory. The 64 bytes of a file that solana-keygen
+// writes are such a key.
+type KeyWallet ed25519.PrivateKey
+
+// PublicKey implements Wallet.
+func (w KeyWallet) PublicKey() string {
+	return base58.Encode(w[ed25519.PrivateKeySize-ed25519.PublicKeySize:])
+}
+
+// Sign implements Wallet.
+func (w KeyWallet) Sign(_ context.Context, message []byte) ([]byte, error) {
+	return ed25519.Sign(ed25519.PrivateKey(w), message), nil
+}
+
+// Session is a session of the core API.
+type Session struct {
+	Token     string    `json:"token"`
+	ExpiresAt time.Time `json:"expiresAt"`
+	PublicKey string    `json:"publicKey"`
+}
+
+// SignIn signs in to the core API, and to the extension API where its URL is given. The
+// client then uses these sessions.
+func (c *Client) SignIn(ctx context.Context, wallet Wallet) (*Session, error) {
+	if owner := c.Owner(); owner != "" && owner != wallet.PublicKey() {
+		return nil, errors.New("memoryledger: this client is of another owner")
+	}
+	session, err := c.signInTo(ctx, c.url, wallet)
+	if err != nil {
+		return nil, err
+	}
+	extension := &Session{}
+	if c.extensionURL != "" {
+		if extension, err = c.signInTo(ctx, c.extensionURL, wallet); err != nil {
+			return nil, err
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.owner, c.credential, c.extensionSession = wallet.PublicKey(), session.Token, extension.Token
+	return session, nil
+}
+
+func (c *Client) signInTo(ctx context.Context, url string, wallet Wallet) (*Session, error) {
+	key := wallet.PublicKey()
+	var challenge struct {
+		Message string `json:"message"`
+	}
+	asked := request{method: http.MethodPost, url: url + "/auth/challenge", body: map[string]string{"publicKey": key}}
+	if _, err := c.call(ctx, asked, &challenge); err != nil {
+		return nil, err
+	}
+	// A signature over another account's challenge would sign that one's owner in.
+	if lines := strings.Split(challenge.Message, "\n"); len(lines) < 2 || lines[1] != key {
+		return nil, serviceLies(ErrWrongOwner, "message", "the challenge is for another account")
+	}
+	signature, err := wallet.Sign(ctx, []byte(challenge.Message))
+	if err != nil {
+		return nil, err
+	}
+	session := new(Session)
+	answer := map[string]string{"publicKey": key, "message": challenge.Message, "signature": base58.Encode(signature)}
+	_, err = c.call(ctx, request{method: http.MethodPost, url: url + "/auth/verify", body: answer}, session)
+	return session, err
+}
+
+// Owner is the public key of the log's owner, in base58. It is empty until it is known.
+func (c *Client) Owner() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.owner
+}
+
+func (c *Client) setOwner(owner string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.owner = owner
+}
+
+// core is a request to the core API.
+func (c *Client) core(method, path string) request {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return request{method: method, url: c.url + path, credential: c.credential}
+}
+
+// extension is a request to the extension API.
+func (c *Client) extension(method, path string, body any) (request, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.extensionURL == "" {
+		return request{}, errors.New("memoryledger: grants need WithExtensionURL")
+	}
+	return request{method: method, url: c.extensionURL + path, credential: c.extensionSession, body: body}, nil
+}

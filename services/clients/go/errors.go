@@ -1,0 +1,173 @@
+package memoryledger
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+)
+
+// Error is an answer of the API other than success. Compare it with ErrNotFound and its
+// like by errors.Is.
+type Error struct {
+	Status  int
+	Message string
+	// RequestID finds the request in the service's log.
+	RequestID string
+
+	retryAfter time.Duration
+}
+
+// Error implements error.
+func (e *Error) Error() string { return fmt.Sprintf("memoryledger: %d: %s", e.Status, e.Message) }
+
+// Is reports whether target is the sentinel of the status.
+func (e *Error) Is(target error) bool { return target == sentinelOf(e.Status) }
+
+// What an *Error is, by its status.
+var (
+	// ErrInvalid: 400, 413, 415, 416, 431. The request must be changed.
+	ErrInvalid = errors.New("memoryledger: invalid request")
+	// ErrUnauthorized: 401. There is no credential, or a dead one.
+	ErrUnauthorized = errors.New("memoryledger: unauthorized")
+	// ErrForbidden: 403. An API key was used where a session, or another scope, is needed.
+	ErrForbidden = errors.New("memoryledger: forbidden")
+	// ErrNotFound: 404. It does not exist, or belongs to another owner.
+	ErrNotFound = errors.New("memoryledger: not found")
+	// ErrConflict: 409. There are too many API keys.
+	ErrConflict = errors.New("memoryledger: conflict")
+	// ErrGone: 410. The text is gone. Its proof is not.
+	ErrGone = errors.New("memoryledger: gone")
+	// ErrKeyReused: 422. The Idempotency-Key was used with another body.
+	ErrKeyReused = errors.New("memoryledger: idempotency key reused")
+	// ErrRateLimited: 429, after all attempts.
+	ErrRateLimited = errors.New("memoryledger: rate limited")
+	// ErrUnavailable: 408 or 5xx, after all attempts. A write may have been stored:
+	// repeat it with the same IdempotencyKey.
+	ErrUnavailable = errors.New("memoryledger: unavailable")
+)
+
+func sentinelOf(status int) error {
+	switch status {
+	case http.StatusUnauthorized:
+		return ErrUnauthorized
+	case http.StatusForbidden:
+		return ErrForbidden
+	case http.StatusNotFound:
+		return ErrNotFound
+	case http.StatusConflict:
+		return ErrConflict
+	case http.StatusGone:
+		return ErrGone
+	case http.StatusUnprocessableEntity:
+		return ErrKeyReused
+	case http.StatusTooManyRequests:
+		return ErrRateLimited
+	case http.StatusRequestTimeout:
+		return ErrUnavailable
+	}
+	if status >= http.StatusInternalServerError {
+		return ErrUnavailable
+	}
+	return ErrInvalid
+}
+
+// No usable answer came, after all attempts. A write may have been stored.
+var (
+	// ErrConnection: the connection failed, or the answer broke off.
+	ErrConnection = errors.New("memoryledger: the connection failed")
+	// ErrTimeout: no complete answer came in the time that WithTimeout gives an attempt.
+	ErrTimeout = errors.New("memoryledger: no complete answer in time")
+	// ErrChainUnreachable: the Solana node gave no usable answer. This says nothing about
+	// the receipt or the service.
+	ErrChainUnreachable = errors.New("memoryledger: the Solana node gave no usable answer")
+)
+
+// Liar is who made a false statement.
+type Liar string
+
+const (
+	// LiarService: an answer of the API is false.
+	LiarService Liar = "service"
+	// LiarIssuer: a file is false, and only its maker can have made it so.
+	LiarIssuer Liar = "issuer"
+)
+
+// VerificationError is a statement that does not hold. Unwrap returns its Kind, so
+// errors.Is compares with ErrWrongLeaf and its like.
+type VerificationError struct {
+	Kind error
+	Liar Liar
+	// Field is the member that is wrong, as far as can be told.
+	Field   string
+	Problem string
+	// Line of an export, from 1. It is 0 elsewhere.
+	Line uint64
+}
+
+// Error implements error.
+func (e *VerificationError) Error() string {
+	where := e.Field
+	if e.Line > 0 {
+		where = fmt.Sprintf("line %d: %s", e.Line, e.Field)
+	}
+	return fmt.Sprintf("%v: the %s lies: %s: %s", e.Kind, e.Liar, where, e.Problem)
+}
+
+// Unwrap returns the kind.
+func (e *VerificationError) Unwrap() error { return e.Kind }
+
+// What a *VerificationError is.
+var (
+	// ErrMalformed: not the form of a receipt, of an export, or of an answer.
+	ErrMalformed = errors.New("memoryledger: malformed")
+	// ErrWrongText: text or metadata are not those of the leaf, or that were written.
+	ErrWrongText = errors.New("memoryledger: wrong text")
+	// ErrWrongLeaf: the leaf hash is not the one that the entry gives.
+	ErrWrongLeaf = errors.New("memoryledger: wrong leaf")
+	// ErrBadProof: the path does not lead from the leaf to the root.
+	ErrBadProof = errors.New("memoryledger: bad inclusion proof")
+	// ErrWrongRoot: the root is not the log's root at that size.
+	ErrWrongRoot = errors.New("memoryledger: wrong root")
+	// ErrWrongOwner: the answer is about another owner's log.
+	ErrWrongOwner = errors.New("memoryledger: wrong owner")
+	// ErrBadConsistency: the proof does not show that one tree is a prefix of the other.
+	ErrBadConsistency = errors.New("memoryledger: bad consistency proof")
+	// ErrShrunk: the log is shorter, or less of it is anchored, than this client has seen.
+	ErrShrunk = errors.New("memoryledger: the log shrank")
+	// ErrForked: the log does not extend the one that this client has seen.
+	ErrForked = errors.New("memoryledger: the log forked")
+	// ErrHidden: a list or an export lacks a memory, has it twice, or in another place.
+	ErrHidden = errors.New("memoryledger: a memory is hidden")
+	// ErrWrongMemory: a good answer about another memory.
+	ErrWrongMemory = errors.New("memoryledger: wrong memory")
+	// ErrStale: a good answer that was true once. The log or the chain had moved on.
+	ErrStale = errors.New("memoryledger: stale proof")
+	// ErrIncomplete: an export ends before its last line. Where the connection failed, the
+	// error is ErrConnection or ErrTimeout, too, and no *VerificationError.
+	ErrIncomplete = errors.New("memoryledger: incomplete export")
+	// ErrChain: the anchor is malformed, or not what the chain holds.
+	ErrChain = errors.New("memoryledger: wrong anchor")
+)
+
+func wrong(kind error, field, format string, args ...any) *VerificationError {
+	return &VerificationError{Kind: kind, Liar: LiarIssuer, Field: field, Problem: fmt.Sprintf(format, args...)}
+}
+
+// serviceLies is wrong for an answer.
+func serviceLies(kind error, field, format string, args ...any) *VerificationError {
+	e := wrong(kind, field, format, args...)
+	e.Liar = LiarService
+	return e
+}
+
+// byService says that the service made a bad file just now.
+func byService(err error) error {
+	var v *VerificationError
+	if !errors.As(err, &v) {
+		return err
+	}
+	told := *v
+	told.Liar = LiarService
+	return &told
+}

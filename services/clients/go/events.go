@@ -1,0 +1,172 @@
+package memoryledger
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+)
+
+// Event is a fact of the owner's history: a CloudEvent of the log, without what is sealed
+// or secret.
+type Event struct {
+	ID         string         `json:"id"`
+	Source     string         `json:"source"` // the API
+	Type       string         `json:"type"`
+	Subject    string         `json:"subject"` // the owner
+	Time       time.Time      `json:"time"`
+	DataSchema string         `json:"dataschema"`
+	Data       map[string]any `json:"data"`
+	// Cursor resumes after this event. Events of one page have one cursor, so all but the
+	// last event of a page have that of the page before: resuming there brings the page
+	// again, and skips nothing.
+	Cursor string `json:"-"`
+}
+
+type eventsPage struct {
+	Events []Event `json:"events"`
+	Cursor string  `json:"cursor"`
+}
+
+// Events reads the owner's history after a cursor to its present end. The empty cursor is
+// the beginning. An error is the last pair.
+func (c *Client) Events(ctx context.Context, after string) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		for {
+			page := eventsPage{}
+			query := url.Values{"limit": {"1000"}}
+			if after != "" {
+				query.Set("after", after)
+			}
+			_, err := c.call(ctx, c.core(http.MethodGet, "/events?"+query.Encode()), &page)
+			if err != nil {
+				yield(Event{}, err)
+				return
+			}
+			if len(page.Events) == 0 {
+				return
+			}
+			if !c.yieldPage(page, &after, yield) {
+				return
+			}
+		}
+	}
+}
+
+// yieldPage yields the events of a page that came after a cursor, and moves the cursor on.
+func (c *Client) yieldPage(page eventsPage, after *string, yield func(Event, error) bool) bool {
+	for i, e := range page.Events {
+		if owner := c.Owner(); c.verify && owner != "" && e.Subject != owner {
+			yield(Event{}, serviceLies(ErrWrongOwner, "subject", "it is %s, this client is of %s", e.Subject, owner))
+			return false
+		}
+		e.Cursor = *after
+		if i == len(page.Events)-1 {
+			e.Cursor = page.Cursor
+		}
+		if !yield(e, nil) {
+			return false
+		}
+	}
+	*after = page.Cursor
+	return true
+}
+
+const (
+	// idleEvents is three of the service's heartbeats.
+	idleEvents = 45 * time.Second
+	// maxEventLine is the longest line of a stream that is read: a page of 1 MiB, and the
+	// message that exceeds it.
+	maxEventLine = 8 << 20
+	longestPause = 30 * time.Second
+)
+
+// Follow yields events as they are stored, after a cursor, until ctx ends: each once, in
+// order. The empty cursor is now. Once it was connected, Follow connects again by itself,
+// and resumes after the last event, until ctx ends or the service refuses. The context's
+// end is the last pair's error, too.
+func (c *Client) Follow(ctx context.Context, after string) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		connected, pause := false, c.backoff
+		for {
+			got, err := c.follow(ctx, &after, yield)
+			if got {
+				connected, pause = true, c.backoff
+			}
+			switch lost := errors.Is(err, ErrConnection) || errors.Is(err, ErrTimeout) || errors.Is(err, ErrUnavailable) || errors.Is(err, ErrRateLimited); {
+			case err == nil:
+				return // the caller has enough
+			case !lost || !connected:
+				yield(Event{}, err)
+				return
+			}
+			if err := sleep(ctx, pause); err != nil {
+				yield(Event{}, err)
+				return
+			}
+			pause = min(2*pause, longestPause)
+		}
+	}
+}
+
+// follow yields the events of one stream. It reports whether anything came. The error is
+// nil where the caller has enough.
+func (c *Client) follow(ctx context.Context, after *string, yield func(Event, error) bool) (got bool, err error) {
+	r := c.core(http.MethodGet, "/events")
+	r.idle, r.header = idleEvents, http.Header{"Accept": {"text/event-stream"}}
+	if *after != "" {
+		r.header.Set("Last-Event-ID", *after)
+	}
+	response, err := c.open(ctx, r)
+	if err != nil {
+		return false, err
+	}
+	defer response.Body.Close()
+	if kind := response.Header.Get("Content-Type"); !strings.HasPrefix(kind, "text/event-stream") {
+		return false, serviceLies(ErrMalformed, "Content-Type", "it is %s", kind)
+	}
+	lines := bufio.NewScanner(response.Body)
+	lines.Buffer(nil, maxEventLine)
+	var id, data string
+	for lines.Scan() {
+		got = true
+		name, value, _ := strings.Cut(lines.Text(), ":")
+		value = strings.TrimPrefix(value, " ")
+		switch {
+		case name == "id":
+			id = value
+		case name == "data":
+			data = value
+		case lines.Text() == "" && data != "": // the message is whole
+			page, err := eventsOf(data)
+			if err != nil {
+				return got, err
+			}
+			if !c.yieldPage(page, after, yield) {
+				return got, nil
+			}
+			data = ""
+		case lines.Text() == "" && id != "" && *after == "":
+			*after = id // where the stream begins
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return got, err
+	}
+	return got, fmt.Errorf("%w: %w", ErrConnection, io.EOF)
+}
+
+func eventsOf(data string) (page eventsPage, err error) {
+	if err := json.Unmarshal([]byte(data), &page); err != nil || page.Cursor == "" || len(page.Events) == 0 {
+		return page, serviceLies(ErrMalformed, "data", "it is not a page of events")
+	}
+	return page, nil
+}

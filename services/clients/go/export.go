@@ -1,0 +1,235 @@
+package memoryledger
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+const (
+	exportFormat = "memory-ledger/export/1"
+	// maxLine is the longest line that is read: a content of 256 KiB, each byte of it
+	// escaped, and metadata.
+	maxLine = 4 << 20
+)
+
+// ExportHeader is the first line of an export.
+type ExportHeader struct {
+	Owner    string // public key, base58
+	TreeSize uint64
+	Root     Hash
+	// Anchor is the newest commitment, of the first Anchor.CommittedSize leaves. It is nil
+	// before there is one.
+	Anchor *Anchor
+}
+
+// ExportedMemory is a leaf of an export. ID, CreatedAt and Via are what the service says:
+// no hash proves them.
+type ExportedMemory struct {
+	Index     uint64
+	ID        string
+	CreatedAt time.Time
+	Via       *Via
+	LeafHash  Hash
+	// Entry is nil where the memory was retracted or erased. Its hash stays.
+	Entry *Entry
+}
+
+// Via is how a memory came in.
+type Via struct {
+	Kind string `json:"kind"` // session, key or drop
+	ID   string `json:"id,omitzero"`
+}
+
+// Export is an export that is being read.
+type Export struct {
+	Header ExportHeader
+
+	in   *bufio.Reader
+	line uint64 // that was read last, from 1
+	text []byte
+	tree growingTree
+}
+
+// ReadExport reads the header of an export, which GET /export answers. Memories reads the
+// rest. The error is a *VerificationError, or the reader's.
+func ReadExport(r io.Reader) (*Export, error) {
+	e := &Export{in: bufio.NewReaderSize(r, 1<<16), tree: newTree()}
+	if err := e.read(); err != nil {
+		return nil, err
+	}
+	var format string
+	var anchor jsontext.Value
+	h := &e.Header
+	err := readMembers(e.text, "header", "", member{"format", &format}, member{"owner", &h.Owner}, member{"treeSize", &h.TreeSize},
+		member{"root", &h.Root}, member{"anchor", &anchor})
+	if err == nil && format != exportFormat {
+		err = wrong(ErrMalformed, "format", "it is not %s", exportFormat)
+	}
+	if err == nil && !isBase58(h.Owner, 32) {
+		err = wrong(ErrMalformed, "owner", "it is not a public key in base58")
+	}
+	if err == nil {
+		h.Anchor, err = readAnchor(anchor)
+	}
+	if err == nil && h.Anchor != nil {
+		err = h.Anchor.verifyForm()
+		if size := h.Anchor.CommittedSize; err == nil && (size == 0 || size > h.TreeSize) {
+			err = wrong(ErrChain, "anchor.committedSize", "it is %d of treeSize %d", size, h.TreeSize)
+		}
+	}
+	return e, e.at(e.line, err)
+}
+
+// Memories reads the leaves in their order, and checks each one, the root, the anchor's
+// root and that the export is complete. Leaves are proven only when all were read and no
+// error came. An error is the last pair. It is a *VerificationError, or the reader's. An
+// Export can be read once.
+func (e *Export) Memories() iter.Seq2[ExportedMemory, error] {
+	return func(yield func(ExportedMemory, error) bool) {
+		for e.tree.size() < e.Header.TreeSize {
+			m, err := e.memory()
+			if err != nil {
+				yield(ExportedMemory{}, err)
+				return
+			}
+			if !yield(m, nil) {
+				return
+			}
+		}
+		if err := e.end(); err != nil {
+			yield(ExportedMemory{}, err)
+		}
+	}
+}
+
+// Verify reads an export to its end.
+func (e *Export) Verify() error {
+	for _, err := range e.Memories() {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// at says in which line something is wrong.
+func (e *Export) at(line uint64, err error) error {
+	var v *VerificationError
+	if errors.As(err, &v) {
+		v.Line = line
+	}
+	return err
+}
+
+// read reads the next line, without its end, into e.text.
+func (e *Export) read() error {
+	e.line++
+	e.text = e.text[:0]
+	for {
+		part, err := e.in.ReadSlice('\n')
+		e.text = append(e.text, part...)
+		switch {
+		case len(e.text) > maxLine:
+			return e.at(e.line, wrong(ErrMalformed, "line", "it has more than %d bytes", maxLine))
+		case err == nil:
+			e.text = bytes.TrimSuffix(e.text, []byte("\n"))
+			return nil
+		case errors.Is(err, io.EOF):
+			return e.at(e.line, wrong(ErrIncomplete, "line", "it is missing or breaks off: the export is not whole"))
+		case !errors.Is(err, bufio.ErrBufferFull):
+			return fmt.Errorf("%w: line %d: %w", ErrIncomplete, e.line, err)
+		}
+	}
+}
+
+func (e *Export) memory() (m ExportedMemory, err error) {
+	if err := e.read(); err != nil {
+		return m, err
+	}
+	var via, entry jsontext.Value
+	err = readMembers(e.text, "leaf", "", member{"index", &m.Index}, member{"id", &m.ID}, member{"createdAt", &m.CreatedAt},
+		member{"via", &via}, member{"leafHash", &m.LeafHash}, member{"entry", &entry})
+	if next := e.tree.size(); err == nil && m.Index != next {
+		err = wrong(ErrHidden, "index", "it is %d, and %d comes next: a leaf is missing, twice, or out of place", m.Index, next)
+	}
+	if err == nil && via.Kind() != 'n' {
+		m.Via = new(Via)
+		err = readMembers(via, "via", "via.", member{"kind", &m.Via.Kind}, member{"id", &m.Via.ID})
+	}
+	if err == nil && entry.Kind() != 'n' {
+		m.Entry, err = e.entry(entry, m.LeafHash)
+	}
+	if err != nil {
+		return m, e.at(e.line, err)
+	}
+	if err := e.tree.add(m.LeafHash); err != nil {
+		return m, err
+	}
+	if a := e.Header.Anchor; a != nil && a.CommittedSize == e.tree.size() {
+		return m, e.compare(a.CommittedRoot, "anchor.committedRoot")
+	}
+	return m, nil
+}
+
+// entry checks that an entry is the owner's and hashes to its leaf.
+func (e *Export) entry(raw jsontext.Value, leaf Hash) (*Entry, error) {
+	entry := new(Entry)
+	if err := entry.read(raw); err != nil {
+		return nil, err
+	}
+	if entry.Owner != e.Header.Owner {
+		return nil, wrong(ErrWrongOwner, "entry.owner", "it is %s, the export is of %s", entry.Owner, e.Header.Owner)
+	}
+	hash, err := entry.hash()
+	if err != nil {
+		return nil, err
+	}
+	if hash != leaf {
+		return nil, wrong(ErrWrongLeaf, "leafHash", "it is %s, the entry hashes to %s", leaf, hash)
+	}
+	return entry, nil
+}
+
+// compare compares the root of the leaves so far with one that the header names.
+func (e *Export) compare(want Hash, field string) error {
+	root, err := e.tree.root()
+	if err != nil {
+		return err
+	}
+	if root != want {
+		return e.at(1, wrong(ErrWrongRoot, field, "it is %s, the first %d leaves have the root %s", want, e.tree.size(), root))
+	}
+	return nil
+}
+
+func (e *Export) end() error {
+	if err := e.read(); err != nil {
+		return err
+	}
+	var complete bool
+	var leaves uint64
+	err := readMembers(e.text, "end", "", member{"complete", &complete}, member{"leaves", &leaves})
+	if err == nil && !complete {
+		err = wrong(ErrIncomplete, "complete", "it is not true")
+	}
+	if err == nil && leaves != e.Header.TreeSize {
+		err = wrong(ErrIncomplete, "leaves", "it is not treeSize %d", e.Header.TreeSize)
+	}
+	if err != nil {
+		return e.at(e.line, err)
+	}
+	switch _, err := e.in.ReadByte(); {
+	case err == nil:
+		return e.at(e.line+1, wrong(ErrMalformed, "line", "there is more after the last line"))
+	case !errors.Is(err, io.EOF):
+		return fmt.Errorf("%w: line %d: %w", ErrIncomplete, e.line+1, err)
+	}
+	return e.compare(e.Header.Root, "root")
+}

@@ -1,0 +1,96 @@
+package memoryledger
+
+import (
+	"context"
+	"errors"
+)
+
+// listCheck checks that a list hides nothing.
+type listCheck struct {
+	client *Client
+	ctx    context.Context // of the list
+	newest bool
+	head   *LogHead    // as it was before the list
+	log    growingTree // of a list from the oldest
+	below  uint64      // the leaf before which the next one of a list from the newest must be
+	begun  bool
+	// gaps has the hashes of leaves that were retracted. It is nil until it is needed.
+	gaps map[uint64]Hash
+}
+
+// memory checks the next memory of the list.
+func (l *listCheck) memory(m *Memory) error {
+	from, to := l.log.size(), m.LeafIndex
+	if l.newest {
+		if !l.begun {
+			l.below = max(l.head.TreeSize, m.LeafIndex+1)
+		}
+		from, to = m.LeafIndex+1, l.below
+	}
+	l.begun, l.below = true, m.LeafIndex
+	if from > to {
+		return serviceLies(ErrHidden, "leafIndex", "leaf %d is in the list twice, or out of place", m.LeafIndex)
+	}
+	if err := l.retracted(from, to); err != nil || l.newest {
+		return err
+	}
+	return l.log.add(m.LeafHash)
+}
+
+// end checks the list as a whole.
+func (l *listCheck) end() error {
+	if l.newest {
+		if !l.begun {
+			l.below = l.head.TreeSize
+		}
+		return l.retracted(0, l.below)
+	}
+	if err := l.retracted(l.log.size(), l.head.TreeSize); err != nil {
+		return err
+	}
+	root, err := l.log.root()
+	if err != nil {
+		return err
+	}
+	err = l.client.grew(l.ctx, l.head.TreeSize, l.head.Root, l.log.size(), root)
+	if errors.Is(err, ErrForked) {
+		return serviceLies(ErrWrongRoot, "leafHash", "the %d leaves of the list do not give a root of the log", l.log.size())
+	}
+	return err
+}
+
+// retracted checks that leaves which are not in the list were retracted.
+func (l *listCheck) retracted(from, to uint64) error {
+	for leaf := from; leaf < to; leaf++ {
+		if l.gaps == nil {
+			if err := l.findGaps(); err != nil {
+				return err
+			}
+		}
+		hash, found := l.gaps[leaf]
+		if !found {
+			return serviceLies(ErrHidden, "leafIndex", "leaf %d is not in the list, and was not retracted", leaf)
+		}
+		if l.newest {
+			continue
+		}
+		if err := l.log.add(hash); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// findGaps reads an export, which has a line without an entry for each retracted leaf.
+func (l *listCheck) findGaps() error {
+	l.gaps = map[uint64]Hash{}
+	for m, err := range l.client.Export(l.ctx, ExportOptions{}) {
+		if err != nil {
+			return err
+		}
+		if m.Entry == nil {
+			l.gaps[m.Index] = m.LeafHash
+		}
+	}
+	return nil
+}

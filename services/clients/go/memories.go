@@ -1,0 +1,345 @@
+package memoryledger
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"fmt"
+	"iter"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// Memory is a memory as the service keeps it.
+type Memory struct {
+	ID        string    `json:"id"`
+	Content   string    `json:"content"`
+	Metadata  Metadata  `json:"metadata"`
+	LeafHash  Hash      `json:"leafHash"`
+	LeafIndex uint64    `json:"leafIndex"`
+	BatchID   *string   `json:"batchId"` // nil until an anchoring batch is cut
+	Anchored  bool      `json:"anchored"`
+	CreatedAt time.Time `json:"createdAt"`
+	Via       *Via      `json:"via"`
+}
+
+// NewMemory is a memory to be written.
+type NewMemory struct {
+	Content  string   `json:"content"` // 1 to 262,144 bytes of UTF-8
+	Metadata Metadata `json:"metadata"`
+}
+
+// Written is the answer to a write.
+type Written struct {
+	ID        string `json:"id"`
+	LeafHash  Hash   `json:"leafHash"`
+	LeafIndex uint64 `json:"leafIndex"`
+}
+
+// WriteOption configures a write.
+type WriteOption func(*request)
+
+// IdempotencyKey names a write, so that it can be repeated: 1 to 255 visible ASCII
+// characters. Without it, a random one is used for all attempts of one call.
+func IdempotencyKey(key string) WriteOption { return func(r *request) { r.idempotencyKey = key } }
+
+func (r request) named(options []WriteOption) request {
+	r.idempotencyKey = rand.Text()
+	for _, set := range options {
+		set(&r)
+	}
+	return r
+}
+
+// Write stores a memory, once, no matter what the connection does. Metadata may be nil.
+// After ErrUnavailable, ErrConnection or ErrTimeout it may be stored: call Write again
+// with the same IdempotencyKey.
+func (c *Client) Write(ctx context.Context, content string, metadata Metadata, options ...WriteOption) (*Written, error) {
+	memory := NewMemory{content, metadata}
+	sum, err := memory.fingerprint()
+	if err != nil {
+		return nil, err
+	}
+	r := c.core(http.MethodPost, "/memories").named(options)
+	r.body = memory
+	w := new(Written)
+	if _, err := c.call(ctx, r, w); err != nil {
+		return nil, err
+	}
+	c.written.add(*w, sum)
+	return w, nil
+}
+
+// WriteBatch stores 1 to 256 memories: all of them, or none, next to each other in the
+// log. The answers have the order of the memories.
+func (c *Client) WriteBatch(ctx context.Context, memories []NewMemory, options ...WriteOption) ([]Written, error) {
+	sums := make([][sha256.Size]byte, len(memories))
+	for i := range memories {
+		var err error
+		if sums[i], err = memories[i].fingerprint(); err != nil {
+			return nil, fmt.Errorf("memories[%d]: %w", i, err)
+		}
+	}
+	r := c.core(http.MethodPost, "/memories/batch").named(options)
+	r.body = map[string]any{"memories": memories}
+	var all []Written
+	if _, err := c.call(ctx, r, &all); err != nil {
+		return nil, err
+	}
+	if c.verify && len(all) != len(memories) {
+		return nil, serviceLies(ErrHidden, "memories", "%d were written, the answer has %d", len(memories), len(all))
+	}
+	for i, w := range all {
+		if c.verify && w.LeafIndex != all[0].LeafIndex+uint64(i) {
+			return nil, serviceLies(ErrHidden, "leafIndex", "memory %d of the batch is leaf %d, the first is leaf %d", i, w.LeafIndex, all[0].LeafIndex)
+		}
+		c.written.add(w, sums[i])
+	}
+	return all, nil
+}
+
+// fingerprint stands for text and metadata. It fails for what is not I-JSON.
+func (m *NewMemory) fingerprint() (sum [sha256.Size]byte, err error) {
+	text, err := canonicalize(m)
+	if err != nil {
+		return sum, fmt.Errorf("memoryledger: the memory is not I-JSON: %w", err)
+	}
+	return sha256.Sum256(text), nil
+}
+
+// remembered is how many writes are remembered to check what is said of them later.
+const remembered = 1000
+
+type writtenMemory struct {
+	Written
+	sum [sha256.Size]byte
+}
+
+// written remembers the newest writes.
+type written struct {
+	mu   sync.Mutex
+	byID map[string]writtenMemory
+	ids  []string // a ring
+	next int
+}
+
+func newWritten() written {
+	return written{byID: map[string]writtenMemory{}, ids: make([]string, remembered)}
+}
+
+func (w *written) add(m Written, sum [sha256.Size]byte) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.byID, w.ids[w.next])
+	w.ids[w.next], w.byID[m.ID] = m.ID, writtenMemory{m, sum}
+	w.next = (w.next + 1) % remembered
+}
+
+// compare checks what the service says of a memory against what it said when this client
+// wrote it. It returns nil where this client did not.
+func (w *written) compare(id string, leaf Hash, index uint64) (*writtenMemory, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	known, found := w.byID[id]
+	switch {
+	case !found:
+		return nil, nil
+	case known.LeafIndex != index:
+		return nil, serviceLies(ErrWrongMemory, "leafIndex", "it is %d, the memory was written as leaf %d", index, known.LeafIndex)
+	case known.LeafHash != leaf:
+		return nil, serviceLies(ErrWrongLeaf, "leafHash", "it is %s, the memory was written as %s", leaf, known.LeafHash)
+	}
+	return &known, nil
+}
+
+func memoryPath(id string) string { return "/memories/" + url.PathEscape(id) }
+
+// Get returns a memory. It is checked against its receipt: text and metadata are those of
+// the leaf, and the leaf is in the owner's log. That takes about three requests more.
+func (c *Client) Get(ctx context.Context, id string) (*Memory, error) {
+	m := new(Memory)
+	if _, err := c.call(ctx, c.core(http.MethodGet, memoryPath(id)), m); err != nil || !c.verify {
+		return m, err
+	}
+	if m.ID != id {
+		return nil, serviceLies(ErrWrongMemory, "id", "it is %s, not %s", m.ID, id)
+	}
+	r, err := c.Receipt(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if m.LeafHash != r.LeafHash {
+		return nil, serviceLies(ErrWrongLeaf, "leafHash", "it is %s, the receipt has %s", m.LeafHash, r.LeafHash)
+	}
+	if m.LeafIndex != r.LeafIndex {
+		return nil, serviceLies(ErrWrongMemory, "leafIndex", "it is %d, the receipt has %d", m.LeafIndex, r.LeafIndex)
+	}
+	shown, err := (&NewMemory{m.Content, m.Metadata}).fingerprint()
+	if err != nil {
+		return nil, serviceLies(ErrMalformed, "content", "%v", err)
+	}
+	proven, err := (&NewMemory{r.Entry.Content, r.Entry.Metadata}).fingerprint()
+	if err != nil || shown != proven {
+		return nil, serviceLies(ErrWrongText, "content", "text or metadata are not those of the leaf")
+	}
+	return m, nil
+}
+
+// Retract takes a memory back. It is in no list, search or case any more, and its leaf
+// stays. It needs a session, or a key with ScopeRetract.
+func (c *Client) Retract(ctx context.Context, id string) error {
+	_, err := c.call(ctx, c.core(http.MethodDelete, memoryPath(id)), nil)
+	return err
+}
+
+// Order is the order of a list or a search.
+type Order string
+
+// Orders. Relevance is for ranked searches, where it is the default. Elsewhere Oldest is.
+const (
+	Oldest    Order = "oldest"
+	Newest    Order = "newest"
+	Relevance Order = "relevance"
+)
+
+// ListOptions of List. The zero value lists from the oldest memory.
+type ListOptions struct {
+	Order    Order // Oldest or Newest
+	PageSize int   // memories a page, 1 to 1,000; 0 means 100
+}
+
+const defaultPage = 100
+
+// List lists all memories, page by page. It checks that no leaf is left out except
+// retracted ones, and, from the oldest, that all leaves give a root of the log. What was
+// yielded is proven when the list ends without an error. Get checks texts. An error is the
+// last pair.
+func (c *Client) List(ctx context.Context, o ListOptions) iter.Seq2[Memory, error] {
+	return func(yield func(Memory, error) bool) {
+		if err := c.list(ctx, o, func(m Memory) bool { return yield(m, nil) }); err != nil {
+			yield(Memory{}, err)
+		}
+	}
+}
+
+func (c *Client) list(ctx context.Context, o ListOptions, yield func(Memory) bool) error {
+	if !c.verify {
+		_, err := c.pages(ctx, o, func(m Memory) (bool, error) { return yield(m), nil })
+		return err
+	}
+	head, err := c.Head(ctx)
+	if err != nil {
+		return err
+	}
+	check := &listCheck{client: c, ctx: ctx, newest: o.Order == Newest, log: newTree(), head: head}
+	all, err := c.pages(ctx, o, func(m Memory) (bool, error) {
+		if err := check.memory(&m); err != nil {
+			return false, err
+		}
+		return yield(m), nil
+	})
+	if err != nil || !all {
+		return err
+	}
+	return check.end()
+}
+
+// nextLink is the query of the next page. The rest of the URL may name another host.
+var nextLink = regexp.MustCompile(`<([^>]*)>\s*;\s*rel="?next"?`)
+
+// pages reads all pages. It reports whether they were read to their end.
+func (c *Client) pages(ctx context.Context, o ListOptions, visit func(Memory) (bool, error)) (all bool, err error) {
+	query := url.Values{"limit": {strconv.Itoa(cmp.Or(o.PageSize, defaultPage))}, "order": {string(cmp.Or(o.Order, Oldest))}}.Encode()
+	for {
+		var page []Memory
+		header, err := c.call(ctx, c.core(http.MethodGet, "/memories?"+query), &page)
+		if err != nil {
+			return false, err
+		}
+		for _, m := range page {
+			if more, err := visit(m); err != nil || !more {
+				return false, err
+			}
+		}
+		next := nextLink.FindStringSubmatch(header.Get("Link"))
+		if next == nil || len(page) == 0 { // no list goes on after an empty page
+			return true, nil
+		}
+		u, err := url.Parse(next[1])
+		if err != nil {
+			return false, serviceLies(ErrMalformed, "Link", "it is not a URL")
+		}
+		query = u.RawQuery
+	}
+}
+
+// Mode is how a search compares.
+type Mode string
+
+// Modes. Substring is the default.
+const (
+	Substring Mode = "substring"
+	Ranked    Mode = "ranked"
+)
+
+// SearchOptions of Search.
+type SearchOptions struct {
+	Mode     Mode
+	Order    Order
+	Filter   Filter
+	PageSize int // memories a page, 1 to 1,000; 0 means 100
+}
+
+// Filter says which memories are looked at. Each field that is set must fit.
+type Filter struct {
+	Source   string    `json:"source,omitzero"`
+	From     time.Time `json:"from,omitzero"`
+	To       time.Time `json:"to,omitzero"` // exclusive
+	Via      *Via      `json:"via,omitzero"`
+	Anchored *bool     `json:"anchored,omitzero"`
+	Metadata Metadata  `json:"metadata,omitzero"`
+}
+
+// FoundMemory is a result of a search.
+type FoundMemory struct {
+	Memory
+	Score float64 `json:"score"` // of a ranked search; higher is better
+}
+
+// Search finds memories. It is not verified: nothing proves that a search leaves nothing
+// out. Get checks one memory. An error is the last pair.
+func (c *Client) Search(ctx context.Context, query string, o SearchOptions) iter.Seq2[FoundMemory, error] {
+	return func(yield func(FoundMemory, error) bool) {
+		body := struct {
+			Query  string `json:"query"`
+			Mode   Mode   `json:"mode,omitzero"`
+			Order  Order  `json:"order,omitzero"`
+			Filter Filter `json:"filter"`
+			Limit  int    `json:"limit"`
+			Cursor string `json:"cursor,omitzero"`
+		}{query, o.Mode, o.Order, o.Filter, cmp.Or(o.PageSize, defaultPage), ""}
+		for {
+			r := c.core(http.MethodPost, "/memories/search")
+			r.body = body
+			var page []FoundMemory
+			header, err := c.call(ctx, r, &page)
+			if err != nil {
+				yield(FoundMemory{}, err)
+				return
+			}
+			for _, m := range page {
+				if !yield(m, nil) {
+					return
+				}
+			}
+			if body.Cursor = header.Get("Next-Cursor"); body.Cursor == "" {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,90 @@
+package memoryledger
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/transparency-dev/merkle/compact"
+	"github.com/transparency-dev/merkle/proof"
+	"github.com/transparency-dev/merkle/rfc6962"
+)
+
+var hasher = rfc6962.DefaultHasher
+
+// emptyRoot is the root of a log without leaves.
+var emptyRoot = Hash(hasher.EmptyRoot())
+
+// fold goes from a leaf up. A direction says that the sibling is on the right.
+func fold(leaf Hash, siblings []Hash, right []bool) Hash {
+	at := leaf[:]
+	for i := range min(len(siblings), len(right)) {
+		if right[i] {
+			at = hasher.HashChildren(at, siblings[i][:])
+		} else {
+			at = hasher.HashChildren(siblings[i][:], at)
+		}
+	}
+	return Hash(at)
+}
+
+// directionsOf returns the directions of a leaf in a tree. A node that is the last of its
+// level and has no sibling takes no step (RFC 9162, section 2.1.3.2).
+func directionsOf(index, size uint64) []bool {
+	var right []bool
+	for node, last := index, size-1; last > 0; node, last = node>>1, last>>1 {
+		if node&1 == 1 {
+			right = append(right, false)
+		} else if node < last {
+			right = append(right, true)
+		}
+	}
+	return right
+}
+
+var errProofSize = errors.New("it has another number of hashes than it takes")
+
+// consistency goes through a proof that the tree of first, of from leaves, is a prefix of
+// a tree of to leaves, and returns the root of that one. The caller compares it.
+func consistency(from, to uint64, first Hash, path []Hash) (second Hash, err error) {
+	if from == 0 {
+		return Hash{}, errProofSize
+	}
+	hashes := make([][]byte, len(path))
+	for i := range path {
+		hashes[i] = path[i][:]
+	}
+	// The library compares both roots. It names the second one in its error, because no
+	// tree has the root 0.
+	var none Hash
+	var mismatch proof.RootMismatchError
+	err = proof.VerifyConsistency(hasher, from, to, hashes, first[:], none[:])
+	if !errors.As(err, &mismatch) {
+		return Hash{}, errProofSize
+	}
+	if Hash(mismatch.ExpectedRoot) == first {
+		return Hash{}, fmt.Errorf("it leads to %x, not to %s", mismatch.CalculatedRoot, first)
+	}
+	return Hash(mismatch.CalculatedRoot), nil
+}
+
+// growingTree is the root of leaves that come one by one. It keeps one hash a level.
+type growingTree struct{ r *compact.Range }
+
+func newTree() growingTree {
+	return growingTree{(&compact.RangeFactory{Hash: hasher.HashChildren}).NewEmptyRange(0)}
+}
+
+func (t growingTree) size() uint64 { return t.r.End() }
+
+func (t growingTree) add(leaf Hash) error { return t.r.Append(leaf[:], nil) }
+
+func (t growingTree) root() (Hash, error) {
+	if t.size() == 0 {
+		return emptyRoot, nil
+	}
+	root, err := t.r.GetRootHash(nil)
+	if err != nil {
+		return Hash{}, err
+	}
+	return Hash(root), nil
+}

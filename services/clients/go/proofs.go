@@ -1,0 +1,242 @@
+package memoryledger
+
+import (
+	"context"
+	"errors"
+	"io"
+	"iter"
+	"net/http"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// InclusionProof leads from a leaf to a root.
+type InclusionProof struct {
+	Proof struct {
+		Leaf       Hash   `json:"leaf"`
+		LeafIndex  uint64 `json:"leafIndex"`
+		Siblings   []Hash `json:"siblings"`
+		Directions []bool `json:"directions"`
+	} `json:"proof"`
+	BatchRoot   Hash    `json:"batchRoot"`
+	TxSignature *string `json:"txSignature"` // nil while the memory is not anchored
+	OnchainRoot *Hash   `json:"onchainRoot"`
+}
+
+// Proof returns a memory's inclusion proof. Its path is checked, and before the memory is
+// anchored its root, too. A Receipt says more: it names the tree's size.
+func (c *Client) Proof(ctx context.Context, id string) (*InclusionProof, error) {
+	for attempt := 0; ; attempt++ {
+		var before *LogHead
+		if c.verify {
+			var err error
+			if before, err = c.Head(ctx); err != nil {
+				return nil, err
+			}
+		}
+		p := new(InclusionProof)
+		if _, err := c.call(ctx, c.core(http.MethodGet, memoryPath(id)+"/proof"), p); err != nil || !c.verify {
+			return p, err
+		}
+		if err := p.verifyPath(before.Root); err != nil {
+			return nil, err
+		}
+		if _, err := c.written.compare(id, p.Proof.Leaf, p.Proof.LeafIndex); err != nil {
+			return nil, err
+		}
+		if p.TxSignature != nil || p.BatchRoot == before.Root {
+			return p, nil
+		}
+		// The log may have grown between the two answers. Otherwise this is an older root.
+		after, err := c.Head(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if p.BatchRoot == after.Root {
+			return p, nil
+		}
+		if after.TreeSize == before.TreeSize || attempt == c.retries {
+			return nil, serviceLies(ErrStale, "batchRoot", "it is %s, the log's root is %s", p.BatchRoot, after.Root)
+		}
+	}
+}
+
+// verifyPath checks that the path leads to the root. root is the log's.
+func (p *InclusionProof) verifyPath(root Hash) error {
+	if len(p.Proof.Siblings) != len(p.Proof.Directions) {
+		return serviceLies(ErrMalformed, "proof", "%d siblings and %d directions", len(p.Proof.Siblings), len(p.Proof.Directions))
+	}
+	folded := fold(p.Proof.Leaf, p.Proof.Siblings, p.Proof.Directions)
+	switch folded {
+	case p.BatchRoot:
+		return nil
+	case root:
+		return serviceLies(ErrWrongRoot, "batchRoot", "it is %s, leaf and siblings fold to %s, which is the log's", p.BatchRoot, folded)
+	}
+	return serviceLies(ErrBadProof, "siblings", "they fold to %s, batchRoot is %s", folded, p.BatchRoot)
+}
+
+// Receipt returns a memory's receipt. It is checked by itself, against the log's head,
+// against what this client wrote, and, with WithRPC, against the chain. It can be stored as
+// JSON.
+func (c *Client) Receipt(ctx context.Context, id string) (*Receipt, error) {
+	var head *LogHead
+	if c.verify {
+		var err error
+		if head, err = c.Head(ctx); err != nil {
+			return nil, err
+		}
+	}
+	var text jsontext.Value
+	if _, err := c.call(ctx, c.core(http.MethodGet, memoryPath(id)+"/receipt"), &text); err != nil {
+		return nil, err
+	}
+	r, err := ParseReceipt(text)
+	if err != nil {
+		return nil, byService(err)
+	}
+	if !c.verify {
+		return r, nil
+	}
+	if err := c.compareReceipt(ctx, r, head); err != nil {
+		return nil, byService(err)
+	}
+	known, err := c.written.compare(id, r.LeafHash, r.LeafIndex)
+	if err != nil {
+		return nil, err
+	}
+	proven, err := (&NewMemory{r.Entry.Content, r.Entry.Metadata}).fingerprint()
+	if err != nil || known != nil && known.sum != proven {
+		return nil, serviceLies(ErrWrongText, "entry", "text or metadata are not those that were written")
+	}
+	if err := c.verifyAnchor(ctx, r.Anchor, r.Entry.Owner); err != nil {
+		return nil, byService(err)
+	}
+	return r, nil
+}
+
+// compareReceipt checks a receipt against the log's head as it was before.
+func (c *Client) compareReceipt(ctx context.Context, r *Receipt, head *LogHead) error {
+	if r.Entry.Owner != head.Owner {
+		return wrong(ErrWrongOwner, "entry.owner", "it is %s, the log is of %s", r.Entry.Owner, head.Owner)
+	}
+	if r.Anchor == nil && r.TreeSize < head.TreeSize {
+		return wrong(ErrStale, "treeSize", "it is %d, the log has %d leaves", r.TreeSize, head.TreeSize)
+	}
+	if r.Anchor != nil && r.Anchor.CommittedSize < head.AnchoredSize {
+		return wrong(ErrStale, "anchor.committedSize", "it is %d, %d leaves are anchored", r.Anchor.CommittedSize, head.AnchoredSize)
+	}
+	if r.TreeSize == 0 {
+		return wrong(ErrBadProof, "treeSize", "a tree without leaves has no proof")
+	}
+	from, fromRoot, to, toRoot := r.TreeSize, r.BatchRoot, head.TreeSize, head.Root
+	if from > to {
+		from, fromRoot, to, toRoot = to, toRoot, from, fromRoot
+	}
+	err := c.grew(ctx, from, fromRoot, to, toRoot)
+	if err != nil && !errors.Is(err, ErrForked) {
+		return err
+	}
+	if err := r.Verify(); err != nil { // says more, where the receipt is bad by itself
+		return err
+	}
+	if err != nil {
+		return wrong(ErrWrongRoot, "batchRoot", "the log of %d leaves has another root: %v", r.TreeSize, err)
+	}
+	return nil
+}
+
+// verifyAnchor checks an anchor, if there is one, as far as the options say.
+func (c *Client) verifyAnchor(ctx context.Context, a *Anchor, owner string) error {
+	if a == nil {
+		return nil
+	}
+	if err := a.verifyIssuer(c.issuer, owner); err != nil || c.rpcURL == "" {
+		return err
+	}
+	_, err := a.verifyOnchain(ctx, solanaNode{c.rpcURL, c.http}, owner)
+	return err
+}
+
+// ExportOptions of Export.
+type ExportOptions struct {
+	// CopyTo gets the export as it comes, for a file that `ledger verify-export` and
+	// ReadExport check. May be nil.
+	CopyTo io.Writer
+}
+
+// Export streams the owner's whole log in bounded memory. Each leaf is checked, then the
+// root and that the export is complete, against the log's head and, with WithRPC, against
+// the chain. Leaves are proven only when the export ends without an error. An error is the
+// last pair. An export that breaks off is ErrIncomplete: begin again.
+func (c *Client) Export(ctx context.Context, o ExportOptions) iter.Seq2[ExportedMemory, error] {
+	return func(yield func(ExportedMemory, error) bool) {
+		if err := c.export(ctx, o, func(m ExportedMemory) bool { return yield(m, nil) }); err != nil {
+			yield(ExportedMemory{}, byService(err))
+		}
+	}
+}
+
+// idleExport is how long an export may bring nothing.
+const idleExport = time.Minute
+
+func (c *Client) export(ctx context.Context, o ExportOptions, yield func(ExportedMemory) bool) error {
+	var head *LogHead
+	if c.verify {
+		var err error
+		if head, err = c.Head(ctx); err != nil {
+			return err
+		}
+	}
+	r := c.core(http.MethodGet, "/export")
+	r.idle = idleExport
+	response, err := c.open(ctx, r)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	var in io.Reader = response.Body
+	if o.CopyTo != nil {
+		in = io.TeeReader(in, o.CopyTo)
+	}
+	e, err := ReadExport(in)
+	if err != nil {
+		return err
+	}
+	if head != nil {
+		if err := c.compareExport(ctx, &e.Header, head); err != nil {
+			return err
+		}
+	}
+	for m, err := range e.Memories() {
+		if err != nil {
+			return err
+		}
+		if !yield(m) {
+			return nil
+		}
+	}
+	return nil
+}
+
+// compareExport checks an export's header against the log's head as it was before.
+func (c *Client) compareExport(ctx context.Context, h *ExportHeader, head *LogHead) error {
+	if h.Owner != head.Owner {
+		return wrong(ErrWrongOwner, "owner", "it is %s, the log is of %s", h.Owner, head.Owner)
+	}
+	if h.TreeSize < head.TreeSize {
+		return wrong(ErrStale, "treeSize", "it is %d, the log has %d leaves", h.TreeSize, head.TreeSize)
+	}
+	if h.Anchor != nil && h.Anchor.CommittedSize < head.AnchoredSize || h.Anchor == nil && head.AnchoredSize > 0 {
+		return wrong(ErrStale, "anchor.committedSize", "%d leaves are anchored", head.AnchoredSize)
+	}
+	err := c.grew(ctx, head.TreeSize, head.Root, h.TreeSize, h.Root)
+	if errors.Is(err, ErrForked) {
+		return wrong(ErrWrongRoot, "root", "the log of %d leaves has another root: %v", h.TreeSize, err)
+	}
+	if err != nil {
+		return err
+	}
+	return c.verifyAnchor(ctx, h.Anchor, h.Owner)
+}

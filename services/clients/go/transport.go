@@ -1,0 +1,267 @@
+package memoryledger
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strconv"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// maxMessage is how much of an error's body is read.
+const maxMessage = 64 << 10
+
+// request is a request that may be sent several times.
+type request struct {
+	method, url    string
+	credential     string
+	body           any // JSON
+	idempotencyKey string
+	header         http.Header
+	// once: a repetition could do something twice. Then only a 429 is repeated.
+	once bool
+	// idle makes the answer a stream: the time is for each read of it, not for all.
+	idle time.Duration
+}
+
+// secret finds tokens of grants in paths.
+var secret = regexp.MustCompile(`svc_\w+_[\w-]+`)
+
+func (r *request) name() string {
+	path := ""
+	if u, err := url.Parse(r.url); err == nil {
+		path = secret.ReplaceAllString(u.Path, "…")
+	}
+	return r.method + " " + path
+}
+
+// call sends a request and decodes the answer, unless into is nil.
+func (c *Client) call(ctx context.Context, r request, into any) (header http.Header, err error) {
+	err = c.repeat(ctx, &r, func() error {
+		response, err := c.attempt(ctx, &r)
+		if err != nil {
+			return err
+		}
+		defer response.Body.Close()
+		header = response.Header
+		text, err := io.ReadAll(response.Body)
+		if err != nil {
+			return err
+		}
+		return decode(r.name(), text, into)
+	})
+	return header, err
+}
+
+// decode reads an answer. One that is cut short, by a proxy that says nothing of it, is a
+// connection that failed. Members that the client does not know are ignored.
+func decode(name string, text []byte, into any) error {
+	if into == nil {
+		return nil
+	}
+	if plain, isText := into.(*string); isText {
+		*plain = string(text)
+		return nil
+	}
+	var syntax *jsontext.SyntacticError
+	err := json.Unmarshal(text, into)
+	if errors.As(err, &syntax) {
+		return fmt.Errorf("%w: %s: the answer is not JSON", ErrConnection, name)
+	}
+	if err != nil {
+		return serviceLies(ErrMalformed, name, "%v", err)
+	}
+	return nil
+}
+
+// open sends a request and returns the answer, which the caller closes.
+func (c *Client) open(ctx context.Context, r request) (response *http.Response, err error) {
+	err = c.repeat(ctx, &r, func() error {
+		response, err = c.attempt(ctx, &r)
+		return err
+	})
+	return response, err
+}
+
+// repeat tries until it succeeds, or another attempt can't help or could do harm.
+func (c *Client) repeat(ctx context.Context, r *request, try func() error) error {
+	for n := 0; ; n++ {
+		err := try()
+		if err == nil || n == c.retries || !r.mayRepeat(err) {
+			return err
+		}
+		wait := time.Duration(float64(c.backoff<<n) * (0.5 + rand.Float64()/2))
+		var refused *Error
+		if errors.As(err, &refused) && refused.retryAfter > 0 {
+			wait = refused.retryAfter
+		}
+		if err := sleep(ctx, wait); err != nil {
+			return err
+		}
+	}
+}
+
+func (r *request) mayRepeat(err error) bool {
+	if errors.Is(err, ErrRateLimited) {
+		return true
+	}
+	return !r.once && (errors.Is(err, ErrUnavailable) || errors.Is(err, ErrConnection) || errors.Is(err, ErrTimeout))
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// attempt sends a request once. The error is an *Error, ErrConnection, ErrTimeout or the
+// context's.
+func (c *Client) attempt(ctx context.Context, r *request) (*http.Response, error) {
+	body, err := r.encode()
+	if err != nil {
+		return nil, err
+	}
+	b := &answerBody{parent: ctx, name: r.name(), idle: r.idle}
+	b.ctx, b.cancel = context.WithCancelCause(ctx)
+	b.timer = time.AfterFunc(c.timeout, func() { b.cancel(ErrTimeout) })
+	request, err := http.NewRequestWithContext(b.ctx, r.method, r.url, body)
+	if err != nil {
+		b.stop()
+		return nil, err
+	}
+	r.setHeader(request)
+	response, err := c.http.Do(request)
+	if err != nil {
+		err = b.lost(err) // before stop, which is a cause, too
+		b.stop()
+		return nil, err
+	}
+	b.inner, response.Body = response.Body, b
+	if b.idle > 0 {
+		b.timer.Stop() // each read starts it again
+	}
+	if response.StatusCode < 300 {
+		return response, nil
+	}
+	defer response.Body.Close()
+	return nil, refusal(response)
+}
+
+func (r *request) encode() (io.Reader, error) {
+	if r.body == nil {
+		return nil, nil
+	}
+	text, err := json.Marshal(r.body)
+	return bytes.NewReader(text), err
+}
+
+func (r *request) setHeader(request *http.Request) {
+	for name, values := range r.header {
+		request.Header[name] = values
+	}
+	if r.credential != "" {
+		request.Header.Set("Authorization", "Bearer "+r.credential)
+	}
+	if r.idempotencyKey != "" {
+		request.Header.Set("Idempotency-Key", r.idempotencyKey)
+	}
+	if r.body != nil {
+		request.Header.Set("Content-Type", "application/json")
+	}
+}
+
+// refusal reads an answer other than success. An answer without our form is a gateway's.
+func refusal(response *http.Response) error {
+	e := &Error{
+		Status: response.StatusCode, Message: response.Status, RequestID: response.Header.Get("X-Request-Id"),
+		retryAfter: retryAfter(response.Header.Get("Retry-After"), time.Now()),
+	}
+	text, err := io.ReadAll(io.LimitReader(response.Body, maxMessage))
+	if err != nil {
+		return e
+	}
+	var body struct {
+		Error string `json:"error"`
+	}
+	if json.Unmarshal(text, &body) == nil && body.Error != "" {
+		e.Message = body.Error
+	}
+	return e
+}
+
+// retryAfter reads seconds, or a date.
+func retryAfter(header string, now time.Time) time.Duration {
+	if seconds, err := strconv.ParseUint(header, 10, 16); err == nil {
+		return time.Duration(seconds) * time.Second
+	}
+	if at, err := http.ParseTime(header); err == nil {
+		return at.Sub(now)
+	}
+	return 0
+}
+
+// answerBody is the body of an answer. Its errors say what failed, and reading ends when
+// the time is over.
+type answerBody struct {
+	inner  io.ReadCloser
+	parent context.Context // the caller's
+	ctx    context.Context // the attempt's
+	cancel context.CancelCauseFunc
+	timer  *time.Timer
+	idle   time.Duration
+	name   string
+}
+
+// Read implements io.Reader. In a stream, the time that the caller takes between two reads
+// does not count.
+func (b *answerBody) Read(p []byte) (int, error) {
+	if b.idle > 0 {
+		b.timer.Reset(b.idle)
+		defer b.timer.Stop()
+	}
+	n, err := b.inner.Read(p)
+	if err != nil && err != io.EOF { // io.ErrUnexpectedEOF is a connection that failed
+		err = b.lost(err)
+	}
+	return n, err
+}
+
+// Close implements io.Closer.
+func (b *answerBody) Close() error {
+	b.stop()
+	return b.inner.Close()
+}
+
+func (b *answerBody) stop() {
+	b.timer.Stop()
+	b.cancel(nil)
+}
+
+// lost says why no answer came. The URL may hold a token, so it is left out.
+func (b *answerBody) lost(err error) error {
+	if b.parent.Err() != nil {
+		return fmt.Errorf("memoryledger: %s: %w", b.name, b.parent.Err())
+	}
+	if errors.Is(context.Cause(b.ctx), ErrTimeout) {
+		return fmt.Errorf("%w: %s", ErrTimeout, b.name)
+	}
+	var quoted *url.Error
+	if errors.As(err, &quoted) {
+		err = quoted.Err
+	}
+	return fmt.Errorf("%w: %s: %w", ErrConnection, b.name, err)
+}

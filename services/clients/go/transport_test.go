@@ -1,0 +1,278 @@
+package memoryledger
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// roundTrip answers requests without a network, so that time can be a test's own.
+type roundTrip func(attempt int, r *http.Request) (*http.Response, error)
+
+func (f roundTrip) client() (*http.Client, *atomic.Int32) {
+	attempts := new(atomic.Int32)
+	return &http.Client{Transport: roundTripFunc(func(r *http.Request) (*http.Response, error) {
+		return f(int(attempts.Add(1)), r)
+	})}, attempts
+}
+
+type roundTripFunc func(*http.Request) (*http.Response, error)
+
+func (f roundTripFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+func answer(status int, body string, header ...string) *http.Response {
+	a := &http.Response{StatusCode: status, Status: http.StatusText(status), Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body))}
+	for i := 0; i < len(header); i += 2 {
+		a.Header.Set(header[i], header[i+1])
+	}
+	return a
+}
+
+const stored = `{"id":"1","leafHash":"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855","leafIndex":0}`
+
+// TestRepeats: a write is repeated with one Idempotency-Key, longer and longer apart.
+func TestRepeats(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		keys, start := map[string]bool{}, time.Now()
+		client, attempts := roundTrip(func(n int, r *http.Request) (*http.Response, error) {
+			keys[r.Header.Get("Idempotency-Key")] = true
+			switch n {
+			case 1:
+				return nil, io.ErrUnexpectedEOF
+			case 2:
+				return answer(503, `{"error":"stopping"}`, "Retry-After", "7"), nil
+			case 3:
+				return answer(201, stored[:30]), nil
+			}
+			return answer(201, stored), nil
+		}).client()
+		w, err := New("http://ledger", WithHTTPClient(client)).Write(t.Context(), "x", nil)
+		if err != nil || w.ID != "1" || attempts.Load() != 4 || len(keys) != 1 || keys[""] {
+			t.Errorf("%+v, %v, %d attempts, keys %v", w, err, attempts.Load(), keys)
+		}
+		// 0.5 to 1 s, 7 s, 2 to 4 s.
+		if took := time.Since(start); took < 9500*time.Millisecond || took > 12*time.Second {
+			t.Errorf("took %v", took)
+		}
+	})
+}
+
+func TestWhatIsRepeated(t *testing.T) {
+	t.Parallel()
+	write := func(ctx context.Context, c *Client) error { _, err := c.Write(ctx, "x", nil); return err }
+	createKey := func(ctx context.Context, c *Client) error { _, err := c.CreateKey(ctx, NewKey{Label: "x"}); return err }
+	for name, c := range map[string]struct {
+		answer   func() (*http.Response, error)
+		call     func(context.Context, *Client) error
+		want     error
+		attempts int32
+	}{
+		"a refusal":                {func() (*http.Response, error) { return answer(400, `{"error":"no"}`), nil }, write, ErrInvalid, 1},
+		"unavailable":              {func() (*http.Response, error) { return answer(503, ""), nil }, write, ErrUnavailable, 4},
+		"a slow request":           {func() (*http.Response, error) { return answer(408, ""), nil }, write, ErrUnavailable, 4},
+		"too many":                 {func() (*http.Response, error) { return answer(429, ""), nil }, createKey, ErrRateLimited, 4},
+		"a key, unavailable":       {func() (*http.Response, error) { return answer(503, ""), nil }, createKey, ErrUnavailable, 1},
+		"a key, lost":              {func() (*http.Response, error) { return nil, io.EOF }, createKey, ErrConnection, 1},
+		"lost":                     {func() (*http.Response, error) { return nil, io.EOF }, write, ErrConnection, 4},
+		"another form":             {func() (*http.Response, error) { return answer(200, `{"id":7}`), nil }, write, ErrMalformed, 1},
+		"a hash that is not one":   {func() (*http.Response, error) { return answer(200, `{"leafHash":"E3"}`), nil }, write, ErrMalformed, 1},
+		"the same key, other body": {func() (*http.Response, error) { return answer(422, ""), nil }, write, ErrKeyReused, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				client, attempts := roundTrip(func(int, *http.Request) (*http.Response, error) { return c.answer() }).client()
+				err := c.call(t.Context(), New("http://ledger", WithHTTPClient(client)))
+				if !errors.Is(err, c.want) || attempts.Load() != c.attempts {
+					t.Errorf("%v after %d attempts, want %v after %d", err, attempts.Load(), c.want, c.attempts)
+				}
+			})
+		})
+	}
+}
+
+func TestErrorsSayWhatTheServiceSays(t *testing.T) {
+	t.Parallel()
+	client, _ := roundTrip(func(int, *http.Request) (*http.Response, error) {
+		return answer(404, `{"error":"memory not found"}`, "X-Request-Id", "r-1"), nil
+	}).client()
+	err := New("http://ledger", WithHTTPClient(client)).Retract(t.Context(), "x")
+	var refused *Error
+	if !errors.As(err, &refused) || refused.Status != 404 || refused.Message != "memory not found" || refused.RequestID != "r-1" || !errors.Is(err, ErrNotFound) {
+		t.Errorf("%#v", err)
+	}
+}
+
+// TestTimes: an attempt ends when its time is over, and a call when its context is.
+func TestTimes(t *testing.T) {
+	t.Parallel()
+	hang := func(_ int, r *http.Request) (*http.Response, error) {
+		<-r.Context().Done()
+		return nil, r.Context().Err()
+	}
+	synctest.Test(t, func(t *testing.T) {
+		client, attempts := roundTrip(hang).client()
+		c := New("http://ledger", WithHTTPClient(client), WithTimeout(time.Second))
+		if _, err := c.Write(t.Context(), "x", nil); !errors.Is(err, ErrTimeout) || attempts.Load() != 4 {
+			t.Errorf("%v after %d attempts", err, attempts.Load())
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		if _, err := c.Write(ctx, "x", nil); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrTimeout) {
+			t.Error(err)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) { // between two attempts
+		client, _ := roundTrip(func(int, *http.Request) (*http.Response, error) { return answer(503, "", "Retry-After", "60"), nil }).client()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := New("http://ledger", WithHTTPClient(client)).Write(ctx, "x", nil); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+	})
+}
+
+// slowBody brings a byte a minute.
+type slowBody struct {
+	ctx  context.Context
+	rest string
+	wait time.Duration
+}
+
+func (b *slowBody) Read(p []byte) (int, error) {
+	if b.rest == "" {
+		return 0, io.EOF
+	}
+	if err := sleep(b.ctx, b.wait); err != nil {
+		return 0, err
+	}
+	p[0], b.rest = b.rest[0], b.rest[1:]
+	return 1, nil
+}
+
+func (b *slowBody) Close() error { return nil }
+
+// TestStreams: a stream may take as long as it brings something, and its reader, too.
+func TestStreams(t *testing.T) {
+	t.Parallel()
+	for wait, want := range map[time.Duration]error{50 * time.Second: nil, 70 * time.Second: ErrTimeout} {
+		synctest.Test(t, func(t *testing.T) {
+			client, _ := roundTrip(func(_ int, r *http.Request) (*http.Response, error) {
+				a := answer(200, "")
+				a.Body = &slowBody{r.Context(), "{}\n", wait}
+				return a, nil
+			}).client()
+			c := New("http://ledger", WithHTTPClient(client), WithoutVerification())
+			for _, err := range c.Export(t.Context(), ExportOptions{}) {
+				if want == nil && !errors.Is(err, ErrMalformed) || want != nil && !(errors.Is(err, want) && errors.Is(err, ErrIncomplete)) {
+					t.Errorf("%v a byte: %v", wait, err)
+				}
+			}
+		})
+	}
+}
+
+func TestRetryAfter(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for header, want := range map[string]time.Duration{"": 0, "7": 7 * time.Second, "-7": 0, "soon": 0, "Fri, 02 Jan 2026 03:04:35 GMT": 30 * time.Second} {
+		if got := retryAfter(header, now); got != want {
+			t.Errorf("%q: %v", header, got)
+		}
+	}
+}
+
+// TestTokensStaySecret: an error of a grant's URL does not quote it.
+func TestTokensStaySecret(t *testing.T) {
+	t.Parallel()
+	client, _ := roundTrip(func(int, *http.Request) (*http.Response, error) { return nil, io.EOF }).client()
+	_, err := New("http://ledger", WithHTTPClient(client)).OpenCase(t.Context(), "http://ledger/agent-cases/svc_agent_secret-token")
+	if !errors.Is(err, ErrConnection) || strings.Contains(err.Error(), "secret") {
+		t.Error(err)
+	}
+}
+
+// TestFollow: a stream that ends is opened again after the last page, and one that brings
+// half a message loses and doubles nothing.
+func TestFollow(t *testing.T) {
+	t.Parallel()
+	page := func(cursor string, ids ...string) string {
+		events := make([]string, len(ids))
+		for i, id := range ids {
+			events[i] = `{"id":"` + id + `","subject":"o"}`
+		}
+		return "id: " + cursor + "\ndata: {\"events\":[" + strings.Join(events, ",") + `],"cursor":"` + cursor + "\"}\n\n"
+	}
+	streams := []string{
+		"retry: 1000\nid: 5\n\n:\n\n" + page("7", "a", "b") + page("9", "c")[:20],
+		"", // ends at once
+		"retry: 1000\nid: 7\n\n" + page("9", "c"),
+		"retry: 1000\nid: 9\n\n:\n\n" + page("12", "d"),
+	}
+	synctest.Test(t, func(t *testing.T) {
+		var asked []string
+		client, _ := roundTrip(func(n int, r *http.Request) (*http.Response, error) {
+			asked = append(asked, r.Header.Get("Last-Event-ID"))
+			if n == 3 {
+				return nil, io.EOF
+			}
+			if n > 3 {
+				n--
+			}
+			if n > len(streams) {
+				return answer(401, ""), nil
+			}
+			return answer(200, streams[n-1], "Content-Type", "text/event-stream"), nil
+		}).client()
+		var got, cursors []string
+		for e, err := range New("http://ledger", WithHTTPClient(client)).Follow(t.Context(), "") {
+			if err != nil {
+				if !errors.Is(err, ErrUnauthorized) {
+					t.Error(err)
+				}
+				break
+			}
+			got, cursors = append(got, e.ID), append(cursors, e.Cursor)
+		}
+		if strings.Join(got, " ") != "a b c d" || strings.Join(cursors, " ") != "5 7 9 12" || strings.Join(asked, " ") != " 7 7 7 9 12" {
+			t.Errorf("events %q, cursors %q, asked after %q", got, cursors, asked)
+		}
+	})
+	// What was never connected is an error.
+	synctest.Test(t, func(t *testing.T) {
+		client, attempts := roundTrip(func(int, *http.Request) (*http.Response, error) { return nil, io.EOF }).client()
+		for _, err := range New("http://ledger", WithHTTPClient(client)).Follow(t.Context(), "0") {
+			if !errors.Is(err, ErrConnection) || attempts.Load() != 4 {
+				t.Errorf("%v after %d attempts", err, attempts.Load())
+			}
+		}
+	})
+}
+
+func TestFileHeads(t *testing.T) {
+	t.Parallel()
+	store := FileHeads(t.TempDir() + "/heads.json")
+	if head, err := store.Load(t.Context(), "a"); head != nil || err != nil {
+		t.Errorf("%v, %v", head, err)
+	}
+	for _, owner := range []string{"a", "b", "a"} {
+		if err := store.Save(t.Context(), owner, SeenHead{Size: 3, Root: Hash{1}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, owner := range []string{"a", "b"} {
+		if head, err := store.Load(t.Context(), owner); err != nil || *head != (SeenHead{Size: 3, Root: Hash{1}}) {
+			t.Errorf("%v, %v", head, err)
+		}
+	}
+	if err := FileHeads(t.TempDir()+"/none/heads.json").Save(t.Context(), "a", SeenHead{}); err == nil {
+		t.Error("saved nowhere")
+	}
+}

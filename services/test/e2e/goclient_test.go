@@ -1,0 +1,402 @@
+package e2e_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"iter"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/memory-ledger/ledger/anchoring/export"
+	memoryledger "github.com/memory-ledger/ledger/services/clients/go"
+	"github.com/memory-ledger/ledger/services/test/stacktest"
+)
+
+func newKeyWallet(t *testing.T) memoryledger.KeyWallet {
+	t.Helper()
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return memoryledger.KeyWallet(key)
+}
+
+// newGoClient returns a client of a fresh owner. Every answer is held to the core API's
+// document, too, unless options name another HTTP client.
+func newGoClient(t *testing.T, s *stacktest.Stack, options ...memoryledger.Option) *memoryledger.Client {
+	t.Helper()
+	core := s.Core[0]
+	options = append([]memoryledger.Option{
+		memoryledger.WithHTTPClient(core.HTTP), memoryledger.WithRetries(3, 20*time.Millisecond),
+	}, options...)
+	c := memoryledger.New(core.URL, options...)
+	if _, err := c.SignIn(t.Context(), newKeyWallet(t)); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// all reads an iterator to its end or its error.
+func all[T any](items iter.Seq2[T, error]) (got []T, err error) {
+	for item, err := range items {
+		if err != nil {
+			return got, err
+		}
+		got = append(got, item)
+	}
+	return got, nil
+}
+
+func memoryIDs(memories []memoryledger.Memory) (ids []string) {
+	for _, m := range memories {
+		ids = append(ids, m.ID)
+	}
+	return ids
+}
+
+func TestGoClientMemories(t *testing.T) {
+	t.Parallel()
+	s := stacktest.Start(t, stacktest.Options{})
+	ctx, c := t.Context(), newGoClient(t, s)
+	var ids []string
+	for n := range 5 {
+		w := must(c.Write(ctx, fmt.Sprintf("memory %d ☂ \U0001f600", n), memoryledger.Metadata{"n": n, "deep": []any{map[string]any{"z": 1e21, "a": "é"}}}))
+		if w.LeafIndex != uint64(n) {
+			t.Errorf("leaf %d, want %d", w.LeafIndex, n)
+		}
+		ids = append(ids, w.ID)
+	}
+	batch := []memoryledger.NewMemory{{Content: "of a batch"}, {Content: "of a batch, too", Metadata: memoryledger.Metadata{"source": "diary"}}}
+	first := must(c.WriteBatch(ctx, batch, memoryledger.IdempotencyKey("batch")))
+	if again := must(c.WriteBatch(ctx, batch, memoryledger.IdempotencyKey("batch"))); !slices.Equal(first, again) {
+		t.Errorf("%v, again %v", first, again)
+	}
+	if _, err := c.WriteBatch(ctx, batch[:1], memoryledger.IdempotencyKey("batch")); !errors.Is(err, memoryledger.ErrKeyReused) {
+		t.Errorf("the same key for another batch: %v", err)
+	}
+	ids = append(ids, first[0].ID, first[1].ID)
+	listed := func(want []string) {
+		t.Helper()
+		for _, o := range []memoryledger.ListOptions{{}, {PageSize: 2}, {Order: memoryledger.Newest}, {Order: memoryledger.Newest, PageSize: 3}} {
+			got, err := all(c.List(ctx, o))
+			order := slices.Clone(want)
+			if o.Order == memoryledger.Newest {
+				slices.Reverse(order)
+			}
+			if err != nil || !slices.Equal(memoryIDs(got), order) {
+				t.Errorf("%+v: %v, %v, want %v", o, memoryIDs(got), err, order)
+			}
+		}
+	}
+	listed(ids)
+	for range c.List(ctx, memoryledger.ListOptions{PageSize: 1}) {
+		break // a reader who has enough
+	}
+	m := must(c.Get(ctx, ids[3]))
+	if m.Content != "memory 3 ☂ \U0001f600" || m.Metadata["n"] != 3.0 || m.Via.Kind != "session" {
+		t.Errorf("%+v", m)
+	}
+	for n, id := range ids {
+		r, p := must(c.Receipt(ctx, id)), must(c.Proof(ctx, id))
+		if r.LeafIndex != uint64(n) || p.Proof.Leaf != r.LeafHash {
+			t.Errorf("%+v, %+v", r, p)
+		}
+	}
+	if head := must(c.Head(ctx)); head.TreeSize != 7 {
+		t.Errorf("%+v", head)
+	}
+	if p := must(c.Consistency(ctx, 3, 7)); len(p.Proof) == 0 {
+		t.Errorf("%+v", p)
+	}
+	if _, err := c.Get(ctx, "nothing"); !errors.Is(err, memoryledger.ErrNotFound) {
+		t.Error(err)
+	}
+	if _, err := c.Write(ctx, "x", memoryledger.Metadata{"a": "\xff"}); err == nil {
+		t.Error("metadata that is not UTF-8 is sent")
+	}
+	if empty, err := all(newGoClient(t, s).List(ctx, memoryledger.ListOptions{})); err != nil || len(empty) != 0 {
+		t.Errorf("%v, %v", empty, err)
+	}
+	for _, n := range []int{0, 3, 6} {
+		if err := c.Retract(ctx, ids[n]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	listed([]string{ids[1], ids[2], ids[4], ids[5]})
+	if _, err := c.Get(ctx, ids[3]); !errors.Is(err, memoryledger.ErrGone) {
+		t.Error(err)
+	}
+}
+
+func TestGoClientSearch(t *testing.T) {
+	t.Parallel()
+	s := stacktest.Start(t, stacktest.Options{})
+	ctx, c := t.Context(), newGoClient(t, s)
+	var ids []string
+	for n, text := range []string{"The cat sleeps", "A Cat wakes", "A dog barks", "Many cats"} {
+		ids = append(ids, must(c.Write(ctx, text, memoryledger.Metadata{"source": []string{"diary", "chat"}[n%2]})).ID)
+	}
+	search := func(query string, o memoryledger.SearchOptions, want ...string) []memoryledger.FoundMemory {
+		t.Helper()
+		found, err := all(c.Search(ctx, query, o))
+		var got []string
+		for _, m := range found {
+			got = append(got, m.ID)
+		}
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("%q, %+v: %v, %v, want %v", query, o, got, err, want)
+		}
+		return found
+	}
+	no := false
+	search("CAT", memoryledger.SearchOptions{PageSize: 1}, ids[0], ids[1], ids[3])
+	search("cat", memoryledger.SearchOptions{Order: memoryledger.Newest}, ids[3], ids[1], ids[0])
+	search("cat", memoryledger.SearchOptions{Filter: memoryledger.Filter{Source: "chat"}}, ids[1], ids[3])
+	search("", memoryledger.SearchOptions{Filter: memoryledger.Filter{
+		Metadata: memoryledger.Metadata{"source": "diary"}, Via: &memoryledger.Via{Kind: "session"}, Anchored: &no,
+		From: time.Now().Add(-time.Hour), To: time.Now().Add(time.Hour),
+	}}, ids[0], ids[2])
+	found := search("what did the dogs do?", memoryledger.SearchOptions{Mode: memoryledger.Ranked}, ids[2])
+	if len(found) == 1 && found[0].Score <= 0 {
+		t.Errorf("score %v", found[0].Score)
+	}
+	if _, err := all(c.Search(ctx, "x", memoryledger.SearchOptions{Mode: "other"})); !errors.Is(err, memoryledger.ErrInvalid) {
+		t.Error(err)
+	}
+}
+
+func TestGoClientKeysAndGrants(t *testing.T) {
+	t.Parallel()
+	s := stacktest.Start(t, stacktest.Options{})
+	ctx := t.Context()
+	// Both APIs are called, so no answer is held to one document.
+	c := newGoClient(t, s, memoryledger.WithExtensionURL(s.Extension[0].URL), memoryledger.WithHTTPClient(http.DefaultClient))
+	key := must(c.CreateKey(ctx, memoryledger.NewKey{Label: "a program"}))
+	program := memoryledger.New(s.Core[0].URL, memoryledger.WithAPIKey(key.Secret))
+	must(program.Write(ctx, "by key", nil))
+	if program.Owner() != "" {
+		t.Errorf("the owner is known before the first head: %s", program.Owner())
+	}
+	must(program.Head(ctx))
+	if program.Owner() != c.Owner() {
+		t.Errorf("owner %s", program.Owner())
+	}
+	if _, err := program.Keys(ctx); !errors.Is(err, memoryledger.ErrForbidden) {
+		t.Error(err)
+	}
+	if _, err := program.SignIn(ctx, newKeyWallet(t)); err == nil {
+		t.Error("another owner signs in")
+	}
+	if err := c.RevokeKey(ctx, key.ID); err != nil {
+		t.Fatal(err)
+	}
+	if keys := must(c.Keys(ctx)); len(keys) != 1 || keys[0].RevokedAt == nil || keys[0].Label != "a program" {
+		t.Errorf("%+v", keys)
+	}
+	if _, err := program.Head(ctx); !errors.Is(err, memoryledger.ErrUnauthorized) {
+		t.Error(err)
+	}
+
+	end := time.Now().Add(time.Hour).Truncate(time.Second)
+	limited := must(c.CreateKey(ctx, memoryledger.NewKey{Label: "reader", Scopes: []memoryledger.Scope{memoryledger.ScopeRead}, ExpiresAt: end}))
+	if !slices.Equal(limited.Scopes, []memoryledger.Scope{memoryledger.ScopeRead}) || limited.ExpiresAt == nil || !limited.ExpiresAt.Equal(end) {
+		t.Errorf("%+v", limited)
+	}
+	if _, err := memoryledger.New(s.Core[0].URL, memoryledger.WithAPIKey(limited.Secret)).Write(ctx, "x", nil); !errors.Is(err, memoryledger.ErrForbidden) {
+		t.Error(err)
+	}
+
+	drop := must(c.MintDrop(ctx, memoryledger.DropOptions{MaxWrites: 2}))
+	left := memoryledger.LeftMemory{Content: "from a friend", Source: "friend"}
+	first := must(program.Leave(ctx, drop.URL, left, memoryledger.IdempotencyKey("once")))
+	if again := must(program.Leave(ctx, drop.URL, left, memoryledger.IdempotencyKey("once"))); *again != *first {
+		t.Errorf("%+v, again %+v", first, again)
+	}
+	if status := must(c.DropStatus(ctx, drop.ID)); status.RemainingWrites != 1 {
+		t.Errorf("%+v", status)
+	}
+	if m := must(c.Get(ctx, first.MemoryID)); m.Via.Kind != "drop" || m.Metadata["source"] != "friend" {
+		t.Errorf("%+v", m)
+	}
+	if live := must(c.RevokeDrop(ctx, drop.ID)); !live {
+		t.Error("the drop was not live")
+	}
+	if _, err := c.Leave(ctx, drop.URL, left); !errors.Is(err, memoryledger.ErrNotFound) || strings.Contains(err.Error(), "svc_") {
+		t.Error(err)
+	}
+	opened := must(c.MintCase(ctx, memoryledger.CaseOptions{MaxReads: 1, Minutes: 5}))
+	if text := must(program.OpenCase(ctx, opened.URL)); !strings.Contains(text, "from a friend") {
+		t.Error(text)
+	}
+	if _, err := program.OpenCase(ctx, opened.URL); !errors.Is(err, memoryledger.ErrNotFound) {
+		t.Error(err)
+	}
+	if status := must(c.CaseStatus(ctx, opened.ID)); status.ReadCount != 1 {
+		t.Errorf("%+v", status)
+	}
+	if _, err := program.MintCase(ctx, memoryledger.CaseOptions{}); err == nil {
+		t.Error("a grant without the extension's URL")
+	}
+}
+
+func TestGoClientEvents(t *testing.T) {
+	t.Parallel()
+	s := stacktest.Start(t, stacktest.Options{Core: 2})
+	ctx := t.Context()
+	c := newGoClient(t, s, memoryledger.WithHTTPClient(http.DefaultClient))
+	key := must(c.CreateKey(ctx, memoryledger.NewKey{Label: "follower"}))
+	other := memoryledger.New(s.Core[1].URL, memoryledger.WithAPIKey(key.Secret), memoryledger.WithOwner(c.Owner()))
+	for n := range 4 {
+		must(c.Write(ctx, fmt.Sprint("memory ", n), nil))
+	}
+	must(c.WriteBatch(ctx, []memoryledger.NewMemory{{Content: "a"}, {Content: "b"}}))
+	events := must(all(c.Events(ctx, "")))
+	var leaves []any
+	for _, e := range events {
+		if e.Type == "MemoryWritten" {
+			leaves = append(leaves, e.Data["leafIndex"])
+		}
+	}
+	if !slices.Equal(leaves, []any{0.0, 1.0, 2.0, 3.0, 4.0, 5.0}) {
+		t.Errorf("leaves %v of %d events", leaves, len(events))
+	}
+	// A cursor resumes on any replica.
+	last := events[len(events)-1]
+	if more, err := all(other.Events(ctx, last.Cursor)); err != nil || len(more) != 0 {
+		t.Errorf("%v, %v", more, err)
+	}
+	// What is stored while a client follows comes once, in order, after what was there.
+	following, stop := context.WithCancel(ctx)
+	defer stop()
+	begun := make(chan struct{})
+	go func() {
+		<-begun
+		for n := range 20 {
+			_, _ = c.Write(ctx, fmt.Sprint("later ", n), nil)
+		}
+	}()
+	var got []any
+	for e, err := range other.Follow(following, "0") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Type != "MemoryWritten" {
+			continue
+		}
+		if got = append(got, e.Data["leafIndex"]); len(got) == 1 {
+			close(begun)
+		}
+		if len(got) == 26 {
+			break
+		}
+	}
+	for n, leaf := range got {
+		if leaf != float64(n) {
+			t.Fatalf("leaf %v is the %dth", leaf, n)
+		}
+	}
+	stop()
+	for _, err := range other.Follow(following, "") {
+		if !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	}
+}
+
+func TestGoClientExport(t *testing.T) {
+	t.Parallel()
+	s := stacktest.Start(t, stacktest.Options{})
+	ctx, c := t.Context(), newGoClient(t, s)
+	if leaves, err := all(c.Export(ctx, memoryledger.ExportOptions{})); err != nil || len(leaves) != 0 {
+		t.Errorf("an empty log: %v, %v", leaves, err)
+	}
+	var ids []string
+	for n := range 3 {
+		batch := make([]memoryledger.NewMemory, 100)
+		for i := range batch {
+			batch[i].Content = fmt.Sprint("memory ", n, i, " \u0000 ☂")
+		}
+		for _, w := range must(c.WriteBatch(ctx, batch)) {
+			ids = append(ids, w.ID)
+		}
+	}
+	if err := c.Retract(ctx, ids[7]); err != nil {
+		t.Fatal(err)
+	}
+	var file bytes.Buffer
+	leaves, err := all(c.Export(ctx, memoryledger.ExportOptions{CopyTo: &file}))
+	if err != nil || len(leaves) != 300 || leaves[7].Entry != nil || leaves[8].Entry == nil || leaves[8].ID != ids[8] {
+		t.Fatalf("%d leaves, %v", len(leaves), err)
+	}
+	// The copy is what the product's own verifier takes.
+	if summary, err := export.Verify(bytes.NewReader(file.Bytes()), nil); err != nil || summary.Opened != 299 {
+		t.Errorf("%+v, %v", summary, err)
+	}
+	for range c.Export(ctx, memoryledger.ExportOptions{}) {
+		break // a reader who has enough
+	}
+}
+
+func TestGoClientAnchored(t *testing.T) {
+	t.Parallel()
+	s, chain := anchoredStack(t, 100*time.Millisecond)
+	ctx, c := t.Context(), newGoClient(t, s, memoryledger.WithRPC(chain.URL()), memoryledger.WithHTTPClient(http.DefaultClient)) // for the node, too
+	anchored := func(id string) *memoryledger.Receipt {
+		t.Helper()
+		ticker := time.NewTicker(100 * time.Millisecond)
+		defer ticker.Stop()
+		for {
+			if r := must(c.Receipt(ctx, id)); r.Anchor != nil {
+				return r
+			}
+			<-ticker.C
+		}
+	}
+	first := must(c.Write(ctx, "to be anchored", nil))
+	old := anchored(first.ID)
+	must(c.Write(ctx, "later", nil))
+	anchored(must(c.Write(ctx, "last", nil)).ID)
+	now := must(c.Receipt(ctx, first.ID))
+	if now.Anchor.CommittedSize != 3 {
+		t.Errorf("%+v", now.Anchor)
+	}
+	held, err := old.VerifyOnchain(ctx, chain.URL())
+	if err != nil || held.Size != 3 {
+		t.Fatalf("%+v, %v", held, err)
+	}
+	must(all(c.Export(ctx, memoryledger.ExportOptions{})))
+	by := memoryledger.Issuer{ProgramID: now.Anchor.ProgramID, Authority: held.Authority}
+	if err := now.VerifyIssuer(by); err != nil {
+		t.Error(err)
+	}
+	now.Anchor.Slot++
+	if _, err := now.VerifyOnchain(ctx, chain.URL()); !errors.Is(err, memoryledger.ErrChain) {
+		t.Error(err)
+	}
+	strict := newGoClient(t, s, memoryledger.WithIssuer(memoryledger.Issuer{ProgramID: by.ProgramID, Authority: c.Owner()}))
+	written := must(strict.Write(ctx, "by another authority", nil))
+	for {
+		r, err := strict.Receipt(ctx, written.ID)
+		if err == nil && r.Anchor == nil {
+			continue // not anchored yet
+		}
+		if !errors.Is(err, memoryledger.ErrChain) {
+			t.Error(err)
+		}
+		break
+	}
+}
