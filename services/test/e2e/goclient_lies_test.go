@@ -19,6 +19,8 @@ import (
 	"testing/iotest"
 	"time"
 
+	"github.com/transparency-dev/merkle/rfc6962"
+
 	memoryledger "github.com/memory-ledger/ledger/services/clients/go"
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
@@ -170,7 +172,7 @@ func TestGoClientCatchesLies(t *testing.T) {
 	var theirExport, oldExport bytes.Buffer
 	theirHead, theirReceipt := must(other.Head(ctx)), must(other.Receipt(ctx, theirs))
 	must(all(other.Export(ctx, memoryledger.ExportOptions{CopyTo: &theirExport})))
-	oldReceipt := must(c.Receipt(ctx, second))
+	oldReceipt, oldProof := must(c.Receipt(ctx, second)), must(c.Proof(ctx, third))
 	must(all(c.Export(ctx, memoryledger.ExportOptions{CopyTo: &oldExport})))
 
 	receipt := func(ctx context.Context) error { _, err := c.Receipt(ctx, third); return err }
@@ -275,6 +277,25 @@ func TestGoClientCatchesLies(t *testing.T) {
 	// The log has grown by two batches of two since the old receipt and export were made.
 	caught("an old receipt", memoryledger.ErrStale, "receipt", always(oldReceipt), func(ctx context.Context) error { _, err := c.Receipt(ctx, second); return err })
 	caught("an old export", memoryledger.ErrStale, "export", func([]byte) []byte { return oldExport.Bytes() }, export)
+	caught("an old proof", memoryledger.ErrStale, "proof", always(oldProof), proof)
+	// A receipt that hangs together, of a log with another leaf beside this one.
+	caught("a receipt of a forked log", memoryledger.ErrWrongRoot, "receipt", func(body []byte) []byte {
+		var r memoryledger.Receipt
+		if err := json.Unmarshal(body, &r); err != nil {
+			panic(err)
+		}
+		r.Siblings[0][0] ^= 1
+		root := r.LeafHash[:]
+		for i, right := range r.Directions {
+			if right {
+				root = rfc6962.DefaultHasher.HashChildren(root, r.Siblings[i][:])
+			} else {
+				root = rfc6962.DefaultHasher.HashChildren(r.Siblings[i][:], root)
+			}
+		}
+		r.BatchRoot = memoryledger.Hash(root)
+		return must(json.Marshal(r))
+	}, receipt)
 	genuine := must(c.Receipt(ctx, second))
 	caught("a receipt of another memory", memoryledger.ErrWrongMemory, "receipt", always(genuine), receipt)
 	must(c.Write(ctx, "one more", nil))
@@ -369,6 +390,31 @@ func TestGoClientCatchesLiesAboutAnchors(t *testing.T) {
 	}
 	if err := errors.Join(head(ctx), fresh(ctx)); err != nil {
 		t.Errorf("an honest answer: %v", err)
+	}
+}
+
+// rewriter sends another text than the client wrote, as a service that stores it would.
+type rewriter struct{}
+
+func (rewriter) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method == http.MethodPost && r.URL.Path == "/memories" {
+		r = r.Clone(r.Context())
+		body := bytes.ReplaceAll(must(io.ReadAll(r.Body)), []byte("as written"), []byte("as stored"))
+		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	}
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+// TestGoClientCatchesAnotherText: a text that was changed before it was stored shows when
+// its receipt comes, although the receipt is good.
+func TestGoClientCatchesAnotherText(t *testing.T) {
+	t.Parallel()
+	s := stacktest.Start(t, stacktest.Options{})
+	c := newGoClient(t, s, memoryledger.WithHTTPClient(&http.Client{Transport: rewriter{}}))
+	id := must(c.Write(t.Context(), "as written", nil)).ID
+	var v *memoryledger.VerificationError
+	if _, err := c.Receipt(t.Context(), id); !errors.Is(err, memoryledger.ErrWrongText) || !errors.As(err, &v) || v.Liar != memoryledger.LiarService {
+		t.Error(err)
 	}
 }
 
