@@ -143,11 +143,37 @@ func (c *Client) SignIn(ctx context.Context, wallet Wallet) (*Session, error) {
 }
 
 func (c *Client) signInTo(ctx context.Context, url string, wallet Wallet) (*Session, error) {
+	answer, err := c.sign(ctx, url, "sign-in", wallet)
+	if err != nil {
+		return nil, err
+	}
+	session := new(Session)
+	_, err = c.call(ctx, request{method: http.MethodPost, url: url + "/auth/verify", body: answer}, session)
+	return session, err
+}
+
+// Erase destroys the owner's data key, for good: no text of the owner's can be read any
+// more, and all sessions, keys and grants end. Leaves and proofs stay. It returns how many
+// leaves the log has. The wallet signs a challenge that says so.
+func (c *Client) Erase(ctx context.Context, wallet Wallet) (leaves uint64, err error) {
+	answer, err := c.sign(ctx, c.url, "erase", wallet)
+	if err != nil {
+		return 0, err
+	}
+	var done struct {
+		Erased uint64 `json:"erased"`
+	}
+	_, err = c.call(ctx, request{method: http.MethodPost, url: c.url + "/erasure", body: answer}, &done)
+	return done.Erased, err
+}
+
+// sign has a wallet sign a fresh challenge.
+func (c *Client) sign(ctx context.Context, url, purpose string, wallet Wallet) (map[string]string, error) {
 	key := wallet.PublicKey()
 	var challenge struct {
 		Message string `json:"message"`
 	}
-	asked := request{method: http.MethodPost, url: url + "/auth/challenge", body: map[string]string{"publicKey": key}}
+	asked := request{method: http.MethodPost, url: url + "/auth/challenge", body: map[string]string{"publicKey": key, "purpose": purpose}}
 	if _, err := c.call(ctx, asked, &challenge); err != nil {
 		return nil, err
 	}
@@ -159,10 +185,7 @@ func (c *Client) signInTo(ctx context.Context, url string, wallet Wallet) (*Sess
 	if err != nil {
 		return nil, err
 	}
-	session := new(Session)
-	answer := map[string]string{"publicKey": key, "message": challenge.Message, "signature": base58.Encode(signature)}
-	_, err = c.call(ctx, request{method: http.MethodPost, url: url + "/auth/verify", body: answer}, session)
-	return session, err
+	return map[string]string{"publicKey": key, "message": challenge.Message, "signature": base58.Encode(signature)}, nil
 }
 
 // Owner is the public key of the log's owner, in base58. It is empty until it is known.

@@ -34,6 +34,7 @@ type deployment struct {
 	secrets  string // the folder that infra/deploy/secrets makes
 	nodes    []*process
 	ports    []string // where clients reach each node
+	stores   []string // each node's folder
 }
 
 // process is one of them. It dies with the test.
@@ -131,8 +132,9 @@ func (d *deployment) node(i int, routes []string) *process {
 			d.t.Fatal(err)
 		}
 	}
+	d.stores = append(d.stores, filepath.Join(dir, "store"))
 	environ := []string{
-		fmt.Sprintf("NATS_SERVER_NAME=nats-%d", i+1), "NATS_STORE_DIR=" + filepath.Join(dir, "store"),
+		fmt.Sprintf("NATS_SERVER_NAME=nats-%d", i+1), "NATS_STORE_DIR=" + d.stores[i],
 		"NATS_TLS_CERTIFICATE=" + filepath.Join(d.secrets, "nats_certificate"),
 		"NATS_TLS_KEY=" + filepath.Join(d.secrets, "nats_key"), "NATS_TLS_CA=" + filepath.Join(d.secrets, "ca_certificate"),
 	}

@@ -11,6 +11,21 @@ import (
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
+// admin is a connection of the administrator's.
+func (d *deployment) admin() jetstream.JetStream {
+	d.t.Helper()
+	conn, err := nats.Connect(strings.TrimPrefix(d.as("admin"), "NATS_URL="), nats.CustomInboxPrefix("_INBOX_admin"), nats.RootCAs(filepath.Join(d.secrets, "ca_certificate")))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	d.t.Cleanup(conn.Close)
+	admin, err := jetstream.New(conn)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return admin
+}
+
 // A log that is restored onto a provisioned cluster is kept by as many nodes as
 // the one that it takes the place of, and the services go on with their roles.
 func TestRestoresOntoAProvisionedCluster(t *testing.T) {
@@ -32,15 +47,7 @@ func TestRestoresOntoAProvisionedCluster(t *testing.T) {
 	run("backup", copies)
 	projector.kill()
 
-	conn, err := nats.Connect(strings.TrimPrefix(d.as("admin"), "NATS_URL="), nats.CustomInboxPrefix("_INBOX_admin"), nats.RootCAs(filepath.Join(d.secrets, "ca_certificate")))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	admin, err := jetstream.New(conn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	admin := d.admin()
 	streams := []string{"LEDGER", "KV_ledger_keys", "KV_ledger_nonces"}
 	for _, name := range streams {
 		if err := admin.DeleteStream(t.Context(), name); err != nil {

@@ -211,6 +211,27 @@ func TestGoClientKeysAndGrants(t *testing.T) {
 		t.Error(err)
 	}
 
+	another := memoryledger.New(s.Core[0].URL)
+	wallet := newKeyWallet(t)
+	for range 3 {
+		must(another.SignIn(ctx, wallet))
+	}
+	if live := must(another.Sessions(ctx)); len(live) != 3 || !live[2].Current || live[0].API != "core" {
+		t.Errorf("%+v", live)
+	} else if err := another.EndSession(ctx, live[0].ID); err != nil {
+		t.Error(err)
+	}
+	if n := must(another.EndOtherSessions(ctx)); n != 1 {
+		t.Errorf("%d other sessions", n)
+	}
+	must(another.Write(ctx, "erased", nil))
+	if n := must(another.Erase(ctx, wallet)); n != 1 {
+		t.Errorf("%d leaves erased", n)
+	}
+	if _, err := another.Head(ctx); !errors.Is(err, memoryledger.ErrUnauthorized) {
+		t.Error(err)
+	}
+
 	end := time.Now().Add(time.Hour).Truncate(time.Second)
 	limited := must(c.CreateKey(ctx, memoryledger.NewKey{Label: "reader", Scopes: []memoryledger.Scope{memoryledger.ScopeRead}, ExpiresAt: end}))
 	if !slices.Equal(limited.Scopes, []memoryledger.Scope{memoryledger.ScopeRead}) || limited.ExpiresAt == nil || !limited.ExpiresAt.Equal(end) {

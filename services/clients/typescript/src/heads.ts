@@ -8,6 +8,8 @@ export interface Head {
   size: number;
   root: string;
   anchoredSize: number;
+  /** Null before the first anchor. */
+  anchoredRoot: string | null;
 }
 
 /** Where heads are kept, by owner. Keep them as long as you can: a fork shows only against them. */
@@ -53,7 +55,7 @@ export class Heads {
       if (owner !== undefined && head.owner !== owner) throw new OwnerMismatchError("owner", `it is ${head.owner}, this client is ${owner}`, "service");
       const before = known ?? (owner === undefined ? await this.store.get(head.owner) : undefined);
       await this.#extends(before, head, ask);
-      await this.store.set(head.owner, { size: head.treeSize, root: head.root, anchoredSize: head.anchoredSize });
+      await this.store.set(head.owner, { size: head.treeSize, root: head.root, anchoredSize: head.anchoredSize, anchoredRoot: head.anchoredRoot });
       return head;
     });
     this.#last = checked.catch(() => {});
@@ -67,7 +69,7 @@ export class Heads {
       if (head.anchoredSize < before.anchoredSize) throw new LogShrankError("anchoredSize", `it is ${head.anchoredSize}, it was ${before.anchoredSize}`, "service");
       await checkGrowth(before, now, ask);
     }
-    if (head.anchoredRoot !== null && head.anchoredSize !== before?.anchoredSize) {
+    if (head.anchoredRoot !== null && head.anchoredRoot !== before?.anchoredRoot) {
       await checkGrowth({ size: head.anchoredSize, root: head.anchoredRoot }, now, ask);
     }
   }
