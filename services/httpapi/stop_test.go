@@ -130,7 +130,11 @@ func TestStopAnswersWhatItHasBegun(t *testing.T) {
 	if status, _ := read(t, answers); status != http.StatusOK {
 		t.Fatalf("status %d", status)
 	}
-	send(t, half, "POST /write HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nab")
+	send(t, half, "POST /write HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n")
+	if status, _ := read(t, answers); status != http.StatusContinue { // it has begun to read the request
+		t.Fatalf("status %d", status)
+	}
+	send(t, half, "ab")
 	send(t, slow, "GET /slow HTTP/1.1\r\nHost: x\r\n\r\nGET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
 	<-begun
 	stop()
