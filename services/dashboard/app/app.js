@@ -19,13 +19,16 @@ const screenOf = () => Object.keys(screens).find((name) => location.hash === `#$
 
 function App() {
   const [session, setSession] = useState(loadSession), [expired, setExpired] = useState(false);
-  const end = useCallback((why) => {
+  const current = useRef();
+  current.current = session;
+  const end = useCallback((ended, why) => {
+    if (ended !== current.current) return; // a late answer to a session before this one
     keepSession(null);
     setExpired(why === 'expired');
     setSession(null);
   }, []);
   if (!session) return html`<${SignIn} expired=${expired} onSignedIn=${setSession}/>`;
-  return html`<${Shell} key=${session.token} session=${session} end=${end}/>`;
+  return html`<${Shell} key=${session.token} session=${session} end=${(why) => end(session, why)}/>`;
 }
 
 function Shell({ session, end }) {
@@ -86,8 +89,8 @@ function Shell({ session, end }) {
         }).catch(() => {}).then(() => end('left'))}>Sign out</button></p></header>
     ${state === 'offline' && html`<p class="banner" role="status">No connection to Memory Ledger. What you see may be old; trying again.</p>`}
     ${lie && html`<div class="banner alarm" role="alert"><p><strong>The log is not the one that this browser saw before.</strong> ${lie.message}.
-      The service rewrote it, or was set up anew. Trust nothing here until you know which.</p>
-      <button type="button" onClick=${() => { forgetHead(session.publicKey); setLie(undefined); refresh(); }}>It was set up anew: start from what it shows now</button></div>`}
+      The service rewrote it, or was set up from scratch. Trust nothing here until you know which.</p>
+      <button type="button" onClick=${() => { forgetHead(session.publicKey); setLie(undefined); refresh(); }}>It was set up from scratch: start from what it shows now</button></div>`}
     <main id="main" tabIndex="-1" ref=${main} class=${screen}><h1 class=${screen === 'memories' ? 'unseen' : ''}>${title}</h1>
       <${Problem} error=${!head && problem} again=${refresh}/>
       <${Screen} api=${api}/></main>`;

@@ -36,7 +36,7 @@ function Export({ api }) {
     const link = Object.assign(document.createElement('a'), { href: URL.createObjectURL(file), download: 'memory-ledger.ndjson' });
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
-    setDone(`${(file.size / 1e6).toFixed(1)} MB, whole.`);
+    setDone(`Done: ${Math.ceil(file.size / 1000).toLocaleString('en')} kB, whole.`);
     setShare(undefined);
   });
   return html`<section class="card"><h2>Export</h2>
@@ -75,6 +75,6 @@ function Erase({ api }) {
   return html`<section class="card dangerous"><h2>Erase everything</h2>
     <p>Destroys the key of your texts, everywhere, at once. No text can be read again, by anyone, and all sessions, keys and links end. Proofs of what was written still hold. This can't be undone.</p>
     ${!asked ? html`<button type="button" class="danger" onClick=${() => setAsked(true)}>Erase…</button>`
-      : html`<label>Type <strong>erase</strong> to go on<input autoComplete="off" value=${word} onInput=${(e) => setWord(e.target.value)}/></label>
+      : html`<label><span>Type <strong>erase</strong> to go on</span><input autoComplete="off" value=${word} onInput=${(e) => setWord(e.target.value)}/></label>
         ${word.trim().toLowerCase() === 'erase' && html`<${WalletChoice} owner=${api.session.publicKey} verb="Erase, signed with" use=${erase}/>`}`}</section>`;
 }

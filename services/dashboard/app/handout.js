@@ -8,8 +8,8 @@ import { grantsOf, keepExtensionSession, signInTo, site } from './session.js';
 import { WalletChoice } from './signin.js';
 
 const kinds = {
-  drop: { title: 'Let someone add', text: 'Whoever has the link can leave memories in your log.', most: 5 },
-  case: { title: 'Let someone read', text: 'Whoever has the link can read all of your memories, as text.', most: 10 },
+  drop: { title: 'Let someone add', text: 'Anyone with the link can leave memories in your log.', most: 5 },
+  case: { title: 'Let someone read', text: 'Anyone with the link can read all of your memories, as text.', most: 10 },
 };
 const times = { 5: '5 minutes', 15: '15 minutes', 60: '1 hour', 480: '8 hours', 1440: '1 day' };
 const live = {}; // the newest link of each kind, while this page is open

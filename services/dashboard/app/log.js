@@ -13,7 +13,7 @@ export function Log({ api }) {
       <div class="card"><p class="number">${head.anchoredSize.toLocaleString('en')}</p><p class="soft">of them on the chain</p>
         <progress max="1" value=${share} aria-label="Share on the chain">${Math.round(share * 100)}%</progress></div>
       <div class="card"><p class="number">${(head.treeSize - head.anchoredSize).toLocaleString('en')}</p><p class="soft">waiting for the next anchor</p></div></section>
-    <section class="card"><h2>Growth</h2><${Growth} api=${api} size=${head.treeSize} anchored=${head.anchoredSize}/></section>
+    <section class="card"><div class="row"><h2 class="grow">Growth</h2><p class="key soft"><i class="committed"></i>on the chain <i></i>waiting</p></div><${Growth} api=${api} size=${head.treeSize} anchored=${head.anchoredSize}/></section>
     <section class="card"><h2>Root</h2><p class="soft">One hash that stands for every memory in your log, in order. This browser remembers it and refuses a log that does not continue it.</p>
       <div class="row"><code class="grow break">${head.root}</code><${Copy} text=${head.root}/></div></section>
     <section class="card"><h2>Newest anchors</h2><${Problem} error=${error}/>
@@ -43,5 +43,5 @@ function Growth({ api, size, anchored }) {
   return html`<figure class="growth"><svg viewBox=${`0 0 ${width} ${height}`} preserveAspectRatio="none" role="img" aria-label=${`The log grew from ${when(first)} to ${size} leaves now; ${anchored} are on the chain.`}>
     <defs><clipPath id="committed"><rect x="0" y=${y(anchored)} width=${width} height=${height}/></clipPath></defs>
     <path class="area" d=${`${line}V${height}H0Z`}/><path class="area committed" clip-path="url(#committed)" d=${`${line}V${height}H0Z`}/><path class="line" d=${line}/></svg>
-    <figcaption class="row"><span class="grow">${when(first)}</span><span class="key"><i class="committed"></i>on the chain <i></i>waiting</span><span>now</span></figcaption></figure>`;
+    <figcaption class="row"><span class="grow">${when(first)}</span><span>now</span></figcaption></figure>`;
 }

@@ -3,7 +3,7 @@ import { html, useEffect, useLayoutEffect, useRef, useState } from './vendor-pre
 import { Empty, Loading, Problem, Time, count, useTask } from './parts.js';
 import { Memory } from './memory.js';
 
-const rowHeight = 88, pageSize = 100, keptPages = 12, mostFound = 2000;
+const rowHeight = 72, pageSize = 100, keptPages = 12, mostFound = 2000;
 // Browsers have a largest height of what is scrolled; beyond it, older memories are
 // found by searching.
 const mostRows = 150_000;

@@ -4,7 +4,7 @@ import { AnchorError, ChainUnreachableError, ConsistencyError, VerificationError
 import { site } from './session.js';
 import { short } from './parts.js';
 
-const plainly = (error) => `${error.message}.`;
+const plainly = (error) => `${error.message.replace(/[0-9a-f]{64}/g, (hash) => short(hash, 6))}.`;
 
 // check runs a check and says how it went. Only what is false fails: an unreachable
 // service or node is no finding.
@@ -80,30 +80,31 @@ async function draw(r, steps) {
   return { steps, summary: summaries[steps.filter((s) => s.state === 'passed').length], receipt: r, nodes, hashes };
 }
 
-const level = 46, width = 420, middle = width / 2;
+const level = 46, width = 440, middle = width / 2;
 
 /** The path, from the text at the bottom to the account at the top. */
 export function Path({ result: { receipt: r, nodes, steps } }) {
   if (!r) return null;
   const state = (i) => steps[i]?.state ?? 'unknown';
-  const top = r.anchor || state(2) !== 'unknown' ? 96 : 24, height = top + r.siblings.length * level + 118;
+  const top = r.anchor || state(2) !== 'unknown' ? 96 : 24, height = top + r.siblings.length * level + 124;
   const y = (i) => top + 30 + (r.siblings.length - i) * level; // of the node at a level
+  const away = (i) => i > 0 && r.directions[i - 1]; // the label is where no line comes in
   const card = (at, title, text, kind) => html`<g class=${`card ${kind}`}><rect x=${middle - 130} y=${at} width="260" height="50" rx="10"/>
     <text x=${middle} y=${at + 20} class="name">${title}</text><text x=${middle} y=${at + 38} class="hash">${text}</text></g>`;
   const label = `Picture of the path: the text gives leaf ${r.leafIndex}, ${r.siblings.length} siblings lead to the root${r.anchor ? ', and the root to the account on Solana' : ''}.`;
   return html`<figure class="path"><svg viewBox=${`0 0 ${width} ${height}`} role="img" aria-label=${label}>
     ${top > 24 && html`<path class=${`link ${state(2)}`} d=${`M${middle} ${y(nodes.length - 1)}V60`}/>
       ${card(10, r.anchor ? 'Account on Solana' : 'Solana', r.anchor ? `${short(r.anchor.account, 6)} · slot ${r.anchor.slot}` : 'waiting for the next anchor', state(2))}`}
-    <path class=${`link ${state(0)}`} d=${`M${middle} ${y(0)}v26`}/>
+    <path class=${`link ${state(0)}`} d=${`M${middle} ${y(0)}v36`}/>
     ${r.siblings.map((hash, i) => {
       const right = r.directions[i], x = right ? middle + 120 : middle - 120, at = y(i);
       return html`<g key=${i}><path class=${`link ${state(1)}`} d=${`M${middle} ${at}V${at - level}`}/>
         <path class="link side" d=${`M${x} ${at - 7}C${x} ${at - level + 8} ${middle + (right ? 50 : -50)} ${at - level} ${middle + (right ? 9 : -9)} ${at - level}`}/>
         <rect class="sibling" x=${x - 7} y=${at - 7} width="14" height="14" rx="4"/>
-        <text class="hash" x=${x} y=${at + 22}>${short(hash, 5)}</text></g>`;
+        <text class=${right ? 'after' : 'before'} x=${x + (right ? 14 : -14)} y=${at + 4}>${short(hash, 4)}</text></g>`;
     })}
     ${nodes.map((hash, i) => html`<g key=${hash}><circle class=${`node ${i === 0 ? state(0) : state(1)}`} cx=${middle} cy=${y(i)} r=${i === nodes.length - 1 ? 9 : 7}/>
-      <text class="hash beside" x=${middle + 16} y=${y(i) + 16}>${i === nodes.length - 1 ? `root ${short(hash, 5)}` : i === 0 ? `leaf ${r.leafIndex}` : short(hash, 5)}</text></g>`)}
-    ${card(y(0) + 26, 'The text that you see', `hashed to ${short(nodes[0], 6)}`, state(0))}
+      <text class=${away(i) ? 'before' : 'after'} x=${middle + (away(i) ? -16 : 16)} y=${y(i) + 4}>${i === nodes.length - 1 ? `root ${short(hash, 4)}` : i === 0 ? `leaf ${r.leafIndex}` : short(hash, 4)}</text></g>`)}
+    ${card(y(0) + 36, 'The text that you see', `hashed to ${short(nodes[0], 6)}`, state(0))}
   </svg><figcaption>Each dot is the hash of the two below it. Squares are hashes that the service gave; dots were computed here.</figcaption></figure>`;
 }

@@ -1,5 +1,5 @@
 // The choice of a wallet and what it signs: to sign in, and wherever the owner has to
-// prove anew that the wallet is theirs.
+// prove again that the wallet is theirs.
 import { html, useEffect, useState } from './vendor-preact.js';
 import { Mark, Problem, useTask } from './parts.js';
 import { findWallets } from './wallets.js';

@@ -85,7 +85,7 @@ func TestStatuses(t *testing.T) {
 		if matched {
 			want[401] = len(op.Security) > 0 || op.template == "/auth/verify"
 			want[415] = op.Body != nil
-			want[503] = true                                                        // a service that stops refuses everything
+			want[503] = true                                                                              // a service that stops refuses everything
 			want[404] = strings.Contains(op.template, "{") || op.template == "/mcp" || op.template == "/" // methods of its own; for browsers only
 		}
 		for status, expected := range want {
