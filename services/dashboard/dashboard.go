@@ -29,8 +29,8 @@ var (
 // Config says where the page finds what it calls.
 type Config struct {
 	CoreURL, ExtensionURL string // public base URLs, without a slash at the end
-	// RPCURL returns the URL of the Solana node that the page asks. It is empty if there
-	// is none: then the page checks no account.
+	// RPCURL returns the URL of the Solana node that the page asks. Where it is nil or
+	// returns nothing, there is none, and the page checks no account.
 	RPCURL func() string
 }
 
@@ -48,7 +48,10 @@ func Mount(app *httpapi.App, cfg Config) {
 }
 
 func (cfg Config) serveIndex(c *fiber.Ctx) error {
-	rpc := cfg.RPCURL()
+	rpc := ""
+	if cfg.RPCURL != nil {
+		rpc = cfg.RPCURL()
+	}
 	var page bytes.Buffer
 	data := struct{ CoreURL, ExtensionURL, RPCURL string }{cfg.CoreURL, cfg.ExtensionURL, rpc}
 	if err := index.Execute(&page, data); err != nil {

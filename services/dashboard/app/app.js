@@ -2,7 +2,7 @@
 import { html, render, useCallback, useEffect, useMemo, useRef, useState } from './vendor-preact.js';
 import { UnauthorizedError, VerificationError } from './vendor-ledger.js';
 import { follow, forgetHead, keepSession, ledgerOf, loadSession } from './session.js';
-import { Mark, Problem, short } from './parts.js';
+import { Mark, Problem, plainly, short } from './parts.js';
 import { SignIn } from './signin.js';
 import { Memories } from './memories.js';
 import { Log } from './log.js';
@@ -88,12 +88,12 @@ function Shell({ session, end }) {
           return current && ledger.core('DELETE', `/auth/sessions/${current.id}`);
         }).catch(() => {}).then(() => end('left'))}>Sign out</button></p></header>
     ${state === 'offline' && html`<p class="banner" role="status">No connection to Memory Ledger. What you see may be old; trying again.</p>`}
-    ${lie && html`<div class="banner alarm" role="alert"><p><strong>The log is not the one that this browser saw before.</strong> ${lie.message}.
+    ${lie && html`<div class="banner alarm" role="alert"><p><strong>The log is not the one that this browser saw before.</strong> ${plainly(lie)}
       The service rewrote it, or was set up from scratch. Trust nothing here until you know which.</p>
       <button type="button" onClick=${() => { forgetHead(session.publicKey); setLie(undefined); refresh(); }}>It was set up from scratch: start from what it shows now</button></div>`}
     <main id="main" tabIndex="-1" ref=${main} class=${screen}><h1 class=${screen === 'memories' ? 'unseen' : ''}>${title}</h1>
       <${Problem} error=${!head && problem} again=${refresh}/>
-      <${Screen} api=${api}/></main>`;
+      ${(head || !lie) && html`<${Screen} api=${api}/>`}</main>`;
 }
 
 render(html`<${App}/>`, document.getElementById('app'));

@@ -3,9 +3,12 @@ import { html, useEffect, useRef, useState } from './vendor-preact.js';
 import { ApiError, ConnectionError, TimeoutError, VerificationError } from './vendor-ledger.js';
 import { WalletError } from './wallets.js';
 
+/** What does not hold, with its hashes shortened. */
+export const plainly = (error) => `${error.message.replace(/[0-9a-f]{64}/g, (hash) => short(hash, 6))}.`;
+
 /** What went wrong, in words for people. */
 export function inWords(error) {
-  if (error instanceof VerificationError) return `The service's answer does not hold: ${error.message}.`;
+  if (error instanceof VerificationError) return `The service's answer does not hold: ${plainly(error)}`;
   if (error instanceof ConnectionError || error instanceof TimeoutError) return 'Memory Ledger does not answer. Check your connection, then try again.';
   if (error instanceof WalletError || error instanceof ApiError) return error.message;
   if (error?.code === 4001 || /reject|declin|denied|cancel/i.test(error?.message ?? '')) return 'You declined it in the wallet, so nothing was done.';

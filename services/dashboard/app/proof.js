@@ -2,9 +2,7 @@
 import { html } from './vendor-preact.js';
 import { AnchorError, ChainUnreachableError, ConsistencyError, VerificationError, canonicalize, checkOnchain, entryHash, nodeHash, parseReceipt, verifyReceipt } from './vendor-ledger.js';
 import { site } from './session.js';
-import { short } from './parts.js';
-
-const plainly = (error) => `${error.message.replace(/[0-9a-f]{64}/g, (hash) => short(hash, 6))}.`;
+import { plainly, short } from './parts.js';
 
 // check runs a check and says how it went. Only what is false fails: an unreachable
 // service or node is no finding.
