@@ -42,7 +42,7 @@ unit: ## all Go tests but the slow ones
 	go test -short -timeout 10m $$(go list $(PACKAGES) | grep -v -e '/services/test/deployed$$' -e '/services/test/browser$$')
 
 .PHONY: verify
-verify: deps staticcheck vulncheck generated lint-openapi client slow plain race fuzz ## the rest: linters, slow tests, race detector, crashes, clusters, browser, fuzzing
+verify: deps staticcheck vulncheck generated lint-openapi client dashboard-current slow plain race fuzz ## the rest: linters, slow tests, race detector, crashes, clusters, browser, fuzzing
 
 # The packages that start goroutines or share memory, in their code or their tests,
 # but for the cluster's, which runs alone. Both lists are read from the files, so
@@ -126,6 +126,20 @@ client: $(CLIENT)/node_modules ## the TypeScript client: its types are up to dat
 
 $(CLIENT)/node_modules: $(CLIENT)/package.json $(CLIENT)/package-lock.json
 	cd $(CLIENT) && npm ci --ignore-scripts --no-audit --no-fund
+	@touch $@
+
+DASHBOARD := services/dashboard/vendor
+
+.PHONY: dashboard
+dashboard: $(DASHBOARD)/node_modules ## what the dashboard imports, made of its libraries and of the TypeScript client
+	cd $(DASHBOARD) && node bundle.mjs
+
+.PHONY: dashboard-current
+dashboard-current: dashboard ## fails where what the dashboard imports is out of date
+	@git diff --exit-code --stat -- services/dashboard/app $(DASHBOARD)
+
+$(DASHBOARD)/node_modules: $(DASHBOARD)/package.json $(DASHBOARD)/package-lock.json
+	cd $(DASHBOARD) && npm ci --ignore-scripts --no-audit --no-fund
 	@touch $@
 
 LINT := services/httpapi/openapi/lint

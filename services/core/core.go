@@ -17,6 +17,7 @@ import (
 	"github.com/memory-ledger/ledger/projections/schema"
 	"github.com/memory-ledger/ledger/services/access"
 	"github.com/memory-ledger/ledger/services/command"
+	"github.com/memory-ledger/ledger/services/dashboard"
 	"github.com/memory-ledger/ledger/services/feed"
 	"github.com/memory-ledger/ledger/services/httpapi"
 	"github.com/memory-ledger/ledger/services/mcp"
@@ -39,6 +40,7 @@ type API struct {
 	BaseURL  string        // public, without a slash at the end
 	// AllowedOrigins are those whose pages may call the API.
 	AllowedOrigins []string
+	Dashboard      dashboard.Config
 	Now            func() time.Time
 	NewID          func() string
 
@@ -60,6 +62,7 @@ func (a *API) Mount(app *httpapi.App) {
 	app.Get("/health", func(c *fiber.Ctx) error {
 		return c.JSON(health{OK: true, Service: "memory-ledger-core"})
 	})
+	dashboard.Mount(app, a.Dashboard)
 	app.SignIn(a.Desk, signin.ParseSignatureText)
 	app.Post("/erasure", a.eraseOwner)
 	app.Get("/auth/sessions", a.listSessions)

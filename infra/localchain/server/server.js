@@ -71,6 +71,13 @@ function handle(answer, req, res) {
     const { result, error } = answer({ jsonrpc: '2.0', id: 1, method: 'getHealth' });
     return res.end(result ?? (error.code === errors.UNHEALTHY ? 'behind' : 'unknown'));
   }
+  // Pages may ask, as they may ask a real node: the dashboard reads accounts.
+  res.setHeader('access-control-allow-origin', '*');
+  if (req.method === 'OPTIONS') {
+    res.setHeader('access-control-allow-headers', 'content-type');
+    res.statusCode = 204;
+    return res.end();
+  }
   if (req.method !== 'POST') {
     res.statusCode = 405;
     return res.end();

@@ -87,6 +87,7 @@ func (c *terminalConsole) Up(up assembly.Up) {
 	fmt.Fprintf(&b, `
 Memory Ledger is up.
 
+  dashboard      %s/app/
   core API       %s
   extension API  %s
   data           %s
@@ -95,7 +96,7 @@ Memory Ledger is up.
 
 Try next, in another terminal:
 
-`, up.Core, up.Extension, up.Folder, filepath.Join(up.Folder, runLogName), up.Chain)
+`, up.Core, up.Core, up.Extension, up.Folder, filepath.Join(up.Folder, runLogName), up.Chain)
 	for _, line := range c.next(up) {
 		fmt.Fprintf(&b, "  %s\n", line)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/memory-ledger/ledger/events"
@@ -13,6 +14,7 @@ import (
 	"github.com/memory-ledger/ledger/services/access"
 	"github.com/memory-ledger/ledger/services/command"
 	"github.com/memory-ledger/ledger/services/core"
+	"github.com/memory-ledger/ledger/services/dashboard"
 	"github.com/memory-ledger/ledger/services/extension"
 	"github.com/memory-ledger/ledger/services/feed"
 	"github.com/memory-ledger/ledger/services/grant"
@@ -48,6 +50,7 @@ func (d *APIServer) ServeCore(ctx context.Context, listener net.Listener) error 
 		Desk:     d.signIn(d.Config.CoreURL, tokens, commands, memories),
 		Memories: memories, Commands: commands, Query: d.Pool, Staking: stakes, Agents: d.agents(memories, commands), Feed: history,
 		BaseURL: d.Config.CoreURL, AllowedOrigins: d.Config.CoreAllowedOrigins, Quotas: d.quotas, Now: time.Now, NewID: NewID,
+		Dashboard: dashboard.Config{CoreURL: d.Config.CoreURL, ExtensionURL: d.Config.ExtensionURL, RPCURL: d.rpcURL},
 	}
 	registerHits(d.Registry, "core_tokens", &tokens.Hits)
 	registerHits(d.Registry, "core_credentials", api.Access.Hits)
@@ -68,7 +71,7 @@ func (d *APIServer) ServeExtension(ctx context.Context, listener net.Listener) e
 		Access:   access.NewExtension(d.Pool, d.Fence, time.Now),
 		Desk:     d.signIn(d.Config.ExtensionURL, signin.RandomTokens{TTL: d.Config.ExtensionSessionTTL}, commands, memories),
 		Memories: memories, Commands: commands, Grants: grants,
-		BaseURL: d.Config.ExtensionURL, AllowedOrigins: d.Config.ExtensionAllowedOrigins,
+		BaseURL: d.Config.ExtensionURL, AllowedOrigins: append(slices.Clone(d.Config.ExtensionAllowedOrigins), originOf(d.Config.CoreURL)), // the dashboard's
 		SessionTTL: d.Config.ExtensionSessionTTL, ExtensionNames: d.Config.NamesOfExtensions(),
 	}
 	registerHits(d.Registry, "extension_credentials", api.Access.Hits)
@@ -128,4 +131,13 @@ func hostOf(base string) string {
 		return base
 	}
 	return u.Host
+}
+
+// originOf returns the origin of a URL that the configuration has checked.
+func originOf(base string) string {
+	u, err := url.Parse(base)
+	if err != nil {
+		return base
+	}
+	return u.Scheme + "://" + u.Host
 }

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -300,7 +301,8 @@ type APIServer struct {
 	Keys     *keystore.Store
 	Chain    *chainview.View
 
-	connected chan struct{} // closed when the chain's address is known
+	connected    chan struct{}          // closed when the chain's address is known
+	dashboardRPC atomic.Pointer[string] // nil until then
 	// For sign-in: the keys of nonces, the bucket of used nonces, and what makes a use
 	// durable (nil: the server does).
 	nonceKeys   []signin.NonceKey
@@ -448,8 +450,18 @@ func (d *APIServer) connectChain() error {
 		return fmt.Errorf("SOLANA_RPC_URL: %w", err)
 	}
 	d.Chain.Connect(client)
+	d.dashboardRPC.Store(&d.Config.DashboardRPCURL)
 	close(d.connected)
 	return nil
+}
+
+// rpcURL returns the Solana node that the dashboard asks; a local run's is known once
+// its chain is up.
+func (d *APIServer) rpcURL() string {
+	if known := d.dashboardRPC.Load(); known != nil {
+		return *known
+	}
+	return ""
 }
 
 // memories returns the service of one API. Only the core API's may destroy keys.

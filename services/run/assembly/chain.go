@@ -77,7 +77,7 @@ func (l *local) startChain(ctx context.Context) error {
 			l.chainIs = "none, so memories stay unanchored: " + err.Error()
 			return nil
 		}
-		l.cfg.SolanaRPCURL = l.chain.url
+		l.cfg.SolanaRPCURL, l.cfg.DashboardRPCURL = l.chain.url, l.chain.url
 		l.chainIs = "local, " + l.chain.url
 	case <-time.After(chainPatience):
 		l.chainIs = "not up yet; memories stay unanchored until it is"
@@ -163,7 +163,7 @@ func (l *local) runChain(ctx context.Context, d *APIServer) error {
 			return nil
 		}
 		if b.Config.SolanaRPCURL == "" {
-			b.Config.SolanaRPCURL = l.chain.url
+			b.Config.SolanaRPCURL, b.Config.DashboardRPCURL = l.chain.url, l.chain.url
 			l.cfg.SolanaRPCURL = b.Config.SolanaRPCURL
 			l.console.Say("the local chain is up: " + l.chain.url)
 			if err := d.connectChain(); err != nil {

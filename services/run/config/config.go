@@ -38,7 +38,7 @@ const (
 type Config struct {
 	CoreAddr      string `env:"CORE_ADDR" envDefault:"127.0.0.1:3001" for:"core-api run" doc:"listen address of the core API"`
 	ExtensionAddr string `env:"EXTENSION_ADDR" envDefault:"127.0.0.1:3002" for:"extension-api run" doc:"listen address of the extension API"`
-	CoreURL       string `env:"CORE_URL" for:"core-api run" doc:"public base URL of the core API, which wallets are shown; unset: 'http://' and the listen address, or 127.0.0.1 where that names no host"`
+	CoreURL       string `env:"CORE_URL" for:"apis" doc:"public base URL of the core API, which wallets are shown; the dashboard is a page there and may call the extension API; unset: 'http://' and the listen address, or 127.0.0.1 where that names no host"`
 	ExtensionURL  string `env:"EXTENSION_URL" for:"apis" doc:"public base URL of the extension API, in grants' links and the sign-in domain; unset: 'http://' and the listen address, or 127.0.0.1 where that names no host"`
 	OpsAddr       string `env:"OPS_ADDR" for:"projector anchorer" doc:"where '/livez', '/readyz' and '/metrics' are answered; unset: nowhere"`
 	PprofAddr     string `env:"PPROF_ADDR" for:"services" doc:"where Go's profiler answers; unset: nowhere. It shows what is in memory: keep it on loopback"`
@@ -68,6 +68,7 @@ type Config struct {
 	ExtensionSessionTTL     time.Duration `env:"EXTENSION_SESSION_TTL" envDefault:"168h" for:"extension-api run" doc:"how long an extension session lasts"`
 
 	SolanaRPCURL        string        `env:"SOLANA_RPC_URL" run:"local chain" for:"apis anchorer verify env" doc:"the chain's JSON-RPC endpoint"`
+	DashboardRPCURL     string        `env:"DASHBOARD_RPC_URL" run:"local chain" for:"core-api run" doc:"the Solana node that the dashboard asks from its owner's browser, so without a secret in it; unset: the dashboard checks no account on the chain"`
 	AuthorityKeypair    string        `env:"AUTHORITY_KEYPAIR" run:"generated once" for:"anchorer run verify" doc:"Solana CLI keypair file of who commits"`
 	CommitmentProgramID string        `env:"COMMITMENT_PROGRAM_ID" run:"deployed locally" for:"anchorer run verify" doc:"address of the commitment program"`
 	Accelerators        string        `env:"ACCELERATORS" envDefault:"on" for:"run" doc:"'off' runs without what makes a local run's log faster: the log's server syncs each message by itself, and every read of the log asks it; for comparisons, and to find out what a fault is of"`

@@ -60,7 +60,20 @@ func TestBrowser(t *testing.T) {
 	s.Extension, s.ExtensionID = extension(t)
 	s.Listed, s.Unlisted = site(t), site(t)
 	s.API = startAPI(t, s.Listed, s.ExtensionID)
-	for _, o := range play(t, s) {
+	told, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	report(t, play(t, "main.mjs", told))
+	if s.Only == "" {
+		checkSeen(t)
+	}
+}
+
+// report makes each scenario a test.
+func report(t *testing.T, outcomes []outcome) {
+	t.Helper()
+	for _, o := range outcomes {
 		t.Run(o.Scenario, func(t *testing.T) {
 			t.Logf("%d ms", o.MS)
 			if o.Error != nil {
@@ -68,20 +81,13 @@ func TestBrowser(t *testing.T) {
 			}
 		})
 	}
-	if s.Only == "" {
-		checkSeen(t)
-	}
 }
 
-// play runs the driver to its end.
-func play(t *testing.T, s setting) []outcome {
+// play runs a driver to its end.
+func play(t *testing.T, script string, told []byte) []outcome {
 	t.Helper()
-	told, err := json.Marshal(s)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var said, complaints bytes.Buffer
-	cmd := exec.Command("node", filepath.Join("testdata", "driver", "main.mjs"))
+	cmd := exec.Command("node", filepath.Join("testdata", "driver", script))
 	cmd.Env = append(os.Environ(), "BROWSER_TEST="+string(told))
 	cmd.Stdout, cmd.Stderr = &said, &complaints
 	// The pipe stays open until this process ends, and the driver's input with

@@ -75,7 +75,7 @@ func TestParameters(t *testing.T) {
 // of them.
 func TestStatuses(t *testing.T) {
 	// Reached without log and database: there is nothing in them to fail.
-	independent := []string{"/health", "/livez", "/metrics", "/openapi.json", "/connect", "/.well-known/oauth-protected-resource", "/.well-known/oauth-protected-resource/mcp"}
+	independent := []string{"/health", "/livez", "/metrics", "/openapi.json", "/connect", "/", "/app/", "/app/{file}", "/.well-known/oauth-protected-resource", "/.well-known/oauth-protected-resource/mcp"}
 	every(t, func(name string, d *document, op *operation) {
 		if op == d.Preflight {
 			return
@@ -85,8 +85,8 @@ func TestStatuses(t *testing.T) {
 		if matched {
 			want[401] = len(op.Security) > 0 || op.template == "/auth/verify" || op.template == "/erasure"
 			want[415] = op.Body != nil
-			want[503] = true                                                        // a service that stops refuses everything
-			want[404] = strings.Contains(op.template, "{") || op.template == "/mcp" // which has methods of its own
+			want[503] = true                                                                              // a service that stops refuses everything
+			want[404] = strings.Contains(op.template, "{") || op.template == "/mcp" || op.template == "/" // methods of its own; for browsers only
 		}
 		for status, expected := range want {
 			if has := op.Responses[status] != nil; has != expected {

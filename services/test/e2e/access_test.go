@@ -84,7 +84,7 @@ func (b *bystander) pathOf(op contracttest.Operation, token string) string {
 		return strings.Replace(op.Path, "{token}", token, 1)
 	}
 	if !strings.Contains(op.Path, "{id}") {
-		return op.Path + queryOf(op)
+		return parameters.Replace(op.Path) + queryOf(op)
 	}
 	id := ""
 	kind, _, _ := strings.Cut(op.Path, "/{id}")
@@ -122,6 +122,8 @@ func (b *bystander) ask(api contracttest.API, op contracttest.Operation, column 
 		body = b.wallet.Answer(c.Expect(200, "POST", "/auth/challenge", map[string]any{"publicKey": b.wallet.PublicKey}).Text("message"))
 	case "eraseOwner":
 		body = b.wallet.Answer(someChallenge(b.wallet)) // of another service
+	case "getHome":
+		headers = append(headers, stacktest.With("Accept", "text/html"))
 	case "callAgentTools":
 		headers = append(headers, stacktest.With("Accept", "application/json, text/event-stream"))
 	}

@@ -75,7 +75,7 @@ func TestEveryDocumentedAnswer(t *testing.T) {
 }
 
 // parameters fills in a path. Whatever it names does not exist, but could.
-var parameters = strings.NewReplacer("{id}", elsewhere[1:], "{token}", "svc_case_"+strings.Repeat("A", 43))
+var parameters = strings.NewReplacer("{id}", elsewhere[1:], "{file}", "style.css", "{token}", "svc_case_"+strings.Repeat("A", 43))
 
 // request returns a method and a path of an operation.
 func requestOf(op contracttest.Operation) (method, path string) {
@@ -280,7 +280,7 @@ func answersToFaults(t *testing.T, every func(func(contracttest.API, contracttes
 		}
 		want := 500
 		switch {
-		case op.Method == "*":
+		case op.Method == "*" || op.ID == "getHome": // which is there for browsers
 			want = 404
 		case !slices.Contains(op.Statuses, 500):
 			want = 200
@@ -348,6 +348,10 @@ func answersToRequests(t *testing.T, every func(func(contracttest.API, contractt
 				c.Expect(403, method, path, body, key)
 			case status == 403:
 				c.Expect(403, method, path, body, scopeless)
+			case status == 404 && op.ID == "getDashboardFile":
+				c.Expect(404, method, "/app/index.html", nil)
+			case status == 302:
+				c.Expect(200, method, path, nil, stacktest.With("Accept", "text/html")) // where it is sent to
 			case status == 404 && op.Method != "*":
 				c.Expect(404, method, path, body, session, headersOf(op))
 			case status == 415 && op.ID == "fillDrop":
@@ -395,6 +399,9 @@ func answersToRequests(t *testing.T, every func(func(contracttest.API, contractt
 	goodExtension(clients[contracttest.Extension], sessions[contracttest.Extension])
 	goodCore(clients[contracttest.Core], sessions[contracttest.Core], wallet)
 	erase(t, s.Core[0], wallet)
+	for _, file := range []string{"", "style.css", "app.js"} {
+		s.Core[0].Expect(200, "GET", "/app/"+file, nil)
+	}
 	for _, c := range clients {
 		c.Expect(404, "GET", "/nope", nil)
 		c.Expect(405, "DELETE", "/health", nil)

@@ -65,13 +65,32 @@ func Start(t testing.TB, o Options) *Stack {
 	if s.Config.SolanaRPCURL != "" && s.Config.AuthorityKeypair != "" {
 		s.Anchor(ctx)
 	}
-	for range max(1, o.Core) {
-		s.Core = append(s.Core, s.serve(ctx, contracttest.Core, (*assembly.APIServer).ServeCore))
+	core, extension := listen(t, o.Core), listen(t, o.Extension)
+	s.Config.CoreURL, s.Config.ExtensionURL = urlOf(core[0]), urlOf(extension[0])
+	for _, listener := range core {
+		s.Core = append(s.Core, s.serve(ctx, contracttest.Core, listener, (*assembly.APIServer).ServeCore))
 	}
-	for range max(1, o.Extension) {
-		s.Extension = append(s.Extension, s.serve(ctx, contracttest.Extension, (*assembly.APIServer).ServeExtension))
+	for _, listener := range extension {
+		s.Extension = append(s.Extension, s.serve(ctx, contracttest.Extension, listener, (*assembly.APIServer).ServeExtension))
 	}
 	return s
+}
+
+// listen returns a listener for each replica.
+func listen(t testing.TB, replicas int) []net.Listener {
+	t.Helper()
+	listeners := make([]net.Listener, max(1, replicas))
+	for i := range listeners {
+		var err error
+		if listeners[i], err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return listeners
+}
+
+func urlOf(listener net.Listener) string {
+	return "http://" + listener.Addr().String()
 }
 
 // Stop ends everything that the stack started; it is safe to call twice.
@@ -133,15 +152,14 @@ func (s *Stack) Anchor(ctx context.Context) {
 }
 
 // serve starts a replica: its own connections, its own caches.
-func (s *Stack) serve(ctx context.Context, api contracttest.API, serve func(*assembly.APIServer, context.Context, net.Listener) error) *Client {
+func (s *Stack) serve(ctx context.Context, api contracttest.API, listener net.Listener, serve func(*assembly.APIServer, context.Context, net.Listener) error) *Client {
 	s.t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		s.t.Fatal(err)
-	}
 	base := s.base(string(api))
-	base.Config.CoreURL = "http://" + listener.Addr().String()
-	base.Config.ExtensionURL = base.Config.CoreURL
+	if own := urlOf(listener); api == contracttest.Core {
+		base.Config.CoreURL = own
+	} else {
+		base.Config.ExtensionURL = own
+	}
 	deciding, err := assembly.NewAPIServer(ctx, base, assembly.Neighbors{})
 	if err != nil {
 		s.t.Fatal(err)
@@ -155,5 +173,5 @@ func (s *Stack) serve(ctx context.Context, api contracttest.API, serve func(*ass
 			s.t.Errorf("%s: %v", api, err)
 		}
 	})
-	return NewClient(s.t, api, "http://"+listener.Addr().String())
+	return NewClient(s.t, api, urlOf(listener))
 }

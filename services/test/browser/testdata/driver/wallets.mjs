@@ -4,6 +4,8 @@
 
 // installWallet puts a wallet into the page. Options:
 //   name, icon
+//   key      {pkcs8, raw} in base64, to have the same key on every page; a fresh one
+//            where it is left out
 //   kind     'standard' (default), 'injected' (window.solana alone), 'both'
 //   features some of 'solana:signMessage' (default), 'solana:signIn' and others
 //   late     register only when the test calls window.testWallet.arrive()
@@ -23,8 +25,13 @@ export function installWallet(options) {
     return text;
   };
 
-  const keys = crypto.subtle.generateKey('Ed25519', false, ['sign', 'verify']);
-  const publicKey = keys.then(async (pair) => new Uint8Array(await crypto.subtle.exportKey('raw', pair.publicKey)));
+  const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
+  const keys = options.key
+    ? crypto.subtle.importKey('pkcs8', bytes(options.key.pkcs8), 'Ed25519', false, ['sign']).then((privateKey) => ({ privateKey }))
+    : crypto.subtle.generateKey('Ed25519', false, ['sign', 'verify']);
+  const publicKey = options.key
+    ? Promise.resolve(bytes(options.key.raw))
+    : keys.then(async (pair) => new Uint8Array(await crypto.subtle.exportKey('raw', pair.publicKey)));
   const seen = []; // every text that the wallet was asked to sign
   const asked = []; // by which feature
 

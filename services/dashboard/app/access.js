@@ -1,0 +1,66 @@
+// Who is let in: API keys for programs, and the owner's own sessions.
+import { html, useEffect, useState } from './vendor-preact.js';
+import { Copy, Dialog, Loading, Problem, Time, useLoad, useTask, when } from './parts.js';
+
+export function Access({ api }) {
+  return html`<${Keys} api=${api}/><${Sessions} api=${api}/>`;
+}
+
+const scopes = { read: 'Read and search', write: 'Write', retract: 'Retract' };
+const ends = { '': 'Never', 1: 'In a day', 7: 'In a week', 30: 'In a month', 365: 'In a year' };
+
+// useFresh loads a list, and again when one of these events happens.
+function useFresh(api, load, types) {
+  const [list, error, again] = useLoad(() => load().catch(api.guard), []);
+  useEffect(() => api.hear((events) => events.some((e) => types.includes(e.type)) && again()), []);
+  return [list, error, again];
+}
+
+function Keys({ api }) {
+  const { keys } = api.ledger;
+  const [list, error, again] = useFresh(api, () => keys.list(), ['ApiKeyCreated', 'ApiKeyRevoked', 'ApiKeyUsed']);
+  const [making, setMaking] = useState(false);
+  const [revoke, revoking, refused] = useTask(async (id) => { await keys.revoke(id).catch(api.guard); again(); });
+  const live = (list ?? []).filter((k) => !k.revokedAt && !(k.expiresAt && Date.parse(k.expiresAt) <= Date.now())).toReversed();
+  return html`<section class="card"><div class="row"><div class="grow"><h2>API keys</h2><p class="soft">For programs and agents. A key is dead on the request after you revoke it.</p></div>
+      <button type="button" class="primary" onClick=${() => setMaking(true)}>New key</button></div>
+    <${Problem} error=${error ?? refused} again=${error && again}/>
+    ${!list && !error ? html`<${Loading}/>` : live.length === 0 ? html`<p class="soft">No key opens your log.</p>`
+      : html`<ul class="list" aria-label="API keys">${live.map((k) => html`<li key=${k.id}><div class="grow"><strong>${k.label}</strong> <code>${k.prefix}…</code>
+        <p class="soft">${k.scopes.map((s) => html`<span class="tag" key=${s}>${s}</span>`)} used <${Time} at=${k.lastUsedAt}/>${k.expiresAt && html` · ends ${when(k.expiresAt)}`}</p></div>
+        <button type="button" class="quiet" disabled=${revoking} aria-label=${`Revoke ${k.label}`} onClick=${() => revoke(k.id)}>Revoke</button></li>`)}</ul>`}
+    ${making && html`<${NewKey} api=${api} onClose=${() => { setMaking(false); again(); }}/>`}</section>`;
+}
+
+function NewKey({ api, onClose }) {
+  const [label, setLabel] = useState(''), [chosen, setChosen] = useState(['read', 'write']), [days, setDays] = useState(''), [made, setMade] = useState();
+  const [make, making, error] = useTask(async () => {
+    const expiresAt = days ? new Date(Date.now() + days * 86_400_000).toISOString() : undefined;
+    setMade(await api.ledger.keys.create(label, { scopes: chosen, expiresAt }).catch(api.guard));
+  });
+  if (made) return html`<${Dialog} title="Your new key" onClose=${onClose}><p>Copy it now. It is shown only this once.</p>
+    <div class="row secret"><code class="grow break" tabIndex="0">${made.key}</code><${Copy} text=${made.key}/></div>
+    <footer class="row"><span class="grow"></span><button type="button" class="primary" onClick=${onClose}>Done</button></footer><//>`;
+  const toggle = (scope) => setChosen((now) => now.includes(scope) ? now.filter((s) => s !== scope) : [...now, scope]);
+  return html`<${Dialog} title="New API key" onClose=${onClose}><form class="stack" onSubmit=${(e) => { e.preventDefault(); make(); }}>
+    <label>Label<input value=${label} required maxLength="100" placeholder="my laptop" onInput=${(e) => setLabel(e.target.value)}/></label>
+    <fieldset><legend>It may</legend>${Object.entries(scopes).map(([scope, words]) => html`<label class="check" key=${scope}>
+      <input type="checkbox" checked=${chosen.includes(scope)} onChange=${() => toggle(scope)}/>${words}</label>`)}</fieldset>
+    <label>It ends<select value=${days} onChange=${(e) => setDays(e.target.value)}>${Object.entries(ends).sort(([a], [b]) => a - b).map(([value, words]) => html`<option key=${value} value=${value}>${words}</option>`)}</select></label>
+    <${Problem} error=${error}/>
+    <footer class="row"><span class="grow"></span><button class="primary" disabled=${making || !label.trim() || chosen.length === 0}>Create key</button></footer></form><//>`;
+}
+
+const apis = { core: 'Dashboard and SDK', extension: 'Browser extension and links' };
+
+function Sessions({ api }) {
+  const [list, error, again] = useFresh(api, () => api.ledger.core('GET', '/auth/sessions').then(({ body }) => body), ['SessionIssued', 'SessionRevoked']);
+  const [end, ending, refused] = useTask(async (path) => { await api.ledger.core('DELETE', path).catch(api.guard); again(); });
+  const others = (list ?? []).filter((s) => !s.current).length;
+  return html`<section class="card"><div class="row"><div class="grow"><h2>Sessions</h2><p class="soft">Where your wallet is signed in, on both APIs.</p></div>
+      ${others > 0 && html`<button type="button" class="quiet" disabled=${ending} onClick=${() => end('/auth/sessions')}>End all others</button>`}</div>
+    <${Problem} error=${error ?? refused} again=${error && again}/>
+    ${!list && !error ? html`<${Loading}/>` : html`<ul class="list" aria-label="Sessions">${(list ?? []).toReversed().map((s) => html`<li key=${s.id}><div class="grow"><strong>${apis[s.api]}</strong>
+      ${s.current && html` <span class="tag here">this one</span>`}<p class="soft">since <${Time} at=${s.createdAt}/> · ends ${when(s.expiresAt)}</p></div>
+      ${!s.current && html`<button type="button" class="quiet" disabled=${ending} onClick=${() => end(`/auth/sessions/${s.id}`)}>End</button>`}</li>`)}</ul>`}</section>`;
+}

@@ -1,0 +1,99 @@
+// The dashboard: who is signed in, which screen is shown, and what all screens share.
+import { html, render, useCallback, useEffect, useMemo, useRef, useState } from './vendor-preact.js';
+import { UnauthorizedError, VerificationError } from './vendor-ledger.js';
+import { follow, forgetHead, keepSession, ledgerOf, loadSession } from './session.js';
+import { Mark, Problem, plainly, short } from './parts.js';
+import { SignIn } from './signin.js';
+import { Memories } from './memories.js';
+import { Log } from './log.js';
+import { Access } from './access.js';
+import { HandOut } from './handout.js';
+import { Activity } from './activity.js';
+import { Data } from './data.js';
+
+const screens = {
+  memories: ['Memories', Memories], log: ['Log', Log], handout: ['Hand out', HandOut],
+  access: ['Access', Access], activity: ['Activity', Activity], data: ['Your data', Data],
+};
+const screenOf = () => Object.keys(screens).find((name) => location.hash === `#${name}`) ?? 'memories';
+
+function App() {
+  const [session, setSession] = useState(loadSession), [expired, setExpired] = useState(false);
+  const current = useRef();
+  current.current = session;
+  const end = useCallback((ended, why) => {
+    if (ended !== current.current) return; // a late answer to a session before this one
+    keepSession(null);
+    setExpired(why === 'expired');
+    setSession(null);
+  }, []);
+  if (!session) return html`<${SignIn} expired=${expired} onSignedIn=${setSession}/>`;
+  return html`<${Shell} key=${session.token} session=${session} end=${(why) => end(session, why)}/>`;
+}
+
+function Shell({ session, end }) {
+  const [screen, setScreen] = useState(screenOf), [state, setState] = useState('connecting');
+  const [head, setHead] = useState(), [lie, setLie] = useState(), [problem, setProblem] = useState();
+  const listeners = useRef(new Set()), start = useRef(), main = useRef();
+  const ledger = useMemo(() => ledgerOf(session), [session]);
+
+  // api is what screens get: the client, the log's head, and the feed.
+  const refresh = useCallback(async () => {
+    try {
+      setHead(await ledger.log.head());
+      setProblem(undefined);
+    } catch (error) {
+      if (error instanceof UnauthorizedError) end('expired');
+      else if (error instanceof VerificationError) setLie(error);
+      else setProblem(error);
+    }
+  }, [ledger]);
+  useEffect(() => {
+    refresh();
+    let due; // many events at once ask for the head once
+    return follow(session, {
+      start: (cursor) => { start.current = cursor; listeners.current.forEach((hear) => hear([])); },
+      state: (now) => { setState(now); if (now === 'live') refresh(); },
+      expired: () => end('expired'),
+      events: (events) => {
+        clearTimeout(due);
+        due = setTimeout(refresh, 100);
+        listeners.current.forEach((hear) => hear(events));
+      },
+    });
+  }, [ledger]);
+  useEffect(() => {
+    const timer = setTimeout(() => end('expired'), Math.min(Date.parse(session.expiresAt) - Date.now(), 2 ** 31 - 1));
+    const navigate = () => { setScreen(screenOf()); main.current.focus(); scrollTo(0, 0); };
+    window.addEventListener('hashchange', navigate);
+    return () => { clearTimeout(timer); window.removeEventListener('hashchange', navigate); };
+  }, []);
+  const hear = useCallback((listener) => { listeners.current.add(listener); return () => listeners.current.delete(listener); }, []);
+  const guard = useCallback((error) => {
+    if (error instanceof UnauthorizedError) end('expired');
+    throw error;
+  }, []);
+  const api = useMemo(() => ({ session, ledger, head, refresh, hear, start, guard, end }), [session, ledger, head]);
+
+  const [title, Screen] = screens[screen];
+  useEffect(() => { document.title = `${title} · Memory Ledger`; }, [title]);
+  return html`<a class="skip" href="#main" onClick=${(e) => { e.preventDefault(); main.current.focus(); }}>Skip to content</a>
+    <header class="top"><p class="brand"><${Mark}/><span>Memory Ledger</span></p>
+      <nav aria-label="Screens">${Object.entries(screens).map(([name, [label]]) =>
+        html`<a key=${name} href=${`#${name}`} aria-current=${name === screen ? 'page' : undefined}>${label}</a>`)}</nav>
+      <p class="who"><span class=${`dot ${state}`} role="img" aria-label=${state === 'live' ? 'Live' : state === 'offline' ? 'Offline' : 'Connecting'} title=${state}></span>
+        <code title=${session.publicKey}>${short(session.publicKey)}</code>
+        <button type="button" class="quiet" onClick=${() => ledger.core('GET', '/auth/sessions').then(({ body }) => {
+          const current = body.find((s) => s.current);
+          return current && ledger.core('DELETE', `/auth/sessions/${current.id}`);
+        }).catch(() => {}).then(() => end('left'))}>Sign out</button></p></header>
+    ${state === 'offline' && html`<p class="banner" role="status">No connection to Memory Ledger. What you see may be old; trying again.</p>`}
+    ${lie && html`<div class="banner alarm" role="alert"><p><strong>The log is not the one that this browser saw before.</strong> ${plainly(lie)}
+      The service rewrote it, or was set up from scratch. Trust nothing here until you know which.</p>
+      <button type="button" onClick=${() => { forgetHead(session.publicKey); setLie(undefined); refresh(); }}>It was set up from scratch: start from what it shows now</button></div>`}
+    <main id="main" tabIndex="-1" ref=${main} class=${screen}><h1 class=${screen === 'memories' ? 'unseen' : ''}>${title}</h1>
+      <${Problem} error=${!head && problem} again=${refresh}/>
+      ${(head || !lie) && html`<${Screen} api=${api}/>`}</main>`;
+}
+
+render(html`<${App}/>`, document.getElementById('app'));

@@ -1,0 +1,80 @@
+// The owner's data as a whole: take it along, see what is staked, erase it.
+import { html, useState } from './vendor-preact.js';
+import { Problem, useLoad, useTask, when } from './parts.js';
+import { WalletChoice } from './signin.js';
+import { toBase58 } from './vendor-ledger.js';
+
+export function Data({ api }) {
+  return html`<${Export} api=${api}/><${Staking} api=${api}/><${Erase} api=${api}/>`;
+}
+
+const exportMs = 10 * 60_000;
+
+function Export({ api }) {
+  const [share, setShare] = useState(), [done, setDone] = useState('');
+  const [run, running, error] = useTask(async () => {
+    setDone('');
+    setShare(0);
+    // An export has a line for each leaf, one before them and one after.
+    const lines = (api.head?.treeSize ?? 0) + 2;
+    const read = async (response) => {
+      const chunks = [], reader = response.body.getReader();
+      for (let count = 0; ;) {
+        const { done: ended, value } = await reader.read();
+        if (ended) break;
+        chunks.push(value);
+        for (const byte of value) if (byte === 10) count++;
+        setShare(Math.min(1, count / lines));
+      }
+      const file = new Blob(chunks, { type: 'application/x-ndjson' });
+      // The last line says that it is whole.
+      const last = (await file.slice(-2000).text()).trimEnd().split('\n').at(-1);
+      if (JSON.parse(last).complete !== true) throw new Error('The export broke off. Try again.');
+      return file;
+    };
+    const { body: file } = await api.ledger.core('GET', '/export', { read, timeoutMs: exportMs }).catch(api.guard);
+    const link = Object.assign(document.createElement('a'), { href: URL.createObjectURL(file), download: 'memory-ledger.ndjson' });
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+    setDone(`Done: ${Math.ceil(file.size / 1000).toLocaleString('en')} kB, whole.`);
+    setShare(undefined);
+  });
+  return html`<section class="card"><h2>Export</h2>
+    <p class="soft">One file with every text and all that proves it. <code>ledger verify-export</code> checks it offline, without this service.</p>
+    ${running && html`<progress max="1" value=${share} aria-label="Export"></progress>`}
+    <${Problem} error=${error} again=${run}/>
+    <div class="row"><button type="button" class="primary" disabled=${running} onClick=${run}>${running ? `Exporting… ${Math.round((share ?? 0) * 100)}%` : 'Export everything'}</button>
+      <span role="status">${done}</span></div></section>`;
+}
+
+function Staking({ api }) {
+  const [status] = useLoad(() => api.ledger.core('GET', '/staking/status').then(({ body }) => body), []);
+  if (!status?.live) return null;
+  const amount = (units) => {
+    const digits = units.padStart(status.decimals + 1, '0'), cut = digits.length - status.decimals;
+    return `${digits.slice(0, cut)}.${digits.slice(cut)}`.replace(/\.?0+$/, '');
+  };
+  return html`<section class="card"><h2>Stake</h2><dl class="facts">
+    <div><dt>Staked</dt><dd>${amount(status.staked)}</dd></div><div><dt>Mature</dt><dd>${amount(status.mature)}</dd></div>
+    <div><dt>Cooling</dt><dd>${amount(status.cooling)}</dd></div><div><dt>In your wallet</dt><dd>${amount(status.walletBalance)}</dd></div></dl>
+    ${status.lots.length > 0 && html`<ul class="list" aria-label="Lots">${status.lots.map((lot, i) => html`<li key=${i}><strong class="grow">${amount(lot.amount)}</strong>
+      <span class="soft">${lot.mature ? 'mature' : `mature on ${when(lot.maturesAt)}`}</span></li>`)}</ul>`}</section>`;
+}
+
+function Erase({ api }) {
+  const [word, setWord] = useState(''), [asked, setAsked] = useState(false);
+  const erase = async (account) => {
+    const { publicKey } = account;
+    const { body: { message } } = await api.ledger.core('POST', '/auth/challenge', { body: { publicKey, purpose: 'erase' } });
+    // A message about anything else must not be signed here.
+    if (message.split('\n')[1] !== publicKey || !/eras/i.test(message)) throw new Error('This service does not offer to erase.');
+    const signature = toBase58(await account.signMessage(new TextEncoder().encode(message)));
+    await api.ledger.core('POST', '/erasure', { body: { publicKey, message, signature } });
+    api.end('left');
+  };
+  return html`<section class="card dangerous"><h2>Erase everything</h2>
+    <p>Destroys the key of your texts, everywhere, at once. No text can be read again, by anyone, and all sessions, keys and links end. Proofs of what was written still hold. This can't be undone.</p>
+    ${!asked ? html`<button type="button" class="danger" onClick=${() => setAsked(true)}>Erase…</button>`
+      : html`<label><span>Type <strong>erase</strong> to go on</span><input autoComplete="off" value=${word} onInput=${(e) => setWord(e.target.value)}/></label>
+        ${word.trim().toLowerCase() === 'erase' && html`<${WalletChoice} owner=${api.session.publicKey} verb="Erase, signed with" use=${erase}/>`}`}</section>`;
+}

@@ -1,0 +1,47 @@
+// The log as a whole: its size, how much of it is on the chain, and how it grew.
+import { html } from './vendor-preact.js';
+import { Copy, Empty, Loading, Problem, Time, short, useLoad, when } from './parts.js';
+import { useHistory } from './history.js';
+
+export function Log({ api }) {
+  const { head } = api, [events, error] = useHistory(api, 400);
+  if (!head) return html`<${Loading} what="Opening your log"/>`;
+  const share = head.treeSize === 0 ? 0 : head.anchoredSize / head.treeSize;
+  const anchors = (events ?? []).filter((e) => e.type === 'BatchConfirmed').slice(0, 8);
+  return html`<section class="figures" aria-label="Figures">
+      <div class="card"><p class="number">${head.treeSize.toLocaleString('en')}</p><p class="soft">leaves in your log</p></div>
+      <div class="card"><p class="number">${head.anchoredSize.toLocaleString('en')}</p><p class="soft">of them on the chain</p>
+        <progress max="1" value=${share} aria-label="Share on the chain">${Math.round(share * 100)}%</progress></div>
+      <div class="card"><p class="number">${(head.treeSize - head.anchoredSize).toLocaleString('en')}</p><p class="soft">waiting for the next anchor</p></div></section>
+    <section class="card"><div class="row"><h2 class="grow">Growth</h2><p class="key soft"><i class="committed"></i>on the chain <i></i>waiting</p></div><${Growth} api=${api} size=${head.treeSize} anchored=${head.anchoredSize}/></section>
+    <section class="card"><h2>Root</h2><p class="soft">One hash that stands for every memory in your log, in order. This browser remembers it and refuses a log that does not continue it.</p>
+      <div class="row"><code class="grow break">${head.root}</code><${Copy} text=${head.root}/></div></section>
+    <section class="card"><h2>Newest anchors</h2><${Problem} error=${error}/>
+      ${!events && !error ? html`<${Loading}/>` : anchors.length === 0 ? html`<p class="soft">None yet. The next batch commits your log's root on Solana.</p>`
+        : html`<ul class="list">${anchors.map(({ id, time, data }) => html`<li key=${id}><div class="grow"><strong>${data.size.toLocaleString('en')} leaves</strong>
+          <p class="soft">root ${short(data.root, 6)} · slot ${data.slot.toLocaleString('en')} · transaction ${short(data.signature, 6)}</p></div>
+          <${Time} at=${time}/><${Copy} text=${data.signature} what="Copy transaction"/></li>`)}</ul>`}</section>`;
+}
+
+const samples = 16, width = 640, height = 180;
+
+/** How the log grew: the times of some of its leaves, evenly spread. */
+function Growth({ api, size, anchored }) {
+  const round = Math.ceil(size / Math.max(1, Math.floor(size / 50))); // not again for every leaf
+  const [points, error] = useLoad(async () => {
+    const leaves = [...new Set(Array.from({ length: Math.min(samples, size) }, (_, i) => Math.round(i * (size - 1) / Math.max(1, Math.min(samples, size) - 1))))];
+    const pages = await Promise.all(leaves.map((leaf) => api.ledger.core('GET', `/memories?limit=1&cursor=${leaf}`).catch(api.guard)));
+    return pages.flatMap(({ body }) => body.map((m) => ({ at: Date.parse(m.createdAt), size: m.leafIndex + 1 })));
+  }, [round]);
+  if (size === 0) return html`<${Empty} title="An empty log">It grows with your first memory.<//>`;
+  if (error) return html`<${Problem} error=${error}/>`;
+  if (!points) return html`<${Loading}/>`;
+  const now = Date.now(), first = points[0]?.at ?? now, span = Math.max(1, now - first);
+  const all = [...points, { at: now, size }];
+  const x = (at) => (at - first) / span * width, y = (n) => height - n / size * (height - 10);
+  const line = all.map((p, i) => i === 0 ? `M0 ${y(p.size)}` : `L${x(p.at).toFixed(1)} ${y(p.size).toFixed(1)}`).join('');
+  return html`<figure class="growth"><svg viewBox=${`0 0 ${width} ${height}`} preserveAspectRatio="none" role="img" aria-label=${`The log grew from ${when(first)} to ${size} leaves now; ${anchored} are on the chain.`}>
+    <defs><clipPath id="committed"><rect x="0" y=${y(anchored)} width=${width} height=${height}/></clipPath></defs>
+    <path class="area" d=${`${line}V${height}H0Z`}/><path class="area committed" clip-path="url(#committed)" d=${`${line}V${height}H0Z`}/><path class="line" d=${line}/></svg>
+    <figcaption class="row"><span class="grow">${when(first)}</span><span>now</span></figcaption></figure>`;
+}

@@ -1,0 +1,50 @@
+// One memory: its whole text, where it stands in the log, and the proof, checked here.
+import { html, useState } from './vendor-preact.js';
+import { Copy, Dialog, Loading, Problem, useLoad, useTask, when } from './parts.js';
+import { Path, verify } from './proof.js';
+
+const ways = { session: 'You, signed in', key: 'A program with an API key', drop: 'Someone with a link of yours' };
+
+export function Memory({ api, memory: { id }, onClose }) {
+  const [memory, error, again] = useLoad(() => api.ledger.core('GET', `/memories/${id}`).then(({ body }) => body).catch(api.guard), [id]);
+  const [sure, setSure] = useState(false);
+  const [retract, retracting, refused] = useTask(async () => {
+    await api.ledger.memories.retract(id).catch(api.guard);
+    api.refresh();
+    onClose();
+  });
+  if (!memory) return html`<${Dialog} title="Memory" onClose=${onClose}>${error ? html`<${Problem} error=${error} again=${again}/>` : html`<${Loading}/>`}<//>`;
+  const anchored = memory.leafIndex < (api.head?.anchoredSize ?? 0), rest = { ...memory.metadata };
+  return html`<${Dialog} title=${`Memory · leaf ${memory.leafIndex.toLocaleString('en')}`} onClose=${onClose} wide>
+    <p class="content" tabIndex="0" aria-label="Text">${memory.content}</p>
+    <dl class="facts"><div><dt>Written</dt><dd>${when(memory.createdAt)}</dd></div>
+      <div><dt>By</dt><dd>${ways[memory.via?.kind] ?? 'unknown'}</dd></div>
+      <div><dt>State</dt><dd><span class=${anchored ? 'state anchored' : 'state'}>${anchored ? 'anchored on the chain' : 'waiting for the next anchor'}</span></dd></div>
+      ${Object.keys(rest).length > 0 && html`<div><dt>Metadata</dt><dd><code>${JSON.stringify(rest)}</code></dd></div>`}</dl>
+    <${Proof} api=${api} memory=${memory}/>
+    <footer class="row"><${Copy} text=${memory.content} what="Copy text"/><span class="grow"></span>
+      ${sure ? html`<span>Take it back for good?</span><button type="button" class="quiet" onClick=${() => setSure(false)}>Keep it</button>
+        <button type="button" class="danger" disabled=${retracting} onClick=${retract}>Retract</button>`
+        : html`<button type="button" class="quiet" onClick=${() => setSure(true)}>Retract…</button>`}</footer>
+    ${sure && html`<p class="soft">It leaves every list, search and link, and can't be read again. Its leaf and its proof stay, and its sealed bytes stay in the log until you erase everything.</p>`}
+    <${Problem} error=${refused}/><//>`;
+}
+
+function Proof({ api, memory }) {
+  const [result, setResult] = useState();
+  const [check, checking, error] = useTask(async () => {
+    setResult(undefined);
+    setResult(await verify(api.ledger, memory).catch(api.guard));
+  });
+  const failed = result?.steps.find((s) => s.state === 'failed');
+  return html`<section class="proof" aria-labelledby="proof-title"><div class="row"><h3 id="proof-title" class="grow">Proof</h3>
+      <button type="button" class="primary" disabled=${checking} onClick=${check}>${checking ? 'Checking…' : result ? 'Check again' : 'Verify in this browser'}</button></div>
+    ${!result && html`<p class="soft">Your browser hashes the text itself, walks the path to the log's root, and compares that with the account on Solana.</p>`}
+    <${Problem} error=${error}/>
+    ${result && html`<p class=${`verdict ${failed ? 'bad' : 'good'}`} role=${failed ? 'alert' : 'status'}>${failed ? 'This does not hold. The service gave a false answer.' : result.summary}</p>
+      <ol class="steps">${result.steps.map((s) => html`<li key=${s.title} class=${s.state}><strong>${s.title}</strong> <span>${s.text}</span></li>`)}</ol>
+      <${Path} result=${result}/>
+      <details><summary>All hashes</summary><dl class="hashes">${result.hashes.map(([name, hash], i) => html`<div key=${i}><dt>${name}</dt><dd><code title=${hash}>${hash}</code></dd></div>`)}</dl></details>`}
+    </section>`;
+}
+

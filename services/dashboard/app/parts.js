@@ -1,0 +1,99 @@
+// Small parts that several screens show.
+import { html, useEffect, useRef, useState } from './vendor-preact.js';
+import { ApiError, ConnectionError, TimeoutError, VerificationError } from './vendor-ledger.js';
+import { WalletError } from './wallets.js';
+
+/** What does not hold, with its hashes shortened. */
+export const plainly = (error) => `${error.message.replace(/[0-9a-f]{64}/g, (hash) => short(hash, 6))}.`;
+
+/** What went wrong, in words for people. */
+export function inWords(error) {
+  if (error instanceof VerificationError) return `The service's answer does not hold: ${plainly(error)}`;
+  if (error instanceof ConnectionError || error instanceof TimeoutError) return 'Memory Ledger does not answer. Check your connection, then try again.';
+  if (error instanceof WalletError || error instanceof ApiError) return error.message;
+  if (error?.code === 4001 || /reject|declin|denied|cancel/i.test(error?.message ?? '')) return 'You declined it in the wallet, so nothing was done.';
+  return error?.message || 'Something went wrong.';
+}
+
+export const Problem = ({ error, again }) => error && html`
+  <div class="notice alarm" role="alert"><p>${inWords(error)}</p>
+  ${again && html`<button type="button" onClick=${again}>Try again</button>`}</div>`;
+
+export const Loading = ({ what = 'Loading' }) => html`<p class="loading" role="status"><span class="spinner" aria-hidden="true"></span>${what}…</p>`;
+
+export const Empty = ({ title, children }) => html`<div class="empty"><${Mark} size="40"/><h2>${title}</h2><p>${children}</p></div>`;
+
+export const Mark = ({ size = 28 }) => html`
+  <svg class="mark" viewBox="0 0 32 32" width=${size} height=${size} aria-hidden="true" focusable="false">
+  <rect width="32" height="32" rx="8"/><path d="M16 9v9M9 22v-4h14v4"/>
+  <circle cx="16" cy="9" r="3"/><circle cx="9" cy="23" r="3"/><circle cx="23" cy="23" r="3"/></svg>`;
+
+const steps = [[60, 'second'], [60, 'minute'], [24, 'hour'], [7, 'day'], [4.35, 'week'], [12, 'month'], [Infinity, 'year']];
+const relative = new Intl.RelativeTimeFormat('en', { numeric: 'auto' });
+const exact = new Intl.DateTimeFormat('en', { dateStyle: 'medium', timeStyle: 'short' });
+
+export function ago(text, now = Date.now()) {
+  let amount = (Date.parse(text) - now) / 1000;
+  for (const [size, unit] of steps) {
+    if (Math.abs(amount) < size) return unit === 'second' && Math.abs(amount) < 10 ? 'just now' : relative.format(Math.round(amount), unit);
+    amount /= size;
+  }
+}
+
+export const Time = ({ at }) => at ? html`<time dateTime=${at} title=${exact.format(new Date(at))}>${ago(at)}</time>` : html`<span>never</span>`;
+export const when = (at) => exact.format(new Date(at));
+export const count = (n, unit) => `${n.toLocaleString('en')} ${unit}${n === 1 ? '' : unit.endsWith('y') ? '' : 's'}`;
+export const short = (text, n = 4) => text.length > 2 * n + 1 ? `${text.slice(0, n)}…${text.slice(-n)}` : text;
+
+export function Copy({ text, what = 'Copy' }) {
+  const [done, setDone] = useState(false);
+  useEffect(() => {
+    const timer = done && setTimeout(() => setDone(false), 2000);
+    return () => clearTimeout(timer);
+  }, [done]);
+  return html`<button type="button" class="quiet" onClick=${() => navigator.clipboard.writeText(text).then(() => setDone(true), () => {})}>
+    <span aria-live="polite">${done ? 'Copied' : what}</span></button>`;
+}
+
+/** A dialog over the page. Escape and a click beside it close it. */
+export function Dialog({ title, onClose, children, wide }) {
+  const ref = useRef();
+  useEffect(() => {
+    const dialog = ref.current, before = document.activeElement;
+    dialog.showModal();
+    return () => {
+      dialog.close();
+      before?.focus?.();
+    };
+  }, []);
+  return html`<dialog ref=${ref} class=${wide ? 'wide' : ''} aria-labelledby="dialog-title"
+      onCancel=${(e) => { e.preventDefault(); onClose(); }} onClick=${(e) => e.target === ref.current && onClose()}>
+    <div class="sheet"><header><h2 id="dialog-title">${title}</h2>
+      <button type="button" class="icon" aria-label="Close" onClick=${onClose}>✕</button></header>${children}</div></dialog>`;
+}
+
+/** Runs something once at a time: [run, running, error, clear]. */
+export function useTask(task) {
+  const [state, setState] = useState({});
+  const run = async (...args) => {
+    setState({ running: true });
+    try {
+      await task(...args);
+      setState({});
+    } catch (error) {
+      setState({ error });
+    }
+  };
+  return [run, Boolean(state.running), state.error, () => setState({})];
+}
+
+/** Loads something, and again whenever one of the inputs changes: [value, error, again]. */
+export function useLoad(load, inputs) {
+  const [state, setState] = useState({}), [round, setRound] = useState(0);
+  useEffect(() => {
+    let current = true;
+    load().then((value) => current && setState({ value }), (error) => current && setState((s) => ({ ...s, error })));
+    return () => { current = false; };
+  }, [...inputs, round]);
+  return [state.value, state.error, () => setRound((n) => n + 1)];
+}

@@ -1,0 +1,108 @@
+// Checks a memory's receipt in this browser, step by step, and draws the path.
+import { html } from './vendor-preact.js';
+import { AnchorError, ChainUnreachableError, ConsistencyError, VerificationError, canonicalize, checkOnchain, entryHash, nodeHash, parseReceipt, verifyReceipt } from './vendor-ledger.js';
+import { site } from './session.js';
+import { plainly, short } from './parts.js';
+
+// check runs a check and says how it went. Only what is false fails: an unreachable
+// service or node is no finding.
+async function check(title, good, run) {
+  try {
+    await run();
+    return { title, text: good, state: 'passed' };
+  } catch (error) {
+    if (!(error instanceof VerificationError)) throw error;
+    return { title, text: plainly(error), state: 'failed' };
+  }
+}
+
+/**
+ * Asks for the receipt of a memory as it is shown, and checks: the text gives the leaf,
+ * the leaf leads to the log's root, and the root is in the account on the chain. All
+ * steps speak of one receipt. Returns { steps, summary, receipt, nodes, hashes }.
+ */
+export async function verify(ledger, memory) {
+  const { body: r } = await ledger.core('GET', `/memories/${memory.id}/receipt`);
+  const text = (m) => canonicalize({ content: m.content, metadata: m.metadata }, 0);
+  const steps = [await check('Text to leaf', 'The text that you see, hashed here, gives this leaf.', async () => {
+    parseReceipt(r);
+    if (r.entry.owner !== ledger.owner) throw new VerificationError('owner', `the receipt is of the log of ${r.entry.owner}`);
+    if (text(r.entry) !== text(memory)) throw new VerificationError('entry', 'the receipt is of another text');
+    if (r.leafIndex !== memory.leafIndex) throw new VerificationError('leafIndex', `it is ${r.leafIndex}, the memory is leaf ${memory.leafIndex}`);
+    const leaf = await entryHash(r.entry);
+    if (leaf !== r.leafHash || leaf !== memory.leafHash) throw new VerificationError('leafHash', `the text hashes to ${short(leaf, 6)}, the service says ${short(r.leafHash, 6)} and ${short(memory.leafHash, 6)}`);
+  })];
+  if (steps[0].state === 'failed') return draw(r, steps);
+
+  let outer; // what is wrong beyond the root
+  steps.push(await check('Leaf to root', `${r.siblings.length} steps lead to the root of a log of ${r.treeSize.toLocaleString('en')}, of which the log of today is a continuation.`, async () => {
+    try {
+      await verifyReceipt(r);
+    } catch (error) {
+      if (!(error instanceof AnchorError || error instanceof ConsistencyError)) throw error;
+      outer = error;
+    }
+    const head = await ledger.log.head();
+    const now = { size: head.treeSize, root: head.root }, then = { size: r.treeSize, root: r.batchRoot };
+    await (then.size <= now.size ? ledger.log.growth(then, now, {}) : ledger.log.growth(now, then, {}));
+  }));
+  if (steps[1].state === 'passed') steps.push(await root(r, outer));
+  return draw(r, steps);
+}
+
+async function root(r, outer) {
+  const title = 'Root to chain';
+  if (outer) return { title, text: plainly(outer), state: 'failed' };
+  if (!r.anchor) return { title, text: 'Not yet: the next anchor will commit this root on Solana.', state: 'waiting' };
+  if (!site.rpcUrl) return { title, text: `The receipt names account ${short(r.anchor.account)}. This service names no Solana node, so the account was not looked at.`, state: 'waiting' };
+  try {
+    return await check(title, `Account ${short(r.anchor.account)} on Solana holds it, since slot ${r.anchor.slot.toLocaleString('en')}.`, () => checkOnchain(site.rpcUrl, r));
+  } catch (error) {
+    if (!(error instanceof ChainUnreachableError)) throw error;
+    return { title, text: `The Solana node gave no answer (${error.message}). This says nothing about the memory.`, state: 'waiting' };
+  }
+}
+
+const summaries = { 1: 'The text is the one in your log.', 2: 'The text is in your log, and the log has only grown.', 3: 'The text is in your log, and the log is committed on Solana.' };
+
+// draw computes the nodes of the path, from the leaf up.
+async function draw(r, steps) {
+  if (![r.siblings, r.directions].every(Array.isArray)) return { steps, hashes: [] }; // not even the form of a receipt
+  const nodes = [r.leafHash];
+  for (const [i, sibling] of (r.siblings ?? []).entries()) {
+    const below = nodes.at(-1);
+    nodes.push(r.directions[i] ? await nodeHash(below, sibling) : await nodeHash(sibling, below));
+  }
+  const hashes = [['Leaf', r.leafHash], ...r.siblings.map((hash, i) => [`Sibling ${i + 1}, ${r.directions[i] ? 'right' : 'left'}`, hash]), ['Root', r.batchRoot],
+    ...(r.anchor ? [['Account', r.anchor.account], ['Transaction', r.anchor.txSignature]] : [])];
+  return { steps, summary: summaries[steps.filter((s) => s.state === 'passed').length], receipt: r, nodes, hashes };
+}
+
+const level = 46, width = 440, middle = width / 2;
+
+/** The path, from the text at the bottom to the account at the top. */
+export function Path({ result: { receipt: r, nodes, steps } }) {
+  if (!r) return null;
+  const state = (i) => steps[i]?.state ?? 'unknown';
+  const top = r.anchor || state(2) !== 'unknown' ? 96 : 24, height = top + r.siblings.length * level + 124;
+  const y = (i) => top + 30 + (r.siblings.length - i) * level; // of the node at a level
+  const away = (i) => i > 0 && r.directions[i - 1]; // the label is where no line comes in
+  const card = (at, title, text, kind) => html`<g class=${`card ${kind}`}><rect x=${middle - 130} y=${at} width="260" height="50" rx="10"/>
+    <text x=${middle} y=${at + 20} class="name">${title}</text><text x=${middle} y=${at + 38} class="hash">${text}</text></g>`;
+  const label = `Picture of the path: the text gives leaf ${r.leafIndex}, ${r.siblings.length} siblings lead to the root${r.anchor ? ', and the root to the account on Solana' : ''}.`;
+  return html`<figure class="path"><svg viewBox=${`0 0 ${width} ${height}`} role="img" aria-label=${label}>
+    ${top > 24 && html`<path class=${`link ${state(2)}`} d=${`M${middle} ${y(nodes.length - 1)}V60`}/>
+      ${card(10, r.anchor ? 'Account on Solana' : 'Solana', r.anchor ? `${short(r.anchor.account, 6)} · slot ${r.anchor.slot}` : 'waiting for the next anchor', state(2))}`}
+    <path class=${`link ${state(0)}`} d=${`M${middle} ${y(0)}v36`}/>
+    ${r.siblings.map((hash, i) => {
+      const right = r.directions[i], x = right ? middle + 120 : middle - 120, at = y(i);
+      return html`<g key=${i}><path class=${`link ${state(1)}`} d=${`M${middle} ${at}V${at - level}`}/>
+        <path class="link side" d=${`M${x} ${at - 7}C${x} ${at - level + 8} ${middle + (right ? 50 : -50)} ${at - level} ${middle + (right ? 9 : -9)} ${at - level}`}/>
+        <rect class="sibling" x=${x - 7} y=${at - 7} width="14" height="14" rx="4"/>
+        <text class=${right ? 'after' : 'before'} x=${x + (right ? 14 : -14)} y=${at + 4}>${short(hash, 4)}</text></g>`;
+    })}
+    ${nodes.map((hash, i) => html`<g key=${hash}><circle class=${`node ${i === 0 ? state(0) : state(1)}`} cx=${middle} cy=${y(i)} r=${i === nodes.length - 1 ? 9 : 7}/>
+      <text class=${away(i) ? 'before' : 'after'} x=${middle + (away(i) ? -16 : 16)} y=${y(i) + 4}>${i === nodes.length - 1 ? `root ${short(hash, 4)}` : i === 0 ? `leaf ${r.leafIndex}` : short(hash, 4)}</text></g>`)}
+    ${card(y(0) + 36, 'The text that you see', `hashed to ${short(nodes[0], 6)}`, state(0))}
+  </svg><figcaption>Each dot is the hash of the two below it. Squares are hashes that the service gave; dots were computed here.</figcaption></figure>`;
+}

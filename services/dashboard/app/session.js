@@ -1,0 +1,102 @@
+// Who is signed in, the clients that call the APIs, and the feed of the owner's events.
+import { MemoryLedger, UnauthorizedError } from './vendor-ledger.js';
+
+export const site = { coreUrl: document.body.dataset.coreUrl, extensionUrl: document.body.dataset.extensionUrl, rpcUrl: document.body.dataset.rpcUrl };
+
+// Sessions are kept in sessionStorage: they survive a reload, end with the tab, and no
+// other tab or site sees them. A cookie would be sent by the browser by itself, and
+// localStorage would keep a token on a shared computer after the tab was closed.
+const stored = (name) => JSON.parse(sessionStorage.getItem(name) ?? 'null');
+
+export function loadSession() {
+  const session = stored('session');
+  return session && Date.parse(session.expiresAt) > Date.now() ? session : null;
+}
+
+export function keepSession(session) {
+  if (session) sessionStorage.setItem('session', JSON.stringify(session));
+  else sessionStorage.clear();
+}
+
+// Heads of the log are public, and a rewritten log shows only against an older one, so
+// they outlive the session.
+const heads = {
+  get: (owner) => JSON.parse(localStorage.getItem(`head:${owner}`) ?? 'null') ?? undefined,
+  set: (owner, head) => localStorage.setItem(`head:${owner}`, JSON.stringify(head)),
+};
+
+export const forgetHead = (owner) => localStorage.removeItem(`head:${owner}`);
+
+export function ledgerOf(session) {
+  return new MemoryLedger({
+    url: location.origin, session: session.token, owner: session.publicKey, heads,
+    rpcUrl: site.rpcUrl || undefined, retries: 1,
+  });
+}
+
+// signInTo signs in to one of the two APIs: they have the same routes for it.
+export async function signInTo(url, wallet) {
+  return new MemoryLedger({ url, retries: 1 }).signIn(wallet);
+}
+
+// grantsOf returns the client of the extension API, which makes links. Its session is
+// another one, which takes another signature; null until it was given.
+export function grantsOf(session) {
+  const extension = stored('extension');
+  if (!extension || Date.parse(extension.expiresAt) <= Date.now()) return null;
+  return new MemoryLedger({
+    url: location.origin, session: session.token, owner: session.publicKey, retries: 1,
+    extensionUrl: site.extensionUrl, extensionSession: extension.token,
+  }).grants;
+}
+
+export const keepExtensionSession = (extension) => sessionStorage.setItem('extension', JSON.stringify(extension));
+
+// follow reads the owner's events as they happen, from now on, and connects again after
+// a failure, where it left off. on.events gets each page, on.start the cursor of now,
+// on.state "live" or "offline". It returns what ends it.
+export function follow(session, on) {
+  const ended = new AbortController();
+  let last = '';
+  const stream = async () => {
+    const headers = { Authorization: `Bearer ${session.token}`, Accept: 'text/event-stream' };
+    if (last) headers['Last-Event-ID'] = last;
+    const response = await fetch('/events', { headers, signal: ended.signal });
+    if (response.status === 401) throw new UnauthorizedError(401, 'the session has ended');
+    if (!response.ok) throw new Error(`events: ${response.status}`);
+    on.state('live');
+    const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+    for (let text = ''; ;) {
+      const { done, value } = await reader.read();
+      if (done) return;
+      const messages = (text + value).split('\n\n');
+      text = messages.pop();
+      for (const message of messages) read(message);
+    }
+  };
+  const read = (message) => {
+    let data = '';
+    for (const line of message.split('\n')) {
+      if (line.startsWith('id: ')) {
+        if (!last) on.start(line.slice(4));
+        last = line.slice(4);
+      } else if (line.startsWith('data: ')) data += line.slice(6);
+    }
+    if (data) on.events(JSON.parse(data).events);
+  };
+  (async () => {
+    for (let wait = 1000; !ended.signal.aborted; wait = Math.min(wait * 2, 30_000)) {
+      const began = Date.now();
+      try {
+        await stream();
+      } catch (error) {
+        if (ended.signal.aborted) return;
+        if (error instanceof UnauthorizedError) return on.expired();
+      }
+      on.state('offline');
+      if (Date.now() - began > 30_000) wait = 1000; // it was up in between
+      await new Promise((resolve) => setTimeout(resolve, wait));
+    }
+  })();
+  return () => ended.abort();
+}

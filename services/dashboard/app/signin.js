@@ -1,0 +1,53 @@
+// The choice of a wallet and what it signs: to sign in, and wherever the owner has to
+// prove again that the wallet is theirs.
+import { html, useEffect, useState } from './vendor-preact.js';
+import { Mark, Problem, useTask } from './parts.js';
+import { findWallets } from './wallets.js';
+import { keepSession, signInTo, site } from './session.js';
+
+const grace = 1500; // ms in which wallets may still turn up
+
+/** Lists the wallets; the chosen one is connected and handed to use, which may fail. */
+export function WalletChoice({ owner, use, verb = 'Continue with' }) {
+  const [wallets, setWallets] = useState([]), [missing, setMissing] = useState(false), [chosen, setChosen] = useState();
+  useEffect(() => {
+    const timer = setTimeout(() => setMissing(true), grace), stop = findWallets(setWallets);
+    return () => { clearTimeout(timer); stop(); };
+  }, []);
+  const [start, running, error] = useTask(async (wallet) => {
+    setChosen(wallet);
+    const account = await wallet.connect();
+    if (owner && account.publicKey !== owner) throw new Error(`The wallet has another account: ${account.publicKey}. Switch it to ${owner}.`);
+    await use(account, wallet);
+  });
+  return html`<div class="wallets">
+    ${wallets.map((wallet) => html`<button type="button" class="wallet" key=${wallet.name} disabled=${running} onClick=${() => start(wallet)}>
+      ${/^data:image\/(svg\+xml|webp|png|gif);base64,/.test(wallet.icon ?? '')
+        ? html`<img src=${wallet.icon} alt="" width="28" height="28"/>` : html`<span class="letter" aria-hidden="true">${wallet.name[0].toUpperCase()}</span>`}
+      <span>${running && chosen === wallet ? `Waiting for ${wallet.name}…` : `${verb} ${wallet.name}`}</span></button>`)}
+    ${wallets.length === 0 && (missing ? html`<div class="notice alarm" role="alert"><p><strong>No wallet found.</strong> Install a Solana wallet for this browser,
+      or switch it on for this site, and reload. On a phone, open this page in your wallet's own browser.</p>
+      <button type="button" onClick=${() => location.reload()}>Reload</button></div>`
+      : html`<p class="loading" role="status"><span class="spinner" aria-hidden="true"></span>Looking for wallets in this browser…</p>`)}
+    <${Problem} error=${error}/></div>`;
+}
+
+export function SignIn({ expired, onSignedIn }) {
+  const home = new URL(site.coreUrl).origin;
+  const signIn = async (account) => {
+    const session = await signInTo(location.origin, account);
+    keepSession(session);
+    onSignedIn(session);
+  };
+  return html`<main class="welcome" id="main">
+    <p class="brand"><${Mark}/>Memory Ledger</p>
+    <h1>Your memories,<br/>in a log that can't be rewritten</h1>
+    <p class="lead">Sign one message with your Solana wallet to see what is kept in your name, and to check the proof of it in this browser. It costs nothing and moves nothing.</p>
+    ${expired && html`<p class="notice" role="status">Your session has ended. Sign in again to go on where you were.</p>`}
+    ${home !== location.origin && html`<p class="notice alarm">The service's own address is <a href=${`${home}/app/`}>${home}</a>, which is what your wallet will show.</p>`}
+    <${WalletChoice} use=${signIn}/>
+    <ul class="promises"><li><strong>Only you</strong>Texts are encrypted with a key of your own.</li>
+    <li><strong>Nothing silently changed</strong>Each memory is a leaf of your Merkle log.</li>
+    <li><strong>Anyone can check</strong>The log's root is committed on Solana.</li></ul>
+  </main>`;
+}

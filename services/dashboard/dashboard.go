@@ -1,0 +1,95 @@
+// Package dashboard serves the owner's dashboard: a page for people that does all that
+// the two APIs do, by calling them. Its files in app/ are what a browser gets, as they
+// are; those named vendor-* are made by vendor/bundle.mjs.
+package dashboard
+
+import (
+	"bytes"
+	"embed"
+	"fmt"
+	"html/template"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"path"
+	"strings"
+
+	"github.com/gofiber/fiber/v2"
+
+	"github.com/memory-ledger/ledger/services/httpapi"
+)
+
+var (
+	//go:embed app
+	files embed.FS
+
+	index = template.Must(template.ParseFS(files, "app/index.html"))
+)
+
+// Config says where the page finds what it calls.
+type Config struct {
+	CoreURL, ExtensionURL string // public base URLs, without a slash at the end
+	// RPCURL returns the URL of the Solana node that the page asks. Where it is nil or
+	// returns nothing, there is none, and the page checks no account.
+	RPCURL func() string
+}
+
+// Mount adds the page to the core API's app. A browser that comes to / is sent to it.
+func Mount(app *httpapi.App, cfg Config) {
+	app.Get("/", func(c *fiber.Ctx) error {
+		c.Vary(fiber.HeaderAccept)
+		if c.Accepts(fiber.MIMEApplicationJSON, fiber.MIMETextHTML) != fiber.MIMETextHTML {
+			return fiber.ErrNotFound
+		}
+		return c.Redirect("/app/", http.StatusFound)
+	})
+	app.Get("/app/", cfg.serveIndex)
+	app.Get("/app/:file", app.Compressed(serveFile))
+}
+
+func (cfg Config) serveIndex(c *fiber.Ctx) error {
+	rpc := ""
+	if cfg.RPCURL != nil {
+		rpc = cfg.RPCURL()
+	}
+	var page bytes.Buffer
+	data := struct{ CoreURL, ExtensionURL, RPCURL string }{cfg.CoreURL, cfg.ExtensionURL, rpc}
+	if err := index.Execute(&page, data); err != nil {
+		return fmt.Errorf("write index.html: %w", err)
+	}
+	c.Set(fiber.HeaderContentSecurityPolicy, policy(cfg.ExtensionURL, rpc))
+	c.Set(fiber.HeaderReferrerPolicy, "no-referrer")
+	c.Set(fiber.HeaderContentType, fiber.MIMETextHTMLCharsetUTF8)
+	return c.Send(page.Bytes())
+}
+
+// policy allows the dashboard's own files, calls to both APIs and the Solana node, and
+// the icons that wallets bring along as data.
+func policy(urls ...string) string {
+	origins := []string{"'self'"}
+	for _, text := range urls {
+		if u, err := url.Parse(text); err == nil && u.Host != "" {
+			origins = append(origins, u.Scheme+"://"+u.Host)
+		}
+	}
+	return "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; connect-src " + strings.Join(origins, " ") +
+		"; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+}
+
+var mediaTypes = map[string]string{".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8"}
+
+// serveFile answers with a script or a style sheet. Other files of the folder have no
+// address of their own.
+func serveFile(c *fiber.Ctx) error {
+	name := httpapi.Param(c, "file")
+	media, known := mediaTypes[path.Ext(name)]
+	if !known || !fs.ValidPath(name) {
+		return fiber.ErrNotFound
+	}
+	content, err := files.ReadFile("app/" + name)
+	if err != nil {
+		return fiber.ErrNotFound
+	}
+	c.Set(fiber.HeaderContentType, media)
+	return c.Send(content)
+}

@@ -1,0 +1,64 @@
+package dashboard
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestVendoredFiles holds the vendored files to the checksums that they were made with.
+func TestVendoredFiles(t *testing.T) {
+	sums, err := os.ReadFile("vendor/checksums")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(sums)) {
+		want, name, _ := strings.Cut(strings.TrimSpace(line), "  ")
+		content, err := files.ReadFile("app/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if sum := sha256.Sum256(content); hex.EncodeToString(sum[:]) != want {
+			t.Errorf("%s is not what vendor/bundle.mjs made: run make dashboard", name)
+		}
+	}
+}
+
+// TestImports follows every import of the page: each names a file that is here, so that
+// nothing is fetched from elsewhere.
+func TestImports(t *testing.T) {
+	entries, err := files.ReadDir("app")
+	if err != nil {
+		t.Fatal(err)
+	}
+	imports := regexp.MustCompile(`(?m)^(?:import|\} from|export .* from)[^\n]*?['"]([^'"]+)['"];?$`)
+	for _, entry := range entries {
+		if !strings.HasSuffix(entry.Name(), ".js") || strings.HasPrefix(entry.Name(), "vendor-") {
+			continue
+		}
+		source, err := files.ReadFile("app/" + entry.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, match := range imports.FindAllStringSubmatch(string(source), -1) {
+			name, relative := strings.CutPrefix(match[1], "./")
+			if _, err := files.ReadFile("app/" + name); !relative || err != nil {
+				t.Errorf("%s imports %q, which is not here", entry.Name(), match[1])
+			}
+		}
+	}
+}
+
+func TestPolicy(t *testing.T) {
+	want := "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; " +
+		"connect-src 'self' https://extension.example https://node.example:8899; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+	if got := policy("https://extension.example", "https://node.example:8899/path"); got != want {
+		t.Errorf("got %s", got)
+	}
+	if got := policy("https://extension.example", ""); strings.Contains(got, "node") {
+		t.Errorf("got %s", got)
+	}
+}

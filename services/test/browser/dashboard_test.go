@@ -1,0 +1,47 @@
+package browser
+
+import (
+	"encoding/json"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/memory-ledger/ledger/anchoring/program"
+	"github.com/memory-ledger/ledger/services/run/config"
+	"github.com/memory-ledger/ledger/services/test/stacktest"
+)
+
+// owner is what the dashboard's driver is told.
+type owner struct {
+	Core        string `json:"core"`
+	Extension   string `json:"extension"`
+	RPC         string `json:"rpc"`
+	Chromium    string `json:"chromium"`
+	Modules     string `json:"modules"`
+	Screenshots string `json:"screenshots"`
+	Only        string `json:"only"`
+	Many        int    `json:"many"` // memories of the largest owner
+}
+
+// TestDashboard is a visit of an owner to the dashboard of a running product with a
+// chain, in every scenario by a wallet of its own.
+func TestDashboard(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a browser")
+	}
+	o := owner{
+		Chromium: chromium(t), Modules: modules(t), Many: 100_000,
+		Screenshots: os.Getenv("LEDGER_SCREENSHOTS"), Only: os.Getenv("LEDGER_SCENARIOS"),
+	}
+	chain, authority := stacktest.Chain(t, 100*time.Millisecond)
+	s := stacktest.Start(t, stacktest.Options{Configure: func(c *config.Config) {
+		c.SolanaRPCURL, c.AuthorityKeypair, c.CommitmentProgramID = chain.URL(), authority, program.LocalID.String()
+		c.DashboardRPCURL, c.AnchorMaxWait = chain.URL(), 2*time.Second
+	}})
+	o.Core, o.Extension, o.RPC = s.Core[0].URL, s.Extension[0].URL, chain.URL()
+	told, err := json.Marshal(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	report(t, play(t, "dashboard.mjs", told))
+}

@@ -1,0 +1,300 @@
+// What an owner does on the dashboard, as they see it.
+import assert from 'node:assert/strict';
+
+// anchored waits until all of the log is on the chain.
+async function anchored(v) {
+  for (let tries = 0; tries < 200; tries++) {
+    const head = await v.call('GET', '/log');
+    if (head.treeSize > 0 && head.anchoredSize === head.treeSize) return;
+    await new Promise((resolve) => setTimeout(resolve, 100));
+  }
+  assert.fail('the log was not anchored');
+}
+
+export const scenarios = {
+  async 'sign in, leave, and find the session ended'(v) {
+    await v.open();
+    await v.page.getByRole('button', { name: 'Continue with Test Wallet' }).waitFor();
+    await v.everyLook('welcome');
+    await v.page.getByRole('button', { name: 'Continue with Test Wallet' }).click();
+    await v.page.getByText('Nothing here yet').waitFor();
+    await v.everyLook('empty');
+    await v.page.reload();
+    await v.page.getByText('Nothing here yet').waitFor(); // the session survives a reload
+    await v.call('DELETE', '/auth/sessions'); // ends all others, the page's too
+    v.expected.push(/401/);
+    await v.go('Access').catch(() => {}); // where the page found it out by itself, it has no such link
+    await v.page.getByText('Your session has ended').waitFor();
+    assert.equal(await v.page.evaluate(() => sessionStorage.length), 0);
+    await v.page.getByRole('button', { name: 'Continue with Test Wallet' }).click();
+    await v.page.getByRole('button', { name: 'Sign out' }).click();
+    await v.page.getByRole('heading', { name: /can't be rewritten/ }).waitFor();
+  },
+
+  async 'wallets that are missing or refuse'(v) {
+    await v.open({ wallets: [] });
+    await v.page.getByText('No wallet found.').waitFor();
+    await v.everyLook('no-wallet');
+    await v.close();
+    await v.open({ wallets: [{ ...v.wallet, sign: ['refuse', 'ok'] }] });
+    const button = v.page.getByRole('button', { name: 'Continue with Test Wallet' });
+    await button.click();
+    await v.page.getByText('You declined it in the wallet').waitFor();
+    await v.accessible();
+    await button.click();
+    await v.page.getByRole('navigation').waitFor();
+    await v.close();
+    await v.open({ wallets: [{ name: 'Old Wallet', kind: 'injected' }] });
+    await v.page.getByRole('button', { name: 'Continue with Phantom' }).click();
+    await v.page.getByText('Nothing here yet').waitFor();
+  },
+
+  async 'write, find, read, retract'(v) {
+    await v.signIn();
+    const text = v.page.getByRole('textbox', { name: 'New memory' });
+    await text.fill('The cat sleeps on the warm chair');
+    await v.page.getByRole('textbox', { name: 'Source' }).fill('diary');
+    await text.press('Control+Enter');
+    await v.page.getByText('Stored.').waitFor();
+    await v.rows.filter({ hasText: 'warm chair' }).waitFor();
+    await v.call('POST', '/memories', { content: 'Dogs run in the park', metadata: {} });
+    await v.rows.filter({ hasText: 'Dogs run' }).waitFor(); // live, by the feed
+    assert.match(await v.rows.first().textContent(), /Dogs run/);
+
+    await v.page.getByRole('searchbox').fill('WARM');
+    await v.page.getByText('1 found').waitFor();
+    await v.page.getByRole('radio', { name: 'Best match' }).check();
+    await v.page.getByRole('searchbox').fill('where do cats sleep?');
+    await v.page.getByText('1 found').waitFor();
+    await v.page.getByRole('searchbox').fill('nothing like this anywhere');
+    await v.page.getByRole('radio', { name: 'Exact text' }).check();
+    await v.page.getByRole('heading', { name: 'Nothing found' }).waitFor();
+    await v.everyLook('found-nothing');
+    await v.page.getByRole('searchbox').fill('');
+
+    await v.rows.filter({ hasText: 'warm chair' }).click();
+    await v.dialog.getByText('You, signed in').waitFor();
+    await v.everyLook('memory');
+    await v.dialog.getByRole('button', { name: 'Retract…' }).click();
+    await v.dialog.getByText('Take it back for good?').waitFor();
+    await v.dialog.getByRole('button', { name: 'Retract', exact: true }).click();
+    await v.dialog.waitFor({ state: 'detached' });
+    await v.page.getByText('Leaf 0 was retracted').waitFor();
+  },
+
+  async 'the proof, and a service that lies'(v) {
+    await v.fill(23);
+    await anchored(v);
+    await v.signIn();
+    await v.rows.first().click();
+    const verify = v.dialog.getByRole('button', { name: /Verify in this browser|Check again/ });
+    await verify.click();
+    await v.dialog.getByText('The text is in your log, and the log is committed on Solana.').waitFor();
+    assert.equal(await v.dialog.locator('.steps .passed').count(), 3);
+    await v.dialog.getByRole('img', { name: /Picture of the path/ }).scrollIntoViewIfNeeded();
+    await v.everyLook('proof');
+
+    // One bit of each part in turn.
+    const flip = (hex) => (parseInt(hex[0], 16) ^ 1).toString(16) + hex.slice(1);
+    const lies = {
+      text: [(r) => { r.entry.content = `${r.entry.content.slice(0, -1)}!`; }, 'another text'],
+      salt: [(r) => { r.entry.salt = flip(r.entry.salt); }, 'the text hashes to'],
+      leaf: [(r) => { r.leafHash = flip(r.leafHash); }, 'the text hashes to'],
+      sibling: [(r) => { r.siblings[1] = flip(r.siblings[1]); }, 'siblings'],
+      root: [(r) => { r.batchRoot = flip(r.batchRoot); }, /batchRoot|siblings/],
+      committed: [(r) => { r.anchor.committedRoot = flip(r.anchor.committedRoot); }, 'anchor.committedRoot'],
+      slot: [(r) => { r.anchor.slot++; }, 'anchor.slot'],
+    };
+    let lie;
+    await v.page.route('**/receipt', async (route) => {
+      const response = await route.fetch(), receipt = await response.json();
+      lie(receipt);
+      await route.fulfill({ response, json: receipt });
+    });
+    for (const [what, [change, words]] of Object.entries(lies)) {
+      lie = change;
+      await verify.click();
+      await v.dialog.getByRole('alert').getByText('This does not hold.').waitFor();
+      await v.dialog.locator('.steps .failed').getByText(words).waitFor();
+      await v.shot(`lie-${what}`);
+    }
+    await v.everyLook('lie');
+    await v.page.unrouteAll();
+    await verify.click();
+    await v.dialog.getByText('The text is in your log, and the log is committed').waitFor();
+  },
+
+  async 'a log that was rewritten'(v) {
+    await v.fill(3);
+    await v.signIn();
+    await v.rows.first().waitFor();
+    await v.page.route('**/log', async (route) => {
+      const response = await route.fetch(), head = await response.json();
+      head.root = head.root.replace(/^./, (c) => (c === '0' ? '1' : '0'));
+      await route.fulfill({ response, json: head });
+    });
+    await v.page.reload();
+    await v.page.getByRole('alert').getByText('not the one that this browser saw before').waitFor();
+    await v.everyLook('rewritten');
+  },
+
+  async 'offline, and back'(v) {
+    await v.fill(3);
+    await v.signIn();
+    await v.rows.first().waitFor();
+    v.expected.push(/ERR_INTERNET_DISCONNECTED|ERR_NETWORK|net::/);
+    await v.context.setOffline(true);
+    await v.rows.first().click();
+    await v.dialog.getByText('Memory Ledger does not answer').waitFor({ timeout: 15_000 });
+    await v.accessible();
+    await v.context.setOffline(false);
+    await v.dialog.getByRole('button', { name: 'Try again' }).click();
+    await v.dialog.getByText('Written').waitFor();
+  },
+
+  async 'ten memories, by keyboard alone'(v) {
+    await v.fill(10);
+    await v.signIn();
+    await v.rows.first().waitFor();
+    await v.everyLook('ten');
+    await v.rows.first().focus();
+    await v.page.keyboard.press('ArrowDown');
+    await v.page.keyboard.press('ArrowDown');
+    await v.page.keyboard.press('Enter');
+    await v.dialog.getByText('leaf 7').waitFor();
+    await v.dialog.getByText('Written').waitFor();
+    await v.page.keyboard.press('Escape');
+    await v.dialog.waitFor({ state: 'detached' });
+    await v.page.keyboard.press('ArrowUp'); // the focus is where it was
+    await v.page.keyboard.press('Enter');
+    await v.dialog.getByText('leaf 8').waitFor();
+  },
+
+  async 'the log'(v) {
+    await v.fill(40);
+    await anchored(v);
+    await v.signIn();
+    await v.go('Log');
+    await v.page.getByText('leaves in your log').waitFor();
+    await v.page.getByRole('img', { name: /grew/ }).waitFor();
+    await v.page.getByText('40 leaves', { exact: true }).waitFor();
+    await v.call('POST', '/memories', { content: 'one more', metadata: {} });
+    await v.page.getByText('41 leaves', { exact: true }).waitFor({ timeout: 15_000 }); // live
+    await v.everyLook('log');
+  },
+
+  async 'keys and sessions'(v) {
+    await v.session();
+    await v.signIn({ hash: '#access' });
+    await v.page.getByText('No key opens your log.').waitFor();
+    await v.page.getByRole('button', { name: 'New key' }).click();
+    await v.dialog.getByRole('textbox', { name: 'Label' }).fill('my laptop');
+    await v.dialog.getByRole('checkbox', { name: 'Write' }).uncheck();
+    await v.dialog.getByRole('combobox', { name: 'It ends' }).selectOption('7');
+    await v.everyLook('new-key');
+    await v.dialog.getByRole('button', { name: 'Create key' }).click();
+    const key = await v.dialog.locator('.secret code').textContent();
+    await v.accessible();
+    await v.dialog.getByRole('button', { name: 'Done' }).click();
+    const ask = (method) => fetch(`${v.config.core}/memories`, { method, headers: { Authorization: `Bearer ${key}`, 'Content-Type': 'application/json' }, ...(method === 'POST' && { body: '{"content":"x"}' }) });
+    assert.equal((await ask('GET')).status, 200);
+    assert.equal((await ask('POST')).status, 403);
+    const row = v.page.getByRole('listitem').filter({ hasText: 'my laptop' });
+    await row.getByText('just now').waitFor({ timeout: 15_000 }); // the use shows, live
+    await v.everyLook('access');
+    await row.getByRole('button', { name: 'Revoke my laptop' }).click();
+    await row.waitFor({ state: 'detached' });
+    assert.equal((await ask('GET')).status, 401);
+
+    const sessions = v.page.getByRole('list', { name: 'Sessions' });
+    await sessions.getByText('this one').waitFor();
+    assert.equal(await sessions.getByRole('listitem').count(), 2);
+    await v.page.getByRole('button', { name: 'End all others' }).click();
+    await v.page.waitForFunction(() => document.querySelectorAll('[aria-label=Sessions] li').length === 1);
+  },
+
+  async 'hand out, and watch it used'(v) {
+    await v.fill(2);
+    await v.signIn({ hash: '#handout' });
+    await v.page.getByRole('button', { name: 'Sign with Test Wallet' }).waitFor();
+    await v.everyLook('sign-once-more');
+    await v.page.getByRole('button', { name: 'Sign with Test Wallet' }).click();
+    const drop = v.page.getByLabel('Let someone add'), reading = v.page.getByLabel('Let someone read');
+    await drop.getByRole('combobox', { name: 'How often' }).selectOption('2');
+    await drop.getByRole('button', { name: 'Make link' }).click();
+    await drop.getByRole('img', { name: 'QR code of the link' }).waitFor();
+    const link = await drop.locator('.secret code').textContent();
+    assert.ok(link.startsWith(`${v.config.extension}/memory-drops/`));
+    const leave = () => fetch(link, { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: '{"content":"Left by a friend","source":"friend"}' });
+    assert.ok((await leave()).ok);
+    await drop.getByText('1 of 2').waitFor(); // live
+    await v.everyLook('handout');
+    assert.ok((await leave()).ok);
+    await drop.getByText('used up').waitFor();
+    await reading.getByRole('button', { name: 'Make link' }).click();
+    const open = await reading.locator('.secret code').textContent();
+    await reading.getByRole('button', { name: 'Revoke' }).click();
+    await reading.getByText('This link is revoked.').waitFor();
+    assert.equal((await fetch(open)).status, 404);
+    await v.go('Memories');
+    await v.rows.filter({ hasText: 'left by a link' }).first().waitFor();
+  },
+
+  async 'activity and export'(v) {
+    await v.fill(5);
+    await v.signIn({ hash: '#activity' });
+    await v.page.getByText('Leaves 0 to 4 were written by you').waitFor();
+    await v.call('POST', '/keys', { label: 'a program' });
+    await v.page.getByText('API key “a program” was made').waitFor(); // live
+    await v.everyLook('activity');
+    await v.go('Your data');
+    const download = v.page.waitForEvent('download');
+    await v.page.getByRole('button', { name: 'Export everything' }).click();
+    const file = await (await download).createReadStream();
+    let text = '';
+    for await (const chunk of file) text += chunk;
+    assert.equal(text.trimEnd().split('\n').length, 7);
+    await v.page.getByText('whole.').waitFor();
+    await v.page.getByRole('button', { name: 'Erase…' }).click();
+    await v.page.getByRole('textbox', { name: 'Type erase' }).fill('erase');
+    await v.page.getByRole('button', { name: 'Erase, signed with Test Wallet' }).waitFor();
+    await v.everyLook('data');
+  },
+
+  // The contract's largest owner. The first paint is of a signed-in visitor's page.
+  async 'a hundred thousand memories'(v) {
+    await v.fill(v.config.many);
+    await v.signIn();
+    await v.rows.first().waitFor();
+    let best = Infinity;
+    for (let round = 0; round < 3; round++) {
+      const start = performance.now();
+      await v.page.reload({ waitUntil: 'commit' });
+      await v.rows.first().waitFor();
+      best = Math.min(best, performance.now() - start);
+    }
+    console.error(`first memories of ${v.config.many} after ${Math.round(best)} ms`);
+    assert.ok(best < 1000, `the first memories were there after ${Math.round(best)} ms`);
+    await v.everyLook('many');
+    const box = v.page.locator('.rows');
+    // To the oldest, with everything between flying by.
+    for (let i = 1; i <= 40; i++) await box.evaluate((el, part) => { el.scrollTop = el.scrollHeight * part; }, i / 40);
+    await v.rows.filter({ hasText: '(0)' }).waitFor();
+    const nodes = await v.page.evaluate(() => document.querySelectorAll('*').length);
+    assert.ok(nodes < 1000, `${nodes} elements`);
+    const debug = await v.context.newCDPSession(v.page);
+    await debug.send('HeapProfiler.collectGarbage');
+    const { usedSize } = await debug.send('Runtime.getHeapUsage');
+    console.error(`${nodes} elements, ${usedSize} bytes of memory`);
+    assert.ok(usedSize < 32e6, `${usedSize} bytes of memory`);
+    // A new memory moves nothing for who reads further down.
+    await box.evaluate((el) => { el.scrollTop = el.scrollHeight / 2; });
+    const middle = v.page.getByText(`(${Math.floor(v.config.many / 2)})`);
+    await middle.waitFor();
+    const at = (await middle.boundingBox()).y;
+    await v.call('POST', '/memories', { content: 'one more', metadata: {} });
+    await v.page.getByText(`${(v.config.many + 1).toLocaleString('en')} memories`).waitFor();
+    assert.ok(Math.abs((await middle.boundingBox()).y - at) < 2, 'the row stays where it was');
+    assert.ok(v.requests.filter((url) => url.includes('/memories?')).length < 60, 'only pages in sight are asked for');
+  },
+};

@@ -1,0 +1,138 @@
+// An owner's visit to the dashboard: a wallet, a page of a fresh browser, and the same
+// wallet's calls past the page.
+import assert from 'node:assert/strict';
+import { generateKeyPairSync, sign } from 'node:crypto';
+import path from 'node:path';
+import { installWallet } from './wallets.mjs';
+
+const alphabet = '123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz';
+const base58 = (bytes) => {
+  let text = '';
+  for (let n = bytes.reduce((sum, byte) => sum * 256n + BigInt(byte), 0n); n > 0n; n /= 58n) text = alphabet[Number(n % 58n)] + text;
+  for (const byte of bytes) { if (byte) break; text = `1${text}`; }
+  return text;
+};
+
+export class Visit {
+  constructor(browser, config, name) {
+    Object.assign(this, { browser, config, name, complaints: [], expected: [], requests: [], shots: 0 });
+    const pair = generateKeyPairSync('ed25519');
+    const raw = pair.publicKey.export({ type: 'spki', format: 'der' }).subarray(-32);
+    this.privateKey = pair.privateKey;
+    this.publicKey = base58([...raw]);
+    this.wallet = { name: 'Test Wallet', key: { pkcs8: pair.privateKey.export({ type: 'pkcs8', format: 'der' }).toString('base64'), raw: raw.toString('base64') } };
+  }
+
+  // session signs in past the page.
+  async session(api = this.config.core) {
+    const post = async (route, body) => (await fetch(api + route, { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(body) })).json();
+    const { message } = await post('/auth/challenge', { publicKey: this.publicKey });
+    return post('/auth/verify', { publicKey: this.publicKey, message, signature: base58([...sign(null, Buffer.from(message), this.privateKey)]) });
+  }
+
+  // call asks the core API past the page.
+  async call(method, route, body) {
+    this.own ??= await this.session();
+    const response = await fetch(this.config.core + route, {
+      method, headers: { Authorization: `Bearer ${this.own.token}`, ...(body && { 'Content-Type': 'application/json' }) }, body: body && JSON.stringify(body),
+    });
+    const text = await response.text();
+    assert.ok(response.ok, `${method} ${route}: ${response.status} ${text}`);
+    return JSON.parse(text);
+  }
+
+  // fill writes many memories.
+  async fill(total) {
+    for (let from = 0; from < total; from += 256) {
+      const memories = Array.from({ length: Math.min(256, total - from) }, (_, i) => ({
+        content: texts[(from + i) % texts.length].replace('#', from + i), metadata: { source: ['diary', 'reader', 'notes'][(from + i) % 3] },
+      }));
+      await this.call('POST', '/memories/batch', { memories });
+    }
+  }
+
+  // open brings up the dashboard with the wallet in it.
+  async open({ wallets = [this.wallet], hash = '', viewport = { width: 1200, height: 900 } } = {}) {
+    this.context = await this.browser.newContext({ viewport, acceptDownloads: true });
+    this.context.setDefaultTimeout(8000);
+    this.page = await this.context.newPage();
+    this.page.on('request', (request) => this.requests.push(request.url()));
+    this.page.on('pageerror', (error) => this.complaints.push(`page error: ${error}`));
+    this.page.on('console', (message) => message.type() === 'error' && this.complaints.push(message.text()));
+    for (const wallet of wallets) await this.page.addInitScript(installWallet, wallet);
+    await this.page.goto(`${this.config.core}/app/${hash}`);
+    return this.page;
+  }
+
+  async signIn(options) {
+    await this.open(options);
+    await this.page.getByRole('button', { name: 'Continue with Test Wallet' }).click();
+    await this.page.getByRole('navigation').waitFor();
+  }
+
+  go(screen) {
+    return this.page.getByRole('navigation').getByRole('link', { name: screen, exact: true }).click();
+  }
+
+  get dialog() { return this.page.getByRole('dialog'); }
+
+  // rows are the memories in sight.
+  get rows() { return this.page.locator('button.memory'); }
+
+  async accessible() {
+    // By the debugger, which the page's policy does not bind.
+    const found = await this.page.evaluate(`(async () => {
+      ${this.config.axe}
+      const { violations } = await axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'] });
+      return violations.map(({ id, nodes }) => id + ': ' + nodes.map(({ html, failureSummary }) => html + ' ' + failureSummary).join('; '));
+    })()`);
+    assert.deepEqual(found, []);
+  }
+
+  // fits: nothing has to be scrolled sideways.
+  async fits() {
+    const { content, room } = await this.page.evaluate(() => ({ content: document.documentElement.scrollWidth, room: document.documentElement.clientWidth }));
+    assert.ok(content <= room, `content is ${content} px wide in a window of ${room}`);
+  }
+
+  // everyLook asks the same of the page in both themes, wide and narrow.
+  async everyLook(state) {
+    for (const width of [1200, 360]) {
+      for (const colorScheme of ['light', 'dark']) {
+        await this.page.setViewportSize({ width, height: width === 360 ? 740 : 900 });
+        await this.page.emulateMedia({ colorScheme });
+        await this.fits();
+        await this.accessible();
+        await this.shot(`${state}-${width}-${colorScheme}`);
+      }
+    }
+    await this.page.setViewportSize({ width: 1200, height: 900 });
+    await this.page.emulateMedia({ colorScheme: 'light' });
+  }
+
+  async shot(state) {
+    if (!this.config.screenshots || !this.page) return;
+    await this.page.screenshot({ path: path.join(this.config.screenshots, `dashboard-${this.name.replaceAll(/\W+/g, '-')}-${++this.shots}-${state}.png`) });
+  }
+
+  // checkQuiet: no error but the expected, and no request but to the APIs and the chain.
+  checkQuiet() {
+    assert.deepEqual(this.complaints.filter((text) => !this.expected.some((form) => form.test(text))), []);
+    const known = [this.config.core, this.config.extension, this.config.rpc, 'data:', 'blob:'];
+    assert.deepEqual(this.requests.filter((url) => !known.some((start) => url.startsWith(start))), []);
+  }
+
+  async close() {
+    await this.context?.close();
+  }
+}
+
+const texts = [
+  'Moved the reading chair to the window; the light is best before ten. (#)',
+  'Ana prefers tea without milk, and remembers who asked. (#)',
+  'The lease ends in March. Ask about the bicycle room before signing again. (#)',
+  'Deploys go out on Tuesdays; no merges after four. (#)',
+  'Idea: a map of the city by the smell of its bakeries. (#)',
+  'Dentist said the left one is fine for another year. (#)',
+  'Read RFC 6962 again. The audit path is shorter than I thought. (#)',
+];
