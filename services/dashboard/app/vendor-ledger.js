@@ -82,6 +82,8 @@ var LogForkedError = class extends VerificationError {
 };
 var IncompleteListError = class extends VerificationError {
 };
+var IncompleteExportError = class extends VerificationError {
+};
 var WrongMemoryError = class extends VerificationError {
 };
 var StaleProofError = class extends VerificationError {
@@ -90,13 +92,19 @@ var AnchorError = class extends VerificationError {
 };
 var ChainUnreachableError = class extends LedgerError {
 };
+function serviceLied(err) {
+  if (!(err instanceof VerificationError) || err.liar === "service") return err;
+  return new err.constructor(err.field, err.problem, "service");
+}
 
 // ../../clients/typescript/src/bytes.ts
 var encoder = new TextEncoder();
 var utf8 = (text) => encoder.encode(text);
 var toHex = (bytes) => Array.from(bytes, (b) => b.toString(16).padStart(2, "0")).join("");
 function fromHex(text) {
-  return Uint8Array.from(text.match(/../g) ?? [], (pair) => parseInt(pair, 16));
+  const bytes = new Uint8Array(text.length >> 1);
+  for (let i = 0; i < bytes.length; i++) bytes[i] = parseInt(text.slice(2 * i, 2 * i + 2), 16);
+  return bytes;
 }
 var isHash = (value) => typeof value === "string" && /^[0-9a-f]{64}$/.test(value);
 function concat(...parts) {
@@ -166,13 +174,13 @@ function canonicalize(value, depth = 1) {
 async function checkOnchain(rpcUrl, receipt, options = {}) {
   const a = receipt.anchor;
   if (!a) throw new AnchorError("anchor", "it is null: the memory was not anchored when the receipt was made");
-  const call2 = (method, ...params) => rpc(rpcUrl, options, method, params);
-  const genesis = await call2("getGenesisHash");
+  const call = (method, ...params) => rpc(rpcUrl, options, method, params);
+  const genesis = await call("getGenesisHash");
   if (genesis !== a.cluster) throw new AnchorError("anchor.cluster", `it is ${a.cluster}, the node is on the chain ${genesis}`);
-  const account = await call2("getAccountInfo", a.account, { encoding: "base64", commitment: "finalized" });
+  const account = await call("getAccountInfo", a.account, { encoding: "base64", commitment: "finalized" });
   const held = await checkAccount(a, account?.value, receipt.entry.owner);
   const options0 = { encoding: "json", commitment: "confirmed", maxSupportedTransactionVersion: 0 };
-  checkTransaction(a, await call2("getTransaction", a.txSignature, options0), receipt.entry.owner);
+  checkTransaction(a, await call("getTransaction", a.txSignature, options0), receipt.entry.owner);
   return held;
 }
 async function checkIssuer(receipt, by) {
@@ -363,7 +371,7 @@ function checkMembers(value, expected, prefix) {
     if (!is(value[name])) throw new MalformedError(prefix + name, "malformed");
   }
   for (const name of Object.keys(value)) {
-    if (!Object.hasOwn(expected, name)) throw new MalformedError(prefix + name, "a receipt has no such member");
+    if (!Object.hasOwn(expected, name)) throw new MalformedError(prefix + name, "there is no such member");
   }
 }
 function parseReceipt(value) {
@@ -458,6 +466,279 @@ async function checkPrefix(r, a) {
   if (roots[1] !== a.committedRoot) throw new AnchorError("anchor.committedRoot", `it is ${a.committedRoot}; ${span} the proof leads to ${roots[1]}`);
 }
 
+// ../../clients/typescript/src/http.ts
+function callOptions({ signal, timeoutMs }) {
+  return { ...signal && { signal }, ...timeoutMs !== void 0 && { timeoutMs } };
+}
+var json = (response) => response.json();
+var Transport = class {
+  constructor(options) {
+    this.options = options;
+  }
+  options;
+  async send(request) {
+    const { retries, backoffMs } = this.options;
+    for (let attempt = 0; ; attempt++) {
+      let failure, retryAfter = null;
+      const timer = new Timer();
+      timer.start(request.timeoutMs ?? this.options.timeoutMs);
+      try {
+        const response = await this.#attempt(request, timer.signal);
+        const { headers } = response;
+        if (response.ok && request.idleMs !== void 0) return { body: partsOf(response, timer, request), headers };
+        if (response.ok) return { body: await (request.read ?? json)(response), headers };
+        const text = await response.text();
+        failure = apiError(response.status, messageOf(text, response), response.headers.get("X-Request-Id") ?? void 0);
+        retryAfter = response.headers.get("Retry-After");
+        const status = response.status;
+        const again = status === 429 || (status === 408 || status >= 500) && request.repeatable !== false;
+        if (!again) throw failure;
+      } catch (err) {
+        request.signal?.throwIfAborted();
+        if (err instanceof Error && "status" in err) throw err;
+        failure = lost(err, request);
+        if (request.repeatable === false) throw failure;
+      } finally {
+        timer.stop();
+      }
+      if (attempt >= retries) throw failure;
+      await sleep(waitOf(retryAfter) ?? backoffMs * 2 ** attempt * (0.5 + Math.random() / 2), request.signal);
+    }
+  }
+  #attempt(request, timeout) {
+    const headers = { ...request.headers };
+    if (request.credential) headers["Authorization"] = `Bearer ${request.credential}`;
+    if (request.idempotencyKey) headers["Idempotency-Key"] = request.idempotencyKey;
+    if (request.body !== void 0) headers["Content-Type"] = "application/json";
+    return this.options.fetch(request.url, {
+      method: request.method,
+      headers,
+      body: request.body === void 0 ? null : JSON.stringify(request.body),
+      signal: request.signal ? AbortSignal.any([request.signal, timeout]) : timeout
+    });
+  }
+};
+var Timer = class {
+  #abort = new AbortController();
+  #running;
+  signal = this.#abort.signal;
+  start(ms) {
+    this.stop();
+    this.#running = setTimeout(() => this.#abort.abort(new DOMException("too late", "TimeoutError")), ms);
+  }
+  stop() {
+    clearTimeout(this.#running);
+  }
+};
+async function* partsOf(response, timer, request) {
+  const reader = response.body.getReader();
+  try {
+    for (; ; ) {
+      timer.start(request.idleMs);
+      const { done, value } = await reader.read();
+      timer.stop();
+      if (done) return;
+      yield value;
+    }
+  } catch (err) {
+    request.signal?.throwIfAborted();
+    throw lost(err, request);
+  } finally {
+    timer.stop();
+    await reader.cancel().catch(() => {
+    });
+  }
+}
+function lost(err, request) {
+  const what = `${request.method} ${new URL(request.url).pathname.replace(/svc_\w+_[\w-]+/, "…")}`;
+  if (err instanceof Error && err.name === "TimeoutError") return new TimeoutError(`${what}: no complete answer in time`, { cause: err });
+  return new ConnectionError(`${what}: the connection failed, or the answer broke off`, { cause: err });
+}
+function messageOf(text, response) {
+  try {
+    const { error } = JSON.parse(text);
+    if (typeof error === "string") return error;
+  } catch {
+  }
+  return `${response.status} ${response.statusText}`.trim();
+}
+function waitOf(header) {
+  if (!header) return void 0;
+  const ms = /^\d+$/.test(header) ? Number(header) * 1e3 : Date.parse(header) - Date.now();
+  return Number.isFinite(ms) ? Math.max(0, ms) : void 0;
+}
+function sleep(ms, signal) {
+  return new Promise((resolve, reject) => {
+    signal?.throwIfAborted();
+    const abort = () => {
+      clearTimeout(timer);
+      reject(signal.reason);
+    };
+    const timer = setTimeout(() => {
+      signal?.removeEventListener("abort", abort);
+      resolve();
+    }, ms);
+    signal?.addEventListener("abort", abort, { once: true });
+  });
+}
+async function* streamedObjects(parts) {
+  const decoder = new TextDecoder();
+  let text = "", at = 0, start = -1, depth = 0, inText = false, ended = false;
+  for await (const part of parts) {
+    text += decoder.decode(part, { stream: true });
+    for (; at < text.length; at++) {
+      const c = text[at];
+      if (inText) {
+        if (c === "\\") at++;
+        else if (c === '"') inText = false;
+      } else if (c === '"') inText = true;
+      else if (c === "{" && depth++ === 0) start = at;
+      else if (c === "}" && --depth === 0) {
+        yield parseJSON(text.slice(start, at + 1));
+        start = -1;
+      } else if (c === "]" && depth === 0) ended = true;
+    }
+    const keep = start < 0 ? text.length : start;
+    text = text.slice(keep);
+    at -= keep;
+    if (start >= 0) start = 0;
+  }
+  if (!ended) throw new ConnectionError("the list broke off");
+}
+var maxLine = 4 * 2 ** 20;
+async function* linesOf(parts) {
+  const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
+  let rest = "";
+  for await (const part of parts) {
+    const lines = (rest + decoder.decode(part, { stream: true })).split("\n");
+    rest = lines.pop();
+    for (const line of lines) yield line + "\n";
+    if (rest.length > maxLine) throw new MalformedError("line", `it has more than ${maxLine} characters`);
+  }
+  rest += decoder.decode();
+  if (rest !== "") yield rest;
+}
+function parseJSON(text) {
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw new MalformedError("answer", "it is not JSON", "service");
+  }
+}
+
+// ../../clients/typescript/src/feed.ts
+var Feed = class {
+  constructor(ledger) {
+    this.ledger = ledger;
+  }
+  ledger;
+  /** The history from a cursor to its end. */
+  async *pages(options = {}) {
+    const { after = "0", pageSize = 100 } = options;
+    for (let cursor = after; ; ) {
+      const query = new URLSearchParams({ after: cursor, limit: String(pageSize) });
+      const { body } = await this.ledger.core("GET", `/events?${query}`, callOptions(options));
+      if (body.events.length === 0) return;
+      this.#check(body, cursor);
+      cursor = body.cursor;
+      yield body;
+    }
+  }
+  /**
+   * The history from a cursor on, and what comes, as it comes. It has no end: break out of
+   * the loop, or abort the signal. A stream that ends is opened again where it was,
+   * so that no event is lost or comes twice, for as long as it takes. It fails where the
+   * service refuses it, and where the first connection can't be made.
+   */
+  async *follow(options = {}) {
+    const { signal, idleMs = 45e3 } = options;
+    let cursor = options.after, retryMs = 1e3;
+    for (let begun = false; ; ) {
+      try {
+        const headers = { Accept: "text/event-stream", ...cursor !== void 0 && { "Last-Event-ID": cursor } };
+        const { body } = await this.ledger.core("GET", "/events", { ...callOptions(options), headers, idleMs });
+        begun = true;
+        for await (const message of messagesOf(body)) {
+          retryMs = message.retryMs ?? retryMs;
+          if (message.data === "") {
+            cursor = message.id ?? cursor;
+            continue;
+          }
+          const page = parseJSON(message.data);
+          this.#check(page, cursor);
+          cursor = page.cursor;
+          yield page;
+        }
+      } catch (err) {
+        const away = [ConnectionError, TimeoutError, UnavailableError, RateLimitedError].some((kind) => err instanceof kind);
+        if (!begun || !away) throw serviceLied(err);
+      }
+      await sleep(retryMs, signal);
+    }
+  }
+  /** A page has to be of this owner's, and behind the cursor. */
+  #check(page, cursor) {
+    if (!this.ledger.verify) return;
+    const isCursor = /^\d{1,19}$/.test(page.cursor) && Array.isArray(page.events);
+    if (!isCursor || cursor !== void 0 && BigInt(page.cursor) <= BigInt(cursor)) {
+      throw new MalformedError("cursor", `${page.cursor} comes after ${cursor}`, "service");
+    }
+    for (const event of page.events) {
+      this.ledger.owner ??= event.subject;
+      if (event.subject !== this.ledger.owner) throw new OwnerMismatchError("subject", `it is ${event.subject}, this client is ${this.ledger.owner}`, "service");
+    }
+  }
+};
+async function* messagesOf(parts) {
+  let message = { data: "" };
+  for await (const line of linesOf(parts)) {
+    const [, field, value] = /^([^:]*)(?:: ?)?(.*)\n$/.exec(line.replace(/\r\n$/, "\n")) ?? [];
+    if (line.trim() === "" && field === "") {
+      yield message;
+      message = { data: "" };
+    } else if (field === "id") message.id = value;
+    else if (field === "data") message.data += (message.data && "\n") + value;
+    else if (field === "retry" && /^\d+$/.test(value)) message.retryMs = Number(value);
+  }
+}
+
+// ../../clients/typescript/src/grants.ts
+var Grants = class {
+  constructor(ledger) {
+    this.ledger = ledger;
+  }
+  ledger;
+  /** A link that adds memories. It revokes the owner's other one. */
+  async createDrop(body = {}, options = {}) {
+    return (await this.ledger.extension("POST", "/memory-drops", { ...options, body })).body;
+  }
+  async dropStatus(id, options = {}) {
+    return (await this.ledger.extension("GET", `/memory-drops/${encodeURIComponent(id)}/status`, options)).body;
+  }
+  async revokeDrop(id, options = {}) {
+    return (await this.ledger.extension("POST", `/memory-drops/${encodeURIComponent(id)}/revoke`, options)).body;
+  }
+  /** Leaves a memory by a drop's URL. Needs no session. */
+  async fillDrop(url, body, options = {}) {
+    const { idempotencyKey = crypto.randomUUID(), ...rest } = options;
+    return (await this.ledger.grant("POST", url, { ...rest, idempotencyKey, body })).body;
+  }
+  /** A link that reads all memories. It revokes the owner's other one. */
+  async createCase(body = {}, options = {}) {
+    return (await this.ledger.extension("POST", "/agent-cases", { ...options, body })).body;
+  }
+  async caseStatus(id, options = {}) {
+    return (await this.ledger.extension("GET", `/agent-cases/${encodeURIComponent(id)}/status`, options)).body;
+  }
+  async revokeCase(id, options = {}) {
+    return (await this.ledger.extension("POST", `/agent-cases/${encodeURIComponent(id)}/revoke`, options)).body;
+  }
+  /** Reads a case by its URL, as markdown. Spends a read, so a lost answer is not asked for again. */
+  async readCase(url, options = {}) {
+    return (await this.ledger.grant("GET", url, { ...options, repeatable: false, read: (response) => response.text() })).body;
+  }
+};
+
 // ../../clients/typescript/src/heads.ts
 async function checkGrowth(from, to, ask) {
   const sizes = `from ${from.size} to ${to.size} leaves`;
@@ -491,7 +772,7 @@ var Heads = class {
       if (owner !== void 0 && head.owner !== owner) throw new OwnerMismatchError("owner", `it is ${head.owner}, this client is ${owner}`, "service");
       const before = known ?? (owner === void 0 ? await this.store.get(head.owner) : void 0);
       await this.#extends(before, head, ask);
-      await this.store.set(head.owner, { size: head.treeSize, root: head.root, anchoredSize: head.anchoredSize });
+      await this.store.set(head.owner, { size: head.treeSize, root: head.root, anchoredSize: head.anchoredSize, anchoredRoot: head.anchoredRoot });
       return head;
     });
     this.#last = checked.catch(() => {
@@ -505,7 +786,7 @@ var Heads = class {
       if (head.anchoredSize < before.anchoredSize) throw new LogShrankError("anchoredSize", `it is ${head.anchoredSize}, it was ${before.anchoredSize}`, "service");
       await checkGrowth(before, now, ask);
     }
-    if (head.anchoredRoot !== null && head.anchoredSize !== before?.anchoredSize) {
+    if (head.anchoredRoot !== null && head.anchoredRoot !== before?.anchoredRoot) {
       await checkGrowth({ size: head.anchoredSize, root: head.anchoredRoot }, now, ask);
     }
   }
@@ -517,211 +798,121 @@ function checkForm(head) {
   if (!(head.anchoredRoot === null ? head.anchoredSize === 0 : isHash(head.anchoredRoot))) throw new MalformedError("anchoredRoot", "it does not go with anchoredSize", "service");
 }
 
-// ../../clients/typescript/src/http.ts
-var json = (response) => response.json();
-var Transport = class {
-  constructor(options) {
-    this.options = options;
-  }
-  options;
-  async send(request) {
-    const { retries, backoffMs } = this.options;
-    for (let attempt = 0; ; attempt++) {
-      let failure, retryAfter = null;
-      try {
-        const response = await this.#attempt(request);
-        if (response.ok) return { body: await (request.read ?? json)(response), headers: response.headers };
-        const text = await response.text();
-        failure = apiError(response.status, messageOf(text, response), response.headers.get("X-Request-Id") ?? void 0);
-        retryAfter = response.headers.get("Retry-After");
-        const status = response.status;
-        const again = status === 429 || (status === 408 || status >= 500) && request.repeatable !== false;
-        if (!again) throw failure;
-      } catch (err) {
-        request.signal?.throwIfAborted();
-        if (err instanceof Error && "status" in err) throw err;
-        failure = lost(err, request);
-        if (request.repeatable === false) throw failure;
-      }
-      if (attempt >= retries) throw failure;
-      await sleep(waitOf(retryAfter) ?? backoffMs * 2 ** attempt * (0.5 + Math.random() / 2), request.signal);
+// ../../clients/typescript/src/export.ts
+var format = "memory-ledger/export/1";
+var orNull = (is) => (v) => v === null || is(v);
+var headerMembers = { format: (v) => v === format, owner: isText, treeSize: isCount, root: isHash, anchor: orNull(isObject) };
+var leafMembers = {
+  index: isCount,
+  id: isText,
+  createdAt: (v) => isText(v) && !Number.isNaN(Date.parse(v)),
+  via: orNull(isObject),
+  leafHash: isHash,
+  entry: orNull(isObject)
+};
+var endMembers = { complete: (v) => v === true, leaves: isCount };
+async function* verifyExport(file, begin) {
+  const lines = new Lines(linesOf("getReader" in file ? chunksOf(file) : file));
+  try {
+    const header = checkHeader(await lines.next(headerMembers));
+    await begin?.(header);
+    const log = new RootOfLeaves();
+    for (let index = 0; index < header.treeSize; index++) {
+      const leaf = await lines.next(leafMembers, index);
+      if (leaf.entry) await checkEntry(leaf.entry, leaf.leafHash, header.owner, lines.at);
+      await log.add(leaf.leafHash);
+      if (header.anchor?.committedSize === log.size) await checkRoot(log, header.anchor.committedRoot, "anchor.committedRoot");
+      yield leaf;
     }
+    const end = await lines.next(endMembers);
+    if (end["leaves"] !== header.treeSize) throw new IncompleteExportError("leaves", `${lines.at} says ${end["leaves"]}, treeSize is ${header.treeSize}`);
+    await lines.end();
+    await checkRoot(log, header.root, "root");
+    return header;
+  } finally {
+    await lines.close();
   }
-  #attempt(request) {
-    const headers = {};
-    if (request.credential) headers["Authorization"] = `Bearer ${request.credential}`;
-    if (request.idempotencyKey) headers["Idempotency-Key"] = request.idempotencyKey;
-    if (request.body !== void 0) headers["Content-Type"] = "application/json";
-    const timeout = AbortSignal.timeout(request.timeoutMs ?? this.options.timeoutMs);
-    return this.options.fetch(request.url, {
-      method: request.method,
-      headers,
-      body: request.body === void 0 ? null : JSON.stringify(request.body),
-      signal: request.signal ? AbortSignal.any([request.signal, timeout]) : timeout
-    });
+}
+var Lines = class {
+  constructor(lines) {
+    this.lines = lines;
+  }
+  lines;
+  #line = 0;
+  get at() {
+    return `line ${this.#line}`;
+  }
+  /** The next line; of leaf `index`, where it has to be one. */
+  async next(members2, index) {
+    const { value: text } = await this.lines.next();
+    this.#line++;
+    if (text === void 0) throw new IncompleteExportError("export", `${this.at} is missing`);
+    if (!text.endsWith("\n")) throw new IncompleteExportError("export", `${this.at} breaks off`);
+    const object = this.#parse(text);
+    if (index !== void 0 && isCount(object["index"]) && object["index"] !== index) {
+      throw new IncompleteExportError("index", `${this.at} has leaf ${object["index"]}, and ${index} comes next`);
+    }
+    if (members2 === leafMembers ? "complete" in object : members2 === endMembers && "index" in object) {
+      throw new IncompleteExportError("treeSize", `${this.at} is not what comes after ${this.#line - 2} leaves`);
+    }
+    try {
+      checkMembers(object, members2, "");
+      if (object["entry"]) checkMembers(object["entry"], entryMembers, "entry.");
+      if (object["anchor"]) checkMembers(object["anchor"], anchorMembers, "anchor.");
+    } catch (err) {
+      throw err instanceof MalformedError ? new MalformedError(err.field, `${this.at}: ${err.problem}`) : err;
+    }
+    return object;
+  }
+  #parse(text) {
+    try {
+      const value = JSON.parse(text);
+      if (isObject(value)) return value;
+    } catch {
+    }
+    throw new MalformedError("export", `${this.at} is not a JSON object`);
+  }
+  async end() {
+    if (!(await this.lines.next()).done) throw new MalformedError("export", `there is more after ${this.at}`);
+  }
+  async close() {
+    await this.lines.return();
   }
 };
-function lost(err, request) {
-  const what = `${request.method} ${new URL(request.url).pathname.replace(/svc_\w+_[\w-]+/, "…")}`;
-  if (err instanceof Error && err.name === "TimeoutError") return new TimeoutError(`${what}: no complete answer in time`, { cause: err });
-  return new ConnectionError(`${what}: the connection failed, or the answer broke off`, { cause: err });
-}
-function messageOf(text, response) {
-  try {
-    const { error } = JSON.parse(text);
-    if (typeof error === "string") return error;
-  } catch {
+function checkHeader(object) {
+  const header = object;
+  if (!fromBase58(header.owner, 32)) throw new MalformedError("owner", "it is not a public key in base58");
+  if (header.anchor) {
+    checkAnchorForm(header.anchor);
+    const size = header.anchor.committedSize;
+    if (size === 0 || size > header.treeSize) throw new AnchorError("anchor.committedSize", `it is ${size} of treeSize ${header.treeSize}`);
   }
-  return `${response.status} ${response.statusText}`.trim();
+  return header;
 }
-function waitOf(header) {
-  if (!header) return void 0;
-  const ms = /^\d+$/.test(header) ? Number(header) * 1e3 : Date.parse(header) - Date.now();
-  return Number.isFinite(ms) ? Math.max(0, ms) : void 0;
+async function checkEntry(entry, leafHash2, owner, at) {
+  if (entry.owner !== owner) throw new OwnerMismatchError("entry.owner", `in ${at} it is ${entry.owner}, the export is ${owner}'s`);
+  const hash = await entryHash(entry);
+  if (hash !== leafHash2) throw new LeafMismatchError("leafHash", `in ${at} it is ${leafHash2}, the entry hashes to ${hash}`);
 }
-function sleep(ms, signal) {
-  return new Promise((resolve, reject) => {
-    const abort = () => {
-      clearTimeout(timer);
-      reject(signal.reason);
-    };
-    const timer = setTimeout(() => {
-      signal?.removeEventListener("abort", abort);
-      resolve();
-    }, ms);
-    signal?.addEventListener("abort", abort, { once: true });
-  });
+async function checkRoot(log, root, field) {
+  const is = await log.root();
+  if (is !== root) throw new RootMismatchError(field, `it is ${root}, the first ${log.size} leaves have the root ${is}`);
 }
-async function* streamedObjects(body) {
-  const reader = body.getReader(), decoder = new TextDecoder();
-  let text = "", at = 0, start = -1, depth = 0, inText = false, ended = false;
+async function* chunksOf(stream) {
+  const reader = stream.getReader();
   try {
     for (; ; ) {
       const { done, value } = await reader.read();
-      if (done) break;
-      text += decoder.decode(value, { stream: true });
-      for (; at < text.length; at++) {
-        const c = text[at];
-        if (inText) {
-          if (c === "\\") at++;
-          else if (c === '"') inText = false;
-        } else if (c === '"') inText = true;
-        else if (c === "{" && depth++ === 0) start = at;
-        else if (c === "}" && --depth === 0) {
-          yield JSON.parse(text.slice(start, at + 1));
-          start = -1;
-        } else if (c === "]" && depth === 0) ended = true;
-      }
-      const keep = start < 0 ? text.length : start;
-      text = text.slice(keep);
-      at -= keep;
-      if (start >= 0) start = 0;
+      if (done) return;
+      yield value;
     }
-  } catch (err) {
-    throw new ConnectionError("the list broke off", { cause: err });
   } finally {
     await reader.cancel().catch(() => {
     });
   }
-  if (!ended) throw new ConnectionError("the list broke off");
 }
 
-// ../../clients/typescript/src/client.ts
-var remembered = 1e3;
-var digest = async (content, metadata) => toHex(await sha256(utf8(canonicalize({ content, metadata }, 0))));
-var MemoryLedger = class {
-  keys = new Keys(this);
-  memories = new Memories(this);
-  log = new Log(this);
-  grants = new Grants(this);
-  url;
-  extensionUrl;
-  verify;
-  rpcUrl;
-  issuer;
-  heads;
-  /** Whose log it is, once that is known. */
-  owner;
-  #fetch;
-  #transport;
-  #credential;
-  #extensionCredential;
-  constructor(options) {
-    this.url = options.url.replace(/\/+$/, "");
-    this.extensionUrl = options.extensionUrl?.replace(/\/+$/, "");
-    this.verify = options.verify ?? true;
-    this.rpcUrl = options.rpcUrl;
-    this.issuer = options.issuer;
-    this.owner = options.owner;
-    this.heads = new Heads(options.heads ?? /* @__PURE__ */ new Map());
-    this.#credential = options.apiKey ?? options.session;
-    this.#extensionCredential = options.extensionSession;
-    this.#fetch = options.fetch ?? ((...args) => fetch(...args));
-    this.#transport = new Transport({
-      fetch: this.#fetch,
-      timeoutMs: options.timeoutMs ?? 3e4,
-      retries: options.retries ?? 3,
-      backoffMs: options.backoffMs ?? 1e3
-    });
-  }
-  /** Signs in to the core API, and to the extension API where its URL is given. */
-  async signIn(wallet, options = {}) {
-    if (this.owner !== void 0 && this.owner !== wallet.publicKey) throw new TypeError(`this client is ${this.owner}'s`);
-    const session = await this.#signInTo(this.url, wallet, options);
-    if (this.extensionUrl) this.#extensionCredential = (await this.#signInTo(this.extensionUrl, wallet, options)).token;
-    this.#credential = session.token;
-    this.owner = wallet.publicKey;
-    return session;
-  }
-  async #signInTo(url, wallet, options) {
-    const publicKey = wallet.publicKey;
-    const challenge = await this.#transport.send({ ...options, method: "POST", url: `${url}/auth/challenge`, body: { publicKey } });
-    const message = challenge.body.message;
-    if (message.split("\n")[1] !== publicKey) throw new OwnerMismatchError("message", "the challenge is for another account", "service");
-    const signature = toBase58(await wallet.signMessage(utf8(message)));
-    const session = await this.#transport.send({ ...options, method: "POST", url: `${url}/auth/verify`, body: { publicKey, message, signature } });
-    return session.body;
-  }
-  /** @internal */
-  core(method, path, request = {}) {
-    const url = path.startsWith("/") ? this.url + path : path;
-    return this.#transport.send({ ...request, method, url, credential: this.#credential });
-  }
-  /** @internal */
-  extension(method, path, request = {}) {
-    if (!this.extensionUrl) throw new TypeError("grants need extensionUrl");
-    return this.#transport.send({ ...request, method, url: this.extensionUrl + path, credential: this.#extensionCredential });
-  }
-  /** @internal A request to a grant's own URL, which is its credential. */
-  grant(method, url, request) {
-    return this.#transport.send({ ...request, method, url });
-  }
-  /** @internal */
-  checkOnchain(receipt, options) {
-    return checkOnchain(this.rpcUrl, receipt, { fetch: this.#fetch, signal: options.signal });
-  }
-};
-var Keys = class {
-  constructor(ledger) {
-    this.ledger = ledger;
-  }
-  ledger;
-  /**
-   * Makes a key; only this answer shows it. Not repeated after a lost answer: it could make two.
-   * A key may read and write unless scopes says otherwise, and lives until it is revoked
-   * unless expiresAt, a time of RFC 3339, comes first.
-   */
-  async create(label, options = {}) {
-    const { scopes, expiresAt, ...call2 } = options;
-    return (await this.ledger.core("POST", "/keys", { ...call2, body: { label, scopes, expiresAt }, repeatable: false })).body;
-  }
-  async list(options = {}) {
-    return (await this.ledger.core("GET", "/keys", options)).body;
-  }
-  async revoke(id, options = {}) {
-    await this.ledger.core("DELETE", `/keys/${encodeURIComponent(id)}`, options);
-  }
-};
+// ../../clients/typescript/src/log.ts
 var Log = class {
   constructor(ledger) {
     this.ledger = ledger;
@@ -742,12 +933,198 @@ var Log = class {
     if (this.ledger.verify) await checkGrowth({ size: from, root: proof.fromRoot }, { size: to, root: proof.toRoot }, async () => proof);
     return proof;
   }
+  /**
+   * All leaves of the log. They, the root, and that nothing is missing are checked as
+   * `verifyExport` does, always; that the export is this owner's, and extends the log that
+   * this client saw, and, given rpcUrl, what is on the chain, unless `verify` is false. It
+   * can't be continued: an IncompleteExportError or ConnectionError comes out of the loop.
+   */
+  async *export(options = {}) {
+    const { ledger } = this;
+    const head = ledger.verify ? await this.head(options) : void 0;
+    const file = await this.exportFile(options);
+    try {
+      return yield* verifyExport(file, async (header) => {
+        if (head) await this.#checkExport(header, head, options);
+      });
+    } catch (err) {
+      throw serviceLied(err);
+    }
+  }
+  /** The bytes of an export as they come, to be kept. They are not checked: `verifyExport` does that. */
+  async exportFile(options = {}) {
+    return (await this.ledger.core("GET", "/export", { ...options, idleMs: this.ledger.timeoutMs(options) })).body;
+  }
+  async #checkExport(header, head, options) {
+    const { owner, treeSize, root, anchor } = header;
+    if (owner !== head.owner) throw new OwnerMismatchError("owner", `it is ${owner}, the log is ${head.owner}'s`);
+    if (treeSize < head.treeSize) throw new StaleProofError("treeSize", `it is ${treeSize}, the log has ${head.treeSize} leaves`);
+    await this.growth({ size: head.treeSize, root: head.root }, { size: treeSize, root }, options);
+    if ((anchor?.committedSize ?? 0) < head.anchoredSize) throw new StaleProofError("anchor.committedSize", `it is ${anchor?.committedSize ?? 0}, ${head.anchoredSize} leaves are anchored`);
+    if (anchor) await this.ledger.checkAnchor({ anchor, entry: { owner } }, options);
+  }
   /** @internal Checks that a tree is a prefix of another one, by a proof of the service. */
   growth(from, to, options) {
     return checkGrowth(from, to, (m, n) => this.#ask(m, n, options));
   }
   async #ask(from, to, options) {
     return (await this.ledger.core("GET", `/log/consistency?from=${from}&to=${to}`, options)).body;
+  }
+};
+
+// ../../clients/typescript/src/sessions.ts
+var Sessions = class {
+  constructor(ledger) {
+    this.ledger = ledger;
+  }
+  ledger;
+  /** The live ones, oldest first. */
+  async list(options = {}) {
+    return (await this.ledger.core("GET", "/auth/sessions", options)).body;
+  }
+  async end(id, options = {}) {
+    await this.ledger.core("DELETE", `/auth/sessions/${encodeURIComponent(id)}`, options);
+  }
+  /** Ends all but the one that asks, and returns how many there were. */
+  async endOthers(options = {}) {
+    return (await this.ledger.core("DELETE", "/auth/sessions", options)).body.ended;
+  }
+};
+
+// ../../clients/typescript/src/staking.ts
+var Staking = class {
+  constructor(ledger) {
+    this.ledger = ledger;
+  }
+  ledger;
+  async status(options = {}) {
+    return (await this.ledger.core("GET", "/staking/status", options)).body;
+  }
+  /** A transaction for the wallet to sign and send. */
+  async stake(amount, options = {}) {
+    return (await this.ledger.core("POST", "/staking/stake", { ...options, body: { amount } })).body;
+  }
+  /** A transaction for the wallet to sign and send. */
+  async unstake(amount, options = {}) {
+    return (await this.ledger.core("POST", "/staking/unstake", { ...options, body: { amount } })).body;
+  }
+};
+
+// ../../clients/typescript/src/client.ts
+var remembered = 1e3;
+var digest = async (content, metadata) => toHex(await sha256(utf8(canonicalize({ content, metadata }, 0))));
+var MemoryLedger = class {
+  keys = new Keys(this);
+  memories = new Memories(this);
+  log = new Log(this);
+  events = new Feed(this);
+  grants = new Grants(this);
+  sessions = new Sessions(this);
+  staking = new Staking(this);
+  url;
+  extensionUrl;
+  verify;
+  rpcUrl;
+  issuer;
+  heads;
+  /** Whose log it is, once that is known. */
+  owner;
+  #fetch;
+  #timeoutMs;
+  #transport;
+  #credential;
+  #extensionCredential;
+  constructor(options) {
+    this.url = options.url.replace(/\/+$/, "");
+    this.extensionUrl = options.extensionUrl?.replace(/\/+$/, "");
+    this.verify = options.verify ?? true;
+    this.rpcUrl = options.rpcUrl;
+    this.issuer = options.issuer;
+    this.owner = options.owner;
+    this.heads = new Heads(options.heads ?? /* @__PURE__ */ new Map());
+    this.#credential = options.apiKey ?? options.session;
+    this.#extensionCredential = options.extensionSession;
+    this.#fetch = options.fetch ?? ((...args) => fetch(...args));
+    this.#timeoutMs = options.timeoutMs ?? 3e4;
+    this.#transport = new Transport({
+      fetch: this.#fetch,
+      timeoutMs: this.#timeoutMs,
+      retries: options.retries ?? 3,
+      backoffMs: options.backoffMs ?? 1e3
+    });
+  }
+  /** Signs in to the core API, and to the extension API where its URL is given. */
+  async signIn(wallet, options = {}) {
+    if (this.owner !== void 0 && this.owner !== wallet.publicKey) throw new TypeError(`this client is ${this.owner}'s`);
+    const session = await this.#signInTo(this.url, wallet, options);
+    if (this.extensionUrl) this.#extensionCredential = (await this.#signInTo(this.extensionUrl, wallet, options)).token;
+    this.#credential = session.token;
+    this.owner = wallet.publicKey;
+    return session;
+  }
+  async #signInTo(url, wallet, options) {
+    const body = await this.#sign(url, wallet, {}, options);
+    return (await this.#transport.send({ ...options, method: "POST", url: `${url}/auth/verify`, body })).body;
+  }
+  /**
+   * Destroys the owner's data key: no text of this owner's can be read any more, all
+   * sessions, keys and grants end, and proofs stay. The wallet signs a challenge that says so.
+   */
+  async erase(wallet, options = {}) {
+    const body = await this.#sign(this.url, wallet, { purpose: "erase" }, options);
+    await this.#transport.send({ ...options, method: "POST", url: `${this.url}/erasure`, body });
+  }
+  /** Has a wallet sign a fresh challenge. */
+  async #sign(url, wallet, asked, options) {
+    const publicKey = wallet.publicKey;
+    const challenge = await this.#transport.send({ ...options, method: "POST", url: `${url}/auth/challenge`, body: { publicKey, ...asked } });
+    const message = challenge.body.message;
+    if (message.split("\n")[1] !== publicKey) throw new OwnerMismatchError("message", "the challenge is for another account", "service");
+    return { publicKey, message, signature: toBase58(await wallet.signMessage(utf8(message))) };
+  }
+  /** @internal */
+  core(method, path, request = {}) {
+    const url = path.startsWith("/") ? this.url + path : path;
+    return this.#transport.send({ ...request, method, url, credential: this.#credential });
+  }
+  /** @internal */
+  extension(method, path, request = {}) {
+    if (!this.extensionUrl) throw new TypeError("grants need extensionUrl");
+    return this.#transport.send({ ...request, method, url: this.extensionUrl + path, credential: this.#extensionCredential });
+  }
+  /** @internal A request to a grant's own URL, which is its credential. */
+  grant(method, url, request) {
+    return this.#transport.send({ ...request, method, url });
+  }
+  /** @internal */
+  timeoutMs(options) {
+    return options.timeoutMs ?? this.#timeoutMs;
+  }
+  /** @internal Compares an anchor with the issuer and with the chain, where they are given. */
+  async checkAnchor(receipt, options) {
+    if (this.issuer) await checkIssuer(receipt, this.issuer);
+    if (this.rpcUrl) await checkOnchain(this.rpcUrl, receipt, { fetch: this.#fetch, signal: options.signal });
+  }
+};
+var Keys = class {
+  constructor(ledger) {
+    this.ledger = ledger;
+  }
+  ledger;
+  /**
+   * Makes a key; only this answer shows it. Not repeated after a lost answer: it could make two.
+   * A key may read and write unless scopes says otherwise, and lives until it is revoked
+   * unless expiresAt, a time of RFC 3339, comes first.
+   */
+  async create(label, options = {}) {
+    const { scopes, expiresAt, ...call } = options;
+    return (await this.ledger.core("POST", "/keys", { ...call, body: { label, scopes, expiresAt }, repeatable: false })).body;
+  }
+  async list(options = {}) {
+    return (await this.ledger.core("GET", "/keys", options)).body;
+  }
+  async revoke(id, options = {}) {
+    await this.ledger.core("DELETE", `/keys/${encodeURIComponent(id)}`, options);
   }
 };
 var Memories = class {
@@ -762,15 +1139,33 @@ var Memories = class {
    * the same idempotencyKey.
    */
   async write(content, metadata = {}, options = {}) {
-    const { idempotencyKey = crypto.randomUUID(), ...call2 } = options;
+    const { idempotencyKey = crypto.randomUUID(), ...call } = options;
     const fingerprint = await digest(content, metadata);
-    const { body } = await this.ledger.core("POST", "/memories", { ...call2, idempotencyKey, body: { content, metadata } });
-    if (this.ledger.verify) {
-      if (!isHash(body.leafHash)) throw new MalformedError("leafHash", "it is no hash", "service");
-      this.#written.set(body.id, { leafHash: body.leafHash, leafIndex: body.leafIndex, digest: fingerprint });
-      if (this.#written.size > remembered) this.#written.delete(this.#written.keys().next().value);
-    }
+    const { body } = await this.ledger.core("POST", "/memories", { ...call, idempotencyKey, body: { content, metadata } });
+    this.#remember(body, fingerprint);
     return body;
+  }
+  /**
+   * Stores 1 to 256 memories at once, all or none, next to each other in the log: the way
+   * to import many. Repeat it as a `write`.
+   */
+  async writeBatch(memories, options = {}) {
+    const { idempotencyKey = crypto.randomUUID(), ...call } = options;
+    const fingerprints = await Promise.all(memories.map(({ content, metadata = {} }) => digest(content, metadata)));
+    const { body } = await this.ledger.core("POST", "/memories/batch", { ...call, idempotencyKey, body: { memories } });
+    if (this.ledger.verify) {
+      if (!Array.isArray(body) || body.length !== memories.length) throw new IncompleteListError("length", `${body.length} answers to ${memories.length} memories`, "service");
+      const at = body.findIndex((written, n) => written.leafIndex !== body[0].leafIndex + n);
+      if (at > 0) throw new IncompleteListError("leafIndex", `memory ${at} is leaf ${body[at].leafIndex}, the first is ${body[0].leafIndex}`, "service");
+    }
+    body.forEach((written, n) => this.#remember(written, fingerprints[n]));
+    return body;
+  }
+  #remember(written, fingerprint) {
+    if (!this.ledger.verify) return;
+    if (!isHash(written.leafHash)) throw new MalformedError("leafHash", "it is no hash", "service");
+    this.#written.set(written.id, { leafHash: written.leafHash, leafIndex: written.leafIndex, digest: fingerprint });
+    if (this.#written.size > remembered) this.#written.delete(this.#written.keys().next().value);
   }
   /**
    * One memory. It is checked against its receipt: text and metadata are those of the
@@ -794,7 +1189,7 @@ var Memories = class {
    */
   async *list(options = {}) {
     const { order = "oldest" } = options;
-    const head = this.ledger.verify ? await this.ledger.log.head(call(options)) : void 0;
+    const head = this.ledger.verify ? await this.ledger.log.head(callOptions(options)) : void 0;
     const log = new RootOfLeaves();
     let previous;
     let retracted;
@@ -802,7 +1197,7 @@ var Memories = class {
       for (let leaf = from; leaf < to; leaf++) {
         retracted ??= await this.#retracted(options);
         const hash = retracted.get(leaf);
-        if (hash === void 0 || !isHash(hash)) throw new IncompleteListError("leafIndex", `leaf ${leaf} is not in the list, and was not retracted`, "service");
+        if (hash === void 0) throw new IncompleteListError("leafIndex", `leaf ${leaf} is not in the list, and was not retracted`, "service");
         if (order === "oldest") await log.add(hash);
       }
     };
@@ -827,61 +1222,61 @@ var Memories = class {
     }
     await missing(log.size, head.treeSize);
     try {
-      await this.ledger.log.growth({ size: head.treeSize, root: head.root }, { size: log.size, root: await log.root() }, call(options));
+      await this.ledger.log.growth({ size: head.treeSize, root: head.root }, { size: log.size, root: await log.root() }, callOptions(options));
     } catch (err) {
       if (err instanceof VerificationError) throw new RootMismatchError("leafHash", `the leaves of the list give no root of the log: ${err.message}`, "service");
       throw err;
     }
   }
-  /** Takes a memory back: it is in no list, search or case any more, and its leaf stays. It needs a session. */
+  /**
+   * The memories of the leaves from `from` on, `limit` leaves of them, oldest first. Retracted
+   * ones are left out. A page is not checked: `list` checks that nothing is missing.
+   */
+  async page(from, limit, options = {}) {
+    return (await this.ledger.core("GET", `/memories?cursor=${from}&limit=${limit}`, options)).body;
+  }
+  /** Takes a memory back: it is in no list, search or case any more, and its leaf stays. It needs a session, or a key with the scope `retract`. */
   async retract(id, options = {}) {
     await this.ledger.core("DELETE", pathOf(id), options);
   }
   /** The hashes of the leaves that were retracted, by their index: an export has them, without an entry. */
   async #retracted(options) {
-    const read = async (response) => {
-      const found = /* @__PURE__ */ new Map();
-      let rest = "";
-      const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-      for (; ; ) {
-        const { done, value } = await reader.read();
-        const lines = (rest + (value ?? "")).split("\n");
-        rest = lines.pop();
-        for (const line of lines) {
-          const leaf = JSON.parse(line);
-          if (leaf.index !== void 0 && leaf.leafHash !== void 0 && leaf.entry === null) found.set(leaf.index, leaf.leafHash);
-        }
-        if (done) return found;
-      }
-    };
-    return (await this.ledger.core("GET", "/export", { ...call(options), read })).body;
+    const found = /* @__PURE__ */ new Map();
+    for await (const leaf of this.ledger.log.export(callOptions(options))) if (leaf.entry === null) found.set(leaf.index, leaf.leafHash);
+    return found;
   }
   async *#listed(order, options) {
     if (options.stream) {
-      const read = async (response) => response.body;
-      const { body } = await this.ledger.core("GET", `/memories?order=${order}`, { ...call(options), read });
+      const idleMs = this.ledger.timeoutMs(options);
+      const { body } = await this.ledger.core("GET", `/memories?order=${order}`, { ...callOptions(options), idleMs });
       yield* streamedObjects(body);
       return;
     }
     let path = `/memories?limit=${options.pageSize ?? 500}&order=${order}`;
     while (path) {
-      const page = await this.ledger.core("GET", path, call(options));
+      const page = await this.ledger.core("GET", path, callOptions(options));
       yield* page.body;
       path = nextPage(page.headers.get("Link"));
     }
   }
-  /** What a search finds, in its order. A search is not checked: nothing proves that it left nothing out. */
+  /**
+   * What a search finds, in its order, to the last page: `mode: "ranked"` takes a question
+   * in words. A search is not checked: nothing proves that it left nothing out.
+   */
   async *search(query, options = {}) {
-    const { signal: _, timeoutMs: __, pageSize = 100, ...search } = options;
-    let cursor = null;
+    const { pageSize: limit = 100, ...rest } = options;
+    let cursor;
     do {
-      const page = await this.ledger.core("POST", "/memories/search", {
-        ...call(options),
-        body: { ...search, query, limit: pageSize, ...cursor !== null && { cursor } }
-      });
-      yield* page.body;
-      cursor = page.headers.get("Next-Cursor");
-    } while (cursor !== null);
+      const page = await this.searchPage(query, { ...rest, limit, ...cursor !== void 0 && { cursor } });
+      yield* page.memories;
+      cursor = page.next;
+    } while (cursor !== void 0);
+  }
+  /** A page of what a search finds, for callers who turn pages themselves: `next` is the `cursor` of the next one. */
+  async searchPage(query, options = {}) {
+    const { signal: _, timeoutMs: __, ...search } = options;
+    const { body, headers } = await this.ledger.core("POST", "/memories/search", { ...callOptions(options), body: { ...search, query } });
+    return { memories: body, next: headers.get("Next-Cursor") ?? void 0 };
   }
   /**
    * A memory's inclusion proof. Its path is checked; before the memory is anchored, its
@@ -919,8 +1314,7 @@ var Memories = class {
     if (!head) return body;
     await serviceLies(() => this.#checkReceipt(parseReceipt(body), head, options));
     await this.#checkWanted(id, memory, body);
-    if (body.anchor && ledger.issuer) await checkIssuer(body, ledger.issuer);
-    if (body.anchor && ledger.rpcUrl) await ledger.checkOnchain(body, options);
+    if (body.anchor) await serviceLies(() => ledger.checkAnchor(body, options));
     return body;
   }
   async #checkReceipt(r, head, options) {
@@ -954,45 +1348,7 @@ var Memories = class {
     return known;
   }
 };
-var Grants = class {
-  constructor(ledger) {
-    this.ledger = ledger;
-  }
-  ledger;
-  /** A link that adds memories. It revokes the owner's other one. */
-  async createDrop(body = {}, options = {}) {
-    return (await this.ledger.extension("POST", "/memory-drops", { ...options, body })).body;
-  }
-  async dropStatus(id, options = {}) {
-    return (await this.ledger.extension("GET", `/memory-drops/${encodeURIComponent(id)}/status`, options)).body;
-  }
-  async revokeDrop(id, options = {}) {
-    return (await this.ledger.extension("POST", `/memory-drops/${encodeURIComponent(id)}/revoke`, options)).body;
-  }
-  /** Leaves a memory by a drop's URL. Needs no session. */
-  async fillDrop(url, body, options = {}) {
-    const { idempotencyKey = crypto.randomUUID(), ...rest } = options;
-    return (await this.ledger.grant("POST", url, { ...rest, idempotencyKey, body })).body;
-  }
-  /** A link that reads all memories. It revokes the owner's other one. */
-  async createCase(body = {}, options = {}) {
-    return (await this.ledger.extension("POST", "/agent-cases", { ...options, body })).body;
-  }
-  async caseStatus(id, options = {}) {
-    return (await this.ledger.extension("GET", `/agent-cases/${encodeURIComponent(id)}/status`, options)).body;
-  }
-  async revokeCase(id, options = {}) {
-    return (await this.ledger.extension("POST", `/agent-cases/${encodeURIComponent(id)}/revoke`, options)).body;
-  }
-  /** Reads a case by its URL, as markdown. Spends a read, so a lost answer is not asked for again. */
-  async readCase(url, options = {}) {
-    return (await this.ledger.grant("GET", url, { ...options, repeatable: false, read: (response) => response.text() })).body;
-  }
-};
 var pathOf = (id) => `/memories/${encodeURIComponent(id)}`;
-function call({ signal, timeoutMs }) {
-  return { ...signal && { signal }, ...timeoutMs !== void 0 && { timeoutMs } };
-}
 function nextPage(link) {
   const url = /<([^>]*)>\s*;\s*rel="?next"?/.exec(link ?? "")?.[1];
   return url === void 0 ? void 0 : `/memories${new URL(url, "http://any").search}`;
@@ -1001,8 +1357,7 @@ async function serviceLies(check) {
   try {
     await check();
   } catch (err) {
-    if (!(err instanceof VerificationError) || err.liar === "service") throw err;
-    throw new err.constructor(err.field, err.problem, "service");
+    throw serviceLied(err);
   }
 }
 
@@ -1041,6 +1396,7 @@ export {
   GoneError,
   IdempotencyError,
   InclusionError,
+  IncompleteExportError,
   IncompleteListError,
   InvalidRequestError,
   LeafMismatchError,
@@ -1060,7 +1416,6 @@ export {
   UnavailableError,
   VerificationError,
   WrongMemoryError,
-  apiError,
   canonicalize,
   checkIssuer,
   checkOnchain,
@@ -1078,5 +1433,6 @@ export {
   parseReceipt,
   standardWallet,
   toBase58,
+  verifyExport,
   verifyReceipt
 };
