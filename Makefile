@@ -42,7 +42,7 @@ unit: ## all Go tests but the slow ones
 	go test -short -timeout 10m $$(go list $(PACKAGES) | grep -v -e '/services/test/deployed$$' -e '/services/test/browser$$')
 
 .PHONY: verify
-verify: deps staticcheck vulncheck generated lint-openapi client slow plain race fuzz ## the rest: linters, slow tests, race detector, crashes, clusters, browser, fuzzing
+verify: deps staticcheck vulncheck generated lint-openapi client webextension slow plain race fuzz ## the rest: linters, slow tests, race detector, crashes, clusters, browser, fuzzing
 
 # The packages that start goroutines or share memory, in their code or their tests,
 # but for the cluster's, which runs alone. Both lists are read from the files, so
@@ -127,6 +127,15 @@ client: $(CLIENT)/node_modules ## the TypeScript client: its types are up to dat
 $(CLIENT)/node_modules: $(CLIENT)/package.json $(CLIENT)/package-lock.json
 	cd $(CLIENT) && npm ci --ignore-scripts --no-audit --no-fund
 	@touch $@
+
+WEBEXTENSION := services/clients/webextension
+
+.PHONY: webextension
+webextension: $(CLIENT)/node_modules ## the browser extension, to be loaded from bin/webextension
+	cd $(CLIENT) && npm run -s build
+	@rm -rf bin/webextension
+	$(WEBEXTENSION)/build $(CLIENT)/dist bin/webextension
+	cd $(WEBEXTENSION) && npm test
 
 LINT := services/httpapi/openapi/lint
 
