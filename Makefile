@@ -42,7 +42,7 @@ unit: ## all Go tests but the slow ones
 	go test -short -timeout 10m $$(go list $(PACKAGES) | grep -v -e '/services/test/deployed$$' -e '/services/test/browser$$')
 
 .PHONY: verify
-verify: deps staticcheck vulncheck generated lint-openapi client dashboard-current slow plain race fuzz ## the rest: linters, slow tests, race detector, crashes, clusters, browser, fuzzing
+verify: deps staticcheck vulncheck generated lint-openapi client dashboard-current webextension slow plain race fuzz ## the rest: linters, slow tests, race detector, crashes, clusters, browser, fuzzing
 
 # The packages that start goroutines or share memory, in their code or their tests,
 # but for the cluster's, which runs alone. Both lists are read from the files, so
@@ -141,6 +141,15 @@ dashboard-current: dashboard ## fails where what the dashboard imports is out of
 $(DASHBOARD)/node_modules: $(DASHBOARD)/package.json $(DASHBOARD)/package-lock.json
 	cd $(DASHBOARD) && npm ci --ignore-scripts --no-audit --no-fund
 	@touch $@
+
+WEBEXTENSION := services/clients/webextension
+
+.PHONY: webextension
+webextension: $(CLIENT)/node_modules ## the browser extension, to be loaded from bin/webextension
+	cd $(CLIENT) && npm run -s build
+	@rm -rf bin/webextension
+	$(WEBEXTENSION)/build $(CLIENT)/dist bin/webextension
+	cd $(WEBEXTENSION) && npm test
 
 LINT := services/httpapi/openapi/lint
 

@@ -65,7 +65,8 @@ func TestEveryFlippedBitIsFound(t *testing.T) {
 	t.Parallel()
 	// Of the first two the newest message brought a leaf, which their rows leave out.
 	third := fixture.NumberedActor(3).Say(&events.OwnerRegistered{UserID: fixture.UUID()})
-	pool, log := projected(t, append(slices.Concat(story(1), story(2)), third)...)
+	fourth := fixture.NumberedActor(4).Say(&events.OwnerErased{})
+	pool, log := projected(t, append(slices.Concat(story(1), story(2)), third, fourth)...)
 	for _, c := range columns(t, pool) {
 		change := flips[c.kind]
 		if change == "" {

@@ -166,7 +166,7 @@ export function sleep(ms: number, signal: AbortSignal | undefined): Promise<void
 /** The objects of a JSON array, or of the array in an object, as they arrive. */
 export async function* streamedObjects(parts: AsyncIterable<Uint8Array>): AsyncGenerator<unknown> {
   const decoder = new TextDecoder();
-  let text = "", at = 0, start = -1, depth = 0, inText = false, ended = false;
+  let text = "", at = 0, start = -1, depth = 0, begun = false, inText = false, ended = false;
   for await (const part of parts) {
     text += decoder.decode(part, { stream: true });
     for (; at < text.length; at++) {
@@ -175,6 +175,7 @@ export async function* streamedObjects(parts: AsyncIterable<Uint8Array>): AsyncG
         if (c === "\\") at++;
         else if (c === '"') inText = false;
       } else if (c === '"') inText = true;
+      else if (!begun) begun = c === "[";
       else if (c === "{" && depth++ === 0) start = at;
       else if (c === "}" && --depth === 0) {
         yield parseJSON(text.slice(start, at + 1));

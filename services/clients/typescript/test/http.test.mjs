@@ -91,3 +91,17 @@ test("each attempt has its time", async (t) => {
   await assert.rejects(c.ledger.memories.write("x"), ledger.TimeoutError);
   assert.equal(c.waits.filter((ms) => ms === 5000).length, 2);
 });
+
+test("a list in an object is streamed as a bare one is", async () => {
+  const { streamedObjects } = await import("../dist/http.js");
+  async function* parts() {
+    for (const part of ['{"memor', 'ies":[{"a":{"b":"]}"}', '},{"a":2}', "]}"]) yield new TextEncoder().encode(part);
+  }
+  assert.deepEqual(await all(streamedObjects(parts())), [{ a: { b: "]}" } }, { a: 2 }]);
+});
+
+async function all(items) {
+  const found = [];
+  for await (const item of items) found.push(item);
+  return found;
+}

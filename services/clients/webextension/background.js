@@ -1,0 +1,51 @@
+// The worker: menus and the shortcut save, and what waits is sent. The browser may end it at any
+// moment; all that it knows is in storage.local.
+import { capture } from './capture.js';
+import { queue, save, sendQueue, session } from './service.js';
+
+chrome.runtime.onInstalled.addListener(async () => {
+  await chrome.contextMenus.removeAll();
+  chrome.contextMenus.create({ id: 'selection', contexts: ['selection'], title: 'Save selection to Memory Ledger' });
+  chrome.contextMenus.create({ id: 'page', contexts: ['page'], title: 'Save page to Memory Ledger' });
+});
+chrome.contextMenus.onClicked.addListener(({ menuItemId, selectionText, frameId }, tab) =>
+  saveTab(tab, menuItemId === 'page' ? { selection: '' } : { selection: selectionText, frameId }));
+chrome.commands.onCommand.addListener((command, tab) => command === 'save' && saveTab(tab));
+
+// Each may find something to send: a save, a sign-in, the browser's start, the network's return,
+// and every minute while something waits.
+chrome.storage.onChanged.addListener(({ queue, session }) => (queue || session) && send());
+chrome.runtime.onStartup.addListener(send);
+chrome.alarms.onAlarm.addListener(send);
+addEventListener('online', send);
+send();
+
+async function saveTab(tab, what) {
+  try {
+    await save(await capture(tab, what));
+  } catch (error) {
+    await show('!', error.message);
+  }
+}
+
+async function send() {
+  let stored = 0;
+  try {
+    stored = await sendQueue();
+  } catch {
+    // It waits. The popup says how much does.
+  }
+  const entries = await queue.entries(), waiting = entries.filter(({ problem }) => !problem).length;
+  if (waiting > 0) await chrome.alarms.create('send', { periodInMinutes: 1 });
+  else await chrome.alarms.clear('send');
+  if (entries.length > waiting) await show('!', 'Something was refused');
+  else if (waiting > 0) await show(String(waiting), `${waiting} to be sent${(await session())?.token ? '' : ' after you sign in'}`);
+  else if (stored > 0) await show('✓', 'Saved');
+  else if ((await chrome.action.getBadgeText({})) !== '✓') await show('', 'nothing waits');
+}
+
+async function show(badge, title) {
+  await chrome.action.setBadgeBackgroundColor({ color: badge === '!' ? '#9a3412' : '#1c6b52' });
+  await chrome.action.setBadgeText({ text: badge });
+  await chrome.action.setTitle({ title: `Memory Ledger: ${title}` });
+}

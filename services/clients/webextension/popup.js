@@ -1,0 +1,92 @@
+import { capture } from './capture.js';
+import { queue, save, search, serviceURL, session, shown, signIn, signOut } from './service.js';
+import { sendable } from './queue.js';
+
+const $ = (id) => document.getElementById(id);
+const [tab] = await chrome.tabs.query({ active: true, currentWindow: true });
+
+/** Makes an element. Texts of pages and memories only ever become text. */
+function element(name, properties, ...children) {
+  const made = Object.assign(document.createElement(name), properties);
+  made.append(...children);
+  return made;
+}
+
+async function render() {
+  const current = await session(), entries = await queue.entries();
+  $('signed-in').hidden = !current?.token;
+  $('signed-out').hidden = Boolean(current?.token);
+  if (current && !current.token) $('why').textContent = 'Your session has ended. Sign in again to search, and to send what waits.';
+  if (current) {
+    $('owner').textContent = `${current.owner.slice(0, 4)}…${current.owner.slice(-4)}`;
+    $('owner').title = current.owner;
+  }
+  const refused = entries.filter(({ problem }) => problem);
+  const mine = sendable(entries, current ?? { url: await serviceURL(), owner: null }).length;
+  const others = entries.length - refused.length - mine;
+  $('waiting').hidden = entries.length === 0;
+  $('waiting-text').textContent = [
+    mine && `${mine} to be sent${current?.token ? ' as soon as the service answers' : ' after you sign in'}.`,
+    others && `${others} of another wallet or service: sign in there to send.`,
+    refused.length && 'The service refused:',
+  ].filter(Boolean).join(' ');
+  $('refused').replaceChildren(...refused.map(({ key, problem, body }) => {
+    const discard = element('button', { type: 'button', className: 'quiet', textContent: 'Discard', ariaLabel: `Discard: ${body.content.slice(0, 40)}` });
+    discard.addEventListener('click', () => queue.remove(key));
+    return element('li', {}, element('p', { dir: 'auto', textContent: body.content }), element('p', { className: 'soft', textContent: problem }), discard);
+  }));
+}
+
+async function saveTab(what) {
+  $('status').textContent = '';
+  try {
+    await save(await capture(tab, what));
+    $('status').textContent = 'Kept. It is stored once the service answers.';
+  } catch (error) {
+    $('status').textContent = error.message;
+  }
+}
+
+let asked = new AbortController();
+async function find(event) {
+  event.preventDefault();
+  asked.abort();
+  asked = new AbortController();
+  const { signal } = asked;
+  $('found').replaceChildren();
+  $('found-text').textContent = 'Searching…';
+  try {
+    const { found, count } = await search($('text').value.trim(), signal);
+    if (signal.aborted) return;
+    $('found-text').textContent = count === 0 ? 'Nothing found.' : count > shown ? `${count} found, the newest ${shown}:` : `${count} found`;
+    $('found').replaceChildren(...found.map(result));
+  } catch (error) {
+    if (signal.aborted) return;
+    $('found-text').textContent = error.status === 401 ? '' : error.status ? `The service refused: ${error.message}` : 'The service can’t be reached. Try again.';
+  }
+}
+
+function result({ content, metadata, createdAt, anchored }) {
+  const when = element('time', { dateTime: createdAt, textContent: new Date(createdAt).toLocaleString() });
+  const line = element('p', { className: 'soft' }, when, anchored ? ' · anchored' : '');
+  if (/^https?:/.test(metadata.url)) {
+    const link = element('a', { href: metadata.url, target: '_blank', rel: 'noopener noreferrer', dir: 'auto', textContent: metadata.title || metadata.url });
+    line.append(' · ', link);
+  }
+  return element('li', {}, element('p', { className: 'content', dir: 'auto', textContent: content }), line);
+}
+
+$('options').addEventListener('click', () => chrome.runtime.openOptionsPage());
+$('sign-in').addEventListener('click', signIn);
+$('sign-out').addEventListener('click', signOut);
+$('save-selection').addEventListener('click', () => saveTab());
+$('save-page').addEventListener('click', () => saveTab({ selection: '' }));
+$('search').addEventListener('submit', find);
+chrome.storage.onChanged.addListener(async ({ queue: changed }) => {
+  await render();
+  if (changed && changed.newValue.length < (changed.oldValue?.length ?? 0)) $('status').textContent = 'Stored.';
+});
+await render();
+// A page that can't be read has no selection to offer.
+chrome.scripting.executeScript({ target: { tabId: tab.id }, func: () => !getSelection().isCollapsed })
+  .then(([{ result }]) => { $('save-selection').hidden = !result; }, () => {});

@@ -1,0 +1,106 @@
+// The service: its address, the session, what is asked of it. All of it is in storage.local:
+// url, session {url, owner, token, expiresAt}, signIn {url, state}, queue (queue.js).
+import { Transport, streamedObjects } from './client/http.js';
+import { Queue } from './queue.js';
+
+export const localRun = 'http://127.0.0.1:3002';
+const local = chrome.storage.local;
+// The queue repeats a write itself, minutes later if need be.
+const transport = new Transport({ fetch: (...args) => fetch(...args), timeoutMs: 30_000, retries: 0, backoffMs: 0 });
+
+export const queue = new Queue(local, (name, fn) => navigator.locks.request(name, fn));
+
+export async function serviceURL() {
+  return (await local.get('url')).url ?? localRun;
+}
+
+/** The last session with the configured service, or undefined. A dead one has no token. */
+export async function session() {
+  const { session } = await local.get('session');
+  return session?.url === (await serviceURL()) ? session : undefined;
+}
+
+/** Changes the service. The token of another one is no use there, and is forgotten. */
+export async function configure(url) {
+  await local.set({ url });
+  await local.remove(['session', 'signIn']);
+}
+
+/**
+ * Opens the sign-in page. Only a callback with this state is believed: without it, another
+ * page could sign the user in to an account of its own.
+ */
+export async function signIn() {
+  const state = crypto.randomUUID(), url = await serviceURL();
+  await local.set({ signIn: { url, state } });
+  const callback = `${chrome.runtime.getURL('callback.html')}?state=${state}`;
+  await chrome.tabs.create({ url: `${url}/connect?callback=${encodeURIComponent(callback)}` });
+}
+
+/** Takes the session out of a callback's address. Returns false for a state that was not sent. */
+export async function accept(search, hash) {
+  const { signIn } = await local.get('signIn');
+  const state = new URLSearchParams(search).get('state');
+  if (!signIn || state !== signIn.state) return false;
+  const given = Object.fromEntries(new URLSearchParams(hash.slice(1)));
+  if (!given.token || !given.publicKey) return false;
+  await local.set({ session: { url: signIn.url, owner: given.publicKey, token: given.token, expiresAt: given.expiresAt } });
+  await local.remove('signIn');
+  return true;
+}
+
+/** Ends the session, here even if the service can't be reached. What waits stays its wallet's. */
+export async function signOut() {
+  const ended = await session();
+  await local.remove('session');
+  if (ended?.token) await call(ended, 'POST', '/auth/logout').catch(() => {});
+}
+
+/** Calls the service. A dead session loses its token, and keeps its owner. */
+async function call({ url, token }, method, path, request) {
+  try {
+    return (await transport.send({ ...request, method, url: url + path, credential: token })).body;
+  } catch (error) {
+    if (error.status === 401) {
+      const { session } = await local.get('session');
+      // A sign-in in the meantime has another token.
+      if (session?.token === token) await local.set({ session: { ...session, token: undefined } });
+    }
+    throw error;
+  }
+}
+
+/** Keeps {content, source, metadata} to be sent. The worker sends it when it sees the queue change. */
+export async function save(body) {
+  const url = await serviceURL(), owner = (await session())?.owner ?? null;
+  await queue.add({ key: crypto.randomUUID(), url, owner, body });
+}
+
+/** Sends what waits. Returns how many were stored; 0 without a session. */
+export async function sendQueue() {
+  const to = await session();
+  if (!to?.token) return 0;
+  return queue.flush(to, ({ key, body }) => call(to, 'POST', '/memories', { idempotencyKey: key, body }));
+}
+
+/** How many results a search shows. */
+export const shown = 50;
+
+/**
+ * The newest memories that have a text in their content, title or address, newest first, and how
+ * many there are. The extension API has no search: all memories are streamed, and only those that
+ * are shown are kept.
+ */
+export async function search(text, signal) {
+  const wanted = text.toLowerCase(), found = [];
+  let count = 0;
+  const parts = await call(await session(), 'GET', '/memories', { signal, idleMs: 30_000 });
+  for await (const memory of streamedObjects(parts)) {
+    const { content, metadata } = memory;
+    if (![content, metadata.title, metadata.url].some((s) => String(s ?? '').toLowerCase().includes(wanted))) continue;
+    count++;
+    found.unshift(memory);
+    if (found.length > shown) found.pop();
+  }
+  return { found, count };
+}
