@@ -259,6 +259,13 @@ export const scenarios = {
     await v.page.getByRole('textbox', { name: 'Type erase' }).fill('erase');
     await v.page.getByRole('button', { name: 'Erase, signed with Test Wallet' }).waitFor();
     await v.everyLook('data');
+    await v.page.getByRole('button', { name: 'Erase, signed with Test Wallet' }).click();
+    // Signed out; the log goes on, with nothing of before to read.
+    await v.page.getByRole('button', { name: 'Continue with Test Wallet' }).click();
+    await v.go('Memories');
+    await v.page.getByText('Leaf 4 was retracted or erased.').waitFor();
+    assert.equal(await v.rows.count(), 0);
+    v.expected.push(/401/); // of the stream of events, which ended with its session
   },
 
   // The contract's largest owner. The first paint is of a signed-in visitor's page.
