@@ -583,7 +583,7 @@ function sleep(ms, signal) {
 }
 async function* streamedObjects(parts) {
   const decoder = new TextDecoder();
-  let text = "", at = 0, start = -1, depth = 0, inText = false, ended = false;
+  let text = "", at = 0, start = -1, depth = 0, begun = false, inText = false, ended = false;
   for await (const part of parts) {
     text += decoder.decode(part, { stream: true });
     for (; at < text.length; at++) {
@@ -592,6 +592,7 @@ async function* streamedObjects(parts) {
         if (c === "\\") at++;
         else if (c === '"') inText = false;
       } else if (c === '"') inText = true;
+      else if (!begun) begun = c === "[";
       else if (c === "{" && depth++ === 0) start = at;
       else if (c === "}" && --depth === 0) {
         yield parseJSON(text.slice(start, at + 1));
