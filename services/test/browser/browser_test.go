@@ -131,14 +131,19 @@ func outcomes(t *testing.T, said *bytes.Buffer) []outcome {
 	return all
 }
 
-// extension returns the folder of the test extension and its id, which the
-// browser derives from the key in the manifest in the same way.
+// extension returns the folder of the test extension and its id.
 func extension(t *testing.T) (dir, id string) {
 	t.Helper()
 	dir, err := filepath.Abs(filepath.Join("testdata", "extension"))
 	if err != nil {
 		t.Fatal(err)
 	}
+	return dir, extensionID(t, dir)
+}
+
+// extensionID derives an extension's id from the key in its manifest, as the browser does.
+func extensionID(t *testing.T, dir string) string {
+	t.Helper()
 	raw, err := os.ReadFile(filepath.Join(dir, "manifest.json"))
 	if err != nil {
 		t.Fatal(err)
@@ -157,7 +162,7 @@ func extension(t *testing.T) (dir, id string) {
 		letters.WriteByte('a' + b>>4)
 		letters.WriteByte('a' + b&15)
 	}
-	return dir, letters.String()
+	return letters.String()
 }
 
 // profile makes a folder for the browser, whose helpers may still write to it

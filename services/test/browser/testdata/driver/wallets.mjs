@@ -13,6 +13,7 @@
 //            'ok', 'locked', 'hang', 'nothing'
 //   sign     likewise: 'ok', 'refuse', 'hang', 'change', 'wrong', 'short'
 export function installWallet(options) {
+  if (!crypto.subtle) return; // a page that is not secure, as about:blank of an extension
   const alphabet = '123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz';
   const base58 = (bytes) => {
     let number = bytes.reduce((n, byte) => n * 256n + BigInt(byte), 0n);

@@ -1,0 +1,206 @@
+// Loads the extension into Chromium as a person would, and uses it against the service. Prints
+// what is wrong and fails. BROWSER_TEST tells it where things are.
+import assert from 'node:assert/strict';
+import fs from 'node:fs';
+import http from 'node:http';
+import { createRequire } from 'node:module';
+import path from 'node:path';
+import { installWallet } from '../driver/wallets.mjs';
+import { Network } from './network.mjs';
+
+const config = JSON.parse(process.env.BROWSER_TEST);
+const require = createRequire(path.join(config.modules, 'index.js'));
+const { chromium } = require('playwright-core');
+const axe = fs.readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8');
+const home = `chrome-extension://${config.extensionId}`;
+
+const network = new Network(config.api);
+await network.listen();
+const article = http.createServer((_, response) => response.setHeader('Content-Type', 'text/html; charset=utf-8').end(
+  '<!doctype html><title>On bees</title><nav>Menu</nav><main><p id="p">Bees dance to tell the way.</p><p>Hives hum ☂.</p></main>'));
+await new Promise((resolve) => article.listen(0, '127.0.0.1', resolve));
+const articleURL = `http://127.0.0.1:${article.address().port}/bees`;
+
+let context, worker, complaints = [];
+process.stdin.on('end', () => context?.close().finally(() => process.exit(1))).resume();
+
+async function start() {
+  context = await chromium.launchPersistentContext(config.profile, {
+    executablePath: config.chromium, headless: true, viewport: { width: 1000, height: 800 },
+    args: [
+      '--headless=new', '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking',
+      '--disable-component-update', '--disable-sync', '--enable-unsafe-extension-debugging',
+      `--disable-extensions-except=${config.extension}`, `--load-extension=${config.extension}`,
+    ],
+  });
+  context.setDefaultTimeout(15_000);
+  context.on('weberror', (error) => complaints.push(String(error.error())));
+  context.on('console', (message) => message.type() === 'error' && !/Failed to load resource/.test(message.text()) && complaints.push(message.text()));
+  worker = context.serviceWorkers()[0] ?? await context.waitForEvent('serviceworker');
+}
+
+const stored = (name) => worker.evaluate(async (name) => (await chrome.storage.local.get(name))[name], name);
+
+// until asks the worker, which has no other signal that the outside could wait for.
+async function until(what, question, ...args) {
+  const page = await open('options.html');
+  await page.waitForFunction(question, ...args).catch((error) => { throw new Error(`${what}: ${error}`); });
+  await page.close();
+}
+const queueLength = (n) => until(`the queue has ${n}`, async (n) => ((await chrome.storage.local.get('queue')).queue ?? []).length === n, n);
+
+async function open(name) {
+  const page = await context.newPage();
+  await page.goto(`${home}/${name}`);
+  return page;
+}
+
+// looks holds a page to axe's rules in both themes, and keeps a picture of it.
+async function looks(page, name, width) {
+  for (const colorScheme of ['light', 'dark']) {
+    await page.setViewportSize({ width, height: 640 });
+    await page.emulateMedia({ colorScheme });
+    const found = await page.evaluate(`(async () => {
+      ${axe}
+      const { violations } = await axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'] });
+      return violations.map(({ id, nodes }) => id + ': ' + nodes.map(({ html, failureSummary }) => html + ' ' + failureSummary).join('; '));
+    })()`);
+    assert.deepEqual(found, [], name);
+    const { content, room } = await page.evaluate(() => ({ content: document.documentElement.scrollWidth, room: document.documentElement.clientWidth }));
+    assert.ok(content <= room, `${name}: content is ${content} px wide in a window of ${room}`);
+    if (config.screenshots) await page.screenshot({ path: path.join(config.screenshots, `webextension-${name}-${colorScheme}.png`) });
+  }
+}
+
+async function choosesService() {
+  const page = await open('options.html');
+  assert.equal(await page.getByLabel('Address of the service').inputValue(), 'http://127.0.0.1:3002');
+  await looks(page, 'options', 700);
+  for (const bad of ['nonsense', 'http://ledger.example', 'https://a@ledger.example', 'https://ledger.example/?a']) {
+    await page.getByLabel('Address of the service').fill(bad);
+    await page.keyboard.press('Enter');
+    await page.getByText('That is not an https:// address').waitFor();
+    assert.equal(await stored('url'), undefined);
+  }
+  await page.getByLabel('Address of the service').fill(`${network.url}/`);
+  await page.keyboard.press('Enter');
+  await page.getByText('Saved.', { exact: true }).waitFor();
+  assert.equal(await stored('url'), network.url);
+  await page.close();
+}
+
+// A callback that another page made up, with a session of its own, is not believed.
+async function refusesStrangers() {
+  for (const query of ['', '?state=guess', '?state=undefined']) {
+    const page = await open(`callback.html${query}#token=svc_session_x&publicKey=Mallory&expiresAt=2099-01-01T00:00:00Z`);
+    await page.getByRole('heading', { name: 'Not signed in' }).waitFor();
+    assert.equal(page.url(), `${home}/callback.html`);
+    assert.equal(await stored('session'), undefined);
+    await page.close();
+  }
+}
+
+async function signsIn() {
+  const popup = await open('popup.html');
+  await looks(popup, 'popup-signed-out', 360);
+  await context.addInitScript(installWallet, { name: 'Test Wallet' });
+  const [page] = await Promise.all([context.waitForEvent('page'), popup.getByRole('button', { name: 'Sign in with your wallet' }).press('Enter')]);
+  await page.getByRole('button', { name: 'Continue with Test Wallet' }).click();
+  await page.getByRole('heading', { name: 'Signed in' }).waitFor();
+  await page.waitForURL(`${home}/callback.html`);
+  await looks(page, 'callback', 700);
+  assert.match((await stored('session')).token, /^svc_session_/);
+  assert.equal(await stored('signIn'), undefined, 'a state is used once');
+  await popup.getByText('Signed in as').waitFor();
+  await page.close();
+  await popup.close();
+}
+
+// click is a click on the menu, or the shortcut, on the article, as the browser tells the worker.
+// A page that the browser did not open to the extension can't be read, so the menu's own
+// selection is what is saved.
+async function click(selectionText) {
+  const page = await context.newPage();
+  await page.goto(articleURL);
+  await worker.evaluate(async ({ selectionText, url }) => {
+    const [tab] = await chrome.tabs.query({ active: true });
+    const info = { menuItemId: 'selection', selectionText, frameId: 0, editable: false, pageUrl: url };
+    chrome.contextMenus.onClicked.dispatch(info, { ...tab, url, title: 'On bees' });
+  }, { selectionText, url: articleURL });
+  await page.close();
+}
+
+// contents are the memories of the log, from the service itself.
+async function contents() {
+  const { token } = await stored('session');
+  const response = await fetch(`${config.api}/memories`, { headers: { Authorization: `Bearer ${token}` } });
+  return (await response.json()).memories;
+}
+
+async function savesSelection() {
+  await click('Bees dance to tell the way.');
+  await until('it is saved', async () => (await chrome.action.getBadgeText({})) === '✓');
+  const [memory] = await contents();
+  assert.equal(memory.content, 'Bees dance to tell the way.');
+  assert.deepEqual(memory.metadata, { source: 'web extension', title: 'On bees', url: articleURL });
+}
+
+// What is saved without a connection is sent after the browser was closed and opened again; what
+// was stored without an answer is sent again, and stored once.
+async function sendsOnce() {
+  network.state = 'down';
+  await click('Kept without a connection');
+  await queueLength(1);
+  const popup = await open('popup.html');
+  await popup.getByText('1 to be sent as soon as the service answers.').waitFor();
+  await looks(popup, 'popup-waiting', 360);
+  await context.close();
+  network.state = 'deaf';
+  await start();
+  const deadline = Date.now() + 15_000;
+  while (network.writes.length < 3 && Date.now() < deadline) await until('the worker is up', () => true);
+  await queueLength(1);
+  network.state = 'up';
+  await worker.evaluate(() => dispatchEvent(new Event('online')));
+  await queueLength(0);
+  const keys = network.writes.slice(2);
+  assert.ok(keys.length >= 2 && new Set(keys).size === 1, `one key for all attempts: ${keys}`);
+  assert.equal((await contents()).filter(({ content }) => content === 'Kept without a connection').length, 1);
+}
+
+async function searches() {
+  const popup = await open('popup.html');
+  const find = async (text, said) => {
+    await popup.getByRole('searchbox').fill(text);
+    await popup.keyboard.press('Enter');
+    await popup.getByText(said, { exact: true }).waitFor();
+  };
+  await find('BEES dance', '1 found');
+  await looks(popup, 'popup-found', 360);
+  assert.equal(await popup.getByRole('link', { name: 'On bees' }).first().getAttribute('href'), articleURL);
+  await find('wasps', 'Nothing found.');
+  network.state = 'down';
+  await find('bees', 'The service can’t be reached. Try again.');
+  network.state = 'up';
+  await find('connection', '1 found');
+
+  const { token } = await stored('session');
+  await popup.getByRole('button', { name: 'Sign out' }).press('Enter');
+  await popup.getByRole('button', { name: 'Sign in with your wallet' }).waitFor();
+  await until('it is signed out', async ([api, token]) => (await fetch(`${api}/auth/me`, { headers: { Authorization: `Bearer ${token}` } })).status === 401, [config.api, token]);
+}
+
+try {
+  await start();
+  for (const step of [choosesService, refusesStrangers, signsIn, savesSelection, sendsOnce, searches]) {
+    const began = performance.now();
+    await step();
+    console.log(`${step.name}: ${Math.round(performance.now() - began)} ms`);
+  }
+  assert.deepEqual(complaints, []);
+} catch (failure) {
+  console.error(failure, complaints);
+  process.exitCode = 1;
+}
+await context.close();
+process.exit();

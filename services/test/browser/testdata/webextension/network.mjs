@@ -1,0 +1,29 @@
+// What stands between the extension and the service: a proxy that can be cut.
+import http from 'node:http';
+
+export class Network {
+  // 'up'; 'down': no connection gets through; 'deaf': requests arrive, and answers to writes are lost.
+  state = 'up';
+  writes = []; // the Idempotency-Key of each write that reached the service
+
+  constructor(api) {
+    const { hostname, port } = new URL(api);
+    this.server = http.createServer((request, response) => {
+      if (this.state === 'down') return request.socket.destroy();
+      const write = request.method === 'POST' && request.url === '/memories';
+      if (write) this.writes.push(request.headers['idempotency-key']);
+      const lost = write && this.state === 'deaf';
+      const { method, url: path, headers } = request;
+      request.pipe(http.request({ hostname, port, method, path, headers }, (answer) => {
+        if (lost) return answer.resume().on('end', () => request.socket.destroy());
+        response.writeHead(answer.statusCode, answer.headers);
+        answer.pipe(response);
+      }));
+    });
+  }
+
+  async listen() {
+    await new Promise((resolve) => this.server.listen(0, '127.0.0.1', resolve));
+    this.url = `http://127.0.0.1:${this.server.address().port}`;
+  }
+}

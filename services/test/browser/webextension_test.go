@@ -1,0 +1,50 @@
+package browser
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// webextensionSetting is what the driver of the extension's tests is told.
+type webextensionSetting struct {
+	API         string `json:"api"`
+	Chromium    string `json:"chromium"`
+	Modules     string `json:"modules"`
+	Profile     string `json:"profile"`
+	Extension   string `json:"extension"`
+	ExtensionID string `json:"extensionId"`
+	Screenshots string `json:"screenshots"`
+}
+
+// TestWebExtensionInChromium loads the extension as a person would, signs in, saves while
+// the service is there, away, or gives no answers, restarts the browser, and searches.
+func TestWebExtensionInChromium(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a browser")
+	}
+	s := webextensionSetting{
+		Chromium: chromium(t), Modules: modules(t), Profile: profile(t), Screenshots: os.Getenv("LEDGER_SCREENSHOTS"),
+		Extension: buildWebExtension(t),
+	}
+	s.ExtensionID = extensionID(t, s.Extension)
+	s.API = startAPI(t, "", s.ExtensionID)
+	told, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	runNode(t, []string{"BROWSER_TEST=" + string(told)}, "node", filepath.Join("testdata", "webextension", "driver.mjs"))
+}
+
+// buildWebExtension puts the extension together in a folder of the test's own.
+func buildWebExtension(t *testing.T) string {
+	t.Helper()
+	out := t.TempDir()
+	build := exec.CommandContext(t.Context(), "../../clients/webextension/build", compileClient(t, clientFolder(t)), out)
+	if said, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, said)
+	}
+	return out
+}
