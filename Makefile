@@ -45,14 +45,16 @@ unit: ## all Go tests but the slow ones
 verify: deps staticcheck vulncheck generated lint-openapi client dashboard-current webextension slow plain race fuzz ## the rest: linters, slow tests, race detector, crashes, clusters, browser, fuzzing
 
 # The packages that start goroutines or share memory, in their code or their tests,
-# but for the cluster's, which runs alone. Both lists are read from the files, so
+# but for the cluster's, which runs alone, and the browser's, whose services the
+# end-to-end tests run with the race detector. Both lists are read from the files, so
 # that none is forgotten.
 folders = $(sort $(patsubst %/,./%,$(dir $(shell grep -rlE --include='$(2)' '$(1)' $(MODULES)))))
 CLUSTER := ./services/test/deployed
 CONCURRENT := "sync(/atomic)?"|"testing/synctest"|\.Go\(|^\s*go (func|[a-z])
 SKIPS := testing\.Short\(\)
-RACE = $(filter-out $(CLUSTER),$(call folders,$(CONCURRENT),*.go))
-SLOW = $(filter-out $(CLUSTER) $(RACE),./services/test/browser $(call folders,$(SKIPS),*_test.go))
+BROWSER := ./services/test/browser
+RACE = $(filter-out $(CLUSTER) $(BROWSER),$(call folders,$(CONCURRENT),*.go))
+SLOW = $(filter-out $(CLUSTER) $(RACE),$(BROWSER) $(call folders,$(SKIPS),*_test.go))
 
 .PHONY: slow
 slow: ## slow tests of the packages that the race detector does not run
@@ -66,6 +68,10 @@ plain: ## the end-to-end tests with every accelerator of the log off
 race: ## the packages that share memory between goroutines, with the race detector
 	go test -race -timeout 15m $(RACE)
 	go test -race -timeout 10m $(CLUSTER) # a cluster of many processes: nothing beside it
+
+.PHONY: network
+network: ## 10,000 writes through a bad network with each client, each stored once
+	NETWORK_WRITES=10000 go test -count=1 -timeout 15m -run '^(TestTypeScriptClient|TestGoClientBadNetwork)$$' ./services/test/e2e
 
 .PHONY: fuzz
 # Executions, not seconds: with a deadline go test fails now and then because it

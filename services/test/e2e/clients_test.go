@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,10 +21,9 @@ func TestTypeScriptClient(t *testing.T) {
 	t.Parallel()
 	dir := buildClient(t)
 	s, chain := anchoredStack(t, 100*time.Millisecond)
-	// Without WRITES it writes 100 memories through the bad network.
 	cmd := exec.CommandContext(t.Context(), "node", "--test", "--test-timeout=300000", "test/e2e/stack.test.mjs")
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "CORE_URL="+s.Core[0].URL, "EXTENSION_URL="+s.Extension[0].URL, "RPC_URL="+chain.URL(), "WRITES=10000")
+	cmd.Env = append(os.Environ(), "CORE_URL="+s.Core[0].URL, "EXTENSION_URL="+s.Extension[0].URL, "RPC_URL="+chain.URL(), fmt.Sprint("WRITES=", networkWrites(t)))
 	cmd.WaitDelay = time.Second
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)

@@ -9,7 +9,9 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -100,23 +102,28 @@ func (b *badNetwork) start(t *testing.T) string {
 	return server.URL
 }
 
+// networkWrites is how many memories a client writes through a bad network: 1,000, or 100 in
+// short tests, or as many as `make network` says.
+func networkWrites(t *testing.T) int {
+	t.Helper()
+	if said := os.Getenv("NETWORK_WRITES"); said != "" {
+		n, err := strconv.Atoi(said)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	if testing.Short() {
+		return 100
+	}
+	return 1000
+}
+
 // TestGoClientBadNetwork: over a network that cuts, delays, doubles and truncates, each
 // write is stored once.
 func TestGoClientBadNetwork(t *testing.T) {
 	t.Parallel()
-	badNetworkWrites(t, 100)
-}
-
-func TestGoClientLongBadNetwork(t *testing.T) {
-	if testing.Short() {
-		t.Skip("10,000 writes: make verify runs it")
-	}
-	t.Parallel()
-	badNetworkWrites(t, 10_000)
-}
-
-func badNetworkWrites(t *testing.T, count int) {
-	t.Helper()
+	count := networkWrites(t)
 	s := stacktest.Start(t, stacktest.Options{})
 	straight := newGoClient(t, s)
 	network := &badNetwork{target: s.Core[0].URL}
