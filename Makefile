@@ -54,7 +54,7 @@ CONCURRENT := "sync(/atomic)?"|"testing/synctest"|\.Go\(|^\s*go (func|[a-z])
 SKIPS := testing\.Short\(\)
 BROWSER := ./services/test/browser
 RACE = $(filter-out $(CLUSTER) $(BROWSER),$(call folders,$(CONCURRENT),*.go))
-SLOW = $(filter-out $(CLUSTER) $(RACE),$(BROWSER) $(call folders,$(SKIPS),*_test.go))
+SLOW = $(filter-out $(CLUSTER) $(RACE),$(call folders,$(SKIPS),*_test.go))
 
 .PHONY: slow
 slow: ## slow tests of the packages that the race detector does not run
