@@ -56,17 +56,21 @@ BROWSER := ./services/test/browser
 RACE = $(filter-out $(CLUSTER) $(BROWSER),$(call folders,$(CONCURRENT),*.go))
 SLOW = $(filter-out $(CLUSTER) $(RACE),$(call folders,$(SKIPS),*_test.go))
 
+# Most tests wait for a server, a chain or a browser: more of them at a time than there
+# are processors halve the time.
+WAITING := 6
+
 .PHONY: slow
 slow: ## slow tests of the packages that the race detector does not run
 	$(if $(SLOW),go test -timeout 15m $(SLOW))
 
 .PHONY: plain
 plain: ## the end-to-end tests with every accelerator of the log off
-	ACCELERATORS=off go test -count=1 -short -timeout 10m ./services/test/e2e
+	ACCELERATORS=off go test -count=1 -short -timeout 10m -parallel $(WAITING) ./services/test/e2e
 
 .PHONY: race
 race: ## the packages that share memory between goroutines, with the race detector
-	go test -race -timeout 15m $(RACE)
+	go test -race -timeout 15m -parallel $(WAITING) $(RACE)
 	go test -race -timeout 10m $(CLUSTER) # a cluster of many processes: nothing beside it
 
 .PHONY: network
