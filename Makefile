@@ -56,7 +56,7 @@ BROWSER := ./services/test/browser
 RACE = $(filter-out $(CLUSTER) $(BROWSER),$(call folders,$(CONCURRENT),*.go))
 SLOW = $(filter-out $(CLUSTER) $(RACE),$(call folders,$(SKIPS),*_test.go))
 
-# Most tests wait for a server, a chain or a browser: more of them at a time than there
+# Most end-to-end tests wait, for a server or a chain: more of them at a time than there
 # are processors halve the time.
 WAITING := 6
 
@@ -70,7 +70,7 @@ plain: ## the end-to-end tests with every accelerator of the log off
 
 .PHONY: race
 race: ## the packages that share memory between goroutines, with the race detector
-	go test -race -timeout 15m -parallel $(WAITING) $(RACE)
+	go test -race -timeout 15m $(RACE)
 	go test -race -timeout 10m $(CLUSTER) # a cluster of many processes: nothing beside it
 
 .PHONY: network
