@@ -2,8 +2,8 @@
 // an owner, and never says "no" before it has caught up with the log.
 //
 // A core session is a signed token, which says whose it is and until when. A credential
-// that is looked up (API key, extension session) is found by the SHA-256 of its text. The owner of a hash never changes, so the owner is
-// remembered until a look-up finds the credential dead. Whether it is still alive
+// that is looked up (API key, extension session) is found by the SHA-256 of its text.
+// The owner of a hash never changes, so the owner is remembered until a look-up finds the credential dead. Whether it is still alive
 // is asked again at each request. A read asks the read model behind the fence,
 // unless the log ends where it did when that was last asked. A write leaves it to
 // the decision, where the owner's expected version guards it.

@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -66,6 +67,20 @@ func (c *EndAccess) decide(s *State, now time.Time) (Decision, error) {
 	}
 	c.Ended = len(d.Events)
 	return d, nil
+}
+
+// accessKinds are what an owner's log can be read or written by.
+var accessKinds = []events.SubjectKind{events.KindGrant, events.KindKey, events.KindSession}
+
+// EndAllAccess ends everything by which an owner's log can be read or written, in a
+// message for each kind. A crash in between leaves some of it; do it again.
+func (x *Executor) EndAllAccess(ctx context.Context, owner events.Owner) error {
+	for _, kind := range accessKinds {
+		if err := x.Execute(ctx, owner, &EndAccess{Kind: kind}); err != nil {
+			return fmt.Errorf("end %ss of %s: %w", kind, owner, err)
+		}
+	}
+	return nil
 }
 
 // NoReadModel is a Loader that knows of nothing: what it loads is read from the log,

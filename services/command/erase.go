@@ -1,9 +1,8 @@
 package command
 
 import (
+	"cmp"
 	"errors"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/memory-ledger/ledger/events"
@@ -21,20 +20,9 @@ type EraseOwner struct {
 }
 
 func (c *EraseOwner) decide(s *State, now time.Time) (Decision, error) {
-	live := func(expires time.Time) bool { return now.Before(expires) }
-	for _, sessions := range []map[string]time.Time{s.CoreSessions, s.Sessions} {
-		if slices.ContainsFunc(slices.Collect(maps.Values(sessions)), live) {
-			return Decision{}, ErrAccessAlive
-		}
-	}
-	for _, key := range s.Keys {
-		if key.live(now) {
-			return Decision{}, ErrAccessAlive
-		}
-	}
-	for _, grant := range s.Grants {
-		if grant.live(now) {
-			return Decision{}, ErrAccessAlive
+	for _, kind := range accessKinds {
+		if d, err := (&EndAccess{Kind: kind}).decide(s, now); err != nil || len(d.Events) > 0 {
+			return Decision{}, cmp.Or(err, ErrAccessAlive)
 		}
 	}
 	c.Erased = s.Leaves

@@ -32,6 +32,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/events/leaf"
 	"github.com/memory-ledger/ledger/services/cachestats"
 )
@@ -103,8 +104,6 @@ type Config struct {
 	// that what was made of the owner's texts goes, too. The empty owner stands for all.
 	// It must not block.
 	Forgotten func(events.Owner)
-	// Pause waits, or fails when the context ends; nil means by the clock.
-	Pause func(ctx context.Context, d time.Duration) error
 }
 
 // Syncer returns once everything acknowledged before is on stable storage.
@@ -124,7 +123,6 @@ type Store struct {
 	syncer  Syncer
 	marked  func(context.Context, events.Owner) (bool, error)
 	told    func(events.Owner)
-	pause   func(context.Context, time.Duration) error
 	watched atomic.Int64  // when Watch last began a look that it finished, in Unix nanoseconds
 	forgets atomic.Uint64 // how often Watch has seen that a key was forgotten
 	// Hits counts the lookups that found the key unwrapped in memory.
@@ -172,9 +170,6 @@ func Open(bucket jetstream.KeyValue, cfg Config) (*Store, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	if cfg.Pause == nil {
-		cfg.Pause = pause
-	}
 	if cfg.Marked == nil {
 		cfg.Marked = func(context.Context, events.Owner) (bool, error) { return false, nil }
 	}
@@ -184,7 +179,7 @@ func Open(bucket jetstream.KeyValue, cfg Config) (*Store, error) {
 	}
 	s := &Store{
 		bucket: bucket, masters: map[string]cipher.AEAD{}, wrapID: cfg.Masters[0].ID(), cache: cache,
-		maxAge: cfg.MaxAge, now: cfg.Now, rand: cfg.Rand, syncer: cfg.Syncer, marked: cfg.Marked, told: cfg.Forgotten, pause: cfg.Pause,
+		maxAge: cfg.MaxAge, now: cfg.Now, rand: cfg.Rand, syncer: cfg.Syncer, marked: cfg.Marked, told: cfg.Forgotten,
 	}
 	for _, master := range cfg.Masters {
 		if s.masters[master.ID()], err = newAEAD(master); err != nil {
@@ -295,18 +290,10 @@ func (s *Store) outlive(ctx context.Context, owner events.Owner) error {
 	if !marked {
 		return nil
 	}
-	return s.pause(ctx, maxUnwatched)
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
+	if !eventlog.Pause(ctx, maxUnwatched) {
 		return fmt.Errorf("%w: %w", ErrUnavailable, ctx.Err())
 	}
+	return nil
 }
 
 // create makes a key. If another process was faster, its key stays, and create

@@ -26,10 +26,8 @@ func (s *Service) Erase(ctx context.Context, owner events.Owner) (uint64, error)
 	}
 	erase := &command.EraseOwner{}
 	for range erasePasses {
-		for _, kind := range []events.SubjectKind{events.KindGrant, events.KindKey, events.KindSession} {
-			if err := s.Commands.Execute(ctx, owner, &command.EndAccess{Kind: kind}); err != nil {
-				return 0, err
-			}
+		if err := s.Commands.EndAllAccess(ctx, owner); err != nil {
+			return 0, err
 		}
 		if err := s.DestroyKey(ctx, owner); err != nil {
 			return 0, err

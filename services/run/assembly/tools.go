@@ -116,10 +116,5 @@ func endAccess(ctx context.Context, nc *nats.Conn, owner events.Owner) error {
 	if err != nil {
 		return err
 	}
-	for _, kind := range []events.SubjectKind{events.KindGrant, events.KindKey, events.KindSession} {
-		if err := commands.Execute(ctx, owner, &command.EndAccess{Kind: kind}); err != nil {
-			return fmt.Errorf("end %ss of %s: %w", kind, owner, err)
-		}
-	}
-	return nil
+	return commands.EndAllAccess(ctx, owner)
 }
