@@ -162,7 +162,7 @@ func (c *consumption) consume(ctx context.Context, yield func(Slice) error) (aga
 		case <-consuming.Closed():
 			return true, fmt.Errorf("%w: the consumer is closed", ErrUnavailable)
 		case msg := <-incoming:
-			slice, _, _, broken := c.gather(msg, incoming)
+			slice, _, broken := c.gather(msg, incoming)
 			if len(slice.Records) > 0 {
 				if err := yield(slice); err != nil {
 					return false, err
@@ -257,24 +257,24 @@ var errLost = errors.New("a message got lost on its way")
 
 // gather takes the first message and whatever else is already there: a slice is as long
 // as the reader is behind, within bounds, and never waits. It ends before a message that
-// does not continue it, which it returns with the reason; last is the message before.
-func (g *gatherer) gather(msg jetstream.Msg, incoming <-chan jetstream.Msg) (slice Slice, last, rest jetstream.Msg, err error) {
+// does not continue it, which it returns with the reason.
+func (g *gatherer) gather(msg jetstream.Msg, incoming <-chan jetstream.Msg) (slice Slice, rest jetstream.Msg, err error) {
 	slice = Slice{First: g.next, Records: make([]Record, 0, min(g.maxRecords, len(incoming)+1))}
 	for size := 0; ; {
 		record, err := g.record(msg)
 		if err != nil {
-			return slice, last, msg, err
+			return slice, msg, err
 		}
-		slice.Records, last = append(slice.Records, record), msg
+		slice.Records = append(slice.Records, record)
 		slice.Last, g.next = record.Seq, record.Seq+1
 		size += len(record.Payload)
 		if len(slice.Records) >= g.maxRecords || size >= g.maxBytes || g.done() {
-			return slice, last, nil, nil
+			return slice, nil, nil
 		}
 		select {
 		case msg = <-incoming:
 		default:
-			return slice, last, nil, nil
+			return slice, nil, nil
 		}
 	}
 }

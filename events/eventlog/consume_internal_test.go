@@ -48,7 +48,7 @@ func TestLostIsNotAGap(t *testing.T) {
 		for _, msg := range step.brought[1:] {
 			incoming <- msg
 		}
-		slice, _, _, err := g.gather(step.brought[0], incoming)
+		slice, _, err := g.gather(step.brought[0], incoming)
 		if !errors.Is(err, step.want) || len(slice.Records) != step.records || g.next != step.next {
 			t.Errorf("step %d: %v, %d records, next is %d", i, err, len(slice.Records), g.next)
 		}

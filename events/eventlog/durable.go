@@ -10,16 +10,17 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// durableLook is how often a follower that hears nothing looks at the log's
-// end: messages may have gone to a follower before it, that died.
+// durableLook is how often a follower that hears nothing looks at the log's end, and
+// for its consumer, where that is away.
 const durableLook = time.Second
 
-// Durable is the log for a reader whose place in the log is a durable consumer
-// that an administrator has made. On a cluster with permissions, only an
-// administrator may make one. The consumer's only use is to bring new messages
-// quickly. It may not bring some: it is ahead of the caller's checkpoint, or gave
-// a message to a follower that died. Those are read by direct gets. Messages that
-// it brings again are dropped.
+// Durable is the log for a reader to which a consumer, which an administrator has made,
+// brings new messages. On a cluster with permissions, only an administrator may make one.
+//
+// The consumer is for promptness alone, so it costs the log as little as can be: one node
+// keeps it, in memory, and nothing is acknowledged. It is away with that node, begins with
+// what is new when it is back, and brings each of those who share it a part. What it does
+// not bring is read by direct gets, and what it brings again is dropped.
 type Durable struct {
 	*JetStream
 	consumer string
@@ -27,13 +28,13 @@ type Durable struct {
 
 var _ Log = Durable{}
 
-// Durable returns the log as the holder of that consumer follows it. Of
-// followers that share one, each is brought a part and finds the rest by itself,
-// at the next message that it is brought or within a second: nothing is lost
-// but promptness.
+// Durable returns the log as the holder of that consumer follows it. A message that the
+// consumer does not bring is found within a second, and within a tenth while others
+// come: nothing is lost but promptness.
 func (l *JetStream) Durable(consumer string) Durable { return Durable{l, consumer} }
 
-// Follow implements Follower, for a configuration without a subject.
+// Follow implements Follower, for a configuration without a subject. It begins, too, while
+// the consumer is away. One that was never made is jetstream.ErrConsumerNotFound.
 func (d Durable) Follow(ctx context.Context, cfg FollowConfig, yield func(Slice) error) error {
 	if cfg.Subject != "" {
 		return d.Direct().Follow(ctx, cfg, yield)
@@ -42,60 +43,91 @@ func (d Durable) Follow(ctx context.Context, cfg FollowConfig, yield func(Slice)
 	if err != nil {
 		return err
 	}
-	f := durableFollower{log: d.Direct(), cfg: cfg, gatherer: newGatherer(cfg, from, math.MaxUint64), yield: yield}
-	consumer, err := d.js.Consumer(ctx, StreamName, d.consumer)
-	if err != nil {
-		return fmt.Errorf("follow: %w: %w", ErrUnavailable, err)
-	}
-	if f.next, err = f.log.fill(ctx, cfg, from, head, yield); err != nil {
-		return ended(ctx, err)
-	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	incoming, consuming, err := prefetch(ctx, consumer, func(error) {}) // the client mends what it can
-	if err != nil {
-		return err
+	f := durableFollower{Durable: d, cfg: cfg, gatherer: newGatherer(cfg, from, math.MaxUint64), yield: yield}
+	opening := f.open(ctx)
+	if f.next, err = d.Direct().fill(ctx, cfg, from, head, yield); err != nil {
+		return ended(ctx, err)
 	}
-	defer consuming.Stop()
-	return ended(ctx, d.damage.note(f.run(ctx, incoming, consuming.Closed())))
+	return ended(ctx, d.damage.note(f.run(ctx, opening)))
 }
 
 type durableFollower struct {
+	Durable
 	gatherer
-	log   Direct
 	cfg   FollowConfig
 	yield func(Slice) error
 }
 
-func (f *durableFollower) run(ctx context.Context, incoming <-chan jetstream.Msg, closed <-chan struct{}) error {
-	look := time.NewTicker(durableLook)
+// opened is the consumer's messages, until closed, or why they do not come.
+type opened struct {
+	incoming <-chan jetstream.Msg
+	closed   <-chan struct{}
+	err      error
+}
+
+// open has the consumer's messages come in until ctx ends. It sends what came of it.
+func (f *durableFollower) open(ctx context.Context) <-chan opened {
+	result := make(chan opened, 1)
+	go func() {
+		asking, cancel := context.WithTimeout(ctx, attemptTimeout)
+		defer cancel()
+		consumer, err := f.js.Consumer(asking, StreamName, f.consumer)
+		if err != nil {
+			result <- opened{err: err}
+			return
+		}
+		incoming, consuming, err := prefetch(ctx, consumer, func(error) {}) // the client mends what it can
+		if err != nil {
+			result <- opened{err: err}
+			return
+		}
+		context.AfterFunc(ctx, consuming.Stop)
+		result <- opened{incoming, consuming.Closed(), nil}
+	}()
+	return result
+}
+
+func (f *durableFollower) run(ctx context.Context, opening <-chan opened) error {
+	look := time.NewTimer(durableLook)
 	defer look.Stop()
-	for {
+	var is opened
+	for first := true; ; {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-closed:
-			return fmt.Errorf("follow: consumer closed: %w", ErrUnavailable)
-		case msg := <-incoming:
-			if err := f.take(ctx, msg, incoming); err != nil {
+		case is = <-opening:
+			opening = nil
+			if first && errors.Is(is.err, jetstream.ErrConsumerNotFound) {
+				return fmt.Errorf("follow: %w: %w", ErrUnavailable, is.err)
+			}
+			first = false
+		case <-is.closed:
+			is = opened{err: ErrUnavailable}
+		case msg := <-is.incoming:
+			if err := f.take(ctx, msg, is.incoming); err != nil {
 				return err
 			}
 		case <-look.C:
-			head, err := f.log.Head(ctx)
-			if err != nil {
-				continue // the server is away; the consumer waits for it
+			if is.err != nil && opening == nil {
+				opening = f.open(ctx)
 			}
-			if err := f.fill(ctx, head); err != nil {
-				return err
+			wait := durableLook
+			if head, err := f.Head(ctx); err == nil && head >= f.next { // else the server may be away
+				if err := f.fill(ctx, head); err != nil {
+					return err
+				}
+				wait = directPoll
 			}
+			look.Reset(wait)
 		}
 	}
 }
 
-// take hands over a message and whatever else is there that follows it without
-// a gap. Acknowledging says no more than: do not bring these again. A crash
-// before the caller has kept them loses nothing, for the caller's checkpoint
-// says where it goes on.
+// take hands over a message and whatever else is there that follows it without a gap. A
+// crash before the caller has kept them loses nothing, for the caller's checkpoint says
+// where it goes on.
 func (f *durableFollower) take(ctx context.Context, msg jetstream.Msg, incoming <-chan jetstream.Msg) error {
 	meta, err := msg.Metadata()
 	if err != nil {
@@ -103,22 +135,16 @@ func (f *durableFollower) take(ctx context.Context, msg jetstream.Msg, incoming 
 	}
 	seq := meta.Sequence.Stream
 	if seq < f.next {
-		return acknowledge(msg) // known already
+		return nil // known already
 	}
 	if seq > f.next {
-		if err := f.fill(ctx, seq); err != nil {
-			return err
-		}
-		return acknowledge(msg)
+		return f.fill(ctx, seq)
 	}
-	slice, last, rest, err := f.gather(msg, incoming)
+	slice, rest, err := f.gather(msg, incoming)
 	if err != nil && !errors.Is(err, ErrGap) {
 		return fmt.Errorf("follow: %w", err)
 	}
 	if err := f.yield(slice); err != nil {
-		return err
-	}
-	if err := acknowledge(last); err != nil {
 		return err
 	}
 	if rest != nil {
@@ -127,17 +153,8 @@ func (f *durableFollower) take(ctx context.Context, msg jetstream.Msg, incoming 
 	return nil
 }
 
-// acknowledge confirms everything up to a message. An acknowledgement that is
-// lost is made up for by the next.
-func acknowledge(msg jetstream.Msg) error {
-	if err := msg.Ack(); err != nil && !errors.Is(err, jetstream.ErrMsgAlreadyAckd) {
-		return fmt.Errorf("follow: acknowledge: %w: %w", ErrUnavailable, err)
-	}
-	return nil
-}
-
 // fill reads by direct gets up to a sequence that the log is known to hold.
 func (f *durableFollower) fill(ctx context.Context, to uint64) (err error) {
-	f.next, err = f.log.fill(ctx, f.cfg, f.next, to, f.yield)
+	f.next, err = f.Direct().fill(ctx, f.cfg, f.next, to, f.yield)
 	return err
 }

@@ -75,6 +75,72 @@ func TestDurable(t *testing.T) {
 	})
 }
 
+// Without its consumer a follower finds what comes by itself, and goes on with the next
+// consumer of that name.
+func TestDurableWithoutItsConsumer(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	server := natstest.Start(t)
+	log, _ := open(t, server.URL())
+	if err := log.Durable("projector").Follow(ctx, eventlog.FollowConfig{}, nil); !errors.Is(err, jetstream.ErrConsumerNotFound) {
+		t.Errorf("a consumer that was never made: %v", err)
+	}
+	provideConsumer(t, server.URL(), "projector")
+	_, js := connect(t, server.URL())
+	came := make(chan eventlog.Record)
+	go func() {
+		defer close(came)
+		err := log.Durable("projector").Follow(ctx, eventlog.FollowConfig{}, func(s eventlog.Slice) error {
+			for _, r := range s.Records {
+				came <- r
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}()
+	owner, last := logtest.Owner(), uint64(0)
+	write := func() {
+		t.Helper()
+		var err error
+		last, err = eventlog.AppendAndWait(ctx, log, eventlog.Append{
+			Family: events.FamilyChain, Owner: owner, Kind: events.KindBatch, CommandID: logtest.CommandID(), Expected: last, Payload: []byte("x"),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := <-came; r.Seq != last {
+			t.Fatalf("sequence %d came, %d was written", r.Seq, last)
+		}
+	}
+	brought := func() { // returns once the consumer brought something
+		t.Helper()
+		for {
+			write()
+			consumer, err := js.Consumer(ctx, eventlog.StreamName, "projector")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if consumer.CachedInfo().Delivered.Consumer > 0 {
+				return
+			}
+		}
+	}
+	brought()
+	if err := js.DeleteConsumer(ctx, eventlog.StreamName, "projector"); err != nil {
+		t.Fatal(err)
+	}
+	write()
+	write()
+	provideConsumer(t, server.URL(), "projector")
+	brought()
+	cancel()
+	for range came {
+	}
+}
+
 // Followers that share a consumer get different messages from it, and each
 // sees everything all the same, in order.
 func TestDurableShared(t *testing.T) {
@@ -182,7 +248,7 @@ func provideConsumer(t *testing.T, url, name string) {
 	t.Helper()
 	_, js := connect(t, url)
 	_, err := js.CreateConsumer(t.Context(), eventlog.StreamName, jetstream.ConsumerConfig{
-		Durable: name, AckPolicy: jetstream.AckAllPolicy, AckWait: 30 * time.Second, MaxAckPending: 20000,
+		Durable: name, DeliverPolicy: jetstream.DeliverNewPolicy, AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, Replicas: 1,
 	})
 	if err != nil {
 		t.Fatal(err)

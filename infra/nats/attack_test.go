@@ -85,10 +85,10 @@ var may = map[string][]string{
 	// No API keys.
 	"extension": append([]string{"ledger.aa.owner.memory", "ledger.aa.owner.session", "ledger.aa.owner.grant"}, keystore...),
 	"projector": {
-		"$JS.API.CONSUMER.INFO.LEDGER.projector", "$JS.API.CONSUMER.MSG.NEXT.LEDGER.projector", "$JS.ACK.LEDGER.projector.",
+		"$JS.API.CONSUMER.INFO.LEDGER.projector", "$JS.API.CONSUMER.MSG.NEXT.LEDGER.projector",
 	},
 	"anchorer": {
-		"chain.", "$JS.API.CONSUMER.INFO.LEDGER.anchorer", "$JS.API.CONSUMER.MSG.NEXT.LEDGER.anchorer", "$JS.ACK.LEDGER.anchorer.",
+		"chain.", "$JS.API.CONSUMER.INFO.LEDGER.anchorer", "$JS.API.CONSUMER.MSG.NEXT.LEDGER.anchorer",
 	},
 	"auditor": {},
 }

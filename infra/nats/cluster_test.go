@@ -124,9 +124,6 @@ func TestRolesWorkAcrossACluster(t *testing.T) {
 			if meta, err := msg.Metadata(); err != nil || meta.Sequence.Stream != uint64(node+1) {
 				t.Errorf("node %d: %s: %+v, %v", node, user, meta, err)
 			}
-			if err := msg.DoubleAck(t.Context()); err != nil {
-				t.Errorf("node %d: %s: %v", node, user, err)
-			}
 		}
 	}
 	_, admin := on(0, "admin")

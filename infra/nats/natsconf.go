@@ -75,6 +75,9 @@ func Provision(ctx context.Context, js jetstream.JetStream, replicas int) ([]Mad
 		return nil, err
 	}
 	for _, cfg := range consumers {
+		if err := dropOther(ctx, js, cfg); err != nil {
+			return nil, fmt.Errorf("consumer %s: %w", cfg.Name, err)
+		}
 		consumer, err := js.CreateOrUpdateConsumer(ctx, Stream, cfg)
 		if err != nil {
 			return nil, fmt.Errorf("consumer %s: %w", cfg.Name, err)
@@ -82,6 +85,23 @@ func Provision(ctx context.Context, js jetstream.JetStream, replicas int) ([]Mad
 		made = append(made, Made{"consumer " + cfg.Name, fmt.Sprintf("of %s, %d messages to bring", Stream, consumer.CachedInfo().NumPending)})
 	}
 	return made, nil
+}
+
+// dropOther drops a consumer of that name that can't be updated to what it is to be. Its
+// followers know their places themselves, and read by direct gets until it is there again.
+func dropOther(ctx context.Context, js jetstream.JetStream, cfg jetstream.ConsumerConfig) error {
+	existing, err := js.Consumer(ctx, Stream, cfg.Name)
+	if errors.Is(err, jetstream.ErrConsumerNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	is := existing.CachedInfo().Config
+	if is.AckPolicy == cfg.AckPolicy && is.DeliverPolicy == cfg.DeliverPolicy && is.MemoryStorage == cfg.MemoryStorage {
+		return nil
+	}
+	return js.DeleteConsumer(ctx, Stream, cfg.Name)
 }
 
 // plan returns the streams as they are to be, before any of them is changed.

@@ -160,7 +160,7 @@ func (w *world) wantUnhurt() {
 		consumer, err := s.Consumer(w.t.Context(), name)
 		if err != nil {
 			w.t.Errorf("the %s's consumer is hurt: %v", name, err)
-		} else if c := consumer.CachedInfo().Config; c.FilterSubject != "" || len(c.FilterSubjects) != 0 || c.DeliverPolicy != jetstream.DeliverAllPolicy {
+		} else if c := consumer.CachedInfo().Config; c.FilterSubject != "" || len(c.FilterSubjects) != 0 || c.DeliverPolicy != jetstream.DeliverNewPolicy || c.AckPolicy != jetstream.AckNonePolicy {
 			w.t.Errorf("the %s's consumer was changed: %+v", name, c)
 		}
 	}
@@ -272,53 +272,59 @@ func TestAPIDoesItsWork(t *testing.T) {
 	}
 }
 
-func TestFollowersPullAndAcknowledge(t *testing.T) {
+func TestFollowersPull(t *testing.T) {
 	t.Parallel()
 	for _, user := range followers {
 		t.Run(user, func(t *testing.T) {
 			t.Parallel()
-			pullsAndAcknowledges(t, user)
+			w := newWorld(t)
+			consumer, err := w.as(user).Consumer(t.Context(), natsconf.Stream, user)
+			if err != nil {
+				t.Fatal(err)
+			}
+			msgs, err := consumer.Messages(jetstream.PullMaxMessages(10))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer msgs.Stop()
+			for want := range w.n { // what newWorld appended
+				msg, err := msgs.Next()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if meta, err := msg.Metadata(); err != nil || meta.Sequence.Stream != want+1 {
+					t.Fatalf("metadata: %+v, %v", meta, err)
+				}
+			}
+			for n := range 3 { // the same pull goes on with what is new
+				if _, err := w.as("core").Publish(t.Context(), "ledger.aa.owner.memory", fmt.Append(nil, "new ", n)); err != nil {
+					t.Fatal(err)
+				}
+				if msg, err := msgs.Next(); err != nil || string(msg.Data()) != fmt.Sprint("new ", n) {
+					t.Errorf("next: %v", err)
+				}
+			}
 		})
 	}
 }
 
-func pullsAndAcknowledges(t *testing.T, user string) {
+// A consumer that was made before it was only for promptness is made again, and brings what
+// is new from then on.
+func TestProvisionExchangesConsumersOfBefore(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
-	consumer, err := w.as(user).Consumer(t.Context(), natsconf.Stream, user)
-	if err != nil {
+	if err := w.admin.DeleteConsumer(t.Context(), natsconf.Stream, "projector"); err != nil {
 		t.Fatal(err)
 	}
-	msgs, err := consumer.Messages(jetstream.PullMaxMessages(10))
-	if err != nil {
+	if _, err := w.admin.CreateConsumer(t.Context(), natsconf.Stream, jetstream.ConsumerConfig{Durable: "projector", AckPolicy: jetstream.AckAllPolicy}); err != nil {
 		t.Fatal(err)
 	}
-	defer msgs.Stop()
-	for want := range w.n {
-		msg, err := msgs.Next()
-		if err != nil {
+	for range 2 {
+		if _, err := natsconf.Provision(t.Context(), w.admin, 1); err != nil {
 			t.Fatal(err)
 		}
-		meta, err := msg.Metadata()
-		if err != nil || meta.Sequence.Stream != want+1 {
-			t.Fatalf("metadata: %+v, %v", meta, err)
-		}
-		if want+1 == w.n {
-			if err := msg.DoubleAck(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-		}
 	}
-	info, err := consumer.Info(t.Context())
-	if err != nil || info.AckFloor.Stream != w.n || info.NumAckPending != 0 {
-		t.Errorf("acknowledged: %+v, %v", info, err)
-	}
-	// The same pull goes on with what is new.
-	if _, err := w.as("core").Publish(t.Context(), "ledger.aa.owner.memory", []byte("new")); err != nil {
-		t.Fatal(err)
-	}
-	if msg, err := msgs.Next(); err != nil || string(msg.Data()) != "new" {
-		t.Errorf("next: %v", err)
-	}
+	w.wantUnhurt()
 }
 
 func TestAnchorerAppendsOnlyWhatTheChainSays(t *testing.T) {

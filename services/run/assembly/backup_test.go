@@ -75,7 +75,7 @@ func TestARestoreLeavesTheConsumers(t *testing.T) {
 	}
 	for _, name := range log.Consumers {
 		consumer, err := fresh.Consumer(t.Context(), natsconf.Stream, name)
-		if err != nil || consumer.CachedInfo().NumPending != 1 || consumer.CachedInfo().Config.AckPolicy != jetstream.AckAllPolicy {
+		if err != nil || consumer.CachedInfo().Config.DeliverPolicy != jetstream.DeliverNewPolicy {
 			t.Errorf("%s: %+v, %v", name, consumer, err)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/projections/schema"
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
@@ -144,7 +145,8 @@ func TestLosesNothing(t *testing.T) {
 	defer stop()
 	w.more(50)
 	t.Log("a node dies")
-	d.Nodes[0].Kill()
+	node := d.Nodes[d.bringer()] // which also brings the projectors what is new
+	node.Kill()
 	w.more(50)
 	t.Log("a core API dies")
 	w.apis[1].gone.Store(true)
@@ -157,7 +159,7 @@ func TestLosesNothing(t *testing.T) {
 	projector.start()
 	w.more(50)
 	t.Log("the node is back")
-	if err := d.Nodes[0].Start(); err != nil {
+	if err := node.Start(); err != nil {
 		t.Fatal(err)
 	}
 	w.more(50)
@@ -166,6 +168,19 @@ func TestLosesNothing(t *testing.T) {
 	if n := d.checkpoints(); n != 2 {
 		t.Errorf("two projectors have %d rows of the checkpoint", n)
 	}
+}
+
+// bringer is the number of the node that keeps the projector's consumer.
+func (d *deployment) bringer() (n int) {
+	d.t.Helper()
+	consumer, err := d.admin().Consumer(d.t.Context(), eventlog.StreamName, "projector")
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	if _, err := fmt.Sscanf(consumer.CachedInfo().Cluster.Leader, "nats-%d", &n); err != nil {
+		d.t.Fatal(err)
+	}
+	return n - 1
 }
 
 // checkpoints counts the rows of the checkpoint, one for each projector's run.

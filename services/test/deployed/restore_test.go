@@ -14,7 +14,7 @@ import (
 // admin is a connection of the administrator's.
 func (d *deployment) admin() jetstream.JetStream {
 	d.t.Helper()
-	conn, err := nats.Connect(strings.TrimPrefix(d.As("admin"), "NATS_URL="), nats.CustomInboxPrefix("_INBOX_admin"), nats.RootCAs(filepath.Join(d.Secrets, "ca_certificate")))
+	conn, err := nats.Connect(d.URL("admin"), nats.CustomInboxPrefix("_INBOX_admin"), nats.RootCAs(filepath.Join(d.Secrets, "ca_certificate")))
 	if err != nil {
 		d.t.Fatal(err)
 	}
