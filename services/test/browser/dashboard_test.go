@@ -3,6 +3,7 @@ package browser
 import (
 	"encoding/json"
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -17,6 +18,7 @@ type owner struct {
 	Extension   string `json:"extension"`
 	RPC         string `json:"rpc"`
 	Chromium    string `json:"chromium"`
+	Firefox     string `json:"firefox"`
 	Modules     string `json:"modules"`
 	Screenshots string `json:"screenshots"`
 	Only        string `json:"only"`
@@ -33,15 +35,35 @@ func TestDashboard(t *testing.T) {
 		Chromium: chromium(t), Modules: modules(t), Many: 100_000,
 		Screenshots: os.Getenv("LEDGER_SCREENSHOTS"), Only: os.Getenv("LEDGER_SCENARIOS"),
 	}
+	o.on(t)
+	told, err := json.Marshal(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	report(t, play(t, "dashboard.mjs", told))
+}
+
+// TestDashboardInFirefox is the main path: sign in, write, verify, end sessions.
+func TestDashboardInFirefox(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a browser")
+	}
+	o := owner{Firefox: firefox(t), Modules: modules(t)}
+	o.on(t)
+	told, err := json.Marshal(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	runNode(t, []string{"BROWSER_TEST=" + string(told)}, "node", filepath.Join("testdata", "driver", "firefox-dashboard.mjs"))
+}
+
+// on runs the product with a chain, and names it to the driver.
+func (o *owner) on(t *testing.T) {
+	t.Helper()
 	chain, authority := stacktest.Chain(t, 100*time.Millisecond)
 	s := stacktest.Start(t, stacktest.Options{Configure: func(c *config.Config) {
 		c.SolanaRPCURL, c.AuthorityKeypair, c.CommitmentProgramID = chain.URL(), authority, program.LocalID.String()
 		c.DashboardRPCURL, c.AnchorMaxWait = chain.URL(), 2*time.Second
 	}})
 	o.Core, o.Extension, o.RPC = s.Core[0].URL, s.Extension[0].URL, chain.URL()
-	told, err := json.Marshal(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	report(t, play(t, "dashboard.mjs", told))
 }

@@ -1,16 +1,6 @@
 // What an owner does on the dashboard, as they see it.
 import assert from 'node:assert/strict';
 
-// anchored waits until all of the log is on the chain.
-async function anchored(v) {
-  for (let tries = 0; tries < 200; tries++) {
-    const head = await v.call('GET', '/log');
-    if (head.treeSize > 0 && head.anchoredSize === head.treeSize) return;
-    await new Promise((resolve) => setTimeout(resolve, 100));
-  }
-  assert.fail('the log was not anchored');
-}
-
 export const scenarios = {
   async 'sign in, leave, and find the session ended'(v) {
     await v.open();
@@ -84,7 +74,7 @@ export const scenarios = {
 
   async 'the proof, and a service that lies'(v) {
     await v.fill(23);
-    await anchored(v);
+    await v.anchored();
     await v.signIn();
     await v.rows.first().click();
     const verify = v.dialog.getByRole('button', { name: /Verify in this browser|Check again/ });
@@ -172,7 +162,7 @@ export const scenarios = {
 
   async 'the log'(v) {
     await v.fill(40);
-    await anchored(v);
+    await v.anchored();
     await v.signIn();
     await v.go('Log');
     await v.page.getByText('leaves in your log').waitFor();

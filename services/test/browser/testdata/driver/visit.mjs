@@ -51,6 +51,16 @@ export class Visit {
     }
   }
 
+  // anchored waits until all of the log is on the chain.
+  async anchored() {
+    for (let tries = 0; tries < 200; tries++) {
+      const head = await this.call('GET', '/log');
+      if (head.treeSize > 0 && head.anchoredSize === head.treeSize) return;
+      await new Promise((resolve) => setTimeout(resolve, 100));
+    }
+    assert.fail('the log was not anchored');
+  }
+
   // open brings up the dashboard with the wallet in it.
   async open({ wallets = [this.wallet], hash = '', viewport = { width: 1200, height: 900 } } = {}) {
     this.context = await this.browser.newContext({ viewport, acceptDownloads: true });
