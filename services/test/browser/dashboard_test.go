@@ -48,6 +48,7 @@ func TestDashboardInFirefox(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a browser")
 	}
+	t.Parallel()
 	o := owner{Firefox: firefox(t), Modules: modules(t)}
 	o.on(t)
 	told, err := json.Marshal(o)
@@ -63,7 +64,7 @@ func (o *owner) on(t *testing.T) {
 	chain, authority := stacktest.Chain(t, 100*time.Millisecond)
 	s := stacktest.Start(t, stacktest.Options{Configure: func(c *config.Config) {
 		c.SolanaRPCURL, c.AuthorityKeypair, c.CommitmentProgramID = chain.URL(), authority, program.LocalID.String()
-		c.DashboardRPCURL, c.AnchorMaxWait = chain.URL(), 2*time.Second
+		c.DashboardRPCURL, c.AnchorMaxWait = chain.URL(), time.Second
 	}})
 	o.Core, o.Extension, o.RPC = s.Core[0].URL, s.Extension[0].URL, chain.URL()
 }

@@ -45,6 +45,7 @@ func TestWebExtensionInFirefox(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a browser")
 	}
+	t.Parallel()
 	s := webextensionSetting{
 		Firefox: firefox(t), Modules: modules(t), Extension: buildWebExtension(t),
 		ExtensionID: "0a1b2c3d-0a1b-4c3d-8e9f-0a1b2c3d4e5f", // Firefox takes it from a preference, and otherwise makes one up

@@ -1,7 +1,7 @@
 // An owner's main path through the dashboard, in Firefox.
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
-import { complaints, config, launch, open, play, require, role, text } from './firefox.mjs';
+import { config, launch, open, play, require, role, text } from './firefox.mjs';
 import { Visit } from './visit.mjs';
 import { installWallet } from './wallets.mjs';
 
