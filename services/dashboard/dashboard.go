@@ -29,6 +29,7 @@ var (
 // Config says where the page finds what it calls.
 type Config struct {
 	CoreURL, ExtensionURL string // public base URLs, without a slash at the end
+	ChainID               string // as challenges name it, such as mainnet
 	// RPCURL returns the URL of the Solana node that the page asks. Where it is nil or
 	// returns nothing, there is none, and the page checks no account.
 	RPCURL func() string
@@ -53,7 +54,7 @@ func (cfg Config) serveIndex(c *fiber.Ctx) error {
 		rpc = cfg.RPCURL()
 	}
 	var page bytes.Buffer
-	data := struct{ CoreURL, ExtensionURL, RPCURL string }{cfg.CoreURL, cfg.ExtensionURL, rpc}
+	data := struct{ CoreURL, ExtensionURL, RPCURL, ChainID string }{cfg.CoreURL, cfg.ExtensionURL, rpc, cfg.ChainID}
 	if err := index.Execute(&page, data); err != nil {
 		return fmt.Errorf("write index.html: %w", err)
 	}

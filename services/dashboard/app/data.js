@@ -1,11 +1,12 @@
-// The owner's data as a whole: take it along, see what is staked, erase it.
+// The owner's data as a whole: take it along, stake, erase it.
 import { html, useState } from './vendor-preact.js';
-import { Problem, useLoad, useTask, when } from './parts.js';
+import { Problem, useTask } from './parts.js';
 import { WalletChoice } from './signin.js';
+import { Stake } from './stake.js';
 import { toBase58 } from './vendor-ledger.js';
 
 export function Data({ api }) {
-  return html`<${Export} api=${api}/><${Staking} api=${api}/><${Erase} api=${api}/>`;
+  return html`<${Export} api=${api}/><${Stake} api=${api}/><${Erase} api=${api}/>`;
 }
 
 const exportMs = 10 * 60_000;
@@ -45,20 +46,6 @@ function Export({ api }) {
     <${Problem} error=${error} again=${run}/>
     <div class="row"><button type="button" class="primary" disabled=${running} onClick=${run}>${running ? `Exporting… ${Math.round((share ?? 0) * 100)}%` : 'Export everything'}</button>
       <span role="status">${done}</span></div></section>`;
-}
-
-function Staking({ api }) {
-  const [status] = useLoad(() => api.ledger.core('GET', '/staking/status').then(({ body }) => body), []);
-  if (!status?.live) return null;
-  const amount = (units) => {
-    const digits = units.padStart(status.decimals + 1, '0'), cut = digits.length - status.decimals;
-    return `${digits.slice(0, cut)}.${digits.slice(cut)}`.replace(/\.?0+$/, '');
-  };
-  return html`<section class="card"><h2>Stake</h2><dl class="facts">
-    <div><dt>Staked</dt><dd>${amount(status.staked)}</dd></div><div><dt>Mature</dt><dd>${amount(status.mature)}</dd></div>
-    <div><dt>Cooling</dt><dd>${amount(status.cooling)}</dd></div><div><dt>In your wallet</dt><dd>${amount(status.walletBalance)}</dd></div></dl>
-    ${status.lots.length > 0 && html`<ul class="list" aria-label="Lots">${status.lots.map((lot, i) => html`<li key=${i}><strong class="grow">${amount(lot.amount)}</strong>
-      <span class="soft">${lot.mature ? 'mature' : `mature on ${when(lot.maturesAt)}`}</span></li>`)}</ul>`}</section>`;
 }
 
 function Erase({ api }) {

@@ -7,9 +7,10 @@ export class WalletError extends Error {}
 
 function standard(wallet) {
   const connecting = wallet.features['standard:connect'], signing = wallet.features['solana:signMessage'];
+  const sending = wallet.features['solana:signAndSendTransaction'], approving = wallet.features['solana:signTransaction'];
   if (!connecting || !signing) return null;
   return {
-    name: plain(wallet.name), icon: wallet.icon, transactions: wallet.features['solana:signAndSendTransaction'],
+    name: plain(wallet.name), icon: wallet.icon, sends: Boolean(sending), signs: Boolean(approving),
     async connect() {
       const shared = (await connecting.connect())?.accounts ?? [];
       const accounts = shared.length > 0 ? shared : wallet.accounts ?? [];
@@ -22,6 +23,9 @@ function standard(wallet) {
           if (signed.signedMessage && !same(signed.signedMessage, message)) throw new WalletError('The wallet signed another text than it was given. Use another wallet.');
           return signed.signature;
         },
+        // Both take the bytes of a transaction and a chain such as solana:mainnet.
+        sendTransaction: sending && (async (transaction, chain) => (await sending.signAndSendTransaction({ account, transaction, chain }))[0].signature),
+        signTransaction: approving && (async (transaction, chain) => (await approving.signTransaction({ account, transaction, chain }))[0].signedTransaction),
       };
     },
   };

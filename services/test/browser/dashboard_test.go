@@ -1,11 +1,15 @@
 package browser
 
 import (
+	"crypto/ed25519"
+	"crypto/x509"
 	"encoding/json"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/gagliardetto/solana-go"
 
 	"github.com/memory-ledger/ledger/anchoring/program"
 	"github.com/memory-ledger/ledger/services/run/config"
@@ -22,7 +26,8 @@ type owner struct {
 	Modules     string `json:"modules"`
 	Screenshots string `json:"screenshots"`
 	Only        string `json:"only"`
-	Many        int    `json:"many"` // memories of the largest owner
+	Many        int    `json:"many"`   // memories of the largest owner
+	Staker      []byte `json:"staker"` // the key, PKCS #8, of a wallet with tokens
 }
 
 // TestDashboard is a visit of an owner to the dashboard of a running product with a
@@ -62,9 +67,16 @@ func TestDashboardInFirefox(t *testing.T) {
 func (o *owner) on(t *testing.T) {
 	t.Helper()
 	chain, authority := stacktest.Chain(t, 100*time.Millisecond)
+	treasury, staker := stacktest.TreasuryOn(t, chain, solana.TokenProgramID), stacktest.NewKey(t)
+	treasury.FundWallet(staker.PublicKey())
+	treasury.Give(staker.PublicKey(), 1000_500_000)
+	var err error
+	o.Staker, err = x509.MarshalPKCS8PrivateKey(ed25519.PrivateKey(staker))
+	treasury.Must(err)
 	s := stacktest.Start(t, stacktest.Options{Configure: func(c *config.Config) {
 		c.SolanaRPCURL, c.AuthorityKeypair, c.CommitmentProgramID = chain.URL(), authority, program.LocalID.String()
 		c.DashboardRPCURL, c.AnchorMaxWait = chain.URL(), time.Second
+		c.StakeMint, c.StakingProgramID, c.MinPartialUnstake = treasury.Mint.String(), program.LocalID.String(), "10000000"
 	}})
 	o.Core, o.Extension, o.RPC = s.Core[0].URL, s.Extension[0].URL, chain.URL()
 }
