@@ -3,7 +3,6 @@ import { html, useState } from './vendor-preact.js';
 import { Problem, useTask } from './parts.js';
 import { WalletChoice } from './signin.js';
 import { Stake } from './stake.js';
-import { toBase58 } from './vendor-ledger.js';
 
 export function Data({ api }) {
   return html`<${Export} api=${api}/><${Stake} api=${api}/><${Erase} api=${api}/>`;
@@ -51,12 +50,7 @@ function Export({ api }) {
 function Erase({ api }) {
   const [word, setWord] = useState(''), [asked, setAsked] = useState(false);
   const erase = async (account) => {
-    const { publicKey } = account;
-    const { body: { message } } = await api.ledger.core('POST', '/auth/challenge', { body: { publicKey, purpose: 'erase' } });
-    // A message about anything else must not be signed here.
-    if (message.split('\n')[1] !== publicKey || !/eras/i.test(message)) throw new Error('This service does not offer to erase.');
-    const signature = toBase58(await account.signMessage(new TextEncoder().encode(message)));
-    await api.ledger.core('POST', '/erasure', { body: { publicKey, message, signature } });
+    await api.ledger.erase(account);
     api.end('left');
   };
   return html`<section class="card dangerous"><h2>Erase everything</h2>
