@@ -17,6 +17,7 @@ import (
 	"github.com/gofiber/fiber/v2"
 
 	"github.com/memory-ledger/ledger/services/httpapi"
+	"github.com/memory-ledger/ledger/services/httpapi/connect"
 )
 
 var (
@@ -87,10 +88,18 @@ func serveFile(c *fiber.Ctx) error {
 	if !known || !fs.ValidPath(name) {
 		return fiber.ErrNotFound
 	}
-	content, err := files.ReadFile("app/" + name)
+	content, err := read(name)
 	if err != nil {
 		return fiber.ErrNotFound
 	}
 	c.Set(fiber.HeaderContentType, media)
 	return c.Send(content)
+}
+
+// read returns a file of the page. One of them is the sign-in page's too.
+func read(name string) ([]byte, error) {
+	if name == "wallets.js" {
+		return []byte(connect.WalletsJS), nil
+	}
+	return files.ReadFile("app/" + name)
 }
