@@ -30,7 +30,7 @@ postgres: ## a PostgreSQL server program, installed if none is found
 
 .PHONY: deps
 deps: ## everything that the tests need beside Go, installed where it is missing
-	@infra/install postgres node chromium bpf strace nginx
+	@infra/install postgres node chromium firefox bpf strace nginx
 
 .PHONY: test
 test: deps fmt-check vet rules unit ## what to run at every change: formatting, rules and all tests but the slow ones

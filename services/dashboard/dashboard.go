@@ -17,6 +17,7 @@ import (
 	"github.com/gofiber/fiber/v2"
 
 	"github.com/memory-ledger/ledger/services/httpapi"
+	"github.com/memory-ledger/ledger/services/httpapi/connect"
 )
 
 var (
@@ -29,6 +30,7 @@ var (
 // Config says where the page finds what it calls.
 type Config struct {
 	CoreURL, ExtensionURL string // public base URLs, without a slash at the end
+	ChainID               string // as challenges name it, such as mainnet
 	// RPCURL returns the URL of the Solana node that the page asks. Where it is nil or
 	// returns nothing, there is none, and the page checks no account.
 	RPCURL func() string
@@ -53,7 +55,7 @@ func (cfg Config) serveIndex(c *fiber.Ctx) error {
 		rpc = cfg.RPCURL()
 	}
 	var page bytes.Buffer
-	data := struct{ CoreURL, ExtensionURL, RPCURL string }{cfg.CoreURL, cfg.ExtensionURL, rpc}
+	data := struct{ CoreURL, ExtensionURL, RPCURL, ChainID string }{cfg.CoreURL, cfg.ExtensionURL, rpc, cfg.ChainID}
 	if err := index.Execute(&page, data); err != nil {
 		return fmt.Errorf("write index.html: %w", err)
 	}
@@ -86,10 +88,18 @@ func serveFile(c *fiber.Ctx) error {
 	if !known || !fs.ValidPath(name) {
 		return fiber.ErrNotFound
 	}
-	content, err := files.ReadFile("app/" + name)
+	content, err := read(name)
 	if err != nil {
 		return fiber.ErrNotFound
 	}
 	c.Set(fiber.HeaderContentType, media)
 	return c.Send(content)
+}
+
+// read returns a file of the page. One of them is the sign-in page's too.
+func read(name string) ([]byte, error) {
+	if name == "wallets.js" {
+		return []byte(connect.WalletsJS), nil
+	}
+	return files.ReadFile("app/" + name)
 }

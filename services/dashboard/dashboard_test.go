@@ -45,7 +45,7 @@ func TestImports(t *testing.T) {
 		}
 		for _, match := range imports.FindAllStringSubmatch(string(source), -1) {
 			name, relative := strings.CutPrefix(match[1], "./")
-			if _, err := files.ReadFile("app/" + name); !relative || err != nil {
+			if _, err := read(name); !relative || err != nil {
 				t.Errorf("%s imports %q, which is not here", entry.Name(), match[1])
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"html/template"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/gofiber/fiber/v2"
@@ -87,6 +88,28 @@ func sendPage(c *fiber.Ctx, status int, name string, data any) error {
 
 // deadPage is the same bytes whatever is the matter with the token.
 func deadPage(c *fiber.Ctx) error { return sendPage(c, http.StatusNotFound, "dead.html", frame{}) }
+
+// refusedPage is about a request that was refused for another reason than its link.
+type refusedPage struct {
+	frame
+	Later bool // the fault is the service's
+	Form  bool // what was sent is in the browser, which sends it again when it reloads the page
+}
+
+// refusalPage answers a browser's refusals at grants' links: all to a drop's form, and
+// else the service's own faults. It says nothing of the token.
+func refusalPage(c *fiber.Ctx, status int) (answered bool) {
+	kind, token, _ := strings.Cut(strings.TrimPrefix(c.Path(), "/"), "/")
+	form, later := httpapi.IsForm(c), status >= http.StatusInternalServerError
+	switch {
+	case kind != "agent-cases" && kind != "memory-drops", token == "", strings.Contains(token, "/"), !httpapi.WantsPage(c):
+		return false
+	case !form && c.Method() != http.MethodGet, !later && !(form && kind == "memory-drops"):
+		return false
+	}
+	c.Vary(fiber.HeaderAccept)
+	return sendPage(c, status, "refused.html", refusedPage{Later: later, Form: form && kind == "memory-drops"}) == nil
+}
 
 // deadCase answers for a case that opens nothing.
 func deadCase(c *fiber.Ctx) error {

@@ -76,6 +76,9 @@ type App struct {
 	// Early, if set, adds headers to answers that are given before any
 	// middleware runs: to requests that are too large or malformed.
 	Early func(c *fiber.Ctx)
+	// Page, if set, answers a person with a page in place of a refusal in JSON, where it
+	// says so. The status is set.
+	Page func(c *fiber.Ctx, status int) (answered bool)
 
 	cfg       Config
 	requests  *prometheus.HistogramVec
@@ -311,7 +314,11 @@ func (a *App) fail(c *fiber.Ctx, err error) error {
 			c.Set(fiber.HeaderRetryAfter, strconv.Itoa(exceeded.Seconds()))
 		}
 	}
-	return c.Status(status).JSON(body)
+	c.Status(status)
+	if a.Page != nil && a.Page(c, status) {
+		return nil
+	}
+	return c.JSON(body)
 }
 
 // tell writes the line about a request that failed, if it is to have one.

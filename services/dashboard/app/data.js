@@ -1,11 +1,11 @@
-// The owner's data as a whole: take it along, see what is staked, erase it.
+// The owner's data as a whole: take it along, stake, erase it.
 import { html, useState } from './vendor-preact.js';
-import { Problem, useLoad, useTask, when } from './parts.js';
+import { Problem, useTask } from './parts.js';
 import { WalletChoice } from './signin.js';
-import { toBase58 } from './vendor-ledger.js';
+import { Stake } from './stake.js';
 
 export function Data({ api }) {
-  return html`<${Export} api=${api}/><${Staking} api=${api}/><${Erase} api=${api}/>`;
+  return html`<${Export} api=${api}/><${Stake} api=${api}/><${Erase} api=${api}/>`;
 }
 
 const exportMs = 10 * 60_000;
@@ -47,29 +47,10 @@ function Export({ api }) {
       <span role="status">${done}</span></div></section>`;
 }
 
-function Staking({ api }) {
-  const [status] = useLoad(() => api.ledger.core('GET', '/staking/status').then(({ body }) => body), []);
-  if (!status?.live) return null;
-  const amount = (units) => {
-    const digits = units.padStart(status.decimals + 1, '0'), cut = digits.length - status.decimals;
-    return `${digits.slice(0, cut)}.${digits.slice(cut)}`.replace(/\.?0+$/, '');
-  };
-  return html`<section class="card"><h2>Stake</h2><dl class="facts">
-    <div><dt>Staked</dt><dd>${amount(status.staked)}</dd></div><div><dt>Mature</dt><dd>${amount(status.mature)}</dd></div>
-    <div><dt>Cooling</dt><dd>${amount(status.cooling)}</dd></div><div><dt>In your wallet</dt><dd>${amount(status.walletBalance)}</dd></div></dl>
-    ${status.lots.length > 0 && html`<ul class="list" aria-label="Lots">${status.lots.map((lot, i) => html`<li key=${i}><strong class="grow">${amount(lot.amount)}</strong>
-      <span class="soft">${lot.mature ? 'mature' : `mature on ${when(lot.maturesAt)}`}</span></li>`)}</ul>`}</section>`;
-}
-
 function Erase({ api }) {
   const [word, setWord] = useState(''), [asked, setAsked] = useState(false);
   const erase = async (account) => {
-    const { publicKey } = account;
-    const { body: { message } } = await api.ledger.core('POST', '/auth/challenge', { body: { publicKey, purpose: 'erase' } });
-    // A message about anything else must not be signed here.
-    if (message.split('\n')[1] !== publicKey || !/eras/i.test(message)) throw new Error('This service does not offer to erase.');
-    const signature = toBase58(await account.signMessage(new TextEncoder().encode(message)));
-    await api.ledger.core('POST', '/erasure', { body: { publicKey, message, signature } });
+    await api.ledger.erase(account);
     api.end('left');
   };
   return html`<section class="card dangerous"><h2>Erase everything</h2>

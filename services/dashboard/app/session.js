@@ -1,7 +1,7 @@
 // Who is signed in, the clients that call the APIs, and the feed of the owner's events.
 import { MemoryLedger, UnauthorizedError } from './vendor-ledger.js';
 
-export const site = { coreUrl: document.body.dataset.coreUrl, extensionUrl: document.body.dataset.extensionUrl, rpcUrl: document.body.dataset.rpcUrl };
+export const site = { coreUrl: document.body.dataset.coreUrl, extensionUrl: document.body.dataset.extensionUrl, rpcUrl: document.body.dataset.rpcUrl, chain: document.body.dataset.chain };
 
 // Sessions are kept in sessionStorage: they survive a reload, end with the tab, and no
 // other tab or site sees them. A cookie would be sent by the browser by itself, and

@@ -7,11 +7,15 @@ import { keepSession, signInTo, site } from './session.js';
 
 const grace = 1500; // ms in which wallets may still turn up
 
-/** Lists the wallets; the chosen one is connected and handed to use, which may fail. */
-export function WalletChoice({ owner, use, verb = 'Continue with' }) {
-  const [wallets, setWallets] = useState([]), [missing, setMissing] = useState(false), [chosen, setChosen] = useState();
+/**
+ * Lists the wallets; the chosen one is connected and handed to use, which may fail. able
+ * says of a wallet whether it can do what is asked.
+ */
+export function WalletChoice({ owner, use, verb = 'Continue with', able = () => true }) {
+  const [found, setFound] = useState([]), [missing, setMissing] = useState(false), [chosen, setChosen] = useState();
+  const usable = found.filter((wallet) => wallet.texts), wallets = usable.filter(able);
   useEffect(() => {
-    const timer = setTimeout(() => setMissing(true), grace), stop = findWallets(setWallets);
+    const timer = setTimeout(() => setMissing(true), grace), stop = findWallets(setFound);
     return () => { clearTimeout(timer); stop(); };
   }, []);
   const [start, running, error] = useTask(async (wallet) => {
@@ -25,8 +29,9 @@ export function WalletChoice({ owner, use, verb = 'Continue with' }) {
       ${/^data:image\/(svg\+xml|webp|png|gif);base64,/.test(wallet.icon ?? '')
         ? html`<img src=${wallet.icon} alt="" width="28" height="28"/>` : html`<span class="letter" aria-hidden="true">${wallet.name[0].toUpperCase()}</span>`}
       <span>${running && chosen === wallet ? `Waiting for ${wallet.name}…` : `${verb} ${wallet.name}`}</span></button>`)}
-    ${wallets.length === 0 && (missing ? html`<div class="notice alarm" role="alert"><p><strong>No wallet found.</strong> Install a Solana wallet for this browser,
-      or switch it on for this site, and reload. On a phone, open this page in your wallet's own browser.</p>
+    ${wallets.length === 0 && (missing ? html`<div class="notice alarm" role="alert"><p>${usable.length > 0 ? html`<strong>This wallet can't do it.</strong> It does not take
+      transactions by the Wallet Standard. Open this page with another wallet.` : html`<strong>No wallet found.</strong> Install a Solana wallet for this browser,
+      or switch it on for this site, and reload. On a phone, open this page in your wallet's own browser.`}</p>
       <button type="button" onClick=${() => location.reload()}>Reload</button></div>`
       : html`<p class="loading" role="status"><span class="spinner" aria-hidden="true"></span>Looking for wallets in this browser…</p>`)}
     <${Problem} error=${error}/></div>`;

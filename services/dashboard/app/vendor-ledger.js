@@ -1081,6 +1081,8 @@ var MemoryLedger = class {
     const challenge = await this.#transport.send({ ...options, method: "POST", url: `${url}/auth/challenge`, body: { publicKey, ...asked } });
     const message = challenge.body.message;
     if (message.split("\n")[1] !== publicKey) throw new OwnerMismatchError("message", "the challenge is for another account", "service");
+    const erases = /\berase\b/i.test(message.split("\n")[3] ?? "");
+    if (erases !== (asked.purpose === "erase")) throw new MalformedError("message", `the challenge is ${erases ? "" : "not "}to erase`, "service");
     return { publicKey, message, signature: toBase58(await wallet.signMessage(utf8(message))) };
   }
   /** @internal */

@@ -27,6 +27,11 @@ var (
 	templates = template.Must(template.ParseFS(files, "*.html"))
 )
 
+// WalletsJS is the ES module that finds wallets and asks them.
+//
+//go:embed wallets.js
+var WalletsJS string
+
 // Style is how all pages of the service look.
 var Style = pageCSS
 
@@ -80,7 +85,7 @@ func Page(cfg Config) fiber.Handler {
 		case err == nil:
 			name := cfg.Names[strings.ToLower(callback.ID)]
 			return send(c, http.StatusOK, "page.html", signInPolicy(frame.Nonce), page{
-				frame: frame, Script: template.JS(pageJS), Callback: callback,
+				frame: frame, Script: template.JS(WalletsJS + pageJS), Callback: callback,
 				Name: name, Unlisted: name == "" && len(cfg.Names) > 0 && callback.sameEverywhere(),
 				APIURL: cfg.APIURL, Host: host, Home: homeOf(cfg.APIURL, callback.URL), Lasts: inWords(cfg.SessionTTL),
 			})

@@ -1,14 +1,13 @@
-'use strict';
 // The sign-in: find wallets, let the person choose one, have it sign the
 // challenge, and hand the session to the extension. Reads from top to bottom:
-// what can go wrong, what is shown, wallets, the API, one attempt, the start.
+// what can go wrong, what is shown, wallets, the API, one attempt, the start. One module
+// with wallets.js, which stands before it.
 (() => {
   const root = document.getElementById('page');
   const callback = root.dataset.callback; // checked by the server
   const apiURL = root.dataset.api;
 
   const walletGrace = 1200; // ms after loading in which wallets may still turn up
-  const walletLook = 400; // ms between looks at window.solana
   const serverPatience = 20000; // ms for one answer of the API
   const leavePatience = 5000; // ms for the browser to open the extension
 
@@ -114,95 +113,7 @@
 
   // ---- Wallets -----------------------------------------------------------
 
-  const wallets = new Map(); // wallet object -> { name, button, connect, sign, injected }
-
-  const longestName = 40;
-
-  // plainName keeps a wallet's name from posing as more than a name.
-  function plainName(name) {
-    const letters = [...String(name ?? '').replace(/[\p{C}\p{Z}]+/gu, ' ').trim()];
-    if (letters.length > longestName) return `${letters.slice(0, longestName - 1).join('').trim()}…`;
-    return letters.join('') || 'Wallet';
-  }
-
-  const addressForm = /^[1-9A-HJ-NP-Za-km-z]{32,44}$/;
-
-  function checkedAddress(text) {
-    if (!addressForm.test(text)) throw new Problem('locked');
-    return text;
-  }
-
-  function checkedSignature(bytes) {
-    const signature = Uint8Array.from(bytes ?? []);
-    if (signature.length !== 64) throw new Problem('mismatch');
-    return signature;
-  }
-
-  function sameBytes(a, b) {
-    return a.length === b.length && a.every((byte, i) => byte === b[i]);
-  }
-
-  // signInInput reads the challenge back into the fields that it was made of.
-  function signInInput(text) {
-    const lines = text.split('\n');
-    const field = (name) => lines.find((line) => line.startsWith(`${name}: `))?.slice(name.length + 2);
-    return {
-      domain: lines[0].split(' ')[0], address: lines[1], statement: lines[3],
-      uri: field('URI'), version: field('Version'), chainId: field('Chain ID'), nonce: field('Nonce'),
-      issuedAt: field('Issued At'), expirationTime: field('Expiration Time'),
-    };
-  }
-
-  // standardWallet adapts a wallet of the Wallet Standard, or returns null for
-  // one that can't sign in here.
-  function standardWallet(wallet) {
-    const { 'standard:connect': connecting, 'solana:signMessage': signing, 'solana:signIn': signingIn } = wallet.features;
-    if (!connecting || !(signing || signingIn)) return null;
-    const feature = signingIn ? 'solana:signIn' : 'solana:signMessage';
-    let signInFailed = false; // where the wallet has both, the next try is by signMessage
-    return {
-      name: plainName(wallet.name),
-      icon: wallet.icon,
-      async connect() {
-        const shared = (await connecting.connect())?.accounts ?? [];
-        const accounts = shared.length > 0 ? shared : wallet.accounts ?? [];
-        const account = accounts.find((a) => a.features?.includes(feature)) ?? accounts[0];
-        return { address: checkedAddress(account?.address), account };
-      },
-      async sign(text, account, signal) {
-        const message = new TextEncoder().encode(text);
-        if (signingIn && !(signing && signInFailed)) {
-          signInFailed = true; // unless it turns out otherwise
-          const [signed] = await signingIn.signIn(signInInput(text));
-          signInFailed = !sameBytes(signed.signedMessage ?? [], message);
-          if (!signInFailed) return checkedSignature(signed.signature);
-          if (!signing) throw new Problem('changed');
-          signal.throwIfAborted(); // the wallet is not to ask again for what was cancelled
-        }
-        const [signed] = await signing.signMessage({ account, message });
-        if (!sameBytes(signed.signedMessage ?? message, message)) throw new Problem('changed');
-        return checkedSignature(signed.signature);
-      },
-    };
-  }
-
-  // injectedWallet adapts window.solana, for wallets that know no standard.
-  function injectedWallet(provider) {
-    if (typeof provider?.connect !== 'function' || typeof provider.signMessage !== 'function') return null;
-    const known = [['isPhantom', 'Phantom'], ['isSolflare', 'Solflare'], ['isBackpack', 'Backpack']];
-    return {
-      name: known.find(([flag]) => provider[flag])?.[1] ?? "This browser's wallet",
-      injected: true,
-      async connect() {
-        const key = (await provider.connect())?.publicKey ?? provider.publicKey;
-        return { address: checkedAddress(String(key?.toBase58?.() ?? key)) };
-      },
-      async sign(text) {
-        const signed = await provider.signMessage(new TextEncoder().encode(text), 'utf8');
-        return checkedSignature(signed?.signature ?? signed);
-      },
-    };
-  }
+  const wallets = new Map(); // wallet -> its button
 
   // iconOf shows what the wallet brought along, if it is data, or a letter.
   function iconOf(wallet) {
@@ -239,27 +150,23 @@
     return button;
   }
 
-  function add(key, adapt) {
-    let wallet = null;
-    try {
-      wallet = wallets.has(key) ? null : adapt(key);
-    } catch { /* a wallet that breaks when looked at can't be used */ }
-    if (!wallet) return;
-    wallet.button = buttonOf(wallet);
-    wallets.set(key, wallet);
-    const item = document.createElement('li');
-    item.append(wallet.button);
+  function add(wallet) {
+    const item = document.createElement('li'), button = buttonOf(wallet);
+    item.append(button);
     $('wallets').append(item);
-    walletsChanged();
+    wallets.set(wallet, button);
   }
 
-  function remove(key) {
-    const { button } = wallets.get(key) ?? {};
-    if (!button) return;
-    const focused = button === document.activeElement;
+  function remove(wallet) {
+    const button = wallets.get(wallet), focused = button === document.activeElement;
     button.parentElement.remove();
-    wallets.delete(key);
+    wallets.delete(wallet);
     if (focused) $('wallets').querySelector('button')?.focus();
+  }
+
+  function showWallets(found) {
+    for (const wallet of found) if (!wallets.has(wallet)) add(wallet);
+    for (const wallet of wallets.keys()) if (!found.includes(wallet)) remove(wallet);
     walletsChanged();
   }
 
@@ -274,30 +181,11 @@
     }
   }
 
-  function register(...found) {
-    for (const wallet of found) add(wallet, standardWallet);
-    const all = [...wallets];
-    if (all.some(([, wallet]) => !wallet.injected)) {
-      // window.solana is one of these, by its older way in.
-      all.filter(([, wallet]) => wallet.injected).forEach(([key]) => remove(key));
-    }
-    return () => found.forEach(remove);
-  }
-
-  // lookAtWindow takes window.solana only where no wallet knows the standard.
-  function lookAtWindow() {
-    if (wallets.size === 0) add(window.solana, injectedWallet);
-  }
-
   let missing = false; // the page says that there is no wallet
 
-  function findWallets() {
+  function lookForWallets() {
     walletsChanged();
-    const api = Object.freeze({ register });
-    window.addEventListener('wallet-standard:register-wallet', (event) => event.detail?.(api));
-    window.dispatchEvent(new CustomEvent('wallet-standard:app-ready', { detail: api }));
-    lookAtWindow();
-    setInterval(lookAtWindow, walletLook);
+    findWallets(showWallets);
     const giveUp = () => setTimeout(() => {
       if (wallets.size > 0 || shown !== 'choose') return;
       missing = true;
@@ -364,7 +252,7 @@
       const end = () => reject(signal.reason);
       if (signal.aborted) return end();
       signal.addEventListener('abort', end, { once: true });
-      promise.then(resolve, (error) => reject(error instanceof Problem ? error : new Problem(kind, error)));
+      promise.then(resolve, (error) => reject(error instanceof Problem ? error : new Problem(error instanceof WalletError ? error.kind : kind, error)));
     });
   }
 
@@ -376,17 +264,17 @@
     let timer;
     try {
       step('connect');
-      const { address, account } = await unless(signal, wallet.connect(), 'locked');
+      const account = await unless(signal, wallet.connect(), 'locked');
       step('challenge');
-      const { message, lifetime } = await unless(signal, getChallenge(address, signal), 'unreachable');
+      const { message, lifetime } = await unless(signal, getChallenge(account.publicKey, signal), 'unreachable');
       timer = setTimeout(() => current.abort(new Problem('expired')), lifetime);
       showMessage(message);
       step('sign');
-      const signature = await unless(signal, wallet.sign(message, account, signal), 'refused');
+      const signature = await unless(signal, account.signChallenge(message, signal), 'refused');
       clearTimeout(timer); // from here on the server decides
       showMessage('');
       step('verify');
-      const session = await unless(signal, getSession(address, message, signature, signal), 'unreachable');
+      const session = await unless(signal, getSession(account.publicKey, message, signature, signal), 'unreachable');
       leave(session, wallet);
     } catch (error) {
       if (error.kind === 'cancelled' || current !== attempt) return;
@@ -431,5 +319,5 @@
   ));
   if (matchMedia('(hover: none) and (pointer: coarse)').matches) $('ways').prepend($('phone'));
   noteAddress();
-  findWallets();
+  lookForWallets();
 })();

@@ -91,7 +91,7 @@ func TestPageHeaders(t *testing.T) {
 
 func TestPageHoldsItsFilesUnchanged(t *testing.T) {
 	_, body := get(t, http.MethodGet, target(callback))
-	for _, name := range []string{"page.css", "page.js"} {
+	for _, name := range []string{"page.css", "wallets.js", "page.js"} {
 		content, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)

@@ -1,10 +1,15 @@
 package browser
 
 import (
+	"crypto/ed25519"
+	"crypto/x509"
 	"encoding/json"
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/gagliardetto/solana-go"
 
 	"github.com/memory-ledger/ledger/anchoring/program"
 	"github.com/memory-ledger/ledger/services/run/config"
@@ -17,10 +22,12 @@ type owner struct {
 	Extension   string `json:"extension"`
 	RPC         string `json:"rpc"`
 	Chromium    string `json:"chromium"`
+	Firefox     string `json:"firefox"`
 	Modules     string `json:"modules"`
 	Screenshots string `json:"screenshots"`
 	Only        string `json:"only"`
-	Many        int    `json:"many"` // memories of the largest owner
+	Many        int    `json:"many"`   // memories of the largest owner
+	Staker      []byte `json:"staker"` // the key, PKCS #8, of a wallet with tokens
 }
 
 // TestDashboard is a visit of an owner to the dashboard of a running product with a
@@ -33,15 +40,43 @@ func TestDashboard(t *testing.T) {
 		Chromium: chromium(t), Modules: modules(t), Many: 100_000,
 		Screenshots: os.Getenv("LEDGER_SCREENSHOTS"), Only: os.Getenv("LEDGER_SCENARIOS"),
 	}
-	chain, authority := stacktest.Chain(t, 100*time.Millisecond)
-	s := stacktest.Start(t, stacktest.Options{Configure: func(c *config.Config) {
-		c.SolanaRPCURL, c.AuthorityKeypair, c.CommitmentProgramID = chain.URL(), authority, program.LocalID.String()
-		c.DashboardRPCURL, c.AnchorMaxWait = chain.URL(), 2*time.Second
-	}})
-	o.Core, o.Extension, o.RPC = s.Core[0].URL, s.Extension[0].URL, chain.URL()
+	o.on(t)
 	told, err := json.Marshal(o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	report(t, play(t, "dashboard.mjs", told))
+}
+
+// TestDashboardInFirefox is the main path: sign in, write, verify, end sessions.
+func TestDashboardInFirefox(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a browser")
+	}
+	t.Parallel()
+	o := owner{Firefox: firefox(t), Modules: modules(t)}
+	o.on(t)
+	told, err := json.Marshal(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	runNode(t, []string{"BROWSER_TEST=" + string(told)}, "node", filepath.Join("testdata", "driver", "firefox-dashboard.mjs"))
+}
+
+// on runs the product with a chain, and names it to the driver.
+func (o *owner) on(t *testing.T) {
+	t.Helper()
+	chain, authority := stacktest.Chain(t, 100*time.Millisecond)
+	treasury, staker := stacktest.TreasuryOn(t, chain, solana.TokenProgramID), stacktest.NewKey(t)
+	treasury.FundWallet(staker.PublicKey())
+	treasury.Give(staker.PublicKey(), 1000_500_000)
+	var err error
+	o.Staker, err = x509.MarshalPKCS8PrivateKey(ed25519.PrivateKey(staker))
+	treasury.Must(err)
+	s := stacktest.Start(t, stacktest.Options{Configure: func(c *config.Config) {
+		c.SolanaRPCURL, c.AuthorityKeypair, c.CommitmentProgramID = chain.URL(), authority, program.LocalID.String()
+		c.DashboardRPCURL, c.AnchorMaxWait = chain.URL(), time.Second
+		c.StakeMint, c.StakingProgramID, c.MinPartialUnstake = treasury.Mint.String(), program.LocalID.String(), "10000000"
+	}})
+	o.Core, o.Extension, o.RPC = s.Core[0].URL, s.Extension[0].URL, chain.URL()
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -22,10 +23,20 @@ func lacking(t *testing.T, what string) {
 // chromium finds the browser.
 func chromium(t *testing.T) string {
 	t.Helper()
-	for _, name := range []string{
-		os.Getenv("CHROMIUM"), "chromium", "chromium-browser", "/usr/bin/chromium",
-		"/Applications/Chromium.app/Contents/MacOS/Chromium",
-	} {
+	return browserProgram(t, "Chromium", os.Getenv("CHROMIUM"), "chromium", "chromium-browser", "/usr/bin/chromium",
+		"/Applications/Chromium.app/Contents/MacOS/Chromium")
+}
+
+// firefox finds the browser.
+func firefox(t *testing.T) string {
+	t.Helper()
+	return browserProgram(t, "Firefox", os.Getenv("FIREFOX"), "firefox-esr", "firefox", "/Applications/Firefox.app/Contents/MacOS/firefox")
+}
+
+// browserProgram returns the first of these that is there.
+func browserProgram(t *testing.T, browser string, names ...string) string {
+	t.Helper()
+	for _, name := range names {
 		if name == "" {
 			continue
 		}
@@ -33,7 +44,7 @@ func chromium(t *testing.T) string {
 			return path
 		}
 	}
-	lacking(t, "Chromium is not here: `make deps` installs it (apt-get install chromium), or CHROMIUM names it")
+	lacking(t, browser+" is not here: `make deps` installs it, or "+strings.ToUpper(browser)+" names it")
 	return ""
 }
 
@@ -88,7 +99,7 @@ func install(t *testing.T, npm, cache, dir string) {
 	cmd := exec.CommandContext(t.Context(), npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund")
 	cmd.Dir = aside
 	if said, err := cmd.CombinedOutput(); err != nil {
-		lacking(t, "npm can't install what drives the browser: "+err.Error()+"\n"+string(said))
+		lacking(t, "npm can't install what drives the browsers: "+err.Error()+"\n"+string(said))
 	}
 	if err := os.Rename(aside, dir); err != nil && !isDir(dir) {
 		t.Fatal(err)

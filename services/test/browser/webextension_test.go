@@ -12,6 +12,7 @@ import (
 type webextensionSetting struct {
 	API         string `json:"api"`
 	Chromium    string `json:"chromium"`
+	Firefox     string `json:"firefox"`
 	Modules     string `json:"modules"`
 	Profile     string `json:"profile"`
 	Extension   string `json:"extension"`
@@ -36,6 +37,25 @@ func TestWebExtensionInChromium(t *testing.T) {
 		t.Fatal(err)
 	}
 	runNode(t, []string{"BROWSER_TEST=" + string(told)}, "node", filepath.Join("testdata", "webextension", "driver.mjs"))
+}
+
+// TestWebExtensionInFirefox loads the same extension as a temporary add-on: choose the
+// service, sign in, save by menu and by shortcut, search.
+func TestWebExtensionInFirefox(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a browser")
+	}
+	t.Parallel()
+	s := webextensionSetting{
+		Firefox: firefox(t), Modules: modules(t), Extension: buildWebExtension(t),
+		ExtensionID: "0a1b2c3d-0a1b-4c3d-8e9f-0a1b2c3d4e5f", // Firefox takes it from a preference, and otherwise makes one up
+	}
+	s.API = startAPI(t, "", s.ExtensionID)
+	told, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	runNode(t, []string{"BROWSER_TEST=" + string(told)}, "node", filepath.Join("testdata", "webextension", "firefox.mjs"))
 }
 
 // buildWebExtension puts the extension together in a folder of the test's own.

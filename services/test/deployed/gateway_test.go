@@ -259,10 +259,15 @@ func TestGatewayRefusalsAreReadable(t *testing.T) {
 	for origin, readable := range map[string]bool{
 		"https://app.test":                                    true,
 		"https://other.test:8443":                             true,
+		"https://core.test":                                   true, // the dashboard's
+		"https://core.test:8443":                              true,
 		"chrome-extension://abcdefghijklmnopabcdefghijklmnop": true,
 		"https://other.test":                                  false,
 		"https://app.test.evil.test":                          false,
 		"https://app.tes":                                     false,
+		"https://core.test.evil.test":                         false,
+		"https://coreXtest":                                   false,
+		"http://core.test":                                    false,
 		"http://app.test":                                     false,
 		"https://app.test,https://other.test:8443":            false,
 		"https://evil.test,|https://evil.test":                false,

@@ -5,8 +5,11 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
+	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
@@ -96,9 +99,11 @@ func TestDropPage(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"content=%ff", "content=%zz", "content=a&content=b"} {
-		c.Expect(400, "POST", path, bad, asForm, navigates)
+		isPage(t, c.Expect(400, "POST", path, bad, asForm, navigates), "This was not accepted")
 	}
 	c.Expect(415, "POST", path, "content=x", asForm, stacktest.With("Content-Encoding", "gzip"))
+	isPage(t, c.Expect(415, "POST", path, "content=x", asForm, navigates, stacktest.With("Content-Encoding", "gzip")), "This was not accepted")
+	isPage(t, c.Expect(413, "POST", path, "content="+strings.Repeat("x", 1<<20), asForm, navigates), "This was not accepted")
 	// A program that sends a form gets JSON, by the same rules.
 	key := stacktest.With("Idempotency-Key", "once")
 	a := c.Expect(201, "POST", path, "content=by+a+program", asForm, key)
@@ -167,6 +172,59 @@ func TestCasePage(t *testing.T) {
 	isPage(t, c.Expect(404, "POST", path, nil, navigates), "This link opens nothing")
 	if a := c.Expect(404, "POST", path, nil); string(a.Body) != "not found\n" {
 		t.Errorf("%s", a.Body)
+	}
+}
+
+// TestPagesOfAnOutage: people get pages, and programs JSON, also while nothing works. The
+// form that was refused is stored once when it is sent again.
+func TestPagesOfAnOutage(t *testing.T) {
+	t.Parallel()
+	server := natstest.StartProcess(t, natstest.Sync())
+	c := stacktest.Start(t, stacktest.Options{NATSURL: server.URL()}).Extension[0]
+	session := c.SignIn(stacktest.NewWallet())
+	drop := "/memory-drops/" + tokenOf(c.Expect(201, "POST", "/memory-drops", nil, session))
+	reading := "/agent-cases/" + tokenOf(c.Expect(201, "POST", "/agent-cases", nil, session))
+	action := formOf(t, drop, c.Expect(200, "GET", drop, nil, navigates))
+
+	server.Kill()
+	var waits sync.WaitGroup // each request waits for the log as long as it may
+	refused := func(method, path string, body any, with ...stacktest.Header) {
+		waits.Go(func() {
+			person := c.Expect(503, method, path, body, append(with, navigates)...)
+			isPage(t, person, "Memory Ledger can't answer now")
+			if person.Header.Get("Retry-After") == "" || !strings.Contains(person.Header.Get("Vary"), "Accept") {
+				t.Errorf("%s %s: %v", method, path, person.Header)
+			}
+			if stored := strings.Contains(string(person.Body), "It is stored once"); stored != (path == action) {
+				t.Errorf("%s %s: %s", method, path, person.Body)
+			}
+		})
+		waits.Go(func() {
+			if program := c.Expect(503, method, path, body, with...); program.Text("error") == "" {
+				t.Errorf("%s %s: %s", method, path, program.Body)
+			}
+		})
+	}
+	refused("POST", action, "content=x", asForm)
+	refused("POST", reading, "", asForm)
+	waits.Go(func() { isPage(t, c.Expect(503, "GET", drop, nil, navigates), "Memory Ledger can't answer now") })
+	waits.Go(func() { isPage(t, c.Expect(503, "GET", reading, nil, navigates), "Memory Ledger can't answer now") })
+	waits.Go(func() { c.Expect(503, "POST", drop, map[string]any{"content": "x"}, navigates) })
+	waits.Wait()
+
+	server.Start()
+	for deadline := time.Now().Add(30 * time.Second); ; {
+		a := c.Do("POST", action, "content=x", asForm, navigates)
+		if a.Status == 201 {
+			break
+		}
+		if a.Status != 503 || time.Now().After(deadline) {
+			t.Fatalf("%d %s", a.Status, a.Body)
+		}
+	}
+	isPage(t, c.Expect(201, "POST", action, "content=x", asForm, navigates), "Your memory was left")
+	if n := len(decode[struct{ Memories []view }](t, c.Expect(200, "GET", "/memories", nil, session).Body).Memories); n != 1 {
+		t.Errorf("%d memories", n)
 	}
 }
 

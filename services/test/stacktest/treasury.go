@@ -27,6 +27,12 @@ type Treasury struct {
 func NewTreasury(t *testing.T, tokenProgram solana.PublicKey) *Treasury {
 	t.Helper()
 	chain := localchaintest.Start(t, localchain.Config{Programs: []localchain.Program{{ID: program.LocalID.String(), ELF: program.ELF}}})
+	return TreasuryOn(t, chain, tokenProgram)
+}
+
+// TreasuryOn puts a mint on a chain that runs.
+func TreasuryOn(t *testing.T, chain *localchain.Chain, tokenProgram solana.PublicKey) *Treasury {
+	t.Helper()
 	y := &Treasury{T: t, Chain: chain, Key: NewKey(t)}
 	y.FundWallet(y.Key.PublicKey())
 	y.Mint = y.NewMint(tokenProgram)

@@ -148,6 +148,9 @@ export class MemoryLedger {
     const message = challenge.body.message;
     // A signature over another account's challenge would sign that one's owner in.
     if (message.split("\n")[1] !== publicKey) throw new OwnerMismatchError("message", "the challenge is for another account", "service");
+    // A signature over a challenge to erase would erase.
+    const erases = /\berase\b/i.test(message.split("\n")[3] ?? "");
+    if (erases !== (asked.purpose === "erase")) throw new MalformedError("message", `the challenge is ${erases ? "" : "not "}to erase`, "service");
     return { publicKey, message, signature: toBase58(await wallet.signMessage(utf8(message))) };
   }
 

@@ -59,3 +59,16 @@ test("a wallet signs no other account's challenge", async () => {
   await assert.rejects(client.signIn(ledger.standardWallet(wallet)), ledger.OwnerMismatchError);
   assert.deepEqual(asked, []);
 });
+
+test("a wallet erases only when asked to, and signs nothing else then", async () => {
+  const { wallet, accounts, asked } = await standard(1);
+  const serving = (statement) => new ledger.MemoryLedger({
+    url: "http://service",
+    fetch: async () => Response.json({ message: `service.example wants you to sign in with your Solana account:\n${accounts[0].address}\n\n${statement}\n` }),
+  });
+  await assert.rejects(serving("ERASE all my memories.").signIn(ledger.standardWallet(wallet)), ledger.MalformedError);
+  await assert.rejects(serving("Sign in.").erase(ledger.standardWallet(wallet)), ledger.MalformedError);
+  assert.deepEqual(asked, []);
+  await serving("ERASE all my memories.").erase(ledger.standardWallet(wallet));
+  assert.equal(asked.length, 1);
+});

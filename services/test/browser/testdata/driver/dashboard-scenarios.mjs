@@ -1,15 +1,6 @@
 // What an owner does on the dashboard, as they see it.
 import assert from 'node:assert/strict';
-
-// anchored waits until all of the log is on the chain.
-async function anchored(v) {
-  for (let tries = 0; tries < 200; tries++) {
-    const head = await v.call('GET', '/log');
-    if (head.treeSize > 0 && head.anchoredSize === head.treeSize) return;
-    await new Promise((resolve) => setTimeout(resolve, 100));
-  }
-  assert.fail('the log was not anchored');
-}
+import { createPrivateKey } from 'node:crypto';
 
 export const scenarios = {
   async 'sign in, leave, and find the session ended'(v) {
@@ -84,7 +75,7 @@ export const scenarios = {
 
   async 'the proof, and a service that lies'(v) {
     await v.fill(23);
-    await anchored(v);
+    await v.anchored();
     await v.signIn();
     await v.rows.first().click();
     const verify = v.dialog.getByRole('button', { name: /Verify in this browser|Check again/ });
@@ -172,7 +163,7 @@ export const scenarios = {
 
   async 'the log'(v) {
     await v.fill(40);
-    await anchored(v);
+    await v.anchored();
     await v.signIn();
     await v.go('Log');
     await v.page.getByText('leaves in your log').waitFor();
@@ -266,6 +257,81 @@ export const scenarios = {
     await v.page.getByText('Leaf 4 was retracted or erased.').waitFor();
     assert.equal(await v.rows.count(), 0);
     v.expected.push(/401/); // of the stream of events, which ended with its session
+  },
+
+  async 'stake and unstake'(v) {
+    v.become(createPrivateKey({ key: Buffer.from(v.config.staker, 'base64'), format: 'der', type: 'pkcs8' }));
+    const wallet = (feature, ...sign) => ({ ...v.wallet, rpc: v.config.rpc, features: ['solana:signMessage', feature].filter(Boolean), sign: ['ok', ...sign, 'ok'] });
+    const amount = () => v.page.getByRole('textbox', { name: 'Amount' });
+    const press = (name) => v.page.getByRole('button', { name }).click();
+    const says = (words) => v.page.getByText(words).waitFor({ timeout: 15_000 });
+    const figure = (name, amount) => v.page.locator('dl.facts div', { has: v.page.getByText(name, { exact: true }) }).getByText(amount, { exact: true }).waitFor();
+    const holds = async (staked, walletBalance) => { await figure('Staked', staked); await figure('In your wallet', walletBalance); };
+
+    await v.signIn({ hash: '#data', wallets: [wallet('solana:signAndSendTransaction', 'refuse')] });
+    await says('All: 1,000.5');
+    for (const [text, words] of [['x', 'Write a number'], ['1.1234567', 'at most 6 decimals'], ['0', 'more than 0'], ['1000.500001', 'Your wallet holds 1,000.5.']]) {
+      await amount().fill(text);
+      await says(words);
+      assert.equal(await v.page.getByRole('button', { name: 'Stake, signed with Test Wallet' }).count(), 0);
+    }
+    await v.everyLook('stake-refused');
+    await amount().fill('600.25');
+    await press('Stake, signed with Test Wallet');
+    await says('You declined it in the wallet');
+    v.expected.push(/503/);
+    await v.page.route('**/staking/stake', (route) => route.fulfill({ status: 503, json: { error: 'the chain could not be reached; try again' } }), { times: 2 }); // the client asks twice
+    await press('Stake, signed with Test Wallet');
+    await says('the chain could not be reached');
+    await v.accessible();
+    await holds('0', '1,000.5');
+
+    // What the page shows between the wallet's answer and the chain's.
+    let answer;
+    await v.page.route('**/staking/status', async (route) => { await new Promise((resolve) => { answer = resolve; }); await route.continue(); }, { times: 1 });
+    await press('Stake, signed with Test Wallet');
+    await says('Waiting for Solana to confirm it');
+    await v.everyLook('stake-waiting');
+    assert.ok(await amount().isDisabled());
+    while (!answer) await v.page.waitForTimeout(50);
+    answer();
+    await says('Staked 600.25.');
+    await holds('600.25', '400.25');
+    assert.equal((await v.page.evaluate(() => window.testWallet.asked)).at(-1), 'signAndSendTransaction solana:mainnet');
+    await v.page.getByRole('list', { name: 'Lots' }).getByText('mature on').waitFor();
+    await v.everyLook('staked');
+
+    await v.page.getByRole('radio', { name: 'Unstake' }).check();
+    await amount().fill('9.999999');
+    await says('Take out 10 at least, or all of it.');
+    await amount().fill('600.26');
+    await says('You have staked 600.25.');
+    await v.close();
+
+    // By a wallet that only signs: the page sends.
+    await v.signIn({ hash: '#data', wallets: [wallet('solana:signTransaction')] });
+    await v.page.getByRole('radio', { name: 'Unstake' }).check();
+    await press('All: 600.25');
+    await press('Unstake, signed with Test Wallet');
+    await says('Unstaked 600.25.');
+    await holds('0', '1,000.5');
+    await v.close();
+
+    // A transaction that never arrives.
+    await v.signIn({ hash: '#data', clock: true, wallets: [wallet('solana:signAndSendTransaction', 'keep')] });
+    await press('All: 1,000.5');
+    await press('Stake, signed with Test Wallet');
+    await says('Waiting for Solana to confirm it');
+    await v.page.clock.fastForward('01:31');
+    await says('did not confirm transaction');
+    await v.everyLook('stake-unconfirmed');
+    await v.close();
+
+    // A wallet that signs no transactions.
+    await v.signIn({ hash: '#data', wallets: [wallet()] });
+    await amount().fill('1');
+    await says("This wallet can't do it.");
+    await v.accessible();
   },
 
   // The contract's largest owner. The first paint is of a signed-in visitor's page.

@@ -46,7 +46,7 @@ async function visit(stage, url) {
 const heading = (stage, name) => stage.page.getByRole('heading', { level: 1, name, exact: true }).waitFor();
 
 export async function leavesAMemory(stage) {
-  stage.expected.push(/status of (400|404)/);
+  stage.expected.push(/status of (400|404|413)/);
   const own = await owner(stage.config.api);
   const drop = await own('POST', '/memory-drops', { maxWrites: 2 });
   const left = async () => (await own('GET', `/memory-drops/${drop.id}/status`)).remainingWrites;
@@ -73,6 +73,12 @@ export async function leavesAMemory(stage) {
   // What does not fit comes back with why, and nothing that was written is lost.
   await page.getByRole('link', { name: 'Leave another' }).click();
   const text = page.getByLabel('What should they remember?');
+  await text.evaluate((area) => area.removeAttribute('maxlength'));
+  await text.evaluate((area) => { area.value = 'x'.repeat(1 << 20); });
+  await page.getByRole('button', { name: 'Leave this memory' }).click();
+  await heading(stage, 'This was not accepted');
+  await stage.everyLook('refused');
+  await page.goBack();
   await text.evaluate((area) => area.removeAttribute('maxlength'));
   await text.fill('x'.repeat(10001));
   await page.getByLabel('Where is it from?').fill('Anna');

@@ -1,7 +1,7 @@
 // An owner's visit to the dashboard: a wallet, a page of a fresh browser, and the same
 // wallet's calls past the page.
 import assert from 'node:assert/strict';
-import { generateKeyPairSync, sign } from 'node:crypto';
+import { createPublicKey, generateKeyPairSync, sign } from 'node:crypto';
 import path from 'node:path';
 import { installWallet } from './wallets.mjs';
 
@@ -16,11 +16,15 @@ const base58 = (bytes) => {
 export class Visit {
   constructor(browser, config, name) {
     Object.assign(this, { browser, config, name, complaints: [], expected: [], requests: [], shots: 0 });
-    const pair = generateKeyPairSync('ed25519');
-    const raw = pair.publicKey.export({ type: 'spki', format: 'der' }).subarray(-32);
-    this.privateKey = pair.privateKey;
+    this.become(generateKeyPairSync('ed25519').privateKey);
+  }
+
+  // become makes a key the visitor's.
+  become(privateKey) {
+    const raw = createPublicKey(privateKey).export({ type: 'spki', format: 'der' }).subarray(-32);
+    this.privateKey = privateKey;
     this.publicKey = base58([...raw]);
-    this.wallet = { name: 'Test Wallet', key: { pkcs8: pair.privateKey.export({ type: 'pkcs8', format: 'der' }).toString('base64'), raw: raw.toString('base64') } };
+    this.wallet = { name: 'Test Wallet', key: { pkcs8: privateKey.export({ type: 'pkcs8', format: 'der' }).toString('base64'), raw: raw.toString('base64') } };
   }
 
   // session signs in past the page.
@@ -51,14 +55,25 @@ export class Visit {
     }
   }
 
+  // anchored waits until all of the log is on the chain.
+  async anchored() {
+    for (let tries = 0; tries < 200; tries++) {
+      const head = await this.call('GET', '/log');
+      if (head.treeSize > 0 && head.anchoredSize === head.treeSize) return;
+      await new Promise((resolve) => setTimeout(resolve, 100));
+    }
+    assert.fail('the log was not anchored');
+  }
+
   // open brings up the dashboard with the wallet in it.
-  async open({ wallets = [this.wallet], hash = '', viewport = { width: 1200, height: 900 } } = {}) {
+  async open({ wallets = [this.wallet], hash = '', viewport = { width: 1200, height: 900 }, clock = false } = {}) {
     this.context = await this.browser.newContext({ viewport, acceptDownloads: true });
     this.context.setDefaultTimeout(8000);
     this.page = await this.context.newPage();
     this.page.on('request', (request) => this.requests.push(request.url()));
     this.page.on('pageerror', (error) => this.complaints.push(`page error: ${error}`));
     this.page.on('console', (message) => message.type() === 'error' && this.complaints.push(message.text()));
+    if (clock) await this.page.clock.install();
     for (const wallet of wallets) await this.page.addInitScript(installWallet, wallet);
     await this.page.goto(`${this.config.core}/app/${hash}`);
     return this.page;

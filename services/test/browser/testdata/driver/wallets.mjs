@@ -8,10 +8,12 @@
 //            where it is left out
 //   kind     'standard' (default), 'injected' (window.solana alone), 'both'
 //   features some of 'solana:signMessage' (default), 'solana:signIn' and others
+//   rpc      the Solana node that transactions are sent to
 //   late     register only when the test calls window.testWallet.arrive()
 //   connect  answers to connect, one after another, the last for good:
 //            'ok', 'locked', 'hang', 'nothing'
-//   sign     likewise: 'ok', 'refuse', 'hang', 'change', 'wrong', 'short'
+//   sign     likewise: 'ok', 'refuse', 'hang', 'change', 'wrong', 'short', and of a
+//            transaction 'keep', which signs and does not send it
 export function installWallet(options) {
   if (!crypto.subtle) return; // a page that is not secure, as about:blank of an extension
   const alphabet = '123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz';
@@ -65,6 +67,24 @@ export function installWallet(options) {
     return { signedMessage, signature: new Uint8Array(await crypto.subtle.sign('Ed25519', privateKey, toSign)) };
   };
 
+  // A transaction is the number of signatures, the one signature, and the message.
+  const signTransaction = async ({ transaction, chain }, feature) => {
+    asked.push(`${feature} ${chain}`);
+    const how = signing();
+    if (how === 'refuse') throw declined('User rejected the request.');
+    if (how === 'hang') return never;
+    const signature = new Uint8Array(await crypto.subtle.sign('Ed25519', (await keys).privateKey, transaction.slice(65)));
+    const signedTransaction = Uint8Array.from([1, ...signature, ...transaction.slice(65)]);
+    if (feature === 'signTransaction' || how === 'keep') return { signature, signedTransaction };
+    const params = [btoa(String.fromCharCode(...signedTransaction)), { encoding: 'base64', preflightCommitment: 'confirmed' }];
+    const response = await fetch(options.rpc, {
+      method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'sendTransaction', params }),
+    });
+    const { error } = await response.json();
+    if (error) throw new Error(error.message);
+    return { signature };
+  };
+
   // The text of Sign-In With Solana, made from its fields as wallets do.
   const signInText = (input) => [
     `${input.domain} wants you to sign in with your Solana account:`, input.address, '', input.statement, '',
@@ -76,6 +96,8 @@ export function installWallet(options) {
   const methods = {
     version: '1.0.0',
     signMessage: async (...inputs) => Promise.all(inputs.map(({ message }) => sign(message, 'signMessage'))),
+    signTransaction: async (...inputs) => Promise.all(inputs.map((input) => signTransaction(input, 'signTransaction'))),
+    signAndSendTransaction: async (...inputs) => Promise.all(inputs.map((input) => signTransaction(input, 'signAndSendTransaction'))),
     signIn: async (...inputs) => Promise.all(inputs.map((input) => sign(new TextEncoder().encode(signInText(input)), 'signIn'))),
   };
   const wallet = {

@@ -1,0 +1,161 @@
+// Finds the wallets of this browser, and asks them. Knows the Wallet Standard and, for
+// wallets that do not, window.solana. The sign-in page and the dashboard share it.
+
+/** What a wallet did, or did not. kind is 'locked', 'changed' or 'mismatch'; the message is for people. */
+export class WalletError extends Error {
+  constructor(kind, message) {
+    super(message);
+    this.kind = kind;
+  }
+}
+
+/**
+ * Calls found with all wallets, now and whenever they change. Returns what ends it. A
+ * wallet has name, icon, what it can do (texts: sign any text, sends: sign and send a
+ * transaction, signs: sign one), and connect, which resolves to an account:
+ * - publicKey, in base58
+ * - signChallenge(text, signal), the signature of a Sign-In With Solana text
+ * - signMessage(bytes), the signature of any text, which the wallet shows as it is
+ * - sendTransaction(bytes, chain), its signature; chain is such as solana:mainnet
+ * - signTransaction(bytes, chain), the signed transaction
+ */
+export function findWallets(found) {
+  const wallets = new Map(); // what the page was given -> the wallet
+  const tell = () => {
+    const all = [...wallets.values()];
+    // window.solana is one of the others, by its older way in.
+    found(all.some((wallet) => !wallet.injected) ? all.filter((wallet) => !wallet.injected) : all);
+  };
+  const add = (key, adapt) => {
+    try {
+      const wallet = wallets.has(key) ? null : adapt(key);
+      if (!wallet) return;
+      wallets.set(key, wallet);
+    } catch {
+      return; // a wallet that breaks when looked at can't be used
+    }
+    tell();
+  };
+  const register = (...all) => {
+    for (const wallet of all) add(wallet, standardWallet);
+    return () => {
+      for (const wallet of all) wallets.delete(wallet);
+      tell();
+    };
+  };
+  const api = Object.freeze({ register });
+  const hear = (event) => event.detail?.(api);
+  window.addEventListener('wallet-standard:register-wallet', hear);
+  window.dispatchEvent(new CustomEvent('wallet-standard:app-ready', { detail: api }));
+  const look = () => wallets.size === 0 && add(window.solana, injectedWallet);
+  look();
+  const timer = setInterval(look, 400); // ms; it comes whenever its extension is ready
+  return () => {
+    clearInterval(timer);
+    window.removeEventListener('wallet-standard:register-wallet', hear);
+  };
+}
+
+// standardWallet adapts a wallet of the Wallet Standard, or returns null for one that
+// can't sign in.
+function standardWallet(wallet) {
+  const {
+    'standard:connect': connecting, 'solana:signMessage': signing, 'solana:signIn': signingIn,
+    'solana:signAndSendTransaction': sending, 'solana:signTransaction': approving,
+  } = wallet.features;
+  if (!connecting || !(signing || signingIn)) return null;
+  const feature = signingIn ? 'solana:signIn' : 'solana:signMessage';
+  let signInFailed = false; // where the wallet has both, the next try is by signMessage
+  return {
+    name: plainName(wallet.name), icon: wallet.icon, texts: Boolean(signing), sends: Boolean(sending), signs: Boolean(approving),
+    async connect() {
+      const shared = (await connecting.connect())?.accounts ?? [];
+      const accounts = shared.length > 0 ? shared : wallet.accounts ?? [];
+      const account = accounts.find((a) => a.features?.includes(feature)) ?? accounts[0];
+      const signMessage = async (message) => {
+        const [signed] = await signing.signMessage({ account, message });
+        if (!sameBytes(signed.signedMessage ?? message, message)) throw changed();
+        return checkedSignature(signed.signature);
+      };
+      return {
+        publicKey: checkedAddress(account?.address), signMessage,
+        async signChallenge(text, signal) {
+          const message = new TextEncoder().encode(text);
+          if (signingIn && !(signing && signInFailed)) {
+            signInFailed = true; // unless it turns out otherwise
+            const [signed] = await signingIn.signIn(signInInput(text));
+            signInFailed = !sameBytes(signed.signedMessage ?? [], message);
+            if (!signInFailed) return checkedSignature(signed.signature);
+            if (!signing) throw changed();
+            signal?.throwIfAborted(); // the wallet is not to ask again for what was cancelled
+          }
+          return signMessage(message);
+        },
+        sendTransaction: sending && (async (transaction, chain) => (await sending.signAndSendTransaction({ account, transaction, chain }))[0].signature),
+        signTransaction: approving && (async (transaction, chain) => (await approving.signTransaction({ account, transaction, chain }))[0].signedTransaction),
+      };
+    },
+  };
+}
+
+// injectedWallet adapts window.solana, for wallets that know no standard.
+function injectedWallet(provider) {
+  if (typeof provider?.connect !== 'function' || typeof provider.signMessage !== 'function') return null;
+  const known = [['isPhantom', 'Phantom'], ['isSolflare', 'Solflare'], ['isBackpack', 'Backpack']];
+  return {
+    name: known.find(([flag]) => provider[flag])?.[1] ?? "This browser's wallet",
+    injected: true, texts: true,
+    async connect() {
+      const key = (await provider.connect())?.publicKey ?? provider.publicKey;
+      const signMessage = async (message) => {
+        const signed = await provider.signMessage(message, 'utf8');
+        return checkedSignature(signed?.signature ?? signed);
+      };
+      return {
+        publicKey: checkedAddress(String(key?.toBase58?.() ?? key)), signMessage,
+        signChallenge: (text) => signMessage(new TextEncoder().encode(text)),
+      };
+    },
+  };
+}
+
+const longestName = 40;
+
+// plainName keeps a wallet's name from posing as more than a name.
+function plainName(name) {
+  const letters = [...String(name ?? '').replace(/[\p{C}\p{Z}]+/gu, ' ').trim()];
+  if (letters.length > longestName) return `${letters.slice(0, longestName - 1).join('').trim()}…`;
+  return letters.join('') || 'Wallet';
+}
+
+const addressForm = /^[1-9A-HJ-NP-Za-km-z]{32,44}$/;
+
+function checkedAddress(text) {
+  if (!addressForm.test(text)) throw new WalletError('locked', 'The wallet shared no address. Unlock it, then try again.');
+  return text;
+}
+
+function checkedSignature(bytes) {
+  const signature = Uint8Array.from(bytes ?? []);
+  if (signature.length !== 64) throw new WalletError('mismatch', 'What the wallet gave is no signature. Try again, or use another wallet.');
+  return signature;
+}
+
+function changed() {
+  return new WalletError('changed', 'The wallet signed another text than it was given. Use another wallet.');
+}
+
+function sameBytes(a, b) {
+  return a.length === b.length && a.every((byte, i) => byte === b[i]);
+}
+
+// signInInput reads the challenge back into the fields that it was made of.
+function signInInput(text) {
+  const lines = text.split('\n');
+  const field = (name) => lines.find((line) => line.startsWith(`${name}: `))?.slice(name.length + 2);
+  return {
+    domain: lines[0].split(' ')[0], address: lines[1], statement: lines[3],
+    uri: field('URI'), version: field('Version'), chainId: field('Chain ID'), nonce: field('Nonce'),
+    issuedAt: field('Issued At'), expirationTime: field('Expiration Time'),
+  };
+}
