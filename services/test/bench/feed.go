@@ -103,8 +103,9 @@ func (w *world) startSecondCore(ctx context.Context) (string, error) {
 func (w *world) follow(ctx context.Context, replicas []string) (writes, events result, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	followers, errs := make([]follower, followedOwners*followersEach), make([]error, followedOwners*followersEach)
+	followers := make([]follower, followedOwners*followersEach)
 	each := func(do func(f *follower, owner int) error) error {
+		errs := make([]error, len(followers))
 		var group sync.WaitGroup
 		for i := range followers {
 			group.Go(func() { errs[i] = do(&followers[i], i%followedOwners) })
@@ -112,8 +113,8 @@ func (w *world) follow(ctx context.Context, replicas []string) (writes, events r
 		group.Wait()
 		return errors.Join(errs...)
 	}
-	for i := range followers { // of each owner, half are at either replica
-		followers[i].url = replicas[i/followedOwners%2] + "/events"
+	for i := range followers { // half of an owner's at each replica
+		followers[i].url = replicas[i/followedOwners%len(replicas)] + "/events"
 	}
 	if err := each(func(f *follower, owner int) error { return f.open(ctx, w.tokens[owner]) }); err != nil {
 		return result{}, result{}, err
