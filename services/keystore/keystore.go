@@ -260,10 +260,14 @@ func (s *Store) find(ctx context.Context, owner events.Owner) (*OwnerKey, error)
 func (s *Store) FindOrCreate(ctx context.Context, owner events.Owner, erasures int) (*OwnerKey, error) {
 	key, err := s.find(ctx, owner)
 	if errors.Is(err, ErrNoKey) {
-		if err := s.outlive(ctx, owner); err != nil {
-			return nil, err
+		if err = s.outlive(ctx, owner); err == nil {
+			err = s.create(ctx, owner, erasures)
 		}
-		err = s.create(ctx, owner, erasures)
+	}
+	if errors.Is(err, errFound) {
+		if made, found := s.find(ctx, owner); found == nil {
+			key, err = made, nil
+		}
 	}
 	if err != nil {
 		return nil, err
