@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/services/command"
 )
 
@@ -89,8 +90,8 @@ type Config struct {
 	Now       func() time.Time
 	NewID     func() string
 	Rand      io.Reader // nil means crypto/rand
-	// Pause waits, or fails when the context ends; nil means by the clock.
-	Pause func(ctx context.Context, d time.Duration) error
+	// Pause waits, and returns false when the context ends; nil means eventlog.Pause.
+	Pause func(ctx context.Context, d time.Duration) bool
 }
 
 // SignIn is the sign-in of one API.
@@ -108,7 +109,7 @@ func New(cfg Config) *SignIn {
 		cfg.Rand = rand.Reader
 	}
 	if cfg.Pause == nil {
-		cfg.Pause = pause
+		cfg.Pause = eventlog.Pause
 	}
 	return &SignIn{cfg: cfg, spent: spentNonces{bucket: cfg.Spent, sync: cfg.SyncSpent, now: cfg.Now, pause: cfg.Pause}}
 }

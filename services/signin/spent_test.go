@@ -136,11 +136,11 @@ func newFrontDesk(t *testing.T) *frontDesk {
 	f := &frontDesk{js: js, log: &troubledLog{Log: log}, keys: make(noKeys, 1000), nonces: &deaf{KeyValue: bucket, next: make(chan update, 8)}}
 	f.now.Store(time.Now().UnixMilli())
 	now := func() time.Time { return time.UnixMilli(f.now.Load()) }
-	pause := func(ctx context.Context, _ time.Duration) error {
+	pause := func(ctx context.Context, _ time.Duration) bool {
 		if p := f.pause.Load(); p != nil {
 			(*p)()
 		}
-		return ctx.Err()
+		return ctx.Err() == nil
 	}
 	sync := func(context.Context) error {
 		if s := f.sync.Load(); s != nil {
