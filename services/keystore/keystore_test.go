@@ -134,6 +134,22 @@ func TestWhoIsSecondUsesTheFirstKey(t *testing.T) {
 	}
 }
 
+// TestAKeyFromBeforeTheErasure: a sign-in that knows of an erasure does not take the key that
+// one without this knowledge has just made.
+func TestAKeyFromBeforeTheErasure(t *testing.T) {
+	t.Parallel()
+	kv, owner := newBucket(t), logtest.Owner()
+	before := openStore(t, kv, keystore.MasterKey{1})
+	after := openStore(t, &late{kv, func() {
+		if _, err := before.FindOrCreate(t.Context(), owner, 0); err != nil {
+			t.Error(err)
+		}
+	}}, keystore.MasterKey{1})
+	if _, err := after.FindOrCreate(t.Context(), owner, 1); !errors.Is(err, keystore.ErrErased) {
+		t.Errorf("got %v", err)
+	}
+}
+
 // disk is a syncer that reports what it was asked to make durable.
 type disk func() error
 
