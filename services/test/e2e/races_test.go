@@ -616,4 +616,5 @@ func TestErasureIsLinearizable(t *testing.T) {
 		h.check(textsModel())
 		h.check(sessionsModel())
 	})
+	agrees(t, a.Stack)
 }
