@@ -70,7 +70,7 @@ plain: ## the end-to-end tests with every accelerator of the log off
 
 .PHONY: race
 race: ## the packages that share memory between goroutines, with the race detector
-	go test -race -timeout 15m $(RACE)
+	go test -race -timeout 15m -parallel $(WAITING) $(RACE)
 	go test -race -timeout 10m $(CLUSTER) # a cluster of many processes: nothing beside it
 
 .PHONY: network

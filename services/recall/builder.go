@@ -14,38 +14,25 @@ const maxPlaces = 1<<16 - 1
 // builder makes a block, text by text. The language of a text without a function
 // word is known only once all texts are there, so it keeps their words until then.
 type builder struct {
+	*dictionary
 	block *block
-	ids   map[string]uint32 // of words, as they were met
-	words []word            // by id
-	texts []uint32          // ids of the words of all texts
-	ends  []int             // where each text ends in texts
-	in    []language        // of each text; 0 where it is not known yet
+	texts []uint32   // ids of the words of all texts
+	ends  []int      // where each text ends in texts
+	in    []language // of each text; 0 where it is not known yet
 	votes vote
-	stems stems
 }
 
-// stems remembers what words are indexed as, from one block of an owner to the next.
-type stems map[stemmed][2]string
-
-type stemmed struct {
-	word string
-	in   language
+// dictionary remembers words and what they are indexed as, from one block of an owner
+// to the next.
+type dictionary struct {
+	ids     map[string]uint32 // of words, as they were met
+	words   []word            // by id
+	termIDs map[string]uint32
+	terms   []string // by id
 }
 
-// maxStems bounds how many words are remembered.
-const maxStems = 100_000
-
-func (s stems) terms(word string, in language) (term, other string) {
-	key := stemmed{word, in}
-	if t, ok := s[key]; ok {
-		return t[0], t[1]
-	}
-	term, other = terms(word, in)
-	if len(s) < maxStems {
-		s[key] = [2]string{term, other}
-	}
-	return term, other
-}
+// maxWords bounds how many words a block begins with.
+const maxWords = 100_000
 
 // word is a word as it was met.
 type word struct {
@@ -63,8 +50,11 @@ type termsIn struct {
 
 const noTerm = ^uint32(0)
 
-func newBuilder(first uint64, stems stems) *builder {
-	return &builder{block: &block{first: first}, ids: map[string]uint32{}, stems: stems}
+func newBuilder(first uint64, d *dictionary) *builder {
+	if d.ids == nil || len(d.words) > maxWords {
+		*d = dictionary{ids: map[string]uint32{}, termIDs: map[string]uint32{}}
+	}
+	return &builder{block: &block{first: first}, dictionary: d}
 }
 
 // add adds the next leaf.
@@ -100,76 +90,61 @@ func (x *builder) add(text []byte, created uint32) {
 	x.block.created = append(x.block.created, created)
 }
 
-func (x *builder) id(raw []byte) uint32 {
+func (d *dictionary) id(raw []byte) uint32 {
 	if len(raw) > maxWordBytes {
 		raw = shortened(raw)
 	}
-	if id, ok := x.ids[string(raw)]; ok {
+	if id, ok := d.ids[string(raw)]; ok {
 		return id
 	}
 	text := string(raw)
 	folded := foldedWord(text)
 	r, _ := utf8.DecodeRuneInString(folded)
-	id := uint32(len(x.words))
-	x.ids[text] = id
-	x.words = append(x.words, word{text: text, votes: functionWords[folded], script: byScript(r)})
+	id := uint32(len(d.words))
+	d.ids[text] = id
+	d.words = append(d.words, word{text: text, votes: functionWords[folded], script: byScript(r)})
 	return id
 }
 
 // finish returns the block.
 func (x *builder) finish() *block {
 	most := cmp.Or(x.votes.winner(), inEnglish)
-	termIDs := map[string]uint32{}
-	var names []string
-	idOf := func(term string) uint32 {
-		if term == "" {
-			return noTerm
-		}
-		id, ok := termIDs[term]
-		if !ok {
-			id = uint32(len(names))
-			termIDs[term] = id
-			names = append(names, term)
-		}
-		return id
-	}
-	var counts []uint32
-	count := func(id uint32) {
+	counts := make([]uint32, len(x.terms))
+	x.each(most, func(_ int, _ uint16, id uint32) {
 		for uint32(len(counts)) <= id {
 			counts = append(counts, 0)
 		}
 		counts[id]++
-	}
-	x.each(most, idOf, func(_ int, _ uint16, id uint32) { count(id) })
+	})
 
 	// Places by term: a term's leaves rise, because the texts are taken in order.
 	type place struct {
 		leaf  uint32
 		place uint16
 	}
-	ends := make([]uint32, len(names))
+	ends := make([]uint32, len(counts))
 	total := uint32(0)
+	var order []uint32 // the terms of the block
 	for id, n := range counts {
 		ends[id] = total
 		total += n
+		if n > 0 {
+			order = append(order, uint32(id))
+		}
 	}
 	places := make([]place, total)
-	x.each(most, idOf, func(leaf int, at uint16, id uint32) {
+	x.each(most, func(leaf int, at uint16, id uint32) {
 		places[ends[id]] = place{uint32(leaf), at}
 		ends[id]++
 	})
 
-	order := make([]uint32, len(names))
-	for i := range order {
-		order[i] = uint32(i)
-	}
-	slices.SortFunc(order, func(a, b uint32) int { return strings.Compare(names[a], names[b]) })
+	slices.SortFunc(order, func(a, b uint32) int { return strings.Compare(x.terms[a], x.terms[b]) })
 	b := x.block
 	var all strings.Builder
 	for _, id := range order {
 		b.begins = append(b.begins, uint32(all.Len()))
 		b.starts = append(b.starts, uint32(len(b.postings)))
-		all.WriteString(names[id])
+		all.WriteString(x.terms[id])
 		mine := places[ends[id]-counts[id] : ends[id]]
 		last := uint32(0)
 		for len(mine) > 0 {
@@ -197,13 +172,13 @@ func (x *builder) finish() *block {
 }
 
 // each calls yield for each term of each text, in the order of the texts.
-func (x *builder) each(most language, idOf func(string) uint32, yield func(leaf int, place uint16, id uint32)) {
+func (x *builder) each(most language, yield func(leaf int, place uint16, id uint32)) {
 	begin := 0
 	for leaf, end := range x.ends {
 		in := cmp.Or(x.in[leaf], most)
 		x.block.languages = x.block.languages.with(in)
 		for at, id := range x.texts[begin:end] {
-			t := x.words[id].in(in, x.stems, idOf)
+			t := x.termsOf(id, in)
 			yield(leaf, uint16(at), t.term)
 			if t.other != noTerm {
 				yield(leaf, uint16(at), t.other)
@@ -213,15 +188,29 @@ func (x *builder) each(most language, idOf func(string) uint32, yield func(leaf 
 	}
 }
 
-// in returns what the word is indexed as in a language.
-func (w *word) in(l language, s stems, idOf func(string) uint32) termsIn {
+// termsOf returns what a word is indexed as in a language.
+func (d *dictionary) termsOf(id uint32, l language) termsIn {
+	w := &d.words[id]
 	for _, t := range w.terms {
 		if t.language == l {
 			return t
 		}
 	}
-	term, other := s.terms(w.text, l)
-	t := termsIn{l, idOf(term), idOf(other)}
+	term, other := terms(w.text, l)
+	t := termsIn{l, d.termID(term), d.termID(other)}
 	w.terms = append(w.terms, t)
 	return t
+}
+
+func (d *dictionary) termID(term string) uint32 {
+	if term == "" {
+		return noTerm
+	}
+	id, ok := d.termIDs[term]
+	if !ok {
+		id = uint32(len(d.terms))
+		d.termIDs[term] = id
+		d.terms = append(d.terms, term)
+	}
+	return id
 }

@@ -42,7 +42,7 @@ type Ranking struct {
 	matches []match
 	next    uint64 // the first leaf that was not asked
 	kept    uint64 // the generation of what may be kept
-	stems   stems
+	words   dictionary
 }
 
 // Rank begins to rank the leaves of an owner up to all.To. Each leaf that has a word
@@ -51,7 +51,7 @@ type Ranking struct {
 // half of that for 30 days before the newest memory.
 func (e *Engine) Rank(all search.Range, q *Query) *Ranking {
 	all.From = 0
-	return &Ranking{engine: e, query: q, all: all, kept: e.kept.generation(), stems: stems{}}
+	return &Ranking{engine: e, query: q, all: all, kept: e.kept.generation()}
 }
 
 // Done reports whether all leaves were asked.
@@ -95,7 +95,7 @@ func (r *Ranking) build(ctx context.Context, from uint64) (*block, error) {
 	if full := part.To / bodysegments.Leaves * bodysegments.Leaves; full > from {
 		part.To = full
 	}
-	x := newBuilder(from, r.stems)
+	x := newBuilder(from, &r.words)
 	x.block.short = part.To < from+blockLeaves
 	times, err := r.engine.texts.Times(ctx, part)
 	if err != nil {

@@ -70,6 +70,18 @@ func (w *world) start(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
+	if err := w.servePlain(ctx); err != nil {
+		return err
+	}
+	if err := w.startLedger(); err != nil {
+		return err
+	}
+	return w.signInAll(ctx)
+}
+
+// servePlain starts the plain service on the database.
+func (w *world) servePlain(ctx context.Context) error {
+	var err error
 	if w.pool, err = pgxpool.New(ctx, w.database.URL()); err != nil {
 		return err
 	}
@@ -85,10 +97,7 @@ func (w *world) start(ctx context.Context) error {
 		return err
 	}
 	w.plain = strings.TrimSpace(strings.TrimPrefix(line, "plain is up:"))
-	if err := w.startLedger(); err != nil {
-		return err
-	}
-	return w.signInAll(ctx)
+	return nil
 }
 
 func (w *world) startLedger() error {

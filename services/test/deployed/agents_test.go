@@ -14,8 +14,8 @@ import (
 func TestAnAgentsLinksWithRolesApart(t *testing.T) {
 	d := deploy(t)
 	d.projector()
-	_, core := d.api("core-api", "CORE_ADDR")
-	_, extension := d.api("extension-api", "EXTENSION_ADDR")
+	_, core := d.api("core-api")
+	_, extension := d.api("extension-api")
 	session := core.SignIn(stacktest.NewWallet())
 	d.settled(core, session)
 	key := stacktest.Bearer(core.Expect(201, "POST", "/keys", map[string]any{"label": "agent"}, session).Text("key"))

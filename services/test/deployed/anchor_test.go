@@ -19,12 +19,12 @@ import (
 // anchorer is the one of compose.yaml: a role's credentials, and the consumer
 // that was made for it.
 func (d *deployment) anchorer(chain, authority string, environ ...string) *process {
-	return newProcess(d.t, func() *exec.Cmd {
-		return d.command([]string{"anchorer"}, append([]string{
-			d.as("anchorer"), "ANCHORER_CONSUMER=anchorer", "SOLANA_RPC_URL=" + chain, "AUTHORITY_KEYPAIR=" + authority,
+	return d.process(d.Run(func() *exec.Cmd {
+		return d.Command([]string{"anchorer"}, append([]string{
+			d.As("anchorer"), "ANCHORER_CONSUMER=anchorer", "SOLANA_RPC_URL=" + chain, "AUTHORITY_KEYPAIR=" + authority,
 			"COMMITMENT_PROGRAM_ID=" + program.LocalID.String(), "ANCHOR_MAX_WAIT=100ms",
 		}, environ...)...)
-	})
+	}))
 }
 
 // Two anchorers follow by the consumer that was made for them, may make none
@@ -34,7 +34,7 @@ func TestAnchorsWithItsRoleAlone(t *testing.T) {
 	chain, authority := stacktest.Chain(t, 20*time.Millisecond)
 	d := deploy(t)
 	d.projector()
-	_, core := d.api("core-api", "CORE_ADDR")
+	_, core := d.api("core-api")
 	var sessions []stacktest.Header
 	var anchorers []*process
 	for _, half := range []string{"00-7f", "80-ff"} {
@@ -63,7 +63,7 @@ func TestAnchorsWithItsRoleAlone(t *testing.T) {
 	write(10)
 	anchored()
 	write(5)
-	anchorers[0].kill()
+	anchorers[0].Kill()
 	write(5)
 	awaitAnchored(t, core, sessions[1], last[1], anchorers[1].log) // in the other half life goes on
 	anchorers[0].start()
@@ -94,8 +94,8 @@ func awaitAnchored(t *testing.T, c *stacktest.Client, session stacktest.Header, 
 // events reads the log as an auditor does.
 func (d *deployment) events(yield func(*events.Event)) {
 	d.t.Helper()
-	url := d.as("auditor")[len("NATS_URL="):]
-	nc, err := nats.Connect(url, nats.CustomInboxPrefix("_INBOX_auditor"), nats.RootCAs(filepath.Join(d.secrets, "ca_certificate")))
+	url := d.As("auditor")[len("NATS_URL="):]
+	nc, err := nats.Connect(url, nats.CustomInboxPrefix("_INBOX_auditor"), nats.RootCAs(filepath.Join(d.Secrets, "ca_certificate")))
 	if err != nil {
 		d.t.Fatal(err)
 	}

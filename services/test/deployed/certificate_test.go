@@ -17,8 +17,8 @@ func TestTheLogsCertificateIsWatched(t *testing.T) {
 	d := deploy(t)
 	addr := freeAddr(t)
 	p := d.projector("OPS_ADDR=" + addr)
-	waitFor(t, "http://"+addr+"/readyz", p.proc.Done(), p.log)
-	text, err := os.ReadFile(filepath.Join(d.secrets, "nats_certificate"))
+	waitFor(t, "http://"+addr+"/readyz", p.Done(), p.log)
+	text, err := os.ReadFile(filepath.Join(d.Secrets, "nats_certificate"))
 	if err != nil {
 		t.Fatal(err)
 	}

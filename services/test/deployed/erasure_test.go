@@ -20,8 +20,8 @@ import (
 func TestErasesWithItsRoleAlone(t *testing.T) {
 	d := deploy(t)
 	d.projector()
-	_, core := d.api("core-api", "CORE_ADDR")
-	_, other := d.api("core-api", "CORE_ADDR")
+	_, core := d.api("core-api")
+	_, other := d.api("core-api")
 	wallet := stacktest.NewWallet()
 	session := core.SignIn(wallet)
 	d.settled(core, session)
@@ -37,7 +37,7 @@ func TestErasesWithItsRoleAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	holders := func() (n int) {
-		for _, store := range d.stores {
+		for _, store := range d.Stores {
 			if len(natstest.FilesHolding(t, filepath.Join(store, "jetstream", "LEDGER", "streams", keystore.Stream), wrapped.Value())) > 0 {
 				n++
 			}
@@ -89,7 +89,7 @@ func TestErasesWithItsRoleAlone(t *testing.T) {
 			t.Fatal("a node's keystore still has the key")
 		}
 	}
-	if out, err := d.command([]string{"verify"}, d.as("admin")).CombinedOutput(); err != nil {
+	if out, err := d.Command([]string{"verify"}, d.As("admin")).CombinedOutput(); err != nil {
 		t.Errorf("verify: %v: %s", err, out)
 	}
 }

@@ -125,9 +125,9 @@ func (w *writers) more(n int) {
 func TestLosesNothing(t *testing.T) {
 	d := deploy(t)
 	projectors := []*process{d.projector("PROJECTOR_PARTITIONS=00-7f"), d.projector("PROJECTOR_PARTITIONS=80-ff")}
-	_, first := d.api("core-api", "CORE_ADDR")
-	doomed, second := d.api("core-api", "CORE_ADDR")
-	_, extension := d.api("extension-api", "EXTENSION_ADDR")
+	_, first := d.api("core-api")
+	doomed, second := d.api("core-api")
+	_, extension := d.api("extension-api")
 	wallet := stacktest.NewWallet()
 	w := &writers{t: t, acked: map[string]stacktest.Answer{}, apis: []*api{
 		{client: first}, {client: second}, {client: extension, extension: true},
@@ -144,20 +144,22 @@ func TestLosesNothing(t *testing.T) {
 	defer stop()
 	w.more(50)
 	t.Log("a node dies")
-	d.nodes[0].kill()
+	d.Nodes[0].Kill()
 	w.more(50)
 	t.Log("a core API dies")
 	w.apis[1].gone.Store(true)
-	doomed.kill()
+	doomed.Kill()
 	w.more(50)
 	t.Log("the projector of who writes dies")
 	projector := projectors[events.PartitionOf(events.Owner(wallet.PublicKey))/128]
-	projector.kill()
+	projector.Kill()
 	time.Sleep(time.Second) // some writes without a projector
 	projector.start()
 	w.more(50)
 	t.Log("the node is back")
-	d.nodes[0].start()
+	if err := d.Nodes[0].Start(); err != nil {
+		t.Fatal(err)
+	}
 	w.more(50)
 	stop()
 	w.check(first)
@@ -169,7 +171,7 @@ func TestLosesNothing(t *testing.T) {
 // checkpoints counts the rows of the checkpoint, one for each projector's run.
 func (d *deployment) checkpoints() (n int) {
 	d.t.Helper()
-	pool, err := schema.OpenPool(d.t.Context(), strings.TrimPrefix(d.databaseOf("verify"), "DATABASE_URL="), schema.Live, 1)
+	pool, err := schema.OpenPool(d.t.Context(), strings.TrimPrefix(d.DatabaseOf("verify"), "DATABASE_URL="), schema.Live, 1)
 	if err != nil {
 		d.t.Fatal(err)
 	}

@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"github.com/memory-ledger/ledger/infra/child"
+	"github.com/memory-ledger/ledger/services/test/cluster"
 	"github.com/memory-ledger/ledger/services/test/contracttest"
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
@@ -188,32 +189,17 @@ func certificate(t *testing.T, dir string) *x509.CertPool {
 
 func freeAddr(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	addr, err := cluster.FreeAddr()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().String()
+	return addr
 }
 
 // waitFor returns when the URL answers 200.
 func waitFor(t *testing.T, url string, ended <-chan struct{}, log fmt.Stringer) {
 	t.Helper()
-	deadline := time.After(60 * time.Second)
-	for {
-		answer, err := http.Get(url)
-		if err == nil {
-			_ = answer.Body.Close()
-			if answer.StatusCode == http.StatusOK {
-				return
-			}
-		}
-		select {
-		case <-ended:
-			t.Fatalf("%s: the process ended:\n%s", url, log)
-		case <-deadline:
-			t.Fatalf("%s: not there in time:\n%s", url, log)
-		case <-time.After(50 * time.Millisecond):
-		}
+	if err := cluster.Await(url, ended); err != nil {
+		t.Fatalf("%v:\n%s", err, log)
 	}
 }

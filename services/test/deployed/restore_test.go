@@ -14,7 +14,7 @@ import (
 // admin is a connection of the administrator's.
 func (d *deployment) admin() jetstream.JetStream {
 	d.t.Helper()
-	conn, err := nats.Connect(strings.TrimPrefix(d.as("admin"), "NATS_URL="), nats.CustomInboxPrefix("_INBOX_admin"), nats.RootCAs(filepath.Join(d.secrets, "ca_certificate")))
+	conn, err := nats.Connect(strings.TrimPrefix(d.As("admin"), "NATS_URL="), nats.CustomInboxPrefix("_INBOX_admin"), nats.RootCAs(filepath.Join(d.Secrets, "ca_certificate")))
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -31,21 +31,21 @@ func (d *deployment) admin() jetstream.JetStream {
 func TestRestoresOntoAProvisionedCluster(t *testing.T) {
 	d := deploy(t)
 	projector := d.projector() // first: an API may not make the schema
-	_, client := d.api("core-api", "CORE_ADDR")
+	_, client := d.api("core-api")
 	wallet := stacktest.NewWallet()
 	session := client.SignIn(wallet)
 	d.settled(client, session)
 	copies := filepath.Join(t.TempDir(), "copies")
 	run := func(args ...string) string {
 		t.Helper()
-		out, err := d.command(args, d.as("admin")).CombinedOutput()
+		out, err := d.Command(args, d.As("admin")).CombinedOutput()
 		if err != nil {
 			t.Fatalf("%v: %v: %s", args, err, out)
 		}
 		return string(out)
 	}
 	run("backup", copies)
-	projector.kill()
+	projector.Kill()
 
 	admin := d.admin()
 	streams := []string{"LEDGER", "KV_ledger_keys", "KV_ledger_nonces"}

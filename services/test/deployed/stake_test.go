@@ -33,7 +33,7 @@ func TestStakesWithRolesApart(t *testing.T) {
 	d := deploy(t)
 	d.projector()
 	environ := []string{"STAKE_MINT=" + y.Mint.String(), "STAKING_PROGRAM_ID=" + program.LocalID.String(), "CHAIN_FACTS_BY=anchorer"}
-	server, core := d.api("core-api", "CORE_ADDR", append(environ, "SOLANA_RPC_URL="+y.URL())...)
+	server, core := d.api("core-api", append(environ, "SOLANA_RPC_URL="+y.URL())...)
 	wallet := stacktest.NewWallet()
 	session := core.SignIn(wallet)
 	key := solana.MustPublicKeyFromBase58(wallet.PublicKey)
@@ -69,7 +69,7 @@ func TestStakesWithRolesApart(t *testing.T) {
 			t.Fatalf("the deposit is not recorded\n%s", anchorer.log)
 		}
 	}
-	anchorer.kill()
+	anchorer.Kill()
 	anchorer.start()
 	id := core.Expect(201, "POST", "/memories", map[string]any{"content": "beside the stake"}, session).Text("id")
 	awaitAnchored(t, core, session, id, anchorer.log)
