@@ -118,15 +118,23 @@ func keyUseDue(k Key, now time.Time) bool { return now.Sub(k.LastUsed) >= keyUse
 // SignIn issues a session, and registers the owner at the first one. A client that
 // lost a session's token can't sign out of it. So a sign-in beyond the limit is not
 // refused. It ends the sessions that would expire first.
+//
+// Erasures is how often the owner had all erased when the data key was looked after.
+// Another erasure since has destroyed that key, and what the session wrote would be sealed
+// with it. So the sign-in is refused with ErrErased; begin it again.
 type SignIn struct {
 	UserID    string // for a new owner
 	SessionID string
 	Audience  events.Audience
 	TokenHash *events.Hash // extension sessions
 	ExpiresAt events.Timestamp
+	Erasures  int
 }
 
 func (c *SignIn) decide(s *State, now time.Time) (Decision, error) {
+	if c.Erasures != s.Erased.Times {
+		return Decision{}, ErrErased
+	}
 	d := Decision{Kind: events.KindSession}
 	for _, id := range surplus(s.sessionsOf(c.Audience), now) {
 		d.Events = append(d.Events, &events.SessionRevoked{SessionID: id})

@@ -11,6 +11,9 @@ import (
 // ErrAccessAlive: a session, key or grant is alive, so the owner can't be erased yet.
 var ErrAccessAlive = errors.New("the owner's access has not ended")
 
+// ErrErased: the owner had all erased while a sign-in was at work.
+var ErrErased = errors.New("the owner had all erased meanwhile")
+
 // EraseOwner records that the texts of all leaves so far can't be read any more. The
 // data key was destroyed before, and all access was ended. So no memory that was sealed
 // with that key can come after the event: what could write it is dead.

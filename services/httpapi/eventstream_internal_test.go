@@ -57,20 +57,9 @@ func eventsOf(t *testing.T, heartbeat time.Duration, raw string) (source *messag
 		}
 		return app.StreamEvents(c, "7", source)
 	})
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	addr, stop := serveUntil(t, app)
+	conn, err := net.Dial("tcp", addr)
 	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- app.Serve(ctx, listener, time.Second) }()
-	t.Cleanup(func() {
-		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
-	if conn, err = net.Dial("tcp", listener.Addr().String()); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })

@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"log/slog"
 	"net"
@@ -33,21 +32,9 @@ func TestBodiesAtOnceAreBounded(t *testing.T) {
 	})
 	app.Post("/reads", func(c *fiber.Ctx) error { _, err := Body(c); return err })
 	app.Post("/public", func(c *fiber.Ctx) error { return DecodePublic(c, &struct{}{}) })
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- app.Serve(ctx, listener, time.Second) }()
-	t.Cleanup(func() {
-		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
+	addr := serve(t, app)
 	post := func(path string) *bufio.Reader {
-		conn, err := net.Dial("tcp", listener.Addr().String())
+		conn, err := net.Dial("tcp", addr)
 		if err != nil {
 			t.Fatal(err)
 		}

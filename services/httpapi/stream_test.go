@@ -131,6 +131,13 @@ func streamApp() *App {
 // serve serves an app until the test ends.
 func serve(t *testing.T, app *App) (addr string) {
 	t.Helper()
+	addr, _ = serveUntil(t, app)
+	return addr
+}
+
+// serveUntil serves an app until the test stops it or ends.
+func serveUntil(t *testing.T, app *App) (addr string, stop context.CancelFunc) {
+	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -144,7 +151,7 @@ func serve(t *testing.T, app *App) (addr string) {
 			t.Error(err)
 		}
 	})
-	return listener.Addr().String()
+	return listener.Addr().String(), stop
 }
 
 // A client is not kept by a handler that nothing gets back; others are served, and

@@ -107,7 +107,7 @@ func Marked(stream jetstream.Stream) func(context.Context, events.Owner) (bool, 
 		for range 2 { // what comes between the two questions is found by the third
 			last, err := stream.GetLastMsgForSubject(ctx, subject)
 			if err == nil && last.Header.Get(operationHeader) == "" {
-				return false, errors.New("there is a key, which was not found before")
+				return false, errFound
 			}
 			if !errors.Is(err, jetstream.ErrMsgNotFound) {
 				return err == nil, err
@@ -121,6 +121,9 @@ func Marked(stream jetstream.Stream) func(context.Context, events.Owner) (bool, 
 		return false, errors.New("the server does not find an entry that it has")
 	}
 }
+
+// errFound: another process has made a key since, or it could not be read before.
+var errFound = errors.New("there is a key, which was not found before")
 
 // operationHeader is on the marks of a bucket, and on no key.
 const operationHeader = "KV-Operation"

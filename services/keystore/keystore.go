@@ -15,6 +15,7 @@
 package keystore
 
 import (
+	"cmp"
 	"context"
 	"crypto/aes"
 	"crypto/cipher"
@@ -258,18 +259,14 @@ func (s *Store) find(ctx context.Context, owner events.Owner) (*OwnerKey, error)
 // Where a key was destroyed, it waits until no process has that in memory any more, so
 // that nothing is sealed with it, and nothing that the new key sealed is opened with it.
 func (s *Store) FindOrCreate(ctx context.Context, owner events.Owner, erasures int) (*OwnerKey, error) {
-	key, err := s.find(ctx, owner)
+	_, err := s.find(ctx, owner)
 	if errors.Is(err, ErrNoKey) {
-		if err := s.outlive(ctx, owner); err != nil {
-			return nil, err
+		if err = s.outlive(ctx, owner); err == nil {
+			err = s.create(ctx, owner, erasures)
 		}
-		err = s.create(ctx, owner, erasures)
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, errFound) {
 		return nil, err
-	}
-	if key != nil && key.erasures < erasures {
-		return nil, fmt.Errorf("%w: %s", ErrErased, owner)
 	}
 	// Also sync a key that was there already: the process that made it may not
 	// have synced it yet.
@@ -278,7 +275,14 @@ func (s *Store) FindOrCreate(ctx context.Context, owner events.Owner, erasures i
 			return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 		}
 	}
-	return s.find(ctx, owner)
+	key, failed := s.find(ctx, owner)
+	switch {
+	case failed != nil:
+		return nil, cmp.Or(err, failed)
+	case key.erasures < erasures: // a sign-in from before may be the one that has just made it
+		return nil, fmt.Errorf("%w: %s", ErrErased, owner)
+	}
+	return key, nil
 }
 
 // outlive waits until no process trusts a key of the owner's that was destroyed.

@@ -101,24 +101,52 @@ func (l *late) Get(ctx context.Context, key string) (jetstream.KeyValueEntry, er
 // replace a key that was made meanwhile and may have sealed something.
 func TestWhoIsSecondUsesTheFirstKey(t *testing.T) {
 	t.Parallel()
+	for name, marked := range map[string]bool{"as it is made": false, "as its mark is looked for": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			js, owner := connect(t, natstest.Start(t)), logtest.Owner()
+			kv := bucketIn(t, js)
+			open := func(kv jetstream.KeyValue) *keystore.Store {
+				if marked {
+					return openMarked(t, js, kv, keystore.MasterKey{1})
+				}
+				return openStore(t, kv, keystore.MasterKey{1})
+			}
+			first := open(kv)
+			var sealed []byte
+			second := open(&late{kv, func() {
+				key, err := first.FindOrCreate(t.Context(), owner, 0)
+				if err == nil {
+					sealed, err = key.Seal("m", "text")
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			}})
+			key, err := second.FindOrCreate(t.Context(), owner, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if text, err := key.Open("m", sealed); err != nil || text != "text" {
+				t.Errorf("%q, %v", text, err)
+			}
+		})
+	}
+}
+
+// TestAKeyFromBeforeTheErasure: a sign-in that knows of an erasure does not take the key that
+// one without this knowledge has just made.
+func TestAKeyFromBeforeTheErasure(t *testing.T) {
+	t.Parallel()
 	kv, owner := newBucket(t), logtest.Owner()
-	first := openStore(t, kv, keystore.MasterKey{1})
-	var sealed []byte
-	second := openStore(t, &late{kv, func() {
-		key, err := first.FindOrCreate(t.Context(), owner, 0)
-		if err == nil {
-			sealed, err = key.Seal("m", "text")
-		}
-		if err != nil {
+	before := openStore(t, kv, keystore.MasterKey{1})
+	after := openStore(t, &late{kv, func() {
+		if _, err := before.FindOrCreate(t.Context(), owner, 0); err != nil {
 			t.Error(err)
 		}
 	}}, keystore.MasterKey{1})
-	key, err := second.FindOrCreate(t.Context(), owner, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if text, err := key.Open("m", sealed); err != nil || text != "text" {
-		t.Errorf("%q, %v", text, err)
+	if _, err := after.FindOrCreate(t.Context(), owner, 1); !errors.Is(err, keystore.ErrErased) {
+		t.Errorf("got %v", err)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/services/command"
 )
 
@@ -89,8 +90,8 @@ type Config struct {
 	Now       func() time.Time
 	NewID     func() string
 	Rand      io.Reader // nil means crypto/rand
-	// Pause waits, or fails when the context ends; nil means by the clock.
-	Pause func(ctx context.Context, d time.Duration) error
+	// Pause waits, and returns false when the context ends; nil means eventlog.Pause.
+	Pause func(ctx context.Context, d time.Duration) bool
 }
 
 // SignIn is the sign-in of one API.
@@ -108,7 +109,7 @@ func New(cfg Config) *SignIn {
 		cfg.Rand = rand.Reader
 	}
 	if cfg.Pause == nil {
-		cfg.Pause = pause
+		cfg.Pause = eventlog.Pause
 	}
 	return &SignIn{cfg: cfg, spent: spentNonces{bucket: cfg.Spent, sync: cfg.SyncSpent, now: cfg.Now, pause: cfg.Pause}}
 }
@@ -200,10 +201,24 @@ func (d *SignIn) check(purpose Purpose, a Answer) (string, error) {
 	return p.nonce, nil
 }
 
-func (d *SignIn) issue(ctx context.Context, owner events.Owner) (Session, error) {
+// issue records a session. It begins again after an erasure meanwhile: the session would
+// have no data key.
+func (d *SignIn) issue(ctx context.Context, owner events.Owner) (session Session, err error) {
+	for {
+		if session, err = d.tryIssue(ctx, owner); !errors.Is(err, command.ErrErased) {
+			return session, err
+		}
+	}
+}
+
+func (d *SignIn) tryIssue(ctx context.Context, owner events.Owner) (Session, error) {
 	// The data key comes before the owner's first event: a crash between them leaves
 	// a key without an owner, which the next sign-in uses.
-	if err := d.prepareOwner(ctx, owner); err != nil {
+	standing, err := d.cfg.Commands.Standing(ctx, owner)
+	if err == nil && standing.KeyMissing {
+		err = d.cfg.DataKeys.EnsureDataKey(ctx, owner, standing.Erasures)
+	}
+	if err != nil {
 		return Session{}, err
 	}
 	issued := events.At(d.cfg.Now())
@@ -215,19 +230,12 @@ func (d *SignIn) issue(ctx context.Context, owner events.Owner) (Session, error)
 	}
 	err = d.cfg.Commands.Execute(ctx, owner, &command.SignIn{
 		UserID: d.cfg.NewID(), SessionID: id, Audience: d.cfg.Issuer.Audience(), TokenHash: hash, ExpiresAt: expires,
+		Erasures: standing.Erasures,
 	})
 	if err != nil {
 		return Session{}, fmt.Errorf("record session: %w", err)
 	}
 	return Session{Token: token, ExpiresAt: expires, PublicKey: owner}, nil
-}
-
-func (d *SignIn) prepareOwner(ctx context.Context, owner events.Owner) error {
-	standing, err := d.cfg.Commands.Standing(ctx, owner)
-	if err != nil || !standing.KeyMissing {
-		return err
-	}
-	return d.cfg.DataKeys.EnsureDataKey(ctx, owner, standing.Erasures)
 }
 
 // RandomTokens issues extension sessions: 32 random bytes in base64url, of

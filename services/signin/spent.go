@@ -97,7 +97,7 @@ type spentNonces struct {
 	bucket jetstream.KeyValue
 	sync   func(context.Context) error // nil where the server syncs
 	now    func() time.Time
-	pause  func(context.Context, time.Duration) error
+	pause  func(context.Context, time.Duration) bool
 }
 
 // claim keeps other attempts out and returns the claim's revision. A crash after it
@@ -135,8 +135,8 @@ func (s spentNonces) claim(ctx context.Context, nonce string) (revision uint64, 
 		case waited >= outcomePatience:
 			return 0, fmt.Errorf("%w: another attempt is using the nonce", ErrUnavailable)
 		}
-		if err := s.pause(ctx, wait); err != nil {
-			return 0, fmt.Errorf("%w: another attempt is using the nonce: %w", ErrUnavailable, err)
+		if !s.pause(ctx, wait) {
+			return 0, fmt.Errorf("%w: another attempt is using the nonce: %w", ErrUnavailable, ctx.Err())
 		}
 		waited += wait
 	}
@@ -146,17 +146,6 @@ func (s spentNonces) tryClaim(ctx context.Context, nonce string, u useOf, revisi
 	ctx, cancel := context.WithTimeout(ctx, claimTimeout)
 	defer cancel()
 	return s.put(ctx, "claim nonce", nonce, u, revision)
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // disclaim ends a claim of which it is not known whether it was made.

@@ -3,6 +3,7 @@ package signin_test
 import (
 	"context"
 	"crypto/ed25519"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"strings"
@@ -37,9 +38,13 @@ func (unread) Leaves(context.Context, events.Owner) (uint64, error) { return 0, 
 
 func (unread) UsedKeys(context.Context, events.Owner, int) ([]events.Hash, error) { return nil, nil }
 
-type noKeys struct{}
+// noKeys keeps for how many erasures a data key was asked for.
+type noKeys chan int
 
-func (noKeys) EnsureDataKey(context.Context, events.Owner, int) error { return nil }
+func (k noKeys) EnsureDataKey(_ context.Context, _ events.Owner, erasures int) error {
+	k <- erasures
+	return nil
+}
 
 // troubledLog is a real log whose next append goes as it is told.
 type troubledLog struct {
@@ -108,6 +113,7 @@ type frontDesk struct {
 	extension, core *signin.SignIn
 	replica         *signin.SignIn // of extension
 	log             *troubledLog
+	keys            noKeys
 	nonces          *deaf
 	now             atomic.Int64 // in Unix milliseconds
 	// pause is called instead of waiting. No time passes, so who waits for
@@ -127,14 +133,14 @@ func newFrontDesk(t *testing.T) *frontDesk {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &frontDesk{js: js, log: &troubledLog{Log: log}, nonces: &deaf{KeyValue: bucket, next: make(chan update, 8)}}
+	f := &frontDesk{js: js, log: &troubledLog{Log: log}, keys: make(noKeys, 1000), nonces: &deaf{KeyValue: bucket, next: make(chan update, 8)}}
 	f.now.Store(time.Now().UnixMilli())
 	now := func() time.Time { return time.UnixMilli(f.now.Load()) }
-	pause := func(ctx context.Context, _ time.Duration) error {
+	pause := func(ctx context.Context, _ time.Duration) bool {
 		if p := f.pause.Load(); p != nil {
 			(*p)()
 		}
-		return ctx.Err()
+		return ctx.Err() == nil
 	}
 	sync := func(context.Context) error {
 		if s := f.sync.Load(); s != nil {
@@ -155,7 +161,7 @@ func newFrontDesk(t *testing.T) *frontDesk {
 		}
 		return signin.New(signin.Config{
 			Site: signin.Site{Domain: "ledger.example", URI: "https://ledger.example", ChainID: "mainnet"}, NonceKeys: keys,
-			Spent: f.nonces, SyncSpent: sync, Commands: commands, DataKeys: noKeys{}, Issuer: issuer, Now: now, NewID: newID, Pause: pause,
+			Spent: f.nonces, SyncSpent: sync, Commands: commands, DataKeys: f.keys, Issuer: issuer, Now: now, NewID: newID, Pause: pause,
 		})
 	}
 	f.extension, f.replica = signIn(signin.RandomTokens{TTL: time.Hour}), signIn(signin.RandomTokens{TTL: time.Hour})
@@ -441,5 +447,27 @@ func TestAChallengeIsOfOneAPI(t *testing.T) {
 		refuses(t, pair[1], answer, "not a challenge that this API issued")
 		verifies(t, pair[0], answer)
 		refuses(t, pair[0], answer, "nonce was used")
+	}
+}
+
+// TestASignInAcrossAnErasure: the owner has all erased after the data key was looked after,
+// and before the session is recorded. The session must have the key of after.
+func TestASignInAcrossAnErasure(t *testing.T) {
+	t.Parallel()
+	f := newFrontDesk(t)
+	answer := challenge(t, f.core)
+	elsewhere, err := command.NewExecutor(command.Config{Log: f.log.Log, Loader: unread{}, Source: "/test", NewID: rand.Text})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.log.once(func(ctx context.Context, a eventlog.Append) (eventlog.Appended, error) {
+		if err := elsewhere.Execute(ctx, answer.PublicKey, &command.EraseOwner{}); err != nil {
+			t.Error(err)
+		}
+		return f.log.Log.Append(ctx, a)
+	})
+	verifies(t, f.core, answer)
+	if before, after := <-f.keys, <-f.keys; before != 0 || after != 1 {
+		t.Errorf("keys were asked for after %d and %d erasures", before, after)
 	}
 }

@@ -3,7 +3,6 @@ package apikeys
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -41,15 +40,9 @@ const columns = `id, owner, hash, prefix, label, scopes, created_at, expires_at,
 // takes as long as a hit: the nearest row is fetched and read in both cases. So
 // the time does not reveal which keys ever existed.
 func ByHash(ctx context.Context, q schema.Querier, hash events.Hash) (Key, bool, error) {
-	k, err := scan(q.QueryRow(ctx, `SELECT `+columns+` FROM api_keys WHERE hash >= $1 ORDER BY hash, seq LIMIT 1`, hash[:]))
-	if errors.Is(err, pgx.ErrNoRows) {
-		return Key{}, false, nil
-	}
-	if err != nil {
-		return Key{}, false, fmt.Errorf("API key by hash: %w", err)
-	}
-	if k.Hash != hash {
-		return Key{}, false, nil
+	k, found, err := column.One(q.QueryRow(ctx, `SELECT `+columns+` FROM api_keys WHERE hash >= $1 ORDER BY hash, seq LIMIT 1`, hash[:]), "API key by hash", scan)
+	if err != nil || !found || k.Hash != hash {
+		return Key{}, false, err
 	}
 	return k, true, nil
 }
@@ -72,26 +65,14 @@ func Exists(ctx context.Context, q schema.Querier, owner events.Owner, id string
 // List returns the next keys of an owner, oldest first, the revoked ones too: at
 // most limit, and fewer only where there are no more.
 func List(ctx context.Context, q schema.Querier, owner events.Owner, after Position, limit int) ([]Key, error) {
-	return list(ctx, q, `SELECT `+columns+` FROM api_keys WHERE owner = $1 AND (seq, id) > ($2, $3::uuid) ORDER BY seq, id LIMIT $4`,
-		owner, after.seq, after.id[:], limit)
+	return column.All(ctx, q, "list API keys", scan, `SELECT `+columns+` FROM api_keys
+		WHERE owner = $1 AND (seq, id) > ($2, $3::uuid) ORDER BY seq, id LIMIT $4`, string(owner), after.seq, after.id[:], limit)
 }
 
 // Active returns the keys of an owner that can still be used, oldest first.
 func Active(ctx context.Context, q schema.Querier, owner events.Owner, now time.Time) ([]Key, error) {
-	return list(ctx, q, `SELECT `+columns+` FROM api_keys
-		WHERE owner = $1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $2) ORDER BY seq, id`, owner, now)
-}
-
-func list(ctx context.Context, q schema.Querier, sql string, owner events.Owner, more ...any) ([]Key, error) {
-	rows, err := q.Query(ctx, sql, append([]any{string(owner)}, more...)...)
-	if err == nil {
-		var keys []Key
-		keys, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (Key, error) { return scan(row) })
-		if err == nil {
-			return keys, nil
-		}
-	}
-	return nil, fmt.Errorf("list API keys: %w", err)
+	return column.All(ctx, q, "active API keys", scan, `SELECT `+columns+` FROM api_keys
+		WHERE owner = $1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $2) ORDER BY seq, id`, string(owner), now)
 }
 
 func scan(row pgx.Row) (Key, error) {

@@ -12,8 +12,6 @@ package batches
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -74,7 +72,7 @@ func ByID(ctx context.Context, q schema.Querier, id string) (Batch, bool, error)
 	if !ok {
 		return Batch{}, false, nil
 	}
-	return one(q.QueryRow(ctx, `SELECT `+columns+` FROM batches WHERE id = $1`, key[:]))
+	return column.One(q.QueryRow(ctx, `SELECT `+columns+` FROM batches WHERE id = $1`, key[:]), "find batch", scan)
 }
 
 // QueueLatestConfirmed has a batch of questions find the owner's largest confirmed
@@ -83,20 +81,9 @@ func QueueLatestConfirmed(b *pgx.Batch, owner events.Owner, latest *Batch, found
 	b.Queue(`SELECT `+columns+` FROM batches
 		WHERE owner = $1 AND state = 'confirmed' ORDER BY size DESC, id DESC LIMIT 1`, string(owner)).
 		QueryRow(func(row pgx.Row) (err error) {
-			*latest, *found, err = one(row)
+			*latest, *found, err = column.One(row, "find batch", scan)
 			return err
 		})
-}
-
-func one(row pgx.Row) (Batch, bool, error) {
-	b, err := scan(row)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return Batch{}, false, nil
-	}
-	if err != nil {
-		return Batch{}, false, fmt.Errorf("find batch: %w", err)
-	}
-	return b, true, nil
 }
 
 func scan(row pgx.Row) (Batch, error) {

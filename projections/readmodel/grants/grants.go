@@ -4,8 +4,6 @@ package grants
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -40,7 +38,7 @@ const columns = `id, owner, kind, token_hash, minted_at, expires_at, max_uses, u
 // takes as long as a hit: the nearest row is fetched and read in both cases. So
 // the time does not reveal which tokens ever existed.
 func ByTokenHash(ctx context.Context, q schema.Querier, hash events.Hash) (Grant, bool, error) {
-	g, found, err := one(q.QueryRow(ctx, `SELECT `+columns+` FROM grants WHERE token_hash >= $1 ORDER BY token_hash, seq LIMIT 1`, hash[:]))
+	g, found, err := column.One(q.QueryRow(ctx, `SELECT `+columns+` FROM grants WHERE token_hash >= $1 ORDER BY token_hash, seq LIMIT 1`, hash[:]), "find grant", scan)
 	if err != nil || !found || g.TokenHash != hash {
 		return Grant{}, false, err
 	}
@@ -54,34 +52,15 @@ func ByID(ctx context.Context, q schema.Querier, owner events.Owner, id string) 
 	if !ok {
 		return Grant{}, false, nil
 	}
-	return one(q.QueryRow(ctx, `SELECT `+columns+` FROM grants WHERE id = $1 AND owner = $2`, key[:], string(owner)))
+	return column.One(q.QueryRow(ctx, `SELECT `+columns+` FROM grants WHERE id = $1 AND owner = $2`, key[:], string(owner)), "find grant", scan)
 }
 
 // Active returns the owner's grants that can still be used, oldest first: not
 // revoked, not expired, with uses left.
 func Active(ctx context.Context, q schema.Querier, owner events.Owner, now time.Time) ([]Grant, error) {
-	rows, err := q.Query(ctx, `SELECT `+columns+` FROM grants
+	return column.All(ctx, q, "active grants", scan, `SELECT `+columns+` FROM grants
 		WHERE owner = $1 AND revoked_at IS NULL AND used < max_uses AND expires_at > $2
 		ORDER BY seq, id`, string(owner), now)
-	if err == nil {
-		var list []Grant
-		list, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (Grant, error) { return scan(row) })
-		if err == nil {
-			return list, nil
-		}
-	}
-	return nil, fmt.Errorf("active grants: %w", err)
-}
-
-func one(row pgx.Row) (Grant, bool, error) {
-	g, err := scan(row)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return Grant{}, false, nil
-	}
-	if err != nil {
-		return Grant{}, false, fmt.Errorf("find grant: %w", err)
-	}
-	return g, true, nil
 }
 
 func scan(row pgx.Row) (Grant, error) {

@@ -4,7 +4,6 @@ package memories
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -110,15 +109,8 @@ func ByIdempotencyKey(ctx context.Context, q schema.Querier, owner events.Owner,
 	return *m, true, nil
 }
 
-func oneCovered(row pgx.Row) (m *Memory, found bool, err error) {
-	m, err = scanCovered(row)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, false, nil
-	}
-	if err != nil {
-		return nil, false, fmt.Errorf("find memory: %w", err)
-	}
-	return m, true, nil
+func oneCovered(row pgx.Row) (*Memory, bool, error) {
+	return column.One(row, "find memory", func(row pgx.Row) (*Memory, error) { return scanCovered(row) })
 }
 
 // IdempotencyKeys returns the hashes of the keys under which the owner wrote, in

@@ -3,8 +3,6 @@ package sessions
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -31,15 +29,9 @@ const columns = `id, owner, audience, token_hash, issued_at, expires_at, revoked
 // live or dead. A miss takes as long as a hit: the nearest row is fetched and
 // read in both cases. So the time does not reveal which tokens ever existed.
 func ByTokenHash(ctx context.Context, q schema.Querier, hash events.Hash) (Session, bool, error) {
-	s, err := scan(q.QueryRow(ctx, `SELECT `+columns+` FROM sessions WHERE token_hash >= $1 ORDER BY token_hash, seq LIMIT 1`, hash[:]))
-	if errors.Is(err, pgx.ErrNoRows) {
-		return Session{}, false, nil
-	}
-	if err != nil {
-		return Session{}, false, fmt.Errorf("session by token: %w", err)
-	}
-	if *s.TokenHash != hash {
-		return Session{}, false, nil
+	s, found, err := column.One(q.QueryRow(ctx, `SELECT `+columns+` FROM sessions WHERE token_hash >= $1 ORDER BY token_hash, seq LIMIT 1`, hash[:]), "session by token", scan)
+	if err != nil || !found || *s.TokenHash != hash {
+		return Session{}, false, err
 	}
 	return s, true, nil
 }
@@ -51,30 +43,15 @@ func ByID(ctx context.Context, q schema.Querier, owner events.Owner, id string) 
 	if !ok {
 		return Session{}, false, nil
 	}
-	s, err := scan(q.QueryRow(ctx, `SELECT `+columns+` FROM sessions WHERE id = $1 AND owner = $2`, key[:], string(owner)))
-	if errors.Is(err, pgx.ErrNoRows) {
-		return Session{}, false, nil
-	}
-	if err != nil {
-		return Session{}, false, fmt.Errorf("session by id: %w", err)
-	}
-	return s, true, nil
+	return column.One(q.QueryRow(ctx, `SELECT `+columns+` FROM sessions WHERE id = $1 AND owner = $2`, key[:], string(owner)), "session by id", scan)
 }
 
 // Active returns the owner's sessions of both APIs that are neither revoked nor
 // expired, oldest first.
 func Active(ctx context.Context, q schema.Querier, owner events.Owner, now time.Time) ([]Session, error) {
-	rows, err := q.Query(ctx, `SELECT `+columns+` FROM sessions
+	return column.All(ctx, q, "active sessions", scan, `SELECT `+columns+` FROM sessions
 		WHERE owner = $1 AND revoked_at IS NULL AND expires_at > $2
 		ORDER BY seq, id`, string(owner), now)
-	if err == nil {
-		var list []Session
-		list, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (Session, error) { return scan(row) })
-		if err == nil {
-			return list, nil
-		}
-	}
-	return nil, fmt.Errorf("active sessions: %w", err)
 }
 
 func scan(row pgx.Row) (Session, error) {

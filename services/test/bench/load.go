@@ -25,6 +25,11 @@ type result struct {
 // drive sends requests over a number of connections for a while and checks
 // that each is answered with the given status.
 func drive(ctx context.Context, connections int, d time.Duration, status int, fill request) (result, error) {
+	return driveAnd(ctx, connections, d, status, fill, func(int, *fasthttp.Response) error { return nil })
+}
+
+// driveAnd is drive that hands on the answer to the n-th request.
+func driveAnd(ctx context.Context, connections int, d time.Duration, status int, fill request, take func(n int, r *fasthttp.Response) error) (result, error) {
 	client := &fasthttp.Client{MaxConnsPerHost: connections, ReadTimeout: 30 * time.Second, WriteTimeout: 30 * time.Second}
 	defer client.CloseIdleConnections()
 	end := time.Now().Add(d)
@@ -40,7 +45,8 @@ func drive(ctx context.Context, connections int, d time.Duration, status int, fi
 			defer fasthttp.ReleaseResponse(res)
 			for ctx.Err() == nil && time.Now().Before(end) {
 				req.Reset()
-				fill(int(counter.Add(1)), req)
+				n := int(counter.Add(1))
+				fill(n, req)
 				begin := time.Now()
 				if err := client.Do(req, res); err != nil {
 					errs[i] = err
@@ -49,6 +55,9 @@ func drive(ctx context.Context, connections int, d time.Duration, status int, fi
 				latencies[i] = append(latencies[i], time.Since(begin))
 				if res.StatusCode() != status {
 					errs[i] = fmt.Errorf("status %d: %.200s", res.StatusCode(), res.Body())
+					return
+				}
+				if errs[i] = take(n, res); errs[i] != nil {
 					return
 				}
 			}

@@ -2,10 +2,10 @@ package e2e_test
 
 import (
 	"bufio"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"slices"
 	"strings"
@@ -16,6 +16,7 @@ import (
 	"github.com/memory-ledger/ledger/projections/rebuild"
 	"github.com/memory-ledger/ledger/services/run/assembly"
 	"github.com/memory-ledger/ledger/services/run/config"
+	"github.com/memory-ledger/ledger/services/test/contracttest"
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
@@ -106,6 +107,16 @@ type stream struct {
 // which would read it to its end.
 func openStream(t *testing.T, c *stacktest.Client, query string, headers ...stacktest.Header) (*stream, int) {
 	t.Helper()
+	s, status, err := tryStream(t, c, query, headers...)
+	if err != nil {
+		t.Error(err)
+	}
+	return s, status
+}
+
+// tryStream is openStream for a replica that may be gone.
+func tryStream(t *testing.T, c *stacktest.Client, query string, headers ...stacktest.Header) (*stream, int, error) {
+	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, c.URL+"/events"+query, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -116,13 +127,12 @@ func openStream(t *testing.T, c *stacktest.Client, query string, headers ...stac
 	}
 	answer, err := http.DefaultClient.Do(request)
 	if err != nil {
-		t.Error(err)
-		return nil, 0
+		return nil, 0, err
 	}
 	t.Cleanup(func() { _ = answer.Body.Close() })
 	s := &stream{body: answer.Body, lines: bufio.NewScanner(answer.Body)}
 	s.lines.Buffer(nil, 4<<20)
-	return s, answer.StatusCode
+	return s, answer.StatusCode, nil
 }
 
 // next returns the next page, or what ended the stream.
@@ -243,53 +253,146 @@ func TestARevokedKeySeesNoMore(t *testing.T) {
 	}
 }
 
-// TestFollowersThroughARebuild: followers of both replicas, who connect again with their
-// cursor whenever a stream ends, get each event once while tables are exchanged.
-func TestFollowersThroughARebuild(t *testing.T) {
+// replicas are those that a client may ask: the stack's own one, and processes that are
+// killed and replaced.
+type replicas struct {
+	t     *testing.T
+	stack *stacktest.Stack
+	path  string // of the program
+	mu    sync.Mutex
+	live  []*stacktest.Client
+	alone []*alone // nil: the stack's
+}
+
+func newReplicas(t *testing.T, s *stacktest.Stack, processes int) *replicas {
+	t.Helper()
+	r := &replicas{t: t, stack: s, path: binary(t), live: []*stacktest.Client{s.Core[0]}, alone: []*alone{nil}}
+	for range processes {
+		p := startAlone(t, s, r.path, "core-api", "CORE_ADDR")
+		r.live, r.alone = append(r.live, stacktest.NewClient(t, contracttest.Core, p.url)), append(r.alone, p)
+	}
+	return r
+}
+
+// any returns one of the replicas. It may have been killed and not been replaced yet.
+func (r *replicas) any() *stacktest.Client {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.live[rand.IntN(len(r.live))]
+}
+
+// replace kills a process as a power cut does, and starts another one.
+func (r *replicas) replace(i int) {
+	r.t.Helper()
+	r.alone[i].kill()
+	next := startAlone(r.t, r.stack, r.path, "core-api", "CORE_ADDR")
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.alone[i], r.live[i] = next, stacktest.NewClient(r.t, contracttest.Core, next.url)
+}
+
+// write stores a memory at whichever replica answers, and returns its id.
+func (r *replicas) write(content string, session stacktest.Header) (id string) {
+	for r.t.Context().Err() == nil {
+		a, err := r.any().Try("POST", "/memories", map[string]any{"content": content}, session, stacktest.With("Idempotency-Key", content))
+		switch {
+		case err != nil || a.Status == 503: // it was killed, or can't tell
+		case a.Status == 201:
+			return a.Text("id")
+		default:
+			r.t.Errorf("%s: status %d: %s", content, a.Status, a.Body)
+			return ""
+		}
+	}
+	return ""
+}
+
+// follow returns the events of an owner until one has the type, in the order in which they
+// came. It connects to whichever replica answers, again whenever a stream ends, and of its
+// own accord now and then.
+func (r *replicas) follow(session stacktest.Header, until string) (all []eventView) {
+	for cursor := "0"; r.t.Context().Err() == nil; {
+		open, status, err := tryStream(r.t, r.any(), "", session, stacktest.With("Last-Event-ID", cursor))
+		if err != nil || status != 200 {
+			continue
+		}
+		for ended := false; !ended; {
+			page, err := open.next()
+			if err != nil {
+				break
+			}
+			all, cursor = append(all, page.Events...), page.Cursor
+			if len(all) > 0 && all[len(all)-1].Type == until {
+				return all
+			}
+			ended = rand.IntN(20) == 0
+		}
+		_ = open.body.Close()
+	}
+	return all
+}
+
+// TestFollowersThroughKillsAndARebuild: a hundred followers of ten owners get each event
+// once and in order, and every memory that was acknowledged, while replicas are killed and
+// tables are exchanged. They connect again with their cursor to any replica.
+func TestFollowersThroughKillsAndARebuild(t *testing.T) {
 	t.Parallel()
-	s := stacktest.Start(t, stacktest.Options{Core: 2})
-	const owners, writes = 5, 60
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	var group sync.WaitGroup
-	for i := range owners {
+	s := stacktest.Start(t, stacktest.Options{})
+	r := newReplicas(t, s, 2)
+	const owners, followers, ended = 10, 10, "ApiKeyCreated"
+	var (
+		group   sync.WaitGroup
+		written = make(chan struct{}) // one for each memory while someone receives
+		enough  = make(chan struct{})
+	)
+	for range owners {
 		session := s.Core[0].SignIn(stacktest.NewWallet())
+		var want []string // ids of the memories; all are there when the events have ended
 		group.Go(func() {
-			for n := range writes {
-				s.Core[n%2].Expect(201, "POST", "/memories", map[string]any{"content": fmt.Sprint(n)}, session)
+			for n := 0; ; n++ {
+				want = append(want, r.write(fmt.Sprint("memory-", n), session))
+				select {
+				case written <- struct{}{}:
+				case <-enough:
+					s.Core[0].Expect(201, "POST", "/keys", map[string]any{"label": "end"}, session)
+					return
+				default:
+				}
 			}
 		})
-		for follower := range 4 {
+		for range followers {
 			group.Go(func() {
-				var got []string
-				for cursor := "0"; len(got) < writes+2 && ctx.Err() == nil; {
-					open, status := openStream(t, s.Core[(i+follower)%2], "", session, stacktest.With("Last-Event-ID", cursor))
-					if status != 200 {
-						time.Sleep(20 * time.Millisecond)
-						continue
-					}
-					for len(got) < writes+2 {
-						page, err := open.next()
-						if err != nil {
-							break
-						}
-						got, cursor = append(got, idsOf(page.Events)...), page.Cursor
-						if len(got)%10 == follower {
-							break // of its own accord
-						}
-					}
-					_ = open.body.Close()
+				got := r.follow(session, ended)
+				if all := idsOf(pagesOf(t, s.Core[0], session, 1000)); !slices.Equal(idsOf(got), all) {
+					t.Errorf("a follower got %d events, of %d", len(got), len(all))
 				}
-				if want := idsOf(pagesOf(t, s.Core[0], session, 1000)); !slices.Equal(got, want) {
-					t.Errorf("follower %d of owner %d got %d events, want %d", follower, i, len(got), len(want))
+				var memories []string
+				for _, e := range got {
+					if id, ok := e.Data["memoryId"].(string); ok {
+						memories = append(memories, id)
+					}
+				}
+				if !slices.Equal(memories, want) {
+					t.Errorf("a follower got %d memories, %d were acknowledged", len(memories), len(want))
 				}
 			})
 		}
 	}
+	more := func() {
+		for range 20 * owners {
+			<-written
+		}
+	}
 	for range 2 {
+		for i := range 2 {
+			more()
+			r.replace(1 + i)
+		}
 		if result, err := assembly.Rebuild(t.Context(), s.Config, rebuild.Config{}); err != nil || !result.Swapped {
 			t.Errorf("%+v, %v", result, err)
 		}
 	}
+	more()
+	close(enough)
 	group.Wait()
 }

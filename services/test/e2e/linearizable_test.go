@@ -105,16 +105,18 @@ func thin(all []porcupine.Operation) []porcupine.Operation {
 // ask is what a client wants; reply is what it is answered.
 type (
 	ask struct {
-		what string
-		id   string // of the grant, where there are several
+		what    string
+		id      string // of the grant, where there are several; the text that is written or read
+		session string // which it made or was sent with
 	}
 	reply struct {
 		ok        bool   // used, minted, let in; revoked, by this request or before; logged out by this very request
 		id        string // mint
 		previous  int    // mint: how many others it revoked
-		used      int    // status
+		used      int    // status; erase: how many leaves there were
 		remaining int    // status
-		revoked   bool   // status
+		revoked   bool   // status; read, list: gone
+		texts     string // list: all of them, as a set
 	}
 )
 
@@ -209,6 +211,84 @@ func credentialModel(again bool) porcupine.Model {
 	})
 }
 
+// textsModel is an owner's memories: "write" a text, "read" one that was acknowledged, "list"
+// all, and "erase", which takes all. What was not let in says nothing of them.
+func textsModel() porcupine.Model {
+	type state struct {
+		texts  string // a set
+		leaves int
+	}
+	model := modelOf(state{texts: setOf()}, func(s state, in ask, out reply) (bool, state) {
+		switch in.what {
+		case "erase":
+			return out.used == s.leaves, state{setOf(), s.leaves}
+		case "write":
+			return true, state{setOf(s.texts, in.id), s.leaves + 1}
+		case "read":
+			return out.revoked != inSet(s.texts, in.id), s
+		default:
+			return out.texts == s.texts, s
+		}
+	})
+	model.Partition = func(all []porcupine.Operation) [][]porcupine.Operation {
+		return [][]porcupine.Operation{slices.DeleteFunc(slices.Clone(all), func(op porcupine.Operation) bool {
+			return op.Input.(ask).what == "sign in" || !op.Output.(reply).ok || op.Output.(reply).revoked && duringErasure(all, op)
+		})}
+	}
+	return model
+}
+
+// duringErasure reports whether an owner erased at the time of an operation. The key goes
+// before the log says so, and some replicas have it in memory until then. So one may answer
+// that a text is gone, and another one still have it.
+func duringErasure(all []porcupine.Operation, op porcupine.Operation) bool {
+	return slices.ContainsFunc(all, func(e porcupine.Operation) bool {
+		return e.Input.(ask).what == "erase" && e.Call < op.Return && op.Call < e.Return
+	})
+}
+
+// sessionsModel is each of an owner's sessions: "sign in" makes it, "erase" ends it, and
+// everything else is let in between. An erasure ends sessions one after the other, so each
+// has a moment of its own.
+func sessionsModel() porcupine.Model {
+	type state struct{ live, dead bool }
+	model := modelOf(state{}, func(s state, in ask, out reply) (bool, state) {
+		switch in.what {
+		case "sign in":
+			return out.ok, state{live: true}
+		case "erase":
+			return out.ok, state{dead: s.live || s.dead}
+		default:
+			return out.ok == s.live, s
+		}
+	})
+	model.Partition = func(all []porcupine.Operation) (parts [][]porcupine.Operation) {
+		of, erasures := map[string][]porcupine.Operation{}, []porcupine.Operation(nil)
+		for _, op := range all {
+			if in := op.Input.(ask); in.what == "erase" {
+				erasures = append(erasures, op)
+			} else {
+				of[in.session] = append(of[in.session], op)
+			}
+		}
+		for _, part := range of {
+			parts = append(parts, append(part, erasures...))
+		}
+		return parts
+	}
+	return model
+}
+
+// setOf is a set of words as a text, for states are compared. It has the words of sets and
+// single ones.
+func setOf(words ...string) string {
+	all := strings.Fields(strings.Join(words, " "))
+	slices.Sort(all)
+	return " " + strings.Join(all, " ") + " "
+}
+
+func inSet(set, word string) bool { return strings.Contains(set, " "+word+" ") }
+
 // TestTheCheckerBites: each model refuses the history that it is there for.
 func TestTheCheckerBites(t *testing.T) {
 	t.Parallel()
@@ -219,6 +299,8 @@ func TestTheCheckerBites(t *testing.T) {
 	}
 	yes, no := reply{ok: true}, reply{}
 	use, end := ask{what: "use"}, ask{what: "end"}
+	signIn, erase, list := ask{what: "sign in", session: "s"}, ask{what: "erase"}, ask{what: "list", session: "s"}
+	write, read := ask{"write", "x", "s"}, ask{"read", "x", "s"}
 	for name, c := range map[string]struct {
 		model porcupine.Model
 		good  []op
@@ -253,22 +335,22 @@ func TestTheCheckerBites(t *testing.T) {
 			mintModel(1),
 			[]op{
 				{0, 5, ask{what: "mint"}, reply{ok: true, id: "a"}}, {6, 9, ask{what: "mint"}, reply{ok: true, id: "b", previous: 1}},
-				{10, 15, ask{"use", "a"}, no}, {10, 15, ask{"use", "b"}, yes},
+				{10, 15, ask{what: "use", id: "a"}, no}, {10, 15, ask{what: "use", id: "b"}, yes},
 			},
 			[]op{
 				{0, 5, ask{what: "mint"}, reply{ok: true, id: "a"}}, {6, 9, ask{what: "mint"}, reply{ok: true, id: "b", previous: 1}},
-				{10, 15, ask{"use", "a"}, yes}, {10, 15, ask{"use", "b"}, yes},
+				{10, 15, ask{what: "use", id: "a"}, yes}, {10, 15, ask{what: "use", id: "b"}, yes},
 			},
 		},
 		"one that was spent is called revoked": {
 			mintModel(1),
 			[]op{
-				{0, 5, ask{what: "mint"}, reply{ok: true, id: "a"}}, {6, 7, ask{"use", "a"}, yes}, {8, 9, ask{what: "mint"}, reply{ok: true, id: "b"}},
-				{10, 15, ask{"status", "a"}, reply{used: 1}},
+				{0, 5, ask{what: "mint"}, reply{ok: true, id: "a"}}, {6, 7, ask{what: "use", id: "a"}, yes}, {8, 9, ask{what: "mint"}, reply{ok: true, id: "b"}},
+				{10, 15, ask{what: "status", id: "a"}, reply{used: 1}},
 			},
 			[]op{
-				{0, 5, ask{what: "mint"}, reply{ok: true, id: "a"}}, {6, 7, ask{"use", "a"}, yes}, {8, 9, ask{what: "mint"}, reply{ok: true, id: "b"}},
-				{10, 15, ask{"status", "a"}, reply{used: 1, revoked: true}},
+				{0, 5, ask{what: "mint"}, reply{ok: true, id: "a"}}, {6, 7, ask{what: "use", id: "a"}, yes}, {8, 9, ask{what: "mint"}, reply{ok: true, id: "b"}},
+				{10, 15, ask{what: "status", id: "a"}, reply{used: 1, revoked: true}},
 			},
 		},
 		"let in after the logout": {
@@ -290,6 +372,36 @@ func TestTheCheckerBites(t *testing.T) {
 			grantModel(2),
 			[]op{{0, 10, ask{what: "revoke"}, yes}, {11, 15, ask{what: "revoke"}, yes}},
 			[]op{{0, 10, ask{what: "revoke"}, yes}, {11, 15, ask{what: "revoke"}, no}},
+		},
+		"a list with a text from before the erasure": {
+			textsModel(),
+			[]op{{2, 3, write, yes}, {4, 10, erase, reply{ok: true, used: 1}}, {5, 15, list, reply{ok: true, texts: setOf("x")}}},
+			[]op{{2, 3, write, yes}, {4, 10, erase, reply{ok: true, used: 1}}, {11, 15, list, reply{ok: true, texts: setOf("x")}}},
+		},
+		"a read of a text from before the erasure": {
+			textsModel(),
+			[]op{{2, 3, write, yes}, {4, 10, erase, reply{ok: true, used: 1}}, {11, 15, read, reply{ok: true, revoked: true}}},
+			[]op{{2, 3, write, yes}, {4, 10, erase, reply{ok: true, used: 1}}, {11, 15, read, yes}},
+		},
+		"a write that the erasure did not count": {
+			textsModel(),
+			[]op{{2, 5, write, yes}, {4, 10, erase, yes}},
+			[]op{{2, 3, write, yes}, {4, 10, erase, yes}},
+		},
+		"a list without a text from after the erasure": {
+			textsModel(),
+			[]op{{4, 10, erase, yes}, {11, 15, write, yes}, {14, 20, list, reply{ok: true, texts: setOf()}}},
+			[]op{{4, 10, erase, yes}, {11, 15, write, yes}, {16, 20, list, reply{ok: true, texts: setOf()}}},
+		},
+		"let in after the erasure by a session from before": {
+			sessionsModel(),
+			[]op{{0, 1, signIn, yes}, {4, 10, erase, yes}, {5, 15, list, yes}, {16, 20, list, no}},
+			[]op{{0, 1, signIn, yes}, {4, 10, erase, yes}, {11, 15, list, yes}},
+		},
+		"not let in by a session from after the erasure": {
+			sessionsModel(),
+			[]op{{4, 10, erase, yes}, {5, 11, signIn, yes}, {12, 15, list, no}},
+			[]op{{4, 10, erase, yes}, {11, 12, signIn, yes}, {13, 15, list, no}},
 		},
 	} {
 		operations := func(list []op) (all []porcupine.Operation) {

@@ -201,19 +201,19 @@ func TestMintsUnderRace(t *testing.T) {
 			case client%2 == 0:
 				for range 3 {
 					g := newest()
-					h.do(client, ask{"use", g.id}, func() reply { return g.use(client) })
+					h.do(client, ask{what: "use", id: g.id}, func() reply { return g.use(client) })
 				}
 			default:
 				for n := range 3 {
 					g := newest()
-					h.do(client, ask{"status", g.id}, func() reply { return g.status(client + n) })
+					h.do(client, ask{what: "status", id: g.id}, func() reply { return g.status(client + n) })
 				}
 			}
 		})
 		// Whatever was spent to the end before it could be revoked.
 		spent, active := 0, 0
 		for i, g := range minted {
-			s := h.do(100, ask{"status", g.id}, func() reply { return g.status(i) })
+			s := h.do(100, ask{what: "status", id: g.id}, func() reply { return g.status(i) })
 			switch {
 			case s.used == uses:
 				spent++
@@ -225,7 +225,7 @@ func TestMintsUnderRace(t *testing.T) {
 			t.Errorf("%s: %d active, %d spent, %d revoked of %d", kind, active, spent, revoked, mints+1)
 		}
 		for i, g := range minted {
-			h.do(100, ask{"use", g.id}, func() reply { return g.use(i) })
+			h.do(100, ask{what: "use", id: g.id}, func() reply { return g.use(i) })
 		}
 		h.check(mintModel(uses))
 	}
@@ -250,7 +250,7 @@ func TestTenMintsAtOnce(t *testing.T) {
 		})
 		sum := 0
 		for i, g := range minted {
-			h.do(0, ask{"use", g.id}, func() reply { return g.use(i) })
+			h.do(0, ask{what: "use", id: g.id}, func() reply { return g.use(i) })
 			sum += revoked[i]
 		}
 		if used, refused := h.count("use"); used != 1 || refused != 9 || sum != 9 {
@@ -481,4 +481,140 @@ func TestRevokedKeyWritesNothing(t *testing.T) {
 			t.Errorf("the other API holds %v memories, %d were acknowledged", held, wrote)
 		}
 	}
+}
+
+// ownersClient is one of an owner's clients, with a session of its own.
+type ownersClient struct {
+	a       *arena
+	h       *history
+	wallet  stacktest.Wallet
+	number  int
+	asked   int
+	name    string // of the session
+	session stacktest.Header
+}
+
+// core is the replica that is asked next.
+func (o *ownersClient) core() *stacktest.Client {
+	o.asked++
+	return o.a.Core[(o.number+o.asked)%2]
+}
+
+func (o *ownersClient) signIn() {
+	c := o.core()
+	o.name = fmt.Sprintf("session-%d-%d", o.number, o.asked)
+	o.h.do(o.number, ask{what: "sign in", session: o.name}, func() reply {
+		challenge := c.Expect(200, "POST", "/auth/challenge", map[string]any{"publicKey": o.wallet.PublicKey})
+		for {
+			a := c.Do("POST", "/auth/verify", o.wallet.Answer(challenge.Text("message")))
+			if a.Status == 503 {
+				continue // an erasure destroyed the key that the sign-in had made
+			}
+			o.session = stacktest.Bearer(a.Text("token"))
+			return verdict(o.a.t, a, 200, 200)
+		}
+	})
+}
+
+// do sends a request, again as long as the service can't tell, and signs in again if it was
+// not let in. answer reads the reply from an answer of 200, 201 or 410.
+func (o *ownersClient) do(what, text, method, path string, body any, answer func(stacktest.Answer) reply) (in bool) {
+	c := o.core()
+	got := o.h.do(o.number, ask{what, text, o.name}, func() reply {
+		for {
+			a := c.Do(method, path, body, o.session, stacktest.With("Idempotency-Key", "k-"+text))
+			switch a.Status {
+			case 200, 201, 410:
+				return answer(a)
+			case 401:
+				return reply{}
+			case 503: // the key is gone, and the log does not say so yet
+			default:
+				o.a.t.Errorf("%s %s: status %d: %s", method, path, a.Status, a.Body)
+				return reply{}
+			}
+		}
+	})
+	if !got.ok {
+		o.signIn()
+	}
+	return got.ok
+}
+
+// write stores a text and returns the memory's id.
+func (o *ownersClient) write(text string) (id string, in bool) {
+	in = o.do("write", text, "POST", "/memories", map[string]any{"content": text}, func(a stacktest.Answer) reply {
+		id = a.Text("id")
+		return reply{ok: a.Status == 201}
+	})
+	return id, in
+}
+
+func (o *ownersClient) read(text, id string) {
+	o.do("read", text, "GET", "/memories/"+id, nil, func(a stacktest.Answer) reply {
+		if got := a.Text("content"); a.Status == 200 && got != text {
+			o.a.t.Errorf("%q was written, and %q is read", text, got)
+		}
+		return reply{ok: true, revoked: a.Status == 410}
+	})
+}
+
+func (o *ownersClient) list() {
+	o.do("list", "", "GET", "/memories", nil, func(a stacktest.Answer) reply {
+		if a.Status == 410 {
+			return reply{ok: true, revoked: true}
+		}
+		var texts []string
+		for _, m := range decode[[]view](o.a.t, a.Body) {
+			texts = append(texts, m.Content)
+		}
+		return reply{ok: true, texts: setOf(texts...)}
+	})
+}
+
+// TestErasureIsLinearizable: at one moment of an erasure all texts go, whichever replica is
+// asked. No session from before is let in after it, and the owner begins again.
+func TestErasureIsLinearizable(t *testing.T) {
+	t.Parallel()
+	a := newArena(t)
+	rush(4, func(int) {
+		wallet, h := stacktest.NewWallet(), newHistory(t)
+		var mu sync.Mutex
+		var newest struct{ text, id string }
+		rush(8, func(client int) {
+			o := &ownersClient{a: a, h: h, wallet: wallet, number: client}
+			o.signIn()
+			for n := range 6 {
+				switch client {
+				case 0, 1, 2:
+					text := fmt.Sprintf("text-%d-%d", client, n)
+					if id, in := o.write(text); in {
+						mu.Lock()
+						newest.text, newest.id = text, id
+						mu.Unlock()
+					}
+				case 3, 4:
+					o.list()
+				case 5:
+					mu.Lock()
+					known := newest
+					mu.Unlock()
+					if known.id != "" {
+						o.read(known.text, known.id)
+					}
+				case 6:
+					o.signIn()
+				default:
+					if n%3 == 1 {
+						h.do(client, ask{what: "erase"}, func() reply { return reply{ok: true, used: erase(t, o.core(), wallet)} })
+						continue
+					}
+					o.list()
+				}
+			}
+		})
+		h.check(textsModel())
+		h.check(sessionsModel())
+	})
+	agrees(t, a.Stack)
 }

@@ -163,3 +163,9 @@ func (a *alone) stop(t *testing.T) {
 		t.Errorf("still there %v after SIGTERM", stopTimeout)
 	}
 }
+
+// kill ends the service as a power cut does.
+func (a *alone) kill() {
+	_ = a.cmd.Process.Kill() // it may have ended by itself
+	<-a.exited
+}
