@@ -110,7 +110,7 @@ type Reader interface {
 	OwnerHead(ctx context.Context, f events.Family, o events.Owner) (uint64, error)
 	NewestReader
 	// OwnerTail calls yield with the owner's messages after a sequence, in
-	// order, up to the newest. It is meant for short tails.
+	// order, up to the newest.
 	OwnerTail(ctx context.Context, f events.Family, o events.Owner, after uint64, yield func(Record) error) error
 }
 

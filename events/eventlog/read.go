@@ -46,10 +46,19 @@ func (l *JetStream) OwnerNewest(ctx context.Context, f events.Family, o events.O
 	return record, found, nil
 }
 
-// OwnerTail implements Reader.
+// tailSingles is how many messages of a tail are read one by one, each from the leader:
+// the tails of commands seldom have more. tailBatch is how many of the others come at a
+// time.
+const (
+	tailSingles = 4
+	tailBatch   = 100
+)
+
+// OwnerTail implements Reader. Any replica may bring the inner part of a long tail, since
+// each has a prefix of the log. That the tail has ended is believed only of the leader.
 func (l *JetStream) OwnerTail(ctx context.Context, f events.Family, o events.Owner, after uint64, yield func(Record) error) error {
 	filter := events.OwnerFilter(f, o)
-	for {
+	for singles := 1; ; singles++ {
 		record, found, err := l.next(ctx, after+1, filter)
 		if err != nil {
 			return fmt.Errorf("owner tail: %w", err)
@@ -61,6 +70,18 @@ func (l *JetStream) OwnerTail(ctx context.Context, f events.Family, o events.Own
 			return err
 		}
 		after = record.Seq
+		for more := singles >= tailSingles; more; {
+			var records []Record
+			if records, more, err = l.Direct().batch(ctx, after+1, filter, tailBatch, 0); err != nil {
+				return fmt.Errorf("owner tail: %w", err)
+			}
+			for _, record := range records {
+				if err := yield(record); err != nil {
+					return err
+				}
+				after = record.Seq
+			}
+		}
 	}
 }
 

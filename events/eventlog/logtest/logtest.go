@@ -219,15 +219,16 @@ func tails(t *testing.T, ctx context.Context, f Fixture) {
 	o, other := Owner(), Owner()
 	var want []string
 	var last, lastOther uint64
-	for range 20 {
+	const length = 250 // more than two batches
+	for range length {
 		a := command(o, last)
 		last = mustAppend(t, ctx, f.Log, a)
 		want = append(want, a.CommandID)
 		lastOther = mustAppend(t, ctx, f.Log, command(other, lastOther))
 	}
-	expectNewest(t, ctx, f.Log, o, last, want[19])
+	expectNewest(t, ctx, f.Log, o, last, want[length-1])
 	expectNewest(t, ctx, f.Log, Owner(), 0, "")
-	for _, after := range []int{0, 7, 19, 20} {
+	for _, after := range []int{0, 7, 46, length - 4, length - 1, length} {
 		seq := uint64(0)
 		if after > 0 {
 			seq = uint64(after*2 - 1)

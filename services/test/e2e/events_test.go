@@ -360,10 +360,11 @@ func TestFollowersThroughKillsAndARebuild(t *testing.T) {
 				}
 			}
 		})
+		whole := sync.OnceValue(func() []string { return idsOf(pagesOf(t, s.Core[0], session, 1000)) })
 		for range followers {
 			group.Go(func() {
 				got := r.follow(session, ended)
-				if all := idsOf(pagesOf(t, s.Core[0], session, 1000)); !slices.Equal(idsOf(got), all) {
+				if all := whole(); !slices.Equal(idsOf(got), all) {
 					t.Errorf("a follower got %d events, of %d", len(got), len(all))
 				}
 				var memories []string
