@@ -47,7 +47,7 @@ func (l *JetStream) Follow(ctx context.Context, cfg FollowConfig, yield func(Sli
 // begin returns where a follow begins, and the log's head.
 func (l *JetStream) begin(ctx context.Context, cfg FollowConfig) (from, head uint64, err error) {
 	from = max(1, cfg.From)
-	if head, err = l.Head(ctx); err != nil {
+	if head, err = HeadHolding(ctx, l.Head, from-1, l.Lag()); err != nil {
 		return 0, 0, fmt.Errorf("follow: %w", err)
 	}
 	if from > head+1 {

@@ -24,6 +24,31 @@ func (l *JetStream) Head(ctx context.Context) (uint64, error) {
 	return record.Seq, nil
 }
 
+// aheadOfLeader is for how long the stream's leader may not know a message that another
+// replica has brought already: each stores a message when it hears that a majority has
+// it, at its own pace. The leader acknowledges a message once it has stored it itself.
+const aheadOfLeader = 2 * time.Second
+
+// Lag is the patience that [HeadHolding] needs with this log.
+func (l *JetStream) Lag() time.Duration {
+	if l.askLeader() {
+		return aheadOfLeader
+	}
+	return 0
+}
+
+// HeadHolding returns the newest sequence that head tells. Where it is smaller than seq, a
+// sequence that was read of the log, it asks again for as long as a replica may be ahead
+// of the leader. A log that ends before seq even then has lost it.
+func HeadHolding(ctx context.Context, head func(context.Context) (uint64, error), seq uint64, patience time.Duration) (uint64, error) {
+	for begun := time.Now(); ; {
+		is, err := head(ctx)
+		if err != nil || is >= seq || time.Since(begun) >= patience || !Pause(ctx, 2*time.Millisecond) {
+			return is, err
+		}
+	}
+}
+
 // OwnerHead implements Reader.
 func (l *JetStream) OwnerHead(ctx context.Context, f events.Family, o events.Owner) (uint64, error) {
 	record, _, err := l.newest(ctx, events.OwnerFilter(f, o))

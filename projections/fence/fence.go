@@ -47,6 +47,9 @@ type Options struct {
 	// Connection returns another number whenever another server may answer for the log.
 	// nil: the same one always does.
 	Connection func() uint64
+	// Lag is for how long the log may say that it ends before what the read models hold;
+	// see eventlog.HeadHolding.
+	Lag time.Duration
 	// Heads is asked before the log; nil: the log always is.
 	Heads HeadSource
 	// OnWait, if set, is called by every wait that begins, with the sequence that it
@@ -180,7 +183,7 @@ func (f *Fence) waitHead(ctx context.Context, partition int, owner events.Owner)
 // newest asks for the log's newest sequence. It can't be behind what the read models were
 // known to hold before the question.
 func (f *Fence) newest(ctx context.Context, position uint64) (uint64, error) {
-	head, err := f.heads.get(ctx)
+	head, err := eventlog.HeadHolding(ctx, f.heads.get, position, f.opts.Lag)
 	if err == nil {
 		err = lengthError(position, head)
 	}

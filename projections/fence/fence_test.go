@@ -28,12 +28,20 @@ type heads struct {
 	head  uint64
 	owner map[events.Family]uint64
 	err   error
+	heads int // how often Head was called
 }
 
 func (h *heads) Head(context.Context) (uint64, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.heads++
 	return h.head, h.err
+}
+
+func (h *heads) asked() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.heads
 }
 
 func (h *heads) OwnerHead(_ context.Context, f events.Family, _ events.Owner) (uint64, error) {

@@ -150,7 +150,7 @@ func (f *Fence) lock(ctx context.Context, conn *pgx.Conn, function, generation s
 // log that does not answer says nothing about that.
 func (f *Fence) measure(ctx context.Context, position uint64) {
 	connection := f.opts.Connection()
-	head, err := f.log.Head(ctx)
+	head, err := eventlog.HeadHolding(ctx, f.log.Head, position, f.opts.Lag)
 	if err != nil {
 		return
 	}

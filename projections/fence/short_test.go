@@ -71,6 +71,33 @@ func TestTheListenerFindsAnOlderLog(t *testing.T) {
 	})
 }
 
+// TestALeaderMayBeBehindItsReplicas: a log of several replicas may show a message before
+// its leader has it.
+func TestALeaderMayBeBehindItsReplicas(t *testing.T) {
+	t.Parallel()
+	_, pool := fixture.Database(t)
+	advance(t, pool, 0, 7)
+	log := &heads{head: 6}
+	f := newFence(t, pool, log, func(o *fence.Options) { o.Lag = time.Minute })
+	waiting := make(chan error, 1)
+	go func() { waiting <- f.CheckLog(t.Context()) }()
+	fixture.Eventually(t, 20*time.Second, func() error {
+		if log.asked() < 3 {
+			return errors.New("asked less than thrice")
+		}
+		return nil
+	})
+	log.end(7)
+	if err := <-waiting; err != nil {
+		t.Error(err)
+	}
+	log.end(6)
+	f = newFence(t, pool, log, func(o *fence.Options) { o.Lag = 10 * time.Millisecond })
+	if err := f.CheckLog(t.Context()); !errors.Is(err, fence.ErrLogShort) {
+		t.Errorf("one that stays shorter: %v", err)
+	}
+}
+
 // TestRefusalsAreSaid: that reads are refused, and that they are no longer.
 func TestRefusalsAreSaid(t *testing.T) {
 	t.Parallel()

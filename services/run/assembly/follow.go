@@ -29,7 +29,7 @@ type fitting struct {
 
 // newFence returns a fence over the read models and the log.
 func (b *Base) newFence(o fence.Options) (*fence.Fence, error) {
-	o.Logger, o.Connection, o.Heads = b.Logger, b.Stream.Connection, b.Heads
+	o.Logger, o.Connection, o.Lag, o.Heads = b.Logger, b.Stream.Connection, b.Stream.Lag(), b.Heads
 	return fence.New(b.Pool, b.Log, o)
 }
 
