@@ -467,3 +467,36 @@ func TestMissingPasswordStopsTheServer(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// TestProvisionCompressesALogOfBefore: a log that was made without compression gets it, and
+// keeps what it holds. (A server compresses the blocks that it fills from its next start on.)
+func TestProvisionCompressesALogOfBefore(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	compression := func() jetstream.StoreCompression {
+		stream, err := w.admin.Stream(t.Context(), natsconf.Stream)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return stream.CachedInfo().Config.Compression
+	}
+	stream, err := w.admin.Stream(t.Context(), natsconf.Stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := stream.CachedInfo().Config
+	before.Compression = jetstream.NoCompression
+	if _, err := w.admin.UpdateStream(t.Context(), before); err != nil {
+		t.Fatal(err)
+	}
+	if got := compression(); got != jetstream.NoCompression {
+		t.Fatalf("compression %v before", got)
+	}
+	if _, err := natsconf.Provision(t.Context(), w.admin, 1); err != nil {
+		t.Fatal(err)
+	}
+	if got := compression(); got != jetstream.S2Compression {
+		t.Errorf("compression %v after", got)
+	}
+	w.wantUnhurt()
+}
