@@ -153,3 +153,41 @@ func TestAnAlteredReadModelIsComparedLater(t *testing.T) {
 		t.Errorf("%d leaves were stored", len(written))
 	}
 }
+
+// asked counts a log's answers about one owner.
+type asked struct {
+	eventlog.Log
+	newest, tails int
+}
+
+func (a *asked) OwnerNewest(ctx context.Context, f events.Family, owner events.Owner, kind events.SubjectKind) (eventlog.Record, bool, error) {
+	a.newest++
+	return a.Log.OwnerNewest(ctx, f, owner, kind)
+}
+
+func (a *asked) OwnerTail(ctx context.Context, f events.Family, owner events.Owner, after uint64, yield func(eventlog.Record) error) error {
+	a.tails++
+	return a.Log.OwnerTail(ctx, f, owner, after, yield)
+}
+
+// TestAnOwnerComesBack: the log's server loads a block of 8 MB for each question about an
+// owner who was away. A write asks one, where the read model has all of the owner.
+func TestAnOwnerComesBack(t *testing.T) {
+	t.Parallel()
+	log, owner := openLog(t), logtest.Owner()
+	m := &model{log: log, batches: map[events.Owner][]batch{}}
+	for n, tails := range []int{1, 0, 0} { // the first write is a newcomer's
+		a := &asked{Log: log}
+		x, err := command.NewExecutor(command.Config{Log: a, Loader: m, Source: "/test", NewID: newID})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := x.Execute(t.Context(), owner, write(byte(n))); err != nil {
+			t.Fatal(err)
+		}
+		if a.newest != 1-tails || a.tails != tails {
+			t.Errorf("write %d asks %d times for the newest message and %d for a tail", n, a.newest, a.tails)
+		}
+		m.advance(t, owner, 1)
+	}
+}

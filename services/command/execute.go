@@ -399,6 +399,16 @@ func (x *Executor) catchUp(ctx context.Context, owner events.Owner, t *turn) err
 		// What the read model says nothing of comes from the log alone.
 		e.state, e.unproven = state, state.Seq > 0 || state.Version != 0 || state.Leaves > 0
 	}
+	if e.unproven {
+		// The owner's newest message, where the state has it, also says that there is no
+		// tail: an owner who was away costs the log's server one look into an old block.
+		// What seems to contradict the log is looked at again below: the leader may be
+		// behind a replica for a moment.
+		if compared, err := x.confirm(ctx, e.state); compared || err != nil && !errors.Is(err, eventlog.ErrContradiction) {
+			e.unproven, e.fresh = !compared, compared
+			return err
+		}
+	}
 	err := x.cfg.Log.OwnerTail(ctx, events.FamilyLedger, owner, e.state.Seq, func(r eventlog.Record) error {
 		batch, err := events.DecodeBatch(r.Payload)
 		if err != nil {

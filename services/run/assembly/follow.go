@@ -41,6 +41,14 @@ func (l fitting) Append(ctx context.Context, a eventlog.Append) (eventlog.Append
 	return l.Log.Append(ctx, a)
 }
 
+// OwnerNewest implements eventlog.Reader.
+func (l fitting) OwnerNewest(ctx context.Context, f events.Family, o events.Owner, kind events.SubjectKind) (eventlog.Record, bool, error) {
+	if err := l.check(ctx); err != nil {
+		return eventlog.Record{}, false, err
+	}
+	return l.Log.OwnerNewest(ctx, f, o, kind)
+}
+
 // OwnerTail implements eventlog.Reader.
 func (l fitting) OwnerTail(ctx context.Context, f events.Family, o events.Owner, after uint64, yield func(eventlog.Record) error) error {
 	if err := l.check(ctx); err != nil {
