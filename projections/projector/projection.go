@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/projections/internal/column"
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
@@ -128,4 +129,13 @@ func (w *Writer) Steps() []Step { return w.steps }
 // no sense of.
 func Unexpected(r *Record, e *events.Event, why string) error {
 	return fmt.Errorf("sequence %d, %s of %s: %s", r.Seq, e.Type(), e.Owner, why)
+}
+
+// ID reads an id of an event.
+func ID(r *Record, e *events.Event, text string) (column.UUID, error) {
+	id, ok := column.ParseUUID(text)
+	if !ok {
+		return id, Unexpected(r, e, fmt.Sprintf("%q is not a UUID", text))
+	}
+	return id, nil
 }

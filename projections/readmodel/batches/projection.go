@@ -2,14 +2,14 @@ package batches
 
 import (
 	"context"
-	"time"
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/projections/internal/column"
 	"github.com/memory-ledger/ledger/projections/projector"
 )
 
-// Projection folds the life of batches.
+// Projection folds the life of batches, and keeps every transaction that was signed for
+// them, with its end. A confirmed batch stays as it was confirmed.
 type Projection struct{}
 
 var _ projector.Projection = Projection{}
@@ -20,162 +20,74 @@ func (Projection) Name() string { return "batches" }
 // Tables implements projector.Projection.
 func (Projection) Tables() []string { return []string{"batches", "batch_attempts"} }
 
-// change is what a slice says of one batch: the last of each kind of event,
-// and everything up to the first confirmation only.
-type change struct {
-	id        column.UUID
-	owner     string
-	seq       int64
-	state     State
-	fromSize  *int64
-	size      *int64
-	root      []byte
-	cutAt     *time.Time
-	submitted *submission
-	confirmed *confirmation
-	failedAt  *time.Time
-	failure   []byte
-}
-
-type submission struct {
-	signature, blockhash string
-	lastValid            int64
-	transaction          []byte
-	at                   time.Time
-}
-
-type confirmation struct {
-	signature                   string
-	slot                        int64
-	cluster, programID, account string
-	at                          time.Time
-}
-
-// attempt is what a slice says of one signed transaction.
-type attempt struct {
-	id        column.UUID
-	signature string
-	owner     string
-	seq       int64
-	submitted *submission
-	failedAt  *time.Time
-	failure   []byte
-}
-
-type attemptKey struct {
-	id        column.UUID
-	signature string
-}
-
-// folded is a slice by batch and by attempt, in order of first appearance.
-type folded struct {
-	batches  []*change
-	attempts []*attempt
-
-	byID  map[column.UUID]*change
-	byKey map[attemptKey]*attempt
-}
-
 // Apply implements projector.Projection.
 func (Projection) Apply(_ context.Context, w *projector.Writer, s projector.Slice) error {
-	f := folded{byID: make(map[column.UUID]*change), byKey: make(map[attemptKey]*attempt)}
 	for r, e := range s.Events() {
-		if err := f.add(r, e); err != nil {
+		if err := apply(w, r, e); err != nil {
 			return err
 		}
 	}
-	if len(f.batches) > 0 {
-		writeBatches(w, f.batches)
-	}
-	if len(f.attempts) > 0 {
-		writeAttempts(w, f.attempts)
-	}
 	return nil
 }
 
-func (f *folded) add(r *projector.Record, e *events.Event) error {
-	var batchID string
-	switch data := e.Data.(type) {
-	case *events.BatchCut:
-		batchID = data.BatchID
-	case *events.BatchSubmitted:
-		batchID = data.BatchID
-	case *events.BatchConfirmed:
-		batchID = data.BatchID
-	case *events.BatchFailed:
-		batchID = data.BatchID
-	default:
-		return nil
-	}
-	id, ok := column.ParseUUID(batchID)
-	if !ok {
-		return projector.Unexpected(r, e, "the batch id is not a UUID")
-	}
-	f.addAttempt(id, r, e)
-	c := f.byID[id]
-	if c == nil {
-		c = &change{id: id, owner: string(e.Owner)}
-		f.byID[id] = c
-		f.batches = append(f.batches, c)
-	}
-	if c.state != Confirmed {
-		c.add(r, e)
-	}
-	return nil
-}
-
-func (c *change) add(r *projector.Record, e *events.Event) {
-	at := e.Time.Time()
-	c.seq = int64(r.Seq)
-	switch data := e.Data.(type) {
-	case *events.BatchCut:
-		c.state, c.cutAt = Cut, &at
-		c.fromSize = signed(data.FromSize)
-		c.size, c.root = signed(data.Size), data.Root[:]
-	case *events.BatchSubmitted:
-		c.state = Submitted
-		c.size, c.root = signed(data.Size), data.Root[:]
-		c.submitted = submissionOf(data, at)
-	case *events.BatchConfirmed:
-		c.state = Confirmed
-		c.size, c.root = signed(data.Size), data.Root[:]
-		c.confirmed = &confirmation{data.Signature, int64(data.Slot), data.Cluster, data.ProgramID, data.Account, at}
-	case *events.BatchFailed:
-		c.state, c.failedAt, c.failure = Failed, &at, []byte(data.Reason)
-	}
-}
-
-func (f *folded) addAttempt(id column.UUID, r *projector.Record, e *events.Event) {
+func apply(w *projector.Writer, r *projector.Record, e *events.Event) error {
 	at := e.Time.Time()
 	switch data := e.Data.(type) {
-	case *events.BatchSubmitted:
-		if a := f.attempt(id, data.Signature, e); a.submitted == nil {
-			a.submitted, a.seq = submissionOf(data, at), int64(r.Seq)
+	case *events.BatchCut:
+		id, err := projector.ID(r, e, data.BatchID)
+		if err != nil {
+			return err
 		}
+		w.Exec(`INSERT INTO batches AS b (id, owner, from_size, size, root, state, cut_at, seq)
+			VALUES ($1, $2, $3, $4, $5, 'cut', $6, $7)
+			ON CONFLICT (id) DO UPDATE SET from_size = excluded.from_size, size = excluded.size, root = excluded.root,
+				state = excluded.state, cut_at = excluded.cut_at, seq = excluded.seq
+			WHERE b.state <> 'confirmed'`,
+			id, e.Owner, data.FromSize, data.Size, data.Root[:], at, r.Seq)
+	case *events.BatchSubmitted:
+		id, err := projector.ID(r, e, data.BatchID)
+		if err != nil {
+			return err
+		}
+		transaction := column.Bytes(data.Transaction)
+		w.Exec(`INSERT INTO batches AS b (id, owner, from_size, size, root, state,
+				signature, blockhash, last_valid_block_height, transaction, submitted_at, seq)
+			VALUES ($1, $2, 0, $3, $4, 'submitted', $5, $6, $7, $8, $9, $10)
+			ON CONFLICT (id) DO UPDATE SET size = excluded.size, root = excluded.root, state = excluded.state,
+				signature = excluded.signature, blockhash = excluded.blockhash,
+				last_valid_block_height = excluded.last_valid_block_height, transaction = excluded.transaction,
+				submitted_at = excluded.submitted_at, seq = excluded.seq
+			WHERE b.state <> 'confirmed'`,
+			id, e.Owner, data.Size, data.Root[:], data.Signature, data.Blockhash, data.LastValidBlockHeight, transaction, at, r.Seq)
+		// The same signature is the same bytes: recording it again says nothing new.
+		w.Exec(`INSERT INTO batch_attempts (batch_id, signature, owner, blockhash, last_valid_block_height, transaction, submitted_at, seq)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (batch_id, signature) DO NOTHING`,
+			id, data.Signature, e.Owner, data.Blockhash, data.LastValidBlockHeight, transaction, at, r.Seq)
+	case *events.BatchConfirmed:
+		id, err := projector.ID(r, e, data.BatchID)
+		if err != nil {
+			return err
+		}
+		w.Exec(`INSERT INTO batches AS b (id, owner, from_size, size, root, state,
+				signature, slot, cluster, program_id, account, confirmed_at, seq)
+			VALUES ($1, $2, 0, $3, $4, 'confirmed', $5, $6, $7, $8, $9, $10, $11)
+			ON CONFLICT (id) DO UPDATE SET size = excluded.size, root = excluded.root, state = excluded.state,
+				signature = excluded.signature, slot = excluded.slot, cluster = excluded.cluster,
+				program_id = excluded.program_id, account = excluded.account,
+				confirmed_at = excluded.confirmed_at, seq = excluded.seq
+			WHERE b.state <> 'confirmed'`,
+			id, e.Owner, data.Size, data.Root[:], data.Signature, data.Slot, data.Cluster, data.ProgramID, data.Account, at, r.Seq)
 	case *events.BatchFailed:
+		id, err := projector.ID(r, e, data.BatchID)
+		if err != nil {
+			return err
+		}
+		w.Exec(`UPDATE batches SET state = 'failed', failed_at = $2, failure = $3, seq = $4
+			WHERE id = $1 AND state <> 'confirmed'`, id, at, []byte(data.Reason), r.Seq)
 		if data.Signature != "" {
-			a := f.attempt(id, data.Signature, e)
-			a.failedAt, a.failure = &at, []byte(data.Reason)
+			w.Exec(`UPDATE batch_attempts SET failed_at = $3, failure = $4 WHERE batch_id = $1 AND signature = $2`,
+				id, data.Signature, at, []byte(data.Reason))
 		}
 	}
-}
-
-func (f *folded) attempt(id column.UUID, signature string, e *events.Event) *attempt {
-	key := attemptKey{id, signature}
-	a := f.byKey[key]
-	if a == nil {
-		a = &attempt{id: id, signature: signature, owner: string(e.Owner)}
-		f.byKey[key] = a
-		f.attempts = append(f.attempts, a)
-	}
-	return a
-}
-
-func submissionOf(data *events.BatchSubmitted, at time.Time) *submission {
-	return &submission{data.Signature, data.Blockhash, int64(data.LastValidBlockHeight), column.Bytes(data.Transaction), at}
-}
-
-func signed(n uint64) *int64 {
-	v := int64(n)
-	return &v
+	return nil
 }

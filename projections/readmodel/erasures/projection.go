@@ -2,7 +2,6 @@ package erasures
 
 import (
 	"context"
-	"time"
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/projections/projector"
@@ -21,20 +20,11 @@ func (Projection) Tables() []string { return []string{"erasures"} }
 
 // Apply implements projector.Projection.
 func (Projection) Apply(_ context.Context, w *projector.Writer, s projector.Slice) error {
-	var (
-		owner       []string
-		leaves, seq []int64
-		at          []time.Time
-	)
 	for r, e := range s.Events() {
 		if data, ok := e.Data.(*events.OwnerErased); ok {
-			owner, leaves = append(owner, string(e.Owner)), append(leaves, int64(data.Leaves))
-			at, seq = append(at, e.Time.Time()), append(seq, int64(r.Seq))
+			w.Exec(`INSERT INTO erasures (owner, leaves, erased_at, seq) VALUES ($1, $2, $3, $4)`,
+				e.Owner, data.Leaves, e.Time.Time(), r.Seq)
 		}
-	}
-	if len(owner) > 0 {
-		w.Exec(`INSERT INTO erasures (owner, leaves, erased_at, seq)
-			SELECT * FROM unnest($1::text[], $2::bigint[], $3::timestamptz[], $4::bigint[])`, owner, leaves, at, seq)
 	}
 	return nil
 }

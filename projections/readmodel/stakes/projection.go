@@ -2,9 +2,6 @@ package stakes
 
 import (
 	"context"
-	"time"
-
-	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/projections/projector"
@@ -30,23 +27,14 @@ type key struct {
 	direction        Direction
 }
 
-type moved struct {
-	owner, signature, vault, direction, mint []string
-	ordinal, position                        []int32
-	amount                                   []pgtype.Numeric
-	slot, seq                                []int64
-	blockTime                                []time.Time
-}
-
 // Apply implements projector.Projection.
 func (Projection) Apply(_ context.Context, w *projector.Writer, s projector.Slice) error {
-	var rows moved
 	for i := range s.Records {
 		r := &s.Records[i]
 		if r.Family != events.FamilyChain {
 			continue
 		}
-		ordinals := make(map[key]int32)
+		ordinals := make(map[key]int)
 		for position := range r.Events {
 			e := &r.Events[position]
 			var seen events.StakeDeposited // both have the same members
@@ -59,34 +47,16 @@ func (Projection) Apply(_ context.Context, w *projector.Writer, s projector.Slic
 			default:
 				continue
 			}
-			k := key{seen.Signature, seen.Vault, direction}
-			if err := rows.add(r, e, seen, direction, ordinals[k], int32(position)); err != nil {
-				return err
+			amount, err := parseAmount(seen.Amount)
+			if err != nil {
+				return projector.Unexpected(r, e, err.Error())
 			}
+			k := key{seen.Signature, seen.Vault, direction}
+			w.Exec(`INSERT INTO stake_movements (owner, signature, vault, direction, ordinal, mint, amount, slot, block_time, seq, position)
+				VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT (signature, vault, direction, ordinal) DO NOTHING`,
+				e.Owner, seen.Signature, seen.Vault, direction, ordinals[k], seen.Mint, amount, seen.Slot, seen.BlockTime.Time(), r.Seq, position)
 			ordinals[k]++
 		}
 	}
-	if len(rows.owner) == 0 {
-		return nil
-	}
-	w.Exec(`INSERT INTO stake_movements (owner, signature, vault, direction, ordinal, mint, amount, slot, block_time, seq, position)
-		SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::integer[], $6::text[], $7::numeric[], $8::bigint[], $9::timestamptz[], $10::bigint[], $11::integer[])
-		ON CONFLICT (signature, vault, direction, ordinal) DO NOTHING`,
-		rows.owner, rows.signature, rows.vault, rows.direction, rows.ordinal, rows.mint, rows.amount,
-		rows.slot, rows.blockTime, rows.seq, rows.position)
-	return nil
-}
-
-func (m *moved) add(r *projector.Record, e *events.Event, seen events.StakeDeposited, direction Direction, ordinal, position int32) error {
-	amount, err := parseAmount(seen.Amount)
-	if err != nil {
-		return projector.Unexpected(r, e, err.Error())
-	}
-	m.owner, m.signature = append(m.owner, string(e.Owner)), append(m.signature, seen.Signature)
-	m.vault, m.direction = append(m.vault, seen.Vault), append(m.direction, string(direction))
-	m.ordinal, m.position = append(m.ordinal, ordinal), append(m.position, position)
-	m.mint, m.amount = append(m.mint, seen.Mint), append(m.amount, amount)
-	m.slot, m.seq = append(m.slot, int64(seen.Slot)), append(m.seq, int64(r.Seq))
-	m.blockTime = append(m.blockTime, seen.BlockTime.Time())
 	return nil
 }
