@@ -243,7 +243,12 @@ func decodeAck(data []byte) (uint64, error) {
 // own, so landed waits until it can be read.
 func (l *JetStream) landed(ctx context.Context, a Append, sent bool) (uint64, error) {
 	for {
-		next, found, err := l.next(ctx, a.Expected+1, events.OwnerFilter(a.Family, a.Owner))
+		var next Record
+		err := l.OwnerTail(ctx, a.Family, a.Owner, a.Expected, func(r Record) error { next = r; return errOne })
+		found := errors.Is(err, errOne)
+		if found {
+			err = nil
+		}
 		switch {
 		case err == nil && found && next.CommandID == a.CommandID:
 			return next.Seq, nil
@@ -286,6 +291,9 @@ func isRefusal(err error) bool {
 
 // errNotSent: the caller's time was over before the message was sent.
 var errNotSent = errors.New("not sent")
+
+// errOne ends a read after its first message.
+var errOne = errors.New("one is enough")
 
 // errInFlight: the server refused because of a message that no read returns yet.
 var errInFlight = errors.New("the owner's newest message cannot be read yet")

@@ -85,6 +85,8 @@ type Record struct {
 	Time      time.Time // when the log stored it; zero where only the log knows, see StoredAt
 	CommandID string
 	Payload   []byte
+
+	previous previous // zero where only the log knows
 }
 
 // Appender adds messages.
@@ -109,6 +111,9 @@ type Reader interface {
 	// family, or in either of both, 0 if there is none.
 	OwnerHead(ctx context.Context, f events.Family, o events.Owner) (uint64, error)
 	NewestReader
+	// At returns the message at a sequence; found is false, and the record empty, where
+	// there is none.
+	At(ctx context.Context, seq uint64) (r Record, found bool, err error)
 	// OwnerTail calls yield with the owner's messages after a sequence, in
 	// order, up to the newest.
 	OwnerTail(ctx context.Context, f events.Family, o events.Owner, after uint64, yield func(Record) error) error

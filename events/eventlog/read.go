@@ -71,43 +71,16 @@ func (l *JetStream) OwnerNewest(ctx context.Context, f events.Family, o events.O
 	return record, found, nil
 }
 
-// tailSingles is how many messages of a tail are read one by one, each from the leader:
-// the tails of commands seldom have more. tailBatch is how many of the others come at a
-// time.
-const (
-	tailSingles = 4
-	tailBatch   = 100
-)
-
-// OwnerTail implements Reader. Any replica may bring the inner part of a long tail, since
-// each has a prefix of the log. That the tail has ended is believed only of the leader.
-func (l *JetStream) OwnerTail(ctx context.Context, f events.Family, o events.Owner, after uint64, yield func(Record) error) error {
-	filter := events.OwnerFilter(f, o)
-	for singles := 1; ; singles++ {
-		record, found, err := l.next(ctx, after+1, filter)
-		if err != nil {
-			return fmt.Errorf("owner tail: %w", err)
-		}
-		if !found {
-			return nil
-		}
-		if err := yield(record); err != nil {
-			return err
-		}
-		after = record.Seq
-		for more := singles >= tailSingles; more; {
-			var records []Record
-			if records, more, err = l.Direct().batch(ctx, after+1, filter, tailBatch, 0); err != nil {
-				return fmt.Errorf("owner tail: %w", err)
-			}
-			for _, record := range records {
-				if err := yield(record); err != nil {
-					return err
-				}
-				after = record.Seq
-			}
-		}
+// At implements Reader.
+func (l *JetStream) At(ctx context.Context, seq uint64) (Record, bool, error) {
+	record, found, err := l.find(ctx, getRequest{Seq: seq}, func() (bool, error) {
+		head, err := l.Head(ctx)
+		return head >= seq, err
+	})
+	if err != nil {
+		return Record{}, false, fmt.Errorf("message at sequence %d: %w", seq, err)
 	}
+	return record, found, nil
 }
 
 // getRequest is the body of a JetStream message get.
@@ -171,7 +144,7 @@ func decodeDirect(reply *nats.Msg) (Record, bool, error) {
 	return Record{
 		Seq: seq, Time: stored, Payload: reply.Data,
 		Subject:   reply.Header.Get(jetstream.SubjectHeader),
-		CommandID: reply.Header.Get(jetstream.MsgIDHeader),
+		CommandID: reply.Header.Get(jetstream.MsgIDHeader), previous: previousOf(reply.Header),
 	}, true, nil
 }
 
@@ -208,7 +181,7 @@ func decodeStored(reply *nats.Msg) (Record, bool, error) {
 	}
 	return Record{
 		Seq: answer.Message.Seq, Subject: answer.Message.Subject, Time: answer.Message.Time,
-		Payload: answer.Message.Data, CommandID: header.Get(jetstream.MsgIDHeader),
+		Payload: answer.Message.Data, CommandID: header.Get(jetstream.MsgIDHeader), previous: previousOf(header),
 	}, true, nil
 }
 

@@ -104,6 +104,8 @@ func TestTheLookForAnEarlierAttemptIsRepeated(t *testing.T) {
 		case asked > 2:
 			answer.Header = nats.Header{
 				"Nats-Sequence": {"7"}, "Nats-Time-Stamp": {time.Unix(0, 0).Format(time.RFC3339Nano)}, "Nats-Msg-Id": {mine.CommandID},
+				"Nats-Subject":                        {events.Subject{Family: mine.Family, Owner: mine.Owner, Kind: mine.Kind}.String()},
+				"Nats-Expected-Last-Subject-Sequence": {"0"}, "Nats-Expected-Last-Subject-Sequence-Subject": {events.OwnerFilter(mine.Family, mine.Owner)},
 			}
 		}
 		if err := m.RespondMsg(answer); err != nil {

@@ -10,20 +10,20 @@ import (
 	"github.com/memory-ledger/ledger/events/eventlog"
 )
 
-// tailOf is a log with one message, or one that does not answer.
-type tailOf struct {
+// only is a log with one message, or one that does not answer.
+type only struct {
 	eventlog.Reader // for what is not called here
-	only            eventlog.Record
+	message         eventlog.Record
 	away            error
 	asked           int
 }
 
-func (l *tailOf) OwnerTail(_ context.Context, f events.Family, o events.Owner, after uint64, yield func(eventlog.Record) error) error {
+func (l *only) At(_ context.Context, seq uint64) (r eventlog.Record, found bool, err error) {
 	l.asked++
-	if want := (events.Subject{Family: f, Owner: o, Kind: events.KindMemory}).String(); l.away != nil || l.only.Subject != want || l.only.Seq <= after {
-		return l.away
+	if l.away != nil || l.message.Seq != seq {
+		return r, false, l.away
 	}
-	return yield(l.only)
+	return l.message, true, nil
 }
 
 func TestStoredAt(t *testing.T) {
@@ -34,16 +34,15 @@ func TestStoredAt(t *testing.T) {
 	unknown := eventlog.Record{Seq: 7, Subject: subject}
 	for name, c := range map[string]struct {
 		record eventlog.Record
-		log    tailOf
+		log    only
 		asks   int
 		fails  error
 	}{
-		"the record says it":     {eventlog.Record{Seq: 7, Time: at}, tailOf{away: eventlog.ErrUnavailable}, 0, nil},
-		"the log says it":        {unknown, tailOf{only: eventlog.Record{Seq: 7, Subject: subject, Time: at}}, 1, nil},
-		"another one is next":    {unknown, tailOf{only: eventlog.Record{Seq: 8, Subject: subject, Time: at}}, 1, eventlog.ErrGap},
-		"the log has lost it":    {unknown, tailOf{only: eventlog.Record{Seq: 6, Subject: subject, Time: at}}, 1, eventlog.ErrGap},
-		"the log is away":        {unknown, tailOf{away: eventlog.ErrUnavailable}, 1, eventlog.ErrUnavailable},
-		"a subject that is none": {eventlog.Record{Seq: 7, Subject: "x"}, tailOf{}, 0, events.ErrSubject},
+		"the record says it":  {eventlog.Record{Seq: 7, Time: at}, only{away: eventlog.ErrUnavailable}, 0, nil},
+		"the log says it":     {unknown, only{message: eventlog.Record{Seq: 7, Subject: subject, Time: at}}, 1, nil},
+		"it is another's":     {unknown, only{message: eventlog.Record{Seq: 7, Subject: "x", Time: at}}, 1, eventlog.ErrGap},
+		"the log has lost it": {unknown, only{message: eventlog.Record{Seq: 6, Subject: subject, Time: at}}, 1, eventlog.ErrGap},
+		"the log is away":     {unknown, only{away: eventlog.ErrUnavailable}, 1, eventlog.ErrUnavailable},
 	} {
 		stored, err := eventlog.StoredAt(t.Context(), &c.log, c.record)
 		if !errors.Is(err, c.fails) || (err == nil) != stored.Equal(at) || c.log.asked != c.asks {

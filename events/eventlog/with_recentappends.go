@@ -71,33 +71,21 @@ func (r *RecentAppends) Append(ctx context.Context, a Append) (Appended, error) 
 // StoredAt returns when the log stored a message. It asks where the record does not
 // say, as a record of [RecentAppends] does not, by its Seq and Subject.
 //
-// Errors: ErrGap where the log has another message at that sequence, or none;
-// events.ErrSubject; those of the log, which say nothing about the message.
+// Errors: ErrGap where the log has a message of another subject at that sequence, or none;
+// those of the log, which say nothing about the message.
 func StoredAt(ctx context.Context, log Reader, r Record) (stored time.Time, err error) {
 	if !r.Time.IsZero() {
 		return r.Time, nil
 	}
-	of, err := events.ParseSubject(r.Subject)
+	found, _, err := log.At(ctx, r.Seq)
 	if err != nil {
-		return stored, fmt.Errorf("sequence %d: %w", r.Seq, err)
-	}
-	err = log.OwnerTail(ctx, of.Family, of.Owner, r.Seq-1, func(found Record) error {
-		if found.Seq == r.Seq {
-			stored = found.Time
-		}
-		return errOne
-	})
-	switch {
-	case err != nil && !errors.Is(err, errOne):
 		return stored, fmt.Errorf("look when sequence %d was stored: %w", r.Seq, err)
-	case stored.IsZero():
+	}
+	if found.Subject != r.Subject {
 		return stored, fmt.Errorf("the log does not have the message at sequence %d: %w", r.Seq, ErrGap)
 	}
-	return stored, nil
+	return found.Time, nil
 }
-
-// errOne ends a read after its first message.
-var errOne = errors.New("one is enough")
 
 // put keeps a message that is on stable storage.
 func (r *RecentAppends) put(record Record) {

@@ -57,6 +57,10 @@ func (h *heads) OwnerNewest(context.Context, events.Family, events.Owner, events
 	return eventlog.Record{}, false, errors.New("not asked for")
 }
 
+func (h *heads) At(context.Context, uint64) (eventlog.Record, bool, error) {
+	return eventlog.Record{}, false, errors.New("not asked for")
+}
+
 func (h *heads) OwnerTail(context.Context, events.Family, events.Owner, uint64, func(eventlog.Record) error) error {
 	return errors.New("not asked for")
 }

@@ -2,7 +2,6 @@ package command
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -58,30 +57,24 @@ func (c *WriteBatch) replay() error {
 
 // recallBatch reads the message of an earlier batch with the command's key. The state
 // and the read model know only its first memory. The log has the others.
-func (x *Executor) recallBatch(ctx context.Context, owner events.Owner, first Written, c Command) error {
+func (x *Executor) recallBatch(ctx context.Context, first Written, c Command) error {
 	batch, ok := c.(*WriteBatch)
 	if !ok {
 		return nil
 	}
-	err := x.cfg.Log.OwnerTail(ctx, events.FamilyLedger, owner, first.Seq-1, func(r eventlog.Record) error {
-		message, err := events.DecodeBatch(r.Payload)
-		if err != nil {
-			return err
-		}
-		batch.earlier = writtenIn(message)
-		return errRead
-	})
-	switch {
-	case err != nil && !errors.Is(err, errRead):
+	r, _, err := x.cfg.Log.At(ctx, first.Seq)
+	if err != nil {
 		return fmt.Errorf("read the batch at sequence %d: %w", first.Seq, err)
-	case len(batch.earlier) == 0 || batch.earlier[0].MemoryID != first.MemoryID:
+	}
+	message, err := events.DecodeBatch(r.Payload)
+	if err == nil {
+		batch.earlier = writtenIn(message)
+	}
+	if len(batch.earlier) == 0 || batch.earlier[0].MemoryID != first.MemoryID {
 		return fmt.Errorf("%w: sequence %d does not hold memory %s", eventlog.ErrContradiction, first.Seq, first.MemoryID)
 	}
 	return nil
 }
-
-// errRead ends a read after the one message that was wanted.
-var errRead = errors.New("read")
 
 // writtenIn returns what a message wrote.
 func writtenIn(message []events.Event) (all []Written) {

@@ -418,6 +418,7 @@ func (x *Executor) catchUp(ctx context.Context, owner events.Owner, t *turn) err
 		return nil
 	})
 	if err != nil {
+		e.state = nil // the read model may be nearer to the log's end than what is remembered
 		return fmt.Errorf("read owner's tail: %w", err)
 	}
 	if e.unproven {

@@ -22,7 +22,7 @@ func (x *Executor) recall(ctx context.Context, t *turn, c Command) error {
 		return err
 	}
 	if written, known := s.idempotent[*key]; known {
-		return x.recallBatch(ctx, s.Owner, written, c)
+		return x.recallBatch(ctx, written, c)
 	}
 	if !s.usedKeys.known() {
 		if err := x.fillKeys(ctx, t); err != nil {
@@ -46,7 +46,7 @@ func (x *Executor) recall(ctx context.Context, t *turn, c Command) error {
 	}
 	if found {
 		s.idempotent[*key] = written
-		return x.recallBatch(ctx, s.Owner, written, c)
+		return x.recallBatch(ctx, written, c)
 	}
 	return s.expect(leaves)
 }

@@ -88,6 +88,10 @@ func (l *log) OwnerNewest(context.Context, events.Family, events.Owner, events.S
 	return eventlog.Record{}, false, errors.New("not asked for")
 }
 
+func (l *log) At(context.Context, uint64) (eventlog.Record, bool, error) {
+	return eventlog.Record{}, false, errors.New("not asked for")
+}
+
 func (l *log) OwnerTail(_ context.Context, f events.Family, _ events.Owner, after uint64, yield func(eventlog.Record) error) error {
 	for _, r := range l.records[min(after, uint64(len(l.records))):] {
 		subject, err := events.ParseSubject(r.Subject)

@@ -1,0 +1,142 @@
+package eventlog
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/memory-ledger/ledger/events"
+)
+
+const (
+	// tailBack is how many messages of a tail are read one by one, the newest first.
+	tailBack = 32
+	// tailBatch is how many of a longer one come at a time.
+	tailBatch = 100
+)
+
+// OwnerTail implements Reader.
+//
+// An owner's messages are a list: each says which was the owner's newest when it was
+// appended, and the server has checked that. A short tail is read along that list, from the
+// newest back, which costs the server a look into one block for each message. Reading
+// forward, a server whose log has more than 65,536 subjects looks through all blocks from
+// after on, 8 MB each, with the stream locked: for an owner who was away that is most of
+// the log, and nobody writes meanwhile.
+func (l *JetStream) OwnerTail(ctx context.Context, f events.Family, o events.Owner, after uint64, yield func(Record) error) error {
+	for {
+		end, found, err := l.newest(ctx, events.OwnerFilter(f, o))
+		if err != nil {
+			return fmt.Errorf("owner tail: %w", err)
+		}
+		if !found || end.Seq <= after {
+			return nil
+		}
+		tail, err := l.back(ctx, f, o, after, end)
+		if errors.Is(err, errFar) {
+			if after, err = l.forward(ctx, events.OwnerFilter(f, o), after, end.Seq, yield); err != nil {
+				return err
+			}
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("owner tail: %w", err)
+		}
+		for _, record := range tail {
+			if err := yield(record); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// errFar: the tail is long, or not a list, because another program wrote to the log.
+var errFar = errors.New("the tail can't be read from its end")
+
+// back returns the owner's messages after a sequence up to the one that was the newest.
+func (l *JetStream) back(ctx context.Context, f events.Family, o events.Owner, after uint64, end Record) (tail []Record, err error) {
+	last, err := events.ParseSubject(end.Subject)
+	if err != nil {
+		return nil, errFar
+	}
+	families := []events.Family{f}
+	if f == events.FamilyAny {
+		families = []events.Family{events.FamilyLedger, events.FamilyChain}
+	}
+	for _, family := range families {
+		record, found := end, true
+		if family != last.Family {
+			if record, found, err = l.newest(ctx, events.OwnerFilter(family, o)); err != nil {
+				return nil, err
+			}
+		}
+		for found && record.Seq > after {
+			if record.Seq <= end.Seq { // what came later may have others before it
+				tail = append(tail, record)
+			}
+			at, known := record.previous.in(family, o)
+			if !known || at >= record.Seq || len(tail) > tailBack {
+				return nil, errFar
+			}
+			if at <= after {
+				break
+			}
+			if record, found, err = l.At(ctx, at); err != nil {
+				return nil, err
+			}
+			if of, err := events.ParseSubject(record.Subject); err != nil || of.Family != family || of.Owner != o {
+				return nil, errFar
+			}
+		}
+	}
+	slices.SortFunc(tail, func(a, b Record) int { return cmp.Compare(a.Seq, b.Seq) })
+	return tail, nil
+}
+
+// forward yields messages of a filter after a sequence, to the end of the log as the
+// replica that answers has it: each has a prefix of the log. It returns the last one's
+// sequence. to is one that the leader has.
+func (l *JetStream) forward(ctx context.Context, filter string, after, to uint64, yield func(Record) error) (uint64, error) {
+	for begun, more := after, true; more && after < to; {
+		records, others, err := l.Direct().batch(ctx, after+1, filter, tailBatch, 0)
+		if err == nil && len(records) == 0 && after == begun { // the replica is far behind
+			var next Record
+			if next, _, err = l.next(ctx, after+1, filter); err == nil && next.Seq > after {
+				records = []Record{next}
+			}
+		}
+		if err != nil {
+			return after, fmt.Errorf("owner tail: %w", err)
+		}
+		for _, record := range records {
+			if err := yield(record); err != nil {
+				return after, err
+			}
+			after = record.Seq
+		}
+		if more = others; after == begun {
+			return after, fmt.Errorf("owner tail: %w: there is no message after sequence %d, but %d", ErrUnavailable, after, to)
+		}
+	}
+	return after, nil
+}
+
+// previous is what a message's append expected: the newest sequence of a filter.
+type previous struct{ seq, filter string }
+
+func previousOf(header nats.Header) previous {
+	return previous{header.Get(jetstream.ExpectedLastSubjSeqHeader), header.Get(jetstream.ExpectedLastSubjSeqSubjHeader)}
+}
+
+// in returns the sequence of the owner's message before this one in a family, 0 for none.
+func (p previous) in(f events.Family, o events.Owner) (seq uint64, known bool) {
+	seq, err := strconv.ParseUint(p.seq, 10, 64)
+	return seq, err == nil && p.filter == events.OwnerFilter(f, o)
+}

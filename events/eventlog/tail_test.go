@@ -1,0 +1,95 @@
+package eventlog_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/eventlog"
+	"github.com/memory-ledger/ledger/events/eventlog/logtest"
+	"github.com/memory-ledger/ledger/infra/localnats/natstest"
+)
+
+// TestATailIsReadFromItsEnd: of both families and each, all messages come in order, and the
+// server is never asked to look for the next one. What another program wrote, which does not
+// say what was before it, is found as well.
+func TestATailIsReadFromItsEnd(t *testing.T) {
+	t.Parallel()
+	server := natstest.Start(t)
+	log, _ := open(t, server.URL())
+	conn, js := connect(t, server.URL())
+	var looks atomic.Int64
+	if _, err := conn.Subscribe("$JS.API.DIRECT.GET."+eventlog.StreamName, func(m *nats.Msg) {
+		if strings.Contains(string(m.Data), "next_by_subj") {
+			looks.Add(1)
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	owner, newest := logtest.Owner(), map[events.Family]uint64{}
+	all := map[events.Family][]uint64{}
+	kinds := map[events.Family]events.SubjectKind{events.FamilyLedger: events.KindMemory, events.FamilyChain: events.KindBatch}
+	write := func(f events.Family, n int) {
+		t.Helper()
+		for range n {
+			seq, err := eventlog.AppendAndWait(t.Context(), log, eventlog.Append{
+				Family: f, Owner: owner, Kind: kinds[f], CommandID: fmt.Sprint(len(all[events.FamilyAny])), Expected: newest[f], Payload: []byte("x"),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			newest[f] = seq
+			all[f], all[events.FamilyAny] = append(all[f], seq), append(all[events.FamilyAny], seq)
+		}
+	}
+	check := func() {
+		t.Helper()
+		for family, want := range all {
+			for _, after := range append([]uint64{0}, all[events.FamilyAny]...) {
+				var got []uint64
+				if err := log.OwnerTail(t.Context(), family, owner, after, func(r eventlog.Record) error {
+					got = append(got, r.Seq)
+					return nil
+				}); err != nil {
+					t.Fatal(err)
+				}
+				rest := slices.DeleteFunc(slices.Clone(want), func(seq uint64) bool { return seq <= after })
+				if !slices.Equal(got, rest) {
+					t.Fatalf("family %q after %d: %v, want %v", family, after, got, rest)
+				}
+			}
+		}
+	}
+	for range 3 {
+		write(events.FamilyLedger, 3)
+		write(events.FamilyChain, 2)
+	}
+	check()
+	if err := conn.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if n := looks.Load(); n > 0 {
+		t.Errorf("the server looked for the next message %d times", n)
+	}
+	ack, err := js.Publish(t.Context(), events.Subject{Family: events.FamilyLedger, Owner: owner, Kind: events.KindMemory}.String(), []byte("x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	newest[events.FamilyLedger] = ack.Sequence
+	for _, f := range []events.Family{events.FamilyLedger, events.FamilyAny} {
+		all[f] = append(all[f], ack.Sequence)
+	}
+	write(events.FamilyChain, 1)
+	write(events.FamilyLedger, 1)
+	check()
+	write(events.FamilyLedger, 40)
+	check()
+}
