@@ -25,20 +25,26 @@ import (
 	"github.com/memory-ledger/ledger/services/test/cluster"
 )
 
-// deployments measures what compose.yaml deploys, as processes of this machine: three
+// deployed runs a suite on what compose.yaml deploys, as processes of this machine: three
 // nodes of the log with TLS and roles, PostgreSQL, a core API and a projector. Beside it
 // stand the plain service on a PostgreSQL with one synchronous standby, and raw
 // publishes to the same nodes. Nothing but the log is encrypted on its way: that the
 // plain service's database is not is in its favor.
-func deployments(ctx context.Context, of *world) error {
-	d, err := deploy(ctx, of.options)
-	defer d.close()
-	if err != nil {
-		return err
+func deployed(run func(context.Context, *deployment) error) func(context.Context, *world) error {
+	return func(ctx context.Context, of *world) error {
+		d, err := deploy(ctx, of.options)
+		defer d.close()
+		if err != nil {
+			return err
+		}
+		defer func() {
+			of.report.rows, of.report.notes = append(of.report.rows, d.report.rows...), append(of.report.notes, d.report.notes...)
+		}()
+		return run(ctx, d)
 	}
-	defer func() {
-		of.report.rows, of.report.notes = append(of.report.rows, d.report.rows...), append(of.report.notes, d.report.notes...)
-	}()
+}
+
+func deployments(ctx context.Context, d *deployment) error {
 	for _, step := range []func(context.Context) error{d.writes, d.reads, d.bytesInLog, d.silence} {
 		if err := step(ctx); err != nil {
 			return err
@@ -51,6 +57,8 @@ func deployments(ctx context.Context, of *world) error {
 type deployment struct {
 	*world
 	cluster   *cluster.Cluster
+	api       *cluster.Process // the core API
+	projector *cluster.Process
 	database  *localpostgres.Server // of the ledger
 	standby   *localpostgres.Server // of the plain service's database
 	admin     jetstream.JetStream
@@ -87,10 +95,10 @@ func deploy(ctx context.Context, o options) (*deployment, error) {
 	if d.cluster, err = cluster.Start(cluster.Config{Root: root, Dir: dir, Ledger: ledger, Server: server, Database: d.database.URL()}); err != nil {
 		return d, err
 	}
-	if _, err := d.cluster.Projector("LOG_LEVEL=warn"); err != nil {
+	if d.projector, err = d.cluster.Projector("LOG_LEVEL=warn"); err != nil {
 		return d, err
 	}
-	if _, d.core, err = d.cluster.API("core-api", "LOG_LEVEL=warn"); err != nil {
+	if d.api, d.core, err = d.cluster.API("core-api", "LOG_LEVEL=warn"); err != nil {
 		return d, err
 	}
 	if d.admin, err = d.connect(); err != nil {

@@ -24,6 +24,7 @@ type options struct {
 	only        string
 	ledger      string // path of bin/ledger
 	large       int    // leaves of the large log
+	grown       int    // owners with history, at most
 }
 
 func main() {
@@ -41,6 +42,7 @@ func main() {
 	flag.IntVar(&o.connections, "connections", 64, "connections under load")
 	flag.IntVar(&o.owners, "owners", 1000, "owners who write")
 	flag.IntVar(&o.large, "large", 1_000_000, "leaves of the largest log")
+	flag.IntVar(&o.grown, "grown", 1_000_000, "owners with history at the end of the case growth")
 	flag.StringVar(&o.only, "only", "", "run only the cases whose name contains this")
 	flag.StringVar(&o.ledger, "ledger", "bin/ledger", "the program to measure")
 	flag.Parse()
@@ -70,7 +72,7 @@ func bench(ctx context.Context, o options) error {
 	}
 	defer w.close()
 	for _, s := range []suite{
-		{"write", writes}, {"import", imports}, {"read", reads}, {"search", searches}, {"list", lists}, {"overload", overloads}, {"proof", proofs}, {"deployed", deployments},
+		{"write", writes}, {"import", imports}, {"read", reads}, {"search", searches}, {"list", lists}, {"overload", overloads}, {"proof", proofs}, {"deployed", deployed(deployments)}, {"growth", deployed(growths)},
 		{"feed", feeds}, // the last: its second replica slows down what reads after it
 	} {
 		if o.only != "" && !strings.Contains(s.name, o.only) {

@@ -21,6 +21,9 @@ import (
 	"github.com/memory-ledger/ledger/infra/child"
 )
 
+// Secret is every cluster's master key and the secret of its JWTs.
+const Secret = "0123456789abcdef0123456789abcdef"
+
 // users are the roles of infra/nats, each with a password of its own.
 var users = []string{"admin", "core", "extension", "projector", "anchorer", "auditor", "sys", "cluster"}
 
@@ -163,26 +166,26 @@ func (c *Cluster) URL(user string) string {
 // As is NATS_URL of a role.
 func (c *Cluster) As(user string) string { return "NATS_URL=" + c.URL(user) }
 
-// DatabaseOf is DATABASE_URL of a service, which has a role of its own. Tools work as
-// the projector.
-func (c *Cluster) DatabaseOf(command string) string {
+// DatabaseURL is where a service finds its database, in which it has a role of its own.
+// Tools work as the projector.
+func (c *Cluster) DatabaseURL(command string) string {
 	role, ok := map[string]string{"core-api": "core", "extension-api": "extension", "anchorer": "anchorer"}[command]
 	if !ok {
 		role = "projector"
 	}
 	at, _ := url.Parse(c.Database) // makeRoles parsed it
 	at.User = url.User("ledger_" + role)
-	return "DATABASE_URL=" + at.String()
+	return at.String()
 }
 
 // Command is a command of the program, as its role.
 func (c *Cluster) Command(args []string, environ ...string) *exec.Cmd {
 	cmd := exec.Command(c.Ledger, args...)
 	cmd.Env = append([]string{
-		c.DatabaseOf(args[0]), "DATABASE_CONNS=6", "NATS_REPLICAS=3", "NATS_CA=" + filepath.Join(c.Secrets, "ca_certificate"),
+		"DATABASE_URL=" + c.DatabaseURL(args[0]), "DATABASE_CONNS=6", "NATS_REPLICAS=3", "NATS_CA=" + filepath.Join(c.Secrets, "ca_certificate"),
 		"LEDGER_DATA_DIR=" + filepath.Join(c.Dir, "none"),
-		"MASTER_KEY=" + base64.StdEncoding.EncodeToString([]byte("0123456789abcdef0123456789abcdef")),
-		"JWT_SECRET=0123456789abcdef0123456789abcdef",
+		"MASTER_KEY=" + base64.StdEncoding.EncodeToString([]byte(Secret)),
+		"JWT_SECRET=" + Secret,
 	}, environ...)
 	return cmd
 }
@@ -278,6 +281,9 @@ func (p *Process) Kill() {
 	_ = p.proc.Kill() // it may have ended by itself
 	<-p.proc.Done()
 }
+
+// PID of the process, while it runs.
+func (p *Process) PID() int { return p.proc.PID() }
 
 // Done is closed when it has ended.
 func (p *Process) Done() <-chan struct{} { return p.proc.Done() }

@@ -192,7 +192,7 @@ func (d *deployment) bringer() (n int) {
 // checkpoints counts the rows of the checkpoint, one for each projector's run.
 func (d *deployment) checkpoints() (n int) {
 	d.t.Helper()
-	pool, err := schema.OpenPool(d.t.Context(), strings.TrimPrefix(d.DatabaseOf("verify"), "DATABASE_URL="), schema.Live, 1)
+	pool, err := schema.OpenPool(d.t.Context(), d.DatabaseURL("verify"), schema.Live, 1)
 	if err != nil {
 		d.t.Fatal(err)
 	}
