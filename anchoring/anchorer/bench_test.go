@@ -1,15 +1,23 @@
 package anchorer
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"net/http"
 	"os"
 	"strconv"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/memory-ledger/ledger/anchoring/chain"
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/eventlog"
 )
 
 // BenchmarkSweep anchors new leaves of many owners (SWEEP_OWNERS, 1000 by
@@ -34,7 +42,47 @@ func BenchmarkSweep(b *testing.B) {
 		p = w.start(nil, func(c *Config) { c.CachedOwners, c.PollEvery = 1000, 100*time.Millisecond })
 		w.sweep(b, keys, 2, "update")
 		p.stop()
+		w.reportBytes(b, 2*n)
 	}
+}
+
+// reportBytes reports what the log takes for a batch of one owner: as it is written, and
+// as a node of a deployed log keeps it once its block of 8 MB is full.
+func (w *world) reportBytes(b *testing.B, batches int) {
+	b.Helper()
+	js, err := jetstream.New(w.conn)
+	w.must(err)
+	chain, err := js.OrderedConsumer(b.Context(), eventlog.StreamName, jetstream.OrderedConsumerConfig{FilterSubjects: []string{"chain.>"}})
+	w.must(err)
+	var block bytes.Buffer
+	written, kept := 0, 0
+	full := func() {
+		compressed, err := server.S2Compression.Compress(block.Bytes())
+		w.must(err)
+		written, kept = written+block.Len(), kept+len(compressed)
+		block.Reset()
+	}
+	for left := uint64(1); left > 0; {
+		msg, err := chain.Next()
+		w.must(err)
+		meta, err := msg.Metadata()
+		w.must(err)
+		// The server's own form of a message: lengths, sequence, time, subject, header,
+		// payload, and a checksum of 8 bytes, which nothing compresses.
+		for _, number := range []uint64{meta.Sequence.Stream, uint64(meta.Timestamp.UnixNano())} {
+			block.Write(binary.LittleEndian.AppendUint64(nil, number))
+		}
+		block.WriteString("\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00" + msg.Subject() + "NATS/1.0\r\n")
+		w.must(http.Header(msg.Headers()).Write(&block))
+		block.Write(msg.Data())
+		sum := sha256.Sum256(msg.Data())
+		block.Write(sum[:8])
+		if left = meta.NumPending; left == 0 || block.Len() > 8<<20 {
+			full()
+		}
+	}
+	b.ReportMetric(float64(written)/float64(batches), "log-B/batch")
+	b.ReportMetric(float64(kept)/float64(batches), "compressed-B/batch")
 }
 
 func (w *world) writeAll(keys []events.Owner) {

@@ -275,9 +275,10 @@ func (d *driver) appendOne(ctx context.Context, r record) (seq uint64, err error
 	o, at := r.owner, d.cfg.Now()
 	ctx, span := d.span(ctx, r)
 	defer func() { tracing.End(span, err) }()
+	id := d.cfg.NewID() // also the command's, which has no other event: 60 bytes less a batch
 	event := events.Event{
-		ID: d.cfg.NewID(), Source: "/anchorer", Owner: o.key, Time: events.At(at),
-		OwnerVersion: o.chainVersion + 1, CommandID: d.cfg.NewID(), TraceParent: tracing.Parent(ctx), Data: r.data,
+		ID: id, Source: "/anchorer", Owner: o.key, Time: events.At(at),
+		OwnerVersion: o.chainVersion + 1, CommandID: id, TraceParent: tracing.Parent(ctx), Data: r.data,
 	}
 	payload, err := events.EncodeBatch([]events.Event{event})
 	if err != nil {

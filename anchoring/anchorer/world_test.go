@@ -87,6 +87,7 @@ var programs = []localchain.Program{{ID: program.LocalID.String(), ELF: program.
 // world is a log with leaves, a database, and a chain.
 type world struct {
 	t         testing.TB
+	conn      *nats.Conn
 	stream    *eventlog.JetStream
 	log       eventlog.Log // the stream, unless a test decorates it
 	chain     *localchain.Chain
@@ -129,6 +130,7 @@ func (w *world) otherLog() {
 	nc, err := nats.Connect(natstest.Start(w.t).URL(), nats.MaxReconnects(-1))
 	w.must(err)
 	w.t.Cleanup(nc.Close)
+	w.conn = nc
 	w.stream, err = eventlog.Create(w.t.Context(), nc, eventlog.Config{})
 	w.log = w.stream
 	w.must(err)
