@@ -28,7 +28,7 @@ const (
 // newest back, which costs the server a look into one block for each message. Reading
 // forward, a server whose log has more than 65,536 subjects looks through all blocks from
 // after on, 8 MB each, with the stream locked: for an owner who was away that is most of
-// the log, and nobody writes meanwhile.
+// the log, and no owner can write meanwhile.
 func (l *JetStream) OwnerTail(ctx context.Context, f events.Family, o events.Owner, after uint64, yield func(Record) error) error {
 	for {
 		end, found, err := l.newest(ctx, events.OwnerFilter(f, o))

@@ -42,7 +42,7 @@ func main() {
 	flag.IntVar(&o.connections, "connections", 64, "connections under load")
 	flag.IntVar(&o.owners, "owners", 1000, "owners who write")
 	flag.IntVar(&o.large, "large", 1_000_000, "leaves of the largest log")
-	flag.IntVar(&o.grown, "grown", 1_000_000, "owners with history at the end of the case growth")
+	flag.IntVar(&o.grown, "grown", 100_000, "owners with history at the end of the case growth")
 	flag.StringVar(&o.only, "only", "", "run only the cases whose name contains this")
 	flag.StringVar(&o.ledger, "ledger", "bin/ledger", "the program to measure")
 	flag.Parse()
