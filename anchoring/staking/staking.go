@@ -8,7 +8,6 @@ package staking
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 
 	"github.com/gagliardetto/solana-go"
@@ -22,9 +21,6 @@ const (
 	tagStake   = 2
 	tagUnstake = 3
 )
-
-// ErrNotStaking says that an instruction's data is neither stake nor unstake.
-var ErrNotStaking = errors.New("not a staking instruction")
 
 // Kind tells the two instructions apart.
 type Kind uint64
@@ -46,18 +42,6 @@ type Move struct {
 func (m Move) Encode() []byte {
 	b := binary.LittleEndian.AppendUint64(make([]byte, 0, InstructionLen), uint64(m.Kind))
 	return binary.LittleEndian.AppendUint64(b, m.Amount)
-}
-
-// DecodeMove reads an instruction's data.
-func DecodeMove(data []byte) (Move, error) {
-	if len(data) != InstructionLen {
-		return Move{}, fmt.Errorf("%w: %d bytes instead of %d", ErrNotStaking, len(data), InstructionLen)
-	}
-	m := Move{Kind: Kind(binary.LittleEndian.Uint64(data)), Amount: binary.LittleEndian.Uint64(data[8:])}
-	if m.Kind != Stake && m.Kind != Unstake {
-		return Move{}, fmt.Errorf("%w: tag %d", ErrNotStaking, m.Kind)
-	}
-	return m, nil
 }
 
 // Vault is the address of a wallet's vault for a mint: the canonical address of

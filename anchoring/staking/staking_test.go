@@ -3,7 +3,6 @@ package staking_test
 import (
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"os"
 	"testing"
 
@@ -65,24 +64,6 @@ func TestVectors(t *testing.T) {
 			if m := metas[i]; m.PublicKey != want.Key || m.IsSigner != want.Signer || m.IsWritable != want.Writable {
 				t.Errorf("%s: account %d is %+v", v.Name, i, m)
 			}
-		}
-		if m, err := staking.DecodeMove(data); err != nil || m != (staking.Move{Kind: v.Kind, Amount: v.Amount}) {
-			t.Errorf("%s: decoded %+v, %v", v.Name, m, err)
-		}
-	}
-}
-
-func TestDecodeMoveRefuses(t *testing.T) {
-	good := staking.Move{Kind: staking.Stake, Amount: 1}.Encode()
-	for name, data := range map[string][]byte{
-		"empty":       nil,
-		"short":       good[:15],
-		"long":        append(append([]byte(nil), good...), 0),
-		"commit tag":  append([]byte{1}, good[1:]...),
-		"unknown tag": append([]byte{4}, good[1:]...),
-	} {
-		if _, err := staking.DecodeMove(data); !errors.Is(err, staking.ErrNotStaking) {
-			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

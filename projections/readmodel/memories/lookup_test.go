@@ -63,10 +63,6 @@ func TestPlansOfAnEmptyTableLastWhileItGrows(t *testing.T) {
 		"Scan": func(ctx context.Context, pool *pgxpool.Pool) (n int, err error) {
 			return n, memories.Scan(ctx, pool, a.Owner, 2, 3, func(*memories.Memory) error { n++; return nil })
 		},
-		"LeafHashes": func(ctx context.Context, pool *pgxpool.Pool) (int, error) {
-			found, err := memories.LeafHashes(ctx, pool, a.Owner, 2, 5)
-			return len(found), err
-		},
 		"ByIdempotencyKey": func(ctx context.Context, pool *pgxpool.Pool) (n int, err error) {
 			for _, key := range keys {
 				_, found, err := memories.ByIdempotencyKey(ctx, pool, a.Owner, key)

@@ -5,7 +5,6 @@ package memories
 import (
 	"context"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -118,25 +117,11 @@ func oneCovered(row pgx.Row) (*Memory, bool, error) {
 func IdempotencyKeys(ctx context.Context, q schema.Querier, owner events.Owner, limit int) ([]events.Hash, error) {
 	// In the order of the one index that has them, or a plan that was made while
 	// the table was short would go through all of the owner's rows.
-	rows, err := q.Query(ctx, `SELECT idempotency_key_hash FROM memories
+	return column.All(ctx, q, "idempotency keys", func(row pgx.Row) (hash events.Hash, err error) {
+		err = row.Scan(column.Hash(&hash))
+		return hash, err
+	}, `SELECT idempotency_key_hash FROM memories
 		WHERE owner = $1 AND idempotency_key_hash IS NOT NULL ORDER BY idempotency_key_hash LIMIT $2`, string(owner), limit)
-	if err != nil {
-		return nil, fmt.Errorf("idempotency keys: %w", err)
-	}
-	hashes, err := readHashes(rows)
-	if err != nil {
-		return nil, fmt.Errorf("idempotency keys: %w", err)
-	}
-	return hashes, nil
-}
-
-func readHashes(rows pgx.Rows) (hashes []events.Hash, err error) {
-	var hash events.Hash
-	_, err = pgx.ForEachRow(rows, []any{column.Hash(&hash)}, func() error {
-		hashes = append(hashes, hash)
-		return nil
-	})
-	return hashes, err
 }
 
 // scanCovered reads a row of columns, covering and what else there is.
@@ -157,25 +142,6 @@ func scanCovered(row pgx.Row, more ...any) (*Memory, error) {
 		m.BatchID = &id
 	}
 	return &m, nil
-}
-
-// LeafHashes returns the hashes of the owner's leaves from (inclusive) to
-// (exclusive). Fewer come back where the log ends before that.
-func LeafHashes(ctx context.Context, q schema.Querier, owner events.Owner, from, to uint64) ([]events.Hash, error) {
-	if from >= to || from > math.MaxInt64 {
-		return nil, nil
-	}
-	rows, err := q.Query(ctx, `SELECT leaf_hash FROM memories
-		WHERE owner = $1 AND leaf_index >= $2 AND leaf_index < $3 ORDER BY leaf_index`,
-		string(owner), from, min(to, math.MaxInt64))
-	if err != nil {
-		return nil, fmt.Errorf("leaf hashes: %w", err)
-	}
-	hashes, err := readHashes(rows)
-	if err != nil {
-		return nil, fmt.Errorf("leaf hashes: %w", err)
-	}
-	return hashes, nil
 }
 
 func scan(row pgx.Row, m *Memory, more ...any) error {
