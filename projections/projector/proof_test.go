@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
 	"github.com/memory-ledger/ledger/projections/internal/fixture"
 	"github.com/memory-ledger/ledger/projections/projector"
@@ -18,11 +17,11 @@ type withholding struct {
 	fallen atomic.Bool
 }
 
-func (l *withholding) OwnerTail(ctx context.Context, f events.Family, o events.Owner, after uint64, yield func(eventlog.Record) error) error {
+func (l *withholding) At(ctx context.Context, seq uint64) (eventlog.Record, bool, error) {
 	if l.fallen.Load() {
-		return fmt.Errorf("down: %w", eventlog.ErrUnavailable)
+		return eventlog.Record{}, false, fmt.Errorf("down: %w", eventlog.ErrUnavailable)
 	}
-	return l.timeless.OwnerTail(ctx, f, o, after, yield)
+	return l.timeless.At(ctx, seq)
 }
 
 // TestALogThatDoesNotSayWhenIsWaitedFor: without the time of the message at the checkpoint
