@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -123,7 +124,7 @@ func TestAmbiguousRequests(t *testing.T) {
 		"folded line":                  {[]string{"GET / HTTP/1.1\r\n" + ok + "A: b\r\n c\r\n\r\n" + next}, "[400] true"},
 		"folded by a tab":              {[]string{"GET / HTTP/1.1\r\n" + ok + "A: b\r\n\tc\r\n\r\n" + next}, "[400] true"},
 		"folded emptily":               {[]string{"GET / HTTP/1.1\r\n" + ok + "A: b\r\n \r\n\r\n" + next}, "[400] true"},
-		"folded into spaces, halting":  {[]string{"POST / HTTP/1.1\r\n" + ok + "Content-Length: 5\r\nA: b\r\n \r\n\r\nabcde", next}, "[200] true"},
+		"folded into spaces, halting":  {[]string{"POST / HTTP/1.1\r\n" + ok + "Content-Length: 5\r\nA: b\r\n \r\n\r\nabcde", next}, "[200] true or [400] true"}, // the second if both are read at once
 		"folded length":                {[]string{"POST / HTTP/1.1\r\n" + ok + "Content-Length:\r\n 5\r\n\r\nabcde" + next}, "[400] true"},
 		"space before the first line":  {[]string{"GET / HTTP/1.1\r\n A: b\r\n" + ok + "\r\n" + next}, "[400] true"},
 		"space before the colon":       {[]string{"POST / HTTP/1.1\r\n" + ok + "Content-Length : 5\r\n\r\nabcde" + next}, "[400] true"},
@@ -135,7 +136,7 @@ func TestAmbiguousRequests(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			statuses, closed := converse(t, listener.Addr().String(), test.sent...)
-			if got := fmt.Sprint(statuses, closed); got != test.want {
+			if got := fmt.Sprint(statuses, closed); !slices.Contains(strings.Split(test.want, " or "), got) {
 				t.Errorf("%s, want %s", got, test.want)
 			}
 		})
