@@ -15,20 +15,27 @@ import (
 )
 
 const (
-	// tailBack is how many messages of a tail are read one by one, the newest first.
+	// nearby is how many messages after the one where a tail begins fit into a block or
+	// two of the server, which has them in memory then.
+	nearby = 10_000
+	// tailBack is how many messages of a tail from further back are read one by one, the
+	// newest first.
 	tailBack = 32
-	// tailBatch is how many of a longer one come at a time.
-	tailBatch = 100
+	// tailSingles is how many messages of another tail are read one by one, each from the
+	// leader: the tails of commands seldom have more. tailBatch is how many of the others
+	// come at a time.
+	tailSingles = 4
+	tailBatch   = 100
 )
 
-// OwnerTail implements Reader.
+// OwnerTail implements Reader. That the tail has ended is believed only of the leader.
 //
 // An owner's messages are a list: each says which was the owner's newest when it was
-// appended, and the server has checked that. A short tail is read along that list, from the
-// newest back, which costs the server a look into one block for each message. Reading
-// forward, a server whose log has more than 65,536 subjects looks through all blocks from
-// after on, 8 MB each, with the stream locked: for an owner who was away that is most of
-// the log, and no owner can write meanwhile.
+// appended, and the server has checked that. A tail from far back is read along that list,
+// from the newest back, which costs the server a look into one block for each message.
+// Reading forward, a server whose log has more than 65,536 subjects looks through all
+// blocks from after on, 8 MB each, with the stream locked: for an owner who was away that
+// is most of the log, and no owner can write meanwhile.
 func (l *JetStream) OwnerTail(ctx context.Context, f events.Family, o events.Owner, after uint64, yield func(Record) error) error {
 	for {
 		end, found, err := l.newest(ctx, events.OwnerFilter(f, o))
@@ -38,7 +45,10 @@ func (l *JetStream) OwnerTail(ctx context.Context, f events.Family, o events.Own
 		if !found || end.Seq <= after {
 			return nil
 		}
-		tail, err := l.back(ctx, f, o, after, end)
+		var tail []Record
+		if err = errFar; end.Seq > after+nearby {
+			tail, err = l.back(ctx, f, o, after, end)
+		}
 		if errors.Is(err, errFar) {
 			if after, err = l.forward(ctx, events.OwnerFilter(f, o), after, end.Seq, yield); err != nil {
 				return err
@@ -53,12 +63,12 @@ func (l *JetStream) OwnerTail(ctx context.Context, f events.Family, o events.Own
 				return err
 			}
 		}
-		return nil
+		after = end.Seq
 	}
 }
 
 // errFar: the tail is long, or not a list, because another program wrote to the log.
-var errFar = errors.New("the tail can't be read from its end")
+var errFar = errors.New("the tail is to be read from its beginning")
 
 // back returns the owner's messages after a sequence up to the one that was the newest.
 func (l *JetStream) back(ctx context.Context, f events.Family, o events.Owner, after uint64, end Record) (tail []Record, err error) {
@@ -100,29 +110,33 @@ func (l *JetStream) back(ctx context.Context, f events.Family, o events.Owner, a
 	return tail, nil
 }
 
-// forward yields messages of a filter after a sequence, to the end of the log as the
-// replica that answers has it: each has a prefix of the log. It returns the last one's
-// sequence. to is one that the leader has.
+// forward yields the messages of a filter after a sequence up to one that the leader has,
+// and returns the last one's sequence. Any replica may bring the inner part of a long tail,
+// since each has a prefix of the log.
 func (l *JetStream) forward(ctx context.Context, filter string, after, to uint64, yield func(Record) error) (uint64, error) {
-	for begun, more := after, true; more && after < to; {
-		records, others, err := l.Direct().batch(ctx, after+1, filter, tailBatch, 0)
-		if err == nil && len(records) == 0 && after == begun { // the replica is far behind
-			var next Record
-			if next, _, err = l.next(ctx, after+1, filter); err == nil && next.Seq > after {
-				records = []Record{next}
-			}
+	for singles := 1; after < to; singles++ {
+		record, found, err := l.next(ctx, after+1, filter)
+		if err == nil && !found {
+			err = fmt.Errorf("%w: there is no message after sequence %d, but %d", ErrUnavailable, after, to)
 		}
 		if err != nil {
 			return after, fmt.Errorf("owner tail: %w", err)
 		}
-		for _, record := range records {
-			if err := yield(record); err != nil {
-				return after, err
-			}
-			after = record.Seq
+		if err := yield(record); err != nil {
+			return after, err
 		}
-		if more = others; after == begun {
-			return after, fmt.Errorf("owner tail: %w: there is no message after sequence %d, but %d", ErrUnavailable, after, to)
+		after = record.Seq
+		for more := singles >= tailSingles; more && after < to; {
+			var records []Record
+			if records, more, err = l.Direct().batch(ctx, after+1, filter, tailBatch, 0); err != nil {
+				return after, fmt.Errorf("owner tail: %w", err)
+			}
+			for _, record := range records {
+				if err := yield(record); err != nil {
+					return after, err
+				}
+				after = record.Seq
+			}
 		}
 	}
 	return after, nil
