@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
@@ -69,6 +70,91 @@ func TestForgettingErases(t *testing.T) {
 		t.Fatal(err)
 	}
 	check(bucket)
+}
+
+// between is a JetStream in which something happens before a message is published.
+type between struct {
+	jetstream.JetStream
+	meanwhile func()
+}
+
+func (b *between) PublishMsg(ctx context.Context, msg *nats.Msg, opts ...jetstream.PublishOpt) (*jetstream.PubAck, error) {
+	if happens := b.meanwhile; happens != nil {
+		b.meanwhile = nil
+		happens()
+	}
+	return b.JetStream.PublishMsg(ctx, msg, opts...)
+}
+
+// TestDestroySparesLaterKeys: who destroys a key from before an erasure leaves the one that
+// was made after it, whenever that comes. Who destroys any key leaves none.
+func TestDestroySparesLaterKeys(t *testing.T) {
+	t.Parallel()
+	js := connect(t, natstest.Start(t))
+	bucketIn(t, js)
+	s := openPausing(t, js, atOnce)
+	for name, c := range map[string]struct {
+		before int
+		spared bool
+	}{"one from before": {1, true}, "any key": {keystore.AnyKey, false}} {
+		owner := newOwners(1)[0]
+		makeKey := func(erasures int) *keystore.OwnerKey {
+			key, err := openPausing(t, js, atOnce).FindOrCreate(t.Context(), owner, erasures)
+			if err != nil {
+				t.Error(name, err)
+			}
+			return key
+		}
+		check := func(want *keystore.OwnerKey) {
+			t.Helper()
+			got, err := openPausing(t, js, atOnce).Find(t.Context(), owner)
+			switch {
+			case want == nil && !errors.Is(err, keystore.ErrForgotten):
+				t.Errorf("%s: %v", name, err)
+			case want != nil && (err != nil || got.LeafSecret() != want.LeafSecret()):
+				t.Errorf("%s: not the key that was to be spared: %v", name, err)
+			}
+		}
+		makeKey(0)
+		var later *keystore.OwnerKey
+		erased := &between{js, func() { later = makeKey(1) }} // the old one is erased, and not marked yet
+		for range 2 {
+			if err := s.Destroy(t.Context(), erased, owner, c.before); err != nil {
+				t.Error(name, err)
+			}
+			if !c.spared {
+				later = nil
+			}
+			check(later)
+		}
+		makeKey(1)
+		if err := s.Destroy(t.Context(), js, owner, 2); err != nil {
+			t.Error(name, err)
+		}
+		check(nil)
+	}
+}
+
+// TestTwoDestroyOneKey, and none of them fails.
+func TestTwoDestroyOneKey(t *testing.T) {
+	t.Parallel()
+	js := connect(t, natstest.Start(t))
+	bucketIn(t, js)
+	s, owner := openPausing(t, js, atOnce), newOwners(1)[0]
+	if _, err := s.FindOrCreate(t.Context(), owner, 0); err != nil {
+		t.Fatal(err)
+	}
+	second := &between{js, func() {
+		if err := s.Destroy(t.Context(), js, owner, keystore.AnyKey); err != nil {
+			t.Error(err)
+		}
+	}}
+	if err := s.Destroy(t.Context(), second, owner, keystore.AnyKey); err != nil {
+		t.Error(err)
+	}
+	if _, err := s.Find(t.Context(), owner); second.meanwhile != nil || !errors.Is(err, keystore.ErrForgotten) {
+		t.Error(err)
+	}
 }
 
 // A bucket of before, which denies deletes, can hide a key and says so.

@@ -15,7 +15,6 @@
 package keystore
 
 import (
-	"cmp"
 	"context"
 	"crypto/aes"
 	"crypto/cipher"
@@ -98,13 +97,15 @@ type Config struct {
 	// Syncer, if any, makes a new entry durable: for a server that
 	// acknowledges before its bytes are safe.
 	Syncer Syncer
-	// Marked, if any, reports whether the bucket says that an owner had a key, which is
-	// gone; see the function of that name.
-	Marked func(context.Context, events.Owner) (bool, error)
+	// Marked, if any, returns the revision of the mark by which the bucket says that an
+	// owner had a key, which is gone, or 0; see the function of that name.
+	Marked func(context.Context, events.Owner) (uint64, error)
 	// Forgotten, if any, is told when Watch sees that an owner's key was forgotten, so
 	// that what was made of the owner's texts goes, too. The empty owner stands for all.
 	// It must not block.
 	Forgotten func(events.Owner)
+	// Pause waits, and returns false when the context ends; nil means eventlog.Pause.
+	Pause func(ctx context.Context, d time.Duration) bool
 }
 
 // Syncer returns once everything acknowledged before is on stable storage.
@@ -122,8 +123,9 @@ type Store struct {
 	now     func() time.Time
 	rand    io.Reader
 	syncer  Syncer
-	marked  func(context.Context, events.Owner) (bool, error)
+	marked  func(context.Context, events.Owner) (uint64, error)
 	told    func(events.Owner)
+	pause   func(context.Context, time.Duration) bool
 	watched atomic.Int64  // when Watch last began a look that it finished, in Unix nanoseconds
 	forgets atomic.Uint64 // how often Watch has seen that a key was forgotten
 	// Hits counts the lookups that found the key unwrapped in memory.
@@ -172,7 +174,10 @@ func Open(bucket jetstream.KeyValue, cfg Config) (*Store, error) {
 		cfg.Now = time.Now
 	}
 	if cfg.Marked == nil {
-		cfg.Marked = func(context.Context, events.Owner) (bool, error) { return false, nil }
+		cfg.Marked = func(context.Context, events.Owner) (uint64, error) { return 0, nil }
+	}
+	if cfg.Pause == nil {
+		cfg.Pause = eventlog.Pause
 	}
 	cache, err := lru.New[events.Owner, cachedKey](cfg.Cached)
 	if err != nil {
@@ -180,7 +185,7 @@ func Open(bucket jetstream.KeyValue, cfg Config) (*Store, error) {
 	}
 	s := &Store{
 		bucket: bucket, masters: map[string]cipher.AEAD{}, wrapID: cfg.Masters[0].ID(), cache: cache,
-		maxAge: cfg.MaxAge, now: cfg.Now, rand: cfg.Rand, syncer: cfg.Syncer, marked: cfg.Marked, told: cfg.Forgotten,
+		maxAge: cfg.MaxAge, now: cfg.Now, rand: cfg.Rand, syncer: cfg.Syncer, marked: cfg.Marked, told: cfg.Forgotten, pause: cfg.Pause,
 	}
 	for _, master := range cfg.Masters {
 		if s.masters[master.ID()], err = newAEAD(master); err != nil {
@@ -202,6 +207,13 @@ type entry struct {
 	Erasures int `json:"erasures,omitzero"`
 }
 
+func parse(owner events.Owner, value []byte) (e entry, err error) {
+	if err := json.Unmarshal(value, &e); err != nil || e.Version != 1 {
+		return e, fmt.Errorf("keystore entry of %s is damaged: %w", owner, ErrSealed)
+	}
+	return e, nil
+}
+
 func wrapContext(owner events.Owner) []byte {
 	return []byte("memory-ledger/data-key/v1\x00" + string(owner))
 }
@@ -214,11 +226,11 @@ func (s *Store) Find(ctx context.Context, owner events.Owner) (*OwnerKey, error)
 	if !errors.Is(err, ErrNoKey) {
 		return key, err
 	}
-	marked, failed := s.marked(ctx, owner)
+	mark, failed := s.marked(ctx, owner)
 	switch {
 	case failed != nil:
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, failed)
-	case marked:
+	case mark > 0:
 		return nil, fmt.Errorf("%w: %s", ErrForgotten, owner)
 	}
 	return nil, fmt.Errorf("%w, nor the mark of one that was destroyed; is this the keystore that belongs to the log?", err)
@@ -255,17 +267,14 @@ func (s *Store) find(ctx context.Context, owner events.Owner) (*OwnerKey, error)
 // called for an owner who has no leaf, or none since the last of so many erasures: for
 // others a missing key is ErrNoKey, never a fresh one. ErrErased: there is one from
 // before the last erasure.
-//
-// Where a key was destroyed, it waits until no process has that in memory any more, so
-// that nothing is sealed with it, and nothing that the new key sealed is opened with it.
 func (s *Store) FindOrCreate(ctx context.Context, owner events.Owner, erasures int) (*OwnerKey, error) {
-	_, err := s.find(ctx, owner)
-	if errors.Is(err, ErrNoKey) {
-		if err = s.outlive(ctx, owner); err == nil {
-			err = s.create(ctx, owner, erasures)
+	key, err := s.find(ctx, owner)
+	for tries := 0; errors.Is(err, ErrNoKey) && tries < maxTries; tries++ {
+		if err = s.create(ctx, owner, erasures); err == nil || isMoved(err) || errors.Is(err, errFound) {
+			key, err = s.find(ctx, owner)
 		}
 	}
-	if err != nil && !errors.Is(err, errFound) {
+	if err != nil {
 		return nil, err
 	}
 	// Also sync a key that was there already: the process that made it may not
@@ -275,35 +284,31 @@ func (s *Store) FindOrCreate(ctx context.Context, owner events.Owner, erasures i
 			return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 		}
 	}
-	key, failed := s.find(ctx, owner)
-	switch {
-	case failed != nil:
-		return nil, cmp.Or(err, failed)
-	case key.erasures < erasures: // a sign-in from before may be the one that has just made it
+	if key.erasures < erasures {
 		return nil, fmt.Errorf("%w: %s", ErrErased, owner)
 	}
 	return key, nil
 }
 
-// outlive waits until no process trusts a key of the owner's that was destroyed.
-func (s *Store) outlive(ctx context.Context, owner events.Owner) error {
-	marked, err := s.marked(ctx, owner)
+// maxTries bounds how often what makes or destroys a key begins again because the entry
+// is another one than before.
+const maxTries = 20
+
+// create makes a key. If another process was faster, its key stays, and the error says
+// isMoved: read again. If an answer got lost, a retry finds the stored key.
+//
+// Where a key was destroyed, create waits until no process has that in memory any more, so
+// that nothing is sealed with it, and nothing that the new key sealed is opened with it. A
+// key that comes and goes meanwhile leaves another mark, and all begins again. Who erased
+// had a key, also where a crash kept its mark from being made.
+func (s *Store) create(ctx context.Context, owner events.Owner, erasures int) error {
+	mark, err := s.marked(ctx, owner)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
-	if !marked {
-		return nil
-	}
-	if !eventlog.Pause(ctx, maxUnwatched) {
+	if (mark > 0 || erasures > 0) && !s.pause(ctx, maxUnwatched) {
 		return fmt.Errorf("%w: %w", ErrUnavailable, ctx.Err())
 	}
-	return nil
-}
-
-// create makes a key. If another process was faster, its key stays, and create
-// returns no error. The caller then reads the stored key. If an answer got lost, a
-// retry finds the stored key in the same way.
-func (s *Store) create(ctx context.Context, owner events.Owner, erasures int) error {
 	var fresh [KeySize]byte
 	if _, err := io.ReadFull(s.rand, fresh[:]); err != nil {
 		return fmt.Errorf("make data key: %w", err)
@@ -312,7 +317,7 @@ func (s *Store) create(ctx context.Context, owner events.Owner, erasures int) er
 	if err != nil {
 		return err
 	}
-	if _, err := s.bucket.Create(ctx, string(owner), value); err != nil && !errors.Is(err, jetstream.ErrKeyExists) {
+	if _, err := s.bucket.Update(ctx, string(owner), value, mark); err != nil {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	return nil
@@ -344,9 +349,9 @@ func (s *Store) unwrap(owner events.Owner, value []byte) (*OwnerKey, error) {
 }
 
 func (s *Store) unwrapRaw(owner events.Owner, value []byte) (key [KeySize]byte, erasures int, err error) {
-	var e entry
-	if err := json.Unmarshal(value, &e); err != nil || e.Version != 1 {
-		return key, 0, fmt.Errorf("keystore entry of %s is damaged: %w", owner, ErrSealed)
+	e, err := parse(owner, value)
+	if err != nil {
+		return key, 0, err
 	}
 	aead, ok := s.masters[e.Master]
 	if !ok {

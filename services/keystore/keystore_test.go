@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -140,13 +141,77 @@ func TestAKeyFromBeforeTheErasure(t *testing.T) {
 	t.Parallel()
 	kv, owner := newBucket(t), logtest.Owner()
 	before := openStore(t, kv, keystore.MasterKey{1})
-	after := openStore(t, &late{kv, func() {
+	after := openWith(t, &late{kv, func() {
 		if _, err := before.FindOrCreate(t.Context(), owner, 0); err != nil {
 			t.Error(err)
 		}
-	}}, keystore.MasterKey{1})
+	}}, keystore.Config{Masters: []keystore.MasterKey{{1}}, Pause: atOnce})
 	if _, err := after.FindOrCreate(t.Context(), owner, 1); !errors.Is(err, keystore.ErrErased) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// atOnce is a pause that takes no time.
+func atOnce(context.Context, time.Duration) bool { return true }
+
+// TestACreationOutlivesWhatWasDestroyed: who makes a key where one was destroyed waits
+// first, and again if one came and went meanwhile. A crash may have kept the mark of it
+// from being made.
+func TestACreationOutlivesWhatWasDestroyed(t *testing.T) {
+	t.Parallel()
+	js := connect(t, natstest.Start(t))
+	kv := bucketIn(t, js)
+	other := openPausing(t, js, atOnce)
+	for name, c := range map[string]struct {
+		erasures int
+		before   bool // a key is made and destroyed first
+		during   int  // in so many pauses a key is made and destroyed
+		want     int  // pauses
+	}{
+		"who is new":             {0, false, 0, 0},
+		"who erased":             {1, true, 0, 1},
+		"whose mark is missing":  {1, false, 0, 1},
+		"who was forgotten":      {0, true, 0, 1},
+		"who erases again twice": {1, true, 2, 3},
+	} {
+		owner, pauses := logtest.Owner(), 0
+		destroyed := func() {
+			if _, err := other.FindOrCreate(t.Context(), owner, 0); err != nil {
+				t.Error(name, err)
+			}
+			if err := other.Destroy(t.Context(), js, owner, keystore.AnyKey); err != nil {
+				t.Error(name, err)
+			}
+		}
+		if c.before {
+			destroyed()
+		}
+		s := openPausing(t, js, func(context.Context, time.Duration) bool {
+			if _, err := kv.Get(t.Context(), string(owner)); !errors.Is(err, jetstream.ErrKeyNotFound) {
+				t.Errorf("%s: the key was made before the pause: %v", name, err)
+			}
+			if pauses++; pauses <= c.during {
+				destroyed()
+			}
+			return true
+		})
+		if _, err := s.FindOrCreate(t.Context(), owner, c.erasures); err != nil || pauses != c.want {
+			t.Errorf("%s: %d pauses, want %d: %v", name, pauses, c.want, err)
+		}
+	}
+}
+
+// TestACreationThatMayNotWait makes nothing.
+func TestACreationThatMayNotWait(t *testing.T) {
+	t.Parallel()
+	js := connect(t, natstest.Start(t))
+	kv, owner := bucketIn(t, js), logtest.Owner()
+	s := openPausing(t, js, func(context.Context, time.Duration) bool { return false })
+	if _, err := s.FindOrCreate(t.Context(), owner, 1); !errors.Is(err, keystore.ErrUnavailable) {
+		t.Error(err)
+	}
+	if _, err := kv.Get(t.Context(), string(owner)); !errors.Is(err, jetstream.ErrKeyNotFound) {
+		t.Error(err)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -22,11 +23,26 @@ func openStore(t *testing.T, bucket jetstream.KeyValue, masters ...keystore.Mast
 // openMarked is openStore with the bucket's word for what is gone.
 func openMarked(t *testing.T, js jetstream.JetStream, bucket jetstream.KeyValue, masters ...keystore.MasterKey) *keystore.Store {
 	t.Helper()
+	return openWith(t, bucket, keystore.Config{Masters: masters, Marked: marks(t, js)})
+}
+
+func marks(t *testing.T, js jetstream.JetStream) func(context.Context, events.Owner) (uint64, error) {
+	t.Helper()
 	stream, err := js.Stream(t.Context(), keystore.Stream)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return openWith(t, bucket, keystore.Config{Masters: masters, Marked: keystore.Marked(stream)})
+	return keystore.Marked(stream)
+}
+
+// openPausing is openMarked with a pause of the test's.
+func openPausing(t *testing.T, js jetstream.JetStream, pause func(context.Context, time.Duration) bool) *keystore.Store {
+	t.Helper()
+	bucket, err := js.KeyValue(t.Context(), keystore.Bucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return openWith(t, bucket, keystore.Config{Masters: []keystore.MasterKey{{1}}, Marked: marks(t, js), Pause: pause})
 }
 
 func openWith(t *testing.T, bucket jetstream.KeyValue, cfg keystore.Config) *keystore.Store {

@@ -30,7 +30,7 @@ func (s *Service) Erase(ctx context.Context, owner events.Owner) (uint64, error)
 		if err := s.Commands.EndAllAccess(ctx, owner); err != nil {
 			return 0, err
 		}
-		if err := s.DestroyKey(ctx, owner); err != nil {
+		if err := s.DestroyKey(ctx, owner, keystore.AnyKey); err != nil {
 			return 0, err
 		}
 		if err = s.Commands.Execute(ctx, owner, erase); !errors.Is(err, command.ErrAccessAlive) {
@@ -40,16 +40,18 @@ func (s *Service) Erase(ctx context.Context, owner events.Owner) (uint64, error)
 	return erase.Erased, err
 }
 
-// EnsureDataKey implements signin.DataKeys.
+// EnsureDataKey implements signin.DataKeys. A key from before the last erasure is destroyed,
+// and no other: one that another sign-in has made meanwhile may have sealed something.
 func (s *Service) EnsureDataKey(ctx context.Context, owner events.Owner, erasures int) error {
-	_, err := s.Keys.FindOrCreate(ctx, owner, erasures)
-	if errors.Is(err, keystore.ErrErased) && s.DestroyKey != nil {
-		if err := s.DestroyKey(ctx, owner); err != nil {
+	for {
+		_, err := s.Keys.FindOrCreate(ctx, owner, erasures)
+		if !errors.Is(err, keystore.ErrErased) || s.DestroyKey == nil {
 			return err
 		}
-		_, err = s.Keys.FindOrCreate(ctx, owner, erasures)
+		if err := s.DestroyKey(ctx, owner, erasures); err != nil {
+			return err
+		}
 	}
-	return err
 }
 
 // without is which leaves of a log have no text any more.

@@ -56,8 +56,9 @@ type Config struct {
 	Keys     *keystore.Store
 	Pool     *pgxpool.Pool
 	Chain    ChainView // nil: no chain is configured
-	// DestroyKey destroys an owner's data key, everywhere; nil where the service may not.
-	DestroyKey func(context.Context, events.Owner) error
+	// DestroyKey destroys an owner's data key, everywhere, if it was made before so many
+	// erasures; nil where the service may not.
+	DestroyKey func(ctx context.Context, owner events.Owner, before int) error
 	NewID      func() string
 
 	// Quotas bound an owner's writes; nil: there are none.

@@ -34,7 +34,9 @@ func (d *APIServer) ServeCore(ctx context.Context, listener net.Listener) error 
 	if err != nil {
 		return err
 	}
-	memories := d.memories(commands, vectors, func(ctx context.Context, owner events.Owner) error { return d.Keys.Destroy(ctx, d.js, owner) })
+	memories := d.memories(commands, vectors, func(ctx context.Context, owner events.Owner, before int) error {
+		return d.Keys.Destroy(ctx, d.js, owner, before)
+	})
 	tokens := signin.NewSignedTokens([]byte(d.Config.JWTSecret), time.Now)
 	stakes, watchStakes, err := d.staking(ctx)
 	if err != nil {
