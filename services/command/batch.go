@@ -9,17 +9,17 @@ import (
 	"github.com/memory-ledger/ledger/events/eventlog"
 )
 
-// WriteBatch adds leaves in one message: all of them, or none. The first memory carries
-// the Idempotency-Key, since a key names one leaf. The key must not be one that a
-// WriteMemory can have. The credentials of the memories are not looked at.
+// WriteBatch adds leaves in one message: all of them, or none. The first memory carries the
+// Idempotency-Key, since a key names one leaf. The key must differ from every key of a
+// WriteMemory. The memories' own credentials are ignored.
 type WriteBatch struct {
 	Memories   []*WriteMemory // at least one
 	Credential Credential
 
-	// Replayed says that the answers, in Memories, are those of an earlier request.
+	// Replayed says that the answers, in Memories, are from an earlier request.
 	Replayed bool
 
-	earlier []Written // what the earlier message with the key holds, if there is one
+	earlier []Written // memories of the earlier message with the key, if any
 }
 
 func (c *WriteBatch) decide(s *State, now time.Time) (Decision, error) {
@@ -37,8 +37,8 @@ func (c *WriteBatch) decide(s *State, now time.Time) (Decision, error) {
 	return d, nil
 }
 
-// replay answers a repeated batch with the first answers. Each leaf hash says whether
-// the memory was the same.
+// replay answers a repeated batch with the first answers. The leaf hashes tell whether the
+// memories are the same.
 func (c *WriteBatch) replay() error {
 	if len(c.earlier) != len(c.Memories) {
 		return ErrIdempotencyMismatch
@@ -55,8 +55,8 @@ func (c *WriteBatch) replay() error {
 	return nil
 }
 
-// recallBatch reads the message of an earlier batch with the command's key. The state
-// and the read model know only its first memory. The log has the others.
+// recallBatch reads the message of the earlier batch from the log: the state and the read
+// model know only its first memory.
 func (x *Executor) recallBatch(ctx context.Context, first Written, c Command) error {
 	batch, ok := c.(*WriteBatch)
 	if !ok {
@@ -76,7 +76,7 @@ func (x *Executor) recallBatch(ctx context.Context, first Written, c Command) er
 	return nil
 }
 
-// writtenIn returns what a message wrote.
+// writtenIn returns the memories that a message wrote.
 func writtenIn(message []events.Event) (all []Written) {
 	for _, e := range message {
 		if data, ok := e.Data.(*events.MemoryWritten); ok {

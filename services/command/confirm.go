@@ -8,13 +8,13 @@ import (
 	"github.com/memory-ledger/ledger/events/eventlog"
 )
 
-// confirm compares a state that was loaded, and brought up to the log's end, with the
-// owner's newest messages. What is decided on a wrong version or number of leaves would
-// contradict the log for good, and then no rebuild could follow it any more.
+// confirm compares a loaded state, after it was brought up to the log's end, with the
+// owner's newest messages. A decision on a wrong version or a wrong number of leaves would
+// contradict the log for good, and no rebuild could follow it.
 //
-// It reports whether it could: where a message came meanwhile, whatever is decided on the
-// state meets the append's expectation, and the state is compared after it was brought up
-// to the log's end again.
+// compared is false if a message arrived meanwhile. The state may still be used: an append
+// on it fails on the expected sequence, and the state is compared after it has caught up
+// again.
 func (x *Executor) confirm(ctx context.Context, s *State) (compared bool, err error) {
 	batch, compared, err := eventlog.Confirm(ctx, x.cfg.Log, events.FamilyLedger, s.Owner, s.Seq, s.Version)
 	if !compared {
@@ -39,7 +39,7 @@ func (x *Executor) confirm(ctx context.Context, s *State) (compared bool, err er
 	return true, nil
 }
 
-// leavesAfter is how many leaves the owner has after a message, if it holds one.
+// leavesAfter returns how many leaves the owner has after a message, if the message tells.
 func leavesAfter(batch []events.Event) (leaves uint64, some bool) {
 	for i := range batch {
 		switch data := batch[i].Data.(type) {

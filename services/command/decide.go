@@ -14,7 +14,7 @@ import (
 	"github.com/memory-ledger/ledger/events/leaf"
 )
 
-// Refusals. Each is said only on a state that was caught up with the log.
+// Refusals. Each is returned only for a state that has caught up with the log.
 var (
 	// ErrCredentialDead: the key or session was revoked or has expired.
 	ErrCredentialDead = errors.New("credential is revoked or expired")
@@ -33,34 +33,33 @@ var (
 const (
 	// MaxKeys bounds an owner's live API keys.
 	MaxKeys = 1000
-	// MaxSessions bounds an owner's live sessions of each API: one more ends the
-	// oldest.
+	// MaxSessions bounds an owner's live sessions of each API. One more ends the oldest.
 	MaxSessions = 1000
-	// maxEnded bounds how many one sign-in ends, where there are more than
-	// MaxSessions, so that its message stays short.
+	// maxEnded bounds how many sessions one sign-in ends if there are more than
+	// MaxSessions, to keep its message short.
 	maxEnded = 100
-	// keyUseInterval is how often the use of a key is recorded at most.
+	// keyUseInterval is the shortest time between two records of a key's use.
 	keyUseInterval = time.Minute
 )
 
-// Decision is what a command comes to: events for one message, or none where
-// everything asked for is already so.
+// Decision is the outcome of a command: events for one message, or none if nothing has to
+// change.
 type Decision struct {
 	Kind   events.SubjectKind
 	Events []events.Data
 }
 
-// Command is a request to change one owner's log. decide is pure: it reads the
-// state, never changes it, and gives the same answer for the same arguments.
-// What the command answers is read from its fields after Execute.
+// Command is a request to change one owner's log. decide is pure: it reads the state, never
+// changes it, and returns the same decision for the same arguments. After Execute, the
+// command's fields hold its answer.
 type Command interface {
 	decide(s *State, now time.Time) (Decision, error)
 }
 
-// CredentialKind says what a request was authorised by.
+// CredentialKind is what authorized a request.
 type CredentialKind int
 
-// CredentialNone is that of commands which no request has asked for. It is not looked at.
+// CredentialNone is for commands that no request caused. It is not checked.
 const (
 	CredentialNone CredentialKind = iota
 	CredentialCoreSession
@@ -74,9 +73,9 @@ type Credential struct {
 	ID   string // session or key id
 }
 
-// check refuses a credential that the state does not know to be alive. Since
-// the events of the decision are appended with the state's version, nothing
-// revoked can slip through between the check and the append.
+// check refuses a credential that is not alive in the state. The events of the decision are
+// appended with the state's version, so no credential can be revoked unnoticed between the
+// check and the append.
 func (c Credential) check(s *State, now time.Time) error {
 	switch c.Kind {
 	case CredentialCoreSession:
@@ -96,7 +95,7 @@ func (c Credential) check(s *State, now time.Time) error {
 	return nil
 }
 
-// via is what a memory that the credential writes has come in by.
+// via returns how a memory written with the credential came in.
 func (c Credential) via() events.Via {
 	if c.Kind == CredentialKey {
 		return events.Via{Kind: events.ViaKey, ID: c.ID}
@@ -104,8 +103,8 @@ func (c Credential) via() events.Via {
 	return events.Via{Kind: events.ViaSession, ID: c.ID}
 }
 
-// use records the use of a key along with what it was used for, when that is
-// due; the message is written anyway, so it costs nothing.
+// use records the use of an API key if that is due. The message is written anyway, so the
+// record is free.
 func (c Credential) use(s *State, now time.Time) []events.Data {
 	if c.Kind == CredentialKey && keyUseDue(s.Keys[c.ID], now) {
 		return []events.Data{&events.ApiKeyUsed{KeyID: c.ID}}
@@ -115,13 +114,13 @@ func (c Credential) use(s *State, now time.Time) []events.Data {
 
 func keyUseDue(k Key, now time.Time) bool { return now.Sub(k.LastUsed) >= keyUseInterval }
 
-// SignIn issues a session, and registers the owner at the first one. A client that
-// lost a session's token can't sign out of it. So a sign-in beyond the limit is not
-// refused. It ends the sessions that would expire first.
+// SignIn issues a session, and registers the owner at the first one. A client that lost its
+// token can't sign out, so a sign-in above the limit is not refused: it ends the sessions
+// that would expire first.
 //
-// Erasures is how often the owner had all erased when the data key was looked after.
-// Another erasure since has destroyed that key, and what the session wrote would be sealed
-// with it. So the sign-in is refused with ErrErased; begin it again.
+// Erasures is how often the owner had erased everything when EnsureDataKey ran. A later
+// erasure has destroyed that key, and the session would write with it. Such a sign-in is
+// refused with ErrErased; start over.
 type SignIn struct {
 	UserID    string // for a new owner
 	SessionID string
@@ -148,8 +147,8 @@ func (c *SignIn) decide(s *State, now time.Time) (Decision, error) {
 	return d, nil
 }
 
-// surplus returns the live sessions that leave no room for another one, those that
-// expire first.
+// surplus returns the live sessions to end to make room for another one: those that expire
+// first.
 func surplus(sessions map[string]time.Time, now time.Time) []string {
 	if len(sessions) < MaxSessions {
 		return nil
@@ -182,7 +181,7 @@ type WriteMemory struct {
 
 	// Written is the answer.
 	Written Written
-	// Replayed says that the answer is that of an earlier request.
+	// Replayed says that the answer is from an earlier request.
 	Replayed bool
 }
 
@@ -197,8 +196,7 @@ func (c *WriteMemory) decide(s *State, now time.Time) (Decision, error) {
 	return Decision{events.KindMemory, append([]events.Data{memory}, c.Credential.use(s, now)...)}, nil
 }
 
-// replay answers a repeated write with the first answer, and reports whether
-// there was one.
+// replay answers a repeated write with the first answer, and reports whether there was one.
 func (c *WriteMemory) replay(s *State) (bool, error) {
 	if c.IdempotencyKey == nil {
 		return false, nil
@@ -207,8 +205,8 @@ func (c *WriteMemory) replay(s *State) (bool, error) {
 	if !ok {
 		return false, nil
 	}
-	// The leaf hash is a function of owner, text and metadata, so it says
-	// whether the bodies were the same.
+	// The leaf hash depends on owner, text, and metadata only, so it tells whether the
+	// bodies are the same.
 	if first.LeafHash != c.LeafHash {
 		return false, ErrIdempotencyMismatch
 	}
@@ -225,8 +223,7 @@ func (c *WriteMemory) event(index uint64, now time.Time, via events.Via) *events
 	}
 }
 
-// MintGrant hands out a capability and revokes the owner's other live grants
-// of the same kind.
+// MintGrant issues a grant and revokes the owner's other live grants of the same kind.
 type MintGrant struct {
 	GrantID    string
 	Kind       events.GrantKind
@@ -255,13 +252,13 @@ func (c *MintGrant) decide(s *State, now time.Time) (Decision, error) {
 	})}, nil
 }
 
-// RevokeGrant ends a grant. Ending one that is over already is no error.
+// RevokeGrant ends a grant. It is no error if the grant has already ended.
 type RevokeGrant struct {
 	GrantID    string
 	Kind       events.GrantKind
 	Credential Credential
 
-	// Revoked is the answer: whether this command ended it.
+	// Revoked is the answer: whether this command ended the grant.
 	Revoked bool
 }
 
@@ -296,9 +293,9 @@ func (c *ConsumeCase) decide(s *State, now time.Time) (Decision, error) {
 	return Decision{events.KindGrant, []events.Data{consumed}}, nil
 }
 
-// ConsumeDrop spends one write of a memory drop on the memory that comes with
-// it, in one message. A repetition spends nothing, and is answered even when the
-// drop is dead by then: the first attempt may have used its last write.
+// ConsumeDrop spends one write of a memory drop and writes the memory, in one message. A
+// repeated request spends nothing, and is answered even if the drop has ended: the first
+// attempt may have spent its last write.
 type ConsumeDrop struct {
 	GrantID string
 	Memory  WriteMemory
@@ -361,7 +358,7 @@ func liveKeys(s *State, now time.Time) (n int) {
 	return n
 }
 
-// RevokeKey ends a key. One that has expired is not among the live ones.
+// RevokeKey ends an API key. An expired key counts as unknown.
 type RevokeKey struct {
 	KeyID      string
 	Credential Credential

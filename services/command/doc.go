@@ -1,6 +1,6 @@
-// Package command is the side that decides. A command meets one owner's
-// state, and a pure function turns the two, and the time, into events or a
-// refusal; the events are appended with the owner's expected version.
+// Package command is the write side. A pure function takes a command, one owner's state,
+// and the time, and returns events or a refusal. The events are appended with the owner's
+// expected version.
 //
 //	        load (read model + tail of the log)
 //	            |
@@ -15,8 +15,8 @@
 //	                          |       is used again, and the client is told
 //	                   apply to state
 //
-// Nothing but the expected version is trusted: the state in memory may be old,
-// several processes may decide for one owner at once, and at most one of them
-// gets its events into the log. That is why no leaf index is given twice, no
-// grant is spent twice, and no revoked key writes, on any number of replicas.
+// Only the expected version is trusted. The state in memory may be old, and several
+// processes may decide for one owner at once, but only one of them gets its events into the
+// log. Therefore no leaf index is assigned twice, no grant is spent twice, and no revoked
+// key writes, on any number of replicas.
 package command

@@ -31,10 +31,10 @@ func (c *EndSession) decide(s *State, now time.Time) (Decision, error) {
 // EndAccess ends all grants, all API keys, or the sessions of both APIs.
 type EndAccess struct {
 	Kind       events.SubjectKind // KindGrant, KindKey or KindSession
-	Except     string             // a session that goes on
+	Except     string             // a session to keep
 	Credential Credential
 
-	// Ended is the answer: how many were ended.
+	// Ended is the answer: how many ended.
 	Ended int
 }
 
@@ -69,11 +69,11 @@ func (c *EndAccess) decide(s *State, now time.Time) (Decision, error) {
 	return d, nil
 }
 
-// accessKinds are what an owner's log can be read or written by.
+// accessKinds are the kinds of access to an owner's log.
 var accessKinds = []events.SubjectKind{events.KindGrant, events.KindKey, events.KindSession}
 
-// EndAllAccess ends everything by which an owner's log can be read or written, in a
-// message for each kind. A crash in between leaves some of it; do it again.
+// EndAllAccess ends all sessions, API keys, and grants of an owner, with one message for
+// each kind. A crash in between leaves some of them alive; run it again.
 func (x *Executor) EndAllAccess(ctx context.Context, owner events.Owner) error {
 	for _, kind := range accessKinds {
 		if err := x.Execute(ctx, owner, &EndAccess{Kind: kind}); err != nil {
@@ -83,9 +83,9 @@ func (x *Executor) EndAllAccess(ctx context.Context, owner events.Owner) error {
 	return nil
 }
 
-// NoReadModel is a Loader that knows of nothing: what it loads is read from the log,
-// from the owner's first message on. It is for tools that have no database; commands
-// with an Idempotency-Key need another.
+// NoReadModel is a Loader without a read model: the state is read from the log, from the
+// owner's first message on. It is for tools without a database. Commands with an
+// Idempotency-Key need another Loader.
 type NoReadModel struct{}
 
 // Load implements Loader.

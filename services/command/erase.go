@@ -8,15 +8,15 @@ import (
 	"github.com/memory-ledger/ledger/events"
 )
 
-// ErrAccessAlive: a session, key or grant is alive, so the owner can't be erased yet.
+// ErrAccessAlive: a session, key, or grant is alive, so the owner can't be erased yet.
 var ErrAccessAlive = errors.New("the owner's access has not ended")
 
-// ErrErased: the owner had all erased while a sign-in was at work.
+// ErrErased: the owner erased everything during a sign-in.
 var ErrErased = errors.New("the owner had all erased meanwhile")
 
-// EraseOwner records that the texts of all leaves so far can't be read any more. The
-// data key was destroyed before, and all access was ended. So no memory that was sealed
-// with that key can come after the event: what could write it is dead.
+// EraseOwner records that the texts of all leaves so far are unreadable. Before it, the
+// data key was destroyed and all access was ended. No memory sealed with that key can
+// follow the event, because every credential that could write one has ended.
 type EraseOwner struct {
 	// Erased is the answer: how many leaves the log has.
 	Erased uint64

@@ -15,25 +15,25 @@ import (
 	"github.com/memory-ledger/ledger/services/cachestats"
 )
 
-// ErrOverloaded: too many commands, of one owner or of all, are waiting. Nothing
-// was stored. Answer 503.
+// ErrOverloaded: too many commands are waiting, of one owner or of all. Nothing was stored.
+// Answer 503.
 var ErrOverloaded = errors.New("too many commands are waiting")
 
-// errAsking: so many commands wait for the read model that no more may.
+// errAsking: too many commands are waiting for the read model.
 var errAsking = fmt.Errorf("%w for the read model", ErrOverloaded)
 
-// Loader reads cold owners from the read model.
+// Loader loads the state of owners that are not in memory from the read model.
 type Loader interface {
-	// Load returns the owner's state as of some position of the projection;
-	// what came after is read from the log. It may be arbitrarily old.
+	// Load returns the owner's state at some position of the projection. It may be
+	// arbitrarily old; later events are read from the log.
 	Load(ctx context.Context, owner events.Owner) (*State, error)
-	// FindWritten looks up the answer to an earlier write by its
-	// Idempotency-Key, among the owner's first leaves, as many as it says.
+	// FindWritten looks up the answer to an earlier write by its Idempotency-Key. leaves is
+	// how many of the owner's leaves, from the first on, it has searched.
 	FindWritten(ctx context.Context, owner events.Owner, key events.Hash) (w Written, found bool, leaves uint64, err error)
-	// UsedKeys returns the Idempotency-Keys that FindWritten would find, in any
-	// order, or, where they are more than limit, any limit+1 of them.
+	// UsedKeys returns the Idempotency-Keys that FindWritten would find, in any order. If
+	// there are more than limit, it returns any limit+1 of them.
 	UsedKeys(ctx context.Context, owner events.Owner, limit int) ([]events.Hash, error)
-	// Leaves returns how many leaves of the owner FindWritten looks through.
+	// Leaves returns how many leaves of the owner FindWritten searches.
 	Leaves(ctx context.Context, owner events.Owner) (uint64, error)
 }
 
@@ -46,12 +46,11 @@ type Config struct {
 	NewID  func() string    // UUIDv7
 	// CachedOwners bounds the states kept in memory. 0 means 100,000.
 	CachedOwners int
-	// Timeout bounds a command that came without an earlier deadline.
-	// 0 means 5 s.
+	// Timeout bounds a command whose context has no earlier deadline. 0 means 5 s.
 	Timeout time.Duration
-	// MaxRunning bounds the commands, of all owners, that are decided and
-	// appended at the same time; 0 means 64. MaxWaiting bounds those whose
-	// owner's turn it is and that wait for that.
+	// MaxRunning bounds the commands, of all owners, that are decided and appended at the
+	// same time; 0 means 64. MaxWaiting bounds the commands that have their owner's turn
+	// and wait for one of these slots.
 	MaxRunning, MaxWaiting int
 }
 
@@ -60,13 +59,12 @@ const (
 	defaultTimeout      = 5 * time.Second
 	// maxQueued bounds the commands of one owner that wait in this process.
 	maxQueued = 1024
-	// defaultMaxRunning is enough for the log to gather syncs of, and few
-	// enough that what is not a command gets at the processor beside them.
+	// defaultMaxRunning is large enough that the log can share syncs, and small enough to
+	// leave processor time for requests that are not commands.
 	defaultMaxRunning = 64
-	// maxIdempotent is how many answers a state remembers before the read model
-	// is asked which it has by now, some 25 kB. Where it does not have them, because
-	// the projector is away, or does not answer within trimPatience, they may become
-	// mostAnswers, 13 MB.
+	// maxIdempotent is how many answers a state keeps, about 25 kB, before it asks the read
+	// model which of them it has. If the projector is down, or does not answer within
+	// trimPatience, the state may keep up to mostAnswers, 13 MB.
 	maxIdempotent = 128
 	mostAnswers   = 1 << 16
 	trimPatience  = 250 * time.Millisecond
@@ -76,24 +74,24 @@ const (
 type Executor struct {
 	cfg     Config
 	owners  *lru.Cache[events.Owner, *entry]
-	running chan struct{} // one slot for every command that runs
-	waiting chan struct{} // one slot for every command that waits to run
-	asking  chan struct{} // one slot for every command that waits for the read model
-	keys    *atomic.Int64 // how many more used Idempotency-Keys may be remembered
+	running chan struct{} // one slot per running command
+	waiting chan struct{} // one slot per command that waits to run
+	asking  chan struct{} // one slot per command that waits for the read model
+	keys    *atomic.Int64 // how many more used Idempotency-Keys may be kept in memory
 	// Hits counts the commands whose owner's state was in memory.
 	Hits *cachestats.Counter
 }
 
-// entry holds one owner's state and lets one command at a time at it, until its
-// message is in the log; commands that only wait for theirs to be on stable
-// storage share that wait. An entry that is evicted while it is in use is merely
-// forgotten: a second one for the same owner would lose to it, or win, at the log.
+// entry holds one owner's state and serializes the commands on it until their messages are
+// in the log. Commands that only wait for stable storage share that wait. If an entry is
+// evicted while in use, a second entry for the owner may appear; the log's expected
+// sequence decides between the two.
 type entry struct {
 	turn  chan struct{} // holds one token; the command that took it owns state
-	queue chan struct{} // one slot for every command that has not ended
-	state *State        // nil: load it
-	fresh bool          // false: the log may hold events that state has not seen
-	// unproven: state came from the read model, and was not compared with the log yet.
+	queue chan struct{} // one slot per command that has not ended
+	state *State        // nil: not loaded
+	fresh bool          // false: the log may hold events that state lacks
+	// unproven: state came from the read model, and has not been compared with the log.
 	unproven bool
 	keys     *usedKeys
 }
@@ -125,8 +123,7 @@ func NewExecutor(cfg Config) (*Executor, error) {
 	}, nil
 }
 
-// As returns an Executor that names another source in its events and shares
-// everything else.
+// As returns an Executor with another event source that shares everything else.
 func (x *Executor) As(source string) *Executor {
 	as := *x
 	as.cfg.Source = source
@@ -136,12 +133,12 @@ func (x *Executor) As(source string) *Executor {
 // Cached returns how many owners' states are in memory.
 func (x *Executor) Cached() int { return x.owners.Len() }
 
-// Execute carries out a command of an owner. When it returns without error,
-// the events are on stable storage and the command's answer fields are set.
+// Execute carries out a command of an owner. When it returns without error, the events are
+// on stable storage and the command's answer fields are set.
 //
-// Errors: the refusals of this package, ErrOverloaded, fence.ErrBehind and
-// eventlog.ErrUnavailable (nothing was stored), eventlog.ErrUncertain (it may have
-// been).
+// Errors: the refusals of this package; ErrOverloaded, fence.ErrBehind, and
+// eventlog.ErrUnavailable (nothing was stored); eventlog.ErrUncertain (the events may have
+// been stored).
 func (x *Executor) Execute(ctx context.Context, owner events.Owner, c Command) error {
 	ctx, cancel := context.WithTimeout(ctx, x.cfg.Timeout)
 	defer cancel()
@@ -161,7 +158,7 @@ func (x *Executor) Execute(ctx context.Context, owner events.Owner, c Command) e
 	return x.run(ctx, owner, &t, c)
 }
 
-// admit waits until few enough commands are running.
+// admit waits for a free slot to run.
 func (x *Executor) admit(ctx context.Context, t *turn) error {
 	select {
 	case x.running <- struct{}{}:
@@ -184,7 +181,7 @@ func (x *Executor) admit(ctx context.Context, t *turn) error {
 	}
 }
 
-// release gives up the slot of a command that runs.
+// release frees a running command's slot.
 func (x *Executor) release(t *turn) {
 	if t.running {
 		t.running = false
@@ -192,8 +189,8 @@ func (x *Executor) release(t *turn) {
 	}
 }
 
-// ask asks the read model. A command gives up its slot meanwhile: a database that
-// hangs must not hold back those who need nothing of it.
+// ask asks the read model. The command frees its slot meanwhile, so that a slow database
+// does not delay commands that don't need it.
 func (x *Executor) ask(ctx context.Context, t *turn, question func() error) error {
 	select {
 	case x.asking <- struct{}{}:
@@ -210,22 +207,22 @@ func (x *Executor) ask(ctx context.Context, t *turn, question func() error) erro
 	return x.admit(ctx, t)
 }
 
-// Forget drops what is kept of owners, which was loaded from read models that have
-// been exchanged since: they may have been wrong. Commands that have their turn, or
-// wait for it, end with what was loaded for them.
+// Forget drops the cached states, because the read models they were loaded from have been
+// replaced and may have been wrong. Commands that have their turn, or wait for it, finish
+// with the old state.
 func (x *Executor) Forget() { x.owners.Purge() }
 
-// Standing is what the log says of an owner.
+// Standing is an owner's status in the log.
 type Standing struct {
 	UserID     string
-	Registered bool // the owner signed in once
-	Erasures   int  // how often the owner had all erased
+	Registered bool // the owner has signed in at least once
+	Erasures   int  // how often the owner has erased everything
 	// KeyMissing says that the data key may be missing: no leaf was sealed with it.
 	KeyMissing bool
 }
 
-// Standing returns what the log says of an owner. The event that says so may not be on
-// stable storage yet.
+// Standing returns an owner's status in the log. The newest event may not be on stable
+// storage yet.
 func (x *Executor) Standing(ctx context.Context, owner events.Owner) (Standing, error) {
 	ctx, cancel := context.WithTimeout(ctx, x.cfg.Timeout)
 	defer cancel()
@@ -255,7 +252,8 @@ func (x *Executor) entry(owner events.Owner) *entry {
 	return e
 }
 
-// enter waits for the owner's turn. A command that got it must pass it on, and leave.
+// enter waits for the owner's turn. After success the command must pass the turn on, and
+// leave.
 func (e *entry) enter(ctx context.Context) error {
 	select {
 	case e.queue <- struct{}{}:
@@ -277,11 +275,10 @@ func (e *entry) leave() { <-e.queue }
 type turn struct {
 	of      *entry
 	passed  bool
-	running bool // it has a slot of those that run
+	running bool // it holds a slot to run
 }
 
-// pass lets the owner's next command at the state, which is no longer the
-// caller's.
+// pass hands the state to the owner's next command. The caller must no longer use it.
 func (t *turn) pass() {
 	if !t.passed {
 		t.passed = true
@@ -289,7 +286,7 @@ func (t *turn) pass() {
 	}
 }
 
-// run decides and appends until the command is stored or refused for good.
+// run decides and appends until the command is stored or refused.
 func (x *Executor) run(ctx context.Context, owner events.Owner, t *turn, c Command) error {
 	e := t.of
 	if e.state == nil || !e.fresh {
@@ -310,7 +307,7 @@ func (x *Executor) run(ctx context.Context, owner events.Owner, t *turn, c Comma
 				t.pass()
 				return x.standing(ctx, refusal)
 			}
-			// The state may be old: what is refused may have become right.
+			// The state may be old. Catch up and decide again before refusing.
 			if err := x.catchUp(ctx, owner, t); err != nil {
 				return err
 			}
@@ -328,8 +325,8 @@ func (x *Executor) run(ctx context.Context, owner events.Owner, t *turn, c Comma
 	}
 }
 
-// standing answers from events that others appended. Those must be on stable storage
-// before a client is told what follows from them.
+// standing returns a refusal that depends on events appended by others. Those must be on
+// stable storage before the client learns of them.
 func (x *Executor) standing(ctx context.Context, refusal error) error {
 	if err := x.cfg.Log.Sync(ctx); err != nil {
 		return err
@@ -337,13 +334,12 @@ func (x *Executor) standing(ctx context.Context, refusal error) error {
 	return refusal
 }
 
-// append writes the decision. It returns false where another writer was
-// faster.
+// append writes the decision. It returns false if another writer was faster.
 //
-// The turn is passed on once the message is in the log, so that an owner's
-// commands share syncs as those of many owners do. The next ones are decided on a
-// state that a power cut may still take. They are taken with it: whatever is
-// answered, an append or a refusal, a sync that began later comes first.
+// The turn is passed on as soon as the message is in the log, so that commands of one owner
+// share syncs, as commands of many owners do. The next commands are decided on a state that
+// a power failure may still undo. Then they are undone, too: before any answer, an append
+// or a refusal, a sync that began later must succeed.
 func (x *Executor) append(ctx context.Context, t *turn, d Decision, commandID string, now time.Time) (bool, error) {
 	e := t.of
 	batch := make([]events.Event, len(d.Events))
@@ -367,8 +363,8 @@ func (x *Executor) append(ctx context.Context, t *turn, d Decision, commandID st
 		e.fresh = false
 		return false, nil
 	case err != nil:
-		// The message may be in the log. Nothing is lost: the next command of this owner
-		// looks first.
+		// The message may be in the log. Nothing is lost: the owner's next command reads
+		// the tail first.
 		e.fresh = false
 		return false, err
 	}
@@ -377,12 +373,12 @@ func (x *Executor) append(ctx context.Context, t *turn, d Decision, commandID st
 	return true, appended.Wait(ctx)
 }
 
-// catchUp brings the entry's state to the newest event of the owner.
+// catchUp brings the entry's state up to the owner's newest event.
 func (x *Executor) catchUp(ctx context.Context, owner events.Owner, t *turn) error {
 	e := t.of
 	if e.state != nil && len(e.state.idempotent) > mostAnswers {
-		// All of others' keyed writes, while there was none here to trim them. What
-		// is loaded may be beyond what the keys were taken from.
+		// Too many answers to writes of other replicas; no command here trimmed them. The
+		// state to be loaded may be newer than the set of used keys.
 		e.state = nil
 		e.keys.drop()
 	}
@@ -396,14 +392,14 @@ func (x *Executor) catchUp(ctx context.Context, owner events.Owner, t *turn) err
 			return fmt.Errorf("load owner: %w", err)
 		}
 		state.usedKeys, state.leftTo = e.keys, state.Leaves
-		// What the read model says nothing of comes from the log alone.
+		// If the read model knows nothing of the owner, the state comes from the log alone.
 		e.state, e.unproven = state, state.Seq > 0 || state.Version != 0 || state.Leaves > 0
 	}
 	if e.unproven {
-		// The owner's newest message, where the state has it, also says that there is no
-		// tail: an owner who was away costs the log's server one look into an old block.
-		// What seems to contradict the log is looked at again below: the leader may be
-		// behind a replica for a moment.
+		// If the state includes the owner's newest message, there is no tail to read. So an
+		// owner who was away costs the log server one lookup in an old block. An apparent
+		// contradiction is checked again below: the leader may be behind a replica for a
+		// moment.
 		if compared, err := x.confirm(ctx, e.state); compared || err != nil && !errors.Is(err, eventlog.ErrContradiction) {
 			e.unproven, e.fresh = !compared, compared
 			return err
@@ -418,13 +414,13 @@ func (x *Executor) catchUp(ctx context.Context, owner events.Owner, t *turn) err
 		return nil
 	})
 	if err != nil {
-		e.state = nil // the read model may be nearer to the log's end than what is remembered
+		e.state = nil // load again: the read model may be newer than this state
 		return fmt.Errorf("read owner's tail: %w", err)
 	}
 	if e.unproven {
 		compared, err := x.confirm(ctx, e.state)
 		if err != nil {
-			e.state = nil // load it again: the read model may be rebuilt
+			e.state = nil // load again: the read model may be rebuilding
 			return err
 		}
 		e.unproven = !compared

@@ -25,12 +25,12 @@ type ReadModel struct {
 	Now  func() time.Time
 }
 
-// Load implements Loader. One snapshot of the database is one position of the
-// projection, so the parts fit together.
+// Load implements Loader. All parts are read in one database snapshot, at one position of
+// the projection.
 func (r ReadModel) Load(ctx context.Context, owner events.Owner) (*State, error) {
 	state := NewState(owner)
 	err := schema.Snapshot(ctx, r.Pool, func(tx pgx.Tx) error {
-		*state = *NewState(owner) // where it runs again, what was read before is void
+		*state = *NewState(owner) // a retry must not keep what the first attempt read
 		o, found, err := owners.Find(ctx, tx, owner)
 		if err != nil || !found {
 			return err

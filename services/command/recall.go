@@ -9,9 +9,8 @@ import (
 	"github.com/memory-ledger/ledger/events"
 )
 
-// recall puts the answer to an earlier write with the command's
-// Idempotency-Key into the state, if there is one that the state is too young
-// to know.
+// recall finds the answer to an earlier write with the command's Idempotency-Key in the
+// read model, and adds it to the state if the state lacks it.
 func (x *Executor) recall(ctx context.Context, t *turn, c Command) error {
 	key := idempotencyKey(c)
 	if key == nil {
@@ -64,7 +63,7 @@ func idempotencyKey(c Command) *events.Hash {
 	return nil
 }
 
-// fillKeys reads the keys of before the state was loaded, where there was anything.
+// fillKeys reads the used keys from before the state was loaded, if the owner has leaves.
 func (x *Executor) fillKeys(ctx context.Context, t *turn) error {
 	s := t.of.state
 	if s.leftTo == 0 {
@@ -91,9 +90,8 @@ func (x *Executor) fillKeys(ctx context.Context, t *turn) error {
 	return nil
 }
 
-// trim takes the answers out of the state that the read model has by now, where
-// they have become many. A read model that does not answer is asked again when there
-// are twice as many.
+// trim removes the answers that the read model has by now from the state if there are many.
+// If the read model does not answer, the next attempt is made when there are twice as many.
 func (x *Executor) trim(ctx context.Context, t *turn) error {
 	s := t.of.state
 	if len(s.idempotent) < max(maxIdempotent, s.trimAt) {

@@ -6,8 +6,8 @@ import (
 	"github.com/memory-ledger/ledger/events"
 )
 
-// RetractMemory takes a memory of the owner back. One that was taken back before
-// stays so: nothing is appended.
+// RetractMemory retracts a memory of the owner. If it was retracted before, nothing is
+// appended.
 type RetractMemory struct {
 	MemoryID   string // of the leaf
 	LeafIndex  uint64

@@ -10,8 +10,8 @@ import (
 	"github.com/memory-ledger/ledger/projections/readmodel/erasures"
 )
 
-// Grant is what a decision needs to know of an agent case or a memory drop
-// that is neither revoked nor spent.
+// Grant is the part of an agent case or memory drop that decisions need. It is neither
+// revoked nor spent.
 type Grant struct {
 	ID        string
 	Kind      events.GrantKind
@@ -24,7 +24,7 @@ func (g Grant) live(now time.Time) bool {
 	return g.Used < g.MaxUses && now.Before(g.ExpiresAt.Time())
 }
 
-// Key is what a decision needs to know of an API key that is not revoked.
+// Key is the part of an API key that decisions need. It is not revoked.
 type Key struct {
 	LastUsed time.Time // zero if never recorded
 	Expires  time.Time // zero if never
@@ -32,18 +32,18 @@ type Key struct {
 
 func (k Key) live(now time.Time) bool { return k.Expires.IsZero() || now.Before(k.Expires) }
 
-// Written is the answer to a write: what the first attempt got, and what every
-// repetition with the same Idempotency-Key gets again.
+// Written is the answer to a write. Every repetition with the same Idempotency-Key gets the
+// answer of the first attempt.
 type Written struct {
 	MemoryID  string
 	LeafIndex uint64
 	LeafHash  events.Hash
 	CreatedAt events.Timestamp
-	Seq       uint64 // of the message, where the state knows it; 0 in an answer
+	Seq       uint64 // of the message, if the state knows it; 0 in an answer
 }
 
-// State is one owner, folded from the owner's events of the ledger family. It
-// holds what decisions need and nothing else.
+// State is one owner's state, folded from the owner's events of the ledger family. It holds
+// only what decisions need.
 type State struct {
 	Owner        events.Owner
 	Seq          uint64 // sequence of the newest event folded in; the expectation of the next append
@@ -57,12 +57,12 @@ type State struct {
 	Keys         map[string]Key       // by id: not revoked; some may have expired
 	Sessions     map[string]time.Time // extension sessions by id: not revoked; their expiry
 	CoreSessions map[string]time.Time // the same of the core API
-	// idempotent holds the answers to writes with an Idempotency-Key that
-	// were folded in since the state was loaded, or trimmed; older ones are in
-	// the read model, which was at least as new then.
+	// idempotent holds the answers to writes with an Idempotency-Key that were folded in
+	// since the state was loaded or trimmed. Older answers are in the read model, which was
+	// at least as new then.
 	idempotent map[events.Hash]Written
-	trimAt     int       // how many answers there are when they are trimmed next
-	leftTo     uint64    // up to which leaf they are left to the read model
+	trimAt     int       // number of answers at which they are trimmed next
+	leftTo     uint64    // answers up to this leaf are left to the read model
 	usedKeys   *usedKeys // the keys of all writes; nil if keys are not looked up
 }
 
@@ -81,8 +81,8 @@ func (s *State) sessionsOf(api events.Audience) map[string]time.Time {
 	return s.Sessions
 }
 
-// expect reports an error if the read model, which has that many leaves, no
-// longer knows all answers that are left to it: it is being rebuilt.
+// expect returns an error if the read model, which has that many leaves, no longer knows
+// all answers left to it, because it is being rebuilt.
 func (s *State) expect(leaves uint64) error {
 	if leaves < s.leftTo {
 		return fmt.Errorf("%w: that of %s had %d leaves and has %d", fence.ErrBehind, s.Owner, s.leftTo, leaves)
@@ -103,7 +103,7 @@ func (s *State) apply(seq uint64, e *events.Event) {
 	case *events.OwnerRegistered:
 		s.Registered, s.UserID = true, data.UserID
 	case *events.SessionIssued:
-		// What expired goes, or an owner who signs in every day grows without bound.
+		// Drop expired sessions, or an owner who signs in every day grows without bound.
 		sessions := s.sessionsOf(data.Audience)
 		maps.DeleteFunc(sessions, func(_ string, expires time.Time) bool { return !e.Time.Time().Before(expires) })
 		sessions[data.SessionID] = data.ExpiresAt.Time()
@@ -135,7 +135,7 @@ func (s *State) apply(seq uint64, e *events.Event) {
 		maps.DeleteFunc(s.Keys, func(_ string, k Key) bool { return !k.live(e.Time.Time()) })
 		s.Keys[data.KeyID] = Key{Expires: data.ExpiresAt.TimeOrZero()}
 	case *events.ApiKeyUsed:
-		if key, ok := s.Keys[data.KeyID]; ok { // else it has expired since
+		if key, ok := s.Keys[data.KeyID]; ok { // otherwise it has expired and was dropped
 			key.LastUsed = e.Time.Time()
 			s.Keys[data.KeyID] = key
 		}

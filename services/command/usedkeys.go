@@ -9,26 +9,26 @@ import (
 )
 
 const (
-	// maxUsedKeys bounds what is remembered of one owner's Idempotency-Keys. To
-	// read so many takes the database some tenths of a second, once.
+	// maxUsedKeys bounds the Idempotency-Keys kept of one owner. The database reads that
+	// many in some tenths of a second, once.
 	maxUsedKeys = 1 << 18
-	// maxAllUsedKeys bounds what is remembered of all owners': some 40 MB.
+	// maxAllUsedKeys bounds the keys kept of all owners: some 40 MB.
 	maxAllUsedKeys = 1 << 22
 )
 
-// usedKeys is the Idempotency-Keys that an owner ever used, four bytes of each
-// one's hash, so that a new one, as nearly all are, costs no question to the
-// database. One in 16,000 new keys looks used to an owner who has as many as are
-// remembered; the database tells.
+// usedKeys is a set of the Idempotency-Keys that an owner ever used, four bytes of each
+// hash. Nearly all keys are new, and a new key that is not in the set needs no database
+// lookup. With the maximum number of keys, one in 16,000 new keys looks used, and the
+// database decides.
 //
-// It is filled before the first look. A command that has the owner's turn adds keys.
-// Any goroutine may drop it. A dropped one stays dropped.
+// The set is filled before the first lookup. The command that has the owner's turn adds
+// keys. Any goroutine may drop the set, and then it stays dropped.
 type usedKeys struct {
-	left *atomic.Int64 // how many more all owners may have remembered
+	left *atomic.Int64 // how many more keys all owners may keep
 
 	mu     sync.Mutex
 	filled bool                // or dropped
-	set    map[uint32]struct{} // nil if dropped: any key may be used
+	set    map[uint32]struct{} // nil if dropped: any key may have been used
 }
 
 func newUsedKeys(left *atomic.Int64) *usedKeys {
@@ -37,8 +37,7 @@ func newUsedKeys(left *atomic.Int64) *usedKeys {
 
 func fingerprint(key events.Hash) uint32 { return binary.BigEndian.Uint32(key[:]) }
 
-// add adds a key, or, where there are too many, drops all. What is added before
-// the others are filled in counts as well.
+// add adds a key, or drops all if there are too many. A key added before fill counts, too.
 func (u *usedKeys) add(key events.Hash) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -65,7 +64,7 @@ func (u *usedKeys) put(key events.Hash) {
 	u.set[f] = struct{}{}
 }
 
-// fill adds the keys of before the owner's state was loaded.
+// fill adds the keys from before the owner's state was loaded.
 func (u *usedKeys) fill(keys []events.Hash) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -75,14 +74,14 @@ func (u *usedKeys) fill(keys []events.Hash) {
 	}
 }
 
-// known reports whether a look tells anything yet.
+// known reports whether mayHold can be trusted yet.
 func (u *usedKeys) known() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.filled
 }
 
-// mayHold is false for a key that was never used.
+// mayHold returns false for a key that was never used.
 func (u *usedKeys) mayHold(key events.Hash) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -90,7 +89,7 @@ func (u *usedKeys) mayHold(key events.Hash) bool {
 	return held || u.set == nil
 }
 
-// drop leaves its room to other owners.
+// drop frees the set's room for other owners.
 func (u *usedKeys) drop() {
 	u.mu.Lock()
 	defer u.mu.Unlock()

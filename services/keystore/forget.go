@@ -12,25 +12,24 @@ import (
 	"github.com/memory-ledger/ledger/events"
 )
 
-// Forgotten is what a Forget found.
+// Forgotten is the result of Forget.
 type Forgotten struct {
 	Existed bool // there was a data key
-	// Erased says that the server has written over its bytes in the bucket's files;
-	// wrappings from before a rewrap it had only dropped. It is false where the bucket
-	// was made by a build that had it deny deletes: then the key is hidden from every
-	// reader, and its bytes, wrapped by the master key, stay until the server happens
-	// to rewrite that file.
+	// Erased says that the server overwrote the key's bytes in the bucket's files. Older
+	// wrappings, from before a rewrap, were only dropped. Erased is false if the bucket was
+	// made by a build that denied deletes: then the key is hidden from every reader, and
+	// its bytes, wrapped by the master key, stay until the server rewrites that file.
 	Erased bool
 }
 
-// Forget destroys an owner's data key. Nothing that was sealed with it can be opened
-// again, whatever other keys a reader has. There are two exceptions: a backup of the
-// bucket from before still has the key, and a running process may remember it until
-// its [Store.Watch] sees the mark.
+// Forget destroys an owner's data key. Nothing sealed with it can be opened again, no
+// matter which other keys a reader has. There are two exceptions: an earlier backup of the
+// bucket still has the key, and a running process may keep it in memory until its
+// [Store.Watch] sees the mark.
 //
-// It needs to delete messages of the bucket's stream, which is an administrator's
-// right on a cluster with permissions, and no master key. A crash leaves the key
-// destroyed or not; run it again.
+// Forget needs the right to delete messages of the bucket's stream, which only an
+// administrator has on a cluster with permissions. It needs no master key. After a crash
+// the key may or may not be destroyed; run it again.
 func Forget(ctx context.Context, js jetstream.JetStream, owner events.Owner) (Forgotten, error) {
 	done, err := forget(ctx, js, owner, AnyKey)
 	if err != nil {
@@ -39,7 +38,7 @@ func Forget(ctx context.Context, js jetstream.JetStream, owner events.Owner) (Fo
 	return done, err
 }
 
-// forget is Forget for a key that was made before so many erasures. It spares a later one.
+// forget destroys the key if it was made before that many erasures, and spares a later one.
 func forget(ctx context.Context, js jetstream.JetStream, owner events.Owner, before int) (done Forgotten, err error) {
 	stream, err := js.Stream(ctx, Stream)
 	if err != nil {
@@ -59,7 +58,7 @@ func forget(ctx context.Context, js jetstream.JetStream, owner events.Owner, bef
 				err = putMark(ctx, js, owner, 0)
 			}
 			if isMoved(err) || errors.Is(err, errFound) {
-				continue // a sign-in has made a key, or another Forget the mark
+				continue // another process made a key, or the mark
 			}
 			if err != nil {
 				return done, fmt.Errorf("mark: %w: %w", ErrUnavailable, err)
@@ -82,23 +81,23 @@ func forget(ctx context.Context, js jetstream.JetStream, owner events.Owner, bef
 			}
 			continue
 		}
-		// Before the mark is made: what a newer message takes the place of is
-		// removed and not written over, and then can't be any more.
+		// Erase before the mark is published. A newer message on the subject would remove
+		// this one without overwriting it, and it could no longer be erased.
 		if err := stream.SecureDeleteMsg(ctx, stored.Revision()); err != nil {
 			if refused == stored.Revision() {
 				return done, fmt.Errorf("erase: %w: %w", ErrUnavailable, err)
 			}
-			refused = stored.Revision() // it may have got a new wrapping meanwhile
+			refused = stored.Revision() // a rewrap may have replaced the entry meanwhile
 		}
 	}
 	return done, fmt.Errorf("%w: there was another key %d times", ErrUnavailable, maxTries)
 }
 
-// putMark makes the mark that tells later readers that there was a key, unless the entry
-// is another one than that revision, 0 for none. A server that syncs before it
-// acknowledges has then also synced what it did to the file before.
+// putMark publishes the mark that tells later readers that there was a key. It fails,
+// matching isMoved, if the owner's entry has another revision; 0 expects no entry. A server
+// that syncs before it acknowledges has then also synced the erasure before it.
 //
-// A crash before it leaves an owner who has neither a key nor a mark.
+// A crash before putMark leaves an owner with neither a key nor a mark.
 func putMark(ctx context.Context, js jetstream.JetStream, owner events.Owner, revision uint64) error {
 	mark := nats.NewMsg(subjectPrefix + string(owner))
 	mark.Header.Set(operationHeader, "DEL")
@@ -106,12 +105,12 @@ func putMark(ctx context.Context, js jetstream.JetStream, owner events.Owner, re
 	return err
 }
 
-// AnyKey has Destroy spare no key.
+// AnyKey makes Destroy destroy the key no matter when it was made.
 const AnyKey = math.MaxInt
 
-// Destroy is Forget for a service, for a key that was made before so many erasures: it
-// drops the key from this process at once, and returns when what the server did is on
-// stable storage. It is an error if the bucket can only hide a key.
+// Destroy is Forget for a service. It destroys the key if it was made before that many
+// erasures, drops it from this process at once, and returns when the change is on stable
+// storage. It is an error if the bucket can only hide a key.
 func (s *Store) Destroy(ctx context.Context, js jetstream.JetStream, owner events.Owner, before int) error {
 	done, err := forget(ctx, js, owner, before)
 	s.forgets.Add(1)
@@ -131,14 +130,14 @@ func (s *Store) Destroy(ctx context.Context, js jetstream.JetStream, owner event
 	return nil
 }
 
-// Marked returns what looks for the mark that Forget leaves, for Config. Who asks has
-// found no key. That is not believed at once: a server says that there is none as well
-// where it could not read one, because its disk fails or it may open no more files. Such
-// a key is an error, neither forgotten nor missing.
+// Marked returns a function that looks for the mark left by Forget, for Config. The caller
+// has found no key, but that may be wrong: a server also answers "not found" if it could
+// not read the message, because its disk fails or it has no file descriptors left. An
+// unreadable key is an error, neither forgotten nor missing.
 func Marked(stream jetstream.Stream) func(context.Context, events.Owner) (uint64, error) {
 	return func(ctx context.Context, owner events.Owner) (uint64, error) {
 		subject := subjectPrefix + string(owner)
-		for range 2 { // what comes between the two questions is found by the third
+		for range 2 { // a message that arrives between the two requests is found by the third
 			last, err := stream.GetLastMsgForSubject(ctx, subject)
 			switch {
 			case err == nil && last.Header.Get(operationHeader) == "":
@@ -148,7 +147,7 @@ func Marked(stream jetstream.Stream) func(context.Context, events.Owner) (uint64
 			case !errors.Is(err, jetstream.ErrMsgNotFound):
 				return 0, err
 			}
-			// How many messages a subject has the server knows without reading one.
+			// The server counts the messages of a subject without reading any.
 			info, err := stream.Info(ctx, jetstream.WithSubjectFilter(subject))
 			if err != nil || info.State.Subjects[subject] == 0 {
 				return 0, err
@@ -158,7 +157,7 @@ func Marked(stream jetstream.Stream) func(context.Context, events.Owner) (uint64
 	}
 }
 
-// errFound: another process has made a key since, or it could not be read before.
+// errFound: another process has made a key since, or the first read missed it.
 var errFound = errors.New("there is a key, which was not found before")
 
 // operationHeader is on the marks of a bucket, and on no key.

@@ -8,28 +8,28 @@ import (
 	"io"
 )
 
-// What a Keeper's key is for, and what it seals.
+// Purposes of a Keeper's key, bound into it.
 const (
 	keptTexts   = "memory-ledger/kept-texts/v1"
 	keptVectors = "memory-ledger/vectors/v1"
 )
 
-// Keeper seals and opens what is made of the texts of many memories at once. Its key
-// is derived from the owner's data key:
+// Keeper seals and opens data derived from the texts of many memories. Its key is derived
+// from the owner's data key:
 //
 //	key = HKDF-SHA256(data key, no salt, info, for example "memory-ledger/kept-texts/v1"), 32 bytes
 //
-// so what it sealed is lost with the data key, as bodies are. It is not safe for
-// concurrent use.
+// so what it sealed is lost with the data key, as bodies are. It is not safe for concurrent
+// use.
 type Keeper struct {
 	aead    cipher.AEAD
 	rand    io.Reader
-	context []byte // the associated data up to the caller's
+	context []byte // associated data before the caller's
 }
 
-// Keeper returns a Keeper of texts, for this process to keep in its own memory and
-// never anywhere else. It costs some microseconds and is not kept with the OwnerKey,
-// of which there are many, and few whose owners search.
+// Keeper returns a Keeper of texts. This process keeps what it seals in memory only. Deriving
+// the key takes some microseconds. It is not cached in the OwnerKey: there are many of those,
+// and few of their owners search.
 func (k *OwnerKey) Keeper() (*Keeper, error) { return k.keeper(keptTexts) }
 
 // VectorKeeper returns a Keeper of the vectors of texts, which are stored.

@@ -2,16 +2,15 @@
 // a key-value bucket that can forget, and seals and opens what the data key
 // protects.
 //
-// Data keys are not facts. The log can't forget and so never holds them;
-// erasing an owner's entry here ([Forget]) makes every body of that owner
-// unreadable for good, in the log and in every copy of it, while all proofs go on
-// verifying.
+// Data keys are not events. The log can't forget, so it never holds them. Erasing an
+// owner's entry here ([Forget]) makes every body of that owner unreadable for good, in the
+// log and in every copy of it, while all proofs still verify.
 //
-// Durability: an entry is acknowledged only when the server has synced it. A
-// data key that was used but did not reach the disk would make every memory
-// sealed with it unreadable; so a key is created, and its write acknowledged,
-// before the owner's first event is appended. A crash in between leaves a key
-// that nothing was sealed with: the next sign-in finds and uses it.
+// Durability: an entry is acknowledged only after the server has synced it. If a data key
+// were used but never reached the disk, every memory sealed with it would be unreadable. So
+// the key is created, and its write acknowledged, before the owner's first event is
+// appended. A crash in between leaves a key that has sealed nothing; the next sign-in uses
+// it.
 package keystore
 
 import (
@@ -37,14 +36,13 @@ import (
 	"github.com/memory-ledger/ledger/services/cachestats"
 )
 
-// Bucket is the name of the key-value bucket, and Stream that of the stream that
-// it is.
+// Bucket is the name of the key-value bucket, and Stream that of its stream.
 const (
 	Bucket = "ledger_keys"
 	Stream = "KV_" + Bucket
 )
 
-// Subjects of the bucket's entries: an owner's is subjectPrefix and the owner.
+// Subjects of the bucket's entries: an owner's subject is subjectPrefix and the owner.
 const (
 	subjectPrefix = "$KV." + Bucket + "."
 	allSubjects   = subjectPrefix + ">"
@@ -55,13 +53,14 @@ const KeySize = 32
 
 // Errors of the keystore.
 var (
-	// ErrNoKey: the owner has no data key; it was never made, or forgotten.
+	// ErrNoKey: the owner has no data key: it was never made, or it was destroyed.
 	ErrNoKey = errors.New("owner has no data key")
-	// ErrForgotten is ErrNoKey where the bucket says that there was one. Who has leaves
-	// and gets the other looks into the wrong bucket, or one that was lost.
+	// ErrForgotten is ErrNoKey for an owner whose key the bucket marks as destroyed. If an
+	// owner with leaves gets ErrNoKey without the mark, this is the wrong bucket, or the
+	// bucket was lost.
 	ErrForgotten = fmt.Errorf("%w: it was destroyed", ErrNoKey)
-	// ErrErased: the key is one from before the owner had all erased: an old backup of the
-	// bucket has it, or an erasure did not end. It must be destroyed.
+	// ErrErased: the key is from before the owner's last erasure. The bucket was restored
+	// from an old backup, or an erasure did not finish. The key must be destroyed.
 	ErrErased = errors.New("data key was erased")
 	// ErrMasterKey: the entry was wrapped by a master key that we don't have.
 	ErrMasterKey = errors.New("data key is wrapped by another master key")
@@ -89,19 +88,19 @@ func (MasterKey) String() string { return "[master key]" }
 type Config struct {
 	Masters []MasterKey // the first one wraps; all of them unwrap
 	Cached  int         // unwrapped keys kept in memory; 0 means 100,000
-	// MaxAge is how long a key in memory is used before it is read again, whatever
-	// Watch sees. 0 means a minute.
+	// MaxAge is how long a cached key is used before it is read again, even if Watch saw no
+	// change. 0 means a minute.
 	MaxAge time.Duration
 	Now    func() time.Time // nil means time.Now
 	Rand   io.Reader        // nil means crypto/rand
-	// Syncer, if any, makes a new entry durable: for a server that
-	// acknowledges before its bytes are safe.
+	// Syncer, if any, makes a new entry durable, for a server that acknowledges before it
+	// syncs.
 	Syncer Syncer
-	// Marked, if any, returns the revision of the mark by which the bucket says that an
-	// owner had a key, which is gone, or 0; see the function of that name.
+	// Marked, if any, returns the revision of the mark that the bucket keeps in place of an
+	// owner's destroyed key, or 0 if there is none; see the function of that name.
 	Marked func(context.Context, events.Owner) (uint64, error)
-	// Forgotten, if any, is told when Watch sees that an owner's key was forgotten, so
-	// that what was made of the owner's texts goes, too. The empty owner stands for all.
+	// Forgotten, if any, is called when Watch sees that an owner's key was destroyed, to
+	// drop what was derived from the owner's texts. The empty owner stands for all owners.
 	// It must not block.
 	Forgotten func(events.Owner)
 	// Pause waits, and returns false when the context ends; nil means eventlog.Pause.
@@ -126,21 +125,21 @@ type Store struct {
 	marked  func(context.Context, events.Owner) (uint64, error)
 	told    func(events.Owner)
 	pause   func(context.Context, time.Duration) bool
-	watched atomic.Int64  // when Watch last began a look that it finished, in Unix nanoseconds
-	forgets atomic.Uint64 // how often Watch has seen that a key was forgotten
+	watched atomic.Int64  // start of the last look that Watch finished, in Unix nanoseconds
+	forgets atomic.Uint64 // how many destroyed keys Watch has seen
 	// Hits counts the lookups that found the key unwrapped in memory.
 	Hits cachestats.Counter
 }
 
-// cachedKey is a key that the bucket held at a time.
+// cachedKey is a key as the bucket held it when it was last read.
 type cachedKey struct {
 	*OwnerKey
 	revision uint64
 	seen     time.Time
 }
 
-// Create makes the bucket: one revision a key, and a stream that may erase, which
-// a bucket that is made in the ordinary way never may.
+// Create makes the bucket: one revision per key, on a stream that allows messages to be
+// erased. The stream of a bucket made by CreateKeyValue never allows that.
 func Create(ctx context.Context, js jetstream.JetStream, replicas int) (jetstream.KeyValue, error) {
 	_, err := js.CreateStream(ctx, jetstream.StreamConfig{
 		Name: Stream, Description: "Memory Ledger: wrapped data keys", Subjects: []string{allSubjects},
@@ -203,7 +202,7 @@ type entry struct {
 	Version int    `json:"v"`
 	Master  string `json:"master"`  // MasterKey.ID of the wrapping key
 	Wrapped []byte `json:"wrapped"` // nonce, AES-256-GCM ciphertext and tag; associated data: wrapContext(owner)
-	// Erasures is how often the owner had erased all when the key was made.
+	// Erasures is how often the owner had erased everything when the key was made.
 	Erasures int `json:"erasures,omitzero"`
 }
 
@@ -218,9 +217,9 @@ func wrapContext(owner events.Owner) []byte {
 	return []byte("memory-ledger/data-key/v1\x00" + string(owner))
 }
 
-// Find returns the owner's key, or ErrNoKey, and ErrForgotten where Config.Marked tells.
-// A key that was forgotten may still be returned by a process that had it, until Watch
-// sees that it is gone, and for five seconds at most where Watch does not run.
+// Find returns the owner's key. Errors: ErrNoKey, or ErrForgotten if Config.Marked finds a
+// mark. A process that has a destroyed key in memory may still return it until Watch sees
+// the mark, or for five seconds at most if Watch does not run.
 func (s *Store) Find(ctx context.Context, owner events.Owner) (*OwnerKey, error) {
 	key, err := s.find(ctx, owner)
 	if !errors.Is(err, ErrNoKey) {
@@ -258,15 +257,16 @@ func (s *Store) find(ctx context.Context, owner events.Owner) (*OwnerKey, error)
 	}
 	s.cache.Add(owner, cachedKey{key.OwnerKey, stored.Revision(), now})
 	if s.forgets.Load() != forgets {
-		s.cache.Remove(owner) // Watch may have dropped it before it was added
+		s.cache.Remove(owner) // Watch may have dropped it before the Add
 	}
 	return key.OwnerKey, nil
 }
 
-// FindOrCreate returns the owner's key and makes one if there is none. It must only be
-// called for an owner who has no leaf, or none since the last of so many erasures: for
-// others a missing key is ErrNoKey, never a fresh one. ErrErased: there is one from
-// before the last erasure.
+// FindOrCreate returns the owner's key, and makes one if there is none. Call it only for an
+// owner who has no leaf sealed under an earlier key: a new owner, or one without leaves
+// since the last erasure. For every other owner a missing key must stay ErrNoKey. erasures
+// is how often the owner has erased everything. ErrErased: the key is from before the last
+// erasure.
 func (s *Store) FindOrCreate(ctx context.Context, owner events.Owner, erasures int) (*OwnerKey, error) {
 	key, err := s.find(ctx, owner)
 	for tries := 0; errors.Is(err, ErrNoKey) && tries < maxTries; tries++ {
@@ -277,8 +277,8 @@ func (s *Store) FindOrCreate(ctx context.Context, owner events.Owner, erasures i
 	if err != nil {
 		return nil, err
 	}
-	// Also sync a key that was there already: the process that made it may not
-	// have synced it yet.
+	// Also sync a key that existed already: the process that made it may not have synced it
+	// yet.
 	if s.syncer != nil {
 		if err := s.syncer.Sync(ctx); err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
@@ -290,17 +290,19 @@ func (s *Store) FindOrCreate(ctx context.Context, owner events.Owner, erasures i
 	return key, nil
 }
 
-// maxTries bounds how often what makes or destroys a key begins again because the entry
-// is another one than before.
+// maxTries bounds how often making or destroying a key starts over because the entry has
+// changed.
 const maxTries = 20
 
-// create makes a key. If another process was faster, its key stays, and the error says
-// isMoved: read again. If an answer got lost, a retry finds the stored key.
+// create makes a key. If the entry has changed meanwhile, the error matches isMoved, and
+// the caller reads the entry again. If an acknowledgement got lost, the next read finds the
+// stored key.
 //
-// Where a key was destroyed, create waits until no process has that in memory any more, so
-// that nothing is sealed with it, and nothing that the new key sealed is opened with it. A
-// key that comes and goes meanwhile leaves another mark, and all begins again. Who erased
-// had a key, also where a crash kept its mark from being made.
+// If an earlier key was destroyed, create first waits until no process has it in memory:
+// nothing may be sealed with the old key, and nothing sealed with the new key may be opened
+// with the old one. If another key is made and destroyed during the wait, the mark has
+// another revision, the update fails, and the caller starts over. An owner who has erased
+// had a key even if a crash prevented its mark.
 func (s *Store) create(ctx context.Context, owner events.Owner, erasures int) error {
 	mark, err := s.marked(ctx, owner)
 	if err != nil {
@@ -364,8 +366,7 @@ func (s *Store) unwrapRaw(owner events.Owner, value []byte) (key [KeySize]byte, 
 	return [KeySize]byte(raw), e.Erasures, nil
 }
 
-// OwnerKey is an owner's data key, ready to use. It is safe for concurrent
-// use.
+// OwnerKey is an owner's data key, ready to use. It is safe for concurrent use.
 type OwnerKey struct {
 	owner   events.Owner
 	dataKey [KeySize]byte
@@ -388,14 +389,14 @@ func newOwnerKey(owner events.Owner, dataKey [KeySize]byte, random io.Reader) (*
 	return &OwnerKey{owner: owner, dataKey: dataKey, aead: aead, secret: secret, rand: random}, nil
 }
 
-// Erasures returns how often the owner had erased all when the key was made.
+// Erasures returns how often the owner had erased everything when the key was made.
 func (k *OwnerKey) Erasures() int { return k.erasures }
 
 // LeafSecret returns the secret that salts the owner's leaves.
 func (k *OwnerKey) LeafSecret() leaf.Secret { return k.secret }
 
-// Seal encrypts the content of a memory: nonce (12 bytes), ciphertext, tag (16
-// bytes). Owner and memory id are bound in as associated data.
+// Seal encrypts the content of a memory: nonce (12 bytes), ciphertext, tag (16 bytes). The
+// owner and the memory's id are associated data.
 func (k *OwnerKey) Seal(memoryID, content string) ([]byte, error) {
 	return seal(k.rand, k.aead, []byte(content), k.bodyContext(memoryID))
 }
@@ -413,8 +414,8 @@ func (k *OwnerKey) bodyContext(memoryID string) []byte {
 	return []byte("memory-ledger/body/v1\x00" + string(k.owner) + "\x00" + memoryID)
 }
 
-// Opener opens many bodies of one owner, one after the other, without making
-// anything new for each. It is not safe for concurrent use.
+// Opener opens many bodies of one owner, one after the other, without allocating for each.
+// It is not safe for concurrent use.
 type Opener struct {
 	key     *OwnerKey
 	context []byte // the associated data up to the memory's id
@@ -424,7 +425,7 @@ type Opener struct {
 // Opener returns an Opener.
 func (k *OwnerKey) Opener() *Opener { return &Opener{key: k, context: k.bodyContext("")} }
 
-// Open is OwnerKey.Open, but the content is good only until the next call.
+// Open is OwnerKey.Open, but the content is valid only until the next call.
 func (o *Opener) Open(memoryID, sealed []byte) ([]byte, error) {
 	aead := o.key.aead
 	if len(sealed) < aead.NonceSize()+aead.Overhead() {

@@ -11,10 +11,9 @@ import (
 // lastEntry asks for the newest message of the bucket.
 const lastEntry = `{"last_by_subj":"$KV.` + Bucket + `.>"}`
 
-// NewestMaster returns the id of the master key that wraps the newest entry of
-// the bucket, or nothing where there is no entry, it is the mark of one that was
-// forgotten, or it can't be read. It is one question, which the roles that may
-// read keys may ask.
+// NewestMaster returns the id of the master key that wraps the newest entry of the bucket,
+// or "" if there is no entry, the newest is a mark, or it can't be read. It takes one
+// request, which the roles that read keys are allowed to make.
 func NewestMaster(ctx context.Context, js jetstream.JetStream) (string, error) {
 	answer, err := js.Conn().RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+Stream, []byte(lastEntry))
 	if err != nil {
@@ -40,16 +39,15 @@ func NewestMaster(ctx context.Context, js jetstream.JetStream) (string, error) {
 		return "", fmt.Errorf("newest data key: %w: %s", ErrUnavailable, got.Error.Description)
 	}
 	var e entry
-	if json.Unmarshal(got.Message.Data, &e) != nil { // a mark holds nothing
+	if json.Unmarshal(got.Message.Data, &e) != nil { // a mark has no data
 		return "", nil
 	}
 	return e.Master, nil
 }
 
-// Fits reports, with an error that matches ErrMasterKey, that a store with these
-// master keys is not the one to write beside an entry that the master key of that
-// id wraps. It would read nothing of what is there, and wrap what is new by
-// another key than the rest.
+// Fits returns an error that matches ErrMasterKey if a store with these master keys must
+// not write beside an entry wrapped by the master key with that id: it could not read the
+// existing keys, and would wrap new keys under a different master key.
 func Fits(newest string, masters []MasterKey) error {
 	known := ""
 	for i, master := range masters {

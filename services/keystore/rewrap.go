@@ -12,30 +12,29 @@ import (
 	"github.com/memory-ledger/ledger/events"
 )
 
-// listPatience is how long a Rewrap waits for the next entry of the list. A server
-// that can't read one sends nothing, and does not say so.
+// listPatience is how long a Rewrap waits for the next entry of the list. A server that
+// can't read an entry sends nothing and reports no error.
 const listPatience = 30 * time.Second
 
-// Rewrapped is what a Rewrap did.
+// Rewrapped counts the entries of a Rewrap.
 type Rewrapped struct {
 	Entries uint64 // looked at
 	Fresh   uint64 // given a new wrapping
 	Already uint64 // wrapped by the wrapping key before
-	Gone    uint64 // forgotten meanwhile
+	Gone    uint64 // destroyed meanwhile
 }
 
-// Rewrap gives every data key that another master key wraps a new wrapping
-// under the first one. Services that have both go on all the while: a data key
-// does not change, only its wrapping does.
+// Rewrap wraps every data key that another master key wraps with the first one. Services
+// that have both keys keep running: only the wrapping changes, not the data key.
 //
-// Every entry is replaced only if it is still the one that was read, so an
-// owner who is forgotten meanwhile stays forgotten. A crash leaves some entries
-// under each master key; run it again. It needs to list the bucket, which is
-// an administrator's right on a cluster with permissions.
+// An entry is replaced only if it is still the one that was read, so a key that is
+// destroyed meanwhile stays destroyed. A crash leaves some entries under each master key;
+// run it again. Rewrap lists the bucket, which only an administrator may do on a cluster
+// with permissions.
 func (s *Store) Rewrap(ctx context.Context, progress func(Rewrapped)) (Rewrapped, error) {
 	var done Rewrapped
-	// Not ListKeys, whose list ends alike where it is complete and where the
-	// connection is gone.
+	// Not ListKeys: its list ends the same way when it is complete and when the connection
+	// is lost.
 	entries, err := s.bucket.WatchAll(ctx, jetstream.IgnoreDeletes(), jetstream.MetaOnly())
 	if err != nil {
 		return done, fmt.Errorf("list data keys: %w: %w", ErrUnavailable, err)
@@ -55,7 +54,7 @@ func (s *Store) Rewrap(ctx context.Context, progress func(Rewrapped)) (Rewrapped
 				return done, ctx.Err()
 			case !open:
 				return done, fmt.Errorf("list data keys: %w: the list ended early", ErrUnavailable)
-			case entry == nil: // the end of what is there
+			case entry == nil: // all existing entries were sent
 				return done, nil
 			}
 			if err := s.rewrap(ctx, events.Owner(entry.Key()), &done); err != nil {
@@ -104,22 +103,22 @@ func (s *Store) rewrap(ctx context.Context, owner events.Owner, done *Rewrapped)
 			done.Fresh++
 			return nil
 		case isMoved(err):
-			continue // forgotten, or rewrapped by another; look again
+			continue // destroyed, or rewrapped by another process: read it again
 		default:
 			return fmt.Errorf("rewrap %s: %w: %w", owner, ErrUnavailable, err)
 		}
 	}
 }
 
-// isMoved: the entry is not the one that was read any more.
+// isMoved reports whether the entry has changed since it was read.
 func isMoved(err error) bool {
 	var api *jetstream.APIError
 	return errors.Is(err, jetstream.ErrKeyExists) || (errors.As(err, &api) &&
 		(api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence || api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant))
 }
 
-// Count is about how many data keys there are; forgotten ones leave a mark that
-// is counted too.
+// Count returns about how many data keys there are; it also counts the marks of destroyed
+// keys.
 func (s *Store) Count(ctx context.Context) (uint64, error) {
 	status, err := s.bucket.Status(ctx)
 	if err != nil {

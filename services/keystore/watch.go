@@ -13,23 +13,23 @@ import (
 )
 
 const (
-	// WatchInterval is how often Watch looks for keys that were forgotten.
+	// WatchInterval is how often Watch looks for destroyed keys.
 	WatchInterval = time.Second
-	// maxUnwatched is how long a key in memory is used while nothing tells whether
-	// it was forgotten. Longer than WatchInterval, so that one lost answer does not
-	// send every request to the bucket.
+	// maxUnwatched is how long a cached key is used while Watch can't tell whether it was
+	// destroyed. It is longer than WatchInterval, so that one lost answer does not send
+	// every request to the bucket.
 	maxUnwatched = 5 * time.Second
-	// lookTimeout bounds one question of Watch.
+	// lookTimeout bounds one request of Watch.
 	lookTimeout = 2 * time.Second
 )
 
-// Watch drops keys from memory as they are forgotten, until ctx ends. It asks the
-// bucket's stream, at once and then at every tick, for entries that are new since the
-// stream was opened. No key may have been read before it was.
+// Watch drops destroyed keys from memory until ctx ends. At the start and at every tick it
+// asks the bucket's stream for entries that are new since the stream was opened. No key may
+// have been read before the stream was opened.
 //
-// While it can't ask, a key is used for five seconds after it was read and then read
-// again. A consumer would be told sooner, but the owner of a consumer chooses where
-// the server delivers to, and so may write anywhere; no service may make one.
+// While Watch gets no answers, a cached key is used for five seconds and then read again. A
+// consumer would deliver changes sooner, but its owner chooses the subject that the server
+// delivers to, and could so write to any subject. No service has the right to make one.
 func (s *Store) Watch(ctx context.Context, stream jetstream.Stream, tick <-chan time.Time) {
 	seen := stream.CachedInfo().State.LastSeq
 	for {
@@ -44,8 +44,8 @@ func (s *Store) Watch(ctx context.Context, stream jetstream.Stream, tick <-chan 
 	}
 }
 
-// look drops the keys whose entries changed after a sequence, and returns the sequence
-// that it looked up to.
+// look drops the keys whose entries changed after a sequence, and returns the sequence that
+// it has read up to.
 func (s *Store) look(ctx context.Context, stream jetstream.Stream, after uint64) (uint64, error) {
 	began := s.now()
 	last, err := lastSequence(ctx, stream)
@@ -61,7 +61,7 @@ func (s *Store) look(ctx context.Context, stream jetstream.Stream, after uint64)
 	for after < last {
 		entry, err := nextEntry(ctx, stream, after)
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
-			break // erased, and its mark is not there yet
+			break // erased, and the mark is not published yet
 		}
 		if err != nil {
 			return 0, err
@@ -73,7 +73,7 @@ func (s *Store) look(ctx context.Context, stream jetstream.Stream, after uint64)
 	return after, nil
 }
 
-// changed drops an owner's key, unless it is the one that the entry holds.
+// changed drops an owner's cached key, unless the entry holds that same key.
 func (s *Store) changed(owner events.Owner, entry *jetstream.RawStreamMsg) {
 	if entry.Header.Get(operationHeader) != "" {
 		s.forgets.Add(1)
@@ -102,8 +102,8 @@ func nextEntry(ctx context.Context, stream jetstream.Stream, after uint64) (*jet
 	return stream.GetMsg(ctx, after+1, jetstream.WithGetMsgSubject(allSubjects))
 }
 
-// trusted reports whether a key that was read from the bucket at a time may be used
-// without another look.
+// trusted reports whether a key that was last read at the time seen may be used without
+// reading it again.
 func (s *Store) trusted(seen, now time.Time) bool {
 	age := now.Sub(seen)
 	if age >= s.maxAge {
