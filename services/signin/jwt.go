@@ -12,8 +12,7 @@ import (
 	"github.com/memory-ledger/ledger/services/cachestats"
 )
 
-// CoreSessionLifetime is how long a core session lasts, but for a part of a
-// second.
+// CoreSessionLifetime is how long a core session lasts, less a fraction of a second.
 const CoreSessionLifetime = time.Hour
 
 const (
@@ -21,19 +20,19 @@ const (
 	jwtAudience = "memory-ledger/core"
 )
 
-// ErrToken: the token is not a session that we issued, or it has expired.
+// ErrToken: the token is not a session that this service issued, or it has expired.
 var ErrToken = errors.New("session token is invalid or expired")
 
 // SignedTokens issues and verifies core sessions: JSON Web Tokens, HS256.
 //
-// What was verified once is remembered until it expires: a signature does not
-// become wrong, and checking it costs more than looking it up.
+// Verified tokens are remembered until they expire: looking one up is cheaper than checking
+// its signature again, and a valid signature stays valid.
 type SignedTokens struct {
 	secret   []byte
 	parser   *jwt.Parser
 	now      func() time.Time
 	verified *lru.Cache[events.Hash, verifiedToken]
-	// Hits counts the tokens that need not be verified again.
+	// Hits counts the tokens that were already verified.
 	Hits cachestats.Counter
 }
 
@@ -43,10 +42,10 @@ type verifiedToken struct {
 	expires   time.Time
 }
 
-// rememberedTokens bounds the memory for verified tokens, about 200 bytes each.
+// rememberedTokens bounds the cache of verified tokens, about 200 bytes each.
 const rememberedTokens = 100_000
 
-// NewSignedTokens returns SignedTokens under a secret of at least 32 bytes.
+// NewSignedTokens returns SignedTokens with a secret of at least 32 bytes.
 func NewSignedTokens(secret []byte, now func() time.Time) *SignedTokens {
 	verified, err := lru.New[events.Hash, verifiedToken](rememberedTokens)
 	if err != nil {
@@ -74,13 +73,13 @@ func (s *SignedTokens) Issue(owner events.Owner, sessionID string, issued, expir
 // Audience implements Issuer.
 func (*SignedTokens) Audience() events.Audience { return events.AudienceCore }
 
-// Expiry implements Issuer. It is a whole second, the finest that a token says:
+// Expiry implements Issuer. It returns a whole second, the finest time that a token states:
 // a session must not end before the time that its holder was told.
 func (*SignedTokens) Expiry(issued events.Timestamp) events.Timestamp {
 	return events.At(issued.Time().Add(CoreSessionLifetime).Truncate(time.Second))
 }
 
-// Verify returns whose session a token is.
+// Verify returns the owner and session of a token.
 func (s *SignedTokens) Verify(token string) (owner events.Owner, sessionID string, err error) {
 	hash := HashToken(token)
 	known, ok := s.verified.Get(hash)
@@ -109,9 +108,10 @@ func (s *SignedTokens) verify(token string) (verifiedToken, error) {
 	return verifiedToken{owner, claims.ID, claims.ExpiresAt.Time}, nil
 }
 
-// secretFor returns what a token has to be signed with. The header crit names
-// extensions. A recipient that does not know them must refuse the token (RFC 7515,
-// section 4.1.11). This service knows none, and the parser does not check crit.
+// secretFor returns the secret that a token must be signed with. It refuses tokens with the
+// header crit: it names extensions, and a recipient that does not know them must refuse the
+// token (RFC 7515, section 4.1.11). This service knows none, and the parser does not check
+// crit.
 func (s *SignedTokens) secretFor(token *jwt.Token) (any, error) {
 	if _, critical := token.Header["crit"]; critical {
 		return nil, errors.New("crit names an extension that is not understood")

@@ -1,6 +1,6 @@
-// Package signin proves that a caller holds a wallet's key: it hands out
-// challenges in the Sign-In With Solana form, checks signatures strictly, and
-// sees to it that a nonce gives at most one session.
+// Package signin proves that a caller holds a wallet's key. It issues challenges in the
+// Sign-In With Solana form, checks signatures strictly, and makes sure that a nonce yields
+// at most one session.
 package signin
 
 import (
@@ -9,7 +9,7 @@ import (
 	"github.com/memory-ledger/ledger/events"
 )
 
-// Site is what a challenge names as the place that asks.
+// Site is the service that a challenge names.
 type Site struct {
 	Domain  string // host and port of URI
 	URI     string // public base URL
@@ -28,8 +28,8 @@ const (
 	nonceField  = "Nonce: "
 )
 
-// message writes the challenge in the field order of Sign-In With Solana. Without a
-// nonce it is what parsed.rest is of the challenge that has one.
+// message writes the challenge in the field order of Sign-In With Solana. With an empty
+// nonce, it returns parsed.rest of the challenge.
 func message(site Site, purpose Purpose, owner events.Owner, nonce string, issued, expires events.Timestamp) string {
 	return strings.Join([]string{
 		site.Domain + addressLine,
@@ -46,8 +46,8 @@ func message(site Site, purpose Purpose, owner events.Owner, nonce string, issue
 	}, "\n")
 }
 
-// parsed is what verification needs to read from a message before it can tell
-// what the message should have been.
+// parsed holds the parts of a message that verification needs to rebuild the expected
+// message.
 type parsed struct {
 	address string // second line
 	nonce   string // empty if there is no such line

@@ -13,22 +13,22 @@ import (
 	"github.com/memory-ledger/ledger/services/keystore"
 )
 
-// NonceLifetime is how long a challenge can be answered.
+// NonceLifetime is how long a challenge is valid.
 const NonceLifetime = 5 * time.Minute
 
-// clockSkew is how far the clock of a replica may be from the true time.
+// clockSkew is how far a replica's clock may be off.
 const clockSkew = 30 * time.Second
 
-// A nonce is the text of 40 bytes: 16 random ones, the end of its life in Unix
-// milliseconds (8 bytes, big endian), and a MAC of 16 bytes:
+// A nonce encodes 40 bytes: 16 random bytes, the expiry in Unix milliseconds (8 bytes, big
+// endian), and a MAC of 16 bytes:
 //
 //	key = HKDF-SHA256(master key, no salt, info "memory-ledger/sign-in-nonce/v1"), 32 bytes
 //	MAC = first 16 bytes of HMAC-SHA256(key, API ‖ 0 ‖ purpose ‖ 0 ‖ random ‖ expiry ‖ message)
 //
-// Message is the challenge without its nonce: it has the owner, the site and what the
-// person at the wallet was told. API and purpose are words without a zero byte, random
-// and expiry have fixed lengths, so no two challenges give the same bytes. The version
-// is in the key's info.
+// Message is the challenge without its nonce. It contains the owner, the site, and the
+// statement shown in the wallet. API and purpose are words without a zero byte, and random
+// and expiry have fixed lengths, so no two challenges give the same bytes. The key's info
+// contains the version.
 type nonce struct {
 	random  [16]byte
 	expires events.Timestamp
@@ -40,8 +40,8 @@ const (
 	nonceSize    = 16 + 8 + macSize
 )
 
-// nonceText writes 40 bytes as 64 letters and digits without padding, as Sign-In
-// With Solana wants it.
+// nonceText encodes 40 bytes as 64 letters and digits without padding, as Sign-In With
+// Solana requires.
 var nonceText = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
 // NonceKey authenticates nonces.
@@ -50,9 +50,9 @@ type NonceKey [sha256.Size]byte
 // String keeps the key out of logs and error messages.
 func (NonceKey) String() string { return "[nonce key]" }
 
-// DeriveNonceKeys returns a key for each master key, in their order: all replicas
-// of both APIs have the master key, and accept what one of them issued, also while it
-// is being changed.
+// DeriveNonceKeys returns a key for each master key, in the same order. All replicas of
+// both APIs have the master keys, so each accepts the others' nonces, even during a key
+// rotation.
 func DeriveNonceKeys(masters []keystore.MasterKey) ([]NonceKey, error) {
 	keys := make([]NonceKey, len(masters))
 	for i, master := range masters {
@@ -65,7 +65,7 @@ func DeriveNonceKeys(masters []keystore.MasterKey) ([]NonceKey, error) {
 	return keys, nil
 }
 
-// Purpose is what a challenge is for. A nonce for one purpose is not good for another.
+// Purpose is what a challenge is for. A nonce is valid for one purpose only.
 type Purpose string
 
 // The purposes of challenges.
@@ -74,14 +74,14 @@ const (
 	PurposeErase  Purpose = "erase"
 )
 
-// scope is what a nonce is good for.
+// scope is what a nonce is valid for.
 type scope struct {
-	audience events.Audience // the API that issued it, whose sessions it is good for
+	audience events.Audience // the API that issued it
 	purpose  Purpose
 	message  string // the challenge without its nonce
 }
 
-// text is the nonce as messages have it.
+// text returns the nonce as it is written in messages.
 func (n nonce) text(key NonceKey, s scope) string {
 	raw := make([]byte, 0, nonceSize)
 	raw = append(raw, n.random[:]...)
@@ -89,15 +89,14 @@ func (n nonce) text(key NonceKey, s scope) string {
 	return nonceText.EncodeToString(append(raw, s.mac(key, raw)...))
 }
 
-// parseNonce returns the nonce that a text is, if it was issued for this scope under
-// one of the keys. Of each nonce exactly one text is accepted: another spelling
-// would be used a second time.
+// parseNonce decodes a nonce that was issued for this scope under one of the keys. It
+// accepts exactly one spelling of each nonce: a second one could be used a second time.
 func parseNonce(text string, keys []NonceKey, s scope) (n nonce, ok bool) {
 	var buffer [nonceSize]byte
 	if len(text) != nonceText.EncodedLen(nonceSize) {
 		return n, false
 	}
-	// The decoder passes over line breaks: then it has fewer bytes.
+	// The decoder skips line breaks and then returns fewer bytes.
 	if size, err := nonceText.Decode(buffer[:], []byte(text)); err != nil || size != nonceSize {
 		return n, false
 	}
@@ -112,7 +111,7 @@ func parseNonce(text string, keys []NonceKey, s scope) (n nonce, ok bool) {
 	return n, false
 }
 
-// mac authenticates random bytes and expiry for a scope.
+// mac authenticates the random bytes and the expiry for a scope.
 func (s scope) mac(key NonceKey, randomAndExpiry []byte) []byte {
 	h := hmac.New(sha256.New, key[:])
 	h.Write([]byte(string(s.audience) + "\x00" + string(s.purpose) + "\x00"))

@@ -19,12 +19,12 @@ var ErrPublicKey = errors.New("publicKey is malformed")
 // ErrSignatureForm: the signature is not 64 bytes.
 var ErrSignatureForm = errors.New("signature is not 64 bytes in base58")
 
-// maxSignatureLength is the longest base58 form of 64 bytes. The bound comes
-// before decoding, which takes time quadratic in the length.
+// maxSignatureLength is the longest base58 form of 64 bytes. It is checked before decoding,
+// which takes time quadratic in the length.
 const maxSignatureLength = 88
 
-// ParsePublicKey accepts the base58 form of 32 bytes. Whether they are a key that can
-// sign is checked only with a signature.
+// ParsePublicKey accepts the base58 form of 32 bytes. Whether they are a key that can sign
+// is checked together with a signature.
 func ParsePublicKey(s string) (events.Owner, error) {
 	owner, err := events.ParseOwner(s)
 	if err != nil {
@@ -33,10 +33,10 @@ func ParsePublicKey(s string) (events.Owner, error) {
 	return owner, nil
 }
 
-// signed reports whether the holder of a key signed the message. A key has no holder
-// if it is not the canonical form of a point of the curve, or if the point has small
-// order. Small-order keys, such as 01 00…00, verify signatures that were made without
-// a secret key. A point off the curve belongs to a program, not to a person.
+// signed reports whether the holder of a key signed the message. It refuses keys that
+// nobody can hold: bytes that are not the canonical form of a curve point, and points of
+// small order. Small-order keys, such as 01 00…00, verify signatures that were made without
+// a secret key. An address off the curve belongs to a program, not to a person.
 func signed(owner events.Owner, message, signature []byte) bool {
 	raw := owner.Bytes()
 	point, err := new(edwards25519.Point).SetBytes(raw[:])
@@ -87,12 +87,11 @@ func ParseSignatureJSON(raw jsontext.Value) ([]byte, error) {
 	return signature, nil
 }
 
-// uint8Number is a byte written as a number; a plain []byte would be read as
-// base64.
+// uint8Number is a byte written as a number. JSON decodes a plain []byte from base64.
 type uint8Number uint8
 
-// UnmarshalJSONFrom implements json.UnmarshalerFrom: null, which would be read
-// as 0, is no byte.
+// UnmarshalJSONFrom implements json.UnmarshalerFrom. It refuses null, which would decode as
+// 0.
 func (n *uint8Number) UnmarshalJSONFrom(decoder *jsontext.Decoder) error {
 	if decoder.PeekKind() != '0' {
 		return ErrSignatureForm

@@ -18,20 +18,20 @@ import (
 	"github.com/memory-ledger/ledger/services/command"
 )
 
-// ExtensionTokenPrefix begins every extension session token.
+// ExtensionTokenPrefix is the prefix of every extension session token.
 const ExtensionTokenPrefix = "svc_session_"
 
 // Errors of sign-in.
 var (
-	// ErrMalformed: the request does not have the form of an answer.
+	// ErrMalformed: the message does not have the form of a challenge.
 	ErrMalformed = errors.New("message is not a sign-in challenge")
 	// ErrAddress: the message names another account than publicKey.
 	ErrAddress = errors.New("message address differs from publicKey")
-	// ErrRefused covers every answer that is well-formed but not good.
+	// ErrRefused: the answer is well-formed but not valid.
 	ErrRefused = errors.New("sign-in refused")
 	// ErrPurpose: this API issues no challenges for that.
 	ErrPurpose = errors.New(`purpose must be "sign-in", or "erase" at the core API`)
-	// ErrUnavailable: the used nonces could not be reached.
+	// ErrUnavailable: the bucket of used nonces could not be reached.
 	ErrUnavailable = errors.New("sign-in unavailable")
 )
 
@@ -43,7 +43,7 @@ type Challenge struct {
 	ExpiresAt events.Timestamp `json:"expiresAt"`
 }
 
-// Session is what a good answer earns.
+// Session is the result of a valid answer.
 type Session struct {
 	Token     string           `json:"token"`
 	ExpiresAt events.Timestamp `json:"expiresAt"`
@@ -59,30 +59,31 @@ type Answer struct {
 
 // Issuer makes the token of a new session.
 type Issuer interface {
-	// Issue returns the token and, for tokens that the service looks up
-	// rather than verifies, its SHA-256.
+	// Issue returns the token, and its SHA-256 if the service looks the token up instead of
+	// verifying it.
 	Issue(owner events.Owner, sessionID string, issued, expires events.Timestamp) (token string, hash *events.Hash, err error)
-	// Audience says which API the sessions are for.
+	// Audience is the API that the sessions are for.
 	Audience() events.Audience
-	// Expiry is when a session ends that is issued at that time.
+	// Expiry returns when a session ends that is issued at that time.
 	Expiry(issued events.Timestamp) events.Timestamp
 }
 
-// DataKeys makes the data key of an owner who is new, or had all erased that many times.
+// DataKeys makes the data key of an owner who is new, or who has erased everything that
+// many times.
 type DataKeys interface {
 	EnsureDataKey(ctx context.Context, owner events.Owner, erasures int) error
 }
 
-// Config of a Desk.
+// Config of a SignIn.
 type Config struct {
 	Site Site
-	// NonceKeys authenticate nonces: the first one those that are issued, any of
-	// them those that come back. At least one.
+	// NonceKeys authenticate nonces: the first one signs new nonces, and any of them
+	// verifies. At least one.
 	NonceKeys []NonceKey
 	// Spent is the bucket of used nonces.
 	Spent jetstream.KeyValue
-	// SyncSpent, if any, makes the use of a nonce durable: for a server that
-	// acknowledges before its bytes are safe.
+	// SyncSpent, if any, makes the use of a nonce durable, for a server that acknowledges
+	// before it syncs.
 	SyncSpent func(ctx context.Context) error
 	Commands  *command.Executor
 	DataKeys  DataKeys
@@ -100,7 +101,7 @@ type SignIn struct {
 	spent spentNonces
 }
 
-// New returns a Desk.
+// New returns a SignIn.
 func New(cfg Config) *SignIn {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -114,13 +115,13 @@ func New(cfg Config) *SignIn {
 	return &SignIn{cfg: cfg, spent: spentNonces{bucket: cfg.Spent, sync: cfg.SyncSpent, now: cfg.Now, pause: cfg.Pause}}
 }
 
-// scope is what a nonce of this API's challenges is good for.
+// scope is what the nonces of this API's challenges are valid for.
 func (d *SignIn) scope(purpose Purpose, messageWithoutNonce string) scope {
 	return scope{audience: d.cfg.Issuer.Audience(), purpose: purpose, message: messageWithoutNonce}
 }
 
-// Challenge issues a challenge for a public key. It keeps nothing of it: whatever
-// Verify and Confirm have to know is in the nonce. Errors: ErrPublicKey, ErrPurpose.
+// Challenge issues a challenge for a public key. It stores nothing: the nonce holds
+// everything that Verify and Confirm need. Errors: ErrPublicKey, ErrPurpose.
 func (d *SignIn) Challenge(publicKey string, purpose Purpose) (Challenge, error) {
 	if statements[purpose] == "" || purpose == PurposeErase && d.cfg.Issuer.Audience() != events.AudienceCore {
 		return Challenge{}, ErrPurpose
@@ -143,8 +144,8 @@ func (d *SignIn) Challenge(publicKey string, purpose Purpose) (Challenge, error)
 // Errors: ErrMalformed, ErrAddress, ErrRefused, ErrUnavailable, and those of the log
 // and the keystore.
 func (d *SignIn) Verify(ctx context.Context, a Answer) (session Session, err error) {
-	// Where it is not known whether the session was recorded, its token is not handed
-	// out, so it opens nothing.
+	// If it is uncertain whether the session was recorded, the token is not returned, so it
+	// opens nothing.
 	err = d.Confirm(ctx, PurposeSignIn, a, func(ctx context.Context) (err error) {
 		session, err = d.issue(ctx, a.PublicKey)
 		return err
@@ -155,8 +156,8 @@ func (d *SignIn) Verify(ctx context.Context, a Answer) (session Session, err err
 	return session, nil
 }
 
-// Confirm checks an answer and does what it was asked for. Only success spends the
-// nonce. Errors: those of Verify, and of do.
+// Confirm checks an answer and then calls do. Only success spends the nonce. Errors: those
+// of Verify, and of do.
 func (d *SignIn) Confirm(ctx context.Context, purpose Purpose, a Answer, do func(context.Context) error) error {
 	nonce, err := d.check(purpose, a)
 	if err != nil {
@@ -170,13 +171,13 @@ func (d *SignIn) Confirm(ctx context.Context, purpose Purpose, a Answer, do func
 		d.spent.release(ctx, nonce, claim)
 		return err
 	}
-	// A crash before this leaves what was done, and a nonce that can be used again
-	// once the claim has ended.
+	// A crash before this line leaves do's work done, and a nonce that can be used again
+	// after the claim has ended.
 	return d.spent.spend(ctx, nonce, claim)
 }
 
-// check decides everything about an answer but whether its nonce was used, without
-// asking anything of another machine. It returns the nonce.
+// check verifies everything about an answer except whether its nonce was used, without a
+// network request. It returns the nonce.
 func (d *SignIn) check(purpose Purpose, a Answer) (string, error) {
 	p, ok := parseMessage(a.Message)
 	if !ok {
@@ -192,7 +193,7 @@ func (d *SignIn) check(purpose Purpose, a Answer) (string, error) {
 	switch left := n.expires.Time().Sub(d.cfg.Now()); {
 	case left <= 0:
 		return "", fmt.Errorf("%w: challenge expired", ErrRefused)
-	case left > NonceLifetime+clockSkew: // the bucket would forget it too soon
+	case left > NonceLifetime+clockSkew: // the bucket would forget the use too soon
 		return "", fmt.Errorf("%w: the clocks of this service's replicas differ too much", ErrUnavailable)
 	}
 	if !signed(a.PublicKey, []byte(a.Message), a.Signature) {
@@ -201,8 +202,8 @@ func (d *SignIn) check(purpose Purpose, a Answer) (string, error) {
 	return p.nonce, nil
 }
 
-// issue records a session. It begins again after an erasure meanwhile: the session would
-// have no data key.
+// issue records a session. It starts over if the owner erased everything meanwhile: the
+// session would have no data key.
 func (d *SignIn) issue(ctx context.Context, owner events.Owner) (session Session, err error) {
 	for {
 		if session, err = d.tryIssue(ctx, owner); !errors.Is(err, command.ErrErased) {
@@ -212,8 +213,8 @@ func (d *SignIn) issue(ctx context.Context, owner events.Owner) (session Session
 }
 
 func (d *SignIn) tryIssue(ctx context.Context, owner events.Owner) (Session, error) {
-	// The data key comes before the owner's first event: a crash between them leaves
-	// a key without an owner, which the next sign-in uses.
+	// The data key comes before the owner's first event. A crash between them leaves a key
+	// without an owner, which the next sign-in uses.
 	standing, err := d.cfg.Commands.Standing(ctx, owner)
 	if err == nil && standing.KeyMissing {
 		err = d.cfg.DataKeys.EnsureDataKey(ctx, owner, standing.Erasures)
@@ -238,8 +239,8 @@ func (d *SignIn) tryIssue(ctx context.Context, owner events.Owner) (Session, err
 	return Session{Token: token, ExpiresAt: expires, PublicKey: owner}, nil
 }
 
-// RandomTokens issues extension sessions: 32 random bytes in base64url, of
-// which only the SHA-256 is kept.
+// RandomTokens issues extension sessions: 32 random bytes in base64url. Only the SHA-256 is
+// stored.
 type RandomTokens struct {
 	TTL  time.Duration
 	Rand io.Reader // nil means crypto/rand
@@ -257,8 +258,8 @@ func (RandomTokens) Audience() events.Audience { return events.AudienceExtension
 // Expiry implements Issuer.
 func (r RandomTokens) Expiry(issued events.Timestamp) events.Timestamp { return issued.Add(r.TTL) }
 
-// NewToken makes a random credential: the prefix and 32 random bytes in
-// base64url without padding. The hash is SHA-256 of the whole text.
+// NewToken makes a random credential: the prefix, and 32 random bytes in base64url without
+// padding. The hash is the SHA-256 of the whole text.
 func NewToken(random io.Reader, prefix string) (token string, hash events.Hash, err error) {
 	if random == nil {
 		random = rand.Reader
@@ -274,17 +275,17 @@ func NewToken(random io.Reader, prefix string) (token string, hash events.Hash, 
 // tokenBytes is the length of a token's random part.
 const tokenBytes = 32
 
-// HasTokenForm reports whether NewToken could have made a text. One that it
-// could not have made needs no look-up to be refused.
+// HasTokenForm reports whether a text has the form of NewToken's tokens. Other texts are
+// refused without a lookup.
 func HasTokenForm(text, prefix string) bool {
 	encoded, ok := strings.CutPrefix(text, prefix)
 	if !ok || len(encoded) != base64.RawURLEncoding.EncodedLen(tokenBytes) {
 		return false
 	}
-	// The length once more: the decoder passes over line breaks.
+	// Check the decoded length: the decoder skips line breaks.
 	random, err := base64.RawURLEncoding.Strict().DecodeString(encoded)
 	return err == nil && len(random) == tokenBytes
 }
 
-// HashToken is how a credential is looked up.
+// HashToken returns the hash that a credential is looked up by.
 func HashToken(token string) events.Hash { return sha256.Sum256([]byte(token)) }

@@ -13,24 +13,24 @@ import (
 	"github.com/memory-ledger/ledger/events"
 )
 
-// NonceBucket is the name of the key-value bucket of used nonces, and NonceStream
-// that of the stream that it is.
+// NonceBucket is the name of the key-value bucket of used nonces, and NonceStream that of
+// its stream.
 const (
 	NonceBucket = "ledger_nonces"
 	NonceStream = "KV_" + NonceBucket
 )
 
-// spentFor is how long a use is remembered: until no replica takes the nonce for
-// alive any more, though one whose clock is fast issued it and one whose clock is slow
-// is asked.
+// spentFor is how long a use is remembered: until every replica considers the nonce
+// expired, even if it was issued by a replica with a fast clock and is checked by one with
+// a slow clock.
 const spentFor = NonceLifetime + 2*clockSkew
 
-// NonceStreamConfig returns the configuration of the bucket, which is also that of
-// infra/nats/streams. Only answers with a good signature are kept in it, 183 bytes
-// each, so some 1.4 million of them, or 4,000 a second throughout spentFor, fill it.
-// Each also adds 1 kB to the log for good. A full bucket refuses sign-ins, with
-// ErrUnavailable, until the oldest uses are dropped. Never drop them sooner: a session
-// could then be had twice for one signature.
+// NonceStreamConfig returns the configuration of the bucket's stream, the same as in
+// infra/nats/streams. The bucket stores only answers with a valid signature, 183 bytes
+// each, so it is full after some 1.4 million, or 4,000 a second throughout spentFor. Each
+// also adds 1 kB to the log permanently. A full bucket refuses sign-ins with ErrUnavailable
+// until the oldest uses expire. Never drop them earlier: one signature could then yield two
+// sessions.
 func NonceStreamConfig(replicas int) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name: NonceStream, Description: "Memory Ledger: used sign-in nonces, until they have expired",
@@ -49,60 +49,59 @@ func CreateNonceBucket(ctx context.Context, js jetstream.JetStream, replicas int
 	return js.KeyValue(ctx, NonceBucket)
 }
 
-// useOf is what is kept of a nonce that was used, or is being used.
+// useOf is the bucket's entry for a nonce that is used or claimed.
 type useOf struct {
-	// Spent is set for good once there is a session. Without it the nonce is
-	// claimed, by the attempt that it names, until a time: none if the claim was
-	// given back.
+	// Spent is set permanently once there is a session. Otherwise the attempt ClaimedBy
+	// holds the nonce until a time, which is zero if the claim was released.
 	Spent        bool              `json:"spent,omitzero"`
 	ClaimedBy    string            `json:"claimedBy,omitzero"`
 	ClaimedUntil *events.Timestamp `json:"claimedUntil,omitzero"`
 }
 
-// claimed reports whether an attempt is at work on the nonce.
+// claimed reports whether an attempt holds the nonce.
 func (u useOf) claimed(now time.Time) bool {
 	return u.ClaimedUntil != nil && now.Before(u.ClaimedUntil.Time())
 }
 
 const (
-	// claimTime is how long a claim holds that nothing ends: somewhat longer than a
+	// claimTime is how long a claim lasts if it is not ended: slightly longer than a
 	// request may take.
 	claimTime = 15 * time.Second
-	// claimTimeout bounds one try to claim, and leaves time to ask again where an
-	// answer is lost.
+	// claimTimeout bounds one attempt to claim, and leaves time to retry after a lost
+	// answer.
 	claimTimeout = 2 * time.Second
-	// releaseTimeout bounds what a sign-in that failed goes on waiting for.
+	// releaseTimeout bounds how long a failed sign-in waits for the release.
 	releaseTimeout = 2 * time.Second
-	// outcomePatience is as long as the recording of a session may take.
+	// outcomePatience is how long recording a session may take.
 	outcomePatience = 5 * time.Second
 	shortestWait    = 20 * time.Millisecond
 	longestWait     = 250 * time.Millisecond
 )
 
-// errMoved: the nonce is not in the state that a step expected.
+// errMoved: the nonce is not in the expected state.
 var errMoved = errors.New("nonce was used by another attempt")
 
-// spentNonces are the nonces that were used, in one bucket for both APIs.
+// spentNonces are the used nonces, in one bucket for both APIs.
 //
 //	unused --claim--> claimed --spend--> spent, and a session is handed out
 //	unused <-release- claimed     (the session could not be recorded)
 //	unused <-time---- claimed     (nor could that be said: a crash, no server)
 //
-// An attempt that comes while the nonce is claimed waits for what becomes of it: spent
-// is a refusal, unused is a nonce to claim. Each step names the revision that it goes
-// from, so of any number of attempts one gets a session, and one that fails costs its
-// holder nothing. Clocks that differ can take a claim over too soon; the attempt that
-// had it then can't spend.
+// An attempt that finds the nonce claimed waits for the outcome: if spent, it is refused;
+// if unused, it claims the nonce. Each step names the revision that it starts from, so only
+// one of any number of attempts gets a session, and a failed attempt costs the holder
+// nothing. If clocks differ, a claim may be taken over too early; then the first attempt
+// can no longer spend.
 type spentNonces struct {
 	bucket jetstream.KeyValue
-	sync   func(context.Context) error // nil where the server syncs
+	sync   func(context.Context) error // nil if the server syncs
 	now    func() time.Time
 	pause  func(context.Context, time.Duration) bool
 }
 
-// claim keeps other attempts out and returns the claim's revision. A crash after it
-// leaves a nonce that can be used again after claimTime. Errors: ErrRefused where the
-// nonce was used, ErrUnavailable where that is not known.
+// claim keeps other attempts out and returns the claim's revision. A crash after it leaves
+// a nonce that can be used again after claimTime. Errors: ErrRefused if the nonce was used,
+// ErrUnavailable if that is unknown.
 func (s spentNonces) claim(ctx context.Context, nonce string) (revision uint64, err error) {
 	by, unsure := rand.Text(), false
 	defer func() {
@@ -117,7 +116,7 @@ func (s spentNonces) claim(ctx context.Context, nonce string) (revision uint64, 
 			return 0, err
 		case found.Spent:
 			return 0, fmt.Errorf("%w: nonce was used", ErrRefused)
-		case found.ClaimedBy == by: // the answer to the first try was lost
+		case found.ClaimedBy == by: // the answer to the first attempt was lost
 			return revision, nil
 		case !found.claimed(s.now()):
 			until := events.At(s.now().Add(claimTime))
@@ -125,7 +124,7 @@ func (s spentNonces) claim(ctx context.Context, nonce string) (revision uint64, 
 			switch {
 			case err == nil:
 				return claimed, nil
-			case errors.Is(err, errMoved): // another attempt was faster, or the first try came through
+			case errors.Is(err, errMoved): // another attempt was faster, or the first attempt succeeded
 			case unsure:
 				return 0, err
 			default:
@@ -148,7 +147,7 @@ func (s spentNonces) tryClaim(ctx context.Context, nonce string, u useOf, revisi
 	return s.put(ctx, "claim nonce", nonce, u, revision)
 }
 
-// disclaim ends a claim of which it is not known whether it was made.
+// disclaim ends a claim that may or may not have been stored.
 func (s spentNonces) disclaim(ctx context.Context, nonce, by string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()
@@ -157,17 +156,17 @@ func (s spentNonces) disclaim(ctx context.Context, nonce, by string) {
 	}
 }
 
-// release gives a claimed nonce back, also where the request's own time is over.
-// Where that fails the claim ends by itself.
+// release releases a claimed nonce, even after the request's own deadline. If that fails,
+// the claim expires by itself.
 func (s spentNonces) release(ctx context.Context, nonce string, claim uint64) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()
 	_, _ = s.put(ctx, "release nonce", nonce, useOf{}, claim)
 }
 
-// spend uses up a claimed nonce. Of any number of attempts exactly one succeeds, and
-// only once no power cut can undo it. A crash after it leaves a session whose token
-// was not handed out: its holder asks for another challenge.
+// spend uses up a claimed nonce. Exactly one of any number of attempts succeeds, and only
+// once no power failure can undo it. A crash after it leaves a session whose token was
+// never returned: the client asks for another challenge.
 func (s spentNonces) spend(ctx context.Context, nonce string, claim uint64) error {
 	_, err := s.put(ctx, "spend nonce", nonce, useOf{Spent: true}, claim)
 	if errors.Is(err, errMoved) {
@@ -182,8 +181,8 @@ func (s spentNonces) spend(ctx context.Context, nonce string, claim uint64) erro
 	return nil
 }
 
-// get returns what is kept of a nonce and its revision; nothing, and 0, of one that
-// was never used.
+// get returns the entry of a nonce and its revision; an empty entry and 0 if the nonce was
+// never used.
 func (s spentNonces) get(ctx context.Context, nonce string) (u useOf, revision uint64, err error) {
 	stored, err := s.bucket.Get(ctx, nonce)
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
@@ -198,8 +197,8 @@ func (s spentNonces) get(ctx context.Context, nonce string) (u useOf, revision u
 	return u, stored.Revision(), nil
 }
 
-// put moves a nonce on from a revision, 0 for one that was never used. Errors:
-// errMoved, or ErrUnavailable, which leaves open whether it was stored.
+// put updates a nonce's entry from a revision; 0 for a nonce that was never used. Errors:
+// errMoved, or ErrUnavailable, after which the entry may or may not be stored.
 func (s spentNonces) put(ctx context.Context, step, nonce string, u useOf, revision uint64) (uint64, error) {
 	value, err := json.Marshal(u)
 	if err != nil {
