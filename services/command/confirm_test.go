@@ -25,7 +25,7 @@ func (a altered) Load(ctx context.Context, owner events.Owner) (*command.State, 
 }
 
 // TestAnAlteredReadModelDecidesNothing: on a wrong number of leaves, or a wrong version,
-// nothing is appended, which the log would keep for good.
+// nothing is appended. The log would keep it for good.
 func TestAnAlteredReadModelDecidesNothing(t *testing.T) {
 	t.Parallel()
 	log := openLog(t)
@@ -66,7 +66,7 @@ func TestAnAlteredReadModelDecidesNothing(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// Not a write, which is looked for in the log below.
+			// Not a write, which would look for its key in the log below.
 			_, err = x.Standing(t.Context(), owner)
 			if c.good != (err == nil) || !c.good && !errors.Is(err, eventlog.ErrContradiction) {
 				t.Errorf("ends with %s, %s altered: %v", ends.name, name, err)
@@ -82,7 +82,8 @@ func TestAnAlteredReadModelDecidesNothing(t *testing.T) {
 	}
 }
 
-// TestAnInventedOwnerDecidesNothing: the log has nothing of the owner, the read model does.
+// TestAnInventedOwnerDecidesNothing: the read model has an owner that the log does not
+// know.
 func TestAnInventedOwnerDecidesNothing(t *testing.T) {
 	t.Parallel()
 	log, owner := openLog(t), logtest.Owner()
@@ -105,8 +106,8 @@ func TestAnInventedOwnerDecidesNothing(t *testing.T) {
 	}
 }
 
-// overtaken is a log in which another instance stores something for the owner just before
-// the newest message is first asked for.
+// overtaken is a log in which another instance appends for the owner just before the newest
+// message is first read.
 type overtaken struct {
 	eventlog.Log
 	store func()
@@ -120,8 +121,8 @@ func (o *overtaken) OwnerNewest(ctx context.Context, f events.Family, owner even
 	return o.Log.OwnerNewest(ctx, f, owner, kind)
 }
 
-// TestAnAlteredReadModelIsComparedLater: where a message came in between, so that the state
-// could not be compared at first, it is before anything is decided on it.
+// TestAnAlteredReadModelIsComparedLater: if a message arrives before the comparison, the
+// state is compared again before anything is decided on it.
 func TestAnAlteredReadModelIsComparedLater(t *testing.T) {
 	t.Parallel()
 	log, owner := openLog(t), logtest.Owner()
@@ -170,13 +171,14 @@ func (a *asked) OwnerTail(ctx context.Context, f events.Family, owner events.Own
 	return a.Log.OwnerTail(ctx, f, owner, after, yield)
 }
 
-// TestAnOwnerComesBack: the log's server loads a block of 8 MB for each question about an
-// owner who was away. A write asks one, where the read model has all of the owner.
+// TestAnOwnerComesBack: for each request about an owner who was away, the log server loads
+// a block of 8 MB. A write makes one such request if the read model has all of the owner's
+// events.
 func TestAnOwnerComesBack(t *testing.T) {
 	t.Parallel()
 	log, owner := openLog(t), logtest.Owner()
 	m := &model{log: log, batches: map[events.Owner][]batch{}}
-	for n, tails := range []int{1, 0, 0} { // the first write is a newcomer's
+	for n, tails := range []int{1, 0, 0} { // the owner is new at the first write
 		a := &asked{Log: log}
 		x, err := command.NewExecutor(command.Config{Log: a, Loader: m, Source: "/test", NewID: newID})
 		if err != nil {

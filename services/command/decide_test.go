@@ -17,15 +17,15 @@ import (
 
 const testOwner = events.Owner("4Nd1mYvYzk6jNsMbXzN7XUxuJdDmHMczYbsYnyDyB1vM")
 
-// model is what a decision's outcome is checked against: a second, slower
-// bookkeeping that shares no code with State.
+// model checks the outcome of decisions: a second, slower bookkeeping that shares no code
+// with State.
 type model struct {
 	leaves   uint64
 	minted   map[string]*modelGrant
 	keys     map[string]bool      // not revoked
-	expiries map[string]time.Time // of keys, where they have one
+	expiries map[string]time.Time // of the keys that expire
 	sessions map[string]time.Time
-	core     map[string]bool // sessions that are of the core API
+	core     map[string]bool // sessions of the core API
 	answers  map[events.Hash]Written
 	keyUsed  map[string]time.Time
 }
@@ -64,7 +64,7 @@ func (m *machine) id(kind string) string {
 	return fmt.Sprintf("%s-%d", kind, m.ids)
 }
 
-// copied is what a decision must leave as it was.
+// copied is a deep copy, to check that a decision does not change the state.
 func copied(s *State) State {
 	c := *s
 	c.Grants, c.Keys = maps.Clone(s.Grants), maps.Clone(s.Keys)
@@ -98,7 +98,7 @@ func (m *machine) decide(c Command) (Decision, error) {
 		}
 		batch[i].CommandID = batch[0].CommandID
 	}
-	// What is applied is what comes back from the log's bytes.
+	// Apply the events as decoded from the log's bytes.
 	payload, err := events.EncodeBatch(batch)
 	if err != nil {
 		m.t.Fatal(err)
@@ -133,7 +133,7 @@ func (m *machine) credential() (Credential, bool) {
 		return Credential{CredentialKey, id}, m.keyLives(id)
 	default:
 		id := m.pick("session", sortedKeys(m.model.sessions))
-		// A session of one API is none of the other's.
+		// A session of one API is not valid for the other.
 		kind, right := CredentialExtensionSession, !m.model.core[id]
 		if rapid.Bool().Draw(m.t, "as a core session") {
 			kind, right = CredentialCoreSession, m.model.core[id]
@@ -334,7 +334,7 @@ func (m *machine) keysAndSessions() {
 	}
 }
 
-// endOthers ends all sessions but one, rarely: there would never be many.
+// endOthers ends all sessions but one, rarely: otherwise there would never be many.
 func (m *machine) endOthers() {
 	if rapid.IntRange(0, 3).Draw(m.t, "end others") != 0 {
 		return
@@ -381,14 +381,14 @@ func TestDecisions(t *testing.T) {
 	})
 }
 
-// TestTooManySessions: the oldest end. Those that expired and those of the other API
+// TestTooManySessions: the oldest sessions end. Expired sessions and those of the other API
 // don't count.
 func TestTooManySessions(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	s := NewState(testOwner)
 	s.Registered = true
 	s.Sessions["expired"] = now
-	const more = 150 // than there may be, as from before there was a bound
+	const more = 150 // above the bound, as from before there was one
 	for i := range MaxSessions + more {
 		s.Sessions[fmt.Sprintf("session-%04d", i)] = now.Add(time.Hour + time.Duration(i)*time.Second)
 	}
@@ -431,7 +431,7 @@ func TestTooManySessions(t *testing.T) {
 	}
 }
 
-// TestTooManyKeys: one more than there may be is refused, until one is revoked.
+// TestTooManyKeys: a key above the bound is refused until one is revoked.
 func TestTooManyKeys(t *testing.T) {
 	s := NewState(testOwner)
 	for i := range MaxKeys - 1 {
@@ -456,8 +456,8 @@ func TestTooManyKeys(t *testing.T) {
 	}
 }
 
-// TestExpiredKeys are no live ones, do not grow without bound, and stay dead, whatever
-// was recorded of them.
+// TestExpiredKeys don't count as live, do not accumulate, and stay dead, no matter which
+// uses were recorded.
 func TestExpiredKeys(t *testing.T) {
 	s := NewState(testOwner)
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -492,8 +492,8 @@ func TestExpiredKeys(t *testing.T) {
 	}
 }
 
-// TestExpiredGrantsAreForgotten: an owner whose grants all expire unspent does not
-// grow.
+// TestExpiredGrantsAreForgotten: the state of an owner whose grants all expire unspent does
+// not grow.
 func TestExpiredGrantsAreForgotten(t *testing.T) {
 	s := NewState(testOwner)
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)

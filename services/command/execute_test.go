@@ -17,8 +17,7 @@ import (
 	"github.com/memory-ledger/ledger/services/command"
 )
 
-// emptyModel is a read model that has not seen anything: everything comes from
-// the log's tail.
+// emptyModel is a read model that has read no events: states come from the log's tail.
 type emptyModel struct{}
 
 func (emptyModel) Load(_ context.Context, owner events.Owner) (*command.State, error) {
@@ -62,8 +61,8 @@ func write(content byte) *command.WriteMemory {
 	return &command.WriteMemory{MemoryID: newID(), LeafHash: events.Hash{content}, Metadata: canonical.Empty, Sealed: []byte{content}}
 }
 
-// leavesOf replays an owner's log and checks that leaf indexes and owner
-// versions have no gaps and no doubles.
+// leavesOf replays an owner's log and checks that leaf indexes and owner versions have no
+// gaps and no duplicates.
 func leavesOf(t *testing.T, log eventlog.Log, owner events.Owner) []*events.MemoryWritten {
 	t.Helper()
 	var leaves []*events.MemoryWritten
@@ -93,8 +92,8 @@ func leavesOf(t *testing.T, log eventlog.Log, owner events.Owner) []*events.Memo
 	return leaves
 }
 
-// TestExecutorsCompete runs several processes' worth of executors, with caches
-// too small for their owners, on the same owners.
+// TestExecutorsCompete runs several executors, as of several processes, on the same owners,
+// with caches too small for them.
 func TestExecutorsCompete(t *testing.T) {
 	t.Parallel()
 	log := openLog(t)
@@ -123,8 +122,8 @@ func TestExecutorsCompete(t *testing.T) {
 	}
 }
 
-// faulty is a log whose appends fail before they are stored, after that without
-// saying that they were, and after saying so.
+// faulty is a log whose appends fail before they are stored, after they are stored but
+// before the acknowledgement, or after it.
 type faulty struct {
 	eventlog.Log
 	mu    sync.Mutex
@@ -155,8 +154,8 @@ func (f *faulty) Append(ctx context.Context, a eventlog.Append) (eventlog.Append
 	return f.Log.Append(ctx, a)
 }
 
-// TestAppendFaults fails each append of a history in each way; the client
-// repeats with its Idempotency-Key, and everything is there exactly once.
+// TestAppendFaults fails each append of a history in each way. The client retries with its
+// Idempotency-Key, and every memory is stored exactly once.
 func TestAppendFaults(t *testing.T) {
 	t.Parallel()
 	const writes = 6
@@ -196,8 +195,8 @@ func TestAppendFaults(t *testing.T) {
 	}
 }
 
-// TestRefusalIsNeverSaidOnAnOldState mints a grant through one executor while
-// another, which has the owner's older state, is asked to spend it.
+// TestRefusalIsNeverSaidOnAnOldState mints a grant through one executor, and spends it
+// through another one that has an older state.
 func TestRefusalIsNeverSaidOnAnOldState(t *testing.T) {
 	t.Parallel()
 	log := openLog(t)
@@ -234,9 +233,8 @@ func (s *stuck) Append(ctx context.Context, a eventlog.Append) (eventlog.Appende
 	}
 }
 
-// TestWaitingHasADeadlineAndABound: behind a log that hangs, commands give up
-// in time, and too many of them are turned away at once. Whatever became of them,
-// there is as much room for the next ones.
+// TestWaitingHasADeadlineAndABound: if the log hangs, commands time out, and commands above
+// the bound are refused at once. Afterwards there is as much room as before.
 func TestWaitingHasADeadlineAndABound(t *testing.T) {
 	t.Parallel()
 	log := &stuck{Log: openLog(t), begun: make(chan struct{}, 1), release: make(chan struct{})}
@@ -251,7 +249,7 @@ func TestWaitingHasADeadlineAndABound(t *testing.T) {
 		for range waiting + refused {
 			go func() { results <- x.Execute(impatient, owner, write(2)) }()
 		}
-		for range refused { // these don't even wait
+		for range refused { // refused without waiting
 			if err := <-results; !errors.Is(err, command.ErrOverloaded) {
 				t.Error(err)
 			}
@@ -273,16 +271,15 @@ func TestWaitingHasADeadlineAndABound(t *testing.T) {
 	if leaves := leavesOf(t, log, owner); len(leaves) != rounds {
 		t.Errorf("%d leaves", len(leaves))
 	}
-	for range 1 + waiting + 1 { // one after the other, as many as there may be at once and one more
+	for range 1 + waiting + 1 { // one after the other: as many as there may be at once, and one more
 		if err := x.Execute(t.Context(), owner, &command.RevokeGrant{GrantID: "nobody's"}); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-// TestOwnersShareTheMachine: of the commands of many owners a few run, a few
-// wait, and the rest is turned away at once; what ran or waited is stored, and
-// leaves its place to others.
+// TestOwnersShareTheMachine: of the commands of many owners, some run, some wait, and the
+// others are refused at once. Those that ran or waited are stored, and free their slots.
 func TestOwnersShareTheMachine(t *testing.T) {
 	t.Parallel()
 	const rounds, running, waiting, refused = 2, 3, 5, 7
@@ -363,9 +360,9 @@ func (u *unsynced) Sync(ctx context.Context) error {
 	}
 }
 
-// TestAnOwnersCommandsShareTheSync: an owner's commands are decided and stored one
-// after the other while none of them is on stable storage. Each is decided on the
-// result of those before it. None is answered before it is on stable storage.
+// TestAnOwnersCommandsShareTheSync: an owner's commands are decided and stored one after
+// the other before any of them is on stable storage. Each is decided on the result of the
+// earlier ones. None is answered before it is on stable storage.
 func TestAnOwnersCommandsShareTheSync(t *testing.T) {
 	t.Parallel()
 	const writes = 20
@@ -392,11 +389,11 @@ func TestAnOwnersCommandsShareTheSync(t *testing.T) {
 			all[i].IdempotencyKey = &key
 		}
 		go execute(all[i])
-		waitFor(log.stored) // though none of the syncs is over
+		waitFor(log.stored) // although no sync has finished
 		waitFor(log.syncing)
 	}
-	// The answer to an earlier write, and a refusal, which follow from what is not
-	// on stable storage either.
+	// A replayed answer and a refusal also wait, because they depend on events that are not
+	// on stable storage yet.
 	again, other := write(0), write(1)
 	again.IdempotencyKey, other.IdempotencyKey = &key, &key
 	go execute(again)
@@ -431,7 +428,7 @@ func TestAnOwnersCommandsShareTheSync(t *testing.T) {
 	}
 }
 
-// conflicting counts the appends that lost to another.
+// conflicting counts the appends that lost to another append.
 type conflicting struct {
 	eventlog.Log
 	lost atomic.Int64
@@ -445,8 +442,8 @@ func (c *conflicting) Append(ctx context.Context, a eventlog.Append) (eventlog.A
 	return appended, err
 }
 
-// TestNobodyConflictsWithOneself: an owner's commands in one process are decided
-// each on what the one before left, however many come at once.
+// TestNobodyConflictsWithOneself: concurrent commands of an owner in one process are each
+// decided on the result of the one before, so none conflicts.
 func TestNobodyConflictsWithOneself(t *testing.T) {
 	t.Parallel()
 	log := &conflicting{Log: openLog(t)}

@@ -12,9 +12,9 @@ import (
 	"github.com/memory-ledger/ledger/services/command"
 )
 
-// TestNothingOfAVoidReadIsLeft: where tables are swapped while an owner's state is
-// read, it is read again, and a key that was revoked since is not in it, although it
-// was alive when it was read first.
+// TestNothingOfAVoidReadIsLeft: if the tables are swapped while an owner's state is read,
+// it is read again. A key revoked in between is not in the state, although it was alive at
+// the first read.
 func TestNothingOfAVoidReadIsLeft(t *testing.T) {
 	t.Parallel()
 	database := pgtest.Database(t)
@@ -40,7 +40,7 @@ func TestNothingOfAVoidReadIsLeft(t *testing.T) {
 		}
 	}
 	reads := 0
-	now := func() time.Time { // asked once the snapshot is taken, and before the keys are read
+	now := func() time.Time { // called after the snapshot is taken and before the keys are read
 		if reads++; reads == 1 {
 			if _, err := pool.Exec(t.Context(), `BEGIN; ALTER SCHEMA `+live+` RENAME TO ledger_old; ALTER SCHEMA `+fresh+` RENAME TO `+live+`;
 				UPDATE `+live+`.api_keys SET revoked_at = now() WHERE id = '`+revoked+`'; UPDATE `+live+`.owners SET others = 3, last_seq = 3; COMMIT`); err != nil {

@@ -19,7 +19,7 @@ type model struct {
 	log eventlog.Log
 
 	mu      sync.Mutex
-	batches map[events.Owner][]batch // as far as it came
+	batches map[events.Owner][]batch // read so far
 	looks   int                      // calls of FindWritten
 }
 
@@ -28,7 +28,7 @@ type batch struct {
 	events []events.Event
 }
 
-// advance has the model see up to n more messages of an owner.
+// advance lets the model read up to n more messages of an owner.
 func (m *model) advance(t *testing.T, owner events.Owner, n int) {
 	t.Helper()
 	m.mu.Lock()
@@ -59,7 +59,7 @@ func (m *model) Load(_ context.Context, owner events.Owner) (*command.State, err
 	for _, b := range m.batches[owner] {
 		folded.Apply(b.seq, b.events)
 	}
-	// Without the answers to keyed writes, which are looked up.
+	// Without the answers to writes with a key, which are looked up.
 	state.Seq, state.Version, state.Leaves = folded.Seq, folded.Version, folded.Leaves
 	return state, nil
 }
@@ -69,7 +69,7 @@ func (m *model) Leaves(ctx context.Context, owner events.Owner) (uint64, error) 
 	return state.Leaves, err
 }
 
-// keyed calls yield with what was written under keys.
+// keyed calls yield with the memories that were written with a key.
 func (m *model) keyed(owner events.Owner, yield func(uint64, events.Event, *events.MemoryWritten)) {
 	for _, b := range m.batches[owner] {
 		for _, e := range b.events {
@@ -114,9 +114,9 @@ func newExecutorOn(t *testing.T, m *model) *command.Executor {
 	return x
 }
 
-// TestOneWriteForAKey: however far behind the read models are, whichever
-// replica is asked and whatever it had to forget, a key gives one memory, and
-// everybody the same answer.
+// TestOneWriteForAKey: a key yields one memory, and every request with it the same answer.
+// It does not matter how far the read models are behind, which replica is asked, and what
+// it has forgotten.
 func TestOneWriteForAKey(t *testing.T) {
 	t.Parallel()
 	const workers, each, keys = 6, 60, 25
@@ -176,8 +176,7 @@ func TestOneWriteForAKey(t *testing.T) {
 	}
 }
 
-// TestANewKeyIsNotLookedUp, and one that was used before the owner's state was
-// loaded is.
+// TestANewKeyIsNotLookedUp, but a key that was used before the owner's state was loaded is.
 func TestANewKeyIsNotLookedUp(t *testing.T) {
 	t.Parallel()
 	m := &model{log: openLog(t), batches: map[events.Owner][]batch{}}
@@ -212,8 +211,8 @@ func TestANewKeyIsNotLookedUp(t *testing.T) {
 	}
 }
 
-// TestAReadModelThatIsMadeAnew does not know the keys that it knew, and what was
-// left to it must not be written once more.
+// TestAReadModelThatIsMadeAnew: a read model that is rebuilt does not know the earlier
+// keys, and the memories with those keys must not be written a second time.
 func TestAReadModelThatIsMadeAnew(t *testing.T) {
 	t.Parallel()
 	m := &model{log: openLog(t), batches: map[events.Owner][]batch{}}
@@ -224,17 +223,17 @@ func TestAReadModelThatIsMadeAnew(t *testing.T) {
 		w.IdempotencyKey = &key
 		return w, x.Execute(t.Context(), owner, w)
 	}
-	for n := range 200 { // more than are remembered, so that some are left to it
+	for n := range 200 { // more than the state keeps, so that some are left to the model
 		if _, err := again(x, n); err != nil {
 			t.Fatal(err)
 		}
 		m.advance(t, owner, 1)
 	}
-	young := newExecutorOn(t, m) // has left all to it
+	young := newExecutorOn(t, m) // leaves all of them to the model
 	if w, err := again(young, 40); err != nil || !w.Replayed {
 		t.Fatalf("replayed %t, %v", w.Replayed, err)
 	}
-	unasked := newExecutorOn(t, m) // which has looked no key up
+	unasked := newExecutorOn(t, m) // has looked up no key
 	if err := unasked.Execute(t.Context(), owner, write(0)); err != nil {
 		t.Fatal(err)
 	}

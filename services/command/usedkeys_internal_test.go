@@ -50,8 +50,8 @@ func TestUsedKeysAreKnown(t *testing.T) {
 	}
 }
 
-// TestTooManyUsedKeys of one owner, or of all: then every key may be used, and
-// the room is the others'.
+// TestTooManyUsedKeys of one owner, or of all owners: the set is dropped, any key may be
+// used, and the room is free for others.
 func TestTooManyUsedKeys(t *testing.T) {
 	t.Parallel()
 	left := withRoom(10)
@@ -89,7 +89,7 @@ func (emptyLog) OwnerTail(context.Context, events.Family, events.Owner, uint64, 
 	return nil
 }
 
-// TestEvictedOwnersLeaveTheirRoom, and what is folded in counts as used.
+// TestEvictedOwnersLeaveTheirRoom, and keys that are folded in count as used.
 func TestEvictedOwnersLeaveTheirRoom(t *testing.T) {
 	t.Parallel()
 	x, err := NewExecutor(Config{CachedOwners: 3, Loader: &leavesOnly{}, Log: emptyLog{}})
@@ -129,8 +129,8 @@ func (l *leavesOnly) Leaves(context.Context, events.Owner) (uint64, error) {
 	return l.leaves, nil
 }
 
-// TestAnswersAreTrimmed: those that the read model has are left to it, it is not
-// asked for each write, and where it gets none of them there is an end.
+// TestAnswersAreTrimmed: the state drops answers that the read model has. It does not ask
+// the read model at each write, and stays bounded if the read model has none of them.
 func TestAnswersAreTrimmed(t *testing.T) {
 	t.Parallel()
 	loader := &leavesOnly{}
@@ -161,7 +161,7 @@ func TestAnswersAreTrimmed(t *testing.T) {
 			t.Fatalf("answer %d: %t", n, known)
 		}
 	}
-	remember(100 + mostAnswers - 1) // the read model stands still
+	remember(100 + mostAnswers - 1) // the read model makes no progress
 	if loader.asked > 12 {
 		t.Errorf("asked %d times", loader.asked)
 	}
@@ -197,7 +197,7 @@ func TestAReadModelThatHangsHoldsNoWriteUp(t *testing.T) {
 	}
 }
 
-// hanging answers when the question is given up.
+// hanging is a read model that answers only when the request is canceled.
 type hanging struct {
 	Loader
 	asked int
@@ -209,8 +209,8 @@ func (h *hanging) Leaves(ctx context.Context, _ events.Owner) (uint64, error) {
 	return 0, ctx.Err()
 }
 
-// TestAnswersToOthersAreBounded: a state is never trimmed if this process gets no writes
-// with a key. It is given up once it holds too many answers.
+// TestAnswersToOthersAreBounded: a state is not trimmed if this process gets no writes with
+// a key. It is dropped once it holds too many answers.
 func TestAnswersToOthersAreBounded(t *testing.T) {
 	t.Parallel()
 	x, err := NewExecutor(Config{CachedOwners: 3, Loader: &leavesOnly{}, Log: emptyLog{}})

@@ -13,9 +13,8 @@ import (
 	"github.com/memory-ledger/ledger/services/keystore"
 )
 
-// Forgetting leaves nothing of a key in the server's files, also not of the
-// newest one, which the server keeps in memory besides, and everything of the
-// others.
+// Forgetting leaves nothing of a key in the server's files, not even of the newest key,
+// which the server also holds in memory. All other keys stay.
 func TestForgettingErases(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -60,7 +59,7 @@ func TestForgettingErases(t *testing.T) {
 		}
 	}
 	check(bucket)
-	// A new start finds it so.
+	// The same after a restart.
 	if err := server.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +71,7 @@ func TestForgettingErases(t *testing.T) {
 	check(bucket)
 }
 
-// between is a JetStream in which something happens before a message is published.
+// between is a JetStream that calls meanwhile before it publishes a message.
 type between struct {
 	jetstream.JetStream
 	meanwhile func()
@@ -86,8 +85,8 @@ func (b *between) PublishMsg(ctx context.Context, msg *nats.Msg, opts ...jetstre
 	return b.JetStream.PublishMsg(ctx, msg, opts...)
 }
 
-// TestDestroySparesLaterKeys: who destroys a key from before an erasure leaves the one that
-// was made after it, whenever that comes. Who destroys any key leaves none.
+// TestDestroySparesLaterKeys: destroying a key from before an erasure spares a key made
+// after it, no matter when that one is made. Destroying any key leaves none.
 func TestDestroySparesLaterKeys(t *testing.T) {
 	t.Parallel()
 	js := connect(t, natstest.Start(t))
@@ -117,7 +116,7 @@ func TestDestroySparesLaterKeys(t *testing.T) {
 		}
 		makeKey(0)
 		var later *keystore.OwnerKey
-		erased := &between{js, func() { later = makeKey(1) }} // the old one is erased, and not marked yet
+		erased := &between{js, func() { later = makeKey(1) }} // the old key is erased, but its mark is not published yet
 		for range 2 {
 			if err := s.Destroy(t.Context(), erased, owner, c.before); err != nil {
 				t.Error(name, err)
@@ -135,7 +134,7 @@ func TestDestroySparesLaterKeys(t *testing.T) {
 	}
 }
 
-// TestTwoDestroyOneKey, and none of them fails.
+// TestTwoDestroyOneKey at the same time, and both succeed.
 func TestTwoDestroyOneKey(t *testing.T) {
 	t.Parallel()
 	js := connect(t, natstest.Start(t))
@@ -157,7 +156,7 @@ func TestTwoDestroyOneKey(t *testing.T) {
 	}
 }
 
-// A bucket of before, which denies deletes, can hide a key and says so.
+// An older bucket, which denies deletes, can only hide a key, and Forget reports that.
 func TestForgettingWhereNothingMayBeErased(t *testing.T) {
 	t.Parallel()
 	js := connect(t, natstest.Start(t))
@@ -177,8 +176,8 @@ func TestForgettingWhereNothingMayBeErased(t *testing.T) {
 	}
 }
 
-// TestAKeyThatIsGoneIsNotAKeyThatIsMissing: that one was destroyed is said only where
-// the bucket says so. A bucket that was lost, or is another log's, says nothing.
+// TestAKeyThatIsGoneIsNotAKeyThatIsMissing: ErrForgotten is returned only if the bucket has
+// a mark. A bucket that was lost, or belongs to another log, has none.
 func TestAKeyThatIsGoneIsNotAKeyThatIsMissing(t *testing.T) {
 	t.Parallel()
 	js := connect(t, natstest.Start(t))
@@ -202,7 +201,7 @@ func TestAKeyThatIsGoneIsNotAKeyThatIsMissing(t *testing.T) {
 	}
 }
 
-// asked counts the questions to a bucket.
+// asked counts the reads of a bucket.
 type asked struct {
 	jetstream.KeyValue
 	gets int
@@ -213,8 +212,8 @@ func (a *asked) Get(ctx context.Context, key string) (jetstream.KeyValueEntry, e
 	return a.KeyValue.Get(ctx, key)
 }
 
-// A process that has a key in memory uses it for MaxAge. Then it checks whether the
-// key was forgotten, or wrapped again.
+// A process uses a cached key for MaxAge. Then it checks whether the key was destroyed or
+// rewrapped.
 func TestAKeyInMemoryIsLookedForAgain(t *testing.T) {
 	t.Parallel()
 	bucket := &asked{KeyValue: newBucket(t)}

@@ -25,8 +25,7 @@ func keeper(t *testing.T, k *keystore.OwnerKey) *keystore.Keeper {
 	return keeper
 }
 
-// TestKeeper: what is sealed opens with the same key, owner and context, and
-// with no other.
+// TestKeeper: sealed data opens with the same key, owner, and context, and with no other.
 func TestKeeper(t *testing.T) {
 	t.Parallel()
 	s := openStore(t, newBucket(t), keystore.MasterKey{1})
@@ -76,8 +75,8 @@ func TestKeeper(t *testing.T) {
 	}
 }
 
-// TestKeeperForm: the key and what is bound in are those that the documentation
-// says, and not those of bodies.
+// TestKeeperForm: the key and the associated data are as documented, and differ from those
+// of bodies.
 func TestKeeperForm(t *testing.T) {
 	t.Parallel()
 	kv, owner, master := newBucket(t), logtest.Owner(), keystore.MasterKey{1}
@@ -106,7 +105,7 @@ func TestKeeperForm(t *testing.T) {
 	}
 }
 
-// dataKey takes an owner's data key out of the keystore's entry.
+// dataKey unwraps an owner's data key from the keystore's entry.
 func dataKey(t *testing.T, master keystore.MasterKey, owner events.Owner, value []byte) []byte {
 	t.Helper()
 	var entry struct{ Wrapped []byte }

@@ -82,8 +82,7 @@ func TestSealAndOpen(t *testing.T) {
 	}
 }
 
-// late is a bucket in which something happens after its first answer was given and
-// before it is heard.
+// late is a bucket that calls meanwhile between its first answer and the caller.
 type late struct {
 	jetstream.KeyValue
 	meanwhile func()
@@ -98,8 +97,8 @@ func (l *late) Get(ctx context.Context, key string) (jetstream.KeyValueEntry, er
 	return entry, err
 }
 
-// TestWhoIsSecondUsesTheFirstKey: a process that found no key, and makes one, does not
-// replace a key that was made meanwhile and may have sealed something.
+// TestWhoIsSecondUsesTheFirstKey: a process that found no key and makes one does not
+// replace a key that was made meanwhile, which may have sealed something.
 func TestWhoIsSecondUsesTheFirstKey(t *testing.T) {
 	t.Parallel()
 	for name, marked := range map[string]bool{"as it is made": false, "as its mark is looked for": true} {
@@ -135,8 +134,8 @@ func TestWhoIsSecondUsesTheFirstKey(t *testing.T) {
 	}
 }
 
-// TestAKeyFromBeforeTheErasure: a sign-in that knows of an erasure does not take the key that
-// one without this knowledge has just made.
+// TestAKeyFromBeforeTheErasure: a sign-in that knows of an erasure does not use a key that
+// was just made by a sign-in that does not.
 func TestAKeyFromBeforeTheErasure(t *testing.T) {
 	t.Parallel()
 	kv, owner := newBucket(t), logtest.Owner()
@@ -154,9 +153,9 @@ func TestAKeyFromBeforeTheErasure(t *testing.T) {
 // atOnce is a pause that takes no time.
 func atOnce(context.Context, time.Duration) bool { return true }
 
-// TestACreationOutlivesWhatWasDestroyed: who makes a key where one was destroyed waits
-// first, and again if one came and went meanwhile. A crash may have kept the mark of it
-// from being made.
+// TestACreationOutlivesWhatWasDestroyed: making a key after another was destroyed takes a
+// pause first, and one more for each key that is made and destroyed meanwhile. A crash may
+// have prevented the mark.
 func TestACreationOutlivesWhatWasDestroyed(t *testing.T) {
 	t.Parallel()
 	js := connect(t, natstest.Start(t))
@@ -165,7 +164,7 @@ func TestACreationOutlivesWhatWasDestroyed(t *testing.T) {
 	for name, c := range map[string]struct {
 		erasures int
 		before   bool // a key is made and destroyed first
-		during   int  // in so many pauses a key is made and destroyed
+		during   int  // in how many pauses a key is made and destroyed
 		want     int  // pauses
 	}{
 		"who is new":             {0, false, 0, 0},
@@ -201,7 +200,7 @@ func TestACreationOutlivesWhatWasDestroyed(t *testing.T) {
 	}
 }
 
-// TestACreationThatMayNotWait makes nothing.
+// TestACreationThatMayNotWait makes no key.
 func TestACreationThatMayNotWait(t *testing.T) {
 	t.Parallel()
 	js := connect(t, natstest.Start(t))
@@ -215,13 +214,13 @@ func TestACreationThatMayNotWait(t *testing.T) {
 	}
 }
 
-// disk is a syncer that reports what it was asked to make durable.
+// disk is a syncer that checks the state at each sync.
 type disk func() error
 
 func (d disk) Sync(context.Context) error { return d() }
 
-// TestAKeyIsDurableBeforeItIsUsed, also one that was there already: the process that
-// made it may not have synced it.
+// TestAKeyIsDurableBeforeItIsUsed, even if it existed already: the process that made it may
+// not have synced it.
 func TestAKeyIsDurableBeforeItIsUsed(t *testing.T) {
 	t.Parallel()
 	kv, owner := newBucket(t), logtest.Owner()
@@ -244,8 +243,7 @@ func TestAKeyIsDurableBeforeItIsUsed(t *testing.T) {
 	}
 }
 
-// TestOneKeyForAnOwner: of many processes that meet an owner first, all use
-// one key.
+// TestOneKeyForAnOwner: processes that meet a new owner at the same time all use one key.
 func TestOneKeyForAnOwner(t *testing.T) {
 	t.Parallel()
 	kv, owner := newBucket(t), logtest.Owner()
@@ -299,7 +297,7 @@ func TestMasterKeys(t *testing.T) {
 	if got, err := both.Open("m", sealed); err != nil || got != "text" {
 		t.Errorf("got %q, %v", got, err)
 	}
-	// A key belongs to its owner: moved to another's place it does not unwrap.
+	// A key is bound to its owner: under another owner it can't be unwrapped.
 	stored, err := kv.Get(t.Context(), string(owner))
 	if err != nil {
 		t.Fatal(err)

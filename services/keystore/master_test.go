@@ -9,8 +9,8 @@ import (
 	"github.com/memory-ledger/ledger/services/keystore"
 )
 
-// The newest entry tells which master key the keystore is written with. The mark of
-// a forgotten owner tells nothing, and neither does an empty bucket.
+// The newest entry names the master key that the keystore is written with. A mark names
+// none, and neither does an empty bucket.
 func TestNewestMaster(t *testing.T) {
 	t.Parallel()
 	js := connect(t, natstest.Start(t))

@@ -20,7 +20,7 @@ func openStore(t *testing.T, bucket jetstream.KeyValue, masters ...keystore.Mast
 	return openWith(t, bucket, keystore.Config{Masters: masters})
 }
 
-// openMarked is openStore with the bucket's word for what is gone.
+// openMarked is openStore with the bucket's marks.
 func openMarked(t *testing.T, js jetstream.JetStream, bucket jetstream.KeyValue, masters ...keystore.MasterKey) *keystore.Store {
 	t.Helper()
 	return openWith(t, bucket, keystore.Config{Masters: masters, Marked: marks(t, js)})
@@ -35,7 +35,7 @@ func marks(t *testing.T, js jetstream.JetStream) func(context.Context, events.Ow
 	return keystore.Marked(stream)
 }
 
-// openPausing is openMarked with a pause of the test's.
+// openPausing is openMarked with the test's pause.
 func openPausing(t *testing.T, js jetstream.JetStream, pause func(context.Context, time.Duration) bool) *keystore.Store {
 	t.Helper()
 	bucket, err := js.KeyValue(t.Context(), keystore.Bucket)
@@ -64,8 +64,8 @@ func newOwners(n int) []events.Owner {
 	return owners
 }
 
-// The master key is rotated while a service with both makes and reads keys;
-// what was sealed before opens after, with the new key alone.
+// The master key is rotated while a service with both keys makes and reads data keys. Data
+// sealed before opens afterwards with the new master key alone.
 func TestRewrapWhileKeysAreUsed(t *testing.T) {
 	t.Parallel()
 	bucket := newBucket(t)
@@ -99,7 +99,7 @@ func TestRewrapWhileKeysAreUsed(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// Interrupted half-way, then run again.
+	// Interrupted halfway, then run again.
 	ctx, cancel := context.WithCancel(t.Context())
 	_, err := openStore(t, bucket, fresh, old).Rewrap(ctx, func(done keystore.Rewrapped) {
 		if done.Entries == 100 {
@@ -134,7 +134,7 @@ func TestRewrapWhileKeysAreUsed(t *testing.T) {
 	}
 }
 
-// An owner who is forgotten between reading and writing stays forgotten.
+// A key that is destroyed between reading and writing stays destroyed.
 func TestRewrapResurrectsNobody(t *testing.T) {
 	t.Parallel()
 	bucket := newBucket(t)
@@ -163,8 +163,8 @@ func (f forgetful) Update(ctx context.Context, key string, value []byte, revisio
 	return f.KeyValue.Update(ctx, key, value, revision)
 }
 
-// A list that ends because the connection is gone is not the whole list: the
-// master key that wraps the rest must not be taken for superfluous.
+// A list that ends because the connection is lost is not complete: the operator must not
+// drop the master key that wraps the rest.
 func TestRewrapTellsAListCutShort(t *testing.T) {
 	t.Parallel()
 	bucket := newBucket(t)
@@ -180,7 +180,7 @@ func TestRewrapTellsAListCutShort(t *testing.T) {
 	}
 }
 
-// severed lists one entry, then ends as where the connection is closed.
+// severed lists one entry, then ends as if the connection were closed.
 type severed struct{ jetstream.KeyValue }
 
 func (s severed) WatchAll(ctx context.Context, opts ...jetstream.WatchOpt) (jetstream.KeyWatcher, error) {
@@ -201,7 +201,7 @@ type severedList struct {
 
 func (l severedList) Updates() <-chan jetstream.KeyValueEntry { return l.updates }
 
-// A server that can't read an entry sends nothing more, and the list has no end.
+// A server that can't read an entry sends nothing more, and the list never ends.
 func TestRewrapGivesUpAListThatStops(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -212,7 +212,7 @@ func TestRewrapGivesUpAListThatStops(t *testing.T) {
 	})
 }
 
-// silent lists nothing, not even that this is all.
+// silent lists nothing, not even the end of the list.
 type silent struct{ jetstream.KeyValue }
 
 func (silent) WatchAll(context.Context, ...jetstream.WatchOpt) (jetstream.KeyWatcher, error) {

@@ -41,9 +41,9 @@ func TestAKeyThatCantBeReadIsThere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What the server has just stored it has in memory; one that comes back has the
-	// newest of its files there.
-	for i := range 80 { // as large as the bucket takes them
+	// The server has the messages it just stored in memory, and after a restart the newest
+	// of its files.
+	for i := range 80 { // as large as the bucket accepts
 		if _, err := bucket.Put(t.Context(), fmt.Sprint("filler-", i), make([]byte, 64_000)); err != nil {
 			t.Fatal(err)
 		}
@@ -61,7 +61,7 @@ func TestAKeyThatCantBeReadIsThere(t *testing.T) {
 	if done, err := keystore.Forget(t.Context(), js, holder); !errors.Is(err, keystore.ErrUnavailable) {
 		t.Errorf("forget: %+v, %v", done, err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond) // a server that can't write either is silent
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond) // a server that can't write either does not answer
 	defer cancel()
 	if _, err := s.FindOrCreate(ctx, holder, 0); err == nil {
 		t.Error("another key was made")
@@ -88,8 +88,8 @@ func (blind) Get(context.Context, string) (jetstream.KeyValueEntry, error) {
 	return nil, jetstream.ErrKeyNotFound
 }
 
-// TestRewrapPassesNoKeyOver that it could not read: an operator who takes the key for
-// forgotten drops the master key that wraps it.
+// TestRewrapPassesNoKeyOver: Rewrap fails if it can't read a key. An operator who took the
+// key for destroyed would drop the master key that wraps it.
 func TestRewrapPassesNoKeyOver(t *testing.T) {
 	t.Parallel()
 	js := connect(t, natstest.Start(t))

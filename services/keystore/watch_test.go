@@ -13,8 +13,7 @@ import (
 	"github.com/memory-ledger/ledger/services/keystore"
 )
 
-// watched is a store whose time stands still unless it is moved, and whose Watch looks
-// when it is told to.
+// watched is a store whose clock and whose Watch the test controls.
 type watched struct {
 	*keystore.Store
 	js   jetstream.JetStream
@@ -42,8 +41,8 @@ func startWatched(t *testing.T, server interface{ URL() string }) *watched {
 	return w
 }
 
-// look has Watch look, and returns when it has: it takes the second tick after the
-// look that the first one began.
+// look makes Watch look, and returns when it has: Watch takes the second tick after the
+// look that the first one started.
 func (w *watched) look() {
 	w.tick <- time.Time{}
 	w.tick <- time.Time{}
@@ -51,8 +50,8 @@ func (w *watched) look() {
 
 func (w *watched) pass(d time.Duration) { w.now.Add(int64(d)) }
 
-// TestAForgottenKeyIsDropped at the next look, long before it is too old, and the
-// others stay in memory.
+// TestAForgottenKeyIsDropped at the next look, long before it is too old, and the other
+// keys stay cached.
 func TestAForgottenKeyIsDropped(t *testing.T) {
 	t.Parallel()
 	w := startWatched(t, natstest.Start(t))
@@ -65,7 +64,7 @@ func TestAForgottenKeyIsDropped(t *testing.T) {
 	if _, err := w.FindOrCreate(t.Context(), kept, 0); err != nil {
 		t.Fatal(err)
 	}
-	w.look() // the entries are new, and are those that it has
+	w.look() // the new entries are the cached ones
 	for range 2 {
 		if _, err := w.Find(t.Context(), gone); err != nil {
 			t.Fatal(err)
@@ -74,7 +73,7 @@ func TestAForgottenKeyIsDropped(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, misses := w.Hits.Counts(); misses > 4 { // two to make each
+	if _, misses := w.Hits.Counts(); misses > 4 { // two for each creation
 		t.Errorf("%d lookups of two keys that nobody forgot went to the bucket", misses)
 	}
 	if _, err := keystore.Forget(t.Context(), w.js, gone); err != nil {
@@ -93,8 +92,7 @@ func TestAForgottenKeyIsDropped(t *testing.T) {
 	}
 }
 
-// TestAnUnwatchedKeyIsReadAgain after five seconds, by a store that can't ask what was
-// forgotten.
+// TestAnUnwatchedKeyIsReadAgain after five seconds if Watch gets no answers.
 func TestAnUnwatchedKeyIsReadAgain(t *testing.T) {
 	t.Parallel()
 	w := startWatched(t, natstest.Start(t))

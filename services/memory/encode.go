@@ -8,8 +8,8 @@ import (
 	"github.com/memory-ledger/ledger/events/canonical"
 )
 
-// AppendJSON appends the bytes that json.Marshal makes of the view. It takes a quarter
-// of the time: 0.2 µs of the 2 µs that a list takes for a memory, not 1 µs.
+// AppendJSON appends the same bytes as json.Marshal of the view, in a quarter of the time:
+// 0.2 µs instead of 1 µs of the 2 µs that a list takes for each memory.
 func (v *View) AppendJSON(b []byte) ([]byte, error) {
 	b, err := canonical.AppendString(append(b, `{"id":`...), v.ID)
 	if err != nil {

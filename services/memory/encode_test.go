@@ -11,7 +11,7 @@ import (
 	"github.com/memory-ledger/ledger/events"
 )
 
-// TestAppendJSON: what is written by hand is what the encoder would write.
+// TestAppendJSON: AppendJSON writes the same bytes as the encoder.
 func TestAppendJSON(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v := View{

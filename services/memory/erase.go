@@ -10,16 +10,16 @@ import (
 	"github.com/memory-ledger/ledger/services/keystore"
 )
 
-// erasePasses bounds how often Erase begins again because of a sign-in meanwhile. Six
-// clients that sign in again at once whenever they are refused have won five races in a row.
+// erasePasses bounds how often Erase starts over because of a concurrent sign-in. Six
+// clients that sign in again whenever they are refused have won five races in a row.
 const erasePasses = 50
 
-// Erase makes all texts of an owner unreadable for good, and returns how many leaves
-// that were. Access ends, the data key is destroyed, and then the log says so: from
-// that event on no answer has a text from before, on any replica.
+// Erase makes all texts of an owner unreadable for good, and returns how many leaves they
+// had. It ends all access, destroys the data key, and then appends the event. From that
+// event on, no replica returns an earlier text.
 //
-// A crash in between leaves texts that can't be read and an owner who has to ask
-// again. It never leaves an event that says more than was done.
+// A crash in between leaves unreadable texts, and the owner must ask again. It never leaves
+// an event that claims more than was done.
 func (s *Service) Erase(ctx context.Context, owner events.Owner) (uint64, error) {
 	standing, err := s.Commands.Standing(ctx, owner)
 	if err != nil || !standing.Registered {
@@ -40,8 +40,9 @@ func (s *Service) Erase(ctx context.Context, owner events.Owner) (uint64, error)
 	return erase.Erased, err
 }
 
-// EnsureDataKey implements signin.DataKeys. A key from before the last erasure is destroyed,
-// and no other: one that another sign-in has made meanwhile may have sealed something.
+// EnsureDataKey implements signin.DataKeys. It destroys a key from before the last erasure,
+// but no later key: another sign-in may have made that one meanwhile, and memories may be
+// sealed with it.
 func (s *Service) EnsureDataKey(ctx context.Context, owner events.Owner, erasures int) error {
 	for {
 		_, err := s.Keys.FindOrCreate(ctx, owner, erasures)
@@ -54,10 +55,10 @@ func (s *Service) EnsureDataKey(ctx context.Context, owner events.Owner, erasure
 	}
 }
 
-// without is which leaves of a log have no text any more.
+// without is the set of leaves whose text is gone.
 type without struct {
-	erased    uint64   // all before this one
-	retracted []uint64 // and these after it, rising
+	erased    uint64   // all leaves before this one
+	retracted []uint64 // and these later leaves, rising
 }
 
 func (w without) text(leaf uint64) bool {
@@ -65,7 +66,7 @@ func (w without) text(leaf uint64) bool {
 	return leaf < w.erased || retracted
 }
 
-// before counts the leaves without text below a size.
+// before counts the leaves without text below a log size.
 func (w without) before(size uint64) uint64 {
 	retracted, _ := slices.BinarySearch(w.retracted, size)
 	return min(w.erased, size) + uint64(retracted)

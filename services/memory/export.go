@@ -13,16 +13,17 @@ import (
 	"github.com/memory-ledger/ledger/projections/tree"
 )
 
-// Export is an owner's whole log on its way out.
+// Export is an export of an owner's whole log.
 type Export struct {
 	*Cursor
 	Header export.Header
 	reader Reader
 }
 
-// Export returns the reader's log as it is now. Its chunks are read as they are wanted.
+// Export returns the reader's log as it is now. Chunks are read from the database one by
+// one, as the caller asks.
 func (s *Service) Export(ctx context.Context, r Reader) (*Export, error) {
-	e, err := s.extent(ctx, r) // before the size is fixed, so that the anchor covers no more
+	e, err := s.extent(ctx, r) // before the size is fixed, so that the anchor covers no more than the export
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +52,7 @@ func (x *Export) AppendLine(v *View, b []byte) ([]byte, error) {
 		line, err := json.Marshal(l)
 		return append(b, line...), err
 	}
-	// The salt follows from the owner's key and the memory itself.
+	// The salt derives from the owner's key and the memory itself.
 	salted, err := leaf.New(x.key.LeafSecret(), leaf.Memory{Content: v.Content, Metadata: canonical.Trusted(v.Metadata), Owner: x.reader.Owner})
 	if err != nil {
 		return nil, fmt.Errorf("salt memory: %w", err)

@@ -11,32 +11,31 @@ import (
 )
 
 const (
-	// maxQuestions is how many questions a finder has under way. One keeps the
-	// database busy while the answer to the other is taken apart.
+	// maxQuestions is how many queries a finder runs at the same time. With two, the
+	// database works on one while the answer to the other is decoded.
 	maxQuestions = 2
-	// maxWanted bounds what one question asks for: 17 MB where all bodies are as
-	// long as they may be.
+	// maxWanted bounds the memories of one query: 17 MB if all bodies have the maximum
+	// length.
 	maxWanted = 64
-	// questionTimeout bounds a question that outlives those who asked it.
+	// questionTimeout bounds a query whose readers have all left.
 	questionTimeout = 5 * time.Second
 )
 
-// finder reads memories by id. Readers that come while maxQuestions are under way
-// share the next question. Otherwise a reader's question is asked at once, without
-// waiting for other readers. A question costs the database and its client many
-// times what a row of its answer does.
+// finder reads memories by id. While maxQuestions queries are running, new readers share
+// the next query; otherwise a reader's query runs at once. A query costs the database and
+// the client many times as much as a row of its answer.
 //
-// A reader gets the answer to a question that was asked after the reader came, so
-// the answer includes what the reader was fenced for.
+// A query always starts after its readers arrived, so the answer includes everything that
+// they were fenced for.
 type finder struct {
 	ask func(context.Context, []memories.Wanted) ([]*memories.Memory, error)
 
 	mu      sync.Mutex
 	asking  int
-	waiting []*lookup // in the order in which they came
+	waiting []*lookup // in order of arrival
 }
 
-// lookup is what one reader waits for.
+// lookup is one reader's request.
 type lookup struct {
 	wanted memories.Wanted
 	done   chan struct{} // closed once found and err are set
@@ -48,7 +47,7 @@ func newFinder(ask func(context.Context, []memories.Wanted) ([]*memories.Memory,
 	return &finder{ask: ask}
 }
 
-// find returns a memory, nil if the owner has none of that id.
+// find returns a memory, or nil if the owner has none with that id.
 func (f *finder) find(ctx context.Context, wanted memories.Wanted) (*memories.Memory, error) {
 	l := &lookup{wanted: wanted, done: make(chan struct{})}
 	f.mu.Lock()
@@ -66,7 +65,7 @@ func (f *finder) find(ctx context.Context, wanted memories.Wanted) (*memories.Me
 	}
 }
 
-// run asks as long as readers wait.
+// run runs queries as long as readers wait.
 func (f *finder) run() {
 	for {
 		f.mu.Lock()
@@ -99,8 +98,8 @@ func (f *finder) answer(now []*lookup) {
 	}
 }
 
-// recovered asks, and turns a panic into an error: no caller above catches it, and
-// all readers of the question wait for an answer.
+// recovered runs a query, and turns a panic into an error: no caller recovers it, and all
+// readers of the query wait for an answer.
 func (f *finder) recovered(ctx context.Context, wanted []memories.Wanted) (found []*memories.Memory, err error) {
 	defer func() {
 		if p := recover(); p != nil {

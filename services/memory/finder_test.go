@@ -15,14 +15,14 @@ import (
 	"github.com/memory-ledger/ledger/projections/readmodel/memories"
 )
 
-// question is one that a finder asked. The test answers it.
+// question is a query of a finder, which the test answers.
 type question struct {
 	wanted []memories.Wanted
 	answer chan<- error
 }
 
-// asked is a finder whose questions a test answers: with each memory that is
-// wanted, or an error.
+// asked is a finder whose queries a test answers, with every wanted memory or with an
+// error.
 func asked() (*finder, <-chan question) {
 	questions := make(chan question)
 	return newFinder(func(_ context.Context, wanted []memories.Wanted) ([]*memories.Memory, error) {
@@ -43,7 +43,7 @@ func each(wanted []memories.Wanted) []*memories.Memory {
 	return found
 }
 
-// reading starts a read and returns its outcome to come, once it waits.
+// reading starts a read. It returns once the read waits, with a channel for its outcome.
 func reading(ctx context.Context, f *finder, id string) <-chan error {
 	outcome := make(chan error, 1)
 	go func() {
@@ -70,7 +70,7 @@ func TestReadersWhoComeMeanwhileShareTheNextQuestion(t *testing.T) {
 		f, questions := asked()
 		var outcomes []<-chan error
 		var first []question
-		for i := range maxQuestions { // each is asked at once
+		for i := range maxQuestions { // each starts a query at once
 			outcomes = append(outcomes, reading(t.Context(), f, fmt.Sprint("lone ", i)))
 			first = append(first, <-questions)
 			if got := ids(first[i]); len(got) != 1 {
@@ -134,7 +134,7 @@ func TestAQuestionThatFailsFailsThoseWhoSharedIt(t *testing.T) {
 				t.Errorf("%s got %v, want %v", name, err, got.want)
 			}
 		}
-		// The finder still answers after that.
+		// The finder still answers afterwards.
 		g := reading(t.Context(), f, "g")
 		(<-questions).answer <- nil
 		if err := <-g; err != nil {
@@ -153,8 +153,8 @@ func TestAPanicOfAQuestionIsAnError(t *testing.T) {
 	}
 }
 
-// What was true when a reader came must be in its answer: the fence's promise
-// ends where a reader is given an older one.
+// The answer must include everything that was stored when the reader arrived: the fence has
+// promised that.
 func TestNobodyGetsAnAnswerFromBeforeTheyCame(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -181,7 +181,7 @@ func TestNobodyGetsAnAnswerFromBeforeTheyCame(t *testing.T) {
 			})
 		}
 		group.Wait()
-		synctest.Wait() // for the last question to end
+		synctest.Wait() // for the last query to end
 		if f.asking != 0 || len(f.waiting) != 0 {
 			t.Errorf("%d questions are under way and %d readers wait", f.asking, len(f.waiting))
 		}

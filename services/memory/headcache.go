@@ -19,43 +19,42 @@ import (
 	"github.com/memory-ledger/ledger/services/cachestats"
 )
 
-// extent is how far an owner's log goes, and how far of that is anchored. It is
-// not changed once it is made.
+// extent is the size of an owner's log, and how much of it is anchored. It is immutable.
 type extent struct {
 	leaves  uint64
-	newest  *batches.Batch // the largest that is confirmed, nil before there is one
+	newest  *batches.Batch // the largest confirmed batch, or nil
 	without without        // leaves
 	root    *events.Hash   // of all leaves; nil if it was not asked for
 }
 
-// holds reports whether a row was there, and was anchored if it says so, when the
-// extent was read.
+// holds reports whether the extent includes a row, and its anchoring if the row is
+// anchored.
 func (e extent) holds(m *memories.Memory) bool {
 	return m.LeafIndex < e.leaves && (!m.Anchored || m.LeafIndex < e.anchored())
 }
 
-// keptHeads is how many owners' are kept: some 10 MB.
+// keptHeads is how many owners' extents are kept: some 10 MB.
 const keptHeads = 10_000
 
-// HeadCache keeps how far logs go, as it was last read, for as long as the fence
-// says of the owner what it said before that.
+// HeadCache keeps the last extent of each log. An entry is valid while the fence returns
+// the same head for the owner as before the extent was read.
 type HeadCache struct {
 	mu   sync.Mutex
 	kept *simplelru.LRU[events.Owner, keptHead]
-	// Hits counts how often no database was asked.
+	// Hits counts the lookups that needed no database.
 	Hits cachestats.Counter
 }
 
 type keptHead struct {
 	extent
-	head fence.Head // what the fence returned before it was read
+	head fence.Head // the fence's head from before the extent was read
 }
 
 // NewHeadCache returns an empty cache.
 func NewHeadCache() *HeadCache {
 	kept, err := simplelru.NewLRU[events.Owner, keptHead](keptHeads, nil)
 	if err != nil {
-		panic(err) // only for a size that is not positive
+		panic(err) // only if the size is not positive
 	}
 	return &HeadCache{kept: kept}
 }
@@ -70,10 +69,9 @@ func (x *HeadCache) get(r Reader) (extent, bool) {
 	return e.extent, x.Hits.Count(ok && r.Head.Known() && e.head == r.Head)
 }
 
-// put keeps what was read after the fence returned the reader's head. Of two that
-// were read at the same head, the longer stays. It may include an event that was
-// not acknowledged yet, and a reader that saw it must not see a shorter log
-// afterwards.
+// put stores an extent that was read after the fence returned the reader's head. Of two
+// extents read at the same head, the longer one is kept: it may include an event that was
+// not acknowledged yet, and a reader that saw it must not see a shorter log afterwards.
 func (x *HeadCache) put(r Reader, e extent) {
 	if x == nil || !r.Head.Known() {
 		return
@@ -86,12 +84,12 @@ func (x *HeadCache) put(r Reader, e extent) {
 	x.kept.Add(r.Owner, keptHead{e, r.Head})
 }
 
-// follows reports whether nothing was seen before that is not in e.
+// follows reports whether e includes everything that an earlier extent has.
 func (e extent) follows(before extent) bool {
 	return e.leaves >= before.leaves && e.anchored() >= before.anchored()
 }
 
-// anchored is how many leaves a confirmed batch covers.
+// anchored returns how many leaves the largest confirmed batch covers.
 func (e extent) anchored() uint64 {
 	if e.newest == nil {
 		return 0
@@ -99,7 +97,7 @@ func (e extent) anchored() uint64 {
 	return e.newest.Size
 }
 
-// extent returns how far the reader's log goes.
+// extent returns the extent of the reader's log.
 func (s *Service) extent(ctx context.Context, r Reader) (extent, error) {
 	if e, ok := s.Heads.get(r); ok {
 		return e, nil
@@ -107,9 +105,9 @@ func (s *Service) extent(ctx context.Context, r Reader) (extent, error) {
 	return s.readExtent(ctx, r)
 }
 
-// extentWith is extent for a reader that has read one of the rows. The cached
-// extent may be older than that row. An extent that is read now is not, unless the
-// read models were replaced by older ones in between.
+// extentWith is extent for a reader that has already read one of the rows. A cached extent
+// may be older than the row. A freshly read one is not, unless the read models were
+// replaced by older ones in between.
 func (s *Service) extentWith(ctx context.Context, r Reader, m *memories.Memory) (extent, error) {
 	if e, ok := s.Heads.get(r); ok && e.holds(m) {
 		return e, nil
@@ -121,8 +119,8 @@ func (s *Service) extentWith(ctx context.Context, r Reader, m *memories.Memory) 
 	return e, err
 }
 
-// readExtent asks the database, once. The batch comes first, so that it never
-// covers more than there is.
+// readExtent reads the extent in one round trip. The batch is read first, so that it never
+// covers more leaves than the log has.
 func (s *Service) readExtent(ctx context.Context, r Reader) (e extent, err error) {
 	var (
 		batch  pgx.Batch
@@ -141,7 +139,7 @@ func (s *Service) readExtent(ctx context.Context, r Reader) (e extent, err error
 	e.leaves, e.without.erased = owner.LeafCount, erased.Leaves
 	e.without.retracted = slices.DeleteFunc(e.without.retracted, func(leaf uint64) bool { return leaf < erased.Leaves })
 	if found {
-		newest.Transaction = nil // long, and not needed
+		newest.Transaction = nil // long, and not needed here
 		e.newest = &newest
 	}
 	s.Heads.put(r, e)

@@ -15,7 +15,7 @@ import (
 	"github.com/memory-ledger/ledger/services/search"
 )
 
-// at is a head of the first read models that a process sees.
+// at returns a head of the first read models that a process sees.
 func at(seq uint64) fence.Head { return fence.Head{Seq: seq} }
 
 func TestExtentsAreRightOrSilent(t *testing.T) {
@@ -48,8 +48,8 @@ func TestExtentsAreRightOrSilent(t *testing.T) {
 	}
 }
 
-// TestALogNeverGetsShorter: of two who read at one head, the one who saw less
-// may be the last to tell.
+// TestALogNeverGetsShorter: of two readers at one head, the one that saw less may store its
+// extent last.
 func TestALogNeverGetsShorter(t *testing.T) {
 	t.Parallel()
 	batch := func(size uint64) *batches.Batch { return &batches.Batch{Size: size} }
@@ -65,7 +65,7 @@ func TestALogNeverGetsShorter(t *testing.T) {
 		"of an earlier head":  {at(6), extent{leaves: 9, newest: batch(9)}, old},
 		"more leaves":         {at(7), extent{leaves: 6, newest: batch(4)}, extent{leaves: 6, newest: batch(4)}},
 		"of other tables":     {fence.Head{Seq: 6, Tables: 1}, extent{leaves: 4}, extent{leaves: 4}},
-		"of a later head":     {at(8), extent{leaves: 4}, extent{leaves: 4}}, // the read models are others by then
+		"of a later head":     {at(8), extent{leaves: 4}, extent{leaves: 4}}, // the read models have changed by then
 	} {
 		x := NewHeadCache()
 		x.put(Reader{"a", at(7)}, old)
@@ -80,12 +80,12 @@ func TestALogNeverGetsShorter(t *testing.T) {
 	}
 }
 
-// cached is a service with everything that may be kept.
+// cached is a service with every cache.
 func (h *history) cached() *Service {
 	return New(Config{Keys: h.keys, Pool: h.pool, Segments: search.NewBodySegments(1 << 30), Rows: NewRowCache(1 << 30), Heads: NewHeadCache()})
 }
 
-// asking is one thing that can be asked.
+// asking is one kind of request.
 type asking struct {
 	name string
 	ask  func(context.Context, *Service, Reader) (any, error)
@@ -137,8 +137,8 @@ func collect(ctx context.Context, c *Cursor) (views []View, err error) {
 	return views, err
 }
 
-// TestWhatIsKeptChangesNoAnswer: whatever was asked before, and however an owner's
-// log went on since, what is answered is what the read models say.
+// TestWhatIsKeptChangesNoAnswer: caches change no answer, no matter which requests came
+// before and how the owner's log has grown since.
 func TestWhatIsKeptChangesNoAnswer(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()
@@ -173,7 +173,7 @@ func TestWhatIsKeptChangesNoAnswer(t *testing.T) {
 		}
 		r := Reader{w.owner, at(heads[w])}
 		if chance.IntN(10) == 0 {
-			r.Head = at(0) // it is not always known
+			r.Head = at(0) // the head is not always known
 		}
 		for _, asking := range askings(w, chance) {
 			got, err := asking.ask(t.Context(), cached, r)
@@ -191,7 +191,8 @@ func TestWhatIsKeptChangesNoAnswer(t *testing.T) {
 	}
 }
 
-// TestWhoAsksAgainAsksNoDatabase, as long as nothing of the owner came.
+// TestWhoAsksAgainAsksNoDatabase: a repeated request needs no query until something of the
+// owner changes.
 func TestWhoAsksAgainAsksNoDatabase(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t)
@@ -205,7 +206,7 @@ func TestWhoAsksAgainAsksNoDatabase(t *testing.T) {
 		do()
 		return h.pool.Stat().AcquireCount() - before
 	}
-	// How many questions the second asking takes: the nodes of a tree are not kept.
+	// Number of queries of the second request: nodes of the tree are not cached.
 	for i, again := range []int64{0, 0, 0, 0, 1, 2, 1} {
 		asking := askings(w, chance)[i]
 		ask := func(head uint64) func() {
@@ -220,13 +221,13 @@ func TestWhoAsksAgainAsksNoDatabase(t *testing.T) {
 		if n := questions(ask(h.seq)); n > again {
 			t.Errorf("%s: %d questions", asking.name, n)
 		}
-		if n := questions(ask(0)); n == 0 && i > 0 { // a row that is anchored is right for good
+		if n := questions(ask(0)); n == 0 && i > 0 { // an anchored row never changes
 			t.Errorf("%s: no question where the head is not known", asking.name)
 		}
 	}
 }
 
-// TestProofsAreOfTheBatchThatCoversTheLeaf, which mostly is not the newest.
+// TestProofsAreOfTheBatchThatCoversTheLeaf, which usually is not the newest.
 func TestProofsAreOfTheBatchThatCoversTheLeaf(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t)
@@ -242,7 +243,7 @@ func TestProofsAreOfTheBatchThatCoversTheLeaf(t *testing.T) {
 	newest := events.Hash{4, 'r'}
 	for leaf, want := range map[int]struct {
 		size  uint64
-		batch string // "" before there is one
+		batch string // "" if not anchored yet
 	}{1: {2, ids[0]}, 3: {4, ids[1]}, 4: {5, ""}} {
 		id := w.written[leaf].ID
 		proof, err := s.Prove(t.Context(), r, id)
@@ -262,8 +263,8 @@ func TestProofsAreOfTheBatchThatCoversTheLeaf(t *testing.T) {
 	}
 }
 
-// TestARowThatCameLater: a row may be there that was not when the log's extent was
-// read, at the same head, for its event is not acknowledged yet.
+// TestARowThatCameLater: a row may exist that the extent, read at the same head, does not
+// cover, because its event is not acknowledged yet.
 func TestARowThatCameLater(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t)
@@ -281,7 +282,7 @@ func TestARowThatCameLater(t *testing.T) {
 		}
 	}
 	h.confirm(t, w, h.cut(t, w), 3)
-	s.Rows = NewRowCache(1 << 20) // what came is seen
+	s.Rows = NewRowCache(1 << 20) // the row cache holds the new row
 	proof, err := s.Prove(t.Context(), r, w.written[1].ID)
 	if err != nil || proof.TxSignature == nil || proof.OnchainRoot == nil || *proof.OnchainRoot != (events.Hash{3, 'r'}) {
 		t.Errorf("a proof by a batch that came later: %+v, %v", proof, err)
@@ -289,7 +290,7 @@ func TestARowThatCameLater(t *testing.T) {
 	if receipt, err := s.Receipt(t.Context(), r, w.written[1].ID); err != nil || receipt.Anchor == nil || receipt.Anchor.CommittedSize != 3 {
 		t.Errorf("a receipt by a batch that came later: %+v, %v", receipt, err)
 	}
-	// Read models that were put in the place of these may be older.
+	// Read models that replace these may be older.
 	if _, err := h.pool.Exec(t.Context(), `DELETE FROM memories WHERE leaf_index > 0; DELETE FROM batches`); err != nil {
 		t.Fatal(err)
 	}

@@ -26,7 +26,8 @@ import (
 	"github.com/memory-ledger/ledger/services/search"
 )
 
-// history is read models that the projections made, and what was written.
+// history is a set of read models made by the projections, and the events they were made
+// from.
 type history struct {
 	pool *pgxpool.Pool
 	keys *keystore.Store
@@ -39,7 +40,7 @@ type writer struct {
 	key                   *keystore.OwnerKey
 	version, chainVersion int
 
-	written []View // but for batches
+	written []View // without batches
 }
 
 func newHistory(t testing.TB) *history {
@@ -66,7 +67,7 @@ func (h *history) writer(t testing.TB) *writer {
 	return w
 }
 
-// write applies a slice of memories, one for each text.
+// write applies a slice with one memory for each text.
 func (h *history) write(t testing.TB, w *writer, texts ...string) {
 	t.Helper()
 	var records []projector.Record
@@ -92,8 +93,8 @@ func (h *history) write(t testing.TB, w *writer, texts ...string) {
 	h.apply(t, records...)
 }
 
-// cut applies that a root of all that w wrote is about to be committed, and
-// returns the id of that batch.
+// cut applies a batch over everything that w wrote, which is about to be committed, and
+// returns its id.
 func (h *history) cut(t testing.TB, w *writer) string {
 	t.Helper()
 	id := uuid.Must(uuid.NewV7()).String()
@@ -101,7 +102,7 @@ func (h *history) cut(t testing.TB, w *writer) string {
 	return id
 }
 
-// confirm applies that a batch of that size is on the chain.
+// confirm applies the confirmation of a batch of that size.
 func (h *history) confirm(t testing.TB, w *writer, id string, size int) {
 	t.Helper()
 	h.chain(t, w, &events.BatchConfirmed{BatchID: id, Size: uint64(size), Root: events.Hash{byte(size), 'r'}, Signature: "of " + id, Slot: 1})
@@ -148,7 +149,7 @@ func (h *history) apply(t testing.TB, records ...projector.Record) {
 	}
 }
 
-// service reads the history, with a cache of that many bytes; 0 means none.
+// service returns a service on the history with a cache of that many bytes; 0 means none.
 func (h *history) service(cache int64) *Service {
 	cfg := Config{Keys: h.keys, Pool: h.pool}
 	if cache > 0 {
@@ -157,7 +158,7 @@ func (h *history) service(cache int64) *Service {
 	return New(cfg)
 }
 
-// searchAll returns what a search finds, and how many leaves it went through.
+// searchAll returns the results of a search, and how many leaves it searched.
 func searchAll(t testing.TB, s *Service, owner events.Owner, query string) (found []View, size uint64, err error) {
 	c, err := s.Search(t.Context(), Reader{Owner: owner}, query)
 	if err != nil {

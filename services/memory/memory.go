@@ -1,5 +1,5 @@
-// Package memory writes and reads memories for both APIs: what a memory is
-// made of, and what a reader gets back, is the same through either API.
+// Package memory writes and reads memories for both APIs. A memory, and the answer to its
+// reader, are the same through either API.
 package memory
 
 import (
@@ -27,7 +27,7 @@ import (
 	"github.com/memory-ledger/ledger/services/search"
 )
 
-// Limits of what is stored.
+// Limits of a memory.
 const (
 	MaxContentBytes  = 262144 // UTF-8
 	MaxMetadataBytes = 65536  // canonical
@@ -42,11 +42,9 @@ var (
 	ErrMetadataTooLarge = fmt.Errorf("metadata is longer than %d bytes in canonical form", MaxMetadataBytes)
 )
 
-// ChainView tells what the chain held when it was last looked at. It never
-// waits for the chain.
+// ChainView is the last known state of the chain. It never waits for the chain.
 type ChainView interface {
-	// Last returns what an account held when it was last read, nil if it was
-	// never seen.
+	// Last returns the last known content of an account, or nil if it was never seen.
 	Last(account chainview.Account) *chainview.Seen
 }
 
@@ -56,26 +54,26 @@ type Config struct {
 	Keys     *keystore.Store
 	Pool     *pgxpool.Pool
 	Chain    ChainView // nil: no chain is configured
-	// DestroyKey destroys an owner's data key, everywhere, if it was made before so many
-	// erasures; nil where the service may not.
+	// DestroyKey destroys an owner's data key, on all replicas, if it was made before that
+	// many erasures. Nil if the service is not allowed to.
 	DestroyKey func(ctx context.Context, owner events.Owner, before int) error
 	NewID      func() string
 
-	// Quotas bound an owner's writes; nil: there are none.
+	// Quotas bound an owner's writes; nil: no quotas.
 	Quotas *quota.Quotas
-	// All services of a process share the following. Without a cache (nil) every
-	// read asks the database; without a scheduler New makes one.
+	// All services of a process share the following fields. Without a cache (nil), every
+	// read queries the database; without a scheduler, New makes one.
 
-	Segments *search.BodySegments // texts that searches looked through
-	Words    *recall.Blocks       // indexes of words that rankings made
-	Vectors  *recall.Vectors      // compare meanings for rankings; nil: words alone rank
-	Rows     *RowCache            // rows that were read by id or in short lists
-	Heads    *HeadCache           // how far logs go
-	// Long and Short hand out time slots for long and for short work.
+	Segments *search.BodySegments // texts that searches have read
+	Words    *recall.Blocks       // word indexes that rankings have built
+	Vectors  *recall.Vectors      // compare meanings for ranking; nil: rank by words alone
+	Rows     *RowCache            // rows read by id or in short lists
+	Heads    *HeadCache           // extents of logs
+	// Long and Short schedule long and short work.
 	Long, Short *FairScheduler
 }
 
-// Service is both sides of the memories.
+// Service writes and reads memories.
 type Service struct {
 	Config
 	engine *search.Engine
@@ -99,7 +97,7 @@ func New(cfg Config) *Service {
 	return s
 }
 
-// Draft is a memory on its way in.
+// Draft is a memory to be written.
 type Draft struct {
 	Owner          events.Owner
 	Content        string
@@ -108,8 +106,7 @@ type Draft struct {
 	Credential     command.Credential
 }
 
-// Write stores a memory. When it returns without error the memory is on stable
-// storage.
+// Write stores a memory. When it returns without error, the memory is on stable storage.
 func (s *Service) Write(ctx context.Context, d Draft) (*command.WriteMemory, error) {
 	if err := s.Quotas.Take(quota.Writes, d.Owner, 1); err != nil {
 		return nil, err
@@ -127,8 +124,8 @@ func (s *Service) Write(ctx context.Context, d Draft) (*command.WriteMemory, err
 // MaxBatch is how many memories one request writes at most.
 const MaxBatch = 256
 
-// maxEvent bounds what the event of a memory takes in the log beside its metadata and
-// its sealed content.
+// maxEvent bounds the size of a memory's event in the log, without its metadata and sealed
+// content.
 const maxEvent = 1 << 10
 
 // Errors of batches.
@@ -167,13 +164,13 @@ func (s *Service) WriteBatch(ctx context.Context, drafts []Draft) (*command.Writ
 	return write, s.Commands.Execute(ctx, drafts[0].Owner, write)
 }
 
-// batchKey makes an Idempotency-Key one of batches: it never meets that of a single
-// memory.
+// batchKey derives a batch's Idempotency-Key, which differs from the keys of all single
+// memories.
 func batchKey(key events.Hash) events.Hash {
 	return sha256.Sum256(append([]byte("memory-ledger/batch-key/v1\x00"), key[:]...))
 }
 
-// Prepare does what can be done before the owner's turn comes: hash and seal.
+// Prepare does the work that needs no turn: it hashes and seals.
 func (s *Service) Prepare(ctx context.Context, d Draft) (*command.WriteMemory, error) {
 	switch {
 	case d.Content == "":
@@ -202,7 +199,7 @@ func (s *Service) Prepare(ctx context.Context, d Draft) (*command.WriteMemory, e
 	}, nil
 }
 
-// View is a memory as a reader gets it.
+// View is a memory as readers get it.
 type View struct {
 	ID        string           `json:"id"`
 	Content   string           `json:"content"`
@@ -212,8 +209,8 @@ type View struct {
 	BatchID   *string          `json:"batchId"`
 	Anchored  bool             `json:"anchored"`
 	CreatedAt events.Timestamp `json:"createdAt"`
-	Via       *events.Via      `json:"via"` // null where its event does not say
-	retracted bool             // and so without content
+	Via       *events.Via      `json:"via"` // null if the event does not say
+	retracted bool             // and therefore without content
 	Score     *float64         `json:"score,omitzero"` // of a ranked answer; higher is better
 }
 
@@ -232,15 +229,14 @@ func viewOf(content string, m *memories.Memory) View {
 	}
 }
 
-// Reader is an owner who reads. Head is what the fence returned for the request: what
-// was read of the owner at one that is known is still true at the same, so no database
-// is asked for it again.
+// Reader is an owner who reads. Head is what the fence returned for the request: data that
+// was cached at the same known head is still valid, and needs no query.
 type Reader struct {
 	Owner events.Owner
 	Head  fence.Head
 }
 
-// Get returns one memory of the reader's.
+// Get returns one of the reader's memories.
 func (s *Service) Get(ctx context.Context, r Reader, id string) (View, error) {
 	m, err := s.find(ctx, r, id)
 	if err != nil {
@@ -256,8 +252,8 @@ func (s *Service) Get(ctx context.Context, r Reader, id string) (View, error) {
 	return view(key, m)
 }
 
-// Retract takes one memory of the owner's back: it is in no list, search or case any
-// more, while its leaf and its proof stay. One that was taken back before stays so.
+// Retract retracts a memory of the owner: it leaves all lists, searches, and cases, while
+// its leaf and its proof stay. Retracting it again changes nothing.
 func (s *Service) Retract(ctx context.Context, r Reader, credential command.Credential, id string) error {
 	m, err := s.find(ctx, r, id)
 	if err != nil {
@@ -266,7 +262,7 @@ func (s *Service) Retract(ctx context.Context, r Reader, credential command.Cred
 	return s.Commands.Execute(ctx, r.Owner, &command.RetractMemory{MemoryID: m.ID, LeafIndex: m.LeafIndex, Credential: credential})
 }
 
-// find returns a row, without a question where it is kept and right.
+// find returns a row, from the cache if it holds a valid one.
 func (s *Service) find(ctx context.Context, r Reader, id string) (*memories.Memory, error) {
 	if m, kept := s.Rows.get(r, id); kept {
 		return m, nil

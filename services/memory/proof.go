@@ -24,8 +24,8 @@ type Proof struct {
 	OnchainRoot *events.Hash `json:"onchainRoot"`
 }
 
-// Prove returns the inclusion proof of a memory: against the root that its
-// batch committed, or, before that, of the whole log now.
+// Prove returns the inclusion proof of a memory against the root that its batch committed,
+// or, if it is not anchored yet, against the current root of the whole log.
 func (s *Service) Prove(ctx context.Context, r Reader, id string) (Proof, error) {
 	m, err := s.find(ctx, r, id)
 	if err != nil {
@@ -41,8 +41,8 @@ func (s *Service) Prove(ctx context.Context, r Reader, id string) (Proof, error)
 	return p, nil
 }
 
-// include proves a memory, and returns the signature of the transaction that
-// committed the root, nil before there is one, and how far the log goes.
+// include proves a memory. It also returns the signature of the transaction that committed
+// the root, nil if there is none yet, and the extent of the log.
 func (s *Service) include(ctx context.Context, r Reader, m *memories.Memory) (e extent, p tree.Proof, signature *string, err error) {
 	if e, err = s.extentWith(ctx, r, m); err != nil {
 		return e, p, nil, err
@@ -74,9 +74,9 @@ func (s *Service) batch(ctx context.Context, id string) (*batches.Batch, error) 
 	return &batch, nil
 }
 
-// onchainRoot is what the owner's account was last seen to hold: by this
-// process, or by the anchorer when it confirmed its newest batch, whichever saw
-// more. An account only grows, so a node that shows less is behind.
+// onchainRoot is the last known content of the owner's account, as seen by this process, or
+// by the anchorer when it confirmed its newest batch, whichever is newer. An account only
+// grows, so a node that shows less is behind.
 func (s *Service) onchainRoot(owner events.Owner, newest *batches.Batch) *events.Hash {
 	if newest == nil {
 		return nil

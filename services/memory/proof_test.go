@@ -9,13 +9,13 @@ import (
 	"github.com/memory-ledger/ledger/projections/readmodel/batches"
 )
 
-// lastSeen is a view of the chain that saw one thing.
+// lastSeen is a chain view that has seen one account.
 type lastSeen struct{ seen *chainview.Seen }
 
 func (l lastSeen) Last(chainview.Account) *chainview.Seen { return l.seen }
 
 // TestOnchainRoot: an account only grows, so a node that shows fewer leaves than were
-// confirmed is behind, however late it was asked.
+// confirmed is behind.
 func TestOnchainRoot(t *testing.T) {
 	t.Parallel()
 	confirmed := time.Unix(1_700_000_000, 0)

@@ -11,9 +11,8 @@ import (
 	"github.com/memory-ledger/ledger/services/recall"
 )
 
-// BenchmarkRecall ranks 100,000 memories of 100 to 450 bytes by questions of six
-// words: for the first time, and 300 times again. The words are as frequent as in
-// English, by Zipf's law.
+// BenchmarkRecall ranks 100,000 memories of 100 to 450 bytes with queries of six words:
+// once cold, and 300 times warm. The word frequencies follow Zipf's law, as in English.
 func BenchmarkRecall(b *testing.B) {
 	h := newHistory(b)
 	w := h.writer(b)
@@ -71,7 +70,7 @@ func BenchmarkRecall(b *testing.B) {
 
 var syllables = []string{"ka", "lo", "mir", "ten", "su", "vel", "nor", "pa", "qui", "dra", "fe", "gol", "hu", "jin", "bres"}
 
-// spell makes a word of a number, longer for rarer ones.
+// spell makes a word from a number, longer for rarer words.
 func spell(n uint64) (word string) {
 	for ; n > 0; n /= uint64(len(syllables)) {
 		word += syllables[n%uint64(len(syllables))]

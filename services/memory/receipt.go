@@ -15,15 +15,15 @@ import (
 	"github.com/memory-ledger/ledger/services/keystore"
 )
 
-// Receipt returns what a verifier needs to check a memory without this service:
-// what was hashed, the way from there to the root of its batch, and from that to
-// the newest commitment that was read back from the chain.
+// Receipt returns everything that a verifier needs to check a memory without this service:
+// the hashed data, the proof up to the root of its batch, and from there to the newest
+// commitment that was read back from the chain.
 func (s *Service) Receipt(ctx context.Context, reader Reader, id string) (*receipt.Receipt, error) {
 	m, err := s.find(ctx, reader, id)
 	if err != nil {
 		return nil, err
 	}
-	if m.Retracted { // a receipt has the text
+	if m.Retracted { // a receipt would contain the text
 		return nil, ErrRetracted
 	}
 	key, err := s.Keys.Find(ctx, reader.Owner)
@@ -46,8 +46,8 @@ func (s *Service) Receipt(ctx context.Context, reader Reader, id string) (*recei
 	return r, s.anchor(ctx, reader.Owner, r, e.newest)
 }
 
-// entryOf opens a memory and salts it again: the salt follows from the
-// owner's key and the memory itself.
+// entryOf opens a memory and recomputes its salt, which derives from the owner's key and
+// the memory itself.
 func entryOf(key *keystore.OwnerKey, m *memories.Memory) (receipt.Entry, error) {
 	content, err := key.Open(m.ID, m.Sealed)
 	if err != nil {
@@ -62,8 +62,8 @@ func entryOf(key *keystore.OwnerKey, m *memories.Memory) (receipt.Entry, error) 
 	}, nil
 }
 
-// anchor adds the newest confirmed batch, which covers at least as much as the
-// memory's own.
+// anchor adds the newest confirmed batch, which covers at least the leaves of the memory's
+// own batch.
 func (s *Service) anchor(ctx context.Context, owner events.Owner, r *receipt.Receipt, newest *batches.Batch) (err error) {
 	r.Anchor = anchorOf(newest)
 	if newest.Size == r.TreeSize {

@@ -12,10 +12,9 @@ import (
 	"github.com/memory-ledger/ledger/services/cachestats"
 )
 
-// RowCache keeps rows that were read by id or in short lists, sealed as in the
-// database, within a budget of bytes. A leaf gets anchored, and may be retracted. So a
-// row is right for as long as what the fence says of the owner is what it said before
-// the row was read.
+// RowCache keeps rows that were read by id or in short lists, sealed as in the database,
+// within a budget of bytes. A leaf gets anchored, and may be retracted, so a row is valid
+// only while the fence returns the same head for the owner as before the row was read.
 type RowCache struct {
 	mu     sync.Mutex
 	budget int64
@@ -26,25 +25,25 @@ type RowCache struct {
 	Hits cachestats.Counter
 }
 
-// place is where a memory is for good.
+// place is a memory's permanent position.
 type place struct {
 	owner events.Owner
 	leaf  uint64
 }
 
-// Bytes returns how much is kept.
+// Bytes returns the size of all kept rows.
 func (r *RowCache) Bytes() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.used
 }
 
-// rowOverhead is about what a row takes beside its texts.
+// rowOverhead is about the size of a row without its texts.
 const rowOverhead = 640
 
 type recentRow struct {
-	memory *memories.Memory // is not changed any more
-	head   fence.Head       // what the fence returned before it was read
+	memory *memories.Memory // immutable
+	head   fence.Head       // the fence's head from before the row was read
 }
 
 // NewRowCache returns a cache of at most budget bytes.
@@ -55,7 +54,7 @@ func NewRowCache(budget int64) *RowCache {
 		r.used -= row.bytes()
 	})
 	if err != nil {
-		panic(err) // only for a size that is not positive
+		panic(err) // only if the size is not positive
 	}
 	r.rows = rows
 	return r
@@ -67,12 +66,12 @@ func (row recentRow) bytes() int64 {
 	return int64(widthOf(row.memory)) + rowOverhead
 }
 
-// isFor reports whether a row is right for a reader.
+// isFor reports whether a row is valid for a reader.
 func (row recentRow) isFor(reader Reader) bool {
 	return row.memory.Owner == reader.Owner && reader.Head.Known() && row.head == reader.Head
 }
 
-// knowsMore reports whether the row has seen an event that another one has not.
+// knowsMore reports whether the row includes an event that the other one lacks.
 func (row recentRow) knowsMore(m *memories.Memory) bool {
 	return row.memory.Anchored && !m.Anchored || row.memory.Retracted && !m.Retracted
 }
@@ -91,8 +90,8 @@ func (r *RowCache) get(reader Reader, id string) (*memories.Memory, bool) {
 	return row.memory, true
 }
 
-// run returns the rows from one leaf up to another, where all are kept and right,
-// and have no more than that many bytes.
+// run returns the rows of a range of leaves, if all of them are kept and valid, and have at
+// most that many bytes.
 func (r *RowCache) run(reader Reader, from, to uint64, most int) ([]*memories.Memory, bool) {
 	if r == nil {
 		return nil, false
@@ -116,11 +115,11 @@ func (r *RowCache) run(reader Reader, from, to uint64, most int) ([]*memories.Me
 	return rows, true
 }
 
-// widthOf is how many bytes a row brings an answer, about.
+// widthOf returns about how many bytes a row adds to an answer.
 func widthOf(m *memories.Memory) int { return len(m.Sealed) + m.Metadata.Len() }
 
-// put keeps rows that were read after the fence returned the reader's head. It
-// takes them over.
+// put stores rows that were read after the fence returned the reader's head. It takes
+// ownership of them.
 func (r *RowCache) put(reader Reader, rows ...*memories.Memory) {
 	if r == nil {
 		return
@@ -132,8 +131,8 @@ func (r *RowCache) put(reader Reader, rows ...*memories.Memory) {
 	}
 }
 
-// keep stores a row. It does not replace a row of a newer head, nor one that knows more
-// of the same head: a slower reader read such a row earlier.
+// keep stores a row. It does not replace a row of a newer head, or one that knows more at
+// the same head: a slower reader may have read its row earlier.
 func (r *RowCache) keep(row recentRow) {
 	m := row.memory
 	if !row.head.Known() || row.bytes() > r.budget {

@@ -24,7 +24,7 @@ func TestRecentIsRightOrSilent(t *testing.T) {
 		"open, head unknown now":     {putAt: 7, getAt: 0, by: owner},
 		"open, head unknown then":    {putAt: 0, getAt: 7, by: owner},
 		"open, never known":          {putAt: 0, getAt: 0, by: owner},
-		"anchored, the log went on":  {anchored: true, putAt: 7, getAt: 8, by: owner}, // it may be retracted since,
+		"anchored, the log went on":  {anchored: true, putAt: 7, getAt: 8, by: owner}, // it may have been retracted since
 		"anchored, never known":      {anchored: true, by: owner},
 		"somebody else's":            {anchored: true, putAt: 7, getAt: 7, by: "b"},
 		"open first, anchored later": {putAt: 7, getAt: 8, by: owner, want: true, putAgainAnchor: true},
@@ -42,8 +42,8 @@ func TestRecentIsRightOrSilent(t *testing.T) {
 			}
 		})
 	}
-	// A reader of the new read models gets no row of the old ones. A reader of the
-	// old ones does not replace a row of the new ones.
+	// A reader of the new read models gets no row of the old ones. A reader of the old ones
+	// does not replace a row of the new ones.
 	r, swapped := NewRowCache(1<<20), fence.Head{Seq: 7, Tables: 1}
 	r.put(Reader{owner, at(7)}, &memories.Memory{ID: id, Owner: owner, Anchored: true})
 	if _, ok := r.get(Reader{owner, swapped}, id); ok {
@@ -83,8 +83,8 @@ func TestRecentKeepsToItsBudget(t *testing.T) {
 	}
 }
 
-// TestShortListsAreKeptWhole: a list is answered from what is kept where every row
-// of it is, each right for the reader, and not too long.
+// TestShortListsAreKeptWhole: a list comes from the cache only if all its rows are cached
+// and valid for the reader, and it is not too long.
 func TestShortListsAreKeptWhole(t *testing.T) {
 	t.Parallel()
 	const width = 100
@@ -133,7 +133,7 @@ func TestShortListsAreKeptWhole(t *testing.T) {
 	if m, ok := r.get(Reader{"a", at(7)}, "1"); !ok || !m.Retracted {
 		t.Error("what was retracted is not any more")
 	}
-	// What goes is found neither way.
+	// A dropped row is found neither by id nor in a list.
 	r.budget = 1
 	r.put(Reader{"a", at(7)}, row(4, true))
 	for range 4 {

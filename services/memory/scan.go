@@ -14,33 +14,32 @@ import (
 // ErrAbandoned: the client has closed the connection.
 var ErrAbandoned = errors.New("the client closed the connection")
 
-// chunkRows is how many memories are read from the database at a time, or fewer,
-// of pieceBytes. A log only grows, so chunks read one after the other add up to
-// one consistent list, without a transaction that a slow reader could hold open.
+// chunkRows bounds the memories read from the database at a time; pieceBytes bounds them,
+// too. A log only grows, so successive chunks form one consistent list without a
+// transaction that a slow reader would hold open.
 const chunkRows = 500
 
-// Limits of short work, which has time slots of its own: a page of a list, or a
-// search of few bytes that are kept in memory. The first rows are few, because
-// their length is not known before.
+// Limits of short work, which has its own time slots: a page of a list, or a search of few
+// bytes in memory. The first read takes few rows, because their length is unknown.
 const (
 	shortLeaves = 128
 	shortRows   = 64
 	shortBytes  = 256 << 10
 )
 
-// pieceBytes is how many bytes Next hands over at a time.
+// pieceBytes is how many bytes Next yields at a time.
 const pieceBytes = 4 << 20
 
 // errFull ends a chunk before its last row.
 var errFull = errors.New("enough for one chunk")
 
-// ErrEnough is what yield returns to end the chunk with the memory that it was
-// called with. Only the writer of the answer knows how many bytes a memory takes
-// in it: up to six times the text.
+// ErrEnough is returned by yield to end the chunk after the memory that it was called with.
+// Only the writer of the answer knows how many bytes a memory takes there: up to six times
+// the text.
 var ErrEnough = errors.New("no more for now")
 
-// Cursor walks through an owner's memories in leaf order, as far as the log
-// reached when the cursor was made.
+// Cursor iterates over an owner's memories in leaf order, up to the size that the log had
+// when the cursor was made.
 type Cursor struct {
 	service *Service
 	reader  Reader
@@ -51,21 +50,20 @@ type Cursor struct {
 	end     uint64
 	size    uint64  // of the log when the cursor was made
 	without without // leaves
-	rows    uint64  // how many rows to read next; 0 before the first
-	width   uint64  // average bytes of the rows that were read last; 0 before the first
+	rows    uint64  // how many rows to read next; 0 before the first read
+	width   uint64  // average bytes of the last rows; 0 before the first read
 	begun   bool    // had a time slot
 
-	everyLeaf bool          // yield what was retracted, too, without its text
+	everyLeaf bool          // also yield retracted memories, without text
 	query     *search.Query // nil: all memories
-	found     []uint64      // leaves that match and were not handed over
-	textWidth uint64        // average bytes of the texts of the last piece; 0 before the first
+	found     []uint64      // matching leaves that were not yielded yet
+	textWidth uint64        // average bytes of a text in the last piece; 0 before the first
 
 	// Abandoned, if set, reports that the client has left.
 	Abandoned func() bool
 }
 
-// Range returns a cursor over the leaves from index from on, at most limit of
-// them (0: no limit).
+// Range returns a cursor over at most limit leaves from index from on (0: no limit).
 func (s *Service) Range(ctx context.Context, r Reader, from uint64, limit int) (*Cursor, error) {
 	extent, err := s.extent(ctx, r)
 	if err != nil {
@@ -86,20 +84,20 @@ func (s *Service) Range(ctx context.Context, r Reader, from uint64, limit int) (
 // More reports whether there is anything left to read.
 func (c *Cursor) More() bool { return c.next < c.end || len(c.found) > 0 }
 
-// Size is how many leaves the log had when the cursor was made.
+// Size returns how many leaves the log had when the cursor was made.
 func (c *Cursor) Size() uint64 { return c.size }
 
-// Kept is how many leaves the cursor has that have a text, if it begins with the first.
+// Kept returns how many leaves of the cursor have a text, if it starts at the first leaf.
 func (c *Cursor) Kept() uint64 { return c.end - c.without.before(c.end) }
 
-// Position is the index of the next leaf to be read, or looked through.
+// Position returns the index of the next leaf to be read or searched.
 func (c *Cursor) Position() uint64 { return c.next }
 
-// Next reads the next chunk and calls yield for each memory in it that
-// matches. There may be none in a chunk and still be more to come.
+// Next reads the next chunk and calls yield for each matching memory in it. A chunk may
+// have no match even if later ones do.
 //
-// The work is done in a time slot of the owner's, unless it is a short list whose
-// rows are kept. yield is called within the slot, so it must not block.
+// The work is done in a time slot of the owner's, unless it is a short list with all rows
+// cached. yield is called within the slot, so it must not block.
 func (c *Cursor) Next(ctx context.Context, yield func(*View) error) error {
 	slots, short := c.service.Long, c.short()
 	if short {
@@ -130,13 +128,13 @@ func (c *Cursor) Next(ctx context.Context, yield func(*View) error) error {
 	return c.read(ctx, short, yield)
 }
 
-// read yields the next rows: of the leaves that were found, or of a list.
+// read yields the next rows: of the found leaves, or of a list.
 func (c *Cursor) read(ctx context.Context, short bool, yield func(*View) error) error {
 	limit := int(min(c.left(), cmp.Or(c.rows, chunkRows)))
 	read, bytes := 0, 0
-	var rows []*memories.Memory // of a short list
+	var rows []*memories.Memory // to be cached, if the list is short
 	each := func(m *memories.Memory) error {
-		if bytes >= pieceBytes { // yielded memories stay here until a slow reader takes them
+		if bytes >= pieceBytes { // yielded memories stay in memory until a slow reader takes them
 			return errFull
 		}
 		read++
@@ -167,13 +165,14 @@ func (c *Cursor) read(ctx context.Context, short bool, yield func(*View) error) 
 	} else {
 		c.next += uint64(read)
 	}
-	// Read as many rows next as have pieceBytes, if they are like these.
+	// Next time, read as many rows of this length as fit in pieceBytes.
 	c.rows = max(1, min(chunkRows, pieceBytes*uint64(read)/uint64(max(1, bytes))))
 	c.width = uint64(bytes / max(1, read))
 	return nil
 }
 
-// left is how many rows may be read before the next look or the end.
+// left returns how many rows may be read before the next piece must be searched, or the
+// end.
 func (c *Cursor) left() uint64 {
 	if c.query != nil {
 		return uint64(len(c.found))
@@ -181,7 +180,7 @@ func (c *Cursor) left() uint64 {
 	return c.end - c.next
 }
 
-// keptRows yields a short list whose rows are kept, and reports whether they are.
+// keptRows yields a short list if all its rows are cached, and reports whether they are.
 func (c *Cursor) keptRows(yield func(*View) error) (kept bool, err error) {
 	rows, kept := c.service.Rows.run(c.reader, c.next, c.end, shortBytes)
 	for _, m := range rows {

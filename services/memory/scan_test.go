@@ -10,9 +10,9 @@ import (
 	"github.com/memory-ledger/ledger/projections/readmodel/bodysegments"
 )
 
-// TestShortWorkIsDoneBesideLong: while another owner's long work has the turn,
-// pages of lists are read, and logs of few bytes are searched. Long work waits,
-// also if it turns out to be long only on the way.
+// TestShortWorkIsDoneBesideLong: while another owner's long work holds the slot, pages of
+// lists are read, and short logs are searched. Long work waits, even if it turns out to be
+// long only later.
 func TestShortWorkIsDoneBesideLong(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t)
@@ -23,7 +23,7 @@ func TestShortWorkIsDoneBesideLong(t *testing.T) {
 		h.write(t, short, slices.Repeat([]string{"the cat"}, 250)...)
 	}
 	h.write(t, long, slices.Repeat([]string{strings.Repeat("the cat sleeps ", 700)}, 100)...)
-	wide := h.writer(t) // of more bytes than pages keep
+	wide := h.writer(t) // with more bytes than pages hold
 	h.write(t, wide, slices.Repeat([]string{strings.Repeat("cat ", bodysegments.MaxBody/2)}, 40)...)
 
 	release, err := service.Long.Take(t.Context(), "somebody", false)
@@ -32,7 +32,7 @@ func TestShortWorkIsDoneBesideLong(t *testing.T) {
 	}
 	gone, leave := context.WithCancel(t.Context())
 	leave()
-	// next reads a piece, where that needs no turn.
+	// next reads a piece that needs no slot for long work.
 	next := func(c *Cursor) (read int, waits bool) {
 		t.Helper()
 		if !c.short() {
@@ -66,7 +66,7 @@ func TestShortWorkIsDoneBesideLong(t *testing.T) {
 		name   string
 		cursor *Cursor
 		reads  []int
-		waits  bool // for the turn, then
+		waits  bool // for the slot, then
 	}{
 		{"a page", list(short, 500, 20), []int{20}, false},
 		{"a long page", list(short, 500, shortLeaves), []int{shortRows, shortLeaves - shortRows}, false},
@@ -118,7 +118,7 @@ func TestShortWorkIsDoneBesideLong(t *testing.T) {
 			t.Error("a search of many bytes was short")
 		}
 	}
-	// With no turn left for short work either, it waits as well.
+	// If no slot for short work is left either, the work waits, too.
 	for range shortSlots {
 		release, err := service.Short.Take(t.Context(), "somebody", false)
 		if err != nil {

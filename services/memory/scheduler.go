@@ -12,8 +12,8 @@ import (
 	"github.com/memory-ledger/ledger/events"
 )
 
-// ErrBusy: too many requests of the same owner, or of all owners, wait for a time
-// slot. Answer 503 with Retry-After.
+// ErrBusy: too many requests, of the same owner or of all owners, wait for a time slot.
+// Answer 503 with Retry-After.
 var ErrBusy = errors.New("too many searches and lists are waiting")
 
 const (
@@ -21,10 +21,10 @@ const (
 	waitingOfAll   = 2048
 )
 
-// FairScheduler hands out time slots for pieces of long lists and searches, one
-// fewer at a time than there are processors, which leaves one for short requests.
-// Owners who wait are served in rotation: an owner with a huge log, or with a
-// hundred searches at once, gets no more slots than one with a small log.
+// FairScheduler grants time slots for pieces of long lists and searches. It has one slot
+// fewer than there are processors, which leaves one for short requests. Waiting owners are
+// served in rotation: an owner with a huge log, or with a hundred searches, gets no more
+// slots than one with a small log.
 type FairScheduler struct {
 	mu      sync.Mutex
 	free    int
@@ -33,7 +33,7 @@ type FairScheduler struct {
 	next    *list.List // of *line: the owner to serve next is at the front
 }
 
-// line is the waiters of one owner, in order of arrival.
+// line holds the waiters of one owner, in order of arrival.
 type line struct {
 	owner   events.Owner
 	waiters []*waiter
@@ -44,25 +44,25 @@ type waiter struct {
 	ready chan struct{} // closed when the slot is granted
 }
 
-// NewFairScheduler returns the scheduler of long work on this machine.
+// NewFairScheduler returns the scheduler for long work on this machine.
 func NewFairScheduler() *FairScheduler { return newScheduler(max(1, runtime.NumCPU()-1)) }
 
-// shortSlots is how many short pieces run at a time. They wait for the database
-// rather than for a processor.
+// shortSlots is how many short pieces run at a time. They mostly wait for the database, not
+// for a processor.
 const shortSlots = 2
 
-// NewShortScheduler returns the scheduler of short work, which would otherwise wait
-// for a long piece of each owner that has one; see [Cursor.Next].
+// NewShortScheduler returns the scheduler for short work. Without it, short work would wait
+// for a long piece of every owner; see [Cursor.Next].
 func NewShortScheduler() *FairScheduler { return newScheduler(shortSlots) }
 
 func newScheduler(slots int) *FairScheduler {
 	return &FairScheduler{free: slots, lines: map[events.Owner]*line{}, next: list.New()}
 }
 
-// Take waits for a time slot of the owner. The caller does a piece of work and
-// calls release once. Work that has begun may have sent a part of its answer, so it
-// waits however many others do. Errors: ErrBusy for work that has not begun, when
-// too many wait, and ErrBusy with the error of ctx, when that ends first.
+// Take waits for a time slot of the owner. The caller does a piece of work and calls
+// release once. Work that has begun may have sent a part of its answer, so it waits no
+// matter how many others do. Errors: ErrBusy if the work has not begun and too many wait,
+// or, together with ctx's error, if ctx ends first.
 func (t *FairScheduler) Take(ctx context.Context, owner events.Owner, begun bool) (release func(), err error) {
 	t.mu.Lock()
 	if t.free > 0 && t.waiting == 0 {
@@ -85,7 +85,7 @@ func (t *FairScheduler) Take(ctx context.Context, owner events.Owner, begun bool
 	}
 }
 
-// enqueue bounds how many wait. Work that has begun was admitted by the same bound.
+// enqueue bounds the waiters. Work that has begun was admitted by the same bound.
 func (t *FairScheduler) enqueue(owner events.Owner, w *waiter, begun bool) error {
 	l := t.lines[owner]
 	if !begun && (t.waiting >= waitingOfAll || (l != nil && len(l.waiters) >= waitingOfOwner)) {
@@ -101,7 +101,7 @@ func (t *FairScheduler) enqueue(owner events.Owner, w *waiter, begun bool) error
 	return nil
 }
 
-// release grants the slot to the next owner's first waiter, and moves that owner to
+// release grants the slot to the first waiter of the next owner, and moves that owner to
 // the end of the rotation.
 func (t *FairScheduler) release() {
 	t.mu.Lock()
@@ -127,8 +127,7 @@ func (t *FairScheduler) drop(l *line) {
 	delete(t.lines, l.owner)
 }
 
-// leave removes a waiter, or releases the slot that it was granted at the same
-// moment.
+// leave removes a waiter, or releases its slot if it was granted at the same moment.
 func (t *FairScheduler) leave(owner events.Owner, w *waiter) {
 	t.mu.Lock()
 	l := t.lines[owner]

@@ -9,8 +9,8 @@ import (
 	"github.com/memory-ledger/ledger/events"
 )
 
-// TestOwnersTakeTurns: an owner who asks a hundred times does not keep another
-// waiting for more than one piece of work.
+// TestOwnersTakeTurns: an owner with a hundred requests delays another owner by at most one
+// piece of work.
 func TestOwnersTakeTurns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -73,7 +73,7 @@ func TestALineIsBounded(t *testing.T) {
 		if _, err := turns.Take(t.Context(), "a", false); !errors.Is(err, ErrBusy) {
 			t.Errorf("one too many: %v", err)
 		}
-		// Who has had a turn comes in all the same.
+		// Work that has begun is admitted even now.
 		go func() {
 			_, err := turns.Take(ctx, "a", true)
 			results <- err
@@ -95,8 +95,8 @@ func TestALineIsBounded(t *testing.T) {
 	})
 }
 
-// TestATurnIsNotLost: a caller that leaves at the moment in which it gets the turn
-// hands it on.
+// TestATurnIsNotLost: a caller that leaves at the moment when it gets the slot passes it
+// on.
 func TestATurnIsNotLost(t *testing.T) {
 	t.Parallel()
 	turns := newScheduler(1)

@@ -10,23 +10,23 @@ import (
 	"github.com/memory-ledger/ledger/services/search"
 )
 
-// A search looks through an owner's log in pieces, one for each time slot: of
-// firstLeaves at first, and then of as many leaves as have lookBytes of text.
+// A search reads an owner's log in pieces, one for each time slot: firstLeaves first, and
+// then as many leaves as have lookBytes of text.
 const (
 	firstLeaves = 1024
 	maxLeaves   = 32768
 	lookBytes   = 8 << 20
 )
 
-// Search returns a cursor over the memories whose text contains the query, in
-// any case. An empty query matches every memory.
+// Search returns a cursor over the memories whose text contains the query, ignoring case.
+// An empty query matches every memory.
 func (s *Service) Search(ctx context.Context, r Reader, query string) (*Cursor, error) {
 	c, err := s.Range(ctx, r, 0, 0)
 	if err != nil {
 		return nil, err
 	}
 	if utf8.RuneCountInString(query) > MaxContentBytes {
-		c.next = c.end // no text has so many
+		c.next = c.end // no text is that long
 	}
 	if query != "" && c.More() {
 		c.query = search.NewQuery(query)
@@ -34,7 +34,7 @@ func (s *Service) Search(ctx context.Context, r Reader, query string) (*Cursor, 
 	return c, nil
 }
 
-// look looks through the next piece. Pieces begin where pages do.
+// look searches the next piece. Pieces begin at multiples of the page size.
 func (c *Cursor) look(ctx context.Context) error {
 	found, err := c.service.engine.Find(ctx, search.Range{
 		Owner: c.reader.Owner, Key: c.key, Erased: c.without.erased, From: c.next, To: min(c.end, c.next+c.stretch()),
@@ -47,8 +47,8 @@ func (c *Cursor) look(ctx context.Context) error {
 	return nil
 }
 
-// stretch is how many leaves to look through next, if their texts are as long as
-// those of the piece before.
+// stretch returns how many leaves to search next, assuming texts as long as in the last
+// piece.
 func (c *Cursor) stretch() uint64 {
 	switch {
 	case c.textWidth > 0:
@@ -60,8 +60,8 @@ func (c *Cursor) stretch() uint64 {
 	}
 }
 
-// checkMatch reports an error where the row of a leaf that was found does not have
-// the query: what was looked through was another leaf's text.
+// checkMatch returns an error if the row of a found leaf does not contain the query: the
+// search read another leaf's text.
 func (c *Cursor) checkMatch(m *memories.Memory, content string) error {
 	if c.query == nil || c.query.In(content) {
 		return nil

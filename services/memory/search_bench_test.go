@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// searched is what benchmarks look through: texts by number, and a query that is
-// in so many.
+// searched is the data of benchmarks: texts by number, and a query that a known number of
+// them contain.
 var searched = []struct {
 	name, text, query string
 	found             int
@@ -20,8 +20,7 @@ var searched = []struct {
 
 const short = "memory number %d: the cat sleeps on the warm chair while rain falls on the roof at noon"
 
-// BenchmarkSearch searches 100,000 memories: for the first time, again, and for the
-// first time without pages.
+// BenchmarkSearch searches 100,000 memories: cold, warm, and cold without body segments.
 func BenchmarkSearch(b *testing.B) {
 	for _, c := range searched {
 		h := newHistory(b)

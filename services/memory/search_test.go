@@ -15,7 +15,7 @@ import (
 	"github.com/memory-ledger/ledger/services/keystore"
 )
 
-// words are what texts and queries are made of.
+// words are the vocabulary of texts and queries.
 var words = []string{
 	"cat", "Cat", "CAT", "sleeps", "ſleeps", "Kelvin", "\u212aelvin", "Straße", "schläft", "SCHLÄFT", "σίσυφος", "ΣΊΣΥΦΟΣ",
 	"日本語", "дом", "ДОМ", "\x00", "🐈", " ", "1", "on the warm chair",
@@ -27,14 +27,14 @@ func text(chance *rand.Rand) string {
 		b.WriteString(words[chance.IntN(len(words))])
 		b.WriteByte(' ')
 	}
-	if chance.IntN(60) == 0 { // too long for a page
+	if chance.IntN(60) == 0 { // too long for a segment
 		b.WriteString(strings.Repeat("long ", bodysegments.MaxBody/5))
 		b.WriteString(words[chance.IntN(len(words))])
 	}
 	return b.String()
 }
 
-// contains is what a search means by it, tried at every place.
+// contains is the definition of a match, tried at every position.
 func contains(text, query string) bool {
 	runes, length := []rune(text), utf8.RuneCountInString(query)
 	for i := 0; i+length <= len(runes); i++ {
@@ -45,10 +45,9 @@ func contains(text, query string) bool {
 	return false
 }
 
-// TestSearchFindsWhatWasWritten: whatever the slices that the memories came in,
-// whatever is kept, and whether there are pages of them or not, a search finds
-// exactly the memories with the query in them, and says of each what was
-// written.
+// TestSearchFindsWhatWasWritten: a search returns exactly the memories that contain the
+// query, as they were written. The slices they arrived in, the caches, and the body
+// segments make no difference.
 func TestSearchFindsWhatWasWritten(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(3) {
@@ -72,7 +71,7 @@ func TestSearchFindsWhatWasWritten(t *testing.T) {
 				}
 				for name, s := range services {
 					if chance.IntN(3) == 0 {
-						continue // its cache lags behind
+						continue // its cache is behind
 					}
 					query := words[chance.IntN(len(words))]
 					if chance.IntN(3) == 0 {
@@ -85,8 +84,7 @@ func TestSearchFindsWhatWasWritten(t *testing.T) {
 	}
 }
 
-// checkSearch holds a search against what was written, as far as the search
-// went.
+// checkSearch compares a search with the memories written, up to the leaf that it reached.
 func checkSearch(t *testing.T, s *Service, w *writer, name, query string) {
 	t.Helper()
 	found, size, err := searchAll(t, s, w.owner, query)
@@ -109,7 +107,7 @@ func checkSearch(t *testing.T, s *Service, w *writer, name, query string) {
 	}
 }
 
-// inOrder takes in what was written, one leaf after the other.
+// inOrder appends the written memories, one leaf after the other.
 func (w *writer) inOrder(t *testing.T, leaf *uint64) func(*View) error {
 	return func(v *View) error {
 		if v.LeafIndex != *leaf || v.Content != w.written[*leaf].Content {
@@ -120,8 +118,8 @@ func (w *writer) inOrder(t *testing.T, leaf *uint64) func(*View) error {
 	}
 }
 
-// TestLongBodiesComeAFewAtATime: a piece ends early where there is much to read,
-// and nothing is lost or found twice.
+// TestLongBodiesComeAFewAtATime: a piece ends early if its texts are long, and no match is
+// lost or found twice.
 func TestLongBodiesComeAFewAtATime(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: make verify runs it")
@@ -134,7 +132,7 @@ func TestLongBodiesComeAFewAtATime(t *testing.T) {
 		texts := make([]string, bodysegments.Leaves)
 		for i := range texts {
 			texts[i] = fmt.Sprintf("needle %d ", first*bodysegments.Leaves+i)
-			if i%3 == 0 && first < 3 { // 22 MB a page
+			if i%3 == 0 && first < 3 { // 22 MB in a segment
 				texts[i] += long
 			}
 		}
@@ -166,8 +164,8 @@ func TestLongBodiesComeAFewAtATime(t *testing.T) {
 	}
 }
 
-// TestMatchesComeInOrder: the pages that are made of rows come after the others, and
-// nothing is lost or found twice.
+// TestMatchesComeInOrder: segments built from rows follow the stored ones in order, and no
+// match is lost or found twice.
 func TestMatchesComeInOrder(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t)
@@ -202,8 +200,8 @@ func TestMatchesComeInOrder(t *testing.T) {
 	}
 }
 
-// TestPiecesHaveAFewMegabytes: a search looks through so many leaves at a time as
-// have lookBytes, if they are like those of the piece before.
+// TestPiecesHaveAFewMegabytes: a search reads as many leaves at a time as have lookBytes,
+// assuming texts as long as in the piece before.
 func TestPiecesHaveAFewMegabytes(t *testing.T) {
 	t.Parallel()
 	s := New(Config{})
@@ -214,8 +212,8 @@ func TestPiecesHaveAFewMegabytes(t *testing.T) {
 	}
 }
 
-// TestEnoughEndsAChunk: with the memory that it is said of, which is not handed over
-// again, in lists that are read and kept, and in searches.
+// TestEnoughEndsAChunk: ErrEnough ends a chunk with the current memory, which is not
+// yielded again: in lists, cached or not, and in searches.
 func TestEnoughEndsAChunk(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t)
@@ -265,8 +263,8 @@ func TestAQueryLongerThanAnyText(t *testing.T) {
 	}
 }
 
-// TestMuchComesALittleAtATime: what a list or a search hands over at once is
-// bounded in bytes, bodies and metadata.
+// TestMuchComesALittleAtATime: the bytes that a list or a search yields at once are
+// bounded, for bodies and metadata.
 func TestMuchComesALittleAtATime(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: make verify runs it")
@@ -283,7 +281,7 @@ func TestMuchComesALittleAtATime(t *testing.T) {
 	for name, test := range map[string]struct {
 		owner  *writer
 		query  string
-		longer int // than a piece, what comes first may be: its length is not known
+		longer int // the first chunk may be longer, because the length of the rows is unknown
 	}{
 		"bodies, listed": {bodies, "", 0}, "bodies, found": {bodies, "X", 60 * MaxContentBytes},
 		"metadata, listed": {metadata, "", 0}, "metadata, found": {metadata, "X", firstLeaves * 60_100},
@@ -315,14 +313,14 @@ func TestMuchComesALittleAtATime(t *testing.T) {
 	}
 }
 
-// TestSearchWhileMemoriesCome: several searches at once, while the log grows,
-// each find exactly what is in the leaves that were there when they began.
+// TestSearchWhileMemoriesCome: concurrent searches on a growing log each find exactly the
+// matches among the leaves that existed when they began.
 func TestSearchWhileMemoriesCome(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t)
 	w := h.writer(t)
 	h.write(t, w, "the first")
-	// All that will be written. It is made in advance, because the searches read it.
+	// All texts are made in advance, because the searches read them.
 	texts := make([]string, 3000)
 	for i := range texts {
 		texts[i] = fmt.Sprintf("text %d", i)
@@ -369,8 +367,8 @@ func TestSearchWhileMemoriesCome(t *testing.T) {
 	searches.Wait()
 }
 
-// TestASearchEndsWhereTheLogDid when it began, also where another has by then
-// kept what came later.
+// TestASearchEndsWhereTheLogDid: a search ends at the log's size when it began, even if
+// another search has cached later leaves by then.
 func TestASearchEndsWhereTheLogDid(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t)
@@ -395,8 +393,8 @@ func TestASearchEndsWhereTheLogDid(t *testing.T) {
 	}
 }
 
-// TestDamagedPagesAreNoAnswer: a page that is not what was written fails every
-// search that needs it, by name; one that is taken away fails none.
+// TestDamagedPagesAreNoAnswer: a damaged segment fails every search that needs it, and the
+// error names it. A missing segment fails none.
 func TestDamagedPagesAreNoAnswer(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t)
@@ -433,7 +431,7 @@ func TestDamagedPagesAreNoAnswer(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, s := range []*Service{h.service(0), h.service(1 << 30)} {
-				for range 2 { // an error is not kept, and a good answer is
+				for range 2 { // an error is not cached, a good answer is
 					found, _, err := searchAll(t, s, w.owner, "NUMBER 300")
 					if !errors.Is(err, c.want) || err == nil && len(found) != 1 {
 						t.Errorf("%d found, %v", len(found), err)
@@ -445,8 +443,8 @@ func TestDamagedPagesAreNoAnswer(t *testing.T) {
 			}
 		})
 	}
-	// Two leaves of a page in each other's place open, but are told apart by
-	// their rows.
+	// Two leaves of a segment in each other's place can be opened; their rows tell them
+	// apart.
 	swap := fmt.Sprintf(`UPDATE body_pages SET bodies = substr(bodies, 1, 16) || substr(bodies, 33, 16) || substr(bodies, 17, 16) || substr(bodies, 49, 16*254 + 4*256)
 		|| substr(bodies, %[1]d + %[2]d + 1, %[2]d) || substr(bodies, %[1]d + 1, %[2]d) || substr(bodies, %[1]d + 2 * %[2]d + 1)
 		WHERE page = 1 AND owner = $1`, bodies, 12+16+len("number 256"))

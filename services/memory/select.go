@@ -23,20 +23,20 @@ import (
 
 // Errors of selections.
 var (
-	// ErrCursor: a text is not a cursor that was given out for such a selection.
+	// ErrCursor: the text is not a cursor that was returned for such a selection.
 	ErrCursor = errors.New("cursor is not one that this API gave out for this order")
-	// ErrVectors: the page before was ranked with vectors that can't be had now. Ranked
-	// by words, this page would repeat and skip memories.
+	// ErrVectors: the page before was ranked with vectors, which are unavailable now.
+	// Ranked by words alone, this page would repeat and skip memories.
 	ErrVectors = errors.New("the page before was ranked with vectors, which can't be had now; retry, or search again without cursor")
 )
 
-// vectorTime is how long a ranked search waits for embeddings, all together.
+// vectorTime is how long a ranked search waits for embeddings in total.
 const vectorTime = 2 * time.Second
 
 // Order is the order of a selection.
 type Order string
 
-// Orders. Relevance is for ranked selections only.
+// Orders. Relevance applies to ranked selections only.
 const (
 	Oldest    Order = "oldest"
 	Newest    Order = "newest"
@@ -46,38 +46,39 @@ const (
 // RankedLimit is the size of a ranked page if the selection has no limit.
 const RankedLimit = 50
 
-// Selection says which memories are wanted, in which order, and how many.
+// Selection says which memories to select, in which order, and how many.
 type Selection struct {
 	Query  string
-	Ranked bool // rank by words, instead of looking for the query as it stands
+	Ranked bool // rank by words, instead of searching for the query as a substring
 	Order  Order
 	Limit  int    // of the page; 0: all, or RankedLimit of a ranked selection
-	Cursor string // the page before gave it; empty for the first
+	Cursor string // NextCursor of the page before; empty for the first page
 	Filter memories.Filter
 }
 
-// Picked walks through the memories that a selection has picked.
+// Picked iterates over the memories of a selection.
 type Picked struct {
 	service *Service
 	reader  Reader
 	key     *keystore.OwnerKey
-	hits    []recall.Hit // what was not handed over
+	hits    []recall.Hit // not yielded yet
 	ranked  bool
 	rows    int // how many rows to read next
 
-	// NextCursor names the page that follows, empty if there is none.
+	// NextCursor is the cursor of the next page, empty if there is none.
 	NextCursor string
-	// Recall says what a ranking went by: "words", or "words, vectors". It is empty where
-	// the service has no vectors.
+	// Recall says how the page was ranked: "words", or "words, vectors". It is empty if the
+	// service has no vectors.
 	Recall string
 	// Abandoned, if set, reports that the client has left.
 	Abandoned func() bool
 }
 
-// Select picks memories. The whole page is known when it returns; the memories are
-// read as they are asked for. gone, if not nil, reports that the client has left.
+// Select selects memories. The whole page is determined when it returns; the memories
+// themselves are read as the caller asks for them. gone, if not nil, reports that the
+// client has left.
 //
-// Errors: ErrCursor, ErrBusy, ErrAbandoned, and those of damaged data.
+// Errors: ErrCursor, ErrBusy, ErrAbandoned, and errors of damaged data.
 func (s *Service) Select(ctx context.Context, r Reader, sel Selection, gone func() bool) (*Picked, error) {
 	extent, err := s.extent(ctx, r)
 	if err != nil {
@@ -112,18 +113,18 @@ func (s *Service) Select(ctx context.Context, r Reader, sel Selection, gone func
 	return picked, nil
 }
 
-// pageStart is where a page begins. Leaves beyond size, of which the first page knew
-// nothing, are left out of a ranking, so that pages neither repeat nor skip.
+// pageStart is where a page begins. A ranking ignores leaves from size on, which the first
+// page did not know, so that pages neither repeat nor skip.
 type pageStart struct {
 	begun bool
-	leaf  uint64 // the last one of the page before
+	leaf  uint64 // the last leaf of the page before
 	score float64
 	size  uint64
-	from  uint64 // the first leaf whose vector took part; size: none
+	from  uint64 // the first leaf whose vector was compared; size: none
 }
 
-// A cursor is the order's first letter, the leaf, and for a ranking the size of the
-// log and the bits of the score, and the first leaf whose vector took part, if any.
+// A cursor consists of the order's first letter and the leaf. For a ranking it also has the
+// log's size, the bits of the score, and the first leaf whose vector was compared, if any.
 func (p pageStart) cursor(sel Selection) string {
 	text := string(sel.Order[:1]) + strconv.FormatUint(p.leaf, 10)
 	if !sel.Ranked {
@@ -170,7 +171,7 @@ func parsePlace(sel Selection) (p pageStart, err error) {
 	return p, nil
 }
 
-// picking is a selection under way.
+// picking is a selection in progress.
 type picking struct {
 	service   *Service
 	reader    Reader
@@ -184,7 +185,7 @@ type picking struct {
 	begun     bool
 	gone      func() bool
 
-	hits []recall.Hit // in the order of the selection, one more than the page has, if there are
+	hits []recall.Hit // in the order of the selection; one more than the page has, if there are more
 }
 
 // slot does a piece of work in a time slot of the owner's.
@@ -201,7 +202,7 @@ func (p *picking) slot(ctx context.Context, work func() error) error {
 	return work()
 }
 
-// filter finds which leaves pass.
+// filter finds the leaves that pass the filter.
 func (p *picking) filter(ctx context.Context) error {
 	if p.selection.Filter.All() {
 		return nil
@@ -224,7 +225,7 @@ func (p *picking) passes(leaf uint64) bool {
 	return found
 }
 
-// rank ranks all leaves and sorts those that pass and come after the cursor.
+// rank ranks all leaves and sorts those that pass the filter and follow the cursor.
 func (p *picking) rank(ctx context.Context) error {
 	if p.at.begun {
 		p.size = min(p.size, p.at.size)
@@ -257,9 +258,9 @@ func (p *picking) rank(ctx context.Context) error {
 	return nil
 }
 
-// similar compares the query with the vectors of the newest leaves, of as many as there
-// is time for, and on a further page of those that took part in the first. It returns
-// nil where words alone rank.
+// similar compares the query with the vectors of the newest leaves, as many as there is
+// time for; later pages compare the same leaves as the first. It returns nil if words alone
+// rank.
 func (p *picking) similar(ctx context.Context, all search.Range, query *recall.Query) (*recall.Similarity, error) {
 	further := p.at.begun && p.at.from < p.at.size
 	if p.service.Vectors == nil || !query.Asks() || p.at.begun && !further {
@@ -287,7 +288,7 @@ func (p *picking) similar(ctx context.Context, all search.Range, query *recall.Q
 }
 
 // compareVectors holds a time slot while it works, and none while it waits for the
-// endpoint. An endpoint or a table of vectors that fails ends it early.
+// endpoint. If the endpoint or the table of vectors fails, it ends early.
 func (p *picking) compareVectors(ctx context.Context, all search.Range, query *recall.Query) (*recall.Similarity, error) {
 	waiting, cancel := context.WithTimeout(ctx, vectorTime)
 	defer cancel()
@@ -310,7 +311,7 @@ func (p *picking) compareVectors(ctx context.Context, all search.Range, query *r
 	return similar, ctx.Err()
 }
 
-// recall says what the ranking went by.
+// recall says how the page was ranked.
 func (p *picking) recall() string {
 	switch {
 	case p.service.Vectors == nil:
@@ -331,10 +332,10 @@ func (p *picking) ordered(hits []recall.Hit) []recall.Hit {
 	return best(hits, p.limit()+1, p.compare)
 }
 
-// best returns the first n in an order, sorted.
+// best returns the first n hits in an order, sorted.
 func best(hits []recall.Hit, n int, compare func(a, b recall.Hit) int) []recall.Hit {
 	for len(hits) > 4*n {
-		// Those beyond the n-th of a sample are not among the first n.
+		// Hits beyond the n-th of a sample can't be among the first n.
 		sample := slices.Clone(hits[:2*n])
 		slices.SortFunc(sample, compare)
 		worst := sample[n-1]
@@ -360,7 +361,7 @@ func (p *picking) compare(a, b recall.Hit) int {
 	}
 }
 
-// limit is how many the page has at most.
+// limit returns the page's maximum size.
 func (p *picking) limit() int {
 	switch {
 	case p.selection.Limit > 0:
@@ -372,7 +373,7 @@ func (p *picking) limit() int {
 	}
 }
 
-// page returns what the page has, and the cursor of the next.
+// page returns the hits of the page, and the cursor of the next.
 func (p *picking) page() (hits []recall.Hit, next string) {
 	if len(p.hits) <= p.limit() {
 		return p.hits, ""
@@ -382,7 +383,7 @@ func (p *picking) page() (hits []recall.Hit, next string) {
 	return hits, pageStart{leaf: last.Leaf, score: last.Score, size: p.at.size, from: p.at.from}.cursor(p.selection)
 }
 
-// look looks for the query as it stands, from the cursor on, until the page is full.
+// look searches for the query as a substring, from the cursor on, until the page is full.
 func (p *picking) look(ctx context.Context) error {
 	from, to := uint64(0), p.size
 	newest := p.selection.Order == Newest
@@ -392,7 +393,7 @@ func (p *picking) look(ctx context.Context) error {
 		from = p.at.leaf + 1
 	}
 	if utf8.RuneCountInString(p.selection.Query) > MaxContentBytes {
-		return nil // no text has so many
+		return nil // no text is that long
 	}
 	if p.selection.Query == "" {
 		p.all(from, to, newest)
@@ -426,7 +427,7 @@ func (p *picking) look(ctx context.Context) error {
 	return nil
 }
 
-// piece returns what a range has of the query. It may begin in the middle of a page.
+// piece returns the matches in a range. It may begin in the middle of a page.
 func (p *picking) piece(ctx context.Context, piece search.Range, query *search.Query) (leaves []uint64, reached uint64, err error) {
 	begin := piece.From
 	piece.From = begin / bodysegments.Leaves * bodysegments.Leaves
@@ -447,7 +448,7 @@ func (p *picking) piece(ctx context.Context, piece search.Range, query *search.Q
 	return slices.DeleteFunc(leaves, func(leaf uint64) bool { return leaf < begin }), piece.To, nil
 }
 
-// all picks the leaves of a range that pass.
+// all selects the leaves of a range that pass the filter.
 func (p *picking) all(from, to uint64, newest bool) {
 	for i := range to - from {
 		leaf := from + i
@@ -466,8 +467,8 @@ func (p *picking) all(from, to uint64, newest bool) {
 // More reports whether there is anything left to read.
 func (p *Picked) More() bool { return len(p.hits) > 0 }
 
-// Next reads the next memories and calls yield for each, in a time slot of the
-// owner's: yield must not block.
+// Next reads the next memories and calls yield for each, in a time slot of the owner's, so
+// yield must not block.
 func (p *Picked) Next(ctx context.Context, yield func(*View) error) error {
 	release, err := p.service.Long.Take(ctx, p.reader.Owner, true)
 	if err != nil {
@@ -487,7 +488,7 @@ func (p *Picked) Next(ctx context.Context, yield func(*View) error) error {
 	}
 	opener := p.key.Opener()
 	for i, m := range rows {
-		if m.Retracted { // meanwhile
+		if m.Retracted { // retracted since it was selected
 			p.hits = p.hits[1:]
 			continue
 		}
@@ -512,7 +513,7 @@ func (p *Picked) Next(ctx context.Context, yield func(*View) error) error {
 	return nil
 }
 
-// read returns the rows of some hits, in their order.
+// read returns the rows of some hits, in the order of the hits.
 func (p *Picked) read(ctx context.Context, hits []recall.Hit) (rows []*memories.Memory, bytes int, err error) {
 	leaves := make([]uint64, len(hits))
 	for i, h := range hits {
@@ -538,7 +539,7 @@ func (p *Picked) read(ctx context.Context, hits []recall.Hit) (rows []*memories.
 	return rows, bytes, nil
 }
 
-// texts is where rankings read.
+// texts is the source of texts for rankings.
 type texts struct {
 	*search.Engine
 	service *Service

@@ -13,11 +13,11 @@ import (
 	"github.com/memory-ledger/ledger/services/signin"
 )
 
-// TestExpiredChallengeSaysSo: a good signature that comes too late is refused,
-// and the refusal says why, by the word that the sign-in page looks for.
+// TestExpiredChallengeSaysSo: a valid signature that arrives too late is refused, and the
+// message has the word that the sign-in page looks for.
 func TestExpiredChallengeSaysSo(t *testing.T) {
 	now := time.Now()
-	signIn := signin.New(signin.Config{ // without a bucket, which it must not ask
+	signIn := signin.New(signin.Config{ // it has no bucket, because it must not need one
 		Site:      signin.Site{Domain: "ledger.example", URI: "https://ledger.example", ChainID: "mainnet"},
 		NonceKeys: []signin.NonceKey{{1}},
 		Issuer:    signin.RandomTokens{TTL: time.Hour}, Now: func() time.Time { return now },
@@ -41,8 +41,8 @@ func TestExpiredChallengeSaysSo(t *testing.T) {
 	}
 }
 
-// TestASessionLastsAsLongAsItSays: to the millisecond, though a signed token
-// knows whole seconds only.
+// TestASessionLastsAsLongAsItSays, to the millisecond, although a signed token has whole
+// seconds only.
 func TestASessionLastsAsLongAsItSays(t *testing.T) {
 	t.Parallel()
 	issued := events.At(time.Date(2026, 1, 2, 3, 4, 5, 999e6, time.UTC))

@@ -14,7 +14,7 @@ import (
 
 // TestAMillionChallenges: unanswered challenges cost no memory and no storage, and do
 // not prevent a sign-in.
-func TestAMillionChallenges(t *testing.T) { // not beside others: it looks at the process's memory
+func TestAMillionChallenges(t *testing.T) { // not in parallel: it measures the process's memory
 	f := newFrontDesk(t)
 	heap, bytes := heapInUse(), f.stored(t)
 	public, _, err := ed25519.GenerateKey(nil)
@@ -52,7 +52,7 @@ func heapInUse() uint64 {
 	return stats.HeapAlloc
 }
 
-// stored is how much the server keeps.
+// stored returns how many bytes the server stores.
 func (f *frontDesk) stored(t *testing.T) (bytes uint64) {
 	t.Helper()
 	streams := f.js.ListStreams(t.Context())
@@ -65,8 +65,8 @@ func (f *frontDesk) stored(t *testing.T) (bytes uint64) {
 	return bytes
 }
 
-// TestAFullBucketRefusesForAWhile: sign-ins beyond the bound get 503, use nothing up,
-// and are let in once there is room. What is remembered is not thrown away for them.
+// TestAFullBucketRefusesForAWhile: sign-ins above the bound get 503, spend nothing, and
+// succeed once there is room. No remembered use is dropped for them.
 func TestAFullBucketRefusesForAWhile(t *testing.T) {
 	t.Parallel()
 	f := newFrontDesk(t)
@@ -86,7 +86,7 @@ func TestAFullBucketRefusesForAWhile(t *testing.T) {
 	verifies(t, f.core, second)
 }
 
-// bucketBytes is how large the bucket of used nonces is.
+// bucketBytes returns the size of the bucket of used nonces.
 func (f *frontDesk) bucketBytes(t *testing.T) uint64 {
 	t.Helper()
 	stream, err := f.js.Stream(t.Context(), signin.NonceStream)

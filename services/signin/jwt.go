@@ -108,10 +108,9 @@ func (s *SignedTokens) verify(token string) (verifiedToken, error) {
 	return verifiedToken{owner, claims.ID, claims.ExpiresAt.Time}, nil
 }
 
-// secretFor returns the secret that a token must be signed with. It refuses tokens with the
-// header crit: it names extensions, and a recipient that does not know them must refuse the
-// token (RFC 7515, section 4.1.11). This service knows none, and the parser does not check
-// crit.
+// secretFor returns the secret that a token must be signed with. It refuses a token whose
+// header has crit, a list of extensions: a recipient that does not know them must refuse the
+// token (RFC 7515, section 4.1.11). This service knows none, and the parser ignores crit.
 func (s *SignedTokens) secretFor(token *jwt.Token) (any, error) {
 	if _, critical := token.Header["crit"]; critical {
 		return nil, errors.New("crit names an extension that is not understood")

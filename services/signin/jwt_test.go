@@ -10,8 +10,8 @@ import (
 	"github.com/memory-ledger/ledger/events"
 )
 
-// TestCriticalExtensions: a token that must not be accepted by those who don't
-// understand it is not, though it is signed with our secret.
+// TestCriticalExtensions: a token that requires an unknown extension is refused, even if it
+// is signed with our secret.
 func TestCriticalExtensions(t *testing.T) {
 	t.Parallel()
 	secret := make([]byte, 32)
@@ -46,8 +46,8 @@ func TestCriticalExtensions(t *testing.T) {
 	}
 }
 
-// TestTokensOfOthers: a token is a session only if it says so in every point, also one
-// that our secret signed, for another purpose.
+// TestTokensOfOthers: a token is a session only if all of its claims say so, even if our
+// secret signed it for another purpose.
 func TestTokensOfOthers(t *testing.T) {
 	t.Parallel()
 	secret, now := make([]byte, 32), time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)

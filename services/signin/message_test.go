@@ -36,8 +36,8 @@ Expiration Time: 2026-01-02T03:09:05.006Z`
 	}
 }
 
-// FuzzParseMessage: whatever a stranger signs, the parser gives an address and
-// a nonce of one line each, and no nonce is one of ours.
+// FuzzParseMessage: for any signed text, the parser returns an address and a nonce of one
+// line each, and the nonce is not one of ours.
 func FuzzParseMessage(f *testing.F) {
 	issued := events.At(time.Unix(0, 0))
 	f.Add(message(Site{"d", "u", "c"}, PurposeSignIn, testOwner, strings.Repeat("0", 32), issued, issued))

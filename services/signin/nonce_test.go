@@ -9,8 +9,8 @@ import (
 	"github.com/memory-ledger/ledger/services/keystore"
 )
 
-// TestANonceHasOneScope: it is good for the API, the purpose and the message that it
-// was issued for, under any of the keys, in one spelling, and as it was issued.
+// TestANonceHasOneScope: a nonce is valid for the API, the purpose, and the message that it
+// was issued for, under any of the keys, in one spelling, unaltered.
 func TestANonceHasOneScope(t *testing.T) {
 	t.Parallel()
 	keys, err := DeriveNonceKeys([]keystore.MasterKey{{1}, {2}, {3}})

@@ -8,7 +8,7 @@ import (
 	"github.com/memory-ledger/ledger/events"
 )
 
-// TestSigned: a good signature counts, but none of a key that has no holder.
+// TestSigned: a valid signature is accepted, but none by a key without a holder.
 func TestSigned(t *testing.T) {
 	t.Parallel()
 	key := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
@@ -17,7 +17,7 @@ func TestSigned(t *testing.T) {
 	if !signed(owner, message, ed25519.Sign(key, message)) || signed(owner, message, ed25519.Sign(key, []byte("another"))) {
 		t.Error("a key that somebody holds")
 	}
-	identity := make([]byte, ed25519.SignatureSize) // S is 0, and R the point that adds nothing
+	identity := make([]byte, ed25519.SignatureSize) // S is 0, and R is the identity
 	identity[0] = 1
 	verified := 0
 	for name, text := range map[string]string{
@@ -33,7 +33,7 @@ func TestSigned(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// What verifies depends on the message, by eighths of all of them.
+		// Whether such a signature verifies depends on the message: one in eight does.
 		for i := range 32 {
 			if ed25519.Verify(raw, []byte{byte(i)}, identity) {
 				verified++

@@ -23,7 +23,7 @@ import (
 	"github.com/memory-ledger/ledger/services/signin"
 )
 
-// unread is a read model that has not seen anything.
+// unread is a read model that has read no events.
 type unread struct{}
 
 func (unread) Load(_ context.Context, owner events.Owner) (*command.State, error) {
@@ -38,7 +38,7 @@ func (unread) Leaves(context.Context, events.Owner) (uint64, error) { return 0, 
 
 func (unread) UsedKeys(context.Context, events.Owner, int) ([]events.Hash, error) { return nil, nil }
 
-// noKeys keeps for how many erasures a data key was asked for.
+// noKeys records the number of erasures of each request for a data key.
 type noKeys chan int
 
 func (k noKeys) EnsureDataKey(_ context.Context, _ events.Owner, erasures int) error {
@@ -46,7 +46,7 @@ func (k noKeys) EnsureDataKey(_ context.Context, _ events.Owner, erasures int) e
 	return nil
 }
 
-// troubledLog is a real log whose next append goes as it is told.
+// troubledLog is a real log whose next append the test controls.
 type troubledLog struct {
 	eventlog.Log
 	next atomic.Pointer[func(context.Context, eventlog.Append) (eventlog.Appended, error)]
@@ -63,8 +63,7 @@ func (l *troubledLog) once(trouble func(context.Context, eventlog.Append) (event
 	l.next.Store(&trouble)
 }
 
-// deaf is a bucket that can be told to be out of reach, or what becomes of the next
-// updates.
+// deaf is a bucket that the test can make unreachable, or whose next updates it controls.
 type deaf struct {
 	jetstream.KeyValue
 	deaf atomic.Bool
@@ -73,13 +72,13 @@ type deaf struct {
 
 var errAnswerLost = errors.New("no answer")
 
-// update is what becomes of one.
+// update is the outcome of an update.
 type update int
 
 const (
 	lost       update = iota // it does not arrive
-	stored                   // its answer does not
-	storedLast               // nor does anything after it
+	stored                   // it is stored, and its answer is lost
+	storedLast               // the same, and everything after it is lost
 )
 
 func (b *deaf) Get(ctx context.Context, key string) (jetstream.KeyValueEntry, error) {
@@ -107,19 +106,19 @@ func (b *deaf) Update(ctx context.Context, key string, value []byte, revision ui
 	}
 }
 
-// frontDesk is both APIs' sign-in on a server of its own.
+// frontDesk is the sign-in of both APIs on its own server.
 type frontDesk struct {
 	js              jetstream.JetStream
 	extension, core *signin.SignIn
-	replica         *signin.SignIn // of extension
+	replica         *signin.SignIn // of the extension API
 	log             *troubledLog
 	keys            noKeys
 	nonces          *deaf
 	now             atomic.Int64 // in Unix milliseconds
-	// pause is called instead of waiting. No time passes, so who waits for
-	// something waits as often as it ever would.
+	// pause is called instead of waiting. No time passes, so a waiting attempt polls as
+	// often as it ever would.
 	pause atomic.Pointer[func()]
-	sync  atomic.Pointer[func() error] // what was done to the nonces; nil: it is done
+	sync  atomic.Pointer[func() error] // outcome of syncing the nonces; nil: success
 }
 
 func newFrontDesk(t *testing.T) *frontDesk {
@@ -169,7 +168,7 @@ func newFrontDesk(t *testing.T) *frontDesk {
 	return f
 }
 
-// challenge returns a good answer to a new challenge of a signIn.
+// challenge returns a valid answer to a new challenge of a SignIn.
 func challenge(t *testing.T, d *signin.SignIn) signin.Answer {
 	t.Helper()
 	public, private, err := ed25519.GenerateKey(nil)
@@ -200,7 +199,8 @@ func refuses(t *testing.T, d *signin.SignIn, a signin.Answer, why string) {
 	}
 }
 
-// undecided: it is not known whether the nonce is good, so the answer is not refused.
+// undecided checks that an attempt failed without a decision about the nonce, so the answer
+// is not refused.
 func undecided(t *testing.T, d *signin.SignIn, a signin.Answer) {
 	t.Helper()
 	if s, err := d.Verify(t.Context(), a); !errors.Is(err, signin.ErrUnavailable) || errors.Is(err, signin.ErrRefused) || s.Token != "" {
@@ -208,8 +208,8 @@ func undecided(t *testing.T, d *signin.SignIn, a signin.Answer) {
 	}
 }
 
-// TestAnAlteredMessage is refused though its owner signed it: the wallet showed its user
-// another text than we gave out.
+// TestAnAlteredMessage is refused even though its owner signed it: the wallet showed
+// another text than the service issued.
 func TestAnAlteredMessage(t *testing.T) {
 	t.Parallel()
 	f := newFrontDesk(t)
@@ -230,8 +230,8 @@ func TestAnAlteredMessage(t *testing.T) {
 	verifies(t, f.extension, signed(c.Message))
 }
 
-// TestAFailedSignInKeepsTheNonce: the session could not be recorded, whether that
-// is known or not, so the same answer is good once more, and then never.
+// TestAFailedSignInKeepsTheNonce: if the session could not be recorded, or that is
+// uncertain, the same answer is valid once more, and then never again.
 func TestAFailedSignInKeepsTheNonce(t *testing.T) {
 	t.Parallel()
 	for name, trouble := range map[string]func(f *frontDesk) func(context.Context, eventlog.Append) (eventlog.Appended, error){
@@ -263,8 +263,8 @@ func TestAFailedSignInKeepsTheNonce(t *testing.T) {
 	}
 }
 
-// TestASpentNonceStaysSpent: no token is issued until the spent nonce is synced, so
-// that a power cut can't bring the nonce back.
+// TestASpentNonceStaysSpent: no token is issued until the spent nonce is synced, so that a
+// power failure can't undo it.
 func TestASpentNonceStaysSpent(t *testing.T) {
 	t.Parallel()
 	f := newFrontDesk(t)
@@ -292,7 +292,7 @@ func TestASpentNonceStaysSpent(t *testing.T) {
 	}
 }
 
-// TestAClaimEndsByItself if the store could not be told that the attempt had failed.
+// TestAClaimEndsByItself if the bucket could not be told that the attempt had failed.
 func TestAClaimEndsByItself(t *testing.T) {
 	t.Parallel()
 	f := newFrontDesk(t)
@@ -311,8 +311,8 @@ func TestAClaimEndsByItself(t *testing.T) {
 	refuses(t, f.extension, answer, "nonce was used")
 }
 
-// TestAClaimWhoseAnswerWasLost is made again, or found, or given back: the answer
-// that it was made for is good, at once or when it comes again.
+// TestAClaimWhoseAnswerWasLost: the claim is made again, found, or released, and the
+// sign-in answer that it was made for succeeds, at once or when it is repeated.
 func TestAClaimWhoseAnswerWasLost(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -344,8 +344,8 @@ func TestAClaimWhoseAnswerWasLost(t *testing.T) {
 	}
 }
 
-// TestAnAbandonedClaim: the claim was stored, and then the bucket was out of reach for
-// the rest of the request.
+// TestAnAbandonedClaim: the claim was stored, and then the bucket was unreachable for the
+// rest of the request.
 func TestAnAbandonedClaim(t *testing.T) {
 	t.Parallel()
 	f := newFrontDesk(t)
@@ -358,9 +358,8 @@ func TestAnAbandonedClaim(t *testing.T) {
 	verifies(t, f.replica, answer)
 }
 
-// TestOneAtATime: while an answer is being made a session, the same answer waits
-// for what becomes of it, and one that took so long that it was taken over gets
-// nothing.
+// TestOneAtATime: while one attempt is recording a session, the same sign-in answer waits
+// for the outcome. An attempt whose claim was taken over gets nothing.
 func TestOneAtATime(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -421,7 +420,7 @@ func TestOneAtATime(t *testing.T) {
 	}
 }
 
-// TestHungUp: an answer that waits for another attempt stops when its caller does.
+// TestHungUp: an attempt that waits for another stops when its client disconnects.
 func TestHungUp(t *testing.T) {
 	t.Parallel()
 	f := newFrontDesk(t)

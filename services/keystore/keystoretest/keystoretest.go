@@ -10,8 +10,7 @@ import (
 	"github.com/memory-ledger/ledger/services/keystore"
 )
 
-// Start returns a keystore with one master key on a log server of the test's own. It
-// ends with the test.
+// Start returns a keystore with one master key on its own log server, until the test ends.
 func Start(t testing.TB) *keystore.Store {
 	t.Helper()
 	_, js := natstest.Connect(t, natstest.Start(t).URL())
