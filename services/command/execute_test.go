@@ -122,8 +122,8 @@ func TestExecutorsCompete(t *testing.T) {
 	}
 }
 
-// faulty is a log whose appends fail before they are stored, after they are stored but
-// before the acknowledgement, or after it.
+// faulty is a log whose appends fail in a chosen way: not stored, lost without an answer,
+// stored without an answer, or stored but not synced.
 type faulty struct {
 	eventlog.Log
 	mu    sync.Mutex
