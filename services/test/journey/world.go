@@ -147,7 +147,7 @@ func (b *bucket) Get(_ context.Context, key string) (jetstream.KeyValueEntry, er
 	return value{bytes: bytes}, nil
 }
 
-func (b *bucket) Create(_ context.Context, key string, bytes []byte, _ ...jetstream.KVCreateOpt) (uint64, error) {
+func (b *bucket) Update(_ context.Context, key string, bytes []byte, _ uint64) (uint64, error) {
 	b.values[key] = bytes
 	return 1, nil
 }
