@@ -55,7 +55,7 @@ func compressing(goOn chan struct{}) *App {
 		})
 	}
 	app.Get("/long", list(20000, false))
-	app.Get("/page", list(390, false)) // one part, some 17 kB
+	app.Get("/page", list(390, false)) // one part, about 17 kB
 	app.Get("/short", list(100, false))
 	app.Get("/broken", list(20000, true))
 	app.Get("/never", func(c *fiber.Ctx) error { return c.SendString(strings.Repeat("secret", 10000)) })

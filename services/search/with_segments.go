@@ -23,7 +23,7 @@ type BodySegments struct {
 	budget int64
 	used   int64
 	owners *simplelru.LRU[events.Owner, *ownerPages] // least recently searched first
-	// Hits counts the calls of Find that needed no database.
+	// Hits counts reads of a range by Find or Texts; a hit needed no database.
 	Hits cachestats.Counter
 }
 
