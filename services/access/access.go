@@ -1,19 +1,19 @@
-// Package access finds out who is calling: it turns a bearer credential into
-// an owner, and never says "no" before it has caught up with the log.
+// Package access identifies callers: it turns a bearer credential into an owner. It
+// refuses a credential only after it has caught up with the log.
 //
-// A core session is a signed token, which says whose it is and until when. A credential
-// that is looked up (API key, extension session) is found by the SHA-256 of its text.
-// The owner of a hash never changes, so the owner is remembered until a look-up finds the credential dead. Whether it is still alive
-// is asked again at each request. A read asks the read model behind the fence,
-// unless the log ends where it did when that was last asked. A write leaves it to
-// the decision, where the owner's expected version guards it.
+// A core session is a signed token, which names its owner and its end. Other credentials
+// (API keys, extension sessions) are looked up by the SHA-256 of their text. The owner of
+// a hash never changes, so the owner is remembered until a look-up finds the credential
+// dead. Each request checks again whether the credential is alive. A read asks the read
+// model behind the fence, unless the log still ends where it did at the last look-up. A
+// write leaves the check to the decision, where the owner's expected version guards it.
 //
-// A refusal costs the same whatever is wrong. Unknown, expired and revoked
-// credentials take one wait for the whole log and one look-up, and get the same
-// answer; none of them is remembered. Two things are told apart by time, and
-// tell a guesser nothing: a text that no credential of ours could be is refused
-// without a question, and the first refusal by a replica that last saw the
-// credential alive comes another way. [Authenticator.StillAlive] says the rest.
+// A refusal costs the same whatever is wrong. Unknown, expired and revoked credentials
+// take one wait for the whole log and one look-up, and get the same answer; none of them
+// is remembered. Two cases take a different time, but tell a guesser nothing. A text
+// without the form of a credential is refused without a look-up. The first refusal by a
+// replica that last saw the credential alive takes another path.
+// [Authenticator.StillAlive] explains the rest.
 package access
 
 import (
@@ -36,25 +36,25 @@ import (
 	"github.com/memory-ledger/ledger/services/signin"
 )
 
-// ErrUnauthenticated: there is no credential, or a dead or foreign one.
+// ErrUnauthenticated: the request has no credential, or one that is dead or not ours.
 var ErrUnauthenticated = errors.New("missing or invalid credential")
 
-// ErrScope: the API key may not do this.
+// ErrScope: the API key lacks the scope for the request.
 var ErrScope = errors.New("the API key does not have the scope")
 
 // APIKeyPrefix begins every API key.
 const APIKeyPrefix = "svc_"
 
-// Caller is who is calling, and by what right.
+// Caller is an authenticated caller and its credential.
 type Caller struct {
 	Owner      events.Owner
 	Credential command.Credential
-	// Head is what the fence returned for a read; it is not known for a write, and
-	// for a read whose credential was not known to be alive.
+	// Head is what the fence returned for a read. It is unknown for a write, and for a
+	// read whose credential was not remembered as alive.
 	Head fence.Head
 
-	hash   events.Hash    // of a credential that is looked up
-	scopes []events.Scope // of an API key
+	hash   events.Hash    // set for a credential that is looked up
+	scopes []events.Scope // the scopes of an API key
 }
 
 // Require returns ErrScope for an API key without the scope. A session may do everything
@@ -72,14 +72,14 @@ const (
 	cachedHashes  = 100_000
 )
 
-// identity is to whom a hash belongs.
+// identity is the owner of a hash, and the credential's data.
 type identity struct {
 	owner   events.Owner
 	id      string
 	expires time.Time // zero: never
 	scopes  []events.Scope
-	// head is what the fence returned before the credential was last looked up. As
-	// long as the fence returns the same known head, the credential was not revoked.
+	// head is what the fence returned before the last look-up. While the fence returns
+	// the same known head, the credential was not revoked.
 	head fence.Head
 }
 
@@ -91,8 +91,8 @@ func (i identity) expired(now time.Time) bool {
 type lookups struct {
 	prefix string
 	kind   command.CredentialKind
-	// live holds what was alive when it was last looked up, and nothing else:
-	// what is not in here takes the same way, dead or unknown.
+	// live holds only credentials that were alive at their last look-up. So dead and
+	// unknown credentials take the same path.
 	live  *lru.Cache[events.Hash, identity]
 	hits  *cachestats.Counter
 	fence *fence.Fence
@@ -109,12 +109,12 @@ func newLookups(l lookups) *lookups {
 	return &l
 }
 
-// identify returns to whom a live credential belongs. With read set it also
-// catches up with everything that its owner did before the call, and returns
-// the head where the fence gave one.
+// identify returns the identity of a live credential. If read is set, it also catches up
+// with everything that the owner did before the call, and returns the fence's head if
+// there is one.
 func (l *lookups) identify(ctx context.Context, hash events.Hash, read bool) (who identity, head fence.Head, err error) {
 	who, known := l.live.Get(hash)
-	known = known && who.head.Tables == l.fence.Tables() // others may say otherwise whose it is
+	known = known && who.head.Tables == l.fence.Tables() // exchanged tables may name another owner
 	switch {
 	case !l.hits.Count(known && !who.expired(l.now())):
 		if head, err = l.fence.WaitAllHead(ctx); err == nil {
@@ -129,8 +129,8 @@ func (l *lookups) identify(ctx context.Context, hash events.Hash, read bool) (wh
 	return who, head, err
 }
 
-// lookUp asks the read model, which the caller has waited for; head is what the
-// fence returned, 0 if nothing.
+// lookUp asks the read model, which the caller has waited for. head is what the fence
+// returned; it may be unknown.
 func (l *lookups) lookUp(ctx context.Context, hash events.Hash, head fence.Head) (identity, error) {
 	who, revoked, found, err := l.find(ctx, hash)
 	if err != nil {
@@ -151,8 +151,8 @@ type Authenticator struct {
 	signed   *signedSessions // core; nil on the extension API
 	keys     *lookups        // core
 	sessions *lookups        // extension; nil on core
-	// Hits counts the keys and extension sessions that were known to be alive
-	// when they were last looked up.
+	// Hits counts look-ups of keys and extension sessions by whether the credential was
+	// remembered as alive.
 	Hits *cachestats.Counter
 }
 
@@ -180,23 +180,23 @@ func NewExtension(q schema.Querier, f *fence.Fence, now func() time.Time) *Authe
 	})}
 }
 
-// Read authenticates a request that reads. When it returns, the projection
-// has caught up with everything the caller's owner did before the request.
+// Read authenticates a request that reads. When it returns, the projection has caught up
+// with everything that the caller's owner did before the request.
 func (d *Authenticator) Read(ctx context.Context, header string) (Caller, error) {
 	return d.authenticate(ctx, header, true)
 }
 
-// Write authenticates a request that ends in a command, without a question for
-// a credential that was alive when it was last looked up. The command must
-// carry the credential: its decision is what refuses one that was revoked.
-// Before a caller is refused for any other reason, StillAlive has the word.
+// Write authenticates a request that ends in a command. It accepts a credential that was
+// alive at its last look-up without asking again. The command must carry the credential:
+// its decision refuses a revoked one. Call StillAlive before the caller is refused for
+// any other reason.
 func (d *Authenticator) Write(ctx context.Context, header string) (Caller, error) {
 	return d.authenticate(ctx, header, false)
 }
 
-// StillAlive reports ErrUnauthenticated for a caller of Write whose credential
-// is dead by now. Call it before a request is refused for another reason. Otherwise
-// a message about a wrong body would tell which dead credentials were alive once.
+// StillAlive returns ErrUnauthenticated for a caller of Write whose credential has died.
+// Call it before a request is refused for another reason. Otherwise a message about a
+// wrong body would tell which dead credentials were alive once.
 func (d *Authenticator) StillAlive(ctx context.Context, caller Caller) error {
 	l := d.sessions
 	switch caller.Credential.Kind {

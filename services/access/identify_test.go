@@ -14,8 +14,8 @@ import (
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
 
-// TestOtherTablesMaySayWhoseItIs: what is remembered of a credential is not used any more
-// once the tables that it came from were exchanged, even if no request waits for the log.
+// TestOtherTablesMaySayWhoseItIs: a remembered credential is looked up again once the
+// tables that it came from were exchanged, even if no request waits for the log.
 func TestOtherTablesMaySayWhoseItIs(t *testing.T) {
 	t.Parallel()
 	s := stacktest.Start(t, stacktest.Options{})
@@ -32,7 +32,7 @@ func TestOtherTablesMaySayWhoseItIs(t *testing.T) {
 	credentials := access.NewExtension(base.Pool, f, time.Now)
 	whose := func(want stacktest.Wallet) {
 		t.Helper()
-		for range 2 { // the second time it is remembered
+		for range 2 { // the second call uses the remembered credential
 			caller, err := credentials.Write(t.Context(), header)
 			if err != nil || caller.Owner != events.Owner(want.PublicKey) {
 				t.Errorf("it is %s's, %v, want %s's", caller.Owner, err, want.PublicKey)
@@ -54,8 +54,8 @@ func TestOtherTablesMaySayWhoseItIs(t *testing.T) {
 	whose(wallet)
 }
 
-// TestASessionEndsWhileItIsRemembered: at its time, for who writes and for who reads, and
-// also where that comes while the log is waited for.
+// TestASessionEndsWhileItIsRemembered: a remembered session ends at its time, for writes
+// and for reads, even if that time passes while the read waits for the log.
 func TestASessionEndsWhileItIsRemembered(t *testing.T) {
 	t.Parallel()
 	s := stacktest.Start(t, stacktest.Options{})
@@ -66,11 +66,11 @@ func TestASessionEndsWhileItIsRemembered(t *testing.T) {
 		"write": func(d *access.Authenticator) error { _, err := d.Write(t.Context(), header); return err },
 		"read":  func(d *access.Authenticator) error { _, err := d.Read(t.Context(), header); return err },
 	} {
-		for inTime := range 2 { // how often its time is not over yet when that is asked
+		for inTime := range 2 { // how many looks at the clock find the session alive
 			if name == "write" && inTime > 0 {
-				continue // it is asked once, and nothing is waited for
+				continue // a write looks at the clock once and waits for nothing
 			}
-			left := -1 // without a bound
+			left := -1 // no bound
 			credentials := access.NewExtension(base.Pool, f, func() time.Time {
 				if left == 0 {
 					return over
@@ -78,7 +78,7 @@ func TestASessionEndsWhileItIsRemembered(t *testing.T) {
 				left--
 				return time.Now()
 			})
-			for range 2 { // who reads learns what the log is at, the second time
+			for range 2 { // the second Read remembers the owner's head
 				if _, err := credentials.Read(t.Context(), header); err != nil {
 					t.Fatal(err)
 				}

@@ -14,14 +14,15 @@ import (
 	"github.com/memory-ledger/ledger/services/signin"
 )
 
-// signedSessions are the core sessions. The token says whose one is and until when. The
-// read model says whether it was ended.
+// signedSessions are the core sessions. The token names its owner and its end. The read
+// model says whether the session was ended.
 type signedSessions struct {
 	tokens *signin.SignedTokens
 	query  schema.Querier
 	fence  *fence.Fence
 	// live holds, by session id, what the fence returned before the session was last
-	// found alive. As long as the fence returns the same known head, it was not ended.
+	// found alive. While the fence returns the same known head, the session was not
+	// ended.
 	live *lru.Cache[string, fence.Head]
 }
 
@@ -33,8 +34,8 @@ func newSignedSessions(q schema.Querier, f *fence.Fence, tokens *signin.SignedTo
 	return &signedSessions{tokens: tokens, query: q, fence: f, live: live}
 }
 
-// caller returns to whom a token belongs. With read set it refuses a session that was
-// ended. Without, the decision does.
+// caller returns the owner of a token. If read is set, it refuses a session that was
+// ended. Otherwise the decision refuses it.
 func (s *signedSessions) caller(ctx context.Context, token string, read bool) (Caller, error) {
 	owner, id, err := s.tokens.Verify(token)
 	if err != nil {

@@ -1,14 +1,14 @@
-// Package hits counts how often caches had what they were asked for.
+// Package cachestats counts the hits and misses of caches.
 package cachestats
 
 import "sync/atomic"
 
-// Counter is the count of one cache. The zero value is ready; it must not be
+// Counter counts the lookups of one cache. The zero value is ready; it must not be
 // copied.
 type Counter struct{ hits, misses atomic.Uint64 }
 
-// Count notes one lookup and returns what it was told, so that it can stand
-// where the lookup's answer is tested.
+// Count counts one lookup and returns hit, so that it can wrap the condition that tests
+// the lookup.
 func (c *Counter) Count(hit bool) bool {
 	if hit {
 		c.hits.Add(1)
@@ -18,5 +18,5 @@ func (c *Counter) Count(hit bool) bool {
 	return hit
 }
 
-// Counts returns how often the cache had it, and how often not.
+// Counts returns the numbers of hits and misses.
 func (c *Counter) Counts() (hits, misses uint64) { return c.hits.Load(), c.misses.Load() }

@@ -1,6 +1,6 @@
-// Package dashboard serves the owner's dashboard: a page for people that does all that
-// the two APIs do, by calling them. Its files in app/ are what a browser gets, as they
-// are; those named vendor-* are made by vendor/bundle.mjs.
+// Package dashboard serves the owner's dashboard: a page that lets people do everything
+// that the two APIs do, by calling them. A browser gets the files in app/ unchanged,
+// except that index.html is a template. vendor/bundle.mjs makes the files named vendor-*.
 package dashboard
 
 import (
@@ -27,16 +27,16 @@ var (
 	index = template.Must(template.ParseFS(files, "app/index.html"))
 )
 
-// Config says where the page finds what it calls.
+// Config holds the addresses that the page calls.
 type Config struct {
 	CoreURL, ExtensionURL string // public base URLs, without a slash at the end
-	ChainID               string // as challenges name it, such as mainnet
-	// RPCURL returns the URL of the Solana node that the page asks. Where it is nil or
-	// returns nothing, there is none, and the page checks no account.
+	ChainID               string // as in challenges, such as mainnet
+	// RPCURL returns the URL of the Solana node that the page calls. If it is nil or
+	// returns "", the page checks no account.
 	RPCURL func() string
 }
 
-// Mount adds the page to the core API's app. A browser that comes to / is sent to it.
+// Mount adds the page to the core API's app. It redirects a browser from / to the page.
 func Mount(app *httpapi.App, cfg Config) {
 	app.Get("/", func(c *fiber.Ctx) error {
 		c.Vary(fiber.HeaderAccept)
@@ -65,8 +65,8 @@ func (cfg Config) serveIndex(c *fiber.Ctx) error {
 	return c.Send(page.Bytes())
 }
 
-// policy allows the dashboard's own files, calls to both APIs and the Solana node, and
-// the icons that wallets bring along as data.
+// policy allows only the dashboard's own files, calls to both APIs and the Solana node,
+// and the data-URL icons of wallets.
 func policy(urls ...string) string {
 	origins := []string{"'self'"}
 	for _, text := range urls {
@@ -80,8 +80,8 @@ func policy(urls ...string) string {
 
 var mediaTypes = map[string]string{".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8"}
 
-// serveFile answers with a script or a style sheet. Other files of the folder have no
-// address of their own.
+// serveFile answers with a script or a style sheet. Other files of the folder are not
+// served.
 func serveFile(c *fiber.Ctx) error {
 	name := httpapi.Param(c, "file")
 	media, known := mediaTypes[path.Ext(name)]
@@ -96,7 +96,7 @@ func serveFile(c *fiber.Ctx) error {
 	return c.Send(content)
 }
 
-// read returns a file of the page. One of them is the sign-in page's too.
+// read returns a file of the page. wallets.js is shared with the sign-in page.
 func read(name string) ([]byte, error) {
 	if name == "wallets.js" {
 		return []byte(connect.WalletsJS), nil

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestVendoredFiles holds the vendored files to the checksums that they were made with.
+// TestVendoredFiles compares the vendored files with the checksums from their build.
 func TestVendoredFiles(t *testing.T) {
 	sums, err := os.ReadFile("vendor/checksums")
 	if err != nil {
@@ -27,8 +27,8 @@ func TestVendoredFiles(t *testing.T) {
 	}
 }
 
-// TestImports follows every import of the page: each names a file that is here, so that
-// nothing is fetched from elsewhere.
+// TestImports follows every import of the page: each must name a file of the page, so
+// that nothing is fetched from elsewhere.
 func TestImports(t *testing.T) {
 	entries, err := files.ReadDir("app")
 	if err != nil {

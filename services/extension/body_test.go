@@ -13,8 +13,8 @@ import (
 	"github.com/memory-ledger/ledger/services/httpapi"
 )
 
-// TestTheCredentialBeforeTheBody: a caller without a credential is refused while the
-// body is still arriving, and holds no place for it.
+// TestTheCredentialBeforeTheBody: a caller without a credential is refused while the body
+// is still arriving, so that no memory is held for the body.
 func TestTheCredentialBeforeTheBody(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

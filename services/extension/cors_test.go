@@ -22,15 +22,16 @@ const (
 	chromeOrigin  = "chrome-extension://mckckkbinjalkaobmgaohdjieigmfink"
 	firefoxOrigin = "moz-extension://0a1b2c3d-0a1b-4c3d-8e9f-0a1b2c3d4e5f"
 	safariOrigin  = "safari-web-extension://0A1B2C3D-0A1B-4C3D-8E9F-0A1B2C3D4E5F"
-	// Ids that neither Chrome nor Firefox gives; browsers made from them might.
+	// Ids in forms that Chrome and Firefox do not use, but that browsers based on them
+	// might.
 	otherChrome  = "chrome-extension://0A1b2c3d-z9"
 	otherFirefox = "moz-extension://0a1b2c3d0a1b4c3d8e9f0a1b2c3d4e5f"
 	listedOrigin = "https://dashboard.example"
 	listedPort   = "http://localhost:5173"
 )
 
-// corsApp has the API's routes, and nothing behind them: enough for answers
-// that come before the log and the database are asked.
+// corsApp has the API's routes without a log or a database behind them. That is enough
+// for answers that need neither.
 func corsApp() *httpapi.App {
 	api := &API{
 		Access:         access.NewExtension(nil, nil, time.Now),
@@ -59,7 +60,7 @@ func ask(t *testing.T, method, target, body string, headers ...string) *http.Res
 	return answer
 }
 
-// varies reports whether an answer says that it depends on the header.
+// varies reports whether an answer's Vary header names the header.
 func varies(answer *http.Response, header string) bool {
 	for _, line := range answer.Header.Values("Vary") {
 		if slices.Contains(strings.Split(strings.ReplaceAll(line, " ", ""), ","), header) {
@@ -71,7 +72,7 @@ func varies(answer *http.Response, header string) bool {
 
 var allowedOrigins = []string{chromeOrigin, firefoxOrigin, safariOrigin, otherChrome, otherFirefox, listedOrigin, listedPort}
 
-// lookAlikes are origins that a careless comparison would let in.
+// lookAlikes are origins that a careless comparison would accept.
 var lookAlikes = map[string]string{
 	"null":                    "null",
 	"any":                     "*",
@@ -105,8 +106,7 @@ var lookAlikes = map[string]string{
 	"Safari, old kind":        "safari-extension://com.example.App",
 }
 
-// questions are requests from another origin, with the status that the API
-// answers to every origin.
+// questions are requests from another origin, with the status that every origin gets.
 var questions = []struct {
 	method, path, body string
 	headers            []string
@@ -215,16 +215,16 @@ func preflight(t *testing.T, path, method, headers, origin string) *http.Respons
 		"Access-Control-Request-Method", method, "Access-Control-Request-Headers", headers)
 }
 
-// TestOptionsWithoutPreflight: such a request is one for a route that does not
-// exist, and changes nothing.
+// TestOptionsWithoutPreflight: an OPTIONS request that is no preflight is answered like a
+// method without a route.
 func TestOptionsWithoutPreflight(t *testing.T) {
 	if answer := ask(t, http.MethodOptions, "/memories", "", "Origin", chromeOrigin); answer.StatusCode != http.StatusMethodNotAllowed {
 		t.Errorf("OPTIONS: %d", answer.StatusCode)
 	}
 }
 
-// common holds for every answer: caches keep origins apart, and no cookie or
-// other ambient credential is ever invited.
+// common checks every answer: caches must keep origins apart, and the answer must never
+// allow cookies or other ambient credentials.
 func common(t *testing.T, what string, answer *http.Response) {
 	t.Helper()
 	if !varies(answer, "Origin") {
@@ -235,7 +235,7 @@ func common(t *testing.T, what string, answer *http.Response) {
 	}
 }
 
-// closed: the answer is not for a page of another origin.
+// closed checks that no page of another origin can read the answer.
 func closed(t *testing.T, what string, answer *http.Response) {
 	t.Helper()
 	common(t, what, answer)
@@ -246,8 +246,8 @@ func closed(t *testing.T, what string, answer *http.Response) {
 	}
 }
 
-// TestRefusalsBeforeRouting: what the server refuses before it looks for a
-// route is readable too, so that a page learns why.
+// TestRefusalsBeforeRouting: an allowed page can also read a refusal that is sent before
+// routing, so that it learns the reason.
 func TestRefusalsBeforeRouting(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

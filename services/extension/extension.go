@@ -1,5 +1,5 @@
-// Package extension is the extension API, for the browser extension,
-// the sign-in page and the holders of one-time grants.
+// Package extension is the extension API. It serves the browser extension, the sign-in
+// page, and the holders of one-time grants.
 package extension
 
 import (
@@ -22,7 +22,7 @@ import (
 	"github.com/memory-ledger/ledger/services/signin"
 )
 
-// API holds what the routes work with.
+// API holds the services that the routes use.
 type API struct {
 	Access         *access.Authenticator
 	Desk           *signin.SignIn
@@ -58,7 +58,8 @@ func (a *API) Mount(app *httpapi.App) {
 	app.Post("/agent-cases", httpapi.Writing(a.Access, a.mint(events.GrantCase)))
 	app.Get("/agent-cases/:id/status", a.status(events.GrantCase))
 	app.Post("/agent-cases/:id/revoke", a.revoke(events.GrantCase))
-	// Not Get, which brings HEAD along: HEAD would spend a read on nothing.
+	// Not Get, which also adds HEAD: a HEAD request would spend a read without returning
+	// the document.
 	app.Add(http.MethodGet, "/agent-cases/:token", refuseLooking, a.showCase)
 	app.Post("/agent-cases/:token", refuseLooking, a.readCase)
 
@@ -115,10 +116,10 @@ var (
 	errSource  = httpapi.BadRequest("source must be a string of 1 to 80 characters")
 )
 
-// memoryBody is the body of a write. A member that is left out is nil.
+// memoryBody is the body of a write. An absent member is nil.
 type memoryBody struct {
 	Content  *string        `json:"content"`
-	Source   *string        `json:"source"` // required, but for a drop
+	Source   *string        `json:"source"` // optional for a drop
 	Metadata jsontext.Value `json:"metadata"`
 }
 
@@ -185,9 +186,9 @@ var (
 	errPart     = httpapi.Refuse(http.StatusRequestedRangeNotSatisfiable, "this document is only given whole")
 )
 
-// refuseLooking refuses the requests that browsers, chats and mail programs send for
-// a link before a user opens it. It comes before the token is looked at, so it
-// spends nothing and reveals nothing about the token.
+// refuseLooking refuses the requests that browsers, chats and mail programs send for a
+// link before a user opens it. It runs before the token is checked, so it spends nothing
+// and reveals nothing about the token.
 func refuseLooking(c *fiber.Ctx) error {
 	header := &c.Request().Header
 	for _, purpose := range []string{"Sec-Purpose", "Purpose", "X-Purpose"} {
@@ -233,8 +234,8 @@ func (a *API) fillDrop(c *fiber.Ctx) error {
 		return a.fillDropByForm(c)
 	}
 	key, malformed := httpapi.IdempotencyKey(c)
-	// The token comes first: a dead one gets the same 404 whatever else is wrong
-	// with the request, or a guesser would see which tokens are alive.
+	// Check the token first: a dead token gets the same 404 whatever else is wrong with
+	// the request. Otherwise a guesser could see which tokens are alive.
 	drop, err := a.Grants.OpenDrop(httpapi.Context(c), httpapi.Param(c, "token"), key)
 	if err != nil {
 		return err

@@ -16,8 +16,8 @@ import (
 
 func isDead(err error) bool { return errors.Is(err, grant.ErrDead) }
 
-// mintedCase and mintedDrop are the answers to minting; they differ in the
-// name of what can be used up.
+// mintedCase and mintedDrop are the answers to minting. They differ in the names of their
+// uses: reads or writes.
 type mintedCase struct {
 	ID                   string           `json:"id"`
 	URL                  string           `json:"url"`
@@ -63,11 +63,11 @@ func (a *API) mint(kind events.GrantKind) func(*fiber.Ctx, access.Caller) error 
 	}
 }
 
-// asked is what a request to mint says; nil where it leaves it out.
+// asked holds the terms in a request to mint; nil for an absent member.
 type asked struct{ minutes, uses *int }
 
-// askedTerms reads the members of the kind's own route; the other kind's is one
-// of those that are ignored.
+// askedTerms reads the members of the kind's own route. It ignores the other kind's
+// member, like any unknown member.
 func askedTerms(c *fiber.Ctx, kind events.GrantKind) (asked, error) {
 	if kind == events.GrantCase {
 		var body struct {

@@ -16,7 +16,7 @@ import (
 	"github.com/memory-ledger/ledger/services/httpapi"
 )
 
-// TestIntegersOfGrants: they are numbers, in any spelling of JSON's.
+// TestIntegersOfGrants: the terms are numbers in any JSON spelling.
 func TestIntegersOfGrants(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []events.GrantKind{events.GrantCase, events.GrantDrop} {

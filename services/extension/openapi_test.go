@@ -9,8 +9,8 @@ import (
 	"github.com/memory-ledger/ledger/services/httpapi/connect"
 )
 
-// TestRequestsHaveNoDefaults: generators of types take a member with a default for
-// one that is always there, and then `POST /agent-cases {}` does not compile.
+// TestRequestsHaveNoDefaults: type generators treat a member with a default as always
+// present, and then `POST /agent-cases {}` does not compile.
 func TestRequestsHaveNoDefaults(t *testing.T) {
 	t.Parallel()
 	var document struct {
@@ -26,8 +26,8 @@ func TestRequestsHaveNoDefaults(t *testing.T) {
 	}
 }
 
-// TestTheDocumentIsAsStrictAsConnect: what the document says of a callback is
-// what the page accepts.
+// TestTheDocumentIsAsStrictAsConnect: the document describes exactly the callbacks that
+// the page accepts.
 func TestTheDocumentIsAsStrictAsConnect(t *testing.T) {
 	t.Parallel()
 	var document struct {

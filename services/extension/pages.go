@@ -24,7 +24,7 @@ import (
 	"github.com/memory-ledger/ledger/services/signin"
 )
 
-// The pages that people see at grants' links. They need no script.
+// The pages that people see at the links of grants. They need no script.
 var (
 	//go:embed pages/*.html
 	pageFiles embed.FS
@@ -33,8 +33,8 @@ var (
 
 	pages = template.Must(connect.Parts().ParseFS(pageFiles, "pages/*.html"))
 	style = connect.Style + pagesCSS
-	// pagesPolicy allows the pages' style by its hash, which makes equal pages equal bytes,
-	// their icon, and forms to where they came from.
+	// pagesPolicy allows the pages' style by its hash, their icon, and forms to their own
+	// origin. With a hash, unlike a nonce, equal pages are equal bytes.
 	pagesPolicy = "default-src 'none'; style-src 'sha256-" + hashOf(style) + "'; img-src data:; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
 
@@ -43,10 +43,10 @@ func hashOf(text string) string {
 	return base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// frame is what all pages show; see connect.Parts.
+// frame is what all pages share; see connect.Parts.
 type frame struct{ Nonce string }
 
-// Style is the same for all.
+// Style is the same for all pages.
 func (frame) Style() template.CSS { return template.CSS(style) }
 
 // linkPage is the page of a live link.
@@ -54,9 +54,9 @@ type linkPage struct {
 	frame
 	Left, MaxUses int
 	ExpiresAt     events.Timestamp
-	Minutes       int    // that it lives yet, begun ones included
-	Action        string // of its form
-	// Of a form that was refused: why, and what was in it.
+	Minutes       int    // until it expires, rounded up
+	Action        string // the action of its form
+	// For a refused form: the reason, and the text that was sent.
 	Problem, Content, Source string
 }
 
@@ -68,11 +68,11 @@ func (a *API) linkPageOf(o grant.Opened) linkPage {
 // Until is when the link ends, for people.
 func (p linkPage) Until() string { return p.ExpiresAt.Time().Format("15:04 UTC on 2 January 2006") }
 
-// leftPage is the page about a memory that was left.
+// leftPage is the page about a memory that was stored through a drop.
 type leftPage struct {
 	frame
 	command.Written
-	More int // writes that the link has left
+	More int // writes that are left on the link
 }
 
 func sendPage(c *fiber.Ctx, status int, name string, data any) error {
@@ -86,18 +86,20 @@ func sendPage(c *fiber.Ctx, status int, name string, data any) error {
 	return c.Status(status).Send(html.Bytes())
 }
 
-// deadPage is the same bytes whatever is the matter with the token.
+// deadPage sends the same bytes, whatever makes the token invalid.
 func deadPage(c *fiber.Ctx) error { return sendPage(c, http.StatusNotFound, "dead.html", frame{}) }
 
-// refusedPage is about a request that was refused for another reason than its link.
+// refusedPage is the page for a request that was refused for a reason other than its
+// link.
 type refusedPage struct {
 	frame
-	Later bool // the fault is the service's
-	Form  bool // what was sent is in the browser, which sends it again when it reloads the page
+	Later bool // the service failed; a later attempt may work
+	Form  bool // the browser still has the form and sends it again on reload
 }
 
-// refusalPage answers a browser's refusals at grants' links: all to a drop's form, and
-// else the service's own faults. It says nothing of the token.
+// refusalPage answers refused requests of browsers at the links of grants with a page. It
+// answers every refusal of a drop's form, and otherwise only failures of the service. The
+// page says nothing about the token.
 func refusalPage(c *fiber.Ctx, status int) (answered bool) {
 	kind, token, _ := strings.Cut(strings.TrimPrefix(c.Path(), "/"), "/")
 	form, later := httpapi.IsForm(c), status >= http.StatusInternalServerError
@@ -111,7 +113,7 @@ func refusalPage(c *fiber.Ctx, status int) (answered bool) {
 	return sendPage(c, status, "refused.html", refusedPage{Later: later, Form: form && kind == "memory-drops"}) == nil
 }
 
-// deadCase answers for a case that opens nothing.
+// deadCase answers for a dead case.
 func deadCase(c *fiber.Ctx) error {
 	c.Vary(fiber.HeaderAccept)
 	if httpapi.WantsPage(c) {
@@ -120,8 +122,8 @@ func deadCase(c *fiber.Ctx) error {
 	return c.Status(http.StatusNotFound).Type("txt", "utf-8").SendString("not found\n")
 }
 
-// showCase shows a browser what opening the case spends, and gives the document to all
-// others.
+// showCase shows a browser the page that says what opening the case spends. It gives the
+// document to every other client.
 func (a *API) showCase(c *fiber.Ctx) error {
 	c.Vary(fiber.HeaderAccept)
 	if !httpapi.WantsPage(c) {
@@ -137,7 +139,7 @@ func (a *API) showCase(c *fiber.Ctx) error {
 	return sendPage(c, http.StatusOK, "case.html", a.linkPageOf(opened))
 }
 
-// showDrop shows a browser the form. There is nothing for others to get.
+// showDrop shows the form to a browser. Other clients get 405.
 func (a *API) showDrop(c *fiber.Ctx) error {
 	c.Vary(fiber.HeaderAccept)
 	if !httpapi.WantsPage(c) {
@@ -156,15 +158,15 @@ func (a *API) showDrop(c *fiber.Ctx) error {
 	return sendPage(c, http.StatusOK, "drop.html", page)
 }
 
-// formKey is the parameter by which the page's form sends what the Idempotency-Key is for
-// programs: a form that is sent twice leaves one memory. It is in the address because the
-// token is looked at before the body is read.
+// formKey is the query parameter in which the page's form sends its key, as programs send
+// the Idempotency-Key: a form that is sent twice stores one memory. The key is in the
+// address because the token is checked before the body is read.
 const formKey = "key"
 
 func actionOf(key string) string { return "?" + url.Values{formKey: {key}}.Encode() }
 
-// fillDropByForm is fillDrop for a page's form. A browser gets pages: one that says what
-// was stored, or the form once more, with what was in it.
+// fillDropByForm is fillDrop for a page's form. A browser gets a page: either the stored
+// memory, or the form again with the text that was sent.
 func (a *API) fillDropByForm(c *fiber.Ctx) error {
 	c.Vary(fiber.HeaderAccept)
 	key, malformed := keyOfForm(c)
@@ -202,8 +204,8 @@ func (a *API) fillDropByForm(c *fiber.Ctx) error {
 	return sendPage(c, http.StatusCreated, "left.html", page)
 }
 
-// keyOfForm returns what names the write: the Idempotency-Key, or what the page put into
-// the form's address.
+// keyOfForm returns the write's key: the Idempotency-Key, or the key in the form's
+// address.
 func keyOfForm(c *fiber.Ctx) (*events.Hash, error) {
 	key, err := httpapi.IdempotencyKey(c)
 	if key != nil || err != nil {
@@ -217,7 +219,8 @@ func keyOfForm(c *fiber.Ctx) (*events.Hash, error) {
 	return &hash, nil
 }
 
-// formAgain shows the form with what was in it, and why it was refused.
+// formAgain shows the form again, with the text that was sent and the reason of the
+// refusal.
 func (a *API) formAgain(c *fiber.Ctx, drop grant.Opened, form map[string]string, refusal error) error {
 	status, message := httpapi.Answer(refusal)
 	if status >= http.StatusInternalServerError || form == nil {
@@ -233,7 +236,7 @@ func (a *API) formAgain(c *fiber.Ctx, drop grant.Opened, form map[string]string,
 	case errors.Is(refusal, command.ErrIdempotencyMismatch) && drop.Left == 0:
 		return deadPage(c)
 	case errors.Is(refusal, command.ErrIdempotencyMismatch):
-		// The form was sent, and sent again after its text was changed.
+		// The form was sent twice, the second time with other text.
 		page.Problem = "this form has left another text before; send it once more to leave this one too"
 	}
 	return sendPage(c, status, "drop.html", page)

@@ -16,9 +16,8 @@ import (
 	"github.com/memory-ledger/ledger/services/httpapi"
 )
 
-// TestTokensThatAreNone: whatever a path holds in place of a token gets the
-// bytes that any token gets that opens nothing. An escaped slash makes no other
-// route of it.
+// TestTokensThatAreNone: any text in place of a token gets the same bytes as an unknown
+// token. An escaped slash does not lead to another route.
 func TestTokensThatAreNone(t *testing.T) {
 	t.Parallel()
 	app := httpapi.New(httpapi.Config{

@@ -1,8 +1,9 @@
-// Package feed gives owners their own history: pages of it, and what is new as it comes.
+// Package feed gives owners their own history: pages of past events, and new events as
+// they arrive.
 //
-// The log is the only source. A cursor is the sequence of a message, so it holds for as
-// long as the log does, on every replica, whatever becomes of the read models. All events
-// of a message have one cursor.
+// The log is the only source. A cursor is the sequence of a message, so it is valid for
+// as long as the log exists, on every replica, whatever happens to the read models. All
+// events of a message have one cursor.
 //
 //	            subscribe                       message of the owner
 //	Follower -> behind ----- page is empty ---> live ---------------> live
@@ -10,7 +11,7 @@
 //	              |   page of the log            | tail begins again, or the follower's
 //	              +------------------------------+ channel is full
 //
-// One tail in each process follows the log for all followers, by direct gets, while there
-// are any. It drops a follower that does not keep up. A follower that was dropped
-// subscribes again and reads what it missed from the log.
+// While there are followers, one tail in each process follows the log for all of them, by
+// direct gets. It drops a follower that does not keep up. A dropped follower subscribes
+// again and reads the messages that it missed from the log.
 package feed

@@ -14,28 +14,28 @@ import (
 )
 
 const (
-	// MaxLimit bounds the events that a page is asked for.
+	// MaxLimit bounds the events that a request for a page may ask for.
 	MaxLimit = 1000
 	// pageBytes ends a page, after the message that exceeds it.
 	pageBytes = 1 << 20
-	// undelivered is how many pages of deliveredBytes wait for a follower, 256 kB in all. A
-	// follower that has more to read is dropped.
+	// undelivered is how many pages of at most deliveredBytes may wait for a follower,
+	// 256 kB in all. A follower with more to read is dropped.
 	undelivered    = 8
 	deliveredBytes = 32 << 10
-	// pause is waited before the tail begins again.
+	// pause is the wait before a failed tail begins again.
 	pause = time.Second
 )
 
-// ErrTooMany: the process has as many followers as it may have.
+// ErrTooMany: the process already has its maximum number of followers.
 var ErrTooMany = errors.New("too many open event streams")
 
 // Config of a Feed.
 type Config struct {
-	Log interface { // holds the past
+	Log interface { // for past events
 		eventlog.Reader
 		eventlog.Syncer
 	}
-	Tail   eventlog.Follower // brings what is new, of all owners
+	Tail   eventlog.Follower // for new events of all owners
 	Max    int               // followers at the same time
 	Logger *slog.Logger
 }
@@ -43,14 +43,14 @@ type Config struct {
 // Feed reads owners' histories.
 type Feed struct {
 	cfg   Config
-	slots chan struct{} // one for each follower
-	begun chan struct{} // has an entry when the first follower came
+	slots chan struct{} // one element per follower
+	begun chan struct{} // signals that a follower subscribed
 
 	mu   sync.Mutex
 	live map[events.Owner]map[*Follower]struct{}
 }
 
-// New returns a Feed. Followers are told what is new while Run runs.
+// New returns a Feed. Followers get new events only while Run runs.
 func New(cfg Config) *Feed {
 	return &Feed{
 		cfg: cfg, slots: make(chan struct{}, cfg.Max), begun: make(chan struct{}, 1),
@@ -58,15 +58,15 @@ func New(cfg Config) *Feed {
 	}
 }
 
-// Streams returns how many followers there are.
+// Streams returns the number of followers.
 func (f *Feed) Streams() int { return len(f.slots) }
 
 // Page is events of an owner.
 type Page struct {
 	Events []byte // the elements of a JSON array
-	Cursor uint64 // of the last event, or where the page was to begin
+	Cursor uint64 // cursor of the last event, or the cursor that the page was to begin after
 	first  uint64 // cursor of the first event
-	count  int    // of events
+	count  int    // number of events
 }
 
 // Empty reports whether the page has no events.
@@ -100,9 +100,9 @@ func (p *Page) add(r eventlog.Record) error {
 // errFull ends the reading of a page.
 var errFull = errors.New("the page is full")
 
-// Page returns the owner's events after a cursor, the oldest first: limit of them, and the
-// rest of the last message. It may return fewer; a page without events is the end. What it
-// returns is on stable storage.
+// Page returns the owner's events after a cursor, oldest first: limit events, and the
+// rest of the last message. It may return fewer. A page without events is the end. The
+// returned events are on stable storage.
 func (f *Feed) Page(ctx context.Context, owner events.Owner, after uint64, limit int) (Page, error) {
 	page := Page{Cursor: after}
 	err := f.cfg.Log.OwnerTail(ctx, events.FamilyAny, owner, after, func(r eventlog.Record) error {

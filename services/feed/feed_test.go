@@ -39,7 +39,7 @@ type writer struct {
 	seq      uint64
 	chainSeq uint64
 	n        int
-	ids      []string // of all events
+	ids      []string // of all events written
 }
 
 // write appends one message of some events.
@@ -181,7 +181,7 @@ func TestFollowersAreBounded(t *testing.T) {
 	third.Close()
 }
 
-// flaky is a tail that breaks now and then.
+// flaky is a tail that breaks regularly.
 type flaky struct {
 	eventlog.Follower
 	breaks atomic.Int64
@@ -194,14 +194,14 @@ func (f *flaky) Follow(ctx context.Context, cfg eventlog.FollowConfig, yield fun
 	return f.Follower.Follow(ctx, cfg, func(s eventlog.Slice) error {
 		if slices++; slices%4 == 0 {
 			f.breaks.Add(1)
-			return errBroken // with a slice that is not delivered
+			return errBroken // this slice is not delivered
 		}
 		return yield(s)
 	})
 }
 
-// TestEachEventOnce: whenever a follower begins, however slowly it reads, and whatever
-// happens to the tail, it gets each event once, in order.
+// TestEachEventOnce: a follower gets each event once, in order, whenever it begins,
+// however slowly it reads, and whatever happens to the tail.
 func TestEachEventOnce(t *testing.T) {
 	t.Parallel()
 	const followers, owners, messages = 40, 4, 400
@@ -267,5 +267,5 @@ func TestEachEventOnce(t *testing.T) {
 	}
 }
 
-// last is the id of the only event of a message.
+// last returns the id of the only event of a message.
 func (w *writer) last(message int) string { return fmt.Sprintf("%s-%d-0", w.owner[:4], message) }

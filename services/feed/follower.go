@@ -11,11 +11,12 @@ type Follower struct {
 	feed   *Feed
 	owner  events.Owner
 	cursor uint64
-	news   chan Page // closed when the follower is dropped; nil before it subscribed
-	behind bool      // the log may hold what neither cursor nor news has
+	news   chan Page // closed when the follower is dropped; nil before it subscribes
+	behind bool      // the log may hold events after cursor that news lacks
 }
 
-// Follow returns a follower of the owner's events after a cursor. Close it.
+// Follow returns a follower of the owner's events after a cursor. The caller must close
+// it.
 func (f *Feed) Follow(owner events.Owner, after uint64) (*Follower, error) {
 	select {
 	case f.slots <- struct{}{}:
@@ -31,7 +32,8 @@ func (w *Follower) Close() {
 	<-w.feed.slots
 }
 
-// Next waits for events of the owner. Each event comes once, in the order of the log.
+// Next waits for events of the owner. It returns each event once, in the order of the
+// log.
 func (w *Follower) Next(ctx context.Context) (Page, error) {
 	for {
 		if w.behind {
@@ -45,8 +47,8 @@ func (w *Follower) Next(ctx context.Context) (Page, error) {
 			switch {
 			case !open:
 				w.behind = true
-			case page.Cursor <= w.cursor: // was read from the log
-			case page.first <= w.cursor: // a part of it was
+			case page.Cursor <= w.cursor: // already read from the log
+			case page.first <= w.cursor: // partly read from the log
 				w.behind = true
 			default:
 				w.cursor = page.Cursor
@@ -58,8 +60,8 @@ func (w *Follower) Next(ctx context.Context) (Page, error) {
 	}
 }
 
-// catchUp subscribes, and then reads the log: what the read is too early for is in the
-// news.
+// catchUp subscribes first and then reads the log: news holds the messages that are too
+// new for the read.
 func (w *Follower) catchUp(ctx context.Context) (Page, error) {
 	w.feed.subscribe(w)
 	page, err := w.feed.Page(ctx, w.owner, w.cursor, MaxLimit)
@@ -69,7 +71,7 @@ func (w *Follower) catchUp(ctx context.Context) (Page, error) {
 	return page, err
 }
 
-// subscribe lets the tail tell a follower what is new, unless it does already.
+// subscribe makes the tail send new events to a follower, unless it already does.
 func (f *Feed) subscribe(w *Follower) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -87,7 +89,7 @@ func (f *Feed) subscribe(w *Follower) {
 	}
 }
 
-// drop takes a follower from the tail.
+// drop removes a follower from the tail.
 func (f *Feed) drop(w *Follower) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

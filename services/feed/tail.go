@@ -29,11 +29,12 @@ func (f *Feed) Run(ctx context.Context) {
 	}
 }
 
-// errNoFollower ends the tail.
+// errNoFollower ends the tail because there are no followers.
 var errNoFollower = errors.New("there is no follower")
 
-// tail delivers what comes into the log from now on. Followers that subscribed earlier may
-// have read the log before the tail began, so they are dropped and read it again.
+// tail delivers messages that enter the log from now on. Followers that subscribed
+// earlier may have read the log before the tail began, so they are dropped and read it
+// again.
 func (f *Feed) tail(ctx context.Context) error {
 	head, err := f.cfg.Log.Head(ctx)
 	if err != nil {
@@ -55,7 +56,7 @@ func (f *Feed) tail(ctx context.Context) error {
 	})
 }
 
-// read returns what a slice says of owners who are followed.
+// read returns a slice's events of owners who are followed.
 func (f *Feed) read(s eventlog.Slice) (map[events.Owner]*Page, error) {
 	news := map[events.Owner]*Page{}
 	for _, r := range s.Records {
@@ -82,7 +83,7 @@ func (f *Feed) isFollowed(owner events.Owner) bool {
 	return len(f.live[owner]) > 0
 }
 
-// deliver waits for no follower: it drops one that has too much to read.
+// deliver never waits for a follower: it drops a follower that has too much to read.
 func (f *Feed) deliver(news map[events.Owner]*Page) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -111,7 +112,7 @@ func (f *Feed) dropAll() {
 	}
 }
 
-// again has the tail begin again for the followers that there are.
+// again makes the tail begin again for the current followers.
 func (f *Feed) again() {
 	select {
 	case f.begun <- struct{}{}:

@@ -8,27 +8,27 @@ import (
 	"github.com/memory-ledger/ledger/services/memory"
 )
 
-// waitingOfCase bounds the readers of one case who wait.
+// waitingOfCase bounds the waiting readers of one case.
 const waitingOfCase = 1024
 
-// caseLimiter lets no more readers of a case work on its document at a time than it
-// has reads left. The others would make a document without a read left for it, or
-// get ErrBusy because of what all the documents cost. So they wait, and then find
-// the case alive or dead.
+// caseLimiter bounds the readers that work on a case's document at the same time by the
+// reads that the case has left. Further readers would render a document for which no read
+// is left, or get ErrBusy because of the cost of all the documents. So they wait, and
+// then find the case alive or dead.
 type caseLimiter struct {
 	mu     sync.Mutex
-	byCase map[string]*slot // those with readers
+	byCase map[string]*slot // only cases with readers
 }
 
 type slot struct {
 	readers int           // at work or waiting
-	working chan struct{} // holds one for each who is at work
+	working chan struct{} // holds one element for each reader at work
 }
 
-// enter waits until the caller may work on the case with this id. The caller then
-// calls leave, once. width is how many may work at a time. The first caller's width
-// applies until the last one has left. waited says that others came first. Errors:
-// memory.ErrBusy, if too many wait or ctx ends first.
+// enter waits until the caller may work on the case with this id. The caller then calls
+// leave, once. width is how many readers may work at a time. The first caller's width
+// applies until the last reader has left. waited reports that other readers came first.
+// Errors: memory.ErrBusy, if too many readers wait or ctx ends first.
 func (l *caseLimiter) enter(ctx context.Context, id string, width int) (leave func(), waited bool, err error) {
 	mine, err := l.join(id, width)
 	if err != nil {

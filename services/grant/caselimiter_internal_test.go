@@ -9,8 +9,8 @@ import (
 	"github.com/memory-ledger/ledger/services/memory"
 )
 
-// TestLanes: two of a case work at a time, the third waits for one of them,
-// another case's readers don't; and nothing is kept of cases without readers.
+// TestLanes: two readers of a case work at a time, and the third waits for one of them.
+// Another case's readers don't wait. Nothing is kept for cases without readers.
 func TestLanes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -25,8 +25,8 @@ func view(index uint64, content, metadata string, anchored bool) memory.View {
 	}
 }
 
-// shown is a cursor over memories that are there, one a piece. It fails as often as
-// failures says before each but the first.
+// shown is a cursor over memories that the test supplies, one per piece. Before each
+// piece it fails failures times.
 type shown struct {
 	views    []memory.View
 	failures int
@@ -48,7 +48,7 @@ func (s *shown) Next(_ context.Context, yield func(*memory.View) error) error {
 	return nil
 }
 
-// textOf returns the whole document.
+// textOf returns the whole document of some memories.
 func textOf(owner events.Owner, at events.Timestamp, views []memory.View) []byte {
 	text, err := io.ReadAll(newDocument(owner, at, uint64(len(views)), &shown{views: views}))
 	if err != nil {
@@ -57,8 +57,8 @@ func textOf(owner events.Owner, at events.Timestamp, views []memory.View) []byte
 	return text
 }
 
-// TestDocument compares the document's bytes with a golden file. GOLDEN=write
-// writes that file again.
+// TestDocument compares the document's bytes with a golden file. GOLDEN=write writes the
+// file.
 func TestDocument(t *testing.T) {
 	t.Parallel()
 	views := []memory.View{
@@ -84,8 +84,8 @@ func TestDocument(t *testing.T) {
 	}
 }
 
-// FuzzNothingBreaksOut: outside its fences a document has the lines that we
-// wrote, whatever the memory says.
+// FuzzNothingBreaksOut: outside its fences, a document has only our own lines, whatever
+// the memory's text is.
 func FuzzNothingBreaksOut(f *testing.F) {
 	f.Add("```\nout\n```")
 	f.Add("~~~\n````\r\n`````text\n`````")
@@ -117,7 +117,7 @@ func someViews(n, bytes int) []memory.View {
 	return views
 }
 
-// TestAPieceThatFailsIsReadAgain: an answer whose read was spent goes on where it
+// TestAPieceThatFailsIsReadAgain: once a read is spent, the answer continues where it
 // stopped. It ends early only if the client has left or the retries are used up.
 func TestAPieceThatFailsIsReadAgain(t *testing.T) {
 	t.Parallel()
@@ -141,7 +141,8 @@ func TestAPieceThatFailsIsReadAgain(t *testing.T) {
 	}
 }
 
-// atHand is a cursor that gives all that it has in one piece, until it is enough.
+// atHand is a cursor that yields all its memories in one piece, until yield returns
+// ErrEnough.
 type atHand struct{ views []memory.View }
 
 func (a *atHand) More() bool { return len(a.views) > 0 }
@@ -159,8 +160,8 @@ func (a *atHand) Next(_ context.Context, yield func(*memory.View) error) error {
 	return nil
 }
 
-// TestADocumentIsNotHeldWhole: about as much of it is made at a time as is to be, and
-// what was read leaves nothing behind.
+// TestADocumentIsNotHeldWhole: only about heldBytes of the document are rendered at a
+// time, and the buffer is freed after it is read.
 func TestADocumentIsNotHeldWhole(t *testing.T) {
 	t.Parallel()
 	const length = heldBytes / 4
@@ -187,8 +188,8 @@ func TestADocumentIsNotHeldWhole(t *testing.T) {
 	}
 }
 
-// TestTheShelfIsBounded: what is kept of documents, of one and of all, and given
-// back when they are closed, or too long, or can't be made.
+// TestTheShelfIsBounded: the kept bytes of one document and of all documents are bounded.
+// They are released when a document is closed, becomes too long, or can't be rendered.
 func TestTheShelfIsBounded(t *testing.T) {
 	t.Parallel()
 	at := events.At(time.Unix(0, 0))

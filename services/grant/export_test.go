@@ -1,9 +1,9 @@
 package grant
 
-// Kept is how many bytes of documents are kept.
+// Kept returns the number of bytes of kept documents.
 func (s *Service) Kept() int64 { return s.documents.used.Load() }
 
-// Readers is how many readers of cases are at work, or wait.
+// Readers returns the number of readers of cases that work or wait.
 func (s *Service) Readers() (n int) {
 	s.limiter.mu.Lock()
 	defer s.limiter.mu.Unlock()

@@ -1,18 +1,18 @@
-// Package grant handles the two capabilities an owner can hand out: an agent
-// case, which reads, and a memory drop, which writes. The token in the path is
-// the whole credential; only its SHA-256 is kept.
+// Package grant handles the two capabilities that an owner can give to others: an agent
+// case, which reads, and a memory drop, which writes. The token in the path is the whole
+// credential; only its SHA-256 is kept.
 //
 //	minted --use, some left--> minted
 //	minted --last use--------> spent
 //	minted --revoke----------> revoked   (by the owner, or by minting another of its kind)
 //	minted --time------------> expired
 //
-// The state lives in the owner's events and moves by appends with the owner's
-// expected version, so no number of holders and replicas spends a use twice.
+// The state is in the owner's events and changes by appends with the owner's expected
+// version. So a use is never spent twice, however many holders and replicas there are.
 //
-// A token that opens nothing is refused at the same price whatever is wrong
-// with it: one wait for the whole log, one look-up. Only a text that no token
-// could be is refused without either; who sends one learns nothing by that.
+// Every invalid token costs the same to refuse, whatever makes it invalid: one wait for
+// the whole log and one look-up. Only a text without a token's form is refused without
+// them, which tells its sender nothing.
 package grant
 
 import (
@@ -61,7 +61,7 @@ func TermsOf(kind events.GrantKind) Terms {
 // ErrNotFound: the owner has no such grant.
 var ErrNotFound = errors.New("grant not found")
 
-// ErrDead is what every token gets that is unknown, spent, revoked or expired.
+// ErrDead is the error for every token that is unknown, spent, revoked or expired.
 var ErrDead = command.ErrGrantDead
 
 // Config of a Service.
@@ -74,7 +74,7 @@ type Config struct {
 	Now      func() time.Time
 	NewID    func() string
 	Rand     io.Reader     // nil means crypto/rand
-	Quotas   *quota.Quotas // of mints; nil: there are none
+	Quotas   *quota.Quotas // limits mints; nil: no limits
 }
 
 // Service mints, shows, revokes and spends grants.
@@ -84,20 +84,21 @@ type Service struct {
 	documents documentCache
 }
 
-// Opened is a grant that was alive when its token was presented.
+// Opened is a grant. It was alive when its token was presented, or a drop that
+// [Service.OpenDrop] opened for a retry.
 type Opened struct {
 	Left, MaxUses int
 	ExpiresAt     events.Timestamp
 
 	owner events.Owner
 	id    string
-	key   *events.Hash // of the write through a drop, scoped to it; nil without one
+	key   *events.Hash // the write's key, scoped to the drop; nil without one
 }
 
 // New returns a Service.
 func New(cfg Config) *Service { return &Service{Config: cfg} }
 
-// Minted is a fresh grant with its token, which is told only once.
+// Minted is a new grant. Its token is returned only here.
 type Minted struct {
 	ID              string
 	URL             string
@@ -106,7 +107,7 @@ type Minted struct {
 	RevokedPrevious int
 }
 
-// Mint hands out a grant and revokes the owner's others of the kind.
+// Mint creates a grant and revokes the owner's other grants of the kind.
 func (s *Service) Mint(ctx context.Context, owner events.Owner, by command.Credential, kind events.GrantKind, lifetime time.Duration, uses int) (Minted, error) {
 	if err := s.Quotas.Take(quota.Mints, owner, 1); err != nil {
 		return Minted{}, err
@@ -129,14 +130,13 @@ func (s *Service) Mint(ctx context.Context, owner events.Owner, by command.Crede
 	}, nil
 }
 
-// Status is what an owner sees of a grant.
+// Status is the state of a grant as its owner sees it.
 type Status struct {
 	Used, Remaining  int
 	Revoked, Expired bool
 }
 
-// Status returns the state of an owner's grant. The caller has passed the
-// fence.
+// Status returns the state of an owner's grant. The caller has passed the fence.
 func (s *Service) Status(ctx context.Context, owner events.Owner, kind events.GrantKind, id string) (Status, error) {
 	g, found, err := grants.ByID(ctx, s.Query, owner, id)
 	if err != nil {
@@ -151,9 +151,9 @@ func (s *Service) Status(ctx context.Context, owner events.Owner, kind events.Gr
 	}, nil
 }
 
-// Revoke ends an owner's grant and reports whether it is revoked now, by this call
-// or an earlier one: false for a grant that was spent or expired first. A repetition
-// gets the same answer. The caller has passed the fence.
+// Revoke ends an owner's grant. It reports whether the grant is now revoked, by this call
+// or an earlier one: false if the grant was spent or expired first. A repetition gets the
+// same answer. The caller has passed the fence.
 func (s *Service) Revoke(ctx context.Context, owner events.Owner, by command.Credential, kind events.GrantKind, id string) (bool, error) {
 	g, found, err := grants.ByID(ctx, s.Query, owner, id)
 	if err != nil {
@@ -166,7 +166,7 @@ func (s *Service) Revoke(ctx context.Context, owner events.Owner, by command.Cre
 	if err := s.Commands.Execute(ctx, owner, revoke); err != nil {
 		return false, err
 	}
-	if !revoke.Revoked && g.Live(s.Now()) { // ended since it was read
+	if !revoke.Revoked && g.Live(s.Now()) { // the grant ended after it was read
 		if err := s.Fence.WaitAll(ctx); err != nil {
 			return false, err
 		}
@@ -177,12 +177,12 @@ func (s *Service) Revoke(ctx context.Context, owner events.Owner, by command.Cre
 	return revoke.Revoked || g.RevokedAt != nil, nil
 }
 
-// Open finds the grant of a token. ErrDead says that it opens nothing, and is
-// never said before the projection has caught up with the whole log. Whether
-// it still opens something when it is used is up to the decision that uses it.
+// Open finds the grant of a token. It returns ErrDead for a token that opens nothing, but
+// only after the projection has caught up with the whole log. Whether the grant is still
+// alive when it is used is up to the decision that uses it.
 //
-// Every dead token takes this way, and no live one a shorter: nothing is
-// remembered about tokens, which are used ten times at the most.
+// Every dead token takes this path, and no live token takes a shorter one: nothing is
+// remembered about tokens, which are used at most ten times.
 func (s *Service) Open(ctx context.Context, token string, kind events.GrantKind) (Opened, error) {
 	g, err := s.find(ctx, token, kind)
 	if err != nil {
@@ -199,11 +199,11 @@ func opened(g grants.Grant) Opened {
 }
 
 // OpenDrop is Open for a write through a drop. key is the SHA-256 of the request's
-// Idempotency-Key, nil without one. A dead drop opens for a key that it was used
-// with: a retry gets the first answer again, also where the first attempt used the
-// last write.
+// Idempotency-Key, nil without one. A dead drop still opens for a key that it was used
+// with: a retry gets the first answer again, even if the first attempt used the last
+// write.
 //
-// With a key, every dead token costs one look-up more, unknown ones included.
+// With a key, every dead token costs one more look-up, including unknown tokens.
 func (s *Service) OpenDrop(ctx context.Context, token string, key *events.Hash) (Opened, error) {
 	if key == nil {
 		return s.Open(ctx, token, events.GrantDrop)
@@ -228,9 +228,9 @@ func (s *Service) OpenDrop(ctx context.Context, token string, key *events.Hash) 
 	return drop, nil
 }
 
-// find waits for the whole log and returns the grant of a token, live or dead; for a
-// token that never was, the zero one, which is dead. A text that no token could be is
-// ErrDead at once.
+// find waits for the whole log and returns the grant of a token, live or dead. For an
+// unknown token it returns the zero grant, which is dead. For a text without a token's
+// form it returns ErrDead at once.
 func (s *Service) find(ctx context.Context, token string, kind events.GrantKind) (grants.Grant, error) {
 	if !signin.HasTokenForm(token, TermsOf(kind).TokenPrefix) {
 		return grants.Grant{}, ErrDead
@@ -248,13 +248,13 @@ func (s *Service) find(ctx context.Context, token string, kind events.GrantKind)
 	return g, nil
 }
 
-// dropKey makes a holder's Idempotency-Key one of the drop's own: it never meets a
-// key of the owner or of another drop's holder.
+// dropKey scopes a holder's Idempotency-Key to the drop: it never collides with a key of
+// the owner or of another drop's holder.
 func dropKey(grantID string, key events.Hash) events.Hash {
 	return sha256.Sum256(append([]byte("memory-ledger/drop-key/v1\x00"+grantID+"\x00"), key[:]...))
 }
 
-// Deposit spends one write of a drop on a memory, as one message.
+// Deposit spends one write of a drop and stores a memory, in one message.
 //
 // Errors: ErrDead, command.ErrIdempotencyMismatch, and those of memory.Prepare and
 // command.Execute.
@@ -272,18 +272,16 @@ func (s *Service) Deposit(ctx context.Context, drop Opened, content string, meta
 	return consume.Memory.Written, nil
 }
 
-// Read makes the owner's document and then spends one read of the case. The
-// document comes first: a read is never spent on an answer that could not be
-// made. A crash after the append spends the read, but the answer does not reach
-// the client.
+// Read renders the owner's document and then spends one read of the case. Rendering comes
+// first, so that no read is spent on a document that can't be rendered. A crash after the
+// append spends the read, but the answer does not reach the client.
 //
-// size is -1 for a long document. Such a document has been made once, to see that
-// it can be, and is made again as it is read, so that a log does not have to fit
-// in memory. Any other document has to be closed. gone, if not nil, reports that
-// the client has hung up.
+// size is -1 for a long document. Read has rendered a long document once, as a check. The
+// returned reader renders it again, so that a log does not have to fit in memory. Any
+// other document must be closed. gone, if not nil, reports that the client has hung up.
 func (s *Service) Read(ctx context.Context, token string, gone func() bool) (document io.ReadCloser, size int, err error) {
-	// A dead grant is refused before the work of rendering; and the wait for
-	// the whole log is one for the owner's part of it, too.
+	// Refuse a dead grant before rendering. This wait for the whole log also covers the
+	// owner's part of it.
 	opened, err := s.Open(ctx, token, events.GrantCase)
 	if err != nil {
 		return nil, 0, err
@@ -293,7 +291,7 @@ func (s *Service) Read(ctx context.Context, token string, gone func() bool) (doc
 		return nil, 0, err
 	}
 	defer leave()
-	if waited { // those who came first may have had the last read
+	if waited { // an earlier reader may have used the last read
 		if opened, err = s.Open(ctx, token, events.GrantCase); err != nil {
 			return nil, 0, err
 		}
@@ -302,7 +300,7 @@ func (s *Service) Read(ctx context.Context, token string, gone func() bool) (doc
 	if err != nil {
 		return nil, 0, err
 	}
-	// With time of its own, as the document had.
+	// Like the rendering, the append does not end with the request's deadline.
 	if err := s.Commands.Execute(context.WithoutCancel(ctx), opened.owner, &command.ConsumeCase{GrantID: opened.id}); err != nil {
 		return nil, 0, errors.Join(err, document.Close())
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
-// counter is the grants of a replica beside a stack, whose callers the test is.
+// counter is the grant service of a replica beside a stack. The test calls it directly.
 type counter struct {
 	*grant.Service
 	t     *testing.T
@@ -44,7 +44,7 @@ func newCounter(t *testing.T) *counter {
 	})}
 }
 
-// shown is a case of an owner, and what the owner has in hand.
+// shown is a minted case with its token, and the owner's session.
 type shown struct {
 	counter *counter
 	owner   events.Owner
@@ -53,7 +53,7 @@ type shown struct {
 	token   string
 }
 
-// mint makes a case of an owner who has some memories.
+// mint creates a case for a new owner with some memories.
 func (c *counter) mint(reads int, contents ...string) shown {
 	c.t.Helper()
 	wallet := stacktest.NewWallet()
@@ -74,7 +74,7 @@ func (s shown) write(content string) {
 	s.counter.stack.Core[0].Expect(201, "POST", "/memories", map[string]any{"content": content, "metadata": map[string]any{}}, s.core)
 }
 
-// used is how many reads were spent.
+// used returns how many reads were spent.
 func (s shown) used() int {
 	s.counter.t.Helper()
 	if err := s.counter.Fence.WaitOwner(s.counter.t.Context(), s.owner); err != nil {
@@ -87,9 +87,9 @@ func (s shown) used() int {
 	return status.Used
 }
 
-// TestNoMoreReadersAtWorkThanReadsLeft: of a case with two reads two readers work at the
-// same time. Of one with one read one does; who waits makes nothing for a case that is
-// dead by then.
+// TestNoMoreReadersAtWorkThanReadsLeft: two readers of a case with two reads work at the
+// same time. Of a case with one read, only one works. The other waits, finds the case
+// dead, and renders nothing.
 func TestNoMoreReadersAtWorkThanReadsLeft(t *testing.T) {
 	t.Parallel()
 	c := newCounter(t)
@@ -139,8 +139,8 @@ func TestNoMoreReadersAtWorkThanReadsLeft(t *testing.T) {
 	}
 }
 
-// TestAReadHasTimeOfItsOwn: the document of a long log may take longer than a request,
-// and is paid for all the same.
+// TestAReadHasTimeOfItsOwn: rendering a long log and spending the read may take longer
+// than a request's deadline.
 func TestAReadHasTimeOfItsOwn(t *testing.T) {
 	t.Parallel()
 	c := newCounter(t)
@@ -156,8 +156,8 @@ func TestAReadHasTimeOfItsOwn(t *testing.T) {
 	}
 }
 
-// TestAReadThatComesToNothing: if the client has left, no read is spent. If the case
-// is revoked meanwhile, no read is spent and no bytes of the document are kept.
+// TestAReadThatComesToNothing: no read is spent if the client has left. If the case is
+// revoked meanwhile, no read is spent and no bytes of the document are kept.
 func TestAReadThatComesToNothing(t *testing.T) {
 	t.Parallel()
 	c := newCounter(t)
@@ -176,8 +176,8 @@ func TestAReadThatComesToNothing(t *testing.T) {
 	}
 }
 
-// TestADocumentHasAsManyMemoriesAsItSays: one that is made a second time, as it is too
-// long to be kept, does not have what was written since.
+// TestADocumentHasAsManyMemoriesAsItSays: a document that is rendered a second time,
+// because it is too long to keep, leaves out memories written since the first time.
 func TestADocumentHasAsManyMemoriesAsItSays(t *testing.T) {
 	t.Parallel()
 	c := newCounter(t)

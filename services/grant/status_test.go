@@ -15,8 +15,8 @@ import (
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
 
-// TestAGrantIsOverAtItsTime: at expiresAt it opens nothing any more, and its owner is
-// told so from then on.
+// TestAGrantIsOverAtItsTime: from expiresAt on, the status of a grant says that it has
+// expired.
 func TestAGrantIsOverAtItsTime(t *testing.T) {
 	t.Parallel()
 	database := pgtest.Database(t)

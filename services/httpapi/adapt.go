@@ -10,11 +10,11 @@ import (
 	"github.com/gofiber/fiber/v2"
 )
 
-// Adapt answers with a net/http handler. The handler gets the body, whole and bounded as
-// [Body] has it, and the request's context; it does not get the credential. A refusal of
-// its own in plain text gets the form of the API's errors.
+// Adapt answers with a net/http handler. The handler gets the whole body, bounded as in
+// [Body], and the request's context. It does not get the credential. If the handler
+// refuses in plain text, the refusal takes the form of the API's errors.
 //
-// Its answer is kept in memory until it is complete, so it must be short.
+// The answer is kept in memory until it is complete, so it must be short.
 func Adapt(c *fiber.Ctx, handler http.Handler) error {
 	body, err := Body(c)
 	if err == nil {
@@ -24,7 +24,8 @@ func Adapt(c *fiber.Ctx, handler http.Handler) error {
 		return err
 	}
 	ctx := Context(c)
-	// The handler may have goroutines that outlast the request, whose buffers are used again.
+	// The handler may start goroutines that outlive the request. The request's buffers
+	// are reused, so copy everything.
 	request, err := http.NewRequestWithContext(ctx, strings.Clone(c.Method()), strings.Clone(c.OriginalURL()), bytes.NewReader(slices.Clone(body)))
 	if err != nil {
 		return BadRequest("request target is malformed")
@@ -48,7 +49,7 @@ func Adapt(c *fiber.Ctx, handler http.Handler) error {
 	return c.Status(answer.status).Send(answer.body.Bytes())
 }
 
-// errUnanswered is in no row of the table and so becomes a 500.
+// errUnanswered matches no row of the table and so becomes a 500.
 var errUnanswered = errors.New("the handler gave no answer")
 
 // kept is an answer in memory.
@@ -74,5 +75,5 @@ func (k *kept) Write(p []byte) (int, error) {
 	return k.body.Write(p)
 }
 
-// Flush implements http.Flusher. What is written is sent when it is complete.
+// Flush implements http.Flusher. It does nothing: the answer is sent when it is complete.
 func (k *kept) Flush() {}

@@ -12,7 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// What a net/http handler is given, and what becomes of its answer.
+// TestAdapt checks the request that a net/http handler gets and the answer that is made
+// of its response.
 func TestAdapt(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

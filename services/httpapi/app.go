@@ -33,21 +33,21 @@ const (
 	idleTimeout  = 2 * time.Minute
 	// requestTimeout bounds the work on one request, except for streaming.
 	requestTimeout = 10 * time.Second
-	// cutAfter is when a request that is still worked on loses its connection.
+	// cutAfter is how long a request may take before its connection is cut.
 	cutAfter = requestTimeout + 5*time.Second
 	// headerBytes bounds the request line and headers.
 	headerBytes = 16 << 10
-	// answerBytes holds a page of a list, so that the page is sent in one system
-	// call. Each call wakes the client. On a busy machine, the sender then has to
-	// wait for a processor.
+	// answerBytes holds a page of a list, so that the page is sent in one system call.
+	// Each call wakes the client, and on a busy machine the sender then waits for a
+	// processor.
 	answerBytes = 16 << 10
 )
 
-// Probe is a dependency that readiness asks after.
+// Probe is a dependency that the readiness route checks.
 type Probe struct {
 	Name  string
 	Check func(ctx context.Context) error
-	// Advisory: what it finds is shown, and requests are still to be sent here.
+	// Advisory: a failure is shown, but the service stays ready for requests.
 	Advisory bool
 }
 
@@ -66,18 +66,17 @@ type Config struct {
 	MaxConnections int
 }
 
-// DefaultConnections is how many connections an API has open at most: each holds
-// some 50 kB.
+// DefaultConnections bounds the open connections of an API: each holds about 50 kB.
 const DefaultConnections = 2048
 
 // App is one HTTP API.
 type App struct {
 	*fiber.App
-	// Early, if set, adds headers to answers that are given before any
-	// middleware runs: to requests that are too large or malformed.
+	// Early, if set, adds headers to answers that are sent before any middleware runs, to
+	// requests that are too large or malformed.
 	Early func(c *fiber.Ctx)
-	// Page, if set, answers a person with a page in place of a refusal in JSON, where it
-	// says so. The status is set.
+	// Page, if set, may answer a refusal with a page for people in place of JSON. It
+	// returns true if it answered. The status is already set.
 	Page func(c *fiber.Ctx, status int) (answered bool)
 
 	cfg       Config
@@ -89,12 +88,12 @@ type App struct {
 	bodies    bodies
 	// compressing holds an entry for each stream that is being compressed.
 	compressing chan struct{}
-	stopping    context.Context // ended when the service has begun to stop
+	stopping    context.Context // done once the service has begun to stop
 	stop        context.CancelFunc
 }
 
-// keyedRoutes are those whose writes take an Idempotency-Key. Elsewhere the
-// advice to repeat one would be wrong: it could spend another write of a drop.
+// keyedRoutes are the routes whose writes take an Idempotency-Key. On other routes, the
+// advice to repeat a write would be wrong: a repeat could use up another write of a drop.
 var keyedRoutes = []string{"/memories", "/memories/batch"}
 
 const (
@@ -104,8 +103,7 @@ const (
 	localCut       = "cut"
 )
 
-// New returns an App with the operational routes in place. The API's own
-// routes follow.
+// New returns an App with the operational routes. The API adds its own routes.
 func New(cfg Config) *App {
 	a := &App{cfg: cfg, cutAfter: cutAfter, heartbeat: heartbeat, bodies: newBodies(), compressing: make(chan struct{}, compressors)}
 	a.stopping, a.stop = context.WithCancel(context.Background())
@@ -113,11 +111,11 @@ func New(cfg Config) *App {
 		AppName: "memory-ledger " + cfg.Service, DisableStartupMessage: true,
 		BodyLimit: MaxBody, StreamRequestBody: true, ReadBufferSize: headerBytes, WriteBufferSize: answerBytes,
 		ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
-		// A form is a body like any other: refused by the route, not read by the
-		// framework, which would answer a malformed one with 400 on every route.
+		// A form is a body like any other: the route decides about it. The framework
+		// would parse it first, and answer a malformed form with 400 on every route.
 		DisablePreParseMultipartForm: true,
-		// Paths are matched as they were sent: with its escapes undone, %2F would
-		// make a route that a gateway's rules did not see. See Param.
+		// Paths are matched as they were sent: unescaping %2F would make a route that a
+		// gateway's rules did not see. See Param.
 		StrictRouting: true, CaseSensitive: true, UnescapePath: false,
 		JSONEncoder:  func(v any) ([]byte, error) { return json.Marshal(v, json.Deterministic(true)) },
 		ErrorHandler: a.fail,
@@ -152,16 +150,16 @@ func Context(c *fiber.Ctx) context.Context {
 	return context.Background()
 }
 
-// RequestID returns the id of the request: the caller's X-Request-Id if that
-// is harmless, else a fresh one.
+// RequestID returns the request's id: the caller's X-Request-Id if it is harmless,
+// otherwise a new one.
 func RequestID(c *fiber.Ctx) string {
 	id, _ := c.Locals(localRequestID).(string)
 	return id
 }
 
-// routeUnknownMethods makes methods that the framework does not know, and
-// would refuse in its own words, take the way of one that it knows and that no
-// route has: 404, or 405 with what is allowed.
+// routeUnknownMethods replaces methods that the framework does not know with TRACE, which
+// it knows and which no route has. The answer is then 404, or 405 with the allowed
+// methods. Otherwise the framework would refuse in its own words.
 func (a *App) routeUnknownMethods() {
 	route := a.Server().Handler
 	a.Server().Handler = func(ctx *fasthttp.RequestCtx) {
@@ -176,7 +174,7 @@ func knownMethod(ctx *fasthttp.RequestCtx) {
 	}
 }
 
-// observe gives the request an id and a deadline, counts it and traces it.
+// observe gives the request an id and a deadline, and counts and traces it.
 func (a *App) observe(c *fiber.Ctx) error {
 	start := time.Now()
 	id := a.identify(c)
@@ -192,7 +190,7 @@ func (a *App) observe(c *fiber.Ctx) error {
 	defer a.inFlight.Dec()
 	err := a.next(ctx, c)
 	if err != nil {
-		// The error handler runs here, so that its status is what is counted.
+		// Run the error handler here, so that its status is counted.
 		if err := a.fail(c, err); err != nil {
 			return err
 		}
@@ -212,25 +210,25 @@ func (a *App) observe(c *fiber.Ctx) error {
 	return nil
 }
 
-// cut ends the connection, unless it is stopped in time. What waits in a system
-// call, as on a disk that hangs, heeds no deadline; its client is told by this. The
-// connection stays open on this side: the framework panics over one that is closed.
+// cut ends the connection unless the timer is stopped in time. A request that waits in a
+// system call, such as on a hanging disk, ignores its deadline; the cut tells its client.
+// Only the write side is closed: the framework panics over a closed connection.
 func (a *App) cut(ctx context.Context, conn net.Conn) *time.Timer {
 	return time.AfterFunc(a.cutAfter, func() {
 		tracing.Log(ctx, a.cfg.Log).Error("a request was not answered in time, its connection is ended")
 		if half, ok := conn.(interface{ CloseWrite() error }); ok {
-			_ = half.CloseWrite() // fails where the client is gone
+			_ = half.CloseWrite() // fails if the client has left
 		}
 	})
 }
 
-// next runs the route. A bug in one request must not end everybody's.
+// next runs the route. A panic in one request must not end the other requests.
 func (a *App) next(ctx context.Context, c *fiber.Ctx) (err error) {
 	defer a.survive(ctx, &err)
 	return c.Next()
 }
 
-// survive is deferred. It makes a panic a 500, and has the log say where it came from.
+// survive is deferred. It turns a panic into a 500 and logs the stack.
 func (a *App) survive(ctx context.Context, err *error) {
 	if cause := recover(); cause != nil {
 		tracing.Log(ctx, a.cfg.Log).Error("panic", "cause", cause, "stack", string(debug.Stack()))
@@ -238,10 +236,10 @@ func (a *App) survive(ctx context.Context, err *error) {
 	}
 }
 
-// errPanic is in no row of the table and so becomes a 500.
+// errPanic matches no row of the table and so becomes a 500.
 var errPanic = errors.New("a handler panicked")
 
-// identify gives the request an id, and its answer the headers that all have.
+// identify gives the request an id, and its answer the headers that every answer has.
 func (a *App) identify(c *fiber.Ctx) (id string) {
 	id = utils.CopyString(c.Get(fiber.HeaderXRequestID))
 	if !isHarmlessID(id) {
@@ -264,7 +262,7 @@ func isHarmlessID(id string) bool {
 	}) < 0
 }
 
-// errorBody is what every refusal looks like.
+// errorBody is the body of every refusal.
 type errorBody struct {
 	Error     string `json:"error"`
 	RequestID string `json:"requestId,omitempty"`
@@ -273,7 +271,7 @@ type errorBody struct {
 
 // fail writes the answer to an error.
 func (a *App) fail(c *fiber.Ctx, err error) error {
-	if RequestID(c) == "" { // the server refused it before the first middleware
+	if RequestID(c) == "" { // the server refused the request before the first middleware
 		a.identify(c)
 		if a.Early != nil {
 			a.Early(c)
@@ -281,9 +279,9 @@ func (a *App) fail(c *fiber.Ctx, err error) error {
 	}
 	switch {
 	case errors.Is(err, command.ErrCredentialDead):
-		err = access.ErrUnauthenticated // the cause that all have
+		err = access.ErrUnauthenticated // every invalid credential gets the same cause
 	case errors.Is(err, fiber.ErrRequestTimeout) && a.isStopping():
-		err = errStopping // which is why the rest of it was not read
+		err = errStopping // the stop is why the rest of the request was not read
 	}
 	status, message := Answer(err)
 	if message == messageUncertain && slices.Contains(keyedRoutes, c.Route().Path) {
@@ -293,8 +291,7 @@ func (a *App) fail(c *fiber.Ctx, err error) error {
 		a.tell(c, status, err)
 	}
 	body := errorBody{Error: message}
-	// A token that opens nothing gets the same bytes whatever is the matter
-	// with it.
+	// An invalid grant token gets the same bytes, whatever makes it invalid.
 	if a.cfg.ShowCauses && !errors.Is(err, grant.ErrDead) {
 		body.RequestID = RequestID(c)
 		if !a.cfg.HideCauses {
@@ -303,7 +300,7 @@ func (a *App) fail(c *fiber.Ctx, err error) error {
 	}
 	switch status {
 	case http.StatusUnauthorized:
-		if len(c.Response().Header.Peek(fiber.HeaderWWWAuthenticate)) == 0 { // a route may say more
+		if len(c.Response().Header.Peek(fiber.HeaderWWWAuthenticate)) == 0 { // a route may have set more
 			c.Set(fiber.HeaderWWWAuthenticate, "Bearer")
 		}
 	case http.StatusServiceUnavailable:
@@ -321,7 +318,7 @@ func (a *App) fail(c *fiber.Ctx, err error) error {
 	return c.JSON(body)
 }
 
-// tell writes the line about a request that failed, if it is to have one.
+// tell logs a failed request, unless the log is thinned out.
 func (a *App) tell(c *fiber.Ctx, status int, err error) {
 	log := a.log(c).With("method", c.Method(), "route", c.Route().Path, "status", status, "err", err)
 	if status != http.StatusServiceUnavailable {
@@ -338,15 +335,15 @@ func (a *App) tell(c *fiber.Ctx, status int, err error) {
 	}
 }
 
-// isRefusal tells an answer that a route decided to give, such as that staking
-// is not live, from something that went wrong.
+// isRefusal distinguishes an answer that a route decided to give, such as that staking is
+// not live, from a failure.
 func isRefusal(err error) bool {
 	var refusal *Refusal
 	return errors.As(err, &refusal)
 }
 
-// cause is the underlying message. The framework's own for a route that does
-// not exist repeats the path, which may hold a token.
+// cause returns the underlying message. For an unknown route it returns the status text:
+// the framework's message repeats the path, which may hold a token.
 func cause(err error, status int) string {
 	var framework *fiber.Error
 	if status == http.StatusNotFound && errors.As(err, &framework) {

@@ -28,8 +28,8 @@ import (
 	"github.com/memory-ledger/ledger/services/memory"
 )
 
-// Every line about a request names it, and its trace; the trace names it too,
-// by its route and never by its path.
+// TestLinesAndSpansNameTheRequest: every log line about a request names the request and
+// its trace. The span also names the request, by its route and never by its path.
 func TestLinesAndSpansNameTheRequest(t *testing.T) {
 	t.Parallel()
 	var lines strings.Builder
@@ -68,8 +68,8 @@ func TestLinesAndSpansNameTheRequest(t *testing.T) {
 	}
 }
 
-// TestOutagesHaveFewLines: what makes a 503 makes many, and a line for each would be
-// more of the trouble. A 500 is a bug, and each has one.
+// TestOutagesHaveFewLines: one cause makes many 503s, and a line for each would add to
+// the load. Each 500 is a bug and has its own line.
 func TestOutagesHaveFewLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lines strings.Builder
@@ -117,8 +117,8 @@ func TestOutagesHaveFewLines(t *testing.T) {
 	})
 }
 
-// TestWhatARouteDecidesIsNoFailure: an answer that a route means to give is in
-// the log like other requests, whatever its status.
+// TestWhatARouteDecidesIsNoFailure: an answer that a route chose to give is not logged as
+// a failure, whatever its status.
 func TestWhatARouteDecidesIsNoFailure(t *testing.T) {
 	t.Parallel()
 	var lines strings.Builder
@@ -143,8 +143,8 @@ func TestWhatARouteDecidesIsNoFailure(t *testing.T) {
 	}
 }
 
-// TestDatabaseErrors: a database that is away, or whose tables were thrown away,
-// is 503; a wrong query is a bug.
+// TestDatabaseErrors: a database that can't be reached, or whose tables were thrown away,
+// gives 503. A wrong query is a bug and gives 500.
 func TestDatabaseErrors(t *testing.T) {
 	t.Parallel()
 	app := New(Config{
@@ -190,8 +190,8 @@ func TestPanicBecomesAnAnswer(t *testing.T) {
 	}
 }
 
-// Every refusal of the extension API has a cause outside production, and none
-// in it. The one for a path without a route does not repeat the path.
+// TestCauses: every refusal of the extension API has a cause outside production, and none
+// in production. The cause for an unknown route does not repeat the path.
 func TestCauses(t *testing.T) {
 	t.Parallel()
 	for _, production := range []bool{false, true} {
@@ -223,7 +223,8 @@ func TestCauses(t *testing.T) {
 	}
 }
 
-// A write whose fate is unknown says so, and how to repeat it where that is safe.
+// TestUncertainWrites: the answer to a write with an unknown result says so, and says how
+// to repeat the write where that is safe.
 func TestUncertainWrites(t *testing.T) {
 	t.Parallel()
 	app := New(Config{
@@ -258,7 +259,7 @@ func (broken) Collect(out chan<- prometheus.Metric) {
 	out <- prometheus.NewInvalidMetric(prometheus.NewDesc("broken", "Can't be gathered.", nil, nil), errors.New("no"))
 }
 
-// TestOneBrokenMetric: the others are served all the same.
+// TestOneBrokenMetric: the other metrics are still served.
 func TestOneBrokenMetric(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()

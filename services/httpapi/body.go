@@ -47,8 +47,8 @@ func decode(c *fiber.Ctx, v any, read func(*fiber.Ctx) ([]byte, error)) error {
 
 var errNull = errors.New("null is not a value here")
 
-// strict refuses null where a member is a string or an integer: null is not the same
-// as a member that is left out. It reads integers as JSON has them.
+// strict refuses null where a member is a string or an integer: null is not the same as
+// an absent member. It reads integers in any JSON spelling.
 var strict = json.WithUnmarshalers(json.JoinUnmarshalers(
 	json.UnmarshalFromFunc(notNull[string]), json.UnmarshalFromFunc(integer),
 	json.UnmarshalFromFunc(notNull[*string]), json.UnmarshalFromFunc(notNull[*int]), json.UnmarshalFromFunc(notNull[*bool]),
@@ -62,9 +62,9 @@ func notNull[T any](decoder *jsontext.Decoder, _ *T) error {
 	return errors.ErrUnsupported
 }
 
-// DecodeOptional is Decode for bodies without a required member. An empty body means
-// an empty object. Its Content-Type does not matter then: many clients send the
-// header with every request.
+// DecodeOptional is Decode for bodies without a required member. An empty body means an
+// empty object, and its Content-Type does not matter: many clients send the header with
+// every request.
 func DecodeOptional(c *fiber.Ctx, v any) error {
 	body, err := Body(c)
 	if err != nil {
@@ -76,14 +76,14 @@ func DecodeOptional(c *fiber.Ctx, v any) error {
 	return Decode(c, v)
 }
 
-// IsForm reports whether the body is what a page's form sends.
+// IsForm reports whether the body is an HTML form's.
 func IsForm(c *fiber.Ctx) bool {
 	kind, _, _ := mime.ParseMediaType(string(c.Request().Header.ContentType()))
 	return kind == fiber.MIMEApplicationForm
 }
 
 // Form reads the body as a form of texts, with the line ends that a JSON body would have.
-// Twice the same name is refused, and so is what is not UTF-8.
+// It refuses a repeated name and invalid UTF-8.
 func Form(c *fiber.Ctx) (map[string]string, error) {
 	body, err := Body(c)
 	if err != nil {
@@ -139,7 +139,7 @@ func contentType(c *fiber.Ctx, body []byte) error {
 // isObject guards against null, which decodes into any struct.
 func isObject(body []byte) bool { return jsontext.Value(body).Kind() == '{' }
 
-// reason says what is wrong with a body, and where, without echoing any value.
+// reason says what is wrong with a body and where. It never repeats a value.
 func reason(err error) string {
 	var syntactic *jsontext.SyntacticError
 	if errors.As(err, &syntactic) && errors.Is(err, jsontext.ErrDuplicateName) {
@@ -155,8 +155,8 @@ func reason(err error) string {
 	return "body is not valid JSON"
 }
 
-// Metadata returns the canonical form of a body's metadata. A body without that
-// member has the empty object.
+// Metadata returns the canonical form of a body's metadata: the empty object if the body
+// has none.
 func Metadata(raw jsontext.Value) (canonical.Object, error) {
 	if raw == nil {
 		return canonical.Empty, nil
@@ -166,7 +166,7 @@ func Metadata(raw jsontext.Value) (canonical.Object, error) {
 
 const maxIdempotencyKey = 255
 
-// IdempotencyKey returns the SHA-256 of the header, nil without one.
+// IdempotencyKey returns the SHA-256 of the header, or nil without the header.
 func IdempotencyKey(c *fiber.Ctx) (*events.Hash, error) {
 	values := c.Request().Header.PeekAll("Idempotency-Key")
 	if len(values) == 0 {

@@ -13,7 +13,7 @@ import (
 	"github.com/memory-ledger/ledger/services/httpapi"
 )
 
-// TestDecode: a member is left out or has its type; null is neither.
+// TestDecode: a member must be absent or have its type; null is neither.
 func TestDecode(t *testing.T) {
 	app := httpapi.New(httpapi.Config{
 		Service: "test", Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
@@ -62,8 +62,8 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// TestContentTypes: whatever is not JSON is refused alike, forms too, and a
-// route that takes no body does not look at one.
+// TestContentTypes: every type other than JSON is refused in the same way, including
+// forms. A route that takes no body ignores one.
 func TestContentTypes(t *testing.T) {
 	t.Parallel()
 	app := httpapi.New(httpapi.Config{
@@ -105,8 +105,8 @@ func TestContentTypes(t *testing.T) {
 	}
 }
 
-// TestDecodeOptional: nothing means an empty object, whatever it says it is; a
-// body is JSON there like anywhere.
+// TestDecodeOptional: an empty body means an empty object, whatever its content type. A
+// body that is not empty must be JSON.
 func TestDecodeOptional(t *testing.T) {
 	t.Parallel()
 	app := newApp()

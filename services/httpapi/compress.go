@@ -14,21 +14,21 @@ import (
 )
 
 const (
-	// leastCompressed is how long an answer is that is compressed: up to there it is
-	// one write and one round trip anyway.
+	// leastCompressed is the length in bytes from which an answer is compressed. A
+	// shorter answer takes one write and one round trip anyway.
 	leastCompressed = answerBytes
-	// compressors is how many streams are compressed at once. Each holds about 1 MB
-	// for as long as its client takes; further ones are sent as they are.
+	// compressors bounds the streams that are compressed at once. Each holds about 1 MB
+	// until its client has read it. Further streams are sent uncompressed.
 	compressors = 32
-	// pieceBytes is how much is compressed before it is handed on.
+	// pieceBytes is how much is compressed before it is passed on.
 	pieceBytes = 32 << 10
 )
 
-// Compressed is a handler whose long answers are compressed if the client accepts
-// gzip. Use it only for routes whose answers hold no credential. If an answer holds
-// both a secret and text that a caller chose, its compressed length reveals
-// something about the secret (BREACH). A stream of such a route must not be an
-// io.Closer: it would be closed when it is replaced by a compressed one.
+// Compressed compresses the handler's long answers if the client accepts gzip. Use it
+// only for routes whose answers hold no credential. If an answer holds both a secret and
+// text that a caller chose, its compressed length reveals something about the secret
+// (BREACH). A stream of such a route must not be an io.Closer: replacing it with the
+// compressed stream would close it.
 func (a *App) Compressed(handler fiber.Handler) fiber.Handler {
 	return func(c *fiber.Ctx) error {
 		c.Vary(fiber.HeaderAcceptEncoding)
@@ -70,9 +70,9 @@ func compressWhole(c *fiber.Ctx) error {
 	return nil
 }
 
-// compressor is a gzip stream that is made while it is read. What was read from its
-// source is handed on at once, so that the first of a long list does not wait for
-// the rest.
+// compressor is a gzip stream that is built while it is read. It passes on each piece
+// that it reads from its source at once, so that the start of a long list does not wait
+// for the rest.
 type compressor struct {
 	source io.Reader
 	*work
@@ -80,7 +80,7 @@ type compressor struct {
 	release func()
 }
 
-// work is what a compressor works with, kept for the next.
+// work holds a compressor's buffers and writer. The next compressor reuses it.
 type work struct {
 	piece []byte
 	made  bytes.Buffer
@@ -90,7 +90,7 @@ type work struct {
 var works = sync.Pool{New: func() any {
 	zip, err := gzip.NewWriterLevel(nil, gzip.BestSpeed)
 	if err != nil {
-		panic(err) // the level is one
+		panic(err) // the level is valid
 	}
 	return &work{piece: make([]byte, pieceBytes), zip: zip}
 }}
@@ -102,7 +102,7 @@ func newCompressor(source io.Reader, release func()) *compressor {
 	return &compressor{source: source, work: w, release: release}
 }
 
-// Read implements io.Reader. Where the source fails, the stream is not ended.
+// Read implements io.Reader. If the source fails, the gzip stream gets no end.
 func (z *compressor) Read(p []byte) (int, error) {
 	for z.made.Len() == 0 {
 		if z.done {
@@ -123,7 +123,8 @@ func (z *compressor) Read(p []byte) (int, error) {
 	return z.made.Read(p)
 }
 
-// Close gives back what the compressor works with. The server calls it, sent or not.
+// Close returns the work to the pool. The server calls it whether or not the answer was
+// sent.
 func (z *compressor) Close() error {
 	if z.work == nil {
 		return nil
@@ -134,8 +135,8 @@ func (z *compressor) Close() error {
 	return nil
 }
 
-// takesGzip reads Accept-Encoding (RFC 9110, 12.5.3): gzip, unless it is refused or
-// the plain text is preferred to it.
+// takesGzip reads Accept-Encoding (RFC 9110, 12.5.3). It reports true for gzip, unless
+// the client refuses gzip or prefers the plain text.
 func takesGzip(headers [][]byte) bool {
 	zipped, any, plain := -1.0, -1.0, -1.0 // weights; negative: not named
 	for _, header := range headers {
@@ -157,7 +158,7 @@ func takesGzip(headers [][]byte) bool {
 	return zipped > 0 && zipped >= plain
 }
 
-// weighed takes a coding and its weight apart; what is no weight is 0.
+// weighed splits a coding from its weight. An invalid weight is 0.
 func weighed(part string) (coding string, weight float64) {
 	coding, params, _ := strings.Cut(part, ";")
 	coding = strings.ToLower(strings.TrimSpace(coding))

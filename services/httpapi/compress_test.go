@@ -14,10 +14,10 @@ import (
 	"github.com/gofiber/fiber/v2"
 )
 
-// numbers are the elements of an array that comes in parts of 1,000.
+// numbers are the elements of an array that arrives in parts of 1,000.
 type numbers struct {
 	next, end int
-	before    func(part int) error // a part is yielded
+	before    func(part int) error // called before a part is yielded
 }
 
 func (n *numbers) More() bool { return n.next < n.end }
@@ -37,8 +37,8 @@ func appendNumber(n int, to []byte) ([]byte, error) {
 	return append(strconv.AppendInt(append(to, `"number `...), int64(n), 10), strings.Repeat("-", 30)+`"`...), nil
 }
 
-// compressing is an app with lists, of which the parts wait for goOn, where it is not
-// nil, or fail after the second.
+// compressing is an app with lists. If goOn is not nil, each part after the first waits
+// for it. The failing list fails after its second part.
 func compressing(goOn chan struct{}) *App {
 	app := streamApp()
 	list := func(count int, fails bool) fiber.Handler {
@@ -55,7 +55,7 @@ func compressing(goOn chan struct{}) *App {
 		})
 	}
 	app.Get("/long", list(20000, false))
-	app.Get("/page", list(390, false)) // one part, some 17 kB
+	app.Get("/page", list(390, false)) // one part, about 17 kB
 	app.Get("/short", list(100, false))
 	app.Get("/broken", list(20000, true))
 	app.Get("/never", func(c *fiber.Ctx) error { return c.SendString(strings.Repeat("secret", 10000)) })
@@ -63,7 +63,7 @@ func compressing(goOn chan struct{}) *App {
 	return app
 }
 
-// get asks with an Accept-Encoding, and takes nothing apart by itself.
+// get sends a request with an Accept-Encoding. It does not decompress the answer.
 func get(t *testing.T, url, accept string) *http.Response {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
@@ -104,8 +104,8 @@ func unzip(t *testing.T, answer *http.Response) *gzip.Reader {
 	return reader
 }
 
-// TestLongAnswersAreCompressed where the client takes it, and hold what they hold
-// otherwise.
+// TestLongAnswersAreCompressed: long answers are compressed if the client accepts that,
+// and hold the same text as uncompressed.
 func TestLongAnswersAreCompressed(t *testing.T) {
 	t.Parallel()
 	url := "http://" + serve(t, compressing(nil))
@@ -142,7 +142,7 @@ func TestLongAnswersAreCompressed(t *testing.T) {
 	}
 }
 
-// TestCompressedStreamsBeginAtOnce: the first part is there before the next is made.
+// TestCompressedStreamsBeginAtOnce: the first part arrives before the next is made.
 func TestCompressedStreamsBeginAtOnce(t *testing.T) {
 	t.Parallel()
 	goOn := make(chan struct{})
@@ -159,8 +159,8 @@ func TestCompressedStreamsBeginAtOnce(t *testing.T) {
 	}
 }
 
-// TestCompressedStreamsBreakOff: a part that can't be had ends the connection, and no
-// client takes half a list for a whole one.
+// TestCompressedStreamsBreakOff: a failed part ends the connection, so that no client
+// takes half a list for a whole one.
 func TestCompressedStreamsBreakOff(t *testing.T) {
 	t.Parallel()
 	addr := serve(t, compressing(nil))
@@ -169,8 +169,8 @@ func TestCompressedStreamsBreakOff(t *testing.T) {
 	}
 }
 
-// TestCompressorsAreGivenBack, by answers that were sent, broke off or were left by
-// their client; where none is left the answer is plain.
+// TestCompressorsAreGivenBack: an answer that was sent or broke off returns its
+// compressor. If no compressor is free, the answer is plain.
 func TestCompressorsAreGivenBack(t *testing.T) {
 	t.Parallel()
 	app := compressing(nil)
@@ -187,8 +187,8 @@ func TestCompressorsAreGivenBack(t *testing.T) {
 	}
 }
 
-// await returns when nothing is compressed: the server gives a compressor back after
-// the client has the last of its answer.
+// await returns when no answer is being compressed: the server returns a compressor after
+// the client has read the end of its answer.
 func (a *App) await(t *testing.T) {
 	t.Helper()
 	select {

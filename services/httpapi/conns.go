@@ -13,29 +13,29 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// How long a closed connection lingers, and how much it takes in meanwhile.
+// How long a closed connection lingers, and how many bytes it reads meanwhile.
 const (
 	lingerTime  = 2 * time.Second
 	lingerBytes = 64 << 20
 )
 
-// past is a deadline that is over. The zero time means none.
+// past is a deadline that has passed. The zero time means no deadline.
 var past = time.Unix(1, 0)
 
-// listener bounds the open connections, and ends them in good order. Only the
-// goroutine that serves a connection closes it: the HTTP server panics if another
-// goroutine has closed it.
+// listener bounds the open connections and ends them cleanly. Only the goroutine that
+// serves a connection closes it: the HTTP server panics if another goroutine has closed
+// it.
 type listener struct {
 	net.Listener
-	most int // open connections; further ones wait in the system's backlog
+	most int // bound on open connections; further ones wait in the system's backlog
 	log  *slog.Logger
 
 	mu      sync.Mutex
 	open    map[*conn]bool // false once it only lingers
 	ending  bool
-	changed *sync.Cond // a connection is closed, or a deadline is over
-	// full is set while a connection waits for a place. Others are closed after
-	// their next answer then.
+	changed *sync.Cond // a connection was closed, or a timeout has passed
+	// full is set while a connection waits for a place. Other connections then close
+	// after their next answer.
 	full atomic.Bool
 }
 
@@ -45,8 +45,8 @@ func newListener(inner net.Listener, most int, log *slog.Logger) *listener {
 	return l
 }
 
-// Accept implements net.Listener. It outlasts what is over in a while: too many
-// open files, of the process or the system, and a peer that is gone already.
+// Accept implements net.Listener. It retries after temporary errors: too many open files
+// in the process or the system, and a peer that has already left.
 func (l *listener) Accept() (net.Conn, error) {
 	for pause := minPause; ; pause = min(2*pause, maxPause) {
 		inner, err := l.Listener.Accept()
@@ -61,7 +61,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-// isPassing tells a failure to accept a connection that is over in a while.
+// isPassing reports whether a failure to accept a connection is temporary.
 func isPassing(err error) bool {
 	for _, passing := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED} {
 		if errors.Is(err, passing) {
@@ -71,14 +71,14 @@ func isPassing(err error) bool {
 	return false
 }
 
-// Between two attempts to accept a connection.
+// Pauses between two attempts to accept a connection.
 const (
 	minPause = 5 * time.Millisecond
 	maxPause = time.Second
 )
 
-// admit waits until one more connection may be open, or the listener ends. It ends
-// the one that has been idle for the longest.
+// admit waits until one more connection may be open, or the listener ends. While it
+// waits, it ends the connection that has been idle longest.
 func (l *listener) admit(inner net.Conn) *conn {
 	c := &conn{Conn: inner, of: l}
 	l.mu.Lock()
@@ -100,8 +100,8 @@ func (l *listener) admit(inner net.Conn) *conn {
 	return c
 }
 
-// longestIdle returns the connection that has waited for a request for the
-// longest, nil where none waits.
+// longestIdle returns the connection that has waited longest for a request, or nil if
+// none waits.
 func (l *listener) longestIdle() (found *conn) {
 	var since int64
 	for c, serves := range l.open {
@@ -117,9 +117,8 @@ func (l *listener) sleep(d time.Duration) {
 	l.until(d, func() bool { return l.ending })
 }
 
-// end has nothing more read from any connection. A request that has not arrived
-// whole is not carried out; the answer to one that has arrived is sent, and its
-// connection is closed after it.
+// end stops reading from all connections. A request that has not fully arrived is not
+// run. The answer to a request that has arrived is sent, and its connection then closes.
 func (l *listener) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -137,7 +136,7 @@ func (l *listener) wait(timeout time.Duration) {
 	l.until(timeout, func() bool { return len(l.open) == 0 })
 }
 
-// until returns when it is so, or after timeout.
+// until returns when so reports true, or after timeout.
 func (l *listener) until(timeout time.Duration, so func() bool) {
 	over := false
 	defer time.AfterFunc(timeout, func() {
@@ -153,14 +152,14 @@ func (l *listener) until(timeout time.Duration, so func() bool) {
 	}
 }
 
-// lingers says that a connection is no longer served.
+// lingers records that a connection is no longer served.
 func (l *listener) lingers(c *conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.open[c] = false
 }
 
-// forget says that a connection is closed.
+// forget records that a connection is closed.
 func (l *listener) forget(c *conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -168,16 +167,16 @@ func (l *listener) forget(c *conn) {
 	l.changed.Broadcast()
 }
 
-// conn is a connection that closes gently. One that is closed while the peer is
-// still sending is reset, and the reset overtakes the answer: the client would
-// see a broken connection instead of a 413.
+// conn is a connection that closes gently. If a connection closes while its peer is still
+// sending, it is reset, and the reset overtakes the answer: the client would see a broken
+// connection instead of a 413.
 type conn struct {
 	net.Conn
 	beginning
 	of      *listener
-	idle    atomic.Int64 // Unix nanoseconds since when it waits for a request; 0: it has one
-	unread  atomic.Bool  // nothing more is read
-	evicted atomic.Bool  // unread, to make room
+	idle    atomic.Int64 // Unix nanoseconds when it began to wait for a request; 0: it has a request
+	unread  atomic.Bool  // reads have stopped
+	evicted atomic.Bool  // unread is set to make room for another connection
 	served  bool         // it has had a request
 	aborted bool
 }
@@ -190,21 +189,21 @@ func (c *conn) Read(p []byte) (int, error) {
 	}
 	c.see(p[:n])
 	if err != nil && !c.read && c.unread.Load() {
-		err = io.EOF // no request has begun, so there is none to refuse
+		err = io.EOF // no request has begun, so there is nothing to refuse
 	}
 	return n, err
 }
 
-// readNoMore makes every read fail with a timeout, one that waits now, too.
+// readNoMore makes every read fail with a timeout, including a read that waits now.
 func (c *conn) readNoMore() {
 	c.unread.Store(true)
-	_ = c.Conn.SetReadDeadline(past) // fails where the connection is closed
+	_ = c.Conn.SetReadDeadline(past) // fails if the connection is closed
 }
 
-// SetReadDeadline implements net.Conn. After readNoMore the deadline stays over.
+// SetReadDeadline implements net.Conn. After readNoMore, the deadline stays in the past.
 func (c *conn) SetReadDeadline(t time.Time) error {
 	err := c.Conn.SetReadDeadline(t)
-	if c.unread.Load() { // looked at last: readNoMore may have come in between
+	if c.unread.Load() { // checked last: readNoMore may have run in between
 		err = c.Conn.SetReadDeadline(past)
 	}
 	return err
@@ -217,7 +216,7 @@ func (c *conn) abort() {
 	}
 }
 
-// CloseWrite says that nothing more comes.
+// CloseWrite tells the peer that no more data follows.
 func (c *conn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
@@ -225,9 +224,9 @@ func (c *conn) CloseWrite() error {
 	return net.ErrClosed
 }
 
-// Close says that nothing more comes, and returns. The connection itself is
-// closed when the peer has read that, or soon after; at once where it was idle and
-// another one needs its place.
+// Close tells the peer that no more data follows, and returns. The connection itself
+// closes when the peer has read that, or soon after. It closes at once if it was idle and
+// another connection needs its place.
 func (c *conn) Close() error {
 	if c.aborted || (c.evicted.Load() && c.idle.Load() != 0) || c.CloseWrite() != nil {
 		defer c.of.forget(c)
@@ -243,7 +242,7 @@ func (c *conn) Close() error {
 	return nil
 }
 
-// follow is told what the HTTP server does with a connection.
+// follow is called when the HTTP server changes a connection's state.
 func follow(inner net.Conn, state fasthttp.ConnState) {
 	c, ok := inner.(*conn)
 	switch {
@@ -251,7 +250,7 @@ func follow(inner net.Conn, state fasthttp.ConnState) {
 	case state == fasthttp.StateIdle:
 		c.served = true
 		c.idle.Store(time.Now().UnixNano())
-	case state == fasthttp.StateActive && c.served: // before the first request it need not have sent anything
+	case state == fasthttp.StateActive && c.served: // before the first request, active does not mean that bytes arrived
 		c.idle.Store(0)
 	}
 }

@@ -33,8 +33,8 @@ func (l *failing) Accept() (net.Conn, error) {
 	return nil, &net.OpError{Op: "accept", Net: "tcp", Err: os.NewSyscallError("accept4", err)}
 }
 
-// TestTooManyOpenFilesEndNothing: connections are accepted again when there are
-// file descriptors again.
+// TestTooManyOpenFilesEndNothing: connections are accepted again once file descriptors
+// are free.
 func TestTooManyOpenFilesEndNothing(t *testing.T) {
 	t.Parallel()
 	listener := listen(t)
@@ -42,7 +42,8 @@ func TestTooManyOpenFilesEndNothing(t *testing.T) {
 	ask(t, dial(t, listener), "/livez")
 }
 
-// ask sends a request and returns the connection's answers, after a good one.
+// ask sends a request, checks that the answer is a success, and returns a reader for the
+// connection's further answers.
 func ask(t *testing.T, conn net.Conn, path string) *bufio.Reader {
 	t.Helper()
 	send(t, conn, "GET "+path+" HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -53,7 +54,7 @@ func ask(t *testing.T, conn net.Conn, path string) *bufio.Reader {
 	return answers
 }
 
-// bounded is an app of few connections.
+// bounded is an app that allows only the given number of connections.
 func bounded(connections int) *httpapi.App {
 	return httpapi.New(httpapi.Config{
 		Service: "test", Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
@@ -61,7 +62,7 @@ func bounded(connections int) *httpapi.App {
 	})
 }
 
-// TestIdleConnectionsMakeRoom, the one that has been idle for the longest first,
+// TestIdleConnectionsMakeRoom: the connection that has been idle longest is ended first,
 // whether it has had a request or has never sent a byte.
 func TestIdleConnectionsMakeRoom(t *testing.T) {
 	t.Parallel()
@@ -87,8 +88,8 @@ func TestIdleConnectionsMakeRoom(t *testing.T) {
 	}
 }
 
-// TestBusyConnectionsMakeRoom: a connection that is being answered is not ended
-// for another one, which waits; but it is not kept after its answer.
+// TestBusyConnectionsMakeRoom: a connection that is being answered is not ended for a
+// waiting one. It closes after its answer.
 func TestBusyConnectionsMakeRoom(t *testing.T) {
 	t.Parallel()
 	app := bounded(1)
@@ -121,7 +122,7 @@ func TestBusyConnectionsMakeRoom(t *testing.T) {
 	}
 }
 
-// accepting is a listener that says when it has accepted a connection.
+// accepting is a listener that signals each accepted connection.
 type accepting struct {
 	net.Listener
 	accepted chan struct{}
@@ -135,7 +136,7 @@ func (l *accepting) Accept() (net.Conn, error) {
 	return conn, err
 }
 
-// TestStopsWhileFull, at once, though a connection waits for a place.
+// TestStopsWhileFull: the service stops at once, although a connection waits for a place.
 func TestStopsWhileFull(t *testing.T) {
 	t.Parallel()
 	listener := &accepting{Listener: listen(t), accepted: make(chan struct{}, 2)}

@@ -9,22 +9,22 @@ import (
 
 const (
 	preflightSeconds = "600"
-	// readHeaders are those that a page may send.
+	// readHeaders are the request headers that a page may send.
 	readHeaders = "Authorization, Content-Type, Idempotency-Key, X-Request-Id"
 )
 
-// CORS says which pages of other origins may call an API. Browsers send no
-// credential to it by themselves: a token is sent by the page that holds it.
+// CORS says which pages of other origins may call an API. Browsers add no credential by
+// themselves: the page that holds a token sends it.
 type CORS struct {
-	// Allows compares an origin whole: what only looks like one of the list is
-	// another origin.
+	// Allows must compare the whole origin: one that only looks like an allowed origin is
+	// a different origin.
 	Allows  func(origin string) bool
-	Methods string // that a page may use, comma-separated
-	Exposed string // headers that it may read, beside those that every page may
-	Sent    string // headers that it may send, beside readHeaders; may be empty
+	Methods string // methods that a page may use, comma-separated
+	Exposed string // response headers that a page may read, beside the default ones
+	Sent    string // request headers that a page may send, beside readHeaders; may be empty
 }
 
-// AllowOrigins adds CORS to the routes that are added after it.
+// AllowOrigins adds CORS to the routes added after it.
 func (a *App) AllowOrigins(cors CORS) {
 	a.Use(cors.handle)
 	a.Early = func(c *fiber.Ctx) { cors.mark(c) }
@@ -49,7 +49,7 @@ func (cors CORS) handle(c *fiber.Ctx) error {
 	return c.SendStatus(http.StatusNoContent)
 }
 
-// mark lets the origin that asks read the answer, whatever it will be, if it may.
+// mark lets the request's origin, if allowed, read the answer, whatever the answer is.
 func (cors CORS) mark(c *fiber.Ctx) bool {
 	c.Vary(fiber.HeaderOrigin)
 	origin := utils.CopyString(c.Get(fiber.HeaderOrigin))

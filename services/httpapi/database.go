@@ -12,12 +12,11 @@ import (
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
-// isDatabaseDown tells a database that can't be reached, or has lost its
-// tables, from a query that is wrong. SQLSTATE classes: 08 connection exception,
-// 53 insufficient resources, 57P admin shutdown, crash shutdown, cannot connect
-// now. 42P01 and 3F000: a table, or the schema, is not there. Tables hold derived
-// data and may be thrown away. A projector or a rebuild makes missing tables and
-// damaged tables again.
+// isDatabaseDown distinguishes a database that can't be reached, or has lost its tables,
+// from a wrong query. SQLSTATE classes: 08 connection exception, 53 insufficient
+// resources, 57P admin shutdown, crash shutdown, cannot connect now. 42P01 and 3F000: a
+// table, or the schema, does not exist. Tables hold derived data and may be thrown away.
+// A projector or a rebuild makes missing tables and damaged tables again.
 func isDatabaseDown(err error) bool {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) {

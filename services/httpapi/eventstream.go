@@ -14,34 +14,35 @@ import (
 const (
 	// MIMEEventStream is the media type of server-sent events.
 	MIMEEventStream = "text/event-stream"
-	// heartbeat is how often a stream sends a comment and its source is checked.
+	// heartbeat is the interval at which a stream sends a comment and checks its source.
 	heartbeat = 15 * time.Second
-	// takenIn is how long a client may take for a part of a stream.
+	// takenIn is how long a client may take to read a part of a stream.
 	takenIn = 30 * time.Second
-	// reconnect is what clients are told to wait, in milliseconds.
+	// reconnect is how long clients are asked to wait before they reconnect, in
+	// milliseconds.
 	reconnect = "1000"
 )
 
-// Source brings the messages of an event stream.
+// Source supplies the messages of an event stream.
 type Source interface {
-	// Next waits for a message and returns its id and its data, in one line.
+	// Next waits for a message and returns its id and its data. The data is one line.
 	Next(ctx context.Context) (id string, data []byte, err error)
-	// Check is asked at every heartbeat whether the stream may go on.
+	// Check is called at every heartbeat. An error ends the stream.
 	Check(ctx context.Context) error
-	// Close is called when the stream has ended.
+	// Close is called when the stream ends.
 	Close() error
 }
 
 // WantsEventStream reports whether a request asks for an event stream. HTTP/1.0 has no
-// chunks, so it gets none.
+// chunks, so it gets no stream.
 func WantsEventStream(c *fiber.Ctx) bool {
 	return c.Request().Header.IsHTTP11() && c.Accepts(fiber.MIMEApplicationJSON, MIMEEventStream) == MIMEEventStream
 }
 
 // StreamEvents answers with server-sent events (HTML standard, section 9.2), beginning
 // after the message with the given id. The stream ends when the service stops, when the
-// client is gone, or takes in too little, and when the source fails. Clients then ask
-// again with Last-Event-ID.
+// client leaves or reads too slowly, and when the source fails. Clients then reconnect
+// with Last-Event-ID.
 func (a *App) StreamEvents(c *fiber.Ctx, id string, source Source) error {
 	c.Set(fiber.HeaderContentType, MIMEEventStream)
 	if c.Method() == fiber.MethodHead {
@@ -52,7 +53,7 @@ func (a *App) StreamEvents(c *fiber.Ctx, id string, source Source) error {
 	return c.SendStream(s)
 }
 
-// eventStream is a body that is made while it is read.
+// eventStream is a body that is built while it is read.
 type eventStream struct {
 	source    Source
 	stopping  context.Context
@@ -63,15 +64,15 @@ type eventStream struct {
 	buffer    bytes.Buffer
 }
 
-// Read implements io.Reader. The server writes what it returns at once, in the goroutine
-// that calls it.
+// Read implements io.Reader. The server writes the returned bytes at once, in the
+// goroutine that calls Read.
 func (s *eventStream) Read(p []byte) (int, error) {
 	if s.buffer.Len() == 0 {
 		if err := s.fill(); err != nil {
 			return 0, err
 		}
 	}
-	_ = s.conn.SetWriteDeadline(time.Now().Add(takenIn)) // fails where the connection is closed
+	_ = s.conn.SetWriteDeadline(time.Now().Add(takenIn)) // fails if the connection is closed
 	n, err := s.buffer.Read(p)
 	if s.buffer.Len() == 0 && s.buffer.Cap() > keptAnswer {
 		s.buffer = bytes.Buffer{}
@@ -79,7 +80,7 @@ func (s *eventStream) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// fill waits for a message, or until the source is to be checked.
+// fill waits for a message, or until the next check of the source is due.
 func (s *eventStream) fill() error {
 	due := s.checked.Add(s.heartbeat)
 	if !time.Now().Before(due) {
@@ -102,7 +103,8 @@ func (s *eventStream) fill() error {
 	return err
 }
 
-// check sends a comment if the stream may go on and someone reads it.
+// check sends a comment if the source lets the stream continue and the client is still
+// connected.
 func (s *eventStream) check() error {
 	ctx, cancel := context.WithTimeout(s.stopping, requestTimeout)
 	defer cancel()

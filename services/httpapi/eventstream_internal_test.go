@@ -17,10 +17,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// messages is a source of what is sent to it.
+// messages is a source of the messages that are sent to it.
 type messages struct {
 	data   chan string
-	ended  atomic.Bool // it may not go on
+	ended  atomic.Bool // makes Check fail
 	closed chan struct{}
 }
 
@@ -45,7 +45,7 @@ func (m *messages) Check(context.Context) error {
 
 func (m *messages) Close() error { close(m.closed); return nil }
 
-// eventsOf serves a source and returns the open answer to a request.
+// eventsOf serves a source, sends a request, and returns the open connection.
 func eventsOf(t *testing.T, heartbeat time.Duration, raw string) (source *messages, conn net.Conn, lines *bufio.Reader, stop context.CancelFunc) {
 	t.Helper()
 	app := New(Config{Service: "test", Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(), NewID: func() string { return "id" }})

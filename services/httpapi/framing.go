@@ -10,8 +10,8 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// What is the matter with a request whose end, or whose server, another program
-// might see elsewhere. RFC 9112 has them refused.
+// Errors of a request that another program might read with a different end, or as for a
+// different server. RFC 9112 requires that such requests are refused.
 var (
 	errVersion   = BadRequest("request line must end in HTTP/1.1 or HTTP/1.0")
 	errTarget    = BadRequest("request line is malformed")
@@ -21,10 +21,10 @@ var (
 	errEncodings = BadRequest("Transfer-Encoding must be chunked, once, and over HTTP/1.1")
 )
 
-// refuseAmbiguous refuses requests that the server reads, but that a proxy before
-// it may have read in another way. Whatever follows on the connection may be
-// a part of them, so it is not read. Bodies that are announced as too long it
-// refuses on the way.
+// refuseAmbiguous refuses requests that the server can read, but that a proxy in front of
+// it may have read in another way. The bytes that follow on the connection may belong to
+// such a request, so they are not read. It also refuses a body whose announced length is
+// too large.
 func (a *App) refuseAmbiguous() {
 	route := a.Server().Handler
 	a.Server().Handler = func(ctx *fasthttp.RequestCtx) {
@@ -43,7 +43,7 @@ func (a *App) refuseAmbiguous() {
 	}
 }
 
-// refuseEarly answers a request that no route may see.
+// refuseEarly answers a request that must not reach a route.
 func (a *App) refuseEarly(ctx *fasthttp.RequestCtx, err error) {
 	knownMethod(ctx)
 	c := a.AcquireCtx(ctx)
@@ -55,8 +55,8 @@ func (a *App) refuseEarly(ctx *fasthttp.RequestCtx, err error) {
 	a.requests.WithLabelValues(string(ctx.Method()), "unknown", status).Observe(time.Since(ctx.Time()).Seconds())
 }
 
-// framing looks at a request as it was sent. closes: it may be answered, but
-// nothing after it on its connection.
+// framing checks a request as it was sent. If closes is true, the request may be
+// answered, but nothing after it on its connection.
 func framing(header *fasthttp.RequestHeader) (closes bool, err error) {
 	http11 := header.IsHTTP11()
 	if !http11 && string(header.Protocol()) != "HTTP/1.0" {
@@ -70,11 +70,11 @@ func framing(header *fasthttp.RequestHeader) (closes bool, err error) {
 	return framingOf(header.RawHeaders(), http11)
 }
 
-// framingOf is framing for the header lines. They are what arrived, but for one
-// case: where a line is folded into nothing but spaces, the server joins it with
-// the one before, moving all that it has read, and may then start over. What
-// that leaves is a space at the end of the line, and, where the bytes were moved
-// from, some of them twice. So after such a line nothing more is run.
+// framingOf is framing for the header lines. They are the bytes that arrived, with one
+// exception. If a folded line holds only spaces, the server joins it with the line
+// before, moves all the bytes that it has read, and may then start over. This leaves a
+// space at the end of the line, and some bytes twice in the place from which they were
+// moved. So after such a line, no further request is run.
 func framingOf(raw []byte, http11 bool) (closes bool, err error) {
 	var hosts, lengths, encodings int
 	long := false
@@ -95,7 +95,7 @@ func framingOf(raw []byte, http11 bool) (closes bool, err error) {
 		for colon < len(line) && inName[line[colon]] {
 			colon++
 		}
-		// That a line goes on from the one before it shows here, too.
+		// This check also finds a line that continues the line before it.
 		if colon == 0 || colon == len(line) || line[colon] != ':' {
 			return false, errHeader
 		}
@@ -131,11 +131,10 @@ func framingOf(raw []byte, http11 bool) (closes bool, err error) {
 	return closes || (lengths > 0 && encodings > 0), nil
 }
 
-// inName holds the characters of a header's name, inHost those of a host and its
-// port.
+// inName holds the characters of a header name, inHost those of a host and its port.
 var inName, inHost = alphabet("!#$%&'*+-.^_`|~"), alphabet("-._~%!$&'()*+,;=:[]")
 
-// alphabet is letters, digits and more.
+// alphabet returns the set of letters, digits, and the characters of more.
 func alphabet(more string) (in [256]bool) {
 	for c := range in {
 		in[c] = c >= '0' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'z' && c < 0x80
@@ -146,7 +145,7 @@ func alphabet(more string) (in [256]bool) {
 	return in
 }
 
-// isName compares a name with one in lower case.
+// isName compares a name, ignoring case, with one in lower case.
 func isName(name []byte, lower string) bool {
 	if len(name) != len(lower) {
 		return false
@@ -162,12 +161,12 @@ func isName(name []byte, lower string) bool {
 	return true
 }
 
-// isLong reports whether a length is more than MaxBody. The server's own reading of
-// it takes some numbers beyond 64 bits for small ones.
+// isLong reports whether a length is more than MaxBody. The server's own parser reads
+// some numbers beyond 64 bits as small ones.
 func isLong(length []byte) bool {
 	for _, c := range length {
 		if c < '0' || c > '9' {
-			return false // which the server refuses
+			return false // the server refuses it
 		}
 	}
 	length = bytes.TrimLeft(length, "0")
@@ -175,7 +174,7 @@ func isLong(length []byte) bool {
 	return len(length) > len(most) || len(length) == len(most) && string(length) > most
 }
 
-// skipLong has the server wait for nothing of a body that is refused for its length.
+// skipLong makes the server skip a body that is refused for its length.
 func skipLong(header *fasthttp.RequestHeader) fasthttp.RequestConfig {
 	if header.ContentLength() > MaxBody {
 		header.SetContentLength(0)
@@ -183,8 +182,8 @@ func skipLong(header *fasthttp.RequestHeader) fasthttp.RequestConfig {
 	return fasthttp.RequestConfig{}
 }
 
-// isHost reports whether a host, with or without a port, is made of what hosts
-// are made of. It may be empty, for a target that has none.
+// isHost reports whether a host, with or without a port, has only valid characters. It
+// may be empty, for a target without a host.
 func isHost(value []byte) bool {
 	for _, c := range value {
 		if !inHost[c] {
@@ -194,15 +193,15 @@ func isHost(value []byte) bool {
 	return true
 }
 
-// beginning is what a connection remembers of the request that it reads: the
-// server takes a request line without a version for one of HTTP/1.0, and keeps
-// nothing that would tell them apart.
+// beginning is what a connection remembers of the request that it reads. The server reads
+// a request line without a version as HTTP/1.0 and keeps nothing that would tell the two
+// apart.
 type beginning struct {
-	read        bool   // something was read since the last request
-	versionless string // the first line of that, if it has no version
+	read        bool   // bytes were read since the last request
+	versionless string // the first line of those bytes, if it has no version
 }
 
-// see looks at the first bytes that came after the last request.
+// see inspects the first bytes that arrive after the last request.
 func (b *beginning) see(read []byte) {
 	if b.read || len(read) == 0 {
 		return
@@ -215,8 +214,8 @@ func (b *beginning) see(read []byte) {
 	}
 }
 
-// answers reports whether the request that is answered now has no version in its
-// request line. Of requests sent ahead only the first is known well enough.
+// answers reports whether the request that is being answered has no version in its
+// request line. Of pipelined requests, it can tell this only for the first.
 func (b *beginning) answers(header *fasthttp.RequestHeader) bool {
 	line := b.versionless
 	*b = beginning{}

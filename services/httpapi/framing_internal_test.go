@@ -21,7 +21,7 @@ var (
 	}
 )
 
-// naiveFraming is framingOf, slowly: every line is taken apart, and then counted.
+// naiveFraming is a slow framingOf: it parses every line, then counts.
 func naiveFraming(raw string, http11 bool) (closes bool, err error) {
 	count := map[string]int{}
 	spaced, long := false, false
@@ -63,9 +63,9 @@ func naiveFraming(raw string, http11 bool) (closes bool, err error) {
 	return spaced || count["content-length"]+count["transfer-encoding"] == 2, nil
 }
 
-// FuzzFraming holds one pass over the lines to a naive one, and what the server
-// makes of a request to what it was: what passes has the length that its only
-// header says, or chunks.
+// FuzzFraming compares the single pass over the lines with a naive one, and the server's
+// reading of a request with the bytes that were sent. A request that passes has the
+// length of its only length header, or chunks.
 func FuzzFraming(f *testing.F) {
 	for _, seed := range []string{
 		"Host: x\r\n\r\n", "Host: x\n\n", "host:x:80 \r\nCONTENT-LENGTH:\t5\r\n\r\n", "Host: x\r\nHost: x\r\n\r\n", "\r\n", "",

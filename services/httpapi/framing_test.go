@@ -17,8 +17,8 @@ import (
 	"github.com/memory-ledger/ledger/services/httpapi"
 )
 
-// converse sends bytes as they stand, in as many packets, and returns the answers
-// up to the end of the connection, or to when none is left to come.
+// converse sends the packets unchanged, one at a time, and returns the status codes of
+// the answers. It reads until the connection ends or no further answer arrives.
 func converse(t *testing.T, addr string, packets ...string) (statuses []int, closed bool) {
 	t.Helper()
 	conn, err := net.Dial("tcp", addr)
@@ -28,7 +28,7 @@ func converse(t *testing.T, addr string, packets ...string) (statuses []int, clo
 	defer conn.Close()
 	for i, packet := range packets {
 		if i > 0 {
-			time.Sleep(20 * time.Millisecond) // so that it is read by itself
+			time.Sleep(20 * time.Millisecond) // so that the server reads it separately
 		}
 		if _, err := io.WriteString(conn, packet); err != nil {
 			t.Fatal(err)
@@ -61,7 +61,8 @@ func converse(t *testing.T, addr string, packets ...string) (statuses []int, clo
 	}
 }
 
-// TestAmbiguousRequests are refused, and nothing after them is run.
+// TestAmbiguousRequests: ambiguous requests are refused, and no request after them is
+// run.
 func TestAmbiguousRequests(t *testing.T) {
 	t.Parallel()
 	app := newApp()
@@ -124,7 +125,7 @@ func TestAmbiguousRequests(t *testing.T) {
 		"folded line":                  {[]string{"GET / HTTP/1.1\r\n" + ok + "A: b\r\n c\r\n\r\n" + next}, "[400] true"},
 		"folded by a tab":              {[]string{"GET / HTTP/1.1\r\n" + ok + "A: b\r\n\tc\r\n\r\n" + next}, "[400] true"},
 		"folded emptily":               {[]string{"GET / HTTP/1.1\r\n" + ok + "A: b\r\n \r\n\r\n" + next}, "[400] true"},
-		"folded into spaces, halting":  {[]string{"POST / HTTP/1.1\r\n" + ok + "Content-Length: 5\r\nA: b\r\n \r\n\r\nabcde", next}, "[200] true or [400] true"}, // the second if both are read at once
+		"folded into spaces, halting":  {[]string{"POST / HTTP/1.1\r\n" + ok + "Content-Length: 5\r\nA: b\r\n \r\n\r\nabcde", next}, "[200] true or [400] true"}, // the second if the server reads both packets at once
 		"folded length":                {[]string{"POST / HTTP/1.1\r\n" + ok + "Content-Length:\r\n 5\r\n\r\nabcde" + next}, "[400] true"},
 		"space before the first line":  {[]string{"GET / HTTP/1.1\r\n A: b\r\n" + ok + "\r\n" + next}, "[400] true"},
 		"space before the colon":       {[]string{"POST / HTTP/1.1\r\n" + ok + "Content-Length : 5\r\n\r\nabcde" + next}, "[400] true"},
@@ -143,7 +144,7 @@ func TestAmbiguousRequests(t *testing.T) {
 	}
 }
 
-// TestRefusedFramingIsCounted like what a middleware refuses.
+// TestRefusedFramingIsCounted: these refusals are counted like those of a middleware.
 func TestRefusedFramingIsCounted(t *testing.T) {
 	t.Parallel()
 	app := newApp()
@@ -157,7 +158,7 @@ func TestRefusedFramingIsCounted(t *testing.T) {
 	}
 }
 
-// TestContentEncodings: one that is not supported is refused wherever it stands.
+// TestContentEncodings: an unsupported encoding is refused wherever it stands.
 func TestContentEncodings(t *testing.T) {
 	t.Parallel()
 	app := newApp()

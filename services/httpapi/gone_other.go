@@ -2,6 +2,6 @@
 
 package httpapi
 
-// Gone reports whether the peer has closed the connection. Here that shows only
-// when it is written to.
+// Gone reports whether the peer has closed the connection. On this platform, only a write
+// can find that out.
 func (c *conn) Gone() bool { return false }

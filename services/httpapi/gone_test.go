@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestGone: a connection is gone once its peer has closed it, not while it is
-// idle, has more to say, or has passed a deadline.
+// TestGone: a connection is gone once its peer has closed it. An idle connection, one
+// with unread bytes, and one past its deadline are not gone.
 func TestGone(t *testing.T) {
 	t.Parallel()
 	inner, err := net.Listen("tcp", "127.0.0.1:0")

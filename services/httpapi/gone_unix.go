@@ -4,8 +4,8 @@ package httpapi
 
 import "syscall"
 
-// Gone reports whether the peer has closed the connection, as far as that has
-// arrived. What it has sent beyond its request stays to be read.
+// Gone reports whether the peer's close of the connection has arrived. Bytes that the
+// peer sent beyond its request remain to be read.
 func (c *conn) Gone() bool {
 	inner, ok := c.Conn.(syscall.Conn)
 	if !ok {
@@ -16,7 +16,7 @@ func (c *conn) Gone() bool {
 		return true
 	}
 	gone := false
-	// Control, since Read would fail once the deadline of reading has passed.
+	// Use Control: Read would fail once the read deadline has passed.
 	err = raw.Control(func(fd uintptr) {
 		var one [1]byte
 		n, _, err := syscall.Recvfrom(int(fd), one[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)

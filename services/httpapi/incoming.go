@@ -15,19 +15,19 @@ import (
 )
 
 const (
-	// smallBody is how long a body may be that is read before its request is looked
-	// at. The HTTP server reads as much of any body, into a buffer of this size.
+	// smallBody is the length in bytes up to which a body is read before its request is
+	// handled. The HTTP server reads that much of any body, into a buffer of this size.
 	smallBody = 8 << 10
-	// bodiesBytes bounds the longer bodies of all requests of an API, publicBytes
+	// bodiesBytes bounds the longer bodies of all requests of an API. publicBytes bounds
 	// those of requests that need no credential.
 	bodiesBytes = 64 << 20
 	publicBytes = 8 << 20
 )
 
-// errBodies: more bodies are arriving than there is room for.
+// errBodies: too many bodies are arriving for the room that is left.
 var errBodies = errors.New("too many request bodies at once")
 
-// bodies bounds what bodies hold, in bytes.
+// bodies bounds the bytes that bodies hold.
 type bodies struct{ all, public *semaphore.Weighted }
 
 func newBodies() bodies {
@@ -37,14 +37,14 @@ func newBodies() bodies {
 // incoming is a body that is still arriving.
 type incoming struct {
 	app     *App
-	whole   bool // it was read to its end
+	whole   bool // the body was read to its end
 	held    int64
-	from    *semaphore.Weighted // what held was acquired from
-	renewed context.CancelFunc  // of the context after the body
+	from    *semaphore.Weighted // the budget that held was acquired from
+	renewed context.CancelFunc  // cancels the context that starts after the body
 }
 
-// boundBodies lets a route ask for a long body, by Body, once it knows the caller.
-// Memory is taken for what has arrived, whatever length was announced.
+// boundBodies lets a route read a long body with Body, once the route knows the caller.
+// Memory is allocated for the bytes that have arrived, not for the announced length.
 func (a *App) boundBodies() {
 	route := a.Server().Handler
 	a.Server().Handler = func(ctx *fasthttp.RequestCtx) {
@@ -58,7 +58,7 @@ func (a *App) boundBodies() {
 		var err error
 		switch {
 		case length >= 0 && length <= smallBody:
-			request.Body() // is here already
+			request.Body() // has already arrived
 			body.whole = true
 		case !slices.Contains([]string{fiber.MethodPost, fiber.MethodPut, fiber.MethodPatch}, string(ctx.Method())):
 			err = body.read(request, smallBody, nil)
@@ -72,14 +72,14 @@ func (a *App) boundBodies() {
 		route(ctx)
 		body.release()
 		if !body.whole {
-			ctx.SetConnectionClose() // what follows is the rest of it, no request
+			ctx.SetConnectionClose() // the bytes that follow are the rest of the body, not a request
 		}
 	}
 }
 
-// Body returns the body of a request, which may be a long one that is still
-// arriving: it is read now, while a request's deadline does not run. The caller is
-// to be known by then. It returns errors that say why the request is refused.
+// Body returns the body of a request. If a long body is still arriving, Body reads it
+// now, and the request's deadline does not run meanwhile. Call it only once the caller is
+// known. Its errors say why the request is refused.
 func Body(c *fiber.Ctx) ([]byte, error) {
 	return bodyOf(c, func(b bodies) *semaphore.Weighted { return b.all })
 }
@@ -106,8 +106,8 @@ func bodyOf(c *fiber.Ctx, budget func(bodies) *semaphore.Weighted) ([]byte, erro
 	return c.Request().Body(), nil
 }
 
-// read reads the body to its end, of most bytes at most, and leaves it in the
-// request. It takes from the budget as much as it holds; nil is no budget.
+// read reads the whole body, at most most bytes, and puts it into the request. It
+// acquires the bytes that it holds from the budget; nil means no budget.
 func (b *incoming) read(request *fasthttp.Request, most int, budget *semaphore.Weighted) error {
 	if length := request.Header.ContentLength(); length > most {
 		return fiber.ErrRequestEntityTooLarge
@@ -122,7 +122,7 @@ func (b *incoming) read(request *fasthttp.Request, most int, budget *semaphore.W
 			return fiber.ErrRequestEntityTooLarge
 		}
 		if len(text) == cap(text) {
-			size := min(max(2*cap(text), 2*smallBody), most+1) // one more, to see that it is longer
+			size := min(max(2*cap(text), 2*smallBody), most+1) // one more byte, to detect a longer body
 			if !b.hold(size - cap(text)) {
 				return errBodies
 			}
@@ -159,7 +159,7 @@ func (b *incoming) hold(bytes int) bool {
 	return true
 }
 
-// release gives back what the body held.
+// release returns the body's bytes to the budget.
 func (b *incoming) release() {
 	if b.held > 0 {
 		b.from.Release(b.held)

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// TestBodiesAtOnceAreBounded: what is beyond the bound is refused, until there is
-// room again; public routes leave room for the others.
+// TestBodiesAtOnceAreBounded: a body beyond the bound is refused until there is room
+// again. Public routes and the other routes have separate bounds.
 func TestBodiesAtOnceAreBounded(t *testing.T) {
 	t.Parallel()
 	const bound = 64 << 10

@@ -15,8 +15,8 @@ import (
 	"github.com/memory-ledger/ledger/services/httpapi"
 )
 
-// reading is a listener that says when the server wants more than one packet of a
-// connection, and so has made its place for it.
+// reading is a listener that signals when the server reads from a connection for the
+// second time. By then the server has allocated its memory for the connection.
 type reading struct {
 	net.Listener
 	again chan struct{}
@@ -40,19 +40,19 @@ func (c *readingConn) Read(p []byte) (int, error) {
 	return c.Conn.Read(p)
 }
 
-// heap is what is live.
+// heap returns the bytes of live objects.
 func heap() int64 {
 	var m runtime.MemStats
 	runtime.GC()
-	runtime.GC() // what pools let go of in the first
+	runtime.GC() // collects what pools released in the first
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
 }
 
-// Not in parallel with others: these two measure the heap.
+// The next two tests must not run in parallel with others: they measure the heap.
 
-// TestAnnouncedBodiesTakeNoMemory: a connection that announces a long body holds no
-// more than one that does not.
+// TestAnnouncedBodiesTakeNoMemory: a connection that announces a long body holds no more
+// memory than another.
 func TestAnnouncedBodiesTakeNoMemory(t *testing.T) {
 	const connections, most = 300, 100 << 10
 	app := newApp()
@@ -71,7 +71,7 @@ func TestAnnouncedBodiesTakeNoMemory(t *testing.T) {
 	}
 }
 
-// TestALongBodyIsNotKept by the connection that it came on.
+// TestALongBodyIsNotKept: a connection does not keep a long body after its request.
 func TestALongBodyIsNotKept(t *testing.T) {
 	const connections, most = 50, 100 << 10
 	app := newApp()
@@ -100,8 +100,8 @@ func TestALongBodyIsNotKept(t *testing.T) {
 	runtime.KeepAlive(body)
 }
 
-// TestRefusedBeforeTheBody: a route that refuses a caller does so while the body is
-// still arriving, and takes the rest of it for no request.
+// TestRefusedBeforeTheBody: a route can refuse a caller while the body is still arriving.
+// The rest of the body is not read as a request.
 func TestRefusedBeforeTheBody(t *testing.T) {
 	t.Parallel()
 	app := newApp()
@@ -126,7 +126,7 @@ func TestRefusedBeforeTheBody(t *testing.T) {
 	}
 }
 
-// TestBodies that arrive in pieces are read whole, and their connection is kept.
+// TestBodies: bodies that arrive in pieces are read whole, and their connection is kept.
 func TestBodies(t *testing.T) {
 	t.Parallel()
 	app := newApp()

@@ -11,8 +11,8 @@ import (
 
 var errNotInteger = errors.New("not an integer")
 
-// integer reads an integer however it is spelt: 15, 15.0 and 1.5e1 are the same
-// number, and some clients have none but floating ones.
+// integer reads an integer in any spelling: 15, 15.0 and 1.5e1 are the same number, and
+// some clients have only floating-point numbers.
 func integer(decoder *jsontext.Decoder, into *int) error {
 	switch decoder.PeekKind() {
 	case 'n':
@@ -33,8 +33,8 @@ func integer(decoder *jsontext.Decoder, into *int) error {
 	return nil
 }
 
-// wholeNumber returns what a number of JSON is, if that is an int. It never
-// rounds, and never makes as many digits as an exponent asks for.
+// wholeNumber returns the value of a JSON number if it is an int. It never rounds, and an
+// exponent can't make it write a long run of digits.
 func wholeNumber(number string) (int, bool) {
 	number, negative := strings.CutPrefix(number, "-")
 	exponent, bounded := 0, true
@@ -44,7 +44,7 @@ func wholeNumber(number string) (int, bool) {
 		number, bounded = number[:at], err == nil
 	}
 	before, after, _ := strings.Cut(number, ".")
-	// The number is 0.digits, the point moved to the right.
+	// The number is 0.digits with the point moved right by point places.
 	point := len(before) + exponent
 	digits := strings.TrimLeft(before+after, "0")
 	point -= len(before+after) - len(digits)
@@ -64,7 +64,7 @@ func wholeNumber(number string) (int, bool) {
 	return n, err == nil
 }
 
-// plainIntegers spells a list of integers without points and exponents. It returns
+// plainIntegers rewrites a list of integers without points and exponents. It returns
 // anything else unchanged.
 func plainIntegers(list jsontext.Value) jsontext.Value {
 	var numbers []int

@@ -30,8 +30,8 @@ func TestWholeNumber(t *testing.T) {
 	}
 }
 
-// TestPlainIntegers: a list of integers is spelt as its reader knows them; what
-// is none stays for the reader to refuse.
+// TestPlainIntegers: a list of integers is rewritten in the form that its reader knows.
+// Any other list is left for the reader to refuse.
 func TestPlainIntegers(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{

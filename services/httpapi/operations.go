@@ -16,8 +16,8 @@ import (
 
 const probeTimeout = 2 * time.Second
 
-// readiness is the answer of /readyz, and where something is the matter an error
-// like any other as well.
+// readiness is the answer of /readyz. If the service is not ready, it also has the
+// members of an error.
 type readiness struct {
 	OK        bool              `json:"ok"`
 	Checks    map[string]string `json:"checks"`
@@ -30,7 +30,7 @@ func (a *App) operations() {
 	a.Get("/livez", func(c *fiber.Ctx) error { return c.JSON(fiber.Map{"ok": true}) })
 	a.Get("/readyz", a.ready)
 	a.Get("/metrics", adaptor.HTTPHandler(promhttp.HandlerFor(a.cfg.Registry, promhttp.HandlerOpts{
-		// One metric that can't be gathered is no reason to serve none.
+		// Serve the other metrics if one can't be gathered.
 		ErrorHandling: promhttp.ContinueOnError, ErrorLog: metricsLog{a.cfg.Log},
 	})))
 	a.Get("/openapi.json", a.Compressed(func(c *fiber.Ctx) error {
@@ -39,14 +39,14 @@ func (a *App) operations() {
 	}))
 }
 
-// metricsLog is where what could not be gathered is reported.
+// metricsLog logs the metrics that can't be gathered.
 type metricsLog struct{ log *slog.Logger }
 
 // Println implements promhttp.Logger.
 func (l metricsLog) Println(v ...any) { l.log.Error("metrics", "err", fmt.Sprint(v...)) }
 
-// ready checks all dependencies at the same time: one that does not answer takes no
-// time from the others.
+// ready checks all dependencies at the same time: one that does not answer takes no time
+// from the others.
 func (a *App) ready(c *fiber.Ctx) error {
 	ctx, cancel := context.WithTimeout(Context(c), probeTimeout)
 	defer cancel()
@@ -78,8 +78,8 @@ func (a *App) ready(c *fiber.Ctx) error {
 	return c.JSON(state)
 }
 
-// probe checks one dependency. It runs in a goroutine of its own, so it has to catch
-// a panic itself.
+// probe checks one dependency. It runs in its own goroutine, so it must recover from a
+// panic itself.
 func (a *App) probe(ctx context.Context, p Probe) (err error) {
 	defer a.survive(ctx, &err)
 	return p.Check(ctx)

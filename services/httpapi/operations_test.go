@@ -34,8 +34,8 @@ func askReady(t *testing.T, probes ...httpapi.Probe) (status int, checks map[str
 	return answer.StatusCode, body.Checks, logged.String()
 }
 
-// TestASilentDependencyIsTheOnlyOneNamed: the time that one takes to say nothing is not
-// taken from those that are asked after it.
+// TestASilentDependencyIsTheOnlyOneNamed: a dependency that does not answer takes no time
+// from the probes after it.
 func TestASilentDependencyIsTheOnlyOneNamed(t *testing.T) {
 	t.Parallel()
 	asked := make(chan struct{})
@@ -73,7 +73,7 @@ func TestAnAdvisoryProbeIsShown(t *testing.T) {
 	}
 }
 
-// TestAProbeThatPanicsIsAFault, and ends nothing but its request.
+// TestAProbeThatPanicsIsAFault: a panic in a probe ends only its request.
 func TestAProbeThatPanicsIsAFault(t *testing.T) {
 	t.Parallel()
 	status, checks, lines := askReady(t,
@@ -84,7 +84,7 @@ func TestAProbeThatPanicsIsAFault(t *testing.T) {
 	}
 }
 
-// TestAnAdvisoryProbeIsOnlyShown: requests are served without what it asks after.
+// TestAnAdvisoryProbeIsOnlyShown: requests are served although an advisory probe fails.
 func TestAnAdvisoryProbeIsOnlyShown(t *testing.T) {
 	t.Parallel()
 	ill := func(context.Context) error { return errors.New("ill") }

@@ -9,14 +9,15 @@ import (
 	"github.com/memory-ledger/ledger/services/memory"
 )
 
-// outageEvery is how often requests that are answered with 503 get a line in the log.
+// outageEvery is the least time between two log lines about 503s with the same cause.
 const outageEvery = time.Second
 
-// outages thins out the lines about 503s. Whatever makes one makes thousands: of
-// those with the same cause, one in a while gets a line, which says how many had none.
+// outages thins out the log lines about 503s. One cause makes thousands of them. For each
+// cause, at most one request per outageEvery gets a line, and the line says how many
+// requests before it got none.
 type outages struct {
 	mu     sync.Mutex
-	causes map[error]*outage // by the error of the table's row, nil for a database that is down
+	causes map[error]*outage // by the error of the table's row; nil for a database that is down
 }
 
 type outage struct {
@@ -24,7 +25,7 @@ type outage struct {
 	untold int
 }
 
-// tell reports whether err is to get a line, and how many before it had none.
+// tell reports whether err gets a line, and how many errors before it got none.
 func (o *outages) tell(err error, now time.Time) (untold int, due bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -45,7 +46,7 @@ func (o *outages) tell(err error, now time.Time) (untold int, due bool) {
 	return untold, true
 }
 
-// isLoad tells what was refused because there is too much to do from what failed.
+// isLoad distinguishes a request refused under load from a failure.
 func isLoad(err error) bool {
 	return errors.Is(err, command.ErrOverloaded) || errors.Is(err, errBodies) || errors.Is(err, memory.ErrBusy)
 }

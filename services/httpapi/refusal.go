@@ -1,6 +1,5 @@
-// Package httpapi is what the two HTTP APIs have in common: how requests are
-// read, how errors become answers, how requests are counted and traced, and
-// the operational routes.
+// Package httpapi is the common part of the two HTTP APIs: it reads requests, turns
+// errors into answers, counts and traces requests, and serves the operational routes.
 package httpapi
 
 import (
@@ -40,8 +39,8 @@ func Refuse(status int, message string) error { return &Refusal{status, message}
 // BadRequest returns a 400.
 func BadRequest(message string) error { return &Refusal{http.StatusBadRequest, message} }
 
-// row maps a domain error to an answer. An empty message means the error's own
-// text, which then is safe to show.
+// row maps a domain error to an answer. An empty message means the error's own text,
+// which must then be safe to show.
 type row struct {
 	err     error
 	status  int
@@ -88,7 +87,7 @@ var table = []row{
 	{command.ErrIdempotencyMismatch, http.StatusUnprocessableEntity, ""},
 	{command.ErrKeyUnknown, http.StatusNotFound, "API key not found"},
 	{command.ErrSessionUnknown, http.StatusNotFound, "session not found"},
-	{command.ErrAccessAlive, http.StatusServiceUnavailable, messageBusy}, // sign-ins go on and on
+	{command.ErrAccessAlive, http.StatusServiceUnavailable, messageBusy}, // new sign-ins keep arriving
 	{command.ErrTooManyKeys, http.StatusConflict, ""},
 	{quota.ErrExceeded, http.StatusTooManyRequests, ""},
 	{grant.ErrNotFound, http.StatusNotFound, "not found"},
@@ -117,10 +116,10 @@ var table = []row{
 	{context.DeadlineExceeded, http.StatusServiceUnavailable, messageBusy},
 
 	{keystore.ErrForgotten, http.StatusGone, "the key to this content was destroyed"},
-	{keystore.ErrNoKey, http.StatusServiceUnavailable, messageBusy}, // never 410, which is for good
+	{keystore.ErrNoKey, http.StatusServiceUnavailable, messageBusy}, // never 410, which is final
 }
 
-// Answer says what an error looks like to the client.
+// Answer returns the status and message that the client gets for an error.
 func Answer(err error) (status int, message string) {
 	var refusal *Refusal
 	if errors.As(err, &refusal) {

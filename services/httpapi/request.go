@@ -9,8 +9,8 @@ import (
 	"github.com/gofiber/fiber/v2/utils"
 )
 
-// Authorization returns the header that a credential is in. A request with two
-// has none: a proxy in front of the service may have checked the other one.
+// Authorization returns the Authorization header. It returns "" if the request has two: a
+// proxy in front of the service may have checked the other one.
 func Authorization(c *fiber.Ctx) string {
 	if len(c.Request().Header.PeekAll(fiber.HeaderAuthorization)) > 1 {
 		return ""
@@ -18,9 +18,9 @@ func Authorization(c *fiber.Ctx) string {
 	return c.Get(fiber.HeaderAuthorization)
 }
 
-// Param returns a parameter of the path. One whose escapes are broken, or that
-// holds a slash when they are undone, is empty, which names nothing: routes are
-// found by the path as it was sent, the one that gateways have rules for.
+// Param returns a parameter of the path. It returns "", which names nothing, if the
+// escapes are broken or unescaping gives a slash. Routes are found by the path as it was
+// sent, because gateways have rules for that path.
 func Param(c *fiber.Ctx, name string) string {
 	sent := c.Params(name)
 	if !strings.ContainsRune(sent, '%') {
@@ -33,8 +33,8 @@ func Param(c *fiber.Ctx, name string) string {
 	return value
 }
 
-// Query returns a parameter of the query, and whether it is there. Twice it is
-// refused: there is no telling which was meant.
+// Query returns a parameter of the query, and whether it was given. A repeated parameter
+// is refused, because it is unclear which value was meant.
 func Query(c *fiber.Ctx, name string) (value string, given bool, err error) {
 	values := c.Context().QueryArgs().PeekMulti(name)
 	switch len(values) {
@@ -46,14 +46,14 @@ func Query(c *fiber.Ctx, name string) (value string, given bool, err error) {
 	return "", false, BadRequest(name + " must not be given more than once")
 }
 
-// WantsPage reports whether a request is a browser's that navigates: of all that is
-// answered, it likes HTML best.
+// WantsPage reports whether the request comes from a browser that navigates: it prefers
+// HTML to the other types that are served.
 func WantsPage(c *fiber.Ctx) bool {
 	return c.Accepts("text/markdown", fiber.MIMEApplicationJSON, fiber.MIMETextPlain, fiber.MIMETextHTML) == fiber.MIMETextHTML
 }
 
-// Number reads a whole number that is not negative, in the one form that JSON
-// has for it: no sign, no zeros before it, no space around it.
+// Number reads a whole number that is not negative, in JSON's one form for it: no sign,
+// no leading zeros, no surrounding space.
 func Number(text string) (n uint64, ok bool) {
 	n, err := strconv.ParseUint(text, 10, 63)
 	return n, err == nil && strconv.FormatUint(n, 10) == text

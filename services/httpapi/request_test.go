@@ -25,8 +25,8 @@ func answerTo(t *testing.T, app *httpapi.App, request *http.Request) (status int
 	return answer.StatusCode, string(text)
 }
 
-// TestPathsAreAsTheyWereSent: an escaped slash is part of a parameter, which
-// then names nothing; other escapes are undone.
+// TestPathsAreAsTheyWereSent: a parameter with an escaped slash is empty and names
+// nothing. Other escapes are decoded.
 func TestPathsAreAsTheyWereSent(t *testing.T) {
 	t.Parallel()
 	app := newApp()
@@ -55,7 +55,7 @@ func TestPathsAreAsTheyWereSent(t *testing.T) {
 	}
 	for _, broken := range []string{"%", "%2", "%zz", "a%"} {
 		request := httptest.NewRequest(http.MethodGet, "/things/x", nil)
-		request.RequestURI = "/things/" + broken // which no url.URL would hold
+		request.RequestURI = "/things/" + broken // no url.URL would hold this path
 		if _, body := answerTo(t, app, request); body != "[]" {
 			t.Errorf("%s: %s", broken, body)
 		}

@@ -47,8 +47,8 @@ func serve(t *testing.T, app *httpapi.App, listener net.Listener) {
 	})
 }
 
-// TestTooLargeIsTold: a client that sends too much gets the 413, not a broken
-// connection, however much it sends.
+// TestTooLargeIsTold: a client that sends too much gets the 413, not a broken connection,
+// however much it sends.
 func TestTooLargeIsTold(t *testing.T) {
 	listener := listen(t)
 	serve(t, newApp(), listener)

@@ -7,8 +7,8 @@ import (
 	"github.com/memory-ledger/ledger/services/signin"
 )
 
-// SignIn adds the sign-in routes, which differ between the APIs only in the
-// forms of a signature that they accept.
+// SignIn adds the sign-in routes. Between the APIs they differ only in the signature
+// forms that they accept.
 func (a *App) SignIn(signIn *signin.SignIn, parseSignature func(jsontext.Value) ([]byte, error)) {
 	a.Post("/auth/challenge", func(c *fiber.Ctx) error { return challenge(c, signIn) })
 	a.Post("/auth/verify", func(c *fiber.Ctx) error { return verify(c, signIn, parseSignature) })
@@ -45,7 +45,7 @@ func verify(c *fiber.Ctx, signIn *signin.SignIn, parseSignature func(jsontext.Va
 	return c.JSON(session)
 }
 
-// SignedChallenge reads a challenge that a wallet has signed.
+// SignedChallenge reads a challenge that a wallet signed.
 func SignedChallenge(c *fiber.Ctx, parseSignature func(jsontext.Value) ([]byte, error)) (signin.Answer, error) {
 	var body struct {
 		PublicKey string         `json:"publicKey"`

@@ -11,16 +11,15 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// errStopping refuses a request that came after the service had begun to stop. It
-// was not carried out.
+// errStopping refuses a request that arrived after the service had begun to stop. The
+// request was not run.
 var errStopping = Refuse(http.StatusServiceUnavailable, "the service is stopping; try again")
 
-// Serve answers requests on the listener until ctx ends. Then it carries out no
-// further request, and returns when every answer that was begun is sent and its
-// connection closed, or after grace. What is not finished by then may be stored
-// without an answer.
+// Serve answers requests on the listener until ctx ends. Then it runs no further request.
+// It returns when every begun answer is sent and its connection closed, or after grace. A
+// request that is unfinished by then may be stored without an answer.
 //
-// It is called once. Not the HTTP server's own shutdown, which closes connections
+// Call it once. It does not use the HTTP server's own shutdown, which closes connections
 // that are being read and forgets answers that it has not flushed.
 func (a *App) Serve(ctx context.Context, inner net.Listener, grace time.Duration) error {
 	connections := newListener(inner, cmp.Or(a.cfg.MaxConnections, DefaultConnections), a.cfg.Log)
@@ -32,7 +31,7 @@ func (a *App) Serve(ctx context.Context, inner net.Listener, grace time.Duration
 	case <-ctx.Done():
 	}
 	a.stop()
-	_ = inner.Close() // which only ends Accept
+	_ = inner.Close() // this only ends Accept
 	connections.end()
 	if err := <-served; err != nil {
 		return fmt.Errorf("%s: stop: %w", a.cfg.Service, err)
@@ -44,8 +43,8 @@ func (a *App) Serve(ctx context.Context, inner net.Listener, grace time.Duration
 // isStopping reports whether the service has begun to stop.
 func (a *App) isStopping() bool { return a.stopping.Err() != nil }
 
-// refuseWhenStopping is what every request meets first. A connection whose place
-// another one waits for is closed after its answer.
+// refuseWhenStopping runs before everything else for each request. If another connection
+// waits for a place, the request's connection closes after its answer.
 func (a *App) refuseWhenStopping() {
 	route := a.Server().Handler
 	a.Server().Handler = func(ctx *fasthttp.RequestCtx) {

@@ -62,8 +62,8 @@ func (w *writers) run(t *testing.T, name int) {
 	}
 }
 
-// TestStopUnderWriters: what was carried out when the service stops is what was
-// answered, exactly. Each round stops in another moment of the writers'.
+// TestStopUnderWriters: when the service stops, exactly the requests that were run were
+// answered. Each round stops at a different moment.
 func TestStopUnderWriters(t *testing.T) {
 	t.Parallel()
 	for range 60 {
@@ -106,8 +106,8 @@ func TestStopUnderWriters(t *testing.T) {
 	}
 }
 
-// TestStopAnswersWhatItHasBegun, in full, and neither what has not arrived whole
-// nor what comes after.
+// TestStopAnswersWhatItHasBegun: begun answers are sent in full. A request that has not
+// fully arrived is refused, and later requests are not answered.
 func TestStopAnswersWhatItHasBegun(t *testing.T) {
 	t.Parallel()
 	app := newApp()
@@ -131,7 +131,7 @@ func TestStopAnswersWhatItHasBegun(t *testing.T) {
 		t.Fatalf("status %d", status)
 	}
 	send(t, half, "POST /write HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n")
-	if status, _ := read(t, answers); status != http.StatusContinue { // it has begun to read the request
+	if status, _ := read(t, answers); status != http.StatusContinue { // the server has begun to read the request
 		t.Fatalf("status %d", status)
 	}
 	send(t, half, "ab")

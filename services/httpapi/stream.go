@@ -11,39 +11,39 @@ import (
 	"github.com/memory-ledger/ledger/services/memory"
 )
 
-// Elements brings what an array is made of in chunks.
+// Elements supplies the elements of an array in chunks.
 type Elements[E any] interface {
 	// More reports whether another chunk follows.
 	More() bool
-	// Next yields a chunk. It ends early, without an error, where yield returns
-	// memory.ErrEnough, with the element that it was called with.
+	// Next yields a chunk. If yield returns memory.ErrEnough, Next ends the chunk after
+	// that element, without an error.
 	Next(ctx context.Context, yield func(E) error) error
 }
 
-// StreamMemories answers with a JSON array of the cursor's memories, between
-// prefix and suffix, as StreamArray does.
+// StreamMemories answers with a JSON array of the cursor's memories, between prefix and
+// suffix, as StreamArray does.
 func StreamMemories(c *fiber.Ctx, cursor *memory.Cursor, prefix, suffix string) error {
 	cursor.Abandoned = Gone(c)
 	return StreamArray(c, cursor, (*memory.View).AppendJSON, prefix, suffix)
 }
 
-// StreamArray answers with a JSON array of elements, between prefix and suffix.
-// The first chunk is read before the status is sent, so that a failure is still
-// an error. A failure after that breaks the connection, so that the client does
-// not take half a list for a whole one.
+// StreamArray answers with a JSON array of elements, between prefix and suffix. It reads
+// the first chunk before it sends the status, so that a failure can still be an error
+// answer. A later failure breaks the connection, so that the client does not take half a
+// list for a whole one.
 func StreamArray[E any](c *fiber.Ctx, of Elements[E], appendJSON func(E, []byte) ([]byte, error), prefix, suffix string) error {
 	s := &arrayStream[E]{elements: of, appendJSON: appendJSON, between: ",", suffix: "]" + suffix}
 	return s.answer(c, fiber.MIMEApplicationJSON, prefix+"[")
 }
 
-// StreamLines answers with a line for each element, between a first line and a last, as
-// StreamArray does.
+// StreamLines answers with one line for each element, between a first and a last line. It
+// handles failures as StreamArray does.
 func StreamLines[E any](c *fiber.Ctx, of Elements[E], appendJSON func(E, []byte) ([]byte, error), first, last string) error {
 	s := &arrayStream[E]{elements: of, appendJSON: appendJSON, between: "\n", some: true, suffix: "\n" + last + "\n"}
 	return s.answer(c, MIMELines, first)
 }
 
-// MIMELines is the media type of lines of JSON.
+// MIMELines is the media type of JSON lines.
 const MIMELines = "application/x-ndjson"
 
 func (s *arrayStream[E]) answer(c *fiber.Ctx, contentType, prefix string) error {
@@ -63,11 +63,11 @@ func (s *arrayStream[E]) answer(c *fiber.Ctx, contentType, prefix string) error 
 	return Stream(c, s)
 }
 
-// Buffer returns an empty buffer that an answer may be made in: the connection's, as
-// the answer before it left it.
+// Buffer returns an empty buffer to build an answer in. It is the connection's buffer, as
+// its previous answer left it.
 func Buffer(c *fiber.Ctx) []byte { return c.Response().SwapBody(nil)[:0] }
 
-// SendJSON answers with JSON, which the connection takes over.
+// SendJSON answers with JSON. The connection takes over the text's buffer.
 func SendJSON(c *fiber.Ctx, text []byte) error {
 	c.Set(fiber.HeaderContentType, fiber.MIMEApplicationJSON)
 	if cap(text) > keptAnswer {
@@ -77,33 +77,33 @@ func SendJSON(c *fiber.Ctx, text []byte) error {
 	return nil
 }
 
-// Stream answers with a body of unknown length. HTTP/1.0 knows no chunks: there
-// the end of the connection is that of the body.
+// Stream answers with a body of unknown length. HTTP/1.0 has no chunks, so there the end
+// of the connection ends the body.
 func Stream(c *fiber.Ctx, body io.Reader) error {
 	if c.Method() == fiber.MethodHead {
-		return nil // the server would end the chunks of a body that it does not send
+		return nil // the server sends no body, but would still send the end of its chunks
 	}
 	if c.Request().Header.IsHTTP11() {
 		return c.SendStream(body)
 	}
 	c.Context().SetConnectionClose()
 	response := c.Response()
-	// The server sends chunks where a length is not known, even for identity
-	// encoding. So it is told one, 0, which is not sent and which untilClose
-	// keeps to, as far as the server counts.
+	// If the length is unknown, the server sends chunks, even for identity encoding. So
+	// set the length to 0. It is not sent, and untilClose reports to the server that 0
+	// bytes were written.
 	response.SetBodyStream(untilClose{body, c.Context().Conn()}, 0)
 	response.Header.Del(fiber.HeaderContentLength)
 	return nil
 }
 
-// untilClose is a body that ends where the connection does.
+// untilClose is a body that ends when the connection closes.
 type untilClose struct {
 	io.Reader
 	conn net.Conn
 }
 
-// WriteTo implements io.WriterTo, for the server. A failure resets the
-// connection: closed in good order, half a body would pass for a whole one.
+// WriteTo implements io.WriterTo, for the server. A failure resets the connection: after
+// a clean close, half a body would look like a whole one.
 func (b untilClose) WriteTo(w io.Writer) (int64, error) {
 	_, err := io.Copy(w, b.Reader)
 	if c, ok := b.conn.(*conn); ok && err != nil {
@@ -112,7 +112,7 @@ func (b untilClose) WriteTo(w io.Writer) (int64, error) {
 	return 0, err
 }
 
-// Close implements io.Closer, for bodies that are one.
+// Close implements io.Closer. It closes the body if the body is an io.Closer.
 func (b untilClose) Close() error {
 	if closer, ok := b.Reader.(io.Closer); ok {
 		return closer.Close()
@@ -120,8 +120,8 @@ func (b untilClose) Close() error {
 	return nil
 }
 
-// Gone returns what reports that the client has hung up, nil where that can't be
-// known.
+// Gone returns a function that reports whether the client has hung up, or nil if that
+// can't be known.
 func Gone(c *fiber.Ctx) func() bool {
 	if inner, ok := c.Context().Conn().(*conn); ok {
 		return inner.Gone
@@ -130,33 +130,32 @@ func Gone(c *fiber.Ctx) func() bool {
 }
 
 const (
-	// flushBytes is how much is gathered before it is handed on.
+	// flushBytes is how much is gathered before it is passed on.
 	flushBytes = 32 << 10
-	// heldBytes is about how much of an answer is made before some of it is read: a
-	// client that reads slowly, or not at all, has the server keep it.
+	// heldBytes is about how much of an answer is built before the client reads some of
+	// it. The server holds that much for a client that reads slowly or not at all.
 	heldBytes = 1 << 20
-	// keptAnswer is the size of the largest buffer that a connection keeps for its
-	// next answer. A buffer that is allocated for each request has to be collected,
-	// and a running collector slows down goroutines that allocate much.
+	// keptAnswer is the size of the largest buffer that a connection keeps for its next
+	// answer. A buffer that is allocated for each request must be collected, and a
+	// running collector slows down goroutines that allocate much.
 	keptAnswer = 16 << 10
 )
 
-// arrayStream is a JSON array that is made while it is read.
+// arrayStream is a JSON array that is built while it is read.
 type arrayStream[E any] struct {
 	elements   Elements[E]
 	appendJSON func(E, []byte) ([]byte, error)
 	buffer     bytes.Buffer
 	between    string
 	suffix     string
-	some       bool // something was written that an element is to be kept apart from
+	some       bool // something was written, so the next element needs a separator
 	done       bool
 }
 
-// statusGone is nginx's "client closed request". It reaches no client, but is
-// counted.
+// statusGone is nginx's "client closed request". It reaches no client, but is counted.
 const statusGone = 499
 
-// fill reads chunks until there is something to send or nothing left.
+// fill reads chunks until there is enough to send or nothing is left.
 func (s *arrayStream[E]) fill(ctx context.Context) error {
 	for s.elements.More() && s.buffer.Len() < flushBytes {
 		if err := s.elements.Next(ctx, s.element); err != nil {
@@ -186,8 +185,7 @@ func (s *arrayStream[E]) element(e E) error {
 	return nil
 }
 
-// Read implements io.Reader. Each chunk of a long list has a deadline of its
-// own.
+// Read implements io.Reader. Each chunk of a long list has its own deadline.
 func (s *arrayStream[E]) Read(p []byte) (int, error) {
 	if s.buffer.Len() == 0 {
 		if s.done {
@@ -201,10 +199,10 @@ func (s *arrayStream[E]) Read(p []byte) (int, error) {
 	}
 	n, err := s.buffer.Read(p)
 	if s.buffer.Len() == 0 && s.buffer.Cap() > keptCapacity {
-		s.buffer = bytes.Buffer{} // while the client takes in what was long
+		s.buffer = bytes.Buffer{} // free the large buffer while the client reads
 	}
 	return n, err
 }
 
-// keptCapacity is how large a buffer may be that is kept for the next part.
+// keptCapacity is the size of the largest buffer that is kept for the next part.
 const keptCapacity = 256 << 10

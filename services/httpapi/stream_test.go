@@ -31,8 +31,8 @@ func (endless) Read(p []byte) (int, error) {
 
 var errHalfWay = errors.New("half way")
 
-// TestStreamsByVersion: a body of unknown length is chunked for HTTP/1.1, and
-// for HTTP/1.0, which knows no chunks, goes on until the connection ends.
+// TestStreamsByVersion: a body of unknown length is chunked for HTTP/1.1. HTTP/1.0 has no
+// chunks, so there the body lasts until the connection ends.
 func TestStreamsByVersion(t *testing.T) {
 	t.Parallel()
 	addr, _ := serveStreams(t)
@@ -59,12 +59,12 @@ func TestStreamsByVersion(t *testing.T) {
 			}
 		}
 	}
-	// A HEAD leaves nothing behind that the next answer would begin with.
+	// A HEAD leaves no bytes behind that the next answer would begin with.
 	twice := ask(t, addr, strings.Repeat("HEAD /whole HTTP/1.1\r\nHost: x\r\n\r\n", 2))
 	for range 2 {
 		read(t, twice, "HEAD")
 	}
-	// Those that come before it on the connection come first.
+	// Earlier requests on the connection are answered first.
 	answers := ask(t, addr, "GET /short HTTP/1.0\r\nConnection: keep-alive\r\n\r\nGET /whole HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
 	for _, want := range []string{"short", whole} {
 		body, err := io.ReadAll(read(t, answers, "GET").Body)
@@ -74,7 +74,7 @@ func TestStreamsByVersion(t *testing.T) {
 	}
 }
 
-// TestStreamsAreNotGathered: what could never be gathered arrives all the same.
+// TestStreamsAreNotGathered: an endless body arrives although it could never be gathered.
 func TestStreamsAreNotGathered(t *testing.T) {
 	t.Parallel()
 	addr, _ := serveStreams(t)
@@ -93,7 +93,7 @@ func TestStreamsBreakOff(t *testing.T) {
 	for version, want := range map[string]error{"1.0": syscall.ECONNRESET, "1.1": io.ErrUnexpectedEOF} {
 		for range 20 {
 			answer := read(t, ask(t, addr, "GET /half HTTP/"+version+"\r\nHost: x\r\n\r\n"), "GET")
-			half <- struct{}{} // now that the beginning has arrived
+			half <- struct{}{} // the beginning has arrived
 			if n, err := io.Copy(io.Discard, answer.Body); !errors.Is(err, want) {
 				t.Fatalf("%s: %d bytes, %v", version, n, err)
 			}
@@ -101,8 +101,8 @@ func TestStreamsBreakOff(t *testing.T) {
 	}
 }
 
-// serveStreams serves bodies of each kind until the test ends. One of them
-// fails half way, whenever half is sent to.
+// serveStreams serves bodies of each kind until the test ends. The body of /half fails
+// half way, when the test sends to half.
 func serveStreams(t *testing.T) (addr string, half chan struct{}) {
 	t.Helper()
 	app := streamApp()
@@ -154,8 +154,8 @@ func serveUntil(t *testing.T, app *App) (addr string, stop context.CancelFunc) {
 	return listener.Addr().String(), stop
 }
 
-// A client is not kept by a handler that nothing gets back; others are served, and
-// who is answered in time keeps the connection.
+// TestWhoIsNotAnsweredIsCutOff: a client of a stuck handler is cut off. Other clients are
+// served, and a client that is answered in time keeps its connection.
 func TestWhoIsNotAnsweredIsCutOff(t *testing.T) {
 	t.Parallel()
 	app := streamApp()
@@ -197,7 +197,7 @@ func TestWhoIsNotAnsweredIsCutOff(t *testing.T) {
 	<-over
 }
 
-// failing fails when it is told to.
+// failing fails when now receives.
 type failing struct{ now chan struct{} }
 
 func (f failing) Read([]byte) (int, error) {
@@ -205,7 +205,7 @@ func (f failing) Read([]byte) (int, error) {
 	return 0, errHalfWay
 }
 
-// ask sends requests as they stand on a connection of their own.
+// ask sends requests unchanged on a new connection.
 func ask(t *testing.T, addr, requests string) *bufio.Reader {
 	t.Helper()
 	conn, err := net.Dial("tcp", addr)
@@ -231,7 +231,7 @@ func read(t *testing.T, answers *bufio.Reader, method string) *http.Response {
 	return answer
 }
 
-// TestAnswersOfAConnectionShareABuffer, unless it became long.
+// TestAnswersOfAConnectionShareABuffer: answers share a buffer unless it became too long.
 func TestAnswersOfAConnectionShareABuffer(t *testing.T) {
 	app := streamApp()
 	var given, taken []*byte // the first byte of each answer's buffer, before and after it was made

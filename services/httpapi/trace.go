@@ -14,8 +14,8 @@ import (
 	"github.com/memory-ledger/ledger/events/tracing"
 )
 
-// span begins the request's span, as the next of the caller's trace where the
-// caller names one. What operators and their probes ask is not traced.
+// span begins the request's span. If the caller names a trace, the span continues it.
+// Requests of operators and their probes are not traced.
 func (a *App) span(ctx context.Context, c *fiber.Ctx) (context.Context, trace.Span) {
 	tracer := a.cfg.Tracer
 	if path := c.Path(); path == "/livez" || path == "/readyz" || path == "/metrics" {
@@ -24,12 +24,12 @@ func (a *App) span(ctx context.Context, c *fiber.Ctx) (context.Context, trace.Sp
 	if tracer == nil {
 		return tracing.Begin(ctx, nil, "", "", trace.SpanKindServer, nil)
 	}
-	// The name is the method alone until the route is known. The path itself
-	// goes into no span: it may hold a token.
+	// The name is only the method until the route is known. No span holds the path: it
+	// may hold a token.
 	return tracing.Begin(ctx, tracer, utils.CopyString(c.Method()), utils.CopyString(c.Get("traceparent")), trace.SpanKindServer, nil)
 }
 
-// describe says what a request's span is of.
+// describe names a request's span and sets its attributes.
 func describe(span trace.Span, method, route string, status int, requestID string) {
 	if !span.IsRecording() {
 		return

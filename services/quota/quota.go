@@ -1,5 +1,5 @@
-// Package quota bounds what one owner does in a minute on one replica, by whatever
-// sessions and keys.
+// Package quota bounds what one owner does in a minute on one replica, through all the
+// owner's sessions and keys together.
 package quota
 
 import (
@@ -13,28 +13,29 @@ import (
 	"github.com/memory-ledger/ledger/events"
 )
 
-// Kind is what is counted.
+// Kind is a kind of counted action.
 type Kind int
 
-// What is counted.
+// The counted kinds.
 const (
 	Writes   Kind = iota // memories
 	Mints                // agent cases and memory drops
-	Keys                 // API keys that are made
-	Searches             // and what agents recall
+	Keys                 // API keys created
+	Searches             // searches, including recalls by agents
 	kinds
 )
 
 var names = [kinds]string{"memories written", "links handed out", "API keys made", "searches"}
 
-// Limits are how many of each an owner has in a minute; 0: no limit.
+// Limits holds, for each kind, how many an owner has per minute; 0: no limit.
 type Limits [kinds]int
 
-// maxOwners bounds the owners of each kind that are remembered, some 150 bytes each. An
-// owner who is forgotten, because so many others came since, starts with a full minute.
+// maxOwners bounds the remembered owners of each kind, about 150 bytes each. An owner who
+// is forgotten because many others followed starts again with a full minute's quota.
 const maxOwners = 100_000
 
-// Quotas counts. An owner who did nothing for a minute may do a minute's worth at once.
+// Quotas counts what owners do. An owner who did nothing for a minute may use a minute's
+// quota at once.
 type Quotas struct {
 	limits Limits
 	now    func() time.Time
@@ -57,14 +58,15 @@ func New(limits Limits, now func() time.Time) *Quotas {
 	return q
 }
 
-// ErrExceeded: the owner did too much. Answer 429. Each is an ExceededError.
+// ErrExceeded: the owner did too much. The answer is 429. Every such error is an
+// ExceededError.
 var ErrExceeded = errors.New("quota exceeded")
 
-// ExceededError says what was too much.
+// ExceededError says which quota was exceeded.
 type ExceededError struct {
 	Kind  Kind
-	Limit int           // a minute
-	Wait  time.Duration // until it would be let in
+	Limit int           // per minute
+	Wait  time.Duration // until the request would be allowed
 }
 
 // Error implements error.
@@ -72,14 +74,14 @@ func (e *ExceededError) Error() string {
 	return fmt.Sprintf("more than %d %s a minute; try again in %d s", e.Limit, names[e.Kind], e.Seconds())
 }
 
-// Is makes it an ErrExceeded.
+// Is makes every ExceededError match ErrExceeded.
 func (e *ExceededError) Is(target error) bool { return target == ErrExceeded }
 
-// Seconds is Wait in whole seconds, rounded up.
+// Seconds returns Wait in whole seconds, rounded up.
 func (e *ExceededError) Seconds() int { return int((e.Wait + time.Second - 1) / time.Second) }
 
 // Take counts n of a kind, or returns an ExceededError and counts nothing. More than a
-// minute's worth at once counts as a minute's worth. nil Quotas have no limits.
+// minute's quota at once counts as a minute's quota. nil Quotas have no limits.
 func (q *Quotas) Take(kind Kind, owner events.Owner, n int) error {
 	if q == nil || q.owners[kind] == nil {
 		return nil

@@ -11,8 +11,8 @@ import (
 	"github.com/memory-ledger/ledger/services/quota"
 )
 
-// TestQuotas: a minute's worth at once, then what the time gives back, for each owner and
-// kind.
+// TestQuotas: each owner can use a minute's quota of each kind at once, and then what the
+// passing time gives back.
 func TestQuotas(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -34,9 +34,9 @@ func TestQuotas(t *testing.T) {
 	take(quota.Keys, a, 1, 30*time.Second)
 	take(quota.Searches, a, 1_000_000, 0)
 	now = now.Add(5 * time.Second)
-	take(quota.Writes, a, 6, time.Second) // what was refused took nothing
+	take(quota.Writes, a, 6, time.Second) // refused calls took nothing
 	take(quota.Writes, a, 5, 0)
-	take(quota.Writes, a, 256, time.Minute) // as good as 60
+	take(quota.Writes, a, 256, time.Minute) // counts as 60
 	now = now.Add(time.Minute)
 	take(quota.Writes, a, 256, 0)
 	take(quota.Writes, a, 1, time.Second)
@@ -49,7 +49,7 @@ func TestQuotas(t *testing.T) {
 	}
 }
 
-// TestQuotasAtOnce: of many at the same time as many pass as there may.
+// TestQuotasAtOnce: of many concurrent calls, exactly as many pass as the limit allows.
 func TestQuotasAtOnce(t *testing.T) {
 	t.Parallel()
 	now := time.Now()

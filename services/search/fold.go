@@ -7,9 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// appendFolded appends a text with each rune mapped to the one that stands for all
-// its spellings in Unicode's simple case folding. That rune is never longer than
-// the one in the text.
+// appendFolded appends a text and maps each rune to the one rune that stands for all its
+// case variants in Unicode's simple case folding. That rune is never longer than the
+// original.
 func appendFolded(dst, text []byte) []byte {
 	dst = slices.Grow(dst, len(text))
 	for len(text) > 0 {
@@ -32,17 +32,17 @@ const (
 	nonASCII  = 0x80 * everyByte
 )
 
-// lowerEight maps the capitals among eight ASCII bytes to small letters. Byte by
-// byte, folding would take as long as decrypting.
+// lowerEight maps the capitals among eight ASCII bytes to small letters. Folding byte by
+// byte would take as long as decrypting.
 func lowerEight(eight uint64) uint64 {
 	fromA := eight + (0x80-'A')*everyByte
 	afterZ := eight + (0x80-'Z'-1)*everyByte
 	return eight | (fromA&^afterZ&nonASCII)>>2
 }
 
-// foldings has the foldings of 256 runes at a time, nil where each is its own. The
-// package unicode looks a rune up in lists, which takes 50 to 200 ns: a text of
-// Cherokee would take as long as one fifty times its length.
+// foldings has a table for each block of 256 runes, or nil if every rune of the block
+// folds to itself. The package unicode searches lists for a rune, which takes 50 to 200
+// ns: a Cherokee text would take as long as another text fifty times its length.
 var foldings = func() (table [unicode.MaxRune>>8 + 1]*[256]rune) {
 	for _, cased := range unicode.CaseRanges { // no other rune folds
 		for r := rune(cased.Lo); r <= rune(cased.Hi); r++ {
@@ -58,7 +58,7 @@ var foldings = func() (table [unicode.MaxRune>>8 + 1]*[256]rune) {
 	return table
 }()
 
-// foldTabled is fold by a table.
+// foldTabled is fold with the table.
 func foldTabled(r rune) rune {
 	if block := foldings[r>>8]; block != nil {
 		return block[r&0xff]
@@ -66,14 +66,14 @@ func foldTabled(r rune) rune {
 	return r
 }
 
-// fold maps a rune to the smallest rune with the same simple folding, but ASCII
-// letters to lower case.
+// fold maps a rune to the smallest rune with the same simple folding, except that ASCII
+// letters become lower case.
 func fold(r rune) rune {
 	smallest := r
 	for next := unicode.SimpleFold(r); next != r; next = unicode.SimpleFold(next) {
 		smallest = min(smallest, next)
 	}
-	if 'A' <= smallest && smallest <= 'Z' { // the Kelvin sign and long s are here, too
+	if 'A' <= smallest && smallest <= 'Z' { // the Kelvin sign and the long s also get here
 		return smallest + ('a' - 'A')
 	}
 	return smallest

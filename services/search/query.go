@@ -2,12 +2,13 @@ package search
 
 import "bytes"
 
-// maxIndexed is the longest folded query, in bytes, that bytes.Index looks for. Of
-// a longer one it may compare nearly all at every place of a text, as of zeros in
-// zeros, so a longer query takes an algorithm that looks at each byte once.
+// maxIndexed is the length in bytes of the longest folded query that bytes.Index searches
+// for. For a longer query, bytes.Index may compare nearly the whole query at every place
+// of a text, for example zeros in zeros. So a longer query uses an algorithm that looks
+// at each byte once.
 const maxIndexed = 63
 
-// Query is what a search looks for. It is safe for concurrent use.
+// Query is the text that a search looks for. It is safe for concurrent use.
 type Query struct {
 	folded []byte
 	// borders has, for each place of a long query, the length of the longest proper
@@ -15,7 +16,7 @@ type Query struct {
 	borders []int32
 }
 
-// NewQuery returns the query of a text, which must not be empty.
+// NewQuery returns the query for a text, which must not be empty.
 func NewQuery(text string) *Query {
 	q := &Query{folded: appendFolded(nil, []byte(text))}
 	if len(q.folded) <= maxIndexed {
@@ -32,8 +33,7 @@ func NewQuery(text string) *Query {
 // In reports whether a text contains the query.
 func (q *Query) In(text string) bool { return q.index(appendFolded(nil, []byte(text))) >= 0 }
 
-// index returns a place within the first match in folded texts, -1 if there is
-// none.
+// index returns a place within the first match in folded texts, or -1 if there is none.
 func (q *Query) index(texts []byte) int {
 	if q.borders == nil {
 		return bytes.Index(texts, q.folded)
@@ -47,8 +47,9 @@ func (q *Query) index(texts []byte) int {
 	return -1
 }
 
-// grow returns how much of the query a text ends with after c, where it ended with
-// length bytes of the query before, fewer than all.
+// grow extends a partial match by the byte c. The text before c ends with the first
+// length bytes of the query, which is not the whole query. grow returns that length for
+// the text including c.
 func (q *Query) grow(length int, c byte) int {
 	for q.folded[length] != c {
 		if length == 0 {

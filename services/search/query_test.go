@@ -10,9 +10,9 @@ import (
 	"unicode/utf8"
 )
 
-const maxText = 256 << 10 // bytes of the longest text that is stored
+const maxText = 256 << 10 // bytes of the longest stored text
 
-// words are what texts and queries are made of.
+// words are the parts of texts and queries.
 var words = []string{
 	"cat", "Cat", "CAT", "sleeps", "ſleeps", "Kelvin", "\u212aelvin", "Straße", "schläft", "SCHLÄFT", "σίσυφος", "ΣΊΣΥΦΟΣ",
 	"日本語", "дом", "ДОМ", "\x00", "🐈", " ", "1", "on the warm chair",
@@ -29,7 +29,7 @@ func contains(text, query string) bool {
 	return false
 }
 
-// segmentOf puts texts side by side.
+// segmentOf joins texts into a segment.
 func segmentOf(first uint64, texts ...string) segment {
 	s := segment{first: first}
 	for _, text := range texts {
@@ -54,8 +54,7 @@ func TestMatch(t *testing.T) {
 	}
 }
 
-// FuzzMatch compares with trying strings.EqualFold at every place, by both
-// algorithms.
+// FuzzMatch compares both algorithms with strings.EqualFold at every place of the text.
 func FuzzMatch(f *testing.F) {
 	f.Add("The Sky is Blue", "SKY")
 	f.Add("ΣΊΣΥΦΟΣ", "ς")
@@ -66,13 +65,13 @@ func FuzzMatch(f *testing.F) {
 	f.Add("some more than eight CAPITALS AND ZEROS 000", "Zeros 00")
 	f.Fuzz(func(t *testing.T, text, query string) {
 		if query == "" || !utf8.ValidString(text) || !utf8.ValidString(query) {
-			return // bodies are always valid, and an empty query is not looked for
+			return // bodies are always valid, and an empty query is never searched for
 		}
 		want := contains(text, query)
 		if got := NewQuery(query).In(text); got != want {
 			t.Fatalf("%q in %q: got %v, want %v", query, text, got, want)
 		}
-		// The algorithm of long queries finds the same once both are long.
+		// The algorithm for long queries finds the same when both texts are made long.
 		long := strings.Repeat("x", maxIndexed)
 		q, within := NewQuery(long+query), "y"+strings.ToUpper(long)+text
 		if got, want := q.In(within), contains(within, long+query); q.borders == nil || got != want {
@@ -81,9 +80,9 @@ func FuzzMatch(f *testing.F) {
 	})
 }
 
-// FuzzFind: texts are what lies between zeros. Those that lie side by side are found
-// as each by itself. They need not be UTF-8 for none to be found by what another
-// one begins with.
+// FuzzFind splits its input into texts at zero bytes. A search in the joined texts must
+// find the same as a search in each text alone. No match may reach into the next text,
+// even if the texts are not UTF-8.
 func FuzzFind(f *testing.F) {
 	f.Add("The Sky\x00is Blue", "SKY")
 	f.Add("ab\x00c\x00abc\x00\x00aabc", "abc")
@@ -113,8 +112,8 @@ func checkFind(t *testing.T, texts []string, query string) (found int) {
 	return len(want)
 }
 
-// TestFind: texts that lie side by side are found as each by itself. None is found
-// by what another one begins or ends with.
+// TestFind: a search in joined texts finds the same as a search in each text alone. No
+// match combines the end of one text and the beginning of the next.
 func TestFind(t *testing.T) {
 	t.Parallel()
 	chance := rand.New(rand.NewPCG(5, 5))
@@ -158,8 +157,8 @@ func swapCase(s string) string {
 	}, s)
 }
 
-// TestNoTextTakesLong: a text takes some times its length, however nearly the query
-// matches at each place.
+// TestNoTextTakesLong: the time is a small multiple of the text's length, however nearly
+// the query matches at each place.
 func TestNoTextTakesLong(t *testing.T) {
 	t.Parallel()
 	zeros := strings.Repeat("0", maxText)
@@ -190,8 +189,8 @@ func TestNoTextTakesLong(t *testing.T) {
 	}
 }
 
-// TestEveryFoldingIsInTheTable compares it with what package unicode says, byte by
-// byte and eight at a time.
+// TestEveryFoldingIsInTheTable compares the table with the package unicode, rune by rune
+// and eight bytes at a time.
 func TestEveryFoldingIsInTheTable(t *testing.T) {
 	t.Parallel()
 	for r := range rune(unicode.MaxRune + 1) {

@@ -13,19 +13,20 @@ import (
 	"github.com/memory-ledger/ledger/services/keystore"
 )
 
-// readBytes is the number of sealed bytes after which a read ends. One page more
-// may follow, which is 67 MB where all bodies are as long as they may be.
+// readBytes is the number of sealed bytes after which a read ends. One more page may
+// follow: 67 MB if all its bodies have the maximum length.
 const readBytes = 8 << 20
 
 // errFull ends the read of full pages.
 var errFull = errors.New("enough bytes for one read")
 
-// reader is the source that reads sealed bodies and opens each.
+// reader is the source that reads sealed bodies and opens them.
 type reader struct{ pool *pgxpool.Pool }
 
-// segments implements source. Full pages come from their read model and are opened
-// as they arrive. The other pages are made of rows: the last page while it is not
-// full, a page with bodies that are too long for the read model, and a missing one.
+// segments implements source. Full pages are read from their read model and opened as
+// they arrive. Other pages are built from rows: the last page while it is not full, a
+// page with bodies that are too long for the read model, and a page that the read model
+// lacks.
 func (r reader) segments(ctx context.Context, s Range, yield func(segment) error) (reached uint64, err error) {
 	o := opener{bodies: s.Key.Opener(), erased: s.Erased}
 	first, end := s.pages()
@@ -50,7 +51,7 @@ func (r reader) segments(ctx context.Context, s Range, yield func(segment) error
 		if done[n-first] {
 			continue
 		}
-		if n > first && read >= readBytes { // every read gets past its first page
+		if n > first && read >= readBytes { // every read covers at least its first page
 			return n * bodysegments.Leaves, nil
 		}
 		p, err := r.pageOfRows(ctx, s, n*bodysegments.Leaves)
@@ -65,7 +66,7 @@ func (r reader) segments(ctx context.Context, s Range, yield func(segment) error
 	return min(s.To, end*bodysegments.Leaves), nil
 }
 
-// pageOfRows reads the page that begins with a leaf, up to the range's end.
+// pageOfRows reads the page that begins at the leaf first, up to the end of the range.
 func (r reader) pageOfRows(ctx context.Context, s Range, first uint64) (bodysegments.Page, error) {
 	to := min(s.To, first+bodysegments.Leaves)
 	rows, err := memories.Load(ctx, r.pool, s.Owner, first, to)
@@ -86,7 +87,7 @@ func (r reader) pageOfRows(ctx context.Context, s Range, first uint64) (bodysegm
 	return bodysegments.Of(first, leaves), nil
 }
 
-// opener makes segments of pages, in a buffer that it uses again.
+// opener makes segments from pages. It reuses its buffers.
 type opener struct {
 	bodies *keystore.Opener
 	erased uint64

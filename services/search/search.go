@@ -1,9 +1,9 @@
-// Package search finds the memories of an owner whose text contains a query. The
-// texts are sealed, so a search opens all of them.
+// Package search finds an owner's memories whose text contains a query. The texts are
+// sealed, so a search opens all of them.
 //
-// The plain path is reader, which reads sealed bodies from the read models, opens
-// them and folds their case, and segment.find, which looks for the query in the
-// folded texts. BodySegments stands before reader and keeps what it made.
+// The plain path has two parts. reader reads sealed bodies from the read models, opens
+// them, and folds their case. segment.find looks for the query in the folded texts.
+// BodySegments is a cache in front of reader.
 package search
 
 import (
@@ -25,7 +25,7 @@ type Range struct {
 	Owner    events.Owner
 	Key      *keystore.OwnerKey
 	From, To uint64 // leaf indexes, To exclusive
-	Erased   uint64 // the leaves before this one can't be opened: their texts are empty
+	Erased   uint64 // leaves before this index can't be opened: their texts are empty
 }
 
 // pages returns the numbers of the pages that hold the range, end exclusive.
@@ -33,17 +33,16 @@ func (r Range) pages() (first, end uint64) {
 	return r.From / bodysegments.Leaves, (r.To + bodysegments.Leaves - 1) / bodysegments.Leaves
 }
 
-// Found is what one call of Find looked through and found.
+// Found is the result of one call of Find.
 type Found struct {
 	Leaves  []uint64 // the indexes of the leaves that match, in rising order
-	Reached uint64   // the first leaf that was not looked through
-	Bytes   uint64   // of text looked through
+	Reached uint64   // the first leaf that was not searched
+	Bytes   uint64   // bytes of text searched
 }
 
-// source yields the folded texts of a range, page by page, in any order. It may
-// end early, at the beginning of a page: reached is the first leaf that it left
-// out. Pages beyond reached may have been yielded. The last page may hold leaves
-// beyond the range.
+// source yields the folded texts of a range, page by page, in any order. It may end
+// early, at the beginning of a page; reached is the first leaf that it left out. It may
+// also have yielded pages beyond reached. The last page may hold leaves beyond the range.
 type source interface {
 	segments(ctx context.Context, r Range, yield func(segment) error) (reached uint64, err error)
 }
@@ -51,8 +50,8 @@ type source interface {
 // Engine finds memories.
 type Engine struct{ texts source }
 
-// New returns an Engine that reads from the database, and keeps what it read in
-// kept unless that is nil.
+// New returns an Engine that reads from the database. It caches what it read in kept,
+// unless kept is nil.
 func New(pool *pgxpool.Pool, kept *BodySegments) *Engine {
 	if kept == nil {
 		return &Engine{reader{pool}}
@@ -60,8 +59,8 @@ func New(pool *pgxpool.Pool, kept *BodySegments) *Engine {
 	return &Engine{keptTexts{kept, reader{pool}}}
 }
 
-// Find looks through a range that begins with a page, or a part of it: it ends
-// early where the texts are long. The leaves must be in the read model.
+// Find searches a range that begins at the start of a page. If the texts are long, it
+// ends early, at Found.Reached. The leaves must be in the read model.
 //
 // Errors: bodysegments.ErrFormat and keystore.ErrSealed for damaged data.
 func (e *Engine) Find(ctx context.Context, r Range, q *Query) (Found, error) {
@@ -69,8 +68,8 @@ func (e *Engine) Find(ctx context.Context, r Range, q *Query) (Found, error) {
 	reached, err := e.texts.segments(ctx, r, func(s segment) error {
 		found.Bytes += uint64(len(s.texts))
 		found.Leaves = s.find(q, found.Leaves)
-		// Let short requests run between segments. The scheduler of the runtime
-		// preempts a busy goroutine only after ten milliseconds.
+		// Let short requests run between segments. The Go scheduler preempts a busy
+		// goroutine only after ten milliseconds.
 		runtime.Gosched()
 		return ctx.Err()
 	})
@@ -83,9 +82,9 @@ func (e *Engine) Find(ctx context.Context, r Range, q *Query) (Found, error) {
 	return found, nil
 }
 
-// Texts yields the folded texts of a range that begins with a page, or of a part of
-// it, in the order of the leaves: it ends early where the texts are long, at the
-// beginning of a page, which it returns. A text is valid until yield returns.
+// Texts yields the folded texts of a range that begins at the start of a page, in the
+// order of the leaves. If the texts are long, it ends early, at the beginning of a page;
+// reached is the first leaf that it left out. A text is valid until yield returns.
 func (e *Engine) Texts(ctx context.Context, r Range, yield func(leaf uint64, text []byte) error) (reached uint64, err error) {
 	var all []segment
 	reached, err = e.texts.segments(ctx, r, func(s segment) error {

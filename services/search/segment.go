@@ -7,16 +7,16 @@ import (
 )
 
 const (
-	// separator ends each text of a segment. No UTF-8 text has this byte, so no
-	// match reaches from one text into the next.
+	// separator ends each text of a segment. UTF-8 never contains this byte, so no match
+	// reaches from one text into the next.
 	separator = 0xff
-	// segmentBytes is the length at which a segment ends. A text longer than that
-	// has a segment of its own. Opening a segment is not interrupted.
+	// segmentBytes is the length at which a segment ends. A longer text has its own
+	// segment. Opening a segment is not interrupted.
 	segmentBytes = 256 << 10
 )
 
-// segment is the folded texts of consecutive leaves of one page, each ended by a
-// separator.
+// segment holds the folded texts of consecutive leaves of one page. A separator ends each
+// text.
 type segment struct {
 	first uint64 // the index of the first leaf
 	texts []byte // valid until yield returns

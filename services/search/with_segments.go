@@ -14,26 +14,26 @@ import (
 	"github.com/memory-ledger/ledger/services/keystore"
 )
 
-// BodySegments keeps the folded texts of owners who search, page by page, within a
-// budget of bytes. It holds ciphertext only: each segment is sealed under a key
-// derived from the owner's data key. Leaves never change, so a page stays right
-// for as long as the read models that it was read from are the live ones.
+// BodySegments caches the folded texts of owners who search, page by page, within a
+// budget of bytes. It holds only ciphertext: each segment is sealed under a key derived
+// from the owner's data key. Leaves never change, so a page stays correct while the read
+// models that it was read from are live.
 type BodySegments struct {
 	mu     sync.Mutex
 	budget int64
 	used   int64
 	owners *simplelru.LRU[events.Owner, *ownerPages] // least recently searched first
-	// Hits counts the calls of Find that needed no database.
+	// Hits counts reads of a range by Find or Texts; a hit needed no database.
 	Hits cachestats.Counter
 }
 
-// ownerPages is the pages of an owner by their number, under BodySegments.mu.
+// ownerPages holds the pages of an owner by number. BodySegments.mu protects it.
 type ownerPages struct {
 	pages map[uint64]keptPage
 	bytes int64
 }
 
-// keptPage is a page's segments, sealed. It is not changed once it is made.
+// keptPage is a page's sealed segments. It does not change once it is complete.
 type keptPage struct {
 	leaves   int
 	segments []sealedSegment
@@ -44,13 +44,13 @@ type sealedSegment struct {
 	sealed []byte
 }
 
-// What an owner and a page take beside the sealed bytes, about.
+// Approximate bytes that an owner and a page take in addition to the sealed bytes.
 const (
 	ownerOverhead = 384
 	pageOverhead  = 160
 )
 
-// charged is how many bytes the page is charged for; 0 for none.
+// charged returns the bytes that the page is charged for; 0 if it has no leaves.
 func (p keptPage) charged() int64 {
 	if p.leaves == 0 {
 		return 0
@@ -71,15 +71,15 @@ func NewBodySegments(budget int64) *BodySegments {
 	return &BodySegments{budget: budget, owners: owners}
 }
 
-// Bytes returns how much is kept.
+// Bytes returns how many bytes are kept.
 func (b *BodySegments) Bytes() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.used
 }
 
-// Drop drops what is kept of an owner, as when the owner's key is forgotten: nothing
-// opens it any more. The empty owner stands for all.
+// Drop drops the pages of an owner, for example when the owner's key is forgotten and
+// nothing can open them. The empty owner stands for all owners.
 func (b *BodySegments) Drop(owner events.Owner) {
 	if owner == "" {
 		b.Forget()
@@ -93,7 +93,7 @@ func (b *BodySegments) Drop(owner events.Owner) {
 	}
 }
 
-// Forget drops everything. Pages that are being read meanwhile are not kept.
+// Forget drops everything. Pages that are being read during the call are not kept.
 func (b *BodySegments) Forget() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -101,7 +101,8 @@ func (b *BodySegments) Forget() {
 	b.used = 0
 }
 
-// Light reports whether the first leaves of an owner are all kept, in few bytes.
+// Light reports whether all of the owner's first leaves are kept and the owner's pages
+// take at most the given bytes.
 func (b *BodySegments) Light(owner events.Owner, leaves uint64, bytes int64) bool {
 	if b == nil {
 		return false
@@ -120,8 +121,9 @@ func (b *BodySegments) Light(owner events.Owner, leaves uint64, bytes int64) boo
 	return true
 }
 
-// get returns the pages of an owner that are kept whole as far as the range goes,
-// by number from the range's first page on, and where to put the others.
+// get returns the owner's pages, and in kept the cached pages of the range, by number
+// from the range's first page. A page counts as cached only if all its leaves in the
+// range are kept; the others are empty in kept.
 func (b *BodySegments) get(r Range) (o *ownerPages, kept []keptPage) {
 	first, end := r.pages()
 	kept = make([]keptPage, end-first)
@@ -146,8 +148,8 @@ func (b *BodySegments) get(r Range) (o *ownerPages, kept []keptPage) {
 	return o, kept
 }
 
-// put keeps a page, unless the owner was dropped meanwhile or has no room left in
-// the budget. Other owners make room, those who searched longest ago first.
+// put keeps a page, unless the owner was dropped meanwhile or the owner's pages exceed
+// the budget. To make room, it drops other owners, least recently searched first.
 func (b *BodySegments) put(owner events.Owner, o *ownerPages, number uint64, p keptPage) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -161,19 +163,19 @@ func (b *BodySegments) put(owner events.Owner, o *ownerPages, number uint64, p k
 	b.used += grown
 }
 
-// makeRoom drops the owners who searched longest ago, but not o.
+// makeRoom drops the owners who searched longest ago, but never o.
 func (b *BodySegments) makeRoom(o *ownerPages, bytes int64) {
 	for b.used+bytes > b.budget {
 		oldest, other, ok := b.owners.GetOldest()
 		if !ok || other == o {
-			return // o was used last, so it comes last
+			return // o was used last, so it is the last in the list
 		}
 		b.owners.Remove(oldest)
 		b.used -= other.bytes
 	}
 }
 
-// keptTexts is a source that keeps what another one yields.
+// keptTexts is a source that caches the segments of another source.
 type keptTexts struct {
 	kept  *BodySegments
 	fresh source
@@ -212,7 +214,7 @@ func (k keptTexts) segments(ctx context.Context, r Range, yield func(segment) er
 	return r.To, nil
 }
 
-// read yields a run of pages that are not kept, and keeps each page that came whole.
+// read yields a run of pages that are not cached. It caches each page that arrives whole.
 func (k keptTexts) read(ctx context.Context, run Range, owner *ownerPages, keeper *keystore.Keeper, yield func(segment) error) (uint64, error) {
 	var p keptPage
 	return k.fresh.segments(ctx, run, func(s segment) error {
@@ -233,8 +235,8 @@ func (k keptTexts) read(ctx context.Context, run Range, owner *ownerPages, keepe
 	})
 }
 
-// place is what is bound into a sealed segment: its first leaf, and how many leaves
-// its page had.
+// place returns the data that is bound into a sealed segment: its first leaf, and the
+// number of leaves of its page.
 func place(first uint64, leaves int) []byte {
 	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(nil, first), uint32(leaves))
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/memory-ledger/ledger/services/keystore/keystoretest"
 )
 
-// written is a source of texts that are not sealed.
+// written is a source of unsealed texts.
 type written struct {
 	mu    sync.Mutex
 	texts []string
@@ -30,7 +30,7 @@ func (w *written) segments(_ context.Context, r Range, yield func(segment) error
 	w.asked = append(w.asked, r)
 	for at := r.From; at < r.To; {
 		end := min(r.To, (at/bodysegments.Leaves+1)*bodysegments.Leaves)
-		to := min(end, at+100) // pages have some segments
+		to := min(end, at+100) // so that a page has several segments
 		if err := yield(segmentOf(at, w.texts[at:to]...)); err != nil {
 			return 0, err
 		}
@@ -39,7 +39,7 @@ func (w *written) segments(_ context.Context, r Range, yield func(segment) error
 	return r.To, nil
 }
 
-// numbered is n texts.
+// numbered returns a source of n texts.
 func numbered(n int) *written {
 	w := &written{}
 	for i := range n {
@@ -48,7 +48,7 @@ func numbered(n int) *written {
 	return w
 }
 
-// ownerKeys returns the keys of n new owners.
+// ownerKeys returns empty ranges of n new owners with their keys.
 func ownerKeys(t *testing.T, n int) (keys []Range) {
 	t.Helper()
 	store := keystoretest.Start(t)
@@ -68,7 +68,7 @@ func (r Range) upTo(to int) Range {
 	return r
 }
 
-// checkFound searches for a number that one text has.
+// checkFound searches for a number that only one text has.
 func checkFound(t *testing.T, b *BodySegments, w *written, r Range) {
 	t.Helper()
 	e := &Engine{keptTexts{b, w}}
@@ -79,8 +79,8 @@ func checkFound(t *testing.T, b *BodySegments, w *written, r Range) {
 	checkCharged(t, b)
 }
 
-// checkCharged counts all that is kept and compares it with what was charged and
-// with the budget.
+// checkCharged counts the kept bytes and compares them with the charged bytes and with
+// the budget.
 func checkCharged(t *testing.T, b *BodySegments) {
 	t.Helper()
 	b.mu.Lock()
@@ -108,8 +108,8 @@ func checkCharged(t *testing.T, b *BodySegments) {
 	}
 }
 
-// TestKeptPagesAreNotReadAgain: of a log that grows, only the pages that are new or
-// were not full are read. A search that began before finds what was there then.
+// TestKeptPagesAreNotReadAgain: when a log grows, only pages that are new or were not
+// full are read. A search with an earlier end finds the texts up to that end.
 func TestKeptPagesAreNotReadAgain(t *testing.T) {
 	t.Parallel()
 	r, w, b := ownerKeys(t, 1)[0], numbered(1500), NewBodySegments(1<<30)
@@ -136,7 +136,8 @@ func TestKeptPagesAreNotReadAgain(t *testing.T) {
 	}
 }
 
-// TestWhatWasReadBeforeForgetIsNotKept, because it may be of other read models.
+// TestWhatWasReadBeforeForgetIsNotKept: a page that was read before Forget is not kept,
+// because it may come from other read models.
 func TestWhatWasReadBeforeForgetIsNotKept(t *testing.T) {
 	t.Parallel()
 	r, w, b := ownerKeys(t, 1)[0], numbered(300), NewBodySegments(1<<30)
@@ -154,8 +155,8 @@ func TestWhatWasReadBeforeForgetIsNotKept(t *testing.T) {
 	}
 }
 
-// TestDamagedSegmentsAreNoAnswer: a segment that was not sealed for its place fails
-// every search that reads it, also one for another text.
+// TestDamagedSegmentsAreNoAnswer: a segment that was not sealed for its place fails every
+// search that reads it, including a search for a text in another segment.
 func TestDamagedSegmentsAreNoAnswer(t *testing.T) {
 	t.Parallel()
 	both, w := ownerKeys(t, 2), numbered(3*bodysegments.Leaves)
@@ -187,8 +188,8 @@ func TestDamagedSegmentsAreNoAnswer(t *testing.T) {
 	}
 }
 
-// TestTheBudgetIsKept: what is charged is what is kept, also of logs that grow and
-// of one that is larger than the budget, and who searched last is kept.
+// TestTheBudgetIsKept: the charged bytes equal the kept bytes, also for growing logs and
+// for a log larger than the budget. The owner who searched last is kept.
 func TestTheBudgetIsKept(t *testing.T) {
 	t.Parallel()
 	const budget = 40_000
@@ -206,7 +207,7 @@ func TestTheBudgetIsKept(t *testing.T) {
 	}
 }
 
-// TestOwnersWithoutPagesAreCharged: an owner takes memory without pages, too.
+// TestOwnersWithoutPagesAreCharged: an owner without pages also takes memory.
 func TestOwnersWithoutPagesAreCharged(t *testing.T) {
 	t.Parallel()
 	b := NewBodySegments(100 * ownerOverhead)
@@ -218,7 +219,8 @@ func TestOwnersWithoutPagesAreCharged(t *testing.T) {
 	}
 }
 
-// TestManySearchAtOnce, for the first time and again, of two owners.
+// TestManySearchAtOnce: two owners search concurrently, for the first time and
+// repeatedly.
 func TestManySearchAtOnce(t *testing.T) {
 	t.Parallel()
 	both, w, b := ownerKeys(t, 2), numbered(1000), NewBodySegments(40_000)

@@ -15,7 +15,7 @@ import (
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
-// ReadModel gives the recorded movements, from the projections.
+// ReadModel reads the recorded movements from the projections.
 type ReadModel struct{ Pool *pgxpool.Pool }
 
 var (
@@ -28,9 +28,10 @@ func (r ReadModel) Movements(ctx context.Context, owner events.Owner, vault stri
 	return movements(ctx, r.Pool, owner, vault)
 }
 
-// Load implements anchoring/staking.Store. One snapshot of the read models is one
-// position of the projection, so the parts fit together: a sequence that is newer than
-// the movements would have them recorded once more.
+// Load implements anchoring/staking.Store. It reads one snapshot of the read models,
+// which is one position of the projection, so that the sequence and the movements fit
+// together. If the sequence were newer than the movements, movements would be recorded
+// again.
 func (r ReadModel) Load(ctx context.Context, owner events.Owner, vault string) (record staking.Record, err error) {
 	err = schema.Snapshot(ctx, r.Pool, func(tx pgx.Tx) error {
 		o, _, err := owners.Find(ctx, tx, owner)
@@ -52,7 +53,8 @@ func (r ReadModel) Owners(ctx context.Context, after events.Owner, limit int) ([
 	return owners.After(ctx, r.Pool, after, limit)
 }
 
-// movements leaves out other vaults, of a mint or program configured before.
+// movements leaves out other vaults, which belong to an earlier configuration's mint or
+// program.
 func movements(ctx context.Context, q schema.Querier, owner events.Owner, vault string) ([]lots.Movement, error) {
 	list, err := stakes.List(ctx, q, owner)
 	if err != nil {

@@ -40,9 +40,9 @@ func (f afterOwner) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQ
 	}
 }
 
-// TestARecordIsOfOneMoment: tables that are swapped while a record is read don't leave
-// it without the movements that its sequence covers. The watcher would take all that
-// the chain has for new.
+// TestARecordIsOfOneMoment: if the tables are swapped while a record is read, the record
+// still has the movements that its sequence covers. Without them, the watcher would take
+// every movement on the chain for a new one.
 func TestARecordIsOfOneMoment(t *testing.T) {
 	t.Parallel()
 	log, pool := projected(t)
@@ -68,7 +68,7 @@ func TestARecordIsOfOneMoment(t *testing.T) {
 		must(t, pool.QueryRow(t.Context(), `SELECT generation::text FROM checkpoint LIMIT 1`).Scan(&g))
 		return g
 	}
-	// A rebuild ends once the old tables have no reader, so only its swap is waited for.
+	// Wait only for the swap: the rebuild ends only once the old tables have no reader.
 	var (
 		swap    sync.Once
 		rebuilt sync.WaitGroup
@@ -101,7 +101,7 @@ func TestARecordIsOfOneMoment(t *testing.T) {
 	}
 }
 
-// projected returns a log, and read models that follow it.
+// projected returns a log and read models that follow it.
 func projected(t *testing.T) (*eventlog.JetStream, *pgxpool.Pool) {
 	t.Helper()
 	nc, _ := natstest.Connect(t, natstest.Start(t).URL())

@@ -1,6 +1,6 @@
-// Package staking is the live side of the core API's staking routes: what a
-// wallet has in its vault, as lots with maturity clocks, and the transactions
-// that fill and empty it. It holds no key: the wallet signs and sends.
+// Package staking implements the core API's live staking routes. It reads a wallet's
+// vault as lots with maturity clocks, and builds the transactions that fill and empty the
+// vault. It holds no key: the wallet signs and sends.
 package staking
 
 import (
@@ -24,15 +24,15 @@ import (
 )
 
 const (
-	// patience bounds what one request waits for the chain.
+	// patience bounds how long one request waits for the chain.
 	patience = 8 * time.Second
-	// maxUnrecorded bounds the transactions that a status reads from the chain
-	// because the log does not hold them yet.
+	// maxUnrecorded bounds the transactions that a status reads from the chain because
+	// the log does not hold them yet.
 	maxUnrecorded = 32
 )
 
-// Recorded gives what the log holds of a vault's movements. It may be old: what
-// came since is read from the chain.
+// Recorded returns the movements of a vault that the log holds. The result may be old:
+// later movements are read from the chain.
 type Recorded interface {
 	Movements(ctx context.Context, owner events.Owner, vault string) ([]lots.Movement, error)
 }
@@ -41,8 +41,8 @@ type Recorded interface {
 type Config struct {
 	Chain    *staking.Chain
 	Recorded Recorded
-	// Notice is told of owners whose vault has, or will soon have, movements
-	// that the log does not hold. It must not block.
+	// Notice is called with an owner whose vault has, or will soon have, movements that
+	// the log does not hold. It must not block.
 	Notice            func(events.Owner)
 	MinPartialUnstake uint64
 	Maturity          time.Duration
@@ -58,8 +58,8 @@ var _ core.Staking = (*Service)(nil)
 // New returns a Service.
 func New(cfg Config) *Service { return &Service{cfg} }
 
-// Status implements core.Staking. The amounts are the chain's at this moment;
-// the log and the vault's newest transactions only say how old they are.
+// Status implements core.Staking. The amounts are the chain's current amounts. The log
+// and the vault's newest transactions only tell how old the amounts are.
 func (s *Service) Status(ctx context.Context, owner events.Owner) (core.StakingStatus, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -78,8 +78,8 @@ func (s *Service) Status(ctx context.Context, owner events.Owner) (core.StakingS
 		}
 		movements, all := s.unrecorded(ctx, vault, recorded)
 		position := lots.At(movements, holdings.Staked, s.cfg.Now(), s.cfg.Maturity)
-		// A transaction that lands between the two readings makes them
-		// disagree, but not twice.
+		// If a transaction lands between the two reads, they disagree. Read once more:
+		// that does not happen twice.
 		if again && all && !position.Reconciled {
 			continue
 		}
@@ -91,9 +91,9 @@ func (s *Service) Status(ctx context.Context, owner events.Owner) (core.StakingS
 	}
 }
 
-// unrecorded returns the recorded movements and those that the vault saw since,
-// and whether that is known to be all. Without the chain's help the recorded
-// ones must do: the balance then decides what of them still stands.
+// unrecorded returns the recorded movements and the vault's later ones, and whether they
+// are known to be complete. If the chain can't be read, it returns only the recorded
+// movements. The balance then decides how much of them still counts.
 func (s *Service) unrecorded(ctx context.Context, vault solana.PublicKey, recorded []lots.Movement) ([]lots.Movement, bool) {
 	after := ""
 	if ordered := lots.Order(recorded); len(ordered) > 0 {
@@ -134,8 +134,8 @@ func (s *Service) status(h staking.Holdings, p lots.Position) core.StakingStatus
 	return status
 }
 
-// Stake implements core.Staking. Whether the wallet holds as much is for the
-// token program to say, when the transaction is simulated and when it lands.
+// Stake implements core.Staking. It does not check the wallet's balance: the token
+// program does, when the transaction is simulated and when it lands.
 func (s *Service) Stake(ctx context.Context, owner events.Owner, text string) (core.UnsignedTransaction, error) {
 	amount, err := lots.Parse(text)
 	if err != nil {
@@ -166,7 +166,7 @@ func (s *Service) Unstake(ctx context.Context, owner events.Owner, text string) 
 	return s.hand(owner, tx, err)
 }
 
-// hand gives a transaction out, and has the vault watched for what comes of it.
+// hand returns a transaction for the client, and has the vault watched for its result.
 func (s *Service) hand(owner events.Owner, tx staking.Unsigned, err error) (core.UnsignedTransaction, error) {
 	if err != nil {
 		return core.UnsignedTransaction{}, refusal(err, lots.ErrChainUnreadable)
@@ -178,7 +178,8 @@ func (s *Service) hand(owner events.Owner, tx staking.Unsigned, err error) (core
 	}, nil
 }
 
-// refusal turns what the chain's side says into what may be shown.
+// refusal wraps an unreadable chain in the error to show to the client. It returns other
+// errors unchanged.
 func refusal(err, shown error) error {
 	if !errors.Is(err, staking.ErrUnreadable) {
 		return err

@@ -1,5 +1,5 @@
-// Package connect is the sign-in page, a self-contained HTML page. On it, a
-// wallet's holder hands a session to a browser extension, and to no other client.
+// Package connect is the sign-in page, a self-contained HTML page. On it, a wallet's
+// holder gives a session to a browser extension, and to no other client.
 package connect
 
 import (
@@ -11,9 +11,9 @@ import (
 // ErrCallback: the callback is not the page of a browser extension.
 var ErrCallback = errors.New("callback must be a page of a browser extension")
 
-// origins are the forms of browser extensions' origins: Chrome's ids are 32
-// letters from a to p; Firefox and Safari use UUIDs. Other browsers on
-// Chromium use Chrome's scheme.
+// origins are the forms of browser extensions' origins. Chrome's ids are 32 letters from
+// a to p. Firefox and Safari use UUIDs. Other browsers based on Chromium use Chrome's
+// scheme.
 var origins = []struct {
 	kind string
 	form *regexp.Regexp
@@ -23,35 +23,36 @@ var origins = []struct {
 	{"Safari extension", regexp.MustCompile(`^safari-web-extension://[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}$`)},
 }
 
-// Characters of a path and a query, as RFC 3986 has them, but for the apostrophe,
-// which could end a quotation.
+// Characters of a path and a query in RFC 3986, except the apostrophe, which could end a
+// quotation.
 const (
 	character = `([A-Za-z0-9._~!$&()*+,;=:@-]|%[0-9A-Fa-f]{2})`
 	noDot     = `([A-Za-z0-9_~!$&()*+,;=:@-]|%([013-9A-Fa-f][0-9A-Fa-f]|2[0-9A-DFa-df]))`
 	dot       = `(\.|%2[Ee])`
 )
 
-// tail is what may follow the origin of a callback: a path without dot segments,
-// which not everybody reads alike, and a query. No fragment: that is ours.
+// tail is what may follow the origin of a callback: a path and a query. The path must
+// have no dot segments, because programs resolve them differently. A fragment is refused:
+// the sign-in page adds its own.
 var tail = regexp.MustCompile(`^(/(` + noDot + character + `*|` + dot + noDot + character + `*|` + dot + dot + character + `+)?)*` +
 	`(\?(` + character + `|[/?])*)?$`)
 
 const maxCallback = 512
 
-// anyOrigin is what a browser may call an extension's origin: ids differ from
-// browser to browser, and no page of the web has such a scheme.
+// anyOrigin is the form of an extension's origin in any browser. Ids differ from browser
+// to browser, and no web page has such a scheme.
 var anyOrigin = regexp.MustCompile(`^(chrome|moz|safari-web)-extension://[A-Za-z0-9-]{1,64}$`)
 
-// IsExtensionOrigin reports whether an Origin header names a browser
-// extension, whatever its id looks like. The rules for a callback are stricter:
-// a callback comes from the author of the link, an Origin from the browser.
+// IsExtensionOrigin reports whether an Origin header names a browser extension, whatever
+// the form of its id. The rules for a callback are stricter: the author of a link chooses
+// the callback, but the browser sets the Origin.
 func IsExtensionOrigin(origin string) bool { return anyOrigin.MatchString(origin) }
 
-// IsExtensionID reports whether a text has the form of an extension's id in one of
-// the browsers whose callbacks are accepted.
+// IsExtensionID reports whether a text has the form of an extension's id in a browser
+// whose callbacks are accepted.
 func IsExtensionID(id string) bool {
 	_, chrome := kindOf("chrome-extension://" + id)
-	_, firefox := kindOf("moz-extension://" + id) // Safari's have the same form
+	_, firefox := kindOf("moz-extension://" + id) // Safari's ids have the same form
 	return chrome || firefox
 }
 
@@ -69,11 +70,11 @@ type Callback struct {
 	URL    string
 	Origin string // scheme and id
 	ID     string // the extension's id
-	Kind   string // whose extension it is, for people: "Firefox extension"
+	Kind   string // the browser's kind of extension, for people: "Firefox extension"
 }
 
-// sameEverywhere reports whether every installation of the extension has this id.
-// Firefox and Safari make another one for each.
+// sameEverywhere reports whether every installation of the extension has this id. Firefox
+// and Safari make a new id for each installation.
 func (c Callback) sameEverywhere() bool { return strings.HasPrefix(c.Origin, "chrome-extension:") }
 
 // ParseCallback accepts "<extension scheme>://<id>", with or without a path and a

@@ -34,7 +34,8 @@ func TestParseCallbackAccepts(t *testing.T) {
 	}
 }
 
-// TestParseCallbackAcceptsPathsAndQueries of any kind: they stay with the extension.
+// TestParseCallbackAcceptsPathsAndQueries: paths and queries of any kind are accepted,
+// because they stay with the extension.
 func TestParseCallbackAcceptsPathsAndQueries(t *testing.T) {
 	for _, tail := range []string{
 		"", "/", "?", "/?", "?tab=1", "/callback.html?", "/callback.html?tab=1", "/callback.html?a=1&b=%20c+d&e=/f?g", "/callback.html?next=https://example.com",
@@ -49,8 +50,8 @@ func TestParseCallbackAcceptsPathsAndQueries(t *testing.T) {
 	}
 }
 
-// disguises are callbacks that would take the session elsewhere, or that two
-// programs could read in two ways.
+// disguises are callbacks that would send the session elsewhere, or that two programs
+// could read differently.
 var disguises = map[string]string{
 	"empty":                       "",
 	"scheme alone":                "chrome-extension://",
@@ -186,8 +187,8 @@ func TestLongestCallback(t *testing.T) {
 	}
 }
 
-// FuzzParseCallback holds what is accepted against a second opinion: it is
-// made of the kept parts and of harmless characters alone.
+// FuzzParseCallback checks accepted callbacks independently: each consists only of the
+// returned parts and of harmless characters.
 func FuzzParseCallback(f *testing.F) {
 	f.Add(good)
 	for _, text := range disguises {
@@ -211,7 +212,7 @@ func FuzzParseCallback(f *testing.F) {
 		if err != nil || u.Scheme+"://"+u.Host != c.Origin || u.User != nil || u.Fragment != "" || u.Port() != "" {
 			t.Fatalf("%q is %+v, %v", text, u, err)
 		}
-		// A browser would go to this very page, with the session in its fragment.
+		// A browser goes to exactly this page, with the session in the fragment.
 		for segment := range strings.SplitSeq(u.Path, "/") {
 			if encoded := strings.Contains(u.EscapedPath(), "%2f") || strings.Contains(u.EscapedPath(), "%2F"); !encoded && (segment == "." || segment == "..") {
 				t.Errorf("%q was accepted", text)

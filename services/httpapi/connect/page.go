@@ -14,8 +14,8 @@ import (
 	"github.com/gofiber/fiber/v2"
 )
 
-// The pages' parts are files of their own, so that each can be read, and a page is one
-// answer, so that nothing has to be fetched from anywhere.
+// Each part of a page is a separate file, so that it is easy to read. A page is one
+// answer: the browser fetches nothing else.
 var (
 	//go:embed *.html
 	files embed.FS
@@ -27,12 +27,12 @@ var (
 	templates = template.Must(template.ParseFS(files, "*.html"))
 )
 
-// WalletsJS is the ES module that finds wallets and asks them.
+// WalletsJS is the ES module that finds wallets and sends requests to them.
 //
 //go:embed wallets.js
 var WalletsJS string
 
-// Style is how all pages of the service look.
+// Style is the style sheet of all pages of the service.
 var Style = pageCSS
 
 // Parts returns the templates that all pages share: "head", which takes the members Nonce
@@ -42,11 +42,11 @@ func Parts() *template.Template { return template.Must(template.New("").ParseFS(
 // Config of the sign-in page.
 type Config struct {
 	APIURL     string            // public base URL of the extension API, without a slash at its end
-	SessionTTL time.Duration     // how long a session lasts; 0 says nothing about it
-	Names      map[string]string // names of extensions by their ids, for people
+	SessionTTL time.Duration     // how long a session lasts; 0: the page does not say
+	Names      map[string]string // extension names by id, for people
 }
 
-// frame is what both pages show.
+// frame is what the sign-in page and the refusal page share.
 type frame struct {
 	Nonce string
 	Style template.CSS
@@ -57,29 +57,28 @@ type page struct {
 	frame
 	Script   template.JS
 	Callback Callback
-	Name     string // of the extension; empty if the operator did not name it
-	Unlisted bool   // the operator named extensions, and not this one
+	Name     string // the extension's; empty if the operator did not name it
+	Unlisted bool   // the operator named extensions, but not this one
 	APIURL   string
 	Host     string // of APIURL
-	Home     string // this very page, at APIURL
-	Lasts    string // how long the session does, for people
+	Home     string // the address of this page, at APIURL
+	Lasts    string // how long the session lasts, for people
 }
 
-// refused is the page in place of a callback's that was refused. It shows nothing of
-// what was given.
+// refused is the page for a refused callback. It shows nothing that the request sent.
 type refused struct {
 	frame
 	Example string
 }
 
-// Page serves the sign-in page. The callback is looked at before anything else; what
-// is not the page of a browser extension gets a page that says so, with status 400,
-// where a browser navigates, and ErrCallback elsewhere.
+// Page serves the sign-in page. It checks the callback first. If the callback is not a
+// page of a browser extension, a browser that navigates gets a page that says so, with
+// status 400. Other clients get ErrCallback.
 func Page(cfg Config) fiber.Handler {
 	host := hostOf(cfg.APIURL)
 	return func(c *fiber.Ctx) error {
 		c.Vary(fiber.HeaderAccept)
-		frame := frame{Nonce: rand.Text(), Style: template.CSS(pageCSS)} // 128 random bits: not to be guessed
+		frame := frame{Nonce: rand.Text(), Style: template.CSS(pageCSS)} // 128 random bits can't be guessed
 		callback, err := onlyCallback(c)
 		switch {
 		case err == nil:
@@ -126,13 +125,13 @@ func onlyCallback(c *fiber.Ctx) (Callback, error) {
 	return ParseCallback(string(given[0]))
 }
 
-// signInPolicy allows this answer's own style and script, calls to the API that
-// served it, and the icons that wallets bring along as data; nothing else.
+// signInPolicy allows only this answer's own style and script, calls to the API that
+// served it, and the data-URL icons of wallets.
 func signInPolicy(nonce string) string {
 	return policy("script-src 'nonce-"+nonce+"'", "style-src 'nonce-"+nonce+"'", "connect-src 'self'", "img-src data:")
 }
 
-// refusedPolicy allows this answer's own style and icon, and nothing else.
+// refusedPolicy allows only this answer's own style and icon.
 func refusedPolicy(nonce string) string {
 	return policy("style-src 'nonce-"+nonce+"'", "img-src data:")
 }
@@ -141,8 +140,8 @@ func policy(allowed ...string) string {
 	return "default-src 'none'; " + strings.Join(allowed, "; ") + "; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 }
 
-// inWords is a duration for people, in the largest unit that it is a whole number of:
-// days, hours, or minutes, begun ones included.
+// inWords returns a duration for people, in the largest unit that divides it: days,
+// hours, or minutes. It rounds minutes up.
 func inWords(d time.Duration) string {
 	const day = 24 * time.Hour
 	count := func(n time.Duration, unit string) string {
@@ -162,7 +161,7 @@ func inWords(d time.Duration) string {
 	return count((d+time.Minute-1)/time.Minute, "minute")
 }
 
-// hostOf returns host and port of a URL that the configuration has checked.
+// hostOf returns the host and port of a URL that the configuration has checked.
 func hostOf(base string) string {
 	u, err := url.Parse(base)
 	if err != nil {

@@ -25,7 +25,7 @@ const (
 	apiURL   = "https://ledger.example/extension"
 )
 
-// get asks an app that has nothing but the page.
+// get sends a request to an app that has only the page.
 func get(t *testing.T, method, target string) (*http.Response, string) {
 	t.Helper()
 	return ask(t, connect.Config{APIURL: apiURL, SessionTTL: 7 * 24 * time.Hour}, method, target, "")
@@ -102,8 +102,8 @@ func TestPageHoldsItsFilesUnchanged(t *testing.T) {
 	}
 }
 
-// forbidden is what a page must not have that promises to be self-contained
-// and to have no code outside its one script.
+// forbidden matches what a page must not contain if it is self-contained and has no code
+// outside its one script.
 var forbidden = regexp.MustCompile(`(?i:<(link[^>]+href|img[^>]+src|script[^>]+src|iframe|object|embed|base|form)\b[^>]*|` +
 	`\son[a-z]+=|\sstyle="|@import|javascript:)|url\(`)
 
@@ -164,8 +164,8 @@ func TestPageRefusesCallbacks(t *testing.T) {
 	}
 }
 
-// TestRefusedInABrowser: a person who follows a wrong link reads a page, which has no
-// script and nothing of what was given, and everything else gets JSON.
+// TestRefusedInABrowser: a person who follows a wrong link gets a page. The page has no
+// script and shows nothing of the request. Every other client gets JSON.
 func TestRefusedInABrowser(t *testing.T) {
 	const smuggled = "https://example.com/<script>alert(1)</script>"
 	for name, c := range map[string]struct {
@@ -197,8 +197,9 @@ func TestRefusedInABrowser(t *testing.T) {
 	}
 }
 
-// TestPageNamesKnownExtensions: by what the operator says, and by nothing that a link
-// says. Of those that have an id of their own it says which are not named.
+// TestPageNamesKnownExtensions: the page names an extension by the operator's list, never
+// by anything in the link. If an id is the same in all installations and is not on the
+// list, the page says so.
 func TestPageNamesKnownExtensions(t *testing.T) {
 	const unlisted = "Not on this service's list of extensions"
 	const firefox = "0A1B2C3D-0a1b-4c3d-8e9f-0a1b2c3d4e5f"

@@ -8,8 +8,7 @@
 //	x-every-response    headers that every response has, unless it states its own
 //
 // Components without a reference to them are left out. Everything else keeps its order.
-// The bundlers of Redocly and libopenapi follow references and have no such
-// instructions.
+// The bundlers of Redocly and libopenapi follow references but have no such instructions.
 package openapi
 
 import (
@@ -19,7 +18,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Keys of the sources with a meaning to Bundle.
+// Keys of the sources that Bundle interprets.
 const (
 	everyOperation = "x-every-operation"
 	everyResponse  = "x-every-response"
@@ -82,7 +81,7 @@ func spreadResponses(document *yaml.Node) {
 	spread(member(member(document, unmatched), "responses"))
 }
 
-// spreadHeaders gives every response the headers that all have in common.
+// spreadHeaders adds the common headers to every response.
 func spreadHeaders(document *yaml.Node) {
 	common := member(remove(document, everyResponse), "headers")
 	add := func(responses *yaml.Node) {
@@ -103,8 +102,8 @@ func spreadHeaders(document *yaml.Node) {
 	}
 }
 
-// ensureHeaders returns the headers of a response, made if need be and put
-// after the description, where a reader expects them.
+// ensureHeaders returns the headers of a response. If there are none, it adds an empty
+// mapping after the description, where a reader expects it.
 func ensureHeaders(response *yaml.Node) *yaml.Node {
 	if headers := member(response, "headers"); headers != nil {
 		return headers
@@ -116,8 +115,7 @@ func ensureHeaders(response *yaml.Node) *yaml.Node {
 	return headers
 }
 
-// addMissing adds to a mapping what it does not have, in the order of the
-// additions.
+// addMissing adds the members that a mapping lacks, in the order of additions.
 func addMissing(mapping, additions *yaml.Node) {
 	if mapping == nil {
 		return
@@ -129,10 +127,10 @@ func addMissing(mapping, additions *yaml.Node) {
 	}
 }
 
-// prune leaves out components without a reference to them, and the components that only
-// those refer to. A component that only an extension (x-…) refers to is written out
-// there: other programs don't look for references in extensions, and would report the
-// component as unused.
+// prune removes components without a reference to them, and components that only removed
+// ones refer to. If only an extension (x-…) refers to a component, prune writes the
+// component out there: other programs don't look for references in extensions, and would
+// report the component as unused.
 func prune(document *yaml.Node) {
 	used := make(map[string]bool)
 	for key, value := range members(document) {
@@ -174,8 +172,8 @@ func follow(document, node *yaml.Node, used map[string]bool) {
 	}
 }
 
-// writeOut replaces references to components that are not used elsewhere by the
-// components.
+// writeOut replaces each reference to a component that is not used elsewhere with the
+// component itself.
 func writeOut(document, node *yaml.Node, used map[string]bool) {
 	if ref := member(node, "$ref"); ref != nil && !used[ref.Value] {
 		if target := resolve(document, ref.Value); target != nil {

@@ -10,8 +10,7 @@ import (
 	"github.com/memory-ledger/ledger/services/httpapi/openapi"
 )
 
-// TestDocumentsAreUpToDate fails when a source was changed and `go generate`
-// was forgotten.
+// TestDocumentsAreUpToDate fails if a source was changed without running `go generate`.
 func TestDocumentsAreUpToDate(t *testing.T) {
 	services := filepath.Join("..", "..")
 	for _, api := range []string{"core", "extension"} {
@@ -74,7 +73,7 @@ func TestBundle(t *testing.T) {
 	}
 }
 
-// compact takes out the white space, which the fixture's texts have none of.
+// compact removes white space. The fixture's texts contain none.
 func compact(document []byte) string { return strings.Join(strings.Fields(string(document)), "") }
 
 func TestBundleRefuses(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// members yields the keys and values of a mapping, nothing for anything else.
+// members yields the keys and values of a mapping. For any other node it yields nothing.
 func members(node *yaml.Node) iter.Seq2[*yaml.Node, *yaml.Node] {
 	return func(yield func(key, value *yaml.Node) bool) {
 		if node == nil || node.Kind != yaml.MappingNode {
@@ -24,7 +24,7 @@ func members(node *yaml.Node) iter.Seq2[*yaml.Node, *yaml.Node] {
 	}
 }
 
-// member returns a value of a mapping, nil if there is none.
+// member returns a value of a mapping, or nil if there is none.
 func member(node *yaml.Node, name string) *yaml.Node {
 	for key, value := range members(node) {
 		if key.Value == name {
@@ -46,7 +46,7 @@ func remove(mapping *yaml.Node, name string) *yaml.Node {
 	return nil
 }
 
-// removeNulls takes the members out of a mapping that are null.
+// removeNulls removes the null members from a mapping.
 func removeNulls(mapping *yaml.Node) {
 	var kept []*yaml.Node
 	for key, value := range members(mapping) {
@@ -66,7 +66,7 @@ func moveToEnd(mapping *yaml.Node, name string) {
 	}
 }
 
-// operations returns every operation of the document, by its id's place.
+// operations returns every operation of the document, by its method and path.
 func operations(document *yaml.Node) map[string]*yaml.Node {
 	found := make(map[string]*yaml.Node)
 	for path, item := range members(member(document, "paths")) {
