@@ -49,8 +49,8 @@ func Find() (string, error) {
 }
 
 // candidates returns the folders to search: just the folder only, if it is not empty.
-// Otherwise, in this order: PATH, the Debian layout, Homebrew, the layout of PostgreSQL's
-// RPM packages, and the programs that Fetch fetched, each newest first.
+// Otherwise it returns PATH and then, each with the newest version first, the Debian
+// layout, Homebrew, /usr/pgsql-*, and the programs that Fetch fetched.
 func candidates(only string) []string {
 	if only != "" {
 		return []string{only}
