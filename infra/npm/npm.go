@@ -27,7 +27,7 @@ func Install(ctx context.Context, dir string, log io.Writer) error {
 	cmd.Dir = dir
 	cmd.WaitDelay = time.Second // npm's children may hold its output open
 	var said bytes.Buffer
-	// Use one writer for both outputs: os/exec would write to two writers from two goroutines.
+	// Use one writer for both: os/exec would write to two writers from two goroutines.
 	both := io.MultiWriter(log, &said)
 	cmd.Stdout, cmd.Stderr = both, both
 	if err := cmd.Run(); err != nil {
