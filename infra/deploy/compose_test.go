@@ -146,7 +146,7 @@ func TestSecretsAreFiles(t *testing.T) {
 		}
 	}
 	made := contents(t, dir)
-	// Without the authority's key, existing files stay and no file is made.
+	// Without the authority's key, existing files stay and no new file is made.
 	if err := errors.Join(os.Remove(filepath.Join(dir, "ca_key")), os.Remove(filepath.Join(dir, "nats_certificate"))); err != nil {
 		t.Fatal(err)
 	}

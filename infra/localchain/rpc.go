@@ -57,7 +57,7 @@ func (c *Chain) Call(ctx context.Context, result any, method string, params ...a
 	return json.Unmarshal(reply.Result, result)
 }
 
-// Fund airdrops to an account what it lacks, so that it holds at least that many lamports.
+// Fund airdrops as much as an account lacks to hold that many lamports.
 func (c *Chain) Fund(ctx context.Context, address string, lamports uint64) error {
 	var balance struct{ Value uint64 }
 	processed := map[string]string{"commitment": "processed"}

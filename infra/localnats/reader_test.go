@@ -98,8 +98,8 @@ func TestAReaderReads(t *testing.T) {
 	}
 }
 
-// A reader can't write, delete, create a consumer, or read another stream. It also can't
-// do so by choosing such a subject for the answer to a read.
+// A reader can't write, delete, create a consumer, or read another stream. A read that
+// names such a subject as its reply subject does no harm either.
 func TestAReaderOnlyReads(t *testing.T) {
 	t.Parallel()
 	s, js := readable(t)

@@ -48,8 +48,8 @@ func Find() (string, error) {
 	return found[0].bin, nil
 }
 
-// candidates returns the folders to search: just the folder only, if it is not empty.
-// Otherwise it returns PATH and then, each with the newest version first, the Debian
+// candidates returns the folders to search. If only is not empty, it is the one folder.
+// Otherwise they are PATH and then, each with the newest version first, the Debian
 // layout, Homebrew, /usr/pgsql-*, and the programs that Fetch fetched.
 func candidates(only string) []string {
 	if only != "" {

@@ -242,7 +242,7 @@ func provision(t *testing.T, on func(int, string) (*world, jetstream.JetStream))
 	}
 	deadline := time.Now().Add(30 * time.Second)
 	for {
-		_, err := natsconf.Provision(t.Context(), admin, 0) // three: it is a cluster
+		_, err := natsconf.Provision(t.Context(), admin, 0) // 0 means three replicas on a cluster
 		var api *jetstream.APIError
 		starting := errors.As(err, &api) && (api.Code == 503 || api.ErrorCode == noPeers) || errors.Is(err, nats.ErrNoResponders) || errors.Is(err, context.DeadlineExceeded)
 		switch {

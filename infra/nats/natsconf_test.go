@@ -308,7 +308,7 @@ func TestFollowersPull(t *testing.T) {
 	}
 }
 
-// Provision replaces a consumer from the time before consumers served only for
+// Provision replaces a consumer that was made before consumers served only for
 // promptness. The new consumer delivers the messages that are appended from then on.
 func TestProvisionExchangesConsumersOfBefore(t *testing.T) {
 	t.Parallel()
