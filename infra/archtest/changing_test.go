@@ -14,11 +14,11 @@ const changing = root + "/docs/changing.md"
 
 var precedent = regexp.MustCompile("(?m)^Precedent: `([^`]+)`")
 
-// kits are the folders whose Go files no change of the product has to follow.
+// kits are the folders whose Go files need no update when the product changes.
 var kits = []string{"services/test", "services/clients/go/examples", "projections/internal/fixture", "events/eventlog/logtest"}
 
 // TestChangesAreListed: each section of docs/changing.md names all product files that
-// mention its precedent, and no file that is not there.
+// mention its precedent, and names only files that exist.
 func TestChangesAreListed(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(changing)
@@ -62,7 +62,7 @@ func TestChangesAreListed(t *testing.T) {
 	}
 }
 
-// productFiles returns the text of all Go files but tests and their kits, by path.
+// productFiles returns the text of all Go files except tests and their kits, by path.
 func productFiles(t *testing.T) map[string]string {
 	t.Helper()
 	files := goFiles(t)

@@ -13,11 +13,11 @@ import (
 	"github.com/memory-ledger/ledger/infra/documents"
 )
 
-// languages of fenced blocks. "sh" is run by TestDocuments, and "js" by
-// TestTypeScriptClient.
+// languages are the languages of fenced blocks. TestDocuments runs "sh", and
+// TestTypeScriptClient runs "js".
 var languages = []string{"sh", "go", "json", "text", "yaml", "sql", "js"}
 
-// looksLikeCommand finds a command in a block that does not say it holds any.
+// looksLikeCommand finds a command in a block that is not marked as commands.
 var looksLikeCommand = regexp.MustCompile(`^(\$ )?([A-Z_]+=\S+ )*(bin/ledger|ledger (run|verify|tail|rebuild|backup|restore|env)|\./\S+|make|go|curl|npm|node|docker|kubectl|psql|nats|openssl|solana(-keygen)?|export|eval|cd|sudo|apt-get|git|infra/\S+)( |$)`)
 
 var (
@@ -25,8 +25,8 @@ var (
 	testName   = regexp.MustCompile(`\bTest[A-Z]\w*`)
 )
 
-// complaints lists what is wrong with a document's blocks. targets are the
-// Makefile's, tests the names of all tests there are.
+// complaints lists the problems of a document's blocks. targets are the Makefile's
+// targets. tests are the names of all tests.
 func complaints(markdown string, targets, tests []string) (found []string) {
 	for _, b := range documents.Blocks(markdown) {
 		first, _, _ := strings.Cut(b.Text, "\n")
@@ -61,8 +61,8 @@ func complaints(markdown string, targets, tests []string) (found []string) {
 	return found
 }
 
-// TestCommandsAreRunOrSayWhyNot: what documents show is run by TestDocuments
-// (services/test/e2e), or says why it can't be.
+// TestCommandsAreRunOrSayWhyNot: TestDocuments (services/test/e2e) runs the commands
+// that documents show, or the document says why it can't.
 func TestCommandsAreRunOrSayWhyNot(t *testing.T) {
 	t.Parallel()
 	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))

@@ -1,4 +1,4 @@
-// Package archtest tests the rules that no compiler checks: who may import
-// whom, what must never stand in the repository, and that every
-// invariant in docs/invariants.md leads to its check and its test.
+// Package archtest tests the rules that no compiler checks: which package may import
+// which, what the repository must not contain, and that every invariant in
+// docs/invariants.md links to its check and its test.
 package archtest

@@ -16,7 +16,7 @@ import (
 // Say which role or process does it, and "again".
 var unplain = regexp.MustCompile(`(?i)\b(whoever|nobody|somebody|anybody|anew|unasked|comes to nothing|so many that wait)\b`)
 
-// code is what a document quotes: messages and names are not prose.
+// code matches quoted code in a document: messages and names are not prose.
 var code = regexp.MustCompile("(?s)```.*?```|`[^`\n]*`")
 
 // TestPlainEnglish looks for these words in documents and in the comments of Go files.

@@ -15,29 +15,29 @@ const (
 	prefix = "github.com/memory-ledger/ledger/"
 )
 
-// rule says what the packages below a folder may import of ours.
+// rule says which of our packages the packages below a folder may import.
 type rule struct {
 	folder string
 	may    []string // prefixes of packages; a package may always import below its own folder
 }
 
-// rules are read from the top; the first whose folder fits a package decides.
-// They keep the data flow readable off the tree: facts, derived state,
-// commitments, APIs, and machines that know nothing of ours.
+// rules are tried in order: the first rule whose folder contains the package decides.
+// They make the folder tree show the data flow: facts, derived state, commitments, APIs,
+// and machines (infra), which import none of our other packages.
 var rules = []rule{
 	{"events", nil},
 	{"infra", nil},
 	{"projections", []string{"events"}},
-	// The anchorer's owners are a projection of the log, which the projector runs.
+	// The anchorer's owners are a projection of the log. The package projector runs it.
 	{"anchoring/anchorer", []string{"events", "anchoring", "projections/tree", "projections/schema", "projections/projector"}},
 	{"anchoring", []string{"events", "projections/tree", "projections/schema", "projections/readmodel/batches"}},
-	// A backup is a folder that survives power cuts, which is what datadir knows. It
-	// holds the files of a local chain, and is tried on a server of its own.
+	// A backup is a folder that must survive power cuts: datadir can do that. It holds
+	// the files of a local chain, and is tested on a separate server.
 	{"services/run/backup", []string{"events", "services", "infra/datadir", "infra/localchain", "infra/localnats"}},
 	{"services/cmd", []string{"events", "projections", "anchoring", "infra", "services"}},
 	{"services/run/assembly", []string{"events", "projections", "anchoring", "infra", "services"}},
 	{"services/test", []string{"events", "projections", "anchoring", "infra", "services"}},
-	// Who uses a client has none of the product.
+	// A program that uses a client must not import the product.
 	{"services/clients", nil},
 	{"services/core", servicesBut("services/extension", "services/staking")},
 	{"services/extension", servicesBut("services/core")},
@@ -140,8 +140,8 @@ func checkImports(t *testing.T, path string) error {
 	return nil
 }
 
-// supportsTests: a package that imports "testing" is no part of the product
-// and may use the machines.
+// supportsTests reports whether a package imports "testing". Such a package is not part
+// of the product and may use the machines.
 func supportsTests(t *testing.T, dir string) bool {
 	t.Helper()
 	packages, err := filepath.Glob(filepath.Join(dir, "*.go"))
@@ -162,7 +162,7 @@ func supportsTests(t *testing.T, dir string) bool {
 	return false
 }
 
-// TestRulesBite tries the rules on imports that must not be.
+// TestRulesBite tries the rules on forbidden imports.
 func TestRulesBite(t *testing.T) {
 	t.Parallel()
 	for _, bad := range [][2]string{

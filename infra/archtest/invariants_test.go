@@ -21,9 +21,8 @@ var (
 	link    = regexp.MustCompile("\\[(`?)([^\\]`]+)`?\\]\\(([^)]+)\\)")
 )
 
-// problems reads a register of invariants and lists what is wrong with it:
-// numbers out of order, invariants without check or test, links to nothing.
-// folder is what the links start from.
+// problems reads a register of invariants and lists its problems: numbers out of order,
+// invariants without a check or a test, and dead links. Links are relative to folder.
 func problems(text, folder string) (found []string) {
 	number, seen := 0, map[string]bool{"enforced": true, "tested": true}
 	complain := func(format string, args ...any) {
@@ -64,7 +63,7 @@ func problems(text, folder string) (found []string) {
 	return found
 }
 
-// dangling says what is wrong with a link; nothing if it leads somewhere.
+// dangling returns what is wrong with a link, or "" if the link is good.
 func dangling(folder string, code bool, name, target string, isTest bool) string {
 	path := filepath.Join(folder, target)
 	content, err := os.ReadFile(path)
@@ -87,7 +86,7 @@ func dangling(folder string, code bool, name, target string, isTest bool) string
 	return ""
 }
 
-// declared lists what a Go file declares; methods as "Receiver.Name".
+// declared lists the names that a Go file declares; methods as "Receiver.Name".
 func declared(path string, content []byte) (names []string, err error) {
 	file, err := parser.ParseFile(token.NewFileSet(), path, content, parser.SkipObjectResolution)
 	if err != nil {

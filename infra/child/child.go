@@ -1,11 +1,12 @@
-// Package child runs another program as a part of this process: it ends when
-// this process ends, however that happens, and never on its own unnoticed.
+// Package child runs another program as a part of this process. The child ends when
+// this process ends, for whatever reason. If the child ends on its own, this process
+// is notified.
 //
-// The child gets a process group of its own, so that Ctrl-C in a terminal
-// reaches only us and we decide the order in which things stop. On Linux the
-// kernel signals it when we die, even by SIGKILL. On other systems a killed
-// parent leaves it behind, and the next process that starts on its folder has to
-// stop it.
+// The child gets its own process group, so that Ctrl-C in a terminal reaches only
+// this process, and we decide the order in which processes stop. On Linux the kernel
+// signals the child when this process dies, even by SIGKILL. On other systems a killed
+// parent leaves its child behind, and the next process that starts on the child's
+// folder has to stop it.
 package child
 
 import (
@@ -19,14 +20,14 @@ import (
 	"time"
 )
 
-// ErrForced says that a child did not end by the signal that asks it politely.
+// ErrForced says that a child did not end after the first, polite signal.
 var ErrForced = errors.New("did not stop in time and was forced")
 
-// grace is how long each harsher signal of Stop is given before the next.
+// grace is how long Stop waits after each harsher signal.
 const grace = 2 * time.Second
 
-// drain is how long we wait, after a child's end, for output that descendants
-// of it may still hold open.
+// drain is how long we wait, after a child's end, for output that its descendants may
+// still hold open.
 const drain = 2 * time.Second
 
 // Process is a running child, or one that has ended.
@@ -36,12 +37,12 @@ type Process struct {
 	err  error // set before done is closed
 }
 
-// Start runs cmd. onDeath is what the kernel sends the child when this process
+// Start runs cmd. onDeath is the signal that the kernel sends the child when this process
 // dies (Linux only).
 //
 // The kernel ties that signal to the thread that made the child, not to the
-// process, and Go ends threads as it likes. So one goroutine makes the child,
-// keeps its thread to itself, and lives exactly as long as the child does.
+// process, and the Go runtime may end a thread at any time. So one goroutine makes the
+// child, locks its thread, and lives exactly as long as the child does.
 func Start(cmd *exec.Cmd, onDeath syscall.Signal) (*Process, error) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
@@ -93,9 +94,9 @@ func (p *Process) Kill() error {
 	return err
 }
 
-// Stop sends ask and waits until ctx is done; then each of the harsher signals
-// for two seconds; then SIGKILL. When it returns, the child has ended. It
-// returns ErrForced where asking did not do.
+// Stop sends ask and waits until ctx is done. Then it sends the harsher signals in turn
+// and waits two seconds after each. Then it sends SIGKILL. When Stop returns, the child
+// has ended. It returns ErrForced if the child did not end before ctx was done.
 func (p *Process) Stop(ctx context.Context, ask os.Signal, harsher ...os.Signal) error {
 	if err := p.Signal(ask); err != nil {
 		return errors.Join(err, p.Kill())

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The whole point: SIGKILL the parent, and its child goes too.
+// After SIGKILL to the parent, its child ends, too.
 func TestKilledParentTakesItsChildAlong(t *testing.T) {
 	t.Parallel()
 	parent, grandchild := start(t, "parent")

@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// played says "ready" and ends by the signal given.
+// played prints "ready" and ends on the given signal.
 func played(end os.Signal) {
 	ended := make(chan os.Signal, 1)
 	signal.Notify(ended, end)
@@ -44,8 +44,8 @@ func played(end os.Signal) {
 	<-ended
 }
 
-// playParent starts a child, then keeps making and ending locked threads, which
-// must not reach the child, and then waits to be killed.
+// playParent starts a child. Then it makes and ends many locked threads, which must not
+// affect the child. Then it waits to be killed.
 func playParent() {
 	cmd, out := role("stubborn")
 	p, err := child.Start(cmd, syscall.SIGKILL)

@@ -4,5 +4,6 @@ package child
 
 import "syscall"
 
-// No such thing here: the next start on the child's folder stops a leftover.
+// setDeathSignal does nothing, because this system has no such signal. The next start on
+// the child's folder stops a leftover child.
 func setDeathSignal(*syscall.SysProcAttr, syscall.Signal) {}

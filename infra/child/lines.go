@@ -6,11 +6,11 @@ import (
 	"sync"
 )
 
-// maxLine bounds what one endless line can take; the rest of it is dropped.
+// maxLine bounds the length of a line in bytes. The rest of a longer line is dropped.
 const maxLine = 8 << 10
 
-// Lines is an io.Writer for a child's output: it hands whole lines on, and
-// remembers the last few for an error that has to explain itself.
+// Lines is an io.Writer for a child's output. It passes complete lines on, and
+// remembers the last few lines for error messages.
 type Lines struct {
 	mu   sync.Mutex
 	each func(line string)
@@ -59,7 +59,7 @@ func (l *Lines) flush() {
 	}
 }
 
-// Last returns the remembered lines as one, parted by " | ".
+// Last returns the remembered lines as one line, separated by " | ".
 func (l *Lines) Last() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

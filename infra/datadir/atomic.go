@@ -11,9 +11,9 @@ import (
 // of them, and the next Open removes it.
 const tempPattern = ".writing-*"
 
-// WriteFile replaces the file at path by data, whole or not at all: a reader,
-// and a machine that loses power, sees the old content or the new, never a
-// part. When it returns nil, both the bytes and the name are on the disk.
+// WriteFile replaces the file at path with data, completely or not at all. A reader sees
+// the old content or the new content, never a part. The same holds after a power cut.
+// When WriteFile returns nil, both the bytes and the name are on the disk.
 func WriteFile(path string, data []byte, perm os.FileMode) error {
 	dir := filepath.Dir(path)
 	tmp, err := os.CreateTemp(dir, tempPattern) // mode 0600 from the first byte
@@ -27,8 +27,8 @@ func WriteFile(path string, data []byte, perm os.FileMode) error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("write %s: %w", path, err), os.Remove(tmp.Name()))
 	}
-	// The new name shows already. Until the folder is synced, a power cut may
-	// bring the old one back, so a failure here is the caller's to know.
+	// The new file is already visible. Until the folder is synced, a power cut may bring
+	// the old file back, so the caller must know of a failure here.
 	if err := SyncDir(dir); err != nil {
 		return fmt.Errorf("write %s: sync its folder: %w", path, err)
 	}
@@ -56,10 +56,10 @@ func SyncDir(path string) error {
 
 // MakeFolder makes a folder and the missing folders above it, mode 0700. When it
 // returns nil, their names are on the disk: a file is only as durable as the names of
-// its folders. A folder that exists is left alone. A folder above that we may not read
+// its folders. An existing folder is left alone. A folder above that we may not read
 // is not synced, because a sync needs the right to read.
 func MakeFolder(path string) error {
-	path = filepath.Clean(path) // or the folder above one with a slash behind it would be itself
+	path = filepath.Clean(path) // without this, the parent of "a/" would be "a"
 	parent := filepath.Dir(path)
 	err := os.Mkdir(path, 0o700)
 	if errors.Is(err, os.ErrNotExist) {

@@ -28,8 +28,8 @@ type Dir struct {
 }
 
 // Open creates the folder at path if need be (mode 0700) and takes its lock.
-// A folder that another instance uses is a *LockedError, matched by ErrLocked.
-// Whatever an earlier, killed run left unfinished is removed here.
+// If another instance uses the folder, the error is a *LockedError, matched by ErrLocked.
+// Open removes the unfinished files of an earlier, killed run.
 func Open(path string) (*Dir, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -53,7 +53,7 @@ func Open(path string) (*Dir, error) {
 	return d, nil
 }
 
-// prepare runs under the lock. A crash in it leaves a folder that the next
+// prepare runs under the lock. A crash in prepare leaves a folder that the next
 // Open completes in the same way. Only the README may be missing then. The
 // folder then does not count as ours (see Ours), which is the safe choice.
 func (d *Dir) prepare(empty bool) error {
@@ -82,7 +82,7 @@ func (d *Dir) prepare(empty bool) error {
 // Path is the absolute path of the folder.
 func (d *Dir) Path() string { return d.path }
 
-// Ours says whether the folder was made by us or was empty when we first got
+// Ours reports whether we made the folder, or it was empty when we first opened
 // it. Do not change the mode of the folder itself unless Ours is true.
 func (d *Dir) Ours() bool { return d.ours }
 
@@ -95,7 +95,7 @@ func (d *Dir) Sub(name string) (string, error) {
 	return path, nil
 }
 
-// Close removes the run note and gives the folder up.
+// Close removes the run note and releases the folder.
 func (d *Dir) Close() error {
 	return errors.Join(d.ClearRun(), d.lock.Release())
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/memory-ledger/ledger/infra/datadir"
 )
 
-// holderEnv makes this test program hold a folder until its input ends: the
+// holderEnv makes this test program hold a folder until its input ends. It plays the
 // other instance, which a test can kill.
 const holderEnv = "DATADIR_TEST_HOLD"
 
@@ -63,7 +63,7 @@ func startHolder(t *testing.T, path string) *exec.Cmd {
 	}
 	t.Cleanup(func() {
 		_ = in.Close()
-		_ = cmd.Process.Kill() // gone already where the test killed it
+		_ = cmd.Process.Kill() // has ended already if the test killed it
 		_ = cmd.Wait()
 	})
 	line, err := bufio.NewReader(out).ReadString('\n')
@@ -104,7 +104,7 @@ func TestSomebodyElsesFolderIsUsedButNotClaimed(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(path, "run.log"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // nor is it claimed the second time, when our own files are in it
+	for range 2 { // the second time it also has our own files
 		d, err := datadir.Open(path)
 		if err != nil {
 			t.Fatal(err)
@@ -196,7 +196,7 @@ func TestRunNote(t *testing.T) {
 	}
 }
 
-// Commands that look for the run take the lock for an instant; a run that
+// Commands that look for the run take the lock for an instant. A run that
 // starts at that instant must not be refused.
 func TestLookingNeverRefusesAStart(t *testing.T) {
 	t.Parallel()
@@ -356,7 +356,7 @@ func wantMode(t *testing.T, path string, want fs.FileMode) {
 func TestMakeFolderMakesAllThatIsMissing(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "a", "b", "c")
-	for range 2 { // the second time all is there
+	for range 2 { // the second time all folders exist
 		if err := datadir.MakeFolder(path); err != nil {
 			t.Fatal(err)
 		}

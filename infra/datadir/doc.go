@@ -8,9 +8,9 @@
 //	ledger.lock   flock(2)ed by the running instance, holds its pid
 //	secrets/NAME  one generated secret each, base64, mode 0600
 //	run.json      where the servers of the running instance are, mode 0600
-//	run.log       what a run at a terminal logged, mode 0600; before that, run.log.1
+//	run.log       the log of a run at a terminal, mode 0600; the part before it is run.log.1
 //
-// The lock, not the presence of any file, says whether an instance runs: the
-// kernel drops it with the process, however that ends. So a run.json left by a
-// killed run is recognised as stale, and nothing has to be cleaned by hand.
+// The lock, not the presence of a file, says whether an instance runs: the
+// kernel releases the lock when the process ends, for whatever reason. So a run.json
+// left by a killed run is recognized as stale, and nothing has to be cleaned by hand.
 package datadir

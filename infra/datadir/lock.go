@@ -14,14 +14,14 @@ import (
 	"time"
 )
 
-// ErrLocked is matched (errors.Is) by every refusal of a folder that another
+// ErrLocked is matched (errors.Is) by every error for a folder that another
 // instance holds. The concrete error is a *LockedError.
 var ErrLocked = errors.New("data folder is in use")
 
-// LockedError names the folder and, where it is known, the process in the way.
+// LockedError names the folder and, if known, the process that holds it.
 type LockedError struct {
 	Dir string
-	PID int // 0 where the holder has not written it yet
+	PID int // 0 if the holder has not written it yet
 }
 
 func (e *LockedError) Error() string {
@@ -35,8 +35,8 @@ func (e *LockedError) Error() string {
 // Is makes errors.Is(err, ErrLocked) true.
 func (e *LockedError) Is(target error) bool { return target == ErrLocked }
 
-// lockPatience is how long Lock tries. Held keeps the lock for an instant, which
-// Lock has to outlast. A person does not notice the wait.
+// lockPatience is how long Lock tries. Held keeps the lock for an instant, and Lock
+// must wait longer than that. A person does not notice the wait.
 const lockPatience = 250 * time.Millisecond
 
 // FileLock is an exclusive lock on a file, held until Release or the end of
@@ -44,7 +44,8 @@ const lockPatience = 250 * time.Millisecond
 type FileLock struct{ f *os.File }
 
 // Lock takes the exclusive lock of the file at path, creating it with mode
-// 0600. A lock held elsewhere, in this process or another, is a *LockedError.
+// 0600. If the lock is held elsewhere, in this process or another, the error is a
+// *LockedError.
 //
 // The file is never removed: removing a lock file lets two processes lock two
 // different files of one name.
@@ -52,7 +53,7 @@ func Lock(path string) (*FileLock, error) {
 	return LockWithin(context.Background(), path, lockPatience)
 }
 
-// LockWithin is Lock with another patience. It gives up when ctx ends.
+// LockWithin is Lock with a different limit on the wait. It gives up when ctx ends.
 func LockWithin(ctx context.Context, path string, patience time.Duration) (*FileLock, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -77,18 +78,18 @@ func LockWithin(ctx context.Context, path string, patience time.Duration) (*File
 	return &FileLock{f: f}, nil
 }
 
-// Release gives the lock up. Closing the file is what unlocks it. The pid is
-// wiped first, so that no error names a process that is gone.
+// Release releases the lock by closing the file. It wipes the pid first, so that no
+// error names a process that has ended.
 func (l *FileLock) Release() error {
 	return errors.Join(l.f.Truncate(0), l.f.Close())
 }
 
-// Inherit gives cmd a copy of the lock. The lock lasts until both have given theirs
-// up: by Release here, and there by the end of the process.
+// Inherit gives cmd a copy of the lock. The lock lasts until both copies are released:
+// ours by Release, and the copy of cmd by the end of its process.
 func (l *FileLock) Inherit(cmd *exec.Cmd) { cmd.ExtraFiles = append(cmd.ExtraFiles, l.f) }
 
-// Held says whether some process holds the lock of the file at path. It takes a shared
-// lock for an instant, which Lock outlasts.
+// Held reports whether some process holds the lock of the file at path. It takes a shared
+// lock for an instant. Lock waits longer than that.
 func Held(path string) (bool, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -108,7 +109,7 @@ func Held(path string) (bool, error) {
 	return false, nil
 }
 
-// flock retries the interruptions that Go's own preemption signals cause.
+// flock retries after the interruptions that Go's own preemption signals cause.
 func flock(f *os.File, how int) error {
 	for {
 		err := syscall.Flock(int(f.Fd()), how)

@@ -12,9 +12,9 @@ import (
 var passwordPattern = regexp.MustCompile(`^[A-Za-z0-9_-]{32,}$`)
 
 // PasswordFile returns the password in the file at path, generated on first use
-// (mode 0600, on the disk before it is returned). It needs no escaping in a
-// URL or a quoted string. A damaged file is replaced: a password, unlike a key,
-// opens nothing that could not be opened with the next one.
+// (mode 0600, on the disk before it is returned). The password needs no escaping in a
+// URL or a quoted string. A damaged file is replaced: unlike a key, a password protects
+// nothing that the next password could not open.
 func PasswordFile(path string) (string, error) {
 	text, err := os.ReadFile(path)
 	if err == nil && passwordPattern.Match(text) {

@@ -20,17 +20,17 @@ type Run struct {
 	LogRead      string `json:"LOG_READ,omitempty"`      // how tools read from there
 	DatabaseURL  string `json:"DATABASE_URL,omitempty"`
 	SolanaRPCURL string `json:"SOLANA_RPC_URL,omitempty"`
-	// What is needed to look at the commitments: the program, and the file of
-	// the key that commits.
+	// These fields are needed to look at the commitments: the program, and the file
+	// of the key that commits.
 	CommitmentProgramID string `json:"COMMITMENT_PROGRAM_ID,omitempty"`
 	AuthorityKeypair    string `json:"AUTHORITY_KEYPAIR,omitempty"`
 	CoreURL             string `json:"CORE_URL,omitempty"`
 	ExtensionURL        string `json:"EXTENSION_URL,omitempty"`
 }
 
-// WriteRun notes that the run is up; call it after everything has started. The
-// pid is filled in. A crash afterwards leaves a note that LoadRun recognises as
-// stale and the next Open removes.
+// WriteRun notes that the run is up. Call it after everything has started. It fills in
+// the pid. A crash afterwards leaves a note that LoadRun recognizes as stale and the
+// next Open removes.
 func (d *Dir) WriteRun(r Run) error {
 	r.PID = os.Getpid()
 	data, err := json.MarshalIndent(r, "", "  ")
@@ -53,9 +53,9 @@ func (d *Dir) ClearRun() error {
 	return nil
 }
 
-// LoadRun finds the run that is up on the data folder at path, for a command
-// beside it. ErrNotRunning if there is none, which includes one that is still
-// starting and one that was killed and left its note behind.
+// LoadRun finds the run that is up on the data folder at path, for a command beside that
+// run. It returns ErrNotRunning if there is none. A run that is still starting does not
+// count, nor does a killed run that left its note behind.
 func LoadRun(path string) (Run, error) {
 	held, err := Held(filepath.Join(path, lockName))
 	if err != nil {

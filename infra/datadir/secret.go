@@ -20,8 +20,8 @@ var secretName = regexp.MustCompile(`^[a-z0-9][a-z0-9_.-]{0,63}$`)
 // use. A fresh secret is on the disk before it is returned, so that nothing is
 // ever sealed under a key that a power cut can take away.
 //
-// A file that is there but malformed, or of another length, is an error and is
-// never replaced: what it once protected would be lost for good.
+// A malformed file, or one of another length, is an error and is never replaced:
+// everything that it protects would be lost for good.
 func (d *Dir) Secret(name string, n int) ([]byte, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -39,7 +39,7 @@ func (d *Dir) Secret(name string, n int) ([]byte, error) {
 }
 
 // LoadSecret reads a secret of the data folder at path without its lock, as a
-// command beside the running instance does. ErrNoSecret if there is none.
+// command beside the running instance does. It returns ErrNoSecret if there is none.
 func LoadSecret(path, name string, n int) ([]byte, error) {
 	if !secretName.MatchString(name) {
 		return nil, fmt.Errorf("secret %q: not a valid name", name)

@@ -92,7 +92,7 @@ func TestImagesArePinned(t *testing.T) {
 			t.Errorf("%s: not pinned to a version", image)
 		}
 	}
-	// The server that tests run is the one that is deployed.
+	// Tests must run the server version that is deployed.
 	mod, err := os.ReadFile("../go.mod")
 	if err != nil {
 		t.Fatal(err)
@@ -103,8 +103,8 @@ func TestImagesArePinned(t *testing.T) {
 	}
 }
 
-// A service that depends on another one waits until that one is healthy. If the other
-// one is provision, it waits until provision has ended with success.
+// A service waits until each service that it depends on is healthy. If it depends on
+// provision, it waits until provision has ended with success.
 func TestStartOrder(t *testing.T) {
 	t.Parallel()
 	services := compose(t).Services
@@ -126,15 +126,15 @@ func TestStartOrder(t *testing.T) {
 	}
 }
 
-// The script makes each file that compose.yaml names, and what it names as a
-// secret is never in the environment by value.
+// The script makes each file that compose.yaml names. The environment names the file of
+// a secret, never its value.
 func TestSecretsAreFiles(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: make verify runs it")
 	}
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "secrets")
-	for range 2 { // the second changes nothing
+	for range 2 { // the second run changes nothing
 		before := contents(t, dir)
 		if out, err := exec.Command("./secrets", dir).CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
@@ -146,7 +146,7 @@ func TestSecretsAreFiles(t *testing.T) {
 		}
 	}
 	made := contents(t, dir)
-	// Without the authority's key what is there stays, and nothing new is made.
+	// Without the authority's key, existing files stay and no new file is made.
 	if err := errors.Join(os.Remove(filepath.Join(dir, "ca_key")), os.Remove(filepath.Join(dir, "nats_certificate"))); err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +198,7 @@ func contents(t *testing.T, dir string) map[string]string {
 	return all
 }
 
-// What is mounted or built from must be there.
+// Every mounted file and every Dockerfile must exist.
 func TestMountedFilesExist(t *testing.T) {
 	t.Parallel()
 	for name, s := range compose(t).Services {
@@ -222,12 +222,13 @@ func TestMountedFilesExist(t *testing.T) {
 	}
 }
 
-// What the APIs keep fits into what they may take, and the collector knows.
+// The APIs' caches fit into GOMEMLIMIT, which tells the garbage collector about the
+// memory limit.
 func TestCachesFit(t *testing.T) {
 	t.Parallel()
 	const (
-		owner = 8900      // bytes of one in memory, as docs/scaling.md has it
-		rest  = 100 << 20 // what else an API holds, as docs/operations.md has it
+		owner = 8900      // bytes of one owner in memory, from docs/scaling.md
+		rest  = 100 << 20 // other bytes that an API holds, from docs/operations.md
 	)
 	number := func(s types.ServiceConfig, variable string) int64 {
 		t.Helper()
@@ -258,7 +259,7 @@ func TestCachesFit(t *testing.T) {
 	}
 }
 
-// What .env may say is what docs/operations.md says that it may.
+// docs/operations.md documents every variable that .env may set.
 func TestVariablesAreDocumented(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join(root, "compose.yaml"))
@@ -278,7 +279,7 @@ func TestVariablesAreDocumented(t *testing.T) {
 	}
 }
 
-// Only the gateway is reachable from outside, and the insides can't call out.
+// Only the gateway is reachable from outside, and the inner network can't call out.
 func TestOnlyTheGatewayIsOpen(t *testing.T) {
 	t.Parallel()
 	project := compose(t)

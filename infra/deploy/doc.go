@@ -1,4 +1,4 @@
-// Package deploy holds what compose.yaml, at the root of the repository, is
-// made of: the image, the start scripts and the script that makes secrets. It
-// has no Go code but the tests that check them.
+// Package deploy holds the parts of the deployment in compose.yaml, at the root of the
+// repository: the image, the start scripts, and the script that makes secrets. Its only
+// Go code is the tests that check them.
 package deploy

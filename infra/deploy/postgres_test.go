@@ -20,8 +20,8 @@ import (
 func TestMain(m *testing.M) { pgtest.Main(m) }
 
 // TestDatabaseSpeaksTLS runs a server with the settings of compose.yaml and the
-// certificates of the script, and connects as the URL that the script makes says:
-// with the host's name checked, too.
+// certificates of the script. It connects as the script's URL asks, and so also checks
+// the host's name.
 func TestDatabaseSpeaksTLS(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: make verify runs it")
@@ -95,8 +95,8 @@ func TestDatabaseSpeaksTLS(t *testing.T) {
 	}
 }
 
-// ownKey copies a file for the server's user alone, as compose.yaml's entrypoint
-// does, and returns where it is.
+// ownKey copies a file so that only the server's user can read it, as compose.yaml's
+// entrypoint does, and returns the path of the copy.
 func ownKey(t *testing.T, from, to string) string {
 	t.Helper()
 	text, err := os.ReadFile(from)

@@ -14,8 +14,8 @@ import (
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
 )
 
-// TestRoles: each service may do in the database what it is there for, and no more,
-// also in schemas that the projector makes later.
+// TestRoles: each service may do in the database only what its work needs. This also
+// holds in schemas that the projector makes later.
 func TestRoles(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: make verify runs it")

@@ -1,5 +1,5 @@
-// Package documents finds the commands that the documents show, for the tests
-// that run them or see that they say why not.
+// Package documents finds the commands that the documents show. Tests run these commands,
+// or check that the document says why not.
 package documents
 
 import (
@@ -11,8 +11,8 @@ import (
 
 // Block is a fenced or indented block of a document.
 type Block struct {
-	Line     int    // of its first line, from 1
-	Language string // of a fenced block, "" where none is named
+	Line     int    // number of the block's first line, from 1
+	Language string // of a fenced block, "" if the fence names none
 	Indented bool
 	Text     string // unindented
 	// NotRun is the reason why the block is not run, from the comment
@@ -20,11 +20,11 @@ type Block struct {
 	NotRun string
 }
 
-// Shell reports whether the block says that it holds commands.
+// Shell reports whether the block is marked as commands.
 func (b Block) Shell() bool { return !b.Indented && b.Language == "sh" }
 
-// OnlyMake lists the targets of a block that has nothing but make commands, nil
-// for another one: what they do is what CI does, and no document's to run.
+// OnlyMake lists the targets of a block that has only make commands, and returns nil for
+// any other block. CI runs these targets, so document tests need not run them.
 func (b Block) OnlyMake() []string {
 	var targets []string
 	for line := range strings.Lines(b.Text) {
@@ -37,7 +37,7 @@ func (b Block) OnlyMake() []string {
 	return targets
 }
 
-// List names the documents under root, tests' data and foreign ones left out.
+// List returns the documents under root, without test data and foreign documents.
 func List(root string) ([]string, error) {
 	var all []string
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -72,7 +72,7 @@ func Blocks(markdown string) []Block {
 			for ; i < len(lines) && (strings.HasPrefix(lines[i], "    ") || strings.TrimSpace(lines[i]) == ""); i++ {
 				text = append(text, strings.TrimPrefix(lines[i], "    "))
 			}
-			i-- // the line that ended it may open another
+			i-- // the line that ended the block may open another one
 		} else {
 			for i++; i < len(lines) && strings.TrimSpace(lines[i]) != fence; i++ {
 				text = append(text, lines[i])

@@ -23,7 +23,7 @@ import (
 
 const root = "../.."
 
-// kinds are all that the manifests may hold.
+// kinds are the only kinds that the manifests may contain.
 var kinds = map[string]func() any{
 	"v1/Namespace":                           func() any { return new(corev1.Namespace) },
 	"v1/ServiceAccount":                      func() any { return new(corev1.ServiceAccount) },
@@ -81,7 +81,7 @@ func build(dir string) ([]any, error) {
 	return objects, errors.Join(errs...)
 }
 
-// Both are built once; tests only look at them.
+// Both are built once; tests only read them.
 var (
 	ledgerOnce  = sync.OnceValues(func() ([]any, error) { return build("ledger") })
 	exampleOnce = sync.OnceValues(buildExample)
@@ -133,7 +133,7 @@ func of[T any](objects []any) []T {
 	return all
 }
 
-// workload is what has pods.
+// workload is an object that has pods.
 type workload struct {
 	name   string
 	kind   string
@@ -166,7 +166,7 @@ func workloads(objects []any) []workload {
 	return all
 }
 
-// container is the only one of a workload's pod.
+// container returns the only container of a workload's pod.
 func (w workload) container(t *testing.T) corev1.Container {
 	t.Helper()
 	if len(w.pod.Containers) != 1 || len(w.pod.InitContainers) != 0 {

@@ -1,5 +1,5 @@
-// Package kubernetes holds what compose.yaml runs as manifests for Kubernetes: a
-// base for kustomize, a component that scales the APIs, and an overlay to copy.
-// Its tests build them and hold them to the types of the API, to what the services
-// and servers read from their environment, and to compose.yaml.
+// Package kubernetes holds manifests for Kubernetes that run the services of
+// compose.yaml: a base for kustomize, a component that scales the APIs, and an overlay
+// to copy. Its tests build the manifests and check them against the types of the API,
+// the variables that the services and servers read, and compose.yaml.
 package kubernetes

@@ -20,7 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// hardening lists what a workload lacks of what every one must have.
+// hardening lists the settings that every workload must have and this workload lacks.
 func hardening(w workload) (found []string) {
 	complain := func(format string, args ...any) {
 		found = append(found, w.name+": "+fmt.Sprintf(format, args...))
@@ -99,7 +99,7 @@ func hasPort(c corev1.Container, name string) bool {
 
 func TestWorkloadsAreHardened(t *testing.T) {
 	t.Parallel()
-	for want, objects := range map[int][]any{7: ledger(t), 8: example(t)} { // the tools are an overlay's choice
+	for want, objects := range map[int][]any{7: ledger(t), 8: example(t)} { // only an overlay may add the tools
 		all := workloads(objects)
 		if len(all) != want {
 			t.Errorf("%d workloads", len(all))
@@ -141,12 +141,12 @@ func TestHardeningBites(t *testing.T) {
 	}
 }
 
-// settings are the variables that services/run/config reads, and those of which
-// X_FILE may be given.
+// settings returns the variables that services/run/config reads. files are those that
+// may also be given as X_FILE.
 func settings(t *testing.T) (known, files []string) {
 	t.Helper()
 	source := read(t, "services/run/config/config.go")
-	known = []string{"GOMEMLIMIT"} // which Go itself reads
+	known = []string{"GOMEMLIMIT"} // Go itself reads it
 	for _, m := range regexp.MustCompile("`env:\"([A-Z_]+)\"").FindAllStringSubmatch(source, -1) {
 		known = append(known, m[1])
 	}
@@ -169,8 +169,8 @@ func read(t *testing.T, path string) string {
 	return string(text)
 }
 
-// environment is what a container's variables are, "" for those whose value
-// another object has.
+// environment returns a container's variables. The value is "" if another object, such
+// as a Secret, has it.
 func environment(t *testing.T, objects []any, c corev1.Container) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -217,8 +217,8 @@ func secret(t *testing.T, objects []any, name string) *corev1.Secret {
 	return nil
 }
 
-// mounted are the files that a container sees in volumes of Secrets and
-// ConfigMaps, all of which must be there.
+// mounted returns the files that a container sees in volumes of Secrets and
+// ConfigMaps. It fails the test if one of them is missing.
 func mounted(t *testing.T, objects []any, w workload) []string {
 	t.Helper()
 	in := map[string][]string{}
@@ -262,8 +262,8 @@ func mounted(t *testing.T, objects []any, w workload) []string {
 	return files
 }
 
-// What a service is told is what it reads; a secret comes as a file, and the
-// file is there.
+// A service reads every variable that it is given. A secret is given as a file, and
+// the file exists.
 func TestVariablesAreRead(t *testing.T) {
 	t.Parallel()
 	known, files := settings(t)
@@ -288,8 +288,7 @@ func TestVariablesAreRead(t *testing.T) {
 	}
 }
 
-// What the servers' configuration wants from the environment is there, and the
-// other way round.
+// The servers are given every variable that their configuration uses, and no other.
 func TestConfigurationsGetTheirVariables(t *testing.T) {
 	t.Parallel()
 	objects := example(t)
@@ -324,7 +323,7 @@ func TestConfigurationsGetTheirVariables(t *testing.T) {
 	}
 }
 
-// What the gateway must know of the services is what they are told.
+// The gateway's settings about the services match the services' own settings.
 func TestGatewayAndServicesAgree(t *testing.T) {
 	t.Parallel()
 	for _, objects := range [][]any{ledger(t), example(t)} {
@@ -344,7 +343,7 @@ func TestGatewayAndServicesAgree(t *testing.T) {
 	}
 }
 
-// The configuration is that of infra/nats and infra/gateway, to the byte.
+// The configuration equals the files of infra/nats and infra/gateway, byte for byte.
 func TestConfigurationIsNotCopied(t *testing.T) {
 	t.Parallel()
 	objects := ledger(t)
@@ -359,8 +358,8 @@ func TestConfigurationIsNotCopied(t *testing.T) {
 	}
 }
 
-// GOMEMLIMIT stays below the memory limit of the pod. Jobs that are to be run by hand do
-// not run by themselves.
+// GOMEMLIMIT stays below the memory limit of the pod. Jobs to be run by hand do not run
+// by themselves.
 func TestMemoryAndTools(t *testing.T) {
 	t.Parallel()
 	objects := example(t)
@@ -379,8 +378,8 @@ func TestMemoryAndTools(t *testing.T) {
 		if j.Spec.Suspend == nil || !*j.Spec.Suspend {
 			t.Errorf("%s runs by itself", j.Name)
 		}
-		// A CronJob counts the Jobs that were made from it by hand among its own, and
-		// removes what is more than three, or one that failed, with their logs.
+		// A CronJob also counts the Jobs that were made from it by hand. By default it
+		// removes all but three of them, and all but one that failed, with their logs.
 		for _, limit := range []*int32{j.Spec.SuccessfulJobsHistoryLimit, j.Spec.FailedJobsHistoryLimit} {
 			if limit == nil || *limit < 100 || j.Spec.JobTemplate.Spec.TTLSecondsAfterFinished == nil {
 				t.Errorf("%s: its Jobs are not kept until their time is over", j.Name)
@@ -389,8 +388,8 @@ func TestMemoryAndTools(t *testing.T) {
 	}
 }
 
-// A node that goes takes one of two with it, also after a rollout: where the pods
-// of before are counted, the scheduler may put both new ones on one node.
+// A node that fails takes only one of two pods with it, also after a rollout. If the
+// scheduler also counted the old pods, it could put both new pods on one node.
 func TestReplicasLieApart(t *testing.T) {
 	t.Parallel()
 	for _, d := range of[*appsv1.Deployment](example(t)) {
@@ -404,7 +403,7 @@ func TestReplicasLieApart(t *testing.T) {
 	}
 }
 
-// Services, budgets and autoscalers point at what is there.
+// Services, budgets, and autoscalers point at existing workloads.
 func TestSelectorsSelect(t *testing.T) {
 	t.Parallel()
 	objects := example(t)
@@ -434,8 +433,8 @@ func TestSelectorsSelect(t *testing.T) {
 		for _, w := range selected(b.Spec.Selector.MatchLabels) {
 			budgets[w.name] = true
 			// While the database is away, no service is ready. Without AlwaysAllow no
-			// Kubernetes node could be drained then. For the nodes of the log it must not be
-			// set: the ones that are not ready may be the ones that are needed.
+			// Kubernetes node could be drained then. For the nodes of the log AlwaysAllow must
+			// not be set: a node that is not ready may be one that is needed.
 			policy := b.Spec.UnhealthyPodEvictionPolicy
 			if always := policy != nil && *policy == policyv1.AlwaysAllow; always != (w.kind == "Deployment") {
 				t.Errorf("%s: a drain takes pods that are not ready: %v", w.name, always)

@@ -12,12 +12,12 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// peer is an end of a connection: a pod here, or something with no labels in a
-// namespace, or in none ("").
+// peer is an end of a connection: a pod in our namespace, or something without labels in
+// another namespace or in none ("").
 type peer struct {
 	namespace string
 	labels    map[string]string
-	port      string // by name, or number where it is not ours
+	port      string // by name, or by number if the port is not ours
 }
 
 const here = "memory-ledger"
@@ -47,8 +47,8 @@ func (p peer) listens(ports []networkingv1.NetworkPolicyPort) bool {
 	return len(ports) == 0 || slices.ContainsFunc(ports, func(n networkingv1.NetworkPolicyPort) bool { return n.Port.String() == p.port })
 }
 
-// allowed is what a network that knows these policies does: a pod that one
-// selects takes, or makes, no connection but those that one of them allows.
+// allowed reports whether a network with these policies allows a connection. If a policy
+// selects a pod, the pod takes, or makes, only connections that such a policy allows.
 func allowed(t *testing.T, policies []*networkingv1.NetworkPolicy, from, to peer) bool {
 	t.Helper()
 	way := func(kind networkingv1.PolicyType, p peer, rule func(networkingv1.NetworkPolicySpec) bool) bool {
@@ -77,7 +77,7 @@ func allowed(t *testing.T, policies []*networkingv1.NetworkPolicy, from, to peer
 	})
 }
 
-// TestWhoTalksToWhom tries every pair: what is listed is allowed, all else is not.
+// TestWhoTalksToWhom tries every pair: only the listed connections are allowed.
 func TestWhoTalksToWhom(t *testing.T) {
 	t.Parallel()
 	objects := ledger(t)
@@ -119,7 +119,7 @@ func TestWhoTalksToWhom(t *testing.T) {
 	}
 }
 
-// The same programs as compose.yaml, with the same secrets, in the same images.
+// The manifests run the same programs as compose.yaml, with the same secrets and images.
 func TestLikeCompose(t *testing.T) {
 	t.Parallel()
 	compose, dockerfile := read(t, "compose.yaml"), read(t, "infra/deploy/Dockerfile")
@@ -151,7 +151,8 @@ func TestLikeCompose(t *testing.T) {
 	}
 }
 
-// A rollout, a node that goes, a probe: all of them go by names that exist.
+// Nodes and clients use names that exist, also in a rollout, when a node fails, and
+// before the probes find a node ready.
 func TestNodesOfTheLogFindEachOther(t *testing.T) {
 	t.Parallel()
 	objects := example(t)

@@ -28,7 +28,7 @@ var ErrNoState = errors.New("no chain was saved there")
 // ErrState says that a folder does not hold the whole saved state of a chain.
 var ErrState = errors.New("not the whole state of a local chain")
 
-// Saved says what was saved of a chain.
+// Saved describes the saved state of a chain.
 type Saved struct {
 	GenesisHash  string // base58
 	Slot         uint64 // newest
@@ -36,14 +36,14 @@ type Saved struct {
 	Bytes        int64  // of both files
 }
 
-// Copy copies what a chain has saved into another folder, which must exist and hold
+// Copy copies a chain's saved state into another folder, which must exist and hold
 // no state. The chain may run meanwhile: the copy is of one moment after the call, and
 // holds every transaction that was confirmed before the call.
 //
-// Copy needs no lock. The state is one file that the chain replaces as a whole. It says
-// how much of the history belongs to it, and the history only grows.
+// Copy needs no lock. The state is one file that the chain replaces as a whole. The
+// state says how much of the history belongs to it, and the history only grows.
 //
-// A crash leaves a history without a state. A chain that starts there drops it.
+// A crash leaves a history without a state. A chain that starts there drops the history.
 func Copy(from, to string) (Saved, error) {
 	state, err := os.ReadFile(filepath.Join(from, StateName))
 	if errors.Is(err, os.ErrNotExist) {
@@ -86,7 +86,7 @@ func readHeader(state []byte) (Saved, int64, error) {
 	return Saved{GenesisHash: header.GenesisHash, Slot: header.Slot, Bytes: int64(len(state)) + header.LogLength}, header.LogLength, nil
 }
 
-// copyHistory copies that many bytes and counts the transactions in them.
+// copyHistory copies length bytes of the history and counts the transactions in them.
 func copyHistory(from, to string, length int64) (lines uint64, err error) {
 	source, err := os.Open(filepath.Join(from, TransactionsName))
 	if err != nil {

@@ -11,9 +11,9 @@ import (
 	"github.com/memory-ledger/ledger/infra/localchain/localchaintest"
 )
 
-// TestACopyIsOfOneMoment copies a chain again and again while transactions come in
-// and it saves all the time: each copy is whole and holds what was confirmed before
-// it, and a chain that starts from one is the same chain.
+// TestACopyIsOfOneMoment copies a chain many times, while transactions arrive and the
+// chain saves them. Each copy is complete and holds everything that was confirmed before
+// the copy. A chain that starts from a copy is the same chain.
 func TestACopyIsOfOneMoment(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: make verify runs it")
@@ -23,7 +23,7 @@ func TestACopyIsOfOneMoment(t *testing.T) {
 	c := localchaintest.Start(t, localchain.Config{DataDir: dir, SlotTime: 2 * time.Millisecond})
 	var copied localchain.Saved
 	var to string
-	var least uint64 // confirmed before the newest copy
+	var least uint64 // the balance confirmed before the newest copy
 	for range 30 {
 		for range 3 {
 			call[string](t, c, "requestAirdrop", somebody, some)
@@ -55,7 +55,7 @@ func TestACopyIsOfOneMoment(t *testing.T) {
 	}
 }
 
-// What is not the whole state of a chain is not copied as one.
+// Copy refuses a folder without the complete state of a chain.
 func TestOnlyAWholeStateIsCopied(t *testing.T) {
 	t.Parallel()
 	if _, err := localchain.Copy(t.TempDir(), t.TempDir()); !errors.Is(err, localchain.ErrNoState) {

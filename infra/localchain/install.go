@@ -144,7 +144,7 @@ func write(folder string, patterns ...string) error {
 	return nil
 }
 
-// digest names a set of embedded files on this kind of machine.
+// digest identifies a set of embedded files together with this platform.
 func digest(patterns ...string) string {
 	h := sha256.New()
 	fmt.Fprintf(h, "%s/%s\n", runtime.GOOS, runtime.GOARCH)

@@ -31,8 +31,8 @@ import (
 // lockName is the lock file of a data folder and of the cache folder.
 const lockName = "lock"
 
-// ErrUnavailable is wrapped by every error that means that this machine cannot run a
-// local chain, and by no error of a chain that started.
+// ErrUnavailable says that this machine cannot run a local chain. Every such error wraps
+// it. No error of a chain that started wraps it.
 var ErrUnavailable = errors.New("no local chain on this machine")
 
 // ErrNoNode says that Node 20.18 or newer, or npm where it is needed, is missing.
@@ -66,7 +66,7 @@ type Config struct {
 	Programs []Program
 	// Faults allows the _fault method, for tests.
 	Faults bool
-	// Log receives what the server and npm say; default none.
+	// Log receives the output of the server and of npm; default none.
 	Log io.Writer
 	// OnInstall is called before the modules are installed, which takes a minute;
 	// default none.
@@ -125,8 +125,8 @@ type Chain struct {
 }
 
 // Start runs a chain and returns when it answers. ctx bounds the start only;
-// the chain runs until Stop or Kill, or until this process is gone. The error
-// matches datadir.ErrLocked where another chain runs in the folder.
+// the chain runs until Stop or Kill, or until this process ends. The error
+// matches datadir.ErrLocked if another chain runs in the folder.
 func Start(ctx context.Context, cfg Config) (*Chain, error) {
 	cfg.setDefaults()
 	if err := cfg.Validate(); err != nil {
@@ -195,9 +195,9 @@ func (c *Chain) PID() int { return c.process.PID() }
 // Done is closed when the server has ended, by Stop or otherwise.
 func (c *Chain) Done() <-chan struct{} { return c.process.Done() }
 
-// Stop lets the server save its state and waits until it is gone. If ctx ends
+// Stop lets the server save its state and waits until the server has ended. If ctx ends
 // first, Stop kills the server and returns child.ErrForced. Then the chain loses at
-// most what was processed and not confirmed.
+// most transactions that were processed but not confirmed.
 func (c *Chain) Stop(ctx context.Context) error {
 	err := c.process.Stop(ctx, syscall.SIGTERM)
 	if err == nil {
@@ -209,5 +209,5 @@ func (c *Chain) Stop(ctx context.Context) error {
 	return nil
 }
 
-// Kill ends the server at once, as a power cut would, and waits until it is gone.
+// Kill ends the server at once, as a power cut would, and waits until it has ended.
 func (c *Chain) Kill() error { return c.process.Kill() }

@@ -114,7 +114,7 @@ func TestStatusRises(t *testing.T) {
 	if s := read(); s.ConfirmationStatus != "finalized" || s.Confirmations != nil {
 		t.Fatalf("%+v", s)
 	}
-	// Out of the recent window, only a search of history finds it.
+	// The transaction is older than the recent window: only a history search finds it.
 	fault(t, c, localchain.Advance(400))
 	if s := read(); s != nil {
 		t.Fatalf("an old status was found without a search: %+v", s)
@@ -230,7 +230,7 @@ func TestMalformedRequests(t *testing.T) {
 			code(t, c.Call(t.Context(), nil, test.method, test.params...), test.code)
 		})
 	}
-	call[uint64](t, c, "getSlot") // it lives
+	call[uint64](t, c, "getSlot") // the chain still answers
 }
 
 func TestNoFaultsUnlessAllowed(t *testing.T) {
@@ -303,7 +303,7 @@ func TestTornSaveIsIgnored(t *testing.T) {
 	if err := c.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	// A crash while saving leaves a line that no snapshot counts and half a snapshot.
+	// A crash during a save leaves half a snapshot, and a line that no snapshot counts.
 	f, err := os.OpenFile(filepath.Join(dir, "transactions"), os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -379,8 +379,8 @@ func TestNoNode(t *testing.T) {
 	}
 }
 
-// TestFollowsItsParent starts a process that starts a chain, kills the former
-// with no chance to say goodbye, and sees the latter go.
+// TestFollowsItsParent starts a parent process, which starts a chain. It kills the parent
+// without warning. The chain ends, too.
 func TestFollowsItsParent(t *testing.T) {
 	if os.Getenv("LOCALCHAIN_PARENT") != "" {
 		beParent(t)
@@ -403,7 +403,7 @@ func TestFollowsItsParent(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = parent.Wait()
-	// The folder's lock goes with the last process that holds it.
+	// The folder's lock is released when the last process that holds it ends.
 	c, err := localchain.Start(t.Context(), localchain.Config{DataDir: dir, CacheDir: localchaintest.CacheDir()})
 	if err != nil {
 		t.Fatal(err)
@@ -441,8 +441,8 @@ func readPID(t *testing.T, out io.Reader) int {
 	return 0
 }
 
-// zombie reports whether a process is dead but not yet waited for by its parent,
-// which may be a process that inherited it.
+// zombie reports whether a process has ended but its parent has not yet waited for it.
+// The parent may be a process that inherited it.
 func zombie(pid int) bool {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	return err == nil && strings.Contains(string(stat), ") Z ")

@@ -14,7 +14,7 @@ import (
 	"github.com/memory-ledger/ledger/infra/datadir"
 )
 
-// readyLine is what the server prints once it answers.
+// readyLine is the line that the server prints once it answers requests.
 type readyLine struct {
 	Ready       bool   `json:"ready"`
 	URL         string `json:"url"`
@@ -22,9 +22,9 @@ type readyLine struct {
 }
 
 // launch starts the server and waits for its ready line. The server inherits the
-// folder's lock: a folder is free when both processes are gone. The server ends
-// when this process does, because its standard input ends then, and on Linux by a
-// signal too.
+// folder's lock: the folder is free when both processes have ended. The server ends
+// when this process ends: its standard input closes then, and on Linux it also gets a
+// signal.
 func launch(ctx context.Context, node string, args []string, lock *datadir.FileLock, cfg Config) (*Chain, error) {
 	ctx, cancel := context.WithTimeout(ctx, cfg.ReadyTimeout)
 	defer cancel()

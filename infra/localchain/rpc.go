@@ -22,7 +22,7 @@ func (e *RPCError) Error() string { return fmt.Sprintf("%s (%d)", e.Message, e.C
 // caller would not know whether the server got the call.
 var calls = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 
-// Call makes one JSON-RPC call and decodes its result into result, unless nil.
+// Call makes one JSON-RPC call and decodes its result into result, unless result is nil.
 func (c *Chain) Call(ctx context.Context, result any, method string, params ...any) error {
 	if params == nil {
 		params = []any{}
@@ -57,7 +57,7 @@ func (c *Chain) Call(ctx context.Context, result any, method string, params ...a
 	return json.Unmarshal(reply.Result, result)
 }
 
-// Fund airdrops to an account what it lacks of so many lamports.
+// Fund airdrops as much as an account lacks to hold that many lamports.
 func (c *Chain) Fund(ctx context.Context, address string, lamports uint64) error {
 	var balance struct{ Value uint64 }
 	processed := map[string]string{"commitment": "processed"}
@@ -70,39 +70,42 @@ func (c *Chain) Fund(ctx context.Context, address string, lamports uint64) error
 	return c.Call(ctx, nil, "requestAirdrop", address, lamports-balance.Value)
 }
 
-// Fault is something that goes wrong on purpose; see the functions that make
-// one. A chain takes faults only where Config.Faults allowed them.
+// Fault is a failure, or another change, that a test causes on purpose. See the functions
+// that make one. A chain accepts faults only if Config.Faults allowed them.
 type Fault map[string]any
 
-// Drop loses the next transactions, which get their signatures all the same.
+// Drop makes the chain lose the next transactions. Their senders still get signatures.
 func Drop(count int) Fault { return Fault{"op": "drop", "count": count} }
 
-// LoseReply does the next calls of a method and closes the connection unanswered.
+// LoseReply executes the next calls of a method, but closes their connections without a
+// reply.
 func LoseReply(method string, count int) Fault {
 	return Fault{"op": "loseReply", "method": method, "count": count}
 }
 
-// Fail refuses the next calls of a method, undone, with an internal error.
+// Fail refuses the next calls of a method with an internal error, and does not execute
+// them.
 func Fail(method string, count int) Fault {
 	return Fault{"op": "fail", "method": method, "count": count}
 }
 
-// Down closes every connection unanswered, nothing done, until Down(false).
+// Down makes the chain close every connection until Down(false). It neither executes nor
+// answers the calls.
 func Down(on bool) Fault { return Fault{"op": "down", "on": on} }
 
-// Behind makes the node unhealthy by so many slots; 0 heals it.
+// Behind makes the node unhealthy, because it is that many slots behind; 0 heals it.
 func Behind(slots int) Fault { return Fault{"op": "behind", "slots": slots} }
 
-// Lag has confirmations come so many slots later.
+// Lag delays confirmations by that many slots.
 func Lag(slots int) Fault { return Fault{"op": "lag", "slots": slots} }
 
-// Expire makes every blockhash that was handed out too old.
+// Expire makes every blockhash that the chain has returned too old.
 func Expire() Fault { return Fault{"op": "expire"} }
 
-// Advance lets slots pass now.
+// Advance makes that many slots pass now.
 func Advance(slots int) Fault { return Fault{"op": "advance", "slots": slots} }
 
-// Clock moves the chain's time, from where it runs on.
+// Clock sets the chain's time, which runs on from there.
 func Clock(unixTimestamp int64) Fault {
 	return Fault{"op": "clock", "unixTimestamp": unixTimestamp}
 }
@@ -112,18 +115,18 @@ func SetAccount(address string, lamports uint64, owner string, data []byte) Faul
 	return Fault{"op": "setAccount", "address": address, "lamports": lamports, "owner": owner, "data": data}
 }
 
-// Rent sets the rent sysvar: lamports a byte and year, and for how many years an
-// account must pay ahead to be exempt. Clusters have had 3480 for 2 years and
-// 6960 for 1, which come to the same.
+// Rent sets the rent sysvar: rate is in lamports per byte and year, and threshold is how
+// many years an account must pay ahead to be exempt. Clusters have had 3480 for 2 years
+// and 6960 for 1 year, which give the same amount.
 func Rent(rate uint64, threshold float64) Fault {
 	return Fault{"op": "rent", "rate": rate, "threshold": threshold}
 }
 
-// Reset starts another chain in the place of this one: another genesis, all
-// state and history gone, the configured programs deployed.
+// Reset replaces this chain with another one, which has another genesis, no state, no
+// history, and the configured programs deployed.
 func Reset() Fault { return Fault{"op": "reset"} }
 
-// Fault makes something go wrong.
+// Fault causes a fault.
 func (c *Chain) Fault(ctx context.Context, fault Fault) error {
 	return c.Call(ctx, nil, "_fault", fault)
 }

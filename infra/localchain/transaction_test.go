@@ -48,7 +48,7 @@ func (w *wallet) blockhash(level map[string]string) string {
 	return call[valued[struct{ Blockhash string }]](w.T, w.Chain, "getLatestBlockhash", level).Value.Blockhash
 }
 
-// instruction is for transactions of one signer and one other writable account.
+// instruction is an instruction with one signer and one other writable account.
 type instruction struct {
 	program string
 	to      string
@@ -328,7 +328,7 @@ func TestSizeLimit(t *testing.T) {
 	}
 	_, err = w.send(sized(1300), nil)
 	code(t, err, -32602)
-	// The memo program refuses an account that did not sign, but it was reached.
+	// The transaction reaches the memo program, which refuses an account that did not sign.
 	_, err = w.send(sized(1232), nil)
 	code(t, err, -32002)
 }

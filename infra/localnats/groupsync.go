@@ -11,32 +11,32 @@ import (
 	"sync"
 )
 
-// GroupSync makes what a stream has stored durable: one fsync for all callers that
-// ask at the same time. It syncs the stream's files. It never reads or writes them.
+// GroupSync makes a stream's stored messages durable, with one fsync for all callers
+// that ask at the same time. It syncs the stream's files. It never reads or writes them.
 //
-// A server with SyncAlways does one fsync a message, one after the other. With
-// it off, a file stream of one replica still writes each message to its file
-// before it acknowledges it (nats-server 2.15: AsyncFlush is off for such
-// streams, see stream.go, and writeMsgRecordLocked flushes in place), and only
-// the fsync is left to a timer. GroupSync does that fsync on demand. A caller
-// asks after its acknowledgement came, so any fsync that begins later covers its
-// bytes. While one round of fsyncs runs the next callers gather, and share the next
-// round.
+// With SyncAlways on, a server does one fsync per message, one after another. With
+// SyncAlways off, a file stream with one replica still writes each message to its file
+// before it acknowledges the message (nats-server 2.15: AsyncFlush is off for such
+// streams, see stream.go, and writeMsgRecordLocked flushes in place). Only the fsync is
+// left to a timer. GroupSync does that fsync on demand. A caller asks for it after the
+// server acknowledged the message, so any fsync that begins later covers the message.
+// While one round of fsyncs runs, the next callers gather and share the next round.
 //
-// A caller that comes while no round runs does the next one itself: a goroutine of
-// its own took a lone writer a twelfth of its time. A disk that hangs keeps this one
-// caller past its deadline; the others wait no longer than their contexts last.
+// A caller that arrives while no round runs does the next round itself: running the
+// round in a separate goroutine cost a lone writer a twelfth of its time. If the disk
+// hangs, that one caller waits past its deadline. The other callers wait no longer than
+// their contexts last.
 //
-// An fsync that failed may have lost its bytes, whatever the next one says. So after
-// one that failed every round fails, until a new start has read the store.
+// A failed fsync may have lost its bytes, whatever the next fsync returns. So after a
+// failed fsync every round fails, until a new start has read the store.
 //
-// GroupSync relies on how the server lays out a stream: <stream>/msgs/<n>.blk, n
-// growing by one, messages appended to the newest block, which is complete before
-// the next one is made. The server's version is pinned for it, and tests watch the
-// system calls and cut the power.
+// GroupSync relies on how the server lays out a stream: <stream>/msgs/<n>.blk, with n
+// growing by one. The server appends messages to the newest block. It completes that
+// block before it makes the next one. The server's version is pinned for this reason,
+// and tests watch the system calls and cut the power.
 type GroupSync struct {
-	dir       string                  // of the blocks
-	rewritten bool                    // the server may write any block again
+	dir       string                  // folder of the blocks
+	rewritten bool                    // the server may rewrite any block
 	syncFile  func(path string) error // replaced by tests
 
 	mu      sync.Mutex
@@ -47,16 +47,16 @@ type GroupSync struct {
 
 	// Used by the round that runs.
 	newest int   // block that was the newest at the last round; 0: sync everything
-	broken error // what every round returns from now on
+	broken error // the error that every round returns from now on
 }
 
 const blockSuffix = ".blk"
 
-// ErrSync says that an fsync failed: what it should have covered may be lost
-// in a power cut.
+// ErrSync says that a sync failed: a power cut may lose the messages that the sync
+// should have covered.
 var ErrSync = errors.New("group sync failed")
 
-// errLost says that it is not known what is on the disk.
+// errLost says that a failed fsync left the disk in an unknown state.
 var errLost = errors.New("the disk failed; start again once it is well")
 
 func newGroupSync(dir string, rewritten bool) *GroupSync {
@@ -64,8 +64,8 @@ func newGroupSync(dir string, rewritten bool) *GroupSync {
 }
 
 // Sync returns once everything that the stream acknowledged before the call is
-// on stable storage, or ctx ends. A caller that does the round itself returns no
-// sooner than the disk lets it. Errors match [ErrSync].
+// on stable storage, or when ctx ends. A caller that does the round itself waits for
+// the disk, even after ctx has ended. Errors match [ErrSync].
 func (g *GroupSync) Sync(ctx context.Context) error {
 	g.mu.Lock()
 	if g.closed {
@@ -97,14 +97,14 @@ func (g *GroupSync) Sync(ctx context.Context) error {
 // work serves rounds until no caller waits.
 func (g *GroupSync) work() {
 	for {
-		_ = g.serve() // the waiting callers got it
+		_ = g.serve() // the waiting callers got the error
 		if !g.more() {
 			return
 		}
 	}
 }
 
-// more reports whether a caller waits. Where none does, the next caller leads.
+// more reports whether a caller waits. If none does, the next caller does its own round.
 func (g *GroupSync) more() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -112,7 +112,7 @@ func (g *GroupSync) more() bool {
 	return g.working
 }
 
-// serve does one round and tells all that wait for it.
+// serve does one round and sends its result to all callers that wait for it.
 func (g *GroupSync) serve() error {
 	g.mu.Lock()
 	waiting := g.waiting
@@ -125,7 +125,7 @@ func (g *GroupSync) serve() error {
 	return err
 }
 
-// round makes durable what the blocks hold.
+// round makes the contents of the blocks durable.
 func (g *GroupSync) round() error {
 	if g.broken != nil {
 		return g.broken
@@ -146,13 +146,13 @@ func (g *GroupSync) round() error {
 	return err
 }
 
-// syncNewest syncs the newest block, and those that were made since the last
-// round.
+// syncNewest syncs the block that was the newest at the last round, and all blocks made
+// since then.
 func (g *GroupSync) syncNewest() error {
 	newest := g.newest
 	for {
-		// Looked for before the sync: a block that has a successor is complete, and
-		// no caller of this round wrote to a later one.
+		// Look for the next block before the sync. If it exists, this block is complete. If
+		// not, no caller of this round wrote to a later block.
 		_, missing := os.Lstat(blockPath(g.dir, newest+1))
 		if missing != nil && !errors.Is(missing, os.ErrNotExist) {
 			return missing
@@ -165,7 +165,7 @@ func (g *GroupSync) syncNewest() error {
 		}
 		newest++
 	}
-	if newest > g.newest { // the new blocks' names must survive as well
+	if newest > g.newest { // the new blocks' names must also survive
 		if err := g.syncFile(g.dir); err != nil {
 			return err
 		}
@@ -174,9 +174,8 @@ func (g *GroupSync) syncNewest() error {
 	return nil
 }
 
-// syncAll syncs every block there is, and what the server needs to find
-// them again: the stream's own description and the names of the folders on the
-// way.
+// syncAll syncs every block, and everything that the server needs to find the blocks
+// again: the stream's own description, and the names of the folders on the path to it.
 func (g *GroupSync) syncAll() error {
 	stream := filepath.Dir(g.dir)
 	for _, path := range []string{"meta.inf", "meta.sum", ".", "..", "../..", "../../.."} {
@@ -228,9 +227,10 @@ func (g *GroupSync) close() {
 	g.rounds.Wait()
 }
 
-// GroupSync returns the group sync of a stream, the same one each time.
-// rewritten says that the stream's older messages may go, as a bucket's do: then
-// a round syncs every block, since the server may have written any of them again.
+// GroupSync returns the group sync of a stream, the same one on every call.
+// rewritten says that the server may remove older messages of the stream, as it does in
+// a bucket. Then a round syncs every block, because the server may have rewritten any
+// of them.
 func (s *Server) GroupSync(stream string, rewritten bool) *GroupSync {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -242,15 +242,14 @@ func (s *Server) GroupSync(stream string, rewritten bool) *GroupSync {
 	return g
 }
 
-// SyncStream makes durable what a server, running on a folder (Config.Dir), has
-// written to a stream's files. It is for another process than the server's, which
-// has no [GroupSync] to ask. The error matches os.ErrNotExist where the folder has
-// no such stream.
+// SyncStream makes durable everything that a server running on dir (its Config.Dir) has
+// written to a stream's files. Call it from a process other than the server's, which
+// has no [GroupSync]. The error matches os.ErrNotExist if the folder has no such stream.
 func SyncStream(dir, stream string) error {
 	return newGroupSync(blocksOf(filepath.Join(dir, storeName), stream), true).syncAll()
 }
 
-// blocksOf is where a server keeps a stream's blocks.
+// blocksOf returns the folder where a server keeps a stream's blocks.
 func blocksOf(store, stream string) string {
 	return filepath.Join(store, "$G", "streams", stream, "msgs")
 }

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// disk is a folder of blocks that a server appends to, and what of it a power
-// cut would leave: of each file no more than it had when an fsync of it began.
+// disk is a folder of blocks that a server appends to. It records what a power cut would
+// leave: of each file, only the bytes that the file had when its last fsync began.
 type disk struct {
 	t *testing.T
 	g *GroupSync
@@ -46,7 +46,7 @@ func newDisk(t *testing.T) *disk {
 	return d
 }
 
-// begun is for when a sync of a file begins.
+// begun records that a sync of a file begins.
 func (d *disk) begun(path string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -59,8 +59,8 @@ func (d *disk) begun(path string) {
 	}
 }
 
-// write appends to the newest block, or begins another one, and returns where
-// the message ends.
+// write appends a message to the newest block, or to a new block, and returns where the
+// message ends.
 func (d *disk) write(length int, next bool) (block, end int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -80,7 +80,8 @@ func (d *disk) write(length int, next bool) (block, end int) {
 	return d.block, d.written[d.block]
 }
 
-// check is for after a sync that began after the write: a power cut leaves the message.
+// check expects a message to survive a power cut. Call it after a sync that began after
+// the write.
 func (d *disk) check(block, end int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -89,16 +90,16 @@ func (d *disk) check(block, end int) {
 	}
 }
 
-// answered runs a sync and reports how it ends.
+// answered runs a sync in a goroutine. The channel gets the sync's error.
 func answered(t *testing.T, sync func(context.Context) error) <-chan error {
 	done := make(chan error, 1)
 	go func() { done <- sync(context.WithoutCancel(t.Context())) }()
 	return done
 }
 
-// A message that comes while its block is being synced, and before the next block is
-// made, is not in that round, and must be in the next one. So too where the round is
-// the first one.
+// While a round syncs a block, the server appends a message to that block and then makes
+// the next block. That round does not cover the message, so the next round must. The
+// same holds if the round is the first one.
 func TestABlockIsSyncedToItsEnd(t *testing.T) {
 	t.Parallel()
 	for _, before := range []int{0, 1} {
@@ -129,8 +130,8 @@ func TestABlockIsSyncedToItsEnd(t *testing.T) {
 	}
 }
 
-// A block is found by the names on the way to it and by the description of its stream:
-// the first round syncs those as well.
+// The server finds a block by the names on the path to it and by the description of its
+// stream. The first round syncs those, too.
 func TestWhatLeadsToTheBlocksIsDurable(t *testing.T) {
 	t.Parallel()
 	d := newDisk(t)
@@ -181,12 +182,12 @@ func TestWhatWasSyncedIsDurable(t *testing.T) {
 	}
 }
 
-// What a failed fsync was for may be gone, though the next one succeeds.
+// A failed fsync may have lost its bytes, even if the next fsync succeeds.
 func TestAfterAFailedFsyncNothingIsDurable(t *testing.T) {
 	t.Parallel()
 	d := newDisk(t)
 	path := filepath.Join(d.g.dir, "1.blk")
-	// Opens, and refuses to be synced.
+	// The link can be opened but not synced.
 	if err := errors.Join(os.Rename(path, path+".kept"), os.Symlink(os.DevNull, path)); err != nil {
 		t.Fatal(err)
 	}
@@ -202,8 +203,7 @@ func TestAfterAFailedFsyncNothingIsDurable(t *testing.T) {
 	}
 }
 
-// A file that can't be opened has lost nothing. The next round begins with everything
-// there is.
+// A file that can't be opened has lost nothing. The next round syncs everything.
 func TestAfterAFailedOpenSyncsGoOn(t *testing.T) {
 	t.Parallel()
 	d := newDisk(t)
@@ -230,8 +230,8 @@ func TestAfterAFailedOpenSyncsGoOn(t *testing.T) {
 	d.check(second, secondEnd)
 }
 
-// A disk that hangs keeps the one caller that syncs. The others wait as long as they
-// may, share the next round, and hear of its error.
+// A disk that hangs blocks only the caller that does the sync. The other callers wait
+// until their deadlines, or share the next round and get its error.
 func TestADiskThatHangsKeepsOneCaller(t *testing.T) {
 	t.Parallel()
 	d := newDisk(t)
@@ -284,7 +284,7 @@ func TestADiskThatHangsKeepsOneCaller(t *testing.T) {
 	})
 }
 
-// A server that stops waits for the round that runs, and refuses later ones.
+// A stopping server waits for the running round and refuses later ones.
 func TestTheEndWaitsForTheRound(t *testing.T) {
 	t.Parallel()
 	d := newDisk(t)

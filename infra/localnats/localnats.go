@@ -1,10 +1,10 @@
-// Package localnats runs a NATS server with JetStream inside this process, its
+// Package localnats runs a NATS server with JetStream inside this process, with its
 // streams in a folder.
 //
-// Every acknowledged message is fsynced first (SyncAlways), unless the caller
-// says otherwise: JetStream's own default acknowledges up to two minutes before
-// the disk has the message. The listener is on the loopback only and asks for a
-// generated password, for other users of the machine reach the loopback too.
+// The server fsyncs every message before it acknowledges the message (SyncAlways),
+// unless the caller says otherwise: JetStream's own default acknowledges up to two
+// minutes before the disk has the message. The listener is on the loopback only. It asks
+// for a generated password, because other users of the machine also reach the loopback.
 //
 // Layout of the folder:
 //
@@ -12,11 +12,11 @@
 //	            two servers on one store destroy it
 //	password    of the listener, generated once, mode 0600
 //	password-auditor
-//	            of the user who may only read, likewise
+//	            of the user who may only read, made the same way
 //	jetstream/  the server's store
 //
-// A killed process leaves nothing else: the next Start recovers the store, and
-// every message that was acknowledged is in it.
+// A killed process leaves nothing else. The next Start recovers the store, which
+// contains every acknowledged message.
 package localnats
 
 import (
@@ -61,13 +61,13 @@ type Config struct {
 	Dir string
 	// Port on 127.0.0.1; 0 or -1 takes a free one.
 	Port int
-	// NoSync acknowledges before fsync. A power cut then loses acknowledged
-	// messages, a killed process does not: for tests that cut no power.
+	// NoSync acknowledges before the fsync. A power cut then loses acknowledged messages;
+	// a killed process loses none. It is for tests that cut no power.
 	NoSync bool
-	// GroupSync leaves the fsync to Server.GroupSync: call that before a write is
-	// acknowledged.
+	// GroupSync leaves the fsync to Server.GroupSync: call its Sync before you
+	// acknowledge a write.
 	GroupSync bool
-	// ReadStream is the stream that ReadURL lets its holders read; empty: none.
+	// ReadStream is the stream that holders of ReadURL may read. Empty means no stream.
 	ReadStream string
 	// StartTimeout bounds Start, recovery included. Default: 60 s.
 	StartTimeout time.Duration
@@ -94,10 +94,9 @@ type Server struct {
 	stopErr error
 }
 
-// Start runs a server on cfg.Dir and returns when it takes connections and its
-// streams are there. It returns an error that matches datadir.ErrLocked where
-// another instance uses the folder. After an error nothing runs. Cancelling ctx
-// later does not stop the server.
+// Start runs a server on cfg.Dir and returns when the server takes connections and has
+// its streams. The error matches datadir.ErrLocked if another instance uses the folder.
+// After an error nothing runs. Cancelling ctx later does not stop the server.
 func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if cfg.Dir == "" {
 		return nil, errors.New("local NATS: Config.Dir is empty")
@@ -151,8 +150,8 @@ func (s *Server) start(ctx context.Context, cfg Config) error {
 	return nil
 }
 
-// letRead comes after the start: a server that starts with several accounts gives
-// JetStream to none of them by itself.
+// letRead runs after the start: a server that starts with several accounts enables
+// JetStream for none of them by itself.
 func (s *Server) letRead(stream string) error {
 	reader, err := reading(s.ns, stream)
 	if err != nil {
@@ -177,12 +176,12 @@ func options(cfg Config, guard server.Authentication) *server.Options {
 		StoreDir:                   cfg.Dir,
 		SyncAlways:                 !cfg.NoSync && !cfg.GroupSync,
 		DisableJetStreamBanner:     true,
-		NoSigs:                     true, // signals are the program's to handle
+		NoSigs:                     true, // the program handles signals
 	}
 }
 
-// guard lets in who knows a password, and counts those who come from outside
-// the process before they may do anything.
+// guard admits clients that know a password. It counts a client from outside the process
+// before that client can do anything.
 type guard struct{ *Server }
 
 // Check implements server.Authentication.
@@ -199,7 +198,7 @@ func (g guard) Check(c server.ClientAuthentication) bool {
 	default:
 		return false
 	}
-	// Connect makes pipes.
+	// The connections that Connect makes are pipes.
 	if from := c.RemoteAddress(); from == nil || from.Network() != "pipe" {
 		g.visits.Add(1)
 	}
@@ -222,8 +221,8 @@ func (s *Server) Alone() bool {
 	return s.ns.NumClients() <= own
 }
 
-// awaitReady polls, because the server offers no signal, but gives up at once
-// when the server says that it cannot start.
+// awaitReady polls, because the server offers no signal. It gives up at once when the
+// server reports that it cannot start.
 func awaitReady(ctx context.Context, ns *server.Server, log *logger) error {
 	for {
 		ready := ns.ReadyForConnections(10 * time.Millisecond)
@@ -243,8 +242,8 @@ func awaitReady(ctx context.Context, ns *server.Server, log *logger) error {
 	}
 }
 
-// URL of the listener, with the credential. The password stays the same across
-// restarts on one folder; so does the port where Config.Port names one.
+// URL of the listener, with the credential. Across restarts on one folder the password
+// stays the same. The port stays the same only if Config.Port names it.
 func (s *Server) URL() string {
 	return s.urlOf(url.UserPassword(User, s.password))
 }
@@ -257,8 +256,8 @@ func (s *Server) urlOf(user *url.Userinfo) string {
 // Port of the listener.
 func (s *Server) Port() int { return s.port }
 
-// Connect makes a connection within the process, without a socket. Stop drains
-// it if it is still open then.
+// Connect makes a connection within the process, without a socket. Stop drains the
+// connection if it is still open.
 func (s *Server) Connect(opts ...nats.Option) (*nats.Conn, error) {
 	opts = append([]nats.Option{nats.InProcessServer(s.ns), nats.UserInfo(User, s.password)}, opts...)
 	conn, err := nats.Connect("", opts...)
@@ -271,10 +270,10 @@ func (s *Server) Connect(opts ...nats.Option) (*nats.Conn, error) {
 	return conn, nil
 }
 
-// Stop drains the connections that Connect made, then stops the server and
-// waits until its store is closed, until ctx is done or, where it has no
-// deadline, for five seconds. On an error the server may still be writing: the
-// folder stays locked until the process ends. A second Stop waits for the first.
+// Stop drains the connections that Connect made, stops the server, and waits until its
+// store is closed. It waits until ctx is done, or for five seconds if ctx has no
+// deadline. After an error the server may still be writing: the folder stays locked
+// until the process ends. A second Stop waits for the first.
 func (s *Server) Stop(ctx context.Context) error {
 	s.stop.Do(func() { s.stopErr = s.shutdown(ctx) })
 	return s.stopErr
@@ -310,7 +309,7 @@ func (s *Server) closeGroups() {
 	}
 }
 
-// drain lets every connection of ours finish what it was given.
+// drain lets every connection that Connect made finish its pending work.
 func (s *Server) drain(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -172,7 +172,7 @@ func TestLogNoiseIsDebug(t *testing.T) {
 	}
 }
 
-// What was given to a connection before Stop is delivered and acknowledged.
+// Stop delivers every message that was published on a connection before it.
 func TestStopDrains(t *testing.T) {
 	t.Parallel()
 	s := natstest.Start(t)
@@ -203,7 +203,7 @@ func TestStopDrains(t *testing.T) {
 	}
 }
 
-// Another process has a stream's files synced by their place alone.
+// Another process can sync a stream's files. It needs only the folder.
 func TestSyncStream(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -218,8 +218,8 @@ func TestSyncStream(t *testing.T) {
 	}
 }
 
-// TestVisitorsAreCounted: connections from outside are counted before they may do
-// anything. A refused connection does not count, and neither does one of this process.
+// TestVisitorsAreCounted: connections from outside are counted before they can do
+// anything. Refused connections and connections of this process are not counted.
 func TestVisitorsAreCounted(t *testing.T) {
 	t.Parallel()
 	s := natstest.Start(t)
@@ -234,7 +234,7 @@ func TestVisitorsAreCounted(t *testing.T) {
 	expect := func(when string, visits uint64, alone bool) {
 		t.Helper()
 		for deadline := time.Now().Add(20 * time.Second); s.Alone() != alone && time.Now().Before(deadline); {
-			time.Sleep(time.Millisecond) // the server says nothing of a connection's end
+			time.Sleep(time.Millisecond) // the server does not signal the end of a connection
 		}
 		if s.Visits() != visits || s.Alone() != alone {
 			t.Errorf("%s: %d visits, alone %t", when, s.Visits(), s.Alone())

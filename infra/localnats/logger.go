@@ -10,7 +10,7 @@ import (
 // logger turns the server's lines into slog records.
 type logger struct {
 	log   *slog.Logger
-	fatal chan string // why the server cannot start; holds the first one
+	fatal chan string // why the server cannot start; holds the first reason
 }
 
 func (l *logger) write(level slog.Level, format string, args []any) {

@@ -24,13 +24,13 @@ type machine struct {
 	js     jetstream.JetStream
 
 	mu      sync.Mutex
-	onDisk  map[string][]byte // what of each file an fsync began with
-	answers map[uint64][]byte // what was said to be stored
+	onDisk  map[string][]byte // the content of each file when its last fsync began
+	answers map[uint64][]byte // the acknowledged messages
 }
 
 const powerStream = "LEDGER"
 
-// boot starts a server on a folder that holds what survived.
+// boot starts a server on a folder with the files that survived.
 func boot(t *testing.T, survived map[string][]byte, answers map[uint64][]byte) *machine {
 	t.Helper()
 	m := &machine{t: t, dir: t.TempDir(), onDisk: map[string][]byte{}, answers: answers}
@@ -56,7 +56,7 @@ func boot(t *testing.T, survived map[string][]byte, answers map[uint64][]byte) *
 	if m.js, err = jetstream.New(conn); err != nil {
 		t.Fatal(err)
 	}
-	// A small limit makes small blocks. It is not reached.
+	// A small limit makes the server use small blocks. The test never reaches the limit.
 	cfg := jetstream.StreamConfig{Name: powerStream, Subjects: []string{"t.>"}, MaxBytes: 1 << 24, Discard: jetstream.DiscardNew}
 	if _, err := m.js.CreateOrUpdateStream(t.Context(), cfg); err != nil {
 		t.Fatal(err)
@@ -66,7 +66,7 @@ func boot(t *testing.T, survived map[string][]byte, answers map[uint64][]byte) *
 	return m
 }
 
-// sync keeps what a power cut from now on leaves of a file.
+// sync records a file's content. A power cut from now on leaves that content.
 func (m *machine) sync(path string) error {
 	info, err := os.Stat(path)
 	if err != nil || info.IsDir() {
@@ -86,11 +86,11 @@ func (m *machine) sync(path string) error {
 	return nil
 }
 
-// write stores messages and keeps what was answered.
+// write stores messages and records the acknowledged ones.
 func (m *machine) write(chance *rand.ChaCha8, n int) {
 	for range n {
 		message := make([]byte, 1+chance.Uint64()%3000)
-		_, _ = chance.Read(message) // always all
+		_, _ = chance.Read(message) // always fills message
 		ack, err := m.js.Publish(m.t.Context(), "t.x", message)
 		if err != nil {
 			m.t.Error(err)
@@ -106,15 +106,15 @@ func (m *machine) write(chance *rand.ChaCha8, n int) {
 	}
 }
 
-// cut returns what a power cut at this moment leaves of the files, and what was
-// answered before it.
+// cut returns the files that a power cut at this moment would leave, and the messages
+// that were acknowledged before it.
 func (m *machine) cut() (survived map[string][]byte, answers map[uint64][]byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return maps.Clone(m.onDisk), maps.Clone(m.answers)
 }
 
-// holds checks that everything that was answered is there.
+// holds checks that the stream has every acknowledged message.
 func (m *machine) holds() {
 	m.t.Helper()
 	stream, err := m.js.Stream(m.t.Context(), powerStream)
@@ -129,8 +129,8 @@ func (m *machine) holds() {
 	}
 }
 
-// TestPowerCuts cuts the power of a real server while eight write to it, again
-// and again: everything that was acknowledged is there.
+// TestPowerCuts repeatedly cuts the power of a real server while eight writers write to
+// it. Every acknowledged message survives.
 func TestPowerCuts(t *testing.T) {
 	t.Parallel()
 	m := boot(t, nil, map[uint64][]byte{})

@@ -10,8 +10,9 @@ import (
 // Reader is the user who may read Config.ReadStream and do nothing else.
 const Reader = "auditor"
 
-// readSubjects are the requests that a reader may send, as infra/nats/accounts.conf
-// has them for its auditor, with what answers each: one message or several.
+// readSubjects returns the requests that a reader may send. They are the auditor's
+// requests in infra/nats/accounts.conf. The value says whether the answer is one message
+// or several.
 func readSubjects(stream string) map[string]server.ServiceRespType {
 	return map[string]server.ServiceRespType{
 		"$JS.API.DIRECT.GET." + stream:        server.Streamed,
@@ -21,15 +22,14 @@ func readSubjects(stream string) map[string]server.ServiceRespType {
 	}
 }
 
-// reading makes the account of readers and the user in it. Readers have an account of
-// their own because a client chooses the subject of the answer to its request: in the
-// account of the streams, the answer to a read could be an append. The top of
-// infra/nats/accounts.conf says more.
+// reading makes the readers' account and its user. Readers have a separate account
+// because a client chooses the reply subject of its request: in the streams' account, the
+// reply to a read could be an append. The top of infra/nats/accounts.conf explains more.
 func reading(ns *server.Server, stream string) (*server.User, error) {
 	account, _ := ns.LookupOrRegisterAccount("AUDITOR")
 	streams := ns.GlobalAccount()
-	// Every account answers $JS.API.> itself, with "not enabled": lead its
-	// requests past that, to what is imported under another name.
+	// Every account answers $JS.API.> itself, with "not enabled". Map the reader's
+	// requests to the other name under which the real subjects are imported.
 	if err := account.AddMapping("$JS.API.>", "LEDGER.API.>"); err != nil {
 		return nil, fmt.Errorf("map the reader's requests: %w", err)
 	}
@@ -53,7 +53,7 @@ func reading(ns *server.Server, stream string) (*server.User, error) {
 }
 
 // ReadURL is URL with the credential of a user who may read Config.ReadStream and
-// do nothing else; empty where no stream was named.
+// do nothing else. It is empty if Config.ReadStream is empty.
 func (s *Server) ReadURL() string {
 	if s.reader.Load() == nil {
 		return ""

@@ -17,8 +17,8 @@ import (
 	"github.com/memory-ledger/ledger/infra/localnats"
 )
 
-// readable runs a server whose stream T may be read, and returns the
-// administrator's view of it.
+// readable runs a server whose stream T readers may read. It also returns a JetStream
+// client of the administrator.
 func readable(t *testing.T) (*localnats.Server, jetstream.JetStream) {
 	t.Helper()
 	s, err := localnats.Start(t.Context(), localnats.Config{Dir: t.TempDir(), NoSync: true, ReadStream: "T", Logger: slog.New(slog.DiscardHandler)})
@@ -42,7 +42,7 @@ func readable(t *testing.T) (*localnats.Server, jetstream.JetStream) {
 	return s, js
 }
 
-// asReader connects with what ReadURL says; refused gets what the server refuses.
+// asReader connects with ReadURL. The channel refused gets the server's refusals.
 func asReader(t *testing.T, s *localnats.Server) (conn *nats.Conn, refused chan error) {
 	t.Helper()
 	refused = make(chan error, 16)
@@ -98,8 +98,8 @@ func TestAReaderReads(t *testing.T) {
 	}
 }
 
-// A reader can't write, delete, follow by a consumer, or read another stream, nor
-// have an answer go where it would do that.
+// A reader can't write, delete, create a consumer, or read another stream. A read that
+// names such a subject as its reply subject does no harm either.
 func TestAReaderOnlyReads(t *testing.T) {
 	t.Parallel()
 	s, js := readable(t)
@@ -139,7 +139,7 @@ func TestAReaderOnlyReads(t *testing.T) {
 	}
 }
 
-// The reader and the administrator each have a password of their own.
+// The reader and the administrator have different passwords.
 func TestAReaderIsKnown(t *testing.T) {
 	t.Parallel()
 	s, _ := readable(t)

@@ -14,8 +14,8 @@ import (
 // unprivileged user can reach.
 var ErrUnreachable = errors.New("no place for the database that an unprivileged user can reach")
 
-// account is the unprivileged user that the server runs as. A nil account
-// means: as ourselves, which is the case for everybody but root.
+// account is the unprivileged user that the server runs as. A nil account means that the
+// server runs as our own user, which is the case unless we are root.
 type account struct {
 	uid, gid uint32
 	name     string
@@ -59,7 +59,7 @@ func ownerOf(cluster string) (*account, error) {
 	return nil, nil
 }
 
-// attr makes a child run as the account, without any other group of ours.
+// attr makes a child run as the account, without our other groups.
 func (a *account) attr() *syscall.SysProcAttr {
 	if a == nil {
 		return &syscall.SysProcAttr{}
@@ -67,7 +67,7 @@ func (a *account) attr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: a.uid, Gid: a.gid}}
 }
 
-// give hands a file or folder over.
+// give makes the account the owner of a file or folder.
 func (a *account) give(path string) error {
 	if a == nil {
 		return nil
@@ -75,8 +75,8 @@ func (a *account) give(path string) error {
 	return os.Lchown(path, int(a.uid), int(a.gid))
 }
 
-// reaches says whether the account may pass every folder above path, by mode
-// bits alone: access lists and the like can only make it say no too often, or
+// reaches reports whether the account may pass through every folder above path. It looks
+// at mode bits only. Access lists and the like can make it report false too often, or can
 // make initdb fail with the system's own message.
 func (a *account) reaches(path string) bool {
 	real, err := filepath.EvalSymlinks(path)

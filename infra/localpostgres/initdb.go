@@ -14,13 +14,13 @@ import (
 )
 
 // ctypes are tried in turn. Strings sort by bytes everywhere (collation C), so
-// that order never depends on the machine; what counts as a letter follows
-// Unicode where the system has the locale, which ILIKE on é or я needs.
+// their order never depends on the machine. The ctype decides which characters are
+// letters. It follows Unicode if the system has the locale, as ILIKE on é or я needs.
 var ctypes = []string{"C.UTF-8", "C.utf8", "C"}
 
 // createCluster runs initdb under another name and renames the result, so that
-// cluster/ is whole or absent. A crash leaves an initdb-* folder, removed here
-// by the next start.
+// cluster/ is complete or absent. A crash leaves an initdb-* folder, which the next
+// start removes here.
 func createCluster(ctx context.Context, p place, inst installation, noSync bool) error {
 	left, err := filepath.Glob(filepath.Join(p.home, initPrefix+"*"))
 	if err != nil {
@@ -85,8 +85,8 @@ func runInitdb(ctx context.Context, who *account, inst installation, dir, ctype 
 	return nil
 }
 
-// environment is all that the server's programs see of ours: our variables hold
-// secrets, and PG* ones would change what they do.
+// environment returns the only variables that the server's programs get. Our own
+// variables hold secrets, and PG* variables would change what the programs do.
 func environment() []string {
 	env := []string{"LC_ALL=C", "TZ=UTC", "PATH=/usr/bin:/bin"}
 	for _, name := range []string{"LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"} {

@@ -20,7 +20,7 @@ import (
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
 )
 
-// awaitEnd waits for the end of a process that is no child of ours.
+// awaitEnd waits for the end of a process that is not our child.
 func awaitEnd(t *testing.T, proc *os.Process) {
 	t.Helper()
 	err := proc.WithHandle(func(fd uintptr) {
@@ -119,7 +119,7 @@ func TestStalePIDFileOfAStranger(t *testing.T) {
 	}
 	stop(t, s)
 	stranger := exec.Command("/bin/sleep", "1000")
-	if os.Geteuid() == 0 { // of the same user, or the server would not mind it
+	if os.Geteuid() == 0 { // the server only minds processes of its own user
 		owner := info.Sys().(*syscall.Stat_t)
 		stranger.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: owner.Uid, Gid: owner.Gid}}
 	}
@@ -170,7 +170,7 @@ func TestRootRunsItUnprivileged(t *testing.T) {
 	}
 }
 
-// t.TempDir is what a root's home is: closed to everybody else.
+// t.TempDir stands for root's home: all other users are shut out.
 func TestRootInAClosedFolderGoesElsewhere(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: make verify runs it")
@@ -195,7 +195,7 @@ func TestRootInAClosedFolderGoesElsewhere(t *testing.T) {
 	s = pgtest.Start(t, cfg)
 	wantRow(t, s.URL(), "SELECT v FROM kept", "kept")
 
-	// A copy of the folder must not get at the server of the first.
+	// A copy of the folder must not use the first folder's server.
 	other := filepath.Join(closed, "copy")
 	if err := os.CopyFS(other, os.DirFS(dir)); err != nil && !errors.Is(err, os.ErrExist) {
 		t.Fatal(err)

@@ -11,20 +11,19 @@ import (
 	"time"
 )
 
-// patience with a leftover before the next, harsher signal.
+// patience is how long we wait for a leftover before we send the next, harsher signal.
 const patience = 3 * time.Second
 
-// pollEvery is how often we look whether a process that is no child of ours
-// has gone.
+// pollEvery is how often we check whether a process that is not our child has ended.
 const pollEvery = 10 * time.Millisecond
 
 // stopLeftovers ends every server process that still works in a cluster. The
 // caller holds the folder's lock, so they belong to a run that was killed.
 //
-// First they are only given time: a server whose parent was killed is already
-// stopping. Then SIGQUIT, which ends a server without a checkpoint (the next
-// start recovers from the log), then SIGKILL. A crash of ours in between leaves
-// fewer leftovers for the next start, by the same road.
+// First it only waits: a server whose parent was killed is already stopping. Then it
+// sends SIGQUIT, which ends a server without a checkpoint (the next start recovers from
+// the log). Then it sends SIGKILL. If we crash in between, the next start finds fewer
+// leftovers and does the same.
 func stopLeftovers(ctx context.Context, cluster string) error {
 	for _, sig := range []syscall.Signal{0, syscall.SIGQUIT, syscall.SIGKILL} {
 		left, err := leftovers(cluster)

@@ -10,7 +10,7 @@ import (
 // leftovers lists the server processes whose working folder is the cluster. A
 // postmaster and all processes that it forks work there. A shell may work there,
 // too, so leftovers also looks at the program's name. Dead processes that were not
-// reaped have no working folder any more and are not listed.
+// reaped no longer have a working folder and are not listed.
 func leftovers(cluster string) ([]int, error) {
 	want, err := os.Stat(cluster)
 	if errors.Is(err, os.ErrNotExist) {
@@ -29,7 +29,7 @@ func leftovers(cluster string) ([]int, error) {
 		if err != nil {
 			continue
 		}
-		// Errors here: the process has just gone, or is another user's.
+		// An error means that the process has just ended, or belongs to another user.
 		cwd, err := os.Stat(filepath.Join("/proc", entry.Name(), "cwd"))
 		if err != nil || !os.SameFile(cwd, want) {
 			continue
@@ -41,7 +41,7 @@ func leftovers(cluster string) ([]int, error) {
 	return pids, nil
 }
 
-// isServer accepts a program that was upgraded under the running server too.
+// isServer also accepts a program whose file was replaced while the server ran.
 func isServer(exe string) bool {
 	switch filepath.Base(exe) {
 	case "postgres", "postgres (deleted)", "initdb", "initdb (deleted)":
@@ -62,9 +62,9 @@ func forgetLeftovers(cluster string) error {
 	return nil
 }
 
-// forgetSocket removes what a killed server left in its socket folder, for the
-// same reason: the lock beside the socket names the pid as well. The folder is
-// private to the cluster, in which no process works.
+// forgetSocket removes the files that a killed server left in its socket folder, for
+// the same reason: the lock beside the socket also names the pid. The folder is
+// private to the cluster, and no process works in the cluster.
 func forgetSocket(dir string, port int) error {
 	for _, name := range []string{socketFile(dir, port), socketFile(dir, port) + ".lock"} {
 		if err := os.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {

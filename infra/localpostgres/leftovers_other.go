@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// leftovers names the postmaster that the cluster's pid file names, if that
+// leftovers returns the postmaster that the cluster's pid file names, if that
 // process is up and is a PostgreSQL server.
 func leftovers(cluster string) ([]int, error) {
 	text, err := os.ReadFile(pidFile(cluster))
@@ -29,7 +29,7 @@ func leftovers(cluster string) ([]int, error) {
 	}
 	out, err := exec.Command("ps", "-o", "stat=", "-o", "comm=", "-p", strconv.Itoa(pid)).Output()
 	if err != nil {
-		return nil, nil // ps says so when there is no such process
+		return nil, nil // ps fails if there is no such process
 	}
 	state, name, _ := strings.Cut(strings.TrimSpace(string(out)), " ")
 	if strings.HasPrefix(state, "Z") || filepath.Base(strings.TrimSpace(name)) != "postgres" {
@@ -39,7 +39,7 @@ func leftovers(cluster string) ([]int, error) {
 }
 
 // forgetLeftovers leaves the pid file to the server, which checks it against
-// its shared memory: here we cannot prove that no process of it is left.
+// its shared memory: here we can't prove that none of its processes is left.
 func forgetLeftovers(string) error { return nil }
 
 // forgetSocket leaves the socket's lock to the server, for the same reason.

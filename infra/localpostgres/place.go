@@ -25,16 +25,16 @@ const (
 	initPrefix = "initdb-"
 )
 
-// place is where a server's files are and who it runs as.
+// place says where a server's files are and which user the server runs as.
 type place struct {
 	dir  string // Config.Dir
-	home string // holds cluster/ and sock/: dir, or what elsewhere points at
+	home string // holds cluster/ and sock/: dir, or the target of the link elsewhere
 	who  *account
 }
 
 func (p place) cluster() string { return filepath.Join(p.home, clusterName) }
 
-// major is the version of the cluster, 0 where there is none yet.
+// major returns the major version of the cluster, or 0 if there is no cluster yet.
 func (p place) major() (int, error) {
 	text, err := os.ReadFile(filepath.Join(p.cluster(), "PG_VERSION"))
 	if errors.Is(err, os.ErrNotExist) {
@@ -82,7 +82,7 @@ func findPlace(root, dir string) (place, error) {
 	return p, nil
 }
 
-// openPath lets the account through from root down to dir, if it gets to root.
+// openPath lets the account pass from root down to dir, if the account can reach root.
 func openPath(who *account, root, dir string) error {
 	if !who.reaches(root) {
 		return fmt.Errorf("a folder above %s is closed to user %s", root, who.name)
@@ -104,9 +104,9 @@ func openPath(who *account, root, dir string) error {
 	return nil
 }
 
-// followLink returns the home elsewhere, or "" where there is none. A link is
-// dropped where its home is gone (begin again: the log has everything) and
-// where it came with a copy of the folder that owns the home.
+// followLink returns the home that the link elsewhere points to, or "" if there is none.
+// It removes the link if its home is gone: the cluster is made again, because the log has
+// everything. It also removes the link if dir is a copy of the folder that owns the home.
 func followLink(dir string) (string, error) {
 	link := filepath.Join(dir, elsewhereName)
 	home, err := os.Readlink(link)
@@ -129,13 +129,13 @@ func followLink(dir string) (string, error) {
 			return "", os.Remove(link)
 		}
 	}
-	// The folder was moved, or a crash came before the origin was written.
+	// The folder was moved, or a crash happened before the origin was written.
 	return home, datadir.WriteFile(origin, []byte(dir), 0o600)
 }
 
-// goElsewhere makes a home outside dir. The link comes before the origin, for
-// sweep takes a home with an origin and no link for an abandoned one. A crash
-// before the link leaves an empty folder; one after it is mended by followLink.
+// goElsewhere makes a home outside dir. It makes the link before the origin, because
+// sweep treats a home with an origin and no link as abandoned. A crash before the link
+// leaves an empty folder. After a crash between the two, followLink writes the origin.
 func goElsewhere(who *account, dir string) (string, error) {
 	var errs []error
 	for _, base := range []string{sharedHome, os.TempDir()} {
@@ -173,9 +173,9 @@ func makeHome(who *account, base string) (string, error) {
 	return home, who.open(home)
 }
 
-// sweep removes the homes whose Config.Dir is gone or points at another one.
-// It holds no lock: a home whose folder is gone can have no running server but
-// one that is about to die, and a failure here only leaves files for next time.
+// sweep removes the homes whose Config.Dir is gone or links to another home.
+// It holds no lock: if a home's folder is gone, a server that still runs there is about
+// to die. A failure here only leaves files for the next sweep.
 func sweep(base string) {
 	homes, err := filepath.Glob(filepath.Join(base, homePrefix+"*"))
 	if err != nil {
@@ -188,7 +188,7 @@ func sweep(base string) {
 		}
 		target, err := os.Readlink(filepath.Join(string(dir), elsewhereName))
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			continue // unknown is not gone
+			continue // not known to be gone
 		}
 		if target != home {
 			_ = os.RemoveAll(home)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// elsewhere makes a home in base that says it serves dir.
+// elsewhere makes a home in base whose origin is dir.
 func elsewhere(t *testing.T, base, dir string) string {
 	t.Helper()
 	home, err := os.MkdirTemp(base, homePrefix)
@@ -38,7 +38,7 @@ func TestSweepTakesOnlyTheAbandoned(t *testing.T) {
 		used:                   true,
 		elsewhere(t, base, ""): true, // just being made
 		elsewhere(t, base, filepath.Join(base, "gone")): false,
-		elsewhere(t, base, dir):                         false, // dir has another one by now
+		elsewhere(t, base, dir):                         false, // dir has another home now
 	}
 	sweep(base)
 	for home, want := range kept {
@@ -67,7 +67,7 @@ func TestFollowLink(t *testing.T) {
 	}
 	dangling := t.TempDir()
 	link(t, dangling, filepath.Join(base, "gone"))
-	for range 2 { // the second finds no link any more
+	for range 2 { // the second call no longer finds a link
 		if got, err := followLink(dangling); err != nil || got != "" {
 			t.Errorf("a home that is gone: %q, %v", got, err)
 		}

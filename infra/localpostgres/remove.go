@@ -10,8 +10,9 @@ import (
 )
 
 // Remove deletes the database in dir, its files elsewhere included, and dir
-// itself. It refuses (datadir.ErrLocked) while a server runs there. A crash in
-// it leaves a part, which a second Remove deletes and Start takes for nothing.
+// itself. It refuses (datadir.ErrLocked) while a server runs there. A crash during
+// Remove leaves some of the files. A second Remove deletes them, and Start treats them
+// as no database.
 func Remove(dir string) error {
 	dir, err := filepath.Abs(dir)
 	if err != nil {

@@ -21,31 +21,31 @@ import (
 	"github.com/memory-ledger/ledger/infra/datadir"
 )
 
-// attempts at a start: another program may take the port that we picked, or
-// an orphan of a killed server may hold on to its memory a moment longer.
+// attempts is how often we try to start: another program may take the port that we
+// picked, or an orphan of a killed server may hold its memory a moment longer.
 const attempts = 3
 
 // defaultStop bounds a Stop whose context has no deadline.
 const defaultStop = 5 * time.Second
 
 // Server is a running server. Its methods are safe for concurrent use, except
-// that Stop or Kill is called once, last.
+// that Stop or Kill must be called once and last.
 type Server struct {
 	proc     *child.Process
 	lock     *datadir.FileLock
 	sockets  string
-	port     int // 5432 without TCP: the name of the socket only
+	port     int // without TCP: 5432, which only names the socket
 	password string
 	tcp      bool
 }
 
-// Start runs the server of cfg.Dir, creating folder, cluster, role and database
-// where they are missing, and returns when the database takes connections.
+// Start runs the server of cfg.Dir and returns when the database takes connections. It
+// creates the folder, the cluster, the role, and the database if they are missing.
 //
-// It returns an error that matches ErrNotFound where the machine has no server,
-// ErrVersion where it has none for the database that is in the folder,
-// datadir.ErrLocked where another instance uses the folder, ErrUnreachable
-// where root found no place for it. After an error nothing runs. Cancelling ctx
+// It returns an error that matches ErrNotFound if the machine has no server,
+// ErrVersion if no server on it can run the database in the folder,
+// datadir.ErrLocked if another instance uses the folder, and ErrUnreachable
+// if root found no place for it. After an error nothing runs. Cancelling ctx
 // later does not stop the server.
 func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if err := cfg.normalise(); err != nil {
@@ -105,7 +105,8 @@ func startLocked(ctx context.Context, cfg Config) (*Server, error) {
 	return s, s.bringUp(ctx, cfg, p, inst)
 }
 
-// bringUp starts the process and readies the database, or leaves no process.
+// bringUp starts the process and prepares the database. After an error no process is
+// left.
 func (s *Server) bringUp(ctx context.Context, cfg Config, p place, inst installation) error {
 	var errs []error
 	for range attempts {
@@ -184,8 +185,8 @@ func (s *Server) ready(ctx context.Context) error {
 	}
 }
 
-// provision is run at every start. A crash between its steps leaves what the
-// next start adds to.
+// provision runs at every start. After a crash between its steps, the next start does
+// the missing ones.
 func (s *Server) provision(ctx context.Context, conn *pgx.Conn) error {
 	var hasRole, hasDatabase bool
 	const look = `SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = $1), EXISTS (SELECT FROM pg_database WHERE datname = $1)`
@@ -211,8 +212,8 @@ func (s *Server) provision(ctx context.Context, conn *pgx.Conn) error {
 }
 
 // URL of the database ledger, for pgx and psql alike. With Config.TCP it holds
-// a password; otherwise the socket's folder is the access control. It stays the
-// same across restarts on one folder, except for the port of TCP.
+// a password; otherwise the socket's folder is the access control. The URL stays the
+// same across restarts on one folder, except for the TCP port.
 func (s *Server) URL() string { return s.DatabaseURL(DatabaseName) }
 
 // DatabaseURL is URL for another database of this server.
@@ -232,8 +233,8 @@ func (s *Server) AdminURL() string { return s.socketURL(superuser, superuser) }
 
 func (s *Server) socketURL(user, database string) string {
 	query := url.Values{"host": {s.sockets}, "port": {fmt.Sprint(s.port)}}
-	// libpq and pgx read a plus as a plus. A real one is %2B by then, so every
-	// plus that is left was a space.
+	// libpq and pgx do not read a plus as a space. Encode wrote a real plus as %2B, so
+	// every plus that is left was a space.
 	raw := strings.ReplaceAll(query.Encode(), "+", "%20")
 	// No host before the path: the socket's folder, in the query, is the host.
 	u := url.URL{Scheme: "postgresql", User: url.User(user), Path: "/" + database, RawQuery: raw}
@@ -243,13 +244,13 @@ func (s *Server) socketURL(user, database string) string {
 // PID of the postmaster.
 func (s *Server) PID() int { return s.proc.PID() }
 
-// Done is closed when the server has ended, asked or not.
+// Done is closed when the server has ended, for whatever reason.
 func (s *Server) Done() <-chan struct{} { return s.proc.Done() }
 
-// Stop ends sessions, writes a checkpoint and stops the server (a fast
-// shutdown) until ctx is done, or for five seconds where it has no deadline;
-// then it stops it without a checkpoint, which costs the next start a recovery
-// and loses nothing, and says so with child.ErrForced. No process is left.
+// Stop ends sessions, writes a checkpoint, and stops the server (a fast shutdown). It
+// waits until ctx is done, or for five seconds if ctx has no deadline. Then it stops
+// the server without a checkpoint and returns child.ErrForced. That loses nothing, but
+// the next start must recover. No process is left.
 func (s *Server) Stop(ctx context.Context) error {
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
@@ -264,8 +265,8 @@ func (s *Server) Stop(ctx context.Context) error {
 func (s *Server) Kill() error { return s.gone(s.proc.Kill()) }
 
 func (s *Server) gone(err error) error {
-	// Only ours if it is empty: then it is the socket's temporary folder, and
-	// the next start makes it again under the same name.
+	// os.Remove deletes only an empty folder. An empty one is the socket's temporary
+	// folder, and the next start makes it again under the same name.
 	if filepath.Base(s.sockets) != socketName {
 		_ = os.Remove(s.sockets)
 	}

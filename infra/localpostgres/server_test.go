@@ -22,8 +22,8 @@ import (
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
 )
 
-// runEnv makes this test program start a server on a folder and hold it: the
-// run that a test kills.
+// runEnv makes this test program start a server on a folder and keep it running. A test
+// kills this program.
 const runEnv = "LOCALPOSTGRES_TEST_RUN"
 
 func TestMain(m *testing.M) {
@@ -99,7 +99,7 @@ func stop(t *testing.T, s *localpostgres.Server) {
 	wantGone(t, s.PID())
 }
 
-// wantGone checks a process that has been waited for: its pid is free.
+// wantGone checks that the pid of a process that has been waited for is free.
 func wantGone(t *testing.T, pid int) {
 	t.Helper()
 	if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
@@ -110,7 +110,7 @@ func wantGone(t *testing.T, pid int) {
 func TestRestartKeepsDataAndURL(t *testing.T) {
 	t.Parallel()
 	dir := pgtest.Folder(t)
-	s := pgtest.Start(t, localpostgres.Config{Dir: dir}) // durable: the real thing once
+	s := pgtest.Start(t, localpostgres.Config{Dir: dir}) // durable, as in a real run
 	url := s.URL()
 	exe(t, url, "CREATE TABLE kept (v text); INSERT INTO kept VALUES ('é')")
 	for query, want := range map[string]string{
@@ -210,7 +210,7 @@ func TestLongPathsGetAShortSocket(t *testing.T) {
 	if s = pgtest.Start(t, cfg); s.URL() != url {
 		t.Errorf("URL became %s, was %s", s.URL(), url)
 	}
-	// The name is taken by a stranger: another one is used.
+	// Another user has taken the name: the server uses another name.
 	stop(t, s)
 	if err := os.Mkdir(config.Host, 0o777); err != nil {
 		t.Fatal(err)
@@ -221,8 +221,8 @@ func TestLongPathsGetAShortSocket(t *testing.T) {
 	}
 }
 
-// What people have in the names of their folders means nothing in the URL, to pgx
-// nor to libpq.
+// Special characters in folder names have no meaning in the URL, neither for pgx nor for
+// libpq.
 func TestFoldersWithOddNames(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: make verify runs it")

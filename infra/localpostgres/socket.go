@@ -22,10 +22,9 @@ func socketFile(dir string, port int) string {
 	return filepath.Join(dir, fmt.Sprintf(".s.PGSQL.%d", port))
 }
 
-// socketDir makes the private folder for the socket: in the home where its path
-// is short enough, else in the temporary folder. The name of the latter is
-// remembered, so that a restart has the same URL. A comma, too, needs the
-// latter: in a URL it separates hosts.
+// socketDir makes the private folder for the socket. The folder is in the home if its path
+// is short enough and has no comma: in a URL a comma separates hosts. Otherwise it is in
+// the temporary folder. A file keeps that folder's name, so that a restart has the same URL.
 func socketDir(p place) (string, error) {
 	dir := filepath.Join(p.home, socketName)
 	if len(socketFile(dir, 65535)) <= maxSocketPath && !strings.Contains(dir, ",") {
@@ -37,7 +36,7 @@ func socketDir(p place) (string, error) {
 		if filepath.IsAbs(dir) && privateDir(p.who, dir) == nil {
 			return dir, nil
 		}
-		// Another user may own that name by now: make another folder.
+		// Another user may have taken that name: make another folder.
 	}
 	dir, err := os.MkdirTemp(shortTemp(), "ledger-pg-")
 	if err != nil {
@@ -57,9 +56,9 @@ func shortTemp() string {
 	return "/tmp"
 }
 
-// privateDir makes a folder that only the server's user can enter. One that is
-// there already must be exactly that: it may be in a folder that all can write
-// to, where a stranger could have put a link or a folder of his own.
+// privateDir makes a folder that only the server's user can enter. An existing folder
+// must be private in the same way: its parent may be writable by all users, so a stranger
+// could have put a link or a folder there.
 func privateDir(who *account, dir string) error {
 	err := os.Mkdir(dir, 0o700)
 	if err != nil && !errors.Is(err, os.ErrExist) {

@@ -12,9 +12,9 @@ import (
 	"github.com/memory-ledger/ledger/infra/child"
 )
 
-// StartStandby copies a running server into cfg.Dir, which is empty, and starts the
+// StartStandby copies a running server into cfg.Dir, an empty folder, and starts the
 // copy: a hot standby that follows the server over its Unix socket. The server waits for
-// it if its own settings have synchronous_standby_names.
+// the standby if the server's own settings have synchronous_standby_names.
 func StartStandby(ctx context.Context, cfg Config, of *Server) (*Server, error) {
 	if err := cfg.normalise(); err != nil {
 		return nil, err

@@ -15,7 +15,8 @@ import (
 	natsconf "github.com/memory-ledger/ledger/infra/nats"
 )
 
-// requests are what each user must be refused, as subject and body.
+// requests returns attacks, as subject and body. Each user must be refused all of them,
+// except those that may lists for the user.
 func requests() map[string]string {
 	config := func(s string) string { return `{"stream_name":"LEDGER","config":` + s + `}` }
 	sneak := `{"durable_name":"sneak","name":"sneak","ack_policy":"none","deliver_subject":"ledger.aa.owner.memory","filter_subject":"chain.>"}`
@@ -67,7 +68,7 @@ func requests() map[string]string {
 		"ledger.aa.owner.anything":                                `forged`,
 		"chain.aa.owner.batch":                                    `forged`,
 	}
-	for subject, body := range maps.Clone(all) { // where accounts.conf maps them to
+	for subject, body := range maps.Clone(all) { // accounts.conf maps the requests to these subjects
 		if rest, ok := strings.CutPrefix(subject, "$JS.API."); ok {
 			all["LEDGER.API."+rest] = body
 		}
@@ -75,14 +76,14 @@ func requests() map[string]string {
 	return all
 }
 
-// keystore is what both APIs do with the buckets.
+// keystore lists the requests that both APIs make to the buckets.
 var keystore = []string{"$KV.", "$JS.API.DIRECT.GET.KV_ledger_keys", "$JS.API.STREAM.INFO.KV_ledger_keys", "$JS.API.STREAM.MSG.GET.KV_ledger_keys"}
 
-// may is what each user is there to do, of the above.
+// may lists the requests, of those above, that each user needs. Entries are prefixes.
 var may = map[string][]string{
-	// Its owners have their keys erased.
+	// core deletes keys, because its owners have their keys erased.
 	"core": append([]string{"$JS.API.STREAM.MSG.DELETE.KV_ledger_keys", "ledger.aa.owner.memory", "ledger.aa.owner.session", "ledger.aa.owner.key", "ledger.aa.owner.grant"}, keystore...),
-	// No API keys.
+	// extension makes no API keys.
 	"extension": append([]string{"ledger.aa.owner.memory", "ledger.aa.owner.session", "ledger.aa.owner.grant"}, keystore...),
 	"projector": {
 		"$JS.API.CONSUMER.INFO.LEDGER.projector", "$JS.API.CONSUMER.MSG.NEXT.LEDGER.projector",
@@ -120,8 +121,8 @@ func TestPlainAttacksAreRefused(t *testing.T) {
 				}
 				sent++
 			}
-			// Everything above was answered on this connection before the flush
-			// was, and its errors are handed to the handler in order.
+			// The server answers everything above before it answers the flush. The client
+			// passes the errors to the handler in order.
 			if err := conn.FlushTimeout(10 * time.Second); err != nil {
 				t.Fatal(err)
 			}
@@ -134,7 +135,7 @@ func TestPlainAttacksAreRefused(t *testing.T) {
 	}
 }
 
-// drained closes the connection, which first hands out its pending errors.
+// drained closes the connection, which first delivers its pending errors.
 func drained(t *testing.T, conn *nats.Conn) {
 	t.Helper()
 	done := make(chan struct{})
@@ -157,9 +158,9 @@ func hasPrefix(s string, prefixes []string) bool {
 	return false
 }
 
-// Each attack is made by way of an answer: the user sends a request that it may
-// send, and names the attack's subject as where to answer to. The answer's body
-// is under an api's control, for it reads messages that an api wrote.
+// Each attack uses a reply: the user sends a request that it may send, and names the
+// attack's subject as the reply subject. An API controls the reply's body, because the
+// reply contains messages that an API wrote.
 func TestAnswersAttackNobody(t *testing.T) {
 	t.Parallel()
 	for user, own := range may {
@@ -171,7 +172,7 @@ func TestAnswersAttackNobody(t *testing.T) {
 				if hasPrefix(subject, own) {
 					continue
 				}
-				// A body for the answer to carry, stored as an api could.
+				// Store a body for the reply to carry, as an API could.
 				ack, err := w.admin.Publish(t.Context(), "ledger.bb.mole.memory", []byte(body))
 				if err != nil {
 					t.Fatal(err)
@@ -195,19 +196,19 @@ func TestAnswersAttackNobody(t *testing.T) {
 	}
 }
 
-// appends are the subjects that users append to when they ask.
+// appends has, for each user that may append, the subject that it appends to in asks.
 var appends = map[string]string{"core": "ledger.cc.o.key", "extension": "ledger.cc.o.memory", "anchorer": "chain.cc.o.batch"}
 
-// settleAppends returns where the log ends once what a connection appended is
-// stored, after w.n, or was refused for where its answer should have gone.
-// Nothing else may have come.
+// settleAppends waits until the server has stored the connection's appends after w.n, or
+// has refused them because of their reply subjects. It returns the end of the log. No
+// other message may have been added.
 func settleAppends(t *testing.T, w *world, conn *nats.Conn, subject string) uint64 {
 	t.Helper()
 	js, err := jetstream.New(conn)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ack, err := js.Publish(t.Context(), subject, []byte("x")) // comes after what the connection sent before
+	ack, err := js.Publish(t.Context(), subject, []byte("x")) // stored after everything that the connection sent before
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -223,7 +224,7 @@ func settleAppends(t *testing.T, w *world, conn *nats.Conn, subject string) uint
 	return ack.Sequence
 }
 
-// asks are the requests that a user may send.
+// asks returns the requests that a user may send.
 func asks(user string, seq uint64) map[string]string {
 	all := map[string]string{
 		"$JS.API.DIRECT.GET.LEDGER":                       fmt.Sprintf(`{"seq":%d}`, seq),
@@ -248,8 +249,9 @@ func asks(user string, seq uint64) map[string]string {
 	return all
 }
 
-// settle returns when the server has answered what the user asked before: the
-// same kinds of request again, answered properly, go through the same queues.
+// settle returns when the server has answered the user's earlier requests. It sends
+// requests of the same kinds, which go through the same queues, and waits for their
+// answers.
 func settle(t *testing.T, w *world, user string) {
 	t.Helper()
 	s, err := w.as(user).Stream(t.Context(), natsconf.Stream)
@@ -261,9 +263,9 @@ func settle(t *testing.T, w *world, user string) {
 	}
 }
 
-// Why there are accounts: on one shared account, the permissions that look right
-// let an auditor append. Should this test fail one day, the server has learnt to
-// ask the requester's leave before it answers.
+// This test shows why there are accounts: on one shared account, permissions that look
+// right let an auditor append. If this test ever fails, the server has started to check
+// the requester's permissions before it sends the reply.
 func TestOneSharedAccountWouldNotDo(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "shared.conf")

@@ -64,8 +64,8 @@ func startCluster(t *testing.T) []*server.Server {
 	return nodes
 }
 
-// The exports must work whichever node a client, and a stream's leader, is on.
-// Not parallel: three nodes that elect leaders want the machine to themselves.
+// The exports must work whichever node a client is on, and whichever node leads a stream.
+// Not parallel: three nodes that elect leaders need the whole machine.
 func TestRolesWorkAcrossACluster(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: make verify runs it")
@@ -91,7 +91,7 @@ func TestRolesWorkAcrossACluster(t *testing.T) {
 		if _, err := kv.Create(t.Context(), fmt.Sprint(node), wrapped(node)); err != nil {
 			t.Errorf("node %d: %v", node, err)
 		}
-		// Another node's client knows it at once: the leader answers.
+		// A client of another node sees the key at once, because the leader answers.
 		_, other := on((node+1)%3, "extension")
 		elsewhere, err := other.KeyValue(t.Context(), "ledger_keys")
 		if err != nil {
@@ -138,8 +138,8 @@ func TestRolesWorkAcrossACluster(t *testing.T) {
 	eraseKey(t, nodes, admin)
 }
 
-// replicasStay: a provisioning that does not say how many, or says fewer, leaves as
-// many as there are; what is new gets as many as the log has.
+// replicasStay: Provision with no number, or with a smaller number, keeps the replicas of
+// existing streams. A new stream gets as many replicas as the log has.
 func replicasStay(t *testing.T, admin jetstream.JetStream) {
 	t.Helper()
 	const nonces = "KV_ledger_nonces"
@@ -169,7 +169,8 @@ func wrapped(node int) []byte {
 	return fmt.Appendf(nil, "the wrapped key of owner %d, and of no other", node)
 }
 
-// eraseKey erases the key of node 1 of the three, and looks into the files of all.
+// eraseKey erases the key that was stored through node 1, and looks into the files of
+// all three nodes.
 func eraseKey(t *testing.T, nodes []*server.Server, admin jetstream.JetStream) {
 	t.Helper()
 	keys, err := admin.Stream(t.Context(), "KV_ledger_keys")
@@ -185,7 +186,7 @@ func eraseKey(t *testing.T, nodes []*server.Server, admin jetstream.JetStream) {
 			t.Helper()
 			return len(natstest.FilesHolding(t, bucket, wrapped(owner))) > 0
 		}
-		// Those that do not lead hear of it a little later.
+		// The replicas that do not lead erase the key a little later.
 		for deadline := time.Now().Add(20 * time.Second); !holds(0) || holds(1) || !holds(2); {
 			if _, err := keys.Info(t.Context()); err != nil || time.Now().After(deadline) {
 				t.Fatalf("node %d holds %v, %v, %v of the keys, of which the second was erased (%v)", i, holds(0), holds(1), holds(2), err)
@@ -226,7 +227,7 @@ func refusals(t *testing.T, node *server.Server) {
 	}
 }
 
-// noPeers is the server's error where too few nodes have joined for the replicas.
+// noPeers is the server's error if too few nodes have joined for the replicas.
 const noPeers jetstream.ErrorCode = 10005
 
 // provision retries while the nodes still elect their leader or join it. They send no
@@ -241,7 +242,7 @@ func provision(t *testing.T, on func(int, string) (*world, jetstream.JetStream))
 	}
 	deadline := time.Now().Add(30 * time.Second)
 	for {
-		_, err := natsconf.Provision(t.Context(), admin, 0) // three: it is a cluster
+		_, err := natsconf.Provision(t.Context(), admin, 0) // 0 means three replicas on a cluster
 		var api *jetstream.APIError
 		starting := errors.As(err, &api) && (api.Code == 503 || api.ErrorCode == noPeers) || errors.Is(err, nats.ErrNoResponders) || errors.Is(err, context.DeadlineExceeded)
 		switch {

@@ -29,10 +29,10 @@ import (
 // Stream is the name of the log.
 const Stream = "LEDGER"
 
-// replicatedWindow is how long servers remember the ids of the log's messages where
-// there are several: it outlasts the retries of an append, which their leader knows
-// by it. Where there is one, what an append expects tells, and the file has the
-// shortest window that a server takes.
+// replicatedWindow is how long the servers of a cluster remember the ids of the log's
+// messages. It outlasts the retries of an append, because their leader recognizes a retry
+// by its id. On a single server the sequence that an append expects is enough, so the
+// file has the shortest window that a server accepts.
 const replicatedWindow = 2 * time.Minute
 
 //go:embed streams consumers
@@ -41,21 +41,21 @@ var files embed.FS
 // ErrFewer says that a stream would keep fewer replicas than it has.
 var ErrFewer = errors.New("copies would be thrown away")
 
-// Made is a stream or a consumer as it is now.
+// Made describes a stream or a consumer after Provision.
 type Made struct{ What, Now string }
 
-// Provision creates the log, the buckets and the consumers, or
-// updates them to what the files say, and returns what is there then. It needs
-// the admin's credentials. A crash leaves some of them; run it again.
+// Provision creates the log, the buckets, and the consumers, or updates them to match the
+// files, and returns their state afterwards. It needs the admin's credentials. A crash
+// leaves some of them; run it again.
 //
-// replicas is how many servers keep each stream; 0 leaves what is there as it is,
-// and gives what is new as many as the log has, or, where there is no log yet,
-// three on a cluster and one elsewhere. Fewer than a stream has is ErrFewer, and
-// nothing is changed.
+// replicas is how many servers keep each stream. With 0, existing streams keep their
+// replicas, and a new stream gets as many as the log has. If there is no log yet, a new
+// stream gets three on a cluster and one elsewhere. If a stream has more than replicas,
+// Provision returns ErrFewer and changes nothing.
 //
-// It never lessens what a stream protects: what denies purges or deletes goes on
-// denying them. So a bucket of keys that was made before its file allowed deletes
-// can hide a key and not erase it.
+// Provision never weakens a stream's protection: a stream that denies purges or deletes
+// keeps denying them. So a bucket of keys that was made before its file allowed deletes
+// can hide a key but can't erase it.
 func Provision(ctx context.Context, js jetstream.JetStream, replicas int) ([]Made, error) {
 	streams, err := plan(ctx, js, replicas)
 	if err != nil {
@@ -87,8 +87,8 @@ func Provision(ctx context.Context, js jetstream.JetStream, replicas int) ([]Mad
 	return made, nil
 }
 
-// dropOther drops a consumer of that name that can't be updated to what it is to be. Its
-// followers know their places themselves, and read by direct gets until it is there again.
+// dropOther deletes the consumer of that name if the server can't update it to cfg. Its
+// followers know their own places, and read by direct gets until the consumer exists again.
 func dropOther(ctx context.Context, js jetstream.JetStream, cfg jetstream.ConsumerConfig) error {
 	existing, err := js.Consumer(ctx, Stream, cfg.Name)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
@@ -104,7 +104,7 @@ func dropOther(ctx context.Context, js jetstream.JetStream, cfg jetstream.Consum
 	return js.DeleteConsumer(ctx, Stream, cfg.Name)
 }
 
-// plan returns the streams as they are to be, before any of them is changed.
+// plan returns the configurations that the streams are to have. It changes no stream.
 func plan(ctx context.Context, js jetstream.JetStream, replicas int) ([]jetstream.StreamConfig, error) {
 	streams, err := read[jetstream.StreamConfig]("streams")
 	if err != nil {
@@ -139,8 +139,8 @@ func plan(ctx context.Context, js jetstream.JetStream, replicas int) ([]jetstrea
 		case cfg.Name == Stream:
 			cfg.Duplicates = replicatedWindow
 		default:
-			// Buckets are read from the leader alone: a replica that is behind
-			// would not know a key, or a sign-in, that another service made.
+			// Buckets are read from the leader only: a replica that is behind may not have
+			// a key, or a sign-in, that another service made.
 			cfg.AllowDirect = false
 		}
 		cfg.DenyDelete, cfg.DenyPurge = cfg.DenyDelete || is.DenyDelete, cfg.DenyPurge || is.DenyPurge
@@ -151,8 +151,8 @@ func plan(ctx context.Context, js jetstream.JetStream, replicas int) ([]jetstrea
 // Clustered reports whether the server of a connection is one of several.
 func Clustered(nc *nats.Conn) bool { return nc.ConnectedClusterName() != "" }
 
-// Replicas is how many servers keep a new stream, unless it is said otherwise: on
-// a cluster the fewest that lose nothing with one of them.
+// Replicas returns how many servers keep a new stream by default. On a cluster it is the
+// smallest number that loses nothing if one server is lost.
 func Replicas(nc *nats.Conn) int {
 	if Clustered(nc) {
 		return 3
@@ -160,8 +160,8 @@ func Replicas(nc *nats.Conn) int {
 	return 1
 }
 
-// read decodes every file of a folder, refusing a field that the client library
-// does not know and would silently drop.
+// read decodes every file of a folder. It refuses a field that the client library does
+// not know and would silently drop.
 func read[T any](dir string) ([]T, error) {
 	names, err := fs.Glob(files, dir+"/*.json")
 	if err != nil {

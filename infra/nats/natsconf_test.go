@@ -21,7 +21,7 @@ import (
 	natsconf "github.com/memory-ledger/ledger/infra/nats"
 )
 
-// followers have a consumer of their own, by their name.
+// followers are the users that each have a consumer, named after the user.
 var followers = []string{"projector", "anchorer"}
 
 var users = []string{"admin", "core", "extension", "projector", "anchorer", "auditor", "sys"}
@@ -32,13 +32,13 @@ func password(user string) string { return "p-" + user + "-1e5" }
 type world struct {
 	t     *testing.T
 	url   string
-	tls   bool // it is a node of node.conf
+	tls   bool // the server is a node of node.conf
 	admin jetstream.JetStream
 	n     uint64 // messages put in by newWorld
 }
 
-// TestMain sets the environment once: it is the process's, and tests run in
-// parallel. Each test's server has its own store by Options, not by the file.
+// TestMain sets the environment once, because it belongs to the process and tests run in
+// parallel. Each test's server gets its own store from Options, not from the file.
 func TestMain(m *testing.M) {
 	env := map[string]string{"NATS_SERVER_NAME": "test", "NATS_STORE_DIR": "/nonexistent", "NATS_CLUSTER_PASSWORD": "pc"}
 	for _, u := range users {
@@ -47,7 +47,7 @@ func TestMain(m *testing.M) {
 	for i := 1; i <= 3; i++ {
 		env[fmt.Sprintf("NATS_ROUTE_%d", i)] = fmt.Sprintf("nats://cluster:pc@127.0.0.1:%d", 6000+i)
 	}
-	// The certificates are those that a deployment gets.
+	// The certificates are made as for a deployment.
 	secrets, err := os.MkdirTemp("", "ledger-nats-")
 	if err != nil {
 		panic(err)
@@ -68,7 +68,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// authority is the file of who signed the nodes' certificates.
+// authority is the certificate file of the authority that signed the nodes' certificates.
 var authority string
 
 func newWorld(t *testing.T) *world {
@@ -84,7 +84,7 @@ func startWorld(t *testing.T, file string) *world {
 	if w.admin, err = jetstream.New(conn); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // the second changes nothing
+	for range 2 { // the second run changes nothing
 		if _, err := natsconf.Provision(t.Context(), w.admin, 1); err != nil {
 			t.Fatal(err)
 		}
@@ -101,7 +101,7 @@ func startWorld(t *testing.T, file string) *world {
 	return w
 }
 
-// dial connects as a user and counts the permission errors it is told of.
+// dial connects as a user and counts the permission errors that the server reports.
 func (w *world) dial(user string) (*nats.Conn, *atomic.Int64) {
 	w.t.Helper()
 	var refused atomic.Int64
@@ -132,9 +132,9 @@ func (w *world) as(user string) jetstream.JetStream {
 	return js
 }
 
-// wantUnhurt checks that the log and the keys are what newWorld made. What a
-// refused user sent before has been dealt with: the server handled its flush,
-// and an append by the admin comes after whatever that let loose.
+// wantUnhurt checks that the log and the keys are as newWorld made them. The server has
+// already handled everything that a refused user sent, because it handled the user's
+// flush. The admin's append comes after all effects of those requests.
 func (w *world) wantUnhurt() {
 	w.t.Helper()
 	ack, err := w.admin.Publish(w.t.Context(), "ledger.zz.last.memory", nil)
@@ -287,7 +287,7 @@ func TestFollowersPull(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer msgs.Stop()
-			for want := range w.n { // what newWorld appended
+			for want := range w.n { // the messages that newWorld appended
 				msg, err := msgs.Next()
 				if err != nil {
 					t.Fatal(err)
@@ -296,7 +296,7 @@ func TestFollowersPull(t *testing.T) {
 					t.Fatalf("metadata: %+v, %v", meta, err)
 				}
 			}
-			for n := range 3 { // the same pull goes on with what is new
+			for n := range 3 { // the same pull continues with new messages
 				if _, err := w.as("core").Publish(t.Context(), "ledger.aa.owner.memory", fmt.Append(nil, "new ", n)); err != nil {
 					t.Fatal(err)
 				}
@@ -308,8 +308,8 @@ func TestFollowersPull(t *testing.T) {
 	}
 }
 
-// A consumer that was made before it was only for promptness is made again, and brings what
-// is new from then on.
+// Provision replaces a consumer that was made before consumers served only for
+// promptness. The new consumer delivers the messages that are appended from then on.
 func TestProvisionExchangesConsumersOfBefore(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -337,7 +337,7 @@ func TestAnchorerAppendsOnlyWhatTheChainSays(t *testing.T) {
 	w.wantUnhurt()
 }
 
-// What only headers can do: roll up (a purge), expire, or skip the owner's line.
+// These attacks need only headers: roll up (a purge), expire, or skip the owner's line.
 func TestHeadersPurgeNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -363,7 +363,7 @@ func TestHeadersPurgeNothing(t *testing.T) {
 	w.wantUnhurt()
 }
 
-// The admin can do all this, by mistake too; the log itself still says no.
+// The admin may do all this, and could do it by mistake. The log itself refuses it.
 func TestNotEvenTheAdminPurgesTheLog(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -452,7 +452,7 @@ func TestClusterFileIsRead(t *testing.T) {
 	}
 }
 
-// A password that was forgotten must not become an open door.
+// A forgotten password must not let everyone in.
 func TestMissingPasswordStopsTheServer(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("accounts.conf")
@@ -469,7 +469,7 @@ func TestMissingPasswordStopsTheServer(t *testing.T) {
 }
 
 // TestProvisionCompressesALogOfBefore: a log that was made without compression gets it, and
-// keeps what it holds. (A server compresses the blocks that it fills from its next start on.)
+// keeps its messages. (A server compresses the blocks that it fills from its next start on.)
 func TestProvisionCompressesALogOfBefore(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

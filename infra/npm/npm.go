@@ -1,4 +1,4 @@
-// Package npm installs what a package-lock.json names, and nothing else.
+// Package npm installs exactly the packages that a package-lock.json names.
 package npm
 
 import (
@@ -16,8 +16,8 @@ import (
 var ErrMissing = errors.New("npm is not here")
 
 // Install runs npm ci in a folder that holds package.json and package-lock.json,
-// and tells log what npm says. Packages' own scripts are not run. Where it fails,
-// the error is one line with npm's reason.
+// and writes npm's output to log. It does not run the packages' own scripts. If npm
+// fails, the error is one line with npm's reason.
 func Install(ctx context.Context, dir string, log io.Writer) error {
 	npm, err := exec.LookPath("npm")
 	if err != nil {
@@ -27,7 +27,7 @@ func Install(ctx context.Context, dir string, log io.Writer) error {
 	cmd.Dir = dir
 	cmd.WaitDelay = time.Second // npm's children may hold its output open
 	var said bytes.Buffer
-	// One writer for both: of two, os/exec writes to each from a goroutine of its own.
+	// Use one writer for both: os/exec would write to two writers from two goroutines.
 	both := io.MultiWriter(log, &said)
 	cmd.Stdout, cmd.Stderr = both, both
 	if err := cmd.Run(); err != nil {
@@ -36,7 +36,7 @@ func Install(ctx context.Context, dir string, log io.Writer) error {
 	return nil
 }
 
-// firstError picks the line of npm's that says what was wrong.
+// firstError picks the line of npm's output that gives the reason.
 func firstError(said string) string {
 	first := ""
 	for line := range strings.Lines(said) {

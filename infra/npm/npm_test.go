@@ -11,7 +11,7 @@ import (
 	"github.com/memory-ledger/ledger/infra/npm"
 )
 
-// fake puts an npm on PATH that does as the script says.
+// fake puts an npm on PATH that runs the script.
 func fake(t *testing.T, script string) {
 	t.Helper()
 	dir := t.TempDir()

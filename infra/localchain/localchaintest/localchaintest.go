@@ -1,5 +1,5 @@
-// Package localchaintest starts local chains for tests: on a free port, in a
-// folder of the test's own, gone when the test is. All share one cache of the
+// Package localchaintest starts local chains for tests. Each chain has a free port and a
+// folder of its test, and ends with its test. All chains share one cache of the
 // installed Node modules.
 package localchaintest
 
@@ -14,9 +14,9 @@ import (
 	"github.com/memory-ledger/ledger/infra/localchain"
 )
 
-// Start runs a chain until the test ends. Empty fields of cfg get what suits
-// tests: faults allowed, slots of 20 ms. Where this machine can run no chain the
-// test is skipped, or fails if REQUIRE_CHAIN is set, as it is in CI.
+// Start runs a chain until the test ends. Empty fields of cfg get values that suit
+// tests: faults allowed, slots of 20 ms. If this machine can run no chain, the test is
+// skipped, or fails if REQUIRE_CHAIN is set, as in CI.
 func Start(t testing.TB, cfg localchain.Config) *localchain.Chain {
 	t.Helper()
 	if cfg.DataDir == "" {

@@ -17,9 +17,9 @@ type Node struct {
 	opts *server.Options
 }
 
-// Cluster runs three servers inside the test program until the test ends, each with
-// a folder of its own, named node-0 to node-2. They elect a leader by themselves;
-// what is asked of them before that is not answered.
+// Cluster runs three servers inside the test program until the test ends, named node-0
+// to node-2. Each has its own folder. They elect a leader by themselves; requests sent
+// before that get no answer.
 func Cluster(t testing.TB) []*Node {
 	t.Helper()
 	var routes []*url.URL
@@ -31,7 +31,7 @@ func Cluster(t testing.TB) []*Node {
 		}
 		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
 		routes = append(routes, &url.URL{Scheme: "nats", Host: l.Addr().String()})
-		_ = l.Close() // or the server says that the port is taken
+		_ = l.Close() // otherwise the server would find the port taken
 	}
 	var nodes []*Node
 	for i, port := range ports {
@@ -64,7 +64,7 @@ func (n *Node) ready() {
 	if !n.ReadyForConnections(20 * time.Second) {
 		n.t.Fatal("natstest: a node is not ready")
 	}
-	n.opts.Port = n.Addr().(*net.TCPAddr).Port // also of its next start
+	n.opts.Port = n.Addr().(*net.TCPAddr).Port // the next start uses the same port
 }
 
 // Stop ends the node in good order; it is safe to call twice.

@@ -7,9 +7,9 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// FromConfig runs a server on a configuration file until the test ends, on a
-// free port and in a folder of the test's, and returns its URL. What the file
-// reads from the environment must be there.
+// FromConfig runs a server on a configuration file until the test ends, on a free port
+// and in a temporary folder, and returns its URL. The caller sets the environment
+// variables that the file reads.
 func FromConfig(t testing.TB, file string) string {
 	t.Helper()
 	opts, err := server.ProcessConfigFile(file)

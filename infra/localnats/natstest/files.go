@@ -9,9 +9,8 @@ import (
 	"testing"
 )
 
-// FilesHolding returns the files of a folder, however deep, that hold some bytes.
-// The server may be at work on them: a file that it takes away meanwhile holds
-// nothing.
+// FilesHolding returns the files in a folder, at any depth, that contain the given bytes.
+// The server may be using the folder: a file that it removes meanwhile does not count.
 func FilesHolding(t testing.TB, dir string, what []byte) (files []string) {
 	t.Helper()
 	if err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {

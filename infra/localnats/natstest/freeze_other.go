@@ -2,5 +2,5 @@
 
 package natstest
 
-// awaitStopped cannot be told here: the child may run on for an instant.
+// awaitStopped can't wait on this system: the child may run on for an instant.
 func awaitStopped(int) error { return nil }

@@ -1,11 +1,11 @@
-// Package natstest gives tests a real NATS server with JetStream: Start inside
-// the test program, StartProcess as a process of its own, which a test can
-// kill, freeze and start again on the same folder and port.
+// Package natstest gives tests a real NATS server with JetStream. Start runs it inside
+// the test program. StartProcess runs it as a separate process, which a test can kill,
+// freeze, and start again on the same folder and port.
 //
-// The process is the test program itself, started once more: importing this
-// package makes it turn into a server when told so by its environment, before
-// any test runs. So nothing has to be built, and what runs is the very server
-// that the module pins, with the race detector where the test has it.
+// The process is the test program itself, started a second time. A program that imports
+// this package turns into a server before any test runs, if its environment asks for
+// that. So nothing has to be built. The server is exactly the version that the module
+// pins, and has the race detector if the test has it.
 package natstest
 
 import (
@@ -19,15 +19,15 @@ import (
 // Option changes how a test's server runs.
 type Option func(*localnats.Config)
 
-// Sync has the server fsync every message before it acknowledges it, which a
-// test needs only where that is its subject.
+// Sync makes the server fsync every message before it acknowledges the message. Only
+// tests of that behavior need it.
 func Sync() Option { return func(c *localnats.Config) { c.NoSync = false } }
 
 // Dir has the server use a folder that exists already.
 func Dir(dir string) Option { return func(c *localnats.Config) { c.Dir = dir } }
 
-// Start runs a server of the test's own, in its own folder, on a free port. It
-// is stopped when the test ends, unless the test did so.
+// Start runs a server for one test, in its own folder, on a free port. The server stops
+// when the test ends, if the test has not stopped it before.
 func Start(t testing.TB, opts ...Option) *localnats.Server {
 	t.Helper()
 	s, err := localnats.Start(t.Context(), config(t, opts))

@@ -22,12 +22,12 @@ import (
 // processEnv carries the configuration of a server process.
 const processEnv = "LEDGER_NATSTEST_PROCESS"
 
-// startAttempts: while a server is down, another process that asks for any free port
-// can get the server's port for a moment.
+// startAttempts is more than one because, while a server is down, another process that
+// asks for any free port can get the server's port for a moment.
 const startAttempts = 5
 
-// spec is what the server process is told, and note what it answers on its
-// standard output when it is ready.
+// spec tells the server process how to run. note is the process's answer on its standard
+// output, once it is ready or has failed.
 type (
 	spec struct {
 		Dir    string `json:"dir"`
@@ -73,8 +73,8 @@ func serve(text string) int {
 	return 0
 }
 
-// Process is a server in a process of its own. Its methods are safe for
-// concurrent use and fail the test where they cannot do what they say.
+// Process is a server in a separate process. Its methods are safe for concurrent use. A
+// method that can't do its work fails the test.
 type Process struct {
 	t    testing.TB
 	mu   sync.Mutex
@@ -83,8 +83,8 @@ type Process struct {
 	proc *child.Process // nil while it is down
 }
 
-// StartProcess runs a server of the test's own as a separate process. It is
-// stopped when the test ends, and dies with the test program.
+// StartProcess runs a server for one test as a separate process. The server stops when
+// the test ends, and dies with the test program.
 func StartProcess(t testing.TB, opts ...Option) *Process {
 	t.Helper()
 	cfg := config(t, opts)
@@ -107,8 +107,8 @@ func (p *Process) PID() int {
 	return p.proc.PID()
 }
 
-// Start brings the server up again on the same folder and port, and returns
-// when it is ready. It does nothing while it is up.
+// Start starts the server again on the same folder and port, and returns when the server
+// is ready. It does nothing while the server is up.
 func (p *Process) Start() {
 	p.t.Helper()
 	p.mu.Lock()
@@ -144,7 +144,7 @@ func (p *Process) Stop() {
 	p.proc = nil
 }
 
-// Kill ends the server as a crash would and returns when it is gone.
+// Kill ends the server as a crash would and returns when the process has ended.
 func (p *Process) Kill() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -157,8 +157,8 @@ func (p *Process) Kill() {
 	p.proc = nil
 }
 
-// Freeze stops the process in its tracks: its port answers no more, its
-// connections stay open. Thaw lets it go on.
+// Freeze suspends the process: its port no longer answers, but its connections stay
+// open. Thaw resumes the process.
 func (p *Process) Freeze() {
 	p.t.Helper()
 	p.signal(syscall.SIGSTOP)
@@ -173,8 +173,9 @@ func (p *Process) Thaw() {
 	p.signal(syscall.SIGCONT)
 }
 
-// Starve lets the server open no more files: what it does not have in memory it
-// can't read any more. Feed ends it. The test is skipped where that can't be done.
+// Starve keeps the server from opening more files: it can no longer read data that it
+// does not have in memory. The function feed ends this. The test is skipped on systems
+// that can't do this.
 func (p *Process) Starve() (feed func()) {
 	p.t.Helper()
 	limit := func(files uint64) uint64 {

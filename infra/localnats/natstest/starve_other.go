@@ -4,5 +4,5 @@ package natstest
 
 import "errors"
 
-// limitFiles can't be done to another process here.
+// limitFiles is unsupported: this system can't limit another process.
 func limitFiles(int, uint64) (uint64, error) { return 0, errors.ErrUnsupported }

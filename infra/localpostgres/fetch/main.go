@@ -1,4 +1,4 @@
-// Command fetch makes sure of a PostgreSQL server that a local run can use, and
+// Command fetch finds or downloads a PostgreSQL server that a local run can use, and
 // prints the folder of its programs:
 //
 //	go run ./infra/localpostgres/fetch -find   # one that is on the machine, or exit 1

@@ -1,6 +1,5 @@
 // Package pgtest gives tests a real PostgreSQL server: one private server per
-// test program, started when first asked for, and a fresh, empty database for
-// each test.
+// test program, started on first use, and a fresh, empty database for each test.
 //
 //	func TestMain(m *testing.M) { pgtest.Main(m) }
 //
@@ -52,9 +51,9 @@ var shared struct {
 
 var databases atomic.Int64
 
-// Main runs the tests and then stops the shared server. Call it from TestMain
-// as the last thing: it ends the program. A test program that dies otherwise
-// takes the server along and leaves a folder, which a later one removes.
+// Main runs the tests and then stops the shared server. Call it as the last statement
+// of TestMain: it ends the program. If a test program dies without it, its server dies,
+// too, and a later test program removes the folder that it leaves.
 func Main(m *testing.M) {
 	code := m.Run()
 	if err := stopShared(); err != nil {
@@ -81,10 +80,10 @@ func Database(t testing.TB) string {
 	return s.DatabaseURL(name)
 }
 
-// Start runs a server of the test's own in dir, or in a fresh folder where dir
-// is empty, with fsync as cfg says. It is stopped, and a fresh folder removed,
-// when the test ends; the test may stop or kill it earlier and start another
-// on the same folder: the URL stays the same.
+// Start runs a server for one test in cfg.Dir, or in a fresh folder if cfg.Dir is empty.
+// cfg decides about fsync. When the test ends, the server is stopped and a fresh folder
+// is removed. The test may stop or kill the server earlier and start another on the same
+// folder: the URL stays the same.
 func Start(t testing.TB, cfg localpostgres.Config) *localpostgres.Server {
 	t.Helper()
 	if cfg.Dir == "" {
@@ -109,8 +108,8 @@ func Start(t testing.TB, cfg localpostgres.Config) *localpostgres.Server {
 	return s
 }
 
-// Folder makes a folder for a server of the test's own. Unlike t.TempDir's, its
-// path is short and open to the unprivileged user that the server runs as.
+// Folder makes a folder for one test's server. Unlike the path of t.TempDir, its path is
+// short and open to the unprivileged user that the server runs as.
 func Folder(t testing.TB) string {
 	t.Helper()
 	folder, guard, err := newFolder()
@@ -175,7 +174,7 @@ func newFolder() (string, *datadir.FileLock, error) {
 	}
 	guard, err := datadir.Lock(filepath.Join(folder, guardName))
 	if err == nil {
-		err = os.Chmod(folder, 0o711) // for passing through, not for looking around
+		err = os.Chmod(folder, 0o711) // for passing through, not for listing
 	}
 	return folder, guard, err
 }
@@ -184,7 +183,7 @@ func removeFolder(folder string, guard *datadir.FileLock) error {
 	return errors.Join(localpostgres.Remove(filepath.Join(folder, "pg")), os.RemoveAll(folder), guard.Release())
 }
 
-// sweep removes folders that killed test programs left. Errors only leave files
+// sweep removes the folders that killed test programs left. An error only leaves files
 // for the next sweep.
 func sweep() {
 	left, err := filepath.Glob(filepath.Join(os.TempDir(), folderPrefix+"*"))
