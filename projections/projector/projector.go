@@ -45,7 +45,7 @@ const (
 	standbyInterval     = 250 * time.Millisecond
 )
 
-// Log is what the projector needs of the log.
+// Log is the part of the log that the projector uses.
 type Log interface {
 	eventlog.Reader
 	eventlog.Follower

@@ -22,7 +22,7 @@ const (
 // ErrNotReady is wrapped by every error of Ready.
 var ErrNotReady = errors.New("projector not ready")
 
-// Status is where a projector is.
+// Status is the state and the position of a projector.
 type Status struct {
 	State    State
 	Position uint64 // newest sequence up to which its partitions are committed

@@ -34,7 +34,7 @@ var (
 	ErrUnknown = errors.New("no such projection")
 )
 
-// Log is what a rebuild needs of the log.
+// Log is the part of the log that a rebuild uses.
 type Log interface {
 	Head(ctx context.Context) (uint64, error)
 	eventlog.PartReader
