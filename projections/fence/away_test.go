@@ -18,16 +18,16 @@ import (
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
-// server is as much of a database as a fence speaks with, on connections that obey the
-// clock of a test: its checkpoint is at sequence 7. It can take all that it is told and
-// say nothing, which a real one does only where a network swallows its words.
+// server is a minimal database for a fence, on connections that obey a test's clock. Its
+// checkpoint is at sequence 7. It can accept all input and answer nothing, as a real
+// server does only if the network drops its answers.
 type server struct {
 	silent atomic.Bool
-	cut    time.Duration // how long a connection lasts; 0 is until the client ends it
+	cut    time.Duration // how long a connection lasts; 0 means until the client closes it
 }
 
-// pool is one whose connections, also those outside of it, are made to the server, or
-// fail as dial says.
+// pool returns a pool whose connections go to the server, or fail as dial says. So do
+// connections opened with the pool's configuration.
 func (s *server) pool(t *testing.T, dial func(context.Context) error) *pgxpool.Pool {
 	t.Helper()
 	cfg, err := pgxpool.ParseConfig("postgres://nobody@server/none?sslmode=disable&search_path=" + schema.Live)
@@ -35,7 +35,8 @@ func (s *server) pool(t *testing.T, dial func(context.Context) error) *pgxpool.P
 		t.Fatal(err)
 	}
 	cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol
-	// Who connects asks for the address first, and who only cancels a query does not.
+	// A client that connects looks up the address first. A client that only cancels a
+	// query does not.
 	cfg.ConnConfig.LookupFunc = func(ctx context.Context, host string) ([]string, error) { return []string{host}, dial(ctx) }
 	cfg.ConnConfig.DialFunc = func(context.Context, string, string) (net.Conn, error) {
 		client, conn := net.Pipe()
@@ -55,7 +56,7 @@ func (s *server) serve(conn net.Conn) error {
 	if first, err := b.ReceiveStartupMessage(); err != nil {
 		return err
 	} else if _, starts := first.(*pgproto3.StartupMessage); !starts {
-		return nil // a query is to be cancelled
+		return nil // a request to cancel a query
 	}
 	if s.cut > 0 {
 		defer time.AfterFunc(s.cut, func() { _ = conn.Close() }).Stop()
@@ -87,7 +88,7 @@ func (s *server) serve(conn net.Conn) error {
 }
 
 func sendCheckpoint(b *pgproto3.Backend) {
-	const text, number = 25, 20 // types, by PostgreSQL's numbers
+	const text, number = 25, 20 // PostgreSQL's type numbers
 	var fields []pgproto3.FieldDescription
 	for _, kind := range []uint32{text, number, number, number, text} {
 		fields = append(fields, pgproto3.FieldDescription{Name: []byte("x"), DataTypeOID: kind, DataTypeSize: -1, TypeModifier: -1})
@@ -96,7 +97,7 @@ func sendCheckpoint(b *pgproto3.Backend) {
 	b.Send(&pgproto3.DataRow{Values: [][]byte{[]byte("generation"), []byte("0"), []byte("255"), []byte("7"), nil}})
 }
 
-// listens runs a fence until the function that it returns is called.
+// listens runs a fence until the returned function is called.
 func listens(t *testing.T, f *fence.Fence) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -111,10 +112,9 @@ func listens(t *testing.T, f *fence.Fence) (stop func()) {
 	}
 }
 
-// TestADatabaseThatFallsSilentIsNotBelieved: its connections stay open. It takes every
-// question and answers none. What it held before is believed until the first question
-// has gone without an answer for five seconds. From then on every wait fails at its
-// timeout.
+// TestADatabaseThatFallsSilentIsNotBelieved: its connections stay open, and it accepts
+// every query and answers none. The fence trusts the last position until the first query
+// has been unanswered for five seconds. From then on every wait fails at its timeout.
 func TestADatabaseThatFallsSilentIsNotBelieved(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -147,16 +147,16 @@ func TestADatabaseThatFallsSilentIsNotBelieved(t *testing.T) {
 			}
 		}
 		s.silent.Store(false)
-		time.Sleep(2 * patience) // what it was asked before stays without an answer
+		time.Sleep(2 * patience) // queries sent before stay unanswered
 		if err := f.Wait(t.Context(), 7); err != nil {
 			t.Errorf("it answers again, and who waits is told: %v", err)
 		}
 	})
 }
 
-// TestAConnectionThatStoodIsMissedAtOnce: pauses grow as attempts fail, to two seconds
-// and no further, and are short again once a connection stood for a while. One that is
-// lost as soon as it is made is no better than one that is refused.
+// TestAConnectionThatStoodIsMissedAtOnce: each failed attempt doubles the pause, up to
+// two seconds. After a connection has lasted for a while, the pauses are short again. A
+// connection that is lost as soon as it is made counts as a failed attempt.
 func TestAConnectionThatStoodIsMissedAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -174,8 +174,8 @@ func TestAConnectionThatStoodIsMissedAtOnce(t *testing.T) {
 		defer pool.Close()
 		defer listens(t, newFence(t, pool, &heads{}))()
 		lost := time.Now()
-		// attempt awaits the next one, which is refused, or lost after a time, and
-		// holds the pause before it against what it may be.
+		// attempt waits for the next attempt, checks the pause before it, and lets it be
+		// refused, or lost after a time.
 		attempt := func(stands, want time.Duration) {
 			t.Helper()
 			at := <-attempts

@@ -10,8 +10,8 @@ import (
 	"github.com/memory-ledger/ledger/projections/readmodel"
 )
 
-// BenchmarkAppendThenWait is the price of reading one's own write: an append,
-// then a wait until it is projected.
+// BenchmarkAppendThenWait measures the cost of reading one's own write: an append, then a
+// wait until it is projected.
 func BenchmarkAppendThenWait(b *testing.B) {
 	_, pool := fixture.Database(b)
 	log := fixture.NewLog(b)

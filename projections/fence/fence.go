@@ -19,49 +19,48 @@ import (
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
-// ErrBehind: the read models did not catch up in time. Nothing is wrong with
-// the request; answer 503 with Retry-After.
+// ErrBehind: the read models did not catch up in time. The request itself is fine; answer
+// 503 with Retry-After.
 var ErrBehind = errors.New("read models are behind the log")
 
-// ErrLogShort: the log is not the one that the read models are made of, or has lost
-// its end, or the server that answers for it does not know its end. Do not show what
-// the read models hold, and append nothing: answer 503.
+// ErrLogShort: the log is not the source of the read models, or has lost its end, or the
+// server that answers for the log does not know its end. Answer 503: show nothing from
+// the read models, and append nothing.
 var ErrLogShort = errors.New("the log is shorter than the read models know it")
 
 const (
 	defaultTimeout = 5 * time.Second
 	defaultPoll    = time.Second
-	// recheck is how often a wait reads the checkpoint for itself while the
-	// listener is down.
+	// recheck is how often a wait reads the checkpoint while the listener is down.
 	recheck    = 20 * time.Millisecond
 	minBackoff = 50 * time.Millisecond
 	maxBackoff = 2 * time.Second
 )
 
-// Options of a fence. The zero value is good.
+// Options of a fence. The zero value works.
 type Options struct {
-	Timeout    time.Duration         // longest wait, whatever the caller's deadline; 0 means 5 s
-	Poll       time.Duration         // how often the checkpoint is read besides being told; 0 means 1 s
+	Timeout    time.Duration         // longest wait, even if the caller's deadline is later; 0 means 5 s
+	Poll       time.Duration         // how often the checkpoint is read, beside the announcements; 0 means 1 s
 	Logger     *slog.Logger          // nil means slog.Default()
 	Registerer prometheus.Registerer // nil means no metrics
-	// Connection returns another number whenever another server may answer for the log.
-	// nil: the same one always does.
+	// Connection returns a new number whenever another server may answer for the log. nil
+	// means that the same server always answers.
 	Connection func() uint64
-	// Lag is for how long the log may say that it ends before what the read models hold;
-	// see eventlog.HeadHolding.
+	// Lag is how long the log may report a head below the read models' position; see
+	// eventlog.HeadHolding.
 	Lag time.Duration
-	// Heads is asked before the log; nil: the log always is.
+	// Heads is asked before the log. nil means that only the log is asked.
 	Heads HeadSource
-	// OnWait, if set, is called by every wait that begins, with the sequence that it
-	// waits for. It must not block.
+	// OnWait, if set, is called at the start of every wait with the awaited sequence. It
+	// must not block.
 	OnWait func(seq uint64)
 	// OnExchange, if set, is called when the read models were exchanged, before any Head
-	// says so. A cache must drop what it read of the old ones: they may have been wrong.
-	// It must not block.
+	// reflects it. A cache must then drop everything that it read from the old ones,
+	// which may have been wrong. OnExchange must not block.
 	OnExchange func()
 }
 
-// Fence holds reads back until the read models are caught up.
+// Fence delays reads until the read models have caught up.
 type Fence struct {
 	pool    *pgxpool.Pool
 	log     eventlog.Reader
@@ -70,21 +69,21 @@ type Fence struct {
 	metrics *metrics
 
 	known       tracker
-	short       atomic.Pointer[error] // ErrLogShort, where the listener found that
-	fits        atomic.Uint64         // the connection by which the log was last found long enough, 0 before that
-	away        atomic.Pointer[error] // why the listener is down, nil while it stands
+	short       atomic.Pointer[error] // ErrLogShort, if the listener found it
+	fits        atomic.Uint64         // the connection on which the log was last long enough; 0 before that
+	away        atomic.Pointer[error] // why the listener is down; nil while it is connected
 	heads       shared[uint64]
 	checkpoints shared[projector.Checkpoint]
 }
 
-// HeadSource may know, without asking the log, what an owner's newest message is; see
+// HeadSource may know an owner's newest message without asking the log; see
 // eventlog.OwnerHeads.
 type HeadSource interface {
 	Newest(owner events.Owner) (seq uint64, known bool)
 }
 
-// New returns a fence over the read models that the pool sees. It works at
-// once; waits are woken promptly, and cost no queries, while Run runs.
+// New returns a fence over the read models in the pool's schema. The fence works at once.
+// While Run runs, waits are woken promptly and cost no queries.
 func New(pool *pgxpool.Pool, log eventlog.Reader, opts Options) (*Fence, error) {
 	opts.Timeout = cmp.Or(max(0, opts.Timeout), defaultTimeout)
 	opts.Poll = cmp.Or(max(0, opts.Poll), defaultPoll)
@@ -104,42 +103,41 @@ func New(pool *pgxpool.Pool, log eventlog.Reader, opts Options) (*Fence, error) 
 }
 
 // WaitOwner returns once the read models reflect every event of the owner that was
-// acknowledged before the call, also those about the chain. It waits only for the
-// projector of the owner's partition.
-// Errors: ErrBehind, ErrLogShort, the log's, ctx's.
+// acknowledged before the call, including events about the chain. It waits only for the
+// projector of the owner's partition. Errors: ErrBehind, ErrLogShort, the log's, ctx's.
 func (f *Fence) WaitOwner(ctx context.Context, owner events.Owner) error {
 	_, err := f.WaitOwnerHead(ctx, owner)
 	return err
 }
 
-// Head is what a wait says about the read models. What was read of an owner after a
-// wait that returned one is still true after each that returns the same, if Known.
+// Head describes the read models after a wait. If a later wait returns an equal Head that
+// is Known, data that was read for the owner after the first wait is still current.
 type Head struct {
-	// Seq is a sequence that the read models hold, after which the log had nothing of
-	// the owner: the log's newest, or the owner's. 0 where that is not known.
+	// Seq is a sequence that the read models hold. The log had no later message of the
+	// owner. It is the log's newest sequence or the owner's; 0 means unknown.
 	Seq uint64
-	// Tables counts how often this process has seen the read models exchanged. What was
-	// read of the ones before may be wrong, even if it never changes.
+	// Tables counts how often this process has seen the read models exchanged. Data from
+	// earlier read models may be wrong, even if it never changes.
 	Tables uint64
 }
 
 // Known reports whether an equal Head means that nothing has changed.
 func (h Head) Known() bool { return h.Seq != 0 }
 
-// Tables is the Tables of a Head that is made now.
+// Tables returns the Tables of a Head made now.
 func (f *Fence) Tables() uint64 { return f.known.tables.Load() }
 
-// Before reports whether h is of an earlier moment, as far as both know.
+// Before reports whether h is known to be older than other.
 func (h Head) Before(other Head) bool {
 	return h.Tables < other.Tables || h.Tables == other.Tables && h.Seq < other.Seq
 }
 
-// WaitOwnerHead is WaitOwner, and returns a Head of the owner's.
+// WaitOwnerHead is WaitOwner, and returns the owner's Head.
 func (f *Fence) WaitOwnerHead(ctx context.Context, owner events.Owner) (Head, error) {
 	return f.waitHead(ctx, events.PartitionOf(owner), owner)
 }
 
-// waitHead waits for an owner's events, or for all events where the partition is everybody.
+// waitHead waits for an owner's events, or for all events if partition is everybody.
 func (f *Fence) waitHead(ctx context.Context, partition int, owner events.Owner) (Head, error) {
 	ctx, cancel := context.WithTimeout(ctx, f.opts.Timeout)
 	defer cancel()
@@ -148,7 +146,7 @@ func (f *Fence) waitHead(ctx context.Context, partition int, owner events.Owner)
 	if err := f.checkLength(); err != nil {
 		return Head{}, err
 	}
-	h := Head{Tables: f.Tables()} // before anything is waited for
+	h := Head{Tables: f.Tables()} // before any wait
 	ofOwner := partition != everybody
 	if ofOwner && f.opts.Heads != nil {
 		if seq, known := f.opts.Heads.Newest(owner); known {
@@ -158,16 +156,16 @@ func (f *Fence) waitHead(ctx context.Context, partition int, owner events.Owner)
 	}
 	position, live := f.known.highest()
 	if !live {
-		position = 0 // the database may have been restored, and proves nothing
+		position = 0 // the database may have been restored, so the position proves nothing
 	}
 	seq, err := f.newest(ctx, position)
 	if err != nil {
 		return Head{}, err
 	}
 	if ofOwner {
-		// Mostly the read models hold the whole log, and the question for its newest
-		// message, which concurrent callers share, is enough. Only while writes are
-		// under way is the log asked about this owner.
+		// Usually the read models hold the whole log. Then it is enough to read the log's
+		// newest sequence, and concurrent callers share that read. Only while writes are
+		// in progress does the fence ask the log about this owner.
 		if f.known.reached(seq) {
 			f.metrics.passed.Inc()
 			h.Seq = seq
@@ -180,8 +178,8 @@ func (f *Fence) waitHead(ctx context.Context, partition int, owner events.Owner)
 	return h, f.wait(ctx, goal{partition, seq})
 }
 
-// newest asks for the log's newest sequence. It can't be behind what the read models were
-// known to hold before the question.
+// newest reads the log's newest sequence. It returns ErrLogShort if that is below
+// position, which the read models had reached before.
 func (f *Fence) newest(ctx context.Context, position uint64) (uint64, error) {
 	head, err := eventlog.HeadHolding(ctx, f.heads.get, position, f.opts.Lag)
 	if err == nil {
@@ -193,11 +191,11 @@ func (f *Fence) newest(ctx context.Context, position uint64) (uint64, error) {
 	return head, nil
 }
 
-// CheckLog returns ErrLogShort where the log is older than what the read models were last
-// known to hold: then nothing may be appended to it. It asks the log only when another
-// log may answer: at first, and after each time that the connection was lost. The listener
-// finds a log that was exchanged behind a connection that stands. Errors: ErrLogShort, the
-// log's, and at first the database's.
+// CheckLog returns ErrLogShort if the log is older than the last known position of the
+// read models: then nothing must be appended to the log. It asks the log only when
+// another log may answer: at first, and after each lost connection. The listener detects
+// a log that was exchanged behind an open connection. Errors: ErrLogShort, the log's, and
+// at first the database's.
 func (f *Fence) CheckLog(ctx context.Context) error {
 	connection := f.opts.Connection()
 	if err := f.checkLength(); err != nil || f.fits.Load() == connection {
@@ -227,8 +225,8 @@ func (f *Fence) checkLength() error {
 
 // WaitAll returns once the read models reflect every event, of any owner, that was
 // acknowledged before the call. A caller must not answer "unknown token" without it. It
-// waits for the slowest projector. Callers that arrive together share one question to the
-// log, which is put after all of them arrived. Its errors are those of WaitOwner.
+// waits for the slowest projector. Callers that arrive together share one read of the
+// log, which starts after all of them arrived. Its errors are those of WaitOwner.
 func (f *Fence) WaitAll(ctx context.Context) error {
 	_, err := f.WaitAllHead(ctx)
 	return err
@@ -237,14 +235,14 @@ func (f *Fence) WaitAll(ctx context.Context) error {
 // WaitAllHead is WaitAll, and returns a Head without a sequence.
 func (f *Fence) WaitAllHead(ctx context.Context) (Head, error) { return f.waitHead(ctx, everybody, "") }
 
-// Wait returns once the read models hold the log up to seq, of all owners.
+// Wait returns once the read models hold the log up to seq, for all owners.
 func (f *Fence) Wait(ctx context.Context, seq uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, f.opts.Timeout)
 	defer cancel()
 	return f.wait(ctx, goal{everybody, seq})
 }
 
-// Position is how far the read models are with all owners, as far as this
+// Position returns the sequence up to which all owners are projected, as far as this
 // process knows.
 func (f *Fence) Position() uint64 { return f.known.known(goal{partition: everybody}) }
 
@@ -285,18 +283,18 @@ func (f *Fence) waitToBeTold(ctx context.Context, w *waiter) {
 	}
 }
 
-// lookForMyself reads the checkpoint while the listener is down. The result counts
-// only for the callers that waited for this very reading, and for no later ones.
+// lookForMyself reads the checkpoint while the listener is down. The result counts only
+// for the callers that waited for this read, not for later callers.
 func (f *Fence) lookForMyself(ctx context.Context, g goal) (reached bool) {
 	is, err := f.checkpoints.get(ctx)
 	if err == nil && g.reach(is.Vector) >= g.seq {
 		return true
 	}
-	eventlog.Pause(ctx, recheck) // also where the database does not answer: it may come back
+	eventlog.Pause(ctx, recheck) // pause even if the database does not answer: it may recover
 	return false
 }
 
-// expired tells a deadline, which is ErrBehind, from a caller that left.
+// expired returns ErrBehind after a deadline, and ctx's error if the caller left.
 func (f *Fence) expired(ctx context.Context, g goal) error {
 	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return ctx.Err()

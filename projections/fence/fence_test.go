@@ -22,7 +22,7 @@ import (
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
-// heads is a log that is as long as the test says.
+// heads is a log whose head the test sets.
 type heads struct {
 	mu    sync.Mutex
 	head  uint64
@@ -120,7 +120,7 @@ func TestAWaitEndsWhenThePositionIsReached(t *testing.T) {
 				wait  func() error
 			}{
 				{3, func() error { return f.Wait(t.Context(), 3) }},
-				{6, func() error { return f.WaitOwner(t.Context(), owner) }}, // the chain's events too
+				{6, func() error { return f.WaitOwner(t.Context(), owner) }}, // including the chain's events
 				{7, func() error { return f.WaitAll(t.Context()) }},
 			}
 			done := make([]chan error, len(waits))
@@ -165,7 +165,7 @@ func TestAWaitThatTakesTooLong(t *testing.T) {
 		if listening {
 			fixture.Running(t, f.Run)
 		}
-		// The fence's own deadline, and an earlier one of the caller.
+		// The fence's timeout, and then an earlier deadline of the caller.
 		for name, wait := range map[string]func() error{
 			"all": func() error { return f.WaitAll(t.Context()) }, "a sequence": func() error { return f.Wait(t.Context(), 1) },
 			"an owner": func() error { return f.WaitOwner(t.Context(), fixture.NewActor().Owner) },
@@ -179,7 +179,7 @@ func TestAWaitThatTakesTooLong(t *testing.T) {
 			t.Errorf("the caller's deadline: %v", err)
 		}
 		cancel()
-		// Whose own deadline is far off leaves once the wait has begun.
+		// A caller with a later deadline leaves after the wait has begun.
 		ctx, cancel = context.WithCancel(t.Context())
 		patient := newFence(t, pool, &heads{head: 1}, func(o *fence.Options) { o.Timeout, o.OnWait = time.Minute, func(uint64) { cancel() } })
 		if listening {
@@ -204,8 +204,8 @@ func TestALogThatDoesNotAnswer(t *testing.T) {
 	}
 }
 
-// TestACheckpointThatGoesBackIsNoticed: a restored database, and another schema
-// in the place of the one that was.
+// TestACheckpointThatGoesBackIsNoticed: the database is restored, and then another schema
+// replaces the current one.
 func TestACheckpointThatGoesBackIsNoticed(t *testing.T) {
 	t.Parallel()
 	url, pool := fixture.Database(t)
@@ -226,8 +226,8 @@ func TestACheckpointThatGoesBackIsNoticed(t *testing.T) {
 		t.Error(err)
 	}
 
-	// A rebuild swaps schemas. The new one is further on, and a position that
-	// the old projector still announces is not believed.
+	// A rebuild swaps schemas. The new schema is further on. The fence ignores a position
+	// that the old projector still announces.
 	next := fixture.Pool(t, url, "next")
 	advance(t, next, 0, 97)
 	if _, err := pool.Exec(t.Context(), `ALTER SCHEMA ledger RENAME TO old; ALTER SCHEMA next RENAME TO ledger`); err != nil {
@@ -246,7 +246,7 @@ func TestACheckpointThatGoesBackIsNoticed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// An exchange that goes on from there is no step back.
+	// An exchange that continues from the known position is no step back.
 	for _, family := range families {
 		want, ok := map[string]float64{"ledger_fence_backward_total": 1, "ledger_fence_exchanged_total": 2}[family.GetName()]
 		if ok && family.GetMetric()[0].GetCounter().GetValue() != want {
@@ -255,8 +255,8 @@ func TestACheckpointThatGoesBackIsNoticed(t *testing.T) {
 	}
 }
 
-// TestAnExchangeIsInTheHead: what was kept of the tables before is dropped before any
-// reader is told of the new ones.
+// TestAnExchangeIsInTheHead: cached data of the old tables is dropped before any Head
+// reflects the new ones.
 func TestAnExchangeIsInTheHead(t *testing.T) {
 	t.Parallel()
 	_, pool := fixture.Database(t)
@@ -288,7 +288,8 @@ func TestAnExchangeIsInTheHead(t *testing.T) {
 	})
 }
 
-// TestAHeadIsOfTheTablesBeforeTheWait: of tables that came meanwhile it promises nothing.
+// TestAHeadIsOfTheTablesBeforeTheWait: a Head promises nothing about tables that were
+// exchanged during the wait.
 func TestAHeadIsOfTheTablesBeforeTheWait(t *testing.T) {
 	t.Parallel()
 	_, pool := fixture.Database(t)
@@ -331,7 +332,7 @@ func TestAHeadIsOfTheTablesBeforeTheWait(t *testing.T) {
 }
 
 // TestReadModelsThatAreAheadOfTheLog are not shown: the log lost its end, or is another
-// one, or the server that answers for it does not know its end.
+// log, or the server that answers for it does not know its end.
 func TestReadModelsThatAreAheadOfTheLog(t *testing.T) {
 	t.Parallel()
 	for name, known := range map[string]bool{"a log that is asked": false, "a log that knows": true} {
@@ -363,8 +364,8 @@ func TestReadModelsThatAreAheadOfTheLog(t *testing.T) {
 }
 
 // TestOneHalfIsAheadOfTheLog: the owners of the other half are not shown either, because
-// it is not known which of their messages the log lost. The same holds if such tables
-// are swapped in while the listener stands.
+// it is unknown which of their messages the log lost. The same holds if such tables are
+// swapped in while the listener is connected.
 func TestOneHalfIsAheadOfTheLog(t *testing.T) {
 	t.Parallel()
 	const recut = `SELECT recut_checkpoint((SELECT generation FROM checkpoint), '{0}', '{255}', '{3}', '{0,128}', '{127,255}', '{3,7}', '{NULL,NULL}')`
@@ -398,7 +399,7 @@ func TestOneHalfIsAheadOfTheLog(t *testing.T) {
 	}
 }
 
-// overtaken is a log that was longer by the time that its answer arrives.
+// overtaken is a log that grows before its answer arrives.
 type overtaken struct {
 	heads
 	meanwhile func()
@@ -410,8 +411,8 @@ func (o *overtaken) Head(ctx context.Context) (uint64, error) {
 	return head, err
 }
 
-// TestAnAnswerThatIsOvertakenIsNoShorterLog: what was projected while the log was asked
-// for its end proves nothing.
+// TestAnAnswerThatIsOvertakenIsNoShorterLog: messages that are projected while the log's
+// head is being read do not make the log too short.
 func TestAnAnswerThatIsOvertakenIsNoShorterLog(t *testing.T) {
 	t.Parallel()
 	_, pool := fixture.Database(t)
@@ -432,9 +433,9 @@ func TestAnAnswerThatIsOvertakenIsNoShorterLog(t *testing.T) {
 	}
 }
 
-// TestRowsCutAnewAreReadAtOnce, and so are those after an announcement that makes no
-// sense: long before the listener reads them of its own accord, and by the connection
-// that it has.
+// TestRowsCutAnewAreReadAtOnce: the listener reads the rows at once after they are cut
+// again, or after a malformed announcement. It does not wait for its next poll, and keeps
+// its connection.
 func TestRowsCutAnewAreReadAtOnce(t *testing.T) {
 	t.Parallel()
 	_, pool := fixture.Database(t)
@@ -457,8 +458,8 @@ func TestRowsCutAnewAreReadAtOnce(t *testing.T) {
 	}
 }
 
-// TestALogThatGetsShorter is found out by the first who asks, long before the listener
-// measures it again.
+// TestALogThatGetsShorter is detected by the first caller that waits, long before the
+// listener measures the log again.
 func TestALogThatGetsShorter(t *testing.T) {
 	t.Parallel()
 	_, pool := fixture.Database(t)
@@ -482,8 +483,8 @@ func TestALogThatGetsShorter(t *testing.T) {
 	}
 }
 
-// TestAPositionIsNotBelievedWithoutAConnection: the database is another one
-// when it comes back.
+// TestAPositionIsNotBelievedWithoutAConnection: the database may be another one when the
+// connection returns.
 func TestAPositionIsNotBelievedWithoutAConnection(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: make verify runs it")
@@ -504,7 +505,7 @@ func TestAPositionIsNotBelievedWithoutAConnection(t *testing.T) {
 	if err := server.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	// What was reached before is not taken for granted now.
+	// A position that was reached before is no longer trusted.
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	fixture.Eventually(t, 10*time.Second, func() error {
@@ -513,7 +514,7 @@ func TestAPositionIsNotBelievedWithoutAConnection(t *testing.T) {
 		}
 		return nil
 	})
-	// Who waits through the outage is served when it is over.
+	// A caller that waits through the outage is served when it is over.
 	waited := make(chan error, 1)
 	go func() { waited <- f.Wait(t.Context(), 100) }()
 	pgtest.Start(t, cfg)
@@ -537,7 +538,7 @@ func TestAPositionIsNotBelievedWithoutAConnection(t *testing.T) {
 	}
 }
 
-// syncBuffer takes lines from anywhere.
+// syncBuffer is a buffer that several goroutines can write to.
 type syncBuffer struct {
 	mu sync.Mutex
 	strings.Builder
@@ -586,7 +587,8 @@ func TestACutListenerLosesNobody(t *testing.T) {
 	}
 }
 
-// TestTheMetricsTellHowReadsFared: who passed, who waits, who waited and who gave up.
+// TestTheMetricsTellHowReadsFared: the metrics count the reads that passed at once, that
+// wait, that waited, and that gave up.
 func TestTheMetricsTellHowReadsFared(t *testing.T) {
 	t.Parallel()
 	_, pool := fixture.Database(t)
@@ -649,7 +651,7 @@ func TestMetricsAreRegisteredOnce(t *testing.T) {
 	}
 }
 
-// knowing is a log that knows what is acknowledged, or does not.
+// knowing is a log that also is a HeadSource.
 type knowing struct {
 	heads
 	seq   uint64
@@ -668,7 +670,8 @@ func (k *knowing) set(seq uint64, known bool) {
 	k.seq, k.known = seq, known
 }
 
-// TestALogThatKnowsIsNotAsked, and what it knows is waited for.
+// TestALogThatKnowsIsNotAsked: if the HeadSource knows an owner's newest message, the
+// fence waits for that sequence and does not ask the log.
 func TestALogThatKnowsIsNotAsked(t *testing.T) {
 	t.Parallel()
 	_, pool := fixture.Database(t)

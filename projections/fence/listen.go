@@ -18,8 +18,8 @@ import (
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
-// Run listens to the projectors until ctx ends, and connects again when the
-// connection is lost.
+// Run listens to the projectors until ctx ends, and reconnects when the connection is
+// lost.
 func (f *Fence) Run(ctx context.Context) error {
 	backoff := minBackoff
 	for {
@@ -43,17 +43,17 @@ func (f *Fence) Run(ctx context.Context) error {
 	}
 }
 
-// listen connects and follows the projectors' announcements. The checkpoint is
-// read once the connection listens, so that no commit falls in between, and
-// again from time to time, so that a lost announcement or a restored database
-// does not go unnoticed.
+// listen connects and follows the projectors' announcements. It reads the checkpoint
+// after the connection listens, so that it misses no commit in between. It reads the
+// checkpoint again from time to time, to detect a lost announcement or a restored
+// database.
 func (f *Fence) listen(ctx context.Context) error {
 	conn, err := f.connect(ctx)
 	if err != nil {
 		return err
 	}
 	defer schema.Disconnect(conn)
-	var held string // the generation whose lock the connection has
+	var held string // the generation whose lock this connection holds
 	for {
 		if err := f.read(ctx, conn, &held); err != nil {
 			return err
@@ -64,8 +64,8 @@ func (f *Fence) listen(ctx context.Context) error {
 	}
 }
 
-// connect makes a connection that listens. A server that takes the connection
-// and says nothing is given up.
+// connect opens a connection that listens. It gives up on a server that accepts the
+// connection and does not answer.
 func (f *Fence) connect(ctx context.Context) (*pgx.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
@@ -82,8 +82,8 @@ func (f *Fence) connect(ctx context.Context) (*pgx.Conn, error) {
 	return conn, nil
 }
 
-// read takes the checkpoint as it is, also where it went back, and asks whether the log
-// is as long.
+// read stores the checkpoint, even if it went back, and checks that the log is long
+// enough.
 func (f *Fence) read(ctx context.Context, conn *pgx.Conn, held *string) error {
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
@@ -94,8 +94,8 @@ func (f *Fence) read(ctx context.Context, conn *pgx.Conn, held *string) error {
 	before := f.Position()
 	exchanged, back := f.known.compare(is)
 	if exchanged {
-		// This comes before the new tables are announced, so that no reader of them
-		// finds what was kept of the old ones.
+		// Call OnExchange before the new tables are announced, so that no reader of the
+		// new tables finds cached data of the old ones.
 		if f.opts.OnExchange != nil {
 			f.opts.OnExchange()
 		}
@@ -120,14 +120,15 @@ func (f *Fence) read(ctx context.Context, conn *pgx.Conn, held *string) error {
 	return f.lock(ctx, conn, "pg_advisory_unlock_shared", was)
 }
 
-// hold reads the checkpoint and shares the lock of its generation, unless that is the
-// one that is held. A rebuild that ends a generation waits for those who hold its lock.
+// hold reads the checkpoint and shares the lock of its generation, unless the connection
+// already holds that lock. A rebuild that ends a generation waits for all holders of its
+// lock.
 func (f *Fence) hold(ctx context.Context, conn *pgx.Conn, held string) (is projector.Checkpoint, err error) {
 	for locked := ""; ; locked = is.Generation {
 		if is, err = projector.ReadCheckpoint(ctx, conn); err != nil || is.Generation == held || is.Generation == locked {
 			return is, err
 		}
-		if locked != "" { // ended before it was believed
+		if locked != "" { // this generation ended meanwhile
 			if err := f.lock(ctx, conn, "pg_advisory_unlock_shared", locked); err != nil {
 				return is, err
 			}
@@ -146,8 +147,8 @@ func (f *Fence) lock(ctx context.Context, conn *pgx.Conn, function, generation s
 	return nil
 }
 
-// measure finds out whether the log is as long as the read models say that it was. A
-// log that does not answer says nothing about that.
+// measure checks that the log is at least as long as the read models' position. If the
+// log does not answer, measure changes nothing.
 func (f *Fence) measure(ctx context.Context, position uint64) {
 	connection := f.opts.Connection()
 	head, err := eventlog.HeadHolding(ctx, f.log.Head, position, f.opts.Lag)
@@ -166,8 +167,8 @@ func (f *Fence) measure(ctx context.Context, position uint64) {
 	}
 }
 
-// lengthError is nil where a log that ends at head, asked after the read models were
-// at position, can be the one that they are made of.
+// lengthError returns nil if a log that ends at head can be the source of read models
+// that were already at position.
 func lengthError(position, head uint64) error {
 	if position <= head {
 		return nil
@@ -175,8 +176,8 @@ func lengthError(position, head uint64) error {
 	return fmt.Errorf("%w: they are at sequence %d, the log ends at %d", ErrLogShort, position, head)
 }
 
-// follow takes announcements until the given time, or until one does not
-// continue what is known.
+// follow processes announcements until the given time, or until one does not continue the
+// known position.
 func (f *Fence) follow(ctx context.Context, conn *pgx.Conn, until time.Time) error {
 	for {
 		wait, cancel := context.WithDeadline(ctx, until)
@@ -200,7 +201,7 @@ func (f *Fence) follow(ctx context.Context, conn *pgx.Conn, until time.Time) err
 
 var errAnnouncement = errors.New("not an announcement of a position")
 
-// parseAnnouncement reads what schema.Channel says that they are.
+// parseAnnouncement parses an announcement in the format of schema.Channel.
 func parseAnnouncement(payload string) (announcement, error) {
 	part := strings.Split(payload, " ")
 	if len(part) != 3 {

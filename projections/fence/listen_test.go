@@ -9,8 +9,8 @@ import (
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
-// A database that takes a connection and says nothing is tried again, and does
-// not keep the fence from listening for ever.
+// A database that accepts a connection and does not answer is tried again, and does not
+// keep the fence from listening forever.
 func TestASilentDatabaseIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0")

@@ -20,7 +20,7 @@ import (
 
 var lower, upper = events.Partitions{First: 0, End: 128}, events.Partitions{First: 128, End: 256}
 
-// actorIn makes an owner of some partitions.
+// actorIn makes an owner in some partitions.
 func actorIn(run events.Partitions) *fixture.Actor {
 	for {
 		if a := fixture.NewActor(); run.Has(events.PartitionOf(a.Owner)) {
@@ -41,8 +41,8 @@ func projectorOf(t *testing.T, pool *pgxpool.Pool, log projector.Log, run events
 	return fixture.Running(t, r.Run)
 }
 
-// TestOneHalfStandsStill: owners of the half that goes on are served, those of
-// the other wait, and so does who asks for all.
+// TestOneHalfStandsStill: owners in the active half are served. Owners in the other half
+// wait, and so do waits for all owners.
 func TestOneHalfStandsStill(t *testing.T) {
 	t.Parallel()
 	for _, listening := range []bool{true, false} {
@@ -50,7 +50,7 @@ func TestOneHalfStandsStill(t *testing.T) {
 			t.Parallel()
 			_, pool := fixture.Database(t)
 			log := fixture.NewLog(t)
-			// Long enough for the question where the log ends, on a busy machine too.
+			// The timeout is long enough to read the log's head, even on a busy machine.
 			patient, hasty := newFence(t, pool, log), newFence(t, pool, log, func(o *fence.Options) { o.Timeout = time.Second })
 			if listening {
 				fixture.Running(t, patient.Run)
@@ -77,7 +77,7 @@ func TestOneHalfStandsStill(t *testing.T) {
 			}
 			both()
 			for range 20 {
-				readMemory(t, a, log, patient, pool) // of the half that goes on
+				readMemory(t, a, log, patient, pool) // in the active half
 			}
 			if head, err := patient.WaitOwnerHead(t.Context(), a.Owner); err != nil || head.Known() {
 				t.Errorf("the read models hold the whole log up to %d, %v", head, err)
@@ -108,8 +108,8 @@ func TestOneHalfStandsStill(t *testing.T) {
 	}
 }
 
-// TestReadsAreNeverStaleWhileDividedAnew: projectors of other partitions take
-// over again and again while owners write and read at replicas.
+// TestReadsAreNeverStaleWhileDividedAnew: projectors of other partitions take over
+// repeatedly while owners write and read at replicas.
 func TestReadsAreNeverStaleWhileDividedAnew(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: make verify runs it")
@@ -154,6 +154,6 @@ func TestReadsAreNeverStaleWhileDividedAnew(t *testing.T) {
 		stop()
 	}
 	enough()
-	start(divisions[0]) // for those who wait still
+	start(divisions[0]) // for readers that still wait
 	all.Wait()
 }

@@ -6,12 +6,11 @@ import (
 	"time"
 )
 
-// fetchTimeout bounds a question that outlives those who asked it.
+// fetchTimeout bounds a fetch that outlives its callers.
 const fetchTimeout = 5 * time.Second
 
-// shared lets callers who arrive together share one question. A caller never
-// gets the answer to a question that was put before it arrived: a caller that
-// arrives while one is under way shares the next.
+// shared lets concurrent callers share one fetch. A caller never gets the result of a
+// fetch that started before the caller arrived: it shares the next one.
 type shared[T any] struct {
 	fetch func(context.Context) (T, error)
 
@@ -47,7 +46,7 @@ func (s *shared[T]) get(ctx context.Context) (T, error) {
 	}
 }
 
-// run asks until no further question is wanted.
+// run fetches until no caller wants another fetch.
 func (s *shared[T]) run() {
 	for {
 		s.mu.Lock()

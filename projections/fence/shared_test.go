@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestAnAnswerIsNeverOlderThanTheQuestion: callers share questions, but no caller
-// gets the answer to one that was put before it came.
+// TestAnAnswerIsNeverOlderThanTheQuestion: callers share fetches, but no caller gets the
+// result of a fetch that started before the caller arrived.
 func TestAnAnswerIsNeverOlderThanTheQuestion(t *testing.T) {
 	t.Parallel()
 	var world, asked atomic.Int64
@@ -48,7 +48,7 @@ func TestWhoeverComesDuringAQuestionSharesTheNext(t *testing.T) {
 	first := make(chan error, 1)
 	go func() { _, err := s.get(t.Context()); first <- err }()
 	<-began
-	// These come while the first question is under way.
+	// These callers arrive during the first fetch.
 	later := make(chan error, 3)
 	var arrived sync.WaitGroup
 	for range cap(later) {

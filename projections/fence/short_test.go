@@ -18,9 +18,9 @@ func (h *heads) end(at uint64) {
 	h.head = at
 }
 
-// Before an append, the log is asked whether it fits: at first, and after the connection
-// was lost. In between, the append relies on the listener, which looks from time to time.
-// The database may be away by then.
+// Before the first append, and after a lost connection, CheckLog asks whether the log
+// fits. In between it relies on the listener, which checks from time to time. The
+// database may be unreachable by then.
 func TestWhoeverAppendsAsksWhetherTheLogFits(t *testing.T) {
 	t.Parallel()
 	_, pool := fixture.Database(t)
@@ -44,13 +44,13 @@ func TestWhoeverAppendsAsksWhetherTheLogFits(t *testing.T) {
 	check("by the same connection", false)
 	connection.Add(1)
 	check("by another connection", true)
-	pool.Close() // the fence has a connection of its own, and looks in an hour
+	pool.Close() // the fence has its own connection, and checks again in an hour
 	check("without the database", true)
 	log.end(7)
 	check("once it is as long", false)
 }
 
-// TestTheListenerFindsAnOlderLog that is put in place behind a connection that stands.
+// TestTheListenerFindsAnOlderLog that was put in place behind an open connection.
 func TestTheListenerFindsAnOlderLog(t *testing.T) {
 	t.Parallel()
 	_, pool := fixture.Database(t)
@@ -98,7 +98,8 @@ func TestALeaderMayBeBehindItsReplicas(t *testing.T) {
 	}
 }
 
-// TestRefusalsAreSaid: that reads are refused, and that they are no longer.
+// TestRefusalsAreSaid: the fence logs that reads are refused, and that they are answered
+// again.
 func TestRefusalsAreSaid(t *testing.T) {
 	t.Parallel()
 	_, pool := fixture.Database(t)

@@ -17,8 +17,8 @@ import (
 	"github.com/memory-ledger/ledger/projections/readmodel/sessions"
 )
 
-// TestReadsAreNeverStale: many owners write and read at once, each through a
-// replica that it did not write through, while connections are cut.
+// TestReadsAreNeverStale: many owners write and read at the same time, each reads through
+// a replica that it did not write through, while connections are cut.
 func TestReadsAreNeverStale(t *testing.T) {
 	t.Parallel()
 	t.Run("asking the log", func(t *testing.T) {
@@ -72,7 +72,7 @@ func readsAreNeverStale(t *testing.T, log *fixture.Log, heads fence.HeadSource) 
 	}
 }
 
-// replicasOf makes fences as services on several machines have them.
+// replicasOf makes several fences, as services on several machines would.
 func replicasOf(t *testing.T, pool *pgxpool.Pool, log eventlog.Reader, heads fence.HeadSource) []*fence.Fence {
 	t.Helper()
 	replicas := make([]*fence.Fence, 3)
@@ -85,7 +85,7 @@ func replicasOf(t *testing.T, pool *pgxpool.Pool, log eventlog.Reader, heads fen
 	return replicas
 }
 
-// readAll has an owner write something of every kind, and read it.
+// readAll lets an owner write an event of every kind, and reads it.
 func readAll(t *testing.T, a *fixture.Actor, log *fixture.Log, f *fence.Fence, pool *pgxpool.Pool) {
 	t.Helper()
 	readMemory(t, a, log, f, pool)
@@ -93,7 +93,7 @@ func readAll(t *testing.T, a *fixture.Actor, log *fixture.Log, f *fence.Fence, p
 	readToken(t, a, log, f, pool)
 }
 
-// readMemory: what the owner wrote.
+// readMemory writes a memory and reads it.
 func readMemory(t *testing.T, a *fixture.Actor, log *fixture.Log, f *fence.Fence, pool *pgxpool.Pool) {
 	t.Helper()
 	written, seq := a.AppendMemory(t, log, `{}`)
@@ -106,7 +106,7 @@ func readMemory(t *testing.T, a *fixture.Actor, log *fixture.Log, f *fence.Fence
 	}
 }
 
-// readBatch: a fact about the chain, which the owner did not write.
+// readBatch reads a fact about the chain, which the owner did not write.
 func readBatch(t *testing.T, a *fixture.Actor, log *fixture.Log, f *fence.Fence, pool *pgxpool.Pool) {
 	t.Helper()
 	id := fixture.UUID()
@@ -119,7 +119,8 @@ func readBatch(t *testing.T, a *fixture.Actor, log *fixture.Log, f *fence.Fence,
 	}
 }
 
-// readToken: the owner of a token is not known, so the read waits for all owners.
+// readToken reads a session by its token. The owner of a token is unknown, so the read
+// waits for all owners.
 func readToken(t *testing.T, a *fixture.Actor, log *fixture.Log, f *fence.Fence, pool *pgxpool.Pool) {
 	t.Helper()
 	id := fixture.UUID()

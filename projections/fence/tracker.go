@@ -11,14 +11,13 @@ import (
 // everybody stands for all partitions.
 const everybody = -1
 
-// goal is what a wait is for: that a sequence is projected in one partition, or
-// in all.
+// goal is the target of a wait: that a sequence is projected in one partition, or in all.
 type goal struct {
 	partition int // or everybody
 	seq       uint64
 }
 
-// reach is how far read models are with what a goal is about.
+// reach returns how far v is in the goal's partition, or in all.
 func (g goal) reach(v projector.Vector) uint64 {
 	if g.partition == everybody {
 		return v.Lowest()
@@ -26,32 +25,32 @@ func (g goal) reach(v projector.Vector) uint64 {
 	return v.At(g.partition)
 }
 
-// announcement is what a projector says of a row of the checkpoint.
+// announcement is a projector's message about a row of the checkpoint.
 type announcement struct {
 	generation string
 	events.Partitions
 	seq uint64
 }
 
-// tracker is the newest position that this process knows, and the callers that wait for
-// more.
+// tracker holds the newest position that this process knows, and the callers that wait
+// for more.
 type tracker struct {
 	mu      sync.Mutex
-	at      projector.Checkpoint // its vector belongs to the tracker, which moves it in place
+	at      projector.Checkpoint // the tracker owns the vector and changes it in place
 	tables  atomic.Uint64        // see Head
-	live    bool                 // the listener stands, so at may be believed
+	live    bool                 // the listener is connected, so at can be trusted
 	waiting map[*waiter]struct{}
 }
 
 // waiter waits for a goal. Its channel is closed when the goal is reached, or when the
-// tracker can't tell any more.
+// tracker no longer knows the position.
 type waiter struct {
 	goal
 	wake chan struct{}
 }
 
-// await reports that a goal is reached, or returns a waiter for it. It does neither
-// while the listener is down.
+// await reports that a goal is reached, or returns a waiter for the goal. While the
+// listener is down it returns neither.
 func (t *tracker) await(g goal) (w *waiter, reached bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -68,15 +67,15 @@ func (t *tracker) await(g goal) (w *waiter, reached bool) {
 	return w, false
 }
 
-// forget takes out a waiter that does not wait any longer.
+// forget removes a waiter that no longer waits.
 func (t *tracker) forget(w *waiter) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.waiting, w)
 }
 
-// wake wakes those whose goal is reached, and all where the listener is down: each then
-// reads the checkpoint itself.
+// wake wakes the waiters whose goal is reached. If the listener is down, it wakes all:
+// each then reads the checkpoint itself.
 func (t *tracker) wake() {
 	for w := range t.waiting {
 		if !t.live || w.reach(t.at.Vector) >= w.seq {
@@ -93,8 +92,8 @@ func (t *tracker) reached(seq uint64) bool {
 	return t.live && t.at.Lowest() >= seq
 }
 
-// compare reports whether a checkpoint that the listener read is of other tables than
-// what is known, and whether it is a step back.
+// compare reports whether a checkpoint that the listener read belongs to other tables
+// than the known one, and whether it is a step back.
 func (t *tracker) compare(c projector.Checkpoint) (exchanged, back bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -105,8 +104,8 @@ func (t *tracker) compare(c projector.Checkpoint) (exchanged, back bool) {
 	return back || c.Generation != t.at.Generation, back
 }
 
-// set notes what the listener read, which covers all partitions; exchanged is what
-// compare said of it.
+// set stores a checkpoint that the listener read, which covers all partitions. exchanged
+// is compare's result for it.
 func (t *tracker) set(c projector.Checkpoint, exchanged bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -118,9 +117,9 @@ func (t *tracker) set(c projector.Checkpoint, exchanged bool) {
 	t.wake()
 }
 
-// advance notes what the listener was told. It reports false for what does not
-// continue what is known: another generation, rows with other bounds, or a step
-// back. Then it keeps what it knows, and the listener reads all rows.
+// advance stores an announcement. It returns false if the announcement does not continue
+// the known position: another generation, rows with other bounds, or a step back. Then
+// the tracker stays as it is, and the listener reads all rows.
 func (t *tracker) advance(a announcement) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -141,16 +140,16 @@ func (t *tracker) lost() {
 	t.wake()
 }
 
-// highest is how far the read models were known to be with any owner when the listener
-// last stood, and whether it stands. It is 0 before the listener first stood.
+// highest returns the highest position of any partition that the listener last knew, and
+// whether the listener is connected. The position is 0 before the listener first
+// connected.
 func (t *tracker) highest() (seq uint64, live bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.at.Highest(), t.live
 }
 
-// known is how far the read models are with what a goal is about, as far as
-// this process knows.
+// known returns the position for a goal, as far as this process knows.
 func (t *tracker) known(g goal) uint64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"github.com/memory-ledger/ledger/projections/projector"
 )
 
-// database is what a tracker follows: rows that move, are cut and joined, are
-// swapped for others or restored to what they were.
+// database is the source of a tracker: its rows move, are cut and joined, are swapped for
+// others, or are restored to an earlier state.
 type database struct {
 	*rand.Rand
 	projector.Checkpoint
@@ -51,9 +51,9 @@ func (d *database) tell(i int) {
 	d.untold = append(d.untold, announcement{d.Generation, d.Vector[i].Partitions, d.Vector[i].Seq})
 }
 
-// TestATrackerBelievesNothingThatIsNotSo: whatever happens to the rows, and
-// however late the tracker hears of it, it never takes a partition to be further
-// than it is. It forgets no waiter.
+// TestATrackerBelievesNothingThatIsNotSo: whatever happens to the rows, and however late
+// the tracker learns it, the tracker never overstates a partition's position. It forgets
+// no waiter.
 func TestATrackerBelievesNothingThatIsNotSo(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(300) {
@@ -130,7 +130,7 @@ func TestATrackerBelievesNothingThatIsNotSo(t *testing.T) {
 	}
 }
 
-// woken reports whether a waiter need not wait any longer.
+// woken reports whether a waiter was woken.
 func woken(w *waiter) bool {
 	select {
 	case <-w.wake:
@@ -140,7 +140,7 @@ func woken(w *waiter) bool {
 	}
 }
 
-// TestWhoLeavesIsForgotten: a fence whose readers give up keeps nothing of them.
+// TestWhoLeavesIsForgotten: a fence keeps nothing of readers that gave up.
 func TestWhoLeavesIsForgotten(t *testing.T) {
 	t.Parallel()
 	var f Fence
@@ -156,10 +156,10 @@ func TestWhoLeavesIsForgotten(t *testing.T) {
 	}
 }
 
-// believed holds what a tracker would say of every partition against what is.
+// believed compares the tracker's position of every partition with the database's.
 func believed(t *testing.T, tracker *tracker, d *database) {
 	t.Helper()
-	if !tracker.live { // the tables may be others by now
+	if !tracker.live { // the tables may have been exchanged
 		if seq, live := tracker.highest(); live || tracker.reached(0) {
 			t.Errorf("while the listener is down, it is believed at %d", seq)
 		}

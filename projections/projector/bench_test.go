@@ -24,9 +24,9 @@ const (
 	benchMemories = 100_000
 )
 
-// BenchmarkReplay replays 100,000 memories of 1,000 owners into empty read
-// models, and copies the same memories' rows in by bare COPY, in turns. The
-// ratio is the share of COPY's speed that a replay reaches.
+// BenchmarkReplay replays 100,000 memories of 1,000 owners into empty read models, and
+// copies the same memories' rows with plain COPY, in turns. The metric of-copy is a
+// replay's speed as a share of COPY's speed.
 func BenchmarkReplay(b *testing.B) {
 	log := fixture.NewLog(b)
 	rows := fill(b, log)
@@ -44,8 +44,8 @@ func BenchmarkReplay(b *testing.B) {
 	b.ReportMetric(copying.Seconds()/replaying.Seconds(), "of-copy")
 }
 
-// benchRow is a row of a memory without what all of them share; it holds no
-// pointers, so that a hundred thousand of them cost the collector nothing.
+// benchRow is a memory's row without the fields that are equal in all rows. It holds no
+// pointers, so that a hundred thousand rows cost the garbage collector nothing.
 type benchRow struct {
 	owner, leafIndex int64
 	id               column.UUID
@@ -57,7 +57,7 @@ const benchMetadata = `{"source":"bench","tags":["one","two"],"title":"a memory 
 
 var benchSealed = []byte(strings.Repeat("ciphertext ", 25))
 
-// fill writes the log and returns the rows that come of it.
+// fill writes the log and returns the rows that the log must produce.
 func fill(b testing.TB, log *fixture.Log) []benchRow {
 	actors := make([]*fixture.Actor, benchOwners)
 	for i := range actors {

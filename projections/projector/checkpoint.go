@@ -13,28 +13,27 @@ import (
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
-// ErrIncomplete: the rows of the checkpoint do not speak of every partition
-// once. The database refuses to commit that, so the table is damaged.
+// ErrIncomplete: the rows of the checkpoint do not cover every partition exactly once.
+// The database refuses to commit such rows, so the table is damaged.
 var ErrIncomplete = errors.New("the checkpoint does not cover the partitions")
 
-// CheckpointSQL makes the checkpoint in the schema at the head of search_path, at
-// sequence 0. It is for schemas that the migrations of the read models do not make.
+// CheckpointSQL creates the checkpoint at sequence 0, in the first schema of search_path.
+// It is for schemas that the read models' migrations do not create.
 //
 //go:embed checkpoint.sql
 var CheckpointSQL string
 
-// Checkpoint is the table of that name: how far its schema's read models hold
-// the log.
+// Checkpoint is the table checkpoint: how much of the log its schema's read models hold.
 type Checkpoint struct {
-	// Generation tells one set of read models from another. Positions are
-	// comparable within one only.
+	// Generation identifies a set of read models. Only positions of the same generation
+	// can be compared.
 	Generation string
 	Vector
 }
 
-// ReadCheckpoint reads the checkpoint. Read in one transaction with other queries it says
-// exactly what they reflect. With ErrIncomplete it returns the rows that there
-// are.
+// ReadCheckpoint reads the checkpoint. In one transaction with other queries, it returns
+// exactly the position that those queries reflect. With ErrIncomplete it also returns the
+// rows that exist.
 func ReadCheckpoint(ctx context.Context, q schema.Querier) (Checkpoint, error) {
 	c, err := ReadCheckpointOf(ctx, q, events.AllPartitions, "")
 	if err == nil && !c.Covers(events.AllPartitions) {
@@ -43,8 +42,8 @@ func ReadCheckpoint(ctx context.Context, q schema.Querier) (Checkpoint, error) {
 	return c, err
 }
 
-// ReadCheckpointOf reads the rows that speak of any partition of a run, whole. The clause
-// comes last in the query, for a lock.
+// ReadCheckpointOf reads the rows that cover any partition of a run, and returns them
+// uncut. It appends the clause to the query, for a lock.
 func ReadCheckpointOf(ctx context.Context, q schema.Querier, run events.Partitions, clause string) (Checkpoint, error) {
 	var c Checkpoint
 	rows, err := q.Query(ctx, `SELECT generation::text, first_partition, last_partition, seq, stored_at FROM checkpoint
@@ -63,7 +62,7 @@ func ReadCheckpointOf(ctx context.Context, q schema.Querier, run events.Partitio
 		}
 		c.Generation = generation
 		mark := m
-		mark.End++ // the table names the last
+		mark.End++ // the table stores the last partition
 		if stored != nil {
 			mark.Stored = *stored
 		}

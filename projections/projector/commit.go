@@ -11,17 +11,17 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// advance moves rows of the checkpoint. Its statement is the first of the
-// transaction: it takes the rows that a second projector would need, and fails
-// the whole if they are not where this projector left them. It also announces
-// the position, which PostgreSQL does at the commit.
+// advance moves rows of the checkpoint. Its statement is the first of the transaction. It
+// locks the rows that a second projector would need, and fails the transaction if they
+// are not where this projector left them. It also announces the position; PostgreSQL
+// delivers the announcement at the commit.
 type advance struct {
 	generation string
-	from, to   Vector // of the same run; from is cut as the rows are
+	from, to   Vector // from has the same marks as the rows
 }
 
-// statement moves a single row in place; where there are several, which is only
-// until they have caught up with each other, others are put in their place.
+// statement moves a single row in place. Several rows exist only until they have caught
+// up with each other; statement replaces them.
 func (a advance) statement() (sql string, args []any) {
 	if len(a.from) == 1 && len(a.to) == 1 {
 		was, is := a.from[0], a.to[0]
@@ -57,13 +57,11 @@ const (
 	commitSQL  = `COMMIT`
 )
 
-// commit writes the steps and the checkpoint, if it is to be moved, in one
-// transaction. Without rows to copy everything from BEGIN to COMMIT travels in one
-// round trip.
+// commit writes the steps in one transaction, and moves the checkpoint if a is set.
+// Without rows to copy, everything from BEGIN to COMMIT takes one round trip.
 //
-// After an error the transaction may be open, or, where the answer to COMMIT
-// was lost, even committed: the caller drops the connection and reads the
-// checkpoint again.
+// After an error the transaction may be open. If the answer to COMMIT was lost, it may
+// even be committed. So the caller drops the connection and reads the checkpoint again.
 func commit(ctx context.Context, conn *pgx.Conn, steps []Step, a *advance) error {
 	batch := new(pgx.Batch)
 	batch.Queue(beginSQL)
@@ -104,7 +102,7 @@ func send(ctx context.Context, conn *pgx.Conn, batch *pgx.Batch) error {
 	return results.Close()
 }
 
-// explain adds what PostgreSQL says beside its message: which row it was.
+// explain adds PostgreSQL's detail or hint to the error: for example, which row failed.
 func explain(err error) error {
 	var pg *pgconn.PgError
 	if !errors.As(err, &pg) {

@@ -7,22 +7,23 @@ import (
 	"github.com/memory-ledger/ledger/events/eventlog"
 )
 
-// maxSubjects bounds the memory of subjects that were checked already.
+// maxSubjects bounds the cache of parsed subjects.
 const maxSubjects = 1 << 16
 
 // decoder reads messages. It is for one goroutine.
 type decoder struct {
-	only     func(events.Subject) bool // of which subjects to decode messages; nil means all
-	subjects map[string]events.Subject // that were checked already
+	only     func(events.Subject) bool // subjects whose messages are decoded; nil means all
+	subjects map[string]events.Subject // parsed and valid
 }
 
-// decode reads those of a slice's messages that are wanted, by partition and sequence.
+// decode decodes a slice's messages, except those that wants rejects by partition and
+// sequence, or only by subject.
 func (d *decoder) decode(raw eventlog.Slice, wants func(partition int, seq uint64) bool) (Slice, error) {
 	slice := Slice{First: raw.First, Last: raw.Last}
 	for i := range raw.Records {
 		r := &raw.Records[i]
 		slice.Stored = r.Time
-		// Every projector fails at a subject that names no partition.
+		// If a subject names no partition, every projector fails at it.
 		if p, ok := events.PartitionIn(r.Subject); ok && !wants(p, r.Seq) {
 			continue
 		}
@@ -40,9 +41,8 @@ func (d *decoder) decode(raw eventlog.Slice, wants func(partition int, seq uint6
 	return slice, nil
 }
 
-// record decodes a message, unless its subject is not wanted. It checks that the
-// message is what its subject says, so that readers of the one and of the other
-// agree.
+// record decodes a message, unless its subject is not wanted. It checks that the events
+// match the subject, so that a reader of subjects and a reader of events agree.
 func (d *decoder) record(r *eventlog.Record) (record Record, wanted bool, err error) {
 	subject, known := d.subjects[r.Subject]
 	if !known {

@@ -7,24 +7,25 @@
 //	   │            is active                 │
 //	   └────── failed <── any error ──────────┘        stopped: ctx ended
 //
-// Several projectors may share the owners by partition: each takes the locks of
-// a run of partitions, and stands by while another has any of them. The
-// checkpoint has a row for each run, which is cut and joined as the division
-// changes from one start to the next. Until the rows that a projector took over
-// are at one sequence, each message is applied where it is missing: see [Vector].
+// Several projectors may share the owners by partition: each takes the locks of a run of
+// partitions, and stands by while another projector holds any of those locks. The
+// checkpoint has one row per run. A projector that starts with another division cuts and
+// joins the rows. While the rows of a projector are at different sequences, it applies
+// each message only to the partitions that lack the message: see [Vector].
 //
-// The log arrives in slices, contiguous runs of up to some thousand messages. A slice is
-// the payload of a message of a watermill Router over [SliceSubscriber], whose middlewares
-// recover from panics, bound the time, measure, trace, and end the session at an error.
-// What all projections make of a slice, and the checkpoint, are committed in one
-// transaction, so every message takes effect exactly once: after a crash at any point the
-// rows and the checkpoint agree, and the log is followed from the checkpoint on.
+// The log arrives in slices: contiguous runs of up to a few thousand messages. A slice is
+// the payload of one message of a watermill Router over [SliceSubscriber]. The router's
+// middlewares recover from panics, bound the time, measure, trace, and end the session at
+// an error. One transaction commits the checkpoint and the rows that all projections make
+// of a slice, so every message takes effect exactly once. After a crash at any point the
+// rows and the checkpoint agree, and the projector follows the log from the checkpoint
+// on.
 //
-// Every failure has one way out: the connection is dropped, and with it the locks
-// and the open transaction, and after a pause the projector starts again from the
-// checkpoint. A slice that can't be applied is tried again forever, and [Runner.Ready]
-// says why; no message is skipped. Because the locks are released meanwhile, a
-// standby of a newer build gets its chance. Tables that the log does not fit are tried
-// again forever, too: a restored log or a rebuild mends them, and [Config.Renew] empties
-// tables that are a cache. Missing tables are made again.
+// Every failure is handled alike. The projector drops the connection, which releases the
+// locks and ends the open transaction. After a pause it starts again from the checkpoint.
+// It retries a failing slice forever, and [Runner.Ready] returns the reason. It skips no
+// message. Because it releases the locks between tries, a standby of a newer build can
+// take over. If the tables do not fit the log, the projector also retries forever, until
+// an operator restores the log or rebuilds the tables. [Config.Renew] empties tables that
+// are only a cache. The projector makes missing tables again.
 package projector

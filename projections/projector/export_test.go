@@ -1,7 +1,7 @@
 package projector
 
-// DefaultPace is how often a projector commits at most while it keeps up.
+// DefaultPace is the least time between two commits while a projector keeps up.
 const DefaultPace = defaultPace
 
-// SliceOf returns the slice of a message.
+// SliceOf decodes the slice in a message's payload.
 var SliceOf = unmarshal

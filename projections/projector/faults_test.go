@@ -22,8 +22,8 @@ import (
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
-// TestReplaysMakeTheSameRows: rows that grew live, message by message, and rows
-// that were replayed into an empty schema, in short slices and in long ones.
+// TestReplaysMakeTheSameRows: rows projected live, message by message, equal rows
+// replayed into an empty schema in short or long slices.
 func TestReplaysMakeTheSameRows(t *testing.T) {
 	t.Parallel()
 	url, live := fixture.Database(t)
@@ -45,7 +45,7 @@ func TestReplaysMakeTheSameRows(t *testing.T) {
 	}
 }
 
-// TestAKilledProjectorGoesOn kills projector processes wherever they are.
+// TestAKilledProjectorGoesOn kills projector processes at random positions.
 func TestAKilledProjectorGoesOn(t *testing.T) {
 	t.Parallel()
 	url, pool := fixture.Database(t)
@@ -80,7 +80,7 @@ func TestAKilledProjectorGoesOn(t *testing.T) {
 	sameFromTheStart(t, url, pool, log)
 }
 
-// ownedServer is a database server that a test may end and start again.
+// ownedServer is a database server that a test can stop and start again.
 type ownedServer struct {
 	*localpostgres.Server
 	cfg localpostgres.Config
@@ -93,7 +93,7 @@ func ownServer(t *testing.T) (*ownedServer, *pgxpool.Pool, *fixture.Log) {
 	return s, fixture.Pool(t, s.URL(), schema.Live), fixture.NewLog(t)
 }
 
-// end ends the server and returns how to start it again.
+// end ends the server and returns a function that starts it again.
 func (s *ownedServer) end(t *testing.T, how func(*localpostgres.Server) error) (start func()) {
 	t.Helper()
 	if err := how(s.Server); err != nil {
@@ -102,7 +102,8 @@ func (s *ownedServer) end(t *testing.T, how func(*localpostgres.Server) error) (
 	return func() { s.Server = pgtest.Start(t, s.cfg) }
 }
 
-// TestTheDatabaseGoesAwayAndComesBack: stopped in good order, then killed.
+// TestTheDatabaseGoesAwayAndComesBack: the server is once stopped in good order and once
+// killed.
 func TestTheDatabaseGoesAwayAndComesBack(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: make verify runs it")
@@ -119,7 +120,7 @@ func TestTheDatabaseGoesAwayAndComesBack(t *testing.T) {
 		"kill": (*localpostgres.Server).Kill,
 	} {
 		start := server.end(t, end)
-		// It notices without a message to apply, and says why.
+		// The projector notices without a message to apply, and Ready returns the reason.
 		inState(t, r, projector.Broken)
 		if err := r.Ready(); !errors.Is(err, projector.ErrNotReady) {
 			t.Errorf("%s: ready says %v", name, err)
@@ -132,8 +133,8 @@ func TestTheDatabaseGoesAwayAndComesBack(t *testing.T) {
 	sameFromTheStart(t, server.URL(), pool, log)
 }
 
-// TestTheDatabaseIsKilledUnderLoad: with synchronous_commit off the last
-// commits are lost, checkpoint and rows alike, and come again out of the log.
+// TestTheDatabaseIsKilledUnderLoad: with synchronous_commit off, the database loses the
+// last commits, both checkpoint and rows. The projector restores them from the log.
 func TestTheDatabaseIsKilledUnderLoad(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: make verify runs it")
@@ -158,7 +159,7 @@ func TestTheDatabaseIsKilledUnderLoad(t *testing.T) {
 	sameFromTheStart(t, server.URL(), pool, log)
 }
 
-// TestTheLogGoesAwayAndComesBack: killed, then frozen.
+// TestTheLogGoesAwayAndComesBack: the log server is killed, then frozen.
 func TestTheLogGoesAwayAndComesBack(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: make verify runs it")
@@ -190,7 +191,7 @@ func TestTheLogGoesAwayAndComesBack(t *testing.T) {
 	}
 }
 
-// shrinking is a log that loses its end.
+// shrinking is a log that can report a shorter end.
 type shrinking struct {
 	*fixture.Log
 	lost atomic.Uint64
@@ -210,13 +211,13 @@ func TestALogThatShrinksUnderTheProjector(t *testing.T) {
 	caughtUp(t, pool, log)
 	log.lost.Store(1)
 	refuses(t, r, projector.ErrAheadOfLog)
-	log.lost.Store(0) // it was only asked of one that did not know its end
+	log.lost.Store(0) // the head came from a server that did not know the log's end
 	log.Publish(t, fixture.NewHistory(20, 4).Messages(5)...)
 	caughtUp(t, pool, log)
 	ready(t, r)
 }
 
-// follows is a log that is followed as the test says.
+// follows is a log whose Follow is given by the test.
 type follows struct {
 	*fixture.Log
 	follow func(context.Context, eventlog.FollowConfig, func(eventlog.Slice) error) error
@@ -226,7 +227,7 @@ func (l follows) Follow(ctx context.Context, cfg eventlog.FollowConfig, yield fu
 	return l.follow(ctx, cfg, yield)
 }
 
-// TestALogThatEndsBeforeWhereItIsFollowedFrom has lost messages since it was asked for
+// TestALogThatEndsBeforeWhereItIsFollowedFrom: the log lost messages after it reported
 // its end.
 func TestALogThatEndsBeforeWhereItIsFollowedFrom(t *testing.T) {
 	t.Parallel()
@@ -239,7 +240,8 @@ func TestALogThatEndsBeforeWhereItIsFollowedFrom(t *testing.T) {
 	refuses(t, r, projector.ErrAheadOfLog)
 }
 
-// TestAFollowerThatSkipsMessagesIsNotBelieved: they are asked for again.
+// TestAFollowerThatSkipsMessagesIsNotBelieved: the projector requests the skipped
+// messages again.
 func TestAFollowerThatSkipsMessagesIsNotBelieved(t *testing.T) {
 	t.Parallel()
 	url, pool, log := empty(t)
@@ -260,8 +262,8 @@ func TestAFollowerThatSkipsMessagesIsNotBelieved(t *testing.T) {
 	sameFromTheStart(t, url, pool, log)
 }
 
-// TestACheckpointBeyondTheLogIsRefused: the log of these read models is gone,
-// and another one is in its place.
+// TestACheckpointBeyondTheLogIsRefused: another log has replaced the log of these read
+// models.
 func TestACheckpointBeyondTheLogIsRefused(t *testing.T) {
 	t.Parallel()
 	url, pool, log := empty(t)
@@ -277,14 +279,14 @@ func TestACheckpointBeyondTheLogIsRefused(t *testing.T) {
 	r, _ := project(t, pool, other)
 	refuses(t, r, projector.ErrAheadOfLog)
 	t.Log(r.Ready())
-	// One that is long enough is found out as well.
+	// A replacement log that is long enough is detected too.
 	other.Publish(t, fixture.NewHistory(18, 4).Messages(10)...)
 	refuses(t, r, projector.ErrOtherLog)
 	t.Log(r.Ready())
 	if difference := fixture.Difference(before, fixture.Dump(t, pool, readmodel.All()...)); difference != "" {
 		t.Error(difference)
 	}
-	// Without the tables it goes on, and makes them of the log that there is.
+	// Without the tables the projector goes on, and makes them from the current log.
 	if _, err := pool.Exec(t.Context(), `DROP SCHEMA ledger CASCADE`); err != nil {
 		t.Fatal(err)
 	}
@@ -293,8 +295,8 @@ func TestACheckpointBeyondTheLogIsRefused(t *testing.T) {
 	sameFromTheStart(t, url, pool, other)
 }
 
-// TestTablesThatWereTakenAwayAreMadeAgain by the projector that works, and its fence
-// sees others.
+// TestTablesThatWereTakenAwayAreMadeAgain: the active projector makes missing tables
+// again. Its fence detects that the tables are other ones.
 func TestTablesThatWereTakenAwayAreMadeAgain(t *testing.T) {
 	t.Parallel()
 	url, pool, log := empty(t)

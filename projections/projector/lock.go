@@ -16,19 +16,19 @@ import (
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
-// lookTimeout bounds what a healthy database does at once: try the locks, answer a
-// ping. Without it a silent database would hold a standby, which stays ready, until the
-// kernel gives up the connection.
+// lookTimeout bounds operations that a healthy database finishes at once: trying the
+// locks, answering a ping. Without the bound, a silent database would block a standby,
+// which reports itself ready, until the kernel gives up the connection.
 const lookTimeout = 5 * time.Second
 
 // Tables makes and checks the tables that a projector writes.
 type Tables interface {
-	// Have reports whether the tables are as this build makes them, and makes them where
-	// they are not. It reports false where another build still works on them: the
-	// projector then stands by. The caller holds the locks of its partitions, and
-	// shares the lock of AloneKey with the projectors of the other partitions.
+	// Have reports whether the tables match this build, and makes them if they do not. It
+	// returns false if another build still works on them; the projector then stands by.
+	// The caller holds the locks of its partitions, and shares the lock of AloneKey with
+	// the projectors of the other partitions.
 	Have(ctx context.Context, conn *pgx.Conn) (bool, error)
-	// Check returns an error where the tables are not as this build makes them.
+	// Check returns an error if the tables do not match this build.
 	Check(ctx context.Context, q schema.Querier) error
 }
 
@@ -38,8 +38,8 @@ type migrations struct {
 	logger              *slog.Logger
 }
 
-// Have makes the tables again where they are missing: the log has what they held. It
-// returns schema.ErrNewer where a newer build has migrated them.
+// Have makes missing tables again: the log still has their contents. It returns
+// schema.ErrNewer if a newer build has migrated the tables.
 func (m migrations) Have(ctx context.Context, conn *pgx.Conn) (bool, error) {
 	looking, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
@@ -55,13 +55,13 @@ func (m migrations) Have(ctx context.Context, conn *pgx.Conn) (bool, error) {
 
 func (m migrations) Check(ctx context.Context, q schema.Querier) error { return schema.Known(ctx, q) }
 
-// takeTurn waits until no other projector works on any of the partitions, and the
-// tables are as this build makes them. It polls: a statement that waits inside the
-// database would hold back vacuum.
+// takeTurn waits until no other projector works on any of the partitions, and the tables
+// match this build. It polls, because a statement that waits inside the database would
+// hold back vacuum.
 //
-// After a failure this projector's last session may still hold the locks, until the
-// database notices that it has ended. A projector that finds them taken a second time
-// stands by.
+// After a failure, this projector's last session may still hold the locks until the
+// database notices that the session has ended. So after a failure the projector stands by
+// only when it finds the locks taken for the second time.
 func (r *Runner) takeTurn(ctx context.Context, conn *pgx.Conn) error {
 	failed := r.Status().Err != nil
 	for look := 1; ; look++ {
@@ -81,16 +81,16 @@ func (r *Runner) takeTurn(ctx context.Context, conn *pgx.Conn) error {
 		if look > 1 || !failed {
 			r.standBy()
 		}
-		// The random part keeps two projectors from retrying in step, each waiting for the
-		// other's shared lock.
+		// The random part keeps two projectors from retrying in step, where each would
+		// always meet the other's shared lock.
 		if !eventlog.Pause(ctx, standbyInterval+rand.N(standbyInterval/2)) {
 			return ctx.Err()
 		}
 	}
 }
 
-// AloneKey is the key of the lock that all projectors of a schema share. Taken alone, no
-// projector works on the schema.
+// AloneKey is the key of the lock that all projectors of a schema share. While a process
+// holds it exclusively, no projector works on the schema.
 func AloneKey(schemaName string) int64 { return schema.LockKey("projector", schemaName) }
 
 func unlockAll(ctx context.Context, conn *pgx.Conn) error {
@@ -100,16 +100,16 @@ func unlockAll(ctx context.Context, conn *pgx.Conn) error {
 	return err
 }
 
-// takeLocksSQL takes one lock after the other and stops at the first that is
-// taken: of two projectors that want the same locks, the one that gets the first gets
-// all. The last lock is the one of AloneKey, which projectors share.
+// takeLocksSQL takes the locks one by one and stops at the first that is taken. If two
+// projectors want the same locks, the one that gets the first lock gets all. The last
+// lock is that of AloneKey, which projectors share.
 const takeLocksSQL = `WITH RECURSIVE take(n, mine) AS (
 		SELECT 1, pg_try_advisory_lock(($1::bigint[])[1])
 	UNION ALL
 		SELECT n + 1, pg_try_advisory_lock(($1::bigint[])[n + 1]) FROM take WHERE mine AND n < cardinality($1::bigint[])
 	) SELECT CASE WHEN bool_and(mine) THEN pg_try_advisory_lock_shared($2) ELSE false END FROM take`
 
-// tryTurn takes all locks or none. They last as long as the connection.
+// tryTurn takes all locks or none. The connection holds them until it closes.
 func tryTurn(ctx context.Context, conn *pgx.Conn, schemaName string, run events.Partitions) (mine bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
@@ -126,18 +126,18 @@ func tryTurn(ctx context.Context, conn *pgx.Conn, schemaName string, run events.
 	return true, nil
 }
 
-// takeRows returns the checkpoint's rows of the partitions, whose locks the caller
-// holds. It cuts rows that reach beyond the run, so that each row belongs to one
-// projector, and joins neighbors at the same sequence. A crash leaves the rows as
-// they were, or cut and joined, which means the same.
+// takeRows returns the checkpoint's rows of the partitions, whose locks the caller holds.
+// It cuts rows that reach beyond the run, so that each row belongs to one projector, and
+// joins neighbors at the same sequence. A crash leaves either the old rows or the new
+// ones; both mean the same.
 func (r *Runner) takeRows(ctx context.Context, conn *pgx.Conn) (at Checkpoint, err error) {
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.ApplyTimeout)
 	defer cancel()
 	run := r.cfg.Partitions
 	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-		// Of two projectors that cut the same row, the second must see the rows that
-		// the first made, which a lock on the row alone would not show. No other
-		// projector works on a row that reaches beyond the run: it would have cut it.
+		// If two projectors cut the same row, the second must see the rows that the first
+		// made. A lock on the row alone would not show them. No other projector works on
+		// a row that reaches beyond the run, because it would have cut that row.
 		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, schema.LockKey("cut", r.cfg.Schema)); err != nil {
 			return err
 		}

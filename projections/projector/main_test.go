@@ -23,7 +23,7 @@ import (
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
-// A projector process is this test program with these in its environment.
+// A projector process is this test binary with these variables in its environment.
 const (
 	envDatabase = "LEDGER_TEST_PROJECTOR_DATABASE"
 	envLog      = "LEDGER_TEST_PROJECTOR_LOG"
@@ -71,14 +71,14 @@ func startProjectorProcess(t *testing.T, databaseURL, logURL string) *child.Proc
 	return p
 }
 
-// empty returns empty read models, where they are, and an empty log.
+// empty returns empty read models, their database's URL, and an empty log.
 func empty(t testing.TB) (url string, pool *pgxpool.Pool, log *fixture.Log) {
 	t.Helper()
 	url, pool = fixture.Database(t)
 	return url, pool, fixture.NewLog(t)
 }
 
-// project starts a projector and returns how to stop it.
+// project starts a projector and returns a function that stops it.
 func project(t testing.TB, pool *pgxpool.Pool, log projector.Log, change ...func(*projector.Config)) (*projector.Runner, func() error) {
 	t.Helper()
 	cfg := projector.Config{Projections: readmodel.All(), Pool: pool, Log: log, MaxBackoff: 200 * time.Millisecond, Logger: fixture.Quiet()}
@@ -104,13 +104,13 @@ func caughtUp(t testing.TB, pool *pgxpool.Pool, log projector.Log) {
 	}
 }
 
-// ready waits until the projector says so.
+// ready waits until the projector is ready.
 func ready(t testing.TB, r *projector.Runner) {
 	t.Helper()
 	fixture.Eventually(t, 30*time.Second, r.Ready)
 }
 
-// refuses waits until the projector says why it applies nothing.
+// refuses waits until Ready returns the given reason for applying nothing.
 func refuses(t testing.TB, r *projector.Runner, why error) {
 	t.Helper()
 	fixture.Eventually(t, 30*time.Second, func() error {
@@ -132,7 +132,7 @@ func inState(t testing.TB, r *projector.Runner, state projector.State) {
 	})
 }
 
-// sameFromTheStart projects the log again, into another schema, and compares the rows.
+// sameFromTheStart projects the log again into another schema, and compares the rows.
 func sameFromTheStart(t testing.TB, url string, pool *pgxpool.Pool, log projector.Log) {
 	t.Helper()
 	again := fixture.Pool(t, url, "again")

@@ -14,16 +14,16 @@ import (
 	"github.com/memory-ledger/ledger/events/tracing"
 )
 
-// newRouter returns a router whose middlewares do for each slice what is not applying it.
+// newRouter returns a router. Its middlewares do everything for a slice except apply it.
 //
-// There is no Retry among them. It would call the handler again with the same message, but
-// after an error the locks may be another projector's, the checkpoint may have moved, and
-// the projections may remember what was never written. So the session ends, and
-// [Runner.Run] retries with backoff: it is the one restart loop.
+// There is no Retry middleware. Retry would call the handler again with the same message.
+// But after an error another projector may hold the locks, the checkpoint may have moved,
+// and the projections may remember rows that were never written. So the session ends, and
+// [Runner.Run] retries with backoff: it is the only restart loop.
 func (s *session) newRouter() (*message.Router, error) {
 	cfg := &s.runner.cfg
 	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: cfg.ApplyTimeout + time.Second},
-		// The router reports only its routine and the errors that Run reports, too.
+		// The router logs only routine events, and errors that Run also reports.
 		watermill.NewSlogLoggerWithLevelMapping(cfg.Logger, map[slog.Level]slog.Level{slog.LevelInfo: slog.LevelDebug, slog.LevelError: slog.LevelDebug}))
 	if err != nil {
 		return nil, fmt.Errorf("make router: %w", err)
@@ -36,7 +36,7 @@ func (s *session) newRouter() (*message.Router, error) {
 	return router, nil
 }
 
-// endAtError ends the session where a slice could not be applied.
+// endAtError ends the session if a slice could not be applied.
 func (s *session) endAtError(next message.HandlerFunc) message.HandlerFunc {
 	return func(msg *message.Message) ([]*message.Message, error) {
 		out, err := next(msg)
@@ -48,8 +48,8 @@ func (s *session) endAtError(next message.HandlerFunc) message.HandlerFunc {
 	}
 }
 
-// trace gives each slice a span: the root of a trace of its own, because a slice holds
-// events of many requests. handle links it to theirs.
+// trace gives each slice a span. The span is the root of a separate trace, because a
+// slice holds events of many requests. handle links the span to their traces.
 func (r *Runner) trace(next message.HandlerFunc) message.HandlerFunc {
 	return func(msg *message.Message) ([]*message.Message, error) {
 		ctx, span := tracing.Begin(msg.Context(), r.cfg.Tracer, "project", "", trace.SpanKindConsumer, nil)
@@ -60,7 +60,7 @@ func (r *Runner) trace(next message.HandlerFunc) message.HandlerFunc {
 	}
 }
 
-// describe says in the span of ctx, if there is one, what the slice holds.
+// describe records the slice's contents in the span of ctx, if there is one.
 func describe(ctx context.Context, slice Slice) {
 	span := trace.SpanFromContext(ctx)
 	if !span.IsRecording() {
@@ -75,7 +75,7 @@ func describe(ctx context.Context, slice Slice) {
 		tracing.Messages.Int(len(slice.Records)))
 }
 
-// measure counts the slices that were applied and the time that it took.
+// measure counts the applied slices and the time that each took.
 func (m *metrics) measure(next message.HandlerFunc) message.HandlerFunc {
 	return func(msg *message.Message) ([]*message.Message, error) {
 		start := time.Now()
@@ -88,8 +88,8 @@ func (m *metrics) measure(next message.HandlerFunc) message.HandlerFunc {
 	}
 }
 
-// limit bounds the time for a slice. When the projector is told to end, the slice still
-// has the drain timeout.
+// limit bounds the time for a slice. If the projector is stopped, the slice still gets
+// the drain timeout.
 func (r *Runner) limit(next message.HandlerFunc) message.HandlerFunc {
 	return func(msg *message.Message) ([]*message.Message, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(msg.Context()), r.cfg.ApplyTimeout)

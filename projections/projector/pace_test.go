@@ -11,8 +11,7 @@ import (
 	"github.com/memory-ledger/ledger/projections/projector"
 )
 
-// fed is a follower that hands over what the test gives it, one message at a
-// time.
+// fed is a follower that hands over the test's messages, one at a time.
 type fed struct{ records chan eventlog.Record }
 
 func (f fed) Follow(ctx context.Context, _ eventlog.FollowConfig, yield func(eventlog.Slice) error) error {
@@ -28,8 +27,8 @@ func (f fed) Follow(ctx context.Context, _ eventlog.FollowConfig, yield func(eve
 	}
 }
 
-// TestThePaceOfSlices: a message after a pause is sent at once, those that
-// follow close upon it travel together, and a reader who waits ends the wait.
+// TestThePaceOfSlices: a message after a pause is sent at once, messages that follow
+// closely are sent together, and a waiting reader ends the wait.
 func TestThePaceOfSlices(t *testing.T) {
 	t.Parallel()
 	messages := fixture.NewHistory(1, 2).Messages(10)
@@ -64,17 +63,18 @@ func TestThePaceOfSlices(t *testing.T) {
 		}
 		expect(2, 4, pace)
 		source.records <- records[4]
-		synctest.Wait() // it is held back
+		synctest.Wait() // the message is held back
 		awaited.Await(4)
-		synctest.Wait() // who waits for what was sent changes nothing
+		synctest.Wait() // waiting for a sent message changes nothing
 		awaited.Await(5)
 		expect(5, 5, pace)
-		// What was waited for is there; what comes now is not waited for.
+		// The awaited message was sent. No caller waits for the next one.
 		source.records <- records[5]
 		expect(6, 6, 2*pace)
-		// What is waited for has not come yet: all is sent at once until it has.
+		// The awaited message has not arrived yet: each message is sent at once until it
+		// has.
 		awaited.Await(8)
-		awaited.Await(7) // and who waits for less takes nothing back
+		awaited.Await(7) // waiting for an older message does not undo the newer wait
 		for seq := uint64(7); seq <= 8; seq++ {
 			source.records <- records[seq-1]
 			expect(seq, seq, 2*pace)

@@ -32,12 +32,12 @@ func run(t testing.TB, text string) events.Partitions {
 	return r
 }
 
-// of makes a projector one of some partitions.
+// of restricts a projector to some partitions.
 func of(t testing.TB, text string) func(*projector.Config) {
 	return func(c *projector.Config) { c.Partitions = run(t, text) }
 }
 
-// at waits until the checkpoint says something, and returns it.
+// at waits until check accepts the checkpoint, and returns the checkpoint.
 func at(t testing.TB, pool *pgxpool.Pool, check func(projector.Vector) bool) projector.Vector {
 	t.Helper()
 	var is projector.Checkpoint
@@ -67,7 +67,7 @@ func near(ctx context.Context, pool *pgxpool.Pool, seq uint64) {
 	}
 }
 
-// reached says that a run of partitions is at a sequence, in a row of its own.
+// reached checks that a run of partitions is at a sequence, in a separate row.
 func reached(run events.Partitions, seq uint64) func(projector.Vector) bool {
 	return func(v projector.Vector) bool {
 		return slices.ContainsFunc(v, func(m projector.Mark) bool { return m.Partitions == run && m.Seq == seq })
@@ -83,7 +83,7 @@ func head(t testing.TB, log projector.Log) uint64 {
 	return seq
 }
 
-// spread is a history whose owners are in all quarters of the partitions.
+// spread returns a history whose owners are in all quarters of the partitions.
 func spread(t testing.TB, seed uint64) *fixture.History {
 	t.Helper()
 	for ; ; seed += 1000 {
@@ -98,13 +98,13 @@ func spread(t testing.TB, seed uint64) *fixture.History {
 	}
 }
 
-// without picks those of a history's messages that are not of a run.
+// without returns the messages whose owners are not in a run.
 func without(run events.Partitions, messages []fixture.Message) []fixture.Message {
 	return slices.DeleteFunc(messages, func(m fixture.Message) bool { return run.Has(events.PartitionOf(m.Events[0].Owner)) })
 }
 
-// TestTwoMakeWhatOneMakes: each works on its half, at its own pace, and together
-// they make the rows that one makes.
+// TestTwoMakeWhatOneMakes: two projectors each work on one half at a different pace.
+// Together they make the same rows as one projector.
 func TestTwoMakeWhatOneMakes(t *testing.T) {
 	t.Parallel()
 	url, pool, log := empty(t)
@@ -139,7 +139,7 @@ func TestTwoMakeWhatOneMakes(t *testing.T) {
 	sameFromTheStart(t, url, pool, log)
 }
 
-// published is every message of the log.
+// published returns every message of the log.
 func published(t testing.TB, log *fixture.Log) (all []fixture.Message) {
 	t.Helper()
 	err := direct(log).Read(t.Context(), eventlog.ReadConfig{To: head(t, log)}, func(s eventlog.Slice) error {
@@ -160,16 +160,16 @@ func published(t testing.TB, log *fixture.Log) (all []fixture.Message) {
 
 func direct(log *fixture.Log) eventlog.Direct { return log.Log.(*eventlog.JetStream).Direct() }
 
-// TestOverlappingOnesTakeOver: projectors whose partitions overlap are cut off
-// from the database and ended, one after the other, while owners write. Nothing
-// is lost and nothing is done twice.
+// TestOverlappingOnesTakeOver: while owners write, projectors with overlapping partitions
+// are stopped, or cut off from the database, one after the other. No message is lost, and
+// none is applied twice.
 func TestOverlappingOnesTakeOver(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: make verify runs it")
 	}
 	t.Parallel()
 	url, pool, log := empty(t)
-	runs := []string{"00-7f", "80-ff", "00-ff", "00-7f", "80-ff"} // whichever works, others can have the rest
+	runs := []string{"00-7f", "80-ff", "00-ff", "00-7f", "80-ff"} // whichever works, another can take the rest
 	quick := func(c *projector.Config) {
 		c.MinBackoff, c.MaxBackoff, c.SliceRecords = 5*time.Millisecond, 20*time.Millisecond, 200
 	}
@@ -177,7 +177,8 @@ func TestOverlappingOnesTakeOver(t *testing.T) {
 	for i, text := range runs {
 		_, stop[i] = project(t, pool, log, quick, of(t, text))
 	}
-	// In good order for the audit: each owner's messages keep every rule.
+	// Write in good order, because the audit checks that each owner's messages keep every
+	// rule.
 	ctx, enough := context.WithCancel(t.Context())
 	var writers sync.WaitGroup
 	for range 6 {
@@ -185,7 +186,7 @@ func TestOverlappingOnesTakeOver(t *testing.T) {
 		writers.Go(func() {
 			for n := 1; ctx.Err() == nil; n++ {
 				_, seq := a.AppendMemory(t, log, `{}`)
-				if n%100 == 0 { // not faster than projectors that share the processors
+				if n%100 == 0 { // not faster than the projectors, which share the processors
 					near(ctx, pool, seq)
 				}
 			}
@@ -206,7 +207,7 @@ func TestOverlappingOnesTakeOver(t *testing.T) {
 			WHERE application_name = 'memory-ledger projector' AND datname = current_database() AND random() < 0.5`); err != nil {
 			t.Fatal(err)
 		}
-		// Every partition is worked on again: those who stand by take over.
+		// Every partition is worked on again: the standbys take over.
 		at(t, pool, func(v projector.Vector) bool { return v.Lowest() > before })
 	}
 	for i, text := range runs {
@@ -233,14 +234,15 @@ func TestOverlappingOnesTakeOver(t *testing.T) {
 	sameFromTheStart(t, url, pool, log)
 }
 
-// TestDividedAnewAtEveryStart: halves, quarters, a run across them, one; each
-// time with rows at different sequences, some projectors stopped on the way.
+// TestDividedAnewAtEveryStart: the partitions are divided into halves, quarters, a run
+// across them, and a single run. Each time the rows are at different sequences, and some
+// projectors are stopped on the way.
 func TestDividedAnewAtEveryStart(t *testing.T) {
 	t.Parallel()
 	url, pool, log := empty(t)
 	history := spread(t, 43)
 	short := func(c *projector.Config) { c.SliceRecords = 7 }
-	// ahead lets a projector alone get to the end of the log, and stops it.
+	// ahead lets a single projector reach the end of the log, and stops it.
 	ahead := func(text string) {
 		t.Helper()
 		log.Publish(t, history.Messages(60)...)
@@ -255,12 +257,12 @@ func TestDividedAnewAtEveryStart(t *testing.T) {
 	ahead("00-3f")
 	ahead("c0-ff")
 	ahead("20-5f")
-	ahead("5f-6f") // begins with the last of the run before
+	ahead("5f-6f") // begins with the last partition of the run before
 	before := at(t, pool, func(projector.Vector) bool { return true })
 	if len(before.Steps()) < 4 {
 		t.Fatalf("they are to be at different sequences: %s", before)
 	}
-	// One of all that is stopped before it is where the foremost was.
+	// A projector of all partitions is stopped before it reaches the highest sequence.
 	applied := make(chan uint64, 10_000)
 	_, stop := project(t, pool, log, short, func(c *projector.Config) { c.Applied = func(position uint64) { applied <- position } })
 	for range 3 {
@@ -293,8 +295,7 @@ func TestDividedAnewAtEveryStart(t *testing.T) {
 	sameFromTheStart(t, url, pool, log)
 }
 
-// TestManyCutAtOnce: projectors that start together cut the same rows, and none
-// of them fails.
+// TestManyCutAtOnce: projectors that start together cut the same rows, and none fails.
 func TestManyCutAtOnce(t *testing.T) {
 	t.Parallel()
 	database, _ := fixture.Database(t)
@@ -335,8 +336,8 @@ func TestManyCutAtOnce(t *testing.T) {
 	}
 }
 
-// TestABuildThatKnowsNoPartitionsIsKeptOut, and keeps out: it takes one lock for
-// all, alone.
+// TestABuildThatKnowsNoPartitionsIsKeptOut: an old build, which takes the one lock of all
+// partitions exclusively, and new projectors keep each other out.
 func TestABuildThatKnowsNoPartitionsIsKeptOut(t *testing.T) {
 	t.Parallel()
 	_, pool, log := empty(t)
@@ -378,8 +379,8 @@ func TestABuildThatKnowsNoPartitionsIsKeptOut(t *testing.T) {
 	})
 }
 
-// TestAStandbyHoldsNothing: a projector that does not get all of its partitions
-// keeps none, so that others may have those that are free.
+// TestAStandbyHoldsNothing: a projector that does not get all of its partitions keeps
+// none, so that others can take the free partitions.
 func TestAStandbyHoldsNothing(t *testing.T) {
 	t.Parallel()
 	_, pool, log := empty(t)
@@ -398,7 +399,8 @@ func TestAStandbyHoldsNothing(t *testing.T) {
 	}
 }
 
-// TestAMessageThatCantBeReadStopsItsPartitionsAlone: others do not decode it.
+// TestAMessageThatCantBeReadStopsItsPartitionsAlone: projectors of other partitions do
+// not decode the message.
 func TestAMessageThatCantBeReadStopsItsPartitionsAlone(t *testing.T) {
 	t.Parallel()
 	_, pool, log := empty(t)
@@ -420,7 +422,7 @@ func TestAMessageThatCantBeReadStopsItsPartitionsAlone(t *testing.T) {
 }
 
 // TestASubjectThatNamesNoPartitionStopsAll: the partition of such a message is unknown,
-// so no projector may leave it to the others.
+// so no projector can leave the message to the others.
 func TestASubjectThatNamesNoPartitionStopsAll(t *testing.T) {
 	t.Parallel()
 	_, pool, log := empty(t)
@@ -440,7 +442,8 @@ func TestASubjectThatNamesNoPartitionStopsAll(t *testing.T) {
 	at(t, pool, func(v projector.Vector) bool { return v.Lowest() == bad-1 && v.Highest() == bad-1 })
 }
 
-// timeless is a log that does not say when it stored what it tells: eventlog.RecentAppends.
+// timeless is a log that delivers messages without their store time, as
+// eventlog.RecentAppends does.
 type timeless struct{ *fixture.Log }
 
 func (l timeless) Follow(ctx context.Context, cfg eventlog.FollowConfig, yield func(eventlog.Slice) error) error {
@@ -452,8 +455,8 @@ func (l timeless) Follow(ctx context.Context, cfg eventlog.FollowConfig, yield f
 	})
 }
 
-// TestEachRowHasItsProof: of rows at different sequences, each is held against
-// the log's message there.
+// TestEachRowHasItsProof: if rows are at different sequences, the projector compares each
+// row with the log's message at its sequence.
 func TestEachRowHasItsProof(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -504,8 +507,8 @@ func TestEachRowHasItsProof(t *testing.T) {
 	}
 }
 
-// TestAnIdleOneKeepsThePace: beside a busy one it moves its row, no more often
-// than a busy one may, and writes nothing else.
+// TestAnIdleOneKeepsThePace: beside a busy projector, an idle one only moves its row, and
+// no more often than a busy projector commits.
 func TestAnIdleOneKeepsThePace(t *testing.T) {
 	t.Parallel()
 	_, pool, log := empty(t)
@@ -529,8 +532,8 @@ func TestAnIdleOneKeepsThePace(t *testing.T) {
 	t.Logf("%d commits for %d messages of others in %s", commits, head(t, log), took)
 }
 
-// TestTwoProjectTheTail: a slice that ends with a message of the other half, which
-// came without a time, leaves a checkpoint that the log is known by.
+// TestTwoProjectTheTail: a slice may end with a message of the other half that arrived
+// without a time. Its checkpoint must still identify the log.
 func TestTwoProjectTheTail(t *testing.T) {
 	t.Parallel()
 	url, pool, log := empty(t)

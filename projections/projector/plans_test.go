@@ -13,10 +13,10 @@ import (
 	"github.com/memory-ledger/ledger/projections/readmodel"
 )
 
-// planning notes which commits of the one connection that it is for dropped its plans.
+// planning notes which commits of its one connection dropped the plans.
 type planning struct {
 	dropped          bool
-	commits, replans []uint64 // by where they led to
+	commits, replans []uint64 // by their position
 }
 
 func (*planning) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
@@ -41,14 +41,14 @@ func (p *planning) applied(position uint64) {
 	p.dropped = false
 }
 
-// pool is one whose connections are watched.
+// pool returns a pool whose connections p watches.
 func (p *planning) pool(t *testing.T, plain *pgxpool.Pool) *pgxpool.Pool {
 	t.Helper()
 	return fixture.Reopened(t, plain, func(c *pgx.ConnConfig) { c.Tracer = p })
 }
 
-// TestNoPlanOutlivesADoublingOfTheLog, of a projector that begins with nothing, and of one
-// that goes on.
+// TestNoPlanOutlivesADoublingOfTheLog, for a projector that begins with empty tables and
+// for one that continues.
 func TestNoPlanOutlivesADoublingOfTheLog(t *testing.T) {
 	t.Parallel()
 	_, pool, log := empty(t)

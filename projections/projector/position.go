@@ -14,25 +14,25 @@ import (
 type Mark struct {
 	events.Partitions
 	Seq    uint64
-	Stored time.Time // when the log stored the message at Seq; zero where that is not known
+	Stored time.Time // when the log stored the message at Seq; zero if unknown
 }
 
-// Vector says how far the read models hold the log. That is not one sequence: projectors
-// share the owners by partition, and each goes at its own pace, so each run of partitions
-// has its own. The runs of its marks are adjacent and in order.
+// Vector says how much of the log the read models hold. That is not one sequence:
+// projectors share the owners by partition, and each projector works at its own pace. So
+// each run of partitions has its own sequence. The runs of the marks are adjacent and in
+// order.
 //
-// Read models at a Vector hold a message of partition p at sequence n if and
-// only if n is not beyond the vector's sequence for p. Compare read models with
-// the log, or with each other, at the same vector: then no projector has to
-// wait for another.
+// Read models at a Vector hold a message of partition p at sequence n if and only if n is
+// not beyond the vector's sequence for p. Compare read models with the log, or with each
+// other, at the same vector: then no projector has to wait for another.
 //
 // Methods that return a vector join adjacent runs that are at the same sequence.
 type Vector []Mark
 
-// AllAt is every partition at one sequence.
+// AllAt returns a vector with every partition at one sequence.
 func AllAt(seq uint64) Vector { return Vector{{Partitions: events.AllPartitions, Seq: seq}} }
 
-// Run returns the partitions that the vector speaks of.
+// Run returns the partitions that the vector covers.
 func (v Vector) Run() events.Partitions {
 	if len(v) == 0 {
 		return events.Partitions{}
@@ -40,8 +40,8 @@ func (v Vector) Run() events.Partitions {
 	return events.Partitions{First: v[0].First, End: v[len(v)-1].End}
 }
 
-// Covers reports whether the marks say something of each partition of a run,
-// once, and of no other.
+// Covers reports whether the marks cover each partition of the run exactly once, and no
+// other partition.
 func (v Vector) Covers(run events.Partitions) bool {
 	next := run.First
 	for _, m := range v {
@@ -53,7 +53,7 @@ func (v Vector) Covers(run events.Partitions) bool {
 	return next == run.End
 }
 
-// Index returns which mark a partition has, -1 if none.
+// Index returns the index of the mark that covers a partition, or -1 if none does.
 func (v Vector) Index(p int) int {
 	i, _ := slices.BinarySearchFunc(v, p, func(m Mark, p int) int { return m.End - 1 - p })
 	if i < len(v) && v[i].Has(p) {
@@ -62,8 +62,8 @@ func (v Vector) Index(p int) int {
 	return -1
 }
 
-// At returns the sequence of a partition, 0 for one that the vector does not
-// speak of.
+// At returns the sequence of a partition, or 0 if the vector does not cover the
+// partition.
 func (v Vector) At(p int) uint64 {
 	if i := v.Index(p); i >= 0 {
 		return v[i].Seq
@@ -71,8 +71,8 @@ func (v Vector) At(p int) uint64 {
 	return 0
 }
 
-// Wants reports whether a message is one to project: of these partitions, and
-// not projected yet.
+// Wants reports whether a message must still be projected: the vector covers its
+// partition, and the message is not projected yet.
 func (v Vector) Wants(p int, seq uint64) bool {
 	i := v.Index(p)
 	return i >= 0 && seq > v[i].Seq
@@ -98,8 +98,8 @@ func (v Vector) Highest() (highest uint64) {
 	return highest
 }
 
-// Of returns what the vector says of a run; a mark that reaches beyond the run
-// is cut.
+// Of returns the part of the vector that covers a run. It cuts marks that reach beyond
+// the run.
 func (v Vector) Of(run events.Partitions) Vector {
 	var of Vector
 	for _, m := range v {
@@ -110,7 +110,7 @@ func (v Vector) Of(run events.Partitions) Vector {
 	return of
 }
 
-// Joined returns the vector with as few marks as say the same.
+// Joined returns an equivalent vector with the fewest marks.
 func (v Vector) Joined() Vector {
 	var joined Vector
 	for _, m := range v {
@@ -127,7 +127,7 @@ func (v Vector) Joined() Vector {
 	return joined
 }
 
-// each returns the vector with the mark that f returns for each partition.
+// each returns the vector that results if f maps the mark of each partition.
 func (v Vector) each(f func(p int, m Mark) Mark) Vector {
 	var all Vector
 	for _, m := range v {
@@ -150,8 +150,8 @@ func (v Vector) Capped(seq uint64) Vector {
 	})
 }
 
-// Raised returns the vector with each partition at least where another one has
-// it.
+// Raised returns the vector with each partition raised to its sequence in another vector,
+// if that is higher.
 func (v Vector) Raised(to Vector) Vector {
 	return v.each(func(p int, m Mark) Mark {
 		if i := to.Index(p); i >= 0 && to[i].Seq > m.Seq {
@@ -161,10 +161,10 @@ func (v Vector) Raised(to Vector) Vector {
 	})
 }
 
-// Moved returns the vector after all messages up to a sequence were projected,
-// of which the log stored the last at the given time.
+// Moved returns the vector after all messages up to seq are projected. The log stored the
+// message at seq at the given time.
 func (v Vector) Moved(seq uint64, stored time.Time) Vector {
-	if len(v) == 1 { // as nearly always
+	if len(v) == 1 { // nearly always
 		m := v[0]
 		if seq > m.Seq {
 			m.Seq, m.Stored = seq, stored
@@ -174,7 +174,7 @@ func (v Vector) Moved(seq uint64, stored time.Time) Vector {
 	return v.Toward(Vector{{Partitions: v.Run(), Seq: math.MaxUint64}}, seq, stored)
 }
 
-// Toward is Moved where no partition is to go beyond another vector.
+// Toward is Moved, but no partition moves beyond its sequence in want.
 func (v Vector) Toward(want Vector, seq uint64, stored time.Time) Vector {
 	reached := want.Capped(seq)
 	for i := range reached {
@@ -186,8 +186,8 @@ func (v Vector) Toward(want Vector, seq uint64, stored time.Time) Vector {
 	return v.Raised(reached)
 }
 
-// Next returns the first sequence that may be missing to reach another vector,
-// 0 if none is.
+// Next returns the first sequence that may be missing to reach another vector, or 0 if
+// none is missing.
 func (v Vector) Next(want Vector) (next uint64) {
 	for _, w := range want {
 		for _, m := range v.Of(w.Partitions) {
@@ -211,17 +211,18 @@ func (v Vector) Behind(want Vector) (most uint64) {
 	return most
 }
 
-// Reaches reports whether every partition is where another vector has it, or
+// Reaches reports whether every partition is at its sequence in another vector, or
 // beyond.
 func (v Vector) Reaches(want Vector) bool { return v.Next(want) == 0 }
 
-// Same reports whether two vectors have every partition at the same sequence,
-// however they are cut.
+// Same reports whether two vectors have every partition at the same sequence, even if
+// their marks are cut differently.
 func (v Vector) Same(other Vector) bool {
 	return v.Run() == other.Run() && v.Reaches(other) && other.Reaches(v)
 }
 
-// Equal reports whether two vectors say the same and are cut alike.
+// Equal reports whether two vectors have the same marks: the same runs at the same
+// sequences.
 func (v Vector) Equal(other Vector) bool {
 	return slices.EqualFunc(v, other, func(a, b Mark) bool { return a.Partitions == b.Partitions && a.Seq == b.Seq })
 }
@@ -236,7 +237,7 @@ func (v Vector) Steps() []uint64 {
 	return slices.Compact(steps)
 }
 
-// String is the vector for people.
+// String returns the vector for logs and errors.
 func (v Vector) String() string {
 	if joined := v.Joined(); len(joined) == 1 && joined[0].Partitions == events.AllPartitions {
 		return fmt.Sprint(joined[0].Seq)

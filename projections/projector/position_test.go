@@ -10,7 +10,7 @@ import (
 	"github.com/memory-ledger/ledger/projections/projector"
 )
 
-// plain is a position without cleverness: a sequence for each partition.
+// plain is the simplest position: a sequence for each partition.
 type plain [events.PartitionCount]uint64
 
 func plainOf(v projector.Vector) (p plain) {
@@ -20,8 +20,8 @@ func plainOf(v projector.Vector) (p plain) {
 	return p
 }
 
-// chance makes vectors of few runs and close sequences, so that runs meet at
-// equal ones often.
+// chance makes vectors of few runs and close sequences, so that adjacent runs are often
+// at equal sequences.
 type chance struct{ *rand.Rand }
 
 func (c chance) vector(run events.Partitions) projector.Vector {
@@ -38,7 +38,7 @@ func (c chance) vector(run events.Partitions) projector.Vector {
 	return v
 }
 
-// storedAt is when the log of these tests stored a message.
+// storedAt returns when the log of these tests stored a message.
 func storedAt(seq uint64) time.Time { return time.Unix(int64(seq), 0) }
 
 const rounds = 300
@@ -54,7 +54,7 @@ func each(t *testing.T, f func(c chance)) {
 	}
 }
 
-// TestVectorsAreSequencesOfPartitions holds every method against the plain one.
+// TestVectorsAreSequencesOfPartitions compares every method with its plain version.
 func TestVectorsAreSequencesOfPartitions(t *testing.T) {
 	each(t, func(c chance) {
 		a, b, seq := c.vector(events.AllPartitions), c.vector(events.AllPartitions), c.Uint64N(12)
@@ -103,7 +103,7 @@ func TestVectorsAreSequencesOfPartitions(t *testing.T) {
 	})
 }
 
-// TestRunsAreCutOut: what belongs to one projector, and what lies around it.
+// TestRunsAreCutOut: a vector is cut into one projector's run and the runs around it.
 func TestRunsAreCutOut(t *testing.T) {
 	each(t, func(c chance) {
 		v := c.vector(events.AllPartitions)
@@ -125,7 +125,7 @@ func TestRunsAreCutOut(t *testing.T) {
 		if !whole.Covers(events.AllPartitions) || !whole.Same(v) {
 			t.Errorf("%s cut at %s is %s", v, run, whole)
 		}
-		// What is said of more partitions, or of them in other pieces, is something else.
+		// A vector of more partitions differs from a part of it.
 		if run != events.AllPartitions && (whole.Covers(run) || whole.Same(of) || of.Same(whole) || whole.Equal(of)) {
 			t.Errorf("%s is taken for what it says of %s", whole, run)
 		}
@@ -135,8 +135,8 @@ func TestRunsAreCutOut(t *testing.T) {
 	})
 }
 
-// TestEveryMessageOnceByWhateverWay plays a log to vectors that never shrink, in
-// slices of any length. It also plays it by projectors that start again with other
+// TestEveryMessageOnceByWhateverWay replays a log to vectors that never shrink, in slices
+// of any length. It also projects the log with projectors that start again with other
 // partitions. It counts how often each message is applied.
 func TestEveryMessageOnceByWhateverWay(t *testing.T) {
 	each(t, func(c chance) {
@@ -167,7 +167,7 @@ func TestEveryMessageOnceByWhateverWay(t *testing.T) {
 	})
 }
 
-// replayTo is what a Replayer does.
+// replayTo does the work of a Replayer.
 func replayTo(c chance, have, want projector.Vector, log, applied []int) projector.Vector {
 	for _, to := range want.Steps() {
 		part := want.Capped(to)
@@ -184,8 +184,8 @@ func replayTo(c chance, have, want projector.Vector, log, applied []int) project
 	return have
 }
 
-// projected is what the sessions of projectors do who share the partitions: each
-// reads all of the log, and is stopped anywhere.
+// projected does the work of the sessions of projectors that share the partitions: each
+// reads the whole log, and is stopped anywhere.
 func projected(c chance, have projector.Vector, log, applied []int) projector.Vector {
 	var all projector.Vector
 	for _, m := range c.vector(events.AllPartitions) {

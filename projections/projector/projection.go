@@ -15,32 +15,32 @@ import (
 
 // Projection is one read model: a fold of the log into tables.
 //
-// Apply is given every message of the log exactly once, in order, however the
-// log is cut into slices: the rows after two slices must be those after the
-// one that holds both. Where several projectors share the owners by partition
-// that holds for each owner's messages, and no order between owners is kept: a
-// row must be of one owner alone. It only says what is to be written; the projector
-// writes what all projections said, and the checkpoint, in one transaction. An
-// error stops the projector, loudly; there is no skipping.
+// Apply receives every message of the log exactly once and in order, however the log is
+// cut into slices. Two slices must leave the same rows as one slice that holds both. If
+// several projectors share the owners by partition, this holds for each owner's messages,
+// but not for the order between owners. So each row must belong to one owner only. Apply
+// only queues its writes. The projector commits the writes of all projections and the
+// checkpoint in one transaction. An error stops the projector visibly; the projector
+// skips no message.
 type Projection interface {
 	// Name names the projection in logs and errors.
 	Name() string
-	// Tables lists the tables that it alone writes, so that a rebuild can
+	// Tables lists the tables that only this projection writes, so that a rebuild can
 	// compare them and an audit can read them.
 	Tables() []string
 	Apply(ctx context.Context, w *Writer, s Slice) error
 }
 
-// Beginner is a projection that remembers, from slice to slice, what it would
-// have to read otherwise. Begin returns one that remembers nothing, for a run of
-// slices each of which follows the one before and is written before the next is
-// applied. After an error another begins.
+// Beginner is a projection that keeps state from slice to slice, to avoid reading the
+// state from the database. Begin returns a copy with no state, for a run of consecutive
+// slices, each written before the next is applied. After an error the projector calls
+// Begin again.
 type Beginner interface {
 	Projection
 	Begin() Projection
 }
 
-// Begin returns the projections as a run of slices begins with them.
+// Begin returns the projections for a new run of slices, with no state.
 func Begin(projections []Projection) []Projection {
 	begun := make([]Projection, len(projections))
 	for i, p := range projections {
@@ -61,8 +61,8 @@ type Record struct {
 	Events []events.Event
 }
 
-// Slice is a contiguous run of the log, from First to Last: those of its messages
-// that are of the projector's partitions and not projected yet.
+// Slice is a contiguous run of the log, from First to Last. Records holds only the
+// messages of the projector's partitions that are not projected yet.
 type Slice struct {
 	First, Last uint64
 	Stored      time.Time // when the log stored the message at Last
@@ -83,18 +83,18 @@ func (s Slice) Events() iter.Seq2[*Record, *events.Event] {
 	}
 }
 
-// Writer collects what the projections want written.
+// Writer collects the writes of the projections.
 type Writer struct {
 	querier schema.Querier
 	steps   []Step
 }
 
-// Step is one thing to write: a statement, or rows to copy in.
+// Step is one write: a statement, or rows to copy in.
 type Step struct {
 	SQL  string
 	Args []any
 
-	// Where Table is set the step copies rows; see Copy.
+	// If Table is set, the step copies rows; see Copy.
 	Table   string
 	Columns []string
 	Rows    pgx.CopyFromSource
@@ -103,30 +103,28 @@ type Step struct {
 // NewWriter returns an empty writer that reads through q.
 func NewWriter(q schema.Querier) *Writer { return &Writer{querier: q} }
 
-// Exec queues a statement. Statements run in the order of the calls, after
-// Apply returned.
+// Exec queues a statement. Statements run in the order of the calls, after Apply has
+// returned.
 func (w *Writer) Exec(sql string, args ...any) {
 	w.steps = append(w.steps, Step{SQL: sql, Args: args})
 }
 
-// Copy queues rows for PostgreSQL's COPY, which is faster than a statement from some
-// hundred rows on and costs round trips of its own. The rows are read after Apply
+// Copy queues rows for PostgreSQL's COPY. COPY is faster than a statement from a few
+// hundred rows on, but needs extra round trips. The rows are read after Apply has
 // returned.
 func (w *Writer) Copy(table string, columns []string, rows pgx.CopyFromSource) {
 	w.steps = append(w.steps, Step{Table: table, Columns: columns, Rows: rows})
 }
 
-// Querier reads what earlier slices wrote. It sees nothing of this slice. What
-// it reads of the slice's owners can't change before the slice is written: this
-// is their only projector, and the checkpoint's fence fails the slice if it is
-// not.
+// Querier reads rows that earlier slices wrote. It sees no row of this slice. The rows of
+// the slice's owners can't change before the slice is written: this projector is the only
+// one for these owners, and if it is not, the checkpoint's fence fails the slice.
 func (w *Writer) Querier() schema.Querier { return w.querier }
 
-// Steps returns what was queued, in order.
+// Steps returns the queued writes, in order.
 func (w *Writer) Steps() []Step { return w.steps }
 
-// Unexpected is the error of a projection that was given an event it can make
-// no sense of.
+// Unexpected returns the error for an event that a projection can't process.
 func Unexpected(r *Record, e *events.Event, why string) error {
 	return fmt.Errorf("sequence %d, %s of %s: %s", r.Seq, e.Type(), e.Owner, why)
 }

@@ -21,12 +21,12 @@ import (
 
 // Errors of the projector.
 var (
-	// ErrAheadOfLog: the read models hold messages that the log does not. Going on would
-	// mix two histories, so nothing is applied until the log or the read models are
-	// replaced.
+	// ErrAheadOfLog: the read models hold messages that the log does not have. Going on
+	// would mix two histories, so the projector applies nothing until an operator
+	// replaces the log or the read models.
 	ErrAheadOfLog = errors.New("the read models are ahead of the log")
-	// ErrOtherLog: the log's message at the checkpoint is not the one that was projected.
-	// Nothing is applied, as with ErrAheadOfLog.
+	// ErrOtherLog: the log's message at the checkpoint is not the message that was
+	// projected. As with ErrAheadOfLog, the projector applies nothing.
 	ErrOtherLog = errors.New("the read models come from another log")
 	// ErrFenced: another process moved the checkpoint.
 	ErrFenced = errors.New("another projector moved the checkpoint")
@@ -45,7 +45,7 @@ const (
 	standbyInterval     = 250 * time.Millisecond
 )
 
-// Log is what the projector needs of the log.
+// Log is the part of the log that the projector uses.
 type Log interface {
 	eventlog.Reader
 	eventlog.Follower
@@ -53,21 +53,21 @@ type Log interface {
 
 // Config of a projector. Pool, Log and Projections are required.
 type Config struct {
-	// Pool says which database and schema; the projector opens a connection
-	// of its own beside it.
+	// Pool names the database and schema. The projector opens its own connection outside
+	// the pool.
 	Pool *pgxpool.Pool
 	Log  Log
 
 	// Name names the projector in log lines. Empty means "projector".
 	Name string
-	// Schema is where the tables are. Empty means the pool's schema.
+	// Schema holds the tables. Empty means the pool's schema.
 	Schema string
 	// Tables makes and checks the tables. nil means the migrations of the read models.
 	Tables Tables
 
-	// Partitions are the partitions that it projects; none means all. Several projectors
-	// may share the owners, each with partitions of its own. Of projectors with
-	// overlapping partitions one works, and the others stand by.
+	// Partitions are the partitions to project; none means all. Several projectors may
+	// share the owners, each with its own partitions. Of several projectors with
+	// overlapping partitions, one works and the others stand by.
 	Partitions   events.Partitions
 	Projections  []Projection
 	Logger       *slog.Logger          // nil means slog.Default()
@@ -75,26 +75,26 @@ type Config struct {
 	Tracer       trace.Tracer          // nil means no traces
 	SliceRecords int                   // see SliceConfig.MaxRecords
 	ApplyTimeout time.Duration         // how long one slice may take; 0 means a minute
-	DrainTimeout time.Duration         // how long it may take once Run was told to end; 0 means 5 s
+	DrainTimeout time.Duration         // how long a slice may take after ctx ends; 0 means 5 s
 	MinBackoff   time.Duration         // pause after a first failure; 0 means 100 ms
 	MaxBackoff   time.Duration         // longest pause; 0 means 5 s
-	ReadyLag     time.Duration         // how far behind is still ready; 0 means 30 s
-	// Pace is the least time from one transaction to the next while much is
-	// written, unless a waiting reader calls Await. A reader that can't call Await
-	// waits at most this much longer. 0 means 5 ms.
+	ReadyLag     time.Duration         // the largest lag that is still ready; 0 means 30 s
+	// Pace is the least time between two transactions while many messages are written,
+	// unless a waiting reader calls Await. A reader that can't call Await waits at most
+	// this much longer. 0 means 5 ms.
 	Pace time.Duration
 	// Only selects the subjects whose messages are decoded. nil means all.
 	Only func(events.Subject) bool
-	// Work, if set, runs beside each session, from the moment the tables hold everything
-	// that the log held at the session's start until the session ends. Its error ends
-	// the session.
+	// Work, if set, runs beside each session. It starts when the tables hold everything
+	// that the log held at the session's start, and runs until the session ends. Its
+	// error ends the session.
 	Work func(context.Context) error
-	// Renew, if set, is shown the error that ended a session. Where it returns steps, they
-	// are committed together with a checkpoint at sequence 0, and the log is projected
-	// again from its first message.
+	// Renew, if set, receives the error that ended a session. If it returns steps, the
+	// projector commits them together with a checkpoint at sequence 0, and projects the
+	// log again from its first message.
 	Renew func(error) []Step
-	// Applied, if set, is called after each commit with the sequence up to which
-	// all its partitions are projected. It must not block.
+	// Applied, if set, is called after each commit with the sequence up to which all of
+	// the projector's partitions are projected. It must not block.
 	Applied func(position uint64)
 }
 
@@ -121,7 +121,7 @@ func orDefault[T int | time.Duration](v, otherwise T) T {
 	return cmp.Or(max(0, v), otherwise)
 }
 
-// Validate reports every problem of the configuration at once.
+// Validate returns all problems of the configuration at once.
 func (c *Config) Validate() error {
 	var problems []error
 	if c.Pool == nil {
@@ -164,14 +164,14 @@ func New(cfg Config) (*Runner, error) {
 	return r, nil
 }
 
-// Await says that a caller waits until the message at seq is projected. Await itself
-// never blocks.
+// Await tells the projector that a caller waits until the message at seq is projected.
+// Await never blocks.
 func (r *Runner) Await(seq uint64) { r.awaited.Await(seq) }
 
-// Run projects until ctx ends. Then it lets the slice in flight be committed and
-// returns nil. It waits while the database or the log is out of reach. It also waits
-// while the two do not fit: one may be restored, or the read models may be rebuilt.
-// The only error that it returns is schema.ErrNewer.
+// Run projects until ctx ends. Then it lets the slice in flight commit and returns nil.
+// While the database or the log is unreachable, it waits. It also waits while the tables
+// do not fit the log: an operator may restore the log or rebuild the read models. The
+// only error that it returns is schema.ErrNewer.
 func (r *Runner) Run(ctx context.Context) error {
 	backoff, limit := r.cfg.MinBackoff, r.cfg.SliceRecords
 	for {
@@ -189,14 +189,14 @@ func (r *Runner) Run(ctx context.Context) error {
 		if r.Status().Position > before {
 			backoff, limit = r.cfg.MinBackoff, r.cfg.SliceRecords
 		} else {
-			// Shorter slices let what comes before a message that can't be
-			// applied through, and leave that one alone in the error.
+			// With shorter slices, the messages before a bad message can be applied, and
+			// the error then names the bad message alone.
 			limit = max(1, limit/8)
 		}
-		// Half of the pause is chance, so that two projectors that fail alike
+		// Half of the pause is random, so that two projectors that fail at the same time
 		// do not retry in step.
 		wait := backoff/2 + rand.N(backoff/2+1)
-		if errors.Is(err, ErrFenced) { // by a rebuild, mostly, which nothing is wrong with
+		if errors.Is(err, ErrFenced) { // usually by a rebuild, which is normal
 			r.cfg.Logger.Warn(r.cfg.Name+" starts again", "because", err, "pause", wait)
 		} else {
 			r.cfg.Logger.Error(r.cfg.Name+" failed, will try again", "error", err, "pause", wait)

@@ -11,7 +11,8 @@ import (
 	"github.com/memory-ledger/ledger/projections/projector"
 )
 
-// withholding is a log that has to be asked when it stored its messages, and may not say.
+// withholding is a log that delivers messages without their store time, and can refuse to
+// give the time on request.
 type withholding struct {
 	timeless
 	fallen atomic.Bool
@@ -24,10 +25,11 @@ func (l *withholding) At(ctx context.Context, seq uint64) (eventlog.Record, bool
 	return l.timeless.At(ctx, seq)
 }
 
-// TestALogThatDoesNotSayWhenIsWaitedFor: without the time of the message at the checkpoint
-// the projector can't tell whether the rows came from this log. Without the time of a new
-// message it could not tell that later. The log is reported as unavailable, not as another
-// log, and the projector goes on once the log gives the time.
+// TestALogThatDoesNotSayWhenIsWaitedFor: without the time of the message at the
+// checkpoint, the projector can't tell whether the rows came from this log. Without the
+// time of a new message, it could not tell that later. The log is reported as
+// unavailable, not as another log, and the projector continues once the log gives the
+// time.
 func TestALogThatDoesNotSayWhenIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	for name, before := range map[string]int{"of the message at the checkpoint": 5, "of a new one": 0} {

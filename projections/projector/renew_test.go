@@ -16,8 +16,8 @@ import (
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
-// TestTablesAreRenewed: where the error of a session asks for it, the tables are emptied
-// together with the checkpoint, and the log is projected from its first message.
+// TestTablesAreRenewed: if Renew returns steps for a session's error, they empty the
+// tables together with the checkpoint, and the log is projected from its first message.
 func TestTablesAreRenewed(t *testing.T) {
 	t.Parallel()
 	_, pool, log := empty(t)
@@ -61,7 +61,7 @@ func TestTablesAreRenewed(t *testing.T) {
 	}
 }
 
-// TestCheckpointSQL: it makes the checkpoint that the migrations make.
+// TestCheckpointSQL: CheckpointSQL makes the same checkpoint as the migrations.
 func TestCheckpointSQL(t *testing.T) {
 	t.Parallel()
 	_, pool := fixture.Database(t)

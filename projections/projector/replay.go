@@ -10,23 +10,22 @@ import (
 	"github.com/memory-ledger/ledger/events/eventlog"
 )
 
-// replayRecords is how many messages a replay commits at once, at least while the log has
-// as many.
+// replayRecords is how many messages a replay commits at once, while that many remain.
 const replayRecords = 10000
 
-// Replayer applies parts of the log to a schema that no projector works on, by
-// the very code that the projector runs.
+// Replayer applies parts of the log to a schema that no projector works on. It runs the
+// same code as the projector.
 type Replayer struct {
-	Conn *pgx.Conn // its search_path says which schema
+	Conn *pgx.Conn // its search_path names the schema
 	// Ahead, if set, is another connection to the schema. It writes the projections in
-	// Leading, while Conn writes what the others make of the slice before. Leading
+	// Leading, while Conn writes the other projections of the slice before. Leading
 	// projections read nothing from the database. A crash or an error may then leave
-	// memories that the checkpoint does not vouch for. So Ahead is only for a schema
-	// that is discarded in that case.
+	// memories that the checkpoint does not cover. So use Ahead only for a schema that is
+	// discarded in that case.
 	Ahead   *pgx.Conn
-	Leading []Projection // some of the replayer's
-	// Applied, if set, is called after each commit with the newest sequence that
-	// was read.
+	Leading []Projection // a subset of the replayer's projections
+	// Applied, if set, is called after each commit with the newest sequence that was
+	// read.
 	Applied func(seq uint64)
 
 	log         eventlog.PartReader
@@ -35,7 +34,7 @@ type Replayer struct {
 	replanAt    uint64
 }
 
-// NewReplayer returns a replayer that goes on where the schema is.
+// NewReplayer returns a replayer that continues from the schema's checkpoint.
 func NewReplayer(ctx context.Context, conn *pgx.Conn, log eventlog.PartReader, projections []Projection) (*Replayer, error) {
 	at, err := ReadCheckpoint(ctx, conn)
 	if err != nil {
@@ -44,15 +43,15 @@ func NewReplayer(ctx context.Context, conn *pgx.Conn, log eventlog.PartReader, p
 	return &Replayer{Conn: conn, log: log, projections: projections, at: at}, nil
 }
 
-// At returns how far the schema is.
+// At returns the schema's position.
 func (r *Replayer) At() Vector { return r.at.Vector }
 
-// To applies the log up to and including a position: of each partition what it
-// lacks. A partition that is further stays there. A crash leaves whole slices
-// and their checkpoint.
+// To applies the log up to and including a position. It applies to each partition the
+// messages that the partition lacks. A partition beyond the position stays there. A crash
+// leaves whole slices and their checkpoint.
 func (r *Replayer) To(ctx context.Context, want Vector) error {
-	// From one of the position's sequences to the next, so that a row of the
-	// checkpoint never stands but where a slice ended.
+	// Replay from one sequence of the position to the next, so that every row of the
+	// checkpoint is at the end of a slice.
 	for _, to := range want.Steps() {
 		part := want.Capped(to)
 		if r.at.Reaches(part) {
@@ -65,14 +64,14 @@ func (r *Replayer) To(ctx context.Context, want Vector) error {
 	return nil
 }
 
-// upTo returns only when no goroutine uses the connections anymore, also after an error.
+// upTo returns only when no goroutine uses the connections, even after an error.
 func (r *Replayer) upTo(ctx context.Context, want Vector, to uint64) error {
-	// The first error of a stage that writes stops the others, and is returned.
+	// The first error of a writing stage stops the other stages, and upTo returns it.
 	stages, ctx := errgroup.WithContext(ctx)
-	var readErr error // stops nothing: what was gathered before is still applied
-	// One is applied, one waits, one is gathered: the log is read while the
-	// database writes, and no more than three are in memory; four, where one is
-	// applied by two connections.
+	var readErr error // stops no stage: gathered messages are still applied
+	// One portion is applied, one waits, and one is gathered, so that the log is read
+	// while the database writes. At most three portions are in memory; four if two
+	// connections apply.
 	gathered, ready := make(chan portion, 1), make(chan portion)
 	projections, source := Begin(r.projections), gathered
 	var leading []Projection
@@ -119,7 +118,7 @@ func (r *Replayer) upTo(ctx context.Context, want Vector, to uint64) error {
 	return nil
 }
 
-// ahead takes apart those projections that go ahead and the others.
+// ahead separates the leading projections from the others.
 func (r *Replayer) ahead(all []Projection) (leading, others []Projection) {
 	goesAhead := make(map[string]bool)
 	for _, p := range r.Leading {
@@ -135,15 +134,15 @@ func (r *Replayer) ahead(all []Projection) (leading, others []Projection) {
 	return leading, others
 }
 
-// portion is what is committed at once: a slice, and what is made of it to be
-// written ahead.
+// portion is the unit of a commit: a slice, and the steps of the leading projections for
+// it.
 type portion struct {
 	Slice
 	bytes int // of its payloads
 	ahead []Step
 }
 
-// grow takes in the slice that follows.
+// grow appends the next slice.
 func (p *portion) grow(more Slice, raw eventlog.Slice) {
 	if p.Last == 0 {
 		p.Slice = more
@@ -155,9 +154,9 @@ func (p *portion) grow(more Slice, raw eventlog.Slice) {
 	}
 }
 
-// read decodes what is wanted of the log, gathers what is to be committed at once,
-// and has the leading projections say what they make of it: they need nothing of
-// the database, which works on the slices before meanwhile.
+// read decodes the wanted messages and gathers them into portions. It also runs the
+// leading projections: they read nothing from the database, which meanwhile works on the
+// slices before.
 func (r *Replayer) read(ctx context.Context, have, want Vector, to uint64, leading []Projection, out chan<- portion) error {
 	wants := func(p int, seq uint64) bool { return have.Wants(p, seq) && seq <= want.At(p) }
 	var d decoder
@@ -185,7 +184,7 @@ func (r *Replayer) read(ctx context.Context, have, want Vector, to uint64, leadi
 	})
 }
 
-// lead writes what goes ahead.
+// lead writes the steps of the leading projections.
 func (r *Replayer) lead(ctx context.Context, slice portion) error {
 	if err := commit(ctx, r.Ahead, slice.ahead, nil); err != nil {
 		return fmt.Errorf("replay sequences %d to %d: %w", slice.First, slice.Last, err)

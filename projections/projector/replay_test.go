@@ -13,7 +13,7 @@ import (
 	"github.com/memory-ledger/ledger/projections/readmodel/memories"
 )
 
-// replayer is one for a pool's schema, with as many connections.
+// replayer returns a replayer for a pool's schema, with one or two connections.
 func replayer(t *testing.T, pool *pgxpool.Pool, log *fixture.Log, connections int) *projector.Replayer {
 	t.Helper()
 	var conns [2]*pgx.Conn
@@ -33,9 +33,9 @@ func replayer(t *testing.T, pool *pgxpool.Pool, log *fixture.Log, connections in
 	return r
 }
 
-// TestTwoConnectionsReplayWhatOneDoes, several slices of them, with tiles and
-// pages that begin in one and end in another; and where the one ahead is gone, the
-// other is left as it was, with nothing going on.
+// TestTwoConnectionsReplayWhatOneDoes: the replay has several slices, with tiles and
+// pages that begin in one slice and end in another. If the connection ahead is closed,
+// the other connection writes nothing, and nothing keeps running.
 func TestTwoConnectionsReplayWhatOneDoes(t *testing.T) {
 	t.Parallel()
 	url, pool, log := empty(t)
@@ -75,7 +75,7 @@ func TestTwoConnectionsReplayWhatOneDoes(t *testing.T) {
 		t.Errorf("the schema is at %s, %v", is, err)
 	}
 
-	// Nor does it go on reading where nothing more can be written.
+	// The replayer also stops reading if it can no longer write.
 	for connections, name := range map[int]string{1: "alone", 2: "left_behind"} {
 		without := replayer(t, fixture.Pool(t, url, name), log, connections)
 		if err := without.Conn.Close(t.Context()); err != nil {
@@ -87,8 +87,8 @@ func TestTwoConnectionsReplayWhatOneDoes(t *testing.T) {
 	}
 }
 
-// TestAReplayIsCommittedInParts: of long messages it takes fewer at once, and says how
-// far it is after each part.
+// TestAReplayIsCommittedInParts: a replay commits fewer long messages at once, and
+// reports its position after each part.
 func TestAReplayIsCommittedInParts(t *testing.T) {
 	t.Parallel()
 	_, pool, log := empty(t)

@@ -20,8 +20,8 @@ import (
 	"github.com/memory-ledger/ledger/projections/readmodel/memories"
 )
 
-// written is a log that is read from memory, a message at a time, whatever becomes of
-// who reads. It notes where reads begin.
+// written is a log in memory. It delivers one message at a time, regardless of the
+// reader's state, and notes where reads begin.
 type written struct {
 	records []eventlog.Record
 	from    []uint64
@@ -54,7 +54,7 @@ func recorded(t *testing.T, messages ...fixture.Message) *written {
 	return l
 }
 
-// replayed makes a replayer of the named projections, by one connection or two.
+// replayed makes a replayer of the given projections, with one connection or two.
 func replayed(t *testing.T, pool *pgxpool.Pool, log eventlog.PartReader, connections int, projections ...projector.Projection) *projector.Replayer {
 	t.Helper()
 	conn, err := pool.Acquire(t.Context())
@@ -77,8 +77,8 @@ func replayed(t *testing.T, pool *pgxpool.Pool, log eventlog.PartReader, connect
 	return r
 }
 
-// TestAReplaySaysWhatStoppedIt: not that others were stopped by it, and which messages
-// it was about. Nothing is passed over.
+// TestAReplaySaysWhatStoppedIt: the error of a replay is the original error, not one of
+// the stages that it stopped, and names the messages. No message is skipped.
 func TestAReplaySaysWhatStoppedIt(t *testing.T) {
 	t.Parallel()
 	badDay := errors.New("a bad day")
@@ -117,7 +117,7 @@ func TestAReplaySaysWhatStoppedIt(t *testing.T) {
 	}
 }
 
-// TestAReplayOfDamagedRowsDoesNotBegin: it would not know where.
+// TestAReplayOfDamagedRowsDoesNotBegin: it would not know where to begin.
 func TestAReplayOfDamagedRowsDoesNotBegin(t *testing.T) {
 	t.Parallel()
 	_, pool := fixture.Database(t)
@@ -134,9 +134,9 @@ func TestAReplayOfDamagedRowsDoesNotBegin(t *testing.T) {
 	}
 }
 
-// TestAReplayTakesWhatIsMissing, of each half what it lacks: to where the halves were,
-// and then to where both are. The log is read from the first message that is missing, in
-// parts that end where a half does.
+// TestAReplayTakesWhatIsMissing: a replay applies to each half the messages that it
+// lacks, first up to the old position of the halves, and then up to a common one. It
+// reads the log from the first missing message, in parts that end where a half ends.
 func TestAReplayTakesWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	url, pool := fixture.Database(t)
@@ -166,8 +166,9 @@ func TestAReplayTakesWhatIsMissing(t *testing.T) {
 	sameRows(t, pool, again)
 }
 
-// TestAReplayEndsThoughItsPartsWaitForEachOther: where one slice can't be applied, the
-// next, which is written ahead, and those behind it wait for their turn for ever.
+// TestAReplayEndsThoughItsPartsWaitForEachOther: if one slice can't be applied, the next
+// slice, which is written ahead, and the slices behind it would wait forever for their
+// turn.
 func TestAReplayEndsThoughItsPartsWaitForEachOther(t *testing.T) {
 	t.Parallel()
 	badDay := errors.New("a bad day")
@@ -194,8 +195,8 @@ func TestAReplayEndsThoughItsPartsWaitForEachOther(t *testing.T) {
 				return badDay
 			}})
 			ended := make(chan error, 1)
-			// One is applied, one waits behind it, and one is read; by two connections
-			// there is another, which is written ahead.
+			// One slice is applied, one waits behind it, and one is read. With two
+			// connections, another slice is written ahead.
 			go func() { ended <- r.To(t.Context(), projector.AllAt(uint64(2+connections))) }()
 			<-entered
 			<-read

@@ -12,8 +12,8 @@ import (
 	"github.com/memory-ledger/ledger/projections/projector"
 )
 
-// wire counts the round trips of every connection that is made through it: how
-// often the client speaks after it listened.
+// wire counts the round trips of all connections made through it: how often the client
+// sends after it received.
 type wire struct {
 	mu       sync.Mutex
 	trips    int
@@ -59,8 +59,8 @@ func (c *wireConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// TestALiveSliceIsOneRoundTrip: whatever happened in it, unless a tile of the
-// tree is filled.
+// TestALiveSliceIsOneRoundTrip, with any events, unless the slice fills a tile of the
+// tree.
 func TestALiveSliceIsOneRoundTrip(t *testing.T) {
 	t.Parallel()
 	_, plain := fixture.Database(t)
@@ -78,16 +78,14 @@ func TestALiveSliceIsOneRoundTrip(t *testing.T) {
 		}
 		return slices
 	}
-	// Statements are prepared when they are first used, and that is asked of
-	// the server as well.
+	// Statements are prepared at their first use, which takes extra round trips.
 	say(300)
 	for _, n := range []int{1, 10, 50} {
 		spare := 100
 		for range 20 {
 			before := w.count()
 			slices := say(n)
-			// The projector's look at its connection, once a second, may be
-			// among them.
+			// The projector's check of its connection, once a second, may be among them.
 			spare = min(spare, w.count()-before-slices)
 		}
 		if spare != 0 {

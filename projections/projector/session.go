@@ -14,8 +14,8 @@ import (
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
-// session is one life of the projector: a connection that holds the locks, and
-// the slices from its checkpoint on, until something fails.
+// session is one run of the projector, until an error: a connection that holds the locks,
+// and the slices from the checkpoint on.
 type session struct {
 	runner      *Runner
 	projections []Projection // of this session
@@ -23,19 +23,18 @@ type session struct {
 	unproven    proofs
 	end         context.CancelCauseFunc
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	conn     *pgx.Conn
-	at       Checkpoint // the rows of its partitions, as they are in the database
-	read     uint64     // newest sequence that came from the log
+	at       Checkpoint // the rows of its partitions, as in the database
+	read     uint64     // newest sequence received from the log
 	replanAt uint64
 
 	head     uint64        // newest sequence of the log at the start
-	caughtUp chan struct{} // closed when all up to head was read
+	caughtUp chan struct{} // closed when all messages up to head were read
 }
 
-// session connects, waits for its turn, and projects until ctx ends or
-// something fails. A crash anywhere in it leaves the last committed slice and
-// its checkpoint behind, and no lock.
+// session connects, waits for its turn, and projects until ctx ends or an error occurs. A
+// crash anywhere in it leaves the last committed slice and its checkpoint, and no lock.
 func (r *Runner) session(ctx context.Context, maxRecords int) error {
 	conn, err := r.connect(ctx)
 	if err != nil {
@@ -83,9 +82,9 @@ func (r *Runner) project(ctx context.Context, conn *pgx.Conn, maxRecords int) er
 	return s.run(ctx, maxRecords)
 }
 
-// renew empties the tables of these partitions by the given steps and puts their
-// checkpoint at 0. A crash before the commit leaves everything as it was, and the next
-// session fails as this one did.
+// renew runs the given steps, which empty the tables of these partitions, and sets their
+// checkpoint to 0. A crash before the commit changes nothing, and the next session fails
+// the same way.
 func (r *Runner) renew(ctx context.Context, conn *pgx.Conn, steps []Step) error {
 	at, err := r.takeRows(ctx, conn)
 	if err != nil {
@@ -97,7 +96,7 @@ func (r *Runner) renew(ctx context.Context, conn *pgx.Conn, steps []Step) error 
 const howToRecover = "the log has lost messages or is not the one that these tables were made from; " +
 	"restore the log, or run `ledger rebuild --force`, which makes the tables again from the log that there is"
 
-// advice is what an operator can do about a log that the tables do not fit.
+// advice tells an operator what to do if the tables do not fit the log.
 func (r *Runner) advice() string {
 	if r.cfg.Renew != nil {
 		return "the log has lost messages or is another one"
@@ -115,14 +114,14 @@ func (r *Runner) otherLog(position uint64, was, is time.Time) error {
 		ErrOtherLog, r.cfg.Schema, was.UTC().Format(time.RFC3339Nano), position, is.UTC().Format(time.RFC3339Nano), r.advice())
 }
 
-// connect opens a connection outside the pool: the locks belong to it, and so
-// do settings that no other connection should have.
+// connect opens a connection outside the pool: it holds the locks, and has settings that
+// no other connection should have.
 func (r *Runner) connect(ctx context.Context) (*pgx.Conn, error) {
 	cfg := r.cfg.Pool.Config().ConnConfig.Copy()
 	cfg.RuntimeParams["application_name"] = "memory-ledger " + r.cfg.Name
 	cfg.RuntimeParams["search_path"] = r.cfg.Schema
-	// The checkpoint travels with the rows: a database that loses its last
-	// transactions in a crash loses both, and the log gives them again.
+	// The checkpoint commits with the rows. A database that loses its last transactions
+	// in a crash loses both, and the log supplies them again.
 	cfg.RuntimeParams["synchronous_commit"] = "off"
 	conn, err := pgx.ConnectConfig(ctx, cfg)
 	if err != nil {
@@ -131,10 +130,10 @@ func (r *Runner) connect(ctx context.Context) (*pgx.Conn, error) {
 	return conn, nil
 }
 
-// run runs the router over the slices after the checkpoint. The first of
-// them begins with the message at the checkpoint, as proof that this is the
-// log that the rows came from. Where partitions are at several sequences, the
-// log is read from the lowest on, and each row has its proof on the way.
+// run runs the router over the slices after the checkpoint. The first slice begins with
+// the message at the checkpoint, which proves that the rows came from this log. If
+// partitions are at different sequences, run reads the log from the lowest sequence on,
+// and proves each row when it reads that row's message.
 func (s *session) run(ctx context.Context, maxRecords int) error {
 	r := s.runner
 	ctx, s.end = context.WithCancelCause(ctx)
@@ -158,7 +157,7 @@ func (s *session) run(ctx context.Context, maxRecords int) error {
 	err = router.Run(ctx)
 	s.end(nil)
 	beside.Wait()
-	_ = subscriber.Close() // waits for the follower, and never fails
+	_ = subscriber.Close() // waits for the follower; never fails
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
 		return cause
 	}
@@ -171,7 +170,7 @@ func (s *session) run(ctx context.Context, maxRecords int) error {
 	return err
 }
 
-// work runs what works beside the session.
+// work runs Config.Work beside the session, once the session has caught up.
 func (s *session) work(ctx context.Context) {
 	select {
 	case <-s.caughtUp:
@@ -188,8 +187,9 @@ func (s *session) work(ctx context.Context) {
 	s.end(err)
 }
 
-// catchUp notes that everything was read that the log held at the start. The first
-// message that is read proves the log, so nothing is caught up without that proof.
+// catchUp closes caughtUp once everything was read that the log held at the start. The
+// first message that is read proves the log, so the session can't catch up without that
+// proof.
 func (s *session) catchUp() {
 	select {
 	case <-s.caughtUp:
@@ -200,8 +200,8 @@ func (s *session) catchUp() {
 	}
 }
 
-// handle applies the slice of a message. It runs to its end also when the projector is
-// told to stop, within the drain timeout.
+// handle applies the slice of a message. If the projector is stopped meanwhile, handle
+// still finishes, within the drain timeout.
 func (s *session) handle(msg *message.Message) error {
 	raw, err := unmarshal(msg.Payload)
 	if err != nil {
@@ -218,7 +218,7 @@ func (s *session) handle(msg *message.Message) error {
 		return err
 	}
 	describe(ctx, slice)
-	// The checkpoint keeps the time of its message, to recognize the log by it.
+	// The checkpoint stores the time of its message, which identifies the log.
 	if slice.Stored, err = eventlog.StoredAt(ctx, s.runner.cfg.Log, raw.Records[len(raw.Records)-1]); err != nil {
 		return err
 	}
@@ -229,11 +229,11 @@ func (s *session) handle(msg *message.Message) error {
 	return nil
 }
 
-// nextReplan says at which position the statements are planned again. A plan that
-// was made for a table of a few rows reads all of it, and PostgreSQL keeps the plan
-// until it next analyzes the table. A replay fills tables faster than that: each
-// slice took twice as long after a hundred thousand owners. No plan outlives a
-// doubling of the log.
+// nextReplan returns the position at which the statements are planned again. A plan made
+// for a table of a few rows reads the whole table, and PostgreSQL keeps the plan until it
+// next analyzes the table. A replay fills tables faster than that: after a hundred
+// thousand owners each slice took twice as long. So no plan is kept while the log
+// doubles.
 func nextReplan(position uint64) uint64 { return 2*position + 1000 }
 
 // apply writes a slice and its checkpoint.
@@ -244,7 +244,7 @@ func (s *session) apply(ctx context.Context, slice Slice) error {
 		return fmt.Errorf("%w: slice begins at %d, the one before ended at %d", eventlog.ErrGap, slice.First, s.read)
 	}
 	if slice.Last <= s.at.Lowest() {
-		s.read = slice.Last // nothing after the checkpoint
+		s.read = slice.Last // nothing new
 		s.catchUp()
 		return nil
 	}
@@ -266,7 +266,7 @@ func (s *session) apply(ctx context.Context, slice Slice) error {
 	return nil
 }
 
-// write commits what the projections make of a slice, and the checkpoint; replan
+// write commits the steps of the projections for a slice, and the checkpoint. replan
 // drops the plans first, see nextReplan.
 func write(ctx context.Context, conn *pgx.Conn, projections []Projection, a advance, slice Slice, replan bool) error {
 	steps, err := stepsOf(ctx, conn, projections, slice)
@@ -279,7 +279,8 @@ func write(ctx context.Context, conn *pgx.Conn, projections []Projection, a adva
 	return commit(ctx, conn, steps, &a)
 }
 
-// stepsOf are what projections make of a slice and of what q reads.
+// stepsOf returns the steps of the projections for a slice. The projections read through
+// q.
 func stepsOf(ctx context.Context, q schema.Querier, projections []Projection, slice Slice) ([]Step, error) {
 	w := NewWriter(q)
 	if len(slice.Records) > 0 {
@@ -292,8 +293,8 @@ func stepsOf(ctx context.Context, q schema.Querier, projections []Projection, sl
 	return w.Steps(), nil
 }
 
-// proofs are the messages at the rows of a checkpoint: when the log stored them,
-// by sequence, until the log has shown them again.
+// proofs holds, by sequence, when the log stored the message at each row of a checkpoint.
+// An entry is deleted once the log has shown the same message.
 type proofs map[uint64]time.Time
 
 func proofsOf(v Vector) proofs {
@@ -308,9 +309,10 @@ func proofsOf(v Vector) proofs {
 
 func (p proofs) has(seq uint64) bool { _, has := p[seq]; return has }
 
-// prove checks that the log's message at a row of the checkpoint is the one that
-// was projected. A log that lost its end and went on, in a power cut before its
-// last bytes were on the disk, is found out here though it is as long as it was.
+// prove checks that the log's message at a row of the checkpoint is the message that was
+// projected. A power cut can lose the log's last messages before they reach the disk, and
+// the log then goes on with others. prove detects this even if the log is as long as
+// before.
 func (s *session) prove(ctx context.Context, record *eventlog.Record) error {
 	was, ok := s.unproven[record.Seq]
 	if !ok {
@@ -328,10 +330,10 @@ func (s *session) prove(ctx context.Context, record *eventlog.Record) error {
 	return nil
 }
 
-// watch looks every second at the log's head, for the lag. While no slice is being
-// written it also checks the connection: a database that went away must be noticed
-// before the next slice needs it. The same holds for a checkpoint that another
-// process moved, and for tables that a newer program has migrated.
+// watch reads the log's head every second, for the lag. While no slice is being written,
+// it also checks the connection, the tables and the checkpoint: a lost database, a
+// checkpoint that another process moved, and tables that a newer program migrated must
+// all be noticed before the next slice.
 func (s *session) watch(ctx context.Context) {
 	ticker := time.NewTicker(watchInterval)
 	defer ticker.Stop()
@@ -341,7 +343,7 @@ func (s *session) watch(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		highest := s.runner.highest() // asked before the log is
+		highest := s.runner.highest() // read before the log's head
 		head, err := s.runner.cfg.Log.Head(ctx)
 		if ctx.Err() != nil {
 			return

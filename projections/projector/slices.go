@@ -15,11 +15,12 @@ import (
 )
 
 // SliceSubscriber is a watermill Subscriber whose messages are slices of the log. It
-// sends a slice once the one before it was acknowledged. After a refusal it ends: the
-// next session reads the checkpoint and follows the log from there.
+// sends a slice after the previous one was acknowledged. After a nack it ends: the next
+// session reads the checkpoint and follows the log from there.
 //
-// While a slice is applied, and until the pace allows the next one, the next one grows.
-// So a reader that is behind gets long slices and one that keeps up gets short ones.
+// The next slice grows while the current one is applied, and until the pace allows the
+// next one. So a reader that is behind gets long slices, and a reader that keeps up gets
+// short ones.
 type SliceSubscriber struct {
 	follower eventlog.Follower
 	cfg      SliceConfig
@@ -31,38 +32,38 @@ type SliceSubscriber struct {
 
 var _ message.Subscriber = (*SliceSubscriber)(nil)
 
-// SliceConfig says where to begin and how long slices get.
+// SliceConfig sets where to begin and how long slices become.
 type SliceConfig struct {
 	From       uint64 // first sequence wanted; 0 means 1
-	MaxRecords int    // most records in a slice; 0 means 2000
-	MaxBytes   int    // payload bytes after which a slice grows no more; 0 means 8 MiB
-	// Pace is the least time from one slice to the next, because a transaction
-	// costs the database the same for one message as for fifty. It does not apply
-	// if the next slice is long already, or if a caller waits for that slice or for
-	// what follows it. A message that comes after a pause this long is sent at once.
-	// 0 means no pace.
+	MaxRecords int    // maximum records in a slice; 0 means 2000
+	MaxBytes   int    // payload bytes at which a slice stops growing; 0 means 8 MiB
+	// Pace is the least time from one slice to the next, because a transaction costs the
+	// database the same for one message as for fifty. It does not apply if the next slice
+	// is already long, or if a caller waits for a message in that slice or after it. A
+	// message that arrives after a pause this long is sent at once. 0 means no pace.
 	Pace time.Duration
-	// Awaited says what callers wait for. nil means that no caller can say so.
+	// Awaited holds the sequence that callers wait for. nil means that callers can't
+	// wait.
 	Awaited *Awaited
 }
 
-// Awaited is the newest message that a caller waits for. Its zero value is not
+// Awaited holds the newest sequence that a caller waits for. Its zero value is not
 // usable: call NewAwaited.
 type Awaited struct {
 	seq  atomic.Uint64
 	wake chan struct{} // holds one
 }
 
-// NewAwaited returns an Awaited that no caller has called Await on.
+// NewAwaited returns an Awaited with no waiting caller.
 func NewAwaited() *Awaited { return &Awaited{wake: make(chan struct{}, 1)} }
 
-// Await says that a caller waits for the message at seq, which may not have come
-// from the log yet. Await itself never blocks.
+// Await records that a caller waits for the message at seq, which may not have arrived
+// from the log yet. Await never blocks.
 func (a *Awaited) Await(seq uint64) {
 	for {
 		newest := a.seq.Load()
 		if seq <= newest {
-			return // the call that raised it has woken the receiver, or is about to
+			return // the call that raised newest wakes the receiver
 		}
 		if a.seq.CompareAndSwap(newest, seq) {
 			break
@@ -70,14 +71,14 @@ func (a *Awaited) Await(seq uint64) {
 	}
 	select {
 	case a.wake <- struct{}{}:
-	default: // a wake-up is pending, and its receiver sees this seq
+	default: // a wake-up is pending; its receiver will see this seq
 	}
 }
 
 // since reports whether Await was called for the message at seq or a later one.
 func (a *Awaited) since(seq uint64) bool { return a != nil && a.seq.Load() >= seq }
 
-// woken hands over a value after each Await that raised the sequence.
+// woken returns a channel that receives after each Await that raised the sequence.
 func (a *Awaited) woken() <-chan struct{} {
 	if a == nil {
 		return nil
@@ -92,9 +93,9 @@ func NewSliceSubscriber(follower eventlog.Follower, cfg SliceConfig) *SliceSubsc
 	return &SliceSubscriber{follower: follower, cfg: cfg, cancel: func() {}}
 }
 
-// Subscribe implements message.Subscriber. There is one log, so the topic has no
-// meaning. The channel is closed when ctx ends, when a slice was refused, or when the
-// log can't be followed any further; Err returns the reason in the last case.
+// Subscribe implements message.Subscriber. There is only one log, so the topic is
+// ignored. The channel is closed when ctx ends, when a slice is nacked, or when the log
+// can no longer be followed; Err returns the reason in the last case.
 func (s *SliceSubscriber) Subscribe(ctx context.Context, _ string) (<-chan *message.Message, error) {
 	ctx, s.cancel = context.WithCancel(ctx)
 	received, out := make(chan eventlog.Slice), make(chan *message.Message)
@@ -104,7 +105,7 @@ func (s *SliceSubscriber) Subscribe(ctx context.Context, _ string) (<-chan *mess
 	})
 	s.running.Go(func() {
 		defer close(out)
-		defer s.cancel() // or the follower would wait to hand over what it has
+		defer s.cancel() // otherwise the follower would block on received
 		s.emit(ctx, received, out)
 	})
 	return out, nil
@@ -117,15 +118,15 @@ func (s *SliceSubscriber) Close() error {
 	return nil
 }
 
-// Err returns why the log could not be followed any further, nil where the
-// subscription was ended from outside. Call it after the channel was closed.
+// Err returns why the log could no longer be followed, or nil if the subscription was
+// ended from outside. Call it after the channel was closed.
 func (s *SliceSubscriber) Err() error {
 	s.running.Wait()
 	return s.err
 }
 
 func (s *SliceSubscriber) follow(ctx context.Context, received chan<- eventlog.Slice) error {
-	// Half a slice at a time, so that two of them make a whole one.
+	// Receive half a slice at a time, so that two halves make a whole slice.
 	cfg := eventlog.FollowConfig{From: s.cfg.From, MaxRecords: (s.cfg.MaxRecords + 1) / 2, MaxBytes: s.cfg.MaxBytes / 2}
 	err := s.follower.Follow(ctx, cfg, func(slice eventlog.Slice) error {
 		select {
@@ -141,13 +142,13 @@ func (s *SliceSubscriber) follow(ctx context.Context, received chan<- eventlog.S
 	return err
 }
 
-// emit sends one slice after the other and lets the next one grow meanwhile. If the
-// follower fails, emit still sends what it has received.
+// emit sends the slices one by one, and lets the next one grow meanwhile. If the follower
+// fails, emit still sends the messages that it has received.
 func (s *SliceSubscriber) emit(ctx context.Context, received <-chan eventlog.Slice, out chan<- *message.Message) {
 	pace := time.NewTimer(0)
 	defer pace.Stop()
 	var next growing
-	var acked, nacked <-chan struct{} // of the slice that is being applied
+	var acked, nacked <-chan struct{} // of the slice being applied
 	paced, lost := true, false
 	for {
 		isLong := 2*len(next.Records) > s.cfg.MaxRecords || 2*next.bytes > s.cfg.MaxBytes
@@ -189,7 +190,7 @@ func (s *SliceSubscriber) emit(ctx context.Context, received <-chan eventlog.Sli
 	}
 }
 
-// growing is a slice and the length of its payloads together.
+// growing is a slice and the total length of its payloads.
 type growing struct {
 	eventlog.Slice
 	bytes int
@@ -205,17 +206,17 @@ func (g *growing) grow(more eventlog.Slice) {
 	}
 }
 
-// marshal makes the payload of a message out of a slice: its bounds, then each record's
-// sequence, time, subject and bytes. It is written by hand because a slice holds two
-// thousand records, and package gob takes 3.5 µs for each, a third of a replay.
+// marshal encodes a slice as the payload of a message: its bounds, then each record's
+// sequence, time, subject and bytes. It is handwritten because a slice holds two thousand
+// records, and package gob takes 3.5 µs per record, a third of a replay.
 func marshal(slice *growing) []byte {
-	const perRecord = 160 // subject, sequence, time and two lengths, mostly
+	const perRecord = 160 // typical size of subject, sequence, time and two lengths
 	b := make([]byte, 0, 20+slice.bytes+perRecord*len(slice.Records))
 	b = binary.AppendUvarint(b, slice.First)
 	b = binary.AppendUvarint(b, slice.Last)
 	for i := range slice.Records {
 		r := &slice.Records[i]
-		stored := int64(0) // not known
+		stored := int64(0) // unknown
 		if !r.Time.IsZero() {
 			stored = r.Time.UnixNano()
 		}

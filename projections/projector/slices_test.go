@@ -16,8 +16,8 @@ import (
 	"github.com/memory-ledger/ledger/projections/projector"
 )
 
-// stored is a follower of a log that is there already: slices as long as the bounds
-// allow. Where the log ends it says what the test says, or waits.
+// stored is a follower of a complete log. Its slices are as long as the bounds allow. At
+// the end of the log it returns lost, if set, or waits.
 type stored struct {
 	records []eventlog.Record
 	lost    error
@@ -42,7 +42,7 @@ func (l stored) Follow(ctx context.Context, cfg eventlog.FollowConfig, yield fun
 	return nil
 }
 
-// alike makes a log of one owner's messages that are equally long; at most nine.
+// alike makes a log of at most nine messages of one owner, all equally long.
 func alike(t *testing.T, n int) []eventlog.Record {
 	t.Helper()
 	a := fixture.NewActor()
@@ -57,7 +57,7 @@ func alike(t *testing.T, n int) []eventlog.Record {
 	return records
 }
 
-// subscribed follows until the test ends.
+// subscribed subscribes until the test ends.
 func subscribed(t *testing.T, s *projector.SliceSubscriber) <-chan *message.Message {
 	t.Helper()
 	sent, err := s.Subscribe(t.Context(), "")
@@ -76,8 +76,8 @@ func sliceOf(t *testing.T, msg *message.Message) eventlog.Slice {
 	return slice
 }
 
-// lengths takes every slice that is sent, each once the next has grown as far as it
-// will, and returns how many messages each held.
+// lengths takes every slice that is sent, each after the next has stopped growing, and
+// returns the number of messages in each.
 func lengths(t *testing.T, sent <-chan *message.Message) (all []int) {
 	t.Helper()
 	for next := uint64(1); ; {
@@ -100,8 +100,8 @@ func lengths(t *testing.T, sent <-chan *message.Message) (all []int) {
 	}
 }
 
-// TestSlicesGrowToTheirBounds and no further, however slow they are worked on: what is
-// committed at once, and held in memory meanwhile, has an end.
+// TestSlicesGrowToTheirBounds and no further, however slowly they are applied. So the
+// memory and the size of a commit are bounded.
 func TestSlicesGrowToTheirBounds(t *testing.T) {
 	t.Parallel()
 	records := alike(t, 9)
@@ -130,7 +130,8 @@ func TestSlicesGrowToTheirBounds(t *testing.T) {
 	}
 }
 
-// TestWhatCameBeforeALogWasLostIsSeenThrough, and Err says why nothing follows.
+// TestWhatCameBeforeALogWasLostIsSeenThrough: messages received before a log was lost are
+// still sent, and then Err returns the reason.
 func TestWhatCameBeforeALogWasLostIsSeenThrough(t *testing.T) {
 	t.Parallel()
 	lost := errors.New("gone")
@@ -166,8 +167,8 @@ func TestWhatCameBeforeALogWasLostIsSeenThrough(t *testing.T) {
 	}
 }
 
-// TestNothingFollowsASliceThatIsRefused: what the projections remember of it was never
-// written, so the next slice is for another session.
+// TestNothingFollowsASliceThatIsRefused: the projections may remember parts of a refused
+// slice that were never written, so the next slice must wait for another session.
 func TestNothingFollowsASliceThatIsRefused(t *testing.T) {
 	t.Parallel()
 	records := alike(t, 4)

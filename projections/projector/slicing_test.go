@@ -10,8 +10,8 @@ import (
 	"github.com/memory-ledger/ledger/projections/readmodel"
 )
 
-// TestRowsDoNotDependOnTheCut: the same log, message by message, in slices of
-// any length, and as one, makes the same rows.
+// TestRowsDoNotDependOnTheCut: the same log makes the same rows message by message, in
+// slices of any length, and as one slice.
 func TestRowsDoNotDependOnTheCut(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: make verify runs it")
@@ -33,7 +33,7 @@ func TestRowsDoNotDependOnTheCut(t *testing.T) {
 				}
 				n = min(n, length-at)
 				fixture.Apply(t, pool, fixture.Slice(uint64(at+1), messages[at:at+n]...), projections...)
-				if at += n; chance.IntN(3) == 0 { // as where a projector fails, or another takes over
+				if at += n; chance.IntN(3) == 0 { // as when a projector fails, or another takes over
 					projections = projector.Begin(projections)
 				}
 			}

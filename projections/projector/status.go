@@ -19,37 +19,38 @@ const (
 	Stopped   State = "stopped"
 )
 
-// ErrNotReady is the class of what Ready returns.
+// ErrNotReady is wrapped by every error of Ready.
 var ErrNotReady = errors.New("projector not ready")
 
-// Status is where a projector is.
+// Status is the state and the position of a projector.
 type Status struct {
 	State    State
 	Position uint64 // newest sequence up to which its partitions are committed
 	Head     uint64 // newest sequence of the log, as last seen
-	// Lag is how long ago the log held a message that is not applied yet.
+	// Lag is the time since the projector saw a head of the log that it has not applied
+	// yet.
 	Lag time.Duration
 	Err error // why it is not working, nil if it is
 }
 
-// Works reports whether the projector works, and neither stands by nor failed.
+// Works reports whether the projector is active: not standing by, not failed.
 func (s Status) Works() bool { return s.State == Live || s.State == Replaying }
 
-// progress is what the runner knows of itself, under its mutex.
+// progress is the runner's state, guarded by its mutex.
 type progress struct {
 	state    State
 	position uint64
-	highest  uint64 // newest sequence that any of its partitions is committed up to
+	highest  uint64 // newest sequence that any of its partitions has committed
 	head     uint64
 	err      error
-	headErr  error // the log does not answer
+	headErr  error // why the log's head can't be read
 
-	// mark is the oldest head that was seen and is not applied yet.
+	// mark is the oldest head seen that is not applied yet.
 	mark   uint64
 	markAt time.Time
 }
 
-// Status returns where the projector is now.
+// Status returns the projector's current status.
 func (r *Runner) Status() Status {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -67,8 +68,8 @@ func (r *Runner) Status() Status {
 	return status
 }
 
-// Ready returns nil while the read models are kept up to date, by this
-// projector or, where this one is the standby, by another.
+// Ready returns nil while a projector keeps the read models up to date. If this projector
+// stands by, that is another one.
 func (r *Runner) Ready() error {
 	s := r.Status()
 	switch {
@@ -92,14 +93,14 @@ func (r *Runner) setState(state State, err error) {
 	r.state.state, r.state.err = state, err
 }
 
-// fail keeps the reason in sight until work goes on.
+// fail keeps the error in the status until the projector works again.
 func (r *Runner) fail(err error) {
 	r.metrics.failures.Inc()
 	r.setState(Broken, err)
 }
 
-// standBy notes that another projector works. This one does not know how far behind that
-// one is, and the lag and the log's errors of its own last session no longer count.
+// standBy notes that another projector works. This projector does not know the other
+// one's lag. The lag and the log errors of this projector's last session no longer count.
 func (r *Runner) standBy() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -108,17 +109,15 @@ func (r *Runner) standBy() {
 	p.head, p.mark = p.position, 0
 }
 
-// begin notes the position that a session starts from, which may be lower
-// than what this process saw: the database may have been restored. The lag of an earlier
-// session goes on.
+// begin notes the start position of a session. The position may be lower than before,
+// because the database may have been restored. The lag of an earlier session continues.
 func (r *Runner) begin(position, highest, head uint64, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p := &r.state
 	p.position, p.highest, p.head = position, highest, head
 	p.see(head, now)
-	// A session that follows a failure keeps the reason until a slice got
-	// through, or until nothing is left to do.
+	// After a failure, keep the error until a slice is applied or nothing is left to do.
 	if p.state = Replaying; position >= head {
 		p.state, p.err = Live, nil
 	}
@@ -141,7 +140,7 @@ func (r *Runner) highest() uint64 {
 	return r.state.highest
 }
 
-// observe notes the log's head, or that it could not be had.
+// observe notes the log's head, or the error of reading it.
 func (r *Runner) observe(head uint64, err error, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -153,7 +152,7 @@ func (r *Runner) observe(head uint64, err error, now time.Time) {
 	p.see(head, now)
 }
 
-// see marks a head, unless an older one is marked and not applied yet.
+// see marks a head, unless an older marked head is not applied yet.
 func (p *progress) see(head uint64, now time.Time) {
 	if p.mark <= p.position {
 		p.mark, p.markAt = head, now

@@ -10,7 +10,7 @@ import (
 	"github.com/memory-ledger/ledger/projections/internal/fixture"
 )
 
-// undated counts the records that come without a time.
+// undated reports slices whose last record has no time.
 type undated struct {
 	eventlog.Log
 	seen chan<- struct{}
@@ -28,8 +28,8 @@ func (u undated) Follow(ctx context.Context, cfg eventlog.FollowConfig, yield fu
 	})
 }
 
-// TestProjectingTheTail: messages that come from memory instead of the log make
-// the same rows, and leave a checkpoint that the log is known by.
+// TestProjectingTheTail: messages that arrive from memory instead of the log make the
+// same rows, and leave a checkpoint that identifies the log.
 func TestProjectingTheTail(t *testing.T) {
 	t.Parallel()
 	url, pool, log := empty(t)
@@ -76,7 +76,7 @@ func TestProjectingTheTail(t *testing.T) {
 		t.Errorf("the checkpoint at %d is of %s: %v", position, stored, err)
 	}
 	sameFromTheStart(t, url, pool, log)
-	// The next projector knows the log by it.
+	// The next projector recognizes the log by the checkpoint.
 	r, _ := project(t, pool, log)
 	ready(t, r)
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/memory-ledger/ledger/projections/projector"
 )
 
-// spans are those that ended, as text, oldest first.
+// spans records the ended spans as text, oldest first.
 type spans struct {
 	noop.Tracer
 	mu    sync.Mutex
@@ -62,9 +62,9 @@ func (s *span) End(...trace.SpanEndOption) {
 	s.of.ended = append(s.of.ended, strings.Join(s.about, ", "))
 }
 
-// TestASliceIsTraced: its span is linked to the requests of its messages, whose traces it
-// is no part of, says which messages they are and whether they were applied, and is what
-// the database's share is found under.
+// TestASliceIsTraced: a slice's span links to the requests of its messages, but is not
+// part of their traces. It names the messages and whether they were applied, and is the
+// parent of the database's spans.
 func TestASliceIsTraced(t *testing.T) {
 	t.Parallel()
 	_, pool, log := empty(t)
@@ -73,7 +73,7 @@ func TestASliceIsTraced(t *testing.T) {
 	messages[0].Events[0].TraceParent = "00-000000000000000000000000000000aa-00000000000000a1-01"
 	messages[2].Events[0].TraceParent = "00-000000000000000000000000000000bb-00000000000000b1-01"
 	log.Publish(t, messages...)
-	// They come as one slice, however the log hands them over.
+	// The messages arrive as one slice, however the log delivers them.
 	whole := follows{log, func(ctx context.Context, cfg eventlog.FollowConfig, yield func(eventlog.Slice) error) error {
 		var all []eventlog.Record
 		return log.Follow(ctx, cfg, func(s eventlog.Slice) error {

@@ -25,8 +25,8 @@ import (
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
-// TestAMessageThatCantBeAppliedStopsEverythingLoudly: what comes before it is
-// applied, nothing after it is, and the reason names it.
+// TestAMessageThatCantBeAppliedStopsEverythingLoudly: the messages before it are applied,
+// no message after it is, and the error names it.
 func TestAMessageThatCantBeAppliedStopsEverythingLoudly(t *testing.T) {
 	t.Parallel()
 	leafFarAhead := func(a *fixture.Actor) []byte {
@@ -85,7 +85,7 @@ func TestAMessageThatCantBeAppliedStopsEverythingLoudly(t *testing.T) {
 	}
 }
 
-// troubled fails as it is told to, and writes nothing.
+// troubled is a projection that writes nothing and fails as the test says.
 type troubled struct {
 	apply func(ctx context.Context, w *projector.Writer, s projector.Slice) error
 }
@@ -100,8 +100,8 @@ func with(p troubled) func(*projector.Config) {
 	return func(c *projector.Config) { c.Projections = append(readmodel.All(), p) }
 }
 
-// TestTroubleThatPassesIsWaitedOut: an error, a panic, a statement that the
-// database refuses, and a connection that is cut within the transaction.
+// TestTroubleThatPassesIsWaitedOut: the trouble is an error, a panic, a statement that
+// the database refuses, or a connection that is cut within the transaction.
 func TestTroubleThatPassesIsWaitedOut(t *testing.T) {
 	t.Parallel()
 	url, pool, log := empty(t)
@@ -140,8 +140,8 @@ func TestTroubleThatPassesIsWaitedOut(t *testing.T) {
 	sameFromTheStart(t, url, pool, log)
 }
 
-// TestTroubleThatStaysIsSaid: neither an error nor a panic leaves the projector
-// looking well, and who reads why is told at which messages it is.
+// TestTroubleThatStaysIsSaid: after an error or a panic the projector is not ready, and
+// the reason names the messages.
 func TestTroubleThatStaysIsSaid(t *testing.T) {
 	t.Parallel()
 	for name, trouble := range map[string]func(){
@@ -218,8 +218,8 @@ func TestASliceThatHangsDoesNotHoldUpTheEnd(t *testing.T) {
 	}
 }
 
-// TestASliceThatHangsIsTriedAgain: a statement that the database never answers is given up,
-// and the projector goes on.
+// TestASliceThatHangsIsTriedAgain: the projector gives up a statement that the database
+// never answers, and continues.
 func TestASliceThatHangsIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	_, pool, log := empty(t)
@@ -236,7 +236,7 @@ func TestASliceThatHangsIsTriedAgain(t *testing.T) {
 	ready(t, r)
 }
 
-// TestAnIdleOneNotices that the checkpoint is another, though it has nothing to write.
+// TestAnIdleOneNotices a changed checkpoint, though it has nothing to write.
 func TestAnIdleOneNotices(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]string{
@@ -264,8 +264,8 @@ func TestAnIdleOneNotices(t *testing.T) {
 	}
 }
 
-// TestTwoProjectors: one works, the other waits, and takes over when the first
-// ends, or is cut off from the database.
+// TestTwoProjectors: one works and the other waits. The other takes over when the first
+// ends or is cut off from the database.
 func TestTwoProjectors(t *testing.T) {
 	t.Parallel()
 	url, pool, log := empty(t)
@@ -281,7 +281,7 @@ func TestTwoProjectors(t *testing.T) {
 	log.Publish(t, history.Messages(100)...)
 	caughtUp(t, pool, log)
 
-	// Cut off: the second is quicker than the first's pause.
+	// Cut off: the second takes over during the first's pause.
 	cutOff(t, pool)
 	log.Publish(t, history.Messages(100)...)
 	inState(t, second, projector.Live)
@@ -299,7 +299,7 @@ func TestTwoProjectors(t *testing.T) {
 	sameFromTheStart(t, url, pool, log)
 }
 
-// cutOff ends the database's end of the projector that holds the locks.
+// cutOff terminates the database backend of the projector that holds the locks.
 func cutOff(t *testing.T, pool *pgxpool.Pool) {
 	t.Helper()
 	if _, err := pool.Exec(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
@@ -309,8 +309,8 @@ func cutOff(t *testing.T, pool *pgxpool.Pool) {
 	}
 }
 
-// silence is a network that can lose everything that is sent from some moment
-// on: what waits for an answer waits until its deadline.
+// silence is a network that can drop everything that is sent from some moment on. A
+// client that expects an answer then waits until its deadline.
 type silence struct{ fallen atomic.Bool }
 
 type silenced struct {
@@ -361,9 +361,9 @@ func TestASilentDatabaseIsNoticed(t *testing.T) {
 	sameFromTheStart(t, url, pool, log)
 }
 
-// TestAnIntruderIsFencedOff: the checkpoint moves under a projector that holds
-// the lock. It notices, by itself where nothing happens, and goes on from where
-// the checkpoint is.
+// TestAnIntruderIsFencedOff: another process moves the checkpoint of a projector that
+// holds the lock. The projector notices, even when it has nothing to do, and continues
+// from the new checkpoint.
 func TestAnIntruderIsFencedOff(t *testing.T) {
 	t.Parallel()
 	url, pool, log := empty(t)
@@ -374,7 +374,8 @@ func TestAnIntruderIsFencedOff(t *testing.T) {
 	caughtUp(t, pool, log)
 	inState(t, r, projector.Live)
 	messages := history.Messages(20)
-	// The intruder applies the next messages, which the log gets only then.
+	// The intruder applies the next messages, which are only published to the log
+	// afterwards.
 	fixture.Apply(t, pool, fixture.Slice(51, messages...), readmodel.All()...)
 	if _, err := pool.Exec(t.Context(), `SELECT advance_checkpoint((SELECT generation FROM checkpoint), 0, 255, 50, 70, NULL)`); err != nil {
 		t.Fatal(err)
@@ -391,7 +392,7 @@ func TestAnIntruderIsFencedOff(t *testing.T) {
 	sameFromTheStart(t, url, pool, log)
 }
 
-// lines says when a log had a line with the wanted words in it.
+// lines reports when a log line contains the wanted words.
 type lines struct {
 	wanted string
 	found  chan struct{}
@@ -407,7 +408,8 @@ func (l *lines) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// TestAProjectorEndsWhereANewerOneMigrated: it would leave out what is new.
+// TestAProjectorEndsWhereANewerOneMigrated: an old projector would leave out the new
+// data.
 func TestAProjectorEndsWhereANewerOneMigrated(t *testing.T) {
 	t.Parallel()
 	_, pool, log := empty(t)
@@ -427,7 +429,7 @@ func TestAProjectorEndsWhereANewerOneMigrated(t *testing.T) {
 	if err := r.Ready(); !errors.Is(err, schema.ErrNewer) {
 		t.Errorf("ready says %v", err)
 	}
-	// One that starts only then does not begin with what there is to do.
+	// A projector that starts only now applies nothing.
 	log.Publish(t, fixture.NewHistory(39, 3).Messages(5)...)
 	if err := r.Run(t.Context()); !errors.Is(err, schema.ErrNewer) {
 		t.Errorf("started again, it ended with %v", err)
@@ -437,8 +439,8 @@ func TestAProjectorEndsWhereANewerOneMigrated(t *testing.T) {
 	}
 }
 
-// TestACheckpointThatDoesNotCoverItsPartitionsIsRefused: a projector that took what is
-// missing for the log's beginning would apply everything a second time.
+// TestACheckpointThatDoesNotCoverItsPartitionsIsRefused: if a projector took a missing
+// row for the beginning of the log, it would apply everything a second time.
 func TestACheckpointThatDoesNotCoverItsPartitionsIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, damage := range map[string]string{
@@ -461,8 +463,8 @@ func TestACheckpointThatDoesNotCoverItsPartitionsIsRefused(t *testing.T) {
 	}
 }
 
-// TestRowsThatAreHeldAreNotWaitedForForEver: a projector that can't have the rows of the
-// checkpoint says so.
+// TestRowsThatAreHeldAreNotWaitedForForEver: a projector reports that it can't lock the
+// rows of the checkpoint.
 func TestRowsThatAreHeldAreNotWaitedForForEver(t *testing.T) {
 	t.Parallel()
 	_, pool, log := empty(t)
@@ -487,7 +489,7 @@ func TestMetricsSayWhereItIs(t *testing.T) {
 	_, pool, log := empty(t)
 	registry := prometheus.NewPedanticRegistry()
 	r, _ := project(t, pool, log, func(c *projector.Config) { c.Registerer = registry })
-	inState(t, r, projector.Live) // so that it is soon further than where it last saw the log's end
+	inState(t, r, projector.Live) // so that it soon passes the log's end that it saw last
 	log.Publish(t, fixture.NewHistory(28, 5).Messages(50)...)
 	caughtUp(t, pool, log)
 	ready(t, r)
@@ -508,8 +510,7 @@ func TestMetricsSayWhereItIs(t *testing.T) {
 	}
 }
 
-// gate is a projection that stands still at a slice, once each time that it is shut,
-// until it is opened.
+// gate is a projection that blocks at one slice each time it is shut, until it is opened.
 type gate struct {
 	shut    atomic.Bool
 	reached chan struct{}
@@ -531,8 +532,8 @@ func (g *gate) apply(ctx context.Context, _ *projector.Writer, _ projector.Slice
 	}
 }
 
-// TestTheLagIsSaid: while a projector works at a slice for long, its status, its
-// readiness and its metrics all tell the lag.
+// TestTheLagIsSaid: while a projector works long on a slice, its status, its readiness
+// and its metrics all report the lag.
 func TestTheLagIsSaid(t *testing.T) {
 	t.Parallel()
 	_, pool, log := empty(t)
@@ -546,13 +547,13 @@ func TestTheLagIsSaid(t *testing.T) {
 		}
 		return gate.apply(ctx, w, s)
 	}}), func(c *projector.Config) { c.ReadyLag, c.SliceRecords, c.Registerer = time.Nanosecond, 2, registry })
-	// lags waits until the end of the log is seen, and checks what is said before it is
-	// reached.
+	// lags waits until the projector sees the end of the log, and checks the reported lag
+	// before the projector reaches that end.
 	lags := func(head uint64, state projector.State, reason string) {
 		t.Helper()
 		<-gate.reached
 		since := time.Now()
-		log.Publish(t, history.Messages(1)...) // the lag is that of the messages before
+		log.Publish(t, history.Messages(1)...) // the lag is that of the earlier messages
 		var s projector.Status
 		var took time.Duration
 		fixture.Eventually(t, 30*time.Second, func() error {
@@ -582,8 +583,8 @@ func TestTheLagIsSaid(t *testing.T) {
 		})
 	}
 	lags(5, projector.Replaying, "replaying the log")
-	// A message whose slice stands still is behind once the log was looked at, and
-	// that is what the next is told apart by.
+	// A message in a blocked slice counts as lag once the projector has read the log's
+	// head. The next message must not reset that lag.
 	gate.shut.Store(true)
 	log.Publish(t, history.Messages(1)...)
 	fixture.Eventually(t, 30*time.Second, func() error {
@@ -595,8 +596,8 @@ func TestTheLagIsSaid(t *testing.T) {
 	lags(7, projector.Live, "behind the log")
 }
 
-// TestOneThatFailsAgainAndAgainSaysSo, however often it starts again: it says why, and
-// how old the message is that it can't apply.
+// TestOneThatFailsAgainAndAgainSaysSo: after every restart the projector reports the
+// reason, and the age of the message that it can't apply.
 func TestOneThatFailsAgainAndAgainSaysSo(t *testing.T) {
 	t.Parallel()
 	_, pool, log := empty(t)
@@ -630,8 +631,8 @@ func TestOneThatFailsAgainAndAgainSaysSo(t *testing.T) {
 	}
 }
 
-// TestLocksOfTheLastSessionMakeNoStandby: the database may hold them a little longer
-// than the session lasted. What failed must stay in sight meanwhile.
+// TestLocksOfTheLastSessionMakeNoStandby: the database may hold the locks a little longer
+// than the session lasted. The failure must stay visible meanwhile.
 func TestLocksOfTheLastSessionMakeNoStandby(t *testing.T) {
 	t.Parallel()
 	_, pool, log := empty(t)
@@ -683,7 +684,7 @@ func TestLocksOfTheLastSessionMakeNoStandby(t *testing.T) {
 	failing <- struct{}{} // it is at work again
 }
 
-// TestAnIdleOneIsReadyAgain once it is connected again, though no message comes.
+// TestAnIdleOneIsReadyAgain after it reconnects, though no message arrives.
 func TestAnIdleOneIsReadyAgain(t *testing.T) {
 	t.Parallel()
 	_, pool, log := empty(t)
@@ -695,7 +696,7 @@ func TestAnIdleOneIsReadyAgain(t *testing.T) {
 	ready(t, r)
 }
 
-// overtaken is a log that was longer by the time that its answer arrives.
+// overtaken is a log that grows before its answer arrives.
 type overtaken struct {
 	*fixture.Log
 	meanwhile func()
@@ -707,8 +708,9 @@ func (l overtaken) Head(ctx context.Context) (uint64, error) {
 	return head, err
 }
 
-// TestAnAnswerThatIsOvertakenIsNoShorterLog: what was applied while the log was asked
-// for its end proves nothing.
+// TestAnAnswerThatIsOvertakenIsNoShorterLog: if messages are applied while the log's head
+// is being read, the position may exceed that head. That does not prove that the log lost
+// messages.
 func TestAnAnswerThatIsOvertakenIsNoShorterLog(t *testing.T) {
 	t.Parallel()
 	_, pool, log := empty(t)
@@ -734,7 +736,7 @@ func TestAnAnswerThatIsOvertakenIsNoShorterLog(t *testing.T) {
 	}
 }
 
-// deaf is a log that can stop answering those who ask for its head.
+// deaf is a log that can stop answering Head.
 type deaf struct {
 	*fixture.Log
 	fallen atomic.Bool
@@ -747,8 +749,8 @@ func (l *deaf) Head(ctx context.Context) (uint64, error) {
 	return l.Log.Head(ctx)
 }
 
-// TestAStandbyAnswersForNothingThatItLeft: neither for the messages that it did not
-// apply when it worked, nor for a log that did not answer then.
+// TestAStandbyAnswersForNothingThatItLeft: a standby reports neither the messages that it
+// did not apply when it worked, nor a log that did not answer then.
 func TestAStandbyAnswersForNothingThatItLeft(t *testing.T) {
 	t.Parallel()
 	_, pool := fixture.Database(t)

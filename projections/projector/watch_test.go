@@ -14,7 +14,7 @@ import (
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
-// asked is a log without messages that takes its time to say so.
+// asked is an empty log that answers only when the test lets it.
 type asked struct {
 	eventlog.Reader
 	question, answer chan struct{}
@@ -31,9 +31,9 @@ func (asked) Follow(ctx context.Context, _ eventlog.FollowConfig, _ func(eventlo
 	return nil
 }
 
-// A session ends only after its watch has ended: its connection is closed then, and no
-// other goroutine may be using it. If the watch is asking the log at that moment, the
-// session waits for it.
+// A session ends only after its watch has ended: then its connection is closed, and no
+// other goroutine may use it. If the watch is reading the log's head at that moment, the
+// session waits for the answer.
 func TestNobodyWatchesASessionThatIsOver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -61,7 +61,7 @@ func TestNobodyWatchesASessionThatIsOver(t *testing.T) {
 	})
 }
 
-// lifelong is a context that does not end, and counts what is to be done should it.
+// lifelong is a context that never ends, and counts its registered AfterFuncs.
 type lifelong struct {
 	context.Context
 	kept int
@@ -74,7 +74,7 @@ func (c *lifelong) AfterFunc(func()) (stop func() bool) {
 	return func() bool { c.kept--; return true }
 }
 
-// TestASessionKeepsNothingOfItsSlices: it may last for months.
+// TestASessionKeepsNothingOfItsSlices: a session may last for months.
 func TestASessionKeepsNothingOfItsSlices(t *testing.T) {
 	t.Parallel()
 	r := &Runner{cfg: Config{ApplyTimeout: time.Minute}}

@@ -10,8 +10,8 @@ import (
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
 )
 
-// A change of any column of any type that the read models have, or may come to
-// have, changes the checksum, and so does the place of a value and NULL.
+// A change in a column of any type that the read models use, or may use, changes the
+// checksum. So does moving a value to another column, or changing it to NULL.
 func TestEveryColumnIsInTheChecksum(t *testing.T) {
 	t.Parallel()
 	conn, err := pgx.Connect(t.Context(), pgtest.Database(t))

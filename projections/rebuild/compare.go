@@ -15,13 +15,14 @@ import (
 	"github.com/memory-ledger/ledger/projections/tree"
 )
 
-// Difference is one place where the live tables are not what the log gives.
+// Difference is one place where the live tables differ from the tables that the log
+// gives.
 type Difference struct {
-	Table, Row, Column string // Column is empty where the whole row is missing or too many
+	Table, Row, Column string // Column is empty if the whole row is missing or extra
 	Live, Rebuilt      string
 }
 
-// String is the difference for people.
+// String returns the difference for logs.
 func (d Difference) String() string {
 	where := d.Table
 	if d.Row != "" {
@@ -34,13 +35,13 @@ func (d Difference) String() string {
 }
 
 const (
-	// maxShown is how many differences of a table are reported one by one.
+	// maxShown is how many differences per table are reported in full.
 	maxShown = 100
 )
 
-// compare holds the new tables against the live ones at the very same position:
-// a snapshot of the live tables says where that is, the new ones are brought
-// there, and wait there until all is compared.
+// compare compares the new tables with the live ones at exactly the same position. It
+// takes the position from a snapshot of the live tables, and replays the new tables up to
+// it. The new tables stay there until everything is compared.
 func (r *rebuild) compare(ctx context.Context) error {
 	live, err := r.connect(ctx, r.live)
 	if err != nil {
@@ -85,8 +86,8 @@ func (r *rebuild) compare(ctx context.Context) error {
 	return r.attempt(ctx, tx, "roots", func(tx pgx.Tx) error { return r.compareRoots(ctx, tx) })
 }
 
-// attempt compares something, and reports what of the live tables can't be read as a
-// difference: a forced rebuild is the cure of that, too.
+// attempt runs a comparison. If live data can't be read, it reports that as a difference,
+// because a forced rebuild cures that too.
 func (r *rebuild) attempt(ctx context.Context, live pgx.Tx, what string, compare func(pgx.Tx) error) error {
 	liveFailed := false
 	err := pgx.BeginFunc(ctx, live, func(tx pgx.Tx) error {
@@ -103,11 +104,11 @@ func (r *rebuild) attempt(ctx context.Context, live pgx.Tx, what string, compare
 
 func unreadable(err error) string { return "can't be read (" + err.Error() + ")" }
 
-// unusable reports whether an error says that a checkpoint says nothing.
+// unusable reports whether an error means that the checkpoint can't be used.
 func unusable(err error) bool { return errors.Is(err, projector.ErrIncomplete) || schema.Damaged(err) }
 
-// readCheckpoint reads the checkpoint in a transaction, which goes on where it is
-// damaged.
+// readCheckpoint reads the checkpoint in a nested transaction, so that tx stays usable if
+// the checkpoint is damaged.
 func readCheckpoint(ctx context.Context, tx pgx.Tx) (at projector.Checkpoint, err error) {
 	err = pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) (err error) {
 		at, err = projector.ReadCheckpoint(ctx, tx)
@@ -123,8 +124,8 @@ func (r *rebuild) differ(d Difference) {
 	}
 }
 
-// compareTable compares counts and checksums over all columns, and rows where
-// those do not agree or where it was asked for.
+// compareTable compares counts and checksums over all columns. It compares rows if those
+// differ, or if Config.Rows is set.
 func (r *rebuild) compareTable(ctx context.Context, live pgx.Tx, name string) error {
 	fresh := r.replayer.Conn
 	sum, err := checksum(ctx, r.control, r.fresh, name)
@@ -147,7 +148,7 @@ func (r *rebuild) compareTable(ctx context.Context, live pgx.Tx, name string) er
 		return nil
 	}
 	if counts[0] == 0 || counts[1] == 0 {
-		// As many differences as rows: the first few say enough.
+		// Every row is a difference: the first few are enough.
 		shown, err := r.compareRows(ctx, live, name, maxShown)
 		r.result.Differences += counts[0] + counts[1] - uint64(shown)
 		return err
@@ -159,11 +160,12 @@ func (r *rebuild) compareTable(ctx context.Context, live pgx.Tx, name string) er
 	return err
 }
 
-// checksum is the statement that counts the rows of a table of the new schema,
-// or of its like in another, and adds up their hashes, over all columns. Hashing
-// values as they are stored takes a fourth of what hashing a row's text does. It
-// is for types whose values are equal only where their bytes are; the others, of
-// which numeric has trailing zeros and arrays may hold such, go in as text.
+// checksum returns a statement that counts the rows of a table and adds up their hashes
+// over all columns. It takes the columns from the table in inSchema; the statement also
+// works for the same table in another schema. Hashing stored values takes a quarter of
+// the time of hashing a row's text. It is used for types whose values are equal only if
+// their bytes are. Other types are hashed as text: numeric may have trailing zeros, and
+// arrays may hold such numbers.
 func checksum(ctx context.Context, q schema.Querier, inSchema, name string) (string, error) {
 	rows, err := q.Query(ctx, `SELECT CASE WHEN a.atttypid IN ('text'::regtype, 'bytea'::regtype, 'uuid'::regtype, 'boolean'::regtype,
 			'smallint'::regtype, 'integer'::regtype, 'bigint'::regtype, 'timestamptz'::regtype)
@@ -179,8 +181,8 @@ func checksum(ctx context.Context, q schema.Querier, inSchema, name string) (str
 	return `SELECT count(*), coalesce(sum(hash_record_extended(ROW(` + strings.Join(columns, ", ") + `), 0)), 0)::text FROM ` + name, nil
 }
 
-// compareRows reads both tables in the order of their keys, side by side, up to
-// a limit, if there is one, of each.
+// compareRows reads both tables side by side, in the order of their keys. If limit is not
+// 0, it reads at most limit rows of each.
 func (r *rebuild) compareRows(ctx context.Context, live pgx.Tx, name string, limit int) (found int, err error) {
 	key, columns, err := r.columns(ctx, name)
 	if err != nil {
@@ -243,7 +245,7 @@ func (r *rebuild) compareRows(ctx context.Context, live pgx.Tx, name string, lim
 	return found, nil
 }
 
-// shown keeps a long value out of the report.
+// shown shortens a long value for the report.
 func shown(v []byte) string {
 	const longest = 80
 	switch {
@@ -255,7 +257,7 @@ func shown(v []byte) string {
 	return fmt.Sprintf("%q", v)
 }
 
-// textRows reads rows as PostgreSQL writes them.
+// textRows reads rows in PostgreSQL's text format.
 type textRows struct {
 	rows   pgx.Rows
 	values [][]byte
@@ -300,15 +302,16 @@ func (r *rebuild) columns(ctx context.Context, name string) (key, columns []stri
 	return key, columns, err
 }
 
-// compareRoots asks both sets of tables for every owner's root, as a proof
-// would.
+// compareRoots computes every owner's root from both sets of tables, as a proof would,
+// and compares the roots.
 func (r *rebuild) compareRoots(ctx context.Context, live pgx.Tx) error {
 	if r.alone() && r.cfg.Projection != (tree.Projection{}).Name() && r.cfg.Projection != "memories" {
 		return nil
 	}
 	var sizesFrom schema.Querier = r.replayer.Conn
 	if r.alone() {
-		// The new schema has no owners; the live ones now are ahead of it.
+		// The new schema has no owners, and the current live owners are ahead of it. So
+		// read the sizes from the snapshot.
 		sizesFrom = live
 	}
 	for after := ""; ; {
@@ -343,7 +346,7 @@ func (r *rebuild) compareRoots(ctx context.Context, live pgx.Tx) error {
 	}
 }
 
-// ownersAfter returns a page of the owners who have leaves.
+// ownersAfter returns a page of the owners that have leaves.
 func ownersAfter(ctx context.Context, q schema.Querier, after string) ([]tree.Size, error) {
 	rows, err := q.Query(ctx, `SELECT owner, leaves FROM owners o CROSS JOIN LATERAL (
 			SELECT leaf_index + 1 AS leaves FROM memories m WHERE m.owner = o.owner ORDER BY leaf_index DESC LIMIT 1) AS newest

@@ -22,9 +22,9 @@ import (
 	"github.com/memory-ledger/ledger/projections/rebuild"
 )
 
-// TestADifferenceSaysWhereAndWhat: the row, by its key, the column, and both values, of
-// which one may be nothing and another too long to be shown. What lies beside it is not
-// blamed.
+// TestADifferenceSaysWhereAndWhat: a difference names the row by its key, the column, and
+// both values. A value may be missing, or too long to be shown. Rows beside the damaged
+// row are not reported.
 func TestADifferenceSaysWhereAndWhat(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: make verify runs it")
@@ -62,7 +62,7 @@ func TestADifferenceSaysWhereAndWhat(t *testing.T) {
 	}
 }
 
-// TestManyDifferencesAreCounted, and a hundred of each table are shown.
+// TestManyDifferencesAreCounted, and at most a hundred per table are shown.
 func TestManyDifferencesAreCounted(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -77,7 +77,7 @@ func TestManyDifferencesAreCounted(t *testing.T) {
 	}
 }
 
-// asking is a log that does something each time that it was asked for its end.
+// asking is a log that calls a function each time its head is read.
 type asking struct {
 	rebuild.Log
 	head func(uint64, error) (uint64, error)
@@ -85,9 +85,9 @@ type asking struct {
 
 func (l asking) Head(ctx context.Context) (uint64, error) { return l.head(l.Log.Head(ctx)) }
 
-// TestWhatIsAppliedMeanwhileIsNoDifference: tables that are ahead of where the log was
-// said to end may be so because both went on, and what they get while they are compared
-// belongs to another moment.
+// TestWhatIsAppliedMeanwhileIsNoDifference: live tables may be ahead of the log's head as
+// read before, because both moved on. Rows that are added during the comparison are not
+// part of it.
 func TestWhatIsAppliedMeanwhileIsNoDifference(t *testing.T) {
 	t.Parallel()
 	for _, projection := range []string{"", "tree"} {
@@ -101,7 +101,7 @@ func TestWhatIsAppliedMeanwhileIsNoDifference(t *testing.T) {
 			}
 			cfg := s.config()
 			cfg.Projection = projection
-			swapping := false // which holds projectors back
+			swapping := false // the swap holds projectors back
 			cfg.Log = asking{cfg.Log, func(head uint64, err error) (uint64, error) {
 				if !swapping {
 					goOn()
@@ -122,7 +122,7 @@ func TestWhatIsAppliedMeanwhileIsNoDifference(t *testing.T) {
 	}
 }
 
-// statements counts those that begin in some way, of all connections of a pool.
+// statements counts the statements with a given beginning, on all connections of a pool.
 type statements struct {
 	beginning string
 	seen      atomic.Int64
@@ -138,14 +138,15 @@ func (s *statements) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.
 
 func (*statements) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// pool is one whose statements are seen, and those of who copies its configuration.
+// pool returns a pool whose statements are counted, also on connections that use a copy
+// of its configuration.
 func (s *statements) pool(t *testing.T, plain *pgxpool.Pool) *pgxpool.Pool {
 	t.Helper()
 	return fixture.Reopened(t, plain, func(c *pgx.ConnConfig) { c.Tracer = s })
 }
 
-// TestRowsAreComparedWhereItIsAskedFor, of every table, though checksums agree, and
-// otherwise not.
+// TestRowsAreComparedWhereItIsAskedFor: with Rows, the rows of every table are compared
+// though the checksums agree. Without Rows they are not.
 func TestRowsAreComparedWhereItIsAskedFor(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -164,8 +165,9 @@ func TestRowsAreComparedWhereItIsAskedFor(t *testing.T) {
 	}
 }
 
-// TestALogThatDoesNotAnswerIsNotEmpty: whenever it falls silent, the rebuild says so, the
-// live tables stay, and the next one does it all. No connection is left open in either.
+// TestALogThatDoesNotAnswerIsNotEmpty: whenever the log stops answering, the rebuild
+// returns the error, and the live tables stay. The next rebuild succeeds. Neither leaves
+// a connection open.
 func TestALogThatDoesNotAnswerIsNotEmpty(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, []events.Partitions{}...)
@@ -188,7 +190,7 @@ func TestALogThatDoesNotAnswerIsNotEmpty(t *testing.T) {
 		}}
 		cfg.Report = func(d rebuild.Difference) { t.Errorf("asked %d times: %v", asked, d) }
 		result, err := rebuild.Run(t.Context(), cfg)
-		fixture.Eventually(t, 20*time.Second, func() error { // one that is cancelled is closed later
+		fixture.Eventually(t, 20*time.Second, func() error { // a cancelled connection is closed later
 			if n := open.open.Load(); n != 0 {
 				return fmt.Errorf("asked %d times: %d connections are open", asked, n)
 			}
@@ -208,7 +210,7 @@ func TestALogThatDoesNotAnswerIsNotEmpty(t *testing.T) {
 	fixture.Eventually(t, 20*time.Second, func() error { return s.check(a) })
 }
 
-// connections counts those that a pool, and who copies its configuration, has open.
+// connections counts the open connections of a pool, and of copies of its configuration.
 type connections struct{ open atomic.Int64 }
 
 type connection struct {

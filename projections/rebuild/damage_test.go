@@ -19,8 +19,9 @@ import (
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
-// TestAForcedRebuildCuresDamagedPages, which it can't read itself: it says so, compares the
-// other tables, and swaps. The projector, which could not read them either, goes on.
+// TestAForcedRebuildCuresDamagedPages: the rebuild can't read the damaged tables. It
+// reports that, compares the other tables, and swaps. The projector, which could not read
+// them either, continues.
 func TestAForcedRebuildCuresDamagedPages(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: make verify runs it")

@@ -1,5 +1,5 @@
-// Package rebuild makes the read models again from the log, beside the live
-// ones, and puts them in their place. Reads and writes go on meanwhile.
+// Package rebuild makes the read models again from the log, beside the live ones, and
+// then replaces the live ones. Reads and writes continue meanwhile.
 //
 //	lock ─> discard leftovers ─> create ─> replay ─> compare, index
 //	                                                     │      │
@@ -9,51 +9,51 @@
 //
 // # The replay
 //
-// Two connections fill the new schema, slice after slice: one writes the memories,
-// which are half of the work, the other what all other projections make of the
-// slice before, and the checkpoint. Rows and checkpoint do not commit together
-// here. That does no harm: what an interrupted replay leaves is discarded. From
-// then on, to catch up and under the swap's locks, one connection does it all in
-// one transaction a slice, as a projector does.
+// Two connections fill the new schema, slice after slice. One writes the memories, which
+// are half of the work. The other writes the checkpoint and all other projections of the
+// slice before. Rows and checkpoint do not commit together here. That is safe, because
+// the next rebuild discards the tables of an interrupted replay. After that, to catch up
+// and under the swap's locks, one connection writes everything, in one transaction per
+// slice, as a projector does.
 //
 // # The swap
 //
-// One transaction first locks the live checkpoint. That waits for the slices that
-// projectors are writing, and from then on holds them back. Now the live position
-// can't move; the new tables are brought to exactly that position, which is a
-// sequence for each run of partitions (see [projector.Vector]); the schemas are
-// renamed; the transaction commits. It takes some hundredths of a second.
+// One transaction first locks the live checkpoint. The lock waits for the slices that
+// projectors are writing, and then holds the projectors back. Now the live position can't
+// move. It is a sequence for each run of partitions (see [projector.Vector]). The rebuild
+// brings the new tables to exactly that position, renames the schemas, and commits. The
+// transaction takes a few hundredths of a second.
 //
-//   - Projectors: a transaction of theirs that waited finds a checkpoint of another
-//     generation and fails as a whole, as if a second projector had overtaken it;
-//     they start again from the new checkpoint. One that begins later finds every
-//     name meaning the new tables. None can write to both.
-//   - Readers: a query reads the tables that its names meant when it began. The
-//     old ones hold everything up to the position, the new ones too, so a fence
-//     that was passed before is still passed. Prepared statements are planned
-//     again by PostgreSQL because the schema that search_path names is another
-//     one; their columns have the same types, so no client notices.
-//   - Transactions of several queries use schema.Snapshot, which begins again
-//     when names change their meaning in between.
-//   - Fences are notified, find another generation in the checkpoint, and have what
-//     was kept of the old tables dropped. Each shares a lock of the generation that it
-//     believes in: the rebuild says that the new tables are live once no fence has that
-//     of the old ones.
-//   - The notification channel is named after the schema's name, which stays.
+//   - Projectors: a projector's waiting transaction finds a checkpoint of another
+//     generation and fails as a whole, as if a second projector had overtaken it. The
+//     projector starts again from the new checkpoint. In a transaction that begins later,
+//     all names mean the new tables. No transaction can write to both.
+//   - Readers: a query reads the tables that its names meant when it began. Both the old
+//     and the new tables hold everything up to the position, so a fence that was passed
+//     before is still passed. PostgreSQL plans prepared statements again, because
+//     search_path now names another schema. The columns have the same types, so no client
+//     notices.
+//   - Transactions of several queries use schema.Snapshot, which begins again if names
+//     change their meaning in between.
+//   - Fences are notified, find another generation in the checkpoint, and let caches drop
+//     their data from the old tables. Each fence shares a lock of the generation that it
+//     trusts. The rebuild reports the new tables as live once no fence holds the lock of
+//     the old generation.
+//   - The notification channel is named after the schema's name, which stays the same.
 //
 // # One projection
 //
-// With a projection named, only its tables are made again and exchanged, under a
-// short exclusive lock. The checkpoint stays, and gets another generation. What
-// the projection reads of others (the tree reads leaf hashes from the memories,
-// the pages read their bodies) it reads from the live tables. If those are damaged,
-// rebuild everything.
+// If a projection is named, the rebuild makes and exchanges only its tables, under a short
+// exclusive lock. The checkpoint stays, but gets another generation. The projection reads
+// the tables of other projections from the live schema: the tree reads leaf hashes from
+// the memories, and the pages read memory bodies. If those tables are damaged, rebuild
+// everything.
 //
 // # Interruptions
 //
-// The new schema is called <live>_rebuild until the swap, the old one <live>_old
-// after it; both carry a comment that says whose they are. A rebuild that was
-// interrupted leaves one of them behind, which the next one discards: what it
-// holds was made by an unknown build up to an unknown point. Nothing else is
-// left, and the live tables are always one complete set.
+// The new schema is called <live>_rebuild until the swap, and the old one <live>_old after
+// it. A comment on each marks it as made by a rebuild. An interrupted rebuild leaves one of
+// them behind. The next rebuild discards that schema, because an unknown build filled it up
+// to an unknown point. Nothing else is left, and the live tables are always one complete
+// set.
 package rebuild

@@ -9,8 +9,8 @@ import (
 	"github.com/memory-ledger/ledger/projections/rebuild"
 )
 
-// indexes are those of the live schema, and its constraints, as PostgreSQL
-// writes them.
+// indexes returns the indexes and constraints of the live schema, as PostgreSQL prints
+// them.
 func (s *stage) indexes() []string {
 	s.t.Helper()
 	rows, err := s.pool.Query(s.t.Context(), `SELECT pg_get_indexdef(indexrelid) FROM pg_index JOIN pg_class c ON c.oid = indexrelid
@@ -28,8 +28,8 @@ func (s *stage) indexes() []string {
 	return all
 }
 
-// What a rebuild leaves out while it fills the new tables is there again at the
-// end, whether it makes all or one projection's.
+// The indexes that a rebuild drops while it fills the new tables exist again at the end,
+// for all projections and for a single one.
 func TestEveryIndexIsThereAgain(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: make verify runs it")

@@ -33,8 +33,8 @@ func (s *stage) audited() {
 	}
 }
 
-// TestSwapsUnderTwoProjectors: both write all the while, at sequences of their
-// own; comparing, auditing and swapping needs no moment at which they agree.
+// TestSwapsUnderTwoProjectors: both projectors write all the time, at different
+// sequences. Comparing, auditing and swapping need no moment at which they agree.
 func TestSwapsUnderTwoProjectors(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: make verify runs it")
@@ -71,8 +71,8 @@ func TestSwapsUnderTwoProjectors(t *testing.T) {
 	t.Logf("%d writes and reads meanwhile", writes)
 }
 
-// TestSwapsWhileOneHalfStandsStill: the new tables hold each half as far as the
-// old ones did, and the half that stood still goes on from there.
+// TestSwapsWhileOneHalfStandsStill: the new tables hold each half up to the position of
+// the old ones, and the stopped half continues from there.
 func TestSwapsWhileOneHalfStandsStill(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: make verify runs it")

@@ -19,24 +19,22 @@ import (
 
 // Errors of a rebuild.
 var (
-	// ErrDifferent: the rebuilt tables are not the live ones. Nothing was
-	// swapped.
+	// ErrDifferent: the rebuilt tables differ from the live ones. Nothing was swapped.
 	ErrDifferent = errors.New("the rebuilt read models differ from the live ones")
 	// ErrRunning: another rebuild works on these read models.
 	ErrRunning = errors.New("another rebuild is under way")
-	// ErrForeign: a schema of the name that a rebuild needs was not made by
-	// one.
+	// ErrForeign: a schema with a name that a rebuild needs was not made by a rebuild.
 	ErrForeign = errors.New("a schema that is not ours is in the way")
-	// ErrMigrated: the live schema has another version than the rebuilt one.
+	// ErrMigrated: the live schema and the rebuilt one have different versions.
 	ErrMigrated = errors.New("the live schema is of another version than this build")
-	// ErrCheckpoint: the live checkpoint is not of this log, or not whole, which
-	// tables beside those of the other projections can't mend.
+	// ErrCheckpoint: the live checkpoint is not of this log, or not complete. A rebuild
+	// of one projection can't repair it, because the other projections' tables stay.
 	ErrCheckpoint = errors.New("the checkpoint makes no sense; rebuild all projections")
 	// ErrUnknown: there is no projection of that name.
 	ErrUnknown = errors.New("no such projection")
 )
 
-// Log is what a rebuild needs of the log.
+// Log is the part of the log that a rebuild uses.
 type Log interface {
 	Head(ctx context.Context) (uint64, error)
 	eventlog.PartReader
@@ -44,26 +42,26 @@ type Log interface {
 
 // Config of a rebuild. Pool and Log are required.
 type Config struct {
-	Pool *pgxpool.Pool // sees the live schema
+	Pool *pgxpool.Pool // its schema is the live one
 	Log  Log
 
-	Projection string // rebuild this one alone; empty means all
-	Rows       bool   // compare row by row even where checksums agree
-	Force      bool   // swap in spite of differences
-	// Patience is how long another rebuild may take to end; 0 means 10 s.
+	Projection string // rebuild only this one; empty means all
+	Rows       bool   // compare row by row even if checksums agree
+	Force      bool   // swap despite differences
+	// Patience is how long to wait for another rebuild to end; 0 means 10 s.
 	Patience time.Duration
 
 	Progress func(done, total uint64) // may be nil
-	Say      func(string)             // what is being done; may be nil
+	Say      func(string)             // receives the current step; may be nil
 	Report   func(Difference)         // may be nil
 }
 
 // Result of a rebuild.
 type Result struct {
-	Position    uint64 // up to which the new tables held the log of all owners when they were swapped in
-	Compared    uint64 // the same of when both were compared
+	Position    uint64 // sequence up to which the new tables held the log of all owners at the swap
+	Compared    uint64 // the same at the comparison
 	Rows        uint64 // compared
-	Owners      uint64 // whose roots were compared
+	Owners      uint64 // with compared roots
 	Differences uint64
 	Held        time.Duration // how long the projectors were held back
 	Swapped     bool
@@ -75,11 +73,11 @@ const (
 	lockPoll        = 50 * time.Millisecond
 )
 
-// near is how many messages behind is near enough to swap.
+// near is how many messages the new tables may be behind for the swap to begin.
 const near = 200
 
-// Run rebuilds. After an error the live tables are as they were, unless
-// Result.Swapped says otherwise: then only the old tables are still there.
+// Run rebuilds. After an error the live tables are unchanged, unless Result.Swapped is
+// true: then the new tables are live, and only the old tables may be left over.
 func Run(ctx context.Context, cfg Config) (Result, error) {
 	if cfg.Patience <= 0 {
 		cfg.Patience = defaultPatience
@@ -97,10 +95,10 @@ type rebuild struct {
 	cfg              Config
 	live, fresh, old string
 	projections      []projector.Projection
-	indexes          []string // what makes those that the new tables lack
+	indexes          []string // statements that make the dropped indexes again
 	result           Result
 
-	control  *pgx.Conn // holds the locks, and does what concerns both schemas
+	control  *pgx.Conn // holds the locks, and runs the statements that concern both schemas
 	replayer *projector.Replayer
 }
 
@@ -151,7 +149,7 @@ func (r *rebuild) choose() error {
 
 func (r *rebuild) alone() bool { return r.cfg.Projection != "" }
 
-// filling is the search path of those who write to the new schema.
+// filling returns the search path of connections that write to the new schema.
 func (r *rebuild) filling() string {
 	if r.alone() {
 		return r.fresh + "," + r.live
@@ -180,7 +178,7 @@ func (r *rebuild) connect(ctx context.Context, searchPath string) (*pgx.Conn, er
 	cfg.RuntimeParams["search_path"] = searchPath
 	cfg.RuntimeParams["idle_in_transaction_session_timeout"] = "0"
 	if searchPath != r.live {
-		// Until the swap nothing depends on these rows; see swap.
+		// Until the swap, no reader depends on these rows; see swap.
 		cfg.RuntimeParams["synchronous_commit"] = "off"
 	}
 	conn, err := pgx.ConnectConfig(ctx, cfg)
@@ -199,8 +197,8 @@ func (r *rebuild) close() {
 	}
 }
 
-// begin takes the lock, which lasts as long as the connection, and clears what
-// an interrupted rebuild left.
+// begin takes the lock, which lasts as long as the connection, and drops the schemas of
+// an interrupted rebuild.
 func (r *rebuild) begin(ctx context.Context) error {
 	if err := schema.Migrate(ctx, r.cfg.Pool.Config().ConnString(), r.live); err != nil {
 		return err
@@ -215,8 +213,8 @@ func (r *rebuild) begin(ctx context.Context) error {
 	return r.discard(ctx, r.fresh, r.old)
 }
 
-// lock waits a little for another rebuild: one that was interrupted is over when
-// its connection is, which the server may take a moment to notice.
+// lock waits up to Patience for another rebuild. An interrupted rebuild ends with its
+// connection, but the server may take a moment to notice.
 func (r *rebuild) lock(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.Patience)
 	defer cancel()
@@ -242,7 +240,7 @@ func (r *rebuild) lock(ctx context.Context) error {
 	}
 }
 
-// discard drops schemas of ours, if they are there.
+// discard drops schemas that a rebuild made, if they exist.
 func (r *rebuild) discard(ctx context.Context, names ...string) error {
 	for _, name := range names {
 		var said *string
@@ -268,9 +266,9 @@ func (r *rebuild) discard(ctx context.Context, names ...string) error {
 	return nil
 }
 
-// drop drops a schema, unless its tables are in use. Readers who began before a
-// swap may still need one of them while they hold another: of the two that wait
-// for each other, the drop gives way.
+// drop drops a schema, unless its tables are in use. A reader that began before a swap
+// may hold one table and still need another. If the drop and the reader wait for each
+// other, the drop gives way.
 func (r *rebuild) drop(ctx context.Context, name string) error {
 	return pgx.BeginFunc(ctx, r.control, func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, `SET LOCAL lock_timeout = '`+swapLockTimeout+`'; DROP SCHEMA `+name+` CASCADE`)
@@ -278,8 +276,9 @@ func (r *rebuild) drop(ctx context.Context, name string) error {
 	})
 }
 
-// create makes the new schema. For one projection alone it holds its tables and
-// a checkpoint, and everything else is found in the live schema behind it.
+// create makes the new schema. For a single projection, it holds only that projection's
+// tables and a checkpoint; everything else is found in the live schema, which follows in
+// the search path.
 func (r *rebuild) create(ctx context.Context) error {
 	if _, err := r.control.Exec(ctx, `BEGIN; CREATE SCHEMA `+r.fresh+`; COMMENT ON SCHEMA `+r.fresh+` IS '`+comment+`'; COMMIT`); err != nil {
 		return fmt.Errorf("create schema %s: %w", r.fresh, err)
@@ -313,8 +312,8 @@ func (r *rebuild) create(ctx context.Context) error {
 	return err
 }
 
-// fill replays the log up to where the live tables are, without the indexes that
-// no projection needs while it writes.
+// fill replays the log up to the position of the live tables. It first drops the indexes
+// that no projection needs while it writes.
 func (r *rebuild) fill(ctx context.Context) error {
 	var err error
 	if r.indexes, err = r.dropIndexes(ctx); err != nil {
@@ -338,9 +337,9 @@ func (r *rebuild) fill(ctx context.Context) error {
 	}
 }
 
-// finish compares the tables, and makes the missing indexes meanwhile: neither
-// keeps two processors busy. When it returns, no goroutine works on the new schema
-// anymore, even if one of the two failed.
+// finish compares the tables and makes the missing indexes at the same time, because
+// neither uses two processors fully. When it returns, no goroutine works on the new
+// schema, even after an error.
 func (r *rebuild) finish(ctx context.Context) error {
 	conn, err := r.connect(ctx, r.filling())
 	if err != nil {
@@ -353,8 +352,8 @@ func (r *rebuild) finish(ctx context.Context) error {
 	return group.Wait()
 }
 
-// index makes statistics and the missing indexes. Until one is there its table is
-// not written to, which a replay waits for.
+// index makes statistics and the missing indexes. While it makes an index, writes to that
+// table wait, and so does a replay.
 func (r *rebuild) index(ctx context.Context, conn *pgx.Conn) error {
 	if err := r.analyse(ctx, conn, "DEFAULT"); err != nil {
 		return err
@@ -367,17 +366,16 @@ func (r *rebuild) index(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// bulk replays the log up to a position by two connections, while statistics are
-// made now and then: they grow with the tables, or plans for empty ones are kept.
-// How many rows there are is all that those plans need: a tenth of the usual
-// sample.
+// bulk replays the log up to a position with two connections, and makes statistics from
+// time to time. Without new statistics PostgreSQL would keep plans for empty tables.
+// Those plans need only the number of rows, so a tenth of the usual sample is enough.
 func (r *rebuild) bulk(ctx context.Context, target projector.Vector) error {
 	if !r.alone() {
 		var err error
 		if r.replayer.Ahead, err = r.connect(ctx, r.fresh); err != nil {
 			return err
 		}
-		// The memories are most of the work, and need nothing of the database.
+		// The memories are most of the work, and read nothing from the database.
 		r.replayer.Leading = []projector.Projection{memories.Projection{}}
 		defer func() {
 			schema.Disconnect(r.replayer.Ahead)
@@ -393,11 +391,11 @@ func (r *rebuild) bulk(ctx context.Context, target projector.Vector) error {
 	}
 	r.replayer.Applied = func(seq uint64) {
 		progress(seq)
-		if seq >= next && seq < total { // what is there at the end is analysed then
+		if seq >= next && seq < total { // index analyses the final tables
 			next *= 8
 			select {
 			case due <- struct{}{}:
-			default: // it is due already
+			default: // already due
 			}
 		}
 	}
@@ -419,14 +417,15 @@ func (r *rebuild) bulk(ctx context.Context, target projector.Vector) error {
 	return err
 }
 
-// target is how far the live tables are; where their checkpoint makes no sense,
-// how far the log is.
+// target returns the position of the live tables. If their checkpoint can't be used, it
+// returns the end of the log.
 func (r *rebuild) target(ctx context.Context) (projector.Vector, error) {
 	live, err := projector.ReadCheckpoint(ctx, r.control)
 	if err != nil && !unusable(err) {
 		return nil, err
 	}
-	// Asked after the tables were: what they hold was in the log by then.
+	// Read the head after the checkpoint: by then the log had everything that the tables
+	// hold.
 	head, headErr := r.cfg.Log.Head(ctx)
 	if headErr != nil {
 		return nil, headErr
@@ -437,8 +436,8 @@ func (r *rebuild) target(ctx context.Context) (projector.Vector, error) {
 	return live.Vector, nil
 }
 
-// analyse makes statistics for the planner, of 300 rows for each of target, which
-// may be DEFAULT.
+// analyse makes statistics for the planner from a sample of 300 × target rows per table.
+// target may be DEFAULT.
 func (r *rebuild) analyse(ctx context.Context, conn *pgx.Conn, target string) error {
 	if _, err := conn.Exec(ctx, `SET default_statistics_target = `+target); err != nil {
 		return fmt.Errorf("analyse: %w", err)
@@ -451,11 +450,11 @@ func (r *rebuild) analyse(ctx context.Context, conn *pgx.Conn, target string) er
 	return nil
 }
 
-// dropIndexes drops the indexes that no projection needs while it writes, all
-// but primary keys, and returns what makes them again. The index of a constraint
-// is made by itself first, for ADD CONSTRAINT keeps readers out while it makes
-// one. What they keep unique is checked when they are made. (A projection that
-// came to name one in ON CONFLICT would stop at its first row.)
+// dropIndexes drops the indexes that no projection needs while it writes: all except
+// primary keys. It returns the statements that make them again. For a constraint, the
+// index is made separately first, because ADD CONSTRAINT blocks readers while it makes an
+// index. Uniqueness is checked when the indexes are made again. (A projection that named
+// such an index in ON CONFLICT would stop at its first row.)
 func (r *rebuild) dropIndexes(ctx context.Context) ([]string, error) {
 	rows, err := r.control.Query(ctx, `SELECT
 			CASE WHEN k.oid IS NULL THEN 'DROP INDEX ' || i.indexrelid::regclass

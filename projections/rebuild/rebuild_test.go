@@ -29,7 +29,7 @@ import (
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
 
-// stage is read models that projectors keep, and a fence that listens.
+// stage holds live read models with their projectors, and a listening fence.
 type stage struct {
 	t     *testing.T
 	pool  *pgxpool.Pool
@@ -46,7 +46,7 @@ func (s *stage) do(sql string) {
 	}
 }
 
-// newStage starts a projector for each run, or one for all where none is given.
+// newStage starts a projector for each run, or one for all partitions if no run is given.
 func newStage(t *testing.T, runs ...events.Partitions) *stage {
 	t.Helper()
 	s := &stage{t: t, log: fixture.NewLog(t)}
@@ -98,7 +98,7 @@ func (s *stage) caughtUp() {
 	}
 }
 
-// generation tells one set of tables from another.
+// generation returns the generation of the live tables.
 func (s *stage) generation() (g string) {
 	s.t.Helper()
 	if err := s.pool.QueryRow(s.t.Context(), `SELECT generation::text FROM checkpoint LIMIT 1`).Scan(&g); err != nil {
@@ -159,7 +159,8 @@ func (s *stage) load(writers int, f func()) (writes int64) {
 			for ctx.Err() == nil && !s.t.Failed() {
 				a.AppendMemory(s.t, s.log, `{}`)
 				err := s.check(a)
-				// A refusal of the log's, on a machine that stood still, is no wrong answer.
+				// On an overloaded machine the log may refuse to answer. That is not a
+				// wrong answer.
 				for deadline := time.Now().Add(30 * time.Second); errors.Is(err, eventlog.ErrUnavailable) && time.Now().Before(deadline); {
 					err = s.check(a)
 				}
@@ -180,7 +181,7 @@ func (s *stage) load(writers int, f func()) (writes int64) {
 	return count.Load()
 }
 
-// sameMoment reads what must fit together: an owner's row and its leaves.
+// sameMoment reads an owner's row and its leaves, which must agree.
 func sameMoment(tx pgx.Tx, a *fixture.Actor) error {
 	ctx := context.Background()
 	o, _, err := owners.Find(ctx, tx, a.Owner)
@@ -230,8 +231,8 @@ func TestSwapsUnderLoadUnseen(t *testing.T) {
 	t.Logf("%d writes and reads meanwhile", writes)
 }
 
-// TestTheDropGivesWay: who began before the swap may hold one of the old tables
-// and want another. Neither it nor the rebuild is ended for that.
+// TestTheDropGivesWay: a reader that began before the swap may hold one of the old tables
+// and need another. Neither the reader nor the rebuild fails because of that.
 func TestTheDropGivesWay(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -279,7 +280,7 @@ func TestEveryProjectionAlone(t *testing.T) {
 	for _, p := range readmodel.All() {
 		cfg := s.config()
 		cfg.Projection = p.Name()
-		roots := uint64(0) // which come of these two alone
+		roots := uint64(0) // only these two have roots
 		if p.Name() == "tree" || p.Name() == "memories" {
 			roots = 2
 		}
@@ -329,9 +330,9 @@ func TestADifferenceIsNotSwappedInUnlessForced(t *testing.T) {
 	}
 }
 
-// A checkpoint that says what can't be, that the tables hold more than the log or nothing
-// of any partition, is a difference like others, and a forced rebuild cures it: the new tables
-// hold the log, and a projector goes on with them.
+// A checkpoint is invalid if it is beyond the log, or does not cover a partition. That is
+// a difference like any other, and a forced rebuild cures it: the new tables hold the
+// log, and a projector continues with them.
 func TestACheckpointOfNoSenseIsCured(t *testing.T) {
 	t.Parallel()
 	for name, damage := range map[string]string{
@@ -368,8 +369,9 @@ func TestACheckpointOfNoSenseIsCured(t *testing.T) {
 	}
 }
 
-// One projection alone can't be given a checkpoint that makes sense: the others have
-// none. The rebuild is refused at once. It does not wait for what the log does not have.
+// A rebuild of one projection can't make the checkpoint valid, because the other
+// projections stay as they are. The rebuild is refused at once. It does not wait for
+// messages that the log does not have.
 func TestOneAloneDoesNotCureACheckpoint(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, []events.Partitions{}...)
@@ -391,8 +393,8 @@ func TestOneAloneDoesNotCureACheckpoint(t *testing.T) {
 	}
 }
 
-// A newer program's migration that came while the tables were made is not undone by
-// putting in their place what lacks it.
+// A newer program's migration that ran during the rebuild is not undone by swapping in
+// tables without it.
 func TestAMigrationMeanwhileIsNotUndone(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -416,7 +418,7 @@ func TestAMigrationMeanwhileIsNotUndone(t *testing.T) {
 	}
 }
 
-// A table that lost all its rows differs by each of them, and a few are shown.
+// A table that lost all its rows differs in each of them, and only the first are shown.
 func TestAnEmptyTableDiffersByItsRows(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -430,13 +432,13 @@ func TestAnEmptyTableDiffersByItsRows(t *testing.T) {
 		}
 	}
 	result, err := rebuild.Run(t.Context(), cfg)
-	if !errors.Is(err, rebuild.ErrDifferent) || result.Differences != 250+1 || shown != 100 { // and one root
+	if !errors.Is(err, rebuild.ErrDifferent) || result.Differences != 250+1 || shown != 100 { // plus one root
 		t.Errorf("%+v, %v, %d shown", result, err, shown)
 	}
 }
 
-// A rebuild that ends anywhere can be run again, and the live tables are whole
-// all the time.
+// A rebuild can be interrupted at any step and run again, and the live tables are always
+// complete.
 func TestInterruptedAnywhereItRunsAgain(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: make verify runs it")

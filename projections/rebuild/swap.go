@@ -14,24 +14,25 @@ import (
 )
 
 const (
-	// swapLockTimeout is how long the swap may wait for a lock, and so how
-	// long it may make others wait behind it. It is shorter than PostgreSQL's
-	// deadlock_timeout: of two that wait for each other, the swap gives way.
+	// swapLockTimeout is how long the swap may wait for a lock, and so how long others
+	// may have to wait behind it. It is shorter than PostgreSQL's deadlock_timeout, so in
+	// a deadlock the swap gives way.
 	swapLockTimeout = "500ms"
 	swapAttempts    = 60
 	swapPause       = 500 * time.Millisecond
-	// readersTimeout is longer than a fence takes to give up a connection.
+	// readersTimeout is longer than a fence takes to give up on a connection.
 	readersTimeout = "10s"
 )
 
 // swapIn waits for audits that read the live tables, catches up, and swaps.
 func (r *rebuild) swapIn(ctx context.Context) error {
-	// Names must not change their meaning under an audit; see its snapshot.
+	// Table names must not change their meaning during an audit; see the audit's
+	// snapshot.
 	key := schema.LockKey("swap", r.live)
 	if _, err := r.control.Exec(ctx, `SELECT pg_advisory_lock($1)`, key); err != nil {
 		return fmt.Errorf("wait for audits: %w", err)
 	}
-	defer func() { _, _ = r.control.Exec(ctx, `SELECT pg_advisory_unlock($1)`, key) }() // or the connection's end does it
+	defer func() { _, _ = r.control.Exec(ctx, `SELECT pg_advisory_unlock($1)`, key) }() // otherwise the connection's end releases it
 	for attempt := 1; ; attempt++ {
 		target, err := r.target(ctx)
 		if err != nil {
@@ -58,9 +59,9 @@ func (r *rebuild) swapIn(ctx context.Context) error {
 	}
 }
 
-// awaitReaders returns once no fence believes in the tables that were live before:
-// each holds a lock of their generation until it has dropped what it kept of them. A
-// service that does not answer the database is given up after a while.
+// awaitReaders returns once no fence trusts the old tables. Each fence holds a lock of
+// their generation until it has dropped the data that it cached from them. If a service
+// does not answer the database, awaitReaders gives up after readersTimeout.
 func (r *rebuild) awaitReaders(ctx context.Context, generation string) error {
 	key := schema.GenerationKey(r.live, generation)
 	if _, err := r.control.Exec(ctx, `SET lock_timeout = '`+readersTimeout+`'`); err != nil {
@@ -78,13 +79,13 @@ func (r *rebuild) awaitReaders(ctx context.Context, generation string) error {
 	return err
 }
 
-// inUse reports whether an error says that others hold what was to be locked.
+// inUse reports whether an error means that others hold the lock.
 func inUse(err error) bool {
 	var pg *pgconn.PgError
 	return errors.As(err, &pg) && (pg.Code == "55P03" || pg.Code == "40P01")
 }
 
-// giveWay waits before another attempt to lock what is in use.
+// giveWay waits before the next attempt to get a lock.
 func (r *rebuild) giveWay(ctx context.Context) error {
 	r.say("the tables are in use; trying again")
 	select {
@@ -95,15 +96,15 @@ func (r *rebuild) giveWay(ctx context.Context) error {
 	}
 }
 
-// swap is the one transaction, and returns the generation that it ended. A crash in
-// it leaves everything as it was; one after it leaves the old tables, which the next
-// rebuild drops.
+// swap runs the swap's transaction, and returns the generation that it ended. A crash
+// during the transaction changes nothing. A crash after it leaves the old tables, which
+// the next rebuild drops.
 func (r *rebuild) swap(ctx context.Context) (was string, err error) {
 	begun := time.Now()
 	defer func() { r.result.Held = time.Since(begun) }()
 	err = pgx.BeginFunc(ctx, r.control, func(tx pgx.Tx) error {
-		// synchronous_commit is on here, which also puts what the replay
-		// committed without it on the disk: it is earlier in the same WAL.
+		// synchronous_commit is on here. The commit also flushes the replay's commits,
+		// which were asynchronous, because they are earlier in the same WAL.
 		if _, err := tx.Exec(ctx, `SET LOCAL lock_timeout = '`+swapLockTimeout+`'; SET LOCAL synchronous_commit = on`); err != nil {
 			return err
 		}
@@ -126,16 +127,16 @@ func (r *rebuild) swap(ctx context.Context) (was string, err error) {
 				return err
 			}
 		}
-		// Fences read the checkpoint again when they are told of something that does
-		// not continue what they know.
+		// A fence reads the checkpoint again after an announcement that does not continue
+		// its known position.
 		_, err = tx.Exec(ctx, `SELECT pg_notify($1, 'exchanged')`, schema.Channel(r.live))
 		return err
 	})
 	return was, err
 }
 
-// sameVersion keeps migrations out until the swap is done and refuses where one
-// came in since.
+// sameVersion blocks migrations until the swap is done, and returns an error if one ran
+// in the meantime.
 func (r *rebuild) sameVersion(ctx context.Context, tx pgx.Tx) error {
 	if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, schema.LockKey("migrate", r.live)); err != nil {
 		return err
@@ -148,9 +149,9 @@ func (r *rebuild) sameVersion(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-// hold stops the live projectors and says where. Reading stays allowed. The
-// checkpoint that they find when they may go on is of another generation, so that
-// their transactions fail.
+// hold stops the live projectors and returns their position. Reads stay allowed. When the
+// projectors can continue, they find a checkpoint of another generation, so their
+// transactions fail.
 func (r *rebuild) hold(ctx context.Context, tx pgx.Tx) (live projector.Checkpoint, err error) {
 	if _, err := tx.Exec(ctx, `LOCK TABLE `+r.live+`.checkpoint IN EXCLUSIVE MODE`); err != nil {
 		return live, err
@@ -159,8 +160,8 @@ func (r *rebuild) hold(ctx context.Context, tx pgx.Tx) (live projector.Checkpoin
 	if err != nil && !unusable(err) {
 		return live, err
 	}
-	// Asked after the projectors were stopped: what they had applied was in the
-	// log.
+	// Read the head after stopping the projectors: by then the log had everything that
+	// they applied.
 	head, headErr := r.cfg.Log.Head(ctx)
 	if headErr != nil {
 		return live, headErr

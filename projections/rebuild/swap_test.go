@@ -19,8 +19,8 @@ import (
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
-// TestASwapWaitsForAudits: names keep their meaning during an audit. An audit does not
-// have to wait for the rest of the rebuild.
+// TestASwapWaitsForAudits: table names keep their meaning during an audit. An audit does
+// not have to wait for the rest of the rebuild.
 func TestASwapWaitsForAudits(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -62,7 +62,7 @@ func TestASwapWaitsForAudits(t *testing.T) {
 	}
 }
 
-// TestTheSwapGivesWay to who reads a table that it would lock, and tries again.
+// TestTheSwapGivesWay to a reader of a table that it must lock, and tries again.
 func TestTheSwapGivesWay(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -93,8 +93,8 @@ func TestTheSwapGivesWay(t *testing.T) {
 	}
 }
 
-// TestTablesThatWentBackAreNotOvertaken: the new tables hold what the live ones, restored
-// meanwhile, do not vouch for any more.
+// TestTablesThatWentBackAreNotOvertaken: the live tables were restored during the
+// rebuild, so the new tables hold a message that the live checkpoint no longer covers.
 func TestTablesThatWentBackAreNotOvertaken(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, []events.Partitions{}...)
@@ -116,8 +116,8 @@ func TestTablesThatWentBackAreNotOvertaken(t *testing.T) {
 	}
 }
 
-// TestARebuildBesideNothing: where there are no read models yet it makes empty ones, which a
-// projector fills.
+// TestARebuildBesideNothing: if no read models exist yet, a rebuild makes empty ones,
+// which a projector fills.
 func TestARebuildBesideNothing(t *testing.T) {
 	t.Parallel()
 	pool, err := schema.OpenPool(t.Context(), pgtest.Database(t), schema.Live, 4)
@@ -140,7 +140,7 @@ func TestARebuildBesideNothing(t *testing.T) {
 	})
 }
 
-// TestTheLiveSchemaIsNotMarked as one that a rebuild may drop.
+// TestTheLiveSchemaIsNotMarked as a schema that a rebuild may drop.
 func TestTheLiveSchemaIsNotMarked(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -156,7 +156,7 @@ func TestTheLiveSchemaIsNotMarked(t *testing.T) {
 	}
 }
 
-// TestNothingOfOthersIsDropped, whatever they say of it.
+// TestNothingOfOthersIsDropped, whatever the schema's comment is.
 func TestNothingOfOthersIsDropped(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -173,8 +173,8 @@ func TestNothingOfOthersIsDropped(t *testing.T) {
 	}
 }
 
-// A rebuild that leaves the queue for another is not told that the other is running. This
-// holds if its caller cancels it, and if the database cuts it off.
+// A rebuild that stops waiting for another rebuild does not return ErrRunning. This holds
+// if its caller cancels it, and if the database closes its connection.
 func TestWhoeverLeavesTheQueueIsNotToldOfAnother(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -208,22 +208,22 @@ func TestWhoeverLeavesTheQueueIsNotToldOfAnother(t *testing.T) {
 	}
 }
 
-// TestAServerThatEndsIdleTransactionsEndsNoRebuild: that of the live tables waits while
-// the new ones catch up.
+// TestAServerThatEndsIdleTransactionsEndsNoRebuild: the transaction on the live tables is
+// idle while the new tables catch up.
 func TestAServerThatEndsIdleTransactionsEndsNoRebuild(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.fill(1, 3)
 	cfg := s.config()
 	cfg.Say = func(what string) {
-		if strings.HasPrefix(what, "replaying") { // once the tables are made
+		if strings.HasPrefix(what, "replaying") { // after the tables were made
 			s.do(`DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET idle_in_transaction_session_timeout = ''1ms''', current_database()); END $$`)
 		}
 		if !strings.HasPrefix(what, "comparing") {
 			return
 		}
 		fixture.Eventually(t, 20*time.Second, func() error {
-			var idle bool // for long enough, or not there any more
+			var idle bool // idle for long enough, or gone
 			err := s.pool.QueryRow(t.Context(), `SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = 'memory-ledger rebuild'
 				AND datname = current_database() AND state = 'idle in transaction' AND clock_timestamp() - state_change < interval '20 ms')`).Scan(&idle)
 			if err == nil && !idle {
@@ -237,7 +237,7 @@ func TestAServerThatEndsIdleTransactionsEndsNoRebuild(t *testing.T) {
 	}
 }
 
-// TestProgressIsTold: it grows, and ends where all is done.
+// TestProgressIsTold: the progress grows, and ends at the total.
 func TestProgressIsTold(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
@@ -246,7 +246,7 @@ func TestProgressIsTold(t *testing.T) {
 	cfg := s.config()
 	cfg.Progress = func(done, total uint64) { told = append(told, [2]uint64{done, total}) }
 	cfg.Say = func(what string) {
-		if strings.HasPrefix(what, "comparing") { // one more, which the swap brings
+		if strings.HasPrefix(what, "comparing") { // one more message, which the swap replays
 			a.AppendMemory(t, s.log, `{}`)
 			s.caughtUp()
 		}
@@ -257,8 +257,9 @@ func TestProgressIsTold(t *testing.T) {
 	}
 }
 
-// TestNoFenceBelievesInTheOldTables once a rebuild has said that the new ones are live,
-// however seldom it looks by itself: what is kept of the old ones may be wrong.
+// TestNoFenceBelievesInTheOldTables after a rebuild has reported that the new tables are
+// live, however rarely the fence polls: data that was cached from the old tables may be
+// wrong.
 func TestNoFenceBelievesInTheOldTables(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

@@ -9,11 +9,11 @@ import (
 	"github.com/memory-ledger/ledger/events"
 )
 
-// RootOf returns the root over leaf hashes that are all at hand.
+// RootOf returns the root of a tree, given all its leaf hashes.
 func RootOf(leaves []events.Hash) events.Hash {
 	root, err := rootFrom(uint64(len(leaves)), inMemory(leaves))
 	if err != nil {
-		panic(err) // every node of the tree is at hand
+		panic(err) // every node is in memory
 	}
 	return root
 }
@@ -48,12 +48,12 @@ var frontiers = compact.RangeFactory{Hash: func(left, right []byte) []byte {
 	return h[:]
 }}
 
-// Frontier is all that has to be kept of a tree to go on appending to it: the
-// roots of the perfect subtrees that it is made of, largest first.
+// Frontier is the state that appending to a tree needs: the roots of the perfect subtrees
+// that make up the tree, largest first.
 type Frontier struct{ r *compact.Range }
 
-// NewFrontier returns the frontier of a tree of a size, given the hashes that
-// Hashes returned for it; of the empty tree for 0 and nil.
+// NewFrontier returns the frontier of a tree of the given size from the hashes that
+// Hashes returned. For 0 and nil it returns the frontier of the empty tree.
 func NewFrontier(size uint64, hashes []events.Hash) (*Frontier, error) {
 	raw := make([][]byte, len(hashes))
 	for i := range hashes {
@@ -73,10 +73,10 @@ func (f *Frontier) Append(leaf events.Hash) {
 	}
 }
 
-// Size is the number of leaves.
+// Size returns the number of leaves.
 func (f *Frontier) Size() uint64 { return f.r.End() }
 
-// Root of the tree as it is now.
+// Root returns the current root of the tree.
 func (f *Frontier) Root() events.Hash {
 	root, err := f.r.GetRootHash(nil)
 	if err != nil {
@@ -88,7 +88,7 @@ func (f *Frontier) Root() events.Hash {
 	return events.Hash(root)
 }
 
-// Hashes returns what NewFrontier needs.
+// Hashes returns the hashes that NewFrontier needs.
 func (f *Frontier) Hashes() []events.Hash {
 	hashes := make([]events.Hash, len(f.r.Hashes()))
 	for i, h := range f.r.Hashes() {

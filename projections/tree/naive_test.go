@@ -8,9 +8,8 @@ import (
 	"github.com/memory-ledger/ledger/events"
 )
 
-// The functions of RFC 6962, section 2.1, as they are written there: by
-// recursion over the list of leaves, with nothing shared with the code under
-// test.
+// The functions of RFC 6962, section 2.1, written as in the RFC: by recursion over the
+// list of leaves. They share nothing with the code under test.
 
 func naiveRoot(leaves []events.Hash) events.Hash {
 	switch len(leaves) {
@@ -19,7 +18,8 @@ func naiveRoot(leaves []events.Hash) events.Hash {
 	case 1:
 		return leaves[0]
 	}
-	// The same leaves are asked about in every size of the log; they never change.
+	// The tests need the roots of the same leaves at every size of the log, and leaves
+	// never change. So cache the roots.
 	these := sublist{&leaves[0], len(leaves)}
 	if root, ok := roots.Load(these); ok {
 		return root.(events.Hash)
@@ -30,7 +30,7 @@ func naiveRoot(leaves []events.Hash) events.Hash {
 	return root
 }
 
-// sublist is leaves side by side in memory.
+// sublist identifies adjacent leaves in memory.
 type sublist struct {
 	first *events.Hash
 	n     int
@@ -38,7 +38,7 @@ type sublist struct {
 
 var roots sync.Map // sublist to events.Hash
 
-// naivePath is PATH(m, D[n]), and for each element whether it is on the right.
+// naivePath is PATH(m, D[n]), and for each element, whether it is on the right.
 func naivePath(m int, leaves []events.Hash) (path []events.Hash, right []bool) {
 	if len(leaves) <= 1 {
 		return nil, nil
@@ -74,7 +74,7 @@ func naiveSubproof(m int, leaves []events.Hash, known bool) []events.Hash {
 	return append(naiveSubproof(m-k, leaves[k:], false), naiveRoot(leaves[:k]))
 }
 
-// split is the largest power of two smaller than n.
+// split returns the largest power of two smaller than n.
 func split(n int) int {
 	k := 1
 	for 2*k < n {

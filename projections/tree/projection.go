@@ -29,9 +29,9 @@ type ownerTile struct {
 	place
 }
 
-// Apply implements projector.Projection. A slice that fills no tile, which is
-// all but one write of an owner in 256, reads and writes nothing. The others
-// cost one round trip for the hashes that earlier slices brought.
+// Apply implements projector.Projection. A slice that fills no tile reads and writes
+// nothing: only one in 256 writes of an owner fills a tile. A slice that fills a tile
+// costs one round trip, to read the hashes from earlier slices.
 func (Projection) Apply(ctx context.Context, w *projector.Writer, s projector.Slice) error {
 	leaves, err := collect(s)
 	if err != nil || len(leaves.filled) == 0 {
@@ -49,14 +49,14 @@ func (Projection) Apply(ctx context.Context, w *projector.Writer, s projector.Sl
 	return nil
 }
 
-// tail is the leaves that a slice adds to one owner's log.
+// tail holds the leaves that a slice adds to one owner's log.
 type tail struct {
 	owner  events.Owner
 	first  uint64
 	hashes []events.Hash
 }
 
-// grown is a slice by owner, and which of the owners fill a tile.
+// grown holds the tails that fill a tile.
 type grown struct{ filled []*tail }
 
 func collect(s projector.Slice) (grown, error) {
@@ -79,14 +79,14 @@ func collect(s projector.Slice) (grown, error) {
 		}
 		t.hashes = append(t.hashes, data.LeafHash)
 		if data.LeafIndex/TileWidth == t.first/TileWidth && data.LeafIndex%TileWidth == TileWidth-1 {
-			g.filled = append(g.filled, t) // its first full tile
+			g.filled = append(g.filled, t) // the first tile that the tail fills
 		}
 	}
 	return g, nil
 }
 
-// levels lists for each tile level the range of hashes that the tail adds, and
-// how many hashes before it belong to the first tile that it fills.
+// levels returns, for each tile level in which the tail fills a tile, the range of hashes
+// that the tail adds.
 func (t *tail) levels() (levels []span) {
 	from, to := t.first, t.first+uint64(len(t.hashes))
 	for from/TileWidth < to/TileWidth {
@@ -96,14 +96,14 @@ func (t *tail) levels() (levels []span) {
 	return levels
 }
 
-// span is hashes from (inclusive) to (exclusive) of a tile level.
+// span is a range of hashes of a tile level: from (inclusive) to (exclusive).
 type span struct{ from, to uint64 }
 
-// before says where the hashes before the span begin that are in its tile.
+// before returns the start of the tile in which the span begins.
 func (s span) before() uint64 { return s.from &^ (TileWidth - 1) }
 
-// readBefore reads, for every tile that a slice fills, the hashes that it
-// already had.
+// readBefore reads, for every first tile of a level that a slice fills, the hashes that
+// the tile already has.
 func readBefore(ctx context.Context, q schema.Querier, g grown) (map[ownerTile][]events.Hash, error) {
 	var (
 		before = make(map[ownerTile][]events.Hash)
@@ -144,8 +144,8 @@ type tile struct {
 	root   events.Hash
 }
 
-// complete puts the tiles together, lowest level first: the roots of one
-// level are the hashes of the next.
+// complete assembles the tiles, lowest level first: the roots of one level are the hashes
+// of the next.
 func (g grown) complete(before map[ownerTile][]events.Hash) ([]tile, error) {
 	var tiles []tile
 	for _, t := range g.filled {
@@ -173,8 +173,7 @@ func (g grown) complete(before map[ownerTile][]events.Hash) ([]tile, error) {
 	return tiles, nil
 }
 
-// write adds the tiles. A tile that is there already is an error: it is never
-// written twice.
+// write adds the tiles. An existing tile is an error: a tile is never written twice.
 func write(w *projector.Writer, tiles []tile) {
 	n := len(tiles)
 	owner, level, index := make([]string, n), make([]int16, n), make([]int64, n)

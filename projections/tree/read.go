@@ -37,8 +37,8 @@ func Inclusion(ctx context.Context, q schema.Querier, owner events.Owner, index,
 	return inclusionFrom(index, size, c.hash)
 }
 
-// Consistency returns the RFC 9162 proof that the owner's first from leaves
-// are a prefix of the first to. It is empty where from is 0 or equals to.
+// Consistency returns the RFC 9162 proof that the owner's first from leaves are a prefix
+// of the first to. It is empty if from is 0 or equals to.
 func Consistency(ctx context.Context, q schema.Querier, owner events.Owner, from, to uint64) ([]events.Hash, error) {
 	nodes, err := consistencyNodes(from, to)
 	if err != nil {
@@ -51,19 +51,19 @@ func Consistency(ctx context.Context, q schema.Querier, owner events.Owner, from
 	return consistencyFrom(from, to, c.hash)
 }
 
-// Link says that one size of a log is a prefix of another.
+// Link proves that one size of a log is a prefix of another.
 type Link struct {
 	FromRoot, ToRoot events.Hash
-	Path             []events.Hash // what Consistency returns
+	Path             []events.Hash // the proof that Consistency returns
 }
 
-// Between returns what links two sizes of the owner's log, in one round trip.
+// Between returns the Link between two sizes of the owner's log, in one round trip.
 func Between(ctx context.Context, q schema.Querier, owner events.Owner, from, to uint64) (Link, error) {
 	nodes, err := consistencyNodes(from, to)
 	if err != nil {
 		return Link{}, err
 	}
-	// What makes up the shorter log is in the longer as well.
+	// The nodes of the shorter log are also nodes of the longer one.
 	c, err := load(ctx, q, owner, to, slices.Concat(nodes.IDs, rootNodes(from), rootNodes(to)))
 	if err != nil {
 		return Link{}, err
@@ -79,13 +79,13 @@ func Between(ctx context.Context, q schema.Querier, owner events.Owner, from, to
 	return l, err
 }
 
-// place is where a node's hashes are kept: the tile that it lies in.
+// place identifies the tile that holds a node's hashes.
 type place struct {
 	level uint
 	tile  uint64
 }
 
-// placeOf finds the tile, and within it the run of hashes below the node.
+// placeOf returns the node's tile, and the run of the tile's hashes below the node.
 func placeOf(id compact.NodeID) (p place, first, count uint64) {
 	p.level = id.Level / tileHeight
 	height := id.Level % tileHeight
@@ -94,13 +94,13 @@ func placeOf(id compact.NodeID) (p place, first, count uint64) {
 	return p, begin % TileWidth, 1 << height
 }
 
-// full reports whether the tile is full in the tree of a size.
+// full reports whether the tile is full in a tree of the given size.
 func (p place) full(size uint64) bool {
 	below := tileHeight * (p.level + 1)
 	return below < 64 && (p.tile+1) <= size>>below
 }
 
-// cache is what was read for one answer: the first hashes of some tiles.
+// cache holds the hashes that were read for one answer: the first hashes of some tiles.
 type cache map[place][]events.Hash
 
 func (c cache) hash(id compact.NodeID) (events.Hash, error) {
@@ -114,7 +114,7 @@ func (c cache) hash(id compact.NodeID) (events.Hash, error) {
 	return perfectRoot(run), nil
 }
 
-// wantedOf says how many of a tile's hashes are needed for some nodes.
+// wantedOf returns, for each tile, how many of its first hashes the nodes need.
 func wantedOf(nodes []compact.NodeID) map[place]uint64 {
 	wanted := make(map[place]uint64)
 	for _, id := range nodes {
@@ -124,10 +124,10 @@ func wantedOf(nodes []compact.NodeID) map[place]uint64 {
 	return wanted
 }
 
-// load reads the tiles that the nodes of a tree of a size lie in, in one round
-// trip. A tile that is not full at that size is put together from the level
-// below, whether or not the owner's log has filled it since. Rows that were
-// there stay as they are, so the queries need no common snapshot.
+// load reads the tiles of the nodes of a tree of the given size, in one round trip. If a
+// tile is not full at that size, load reads its hashes from the level below, even if the
+// owner's log has filled the tile since. Existing rows do not change, so the queries need
+// no common snapshot.
 func load(ctx context.Context, q schema.Querier, owner events.Owner, size uint64, nodes []compact.NodeID) (cache, error) {
 	if size > math.MaxInt64 {
 		return nil, fmt.Errorf("%w: size %d", ErrRange, size)
@@ -192,7 +192,7 @@ func (c cache) readEdge(p place, need uint64, rows pgx.Rows) error {
 	return nil
 }
 
-// unpack takes a tile's bytes apart.
+// unpack splits the bytes of a tile into hashes.
 func unpack(packed []byte) ([]events.Hash, error) {
 	if len(packed) != TileWidth*events.HashSize {
 		return nil, fmt.Errorf("tile of %d bytes", len(packed))

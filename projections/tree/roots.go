@@ -11,21 +11,20 @@ import (
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
-// Size is how many leaves an owner's log has.
+// Size is the number of leaves of an owner's log.
 type Size struct {
 	Owner  events.Owner
 	Leaves uint64
 }
 
-// Sized is the root of a log of that size, or why there is none: an error that
-// wraps ErrIncomplete.
+// Sized is the root of a log of a Size, or an error that wraps ErrIncomplete.
 type Sized struct {
 	Root events.Hash
 	Err  error
 }
 
-// Roots returns what Root does for each of many owners, with two queries for all
-// of them. It holds up to 8 KiB an owner.
+// Roots returns the result of Root for each of many owners, with two queries for all of
+// them. It uses up to 8 KiB of memory per owner.
 func Roots(ctx context.Context, q schema.Querier, sizes []Size) ([]Sized, error) {
 	caches := make([]cache, len(sizes))
 	var leaves, roots edges
@@ -61,10 +60,10 @@ func Roots(ctx context.Context, q schema.Querier, sizes []Size) ([]Sized, error)
 	return found, nil
 }
 
-// edges are runs of hashes at the beginning of tiles that are not full, wanted
-// of one table.
+// edges are runs of hashes at the beginning of tiles that are not full, to be read from
+// one table.
 type edges struct {
-	of           []int // which of the sizes
+	of           []int // index of the size
 	places       []place
 	owner        []string
 	below        []int16 // tile level whose roots they are; 0 for leaves
@@ -78,8 +77,8 @@ func (e *edges) add(of int, owner events.Owner, p place, need uint64) {
 	e.first, e.until = append(e.first, first), append(e.until, first+int64(need))
 }
 
-// read puts what is there of the edges into the caches; query gives an edge d
-// as one value, its hashes side by side.
+// read stores the existing hashes of the edges in the caches. query returns the hashes of
+// an edge d as one value, concatenated.
 func (e *edges) read(ctx context.Context, q schema.Querier, caches []cache, query string) error {
 	if len(e.of) == 0 {
 		return nil
@@ -92,15 +91,15 @@ func (e *edges) read(ctx context.Context, q schema.Querier, caches []cache, quer
 	var n int
 	var packed []byte
 	_, err = pgx.ForEachRow(rows, []any{&n, &packed}, func() error {
-		// What is too short, or no whole number of hashes, is found out when
-		// the root is put together.
+		// If a value is too short, or not a whole number of hashes, computing the root
+		// fails later.
 		caches[e.of[n-1]][e.places[n-1]] = split(packed)
 		return nil
 	})
 	return err
 }
 
-// split takes hashes apart that lie side by side.
+// split splits concatenated hashes.
 func split(packed []byte) []events.Hash {
 	hashes := make([]events.Hash, len(packed)/events.HashSize)
 	for i := range hashes {

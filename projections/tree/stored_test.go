@@ -76,7 +76,7 @@ func checkStored(t *testing.T, pool *pgxpool.Pool, owner events.Owner, leaves []
 	if root, err := tree.Root(ctx, pool, owner, size); err != nil || root != naiveRoot(leaves) {
 		t.Fatalf("root of %d is %s, %v", size, root, err)
 	}
-	// Among others, as many owners are asked about at once.
+	// Read the root among other owners' roots, because Roots serves many owners at once.
 	nobody := fixture.NewActor().Owner
 	sized, err := tree.Roots(ctx, pool, []tree.Size{{Owner: nobody}, {Owner: owner, Leaves: size}, {Owner: nobody, Leaves: 1}})
 	if err != nil || len(sized) != 3 || sized[0] != (tree.Sized{Root: tree.EmptyRoot}) ||
@@ -163,7 +163,7 @@ func TestAGapInTheLeavesIsRefused(t *testing.T) {
 	}
 }
 
-// counting counts the batches and rows that are read.
+// counting counts the batches and the queries in them.
 type counting struct {
 	*pgxpool.Pool
 	trips, queries atomic.Int64

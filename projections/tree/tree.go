@@ -1,16 +1,16 @@
-// Package tree is the tree cache: an owner's RFC 6962 Merkle tree in tiles, and
-// the roots and proofs that are read off it.
+// Package tree is the tree cache: an owner's RFC 6962 Merkle tree in tiles, and the roots
+// and proofs that it gives.
 //
-// A tile holds 256 neighbouring hashes of one tile level, as in the C2SP
-// tlog-tiles layout: those of level 0 are leaf hashes, those of level n+1 are
-// the roots of full tiles of level n. A tile is written once, when it is full,
-// and never changed. What lies to the right of the last full tile of a level,
-// its right edge, needs no row of its own: it is the leaf hashes in the
-// memories, or the roots of the full tiles one level below.
+// A tile holds 256 neighboring hashes of one tile level, as in the C2SP tlog-tiles
+// layout. The hashes of level 0 are leaf hashes. The hashes of level n+1 are the roots of
+// the full tiles of level n. A tile is written once, when it is full, and never changes.
+// The right edge of a level is everything to the right of its last full tile. It needs no
+// row, because its hashes are the leaf hashes in the memories, or the roots of the full
+// tiles one level below.
 //
-// So a root or a proof reads, at each level, at most a right edge of 255 rows
-// and two tiles, whatever the size of the tree but for the number of levels,
-// all of it in one round trip. The arithmetic is transparency-dev/merkle's.
+// So a root or a proof reads at most a right edge of 255 rows and two tiles at each
+// level, all in one round trip. The size of the tree changes only the number of levels.
+// The arithmetic is transparency-dev/merkle's.
 package tree
 
 import (
@@ -33,7 +33,7 @@ const (
 
 // Errors of the tree.
 var (
-	// ErrRange: the caller asked for an index or a size that makes no sense.
+	// ErrRange: the requested index or size is outside the tree.
 	ErrRange = errors.New("outside the tree")
 	// ErrIncomplete: the read models do not hold that much of the owner's log.
 	ErrIncomplete = errors.New("tree cache is incomplete")
@@ -42,22 +42,22 @@ var (
 // EmptyRoot is the root of a tree without leaves: SHA-256 of nothing.
 var EmptyRoot = events.Hash(rfc6962.DefaultHasher.EmptyRoot())
 
-// Proof says that a leaf is in the tree of a size.
+// Proof proves that a leaf is in the tree of a size.
 type Proof struct {
 	Leaf  events.Hash
 	Index uint64
 	Size  uint64
-	// Siblings is the RFC 6962 audit path from the leaf up; Directions[i]
-	// says that Siblings[i] is on the right.
+	// Siblings is the RFC 6962 audit path from the leaf up. Directions[i] is true if
+	// Siblings[i] is on the right.
 	Siblings   []events.Hash
 	Directions []bool
 	Root       events.Hash
 }
 
-// hashOf gives the hash of a perfect subtree.
+// hashOf returns the hash of a perfect subtree.
 type hashOf func(id compact.NodeID) (events.Hash, error)
 
-// rootNodes are the perfect subtrees that make up the tree of a size.
+// rootNodes returns the perfect subtrees that make up the tree of a size.
 func rootNodes(size uint64) []compact.NodeID {
 	return compact.RangeNodes(0, size, make([]compact.NodeID, 0, compact.RangeSize(0, size)))
 }
@@ -106,7 +106,7 @@ func inclusionFrom(index, size uint64, hash hashOf) (Proof, error) {
 	return p, nil
 }
 
-// fold computes the root that the proof leads to.
+// fold computes the root from the proof.
 func (p *Proof) fold() events.Hash {
 	root := p.Leaf
 	for i, sibling := range p.Siblings {
@@ -119,9 +119,9 @@ func (p *Proof) fold() events.Hash {
 	return root
 }
 
-// directions tells for each step of an audit path whether the sibling is on
-// the right (RFC 9162, section 2.1.3.2). Where the node is the last of its
-// level and has no sibling, the path has no step.
+// directions returns, for each step of an audit path, whether the sibling is on the right
+// (RFC 9162, section 2.1.3.2). If the node is the last of its level and has no sibling,
+// the path has no step.
 func directions(index, size uint64, steps int) []bool {
 	right := make([]bool, 0, steps)
 	for node, last := index, size-1; last > 0; node, last = node>>1, last>>1 {
@@ -151,8 +151,8 @@ func consistencyFrom(from, to uint64, hash hashOf) ([]events.Hash, error) {
 	return pathFrom(nodes, hash)
 }
 
-// pathFrom gathers a proof's nodes and folds those that stand for an
-// incomplete subtree.
+// pathFrom collects a proof's nodes, and folds the nodes that make up an incomplete
+// subtree.
 func pathFrom(nodes proof.Nodes, hash hashOf) ([]events.Hash, error) {
 	raw := make([][]byte, len(nodes.IDs))
 	for i, id := range nodes.IDs {
@@ -174,7 +174,7 @@ func pathFrom(nodes proof.Nodes, hash hashOf) ([]events.Hash, error) {
 }
 
 func hashChildren(left, right events.Hash) events.Hash {
-	// What rfc6962.DefaultHasher.HashChildren does, without its four allocations.
+	// The same as rfc6962.DefaultHasher.HashChildren, without its four allocations.
 	var b [1 + 2*events.HashSize]byte
 	b[0] = rfc6962.RFC6962NodeHashPrefix
 	copy(b[1:], left[:])
@@ -182,8 +182,8 @@ func hashChildren(left, right events.Hash) events.Hash {
 	return sha256.Sum256(b[:])
 }
 
-// perfectRoot is the root over a number of hashes that is a power of two. It
-// works in place.
+// perfectRoot returns the root over hashes, whose number is a power of two. It overwrites
+// hashes.
 func perfectRoot(hashes []events.Hash) events.Hash {
 	for len(hashes) > 1 {
 		for i := 0; i < len(hashes); i += 2 {

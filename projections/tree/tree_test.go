@@ -30,7 +30,7 @@ func TestRootsOfEverySmallSize(t *testing.T) {
 		if frontier.Size() != uint64(size) || frontier.Root() != want {
 			t.Fatalf("frontier of %d leaves has %d and root %s, want %s", size, frontier.Size(), frontier.Root(), want)
 		}
-		// What is kept of a tree is enough to go on.
+		// The kept size and hashes are enough to continue.
 		if frontier, err = tree.NewFrontier(frontier.Size(), frontier.Hashes()); err != nil {
 			t.Fatal(err)
 		}
@@ -86,7 +86,7 @@ func TestOutsideTheTree(t *testing.T) {
 	}
 }
 
-// someOf picks the indexes of a tree that lie at its edges, and some others.
+// someOf returns the indexes at the edges of a tree, and some others.
 func someOf(size int) []int {
 	var some []int
 	for _, i := range []int{0, 1, size / 2, size - 2, size - 1, 255, 256, 257} {
@@ -101,8 +101,8 @@ func someOf(size int) []int {
 	return some
 }
 
-// checkInclusion compares with the naive proof and asks a verifier that others
-// wrote.
+// checkInclusion compares the proof with the naive one, and checks it with a verifier
+// from another project.
 func checkInclusion(t *testing.T, p tree.Proof, leaves []events.Hash, index int) {
 	t.Helper()
 	root := naiveRoot(leaves)
