@@ -113,8 +113,8 @@ func submitted(b *batch, a *attempt) *events.BatchSubmitted {
 	}
 }
 
-// register records a transaction for owners before its first byte is sent.
-// A crash on the way leaves it recorded for some; adopt goes on from there.
+// register records a transaction for owners before its first byte is sent. A crash on the
+// way leaves it recorded for some of them; adopt completes the recording.
 func (d *driver) register(ctx context.Context, f *flight, records []record) error {
 	stored, err := d.append(ctx, records)
 	if err != nil {
