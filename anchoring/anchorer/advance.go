@@ -300,9 +300,10 @@ func (d *driver) end(ctx context.Context, f *flight, records []record) (confirme
 	return confirmed, nil
 }
 
-// transmit sends the transactions that were not sent yet, and sends those that were sent
-// a while ago again, with the same bytes. A transaction goes through preflight until it
-// passed preflight once. Only a status shows that the chain got a transaction.
+// transmit sends each transaction that was not sent yet. It resends, with the same bytes,
+// each one that was last sent at least ResendEvery ago. A transaction goes through
+// preflight until it has passed preflight once. Only a status shows that the chain got a
+// transaction.
 func (d *driver) transmit(ctx context.Context) error {
 	now := d.cfg.Now()
 	for _, f := range d.flights {

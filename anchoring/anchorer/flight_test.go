@@ -74,7 +74,8 @@ func (b behind) Accounts(_ context.Context, keys []solana.PublicKey, _ chain.Com
 	return accounts, b.slot, nil
 }
 
-// A node that is behind the first one may not know of things that exist on the chain.
+// A node that is behind the first one can't show that something does not exist on the
+// chain.
 func TestANodeThatIsBehindSaysNothing(t *testing.T) {
 	t.Parallel()
 	const slot = 50

@@ -210,7 +210,7 @@ func TestWhoWritesAllTheTimeIsNoTrouble(t *testing.T) {
 	}
 }
 
-// A lagging owner that another anchorer has anchored meanwhile is no longer looked for.
+// A lagging owner that another anchorer has anchored meanwhile is no longer tried.
 func TestLaggardsAreForgotten(t *testing.T) {
 	t.Parallel()
 	l := newLone(t)

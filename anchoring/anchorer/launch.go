@@ -28,8 +28,8 @@ var (
 	errBound = errors.New("today's spending bound is reached")
 )
 
-// launch moves every owner that is not busy, whatever its state, forward until its
-// transaction is in flight.
+// launch moves owners that are not busy forward, from any state, up to a transaction in
+// flight.
 func (d *driver) launch(ctx context.Context, work []*owner) error {
 	// Recorded transactions come first. Such a transaction may commit owners whose own
 	// record of it is missing. These owners must not get into a second transaction.

@@ -108,7 +108,7 @@ func (s *signer) instructions(commits []commit) ([]solana.Instruction, error) {
 	return list, nil
 }
 
-// cost bounds the cost of a commit without its rent, alone in a transaction.
+// cost bounds the cost of a commit that is alone in its transaction, without its rent.
 func (s *signer) cost(first bool) uint64 {
 	units := uint64(unitsBase + unitsUpdate)
 	if first {

@@ -146,8 +146,8 @@ func TestALogOfBeforeACommittedLeaf(t *testing.T) {
 		t.Errorf("readiness: %v", err)
 	}
 	w.write(key, 1)
-	// A try before the fold has this leaf fails like the one before, and doubles the
-	// backoff.
+	// If the anchorer tries before the fold has this leaf, the try fails like the one
+	// before and doubles the backoff.
 	for w.folded() < w.seqs[key] {
 		runtime.Gosched()
 	}

@@ -110,8 +110,8 @@ func (l *lone) another(o *owner) (seq uint64) {
 }
 
 // Each owner in a transaction is settled by its own account. An owner whose account was
-// not read yet stays in flight, and the transaction does not count as failed while one
-// does.
+// not read yet stays in flight. A transaction counts as failed only when none of its
+// owners is left in flight.
 func TestEachOwnerLandsAlone(t *testing.T) {
 	t.Parallel()
 	l := newLone(t)

@@ -26,7 +26,7 @@ type status struct {
 	looked time.Time // when the chain was last read
 	funds  error
 	alarm  error
-	cache  error // the tree cache has lacked leaves for long
+	cache  error // the tree cache has long lacked leaves
 	counts counts
 
 	toldChain, toldFunds error // class of the last logged trouble; nil: none

@@ -162,8 +162,8 @@ type cluster struct {
 }
 
 // cluster returns the chain that holds the newest confirmed batch of these partitions. If
-// they have none, it returns the chain of the newest one of the other partitions. If
-// there is none at all, it returns "".
+// they have none, it returns the chain of the newest confirmed batch of the other
+// partitions. If there is none at all, it returns "".
 func (s *store) cluster(ctx context.Context) (genesis string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, tablesTimeout)
 	defer cancel()
@@ -254,7 +254,7 @@ func (s *store) recordedOwners(ctx context.Context, except []events.Owner, limit
 
 // search selects the owners that unsignedOwners returns.
 type search struct {
-	// A batch is due for owners whose oldest waiting leaf was written at or before
+	// A batch is due for owners whose oldest waiting leaf was written no later than
 	// before, or that have at least maxLeaves unanchored leaves.
 	before    time.Time
 	maxLeaves uint64

@@ -4,7 +4,6 @@
 // A request for an account returns the cached contents. If they are not fresh, the
 // account is read in the background: many accounts in one call, one call at a time, with
 // a bounded queue. While the chain can't be reached, the contents of the last read stay.
-// a time, the queue bounded. A chain out of reach leaves what was read last.
 package chainview
 
 import (
@@ -88,8 +87,8 @@ func (v *View) Connect(r Reader) {
 	v.reader = r
 }
 
-// Last returns the contents of the account at its last read, or nil if it was never read.
-// It never blocks.
+// Last returns the contents of the account at its last read, or nil if no valid
+// commitment was ever read. It never blocks.
 func (v *View) Last(a Account) *Seen {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -16,9 +16,9 @@ var ErrIssuer = errors.New("no issuer is named by it")
 // Otherwise the receipt proves that the root was committed, but not by whom.
 type Issuer struct {
 	ProgramID string // empty: any
-	// Authority is empty for any authority. If it is set, ProgramID must be set too. A
-	// program derives an account from an authority's public key, and can write any data
-	// to that account without the authority's signature.
+	// Authority is empty for any authority. If it is set, ProgramID must be set too:
+	// another program can write any data to the account that it derives from an
+	// authority's public key, without that authority's signature.
 	Authority string
 }
 

@@ -40,8 +40,8 @@ const (
 	stateAt       = 108
 )
 
-// Chain reads and writes staking for one mint and one program. It is safe for concurrent
-// use.
+// Chain is the on-chain state of staking for one mint and one program. It is safe for
+// concurrent use.
 type Chain struct {
 	client        *chain.Client
 	program, mint solana.PublicKey

@@ -208,7 +208,7 @@ func TestAnAlteredReadModelRecordsNothing(t *testing.T) {
 	}
 }
 
-// foreign appends a message of the anchorer's, as another writer would.
+// foreign appends one of the anchorer's messages, as another writer would.
 func foreign(t *testing.T, log *ledger) {
 	t.Helper()
 	log.mu.Lock()
