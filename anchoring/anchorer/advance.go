@@ -18,19 +18,18 @@ import (
 var (
 	// errAhead says that an account holds more leaves than the log has.
 	errAhead = errors.New("the account is ahead of the log")
-	// errFork says that an account holds another root for leaves that the log
-	// has.
+	// errFork says that an account holds a different root for leaves that the log has.
 	errFork = errors.New("the account holds another root")
-	// errLandedWithout says that a commit succeeded and is not in the account.
+	// errLandedWithout says that a commit succeeded but the account does not hold it.
 	errLandedWithout = errors.New("the transaction succeeded, but the account does not hold what it committed")
 )
 
-// advance looks at every flight and ends those whose fate is known.
+// advance looks at every flight and ends those whose outcome is known.
 //
-// The order of the reads is what makes giving up safe: first the finalized
-// height (by the caller), then the statuses, then the accounts, each from a
-// node that had come at least as far, and last the genesis hash, which says
-// that all of it was about the right chain.
+// The order of the reads makes giving up safe: first the finalized height (read by the
+// caller), then the statuses, then the accounts, each from a node that had reached at
+// least the point of the read before. The genesis hash is read last: it shows that all of
+// these reads were about the right chain.
 func (d *driver) advance(ctx context.Context, height chain.Height) error {
 	if err := d.poll(ctx, height); err != nil {
 		d.status.setChain(err, d.cfg.Now())
@@ -55,7 +54,7 @@ func (d *driver) advance(ctx context.Context, height chain.Height) error {
 	}
 	if err != nil {
 		d.status.setChain(err, d.cfg.Now())
-		reading = nil // nothing was read that can be believed
+		reading = nil // none of these reads can be trusted
 	}
 	for _, f := range reading {
 		if err := d.settle(ctx, f, f.status != nil, held); err != nil {
@@ -70,8 +69,8 @@ func (d *driver) advance(ctx context.Context, height chain.Height) error {
 	return d.transmit(ctx)
 }
 
-// poll asks for the status of every flight: of those that may be long past, in
-// the whole history.
+// poll reads the status of every flight. For flights that may have ended long ago it
+// searches the whole history.
 func (d *driver) poll(ctx context.Context, height chain.Height) error {
 	var recent, old []*flight
 	for _, f := range d.flights {
@@ -100,7 +99,7 @@ func (d *driver) pollGroup(ctx context.Context, flights []*flight, height chain.
 		}
 		for i, f := range group {
 			if statuses[i] == nil && slot < height.Slot {
-				continue // a node that is behind knows nothing yet
+				continue // a node that is behind can't know the transaction
 			}
 			f.polled, f.searched, f.status = true, history, statuses[i]
 			f.resumed = f.resumed && statuses[i] == nil && f.sentAt.IsZero()
@@ -109,9 +108,9 @@ func (d *driver) pollGroup(ctx context.Context, flights []*flight, height chain.
 	return nil
 }
 
-// readBack reads the accounts of flights. An owner whose account was read from
-// a node that had not come far enough is missing in the result; one whose
-// account does not exist is nil.
+// readBack reads the accounts of flights. The result has no entry for an owner whose
+// account was read from a node that was behind, and nil for an owner whose account does
+// not exist.
 func (d *driver) readBack(ctx context.Context, flights []*flight, height chain.Height) (map[events.Owner]*commitment.Account, error) {
 	type wanted struct {
 		owner *owner
@@ -149,7 +148,8 @@ func (d *driver) readBack(ctx context.Context, flights []*flight, height chain.H
 	return held, nil
 }
 
-// understood is the commitment in an account, nil where it holds none of ours.
+// understood returns the commitment in an account, or nil if the account holds none of
+// ours.
 func (d *driver) understood(a *chain.Account, o *owner) *commitment.Account {
 	if a == nil || a.Owner != d.signer.program {
 		return nil
@@ -161,10 +161,10 @@ func (d *driver) understood(a *chain.Account, o *owner) *commitment.Account {
 	return &c
 }
 
-// settle ends the batches of a flight by what the accounts hold: confirmed
-// where the account holds the very commit, failed where it can't come any
-// more. A crash on the way leaves the rest submitted, for the next anchorer to
-// find landed, or gone.
+// settle ends the batches of a flight by the contents of the accounts. A batch is
+// confirmed if the account holds exactly its commit, and failed if that commit can no
+// longer land. A crash on the way leaves the remaining batches submitted. The next
+// anchorer finds them landed or gone.
 func (d *driver) settle(ctx context.Context, f *flight, succeeded bool, held map[events.Owner]*commitment.Account) error {
 	var records []record
 	var lamports uint64
@@ -198,7 +198,7 @@ func (d *driver) settle(ctx context.Context, f *flight, succeeded bool, held map
 	}
 	if confirmed > 0 {
 		d.streak = 0
-		d.status.setFunds(d.unpaid) // it could pay for these; the next batch asks again
+		d.status.setFunds(d.unpaid) // the authority could pay for these; the next batch checks again
 		d.metrics.spent.Add(float64(lamports))
 	} else if len(f.owners) == 0 {
 		d.cameToNothing(errors.New("expired"))
@@ -206,8 +206,8 @@ func (d *driver) settle(ctx context.Context, f *flight, succeeded bool, held map
 	return nil
 }
 
-// lacking says why an account does not hold a batch's commit. alarm is true
-// where an operator has to look into it.
+// lacking says why an account does not hold a batch's commit. alarm is true if an
+// operator must look into it.
 func lacking(account *commitment.Account, o *owner, succeeded bool) (why error, alarm bool) {
 	switch {
 	case account != nil && account.Size > o.size():
@@ -226,9 +226,9 @@ func failure(f *flight, b *batch, why error) *events.BatchFailed {
 	return &events.BatchFailed{BatchID: b.id, Signature: f.signature, Reason: why.Error()}
 }
 
-// giveUp ends a flight that failed or was refused. New batches are cut at once
-// for its owners, except for the owner whose instruction failed. That owner is
-// tried again later, in a transaction of its own, so that the others land.
+// giveUp ends a flight that failed or was refused. New batches are cut at once for its
+// owners, except for the owner whose instruction failed. That owner is tried again later,
+// alone in a transaction, so that the others land.
 func (d *driver) giveUp(ctx context.Context, f *flight) error {
 	reason := f.reason()
 	culprit, known := f.culprit()
@@ -259,13 +259,13 @@ func (d *driver) giveUp(ctx context.Context, f *flight) error {
 	return nil
 }
 
-// isAhead reports whether the program refused a commit for what the account holds.
+// isAhead reports whether the program refused a commit because of the account's contents.
 func isAhead(reason error) bool {
 	return errors.Is(reason, program.ErrShrinks) || errors.Is(reason, program.ErrForks)
 }
 
-// cameToNothing slows down when flight after flight fails: whatever is wrong
-// is not mended by filling the log with attempts.
+// cameToNothing slows down when flight after flight fails: filling the log with attempts
+// does not fix the cause.
 func (d *driver) cameToNothing(why error) {
 	d.streak++
 	d.cfg.Logger.Warn("a transaction came to nothing", "err", why, "in a row", d.streak)
@@ -275,8 +275,8 @@ func (d *driver) cameToNothing(why error) {
 	}
 }
 
-// end appends the last events of a flight's batches and takes their owners out
-// of it. Owners for whom another anchorer appended first are taken out, too.
+// end appends the last events of a flight's batches and removes their owners from the
+// flight. It also removes owners for whom another anchorer appended first.
 func (d *driver) end(ctx context.Context, f *flight, records []record) (confirmed int, err error) {
 	batches := make([]*batch, len(records))
 	for i, r := range records {
@@ -300,9 +300,10 @@ func (d *driver) end(ctx context.Context, f *flight, records []record) (confirme
 	return confirmed, nil
 }
 
-// transmit sends the transactions that were not sent yet, and those that were
-// sent a while ago, with the same bytes. They go through preflight until it let
-// them pass once. Only a status tells whether the chain got a transaction.
+// transmit sends each transaction that was not sent yet. It resends, with the same bytes,
+// each one that was last sent at least ResendEvery ago. A transaction goes through
+// preflight until it has passed preflight once. Only a status shows that the chain got a
+// transaction.
 func (d *driver) transmit(ctx context.Context) error {
 	now := d.cfg.Now()
 	for _, f := range d.flights {
@@ -310,7 +311,7 @@ func (d *driver) transmit(ctx context.Context) error {
 			continue
 		}
 		if f.resumed && !f.polled {
-			continue // it may have landed long ago: look first
+			continue // it may have landed long ago: poll first
 		}
 		f.sentAt = now
 		err := d.cfg.Chain.Send(ctx, f.transaction, !f.accepted)
@@ -327,7 +328,7 @@ func (d *driver) transmit(ctx context.Context) error {
 			f.refused = err
 		case errors.Is(err, chain.ErrUnreachable):
 			d.status.setChain(err, now)
-			return ctx.Err() // the others would fare no better
+			return ctx.Err() // the other sends would fail too
 		default:
 			d.cfg.Logger.Warn("send", "signature", f.signature, "err", err)
 		}

@@ -25,8 +25,8 @@ type Anchorer struct {
 	cfg     Config
 	store   *store
 	folding *projector.Runner
-	rent    *atomic.Uint64 // lamports of a commitment account, as far as known
-	wake    chan struct{}  // holds one: a slice was folded
+	rent    *atomic.Uint64 // lamports of a commitment account; 0: not read yet
+	wake    chan struct{}  // capacity 1: a slice was folded
 	status  status
 	metrics *metrics
 }
@@ -57,21 +57,22 @@ func New(cfg Config) (*Anchorer, error) {
 	return a, err
 }
 
-// Run anchors until ctx ends, which it answers with nil. After any failure it
-// starts again from its checkpoint, after a pause.
+// Run anchors until ctx ends, and then returns nil. After any failure it starts again
+// from its checkpoint, after a pause.
 func (a *Anchorer) Run(ctx context.Context) error { return a.folding.Run(ctx) }
 
-// renewal returns how to empty the tables where they can't be trusted, nil where err
-// is another trouble. The log has everything that they held.
+// renewal returns the steps that empty the tables if err says that the tables can't be
+// trusted. It returns nil for any other error. The log has everything that the tables
+// held.
 func (a *Anchorer) renewal(err error) []projector.Step {
 	switch {
 	case errors.Is(err, projector.ErrAheadOfLog), errors.Is(err, projector.ErrOtherLog):
-		// The rows were folded from a log that is gone. Going on from there would leave
-		// out what this log has before that position.
+		// The rows were folded from a log that no longer exists. Continuing from that
+		// position would skip the messages that this log has before it.
 		a.cfg.Logger.Error("the log is not the one that the anchorer's state was made from; it is made anew, from the first message on",
 			"partitions", a.cfg.Partitions.String(), "err", err)
 	case errors.Is(err, errAltered):
-		// Other rows may have been altered, too.
+		// Other rows may have been altered too.
 		a.metrics.alarms.Inc()
 		a.cfg.Logger.Error("somebody wrote to the anchorer's tables, or the authority is another one than before; "+
 			"the state is made anew, from the log's first message on", "partitions", a.cfg.Partitions.String(), "err", err)
@@ -88,12 +89,12 @@ func (a *Anchorer) folded(uint64) {
 	}
 	select {
 	case a.wake <- struct{}{}:
-	default: // it is awake already
+	default: // a wake-up is already pending
 	}
 }
 
-// drive steps until ctx ends or something fails. It begins once the fold holds what the
-// log held at the start: a decision before that would rest on old news.
+// drive runs steps until ctx ends or something fails. It begins once the fold holds all
+// that the log held at the start. An earlier decision would rest on stale state.
 func (a *Anchorer) drive(ctx context.Context) (err error) {
 	defer func() { a.status.clear() }()
 	d := a.newDriver()
@@ -121,7 +122,7 @@ func (a *Anchorer) drive(ctx context.Context) (err error) {
 }
 
 func (a *Anchorer) newDriver() *driver {
-	a.rent.Store(0) // it may have changed: the chain is asked again
+	a.rent.Store(0) // the rent may have changed: read it from the chain again
 	return &driver{
 		cfg: &a.cfg, store: a.store, rent: a.rent, status: &a.status, metrics: a.metrics,
 		folded:  func() uint64 { return a.folding.Status().Position },
@@ -131,8 +132,8 @@ func (a *Anchorer) newDriver() *driver {
 	}
 }
 
-// rest waits for the next step: until the next poll, or, where there is more to do,
-// until a slice was folded. It reports false where ctx ended.
+// rest waits for the next step: until the next poll or, if more is true, until a slice
+// was folded. It returns false if ctx ended.
 func (a *Anchorer) rest(ctx context.Context, more bool) bool {
 	timer := time.NewTimer(a.cfg.PollEvery)
 	defer timer.Stop()

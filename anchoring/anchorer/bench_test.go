@@ -20,9 +20,9 @@ import (
 	"github.com/memory-ledger/ledger/events/eventlog"
 )
 
-// BenchmarkSweep anchors new leaves of many owners (SWEEP_OWNERS, 1000 by
-// default) and reports what an owner costs: in the first sweep, which makes
-// the accounts, and in the next.
+// BenchmarkSweep anchors new leaves of many owners (SWEEP_OWNERS, 1000 by default) and
+// reports the cost per owner: in the first sweep, which creates the accounts, and in the
+// next.
 func BenchmarkSweep(b *testing.B) {
 	n := 1000
 	if text := os.Getenv("SWEEP_OWNERS"); text != "" {
@@ -46,8 +46,8 @@ func BenchmarkSweep(b *testing.B) {
 	}
 }
 
-// reportBytes reports what the log takes for a batch of one owner: as it is written, and
-// as a node of a deployed log keeps it once its block of 8 MB is full.
+// reportBytes reports the log's bytes per batch of one owner: as written, and as a node
+// of a deployed log keeps them once their block of 8 MB is full.
 func (w *world) reportBytes(b *testing.B, batches int) {
 	b.Helper()
 	js, err := jetstream.New(w.conn)
@@ -68,7 +68,7 @@ func (w *world) reportBytes(b *testing.B, batches int) {
 		meta, err := msg.Metadata()
 		w.must(err)
 		// The server's own form of a message: lengths, sequence, time, subject, header,
-		// payload, and a checksum of 8 bytes, which nothing compresses.
+		// payload, and an incompressible checksum of 8 bytes.
 		for _, number := range []uint64{meta.Sequence.Stream, uint64(meta.Timestamp.UnixNano())} {
 			block.Write(binary.LittleEndian.AppendUint64(nil, number))
 		}
@@ -95,7 +95,7 @@ func (w *world) writeAll(keys []events.Owner) {
 	group.Wait()
 }
 
-// sweep waits for everybody's next batch and reports its figures.
+// sweep waits for the next batch of every owner and reports the figures.
 func (w *world) sweep(b *testing.B, keys []events.Owner, batches int, name string) {
 	b.Helper()
 	before, started := w.balance(), time.Now()

@@ -17,7 +17,8 @@ import (
 	"github.com/memory-ledger/ledger/projections/tree"
 )
 
-// Chain is what the anchorer needs of the chain. Package chain has it.
+// Chain is the part of the chain's RPC that the anchorer needs. Package chain implements
+// it.
 type Chain interface {
 	GenesisHash(ctx context.Context) (string, error)
 	LatestBlockhash(ctx context.Context) (chain.Blockhash, error)
@@ -29,8 +30,8 @@ type Chain interface {
 	Accounts(ctx context.Context, keys []solana.PublicKey, commitment chain.Commitment) ([]*chain.Account, uint64, error)
 }
 
-// Tree is the tree cache: what the APIs prove from. Errors that wrap
-// tree.ErrIncomplete mean that it has not come that far yet.
+// Tree is the tree cache, from which the APIs make proofs. Errors that wrap
+// tree.ErrIncomplete mean that the cache does not have that many leaves yet.
 type Tree interface {
 	Root(ctx context.Context, owner events.Owner, size uint64) (events.Hash, error)
 	Consistency(ctx context.Context, owner events.Owner, from, to uint64) ([]events.Hash, error)
@@ -46,22 +47,22 @@ type Config struct {
 	Authority solana.PrivateKey // signs and pays
 	Program   solana.PublicKey
 
-	// Partitions are those whose owners it works for; default: all. Several
-	// anchorers share the owners, each with partitions of its own; of those
-	// with the same ones one works, and the others stand by.
+	// Partitions selects the owners that this anchorer works for (default: all). Several
+	// anchorers can divide the owners: each has its own partitions. Of several anchorers
+	// with the same partitions, one works and the others stand by.
 	Partitions events.Partitions
 
-	MaxWait   time.Duration // a batch is cut when its oldest leaf has waited this long,
-	MaxLeaves int           // or when so many wait
+	MaxWait   time.Duration // cut a batch when its oldest leaf has waited this long,
+	MaxLeaves int           // or when this many leaves wait
 
-	PriorityFee       uint64 // micro-lamports for a compute unit
-	MaxLamportsPerDay uint64 // bound on what is spent on a UTC day; 0: none
+	PriorityFee       uint64 // micro-lamports per compute unit
+	MaxLamportsPerDay uint64 // spending bound for a UTC day; 0: none
 
-	// Commitment is when a transaction counts as landed and an account as
-	// read: finalized by default.
+	// Commitment is the level at which a transaction counts as landed, and at which
+	// accounts are read (default: finalized).
 	Commitment chain.Commitment
 
-	PollEvery    time.Duration // between looks at what is in flight; default 1 s
+	PollEvery    time.Duration // between polls of the transactions in flight; default 1 s
 	ResendEvery  time.Duration // between sends of the same bytes; default 2 s
 	MaxFlights   int           // transactions in flight at once; default 64
 	CachedOwners int           // owners kept in memory; default 20000
@@ -72,7 +73,7 @@ type Config struct {
 	Registerer prometheus.Registerer // nil: none
 	Tracer     trace.Tracer          // nil: tracing is off
 
-	around func(committed bool) error // for tests: called before and after a slice is saved
+	around func(committed bool) error // for tests: called before a slice is applied, and after it is saved
 }
 
 func (c *Config) setDefaults() {
@@ -104,7 +105,7 @@ func orDefault[T int | time.Duration](v, otherwise T) T {
 	return v
 }
 
-// Validate reports every problem at once.
+// Validate returns all problems at once.
 func (c *Config) Validate() error {
 	var problems []error
 	need := func(ok bool, what string) {

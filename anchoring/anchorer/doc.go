@@ -16,14 +16,13 @@
 //	    ▼                       ▼     │
 //	confirmed                failed ──┘ cut again: new batch, fresh blockhash
 //
-// Every arrow is one appended event, decided on the owner's chain version. The
-// log is the only memory that counts: what this package keeps in PostgreSQL is
-// a cache of the fold, and what it keeps in the process can be lost at any
-// moment. There is no recovery code. An anchorer that starts finds the open
-// batches in the fold and goes on with each from the state that it is in,
-// through the functions that a batch of its own making goes through.
+// Every arrow is one appended event, decided on the owner's chain version. The log is the
+// only source of truth. The rows that this package keeps in PostgreSQL are a cache of the
+// fold, and its in-process state can be lost at any moment. There is no recovery code. At
+// startup an anchorer finds the open batches in the fold and continues each from its
+// current state, with the same functions that it uses for batches it cut itself.
 //
-// What a crash leaves behind, by the step that it comes after:
+// What a crash leaves behind, by the last step before the crash:
 //
 //	BatchCut appended          a cut batch; the next anchorer submits it
 //	some BatchSubmitted of a   the next anchorer records the transaction for
@@ -32,17 +31,18 @@
 //	landed                     the account is read back and the batch confirmed
 //	some BatchConfirmed        the others follow in the same way
 //
-// A transaction is given up only when it can't land any more: the finalized
-// block height is past its last valid one, no status is known, and the
-// finalized account lacks the commit, in this order, each read no older than
-// the one before. Two exceptions need no waiting: it landed and failed, or
-// preflight refused it. A refused transaction does no harm if another process
-// sends it later: the program accepts no commit that shrinks or forks a log.
+// The anchorer gives up a transaction only when the transaction can no longer land. It
+// checks three things in this order, each read no older than the one before: the
+// finalized block height is past the transaction's last valid one, no status is known,
+// and the finalized account lacks the commit. Two cases need no waiting: the transaction
+// landed and failed, or preflight refused it. A refused transaction does no harm if
+// another process sends it later: the program accepts no commit that shrinks or forks a
+// log.
 //
-// Two anchorers do no harm. Each works for a run of partitions, all by default.
-// The fold is a projection that package projector runs, in the schema ledger_anchor:
-// its locks let one anchorer work on a partition while others stand by, its checkpoint
-// fences rows and position, and its proofs notice another log. Where two anchorers
-// share no database, the owner's expected chain version lets only one of two decisions
-// into the log.
+// Two anchorers do no harm. Each works for a run of partitions (default: all). Package
+// projector runs the fold as a projection in the schema ledger_anchor. The projector's
+// locks let one anchorer work on a partition while others stand by. Its checkpoint fences
+// rows and position, and its proofs detect a different log. If two anchorers share no
+// database, the owner's expected chain version lets only one of two decisions into the
+// log.
 package anchorer

@@ -19,14 +19,14 @@ import (
 )
 
 const (
-	// appenders bounds the appends under way at once.
+	// appenders bounds the concurrent appends.
 	appenders = 32
-	// appendPatience is how long an append whose answer was lost, or that the
-	// log could not take, is repeated before the session is given up.
+	// appendPatience is how long a failed append is retried before the session ends. An
+	// append fails if its answer was lost or the log could not accept it.
 	appendPatience = 30 * time.Second
 	appendPause    = 200 * time.Millisecond
-	// maxHeld bounds the owners that are kept back; beyond it the oldest hold
-	// is forgotten, and its owner merely tried again early.
+	// maxHeld bounds the owners that are held back. Beyond it the oldest hold is
+	// forgotten. The only effect is that its owner is tried again early.
 	maxHeld = 10_000
 )
 
@@ -36,40 +36,39 @@ const inFlight = math.MaxUint64
 // hold keeps an owner back for a while.
 type hold struct {
 	until  time.Time
-	alone  bool // goes in a transaction of its own when it comes again
+	alone  bool // the next transaction holds only this owner's commit
 	times  int
-	alarm  error // why an operator should look; nil if there is no need
-	repeat bool  // counts as the same trouble when it happens again
+	alarm  error // why an operator must look into it; nil: no need
+	repeat bool  // a repetition doubles the backoff
 }
 
-// driver moves batches forward, one step after the other. It is used by one
-// goroutine.
+// driver moves batches forward, step by step. Only one goroutine uses it.
 type driver struct {
 	cfg     *Config
 	store   *store
-	folded  func() uint64  // newest sequence that is folded
-	rent    *atomic.Uint64 // lamports of a commitment account, as far as known
+	folded  func() uint64  // newest folded sequence
+	rent    *atomic.Uint64 // lamports of a commitment account; 0: not read yet
 	signer  signer
 	status  *status
 	metrics *metrics
 
 	flights map[string]*flight // by signature
-	// busy owners are not looked for: until the fold has come to the sequence
-	// of the newest event that was appended for them.
+	// busy owners are skipped until the fold has reached the sequence of the newest event
+	// that was appended for them.
 	busy map[events.Owner]uint64
 	held map[events.Owner]*hold
 	lag  *backlog
 
-	unpaid  error  // why owners were left out when payable ones were last chosen
-	genesis string // of the chain that commits belong on; empty until known
-	streak  int    // flights that came to nothing since one succeeded
+	unpaid  error  // why owners were skipped in the last affordable; nil: none were
+	genesis string // of the chain that commits belong on; empty: not known yet
+	streak  int    // flights that failed since the last success
 	resting time.Time
 }
 
-// step looks for work and moves everything forward as far as it goes now. It
-// reports whether there is more to do soon. An error ends the session: the
-// log or the database failed. Trouble with the chain is no error; it shows in
-// the status, and the next step tries again.
+// step looks for work and moves everything as far forward as it can now. It reports
+// whether to step again soon. An error ends the session: the log or the database failed.
+// Trouble with the chain is not an error: it shows in the status, and the next step tries
+// again.
 func (d *driver) step(ctx context.Context) (busy bool, err error) {
 	defer func() {
 		if ctx.Err() == nil {
@@ -97,7 +96,7 @@ func (d *driver) step(ctx context.Context) (busy bool, err error) {
 	return true, d.launch(ctx, work)
 }
 
-// release lets go of the owners whose events the fold has seen.
+// release removes owners from busy once the fold has their newest events.
 func (d *driver) release() {
 	position := d.folded()
 	for key, seq := range d.busy {
@@ -107,10 +106,10 @@ func (d *driver) release() {
 	}
 }
 
-// find returns owners with an open batch that this process does not work on,
-// and owners for whom one is to be cut, as many as there is room for. Those whose
-// transaction is recorded may take all of it: they go into flight, and a flight
-// ends. The others may come to nothing, and to nothing again at the next step.
+// find returns owners with an open batch that this process does not work on yet, and
+// owners who are due for a batch, as many as fit. Owners with a recorded transaction may
+// take all the room: they go into flight, and every flight ends. The other owners may
+// make no progress in this step, nor in the next one.
 func (d *driver) find(ctx context.Context) ([]*owner, error) {
 	room := (d.cfg.MaxFlights - len(d.flights)) * packed
 	if room <= 0 {
@@ -145,7 +144,8 @@ func (d *driver) find(ctx context.Context) ([]*owner, error) {
 		return nil, err
 	}
 	if len(anchored) < room && len(fresh) < room {
-		// These are all: who lagged and is not among them was anchored by another.
+		// The lists are complete: a lagging owner who is in neither was anchored by
+		// another process.
 		for _, key := range again {
 			is := func(o *owner) bool { return o.key == key }
 			if !slices.ContainsFunc(anchored, is) && !slices.ContainsFunc(fresh, is) {
@@ -156,10 +156,10 @@ func (d *driver) find(ctx context.Context) ([]*owner, error) {
 	return append(recorded, share(anchored, fresh, room)...), nil
 }
 
-// share fills the room, those first who wait longest. Owners who were anchored
-// before and those who were not may each have half of it, and what the other
-// half has left: while there is too little money for first commits, those who
-// wait for one are found at every step, however many they are.
+// share fills the room with the owners who have waited longest. Owners who were anchored
+// before and owners who never were may each have half of it, plus the room that the other
+// half leaves free. Even if the money for first commits is short, the owners who wait for
+// a later commit are found at every step, however many wait for a first one.
 func share(anchored, fresh []*owner, room int) []*owner {
 	n := min(len(anchored), max(room/2, room-len(fresh)))
 	all := slices.Concat(anchored[:n], fresh[:min(len(fresh), room-n)])
@@ -167,11 +167,11 @@ func share(anchored, fresh []*owner, room int) []*owner {
 	return all
 }
 
-// errReset says that the endpoint serves another chain than the one that holds
-// what was anchored.
+// errReset says that the endpoint serves a different chain than the one that holds the
+// anchored roots.
 var errReset = errors.New("the chain is not the one that holds the anchored roots")
 
-// wayOut is what to do about errReset.
+// wayOut tells the operator how to fix errReset.
 const wayOut = "point SOLANA_RPC_URL at that chain again, or put a local run's chain back " +
 	"(stop the run, remove the folder chain of its data folder, `ledger restore DIR --only chain`)"
 
@@ -191,9 +191,9 @@ func (d *driver) lookAtChain(ctx context.Context) (chain.Height, error) {
 	return d.cfg.Chain.FinalizedHeight(ctx)
 }
 
-// checkGenesis compares the chain with the one of the confirmed batches, or,
-// before there is one, with the one first seen. Nothing is sent to another
-// chain, and nothing is believed that it says.
+// checkGenesis compares the chain with the one of the confirmed batches or, before there
+// is one, with the chain first seen. The anchorer sends nothing to a different chain and
+// ignores its answers.
 func (d *driver) checkGenesis(ctx context.Context) error {
 	recorded, err := d.store.cluster(ctx)
 	if err != nil {
@@ -213,8 +213,8 @@ func (d *driver) checkGenesis(ctx context.Context) error {
 		return nil
 	}
 	if recorded == "" {
-		// Nothing was ever anchored: a chain that is new is as good. What is in
-		// flight was signed for the other one and expires.
+		// Nothing was ever anchored, so a new chain is just as good. The transactions in
+		// flight were signed for the old chain and expire.
 		d.cfg.Logger.Warn("another chain than before; nothing was anchored yet", "genesis", seen)
 		d.genesis = seen
 		return nil
@@ -228,11 +228,10 @@ type record struct {
 	data  events.Data
 }
 
-// append appends events of different owners side by side and folds each that
-// was stored. The result says for each event whether it was stored. If it was
-// not, another process appended for that owner first. The owner is then left
-// alone until the fold has read that event. An error means that the log does
-// not answer.
+// append appends events of different owners concurrently and folds each stored event. The
+// result says for each event whether it was stored. If it was not, another process
+// appended for that owner first. The owner is then skipped until the fold has read that
+// process's event. An error means that the log does not answer.
 func (d *driver) append(ctx context.Context, records []record) ([]bool, error) {
 	stored := make([]bool, len(records))
 	var mu sync.Mutex
@@ -262,7 +261,8 @@ func (d *driver) append(ctx context.Context, records []record) ([]bool, error) {
 	return stored, group.Wait()
 }
 
-// busyUntilFlightEnds is inFlight while the owner has an open batch.
+// busyUntilFlightEnds returns inFlight if the event was stored and the owner has an open
+// batch.
 func (d *driver) busyUntilFlightEnds(r record, stored bool) uint64 {
 	if stored && r.owner.batch != nil {
 		return inFlight
@@ -270,12 +270,12 @@ func (d *driver) busyUntilFlightEnds(r record, stored bool) uint64 {
 	return 0
 }
 
-// appendOne appends until the log has said yes or no.
+// appendOne retries until the log stores or rejects the event.
 func (d *driver) appendOne(ctx context.Context, r record) (seq uint64, err error) {
 	o, at := r.owner, d.cfg.Now()
 	ctx, span := d.span(ctx, r)
 	defer func() { tracing.End(span, err) }()
-	id := d.cfg.NewID() // also the command's, which has no other event: 60 bytes less a batch
+	id := d.cfg.NewID() // also the command ID: the command has only this event, and sharing saves 60 bytes per batch
 	event := events.Event{
 		ID: id, Source: "/anchorer", Owner: o.key, Time: events.At(at),
 		OwnerVersion: o.chainVersion + 1, CommandID: id, TraceParent: tracing.Parent(ctx), Data: r.data,
@@ -306,8 +306,8 @@ func (d *driver) appendOne(ctx context.Context, r record) (seq uint64, err error
 	}
 }
 
-// keepBack holds an owner for a while, longer each time that it is held for
-// the same kind of trouble.
+// keepBack holds an owner back for a while. The time doubles each time the same kind of
+// trouble repeats, up to longest.
 func (d *driver) keepBack(key events.Owner, h hold, shortest, longest time.Duration) {
 	if before := d.held[key]; before != nil && before.repeat && h.repeat {
 		h.times = before.times + 1
@@ -336,7 +336,7 @@ func (d *driver) forgetOldest() {
 	delete(d.held, oldest)
 }
 
-// clear forgets an owner's troubles.
+// clear removes the owner's hold.
 func (d *driver) clear(key events.Owner) {
 	if d.held[key] != nil {
 		delete(d.held, key)

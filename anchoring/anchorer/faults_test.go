@@ -33,7 +33,7 @@ func (w *world) fault(f localchain.Fault) {
 	w.must(w.chain.Fault(w.t.Context(), f))
 }
 
-// turns waits until a process says of itself what is wanted.
+// turns waits until a process reports the wanted readiness.
 func (w *world) turns(p *process, what error) {
 	w.t.Helper()
 	deadline := time.Now().Add(patience)
@@ -49,7 +49,7 @@ func (w *world) turns(p *process, what error) {
 	}
 }
 
-// What the network does to transactions and answers.
+// The network loses or delays transactions and answers.
 func TestLostOnTheWay(t *testing.T) {
 	t.Parallel()
 	for name, faults := range map[string][]localchain.Fault{
@@ -81,7 +81,7 @@ func TestLostOnTheWay(t *testing.T) {
 func TestBlockhashExpires(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, true)
-	// What is signed now is lost, and then too old.
+	// The transactions signed now are lost, and then expire.
 	w.fault(localchain.Drop(1_000_000))
 	keys := w.owners(3)
 	w.start(nil, nil)
@@ -109,7 +109,7 @@ func TestNodeIsDown(t *testing.T) {
 	w.allAnchored()
 	w.turns(p, nil)
 	w.fault(localchain.Down(true))
-	w.write(keys[0], 5) // writes go on
+	w.write(keys[0], 5) // writes continue
 	w.turns(p, ErrNotReady)
 	if _, err := w.client.GenesisHash(t.Context()); err == nil {
 		t.Fatal("the node is up")
@@ -127,7 +127,7 @@ func TestOutOfFundsAndFundedLater(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false)
 	var err error
-	w.authority, err = solana.NewRandomPrivateKey() // without a lamport
+	w.authority, err = solana.NewRandomPrivateKey() // has no lamports
 	w.must(err)
 	w.owners(10)
 	p := w.start(nil, nil)
@@ -171,7 +171,7 @@ func TestSpendingBound(t *testing.T) {
 		t.Errorf("%d owners have batches", len(all))
 	}
 	first.stop()
-	// The next anchorer knows what was spent today.
+	// The next anchorer knows how much was spent today.
 	second := w.start(nil, bound(5_000_000))
 	w.turns(second, errBound)
 	second.stop()
@@ -181,9 +181,9 @@ func TestSpendingBound(t *testing.T) {
 	}
 }
 
-// A first commit is dear and a later one cheap: new owners who can't be paid
-// for wait, and those behind are anchored, though the new ones would fill all
-// the room that there is.
+// A first commit is expensive and a later one is cheap. New owners who can't be paid for
+// wait. The owners behind them are anchored, even if the new ones would fill all the
+// room.
 func TestTheDearDoNotStopTheCheap(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false)
@@ -206,7 +206,7 @@ func TestTheDearDoNotStopTheCheap(t *testing.T) {
 	w.turns(p, errBound)
 }
 
-// fundedChain is a chain that knows what the authority has.
+// fundedChain is a chain on which the authority has a fixed balance.
 type fundedChain struct {
 	Chain
 	balance uint64
@@ -222,7 +222,7 @@ func TestAffordable(t *testing.T) {
 	l := newLone(t)
 	d, dear, cheap := l.driver, l.dear, l.cheap
 	a, b, c, e, f := l.owner(0, 1), l.owner(1, 2), l.owner(0, 1), l.owner(1, 2), l.owner(1, 2)
-	lagging := l.owner(0, 1) // is not paid for, and nothing is set aside for it
+	lagging := l.owner(0, 1) // is not paid for, and no money is set aside for it
 	l.cache.sizes[lagging.key] = 0
 	all := []*owner{lagging, a, b, c, e, f}
 	for _, test := range []struct {
@@ -243,7 +243,7 @@ func TestAffordable(t *testing.T) {
 			d.cfg.Chain, d.cfg.MaxLamportsPerDay = fundedChain{balance: test.lamports}, 0
 			if short == errBound {
 				if test.lamports == 0 {
-					continue // means that there is no bound
+					continue // a bound of 0 means no bound
 				}
 				d.cfg.Chain, d.cfg.MaxLamportsPerDay = fundedChain{balance: 1 << 40}, test.lamports
 			}
@@ -270,7 +270,7 @@ func TestChainReset(t *testing.T) {
 	w.write(keys[0], 3)
 	w.turns(p, errReset)
 	p.stop()
-	// Nor does a start make it forget.
+	// A restart does not make it forget either.
 	p = w.start(nil, nil)
 	w.turns(p, errReset)
 	p.stop()
@@ -285,9 +285,9 @@ func TestChainReset(t *testing.T) {
 	}
 }
 
-// elsewhere is an endpoint behind which another chain answers for once: it is put there
-// after a transaction was sent and the chain was looked at, and is far ahead, knows
-// nothing of us, and says which one it is only when it is asked.
+// elsewhere is an endpoint that answers once from a different chain. It switches over
+// after a transaction was sent and the right chain was checked. The other chain is far
+// ahead, knows nothing of our transactions, and shows its genesis hash only when asked.
 type elsewhere struct {
 	Chain
 	sent, away, back atomic.Bool
@@ -329,8 +329,9 @@ func (e *elsewhere) GenesisHash(ctx context.Context) (string, error) {
 	return e.Chain.GenesisHash(ctx)
 }
 
-// What another chain does not have is not given up: which chain it was is asked after all
-// else, whether or not there is an anchor to compare with.
+// A transaction is not given up because a different chain lacks it. The anchorer reads
+// the genesis hash after all other reads, whether or not there is an anchor to compare
+// with.
 func TestAnotherChainInBetween(t *testing.T) {
 	t.Parallel()
 	for _, anchored := range []bool{false, true} {
@@ -354,7 +355,7 @@ func TestAnotherChainInBetween(t *testing.T) {
 	}
 }
 
-// A forced account makes one owner's commit fail: the program sees a fork.
+// fork forces an account that makes one owner's commit fail: the program sees a fork.
 func (w *world) fork(key events.Owner, size uint64) {
 	w.t.Helper()
 	owner := solana.PublicKey(key.Bytes())
@@ -384,7 +385,7 @@ func TestOneBadInstruction(t *testing.T) {
 	}
 }
 
-// Killed while a refused pack is being given up.
+// The anchorer is killed while it gives up a refused pack.
 func TestKilledWhileGivingUp(t *testing.T) {
 	t.Parallel()
 	for _, count := range []int32{1, 3} {
@@ -408,9 +409,9 @@ func TestKilledWhileGivingUp(t *testing.T) {
 }
 
 // A transaction commits the batches of two owners. The anchorer is killed after it
-// recorded the transaction for one of them. Before the next anchorer starts, a new batch
-// is cut for the other. The transaction does not commit that batch, so it must not be
-// recorded for it.
+// recorded the transaction for one owner. Before the next anchorer starts, a new batch is
+// cut for the other owner. The transaction does not commit the new batch, so it must not
+// be recorded for it.
 func TestABatchIsCutAnewMeanwhile(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false)
@@ -453,7 +454,7 @@ func TestABatchIsCutAnewMeanwhile(t *testing.T) {
 		w.must(err)
 	}
 	w.start(nil, nil)
-	w.await("both are anchored", func(all map[events.Owner]*history) bool { // each submission is looked at on the way
+	w.await("both are anchored", func(all map[events.Owner]*history) bool { // h.add checks each submission on the way
 		for _, key := range keys {
 			if h := all[key]; h == nil || len(h.confirmed) == 0 || h.confirmed[len(h.confirmed)-1].Size != uint64(len(w.leaves[key])) {
 				return false
@@ -473,7 +474,7 @@ func TestAccountAheadOfTheLog(t *testing.T) {
 	w.turns(p, program.ErrShrinks)
 }
 
-// forked is a chain whose accounts hold as many leaves as were committed, and another
+// forked is a chain whose accounts hold the committed number of leaves, but a different
 // root.
 type forked struct{ Chain }
 
@@ -493,8 +494,8 @@ func (c forked) Accounts(ctx context.Context, keys []solana.PublicKey, level cha
 	return accounts, slot, err
 }
 
-// A batch is anchored where the account holds its root, not where it holds as many
-// leaves: who verifies a proof asks for the root.
+// A batch is anchored only if the account holds its root. The same number of leaves is
+// not enough: verifiers of a proof look for the root.
 func TestAnotherRootIsNoAnchor(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false)
@@ -524,7 +525,7 @@ func TestTreeCacheDisagrees(t *testing.T) {
 	}
 }
 
-// Two anchorers with a database each: no lock keeps them apart.
+// Two anchorers have a database each, so no lock keeps them apart.
 func TestTwoAnchorers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false)
@@ -542,7 +543,7 @@ func TestTwoAnchorers(t *testing.T) {
 	}
 }
 
-// Two with one database: one works, the other takes over when it is gone.
+// Two anchorers share one database. One works; the other takes over when it stops.
 func TestStandby(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false)
@@ -556,7 +557,7 @@ func TestStandby(t *testing.T) {
 	w.allAnchored()
 }
 
-// The tables are a cache: without them the log gives everything again.
+// The tables are a cache: if they are lost, the log restores everything.
 func TestTablesComeBackFromTheLog(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false)
@@ -579,16 +580,16 @@ func (p *process) waitAnchored(w *world) *process {
 	return p
 }
 
-// folded is how far the state in the database is, at most.
+// folded returns the newest position of the checkpoints in the database.
 func (w *world) folded() (seq uint64) {
 	w.t.Helper()
 	w.must(w.pool().QueryRow(w.t.Context(), `SELECT max(seq) FROM ledger_anchor.checkpoint`).Scan(&seq))
 	return seq
 }
 
-// The log is replaced while no anchorer runs, by one that ends before their checkpoint.
-// The anchorer that holds the partitions rebuilds their state once, and leaves nothing
-// out. TestAnotherLogThatIsLonger covers a log that has grown past the checkpoint.
+// While no anchorer runs, the log is replaced by a log that ends before their checkpoint.
+// The anchorer that holds the partitions rebuilds their state once and skips nothing.
+// TestAnotherLogThatIsLonger covers a log that has grown past the checkpoint.
 func TestAnotherLog(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false)
@@ -612,7 +613,7 @@ func TestAnotherLog(t *testing.T) {
 	}
 	p := start("00-ff").waitAnchored(w)
 	w.comes(p, false)
-	w.comes(start("40-bf"), true) // a standby touches nothing
+	w.comes(start("40-bf"), true) // a standby changes nothing
 	w.owners(1)
 	w.allAnchored()
 	p.stop()
@@ -621,12 +622,12 @@ func TestAnotherLog(t *testing.T) {
 	}
 }
 
-// The same with a log that is longer, and two who share the owners.
+// The same with a longer log, and with two anchorers that share the owners.
 func TestAnotherLogThatIsLonger(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false)
 	said := newLines()
-	w.log = eventlog.WithRecentAppends(w.stream) // its messages have no times
+	w.log = eventlog.WithRecentAppends(w.stream) // the messages have no times
 	w.owners(2)
 	for range 2 {
 		w.start(nil, func(c *Config) { c.Logger = slog.New(said) }).waitAnchored(w).stop()
@@ -650,13 +651,13 @@ func TestAnotherLogThatIsLonger(t *testing.T) {
 	}
 }
 
-// Who loses its turn no longer says what it knew when it had it.
+// An anchorer that loses its turn no longer reports the state from before.
 func TestLostTurnLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false)
 	bad := w.owners(1)[0]
 	registry := prometheus.NewRegistry()
-	// Pays for one first commit.
+	// This bound pays for one first commit.
 	p := w.start(nil, func(c *Config) { c.MaxLamportsPerDay, c.Registerer = 3_000_000, registry })
 	w.allAnchored()
 	w.mu.Lock()
@@ -711,7 +712,7 @@ func (w *world) gauges(registry *prometheus.Registry, wanted func(map[string]flo
 	}
 }
 
-// looks counts the looks at the chain and at the funds.
+// looks counts the reads of the genesis hash and of the balance.
 type looks struct {
 	Chain
 	genesis, balance atomic.Int32
@@ -727,12 +728,12 @@ func (l *looks) Balance(ctx context.Context, key solana.PublicKey) (uint64, erro
 	return l.Chain.Balance(ctx, key)
 }
 
-// A trouble is one line, however often it is met, and its end is another.
+// The anchorer logs one line per trouble, however often it repeats, and one when it ends.
 func TestTroubleIsSaidOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, true)
 	var err error
-	w.authority, err = solana.NewRandomPrivateKey() // without a lamport
+	w.authority, err = solana.NewRandomPrivateKey() // has no lamports
 	w.must(err)
 	keys := w.owners(2)
 	said, seen := newLines(), &looks{}

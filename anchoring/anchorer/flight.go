@@ -10,32 +10,32 @@ import (
 	"github.com/memory-ledger/ledger/events"
 )
 
-// flight is a recorded transaction whose fate is not known yet, and the owners
-// whose open batches it commits.
+// flight is a recorded transaction whose outcome is not known yet, and the owners whose
+// open batches it commits.
 type flight struct {
 	attempt
 	owners []*owner
 
-	accepted bool      // preflight let it pass, in this process
-	refused  error     // preflight refused it for good
-	sentAt   time.Time // last time; zero: not in this process
+	accepted bool      // preflight accepted it, in this process
+	refused  error     // set: preflight refused it for good
+	sentAt   time.Time // last send by this process; zero: none
 	resumed  bool      // not signed by this session
 
-	// What the newest look at the chain said.
-	polled   bool          // there was one
+	// The result of the newest poll.
+	polled   bool          // there was a poll with a usable answer
 	searched bool          // it covered the whole history
 	status   *chain.Status // nil: unknown
 }
 
-// verdict is what is to be done about a flight.
+// verdict is the decision about a flight.
 type verdict int
 
 const (
 	// wait: nothing is certain yet.
 	wait verdict = iota
-	// landed: it succeeded; the accounts say what they hold.
+	// landed: the transaction succeeded; the accounts show what they hold.
 	landed
-	// gone: it can't land any more, unless it already has; the accounts say.
+	// gone: it can no longer land, but may have landed before; the accounts decide.
 	gone
 	// failed: it landed and failed, which is final.
 	failed
@@ -43,7 +43,7 @@ const (
 	refused
 )
 
-// verdict decides from the newest look, taken after the finalized height.
+// verdict decides from the newest poll, which was made after height was read.
 func (f *flight) verdict(height chain.Height, want chain.Commitment) verdict {
 	s := f.status
 	switch {
@@ -63,7 +63,7 @@ func (f *flight) verdict(height chain.Height, want chain.Commitment) verdict {
 	return wait
 }
 
-// reason says why a flight failed.
+// reason returns why a flight failed.
 func (f *flight) reason() error {
 	if f.status != nil && f.status.Err != nil {
 		return f.status.Err
@@ -71,7 +71,7 @@ func (f *flight) reason() error {
 	return f.refused
 }
 
-// culprit returns the owner whose instruction failed, if it was one's.
+// culprit returns the owner whose instruction failed, if one owner's instruction did.
 func (f *flight) culprit() (events.Owner, bool) {
 	var failure *program.InstructionError
 	if !errors.As(f.reason(), &failure) || isFunds(failure) {
@@ -85,8 +85,8 @@ func (f *flight) culprit() (events.Owner, bool) {
 	return events.OwnerFromBytes(c.commits[i].Owner), true
 }
 
-// isFunds reports whether a transaction failed because the authority can't
-// pay: the fee, or as the system program says it (custom error 1), the rent.
+// isFunds reports whether a transaction failed because the authority can't pay the fee,
+// or can't pay the rent (the system program's custom error 1).
 func isFunds(e *program.InstructionError) bool {
 	const systemInsufficient = 1
 	if e.Custom {
@@ -95,13 +95,13 @@ func isFunds(e *program.InstructionError) bool {
 	return e.Index < 0 && (strings.Contains(e.Reason, "InsufficientFunds") || e.Reason == "AccountNotFound" || e.Reason == "InvalidAccountForFee")
 }
 
-// isTransient reports whether preflight's refusal says nothing about the
-// transaction itself: the node is behind, or has seen it.
+// isTransient reports whether preflight's refusal is not about the transaction itself:
+// the node is behind, or has already seen the transaction.
 func isTransient(e *program.InstructionError) bool {
 	return e.Index < 0
 }
 
-// drop takes an owner out.
+// drop removes an owner from the flight.
 func (f *flight) drop(key events.Owner) {
 	kept := f.owners[:0]
 	for _, o := range f.owners {

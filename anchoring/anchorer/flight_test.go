@@ -14,8 +14,8 @@ import (
 	"github.com/memory-ledger/ledger/events"
 )
 
-// A transaction is given up only when it can't land any more. New batches are then cut
-// for its owners, and another transaction commits them.
+// A transaction is given up only when it can no longer land. New batches are then cut for
+// its owners, and another transaction commits them.
 func TestVerdict(t *testing.T) {
 	t.Parallel()
 	const lastValid = 100
@@ -50,7 +50,7 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
-// behind is a chain as a node shows it that has come to a slot.
+// behind is a chain as seen through a node that has reached slot.
 type behind struct {
 	Chain
 	slot    uint64
@@ -74,8 +74,8 @@ func (b behind) Accounts(_ context.Context, keys []solana.PublicKey, _ chain.Com
 	return accounts, b.slot, nil
 }
 
-// What a node does not know that has not come as far as the one that was asked first
-// may be there all the same.
+// A node that is behind the first one can't show that something does not exist on the
+// chain.
 func TestANodeThatIsBehindSaysNothing(t *testing.T) {
 	t.Parallel()
 	const slot = 50
@@ -83,8 +83,8 @@ func TestANodeThatIsBehindSaysNothing(t *testing.T) {
 	for _, c := range []struct {
 		slot   uint64
 		status *chain.Status
-		polled bool // what it says of the transaction is something
-		read   bool // and what it says of the account
+		polled bool // the node's answer about the transaction counts
+		read   bool // the node's answer about the account counts
 	}{
 		{slot - 1, nil, false, false},
 		{slot, nil, true, true},
@@ -110,7 +110,7 @@ func TestANodeThatIsBehindSaysNothing(t *testing.T) {
 	}
 }
 
-// Only our own commitment to this owner's log says what is anchored.
+// Only our own commitment to this owner's log shows what is anchored.
 func TestOnlyOurOwnCommitmentCounts(t *testing.T) {
 	t.Parallel()
 	o := newOwner(newOwnerKey())
@@ -139,8 +139,8 @@ func TestOnlyOurOwnCommitmentCounts(t *testing.T) {
 	}
 }
 
-// What comes late, or twice, of an earlier batch changes nothing of the one that is
-// open, and an owner's anchored leaves never become fewer.
+// Late or repeated events of an earlier batch do not change the open batch, and an
+// owner's number of anchored leaves never decreases.
 func TestLateWordsOfEarlierBatches(t *testing.T) {
 	t.Parallel()
 	o, at := newOwner(newOwnerKey()), time.Unix(1_700_000_000, 0)

@@ -11,18 +11,18 @@ import (
 	"github.com/memory-ledger/ledger/projections/projector"
 )
 
-// dayLayout is how spending is keyed: by UTC day.
+// dayLayout formats the key of spending: the UTC day.
 const dayLayout = time.DateOnly
 
-// relevant selects the leaves and the chain's events.
+// relevant selects the leaves and the events of the chain family.
 func relevant(s events.Subject) bool {
 	return s.Family == events.FamilyChain || s.Kind == events.KindMemory
 }
 
 // fold is the projection of the log into the anchorer's owners.
 //
-// A bounded number of owners stays in memory; the others are read back from
-// the store when something happens to them.
+// A bounded number of owners stays in memory. The others are read back from the store
+// when a message concerns them.
 type fold struct {
 	anchorer *Anchorer
 	hot      *lru.Cache[events.Owner, *owner] // nil until Begin

@@ -13,8 +13,8 @@ import (
 )
 
 // TestAlteredRowsAreNotSigned: an attacker who can write to the database can write to the
-// tree cache and to the anchorer's own rows. The anchorer does not sign a false root, even
-// if both hold the same one: it rebuilds the rows from the log.
+// tree cache and to the anchorer's own rows. The anchorer does not sign a false root,
+// even if both hold the same one. It rebuilds the rows from the log.
 func TestAlteredRowsAreNotSigned(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false)
@@ -75,7 +75,7 @@ func TestRowsOfNoSenseAreMadeAnew(t *testing.T) {
 	}
 }
 
-// awaitFolded waits until the anchorer has saved so many leaves of an owner.
+// awaitFolded waits until the anchorer has saved that many leaves of an owner.
 func awaitFolded(t *testing.T, pool *pgxpool.Pool, key events.Owner, leaves int) {
 	t.Helper()
 	eventually(t, "the leaves are folded", func() bool {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestKilledAnywhere kills the anchorer at every point, before the deed and
-// after it with the answer lost, and has another one finish the work.
+// TestKilledAnywhere kills the anchorer at every point, before the action or after it
+// with the answer lost. Then another anchorer finishes the work.
 func TestKilledAnywhere(t *testing.T) {
 	t.Parallel()
 	points := []struct {
@@ -43,7 +43,7 @@ func killedOnce(t *testing.T, k *killer) {
 	case <-time.After(patience):
 		t.Fatal("the anchorer never came to the point where it is killed")
 	}
-	w.write(keys[0], 2) // life goes on
+	w.write(keys[0], 2) // writes continue
 	w.start(nil, nil)
 	w.allAnchored()
 	w.write(keys[1], 1)

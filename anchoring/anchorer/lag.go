@@ -11,33 +11,33 @@ import (
 )
 
 const (
-	// lagShortest and lagLongest are how long an owner is kept back whose
-	// leaves the tree cache does not have yet: twice as long each time.
+	// lagShortest and lagLongest bound the backoff of an owner whose leaves the tree
+	// cache does not have yet. The backoff doubles each time.
 	lagShortest = 500 * time.Millisecond
 	lagLongest  = 15 * time.Second
-	// lagPatience is how long it may lack the same leaves before that shows.
+	// lagPatience is how long the cache can lack the same leaves before it is reported.
 	lagPatience = 3 * time.Minute
-	// maxLagging bounds the backlog of a partition. If that many lag, the
-	// projector of the partition lags. The partition's other owners are then not
-	// looked for until the leaves of one lagging owner are in the tree cache.
+	// maxLagging bounds the backlog of a partition. If that many owners lag, the
+	// partition's projector lags. The partition's other owners are then not searched for
+	// until the leaves of one lagging owner are in the tree cache.
 	maxLagging = 8
 )
 
-// errLagging says that the tree cache lacks leaves that the log has had for long.
+// errLagging says that the tree cache has long lacked leaves that the log has.
 var errLagging = errors.New("the tree cache lacks leaves that the log has; is a projector down?")
 
 // laggingOwner is an owner whose leaves the tree cache does not have yet.
 type laggingOwner struct {
-	size  uint64    // that it lacks
-	since time.Time // when it was first seen to
+	size  uint64    // the tree size that the cache lacks
+	since time.Time // when the lag was first seen
 	until time.Time // when to look again
 	times int
 }
 
-// backlog keeps the lagging owners apart from the owners that are held back: a lag says nothing
-// about the trouble that an owner was held back for. Laggards are looked for again
-// and again. They must not take the place of the owners behind them, however many
-// lag: a projector may be down for a large part of the owners.
+// backlog keeps the lagging owners apart from the owners that are held back, because a
+// lag says nothing about the trouble that an owner was held back for. Lagging owners are
+// tried again and again. They must not take the place of the owners behind them, however
+// many lag: a projector may be down for a large part of the owners.
 type backlog struct {
 	all map[events.Owner]*laggingOwner
 	in  [events.PartitionCount]int
@@ -45,13 +45,13 @@ type backlog struct {
 
 func newBacklog() *backlog { return &backlog{all: make(map[events.Owner]*laggingOwner)} }
 
-// crowded reports whether so many of an owner's partition lag that it need not
-// be asked for this one.
+// crowded reports whether so many owners of key's partition already lag that the tree
+// cache need not be asked for key.
 func (l *backlog) crowded(key events.Owner) bool {
 	return l.all[key] == nil && l.in[events.PartitionOf(key)] >= maxLagging
 }
 
-// behind are the partitions of which only lagging owners are looked for.
+// behind returns the partitions in which only lagging owners are searched for.
 func (l *backlog) behind() []int {
 	partitions := []int{} // never nil: see texts
 	for p, n := range l.in {
@@ -62,7 +62,7 @@ func (l *backlog) behind() []int {
 	return partitions
 }
 
-// split returns who is to be left alone for now, and who is to be looked for.
+// split returns the lagging owners to skip for now, and those to try again.
 func (l *backlog) split(now time.Time) (later, again []events.Owner) {
 	for key, one := range l.all {
 		if one.until.After(now) {
@@ -74,7 +74,7 @@ func (l *backlog) split(now time.Time) (later, again []events.Owner) {
 	return later, again
 }
 
-// note keeps an owner back, longer each time.
+// note records a lag of the owner and doubles its backoff, up to lagLongest.
 func (l *backlog) note(key events.Owner, size uint64, now time.Time) {
 	one := l.all[key]
 	if one == nil {
@@ -93,7 +93,7 @@ func (l *backlog) forget(key events.Owner) {
 	}
 }
 
-// trouble names the partitions whose leaves have been missing for long.
+// trouble names the partitions whose leaves have long been missing from the tree cache.
 func (l *backlog) trouble(now time.Time) error {
 	var since time.Time
 	var late [events.PartitionCount]bool
@@ -122,10 +122,9 @@ func (l *backlog) trouble(now time.Time) error {
 	return fmt.Errorf("%w: %s, since %s", errLagging, which, since.UTC().Format(time.RFC3339))
 }
 
-// lags keeps an owner back whose leaves the tree cache does not have. An owner who
-// writes all the time may have new leaves at every look. If the leaves that were
-// missing at first are in the cache by now, the count and the time of the lag start
-// again from zero.
+// lags holds back an owner whose leaves the tree cache does not have. An owner who writes
+// all the time may have new leaves at every look. If the leaves that were missing at
+// first are in the cache by now, the count and the time of the lag start again from zero.
 func (d *driver) lags(ctx context.Context, o *owner) error {
 	if one := d.lag.all[o.key]; one != nil && one.size < o.size() {
 		_, err := d.cfg.Tree.Root(ctx, o.key, one.size)

@@ -21,8 +21,8 @@ import (
 	"github.com/memory-ledger/ledger/projections/tree"
 )
 
-// lone is a driver on tables of its own, without a log, with a clock that
-// stands still and a tree cache that has what it is told.
+// lone is a driver with its own tables and no log. Its clock stands still, and the test
+// sets the contents of its tree cache.
 type lone struct {
 	*driver
 	t           *testing.T
@@ -58,8 +58,8 @@ func newLone(t *testing.T) *lone {
 	return l
 }
 
-// treeCache is a tree cache: the newest root of each owner, and how many leaves it
-// has come to.
+// treeCache is a tree cache: the newest root of each owner, and the number of leaves that
+// the cache has of each.
 type treeCache struct {
 	roots map[events.Owner]events.Hash
 	sizes map[events.Owner]uint64
@@ -76,7 +76,7 @@ func (s treeCache) Consistency(context.Context, events.Owner, uint64, uint64) ([
 	return nil, errors.New("no proofs are kept here")
 }
 
-// owner makes one of whose leaves some are anchored. The cache has all.
+// owner makes an owner with size leaves, confirmed of them anchored. The cache has all.
 func (l *lone) owner(confirmed, size uint64) *owner {
 	l.t.Helper()
 	o := newOwner(newOwnerKey())
@@ -94,7 +94,7 @@ func (l *lone) grow(o *owner, size uint64) {
 	l.cache.roots[o.key] = o.frontier.Root()
 }
 
-// owners makes many of some partitions, spread evenly, with a leaf that waits, and
+// owners makes owners of some partitions, spread evenly, each with one waiting leaf, and
 // stores them.
 func (l *lone) owners(n int, of events.Partitions, confirmed uint64) []*owner {
 	l.t.Helper()
@@ -117,7 +117,7 @@ func (l *lone) save(owners ...*owner) {
 	must(l.t, err)
 }
 
-// turn is what a step does up to the first append: the owners to sign for.
+// turn does a step up to the first append. It returns the owners to sign for.
 func (l *lone) turn() map[events.Owner]bool {
 	l.t.Helper()
 	work, err := l.find(l.t.Context())
@@ -134,7 +134,7 @@ func (l *lone) turn() map[events.Owner]bool {
 	return keys
 }
 
-// More owners lag than a step has room for, and they wait longest. The owners
+// More owners lag than a step has room for, and they have waited longest. The owners
 // behind them are still anchored at the next step.
 func TestLaggardsStopNobody(t *testing.T) {
 	t.Parallel()
@@ -188,8 +188,8 @@ func TestLaggardsStopNobody(t *testing.T) {
 	}
 }
 
-// An owner who writes all the time has leaves that are not in the cache yet at
-// every look. That is no trouble, and no reason to look less often.
+// An owner who writes all the time has leaves that are not in the cache yet at every
+// look. That is no trouble, and no reason to look less often.
 func TestWhoWritesAllTheTimeIsNoTrouble(t *testing.T) {
 	t.Parallel()
 	l := newLone(t)
@@ -210,7 +210,7 @@ func TestWhoWritesAllTheTimeIsNoTrouble(t *testing.T) {
 	}
 }
 
-// A lagging owner that another anchorer has anchored meanwhile is no longer looked for.
+// A lagging owner that another anchorer has anchored meanwhile is no longer tried.
 func TestLaggardsAreForgotten(t *testing.T) {
 	t.Parallel()
 	l := newLone(t)
@@ -228,8 +228,8 @@ func TestLaggardsAreForgotten(t *testing.T) {
 	}
 }
 
-// More owners wait for a first commit than a step has room for, and they wait
-// longest. Some have a batch that is cut. The authority can't pay for a first commit.
+// More owners wait for a first commit than a step has room for, and they have waited
+// longest. Some of them have a cut batch. The authority can't pay for a first commit.
 // Later commits are cheap, and are still made.
 func TestTheDearLeaveRoom(t *testing.T) {
 	t.Parallel()
@@ -258,8 +258,8 @@ func TestTheDearLeaveRoom(t *testing.T) {
 	}
 }
 
-// A batch is due when its oldest leaf has waited for MaxWait or MaxLeaves wait, and
-// not while another batch of the owner is open.
+// A batch is due when its oldest leaf has waited for MaxWait, or when MaxLeaves wait. It
+// is not due while another batch of the owner is open.
 func TestDue(t *testing.T) {
 	t.Parallel()
 	l := newLone(t)
@@ -334,8 +334,8 @@ func TestShare(t *testing.T) {
 	}
 }
 
-// A projector is down. After a while, readiness and a log line say so. Other owners
-// do not wait. When the projector is back, its owners are anchored, too.
+// A projector is down. After a while, readiness and a log line report it. Other owners do
+// not wait. When the projector is back, its owners are anchored too.
 func TestTreeCacheLags(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false)

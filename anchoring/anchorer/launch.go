@@ -19,8 +19,8 @@ import (
 const accountLen = commitment.AccountLen
 
 var (
-	// errDisagree says that the tree cache proves from another tree than the
-	// one that the events make. Nothing is signed for that owner.
+	// errDisagree says that the tree cache makes proofs from a different tree than the
+	// events make. Nothing is signed for that owner.
 	errDisagree = errors.New("the tree cache differs from the log")
 	// errUnfunded says that the authority can't pay.
 	errUnfunded = errors.New("the authority has too few lamports")
@@ -28,11 +28,11 @@ var (
 	errBound = errors.New("today's spending bound is reached")
 )
 
-// launch takes owners that are not busy one step further, whatever state they
-// are in, up to a transaction in flight.
+// launch moves owners that are not busy forward, from any state, up to a transaction in
+// flight.
 func (d *driver) launch(ctx context.Context, work []*owner) error {
-	// Recorded transactions come first: one may hold owners whose own record
-	// of it is missing, and who must not get into another.
+	// Recorded transactions come first. Such a transaction may commit owners whose own
+	// record of it is missing. These owners must not get into a second transaction.
 	for _, o := range work {
 		if o.batch != nil && o.batch.tried != nil && d.busy[o.key] == 0 {
 			if err := d.adopt(ctx, o); err != nil {
@@ -54,8 +54,8 @@ func (d *driver) launch(ctx context.Context, work []*owner) error {
 	return d.transmit(ctx)
 }
 
-// adopt puts a recorded transaction into flight with all owners in it. Where
-// its recording was interrupted, it is completed first: for every owner whose
+// adopt puts a recorded transaction into flight with all owners in it. If a crash
+// interrupted its recording, adopt first completes the recording: for every owner whose
 // cut batch is the one that the transaction commits.
 func (d *driver) adopt(ctx context.Context, first *owner) error {
 	f := d.flights[first.batch.tried.signature]
@@ -68,9 +68,9 @@ func (d *driver) adopt(ctx context.Context, first *owner) error {
 		for i := range c.commits {
 			keys[i] = events.OwnerFromBytes(c.commits[i].Owner)
 		}
-		// The transaction may be from before partitions were divided in another
-		// way among the anchorers. Leave out owners of partitions that are not
-		// ours any more: the anchorer that has those partitions adopts them.
+		// The transaction may be older than the current division of partitions among the
+		// anchorers. Leave out owners of partitions that are no longer ours: the anchorer
+		// that has those partitions adopts them.
 		keys = slices.DeleteFunc(keys, func(key events.Owner) bool { return !d.store.partitions.Has(events.PartitionOf(key)) })
 		if owners, err = d.store.load(ctx, keys); err != nil {
 			return err
@@ -113,8 +113,8 @@ func submitted(b *batch, a *attempt) *events.BatchSubmitted {
 	}
 }
 
-// register records a transaction for owners before its first byte is sent.
-// A crash on the way leaves it recorded for some; adopt goes on from there.
+// register records a transaction for owners before its first byte is sent. A crash on the
+// way leaves it recorded for some of them; adopt completes the recording.
 func (d *driver) register(ctx context.Context, f *flight, records []record) error {
 	stored, err := d.append(ctx, records)
 	if err != nil {
@@ -131,14 +131,14 @@ func (d *driver) register(ctx context.Context, f *flight, records []record) erro
 	return nil
 }
 
-// begin cuts batches for the owners that have none, and signs for all.
+// begin cuts batches for the owners that have none, and signs transactions for all.
 func (d *driver) begin(ctx context.Context, owners []*owner) error {
 	owners, err := d.affordable(ctx, owners)
 	if err != nil || len(owners) == 0 {
 		return err
 	}
-	// The blockhash comes first: while the chain can't be reached nothing is
-	// cut, and the leaves wait for one batch instead of many.
+	// Read the blockhash first: while the chain can't be reached, no batch is cut, and
+	// the leaves wait for one batch instead of many.
 	latest, err := d.cfg.Chain.LatestBlockhash(ctx)
 	if err != nil {
 		d.status.setChain(err, d.cfg.Now())
@@ -172,11 +172,11 @@ func (d *driver) begin(ctx context.Context, owners []*owner) error {
 	return nil
 }
 
-// affordable returns the owners, in their order, that are verified and can be
-// paid for out of the authority's balance and today's bound. An owner's first
-// commit costs some thousand times as much as a later one. An owner that costs too
-// much is skipped and does not stop the owners behind it. An owner that can't be
-// verified does not stop them either: no money is set aside for it.
+// affordable returns the owners, in their order, that are verified and that the
+// authority's balance and today's bound can pay for. An owner's first commit costs some
+// thousand times as much as a later one. An owner that costs too much is skipped and does
+// not stop the owners behind it. An owner that can't be verified does not stop them
+// either: no money is set aside for it.
 func (d *driver) affordable(ctx context.Context, owners []*owner) ([]*owner, error) {
 	left, short, err := d.budget(ctx)
 	if err != nil || short == nil {
@@ -206,9 +206,9 @@ func (d *driver) affordable(ctx context.Context, owners []*owner) ([]*owner, err
 	return paid, nil
 }
 
-// budget returns what can be spent now, and what is short where that is too
-// little; nil where the chain does not say. What is in flight counts as not paid
-// yet.
+// budget returns how many lamports can be spent now, and the error to report if that is
+// not enough. Both errors are nil if the chain can't be read. Transactions in flight
+// count as not paid yet.
 func (d *driver) budget(ctx context.Context) (left uint64, short, err error) {
 	balance, err := d.cfg.Chain.Balance(ctx, d.signer.key.PublicKey())
 	if err != nil {
@@ -216,7 +216,7 @@ func (d *driver) budget(ctx context.Context) (left uint64, short, err error) {
 		return 0, nil, nil
 	}
 	d.metrics.balance.Set(float64(balance))
-	reserve, err := d.cfg.Chain.Rent(ctx, 0) // the authority's own account
+	reserve, err := d.cfg.Chain.Rent(ctx, 0) // for the authority's own account
 	if err != nil {
 		d.status.setChain(err, d.cfg.Now())
 		return 0, nil, nil
@@ -229,8 +229,8 @@ func (d *driver) budget(ctx context.Context) (left uint64, short, err error) {
 	pending := d.inFlightCost()
 	left, short = saturating(balance, reserve+pending), errUnfunded
 	if bound := d.cfg.MaxLamportsPerDay; bound > 0 {
-		// The fold has counted most of what is in flight; counting it again
-		// errs on the careful side.
+		// The fold has already counted most transactions in flight. Counting them again
+		// errs on the safe side.
 		if byDay := saturating(bound, spent+pending); byDay < left {
 			left, short = byDay, errBound
 		}
@@ -263,9 +263,9 @@ func (d *driver) inFlightCost() (cost uint64) {
 	return cost
 }
 
-// verified reports whether the tree cache agrees with the owner's root. Where
-// it does not, the owner is left for later: where the cache has not come that
-// far, for a while; where it disagrees, with an alarm.
+// verified reports whether the tree cache agrees with the owner's root. If not, the owner
+// is tried again later. If the cache is behind, it only backs off. If the cache
+// disagrees, it also raises an alarm.
 func (d *driver) verified(ctx context.Context, o *owner) (bool, error) {
 	if d.lag.crowded(o.key) {
 		return false, nil
@@ -288,10 +288,10 @@ func (d *driver) verified(ctx context.Context, o *owner) (bool, error) {
 	return false, fmt.Errorf("compare with the tree cache: %w", err)
 }
 
-// verify compares what is about to be signed with the owner's own fold of the
-// events, and that with the tree cache. A batch that was cut before newer
-// leaves came is a prefix of the fold: the tree cache proves it, and the proof
-// is checked against the fold.
+// verify compares the owner's own fold of the events with the tree cache, and the batch
+// that is about to be signed with that fold. A batch that was cut before newer leaves
+// arrived is a prefix of the fold: the tree cache supplies the consistency proof, and
+// verify checks the proof against the fold.
 func (d *driver) verify(ctx context.Context, o *owner) error {
 	size, root := o.size(), o.frontier.Root()
 	cached, err := d.cfg.Tree.Root(ctx, o.key, size)

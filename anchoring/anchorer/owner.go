@@ -9,11 +9,11 @@ import (
 	"github.com/memory-ledger/ledger/projections/tree"
 )
 
-// errLog says that the log contradicts itself, by a bug or by tampering.
+// errLog says that the log contradicts itself, because of a bug or tampering.
 var errLog = errors.New("the log contradicts itself")
 
-// owner is all that anchoring keeps of one owner's log. It is a fold of the
-// owner's leaves and of its chain events, and of nothing else.
+// owner is the anchoring state of one owner's log. It is a fold of the owner's leaves and
+// chain events, and of nothing else.
 type owner struct {
 	key      events.Owner
 	frontier *tree.Frontier
@@ -24,15 +24,15 @@ type owner struct {
 	confirmedSize uint64
 	confirmedRoot events.Hash
 
-	// waiting is when the oldest leaf was written that no open or confirmed
-	// batch covers; zero if there is none.
+	// waiting is when the oldest leaf was written that no open or confirmed batch covers;
+	// zero if there is no such leaf.
 	waiting time.Time
-	batch   *batch // the open one, nil if there is none
+	batch   *batch // the open one; nil: none
 
-	origins []origin // of the leaves that wait, as far as they are traced
+	origins []origin // of the waiting leaves, if they are traced
 }
 
-// batch is one that was cut and is neither confirmed nor failed.
+// batch is an open batch: cut, and neither confirmed nor failed.
 type batch struct {
 	id     string
 	from   uint64
@@ -41,7 +41,7 @@ type batch struct {
 	oldest time.Time // when its oldest leaf was written
 	tried  *attempt  // nil until it is submitted
 
-	traceparent string // of its cut, empty if that was not traced
+	traceparent string // of its cut; empty if the cut was not traced
 }
 
 // attempt is the signed transaction that commits a batch, with others.
@@ -62,8 +62,7 @@ func newOwner(key events.Owner) *owner {
 
 func (o *owner) size() uint64 { return o.frontier.Size() }
 
-// oldest is when the oldest leaf was written that is not anchored; zero if all
-// are.
+// oldest is when the oldest unanchored leaf was written; zero if all leaves are anchored.
 func (o *owner) oldest() time.Time {
 	if o.batch != nil {
 		return o.batch.oldest
@@ -83,7 +82,7 @@ func (o *owner) leaf(e *events.MemoryWritten, at time.Time) error {
 	return nil
 }
 
-// message notes a message of the chain family.
+// message records the sequence and version of a message of the chain family.
 func (o *owner) message(seq uint64, version int) error {
 	if version != o.chainVersion+1 {
 		return fmt.Errorf("%w: chain version %d of %s follows %d", errLog, version, o.key, o.chainVersion)
@@ -92,9 +91,9 @@ func (o *owner) message(seq uint64, version int) error {
 	return nil
 }
 
-// fold applies an event of the chain family; at and traceparent are the event's.
-// What it says of a batch that is not the open one changes nothing: two
-// anchorers may both say that the same batch is over.
+// fold applies an event of the chain family; at and traceparent are the event's. An event
+// about a batch that is not open does not change the open batch: two anchorers may both
+// record the end of the same batch.
 func (o *owner) fold(data events.Data, at time.Time, traceparent string) error {
 	switch e := data.(type) {
 	case *events.BatchCut:
@@ -136,8 +135,8 @@ func (o *owner) cut(e *events.BatchCut, at time.Time) error {
 	}
 	o.waiting = time.Time{}
 	if o.size() > e.Size {
-		// Leaves that were written while the batch was being cut: no younger
-		// than the cut.
+		// These leaves were written while the batch was being cut. The time of the cut is
+		// used as theirs.
 		o.waiting = at
 	}
 	return nil

@@ -12,15 +12,15 @@ import (
 )
 
 const (
-	// packed is how many commits a transaction holds at most.
+	// packed is the maximum number of commits in a transaction.
 	packed = 8
-	// maxTransaction is the size that the network takes, in bytes.
+	// maxTransaction is the largest transaction that the network accepts, in bytes.
 	maxTransaction = 1232
 	// budgetInstructions come before the commits.
 	budgetInstructions = 2
 
-	// Compute units to ask for; see ../program/README.md for what is used.
-	// A priority fee is paid for what is asked.
+	// Compute units to request; ../program/README.md has the measured use. The priority
+	// fee is paid for the requested units.
 	unitsBase       = 2 * 150
 	unitsUpdate     = 1_000
 	unitsCreate     = 9_000
@@ -36,27 +36,27 @@ type commit struct {
 	owner solana.PublicKey
 	size  uint64
 	root  [32]byte
-	first bool // the account is made by it
+	first bool // it creates the account
 }
 
 func commitOf(o *owner) commit {
 	return commit{solana.PublicKey(o.key.Bytes()), o.batch.size, o.batch.root, o.confirmedSize == 0}
 }
 
-// signer makes transactions.
+// signer builds and signs transactions.
 type signer struct {
 	key     solana.PrivateKey
 	program solana.PublicKey
-	price   uint64 // micro-lamports for a compute unit
+	price   uint64 // micro-lamports per compute unit
 }
 
-// signed is a transaction that is ready to be sent.
+// signed is a signed transaction, ready to send.
 type signed struct {
 	signature string
 	raw       []byte
 }
 
-// sign makes the transaction that holds the commits.
+// sign returns the signed transaction that holds the commits.
 func (s *signer) sign(commits []commit, blockhash solana.Hash) (signed, error) {
 	instructions, err := s.instructions(commits)
 	if err != nil {
@@ -108,7 +108,7 @@ func (s *signer) instructions(commits []commit) ([]solana.Instruction, error) {
 	return list, nil
 }
 
-// cost bounds what a commit costs beside its rent, in a transaction of its own.
+// cost bounds the cost of a commit that is alone in its transaction, without its rent.
 func (s *signer) cost(first bool) uint64 {
 	units := uint64(unitsBase + unitsUpdate)
 	if first {
@@ -117,13 +117,13 @@ func (s *signer) cost(first bool) uint64 {
 	return signatureCharge + units*s.price/unitsPerLamport + 1
 }
 
-// contents is a transaction of ours, taken apart.
+// contents is a decoded transaction of the anchorer.
 type contents struct {
 	commits []commitment.Commit
 	fee     uint64 // lamports
 }
 
-// parse takes a transaction of ours apart.
+// parse decodes a transaction of the anchorer.
 func parse(raw []byte) (contents, error) {
 	tx, err := solana.TransactionFromBytes(raw)
 	if err != nil {
@@ -173,7 +173,7 @@ func budget(data []byte, limit, price *uint64) {
 	}
 }
 
-// shareOf bounds what one owner's part of a transaction costs.
+// shareOf bounds the cost of one owner's part of a transaction.
 func shareOf(raw []byte, first bool, rent uint64) uint64 {
 	c, err := parse(raw)
 	if err != nil {
@@ -187,8 +187,8 @@ func shareOf(raw []byte, first bool, rent uint64) uint64 {
 	return share
 }
 
-// packs cuts a list into transactions. Those that were in a transaction that
-// failed because of one of them go alone when they come again.
+// packs divides owners into transactions. An owner for which alone is true gets a
+// transaction that holds only its commit.
 func packs(owners []*owner, alone func(events.Owner) bool) [][]*owner {
 	var (
 		out  [][]*owner

@@ -18,7 +18,7 @@ func cutOwner(size uint64) *owner {
 	return o
 }
 
-// Whatever the owners, a full pack fits, and comes apart into what went in.
+// For any owners, a full pack fits, and decodes to the commits that went in.
 func TestPacksFit(t *testing.T) {
 	t.Parallel()
 	key, err := solana.NewRandomPrivateKey()
@@ -65,8 +65,8 @@ func TestPacksFit(t *testing.T) {
 	}
 }
 
-// Every owner is in exactly one pack, none is too large, and only the last of
-// the common ones is not full.
+// Every owner is in exactly one pack, no pack is too large, and of the shared packs only
+// the last may be partly full.
 func TestPacks(t *testing.T) {
 	t.Parallel()
 	for range 200 {
@@ -97,7 +97,7 @@ func TestPacks(t *testing.T) {
 	}
 }
 
-// The fold against a model: random leaves and lives of batches.
+// Compare the fold with a model: random leaves and random batch lifecycles.
 func TestFold(t *testing.T) {
 	t.Parallel()
 	start := time.Unix(1_700_000_000, 0)

@@ -17,7 +17,7 @@ func run(t *testing.T, text string) events.Partitions {
 	return p
 }
 
-// named runs an anchorer for some partitions whose events say who it is.
+// named runs an anchorer for some partitions. The IDs in its events carry its name.
 func (w *world) named(name string, p events.Partitions) *process {
 	w.t.Helper()
 	return w.start(nil, func(c *Config) {
@@ -39,7 +39,7 @@ func (w *world) comes(p *process, standby bool) {
 	}
 }
 
-// workers says who cut the newest batch of each owner.
+// workers returns the name of the anchorer that cut each owner's newest batch.
 func workers(all map[events.Owner]*history) map[events.Owner]string {
 	by := map[events.Owner]string{}
 	for key, h := range all {
@@ -48,7 +48,7 @@ func workers(all map[events.Owner]*history) map[events.Owner]string {
 	return by
 }
 
-// bothHalves makes owners, at least two in either half of the partitions.
+// bothHalves makes owners, at least three in each half of the partitions.
 func (w *world) bothHalves() (lower, upper []events.Owner) {
 	w.t.Helper()
 	for len(lower) < 3 || len(upper) < 3 {
@@ -63,8 +63,8 @@ func (w *world) bothHalves() (lower, upper []events.Owner) {
 	return lower, upper
 }
 
-// Two anchorers share the owners; one of them dies, and its standby goes on.
-// Then one takes over all.
+// Two anchorers share the owners. One of them dies, and its standby continues. Later one
+// anchorer takes over all owners.
 func TestPartitionsAreSharedAndTakenOver(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false)
@@ -116,7 +116,7 @@ func TestPartitionsAreSharedAndTakenOver(t *testing.T) {
 	}
 }
 
-// checkpoints counts those that there are, which together cover everything.
+// checkpoints counts the checkpoints and checks that together they cover all partitions.
 func (w *world) checkpoints() (rows int) {
 	w.t.Helper()
 	var covered int
@@ -128,8 +128,8 @@ func (w *world) checkpoints() (rows int) {
 	return rows
 }
 
-// An anchorer of everything is killed anywhere, and two go on, each with its
-// half of the owners that were packed together.
+// An anchorer of all partitions is killed at some point. Two anchorers continue, each
+// with half of the owners that were packed together.
 func TestKilledAndShared(t *testing.T) {
 	t.Parallel()
 	for _, k := range []*killer{
@@ -157,8 +157,8 @@ func TestKilledAndShared(t *testing.T) {
 	}
 }
 
-// Tables of another build are left alone while an anchorer works on them, and
-// rebuilt after that.
+// Tables of another build are left alone while an anchorer works on them, and rebuilt
+// after that.
 func TestTablesAreMadeAnewByOneAlone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false)

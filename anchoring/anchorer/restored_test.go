@@ -16,8 +16,8 @@ import (
 	"github.com/memory-ledger/ledger/projections/tree"
 )
 
-// restore puts the first messages of the log in its place, as a backup does that was
-// made at that moment, and an empty database. The chain stays as it is.
+// restore replaces the log with one that holds its first messages, as a backup from that
+// moment does, and replaces the database with an empty one. The chain stays as it is.
 func (w *world) restore(to uint64) {
 	w.t.Helper()
 	old := w.stream
@@ -53,7 +53,7 @@ func (w *world) restore(to uint64) {
 	}))
 }
 
-// seqOf returns where the log has the nth event of a type.
+// seqOf returns the sequence of the nth event of a type in the log.
 func (w *world) seqOf(kind events.Type, nth int) (seq uint64) {
 	w.t.Helper()
 	head, err := w.log.Head(w.t.Context())
@@ -78,8 +78,8 @@ func (w *world) seqOf(kind events.Type, nth int) (seq uint64) {
 	return seq
 }
 
-// anchors waits until the newest batch of an owner is confirmed with that many leaves,
-// and compares it with the account and the leaves.
+// anchors waits until the newest batch of an owner is confirmed with that many leaves. It
+// then compares the batch with the account and the leaves.
 func (w *world) anchors(key events.Owner, size int) {
 	w.t.Helper()
 	all := w.await("the log's leaves anchored", func(all map[events.Owner]*history) bool {
@@ -93,8 +93,8 @@ func (w *world) anchors(key events.Owner, size int) {
 	}
 }
 
-// A log is restored that was copied before the chain went on: what the chain has
-// beyond it is found there, wherever the copy ends.
+// The log is restored from a copy made before the newest commits. The anchorer finds
+// these commits on the chain, wherever the copy ends.
 func TestALogOfBeforeItsNewestCommit(t *testing.T) {
 	t.Parallel()
 	for _, last := range []events.Type{events.TypeMemoryWritten, events.TypeBatchCut, events.TypeBatchSubmitted} {
@@ -120,9 +120,10 @@ func TestALogOfBeforeItsNewestCommit(t *testing.T) {
 	}
 }
 
-// The log was copied before a leaf that the chain has a commit of. Another one takes
-// its place: nothing is confirmed for that owner, who is named with the reason, until
-// their log is longer than what was committed. Others are anchored meanwhile.
+// The log was copied before a leaf that the chain has a commit of. A different leaf takes
+// its place. Nothing is confirmed for that owner until the owner's log is longer than the
+// committed one. Readiness names the owner and the reason. Other owners are anchored
+// meanwhile.
 func TestALogOfBeforeACommittedLeaf(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false)
@@ -145,7 +146,8 @@ func TestALogOfBeforeACommittedLeaf(t *testing.T) {
 		t.Errorf("readiness: %v", err)
 	}
 	w.write(key, 1)
-	// Before it is folded, a try fails as the one before and is put off for longer.
+	// If the anchorer tries before the fold has this leaf, the try fails like the one
+	// before and doubles the backoff.
 	for w.folded() < w.seqs[key] {
 		runtime.Gosched()
 	}

@@ -11,20 +11,21 @@ import (
 	"github.com/gagliardetto/solana-go"
 )
 
-// errAltered says that a row is not what an anchorer with this authority wrote.
+// errAltered says that an anchorer with this authority did not write this row.
 var errAltered = errors.New("a row of the anchorer's state was altered, or is another authority's")
 
 const rowCodeInfo = "memory-ledger/anchorer-row/v1"
 
-// rowKey makes the codes that rows of owners carry. The owner's row decides what is
-// signed for the owner. An attacker who can write to the database can write that row,
-// and also the tree cache that it is compared with. A code needs the authority's key:
+// rowKey makes the codes (MACs) of the owners' rows. The owner's row decides what is
+// signed for the owner. An attacker who can write to the database can write that row, and
+// also the tree cache that it is compared with. A code needs the authority's key:
 //
 //	key  = HKDF-SHA256(the authority's seed, no salt, info "memory-ledger/anchorer-row/v1"), 32 bytes
-//	code = HMAC-SHA256(key, all that decides what is signed)
+//	code = HMAC-SHA256(key, all fields that decide what is signed)
 //
-// An older row put back has a true code. It says what the log said then: its root is a
-// true one, and the fold does not go on from it.
+// If an attacker restores an older row, its code is valid. That row holds the state of
+// the log at an earlier time: its root is a true root, and the fold does not continue
+// from it.
 type rowKey [sha256.Size]byte
 
 func newRowKey(authority solana.PrivateKey) (rowKey, error) {
@@ -36,8 +37,8 @@ func newRowKey(authority solana.PrivateKey) (rowKey, error) {
 	return rowKey(raw), nil
 }
 
-// code is that of an owner's row. When leaves came, and by what traces, is left out:
-// it decides when something is signed, not what.
+// code returns the code of an owner's row. It leaves out the times of the leaves and
+// their traces: they decide when something is signed, not what.
 func (k rowKey) code(o *owner) []byte {
 	mac := hmac.New(sha256.New, k[:])
 	number := func(n uint64) {

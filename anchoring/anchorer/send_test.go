@@ -18,11 +18,11 @@ import (
 	"github.com/memory-ledger/ledger/events"
 )
 
-// letters is a chain that notes what it was sent, and answers as it is told.
+// letters is a chain that counts sends and returns a preset answer.
 type letters struct {
 	Chain
 	sent      int
-	preflight bool // of the last one
+	preflight bool // of the last send
 	answer    error
 }
 
@@ -46,8 +46,9 @@ func sender(c Chain, now *time.Time, flights ...*flight) *driver {
 	return d
 }
 
-// The same bytes are sent again and again, at a pace, until the chain says something of
-// them; what an earlier anchorer recorded only when the chain does not know it.
+// The same bytes are sent repeatedly, at intervals, until the chain reports a status. A
+// transaction that an earlier anchorer recorded is sent only if the chain does not know
+// it.
 func TestWhatIsSentAndWhen(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_700_000_000, 0)
@@ -78,7 +79,7 @@ func TestWhatIsSentAndWhen(t *testing.T) {
 	}
 }
 
-// What is said against a transaction is held against it only where that will not pass.
+// A refusal counts against a transaction only if it is permanent.
 func TestWhatARefusalMeans(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_700_000_000, 0)
@@ -86,7 +87,7 @@ func TestWhatARefusalMeans(t *testing.T) {
 		answer          error
 		refused         bool
 		funds, chainErr error
-		sent            int // of two
+		sent            int // of two transactions
 	}{
 		"none":                     {nil, false, nil, nil, 2},
 		"the program's":            {&program.InstructionError{Index: 3, Custom: true, Code: 6}, true, nil, nil, 2},
@@ -112,7 +113,7 @@ func TestWhatARefusalMeans(t *testing.T) {
 	}
 }
 
-// searched notes for which signatures the whole history was searched.
+// searched records the signatures for which the whole history was searched.
 type searched struct {
 	Chain
 	old    []string
@@ -130,8 +131,8 @@ func (s *searched) Statuses(_ context.Context, signatures []string, history bool
 	return statuses, 1, nil
 }
 
-// The whole history is searched for what may have landed long ago, until it was found, or
-// sent from here.
+// The whole history is searched for a transaction that may have landed long ago, until it
+// is found or was sent by this process.
 func TestWhatIsLookedForInTheHistory(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_700_000_000, 0)
@@ -161,8 +162,8 @@ func TestWhatIsLookedForInTheHistory(t *testing.T) {
 	look(past)
 }
 
-// The owner whose instruction failed goes alone from then on. No owner goes alone if the
-// authority lacked money, or if the transaction failed as a whole.
+// The owner whose instruction failed gets its own transaction from then on. No owner does
+// if the authority lacked money, or if the transaction failed as a whole.
 func TestWhoseInstructionFailed(t *testing.T) {
 	t.Parallel()
 	key, err := solana.NewRandomPrivateKey()
@@ -203,8 +204,8 @@ func TestWhoseInstructionFailed(t *testing.T) {
 	}
 }
 
-// There is an alarm if the log can't explain what an account holds. There is none if the
-// account is merely ahead of the batch, or if the transaction did not land.
+// There is an alarm if the log can't explain the contents of an account. There is none if
+// the account is merely ahead of the batch, or if the transaction did not land.
 func TestWhatAnAccountLacks(t *testing.T) {
 	t.Parallel()
 	o := cutOwner(2)
@@ -215,7 +216,7 @@ func TestWhatAnAccountLacks(t *testing.T) {
 	for name, c := range map[string]struct {
 		account   *commitment.Account
 		succeeded bool
-		why       error // nil: another one
+		why       error // nil: any other error
 		alarm     bool
 	}{
 		"more than the log has":       {holds(5), false, errAhead, true},
@@ -239,7 +240,7 @@ func TestWhatAnAccountLacks(t *testing.T) {
 func TestAttemptsThatComeToNothingSlowDown(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_700_000_000, 0)
-	d := sender(nil, &now) // asked for the balance it would fail
+	d := sender(nil, &now) // a nil chain: reading the balance would panic
 	for n := range 40 {
 		d.cameToNothing(errors.New("no"))
 		rest := d.resting.Sub(now)

@@ -19,7 +19,7 @@ import (
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 )
 
-// estate is a chain on which the authority's own account costs something.
+// estate is a chain on which the authority's own account needs a rent reserve.
 type estate struct {
 	fundedChain
 	reserve uint64
@@ -27,12 +27,12 @@ type estate struct {
 
 func (e estate) Rent(context.Context, int) (uint64, error) { return e.reserve, nil }
 
-// What is in flight is not paid yet, the authority's own account has to stay, and what was
-// spent counts on the UTC day on which it was.
+// Transactions in flight are not paid yet, the reserve of the authority's own account
+// must stay, and spending counts on the UTC day on which it happened.
 func TestWhatIsLeftToSpend(t *testing.T) {
 	t.Parallel()
 	l := newLone(t)
-	l.now = time.Date(2026, 2, 28, 20, 0, 0, 0, time.FixedZone("", -5*3600)) // the first of March
+	l.now = time.Date(2026, 2, 28, 20, 0, 0, 0, time.FixedZone("", -5*3600)) // March 1 in UTC
 	_, err := l.store.pool.Exec(t.Context(), `INSERT INTO ledger_anchor.spending (day, lamports) VALUES ('2026-02-28', 1), ('2026-03-01', 700000)`)
 	must(t, err)
 	l.flights = map[string]*flight{"s": {owners: []*owner{l.owner(1, 2), l.owner(1, 2)}}}
@@ -93,7 +93,7 @@ func (l *lone) takeOff(owners ...*owner) *flight {
 	return f
 }
 
-// another is another anchorer that gives up an owner's batch.
+// another acts as another anchorer that gives up an owner's batch.
 func (l *lone) another(o *owner) (seq uint64) {
 	l.t.Helper()
 	command := newID()
@@ -109,8 +109,9 @@ func (l *lone) another(o *owner) (seq uint64) {
 	return seq
 }
 
-// Of those in a transaction each is done with by its own account: who was not read yet
-// stays in flight, and it has not come to nothing while there is one.
+// Each owner in a transaction is settled by its own account. An owner whose account was
+// not read yet stays in flight. A transaction counts as failed only when none of its
+// owners is left in flight.
 func TestEachOwnerLandsAlone(t *testing.T) {
 	t.Parallel()
 	l := newLone(t)
@@ -135,8 +136,8 @@ func TestEachOwnerLandsAlone(t *testing.T) {
 	}
 }
 
-// Whom another anchorer was faster for is let go of, and not looked for until the fold has
-// seen what was decided.
+// If another anchorer decided first for an owner, the owner leaves the flight. It is
+// skipped until the fold has read that decision.
 func TestWhoWasFaster(t *testing.T) {
 	t.Parallel()
 	l := newLone(t)
@@ -161,8 +162,8 @@ func TestWhoWasFaster(t *testing.T) {
 	}
 }
 
-// Who is in trouble again and again is held back longer each time, up to a bound, and not
-// looked for meanwhile.
+// Each repeated failure doubles the backoff, up to a bound. The owner is skipped
+// meanwhile.
 func TestHeldBackLongerEachTime(t *testing.T) {
 	t.Parallel()
 	l := newLone(t)
@@ -187,8 +188,8 @@ func TestHeldBackLongerEachTime(t *testing.T) {
 	}
 }
 
-// Of those in a transaction that is refused for one of them the log says whose fault it
-// was, and that one goes alone when it comes again.
+// A transaction is refused because of one of its owners. The log says whose fault it was,
+// and that owner's next commit goes alone in a transaction.
 func TestWhoseFaultItWas(t *testing.T) {
 	t.Parallel()
 	l := newLone(t)

@@ -13,24 +13,24 @@ import (
 	"github.com/memory-ledger/ledger/projections/projector"
 )
 
-// ErrNotReady is the class of what Ready returns.
+// ErrNotReady is wrapped by every error that Ready returns.
 var ErrNotReady = errors.New("anchorer not ready")
 
-// probeEvery is how often an idle anchorer looks whether the chain is there.
+// probeEvery is how often an idle anchorer checks that the chain is reachable.
 const probeEvery = 15 * time.Second
 
-// status is what the anchorer knows of itself.
+// status is the anchorer's own state, for Ready, the metrics, and the logs.
 type status struct {
 	mu     sync.Mutex
 	chain  error
-	looked time.Time // when the chain was last looked at
+	looked time.Time // when the chain was last read
 	funds  error
 	alarm  error
-	cache  error // the tree cache has lacked leaves for long
+	cache  error // the tree cache has long lacked leaves
 	counts counts
 
-	toldChain, toldFunds error // which trouble the newest line about it is of
-	toldCache            bool  // that the tree cache lacks leaves
+	toldChain, toldFunds error // class of the last logged trouble; nil: none
+	toldCache            bool  // the last logged line says that the tree cache lacks leaves
 }
 
 func (s *status) set(change func(*status)) {
@@ -39,8 +39,8 @@ func (s *status) set(change func(*status)) {
 	change(s)
 }
 
-// clear forgets what a session knew of owners, chain and funds: another anchorer may
-// work for them now, and an alert on what this one said last would never end.
+// clear forgets what a session knew about owners, chain and funds. Another anchorer may
+// work for them now, and an alert on the last state of this anchorer would never end.
 func (s *status) clear() {
 	s.set(func(s *status) {
 		s.counts, s.looked = counts{}, time.Time{}
@@ -56,14 +56,14 @@ func (s *status) setFunds(err error) { s.set(func(s *status) { s.funds = err }) 
 func (s *status) setAlarm(err error) { s.set(func(s *status) { s.alarm = err }) }
 func (s *status) setCache(err error) { s.set(func(s *status) { s.cache = err }) }
 
-// tell writes a line when the chain, the funds or the tree cache went bad, when it is
-// another trouble than before, and when they are good again. It is asked at the end
-// of a step: within one, what is known changes back and forth.
+// tell logs one line when the chain, the funds or the tree cache go bad, when the class
+// of the trouble changes, and when they recover. It is called at the end of a step:
+// within a step, the state changes back and forth.
 func (s *status) tell(log *slog.Logger) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if is := trouble(s.chain); is != s.toldChain {
-		if s.toldChain = is; errors.Is(is, errReset) { // which does not mend itself
+		if s.toldChain = is; errors.Is(is, errReset) { // this does not recover without an operator
 			log.Error("memories stay unanchored: " + s.chain.Error())
 		} else if is != nil {
 			log.Warn("the chain can't be anchored on; memories stay unanchored until it can", "err", s.chain)
@@ -87,7 +87,7 @@ func (s *status) tell(log *slog.Logger) {
 	}
 }
 
-// trouble is the class of an error: its text has numbers that change.
+// trouble returns the class of an error: the error text has numbers that change.
 func trouble(err error) error {
 	for _, class := range []error{errReset, errUnfunded, errBound} {
 		if errors.Is(err, class) {
@@ -106,8 +106,8 @@ func (s *status) probeDue(now time.Time) bool {
 	return s.looked.IsZero() || s.chain != nil || now.Sub(s.looked) >= probeEvery
 }
 
-// Ready returns nil while leaves are being anchored, by this anchorer or,
-// where this one is the standby, by another.
+// Ready returns nil while leaves are being anchored, by this anchorer or, if this
+// anchorer is a standby, by another one.
 func (a *Anchorer) Ready() error {
 	switch folding := a.folding.Status(); {
 	case folding.Err != nil:

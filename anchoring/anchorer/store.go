@@ -18,23 +18,24 @@ import (
 	"github.com/memory-ledger/ledger/projections/tree"
 )
 
-// tablesTimeout bounds the statements that make the tables: a database that went silent
-// would otherwise hold the anchorer until the kernel gives up the connection.
+// tablesTimeout bounds the statements that create the tables. Without it, a database that
+// went silent would hold the anchorer until the kernel gives up the connection.
 const tablesTimeout = time.Minute
 
-// tablesVersion is raised when the tables change: older ones are dropped and
-// filled again from the log.
+// tablesVersion is raised when the tables change. Older tables are dropped and filled
+// again from the log.
 const tablesVersion = 7
 
-// schemaName is where the anchorer's tables are.
+// schemaName is the schema of the anchorer's tables.
 const schemaName = "ledger_anchor"
 
-// store keeps the folded owners of some partitions, in tables that it shares with the
-// anchorers of the others. They can be dropped at any time and come back from the log.
+// store keeps the folded owners of some partitions. The tables are shared with the
+// anchorers of the other partitions. They can be dropped at any time: the log fills them
+// again.
 type store struct {
 	pool       *pgxpool.Pool
 	partitions events.Partitions
-	key        rowKey // of the rows' codes
+	key        rowKey // for the rows' codes
 }
 
 const createTables = `
@@ -82,14 +83,15 @@ CREATE TABLE ledger_anchor.spending (day date PRIMARY KEY, lamports bigint NOT N
 SET LOCAL search_path = ledger_anchor;
 `
 
-// tables makes the anchorer's tables.
+// tables creates the anchorer's tables.
 type tables struct{}
 
-// errTables says that the tables are missing or another build's.
+// errTables says that the tables are missing or belong to another build.
 var errTables = errors.New("the anchorer's tables are not of this build")
 
-// Have implements projector.Tables. Tables of another build are dropped, and made again
-// once no other anchorer works on them: its lock on projector.AloneKey is taken alone.
+// Have implements projector.Tables. It drops tables of another build and creates them
+// again once no other anchorer works on them: it takes the lock on projector.AloneKey
+// exclusively.
 func (t tables) Have(ctx context.Context, conn *pgx.Conn) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, tablesTimeout)
 	defer cancel()
@@ -124,7 +126,7 @@ func (tables) Check(ctx context.Context, q schema.Querier) error {
 	return nil
 }
 
-// makeTables drops the tables and makes them again, empty.
+// makeTables drops the tables and creates them again, empty.
 func makeTables(ctx context.Context, conn *pgx.Conn) error {
 	err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, createTables+projector.CheckpointSQL); err != nil {
@@ -139,9 +141,9 @@ func makeTables(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// empty deletes the rows of these partitions. What was spent stays counted, and is
-// counted again where the log still has it: until the day ends, that errs on the
-// careful side.
+// empty returns the steps that delete the rows of these partitions. The spending counts
+// stay, and the fold counts the same spending again if the log still has it. Until the
+// day ends, that errs on the safe side.
 func (s *store) empty() []projector.Step {
 	steps := make([]projector.Step, 0, 2)
 	for _, table := range []string{"owners", "clusters"} {
@@ -153,14 +155,15 @@ func (s *store) empty() []projector.Step {
 	return steps
 }
 
-// cluster is the chain of a confirmed batch, and where the log says so.
+// cluster is the chain of a confirmed batch, and the sequence of its event.
 type cluster struct {
 	seq     uint64
 	genesis string
 }
 
-// cluster returns the chain that the newest confirmed batch of these partitions is
-// on. Where they have none it is that of the others, and empty if there is none at all.
+// cluster returns the chain that holds the newest confirmed batch of these partitions. If
+// they have none, it returns the chain of the newest confirmed batch of the other
+// partitions. If there is none at all, it returns "".
 func (s *store) cluster(ctx context.Context) (genesis string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, tablesTimeout)
 	defer cancel()
@@ -172,7 +175,7 @@ func (s *store) cluster(ctx context.Context) (genesis string, err error) {
 	return genesis, nil
 }
 
-// write queues what a slice changed.
+// write queues the changes of a slice.
 func (s *store) write(w *projector.Writer, owners map[events.Owner]*owner, spent map[string]uint64, clusters map[int]cluster) {
 	for day, lamports := range spent {
 		w.Exec(`INSERT INTO ledger_anchor.spending AS s (day, lamports) VALUES ($1::text::date, $2)
@@ -185,7 +188,7 @@ func (s *store) write(w *projector.Writer, owners map[events.Owner]*owner, spent
 	w.Exec(upsertSQL, s.fields(slices.Collect(maps.Values(owners)))...)
 }
 
-// fields are the arguments of upsertSQL for some owners.
+// fields returns the arguments of upsertSQL for some owners.
 func (s *store) fields(owners []*owner) []any {
 	n := len(owners)
 	var (
@@ -238,34 +241,33 @@ const (
 		ON CONFLICT (owner) DO UPDATE SET (` + columns + `) = (` + excluded + `)`
 )
 
-// load returns the owners that have a row.
+// load returns those of the owners that have a row.
 func (s *store) load(ctx context.Context, keys []events.Owner) ([]*owner, error) {
 	return s.list(ctx, `SELECT `+columns+` FROM ledger_anchor.owners WHERE owner = ANY($1)`, texts(keys))
 }
 
-// recordedOwners returns owners whose open batch has a signed transaction, the
-// oldest first.
+// recordedOwners returns owners whose open batch has a signed transaction, oldest first.
 func (s *store) recordedOwners(ctx context.Context, except []events.Owner, limit int) ([]*owner, error) {
 	return s.list(ctx, `SELECT `+columns+` FROM ledger_anchor.owners WHERE batch_id IS NOT NULL AND signature IS NOT NULL AND owner <> ALL($1)
 		AND partition >= $3 AND partition < $4 ORDER BY batch_oldest LIMIT $2`, texts(except), limit, s.partitions.First, s.partitions.End)
 }
 
-// search is which owners unsignedOwners returns.
+// search selects the owners that unsignedOwners returns.
 type search struct {
-	// A batch is due for owners whose oldest waiting leaf was written at before or
-	// earlier, or that have at least maxLeaves unanchored leaves.
+	// A batch is due for owners whose oldest waiting leaf was written no later than
+	// before, or that have at least maxLeaves unanchored leaves.
 	before    time.Time
 	maxLeaves uint64
 	except    []events.Owner
-	behind    []int          // partitions of which no owner is returned
-	again     []events.Owner // except these
+	behind    []int          // partitions of which no owner is returned,
+	again     []events.Owner // except these owners
 	limit     int
 }
 
 // unsignedOwners returns owners that need a signed transaction: their batch was cut and
-// not submitted, or is due. The longest waiting come first. With first it returns
-// only owners that were never anchored, else only the others: many of the one kind are
-// not read to find the other.
+// not submitted, or is due. The longest waiting come first. If first is true it returns
+// only owners that were never anchored, else only owners that were. So it need not read
+// many owners of one kind to find the other kind.
 func (s *store) unsignedOwners(ctx context.Context, w search, first bool) ([]*owner, error) {
 	kind := `confirmed_size > 0`
 	if first {
@@ -284,7 +286,7 @@ func (s *store) unsignedOwners(ctx context.Context, w search, first bool) ([]*ow
 		w.before, w.maxLeaves, texts(w.except), w.limit, s.partitions.First, s.partitions.End, w.behind, texts(w.again))
 }
 
-// spentOn returns the lamports that the transactions of a day may cost.
+// spentOn returns the maximum cost of a day's transactions, in lamports.
 func (s *store) spentOn(ctx context.Context, day string) (uint64, error) {
 	var lamports uint64
 	err := s.pool.QueryRow(ctx, `SELECT coalesce((SELECT lamports FROM ledger_anchor.spending WHERE day = $1::text::date), 0)`, day).Scan(&lamports)
@@ -294,10 +296,10 @@ func (s *store) spentOn(ctx context.Context, day string) (uint64, error) {
 	return lamports, nil
 }
 
-// counts is what waits.
+// counts are the numbers of waiting owners, by state.
 type counts struct {
 	Waiting, Cut, Submitted int
-	Oldest                  time.Time // oldest leaf that is not anchored; zero if all are
+	Oldest                  time.Time // oldest unanchored leaf; zero if all are anchored
 }
 
 func (s *store) count(ctx context.Context) (counts, error) {
@@ -333,10 +335,10 @@ func (s *store) list(ctx context.Context, sql string, args ...any) ([]*owner, er
 	return owners, nil
 }
 
-// scan reads a row, and fails with errAltered where it is not one that was written.
+// scan reads a row. It fails with errAltered if the anchorer did not write the row.
 func (s *store) scan(row pgx.CollectableRow) (*owner, error) {
 	o, code, err := scanOwner(row)
-	if err != nil { // a value that is never written, as a size below zero
+	if err != nil { // a value that is never written, such as a negative size
 		return nil, fmt.Errorf("%w: %w", errAltered, err)
 	}
 	if !hmac.Equal(code, s.key.code(o)) {

@@ -11,32 +11,32 @@ import (
 	"github.com/memory-ledger/ledger/events/tracing"
 )
 
-// origin is where a leaf that waits comes from: the trace of the request that
-// wrote it. A traced batch has a trace of its own: cut, submitted and confirmed,
-// by whichever anchorer. It begins with links to the origins of its leaves.
+// origin is where a waiting leaf comes from: the trace of the request that wrote it. A
+// traced batch has a separate trace: cut, submitted and confirmed, by any anchorer. That
+// trace begins with links to the origins of the batch's leaves.
 //
-// Origins are part of the fold, so they outlive a crash. No decision depends on
-// them, so an owner keeps the first few of the leaves that wait and drops the others.
+// Origins are part of the fold, so they outlive a crash. No decision depends on them, so
+// an owner keeps the first few of the waiting leaves and drops the others.
 type origin struct {
 	leaf        uint64
 	traceparent string
 }
 
-// maxOrigins bounds what is kept for an owner, and with it the row.
+// maxOrigins bounds the origins of an owner, and with them the row.
 const maxOrigins = 16
 
-// came notes the origin of a leaf.
+// came records the origin of a leaf.
 func (o *owner) came(leaf uint64, traceparent string) {
 	if traceparent != "" && len(traceparent) <= maxTraceparent && len(o.origins) < maxOrigins {
 		o.origins = append(o.origins, origin{leaf, traceparent})
 	}
 }
 
-// maxTraceparent is how long one of version 00 is. The log is not trusted to
-// hold nothing longer.
+// maxTraceparent is the length of a version 00 traceparent. The log could hold a longer
+// one.
 const maxTraceparent = 55
 
-// depart takes away the origins of the leaves that a batch covers.
+// depart removes the origins of the leaves that a batch covers.
 func (o *owner) depart(size uint64) {
 	n := 0
 	for n < len(o.origins) && o.origins[n].leaf < size {
@@ -45,15 +45,14 @@ func (o *owner) depart(size uint64) {
 	o.origins = o.origins[n:]
 }
 
-// inherit has the next batch linked to one that failed, and so to what that
-// was linked to.
+// inherit links the next batch to a failed one, and so to the links of the failed one.
 func (o *owner) inherit(failed *batch) {
 	if failed.traceparent != "" {
 		o.origins = append([]origin{{failed.from, failed.traceparent}}, o.origins[:min(len(o.origins), maxOrigins-1)]...)
 	}
 }
 
-// links are the traces that a batch of all leaves has to do with.
+// links returns the traces of the leaves of a batch that covers all waiting leaves.
 func (o *owner) links() *tracing.Links {
 	var links tracing.Links
 	for _, from := range o.origins {
@@ -62,7 +61,7 @@ func (o *owner) links() *tracing.Links {
 	return &links
 }
 
-// encodeOrigins is the form of origins in the store: "leaf=traceparent …".
+// encodeOrigins returns the form of origins in the store: "leaf=traceparent …".
 func encodeOrigins(origins []origin) string {
 	var b strings.Builder
 	for i, o := range origins {
@@ -74,7 +73,7 @@ func encodeOrigins(origins []origin) string {
 	return b.String()
 }
 
-// decodeOrigins reads it; what is not of that form is left out.
+// decodeOrigins is the inverse of encodeOrigins. It leaves out malformed parts.
 func decodeOrigins(text string) (origins []origin) {
 	for part := range strings.FieldsSeq(text) {
 		leaf, traceparent, found := strings.Cut(part, "=")
@@ -85,8 +84,8 @@ func decodeOrigins(text string) (origins []origin) {
 	return origins
 }
 
-// span begins the span of an event that is to be appended. What is cut begins
-// the batch's trace, everything later goes on with it.
+// span begins the span of an event to append. A cut begins the batch's trace. Every later
+// event of the batch continues that trace.
 func (d *driver) span(ctx context.Context, r record) (context.Context, trace.Span) {
 	if d.cfg.Tracer == nil {
 		return tracing.Begin(ctx, nil, "", "", trace.SpanKindInternal, nil)

@@ -12,8 +12,8 @@ import (
 
 func traceparent(n int) string { return fmt.Sprintf("00-%032x-%016x-01", n+1, n+1) }
 
-// Origins are kept for the leaves that wait, bounded, and handed on by a batch
-// that fails.
+// Origins are kept for the waiting leaves, up to a bound. A batch that fails passes them
+// on.
 func TestOriginsFollowTheLeaves(t *testing.T) {
 	t.Parallel()
 	o, at := newOwner(newOwnerKey()), time.Now()

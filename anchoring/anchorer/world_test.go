@@ -35,11 +35,11 @@ import (
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
 
-// patience is how long a test waits for what must happen.
+// patience is how long a test waits for an expected event.
 const patience = 30 * time.Second
 
-// shared is a chain for the tests that do nothing to the chain itself: each
-// has an authority of its own. It runs while a test uses it.
+// shared is a chain for the tests that do nothing to the chain itself: each has its own
+// authority. It runs while a test uses it.
 var shared struct {
 	sync.Mutex
 	users int
@@ -98,11 +98,11 @@ type world struct {
 	mu     sync.Mutex
 	leaves map[events.Owner][]events.Hash
 	seqs   map[events.Owner]uint64
-	bad    map[events.Owner]bool // the tree cache lies about them
-	slow   map[events.Owner]bool // the tree cache has nothing of them yet
+	bad    map[events.Owner]bool // the tree cache returns false roots for them
+	slow   map[events.Owner]bool // the tree cache has none of their leaves yet
 }
 
-// newWorld uses the shared chain, or one of the test's own.
+// newWorld uses the shared chain or, if own is true, a chain of the test's own.
 func newWorld(t testing.TB, own bool) *world {
 	t.Helper()
 	w := &world{t: t, leaves: map[events.Owner][]events.Hash{}, seqs: map[events.Owner]uint64{}, bad: map[events.Owner]bool{}, slow: map[events.Owner]bool{}}
@@ -123,8 +123,8 @@ func newWorld(t testing.TB, own bool) *world {
 	return w
 }
 
-// otherLog puts an empty log in the place of the one that is there. Who runs
-// already stays with that.
+// otherLog replaces the log with an empty one. Anchorers that already run keep the old
+// one.
 func (w *world) otherLog() {
 	w.t.Helper()
 	nc, err := nats.Connect(natstest.Start(w.t).URL(), nats.MaxReconnects(-1))
@@ -140,7 +140,7 @@ func (w *world) otherLog() {
 	clear(w.seqs)
 }
 
-// lines is a slog handler that keeps what is written.
+// lines is a slog handler that keeps the records.
 type lines struct {
 	slog.Handler
 	mu   sync.Mutex
@@ -168,7 +168,7 @@ func (l *lines) of(level slog.Level, text string) (found []slog.Record) {
 	return found
 }
 
-// pool is a connection of the test's own to the anchorers' database.
+// pool returns the test's own connections to the anchorers' database.
 func (w *world) pool() *pgxpool.Pool {
 	w.t.Helper()
 	pool, err := schema.OpenPool(w.t.Context(), w.database, "ledger", 2)
@@ -255,8 +255,8 @@ func (w *world) Consistency(_ context.Context, key events.Owner, from, to uint64
 	return tree.ConsistencyOf(w.leaves[key], from, to)
 }
 
-// process is an anchorer that can be killed. After that, nothing that it does has an
-// effect outside it.
+// process is an anchorer that can be killed. After that, it has no effect outside the
+// process.
 type process struct {
 	*Anchorer
 	kill  context.CancelFunc
@@ -315,11 +315,11 @@ func (p *process) stop() {
 	<-p.ended
 }
 
-// errDead is what a killed process sees of the world.
+// errDead is the answer to every call of a killed process.
 var errDead = errors.New("killed")
 
-// killer kills a process the count-th time that it comes to a point: before
-// it does what it was going to do, or after, with the answer lost.
+// killer kills a process when it reaches a point for the count-th time: before the action
+// or, with after, after it with the answer lost.
 type killer struct {
 	point  string
 	count  int32
@@ -355,7 +355,7 @@ func (l killableLog) Append(ctx context.Context, a eventlog.Append) (appended ev
 		return appended, err
 	}
 	err = l.k.at("append "+string(batch[0].Type()), func() (err error) {
-		// Killed or not, an append that has begun is not taken back.
+		// An append that has begun is not undone by the kill.
 		appended, err = l.Log.Append(context.WithoutCancel(ctx), a)
 		return err
 	})
@@ -390,7 +390,7 @@ func (c killableChain) Accounts(ctx context.Context, keys []solana.PublicKey, le
 	return a, slot, err
 }
 
-// history is what the log says of one owner's batches.
+// history is the log's record of one owner's batches.
 type history struct {
 	cut, failed []string
 	confirmed   []events.BatchConfirmed
@@ -399,7 +399,7 @@ type history struct {
 	versions    int
 }
 
-// await follows the log until a condition holds for what it says.
+// await follows the log until a condition on the histories holds.
 func (w *world) await(what string, until func(map[events.Owner]*history) bool) map[events.Owner]*history {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
@@ -423,7 +423,7 @@ func (w *world) await(what string, until func(map[events.Owner]*history) bool) m
 	return all
 }
 
-// follow yields the chain events of the log, from the first on.
+// follow yields the chain events of the log, from the first one.
 func (w *world) follow(ctx context.Context, yield func(*events.Event) error) error {
 	return w.log.Follow(ctx, eventlog.FollowConfig{Subject: "chain.>"}, func(s eventlog.Slice) error {
 		for _, r := range s.Records {
@@ -472,9 +472,9 @@ func (h *history) add(t testing.TB, e *events.Event) {
 	}
 }
 
-// allAnchored waits until every leaf is in a confirmed batch, and then checks
-// that each is in exactly one, that the chain holds every root that the log
-// calls anchored, and that nothing is left open.
+// allAnchored waits until every leaf is in a confirmed batch. It then checks that each
+// leaf is in exactly one, that the chain holds every root that the log calls anchored,
+// and that no batch is left open.
 func (w *world) allAnchored(except ...events.Owner) map[events.Owner]*history {
 	w.t.Helper()
 	skip := map[events.Owner]bool{}
@@ -535,7 +535,7 @@ func (w *world) check(key events.Owner, leaves []events.Hash, h *history) {
 	}
 }
 
-// held is an owner's account on the chain.
+// held returns an owner's account on the chain, or nil if it does not exist.
 func (w *world) held(key events.Owner) *commitment.Account {
 	w.t.Helper()
 	address, _, err := commitment.Address(program.LocalID, w.authority.PublicKey(), solana.PublicKey(key.Bytes()))

@@ -1,10 +1,10 @@
-// Package chain is a client of a Solana JSON-RPC endpoint that knows the few
-// calls which anchoring needs, and is strict about what it believes: a reply
-// that is malformed, short, or an error never turns into "there is no such
-// transaction" or "there is no such account". Only an explicit null does.
+// Package chain is a client of a Solana JSON-RPC endpoint. It has only the few calls that
+// anchoring needs, and checks replies strictly: it never reports a malformed or short
+// reply, or an error, as a missing transaction or a missing account. Only an explicit
+// null means missing.
 //
-// Every call has a deadline and a bound on the size of its reply. The URL may
-// carry a secret, so it appears in no error.
+// Every call has a deadline and a bound on the size of its reply. The URL may contain a
+// secret, so no error contains the URL.
 package chain
 
 import (
@@ -22,20 +22,20 @@ import (
 
 // Errors of the endpoint.
 var (
-	// ErrUnreachable: no answer, or none that can be understood. Whatever was
-	// asked for may or may not have been done.
+	// ErrUnreachable: there was no answer, or an unusable one. The request may or may not
+	// have been carried out.
 	ErrUnreachable = errors.New("chain unreachable")
-	// ErrURL says that a text is no address of an endpoint.
+	// ErrURL says that a text is not the URL of an endpoint.
 	ErrURL = errors.New("not an http or https URL")
 )
 
-// Limits of single calls.
+// Limits per call.
 const (
 	MaxStatuses = 256
 	MaxAccounts = 100
 )
 
-// Commitment is how settled the state is that a call looks at.
+// Commitment is the level of finality at which a call reads the state.
 type Commitment string
 
 // The levels that anchoring uses.
@@ -44,7 +44,7 @@ const (
 	Finalized Commitment = "finalized"
 )
 
-// AtLeast reports whether c is as settled as other.
+// AtLeast reports whether c is at least as final as other.
 func (c Commitment) AtLeast(other Commitment) bool {
 	rank := map[Commitment]int{Confirmed: 1, Finalized: 2}
 	return rank[c] >= rank[other]
@@ -53,7 +53,7 @@ func (c Commitment) AtLeast(other Commitment) bool {
 // Valid reports whether c is one of the levels.
 func (c Commitment) Valid() bool { return c == Confirmed || c == Finalized }
 
-// RPCError is an error that the endpoint answered with.
+// RPCError is an error in the endpoint's reply.
 type RPCError struct {
 	Code    int             `json:"code"`
 	Message string          `json:"message"`
@@ -71,33 +71,34 @@ type RefusedError struct {
 
 func (e *RefusedError) Error() string { return "refused by preflight: " + e.Err.Error() }
 
-// Unwrap returns why.
+// Unwrap returns the reason.
 func (e *RefusedError) Unwrap() error { return e.Err }
 
-// Blockhash is what a transaction is signed over, and how long it is good.
+// Blockhash is a recent blockhash to sign over, and the last block height at which a
+// transaction with it can land.
 type Blockhash struct {
 	Hash                 solana.Hash
 	LastValidBlockHeight uint64
 }
 
-// Height is the finalized end of the chain.
+// Height is the position of the chain's newest finalized block.
 type Height struct{ Block, Slot uint64 }
 
-// Status is what became of a transaction.
+// Status is the outcome of a transaction.
 type Status struct {
 	Slot       uint64
-	Err        error // a *program.InstructionError; nil where it succeeded
+	Err        error // a *program.InstructionError; nil: it succeeded
 	Commitment Commitment
 }
 
-// Account is an account as it was read.
+// Account is the state of an account at the time of the read.
 type Account struct {
 	Owner    solana.PublicKey
 	Data     []byte
 	Lamports uint64
 }
 
-// GenesisHash tells this chain from every other.
+// GenesisHash returns the hash that identifies this chain.
 func (c *Client) GenesisHash(ctx context.Context) (string, error) {
 	var hash string
 	if err := c.call(ctx, &hash, "getGenesisHash"); err != nil {
@@ -128,7 +129,7 @@ func (c *Client) LatestBlockhash(ctx context.Context) (Blockhash, error) {
 	return Blockhash{hash, reply.Value.LastValidBlockHeight}, nil
 }
 
-// FinalizedHeight returns block height and slot of one finalized moment.
+// FinalizedHeight returns the block height and the slot of the same finalized block.
 func (c *Client) FinalizedHeight(ctx context.Context) (Height, error) {
 	var reply struct {
 		AbsoluteSlot *uint64
@@ -143,7 +144,7 @@ func (c *Client) FinalizedHeight(ctx context.Context) (Height, error) {
 	return Height{*reply.BlockHeight, *reply.AbsoluteSlot}, nil
 }
 
-// Balance returns the lamports of an account, 0 where there is none.
+// Balance returns the lamports of an account, or 0 if the account does not exist.
 func (c *Client) Balance(ctx context.Context, key solana.PublicKey) (uint64, error) {
 	var reply contextual[*uint64]
 	if err := c.call(ctx, &reply, "getBalance", key.String(), config{Commitment: Confirmed}); err != nil {
@@ -155,7 +156,7 @@ func (c *Client) Balance(ctx context.Context, key solana.PublicKey) (uint64, err
 	return *reply.Value, nil
 }
 
-// Rent returns how many lamports an account of a size must hold.
+// Rent returns the lamports that an account of a size must hold.
 func (c *Client) Rent(ctx context.Context, size int) (uint64, error) {
 	var lamports *uint64
 	if err := c.call(ctx, &lamports, "getMinimumBalanceForRentExemption", size); err != nil {
@@ -167,9 +168,9 @@ func (c *Client) Rent(ctx context.Context, size int) (uint64, error) {
 	return *lamports, nil
 }
 
-// Send hands a signed transaction to the node. It returns nil when the node
-// took it, which says nothing about whether it will land, and a *RefusedError
-// where preflight refused it.
+// Send passes a signed transaction to the node. It returns nil if the node accepted it.
+// That does not mean that the transaction will land. It returns a *RefusedError if
+// preflight refused the transaction.
 func (c *Client) Send(ctx context.Context, raw []byte, preflight bool) error {
 	options := map[string]any{"encoding": "base64", "skipPreflight": !preflight, "preflightCommitment": Confirmed, "maxRetries": 0}
 	var signature string
@@ -192,9 +193,9 @@ func (c *Client) Send(ctx context.Context, raw []byte, preflight bool) error {
 	return err
 }
 
-// Statuses returns for each signature what became of it, nil for those that
-// the node does not know, and the slot that the node had come to. With history
-// it also looks beyond the last few minutes.
+// Statuses returns the status of each signature, nil if the node does not know it, and
+// the slot that the node had reached. With history it also searches beyond the last few
+// minutes.
 func (c *Client) Statuses(ctx context.Context, signatures []string, history bool) ([]*Status, uint64, error) {
 	if len(signatures) > MaxStatuses {
 		return nil, 0, fmt.Errorf("%d signatures in one call", len(signatures))
@@ -227,8 +228,8 @@ func (c *Client) Statuses(ctx context.Context, signatures []string, history bool
 	return statuses, *reply.Context.Slot, nil
 }
 
-// Accounts reads accounts, nil for those that do not exist, and returns the
-// slot that they were read at.
+// Accounts returns the accounts, nil for those that do not exist, and the slot at which
+// they were read.
 func (c *Client) Accounts(ctx context.Context, keys []solana.PublicKey, commitment Commitment) ([]*Account, uint64, error) {
 	if len(keys) > MaxAccounts {
 		return nil, 0, fmt.Errorf("%d accounts in one call", len(keys))
@@ -267,13 +268,13 @@ type config struct {
 	Commitment Commitment `json:"commitment"`
 }
 
-// contextual is a value and the slot that it was read at.
+// contextual is a value and the slot at which it was read.
 type contextual[T any] struct {
 	Context struct{ Slot *uint64 }
 	Value   T
 }
 
-// bounded cuts a text before it is decoded: base58 takes time that grows with
+// bounded cuts a text before it is decoded, because the time to decode base58 grows with
 // the square of the length.
 func bounded(s string, most int) string { return s[:min(len(s), most)] }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/memory-ledger/ledger/anchoring/program"
 )
 
-// answering is a client of a node that gives one answer to everything.
+// answering returns a client of a node that gives the same answer to every call.
 func answering(t *testing.T, status int, body string) *chain.Client {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -29,7 +29,7 @@ func answering(t *testing.T, status int, body string) *chain.Client {
 	return client
 }
 
-// calls are all that anchoring asks for.
+// calls are all calls that anchoring makes.
 var calls = map[string]func(*testing.T, *chain.Client) error{
 	"genesis":   func(t *testing.T, c *chain.Client) error { _, err := c.GenesisHash(t.Context()); return err },
 	"blockhash": func(t *testing.T, c *chain.Client) error { _, err := c.LatestBlockhash(t.Context()); return err },
@@ -50,7 +50,7 @@ var calls = map[string]func(*testing.T, *chain.Client) error{
 	"send": func(t *testing.T, c *chain.Client) error { return c.Send(t.Context(), []byte{1}, true) },
 }
 
-// A broken answer must not pass for "there is none": the anchorer would sign another
+// A broken answer must not count as "there is none": the anchorer would sign another
 // transaction while the first one can still land.
 func TestBrokenAnswersAreNoAnswers(t *testing.T) {
 	t.Parallel()
@@ -73,7 +73,7 @@ func TestBrokenAnswersAreNoAnswers(t *testing.T) {
 		for name, call := range calls {
 			err := call(t, client)
 			if err == nil && name == "send" {
-				continue // its answer says nothing but that there was one
+				continue // the content of its answer does not matter
 			}
 			if err == nil {
 				t.Errorf("%s: %s is taken for an answer", name, what)

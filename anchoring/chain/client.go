@@ -33,7 +33,7 @@ func New(endpoint string) (*Client, error) {
 	return &Client{url: endpoint, http: &http.Client{Transport: transport}, timeout: defaultTimeout}, nil
 }
 
-// Close gives idle connections up.
+// Close closes idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 // call makes one call and decodes its result.
@@ -78,7 +78,7 @@ func (c *Client) post(ctx context.Context, body []byte) ([]byte, error) {
 	request.Header.Set("Content-Type", "application/json")
 	response, err := c.http.Do(request)
 	if err != nil {
-		// The transport's error quotes the URL; what it wraps does not.
+		// The transport's error quotes the URL; the error inside it does not.
 		var quoted *url.Error
 		if errors.As(err, &quoted) {
 			err = quoted.Err

@@ -8,23 +8,23 @@ import (
 	"github.com/gagliardetto/solana-go"
 )
 
-// MaxSignatures is the longest page of Signatures.
+// MaxSignatures is the largest page that Signatures returns.
 const MaxSignatures = 1000
 
-// ErrNotYet: the node listed a transaction and does not hold it, or not with
-// all that was asked for. Another time it may.
+// ErrNotYet: the node listed a transaction but does not have it, or does not have all of
+// the requested data. A later call may succeed.
 var ErrNotYet = errors.New("transaction not available yet")
 
 // Signature is an entry of an account's history.
 type Signature struct {
 	Text   string
 	Slot   uint64
-	Failed bool // the transaction landed and changed nothing but its fee
+	Failed bool // the transaction landed, but only its fee was charged
 }
 
-// Signatures returns the transactions that named an account, newest first: at
-// most limit, from just before a signature (empty: the newest), and none from
-// until on backwards (empty: all).
+// Signatures returns the transactions that named an account, newest first, at most limit
+// of them. It returns only transactions older than before (empty: start with the newest)
+// and newer than until (empty: no bound).
 func (c *Client) Signatures(ctx context.Context, account solana.PublicKey, before, until string, limit int, level Commitment) ([]Signature, error) {
 	options := map[string]any{"commitment": level, "limit": limit}
 	if before != "" {
@@ -63,14 +63,14 @@ func signatureForm(text string) bool {
 	return err == nil && raw.String() == text
 }
 
-// TokenChange is what a transaction did to a token account.
+// TokenChange is a transaction's effect on a token account.
 type TokenChange struct {
 	Account       string
 	Mint          string
 	Before, After uint64
 }
 
-// Landed is a transaction that the chain holds.
+// Landed is a transaction on the chain.
 type Landed struct {
 	Slot     uint64
 	UnixTime int64
@@ -85,7 +85,7 @@ type tokenBalance struct {
 	UITokenAmount struct{ Amount string }
 }
 
-// Transaction returns what a transaction did to token accounts.
+// Transaction returns a transaction's effects on token accounts.
 func (c *Client) Transaction(ctx context.Context, signature string, level Commitment) (Landed, error) {
 	const method = "getTransaction"
 	var reply *struct {
@@ -105,14 +105,14 @@ func (c *Client) Transaction(ctx context.Context, signature string, level Commit
 	if err := c.call(ctx, &reply, method, signature, options); err != nil {
 		return Landed{}, err
 	}
-	// A validator may know a transaction and not yet, or no longer, its time.
+	// A validator may have a transaction but not its time: not yet, or no longer.
 	if reply == nil || reply.Meta == nil || reply.BlockTime == nil {
 		return Landed{}, ErrNotYet
 	}
 	if reply.Slot == nil {
 		return Landed{}, malformed(method)
 	}
-	// A node leaves out balances that it did not record. What moved is unknown then.
+	// A node omits balances that it did not record. The movement is unknown then.
 	if reply.Meta.Err == nil && (reply.Meta.PreTokenBalances == nil || reply.Meta.PostTokenBalances == nil) {
 		return Landed{}, malformed(method)
 	}

@@ -1,9 +1,9 @@
-// Package chainview remembers what commitment accounts held when they were
-// last read, for answers that must not wait for the chain.
+// Package chainview caches the contents of commitment accounts, for responses that must
+// not wait for the chain.
 //
-// Asking for an account returns what is remembered and, where that is not
-// fresh, has the account read in the background: many in one call, one call at
-// a time, the queue bounded. A chain out of reach leaves what was read last.
+// A request for an account returns the cached contents. If they are not fresh, the
+// account is read in the background: many accounts in one call, one call at a time, with
+// a bounded queue. While the chain can't be reached, the contents of the last read stay.
 package chainview
 
 import (
@@ -21,42 +21,42 @@ import (
 )
 
 const (
-	// remembered bounds the accounts in memory.
+	// remembered bounds the cached accounts.
 	remembered = 50_000
-	// queued bounds those that wait to be read; more are left out, and asked
-	// for again with the next request.
+	// queued bounds the accounts that wait to be read. If the queue is full, an account
+	// is dropped, and queued again by the next request for it.
 	queued = 4 * chain.MaxAccounts
-	// backoff is waited after a read failed.
+	// backoff is the pause after a failed read.
 	backoff = 2 * time.Second
 )
 
-// Reader reads accounts; *chain.Client does.
+// Reader reads accounts. *chain.Client implements it.
 type Reader interface {
 	Accounts(ctx context.Context, keys []solana.PublicKey, commitment chain.Commitment) ([]*chain.Account, uint64, error)
 }
 
-// Account names a commitment account: where it is, whose program it must
-// belong to, and whose log it must commit to.
+// Account names a commitment account: its address, the program that must own it, and the
+// owner whose log it must commit to.
 type Account struct {
 	Address, Program string
 	Owner            events.Owner
 }
 
-// Seen is what an account held.
+// Seen is the contents of an account at a read.
 type Seen struct {
 	Size uint64
 	Root events.Hash
 	At   time.Time // when it was read
 }
 
-// entry is what is known of an account.
+// entry is the cached state of an account.
 type entry struct {
-	seen   *Seen // nil: never seen to exist
+	seen   *Seen // nil: no valid commitment was ever read
 	looked time.Time
 	asked  bool // it is in the queue
 }
 
-// View is safe for concurrent use.
+// View is a cache of commitment accounts. It is safe for concurrent use.
 type View struct {
 	fresh time.Duration
 	now   func() time.Time
@@ -70,8 +70,8 @@ type View struct {
 	hits, misses uint64
 }
 
-// New returns a view whose accounts are read again when they are asked for and
-// were read longer ago than fresh.
+// New returns a view. If a requested account was read longer ago than fresh, it is read
+// again.
 func New(fresh time.Duration, now func() time.Time, log *slog.Logger) *View {
 	entries, err := lru.New[Account, *entry](remembered)
 	if err != nil {
@@ -80,15 +80,15 @@ func New(fresh time.Duration, now func() time.Time, log *slog.Logger) *View {
 	return &View{fresh: fresh, now: now, log: log, queue: make(chan Account, queued), entries: entries}
 }
 
-// Connect says where to read, once that is known.
+// Connect sets the reader. Until then, nothing is read.
 func (v *View) Connect(r Reader) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.reader = r
 }
 
-// Last returns what the account held when it was last read, nil if it was
-// never seen. It returns at once.
+// Last returns the contents of the account at its last read, or nil if no valid
+// commitment was ever read. It never blocks.
 func (v *View) Last(a Account) *Seen {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -107,21 +107,21 @@ func (v *View) Last(a Account) *Seen {
 		select {
 		case v.queue <- a:
 			e.asked = true
-		default: // full; the next request asks again
+		default: // full; the next request tries again
 		}
 	}
 	return e.seen
 }
 
-// Counts returns how often what was remembered was fresh, and how often it was
-// old or missing.
+// Counts returns how many requests found a fresh account, and how many found an old one
+// or none.
 func (v *View) Counts() (hits, misses uint64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.hits, v.misses
 }
 
-// Run reads what is asked for until ctx ends.
+// Run reads the requested accounts until ctx ends.
 func (v *View) Run(ctx context.Context) {
 	for {
 		select {
@@ -140,7 +140,7 @@ func (v *View) Run(ctx context.Context) {
 	}
 }
 
-// gather takes whatever else waits, up to one call's worth.
+// gather takes the other queued accounts too, up to the limit of one call.
 func (v *View) gather(first Account) []Account {
 	wanted := []Account{first}
 	for len(wanted) < chain.MaxAccounts {
@@ -189,8 +189,8 @@ func (v *View) read(ctx context.Context, wanted []Account) error {
 	return nil
 }
 
-// understood is the commitment in an account, nil where it holds none of this
-// owner's: nothing else may pass for a root.
+// understood returns the commitment in an account, or nil if it is not a commitment of
+// this program to this owner's log. Nothing else may count as a root.
 func (a Account) understood(read *chain.Account) *commitment.Account {
 	if read == nil || read.Owner.String() != a.Program {
 		return nil

@@ -14,7 +14,7 @@ import (
 	"github.com/memory-ledger/ledger/events"
 )
 
-// node is a chain that gives one answer to everything.
+// node is a chain that gives the same answer to every call.
 type node struct {
 	account *chain.Account
 	err     error
@@ -57,7 +57,7 @@ func TestView(t *testing.T) {
 		view.Connect(c.node)
 		now = now.Add(time.Minute)
 		view.Last(account)
-		view.Last(account) // asks once
+		view.Last(account) // queued once
 		if len(view.queue) != 1 {
 			t.Fatalf("%s: %d in the queue", c.what, len(view.queue))
 		}

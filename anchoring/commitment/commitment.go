@@ -1,7 +1,7 @@
-// Package commitment speaks the bytes of the on-chain commitment: the account
-// that holds the newest size and root of one owner's log under one authority,
-// and the instruction that moves it forward. Both are version 1 and described,
-// byte for byte, in ../program/README.md; golden vectors are in testdata.
+// Package commitment encodes and decodes the on-chain commitment: the account that holds
+// the newest size and root of one owner's log under one authority, and the instruction
+// that moves it forward. Both formats are version 1. ../program/README.md describes them
+// byte for byte; golden vectors are in testdata.
 package commitment
 
 import (
@@ -25,20 +25,20 @@ const (
 
 var magic = [8]byte{'M', 'L', 'C', 'O', 'M', 'M', 'T', '1'}
 
-// ErrNotCommitment says that an account's data is no commitment.
+// ErrNotCommitment says that an account's data is not a commitment.
 var ErrNotCommitment = errors.New("not a commitment account")
 
-// ErrNotCommit says that an instruction's data is no commit.
+// ErrNotCommit says that an instruction's data is not a commit.
 var ErrNotCommit = errors.New("not a commit instruction")
 
-// Account is what the chain holds about one owner's log.
+// Account is the on-chain state of one owner's log.
 type Account struct {
-	Authority solana.PublicKey // who signs the commits
-	Owner     solana.PublicKey // whose log it is
+	Authority solana.PublicKey // signs the commits
+	Owner     solana.PublicKey // whose log it commits to
 	Size      uint64           // leaves committed
 	Root      [32]byte         // the log's root at that size
-	Slot      uint64           // when the newest commit landed
-	Count     uint64           // how many commits moved the account
+	Slot      uint64           // of the newest commit
+	Count     uint64           // commits that moved the account
 }
 
 // Encode returns the account's data: magic[8], authority[32], owner[32], size,
@@ -54,8 +54,8 @@ func (a Account) Encode() []byte {
 	return binary.LittleEndian.AppendUint64(b, a.Count)
 }
 
-// DecodeAccount reads an account's data. Data alone proves nothing: the caller
-// checks that the account sits at Address and belongs to the program.
+// DecodeAccount reads an account's data. The data alone proves nothing: the caller must
+// check that the account is at Address and belongs to the program.
 func DecodeAccount(data []byte) (Account, error) {
 	if len(data) != AccountLen {
 		return Account{}, fmt.Errorf("%w: %d bytes instead of %d", ErrNotCommitment, len(data), AccountLen)
@@ -73,8 +73,8 @@ func DecodeAccount(data []byte) (Account, error) {
 	}, nil
 }
 
-// Address is where the program keeps an authority's commitment to an owner's
-// log: the canonical address of ["commitment", authority, owner].
+// Address returns the address at which the program keeps an authority's commitment to an
+// owner's log: the canonical address of ["commitment", authority, owner].
 func Address(program, authority, owner solana.PublicKey) (solana.PublicKey, uint8, error) {
 	address, bump, err := solana.FindProgramAddress([][]byte{[]byte(seed), authority[:], owner[:]}, program)
 	if err != nil {
@@ -83,7 +83,7 @@ func Address(program, authority, owner solana.PublicKey) (solana.PublicKey, uint
 	return address, bump, nil
 }
 
-// Commit is what a commit instruction says.
+// Commit is the content of a commit instruction.
 type Commit struct {
 	Owner solana.PublicKey
 	Size  uint64
@@ -114,10 +114,10 @@ func DecodeCommit(data []byte) (Commit, error) {
 	}, nil
 }
 
-// NewInstruction returns the instruction by which the authority, who also pays,
-// commits. The account is made by its first commit. Committing the same size
-// and root again succeeds and changes nothing; a smaller size, or the same with
-// another root, is refused.
+// NewInstruction returns the instruction with which the authority commits and pays. The
+// first commit creates the account. Committing the same size and root again succeeds and
+// changes nothing. The program refuses a smaller size, and the same size with a different
+// root.
 func NewInstruction(program, authority solana.PublicKey, c Commit) (solana.Instruction, error) {
 	address, _, err := Address(program, authority, c.Owner)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/memory-ledger/ledger/anchoring/commitment"
 )
 
-// Vectors are written once and then only added to: what they say is deployed.
+// Existing vectors must never change, because their format is deployed. Only add vectors.
 var update = flag.Bool("update", false, "write missing golden vectors")
 
 func pattern(from byte) (p [32]byte) {
@@ -55,8 +55,7 @@ type commitVector struct {
 	Data      string           `json:"data"`
 }
 
-// golden reads a vector file, having written it first where -update says so and
-// there is none.
+// golden reads a vector file. With -update it first writes the file if it is missing.
 func golden[T any](t *testing.T, name string, made T) T {
 	t.Helper()
 	file := filepath.Join("testdata", name)
@@ -145,8 +144,8 @@ func TestCommitVectors(t *testing.T) {
 	}
 }
 
-// Every file in testdata/bad is hex that neither decoder may take; its name says
-// what is wrong with it.
+// Every file in testdata/bad is hex that both decoders must refuse. The file's name says
+// what is wrong.
 func TestBadVectors(t *testing.T) {
 	files, err := filepath.Glob("testdata/bad/*.hex")
 	if err != nil || len(files) == 0 {

@@ -1,8 +1,9 @@
-// Package export is the form of an owner's export, and its check without the service.
+// Package export defines the format of an owner's export, and verifies an export without
+// the service.
 //
 // An export is lines of JSON: a header, a line for each leaf in order, and a last line
-// that says that it is whole. [Verify] computes each leaf's hash from its entry and the
-// root from the hashes. docs/verify.md describes it for other languages.
+// that marks it as complete. [Verify] computes each leaf's hash from its entry, and the
+// root from the hashes. docs/verify.md describes this for other languages.
 package export
 
 import (
@@ -14,7 +15,7 @@ import (
 	"github.com/memory-ledger/ledger/events"
 )
 
-// Format names the form below.
+// Format is the name of the format below.
 const Format = "memory-ledger/export/1"
 
 // Header is the first line.
@@ -23,19 +24,19 @@ type Header struct {
 	Owner    events.Owner `json:"owner"`
 	TreeSize uint64       `json:"treeSize"`
 	Root     events.Hash  `json:"root"`
-	// Anchor is the newest commitment on the chain: of the first CommittedSize leaves.
-	// Nil before there is one.
+	// Anchor is the newest commitment on the chain, of the first CommittedSize leaves. It
+	// is nil before the first commitment.
 	Anchor *receipt.Anchor `json:"anchor"`
 }
 
-// Line is a leaf.
+// Line is the line of one leaf.
 type Line struct {
 	Index     uint64           `json:"index"`
 	ID        string           `json:"id"`
 	CreatedAt events.Timestamp `json:"createdAt"`
 	Via       *events.Via      `json:"via"`
 	LeafHash  events.Hash      `json:"leafHash"`
-	// Entry is null where the memory was retracted or erased. Its hash stays.
+	// Entry is null if the memory was retracted or erased. Its hash stays.
 	Entry *receipt.Entry `json:"entry"`
 }
 
@@ -45,7 +46,7 @@ type End struct {
 	Leaves   uint64 `json:"leaves"`
 }
 
-// Finding is what is wrong with an export.
+// Finding says what is wrong with an export.
 type Finding struct {
 	Line    uint64 // from 1
 	Problem string
@@ -54,7 +55,7 @@ type Finding struct {
 // Error implements error.
 func (f *Finding) Error() string { return fmt.Sprintf("line %d: %s", f.Line, f.Problem) }
 
-// rawLine tells members that are missing from those that are null.
+// rawLine can distinguish missing members from null members.
 type rawLine struct {
 	Index     *uint64           `json:"index"`
 	ID        *string           `json:"id"`

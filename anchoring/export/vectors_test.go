@@ -46,7 +46,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// The log of the vectors: seven leaves, of which five are committed. The fourth was erased.
+// The log behind the vectors: seven leaves. Five are committed. The fourth was erased.
 const size, committed, erased = 7, 5, 3
 
 func lineOf(index uint64) export.Line {
@@ -99,13 +99,13 @@ func (f *file) text() string {
 
 func lines(text string) []string { return strings.SplitAfter(text, "\n") }
 
-// vector is a way in which an export can be bad, and what is said of it.
+// vector is a bad export, and the finding for it.
 type vector struct {
 	name, says string
 	text       func() string
 }
 
-// altered is a vector of a file that is written after a change.
+// altered is a vector whose file is written after a change.
 func altered(name, says string, change func(*file)) vector {
 	return vector{name, says, func() string {
 		f := good()
@@ -114,7 +114,7 @@ func altered(name, says string, change func(*file)) vector {
 	}}
 }
 
-// replaced is a vector of a good file's text after a replacement.
+// replaced is a vector whose text is a good file's text after a replacement.
 func replaced(name, says, from, to string) vector {
 	return vector{name, says, func() string {
 		text := good().text()
@@ -181,7 +181,7 @@ var bad = []vector{
 	{"more-after-the-end", "line 10: there is more after the last line", func() string { return good().text() + "{}\n" }},
 }
 
-// check compares a vector's file with what is generated, or writes it.
+// check compares a vector's file with the generated text, or writes the file.
 func check(t *testing.T, name, text string) string {
 	t.Helper()
 	path := filepath.Join("testdata", name+".ndjson")
@@ -240,7 +240,7 @@ func TestBad(t *testing.T) {
 	}
 }
 
-// TestEveryCut: a file that ends anywhere before its end is not whole.
+// TestEveryCut: a file that ends before its end is incomplete, wherever it is cut.
 func TestEveryCut(t *testing.T) {
 	t.Parallel()
 	text := good().text()
@@ -261,7 +261,7 @@ type broken struct{}
 
 func (broken) Read([]byte) (int, error) { return 0, errBroken }
 
-// BenchmarkVerify reports leaves of 100 bytes a second.
+// BenchmarkVerify reports verified leaves per second, for leaves of 100 bytes.
 func BenchmarkVerify(b *testing.B) {
 	const leaves = 100_000
 	f := &file{header: export.Header{Format: export.Format, Owner: owner, TreeSize: leaves}, end: export.End{Complete: true, Leaves: leaves}}

@@ -16,19 +16,20 @@ import (
 	"github.com/memory-ledger/ledger/events"
 )
 
-// maxLine is the longest line that is read: a content of 256 KiB, each byte of it escaped,
-// and metadata.
+// maxLine bounds a line. It fits a content of 256 KiB with each byte escaped, and
+// metadata.
 const maxLine = 4 << 20
 
-// Summary is what a good export holds.
+// Summary is the result of verifying a good export.
 type Summary struct {
 	Header  Header
-	Opened  uint64 // leaves whose entry is there and hashes to them
+	Opened  uint64 // leaves that have an entry that hashes to them
 	Without uint64 // leaves whose entry is null
 }
 
-// Verify reads an export and checks it offline. The error is a *Finding, or the reader's.
-// progress, if set, is told how many leaves were checked, of how many.
+// Verify reads an export and checks it offline. The error is a *Finding, or the reader's
+// error. If progress is set, it is called after each leaf with the number of checked
+// leaves and the total.
 func Verify(r io.Reader, progress func(n, total uint64)) (*Summary, error) {
 	v := &verifier{in: bufio.NewReaderSize(r, 1<<16), tree: (&compact.RangeFactory{Hash: rfc6962.DefaultHasher.HashChildren}).NewEmptyRange(0)}
 	if err := v.header(); err != nil {
@@ -51,7 +52,7 @@ func Verify(r io.Reader, progress func(n, total uint64)) (*Summary, error) {
 type verifier struct {
 	Summary
 	in   *bufio.Reader
-	line uint64 // that was read last, from 1
+	line uint64 // number of the last line read, from 1
 	text []byte
 	tree *compact.Range
 }
@@ -60,7 +61,7 @@ func (v *verifier) wrong(format string, args ...any) error {
 	return &Finding{v.line, fmt.Sprintf(format, args...)}
 }
 
-// read reads the next line, without its end, into v.text.
+// read reads the next line, without its newline, into v.text.
 func (v *verifier) read() error {
 	v.line++
 	v.text = v.text[:0]
@@ -83,7 +84,7 @@ func (v *verifier) read() error {
 	}
 }
 
-// decode reads an object whose members are all there and known.
+// decode reads an object that has no unknown members.
 func (v *verifier) decode(text []byte, into any) error {
 	if jsontext.Value(text).Kind() != '{' {
 		return v.wrong("it is not a JSON object")
@@ -178,7 +179,7 @@ func (v *verifier) entry(raw jsontext.Value, leaf events.Hash) error {
 	return nil
 }
 
-// root compares the root of the leaves so far with one that the header names.
+// root compares the root of the leaves so far with a root in the header.
 func (v *verifier) root(size uint64, want events.Hash, name string) error {
 	got := rfc6962.DefaultHasher.EmptyRoot()
 	if size > 0 {

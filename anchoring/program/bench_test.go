@@ -12,19 +12,18 @@ import (
 	"github.com/memory-ledger/ledger/anchoring/program"
 )
 
-// packed is how many commits fit a transaction beside the compute budget.
+// packed is how many commits fit in a transaction along with the compute budget.
 const packed = 8
 
-// BenchmarkCommit sends packed transactions through JSON-RPC and reports what
-// one owner costs: first when its account is made, rent included, then when it
-// moves forward.
+// BenchmarkCommit sends packed transactions through JSON-RPC and reports the cost per
+// owner: when the account is created, rent included, and when it moves forward.
 func BenchmarkCommit(b *testing.B) {
 	if sharedErr != nil {
 		b.Skip(sharedErr)
 	}
 	for _, round := range []struct {
 		name string
-		grow bool // commit to the same owners over and over
+		grow bool // commit to the same owners repeatedly
 	}{{"create", false}, {"update", true}} {
 		b.Run(round.name, func(b *testing.B) {
 			client := rpc.New(shared.URL())

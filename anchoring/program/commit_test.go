@@ -46,7 +46,7 @@ func (c *committer) commit(size uint64, root [32]byte) (uint64, error) {
 	return c.send([]solana.PrivateKey{c.payer}, c.instruction(size, root))
 }
 
-// held is the account as the chain has it.
+// held returns the account on the chain.
 func (c *committer) held() commitment.Account {
 	c.Helper()
 	data, _, owner := c.account(c.address)
@@ -58,8 +58,8 @@ func (c *committer) held() commitment.Account {
 	return a
 }
 
-// unchanged runs f, which is to be refused for want, and checks that the account
-// is what it was.
+// unchanged runs f, which must be refused with want, and checks that the account did not
+// change.
 func (c *committer) unchanged(want error, f func() error) {
 	c.Helper()
 	before, _, _ := c.account(c.address)
@@ -104,8 +104,8 @@ func TestCommitAccountIsRentExempt(t *testing.T) {
 	}
 }
 
-// The program asks the chain what rent is, whichever way the chain puts it. On a
-// chain of its own, because rent is one for all.
+// The program reads the rent from the chain, in each form that the chain uses. The test
+// has its own chain, because the rent applies to a whole chain.
 func TestCommitPaysTheRentOfTheDay(t *testing.T) {
 	t.Parallel()
 	own := localchaintest.Start(t, localchain.Config{Programs: programs})
@@ -135,7 +135,7 @@ func TestCommitAgainIsIdempotent(t *testing.T) {
 	_, err := c.commit(3, root("three"))
 	c.must(err)
 	before := c.held()
-	other := c.newWallet() // a second fee payer, or it would be the same transaction
+	other := c.newWallet() // a second fee payer, else it would be the same transaction
 	_, err = c.send([]solana.PrivateKey{other, c.payer}, c.instruction(3, root("three")))
 	c.must(err)
 	if after := c.held(); after != before {
@@ -161,7 +161,7 @@ func TestCommitToPrefundedAddress(t *testing.T) {
 	}
 }
 
-// commitRefusals bend a commit of size 4 to an account that holds size 3.
+// commitRefusals change a commit of size 4 to an account that holds size 3.
 var commitRefusals = map[string]struct {
 	want error
 	edit func(c *committer, m metas, d []byte) (metas, []byte)
@@ -307,8 +307,8 @@ func TestCommitRefusals(t *testing.T) {
 	}
 }
 
-// foreign commits to an owner's log under an authority of its own and returns
-// that account's address.
+// foreign commits to an owner's log under a new authority and returns that account's
+// address.
 func (c *committer) foreign(owner solana.PublicKey) solana.PublicKey {
 	c.Helper()
 	other := c.newWallet()
@@ -319,7 +319,7 @@ func (c *committer) foreign(owner solana.PublicKey) solana.PublicKey {
 	return in.Accounts()[1].PublicKey
 }
 
-// secondBump is an address of the right seeds, but not the canonical one.
+// secondBump returns an address with the right seeds that is not the canonical one.
 func (c *committer) secondBump() solana.PublicKey {
 	c.Helper()
 	authority := c.payer.PublicKey()
@@ -336,7 +336,7 @@ func (c *committer) secondBump() solana.PublicKey {
 }
 
 func TestCommitMissingAuthoritySignature(t *testing.T) {
-	// Another key, which did sign, takes the authority's place.
+	// A different key signs and takes the authority's place.
 	c := newCommitter(t)
 	_, err := c.commit(3, root("three"))
 	c.must(err)

@@ -18,7 +18,7 @@ import (
 	"github.com/memory-ledger/ledger/infra/localchain/localchaintest"
 )
 
-// One chain serves every test of the package: each has keys of its own.
+// One chain serves every test of the package. Each test has its own keys.
 var (
 	shared    *localchain.Chain
 	sharedErr error
@@ -70,7 +70,7 @@ func newChain(t *testing.T) *chain {
 	return c
 }
 
-// newWallet is a key with ten SOL.
+// newWallet returns a key with ten SOL.
 func (c *chain) newWallet() solana.PrivateKey {
 	c.Helper()
 	key, err := solana.NewRandomPrivateKey()
@@ -86,7 +86,7 @@ func (c *chain) must(err error) {
 	}
 }
 
-// refused fails the test unless the instruction was refused for want.
+// refused fails the test unless err is want.
 func (c *chain) refused(want error, err error) {
 	c.Helper()
 	if !errors.Is(err, want) {
@@ -94,9 +94,9 @@ func (c *chain) refused(want error, err error) {
 	}
 }
 
-// send runs instructions in one transaction, paid by the first signer, first
-// simulated and then for real, and returns the compute units they took and how
-// they failed. Both runs must say the same.
+// send runs instructions in one transaction that the first signer pays for: first as a
+// simulation, then for real. Both runs must have the same outcome. It returns the compute
+// units used and the error.
 func (c *chain) send(signers []solana.PrivateKey, instructions ...solana.Instruction) (uint64, error) {
 	c.Helper()
 	ctx := c.Context()
@@ -135,8 +135,8 @@ func (c *chain) send(signers []solana.PrivateKey, instructions ...solana.Instruc
 	return units, landed
 }
 
-// account returns an account's data, lamports and owner; nil data where there is
-// none.
+// account returns an account's data, lamports and owner. The data is nil if the account
+// does not exist.
 func (c *chain) account(key solana.PublicKey) (data []byte, lamports uint64, owner solana.PublicKey) {
 	c.Helper()
 	res, err := c.rpc.GetAccountInfoWithOpts(c.Context(), key, &rpc.GetAccountInfoOpts{
@@ -149,7 +149,7 @@ func (c *chain) account(key solana.PublicKey) (data []byte, lamports uint64, own
 	return res.Value.Data.GetBinary(), res.Value.Lamports, res.Value.Owner
 }
 
-// put replaces an account by force.
+// put overwrites an account with a fault of the local chain.
 func (c *chain) put(key, owner solana.PublicKey, data []byte) {
 	c.Helper()
 	c.must(c.Fault(c.Context(), localchain.SetAccount(key.String(), solana.LAMPORTS_PER_SOL, owner.String(), data)))

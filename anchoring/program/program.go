@@ -1,7 +1,6 @@
-// Package program is the on-chain program as Go sees it: the built file, ready
-// to deploy, and its refusals as errors. The Rust source, its accounts and its
-// bytes are described in README.md; packages commitment and staking build the
-// instructions.
+// Package program has the on-chain program for Go: the built file, ready to deploy, and
+// the program's refusals as errors. README.md describes the Rust source, the accounts and
+// their bytes. Packages commitment and staking build the instructions.
 package program
 
 import (
@@ -13,13 +12,13 @@ import (
 	"github.com/gagliardetto/solana-go"
 )
 
-// ELF is the program as build.sh builds it from the source beside this file.
+// ELF is the program that build.sh builds from the source in this folder.
 //
 //go:embed memory_ledger.so
 var ELF []byte
 
-// LocalID is the address that local chains deploy the program at. It has no
-// secret worth keeping (see TestLocalID), so never deploy there on a cluster.
+// LocalID is the address at which local chains deploy the program. Its private key is
+// public (see TestLocalID), so never deploy there on a cluster.
 var LocalID = solana.MustPublicKeyFromBase58("8C3odsbKGYCEipcgRMnCek1xY9oXRbmqKpEkFaeoF9Cp")
 
 // errorBase is the upper half of every refusal's code: "ML".
@@ -50,25 +49,25 @@ var refusals = []error{
 	ErrShrinks, ErrForks, ErrZero, ErrInsufficient, ErrArithmetic,
 }
 
-// ErrorOf turns a custom program error code into the refusal that it stands
-// for, or nil where it is none of this program's.
+// ErrorOf returns the refusal for a custom program error code, or nil if the code is not
+// one of this program's.
 func ErrorOf(code uint32) error {
-	i := code - errorBase - 1 // wraps around below, and so is out of range
+	i := code - errorBase - 1 // wraps around below errorBase+1, and is then out of range
 	if i >= uint32(len(refusals)) {
 		return nil
 	}
 	return refusals[i]
 }
 
-// InstructionError is why a transaction failed, as the chain reported it.
+// InstructionError says why a transaction failed, as the chain reported it.
 type InstructionError struct {
-	// Index is the failed instruction's place in its transaction, or -1 where
-	// the transaction failed as a whole.
+	// Index is the position of the failed instruction in its transaction, or -1 if the
+	// transaction failed as a whole.
 	Index int
-	// Code is the custom code, and Custom whether there was one.
+	// Code is the custom code. Custom says whether there was one.
 	Code   uint32
 	Custom bool
-	// Reason is the runtime's word where there was no custom code.
+	// Reason is the runtime's error if there was no custom code.
 	Reason string
 }
 
@@ -85,8 +84,8 @@ func (e *InstructionError) Error() string {
 	}
 }
 
-// Unwrap is the refusal, where the code is one of this program's. The caller
-// knows best whether the failed instruction was this program's at all.
+// Unwrap returns the refusal if the code is one of this program's. Only the caller can
+// tell whether the failed instruction belonged to this program at all.
 func (e *InstructionError) Unwrap() error {
 	if !e.Custom {
 		return nil
@@ -94,8 +93,8 @@ func (e *InstructionError) Unwrap() error {
 	return ErrorOf(e.Code)
 }
 
-// TransactionError reads the `err` of a transaction status, a preflight failure
-// or a simulation, however it was decoded from JSON. It returns nil for null.
+// TransactionError reads the `err` of a transaction status, a preflight failure or a
+// simulation, from any form of decoded JSON. It returns nil for null.
 func TransactionError(v any) error {
 	raw, err := json.Marshal(v)
 	if err != nil {
@@ -121,7 +120,7 @@ func TransactionError(v any) error {
 	return e
 }
 
-// word is a JSON string's text, or the JSON itself.
+// word returns a JSON string's text, or the JSON itself.
 func word(raw json.RawMessage) string {
 	var s string
 	if json.Unmarshal(raw, &s) == nil {

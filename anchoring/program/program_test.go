@@ -30,7 +30,7 @@ func TestELFHasItsHash(t *testing.T) {
 	}
 }
 
-// The committed file is what the source builds to, byte for byte.
+// The source builds to the committed file, byte for byte.
 func TestELFIsReproducible(t *testing.T) {
 	toolchain, err := exec.Command("./build.sh", "--check").CombinedOutput()
 	if err != nil {

@@ -46,7 +46,7 @@ func (c *chain) submit(instructions ...solana.Instruction) (solana.Signature, er
 	return c.rpc.SendTransactionWithOpts(c.Context(), tx, rpc.TransactionOpts{PreflightCommitment: rpc.CommitmentProcessed})
 }
 
-// What the record says was paid is what the payer lost, priority fee included.
+// The recorded fee is the payer's loss, including the priority fee.
 func TestFeeIsWhatWasCharged(t *testing.T) {
 	c := newChain(t)
 	to := c.newWallet().PublicKey()
@@ -94,7 +94,7 @@ func TestTokenBalancesAreRecorded(t *testing.T) {
 	}
 }
 
-// A preflight refusal carries the program's error to the caller.
+// A preflight refusal returns the program's error to the caller.
 func TestPreflightTellsTheRefusal(t *testing.T) {
 	s := newStaker(t, 1000)
 	in, err := staking.NewStake(program.LocalID, s.mint, s.payer.PublicKey(), s.tokens, 1001)

@@ -19,7 +19,7 @@ const (
 	tokenAccountLen = 165
 )
 
-// staker is a wallet with tokens of a mint of its own.
+// staker is a wallet with tokens of its own mint.
 type staker struct {
 	*chain
 	mint   solana.PublicKey
@@ -47,7 +47,7 @@ func (c *chain) allocate(size uint64, owner solana.PublicKey) (solana.PrivateKey
 	return key, system.NewCreateAccountInstruction(rent, size, owner, c.payer.PublicKey(), key.PublicKey()).Build()
 }
 
-// newMint is a mint with six decimals whose authority is the payer.
+// newMint creates a mint with six decimals whose authority is the payer.
 func (c *chain) newMint(tokenProgram solana.PublicKey) solana.PublicKey {
 	c.Helper()
 	key, create := c.allocate(mintLen, tokenProgram)
@@ -186,13 +186,13 @@ func TestStakeBeyondTheBalance(t *testing.T) {
 	s.holds("0", "1000")
 }
 
-// refusal is one way to bend a staking instruction.
+// refusal changes a staking instruction so that the program must refuse it.
 type refusal struct {
 	want error
 	edit func(s *staker, m metas, d []byte) (metas, []byte)
 }
 
-// common are the refusals that stake and unstake share.
+// common are the refusals that apply to both stake and unstake.
 var common = map[string]refusal{
 	"amount of zero": {program.ErrZero, func(_ *staker, m metas, d []byte) (metas, []byte) {
 		binary.LittleEndian.PutUint64(d[8:], 0)
@@ -290,7 +290,7 @@ func TestOnlyTheOwnerUnstakes(t *testing.T) {
 	}))
 	s.refused(program.ErrWrongAddress, err)
 
-	// The thief names the victim, who did not sign.
+	// The thief names the victim, but the victim did not sign.
 	in, err = staking.NewUnstake(program.LocalID, s.mint, s.payer.PublicKey(), loot, 10)
 	s.must(err)
 	_, err = s.send([]solana.PrivateKey{thief}, edit(in, func(m metas, d []byte) (metas, []byte) {
@@ -299,7 +299,7 @@ func TestOnlyTheOwnerUnstakes(t *testing.T) {
 	}))
 	s.refused(program.ErrNotSigned, err)
 
-	// The thief asks the token program itself.
+	// The thief calls the token program directly.
 	_, err = s.send([]solana.PrivateKey{thief},
 		token.NewTransferInstruction(10, s.vault, loot, thief.PublicKey(), nil).Build())
 	if err == nil {
@@ -307,7 +307,7 @@ func TestOnlyTheOwnerUnstakes(t *testing.T) {
 	}
 	s.holds("500", "500")
 
-	// The owner may send them wherever it likes.
+	// The owner may send the tokens anywhere.
 	in, err = staking.NewUnstake(program.LocalID, s.mint, s.payer.PublicKey(), loot, 10)
 	s.must(err)
 	_, err = s.send([]solana.PrivateKey{s.payer}, in)

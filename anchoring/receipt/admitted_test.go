@@ -10,8 +10,8 @@ import (
 	"github.com/memory-ledger/ledger/projections/tree"
 )
 
-// TestWhatEarlierBuildsAdmitted: a receipt holds although its metadata would not
-// come in today.
+// TestWhatEarlierBuildsAdmitted: a receipt is valid even if its metadata would be refused
+// today.
 func TestWhatEarlierBuildsAdmitted(t *testing.T) {
 	t.Parallel()
 	metadata := must(canonical.Canonicalize([]byte(`{"\ufdd0":"\ufffe\ud83f\udfff"}`)))

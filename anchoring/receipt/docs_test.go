@@ -18,8 +18,7 @@ const (
 	end   = "<!-- end of the worked example -->\n"
 )
 
-// worked is the example in the page: commands that a shell can run, each with
-// what it prints.
+// worked returns the example in the page: shell commands, each with its output.
 func worked(t *testing.T) string {
 	t.Helper()
 	var out strings.Builder
@@ -82,7 +81,7 @@ func TestThePageIsInStep(t *testing.T) {
 	}
 }
 
-// The commands of the page print what it says, where the tools are there.
+// The commands of the page print the documented output. Skipped if the tools are missing.
 func TestThePagesCommands(t *testing.T) {
 	for _, tool := range []string{"sh", "sha256sum", "xxd"} {
 		if _, err := exec.LookPath(tool); err != nil {

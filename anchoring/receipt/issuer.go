@@ -7,22 +7,22 @@ import (
 	"github.com/mr-tron/base58"
 )
 
-// ErrIssuer says that the named issuer can't be one.
+// ErrIssuer says that the given Issuer is malformed or incomplete.
 var ErrIssuer = errors.New("no issuer is named by it")
 
-// Issuer is by whom a receipt has to be anchored. A receipt names its program and its
-// account itself. Everyone can deploy a program and commit any root with a key of their
-// own. So a verifier has to know program and authority from another source. Otherwise
-// the receipt proves that the root was committed, but not by whom.
+// Issuer selects the program and authority that must have anchored a receipt. A receipt
+// names its own program and account. Everyone can deploy a program and commit any root
+// with their own key. So a verifier must know program and authority from another source.
+// Otherwise the receipt proves that the root was committed, but not by whom.
 type Issuer struct {
 	ProgramID string // empty: any
-	// Authority may be empty: any. If it is set, ProgramID must be set, too: another
-	// program can write what it likes to the account that it derives from an
-	// authority's public key, without a signature of that authority.
+	// Authority is empty for any authority. If it is set, ProgramID must be set too:
+	// another program can write any data to the account that it derives from an
+	// authority's public key, without that authority's signature.
 	Authority string
 }
 
-// VerifyIssuer checks that a receipt is anchored by the issuer. It needs no chain: the
+// VerifyIssuer checks that the issuer anchored the receipt. It needs no chain: the
 // account's address follows from program, authority and owner. It returns nil, a
 // *Finding, or ErrIssuer.
 func VerifyIssuer(r *Receipt, by Issuer) error {

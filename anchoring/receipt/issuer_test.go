@@ -12,8 +12,8 @@ import (
 	"github.com/memory-ledger/ledger/anchoring/receipt"
 )
 
-// A receipt that is anchored by another authority, or to another program, is valid in
-// itself and on the chain. VerifyIssuer with the expected issuer refuses it.
+// A receipt that another authority anchored, or that is anchored in another program, is
+// valid in itself and on the chain. VerifyIssuer with the expected issuer refuses it.
 func TestVerifyIssuer(t *testing.T) {
 	anchored := func(to, by solana.PublicKey) *receipt.Receipt {
 		r := good()

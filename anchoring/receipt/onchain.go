@@ -20,7 +20,7 @@ import (
 	"github.com/memory-ledger/ledger/events"
 )
 
-// ErrUnreachable says that the node gave no answer that can be used.
+// ErrUnreachable says that the node gave no usable answer.
 var ErrUnreachable = errors.New("the Solana node gave no usable answer")
 
 const (
@@ -28,20 +28,20 @@ const (
 	maxReply    = 4 << 20
 )
 
-// Onchain is what a node said of a receipt's anchor.
+// Onchain is the state of a receipt's account, as reported by a node.
 type Onchain struct {
-	// Authority is who committed: whether that is whom the receipt is taken to be
-	// of, the chain does not say. See Issuer.
+	// Authority is the committer. The chain does not say whether that is the expected
+	// issuer of the receipt. See Issuer.
 	Authority string
-	// Size is how many leaves the account holds now. It may have moved on; the
-	// receipt's own commitment is then shown by its transaction.
+	// Size is the number of leaves that the account holds now. If the account has moved
+	// on, the transaction proves the receipt's own commitment.
 	Size uint64
 	Root events.Hash
 }
 
-// Check asks a Solana node (a JSON-RPC URL) whether what an anchor says is on
-// the chain. Verify the receipt first. A *Finding says what is wrong; an error
-// that wraps ErrUnreachable says nothing about the receipt.
+// Check asks a Solana node (a JSON-RPC URL) whether the receipt's anchor is on the chain.
+// Verify the receipt first. A *Finding says what is wrong. An error that wraps
+// ErrUnreachable says nothing about the receipt.
 func Check(ctx context.Context, endpoint string, r *Receipt) (*Onchain, error) {
 	if r.Anchor == nil {
 		return nil, wrong("anchor", "it is null: the memory was not anchored when the receipt was made")
@@ -49,7 +49,7 @@ func Check(ctx context.Context, endpoint string, r *Receipt) (*Onchain, error) {
 	return CheckAnchor(ctx, endpoint, r.Anchor, r.Entry.Owner)
 }
 
-// CheckAnchor is Check for an anchor of an owner's log, wherever it was found.
+// CheckAnchor is Check for an anchor of an owner's log from any source.
 func CheckAnchor(ctx context.Context, endpoint string, a *Anchor, owner events.Owner) (*Onchain, error) {
 	n := &solanaNode{endpoint}
 	var genesis string
@@ -73,7 +73,7 @@ func CheckAnchor(ctx context.Context, endpoint string, a *Anchor, owner events.O
 	return held, nil
 }
 
-// solanaAccount is an account as the node gives it.
+// solanaAccount is an account as the node returns it.
 type solanaAccount struct {
 	Owner string
 	Data  []string
@@ -121,8 +121,8 @@ func (a *Anchor) matches(account *solanaAccount, owner events.Owner) (*Onchain, 
 	return held, nil
 }
 
-// committed makes sure that the anchor's transaction committed its root: this
-// is what shows it once the account has moved on.
+// committed checks that the anchor's transaction committed its root. Once the account has
+// moved on, only the transaction proves that.
 func (n *solanaNode) committed(ctx context.Context, a *Anchor, owner events.Owner) error {
 	var tx *struct {
 		Slot uint64
@@ -200,7 +200,7 @@ func (n *solanaNode) call(ctx context.Context, result any, method string, params
 	request.Header.Set("Content-Type", "application/json")
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		var quoted *url.Error // quotes the URL, which may hold a key
+		var quoted *url.Error // it quotes the URL, which may contain a key
 		if errors.As(err, &quoted) {
 			err = quoted.Err
 		}
@@ -227,9 +227,9 @@ func (n *solanaNode) call(ctx context.Context, result any, method string, params
 	return nil
 }
 
-// derive computes where a program keeps an authority's commitment to an
-// owner's log: the canonical program-derived address of ["commitment",
-// authority, owner], empty where there is none.
+// derive computes the address at which a program keeps an authority's commitment to an
+// owner's log: the canonical program-derived address of ["commitment", authority, owner].
+// It returns "" if there is none.
 func derive(program string, authority, owner []byte) string {
 	id, err := base58.Decode(program)
 	if err != nil {
@@ -257,7 +257,7 @@ var (
 )
 
 // onCurve reports whether 32 bytes are a point of ed25519: whether
-// x² = (y² - 1) / (dy² + 1) has a root.
+// x² = (y² - 1) / (dy² + 1) has a solution.
 func onCurve(point []byte) bool {
 	big32 := make([]byte, 32)
 	for i := range big32 {

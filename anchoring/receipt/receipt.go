@@ -1,10 +1,10 @@
 // Package receipt checks a memory's receipt without trusting or reaching the
 // service that issued it.
 //
-// [Verify] needs nothing but the receipt: the entry hashes to the leaf, the
-// leaf is in the tree, and that tree is a prefix of the one that was committed.
-// [Check] also asks any Solana node whether that commitment is on the chain.
-// The package needs no Solana library; docs/verify.md does the same by hand.
+// [Verify] needs only the receipt. It checks that the entry hashes to the leaf, that the
+// leaf is in the tree, and that this tree is a prefix of the committed tree. [Check] also
+// asks any Solana node whether that commitment is on the chain. The package needs no
+// Solana library; docs/verify.md does the same by hand.
 package receipt
 
 import (
@@ -19,13 +19,13 @@ import (
 	"github.com/memory-ledger/ledger/events"
 )
 
-// Version of the form below.
+// Version is the version of the format below.
 const Version = 1
 
-// MaxBytes is the longest receipt that is looked at.
+// MaxBytes is the size of the largest receipt that Parse accepts.
 const MaxBytes = 4 << 20
 
-// Receipt is what GET /memories/:id/receipt answers.
+// Receipt is the response of GET /memories/:id/receipt.
 type Receipt struct {
 	Version int         `json:"version"`
 	Entry   Entry       `json:"entry"`
@@ -37,13 +37,13 @@ type Receipt struct {
 	Directions []bool        `json:"directions"`
 	BatchRoot  events.Hash   `json:"batchRoot"`
 
-	// Anchor is the newest commitment on the chain; nil while the memory is
-	// not anchored. Consistency leads from TreeSize to Anchor.CommittedSize.
+	// Anchor is the newest commitment on the chain, or nil while the memory is not
+	// anchored. Consistency is the proof from TreeSize to Anchor.CommittedSize.
 	Anchor      *Anchor       `json:"anchor"`
 	Consistency []events.Hash `json:"consistency"`
 }
 
-// Entry is what is hashed, in RFC 8785 form, into the leaf.
+// Entry is hashed into the leaf, in RFC 8785 form.
 type Entry struct {
 	Content  string         `json:"content"`
 	Metadata jsontext.Value `json:"metadata"`
@@ -52,7 +52,7 @@ type Entry struct {
 	V        int            `json:"v"`
 }
 
-// Anchor is where on the chain the root is.
+// Anchor says where on the chain the root is.
 type Anchor struct {
 	Cluster       string      `json:"cluster"` // genesis hash
 	ProgramID     string      `json:"programId"`
@@ -63,12 +63,12 @@ type Anchor struct {
 	CommittedRoot events.Hash `json:"committedRoot"`
 }
 
-// ErrGarbage says that something is no receipt at all, good or bad.
+// ErrGarbage says that the input is not a receipt at all, neither good nor bad.
 var ErrGarbage = errors.New("not a receipt")
 
-// Finding is what is wrong with a receipt.
+// Finding says what is wrong with a receipt.
 type Finding struct {
-	Field   string // the member that is wrong, as far as can be told
+	Field   string // the wrong member, if it can be determined
 	Problem string
 }
 
@@ -78,9 +78,9 @@ func wrong(field, format string, args ...any) error {
 	return &Finding{field, fmt.Sprintf(format, args...)}
 }
 
-// Parse reads a receipt. What is not a JSON object, or has none of a receipt's
-// members, is ErrGarbage; a receipt with a malformed, missing or unknown
-// member is a Finding.
+// Parse reads a receipt. Input that is not a JSON object, or that has none of a receipt's
+// members, is ErrGarbage. A receipt with a malformed, missing or unknown member is a
+// Finding.
 func Parse(raw []byte) (*Receipt, error) {
 	if len(raw) > MaxBytes {
 		return nil, fmt.Errorf("%w: %d bytes", ErrGarbage, len(raw))
@@ -133,7 +133,7 @@ func Parse(raw []byte) (*Receipt, error) {
 	})
 }
 
-// field is a member of an object and where it goes.
+// field is a member of an object and the variable that it is decoded into.
 type field struct {
 	name string
 	into any
@@ -173,8 +173,8 @@ func read(members map[string]jsontext.Value, prefix string, fields []field) erro
 	return nil
 }
 
-// firstNull is the index of the first null of an array, or -1. The decoder takes
-// a null for false, or for a hash of zeros.
+// firstNull returns the index of the first null in an array, or -1. The decoder would
+// decode a null as false, or as a hash of zeros.
 func firstNull(value jsontext.Value) int {
 	var elements []jsontext.Value
 	if value.Kind() != '[' || json.Unmarshal(value, &elements) != nil {
@@ -183,7 +183,7 @@ func firstNull(value jsontext.Value) int {
 	return slices.IndexFunc(elements, func(e jsontext.Value) bool { return e.Kind() == 'n' })
 }
 
-// reason is the end of the decoder's long error.
+// reason returns the end of the decoder's long error.
 func reason(err error) string {
 	text := err.Error()
 	if i := strings.LastIndex(text, ": "); i >= 0 {

@@ -10,7 +10,7 @@ import (
 
 var errPath = errors.New("it has another number of hashes than it takes")
 
-// node is the hash above two others (RFC 6962, section 2.1).
+// node returns the hash of the parent of two nodes (RFC 6962, section 2.1).
 func node(left, right events.Hash) events.Hash {
 	b := make([]byte, 0, 1+2*events.HashSize)
 	b = append(b, 0x01)
@@ -18,7 +18,8 @@ func node(left, right events.Hash) events.Hash {
 	return sha256.Sum256(append(b, right[:]...))
 }
 
-// fold goes from a leaf up: a direction says that the sibling is on the right.
+// fold hashes from a leaf up to the root. In right, true means that the sibling is on the
+// right.
 func (r *Receipt) fold(leaf events.Hash, right []bool) events.Hash {
 	for i := range min(len(r.Siblings), len(right)) {
 		if right[i] {
@@ -30,8 +31,8 @@ func (r *Receipt) fold(leaf events.Hash, right []bool) events.Hash {
 	return leaf
 }
 
-// directions are those of a leaf in a tree. A node that is the last of its
-// level and has no sibling takes no step (RFC 9162, section 2.1.3.2).
+// directions returns the directions of the path of a leaf in a tree. A node that is the
+// last of its level and has no sibling takes no step (RFC 9162, section 2.1.3.2).
 func directions(index, size uint64) []bool {
 	var right []bool
 	for node, last := index, size-1; last > 0; node, last = node>>1, last>>1 {
@@ -45,9 +46,9 @@ func directions(index, size uint64) []bool {
 	return right
 }
 
-// consistency goes through a proof that the first from leaves are a prefix of
-// the first to, and returns the two roots that it leads to (RFC 9162, section
-// 2.1.4.2). The caller compares them.
+// consistency follows a proof that the first from leaves are a prefix of the first to
+// leaves. It returns the two roots that the proof leads to (RFC 9162, section 2.1.4.2).
+// The caller compares them.
 func consistency(from, to uint64, root events.Hash, path []events.Hash) (first, second events.Hash, err error) {
 	switch {
 	case from == 0 || from > to:
@@ -59,7 +60,7 @@ func consistency(from, to uint64, root events.Hash, path []events.Hash) (first, 
 		return root, root, nil
 	}
 	if from&(from-1) == 0 {
-		path = append([]events.Hash{root}, path...) // its own root begins the path
+		path = append([]events.Hash{root}, path...) // the path begins with the root of the first tree
 	}
 	if len(path) == 0 {
 		return first, second, errPath

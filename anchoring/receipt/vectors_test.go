@@ -31,8 +31,8 @@ import (
 
 var update = flag.Bool("update", false, "write the vector files anew")
 
-// The world of the vectors: an owner with eleven leaves. The batch of leaf 2
-// committed five of them, the newest commitment all eleven.
+// The data behind the vectors: an owner with eleven leaves. The batch of leaf 2 committed
+// five of them, and the newest commitment all eleven.
 const (
 	leafIndex, treeSize, committedSize = 2, 5, 11
 	slot                               = 4242
@@ -61,7 +61,7 @@ func must[T any](v T, err error) T {
 
 func must2[T, U any](v T, _ U, err error) T { return must(v, err) }
 
-// leaves are the owner's memories, salted with a key of the vectors' own.
+// leaves returns the owner's memories, salted with a key used only for the vectors.
 func leaves() []leaf.Leaf {
 	secret := must(leaf.DeriveSecret(filled(0x61)))
 	out := make([]leaf.Leaf, committedSize)
@@ -78,10 +78,10 @@ func account() solana.PublicKey {
 
 func good() *receipt.Receipt { return receiptOf(leaves(), leafIndex, treeSize) }
 
-// newest is a good receipt of a leaf that the newest commitment's own batch brought.
+// newest returns a good receipt whose own batch is the newest commitment.
 func newest() *receipt.Receipt { return receiptOf(leaves(), leafIndex, committedSize) }
 
-// receiptOf is the receipt of a leaf whose batch committed size of them all.
+// receiptOf returns the receipt of a leaf whose batch committed the first size leaves.
 func receiptOf(all []leaf.Leaf, index, size uint64) *receipt.Receipt {
 	hashes := make([]events.Hash, len(all))
 	for i := range all {
@@ -101,18 +101,18 @@ func receiptOf(all []leaf.Leaf, index, size uint64) *receipt.Receipt {
 	}
 }
 
-// saltedInCapitals is a receipt that hangs together, over a salt that no leaf has.
+// saltedInCapitals returns a consistent receipt with a salt that no leaf can have.
 func saltedInCapitals() *receipt.Receipt {
 	all := leaves()
 	all[leafIndex].Salt = strings.ToUpper(all[leafIndex].Salt)
 	return receiptOf(all, leafIndex, treeSize)
 }
 
-// other is a hash that is not the one given.
+// other returns a hash that differs from h.
 func other(h events.Hash) events.Hash { return sha256.Sum256(h[:]) }
 
-// alterations: the file's name says what is wrong, want is what the message
-// begins with. Those marked onchain only a node can tell.
+// alterations are vectors of altered receipts. The file's name says what is wrong, and
+// the message begins with want. Only a node can detect those with onchain set.
 var alterations = []struct {
 	name, want string
 	onchain    bool
@@ -129,7 +129,7 @@ var alterations = []struct {
 	{"leafhash-altered", "leafHash:", false, func(r *receipt.Receipt) { r.Leaf = other(r.Leaf) }},
 	{"leafindex-of-another-leaf", "leafIndex:", false, func(r *receipt.Receipt) { r.LeafIndex = 3 }},
 	{"leafindex-outside-the-tree", "leafIndex:", false, func(r *receipt.Receipt) { r.LeafIndex = treeSize }},
-	// The path of an only leaf is empty, wherever it is said to be.
+	// The path of a tree's only leaf is empty, whatever index the receipt claims.
 	{"leafindex-outside-a-tree-of-one", "leafIndex:", false, func(r *receipt.Receipt) {
 		*r = *receiptOf(leaves(), 0, 1)
 		r.LeafIndex = 1
@@ -167,8 +167,8 @@ var alterations = []struct {
 	{"onchain-slot-another", "anchor.slot:", true, func(r *receipt.Receipt) { r.Anchor.Slot++ }},
 }
 
-// malformed: values that no receipt has in that place. The file's name says what
-// is wrong, want is what the message begins with.
+// malformed are vectors with values that no receipt has in that place. The file's name
+// says what is wrong, and the message begins with want.
 var malformed = []struct {
 	name, path string
 	value      any
@@ -191,7 +191,7 @@ var malformed = []struct {
 	{"siblings-one-null", "siblings.1", nil, "siblings: element 1"},
 	{"siblings-one-a-number", "siblings.1", 1, "siblings:"},
 	{"directions-null", "directions", nil, "directions:"},
-	// The decoder takes it for false, which is what stands there in a good one.
+	// The decoder decodes null as false, which is the value there in a good receipt.
 	{"directions-one-null", "directions.1", nil, "directions: element 1"},
 	{"directions-one-a-number", "directions.1", 0, "directions:"},
 	{"batchroot-null", "batchRoot", nil, "batchRoot:"},
@@ -203,7 +203,7 @@ var malformed = []struct {
 	{"anchor-committedroot-null", "anchor.committedRoot", nil, "anchor.committedRoot:"},
 }
 
-// with is the text of a good receipt with another value in one place.
+// with returns the text of a good receipt with the value at path replaced.
 func with(t *testing.T, path string, value any) []byte {
 	t.Helper()
 	var text any
@@ -230,7 +230,7 @@ func with(t *testing.T, path string, value any) []byte {
 	return append(out, '\n')
 }
 
-// encode is the file of a receipt.
+// encode returns the text of a receipt's file.
 func encode(t *testing.T, r *receipt.Receipt) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -243,7 +243,7 @@ func encode(t *testing.T, r *receipt.Receipt) []byte {
 	return out.Bytes()
 }
 
-// current compares a file with what it should be, or writes it.
+// current compares a file with its wanted contents, or writes the file.
 func current(t *testing.T, name string, want []byte) []byte {
 	t.Helper()
 	file := filepath.Join("testdata", name)
@@ -293,8 +293,8 @@ func TestGood(t *testing.T) {
 	}
 }
 
-// A value of another kind, or none, is refused where it stands. (TestAltered counts
-// the files of both.)
+// A value of the wrong kind, or null, is refused with a finding for its member.
+// (TestAltered counts the files of both.)
 func TestAlteredForm(t *testing.T) {
 	for _, m := range malformed {
 		t.Run(m.name, func(t *testing.T) {
@@ -366,14 +366,14 @@ func TestMalformed(t *testing.T) {
 	}
 }
 
-// nodeSays is what a node answers.
+// nodeSays is the set of answers of a node.
 type nodeSays struct {
 	genesis string
 	at      string // address of the account
 	account *nodeAccount
 	tx      *nodeTransaction
 
-	asked sync.Map // for which commitment, by method
+	asked sync.Map // requested commitment, by method
 }
 
 type nodeAccount struct {
@@ -409,7 +409,7 @@ func holding(c commitment.Account) *nodeAccount {
 	return &nodeAccount{program.LocalID.String(), []string{base64.StdEncoding.EncodeToString(c.Encode()), "base64"}}
 }
 
-// committed is what the vectors' account held when their commit was its newest.
+// committed returns the vectors' account when their commit was its newest.
 func committed() commitment.Account {
 	return commitment.Account{
 		Authority: authority, Owner: solana.PublicKey(owner.Bytes()), Size: committedSize,
@@ -417,8 +417,8 @@ func committed() commitment.Account {
 	}
 }
 
-// truth is a chain that holds the vectors' commitment, and has moved on where
-// size is larger; 0 is without the account.
+// truth returns a chain that holds the vectors' commitment. If size is larger, the
+// account has moved on. If size is 0, the account does not exist.
 func truth(size uint64) *nodeSays {
 	held := committed()
 	if size != committedSize {
@@ -434,12 +434,12 @@ func truth(size uint64) *nodeSays {
 	return says
 }
 
-// commitOf is the data of the instruction that an account is made by.
+// commitOf returns the data of the instruction that writes an account.
 func commitOf(a commitment.Account) string {
 	return base58.Encode(commitment.Commit{Owner: a.Owner, Size: a.Size, Root: a.Root}.Encode())
 }
 
-// node answers as the chain of truth does.
+// node serves the chain of truth.
 func node(t *testing.T, size uint64) string { return truth(size).serve(t) }
 
 func (n *nodeSays) serve(t *testing.T) string {
@@ -474,8 +474,8 @@ func (n *nodeSays) serve(t *testing.T) string {
 	return server.URL
 }
 
-// TestWhatTheChainSays: of a good receipt, each time one thing is otherwise on the
-// chain, and that is what is found.
+// TestWhatTheChainSays: each case changes one thing on the chain, and Check of a good
+// receipt finds that change.
 func TestWhatTheChainSays(t *testing.T) {
 	t.Parallel()
 	somebody := solana.PublicKey(filled(0x42))
@@ -561,7 +561,7 @@ func TestWhatTheChainSays(t *testing.T) {
 			case c.want != "" && (!errors.As(err, &finding) || !strings.HasPrefix(err.Error(), c.want)):
 				t.Errorf("got %v, want a finding that begins with %q", err, c.want)
 			}
-			// What is not final yet may still come to nothing.
+			// State that is not final yet may still be rolled back.
 			if is, _ := says.asked.Load("getAccountInfo"); is != "finalized" {
 				t.Errorf("the account is asked for as it is %v", is)
 			}
@@ -572,8 +572,8 @@ func TestWhatTheChainSays(t *testing.T) {
 	}
 }
 
-// Every place in every tree up to a size: what the verifier's own arithmetic
-// says must be what the tree says.
+// For every leaf position in every tree up to a size, the verifier's own arithmetic must
+// agree with the tree.
 func TestEveryPlace(t *testing.T) {
 	all := leaves()
 	hashes := make([]events.Hash, len(all))

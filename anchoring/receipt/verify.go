@@ -10,10 +10,9 @@ import (
 	"github.com/memory-ledger/ledger/events/leaf"
 )
 
-// Verify checks everything that a receipt says but what only the chain can
-// tell. It returns nil or a *Finding that names the first thing wrong. Where
-// one of several members must be wrong, it names the one that does not go
-// with the others.
+// Verify checks everything in a receipt that can be checked without the chain. It returns
+// nil or a *Finding that names the first wrong member. If one of several members must be
+// wrong, it names the one that does not match the others.
 func Verify(r *Receipt) error {
 	if r.Version != Version {
 		return wrong("version", "%d is not a version that this program knows; it knows %d", r.Version, Version)
@@ -92,7 +91,8 @@ func (r *Receipt) inclusion() error {
 	return wrong("siblings", "they fold to %s, batchRoot is %s", given, r.BatchRoot)
 }
 
-// misplaced: siblings and directions lead to the root, but from another place.
+// misplaced returns the finding for siblings and directions that lead to the root from
+// another leaf position.
 func (r *Receipt) misplaced() error {
 	if r.Anchor != nil {
 		first, second, err := consistency(r.TreeSize, r.committedSize(), r.BatchRoot, r.Consistency)
@@ -110,7 +110,7 @@ func (r *Receipt) committedSize() uint64 {
 	return r.Anchor.CommittedSize
 }
 
-// Form checks what offline can be known of an anchor. The error is a *Finding.
+// Form checks all that can be checked of an anchor offline. The error is a *Finding.
 func (a *Anchor) Form() error {
 	for _, f := range []struct {
 		name, text string
@@ -128,8 +128,8 @@ func (a *Anchor) Form() error {
 	return nil
 }
 
-// isBase58 reports whether a text is the base58 form of so many bytes. Longer
-// texts are refused before they are decoded, which takes quadratic time.
+// isBase58 reports whether a text is the base58 form of size bytes. Longer texts are
+// refused before decoding, because decoding takes quadratic time.
 func isBase58(text string, size int) bool {
 	if len(text) > size*11/8 {
 		return false

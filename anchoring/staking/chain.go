@@ -16,14 +16,13 @@ import (
 	"github.com/memory-ledger/ledger/events"
 )
 
-// Errors of what stands on the chain.
+// Errors about the state of the chain.
 var (
-	// ErrUnreadable: the chain did not answer, or not with anything that can
-	// be believed. Every amount is unknown then; none is zero.
+	// ErrUnreadable: the chain gave no answer, or no usable one. Every amount is then
+	// unknown, not zero.
 	ErrUnreadable = errors.New("the chain could not be read")
-	// ErrToken2022: staking moves plain SPL tokens only. A mint of Token-2022
-	// may take fees, freeze, or let others move tokens, so a vault might hold
-	// something else than what was staked.
+	// ErrToken2022: staking supports plain SPL tokens only. A mint of Token-2022 may take
+	// fees, freeze, or let others move tokens, so a vault might not hold what was staked.
 	ErrToken2022 = errors.New("the mint belongs to Token-2022, which staking does not support")
 	// ErrNotMint: there is no SPL Token mint at the address.
 	ErrNotMint = errors.New("no SPL Token mint at this address")
@@ -31,7 +30,7 @@ var (
 	ErrNoProgram = errors.New("no program at this address")
 )
 
-// Layout of the accounts of SPL Token.
+// Layout of the SPL Token accounts.
 const (
 	mintLength    = 82
 	accountLength = 165
@@ -41,27 +40,27 @@ const (
 	stateAt       = 108
 )
 
-// Chain is staking as it stands on the chain: one mint, one program. It is safe
-// for concurrent use.
+// Chain is the on-chain state of staking for one mint and one program. It is safe for
+// concurrent use.
 type Chain struct {
 	client        *chain.Client
 	program, mint solana.PublicKey
 
 	mu sync.Mutex
-	// quiet holds transactions that named a vault and moved nothing. Everyone can
-	// make such transactions, so each is read only once at each level. A transaction
-	// that is not final may land again and move something.
+	// quiet holds transactions that named a vault and moved nothing. Everyone can make
+	// such transactions, so each is read only once at each level. A transaction that is
+	// not final may land again and move something.
 	quiet map[quiet]bool
 }
 
-// quiet is a transaction that moved nothing in a vault, as it was read at a level.
+// quiet is a transaction that moved nothing in a vault, as read at a commitment level.
 type quiet struct {
 	vault     solana.PublicKey
 	signature string
 	level     chain.Commitment
 }
 
-// maxQuiet bounds the quiet transactions that are remembered.
+// maxQuiet bounds the remembered quiet transactions.
 const maxQuiet = 1 << 16
 
 // NewChain returns the Chain of a program and a mint. It does not connect.
@@ -69,18 +68,17 @@ func NewChain(client *chain.Client, program, mint solana.PublicKey) *Chain {
 	return &Chain{client: client, program: program, mint: mint, quiet: make(map[quiet]bool)}
 }
 
-// Mint is the address of the mint.
+// Mint returns the address of the mint.
 func (c *Chain) Mint() string { return c.mint.String() }
 
-// VaultOf is the address of an owner's vault.
+// VaultOf returns the address of an owner's vault.
 func (c *Chain) VaultOf(owner events.Owner) (solana.PublicKey, error) {
 	vault, _, err := Vault(c.program, c.mint, owner.Bytes())
 	return vault, err
 }
 
-// Check makes sure that mint and program are what staking can work with.
-// Errors: ErrToken2022, ErrNotMint, ErrNoProgram, which no waiting mends, and
-// ErrUnreadable.
+// Check makes sure that staking can work with the mint and the program. Errors:
+// ErrToken2022, ErrNotMint and ErrNoProgram, which are permanent, and ErrUnreadable.
 func (c *Chain) Check(ctx context.Context) error {
 	accounts, _, err := c.client.Accounts(ctx, []solana.PublicKey{c.mint, c.program}, chain.Confirmed)
 	if err != nil {
@@ -95,7 +93,7 @@ func (c *Chain) Check(ctx context.Context) error {
 	return nil
 }
 
-// Holdings are an owner's tokens, all read at one moment.
+// Holdings are an owner's tokens, all read in one call.
 type Holdings struct {
 	Decimals      int
 	Vault         solana.PublicKey
@@ -105,9 +103,9 @@ type Holdings struct {
 	WalletBalance uint64
 }
 
-// Holdings reads the owner's vault and token account. An account that the
-// chain says does not exist holds nothing; anything else that stands in the
-// way of an amount is ErrUnreadable.
+// Holdings reads the owner's vault and token account. An account that does not exist
+// according to the chain holds nothing. If an amount can't be read for any other reason,
+// the error is ErrUnreadable.
 func (c *Chain) Holdings(ctx context.Context, owner events.Owner) (Holdings, error) {
 	wallet := solana.PublicKey(owner.Bytes())
 	vault, err := c.VaultOf(owner)
@@ -148,8 +146,8 @@ func mintDecimals(a *chain.Account) (int, error) {
 	return int(a.Data[decimalsAt]), nil
 }
 
-// amount reads a token account; false if there is none. An address that only
-// received lamports belongs to the system program and is no token account yet.
+// amount reads a token account. The bool is false if there is none. An address that has
+// only received lamports belongs to the system program and is not a token account yet.
 func (c *Chain) amount(a *chain.Account) (uint64, bool, error) {
 	if a == nil || a.Owner == solana.SystemProgramID && len(a.Data) == 0 {
 		return 0, false, nil
@@ -161,15 +159,15 @@ func (c *Chain) amount(a *chain.Account) (uint64, bool, error) {
 	return binary.LittleEndian.Uint64(a.Data[amountAt:]), true, nil
 }
 
-// Unsigned is a transaction that lacks nothing but the wallet's signature.
+// Unsigned is a transaction that lacks only the wallet's signature.
 type Unsigned struct {
 	Wire                 []byte // one signature slot, all zero
 	Blockhash            string
 	LastValidBlockHeight uint64
 }
 
-// StakeTransaction moves amount from the wallet's associated token account
-// into its vault.
+// StakeTransaction returns a transaction that moves amount from the wallet's associated
+// token account into its vault.
 func (c *Chain) StakeTransaction(ctx context.Context, owner events.Owner, amount uint64) (Unsigned, error) {
 	wallet := solana.PublicKey(owner.Bytes())
 	tokens, _, err := solana.FindAssociatedTokenAddress(wallet, c.mint)
@@ -183,8 +181,8 @@ func (c *Chain) StakeTransaction(ctx context.Context, owner events.Owner, amount
 	return c.transaction(ctx, wallet, stake)
 }
 
-// UnstakeTransaction moves amount out of the vault into the wallet's
-// associated token account, which it makes first if there is none.
+// UnstakeTransaction returns a transaction that moves amount out of the vault into the
+// wallet's associated token account. It first creates that account if it does not exist.
 func (c *Chain) UnstakeTransaction(ctx context.Context, owner events.Owner, h Holdings, amount uint64) (Unsigned, error) {
 	wallet := solana.PublicKey(owner.Bytes())
 	unstake, err := NewUnstake(c.program, c.mint, wallet, h.Tokens, amount)
@@ -216,20 +214,20 @@ func (c *Chain) transaction(ctx context.Context, wallet solana.PublicKey, instru
 	return Unsigned{wire, latest.Hash.String(), latest.LastValidBlockHeight}, nil
 }
 
-// History is a run of a vault's movements.
+// History is a sequence of a vault's movements.
 type History struct {
 	Movements []lots.Movement // oldest first
-	// Complete is false where more transactions are there than were read; those
-	// that were read are then the oldest, so that the next run goes on.
+	// Complete is false if there are more transactions than were read. The oldest ones
+	// were then read, so that the next call continues after them.
 	Complete bool
 }
 
-// maxPages bounds the signatures that one look at a vault goes through. Everyone
-// can name a vault in a transaction, so we do not control their number.
+// maxPages bounds the pages of signatures read in one look at a vault. Everyone can name
+// a vault in a transaction, so we do not control their number.
 const maxPages = 20
 
-// History reads the vault's movements after a signature (empty: all), from at
-// most limit transactions. known skips those that need not be read again.
+// History reads the vault's movements after a signature (empty: all), from at most limit
+// transactions. Transactions for which known returns true are skipped.
 func (c *Chain) History(ctx context.Context, vault solana.PublicKey, after string, limit int, level chain.Commitment, known func(signature string) bool) (History, error) {
 	unread, err := c.unread(ctx, vault, after, level, known)
 	if err != nil {
@@ -250,8 +248,8 @@ func (c *Chain) History(ctx context.Context, vault solana.PublicKey, after strin
 	return h, nil
 }
 
-// unread lists the transactions that may have moved something, newest first,
-// each once whatever the node repeats.
+// unread lists the transactions that may have moved something, newest first. Each is
+// listed once, even if the node repeats it.
 func (c *Chain) unread(ctx context.Context, vault solana.PublicKey, after string, level chain.Commitment, known func(string) bool) ([]string, error) {
 	var list []string
 	listed := make(map[string]bool)
@@ -272,8 +270,8 @@ func (c *Chain) unread(ctx context.Context, vault solana.PublicKey, after string
 		}
 		before = page[len(page)-1].Text
 	}
-	// The oldest are out of sight: recording younger ones would hide them from
-	// the next run, which starts at the youngest that is recorded.
+	// The oldest transactions were not reached. Recording younger ones would hide the
+	// oldest from the next call, which starts at the youngest recorded one.
 	return nil, unreadable(fmt.Errorf("vault %s has more than %d new transactions", vault, maxPages*chain.MaxSignatures))
 }
 
@@ -292,8 +290,8 @@ func (c *Chain) hush(key quiet) {
 	c.quiet[key] = true
 }
 
-// movement is the net change that a transaction made to the vault. Tokens that go in
-// and out within one transaction never were a stake, and do not count.
+// movement returns the net change that a transaction made to the vault. Tokens that go in
+// and out within one transaction were never a stake, and do not count.
 func (c *Chain) movement(ctx context.Context, vault solana.PublicKey, signature string, level chain.Commitment) (lots.Movement, bool, error) {
 	landed, err := c.client.Transaction(ctx, signature, level)
 	if err != nil {
@@ -314,7 +312,7 @@ func (c *Chain) movement(ctx context.Context, vault solana.PublicKey, signature 
 	return lots.Movement{}, false, nil
 }
 
-// Vaults tells for each owner whether a vault was ever made.
+// Vaults reports for each owner whether the vault was ever created.
 func (c *Chain) Vaults(ctx context.Context, owners []events.Owner) ([]bool, error) {
 	keys := make([]solana.PublicKey, len(owners))
 	for i, o := range owners {

@@ -19,7 +19,7 @@ import (
 	"github.com/memory-ledger/ledger/events"
 )
 
-// node is a JSON-RPC endpoint that says what a test wants it to.
+// node is a JSON-RPC endpoint with preset results.
 type node map[string]string // method -> result, or "error: ..."
 
 func (n node) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -39,7 +39,7 @@ var (
 	owner     = events.OwnerFromBytes([32]byte{31: 9})
 )
 
-// onchain is a chain whose node is n. n may hang up on a client.
+// onchain returns a Chain whose node is n. n may hang up on a client.
 func onchain(t *testing.T, n http.Handler) *staking.Chain {
 	t.Helper()
 	server := httptest.NewUnstartedServer(n)
@@ -138,7 +138,7 @@ func TestHoldings(t *testing.T) {
 	}
 }
 
-// TestHistoryBelievesOnlyWhatIsWhole: half an answer is no history.
+// TestHistoryBelievesOnlyWhatIsWhole: a partial answer is an error, not a history.
 func TestHistoryBelievesOnlyWhatIsWhole(t *testing.T) {
 	t.Parallel()
 	signature := solana.Signature{1}.String()
@@ -196,8 +196,8 @@ func TestHistoryBelievesOnlyWhatIsWhole(t *testing.T) {
 	}
 }
 
-// TestALongHistoryComesOldestFirst: the next look goes on after the youngest that is
-// recorded, so those that are left out are younger.
+// TestALongHistoryComesOldestFirst: the next look continues after the youngest recorded
+// transaction. So the transactions that one look leaves out must be younger.
 func TestALongHistoryComesOldestFirst(t *testing.T) {
 	t.Parallel()
 	vault, err := onchain(t, node{}).VaultOf(owner)
@@ -206,7 +206,7 @@ func TestALongHistoryComesOldestFirst(t *testing.T) {
 	}
 	signature := func(i int) string { return solana.Signature{byte(i)}.String() }
 	var listed []string
-	for i := 5; i > 0; i-- { // as a node lists them: the newest first
+	for i := 5; i > 0; i-- { // newest first, as a node lists them
 		listed = append(listed, fmt.Sprintf(`{"signature":%q,"slot":%d,"err":null}`, signature(i), i))
 	}
 	c := onchain(t, node{

@@ -11,8 +11,9 @@ import (
 	"github.com/memory-ledger/ledger/anchoring/staking"
 )
 
-// A transaction that moved nothing is read once, but one that was not final may land
-// again otherwise, and a node that left out its balances has not said that nothing moved.
+// A transaction that moved nothing is read once. There are two exceptions. One that was
+// not final may land again with a different effect. A node that omitted the balances has
+// not reported that nothing moved.
 func TestWhatMovedNothingMayMoveYet(t *testing.T) {
 	t.Parallel()
 	signature := base58.Encode(make([]byte, 64))

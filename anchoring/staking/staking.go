@@ -1,9 +1,9 @@
-// Package staking is staking's chain side: a wallet's vault, a token account that
-// only the on-chain program can move and only for that wallet. The bytes of the
-// instructions that fill and empty it are described in ../program/README.md;
-// golden vectors are in testdata. Chain reads vaults and builds unsigned
-// transactions, Watcher records what vaults went through, and package lots does
-// the arithmetic. Nothing here signs.
+// Package staking is the on-chain part of staking. A wallet's vault is a token account
+// that only the on-chain program can move tokens out of, and only for that wallet.
+// ../program/README.md describes the bytes of the instructions that fill and empty a
+// vault; golden vectors are in testdata. Chain reads vaults and builds unsigned
+// transactions, Watcher records the movements of vaults, and package lots does the
+// arithmetic. Nothing here signs.
 package staking
 
 import (
@@ -22,7 +22,7 @@ const (
 	tagUnstake = 3
 )
 
-// Kind tells the two instructions apart.
+// Kind is one of the two instructions.
 type Kind uint64
 
 // The kinds.
@@ -31,8 +31,8 @@ const (
 	Unstake Kind = tagUnstake
 )
 
-// Move is what a staking instruction says: base units of the mint into the
-// vault, or out of it.
+// Move is the content of a staking instruction: an amount, in base units of the mint,
+// into the vault or out of it.
 type Move struct {
 	Kind   Kind
 	Amount uint64
@@ -44,7 +44,7 @@ func (m Move) Encode() []byte {
 	return binary.LittleEndian.AppendUint64(b, m.Amount)
 }
 
-// Vault is the address of a wallet's vault for a mint: the canonical address of
+// Vault returns the address of a wallet's vault for a mint: the canonical address of
 // ["vault", mint, wallet].
 func Vault(program, mint, wallet solana.PublicKey) (solana.PublicKey, uint8, error) {
 	address, bump, err := solana.FindProgramAddress([][]byte{[]byte(seed), mint[:], wallet[:]}, program)
@@ -54,8 +54,8 @@ func Vault(program, mint, wallet solana.PublicKey) (solana.PublicKey, uint8, err
 	return address, bump, nil
 }
 
-// NewStake returns the instruction that moves amount from the wallet's token
-// account into its vault. The first stake makes the vault, paid by the wallet.
+// NewStake returns the instruction that moves amount from the wallet's token account into
+// its vault. The first stake creates the vault, and the wallet pays for it.
 func NewStake(program, mint, wallet, source solana.PublicKey, amount uint64) (solana.Instruction, error) {
 	vault, _, err := Vault(program, mint, wallet)
 	if err != nil {

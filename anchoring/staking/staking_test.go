@@ -11,8 +11,8 @@ import (
 	"github.com/memory-ledger/ledger/anchoring/staking"
 )
 
-// The vectors in testdata are written once and then only added to: what they say
-// is deployed.
+// Existing vectors in testdata must never change, because their format is deployed. Only
+// add vectors.
 func TestVectors(t *testing.T) {
 	text, err := os.ReadFile("testdata/instructions.json")
 	if err != nil {

@@ -17,19 +17,19 @@ import (
 	"github.com/memory-ledger/ledger/events/eventlog"
 )
 
-// Record is what the log holds for an owner: the vault's movements, and where
-// the owner's chain family stands.
+// Record is the recorded state of an owner: the vault's movements, and the position of
+// the owner's chain family.
 type Record struct {
 	Seq       uint64 // of the owner's newest message in the family
 	Version   int    // of that message
 	Movements []lots.Movement
 }
 
-// Store is the read model that the watcher starts from. It may lag behind the
-// log; the watcher reads the tail.
+// Store is the read model that the watcher starts from. It may lag behind the log. The
+// watcher reads the tail.
 type Store interface {
 	Load(ctx context.Context, owner events.Owner, vault string) (Record, error)
-	// Owners returns those that follow one in some fixed order, at most limit.
+	// Owners returns at most limit owners that follow after, in a fixed order.
 	Owners(ctx context.Context, after events.Owner, limit int) ([]events.Owner, error)
 }
 
@@ -40,7 +40,7 @@ type Log interface {
 	OwnerTail(ctx context.Context, f events.Family, o events.Owner, after uint64, yield func(eventlog.Record) error) error
 }
 
-// WatcherConfig says what to watch.
+// WatcherConfig configures a Watcher.
 type WatcherConfig struct {
 	Chain  *Chain
 	Store  Store
@@ -49,37 +49,37 @@ type WatcherConfig struct {
 	Now    func() time.Time
 	NewID  func() string
 	Logger *slog.Logger
-	// Sweep is how often the vaults of all owners are looked at; 0 means never,
-	// only those of owners that Notice named.
+	// Sweep is the interval at which the vaults of all owners are read. If it is 0, only
+	// the vaults of owners passed to Notice are read.
 	Sweep time.Duration
-	// Every is how often the vault of a noticed owner is looked at, but while a sweep
-	// is under way; HotFor how long. Defaults: 3 s, 3 minutes, which is longer than a
-	// transaction takes to be final or to expire.
+	// Every is the interval at which the vault of a noticed owner is read, except while a
+	// sweep is running. HotFor is how long this continues after Notice. Defaults: 3 s and
+	// 3 minutes. 3 minutes is longer than a transaction takes to be final or to expire.
 	Every, HotFor time.Duration
 }
 
 const (
-	// atOnce bounds the vaults that are read at the same time.
+	// atOnce bounds the vaults that are read concurrently.
 	atOnce = 4
-	// maxHot bounds the noticed owners; a sweep finds those beyond it.
+	// maxHot bounds the noticed owners. A sweep finds the others.
 	maxHot = 10_000
-	// maxBatch bounds the transactions of one look, and so one message.
+	// maxBatch bounds the transactions of one look, and so the events of one message.
 	maxBatch = 64
-	// maxConflicts is how often a look decides again because another process
-	// appended for the owner meanwhile.
+	// maxConflicts is how often a look retries because another process appended for the
+	// owner meanwhile.
 	maxConflicts = 5
 )
 
-// Watcher turns what vaults went through into StakeDeposited and
-// StakeWithdrawn. It records only what is finalized, so nothing that it wrote
-// is ever undone. Any number of watchers may run: the owner's expected version
-// lets only one record a movement, and the read model counts none twice.
+// Watcher records the movements of vaults as StakeDeposited and StakeWithdrawn. It
+// records only finalized movements, so no recorded event is ever undone. Any number of
+// watchers may run: the owner's expected version lets only one of them record a movement,
+// and the read model counts each movement once.
 type Watcher struct {
 	cfg  WatcherConfig
 	wake chan struct{}
 
 	mu  sync.Mutex
-	hot map[events.Owner]time.Time // until when
+	hot map[events.Owner]time.Time // value: end of the close watch
 }
 
 // NewWatcher returns a Watcher.
@@ -93,8 +93,7 @@ func NewWatcher(cfg WatcherConfig) *Watcher {
 	return &Watcher{cfg: cfg, wake: make(chan struct{}, 1), hot: make(map[events.Owner]time.Time)}
 }
 
-// Notice asks for an owner's vault to be watched closely for a while. It never
-// blocks.
+// Notice requests that an owner's vault is watched closely for a while. It never blocks.
 func (w *Watcher) Notice(owner events.Owner) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -109,7 +108,7 @@ func (w *Watcher) Notice(owner events.Owner) {
 	}
 }
 
-// Run watches until ctx ends. What goes wrong is logged and tried again.
+// Run watches until ctx ends. Errors are logged, and the work is tried again.
 func (w *Watcher) Run(ctx context.Context) {
 	ticker := time.NewTicker(w.cfg.Every)
 	defer ticker.Stop()
@@ -129,8 +128,7 @@ func (w *Watcher) Run(ctx context.Context) {
 	}
 }
 
-// noticed returns the owners to watch closely and forgets those whose time is
-// over.
+// noticed returns the owners to watch closely, and forgets those whose time is over.
 func (w *Watcher) noticed() []events.Owner {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -146,8 +144,8 @@ func (w *Watcher) noticed() []events.Owner {
 	return owners
 }
 
-// sweep looks at the vaults of all owners who have one. It finds deposits that were
-// not noticed, and those that were noticed before a restart.
+// sweep looks at the vaults of all owners who have one. It finds deposits for which
+// Notice was not called, or was called before a restart.
 func (w *Watcher) sweep(ctx context.Context) {
 	var after events.Owner
 	for ctx.Err() == nil {
@@ -192,15 +190,15 @@ func (w *Watcher) complain(ctx context.Context, doing string, err error) {
 	}
 }
 
-// Look records what the owner's vault went through since the log last heard of
-// it. A crash before the append leaves nothing behind, one after it leaves all:
-// the movements of a look are one message.
+// Look records the movements of the owner's vault since the last recorded one. A crash
+// before the append leaves nothing behind. A crash after it leaves all: the movements of
+// a look are one message.
 func (w *Watcher) Look(ctx context.Context, owner events.Owner) error {
 	return w.look(ctx, owner, false)
 }
 
-// lookThrough is Look over the vault's whole history. It finds what a node
-// that was behind left out before.
+// lookThrough is Look over the vault's whole history. It finds movements that a lagging
+// node omitted before.
 func (w *Watcher) lookThrough(ctx context.Context, owner events.Owner) error {
 	return w.look(ctx, owner, true)
 }
@@ -234,7 +232,8 @@ func (w *Watcher) look(ctx context.Context, owner events.Owner, whole bool) erro
 	return fmt.Errorf("record stakes: %w", eventlog.ErrConflict)
 }
 
-// recorded is the read model's record and the log's tail after it.
+// recorded returns the read model's record, advanced by the log's tail after it, and the
+// signatures of all recorded movements.
 func (w *Watcher) recorded(ctx context.Context, owner events.Owner, vault string) (Record, map[string]bool, error) {
 	record, err := w.cfg.Store.Load(ctx, owner, vault)
 	if err != nil {

@@ -61,7 +61,7 @@ func (l *ledger) OwnerTail(_ context.Context, _ events.Family, _ events.Owner, a
 	return nil
 }
 
-// behind is a read model that knows nothing yet.
+// behind is a read model that has nothing yet.
 type behind struct{}
 
 func (behind) Load(context.Context, events.Owner, string) (staking.Record, error) {
@@ -75,12 +75,12 @@ func (behind) Owners(_ context.Context, after events.Owner, _ int) ([]events.Own
 	return nil, nil
 }
 
-// moody is a node whose vault has seen deposits of 1, 2, 3…: it fails at times,
-// is late at times, and lists some transactions twice.
+// moody is a node whose vault has received deposits of 1, 2, 3…. Sometimes it fails or is
+// late, and it lists some transactions twice.
 type moody struct {
 	vault string
 	total int
-	seen  atomic.Int64 // how many deposits it admits to
+	seen  atomic.Int64 // how many deposits it shows
 	calm  atomic.Bool
 }
 
@@ -130,9 +130,9 @@ func (m *moody) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(map[string]any{"jsonrpc": "2.0", "id": 1, "result": result})
 }
 
-// TestWatchersRecordEachMovementOnce has three watchers look at one vault at
-// once, through a node that is late, forgetful and repeats itself, while
-// another writer uses the owner's family too.
+// TestWatchersRecordEachMovementOnce lets three watchers look at one vault at the same
+// time. Their node is late, omits transactions and repeats others. Another writer uses
+// the owner's family too.
 func TestWatchersRecordEachMovementOnce(t *testing.T) {
 	t.Parallel()
 	const total = 100
@@ -164,7 +164,7 @@ func TestWatchersRecordEachMovementOnce(t *testing.T) {
 	cancel()
 	group.Wait()
 	node.calm.Store(true)
-	for range 3 { // more than one message's worth may be left
+	for range 3 { // more than one message may be left
 		if err := newWatcher(0).Look(t.Context(), owner); err != nil {
 			t.Fatal(err)
 		}
@@ -172,7 +172,7 @@ func TestWatchersRecordEachMovementOnce(t *testing.T) {
 	recordedOnce(t, log, total)
 }
 
-// told is a read model that says something of the owner.
+// told is a read model with a preset record of the owner.
 type told struct{ staking.Record }
 
 func (m told) Load(context.Context, events.Owner, string) (staking.Record, error) {
@@ -181,8 +181,8 @@ func (m told) Load(context.Context, events.Owner, string) (staking.Record, error
 
 func (told) Owners(context.Context, events.Owner, int) ([]events.Owner, error) { return nil, nil }
 
-// TestAnAlteredReadModelRecordsNothing: with a wrong version nothing is appended, which
-// the log would keep for good.
+// TestAnAlteredReadModelRecordsNothing: if the read model has a wrong version or
+// sequence, nothing is appended. The log would keep it forever.
 func TestAnAlteredReadModelRecordsNothing(t *testing.T) {
 	t.Parallel()
 	node := &moody{total: 1}
@@ -208,7 +208,7 @@ func TestAnAlteredReadModelRecordsNothing(t *testing.T) {
 	}
 }
 
-// foreign appends a message of the anchorer's, as another writer would.
+// foreign appends one of the anchorer's messages, as another writer would.
 func foreign(t *testing.T, log *ledger) {
 	t.Helper()
 	log.mu.Lock()
@@ -251,7 +251,7 @@ func recordedOnce(t *testing.T, log *ledger, total int) {
 	}
 }
 
-// knows is a read model that has some movements already.
+// knows is a read model that already has some movements.
 type knows struct {
 	behind
 	movements []lots.Movement
@@ -261,8 +261,8 @@ func (k knows) Load(context.Context, events.Owner, string) (staking.Record, erro
 	return staking.Record{Movements: k.movements}, nil
 }
 
-// TestWhatTheReadModelKnowsIsNotRecordedAgain, also by nodes that list again what they
-// were asked to leave out.
+// TestWhatTheReadModelKnowsIsNotRecordedAgain: this also holds for nodes that list the
+// transactions that they were asked to omit.
 func TestWhatTheReadModelKnowsIsNotRecordedAgain(t *testing.T) {
 	t.Parallel()
 	vault, err := onchain(t, node{}).VaultOf(owner)
@@ -290,10 +290,10 @@ func TestWhatTheReadModelKnowsIsNotRecordedAgain(t *testing.T) {
 	}
 }
 
-// final is a node that has two transactions, of which the older one is final.
+// final is a node that has two transactions. Only the older one is final.
 type final struct {
 	vault  string
-	signed [2]string // the older one first
+	signed [2]string // older one first
 }
 
 func (f final) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -324,8 +324,8 @@ func (f final) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(map[string]any{"jsonrpc": "2.0", "id": 1, "result": result})
 }
 
-// TestOnlyWhatIsFinalIsRecorded: the log keeps for good what another fork of the chain
-// might never have.
+// TestOnlyWhatIsFinalIsRecorded: the log would keep a movement forever that another fork
+// of the chain might never have.
 func TestOnlyWhatIsFinalIsRecorded(t *testing.T) {
 	t.Parallel()
 	is := final{mustVault(t), [2]string{solana.Signature{1}.String(), solana.Signature{2}.String()}}

@@ -1,7 +1,7 @@
-// Package lots is the arithmetic of staking: what went into a vault and out of
-// it, the time and the vault's balance, turned into lots with maturity clocks; and
-// which texts are amounts, and which amounts may be withdrawn.
-// It is pure: no chain, no clock, no storage.
+// Package lots is the arithmetic of staking. From a vault's movements, its balance and
+// the time, it computes lots with maturity clocks. It also decides which texts are
+// amounts, and which amounts may be withdrawn. It is pure: no chain, no clock, no
+// storage.
 package lots
 
 import (
@@ -12,17 +12,17 @@ import (
 	"github.com/memory-ledger/ledger/events"
 )
 
-// Movement is what one transaction did to a vault.
+// Movement is one transaction's effect on a vault.
 type Movement struct {
 	Deposit   bool // false: a withdrawal
 	Amount    uint64
 	Signature string
-	Ordinal   int // tells movements of one transaction and direction apart
+	Ordinal   int // distinguishes movements of one transaction and direction
 	Slot      uint64
 	At        events.Timestamp
 }
 
-// Lot is a deposit, or what withdrawals left of it.
+// Lot is the part of a deposit that withdrawals left.
 type Lot struct {
 	Amount      uint64
 	DepositedAt events.Timestamp
@@ -31,8 +31,8 @@ type Lot struct {
 	Signature   string // empty: no known deposit explains this lot
 }
 
-// Position is a vault's content at a moment. Mature and Cooling add up to the
-// balance that it was made for, and so do the lots.
+// Position is a vault's contents at a moment. Mature and Cooling add up to the balance
+// passed to At, and so do the lots.
 type Position struct {
 	Lots         []Lot // oldest first
 	Mature       uint64
@@ -42,12 +42,13 @@ type Position struct {
 	Reconciled bool
 }
 
-// At returns the position that movements and a balance make at a time. The
-// order of the movements does not matter, nor how often each is given.
+// At returns the position for movements and a balance at a time. The order of the
+// movements does not matter, and repeated movements count once.
 //
-// The balance is the truth. What it holds beyond the movements counts as a lot
-// that began now, so that nothing matures before its age is known; what it
-// lacks is taken from the youngest lots, as a withdrawal not yet seen would.
+// The balance is the truth. If it is higher than the movements explain, the excess counts
+// as a lot that began now, so that nothing matures before its age is known. If it is
+// lower, the difference is taken from the youngest lots, as by a withdrawal that was not
+// seen yet.
 func At(movements []Movement, balance uint64, now time.Time, maturity time.Duration) Position {
 	held, whole := fold(movements)
 	p := Position{Lots: make([]Lot, 0, len(held)+1), Reconciled: whole}
@@ -83,8 +84,8 @@ func (p *Position) add(l Lot, now time.Time) {
 	}
 }
 
-// fold returns what is left of each deposit, oldest first. It is false where
-// more was withdrawn than was deposited, so that a deposit must be missing.
+// fold returns the rest of each deposit, oldest first. The bool is false if more was
+// withdrawn than was deposited, so that a deposit must be missing.
 func fold(movements []Movement) ([]Movement, bool) {
 	var held []Movement
 	whole := true
@@ -107,9 +108,9 @@ func fold(movements []Movement) ([]Movement, bool) {
 	return held, whole
 }
 
-// Order returns the movements in chain order, each once. Within a slot, where
-// the chain's order is not known to us, deposits come first: no withdrawal can
-// then lack a deposit that was made before it.
+// Order returns the movements in chain order, each once. Within a slot, we do not know
+// the chain's order. Deposits come first there, so that no withdrawal lacks a deposit
+// made before it.
 func Order(movements []Movement) []Movement {
 	ordered := slices.Clone(movements)
 	slices.SortFunc(ordered, func(a, b Movement) int {

@@ -15,7 +15,7 @@ import (
 
 var start = time.Date(2026, 3, 1, 8, 0, 0, 0, time.UTC)
 
-// history is what a vault went through: never more out than is in.
+// history is a vault's history. It never withdraws more than the balance.
 type history struct {
 	movements []lots.Movement
 	balance   uint64
@@ -48,7 +48,7 @@ func drawHistory(t *rapid.T) history {
 	return h
 }
 
-// addsUp checks what holds for every position whatever was observed.
+// addsUp checks the rules that every position must follow, for any movements.
 func addsUp(t *rapid.T, p lots.Position, balance uint64, now time.Time) {
 	var mature, cooling uint64
 	for _, l := range p.Lots {
@@ -83,7 +83,7 @@ func TestPositionsAddUp(t *testing.T) {
 		if !want.Reconciled {
 			t.Fatal("all was seen, and yet it is not reconciled")
 		}
-		// Late, twice, out of order: the same.
+		// Late, repeated and reordered movements give the same position.
 		seen := append([]lots.Movement(nil), h.movements...)
 		if len(seen) > 0 {
 			seen = append(seen, rapid.SliceOf(rapid.SampledFrom(h.movements)).Draw(t, "again")...)

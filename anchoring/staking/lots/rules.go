@@ -14,9 +14,9 @@ var (
 	ErrChainUnreadable = errors.New("the chain could not be reached; try again")
 )
 
-// Parse reads an amount: decimal digits without a leading zero, from 1 to the
-// largest u64. Whatever else a number parser would take, such as a sign, is
-// refused: two texts for one amount would hide a mistake.
+// Parse reads an amount: decimal digits without a leading zero, from 1 to the largest
+// u64. Other forms that a number parser accepts, such as a sign, are refused: two texts
+// for one amount would hide a mistake.
 func Parse(text string) (uint64, error) {
 	const longest = 20
 	if text == "" || len(text) > longest || text[0] == '0' {
@@ -34,8 +34,8 @@ func Parse(text string) (uint64, error) {
 	return amount, nil
 }
 
-// Unstake says whether amount may be taken out of what is staked. All of it
-// may always go; a part of it only from the minimum on.
+// Unstake checks whether amount may be withdrawn from the staked amount. A withdrawal of
+// everything is always allowed. A partial one must be at least minPartial.
 func Unstake(amount, staked, minPartial uint64) error {
 	switch {
 	case amount > staked:
