@@ -15,21 +15,21 @@ import (
 	"github.com/memory-ledger/ledger/projections/projector"
 )
 
-// ErrNoKey: the owner was forgotten, so what is sealed with their data key can't be
-// opened. A keystore's function wraps it.
+// ErrNoKey means that the owner was forgotten: their data key is gone, and content that
+// was sealed with it can't be opened. Config.Keys returns an error that wraps ErrNoKey.
 var ErrNoKey = errors.New("no data key")
 
-// Unopened is a keystore's error where the master key does not open what it
-// should. The audit goes on, and is incomplete.
+// Unopened is the error that Config.Keys returns if the master key does not open a data
+// key. The audit continues, and is incomplete unless Optional is set.
 type Unopened struct {
-	Why      string // without the owner: leaves are counted by it
-	Optional bool   // that key was not configured; it was at hand
+	Why      string // does not name the owner: the audit counts leaves by this text
+	Optional bool   // no key was configured; the key was found in a run's folder
 }
 
 func (u *Unopened) Error() string { return u.Why }
 
-// Log is what an audit needs of the log: how long it is, and to read it. Direct
-// gets suffice; see eventlog.Direct.
+// Log is the part of the log that an audit needs: its length, and reads. Direct gets
+// are enough; see eventlog.Direct.
 type Log interface {
 	Head(ctx context.Context) (uint64, error)
 	eventlog.PartReader
@@ -39,12 +39,12 @@ type Log interface {
 type Key interface {
 	Open(memoryID string, sealed []byte) (string, error)
 	LeafSecret() leaf.Secret
-	// Erasures is how often the owner had erased all when the key was made. It opens no
-	// leaf from before.
+	// Erasures is how many times the owner had erased everything when the key was made.
+	// The key opens no leaf from before the last of these erasures.
 	Erasures() int
 }
 
-// Commitment is what a commitment account holds, and where that is.
+// Commitment is the content of a commitment account, and its place on the chain.
 type Commitment struct {
 	Size uint64
 	Root events.Hash
@@ -53,44 +53,44 @@ type Commitment struct {
 	Cluster, ProgramID, Account string
 }
 
-// Chain reads commitment accounts: one entry for each owner, nil where there
-// is no account. An error means that the chain could not be asked.
+// Chain reads commitment accounts: one entry for each owner, nil if the owner has no
+// account. An error means that the chain did not answer.
 type Chain interface {
-	// GenesisHash tells the chain from every other.
+	// GenesisHash identifies the chain.
 	GenesisHash(ctx context.Context) (string, error)
 	Commitments(ctx context.Context, owners []events.Owner) ([]*Commitment, error)
 }
 
-// Config of an audit. Only Log is required; whatever else is missing is said
-// to be not checked. What is there and does not answer or open makes the audit
+// Config configures an audit. Only Log is required. The summary lists every missing
+// part as not checked. A configured part that does not answer or open makes the audit
 // incomplete.
 type Config struct {
 	Log   Log
-	Owner events.Owner // audit this owner alone; empty means everybody
+	Owner events.Owner // audit only this owner; empty means all owners
 
 	Keys  func(context.Context, events.Owner) (Key, error) // nil: leaves are not recomputed
 	Pool  *pgxpool.Pool                                    // nil: the log alone
 	Chain Chain                                            // nil: no accounts
-	// WhyNoKeys, WhyNoPool and WhyNoChain say why something is nil.
+	// WhyNoKeys, WhyNoPool and WhyNoChain say why Keys, Pool or Chain is nil.
 	WhyNoKeys, WhyNoPool, WhyNoChain string
 
-	// Replicas, if any, are all read before the audit, which then reads from one that
-	// is whole. Without them it reads wherever Log does.
+	// Replicas, if any, are all read before the audit. The audit then reads from a
+	// complete replica. Without Replicas it reads from Log.
 	Replicas []Replica
 
-	// Report is called with every finding as it is made.
+	// Report is called with every finding as soon as it is made.
 	Report func(Finding)
-	// Progress, if set, is called now and then with the sequence reached.
+	// Progress, if set, is called from time to time with the sequence reached.
 	Progress func(reached, through uint64)
-	// Patience is how long the read models may take to catch up with the log, and a
-	// node that is read by itself to give its next message; 0 means 30 s.
+	// Patience is how long the audit waits for the read models to catch up with the
+	// log, and for the next message of a single node; 0 means 30 s.
 	Patience time.Duration
 }
 
 const defaultPatience = 30 * time.Second
 
-// Run audits. It returns an error where it could not be carried through; what
-// is wrong with what it read is findings.
+// Run runs an audit. It returns an error if the audit could not finish. Damage in the
+// data is reported as findings, not as an error.
 func Run(ctx context.Context, cfg Config) (Summary, error) {
 	if cfg.Log == nil {
 		return Summary{}, errors.New("audit: no log")
@@ -113,7 +113,7 @@ type auditor struct {
 	report  *report
 	fold    *fold
 	through uint64
-	at      projector.Vector // of each partition, what is checked; never beyond through
+	at      projector.Vector // position up to which each partition is checked; never beyond through
 }
 
 func (a *auditor) run(ctx context.Context) error {
@@ -155,10 +155,10 @@ func (a *auditor) run(ctx context.Context) error {
 	return a.checkChain(ctx)
 }
 
-// align decides up to where the log is read: of each partition to the database's
-// position, so that both are compared at the same moment.
+// align decides how far the log is read: each partition up to the database's position,
+// so that the log and the database are compared at the same moment.
 func (a *auditor) align(ctx context.Context, db *snapshot, head uint64) error {
-	newest, err := a.cfg.Log.Head(ctx) // the snapshot may hold what came after the first look
+	newest, err := a.cfg.Log.Head(ctx) // the snapshot can be newer than head
 	if err != nil {
 		return err
 	}

@@ -23,11 +23,11 @@ import (
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
 
-// storyLeaves is how many leaves a story's owner writes: more than a tile.
+// storyLeaves is how many leaves a story's owner writes: more than one tile holds.
 const storyLeaves = 300
 
-// story is messages in which every table of the read models gets rows, every
-// nullable column a value somewhere, and every rule is kept.
+// story returns messages that give every read model table rows, and every nullable
+// column a value in some row, without breaking a rule.
 func story(n int) []fixture.Message {
 	a := fixture.NumberedActor(n)
 	now := events.At(time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC))
@@ -74,14 +74,14 @@ func story(n int) []fixture.Message {
 			say(&events.BatchConfirmed{BatchID: id, Size: size, Root: root, Signature: second.Signature, Slot: 9, Cluster: "cluster", ProgramID: "program", Account: "account"})
 		}
 	}
-	commit(10, true) // far back: the replay has long passed it
+	commit(10, true) // too far back for the replay to compute the root
 	commit(storyLeaves-1, false)
 	say(&events.StakeDeposited{Mint: "mint", Vault: "vault", Amount: "18446744073709551615", Signature: fmt.Sprint("deposit", n), Slot: 5, BlockTime: now})
 	say(&events.StakeWithdrawn{Mint: "mint", Vault: "vault", Amount: "5", Signature: fmt.Sprint("withdraw", n), Slot: 6, BlockTime: now})
 	return said
 }
 
-// projected is a log and the read models that a projector made of it.
+// projected returns a log and the read models that a projector made from it.
 func projected(t testing.TB, messages ...fixture.Message) (*pgxpool.Pool, *fixture.Log) {
 	t.Helper()
 	_, pool := fixture.Database(t)
@@ -145,7 +145,7 @@ func TestWhatIsGoodIsFoundGood(t *testing.T) {
 	}
 }
 
-// readers notes whose messages are read by themselves.
+// readers records the owners whose messages are read separately.
 type readers struct {
 	audit.Log
 	again []events.Owner
@@ -158,9 +158,9 @@ func (l *readers) Read(ctx context.Context, cfg eventlog.ReadConfig, yield func(
 	return l.Log.Read(ctx, cfg, yield)
 }
 
-// TestOneReadNamesWhoIsDamaged: one read of the log names the owner of what differs,
-// among several with more than one tile and page, and names an owner whom the log
-// does not know.
+// TestOneReadNamesWhoIsDamaged: one read of the log is enough to name the owner of a
+// damaged row, among several owners with more than one tile and page. It also names an
+// owner that the log lacks.
 func TestOneReadNamesWhoIsDamaged(t *testing.T) {
 	t.Parallel()
 	actors := make([]*fixture.Actor, 4)

@@ -14,7 +14,7 @@ import (
 	"github.com/memory-ledger/ledger/projections/tree"
 )
 
-// batch is what the log says of a batch, as its row must have it.
+// batch is a batch as the log describes it, in the form that its row must have.
 type batch struct {
 	id, state                           string
 	owner                               *owner
@@ -48,7 +48,7 @@ type claim struct {
 	seq   uint64
 }
 
-// cut folds the beginning of a batch. The other events of its life follow.
+// cut folds the event that begins a batch. The functions below fold its later events.
 func (f *fold) cut(c *current, data *events.BatchCut) {
 	if b := f.batchOf(c, data.BatchID, data.Size, data.Root, true); b != nil {
 		b.state, b.cut, b.from = "cut", c.now(), data.FromSize
@@ -96,7 +96,7 @@ func (f *fold) failed(c *current, data *events.BatchFailed) {
 
 func attemptKey(batch, signature string) string { return rowKey(batch, signature) }
 
-// confirm notes the confirmed batches of the largest size. Receipts quote one of them.
+// confirm keeps the confirmed batches of the largest size. Receipts quote one of them.
 func (o *owner) confirm(b *batch) {
 	if len(o.committed) > 0 && o.committed[0].size != b.size {
 		if b.size < o.committed[0].size {
@@ -107,8 +107,8 @@ func (o *owner) confirm(b *batch) {
 	o.committed = append(o.committed, b)
 }
 
-// batchOf finds or begins the batch of an event and checks the size and root that the
-// event names. It returns nil for a confirmed batch, which no event changes.
+// batchOf finds or creates the batch of an event, and checks the size and root that the
+// event names. It returns nil for a confirmed batch, because no event changes one.
 func (f *fold) batchOf(c *current, id string, size uint64, root events.Hash, cut bool) *batch {
 	b := f.batches[id]
 	switch {
@@ -131,7 +131,7 @@ func (f *fold) batchOf(c *current, id string, size uint64, root events.Hash, cut
 	return b
 }
 
-// claim judges a root now, or later if it lies too far back.
+// claim checks a root now, or in lookBack if the root is too far back.
 func (f *fold) claim(o *owner, cl claim) {
 	if cl.size > o.leaves() && cl.check != CheckOnchain {
 		f.report.add(Finding{Check: cl.check, Owner: o.name, Seq: cl.seq, Detail: fmt.Sprintf(
@@ -153,7 +153,7 @@ func (f *fold) judge(owner events.Owner, cl claim, root events.Hash) {
 	}
 }
 
-// lookBack judges the roots that lay too far back during the replay. It reads those
+// lookBack checks the roots that were too far back during the replay. It reads those
 // owners' leaves again.
 func (a *auditor) lookBack(ctx context.Context) error {
 	for owner, claims := range a.fold.back {
@@ -166,8 +166,8 @@ func (a *auditor) lookBack(ctx context.Context) error {
 	return nil
 }
 
-// rootsOf judges claims, sorted by size, by the owner's leaves up to a
-// sequence.
+// rootsOf checks claims, sorted by size, against the owner's leaves up to the sequence
+// through.
 func (a *auditor) rootsOf(ctx context.Context, owner events.Owner, through uint64, claims []claim) error {
 	frontier, err := tree.NewFrontier(0, nil)
 	if err != nil {
@@ -200,7 +200,7 @@ func (a *auditor) rootsOf(ctx context.Context, owner events.Owner, through uint6
 // leavesOf reads an owner's leaves again.
 func (a *auditor) leavesOf(ctx context.Context, owner events.Owner, through uint64, yield func(*events.MemoryWritten) error) error {
 	if _, err := events.ParseOwner(string(owner)); err != nil {
-		return nil // only a damaged row or the chain names it
+		return nil // not a valid owner: only a damaged row or the chain names it
 	}
 	subject := events.Subject{Family: events.FamilyLedger, Owner: owner, Kind: events.KindMemory}
 	read := eventlog.ReadConfig{To: through, Subject: subject.String()}

@@ -19,10 +19,10 @@ import (
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
-// BenchmarkRebuildAndVerify fills a log with memories of 1,000 owners, rebuilds
-// the read models from it (replay, indexes, compare, swap), verifies all of it
-// once, and copies the same rows by bare COPY, from memory, into tables with the same
-// keys. EVENTS says how many, 100,000 if it does not.
+// BenchmarkRebuildAndVerify fills a log with memories of 1,000 owners, rebuilds the read
+// models from it (replay, indexes, compare, swap), verifies everything once, and copies
+// the same rows with plain COPY, from memory, into tables with the same keys. EVENTS sets
+// the number of memories; the default is 100,000.
 func BenchmarkRebuildAndVerify(b *testing.B) {
 	n := 100_000
 	if text := os.Getenv("EVENTS"); text != "" {
@@ -43,7 +43,7 @@ func BenchmarkRebuildAndVerify(b *testing.B) {
 			b.Fatalf("%+v, %v", result, err)
 		}
 	}
-	rebuilt() // until here the live tables are empty, and nothing is there to compare
+	rebuilt() // the first rebuild has nothing to compare: the live tables were empty
 	for b.Loop() {
 		start := time.Now()
 		rebuilt()
@@ -67,8 +67,8 @@ func BenchmarkRebuildAndVerify(b *testing.B) {
 	b.ReportMetric(float64(most)/(1<<20), "verify-heap-MiB")
 }
 
-// replayed is the log as a local run's tools read it, or with LOG_READ=direct as those
-// that may not make consumers.
+// replayed returns the log as a local run's tools read it. With LOG_READ=direct it
+// returns the log as tools read it that have no permission to make consumers.
 func replayed(log *fixture.Log) rebuild.Log {
 	stream := log.Log.(*eventlog.JetStream)
 	if os.Getenv("LOG_READ") == "direct" {
@@ -84,7 +84,7 @@ func fillLog(b *testing.B, log *fixture.Log, n int) {
 		actors[i] = fixture.NumberedActor(i)
 	}
 	chance := rand.New(rand.NewPCG(1, 2))
-	ciphertext := rand.NewChaCha8([32]byte{3}) // which can't be compressed
+	ciphertext := rand.NewChaCha8([32]byte{3}) // can't be compressed
 	for done := 0; done < n; {
 		var messages []fixture.Message
 		for ; len(messages) < 1000 && done < n; done++ {
@@ -98,8 +98,8 @@ func fillLog(b *testing.B, log *fixture.Log, n int) {
 	}
 }
 
-// emptied puts the checkpoint to where a damaged one would be, so that the
-// rebuild goes to the end of the log.
+// emptied empties the checkpoint, as if it were damaged, so that the rebuild reads to the
+// end of the log.
 func emptied(b *testing.B, pool *pgxpool.Pool) *pgxpool.Pool {
 	b.Helper()
 	if _, err := pool.Exec(b.Context(), `TRUNCATE checkpoint`); err != nil {
@@ -108,7 +108,7 @@ func emptied(b *testing.B, pool *pgxpool.Pool) *pgxpool.Pool {
 	return pool
 }
 
-// watchHeap returns the most heap that was in use while f ran.
+// watchHeap returns the peak heap in use while f ran.
 func watchHeap(f func()) uint64 {
 	var most atomic.Uint64
 	stop, stopped := make(chan struct{}), make(chan struct{})
@@ -133,10 +133,9 @@ func watchHeap(f func()) uint64 {
 	return most.Load()
 }
 
-// copyRows times a bare COPY of the rows into fresh tables. The memories come in
-// the order of the log, in which a plain replay would have them. A rebuild stores
-// an owner's rows side by side, for which it pays by sorting; to copy rows as they
-// lie there would hand that to the COPY as a present.
+// copyRows times a plain COPY of the rows into fresh tables. It copies the memories in
+// log order, as a plain replay would write them. A rebuild sorts the rows, to store each
+// owner's rows side by side. A COPY in that order would get the sorting for free.
 func copyRows(b *testing.B, pool *pgxpool.Pool) time.Duration {
 	b.Helper()
 	var took time.Duration

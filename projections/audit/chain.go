@@ -11,20 +11,19 @@ import (
 	"github.com/memory-ledger/ledger/events"
 )
 
-// accountsAtOnce is how many accounts are asked for in one request.
+// accountsAtOnce is the number of accounts that one request asks for.
 const accountsAtOnce = 100
 
-// checkChain compares the commitment accounts with the log. The accounts are
-// read after the log, so they may be ahead of what was replayed; but what an
-// account holds was in the log before it was committed, so the log, read once
-// more, must reach that far.
+// checkChain compares the commitment accounts with the log. The accounts are read after
+// the log, so an account can be ahead of the replayed part. But leaves are in the log
+// before they are committed, so a second read of the log must reach the account's size.
 func (a *auditor) checkChain(ctx context.Context) error {
 	if a.cfg.Chain == nil {
 		a.report.notChecked("the chain: %s", cmp.Or(a.cfg.WhyNoChain, "none is configured"))
 		return nil
 	}
 	if a.cfg.Owner != "" {
-		a.fold.owner(a.cfg.Owner) // the chain may know an owner whom the log does not
+		a.fold.owner(a.cfg.Owner) // the chain may have an owner that the log lacks
 	}
 	if other, err := a.isAnother(ctx); err != nil || other {
 		return err
@@ -50,8 +49,8 @@ func (a *auditor) checkChain(ctx context.Context) error {
 	return nil
 }
 
-// isAnother reports whether the chain is not the one of the recorded batches, or can't
-// be asked. Another chain is one finding: what its accounts hold means nothing.
+// isAnother reports whether the chain differs from the chain of the recorded batches,
+// or does not answer. A wrong chain is one finding: its accounts mean nothing here.
 func (a *auditor) isAnother(ctx context.Context) (bool, error) {
 	genesis, err := a.cfg.Chain.GenesisHash(ctx)
 	if err != nil {
@@ -72,7 +71,7 @@ func (a *auditor) isAnother(ctx context.Context) (bool, error) {
 	if len(clusters) == 0 || clusters[genesis] > 0 {
 		return false, nil
 	}
-	var only events.Owner // named if the batches are of one owner
+	var only events.Owner // set if all batches have the same owner
 	if len(owners) == 1 {
 		only = slices.Collect(maps.Keys(owners))[0]
 	}
@@ -119,8 +118,8 @@ func (a *auditor) checkAccount(ctx context.Context, o *owner, c *Commitment) err
 	return a.rootsOf(ctx, o.name, through, []claim{onchain})
 }
 
-// comparePlace compares what receipts say of a confirmed batch with the account: its
-// place, and its slot while it has that size.
+// comparePlace compares the fields of a confirmed batch that receipts quote with the
+// account: the account's place, and its slot while the account has the batch's size.
 func (a *auditor) comparePlace(b *batch, c *Commitment) {
 	differs := func(what string, recorded, is any) {
 		a.report.add(Finding{Check: CheckOnchain, Owner: b.owner.name, Seq: b.seq, Detail: fmt.Sprintf(

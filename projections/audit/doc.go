@@ -1,25 +1,25 @@
-// Package audit checks that the service kept its word: it replays the log once, with
-// rules of its own, and compares the result with the read models, the tree cache, the
-// recorded batches and the chain.
+// Package audit checks the service's records: it replays the log once, with its own
+// rules, and compares the result with the read models, the tree cache, the recorded
+// batches and the chain.
 //
-// It shares the events and the tree's arithmetic with what it checks, and nothing
-// else: it works out by itself what a row should be, without the projections. It
-// reports what it cannot check, and never counts that as good.
+// It shares only the events and the tree's arithmetic with the code that it checks. It
+// computes each expected row itself, without the projections. If it cannot check
+// something, it reports that, and does not count it as good.
 //
 // # How it reads
 //
 // The read models are read in one snapshot of the database. The log is read up to the
-// position of that snapshot, which is one for each partition, so traffic may go on and
-// projectors that share the partitions need not agree. The log is read once. The
-// memories are read at the same time, in the order of the log, and each row is compared
-// with its event. The other tables are compared afterwards. A root that lies too far
-// back costs another read of that owner's messages.
+// position of that snapshot. Each partition has its own position, so traffic can
+// continue, and projectors that share the partitions can be at different positions. The
+// log is read once. The memories are read at the same time, in log order, and each row
+// is compared with its event. The other tables are compared afterwards. A root that is
+// too far back costs another read of that owner's messages.
 //
 // # Memory
 //
-// Kept for each owner: about 2 kB, and the newest 64 leaf hashes (2 kB). Kept for each
-// session, API key, grant, batch and stake movement: about 300 bytes. For each 256
-// leaves of an owner a tile and a page are kept as hashes, 1 kB. Ids that must be
-// unique (commands, events, memories, idempotency keys) go to temporary files, 25
-// bytes each, and are read back a 64th at a time.
+// The audit keeps about 2 kB for each owner, plus the newest 64 leaf hashes (2 kB). It
+// keeps about 300 bytes for each session, API key, grant, batch and stake movement. For
+// each 256 leaves of an owner it keeps hashes of a tile and a page, 1 kB. It writes ids
+// that must be unique (commands, events, memories, idempotency keys) to 64 temporary
+// files, 25 bytes each, and reads the files back one at a time.
 package audit

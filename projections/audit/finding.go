@@ -14,18 +14,18 @@ type Check string
 
 // The checks.
 const (
-	CheckDecode   Check = "decode"       // a message does not decode, or is not what its subject says
+	CheckDecode   Check = "decode"       // a message does not decode, or does not match its subject
 	CheckVersion  Check = "version"      // owner versions are not contiguous
 	CheckUnique   Check = "unique"       // an id was used twice
-	CheckLeaf     Check = "leaf"         // leaf indexes have a gap, or a leaf hash is not that of its content
-	CheckGrant    Check = "grant"        // a grant was overspent, or used when dead
+	CheckLeaf     Check = "leaf"         // leaf indexes have a gap, or a leaf hash does not match its content
+	CheckGrant    Check = "grant"        // a grant was overspent, or used after it ended
 	CheckKey      Check = "credential"   // a key or session was used or ended against the rules
-	CheckBatch    Check = "batch"        // a recorded root is not the root at that size
+	CheckBatch    Check = "batch"        // a recorded root differs from the root at that size
 	CheckReadRow  Check = "read model"   // a row of the read models differs
 	CheckTile     Check = "tree cache"   // a tile differs
 	CheckOnchain  Check = "chain"        // the commitment account disagrees
-	CheckReplica  Check = "replica"      // a node lacks a message that the log has, or has another
-	CheckSequence Check = "log sequence" // the log and the read models do not reach as far as each other
+	CheckReplica  Check = "replica"      // a node lacks a message of the log, or has a different one
+	CheckSequence Check = "log sequence" // the log ends before the position of the read models
 )
 
 // Finding is one thing that is wrong.
@@ -36,11 +36,11 @@ type Finding struct {
 	Seq       uint64       `json:"sequence,omitzero"`
 	Table     string       `json:"table,omitzero"`
 	Row       string       `json:"row,omitzero"`    // the row's key
-	Column    string       `json:"column,omitzero"` // empty where the whole row is missing or too many
+	Column    string       `json:"column,omitzero"` // empty if the whole row is missing or extra
 	Detail    string       `json:"detail"`
 }
 
-// String is the finding for people.
+// String returns the finding as text for people.
 func (f Finding) String() string {
 	leaf, seq := "", ""
 	if f.LeafIndex != nil {
@@ -58,7 +58,7 @@ func (f Finding) String() string {
 	return text + ": " + f.Detail
 }
 
-// Summary is what was looked at.
+// Summary counts the things that an audit checked.
 type Summary struct {
 	Through          uint64         `json:"through"` // newest sequence that was checked
 	Messages         uint64         `json:"messages"`
@@ -70,19 +70,18 @@ type Summary struct {
 	Rows             map[string]int `json:"rows,omitzero"`    // rows compared, by table
 	Accounts         uint64         `json:"accounts"`         // commitment accounts compared
 	Findings         uint64         `json:"findings"`
-	// NotChecked says what could not be looked at, and why.
+	// NotChecked lists the parts that could not be checked, and why.
 	NotChecked []string `json:"notChecked"`
-	// Incomplete is those of NotChecked that were asked for or configured: a chain
-	// that did not answer, a master key that opens nothing, read models that did not
-	// catch up, an owner of whom the log knows nothing.
+	// Incomplete lists the entries of NotChecked that were requested or configured: a
+	// chain that did not answer, a master key that opens nothing, read models that did
+	// not catch up, an owner that the log lacks.
 	Incomplete []string `json:"incomplete,omitzero"`
 }
 
-// Good reports whether all that was configured was checked, and nothing wrong
-// was found.
+// Good reports whether every configured part was checked, and no finding was made.
 func (s *Summary) Good() bool { return s.Findings == 0 && len(s.Incomplete) == 0 }
 
-// report hands findings on and counts.
+// report passes findings on and counts them.
 type report struct {
 	to      func(Finding)
 	summary Summary
@@ -92,7 +91,7 @@ type report struct {
 // unread is why leaves could not be recomputed.
 type unread struct {
 	why        string
-	configured bool // the key was to be had
+	configured bool // the key should have been available
 }
 
 func (r *report) add(f Finding) {
@@ -104,7 +103,7 @@ func (r *report) notChecked(format string, args ...any) {
 	r.summary.NotChecked = append(r.summary.NotChecked, fmt.Sprintf(format, args...))
 }
 
-// incomplete is notChecked for what was configured.
+// incomplete is notChecked for a configured part.
 func (r *report) incomplete(format string, args ...any) {
 	r.notChecked(format, args...)
 	r.summary.Incomplete = append(r.summary.Incomplete, fmt.Sprintf(format, args...))

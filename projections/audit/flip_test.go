@@ -15,7 +15,7 @@ import (
 	"github.com/memory-ledger/ledger/projections/readmodel"
 )
 
-// flips changes one bit of a value, by the type of its column.
+// flips has, for each column type, an expression that changes a value slightly.
 var flips = map[string]string{
 	"text":                     `chr(ascii(left(%[1]s, 1)) # 1) || substr(%[1]s, 2)`,
 	"bytea":                    `set_bit(%[1]s, 3, 1 - get_bit(%[1]s, 3))`,
@@ -27,7 +27,8 @@ var flips = map[string]string{
 	"timestamp with time zone": `%[1]s + interval '1 microsecond'`,
 }
 
-// special is for columns that take certain texts only.
+// special has expressions for columns that need a special change, such as columns that
+// accept only certain texts.
 var special = map[string]string{
 	"memories.leaf_index":       `leaf_index # 4096`,
 	"batches.state":             `CASE state WHEN 'cut' THEN 'failed' ELSE 'cut' END`,
@@ -56,14 +57,16 @@ func columns(t *testing.T, pool *pgxpool.Pool) []column {
 	return all
 }
 
-// A bit flipped in any column of any table, tiles included, is found, and the
-// finding names table, column, owner, and the leaf where there is one.
+// TestEveryFlippedBitIsFound: the audit finds a flipped bit in any column of any table,
+// tiles included. The finding names the table, column, owner, and the leaf if there is
+// one.
 func TestEveryFlippedBitIsFound(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: make verify runs it")
 	}
 	t.Parallel()
-	// Of the first two the newest message brought a leaf, which their rows leave out.
+	// The newest message of the first two owners holds a leaf, so last_seq is NULL in
+	// their rows. The third and fourth owners have a last_seq.
 	third := fixture.NumberedActor(3).Say(&events.OwnerRegistered{UserID: fixture.UUID()})
 	fourth := fixture.NumberedActor(4).Say(&events.OwnerErased{})
 	pool, log := projected(t, append(slices.Concat(story(1), story(2)), third, fourth)...)
@@ -86,7 +89,7 @@ func TestEveryFlippedBitIsFound(t *testing.T) {
 	}
 }
 
-// damaged changes a table for as long as f runs.
+// damaged changes a table while f runs, and restores the table afterwards.
 func damaged(t *testing.T, pool *pgxpool.Pool, table, change string, f func()) {
 	t.Helper()
 	exec := func(sql string) int64 {
@@ -107,8 +110,8 @@ func damaged(t *testing.T, pool *pgxpool.Pool, table, change string, f func()) {
 	exec(`DROP TABLE kept`)
 }
 
-// named reports whether a finding names what was changed. A row whose key was
-// changed is one that is missing and one too many.
+// named reports whether a finding names the changed column. If a row's key was changed,
+// the audit reports one missing row and one extra row.
 func named(found []audit.Finding, c column) bool {
 	return slices.ContainsFunc(found, func(f audit.Finding) bool {
 		ok := f.Table == c.table && f.Owner != "" && f.Detail != "" && f.Row != ""

@@ -13,12 +13,12 @@ import (
 	"github.com/memory-ledger/ledger/projections/tree"
 )
 
-// recentLeaves is how many leaf hashes are kept beyond the frontier, so that
-// the root at a size a little back can still be worked out: a batch is cut
-// while its owner goes on writing.
+// recentLeaves is how many leaf hashes are kept beyond the frontier, so that the root
+// at a slightly smaller size can still be computed: an owner continues to write while a
+// batch is cut.
 const recentLeaves = 64
 
-// fold is what the log says, as far as it was read.
+// fold is the state that the log describes, as far as the log was read.
 type fold struct {
 	*auditor
 	owners      map[events.Owner]*owner
@@ -34,9 +34,9 @@ type fold struct {
 	memories    *memoryRows        // nil without a database
 	tiles       map[string]wantRow // full tiles, and full pages of bodies
 	pages       map[string]wantRow
-	// back lists roots that lie too far back; see lookBack.
+	// back lists roots that are too far back; see lookBack.
 	back map[events.Owner][]claim
-	// stored is when the log stored the messages that rows of the checkpoint name.
+	// stored is when the log stored the messages that checkpoint rows name.
 	stored map[uint64]time.Time
 }
 
@@ -49,16 +49,16 @@ func newFold(a *auditor) *fold {
 	}
 }
 
-// owner is what is kept of an owner.
+// owner is the state of an owner.
 type owner struct {
 	name                    events.Owner
 	userID                  *string // nil before the first sign-in
 	registeredAt            *time.Time
-	versions, chainVersions int     // as counted; a hole is skipped once it was found
+	versions, chainVersions int     // last version, as counted; counting continues after a gap
 	messages                uint64  // of the ledger family
-	erased                  int     // how often
-	named                   *uint64 // sequence of the newest, nil where it brought a leaf
-	chainVersion            int     // the highest, as the read model has it
+	erased                  int     // number of erasures
+	named                   *uint64 // sequence of the newest ledger message, nil if it holds a leaf
+	chainVersion            int     // the highest, as in the read model
 	chainLastSeq            uint64
 
 	base   *tree.Frontier
@@ -67,7 +67,7 @@ type owner struct {
 	page   *page
 	active map[events.GrantKind]*grant
 
-	committed []*batch // largest confirmed one; several only if that size was confirmed again
+	committed []*batch // largest confirmed batch; several only if that size was confirmed again
 }
 
 func (f *fold) owner(name events.Owner) *owner {
@@ -100,14 +100,15 @@ func (o *owner) append(h events.Hash) {
 	o.recent = append(o.recent, h)
 }
 
-// root works out the root at a size, where that is not too far back.
+// root computes the root at a size. known is false if the size is too far back, or
+// larger than the log.
 func (o *owner) root(size uint64) (root events.Hash, known bool) {
 	if size < o.base.Size() || size > o.leaves() {
 		return events.Hash{}, false
 	}
 	frontier, err := tree.NewFrontier(o.base.Size(), o.base.Hashes())
 	if err != nil {
-		panic(err) // the hashes are those of that size
+		panic(err) // impossible: the size and the hashes are from the same frontier
 	}
 	for _, h := range o.recent[:size-o.base.Size()] {
 		frontier.Append(h)
@@ -121,8 +122,8 @@ type current struct {
 	seq      uint64
 	position int
 	event    *events.Event
-	ordinals map[string]int // stake movements of this message that are alike; nil where there are none
-	// withMemory says that the message holds a memory.
+	ordinals map[string]int // counts alike stake movements in this message; nil if there are none
+	// withMemory reports that the message holds a memory.
 	withMemory bool
 }
 
@@ -136,7 +137,7 @@ func (f *fold) wrong(c *current, check Check, format string, args ...any) {
 	f.report.add(Finding{Check: check, Owner: c.owner.name, Seq: c.seq, Detail: fmt.Sprintf(format, args...)})
 }
 
-// errNoRule: the audit was not told what an event of the catalogue means.
+// errNoRule means that the audit has no rule for an event type of the catalogue.
 var errNoRule = errors.New("the audit has no rule for an event type")
 
 func (f *fold) event(ctx context.Context, c *current) error {
@@ -217,8 +218,8 @@ func (f *fold) memory(ctx context.Context, c *current, data *events.MemoryWritte
 	return f.memories.compare(row)
 }
 
-// recompute opens the content and computes the leaf hash again. Keys that are
-// not to be had are counted by reason.
+// recompute opens the content and computes the leaf hash again. Without a key, it counts
+// the leaf under the reason why the key is missing.
 func (f *fold) recompute(ctx context.Context, c *current, data *events.MemoryWritten) error {
 	if f.cfg.Keys == nil {
 		f.report.unread[unread{why: cmp.Or(f.cfg.WhyNoKeys, "no data keys")}]++

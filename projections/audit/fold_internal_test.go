@@ -6,7 +6,8 @@ import (
 	"github.com/memory-ledger/ledger/events"
 )
 
-// A type of the catalogue that the audit has no rule for ends the audit.
+// TestEveryEventTypeHasARule: the audit has a rule for every event type of the
+// catalogue. An event type without a rule ends the audit.
 func TestEveryEventTypeHasARule(t *testing.T) {
 	t.Parallel()
 	for _, d := range events.Catalogue() {

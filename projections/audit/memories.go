@@ -15,7 +15,7 @@ import (
 	"github.com/memory-ledger/ledger/projections/internal/column"
 )
 
-// Columns of the memories, in the order in which they are read.
+// Columns of the memories table, in the order in which they are read.
 const (
 	memoryOwner = iota
 	memoryLeafIndex
@@ -32,19 +32,20 @@ const (
 
 var memoryNames = [memoryColumns]string{"owner", "leaf_index", "id", "leaf_hash", "metadata", "sealed", "created_at", "idempotency_key_hash", "seq", "via"}
 
-// memoryRow is a row of the memories: values in PostgreSQL's binary form, nil for NULL.
+// memoryRow is a row of the memories table: values in PostgreSQL's binary form, nil for
+// NULL.
 type memoryRow [memoryColumns][]byte
 
 func (m *memoryRow) number(column int) int64 { return int64(binary.BigEndian.Uint64(m[column])) }
 
-// order compares the places of two rows in the log.
+// order compares two rows by their places in the log.
 func (m *memoryRow) order(o *memoryRow) int {
 	return cmp.Or(cmp.Compare(m.number(memorySeq), o.number(memorySeq)),
 		cmp.Compare(m.number(memoryLeafIndex), o.number(memoryLeafIndex)),
 		bytes.Compare(m[memoryOwner], o[memoryOwner]))
 }
 
-// memoryOf is the row that an event must have become.
+// memoryOf returns the row that a projector must make of an event.
 func memoryOf(e *events.Event, data *events.MemoryWritten, seq uint64) *memoryRow {
 	eight := func(n int64) []byte { return binary.BigEndian.AppendUint64(nil, uint64(n)) }
 	m := &memoryRow{[]byte(e.Owner), eight(int64(data.LeafIndex)), nil, data.LeafHash[:], data.Metadata,
@@ -61,11 +62,11 @@ func memoryOf(e *events.Event, data *events.MemoryWritten, seq uint64) *memoryRo
 	return m
 }
 
-// postgresEpoch is what timestamps of PostgreSQL count from, in microseconds since 1970.
+// postgresEpoch is the epoch of PostgreSQL timestamps, in microseconds since 1970.
 const postgresEpoch = 946_684_800_000_000
 
-// memoryRows compares the memories with the log while the log is read: it reads the
-// rows in the order of the log, one ahead. PostgreSQL sorts them; a projector wrote
+// memoryRows compares the memories table with the log while the log is read: it reads
+// the rows in log order, one row ahead. PostgreSQL sorts the rows; a projector wrote
 // them in nearly that order.
 type memoryRows struct {
 	report *report
@@ -115,7 +116,8 @@ func (r *memoryRows) compare(want *memoryRow) error {
 	return r.next()
 }
 
-// skip reports the rows before the one that is wanted, or all that are left for nil.
+// skip reports the rows before want as having no event; if want is nil, it reports all
+// remaining rows.
 func (r *memoryRows) skip(want *memoryRow) error {
 	for r.ahead != nil && (want == nil || r.ahead.order(want) < 0) {
 		r.wrong(r.ahead, "", "the row has no event in the log")
@@ -135,7 +137,7 @@ func (r *memoryRows) wrong(m *memoryRow, column, detail string) {
 	r.report.add(f)
 }
 
-// shownMemory is a value of a column for people.
+// shownMemory formats a column's value for people.
 func shownMemory(column int, value []byte) string {
 	switch {
 	case value == nil:

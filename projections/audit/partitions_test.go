@@ -16,9 +16,9 @@ import (
 	"github.com/memory-ledger/ledger/projections/readmodel"
 )
 
-// TestOneHalfStandsStill: an audit holds each half of the read models against as
-// much of the log as it has, says what that leaves out, and finds what is wrong
-// in either.
+// TestOneHalfStandsStill: an audit compares each half of the read models with the log up
+// to that half's position, reports the part that it leaves out, and finds damage in both
+// halves.
 func TestOneHalfStandsStill(t *testing.T) {
 	t.Parallel()
 	_, pool := fixture.Database(t)
@@ -41,7 +41,7 @@ func TestOneHalfStandsStill(t *testing.T) {
 	}
 	first := [2]int{storyOf(lower, 0), storyOf(upper, 0)}
 	late := storyOf(upper, first[1])
-	writer := fixture.NumberedActor(storyOf(upper, late)) // before and after
+	writer := fixture.NumberedActor(storyOf(upper, late)) // writes before and after the stop
 	writes := func(n int) (said []fixture.Message) {
 		for range n {
 			said = append(said, writer.Write(`{}`))
@@ -85,10 +85,10 @@ func TestOneHalfStandsStill(t *testing.T) {
 	for _, change := range []string{
 		`UPDATE checkpoint SET stored_at = stored_at + interval '1 microsecond' WHERE first_partition = 128`,
 		`UPDATE checkpoint SET stored_at = stored_at - interval '1 microsecond' WHERE first_partition = 0`,
-		fmt.Sprintf(`UPDATE checkpoint SET seq = %d WHERE first_partition = 128`, head), // rows of it are missing
-		`UPDATE checkpoint SET seq = seq - 1 WHERE first_partition = 128`,               // rows of it are too many
+		fmt.Sprintf(`UPDATE checkpoint SET seq = %d WHERE first_partition = 128`, head), // rows are missing
+		`UPDATE checkpoint SET seq = seq - 1 WHERE first_partition = 128`,               // there are extra rows
 		fmt.Sprintf(`UPDATE checkpoint SET seq = %d WHERE first_partition = 128`, head+5),
-		fmt.Sprintf(`UPDATE checkpoint SET seq = %d WHERE first_partition = 0`, head+5), // where no row tells of what the log lost
+		fmt.Sprintf(`UPDATE checkpoint SET seq = %d WHERE first_partition = 0`, head+5), // no row shows that the log lost messages
 		`UPDATE checkpoint SET stored_at = NULL WHERE first_partition = 0`,
 	} {
 		if _, err := pool.Exec(t.Context(), `CREATE TABLE kept AS TABLE checkpoint; `+change); err != nil {

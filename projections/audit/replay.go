@@ -12,8 +12,8 @@ import (
 	"github.com/memory-ledger/ledger/events/eventlog"
 )
 
-// message is one message of the log, taken apart. bad says what was wrong with
-// it, or is nil.
+// message is one decoded message of the log. bad is the reason why it is not valid, or
+// nil.
 type message struct {
 	record  eventlog.Record
 	subject events.Subject
@@ -21,7 +21,8 @@ type message struct {
 	bad     error
 }
 
-// replay reads the log up to a.through, folds it, and compares the memories with it.
+// replay reads the log up to a.through, folds it, and compares the memories table with
+// it.
 func (a *auditor) replay(ctx context.Context, db *snapshot) (err error) {
 	a.fold = newFold(a)
 	defer func() { err = errors.Join(err, a.fold.ids.close()) }()
@@ -56,7 +57,8 @@ func (a *auditor) replay(ctx context.Context, db *snapshot) (err error) {
 	return a.afterReplay(ctx)
 }
 
-// readDecoded reads the log, and decodes a slice while yield works on the one before.
+// readDecoded reads the log, and decodes a slice while yield works on the previous
+// slice.
 func (a *auditor) readDecoded(ctx context.Context, cfg eventlog.ReadConfig, yield func([]message) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	decoded := make(chan []message, 2)
@@ -83,7 +85,7 @@ func (a *auditor) readDecoded(ctx context.Context, cfg eventlog.ReadConfig, yiel
 	return group.Wait()
 }
 
-// afterReplay looks at what only the whole log can tell.
+// afterReplay runs the checks that need the whole log.
 func (a *auditor) afterReplay(ctx context.Context) error {
 	f := a.fold
 	a.report.summary.Owners = uint64(len(f.owners))
@@ -97,20 +99,21 @@ func (a *auditor) afterReplay(ctx context.Context) error {
 	return a.lookBack(ctx)
 }
 
-// ownerAt names the owner of a message; for findings, which are few.
+// ownerAt returns the owner of a message. It reads the log again, but only for findings,
+// which are few.
 func (a *auditor) ownerAt(ctx context.Context, seq uint64) (owner events.Owner) {
 	_ = a.cfg.Log.Read(ctx, eventlog.ReadConfig{From: seq, To: seq}, func(slice eventlog.Slice) error {
 		if s, err := events.ParseSubject(slice.Records[0].Subject); err == nil {
 			owner = s.Owner
 		}
 		return nil
-	}) // if this fails the finding lacks the name
+	}) // if this read fails, the finding lacks the owner
 	return owner
 }
 
-// decode takes messages apart. The bytes of the slice are the log's again afterwards.
-// Subjects that were parsed already are known: an owner has few, and each parse
-// decodes base58.
+// decode decodes the messages of a slice. It keeps no reference to the payloads, so the
+// log can reuse those bytes. It caches parsed subjects in known: an owner has few
+// subjects, and each parse decodes base58.
 func decode(slice eventlog.Slice, known map[string]events.Subject) []message {
 	messages := make([]message, len(slice.Records))
 	for i, r := range slice.Records {
@@ -131,7 +134,7 @@ func decode(slice eventlog.Slice, known map[string]events.Subject) []message {
 	return messages
 }
 
-// check holds a message against its subject and the catalogue.
+// check compares a message with its subject and the catalogue.
 func (m *message) check() error {
 	if err := m.subject.Admits(m.batch); err != nil {
 		return err
@@ -146,7 +149,7 @@ func (m *message) check() error {
 func (f *fold) message(ctx context.Context, m *message) error {
 	f.passed(m)
 	if p, ok := events.PartitionIn(m.record.Subject); ok && m.record.Seq > f.at.At(p) {
-		return nil // the read models are not that far with its owner
+		return nil // the read models have not reached this message of its partition
 	}
 	s := &f.report.summary
 	s.Messages++
@@ -158,8 +161,8 @@ func (f *fold) message(ctx context.Context, m *message) error {
 	}
 	o := f.owner(m.subject.Owner)
 	if m.batch == nil {
-		// Its version is unknown. It counts as the next one, so that one damaged message
-		// is one finding.
+		// The message's version is unknown. Assume the next version, so that one damaged
+		// message is one finding.
 		o.skip(m.subject.Family, m.record.Seq)
 		return nil
 	}
@@ -182,7 +185,7 @@ func (f *fold) message(ctx context.Context, m *message) error {
 	return nil
 }
 
-// passed notes when the log stored a message that a row of the checkpoint names.
+// passed records when the log stored a message that a checkpoint row names.
 func (f *fold) passed(m *message) {
 	for _, mark := range f.at {
 		if mark.Seq == m.record.Seq {
@@ -191,8 +194,8 @@ func (f *fold) passed(m *message) {
 	}
 }
 
-// version checks that the message continues its owner's versions, and notes what
-// the owner's row says of it.
+// version checks that the message has its owner's next version, and records the values
+// for the owner's row.
 func (f *fold) version(c *current, m *message) {
 	o, got := c.owner, m.batch[0].OwnerVersion
 	counted := &o.versions

@@ -18,22 +18,23 @@ import (
 type Replica struct {
 	Node string
 	Log  eventlog.PartReader
-	// Missing is why it can't be read now; empty: it can.
+	// Missing is why the replica can't be read now; empty if it can be read.
 	Missing string
 }
 
 const (
-	// compared is how many messages have one digest, by which replicas are compared.
+	// compared is the number of messages in one digest. Replicas are compared by digest.
 	compared = 4096
-	// maxGaps bounds how many holes of a replica are looked for.
+	// maxGaps is the number of gaps after which the read of a replica stops.
 	maxGaps = 100
-	// otherReplicas is how often a message that one replica could not read is asked for
-	// again. Of three replicas, the damaged one answers all of them once in 500,000 times.
+	// otherReplicas is how often a read is retried for a message that one replica could
+	// not read. If one of three replicas is damaged, the chance that it answers all
+	// retries is about 1 in 500,000.
 	otherReplicas = 12
 )
 
 // checkReplicas reads the whole log from each node. The audit then reads from a node
-// that has all of it.
+// that has the whole log.
 func (a *auditor) checkReplicas(ctx context.Context, to uint64) error {
 	var first *copyOfLog
 	var whole eventlog.PartReader
@@ -61,7 +62,7 @@ func (a *auditor) checkReplicas(ctx context.Context, to uint64) error {
 	return nil
 }
 
-// header says how long a log is.
+// header returns the length of a log.
 type header interface {
 	Head(ctx context.Context) (uint64, error)
 }
@@ -72,7 +73,7 @@ type logOf struct {
 	eventlog.PartReader
 }
 
-// copyOfLog is what a replica holds.
+// copyOfLog is the content of a replica, as digests.
 type copyOfLog struct {
 	node    string
 	holes   int
@@ -81,7 +82,7 @@ type copyOfLog struct {
 	broken  bool // a message is missing since the last digest
 }
 
-// add takes in the next message, nil for one that is missing.
+// add adds the next message to the digest; r is nil for a missing message.
 func (c *copyOfLog) add(seq uint64, r *eventlog.Record) {
 	if r == nil {
 		c.broken = true
@@ -106,7 +107,7 @@ func (c *copyOfLog) close(seq uint64) {
 	c.hash.Reset()
 }
 
-// readReplica reads all of it, and reports what is missing.
+// readReplica reads the whole replica, and reports missing messages.
 func (a *auditor) readReplica(ctx context.Context, r Replica, to uint64, c *copyOfLog) error {
 	next, sliceBytes := uint64(1), 0
 	read := func(until uint64) error {
@@ -133,14 +134,14 @@ func (a *auditor) readReplica(ctx context.Context, r Replica, to uint64, c *copy
 		var gap *eventlog.GapError
 		switch {
 		case errors.As(err, &gap):
-			if next < gap.Expected { // those that came with the hole
+			if next < gap.Expected { // read the messages before the gap, which arrived with it
 				if err := read(gap.Expected - 1); err != nil {
 					return err
 				}
 			}
 			missing(min(gap.Got-1, to))
 		case errors.Is(err, errStalled) && sliceBytes == 0:
-			sliceBytes = 1 // read again one message at a time: the slice that it stalled in was lost
+			sliceBytes = 1 // read again, one message at a time: the stalled slice was lost
 		case errors.Is(err, errStalled):
 			missing(to)
 		case err != nil:
@@ -158,11 +159,12 @@ func span(from, to uint64) string {
 	return fmt.Sprintf("sequences %d to %d", from, to)
 }
 
-// errStalled: a node gives nothing more.
+// errStalled means that a node sends no more messages.
 var errStalled = errors.New("nothing more came")
 
-// readUntilStalled reads until nothing arrived for as long as patience. A node that
-// can't read its newest messages waits for them, so its reader would wait forever.
+// readUntilStalled reads, and returns errStalled if nothing arrives for the duration
+// patience. A node that can't read its newest messages waits for them, so without this
+// limit its reader would wait forever.
 func readUntilStalled(ctx context.Context, log eventlog.PartReader, patience time.Duration, cfg eventlog.ReadConfig, yield func(eventlog.Slice) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -179,7 +181,8 @@ func readUntilStalled(ctx context.Context, log eventlog.PartReader, patience tim
 	return err
 }
 
-// compareReplicas compares what two nodes hold, where both hold all.
+// compareReplicas compares the digests that both nodes have. A node has no digest for
+// messages among which it has a gap.
 func (a *auditor) compareReplicas(x, y *copyOfLog, to uint64) {
 	for seq, digest := range x.digests {
 		if other, ok := y.digests[seq]; ok && other != digest {
@@ -190,11 +193,11 @@ func (a *auditor) compareReplicas(x, y *copyOfLog, to uint64) {
 	}
 }
 
-// steady asks again for what one replica could not read: each replica answers some
-// reads. A message that no replica can read ends the read.
+// steady retries a read if one replica could not read a message: each replica answers
+// some of the reads. If no replica can read the message, the read ends with an error.
 type steady struct {
 	Log
-	holes map[uint64]bool // sequences that one replica did not give, and another did
+	holes map[uint64]bool // sequences that one replica could not read, and another could
 }
 
 func (s *steady) Read(ctx context.Context, cfg eventlog.ReadConfig, yield func(eventlog.Slice) error) error {
@@ -215,7 +218,8 @@ func (s *steady) Read(ctx context.Context, cfg eventlog.ReadConfig, yield func(e
 	}
 }
 
-// reportHoles reports what some replica did not give. The answers do not say which.
+// reportHoles reports the messages that some replica could not read. The answers do not
+// say which replica it was.
 func (a *auditor) reportHoles(s *steady) {
 	for _, seq := range slices.Sorted(maps.Keys(s.holes)) {
 		a.report.add(Finding{Check: CheckReplica, Seq: seq, Detail: "a replica of the log can't read it, another can: " +

@@ -11,13 +11,13 @@ import (
 	"github.com/memory-ledger/ledger/events/eventlog"
 )
 
-// node is a copy of a log of some messages. It can't read those of lost, and waits for
-// those at its end.
+// node is a copy of a log. It can't read the messages in lost. If all messages to the end
+// of the log are lost, it waits for them.
 type node struct {
-	messages, at uint64 // at once
+	messages, at uint64 // length of the log; messages in one slice
 	lost         []uint64
-	altered      uint64 // one that is another there
-	fails        int    // reads that meet what is lost; negative: all
+	altered      uint64 // a message that differs on this node
+	fails        int    // number of reads that fail at a lost message; negative: all
 }
 
 func (n *node) Head(context.Context) (uint64, error) { return n.messages, nil }
@@ -34,7 +34,7 @@ func (n *node) Read(ctx context.Context, cfg eventlog.ReadConfig, yield func(eve
 				for ; slices.Contains(n.lost, got); got++ {
 				}
 				if got > n.messages {
-					<-ctx.Done() // it may come yet
+					<-ctx.Done() // the message can still arrive
 					return ctx.Err()
 				}
 				n.fails--
@@ -53,7 +53,8 @@ func (n *node) Read(ctx context.Context, cfg eventlog.ReadConfig, yield func(eve
 	return nil
 }
 
-// Each node is read whole, and what is missing there is named with it, wherever it is.
+// TestEachReplicaIsRead: each node is read completely. A finding names the node and the
+// missing messages, at any place in the log.
 func TestEachReplicaIsRead(t *testing.T) {
 	t.Parallel()
 	const messages = 3*compared - 100
@@ -75,7 +76,7 @@ func TestEachReplicaIsRead(t *testing.T) {
 			var found []string
 			a := &auditor{report: &report{to: func(f Finding) { found = append(found, f.Detail) }}}
 			a.cfg = Config{Log: &c.node, Patience: 100 * time.Millisecond, Replicas: []Replica{{Node: "a", Log: whole}, {Node: "b", Log: &c.node}, {Node: "c", Missing: "it is away"}}}
-			if name == "one" { // and where it comes first
+			if name == "one" { // also test a damaged node that is read first
 				slices.Reverse(a.cfg.Replicas)
 			}
 			if err := a.checkReplicas(t.Context(), messages); err != nil || !slices.Equal(found, c.want) {
@@ -91,8 +92,9 @@ func TestEachReplicaIsRead(t *testing.T) {
 	}
 }
 
-// What one replica does not give is asked for again, and is said; what none gives ends
-// the read.
+// TestAReadGoesOnAtAnotherReplica: if one replica can't read a message, the read is
+// retried, and the message is reported. If no replica can read it, the read ends with an
+// error.
 func TestAReadGoesOnAtAnotherReplica(t *testing.T) {
 	t.Parallel()
 	for fails, good := range map[int]bool{0: true, 1: true, otherReplicas: true, -1: false} {

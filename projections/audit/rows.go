@@ -16,28 +16,28 @@ import (
 	"github.com/memory-ledger/ledger/events"
 )
 
-// table is a read model whose rows change, and what they should be.
+// table is a read model whose rows change, and its expected rows.
 type table struct {
 	name    string
-	key     []string          // the columns that name a row
-	columns []string          // all others but the owner
-	exprs   map[string]string // what is read instead of a column that is long
+	key     []string          // the columns that identify a row
+	columns []string          // all other columns, without the owner
+	exprs   map[string]string // expressions to select instead of long columns
 	want    map[string]wantRow
 
 	check   Check                      // CheckReadRow if empty
-	tooMany string                     // what is said of a row that should not be there
-	wrong   map[string]string          // what is said of a column, where its values say nothing to people
-	leaf    func(key []string) *uint64 // the leaf that a row begins with, if rows have one
+	tooMany string                     // finding text for an extra row
+	wrong   map[string]string          // finding text for columns whose values mean nothing to people
+	leaf    func(key []string) *uint64 // returns a row's first leaf; nil if rows have no leaves
 }
 
-// wantRow returns a row as it should be: its owner, and its values in the order of
-// the columns.
+// wantRow returns an expected row: its owner, and its values in the order of the
+// columns.
 type wantRow func() (*owner, []any)
 
 const null = "\x00NULL"
 
-// compareReadModels compares every table of the snapshot with the fold, but for the
-// memories, which were compared while the log was read.
+// compareReadModels compares every table of the snapshot with the fold, except the
+// memories: replay compared them while it read the log.
 func (a *auditor) compareReadModels(ctx context.Context, db *snapshot) error {
 	a.report.summary.Rows = map[string]int{"memories": a.fold.memories.count}
 	for _, t := range a.fold.tables() {
@@ -87,7 +87,7 @@ func (a *auditor) compareTable(ctx context.Context, conn *pgx.Conn, t *table) er
 	return nil
 }
 
-// finding is about a row of the table.
+// finding returns a finding about a row of the table.
 func (t *table) finding(owner events.Owner, key []string) Finding {
 	f := Finding{Check: cmp.Or(t.check, CheckReadRow), Owner: owner, Table: t.name, Row: t.label(key)}
 	if t.leaf != nil {
@@ -106,7 +106,7 @@ func texts(raw [][]byte) []string {
 	return values
 }
 
-// compareRow compares one row and crosses it off.
+// compareRow compares one row with the expected row, and removes that row from t.want.
 func (a *auditor) compareRow(t *table, got []string) {
 	ownerText, key, rest := got[0], got[1:1+len(t.key)], got[1+len(t.key):]
 	f := t.finding(events.Owner(ownerText), key)
@@ -140,7 +140,7 @@ func (t *table) label(key []string) string {
 	return strings.Join(parts, " ")
 }
 
-// compareCheckpoint compares when the messages at the rows were stored.
+// compareCheckpoint compares the stored_at of the checkpoint rows with the log.
 func (a *auditor) compareCheckpoint(db *snapshot) {
 	if a.cfg.Owner != "" {
 		return
@@ -148,7 +148,7 @@ func (a *auditor) compareCheckpoint(db *snapshot) {
 	for _, m := range db.at {
 		stored, passed := a.fold.stored[m.Seq]
 		if m.Seq > 0 && !passed {
-			continue // beyond the log, which is a finding already
+			continue // beyond the log: align has reported it already
 		}
 		a.report.summary.Rows["checkpoint"]++
 		want, got := stamp(stored.Truncate(time.Microsecond)), null
@@ -163,7 +163,7 @@ func (a *auditor) compareCheckpoint(db *snapshot) {
 
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.999999-07") }
 
-// text is a value as PostgreSQL writes it, null for a nil pointer or slice.
+// text returns a value as PostgreSQL writes it, or null for a nil pointer or slice.
 func text(v any) string {
 	switch v := v.(type) {
 	case time.Time:
@@ -185,7 +185,7 @@ func text(v any) string {
 	return fmt.Sprint(v)
 }
 
-// raw is a text that PostgreSQL keeps as bytes.
+// raw returns a text as bytes, for columns that store text as bytea.
 func raw(s *string) []byte {
 	if s == nil {
 		return nil
@@ -195,7 +195,7 @@ func raw(s *string) []byte {
 
 func rowKey(parts ...string) string { return strings.Join(parts, "\x00") }
 
-// wanted makes the rows of a table from what the fold keeps.
+// wanted makes the expected rows of a table from a map of the fold.
 func wanted[T any](from map[string]T, row func(T) (*owner, []any)) map[string]wantRow {
 	rows := make(map[string]wantRow, len(from))
 	for key, v := range from {
@@ -204,7 +204,7 @@ func wanted[T any](from map[string]T, row func(T) (*owner, []any)) map[string]wa
 	return rows
 }
 
-// tables is every read model but the memories and the checkpoint.
+// tables returns every read model except the memories and the checkpoint.
 func (f *fold) tables() []*table {
 	owners := make(map[string]*owner, len(f.owners))
 	for name, o := range f.owners {
@@ -260,14 +260,14 @@ func (f *fold) tables() []*table {
 				return leafAt(key[2], leavesOfTile)
 			}},
 		{name: "body_pages", key: []string{"owner", "page"}, columns: []string{"bodies"}, want: f.pages,
-			// The header, and hashes of the ids, of the lengths and of the bodies; see addToPage.
+			// The header, and the hashes of the ids, lengths and bodies; see addToPage.
 			exprs: map[string]string{"bodies": "substr(bodies, 1, 16) || sha256(substr(bodies, 17, 4096)) || sha256(substr(bodies, 4113, 1024)) || sha256(substr(bodies, 5137))"},
 			wrong: map[string]string{"bodies": "the bodies are not those of the log"}, tooMany: "the log has no such full page",
 			leaf: func(key []string) *uint64 { return leafAt(key[1], leavesOfPage) }},
 	}
 }
 
-// leafAt is the first leaf of a tile or a page, nil for a number that is none.
+// leafAt returns the first leaf of a tile or a page, or nil if number is not valid.
 func leafAt(number string, leaves uint64) *uint64 {
 	n, err := strconv.ParseUint(number, 10, 32)
 	if err != nil {
@@ -276,7 +276,7 @@ func leafAt(number string, leaves uint64) *uint64 {
 	return at(n * leaves)
 }
 
-// differs says what a column should hold and what it holds.
+// differs describes a column's expected value and its actual value.
 func differs(want, got string) string {
 	return "should be " + shorten(want) + ", is " + shorten(got)
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/memory-ledger/ledger/projections/internal/column"
 )
 
-// session, apiKey and grant are what the log says of a credential: what its
-// row in the read model must hold, and what the rules need.
+// session, apiKey and grant describe a credential according to the log: the values that
+// its row in the read model must hold, and the values that the rules need.
 type session struct {
 	audience        string
 	owner           *owner
@@ -59,7 +59,7 @@ func (g *grant) live(now time.Time) bool {
 	return g.revoked == nil && g.used < g.maxUses && now.Before(g.expires)
 }
 
-// keyUseInterval is how often the use of a key is recorded at most.
+// keyUseInterval is the minimum time between two recorded uses of a key.
 const keyUseInterval = time.Minute
 
 func (f *fold) retracted(c *current, data *events.MemoryRetracted) {
@@ -74,7 +74,8 @@ func (f *fold) retracted(c *current, data *events.MemoryRetracted) {
 	f.retractions[key] = &retraction{owner: c.owner, memory: data.MemoryID, at: *c.now(), seq: c.seq}
 }
 
-// ownerErased checks an erasure, and that the keystore does not have the erased key.
+// ownerErased checks an erasure, and checks that the keystore no longer has the erased
+// key.
 func (f *fold) ownerErased(ctx context.Context, c *current, data *events.OwnerErased) error {
 	if leaves := c.owner.leaves(); data.Leaves != leaves {
 		f.wrong(c, CheckKey, "erases %d leaves, the log has %d", data.Leaves, leaves)
@@ -225,9 +226,9 @@ func (m *movement) key() string {
 	return rowKey(m.signature, m.vault, m.direction, strconv.Itoa(m.ordinal))
 }
 
-// moved folds a transfer. One that was recorded twice counts once: all of a
-// transaction's transfers are in one message, so the same place in the message
-// means the same transfer.
+// moved folds a transfer. A transfer that was recorded twice counts once: one message
+// holds all transfers of a transaction, so the same place in the message means the same
+// transfer.
 func (f *fold) moved(c *current, data events.StakeDeposited, direction string) {
 	alike := data.Signature + " " + data.Vault + " " + direction
 	m := &movement{owner: c.owner, signature: data.Signature, vault: data.Vault, direction: direction, mint: data.Mint,

@@ -13,10 +13,10 @@ import (
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
-// ErrRebuilding: a rebuild is about to swap the tables that the audit reads.
+// ErrRebuilding means that a rebuild is about to swap the tables that the audit reads.
 var ErrRebuilding = errors.New("a rebuild of the read models is under way; try again when it is done")
 
-// behindPoll is how often read models that are behind are looked at again.
+// behindPoll is how often within checks its condition again.
 const behindPoll = 50 * time.Millisecond
 
 // snapshot is one moment of the read models.
@@ -25,10 +25,10 @@ type snapshot struct {
 	at   projector.Vector
 }
 
-// openSnapshot waits until the read models hold the log up to head, or until
-// patience ends, and takes the snapshot. It writes nothing. The connection holds a
-// shared lock until it ends, which keeps a rebuild from swapping meanwhile: names
-// would mean other tables in the middle of the audit.
+// openSnapshot waits until the read models hold the log up to head, or until patience
+// ends, and takes the snapshot. It writes nothing. The connection holds a shared lock
+// until it is closed. The lock keeps a rebuild from swapping the tables: a swap would
+// change what the table names mean in the middle of the audit.
 func openSnapshot(ctx context.Context, pool *pgxpool.Pool, head uint64, patience time.Duration) (*snapshot, error) {
 	s := &snapshot{}
 	err := s.open(ctx, pool, head, patience)
@@ -42,7 +42,7 @@ func openSnapshot(ctx context.Context, pool *pgxpool.Pool, head uint64, patience
 func (s *snapshot) open(ctx context.Context, pool *pgxpool.Pool, head uint64, patience time.Duration) error {
 	cfg := pool.Config().ConnConfig.Copy()
 	cfg.RuntimeParams["application_name"] = "memory-ledger audit"
-	// A snapshot may be held for many minutes, now and then without a word.
+	// A snapshot can stay open for many minutes, at times without a statement.
 	cfg.RuntimeParams["idle_in_transaction_session_timeout"] = "0"
 	var err error
 	if s.conn, err = pgx.ConnectConfig(ctx, cfg); err != nil {
@@ -65,7 +65,8 @@ func (s *snapshot) open(ctx context.Context, pool *pgxpool.Pool, head uint64, pa
 	return nil
 }
 
-// lockOut keeps a rebuild from swapping, or waits for one that does.
+// lockOut takes the shared lock that keeps a rebuild from swapping the tables. It waits
+// while a rebuild holds the lock.
 func lockOut(ctx context.Context, conn *pgx.Conn, key int64, patience time.Duration) error {
 	mine := false
 	err := within(ctx, patience, func() (bool, error) {
@@ -78,8 +79,8 @@ func lockOut(ctx context.Context, conn *pgx.Conn, key int64, patience time.Durat
 	return err
 }
 
-// catchUp waits for the projectors. That they did not catch up in time is said by
-// the caller, who compares positions.
+// catchUp waits for the projectors. It returns no error if they do not catch up in time:
+// the caller compares positions and reports that.
 func catchUp(ctx context.Context, conn *pgx.Conn, head uint64, patience time.Duration) error {
 	return within(ctx, patience, func() (bool, error) {
 		checkpoint, err := projector.ReadCheckpoint(ctx, conn)
@@ -87,7 +88,7 @@ func catchUp(ctx context.Context, conn *pgx.Conn, head uint64, patience time.Dur
 	})
 }
 
-// within asks again and again, as long as patience lasts.
+// within calls done repeatedly until it returns true or an error, or patience ends.
 func within(ctx context.Context, patience time.Duration, done func() (bool, error)) error {
 	deadline := time.NewTimer(patience)
 	defer deadline.Stop()

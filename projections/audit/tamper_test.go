@@ -18,7 +18,7 @@ import (
 	"github.com/memory-ledger/ledger/projections/tree"
 )
 
-// plainKey is a data key for tests: what it seals is the text itself.
+// plainKey is a data key for tests: it seals content by adding a prefix.
 type plainKey struct{}
 
 func (plainKey) Erasures() int { return 0 }
@@ -35,8 +35,8 @@ func (plainKey) Open(_ string, sealed []byte) (string, error) {
 
 func plainKeys(context.Context, events.Owner) (audit.Key, error) { return plainKey{}, nil }
 
-// genuine is an owner's log whose leaves are true: sign-in, ten memories, a
-// batch over eight of them, two memories more.
+// genuine returns an owner's log with correct leaves: sign-in, ten memories, a batch over
+// eight of them, two more memories.
 func genuine(t *testing.T, n int) (said []fixture.Message, leaves []events.Hash) {
 	t.Helper()
 	a := fixture.NumberedActor(n)
@@ -72,7 +72,8 @@ func genuine(t *testing.T, n int) (said []fixture.Message, leaves []events.Hash)
 	return said, leaves
 }
 
-// onchain is an account that holds so many of the leaves, where genuine says.
+// onchain returns an account that holds the first size leaves, at the place that
+// genuine's confirmation names.
 func onchain(size int, leaves []events.Hash) *audit.Commitment {
 	return &audit.Commitment{Size: uint64(size), Root: tree.RootOf(leaves[:size]), Slot: 1, Cluster: "c", ProgramID: "p", Account: "a"}
 }
@@ -80,7 +81,7 @@ func onchain(size int, leaves []events.Hash) *audit.Commitment {
 // chain is a chain for tests.
 type chain map[events.Owner]*audit.Commitment
 
-// GenesisHash is that of the chain that the genuine log was committed on.
+// GenesisHash returns the hash of the chain that the genuine log was committed on.
 func (c chain) GenesisHash(context.Context) (string, error) { return "c", nil }
 
 func (c chain) Commitments(_ context.Context, owners []events.Owner) ([]*audit.Commitment, error) {
@@ -91,7 +92,7 @@ func (c chain) Commitments(_ context.Context, owners []events.Owner) ([]*audit.C
 	return all, nil
 }
 
-// raw is a message as bytes, to be tampered with.
+// raw is an encoded message, for tampering.
 type raw struct{ subject, payload string }
 
 func raws(t *testing.T, said []fixture.Message) []raw {
@@ -103,7 +104,7 @@ func raws(t *testing.T, said []fixture.Message) []raw {
 	return all
 }
 
-// forged is a fresh log of such messages.
+// forged returns a fresh log of raw messages.
 func forged(t *testing.T, messages []raw) *fixture.Log {
 	t.Helper()
 	log := fixture.NewLog(t)
@@ -117,8 +118,8 @@ func replace(m raw, old, with string) raw {
 	return raw{m.subject, strings.Replace(m.payload, old, with, 1)}
 }
 
-// What is done to the log is found, as docs/audit.md says: by whom, is in the
-// last two fields.
+// TestTamperedLogs: an audit finds tampering with the log, as docs/audit.md says. The
+// last two fields say which audit finds it, and by which check.
 func TestTamperedLogs(t *testing.T) {
 	t.Parallel()
 	said, leaves := genuine(t, 1)
@@ -128,7 +129,7 @@ func TestTamperedLogs(t *testing.T) {
 	const nobody, anybody, keys, chained = "", "log", "keys", "chain"
 	for name, c := range map[string]struct {
 		tamper func(m []raw) []raw
-		who    string // the least that is needed to find it
+		who    string // the least capable audit that finds it
 		check  audit.Check
 	}{
 		"nothing":                          {func(m []raw) []raw { return m }, nobody, ""},
@@ -196,7 +197,7 @@ func TestTamperedLogs(t *testing.T) {
 	}
 }
 
-// Rules that a forger would have to keep.
+// TestBrokenRulesAreFound: an audit finds a log that breaks a rule.
 func TestBrokenRulesAreFound(t *testing.T) {
 	t.Parallel()
 	at := func(d time.Duration) events.Timestamp {
@@ -216,8 +217,8 @@ func TestBrokenRulesAreFound(t *testing.T) {
 	hour := at(time.Hour)
 	same := fixture.Hash("key")
 	for name, c := range map[string]struct {
-		said  []events.Data // one message each
-		check audit.Check   // empty: good
+		said  []events.Data // each in its own message
+		check audit.Check   // empty: no finding
 	}{
 		"overspent":             {[]events.Data{mint(id, 1, hour), use(1, 0), use(2, -1)}, audit.CheckGrant},
 		"miscounted":            {[]events.Data{mint(id, 3, hour), use(2, 1)}, audit.CheckGrant},
@@ -263,7 +264,8 @@ func TestBrokenRulesAreFound(t *testing.T) {
 	}
 }
 
-// A message is found out that was stored as another command's.
+// TestAMessageOfAnotherCommandIsFound: an audit finds a message that was stored with the
+// command id of another command.
 func TestAMessageOfAnotherCommandIsFound(t *testing.T) {
 	t.Parallel()
 	log, a := fixture.NewLog(t), fixture.NewActor()
@@ -308,8 +310,9 @@ func TestTheChainIsCompared(t *testing.T) {
 	}
 }
 
-// What is configured and does not open, and an owner who is not there, are said to
-// make the audit incomplete. What is not configured, or was forgotten, does not.
+// TestWhatMakesAnAuditIncomplete: a configured master key that does not open the data
+// keys, and a requested owner that the log lacks, make the audit incomplete. A missing
+// configuration, or a forgotten owner, does not.
 func TestWhatMakesAnAuditIncomplete(t *testing.T) {
 	t.Parallel()
 	said, _ := genuine(t, 1)
@@ -319,7 +322,7 @@ func TestWhatMakesAnAuditIncomplete(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		cfg        audit.Config
-		incomplete string // in what is said; empty where it is good
+		incomplete string // text in Incomplete; empty if the audit is good
 	}{
 		"no keys":            {audit.Config{}, ""},
 		"forgotten":          {audit.Config{Keys: keys(audit.ErrNoKey)}, ""},
@@ -336,8 +339,9 @@ func TestWhatMakesAnAuditIncomplete(t *testing.T) {
 	}
 }
 
-// What a confirmation says beside size and root goes into receipts: where it is wrong, so
-// are they. By whom the chain was asked is what the log is held to.
+// TestFalseConfirmationsAreFound: receipts quote a confirmation's cluster, program,
+// account, slot and transaction, so false values make the receipts false. The audit
+// compares them with the chain's account, and the transaction with the submitted ones.
 func TestFalseConfirmationsAreFound(t *testing.T) {
 	t.Parallel()
 	said, leaves := genuine(t, 1)
@@ -349,7 +353,7 @@ func TestFalseConfirmationsAreFound(t *testing.T) {
 	for name, c := range map[string]struct {
 		tamper func(m raw) raw
 		chain  audit.Chain
-		check  audit.Check // empty: good
+		check  audit.Check // empty: no finding
 	}{
 		"nothing":                  {func(m raw) raw { return m }, account, ""},
 		"the account has grown":    {func(m raw) raw { return m }, grown, ""},
@@ -374,13 +378,13 @@ func TestFalseConfirmationsAreFound(t *testing.T) {
 	}
 }
 
-// anotherChain is one that has no account of ours, as after a restore without the chain.
+// anotherChain is a chain without our accounts, as after a restore without the chain.
 type anotherChain struct{ chain }
 
 func (anotherChain) GenesisHash(context.Context) (string, error) { return "d", nil }
 
-// Another chain than the one that the batches are on is one finding, however many
-// owners have batches.
+// TestAnotherChainIsOneFinding: a chain that differs from the chain of the batches is one
+// finding, no matter how many owners have batches.
 func TestAnotherChainIsOneFinding(t *testing.T) {
 	t.Parallel()
 	var all []raw

@@ -10,29 +10,29 @@ import (
 	"github.com/memory-ledger/ledger/projections/tree"
 )
 
-// Bounds of the tree cache (C2SP tlog-tiles) and of the pages of bodies, as their
-// packages document them.
+// Limits of the tree cache (C2SP tlog-tiles) and of the body pages, as their packages
+// document them.
 const (
 	leavesOfTile = 256
 	leavesOfPage = 256
 	longestBody  = 8192
 )
 
-// tile is a tile of one level that is not full yet.
+// tile is the tile of one level that is not full yet.
 type tile struct {
 	index  int64
 	hashes hash.Hash // of the bytes of the tile
 	tree   *tree.Frontier
 }
 
-// page is a page of bodies that is not full yet: the hashes of its three parts.
+// page is a body page that is not full yet: the hashes of its three parts.
 type page struct{ ids, lengths, bodies hash.Hash }
 
-// newFrontier is the frontier of the empty tree.
+// newFrontier returns the frontier of the empty tree.
 func newFrontier() *tree.Frontier {
 	frontier, err := tree.NewFrontier(0, nil)
 	if err != nil {
-		panic(err) // the empty tree has no hashes that could be wrong
+		panic(err) // impossible: the empty tree has no hashes
 	}
 	return frontier
 }
@@ -56,8 +56,8 @@ func (f *fold) addToTiles(o *owner, level int, h events.Hash) {
 	f.addToTiles(o, level+1, root)
 }
 
-// addToPage adds a leaf to the owner's page of bodies. It comes before the leaf is
-// added to the tree.
+// addToPage adds a leaf to the owner's body page. The caller must call it before it adds
+// the leaf to the tree.
 func (f *fold) addToPage(o *owner, id, sealed []byte) {
 	if o.page == nil {
 		o.page = &page{sha256.New(), sha256.New(), sha256.New()}
@@ -69,7 +69,7 @@ func (f *fold) addToPage(o *owner, id, sealed []byte) {
 		length = uint32(len(sealed))
 		p.bodies.Write(sealed)
 	}
-	_ = binary.Write(p.lengths, binary.BigEndian, length) // a hash takes every byte
+	_ = binary.Write(p.lengths, binary.BigEndian, length) // a write to a hash never fails
 	if index%leavesOfPage != leavesOfPage-1 {
 		return
 	}

@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 )
 
-// idKind says what must be unique among its like.
+// idKind is a kind of id. Ids must be unique within their kind.
 type idKind byte
 
 const (
@@ -33,14 +33,14 @@ const (
 	idBuckets = 64
 )
 
-// uniques finds ids that were used twice. Ids go to temporary files, one for each
-// bucket of digests, so that memory holds one bucket at a time. A crash leaves the
-// files to the system's cleaning of temporary files.
+// uniques finds ids that were used twice. It writes ids to temporary files, one for each
+// bucket of digests, so that memory holds one bucket at a time. A crash leaves the files
+// behind; the system's cleanup of temporary files removes them.
 type uniques struct {
 	folder  string // empty until the first id is added
 	files   [idBuckets]*os.File
 	buckets [idBuckets]*bufio.Writer
-	text    []byte // of the id that is being added
+	text    []byte // scratch space for the id that is being added
 }
 
 func (u *uniques) open() (err error) {
@@ -75,7 +75,8 @@ func (u *uniques) add(kind idKind, seq uint64, parts ...string) error {
 	return nil
 }
 
-// twice calls yield with every id that was used again, and where.
+// twice calls yield for every reuse of an id, with the sequences of the first use and of
+// the reuse.
 func (u *uniques) twice(yield func(kind idKind, first, again uint64)) error {
 	if u.folder == "" {
 		return nil

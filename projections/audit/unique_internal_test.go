@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Ids are found again wherever the first of them is. Kinds do not mix, and neither do
-// ids whose parts only begin alike.
+// TestUniques: a reused id is found, wherever its first use is. Equal ids of different
+// kinds are different ids, and so are ids that split the same text into other parts.
 func TestUniques(t *testing.T) {
 	t.Parallel()
 	const ids = 100_000

@@ -10,13 +10,13 @@ import (
 	"github.com/memory-ledger/ledger/projections/readmodel"
 )
 
-// folds says which read models write rows for a type of event. The others ignore it.
-// The model owners folds every type, and is not listed.
+// folds lists the read models that write rows for an event type. The other models ignore
+// the type. The model owners folds every type, and is not listed.
 var folds = map[events.Type][]string{
 	events.TypeOwnerRegistered: {},
 	events.TypeSessionIssued:   {"sessions"},
 	events.TypeSessionRevoked:  {"sessions"},
-	events.TypeMemoryWritten:   {"memories"}, // and pages and tree, where one is full
+	events.TypeMemoryWritten:   {"memories"}, // also pages and tree, if a page or tile is full
 	events.TypeMemoryRetracted: {"retractions"},
 	events.TypeOwnerErased:     {"erasures"},
 	events.TypeGrantMinted:     {"grants"},
@@ -33,8 +33,8 @@ var folds = map[events.Type][]string{
 	events.TypeStakeWithdrawn:  {"stakes"},
 }
 
-// TestEveryTypeIsFoldedOrIgnored: a type that is new in the catalogue has to be
-// declared above, and the read models do what is declared.
+// TestEveryTypeIsFoldedOrIgnored: every type of the catalogue must be declared above, and
+// the read models must write rows as declared.
 func TestEveryTypeIsFoldedOrIgnored(t *testing.T) {
 	t.Parallel()
 	for _, d := range events.Catalogue() {
@@ -52,7 +52,7 @@ func TestEveryTypeIsFoldedOrIgnored(t *testing.T) {
 		}
 		for _, p := range readmodel.All() {
 			if name := p.Name(); name == "owners" || name == "pages" || name == "tree" {
-				continue // they read the database, or write where something is full
+				continue // they read the database, or write only when a page or tile is full
 			}
 			w := projector.NewWriter(nil)
 			if err := p.Apply(t.Context(), w, slice); err != nil {

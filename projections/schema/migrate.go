@@ -20,20 +20,20 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// ErrEncoding says that the database does not store texts as UTF-8.
+// ErrEncoding means that the database does not store texts as UTF-8.
 var ErrEncoding = errors.New("the database's encoding is not UTF8")
 
-// ErrNewer says that a newer build has migrated the tables: this one would read
-// them as they were, or leave out what is new in them.
+// ErrNewer means that a newer build has migrated the tables. This build would read them
+// in their old form, or leave out the new parts.
 var ErrNewer = errors.New("the tables are newer than this program")
 
-// Migrate creates the schema if there is none and brings its tables to the
-// version that this build knows; tables that are beyond it are ErrNewer. Where
-// there is nothing to do it needs no rights but to read. Any number of processes
-// may call it at once: one works, the others wait and find nothing left to do. That
-// may take long, where a migration writes rows; ctx ends it. A crash on the way, as
-// the end of ctx, leaves whole migrations behind, each of which is a transaction of
-// its own; the next call goes on from there.
+// Migrate creates the schema if it does not exist, and migrates its tables to the version
+// that this build knows. It returns ErrNewer if the tables have a newer version. If there
+// is nothing to do, it needs only the right to read. Any number of processes can call
+// Migrate at once: one process migrates, and the others wait and find nothing left to do.
+// A migration that writes rows can take long; the end of ctx stops it. Each migration is
+// its own transaction, so a crash or the end of ctx leaves only complete migrations
+// behind. The next call continues from there.
 func Migrate(ctx context.Context, databaseURL, schemaName string) error {
 	if err := checkName(schemaName); err != nil {
 		return err
@@ -43,7 +43,7 @@ func Migrate(ctx context.Context, databaseURL, schemaName string) error {
 		return fmt.Errorf("database URL: %w", err)
 	}
 	applyDefaults(&cfg.Config, schemaName)
-	// The lock lives as long as its connection: a crash releases it.
+	// The lock ends with its connection: a crash releases it.
 	conn, err := pgx.ConnectConfig(ctx, cfg)
 	if err != nil {
 		return fmt.Errorf("migrate %s: %w", schemaName, err)
@@ -62,7 +62,7 @@ func Migrate(ctx context.Context, databaseURL, schemaName string) error {
 	defer db.Close()
 	provider, err := newProvider(db)
 	if err == nil {
-		_, err = provider.Up(ctx) // says nothing of versions that it does not know
+		_, err = provider.Up(ctx) // ignores versions that it does not know
 	}
 	if err != nil {
 		return fmt.Errorf("migrate %s: %w", schemaName, mayNot(err))
@@ -70,8 +70,8 @@ func Migrate(ctx context.Context, databaseURL, schemaName string) error {
 	return Known(ctx, conn)
 }
 
-// create makes the schema where there is none: to ask for it in vain takes the
-// right to create schemas, too.
+// create creates the schema if it does not exist. It looks first, because CREATE SCHEMA IF
+// NOT EXISTS needs the right to create schemas even if the schema exists.
 func create(ctx context.Context, conn *pgx.Conn, schemaName string) error {
 	var there bool
 	if err := conn.QueryRow(ctx, `SELECT to_regnamespace($1) IS NOT NULL`, schemaName).Scan(&there); err != nil || there {
@@ -81,7 +81,8 @@ func create(ctx context.Context, conn *pgx.Conn, schemaName string) error {
 	return mayNot(err)
 }
 
-// mayNot says who may do what this role may not.
+// mayNot adds advice to an error about missing rights: a projector whose role has the
+// rights must start first.
 func mayNot(err error) error {
 	var refused *pgconn.PgError
 	const insufficientPrivilege = "42501"
@@ -91,7 +92,7 @@ func mayNot(err error) error {
 	return err
 }
 
-// Known returns ErrNewer where a newer build has migrated the tables.
+// Known returns ErrNewer if a newer build has migrated the tables.
 func Known(ctx context.Context, q Querier) error {
 	known, err := newest()
 	if err != nil {
@@ -136,13 +137,13 @@ func checkEncoding(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// GenerationKey is the key of the lock that a fence shares while it believes in the
+// GenerationKey returns the key of the lock that a fence holds shared while it trusts the
 // read models of a generation.
 func GenerationKey(schemaName, generation string) int64 {
 	return LockKey("generation/"+generation, schemaName)
 }
 
-// LockKey is the key of an advisory lock for a purpose in a schema.
+// LockKey returns the key of an advisory lock for a purpose in a schema.
 func LockKey(purpose, schemaName string) int64 {
 	sum := sha256.Sum256([]byte("memory-ledger/" + purpose + "/" + schemaName))
 	return int64(binary.BigEndian.Uint64(sum[:8]))

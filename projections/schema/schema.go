@@ -1,9 +1,9 @@
-// Package schema owns the tables of the read models: it creates them, and it
-// opens pools that see them.
+// Package schema owns the tables of the read models: it creates them, and it opens pools
+// that see them.
 //
-// A schema of PostgreSQL holds one complete set of read models. The live one
-// is called [Live]; a rebuild fills another beside it. No query names a
-// schema: the pool sets search_path, and so every query works in any of them.
+// A PostgreSQL schema holds one complete set of read models. The name of the live schema
+// is [Live]; a rebuild fills a second schema beside it. No query names a schema: the pool
+// sets search_path, so every query works in any of the schemas.
 package schema
 
 import (
@@ -22,11 +22,11 @@ import (
 // Live is the schema that the services read.
 const Live = "ledger"
 
-// LocalSharedBuffers is what the PostgreSQL of a local run keeps of these tables
-// in memory: enough for the pages that a first search of 100,000 memories reads.
+// LocalSharedBuffers is the memory in which the PostgreSQL of a local run caches these
+// tables. It is enough for the pages that a first search of 100,000 memories reads.
 const LocalSharedBuffers = "256MB"
 
-// ErrName says that a text can't be the name of a schema of ours.
+// ErrName means that a text can't be the name of one of our schemas.
 var ErrName = errors.New("not a schema name")
 
 // Names are short because they become part of the notification channel, and
@@ -40,8 +40,8 @@ func checkName(name string) error {
 	return nil
 }
 
-// Querier is what the queries of the read models run on: a pool, or a
-// transaction where several reads must see one moment.
+// Querier runs the queries of the read models. It is a pool, a connection, or a
+// transaction if several reads must see one moment.
 type Querier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
@@ -54,25 +54,24 @@ var (
 	_ Querier = (*pgx.Conn)(nil)
 )
 
-// Damaged reports whether an error says that the database can't read what it has
-// stored: data (XX001) or an index (XX002) that is corrupted, or a file that is gone or
-// not readable (class 58). A rebuild makes it again.
+// Damaged reports whether an error means that the database can't read its stored data:
+// corrupted data (XX001), a corrupted index (XX002), or a missing or unreadable file
+// (class 58). A rebuild makes the tables again.
 func Damaged(err error) bool {
 	var pg *pgconn.PgError
 	return errors.As(err, &pg) && (pg.Code == "XX001" || pg.Code == "XX002" || strings.HasPrefix(pg.Code, "58"))
 }
 
-// Disconnect closes a connection outside a pool. A server that does not answer
-// is given up after a second.
+// Disconnect closes a connection outside a pool. It waits for the server's answer for at
+// most a second.
 func Disconnect(conn *pgx.Conn) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	_ = conn.Close(ctx) // whatever it says, the connection is gone
+	_ = conn.Close(ctx) // the connection is closed even after an error
 }
 
-// OpenPool opens a pool whose connections see the given schema. It does not
-// connect: a database that is down is found out by the first query, and
-// waited out by those who can wait.
+// OpenPool opens a pool whose connections see the given schema. It does not connect: if
+// the database is down, the first query fails, and callers that can wait retry.
 func OpenPool(ctx context.Context, databaseURL, schemaName string, maxConns int32) (*pgxpool.Pool, error) {
 	if err := checkName(schemaName); err != nil {
 		return nil, err
@@ -92,11 +91,12 @@ func OpenPool(ctx context.Context, databaseURL, schemaName string, maxConns int3
 	return pool, nil
 }
 
-// connectTimeout bounds how long a connection is waited for where the URL does not
-// say (connect_timeout): a server that takes it and says nothing is given up.
+// connectTimeout bounds the wait for a connection if the URL does not set
+// connect_timeout. It ends an attempt at a server that accepts the connection but does
+// not answer.
 const connectTimeout = 10 * time.Second
 
-// applyDefaults sets what every connection of ours runs with.
+// applyDefaults sets the parameters of all our connections.
 func applyDefaults(cfg *pgconn.Config, schemaName string) {
 	set := func(name, value string) {
 		if _, given := cfg.RuntimeParams[name]; !given {
@@ -109,7 +109,7 @@ func applyDefaults(cfg *pgconn.Config, schemaName string) {
 	cfg.RuntimeParams["search_path"] = schemaName
 	cfg.RuntimeParams["timezone"] = "UTC"
 	set("application_name", "memory-ledger")
-	// Compiling a plan costs more than any of these queries takes.
+	// Compiling a plan takes longer than any of these queries.
 	set("jit", "off")
 }
 
@@ -118,7 +118,7 @@ func Name(pool *pgxpool.Pool) string {
 	return pool.Config().ConnConfig.RuntimeParams["search_path"]
 }
 
-// Channel is the notification channel on which the projector of a schema
-// announces its position, as "<generation> <first>-<last> <sequence>": first and
-// last are the partitions of a row of the checkpoint, in hex.
+// Channel returns the notification channel on which the projector of a schema announces
+// its position, as "<generation> <first>-<last> <sequence>": first and last are the
+// partitions of a checkpoint row, in hex.
 func Channel(schemaName string) string { return "position_" + schemaName }

@@ -45,7 +45,8 @@ func TestManyMigrateAtOnce(t *testing.T) {
 	}
 }
 
-// A build refuses to work on tables that a newer build has migrated.
+// TestNewerTablesAreRefused: a build refuses to work on tables that a newer build has
+// migrated.
 func TestNewerTablesAreRefused(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Database(t)
@@ -61,8 +62,9 @@ func TestNewerTablesAreRefused(t *testing.T) {
 	}
 }
 
-// A role that may read the tables, and nothing else, finds nothing to do where
-// there is nothing to do, and is told who may where there is.
+// TestARoleWithoutRightsFindsTheSchema: with a role that can only read the tables,
+// Migrate succeeds if there is nothing to do. If there is something to do, its error says
+// which role can do it.
 func TestARoleWithoutRightsFindsTheSchema(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, localpostgres.Config{Dir: pgtest.Folder(t), NoSync: true, TCP: true})
@@ -84,7 +86,7 @@ func TestARoleWithoutRightsFindsTheSchema(t *testing.T) {
 	if err := schema.Migrate(t.Context(), reader.String(), schema.Live); err == nil || !strings.Contains(err.Error(), "has to start first") {
 		t.Errorf("without a schema, in %s: %v", name, err)
 	}
-	// As the documents have it.
+	// As documented.
 	exec(`ALTER DEFAULT PRIVILEGES FOR ROLE ` + as + ` GRANT USAGE ON SCHEMAS TO reader`)
 	exec(`ALTER DEFAULT PRIVILEGES FOR ROLE ` + as + ` GRANT SELECT ON TABLES TO reader`)
 	if err := schema.Migrate(t.Context(), server.AdminURL(), schema.Live); err != nil {
@@ -172,7 +174,8 @@ func TestAPasswordStaysOutOfErrors(t *testing.T) {
 	}
 }
 
-// TestTheCheckpointIsAFence: a process that does not know where it is can't move it.
+// TestTheCheckpointIsAFence: a process that does not know the checkpoint's current
+// position can't move the checkpoint.
 func TestTheCheckpointIsAFence(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Database(t)

@@ -9,21 +9,20 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// unswappedSQL tells whether the tables' names mean the same now as they did at the
-// moment of the snapshot. to_regclass looks a name up as of now, as every query does
-// for the tables it names; a query on the catalogue's own tables is answered from the
-// snapshot.
+// unswappedSQL reports whether the tables' names still mean the same tables as at the
+// moment of the snapshot. to_regclass looks up a name as of now, as every query does for
+// the tables that it names. But a query on the catalog tables sees the snapshot.
 const unswappedSQL = `SELECT count(*) > 0 AND bool_and(c.oid IS NOT DISTINCT FROM to_regclass(quote_ident(c.relname)))
 	FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 	WHERE n.nspname = current_schema() AND c.relkind = 'r'`
 
-// Snapshot runs f in a read-only transaction that sees one moment of the read
-// models, whatever the number of queries.
+// Snapshot runs f in a read-only transaction in which all queries see one moment of the
+// read models.
 //
-// Names are looked up as of now, rows are seen as of the snapshot: a rebuild that
-// swaps tables in between would show them as they were before they were full.
-// So f runs again where names have come to mean other tables since the moment
-// of the snapshot; it must not do anything but read.
+// PostgreSQL looks up table names as of now, but returns rows as of the snapshot. If a
+// rebuild swaps the tables in between, queries would see the new tables as they were
+// before they were filled. So Snapshot runs f again if names mean other tables than at
+// the moment of the snapshot. f must only read.
 func Snapshot(ctx context.Context, pool *pgxpool.Pool, f func(pgx.Tx) error) error {
 	for {
 		err := snapshot(ctx, pool, f)
@@ -41,13 +40,13 @@ func snapshot(ctx context.Context, pool *pgxpool.Pool, f func(pgx.Tx) error) err
 		failed := f(tx)
 		var unswapped bool
 		if err := tx.QueryRow(ctx, unswappedSQL).Scan(&unswapped); err != nil {
-			if failed != nil { // by a query of its own: the transaction answers nothing more
+			if failed != nil { // f's own query failed, so the transaction accepts no more queries
 				return failed
 			}
 			return fmt.Errorf("look up the tables: %w", err)
 		}
-		// What f made of rows from before and after a swap is no finding, good
-		// or bad.
+		// f may have mixed rows from before and after a swap, so its result and its
+		// error mean nothing.
 		if !unswapped {
 			return errSwapped
 		}

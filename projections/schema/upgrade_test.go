@@ -14,7 +14,7 @@ import (
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
 )
 
-// at brings a schema to a version, up or down, and returns a connection to it.
+// at migrates a schema up or down to a version, and returns a connection to it.
 func at(t *testing.T, url string, version int64) *pgx.Conn {
 	t.Helper()
 	cfg, err := pgx.ParseConfig(url)
@@ -61,8 +61,8 @@ const (
 	versionPages      = 3
 )
 
-// TestTheCheckpointOfOneRowBecomesThatOfAllPartitions: position, time and
-// generation stay, and the build from before can't move it any more.
+// TestTheCheckpointOfOneRowBecomesThatOfAllPartitions: the migration keeps position, time
+// and generation, and the older build can no longer move the checkpoint.
 func TestTheCheckpointOfOneRowBecomesThatOfAllPartitions(t *testing.T) {
 	t.Parallel()
 	ctx, url := t.Context(), pgtest.Database(t)
@@ -92,7 +92,7 @@ func TestTheCheckpointOfOneRowBecomesThatOfAllPartitions(t *testing.T) {
 	if after := read("WHERE first_partition = 0 AND last_partition = 255"); after != before || after.seq != 50 {
 		t.Errorf("%+v became %+v", before, after)
 	}
-	// It prepared the statement when it was good.
+	// The older build prepared its statement before the migration.
 	var pg *pgconn.PgError
 	if _, err := conn.Exec(ctx, move, 50, 60); !errors.As(err, &pg) || pg.Code != "42883" {
 		t.Errorf("a build from before moved the checkpoint: %v", err)
@@ -110,8 +110,8 @@ func TestTheCheckpointOfOneRowBecomesThatOfAllPartitions(t *testing.T) {
 	}
 }
 
-// TestTheCheckpointSpeaksOfEveryPartitionOnce: whatever else a transaction
-// leaves is refused, at its end at the latest.
+// TestTheCheckpointSpeaksOfEveryPartitionOnce: a transaction fails, at the latest when it
+// commits, unless the checkpoint's rows cover every partition exactly once.
 func TestTheCheckpointSpeaksOfEveryPartitionOnce(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -163,7 +163,8 @@ func TestTheCheckpointSpeaksOfEveryPartitionOnce(t *testing.T) {
 	}
 }
 
-// TestRowsArePutInThePlaceOfOthers, of those that are as their author left them.
+// TestRowsArePutInThePlaceOfOthers: recut_checkpoint replaces rows only if they still have
+// the partitions, generation and sequences that the caller names.
 func TestRowsArePutInThePlaceOfOthers(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -198,14 +199,15 @@ func TestRowsArePutInThePlaceOfOthers(t *testing.T) {
 	}
 }
 
-// TestOwnersComeApartFromTheirMemories: rows of an older build become what a replay
-// makes, and what they were when the build goes back.
+// TestOwnersComeApartFromTheirMemories: the migration turns an older build's rows into the
+// rows that a replay makes. The down migration restores the old rows.
 func TestOwnersComeApartFromTheirMemories(t *testing.T) {
 	t.Parallel()
 	ctx, url := t.Context(), pgtest.Database(t)
 	conn := at(t, url, versionPages)
 	for _, statement := range []string{
-		// Two leaves are the newest of one, a session of another; the third is known from the chain alone.
+		// The newest messages: of the first owner two leaves, of the second a session. The
+		// third is known only from the chain.
 		`INSERT INTO owners VALUES ('leaf', gen_random_uuid(), now(), 3, 30, 2, 0, 0), ('session', gen_random_uuid(), now(), 4, 31, 1, 2, 29), ('chain', NULL, NULL, 0, 0, 0, 1, 5)`,
 		`INSERT INTO memories (owner, leaf_index, id, leaf_hash, metadata, sealed, created_at, seq)
 			SELECT owner, leaf, gen_random_uuid(), '\x00', '{}', '\x00', now(), seq FROM (VALUES ('leaf', 0, 20), ('leaf', 1, 30), ('session', 0, 21)) AS m (owner, leaf, seq)`,

@@ -10,11 +10,12 @@ import (
 	"github.com/memory-ledger/ledger/services/httpapi"
 )
 
-// metadataPath is where a client that was refused finds out how to get in (RFC 9728).
+// metadataPath is the path at which a refused client finds how to authenticate (RFC
+// 9728).
 const metadataPath = "/.well-known/oauth-protected-resource"
 
-// serveAgent answers one request of the Model Context Protocol. The caller is known
-// before the body is read.
+// serveAgent answers one request of the Model Context Protocol. It authenticates the
+// caller before it reads the body.
 func (a *API) serveAgent(c *fiber.Ctx) error {
 	if !a.mayCallTools(c.Get(fiber.HeaderOrigin)) {
 		return httpapi.Refuse(http.StatusForbidden, "origin is not allowed")
@@ -28,8 +29,9 @@ func (a *API) serveAgent(c *fiber.Ctx) error {
 	return httpapi.Adapt(c, a.Agents.For(caller, httpapi.Gone(c)))
 }
 
-// mayCallTools refuses pages of other sites, as the protocol asks of servers: a name that
-// a site has rebound to this address does not get past its origin. Programs send none.
+// mayCallTools refuses pages of other sites, as the protocol requires of servers. This
+// check of the origin also stops a site that rebinds its DNS name to this address.
+// Programs send no origin.
 func (a *API) mayCallTools(origin string) bool {
 	if origin == "" || slices.Contains(a.AllowedOrigins, origin) {
 		return true
@@ -38,8 +40,8 @@ func (a *API) mayCallTools(origin string) bool {
 	return err == nil && origin == own.Scheme+"://"+own.Host
 }
 
-// protectedResource says how a resource is opened. There is no authorization server:
-// people make API keys, or sign in with a wallet.
+// protectedResource tells a client how to authenticate for a resource. There is no
+// authorization server: people create API keys, or sign in with a wallet.
 type protectedResource struct {
 	Resource      string   `json:"resource"`
 	Name          string   `json:"resource_name"`

@@ -26,7 +26,7 @@ import (
 	"github.com/memory-ledger/ledger/services/signin"
 )
 
-// API holds what the routes work with.
+// API holds the dependencies of the routes.
 type API struct {
 	Access   *access.Authenticator
 	Desk     *signin.SignIn
@@ -36,9 +36,9 @@ type API struct {
 	Staking  Staking
 	Agents   *mcp.Server
 	Feed     *feed.Feed
-	Quotas   *quota.Quotas // of keys and searches; nil: there are none
-	BaseURL  string        // public, without a slash at the end
-	// AllowedOrigins are those whose pages may call the API.
+	Quotas   *quota.Quotas // of keys and searches; nil: no quotas
+	BaseURL  string        // public URL, without a slash at the end
+	// AllowedOrigins are the origins whose pages may call the API.
 	AllowedOrigins []string
 	Dashboard      dashboard.Config
 	Now            func() time.Time
@@ -47,8 +47,7 @@ type API struct {
 	uses *keyUses
 }
 
-// Run does what the API does beside answering requests, until ctx ends. It is
-// called after Mount.
+// Run does the API's background work until ctx ends. Call it after Mount.
 func (a *API) Run(ctx context.Context) { a.uses.run(ctx) }
 
 // Mount adds the routes to an app.
@@ -101,8 +100,8 @@ type health struct {
 	Service string `json:"service"`
 }
 
-// reader authenticates a request that reads memories. The use of a key is
-// recorded on the side.
+// reader authenticates a request that reads memories. The use of an API key is recorded
+// in the background.
 func (a *API) reader(c *fiber.Ctx) (memory.Reader, error) {
 	caller, err := a.Access.Read(httpapi.Context(c), httpapi.Authorization(c))
 	if err != nil {
@@ -118,16 +117,16 @@ func (a *API) session(c *fiber.Ctx) (access.Caller, error) {
 	if err != nil {
 		return access.Caller{}, err
 	}
-	a.uses.note(caller) // that it is not enough makes it no less a use
+	a.uses.note(caller) // record the use even if the route refuses the key
 	if caller.Credential.Kind != command.CredentialCoreSession {
 		return access.Caller{}, httpapi.Refuse(http.StatusForbidden, "this route needs a wallet session; an API key is not enough")
 	}
 	return caller, nil
 }
 
-// writeMemory stores a memory. The message of a new memory also records the use
-// of the key. Replays and refused writes record key usage separately. A key
-// revoked in the meantime is not recorded.
+// writeMemory stores a memory. The message of a new memory also records the use of the
+// API key. Replays and refused writes record the use separately. If the key was revoked
+// in the meantime, its use is not recorded.
 func (a *API) writeMemory(c *fiber.Ctx, caller access.Caller) error {
 	write, err := a.write(c, caller)
 	if err != nil || write.Replayed {
@@ -171,8 +170,8 @@ func (m newMemory) draft(caller access.Caller) (memory.Draft, error) {
 	return memory.Draft{Owner: caller.Owner, Content: *m.Content, Metadata: metadata, Credential: caller.Credential}, err
 }
 
-// writeBatch stores memories in one message. Its notes of a key's use are those of
-// writeMemory.
+// writeBatch stores memories in one message. It records the use of an API key as
+// writeMemory does.
 func (a *API) writeBatch(c *fiber.Ctx, caller access.Caller) error {
 	batch, err := a.batch(c, caller)
 	if err != nil || batch.Replayed {
@@ -240,7 +239,7 @@ func (a *API) getMemory(c *fiber.Ctx) error {
 	return httpapi.SendJSON(c, text)
 }
 
-// retractMemory takes a memory back.
+// retractMemory retracts a memory.
 func (a *API) retractMemory(c *fiber.Ctx) error {
 	caller, err := a.Access.Read(httpapi.Context(c), httpapi.Authorization(c))
 	if err != nil {
@@ -259,8 +258,8 @@ func (a *API) retractMemory(c *fiber.Ctx) error {
 
 const maxPage = 1000
 
-// listMemories streams all memories, or, with limit or cursor, one page. A
-// cursor is the index of the next leaf: stable, since a log only grows.
+// listMemories streams all memories. With limit or cursor, it returns one page. A cursor
+// is the index of the next leaf. It stays valid, because a log only grows.
 func (a *API) listMemories(c *fiber.Ctx) error {
 	order, ordered, err := httpapi.Query(c, "order")
 	switch {
@@ -377,7 +376,7 @@ func (a *API) logConsistency(c *fiber.Ctx) error {
 	return c.JSON(consistency)
 }
 
-// sizeIn reads a size of the log out of the query.
+// sizeIn reads a size of the log from the query parameter name.
 func sizeIn(c *fiber.Ctx, name string) (uint64, error) {
 	text, _, err := httpapi.Query(c, name)
 	if err != nil {

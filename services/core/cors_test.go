@@ -18,7 +18,7 @@ import (
 
 const listedOrigin = "https://app.example"
 
-// corsApp has the API's routes, and nothing behind them.
+// corsApp returns an app with the API's routes, but without the services behind them.
 func corsApp(origins ...string) *httpapi.App {
 	tokens := signin.NewSignedTokens([]byte(strings.Repeat("s", 32)), time.Now)
 	api := &API{Access: access.NewCore(nil, nil, tokens, time.Now), AllowedOrigins: origins, Now: time.Now}
@@ -43,7 +43,8 @@ func ask(t *testing.T, app *httpapi.App, method, path string, headers ...string)
 	return answer
 }
 
-// TestPagesOfListedOrigins may read every answer, and send what the API takes.
+// TestPagesOfListedOrigins: pages of listed origins can read every answer, and send the
+// methods and headers that the API accepts.
 func TestPagesOfListedOrigins(t *testing.T) {
 	t.Parallel()
 	app := corsApp("https://other.example", listedOrigin)
@@ -69,7 +70,8 @@ func TestPagesOfListedOrigins(t *testing.T) {
 	}
 }
 
-// TestNoOtherPage may read an answer; without a list that is all of them.
+// TestNoOtherPage: pages of unlisted origins can't read an answer. Without a list, no
+// page can.
 func TestNoOtherPage(t *testing.T) {
 	t.Parallel()
 	for name, app := range map[string]*httpapi.App{"no list": corsApp(), "a list": corsApp(listedOrigin)} {

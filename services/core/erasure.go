@@ -9,8 +9,8 @@ import (
 	"github.com/memory-ledger/ledger/services/signin"
 )
 
-// eraseOwner erases all texts of the owner whose wallet has signed the challenge for
-// it. No session is needed, and none is enough.
+// eraseOwner erases all texts of the owner whose wallet has signed the challenge for an
+// erasure. The route needs no session, and a session alone is not enough.
 func (a *API) eraseOwner(c *fiber.Ctx) error {
 	answer, err := httpapi.SignedChallenge(c, signin.ParseSignatureText)
 	if err != nil {

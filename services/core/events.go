@@ -13,14 +13,13 @@ import (
 
 const (
 	defaultEvents = 100
-	// lastEventID is the header in which a client that reconnects names the last message
-	// that it has.
+	// lastEventID is the header in which a reconnecting client names its last message.
 	lastEventID = "Last-Event-ID"
 )
 
 var errCursor = httpapi.BadRequest("after is not a cursor that this API gave out")
 
-// listEvents answers with the owner's history: a page of it, or a stream.
+// listEvents answers with a page of the owner's history, or with a stream.
 func (a *API) listEvents(app *httpapi.App) fiber.Handler {
 	return func(c *fiber.Ctx) error {
 		reader, err := a.reader(c)
@@ -57,8 +56,8 @@ func (a *API) listEvents(app *httpapi.App) fiber.Handler {
 	}
 }
 
-// afterOf returns where the answer begins. The header of a client that reconnects wins
-// over the query, which that client repeats.
+// afterOf returns the cursor at which the answer begins. A reconnecting client repeats
+// its old query, so its header wins over the query.
 func afterOf(c *fiber.Ctx) (after uint64, given bool, err error) {
 	text, given, err := httpapi.Query(c, "after")
 	if err != nil {
@@ -105,8 +104,8 @@ func (e *eventSource) Next(ctx context.Context) (id string, data []byte, err err
 	return strconv.FormatUint(page.Cursor, 10), page.AppendJSON(nil), nil
 }
 
-// Check implements httpapi.Source. A key that was revoked and a session that has expired
-// see no more. Neither does a credential that can't be looked up.
+// Check implements httpapi.Source. It fails for a revoked key, an expired session, and a
+// credential that can't be looked up, so that the stream ends.
 func (e *eventSource) Check(ctx context.Context) error {
 	_, err := e.api.Access.Read(ctx, e.authorization)
 	return err

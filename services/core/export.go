@@ -8,7 +8,8 @@ import (
 	"github.com/memory-ledger/ledger/services/httpapi"
 )
 
-// exportLog answers with the owner's whole log, as lines that verify on their own.
+// exportLog answers with the owner's whole log, as lines that can be verified without
+// the service.
 func (a *API) exportLog(c *fiber.Ctx) error {
 	reader, err := a.reader(c)
 	if err != nil {

@@ -24,8 +24,8 @@ import (
 )
 
 const (
-	// displayPrefix is how much of a key is kept for display: "svc_" and 8 of
-	// its 43 random characters, 48 of 256 bits.
+	// displayPrefix is the length of the part of a key that is stored for display: "svc_"
+	// and 8 of its 43 random characters, 48 of 256 bits.
 	displayPrefix = len(access.APIKeyPrefix) + 8
 	maxLabel      = 200 // code points
 )
@@ -47,7 +47,7 @@ func (v keyView) appendJSON(to []byte) ([]byte, error) {
 	return append(to, text...), err
 }
 
-// createdKey is the one answer that holds the secret.
+// createdKey is the only answer that holds the key's secret.
 type createdKey struct {
 	ID         string            `json:"id"`
 	Key        string            `json:"key"`
@@ -105,7 +105,7 @@ func (a *API) createKey(c *fiber.Ctx) error {
 
 var errScopes = httpapi.BadRequest(`scopes must be an array of at least one of "read", "write" and "retract"`)
 
-// scopesOf returns what a key is to be allowed, in the order of events.AllScopes.
+// scopesOf returns the scopes for a new key, in the order of events.AllScopes.
 func scopesOf(asked *[]string) ([]events.Scope, error) {
 	if asked == nil {
 		return []events.Scope{events.ScopeRead, events.ScopeWrite}, nil
@@ -122,7 +122,7 @@ func scopesOf(asked *[]string) ([]events.Scope, error) {
 	return scopes, nil
 }
 
-// expiryOf returns when a key is to expire, nil for never.
+// expiryOf returns the expiry of a new key, nil for never.
 func (a *API) expiryOf(text *string) (*events.Timestamp, error) {
 	if text == nil {
 		return nil, nil
@@ -140,9 +140,9 @@ func (a *API) listKeys(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	// What this process knows to be used, but has not recorded yet, is
-	// recorded before the answer is made, which then has to have it; but an
-	// owner whose commands take long gets an answer without.
+	// Wait until the uses that this process has noted are recorded. The second call of
+	// session then makes sure that the answer shows them. If the owner's commands take
+	// longer than flushPatience, the answer does not show them.
 	a.uses.flush(httpapi.Context(c), caller.Owner)
 	caller, err = a.session(c)
 	if err != nil {
@@ -152,11 +152,11 @@ func (a *API) listKeys(c *fiber.Ctx) error {
 	return httpapi.StreamArray(c, keys, keyView.appendJSON, "", "")
 }
 
-// keyChunk is how many keys are read at a time: an owner's live ones are bounded, those
-// that were revoked are not.
+// keyChunk is how many keys are read at a time. Live keys of an owner are bounded;
+// revoked keys are not.
 const keyChunk = 200
 
-// keyList are an owner's keys, oldest first.
+// keyList yields an owner's keys, oldest first.
 type keyList struct {
 	query schema.Querier
 	owner events.Owner
@@ -167,7 +167,7 @@ type keyList struct {
 // More implements httpapi.Elements.
 func (l *keyList) More() bool { return !l.done }
 
-// Next implements httpapi.Elements. A chunk is short, so it is yielded whole.
+// Next implements httpapi.Elements. A chunk is short, so Next always yields all of it.
 func (l *keyList) Next(ctx context.Context, yield func(keyView) error) error {
 	keys, err := apikeys.List(ctx, l.query, l.owner, l.after, keyChunk)
 	if err != nil {
@@ -192,8 +192,7 @@ func (a *API) revokeKey(c *fiber.Ctx) error {
 	ctx, id := httpapi.Context(c), httpapi.Param(c, "id")
 	err = a.Commands.Execute(ctx, caller.Owner, &command.RevokeKey{KeyID: id, Credential: caller.Credential})
 	if errors.Is(err, command.ErrKeyUnknown) {
-		// Not among the live ones: a key that was revoked before gets the answer
-		// that it got then.
+		// The key is not live. If it was revoked earlier, answer as that revocation did.
 		if known, lookup := apikeys.Exists(ctx, a.Query, caller.Owner, id); known || lookup != nil {
 			err = lookup
 		}

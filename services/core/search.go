@@ -38,7 +38,7 @@ type filterBody struct {
 	Metadata jsontext.Value `json:"metadata"`
 }
 
-// viaBody is how a memory came in: {kind, id}, or the kind alone as a string.
+// viaBody is how a memory was written: {kind, id}, or only the kind as a string.
 type viaBody struct {
 	given bool
 	Kind  string `json:"kind"`
@@ -58,7 +58,7 @@ func (b *viaBody) UnmarshalJSONFrom(decoder *jsontext.Decoder) error {
 	return json.UnmarshalDecode(decoder, (*members)(b))
 }
 
-// filter returns what the rows of memories that came in so have.
+// filter returns the value for memories.Filter.Via.
 func (b *viaBody) filter() (string, error) {
 	switch events.ViaKind(b.Kind) {
 	case events.ViaSession, events.ViaKey, events.ViaDrop:
@@ -73,8 +73,8 @@ func (b *viaBody) filter() (string, error) {
 
 var errNotObject = errors.New("not an object")
 
-// UnmarshalJSONFrom implements json.UnmarshalerFrom. It refuses null, as for any
-// other member.
+// UnmarshalJSONFrom implements json.UnmarshalerFrom. It refuses null, as do all other
+// members.
 func (b *filterBody) UnmarshalJSONFrom(decoder *jsontext.Decoder) error {
 	if decoder.PeekKind() != '{' {
 		return errNotObject
@@ -84,13 +84,14 @@ func (b *filterBody) UnmarshalJSONFrom(decoder *jsontext.Decoder) error {
 	return json.UnmarshalDecode(decoder, (*members)(b))
 }
 
-// whole reports whether the body asks for all that has the query, and nothing else.
+// whole reports whether the body asks for all memories that contain the query, and sets
+// no other member.
 func (b *searchBody) whole() bool {
 	return b.Mode == "" && b.Order == "" && b.Limit == nil && b.Cursor == "" && !b.Filter.given
 }
 
-// searchMemories answers with what was found. Without any of the members that
-// select a part of it, substring search streams all of it as it is found.
+// searchMemories answers with the memories that a search finds. If the body sets no
+// member except query, it streams all matches of a substring search as they are found.
 func (a *API) searchMemories(c *fiber.Ctx) error {
 	reader, err := a.reader(c)
 	if err != nil {
@@ -201,7 +202,7 @@ func instant(name string, text *string) (time.Time, error) {
 	return at, nil
 }
 
-// listNewest answers with a page of memories, or all, the newest first.
+// listNewest answers with a page of memories, or with all, newest first.
 func (a *API) listNewest(c *fiber.Ctx) error {
 	reader, err := a.reader(c)
 	if err != nil {

@@ -11,17 +11,17 @@ import (
 	"github.com/memory-ledger/ledger/services/httpapi"
 )
 
-// sessionView is a session without its token. The id opens nothing.
+// sessionView is a session without its token. The id is not a credential.
 type sessionView struct {
 	ID        string           `json:"id"`
 	API       events.Audience  `json:"api"`
 	CreatedAt events.Timestamp `json:"createdAt"`
 	ExpiresAt events.Timestamp `json:"expiresAt"`
-	Current   bool             `json:"current"` // the one that asks
+	Current   bool             `json:"current"` // this session sent the request
 }
 
-// listSessions answers with the owner's live sessions of both APIs, oldest first. The
-// owner has command.MaxSessions of each at most.
+// listSessions answers with the owner's live sessions of both APIs, oldest first. An
+// owner has at most command.MaxSessions sessions of each API.
 func (a *API) listSessions(c *fiber.Ctx) error {
 	caller, err := a.session(c)
 	if err != nil {
@@ -46,8 +46,7 @@ func (a *API) endSession(c *fiber.Ctx) error {
 	ctx, id := httpapi.Context(c), httpapi.Param(c, "id")
 	err = a.Commands.Execute(ctx, caller.Owner, &command.EndSession{SessionID: id, Credential: caller.Credential})
 	if errors.Is(err, command.ErrSessionUnknown) {
-		// Not among the live ones: a session that was ended before gets the answer
-		// that it got then.
+		// The session is not live. If it ended earlier, answer as if it ended now.
 		if _, known, lookup := sessions.ByID(ctx, a.Query, caller.Owner, id); known || lookup != nil {
 			err = lookup
 		}
@@ -58,7 +57,7 @@ func (a *API) endSession(c *fiber.Ctx) error {
 	return c.JSON(fiber.Map{"ok": true})
 }
 
-// endOtherSessions ends all of the owner's sessions but the one that asks.
+// endOtherSessions ends all of the owner's sessions except the session of the request.
 func (a *API) endOtherSessions(c *fiber.Ctx) error {
 	caller, err := a.session(c)
 	if err != nil {

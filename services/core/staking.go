@@ -25,9 +25,9 @@ type StakingStatus struct {
 	WalletBalance     string            `json:"walletBalance"`
 	MinPartialUnstake string            `json:"minPartialUnstake"`
 	MaturityMs        int64             `json:"maturityMs"`
-	// Reconciled says that the observed deposits and withdrawals explain Staked.
-	// If they do not, Staked is still right: an unexplained amount counts as
-	// cooling, and a missing amount is taken from the youngest lots.
+	// Reconciled means that the observed deposits and withdrawals explain Staked. If they
+	// do not, Staked is still correct: an unexplained amount counts as cooling, and a
+	// missing amount is taken from the youngest lots.
 	Reconciled bool `json:"reconciled"`
 }
 
@@ -37,10 +37,10 @@ type Lot struct {
 	DepositedAt events.Timestamp `json:"depositedAt"`
 	MaturesAt   events.Timestamp `json:"maturesAt"`
 	Mature      bool             `json:"mature"`
-	TxSignature *string          `json:"txSignature"` // nil: the deposit was not seen yet
+	TxSignature *string          `json:"txSignature"` // nil: the deposit was not observed yet
 }
 
-// UnsignedTransaction is for the wallet to sign and send.
+// UnsignedTransaction is a transaction that the wallet must sign and send.
 type UnsignedTransaction struct {
 	Transaction          string `json:"transaction"` // base64
 	Blockhash            string `json:"blockhash"`
@@ -57,7 +57,7 @@ type Staking interface {
 // Dormant is staking without a mint and a program.
 type Dormant struct{}
 
-// dormantMaturityMs is what the specification gives for the not-live answer.
+// dormantMaturityMs is the value in the specification's not-live answer.
 const dormantMaturityMs = 86400000
 
 var errDormant = httpapi.Refuse(http.StatusServiceUnavailable, "staking is not live")
@@ -101,7 +101,7 @@ func (a *API) move(c *fiber.Ctx, build func(context.Context, events.Owner, strin
 	if err != nil {
 		return err
 	}
-	// Dormant staking answers 503 whatever the body.
+	// Dormant staking answers 503 for any body.
 	if _, dormant := a.Staking.(Dormant); dormant {
 		return errDormant
 	}

@@ -15,37 +15,38 @@ import (
 const (
 	useInterval = time.Minute
 	trackedKeys = 100_000
-	// useWorkers are how many owners' uses are recorded at the same time.
+	// useWorkers is the number of owners whose uses are recorded at the same time.
 	useWorkers = 16
 	useTimeout = 5 * time.Second
-	// pendingUses bounds the uses that wait, pendingOfOwner those of one owner.
+	// pendingUses bounds the waiting uses of all owners, pendingOfOwner those of one.
 	pendingUses    = 16_384
 	pendingOfOwner = 128
 	// flushPatience is how long an answer waits for uses to be recorded.
 	flushPatience = time.Second
 )
 
-// keyUses records the uses of keys by requests that store no memory. It works in the
-// background: at most one use per key and minute is handed on, and a full queue drops
-// uses instead of waiting. A use that is dropped, or lost in a crash, is not shown by
-// lastUsedAt until the key is used again.
+// keyUses records the uses of API keys by requests that store no memory. It works in the
+// background: it records at most one use per key and minute, and a full queue drops uses
+// instead of waiting. A use that is dropped, or lost in a crash, does not appear in
+// lastUsedAt; the next use of the key does.
 //
-// A use waits among its owner's commands. Each owner has a queue, and the owners
-// take turns. A slow owner holds up one worker, but no other owner's uses.
+// Recording a use waits for the owner's other commands. Each owner has a queue, and the
+// owners take turns. A slow owner blocks one worker, but not the uses of other owners.
 type keyUses struct {
 	record func(ctx context.Context, owner events.Owner, keyID string) error
 	now    func() time.Time
 	recent *lru.Cache[string, time.Time]
 
 	mu      sync.Mutex
-	owners  map[events.Owner]*ownerUses // who have uses that are not recorded
-	pending int                         // uses of them all
-	// turns holds each of the owners once, but for those whom a worker has. It
-	// has room for as many as there can be uses, so it never blocks.
+	owners  map[events.Owner]*ownerUses // owners with unrecorded uses
+	pending int                         // unrecorded uses of all owners
+	// turns holds each of these owners once, except the owners that a worker is serving.
+	// Its capacity is the maximum number of pending uses, so a send never blocks.
 	turns chan *ownerUses
 }
 
-// ownerUses are an owner's uses, oldest first. The first may be at a worker.
+// ownerUses holds an owner's unrecorded uses, oldest first. A worker may be recording
+// the first use.
 type ownerUses struct {
 	owner events.Owner
 	uses  []keyUse
@@ -54,13 +55,13 @@ type ownerUses struct {
 // keyUse is a use to record.
 type keyUse struct {
 	keyID string
-	done  chan struct{} // closed when it is recorded, or failed to be
+	done  chan struct{} // closed after the use was recorded or failed
 }
 
 func newKeyUses(record func(context.Context, events.Owner, string) error, now func() time.Time) *keyUses {
 	recent, err := lru.New[string, time.Time](trackedKeys)
 	if err != nil {
-		panic(err) // only for a size that is not positive
+		panic(err) // the size is not positive
 	}
 	return &keyUses{
 		record: record, now: now, recent: recent,
@@ -72,7 +73,7 @@ func (a *API) recordUse(ctx context.Context, owner events.Owner, keyID string) e
 	return a.Commands.Execute(ctx, owner, &command.UseKey{KeyID: keyID})
 }
 
-// note remembers that a caller used a key.
+// note queues the use of a key by a caller, if it is due.
 func (u *keyUses) note(caller access.Caller) {
 	if caller.Credential.Kind != command.CredentialKey {
 		return
@@ -86,7 +87,7 @@ func (u *keyUses) note(caller access.Caller) {
 	}
 }
 
-// add reports whether there was room.
+// add queues a use. It reports whether there was room.
 func (u *keyUses) add(owner events.Owner, keyID string) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -104,7 +105,7 @@ func (u *keyUses) add(owner events.Owner, keyID string) bool {
 	return true
 }
 
-// run records until ctx ends.
+// run records uses until ctx ends.
 func (u *keyUses) run(ctx context.Context) {
 	var workers sync.WaitGroup
 	for range useWorkers {
@@ -122,7 +123,7 @@ func (u *keyUses) run(ctx context.Context) {
 	workers.Wait()
 }
 
-// recordFirst records the first of an owner's uses; the next one is for the owner's
+// recordFirst records the first of an owner's uses. The next use waits for the owner's
 // next turn.
 func (u *keyUses) recordFirst(ctx context.Context, o *ownerUses) {
 	u.mu.Lock()
@@ -131,7 +132,7 @@ func (u *keyUses) recordFirst(ctx context.Context, o *ownerUses) {
 	ctx, cancel := context.WithTimeout(ctx, useTimeout)
 	defer cancel()
 	if err := u.record(ctx, o.owner, use.keyID); err != nil {
-		u.recent.Remove(use.keyID) // the next use tries again
+		u.recent.Remove(use.keyID) // so the key's next use is recorded
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -144,7 +145,8 @@ func (u *keyUses) recordFirst(ctx context.Context, o *ownerUses) {
 	}
 }
 
-// flush waits until what was noted of an owner before is recorded, but not for long.
+// flush waits until the owner's uses that were noted so far are recorded, for at most
+// flushPatience.
 func (u *keyUses) flush(ctx context.Context, owner events.Owner) {
 	u.mu.Lock()
 	o := u.owners[owner]

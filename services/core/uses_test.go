@@ -15,7 +15,7 @@ import (
 	"github.com/memory-ledger/ledger/services/command"
 )
 
-// ledger is where uses are recorded, unless the owner's commands never get a turn.
+// ledger records uses, except for stuck owners, whose commands never get a turn.
 type ledger struct {
 	mu       sync.Mutex
 	stuck    map[events.Owner]bool
@@ -47,15 +47,15 @@ func (l *ledger) of(owner events.Owner) []string {
 	return slices.Clone(l.recorded[owner])
 }
 
-// waiting is how much is not recorded.
+// waiting returns the number of unrecorded uses, and of their owners.
 func (u *keyUses) waiting() (uses, owners int) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.pending, len(u.owners)
 }
 
-// inBubble runs a test beside the workers. Its clock advances only while all of
-// their goroutines are blocked.
+// inBubble runs a test together with the workers. The clock advances only while all
+// goroutines are blocked.
 func inBubble(t *testing.T, test func(t *testing.T, u *keyUses, l *ledger)) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -76,9 +76,9 @@ func use(owner events.Owner, keyID string) access.Caller {
 
 func ownerOf(n byte) events.Owner { return events.OwnerFromBytes([32]byte{n}) }
 
-// TestASlowOwnerHoldsUpNobody: the answers of other owners do not wait for the slow
-// owner's commands, and none of their uses is dropped. The slow owner's own answers
-// come as well, after flushPatience.
+// TestASlowOwnerHoldsUpNobody: the answers to other owners do not wait for the slow
+// owner's commands, and none of their uses is dropped. The slow owner's answers arrive
+// after flushPatience.
 func TestASlowOwnerHoldsUpNobody(t *testing.T) {
 	inBubble(t, func(t *testing.T, u *keyUses, l *ledger) {
 		slow := ownerOf(0)
@@ -109,8 +109,8 @@ func TestASlowOwnerHoldsUpNobody(t *testing.T) {
 	})
 }
 
-// TestMoreSlowOwnersThanWorkers: the others wait, but not in line with all of
-// the slow ones' uses.
+// TestMoreSlowOwnersThanWorkers: other owners wait, but not for all uses of the slow
+// owners.
 func TestMoreSlowOwnersThanWorkers(t *testing.T) {
 	inBubble(t, func(t *testing.T, u *keyUses, l *ledger) {
 		for n := range byte(useWorkers + 1) {
@@ -131,8 +131,8 @@ func TestMoreSlowOwnersThanWorkers(t *testing.T) {
 	})
 }
 
-// TestUsesOfAnOwnerAreRecordedInOrder, each once a minute, and a flush waits for
-// those before it.
+// TestUsesOfAnOwnerAreRecordedInOrder: an owner's uses are recorded in order, at most once
+// a minute for each key. A flush waits for the uses before it.
 func TestUsesOfAnOwnerAreRecordedInOrder(t *testing.T) {
 	inBubble(t, func(t *testing.T, u *keyUses, l *ledger) {
 		owner := ownerOf(1)
@@ -164,8 +164,8 @@ func TestUsesOfAnOwnerAreRecordedInOrder(t *testing.T) {
 	})
 }
 
-// TestAUseThatFailedIsTriedAgain when the key is used again, as is one that there
-// was no room for.
+// TestAUseThatFailedIsTriedAgain: if recording a use failed, or the queue was full, the
+// key's next use is recorded.
 func TestAUseThatFailedIsTriedAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T, u *keyUses, l *ledger) {
 		owner := ownerOf(1)
@@ -192,7 +192,8 @@ func TestAUseThatFailedIsTriedAgain(t *testing.T) {
 	})
 }
 
-// TestFlushEndsWithTheRequest, and with the service.
+// TestFlushEndsWithTheRequest: a flush ends when the request's context ends. The workers
+// end with the service.
 func TestFlushEndsWithTheRequest(t *testing.T) {
 	inBubble(t, func(t *testing.T, u *keyUses, l *ledger) {
 		owner := ownerOf(1)

@@ -10,12 +10,12 @@ import (
 	"github.com/memory-ledger/ledger/services/httpapi"
 )
 
-// problem is an error that is told to the model in its own words.
+// problem is an error whose text is returned to the model unchanged.
 type problem struct{ text string }
 
 func (p *problem) Error() string { return p.text }
 
-// next is what a model should do about a status.
+// next is the advice to a model for each HTTP status.
 var next = map[int]string{
 	http.StatusBadRequest:            "Fix the arguments and call again.",
 	http.StatusRequestEntityTooLarge: "Shorten or split it and call again.",
@@ -28,7 +28,8 @@ var next = map[int]string{
 	http.StatusServiceUnavailable:    "Wait a few seconds and call again.",
 }
 
-// advise turns an error into what the model is told: what is wrong, and what to do.
+// advise turns an error into a text for the model. The text says what is wrong, and what
+// to do about it.
 func (s *Server) advise(ctx context.Context, tool string, err error) error {
 	var told *problem
 	if errors.As(err, &told) {

@@ -17,22 +17,23 @@ import (
 
 const (
 	bridgeTimeout = 30 * time.Second
-	// bridged bounds the messages that are under way.
+	// bridged bounds the messages in flight.
 	bridged = 16
 
 	versionHeader = "Mcp-Protocol-Version"
-	// codeRejected is the SDK's for a message that did not get through.
+	// codeRejected is the SDK's error code for a message that it could not deliver.
 	codeRejected = -32005
 )
 
 // Bridge carries the messages of a client to a server's POST /mcp, and the answers back.
-// It looks into no message, but for the revision that an older client has negotiated.
+// It does not interpret messages, except to learn the protocol revision that an older
+// client has negotiated.
 type Bridge struct {
 	transport *sdk.StreamableClientTransport
 	version   atomic.Pointer[string] // negotiated by initialize; nil before that
 }
 
-// ErrUnauthorized: the service refuses the credential.
+// ErrUnauthorized means that the service refuses the credential.
 var ErrUnauthorized = errors.New("the service refuses the API key (401): it is wrong or was revoked; make a new one")
 
 // NewBridge returns a Bridge to the core API at a base URL, with a credential.
@@ -43,17 +44,18 @@ func NewBridge(baseURL, token string) *Bridge {
 		HTTPClient: &http.Client{
 			Timeout:   bridgeTimeout,
 			Transport: bearer{token: token, version: &b.version},
-			// Somewhere else the credential is none of theirs.
+			// Follow no redirect: another server must not get the credential.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}
 	return b
 }
 
-// Transport is for a client in this process.
+// Transport returns a transport for a client in this process.
 func (b *Bridge) Transport() sdk.Transport { return b.transport }
 
-// bearer sends the credential with each request, and makes a refusal of it an error.
+// bearer sends the credential with each request. If the server refuses the credential,
+// bearer returns ErrUnauthorized.
 type bearer struct {
 	token   string
 	version *atomic.Pointer[string]
@@ -74,8 +76,8 @@ func (t bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// Run carries messages until the client closes its connection, and then until those under
-// way are answered.
+// Run carries messages until the client closes its connection. It then waits until the
+// messages in flight are answered.
 func (b *Bridge) Run(ctx context.Context, client sdk.Transport) error {
 	conn, err := client.Connect(ctx)
 	if err != nil {
@@ -96,23 +98,23 @@ func (b *Bridge) Run(ctx context.Context, client sdk.Transport) error {
 	}
 }
 
-// carry takes one message to the server and brings back what it answers. A call always
-// gets an answer.
+// carry sends one message to the server and the server's answer to the client. A call
+// always gets an answer.
 func (b *Bridge) carry(ctx context.Context, client sdk.Connection, message jsonrpc.Message) error {
 	request, _ := message.(*jsonrpc.Request)
 	err := b.exchange(ctx, client, message, request)
 	if err == nil || request == nil || !request.IsCall() {
-		return nil // to a notification, none is expected
+		return nil // a notification expects no answer
 	}
-	var told *jsonrpc.Error // of the server, or of the SDK: that it could not send
+	var told *jsonrpc.Error // from the server, or from the SDK if it could not send
 	if !errors.As(err, &told) || told.Code == codeRejected {
 		told = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: err.Error()}
 	}
 	return client.Write(ctx, &jsonrpc.Response{ID: request.ID, Error: told})
 }
 
-// exchange uses a connection of its own for each message: the server keeps no session, and
-// a failure then is this message's alone.
+// exchange sends one message over its own connection: the server keeps no session, and a
+// failure then affects only this message.
 func (b *Bridge) exchange(ctx context.Context, client sdk.Connection, message jsonrpc.Message, request *jsonrpc.Request) error {
 	ctx, cancel := context.WithTimeout(ctx, bridgeTimeout)
 	defer cancel()
@@ -139,7 +141,7 @@ func (b *Bridge) exchange(ctx context.Context, client sdk.Connection, message js
 	}
 }
 
-// negotiated remembers the revision that the server has agreed to.
+// negotiated stores the protocol revision that the server has agreed to.
 func (b *Bridge) negotiated(response *jsonrpc.Response) {
 	var result struct{ ProtocolVersion string }
 	if json.Unmarshal(response.Result, &result) == nil && result.ProtocolVersion != "" {

@@ -14,7 +14,7 @@ import (
 	"github.com/memory-ledger/ledger/services/mcp"
 )
 
-// bridged sends lines through a Bridge to a server, and returns the lines that come back.
+// bridged sends lines through a Bridge to a server, and returns the lines of the answers.
 func bridged(t *testing.T, server http.HandlerFunc, lines ...string) []string {
 	t.Helper()
 	s := httptest.NewServer(server)
@@ -31,8 +31,8 @@ type open struct{ io.Writer }
 
 func (open) Close() error { return nil }
 
-// Every call gets an answer, whatever the server makes of it, and one failure is not the
-// end of the others.
+// TestEveryCallIsAnswered: every call gets an answer, for any answer or failure of the
+// server. A failure does not end the Bridge.
 func TestEveryCallIsAnswered(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -66,7 +66,8 @@ func TestEveryCallIsAnswered(t *testing.T) {
 	}
 }
 
-// What an older client negotiated is said with each message from then on.
+// TestTheRevisionIsRemembered: after an older client has negotiated a revision, each
+// message names that revision.
 func TestTheRevisionIsRemembered(t *testing.T) {
 	t.Parallel()
 	versions := make(chan string, 2)

@@ -37,8 +37,7 @@ func (s *Server) find(ctx context.Context, c call, sel memory.Selection) (found 
 	return found, picked.NextCursor, nil
 }
 
-// sourceOf is where a memory says that it came from: the metadata's source, if that is
-// a string.
+// sourceOf returns the source in a memory's metadata, if it is a string.
 func sourceOf(v *memory.View) string {
 	var metadata struct {
 		Source any `json:"source"`
@@ -50,7 +49,7 @@ func sourceOf(v *memory.View) string {
 	return strings.TrimSpace(source)
 }
 
-// viaOf says how a memory came in, in a word.
+// viaOf returns in one word how a memory was written.
 func viaOf(v *memory.View) string {
 	if v.Via == nil {
 		return ""
@@ -58,7 +57,7 @@ func viaOf(v *memory.View) string {
 	return string(v.Via.Kind)
 }
 
-// writer says who wrote a memory, for a model.
+// writer describes the writer of a memory, for a model.
 func writer(via string) string {
 	switch events.ViaKind(via) {
 	case events.ViaDrop:

@@ -29,8 +29,9 @@ type grantOutput struct {
 	RevokedPreviousCount int    `json:"revokedPreviousCount" jsonschema:"earlier links of the kind that ended by this"`
 }
 
-// addGrants adds the tools that mint links. Minting ends the link before, so they are
-// marked as destructive; and what they return is meant for another person.
+// addGrants adds the tools that mint links. Minting ends the previous link, so the tools
+// are marked as destructive. The links are meant for other people, so the tools are also
+// marked as open-world.
 func (s *Server) addGrants() {
 	yes := true
 	hands := &sdk.ToolAnnotations{DestructiveHint: &yes, OpenWorldHint: &yes}
@@ -58,7 +59,7 @@ func (s *Server) addGrants() {
 	})
 }
 
-// mint makes a link. Zero minutes and uses stand for the defaults.
+// mint makes a link. Zero minutes and zero uses mean the defaults.
 func (s *Server) mint(ctx context.Context, c call, kind events.GrantKind, minutes, uses int, what string) (grantOutput, string, error) {
 	terms := grant.TermsOf(kind)
 	if minutes == 0 {

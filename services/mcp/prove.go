@@ -12,7 +12,8 @@ import (
 	"github.com/memory-ledger/ledger/events"
 )
 
-// receiptCost bounds a receipt within an answer. A longer one is left to the resource.
+// receiptCost bounds the cost of a receipt in an answer. A longer receipt is left out;
+// the receipt's resource has it.
 const receiptCost = 6000
 
 type proveInput struct {
@@ -81,7 +82,8 @@ func (s *Server) prove(ctx context.Context, c call, in proveInput) (proveOutput,
 	return out, text + " The receipt: " + out.URL, nil
 }
 
-// receipt returns a receipt that was read back from its JSON and verified.
+// receipt returns a receipt and its JSON. It parses the receipt from the JSON and verifies
+// it.
 func (s *Server) receipt(ctx context.Context, c call, id string) ([]byte, *receipt.Receipt, error) {
 	issued, err := s.Memories.Receipt(ctx, c.reader(), id)
 	if err != nil {
@@ -101,15 +103,15 @@ func (s *Server) receipt(ctx context.Context, c call, id string) ([]byte, *recei
 	return raw, r, nil
 }
 
-// explorers are the parameters by which the explorer knows public chains, by genesis
-// hash.
+// explorers maps the genesis hashes of public chains to the explorer's URL parameters.
 var explorers = map[string]string{
 	"5eykt4UsFv8P8NJdTREpY1vzqKqZKvdpKuc147dw2N9d": "",
 	"EtWTRABZaYq6iMfeYKouRu166VU2xqa1wcaWoxPkrZBG": "?cluster=devnet",
 	"4uhcVJyU9pJkvQyS88uRDiswHXSCkY3zQawwpjk2NsNY": "?cluster=testnet",
 }
 
-// explorer is the link to an anchor's transaction, empty for a chain that is not public.
+// explorer returns the link to an anchor's transaction, empty for a chain that is not
+// public.
 func explorer(a *receipt.Anchor) string {
 	cluster, public := explorers[a.Cluster]
 	if !public {

@@ -16,9 +16,9 @@ import (
 const (
 	defaultRecalled, maxRecalled = 6, 10
 	maxQuery                     = 1000 // characters
-	// headCost is about what an answer costs without any memory; entryCost what a memory
-	// costs beside its text, which is in the answer twice: structured, and as the text
-	// that a model reads.
+	// headCost is the approximate cost of an answer without memories. entryCost is the
+	// cost of a memory without its text. The answer holds the text twice: in the
+	// structured result, and in the text that a model reads.
 	headCost  = 500
 	entryCost = 500
 )

@@ -20,7 +20,7 @@ const (
 	maxRemembered = 32  // memories in one call
 	maxSource     = 80  // characters
 	maxKey        = 200 // characters
-	// defaultSource is the source of memories whose writer names none.
+	// defaultSource is the source of a memory if the writer names no source.
 	defaultSource = "mcp"
 )
 
@@ -91,7 +91,7 @@ func (s *Server) remember(ctx context.Context, c call, in rememberInput) (rememb
 	return out, text, nil
 }
 
-// draftOf is a memory on its way in.
+// draftOf makes the draft of a memory to store.
 func draftOf(c call, m newMemory) (memory.Draft, error) {
 	text := []byte("{}")
 	if m.Metadata != nil {
@@ -116,11 +116,11 @@ func draftOf(c call, m newMemory) (memory.Draft, error) {
 	return memory.Draft{Owner: c.Owner, Content: m.Content, Metadata: metadata, Credential: c.Credential}, nil
 }
 
-// schemaOf is the schema of a type. Lists are lists, never null.
+// schemaOf returns the JSON schema of a type. It does not allow null for lists.
 func schemaOf[T any]() *jsonschema.Schema {
 	schema, err := jsonschema.For[T](nil)
 	if err != nil {
-		panic(err) // only for types that JSON has not
+		panic(err) // the type has no JSON form
 	}
 	for _, member := range schema.Properties {
 		if slices.Equal(member.Types, []string{"null", "array"}) {
@@ -130,7 +130,7 @@ func schemaOf[T any]() *jsonschema.Schema {
 	return schema
 }
 
-// within bounds a number.
+// within sets the minimum and maximum of a number.
 func within(schema *jsonschema.Schema, name string, least, most int) {
 	schema.Properties[name].Minimum, schema.Properties[name].Maximum = new(float64(least)), new(float64(most))
 }

@@ -60,8 +60,8 @@ func (s *Server) memoryResource(ctx context.Context, c call, id string) (any, er
 	}, err
 }
 
-// resource is the handler of what read returns as JSON. read gets the id in the URI,
-// if there is one.
+// resource returns a handler that answers with the result of read, as JSON. read gets the
+// id in the URI, if there is one.
 func (s *Server) resource(read func(context.Context, call, string) (any, error)) sdk.ResourceHandler {
 	return func(ctx context.Context, r *sdk.ReadResourceRequest) (*sdk.ReadResourceResult, error) {
 		c, err := callOf(ctx)

@@ -21,13 +21,13 @@ import (
 	"github.com/memory-ledger/ledger/services/quota"
 )
 
-// Config of a Server.
+// Config configures a Server.
 type Config struct {
 	Memories *memory.Service
 	Grants   *grant.Service
 	Finder   Finder
-	Quotas   *quota.Quotas // of searches; nil: there are none
-	// BaseURL is the core API's public one, without a slash at the end.
+	Quotas   *quota.Quotas // of searches; nil: no quotas
+	// BaseURL is the core API's public URL, without a slash at the end.
 	BaseURL string
 	Log     *slog.Logger
 }
@@ -50,11 +50,12 @@ func New(cfg Config) *Server {
 		&sdk.Implementation{Name: "memory-ledger", Title: "Memory Ledger", Version: "1.0.0"},
 		&sdk.ServerOptions{
 			Instructions: instructions,
-			// The lists never change, and nothing is pushed: there is nothing to subscribe to.
+			// The lists never change, and the server pushes nothing, so clients have nothing
+			// to subscribe to.
 			Capabilities: &sdk.ServerCapabilities{
 				Tools: &sdk.ToolCapabilities{}, Resources: &sdk.ResourceCapabilities{}, Prompts: &sdk.PromptCapabilities{},
 			},
-			// Lists are the same for every caller. What is read is one owner's own.
+			// Lists are the same for every caller. A resource belongs to one owner.
 			SetCacheable: func(_ context.Context, r sdk.Request, c *sdk.Cacheable) {
 				c.TTLMs, c.CacheScope = int(listTTL.Milliseconds()), "public"
 				if _, reads := r.(*sdk.ReadResourceRequest); reads {
@@ -72,20 +73,20 @@ func New(cfg Config) *Server {
 	s.addResources()
 	s.addPrompt()
 	s.handler = sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return s.sdk }, &sdk.StreamableHTTPOptions{
-		// One JSON answer to one request: no tool reports progress.
+		// Each request gets one JSON answer, because no tool reports progress.
 		Stateless: true, JSONResponse: true, PropagateRequestCancellation: true,
 	})
 	return s
 }
 
-// listTTL is how long a client may go without asking for the lists again.
+// listTTL is how long a client may cache the lists.
 const listTTL = 5 * time.Minute
 
-// call is what a request brings along to its tools.
+// call holds the values that a request passes to its tools.
 type call struct {
 	access.Caller
-	// request ends at the request's deadline. The SDK's own context does not, for
-	// older versions of the protocol.
+	// request ends at the request's deadline. For older versions of the protocol, the
+	// SDK's own context does not.
 	request context.Context
 	gone    func() bool // reports that the client has hung up; may be nil
 }
@@ -94,8 +95,8 @@ func (c call) reader() memory.Reader { return memory.Reader{Owner: c.Owner, Head
 
 type callKey struct{}
 
-// For returns the handler of one request, whose caller is known. gone, if not nil,
-// reports that the client has hung up. The body has to be bounded.
+// For returns the handler of one request of an authenticated caller. gone, if not nil,
+// reports that the client has hung up. The caller of For must bound the request's body.
 func (s *Server) For(caller access.Caller, gone func() bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
@@ -103,8 +104,8 @@ func (s *Server) For(caller access.Caller, gone func() bool) http.Handler {
 			http.Error(w, "the body did not arrive whole", http.StatusBadRequest)
 			return
 		}
-		// Only the oldest version of the protocol has batches, no client sends any, and
-		// each call in one would be a request's work.
+		// Refuse batches: only the oldest version of the protocol has them, no client sends
+		// them, and each call in a batch would cost as much work as a request.
 		if bytes.HasPrefix(bytes.TrimLeft(body, " \t\r\n"), []byte("[")) {
 			http.Error(w, "JSON-RPC batches are not supported: send one message a request", http.StatusBadRequest)
 			return
@@ -117,8 +118,8 @@ func (s *Server) For(caller access.Caller, gone func() bool) http.Handler {
 
 var errPanic = errors.New("a handler panicked")
 
-// guard bounds each call by its request's deadline, and survives a panic: the SDK runs
-// handlers in goroutines of its own, where one would end the process.
+// guard bounds each call by its request's deadline, and recovers from panics: the SDK runs
+// handlers in its own goroutines, where a panic would end the process.
 func (s *Server) guard(next sdk.MethodHandler) sdk.MethodHandler {
 	return func(ctx context.Context, method string, r sdk.Request) (result sdk.Result, err error) {
 		defer func() {
@@ -146,8 +147,9 @@ func callOf(ctx context.Context) (call, error) {
 	return c, nil
 }
 
-// addTool adds a tool, for which an API key needs the scope. do returns the structured result and the text that a model
-// reads. Its error becomes a result that tells the model what to do.
+// addTool adds a tool, for which an API key needs the scope. do returns the structured
+// result and the text that a model reads. An error of do becomes a result that tells the
+// model what to do.
 func addTool[In, Out any](s *Server, scope events.Scope, t *sdk.Tool, do func(context.Context, call, In) (Out, string, error)) {
 	sdk.AddTool(s.sdk, t, func(ctx context.Context, _ *sdk.CallToolRequest, in In) (*sdk.CallToolResult, Out, error) {
 		var none Out
@@ -166,11 +168,11 @@ func addTool[In, Out any](s *Server, scope events.Scope, t *sdk.Tool, do func(co
 	})
 }
 
-// reads are the hints of a tool that changes nothing.
+// reads returns the hints of a tool that changes nothing.
 func reads() *sdk.ToolAnnotations {
 	closed := false
 	return &sdk.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true, DestructiveHint: &closed, OpenWorldHint: &closed}
 }
 
-// quoted shows untrusted text on one line.
+// quoted returns untrusted text in quotes, on one line.
 func quoted(text string) string { return fmt.Sprintf("%q", text) }

@@ -29,7 +29,7 @@ func (b blocked) Select(ctx context.Context, _ memory.Reader, _ memory.Selection
 	}
 }
 
-// post calls a tool, in an older revision, whose calls the SDK does not bound.
+// post calls a tool in an older revision, in which the SDK does not bound calls.
 func post(ctx context.Context, s *Server, body string) *httptest.ResponseRecorder {
 	request := httptest.NewRequestWithContext(ctx, http.MethodPost, "/mcp", strings.NewReader(body))
 	request.Header.Set("Content-Type", "application/json")
@@ -42,7 +42,7 @@ func post(ctx context.Context, s *Server, body string) *httptest.ResponseRecorde
 
 const call1 = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"`
 
-// A tool's work ends with its request, in every revision.
+// TestACallEndsWithItsRequest: a tool's work ends with its request, in every revision.
 func TestACallEndsWithItsRequest(t *testing.T) {
 	t.Parallel()
 	finder := blocked{make(chan error, 1)}
@@ -55,7 +55,8 @@ func TestACallEndsWithItsRequest(t *testing.T) {
 	}
 }
 
-// A fault in a tool is its call's alone, and says nothing about itself.
+// TestAFaultIsSurvived: a panic in a tool fails only its call, and the answer reveals no
+// details.
 func TestAFaultIsSurvived(t *testing.T) {
 	t.Parallel()
 	s := New(Config{Log: slog.New(slog.DiscardHandler)})
@@ -65,7 +66,7 @@ func TestAFaultIsSurvived(t *testing.T) {
 	}
 }
 
-// One message a request: the work of one request is bounded.
+// TestBatchesAreRefused: a request can hold only one message, so that its work is bounded.
 func TestBatchesAreRefused(t *testing.T) {
 	t.Parallel()
 	s := New(Config{Log: slog.New(slog.DiscardHandler)})

@@ -11,8 +11,8 @@ import (
 	"github.com/memory-ledger/ledger/anchoring/receipt"
 )
 
-// A clipped text is a beginning of the text, of whole characters, within its cost, and as
-// long as that allows.
+// TestClip: a clipped text is the longest prefix of the text, in whole characters, that
+// stays within the cost.
 func TestClip(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -39,7 +39,7 @@ func TestClip(t *testing.T) {
 	})
 }
 
-// No stored text can close the marks that it stands between.
+// TestMarksCannotBeGuessed: no stored text can close the marks around it.
 func TestMarksCannotBeGuessed(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}

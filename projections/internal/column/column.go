@@ -1,5 +1,4 @@
-// Package column turns the facts' own forms into those of PostgreSQL's columns
-// and back.
+// Package column converts values of events to the forms of PostgreSQL columns, and back.
 package column
 
 import (
@@ -12,7 +11,7 @@ import (
 	"github.com/memory-ledger/ledger/events"
 )
 
-// UUID is an id as a uuid column keeps it.
+// UUID is an id as a uuid column stores it.
 type UUID = [16]byte
 
 // ParseUUID reads the 36-character lowercase form; ids have no other spelling.
@@ -21,7 +20,7 @@ func ParseUUID(s string) (UUID, bool) {
 	return id, err == nil && id.String() == s
 }
 
-// UUIDText is the 36-character form.
+// UUIDText returns the 36-character form.
 func UUIDText(id UUID) string { return uuid.UUID(id).String() }
 
 // Hash returns a scan target that fills h from a bytea of 32 bytes.
@@ -38,7 +37,7 @@ func (h *hashScanner) ScanBytes(v []byte) error {
 	return nil
 }
 
-// HashArg is a hash as an argument: NULL for nil.
+// HashArg returns a hash as a query argument: NULL for nil.
 func HashArg(h *events.Hash) []byte {
 	if h == nil {
 		return nil
@@ -46,7 +45,7 @@ func HashArg(h *events.Hash) []byte {
 	return h[:]
 }
 
-// TimeArg is an optional timestamp as an argument: NULL for nil.
+// TimeArg returns an optional timestamp as a query argument: NULL for nil.
 func TimeArg(ts *events.Timestamp) *time.Time {
 	if ts == nil {
 		return nil
@@ -55,7 +54,7 @@ func TimeArg(ts *events.Timestamp) *time.Time {
 	return &at
 }
 
-// Time is the optional timestamp of a nullable column.
+// Time returns the timestamp of a nullable column, nil for NULL.
 func Time(t *time.Time) *events.Timestamp {
 	if t == nil {
 		return nil
@@ -64,7 +63,7 @@ func Time(t *time.Time) *events.Timestamp {
 	return &at
 }
 
-// Text is the text of a nullable column, empty for NULL.
+// Text returns the text of a nullable column, empty for NULL.
 func Text(s *string) string {
 	if s == nil {
 		return ""
@@ -72,8 +71,8 @@ func Text(s *string) string {
 	return *s
 }
 
-// Bytes is b for a column that is never NULL: pgx writes a nil slice as NULL,
-// but an event that says nothing says zero bytes.
+// Bytes returns b for a column that is never NULL: pgx writes a nil slice as NULL, but an
+// event without the value means zero bytes.
 func Bytes(b []byte) []byte {
 	if b == nil {
 		return []byte{}

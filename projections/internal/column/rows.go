@@ -10,7 +10,7 @@ import (
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
-// One returns the row that a question for one found. Errors say what was asked for.
+// One returns the row of a query for a single row. Error texts begin with the argument what.
 func One[T any](row pgx.Row, what string, scan func(pgx.Row) (T, error)) (found T, ok bool, err error) {
 	found, err = scan(row)
 	switch {
@@ -22,7 +22,7 @@ func One[T any](row pgx.Row, what string, scan func(pgx.Row) (T, error)) (found 
 	return found, true, nil
 }
 
-// All returns the rows that a question found. Errors say what was asked for.
+// All returns the rows of a query. Error texts begin with the argument what.
 func All[T any](ctx context.Context, q schema.Querier, what string, scan func(pgx.Row) (T, error), sql string, args ...any) ([]T, error) {
 	rows, err := q.Query(ctx, sql, args...)
 	if err == nil {

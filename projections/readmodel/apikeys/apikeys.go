@@ -1,4 +1,4 @@
-// Package apikeys is the read model of the keys that owners made for programs.
+// Package apikeys is the read model of the API keys that owners created for programs.
 package apikeys
 
 import (
@@ -28,7 +28,8 @@ type Key struct {
 	At         Position
 }
 
-// Position is a key's place among its owner's; the zero one is before the first.
+// Position is a key's place among its owner's keys. The zero Position is before the
+// first key.
 type Position struct {
 	seq uint64 // of the log
 	id  column.UUID
@@ -47,8 +48,8 @@ func ByHash(ctx context.Context, q schema.Querier, hash events.Hash) (Key, bool,
 	return k, true, nil
 }
 
-// Exists reports whether a key of the owner has this id, live or revoked. A text that
-// is no id is no key's.
+// Exists reports whether the owner has a key with this id, live or revoked. It returns
+// false for a text that is not an id.
 func Exists(ctx context.Context, q schema.Querier, owner events.Owner, id string) (bool, error) {
 	key, ok := column.ParseUUID(id)
 	if !ok {
@@ -62,8 +63,8 @@ func Exists(ctx context.Context, q schema.Querier, owner events.Owner, id string
 	return exists, nil
 }
 
-// List returns the next keys of an owner, oldest first, the revoked ones too: at
-// most limit, and fewer only where there are no more.
+// List returns the owner's keys after a position, oldest first, including revoked keys.
+// It returns at most limit keys, and fewer only if there are no more.
 func List(ctx context.Context, q schema.Querier, owner events.Owner, after Position, limit int) ([]Key, error) {
 	return column.All(ctx, q, "list API keys", scan, `SELECT `+columns+` FROM api_keys
 		WHERE owner = $1 AND (seq, id) > ($2, $3::uuid) ORDER BY seq, id LIMIT $4`, string(owner), after.seq, after.id[:], limit)

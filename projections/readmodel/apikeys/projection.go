@@ -8,7 +8,7 @@ import (
 	"github.com/memory-ledger/ledger/projections/projector"
 )
 
-// Projection folds keys, their use and their end.
+// Projection folds API keys, their uses and their revocations.
 type Projection struct{}
 
 var _ projector.Projection = Projection{}

@@ -1,13 +1,12 @@
-// Package batches is the read model of what was committed, or is about to be,
-// on the chain: each batch is a root that stands for the first Size leaves of
-// an owner's log.
+// Package batches is the read model of commitments on the chain, done or in progress.
+// Each batch is a root over the first Size leaves of an owner's log.
 //
 //	cut ──> submitted ──> confirmed
 //	 └────────┴──> failed ──> cut again, as another batch or the same
 //
-// A leaf is covered by the smallest batch that reaches it: by the smallest
-// confirmed one, or else by the smallest that is cut or submitted. A
-// confirmed batch stays confirmed whatever is said of it later.
+// A leaf is covered by the smallest confirmed batch that reaches it. If there is none,
+// the leaf is covered by the smallest cut or submitted batch that reaches it. A
+// confirmed batch stays confirmed; later events do not change it.
 package batches
 
 import (
@@ -32,8 +31,7 @@ const (
 	Failed    State = "failed"
 )
 
-// Batch is a root to be committed. Fields that its state has not reached yet
-// are zero.
+// Batch is a root to commit. Fields of states that the batch has not reached are zero.
 type Batch struct {
 	ID       string
 	Owner    events.Owner
@@ -43,21 +41,21 @@ type Batch struct {
 	State    State
 	CutAt    *events.Timestamp
 
-	// The newest attempt, or the one that was confirmed.
+	// The newest attempt, or the confirmed attempt.
 	Signature            string
 	Blockhash            string
 	LastValidBlockHeight uint64
 	Transaction          []byte
 	SubmittedAt          *events.Timestamp
 
-	// What was read back from the chain.
+	// Values that were read back from the chain.
 	Slot        uint64
 	Cluster     string
 	ProgramID   string
 	Account     string
 	ConfirmedAt *events.Timestamp
 
-	FailedAt *events.Timestamp // of the newest attempt that failed
+	FailedAt *events.Timestamp // of the newest failed attempt
 	Failure  string
 	Seq      uint64 // of the newest event of the batch
 }
@@ -75,8 +73,7 @@ func ByID(ctx context.Context, q schema.Querier, id string) (Batch, bool, error)
 	return column.One(q.QueryRow(ctx, `SELECT `+columns+` FROM batches WHERE id = $1`, key[:]), "find batch", scan)
 }
 
-// QueueLatestConfirmed has a batch of questions find the owner's largest confirmed
-// batch.
+// QueueLatestConfirmed adds a query to b that finds the owner's largest confirmed batch.
 func QueueLatestConfirmed(b *pgx.Batch, owner events.Owner, latest *Batch, found *bool) {
 	b.Queue(`SELECT `+columns+` FROM batches
 		WHERE owner = $1 AND state = 'confirmed' ORDER BY size DESC, id DESC LIMIT 1`, string(owner)).

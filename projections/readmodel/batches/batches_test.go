@@ -13,7 +13,7 @@ import (
 	"github.com/memory-ledger/ledger/projections/readmodel/batches"
 )
 
-// stages of one batch: cut, submitted, failed, submitted again, confirmed.
+// stages has the events of one batch: cut, submitted, failed, submitted again, confirmed.
 type stages struct {
 	cut       *events.BatchCut
 	first     *events.BatchSubmitted
@@ -47,7 +47,7 @@ func TestABatchLivesThroughAFailure(t *testing.T) {
 	}{
 		{s.cut, batches.Cut}, {s.first, batches.Submitted}, {s.failed, batches.Failed},
 		{s.second, batches.Submitted}, {s.confirmed, batches.Confirmed},
-		// A confirmed batch stays confirmed, whatever is said of it later.
+		// A confirmed batch stays confirmed; later events do not change it.
 		{s.failed, batches.Confirmed}, {s.cut, batches.Confirmed},
 	} {
 		m := a.Say(c.say)

@@ -8,8 +8,8 @@ import (
 	"github.com/memory-ledger/ledger/projections/projector"
 )
 
-// Projection folds the life of batches, and keeps every transaction that was signed for
-// them, with its end. A confirmed batch stays as it was confirmed.
+// Projection folds the states of batches, and keeps every transaction that was signed
+// for them, with its result. A confirmed batch does not change.
 type Projection struct{}
 
 var _ projector.Projection = Projection{}
@@ -59,7 +59,7 @@ func apply(w *projector.Writer, r *projector.Record, e *events.Event) error {
 				submitted_at = excluded.submitted_at, seq = excluded.seq
 			WHERE b.state <> 'confirmed'`,
 			id, e.Owner, data.Size, data.Root[:], data.Signature, data.Blockhash, data.LastValidBlockHeight, transaction, at, r.Seq)
-		// The same signature is the same bytes: recording it again says nothing new.
+		// The same signature means the same bytes, so a second record adds nothing.
 		w.Exec(`INSERT INTO batch_attempts (batch_id, signature, owner, blockhash, last_valid_block_height, transaction, submitted_at, seq)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (batch_id, signature) DO NOTHING`,
 			id, data.Signature, e.Owner, data.Blockhash, data.LastValidBlockHeight, transaction, at, r.Seq)

@@ -10,12 +10,12 @@ import (
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
-// Load calls yield with the owner's pages from one number (inclusive) to
-// another (exclusive) that are in the table, in order, as they arrive. It ends
-// with the error of yield if there is one. The connection is busy until Load
+// Load calls yield with the owner's pages from page from (inclusive) to page to
+// (exclusive), in order, as they arrive. It skips pages that are not in the table. If
+// yield returns an error, Load stops and returns it. The connection is busy until Load
 // returns.
 //
-// Errors: ErrFormat for a page that is damaged.
+// Errors: ErrFormat for a damaged page.
 func Load(ctx context.Context, q schema.Querier, owner events.Owner, from, to uint64, yield func(Page) error) error {
 	rows, err := q.Query(ctx, `SELECT page, bodies FROM body_pages WHERE owner = $1 AND page >= $2 AND page < $3 ORDER BY page`,
 		pgx.QueryResultFormats{pgx.BinaryFormatCode}, string(owner), int64(from), int64(to))
@@ -26,7 +26,7 @@ func Load(ctx context.Context, q schema.Querier, owner events.Owner, from, to ui
 	for rows.Next() {
 		var (
 			number int64
-			data   []byte // a copy of its own
+			data   []byte // Scan copies the value
 		)
 		if err := rows.Scan(&number, &data); err != nil {
 			return fmt.Errorf("load pages: %w", err)

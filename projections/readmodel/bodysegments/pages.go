@@ -1,10 +1,10 @@
-// Package pages is the read model for those who look through all that an owner
-// wrote: the sealed bodies of 256 leaves side by side in one value. PostgreSQL
-// hands out bytes much faster than rows.
+// Package bodysegments is the read model for readers that scan everything that an owner
+// wrote. A page holds the sealed bodies of 256 leaves side by side in one value, because
+// PostgreSQL returns bytes much faster than rows.
 //
-// A page is written when its last leaf is, and never changes. What an owner
-// wrote since, 255 leaves at the most, is in the memories alone. The same holds
-// for a page that is missing: a reader must be able to work without it.
+// A page is written together with its last leaf, and never changes. The owner's newest
+// leaves, at most 255, are only in the memories table. A page can also be missing: a
+// reader must be able to work without it.
 //
 // # Layout
 //
@@ -15,13 +15,12 @@
 //	4        4      n; 256 in the table
 //	8        8      index of the first leaf
 //	16       16 n   ids
-//	16+16n   4 n    lengths of the bodies in bytes, or 0xffffffff: not here
-//	16+20n   ...    bodies, one after the other
+//	16+16n   4 n    lengths of the bodies in bytes, or 0xffffffff: absent
+//	16+20n   ...    bodies, one after another
 //
-// A body of more than 8,192 bytes is not here: reading its row costs little
-// beside reading it, and a page stays below 2.1 MB. Bodies are bound to
-// owner and id when they are sealed, so one that was altered, or that was put
-// beside another id, does not open.
+// A body of more than 8,192 bytes is absent: for such a body, the extra cost of reading
+// its row is small, and a page stays below 2.1 MB. Sealing binds a body to its owner and
+// id, so a body that was altered, or put beside another id, does not open.
 package bodysegments
 
 import (
@@ -45,19 +44,20 @@ const (
 	absent     = math.MaxUint32
 )
 
-// ErrFormat says that bytes are not a page, or not the one that was asked for.
+// ErrFormat means that bytes are not a page, or are not the requested page.
 var ErrFormat = errors.New("damaged page of bodies")
 
-// Page is the sealed bodies of consecutive leaves. Its methods may be called
-// at the same time; its bytes must not be changed.
+// Page is the sealed bodies of consecutive leaves. Its methods are safe for concurrent
+// use. Its bytes must not be changed.
 type Page struct {
 	data   []byte
 	first  uint64
 	leaves int
 }
 
-// Parse takes in a page of the table, which begins with the given leaf. Data
-// belongs to the page afterwards. It may lack bodies; see Page.Absent.
+// Parse parses a page of the table, which must begin with the leaf first. The page keeps
+// data, so the caller must not use it afterwards. The page can lack bodies; see
+// Page.Absent.
 func Parse(data []byte, first uint64) (Page, error) {
 	p, err := parse(data)
 	switch {
@@ -99,15 +99,14 @@ func parse(data []byte) (Page, error) {
 	return p, nil
 }
 
-// Leaf is what a page holds of a leaf.
+// Leaf is the part of a leaf that a page holds.
 type Leaf struct {
 	ID     [16]byte
-	Sealed []byte // nil: not here
+	Sealed []byte // nil: absent
 }
 
-// Of makes a page of leaves, at most 256, of which the first has the given
-// index. Unlike a page of the table it may be shorter, and hold bodies of any
-// length.
+// Of makes a page of at most 256 leaves; first is the index of the first leaf. Unlike a
+// page of the table, the page can have fewer leaves, and bodies of any length.
 func Of(first uint64, leaves []Leaf) Page {
 	if len(leaves) > Leaves {
 		panic(fmt.Sprintf("a page of %d leaves", len(leaves)))
@@ -136,16 +135,16 @@ func Of(first uint64, leaves []Leaf) Page {
 	return Page{data: data, first: first, leaves: len(leaves)}
 }
 
-// First is the index of the first leaf.
+// First returns the index of the first leaf.
 func (p Page) First() uint64 { return p.first }
 
-// Len is the number of leaves.
+// Len returns the number of leaves.
 func (p Page) Len() int { return p.leaves }
 
-// End is the index after the last leaf's.
+// End returns the index after the last leaf.
 func (p Page) End() uint64 { return p.first + uint64(p.leaves) }
 
-// Bytes is how many bytes the page keeps.
+// Bytes returns how many bytes of memory the page holds.
 func (p Page) Bytes() int { return cap(p.data) }
 
 func (p Page) bodies() int { return headerSize + p.leaves*(idSize+lengthSize) }
@@ -154,7 +153,7 @@ func (p Page) length(i int) uint32 {
 	return binary.BigEndian.Uint32(p.data[headerSize+p.leaves*idSize+i*lengthSize:])
 }
 
-// ID is the id of the page's leaf number i.
+// ID returns the id of the page's leaf number i.
 func (p Page) ID(i int) [16]byte { return [16]byte(p.data[headerSize+i*idSize:]) }
 
 // AppendID appends the 36 characters of the id of leaf number i.
@@ -172,9 +171,9 @@ func (p Page) AppendID(dst []byte, i int) []byte {
 	return append(dst, text[:]...)
 }
 
-// hexDigits is the eight digits of the first four bytes, side by side. A search
-// writes every id that it passes; one digit after the other took a tenth of its
-// time.
+// hexDigits returns the eight hex digits of the first four bytes, one in each byte of the
+// result. A search writes the id of every leaf that it passes; to write the digits one
+// by one took a tenth of its time.
 func hexDigits(b []byte) uint64 {
 	const every = 0x0101010101010101
 	v := uint64(binary.BigEndian.Uint32(b))
@@ -185,8 +184,8 @@ func hexDigits(b []byte) uint64 {
 	return v + '0'*every + letters*('a'-'0'-10)
 }
 
-// Sealed calls yield with the number of each leaf, from 0 on, and its body in
-// the page's own bytes, nil where it is not here, until yield returns false.
+// Sealed calls yield with the number of each leaf, starting at 0, and its body, until
+// yield returns false. The body is a slice of the page's bytes, or nil if it is absent.
 func (p Page) Sealed(yield func(i int, sealed []byte) bool) {
 	at := p.bodies()
 	for i := range p.leaves {
@@ -205,7 +204,7 @@ func (p Page) Sealed(yield func(i int, sealed []byte) bool) {
 	}
 }
 
-// Absent lists the indexes of the leaves whose bodies are not here.
+// Absent returns the indexes of the leaves whose bodies are absent.
 func (p Page) Absent() (indexes []uint64) {
 	for i := range p.leaves {
 		if p.length(i) == absent {
@@ -215,7 +214,7 @@ func (p Page) Absent() (indexes []uint64) {
 	return indexes
 }
 
-// Leaves returns what the page holds; the bodies are its own bytes.
+// Leaves returns the page's leaves. The bodies are slices of the page's bytes.
 func (p Page) Leaves() []Leaf {
 	leaves := make([]Leaf, 0, p.leaves)
 	for i, sealed := range p.Sealed {
@@ -224,5 +223,5 @@ func (p Page) Leaves() []Leaf {
 	return leaves
 }
 
-// Equal reports whether two pages hold the same.
+// Equal reports whether two pages have the same bytes.
 func (p Page) Equal(o Page) bool { return bytes.Equal(p.data, o.data) }

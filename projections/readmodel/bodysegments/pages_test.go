@@ -20,10 +20,10 @@ import (
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
-// lengths are those of bodies on both sides of every bound.
+// lengths are body lengths on both sides of every limit.
 var lengths = []int{0, 1, 28, 130, 478, 2000, bodysegments.MaxBody - 1, bodysegments.MaxBody, bodysegments.MaxBody + 1, 40_000}
 
-// write is n leaves of an owner whose bodies have lengths by chance.
+// write returns n leaves of an owner, with bodies of random lengths.
 func write(chance *rand.Rand, a *fixture.Actor, n int) []fixture.Message {
 	var messages []fixture.Message
 	for range n {
@@ -41,7 +41,7 @@ func write(chance *rand.Rand, a *fixture.Actor, n int) []fixture.Message {
 	return messages
 }
 
-// leaves is what the memories hold.
+// leaves returns the leaves that the memories table holds.
 func leaves(t *testing.T, pool *pgxpool.Pool, owner events.Owner, from, to uint64) []bodysegments.Leaf {
 	t.Helper()
 	rows, err := memories.Load(t.Context(), pool, owner, from, to)
@@ -56,8 +56,7 @@ func leaves(t *testing.T, pool *pgxpool.Pool, owner events.Owner, from, to uint6
 	return all
 }
 
-// check holds every page of an owner against its memories and returns the
-// pages.
+// check compares every page of an owner with the owner's memories, and returns the pages.
 func check(t *testing.T, pool *pgxpool.Pool, owner events.Owner, size uint64) []bodysegments.Page {
 	t.Helper()
 	var all []bodysegments.Page
@@ -99,8 +98,8 @@ func check(t *testing.T, pool *pgxpool.Pool, owner events.Owner, size uint64) []
 	return all
 }
 
-// TestPagesAreThoseOfTheLeaves: whatever the slices, an owner has a page for
-// every 256 leaves, and it holds what the memories do.
+// TestPagesAreThoseOfTheLeaves: for any division into slices, an owner has a page for
+// every 256 leaves, and the page holds the same leaves as the memories table.
 func TestPagesAreThoseOfTheLeaves(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Database(t)
@@ -126,7 +125,7 @@ func TestPagesAreThoseOfTheLeaves(t *testing.T) {
 	}
 }
 
-// inOrder shuffles messages but for the order of each owner's.
+// inOrder shuffles messages, but keeps the order of each owner's messages.
 func inOrder(chance *rand.Rand, messages []fixture.Message) []fixture.Message {
 	byOwner := map[events.Owner][]fixture.Message{}
 	var turns []events.Owner
@@ -142,8 +141,8 @@ func inOrder(chance *rand.Rand, messages []fixture.Message) []fixture.Message {
 	return mixed
 }
 
-// TestAPageLacksNoLeaf: where a leaf is not among the memories the page is
-// refused, loudly, and so is one that is there.
+// TestAPageLacksNoLeaf: writing a page fails if one of its leaves is missing in the
+// memories table, or if the page exists already.
 func TestAPageLacksNoLeaf(t *testing.T) {
 	t.Parallel()
 	_, pool := fixture.Database(t)
@@ -163,8 +162,8 @@ func TestAPageLacksNoLeaf(t *testing.T) {
 	check(t, pool, a.Owner, 256)
 }
 
-// TestAnOlderSchemaGetsPages: what was written before there were pages is in
-// them after the migration, and the projection goes on from there.
+// TestAnOlderSchemaGetsPages: the migration makes pages of the leaves that were written
+// before pages existed, and the projection continues from there.
 func TestAnOlderSchemaGetsPages(t *testing.T) {
 	t.Parallel()
 	url, pool := fixture.Database(t)
@@ -179,7 +178,7 @@ func TestAnOlderSchemaGetsPages(t *testing.T) {
 	}
 	fixture.Apply(t, pool, fixture.Slice(1, messages...), memories.Projection{})
 	if _, err := pool.Exec(t.Context(), `ALTER TABLE memories DROP COLUMN via; DROP TABLE retractions; DROP TABLE erasures;
-		ALTER TABLE api_keys DROP COLUMN scopes, DROP COLUMN expires_at`); err != nil { // which came later
+		ALTER TABLE api_keys DROP COLUMN scopes, DROP COLUMN expires_at`); err != nil { // later migrations added these
 		t.Fatal(err)
 	}
 	if err := schema.Migrate(t.Context(), url, schema.Live); err != nil {
@@ -191,7 +190,7 @@ func TestAnOlderSchemaGetsPages(t *testing.T) {
 	check(t, pool, a.Owner, 1100)
 }
 
-// good is a page as the table has it.
+// good returns a valid page of the table, and its leaves.
 func good() (data []byte, made []bodysegments.Leaf) {
 	data = append([]byte("MLP1\x00\x00\x01\x00"), 0, 0, 0, 0, 0, 0, 2, 0)
 	for i := range bodysegments.Leaves {
@@ -249,8 +248,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// FuzzParse: no bytes make it fall over, and what it takes for a page is that
-// page and no other.
+// FuzzParse: Parse does not panic on any input. A page that it accepts encodes to the
+// same bytes again.
 func FuzzParse(f *testing.F) {
 	data, _ := good()
 	f.Add(data, uint64(512))

@@ -8,8 +8,8 @@ import (
 	"github.com/memory-ledger/ledger/projections/projector"
 )
 
-// Projection writes the pages that a slice fills. It reads the leaves from the
-// memories, so it comes after them.
+// Projection writes the pages that a slice fills. It reads the leaves from the memories
+// table, so it must run after the memories projection.
 type Projection struct{}
 
 var _ projector.Projection = Projection{}
@@ -20,10 +20,9 @@ func (Projection) Name() string { return "pages" }
 // Tables implements projector.Projection.
 func (Projection) Tables() []string { return []string{"body_pages"} }
 
-// Apply implements projector.Projection. A slice that fills no page, which is
-// all but one write of an owner in 256, writes nothing. A crash leaves no page
-// without its leaves, nor the leaves without their page: they are written in one
-// transaction.
+// Apply implements projector.Projection. One write of an owner in 256 fills a page; a
+// slice that fills no page writes nothing. A crash never separates a page from its
+// leaves, because both are written in one transaction.
 func (Projection) Apply(_ context.Context, w *projector.Writer, s projector.Slice) error {
 	var (
 		owners []string
@@ -40,11 +39,11 @@ func (Projection) Apply(_ context.Context, w *projector.Writer, s projector.Slic
 	return nil
 }
 
-// insert makes pages of rows. A page that is there already, or one that lacks a
-// leaf, is an error.
+// insert makes pages from rows. A page that exists already, or that lacks a leaf, is an
+// error.
 //
-// An aggregate takes its input in the order of the subquery, as there is
-// nothing between them; ORDER BY in each of the three would sort three times.
+// The aggregates take their input in the order of the subquery, because no other step is
+// between them. ORDER BY in each of the three aggregates would sort three times.
 var insert = fmt.Sprintf(`INSERT INTO body_pages (owner, page, bodies)
 	SELECT filled.owner, filled.page, made.bodies
 	FROM unnest($1::text[], $2::bigint[]) AS filled (owner, page), LATERAL (

@@ -1,4 +1,5 @@
-// Package erasures is the read model of owners who had their texts made unreadable.
+// Package erasures is the read model of erasures, which make all of an owner's earlier
+// texts unreadable.
 package erasures
 
 import (
@@ -11,15 +12,15 @@ import (
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
-// Erased is what was erased of an owner's log.
+// Erased is the erased part of an owner's log.
 type Erased struct {
-	Times  int    // how often; each time the data key before was destroyed
-	Leaves uint64 // the leaves below this index have no text any more
+	Times  int    // number of erasures; each destroyed the data key before it
+	Leaves uint64 // leaves below this index no longer have a text
 }
 
 const findSQL = `SELECT count(*), coalesce(max(leaves), 0) FROM erasures WHERE owner = $1`
 
-// Find returns what was erased of an owner's log.
+// Find returns the erased part of an owner's log.
 func Find(ctx context.Context, q schema.Querier, owner events.Owner) (e Erased, err error) {
 	if err := q.QueryRow(ctx, findSQL, string(owner)).Scan(&e.Times, &e.Leaves); err != nil {
 		return Erased{}, fmt.Errorf("erasures: %w", err)
@@ -27,7 +28,7 @@ func Find(ctx context.Context, q schema.Querier, owner events.Owner) (e Erased, 
 	return e, nil
 }
 
-// QueueFind adds the same question to a batch.
+// QueueFind adds Find's query to a batch.
 func QueueFind(batch *pgx.Batch, owner events.Owner, e *Erased) {
 	batch.Queue(findSQL, string(owner)).QueryRow(func(row pgx.Row) error { return row.Scan(&e.Times, &e.Leaves) })
 }

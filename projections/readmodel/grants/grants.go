@@ -1,5 +1,5 @@
-// Package grants is the read model of capabilities that owners handed out:
-// agent cases, which read, and memory drops, which write.
+// Package grants is the read model of capabilities that owners gave to others: agent
+// cases, which allow reads, and memory drops, which allow writes.
 package grants
 
 import (
@@ -34,7 +34,7 @@ func (g Grant) Live(now time.Time) bool {
 
 const columns = `id, owner, kind, token_hash, minted_at, expires_at, max_uses, used, revoked_at`
 
-// ByTokenHash returns the grant whose token has this SHA-256, live or dead. A miss
+// ByTokenHash returns the grant whose token has this SHA-256, live or ended. A miss
 // takes as long as a hit: the nearest row is fetched and read in both cases. So
 // the time does not reveal which tokens ever existed.
 func ByTokenHash(ctx context.Context, q schema.Querier, hash events.Hash) (Grant, bool, error) {
@@ -45,8 +45,8 @@ func ByTokenHash(ctx context.Context, q schema.Querier, hash events.Hash) (Grant
 	return g, true, nil
 }
 
-// ByID returns a grant of the owner, live or dead. The id of another owner's grant
-// is not found, and neither is a text that is not an id.
+// ByID returns a grant of the owner, live or ended. It does not find the id of another
+// owner's grant, or a text that is not an id.
 func ByID(ctx context.Context, q schema.Querier, owner events.Owner, id string) (Grant, bool, error) {
 	key, ok := column.ParseUUID(id)
 	if !ok {

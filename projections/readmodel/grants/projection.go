@@ -7,7 +7,7 @@ import (
 	"github.com/memory-ledger/ledger/projections/projector"
 )
 
-// Projection folds grants, their uses and their ends.
+// Projection folds grants, their uses and their revocations.
 type Projection struct{}
 
 var _ projector.Projection = Projection{}

@@ -11,9 +11,9 @@ import (
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
-// Load returns the owner's memories from one leaf index (inclusive) to another
-// (exclusive), in leaf order, without the batches that cover them. It returns fewer
-// where the log ends before that.
+// Load returns the owner's memories from leaf index from (inclusive) to leaf index to
+// (exclusive), in leaf order, without the batches that cover them. It returns fewer if
+// the log ends before to.
 func Load(ctx context.Context, q schema.Querier, owner events.Owner, from, to uint64) ([]Memory, error) {
 	if from >= to || from > math.MaxInt64 {
 		return nil, nil

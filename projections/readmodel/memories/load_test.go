@@ -10,8 +10,8 @@ import (
 	"github.com/memory-ledger/ledger/projections/readmodel/memories"
 )
 
-// TestLoadReadsWhatScanReads: the fast way and the plain way are of one mind,
-// also about rows that are longer than a piece of memory.
+// TestLoadReadsWhatScanReads: Load and Scan return the same memories, also for very long
+// rows.
 func TestLoadReadsWhatScanReads(t *testing.T) {
 	t.Parallel()
 	_, pool := fixture.Database(t)

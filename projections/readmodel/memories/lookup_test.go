@@ -12,9 +12,9 @@ import (
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
-// TestPlansOfAnEmptyTableLastWhileItGrows: a connection keeps the plan that it
-// made of a prepared statement until the table is analysed, however much the
-// table has grown. No plan may read what was not asked for.
+// TestPlansOfAnEmptyTableLastWhileItGrows: a connection keeps its plan of a prepared
+// statement until the table is analyzed, no matter how much the table grows. No plan must
+// read more rows than the query asks for.
 func TestPlansOfAnEmptyTableLastWhileItGrows(t *testing.T) {
 	t.Parallel()
 	const few, many = 10, 2000
@@ -93,7 +93,7 @@ func TestPlansOfAnEmptyTableLastWhileItGrows(t *testing.T) {
 				}
 			}
 			fixture.Apply(t, pool, fixture.Slice(1, messages[:few]...), memories.Projection{})
-			for range 10 { // PostgreSQL keeps a plan from the sixth time on
+			for range 10 { // PostgreSQL keeps a plan from the sixth execution on
 				three()
 			}
 			fixture.Apply(t, pool, fixture.Slice(few+1, messages[few:]...), memories.Projection{})

@@ -16,15 +16,15 @@ import (
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
-// Filter says which memories are wanted; its zero value, all.
+// Filter selects memories. The zero Filter selects all.
 type Filter struct {
-	From, To time.Time // when a memory was written, To exclusive; zero: no bound
+	From, To time.Time // bounds of the time of writing, To exclusive; zero: no bound
 	Anchored *bool
 	Via      string // "kind:id" or "kind"; empty: any
 	Metadata []Member
 }
 
-// Member is a member of the metadata object: its name and its value in canonical form.
+// Member is a member of the metadata object: its name, and its value in canonical form.
 type Member struct {
 	Name  string
 	Value []byte
@@ -36,13 +36,13 @@ func MemberOf(name, value string) (Member, error) {
 	return Member{name, quoted}, err
 }
 
-// All reports whether the filter lets all memories pass.
+// All reports whether the filter selects all memories.
 func (f Filter) All() bool {
 	return f.From.IsZero() && f.To.IsZero() && f.Anchored == nil && f.Via == "" && len(f.Metadata) == 0
 }
 
-// Matching returns the indexes of the owner's leaves below size that pass a filter,
-// in rising order.
+// Matching returns the indexes of the owner's leaves below size that match a filter, in
+// ascending order.
 func Matching(ctx context.Context, q schema.Querier, owner events.Owner, size uint64, f Filter) ([]uint64, error) {
 	query, args := f.query(owner, size)
 	rows, err := q.Query(ctx, query, args...)
@@ -100,19 +100,19 @@ func (f Filter) query(owner events.Owner, size uint64) (query string, args []any
 		b.WriteString(` AND (m.via = ` + whole + ` OR starts_with(m.via, ` + whole + ` || ':'))`)
 	}
 	for _, m := range f.Metadata {
-		// Most rows don't have the text of the member. Those that do may have it
-		// elsewhere, in another object.
+		// This drops most rows: they do not contain the member's text. A remaining row
+		// can contain the text elsewhere, in a nested object, so Matching checks it again.
 		b.WriteString(` AND strpos(m.metadata, ` + arg(m.text()) + `) > 0`)
 	}
 	b.WriteString(` ORDER BY m.leaf_index`)
 	return b.String(), args
 }
 
-// text is the member as canonical metadata has it.
+// text returns the member as it is written in canonical metadata.
 func (m Member) text() string {
 	name, err := canonical.AppendString(nil, m.Name)
 	if err != nil {
-		return "\x01" // no valid name: control characters are escaped in JSON
+		return "\x01" // invalid name; matches nothing, because JSON escapes control characters
 	}
 	return string(name) + ":" + string(m.Value)
 }
@@ -124,7 +124,7 @@ func (f Filter) has(metadata []byte) bool {
 	}
 	members, err := MembersOf(canonical.Trusted(metadata))
 	if err != nil {
-		return false // no metadata that was let in
+		return false // not metadata that the service accepts
 	}
 	for _, wanted := range f.Metadata {
 		if !slices.ContainsFunc(members, func(m Member) bool { return m.Name == wanted.Name && bytes.Equal(m.Value, wanted.Value) }) {
@@ -156,7 +156,8 @@ func MembersOf(metadata canonical.Object) (members []Member, err error) {
 	return members, nil
 }
 
-// Times returns when the owner's leaves from (inclusive) to (exclusive) were written.
+// Times returns the times of writing of the owner's leaves from (inclusive) to
+// (exclusive).
 func Times(ctx context.Context, q schema.Querier, owner events.Owner, from, to uint64) ([]time.Time, error) {
 	rows, err := q.Query(ctx, `SELECT created_at FROM memories
 		WHERE owner = $1 AND leaf_index >= $2 AND leaf_index < $3 ORDER BY leaf_index`, string(owner), from, to)

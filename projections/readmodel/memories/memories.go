@@ -1,5 +1,5 @@
-// Package memories is the read model of the leaves: what an owner stored, in
-// the order in which it entered the owner's log.
+// Package memories is the read model of the leaves: the memories of an owner, in the
+// order of the owner's log.
 package memories
 
 import (
@@ -26,12 +26,12 @@ type Memory struct {
 	Sealed    []byte
 	CreatedAt events.Timestamp
 	Seq       uint64
-	Via       *events.Via // how it came in; nil where its event does not say
+	Via       *events.Via // how it was written; nil if its event does not say
 
-	Retracted bool // its owner took it back, or had it erased with all others
+	Retracted bool // the owner retracted it, or erased all memories at the time
 
-	// BatchID names the batch that covers the leaf, nil before one is cut;
-	// Anchored says that it is confirmed. See package batches.
+	// BatchID names the batch that covers the leaf, nil before one is cut. Anchored
+	// means that this batch is confirmed. See package batches.
 	BatchID  *string
 	Anchored bool
 }
@@ -40,9 +40,9 @@ const columns = `m.id, m.owner, m.leaf_index, m.leaf_hash, m.metadata, m.sealed,
 	EXISTS (SELECT FROM retractions r WHERE r.owner = m.owner AND r.leaf_index = m.leaf_index)
 	OR EXISTS (SELECT FROM erasures e WHERE e.owner = m.owner AND e.leaves > m.leaf_index)`
 
-// covering finds the batch of one row m. Two probes of two small indexes: the
-// smallest confirmed batch that reaches the leaf, or else the smallest open
-// one.
+// covering finds the batch that covers row m, with one probe in each of two small
+// indexes: for the smallest confirmed batch that reaches the leaf, and for the smallest
+// open batch that does.
 const covering = `
 	(SELECT b.id FROM batches b WHERE b.owner = m.owner AND b.state = 'confirmed' AND b.size > m.leaf_index
 	 ORDER BY b.size, b.id LIMIT 1) AS confirmed,
@@ -55,20 +55,20 @@ type Wanted struct {
 	ID    string
 }
 
-// ByIDs returns memories by their ids, in one query. The result has one entry for
-// each that is wanted, in the same order, and nil for each that is not found. The
-// id of another owner's memory is not found, and neither is a text that is not an
-// id. If a memory is wanted twice, each entry gets a copy of its own.
+// ByIDs returns memories by their ids, in one query. The result has one entry for each
+// entry of wanted, in the same order, and nil for a memory that is not found. ByIDs does
+// not find the id of another owner's memory, or a text that is not an id. If wanted
+// names a memory twice, each entry gets its own copy.
 func ByIDs(ctx context.Context, q schema.Querier, wanted []Wanted) ([]*Memory, error) {
 	found := make([]*Memory, len(wanted))
-	ids := make([]pgtype.UUID, len(wanted)) // NULL for what is no id, which nothing equals
+	ids := make([]pgtype.UUID, len(wanted)) // NULL for a text that is not an id: it equals no row
 	for i, w := range wanted {
 		ids[i].Bytes, ids[i].Valid = column.ParseUUID(w.ID)
 	}
 	if len(wanted) == 1 {
-		// A query with an array is planned again each time, because PostgreSQL assumes
-		// ten elements if it does not know the length. For one id that takes four times
-		// as long.
+		// PostgreSQL plans a query with an array again each time, because it assumes ten
+		// elements if it does not know the length. For one id that takes four times as
+		// long.
 		m, ok, err := oneCovered(q.QueryRow(ctx, `SELECT `+columns+`,`+covering+` FROM memories m WHERE m.id = $1`, ids[0]))
 		if ok && m.Owner == wanted[0].Owner {
 			found[0] = m
@@ -97,8 +97,8 @@ func ByIDs(ctx context.Context, q schema.Querier, wanted []Wanted) ([]*Memory, e
 	return found, nil
 }
 
-// ByIdempotencyKey returns the memory that the owner wrote under a key, given
-// its SHA-256.
+// ByIdempotencyKey returns the memory that the owner wrote with the idempotency key that
+// has this SHA-256.
 func ByIdempotencyKey(ctx context.Context, q schema.Querier, owner events.Owner, hash events.Hash) (Memory, bool, error) {
 	m, ok, err := oneCovered(q.QueryRow(ctx, `SELECT `+columns+`,`+covering+` FROM memories m
 		WHERE m.owner = $1 AND m.idempotency_key_hash = $2`, string(owner), hash[:]))
@@ -112,11 +112,11 @@ func oneCovered(row pgx.Row) (*Memory, bool, error) {
 	return column.One(row, "find memory", func(row pgx.Row) (*Memory, error) { return scanCovered(row) })
 }
 
-// IdempotencyKeys returns the hashes of the keys under which the owner wrote, in
-// rising order, at most limit of them.
+// IdempotencyKeys returns the hashes of the idempotency keys that the owner used, in
+// ascending order, at most limit.
 func IdempotencyKeys(ctx context.Context, q schema.Querier, owner events.Owner, limit int) ([]events.Hash, error) {
-	// In the order of the one index that has them, or a plan that was made while
-	// the table was short would go through all of the owner's rows.
+	// ORDER BY matches the index on the hashes. Without it, a plan that was made while
+	// the table was small would read all of the owner's rows.
 	return column.All(ctx, q, "idempotency keys", func(row pgx.Row) (hash events.Hash, err error) {
 		err = row.Scan(column.Hash(&hash))
 		return hash, err
@@ -124,7 +124,7 @@ func IdempotencyKeys(ctx context.Context, q schema.Querier, owner events.Owner, 
 		WHERE owner = $1 AND idempotency_key_hash IS NOT NULL ORDER BY idempotency_key_hash LIMIT $2`, string(owner), limit)
 }
 
-// scanCovered reads a row of columns, covering and what else there is.
+// scanCovered reads a row of columns, covering and more.
 func scanCovered(row pgx.Row, more ...any) (*Memory, error) {
 	var (
 		m               Memory

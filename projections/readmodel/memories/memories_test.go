@@ -20,7 +20,7 @@ import (
 	"github.com/memory-ledger/ledger/projections/readmodel/memories"
 )
 
-// odd is metadata that has broken a store before.
+// odd is metadata of kinds that have broken a store before.
 var odd = map[string]string{
 	"wide":             `{"k":[` + strings.Repeat("1,", 30_000) + `1]}`,
 	"NUL":              `{"a\u0000b":"\u0000"}`,
@@ -164,9 +164,8 @@ func TestScanTakesPages(t *testing.T) {
 	}
 }
 
-// TestTheCoveringBatchIsTheSameEverywhere compares every way to ask with the
-// rule: the smallest confirmed batch that reaches the leaf, else the smallest
-// open one.
+// TestTheCoveringBatchIsTheSameEverywhere compares every query with the rule: the
+// smallest confirmed batch that reaches the leaf, else the smallest open batch.
 func TestTheCoveringBatchIsTheSameEverywhere(t *testing.T) {
 	t.Parallel()
 	_, pool := fixture.Database(t)
@@ -220,7 +219,7 @@ func someBatches(t *testing.T, pool *pgxpool.Pool, a *fixture.Actor, chance *ran
 	return list
 }
 
-// rule names the covering batch; of two that end alike, the older one counts.
+// rule names the covering batch; of two batches with the same size, the older one wins.
 func rule(list []made, leaf uint64) string {
 	best := func(states ...batches.State) (best made) {
 		for _, b := range list {
@@ -272,8 +271,8 @@ func checkCover(t *testing.T, pool *pgxpool.Pool, owner events.Owner, want []str
 	}
 }
 
-// checkAt asks for every other memory of a list by its leaf, and for one that
-// is not there: what comes is what the list says.
+// checkAt asks At for every step-th memory of a list, and for a leaf that does not exist.
+// At must return the same memories as the list.
 func checkAt(t *testing.T, pool *pgxpool.Pool, owner events.Owner, list []*memories.Memory) {
 	t.Helper()
 	for step := 1; step < 20; step++ {
@@ -308,7 +307,8 @@ func at(ctx context.Context, pool *pgxpool.Pool, owner events.Owner, leaves ...u
 	return found, err
 }
 
-// TestManyLeavesAreReadAsFew: many that are near each other are read as a run.
+// TestManyLeavesAreReadAsFew: At returns the same memories for many leaves that are near
+// each other, which it reads as a run.
 func TestManyLeavesAreReadAsFew(t *testing.T) {
 	t.Parallel()
 	_, pool := fixture.Database(t)

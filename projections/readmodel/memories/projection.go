@@ -26,7 +26,7 @@ func (Projection) Name() string { return "memories" }
 // Tables implements projector.Projection.
 func (Projection) Tables() []string { return []string{"memories"} }
 
-// written is a row to be.
+// written is a row to insert.
 type written struct {
 	*events.MemoryWritten
 	id      column.UUID
@@ -35,7 +35,7 @@ type written struct {
 	created time.Time
 }
 
-// via is the column of that name.
+// via returns the value of the column via.
 func (m *written) via() *string {
 	if m.Via == nil {
 		return nil
@@ -70,7 +70,7 @@ func (Projection) Apply(_ context.Context, w *projector.Writer, s projector.Slic
 	return nil
 }
 
-// copyFrom is the number of rows from which COPY is worth its round trips.
+// copyFrom is the number of rows at which COPY becomes worth its extra round trips.
 const copyFrom = 100
 
 // insert writes rows column by column.
@@ -94,14 +94,14 @@ func insert(w *projector.Writer, rows []written) {
 		owner, leafIndex, id, leafHash, metadata, sealed, created, ik, seq, via)
 }
 
-// place is where a row comes among others.
+// place is the sort key of a row.
 type place struct {
-	first uint64 // bytes of the owner, which tell most owners apart
+	first uint64 // first bytes of the owner, which differ for most owners
 	row   int
 }
 
-// byOwner puts an owner's rows side by side. They come in the order of the log
-// and are read in that of an owner's leaves: where a slice is long, that is a
+// byOwner returns an order that puts each owner's rows side by side. The rows arrive in
+// log order, but reads ask for one owner's leaves. For a long slice, this order touches a
 // fraction of the pages, both of the index that is filled and of the table.
 func byOwner(rows []written) []place {
 	order := make([]place, len(rows))
@@ -122,7 +122,7 @@ func byOwner(rows []written) []place {
 	return order
 }
 
-// values are the values in the order of Apply's columns.
+// values returns the row's values in the order of Apply's columns.
 func (m *written) values() []any {
 	return []any{m.owner, int64(m.LeafIndex), m.id[:], m.LeafHash[:], []byte(m.Metadata), column.Bytes(m.Sealed), m.created,
 		column.HashArg(m.IdempotencyKeyHash), m.seq, m.via()}

@@ -12,10 +12,10 @@ import (
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
-// Scan calls yield with the owner's memories from a leaf index on, in leaf
-// order, as they arrive from the database; limit 0 means all. It ends with the
-// error of yield if there is one. A Memory may be kept. The connection is busy
-// until Scan returns, so yield should not wait for slow readers.
+// Scan calls yield with the owner's memories, starting at leaf fromIndex, in leaf order,
+// as they arrive from the database; limit 0 means all. If yield returns an error, Scan
+// stops and returns it. The caller can keep each Memory. The connection is busy until
+// Scan returns, so yield should not wait for slow readers.
 func Scan(ctx context.Context, q schema.Querier, owner events.Owner, fromIndex uint64, limit int, yield func(*Memory) error) error {
 	if fromIndex > math.MaxInt64 {
 		return nil
@@ -24,8 +24,8 @@ func Scan(ctx context.Context, q schema.Querier, owner events.Owner, fromIndex u
 	if limit > 0 && int64(fromIndex) <= last-int64(limit) {
 		last = int64(fromIndex) + int64(limit) - 1
 	}
-	// One round trip. The batches come first, so that a memory may lack the
-	// newest batch but never be shown one that the list does not hold.
+	// One round trip. Read the batches first: a memory can then lack the newest batch,
+	// but it never has a batch that is missing in the list.
 	var batch pgx.Batch
 	batch.Queue(scanBatches, string(owner), int64(fromIndex), last)
 	batch.Queue(`SELECT `+columns+` FROM memories m
@@ -39,8 +39,8 @@ func Scan(ctx context.Context, q schema.Querier, owner events.Owner, fromIndex u
 	return nil
 }
 
-// scanBatches lists what can cover the leaves from $2 to $3: the batches that
-// end within, and the first ones that end beyond.
+// scanBatches lists the batches that can cover the leaves from $2 to $3: the batches that
+// end within that range, and the first confirmed and first open batch that end beyond it.
 const scanBatches = `
 	SELECT id, size, true AS confirmed FROM batches
 	WHERE owner = $1 AND state = 'confirmed' AND size > $2 AND size <= $3
@@ -80,13 +80,13 @@ func scanRows(results pgx.BatchResults, yield func(*Memory) error) error {
 	return rows.Err()
 }
 
-// denseLeaves is from how many leaves on a run that has every fourth of them, or
-// more, is faster read as a whole.
+// denseLeaves is the number of leaves above which At reads the whole run, if it needs
+// more than a quarter of the run: this is faster.
 const denseLeaves = 64
 
-// At calls yield with the owner's memories of the given leaves, which rise, in leaf
-// order, as Scan does with a run of them. Leaves that the read model does not hold
-// are left out.
+// At calls yield with the owner's memories of the given leaves, in leaf order, as Scan
+// does for a run of leaves. The leaves must be in ascending order. At skips leaves that
+// the read model does not hold.
 func At(ctx context.Context, q schema.Querier, owner events.Owner, leaves []uint64, yield func(*Memory) error) error {
 	n := uint64(len(leaves))
 	if n == 0 || leaves[n-1] > math.MaxInt64 {
@@ -105,12 +105,12 @@ func At(ctx context.Context, q schema.Querier, owner events.Owner, leaves []uint
 	}
 	var batch pgx.Batch // batches first, as in Scan
 	batch.Queue(scanBatches, string(owner), leaves[0], leaves[n-1])
-	if n == 1 { // not planned again each time; see ByIDs
+	if n == 1 { // avoids planning again each time; see ByIDs
 		batch.Queue(`SELECT `+columns+` FROM memories m WHERE m.owner = $1 AND m.leaf_index = $2`, string(owner), leaves[0])
 	} else {
-		// Each leaf is looked up, by a plan that can do nothing else. With
-		// "leaf_index = ANY" PostgreSQL may read all rows of the owner to find them
-		// in order, as soon as it estimates that the table is short.
+		// This query forces a plan that looks up each leaf. With "leaf_index = ANY",
+		// PostgreSQL can read all rows of the owner to find them in order, if it
+		// estimates that the table is small.
 		batch.Queue(`SELECT `+columns+` FROM unnest($2::bigint[]) AS wanted (leaf) CROSS JOIN LATERAL (
 				SELECT * FROM memories WHERE owner = $1 AND leaf_index = wanted.leaf OFFSET 0) m
 			ORDER BY m.leaf_index`, string(owner), leaves)
@@ -123,7 +123,7 @@ func At(ctx context.Context, q schema.Querier, owner events.Owner, leaves []uint
 	return nil
 }
 
-// cover answers which batch covers a leaf, for leaves in rising order.
+// cover finds the batch that covers a leaf. Leaves must be in ascending order.
 type cover struct{ confirmed, open []sized }
 
 type sized struct {
@@ -159,7 +159,8 @@ func (c *cover) of(leaf uint64) (id *string, anchored bool) {
 	return reaching(&c.open, leaf), false
 }
 
-// reaching drops batches that end before the leaf and returns the first left.
+// reaching drops the batches that do not reach the leaf, and returns the first remaining
+// batch.
 func reaching(list *[]sized, leaf uint64) *string {
 	for len(*list) > 0 && (*list)[0].size <= leaf {
 		*list = (*list)[1:]

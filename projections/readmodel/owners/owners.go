@@ -1,8 +1,10 @@
-// Package owners is the read model of who has a log and how far it goes.
+// Package owners is the read model of the owners that have a log, and how long their logs
+// are.
 //
-// A row says what the memories do not. How many leaves an owner has, and when the
-// newest came, is read from them: they are what comes most often by far, and a
-// row that each of them updates cost a write a tenth of its time.
+// A row holds only facts that the memories table does not hold. The number of an owner's
+// leaves and the newest leaf are read from the memories table. Memories are by far the
+// most frequent messages, and updating a row for each memory took a tenth of the time of
+// a write.
 package owners
 
 import (
@@ -19,30 +21,30 @@ import (
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
-// Owner is what is known of a wallet.
+// Owner describes a wallet that has a log.
 type Owner struct {
 	Owner events.Owner
-	// UserID is empty for a wallet that never signed in and is known only
-	// from the chain.
+	// UserID is empty for a wallet that never signed in and that only the chain has
+	// shown.
 	UserID       string
 	RegisteredAt events.Timestamp
 
-	Version   uint64 // messages of the ledger family, which is the newest one's owner version
-	LastSeq   uint64 // sequence of the newest, 0 if there is none
+	Version   uint64 // number of ledger messages, which is the owner version of the newest
+	LastSeq   uint64 // sequence of the newest ledger message, 0 if there is none
 	LeafCount uint64
 
-	ChainVersion uint64 // the same of the chain family
-	ChainLastSeq uint64
+	ChainVersion uint64 // as Version, for the chain family
+	ChainLastSeq uint64 // as LastSeq, for the chain family
 }
 
-// findSQL puts the row and the newest leaf together.
+// findSQL combines the row and the newest leaf.
 const findSQL = `SELECT user_id, registered_at, others + coalesce(leaf_index + 1, 0), greatest(last_seq, leaf_seq, 0),
 		coalesce(leaf_index + 1, 0), chain_version, chain_last_seq
 	FROM owners LEFT JOIN LATERAL (
 		SELECT leaf_index, seq AS leaf_seq FROM memories WHERE owner = $1 ORDER BY leaf_index DESC LIMIT 1) AS newest ON true
 	WHERE owner = $1`
 
-// Find returns what is known of an owner.
+// Find returns an owner.
 func Find(ctx context.Context, q schema.Querier, owner events.Owner) (o Owner, found bool, err error) {
 	if found, err = o.scan(q.QueryRow(ctx, findSQL, string(owner)), owner); err != nil {
 		return Owner{}, false, fmt.Errorf("find owner: %w", err)
@@ -50,8 +52,7 @@ func Find(ctx context.Context, q schema.Querier, owner events.Owner) (o Owner, f
 	return o, found, nil
 }
 
-// QueueFind has a batch find what is known of an owner. Where nothing is, o stays
-// as it is.
+// QueueFind adds Find's query to a batch. If the owner is not found, o does not change.
 func QueueFind(b *pgx.Batch, owner events.Owner, o *Owner) {
 	b.Queue(findSQL, string(owner)).QueryRow(func(row pgx.Row) error {
 		if _, err := o.scan(row, owner); err != nil {
@@ -84,9 +85,9 @@ func (o *Owner) scan(row pgx.Row, owner events.Owner) (found bool, err error) {
 	return true, nil
 }
 
-// Position reads the checkpoint: the sequence up to which every read model
-// holds the log, of all owners. Some may hold more of some owners. Read in one
-// transaction with other queries it says exactly what they reflect.
+// Position reads the checkpoint: the sequence up to which every read model holds the log
+// of all owners. Read models can hold more of some owners. If Position runs in one
+// transaction with other queries, its result is the position that those queries see.
 func Position(ctx context.Context, q schema.Querier) (uint64, error) {
 	c, err := projector.ReadCheckpoint(ctx, q)
 	return c.Lowest(), err

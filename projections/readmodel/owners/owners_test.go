@@ -11,8 +11,8 @@ import (
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
-// TestAnOwnerIsFound after each message, whatever brought the newest: the row says
-// what the memories do not, and both together say how the owner stands.
+// TestAnOwnerIsFound: Find returns the right state after each message, of any type: it
+// combines the row with the memories table.
 func TestAnOwnerIsFound(t *testing.T) {
 	t.Parallel()
 	for name, projection := range map[string]projector.Projection{"asking": owners.Projection{}, "remembering": owners.Projection{}.Begin()} {
@@ -30,7 +30,7 @@ func TestAnOwnerIsFound(t *testing.T) {
 			{a.Write(`{}`), 3, 2, 0, 0},
 			{a.Say(&events.BatchFailed{BatchID: fixture.UUID()}), 3, 2, 1, 4},
 			{a.Write(`{}`), 4, 3, 1, 4},
-			{a.Say(&events.OwnerRegistered{UserID: fixture.UUID()}), 5, 3, 1, 4}, // the first stays
+			{a.Say(&events.OwnerRegistered{UserID: fixture.UUID()}), 5, 3, 1, 4}, // the first user id stays
 			{a.Say(&events.GrantMinted{GrantID: grant, Kind: events.GrantDrop, MaxUses: 1}), 6, 3, 1, 4},
 			{a.Say(&events.GrantConsumed{GrantID: grant, Kind: events.GrantDrop, Use: 1}, a.Memory(`{}`)), 7, 4, 1, 4},
 			{a.Say(&events.BatchFailed{BatchID: fixture.UUID()}), 7, 4, 2, 9},
@@ -52,7 +52,8 @@ func TestAnOwnerIsFound(t *testing.T) {
 	}
 }
 
-// TestMemoriesOfKnownOwnersCostNothing: neither a question nor a statement.
+// TestMemoriesOfKnownOwnersCostNothing: memories of known owners need no query and no
+// statement.
 func TestMemoriesOfKnownOwnersCostNothing(t *testing.T) {
 	t.Parallel()
 	_, pool := fixture.Database(t)
@@ -73,11 +74,11 @@ func TestMemoriesOfKnownOwnersCostNothing(t *testing.T) {
 	if n := steps(pool, register(a), a.Write(`{}`), register(b)); n != 1 {
 		t.Errorf("%d statements for new owners", n)
 	}
-	if n := steps(pool, a.Write(`{}`), b.Write(`{}`)); n != 1 { // the row of b names the newest message no longer
+	if n := steps(pool, a.Write(`{}`), b.Write(`{}`)); n != 1 { // b's row no longer names the newest message
 		t.Errorf("%d statements for the first leaf", n)
 	}
 	for range 3 {
-		if n := steps(nil, a.Write(`{}`), b.Write(`{}`), a.Write(`{}`)); n != 0 { // to ask nil is to panic
+		if n := steps(nil, a.Write(`{}`), b.Write(`{}`), a.Write(`{}`)); n != 0 { // a query to nil would panic
 			t.Errorf("%d statements for memories", n)
 		}
 	}
@@ -109,7 +110,7 @@ func TestPlansOfAnEmptyTableLastWhileItGrows(t *testing.T) {
 		}
 	}
 	fixture.Apply(t, pool, fixture.Slice(1, messages[:few+1]...), owners.Projection{}, memories.Projection{})
-	for range 10 { // PostgreSQL keeps a plan from the sixth time on
+	for range 10 { // PostgreSQL keeps a plan from the sixth execution on
 		find(few)
 	}
 	fixture.Apply(t, pool, fixture.Slice(few+2, messages[few+1:]...), owners.Projection{}, memories.Projection{})

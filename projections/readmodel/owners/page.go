@@ -10,8 +10,8 @@ import (
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
-// After returns the owners that follow one in the order of their keys (empty:
-// from the first), at most limit.
+// After returns the owners that follow owner in the order of their keys, at most limit.
+// If owner is empty, it starts with the first owner.
 func After(ctx context.Context, q schema.Querier, owner events.Owner, limit int) ([]events.Owner, error) {
 	rows, err := q.Query(ctx, `SELECT owner FROM owners WHERE owner > $1 ORDER BY owner LIMIT $2`, string(owner), limit)
 	if err != nil {

@@ -10,10 +10,10 @@ import (
 	"github.com/memory-ledger/ledger/projections/projector"
 )
 
-// Projection keeps a row of each owner, and holds the leaves against those that
-// are there: one that does not continue its owner's log stops the projector. The
-// zero value asks the database about every owner of every slice, one that Begin
-// returns about those whom it did not see lately.
+// Projection keeps a row for each owner, and checks new leaves against the existing
+// leaves: a leaf that does not continue its owner's log stops the projector. The zero
+// Projection asks the database about every owner of every slice. A Projection from Begin
+// asks only about owners that it has not seen recently.
 type Projection struct{ seen *seen }
 
 var _ projector.Beginner = Projection{}
@@ -27,17 +27,17 @@ func (Projection) Tables() []string { return []string{"owners"} }
 // Begin implements projector.Beginner.
 func (Projection) Begin() projector.Projection { return Projection{newSeen(maxSeen)} }
 
-// change is what a slice says of one owner.
+// change is the effect of a slice on one owner.
 type change struct {
 	owner      string
 	userID     []byte
 	registered *time.Time
 
-	ledger  bool   // there are messages of the ledger family:
-	others  int64  // how many, less the leaves
-	lastSeq *int64 // the newest one's sequence; nil where it brought a leaf
+	ledger  bool   // the slice has messages of the ledger family
+	others  int64  // number of ledger messages, minus the number of leaves
+	lastSeq *int64 // sequence of the newest ledger message; nil if it holds a leaf
 
-	chain                      bool // there are messages of the chain family:
+	chain                      bool // the slice has messages of the chain family
 	chainVersion, chainLastSeq int64
 
 	leafFrom, leaves uint64 // index of the first leaf in the slice, and their number
@@ -45,8 +45,8 @@ type change struct {
 	leafEvent        *events.Event
 }
 
-// Apply implements projector.Projection. A slice in which known owners write
-// memories and nothing else, which is most of them, reads and writes nothing.
+// Apply implements projector.Projection. In most slices, known owners write memories and
+// nothing else. For such a slice Apply reads and writes nothing.
 func (p Projection) Apply(ctx context.Context, w *projector.Writer, s projector.Slice) error {
 	changes, err := fold(s)
 	if err != nil || len(changes) == 0 {
@@ -93,9 +93,8 @@ func write(w *projector.Writer, changes []*change) {
 	w.Exec(upsert, owner, userID, registered, ledger, others, lastSeq, chain, chainVersion, chainLastSeq)
 }
 
-// upsert adds a slice's changes: to the rows that are there, and as rows where
-// there are none. (ON CONFLICT would do the same at a quarter more of the
-// cost.)
+// upsert applies a slice's changes: it updates existing rows and inserts missing rows.
+// (ON CONFLICT would do the same, but costs a quarter more.)
 const upsert = `
 WITH d AS MATERIALIZED (
     SELECT * FROM unnest($1::text[], $2::uuid[], $3::timestamptz[], $4::boolean[], $5::bigint[], $6::bigint[], $7::boolean[], $8::bigint[], $9::bigint[])
@@ -141,7 +140,7 @@ func fold(s projector.Slice) ([]*change, error) {
 		c.ledger, c.lastSeq = true, nil
 		c.others += 1 - int64(c.leaves-leaves)
 		if c.leaves == leaves {
-			seq := int64(r.Seq) // escapes; most messages bring a leaf and need none
+			seq := int64(r.Seq) // escapes to the heap; most messages hold a leaf and do not need it
 			c.lastSeq = &seq
 		}
 	}

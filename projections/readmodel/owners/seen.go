@@ -11,34 +11,35 @@ import (
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
-// maxSeen is how many owners are remembered: 16 MB.
+// maxSeen is how many owners the projector remembers, in 16 MB of memory.
 const maxSeen = 100_000
 
-// seen is what the projector knows of the owners of its last slices without
-// asking the database. The database has these facts only from the projector.
+// seen remembers the owners of the projector's last slices, so that the projector does
+// not have to ask the database. It can't be out of date: only the projector writes these
+// facts to the database.
 type seen struct {
 	owners *simplelru.LRU[string, *standing]
 }
 
-// standing is how an owner stood before a slice.
+// standing is the state of an owner before a slice.
 type standing struct {
-	row    bool // there is one,
-	named  bool // and it names the newest message
-	known  bool // the leaves are:
+	row    bool // the owner has a row
+	named  bool // the row names the newest message
+	known  bool // the number of leaves is known
 	leaves uint64
 }
 
 func newSeen(limit int) *seen {
 	owners, err := simplelru.NewLRU[string, *standing](limit, nil)
 	if err != nil {
-		panic(err) // only for a limit that is not positive
+		panic(err) // the limit is not positive
 	}
 	return &seen{owners}
 }
 
-// before returns how the owners of the changes stood before them, in their order.
-// It asks the database about those who were not seen lately, all at once. What it
-// returns is remembered, and follows the changes.
+// before returns the state of the changes' owners before the changes, in the same order.
+// It asks the database, in one query, about owners that were not seen recently. It
+// remembers the states that it returns; the caller updates them with the changes.
 func (s *seen) before(ctx context.Context, q schema.Querier, changes []*change) ([]*standing, error) {
 	var (
 		before  = make([]*standing, len(changes))
@@ -57,15 +58,15 @@ func (s *seen) before(ctx context.Context, q schema.Querier, changes []*change) 
 		return nil, err
 	}
 	for _, i := range unknown {
-		// A key of its own: the change's is a part of the message.
+		// Clone the key: the change's owner is a part of the message.
 		s.owners.Add(strings.Clone(changes[i].owner), before[i])
 	}
 	return before, nil
 }
 
-// ask reads how some of the owners stand: whether they have a row, whether it
-// names the newest message, and whether the leaf is there that comes before their
-// first. Of one whose is not, the leaves stay unknown.
+// ask reads the states of some owners: whether they have a row, whether the row names the
+// newest message, and whether the leaf before the change's first leaf exists. If that
+// leaf does not exist, the number of leaves stays unknown.
 func ask(ctx context.Context, q schema.Querier, changes []*change, which []int, before []*standing) error {
 	owner, previous := make([]string, len(which)), make([]*int64, len(which))
 	for n, i := range which {
@@ -103,12 +104,12 @@ LEFT JOIN LATERAL (SELECT true AS there FROM memories m WHERE m.owner = d.owner 
 	return nil
 }
 
-// continues reports whether the change's leaves come after those that are there.
+// continues reports whether the change's leaves directly follow the existing leaves.
 func (st *standing) continues(c *change) bool {
 	return c.leaves == 0 || st.known && st.leaves == c.leafFrom
 }
 
-// says reports whether the row is after the change what it was before.
+// says reports whether the change leaves the row as it is.
 func (st *standing) says(c *change) bool {
 	return st.row && c.userID == nil && c.others == 0 && !c.chain && c.lastSeq == nil && !(c.ledger && st.named)
 }

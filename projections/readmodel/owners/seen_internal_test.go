@@ -9,8 +9,8 @@ import (
 	"github.com/memory-ledger/ledger/projections/readmodel/memories"
 )
 
-// TestWhoIsForgottenIsAskedAbout: rows are the same however few owners are
-// remembered, and so are refusals.
+// TestWhoIsForgottenIsAskedAbout: the number of remembered owners changes neither the
+// rows nor the refusals.
 func TestWhoIsForgottenIsAskedAbout(t *testing.T) {
 	t.Parallel()
 	messages := fixture.NewHistory(77, 9).Messages(600)

@@ -7,7 +7,7 @@ import (
 	"github.com/memory-ledger/ledger/projections/projector"
 )
 
-// Projection adds a row for each memory that is taken back, for the first time.
+// Projection adds a row for the first retraction of each memory.
 type Projection struct{}
 
 var _ projector.Projection = Projection{}

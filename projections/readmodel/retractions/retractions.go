@@ -1,4 +1,4 @@
-// Package retractions is the read model of memories that their owners took back.
+// Package retractions is the read model of memories that their owners retracted.
 package retractions
 
 import (
@@ -12,8 +12,8 @@ import (
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
-// Leaves returns the indexes below size of the owner's leaves that were retracted, in
-// rising order.
+// Leaves returns the indexes of the owner's retracted leaves below size, in ascending
+// order.
 func Leaves(ctx context.Context, q schema.Querier, owner events.Owner, size uint64) ([]uint64, error) {
 	rows, err := q.Query(ctx, `SELECT leaf_index FROM retractions WHERE owner = $1 AND leaf_index < $2 ORDER BY leaf_index`,
 		string(owner), min(size, math.MaxInt64))
@@ -27,7 +27,7 @@ func Leaves(ctx context.Context, q schema.Querier, owner events.Owner, size uint
 	return leaves, nil
 }
 
-// QueueLeaves adds the same question, of the whole log, to a batch.
+// QueueLeaves adds the query of Leaves, for the whole log, to a batch.
 func QueueLeaves(batch *pgx.Batch, owner events.Owner, leaves *[]uint64) {
 	batch.Queue(`SELECT leaf_index FROM retractions WHERE owner = $1 ORDER BY leaf_index`, string(owner)).Query(func(rows pgx.Rows) (err error) {
 		*leaves, err = pgx.CollectRows(rows, pgx.RowTo[uint64])

@@ -8,7 +8,7 @@ import (
 	"github.com/memory-ledger/ledger/projections/projector"
 )
 
-// Projection folds sign-ins and their ends.
+// Projection folds sign-ins and revocations of their sessions.
 type Projection struct{}
 
 var _ projector.Projection = Projection{}

@@ -26,7 +26,7 @@ type Session struct {
 const columns = `id, owner, audience, token_hash, issued_at, expires_at, revoked_at`
 
 // ByTokenHash returns the extension session whose token has this SHA-256,
-// live or dead. A miss takes as long as a hit: the nearest row is fetched and
+// live or ended. A miss takes as long as a hit: the nearest row is fetched and
 // read in both cases. So the time does not reveal which tokens ever existed.
 func ByTokenHash(ctx context.Context, q schema.Querier, hash events.Hash) (Session, bool, error) {
 	s, found, err := column.One(q.QueryRow(ctx, `SELECT `+columns+` FROM sessions WHERE token_hash >= $1 ORDER BY token_hash, seq LIMIT 1`, hash[:]), "session by token", scan)
@@ -36,8 +36,8 @@ func ByTokenHash(ctx context.Context, q schema.Querier, hash events.Hash) (Sessi
 	return s, true, nil
 }
 
-// ByID returns a session of the owner, live or dead. The id of another owner's session
-// is not found, and neither is a text that is not an id.
+// ByID returns a session of the owner, live or ended. It does not find the id of another
+// owner's session, or a text that is not an id.
 func ByID(ctx context.Context, q schema.Querier, owner events.Owner, id string) (Session, bool, error) {
 	key, ok := column.ParseUUID(id)
 	if !ok {

@@ -18,10 +18,10 @@ func (Projection) Name() string { return "stakes" }
 // Tables implements projector.Projection.
 func (Projection) Tables() []string { return []string{"stake_movements"} }
 
-// key is what makes a movement the same movement when it is seen again: its
-// transaction, vault and direction, and how many like it came before in the
-// same message. All movements of one transaction are recorded in one message,
-// so a message that was recorded twice counts the same ordinals twice.
+// key and an ordinal identify a movement that is recorded again. The key is the
+// movement's transaction, vault and direction. The ordinal is the number of movements
+// with the same key before it in the same message. One message records all movements of
+// a transaction, so a second record of that message gives the same ordinals.
 type key struct {
 	signature, vault string
 	direction        Direction

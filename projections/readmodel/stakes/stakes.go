@@ -1,5 +1,5 @@
-// Package stakes is the read model of token movements in and out of owners'
-// vaults, as the chain showed them.
+// Package stakes is the read model of token movements into and out of owners' vaults, as
+// they were read from the chain.
 package stakes
 
 import (
@@ -35,8 +35,8 @@ type Movement struct {
 	Signature string
 	Slot      uint64
 	BlockTime events.Timestamp
-	// Ordinal tells movements of one transaction apart that have the same
-	// vault and direction; 0 for the first.
+	// Ordinal numbers the movements of one transaction that have the same vault and
+	// direction, starting at 0.
 	Ordinal int
 	Seq     uint64
 }

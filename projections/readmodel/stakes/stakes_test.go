@@ -22,7 +22,7 @@ func TestMovementsAreListedInChainOrderAndOnlyOnce(t *testing.T) {
 	foreign := move("late", "1", 5)
 	foreign.Vault = "another"
 	fixture.Apply(t, pool, fixture.Slice(1, a.Say(&late), a.Say(&early, &sameAgain, &out), other.Say(&foreign)), stakes.Projection{})
-	// Seen a second time, in the same slice and in another.
+	// Record the movements again, in another slice and twice in the same slice.
 	fixture.Apply(t, pool, fixture.Slice(4, a.Say(&early, &sameAgain, &out), a.Say(&late), a.Say(&late)), stakes.Projection{})
 
 	got, err := stakes.List(t.Context(), pool, a.Owner)
