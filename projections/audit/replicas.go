@@ -148,7 +148,9 @@ func (a *auditor) readReplica(ctx context.Context, r Replica, to uint64, c *copy
 			return err
 		}
 	}
-	c.close(to)
+	if next > to && to%compared != 0 { // add has closed the last digest of a multiple
+		c.close(to)
+	}
 	return nil
 }
 

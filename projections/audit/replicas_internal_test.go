@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -57,7 +58,13 @@ func (n *node) Read(ctx context.Context, cfg eventlog.ReadConfig, yield func(eve
 // missing messages, at any place in the log.
 func TestEachReplicaIsRead(t *testing.T) {
 	t.Parallel()
-	const messages = 3*compared - 100
+	const messages uint64 = 3*compared - 100
+	var gaps []uint64 // so many that the read ends with the last of them, where a digest ends
+	var reported []string
+	for i := range uint64(maxGaps) {
+		gaps = append(gaps, compared-2*(maxGaps-1-i))
+		reported = append(reported, fmt.Sprintf("node b can't read sequence %d", gaps[i]))
+	}
 	for name, c := range map[string]struct {
 		node node
 		want []string
@@ -68,9 +75,13 @@ func TestEachReplicaIsRead(t *testing.T) {
 		"several":    {node{lost: []uint64{2, 3, 5000, 5001, 9000}}, []string{"node b can't read sequences 2 to 3", "node b can't read sequences 5000 to 5001", "node b can't read sequence 9000"}},
 		"the newest": {node{lost: []uint64{messages - 1, messages}}, []string{fmt.Sprintf("node b can't read sequences %d to %d", messages-1, messages)}},
 		"another":    {node{altered: 5000}, []string{"nodes a and b hold different messages among sequences 4097 to 8192"}},
+		"too many":   {node{lost: gaps}, reported},
+		"another where a digest ends": {node{messages: 2 * compared, altered: 2 * compared}, []string{
+			"nodes a and b hold different messages among sequences 4097 to 8192"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			messages := cmp.Or(c.node.messages, messages)
 			c.node.messages, c.node.at, c.node.fails = messages, 1000, -1
 			whole := &node{messages: messages, at: 700}
 			var found []string
