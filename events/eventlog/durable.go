@@ -21,8 +21,8 @@ const durableLook = time.Second
 // The consumer only makes delivery prompt, so it costs the log as little as possible: one
 // node keeps it, in memory, and messages are not acknowledged. If that node is away, so is
 // the consumer; when it comes back, it delivers only new messages. Followers that share a
-// consumer get a part of the messages each. A follower reads the messages that the
-// consumer does not deliver by direct gets, and drops those that it delivers again.
+// consumer get a part of the messages each. A follower uses direct gets for the messages
+// that the consumer does not deliver, and drops messages that it delivers again.
 type Durable struct {
 	*JetStream
 	consumer string
@@ -83,7 +83,7 @@ func (f *durableFollower) open(ctx context.Context) <-chan opened {
 			result <- opened{err: err}
 			return
 		}
-		incoming, consuming, err := prefetch(ctx, consumer, func(error) {}) // the client recovers by itself if it can
+		incoming, consuming, err := prefetch(ctx, consumer, func(error) {}) // the client recovers if it can
 		if err != nil {
 			result <- opened{err: err}
 			return
@@ -119,7 +119,7 @@ func (f *durableFollower) run(ctx context.Context, opening <-chan opened) error 
 				opening = f.open(ctx)
 			}
 			wait := durableLook
-			if head, err := f.Head(ctx); err == nil && head >= f.next { // an error is ignored: the server may be away
+			if head, err := f.Head(ctx); err == nil && head >= f.next { // ignore an error: the server may be away
 				if err := f.fill(ctx, head); err != nil {
 					return err
 				}

@@ -67,7 +67,7 @@ func StreamConfig(cfg Config) jetstream.StreamConfig {
 		Subjects:    events.StreamSubjects(),
 		Storage:     jetstream.FileStorage,
 		Retention:   jetstream.LimitsPolicy,
-		Discard:     jetstream.DiscardNew, // a full log refuses new messages; it never drops old ones
+		Discard:     jetstream.DiscardNew, // a full log refuses new messages; it drops none
 		DenyDelete:  true,
 		DenyPurge:   true,
 		AllowDirect: true,

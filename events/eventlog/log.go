@@ -168,7 +168,7 @@ type PartReader interface {
 	Read(ctx context.Context, cfg ReadConfig, yield func(Slice) error) error
 }
 
-// Syncer makes acknowledged writes durable where the server leaves that to its
+// Syncer makes acknowledged writes durable, if the server leaves that to its
 // clients. Many callers at a time share one fsync.
 type Syncer interface {
 	// Sync returns once everything that was acknowledged, or could be read,
@@ -176,7 +176,7 @@ type Syncer interface {
 	Sync(ctx context.Context) error
 }
 
-// Log is all four.
+// Log is all four interfaces.
 type Log interface {
 	Appender
 	Reader

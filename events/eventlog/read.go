@@ -40,7 +40,7 @@ func (l *JetStream) Lag() time.Duration {
 // HeadHolding returns the newest sequence that head returns. seq is a sequence that was
 // read from the log. If head returns less than seq, HeadHolding asks again until patience
 // is over, because a replica may be ahead of the leader. A log that still ends before seq
-// has lost it.
+// has lost the message at seq.
 func HeadHolding(ctx context.Context, head func(context.Context) (uint64, error), seq uint64, patience time.Duration) (uint64, error) {
 	for begun := time.Now(); ; {
 		is, err := head(ctx)
@@ -174,7 +174,7 @@ func decodeStored(reply *nats.Msg) (Record, bool, error) {
 		return Record{}, false, fmt.Errorf("%w: answer without a message", ErrUnavailable)
 	}
 	var header nats.Header
-	if len(answer.Message.Header) > 0 { // other writers may send none
+	if len(answer.Message.Header) > 0 { // other writers may send no headers
 		var err error
 		if header, err = nats.DecodeHeadersMsg(answer.Message.Header); err != nil {
 			return Record{}, false, fmt.Errorf("%w: %w", ErrUnavailable, err)

@@ -209,9 +209,10 @@ func (t *trial) judge(s *Slice, now time.Time) error {
 	return nil
 }
 
-// follow yields messages from memory from cfg.From on, and advances cfg.From, until no
-// message arrives for recentQuiet. late reports that a newer message arrived but not the
-// next one: another process appended the next one, or memory did not keep it.
+// follow yields messages from memory from cfg.From on, and advances cfg.From, until the
+// next message does not arrive within recentQuiet. late reports that a newer message
+// arrived but not the next one: another process appended the next one, or memory did not
+// keep it.
 func (r *RecentAppends) follow(ctx context.Context, cfg *FollowConfig, yield func(Slice) error) (late bool, err error) {
 	pace := time.NewTimer(0)
 	defer pace.Stop()
