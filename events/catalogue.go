@@ -18,7 +18,7 @@ var (
 // Upcast turns the data of one version into the data of the next.
 type Upcast func(jsontext.Value) (jsontext.Value, error)
 
-// Definition is a row of the catalogue: what the code knows of one type.
+// Definition is a row of the catalogue: what the code knows about one type.
 type Definition struct {
 	Type    Type
 	Version int           // the version that is written now, from 1
@@ -29,8 +29,8 @@ type Definition struct {
 }
 
 // catalogue is the closed set of types. A new version of a type raises
-// Version and adds the upcast from the version before; golden files of every
-// older version stay, and a test fails without them.
+// Version and adds the upcast from the previous version. The golden files of
+// all older versions stay; a test fails without them.
 var catalogue = []Definition{
 	{TypeOwnerRegistered, 1, func() Data { return new(OwnerRegistered) }, nil, "A wallet signed in for the first time.", []SubjectKind{KindSession}},
 	{TypeSessionIssued, 1, func() Data { return new(SessionIssued) }, nil, "A wallet proved possession of its key and got a session.", []SubjectKind{KindSession}},
@@ -52,8 +52,8 @@ var catalogue = []Definition{
 	{TypeStakeWithdrawn, 1, func() Data { return new(StakeWithdrawn) }, nil, "Tokens left an owner's vault.", []SubjectKind{KindStake}},
 }
 
-// memoryWrittenV1 checks data of version 1, which did not say how a memory came in:
-// all else is as it is in version 2.
+// memoryWrittenV1 checks data of version 1, which did not record how a memory was
+// written. Everything else is the same as in version 2.
 func memoryWrittenV1(data jsontext.Value) (jsontext.Value, error) {
 	var members struct {
 		Via jsontext.Value `json:"via"`
@@ -85,14 +85,14 @@ func apiKeyCreatedV1(data jsontext.Value) (jsontext.Value, error) {
 // Catalogue returns a copy of the closed set of types, in a stable order.
 func Catalogue() []Definition { return slices.Clone(catalogue) }
 
-// codec writes and reads the events of one catalogue. The log's is current;
-// tests make others, to try what a later catalogue would do.
+// codec writes and reads the events of one catalogue. The log's codec is current;
+// tests make other codecs, to try a later catalogue.
 type codec struct {
 	forms map[Type]canonicalForm
 }
 
-// canonicalForm is a row of the catalogue, and what does not vary between
-// events of the version that is written now.
+// canonicalForm is a row of the catalogue, with the schema URI that all events of
+// the version that is written now share.
 type canonicalForm struct {
 	definition *Definition
 	schema     string

@@ -19,10 +19,10 @@ type Event struct {
 
 	// OwnerVersion counts the messages (commands) of the owner within a
 	// family, from 1. All events of one message share it. A gap means that
-	// something was taken out of the log.
+	// a message was removed from the log.
 	OwnerVersion int
-	// CommandID names the command. A writer that lost the log's answer finds
-	// out by it whether its append landed.
+	// CommandID names the command. A writer that lost the log's answer uses it
+	// to find out whether its append was stored.
 	CommandID string
 	// TraceParent is the W3C trace context of the request, empty if untraced.
 	TraceParent string
@@ -176,7 +176,8 @@ func (c *codec) decodeInto(e *Event, env *envelope) error {
 	return nil
 }
 
-// sameCommand holds a batch together: one command of one owner.
+// sameCommand checks that an event belongs to the same command of the same owner as the
+// first event of its batch.
 func sameCommand(first, e *Event) error {
 	if e.Owner != first.Owner || e.OwnerVersion != first.OwnerVersion || e.CommandID != first.CommandID {
 		return fmt.Errorf("%w: events of more than one command in a batch", ErrMalformed)

@@ -23,7 +23,7 @@ func goldenTime() events.Timestamp {
 	return events.At(time.Date(2026, 1, 2, 3, 4, 5, 678_900_000, time.UTC))
 }
 
-// golden is one payload of every type, every optional member set.
+// golden returns one payload of every type, with every optional member set.
 func golden() []events.Data {
 	h1, h2, expires := goldenHash(0x11), goldenHash(0x22), goldenTime()
 	const id, other = "01890a5d-ac96-774b-bcce-b302099a8057", "01890a5d-ac96-774b-bcce-b302099a8058"
@@ -71,8 +71,8 @@ func goldenPath(t events.Type, version int) string {
 	return filepath.Join("testdata", "golden", fmt.Sprintf("%s.v%d.json", t, version))
 }
 
-// TestGolden holds the bytes of the log still. Golden files are written once
-// and never again: set GOLDEN=write to add the missing ones.
+// TestGolden checks that the bytes of the log never change. Golden files are written
+// once and never again: set GOLDEN=write to add the missing ones.
 func TestGolden(t *testing.T) {
 	payloads := map[events.Type]events.Data{}
 	for _, d := range golden() {
@@ -186,8 +186,8 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
-// FuzzDecodeBatch: whatever decodes can be encoded, and decodes to the same
-// again.
+// FuzzDecodeBatch: a payload that decodes can be encoded again, and decoding and
+// encoding the result changes nothing.
 func FuzzDecodeBatch(f *testing.F) {
 	for _, d := range golden() {
 		payload, err := events.EncodeBatch([]events.Event{goldenEvent(d)})

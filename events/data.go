@@ -69,8 +69,8 @@ type SessionIssued struct {
 	ExpiresAt Timestamp `json:"expiresAt"`
 }
 
-// SessionRevoked: a session was ended, by its owner or, as the oldest of too many, by
-// the one that was issued with it.
+// SessionRevoked: a session was ended. Either its owner ended it, or it was the oldest of
+// too many sessions, and the session issued with this event replaced it.
 type SessionRevoked struct {
 	SessionID string `json:"sessionId"`
 }
@@ -93,7 +93,7 @@ type MemoryWritten struct {
 	Via *Via `json:"via,omitzero"`
 }
 
-// Via says by what a memory came in: the session or the API key of its owner, or a
+// Via names what a memory was written with: a session or an API key of its owner, or a
 // memory drop, whose holder may be anyone.
 type Via struct {
 	Kind ViaKind `json:"kind"`
@@ -103,17 +103,17 @@ type Via struct {
 // ViaKind is the kind of a [Via].
 type ViaKind string
 
-// The kinds of what memories come in by.
+// The kinds of credentials that can write a memory.
 const (
 	ViaSession ViaKind = "session"
 	ViaKey     ViaKind = "key"
 	ViaDrop    ViaKind = "drop"
 )
 
-// String is "kind:id".
+// String returns "kind:id".
 func (v Via) String() string { return string(v.Kind) + ":" + v.ID }
 
-// ParseVia is the inverse of String; false for what is not of that form.
+// ParseVia is the inverse of String. It returns false if the text is not of that form.
 func ParseVia(text string) (Via, bool) {
 	kind, id, found := strings.Cut(text, ":")
 	return Via{ViaKind(kind), id}, found
@@ -128,9 +128,9 @@ type MemoryRetracted struct {
 	Leaves uint64 `json:"leaves"`
 }
 
-// OwnerErased: an owner had all texts so far made unreadable: the data key was destroyed
-// before this was appended, and no session, key or grant was alive any more. Leaves and
-// proofs stay. What the owner writes later is sealed with a new key.
+// OwnerErased: an owner had all texts so far made unreadable. Before this event was
+// appended, the data key was destroyed, and every session, API key, and grant had ended.
+// Leaves and proofs stay. Memories that the owner writes later are sealed with a new key.
 type OwnerErased struct {
 	// Leaves is how many leaves the owner's log has: all of them are erased.
 	Leaves uint64 `json:"leaves"`
@@ -195,7 +195,7 @@ const (
 // AllScopes is every scope, in order.
 var AllScopes = []Scope{ScopeRead, ScopeWrite, ScopeRetract}
 
-// JoinScopes is the scopes as one text, "read,write".
+// JoinScopes returns the scopes as one text, "read,write".
 func JoinScopes(scopes []Scope) string {
 	var b strings.Builder
 	for i, s := range scopes {
@@ -218,7 +218,7 @@ func SplitScopes(text string) []Scope {
 	return scopes
 }
 
-// ApiKeyRevoked: a key is dead.
+// ApiKeyRevoked: a key was revoked.
 type ApiKeyRevoked struct {
 	KeyID string `json:"keyId"`
 }
@@ -237,7 +237,7 @@ type BatchCut struct {
 }
 
 // BatchSubmitted: a signed transaction that commits the batch is about to be
-// sent. It is written before the first byte leaves for the chain.
+// sent. The event is written before the first byte is sent to the chain.
 type BatchSubmitted struct {
 	BatchID              string `json:"batchId"`
 	Size                 uint64 `json:"size"`
@@ -260,7 +260,7 @@ type BatchConfirmed struct {
 	Account   string `json:"account"`   // base58 address of the commitment account
 }
 
-// BatchFailed: an attempt is known to be dead. The batch is cut again.
+// BatchFailed: an attempt is known to have failed for good. The batch is cut again.
 type BatchFailed struct {
 	BatchID   string `json:"batchId"`
 	Signature string `json:"signature,omitzero"`

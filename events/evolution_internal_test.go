@@ -12,8 +12,9 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// A worked version 3: keys that say from where they may be used. It exists here only.
-// A key of version 2 could be used from everywhere, and that is what its upcast says.
+// apiKeyCreatedV3 is an example of a version 3: keys that name the networks from which
+// they may be used. It exists only here. A key of version 2 could be used from any
+// network, and its upcast says so.
 type apiKeyCreatedV3 struct {
 	KeyID     string     `json:"keyId"`
 	KeyHash   Hash       `json:"keyHash"`
@@ -69,8 +70,8 @@ func TestVersionTwo(t *testing.T) {
 	}
 }
 
-// TestVersionThree: the bytes of version 2, as they lie in the log, are read as
-// version 3; what is written from then on is version 3, and both are read alike.
+// TestVersionThree: the bytes of version 2 in the log are read as version 3. New events
+// are written as version 3, and both are read alike.
 func TestVersionThree(t *testing.T) {
 	v1, err := os.ReadFile("testdata/golden/ApiKeyCreated.v1.json")
 	if err != nil {
@@ -117,16 +118,16 @@ func TestVersionThree(t *testing.T) {
 	if batch, err = c.decodeBatch(v3); err != nil || !slices.Equal(batch[0].Data.(*apiKeyCreatedV3).Networks, []string{"home"}) {
 		t.Errorf("version 3 is not read as it was written: %v, %v", batch, err)
 	}
-	// The build from before does not guess at what it does not know.
+	// The previous build refuses the version that it does not know.
 	if _, err := DecodeBatch(v3); !errors.Is(err, ErrUnknownVersion) {
 		t.Errorf("version 2's build says: %v", err)
 	}
-	// And what claims to be version 2, but is not, is refused.
+	// Data that claims to be version 2, but is not, is refused.
 	forged := strings.Replace(string(v2), `"label"`, `"networks":[],"label"`, 1)
 	if _, err := c.decodeBatch([]byte(forged)); err == nil {
 		t.Error("an upcast took what version 2 never wrote")
 	}
-	// All other golden files are read as ever.
+	// All other golden files are read as before.
 	for _, payload := range goldenPayloads(t) {
 		if _, err := c.decodeBatch(payload); err != nil {
 			t.Errorf("%s: %v", payload, err)
@@ -134,7 +135,7 @@ func TestVersionThree(t *testing.T) {
 	}
 }
 
-// incomplete lists what the versions of a catalogue lack.
+// incomplete lists the files, upcasts, and versions that a catalogue lacks.
 func incomplete(definitions []Definition) (missing []string) {
 	lacks := func(path string) {
 		if _, err := os.Stat(path); err != nil {
@@ -158,8 +159,8 @@ func incomplete(definitions []Definition) (missing []string) {
 	return missing
 }
 
-// TestEveryVersionIsComplete: no version without golden file and schema, none
-// but the newest without upcast. A catalogue that was raised without them is
+// TestEveryVersionIsComplete: every version has a golden file and a schema, and every
+// version but the newest has an upcast. A catalogue that was raised without them is
 // caught.
 func TestEveryVersionIsComplete(t *testing.T) {
 	if missing := incomplete(catalogue); len(missing) > 0 {

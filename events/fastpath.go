@@ -12,11 +12,11 @@ import (
 // the bytes that EncodeBatch writes. decodeCanonical reads only that form. It takes
 // 1.6 µs where the general decoder takes 4.5 µs, of the 6 µs that a replay takes for
 // an event. At the first byte that differs from what EncodeBatch writes it gives up,
-// and the general decoder reads or refuses the message. FuzzDecodeCanonical holds
-// the two to the same answer.
+// and the general decoder reads or refuses the message. FuzzDecodeCanonical checks
+// that both give the same answer.
 
-// decodeCanonical reads a batch of one event into e. It reports false for anything
-// else. The caller must not use e then.
+// decodeCanonical reads a batch of one event into e. It returns false for anything
+// else; then the caller must not use e.
 func (c *codec) decodeCanonical(payload []byte, e *Event) bool {
 	s := scanner{text: payload}
 	s.skip(`[{"specversion":"` + specVersion + `","id":"`)
@@ -61,7 +61,7 @@ func decodeCanonicalData(data []byte, definition *Definition, e *Event) bool {
 
 // decodeCanonicalMemory reads the most frequent payload. The metadata is the only
 // member with members of its own. The members after it are texts without quotes, so
-// they are cut off from the end, and the metadata is what is left.
+// they are cut off from the end, and the rest is the metadata.
 func decodeCanonicalMemory(data []byte, m *MemoryWritten) bool {
 	s := scanner{text: data}
 	s.skip(`{"memoryId":"`)
@@ -93,7 +93,8 @@ func decodeCanonicalMemory(data []byte, m *MemoryWritten) bool {
 	return ok && decodeMetadata(metadata, m) && decodeSealed(sealed, m)
 }
 
-// cutVia cuts the last member off, which is an object of two texts; nil if it is not.
+// cutVia cuts off the last member, "via", an object of two texts. It returns a nil via if
+// the last member is not of that form.
 func cutVia(object []byte) (rest []byte, via *Via) {
 	const name = `,"via":{"kind":"`
 	at := bytes.LastIndex(object, []byte(name))
@@ -161,7 +162,7 @@ func (p span) of(text []byte) []byte { return text[p.from:p.to] }
 
 func (s *scanner) rest() []byte { return s.text[s.at:] }
 
-// has moves on behind a literal, if it comes next.
+// has moves past a literal, if the literal comes next.
 func (s *scanner) has(literal string) bool {
 	rest := s.text[s.at:]
 	if s.failed || len(rest) < len(literal) || string(rest[:len(literal)]) != literal {
@@ -173,16 +174,16 @@ func (s *scanner) has(literal string) bool {
 
 func (s *scanner) skip(literal string) { s.failed = !s.has(literal) }
 
-// until returns the text before a delimiter and moves behind the delimiter. The
-// text does not contain the delimiter's first byte. The caller checks that the text
-// is plain, or compares it with one that is.
+// until returns the text before a delimiter and moves past the delimiter. The text
+// does not contain the delimiter's first byte. The caller checks that the text is
+// plain, or compares it with a plain text.
 func (s *scanner) until(delimiter string) span {
 	found := s.untilByte(delimiter[0])
 	s.skip(delimiter)
 	return found
 }
 
-// untilQuote returns what is before the next quote, and moves there.
+// untilQuote returns the text before the next quote, and moves to the quote.
 func (s *scanner) untilQuote() span { return s.untilByte('"') }
 
 func (s *scanner) untilByte(c byte) span {
@@ -206,7 +207,7 @@ func plain(s string) bool {
 	return ok
 }
 
-// parseUint reads a number in the one form that the encoder gives it.
+// parseUint reads a number in the one form that the encoder writes.
 func parseUint(s []byte) (n uint64, ok bool) {
 	if len(s) == 0 || len(s) > 19 || (s[0] == '0' && len(s) > 1) {
 		return 0, false

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// goldenPayloads are the golden files as messages of one event each.
+// goldenPayloads returns the golden files as messages of one event each.
 func goldenPayloads(t testing.TB) [][]byte {
 	t.Helper()
 	paths, err := filepath.Glob("testdata/golden/*.json")
@@ -27,7 +27,8 @@ func goldenPayloads(t testing.TB) [][]byte {
 	return payloads
 }
 
-// sameAnswer: what the quick decoder takes, the general one reads alike.
+// sameAnswer checks that the general decoder gives the same result if the quick decoder
+// accepts the payload.
 func sameAnswer(t *testing.T, payload []byte) (taken bool) {
 	t.Helper()
 	var quick Event
@@ -82,15 +83,15 @@ func TestEveryChangedByteGetsTheSameAnswer(t *testing.T) {
 	}
 }
 
-// TestMetadataThatLooksLikeMore: members of the metadata that have the names of
-// what follows it.
+// TestMetadataThatLooksLikeMore tries metadata whose members have the names of the
+// members that follow it.
 func TestMetadataThatLooksLikeMore(t *testing.T) {
 	t.Parallel()
 	memory := &MemoryWritten{MemoryID: "m", LeafVersion: 1, Sealed: []byte("sealed"), IdempotencyKeyHash: &Hash{1}}
 	for _, metadata := range []string{
 		`{}`, `{"a":1,"sealed":"AAAA"}`, `{"a":1,"sealed":"AAAA","idempotencyKeyHash":"00"}`, `{"x":{"metadata":{},"sealed":"AAAA"}}`,
 		`{"a":"\",\"sealed\":\""}`, `{"a":"}]"}`, `{"data":[1],"b":{"data":null}}`, `{"a":"\u0000é\ud83d\ude00"}`,
-		"{\"\ufdd0\":\"\ufffe\U0010ffff\"}", // which earlier builds let in
+		"{\"\ufdd0\":\"\ufffe\U0010ffff\"}", // earlier builds accepted these
 		`{"deep":` + strings.Repeat("[", 60) + strings.Repeat("]", 60) + `}`,
 	} {
 		for range 2 {

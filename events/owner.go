@@ -21,8 +21,8 @@ var ErrOwner = errors.New("public key is not base58 of 32 bytes")
 // the square of the length.
 const MaxOwnerLength = 44
 
-// ParseOwner checks the form of a public key. Whether it is a point that may
-// sign in is a question for sign-in.
+// ParseOwner checks the form of a public key. It does not check whether the key is a
+// point that may sign in; sign-in checks that.
 func ParseOwner(s string) (Owner, error) {
 	if len(s) < 32 || len(s) > MaxOwnerLength {
 		return "", fmt.Errorf("%w: %d characters", ErrOwner, len(s))
@@ -47,10 +47,10 @@ func (o Owner) Bytes() [32]byte {
 	return [32]byte(raw)
 }
 
-// Partition is the first byte of SHA-256 of the owner's text in two lowercase
-// hex digits. It stands in every subject, so that projectors and anchorers can
-// share the owners, and streams be split into up to 256 parts later, without
-// rewriting a single event.
+// Partition returns the first byte of SHA-256 of the owner's text as two lowercase
+// hex digits. Every subject contains it. So projectors and anchorers can divide the
+// owners among themselves, and streams can later be split into up to 256 parts,
+// without rewriting a single event.
 func (o Owner) Partition() string {
 	sum := sha256.Sum256([]byte(o))
 	return hex.EncodeToString(sum[:1])

@@ -15,14 +15,14 @@ const PartitionCount = 256
 // including, End. The zero value holds none.
 type Partitions struct{ First, End int }
 
-// AllPartitions is every partition there is.
+// AllPartitions holds every partition.
 var AllPartitions = Partitions{0, PartitionCount}
 
 // ErrPartitions: a text does not name a run of partitions.
 var ErrPartitions = errors.New(`not a run of partitions, such as "00-7f"`)
 
-// ParsePartitions reads the first and the last partition of a run, as subjects have them:
-// "00-7f" is the lower half.
+// ParsePartitions reads the first and the last partition of a run, in the form that
+// subjects use: "00-7f" is the lower half.
 func ParsePartitions(text string) (Partitions, error) {
 	first, last, found := strings.Cut(text, "-")
 	a, okFirst := parsePartition(first)
@@ -38,10 +38,10 @@ func parsePartition(text string) (int, bool) {
 	return int(n), err == nil && len(text) == 2 && text == strings.ToLower(text)
 }
 
-// String is the form that ParsePartitions reads.
+// String returns the form that ParsePartitions reads.
 func (r Partitions) String() string { return fmt.Sprintf("%02x-%02x", r.First, r.End-1) }
 
-// Count returns how many there are in the run.
+// Count returns the number of partitions in the run.
 func (r Partitions) Count() int { return r.End - r.First }
 
 // Has reports whether a partition is in the run.
@@ -56,8 +56,8 @@ func PartitionOf(o Owner) int {
 	return n
 }
 
-// PartitionIn reads the partition that a subject names. It reports false where there is
-// none, which is for the subject's parser to complain of.
+// PartitionIn reads the partition that a subject names. It returns false if there is none;
+// the subject's parser reports that error.
 func PartitionIn(subject string) (int, bool) {
 	_, rest, _ := strings.Cut(subject, ".")
 	partition, _, _ := strings.Cut(rest, ".")

@@ -9,8 +9,9 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// secretMembers are the members of payloads that leave the log for no one: sealed bytes,
-// and hashes of tokens, keys and Idempotency-Keys. A test holds all payloads to the list.
+// secretMembers are the members of payloads that must never be shown outside the log:
+// sealed bytes, and hashes of tokens, keys, and Idempotency-Keys. A test checks all
+// payloads against the list.
 var secretMembers = []string{"sealed", "tokenHash", "keyHash", "idempotencyKeyHash"}
 
 // AppendPublic appends an event in the JSON format of CloudEvents, in the newest version

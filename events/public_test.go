@@ -11,11 +11,12 @@ import (
 	"github.com/memory-ledger/ledger/events"
 )
 
-// publicBytes are the members of payloads that are bytes and may be shown: hashes of
-// leaves, roots of trees, and what is on the chain.
+// publicBytes are the members of payloads that hold bytes and may be shown: hashes of
+// leaves, roots of trees, and data that is on the chain.
 var publicBytes = []string{"leafHash", "root", "transaction"}
 
-// TestNoSecretIsPublic: every member of bytes is left out, or is listed here as public.
+// TestNoSecretIsPublic: every member that holds bytes is left out, or is listed here as
+// public.
 func TestNoSecretIsPublic(t *testing.T) {
 	t.Parallel()
 	hidden := map[string]bool{}

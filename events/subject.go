@@ -13,7 +13,7 @@ import (
 // "ledger".
 type Family string
 
-// The two families, and what stands for either where messages are only read.
+// The two families, and a wildcard for both that is only for reading messages.
 const (
 	FamilyLedger Family = "ledger" // decided by the APIs
 	FamilyChain  Family = "chain"  // of batches and stakes on the chain
@@ -57,8 +57,8 @@ func (s Subject) String() string {
 }
 
 // OwnerFilter matches every message of an owner within a family. All writers
-// state their expectation with this very string: the log compares filters as
-// texts, and two spellings would guard two different things.
+// state their expectation with exactly this string: the log compares filters as
+// texts, so two spellings would guard two different things.
 func OwnerFilter(f Family, o Owner) string {
 	return string(f) + "." + o.Partition() + "." + string(o) + ".>"
 }
@@ -79,10 +79,10 @@ func ParseSubject(s string) (Subject, error) {
 	return Subject{Family: Family(part[0]), Owner: owner, Kind: SubjectKind(part[3])}, nil
 }
 
-// Admits returns ErrMalformed where a message with this subject may not hold these
-// events: those of another owner, or of a type that the catalogue does not have under
-// the subject's kind. Who may append under a subject is the log server's to say, so a
-// type under another kind's subject would be a way around it.
+// Admits returns ErrMalformed if a message with this subject must not hold these events:
+// events of another owner, or of a type that the catalogue does not list under the
+// subject's kind. The log server decides who may append under a subject, so a type under
+// another kind's subject would bypass the server's permissions.
 func (s Subject) Admits(batch []Event) error {
 	for i := range batch {
 		e := &batch[i]

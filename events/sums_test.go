@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// sumsFile lists every golden file with its hash, as sha256sum does. Lines are
-// added to it, and never changed or taken away.
+// sumsFile lists every golden file with its hash, in the format of sha256sum. Lines are
+// added to it, and never changed or removed.
 const sumsFile = "testdata/golden/SHA256SUMS"
 
 // parseSums returns the hash of each file of a list.
@@ -29,7 +29,7 @@ func parseSums(list string) (map[string]string, error) {
 	return sums, nil
 }
 
-// differences says where files are not those of the list.
+// differences lists the differences between the files and the list.
 func differences(sums map[string]string, files map[string][]byte) (found []string) {
 	for name, content := range files {
 		if sum, listed := sums[name]; !listed {
@@ -75,7 +75,7 @@ func TestGoldenBytesNeverChange(t *testing.T) {
 	if found := differences(sums, files); len(found) > 0 {
 		t.Errorf("%v; a new file gets its line by GOLDEN=write, an old one must be as it was", found)
 	}
-	// Each of the three is noticed.
+	// Each of the three kinds of difference is noticed.
 	const some = "MemoryWritten.v1.json"
 	for want, change := range map[string]func(map[string]string, map[string][]byte){
 		some + " is not listed": func(sums map[string]string, _ map[string][]byte) { delete(sums, some) },
@@ -92,8 +92,8 @@ func TestGoldenBytesNeverChange(t *testing.T) {
 	}
 }
 
-// lost returns the lines that a history of lists had at any time, and that the
-// list lacks now. A line that changed is a line that was lost.
+// lost returns the lines that the list lacks now but had at any time in its history. A
+// changed line counts as lost.
 func lost(history, list string) (lines []string) {
 	now := slices.Collect(strings.Lines(list))
 	for line := range strings.Lines(history) {

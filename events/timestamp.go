@@ -12,13 +12,13 @@ const timestampLayout = "2006-01-02T15:04:05.000Z"
 // is always 24 characters: 2026-01-02T03:04:05.678Z.
 type Timestamp struct{ t time.Time }
 
-// At cuts t down to a Timestamp.
+// At truncates t to a Timestamp.
 func At(t time.Time) Timestamp { return Timestamp{t.UTC().Truncate(time.Millisecond)} }
 
 // Time returns the point in time.
 func (ts Timestamp) Time() time.Time { return ts.t }
 
-// TimeOrZero is Time, and the zero time for nil.
+// TimeOrZero returns the point in time, or the zero time for nil.
 func (ts *Timestamp) TimeOrZero() time.Time {
 	if ts == nil {
 		return time.Time{}
@@ -46,8 +46,8 @@ func (ts Timestamp) AppendText(b []byte) ([]byte, error) {
 // MarshalText implements encoding.TextMarshaler.
 func (ts Timestamp) MarshalText() ([]byte, error) { return ts.AppendText(make([]byte, 0, 24)) }
 
-// UnmarshalText accepts exactly the form that String gives. It has time.Parse read
-// RFC 3339, which time.Parse does faster than any other layout.
+// UnmarshalText accepts exactly the form that String returns. It calls time.Parse with
+// RFC 3339, the layout that time.Parse reads fastest.
 func (ts *Timestamp) UnmarshalText(text []byte) error {
 	t, err := time.Parse(time.RFC3339, string(text))
 	if err != nil {

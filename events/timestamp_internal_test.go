@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// sameTime checks that a Timestamp takes the texts that time.Parse reads and writes
-// again as they were.
+// sameTime checks that a Timestamp accepts exactly the texts that time.Parse reads and
+// that format back to the same text.
 func sameTime(t *testing.T, text string) (taken bool) {
 	t.Helper()
 	var quick Timestamp
@@ -17,7 +17,7 @@ func sameTime(t *testing.T, text string) (taken bool) {
 	if ok && (err != nil || !reflect.DeepEqual(quick.t, general)) {
 		t.Fatalf("%q was taken for %v, but is %v, %v", text, quick, general, err)
 	}
-	if !ok && err == nil && general.Format(timestampLayout) == text { // time.Parse takes a comma for the point
+	if !ok && err == nil && general.Format(timestampLayout) == text { // time.Parse accepts a comma as the decimal point
 		t.Fatalf("%q is a time and was not taken", text)
 	}
 	return ok

@@ -1,7 +1,6 @@
-// Package canonical checks metadata as it enters: it turns a
-// JSON object into its one canonical form, RFC 8785 (JCS), and refuses what
-// RFC 7493 (I-JSON) forbids. What is stored, hashed and returned is this form
-// and no other.
+// Package canonical checks incoming metadata: it turns a JSON object into its
+// one canonical form, RFC 8785 (JCS), and refuses what RFC 7493 (I-JSON)
+// forbids. Only this form is stored, hashed, and returned.
 package canonical
 
 import (
@@ -34,8 +33,8 @@ func (o Object) Bytes() []byte { return []byte(o.text) }
 // Len is the length of the canonical text in bytes.
 func (o Object) Len() int { return len(o.text) }
 
-// Trusted wraps text that is known to be canonical because it came out of the
-// log, where nothing else gets in.
+// Trusted wraps text that is known to be canonical because it was read from the
+// log, which holds only canonical text.
 func Trusted(text []byte) Object { return Object{string(text)} }
 
 // Errors: what is wrong with the text. All are the caller's fault.
@@ -45,19 +44,19 @@ var (
 	ErrTooDeep   = fmt.Errorf("nested deeper than %d", MaxDepth)
 	ErrNumber    = errors.New("number outside the range of an IEEE 754 double")
 
-	// ErrNoncharacter is of Admit alone.
+	// ErrNoncharacter is returned only by Admit.
 	ErrNoncharacter = errors.New("a Unicode noncharacter, which I-JSON forbids")
 )
 
-// Admit is Canonicalize for what comes in from outside: it refuses noncharacters,
-// too. What earlier builds let in stays readable, and its leaf what it was, so
-// whatever reads the log or a receipt uses Canonicalize.
+// Admit is Canonicalize for input from outside: it also refuses noncharacters.
+// Earlier builds accepted them. That metadata stays readable and its leaf stays the
+// same, so code that reads the log or a receipt uses Canonicalize.
 func Admit(raw []byte) (Object, error) {
 	o, err := Canonicalize(raw)
 	if err != nil {
 		return Object{}, err
 	}
-	// The canonical form has them as they are, never as escapes.
+	// The canonical form holds noncharacters as they are, never as escapes.
 	for _, r := range o.text {
 		if r >= 0xfdd0 && (r <= 0xfdef || r&0xfffe == 0xfffe) {
 			return Object{}, ErrNoncharacter
@@ -121,7 +120,7 @@ func AppendString(dst []byte, s string) ([]byte, error) {
 }
 
 // With returns the object with the member name set to a string, replacing a
-// member of that name. The result is admitted like what comes in from outside.
+// member of that name. Admit checks the result, like input from outside.
 func (o Object) With(name, value string) (Object, error) {
 	members := map[string]jsontext.Value{}
 	if err := json.Unmarshal([]byte(o.text), &members); err != nil {

@@ -87,11 +87,11 @@ func TestWith(t *testing.T) {
 	}
 }
 
-// TestAdmit: noncharacters do not come in any more, however they are written and
-// wherever they stand; where some are, they stay what they are.
+// TestAdmit: Admit refuses noncharacters, however they are written and wherever they
+// stand. Canonicalize keeps them as they are.
 func TestAdmit(t *testing.T) {
 	for r := rune(0); r <= unicode.MaxRune; r++ {
-		if r >= 0xd800 && r <= 0xdfff || r&0xffff < 0xfd00 && r%0x101 != 0 { // those, and a sample of the rest
+		if r >= 0xd800 && r <= 0xdfff || r&0xffff < 0xfd00 && r%0x101 != 0 { // test the ends of the planes, and a sample of the rest
 			continue
 		}
 		in := `{"` + jsonEscape(r) + `":0}`
@@ -137,8 +137,8 @@ func jsonEscape(r rune) string {
 	return fmt.Sprintf(`\u%04x\u%04x`, high, low)
 }
 
-// FuzzCanonicalize checks the package against another implementation of RFC 8785:
-// whatever gets in is what that one makes of it, and canonical already.
+// FuzzCanonicalize checks the package against another implementation of RFC 8785: both
+// return the same form, and to canonicalize that form again changes nothing.
 func FuzzCanonicalize(f *testing.F) {
 	for _, seed := range []string{`{}`, `{"a":[1,2.50,1e30,"\u20ac\r"],"b":null}`, `{"a":1,"a":2}`, `{"\ud800":0}`, nested(70)} {
 		f.Add([]byte(seed))

@@ -14,15 +14,15 @@ import (
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 )
 
-// BenchmarkAppend is an append without the sync: of an owner whose newest message the
-// server has in memory, and of one who was away so long that it does not. To see which
-// message is the newest it then reads all of that one's block, 8 MB.
+// BenchmarkAppend measures an append without the sync, in two cases. Either the server has
+// the owner's newest message in memory, or the owner was away so long that it does not. To
+// find that owner's newest message, the server then reads the message's whole block, 8 MB.
 func BenchmarkAppend(b *testing.B) {
 	const (
 		blocks   = 30
-		perBlock = 8000 // messages, a little more than are in one
+		perBlock = 8000 // messages, slightly more than fit in a block
 	)
-	payload := []byte(strings.Repeat("x", 1000)) // a memory of 200 bytes, about
+	payload := []byte(strings.Repeat("x", 1000)) // about a memory of 200 bytes
 	dir := b.TempDir()
 	server, js, log := openIn(b, dir)
 	owners := make([]events.Owner, blocks*perBlock)
@@ -53,7 +53,7 @@ func BenchmarkAppend(b *testing.B) {
 			last = write(b, len(owners)-1, last)
 		}
 	})
-	away := 0 // how many of them came back
+	away := 0 // how many of these owners have written again
 	b.Run("of an owner who was away", func(b *testing.B) {
 		for b.Loop() {
 			if away%blocks == 0 { // each block is in memory by now
@@ -72,7 +72,7 @@ func BenchmarkAppend(b *testing.B) {
 	})
 }
 
-// openIn starts a server on a folder, which may have a log already.
+// openIn starts a server on a folder, which may already have a log.
 func openIn(b *testing.B, dir string) (*localnats.Server, jetstream.JetStream, *eventlog.JetStream) {
 	b.Helper()
 	server := natstest.Start(b, natstest.Dir(dir))

@@ -14,8 +14,8 @@ import (
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 )
 
-// A connection that is closed never comes back: a tool that read on would wait for
-// ever, and say nothing.
+// A closed connection never comes back: a tool that kept reading would wait forever,
+// without a word.
 func TestReadersEndWithTheirConnection(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -32,7 +32,7 @@ func TestReadersEndWithTheirConnection(t *testing.T) {
 		}
 		expected = seq
 	}
-	const wanted = 5000 // more than there are, and long enough for a consumer
+	const wanted = 5000 // more messages than there are, and enough for a consumer
 	for name, read := range map[string]func(context.Context, *eventlog.JetStream, func(eventlog.Slice) error) error{
 		"direct": func(ctx context.Context, l *eventlog.JetStream, yield func(eventlog.Slice) error) error {
 			return l.Direct().Read(ctx, eventlog.ReadConfig{To: wanted}, yield)
@@ -54,11 +54,11 @@ func TestReadersEndWithTheirConnection(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// Without a deadline, which would end them as well.
+			// No deadline: it would also end the readers.
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			defer time.AfterFunc(20*time.Second, cancel).Stop()
-			defer time.AfterFunc(300*time.Millisecond, nc.Close).Stop() // where nothing is yielded
+			defer time.AfterFunc(300*time.Millisecond, nc.Close).Stop() // in case nothing is yielded
 			err = read(ctx, log, func(eventlog.Slice) error { nc.Close(); return nil })
 			if ctx.Err() != nil || !errors.Is(err, eventlog.ErrUnavailable) {
 				t.Errorf("ended with %v (context: %v)", err, ctx.Err())

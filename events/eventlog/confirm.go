@@ -8,24 +8,26 @@ import (
 	"github.com/memory-ledger/ledger/events"
 )
 
-// ErrContradiction: the read model tells of an owner what the log does not. A rebuild
-// mends it.
+// ErrContradiction: the read model and the log disagree about an owner. A rebuild
+// repairs the read model.
 var ErrContradiction = errors.New("the read model contradicts the log; run ledger rebuild --force")
 
 // NewestReader is the part of a Reader that Confirm needs.
 type NewestReader interface {
-	// OwnerNewest returns the owner's newest message in the family, of a kind where one
-	// is named; found is false, and the record empty, where there is none.
+	// OwnerNewest returns the owner's newest message in the family. If kind is not empty,
+	// only messages of that kind count. If there is none, found is false and the record
+	// is empty.
 	OwnerNewest(ctx context.Context, f events.Family, o events.Owner, kind events.SubjectKind) (r Record, found bool, err error)
 }
 
-// Confirm compares what a read model tells of an owner's newest message in a family, its
-// sequence and the owner's version after it, both 0 for none, with the log, and returns that
-// message's events. An append on a wrong version would contradict the log for good, and then
-// nothing that reads it could go on.
+// Confirm compares a read model with the log. seq is the sequence of the owner's newest
+// message in the family according to the read model, and version is the owner's version
+// after it; both are 0 for none. Confirm returns the events of that message. An append on
+// a wrong version would contradict the log for good, and then no reader of the log could
+// continue.
 //
-// compared is false, without an error, where a message came meanwhile: that is one that the
-// append's expectation will meet.
+// compared is false, without an error, if a newer message arrived meanwhile: the append's
+// expectation will detect that message.
 func Confirm(ctx context.Context, log NewestReader, f events.Family, o events.Owner, seq uint64, version int) (newest []events.Event, compared bool, err error) {
 	r, found, err := log.OwnerNewest(ctx, f, o, "")
 	if err != nil || r.Seq > seq {

@@ -14,23 +14,23 @@ import (
 const (
 	defaultMaxRecords = 1000
 	defaultMaxBytes   = 8 << 20
-	// prefetchBytes and prefetchRecords bound what a reader holds in memory beyond the
-	// slice that is being worked on.
+	// prefetchBytes and prefetchRecords bound how much a reader holds in memory besides
+	// the current slice.
 	prefetchBytes   = 16 << 20
 	prefetchRecords = 2000
 	// consumerHeartbeat bounds how long a reader takes to notice that its consumer is
-	// gone (twice that).
+	// gone: two heartbeats.
 	consumerHeartbeat = time.Second
 	consumerExpiry    = 5 * time.Second
-	// consumerForget is after how long the server drops the consumer of a reader that
-	// died.
+	// consumerForget is the time after which the server drops the consumer of a dead
+	// reader.
 	consumerForget = 30 * time.Second
-	// bulkRecords is how many messages make a consumer worth while. Fewer are one direct
-	// get.
+	// bulkRecords is how many messages make a consumer worthwhile. Fewer need only one
+	// direct get.
 	bulkRecords = 1000
-	// pinAttempts is how often a consumer is made to get one on a certain node. The server
-	// takes any of the stream's nodes each time: of five, one is left out by so many once
-	// in a million times.
+	// pinAttempts is how many consumers are made at most to get one on a certain node.
+	// The server picks any of the stream's nodes each time. With five nodes, 64 attempts
+	// miss a certain node once in a million times.
 	pinAttempts = 64
 )
 
@@ -56,7 +56,7 @@ func (l *JetStream) begin(ctx context.Context, cfg FollowConfig) (from, head uin
 	return from, head, nil
 }
 
-// ended turns the end of ctx into the end of a follow.
+// ended returns the result of a follow: nil if ctx has ended, else err.
 func ended(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil
@@ -64,13 +64,13 @@ func ended(ctx context.Context, err error) error {
 	return err
 }
 
-// Bulk is the log for clients that replay all of it and may make consumers. A consumer
-// costs the server a fourth of what direct gets cost it: it sends a message as it is
-// stored, with its place in the reply subject. A client that may not make consumers reads
-// by [Direct].
+// Bulk is the log for clients that replay all of it and are allowed to make consumers. A
+// consumer costs the server a fourth of what direct gets cost: the server sends a message
+// as it is stored, with its place in the reply subject. A client that is not allowed to
+// make consumers reads by [Direct].
 type Bulk struct {
 	*JetStream
-	node string // that is read from; empty: any
+	node string // the node to read from; empty: any
 }
 
 var (
@@ -81,13 +81,14 @@ var (
 // Bulk returns the log as a replay reads it.
 func (l *JetStream) Bulk() Bulk { return Bulk{JetStream: l} }
 
-// Replica returns the log as one node keeps it. It reads by a consumer on that node,
-// which takes an administrator's rights. A client can't choose the node that answers a
-// direct get: nats-server 2.15 takes any, also for a client that is connected to another.
+// Replica returns the log as one node keeps it. It reads through a consumer on that node,
+// which needs an administrator's rights. A client can't choose the node that answers a
+// direct get: in nats-server 2.15 any node may answer, not only the one that the client is
+// connected to.
 func (l *JetStream) Replica(node string) Bulk { return Bulk{JetStream: l, node: node} }
 
-// Read implements PartReader. Beyond the slice, 16 MiB and 2,000 messages may be on their
-// way. A short or filtered part is read by direct gets.
+// Read implements PartReader. Besides the current slice, at most 16 MiB and 2,000 messages
+// are prefetched. A short or filtered part is read by direct gets.
 func (b Bulk) Read(ctx context.Context, cfg ReadConfig, yield func(Slice) error) error {
 	if b.node == "" && (cfg.Subject != "" || cfg.To < max(1, cfg.From)+bulkRecords) {
 		return b.Direct().Read(ctx, cfg, yield)
@@ -100,7 +101,7 @@ func (b Bulk) Read(ctx context.Context, cfg ReadConfig, yield func(Slice) error)
 	return c.run(ctx, yield)
 }
 
-// Permitted returns an error if these credentials may not read so.
+// Permitted returns an error if these credentials do not allow reading through a consumer.
 func (b Bulk) Permitted(ctx context.Context) error {
 	consumer, err := (&consumption{log: b.JetStream, node: b.node, gatherer: gatherer{next: 1}}).pinned(ctx)
 	if err != nil {
@@ -110,7 +111,7 @@ func (b Bulk) Permitted(ctx context.Context) error {
 	return nil
 }
 
-// consumption reads by one consumer after the other.
+// consumption reads through one consumer after another.
 type consumption struct {
 	gatherer
 	log     *JetStream
@@ -118,8 +119,8 @@ type consumption struct {
 	subject string // filter; empty: all
 }
 
-// run yields slices until all is read. Whatever happens to a consumer, the next one begins
-// where its messages ended.
+// run yields slices until everything is read. If a consumer fails, the next one begins
+// where the messages of the failed one ended.
 func (c *consumption) run(ctx context.Context, yield func(Slice) error) error {
 	for !c.done() {
 		again, err := c.consume(ctx, yield)
@@ -133,10 +134,10 @@ func (c *consumption) run(ctx context.Context, yield func(Slice) error) error {
 	return nil
 }
 
-// consume yields what one consumer brings until all is read or something is in the way.
-// again reports that another consumer may go on: the server or the consumer is gone, or a
-// message got lost on its way here. A crash leaves the consumer to the server, which
-// forgets it.
+// consume yields the messages of one consumer until everything is read or an error occurs.
+// again reports that another consumer can continue: the server or the consumer is gone, or
+// a message was lost in transit. After a crash the server drops the consumer by itself
+// (consumerForget).
 func (c *consumption) consume(ctx context.Context, yield func(Slice) error) (again bool, err error) {
 	consumer, err := c.pinned(ctx)
 	if err != nil {
@@ -176,7 +177,8 @@ func (c *consumption) consume(ctx context.Context, yield func(Slice) error) (aga
 	return false, nil
 }
 
-// pinned makes a consumer that reads from the node's replica, or from any.
+// pinned makes a consumer that reads from the node's replica, or from any replica if no
+// node is set.
 func (c *consumption) pinned(ctx context.Context) (jetstream.Consumer, error) {
 	for range pinAttempts {
 		consumer, err := c.create(ctx)
@@ -204,15 +206,16 @@ func (c *consumption) create(ctx context.Context) (jetstream.Consumer, error) {
 	return consumer, nil
 }
 
-// drop has the server drop a consumer. Where that fails, the server forgets it later.
+// drop deletes a consumer on the server. If that fails, the server drops it later by
+// itself (consumerForget).
 func (l *JetStream) drop(ctx context.Context, consumer jetstream.Consumer) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
 	_ = l.js.DeleteConsumer(ctx, StreamName, consumer.CachedInfo().Name)
 }
 
-// prefetch has a consumer's messages come in, within bounds, until ctx ends and the caller
-// calls Stop. failed is told of each trouble of the consumer.
+// prefetch starts the delivery of a consumer's messages, within bounds, until ctx ends and
+// the caller calls Stop. It calls failed with each error of the consumer.
 func prefetch(ctx context.Context, consumer jetstream.Consumer, failed func(error)) (<-chan jetstream.Msg, jetstream.ConsumeContext, error) {
 	incoming := make(chan jetstream.Msg, prefetchRecords)
 	consuming, err := consumer.Consume(func(msg jetstream.Msg) {
@@ -231,17 +234,17 @@ func prefetch(ctx context.Context, consumer jetstream.Consumer, failed func(erro
 	return incoming, consuming, nil
 }
 
-// bounds returns how long a slice gets.
+// bounds returns the limits of a slice.
 func (c *FollowConfig) bounds() (maxRecords, maxBytes int) {
 	return cmp.Or(max(0, c.MaxRecords), defaultMaxRecords), cmp.Or(max(0, c.MaxBytes), defaultMaxBytes)
 }
 
-// gatherer makes slices of messages that come one after the other.
+// gatherer builds slices from messages that arrive one after another.
 type gatherer struct {
 	maxRecords, maxBytes int
-	contiguous           bool   // no sequence may be left out
+	contiguous           bool   // no sequence may be missing
 	next, to             uint64 // sequences in the log
-	place                uint64 // of the next message among those of its consumer; 0: any
+	place                uint64 // consumer sequence of the next message; 0: any
 }
 
 func newGatherer(cfg FollowConfig, from, to uint64) gatherer {
@@ -255,9 +258,10 @@ func (g *gatherer) done() bool { return g.next > g.to }
 // errLost: the server sent a message that did not arrive.
 var errLost = errors.New("a message got lost on its way")
 
-// gather takes the first message and whatever else is already there: a slice is as long
-// as the reader is behind, within bounds, and never waits. It ends before a message that
-// does not continue it, which it returns with the reason.
+// gather takes the first message and all messages that have already arrived, within
+// bounds. It never waits: a slice is as long as the reader is behind. The slice ends before
+// a message that does not continue it; gather returns that message as rest, with the
+// reason.
 func (g *gatherer) gather(msg jetstream.Msg, incoming <-chan jetstream.Msg) (slice Slice, rest jetstream.Msg, err error) {
 	slice = Slice{First: g.next, Records: make([]Record, 0, min(g.maxRecords, len(incoming)+1))}
 	for size := 0; ; {

@@ -8,7 +8,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// delivered is a message as a consumer brings it.
+// delivered is a message as a consumer delivers it.
 type delivered struct {
 	jetstream.Msg
 	consumer, stream uint64
@@ -21,8 +21,8 @@ func (d delivered) Subject() string      { return "s" }
 func (d delivered) Headers() nats.Header { return nil }
 func (d delivered) Data() []byte         { return []byte("0123456789") }
 
-// A message that the server sent and that never came is no gap in the log: it is
-// asked for again. One that the log does not have is.
+// A message that the server sent but that never arrived is not a gap in the log: it is
+// requested again. A message that the log does not have is a gap.
 func TestLostIsNotAGap(t *testing.T) {
 	t.Parallel()
 	g := newGatherer(FollowConfig{MaxBytes: 20}, 5, 9)
@@ -35,11 +35,11 @@ func TestLostIsNotAGap(t *testing.T) {
 	}{
 		{[]delivered{{consumer: 1, stream: 5}}, true, nil, 1, 6},
 		{[]delivered{{consumer: 3, stream: 7}}, false, errLost, 0, 6},
-		{[]delivered{{consumer: 1, stream: 6}, {consumer: 3, stream: 8}}, true, errLost, 1, 7}, // what came before counts
-		{[]delivered{{consumer: 1, stream: 6}}, true, ErrGap, 0, 7},                            // again
+		{[]delivered{{consumer: 1, stream: 6}, {consumer: 3, stream: 8}}, true, errLost, 1, 7}, // the message before the loss counts
+		{[]delivered{{consumer: 1, stream: 6}}, true, ErrGap, 0, 7},                            // a repeated message
 		{[]delivered{{consumer: 1, stream: 8}}, true, ErrGap, 0, 7},
-		{[]delivered{{consumer: 1, stream: 7}, {consumer: 2, stream: 8}, {consumer: 3, stream: 9}}, true, nil, 2, 9}, // as long as it may be
-		{[]delivered{{consumer: 3, stream: 9}, {consumer: 4, stream: 10}}, false, nil, 1, 10},                        // and no further
+		{[]delivered{{consumer: 1, stream: 7}, {consumer: 2, stream: 8}, {consumer: 3, stream: 9}}, true, nil, 2, 9}, // the slice reached MaxBytes
+		{[]delivered{{consumer: 3, stream: 9}, {consumer: 4, stream: 10}}, false, nil, 1, 10},                        // nothing after the last sequence
 	} {
 		if step.fresh {
 			g.place = 1

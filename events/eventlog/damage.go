@@ -12,14 +12,14 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// ErrDamaged: the log's server can't give back a message that it acknowledged. Nothing
-// else lets go of one.
+// ErrDamaged: the log's server can't return a message that it acknowledged. Only damage
+// loses a message.
 var ErrDamaged = errors.New("the log is damaged")
 
 // cure is what an operator can do about damage.
 const cure = "restore the log from a backup, or on a cluster refill the damaged node from the others; `ledger verify --replicas` says which node it is"
 
-// gap is the ErrGap of a reader that was given another message than the next.
+// gap returns the ErrGap of a reader that received a message other than the next one.
 func gap(expected, got uint64) error {
 	if got < expected {
 		return fmt.Errorf("%w: expected sequence %d, got %d", ErrGap, expected, got)
@@ -27,8 +27,8 @@ func gap(expected, got uint64) error {
 	return &GapError{expected, got}
 }
 
-// GapError says that a server gave no messages between two: those from Expected on,
-// before Got. It is ErrGap and ErrDamaged.
+// GapError reports that a server skipped the messages from sequence Expected up to, but
+// not including, Got. It is ErrGap and ErrDamaged.
 type GapError struct{ Expected, Got uint64 }
 
 func (e *GapError) Error() string {
@@ -39,14 +39,15 @@ func (e *GapError) Error() string {
 // Is implements errors.Is.
 func (*GapError) Is(target error) bool { return target == ErrGap || target == ErrDamaged }
 
-// damage remembers what a reader of this process could not be given.
+// damage remembers the message that the server could not return to a reader of this
+// process.
 type damage struct {
 	mu   sync.Mutex
 	what error
-	ask  getRequest // what finds it where it is there again
+	ask  getRequest // finds the message once it can be read again
 }
 
-// note takes in how a read ended, and returns that.
+// note remembers the error of a read if it is a gap, and returns the error.
 func (d *damage) note(err error) error {
 	var gap *GapError
 	if errors.As(err, &gap) {
@@ -67,8 +68,8 @@ func (d *damage) newest() (getRequest, error) {
 	return d.ask, d.what
 }
 
-// Damaged returns an ErrDamaged if the server lacks messages by its own account, or if
-// it could not give a message to a reader of this process and still can't. It reads only
+// Damaged returns an ErrDamaged if the server itself reports missing messages, or if it
+// could not return a message to a reader of this process and still can't. It reads only
 // that one message. An audit is needed to find damage that no reader has met.
 func (l *JetStream) Damaged(ctx context.Context) error {
 	state, err := l.state(ctx, everySubject)
@@ -90,16 +91,17 @@ func (l *JetStream) Damaged(ctx context.Context) error {
 }
 
 // diskMemory is how long a failure to store is reported, if nothing was stored since.
-// It ends, so that a client that sends requests only to a healthy service tries again.
+// The report ends so that a client that sends requests only to a healthy service tries
+// again.
 const diskMemory = 30 * time.Second
 
 // disk remembers that the server could not write a message to its file. The server
-// reports that, or does not answer at all. Reads may still work. A server that has met
-// a full disk keeps failing when there is room again, until it is restarted
+// reports that, or does not answer at all. Reads may still work. After a full disk, the
+// server keeps failing even when there is room again, until it is restarted
 // (nats-server 2.15).
 type disk struct{ failed atomic.Int64 } // in Unix nanoseconds; 0: it stores
 
-// note takes in how an attempt to store ended.
+// note records the result of an attempt to store.
 func (d *disk) note(err error, now time.Time) {
 	var api *jetstream.APIError
 	switch {
@@ -120,6 +122,6 @@ func (d *disk) check(now time.Time) error {
 	return fmt.Errorf("%w: the server did not store what it was sent; is its disk full? Give it room and restart it", ErrUnavailable)
 }
 
-// Storing returns an error where the server could not store a message a moment ago,
-// and has stored none since.
+// Storing returns an error if the server recently failed to store a message and has
+// stored none since.
 func (l *JetStream) Storing() error { return l.disk.check(time.Now()) }

@@ -17,7 +17,7 @@ import (
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 )
 
-// flip alters a byte of a message in the server's files, and alters it back.
+// flip changes a byte of a message in the server's files; back changes it back.
 func flip(t *testing.T, dir, payload string) (back func()) {
 	t.Helper()
 	files := natstest.FilesHolding(t, filepath.Join(dir, "jetstream"), []byte(payload))
@@ -39,8 +39,8 @@ func flip(t *testing.T, dir, payload string) (back func()) {
 	return write
 }
 
-// A reader that meets a damaged message makes the log say so from then on, until the
-// message can be read again.
+// After a reader has met a damaged message, the log reports the damage until the message
+// can be read again.
 func TestDamageThatWasMetIsSaid(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -15,17 +15,17 @@ const (
 	// batchRecords and batchBytes bound one answer of the server.
 	batchRecords = 1000
 	batchBytes   = 4 << 20
-	// batchTimeout is how long a batch may take before it is asked for again.
+	// batchTimeout is how long a batch may take before it is requested again.
 	batchTimeout = 10 * time.Second
 	// directPoll is how often a follower at the end of the log looks for more.
 	directPoll = 100 * time.Millisecond
 )
 
-// Direct is the log for clients that may only read. It uses only direct
-// gets and stream info. [JetStream.Follow] makes a consumer, and a stranger must
-// not be permitted that: the client that makes a consumer chooses the subject that
-// it delivers to. Live, Direct polls for new messages ten times a second. Projectors and
-// anchorers follow by consumer.
+// Direct is the log for clients that may only read. It uses only direct gets and stream
+// info. [JetStream.Follow] makes a consumer, which a stranger must not be allowed to do:
+// the client that makes a consumer chooses the subject that the consumer delivers to.
+// At the end of the log, Direct polls for new messages ten times a second. Projectors and
+// anchorers follow through a consumer.
 type Direct struct{ *JetStream }
 
 var _ Log = Direct{}
@@ -33,7 +33,7 @@ var _ Log = Direct{}
 // Direct returns the log as auditors read it.
 func (l *JetStream) Direct() Direct { return Direct{l} }
 
-// Read implements PartReader. A filtered read believes the server that answers:
+// Read implements PartReader. A filtered read trusts the server that answers:
 // on a cluster, a replica that is behind may lack the newest messages.
 func (d Direct) Read(ctx context.Context, cfg ReadConfig, yield func(Slice) error) error {
 	cfg.From = max(1, cfg.From)
@@ -61,12 +61,12 @@ func (d Direct) fetch(ctx context.Context, cfg ReadConfig, out chan<- Slice) err
 	for next := cfg.From; next <= cfg.To; {
 		records, more, err := d.batch(ctx, next, cfg.Subject, int(min(batchRecords, cfg.To-next+1)), cfg.MaxBytes)
 		missing := err == nil && len(records) == 0
-		if missing && cfg.Subject != "" { // or there is none
+		if missing && cfg.Subject != "" { // perhaps no message passes the filter
 			_, missing, err = d.next(ctx, next, cfg.Subject)
 		}
 		if err != nil || missing {
-			// The log is known to go on: the server that answered is behind, or
-			// there was none.
+			// The log is known to continue: the server that answered is behind, or
+			// no server answered.
 			if errors.Is(err, ErrGap) {
 				return fmt.Errorf("read: %w", err)
 			}
@@ -120,8 +120,8 @@ func (d Direct) Follow(ctx context.Context, cfg FollowConfig, yield func(Slice) 
 	}
 }
 
-// fill yields what a follow lacks up to a sequence that the log is known to hold. It
-// returns the sequence that comes next.
+// fill yields the messages from next up to a sequence that the log is known to hold. It
+// returns the sequence to continue at.
 func (d Direct) fill(ctx context.Context, cfg FollowConfig, next, to uint64, yield func(Slice) error) (uint64, error) {
 	err := d.Read(ctx, ReadConfig{From: next, To: to, Subject: cfg.Subject, MaxBytes: cfg.MaxBytes}, func(slice Slice) error {
 		for _, part := range parts(slice, cfg.MaxRecords) {
@@ -152,9 +152,9 @@ func parts(slice Slice, limit int) []Slice {
 	return append(all, slice)
 }
 
-// readEnds is the error of a read that may wait no longer: its context ended or is
-// about to, or the connection is closed for good. A read that ends early returns
-// this error, whatever the cause was.
+// readEnds returns the error of a read that can no longer wait: its context has ended or
+// is about to, or the connection is closed for good. A read that ends early returns this
+// error, whatever the cause was.
 func readEnds(ctx context.Context, next uint64, err error) error {
 	return fmt.Errorf("read ends before sequence %d: %w", next, errors.Join(ErrUnavailable, ctx.Err(), err))
 }
@@ -167,13 +167,13 @@ type batchRequest struct {
 	MaxBytes      int    `json:"max_bytes"`
 }
 
-// batch asks for messages from a sequence on; more says that the server has
-// others after these. If the answer breaks off, batch returns the messages that
-// came before. The same holds if a message of the answer is lost on its way here:
-// a connection that is restored loses some.
+// batch requests messages from a sequence on. more reports that the server has further
+// messages. If the answer breaks off, batch returns the messages received so far. It does
+// the same if a message of the answer is lost in transit: a connection that is restored
+// loses some.
 //
-// The answers go to an inbox of their own, beside the one that requests share:
-// a server that finds two subscriptions for an answer sends it twice.
+// The answers go to a separate inbox, not to the one that requests share: a server that
+// finds two subscriptions for an answer sends the answer twice.
 func (d Direct) batch(ctx context.Context, from uint64, filter string, limit, maxBytes int) (records []Record, more bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, batchTimeout)
 	defer cancel()
@@ -188,11 +188,11 @@ func (d Direct) batch(ctx context.Context, from uint64, filter string, limit, ma
 	if err != nil {
 		return nil, false, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
-	defer func() { _ = answers.Unsubscribe() }() // a connection that is closed has none
+	defer func() { _ = answers.Unsubscribe() }() // a closed connection has no subscription
 	if err := d.nc.PublishRequest("$JS.API.DIRECT.GET."+StreamName, answers.Subject, request); err != nil {
 		return nil, false, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
-	last := uint64(0) // that came
+	last := uint64(0) // sequence of the last message received
 	for next := from; ; {
 		record, after, pending, err := nextOfBatch(ctx, answers)
 		if (err == nil || errors.Is(err, errBatchEnds)) && after != last {
@@ -216,11 +216,12 @@ func (d Direct) batch(ctx context.Context, from uint64, filter string, limit, ma
 	}
 }
 
-// errBatchEnds: the server has sent what was asked for, or all that it has.
+// errBatchEnds: the server has sent all requested messages, or all that it has.
 var errBatchEnds = errors.New("end of batch")
 
-// nextOfBatch receives one message of a batch, or its end: the sequence of the
-// one that the server sent before it, 0 if none, and how many it has after it.
+// nextOfBatch receives one message of a batch, or the end of the batch. after is the
+// sequence of the message that the server sent before it, 0 if none. pending is how many
+// messages the server has after it.
 func nextOfBatch(ctx context.Context, answers *nats.Subscription) (record Record, after, pending uint64, err error) {
 	msg, err := answers.NextMsgWithContext(ctx)
 	if err != nil {

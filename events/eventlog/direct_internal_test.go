@@ -19,8 +19,8 @@ import (
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 )
 
-// scripted is a log whose server is the test: there is no stream, and each
-// request gets what answer says.
+// scripted returns a log whose server is the test: there is no stream, and answer
+// responds to each request.
 func scripted(t *testing.T, subject string, answer func(request *nats.Msg)) *JetStream {
 	t.Helper()
 	return scriptedAt(t, natstest.Start(t).URL(), subject, answer)
@@ -47,8 +47,8 @@ func scriptedAt(t *testing.T, url, subject string, answer func(request *nats.Msg
 	return &JetStream{nc: client, inboxes: newInboxes(client), disk: &disk{}, damage: &damage{}, lease: only}
 }
 
-// On a cluster a stream may get replicas at any time, of which some are behind:
-// there the leader is asked, also where there was one replica to begin with.
+// On a cluster a stream can get replicas at any time, and some of them may be behind. So
+// the leader is asked, even if the stream had one replica at first.
 func TestOnAClusterTheLeaderIsAsked(t *testing.T) {
 	t.Parallel()
 	config := filepath.Join(t.TempDir(), "cluster.conf")
@@ -66,15 +66,16 @@ func TestOnAClusterTheLeaderIsAsked(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		_, _ = log.Head(t.Context()) // the answer is none to a direct get
+		_, _ = log.Head(t.Context()) // the answer does not fit a direct get
 		if got := <-asked; got != want {
 			t.Errorf("%s was asked, want %s", got, want)
 		}
 	}
 }
 
-// answering is a log whose server answers each get alike, and says what state the stream
-// is in; to some subjects it says nothing. It has no streams, or it would answer as well.
+// answering returns a log whose server gives the same answer to each get and reports state
+// as the stream's state. It does not answer requests on the silent subjects. The NATS
+// server runs without JetStream, else it would answer too.
 func answering(t *testing.T, get *nats.Msg, state string, silent ...string) *JetStream {
 	t.Helper()
 	plain := filepath.Join(t.TempDir(), "plain.conf")
@@ -95,8 +96,8 @@ func answering(t *testing.T, get *nats.Msg, state string, silent ...string) *Jet
 	})
 }
 
-// A leader that may be none any more is not believed that there is nothing, either: the
-// others may have acknowledged an owner's first message.
+// If the leader may no longer be the leader, its answer that there is no message is not
+// trusted either: the other replicas may have acknowledged an owner's first message.
 func TestNorDoesAnOldLeaderSayThatThereIsNone(t *testing.T) {
 	t.Parallel()
 	log := answering(t, &nats.Msg{Data: []byte(`{"error":{"code":404,"err_code":10037}}`)}, `{"state":{"messages":0}}`)
@@ -107,9 +108,9 @@ func TestNorDoesAnOldLeaderSayThatThereIsNone(t *testing.T) {
 	}
 }
 
-// What is no message, and does not say that there is none, is an error: read as none
-// it would make a log look empty. Nor is it believed that there is none where the
-// stream says otherwise, or can't say.
+// An answer that is neither a message nor "no message" is an error: read as "no message",
+// it would make the log look empty. "No message" is not trusted either if the stream's
+// state contradicts it or is not available.
 func TestAnswersThatAreNone(t *testing.T) {
 	t.Parallel()
 	const (
@@ -157,8 +158,8 @@ func TestAnswersThatAreNone(t *testing.T) {
 	}
 }
 
-// Between two questions a message may come, which then is found; one that was there
-// before them, though it be the newest, is not passed over.
+// A message that arrives between two questions is found. A message that was stored before
+// both questions is not skipped, even if it is the newest.
 func TestWhatComesBetweenTwoQuestions(t *testing.T) {
 	t.Parallel()
 	at := time.Unix(0, 0).Format(time.RFC3339Nano)
@@ -238,19 +239,19 @@ func TestAServerThatKnowsNoBatches(t *testing.T) {
 	}
 }
 
-// A message of a batch that did not arrive is asked for again, and is neither a
-// gap nor left out: of a filtered read nothing else would tell.
+// A message of a batch that did not arrive is requested again. It is neither reported as a
+// gap nor left out. In a filtered read nothing else would reveal the loss.
 func TestBatchesThatLoseMessages(t *testing.T) {
 	t.Parallel()
 	const to = 6
 	for name, read := range map[string]struct {
 		subject string
-		holds   []uint64 // of what is asked for
+		holds   []uint64 // the sequences that match
 	}{
 		"all":      {"", []uint64{1, 2, 3, 4, 5, 6}},
 		"filtered": {"chain.>", []uint64{2, 3, 5}},
 	} {
-		for lost := range read.holds { // each once, the first time that it is sent
+		for lost := range read.holds { // each is lost once, the first time that it is sent
 			t.Run(name+" without the message at "+strconv.FormatUint(read.holds[lost], 10), func(t *testing.T) {
 				t.Parallel()
 				pending := read.holds[lost]

@@ -10,7 +10,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// TestAFullDiskIsSpokenOf until something is stored, or it is long ago.
+// TestAFullDiskIsSpokenOf: a full disk is reported until a message is stored, or until
+// diskMemory has passed.
 func TestAFullDiskIsSpokenOf(t *testing.T) {
 	t.Parallel()
 	var d disk
@@ -35,8 +36,8 @@ func TestAFullDiskIsSpokenOf(t *testing.T) {
 	}
 }
 
-// A writer in a hurry, who did not wait as long as an answer may take, says nothing of the
-// disk.
+// A writer that waited less than attemptTimeout does not report a disk failure: the answer
+// may only have been slow.
 func TestWhoIsInAHurrySaysNothingOfTheDisk(t *testing.T) {
 	t.Parallel()
 	log := scripted(t, "ledger.>", func(*nats.Msg) {})

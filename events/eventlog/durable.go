@@ -10,17 +10,19 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// durableLook is how often a follower that hears nothing looks at the log's end, and
-// for its consumer, where that is away.
+// durableLook is how often an idle follower checks the log's end, and looks for its
+// consumer if the consumer is away.
 const durableLook = time.Second
 
-// Durable is the log for a reader to which a consumer, which an administrator has made,
-// brings new messages. On a cluster with permissions, only an administrator may make one.
+// Durable is the log for a reader that gets new messages from a consumer that an
+// administrator has made. On a cluster with permissions, only an administrator may make a
+// consumer.
 //
-// The consumer is for promptness alone, so it costs the log as little as can be: one node
-// keeps it, in memory, and nothing is acknowledged. It is away with that node, begins with
-// what is new when it is back, and brings each of those who share it a part. What it does
-// not bring is read by direct gets, and what it brings again is dropped.
+// The consumer only makes delivery prompt, so it costs the log as little as possible: one
+// node keeps it, in memory, and messages are not acknowledged. If that node is away, so is
+// the consumer; when it comes back, it delivers only new messages. Followers that share a
+// consumer get a part of the messages each. A follower uses direct gets for the messages
+// that the consumer does not deliver, and drops messages that it delivers again.
 type Durable struct {
 	*JetStream
 	consumer string
@@ -28,13 +30,14 @@ type Durable struct {
 
 var _ Log = Durable{}
 
-// Durable returns the log as the holder of that consumer follows it. A message that the
-// consumer does not bring is found within a second, and within a tenth while others
-// come: nothing is lost but promptness.
+// Durable returns the log as followed through that consumer. If the consumer does not
+// deliver a message, the follower finds it within a second, and within a tenth of a second
+// while other messages arrive: the message is only late, not lost.
 func (l *JetStream) Durable(consumer string) Durable { return Durable{l, consumer} }
 
-// Follow implements Follower, for a configuration without a subject. It begins, too, while
-// the consumer is away. One that was never made is jetstream.ErrConsumerNotFound.
+// Follow implements Follower. It uses the consumer only if cfg has no subject. It can
+// start while the consumer is away. If the consumer was never made, the error is
+// jetstream.ErrConsumerNotFound.
 func (d Durable) Follow(ctx context.Context, cfg FollowConfig, yield func(Slice) error) error {
 	if cfg.Subject != "" {
 		return d.Direct().Follow(ctx, cfg, yield)
@@ -60,14 +63,16 @@ type durableFollower struct {
 	yield func(Slice) error
 }
 
-// opened is the consumer's messages, until closed, or why they do not come.
+// opened holds the consumer's messages, which arrive until closed is closed, or the error
+// that prevents them.
 type opened struct {
 	incoming <-chan jetstream.Msg
 	closed   <-chan struct{}
 	err      error
 }
 
-// open has the consumer's messages come in until ctx ends. It sends what came of it.
+// open starts the delivery of the consumer's messages, until ctx ends, and sends the
+// result.
 func (f *durableFollower) open(ctx context.Context) <-chan opened {
 	result := make(chan opened, 1)
 	go func() {
@@ -78,7 +83,7 @@ func (f *durableFollower) open(ctx context.Context) <-chan opened {
 			result <- opened{err: err}
 			return
 		}
-		incoming, consuming, err := prefetch(ctx, consumer, func(error) {}) // the client mends what it can
+		incoming, consuming, err := prefetch(ctx, consumer, func(error) {}) // the client recovers if it can
 		if err != nil {
 			result <- opened{err: err}
 			return
@@ -114,7 +119,7 @@ func (f *durableFollower) run(ctx context.Context, opening <-chan opened) error 
 				opening = f.open(ctx)
 			}
 			wait := durableLook
-			if head, err := f.Head(ctx); err == nil && head >= f.next { // else the server may be away
+			if head, err := f.Head(ctx); err == nil && head >= f.next { // ignore an error: the server may be away
 				if err := f.fill(ctx, head); err != nil {
 					return err
 				}
@@ -125,9 +130,9 @@ func (f *durableFollower) run(ctx context.Context, opening <-chan opened) error 
 	}
 }
 
-// take hands over a message and whatever else is there that follows it without a gap. A
-// crash before the caller has kept them loses nothing, for the caller's checkpoint says
-// where it goes on.
+// take yields a message and all messages already received that follow it without a gap. A
+// crash before the caller has stored them loses nothing: the caller resumes at its
+// checkpoint.
 func (f *durableFollower) take(ctx context.Context, msg jetstream.Msg, incoming <-chan jetstream.Msg) error {
 	meta, err := msg.Metadata()
 	if err != nil {
@@ -135,7 +140,7 @@ func (f *durableFollower) take(ctx context.Context, msg jetstream.Msg, incoming 
 	}
 	seq := meta.Sequence.Stream
 	if seq < f.next {
-		return nil // known already
+		return nil // already yielded
 	}
 	if seq > f.next {
 		return f.fill(ctx, seq)

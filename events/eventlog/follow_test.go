@@ -11,7 +11,7 @@ import (
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 )
 
-// A follower that is gone leaves nothing behind at the server.
+// A follower that has ended leaves no consumer on the server.
 func TestFollowersLeaveNoConsumers(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -44,13 +44,13 @@ func TestFollowersLeaveNoConsumers(t *testing.T) {
 	}
 }
 
-// A follower ends when it is told to, also while its server does not answer and
-// it is asked for another consumer.
+// A follower ends with its context, even while its server does not answer the request for
+// another consumer.
 func TestAFollowerEndsWithoutItsServer(t *testing.T) {
 	t.Parallel()
 	server := natstest.StartProcess(t)
 	log, _ := open(t, server.URL())
-	// Long enough for the consumer to be missed.
+	// Long enough for the follower to notice that its consumer is gone.
 	ends := time.Now().Add(5 * time.Second)
 	ctx, cancel := context.WithDeadline(t.Context(), ends)
 	defer cancel()

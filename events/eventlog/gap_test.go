@@ -14,7 +14,7 @@ import (
 )
 
 // A log that lost a message in its middle is never read as if it were whole.
-// The stream here is one that lets go of messages, as the log's never does.
+// The stream here allows deletion, which the log's stream never does.
 func TestReadersSeeAGap(t *testing.T) {
 	t.Parallel()
 	const messages, lost = 2500, 1777

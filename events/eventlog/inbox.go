@@ -9,10 +9,10 @@ import (
 // keptInboxes bounds how many inboxes wait for their next request.
 const keptInboxes = 256
 
-// inboxes puts requests to the server. nats.Conn.RequestMsg has one inbox for
-// all, whose goroutine hands each answer on to who waits for it; here the
-// connection hands it on itself, to an inbox that one request at a time uses.
-// That is one goroutine fewer to wake between a write and its acknowledgement.
+// inboxes sends requests to the server. nats.Conn.RequestMsg has one inbox for all
+// requests, and the inbox's goroutine passes each answer on to its caller. Here the
+// connection passes the answer on itself, to an inbox that one request at a time uses.
+// So one goroutine fewer wakes up between a write and its acknowledgement.
 type inboxes struct {
 	nc   *nats.Conn
 	free chan *inbox
@@ -30,8 +30,8 @@ func newInboxes(nc *nats.Conn) *inboxes {
 }
 
 // request sends a message and waits for its answer. Errors are those of
-// nats.Conn.RequestMsg: nats.ErrTimeout, nats.ErrNoResponders, and whatever
-// keeps a message from being sent.
+// nats.Conn.RequestMsg: nats.ErrTimeout, nats.ErrNoResponders, and any error that
+// prevents the message from being sent.
 func (i *inboxes) request(msg *nats.Msg, patience time.Duration) (*nats.Msg, error) {
 	box, err := i.take(patience)
 	if err != nil {
@@ -50,7 +50,7 @@ func (i *inboxes) request(msg *nats.Msg, patience time.Duration) (*nats.Msg, err
 		}
 		return answer, nil
 	case <-box.patient.C:
-		box.discard() // its answer may still come, and must not be another's
+		box.discard() // its answer may still arrive, and must not reach another request
 		return nil, nats.ErrTimeout
 	}
 }
@@ -60,7 +60,7 @@ func (i *inboxes) take(patience time.Duration) (*inbox, error) {
 		select {
 		case box := <-i.free:
 			if len(box.answers) > 0 {
-				box.discard() // a second answer to its last request is none to the next
+				box.discard() // a second answer to the last request must not answer the next
 				continue
 			}
 			box.patient.Reset(patience)
@@ -78,7 +78,7 @@ func (i *inboxes) take(patience time.Duration) (*inbox, error) {
 	return box, nil
 }
 
-// put keeps an inbox that was answered.
+// put keeps an inbox for reuse after its answer arrived.
 func (i *inboxes) put(box *inbox) {
 	box.patient.Stop()
 	select {
@@ -90,5 +90,5 @@ func (i *inboxes) put(box *inbox) {
 
 func (b *inbox) discard() {
 	b.patient.Stop()
-	_ = b.sub.Unsubscribe() // fails where the connection is gone, and it with it
+	_ = b.sub.Unsubscribe() // fails if the connection is gone, and the subscription with it
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 )
 
-// TestInboxes: every request gets its own answer, also after a request whose
-// answer came too late or twice. A request without a responder fails at once.
+// TestInboxes: every request gets its own answer, even after a request whose
+// answer arrived too late or twice. A request without a responder fails at once.
 func TestInboxes(t *testing.T) {
 	t.Parallel()
 	nc, err := nats.Connect(natstest.Start(t).URL())
@@ -83,7 +83,7 @@ func TestInboxes(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	for len(boxes.free) > 0 { // or another one's turn comes first
+	for len(boxes.free) > 0 { // else the next request would use another inbox
 		(<-boxes.free).discard()
 	}
 	if m, err := boxes.request(&nats.Msg{Subject: "twice"}, time.Minute); err != nil || string(m.Data) != "once" {

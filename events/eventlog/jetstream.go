@@ -16,20 +16,21 @@ import (
 
 const (
 	// duplicateWindow is how long a server with the only replica remembers command
-	// ids: as short as it takes them. It takes one message after the other and looks
-	// at what a message expects first, so a repeated append never gets as far
-	// (landed tells whose it was); and what it remembers is its memory and its
-	// collector's work, 2 MB for each second of 10,000 appends.
+	// ids: the shortest window that the server accepts. The server handles one message
+	// after the other and checks a message's expectation first, so a repeated append
+	// never reaches the check for duplicates (landed finds out whose message was
+	// stored). Remembered ids cost memory and garbage collection, 2 MB for each second
+	// of 10,000 appends.
 	duplicateWindow = 100 * time.Millisecond
-	// replicatedWindow is the same where there are more of them. Their leader looks
-	// for ids first, and tells an append that is still on its way to the others
-	// from one that conflicts by them: the window has to outlast the retries of an
-	// append. (Idempotency of requests is decided from the events, anywhere.)
+	// replicatedWindow is the window of a stream with several replicas. Their leader
+	// checks ids first. By the id it tells an append that is still being replicated
+	// from one that conflicts, so the window must outlast the retries of an append.
+	// (Idempotency of requests is decided from the events, in both cases.)
 	replicatedWindow = 2 * time.Minute
 	// attemptTimeout is how long one publish waits for its answer before the
 	// same bytes are sent again.
 	attemptTimeout = 2 * time.Second
-	// retryPause is waited between attempts while no server answers.
+	// retryPause is the wait between attempts while no server answers.
 	retryPause = 100 * time.Millisecond
 )
 
@@ -38,14 +39,14 @@ type JetStream struct {
 	nc      *nats.Conn
 	js      jetstream.JetStream
 	inboxes *inboxes
-	// clustered: the server was one of a cluster when the stream was opened; see
-	// askLeader.
+	// clustered: the server was in a cluster, or the stream had several replicas, when
+	// the stream was opened; see askLeader.
 	clustered bool
-	// disk tells of a server that could not store.
+	// disk remembers a server that could not store.
 	disk *disk
-	// damage tells of messages that the server has and can't give.
+	// damage remembers a message that the server has but can't return.
 	damage *damage
-	// lease tells of a leader that may not be one any more.
+	// lease detects a leader that may no longer be the leader.
 	lease *lease
 }
 
@@ -66,7 +67,7 @@ func StreamConfig(cfg Config) jetstream.StreamConfig {
 		Subjects:    events.StreamSubjects(),
 		Storage:     jetstream.FileStorage,
 		Retention:   jetstream.LimitsPolicy,
-		Discard:     jetstream.DiscardNew, // a full log refuses; it never forgets
+		Discard:     jetstream.DiscardNew, // a full log refuses new messages; it drops none
 		DenyDelete:  true,
 		DenyPurge:   true,
 		AllowDirect: true,
@@ -96,13 +97,13 @@ func Create(ctx context.Context, nc *nats.Conn, cfg Config) (*JetStream, error) 
 	return Open(ctx, nc)
 }
 
-// Refit gives a stream that an earlier build made the duplicate window of
-// StreamConfig, and leaves one alone whose window is no longer than that. It needs the
-// rights of an administrator.
+// Refit shortens the duplicate window of a stream that an earlier build made to the
+// window of StreamConfig. It changes nothing if the window is not longer than that. It
+// needs the rights of an administrator.
 //
-// The server writes the stream's description and then the description's checksum. A
-// crash between the two leaves a stream that the next start does not open; to create
-// it then finds its messages.
+// The server writes the stream's description and then the description's checksum. After
+// a crash between the two, the next start does not open the stream; creating it again
+// then finds its messages.
 func (l *JetStream) Refit(ctx context.Context) error {
 	stream, err := l.js.Stream(ctx, StreamName)
 	if err != nil {
@@ -145,12 +146,12 @@ func (l *JetStream) Append(ctx context.Context, a Append) (Appended, error) {
 	return Appended{Seq: seq}, err
 }
 
-// store publishes until the server says that the message is stored, or that it
+// store publishes until the server reports that the message is stored, or that it
 // is not.
 //
-// A crash of this process after the publish leaves the message stored or not;
-// the caller's client has no answer and finds out by reading, or by repeating
-// the request with its Idempotency-Key.
+// If this process crashes after the publish, the message may or may not be stored.
+// The caller's client gets no answer. It finds out by reading, or by repeating the
+// request with its Idempotency-Key.
 func (l *JetStream) store(ctx context.Context, a Append) (uint64, error) {
 	sent := false
 	for {
@@ -163,7 +164,7 @@ func (l *JetStream) store(ctx context.Context, a Append) (uint64, error) {
 		case isRefusal(err) && !sent:
 			return 0, fmt.Errorf("append: %w: %w", ErrUnavailable, err)
 		case !isNeverSent(err):
-			sent = true // a refusal of this attempt says nothing of one before it
+			sent = true // a refusal of a later attempt says nothing about this one
 		}
 		if !l.again(ctx) {
 			if sent {
@@ -178,9 +179,9 @@ func (l *JetStream) store(ctx context.Context, a Append) (uint64, error) {
 // jetstream.PublishMsg without the general handling of options and answers,
 // which showed in the profile of every write.
 //
-// It waits for its answer also where ctx is cancelled meanwhile, as long as ctx
-// and the attempt had time: what was sent will be stored or not, and to know it
-// is worth more than to be gone sooner.
+// If ctx is canceled meanwhile, publish still waits for the answer, until the deadline
+// of ctx or the timeout of the attempt. The message was sent, and to know whether it is
+// stored is worth more than to return sooner.
 func (l *JetStream) publish(ctx context.Context, a Append) (uint64, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, fmt.Errorf("%w: %w", errNotSent, err)
@@ -196,7 +197,7 @@ func (l *JetStream) publish(ctx context.Context, a Append) (uint64, error) {
 	return seq, err
 }
 
-// send is one attempt.
+// send makes one attempt to publish.
 func (l *JetStream) send(a Append, patience time.Duration) (uint64, error) {
 	subject := events.Subject{Family: a.Family, Owner: a.Owner, Kind: a.Kind}
 	reply, err := l.inboxes.request(&nats.Msg{
@@ -233,14 +234,14 @@ func decodeAck(data []byte) (uint64, error) {
 	return ack.Sequence, nil
 }
 
-// landed finds out whether a refused append is our own from an earlier
-// attempt whose answer was lost: the server checks the expectation before it
-// looks for duplicates. Only one message can ever be the first one of the
-// owner after Expected, so its command id decides.
+// landed finds out whether the message that caused a refusal is our own, stored by an
+// earlier attempt whose answer was lost: the server checks the expectation before it
+// looks for duplicates. Only one message can ever be the owner's first after Expected,
+// so the command id of that message decides.
 //
 // A leader also refuses because of a message that its replicas have not agreed on
-// yet, which no read returns. After an attempt that was sent, that message may be our
-// own, so landed waits until it can be read.
+// yet. No read returns that message. If an earlier attempt was sent, the message may be
+// our own, so landed waits until it can be read.
 func (l *JetStream) landed(ctx context.Context, a Append, sent bool) (uint64, error) {
 	for {
 		var next Record
@@ -263,8 +264,8 @@ func (l *JetStream) landed(ctx context.Context, a Append, sent bool) (uint64, er
 	}
 }
 
-// Connection returns another number after each time that the connection to the server
-// was lost: another one, or another log, may answer since.
+// Connection returns a number that changes each time the connection to the server was
+// lost and restored: since then another server, or another log, may answer.
 func (l *JetStream) Connection() uint64 { return l.nc.Stats().Reconnects + 1 }
 
 func isWrongSequence(err error) bool {
@@ -274,22 +275,21 @@ func isWrongSequence(err error) bool {
 			api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant)
 }
 
-// errCodeStoreFailed is what a server answers whose disk failed during the
-// write: what reached the disk is unknown.
+// errCodeStoreFailed is the answer of a server whose disk failed during the write. It
+// is unknown how much of the message reached the disk.
 const errCodeStoreFailed jetstream.ErrorCode = 10077
 
-// errCodeInProcess is what a cluster answers while it is storing the message
-// that an earlier attempt brought. Whether it does is not known yet.
+// errCodeInProcess is the answer of a cluster that is still storing the message of an
+// earlier attempt. The outcome is not known yet.
 const errCodeInProcess jetstream.ErrorCode = 10158
 
-// isRefusal: the server answered that it did not store what this attempt
-// brought.
+// isRefusal: the server answered that it did not store this attempt's message.
 func isRefusal(err error) bool {
 	var api *jetstream.APIError
 	return errors.As(err, &api) && api.ErrorCode != errCodeStoreFailed && api.ErrorCode != errCodeInProcess
 }
 
-// errNotSent: the caller's time was over before the message was sent.
+// errNotSent: the caller's context ended before the message was sent.
 var errNotSent = errors.New("not sent")
 
 // errOne ends a read after its first message.
@@ -304,9 +304,9 @@ func isNeverSent(err error) bool {
 		errors.Is(err, nats.ErrReconnectBufExceeded) || errors.Is(err, nats.ErrConnectionClosed)
 }
 
-// again waits before another attempt. It reports false where there is to be none:
-// ctx ended, or ends before that, or the connection is closed for good, as the
-// client closes it once it has tried to reconnect as often as it may.
+// again waits before another attempt. It returns false if there must not be another
+// one: ctx has ended or will end before it, or the connection is closed for good. The
+// client closes the connection once it has used up its attempts to reconnect.
 func (l *JetStream) again(ctx context.Context) bool {
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < retryPause {
 		return false
@@ -314,7 +314,7 @@ func (l *JetStream) again(ctx context.Context) bool {
 	return !l.nc.IsClosed() && Pause(ctx, retryPause)
 }
 
-// Pause waits for d and reports false if ctx ended before.
+// Pause waits for d and returns false if ctx ended first.
 func Pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

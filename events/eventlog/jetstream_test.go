@@ -37,8 +37,8 @@ func TestAccelerated(t *testing.T) {
 	})
 }
 
-// onProcess runs the suite on a server of its own, which is killed and started
-// again.
+// onProcess runs the suite on a server in another process, which is killed and
+// started again.
 func onProcess(t *testing.T, as func(t *testing.T, log *eventlog.JetStream, url string) eventlog.Log) {
 	t.Helper()
 	logtest.Run(t, func(t *testing.T) logtest.Fixture {
@@ -67,7 +67,7 @@ func TestBulk(t *testing.T) {
 }
 
 // TestDurable runs the suite on the log as the projector of a cluster follows
-// it, by a consumer that is older than it.
+// it, through a consumer that was made before.
 func TestDurable(t *testing.T) {
 	onProcess(t, func(t *testing.T, log *eventlog.JetStream, url string) eventlog.Log {
 		provideConsumer(t, url, "projector")
@@ -75,7 +75,7 @@ func TestDurable(t *testing.T) {
 	})
 }
 
-// Without its consumer a follower finds what comes by itself, and goes on with the next
+// Without its consumer a follower finds new messages by itself. It continues with the next
 // consumer of that name.
 func TestDurableWithoutItsConsumer(t *testing.T) {
 	t.Parallel()
@@ -115,7 +115,7 @@ func TestDurableWithoutItsConsumer(t *testing.T) {
 			t.Fatalf("sequence %d came, %d was written", r.Seq, last)
 		}
 	}
-	brought := func() { // returns once the consumer brought something
+	brought := func() { // returns once the consumer has delivered a message
 		t.Helper()
 		for {
 			write()
@@ -141,8 +141,8 @@ func TestDurableWithoutItsConsumer(t *testing.T) {
 	}
 }
 
-// Followers that share a consumer get different messages from it, and each
-// sees everything all the same, in order.
+// Followers that share a consumer get different messages from it. Each still sees
+// all messages, in order.
 func TestDurableShared(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -237,7 +237,7 @@ type breakable struct {
 func (b *breakable) Write(p []byte) (int, error) {
 	n, err := b.Conn.Write(p)
 	if bytes.Contains(p, []byte("Nats-Expected-Last-Subject-Sequence:")) && b.dialer.armed.CompareAndSwap(true, false) {
-		// No more reads: the answer, when it comes, is not read.
+		// Stop reading, so that the answer is lost.
 		_ = b.Conn.(*net.TCPConn).CloseRead()
 	}
 	return n, err
@@ -271,8 +271,8 @@ func (g gate) Sync(ctx context.Context) error {
 	}
 }
 
-// An owner's next append need not wait for the sync of the one before. No wait returns
-// before its own sync.
+// An owner's next append need not wait for the sync of the previous append. No wait
+// returns before its own sync.
 func TestNextAppendNeedsNoSync(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -322,7 +322,7 @@ func (empty) Visits() uint64 { return 0 }
 func (empty) Alone() bool    { return true }
 
 // TestADoubtfulAppendIsNotKnown: after an append that may or may not be stored, the
-// log is asked.
+// owner's head is not known, so callers ask the log.
 func TestADoubtfulAppendIsNotKnown(t *testing.T) {
 	t.Parallel()
 	server := natstest.StartProcess(t)

@@ -10,24 +10,26 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// leaseTime is for how long after it heard from a majority a leader is taken for the
-// only one. The others elect another one 4 s after they last heard from it, at the
-// earliest (minElectionTimeoutDefault in nats-server 2.15); the rest is for their
-// answers to arrive, and for clocks that go at different paces.
+// leaseTime is how long a leader counts as the only one after it heard from a majority.
+// The other replicas elect a new leader 4 s after they last heard from it, at the
+// earliest (minElectionTimeoutDefault in nats-server 2.15). The difference allows for
+// their answers to arrive, and for clocks that run at different speeds.
 const leaseTime = 3 * time.Second
 
-// lease tells whether the stream's leader may still be believed. The server hands out
-// messages as its leader for as long as it takes itself for that: one that was cut off
-// from the others finds out after ten seconds and more, and they acknowledge without it
-// meanwhile. But it says when it last heard from each of them.
+// lease reports whether the stream's leader can still be trusted. A server answers reads
+// as the leader for as long as it considers itself the leader. A leader that was cut off
+// from the other replicas notices that only after ten seconds or more. Meanwhile the
+// others acknowledge messages without it. But the leader reports when it last heard from
+// each replica.
 //
-// What is left is a leader that one of three can't reach and the other can: it learns
-// from that one, within a heartbeat of a second, that there is another.
+// One case remains: of three replicas, one can't reach the leader and another can. From
+// the replica that can reach it, the leader learns within one heartbeat (a second) that
+// there is a new leader.
 type lease struct {
-	// contact returns how long ago, before the question or after, the leader last
-	// heard from so many that they and it are a majority.
+	// contact returns how long ago the leader last heard from enough replicas to form
+	// a majority with them. That may be before or after the request to the leader.
 	contact func(context.Context) (time.Duration, error)
-	asking  chan struct{} // holds one while a caller asks
+	asking  chan struct{} // full while a caller asks
 	until   atomic.Pointer[time.Time]
 }
 
@@ -41,8 +43,8 @@ func newLease(js jetstream.JetStream) *lease {
 	}}
 }
 
-// check returns an error if an answer that the leader has given by now may be old. It
-// mostly needs no request to the server.
+// check returns an error if an answer that the leader has already given may be stale.
+// Most calls need no request to the server.
 func (l *lease) check(ctx context.Context) error {
 	now := time.Now()
 	if l.holds(now) {
@@ -75,8 +77,9 @@ func (l *lease) holds(at time.Time) bool {
 	return until != nil && at.Before(*until)
 }
 
-// majorityContact is how long ago a leader last heard from so many of its stream's
-// other replicas that they and it are a majority; 0 where it is one by itself.
+// majorityContact returns how long ago a leader last heard from enough of its stream's
+// other replicas to form a majority with them. It returns 0 if the leader alone is a
+// majority.
 func majorityContact(cluster *jetstream.ClusterInfo) (time.Duration, error) {
 	if cluster == nil || len(cluster.Replicas) == 0 {
 		return 0, nil
@@ -90,7 +93,7 @@ func majorityContact(cluster *jetstream.ClusterInfo) (time.Duration, error) {
 			heard = append(heard, peer.Active)
 		}
 	}
-	// Of n others and itself, more than half.
+	// The leader and this many others are more than half of all replicas.
 	needed := (len(cluster.Replicas) + 1) / 2
 	if len(heard) < needed {
 		return 0, fmt.Errorf("the leader has heard from %d of %d others", len(heard), len(cluster.Replicas))

@@ -40,7 +40,8 @@ func TestMajorityContact(t *testing.T) {
 	}
 }
 
-// TestALeaseIsAskedForWhenItEnds, and by one of those who need it.
+// TestALeaseIsAskedForWhenItEnds: when the lease has ended, one of the callers that need it
+// asks for a new one.
 func TestALeaseIsAskedForWhenItEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -72,6 +73,6 @@ func TestALeaseIsAskedForWhenItEnds(t *testing.T) {
 		check(2, false)
 		ago = 2 * leaseTime
 		time.Sleep(leaseTime)
-		check(7, true) // each for itself: the next may hear something else
+		check(7, true) // each caller asks: the next answer may differ
 	})
 }

@@ -27,7 +27,7 @@ type route struct {
 	conns []net.Conn
 }
 
-// newRoute makes a route that leads nowhere yet: who comes waits.
+// newRoute makes a route that has no target yet: new connections wait.
 func newRoute(t *testing.T) *route {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -91,7 +91,8 @@ func newCluster(t *testing.T) *cluster {
 	c := &cluster{}
 	for i := range c.nodes {
 		opts := &server.Options{ServerName: nodeName(i), Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true}
-		// No node learns of another way to a node: nothing listens at what is advertised.
+		// Nothing listens at the advertised address, so nodes reach each other only by
+		// these routes.
 		opts.Cluster = server.ClusterOpts{Name: "ledger", Host: "127.0.0.1", Port: -1, Advertise: "127.0.0.1:9", PoolSize: -1}
 		for j := range c.nodes {
 			if j != i {
@@ -129,8 +130,9 @@ func newCluster(t *testing.T) *cluster {
 func nodeName(i int) string { return fmt.Sprint("node-", i) }
 
 // log makes the stream, once all three have joined, and returns which node leads it.
-// That node is also the leader of the whole cluster. A stream leader that is not would
-// soon find that the cluster has no leader, and would stop answering for that reason.
+// That node also leads the whole cluster. A stream leader that does not lead the cluster
+// would soon find that the cluster has no leader, and would stop answering for that
+// reason.
 func (c *cluster) log(t *testing.T) (log *eventlog.JetStream, leader int) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; {
@@ -144,7 +146,7 @@ func (c *cluster) log(t *testing.T) (log *eventlog.JetStream, leader int) {
 		if time.Now().After(deadline) {
 			t.Fatal(err)
 		}
-		time.Sleep(100 * time.Millisecond) // the server does not tell that a node has joined
+		time.Sleep(100 * time.Millisecond) // the server does not report that a node has joined
 	}
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
 		for i, node := range c.nodes {
@@ -156,17 +158,18 @@ func (c *cluster) log(t *testing.T) (log *eventlog.JetStream, leader int) {
 			}
 			prefer := fmt.Sprintf(`{"placement":{"preferred":%q}}`, nodeName(i))
 			if _, err := c.conns[0].Request("$JS.API.STREAM.LEADER.STEPDOWN."+eventlog.StreamName, []byte(prefer), 2*time.Second); err != nil {
-				t.Log(err) // asked again
+				t.Log(err) // the loop asks again
 			}
 		}
-		time.Sleep(100 * time.Millisecond) // nor that it leads
+		time.Sleep(100 * time.Millisecond) // the server does not report a new leader either
 	}
 	t.Fatal("nobody leads")
 	return nil, 0
 }
 
-// TestALeaderThatIsCutOffDoesNotAnswer: it takes itself for the leader for ten seconds
-// and more, while the others have elected another one and acknowledge.
+// TestALeaderThatIsCutOffDoesNotAnswer: a leader that is cut off considers itself the
+// leader for ten seconds or more. Meanwhile the other nodes have elected a new leader and
+// acknowledge messages.
 func TestALeaderThatIsCutOffDoesNotAnswer(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: make verify runs it")
@@ -176,7 +179,7 @@ func TestALeaderThatIsCutOffDoesNotAnswer(t *testing.T) {
 	log, leader := c.log(t)
 	owner := logtest.Owner()
 	// One command, sent again until it is accepted. If it was stored and the answer was
-	// lost, the log knows it by its id.
+	// lost, the log recognizes it by its id.
 	write := func(log *eventlog.JetStream, expected uint64) (seq uint64, err error) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
@@ -203,8 +206,8 @@ func TestALeaderThatIsCutOffDoesNotAnswer(t *testing.T) {
 		return log
 	}
 	beside, elsewhere := open(leader), open((leader+1)%3)
-	// While nothing is written and nothing is cut, it answers, also after longer than
-	// one question about the others is good for; not always, on a busy machine.
+	// While nothing is written and nothing is cut, the leader answers, even for longer
+	// than one lease. On a busy machine some answers may fail.
 	quiet, answered := time.Now(), time.Now()
 	for ; answered.Sub(quiet) < 7*time.Second; time.Sleep(20 * time.Millisecond) {
 		head, err := beside.OwnerHead(t.Context(), events.FamilyLedger, owner)
@@ -262,7 +265,7 @@ func TestALeaderThatIsCutOffDoesNotAnswer(t *testing.T) {
 		}
 	}
 	until := cut
-	if n := len(answers); n > 0 { // a busy leader may give none
+	if n := len(answers); n > 0 { // a busy leader may give no answer
 		until = answers[n-1].at
 	}
 	t.Logf("the others acknowledged %s after the cut; the leader answered %d times, until %s after it",

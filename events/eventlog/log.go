@@ -1,9 +1,9 @@
 // Package eventlog is the log: the one stream that holds every fact.
 //
-// The contract is split by the consistency that its callers need, as four
-// interfaces. [Appender] decides: an append names the owner's version that it
-// was decided on and is refused when that is no longer the newest. [Reader]
-// answers what the newest is, linearizably, on a cluster as far as its leader can be
+// Four interfaces split the contract by the consistency that callers need.
+// [Appender] decides: an append names the owner's version that the decision was based
+// on, and the log refuses the append if that version is no longer the newest. [Reader]
+// returns the newest state, linearizably; on a cluster, as far as the leader can be
 // known to be the only one (lease.go). [Follower] replays everything, in order, as
 // often as a caller likes. [Syncer] is for callers that answer from what they read
 // instead of appending. Package logtest states the guarantees as a suite that every
@@ -29,8 +29,8 @@ var (
 	// ErrUnavailable: the log did not answer or refused work. Nothing was
 	// stored by the call that reports it.
 	ErrUnavailable = errors.New("log unavailable")
-	// ErrUncertain: an append was sent, and no answer came in time. It may or
-	// may not be stored. Appending the same command again is safe.
+	// ErrUncertain: an append was sent, and no answer arrived in time. The message may
+	// or may not be stored. Appending the same command again is safe.
 	ErrUncertain = errors.New("append may or may not have been stored")
 	// ErrTruncated: a reader's position is beyond the end of the log, so the
 	// log lost events that the reader has seen.
@@ -39,10 +39,10 @@ var (
 	ErrGap = errors.New("log has a gap")
 )
 
-// MaxPayload bounds the payload of a message. The server takes 2 MiB with the headers.
+// MaxPayload bounds the payload of a message. The server accepts 2 MiB, headers included.
 const MaxPayload = 2<<20 - 4<<10
 
-// Append is one command's outcome on its way into the log.
+// Append is the outcome of one command, to be stored in the log.
 type Append struct {
 	Family    events.Family
 	Owner     events.Owner
@@ -52,15 +52,17 @@ type Append struct {
 	Payload   []byte // events.EncodeBatch
 }
 
-// Appended is a message that the log has taken: the owner's next message may be appended.
+// Appended is a message that the log has accepted. The owner's next message can be
+// appended now.
 type Appended struct {
 	Seq uint64
 	// Sync makes the message durable. Nil means that it is durable already.
 	Sync func(context.Context) error
 }
 
-// Wait returns once the message is on stable storage. Until then a power cut may take it,
-// and all that followed it: no client may be told of it. The error is ErrUncertain.
+// Wait returns once the message is on stable storage. Until then a power cut can lose the
+// message and all messages after it, so do not report it to any client. The error is
+// ErrUncertain.
 func (a Appended) Wait(ctx context.Context) error {
 	if a.Sync == nil {
 		return nil
@@ -82,11 +84,11 @@ func AppendAndWait(ctx context.Context, log Appender, a Append) (uint64, error) 
 type Record struct {
 	Seq       uint64
 	Subject   string
-	Time      time.Time // when the log stored it; zero where only the log knows, see StoredAt
+	Time      time.Time // when the log stored it; zero if only the log knows, see StoredAt
 	CommandID string
 	Payload   []byte
 
-	previous previous // zero where only the log knows
+	previous previous // zero if only the log knows
 }
 
 // Appender adds messages.
@@ -94,9 +96,9 @@ type Appender interface {
 	// Append stores the message if Expected is still the owner's newest sequence. The
 	// message is on stable storage once Wait of the result has returned nil.
 	//
-	// A repeated Append of a command that was stored returns the sequence it has, as long
-	// as no other writer wrote for the owner in a way that the caller could confuse with
-	// it: the log compares command ids.
+	// A repeated Append of a stored command returns the command's sequence. The log
+	// recognizes the command by its id, so no other writer must use the same id for the
+	// owner.
 	//
 	// Errors: ErrConflict, ErrUnavailable, ErrUncertain.
 	Append(ctx context.Context, a Append) (Appended, error)
@@ -108,11 +110,11 @@ type Reader interface {
 	// Head returns the sequence of the newest message, 0 for an empty log.
 	Head(ctx context.Context) (uint64, error)
 	// OwnerHead returns the sequence of the owner's newest message in the
-	// family, or in either of both, 0 if there is none.
+	// family (FamilyAny: in either family), or 0 if there is none.
 	OwnerHead(ctx context.Context, f events.Family, o events.Owner) (uint64, error)
 	NewestReader
-	// At returns the message at a sequence; found is false, and the record empty, where
-	// there is none.
+	// At returns the message at a sequence. If there is none, found is false and the
+	// record is empty.
 	At(ctx context.Context, seq uint64) (r Record, found bool, err error)
 	// OwnerTail calls yield with the owner's messages after a sequence, in
 	// order, up to the newest.
@@ -138,9 +140,9 @@ type FollowConfig struct {
 // Follower replays the log and then follows it live.
 type Follower interface {
 	// Follow calls yield with one slice after the other and returns when ctx
-	// ends (nil), when yield fails (its error), or when the log can't give
-	// what was asked (ErrTruncated, ErrGap, ErrUnavailable). A server that
-	// goes away and comes back is waited for.
+	// ends (nil), when yield fails (its error), or when the log can't deliver
+	// the messages (ErrTruncated, ErrGap, ErrUnavailable). If the server goes
+	// away, Follow waits until it comes back.
 	Follow(ctx context.Context, cfg FollowConfig, yield func(Slice) error) error
 }
 
@@ -152,22 +154,21 @@ type ReadConfig struct {
 	MaxBytes int    // payload bytes after which a slice ends; 0 means 4 MiB
 }
 
-// PartReader reads a part of the log that is complete. [Direct] needs nothing
-// but direct gets; [Bulk] needs a consumer, and a fourth of the work.
+// PartReader reads a part of the log that is complete. [Direct] needs only direct
+// gets. [Bulk] needs a consumer and costs the server a fourth of the work.
 type PartReader interface {
 	// Read calls yield with the log from From to To, slice after slice, and
-	// returns nil at To. The slices after the one that yield works on are
-	// fetched meanwhile: at most one that waits and one that is being fetched.
-	// Servers that go away and come back are waited for until ctx ends, or the
-	// connection is closed for good: ErrUnavailable. It returns yield's error as it
-	// is.
+	// returns nil at To. While yield works on a slice, Read fetches the next
+	// ones: at most one waits and one is being fetched. If the server goes
+	// away, Read waits until it comes back. Read gives up with ErrUnavailable
+	// when ctx ends or the connection is closed for good. It returns yield's
+	// error unchanged.
 	//
-	// Without a filter the slices are contiguous, and one that is not is
-	// ErrGap.
+	// Without a filter the slices are contiguous; a missing message is ErrGap.
 	Read(ctx context.Context, cfg ReadConfig, yield func(Slice) error) error
 }
 
-// Syncer makes acknowledged writes durable where the server leaves that to its
+// Syncer makes acknowledged writes durable, if the server leaves that to its
 // clients. Many callers at a time share one fsync.
 type Syncer interface {
 	// Sync returns once everything that was acknowledged, or could be read,
@@ -175,7 +176,7 @@ type Syncer interface {
 	Sync(ctx context.Context) error
 }
 
-// Log is all four.
+// Log is all four interfaces.
 type Log interface {
 	Appender
 	Reader

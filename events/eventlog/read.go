@@ -13,9 +13,8 @@ import (
 	"github.com/memory-ledger/ledger/events"
 )
 
-// Head implements Reader. The newest message of all tells it: nothing is ever
-// deleted, and getting a message is cheaper for the server than describing the
-// stream.
+// Head implements Reader. It gets the newest message of all: nothing is ever deleted,
+// and getting a message is cheaper for the server than describing the stream.
 func (l *JetStream) Head(ctx context.Context) (uint64, error) {
 	record, _, err := l.newest(ctx, everySubject)
 	if err != nil {
@@ -24,12 +23,13 @@ func (l *JetStream) Head(ctx context.Context) (uint64, error) {
 	return record.Seq, nil
 }
 
-// aheadOfLeader is for how long the stream's leader may not know a message that another
-// replica has brought already: each stores a message when it hears that a majority has
-// it, at its own pace. The leader acknowledges a message once it has stored it itself.
+// aheadOfLeader is how long the stream's leader may lack a message that another replica
+// has already delivered. Each replica stores a message when it learns that a majority has
+// the message, at its own pace. The leader acknowledges a message once it has stored the
+// message itself.
 const aheadOfLeader = 2 * time.Second
 
-// Lag is the patience that [HeadHolding] needs with this log.
+// Lag returns the patience that [HeadHolding] needs with this log.
 func (l *JetStream) Lag() time.Duration {
 	if l.askLeader() {
 		return aheadOfLeader
@@ -37,9 +37,10 @@ func (l *JetStream) Lag() time.Duration {
 	return 0
 }
 
-// HeadHolding returns the newest sequence that head tells. Where it is smaller than seq, a
-// sequence that was read of the log, it asks again for as long as a replica may be ahead
-// of the leader. A log that ends before seq even then has lost it.
+// HeadHolding returns the newest sequence that head returns. seq is a sequence that was
+// read from the log. If head returns less than seq, HeadHolding asks again until patience
+// is over, because a replica may be ahead of the leader. A log that still ends before seq
+// has lost the message at seq.
 func HeadHolding(ctx context.Context, head func(context.Context) (uint64, error), seq uint64, patience time.Duration) (uint64, error) {
 	for begun := time.Now(); ; {
 		is, err := head(ctx)
@@ -90,7 +91,7 @@ type getRequest struct {
 	NextBySubject string `json:"next_by_subj,omitempty"`
 }
 
-// get reads one message; found is false where there is none.
+// get reads one message. If there is none, found is false.
 func (l *JetStream) get(ctx context.Context, request getRequest) (record Record, found bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
@@ -115,16 +116,16 @@ func (l *JetStream) get(ctx context.Context, request getRequest) (record Record,
 	return decode(reply)
 }
 
-// askLeader reports whether a read has to go to the stream's leader. On a stream
-// with replicas any of them answers a direct get, also one that is behind, and a
-// read that misses an acknowledged append would break the fence. A stream can be
-// given replicas at any time, and on a cluster alone; so there the leader is
-// asked even while it is the only one. While the connection is away it knows of no
-// cluster, but keeps requests for the next server.
+// askLeader reports whether a read must go to the stream's leader. On a stream with
+// replicas, any replica answers a direct get, even one that is behind, and a read that
+// misses an acknowledged append would break the fence. A stream can get replicas at any
+// time, but only on a cluster. So on a cluster the leader is asked even while it is the
+// only replica. While the connection is down it knows of no cluster, but keeps requests
+// for the next server; so clustered counts too.
 func (l *JetStream) askLeader() bool { return l.clustered || l.nc.ConnectedClusterName() != "" }
 
-// decodeDirect reads the answer of a direct get: the message itself, its
-// place in the stream in headers.
+// decodeDirect reads the answer of a direct get: the message itself, with its place in
+// the stream in the headers.
 func decodeDirect(reply *nats.Msg) (Record, bool, error) {
 	switch status := reply.Header.Get("Status"); status {
 	case "":
@@ -173,7 +174,7 @@ func decodeStored(reply *nats.Msg) (Record, bool, error) {
 		return Record{}, false, fmt.Errorf("%w: answer without a message", ErrUnavailable)
 	}
 	var header nats.Header
-	if len(answer.Message.Header) > 0 { // other writers may send none
+	if len(answer.Message.Header) > 0 { // other writers may send no headers
 		var err error
 		if header, err = nats.DecodeHeadersMsg(answer.Message.Header); err != nil {
 			return Record{}, false, fmt.Errorf("%w: %w", ErrUnavailable, err)
@@ -185,7 +186,7 @@ func decodeStored(reply *nats.Msg) (Record, bool, error) {
 	}, true, nil
 }
 
-// next returns the first message from a sequence on.
+// next returns the first message of a filter from a sequence on.
 func (l *JetStream) next(ctx context.Context, seq uint64, filter string) (Record, bool, error) {
 	return l.find(ctx, getRequest{Seq: seq, NextBySubject: filter}, func() (bool, error) {
 		newest, _, err := l.newest(ctx, filter)
@@ -193,15 +194,15 @@ func (l *JetStream) next(ctx context.Context, seq uint64, filter string) (Record
 	})
 }
 
-// newest returns the last message.
+// newest returns the last message of a filter.
 func (l *JetStream) newest(ctx context.Context, filter string) (Record, bool, error) {
 	return l.find(ctx, getRequest{LastBySubject: filter}, func() (bool, error) { return l.holds(ctx, filter) })
 }
 
-// find is get that does not believe at once that there is nothing. A server says
-// so as well where it could not read what is there: its disk fails, or it may open
-// no more files. is asks in another way, and what came between the two questions is
-// found by the third.
+// find is get, but it does not trust the first answer that there is no message. A server
+// gives that answer also if it could not read the message: its disk fails, or it can open
+// no more files. So find asks in another way, by calling is. If a message arrived between
+// these two questions, the next get finds it.
 func (l *JetStream) find(ctx context.Context, request getRequest, is func() (bool, error)) (Record, bool, error) {
 	for range 2 {
 		record, found, err := l.get(ctx, request)
@@ -236,7 +237,7 @@ func (l *JetStream) state(ctx context.Context, filter string) (*jetstream.Stream
 	var request struct {
 		Filter string `json:"subjects_filter,omitempty"`
 	}
-	if filter != everySubject { // or each subject would be named
+	if filter != everySubject { // else the answer would list each subject
 		request.Filter = filter
 	}
 	body, err := json.Marshal(request)

@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	// replicaSilence is how long the leader may not have heard of a replica, which answers
-	// every second. replicaLag is how many messages it may lack: under load each replica
-	// lacks some for a moment.
+	// replicaSilence is how long a replica may be silent before it counts as away; it
+	// answers the leader every second. replicaLag is how many messages a replica may lack:
+	// under load each replica lacks some for a moment.
 	replicaSilence = 5 * time.Second
 	replicaLag     = 10_000
 )
@@ -20,20 +20,20 @@ const (
 // Replica is a node that keeps the log.
 type Replica struct {
 	Node string
-	// Missing is why it can't be read to the log's end now: it is away, or behind. Empty:
-	// it can.
+	// Missing says why the node can't be read up to the log's end now: it is away or
+	// behind. It is empty if the node can be read.
 	Missing string
-	// Lost: it is away or far behind, and not only late by what was written just now.
+	// Lost: the node is away or far behind; it does not just lack the latest messages.
 	Lost bool
 }
 
 // Replication says which nodes keep the log, as the stream's leader sees it.
 type Replication struct {
-	Wanted   int       // how many should
+	Wanted   int       // how many nodes should keep it
 	Replicas []Replica // the leader first
 }
 
-// Current is how many nodes have all of the log, or nearly.
+// Current returns how many nodes have all of the log, or nearly all.
 func (r Replication) Current() (n int) {
 	for _, node := range r.Replicas {
 		if !node.Lost {
@@ -43,7 +43,7 @@ func (r Replication) Current() (n int) {
 	return n
 }
 
-// Err is nil where as many nodes are current as should be.
+// Err returns nil if at least Wanted nodes are current.
 func (r Replication) Err() error {
 	if r.Current() >= r.Wanted {
 		return nil
@@ -57,7 +57,7 @@ func (r Replication) Err() error {
 	return fmt.Errorf("%d of %d replicas of the log are current: %s", r.Current(), r.Wanted, strings.Join(lost, ", "))
 }
 
-// Replication asks which nodes have the log. The question is allowed to every role.
+// Replication asks which nodes have the log. Every role may ask.
 func (l *JetStream) Replication(ctx context.Context) (Replication, error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
@@ -69,7 +69,7 @@ func (l *JetStream) Replication(ctx context.Context) (Replication, error) {
 	return replicationOf(l.nc.ConnectedServerName(), info.Config.Replicas, info.Cluster), nil
 }
 
-// replicationOf takes the server that answers for the leader where it is no cluster's.
+// replicationOf treats the answering server as the leader if there is no cluster.
 func replicationOf(server string, wanted int, cluster *jetstream.ClusterInfo) Replication {
 	if cluster == nil || cluster.Leader == "" {
 		return Replication{wanted, []Replica{{Node: server}}}

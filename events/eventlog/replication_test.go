@@ -9,8 +9,8 @@ import (
 	"github.com/memory-ledger/ledger/events/eventlog"
 )
 
-// TestANodeWithoutItsJetStreamIsNoticed: it is up, takes connections and is in the
-// cluster, as one whose disk is full; the others go on without it.
+// TestANodeWithoutItsJetStreamIsNoticed: the node is up, accepts connections, and is in the
+// cluster, like a node whose disk is full. The other nodes continue without it.
 func TestANodeWithoutItsJetStreamIsNoticed(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: make verify runs it")

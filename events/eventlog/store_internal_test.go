@@ -13,8 +13,8 @@ import (
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 )
 
-// What the server says to the attempts of an append, and what its caller is told:
-// that nothing was stored only where no attempt can have been.
+// Answers of the server to the attempts of an append, and the result for the caller. The
+// result is "nothing was stored" only if no attempt can have been stored.
 func TestAttemptsThatAreRefused(t *testing.T) {
 	t.Parallel()
 	const (
@@ -25,7 +25,7 @@ func TestAttemptsThatAreRefused(t *testing.T) {
 		stored    = `{"stream":"LEDGER","seq":7,"duplicate":true}`
 	)
 	for name, test := range map[string]struct {
-		answers []string // the last one again and again
+		answers []string // the last one repeats
 		want    error
 	}{
 		"refused":                         {[]string{away}, ErrUnavailable},
@@ -60,9 +60,8 @@ func TestAttemptsThatAreRefused(t *testing.T) {
 	}
 }
 
-// An append that reached no server is not stored, and its writer is told so. There are
-// two cases: no server keeps the log, or the connection is away and may not buffer what
-// is to be sent.
+// An append that reached no server is not stored, and the error says so. There are two
+// cases: no server keeps the log, or the connection is down and must not buffer messages.
 func TestWhatReachesNobodyIsNotStored(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t) // without a stream
@@ -90,8 +89,9 @@ func TestWhatReachesNobodyIsNotStored(t *testing.T) {
 	refused(nats.ErrReconnectBufExceeded)
 }
 
-// The log is asked whether an earlier attempt was stored until it answers, and until the
-// message that it refused the next attempt for can be read.
+// After a refusal, Append asks the log whether an earlier attempt was stored. It repeats
+// the question until the log answers, and until the message that caused the refusal can be
+// read.
 func TestTheLookForAnEarlierAttemptIsRepeated(t *testing.T) {
 	t.Parallel()
 	server, mine := natstest.Start(t), anAppend()
@@ -128,7 +128,7 @@ func TestTheLookForAnEarlierAttemptIsRepeated(t *testing.T) {
 	}
 }
 
-// A connection that was closed for good does not come back. An append does not wait for it.
+// A connection that was closed for good never comes back, so an append does not wait for it.
 func TestAClosedConnectionIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	log := scripted(t, "ledger.>", func(*nats.Msg) {})

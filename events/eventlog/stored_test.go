@@ -12,7 +12,7 @@ import (
 
 // only is a log with one message, or one that does not answer.
 type only struct {
-	eventlog.Reader // for what is not called here
+	eventlog.Reader // for the methods that are not called here
 	message         eventlog.Record
 	away            error
 	asked           int
@@ -48,8 +48,8 @@ func TestStoredAt(t *testing.T) {
 		if !errors.Is(err, c.fails) || (err == nil) != stored.Equal(at) || c.log.asked != c.asks {
 			t.Errorf("%s: %v, %v after %d questions", name, stored, err, c.log.asked)
 		}
-		// A log that is away has lost nothing. A caller that took it for another log
-		// would build all state again.
+		// A log that does not answer has lost nothing. A caller that took it for another
+		// log would rebuild all state.
 		if errors.Is(err, eventlog.ErrUnavailable) && errors.Is(err, eventlog.ErrGap) {
 			t.Errorf("%s: %v is said of a log that did not answer", name, err)
 		}

@@ -15,27 +15,27 @@ import (
 )
 
 const (
-	// nearby is how many messages after the one where a tail begins fit into a block or
-	// two of the server, which has them in memory then.
+	// nearby is how many messages after the start of a tail fit into one or two of the
+	// server's blocks. The server has those blocks in memory then.
 	nearby = 10_000
-	// tailBack is how many messages of a tail from further back are read one by one, the
-	// newest first.
+	// tailBack is how many messages of a tail that starts further back are read one by
+	// one, newest first.
 	tailBack = 32
-	// tailSingles is how many messages of another tail are read one by one, each from the
-	// leader: the tails of commands seldom have more. tailBatch is how many of the others
-	// come at a time.
+	// tailSingles is how many messages of any other tail are read one by one, each from
+	// the leader: the tails of commands seldom have more. tailBatch is how many of the
+	// remaining messages are read at a time.
 	tailSingles = 4
 	tailBatch   = 100
 )
 
-// OwnerTail implements Reader. That the tail has ended is believed only of the leader.
+// OwnerTail implements Reader. Only the leader is trusted to say that the tail has ended.
 //
-// An owner's messages are a list: each says which was the owner's newest when it was
-// appended, and the server has checked that. A tail from far back is read along that list,
-// from the newest back, which costs the server a look into one block for each message.
-// Reading forward, a server whose log has more than 65,536 subjects looks through all
-// blocks from after on, 8 MB each, with the stream locked: for an owner who was away that
-// is most of the log, and no owner can write meanwhile.
+// An owner's messages form a linked list: each names the message that was the owner's
+// newest when it was appended, and the server has checked that. A tail that starts far
+// back is read along that list, from the newest message back. This costs the server a look
+// into one block for each message. To read forward, a server whose log has more than
+// 65,536 subjects searches all blocks from after on, 8 MB each, with the stream locked.
+// For an owner who was away that is most of the log, and no owner can write meanwhile.
 func (l *JetStream) OwnerTail(ctx context.Context, f events.Family, o events.Owner, after uint64, yield func(Record) error) error {
 	for {
 		end, found, err := l.newest(ctx, events.OwnerFilter(f, o))
@@ -67,10 +67,10 @@ func (l *JetStream) OwnerTail(ctx context.Context, f events.Family, o events.Own
 	}
 }
 
-// errFar: the tail is long, or not a list, because another program wrote to the log.
+// errFar: the tail is long, or it is not a list because another program wrote to the log.
 var errFar = errors.New("the tail is to be read from its beginning")
 
-// back returns the owner's messages after a sequence up to the one that was the newest.
+// back returns the owner's messages after a sequence, up to end, in order.
 func (l *JetStream) back(ctx context.Context, f events.Family, o events.Owner, after uint64, end Record) (tail []Record, err error) {
 	last, err := events.ParseSubject(end.Subject)
 	if err != nil {
@@ -88,7 +88,7 @@ func (l *JetStream) back(ctx context.Context, f events.Family, o events.Owner, a
 			}
 		}
 		for found && record.Seq > after {
-			if record.Seq <= end.Seq { // what came later may have others before it
+			if record.Seq <= end.Seq { // else other messages may lie between end and this one
 				tail = append(tail, record)
 			}
 			at, known := record.previous.in(family, o)
@@ -110,9 +110,9 @@ func (l *JetStream) back(ctx context.Context, f events.Family, o events.Owner, a
 	return tail, nil
 }
 
-// forward yields the messages of a filter after a sequence up to one that the leader has,
-// and returns the last one's sequence. Any replica may bring the inner part of a long tail,
-// since each has a prefix of the log.
+// forward yields the messages of a filter after one sequence, up to another that the leader
+// has, and returns the sequence of the last message. Any replica may deliver the inner part
+// of a long tail, because each has a prefix of the log.
 func (l *JetStream) forward(ctx context.Context, filter string, after, to uint64, yield func(Record) error) (uint64, error) {
 	for singles := 1; after < to; singles++ {
 		record, found, err := l.next(ctx, after+1, filter)

@@ -15,9 +15,9 @@ import (
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 )
 
-// TestATailIsReadFromItsEnd: of both families and each, all messages come in order, and the
-// server is not asked to look for the next one far away. What another program wrote, which does not
-// say what was before it, is found as well.
+// TestATailIsReadFromItsEnd: for each family and for both together, all messages arrive in
+// order, and the server is not asked to search far away for the next one. A message that
+// another program wrote, which does not name the previous message, is found too.
 func TestATailIsReadFromItsEnd(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -83,7 +83,7 @@ func TestATailIsReadFromItsEnd(t *testing.T) {
 		}
 	}
 	<-js.PublishAsyncComplete()
-	check(early...) // nearby, but for the first
+	check(early...) // nearby, except the first
 	looks.Store(0)
 	some()
 	check(early...)

@@ -19,8 +19,9 @@ import (
 func TestWhatCantBeReadIsNotCalledMissing(t *testing.T) {
 	t.Parallel()
 	server := natstest.StartProcess(t)
-	// A server that comes back has read its newest message. To find the ids of a long
-	// window it reads the rest and lets go of the block; with a short one it keeps it.
+	// A restarted server has read its newest message. With a long duplicate window it also
+	// reads the rest to find the ids, and then drops the block from memory. With a short
+	// window it keeps the block.
 	_, js := connect(t, server.URL())
 	remembering(t, js, 2*time.Minute)
 	appender, _ := open(t, server.URL())
@@ -34,7 +35,7 @@ func TestWhatCantBeReadIsNotCalledMissing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// What the server has just stored it has in memory, but for one that comes back.
+	// The server keeps new messages in memory, so restart it.
 	server.Stop()
 	server.Start()
 	log, _ := open(t, server.URL())
@@ -42,7 +43,7 @@ func TestWhatCantBeReadIsNotCalledMissing(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	filter := events.OwnerFilter(events.FamilyLedger, owner)
-	told := uint64(0) // the newest sequence that a question led to
+	told := uint64(0) // the newest sequence that a question returned
 	questions := map[string]func(context.Context) error{
 		"head": func(ctx context.Context) (err error) { told, err = log.Head(ctx); return err },
 		"owner head": func(ctx context.Context) (err error) {
@@ -60,11 +61,11 @@ func TestWhatCantBeReadIsNotCalledMissing(t *testing.T) {
 			return log.OwnerTail(ctx, events.FamilyLedger, owner, 1, func(r eventlog.Record) error { told = r.Seq; return nil })
 		},
 		"read": func(ctx context.Context) error {
-			ctx, cancel := context.WithTimeout(ctx, 300*time.Millisecond) // it would wait
+			ctx, cancel := context.WithTimeout(ctx, 300*time.Millisecond) // else it would wait
 			defer cancel()
 			return log.Direct().Read(ctx, eventlog.ReadConfig{To: messages, Subject: filter}, func(s eventlog.Slice) error { told = s.Last; return nil })
 		},
-		"append": func(ctx context.Context) (err error) { // of one that is there already
+		"append": func(ctx context.Context) (err error) { // of a message that is already stored
 			ctx, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
 			defer cancel()
 			told, err = eventlog.AppendAndWait(ctx, log, eventlog.Append{

@@ -31,14 +31,14 @@ func remembering(t *testing.T, js jetstream.JetStream, window time.Duration) jet
 	return stream
 }
 
-// A server with the only replica looks at what a message expects before it looks for
-// its id, so it need not remember ids for as long as an append is repeated.
+// A server with the only replica checks a message's expectation before it checks the
+// message's id, so it need not remember ids for as long as an append is retried.
 func TestExpectationComesBeforeDuplicates(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	nc, js := connect(t, natstest.Start(t).URL())
-	remembering(t, js, time.Hour) // it would know the id
+	remembering(t, js, time.Hour) // so that it still knows the id
 	log, err := eventlog.Open(ctx, nc)
 	if err != nil {
 		t.Fatal(err)
@@ -63,8 +63,8 @@ func TestExpectationComesBeforeDuplicates(t *testing.T) {
 	}
 }
 
-// Where there are several replicas their leader looks for ids first, and has to know
-// them for as long as an append is repeated.
+// With several replicas, the leader checks ids first, and must remember them for as long
+// as an append is retried.
 func TestReplicasRememberIDs(t *testing.T) {
 	t.Parallel()
 	for replicas, want := range map[int]time.Duration{0: 100 * time.Millisecond, 1: 100 * time.Millisecond, 3: 2 * time.Minute, 5: 2 * time.Minute} {
@@ -74,8 +74,8 @@ func TestReplicasRememberIDs(t *testing.T) {
 	}
 }
 
-// A stream that an earlier build made becomes as this one would make it, messages and
-// all; what a crash may leave of the change still has them.
+// Refit gives a stream that an earlier build made this build's configuration and keeps the
+// messages. If a crash interrupts the change, the messages are still there.
 func TestRefit(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -110,7 +110,7 @@ func TestRefit(t *testing.T) {
 		t.Errorf("%d messages, %+v instead of %+v", info.State.Msgs, info.Config, want)
 	}
 
-	server.Kill() // between the description and its checksum
+	server.Kill() // as if between writing the description and its checksum
 	sum := filepath.Join(dir, "jetstream", "$G", "streams", eventlog.StreamName, "meta.sum")
 	if _, err := os.Stat(sum); err != nil {
 		t.Fatal(err)

@@ -16,10 +16,10 @@ type groupSynced struct {
 // server below it leaves the fsync to the syncer.
 //
 // The server acknowledges, then the syncer syncs, then the writer answers. A crash between
-// the first two steps leaves a message that readers may have seen and a power cut may take.
-// Its writer has not answered, so nothing was promised. What the owner's next writers
-// append comes after it in the file, and their syncs begin after their own appends: none of
-// them is durable without it.
+// the first two steps leaves a message that readers may have seen and a power cut may lose.
+// Its writer has not answered, so nothing was promised. The owner's next appends come after
+// it in the file, and their syncs begin after those appends: none of them becomes durable
+// without it.
 func WithGroupSync(log Log, syncer Syncer) Log { return groupSynced{log, syncer} }
 
 // Append implements Appender.

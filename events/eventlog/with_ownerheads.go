@@ -10,31 +10,31 @@ import (
 )
 
 const (
-	// headsOwners bounds how many owners are known one by one, some 12 MB.
+	// headsOwners bounds how many owners are known individually, about 12 MB.
 	headsOwners = 100_000
-	// headsPause is how long no other process must have been connected, and no append have
-	// failed, before the heads are believed again: what was under way then is in the log or
-	// gone.
+	// headsPause is how long no other process must have been connected, and no append must
+	// have ended in doubt, before the heads are trusted again. By then, an append that was
+	// under way is in the log or gone.
 	headsPause = 5 * time.Second
 )
 
-// ServerProbe is the log's server where it runs in this process.
+// ServerProbe is the log's server, which runs in this process.
 type ServerProbe interface {
-	// Visits returns how many connections from elsewhere were let in so far. It counts
-	// a connection before the connection may do anything.
+	// Visits returns how many connections from other processes the server has accepted
+	// so far. It counts a connection before the connection can do anything.
 	Visits() uint64
-	// Alone reports whether no connection from elsewhere is open.
+	// Alone reports whether no connection from another process is open.
 	Alone() bool
 }
 
 // OwnerHeads is a log that knows the newest message of each owner, as long as only this
-// process appends. A reader who only wants to know what is acknowledged then need not ask
-// the server, which takes a dozen changes of goroutine.
+// process appends. A reader that only needs to know what is acknowledged then need not ask
+// the server, which takes a dozen goroutine switches.
 //
-// It is believed as long as no other process is connected to the server, and each append of
-// this process is known to be stored or not. Otherwise it says that it does not know, and
-// the log is asked. It is for a process that the server does not outlive; all appends of
-// the process must go through it.
+// The heads are trusted as long as no other process is connected to the server, and the
+// outcome of each append of this process is known. Otherwise Newest reports that it does
+// not know, and the reader asks the log. OwnerHeads is for a process that the server does
+// not outlive. All appends of the process must go through it.
 type OwnerHeads struct {
 	Log
 	probe ServerProbe
@@ -43,14 +43,14 @@ type OwnerHeads struct {
 	mu       sync.Mutex
 	newest   map[events.Owner]uint64 // owners that appended since floor
 	floor    uint64                  // no other owner has anything newer
-	highest  uint64                  // that was noted
+	highest  uint64                  // highest sequence noted
 	believed bool
-	visits   uint64 // at which it is believed
+	visits   uint64 // probe.Visits at which the heads are trusted
 	doubts   uint64 // appends that may or may not be stored
 
 	looking  bool
 	looked   time.Time // the zero time before the first look
-	lookedAt struct {  // what there was then
+	lookedAt struct {  // the state at the last look
 		visits, doubts uint64
 		alone          bool
 	}
@@ -61,7 +61,7 @@ func WithOwnerHeads(log Log, probe ServerProbe) *OwnerHeads {
 	return &OwnerHeads{Log: log, probe: probe, pause: headsPause, newest: map[events.Owner]uint64{}}
 }
 
-// Append implements Appender. It notes the message before any reader can be told of it.
+// Append implements Appender. It notes the message before any reader can learn of it.
 func (o *OwnerHeads) Append(ctx context.Context, a Append) (Appended, error) {
 	appended, err := o.Log.Append(ctx, a)
 	switch {
@@ -74,9 +74,9 @@ func (o *OwnerHeads) Append(ctx context.Context, a Append) (Appended, error) {
 }
 
 // Newest returns the sequence of the owner's newest message in the log, of either family,
-// or a later sequence after which the owner has none. It covers all that was acknowledged
-// before the call. Two equal answers mean that the owner has nothing new. It asks no
-// server, and may not know.
+// or a later sequence after which the owner has none. It covers all messages acknowledged
+// before the call. Two equal answers mean that the owner has nothing new. Newest does not
+// ask the server. If it does not know, known is false.
 func (o *OwnerHeads) Newest(owner events.Owner) (seq uint64, known bool) {
 	seq, known = o.of(owner)
 	if !known {
@@ -113,7 +113,7 @@ func (o *OwnerHeads) of(owner events.Owner) (seq uint64, known bool) {
 	return max(o.floor, o.newest[owner]), true
 }
 
-// look finds out in the background whether it may be believed, once in a while.
+// look checks in the background, at most once per pause, whether the heads can be trusted.
 func (o *OwnerHeads) look(now time.Time, head func(context.Context) (uint64, error)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -124,9 +124,9 @@ func (o *OwnerHeads) look(now time.Time, head func(context.Context) (uint64, err
 	go o.begin(now, head)
 }
 
-// begin makes the heads believed where no other process was connected and no append in
-// doubt at the last look and since. What this process appends from now on is noted, what
-// was stored before head is below the floor, and no other process appends.
+// begin makes the heads trusted if no other process was connected and no append was in
+// doubt, at the last look and since. From now on the appends of this process are noted, the
+// floor covers the messages stored before head was read, and no other process appends.
 func (o *OwnerHeads) begin(now time.Time, head func(context.Context) (uint64, error)) {
 	visits, alone := o.probe.Visits(), o.probe.Alone()
 	o.mu.Lock()

@@ -16,7 +16,7 @@ import (
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 )
 
-// house is a server as the test wants it.
+// house is a ServerProbe that the test controls.
 type house struct {
 	visits   atomic.Uint64
 	visitors atomic.Int64
@@ -35,8 +35,9 @@ func named(n int) events.Owner {
 	return events.OwnerFromBytes([32]byte{byte(n), byte(n >> 8), byte(n >> 16)})
 }
 
-// TestOwnerHeadsAreBelievedWhileAlone, and nothing is in doubt; otherwise
-// once both was so for a while.
+// TestOwnerHeadsAreBelievedWhileAlone: the heads are trusted while no other process is
+// connected and no append is in doubt. Afterwards they are trusted again once both have
+// held for a while.
 func TestOwnerHeadsAreBelievedWhileAlone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -70,13 +71,13 @@ func TestOwnerHeadsAreBelievedWhileAlone(t *testing.T) {
 		want(1, 12, true)
 		want(2, 11, true)
 		want(3, 10, true)
-		o.note(named(1), 11) // whose answer came late
+		o.note(named(1), 11) // an append whose answer arrived late
 		want(1, 12, true)
 
 		leave := h.visit()
 		want(1, 0, false)
 		head = 20
-		for range 3 { // as long as a visitor is there
+		for range 3 { // as long as a visitor is connected
 			time.Sleep(headsPause)
 			look()
 			want(1, 0, false)
@@ -84,11 +85,11 @@ func TestOwnerHeadsAreBelievedWhileAlone(t *testing.T) {
 		leave()
 		time.Sleep(headsPause)
 		look()
-		want(1, 0, false) // gone, but a moment ago
+		want(1, 0, false) // the visitor left only a moment ago
 		h.visit()()
 		time.Sleep(headsPause)
 		look()
-		want(1, 0, false) // another visitor was there meanwhile
+		want(1, 0, false) // another visitor was connected meanwhile
 		time.Sleep(headsPause)
 		look()
 		want(1, 20, true)
@@ -106,14 +107,14 @@ func TestOwnerHeadsAreBelievedWhileAlone(t *testing.T) {
 	})
 }
 
-// TestADoubtWhileItLooks: an append that ends in doubt after the head was asked
-// for may be beyond it.
+// TestADoubtWhileItLooks: an append that ends in doubt while the head is being read may be
+// newer than that head.
 func TestADoubtWhileItLooks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		o := WithOwnerHeads(nil, new(house))
 		o.look(time.Now(), func(context.Context) (uint64, error) {
-			o.note(named(1), 6) // under way before, and noted after
+			o.note(named(1), 6) // an append that began before the look, noted during it
 			o.doubt()
 			return 5, nil
 		})
@@ -143,13 +144,13 @@ func TestOwnerHeadsAreBounded(t *testing.T) {
 	})
 }
 
-// broken is a disk that loses what it is given.
+// broken is a syncer that returns err.
 type broken struct{ err error }
 
 func (b broken) Sync(context.Context) error { return b.err }
 
-// TestWhatIsAppendedIsKnown: once Append returned, the owner's head is known. Memory keeps the
-// message only once it is on stable storage.
+// TestWhatIsAppendedIsKnown: once Append has returned, the owner's head is known. Memory
+// keeps the message only once it is on stable storage.
 func TestWhatIsAppendedIsKnown(t *testing.T) {
 	t.Parallel()
 	conn, err := natstest.Start(t).Connect()
@@ -187,8 +188,8 @@ func TestWhatIsAppendedIsKnown(t *testing.T) {
 	}
 }
 
-// TestNewestIsNeverBehind: whatever is said to be known covers all that was
-// acknowledged before, by this process or by visitors, who come and go.
+// TestNewestIsNeverBehind: a known head covers all messages acknowledged before, by this
+// process or by visitors that connect and disconnect.
 func TestNewestIsNeverBehind(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -207,7 +208,7 @@ func TestNewestIsNeverBehind(t *testing.T) {
 	var (
 		group        sync.WaitGroup
 		acknowledged [owners]atomic.Uint64
-		turns        [owners]sync.Mutex // one writer of an owner at a time
+		turns        [owners]sync.Mutex // one writer per owner at a time
 		known, asked atomic.Int64
 	)
 	appendTo := func(log Log, n int) error {
@@ -248,7 +249,7 @@ func TestNewestIsNeverBehind(t *testing.T) {
 				t.Error(err)
 			}
 			conn.Close()
-			if before := known.Load(); n%2 == 0 { // until it is believed again
+			if before := known.Load(); n%2 == 0 { // wait until the heads are trusted again
 				for deadline := time.Now().Add(20 * time.Second); known.Load() == before && time.Now().Before(deadline); {
 					time.Sleep(time.Millisecond)
 				}

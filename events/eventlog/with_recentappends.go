@@ -12,12 +12,12 @@ import (
 
 const (
 	// recentRecords and recentPayload bound what is kept: 2,048 messages of 8 KiB, 16 MiB
-	// at the most. A larger message is read from the log.
+	// at most. A larger message is read from the log.
 	recentRecords = 2048
 	recentPayload = 8 << 10
-	// A follower turns to memory once this process appended all messages of recentTrial,
-	// at least recentRate a second. After memory lacked a message the follower waits
-	// recentPenalty before it trusts memory again.
+	// A follower switches to memory once this process has appended all messages for
+	// recentTrial, at least recentRate per second. If memory then lacks a message, the
+	// follower waits recentPenalty before it trusts memory again.
 	recentTrial   = 100 * time.Millisecond
 	recentRate    = 200
 	recentPenalty = time.Second
@@ -25,15 +25,17 @@ const (
 	// takes several messages at a time.
 	recentPace = time.Millisecond
 	// recentQuiet is how long a follower waits for the next message before it looks at the
-	// log. It bounds how late the follower sees what others append. It is several times
-	// longer than a message may be acknowledged, and so kept, after the one that follows it.
+	// log. It bounds how late the follower sees the appends of other processes. A message
+	// may be acknowledged, and so kept, later than its successor; recentQuiet is several
+	// times longer than that delay.
 	recentQuiet = 20 * time.Millisecond
 )
 
-// RecentAppends is a log that keeps what this process appended a moment ago, so that
-// followers in the same process are not sent what they are about to read: delivery costs
-// the server and its client about as much as the append. What it does not hold comes from
-// the log. The Time of a record that it holds is zero, since only the server knows it.
+// RecentAppends is a log that keeps the latest appends of this process in memory. Followers
+// in the same process read them there, so that the server need not deliver them: delivery
+// costs the server and its client about as much as the append. Messages that it does not
+// hold come from the log. The Time of a record that it holds is zero, because only the
+// server knows it.
 //
 // It is for a process that the log's server does not outlive. A server that came back with
 // less than it had acknowledged would give the same sequences to other messages.
@@ -46,8 +48,8 @@ type RecentAppends struct {
 	newest uint64
 }
 
-// WithRecentAppends returns a log that keeps what is appended through it, once it is on
-// stable storage, and whose Follow reads it there.
+// WithRecentAppends returns a log that keeps the messages appended through it, once they
+// are on stable storage. Its Follow reads them from memory.
 func WithRecentAppends(log Log) *RecentAppends { return &RecentAppends{Log: log} }
 
 // Append implements Appender.
@@ -68,11 +70,12 @@ func (r *RecentAppends) Append(ctx context.Context, a Append) (Appended, error) 
 	return appended, nil
 }
 
-// StoredAt returns when the log stored a message. It asks where the record does not
-// say, as a record of [RecentAppends] does not, by its Seq and Subject.
+// StoredAt returns when the log stored a message. If the record has no Time, as records of
+// [RecentAppends] have none, StoredAt asks the log by the record's Seq and checks its
+// Subject.
 //
-// Errors: ErrGap where the log has a message of another subject at that sequence, or none;
-// those of the log, which say nothing about the message.
+// Errors: ErrGap if the log has no message at that sequence, or one with another subject;
+// errors of the log, which say nothing about the message.
 func StoredAt(ctx context.Context, log Reader, r Record) (stored time.Time, err error) {
 	if !r.Time.IsZero() {
 		return r.Time, nil
@@ -102,7 +105,7 @@ func (r *RecentAppends) put(record Record) {
 	}
 }
 
-// holds reports whether it has the messages from first to last.
+// holds reports whether memory has all messages from first to last.
 func (r *RecentAppends) holds(first, last uint64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -114,7 +117,7 @@ func (r *RecentAppends) holds(first, last uint64) bool {
 	return true
 }
 
-// take returns the messages from a sequence on, without a gap. Where there are none it
+// take returns the messages from a sequence on, without a gap. If there are none, it
 // returns a channel that the next put closes.
 func (r *RecentAppends) take(from uint64, maxRecords, maxBytes int) ([]Record, <-chan struct{}) {
 	r.mu.Lock()
@@ -140,7 +143,7 @@ func (r *RecentAppends) take(from uint64, maxRecords, maxBytes int) ([]Record, <
 	return nil, r.more
 }
 
-// errRecent ends the following of the log: memory has what comes next.
+// errRecent ends following the log: memory has the next messages.
 var errRecent = errors.New("what is new is in memory")
 
 // Follow implements Follower. It follows the log, and reads memory while this process is
@@ -175,17 +178,17 @@ func (r *RecentAppends) Follow(ctx context.Context, cfg FollowConfig, yield func
 	}
 }
 
-// trial finds out whether this process is the only one that appends. It looks over a while
-// and judges some time later, since the server shows a message before the message is
-// acknowledged and kept.
+// trial finds out whether this process is the only one that appends. It watches messages
+// for a while and judges some time later, because the server delivers a message before the
+// message is acknowledged and kept.
 type trial struct {
 	of          *RecentAppends
 	since       time.Time
-	until       time.Time // when the messages from first to last were all there
+	until       time.Time // when all messages from first to last had arrived
 	first, last uint64
 }
 
-// judge returns errRecent once it is.
+// judge returns errRecent once this process is the only one that appends.
 func (t *trial) judge(s *Slice, now time.Time) error {
 	switch {
 	case now.Before(t.since):
@@ -206,9 +209,10 @@ func (t *trial) judge(s *Slice, now time.Time) error {
 	return nil
 }
 
-// follow yields what memory holds from cfg.From on, and moves cfg.From, until nothing came
-// for a while. late says that something newer came, but not the next message: another
-// process appended that one, or it was not kept.
+// follow yields messages from memory from cfg.From on, and advances cfg.From, until the
+// next message does not arrive within recentQuiet. late reports that a newer message
+// arrived but not the next one: another process appended the next one, or memory did not
+// keep it.
 func (r *RecentAppends) follow(ctx context.Context, cfg *FollowConfig, yield func(Slice) error) (late bool, err error) {
 	pace := time.NewTimer(0)
 	defer pace.Stop()
@@ -251,7 +255,7 @@ func (r *RecentAppends) await(ctx context.Context, cfg *FollowConfig, more <-cha
 	}
 }
 
-// isBeyond reports whether something newer than seq was kept.
+// isBeyond reports whether a message newer than seq was kept.
 func (r *RecentAppends) isBeyond(seq uint64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

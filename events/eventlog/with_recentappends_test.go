@@ -24,8 +24,8 @@ func withMemory(t *testing.T) (own, others eventlog.Log) {
 	return eventlog.WithRecentAppends(log), others
 }
 
-// fill appends from several owners at a time until it is stopped, which it is at
-// the end of the test at the latest.
+// fill appends for several owners at a time until stop is called, or until the test
+// ends.
 func fill(t *testing.T, log eventlog.Log, payload []byte) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -56,8 +56,8 @@ func fill(t *testing.T, log eventlog.Log, payload []byte) (stop func()) {
 
 var errSeen = errors.New("seen")
 
-// watched follows the log, checks that everything comes once and in order, and
-// hands over every record until seen says that it was enough.
+// watched follows the log, checks that every record arrives once and in order, and
+// passes each record to seen until seen returns true.
 func watched(ctx context.Context, log eventlog.Log, seen func(r *eventlog.Record) bool) error {
 	next := uint64(1)
 	err := log.Follow(ctx, eventlog.FollowConfig{}, func(s eventlog.Slice) error {
@@ -82,11 +82,13 @@ func watched(ctx context.Context, log eventlog.Log, seen func(r *eventlog.Record
 	return fmt.Errorf("ended at %d: %w", next, errors.Join(err, ctx.Err()))
 }
 
-// fromMemory tells where a record came from: the log knows when it stored it.
+// fromMemory reports whether a record came from memory: a record from the log has a
+// time.
 func fromMemory(r *eventlog.Record) bool { return r.Time.IsZero() }
 
-// A follower turns to memory under load, gets the same bytes there as the log
-// holds, and what others append in between, or afterwards, from the log.
+// A follower switches to memory under load and gets the same bytes there as the log
+// holds. It gets the messages that other processes append in between, or afterwards,
+// from the log.
 func TestRecentAppendsAreUsedAndLeft(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -129,7 +131,7 @@ func TestRecentAppendsAreUsedAndLeft(t *testing.T) {
 			case turned == 2 && fromOthers == 2:
 				turned++
 				stop()
-				intrude() // where everything else is quiet
+				intrude() // while everything else is quiet
 			}
 		}
 		return false
@@ -150,7 +152,7 @@ func TestRecentAppendsAreUsedAndLeft(t *testing.T) {
 	}
 }
 
-// What memory does not keep comes from the log.
+// Messages that memory does not keep come from the log.
 func TestRecentAppendsLeaveLargeMessagesOut(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -179,7 +181,7 @@ func TestRecentAppendsLeaveLargeMessagesOut(t *testing.T) {
 	}
 }
 
-// A follower that can't keep up loses memory and nothing else.
+// A follower that can't keep up falls back to the log and misses no message.
 func TestRecentAppendsAreOutrun(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -98,7 +98,7 @@ func (l Leaf) Hash() (events.Hash, error) {
 func (m Memory) size() int { return len(m.Content) + len(m.Content)/8 + m.Metadata.Len() + 192 }
 
 // append writes the JCS form directly: the member names are already in the
-// order that RFC 8785 asks for, and the metadata is canonical.
+// order that RFC 8785 requires, and the metadata is canonical.
 func (m Memory) append(dst []byte, salt string) ([]byte, error) {
 	dst = append(dst, `{"content":`...)
 	dst, err := canonical.AppendString(dst, m.Content)
@@ -116,7 +116,7 @@ func (m Memory) append(dst []byte, salt string) ([]byte, error) {
 	return append(dst, ending...), nil
 }
 
-// What stands around the salt.
+// The text before and after the salt.
 const (
 	salting = `","salt":"`
 	ending  = `","v":1}`

@@ -27,8 +27,8 @@ var channels = []channel{
 func (c channel) name() string    { return string(c.family) + "-" + string(c.kind) }
 func (c channel) address() string { return string(c.family) + ".{partition}.{owner}." + string(c.kind) }
 
-// asyncAPI describes the stream. It stands alone: the events' schemas are in
-// it, without the members by which they are found elsewhere.
+// asyncAPI describes the stream. The document stands alone: it includes the events'
+// schemas, without the members that identify them elsewhere ($schema and $id).
 func asyncAPI(data map[string]object) object {
 	schemas := object{"envelope": envelope()}
 	for _, file := range sorted(data) {
@@ -73,7 +73,7 @@ func asyncAPI(data map[string]object) object {
 	}
 }
 
-// message describes what may be said on a channel.
+// message describes the messages that a channel may hold.
 func (c channel) message() object {
 	var alternatives []object
 	for _, d := range events.Catalogue() {

@@ -1,11 +1,11 @@
-// Package schema makes what describes the log to programs that are not ours:
-// a JSON Schema (2020-12) of each type and version of an event, one of the
-// message that carries them, and an AsyncAPI 3 document of the stream. They are
-// made from the catalogue, the Go types and their comments, by make generate.
+// Package schema generates the documents that describe the log to other programs: a JSON
+// Schema (2020-12) of each type and version of an event, a JSON Schema of the message that
+// carries events, and an AsyncAPI 3 document of the stream. make generate builds them from
+// the catalogue, the Go types, and the comments of the Go types.
 //
-// Only the version that is written now can be made: the Go types of older ones
-// are gone. Their files stay as they are, and are taken from there into the
-// documents.
+// Only the schema of the version that is written now can be generated: the Go types of
+// older versions are gone. The schema files of older versions stay as they are, and the
+// documents include them.
 package schema
 
 import (
@@ -34,18 +34,19 @@ const (
 	BatchID = "urn:memory-ledger:message"
 )
 
-// FileName is where the schema of a version of a type is, in this folder.
+// FileName returns the name of the file, in this folder, that holds the schema of a version
+// of a type.
 func FileName(t events.Type, version int) string { return fmt.Sprintf("%s.v%d.json", t, version) }
 
-// The documents beside the events' schemas.
+// The documents besides the events' schemas.
 const (
 	BatchFile    = "batch.json"
 	AsyncAPIFile = "asyncapi.json"
 )
 
-// Files makes all generated files of this folder, given the events package's
-// folder: its comments become descriptions, and the schemas of older versions
-// are read from it.
+// Files returns all generated files of this folder. eventsDir is the folder of package
+// events: its comments become descriptions, and the schemas of older versions are read
+// from it.
 func Files(eventsDir string) (map[string][]byte, error) {
 	source, err := readSource(eventsDir)
 	if err != nil {
@@ -82,15 +83,15 @@ func readSchema(path string) (object, error) {
 	}
 	var schema object
 	decoder := stdjson.NewDecoder(bytes.NewReader(raw))
-	decoder.UseNumber() // the largest u64 is no float
+	decoder.UseNumber() // a float can't hold the largest u64
 	if err := decoder.Decode(&schema); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return schema, nil
 }
 
-// Encode is the form of the project's generated JSON files, which are for people
-// too: indented, and without the escapes of HTML.
+// Encode returns v in the form of the project's generated JSON files, which people read
+// too: indented, and without HTML escapes.
 func Encode(v any) ([]byte, error) {
 	var out bytes.Buffer
 	encoder := stdjson.NewEncoder(&out)
@@ -137,7 +138,7 @@ func (s *source) members(t reflect.Type) (object, error) {
 	return object{"type": "object", "properties": properties, "required": required, "additionalProperties": false}, nil
 }
 
-// property describes a value. The kinds of values are a closed set: what is
+// property describes a value. The kinds of values are a closed set: a kind that is
 // not listed stops the generator.
 func (s *source) property(t reflect.Type) (object, error) {
 	if t.Kind() == reflect.Pointer {
@@ -218,7 +219,7 @@ func alternative(t events.Type, version int, data string) object {
 	}
 }
 
-// batchSchema describes a message whatever its subject.
+// batchSchema describes a message on any subject.
 func batchSchema() object {
 	var alternatives []object
 	for _, d := range events.Catalogue() {

@@ -73,8 +73,8 @@ func parse(t *testing.T, raw []byte) any {
 	return value
 }
 
-// validators are the ways to judge a message: the schemas of the files, and
-// those within the AsyncAPI document, one a channel.
+// validators returns the schemas that a message is checked by: the schema of any message,
+// from the files, and the schemas in the AsyncAPI document, one per channel.
 func validators(t *testing.T) (message *jsonschema.Schema, channels map[string]*jsonschema.Schema) {
 	t.Helper()
 	compiler := jsonschema.NewCompiler()
@@ -114,8 +114,8 @@ func channelOf(kind events.SubjectKind) string {
 	return "ledger-" + string(kind)
 }
 
-// TestGoldenFilesAreValid: every golden file by the schema of its version, and
-// on those channels, and no others, that the catalogue names.
+// TestGoldenFilesAreValid: every golden file is valid by the schema of its version, and on
+// exactly the channels that the catalogue names.
 func TestGoldenFilesAreValid(t *testing.T) {
 	t.Parallel()
 	message, channels := validators(t)
@@ -142,8 +142,8 @@ func TestGoldenFilesAreValid(t *testing.T) {
 	}
 }
 
-// TestMutatedGoldenFilesAreRefused takes every member away, gives it a value of
-// another kind, and adds one.
+// TestMutatedGoldenFilesAreRefused removes every member, gives it a value of another kind,
+// and adds a member.
 func TestMutatedGoldenFilesAreRefused(t *testing.T) {
 	t.Parallel()
 	message, _ := validators(t)

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// source is what reflection can't see of the payloads: comments, and which
-// constants a named string may be.
+// source holds what reflection can't see in the payloads: comments, and the constants of
+// each named string type.
 type source struct {
 	fields    map[string]string   // "Type.Field": its comment
 	constants map[string][]string // type name: its values

@@ -26,7 +26,7 @@ func (r *request) Value(key any) any {
 }
 
 // Log returns a logger for lines about the request in ctx: with its requestId,
-// and its traceId where it is traced.
+// and its traceId if it is traced.
 func Log(ctx context.Context, logger *slog.Logger) *slog.Logger {
 	if id, ok := ctx.Value(requestKey{}).(string); ok {
 		logger = logger.With("requestId", id)

@@ -1,15 +1,15 @@
-// Package tracing takes W3C trace context from a request into the events that
-// it decides, and from these to what is derived from them.
+// Package tracing carries W3C trace context from a request into the events that the
+// request decides, and from the events into the work that is derived from them.
 //
-// Below a request, spans hang on the context: where that holds no span, because
-// tracing is off or the request is not sampled, [Start] and [Parent] do nothing
-// and allocate nothing. What happens later, in another process, to events of
-// many requests at once has a trace of its own that is linked to theirs, or
-// goes on with the trace that an event names: [Begin].
+// Within a request, the context holds the span. If the context holds no span, because
+// tracing is off or the request is not sampled, [Start] and [Parent] do nothing and
+// allocate nothing. Another process later handles events of many requests at once. That
+// work gets its own trace, linked to the traces of the requests, or continues the trace
+// that an event names: see [Begin].
 //
-// A span says what was done, where and how long it took. It never holds
-// content, metadata, a token, a key, a wallet's address or what it signed: a
-// collector is no keeper of secrets.
+// A span records what was done, where, and how long it took. It never holds content,
+// metadata, a token, a key, a wallet's address, or data that the wallet signed: a
+// collector is not a place for secrets.
 package tracing
 
 import (
@@ -21,7 +21,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Names of what spans hold beside the general conventions.
+// Names of span attributes that are not in the general conventions.
 const (
 	RequestID   = attribute.Key("ledger.request_id")
 	FirstSeq    = attribute.Key("ledger.sequence.first")
@@ -36,18 +36,18 @@ const (
 // MaxLinks bounds the traces that one span is linked to.
 const MaxLinks = 32
 
-// scope names who made a span.
+// scope names the program that made a span.
 const scope = "github.com/memory-ledger/ledger"
 
-// header is the one of W3C trace context that is honoured. Its companion,
-// tracestate, may hold anything, so it goes nowhere.
+// header is the only header of W3C trace context that is honored. Its companion,
+// tracestate, may hold anything, so it is not passed on.
 const header = "traceparent"
 
-// none is a span that is not.
+// none is a span that does nothing.
 var none = trace.SpanFromContext(context.Background())
 
-// Start begins a span below the one in ctx. Where there is none that records,
-// ctx comes back as it is, with a span that does nothing.
+// Start begins a child of the span in ctx. If ctx has no span that records, Start
+// returns ctx unchanged, with a span that does nothing.
 func Start(ctx context.Context, name string) (context.Context, trace.Span) {
 	parent := trace.SpanFromContext(ctx)
 	if !parent.IsRecording() {
@@ -56,14 +56,14 @@ func Start(ctx context.Context, name string) (context.Context, trace.Span) {
 	return parent.TracerProvider().Tracer(scope).Start(ctx, name)
 }
 
-// Begin begins a span that goes on with the trace of a traceparent, or is the
-// first of its own where that is empty, and that is linked to others. A nil
-// tracer, which means that tracing is off, gives a span that does nothing.
+// Begin begins a span that continues the trace of a traceparent. If traceparent is
+// empty, the span begins a new trace. The span is linked to the traces in links. A nil
+// tracer means that tracing is off: then Begin returns a span that does nothing.
 func Begin(ctx context.Context, tracer trace.Tracer, name, traceparent string, kind trace.SpanKind, links *Links) (context.Context, trace.Span) {
 	if tracer == nil {
 		return ctx, none
 	}
-	ctx = trace.ContextWithSpanContext(ctx, trace.SpanContext{}) // what ran before has no part in it
+	ctx = trace.ContextWithSpanContext(ctx, trace.SpanContext{}) // the span in ctx is not the parent
 	if traceparent != "" {
 		ctx = propagation.TraceContext{}.Extract(ctx, new(carrier(traceparent)))
 	}
@@ -74,8 +74,8 @@ func Begin(ctx context.Context, tracer trace.Tracer, name, traceparent string, k
 	return ctx, span
 }
 
-// End ends a span, as one that failed where err is not nil. What the error says
-// is for the log: a database puts rows into its messages.
+// End ends a span, and marks it as failed if err is not nil. The error's text is only
+// for the log, not for the span: a database puts rows into its messages.
 func End(span trace.Span, err error) {
 	if err != nil {
 		span.SetStatus(codes.Error, "")
@@ -104,16 +104,16 @@ func TraceID(ctx context.Context) string {
 	return of.TraceID().String()
 }
 
-// Links are the traces that a span has to do with, each once and MaxLinks of
-// them at most. The zero value is empty.
+// Links are the traces that a span is linked to, each once and at most MaxLinks of
+// them. The zero value is empty.
 type Links struct {
 	links   []trace.Link
 	seen    map[trace.TraceID]struct{}
 	dropped int
 }
 
-// Add adds the trace of a traceparent. One that is empty, malformed or not
-// sampled is none.
+// Add adds the trace of a traceparent. It ignores a traceparent that is empty,
+// malformed, or not sampled.
 func (l *Links) Add(traceparent string) {
 	if traceparent == "" {
 		return
@@ -126,7 +126,7 @@ func (l *Links) Add(traceparent string) {
 		return
 	}
 	if len(l.links) == MaxLinks {
-		l.dropped++ // counts a trace as often as it comes
+		l.dropped++ // counts a trace each time it is added
 		return
 	}
 	if l.seen == nil {
@@ -136,7 +136,7 @@ func (l *Links) Add(traceparent string) {
 	l.links = append(l.links, trace.Link{SpanContext: of})
 }
 
-// AddTo links a span that has begun to the traces.
+// AddTo links a span, which has already begun, to the traces.
 func (l *Links) AddTo(span trace.Span) {
 	for _, link := range l.links {
 		span.AddLink(link)
@@ -146,7 +146,7 @@ func (l *Links) AddTo(span trace.Span) {
 	}
 }
 
-// carrier is the one header that is passed on.
+// carrier holds the one header that is passed on.
 type carrier string
 
 // Get implements propagation.TextMapCarrier.

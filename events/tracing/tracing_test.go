@@ -24,8 +24,8 @@ func requestContext(t testing.TB) context.Context {
 	return ctx
 }
 
-// offPath is everything that tracing does on the way of a request, an append, a
-// wait at the fence and a slice.
+// offPath does everything that tracing does for a request, an append, a wait at the
+// fence, and a slice.
 func offPath(ctx context.Context) {
 	ctx, request := tracing.Begin(ctx, nil, "POST", sampled, trace.SpanKindServer, nil)
 	decide, span := tracing.Start(ctx, "decide")
@@ -41,7 +41,7 @@ func offPath(ctx context.Context) {
 
 var errRefused = errors.New("refused")
 
-// Off, tracing allocates nothing.
+// Tracing that is off allocates nothing.
 func TestOffAllocatesNothing(t *testing.T) {
 	ctx := requestContext(t)
 	if n := testing.AllocsPerRun(1000, func() { offPath(ctx) }); n != 0 {
@@ -57,7 +57,7 @@ func BenchmarkOff(b *testing.B) {
 	}
 }
 
-// remote is a context in a trace that another process began.
+// remote returns a context in a trace that another process began.
 func remote(number int, flags trace.TraceFlags) context.Context {
 	return trace.ContextWithSpanContext(context.Background(), trace.NewSpanContext(trace.SpanContextConfig{
 		TraceID: trace.TraceID{0: 1, 15: byte(number)}, SpanID: trace.SpanID{7: 1}, TraceFlags: flags,
@@ -77,7 +77,7 @@ func TestParentIsWhatAnEventTakes(t *testing.T) {
 	if got := tracing.Parent(remote(7, 0)); got != "" {
 		t.Errorf("what is not sampled is passed on: %s", got)
 	}
-	// The log gives back what it was given, by either decoder.
+	// Both decoders return the traceparent that was encoded.
 	e := events.Event{
 		ID: "e", Source: "/core", Owner: "4Nd1mYvYzk6jNsMbXzN7XUxuJdDmHMczYbsYnyDyB1vM", OwnerVersion: 1, CommandID: "c",
 		Time: events.At(time.Unix(1, 0)), TraceParent: want, Data: &events.ApiKeyRevoked{KeyID: "k"},
@@ -110,7 +110,7 @@ func TestLinesNameTheRequest(t *testing.T) {
 	}
 }
 
-// recorder is a tracer that keeps what it is asked for, and the span that it makes.
+// recorder is both a tracer and the span that it makes. It keeps the parent and the links.
 type recorder struct {
 	trace.Tracer
 	noop.Span

@@ -20,13 +20,13 @@ import (
 type Fixture struct {
 	Log eventlog.Log
 	// Cut makes the server store the next append but lose its answer, so that
-	// the log has to try again. Nil where that can't be staged.
+	// the log has to try again. Nil if the fixture can't do that.
 	Cut func()
-	// Restart stops the server and starts it again on the same data. Nil where
-	// that can't be done.
+	// Restart stops the server and starts it again on the same data. Nil if the
+	// fixture can't do that.
 	Restart func()
-	// Timeless says that records may come without a time, as those of
-	// eventlog.RecentAppends do.
+	// Timeless: records may have no time, as those of eventlog.RecentAppends have
+	// none.
 	Timeless bool
 }
 
@@ -160,7 +160,7 @@ func repeatsAfterOthers(t *testing.T, ctx context.Context, f Fixture) {
 		a := command(o, sequences[i])
 		stored, sequences = append(stored, a), append(sequences, mustAppend(t, ctx, f.Log, a))
 	}
-	for i, a := range stored { // the owner's first message, one after others, the newest
+	for i, a := range stored { // the owner's first message, a middle one, the newest
 		if again := mustAppend(t, ctx, f.Log, a); again != sequences[i+1] {
 			t.Fatalf("message %d of the owner: first %d, again %d", i+1, sequences[i+1], again)
 		}
@@ -247,7 +247,8 @@ func tails(t *testing.T, ctx context.Context, f Fixture) {
 	}
 }
 
-// expectNewest: of any kind and of the command's; of another there is none.
+// expectNewest checks the owner's newest message: of any kind, of the command's kind, and
+// of another kind, of which there is none.
 func expectNewest(t *testing.T, ctx context.Context, log eventlog.Log, o events.Owner, seq uint64, id string) {
 	t.Helper()
 	for _, kind := range []events.SubjectKind{"", command(o, 0).Kind, events.KindGrant} {
@@ -261,7 +262,7 @@ func expectNewest(t *testing.T, ctx context.Context, log eventlog.Log, o events.
 
 var errEnough = errors.New("enough")
 
-// collect follows until n records came.
+// collect follows until n records have arrived.
 func collect(ctx context.Context, log eventlog.Log, cfg eventlog.FollowConfig, n int) ([]eventlog.Record, error) {
 	var got []eventlog.Record
 	next := max(1, cfg.From)

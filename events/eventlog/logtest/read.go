@@ -12,7 +12,8 @@ import (
 	"github.com/memory-ledger/ledger/events/eventlog"
 )
 
-// partReader returns the log under test as a reader of parts, where it is one.
+// partReader returns the log under test as a PartReader. It skips the test if the log is
+// not one.
 func partReader(t *testing.T, f Fixture) eventlog.PartReader {
 	t.Helper()
 	reader, ok := f.Log.(eventlog.PartReader)
@@ -22,8 +23,8 @@ func partReader(t *testing.T, f Fixture) eventlog.PartReader {
 	return reader
 }
 
-// fillForParts appends as many messages as need more than one consumer's or
-// batch's worth, and returns their command ids.
+// fillForParts appends more messages than one batch or one consumer's prefetch holds, and
+// returns their command ids.
 func fillForParts(t *testing.T, ctx context.Context, log eventlog.Log) []string {
 	t.Helper()
 	o := Owner()
@@ -83,7 +84,7 @@ func readsFiltered(t *testing.T, ctx context.Context, f Fixture) {
 		{mine, 0, second, []uint64{first, second}},
 		{mine, between, second, []uint64{second}},
 		{mine, first, between, []uint64{first}},
-		{mine, between, between, nil}, // later ones would pass
+		{mine, between, between, nil}, // later messages would pass
 		{others, second, second, nil},
 		{stranger, 0, second, nil},
 	} {
@@ -131,8 +132,8 @@ func readsEnd(t *testing.T, ctx context.Context, f Fixture) {
 	if !errors.Is(err, errEnough) {
 		t.Fatalf("got %v", err)
 	}
-	// The log does not hold what is asked for: that is waited for, not for ever,
-	// and never taken for the end.
+	// The log does not hold the last requested message. Read waits for it, but not
+	// forever, and never takes its absence for the end.
 	for _, from := range []int{1, len(ids)} {
 		ended, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
 		read := 0
