@@ -78,7 +78,7 @@ func checkLeaves(out io.Writer, in io.Reader) (*export.Summary, error) {
 	})
 }
 
-// found makes a finding of an error that says what is wrong with the input.
+// found turns an error that describes wrong input into a finding.
 func found(err error) error {
 	var wrongExport *export.Finding
 	var wrongAnchor *receipt.Finding
