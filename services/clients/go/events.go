@@ -92,7 +92,7 @@ const (
 // Follow yields events as they are stored, after a cursor, until ctx ends: each event
 // once, in order. The empty cursor means now. After its first connection, Follow
 // reconnects by itself, and resumes after the last event, until ctx ends or the service
-// refuses. The end of the context is also the error of the last pair.
+// refuses. When ctx ends, the last pair has its error.
 func (c *Client) Follow(ctx context.Context, after string) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		connected, pause := false, c.backoff
