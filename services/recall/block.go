@@ -42,10 +42,10 @@ func (b *block) find(term string) int {
 	return sort.Search(len(b.begins)-1, func(i int) bool { return b.term(i) >= term })
 }
 
-// posting says where a leaf has a term.
+// posting has the places of a term in a leaf.
 type posting struct {
 	leaf   uint32   // place in the block
-	places []uint16 // in the text, rising
+	places []uint16 // in the text, ascending
 }
 
 // appendPostings decodes the postings of a term.

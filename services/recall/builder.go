@@ -16,7 +16,7 @@ const maxPlaces = 1<<16 - 1
 type builder struct {
 	*dictionary
 	block *block
-	texts []uint32   // ids of the words of all texts
+	texts []uint32   // word ids of all texts
 	ends  []int      // where each text ends in texts
 	in    []language // of each text; 0 while it is unknown
 	votes vote

@@ -10,7 +10,7 @@ import (
 const (
 	maxConcepts = 64
 	maxPhrases  = 16
-	// maxExpanded bounds the terms that a prefix stands for, in each block.
+	// maxExpanded bounds the terms that a prefix matches, in each block.
 	maxExpanded = 1024
 )
 
@@ -133,13 +133,13 @@ func wordsOf(piece string) []concept {
 		if i > 0 && strings.HasSuffix(words[i-1].word, words[i].word) {
 			words = slices.Delete(words, i, i+1)
 		} else {
-			words[i].prefix = true // one character: it begins a pair, or ends a run
+			words[i].prefix = true // a single character: it may begin a pair or end a run
 		}
 	}
 	return words
 }
 
-// termsIn returns the terms of a block that the concept stands for.
+// termsIn returns the terms of a block that the concept matches.
 func (c concept) termsIn(b *block) []int {
 	var found []int
 	seen := map[string]bool{}

@@ -92,7 +92,7 @@ func countsOf(b *block, terms []int) []count {
 
 // in returns the leaves of a block that have the phrase.
 func (p phrase) in(b *block) map[uint32]bool {
-	var ends map[uint32][]uint16 // where the phrase's beginning ends in each leaf
+	var ends map[uint32][]uint16 // by leaf: where the phrase up to the previous word ends
 	for i, c := range p {
 		here := map[uint32][]uint16{}
 		for _, t := range c.termsIn(b) {
@@ -145,7 +145,7 @@ func (q *Query) rank(matches []match, size uint64) []Hit {
 			hits = append(hits, Hit{uint64(leaf), (scores[leaf] + leaves.beside(scores, leaf)) * leaves.recency(leaf)})
 		}
 	}
-	if q.empty { // the newest first
+	if q.empty { // newest first
 		for i := range hits {
 			hits[i].Score = leaves.recency(int(hits[i].Leaf)) - 1
 		}

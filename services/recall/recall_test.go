@@ -120,7 +120,7 @@ func TestQueries(t *testing.T) {
 		"*":                           nil,
 		"-":                           nil,
 		"\x00\x01\xff":                nil,
-		"a.* (b|c) [d]{2} ^$":         nil, // a.b is one word
+		"a.* (b|c) [d]{2} ^$":         nil, // a.b in the text is one word
 		strings.Repeat("oatmeal ", 9): {0, 1},
 	} {
 		e := New(&library{texts: texts}, nil)

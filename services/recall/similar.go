@@ -43,7 +43,7 @@ type Similarity struct {
 	vectors *Vectors
 	texts   Texts
 	all     search.Range // it ends at From
-	never   []uint64     // leaves whose texts must not be sent, rising
+	never   []uint64     // leaves whose texts must not be sent, ascending
 	query   vector
 	norm    float32
 	drops   uint64
@@ -231,7 +231,7 @@ func (q *Query) asked() string {
 	return beginning(strings.ToLower(strings.Join(pieces, " ")))
 }
 
-// Asks reports whether the query asks for anything that has a meaning.
+// Asks reports whether the query asks for anything.
 func (q *Query) Asks() bool { return q.asked() != "" }
 
 // Fused returns the hits of the words and the nearest memories, in ascending order. A

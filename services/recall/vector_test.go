@@ -83,7 +83,7 @@ func TestVectorTable(t *testing.T) {
 	}
 	t.Cleanup(pool.Close)
 	var table *VectorTable
-	for range 2 { // the second time there is nothing to do
+	for range 2 { // the second call changes nothing
 		if table, err = OpenVectorTable(t.Context(), pool, "one"); err != nil {
 			t.Fatal(err)
 		}

@@ -54,7 +54,7 @@ func (r *Receipt) VerifyOnchain(ctx context.Context, rpcURL string) (*Onchain, e
 	return r.Anchor.verifyOnchain(ctx, solanaNode{rpcURL, http.DefaultClient}, r.Entry.Owner)
 }
 
-// VerifyOnchain is the same for the anchor of an export.
+// VerifyOnchain is like [Receipt.VerifyOnchain], for the anchor of an export.
 func (h *ExportHeader) VerifyOnchain(ctx context.Context, rpcURL string) (*Onchain, error) {
 	return h.Anchor.verifyOnchain(ctx, solanaNode{rpcURL, http.DefaultClient}, h.Owner)
 }
@@ -63,7 +63,7 @@ func (h *ExportHeader) VerifyOnchain(ctx context.Context, rpcURL string) (*Oncha
 // is a *VerificationError, or says that the issuer is malformed.
 func (r *Receipt) VerifyIssuer(by Issuer) error { return r.Anchor.verifyIssuer(by, r.Entry.Owner) }
 
-// VerifyIssuer is the same for the anchor of an export.
+// VerifyIssuer is like [Receipt.VerifyIssuer], for the anchor of an export.
 func (h *ExportHeader) VerifyIssuer(by Issuer) error { return h.Anchor.verifyIssuer(by, h.Owner) }
 
 func notAnchored() error {

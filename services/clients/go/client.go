@@ -100,8 +100,8 @@ type Wallet interface {
 	Sign(ctx context.Context, message []byte) (signature []byte, err error)
 }
 
-// KeyWallet is the wallet of a key in memory. The 64 bytes of a file that solana-keygen
-// writes are such a key.
+// KeyWallet is the wallet of a key in memory. The key is the 64 bytes that solana-keygen
+// writes to a file.
 type KeyWallet ed25519.PrivateKey
 
 // PublicKey implements Wallet.
@@ -168,7 +168,7 @@ func (c *Client) Erase(ctx context.Context, wallet Wallet) (leaves uint64, err e
 	return done.Erased, err
 }
 
-// sign has a wallet sign a fresh challenge.
+// sign gets a new challenge and has a wallet sign it.
 func (c *Client) sign(ctx context.Context, url, purpose string, wallet Wallet) (map[string]string, error) {
 	key := wallet.PublicKey()
 	var challenge struct {
@@ -202,14 +202,14 @@ func (c *Client) setOwner(owner string) {
 	c.owner = owner
 }
 
-// core is a request to the core API.
+// core makes a request to the core API.
 func (c *Client) core(method, path string) request {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return request{method: method, url: c.url + path, credential: c.credential}
 }
 
-// extension is a request to the extension API.
+// extension makes a request to the extension API.
 func (c *Client) extension(method, path string, body any) (request, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -36,7 +36,7 @@ var (
 	ErrNotFound = errors.New("memoryledger: not found")
 	// ErrConflict: 409. There are too many API keys.
 	ErrConflict = errors.New("memoryledger: conflict")
-	// ErrGone: 410. The text is gone. Its proof is not.
+	// ErrGone: 410. The text was deleted. Its proof remains.
 	ErrGone = errors.New("memoryledger: gone")
 	// ErrKeyReused: 422. The Idempotency-Key was used with another body.
 	ErrKeyReused = errors.New("memoryledger: idempotency key reused")
@@ -74,7 +74,7 @@ func sentinelOf(status int) error {
 
 // Errors when no usable answer arrived, after all attempts. A write may have been stored.
 var (
-	// ErrConnection: the connection failed, or the answer broke off.
+	// ErrConnection: the connection failed, or the answer was cut short.
 	ErrConnection = errors.New("memoryledger: the connection failed")
 	// ErrTimeout: no complete answer arrived within the time of WithTimeout for one
 	// attempt.

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Memory is a memory as the service keeps it.
+// Memory is a memory as the service returns it.
 type Memory struct {
 	ID        string    `json:"id"`
 	Content   string    `json:"content"`

@@ -553,7 +553,7 @@ func TestEveryCut(t *testing.T) {
 	}
 }
 
-// BenchmarkExport reports leaves a second.
+// BenchmarkExport reports leaves per second.
 func BenchmarkExport(b *testing.B) {
 	text, err := os.ReadFile(exports + "good.ndjson")
 	if err != nil {

@@ -87,7 +87,7 @@ func write(t *testing.T, url string, memories int) events.Owner {
 			if !errors.Is(err, eventlog.ErrConflict) {
 				break
 			}
-			// A new leader of a cluster may not have applied the previous message yet. An
+			// A new leader of a cluster might not have applied the previous message yet. An
 			// API would decide again; here nothing else writes, so the decision is the
 			// same.
 		}
@@ -102,7 +102,7 @@ func write(t *testing.T, url string, memories int) events.Owner {
 	return owner
 }
 
-// ledger runs a command and returns what it printed and its error.
+// ledger runs a command and returns its output and its error.
 func ledger(ctx context.Context, args ...string) (string, error) {
 	var out bytes.Buffer
 	root := newRoot()
@@ -324,7 +324,7 @@ func TestAnAuditorMayNotReadTheKeystore(t *testing.T) {
 }
 
 // The APIs, in the role shipped for them, may ask which master key the keystore is
-// written with. (The attacks of infra/nats check that other roles may not.)
+// written with. (The attacks of infra/nats check that other roles can't.)
 func TestTheAPIsMayAskForTheNewestMaster(t *testing.T) {
 	urlOf := deployed(t)
 	js, err := jetstream.New(dial(t, urlOf("core")))

@@ -50,9 +50,9 @@ type terminalConsole struct {
 
 const (
 	runLogName = "run.log"
-	// warnAgain is how soon the same warning is shown again.
+	// warnAgain is the shortest time before the same warning is shown again.
 	warnAgain = time.Minute
-	// mostHeld bounds the warnings that wait until everything is up.
+	// mostHeld bounds the warnings that are held until everything is up.
 	mostHeld = 16
 )
 

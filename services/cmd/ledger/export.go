@@ -67,7 +67,7 @@ func verifyExport(cmd *cobra.Command, name, rpc string) error {
 	return nil
 }
 
-// checkLeaves verifies an export and shows how far it is.
+// checkLeaves verifies an export and shows its progress.
 func checkLeaves(out io.Writer, in io.Reader) (*export.Summary, error) {
 	p := newProgressOf(out, "checking the export", "leaves")
 	defer p.done()

@@ -1,7 +1,7 @@
 // Command ledger is Memory Ledger: all of it in one process (run), each
 // service alone, and the tools of operators and auditors.
 //
-// Exit codes: 0 good, 1 a finding, 2 wrong usage or nothing to talk to.
+// Exit codes: 0 good, 1 a finding, 2 wrong usage or no server to talk to.
 package main
 
 import (

@@ -10,14 +10,14 @@ import (
 	"github.com/schollz/progressbar/v3"
 )
 
-// plainEvery is how often a line is printed where there is no terminal.
+// plainEvery is how often a line is printed without a terminal.
 const plainEvery = 5 * time.Second
 
 // inBytes is the unit that a bar abbreviates, for example to MB.
 const inBytes = "bytes"
 
-// progress shows how far a long command is: a bar with rate and time left on a
-// terminal, a line now and then elsewhere. It is not safe for concurrent use.
+// progress shows the progress of a long command: on a terminal a bar with rate and time
+// left, elsewhere a line now and then. It is not safe for concurrent use.
 type progress struct {
 	out   io.Writer
 	what  string
@@ -58,7 +58,7 @@ func newBar(out io.Writer, what, unit string) *progressbar.ProgressBar {
 	)
 }
 
-// at says that n of total are done. The total may grow. It is 0 if it is unknown.
+// at reports that n of total are done. The total may grow. It is 0 if it is unknown.
 func (p *progress) at(n, total uint64) {
 	if p.bar != nil {
 		p.draw(int64(n), int64(total))

@@ -108,7 +108,7 @@ func damageReplica(t *testing.T, n *natstest.Node) {
 	}
 }
 
-// An auditor may not choose a replica, and learns at once whose credentials that needs.
+// An auditor can't choose a replica, and learns at once whose credentials that needs.
 func TestReplicasTakeTheAdministrator(t *testing.T) {
 	urlOf := deployed(t)
 	write(t, urlOf("core"), 3)

@@ -325,7 +325,7 @@ func TestAnAnswerToAnAgentIsShort(t *testing.T) {
 			t.Errorf("%d by pages of %d", len(ids), limit)
 		}
 	}
-	slices.Reverse(ids) // without a query, the newest come first
+	slices.Reverse(ids) // without a query, recall lists the newest first
 	for i, id := range ids[:len(texts)] {
 		short("prove", map[string]any{"id": id})
 		var text strings.Builder

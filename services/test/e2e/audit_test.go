@@ -34,7 +34,7 @@ func live(s *stacktest.Stack, w stacktest.Wallet, memories int) stacktest.Header
 	key := core.Expect(201, "POST", "/keys", map[string]any{"label": "k"}, session)
 	core.Expect(200, "GET", "/memories", nil, stacktest.Bearer(key.Text("key")))
 	core.Expect(200, "DELETE", "/keys/"+key.Text("id"), nil, session)
-	for range 2 { // the second revokes the first
+	for range 2 { // the second drop revokes the first
 		drop := extension.Expect(201, "POST", "/memory-drops", map[string]any{"maxWrites": 2}, other)
 		extension.Expect(201, "POST", strings.TrimPrefix(drop.Text("url"), extension.URL), map[string]any{"content": "dropped", "source": "pen"})
 	}

@@ -50,7 +50,7 @@ type counted struct {
 
 	queries, loads, head, ownerHead, ownerTail, newest, appends, syncs atomic.Int64
 
-	ahead atomic.Int64 // nanoseconds by which the clock is fast
+	ahead atomic.Int64 // nanoseconds by which the clock is ahead
 
 	// measured is closed at the first request for the log's length, which the fence
 	// makes.

@@ -129,7 +129,7 @@ func TestMemoryDrops(t *testing.T) {
 	if !strings.HasPrefix(path, "/memory-drops/svc_drop_") || drop.Number("remainingWrites") != 2 || drop.Number("revokedPreviousCount") != 0 {
 		t.Errorf("drop %s", drop.Body)
 	}
-	// A bad body uses no write.
+	// A bad body spends no write.
 	for _, bad := range []string{`{}`, `{"content":""}`, `{"content":"x","source":""}`, `{"content":"x","metadata":[]}`, `{"content":1}`, `nope`, `{"content":"` + strings.Repeat("x", 10001) + `"}`} {
 		c.Expect(400, "POST", path, bad)
 	}

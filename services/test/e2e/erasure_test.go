@@ -56,7 +56,7 @@ func TestErasure(t *testing.T) {
 		{"POST", "/memories/search", map[string]any{"query": "thing"}}, {"POST", "/memories/search", map[string]any{"query": "thing", "mode": "ranked"}},
 		{"POST", "/memories/search", map[string]any{"query": "thing", "limit": 5, "order": "newest"}}, {"GET", "/export", nil},
 	}
-	for range 3 { // both replicas have keys, rows, texts and indexes in memory
+	for range 3 { // so that both replicas have keys, rows, texts and indexes in memory
 		for _, c := range s.Core {
 			for _, r := range reads {
 				c.Expect(200, r.method, r.path, r.body, session)
@@ -162,7 +162,7 @@ func TestErasureUnderLoad(t *testing.T) {
 		reads  atomic.Int64
 		mu     sync.Mutex
 		kept   = map[string]string{} // written after the 200, by id
-		busy   = make(chan struct{}) // closed when the load is on
+		busy   = make(chan struct{}) // closed when the workers are busy
 		enough = make(chan struct{}) // closed when enough was written after the 200
 	)
 	for worker := range 6 {

@@ -274,7 +274,7 @@ func newReplicas(t *testing.T, s *stacktest.Stack, processes int) *replicas {
 	return r
 }
 
-// any returns one of the replicas. It may have been killed and not been replaced yet.
+// any returns one of the replicas. It may have been killed, and not yet replaced.
 func (r *replicas) any() *stacktest.Client {
 	r.mu.Lock()
 	defer r.mu.Unlock()

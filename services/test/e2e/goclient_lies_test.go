@@ -274,7 +274,7 @@ func TestGoClientCatchesLies(t *testing.T) {
 	caught("a batch in another order", memoryledger.ErrHidden, "batch", editList(func(items []any) []any { return []any{items[1], items[0]} }), batch)
 	caught("a batch that lacks a memory", memoryledger.ErrHidden, "batch", editList(func(items []any) []any { return items[:1] }), batch)
 
-	// The log has grown by two batches of two since the old receipt and export were made.
+	// Since the old receipt and export were made, the log has grown by two batches of two.
 	caught("an old receipt", memoryledger.ErrStale, "receipt", always(oldReceipt), func(ctx context.Context) error { _, err := c.Receipt(ctx, second); return err })
 	caught("an old export", memoryledger.ErrStale, "export", func([]byte) []byte { return oldExport.Bytes() }, export)
 	caught("an old proof", memoryledger.ErrStale, "proof", always(oldProof), proof)

@@ -121,7 +121,7 @@ func networkWrites(t *testing.T) int {
 }
 
 // TestGoClientBadNetwork: over a network that cuts, delays, doubles and truncates, each
-// write is stored once.
+// write is stored exactly once.
 func TestGoClientBadNetwork(t *testing.T) {
 	t.Parallel()
 	count := networkWrites(t)

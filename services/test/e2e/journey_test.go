@@ -17,7 +17,7 @@ import (
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
-// view is a memory as the APIs show it.
+// view is a memory as the APIs return it.
 type view struct {
 	ID        string          `json:"id"`
 	Content   string          `json:"content"`

@@ -24,7 +24,7 @@ type history struct {
 
 func newHistory(t *testing.T) *history { return &history{t: t, start: time.Now()} }
 
-// do carries out an operation of a client and records it.
+// do runs an operation of a client and records it.
 func (h *history) do(client int, input ask, carryOut func() reply) reply {
 	called := time.Since(h.start)
 	answer := carryOut()

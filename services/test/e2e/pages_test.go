@@ -58,7 +58,7 @@ func TestDropPage(t *testing.T) {
 	left := func() int {
 		return c.Expect(200, "GET", "/memory-drops/"+made.Text("id")+"/status", nil, session).Number("remainingWrites")
 	}
-	for range 5 { // looking spends nothing
+	for range 5 { // viewing the form spends nothing
 		isPage(t, c.Expect(200, "GET", path, nil, navigates), "Leave a memory")
 	}
 	for _, accept := range []string{"", "*/*", "application/json", "application/json, text/html", "text/html;q=0.5, application/json"} {
@@ -189,7 +189,7 @@ func TestPagesOfAnOutage(t *testing.T) {
 	action := formOf(t, drop, c.Expect(200, "GET", drop, nil, navigates))
 
 	server.Kill()
-	var waits sync.WaitGroup // each request waits for the log as long as it may
+	var waits sync.WaitGroup // each request waits for the log until its timeout
 	refused := func(method, path string, body any, with ...stacktest.Header) {
 		waits.Go(func() {
 			person := c.Expect(503, method, path, body, append(with, navigates)...)

@@ -268,8 +268,8 @@ func TestKillUnderLoad(t *testing.T) {
 	r.stop()
 }
 
-// writeUntilKilled writes through both APIs and kills the process when enough
-// was acknowledged; it returns the acknowledged answers by id.
+// writeUntilKilled writes through both APIs, and kills the process when enough writes are
+// acknowledged. It returns the acknowledged answers by ID.
 func writeUntilKilled(t *testing.T, r *run, core, extension *stacktest.Client, session, other stacktest.Header, round int) map[string]stacktest.Answer {
 	t.Helper()
 	const enough = 200
@@ -289,7 +289,7 @@ func writeUntilKilled(t *testing.T, r *run, core, extension *stacktest.Client, s
 					a, err = extension.Try("POST", "/memories", map[string]any{"content": content, "source": "s"}, other)
 				}
 				if err != nil {
-					return // the process is gone
+					return // the process was killed
 				}
 				if a.Status != 201 {
 					t.Errorf("status %d: %s", a.Status, a.Body)

@@ -55,7 +55,7 @@ func (a *arena) mint(replica int, kind string, uses int, session stacktest.Heade
 		reply{ok: m.Status == 201, id: m.Text("id"), previous: m.Number("revokedPreviousCount")}
 }
 
-// use spends a use of the grant, if it has one.
+// use spends a use of the grant, if one is left.
 func (h handle) use(replica int) reply {
 	h.a.t.Helper()
 	c, path := h.a.Extension[replica%2], grantPaths[h.kind]+"/"+h.token
@@ -450,8 +450,8 @@ func TestAnEndedSessionMakesNoKey(t *testing.T) {
 	}
 }
 
-// TestRevokedKeyWritesNothing: an API key opens everything until it is revoked
-// and nothing after that.
+// TestRevokedKeyWritesNothing: an API key opens everything until it is revoked, and
+// nothing after that.
 func TestRevokedKeyWritesNothing(t *testing.T) {
 	t.Parallel()
 	a := newArena(t)

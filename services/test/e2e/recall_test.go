@@ -12,7 +12,7 @@ import (
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
-// scored is a memory of a ranked answer.
+// scored is a memory in a ranked answer.
 type scored struct {
 	view
 	Score *float64 `json:"score"`

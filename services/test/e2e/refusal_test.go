@@ -82,7 +82,7 @@ func TestDeadTokensCostTheSame(t *testing.T) {
 		if len(headers) > 0 { // an Idempotency-Key, which is also looked up
 			want.Queries++
 		}
-		for range 2 { // the second time is no quicker
+		for range 2 { // the second refusal is no quicker
 			var a stacktest.Answer
 			var took work
 			n.later(d.later, func() {
@@ -311,7 +311,7 @@ func TestDeadTokensTakeTheSameTime(t *testing.T) {
 	}, bearer)
 }
 
-// slower is the share of pairs in which the answer of a took longer.
+// slower returns the share of pairs in which the answer of a took longer.
 func slower(a, b []time.Duration) float64 {
 	var count float64
 	for _, x := range a {

@@ -24,7 +24,7 @@ func TestRetract(t *testing.T) {
 		ids = append(ids, core.Expect(201, "POST", "/memories", map[string]any{"content": fmt.Sprintf("Regrettable thing %d", n)}, session, stacktest.With("Idempotency-Key", fmt.Sprint(n))).Text("id"))
 	}
 	gone := "/memories/" + ids[2]
-	for range 2 { // both replicas have the rows and texts in memory
+	for range 2 { // so that both replicas have the rows and texts in memory
 		for _, c := range s.Core {
 			c.Expect(200, "GET", gone, nil, session)
 			c.Expect(200, "GET", "/memories", nil, session)

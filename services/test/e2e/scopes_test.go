@@ -12,7 +12,7 @@ import (
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
-// makeKey makes a key with scopes; none means the default.
+// makeKey makes a key with scopes. Without scopes it gets the default.
 func makeKey(core *stacktest.Client, session stacktest.Header, scopes ...string) (id, key string) {
 	body := map[string]any{"label": "x"}
 	if len(scopes) > 0 {

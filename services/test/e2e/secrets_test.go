@@ -64,8 +64,8 @@ func TestNoSecretIsStored(t *testing.T) {
 	}
 }
 
-// useEverySecret returns every secret that clients sent or got, by name, and a
-// text that is stored in the clear.
+// useEverySecret uses every kind of secret. It returns, by name, the secrets that clients
+// sent or got, and a text that is stored in the clear.
 func useEverySecret(t *testing.T, r *run) (secrets map[string]string, witness string) {
 	t.Helper()
 	core, extension := r.clients()

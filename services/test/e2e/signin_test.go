@@ -88,7 +88,7 @@ func TestVerifyRefusals(t *testing.T) {
 				t.Errorf("%s: status %d, want %d: %s", name, a.Status, try.status, a.Body)
 			}
 		}
-		// None of these used the nonce up; one success does.
+		// None of these refusals used up the nonce; one success does.
 		c.Expect(200, "POST", "/auth/verify", good)
 		c.Expect(401, "POST", "/auth/verify", good)
 	}
@@ -181,8 +181,7 @@ func TestSignatureAsBytes(t *testing.T) {
 	c.Expect(200, "POST", "/auth/verify", body(whole))
 }
 
-// TestOneNonceOneSession races the verification of one nonce through both
-// APIs.
+// TestOneNonceOneSession verifies one nonce many times concurrently, through both APIs.
 func TestOneNonceOneSession(t *testing.T) {
 	t.Parallel()
 	s := stacktest.Start(t, stacktest.Options{Core: 2, Extension: 1})

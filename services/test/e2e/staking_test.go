@@ -128,7 +128,7 @@ func newStaker(y *treasury, core *stacktest.Client) *staker {
 	return s
 }
 
-// recorded waits until the read model holds so many movements of the wallet.
+// recorded waits until the read model has so many movements of the wallet.
 func (s *staker) recorded(databaseURL string, want int) []stakes.Movement {
 	s.Helper()
 	pool, err := schema.OpenPool(s.Context(), databaseURL, schema.Live, 2)

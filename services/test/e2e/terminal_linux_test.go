@@ -25,7 +25,7 @@ type terminal struct {
 	keyboard *os.File
 	mu       sync.Mutex
 	seen     bytes.Buffer
-	changed  chan struct{} // gets a value after something was shown
+	changed  chan struct{} // receives a value when something is shown
 }
 
 // atATerminal starts a command at a new terminal, in its own session.
