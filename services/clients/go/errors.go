@@ -36,7 +36,7 @@ var (
 	ErrNotFound = errors.New("memoryledger: not found")
 	// ErrConflict: 409. There are too many API keys.
 	ErrConflict = errors.New("memoryledger: conflict")
-	// ErrGone: 410. The text was deleted. Its proof remains.
+	// ErrGone: 410. The text can no longer be read. Its proof remains.
 	ErrGone = errors.New("memoryledger: gone")
 	// ErrKeyReused: 422. The Idempotency-Key was used with another body.
 	ErrKeyReused = errors.New("memoryledger: idempotency key reused")
