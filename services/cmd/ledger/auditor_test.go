@@ -302,8 +302,8 @@ func TestIncompleteAudits(t *testing.T) {
 	}
 }
 
-// An audit with a master key and an auditor's credentials reports at once that they may
-// not read the keystore. Auditors' credentials are not meant for that.
+// An audit with a master key and an auditor's credentials reports at once that they
+// can't read the keystore. Auditors' credentials are not meant for that.
 func TestAnAuditorMayNotReadTheKeystore(t *testing.T) {
 	urlOf := deployed(t)
 	write(t, urlOf("core"), 3)

@@ -13,8 +13,8 @@ import (
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
-// writer sends each write with an Idempotency-Key, repeats it with the same key until it is
-// acknowledged, and remembers the acknowledged writes.
+// writer sends each write with an Idempotency-Key, repeats it with the same key until it
+// is acknowledged, and remembers the acknowledged writes.
 type writer struct {
 	t       *testing.T
 	core    *stacktest.Client
