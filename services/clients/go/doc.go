@@ -1,4 +1,4 @@
-// Package memoryledger is a client of Memory Ledger that does not trust the service.
+// Package memoryledger is a client of Memory Ledger that works without trust in the service.
 //
 // A [Client] checks the answers of the service: that leaves are the hashes of the texts
 // that were written, that proofs lead to the log's root, that the log only grew since the
