@@ -9,13 +9,12 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// maxWordBytes is how much of a word is looked at.
+// maxWordBytes is how many bytes of a word are used.
 const maxWordBytes = 64
 
-// eachWord calls yield for each word of a text, in order. A word has a letter or a
-// digit. Of a run of characters of a script that is written without spaces each pair
-// is a word, and so is the last character alone. The bytes are valid until yield
-// returns.
+// eachWord calls yield for each word of a text, in order. A word has a letter or a digit.
+// In a run of characters of a script without spaces, each pair is a word, and so is the
+// last character alone. The bytes are valid until yield returns.
 func eachWord(text []byte, yield func([]byte)) {
 	tokens := words.FromBytes(text)
 	run, runEnd := []byte(nil), -1
@@ -25,7 +24,7 @@ func eachWord(text []byte, yield func([]byte)) {
 	}
 	for tokens.Next() {
 		token := tokens.Value()
-		if token[0] < utf8.RuneSelf { // for nearly all tokens of most texts
+		if token[0] < utf8.RuneSelf { // nearly all tokens of most texts
 			if isWord(token) {
 				flush()
 				yield(token)
@@ -72,7 +71,7 @@ func isWord(token []byte) bool {
 	return false
 }
 
-// withoutSpaces are scripts whose words no spaces part.
+// withoutSpaces are the scripts that put no spaces between words.
 var withoutSpaces = []*unicode.RangeTable{
 	unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Hangul, unicode.Thai, unicode.Lao, unicode.Khmer, unicode.Myanmar,
 }
@@ -94,7 +93,7 @@ func fold(word string) string {
 	var b strings.Builder
 	for _, r := range norm.NFKD.String(strings.ToLower(norm.NFKC.String(word))) {
 		switch {
-		case unicode.Is(unicode.Mn, r) && !unicode.In(r, withoutSpaces...) && r < 0x0900: // beyond, marks are vowels
+		case unicode.Is(unicode.Mn, r) && !unicode.In(r, withoutSpaces...) && r < 0x0900: // in later blocks, marks are vowels
 		case r == '’':
 			b.WriteByte('\'')
 		default:
@@ -108,13 +107,12 @@ func fold(word string) string {
 	return norm.NFC.String(b.String())
 }
 
-// spelled has the letters that do not decompose.
+// spelled replaces the letters that do not decompose.
 var spelled = map[rune]string{
 	'ß': "ss", 'æ': "ae", 'œ': "oe", 'ø': "o", 'ł': "l", 'đ': "d", 'ð': "d", 'þ': "th", 'ı': "i", 'ς': "σ", 'ĸ': "k", 'ŋ': "n",
 }
 
-// lower returns a word in NFKC and lower case, with its diacritics, as stemmers
-// want it.
+// lower returns a word in NFKC and lower case, with its diacritics, as stemmers need it.
 func lower(word string) string {
 	return strings.ReplaceAll(strings.ToLower(norm.NFKC.String(word)), "’", "'")
 }
@@ -128,8 +126,8 @@ func shortened(word []byte) []byte {
 	return word[:end]
 }
 
-// elided are French and Italian articles before an apostrophe, which are no part of
-// the word.
+// elided are French and Italian articles before an apostrophe. They are not part of the
+// word.
 var elided = []string{"l'", "d'", "j'", "qu'", "c'", "n'", "s'", "m'", "t'", "un'", "dell'", "nell'", "all'", "dall'", "sull'", "quell'"}
 
 func unelided(word string) string {
@@ -141,13 +139,13 @@ func unelided(word string) string {
 	return word
 }
 
-// foldedWord returns a word without its article and diacritics, as function words
-// are looked up.
+// foldedWord returns a word without its article and diacritics. Function words are looked
+// up in this form.
 func foldedWord(word string) string { return fold(unelided(lower(word))) }
 
-// terms returns what a word is indexed as in a language: its stem without
-// diacritics, and the stem of what the word is without them, where that is another.
-// So a question typed without accents finds a text that has them.
+// terms returns the terms of a word in a language: its stem without diacritics, and the
+// stem of the word without diacritics, if that differs. So a query typed without accents
+// finds a text that has them.
 func terms(word string, in language) (term, other string) {
 	accented := unelided(lower(word))
 	term = fold(in.stem(accented))

@@ -5,28 +5,29 @@ import (
 	"sort"
 )
 
-// block is the index of a run of leaves. It is not changed once it is made.
+// block is the index of a run of leaves. It is immutable once made.
 type block struct {
 	first     uint64   // the index of the first leaf
-	lengths   []uint16 // words of each leaf, function words left out
+	lengths   []uint16 // words of each leaf, without function words
 	created   []uint32 // when each leaf was written, in Unix seconds
 	languages languageSet
 	short     bool // the log ended before the block was full
 
-	// Terms in rising order, side by side; term i begins at begins[i] and its
-	// postings at starts[i]. Each has one more entry, for the end of the last.
+	// Terms in ascending order, side by side. Term i begins at begins[i], and its
+	// postings begin at starts[i]. Each slice has one more entry, for the end of the last
+	// term.
 	terms  string
 	begins []uint32
-	// Of each leaf that has the term: by how much its place in the block exceeds the
-	// one before, how often it has the term, and by how much each place of the term
-	// in the text exceeds the one before; all as varints.
+	// For each leaf that has the term: the difference between its place in the block and
+	// the previous one, how often it has the term, and the difference between each place
+	// of the term in the text and the previous one; all as varints.
 	postings []byte
 	starts   []uint32
 }
 
 func (b *block) leaves() int { return len(b.lengths) }
 
-// blockOverhead is what a block takes beside its slices, about.
+// blockOverhead is the approximate size of a block without its slices.
 const blockOverhead = 256
 
 // bytes is how much memory the block takes.
@@ -41,10 +42,10 @@ func (b *block) find(term string) int {
 	return sort.Search(len(b.begins)-1, func(i int) bool { return b.term(i) >= term })
 }
 
-// posting says where a leaf has a term.
+// posting has the places of a term in a leaf.
 type posting struct {
 	leaf   uint32   // place in the block
-	places []uint16 // in the text, rising
+	places []uint16 // in the text, ascending
 }
 
 // appendPostings decodes the postings of a term.
@@ -64,7 +65,7 @@ func (b *block) appendPostings(to []posting, term int) []posting {
 	return to
 }
 
-// counts adds how often each leaf has a term.
+// counts calls add with how often each leaf has a term.
 func (b *block) counts(term int, add func(leaf uint32, count int)) {
 	p := b.postings[b.starts[term]:b.starts[term+1]]
 	leaf := uint32(0)

@@ -8,41 +8,40 @@ import (
 	"unicode/utf8"
 )
 
-// maxPlaces bounds the words of a text that are indexed.
+// maxPlaces bounds the indexed words of a text.
 const maxPlaces = 1<<16 - 1
 
-// builder makes a block, text by text. The language of a text without a function
-// word is known only once all texts are there, so it keeps their words until then.
+// builder makes a block, text by text. The language of a text without a function word is
+// known only after all texts were added, so the builder keeps their words until then.
 type builder struct {
 	*dictionary
 	block *block
-	texts []uint32   // ids of the words of all texts
+	texts []uint32   // word ids of all texts
 	ends  []int      // where each text ends in texts
-	in    []language // of each text; 0 where it is not known yet
+	in    []language // of each text; 0 while it is unknown
 	votes vote
 }
 
-// dictionary remembers words and what they are indexed as, from one block of an owner
-// to the next.
+// dictionary remembers words and their terms, from one block of an owner to the next.
 type dictionary struct {
-	ids     map[string]uint32 // of words, as they were met
+	ids     map[string]uint32 // of words, as written
 	words   []word            // by id
 	termIDs map[string]uint32
 	terms   []string // by id
 }
 
-// maxWords bounds how many words a block begins with.
+// maxWords bounds how many words a block may start with. A larger dictionary is emptied.
 const maxWords = 100_000
 
-// word is a word as it was met.
+// word is a word as written.
 type word struct {
 	text   string
-	votes  languageSet // of which languages it is a function word
+	votes  languageSet // languages in which it is a function word
 	script language
 	terms  []termsIn
 }
 
-// termsIn is what a word is indexed as in a language; other is noTerm for most.
+// termsIn is the terms of a word in a language; other is noTerm for most words.
 type termsIn struct {
 	language    language
 	term, other uint32
@@ -117,7 +116,7 @@ func (x *builder) finish() *block {
 		counts[id]++
 	})
 
-	// Places by term: a term's leaves rise, because the texts are taken in order.
+	// Places by term. A term's leaves ascend, because the texts are taken in order.
 	type place struct {
 		leaf  uint32
 		place uint16
@@ -188,7 +187,7 @@ func (x *builder) each(most language, yield func(leaf int, place uint16, id uint
 	}
 }
 
-// termsOf returns what a word is indexed as in a language.
+// termsOf returns the terms of a word in a language.
 func (d *dictionary) termsOf(id uint32, l language) termsIn {
 	w := &d.words[id]
 	for _, t := range w.terms {

@@ -17,12 +17,12 @@ import (
 	"github.com/sony/gobreaker"
 )
 
-// Bounds of a call of the endpoint.
+// Bounds of a call to the endpoint.
 const (
 	connectTimeout  = 2 * time.Second
 	callTimeout     = 10 * time.Second
 	batchTexts      = 64
-	maxTextBytes    = 8000 // models take some 8,000 tokens; of a longer text the beginning is embedded
+	maxTextBytes    = 8000 // models take some 8,000 tokens; only the beginning of a longer text is embedded
 	maxAnswerBytes  = 16 << 20
 	maxDimensions   = 8192
 	maxCalls        = 8 // at the same time
@@ -31,9 +31,9 @@ const (
 )
 
 var (
-	// errRefused: the endpoint takes no such texts. It may take others.
+	// errRefused: the endpoint refuses these texts. It may accept others.
 	errRefused = errors.New("the endpoint refuses the texts")
-	// errAnswer: what the endpoint answers is not the vectors of the texts.
+	// errAnswer: the endpoint's answer is not the vectors of the texts.
 	errAnswer = errors.New("not an answer with embeddings")
 )
 
@@ -44,9 +44,9 @@ type EmbedderConfig struct {
 	Registerer      prometheus.Registerer
 }
 
-// Embedder asks an endpoint that has the shape of OpenAI's for the vectors of texts.
-// After three failures in a row it asks nothing for half a minute. It never logs
-// texts or the key.
+// Embedder gets the vectors of texts from an endpoint with OpenAI's request format. After
+// three failures in a row it sends no requests for half a minute. It never logs texts or
+// the key.
 type Embedder struct {
 	cfg     EmbedderConfig
 	client  *http.Client
@@ -63,7 +63,7 @@ func NewEmbedder(cfg EmbedderConfig) *Embedder {
 		cfg: cfg,
 		client: &http.Client{
 			Transport: transport, Timeout: callTimeout,
-			// Texts and the key are for the configured endpoint alone.
+			// Texts and the key must go to the configured endpoint only.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -74,7 +74,8 @@ func NewEmbedder(cfg EmbedderConfig) *Embedder {
 	e.breaker = gobreaker.NewCircuitBreaker(gobreaker.Settings{
 		Timeout:     breakTime,
 		ReadyToTrip: func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= failuresToBreak },
-		// A refusal is about the texts, and a canceled call about the client who left.
+		// Not failures of the endpoint: a refusal is about the texts, and a canceled call
+		// about the client that left.
 		IsSuccessful: func(err error) bool {
 			return err == nil || errors.Is(err, errRefused) || errors.Is(err, context.Canceled)
 		},
@@ -109,8 +110,9 @@ func (e *Embedder) embed(ctx context.Context, texts []string) ([]vector, error) 
 	return nil, err
 }
 
-// embedEach is embed for texts of which the endpoint may refuse some: it leaves their
-// vectors empty. One text that is refused must not keep others from being embedded.
+// embedEach is embed for texts of which the endpoint may refuse some. It leaves the
+// vectors of refused texts empty. One refused text must not keep others from being
+// embedded.
 func (e *Embedder) embedEach(ctx context.Context, texts []string) ([]vector, error) {
 	vectors, err := e.embed(ctx, texts)
 	if !errors.Is(err, errRefused) {

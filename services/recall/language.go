@@ -28,10 +28,10 @@ import (
 	"github.com/blevesearch/snowballstem/turkish"
 )
 
-// language is an index of languages. 0 is none: words stay as they are.
+// language is an index into languages. 0 is none: words stay as they are.
 type language uint8
 
-// languages are those that the stemmer knows.
+// languages are the languages that the stemmer knows.
 var languages = []struct {
 	code string
 	stem func(*snowballstem.Env) bool
@@ -52,19 +52,19 @@ type languageSet uint32
 func (s languageSet) with(l language) languageSet { return s | 1<<l }
 func (s languageSet) has(l language) bool         { return s&(1<<l) != 0 }
 
-// functionWords.txt has a line for each language: its code, then words that say
-// nothing of what a text is about. They tell the language, and are not looked for.
+// functionWordsFile has a line for each language: its code, then words that say nothing
+// about the topic of a text. They indicate the language, and are not searched for.
 //
 //go:embed function_words.txt
 var functionWordsFile string
 
-// irregular_en.txt has a line for each English word: its base form, then the forms
-// that no stemmer leads back to it.
+// irregularFile has a line for each English word: its base form, then the forms that no
+// stemmer reduces to it.
 //
 //go:embed irregular_en.txt
 var irregularFile string
 
-// functionWords says of which languages a word is a function word.
+// functionWords has the languages in which a word is a function word.
 var functionWords = func() map[string]languageSet {
 	words := map[string]languageSet{}
 	for line := range strings.Lines(functionWordsFile) {
@@ -81,7 +81,7 @@ var functionWords = func() map[string]languageSet {
 	return words
 }()
 
-// irregular leads irregular forms of English words to their base forms.
+// irregular maps irregular forms of English words to their base forms.
 var irregular = func() map[string]string {
 	forms := map[string]string{}
 	for line := range strings.Lines(irregularFile) {
@@ -112,13 +112,13 @@ func (l language) stem(word string) string {
 	return env.Current()
 }
 
-// vote counts which languages a text may be in.
+// vote counts the votes for each language of a text.
 type vote [32]int
 
-// first returns the first language of a set that is not empty.
+// first returns the first language of a set, which must not be empty.
 func first(s languageSet) language { return language(bits.TrailingZeros32(uint32(s))) }
 
-// winner returns the language with most votes, 0 if none has any.
+// winner returns the language with the most votes, or 0 if there are none.
 func (v *vote) winner() language {
 	best := language(0)
 	for l := range languages {
@@ -129,8 +129,8 @@ func (v *vote) winner() language {
 	return best
 }
 
-// byScript returns the language that a letter tells, where its script has one
-// stemmer, and English for Latin letters.
+// byScript returns the language of a letter's script if the script has one stemmer, and
+// English for Latin letters.
 func byScript(r rune) language {
 	switch {
 	case unicode.Is(unicode.Latin, r):

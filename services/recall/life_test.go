@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// life is a set of memories that rules make, and questions whose answers are known.
+// life is a set of memories made by rules, and questions with known answers.
 type life struct {
 	language  string
 	memories  []string
@@ -18,9 +18,9 @@ type question struct {
 	answer int // the memory that answers it
 }
 
-// tongue has what a language's memories are made of. A verb has the form of a memory
-// and that of a question, a thing has one with the accents and endings of a memory
-// and the one that people type.
+// tongue has the parts of a language's memories. A verb has a form for memories and a
+// form for questions. A thing has a form with the accents and endings of a memory, and
+// the form that people type.
 type tongue struct {
 	language string
 	people   []string
@@ -33,14 +33,14 @@ type tongue struct {
 	indirect string   // asks for a detail: what it is about, doing, place
 }
 
-// detail is told after an opening, in words that other talks use as well.
+// detail follows an opening, in words that other talks also use.
 type detail struct {
 	memory string // %s: a number or a name, which no question has
 	about  string // what the question asks for
 }
 
-// newLife makes talks: an opening that says who did what where, then one or two
-// details that say neither, among chatter.
+// newLife makes talks: an opening that says who did what where, then one or two details
+// that say none of this, among chatter.
 func newLife(t tongue, memories, questions int) life {
 	r := rand.New(rand.NewPCG(1, uint64(len(t.language))<<8|uint64(t.language[0])))
 	l := life{language: t.language}

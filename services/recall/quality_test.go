@@ -22,7 +22,7 @@ const (
 	livesQuestions = 200
 )
 
-// quality is how often the answer was among the first.
+// quality is how often the answer was among the first hits.
 type quality struct {
 	asked, at1, at5, at10 int
 	reciprocal            float64
@@ -51,9 +51,9 @@ func (q *quality) String() string {
 	return fmt.Sprintf("hit@1 %.2f, @5 %.2f, @10 %.2f, MRR %.2f", float64(q.at1)/n, float64(q.at5)/n, float64(q.at10)/n, q.reciprocal/n)
 }
 
-// TestQuality compares recall with bleve's BM25, which is told the language and gets
-// the plain texts, and with substring search, on lives that rules make: recall has at
-// least 1.1 times bleve's hit@5 in each language.
+// TestQuality compares recall with bleve's BM25, which gets the language and the plain
+// texts, and with substring search, on lives made by rules. Recall's hit@5 must be at
+// least 1.1 times bleve's in each language.
 func TestQuality(t *testing.T) {
 	t.Parallel()
 	for _, tongue := range tongues {

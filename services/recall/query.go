@@ -6,23 +6,23 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of what a query is taken for. What goes beyond is not looked for.
+// Bounds of a query. Anything beyond them is ignored.
 const (
 	maxConcepts = 64
 	maxPhrases  = 16
-	// maxExpanded bounds the terms that a prefix stands for, in each block.
+	// maxExpanded bounds the terms that a prefix matches, in each block.
 	maxExpanded = 1024
 )
 
 // Query is a question in words. It is safe for concurrent use.
 type Query struct {
 	text string
-	// any are concepts of which a memory has one at least; function words are among
-	// them only where the query has no other words.
+	// any are concepts of which a memory has at least one. Function words are among them
+	// only if the query has no other words.
 	any []concept
-	// must and not are what a memory has, and what it has not.
+	// must and not are phrases that a memory must have, and must not have.
 	must, not []phrase
-	empty     bool // nothing was asked: all memories match
+	empty     bool // no question: all memories match
 }
 
 // concept is a word of a query, or all words with a prefix.
@@ -31,12 +31,12 @@ type concept struct {
 	prefix bool
 }
 
-// phrase is words that stand side by side.
+// phrase is a sequence of adjacent words.
 type phrase []concept
 
 // ParseQuery reads a query: words, "phrases in quotes", -words and -"phrases" that a
-// memory must not have, and prefixes as wor*. No text is malformed: what has no such
-// meaning is a word, or nothing.
+// memory must not have, and prefixes such as wor*. No text is malformed: text without
+// such a meaning is a word, or nothing.
 func ParseQuery(text string) *Query {
 	q := &Query{text: text, empty: strings.TrimSpace(text) == ""}
 	var functional []concept
@@ -71,7 +71,7 @@ func ParseQuery(text string) *Query {
 		q.add(functional...)
 	}
 	if len(q.any) == 0 && len(q.not) > 0 {
-		q.empty = true // all but those
+		q.empty = true // matches all except the excluded ones
 	}
 	return q
 }
@@ -113,8 +113,8 @@ func nextPiece(text string) (piece string, negated, quoted bool, rest string) {
 
 var quotes = map[string]string{`"`: `"`, "“": "”", "„": "“", "«": "»", "「": "」"}
 
-// wordsOf returns the words of a piece. Of pairs of characters, the last character
-// alone is left out: it is there for texts, where a query of one character finds it.
+// wordsOf returns the words of a piece. It leaves out the last character of a run of
+// pairs. Texts index that character alone, so that a query of one character finds it.
 func wordsOf(piece string) []concept {
 	var words []concept
 	eachWord([]byte(piece), func(raw []byte) {
@@ -133,13 +133,13 @@ func wordsOf(piece string) []concept {
 		if i > 0 && strings.HasSuffix(words[i-1].word, words[i].word) {
 			words = slices.Delete(words, i, i+1)
 		} else {
-			words[i].prefix = true // one character: it begins a pair, or ends a run
+			words[i].prefix = true // a single character: it may begin a pair or end a run
 		}
 	}
 	return words
 }
 
-// termsIn returns the terms of a block that the concept stands for.
+// termsIn returns the terms of a block that the concept matches.
 func (c concept) termsIn(b *block) []int {
 	var found []int
 	seen := map[string]bool{}

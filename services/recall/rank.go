@@ -7,16 +7,17 @@ import (
 	"time"
 )
 
-// Parameters of the ranking. saturation and lengthPart are k1 and b of BM25: texts
-// are short, so a word that comes twice says little more, and length says little.
+// Parameters of the ranking. saturation and lengthPart are k1 and b of BM25. Texts are
+// short, so a word that occurs twice says little more than one that occurs once, and the
+// length says little.
 const (
 	saturation = 0.9
 	lengthPart = 0.3
-	// A memory that matches gains these parts of the best score beside it, one and two
-	// leaves away, if written within besideWithin: it was part of the same talk.
+	// A match gains these parts of the best score one and two leaves away, if that leaf
+	// was written within besideWithin: both were part of the same talk.
 	besideOne, besideTwo = 0.4, 0.2
 	besideWithin         = 30 * time.Minute
-	// recencyPart is the largest part that a score gains for a memory's age, halved
+	// recencyPart is the largest part that a score gains for recency. The gain halves
 	// with every recencyHalves before the newest memory.
 	recencyPart   = 0.1
 	recencyHalves = 30 * 24 * time.Hour
@@ -28,13 +29,13 @@ type Hit struct {
 	Score float64
 }
 
-// match is what one block has of a query.
+// match is the result of a query on one block.
 type match struct {
 	first   uint64
 	lengths []uint16
 	created []uint32
 	counts  [][]count // for each concept of any
-	barred  []bool    // leaves that the phrases rule out; nil where there are none
+	barred  []bool    // leaves that the phrases exclude; nil without phrases
 }
 
 type count struct {
@@ -42,7 +43,7 @@ type count struct {
 	times uint16
 }
 
-// match asks a block.
+// match runs the query on a block.
 func (q *Query) match(b *block) match {
 	m := match{first: b.first, lengths: b.lengths, created: b.created, counts: make([][]count, len(q.any))}
 	for i, c := range q.any {
@@ -66,7 +67,7 @@ func (q *Query) match(b *block) match {
 	return m
 }
 
-// countsOf returns how often each leaf has any of some terms, in rising order of the
+// countsOf returns how often each leaf has any of the terms, in ascending order of
 // leaves.
 func countsOf(b *block, terms []int) []count {
 	var counts []count
@@ -91,7 +92,7 @@ func countsOf(b *block, terms []int) []count {
 
 // in returns the leaves of a block that have the phrase.
 func (p phrase) in(b *block) map[uint32]bool {
-	var ends map[uint32][]uint16 // where the phrase's beginning ends in each leaf
+	var ends map[uint32][]uint16 // by leaf: where the phrase up to the previous word ends
 	for i, c := range p {
 		here := map[uint32][]uint16{}
 		for _, t := range c.termsIn(b) {
@@ -116,9 +117,9 @@ func (p phrase) in(b *block) map[uint32]bool {
 	return found
 }
 
-// rank returns the leaves that match, in rising order, with their scores. The matches
-// are of consecutive blocks from the first leaf on; leaves from size on are left out
-// of everything, so that a further page of an answer ranks as the first did.
+// rank returns the leaves that match, in ascending order, with their scores. The matches
+// are of consecutive blocks from the first leaf on. Leaves from size on are ignored
+// everywhere, so that a later page of an answer ranks as the first page did.
 func (q *Query) rank(matches []match, size uint64) []Hit {
 	leaves := newLeaves(matches, size)
 	scores := make([]float64, len(leaves.created))
@@ -144,7 +145,7 @@ func (q *Query) rank(matches []match, size uint64) []Hit {
 			hits = append(hits, Hit{uint64(leaf), (scores[leaf] + leaves.beside(scores, leaf)) * leaves.recency(leaf)})
 		}
 	}
-	if q.empty { // the newest first
+	if q.empty { // newest first
 		for i := range hits {
 			hits[i].Score = leaves.recency(int(hits[i].Leaf)) - 1
 		}
@@ -152,7 +153,7 @@ func (q *Query) rank(matches []match, size uint64) []Hit {
 	return hits
 }
 
-// leaves is what the matches say of an owner's leaves.
+// leaves is the matches' data about an owner's leaves.
 type leaves struct {
 	matches []match
 	lengths []uint16
@@ -187,7 +188,7 @@ func (l *leaves) each(concept int, yield func(leaf uint64, c count)) {
 	}
 }
 
-// beside returns what a leaf gains from those beside it.
+// beside returns what a leaf gains from its neighbors.
 func (l *leaves) beside(scores []float64, leaf int) float64 {
 	at := func(i int) float64 {
 		if i < 0 || i >= len(scores) || l.barred[i] {

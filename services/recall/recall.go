@@ -9,14 +9,14 @@ import (
 	"github.com/memory-ledger/ledger/services/search"
 )
 
-// Bounds of a block: it ends with the page that reaches one of them. Making it is
-// not interrupted.
+// Bounds of a block. A block ends with the page that reaches one of them. Making a block
+// is not interrupted.
 const (
 	blockLeaves = 4096
 	blockBytes  = 8 << 20
 )
 
-// Texts is where the texts of an owner's leaves come from.
+// Texts gives access to the texts of an owner's leaves.
 type Texts interface {
 	// Texts yields the folded texts of a range that begins with a page, or of a part of
 	// it, in the order of the leaves; see [search.Engine.Texts].
@@ -31,34 +31,34 @@ type Engine struct {
 	kept  *Blocks // nil: nothing is kept
 }
 
-// New returns an Engine that keeps what it makes in kept, unless that is nil.
+// New returns an Engine that keeps its blocks in kept, unless kept is nil.
 func New(texts Texts, kept *Blocks) *Engine { return &Engine{texts, kept} }
 
-// Ranking is a query on its way through an owner's log.
+// Ranking is a query in progress over an owner's log.
 type Ranking struct {
 	engine  *Engine
 	query   *Query
 	all     search.Range
 	matches []match
-	next    uint64 // the first leaf that was not asked
-	kept    uint64 // the generation of what may be kept
+	next    uint64 // the first leaf that was not searched
+	kept    uint64 // the cache generation at the start
 	words   dictionary
 }
 
-// Rank begins to rank the leaves of an owner up to all.To. Each leaf that has a word
-// of the query scores by BM25. It gains 0.4 and 0.2 of the best score one and two
-// leaves away, if written within half an hour, and up to a tenth for being recent:
-// half of that for 30 days before the newest memory.
+// Rank begins to rank the leaves of an owner up to all.To. Each leaf that has a word of
+// the query scores by BM25. It gains 0.4 and 0.2 of the best score one and two leaves
+// away, if that leaf was written within half an hour. It also gains up to a tenth for
+// recency, which halves every 30 days before the newest memory.
 func (e *Engine) Rank(all search.Range, q *Query) *Ranking {
 	all.From = 0
 	return &Ranking{engine: e, query: q, all: all, kept: e.kept.generation()}
 }
 
-// Done reports whether all leaves were asked.
+// Done reports whether all leaves were searched.
 func (r *Ranking) Done() bool { return r.next >= r.all.To }
 
-// Step asks the leaves whose index is kept, and then makes at most one more block: a
-// piece of work that is bounded.
+// Step searches the leaves whose index is kept, and then makes at most one more block,
+// which bounds its work.
 //
 // Errors: bodysegments.ErrFormat and keystore.ErrSealed for damaged data.
 func (r *Ranking) Step(ctx context.Context) error {
@@ -84,11 +84,11 @@ func (r *Ranking) Step(ctx context.Context) error {
 	return nil
 }
 
-// Hits returns the leaves that match, in rising order, once the ranking is done.
+// Hits returns the leaves that match, in ascending order, once the ranking is done.
 func (r *Ranking) Hits() []Hit { return r.query.rank(r.matches, r.all.To) }
 
-// build makes the block that begins with a leaf. It ends with a page, before or with
-// the log's end, so that a block of full pages stays right as the log grows.
+// build makes the block that begins with a leaf. The block ends at the end of a page or
+// of the log, so that a block of full pages stays right as the log grows.
 func (r *Ranking) build(ctx context.Context, from uint64) (*block, error) {
 	part := r.all
 	part.From, part.To = from, min(r.all.To, from+blockLeaves)

@@ -12,11 +12,11 @@ import (
 	"github.com/memory-ledger/ledger/services/search"
 )
 
-// library is texts in memory.
+// library has texts in memory.
 type library struct {
 	texts []string
 	read  int           // leaves whose texts were read
-	apart time.Duration // between two; 0: a day
+	apart time.Duration // time between two texts; 0: a day
 }
 
 func (s *library) Texts(_ context.Context, r search.Range, yield func(uint64, []byte) error) (uint64, error) {
@@ -71,7 +71,7 @@ func leavesOf(hits []Hit) (leaves []uint64) {
 	return leaves
 }
 
-// TestQueries says what each kind of query finds, in which order.
+// TestQueries checks what each kind of query finds, and in which order.
 func TestQueries(t *testing.T) {
 	t.Parallel()
 	texts := []string{
@@ -96,7 +96,7 @@ func TestQueries(t *testing.T) {
 		`"cookies oatmeal"`:           nil,
 		"oatmeal -cookies":            {0},
 		`oatmeal -"oatmeal cookies"`:  {0},
-		"-cookies -the":               {0, 3, 5, 6, 7, 8, 10}, // thé is the, without its accent
+		"-cookies -the":               {0, 3, 5, 6, 7, 8, 10}, // thé without its accent is the
 		"blueb*":                      {0},
 		"blueb":                       nil,
 		"swim":                        {2},
@@ -120,7 +120,7 @@ func TestQueries(t *testing.T) {
 		"*":                           nil,
 		"-":                           nil,
 		"\x00\x01\xff":                nil,
-		"a.* (b|c) [d]{2} ^$":         nil, // a.b is one word
+		"a.* (b|c) [d]{2} ^$":         nil, // a.b in the text is one word
 		strings.Repeat("oatmeal ", 9): {0, 1},
 	} {
 		e := New(&library{texts: texts}, nil)
@@ -134,7 +134,7 @@ func TestQueries(t *testing.T) {
 	}
 }
 
-// TestNothingAskedIsAll: without a question all memories match, the newest first.
+// TestNothingAskedIsAll: an empty query matches all memories, newest first.
 func TestNothingAskedIsAll(t *testing.T) {
 	t.Parallel()
 	e := New(&library{texts: []string{"one", "two", "three"}}, nil)
@@ -145,8 +145,8 @@ func TestNothingAskedIsAll(t *testing.T) {
 	}
 }
 
-// TestBesideAndRecency: of equal texts, those beside a match and newer ones come
-// first, and by no more than the documented parts.
+// TestBesideAndRecency: of equal texts, those beside a match and newer ones come first,
+// and gain no more than the documented parts.
 func TestBesideAndRecency(t *testing.T) {
 	t.Parallel()
 	texts := make([]string, 40)
@@ -168,8 +168,8 @@ func TestBesideAndRecency(t *testing.T) {
 	}
 }
 
-// TestKeptBlocksFollowTheLog: a log that grows by one is ranked as one that was never
-// kept, and what is kept is not read again.
+// TestKeptBlocksFollowTheLog: a growing log with kept blocks is ranked as a log without
+// any, and kept leaves are not read again.
 func TestKeptBlocksFollowTheLog(t *testing.T) {
 	t.Parallel()
 	var texts []string
@@ -190,21 +190,21 @@ func TestKeptBlocksFollowTheLog(t *testing.T) {
 			t.Fatalf("at %d leaves %d were read again", size, s.read)
 		}
 	}
-	// One by one only the last page is read again.
+	// When the log grows by one leaf, only the last page is read again.
 	for size := len(texts) - 300; size <= len(texts); size++ {
 		s.read = 0
 		if ranked(t, e, size, "7"); s.read > 4096 {
 			t.Fatalf("one more leaf has %d read", s.read)
 		}
 	}
-	// An older size is ranked as it was, from blocks that go further.
+	// An older size is ranked as before, from blocks that reach further.
 	if got, want := ranked(t, e, 4000, "42"), ranked(t, New(s, nil), 4000, "42"); !slices.Equal(got, want) {
 		t.Errorf("of an older log: %v, want %v", got, want)
 	}
 }
 
-// TestBudgetOfBlocks: what is kept stays within the budget, and what is dropped
-// while it is made is not kept.
+// TestBudgetOfBlocks: the cache stays within its budget. A block is not kept if its owner
+// was dropped while it was made.
 func TestBudgetOfBlocks(t *testing.T) {
 	t.Parallel()
 	var texts []string

@@ -17,7 +17,7 @@ import (
 const (
 	// comparedPages is how many pages one Step compares.
 	comparedPages = 16
-	// nearest is how many memories without a word of the query an answer may have.
+	// nearest bounds the memories in an answer that have no word of the query.
 	nearest = 100
 	// rankConstant is the k of reciprocal rank fusion (Cormack, Clarke and Buettcher, 2009).
 	rankConstant = 60
@@ -36,14 +36,14 @@ func NewVectors(embedder *Embedder, table *VectorTable, kept *VectorCache) *Vect
 	return &Vectors{embedder: embedder, table: table, kept: kept}
 }
 
-// Similarity is a query on its way through the vectors of an owner's leaves, the
-// newest first. It compares leaves without a gap: those older than one that has no
-// vector are left out, so From tells which have taken part.
+// Similarity is a query in progress over the vectors of an owner's leaves, newest first.
+// It compares leaves without a gap: leaves older than one without a vector are left out.
+// From tells which leaves took part.
 type Similarity struct {
 	vectors *Vectors
 	texts   Texts
-	all     search.Range // From: where to end
-	never   []uint64     // leaves whose texts must not be sent, rising
+	all     search.Range // it ends at From
+	never   []uint64     // leaves whose texts must not be sent, ascending
 	query   vector
 	norm    float32
 	drops   uint64
@@ -61,8 +61,8 @@ type batch struct {
 	texts  []string
 }
 
-// Similar asks for the vector of a query. The range is what to compare: without the
-// leaves before From. The leaves in never, in rising order, are not embedded.
+// Similar gets the vector of a query. It compares the leaves of the range, from From on.
+// The leaves in never, in ascending order, are not embedded.
 func (v *Vectors) Similar(ctx context.Context, texts Texts, all search.Range, never []uint64, q *Query) (*Similarity, error) {
 	s := &Similarity{vectors: v, texts: texts, all: all, never: never, next: all.To, drops: v.kept.generation()}
 	key := queryKey{all.Owner, q.asked()}
@@ -124,7 +124,8 @@ func (s *Similarity) sends(leaf uint64) bool {
 	return !never && leaf >= s.all.From
 }
 
-// load returns a page: the stored one, if the kept one has not the first so many leaves.
+// load returns the kept page if it has the first so many leaves, and otherwise the kept
+// or the stored page, whichever lacks fewer of them.
 func (s *Similarity) load(ctx context.Context, number uint64, leaves int) (*vectorPage, error) {
 	key := vectorKey{s.all.Owner, number}
 	kept := s.vectors.kept.get(key)
@@ -142,7 +143,7 @@ func (s *Similarity) load(ctx context.Context, number uint64, leaves int) (*vect
 	return stored, nil
 }
 
-// want reads the texts of a batch that begins with a leaf and goes to older ones.
+// want reads the texts of a batch that begins with a leaf and continues with older ones.
 func (s *Similarity) want(ctx context.Context, number uint64, leaf int) error {
 	m := &batch{number: number, page: s.page}
 	for ; leaf >= 0 && len(m.leaves) < batchTexts; leaf-- {
@@ -173,8 +174,8 @@ func (s *Similarity) want(ctx context.Context, number uint64, leaf int) error {
 	return nil
 }
 
-// Fill has the missing batch embedded. Of several searches one does it and the others
-// wait. When ctx ends first, the call goes on, for the next search.
+// Fill gets the missing batch embedded. If several searches need it, one embeds it and
+// the others wait. If ctx ends first, the call continues, for the next search.
 func (s *Similarity) Fill(ctx context.Context) error {
 	m := s.missing
 	s.missing = nil
@@ -202,7 +203,7 @@ func (s *Similarity) fill(ctx context.Context, m *batch) (*vectorPage, error) {
 	return page, s.vectors.table.save(ctx, s.all, m.number, page)
 }
 
-// beginning cuts a text where the endpoint may not take more.
+// beginning cuts a text to maxTextBytes, because the endpoint may accept no more.
 func beginning(text string) string {
 	if len(text) <= maxTextBytes {
 		return text
@@ -214,8 +215,8 @@ func beginning(text string) string {
 	return text[:end]
 }
 
-// asked is what the query asks for in small letters, as texts are: without what it
-// rules out. It is empty if the query asks for nothing.
+// asked returns what the query asks for, in lower case, as texts are, and without the
+// parts that it excludes. It is empty if the query asks for nothing.
 func (q *Query) asked() string {
 	if q.empty {
 		return ""
@@ -230,14 +231,13 @@ func (q *Query) asked() string {
 	return beginning(strings.ToLower(strings.Join(pieces, " ")))
 }
 
-// Asks reports whether the query asks for anything that has a meaning.
+// Asks reports whether the query asks for anything.
 func (q *Query) Asks() bool { return q.asked() != "" }
 
-// Fused returns the hits of the words and the nearest memories, in rising order, with
-// scores by the ranks that each has in both orders: 1/(60+rank) of either. The ranks
-// are among all leaves that the query allows, so a page scores as the one before did,
-// whatever the filter. Of the memories without a word of the query only the nearest
-// that pass are hits.
+// Fused returns the hits of the words and the nearest memories, in ascending order. A
+// score is the sum of 1/(60+rank) over both orders. The ranks are among all leaves that
+// the query allows, so a page scores as the previous one did, whatever the filter. Of the
+// memories without a word of the query, only the nearest ones that pass are hits.
 func (r *Ranking) Fused(s *Similarity, passes func(leaf uint64) bool) []Hit {
 	barred := newLeaves(r.matches, r.all.To).barred
 	words := r.Hits()

@@ -7,11 +7,11 @@ import (
 	"github.com/memory-ledger/ledger/projections/readmodel/bodysegments"
 )
 
-// vector is the direction of an embedding, each component as a part of the largest
+// vector is the direction of an embedding. Each component is a fraction of the largest
 // one, from -127 to 127.
 type vector []int8
 
-// quantize makes a vector. A zero embedding, which has no direction, is near nothing.
+// quantize makes a vector. A zero embedding has no direction, so it is near nothing.
 func quantize(embedding []float64) vector {
 	largest := 0.0
 	for _, x := range embedding {
@@ -28,11 +28,11 @@ func quantize(embedding []float64) vector {
 	return v
 }
 
-// refused is the first component of a vector that stands for none: the endpoint does
-// not take the text. No other vector has it.
+// refused is the first component of a vector that stands for no vector: the endpoint
+// refuses the text. No other vector has it.
 const refused = -128
 
-// norm is the length of a vector; negative for a refused one, 0 for one that is missing.
+// norm is the length of a vector: negative for a refused vector, 0 for a missing one.
 func (v vector) norm() float32 {
 	if len(v) > 0 && v[0] == refused {
 		return -1
@@ -48,15 +48,15 @@ func dot(a, b vector) (sum int32) {
 	return sum
 }
 
-// vectorPage is the vectors of the leaves of a page, side by side; those that are
-// missing are zero. It is not changed once others may see it.
+// vectorPage is the vectors of the leaves of a page, side by side. Missing vectors are
+// zero. A page is not changed once others may see it.
 type vectorPage struct {
 	dimensions int
 	vectors    vector
 	norms      []float32
 }
 
-// pageOf returns the page that has some bytes of vectors, empty if they are none.
+// pageOf returns the page with these vectors, or an empty page if they are no vectors.
 func pageOf(count int, vectors []int8) *vectorPage {
 	if count <= 0 || count > bodysegments.Leaves || len(vectors) == 0 || len(vectors)%count != 0 {
 		return &vectorPage{}
@@ -72,12 +72,12 @@ func (p *vectorPage) at(leaf int) vector {
 	return p.vectors[leaf*p.dimensions : (leaf+1)*p.dimensions]
 }
 
-// has reports whether a leaf needs no embedding of so many dimensions.
+// has reports whether a leaf has a vector of so many dimensions, or was refused.
 func (p *vectorPage) has(leaf, dimensions int) bool {
 	return p.dimensions == dimensions && leaf < len(p.norms) && p.norms[leaf] != 0
 }
 
-// missing counts the leaves of the first so many that are not there.
+// missing counts how many of the first leaves have no vector.
 func (p *vectorPage) missing(leaves, dimensions int) (n int) {
 	for i := range leaves {
 		if !p.has(i, dimensions) {
@@ -87,7 +87,7 @@ func (p *vectorPage) missing(leaves, dimensions int) (n int) {
 	return n
 }
 
-// cosine compares a leaf that is there with a query.
+// cosine compares a leaf that has a vector with a query.
 func (p *vectorPage) cosine(leaf int, query vector, norm float32) float32 {
 	if p.norms[leaf] < 0 || norm <= 0 {
 		return 0
@@ -95,7 +95,7 @@ func (p *vectorPage) cosine(leaf int, query vector, norm float32) float32 {
 	return float32(dot(query, p.at(leaf))) / (p.norms[leaf] * norm)
 }
 
-// with returns the page with the vectors of some more leaves.
+// with returns a page with the vectors of some more leaves.
 func (p *vectorPage) with(leaves []int, vectors []vector) *vectorPage {
 	dimensions := p.dimensions
 	for _, v := range vectors {
@@ -104,7 +104,7 @@ func (p *vectorPage) with(leaves []int, vectors []vector) *vectorPage {
 		}
 	}
 	if dimensions == 0 {
-		return p // all were refused, and it is not known how long a vector is
+		return p // all were refused, so the dimensions are unknown
 	}
 	count := max(slices.Max(leaves)+1, len(p.norms))
 	all := make(vector, count*dimensions)

@@ -14,13 +14,13 @@ import (
 	"github.com/memory-ledger/ledger/services/search"
 )
 
-// ErrTable: the database does not give vectors.
+// ErrTable: reading vectors from the database failed.
 var ErrTable = errors.New("vectors can't be read")
 
-// VectorTable stores sealed vectors, a row for each page of an owner's leaves. It is
-// a cache in a schema of its own: rebuilds and audits don't know it, and what is
-// lost is embedded again. A row that does not open, because it was altered or its key
-// was destroyed, counts as lost.
+// VectorTable stores sealed vectors, one row for each page of an owner's leaves. It is a
+// cache in its own schema: rebuilds and audits ignore it, and lost vectors are embedded
+// again. A row that does not open, because it was altered or its key was destroyed,
+// counts as lost.
 type VectorTable struct {
 	pool  *pgxpool.Pool
 	model string
@@ -36,14 +36,14 @@ CREATE TABLE IF NOT EXISTS ledger_vectors.pages (
 	PRIMARY KEY (owner, page)
 )`
 
-// OpenVectorTable returns the table for a model's vectors, and makes it where there is
-// none. A crash on the way leaves an empty schema, which the next start fills.
+// OpenVectorTable returns the table for a model's vectors, and creates it if it is
+// missing. A crash meanwhile leaves an empty schema, which the next start fills.
 func OpenVectorTable(ctx context.Context, pool *pgxpool.Pool, model string) (*VectorTable, error) {
 	err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, schema.LockKey("migrate", "ledger_vectors")); err != nil {
 			return err
 		}
-		var there bool // to make it in vain takes the right to make schemas, too
+		var there bool // creating an existing schema also needs the right to create schemas
 		if err := tx.QueryRow(ctx, `SELECT to_regnamespace('ledger_vectors') IS NOT NULL`).Scan(&there); err != nil {
 			return err
 		}
@@ -61,7 +61,7 @@ func OpenVectorTable(ctx context.Context, pool *pgxpool.Pool, model string) (*Ve
 	return &VectorTable{pool, model}, nil
 }
 
-// load returns the page with a number, an empty one where there is none.
+// load returns the page with a number, or an empty one if there is none.
 func (t *VectorTable) load(ctx context.Context, r search.Range, number uint64) (*vectorPage, error) {
 	var leaves int
 	var sealed []byte
@@ -84,8 +84,8 @@ func (t *VectorTable) load(ctx context.Context, r search.Range, number uint64) (
 	return pageOf(leaves, signed(plain)), nil
 }
 
-// save stores a page, unless a longer one of the same model is there: another replica
-// was ahead.
+// save stores a page, unless a longer one of the same model is stored: then another
+// replica was ahead.
 func (t *VectorTable) save(ctx context.Context, r search.Range, number uint64, p *vectorPage) error {
 	keeper, err := r.Key.VectorKeeper()
 	if err != nil {
@@ -105,7 +105,7 @@ func (t *VectorTable) save(ctx context.Context, r search.Range, number uint64, p
 	return nil
 }
 
-// bound is what is bound into a sealed page, beside its owner.
+// bound returns the data that is bound into a sealed page, besides its owner.
 func (t *VectorTable) bound(number uint64, leaves int) []byte {
 	context := binary.BigEndian.AppendUint64(nil, number)
 	context = binary.BigEndian.AppendUint32(context, uint32(leaves))

@@ -24,8 +24,8 @@ func random(r *rand.Rand, dimensions int) []float64 {
 	return v
 }
 
-// TestQuantizedCosines: cosines of quantized vectors are those of the embeddings, to a
-// hundredth.
+// TestQuantizedCosines: cosines of quantized vectors are within a hundredth of those of
+// the embeddings.
 func TestQuantizedCosines(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
@@ -47,8 +47,8 @@ func TestQuantizedCosines(t *testing.T) {
 	}
 }
 
-// TestVectorPages: a page knows which leaves are missing, and a refused text is near
-// nothing and not missing.
+// TestVectorPages: a page knows which leaves are missing. A refused text is near nothing,
+// and is not missing.
 func TestVectorPages(t *testing.T) {
 	t.Parallel()
 	p := (&vectorPage{}).with([]int{3, 1}, []vector{quantize([]float64{1, 0}), nil})
@@ -72,8 +72,8 @@ func TestVectorPages(t *testing.T) {
 	}
 }
 
-// TestVectorTable: a page comes back as it was saved, and only for its owner, place,
-// model and key. What was altered counts as lost. At rest it is sealed.
+// TestVectorTable: a page loads as it was saved, and only with its owner, place, model
+// and key. An altered page counts as lost. The stored page is sealed.
 func TestVectorTable(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Database(t)
@@ -83,7 +83,7 @@ func TestVectorTable(t *testing.T) {
 	}
 	t.Cleanup(pool.Close)
 	var table *VectorTable
-	for range 2 { // the second time there is nothing to do
+	for range 2 { // the second call changes nothing
 		if table, err = OpenVectorTable(t.Context(), pool, "one"); err != nil {
 			t.Fatal(err)
 		}
@@ -141,8 +141,8 @@ func TestVectorTable(t *testing.T) {
 	}
 }
 
-// TestVectorCache: it keeps to its budget, and what was dropped is gone, also if it was
-// being made meanwhile.
+// TestVectorCache: the cache stays within its budget. A dropped page is gone, even if it
+// was being made meanwhile.
 func TestVectorCache(t *testing.T) {
 	t.Parallel()
 	page := (&vectorPage{}).with([]int{0}, []vector{quantize(random(rand.New(rand.NewPCG(1, 2)), 1000))})

@@ -13,16 +13,16 @@ import (
 	"github.com/memory-ledger/ledger/services/cachestats"
 )
 
-// Blocks keeps the indexes of owners who asked, within a budget of bytes. They hold
-// words of texts, so they go with the owner's key: see [Blocks.Drop]. When the
-// process comes near its memory limit (GOMEMLIMIT), all go.
+// Blocks keeps the indexes of owners who searched, within a budget of bytes. The indexes
+// hold words of texts, so they are dropped with the owner's key: see [Blocks.Drop]. When
+// the process comes near its memory limit (GOMEMLIMIT), all are dropped.
 type Blocks struct {
 	mu     sync.Mutex
 	budget int64
 	used   int64
 	owners *simplelru.LRU[events.Owner, *ownerBlocks] // least recently asked first
 	drops  uint64
-	// Hits counts how often a block was kept.
+	// Hits counts the lookups of blocks: a hit is a block that was kept.
 	Hits cachestats.Counter
 }
 
@@ -41,15 +41,15 @@ func NewBlocks(budget int64) *Blocks {
 	return &Blocks{budget: budget, owners: owners}
 }
 
-// Bytes returns how much is kept.
+// Bytes returns how many bytes are kept.
 func (k *Blocks) Bytes() int64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.used
 }
 
-// Drop drops an owner's index, as when the owner's key is forgotten; all, for the
-// empty owner. One that is being made meanwhile is not kept either.
+// Drop drops an owner's index, as when the owner's key is forgotten. For the empty owner
+// it drops all indexes. An index that is being made meanwhile is not kept either.
 func (k *Blocks) Drop(owner events.Owner) {
 	if owner == "" {
 		k.Forget()
@@ -77,7 +77,7 @@ func (k *Blocks) remove(owner events.Owner) {
 	}
 }
 
-// generation changes when anything is dropped: what was begun before is not kept.
+// generation changes when anything is dropped. A block that was begun before is not kept.
 func (k *Blocks) generation() uint64 {
 	if k == nil {
 		return 0
@@ -87,8 +87,8 @@ func (k *Blocks) generation() uint64 {
 	return k.drops
 }
 
-// get returns the block that begins with a leaf, nil if none is kept or it ends
-// before the log does and in the middle of a page.
+// get returns the block that begins with a leaf. It returns nil if no block is kept, if
+// the block ends before the log does and in the middle of a page, or if it is crowded.
 func (k *Blocks) get(owner events.Owner, first, size uint64) *block {
 	if k == nil {
 		return nil
@@ -113,13 +113,14 @@ func (k *Blocks) get(owner events.Owner, first, size uint64) *block {
 	return nil
 }
 
-// crowded reports whether some blocks, of which each was short because the log
-// ended, are to be made one: they and what follows fill a block.
+// crowded reports whether blocks that are short, because the log ended, should become
+// one: the log now has enough leaves from the first one on to fill a block.
 func (*Blocks) crowded(blocks []*block, size uint64) bool {
 	return blocks[0].short && size-blocks[0].first >= blockLeaves
 }
 
-// put keeps a block. It takes the place of those that begin with it or after it.
+// put keeps a block. It replaces the kept blocks that begin with the same leaf or a later
+// one.
 func (k *Blocks) put(owner events.Owner, b *block, drops uint64) {
 	if k == nil {
 		return
@@ -154,7 +155,7 @@ func (k *Blocks) put(owner events.Owner, b *block, drops uint64) {
 	}
 	bytes := b.bytes()
 	if end != b.first || o.bytes+bytes > k.budget {
-		return // what comes before was dropped meanwhile, or there is no room for all
+		return // the previous block was dropped meanwhile, or the owner's blocks exceed the budget
 	}
 	for k.used+bytes > k.budget {
 		oldest, _, ok := k.owners.GetOldest()

@@ -10,12 +10,12 @@ import (
 	"github.com/memory-ledger/ledger/services/cachestats"
 )
 
-// queriesKept is how many queries' vectors are kept, so that the further pages of an
-// answer need no call.
+// queriesKept is how many queries' vectors are kept, so that the later pages of an answer
+// need no call.
 const queriesKept = 1024
 
-// VectorCache keeps opened pages of vectors, within a budget of bytes, and the vectors
-// of queries. They say much about texts, so they go with the owner's key.
+// VectorCache keeps opened pages of vectors, within a budget of bytes, and the vectors of
+// queries. They reveal much about texts, so they are dropped with the owner's key.
 type VectorCache struct {
 	mu      sync.Mutex
 	budget  int64
@@ -23,7 +23,7 @@ type VectorCache struct {
 	pages   *simplelru.LRU[vectorKey, *vectorPage]
 	queries *simplelru.LRU[queryKey, vector]
 	drops   uint64
-	// Hits counts how often a page was kept.
+	// Hits counts the lookups of pages: a hit is a page that was kept.
 	Hits cachestats.Counter
 }
 
@@ -49,15 +49,15 @@ func NewVectorCache(budget int64) *VectorCache {
 	return c
 }
 
-// Bytes returns how much is kept.
+// Bytes returns how many bytes of pages are kept.
 func (c *VectorCache) Bytes() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.used
 }
 
-// Drop drops what is kept of an owner, as when the owner's key is forgotten; all, for
-// the empty owner. What is being made meanwhile is not kept either.
+// Drop drops the pages of an owner, as when the owner's key is forgotten. For the empty
+// owner it drops all pages. A page that is being made meanwhile is not kept either.
 func (c *VectorCache) Drop(owner events.Owner) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -80,7 +80,7 @@ func (c *VectorCache) generation() uint64 {
 	return c.drops
 }
 
-// get returns a page, nil if it is not kept.
+// get returns a page, or nil if it is not kept.
 func (c *VectorCache) get(key vectorKey) *vectorPage {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -28,40 +28,42 @@ const (
 	accountSize  = 128
 )
 
-// Onchain is what a Solana node said of an anchor.
+// Onchain is the state of an anchor's account, as a Solana node reports it.
 type Onchain struct {
-	// Authority committed the root. Compare it with the one that the operator publishes.
+	// Authority is the public key that committed the root. Compare it with the one that
+	// the operator publishes.
 	Authority string
-	// Size is how many leaves the account holds now. It may have moved on since the anchor.
+	// Size is how many leaves the account commits to now. It may have grown since the
+	// anchor.
 	Size uint64
 	Root Hash
 }
 
-// Issuer is who must have anchored a receipt. A receipt names its program and its account
-// itself, so take both members from another source.
+// Issuer names the program and the authority that must have anchored a receipt. A receipt
+// names its own program and account, so take both members from another source.
 type Issuer struct {
 	ProgramID string // empty: any
-	// Authority needs ProgramID: another program can write what it likes to its accounts.
+	// Authority needs ProgramID: another program can write anything to its accounts.
 	Authority string // empty: any
 }
 
-// VerifyOnchain asks a Solana node, by its JSON-RPC URL, whether what the anchor says is on
-// the chain. Verify the receipt first. A *VerificationError says what is wrong. Any other
-// error is ErrChainUnreachable or the context's.
+// VerifyOnchain asks a Solana node, by its JSON-RPC URL, whether the anchor's commitment
+// is on the chain. Verify the receipt first. A *VerificationError names the wrong field.
+// Any other error is ErrChainUnreachable or the context's.
 func (r *Receipt) VerifyOnchain(ctx context.Context, rpcURL string) (*Onchain, error) {
 	return r.Anchor.verifyOnchain(ctx, solanaNode{rpcURL, http.DefaultClient}, r.Entry.Owner)
 }
 
-// VerifyOnchain is the same for the anchor of an export.
+// VerifyOnchain is like [Receipt.VerifyOnchain], for the anchor of an export.
 func (h *ExportHeader) VerifyOnchain(ctx context.Context, rpcURL string) (*Onchain, error) {
 	return h.Anchor.verifyOnchain(ctx, solanaNode{rpcURL, http.DefaultClient}, h.Owner)
 }
 
-// VerifyIssuer checks that the receipt is anchored by the issuer. It needs no chain. The
-// error is a *VerificationError, or says that the issuer can't be one.
+// VerifyIssuer checks that the issuer anchored the receipt. It needs no chain. The error
+// is a *VerificationError, or says that the issuer is malformed.
 func (r *Receipt) VerifyIssuer(by Issuer) error { return r.Anchor.verifyIssuer(by, r.Entry.Owner) }
 
-// VerifyIssuer is the same for the anchor of an export.
+// VerifyIssuer is like [Receipt.VerifyIssuer], for the anchor of an export.
 func (h *ExportHeader) VerifyIssuer(by Issuer) error { return h.Anchor.verifyIssuer(by, h.Owner) }
 
 func notAnchored() error {
@@ -169,8 +171,8 @@ type solanaTransaction struct {
 	}
 }
 
-// compareTransaction makes sure that the transaction committed the anchor's root. Once the
-// account has moved on, only this shows it.
+// compareTransaction checks that the transaction committed the anchor's root. If the
+// account has committed to a newer root since, only this check proves the anchor.
 func (a *Anchor) compareTransaction(tx *solanaTransaction, owner string) error {
 	if tx == nil || tx.Meta == nil {
 		return wrong(ErrChain, "anchor.txSignature", "the node knows no such transaction; if it keeps no long history, ask one that does")
@@ -203,8 +205,8 @@ func (a *Anchor) compareTransaction(tx *solanaTransaction, owner string) error {
 	return wrong(ErrChain, "anchor.txSignature", "that transaction does not commit anchor.committedRoot at anchor.committedSize to anchor.account")
 }
 
-// commitmentAddress is the program-derived address of ["commitment", authority, owner]. It
-// is empty where a key is not one.
+// commitmentAddress returns the program-derived address of ["commitment", authority,
+// owner]. It is empty if a key is malformed.
 func commitmentAddress(program, authority, owner string) string {
 	var keys [3][]byte
 	for i, key := range []string{authority, owner, program} {

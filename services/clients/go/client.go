@@ -12,7 +12,7 @@ import (
 	"github.com/mr-tron/base58"
 )
 
-// Client is a client of one owner's log. It may be used by several goroutines.
+// Client is a client of one owner's log. It is safe for use by several goroutines.
 type Client struct {
 	url, extensionURL string
 	http              *http.Client
@@ -61,46 +61,47 @@ func WithExtensionSession(token string) Option {
 	return func(c *Client) { c.extensionSession = token }
 }
 
-// WithOwner says whose credential it is, by the public key in base58. Without it, the first
-// head that the service shows decides.
+// WithOwner sets the owner of the credential, by the public key in base58. Without it,
+// the first head that the service returns decides.
 func WithOwner(publicKey string) Option { return func(c *Client) { c.owner = publicKey } }
 
 // WithRPC names a Solana node. Receipts and exports are then checked against the chain.
 func WithRPC(url string) Option { return func(c *Client) { c.rpcURL = url } }
 
-// WithIssuer says who must have anchored receipts and exports. Ask the operator, by another
-// way than the service.
+// WithIssuer sets the issuer that must have anchored receipts and exports. Ask the
+// operator, by another way than the service.
 func WithIssuer(by Issuer) Option { return func(c *Client) { c.issuer = by } }
 
-// WithHeads keeps the heads that this client saw in a store, such as FileHeads. Without it
-// they are forgotten with the process, and a fork shows only against a head.
+// WithHeads stores the heads that this client saw, for example in FileHeads. Without it
+// the heads are lost when the process ends, and a fork is detected only against a stored
+// head.
 func WithHeads(store HeadStore) Option { return func(c *Client) { c.heads = newHeads(store) } }
 
-// WithHTTPClient uses an HTTP client of the caller's, for the Solana node, too.
+// WithHTTPClient sets the HTTP client, also for the Solana node.
 func WithHTTPClient(client *http.Client) Option { return func(c *Client) { c.http = client } }
 
 // WithTimeout bounds each attempt of a call; 30 seconds by default. In a stream it bounds
 // the wait for the first byte. The context bounds all attempts together.
 func WithTimeout(d time.Duration) Option { return func(c *Client) { c.timeout = d } }
 
-// WithRetries says how many attempts follow the first one, and how long the wait before the
-// second attempt is; 3 and a second by default. The wait doubles from one to the next. Half
-// of it is random. A Retry-After of the service goes first.
+// WithRetries sets how many attempts follow the first one, and the wait before the second
+// attempt; by default 3 attempts and one second. The wait doubles for each attempt. Half
+// of it is random. A Retry-After header of the service takes precedence.
 func WithRetries(attempts int, first time.Duration) Option {
 	return func(c *Client) { c.retries, c.backoff = attempts, first }
 }
 
-// WithoutVerification believes the service.
+// WithoutVerification turns all checks off: the client trusts the service.
 func WithoutVerification() Option { return func(c *Client) { c.verify = false } }
 
-// Wallet is what signs in: a public key in base58, and a signature with its key.
+// Wallet signs in: it has a public key in base58, and signs messages with its key.
 type Wallet interface {
 	PublicKey() string
 	Sign(ctx context.Context, message []byte) (signature []byte, err error)
 }
 
-// KeyWallet is the wallet of a key in memory. The 64 bytes of a file that solana-keygen
-// writes are such a key.
+// KeyWallet is the wallet of a key in memory. The key is the 64 bytes that solana-keygen
+// writes to a file.
 type KeyWallet ed25519.PrivateKey
 
 // PublicKey implements Wallet.
@@ -120,8 +121,8 @@ type Session struct {
 	PublicKey string    `json:"publicKey"`
 }
 
-// SignIn signs in to the core API, and to the extension API where its URL is given. The
-// client then uses these sessions.
+// SignIn signs in to the core API, and to the extension API if its URL is set. The client
+// then uses these sessions.
 func (c *Client) SignIn(ctx context.Context, wallet Wallet) (*Session, error) {
 	if owner := c.Owner(); owner != "" && owner != wallet.PublicKey() {
 		return nil, errors.New("memoryledger: this client is of another owner")
@@ -152,9 +153,9 @@ func (c *Client) signInTo(ctx context.Context, url string, wallet Wallet) (*Sess
 	return session, err
 }
 
-// Erase destroys the owner's data key, for good: no text of the owner's can be read any
-// more, and all sessions, keys and grants end. Leaves and proofs stay. It returns how many
-// leaves the log has. The wallet signs a challenge that says so.
+// Erase destroys the owner's data key for good: the owner's texts can no longer be read,
+// and all sessions, keys and grants end. Leaves and proofs stay. It returns how many
+// leaves the log has. The wallet signs a challenge that states the erasure.
 func (c *Client) Erase(ctx context.Context, wallet Wallet) (leaves uint64, err error) {
 	answer, err := c.sign(ctx, c.url, "erase", wallet)
 	if err != nil {
@@ -167,7 +168,7 @@ func (c *Client) Erase(ctx context.Context, wallet Wallet) (leaves uint64, err e
 	return done.Erased, err
 }
 
-// sign has a wallet sign a fresh challenge.
+// sign gets a new challenge and has a wallet sign it.
 func (c *Client) sign(ctx context.Context, url, purpose string, wallet Wallet) (map[string]string, error) {
 	key := wallet.PublicKey()
 	var challenge struct {
@@ -177,7 +178,7 @@ func (c *Client) sign(ctx context.Context, url, purpose string, wallet Wallet) (
 	if _, err := c.call(ctx, asked, &challenge); err != nil {
 		return nil, err
 	}
-	// A signature over another account's challenge would sign that one's owner in.
+	// A signature over another account's challenge would sign in as that account's owner.
 	if lines := strings.Split(challenge.Message, "\n"); len(lines) < 2 || lines[1] != key {
 		return nil, serviceLies(ErrWrongOwner, "message", "the challenge is for another account")
 	}
@@ -201,14 +202,14 @@ func (c *Client) setOwner(owner string) {
 	c.owner = owner
 }
 
-// core is a request to the core API.
+// core makes a request to the core API.
 func (c *Client) core(method, path string) request {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return request{method: method, url: c.url + path, credential: c.credential}
 }
 
-// extension is a request to the extension API.
+// extension makes a request to the extension API.
 func (c *Client) extension(method, path string, body any) (request, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Error is an answer of the API other than success. Compare it with ErrNotFound and its
-// like by errors.Is.
+// Error is an answer of the API other than success. Use errors.Is to compare it with
+// ErrNotFound and the other errors below.
 type Error struct {
 	Status  int
 	Message string
@@ -24,19 +24,19 @@ func (e *Error) Error() string { return fmt.Sprintf("memoryledger: %d: %s", e.St
 // Is reports whether target is the sentinel of the status.
 func (e *Error) Is(target error) bool { return target == sentinelOf(e.Status) }
 
-// What an *Error is, by its status.
+// Kinds of an *Error, by status.
 var (
 	// ErrInvalid: 400, 413, 415, 416, 431. The request must be changed.
 	ErrInvalid = errors.New("memoryledger: invalid request")
-	// ErrUnauthorized: 401. There is no credential, or a dead one.
+	// ErrUnauthorized: 401. The credential is missing or no longer valid.
 	ErrUnauthorized = errors.New("memoryledger: unauthorized")
 	// ErrForbidden: 403. An API key was used where a session, or another scope, is needed.
 	ErrForbidden = errors.New("memoryledger: forbidden")
-	// ErrNotFound: 404. It does not exist, or belongs to another owner.
+	// ErrNotFound: 404. The resource does not exist, or belongs to another owner.
 	ErrNotFound = errors.New("memoryledger: not found")
 	// ErrConflict: 409. There are too many API keys.
 	ErrConflict = errors.New("memoryledger: conflict")
-	// ErrGone: 410. The text is gone. Its proof is not.
+	// ErrGone: 410. The text can no longer be read. Its proof remains.
 	ErrGone = errors.New("memoryledger: gone")
 	// ErrKeyReused: 422. The Idempotency-Key was used with another body.
 	ErrKeyReused = errors.New("memoryledger: idempotency key reused")
@@ -72,36 +72,37 @@ func sentinelOf(status int) error {
 	return ErrInvalid
 }
 
-// No usable answer came, after all attempts. A write may have been stored.
+// Errors when no usable answer arrived, after all attempts. A write may have been stored.
 var (
-	// ErrConnection: the connection failed, or the answer broke off.
+	// ErrConnection: the connection failed, or the answer was cut short.
 	ErrConnection = errors.New("memoryledger: the connection failed")
-	// ErrTimeout: no complete answer came in the time that WithTimeout gives an attempt.
+	// ErrTimeout: no complete answer arrived within the time of WithTimeout for one
+	// attempt.
 	ErrTimeout = errors.New("memoryledger: no complete answer in time")
 	// ErrChainUnreachable: the Solana node gave no usable answer. This says nothing about
 	// the receipt or the service.
 	ErrChainUnreachable = errors.New("memoryledger: the Solana node gave no usable answer")
 )
 
-// Liar is who made a false statement.
+// Liar is the party that made a false statement.
 type Liar string
 
 const (
 	// LiarService: an answer of the API is false.
 	LiarService Liar = "service"
-	// LiarIssuer: a file is false, and only its maker can have made it so.
+	// LiarIssuer: a file is false, and only its maker can have made it false.
 	LiarIssuer Liar = "issuer"
 )
 
-// VerificationError is a statement that does not hold. Unwrap returns its Kind, so
-// errors.Is compares with ErrWrongLeaf and its like.
+// VerificationError reports a false statement. Unwrap returns its Kind, so errors.Is
+// compares with ErrWrongLeaf and the other kinds below.
 type VerificationError struct {
 	Kind error
 	Liar Liar
-	// Field is the member that is wrong, as far as can be told.
+	// Field is the wrong member, if the checks can tell which one it is.
 	Field   string
 	Problem string
-	// Line of an export, from 1. It is 0 elsewhere.
+	// Line is the line of an export, from 1. It is 0 for anything else.
 	Line uint64
 }
 
@@ -117,13 +118,14 @@ func (e *VerificationError) Error() string {
 // Unwrap returns the kind.
 func (e *VerificationError) Unwrap() error { return e.Kind }
 
-// What a *VerificationError is.
+// Kinds of a *VerificationError.
 var (
 	// ErrMalformed: not the form of a receipt, of an export, or of an answer.
 	ErrMalformed = errors.New("memoryledger: malformed")
-	// ErrWrongText: text or metadata are not those of the leaf, or that were written.
+	// ErrWrongText: text or metadata are not those of the leaf, or not those that were
+	// written.
 	ErrWrongText = errors.New("memoryledger: wrong text")
-	// ErrWrongLeaf: the leaf hash is not the one that the entry gives.
+	// ErrWrongLeaf: the leaf hash is not the hash of the entry.
 	ErrWrongLeaf = errors.New("memoryledger: wrong leaf")
 	// ErrBadProof: the path does not lead from the leaf to the root.
 	ErrBadProof = errors.New("memoryledger: bad inclusion proof")
@@ -133,20 +135,21 @@ var (
 	ErrWrongOwner = errors.New("memoryledger: wrong owner")
 	// ErrBadConsistency: the proof does not show that one tree is a prefix of the other.
 	ErrBadConsistency = errors.New("memoryledger: bad consistency proof")
-	// ErrShrunk: the log is shorter, or less of it is anchored, than this client has seen.
+	// ErrShrunk: the log, or its anchored part, is shorter than this client has seen.
 	ErrShrunk = errors.New("memoryledger: the log shrank")
 	// ErrForked: the log does not extend the one that this client has seen.
 	ErrForked = errors.New("memoryledger: the log forked")
-	// ErrHidden: a list or an export lacks a memory, has it twice, or in another place.
+	// ErrHidden: a list or an export lacks a memory, repeats one, or has one out of
+	// place.
 	ErrHidden = errors.New("memoryledger: a memory is hidden")
-	// ErrWrongMemory: a good answer about another memory.
+	// ErrWrongMemory: the answer is valid, but about another memory.
 	ErrWrongMemory = errors.New("memoryledger: wrong memory")
-	// ErrStale: a good answer that was true once. The log or the chain had moved on.
+	// ErrStale: the answer was true once, but the log or the chain had already advanced.
 	ErrStale = errors.New("memoryledger: stale proof")
-	// ErrIncomplete: an export ends before its last line. Where the connection failed, the
-	// error is ErrConnection or ErrTimeout, too, and no *VerificationError.
+	// ErrIncomplete: an export ends before its last line. If the connection failed, the
+	// error is also ErrConnection or ErrTimeout, and it is not a *VerificationError.
 	ErrIncomplete = errors.New("memoryledger: incomplete export")
-	// ErrChain: the anchor is malformed, or not what the chain holds.
+	// ErrChain: the anchor is malformed, or differs from the chain.
 	ErrChain = errors.New("memoryledger: wrong anchor")
 )
 
@@ -154,14 +157,14 @@ func wrong(kind error, field, format string, args ...any) *VerificationError {
 	return &VerificationError{Kind: kind, Liar: LiarIssuer, Field: field, Problem: fmt.Sprintf(format, args...)}
 }
 
-// serviceLies is wrong for an answer.
+// serviceLies makes the error for a false answer.
 func serviceLies(kind error, field, format string, args ...any) *VerificationError {
 	e := wrong(kind, field, format, args...)
 	e.Liar = LiarService
 	return e
 }
 
-// byService says that the service made a bad file just now.
+// byService blames the service for a bad file that it just sent.
 func byService(err error) error {
 	var v *VerificationError
 	if !errors.As(err, &v) {

@@ -15,8 +15,8 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
-// Event is a fact of the owner's history: a CloudEvent of the log, without what is sealed
-// or secret.
+// Event is a fact of the owner's history: a CloudEvent of the log, without its sealed and
+// secret parts.
 type Event struct {
 	ID         string         `json:"id"`
 	Source     string         `json:"source"` // the API
@@ -25,9 +25,9 @@ type Event struct {
 	Time       time.Time      `json:"time"`
 	DataSchema string         `json:"dataschema"`
 	Data       map[string]any `json:"data"`
-	// Cursor resumes after this event. Events of one page have one cursor, so all but the
-	// last event of a page have that of the page before: resuming there brings the page
-	// again, and skips nothing.
+	// Cursor resumes after this event. A page has one cursor. Its last event has this
+	// cursor; the other events have the cursor of the previous page. Resuming there
+	// returns the page again, and skips nothing.
 	Cursor string `json:"-"`
 }
 
@@ -36,8 +36,8 @@ type eventsPage struct {
 	Cursor string  `json:"cursor"`
 }
 
-// Events reads the owner's history after a cursor to its present end. The empty cursor is
-// the beginning. An error is the last pair.
+// Events reads the owner's history from a cursor to its present end. The empty cursor
+// means the beginning. An error is the last pair.
 func (c *Client) Events(ctx context.Context, after string) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		for {
@@ -61,7 +61,7 @@ func (c *Client) Events(ctx context.Context, after string) iter.Seq2[Event, erro
 	}
 }
 
-// yieldPage yields the events of a page that came after a cursor, and moves the cursor on.
+// yieldPage yields the events of a page that follows a cursor, and advances the cursor.
 func (c *Client) yieldPage(page eventsPage, after *string, yield func(Event, error) bool) bool {
 	for i, e := range page.Events {
 		if owner := c.Owner(); c.verify && owner != "" && e.Subject != owner {
@@ -83,16 +83,16 @@ func (c *Client) yieldPage(page eventsPage, after *string, yield func(Event, err
 const (
 	// idleEvents is three of the service's heartbeats.
 	idleEvents = 45 * time.Second
-	// maxEventLine is the longest line of a stream that is read: a page of 1 MiB, and the
-	// message that exceeds it.
+	// maxEventLine is the longest line that is read from a stream: a page of 1 MiB, plus
+	// the message that exceeds it.
 	maxEventLine = 8 << 20
 	longestPause = 30 * time.Second
 )
 
-// Follow yields events as they are stored, after a cursor, until ctx ends: each once, in
-// order. The empty cursor is now. Once it was connected, Follow connects again by itself,
-// and resumes after the last event, until ctx ends or the service refuses. The context's
-// end is the last pair's error, too.
+// Follow yields events as they are stored, after a cursor, until ctx ends: each event
+// once, in order. The empty cursor means now. After its first connection, Follow
+// reconnects by itself, and resumes after the last event, until ctx ends or the service
+// refuses. When ctx ends, the last pair has its error.
 func (c *Client) Follow(ctx context.Context, after string) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		connected, pause := false, c.backoff
@@ -103,7 +103,7 @@ func (c *Client) Follow(ctx context.Context, after string) iter.Seq2[Event, erro
 			}
 			switch lost := errors.Is(err, ErrConnection) || errors.Is(err, ErrTimeout) || errors.Is(err, ErrUnavailable) || errors.Is(err, ErrRateLimited); {
 			case err == nil:
-				return // the caller has enough
+				return // the caller stopped
 			case !lost || !connected:
 				yield(Event{}, err)
 				return
@@ -117,8 +117,8 @@ func (c *Client) Follow(ctx context.Context, after string) iter.Seq2[Event, erro
 	}
 }
 
-// follow yields the events of one stream. It reports whether anything came. The error is
-// nil where the caller has enough.
+// follow yields the events of one stream. It reports whether any data arrived. The error
+// is nil if the caller stopped.
 func (c *Client) follow(ctx context.Context, after *string, yield func(Event, error) bool) (got bool, err error) {
 	r := c.core(http.MethodGet, "/events")
 	r.idle, r.header = idleEvents, http.Header{"Accept": {"text/event-stream"}}
@@ -145,7 +145,7 @@ func (c *Client) follow(ctx context.Context, after *string, yield func(Event, er
 			id = value
 		case name == "data":
 			data = value
-		case lines.Text() == "" && data != "": // the message is whole
+		case lines.Text() == "" && data != "": // the message is complete
 			page, err := eventsOf(data)
 			if err != nil {
 				return got, err
@@ -155,7 +155,7 @@ func (c *Client) follow(ctx context.Context, after *string, yield func(Event, er
 			}
 			data = ""
 		case lines.Text() == "" && id != "" && *after == "":
-			*after = id // where the stream begins
+			*after = id // the start of the stream
 		}
 	}
 	if err := lines.Err(); err != nil {

@@ -14,8 +14,8 @@ import (
 
 const (
 	exportFormat = "memory-ledger/export/1"
-	// maxLine is the longest line that is read: a content of 256 KiB, each byte of it
-	// escaped, and metadata.
+	// maxLine is the longest line that is read: a content of 256 KiB with each byte
+	// escaped, plus metadata.
 	maxLine = 4 << 20
 )
 
@@ -24,12 +24,12 @@ type ExportHeader struct {
 	Owner    string // public key, base58
 	TreeSize uint64
 	Root     Hash
-	// Anchor is the newest commitment, of the first Anchor.CommittedSize leaves. It is nil
-	// before there is one.
+	// Anchor is the newest commitment, to the first Anchor.CommittedSize leaves. It is
+	// nil if there is none.
 	Anchor *Anchor
 }
 
-// ExportedMemory is a leaf of an export. ID, CreatedAt and Via are what the service says:
+// ExportedMemory is a leaf of an export. ID, CreatedAt and Via are claims of the service:
 // no hash proves them.
 type ExportedMemory struct {
 	Index     uint64
@@ -37,11 +37,11 @@ type ExportedMemory struct {
 	CreatedAt time.Time
 	Via       *Via
 	LeafHash  Hash
-	// Entry is nil where the memory was retracted or erased. Its hash stays.
+	// Entry is nil if the memory was retracted or erased. Its hash stays.
 	Entry *Entry
 }
 
-// Via is how a memory came in.
+// Via is how a memory was written.
 type Via struct {
 	Kind string `json:"kind"` // session, key or drop
 	ID   string `json:"id,omitzero"`
@@ -52,12 +52,12 @@ type Export struct {
 	Header ExportHeader
 
 	in   *bufio.Reader
-	line uint64 // that was read last, from 1
+	line uint64 // the last line read, from 1
 	text []byte
 	tree growingTree
 }
 
-// ReadExport reads the header of an export, which GET /export answers. Memories reads the
+// ReadExport reads the header of an export, the answer of GET /export. Memories reads the
 // rest. The error is a *VerificationError, or the reader's.
 func ReadExport(r io.Reader) (*Export, error) {
 	e := &Export{in: bufio.NewReaderSize(r, 1<<16), tree: newTree()}
@@ -87,9 +87,9 @@ func ReadExport(r io.Reader) (*Export, error) {
 	return e, e.at(e.line, err)
 }
 
-// Memories reads the leaves in their order, and checks each one, the root, the anchor's
-// root and that the export is complete. Leaves are proven only when all were read and no
-// error came. An error is the last pair. It is a *VerificationError, or the reader's. An
+// Memories reads the leaves in order, and checks each one, the root, the anchor's root
+// and that the export is complete. Leaves are proven only after all were read without an
+// error. An error is the last pair. It is a *VerificationError, or the reader's. An
 // Export can be read once.
 func (e *Export) Memories() iter.Seq2[ExportedMemory, error] {
 	return func(yield func(ExportedMemory, error) bool) {
@@ -109,7 +109,7 @@ func (e *Export) Memories() iter.Seq2[ExportedMemory, error] {
 	}
 }
 
-// Verify reads an export to its end.
+// Verify reads an export to its end and checks it.
 func (e *Export) Verify() error {
 	for _, err := range e.Memories() {
 		if err != nil {
@@ -119,7 +119,7 @@ func (e *Export) Verify() error {
 	return nil
 }
 
-// at says in which line something is wrong.
+// at sets the line of a VerificationError.
 func (e *Export) at(line uint64, err error) error {
 	var v *VerificationError
 	if errors.As(err, &v) {
@@ -197,7 +197,7 @@ func (e *Export) entry(raw jsontext.Value, leaf Hash) (*Entry, error) {
 	return entry, nil
 }
 
-// compare compares the root of the leaves so far with one that the header names.
+// compare compares the root of the leaves so far with a root from the header.
 func (e *Export) compare(want Hash, field string) error {
 	root, err := e.tree.root()
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Drop is a link by which others can leave memories. The URL is the credential.
+// Drop is a link with which others can write memories. The URL is the credential.
 type Drop struct {
 	ID              string    `json:"id"`
 	URL             string    `json:"url"`
@@ -23,13 +23,14 @@ type DropOptions struct {
 	MaxWrites int `json:"maxWrites,omitzero"`        // 1 to 5
 }
 
-// MintDrop makes a drop, and revokes the owner's other one. Drops and cases are of the
-// extension API: they need WithExtensionURL and a session of that API, which SignIn makes.
+// MintDrop makes a drop, and revokes the owner's previous one. Drops and cases belong to
+// the extension API: they need WithExtensionURL and a session of that API, which SignIn
+// makes.
 func (c *Client) MintDrop(ctx context.Context, o DropOptions) (*Drop, error) {
 	return extend[Drop](ctx, c, http.MethodPost, "/memory-drops", o)
 }
 
-// DropStatus is what became of a drop.
+// DropStatus is the state of a drop.
 type DropStatus struct {
 	WriteCount      int  `json:"writeCount"`
 	RemainingWrites int  `json:"remainingWrites"`
@@ -37,7 +38,7 @@ type DropStatus struct {
 	Expired         bool `json:"expired"`
 }
 
-// DropStatus returns what became of a drop.
+// DropStatus returns the state of a drop.
 func (c *Client) DropStatus(ctx context.Context, id string) (*DropStatus, error) {
 	return extend[DropStatus](ctx, c, http.MethodGet, "/memory-drops/"+url.PathEscape(id)+"/status", nil)
 }
@@ -47,7 +48,7 @@ func (c *Client) RevokeDrop(ctx context.Context, id string) (bool, error) {
 	return c.revoke(ctx, "/memory-drops/"+url.PathEscape(id)+"/revoke")
 }
 
-// LeftMemory is a memory to be left by a drop.
+// LeftMemory is a memory to write with a drop.
 type LeftMemory struct {
 	Content  string   `json:"content"`         // 1 to 10,000 characters
 	Source   string   `json:"source,omitzero"` // at most 80 characters; becomes metadata.source
@@ -61,8 +62,8 @@ type Left struct {
 	CreatedAt time.Time `json:"createdAt"`
 }
 
-// Leave leaves a memory by a drop's URL. It needs no session. Like Write, it is stored
-// once.
+// Leave writes a memory with a drop's URL. It needs no session. Like Write, it stores the
+// memory once.
 func (c *Client) Leave(ctx context.Context, dropURL string, m LeftMemory, options ...WriteOption) (*Left, error) {
 	r := request{method: http.MethodPost, url: dropURL, body: m}.named(options)
 	left := new(Left)
@@ -70,7 +71,7 @@ func (c *Client) Leave(ctx context.Context, dropURL string, m LeftMemory, option
 	return left, err
 }
 
-// Case is a link by which others can read all memories. The URL is the credential.
+// Case is a link with which others can read all memories. The URL is the credential.
 type Case struct {
 	ID              string    `json:"id"`
 	URL             string    `json:"url"`
@@ -86,12 +87,12 @@ type CaseOptions struct {
 	MaxReads int `json:"maxReads,omitzero"`         // 1 to 10
 }
 
-// MintCase makes a case, and revokes the owner's other one.
+// MintCase makes a case, and revokes the owner's previous one.
 func (c *Client) MintCase(ctx context.Context, o CaseOptions) (*Case, error) {
 	return extend[Case](ctx, c, http.MethodPost, "/agent-cases", o)
 }
 
-// CaseStatus is what became of a case.
+// CaseStatus is the state of a case.
 type CaseStatus struct {
 	ReadCount      int  `json:"readCount"`
 	RemainingReads int  `json:"remainingReads"`
@@ -99,7 +100,7 @@ type CaseStatus struct {
 	Expired        bool `json:"expired"`
 }
 
-// CaseStatus returns what became of a case.
+// CaseStatus returns the state of a case.
 func (c *Client) CaseStatus(ctx context.Context, id string) (*CaseStatus, error) {
 	return extend[CaseStatus](ctx, c, http.MethodGet, "/agent-cases/"+url.PathEscape(id)+"/status", nil)
 }
@@ -109,8 +110,8 @@ func (c *Client) RevokeCase(ctx context.Context, id string) (bool, error) {
 	return c.revoke(ctx, "/agent-cases/"+url.PathEscape(id)+"/revoke")
 }
 
-// OpenCase reads a case by its URL, as markdown. It needs no session. It spends a read, so
-// a lost answer is not asked for again.
+// OpenCase reads a case by its URL, as markdown. It needs no session. Each call spends a
+// read, so a lost answer is not requested again.
 func (c *Client) OpenCase(ctx context.Context, caseURL string) (string, error) {
 	var text string
 	_, err := c.call(ctx, request{method: http.MethodGet, url: caseURL, once: true}, &text)

@@ -17,7 +17,7 @@ func (h Hash) String() string { return hex.EncodeToString(h[:]) }
 // MarshalText implements encoding.TextMarshaler.
 func (h Hash) MarshalText() ([]byte, error) { return hex.AppendEncode(nil, h[:]), nil }
 
-// UnmarshalText implements encoding.TextUnmarshaler. It takes the one form of the text.
+// UnmarshalText implements encoding.TextUnmarshaler. It accepts only lowercase hex.
 func (h *Hash) UnmarshalText(text []byte) error {
 	if len(text) != hex.EncodedLen(len(h)) {
 		return errHash

@@ -12,7 +12,7 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
-// LogHead is size and root of the owner's log, now and as anchored.
+// LogHead is the size and root of the owner's log, current and anchored.
 type LogHead struct {
 	Owner        string  `json:"owner"`
 	TreeSize     uint64  `json:"treeSize"`
@@ -31,13 +31,14 @@ type SeenHead struct {
 }
 
 // HeadStore keeps the newest head of each owner, by public key. Keep heads as long as you
-// can: a fork shows only against them. Load returns nil for an owner without one.
+// can: a fork is detected only against a kept head. Load returns nil for an owner without
+// a head.
 type HeadStore interface {
 	Load(ctx context.Context, owner string) (*SeenHead, error)
 	Save(ctx context.Context, owner string, head SeenHead) error
 }
 
-// memoryHeads is used under the lock of heads.
+// memoryHeads is guarded by the lock of heads.
 type memoryHeads struct{ byOwner map[string]SeenHead }
 
 func (m *memoryHeads) Load(_ context.Context, owner string) (*SeenHead, error) {
@@ -53,8 +54,8 @@ func (m *memoryHeads) Save(_ context.Context, owner string, head SeenHead) error
 	return nil
 }
 
-// FileHeads is a HeadStore in a file of JSON, for programs that run again and again. A
-// crash leaves the file as it was before or after a Save.
+// FileHeads is a HeadStore in a JSON file, for programs that run repeatedly. A crash
+// during Save leaves either the old file or the new one.
 type FileHeads string
 
 // Load implements HeadStore.
@@ -81,7 +82,7 @@ func (f FileHeads) Save(_ context.Context, owner string, head SeenHead) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.Remove(file.Name()) }() // fails once it is renamed
+	defer func() { _ = os.Remove(file.Name()) }() // fails after the rename
 	_, err = file.Write(text)
 	if err := errors.Join(err, file.Sync(), file.Close()); err != nil {
 		return err
@@ -104,8 +105,8 @@ func (f FileHeads) read() (map[string]SeenHead, error) {
 // heads compares each head with the newest one that was seen.
 type heads struct {
 	store HeadStore
-	// Heads are checked one after the other: two answers that cross would look like a log
-	// that shrank.
+	// Heads are checked one at a time: two crossing answers would look like a log that
+	// shrank.
 	turn chan struct{}
 }
 
@@ -125,7 +126,7 @@ func (c *Client) Head(ctx context.Context) (*LogHead, error) {
 	owner := c.Owner()
 	var known *SeenHead
 	var err error
-	// Read before the request: what another process stores meanwhile may be newer.
+	// Read before the request: another process could store a newer head in the meantime.
 	if owner != "" {
 		known, err = c.heads.store.Load(ctx, owner)
 	}
@@ -179,7 +180,7 @@ func (h *LogHead) verifyForm() error {
 	return nil
 }
 
-// extends checks that a head extends the one that was seen before, and its own anchor.
+// extends checks that a head extends the previous head, and its own anchor.
 func (c *Client) extends(ctx context.Context, before *SeenHead, head *LogHead) error {
 	if before != nil {
 		if head.TreeSize < before.Size {
@@ -201,7 +202,7 @@ func (c *Client) extends(ctx context.Context, before *SeenHead, head *LogHead) e
 	return c.grew(ctx, head.AnchoredSize, *head.AnchoredRoot, head.TreeSize, head.Root)
 }
 
-// ConsistencyProof shows that the log of From leaves is a prefix of that of To leaves.
+// ConsistencyProof shows that the log of From leaves is a prefix of the log of To leaves.
 type ConsistencyProof struct {
 	From     uint64 `json:"from"`
 	To       uint64 `json:"to"`
@@ -210,8 +211,7 @@ type ConsistencyProof struct {
 	Proof    []Hash `json:"proof"`
 }
 
-// Consistency returns a proof between two sizes, checked against the two roots that it
-// names.
+// Consistency returns a proof between two sizes, checked against the two roots in it.
 func (c *Client) Consistency(ctx context.Context, from, to uint64) (*ConsistencyProof, error) {
 	p, err := c.askConsistency(ctx, from, to)
 	if err != nil || !c.verify {
@@ -226,7 +226,7 @@ func (c *Client) askConsistency(ctx context.Context, from, to uint64) (*Consiste
 	return p, err
 }
 
-// grew checks that a log only grew, by a proof of the service.
+// grew checks with a proof from the service that a log only grew.
 func (c *Client) grew(ctx context.Context, from uint64, fromRoot Hash, to uint64, toRoot Hash) error {
 	if from == to && fromRoot == toRoot || from == 0 && fromRoot == emptyRoot {
 		return nil

@@ -5,16 +5,16 @@ import (
 	"errors"
 )
 
-// listCheck checks that a list hides nothing.
+// listCheck checks that a list omits no memory.
 type listCheck struct {
 	client *Client
-	ctx    context.Context // of the list
+	ctx    context.Context // the list's
 	newest bool
 	head   *LogHead    // as it was before the list
-	log    growingTree // of a list from the oldest
-	below  uint64      // the leaf before which the next one of a list from the newest must be
+	log    growingTree // only in a list from the oldest
+	below  uint64      // in a list from the newest: the next leaf must be before this one
 	begun  bool
-	// gaps has the hashes of leaves that were retracted. It is nil until it is needed.
+	// gaps has the hashes of retracted leaves. It is nil until it is needed.
 	gaps map[uint64]Hash
 }
 
@@ -59,7 +59,7 @@ func (l *listCheck) end() error {
 	return err
 }
 
-// retracted checks that leaves which are not in the list were retracted.
+// retracted checks that the leaves missing from the list were retracted.
 func (l *listCheck) retracted(from, to uint64) error {
 	for leaf := from; leaf < to; leaf++ {
 		if l.gaps == nil {

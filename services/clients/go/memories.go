@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Memory is a memory as the service keeps it.
+// Memory is a memory as the service returns it.
 type Memory struct {
 	ID        string    `json:"id"`
 	Content   string    `json:"content"`
@@ -44,8 +44,8 @@ type Written struct {
 // WriteOption configures a write.
 type WriteOption func(*request)
 
-// IdempotencyKey names a write, so that it can be repeated: 1 to 255 visible ASCII
-// characters. Without it, a random one is used for all attempts of one call.
+// IdempotencyKey names a write, so that it can be repeated safely: 1 to 255 visible ASCII
+// characters. Without it, all attempts of one call share a random key.
 func IdempotencyKey(key string) WriteOption { return func(r *request) { r.idempotencyKey = key } }
 
 func (r request) named(options []WriteOption) request {
@@ -56,9 +56,9 @@ func (r request) named(options []WriteOption) request {
 	return r
 }
 
-// Write stores a memory, once, no matter what the connection does. Metadata may be nil.
-// After ErrUnavailable, ErrConnection or ErrTimeout it may be stored: call Write again
-// with the same IdempotencyKey.
+// Write stores a memory exactly once, even if attempts fail and are repeated. Metadata
+// may be nil. After ErrUnavailable, ErrConnection or ErrTimeout the memory may be stored:
+// call Write again with the same IdempotencyKey.
 func (c *Client) Write(ctx context.Context, content string, metadata Metadata, options ...WriteOption) (*Written, error) {
 	memory := NewMemory{content, metadata}
 	sum, err := memory.fingerprint()
@@ -75,8 +75,8 @@ func (c *Client) Write(ctx context.Context, content string, metadata Metadata, o
 	return w, nil
 }
 
-// WriteBatch stores 1 to 256 memories: all of them, or none, next to each other in the
-// log. The answers have the order of the memories.
+// WriteBatch stores 1 to 256 memories: all of them or none, at consecutive places in the
+// log. The answers are in the order of the memories.
 func (c *Client) WriteBatch(ctx context.Context, memories []NewMemory, options ...WriteOption) ([]Written, error) {
 	sums := make([][sha256.Size]byte, len(memories))
 	for i := range memories {
@@ -103,7 +103,7 @@ func (c *Client) WriteBatch(ctx context.Context, memories []NewMemory, options .
 	return all, nil
 }
 
-// fingerprint stands for text and metadata. It fails for what is not I-JSON.
+// fingerprint identifies text and metadata. It fails for values that are not I-JSON.
 func (m *NewMemory) fingerprint() (sum [sha256.Size]byte, err error) {
 	text, err := canonicalize(m)
 	if err != nil {
@@ -112,7 +112,7 @@ func (m *NewMemory) fingerprint() (sum [sha256.Size]byte, err error) {
 	return sha256.Sum256(text), nil
 }
 
-// remembered is how many writes are remembered to check what is said of them later.
+// remembered is how many writes a client remembers, to check later answers about them.
 const remembered = 1000
 
 type writtenMemory struct {
@@ -140,8 +140,8 @@ func (w *written) add(m Written, sum [sha256.Size]byte) {
 	w.next = (w.next + 1) % remembered
 }
 
-// compare checks what the service says of a memory against what it said when this client
-// wrote it. It returns nil where this client did not.
+// compare checks an answer about a memory against the answer to this client's write. It
+// returns nil if this client did not write the memory, or no longer remembers it.
 func (w *written) compare(id string, leaf Hash, index uint64) (*writtenMemory, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -159,8 +159,8 @@ func (w *written) compare(id string, leaf Hash, index uint64) (*writtenMemory, e
 
 func memoryPath(id string) string { return "/memories/" + url.PathEscape(id) }
 
-// Get returns a memory. It is checked against its receipt: text and metadata are those of
-// the leaf, and the leaf is in the owner's log. That takes about three requests more.
+// Get returns a memory, checked against its receipt: text and metadata are those of the
+// leaf, and the leaf is in the owner's log. The check takes about three more requests.
 func (c *Client) Get(ctx context.Context, id string) (*Memory, error) {
 	m := new(Memory)
 	if _, err := c.call(ctx, c.core(http.MethodGet, memoryPath(id)), m); err != nil || !c.verify {
@@ -190,8 +190,8 @@ func (c *Client) Get(ctx context.Context, id string) (*Memory, error) {
 	return m, nil
 }
 
-// Retract takes a memory back. It is in no list, search or case any more, and its leaf
-// stays. It needs a session, or a key with ScopeRetract.
+// Retract retracts a memory. No list, search or case returns it any longer, but its leaf
+// stays. Retract needs a session, or a key with ScopeRetract.
 func (c *Client) Retract(ctx context.Context, id string) error {
 	_, err := c.call(ctx, c.core(http.MethodDelete, memoryPath(id)), nil)
 	return err
@@ -200,7 +200,8 @@ func (c *Client) Retract(ctx context.Context, id string) error {
 // Order is the order of a list or a search.
 type Order string
 
-// Orders. Relevance is for ranked searches, where it is the default. Elsewhere Oldest is.
+// Orders. Relevance is for ranked searches only, and their default. Elsewhere the default
+// is Oldest.
 const (
 	Oldest    Order = "oldest"
 	Newest    Order = "newest"
@@ -215,10 +216,10 @@ type ListOptions struct {
 
 const defaultPage = 100
 
-// List lists all memories, page by page. It checks that no leaf is left out except
-// retracted ones, and, from the oldest, that all leaves give a root of the log. What was
-// yielded is proven when the list ends without an error. Get checks texts. An error is the
-// last pair.
+// List lists all memories, page by page. It checks that only retracted leaves are
+// missing, and, from the oldest, that all leaves give a root of the log. The memories are
+// proven when the list ends without an error. Get checks texts. An error is the last
+// pair.
 func (c *Client) List(ctx context.Context, o ListOptions) iter.Seq2[Memory, error] {
 	return func(yield func(Memory, error) bool) {
 		if err := c.list(ctx, o, func(m Memory) bool { return yield(m, nil) }); err != nil {
@@ -249,10 +250,11 @@ func (c *Client) list(ctx context.Context, o ListOptions, yield func(Memory) boo
 	return check.end()
 }
 
-// nextLink is the query of the next page. The rest of the URL may name another host.
+// nextLink finds the URL of the next page. Only its query is used: the rest may name
+// another host.
 var nextLink = regexp.MustCompile(`<([^>]*)>\s*;\s*rel="?next"?`)
 
-// pages reads all pages. It reports whether they were read to their end.
+// pages reads all pages. It reports whether all of them were read.
 func (c *Client) pages(ctx context.Context, o ListOptions, visit func(Memory) (bool, error)) (all bool, err error) {
 	query := url.Values{"limit": {strconv.Itoa(cmp.Or(o.PageSize, defaultPage))}, "order": {string(cmp.Or(o.Order, Oldest))}}.Encode()
 	for {
@@ -267,7 +269,7 @@ func (c *Client) pages(ctx context.Context, o ListOptions, visit func(Memory) (b
 			}
 		}
 		next := nextLink.FindStringSubmatch(header.Get("Link"))
-		if next == nil || len(page) == 0 { // no list goes on after an empty page
+		if next == nil || len(page) == 0 { // a list never continues after an empty page
 			return true, nil
 		}
 		u, err := url.Parse(next[1])
@@ -278,7 +280,7 @@ func (c *Client) pages(ctx context.Context, o ListOptions, visit func(Memory) (b
 	}
 }
 
-// Mode is how a search compares.
+// Mode is how a search matches.
 type Mode string
 
 // Modes. Substring is the default.
@@ -295,7 +297,7 @@ type SearchOptions struct {
 	PageSize int // memories a page, 1 to 1,000; 0 means 100
 }
 
-// Filter says which memories are looked at. Each field that is set must fit.
+// Filter limits a search. A memory must match every field that is set.
 type Filter struct {
 	Source   string    `json:"source,omitzero"`
 	From     time.Time `json:"from,omitzero"`
@@ -308,11 +310,11 @@ type Filter struct {
 // FoundMemory is a result of a search.
 type FoundMemory struct {
 	Memory
-	Score float64 `json:"score"` // of a ranked search; higher is better
+	Score float64 `json:"score"` // of a ranked search; a higher score is better
 }
 
-// Search finds memories. It is not verified: nothing proves that a search leaves nothing
-// out. Get checks one memory. An error is the last pair.
+// Search finds memories. It is not verified: nothing proves that a search omits no
+// memory. Get checks one memory. An error is the last pair.
 func (c *Client) Search(ctx context.Context, query string, o SearchOptions) iter.Seq2[FoundMemory, error] {
 	return func(yield func(FoundMemory, error) bool) {
 		body := struct {

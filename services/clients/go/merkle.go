@@ -14,7 +14,8 @@ var hasher = rfc6962.DefaultHasher
 // emptyRoot is the root of a log without leaves.
 var emptyRoot = Hash(hasher.EmptyRoot())
 
-// fold goes from a leaf up. A direction says that the sibling is on the right.
+// fold computes the root from a leaf up. A true direction means that the sibling is on
+// the right.
 func fold(leaf Hash, siblings []Hash, right []bool) Hash {
 	at := leaf[:]
 	for i := range min(len(siblings), len(right)) {
@@ -28,7 +29,7 @@ func fold(leaf Hash, siblings []Hash, right []bool) Hash {
 }
 
 // directionsOf returns the directions of a leaf in a tree. A node that is the last of its
-// level and has no sibling takes no step (RFC 9162, section 2.1.3.2).
+// level and has no sibling adds no step (RFC 9162, section 2.1.3.2).
 func directionsOf(index, size uint64) []bool {
 	var right []bool
 	for node, last := index, size-1; last > 0; node, last = node>>1, last>>1 {
@@ -43,8 +44,9 @@ func directionsOf(index, size uint64) []bool {
 
 var errProofSize = errors.New("it has another number of hashes than it takes")
 
-// consistency goes through a proof that the tree of first, of from leaves, is a prefix of
-// a tree of to leaves, and returns the root of that one. The caller compares it.
+// consistency follows a proof that the tree of from leaves, with the root first, is a
+// prefix of a tree of to leaves. It returns the root of the larger tree, which the caller
+// compares.
 func consistency(from, to uint64, first Hash, path []Hash) (second Hash, err error) {
 	if from == 0 {
 		return Hash{}, errProofSize
@@ -53,8 +55,8 @@ func consistency(from, to uint64, first Hash, path []Hash) (second Hash, err err
 	for i := range path {
 		hashes[i] = path[i][:]
 	}
-	// The library compares both roots. It names the second one in its error, because no
-	// tree has the root 0.
+	// The library compares both roots. The root 0 never matches, so the library returns
+	// the calculated second root in its error.
 	var none Hash
 	var mismatch proof.RootMismatchError
 	err = proof.VerifyConsistency(hasher, from, to, hashes, first[:], none[:])
@@ -67,7 +69,8 @@ func consistency(from, to uint64, first Hash, path []Hash) (second Hash, err err
 	return Hash(mismatch.CalculatedRoot), nil
 }
 
-// growingTree is the root of leaves that come one by one. It keeps one hash a level.
+// growingTree computes the root of leaves that arrive one by one. It keeps one hash per
+// level.
 type growingTree struct{ r *compact.Range }
 
 func newTree() growingTree {

@@ -24,8 +24,8 @@ type InclusionProof struct {
 	OnchainRoot *Hash   `json:"onchainRoot"`
 }
 
-// Proof returns a memory's inclusion proof. Its path is checked, and before the memory is
-// anchored its root, too. A Receipt says more: it names the tree's size.
+// Proof returns a memory's inclusion proof. Its path is checked. Its root is checked only
+// while the memory is not anchored. A Receipt proves more: it names the tree's size.
 func (c *Client) Proof(ctx context.Context, id string) (*InclusionProof, error) {
 	for attempt := 0; ; attempt++ {
 		var before *LogHead
@@ -48,7 +48,8 @@ func (c *Client) Proof(ctx context.Context, id string) (*InclusionProof, error) 
 		if p.TxSignature != nil || p.BatchRoot == before.Root {
 			return p, nil
 		}
-		// The log may have grown between the two answers. Otherwise this is an older root.
+		// The log may have grown between the two answers. If it did not, this root is an
+		// old one.
 		after, err := c.Head(ctx)
 		if err != nil {
 			return nil, err
@@ -62,7 +63,7 @@ func (c *Client) Proof(ctx context.Context, id string) (*InclusionProof, error) 
 	}
 }
 
-// verifyPath checks that the path leads to the root. root is the log's.
+// verifyPath checks that the path leads to the batch root. root is the log's root.
 func (p *InclusionProof) verifyPath(root Hash) error {
 	if len(p.Proof.Siblings) != len(p.Proof.Directions) {
 		return serviceLies(ErrMalformed, "proof", "%d siblings and %d directions", len(p.Proof.Siblings), len(p.Proof.Directions))
@@ -77,8 +78,8 @@ func (p *InclusionProof) verifyPath(root Hash) error {
 	return serviceLies(ErrBadProof, "siblings", "they fold to %s, batchRoot is %s", folded, p.BatchRoot)
 }
 
-// Receipt returns a memory's receipt. It is checked by itself, against the log's head,
-// against what this client wrote, and, with WithRPC, against the chain. It can be stored as
+// Receipt returns a memory's receipt. It is checked on its own, against the log's head,
+// against this client's writes, and, with WithRPC, against the chain. It can be stored as
 // JSON.
 func (c *Client) Receipt(ctx context.Context, id string) (*Receipt, error) {
 	var head *LogHead
@@ -116,7 +117,7 @@ func (c *Client) Receipt(ctx context.Context, id string) (*Receipt, error) {
 	return r, nil
 }
 
-// compareReceipt checks a receipt against the log's head as it was before.
+// compareReceipt checks a receipt against the log's head from before the request.
 func (c *Client) compareReceipt(ctx context.Context, r *Receipt, head *LogHead) error {
 	if r.Entry.Owner != head.Owner {
 		return wrong(ErrWrongOwner, "entry.owner", "it is %s, the log is of %s", r.Entry.Owner, head.Owner)
@@ -138,7 +139,7 @@ func (c *Client) compareReceipt(ctx context.Context, r *Receipt, head *LogHead) 
 	if err != nil && !errors.Is(err, ErrForked) {
 		return err
 	}
-	if err := r.Verify(); err != nil { // says more, where the receipt is bad by itself
+	if err := r.Verify(); err != nil { // its error is more precise if the receipt itself is bad
 		return err
 	}
 	if err != nil {
@@ -147,7 +148,8 @@ func (c *Client) compareReceipt(ctx context.Context, r *Receipt, head *LogHead) 
 	return nil
 }
 
-// verifyAnchor checks an anchor, if there is one, as far as the options say.
+// verifyAnchor checks an anchor, if there is one, with the checks that the options ask
+// for.
 func (c *Client) verifyAnchor(ctx context.Context, a *Anchor, owner string) error {
 	if a == nil {
 		return nil
@@ -161,15 +163,15 @@ func (c *Client) verifyAnchor(ctx context.Context, a *Anchor, owner string) erro
 
 // ExportOptions of Export.
 type ExportOptions struct {
-	// CopyTo gets the export as it comes, for a file that `ledger verify-export` and
-	// ReadExport check. May be nil.
+	// CopyTo receives a copy of the export as it arrives, for a file that `ledger
+	// verify-export` and ReadExport can check. May be nil.
 	CopyTo io.Writer
 }
 
-// Export streams the owner's whole log in bounded memory. Each leaf is checked, then the
+// Export streams the owner's whole log in bounded memory. It checks each leaf, then the
 // root and that the export is complete, against the log's head and, with WithRPC, against
-// the chain. Leaves are proven only when the export ends without an error. An error is the
-// last pair. An export that breaks off is ErrIncomplete: begin again.
+// the chain. Leaves are proven only when the export ends without an error. An error is
+// the last pair. An interrupted export is ErrIncomplete: begin again.
 func (c *Client) Export(ctx context.Context, o ExportOptions) iter.Seq2[ExportedMemory, error] {
 	return func(yield func(ExportedMemory, error) bool) {
 		if err := c.export(ctx, o, func(m ExportedMemory) bool { return yield(m, nil) }); err != nil {
@@ -178,7 +180,7 @@ func (c *Client) Export(ctx context.Context, o ExportOptions) iter.Seq2[Exported
 	}
 }
 
-// idleExport is how long an export may bring nothing.
+// idleExport bounds how long an export may send no data.
 const idleExport = time.Minute
 
 func (c *Client) export(ctx context.Context, o ExportOptions, yield func(ExportedMemory) bool) error {
@@ -220,7 +222,7 @@ func (c *Client) export(ctx context.Context, o ExportOptions, yield func(Exporte
 	return nil
 }
 
-// compareExport checks an export's header against the log's head as it was before.
+// compareExport checks an export's header against the log's head from before the request.
 func (c *Client) compareExport(ctx context.Context, h *ExportHeader, head *LogHead) error {
 	if h.Owner != head.Owner {
 		return wrong(ErrWrongOwner, "owner", "it is %s, the log is of %s", h.Owner, head.Owner)

@@ -13,8 +13,8 @@ import (
 // Metadata is a memory's metadata. Numbers are float64, as in the log.
 type Metadata = map[string]any
 
-// Receipt proves that a memory is in its owner's log. It can be stored as JSON, and
-// ParseReceipt reads it again.
+// Receipt proves that a memory is in its owner's log. It can be stored as JSON;
+// ParseReceipt reads it back.
 type Receipt struct {
 	Version    int    `json:"version"`
 	Entry      Entry  `json:"entry"`
@@ -30,7 +30,7 @@ type Receipt struct {
 	Consistency []Hash  `json:"consistency"`
 }
 
-// Entry is what hashes to a leaf.
+// Entry is the content that hashes to a leaf.
 type Entry struct {
 	Content  string   `json:"content"`
 	Metadata Metadata `json:"metadata"`
@@ -39,7 +39,7 @@ type Entry struct {
 	V        int      `json:"v"`
 }
 
-// Anchor is where on the chain the root of the first CommittedSize leaves is.
+// Anchor locates the root of the first CommittedSize leaves on the chain.
 type Anchor struct {
 	Cluster       string `json:"cluster"` // genesis hash, base58
 	ProgramID     string `json:"programId"`
@@ -50,14 +50,14 @@ type Anchor struct {
 	CommittedRoot Hash   `json:"committedRoot"`
 }
 
-// member is a member of an object, and where its value goes.
+// member is a member of a JSON object, and the destination of its value.
 type member struct {
 	name string
 	into any
 }
 
-// readMembers reads an object that has these members and no others, none of them null.
-// A jsontext.Value may be null. The error is a *VerificationError.
+// readMembers reads an object with exactly these members. Only members read into a
+// jsontext.Value may be null. The error is a *VerificationError.
 func readMembers(raw jsontext.Value, what, prefix string, expected ...member) error {
 	var members map[string]jsontext.Value
 	if err := json.Unmarshal(raw, &members); err != nil || members == nil {
@@ -80,8 +80,8 @@ func readMembers(raw jsontext.Value, what, prefix string, expected ...member) er
 	return nil
 }
 
-// hasNull reports whether a value, or an element of an array, is null. The decoder takes
-// it for false, or for a hash of zeros.
+// hasNull reports whether a value, or an element of an array, is null. The decoder would
+// read null as false, or as a hash of zeros.
 func hasNull(value jsontext.Value) bool {
 	var elements []jsontext.Value
 	if value.Kind() != '[' || json.Unmarshal(value, &elements) != nil {
@@ -91,7 +91,7 @@ func hasNull(value jsontext.Value) bool {
 }
 
 // ParseReceipt reads the JSON of a receipt and checks its form. The error is a
-// *VerificationError. Verify checks what the receipt says.
+// *VerificationError. Verify checks the statements of the receipt.
 func ParseReceipt(text []byte) (*Receipt, error) {
 	r := new(Receipt)
 	var entry, anchor jsontext.Value
@@ -126,7 +126,7 @@ func readAnchor(raw jsontext.Value) (*Anchor, error) {
 		member{"committedSize", &a.CommittedSize}, member{"committedRoot", &a.CommittedRoot})
 }
 
-// canonicalize writes a value as RFC 8785 says. It fails for what is not I-JSON.
+// canonicalize encodes a value by RFC 8785. It fails for values that are not I-JSON.
 func canonicalize(value any) ([]byte, error) {
 	text, err := json.Marshal(value)
 	if err != nil {
@@ -155,8 +155,8 @@ func (e *Entry) hash() (Hash, error) {
 	return Hash(hasher.HashLeaf(text)), nil
 }
 
-// isBase58 reports whether a text is the base58 form of so many bytes. Longer texts are
-// refused before they are decoded, which takes quadratic time.
+// isBase58 reports whether text is the base58 form of size bytes. It refuses longer texts
+// before decoding them, because decoding takes quadratic time.
 func isBase58(text string, size int) bool {
 	if len(text) > size*11/8 {
 		return false
@@ -165,9 +165,9 @@ func isBase58(text string, size int) bool {
 	return err == nil && len(raw) == size && base58.Encode(raw) == text
 }
 
-// Verify checks everything that a receipt says except what only the chain can tell. It
-// returns nil or a *VerificationError that names the first thing wrong. Where one of
-// several members must be wrong, it names the one that does not go with the others.
+// Verify checks everything in a receipt that needs no chain. It returns nil or a
+// *VerificationError that names the first wrong field. If the fault could be in one of
+// several members, it names the member that does not match the others.
 func (r *Receipt) Verify() error {
 	if r.Version != 1 {
 		return wrong(ErrMalformed, "version", "%d is not a version that this client knows", r.Version)
@@ -231,7 +231,7 @@ func (r *Receipt) anchors(root Hash) bool {
 	return err == nil && second == r.Anchor.CommittedRoot
 }
 
-// verifyForm checks what can be known of an anchor offline.
+// verifyForm checks an anchor as far as possible offline.
 func (a *Anchor) verifyForm() error {
 	for _, f := range []struct {
 		name, text string

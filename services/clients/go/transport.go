@@ -17,7 +17,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// maxMessage is how much of an error's body is read.
+// maxMessage bounds how much of an error's body is read.
 const maxMessage = 64 << 10
 
 // request is a request that may be sent several times.
@@ -27,13 +27,14 @@ type request struct {
 	body           any // JSON
 	idempotencyKey string
 	header         http.Header
-	// once: a repetition could do something twice. Then only a 429 is repeated.
+	// once: repeating the request could do something twice. Then only a 429 is repeated.
 	once bool
-	// idle makes the answer a stream: the time is for each read of it, not for all.
+	// idle makes the answer a stream: the timeout applies to each read of it, not to all
+	// of it.
 	idle time.Duration
 }
 
-// secret finds tokens of grants in paths.
+// secret finds grant tokens in paths.
 var secret = regexp.MustCompile(`svc_\w+_[\w-]+`)
 
 func (r *request) name() string {
@@ -62,8 +63,8 @@ func (c *Client) call(ctx context.Context, r request, into any) (header http.Hea
 	return header, err
 }
 
-// decode reads an answer. One that is cut short, by a proxy that says nothing of it, is a
-// connection that failed. Members that the client does not know are ignored.
+// decode reads an answer. A proxy may cut an answer short without an error, so broken
+// JSON counts as a failed connection. Members that the client does not know are ignored.
 func decode(name string, text []byte, into any) error {
 	if into == nil {
 		return nil
@@ -92,7 +93,8 @@ func (c *Client) open(ctx context.Context, r request) (response *http.Response, 
 	return response, err
 }
 
-// repeat tries until it succeeds, or another attempt can't help or could do harm.
+// repeat retries until an attempt succeeds, or until another one can't help or could do
+// harm.
 func (c *Client) repeat(ctx context.Context, r *request, try func() error) error {
 	for n := 0; ; n++ {
 		err := try()
@@ -146,13 +148,13 @@ func (c *Client) attempt(ctx context.Context, r *request) (*http.Response, error
 	r.setHeader(request)
 	response, err := c.http.Do(request)
 	if err != nil {
-		err = b.lost(err) // before stop, which is a cause, too
+		err = b.lost(err) // before stop, which also sets a cause
 		b.stop()
 		return nil, err
 	}
 	b.inner, response.Body = response.Body, b
 	if b.idle > 0 {
-		b.timer.Stop() // each read starts it again
+		b.timer.Stop() // each read restarts it
 	}
 	if response.StatusCode < 300 {
 		return response, nil
@@ -184,7 +186,8 @@ func (r *request) setHeader(request *http.Request) {
 	}
 }
 
-// refusal reads an answer other than success. An answer without our form is a gateway's.
+// refusal reads an answer other than success. A body without the service's form comes
+// from a gateway.
 func refusal(response *http.Response) error {
 	e := &Error{
 		Status: response.StatusCode, Message: response.Status, RequestID: response.Header.Get("X-Request-Id"),
@@ -203,7 +206,7 @@ func refusal(response *http.Response) error {
 	return e
 }
 
-// retryAfter reads seconds, or a date.
+// retryAfter reads a Retry-After header: seconds or a date.
 func retryAfter(header string, now time.Time) time.Duration {
 	if seconds, err := strconv.ParseUint(header, 10, 16); err == nil {
 		return time.Duration(seconds) * time.Second
@@ -214,8 +217,8 @@ func retryAfter(header string, now time.Time) time.Duration {
 	return 0
 }
 
-// answerBody is the body of an answer. Its errors say what failed, and reading ends when
-// the time is over.
+// answerBody is the body of an answer. Its errors say what failed. Reading ends at the
+// timeout.
 type answerBody struct {
 	inner  io.ReadCloser
 	parent context.Context // the caller's
@@ -226,15 +229,15 @@ type answerBody struct {
 	name   string
 }
 
-// Read implements io.Reader. In a stream, the time that the caller takes between two reads
-// does not count.
+// Read implements io.Reader. In a stream, the caller's time between two reads does not
+// count.
 func (b *answerBody) Read(p []byte) (int, error) {
 	if b.idle > 0 {
 		b.timer.Reset(b.idle)
 		defer b.timer.Stop()
 	}
 	n, err := b.inner.Read(p)
-	if err != nil && err != io.EOF { // io.ErrUnexpectedEOF is a connection that failed
+	if err != nil && err != io.EOF { // io.ErrUnexpectedEOF is a failed connection
 		err = b.lost(err)
 	}
 	return n, err
@@ -251,7 +254,7 @@ func (b *answerBody) stop() {
 	b.cancel(nil)
 }
 
-// lost says why no answer came. The URL may hold a token, so it is left out.
+// lost says why no answer arrived. The URL may hold a token, so the error omits it.
 func (b *answerBody) lost(err error) error {
 	if b.parent.Err() != nil {
 		return fmt.Errorf("memoryledger: %s: %w", b.name, b.parent.Err())

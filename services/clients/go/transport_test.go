@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// roundTrip answers requests without a network, so that time can be a test's own.
+// roundTrip answers requests without a network, so that a test can use fake time.
 type roundTrip func(attempt int, r *http.Request) (*http.Response, error)
 
 func (f roundTrip) client() (*http.Client, *atomic.Int32) {
@@ -36,7 +36,7 @@ func answer(status int, body string, header ...string) *http.Response {
 
 const stored = `{"id":"1","leafHash":"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855","leafIndex":0}`
 
-// TestRepeats: a write is repeated with one Idempotency-Key, longer and longer apart.
+// TestRepeats: all attempts of a write have one Idempotency-Key, at growing intervals.
 func TestRepeats(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -110,7 +110,7 @@ func TestErrorsSayWhatTheServiceSays(t *testing.T) {
 	}
 }
 
-// TestTimes: an attempt ends when its time is over, and a call when its context is.
+// TestTimes: an attempt ends at its timeout, and a call when its context ends.
 func TestTimes(t *testing.T) {
 	t.Parallel()
 	hang := func(_ int, r *http.Request) (*http.Response, error) {
@@ -139,7 +139,7 @@ func TestTimes(t *testing.T) {
 	})
 }
 
-// slowBody brings a byte a minute.
+// slowBody sends one byte, then waits.
 type slowBody struct {
 	ctx  context.Context
 	rest string
@@ -159,7 +159,8 @@ func (b *slowBody) Read(p []byte) (int, error) {
 
 func (b *slowBody) Close() error { return nil }
 
-// TestStreams: a stream may take as long as it brings something, and its reader, too.
+// TestStreams: a stream may take any time while its data keeps arriving, and so may its
+// reader.
 func TestStreams(t *testing.T) {
 	t.Parallel()
 	for wait, want := range map[time.Duration]error{50 * time.Second: nil, 70 * time.Second: ErrTimeout} {
@@ -189,7 +190,7 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// TestTokensStaySecret: an error of a grant's URL does not quote it.
+// TestTokensStaySecret: an error about a grant's URL does not quote the token.
 func TestTokensStaySecret(t *testing.T) {
 	t.Parallel()
 	client, _ := roundTrip(func(int, *http.Request) (*http.Response, error) { return nil, io.EOF }).client()
@@ -199,8 +200,8 @@ func TestTokensStaySecret(t *testing.T) {
 	}
 }
 
-// TestFollow: a stream that ends is opened again after the last page, and one that brings
-// half a message loses and doubles nothing.
+// TestFollow: a stream that ends is reopened after the last page. A message that is cut
+// in half loses and repeats no event.
 func TestFollow(t *testing.T) {
 	t.Parallel()
 	page := func(cursor string, ids ...string) string {
@@ -245,7 +246,7 @@ func TestFollow(t *testing.T) {
 			t.Errorf("events %q, cursors %q, asked after %q", got, cursors, asked)
 		}
 	})
-	// What was never connected is an error.
+	// A stream that never connected ends with an error.
 	synctest.Test(t, func(t *testing.T) {
 		client, attempts := roundTrip(func(int, *http.Request) (*http.Response, error) { return nil, io.EOF }).client()
 		for _, err := range New("http://ledger", WithHTTPClient(client)).Follow(t.Context(), "0") {

@@ -20,7 +20,7 @@ import (
 	"github.com/mr-tron/base58"
 )
 
-// The golden vectors that every verifier of this repository is held to.
+// The golden vectors that every verifier of this repository must pass.
 const (
 	receipts = "../../../anchoring/receipt/testdata/"
 	exports  = "../../../anchoring/export/testdata/"
@@ -56,7 +56,7 @@ func mustReceipt(t *testing.T, path string) *Receipt {
 	return r
 }
 
-// expect holds an error to a kind, and to a field where one is given.
+// expect checks the kind of an error, and its field if one is given.
 func expect(t *testing.T, err error, kind error, field string) {
 	t.Helper()
 	var v *VerificationError
@@ -279,7 +279,8 @@ func (c *testChain) serve(t *testing.T) string {
 	return server.URL
 }
 
-// vectorChain is the chain that the receipts are of, with an account of so many leaves.
+// vectorChain returns the chain of the receipts, with an account that commits to size
+// leaves.
 func vectorChain(t *testing.T, size uint64) *testChain {
 	t.Helper()
 	r := mustReceipt(t, receipts+"good.json")
@@ -316,7 +317,7 @@ func TestGoodReceipts(t *testing.T) {
 	}
 	_, err = r.VerifyOnchain(t.Context(), vectorChain(t, 10).serve(t))
 	expect(t, err, ErrChain, "anchor.committedSize")
-	// What is stored as JSON is the same receipt.
+	// A receipt stored as JSON reads back as a valid receipt.
 	text, err := json.Marshal(r)
 	if err != nil {
 		t.Fatal(err)
@@ -341,8 +342,8 @@ func TestChainUnreachable(t *testing.T) {
 	}
 }
 
-// altered is what each altered receipt is refused with. A malformed member is ErrMalformed
-// of the member that the file's name begins with.
+// altered has the expected error for each altered receipt. A file that is not listed must
+// give ErrMalformed, for the member that the file's name begins with.
 var altered = map[string]struct {
 	kind  error
 	field string
@@ -460,8 +461,8 @@ func TestGoodExports(t *testing.T) {
 	}
 }
 
-// alteredExports is what each bad export is refused with, and in which line. It has the
-// same lines as anchoring/export.
+// alteredExports has the expected error and line for each bad export. The lines are the
+// same as in anchoring/export.
 var alteredExports = map[string]struct {
 	kind  error
 	line  uint64
@@ -539,7 +540,7 @@ func TestBadExports(t *testing.T) {
 	}
 }
 
-// TestEveryCut: an export that ends anywhere before its end is not whole.
+// TestEveryCut: an export that is cut off anywhere before its end is incomplete.
 func TestEveryCut(t *testing.T) {
 	t.Parallel()
 	text := string(read(t, exports+"good.ndjson"))
@@ -552,7 +553,7 @@ func TestEveryCut(t *testing.T) {
 	}
 }
 
-// BenchmarkExport reports leaves a second.
+// BenchmarkExport reports leaves per second.
 func BenchmarkExport(b *testing.B) {
 	text, err := os.ReadFile(exports + "good.ndjson")
 	if err != nil {

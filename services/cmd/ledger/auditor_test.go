@@ -28,7 +28,7 @@ import (
 	"github.com/memory-ledger/ledger/services/run/config"
 )
 
-// deployed is a server with the configuration that is shipped, provisioned.
+// deployed starts a server with the shipped configuration and provisions it.
 func deployed(t *testing.T) (urlOf func(user string) string) {
 	t.Helper()
 	urlOf = guarded(t)
@@ -42,7 +42,7 @@ func deployed(t *testing.T) (urlOf func(user string) string) {
 	return urlOf
 }
 
-// guarded is a log's server with permissions that was not provisioned yet.
+// guarded starts a log server with permissions that is not provisioned yet.
 func guarded(t *testing.T) (urlOf func(user string) string) {
 	t.Helper()
 	t.Setenv("NATS_SERVER_NAME", "test")
@@ -87,8 +87,9 @@ func write(t *testing.T, url string, memories int) events.Owner {
 			if !errors.Is(err, eventlog.ErrConflict) {
 				break
 			}
-			// A new leader of a cluster may not have applied the message before yet. An
-			// API decides again; here nothing else writes, so the decision is the same.
+			// A new leader of a cluster might not have applied the previous message yet. An
+			// API would decide again; here nothing else writes, so the decision is the
+			// same.
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -101,7 +102,7 @@ func write(t *testing.T, url string, memories int) events.Owner {
 	return owner
 }
 
-// ledger runs a command and returns what it printed and its error.
+// ledger runs a command and returns its output and its error.
 func ledger(ctx context.Context, args ...string) (string, error) {
 	var out bytes.Buffer
 	root := newRoot()
@@ -112,7 +113,7 @@ func ledger(ctx context.Context, args ...string) (string, error) {
 	return out.String(), err
 }
 
-// storedAt is when the log stored a message, as --since takes it.
+// storedAt returns when the log stored a message, in the format of --since.
 func storedAt(t *testing.T, url string, seq uint64) string {
 	t.Helper()
 	log, err := eventlog.Open(t.Context(), dial(t, url))
@@ -129,7 +130,7 @@ func storedAt(t *testing.T, url string, seq uint64) string {
 	return at.Format(time.RFC3339Nano)
 }
 
-// The newest events are found however many messages lie between them.
+// The newest events are found no matter how many messages lie between them.
 func TestNewestAcrossWindows(t *testing.T) {
 	t.Parallel()
 	log := &rareLog{head: 5*tailWindow + 7, every: tailWindow + 1}
@@ -151,7 +152,7 @@ func TestNewestAcrossWindows(t *testing.T) {
 	}
 }
 
-// rareLog has a message now and then.
+// rareLog is a log that has one event in every so many messages.
 type rareLog struct{ head, every, read uint64 }
 
 func (l *rareLog) Read(_ context.Context, cfg eventlog.ReadConfig, yield func(eventlog.Slice) error) error {
@@ -171,8 +172,8 @@ func (l *rareLog) Read(_ context.Context, cfg eventlog.ReadConfig, yield func(ev
 	return yield(slice)
 }
 
-// An auditor, with no right but to read, tails and verifies the log with the
-// credentials that are shipped for it.
+// An auditor, who may only read, tails and verifies the log with the credentials shipped
+// for auditors.
 func TestAuditorTailsAndVerifies(t *testing.T) {
 	urlOf := deployed(t)
 	owner := write(t, urlOf("core"), 20)
@@ -236,8 +237,8 @@ func TestAuditorTailsAndVerifies(t *testing.T) {
 	}
 }
 
-// An audit says that it is incomplete, and does not end well, where something that
-// is configured could not be asked or opened, and where there is no such owner.
+// An audit reports that it is incomplete, and fails, if something configured could not be
+// reached or opened, or if the owner does not exist.
 func TestIncompleteAudits(t *testing.T) {
 	urlOf := deployed(t)
 	owner := write(t, urlOf("core"), 3)
@@ -301,8 +302,8 @@ func TestIncompleteAudits(t *testing.T) {
 	}
 }
 
-// An auditor with a master key is told at once that it may not read the keystore,
-// which is not what an auditor's credentials are for.
+// An audit with a master key and an auditor's credentials reports at once that they
+// can't read the keystore. Auditors' credentials are not meant for that.
 func TestAnAuditorMayNotReadTheKeystore(t *testing.T) {
 	urlOf := deployed(t)
 	write(t, urlOf("core"), 3)
@@ -313,7 +314,7 @@ func TestAnAuditorMayNotReadTheKeystore(t *testing.T) {
 	defer cancel()
 	begun := time.Now()
 	text, err := ledger(ctx, "verify")
-	if took := time.Since(begun); took > 4*time.Second { // a question to the server waits five
+	if took := time.Since(begun); took > 4*time.Second { // a request to the server waits five seconds
 		t.Errorf("it took %v", took)
 	}
 	const why = "3 leaves against their content: the credentials of NATS_URL may not read the keystore"
@@ -322,8 +323,8 @@ func TestAnAuditorMayNotReadTheKeystore(t *testing.T) {
 	}
 }
 
-// The APIs may ask which master key the keystore is written with, by the role that
-// is shipped for them. (That others may not is among the attacks of infra/nats.)
+// The APIs, in the role shipped for them, may ask which master key the keystore is
+// written with. (The attacks of infra/nats check that other roles can't.)
 func TestTheAPIsMayAskForTheNewestMaster(t *testing.T) {
 	urlOf := deployed(t)
 	js, err := jetstream.New(dial(t, urlOf("core")))

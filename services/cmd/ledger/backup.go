@@ -77,7 +77,7 @@ local run's secrets and chain are put back into a data folder only.`,
 	return cmd
 }
 
-// before takes the bar away before a line is printed.
+// before removes the bar before say prints a line.
 func (s *steps) before(say func(backup.Done)) func(backup.Done) {
 	return func(d backup.Done) {
 		s.end()
@@ -85,8 +85,8 @@ func (s *steps) before(say func(backup.Done)) func(backup.Done) {
 	}
 }
 
-// damagedIsAFinding tells a stream that is not what it should be from a backup that
-// could not be made.
+// damagedIsAFinding turns the error for a damaged stream into a finding. Other errors
+// mean that the backup could not be made, and stay as they are.
 func damagedIsAFinding(err error) error {
 	if errors.Is(err, backup.ErrDamaged) {
 		return finding{err}
@@ -115,8 +115,9 @@ func parseParts(only []string) (parts []backup.Part, err error) {
 	return parts, nil
 }
 
-// printRestored says beside it, for servers that are not a local run's, what
-// those who follow the log will find.
+// printRestored prints each restored part. When the log was restored into servers other
+// than a local run's, it also prints which consumers were made again, or that there are
+// none.
 func printRestored(out io.Writer, servers bool) func(backup.Done) {
 	restored := printDone(out, "restored")
 	return func(d backup.Done) {

@@ -13,13 +13,13 @@ import (
 	"github.com/memory-ledger/ledger/services/keystore"
 )
 
-// A log that lacks a message is a finding of backup: a script that keeps the newest
-// copies must not take this one for good.
+// A log that lacks a message is a finding of backup. A script that keeps only the newest
+// copies must not mistake the bad copy for a good one.
 func TestADamagedLogEndsABackup(t *testing.T) {
 	url := natstest.Start(t).URL()
 	_, js := natstest.Connect(t, url)
 	cfg := eventlog.StreamConfig(eventlog.Config{})
-	cfg.DenyDelete = false // what this server loses is deleted here
+	cfg.DenyDelete = false // to delete a message, as if the server had lost it
 	stream, err := js.CreateStream(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)

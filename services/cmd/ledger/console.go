@@ -17,7 +17,7 @@ import (
 	"github.com/memory-ledger/ledger/services/run/assembly"
 )
 
-// plainConsole is for who reads lines: a supervisor, a test. The log goes to
+// plainConsole is for readers of lines, such as a supervisor or a test. The log goes to
 // standard error.
 type plainConsole struct {
 	out   io.Writer
@@ -32,27 +32,27 @@ func (c plainConsole) Up(up assembly.Up) {
 	fmt.Fprintln(c.out, "memory ledger is up: core "+up.Core+"  extension "+up.Extension)
 }
 
-// terminalConsole is for a person. The log goes to a file in the data folder, and
-// its warnings to the terminal as well, below what a start shows.
+// terminalConsole is for a person. The log goes to a file in the data folder. Its
+// warnings also go to the terminal, below the output of the start.
 type terminalConsole struct {
 	out     io.Writer
 	level   slog.Level
 	getenv  func(string) string
-	program string // as it was started
+	program string // the command as the user typed it
 
 	mu     sync.Mutex
 	folder string
 	up     bool
-	held   []string // warnings of before it was up
+	held   []string // warnings from before it was up
 	warned string   // the last warning
 	at     time.Time
 }
 
 const (
 	runLogName = "run.log"
-	// warnAgain is how soon the same warning is shown again.
+	// warnAgain is the shortest time before the same warning is shown again.
 	warnAgain = time.Minute
-	// mostHeld bounds the warnings that wait until everything is up.
+	// mostHeld bounds the warnings that are held until everything is up.
 	mostHeld = 16
 )
 
@@ -76,7 +76,7 @@ func (c *terminalConsole) Doing(what string) {
 func (c *terminalConsole) Say(line string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	fmt.Fprintln(c.out, "\r"+line) // over the ^C of who stops it
+	fmt.Fprintln(c.out, "\r"+line) // overwrites the ^C of a person who stops it
 }
 
 func (c *terminalConsole) Up(up assembly.Up) {
@@ -111,11 +111,11 @@ Ctrl-C stops it; the data stays. On other ports:
 
 `, start)
 	b.WriteString(strings.Join(c.held, ""))
-	_, _ = io.WriteString(c.out, b.String()) // only the picture is at stake
+	_, _ = io.WriteString(c.out, b.String()) // a failed write costs only display
 }
 
-// next is what a newcomer may do, as commands that work in a terminal that knows
-// nothing of this one's environment.
+// next returns commands for a newcomer to try. They work in another terminal, which has
+// none of this one's environment.
 func (c *terminalConsole) next(up assembly.Up) []string {
 	tour := ""
 	if up.Core != "http://127.0.0.1:3001" {
@@ -147,7 +147,7 @@ func isThere(path string) bool {
 	return err == nil
 }
 
-// shellWord quotes what a shell would take apart.
+// shellWord quotes a word that contains characters special to a shell.
 func shellWord(s string) string {
 	if url.PathEscape(s) == strings.ReplaceAll(s, "/", "%2F") {
 		return s
@@ -155,7 +155,8 @@ func shellWord(s string) string {
 	return shellQuote(s)
 }
 
-// warn shows a warning of the log, once for those that repeat.
+// warn shows a warning from the log. A warning that repeats within warnAgain is shown
+// once.
 func (c *terminalConsole) warn(r slog.Record) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -174,12 +175,12 @@ func (c *terminalConsole) warn(r slog.Record) {
 	switch {
 	case c.up:
 		_, _ = io.WriteString(c.out, line)
-	case len(c.held) < mostHeld: // the file has them all
+	case len(c.held) < mostHeld: // the log file has all warnings
 		c.held = append(c.held, line)
 	}
 }
 
-// warning hands records on, and those that a person should see to the terminal too.
+// warning passes all records on, and shows warnings and errors on the terminal.
 type warning struct {
 	slog.Handler
 	console *terminalConsole

@@ -12,7 +12,7 @@ import (
 	"github.com/memory-ledger/ledger/services/run/assembly"
 )
 
-// A log file that is full becomes the previous one: two files, whole lines.
+// A full log file becomes the previous one: at most two files, with whole lines.
 func TestLogFileIsBounded(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "run.log")
@@ -38,8 +38,8 @@ func TestLogFileIsBounded(t *testing.T) {
 	}
 }
 
-// Below what a start shows, a person sees the warnings of the log, those that repeat
-// once.
+// A person sees the log's warnings below the output of the start. A repeated warning is
+// shown once.
 func TestWarningsAtATerminal(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer

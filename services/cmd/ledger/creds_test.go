@@ -15,14 +15,14 @@ import (
 	"github.com/memory-ledger/ledger/services/run/config"
 )
 
-// issuer makes credentials of an account of its own.
+// issuer makes credentials of its account.
 type issuer struct {
 	t       *testing.T
 	account nkeys.KeyPair
 	url     string
 }
 
-// withOperator runs a server that knows its users by credentials alone.
+// withOperator runs a server that knows its users only by their credentials.
 func withOperator(t *testing.T) issuer {
 	t.Helper()
 	must := func(err error) {
@@ -57,7 +57,7 @@ func withOperator(t *testing.T) issuer {
 	return issuer{t, account, ns.ClientURL()}
 }
 
-// file is a credentials file of a user who may listen to some subjects only.
+// file writes a credentials file of a user who may subscribe only to some subjects.
 func (i issuer) file(listen ...string) string {
 	i.t.Helper()
 	user, err := nkeys.CreateUser()
@@ -89,8 +89,8 @@ func (i issuer) file(listen ...string) string {
 	return path
 }
 
-// A role that is known by its credentials file hears what it is answered where
-// it may listen, and nowhere else.
+// A client with a credentials file receives replies on the inbox prefix that it may
+// subscribe to, and on no other.
 func TestInboxOfCredentials(t *testing.T) {
 	t.Parallel()
 	i := withOperator(t)

@@ -17,12 +17,12 @@ import (
 	"github.com/memory-ledger/ledger/services/run/config"
 )
 
-// printedVariable lists digests of the values that env printed. A shell that
-// evaluated them hands them to every command: ours take no notice of them, and
-// find the local run, if it still is there, by its data folder.
+// printedVariable names the variable that lists digests of the values that env printed. A
+// shell that evaluated them passes them to every command. The commands of ledger ignore
+// these values, and find the local run, if it still runs, by its data folder.
 const printedVariable = "LEDGER_ENV"
 
-// environ is the environment without what env printed.
+// environ returns the environment without the values that env printed.
 func environ() []string {
 	printed := strings.Split(os.Getenv(printedVariable), ",")
 	return slices.DeleteFunc(os.Environ(), func(variable string) bool {
@@ -36,8 +36,8 @@ func digest(value string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// loadFor is loadBeside for a command that needs the log and maybe more. Where
-// the log is missing because the local run is stopped, the error says that.
+// loadFor is loadBeside for a command that needs the log and maybe more. If the log is
+// missing because the local run is stopped, the error says so.
 func loadFor(needs ...config.Need) (config.Config, error) {
 	cfg, run, err := loadBeside()
 	if err != nil {
@@ -49,8 +49,8 @@ func loadFor(needs ...config.Need) (config.Config, error) {
 	return cfg, cfg.Check(needs...)
 }
 
-// loadBeside reads the environment and fills in, from the local run of the data
-// folder, where its servers are. It also returns that run's note; nil if none runs.
+// loadBeside reads the environment, and fills in the server addresses from the local run
+// of the data folder. It also returns the note of that run, or nil if none runs.
 func loadBeside() (config.Config, *datadir.Run, error) {
 	cfg, err := config.Load(environ())
 	if err != nil {
@@ -82,8 +82,8 @@ func fill(setting *string, value string) {
 	}
 }
 
-// notRunning says how to go on where neither the environment nor the data folder
-// leads to a log.
+// notRunning says how to continue when neither the environment nor the data folder leads
+// to a log.
 func notRunning(folder string) error {
 	if full, err := filepath.Abs(folder); err == nil {
 		folder = full
@@ -143,8 +143,8 @@ func printEnv(out io.Writer, cfg config.Config) error {
 	return export(printedVariable, strings.Join(digests, ","))
 }
 
-// withoutDefaultPort leaves out what a client takes anyway, which makes the URL of
-// a local run's socket short.
+// withoutDefaultPort leaves out the port that a client uses by default. This shortens the
+// URL of a local run's socket.
 func withoutDefaultPort(databaseURL string) string {
 	if os.Getenv("PGPORT") != "" {
 		return databaseURL

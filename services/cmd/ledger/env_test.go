@@ -11,8 +11,8 @@ import (
 	"github.com/memory-ledger/ledger/services/run/config"
 )
 
-// How the log is read goes with where it is: what a local run says holds for
-// its server, and what the environment says wins.
+// How the log is read depends on where the log is. The note of a local run applies only
+// to that run's server, and the environment overrides it.
 func TestHowTheLogIsRead(t *testing.T) {
 	for name, test := range map[string]struct {
 		run  *datadir.Run
@@ -50,8 +50,8 @@ func TestHowTheLogIsRead(t *testing.T) {
 	}
 }
 
-// A shell that evaluates what env prints hands the values to its commands, whatever
-// the name of the data folder does to them.
+// A shell that evaluates the output of env passes the values to its commands unchanged,
+// even if the data folder has an odd name.
 func TestEnvIsReadyForAShell(t *testing.T) {
 	const (
 		odd     = "postgresql://ledger@/ledger?host=%2Fa%20b%2Bc%20'd'%20$HOME&port=5432"
@@ -86,7 +86,7 @@ func TestEnvIsReadyForAShell(t *testing.T) {
 	}
 }
 
-// noteRun makes a data folder that looks as if a local run were up on it.
+// noteRun makes a data folder that looks as if a local run were using it.
 func noteRun(t *testing.T, dir string, run datadir.Run) {
 	t.Helper()
 	d, err := datadir.Open(dir)
@@ -99,9 +99,9 @@ func noteRun(t *testing.T, dir string, run datadir.Run) {
 	}
 }
 
-// What env prints is for other programs. In the shell that has it, the commands of
-// ledger find the local run by its folder as before, with all rights; one that moved
-// meanwhile, too; and what was set by hand counts.
+// The output of env is for other programs. In a shell that evaluated it, the commands of
+// ledger still find the local run by its folder, with all rights, even if the run's
+// addresses changed since. Values that the user set take precedence.
 func TestAShellThatHasTheEnvironment(t *testing.T) {
 	dir := t.TempDir()
 	note := datadir.Run{NATSURL: "nats://ledger:all@127.0.0.1:1", NATSReadURL: "nats://auditor:read@127.0.0.1:1", DatabaseURL: "postgres://old/x", SolanaRPCURL: "http://old"}

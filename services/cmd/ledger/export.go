@@ -67,7 +67,7 @@ func verifyExport(cmd *cobra.Command, name, rpc string) error {
 	return nil
 }
 
-// checkLeaves verifies an export and shows how far it is.
+// checkLeaves verifies an export and shows its progress.
 func checkLeaves(out io.Writer, in io.Reader) (*export.Summary, error) {
 	p := newProgressOf(out, "checking the export", "leaves")
 	defer p.done()
@@ -78,7 +78,7 @@ func checkLeaves(out io.Writer, in io.Reader) (*export.Summary, error) {
 	})
 }
 
-// found makes a finding of an error that says what is wrong with the input.
+// found turns an error that describes wrong input into a finding.
 func found(err error) error {
 	var wrongExport *export.Finding
 	var wrongAnchor *receipt.Finding

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestVerifyExport: each bad file is a finding, and a file that is not there none.
+// TestVerifyExport: each bad file is a finding; a missing file is not.
 func TestVerifyExport(t *testing.T) {
 	onlyEnviron(t, nil)
 	const folder = "../../../anchoring/export/testdata/"

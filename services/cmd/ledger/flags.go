@@ -7,9 +7,9 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// stringFlag defines a flag that is given once, with a value, or not at all.
-// A script's variable that is not set must not pass for a flag that was left out,
-// which means everything, or no check.
+// stringFlag defines an optional flag with a value that must not be empty or repeated. An
+// unset variable in a script must not pass for a missing flag: a missing flag means
+// everything, or no check.
 func stringFlag(flags *pflag.FlagSet, to *string, name, usage string) {
 	flags.Var(&onceString{to: to}, name, usage)
 }
@@ -33,7 +33,7 @@ func (s *onceString) Set(value string) error {
 
 // String implements pflag.Value.
 func (s *onceString) String() string {
-	if s.to == nil { // pflag makes one to learn what no value looks like
+	if s.to == nil { // pflag makes a zero value to learn how it prints
 		return ""
 	}
 	return *s.to
@@ -42,8 +42,8 @@ func (s *onceString) String() string {
 // Type implements pflag.Value.
 func (s *onceString) Type() string { return "string" }
 
-// listFlag defines a flag that takes several values, with commas between them or
-// by being repeated. None of them may be empty; see stringFlag.
+// listFlag defines a flag that takes several values, separated by commas or by repeating
+// the flag. None of them may be empty; see stringFlag.
 func listFlag(flags *pflag.FlagSet, to *[]string, name, usage string) {
 	flags.Var((*stringList)(to), name, usage)
 }

@@ -5,12 +5,12 @@ import (
 	"sync"
 )
 
-// maxLogBytes is how long a log file grows before it becomes the previous one.
+// maxLogBytes is the size at which a log file becomes the previous one.
 const maxLogBytes = 16 << 20
 
-// logFile appends to a file. One that is full is renamed to end in .1, in place of
-// the one before: two files at most. A crash between the two leaves no file of the
-// first name, which the next write makes.
+// logFile appends to a file. A full file is renamed to end in .1, replacing the previous
+// file of that name, so there are at most two files. After a crash between the rename and
+// the open, the file of the first name does not exist; openLogFile makes it.
 type logFile struct {
 	path string
 	most int64

@@ -1,7 +1,7 @@
 // Command ledger is Memory Ledger: all of it in one process (run), each
 // service alone, and the tools of operators and auditors.
 //
-// Exit codes: 0 good, 1 a finding, 2 wrong usage or nothing to talk to.
+// Exit codes: 0 good, 1 a finding, 2 wrong usage or no server to talk to.
 package main
 
 import (
@@ -22,8 +22,8 @@ const (
 	exitUsage   = 2
 )
 
-// finding is an error that means: the work was done, and something is wrong
-// with what was looked at.
+// finding is an error that means: the work was done, and found something wrong with the
+// input.
 type finding struct{ error }
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout)) }
@@ -63,7 +63,7 @@ func newRoot() *cobra.Command {
 		CompletionOptions: cobra.CompletionOptions{
 			HiddenDefaultCmd: true,
 		},
-		// A script that lost its subcommand must not go on as if it had run.
+		// A script that lost its subcommand must not continue as if it had run.
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			fmt.Fprintln(cmd.ErrOrStderr(), cmd.UsageString())
 			return errors.New("no subcommand given")

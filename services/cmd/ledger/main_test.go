@@ -12,8 +12,8 @@ import (
 	"github.com/memory-ledger/ledger/infra/datadir"
 )
 
-// Who says nothing, or nonsense, is told how, on standard error, and gets the exit
-// code of wrong usage; who asks is answered on standard output.
+// A command line without a command, or with a wrong one, gets an explanation on standard
+// error and the exit code of wrong usage. Requested help is printed on standard output.
 func TestUsage(t *testing.T) {
 	for args, want := range map[string]struct {
 		code     int
@@ -45,8 +45,8 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// A flag without a value is wrong usage, and no flag that was left out; so is one
-// that is given twice.
+// A flag with an empty value is wrong usage, not a missing flag. So is a flag that is
+// given twice.
 func TestFlagsHaveAValue(t *testing.T) {
 	onlyEnviron(t, map[string]string{"LEDGER_DATA_DIR": t.TempDir(), "NATS_URL": "nats://127.0.0.1:1"})
 	file := filepath.Join(t.TempDir(), "receipt")
@@ -69,8 +69,8 @@ func TestFlagsHaveAValue(t *testing.T) {
 	}
 }
 
-// What is wrong with a command line is said in a sentence that names it, and what
-// was meant where that is plain.
+// An error about a command line is a sentence that names the wrong part, and suggests the
+// likely meaning if there is one.
 func TestWrongUsageIsSaid(t *testing.T) {
 	onlyEnviron(t, map[string]string{"LEDGER_DATA_DIR": t.TempDir(), "NATS_URL": "nats://127.0.0.1:1"})
 	for args, want := range map[string]string{
@@ -98,12 +98,12 @@ func TestWrongUsageIsSaid(t *testing.T) {
 	}
 }
 
-// full is a disk that is.
+// full is a full disk.
 type full struct{}
 
 func (full) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
 
-// What could not be printed is no success.
+// A failed print is a failure.
 func TestNothingPrinted(t *testing.T) {
 	d, err := datadir.Open(t.TempDir())
 	if err != nil {

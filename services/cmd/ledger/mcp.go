@@ -54,13 +54,14 @@ for the clients.`,
 	return cmd
 }
 
-// keptOpen is standard output for those who would close it.
+// keptOpen keeps standard output open when the transport closes its writer.
 type keptOpen struct{ io.Writer }
 
 // Close implements io.Closer.
 func (keptOpen) Close() error { return nil }
 
-// checkAgent does what an agent would, but for writing, and prints a line for each step.
+// checkAgent does what an agent would do, except writing, and prints a line for each
+// step.
 func checkAgent(ctx context.Context, out io.Writer, base, key string) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()

@@ -11,8 +11,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// How long a follower of the log waits for a server that went away. A local run
-// that was stopped is not expected back; a deployment restarts its servers.
+// How long a follower of the log waits for a lost server. A stopped local run is not
+// expected to return; a deployment restarts its servers.
 const (
 	localPatience    = 10 * time.Second
 	deployedPatience = time.Minute
@@ -20,12 +20,12 @@ const (
 
 var errAway = errors.New("the log's server has been away")
 
-// patience ends a context when a connection was lost for too long. Without it a
-// follower of a log that is gone would look just like one of a log to which
-// nothing is written.
+// patience cancels a context when a connection is lost for too long. Without it, a
+// follower of a lost log would look just like a follower of a log that receives no
+// writes.
 type patience struct {
 	lasts  time.Duration
-	tell   io.Writer // for people
+	tell   io.Writer // messages for people
 	cancel context.CancelCauseFunc
 
 	mu    sync.Mutex
@@ -33,12 +33,13 @@ type patience struct {
 	timer *time.Timer // runs while the connection is lost
 }
 
-// options makes a connection that is tried again for as long as the patience lasts.
+// options returns options for a connection that retries for as long as the patience
+// lasts.
 func (p *patience) options() []nats.Option {
 	return []nats.Option{
 		nats.MaxReconnects(-1), nats.ReconnectWait(200 * time.Millisecond), nats.ReconnectBufSize(-1),
-		// Servers that a cluster tells of come without the URL's credentials,
-		// and being refused by one would end the connection for good.
+		// A cluster announces its servers without the URL's credentials. If one of them
+		// refused the client, the connection would end for good.
 		nats.IgnoreDiscoveredServers(),
 		nats.DisconnectErrHandler(func(*nats.Conn, error) { p.lost() }),
 		nats.ReconnectHandler(func(*nats.Conn) { p.found() }),
@@ -67,7 +68,8 @@ func (p *patience) found() {
 	fmt.Fprintln(p.tell, "ledger: connected to the log's server again")
 }
 
-// end is for before the connection is closed on purpose, which is no loss.
+// end stops the patience. Call it before closing the connection on purpose, which is no
+// loss.
 func (p *patience) end() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

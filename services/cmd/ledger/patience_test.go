@@ -14,8 +14,8 @@ import (
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 )
 
-// TestFollowingALogThatGoesAway: a restart of the server is told and survived; when
-// it stays away the command ends, and says why.
+// TestFollowingALogThatGoesAway: a server restart is reported and survived. If the server
+// stays away, the command ends and says why.
 func TestFollowingALogThatGoesAway(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: make verify runs it")
@@ -65,7 +65,7 @@ func TestFollowingALogThatGoesAway(t *testing.T) {
 	}
 }
 
-// TestPatience: who stops following has not lost anything.
+// TestPatience: ending on purpose reports no lost connection.
 func TestPatience(t *testing.T) {
 	if patienceWith(false) != localPatience || patienceWith(true) != deployedPatience {
 		t.Error("a restart of a deployment takes longer than one is missed who stopped the local run")

@@ -10,14 +10,14 @@ import (
 	"github.com/schollz/progressbar/v3"
 )
 
-// plainEvery is how often a line is printed where there is no terminal.
+// plainEvery is how often a line is printed without a terminal.
 const plainEvery = 5 * time.Second
 
-// inBytes is the unit that a bar shortens.
+// inBytes is the unit that a bar abbreviates, for example to MB.
 const inBytes = "bytes"
 
-// progress shows how far a long command is: a bar with rate and time left on a
-// terminal, a line now and then elsewhere. It is not safe for concurrent use.
+// progress shows the progress of a long command: on a terminal a bar with rate and time
+// left, elsewhere a line now and then. It is not safe for concurrent use.
 type progress struct {
 	out   io.Writer
 	what  string
@@ -30,7 +30,7 @@ type progress struct {
 
 func newProgress(out io.Writer, what string) *progress { return newProgressOf(out, what, "messages") }
 
-// newProgressOf counts something else than messages.
+// newProgressOf counts in a unit other than messages.
 func newProgressOf(out io.Writer, what, unit string) *progress {
 	tty := isTerminal(out) && os.Getenv("TERM") != "dumb"
 	p := &progress{out: out, what: what, unit: unit, begun: time.Now(), last: time.Now()}
@@ -45,9 +45,9 @@ func isTerminal(out io.Writer) bool {
 	return ok && isatty.IsTerminal(file.Fd())
 }
 
-// newBar is made when the work begins, since its rate counts from then.
+// newBar makes a bar. Call it when the work begins, because the rate counts from then.
 func newBar(out io.Writer, what, unit string) *progressbar.ProgressBar {
-	const unknown = 1 // how much there is to do comes with the first step
+	const unknown = 1 // the first step sets the total
 	return progressbar.NewOptions64(unknown,
 		progressbar.OptionShowBytes(unit == inBytes),
 		progressbar.OptionSetWriter(out), progressbar.OptionSetDescription(what),
@@ -58,7 +58,7 @@ func newBar(out io.Writer, what, unit string) *progressbar.ProgressBar {
 	)
 }
 
-// at says that n of total are done. The total may grow. It is 0 if it is unknown.
+// at reports that n of total are done. The total may grow. It is 0 if it is unknown.
 func (p *progress) at(n, total uint64) {
 	if p.bar != nil {
 		p.draw(int64(n), int64(total))
@@ -83,10 +83,10 @@ func (p *progress) draw(n, total int64) {
 	if p.bar.GetMax64() != total {
 		p.bar.ChangeMax64(total)
 	}
-	_ = p.bar.Set64(n) // only the picture is at stake
+	_ = p.bar.Set64(n) // a failure costs only display
 }
 
-// say prints a line between what the bar shows.
+// say prints a line above the bar.
 func (p *progress) say(line string) {
 	if p.bar != nil {
 		_ = p.bar.Clear()
@@ -94,7 +94,7 @@ func (p *progress) say(line string) {
 	fmt.Fprintln(p.out, line)
 }
 
-// done takes the bar away.
+// done removes the bar.
 func (p *progress) done() {
 	if p.bar != nil {
 		_ = p.bar.Finish()
@@ -102,14 +102,14 @@ func (p *progress) done() {
 	}
 }
 
-// steps shows how far a command is that does one thing after the other.
+// steps shows the progress of a command that does its steps one after the other.
 type steps struct {
 	out  io.Writer
 	step string
 	now  *progress // nil between steps
 }
 
-// at is backup.Progress.
+// at implements backup.Progress.
 func (s *steps) at(step string, bytes bool, done, total uint64) {
 	if s.now == nil || s.step != step {
 		unit := "messages"
@@ -122,7 +122,7 @@ func (s *steps) at(step string, bytes bool, done, total uint64) {
 	s.now.at(done, total)
 }
 
-// end takes the bar of the newest step away.
+// end removes the bar of the newest step.
 func (s *steps) end() {
 	if s.now != nil {
 		s.now.done()

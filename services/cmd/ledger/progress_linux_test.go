@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal returns the two ends of one: what is written to tty is read from screen.
+// terminal returns the two ends of a terminal: output written to tty is read from screen.
 func terminal(t *testing.T) (screen, tty *os.File) {
 	t.Helper()
 	screen, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
@@ -34,7 +34,7 @@ func terminal(t *testing.T) (screen, tty *os.File) {
 	return screen, tty
 }
 
-// Each step has a bar on a terminal, and is gone when it is done.
+// On a terminal each step has a bar, which disappears when the step is done.
 func TestStepsOnATerminal(t *testing.T) {
 	t.Setenv("TERM", "xterm")
 	screen, tty := terminal(t)

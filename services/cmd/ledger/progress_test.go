@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Elsewhere a line comes now and then.
+// Without a terminal, a line is printed now and then.
 func TestStepsElsewhere(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer

@@ -43,8 +43,7 @@ elsewhere. Fewer than a stream has is refused.`,
 
 const probeTimeout = 3 * time.Second
 
-// newProbe is the health check of containers that hold nothing but this
-// program.
+// newProbe is the health check of containers that contain only this program.
 func newProbe() *cobra.Command {
 	return &cobra.Command{
 		Use: "probe URL", Short: "Exit 0 where the URL answers 200, else 1", Hidden: true, Args: arguments("URL"),

@@ -49,8 +49,8 @@ func projected(t *testing.T, natsURL, databaseURL string, upTo uint64) *pgxpool.
 	return pool
 }
 
-// A rebuild says what it compared and what is live now. Differences are findings, which
-// are printed, and nothing is swapped unless it was forced.
+// A rebuild reports what it compared and what is live now. Differences are printed as
+// findings, and nothing is swapped without --force.
 func TestRebuild(t *testing.T) {
 	database := pgtest.Database(t)
 	urlOf := deployed(t)
@@ -91,7 +91,8 @@ func TestRebuild(t *testing.T) {
 	rebuilds(compared+"0 differences\n"+live, "", "--rows")
 }
 
-// A rebuild that ends after the swap is told apart from one that changed nothing.
+// The error of a rebuild that ends after the swap differs from that of one that changed
+// nothing.
 func TestRebuildThatLeavesTheOldTables(t *testing.T) {
 	database := pgtest.Database(t)
 	urlOf := deployed(t)

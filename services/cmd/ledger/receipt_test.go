@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestVerifyReceiptIsToldWhose: an authority's name says something under its program only.
+// TestVerifyReceiptIsToldWhose: an authority means something only together with its
+// program.
 func TestVerifyReceiptIsToldWhose(t *testing.T) {
 	onlyEnviron(t, nil)
 	const (

@@ -15,10 +15,10 @@ import (
 	"github.com/memory-ledger/ledger/services/run/config"
 )
 
-// atOnce is much less than any of these commands is ready to wait.
+// atOnce is much less than any of these commands is willing to wait.
 const atOnce = 8 * time.Second
 
-// runs a command and returns the error that it ends with, at once.
+// runs runs a command that must fail at once, and returns its error.
 func runs(t *testing.T, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), atOnce)
@@ -32,7 +32,8 @@ func runs(t *testing.T, args ...string) string {
 	return err.Error()
 }
 
-// What the credentials may not do ends a tool at once, which says whose it takes.
+// A tool whose credentials lack a permission ends at once, and says whose credentials it
+// needs.
 func TestToolsSayWhoseCredentialsTheyNeed(t *testing.T) {
 	urlOf := deployed(t)
 	owner := write(t, urlOf("core"), 1)
@@ -44,7 +45,8 @@ func TestToolsSayWhoseCredentialsTheyNeed(t *testing.T) {
 	for tool, args := range map[string][]string{
 		"backup": {"backup", dir}, "forget": {"forget", string(owner), "--yes"}, "provision": {"provision"},
 	} {
-		// Not the core API's, which may destroy a key: owners ask it to.
+		// Not the core API's credentials: they may destroy a key, because owners ask the
+		// API to.
 		onlyEnviron(t, map[string]string{"NATS_URL": urlOf("extension"), "LEDGER_DATA_DIR": t.TempDir()})
 		said := runs(t, args...)
 		if !strings.Contains(said, tool+" needs the administrator's credentials") || !strings.Contains(strings.ToLower(said), "permissions violation") {
@@ -53,7 +55,7 @@ func TestToolsSayWhoseCredentialsTheyNeed(t *testing.T) {
 	}
 }
 
-// What can't be had ends a provisioning at once.
+// provision ends at once if the replicas are impossible to get.
 func TestProvisionDoesNotWaitInVain(t *testing.T) {
 	onlyEnviron(t, map[string]string{"NATS_URL": natstest.Start(t).URL(), "NATS_REPLICAS": "3"})
 	if said := runs(t, "provision"); !strings.Contains(said, "set NATS_REPLICAS=1, or give it a cluster") {
@@ -61,7 +63,7 @@ func TestProvisionDoesNotWaitInVain(t *testing.T) {
 	}
 }
 
-// heard is a log that ends what waits as soon as a text is in it.
+// heard is a log that stops the waiting command as soon as a text appears in it.
 type heard struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -78,7 +80,7 @@ func (h *heard) Write(p []byte) (int, error) {
 	return h.text.Write(p)
 }
 
-// A service that can't work says why while it waits, and as its last word.
+// A service that can't work says why, both while it waits and in its final error.
 func TestAStartSaysWhatIsMissing(t *testing.T) {
 	bare := filepath.Join(t.TempDir(), "nats.conf")
 	if err := os.WriteFile(bare, nil, 0o600); err != nil {

@@ -16,7 +16,7 @@ import (
 	natsconf "github.com/memory-ledger/ledger/infra/nats"
 )
 
-// cluster provisions three nodes, which first elect their leader.
+// cluster provisions three nodes. They elect their leader first.
 func cluster(t *testing.T) []*natstest.Node {
 	t.Helper()
 	nodes := natstest.Cluster(t)
@@ -34,9 +34,9 @@ func cluster(t *testing.T) []*natstest.Node {
 	}
 }
 
-// One message is damaged on the disk of one node of three: verify names node and
-// sequence, and audits what the others have. Not parallel: three nodes that elect
-// leaders want the machine to themselves.
+// One message is damaged on the disk of one of three nodes: verify names the node and the
+// sequence, and audits what the other nodes have. Not parallel: three nodes that elect
+// leaders need the machine to themselves.
 func TestADamagedReplicaIsNamed(t *testing.T) {
 	nodes := cluster(t)
 	url := nodes[0].ClientURL()
@@ -47,7 +47,7 @@ func TestADamagedReplicaIsNamed(t *testing.T) {
 		defer cancel()
 		return ledger(ctx, append([]string{"verify", "--log-only"}, args...)...)
 	}
-	// A node that has stopped is away, which is said; one that comes back catches up.
+	// A stopped node is reported as away; after a restart it catches up.
 	nodes[2].Stop()
 	await := func(what string, wanted func(text string, err error) bool) {
 		t.Helper()
@@ -71,8 +71,8 @@ func TestADamagedReplicaIsNamed(t *testing.T) {
 		return errors.As(err, &found) && strings.Contains(text, "replica: sequence 1: node node-2 can't read sequence 1\n") &&
 			strings.Contains(text, "1 finding\n") && strings.Contains(text, "100 leaves") && !strings.Contains(text, "INCOMPLETE")
 	})
-	// Without --replicas any node may answer. What a damaged node can't read, another one
-	// can: the audit is completed each time, whichever node answers.
+	// Without --replicas any node may answer. Another node can read the message that the
+	// damaged node can't: the audit completes each time, whichever node answers.
 	for range 5 {
 		text, err := verify()
 		var found finding
@@ -80,7 +80,8 @@ func TestADamagedReplicaIsNamed(t *testing.T) {
 			t.Errorf("%s, %v", text, err)
 		}
 	}
-	// To refill it: stop it, empty its store, start it. The others give it all again.
+	// To refill a node: stop it, empty its store, and start it. The other nodes send it
+	// everything.
 	nodes[2].Stop()
 	if err := os.RemoveAll(filepath.Join(nodes[2].Folder(), "jetstream")); err != nil {
 		t.Fatal(err)
@@ -107,7 +108,7 @@ func damageReplica(t *testing.T, n *natstest.Node) {
 	}
 }
 
-// An auditor may not choose a replica, and is told at once whose credentials that takes.
+// An auditor can't choose a replica, and learns at once whose credentials that needs.
 func TestReplicasTakeTheAdministrator(t *testing.T) {
 	urlOf := deployed(t)
 	write(t, urlOf("core"), 3)

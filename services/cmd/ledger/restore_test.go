@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestNothingToRestore: a folder that is not there, or holds no backup, or of which
-// one part is damaged, is no restore, and nothing is made of it.
+// TestNothingToRestore: restoring fails for a folder that is missing, holds no backup, or
+// has a damaged part, and leaves no data folder behind.
 func TestNothingToRestore(t *testing.T) {
 	for name, files := range map[string][]string{
 		"not there":  nil,

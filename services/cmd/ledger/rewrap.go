@@ -65,8 +65,8 @@ func runRewrap(ctx context.Context, out, progressTo io.Writer) error {
 	return nil
 }
 
-// fillMasterKeys takes the key that a local run generated for MASTER_KEY, or for
-// MASTER_KEY_PREVIOUS where MASTER_KEY is another one.
+// fillMasterKeys fills in the key that the local run generated: as MASTER_KEY if that is
+// unset, else as MASTER_KEY_PREVIOUS if MASTER_KEY is a different key.
 func fillMasterKeys(cfg *config.Config) error {
 	run, err := datadir.LoadRun(cfg.DataDir)
 	if err != nil || run.NATSURL != cfg.NATSURL {

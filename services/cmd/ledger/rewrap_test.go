@@ -13,7 +13,8 @@ import (
 	"github.com/memory-ledger/ledger/services/keystore/keystoretest"
 )
 
-// Beside a local run, the key that it generated is one of the two that a rewrap needs.
+// Beside a local run, the key that it generated is one of the two keys that a rewrap
+// needs.
 func TestRewrapFindsALocalRunsKey(t *testing.T) {
 	server, dir := natstest.Start(t), t.TempDir()
 	d, err := datadir.Open(dir)

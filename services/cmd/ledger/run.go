@@ -33,7 +33,8 @@ run.log in the data folder; elsewhere the log goes to standard error.`,
 	}
 }
 
-// newConsole is for a person where the log would go to a terminal.
+// newConsole returns a console for a person if standard error is a terminal, and a plain
+// one otherwise.
 func newConsole(out io.Writer, level string) assembly.Console {
 	if !isTerminal(os.Stderr) {
 		return plainConsole{out: out, level: level}
@@ -41,7 +42,7 @@ func newConsole(out io.Writer, level string) assembly.Console {
 	return &terminalConsole{out: out, level: levelOf(level), getenv: os.Getenv, program: os.Args[0]}
 }
 
-// localDefaults adds what a local run has other defaults for.
+// localDefaults adds the defaults that differ in a local run.
 func localDefaults(environ []string) []string {
 	set := map[string]string{}
 	for _, variable := range environ {
@@ -58,12 +59,12 @@ func localDefaults(environ []string) []string {
 	return environ
 }
 
-// tune sets what the runtime takes from its environment, where that is silent.
+// tune sets runtime parameters that the environment leaves unset.
 //
-// The embedded log's fsyncs each hold a processor of the scheduler for as long as
-// the disk takes, until the runtime notices and hands it on: of two that is half,
-// some hundred times a second. Two more fill in. And what is live is small
-// beside what a write allocates and drops, so the collector may come later.
+// Each fsync of the embedded log holds a scheduler processor while the disk works, until
+// the runtime notices and hands it on. With two processors, that is half of them, some
+// hundred times a second; two more fill in. The live heap is small compared with what a
+// write allocates and drops, so the garbage collector can run less often.
 func tune() {
 	if os.Getenv("GOMAXPROCS") == "" {
 		runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 2)

@@ -6,8 +6,8 @@ import (
 	"github.com/memory-ledger/ledger/services/run/config"
 )
 
-// A wallet is told which chain it signs in for: the local one, if there is one and no
-// setting says otherwise.
+// The sign-in message names the chain: the local chain, if there is one and no setting
+// says otherwise.
 func TestChainOfALocalRun(t *testing.T) {
 	t.Parallel()
 	for want, environs := range map[string][][]string{

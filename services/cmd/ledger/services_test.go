@@ -16,12 +16,12 @@ import (
 	"github.com/gagliardetto/solana-go"
 )
 
-// onlyEnviron is the environment for the rest of the test.
+// onlyEnviron replaces the environment for the rest of the test.
 func onlyEnviron(t *testing.T, environ map[string]string) {
 	t.Helper()
 	for _, variable := range os.Environ() {
 		name, value, _ := strings.Cut(variable, "=")
-		t.Setenv(name, value) // puts it back afterwards
+		t.Setenv(name, value) // restores it after the test
 		if err := os.Unsetenv(name); err != nil {
 			t.Fatal(err)
 		}
@@ -31,8 +31,8 @@ func onlyEnviron(t *testing.T, environ map[string]string) {
 	}
 }
 
-// TestEveryProblemAtOnce: who mends the environment of a service is told of
-// everything that is missing or malformed, and no secret is repeated.
+// TestEveryProblemAtOnce: the error for a service's environment lists everything that is
+// missing or malformed, and repeats no secret.
 func TestEveryProblemAtOnce(t *testing.T) {
 	half := filepath.Join(t.TempDir(), "half.json")
 	if err := os.WriteFile(half, []byte("[1,2,3]"), 0o600); err != nil {
@@ -85,8 +85,8 @@ func TestEveryProblemAtOnce(t *testing.T) {
 	}
 }
 
-// TestAskedToStopWhileStarting: a process that waits for a log that does not answer
-// stops when it is asked to. That is no failure.
+// TestAskedToStopWhileStarting: a process that waits for an unresponsive log stops when
+// asked to, without an error.
 func TestAskedToStopWhileStarting(t *testing.T) {
 	key := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
 	pair := filepath.Join(t.TempDir(), "pair.json")

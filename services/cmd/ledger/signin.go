@@ -59,7 +59,7 @@ and for trying things out: people sign in with a wallet of their own.`,
 	return cmd
 }
 
-// localCore is where the core API of the local run is, or would be.
+// localCore returns the core API's URL of the local run, or its default.
 func localCore() string {
 	cfg, run, err := loadBeside()
 	switch {
@@ -99,8 +99,8 @@ func signIn(ctx context.Context, url, keypair string) (owner, token string, err 
 	return owner, session.Token, err
 }
 
-// post sends JSON and reads the answer into to. What is refused is an error with the
-// service's words.
+// post sends JSON and decodes the answer into to. A refusal is an error with the
+// service's own message.
 func post(ctx context.Context, url string, body, to any) error {
 	text, err := json.Marshal(body)
 	if err != nil {
@@ -122,7 +122,7 @@ func post(ctx context.Context, url string, body, to any) error {
 	}
 	if answer.StatusCode/100 != 2 {
 		var refusal struct{ Error string }
-		_ = json.Unmarshal(said, &refusal) // then the status alone says it
+		_ = json.Unmarshal(said, &refusal) // if not JSON, the status is enough
 		return fmt.Errorf("%s: %s %s", url, answer.Status, strings.TrimSpace(refusal.Error))
 	}
 	return json.Unmarshal(said, to)

@@ -23,7 +23,7 @@ import (
 	"github.com/memory-ledger/ledger/services/run/config"
 )
 
-// tailing is what tail was asked for.
+// tailing holds the options of tail.
 type tailing struct {
 	from   uint64
 	since  string
@@ -33,12 +33,12 @@ type tailing struct {
 	follow bool
 	json   bool
 
-	patience time.Duration // 0: what goes with where the log is
-	printed  int           // events
+	patience time.Duration // 0: the default for the log's location
+	printed  int           // number of events
 }
 
-// tailWindow is how many messages are read at once in the search for the newest
-// ones, from the end of the log on backward.
+// tailWindow is how many messages one read covers in the backward search for the newest
+// ones, from the end of the log.
 const tailWindow = 8192
 
 func newTail() *cobra.Command {
@@ -95,7 +95,7 @@ func (t *tailing) run(ctx context.Context, out, complaints io.Writer) error {
 	if err != nil {
 		return err
 	}
-	log := opened.Direct() // an auditor may do no more
+	log := opened.Direct() // an auditor has no right to more
 	head, err := log.Head(ctx)
 	if err != nil {
 		return err
@@ -120,7 +120,7 @@ func (t *tailing) run(ctx context.Context, out, complaints io.Writer) error {
 	return nil
 }
 
-// upTo prints what the log holds until a sequence, or the newest of that.
+// upTo prints the log up to a sequence, or only the newest events of that.
 func (t *tailing) upTo(ctx context.Context, log eventlog.PartReader, head uint64, subject string, out io.Writer) error {
 	if t.newest == 0 {
 		return log.Read(ctx, eventlog.ReadConfig{From: t.from, To: head, Subject: subject}, t.printer(out))
@@ -143,7 +143,7 @@ func (t *tailing) upTo(ctx context.Context, log eventlog.PartReader, head uint64
 	return nil
 }
 
-// lineWriter keeps what is written, a line a call.
+// lineWriter keeps the written lines. Each call writes one line.
 type lineWriter []string
 
 func (w *lineWriter) Write(line []byte) (int, error) {
@@ -157,7 +157,7 @@ func (t *tailing) sayNothing(head uint64, complaints io.Writer) {
 		return
 	}
 	switch {
-	case t.follow && t.newest == 0: // whatever is there is still to come
+	case t.follow && t.newest == 0: // the existing events are still to be printed
 	case head == 0:
 		fmt.Fprintln(complaints, "the log is empty so far")
 	default:
@@ -187,8 +187,8 @@ func sinceWhen(text string, now time.Time) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("--since: %q is neither a duration (90s, 15m, 24h) nor a time (2026-01-31, 2026-01-31T08:00:00Z)", text)
 }
 
-// firstSince finds the first message that was stored at or after a time, by
-// halving: the log stores in the order of its clock. It is head+1 where there is none.
+// firstSince finds the first message that was stored at or after a time, by binary
+// search: stored times never decrease along the log. It returns head+1 if there is none.
 func firstSince(ctx context.Context, log eventlog.PartReader, head uint64, at time.Time) (uint64, error) {
 	first, behind := uint64(1), head+1
 	for first < behind {
@@ -217,8 +217,8 @@ func isNATSURL(variable string) bool {
 	return found && value != ""
 }
 
-// patienceWith is how long to wait for a server that the environment names, or
-// for that of a local run.
+// patienceWith is how long to wait for a lost server: one that the environment names, or
+// that of a local run.
 func patienceWith(named bool) time.Duration {
 	if named {
 		return deployedPatience
@@ -226,8 +226,7 @@ func patienceWith(named bool) time.Duration {
 	return localPatience
 }
 
-// goOn follows the log until it is asked to stop, or its server is away for too
-// long.
+// goOn follows the log until the context ends, or until the server is away for too long.
 func (t *tailing) goOn(ctx context.Context, log eventlog.Direct, subject string, out io.Writer) error {
 	follow := eventlog.FollowConfig{From: t.from, Subject: subject}
 	err := log.Follow(ctx, follow, t.printer(out))
@@ -248,7 +247,7 @@ func (t *tailing) printer(out io.Writer) func(eventlog.Slice) error {
 	}
 }
 
-// subject is the filter for what was asked for; empty means everything.
+// subject returns the subject filter of the options. Empty means all subjects.
 func (t *tailing) subject() (string, error) {
 	for _, kind := range t.kinds {
 		if names := typeNames(); !slices.Contains(names, kind) {
@@ -291,8 +290,8 @@ func (t *tailing) print(out io.Writer, record eventlog.Record) error {
 		}
 		t.printed++
 		if t.json {
-			// The event's own bytes, as far as a terminal can bear them, with one
-			// attribute more at the end.
+			// The event's own bytes, made harmless for a terminal, with one more
+			// attribute at the end.
 			_, err = fmt.Fprintf(out, "%s,\"sequence\":%d}\n", harmless(raw[i][:len(raw[i])-1]), record.Seq)
 		} else {
 			_, err = fmt.Fprintf(out, "%8d  %s  %-16s %s  v%d\n", record.Seq, e.Time, e.Type(), e.Owner, e.OwnerVersion)
@@ -304,9 +303,9 @@ func (t *tailing) print(out io.Writer, record eventlog.Record) error {
 	return nil
 }
 
-// harmless writes the characters of a JSON text as escapes that JSON allows as they
-// are, and that a terminal obeys or line readers split at: metadata is whatever
-// its owner wrote. It is still the same value, for they stand in strings only.
+// harmless escapes characters that JSON allows unescaped, but that a terminal obeys or a
+// line reader splits at: owners can write anything into metadata. The JSON value stays
+// the same, because these characters occur only inside strings.
 func harmless(text []byte) []byte {
 	if bytes.IndexFunc(text, isHarmful) < 0 {
 		return text
@@ -322,6 +321,6 @@ func harmless(text []byte) []byte {
 	return out
 }
 
-// isHarmful: controls beyond those that JSON forbids, and the separators of lines
-// and paragraphs.
+// isHarmful reports control characters that JSON allows unescaped, and the separators of
+// lines and paragraphs.
 func isHarmful(r rune) bool { return r >= 0x7f && r <= 0x9f || r == 0x2028 || r == 0x2029 }

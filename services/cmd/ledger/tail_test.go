@@ -15,7 +15,7 @@ import (
 	"github.com/memory-ledger/ledger/events/eventlog/logtest"
 )
 
-// TestTailIsHarmless: whatever an owner wrote into metadata, a line of it is one
+// TestTailIsHarmless: whatever an owner wrote into metadata, an event is printed as one
 // line, moves no cursor, and is the same JSON.
 func TestTailIsHarmless(t *testing.T) {
 	t.Parallel()
@@ -50,7 +50,7 @@ func TestTailIsHarmless(t *testing.T) {
 	}
 }
 
-// FuzzHarmless: what is printed means what is stored, and nothing else is changed.
+// FuzzHarmless: the output decodes to the stored text and contains no control characters.
 func FuzzHarmless(f *testing.F) {
 	f.Add("plain")
 	f.Add("\u009b\x7f\u2028é")

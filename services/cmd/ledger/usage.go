@@ -14,7 +14,7 @@ import (
 	"github.com/memory-ledger/ledger/services/run/config"
 )
 
-// strictHelp makes help for something that there is not wrong usage.
+// strictHelp makes it wrong usage to ask for help on an unknown command.
 func strictHelp(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	for _, command := range root.Commands() {
@@ -37,7 +37,8 @@ func strictHelp(root *cobra.Command) {
 	}
 }
 
-// showVariables has the help of each command end with the variables that it reads.
+// showVariables ends the help of each command with the environment variables that it
+// reads.
 func showVariables(root *cobra.Command) {
 	cobra.AddTemplateFunc("variables", func(command string) string {
 		var b strings.Builder
@@ -59,8 +60,8 @@ func showVariables(root *cobra.Command) {
 // noArguments is for commands that take flags only.
 func noArguments(cmd *cobra.Command, args []string) error { return arguments()(cmd, args) }
 
-// arguments is for commands that take these, by the names that their usage line
-// has for them.
+// arguments is for commands that take exactly the named arguments. The names are those in
+// the command's usage line.
 func arguments(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		see := fmt.Sprintf("see `%s --help`", cmd.CommandPath())
@@ -76,7 +77,7 @@ func arguments(names ...string) cobra.PositionalArgs {
 	}
 }
 
-// noCommand is for the program without one that there is.
+// noCommand refuses arguments that name no command.
 func noCommand(root *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -93,7 +94,7 @@ func commandNames(root *cobra.Command) (names []string) {
 	return names
 }
 
-// wrongFlag says what is wrong with a flag in a sentence.
+// wrongFlag turns a flag error into a sentence.
 func wrongFlag(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	var lacking *pflag.ValueRequiredError
@@ -115,7 +116,7 @@ func wrongFlag(cmd *cobra.Command, err error) error {
 	return err
 }
 
-// kindOf is what a flag takes, in words.
+// kindOf describes in words what a flag takes.
 func kindOf(flag *pflag.Flag) string {
 	switch flag.Value.Type() {
 	case "uint", "uint64":
@@ -143,8 +144,8 @@ func dashed(name string) string {
 	return "--" + name
 }
 
-// didYouMean is the end of a sentence about a name that there is not; empty where
-// none is like it.
+// didYouMean ends a sentence about an unknown name with the closest known name. It is
+// empty if no name is close.
 func didYouMean(typed string, names []string) string {
 	closest := closestTo(typed, names)
 	if closest == "" {
@@ -153,7 +154,8 @@ func didYouMean(typed string, names []string) string {
 	return ": did you mean " + closest + "?"
 }
 
-// closestTo is the name that is most likely meant: cobra's idea of it, of commands.
+// closestTo returns the name that the user most likely meant. It uses cobra's suggestions
+// for commands.
 func closestTo(typed string, names []string) string {
 	if len(typed) < 2 {
 		return ""
@@ -170,8 +172,8 @@ func closestTo(typed string, names []string) string {
 	return found[0]
 }
 
-// watched remembers that something could not be written: what was not printed was
-// not done, whichever line of a command's it was.
+// watched remembers a failed write. A command that failed to print any of its lines has
+// failed.
 type watched struct {
 	io.Writer
 	err error

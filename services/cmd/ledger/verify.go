@@ -18,7 +18,7 @@ import (
 	"github.com/memory-ledger/ledger/services/run/config"
 )
 
-// verifying is what verify was asked for.
+// verifying holds the options of verify.
 type verifying struct {
 	owner, authority string
 	json, logOnly    bool
@@ -64,7 +64,7 @@ func (v *verifying) run(ctx context.Context, out, progressTo io.Writer) error {
 	lines.SetEscapeHTML(false)
 	options.Report = func(f audit.Finding) {
 		if v.json {
-			_ = lines.Encode(f) // a reader that left is noticed at the summary
+			_ = lines.Encode(f) // a closed output is reported at the summary
 			return
 		}
 		fmt.Fprintln(out, f)

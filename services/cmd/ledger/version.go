@@ -5,7 +5,7 @@ import (
 	"runtime/debug"
 )
 
-// version is what this program was built from.
+// version describes the build of this program.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -14,8 +14,8 @@ func version() string {
 	return versionOf(info)
 }
 
-// versionOf is the module's version, the revision where the build knows it, and
-// whether the tree had changes on top.
+// versionOf returns the module's version, the revision if the build knows it, and whether
+// the working tree had changes.
 func versionOf(info *debug.BuildInfo) string {
 	text := cmp.Or(info.Main.Version, "(devel)")
 	settings := map[string]string{}

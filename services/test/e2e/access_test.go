@@ -14,22 +14,22 @@ import (
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
-// accessTable is the document whose table TestWhoMayDoWhat makes.
+// accessTable is the document whose table TestWhoMayDoWhat writes.
 const accessTable = "../../../docs/access.md"
 
-// columns are the credentials. A route that has a token in its path gets a grant's token
-// there, and an unknown one for the others.
+// columns are the credentials. On a route with a token in its path, a grant column puts
+// its token there; the other columns use an unknown token.
 var columns = []string{
 	"none", "core session", "extension session", "ended session", "key", "key: read", "key: write", "key: retract",
 	"expired key", "revoked key", "drop token", "case token",
 }
 
-// bystander is one who has everything that a route may be about.
+// bystander is a wallet with everything that a route may act on.
 type bystander struct {
 	*stacktest.Stack
 	t      *testing.T
 	wallet stacktest.Wallet
-	tokens map[string]string // of the credentials that no route can use up
+	tokens map[string]string // only credentials that no route uses up
 }
 
 func newBystander(t *testing.T) *bystander {
@@ -53,7 +53,7 @@ func newBystander(t *testing.T) *bystander {
 	return b
 }
 
-// token returns a live credential of the column, or a dead one where that is the point.
+// token returns a credential of the column: live, unless the column is for a dead one.
 func (b *bystander) token(column string, api contracttest.API) string {
 	core, extension := b.Core[0], b.Extension[0]
 	switch column {
@@ -74,7 +74,7 @@ func (b *bystander) token(column string, api contracttest.API) string {
 	return b.tokens[column]
 }
 
-// pathOf fills in a path with what the wallet has, made for this request.
+// pathOf fills in a path with the wallet's resources. It makes them for this request.
 func (b *bystander) pathOf(op contracttest.Operation, token string) string {
 	core, extension := b.Core[0], b.Extension[0]
 	if strings.Contains(op.Path, "{token}") {
@@ -95,7 +95,7 @@ func (b *bystander) pathOf(op contracttest.Operation, token string) string {
 		id, _ = makeKey(core, core.SignIn(b.wallet))
 	case "/auth/sessions":
 		for _, s := range sessionsOf(b.t, core, core.SignIn(b.wallet)) {
-			if s.Current { // not of the credential that asks
+			if s.Current { // the session of this list request, not of the tested credential
 				id = s.ID
 			}
 		}
@@ -105,7 +105,7 @@ func (b *bystander) pathOf(op contracttest.Operation, token string) string {
 	return strings.Replace(op.Path, "{id}", id, 1)
 }
 
-// ask returns the status that a credential gets of an operation.
+// ask returns the status of an operation that is called with a credential.
 func (b *bystander) ask(api contracttest.API, op contracttest.Operation, column string) int {
 	c := map[contracttest.API]*stacktest.Client{contracttest.Core: b.Core[0], contracttest.Extension: b.Extension[0]}[api]
 	token, inPath := b.token(column, api), ""
@@ -121,7 +121,7 @@ func (b *bystander) ask(api contracttest.API, op contracttest.Operation, column 
 	case "createSession":
 		body = b.wallet.Answer(c.Expect(200, "POST", "/auth/challenge", map[string]any{"publicKey": b.wallet.PublicKey}).Text("message"))
 	case "eraseOwner":
-		body = b.wallet.Answer(someChallenge(b.wallet)) // of another service
+		body = b.wallet.Answer(someChallenge(b.wallet)) // a challenge of another service
 	case "getHome":
 		headers = append(headers, stacktest.With("Accept", "text/html"))
 	case "callAgentTools":
@@ -130,9 +130,9 @@ func (b *bystander) ask(api contracttest.API, op contracttest.Operation, column 
 	return c.Do(op.Method, b.pathOf(op, inPath), body, append(headers, headersOf(op))...).Status
 }
 
-// TestWhoMayDoWhat asks for every operation of both APIs with every kind of credential,
-// and compares what it gets with the committed table, and with what the documents say of
-// the operation's security. GOLDEN=write writes the table.
+// TestWhoMayDoWhat calls every operation of both APIs with every kind of credential. It
+// compares the results with the committed table, and with the operation's security in the
+// documents. GOLDEN=write writes the table.
 func TestWhoMayDoWhat(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: make verify runs it")
@@ -168,10 +168,10 @@ func TestWhoMayDoWhat(t *testing.T) {
 	compareTable(t, table.String())
 }
 
-// permits is what the document's security says of a credential.
+// permits reports whether the document's security lets a credential in.
 func permits(op contracttest.Operation, api contracttest.API, column string) bool {
 	if len(op.Security) == 0 {
-		return op.ID != "eraseOwner" // no credential opens it, but a wallet's signature does
+		return op.ID != "eraseOwner" // no credential opens it; a wallet's signature does
 	}
 	scopes, keys := op.Security["apiKey"]
 	switch column {
@@ -187,8 +187,9 @@ func permits(op contracttest.Operation, api contracttest.API, column string) boo
 	return false
 }
 
-// cell is a status as the table has it: a success is let in. Staking is dormant in a
-// stack without a chain, which it says only to those who are let in.
+// cell formats a status for the table. A success means that the credential is let in. So
+// does 503: staking is dormant in a stack without a chain, and only callers who are let
+// in get that answer.
 func cell(status int) string {
 	if status < 300 || status == 503 {
 		return "yes"

@@ -29,8 +29,8 @@ func (c credential) RoundTrip(r *http.Request) (*http.Response, error) {
 	return c.RoundTripper.RoundTrip(r)
 }
 
-// agent connects a client of the official SDK to a replica, by the transport whose
-// answers are held to the API's document.
+// agent connects a client of the official SDK to a replica. Its transport checks the
+// answers against the API's document.
 func agent(t *testing.T, c *stacktest.Client, token string) *sdk.ClientSession {
 	t.Helper()
 	return connectAgent(t, &sdk.StreamableClientTransport{
@@ -76,7 +76,7 @@ func call(t *testing.T, session *sdk.ClientSession, tool string, arguments map[s
 	return result, text.Text
 }
 
-// refused calls a tool that must refuse, with a text that says what to do.
+// refused calls a tool that must refuse, with a text that gives advice.
 func refused(t *testing.T, session *sdk.ClientSession, tool string, arguments map[string]any, want string) {
 	t.Helper()
 	if result, text := call(t, session, tool, arguments); !result.IsError || !strings.Contains(text, want) {
@@ -84,7 +84,7 @@ func refused(t *testing.T, session *sdk.ClientSession, tool string, arguments ma
 	}
 }
 
-// wholeRound does what an agent does.
+// wholeRound does everything that an agent does.
 func wholeRound(t *testing.T, session *sdk.ClientSession, extension *stacktest.Client) {
 	t.Helper()
 	out, text := use(t, session, "remember", map[string]any{"memories": []any{
@@ -160,8 +160,8 @@ func links(t *testing.T, session *sdk.ClientSession, extension *stacktest.Client
 	}
 }
 
-// pathOf is the path of a link. A stack's core API does not know where the extension
-// API's replicas are.
+// pathOf returns the path of a link. The host is useless: a stack's core API does not
+// know the addresses of the extension API's replicas.
 func pathOf(t *testing.T, minted map[string]any) string {
 	t.Helper()
 	link, _ := minted["url"].(string)
@@ -177,7 +177,8 @@ func newKey(c *stacktest.Client, session stacktest.Header) (id, key string) {
 	return a.Text("id"), a.Text("key")
 }
 
-// TestAnAgentDoesTheWholeRound: with an API key and with a session.
+// TestAnAgentDoesTheWholeRound: an agent can use every tool with an API key, and with a
+// session.
 func TestAnAgentDoesTheWholeRound(t *testing.T) {
 	t.Parallel()
 	s := stacktest.Start(t, stacktest.Options{})
@@ -198,7 +199,7 @@ func TestAnAgentDoesTheWholeRound(t *testing.T) {
 	}
 }
 
-// TestAnAgentIsToldWhatToDo: what is wrong is a result with advice, and foreign memories
+// TestAnAgentIsToldWhatToDo: an error is a result with advice, and other owners' memories
 // do not exist.
 func TestAnAgentIsToldWhatToDo(t *testing.T) {
 	t.Parallel()
@@ -242,7 +243,7 @@ func TestAnAgentIsToldWhatToDo(t *testing.T) {
 	}
 }
 
-// TestAnAgentThatIsRefused: a client that follows the refusal finds out how to get in.
+// TestAnAgentThatIsRefused: a client that follows the refusal learns how to get access.
 func TestAnAgentThatIsRefused(t *testing.T) {
 	t.Parallel()
 	s := stacktest.Start(t, stacktest.Options{})
@@ -270,7 +271,7 @@ func TestAnAgentThatIsRefused(t *testing.T) {
 	}
 }
 
-// TestAnAnswerToAnAgentIsShort: however long the memories, and however they are written.
+// TestAnAnswerToAnAgentIsShort: answers are short, for memories of any length and script.
 func TestAnAnswerToAnAgentIsShort(t *testing.T) {
 	t.Parallel()
 	s := stacktest.Start(t, stacktest.Options{})
@@ -324,7 +325,7 @@ func TestAnAnswerToAnAgentIsShort(t *testing.T) {
 			t.Errorf("%d by pages of %d", len(ids), limit)
 		}
 	}
-	slices.Reverse(ids) // without a query, the newest come first
+	slices.Reverse(ids) // without a query, recall lists the newest first
 	for i, id := range ids[:len(texts)] {
 		short("prove", map[string]any{"id": id})
 		var text strings.Builder
@@ -343,7 +344,7 @@ func TestAnAnswerToAnAgentIsShort(t *testing.T) {
 	}
 }
 
-// tokensOf is a pessimistic count: 2.5 bytes of ASCII a token, 1.5 of anything else.
+// tokensOf is a pessimistic estimate: 2.5 bytes of ASCII per token, 1.5 of anything else.
 func tokensOf(text string) int {
 	tenths := 0
 	for _, b := range []byte(text) {
@@ -397,7 +398,8 @@ func TestToolsAreDescribed(t *testing.T) {
 	}
 }
 
-// TestAnAgentOverStandardInput: `ledger mcp` is the same, and says what does not work.
+// TestAnAgentOverStandardInput: `ledger mcp` offers the same tools, and reports what does
+// not work.
 func TestAnAgentOverStandardInput(t *testing.T) {
 	t.Parallel()
 	s := stacktest.Start(t, stacktest.Options{})

@@ -17,12 +17,11 @@ import (
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
-// anchoredWithin is how soon a write must be anchored with a local run's
-// defaults.
+// anchoredWithin is how soon a write must be anchored with the defaults of a local run.
 const anchoredWithin = 15 * time.Second
 
-// anchoredStack is a stack that anchors on a chain of its own, given to it as
-// an endpoint, the way a cluster would be.
+// anchoredStack is a stack that anchors on its own chain. The stack gets the chain as an
+// endpoint, as it would get a cluster.
 func anchoredStack(t *testing.T, slots time.Duration, change ...func(*config.Config)) (*stacktest.Stack, *localchain.Chain) {
 	t.Helper()
 	chain, authority := stacktest.Chain(t, slots)
@@ -51,7 +50,7 @@ func awaitAnchored(t *testing.T, core *stacktest.Client, session stacktest.Heade
 	}
 }
 
-// onchain reads the account of a receipt with a plain call.
+// onchain reads the account of a receipt with a plain RPC call.
 func onchain(t *testing.T, chain *localchain.Chain, account string) (size uint64, root string) {
 	t.Helper()
 	var reply struct{ Value *struct{ Data []string } }
@@ -101,14 +100,14 @@ func TestAnchoredMemories(t *testing.T) {
 		t.Errorf("receipt before anchoring: %+v", waiting)
 	}
 	awaitAnchored(t, core, session, last.Text("id"), anchoredWithin)
-	// The first memory's proof stays in its batch; the account has moved on.
+	// The first memory's proof stays in its batch; the account has newer leaves.
 	again := decode[proofAnswer](t, core.Expect(200, "GET", "/memories/"+m.ID+"/proof", nil, session).Body)
 	size, root = onchain(t, chain, old.Anchor.Account)
 	if again.BatchRoot != p.BatchRoot || again.OnchainRoot == nil || *again.OnchainRoot != root || size != 7 {
 		t.Errorf("proof %+v, the account holds %d leaves, root %s", again, size, root)
 	}
-	// The old receipt holds against the newest account, by its transaction; a
-	// new one leads there by its consistency proof.
+	// The old receipt holds against the newest account by its transaction. A new receipt
+	// leads there by its consistency proof.
 	for _, r := range []*receipt.Receipt{old, receiptOf(t, core, session, m.ID), receiptOf(t, core, session, last.Text("id"))} {
 		held, err := receipt.Check(t.Context(), chain.URL(), r)
 		if err != nil || held.Size != 7 {
@@ -119,7 +118,8 @@ func TestAnchoredMemories(t *testing.T) {
 	core.Expect(401, "GET", "/memories/"+m.ID+"/receipt", nil)
 }
 
-// The chain goes away: answers stay, writes go on, and nothing waits for it.
+// While the chain is down, answers stay the same, writes continue, and nothing waits for
+// it.
 func TestChainOutOfReach(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: make verify runs it")

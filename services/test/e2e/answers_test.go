@@ -25,18 +25,17 @@ import (
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
-// needsChain are the documented answers that TestEveryDocumentedAnswer does not
-// see on a machine without Node: they take staking that is live, and that takes
-// a chain. There are no others.
+// needsChain lists the only documented answers that TestEveryDocumentedAnswer does not
+// get on a machine without Node: they need live staking, which needs a chain.
 var needsChain = []contracttest.Answer{
 	{Operation: "stake", Status: 200}, {Operation: "stake", Status: 415},
 	{Operation: "unstake", Status: 200}, {Operation: "unstake", Status: 415},
 }
 
-// TestEveryDocumentedAnswer goes through the operations of both APIs and makes
-// each give every answer that its document has for it. The form of the answers
-// is held to the documents by the clients; this test is about their being
-// given at all. What can't happen does not belong into a document.
+// TestEveryDocumentedAnswer makes each operation of both APIs give every answer that its
+// document lists. The clients check the form of the answers against the documents; this
+// test checks that each answer occurs. An answer that can't occur does not belong in a
+// document.
 func TestEveryDocumentedAnswer(t *testing.T) {
 	t.Parallel()
 	everyOperation := func(do func(api contracttest.API, op contracttest.Operation)) {
@@ -74,10 +73,10 @@ func TestEveryDocumentedAnswer(t *testing.T) {
 	}
 }
 
-// parameters fills in a path. Whatever it names does not exist, but could.
+// parameters fills in a path. The named resources do not exist, but could.
 var parameters = strings.NewReplacer("{id}", elsewhere[1:], "{file}", "style.css", "{token}", "svc_case_"+strings.Repeat("A", 43))
 
-// request returns a method and a path of an operation.
+// requestOf returns a method and a path of an operation.
 func requestOf(op contracttest.Operation) (method, path string) {
 	if op.Method == "*" {
 		return http.MethodGet, "/nope"
@@ -89,10 +88,10 @@ func requestOf(op contracttest.Operation) (method, path string) {
 	return op.Method, path
 }
 
-// navigates is the header by which a browser asks for a page.
+// navigates is the header with which a browser requests a page.
 var navigates = stacktest.With("Accept", "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8")
 
-// headersOf returns what an operation needs beside a credential.
+// headersOf returns the headers that an operation needs besides a credential.
 func headersOf(op contracttest.Operation) stacktest.Header {
 	if op.ID == "showDrop" {
 		return navigates
@@ -100,7 +99,7 @@ func headersOf(op contracttest.Operation) stacktest.Header {
 	return func(http.Header) {}
 }
 
-// bodyOf returns a body that an operation takes, nil where it takes none.
+// goodBody returns a body that an operation accepts, or nil if it takes none.
 func goodBody(op contracttest.Operation, wallet stacktest.Wallet) any {
 	switch op.ID {
 	case "createChallenge":
@@ -133,8 +132,8 @@ func queryOf(op contracttest.Operation) string {
 	return ""
 }
 
-// serveBare runs an API with nothing behind it: whatever gets past it
-// meets a fault. Requests must arrive within patience.
+// serveBare runs an API with nothing behind it: a request that passes the API meets a
+// fault. Requests must arrive within patience.
 func serveBare(t *testing.T, api contracttest.API, patience time.Duration) (addr string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -174,7 +173,7 @@ func serveBareOn(t *testing.T, listener net.Listener, api contracttest.API, pati
 	return stop
 }
 
-// begun is a listener that counts the requests that have arrived in part.
+// begun is a listener that tracks requests until they have partly arrived.
 type begun struct {
 	net.Listener
 	requests sync.WaitGroup
@@ -198,7 +197,7 @@ func (c *begunConn) Read(p []byte) (int, error) {
 	return c.Conn.Read(p)
 }
 
-// answersAtTheWire: what the server refuses before any route sees it.
+// answersAtTheWire: requests that the server refuses before any route sees them.
 func answersAtTheWire(t *testing.T, every func(func(contracttest.API, contracttest.Operation))) {
 	patient, hurried, stopping := map[contracttest.API]string{}, map[contracttest.API]string{}, map[contracttest.API]*begun{}
 	var stops []func()
@@ -260,8 +259,8 @@ func answersAtTheWire(t *testing.T, every func(func(contracttest.API, contractte
 	}
 }
 
-// answersToFaults: a fault anywhere behind the API is a 500, and says nothing
-// about itself. Operations that have nothing behind them have none.
+// answersToFaults: a fault anywhere behind the API gives a 500 that reveals nothing about
+// the fault. Operations with nothing behind them have no faults.
 func answersToFaults(t *testing.T, every func(func(contracttest.API, contracttest.Operation))) {
 	clients := map[contracttest.API]*stacktest.Client{}
 	credentials := map[contracttest.API]stacktest.Header{
@@ -280,7 +279,7 @@ func answersToFaults(t *testing.T, every func(func(contracttest.API, contracttes
 		}
 		want := 500
 		switch {
-		case op.Method == "*" || op.ID == "getHome": // which is there for browsers
+		case op.Method == "*" || op.ID == "getHome": // getHome is for browsers
 			want = 404
 		case !slices.Contains(op.Statuses, 500):
 			want = 200
@@ -290,7 +289,7 @@ func answersToFaults(t *testing.T, every func(func(contracttest.API, contracttes
 			t.Errorf("%s: %s", op.ID, a.Body)
 		}
 		switch {
-		case op.ID == "showDrop": // which is there for people
+		case op.ID == "showDrop": // a page for people
 			isPage(t, a, "Memory Ledger can't answer now")
 		case want == 500 && a.Text("error") != "internal error":
 			t.Errorf("%s: %s", op.ID, a.Body)
@@ -301,20 +300,20 @@ func answersToFaults(t *testing.T, every func(func(contracttest.API, contracttes
 // signed reports whether an operation takes a challenge that a wallet has signed.
 func signed(op contracttest.Operation) bool { return op.ID == "createSession" || op.ID == "eraseOwner" }
 
-// someChallenge has the form of a challenge, and was never issued.
+// someChallenge has the form of a challenge, but was never issued.
 func someChallenge(wallet stacktest.Wallet) string {
 	return "127.0.0.1 wants you to sign in with your Solana account:\n" + wallet.PublicKey + "\n\nStatement.\n\n" +
 		"URI: http://127.0.0.1\nVersion: 1\nChain ID: localnet\nNonce: " + strings.Repeat("0a", 16) +
 		"\nIssued At: 2026-01-02T03:04:05.006Z\nExpiration Time: 2026-01-02T03:09:05.006Z"
 }
 
-// notObjects are bodies that no operation takes.
+// notObjects are bodies that no operation accepts.
 var notObjects = []string{`nope`, `[]`, `null`, `"x"`, `{`, `{} {}`, `{"content":1,"publicKey":1,"label":1,"query":1,"maxReads":"1","maxWrites":"1"}`}
 
 // page is an origin that may call the core API.
 const page = "https://app.example"
 
-// answersToRequests: everything that depends on the request alone.
+// answersToRequests: answers that depend on the request alone.
 func answersToRequests(t *testing.T, every func(func(contracttest.API, contracttest.Operation))) {
 	s := stacktest.Start(t, stacktest.Options{Configure: func(c *config.Config) { c.CoreAllowedOrigins = []string{page} }})
 	wallet := stacktest.NewWallet()
@@ -324,7 +323,7 @@ func answersToRequests(t *testing.T, every func(func(contracttest.API, contractt
 		sessions[api] = c.SignIn(wallet)
 	}
 	key := stacktest.Bearer(s.Core[0].Expect(201, "POST", "/keys", map[string]any{"label": "x"}, sessions[contracttest.Core]).Text("key"))
-	// scopeless may not do what a scope is needed for, but for taking memories back.
+	// scopeless has no scope except the one to retract memories.
 	scopeless := stacktest.Bearer(s.Core[0].Expect(201, "POST", "/keys", map[string]any{"label": "x", "scopes": []string{"retract"}}, sessions[contracttest.Core]).Text("key"))
 	liveDrop := func() string {
 		drop := s.Extension[0].Expect(201, "POST", "/memory-drops", nil, sessions[contracttest.Extension])
@@ -357,7 +356,7 @@ func answersToRequests(t *testing.T, every func(func(contracttest.API, contractt
 			case status == 404 && op.ID == "getDashboardFile":
 				c.Expect(404, method, "/app/index.html", nil)
 			case status == 302:
-				c.Expect(200, method, path, nil, stacktest.With("Accept", "text/html")) // where it is sent to
+				c.Expect(200, method, path, nil, stacktest.With("Accept", "text/html")) // follows the redirect
 			case status == 404 && op.Method != "*":
 				c.Expect(404, method, path, body, session, headersOf(op))
 			case status == 415 && op.ID == "fillDrop":
@@ -414,8 +413,8 @@ func answersToRequests(t *testing.T, every func(func(contracttest.API, contractt
 	}
 }
 
-// answersToAgents are those of the Model Context Protocol's route that depend on more
-// than the credential.
+// answersToAgents gets the answers of the Model Context Protocol's route that depend on
+// more than the credential.
 func answersToAgents(c *stacktest.Client, session stacktest.Header) {
 	accept := stacktest.With("Accept", "application/json, text/event-stream")
 	message := func(method string) map[string]any {
@@ -436,8 +435,8 @@ func answersToAgents(c *stacktest.Client, session stacktest.Header) {
 	}
 }
 
-// tooManyKeys makes as many keys as an owner may have, and one more. A busy machine
-// may answer 503 to some, which may have been made.
+// tooManyKeys makes as many keys as an owner may have, and tries one more. A busy machine
+// may answer 503 to some requests; their keys may have been made.
 func tooManyKeys(t *testing.T, c *stacktest.Client) {
 	t.Helper()
 	session := c.SignIn(stacktest.NewWallet())
@@ -468,7 +467,7 @@ func tooManyKeys(t *testing.T, c *stacktest.Client) {
 		t.Errorf("%d keys were made, and perhaps %d more, of %d", n, more, most)
 	}
 	c.Expect(409, "POST", "/keys", map[string]any{"label": "x"}, session)
-	// They are listed all, in many parts, each once.
+	// All keys are listed, in many parts, each once.
 	listed := decode[[]struct{ ID string }](t, c.Expect(200, "GET", "/keys", nil, session).Body)
 	ids := make([]string, len(listed))
 	for i, key := range listed {
@@ -528,7 +527,7 @@ func goodExtension(c *stacktest.Client, session stacktest.Header) {
 	c.Expect(200, "POST", "/auth/logout", nil, session)
 }
 
-// answersOverQuota: the second request of an owner within a minute is one too many.
+// answersOverQuota: an owner's second request within a minute exceeds the quota.
 func answersOverQuota(t *testing.T, every func(func(contracttest.API, contracttest.Operation))) {
 	s := stacktest.Start(t, stacktest.Options{Configure: func(c *config.Config) {
 		c.QuotaWrites, c.QuotaMints, c.QuotaKeys, c.QuotaSearches = 1, 1, 1, 1
@@ -545,7 +544,7 @@ func answersOverQuota(t *testing.T, every func(func(contracttest.API, contractte
 	})
 }
 
-// answersWithoutLog: 503 where something that is needed is down.
+// answersWithoutLog: 503 when a needed server is down.
 func answersWithoutLog(t *testing.T, every func(func(contracttest.API, contracttest.Operation))) {
 	log := natstest.StartProcess(t)
 	s := stacktest.Start(t, stacktest.Options{NATSURL: log.URL()})
@@ -558,10 +557,10 @@ func answersWithoutLog(t *testing.T, every func(func(contracttest.API, contractt
 	}
 	toErase := s.Core[0].Expect(200, "POST", "/auth/challenge", map[string]any{"publicKey": wallet.PublicKey, "purpose": "erase"}).Text("message")
 	log.Kill()
-	defer log.Start() // the stack is to end in order
+	defer log.Start() // so that the stack can stop in order
 	every(func(api contracttest.API, op contracttest.Operation) {
 		if !slices.Contains(op.Statuses, 500) || op.ID == "createChallenge" {
-			return // it needs no log, and is refused only by a service that stops
+			return // it needs no log; only a stopping service refuses it
 		}
 		method, path := requestOf(op)
 		body := goodBody(op, wallet)
@@ -575,15 +574,15 @@ func answersWithoutLog(t *testing.T, every func(func(contracttest.API, contractt
 	})
 }
 
-// answersWithoutKey: 410 where the key to an owner's content was destroyed.
-// The second replicas never had it.
+// answersWithoutKey: 410 after the key to an owner's content was destroyed. The second
+// replicas never had the key.
 func answersWithoutKey(t *testing.T, every func(func(contracttest.API, contracttest.Operation))) {
 	s := stacktest.Start(t, stacktest.Options{Core: 2, Extension: 2})
 	wallet := stacktest.NewWallet()
 	session := s.Core[0].SignIn(wallet)
 	written := s.Core[0].Expect(201, "POST", "/memories", map[string]any{"content": "x"}, session)
 	forget(t, s, wallet)
-	// What they had of grants and sessions ended with the key; they may have new ones.
+	// The owner's grants and sessions ended with the key; the owner may have new ones.
 	session = s.Core[0].SignIn(wallet)
 	extensionSession := s.Extension[0].SignIn(wallet)
 	read := s.Extension[0].Expect(201, "POST", "/agent-cases", nil, extensionSession)
@@ -599,7 +598,7 @@ func answersWithoutKey(t *testing.T, every func(func(contracttest.API, contractt
 		}
 		c.Expect(410, op.Method, paths.Replace(op.Path), goodBody(op, wallet), credential)
 	})
-	// A read that could not be given was not spent, nor was a write.
+	// A read that failed was not spent, and neither was a write.
 	for path, field := range map[string]string{"/agent-cases/" + read.Text("id"): "remainingReads", "/memory-drops/" + drop.Text("id"): "remainingWrites"} {
 		if a := s.Extension[1].Expect(200, "GET", path+"/status", nil, extensionSession); a.Number(field) != 1 {
 			t.Errorf("%s: %s", path, a.Body)
@@ -607,7 +606,7 @@ func answersWithoutKey(t *testing.T, every func(func(contracttest.API, contractt
 	}
 }
 
-// answersOfStaking: what only staking that is live can answer.
+// answersOfStaking: answers that only live staking can give.
 func answersOfStaking(t *testing.T) {
 	y := newTreasury(t, solana.TokenProgramID)
 	stack := stacktest.Start(t, stacktest.Options{Configure: y.configure})

@@ -34,7 +34,7 @@ func live(s *stacktest.Stack, w stacktest.Wallet, memories int) stacktest.Header
 	key := core.Expect(201, "POST", "/keys", map[string]any{"label": "k"}, session)
 	core.Expect(200, "GET", "/memories", nil, stacktest.Bearer(key.Text("key")))
 	core.Expect(200, "DELETE", "/keys/"+key.Text("id"), nil, session)
-	for range 2 { // the second revokes the first
+	for range 2 { // the second drop revokes the first
 		drop := extension.Expect(201, "POST", "/memory-drops", map[string]any{"maxWrites": 2}, other)
 		extension.Expect(201, "POST", strings.TrimPrefix(drop.Text("url"), extension.URL), map[string]any{"content": "dropped", "source": "pen"})
 	}
@@ -45,7 +45,7 @@ func live(s *stacktest.Stack, w stacktest.Wallet, memories int) stacktest.Header
 	return session
 }
 
-// wantAudit audits everything that is at hand and wants it good.
+// wantAudit audits everything available, and fails the test unless the audit is good.
 func wantAudit(t *testing.T, cfg config.Config) audit.Summary {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -57,8 +57,8 @@ func wantAudit(t *testing.T, cfg config.Config) audit.Summary {
 	return summary
 }
 
-// What the services wrote is replayed into fresh tables and compared with the
-// live ones row by row; then the audit, with every content opened.
+// All that the services wrote is replayed into fresh tables, which are compared with the
+// live tables row by row. Then the audit opens every content.
 func TestReplayGivesTheLiveRows(t *testing.T) {
 	t.Parallel()
 	s := stacktest.Start(t, stacktest.Options{Core: 2, Extension: 2})
@@ -77,8 +77,8 @@ func TestReplayGivesTheLiveRows(t *testing.T) {
 	}
 }
 
-// Tables are swapped again and again under both APIs: no request fails, no
-// answer is stale, and the log's root is what it must be.
+// Tables are swapped repeatedly while both APIs work: no request fails, no answer is
+// stale, and the log's root stays correct.
 func TestRebuildUnderLoadOfBothDoors(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: make verify runs it")
@@ -121,7 +121,7 @@ func TestRebuildUnderLoadOfBothDoors(t *testing.T) {
 		if err != nil || !result.Swapped {
 			t.Errorf("%q: %+v, %v", projection, result, err)
 		}
-		wantAudit(t, s.Config) // while they write
+		wantAudit(t, s.Config) // while the writers run
 	}
 	stop()
 	group.Wait()
@@ -129,8 +129,8 @@ func TestRebuildUnderLoadOfBothDoors(t *testing.T) {
 	t.Logf("%d requests", requests.Load())
 }
 
-// TestARebuildCuresWhatRuns: an API that has read wrong rows, and has cached what it made
-// of them, answers from the new rows without a restart.
+// TestARebuildCuresWhatRuns: an API that has read wrong rows, and has cached results made
+// from them, answers from the new rows without a restart.
 func TestARebuildCuresWhatRuns(t *testing.T) {
 	t.Parallel()
 	s := stacktest.Start(t, stacktest.Options{})
@@ -152,7 +152,8 @@ func TestARebuildCuresWhatRuns(t *testing.T) {
 	}
 	// Add a leaf, so that the next size does not come from the cached right answer.
 	core.Expect(201, "POST", "/memories", map[string]any{"content": "x", "metadata": map[string]any{}}, session)
-	// Once it is projected: a projector refuses a leaf that does not continue the rows.
+	// Delete the rows only once the leaf is projected: a projector refuses a leaf that
+	// does not continue the rows.
 	soon, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	for altered := false; !altered; {
@@ -182,8 +183,9 @@ func TestARebuildCuresWhatRuns(t *testing.T) {
 	wantAudit(t, s.Config)
 }
 
-// TestAnAlteredRowGetsNothingIntoTheLog: a service that starts on a row which says
-// otherwise than the log stores nothing of that owner's, which no rebuild could follow.
+// TestAnAlteredRowGetsNothingIntoTheLog: a service that starts on a row that contradicts
+// the log stores nothing for that owner. No rebuild could follow an event based on that
+// row.
 func TestAnAlteredRowGetsNothingIntoTheLog(t *testing.T) {
 	t.Parallel()
 	servers := stacktest.Options{NATSURL: natstest.Start(t).URL(), DatabaseURL: pgtest.Database(t)}
@@ -216,8 +218,8 @@ func TestAnAlteredRowGetsNothingIntoTheLog(t *testing.T) {
 	wantAudit(t, s.Config)
 }
 
-// What was backed up while it ran is put back on an empty machine: the same
-// answers, the same roots, and an audit that finds nothing.
+// A backup that was made during writes is restored on an empty machine: it gives the same
+// answers and the same roots, and the audit finds nothing.
 func TestBackupAndRestore(t *testing.T) {
 	t.Parallel()
 	data, copies := t.TempDir(), t.TempDir()
@@ -266,7 +268,7 @@ func TestBackupAndRestore(t *testing.T) {
 	if got := answers(restored); got != want {
 		t.Errorf("restored: %.300s\nbefore: %.300s", got, want)
 	}
-	session = live(restored, wallet, 3) // and it goes on
+	session = live(restored, wallet, 3) // the restored service takes writes
 	summary := wantAudit(t, restored.Config)
 	if summary.LeavesRecomputed != summary.Leaves {
 		t.Errorf("%+v", summary)

@@ -52,7 +52,7 @@ func TestBatch(t *testing.T) {
 	}
 	s.Core[1].Expect(200, "GET", "/memories/"+wrote[200].ID+"/receipt", nil, key)
 
-	// What is refused stores nothing.
+	// A refused batch stores nothing.
 	for body, status := range map[string]int{
 		`{}`: 400, `{"memories":[]}`: 400, `{"memories":null}`: 400, `{"memories":{}}`: 400, `{"memories":[null]}`: 400,
 		`{"memories":[{"content":"x"},{"content":""}]}`:                                                                                               400,
@@ -76,8 +76,8 @@ func TestBatch(t *testing.T) {
 	s.Core[0].Expect(401, "POST", "/memories/batch", batchOf("x"))
 }
 
-// TestBatchIdempotency: the same key and body get the first answer again, on any
-// replica, while many ask at once; any other body is refused.
+// TestBatchIdempotency: the same key and body get the first answer again, on any replica,
+// even in concurrent requests; any other body is refused.
 func TestBatchIdempotency(t *testing.T) {
 	t.Parallel()
 	s := stacktest.Start(t, stacktest.Options{Core: 2})

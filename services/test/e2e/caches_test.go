@@ -12,7 +12,7 @@ import (
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
-// lookups reads how often a cache hit and missed.
+// lookups returns the hits and misses of a cache.
 func lookups(t *testing.T, c *stacktest.Client, cache string) (hits, misses int) {
 	t.Helper()
 	of := func(result string) int {
@@ -44,19 +44,19 @@ func metric(t *testing.T, c *stacktest.Client, series string) float64 {
 	return n
 }
 
-// Each cache misses what it is asked for the first time and hits the second.
+// Each cache misses on the first lookup of an entry and hits on the second.
 func TestCachesAreCounted(t *testing.T) {
 	t.Parallel()
 	s := stacktest.Start(t, stacktest.Options{Core: 2, Extension: 2})
 	first, core, extension := s.Core[0], s.Core[1], s.Extension[0]
 	wallet := stacktest.NewWallet()
-	session := first.SignIn(wallet) // on another replica: this one's caches are empty
+	session := first.SignIn(wallet) // on another replica, so that the tested caches are empty
 	key := stacktest.Bearer(first.Expect(201, "POST", "/keys", map[string]any{"label": "k"}, session).Text("key"))
 	other := s.Extension[1].SignIn(wallet)
 	memory := map[string]any{"content": "x", "metadata": map[string]any{}}
 	id := first.Expect(201, "POST", "/memories", memory, session).Text("id")
-	// The first use of a key is an event, and comes to the log some time after the
-	// answer: it must not come between two lookups.
+	// The first use of a key is an event that reaches the log some time after the answer.
+	// It must not arrive between two lookups.
 	first.Expect(200, "GET", "/log", nil, key)
 	for strings.Contains(string(first.Expect(200, "GET", "/keys", nil, session).Body), `"lastUsedAt":null`) {
 	}
@@ -81,7 +81,7 @@ func TestCachesAreCounted(t *testing.T) {
 				before[cache] = [2]int{h, m}
 			}
 		}
-		// What is read while the read models are behind is not kept.
+		// Data that is read while the read models are behind is not cached.
 		c.client.Expect(200, "GET", "/readyz", nil)
 		note()
 		c.again()

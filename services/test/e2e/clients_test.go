@@ -12,8 +12,8 @@ import (
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
-// The TypeScript client is held to a running product, with a service that lies and a
-// network that fails. (`make client` holds it to the golden vectors.)
+// The TypeScript client is tested against a running product, a lying service and a
+// failing network. (`make client` tests it against the golden vectors.)
 func TestTypeScriptClient(t *testing.T) {
 	if testing.Short() {
 		t.Skip("installs the compiler: make verify runs it")
@@ -45,7 +45,8 @@ func runReadme(t *testing.T, dir string, s *stacktest.Stack) {
 	}
 	core := s.Core[0]
 	key := core.Expect(201, "POST", "/keys", map[string]any{"label": "readme"}, core.SignIn(stacktest.NewWallet())).Text("key")
-	// In a folder of the package, so that its name means the package itself.
+	// The program is in a folder of the package, so that the package's name means the
+	// package itself.
 	program := filepath.Join(dir, "dist", "readme.mjs")
 	if err := os.WriteFile(program, []byte(strings.Replace(lines, "http://127.0.0.1:3001", core.URL, 1)), 0o600); err != nil {
 		t.Fatal(err)
@@ -58,8 +59,8 @@ func runReadme(t *testing.T, dir string, s *stacktest.Stack) {
 	}
 }
 
-// buildClient compiles the client where it stands. The compiler is installed first
-// where it is missing.
+// buildClient compiles the client in place. It installs the compiler first if it is
+// missing.
 func buildClient(t *testing.T) string {
 	t.Helper()
 	dir, err := filepath.Abs("../../clients/typescript")
@@ -84,7 +85,7 @@ func buildClient(t *testing.T) string {
 	return dir
 }
 
-// lackingNode skips a test, and fails it in CI, where a skipped test would go unnoticed.
+// lackingNode skips a test, or fails it in CI, where a skipped test would go unnoticed.
 func lackingNode(t *testing.T, why string) {
 	t.Helper()
 	if os.Getenv("CI") == "true" {

@@ -7,9 +7,9 @@ import (
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
-// TestDocumentedAnswers asks for documented answers in particular ways, where
-// TestEveryDocumentedAnswer asks for each in some way. Their form is held to
-// the OpenAPI documents by the client itself.
+// TestDocumentedAnswers gets documented answers in particular ways, whereas
+// TestEveryDocumentedAnswer gets each one in some way. The client itself checks their
+// form against the OpenAPI documents.
 func TestDocumentedAnswers(t *testing.T) {
 	t.Parallel()
 	s := stacktest.Start(t, stacktest.Options{})

@@ -30,36 +30,35 @@ import (
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
-// work is what answering a request took beside computing.
+// work counts the operations that a request took, except computing.
 type work struct {
-	Queries   int64 // of the APIs: look-ups of credentials and grants
+	Queries   int64 // by the APIs: lookups of credentials and grants
 	Loads     int64 // of an owner's state from the read model
-	Head      int64 // questions to the log: how long it is
-	OwnerHead int64 // ... how far an owner is
-	OwnerTail int64 // ... what an owner's newest events are
-	Newest    int64 // ... what an owner's newest message is
+	Head      int64 // log requests: the log's length
+	OwnerHead int64 // log requests: an owner's last sequence
+	OwnerTail int64 // log requests: an owner's newest events
+	Newest    int64 // log requests: an owner's newest message
 	Appends   int64
 	Syncs     int64
 }
 
-// counted is one replica of each API beside a stack, on the same log and
-// database, that counts what its requests take. Nothing in it works on its
-// own account, so the counts are exact.
+// counted is one replica of each API beside a stack, on the same log and database. It
+// counts the work of its requests. It has no background work, so the counts are exact.
 type counted struct {
 	Core, Extension *stacktest.Client
 	Grants          *grant.Service
 
 	queries, loads, head, ownerHead, ownerTail, newest, appends, syncs atomic.Int64
 
-	ahead atomic.Int64 // nanoseconds by which the clock is fast
+	ahead atomic.Int64 // nanoseconds by which the clock is ahead
 
-	// measured is closed at the first question how long the log is, which is the
-	// fence's own.
+	// measured is closed at the first request for the log's length, which the fence
+	// makes.
 	measured chan struct{}
 	first    sync.Once
 }
 
-// during returns what a request took.
+// during returns the work of a request.
 func (c *counted) during(do func()) work {
 	before := c.work()
 	do()
@@ -78,7 +77,7 @@ func (c *counted) work() work {
 	}
 }
 
-// later does something with the clock that much ahead.
+// later runs do with the clock set ahead.
 func (c *counted) later(by time.Duration, do func()) {
 	c.ahead.Store(int64(by))
 	defer c.ahead.Store(0)
@@ -168,7 +167,7 @@ func startCounted(t *testing.T, s *stacktest.Stack) *counted {
 	}
 	c := &counted{measured: make(chan struct{})}
 	log, query := countedLog{base.Log, c}, countedQuerier{base.Pool, c}
-	// Its poll asks how long the log is, each second, and would be counted as some
+	// The fence's poll asks for the log's length each second, which would count as a
 	// request's work.
 	f, err := fence.New(base.Pool, log, fence.Options{Logger: logger, Poll: time.Hour})
 	if err != nil {
@@ -215,9 +214,8 @@ func startCounted(t *testing.T, s *stacktest.Stack) *counted {
 		}
 		base.Close()
 	})
-	// The fence is told of positions once it listens; until then it would ask
-	// the database itself. It asks how long the log is after that, which is no
-	// request's work.
+	// The fence learns positions once it listens; until then it would query the database
+	// itself. After that it asks for the log's length, which is no request's work.
 	head, err := base.Log.Head(ctx)
 	if err != nil {
 		t.Fatal(err)

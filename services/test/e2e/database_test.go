@@ -17,9 +17,9 @@ import (
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
-// TestARunStartsItsDatabaseAgain kills the database of a run. Reads are refused until
-// there is another one, and then show everything, also what the old one had committed
-// and not written yet. A database that ends again and again ends the run.
+// TestARunStartsItsDatabaseAgain kills the database of a run. Reads are refused until a
+// new one runs, and then show everything, including data that the old one had committed
+// but not written yet. A database that keeps ending ends the run.
 func TestARunStartsItsDatabaseAgain(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: make verify runs it")
@@ -40,7 +40,7 @@ func TestARunStartsItsDatabaseAgain(t *testing.T) {
 		}
 		killDatabase(t, dir)
 		killed := time.Now()
-		// While it is away, writes go into the log.
+		// While the database is down, writes go into the log.
 		core.Expect(201, "POST", "/memories", map[string]any{"content": "meanwhile"}, session)
 		all := readThroughOutage(t, core, session, startTimeout)
 		if len(all) != want+1 || all[want].Content != "meanwhile" {
@@ -60,8 +60,8 @@ func TestARunStartsItsDatabaseAgain(t *testing.T) {
 	noProcessUses(t, dir)
 }
 
-// readThroughOutage reads until it is answered, within a time. What comes before that
-// has to be 503, which takes its time by itself.
+// readThroughOutage reads until it gets an answer, within a time. Earlier answers must be
+// 503. Each of them takes a while, so the loop does not wait.
 func readThroughOutage(t *testing.T, core *stacktest.Client, session stacktest.Header, within time.Duration) []view {
 	t.Helper()
 	for deadline := time.Now().Add(within); ; {
@@ -77,8 +77,8 @@ func readThroughOutage(t *testing.T, core *stacktest.Client, session stacktest.H
 	}
 }
 
-// killDatabase kills the server that the run on a folder has started, and returns once
-// it is gone.
+// killDatabase kills the database server of the run on a folder, and returns once the
+// server is gone.
 func killDatabase(t *testing.T, dir string) {
 	t.Helper()
 	where, err := datadir.LoadRun(dir)
@@ -94,7 +94,7 @@ func killDatabase(t *testing.T, dir string) {
 	if err != nil {
 		t.Skip("no /proc to find the server in")
 	}
-	// Its parent's id is the second word after the name, which is in brackets.
+	// The parent's process ID is the second word after the name, which is in parentheses.
 	_, rest, _ := strings.Cut(string(stat), ") ")
 	server, err := strconv.Atoi(strings.Fields(rest)[1])
 	if err != nil {
@@ -103,7 +103,7 @@ func killDatabase(t *testing.T, dir string) {
 	if err := syscall.Kill(server, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	// The session ends as well, once its server is missing.
+	// The session also ends, once its server is gone.
 	if _, err := conn.WaitForNotification(t.Context()); err == nil {
 		t.Fatal("the session goes on")
 	}

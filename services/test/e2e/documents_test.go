@@ -18,15 +18,14 @@ import (
 // perDocument bounds the commands of one document.
 const perDocument = 3 * time.Minute
 
-// leastRun are the blocks that must be run at least, so that a document whose
-// blocks are no longer found is noticed.
+// leastRun is how many blocks of each document must be run at least. The test fails if it
+// no longer finds a document's blocks.
 var leastRun = map[string]int{"README.md": 4, "docs/agents.md": 2, "docs/api.md": 8, "docs/audit.md": 3, "docs/verify.md": 1, "docs/operations.md": 1}
 
-// TestDocuments runs the commands that the documents show, as a newcomer would:
-// in a folder that has bin/ledger and docs, beside a local run, those of one
-// document in one shell. Blocks that say why they are not run are left out
-// (infra/archtest sees to it that they do), and so are those that only call
-// make: CI does what they do.
+// TestDocuments runs the commands of the documents as a newcomer would: in a folder that
+// has bin/ledger and docs, beside a local run. The commands of one document share one
+// shell. It skips blocks that say why they are not run (infra/archtest checks that they
+// do), and blocks that only call make: CI runs those targets.
 func TestDocuments(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: make verify runs it")
@@ -80,8 +79,8 @@ func TestDocuments(t *testing.T) {
 	r.stop()
 }
 
-// scriptOf joins the blocks of a document that are to be run. Each says where it
-// stands before it begins.
+// scriptOf joins the blocks of a document that are to be run. Each block prints its line
+// number before it begins.
 func scriptOf(t *testing.T, path string) (script string, blocks int) {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -97,8 +96,8 @@ func scriptOf(t *testing.T, path string) (script string, blocks int) {
 	return script, blocks
 }
 
-// newcomersFolder has what the documents' commands name: bin/ledger, docs, and
-// a receipt and an export.
+// newcomersFolder has the files that the documents' commands name: bin/ledger, docs, a
+// receipt and an export.
 func newcomersFolder(t *testing.T, root, ledger string) string {
 	t.Helper()
 	home := t.TempDir()
@@ -122,8 +121,8 @@ func newcomersFolder(t *testing.T, root, ledger string) string {
 	return home
 }
 
-// TestWorkedExample does what verify.md says can be done with nothing but
-// SHA-256: each command gives the line below it.
+// TestWorkedExample runs the commands that, by verify.md, need only SHA-256: each prints
+// the line below it.
 func TestWorkedExample(t *testing.T) {
 	t.Parallel()
 	for _, tool := range []string{"bash", "sha256sum", "xxd"} {

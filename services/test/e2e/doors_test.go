@@ -39,7 +39,8 @@ func TestAPIKeys(t *testing.T) {
 	if _, has := listed[0]["key"]; has {
 		t.Error("the list tells the secret")
 	}
-	// Another owner's key can't be revoked, and is not confirmed to exist.
+	// Another owner's key can't be revoked, and the answer does not reveal that it
+	// exists.
 	stranger := core.SignIn(stacktest.NewWallet())
 	core.Expect(404, "DELETE", "/keys/"+created.Text("id"), nil, stranger)
 	core.Expect(404, "DELETE", "/keys/none", nil, session)
@@ -58,8 +59,8 @@ func TestAPIKeys(t *testing.T) {
 	}
 }
 
-// TestEveryUseOfAKeyIsRecorded: whatever a live key was let in for is a use of
-// it, also what changed nothing or was refused afterwards; at most one a minute.
+// TestEveryUseOfAKeyIsRecorded: each request that a live key is let in for is a use, even
+// if it changed nothing or was refused later. At most one use a minute is recorded.
 func TestEveryUseOfAKeyIsRecorded(t *testing.T) {
 	t.Parallel()
 	s := stacktest.Start(t, stacktest.Options{})
@@ -128,7 +129,7 @@ func TestMemoryDrops(t *testing.T) {
 	if !strings.HasPrefix(path, "/memory-drops/svc_drop_") || drop.Number("remainingWrites") != 2 || drop.Number("revokedPreviousCount") != 0 {
 		t.Errorf("drop %s", drop.Body)
 	}
-	// A bad body uses no write.
+	// A bad body spends no write.
 	for _, bad := range []string{`{}`, `{"content":""}`, `{"content":"x","source":""}`, `{"content":"x","metadata":[]}`, `{"content":1}`, `nope`, `{"content":"` + strings.Repeat("x", 10001) + `"}`} {
 		c.Expect(400, "POST", path, bad)
 	}
@@ -148,8 +149,7 @@ func TestMemoryDrops(t *testing.T) {
 	checkDeadDrops(t, s, session, path)
 }
 
-// checkDeadDrops compares the answers to every kind of token that opens
-// nothing.
+// checkDeadDrops compares the answers to every kind of token that opens nothing.
 func checkDeadDrops(t *testing.T, s *stacktest.Stack, session stacktest.Header, spent string) {
 	t.Helper()
 	c := s.Extension[0]
@@ -181,7 +181,7 @@ func checkDeadDrops(t *testing.T, s *stacktest.Stack, session stacktest.Header, 
 			}
 		}
 	}
-	// Another owner's grant is not there.
+	// Another owner's grant is not found.
 	stranger := c.SignIn(stacktest.NewWallet())
 	for _, what := range []string{"GET /status", "POST /revoke"} {
 		method, tail, _ := strings.Cut(what, " ")
@@ -222,7 +222,7 @@ func TestGrantRanges(t *testing.T) {
 		}
 		c.Expect(401, "POST", path, map[string]any{})
 		c.Expect(400, "POST", path, `[]`, session)
-		// The other kind's member is none of this route's.
+		// This route ignores the other kind's member.
 		other := map[string]string{"maxWrites": "maxReads", "maxReads": "maxWrites"}[uses.name]
 		c.Expect(201, "POST", path, map[string]any{other: "many"}, session)
 	}
@@ -254,7 +254,7 @@ func TestAgentCases(t *testing.T) {
 	if string(spent.Body) != string(unknown.Body) || !strings.HasPrefix(spent.Header.Get("Content-Type"), "text/plain") || headerNames(spent.Header) != headerNames(unknown.Header) {
 		t.Errorf("spent %v %s, unknown %v %s", spent.Header, spent.Body, unknown.Header, unknown.Body)
 	}
-	// A case does not write and a drop does not read.
+	// A case token can't write, and a drop token can't read.
 	drop := c.Expect(201, "POST", "/memory-drops", nil, session)
 	token := drop.Text("url")[strings.LastIndex(drop.Text("url"), "/")+1:]
 	c.Expect(404, "GET", "/agent-cases/"+token, nil)
@@ -298,8 +298,8 @@ func TestLookingAtACaseSpendsNothing(t *testing.T) {
 	c.Expect(403, "GET", alive, nil, stacktest.With("Purpose", "prefetch"))
 }
 
-// TestALongCase: a document that is too long to be kept has every memory all the
-// same, each once and in order, and costs one read.
+// TestALongCase: a document that is too long to be kept still has every memory, each once
+// and in order, and costs one read.
 func TestALongCase(t *testing.T) {
 	t.Parallel()
 	s := stacktest.Start(t, stacktest.Options{})
@@ -331,7 +331,7 @@ func TestALongCase(t *testing.T) {
 	if status.Number("readCount") != 1 || status.Number("remainingReads") != 1 {
 		t.Errorf("status %s", status.Body)
 	}
-	// They differ by when they were read.
+	// The two documents differ only in the time of their reads.
 	if old := toOldClient(t, s.Extension[0], "GET "+path, ""); len(old) != len(a.Body) {
 		t.Errorf("an old client got %d bytes, others %d", len(old), len(a.Body))
 	}

@@ -14,9 +14,9 @@ import (
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
-// TestNoAcknowledgementBeforeTheFsync watches the system calls of a run: each
-// 201 leaves only after everything that was written to the log before it was
-// synced by an fsync that began after the write.
+// TestNoAcknowledgementBeforeTheFsync watches the system calls of a run. Each 201 leaves
+// only after everything that was written to the log before it is synced, by an fsync that
+// began after the write.
 func TestNoAcknowledgementBeforeTheFsync(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: make verify runs it")
@@ -57,10 +57,10 @@ var (
 
 // witness follows a trace line by line.
 type witness struct {
-	stored       int // writes to the log that are complete
+	stored       int // completed writes to the log
 	synced       int // how many of them are known to be on stable storage
 	acknowledged int
-	begun        map[string]int // by thread: what a running fsync covers
+	begun        map[string]int // by thread: how many writes a running fsync covers
 	writing      map[string]bool
 }
 

@@ -18,12 +18,12 @@ import (
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
-// model is an embeddings endpoint whose vectors are counts of hashed words. Words of
-// a group mean the same.
+// model is an embeddings endpoint whose vectors count hashed words. Words that meanings
+// maps to one word have one vector.
 type model struct {
 	*httptest.Server
 	calls  atomic.Int64
-	behave atomic.Pointer[http.HandlerFunc] // nil: answer
+	behave atomic.Pointer[http.HandlerFunc] // nil: answer normally
 	mu     sync.Mutex
 	asked  []string
 }
@@ -88,7 +88,7 @@ func startModel(t *testing.T) *model {
 
 func (m *model) does(behave http.HandlerFunc) { m.behave.Store(&behave) }
 
-// embedded is how many texts the endpoint got.
+// embedded is how many texts the endpoint received.
 func (m *model) embedded() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -109,8 +109,8 @@ func searchRanked(t *testing.T, core *stacktest.Client, session stacktest.Header
 	return decode[[]scored](t, answer.Body), answer.Header.Get("Recall"), answer.Header.Get("Next-Cursor")
 }
 
-// TestSearchByMeaning: with an endpoint, what means the same is found, on each replica,
-// each text is embedded once, and what the query rules out stays out.
+// TestSearchByMeaning: with an endpoint, each replica finds memories by meaning, each
+// text is embedded once, and memories that the query excludes stay out.
 func TestSearchByMeaning(t *testing.T) {
 	t.Parallel()
 	m := startModel(t)
@@ -149,8 +149,8 @@ func TestSearchByMeaning(t *testing.T) {
 	}
 }
 
-// TestRetractedTextsStay: the text of a retracted memory is not sent, and its vector
-// finds nothing.
+// TestRetractedTextsStay: the text of a retracted memory is not sent to the endpoint, and
+// its vector finds nothing.
 func TestRetractedTextsStay(t *testing.T) {
 	t.Parallel()
 	m := startModel(t)
@@ -175,8 +175,8 @@ func TestRetractedTextsStay(t *testing.T) {
 	}
 }
 
-// TestPagesByMeaning: pages repeat and skip nothing while the log grows, and a page that
-// can't be made as the first was is refused.
+// TestPagesByMeaning: pages repeat and skip nothing while the log grows. A page that
+// can't be made in the same way as the first one is refused.
 func TestPagesByMeaning(t *testing.T) {
 	t.Parallel()
 	m := startModel(t)
@@ -217,8 +217,8 @@ func TestPagesByMeaning(t *testing.T) {
 	s.Core[1].Expect(503, "POST", "/memories/search", map[string]any{"mode": "ranked", "query": "breakfast", "limit": 1, "cursor": next}, session)
 }
 
-// TestBadEndpoints: an endpoint that is dead, slow or wrong costs the vectors and little
-// time, and is soon left alone.
+// TestBadEndpoints: a dead, slow or wrong endpoint costs the vectors and little time, and
+// soon gets no more requests.
 func TestBadEndpoints(t *testing.T) {
 	t.Parallel()
 	answer := func(text string) http.HandlerFunc {
@@ -226,7 +226,7 @@ func TestBadEndpoints(t *testing.T) {
 	}
 	for name, behave := range map[string]http.HandlerFunc{
 		"slow": func(_ http.ResponseWriter, r *http.Request) {
-			_, _ = io.Copy(io.Discard, r.Body) // or the server does not see that the client leaves
+			_, _ = io.Copy(io.Discard, r.Body) // otherwise the server misses that the client disconnects
 			select {
 			case <-time.After(20 * time.Second):
 			case <-r.Context().Done():
@@ -276,7 +276,8 @@ func TestBadEndpoints(t *testing.T) {
 			t.Errorf("finds %v by %q", indexes(found), by)
 		}
 	})
-	// A batch with vectors of different dimensions is wrong, though the query's is right.
+	// A batch with vectors of different dimensions is wrong, even if the query's vector
+	// is right.
 	t.Run("uneven", func(t *testing.T) {
 		t.Parallel()
 		m := startModel(t)
@@ -300,7 +301,7 @@ func TestBadEndpoints(t *testing.T) {
 	})
 }
 
-// TestForgottenVectors: with the data key the vectors are lost, and no text is sent.
+// TestForgottenVectors: the vectors are lost with the data key, and no text is sent.
 func TestForgottenVectors(t *testing.T) {
 	t.Parallel()
 	m := startModel(t)
@@ -312,7 +313,7 @@ func TestForgottenVectors(t *testing.T) {
 		t.Fatalf("finds %v by %q", indexes(found), by)
 	}
 	forget(t, s, wallet)
-	session = s.Core[0].SignIn(wallet) // the one before ended with the key
+	session = s.Core[0].SignIn(wallet) // the previous session ended with the key
 	before := m.embedded()
 	s.Core[0].Expect(410, "POST", "/memories/search", map[string]any{"mode": "ranked", "query": "breakfast again"}, session)
 	if m.embedded() != before {

@@ -21,7 +21,7 @@ import (
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
-// erase has a wallet erase all, as the owner does who signs for it.
+// erase erases an owner, with a challenge that the owner's wallet signs.
 func erase(t *testing.T, core *stacktest.Client, wallet stacktest.Wallet) int {
 	t.Helper()
 	challenge := core.Expect(200, "POST", "/auth/challenge", map[string]any{"publicKey": wallet.PublicKey, "purpose": "erase"})
@@ -31,8 +31,8 @@ func erase(t *testing.T, core *stacktest.Client, wallet stacktest.Wallet) int {
 	return core.Expect(200, "POST", "/erasure", wallet.Answer(challenge.Text("message"))).Number("erased")
 }
 
-// TestErasure: after the answer no replica has a text from before in any answer, all
-// access has ended, proofs stay as they were, and the owner begins again with a new key.
+// TestErasure: after the answer, no replica returns an earlier text, all access has
+// ended, proofs are unchanged, and the owner begins again with a new key.
 func TestErasure(t *testing.T) {
 	t.Parallel()
 	s := stacktest.Start(t, stacktest.Options{Core: 2})
@@ -56,7 +56,7 @@ func TestErasure(t *testing.T) {
 		{"POST", "/memories/search", map[string]any{"query": "thing"}}, {"POST", "/memories/search", map[string]any{"query": "thing", "mode": "ranked"}},
 		{"POST", "/memories/search", map[string]any{"query": "thing", "limit": 5, "order": "newest"}}, {"GET", "/export", nil},
 	}
-	for range 3 { // both replicas have keys, rows, texts and indexes in memory
+	for range 3 { // so that both replicas have keys, rows, texts and indexes in memory
 		for _, c := range s.Core {
 			for _, r := range reads {
 				c.Expect(200, r.method, r.path, r.body, session)
@@ -108,8 +108,8 @@ func TestErasure(t *testing.T) {
 	agrees(t, s)
 }
 
-// TestErasureIsAskedForByTheWallet: no other answer erases, each is refused as sign-in
-// refuses it, and none spends what a good answer needs.
+// TestErasureIsAskedForByTheWallet: only a signed erasure challenge erases. Any other
+// answer is refused as at sign-in, and does not use up the good challenge.
 func TestErasureIsAskedForByTheWallet(t *testing.T) {
 	t.Parallel()
 	s := stacktest.Start(t, stacktest.Options{})
@@ -139,14 +139,14 @@ func TestErasureIsAskedForByTheWallet(t *testing.T) {
 	core.Expect(200, "GET", "/memories", nil, session)
 	core.Expect(200, "POST", "/erasure", wallet.Answer(good))
 	core.Expect(401, "POST", "/erasure", wallet.Answer(good))
-	// A wallet that never signed in has nothing.
+	// A wallet that never signed in has no leaves.
 	if n := erase(t, core, thief); n != 0 {
 		t.Errorf("%d leaves of a stranger", n)
 	}
 }
 
-// TestErasureUnderLoad: while writers, readers and sign-ins go on at both replicas, no
-// answer to a request that began after the 200 has a text from before.
+// TestErasureUnderLoad: while writers, readers and sign-ins continue at both replicas, no
+// request that began after the 200 returns an earlier text.
 func TestErasureUnderLoad(t *testing.T) {
 	t.Parallel()
 	s := stacktest.Start(t, stacktest.Options{Core: 2})
@@ -162,7 +162,7 @@ func TestErasureUnderLoad(t *testing.T) {
 		reads  atomic.Int64
 		mu     sync.Mutex
 		kept   = map[string]string{} // written after the 200, by id
-		busy   = make(chan struct{}) // closed when the load is on
+		busy   = make(chan struct{}) // closed when the workers are busy
 		enough = make(chan struct{}) // closed when enough was written after the 200
 	)
 	for worker := range 6 {
@@ -222,7 +222,7 @@ func TestErasureUnderLoad(t *testing.T) {
 }
 
 // TestAnOldKeyDoesNotComeBack: a backup of the keystore from before an erasure, restored
-// beside the log of after it, brings no text back. The audit says that the key is there,
+// beside the log from after it, makes no text readable. The audit reports the old key,
 // and the next sign-in destroys it.
 func TestAnOldKeyDoesNotComeBack(t *testing.T) {
 	t.Parallel()

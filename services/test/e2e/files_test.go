@@ -11,8 +11,8 @@ import (
 // fewFiles starts a program that may open 256 files.
 var fewFiles = []string{"sh", "-c", `ulimit -n 256 && exec "$@"`, "sh"}
 
-// withFewFiles: a run that may open 256 files outlasts 500 connections to each API
-// that never send a byte, answers meanwhile, and goes on afterwards.
+// withFewFiles: a run that may open 256 files survives 500 connections to each API that
+// never send a byte. It answers meanwhile, and continues afterwards.
 func withFewFiles(t *testing.T, r *run, core, extension *stacktest.Client, session, other stacktest.Header) {
 	t.Helper()
 	var open []net.Conn

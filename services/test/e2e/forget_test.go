@@ -14,8 +14,8 @@ import (
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
-// forget destroys an owner's data key, as an operator does who is asked to forget
-// the owner.
+// forget destroys an owner's data key, as an operator does on a request to forget the
+// owner.
 func forget(t *testing.T, s *stacktest.Stack, wallet stacktest.Wallet) {
 	t.Helper()
 	done, err := assembly.Forget(t.Context(), s.Config, events.Owner(wallet.PublicKey))
@@ -24,9 +24,9 @@ func forget(t *testing.T, s *stacktest.Stack, wallet stacktest.Wallet) {
 	}
 }
 
-// An owner is forgotten while services run that have everything of theirs in
-// memory: the key, rows that were read, pages of bodies and of texts. What can be
-// proven without the key still is.
+// An owner is forgotten while running services have all of the owner's data in memory:
+// the key, rows that were read, and pages of bodies and texts. Proofs that need no key
+// still work.
 func TestAForgottenOwnerIsForgottenEverywhere(t *testing.T) {
 	t.Parallel()
 	s := stacktest.Start(t, stacktest.Options{Configure: func(c *config.Config) { c.KeyMaxAge = time.Millisecond }})
@@ -46,7 +46,7 @@ func TestAForgottenOwnerIsForgottenEverywhere(t *testing.T) {
 		{"GET", "/memories/" + id, nil}, {"GET", "/memories", nil}, {"GET", "/memories?limit=2", nil},
 		{"POST", "/memories/search", map[string]any{"query": "number 7"}},
 	}
-	for range 3 { // once for the bodies, once for the texts, once from those
+	for range 3 { // once to load the bodies, once the texts, once from memory
 		for _, r := range reads {
 			core.Expect(200, r.method, r.path, r.body, session)
 		}
@@ -55,14 +55,14 @@ func TestAForgottenOwnerIsForgottenEverywhere(t *testing.T) {
 	proven := core.Expect(200, "GET", "/memories/"+id+"/proof", nil, session)
 
 	forget(t, s, wallet)
-	core.Expect(401, "GET", "/memories", nil, session) // it ended with the key
+	core.Expect(401, "GET", "/memories", nil, session) // the session ended with the key
 	session = core.SignIn(wallet)
 	for _, r := range append(reads, request{"POST", "/memories", map[string]any{"content": "more"}}) {
 		core.Expect(410, r.method, r.path, r.body, session)
 	}
-	extension.Expect(401, "GET", "/memories", nil, extensionSession) // it ended with the key
+	extension.Expect(401, "GET", "/memories", nil, extensionSession) // the session ended with the key
 	extension.Expect(410, "GET", "/memories", nil, extension.SignIn(wallet))
-	// Signing in again does not make another key.
+	// Signing in again makes no new key.
 	again := core.SignIn(wallet)
 	core.Expect(410, "POST", "/memories", map[string]any{"content": "more"}, again)
 	if now := core.Expect(200, "GET", "/memories/"+id+"/proof", nil, again); string(now.Body) != string(proven.Body) {
@@ -73,8 +73,8 @@ func TestAForgottenOwnerIsForgottenEverywhere(t *testing.T) {
 	}
 }
 
-// TestForgettingEndsAccess: what was handed out ends with the key, and services that
-// have the key in memory drop it long before they would read it again.
+// TestForgettingEndsAccess: credentials and links that were handed out end with the key.
+// Services that have the key in memory drop it long before they would read it again.
 func TestForgettingEndsAccess(t *testing.T) {
 	t.Parallel()
 	s := stacktest.Start(t, stacktest.Options{})
@@ -116,8 +116,8 @@ func TestForgettingEndsAccess(t *testing.T) {
 	}
 }
 
-// TestALostKeyIsNotCalledDestroyed: 410 is for good, and clients believe it. A keystore
-// that does not know of an owner who has memories is the wrong one, or was lost.
+// TestALostKeyIsNotCalledDestroyed: 410 is permanent, and clients rely on it. A keystore
+// that lacks an owner who has memories is the wrong one, or has lost data.
 func TestALostKeyIsNotCalledDestroyed(t *testing.T) {
 	t.Parallel()
 	s := stacktest.Start(t, stacktest.Options{Configure: func(c *config.Config) { c.KeyMaxAge = time.Millisecond }})
@@ -139,7 +139,7 @@ func TestALostKeyIsNotCalledDestroyed(t *testing.T) {
 	core.Expect(503, "GET", "/memories/"+id, nil, session)
 	core.Expect(503, "GET", "/memories", nil, session)
 	core.Expect(503, "POST", "/memories", map[string]any{"content": "y"}, session)
-	// Put back, it is as if nothing had been.
+	// After the entry is restored, everything works as before.
 	if _, err := js.Publish(t.Context(), entry.Subject, entry.Data); err != nil {
 		t.Fatal(err)
 	}

@@ -26,8 +26,8 @@ func goClientFolder(t *testing.T) string {
 	return dir
 }
 
-// TestGoClientReadme runs the README's program in a module of its own, outside of this
-// workspace, and counts the modules that come with the client.
+// TestGoClientReadme runs the README's program in its own module, outside of this
+// workspace, and counts the modules that the client brings.
 func TestGoClientReadme(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles a program: make verify runs it")
@@ -124,7 +124,7 @@ func TestNotebook(t *testing.T) {
 	says(`^good: 2 leaves, 1 of them retracted, `, "verify")
 	fails("410", "verify", cat)
 
-	// A fork shows against the head that an earlier run kept.
+	// A fork is detected against the head that an earlier run stored.
 	service.tell(lie{path: regexp.MustCompile(`^/log$`), change: flipMember("root")})
 	fails("the service lies", "list")
 	service.tell(lie{})
@@ -148,7 +148,7 @@ func followed(t *testing.T, follow *exec.Cmd, owner *memoryledger.Client) {
 	go func() {
 		defer close(writing)
 		for ctx.Err() == nil && len(printed) == 0 {
-			_, _ = owner.Write(ctx, "while it follows", nil) // until the follower is there
+			_, _ = owner.Write(ctx, "while it follows", nil) // until the follower has connected
 		}
 	}()
 	lines := bufio.NewScanner(out)
@@ -159,7 +159,7 @@ func followed(t *testing.T, follow *exec.Cmd, owner *memoryledger.Client) {
 	if !strings.HasSuffix(lines.Text(), "while it follows") {
 		t.Errorf("it printed %q", lines.Text())
 	}
-	// It ends when it is told to, and that is no error.
+	// An interrupt ends it without an error.
 	if err := follow.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}

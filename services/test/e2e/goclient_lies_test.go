@@ -25,7 +25,7 @@ import (
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
-// liar is a proxy before an API that changes answers.
+// liar is a proxy in front of an API. It changes answers.
 type liar struct {
 	*httptest.Server
 	mu  sync.Mutex
@@ -34,10 +34,10 @@ type liar struct {
 
 // lie changes the successful answers to requests that it matches.
 type lie struct {
-	method string // GET where it is empty
+	method string // empty: GET
 	path   *regexp.Regexp
 	change func(body []byte) []byte
-	cut    bool // the connection, after what change returns
+	cut    bool // cut the connection after the changed body
 }
 
 func startLiar(t *testing.T, target string) *liar {
@@ -50,10 +50,10 @@ func startLiar(t *testing.T, target string) *liar {
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(to)
-			r.Out.Header.Del("Accept-Encoding") // what is compressed can't be changed
+			r.Out.Header.Del("Accept-Encoding") // a compressed answer can't be changed
 		},
 		ModifyResponse: l.modify,
-		ErrorLog:       log.New(io.Discard, "", 0), // a connection that it cuts
+		ErrorLog:       log.New(io.Discard, "", 0), // would report the connections that it cuts
 	}
 	l.Server = httptest.NewServer(proxy)
 	t.Cleanup(l.Close)
@@ -255,7 +255,7 @@ func TestGoClientCatchesLies(t *testing.T) {
 	caught("a root of a proof", memoryledger.ErrWrongRoot, "proof", flipMember("batchRoot"), proof)
 	caught("the root of an export", memoryledger.ErrWrongRoot, "export", editLine(0, flipFirst("root")), export)
 	caught("the root of the log", memoryledger.ErrForked, "log", flipMember("root"), head)
-	for n := range 6 { // with the one that was said to be another leaf
+	for n := range 6 { // including the one whose answer named another leaf
 		caught(fmt.Sprintf("memory %d is hidden", n), memoryledger.ErrHidden, "list", without(n), list)
 		caught(fmt.Sprintf("memory %d is hidden, from the newest", n), memoryledger.ErrHidden, "list", without(n), newest)
 	}
@@ -274,11 +274,11 @@ func TestGoClientCatchesLies(t *testing.T) {
 	caught("a batch in another order", memoryledger.ErrHidden, "batch", editList(func(items []any) []any { return []any{items[1], items[0]} }), batch)
 	caught("a batch that lacks a memory", memoryledger.ErrHidden, "batch", editList(func(items []any) []any { return items[:1] }), batch)
 
-	// The log has grown by two batches of two since the old receipt and export were made.
+	// Since the old receipt and export were made, the log has grown by two batches of two.
 	caught("an old receipt", memoryledger.ErrStale, "receipt", always(oldReceipt), func(ctx context.Context) error { _, err := c.Receipt(ctx, second); return err })
 	caught("an old export", memoryledger.ErrStale, "export", func([]byte) []byte { return oldExport.Bytes() }, export)
 	caught("an old proof", memoryledger.ErrStale, "proof", always(oldProof), proof)
-	// A receipt that hangs together, of a log with another leaf beside this one.
+	// A consistent receipt, but of a log with another leaf beside this one.
 	caught("a receipt of a forked log", memoryledger.ErrWrongRoot, "receipt", func(body []byte) []byte {
 		var r memoryledger.Receipt
 		if err := json.Unmarshal(body, &r); err != nil {
@@ -302,7 +302,7 @@ func TestGoClientCatchesLies(t *testing.T) {
 	caught("a fork that grew", memoryledger.ErrForked, "log", edit(func(m map[string]any) { m["root"] = theirHead.Root.String() }), head)
 	caught("a proof of other sizes", memoryledger.ErrMalformed, "consistency", edit(func(m map[string]any) { m["from"] = 1 }), head)
 
-	// An export that ends in the middle is one thing, a connection that does is another.
+	// A truncated export and a cut connection are different errors.
 	half := func(body []byte) []byte { return body[:len(body)/2] }
 	caught("half an export", memoryledger.ErrIncomplete, "export", half, export)
 	caught("an export without its last line", memoryledger.ErrIncomplete, "export", func(body []byte) []byte {
@@ -321,7 +321,7 @@ func TestGoClientCatchesLies(t *testing.T) {
 	}
 }
 
-// TestGoClientCatchesLiesAboutAnchors: what was anchored once stays so.
+// TestGoClientCatchesLiesAboutAnchors: leaves that were anchored once stay anchored.
 func TestGoClientCatchesLiesAboutAnchors(t *testing.T) {
 	t.Parallel()
 	s, _ := anchoredStack(t, 100*time.Millisecond)
@@ -393,7 +393,8 @@ func TestGoClientCatchesLiesAboutAnchors(t *testing.T) {
 	}
 }
 
-// rewriter sends another text than the client wrote, as a service that stores it would.
+// rewriter changes the text that the client sends, like a service that stores another
+// text.
 type rewriter struct{}
 
 func (rewriter) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -405,8 +406,8 @@ func (rewriter) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// TestGoClientCatchesAnotherText: a text that was changed before it was stored shows when
-// its receipt comes, although the receipt is good.
+// TestGoClientCatchesAnotherText: the receipt of a text that was changed before it was
+// stored reveals the change, although the receipt is good.
 func TestGoClientCatchesAnotherText(t *testing.T) {
 	t.Parallel()
 	s := stacktest.Start(t, stacktest.Options{})
@@ -418,7 +419,7 @@ func TestGoClientCatchesAnotherText(t *testing.T) {
 	}
 }
 
-// TestGoClientUnverified: who turns verification off believes the service.
+// TestGoClientUnverified: without verification the client trusts the service.
 func TestGoClientUnverified(t *testing.T) {
 	t.Parallel()
 	s := stacktest.Start(t, stacktest.Options{})
@@ -432,8 +433,8 @@ func TestGoClientUnverified(t *testing.T) {
 	}
 }
 
-// TestGoClientHeadsOutliveIt: a fork shows to the next process, against the head that the
-// one before stored.
+// TestGoClientHeadsOutliveIt: the next process detects a fork against the head that the
+// previous one stored.
 func TestGoClientHeadsOutliveIt(t *testing.T) {
 	t.Parallel()
 	s := stacktest.Start(t, stacktest.Options{})

@@ -21,8 +21,9 @@ import (
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
-// badNetwork is a proxy of whose requests every third meets a fault. Four of the five faults
-// fail an attempt, so that one of ten thousand writes fails 15 times in 1 of 40,000 runs.
+// badNetwork is a proxy in which every third request meets a fault. Four of the five
+// faults fail an attempt. So in 1 of 40,000 runs of ten thousand writes, some write fails
+// 15 times.
 type badNetwork struct {
 	target string
 	n      atomic.Uint64
@@ -53,7 +54,7 @@ func (b *badNetwork) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}()
 		defer func() { <-again }()
 	}
-	// The service goes on with what it was sent, whatever becomes of the client.
+	// The service continues with a request that it received, even if the client gives up.
 	answer, text, err := b.forward(context.WithoutCancel(r.Context()), r, body)
 	if err != nil || fault == "lost" {
 		panic(http.ErrAbortHandler)
@@ -71,7 +72,7 @@ func (b *badNetwork) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if fault == "truncated" {
 		text = text[:len(text)/2]
 	}
-	_, _ = w.Write(text) // fails where the client is gone
+	_, _ = w.Write(text) // fails if the client is gone
 	if fault == "truncated" {
 		panic(http.ErrAbortHandler) // ends the connection
 	}
@@ -120,7 +121,7 @@ func networkWrites(t *testing.T) int {
 }
 
 // TestGoClientBadNetwork: over a network that cuts, delays, doubles and truncates, each
-// write is stored once.
+// write is stored exactly once.
 func TestGoClientBadNetwork(t *testing.T) {
 	t.Parallel()
 	count := networkWrites(t)
@@ -174,7 +175,7 @@ func TestGoClientBadNetwork(t *testing.T) {
 	if listed != count || slices.Contains(contents, "") {
 		t.Errorf("%d memories of %d", listed, count)
 	}
-	// Reads come through, too.
+	// Reads succeed, too.
 	for n := range 10 {
 		if r, err := bad.Receipt(t.Context(), ids[n]); err != nil || r.Entry.Content != contents[n] {
 			t.Errorf("%+v, %v", r, err)
@@ -187,14 +188,14 @@ func TestGoClientBadNetwork(t *testing.T) {
 	}
 }
 
-// TestGoClientFollowsOverABadNetwork: a stream that is cut again and again brings each
-// event once, in order.
+// TestGoClientFollowsOverABadNetwork: a stream that is cut repeatedly delivers each event
+// once, in order.
 func TestGoClientFollowsOverABadNetwork(t *testing.T) {
 	t.Parallel()
 	s := stacktest.Start(t, stacktest.Options{})
 	c := newGoClient(t, s, memoryledger.WithHTTPClient(http.DefaultClient))
 	key := must(c.CreateKey(t.Context(), memoryledger.NewKey{Label: "follower"}))
-	// Streams are cut after a number of bytes that is different each time.
+	// Each stream is cut after a different number of bytes.
 	var streams atomic.Int64
 	cut := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		again, err := http.NewRequestWithContext(r.Context(), r.Method, s.Core[0].URL+r.URL.RequestURI(), nil)

@@ -28,8 +28,8 @@ func newKeyWallet(t *testing.T) memoryledger.KeyWallet {
 	return memoryledger.KeyWallet(key)
 }
 
-// newGoClient returns a client of a fresh owner. Every answer is held to the core API's
-// document, too, unless options name another HTTP client.
+// newGoClient returns a client of a fresh owner. It also checks every answer against the
+// core API's document, unless options name another HTTP client.
 func newGoClient(t *testing.T, s *stacktest.Stack, options ...memoryledger.Option) *memoryledger.Client {
 	t.Helper()
 	core := s.Core[0]
@@ -104,7 +104,7 @@ func TestGoClientMemories(t *testing.T) {
 	}
 	listed(ids)
 	for range c.List(ctx, memoryledger.ListOptions{PageSize: 1}) {
-		break // a reader who has enough
+		break // the reader stops early
 	}
 	m := must(c.Get(ctx, ids[3]))
 	if m.Content != "memory 3 ☂ \U0001f600" || m.Metadata["n"] != 3.0 || m.Via.Kind != "session" {
@@ -183,7 +183,7 @@ func TestGoClientKeysAndGrants(t *testing.T) {
 	t.Parallel()
 	s := stacktest.Start(t, stacktest.Options{})
 	ctx := t.Context()
-	// Both APIs are called, so no answer is held to one document.
+	// The client calls both APIs, so its answers are not checked against one document.
 	c := newGoClient(t, s, memoryledger.WithExtensionURL(s.Extension[0].URL), memoryledger.WithHTTPClient(http.DefaultClient))
 	key := must(c.CreateKey(ctx, memoryledger.NewKey{Label: "a program"}))
 	program := memoryledger.New(s.Core[0].URL, memoryledger.WithAPIKey(key.Secret))
@@ -300,7 +300,8 @@ func TestGoClientEvents(t *testing.T) {
 	if more, err := all(other.Events(ctx, last.Cursor)); err != nil || len(more) != 0 {
 		t.Errorf("%v, %v", more, err)
 	}
-	// What is stored while a client follows comes once, in order, after what was there.
+	// Events that are stored while a client follows arrive once, in order, after the
+	// earlier events.
 	following, stop := context.WithCancel(ctx)
 	defer stop()
 	begun := make(chan struct{})
@@ -363,19 +364,19 @@ func TestGoClientExport(t *testing.T) {
 	if err != nil || len(leaves) != 300 || leaves[7].Entry != nil || leaves[8].Entry == nil || leaves[8].ID != ids[8] {
 		t.Fatalf("%d leaves, %v", len(leaves), err)
 	}
-	// The copy is what the product's own verifier takes.
+	// The product's own verifier accepts the copy.
 	if summary, err := export.Verify(bytes.NewReader(file.Bytes()), nil); err != nil || summary.Opened != 299 {
 		t.Errorf("%+v, %v", summary, err)
 	}
 	for range c.Export(ctx, memoryledger.ExportOptions{}) {
-		break // a reader who has enough
+		break // the reader stops early
 	}
 }
 
 func TestGoClientAnchored(t *testing.T) {
 	t.Parallel()
 	s, chain := anchoredStack(t, 100*time.Millisecond)
-	ctx, c := t.Context(), newGoClient(t, s, memoryledger.WithRPC(chain.URL()), memoryledger.WithHTTPClient(http.DefaultClient)) // for the node, too
+	ctx, c := t.Context(), newGoClient(t, s, memoryledger.WithRPC(chain.URL()), memoryledger.WithHTTPClient(http.DefaultClient)) // also for the node
 	anchored := func(id string) *memoryledger.Receipt {
 		t.Helper()
 		ticker := time.NewTicker(100 * time.Millisecond)

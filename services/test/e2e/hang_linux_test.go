@@ -16,10 +16,10 @@ import (
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
-// TestWarmOwnersWriteWhileTheDatabaseHangs stops every process of the database. Readers
-// and owners who are not in memory wait for it and get 503; the others' writes are
-// acknowledged as if nothing was wrong, with any credential, with and without an
-// Idempotency-Key, and more of these than are kept while the database answers.
+// TestWarmOwnersWriteWhileTheDatabaseHangs stops every process of the database. Readers,
+// and owners who are not in memory, wait for it and get 503. The writes of the other
+// owners are acknowledged as usual: with any credential, with and without an
+// Idempotency-Key, and with more keys than a state keeps while the database answers.
 func TestWarmOwnersWriteWhileTheDatabaseHangs(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: make verify runs it")
@@ -45,7 +45,7 @@ func TestWarmOwnersWriteWhileTheDatabaseHangs(t *testing.T) {
 	}
 	var cold []stacktest.Header
 	for range 2 * places {
-		cold = append(cold, other.SignIn(stacktest.NewWallet())) // in memory there, and not here
+		cold = append(cold, other.SignIn(stacktest.NewWallet())) // in memory on that replica only
 	}
 
 	resume := hang(t, database.PID())
@@ -62,7 +62,7 @@ func TestWarmOwnersWriteWhileTheDatabaseHangs(t *testing.T) {
 			}
 		})
 	}
-	const writes = 300 // more than twice those that a state keeps while the database answers
+	const writes = 300 // more than twice the keyed writes that a state keeps while the database answers
 	begun := time.Now()
 	var slowest time.Duration
 	for n := range writes {
@@ -87,14 +87,14 @@ func TestWarmOwnersWriteWhileTheDatabaseHangs(t *testing.T) {
 	}
 }
 
-// hang stops a server, that it makes no more processes, and then each of those that it
-// has made, until resume is called or the test ends.
+// hang stops a server, so that it starts no more processes, and then each process that it
+// has started, until resume is called or the test ends.
 func hang(t *testing.T, server int) (resume func()) {
 	t.Helper()
 	var all []int
 	resume = func() {
 		for _, pid := range all {
-			_ = syscall.Kill(pid, syscall.SIGCONT) // one that is gone needs none
+			_ = syscall.Kill(pid, syscall.SIGCONT) // a process that has ended needs none
 		}
 	}
 	t.Cleanup(resume)

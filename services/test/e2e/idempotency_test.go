@@ -15,7 +15,7 @@ func TestIdempotencyKey(t *testing.T) {
 	session, other := s.Core[0].SignIn(wallet), s.Extension[0].SignIn(wallet)
 	key := stacktest.With("Idempotency-Key", "order-66!")
 	first := s.Core[0].Expect(201, "POST", "/memories", `{"content":"x","metadata":{"a":1,"b":2}}`, session, key)
-	// The same body, spelt differently, on another replica.
+	// The same body, written differently, on another replica.
 	again := s.Core[1].Expect(201, "POST", "/memories", `{"metadata":{"b":2.0,"a":1},"content":"x"}`, session, key)
 	if string(first.Body) != string(again.Body) {
 		t.Errorf("first %s, again %s", first.Body, again.Body)
@@ -28,7 +28,7 @@ func TestIdempotencyKey(t *testing.T) {
 	if string(e1.Body) != string(e2.Body) {
 		t.Errorf("first %s, again %s", e1.Body, e2.Body)
 	}
-	// Another owner's key is another key.
+	// The same key of another owner is a different key.
 	stranger := s.Core[0].SignIn(stacktest.NewWallet())
 	s.Core[0].Expect(201, "POST", "/memories", `{"content":"y"}`, stranger, key)
 	for _, bad := range []string{"", " ", "with space", strings.Repeat("k", 256), "é"} {
@@ -63,8 +63,8 @@ func TestIdempotencyKeyUnderRace(t *testing.T) {
 	}
 }
 
-// TestADropCanBeRetried: an answer that was lost burns no write, even the last one,
-// and a key is the drop's own.
+// TestADropCanBeRetried: a retry after a lost answer spends no other write, even if the
+// write was the last one. Each drop has its own keys.
 func TestADropCanBeRetried(t *testing.T) {
 	t.Parallel()
 	s := stacktest.Start(t, stacktest.Options{Extension: 2})
@@ -95,7 +95,7 @@ func TestADropCanBeRetried(t *testing.T) {
 	if got := s.Extension[0].Expect(200, "GET", "/memory-drops/"+id+"/status", nil, session).Number("writeCount"); got != 1 {
 		t.Errorf("%d writes were spent", got)
 	}
-	// The owner's own key of the same text is another one.
+	// The same key text, used by the owner, is a different key.
 	own := s.Extension[0].Expect(201, "POST", "/memories", `{"content":"y","source":"s"}`, session, key)
 	if own.Text("id") == first.Text("memoryId") {
 		t.Errorf("the owner's write got the answer of the drop's: %s", own.Body)
@@ -121,7 +121,7 @@ func TestADropCanBeRetried(t *testing.T) {
 	}
 }
 
-// TestEndingTwice: who did not get the answer asks again, and gets the same.
+// TestEndingTwice: a client that lost the answer asks again, and gets the same answer.
 func TestEndingTwice(t *testing.T) {
 	t.Parallel()
 	s := stacktest.Start(t, stacktest.Options{})

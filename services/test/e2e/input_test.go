@@ -19,9 +19,9 @@ func nest(depth int) string {
 	return strings.Repeat(`{"a":`, depth-1) + `{}` + strings.Repeat(`}`, depth-1)
 }
 
-// TestOddInput sends whatever JSON allows and more. What is stored comes back
-// unchanged, what is refused says why, and the next ordinary write and read of
-// everybody works: nothing odd ever stops a projection.
+// TestOddInput sends everything that JSON allows, and more. Stored input comes back
+// unchanged, and a refusal says why. After each input, ordinary writes and reads of
+// another owner work: odd input never stops a projection.
 func TestOddInput(t *testing.T) {
 	t.Parallel()
 	s := stacktest.Start(t, stacktest.Options{})
@@ -127,7 +127,7 @@ func TestContentTypes(t *testing.T) {
 		core.Expect(status, "POST", "/memories", body, session, stacktest.With("Content-Type", contentType))
 	}
 	core.Expect(415, "POST", "/memories", body, session, stacktest.With("Content-Encoding", "gzip"))
-	// Where nothing is required, an empty body means no wishes.
+	// If no member is required, an empty body means the defaults.
 	core.Expect(200, "POST", "/memories/search", ``, session)
 	core.Expect(200, "POST", "/memories/search", ``, session, stacktest.With("Content-Type", "application/json"))
 	core.Expect(200, "POST", "/memories/search", nil, session)
@@ -193,11 +193,11 @@ func TestCredentials(t *testing.T) {
 	s.Extension[0].Expect(200, "GET", "/memories", nil, stacktest.With("Authorization", "bearer  "+extensionToken))
 }
 
-// TestLongKeysAreRefusedQuickly: base58 takes time quadratic in the length.
+// TestLongKeysAreRefusedQuickly: base58 decoding takes time quadratic in the length.
 func TestLongKeysAreRefusedQuickly(t *testing.T) {
 	t.Parallel()
 	s := stacktest.Start(t, stacktest.Options{})
-	long := strings.Repeat("z", 900_000) // what is quadratic in that takes minutes
+	long := strings.Repeat("z", 900_000) // quadratic time takes minutes at this length
 	wallet := stacktest.NewWallet()
 	for _, c := range []*stacktest.Client{s.Core[0], s.Extension[0]} {
 		start := time.Now()
@@ -211,7 +211,7 @@ func TestLongKeysAreRefusedQuickly(t *testing.T) {
 	}
 }
 
-// TestHeadersTooLarge is sent by hand: HTTP clients would rather not.
+// TestHeadersTooLarge sends its request by hand, because HTTP clients refuse to send it.
 func TestHeadersTooLarge(t *testing.T) {
 	t.Parallel()
 	s := stacktest.Start(t, stacktest.Options{})
@@ -229,8 +229,8 @@ func TestHeadersTooLarge(t *testing.T) {
 	}
 }
 
-// toOldClient is what an HTTP/1.0 client gets, which knows no chunks: a long body ends
-// with the connection. The request is sent by hand, too.
+// toOldClient returns the body that an HTTP/1.0 client gets. It knows no chunks: a long
+// body ends with the connection. This request is also sent by hand.
 func toOldClient(t *testing.T, c *stacktest.Client, line, headers string) string {
 	t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(c.URL, "http://"))
@@ -253,14 +253,14 @@ func toOldClient(t *testing.T, c *stacktest.Client, line, headers string) string
 	return string(body)
 }
 
-// TestListsForOldClients are whole, however long.
+// TestListsForOldClients: lists are whole, however long.
 func TestListsForOldClients(t *testing.T) {
 	t.Parallel()
 	s := stacktest.Start(t, stacktest.Options{})
 	core, extension := s.Core[0], s.Extension[0]
 	wallet := stacktest.NewWallet()
 	session, other := "Authorization: Bearer "+core.Token(wallet)+"\r\n", "Authorization: Bearer "+extension.Token(wallet)+"\r\n"
-	const memories = 40 // of 60 kB: more than is made before the answer begins, and than is kept
+	const memories = 40 // of 60 kB: more than is made before the answer begins, and more than is kept
 	writer := core.SignIn(wallet)
 	for n := range memories {
 		core.Expect(201, "POST", "/memories", map[string]any{"content": fmt.Sprint(n, strings.Repeat("-", 60_000))}, writer)
@@ -344,6 +344,6 @@ func TestPaging(t *testing.T) {
 	for _, bad := range []string{"?limit=0", "?limit=1001", "?limit=x", "?limit=", "?cursor=", "?cursor=-1", "?cursor=zz",
 		"?limit=%2B5", "?limit=05", "?limit=+5", "?cursor=00", "?limit=5&limit=6", "?cursor=1&cursor=1"} {
 		core.Expect(400, "GET", "/memories"+bad, nil, session)
-		core.Expect(401, "GET", "/memories"+bad, nil) // the credential comes first, as everywhere
+		core.Expect(401, "GET", "/memories"+bad, nil) // the credential is checked first, as everywhere
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
-// view is a memory as the APIs show it.
+// view is a memory as the APIs return it.
 type view struct {
 	ID        string          `json:"id"`
 	Content   string          `json:"content"`
@@ -29,7 +29,7 @@ type view struct {
 	CreatedAt string          `json:"createdAt"`
 }
 
-// proofAnswer is what the proof route gives.
+// proofAnswer is the answer of the proof route.
 type proofAnswer struct {
 	Proof struct {
 		Leaf       string   `json:"leaf"`
@@ -60,7 +60,7 @@ func unhex(t testing.TB, s string) []byte {
 	return raw
 }
 
-// rootOf is RFC 6962's definition, word by word.
+// rootOf follows RFC 6962's definition literally.
 func rootOf(leaves [][]byte) []byte {
 	switch len(leaves) {
 	case 0:
@@ -77,7 +77,7 @@ func rootOf(leaves [][]byte) []byte {
 	return sum[:]
 }
 
-// checkProof verifies with software of others and by folding.
+// checkProof verifies a proof with third-party software, and by folding.
 func checkProof(t testing.TB, p proofAnswer, size uint64) {
 	t.Helper()
 	leaf, root := unhex(t, p.Proof.Leaf), unhex(t, p.BatchRoot)
@@ -189,8 +189,8 @@ func TestManyWritersOfOneOwner(t *testing.T) {
 			}
 			body := map[string]any{"content": fmt.Sprint("memory ", i), "source": "test", "metadata": map[string]any{}}
 			key := stacktest.With("Idempotency-Key", fmt.Sprint("write-", i))
-			// A machine that stands still for seconds has some refused, or not known to be
-			// stored: they are sent again, as clients do.
+			// On a machine that stalls for seconds, some writes are refused, or it is
+			// unknown whether they were stored. They are sent again, as clients do.
 			for deadline := time.Now().Add(time.Minute); ; {
 				a := api.Do("POST", "/memories", body, credential, key)
 				if a.Status == http.StatusServiceUnavailable && time.Now().Before(deadline) {

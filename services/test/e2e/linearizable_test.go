@@ -12,9 +12,8 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// history records what many clients do at the same time and what they are
-// answered. A checker then asks whether some order of it, one thing after the
-// other, explains every answer.
+// history records the operations of many concurrent clients, and the answers. A checker
+// then asks whether some sequential order of the operations explains every answer.
 type history struct {
 	t     *testing.T
 	start time.Time // operations are timed by the monotonic clock
@@ -25,7 +24,7 @@ type history struct {
 
 func newHistory(t *testing.T) *history { return &history{t: t, start: time.Now()} }
 
-// do carries out an operation of a client and records it.
+// do runs an operation of a client and records it.
 func (h *history) do(client int, input ask, carryOut func() reply) reply {
 	called := time.Since(h.start)
 	answer := carryOut()
@@ -38,7 +37,8 @@ func (h *history) do(client int, input ask, carryOut func() reply) reply {
 	return answer
 }
 
-// count returns how many operations of a name were answered with ok.
+// count returns how many operations of a name were answered with ok, and how many were
+// refused.
 func (h *history) count(what string) (ok, refused int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -63,12 +63,12 @@ func (h *history) check(model porcupine.Model) {
 	}
 }
 
-// thin leaves out operations that the others imply, for the checker tries every
-// order of those that ran at the same time. The objects here only ever go on:
-// what a grant's status says is so for one stretch of time, and a grant that is
-// dead stays dead. So of all refused uses of a grant the one that returned
-// first says what all say (it was dead by then); and of all statuses that say
-// the same, the one that returned first and the one that was called last do.
+// thin leaves out operations that other operations imply, because the checker tries every
+// order of concurrent operations. The objects here only move forward: a grant's status is
+// true for one stretch of time, and a dead grant stays dead. So of all refused uses of a
+// grant, the one that returned first implies the rest: the grant was dead by then. And of
+// all equal statuses, the one that returned first and the one that was called last imply
+// the rest.
 func thin(all []porcupine.Operation) []porcupine.Operation {
 	type group struct {
 		ask
@@ -102,18 +102,18 @@ func thin(all []porcupine.Operation) []porcupine.Operation {
 	return kept
 }
 
-// ask is what a client wants; reply is what it is answered.
+// ask is a client's request; reply is the answer.
 type (
 	ask struct {
 		what    string
-		id      string // of the grant, where there are several; the text that is written or read
-		session string // which it made or was sent with
+		id      string // of the grant, if there are several; or the text that is written or read
+		session string // that the request made or was sent with
 	}
 	reply struct {
 		ok        bool   // used, minted, let in; revoked, by this request or before; logged out by this very request
 		id        string // mint
 		previous  int    // mint: how many others it revoked
-		used      int    // status; erase: how many leaves there were
+		used      int    // status; erase: the number of leaves
 		remaining int    // status
 		revoked   bool   // status; read, list: gone
 		texts     string // list: all of them, as a set
@@ -130,8 +130,8 @@ func modelOf[S any](initial S, step func(s S, in ask, out reply) (bool, S)) porc
 	}
 }
 
-// grantModel is an agent case or a memory drop of so many uses as one object
-// that does one thing at a time: "use", "revoke", "status".
+// grantModel models an agent case or a memory drop with so many uses as one object that
+// does one thing at a time: "use", "revoke", "status".
 func grantModel(uses int) porcupine.Model {
 	type state struct {
 		used    int
@@ -146,7 +146,7 @@ func grantModel(uses int) porcupine.Model {
 			}
 			return out.ok == live, s
 		case "revoke":
-			// A repetition is answered as the first was.
+			// A repeated revocation gets the same answer as the first one.
 			s.revoked = s.revoked || live
 			return out.ok == s.revoked, s
 		default:
@@ -155,14 +155,13 @@ func grantModel(uses int) porcupine.Model {
 	})
 }
 
-// mintModel is all of an owner's grants of one kind, each with so many uses:
-// "mint" makes one and revokes the one before, "use" and "status" ask for one
-// by its id.
+// mintModel models all of an owner's grants of one kind, with so many uses each: "mint"
+// makes a grant and revokes the previous one; "use" and "status" name a grant by its ID.
 func mintModel(uses int) porcupine.Model {
 	type state struct {
 		active string // "": none was minted
-		used   int    // of the active one
-		before string // "id:used;" of those before, sorted: states are compared
+		used   int    // of the active grant
+		before string // "id:used;" of earlier grants; sorted, because states are compared
 	}
 	retire := func(s state) string {
 		if s.active == "" {
@@ -192,15 +191,15 @@ func mintModel(uses int) porcupine.Model {
 			if in.id == s.active {
 				return !out.revoked && out.used == s.used, s
 			}
-			// One that was spent before the next was minted needed no revoking.
+			// A grant that was spent before the next mint was not revoked.
 			return strings.Contains(s.before, fmt.Sprintf("%s:%d;", in.id, out.used)) && out.revoked == (out.used < uses), s
 		}
 	})
 }
 
-// credentialModel is an API key or an extension session: "end" revokes it, and
-// everything else is let in until then. again says that ending it once more gets
-// the same answer as the first time. A session can't: once it has ended, the
+// credentialModel models an API key or an extension session: "end" revokes it, and all
+// other requests are let in until then. again says that a repeated end gets the same
+// answer as the first one. That is impossible for a session: once it has ended, the
 // request to end it again is not let in.
 func credentialModel(again bool) porcupine.Model {
 	return modelOf(false, func(dead bool, in ask, out reply) (bool, bool) {
@@ -211,8 +210,9 @@ func credentialModel(again bool) porcupine.Model {
 	})
 }
 
-// textsModel is an owner's memories: "write" a text, "read" one that was acknowledged, "list"
-// all, and "erase", which takes all. What was not let in says nothing of them.
+// textsModel models an owner's memories: "write" a text, "read" an acknowledged text,
+// "list" all texts, and "erase", which removes all texts. A request that was not let in
+// says nothing about the memories.
 func textsModel() porcupine.Model {
 	type state struct {
 		texts  string // a set
@@ -238,18 +238,18 @@ func textsModel() porcupine.Model {
 	return model
 }
 
-// duringErasure reports whether an owner erased at the time of an operation. The key goes
-// before the log says so, and some replicas have it in memory until then. So one may answer
-// that a text is gone, and another one still have it.
+// duringErasure reports whether an erasure overlaps an operation. The key is destroyed
+// before the log says so, and some replicas have it in memory until then. So one replica
+// may answer that a text is gone while another still has it.
 func duringErasure(all []porcupine.Operation, op porcupine.Operation) bool {
 	return slices.ContainsFunc(all, func(e porcupine.Operation) bool {
 		return e.Input.(ask).what == "erase" && e.Call < op.Return && op.Call < e.Return
 	})
 }
 
-// sessionsModel is each of an owner's sessions: "sign in" makes it, "erase" ends it, and
-// everything else is let in between. An erasure ends sessions one after the other, so each
-// has a moment of its own.
+// sessionsModel models each of an owner's sessions: "sign in" makes it, "erase" ends it,
+// and all other requests are let in between. An erasure ends sessions one after the
+// other, so each session ends at its own moment.
 func sessionsModel() porcupine.Model {
 	type state struct{ live, dead bool }
 	model := modelOf(state{}, func(s state, in ask, out reply) (bool, state) {
@@ -279,8 +279,8 @@ func sessionsModel() porcupine.Model {
 	return model
 }
 
-// setOf is a set of words as a text, for states are compared. It has the words of sets and
-// single ones.
+// setOf returns a set of words as a text, because states are compared. Its arguments are
+// sets and single words.
 func setOf(words ...string) string {
 	all := strings.Fields(strings.Join(words, " "))
 	slices.Sort(all)
@@ -289,7 +289,7 @@ func setOf(words ...string) string {
 
 func inSet(set, word string) bool { return strings.Contains(set, " "+word+" ") }
 
-// TestTheCheckerBites: each model refuses the history that it is there for.
+// TestTheCheckerBites: each model refuses the bad histories that it is for.
 func TestTheCheckerBites(t *testing.T) {
 	t.Parallel()
 	type op = struct {
@@ -446,8 +446,8 @@ func TestThinningChangesNoVerdict(t *testing.T) {
 	}
 }
 
-// randomHistory lets a grant do things in some order, spreads each over a
-// stretch of time around its moment, and falsifies an answer now and then.
+// randomHistory lets a grant do things in some order, stretches each operation around its
+// moment, and sometimes falsifies an answer.
 func randomHistory(random *rand.Rand, uses int) []porcupine.Operation {
 	var all []porcupine.Operation
 	used, revoked := 0, false
@@ -474,7 +474,7 @@ func randomHistory(random *rand.Rand, uses int) []porcupine.Operation {
 			ClientId: i, Input: in, Call: moment - random.Int64N(40), Output: out, Return: moment + random.Int64N(40),
 		})
 	}
-	// A status from another time is what a stale replica would give.
+	// Swap two answers: a stale replica would give a status from another time.
 	if random.IntN(3) == 0 {
 		i, j := random.IntN(len(all)), random.IntN(len(all))
 		if all[i].Input == all[j].Input {

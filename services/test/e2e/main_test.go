@@ -1,5 +1,5 @@
-// Package e2e_test tries the whole product through its two HTTP APIs, on a
-// real log and a real database.
+// Package e2e_test tests the whole product through its two HTTP APIs, on a real log and a
+// real database.
 package e2e_test
 
 import (

@@ -16,8 +16,8 @@ import (
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
-// TestEnvInAShell: what env prints lets other programs read the log and do nothing
-// else to it, and takes nothing from the commands of ledger in that shell.
+// TestEnvInAShell: the output of env lets other programs read the log and nothing else.
+// In that shell, the commands of ledger keep all their rights.
 func TestEnvInAShell(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: make verify runs it")
@@ -43,7 +43,7 @@ func TestEnvInAShell(t *testing.T) {
 	}
 	url := strings.TrimSpace(shell(`sh -c 'echo "$NATS_URL"'`))
 	onlyReads(t, url)
-	// Elsewhere, by that URL alone.
+	// In another data folder, by that URL alone.
 	elsewhere := exec.Command(r.cmd.Path, "tail", "--type", "MemoryWritten")
 	elsewhere.Env = append(os.Environ(), "LEDGER_DATA_DIR="+t.TempDir(), "NATS_URL="+url)
 	if out, err := elsewhere.CombinedOutput(); err != nil || strings.Count(string(out), "\n") != 1 {
@@ -57,7 +57,8 @@ func TestEnvInAShell(t *testing.T) {
 	r.stop()
 }
 
-// onlyReads tries everything else with a URL of the log's server.
+// onlyReads checks that a URL of the log's server allows reading the log and nothing
+// else.
 func onlyReads(t *testing.T, url string) {
 	t.Helper()
 	refused := make(chan error, 16)
@@ -87,8 +88,7 @@ func onlyReads(t *testing.T, url string) {
 	}
 }
 
-// TestTours: both tours lead from a wallet to a receipt that is good and anchored,
-// and say so.
+// TestTours: both tours lead from a wallet to a good, anchored receipt, and say so.
 func TestTours(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("node"); err != nil && os.Getenv("REQUIRE_CHAIN") == "" {

@@ -14,10 +14,10 @@ import (
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
-// TestNothingIsAppendedToAnOlderLog: an older copy of the log is put in the place of the
-// one that the database was made of, under services that run, and then under others that
-// start on it. Writes are refused with the reason, and nothing is stored. A forced rebuild
-// is enough to go on, without a restart.
+// TestNothingIsAppendedToAnOlderLog: an older copy of the log replaces the log that the
+// database was made from, first under running services, and then under services that
+// start on it. Writes are refused with the reason, and nothing is stored. After a forced
+// rebuild everything works again, without a restart.
 func TestNothingIsAppendedToAnOlderLog(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -54,10 +54,10 @@ func TestNothingIsAppendedToAnOlderLog(t *testing.T) {
 	end := endOfLog(t, server.URL())
 	refused := func(when string) {
 		t.Helper()
-		for replica, core := range s.Core { // the owners are in memory of one of them
+		for replica, core := range s.Core { // only one of them has the owners in memory
 			for n, session := range sessions {
 				a := core.Do("POST", "/memories", memory, session)
-				for a.Status == 503 && strings.Contains(a.Text("error"), "temporarily") { // not connected again
+				for a.Status == 503 && strings.Contains(a.Text("error"), "temporarily") { // not reconnected yet
 					a = core.Do("POST", "/memories", memory, session)
 				}
 				if a.Status != 503 || !strings.Contains(a.Text("error"), "the log is older") || a.Header.Get("Retry-After") == "" {

@@ -13,8 +13,8 @@ import (
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
-// writer writes with an Idempotency-Key each, repeats what did not get an
-// answer with it, and remembers what was acknowledged.
+// writer sends each write with an Idempotency-Key, repeats it with the same key until it
+// is acknowledged, and remembers the acknowledged writes.
 type writer struct {
 	t       *testing.T
 	core    *stacktest.Client
@@ -25,7 +25,7 @@ type writer struct {
 	busy  int                         // 503 answers
 }
 
-// until writes until the channel closes; refused is closed at the first 503.
+// until writes until the channel closes. It calls refused at each 503.
 func (w *writer) until(done <-chan struct{}, refused func(), name string) {
 	for n := 0; ; n++ {
 		content := fmt.Sprintf("%s%d", name, n)
@@ -58,7 +58,7 @@ func (w *writer) until(done <-chan struct{}, refused func(), name string) {
 	}
 }
 
-// check compares what was acknowledged with what is there: everything, once.
+// check compares the acknowledged memories with the stored ones: each must be there once.
 func (w *writer) check() {
 	w.t.Helper()
 	all := readThroughOutage(w.t, w.core, w.session, 20*time.Second)
@@ -93,8 +93,9 @@ func (w *writer) written() int {
 	return len(w.acked)
 }
 
-// outage runs writers through an outage: breaks, waits for the first refusal, or for
-// some writes where none are to be refused, mends, and sees that writing goes on.
+// outage runs writers through an outage. It breaks a server and waits for the first
+// refusal, or for some writes if none may be refused. Then it mends the server and checks
+// that writing continues.
 func outage(t *testing.T, s *stacktest.Stack, rounds int, refusesWrites bool, breakIt, mend func()) {
 	t.Helper()
 	w := &writer{t: t, core: s.Core[0], acked: map[string]stacktest.Answer{}}
@@ -128,7 +129,7 @@ func outage(t *testing.T, s *stacktest.Stack, rounds int, refusesWrites bool, br
 			t.Error("nothing was refused, or too little written, during the outage")
 		}
 		mend()
-		close(done) // each writer still finishes the memory it is at
+		close(done) // each writer finishes its current memory
 		group.Wait()
 	}
 	w.check()
@@ -147,7 +148,7 @@ func TestLogGoesAwayAndComesBack(t *testing.T) {
 	outage(t, s, 2, true, server.Kill, server.Start)
 }
 
-// TestDatabaseGoesAwayAndComesBack: it is not needed to write for an owner in memory.
+// TestDatabaseGoesAwayAndComesBack: writes for an owner in memory need no database.
 func TestDatabaseGoesAwayAndComesBack(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: make verify runs it")

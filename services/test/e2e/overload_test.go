@@ -12,8 +12,8 @@ import (
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
-// TestManyListsOfOneOwner: rates are not limited here, and eighty lists at once are
-// not yet too many.
+// TestManyListsOfOneOwner: rates are not limited here, and eighty concurrent lists are
+// not too many.
 func TestManyListsOfOneOwner(t *testing.T) {
 	t.Parallel()
 	s := stacktest.Start(t, stacktest.Options{})
@@ -37,10 +37,10 @@ func TestManyListsOfOneOwner(t *testing.T) {
 	})
 }
 
-// TestTooManyWrites asks a service that may do two things at a time, with four
-// more waiting, for forty. Each answer is a 201 or a 503 that says when to come
-// again; what was acknowledged is there, and what was refused is not; and who
-// only reads is served all the while.
+// TestTooManyWrites sends forty owners' writes at once to a service that may do two
+// things at a time, with four more waiting. Each answer is a 201, or a 503 that says when
+// to retry. Acknowledged writes are stored, and refused writes are not. A reader is
+// served all the while.
 func TestTooManyWrites(t *testing.T) {
 	t.Parallel()
 	s := stacktest.Start(t, stacktest.Options{Configure: func(c *config.Config) { c.MaxCommands, c.MaxWaitingCommands = 2, 4 }})

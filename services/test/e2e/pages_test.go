@@ -15,7 +15,7 @@ import (
 
 var asForm = stacktest.With("Content-Type", "application/x-www-form-urlencoded")
 
-// formOf returns where a page's form goes, as a path of the API.
+// formOf returns the target of a page's form, as a path of the API.
 func formOf(t *testing.T, path string, page stacktest.Answer) string {
 	t.Helper()
 	found := regexp.MustCompile(`<form method="post"(?: action="([^"]*)")?>`).FindSubmatch(page.Body)
@@ -33,7 +33,8 @@ func formOf(t *testing.T, path string, page stacktest.Answer) string {
 	return action.RequestURI()
 }
 
-// isPage checks what every page promises: no script, and a policy that would allow none.
+// isPage checks what every page guarantees: no script, and a policy that would allow
+// none.
 func isPage(t *testing.T, a stacktest.Answer, title string) {
 	t.Helper()
 	policy := a.Header.Get("Content-Security-Policy")
@@ -46,7 +47,7 @@ func isPage(t *testing.T, a stacktest.Answer, title string) {
 	}
 }
 
-// TestDropPage: people leave memories by a form.
+// TestDropPage: people leave memories with a form.
 func TestDropPage(t *testing.T) {
 	t.Parallel()
 	s := stacktest.Start(t, stacktest.Options{Extension: 2})
@@ -57,7 +58,7 @@ func TestDropPage(t *testing.T) {
 	left := func() int {
 		return c.Expect(200, "GET", "/memory-drops/"+made.Text("id")+"/status", nil, session).Number("remainingWrites")
 	}
-	for range 5 { // looking spends nothing
+	for range 5 { // viewing the form spends nothing
 		isPage(t, c.Expect(200, "GET", path, nil, navigates), "Leave a memory")
 	}
 	for _, accept := range []string{"", "*/*", "application/json", "application/json, text/html", "text/html;q=0.5, application/json"} {
@@ -70,7 +71,7 @@ func TestDropPage(t *testing.T) {
 	note := url.Values{"content": {"Left by a friend:\r\n<b>hello</b> & \U0001F41D"}, "source": {"a friend"}}.Encode()
 	first := c.Expect(201, "POST", action, note, asForm, navigates)
 	isPage(t, first, "Your memory was left")
-	// Sent twice, as by a reload, it is one memory, on any replica.
+	// A form that is sent twice, as by a reload, leaves one memory, on any replica.
 	isPage(t, s.Extension[1].Expect(201, "POST", action, note, asForm, navigates), "Your memory was left")
 	if left() != 2 {
 		t.Errorf("%d are left", left())
@@ -79,7 +80,8 @@ func TestDropPage(t *testing.T) {
 	if len(held) != 1 || held[0].Content != "Left by a friend:\n<b>hello</b> & \U0001F41D" || !strings.Contains(string(first.Body), held[0].LeafHash) {
 		t.Fatalf("held %+v", held)
 	}
-	// Changed and sent again, it is shown again and asked for; what was written is not lost.
+	// A form that is changed and sent again is shown again for confirmation; its text is
+	// not lost.
 	changed := url.Values{"content": {"</textarea><script>alert(1)</script>"}, "source": {`"><script>`}}.Encode()
 	again := c.Expect(422, "POST", action, changed, asForm, navigates)
 	isPage(t, again, "Leave a memory")
@@ -87,7 +89,7 @@ func TestDropPage(t *testing.T) {
 		t.Errorf("%s", again.Body)
 	}
 	isPage(t, c.Expect(201, "POST", formOf(t, path, again), changed, asForm, navigates), "Your memory was left")
-	// What does not fit is shown again with why.
+	// A form with bad input is shown again with the reason.
 	for name, form := range map[string]url.Values{
 		"empty": {"content": {""}}, "none": {"source": {"x"}},
 		"long": {"content": {strings.Repeat("ä", 10001)}}, "long source": {"content": {"x"}, "source": {strings.Repeat("x", 81)}},
@@ -112,7 +114,7 @@ func TestDropPage(t *testing.T) {
 		t.Errorf("%s, %s, %d left", a.Body, b.Body, left())
 	}
 	c.Expect(404, "POST", path, "content=x", asForm)
-	// The link is used up, and a repetition of what it was used for still gets its answer.
+	// The link is used up, but a repeated form still gets its first answer.
 	isPage(t, c.Expect(201, "POST", action, note, asForm, navigates), "Your memory was left")
 	isPage(t, c.Expect(404, "POST", action, changed, asForm, navigates), "This link opens nothing")
 	if n := len(decode[struct{ Memories []view }](t, c.Expect(200, "GET", "/memories", nil, session).Body).Memories); n != 3 {
@@ -120,8 +122,8 @@ func TestDropPage(t *testing.T) {
 	}
 }
 
-// TestAFormSentManyTimes: a form that is sent many times at once, to any replica, leaves
-// one memory and spends one write.
+// TestAFormSentManyTimes: a form that is sent many times concurrently, to any replica,
+// leaves one memory and spends one write.
 func TestAFormSentManyTimes(t *testing.T) {
 	t.Parallel()
 	a := newArena(t)
@@ -137,7 +139,7 @@ func TestAFormSentManyTimes(t *testing.T) {
 	}
 }
 
-// TestCasePage: people see what opening spends before they do.
+// TestCasePage: people see what opening a case spends before they open it.
 func TestCasePage(t *testing.T) {
 	t.Parallel()
 	c := stacktest.Start(t, stacktest.Options{}).Extension[0]
@@ -175,8 +177,8 @@ func TestCasePage(t *testing.T) {
 	}
 }
 
-// TestPagesOfAnOutage: people get pages, and programs JSON, also while nothing works. The
-// form that was refused is stored once when it is sent again.
+// TestPagesOfAnOutage: people get pages and programs get JSON, even while nothing works.
+// A refused form that is sent again is stored once.
 func TestPagesOfAnOutage(t *testing.T) {
 	t.Parallel()
 	server := natstest.StartProcess(t, natstest.Sync())
@@ -187,7 +189,7 @@ func TestPagesOfAnOutage(t *testing.T) {
 	action := formOf(t, drop, c.Expect(200, "GET", drop, nil, navigates))
 
 	server.Kill()
-	var waits sync.WaitGroup // each request waits for the log as long as it may
+	var waits sync.WaitGroup // each request waits for the log until its timeout
 	refused := func(method, path string, body any, with ...stacktest.Header) {
 		waits.Go(func() {
 			person := c.Expect(503, method, path, body, append(with, navigates)...)
@@ -228,7 +230,8 @@ func TestPagesOfAnOutage(t *testing.T) {
 	}
 }
 
-// TestDeadPagesAreEqual: nothing tells why a link opens nothing, or of which kind it was.
+// TestDeadPagesAreEqual: the page does not reveal why a link opens nothing, or of which
+// kind it was.
 func TestDeadPagesAreEqual(t *testing.T) {
 	t.Parallel()
 	c := stacktest.Start(t, stacktest.Options{}).Extension[0]

@@ -20,7 +20,7 @@ import (
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
-// binary builds the ledger command; the build cache makes all but the first
+// binary builds the ledger command. The build cache makes every build but the first
 // cheap.
 func binary(t *testing.T) string {
 	t.Helper()
@@ -32,7 +32,7 @@ func binary(t *testing.T) string {
 	return path
 }
 
-// run is `ledger run` as a process of its own.
+// run is `ledger run` in its own process.
 type run struct {
 	t      *testing.T
 	dir    string
@@ -72,7 +72,7 @@ func launch(t *testing.T, dir string, environ ...string) *run {
 	return launchUnder(t, nil, dir, environ...)
 }
 
-// launchUnder starts the program through another one that watches it.
+// launchUnder starts the program under another program that watches it.
 func launchUnder(t *testing.T, watcher []string, dir string, environ ...string) *run {
 	t.Helper()
 	r := &run{t: t, dir: dir, exited: make(chan error, 1), up: make(chan struct{})}
@@ -124,15 +124,15 @@ func (r *run) clients() (core, extension *stacktest.Client) {
 	return stacktest.NewClient(r.t, contracttest.Core, where.CoreURL), stacktest.NewClient(r.t, contracttest.Extension, where.ExtensionURL)
 }
 
-// kill ends the process as a power cut of its own would.
+// kill ends the process as a power cut would.
 func (r *run) kill() {
-	// The group holds a watcher too, if there is one; the children of the
-	// program have groups of their own and die with it.
+	// The group includes the watcher, if there is one. The program's children have their
+	// own groups, and die with the program.
 	_ = syscall.Kill(-r.cmd.Process.Pid, syscall.SIGKILL)
 	<-r.exited
 }
 
-// stop asks politely and checks that it is quick and clean.
+// stop asks the process to stop, and checks that it ends quickly and cleanly.
 func (r *run) stop() {
 	r.t.Helper()
 	start := time.Now()
@@ -153,8 +153,8 @@ func (r *run) stop() {
 	}
 }
 
-// noProcessUses fails where a process still has the folder in its arguments or
-// as its working folder.
+// noProcessUses fails the test if a process still has the folder in its arguments or as
+// its working folder.
 func noProcessUses(t *testing.T, dir string) {
 	t.Helper()
 	for pid, cmdline := range commandLines(t) {
@@ -165,8 +165,8 @@ func noProcessUses(t *testing.T, dir string) {
 	}
 }
 
-// commandLines is how the processes of this machine were started, by their ids. A zero
-// byte follows each argument.
+// commandLines returns the command lines of this machine's processes, by process ID. A
+// zero byte follows each argument.
 func commandLines(t *testing.T) map[int]string {
 	t.Helper()
 	entries, err := os.ReadDir("/proc")
@@ -226,8 +226,8 @@ func TestStopAndStartAgain(t *testing.T) {
 	noProcessUses(t, dir)
 }
 
-// TestKillUnderLoad kills the whole tree while it writes, starts it again, and
-// looks for everything that was acknowledged.
+// TestKillUnderLoad kills the whole process tree during writes, starts it again, and
+// checks that everything acknowledged is there.
 func TestKillUnderLoad(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: make verify runs it")
@@ -268,8 +268,8 @@ func TestKillUnderLoad(t *testing.T) {
 	r.stop()
 }
 
-// writeUntilKilled writes through both APIs and kills the process when enough
-// was acknowledged; it returns the acknowledged answers by id.
+// writeUntilKilled writes through both APIs, and kills the process when enough writes are
+// acknowledged. It returns the acknowledged answers by ID.
 func writeUntilKilled(t *testing.T, r *run, core, extension *stacktest.Client, session, other stacktest.Header, round int) map[string]stacktest.Answer {
 	t.Helper()
 	const enough = 200
@@ -289,7 +289,7 @@ func writeUntilKilled(t *testing.T, r *run, core, extension *stacktest.Client, s
 					a, err = extension.Try("POST", "/memories", map[string]any{"content": content, "source": "s"}, other)
 				}
 				if err != nil {
-					return // the process is gone
+					return // the process was killed
 				}
 				if a.Status != 201 {
 					t.Errorf("status %d: %s", a.Status, a.Body)
@@ -324,8 +324,8 @@ func killChain(t *testing.T, dir string) {
 	t.Fatal("no process is the chain")
 }
 
-// TestLocalRunAnchors kills a run between a write and its anchoring; the next
-// one anchors it, also what was written while its chain was killed, and the command line
+// TestLocalRunAnchors kills a run between a write and its anchoring. The next run anchors
+// that write, and also a write that is made while its chain is killed. The command line
 // finds the receipt good on the chain.
 func TestLocalRunAnchors(t *testing.T) {
 	if testing.Short() {
@@ -348,7 +348,7 @@ func TestLocalRunAnchors(t *testing.T) {
 	second := startRun(t, dir, "LOCAL_CHAIN=on")
 	core, _ = second.clients()
 	awaitAnchored(t, core, session, late.Text("id"), anchoredWithin)
-	killChain(t, dir) // it is started again
+	killChain(t, dir) // the run restarts it
 	later := core.Expect(201, "POST", "/memories", map[string]any{"content": "later"}, session)
 	awaitAnchored(t, core, session, later.Text("id"), anchoredWithin)
 	where, err := datadir.LoadRun(dir)

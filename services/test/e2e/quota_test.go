@@ -10,8 +10,8 @@ import (
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
-// TestQuotas: an owner's keys and sessions share what the owner may do, and other owners
-// are not held back.
+// TestQuotas: an owner's keys and sessions share the owner's quotas, and other owners are
+// not limited by them.
 func TestQuotas(t *testing.T) {
 	t.Parallel()
 	s := stacktest.Start(t, stacktest.Options{Configure: func(c *config.Config) {
@@ -26,7 +26,7 @@ func TestQuotas(t *testing.T) {
 	}
 	core.Expect(429, "POST", "/keys", map[string]any{"label": "x"}, owner)
 
-	// A batch counts its memories, and many keys are no more than one.
+	// A batch counts as its memories, and many keys get no more than one key.
 	var batch []any
 	for range 50 {
 		batch = append(batch, map[string]any{"content": "x"})
@@ -48,7 +48,7 @@ func TestQuotas(t *testing.T) {
 			}
 		}
 	})
-	// While they write, the time gives some back, 100 a minute.
+	// During the writes, time gives back some of the quota, 100 a minute.
 	back := int64(time.Since(begun).Minutes()*100) + 1
 	if n := stored.Load(); n < 50 || n > 50+back || n+refused.Load() != 100 {
 		t.Errorf("%d were stored, %d refused", n, refused.Load())
@@ -63,14 +63,14 @@ func TestQuotas(t *testing.T) {
 	if result, text := call(t, agent(t, core, core.Token(wallet)), "recall", map[string]any{"query": "x"}); !result.IsError || !strings.Contains(text, "more than 5 searches a minute") {
 		t.Errorf("recall: %s", text)
 	}
-	core.Expect(200, "GET", "/memories?limit=5", nil, keys[1]) // no search
+	core.Expect(200, "GET", "/memories?limit=5", nil, keys[1]) // not a search
 	theirs := extension.SignIn(wallet)
 	for _, path := range []string{"/agent-cases", "/memory-drops", "/agent-cases"} {
 		extension.Expect(201, "POST", path, nil, theirs)
 	}
 	extension.Expect(429, "POST", "/memory-drops", nil, theirs)
 
-	// A dead credential gets what it always gets.
+	// A dead credential still gets 401.
 	core.Expect(200, "DELETE", "/auth/sessions", nil, owner)
 	extension.Expect(401, "POST", "/memory-drops", nil, theirs)
 

@@ -21,8 +21,7 @@ func newArena(t *testing.T) *arena {
 	return &arena{stacktest.Start(t, stacktest.Options{Core: 2, Extension: 2}), t}
 }
 
-// rush lets so many clients go at the same time: none begins before all are
-// there.
+// rush lets clients act at the same time: none begins before all are ready.
 func rush(clients int, act func(client int)) {
 	var ready, done sync.WaitGroup
 	ready.Add(clients)
@@ -36,7 +35,7 @@ func rush(clients int, act func(client int)) {
 	done.Wait()
 }
 
-// handle is a grant and how it is used.
+// handle is a grant and the means to use it.
 type handle struct {
 	a       *arena
 	kind    string // "case" or "drop"
@@ -56,7 +55,7 @@ func (a *arena) mint(replica int, kind string, uses int, session stacktest.Heade
 		reply{ok: m.Status == 201, id: m.Text("id"), previous: m.Number("revokedPreviousCount")}
 }
 
-// use spends a use of the grant, if it has one.
+// use spends a use of the grant, if one is left.
 func (h handle) use(replica int) reply {
 	h.a.t.Helper()
 	c, path := h.a.Extension[replica%2], grantPaths[h.kind]+"/"+h.token
@@ -91,8 +90,8 @@ func verdict(t *testing.T, a stacktest.Answer, yes, no int) reply {
 	return reply{ok: a.Status == yes}
 }
 
-// held returns how many memories the owner of a session has, by each replica
-// of the extension API.
+// held returns how many memories the owner of a session has, according to each replica of
+// the extension API.
 func (a *arena) held(session stacktest.Header) [2]int {
 	a.t.Helper()
 	var counts [2]int
@@ -103,8 +102,8 @@ func (a *arena) held(session stacktest.Header) [2]int {
 	return counts
 }
 
-// TestGrantsUnderRace: one read under 20 readers, three writes under 30
-// writers, while the owner looks on.
+// TestGrantsUnderRace: 20 readers compete for one read, and 30 writers for three writes,
+// while the owner watches.
 func TestGrantsUnderRace(t *testing.T) {
 	t.Parallel()
 	a := newArena(t)
@@ -118,7 +117,7 @@ func TestGrantsUnderRace(t *testing.T) {
 		grant, _ := a.mint(0, race.kind, race.uses, session)
 		h := newHistory(t)
 		rush(race.contenders+4, func(client int) {
-			if client >= race.contenders { // the owner, who looks on from four places
+			if client >= race.contenders { // the owner watches from four clients
 				for n := range 3 {
 					h.do(client, ask{what: "status"}, func() reply { return grant.status(client + n) })
 				}
@@ -145,9 +144,9 @@ func TestGrantsUnderRace(t *testing.T) {
 	}
 }
 
-// TestManyReadersOfALongCase: the readers ask for more documents at once than
-// the number of an owner's lists that may wait. Those that come too late are
-// told that the case is dead. None is told that the service is busy.
+// TestManyReadersOfALongCase: the readers ask for more documents at once than an owner
+// may have lists waiting. Readers that come too late are told that the case is dead. No
+// reader is told that the service is busy.
 func TestManyReadersOfALongCase(t *testing.T) {
 	t.Parallel()
 	a := newArena(t)
@@ -165,9 +164,8 @@ func TestManyReadersOfALongCase(t *testing.T) {
 	}
 }
 
-// TestMintsUnderRace: of ten mints at once one is active in the end, and the
-// answers count the nine others as revoked, while earlier ones are used and
-// looked at.
+// TestMintsUnderRace: of ten concurrent mints, one is active in the end, and the answers
+// count the nine others as revoked, while earlier ones are used and looked at.
 func TestMintsUnderRace(t *testing.T) {
 	t.Parallel()
 	a := newArena(t)
@@ -210,7 +208,8 @@ func TestMintsUnderRace(t *testing.T) {
 				}
 			}
 		})
-		// Whatever was spent to the end before it could be revoked.
+		// Count the grants that were spent before they could be revoked, and the active
+		// ones.
 		spent, active := 0, 0
 		for i, g := range minted {
 			s := h.do(100, ask{what: "status", id: g.id}, func() reply { return g.status(i) })
@@ -231,8 +230,8 @@ func TestMintsUnderRace(t *testing.T) {
 	}
 }
 
-// TestTenMintsAtOnce: of ten mints at once, with no other requests beside them,
-// exactly one can be used.
+// TestTenMintsAtOnce: of ten concurrent mints, without other requests, exactly one can be
+// used.
 func TestTenMintsAtOnce(t *testing.T) {
 	t.Parallel()
 	a := newArena(t)
@@ -260,8 +259,8 @@ func TestTenMintsAtOnce(t *testing.T) {
 	}
 }
 
-// TestRevokeAgainstConsume: the uses before the revocation are those that the
-// status counts, and there is none after it.
+// TestRevokeAgainstConsume: the status counts exactly the uses before the revocation, and
+// no use succeeds after it.
 func TestRevokeAgainstConsume(t *testing.T) {
 	t.Parallel()
 	a := newArena(t)
@@ -288,7 +287,7 @@ func TestRevokeAgainstConsume(t *testing.T) {
 		h.check(grantModel(uses))
 		used, _ := h.count("use")
 		ended, _ := h.count("revoke")
-		wantEnded := 2 // is said to both, unless every use was spent before
+		wantEnded := 2 // both revocations report it, unless every use was spent before
 		if used == uses {
 			wantEnded = 0
 		}
@@ -305,7 +304,7 @@ func TestRevokeAgainstConsume(t *testing.T) {
 	}
 }
 
-// TestDropsAreLinearizable mixes everything for a longer time, for both kinds.
+// TestDropsAreLinearizable mixes all operations for a longer time, for both kinds.
 func TestDropsAreLinearizable(t *testing.T) {
 	t.Parallel()
 	a := newArena(t)
@@ -331,9 +330,9 @@ func TestDropsAreLinearizable(t *testing.T) {
 	}
 }
 
-// contest lets users of a credential run against those who end it: "end" is to
-// succeed, where again is set for each of them and otherwise once, and everything
-// else exactly until then.
+// contest lets users of a credential compete with clients that end it. If again is set,
+// each "end" must succeed; otherwise exactly one must. Every other request must succeed
+// exactly until the end.
 func contest(t *testing.T, again bool, users, enders int, uses []func(replica int) reply, end func(replica int) reply) *history {
 	t.Helper()
 	h := newHistory(t)
@@ -347,7 +346,7 @@ func contest(t *testing.T, again bool, users, enders int, uses []func(replica in
 			h.do(client, ask{what: fmt.Sprint("use ", i)}, func() reply { return uses[i](client/2 + n) })
 		}
 	})
-	for i := range uses { // and after it on either replica
+	for i := range uses { // also after the end, on either replica
 		for replica := range 2 {
 			h.do(0, ask{what: fmt.Sprint("use ", i)}, func() reply { return uses[i](replica) })
 		}
@@ -363,8 +362,8 @@ func contest(t *testing.T, again bool, users, enders int, uses []func(replica in
 	return h
 }
 
-// TestLogoutAgainstUse: a token opens everything until its logout and nothing
-// after it, on any replica, whatever it is used for and however badly.
+// TestLogoutAgainstUse: a token opens everything until its logout and nothing after it,
+// on any replica, for any request, good or bad.
 func TestLogoutAgainstUse(t *testing.T) {
 	t.Parallel()
 	a := newArena(t)
@@ -387,7 +386,7 @@ func TestLogoutAgainstUse(t *testing.T) {
 }
 
 // TestEndedSessionAgainstUse: a session of either API opens everything until its owner
-// ends it by another, and nothing after it, on any replica.
+// ends it with another session, and nothing after that, on any replica.
 func TestEndedSessionAgainstUse(t *testing.T) {
 	t.Parallel()
 	a := newArena(t)
@@ -425,8 +424,8 @@ func TestEndedSessionAgainstUse(t *testing.T) {
 	}
 }
 
-// TestAnEndedSessionMakesNoKey: what a session that is being ended asks for at the same
-// time is made before its end, or not at all.
+// TestAnEndedSessionMakesNoKey: a key that a session requests while it is being ended is
+// made before the end, or not at all.
 func TestAnEndedSessionMakesNoKey(t *testing.T) {
 	t.Parallel()
 	a := newArena(t)
@@ -451,8 +450,8 @@ func TestAnEndedSessionMakesNoKey(t *testing.T) {
 	}
 }
 
-// TestRevokedKeyWritesNothing: an API key opens everything until it is revoked
-// and nothing after that.
+// TestRevokedKeyWritesNothing: an API key opens everything until it is revoked, and
+// nothing after that.
 func TestRevokedKeyWritesNothing(t *testing.T) {
 	t.Parallel()
 	a := newArena(t)
@@ -483,7 +482,7 @@ func TestRevokedKeyWritesNothing(t *testing.T) {
 	}
 }
 
-// ownersClient is one of an owner's clients, with a session of its own.
+// ownersClient is one of an owner's clients, with its own session.
 type ownersClient struct {
 	a       *arena
 	h       *history
@@ -494,7 +493,7 @@ type ownersClient struct {
 	session stacktest.Header
 }
 
-// core is the replica that is asked next.
+// core returns the replica for the next request.
 func (o *ownersClient) core() *stacktest.Client {
 	o.asked++
 	return o.a.Core[(o.number+o.asked)%2]
@@ -516,8 +515,8 @@ func (o *ownersClient) signIn() {
 	})
 }
 
-// do sends a request, again as long as the service can't tell, and signs in again if it was
-// not let in. answer reads the reply from an answer of 200, 201 or 410.
+// do sends a request, repeats it while the service can't tell, and signs in again if the
+// request was not let in. answer reads the reply from an answer of 200, 201 or 410.
 func (o *ownersClient) do(what, text, method, path string, body any, answer func(stacktest.Answer) reply) (in bool) {
 	c := o.core()
 	got := o.h.do(o.number, ask{what, text, o.name}, func() reply {
@@ -528,7 +527,7 @@ func (o *ownersClient) do(what, text, method, path string, body any, answer func
 				return answer(a)
 			case 401:
 				return reply{}
-			case 503: // the key is gone, and the log does not say so yet
+			case 503: // the key is destroyed, but the log does not say so yet
 			default:
 				o.a.t.Errorf("%s %s: status %d: %s", method, path, a.Status, a.Body)
 				return reply{}
@@ -572,8 +571,8 @@ func (o *ownersClient) list() {
 	})
 }
 
-// TestErasureIsLinearizable: at one moment of an erasure all texts go, whichever replica is
-// asked. No session from before is let in after it, and the owner begins again.
+// TestErasureIsLinearizable: all texts disappear at one moment of an erasure, on all
+// replicas. No earlier session is let in after it, and the owner begins again.
 func TestErasureIsLinearizable(t *testing.T) {
 	t.Parallel()
 	a := newArena(t)

@@ -12,7 +12,7 @@ import (
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
-// scored is a memory of a ranked answer.
+// scored is a memory in a ranked answer.
 type scored struct {
 	view
 	Score *float64 `json:"score"`
@@ -25,8 +25,8 @@ func indexes(found []scored) (leaves []uint64) {
 	return leaves
 }
 
-// TestRankedSearch: questions in words find what answers them, best first; a memory
-// is found as soon as its write is acknowledged, on any replica.
+// TestRankedSearch: questions in words find the memories that answer them, best first. A
+// memory is found as soon as its write is acknowledged, on any replica.
 func TestRankedSearch(t *testing.T) {
 	t.Parallel()
 	s := stacktest.Start(t, stacktest.Options{Core: 2})
@@ -64,8 +64,8 @@ func TestRankedSearch(t *testing.T) {
 	}
 }
 
-// TestPagesOfSearches: pages, taken one after the other while the log grows, give
-// what was there at the first, each memory once.
+// TestPagesOfSearches: pages that are read one after another while the log grows give the
+// memories that existed at the first page, each once.
 func TestPagesOfSearches(t *testing.T) {
 	t.Parallel()
 	s := stacktest.Start(t, stacktest.Options{})
@@ -158,7 +158,7 @@ func TestPagesOfSearches(t *testing.T) {
 	}
 }
 
-// TestBadSelections: each gets an error that says what is wrong.
+// TestBadSelections: each bad selection gets an error that says what is wrong.
 func TestBadSelections(t *testing.T) {
 	t.Parallel()
 	s := stacktest.Start(t, stacktest.Options{})
@@ -182,7 +182,7 @@ func TestBadSelections(t *testing.T) {
 	}
 }
 
-// TestAbsurdQueries: long and strange queries are answered, also 64 at once.
+// TestAbsurdQueries: long and strange queries are answered, even 64 at once.
 func TestAbsurdQueries(t *testing.T) {
 	t.Parallel()
 	s := stacktest.Start(t, stacktest.Options{})
@@ -210,7 +210,7 @@ func TestAbsurdQueries(t *testing.T) {
 	}
 }
 
-// TestVia: each memory says how it came in, and a filter finds it by that.
+// TestVia: each memory says how it was written, and a filter finds it by that.
 func TestVia(t *testing.T) {
 	t.Parallel()
 	s := stacktest.Start(t, stacktest.Options{})

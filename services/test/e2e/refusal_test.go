@@ -15,20 +15,20 @@ import (
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
-// dead is a token that opens nothing, or a credential.
+// dead is a token or a credential that opens nothing.
 type dead struct {
 	why   string
 	token string
-	later time.Duration // by which time it is dead
+	later time.Duration // after this time it is dead
 }
 
-// oneLook is what refusing a token or a credential may take: the fence's one
-// question to the log, and one look-up.
+// oneLook is the allowed work of refusing a token or a credential: the fence's one
+// request to the log, and one lookup.
 var oneLook = work{Head: 1, Queries: 1}
 
-// unknownToken is one that could have been issued and was not. Its hash is a
-// low one, so that a row follows it, as one does in a table of any size; in one
-// of three rows every fourth token would be the last.
+// unknownToken returns a token that could have been issued, but was not. Its hash is low,
+// so that a row follows it, as in a table of any size. In a table of three rows, every
+// fourth token would be the last.
 func unknownToken(t *testing.T, prefix string) string {
 	t.Helper()
 	for {
@@ -47,7 +47,7 @@ func tokenOf(minted stacktest.Answer) string {
 	return url[strings.LastIndex(url, "/")+1:]
 }
 
-// deadGrants makes a token of a kind for everything that a token can die of.
+// deadGrants makes a token of a kind for every way in which a token can die.
 func deadGrants(t *testing.T, c *stacktest.Client, session stacktest.Header, path, prefix string, spend func(token string)) []dead {
 	t.Helper()
 	mint := func() stacktest.Answer { return c.Expect(201, "POST", path, nil, session) }
@@ -65,8 +65,8 @@ func deadGrants(t *testing.T, c *stacktest.Client, session stacktest.Header, pat
 	}
 }
 
-// TestDeadTokensCostTheSame counts what refusing a token takes: the same,
-// whatever is wrong with it, and so nothing that a clock could show.
+// TestDeadTokensCostTheSame counts the work of refusing a token. It is the same for every
+// kind of dead token, so a clock can show no difference.
 func TestDeadTokensCostTheSame(t *testing.T) {
 	t.Parallel()
 	s := stacktest.Start(t, stacktest.Options{})
@@ -79,10 +79,10 @@ func TestDeadTokensCostTheSame(t *testing.T) {
 	same := map[string]stacktest.Answer{}
 	try := func(what string, d dead, method, path string, body any, headers ...stacktest.Header) {
 		want := oneLook
-		if len(headers) > 0 { // an Idempotency-Key, which is looked up as well
+		if len(headers) > 0 { // an Idempotency-Key, which is also looked up
 			want.Queries++
 		}
-		for range 2 { // the second time is no quicker
+		for range 2 { // the second refusal is no quicker
 			var a stacktest.Answer
 			var took work
 			n.later(d.later, func() {
@@ -108,8 +108,8 @@ func TestDeadTokensCostTheSame(t *testing.T) {
 		try("drop with no JSON", d, "POST", "/memory-drops/", `nope`)
 		try("drop with a key", d, "POST", "/memory-drops/", write, stacktest.With("Idempotency-Key", "k"))
 	}
-	// What no token looks like needs no question. That it is quicker to refuse
-	// tells a guesser what tokens look like, which is no secret.
+	// A string without the form of a token needs no lookup. Its quicker refusal shows a
+	// guesser the form of tokens, which is no secret.
 	for _, malformed := range []string{"svc_case_", "x", cases[0].token + "x", drops[0].token, strings.Repeat("a", 500)} {
 		if took := n.during(func() { n.Extension.Expect(404, "GET", "/agent-cases/"+malformed, nil) }); took != (work{}) {
 			t.Errorf("%.50s: took %+v", malformed, took)
@@ -117,14 +117,14 @@ func TestDeadTokensCostTheSame(t *testing.T) {
 	}
 }
 
-// request is one that a credential comes with.
+// request is a request that carries a credential.
 type request struct {
 	method, path string
 	body         any
 }
 
-// TestDeadCredentialsCostTheSame does the same for API keys and extension
-// sessions: 401, one wait, one look-up, for good bodies and bad ones.
+// TestDeadCredentialsCostTheSame does the same for API keys and extension sessions: 401,
+// one wait and one lookup, for good bodies and bad ones.
 func TestDeadCredentialsCostTheSame(t *testing.T) {
 	t.Parallel()
 	s := stacktest.Start(t, stacktest.Options{})
@@ -136,7 +136,7 @@ func TestDeadCredentialsCostTheSame(t *testing.T) {
 		to         *stacktest.Client
 		prefix     string
 		requests   []request
-		live       request // what a live credential is tried with
+		live       request // the request to try a live credential with
 		make       func() (token string, kill func())
 		expireWith time.Duration // 0: does not expire
 	}{
@@ -169,7 +169,7 @@ func TestDeadCredentialsCostTheSame(t *testing.T) {
 			expireWith: 61 * time.Minute,
 		},
 	} {
-		// What the answer to a dead credential is, and that it took one look.
+		// Check the answer to a dead credential, and the work that it took.
 		refused := func(d dead, r request, want work) {
 			t.Helper()
 			var a stacktest.Answer
@@ -208,15 +208,15 @@ func TestDeadCredentialsCostTheSame(t *testing.T) {
 		for _, malformed := range []string{api.prefix, api.prefix + "x", all[0].token + "x"} {
 			refused(dead{why: "malformed", token: malformed}, api.requests[0], work{})
 		}
-		// A live one writes without a look-up.
+		// A live credential writes without a lookup.
 		live, _ := api.make()
 		api.to.Expect(201, "POST", "/memories", note, stacktest.Bearer(live))
 		took := n.during(func() { api.to.Expect(201, "POST", "/memories", note, stacktest.Bearer(live)) })
 		if took.Queries != 0 || took.Head != 0 || took.OwnerTail != 0 || took.Appends != 1 {
 			t.Errorf("%s, live: a write took %+v", api.name, took)
 		}
-		// One that reads is looked up again once the log has grown, and then not
-		// again until it does.
+		// A live credential that reads is looked up once after the log has grown, and not
+		// again until it grows again.
 		read := func() work {
 			return n.during(func() { api.to.Expect(200, "GET", "/memories", nil, stacktest.Bearer(live)) })
 		}
@@ -235,11 +235,11 @@ func TestDeadCredentialsCostTheSame(t *testing.T) {
 	}
 }
 
-// TestDeadTokensTakeTheSameTime measures what a guesser could: the time of
-// answers over HTTP. The classes take turns in random order, so that whatever
-// else the machine does falls on all of them alike; compared is how often an
-// answer of one class is slower than one of another, which is one half where
-// there is nothing to see, whatever the times are. Run with -v for the medians.
+// TestDeadTokensTakeTheSameTime measures what a guesser could measure: the time of
+// answers over HTTP. The classes take turns in random order, so that other work of the
+// machine affects all of them alike. The measure is how often an answer of one class is
+// slower than an answer of another class. It is one half if there is no difference,
+// whatever the times are. Run with -v for the medians.
 func TestDeadTokensTakeTheSameTime(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: make verify runs it")
@@ -259,7 +259,7 @@ func TestDeadTokensTakeTheSameTime(t *testing.T) {
 	drops := deadGrants(t, c, session, "/memory-drops", "svc_drop_", func(token string) {
 		c.Expect(201, "POST", "/memory-drops/"+token, map[string]any{"content": "x"})
 	})
-	// This one is really expired: it was minted with no time to live.
+	// This token really is expired: it was minted with almost no time to live.
 	n := startCounted(t, s)
 	for _, kind := range []events.GrantKind{events.GrantCase, events.GrantDrop} {
 		minted, err := n.Grants.Mint(t.Context(), events.Owner(wallet.PublicKey), command.Credential{}, kind, time.Microsecond, 1)
@@ -311,7 +311,7 @@ func TestDeadTokensTakeTheSameTime(t *testing.T) {
 	}, bearer)
 }
 
-// slower is the share of pairs in which the answer of a took longer.
+// slower returns the share of pairs in which the answer of a took longer.
 func slower(a, b []time.Duration) float64 {
 	var count float64
 	for _, x := range a {
@@ -332,7 +332,7 @@ func median(times []time.Duration) time.Duration {
 	return sorted[len(sorted)/2]
 }
 
-// TestTheMeasureBites: a difference that can hardly be seen is seen.
+// TestTheMeasureBites: a hardly visible difference is detected.
 func TestTheMeasureBites(t *testing.T) {
 	t.Parallel()
 	var a, b []time.Duration

@@ -11,7 +11,7 @@ import (
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
-// TestRetract: what was retracted is nowhere any more, on any replica, at once; its
+// TestRetract: a retracted memory disappears everywhere, on every replica, at once. Its
 // leaf and its proof stay, and the audit agrees.
 func TestRetract(t *testing.T) {
 	t.Parallel()
@@ -24,7 +24,7 @@ func TestRetract(t *testing.T) {
 		ids = append(ids, core.Expect(201, "POST", "/memories", map[string]any{"content": fmt.Sprintf("Regrettable thing %d", n)}, session, stacktest.With("Idempotency-Key", fmt.Sprint(n))).Text("id"))
 	}
 	gone := "/memories/" + ids[2]
-	for range 2 { // both replicas have the rows and texts in memory
+	for range 2 { // so that both replicas have the rows and texts in memory
 		for _, c := range s.Core {
 			c.Expect(200, "GET", gone, nil, session)
 			c.Expect(200, "GET", "/memories", nil, session)
@@ -79,7 +79,7 @@ func TestRetract(t *testing.T) {
 	if len(exported) != 7 || !strings.Contains(exported[3], `"entry":null`) || strings.Contains(exported[2], `"entry":null`) {
 		t.Errorf("the export has %d lines, and of what was retracted %s", len(exported), exported[3])
 	}
-	// The write is repeated as ever, and writes go on.
+	// The write can still be repeated, and writes continue.
 	if id := core.Expect(201, "POST", "/memories", map[string]any{"content": "Regrettable thing 2"}, session, stacktest.With("Idempotency-Key", "2")).Text("id"); id != ids[2] {
 		t.Errorf("the repeated write gives %s", id)
 	}
@@ -89,8 +89,8 @@ func TestRetract(t *testing.T) {
 	agrees(t, s)
 }
 
-// TestRetractingAtOnce: of many who retract the same memory, one does, and every
-// reader after an answer sees it.
+// TestRetractingAtOnce: of many concurrent retractions of the same memory, one takes
+// effect, and every reader after an answer sees it.
 func TestRetractingAtOnce(t *testing.T) {
 	t.Parallel()
 	s := stacktest.Start(t, stacktest.Options{Core: 2})
@@ -112,7 +112,7 @@ func TestRetractingAtOnce(t *testing.T) {
 	agrees(t, s)
 }
 
-// agrees fails if the audit has anything to say.
+// agrees fails the test if the audit reports anything.
 func agrees(t *testing.T, s *stacktest.Stack) {
 	t.Helper()
 	_, err := assembly.Audit(t.Context(), s.Config, assembly.AuditOptions{Report: func(f audit.Finding) { t.Errorf("%+v", f) }})

@@ -12,7 +12,7 @@ import (
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
-// makeKey makes a key with scopes; none means the default.
+// makeKey makes a key with scopes. Without scopes it gets the default.
 func makeKey(core *stacktest.Client, session stacktest.Header, scopes ...string) (id, key string) {
 	body := map[string]any{"label": "x"}
 	if len(scopes) > 0 {
@@ -22,8 +22,8 @@ func makeKey(core *stacktest.Client, session stacktest.Header, scopes ...string)
 	return made.Text("id"), made.Text("key")
 }
 
-// TestKeyScopes: what a key may do is what it was made for, on any replica, for agents
-// too.
+// TestKeyScopes: a key may do exactly what it was made for, on any replica, and so may
+// its agents.
 func TestKeyScopes(t *testing.T) {
 	t.Parallel()
 	s := stacktest.Start(t, stacktest.Options{Core: 2})
@@ -92,8 +92,8 @@ func TestKeyScopes(t *testing.T) {
 	}
 }
 
-// TestKeysThatExpire: what was asked for is shown, and what can't be is refused. That an
-// expired key is dead, TestDeadCredentialsCostTheSame shows.
+// TestKeysThatExpire: the requested values are shown, and impossible ones are refused.
+// TestDeadCredentialsCostTheSame shows that an expired key is dead.
 func TestKeysThatExpire(t *testing.T) {
 	t.Parallel()
 	core := stacktest.Start(t, stacktest.Options{}).Core[0]

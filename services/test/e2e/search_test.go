@@ -9,8 +9,8 @@ import (
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
-// TestSearchWithLittleMemory searches many logs at once with room for less
-// than two of them, while they grow.
+// TestSearchWithLittleMemory searches many growing logs at once, with memory for less
+// than two of them.
 func TestSearchWithLittleMemory(t *testing.T) {
 	t.Parallel()
 	s := stacktest.Start(t, stacktest.Options{Configure: func(c *config.Config) { c.BodyCacheBytes = 40_000 }})

@@ -17,9 +17,9 @@ import (
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
-// TestNoSecretIsStored does everything that involves a secret, then searches
-// every stored byte of the log, the buckets and the database for each of them:
-// texts, vectors, tokens and keys, as they are, in base64 and in hex.
+// TestNoSecretIsStored does everything that involves a secret, then searches every stored
+// byte of the log, the buckets and the database for each secret: texts, vectors, tokens
+// and keys, as they are, in base64 and in hex.
 func TestNoSecretIsStored(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: make verify runs it")
@@ -52,8 +52,8 @@ func TestNoSecretIsStored(t *testing.T) {
 			}
 		}
 	}
-	// Metadata is not secret: that it is found shows that the search works, in
-	// the log and in the database.
+	// Metadata is not secret. Finding it shows that the search works, in the log and in
+	// the database.
 	if found < 2 {
 		t.Errorf("only %d files hold what they should: is the search looking in the right place?", found)
 	}
@@ -64,8 +64,8 @@ func TestNoSecretIsStored(t *testing.T) {
 	}
 }
 
-// useEverySecret returns every secret that clients sent or got, by name, and a
-// text that is stored in the clear.
+// useEverySecret uses every kind of secret. It returns, by name, the secrets that clients
+// sent or got, and a text that is stored in the clear.
 func useEverySecret(t *testing.T, r *run) (secrets map[string]string, witness string) {
 	t.Helper()
 	core, extension := r.clients()
@@ -95,8 +95,8 @@ func useEverySecret(t *testing.T, r *run) (secrets map[string]string, witness st
 	}, witness
 }
 
-// vectorOf is a text's vector as the service keeps it in memory: a byte for each
-// component, the largest 127. The model counts words, so one that is there has 127.
+// vectorOf returns a text's vector as the service keeps it in memory: a byte for each
+// component, the largest 127. The model counts words, so a word that occurs has 127.
 func vectorOf(text string) string {
 	var vector []byte
 	for _, x := range meaningOf(text) {
@@ -105,7 +105,7 @@ func vectorOf(text string) string {
 	return string(vector)
 }
 
-// signedByFile: a core API beside the run, whose JWT_SECRET_FILE is the run's own, takes
+// signedByFile: a core API beside the run that uses the run's own JWT_SECRET_FILE accepts
 // the run's sessions.
 func signedByFile(t *testing.T, path, token string) {
 	t.Helper()
@@ -123,7 +123,7 @@ func formsOf(secret string) map[string]string {
 		"as it is": secret, "hex": hex.EncodeToString([]byte(secret)),
 		"base64": strings.TrimRight(base64.StdEncoding.EncodeToString([]byte(secret)), "="),
 	}
-	// A token is often its 32 random bytes; those alone would do as well.
+	// Often a token is a prefix and 32 random bytes; those bytes alone would be enough.
 	if _, random, ok := cutLast(secret, "_"); ok && len(random) == 43 {
 		forms["without its prefix"] = random
 		if raw, err := base64.RawURLEncoding.DecodeString(random); err == nil {
@@ -141,8 +141,8 @@ func cutLast(s, sep string) (before, after string, found bool) {
 	return s[:i], s[i+len(sep):], true
 }
 
-// everyByte reads every file below the folders; where the database's folder
-// could not stay here, a link leads to it.
+// everyByte reads every file below the folders. It follows links: the database's folder
+// may be a link to another place.
 func everyByte(t *testing.T, folders ...string) map[string][]byte {
 	t.Helper()
 	stored := map[string][]byte{}

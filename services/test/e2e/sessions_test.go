@@ -35,7 +35,7 @@ func TestSessions(t *testing.T) {
 		if l.Current != (i == 0) || l.CreatedAt >= l.ExpiresAt {
 			t.Errorf("session %d: %+v", i, l)
 		}
-		// Its id is no credential.
+		// The ID of a session is not a credential.
 		s.Core[0].Expect(401, "GET", "/log", nil, stacktest.Bearer(l.ID))
 		s.Extension[0].Expect(401, "GET", "/auth/me", nil, stacktest.Bearer("svc_session_"+l.ID))
 		core.Expect(404, "DELETE", "/auth/sessions/"+l.ID, nil, stranger)

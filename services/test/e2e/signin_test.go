@@ -88,7 +88,7 @@ func TestVerifyRefusals(t *testing.T) {
 				t.Errorf("%s: status %d, want %d: %s", name, a.Status, try.status, a.Body)
 			}
 		}
-		// None of these used the nonce up; one success does.
+		// None of these refusals used up the nonce; one success does.
 		c.Expect(200, "POST", "/auth/verify", good)
 		c.Expect(401, "POST", "/auth/verify", good)
 	}
@@ -158,7 +158,7 @@ func TestSignatureAsBytes(t *testing.T) {
 	c.Expect(400, "POST", "/auth/verify", body(append(numbers[:63:63], 256)))
 	c.Expect(400, "POST", "/auth/verify", body(append(numbers[:63:63], -1)))
 	c.Expect(400, "POST", "/auth/verify", body(map[string]any{"0": 1}))
-	// Where a good signature holds a 0, null in its place is not that byte.
+	// null must not stand for a byte 0 of a good signature.
 	nulled := make([]any, len(numbers))
 	for i, n := range numbers {
 		if nulled[i] = n; n == 0 {
@@ -170,7 +170,7 @@ func TestSignatureAsBytes(t *testing.T) {
 	s.Core[0].Expect(400, "POST", "/auth/verify", body(numbers))
 	c.Expect(200, "POST", "/auth/verify", body(numbers))
 
-	// Some clients have no integers but floating numbers that are whole.
+	// Some clients have no integers, only floating-point numbers that are whole.
 	message = c.Expect(200, "POST", "/auth/challenge", map[string]any{"publicKey": wallet.PublicKey}).Text("message")
 	whole := []json.RawMessage{}
 	for _, b := range wallet.Sign(message) {
@@ -181,8 +181,7 @@ func TestSignatureAsBytes(t *testing.T) {
 	c.Expect(200, "POST", "/auth/verify", body(whole))
 }
 
-// TestOneNonceOneSession races the verification of one nonce through both
-// APIs.
+// TestOneNonceOneSession verifies one nonce many times concurrently, through both APIs.
 func TestOneNonceOneSession(t *testing.T) {
 	t.Parallel()
 	s := stacktest.Start(t, stacktest.Options{Core: 2, Extension: 1})
@@ -208,8 +207,8 @@ func TestOneNonceOneSession(t *testing.T) {
 	}
 }
 
-// TestChallengesKeepNothing: until they are answered, challenges are not in the log's
-// server, and so can't fill it.
+// TestChallengesKeepNothing: an unanswered challenge stores nothing in the log's server,
+// so challenges can't fill it.
 func TestChallengesKeepNothing(t *testing.T) {
 	t.Parallel()
 	s := stacktest.Start(t, stacktest.Options{Core: 2, Extension: 1})
@@ -230,8 +229,8 @@ func TestChallengesKeepNothing(t *testing.T) {
 	if after := kept(); after != before {
 		t.Errorf("%d messages were stored", after-before)
 	}
-	// An answer is good at another replica than the one that issued the challenge,
-	// and used up at all of them.
+	// An answer is valid at another replica than the one that issued the challenge, and
+	// is then used up at all replicas.
 	answer := wallet.Answer(s.Core[0].Expect(200, "POST", "/auth/challenge", key).Text("message"))
 	s.Core[1].Expect(200, "POST", "/auth/verify", answer)
 	s.Core[0].Expect(401, "POST", "/auth/verify", answer)

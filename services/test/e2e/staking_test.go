@@ -24,7 +24,7 @@ import (
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
-// treasury is a local chain with a mint, and how a stack is told of it.
+// treasury is a local chain with a mint, and a stack's settings for it.
 type treasury struct{ *stacktest.Treasury }
 
 func newTreasury(t *testing.T, tokenProgram solana.PublicKey) *treasury {
@@ -38,15 +38,15 @@ func (y *treasury) configure(c *config.Config) {
 	c.MinPartialUnstake, c.StakeMaturity = "100", 24*time.Hour
 }
 
-// anchoring has memories anchored too, so that the anchorer and the watchers
-// write to the same family of an owner.
+// anchoring also turns anchoring on, so that the anchorer and the watchers write to the
+// same family of an owner.
 func (y *treasury) anchoring(c *config.Config) {
 	y.configure(c)
 	c.AuthorityKeypair, c.CommitmentProgramID = y.KeypairFile(), program.LocalID.String()
 	c.AnchorMaxWait = time.Second
 }
 
-// hoursAgo sets the chain's clock: what lands next was deposited then.
+// hoursAgo sets the chain's clock back: the next transaction deposits at that time.
 func (y *treasury) hoursAgo(hours int) {
 	y.Helper()
 	y.Must(y.Fault(y.Context(), localchain.Clock(time.Now().Add(-time.Duration(hours)*time.Hour).Unix())))
@@ -60,8 +60,8 @@ type staker struct {
 	session stacktest.Header
 }
 
-// ask gets an unsigned transaction and checks that nothing but the wallet's
-// signature is missing.
+// ask gets an unsigned transaction and checks that only the wallet's signature is
+// missing.
 func (s *staker) ask(route, amount string) *solana.Transaction {
 	s.Helper()
 	answer := s.core.Expect(200, "POST", "/staking/"+route, map[string]any{"amount": amount}, s.session)
@@ -128,7 +128,7 @@ func newStaker(y *treasury, core *stacktest.Client) *staker {
 	return s
 }
 
-// recorded waits until the read model holds so many movements of the wallet.
+// recorded waits until the read model has so many movements of the wallet.
 func (s *staker) recorded(databaseURL string, want int) []stakes.Movement {
 	s.Helper()
 	pool, err := schema.OpenPool(s.Context(), databaseURL, schema.Live, 2)
@@ -150,7 +150,7 @@ var notAmounts = []any{
 	"", "0", "01", "-1", "+1", " 1", "1 ", "1e3", "1.5", "0x1", "18446744073709551616", "1_0", 1, 1.5, nil, true, []any{}, map[string]any{},
 }
 
-// TestStakingFromEndToEnd is a wallet's life with staking, and then the same
+// TestStakingFromEndToEnd is a wallet's life with staking. Then the same state is built
 // from the log alone.
 func TestStakingFromEndToEnd(t *testing.T) {
 	t.Parallel()
@@ -180,12 +180,12 @@ func TestStakingFromEndToEnd(t *testing.T) {
 	s.refused(400, "unstake", "901", "18446744073709551615", "99", "1")
 	stack.Core[1].Expect(400, "POST", "/staking/unstake", map[string]any{"amount": "99"}, s.session)
 
-	// Another account adds to the vault: the amount is the wallet's, and it is a lot.
+	// Another account adds to the vault: the amount belongs to the wallet, and is a lot.
 	vault := solana.MustPublicKeyFromBase58(*status.Vault)
 	y.SendOwn(token.NewMintToInstruction(50, y.Mint, vault, y.Key.PublicKey(), nil).Build())
 	s.holds("950", "600", "350", "100", "600 true", "300 false", "50 false")
 
-	s.move("unstake", "900") // the youngest first; what is left is below the minimum
+	s.move("unstake", "900") // the youngest first; the rest is below the minimum
 	s.holds("50", "50", "0", "1000", "50 true")
 	s.refused(400, "unstake", "49")
 
@@ -206,8 +206,8 @@ func TestStakingFromEndToEnd(t *testing.T) {
 	replayed(s, stack, first, before)
 }
 
-// emptied is a transaction by which the wallet burns what it holds and closes
-// its token account.
+// emptied returns a transaction with which the wallet burns its tokens and closes its
+// token account.
 func emptied(s *staker, tokens solana.PublicKey) *solana.Transaction {
 	s.Helper()
 	wallet := solana.MustPublicKeyFromBase58(s.PublicKey)
@@ -223,8 +223,8 @@ func emptied(s *staker, tokens solana.PublicKey) *solana.Transaction {
 	return tx
 }
 
-// replayed builds the read models again from the log. It checks that they hold the
-// same and say the same, also while the vault's history can't be read.
+// replayed builds the read models again from the log. It checks that they have the same
+// rows and give the same answers, even while the vault's history can't be read.
 func replayed(s *staker, stack *stacktest.Stack, want []stakes.Movement, before core.StakingStatus) {
 	s.Helper()
 	stack.Stop()
@@ -244,7 +244,7 @@ func replayed(s *staker, stack *stacktest.Stack, want []stakes.Movement, before 
 	s.holds("50", "0", "50", "0", "50 false")
 }
 
-// TestStakingWithoutAChain: what can't be read is unknown, never zero.
+// TestStakingWithoutAChain: a value that can't be read is unknown, never zero.
 func TestStakingWithoutAChain(t *testing.T) {
 	t.Parallel()
 	y := newTreasury(t, solana.TokenProgramID)
@@ -260,10 +260,10 @@ func TestStakingWithoutAChain(t *testing.T) {
 	fault(localchain.Fail("getLatestBlockhash", 2))
 	s.refused(503, "stake", "1")
 	s.refused(503, "unstake", "500")
-	// Not even the chain's silence makes a wrong amount right.
+	// A wrong amount is refused even while the chain is silent.
 	s.refused(400, "unstake", "0")
 
-	// An account that is no token account is no zero either.
+	// An account that is not a token account does not count as zero either.
 	s.holds("500", "0", "500", "500", "500 false")
 	vault := *s.status().Vault
 	fault(localchain.SetAccount(vault, solana.LAMPORTS_PER_SOL, program.LocalID.String(), make([]byte, 165)))
@@ -278,7 +278,7 @@ func TestStakingWithoutAChain(t *testing.T) {
 	s.core.Expect(201, "POST", "/memories", map[string]any{"content": "goes on"}, s.session)
 }
 
-// TestStakingRefusesAMintAtStart: what staking can't work with is said when
+// TestStakingRefusesAMintAtStart: settings that staking can't work with are reported when
 // the service starts, not to its users.
 func TestStakingRefusesAMintAtStart(t *testing.T) {
 	t.Parallel()
@@ -318,7 +318,8 @@ func TestStakingRefusesAMintAtStart(t *testing.T) {
 	}
 }
 
-// TestStakingInRunWithoutAChain: configured, and yet nothing is known.
+// TestStakingInRunWithoutAChain: staking is configured, but without a chain nothing is
+// known.
 func TestStakingInRunWithoutAChain(t *testing.T) {
 	t.Parallel()
 	stack := stacktest.Start(t, stacktest.Options{Configure: func(c *config.Config) {

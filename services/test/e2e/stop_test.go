@@ -17,8 +17,8 @@ import (
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
-// stopUnderWriters stops a service while 20 clients write to it, without an
-// Idempotency-Key, and returns what was answered with 201.
+// stopUnderWriters stops a service while 20 clients write to it without an
+// Idempotency-Key. It returns the contents that were answered with 201.
 func stopUnderWriters(t *testing.T, client *stacktest.Client, session stacktest.Header, round string, stop func()) map[string]bool {
 	t.Helper()
 	const writers, enough = 20, 100
@@ -32,7 +32,7 @@ func stopUnderWriters(t *testing.T, client *stacktest.Client, session stacktest.
 				content := fmt.Sprintf("%s, writer %d, %d", round, w, n)
 				a, err := client.Try("POST", "/memories", map[string]any{"content": content, "source": "s"}, session)
 				if err != nil {
-					return // the connection was closed, so it was not carried out
+					return // the connection was closed, so the write was not done
 				}
 				if a.Status == http.StatusServiceUnavailable && strings.Contains(a.Text("error"), "stopping") {
 					return
@@ -56,8 +56,8 @@ func stopUnderWriters(t *testing.T, client *stacktest.Client, session stacktest.
 	return answered
 }
 
-// sameStored compares what is stored with what was answered. TestStopAndStartAgain
-// does it for a whole run.
+// sameStored compares the stored memories with the answered writes. TestStopAndStartAgain
+// uses it for a whole run.
 func sameStored(t *testing.T, core *stacktest.Client, session stacktest.Header, answered map[string]bool) {
 	t.Helper()
 	stored := map[string]bool{}
@@ -73,7 +73,7 @@ func sameStored(t *testing.T, core *stacktest.Client, session stacktest.Header, 
 	}
 }
 
-// TestStopOneServiceUnderLoad stops each API as a process of its own, five times.
+// TestStopOneServiceUnderLoad stops each API five times, in its own process.
 func TestStopOneServiceUnderLoad(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: make verify runs it")
@@ -104,7 +104,7 @@ func TestStopOneServiceUnderLoad(t *testing.T) {
 
 var listening = regexp.MustCompile(`msg=listening .*addr=(\S+)`)
 
-// alone is one service as a process of its own.
+// alone is one service in its own process.
 type alone struct {
 	url    string
 	cmd    *exec.Cmd

@@ -20,15 +20,15 @@ import (
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
 )
 
-// terminal is what a person sees and types.
+// terminal is a person's screen and keyboard.
 type terminal struct {
 	keyboard *os.File
 	mu       sync.Mutex
 	seen     bytes.Buffer
-	changed  chan struct{} // gets a value after something was shown
+	changed  chan struct{} // receives a value when something is shown
 }
 
-// atATerminal starts a command in a session of its own at a new terminal.
+// atATerminal starts a command at a new terminal, in its own session.
 func atATerminal(t *testing.T, cmd *exec.Cmd) *terminal {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
@@ -58,7 +58,7 @@ func atATerminal(t *testing.T, cmd *exec.Cmd) *terminal {
 	return s
 }
 
-// Write implements io.Writer, for what is shown.
+// Write implements io.Writer, for the output that is shown.
 func (s *terminal) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,8 +88,8 @@ func (s *terminal) await(t *testing.T, text string) {
 
 var freePort = regexp.MustCompile(`127\.0\.0\.1:\d{5}\b`)
 
-// TestRunAtATerminal compares a session with the one that was recorded: what a start
-// shows, and a stop. The log is in a file, and nothing else is said.
+// TestRunAtATerminal compares a session with a recorded one: the output of a start and of
+// a stop. The log is in a file, and nothing else is printed.
 func TestRunAtATerminal(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: make verify runs it")
@@ -139,7 +139,7 @@ func TestRunAtATerminal(t *testing.T) {
 	}
 }
 
-// withoutNode is a path on which nothing is: PostgreSQL is found elsewhere.
+// withoutNode returns a path with no programs. PostgreSQL is found elsewhere.
 func withoutNode(t *testing.T) string {
 	t.Helper()
 	return t.TempDir()

@@ -20,7 +20,7 @@ import (
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
-// receiver is a collector: it takes OTLP over HTTP and keeps all.
+// receiver is a collector: it accepts OTLP over HTTP and keeps everything.
 type receiver struct {
 	t      *testing.T
 	server *httptest.Server
@@ -28,7 +28,7 @@ type receiver struct {
 	mu      sync.Mutex
 	spans   []*otlp.Span
 	raw     bytes.Buffer
-	arrived chan struct{} // closed, and replaced, when something came
+	arrived chan struct{} // closed and replaced when spans arrive
 }
 
 func newReceiver(t *testing.T) *receiver {
@@ -71,7 +71,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	r.arrived = make(chan struct{})
 }
 
-// await returns the first span that fits, once it has come.
+// await returns the first span that fits, once it has arrived.
 func (r *receiver) await(what string, fits func(*otlp.Span) bool) *otlp.Span {
 	r.t.Helper()
 	deadline := time.After(30 * time.Second)
@@ -98,13 +98,13 @@ func (r *receiver) await(what string, fits func(*otlp.Span) bool) *otlp.Span {
 	}
 }
 
-// traced returns the span of a name that belongs to a trace.
+// traced returns the span with a name in a trace.
 func (r *receiver) traced(name string, trace []byte) *otlp.Span {
 	r.t.Helper()
 	return r.await(name, func(s *otlp.Span) bool { return s.Name == name && bytes.Equal(s.TraceId, trace) })
 }
 
-// linked returns the span of a name that is linked to a trace.
+// linked returns the span with a name and a link to a trace.
 func (r *receiver) linked(name string, trace []byte) *otlp.Span {
 	r.t.Helper()
 	return r.await(name+" with a link", func(s *otlp.Span) bool {
@@ -126,8 +126,8 @@ func text(s *otlp.Span, key string) string {
 	return ""
 }
 
-// One write, seen from the caller's own span to the chain: one trace as far as
-// the append, and links to it from what was made of its event.
+// One write, from the caller's own span to the chain: one trace up to the append, and
+// links to it from the work on its event.
 func TestOneTraceFromRequestToAnchor(t *testing.T) {
 	t.Parallel()
 	spans := newReceiver(t)
@@ -167,9 +167,9 @@ func TestOneTraceFromRequestToAnchor(t *testing.T) {
 		text(cut, "ledger.batch.id") != text(confirmed, "ledger.batch.id") {
 		t.Errorf("the batch's spans: %v %v %v", cut.Attributes, submitted.Attributes, confirmed.Attributes)
 	}
-	spans.linked("project", cut.TraceId) // what the anchorer said is projected, too
+	spans.linked("project", cut.TraceId) // the anchorer's events are projected, too
 
-	// A read waits at the fence, in a trace of its own.
+	// A read waits at the fence, in its own trace.
 	core.Expect(200, "GET", "/memories/"+written.Text("id"), nil, stacktest.Bearer(token))
 	read := spans.await("a read", func(s *otlp.Span) bool { return s.Name == "GET /memories/:id" })
 	spans.traced("fence", read.TraceId)
@@ -192,8 +192,7 @@ func TestOneTraceFromRequestToAnchor(t *testing.T) {
 	}
 }
 
-// A caller that does not sample is honoured, too, and what it sends that is no
-// trace context is no trace.
+// A caller that does not sample is respected, and a malformed trace context is ignored.
 func TestCallersThatAreNotTraced(t *testing.T) {
 	t.Parallel()
 	spans := newReceiver(t)

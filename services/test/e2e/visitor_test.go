@@ -18,7 +18,7 @@ import (
 
 // TestAVisitorsWritesAreSeen: a run answers readers from memory as long as no other
 // process writes to its log. If another process revokes a key, that takes effect at
-// once, also for readers that were answered from memory a moment before.
+// once, even for readers that were answered from memory a moment before.
 func TestAVisitorsWritesAreSeen(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(pgtest.Folder(t), "data")

@@ -1,4 +1,4 @@
-// Notebook keeps notes in Memory Ledger, and believes nothing that it can check.
+// Notebook keeps notes in Memory Ledger, and verifies everything that it can.
 //
 //	notebook note TEXT…    writes a note
 //	notebook find WORDS…   finds notes by words, the best first
@@ -6,10 +6,10 @@
 //	notebook verify [ID]   proves all notes, or one
 //	notebook follow        prints notes as they are written, by any program
 //
-// LEDGER_API_KEY is an API key, LEDGER_URL the core API, if not on port 3001. With
-// SOLANA_RPC_URL, verify asks that node, too. The heads of the log are kept in
+// LEDGER_API_KEY is an API key. LEDGER_URL is the core API; the default is port 3001.
+// With SOLANA_RPC_URL, verify also asks that node. The heads of the log are kept in
 // NOTEBOOK_HEADS, or in the user's folder for settings: each run checks that the log
-// extends what the runs before have seen.
+// extends the heads that earlier runs saw.
 package main
 
 import (
@@ -102,7 +102,7 @@ func (n notebook) note(ctx context.Context, text string) error {
 	if err != nil {
 		return err
 	}
-	// The service has to show at once that the note is in the log.
+	// The service must prove at once that the note is in the log.
 	if _, err := n.ledger.Receipt(ctx, written.ID); err != nil {
 		return err
 	}
