@@ -38,6 +38,28 @@ func TestLogFileIsBounded(t *testing.T) {
 	}
 }
 
+// TestLogFileThatIsGone: a log file that was deleted is made when it would be full.
+func TestLogFileThatIsGone(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "run.log")
+	file, err := openLogFile(path, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := file.Write([]byte("one\n")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := file.Write([]byte("two and more\n")); err != nil {
+		t.Error(err)
+	}
+	if now, err := os.ReadFile(path); err != nil || string(now) != "two and more\n" {
+		t.Errorf("%q, %v", now, err)
+	}
+}
+
 // A person sees the log's warnings below the output of the start. A repeated warning is
 // shown once.
 func TestWarningsAtATerminal(t *testing.T) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"sync"
 )
@@ -44,7 +45,8 @@ func (l *logFile) Write(line []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.size+int64(len(line)) > l.most && l.size > 0 {
-		if err := os.Rename(l.path, l.path+".1"); err != nil {
+		// The file is gone if it was deleted, or if an earlier open failed after the rename.
+		if err := os.Rename(l.path, l.path+".1"); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return 0, err
 		}
 		full := l.file
