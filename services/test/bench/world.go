@@ -26,8 +26,8 @@ import (
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
-// world is what the cases run against: our service and the plain one, each a
-// process of its own, each on durable storage in the same folder.
+// world holds the services that the cases measure: our service and the plain service.
+// Each is a separate process on durable storage in the same folder.
 type world struct {
 	options
 	dir    string
@@ -66,7 +66,7 @@ func (w *world) start(ctx context.Context) error {
 		return err
 	}
 	if w.database, err = localpostgres.Start(ctx, localpostgres.Config{
-		Dir: filepath.Join(w.dir, "plain"), SharedBuffers: schema.LocalSharedBuffers, // as much as the ledger's
+		Dir: filepath.Join(w.dir, "plain"), SharedBuffers: schema.LocalSharedBuffers, // as much as the ledger's database has
 	}); err != nil {
 		return err
 	}
@@ -197,7 +197,7 @@ func (w *world) signIn(ctx context.Context) (publicKey, token string, err error)
 	return publicKey, token, nil
 }
 
-// post sends JSON to the core API and returns the object it answers.
+// post sends JSON to the core API and returns the object in the answer.
 func (w *world) post(ctx context.Context, path string, body any, token string) (map[string]any, error) {
 	encoded, err := json.Marshal(body)
 	if err != nil {
