@@ -443,7 +443,8 @@ func (b *Base) masterFits(ctx context.Context, masters []keystore.MasterKey) err
 	return keystore.Fits(newest, masters)
 }
 
-// connectChain lets answers show what is on the chain, if a chain is configured.
+// connectChain connects the view of the chain, so that answers show the chain's state. It
+// does nothing if no chain is configured.
 func (d *APIServer) connectChain() error {
 	if d.Config.SolanaRPCURL == "" {
 		return nil

@@ -21,9 +21,9 @@ import (
 )
 
 const (
-	// chainPatience is how long the start of a local run waits for its chain.
-	// The first start on a machine installs the chain's runtime, which may take
-	// longer; the run goes on meanwhile, unanchored.
+	// chainPatience is how long the start of a local run waits for its chain. The first
+	// start on a machine installs the chain's runtime, which may take longer. The run
+	// then goes on without anchoring.
 	chainPatience = 10 * time.Second
 	// localFunds is the balance that the authority of a local chain is topped up to.
 	localFunds = 1000 * solana.LAMPORTS_PER_SOL

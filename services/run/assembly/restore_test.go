@@ -25,7 +25,7 @@ import (
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
-// localRun is an all-in-one run on a data folder, with a database of its own.
+// localRun is an all-in-one run on a data folder, with its own database.
 type localRun struct {
 	t    *testing.T
 	cfg  config.Config // as its subcommands load it

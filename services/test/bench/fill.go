@@ -31,8 +31,8 @@ const (
 
 // fill makes an owner with n memories. It appends them directly to the running ledger's
 // log, because the APIs would take them one after the other. The messages are the same as
-// the APIs would have written, sealed under the owner's key. fill returns when the read
-// models hold them.
+// those that the APIs would have written, sealed under the owner's key. fill returns when
+// the read models hold them.
 func (w *world) fill(ctx context.Context, n int, text func(i int) string) (token string, err error) {
 	publicKey, token, err := w.signIn(ctx)
 	if err != nil {

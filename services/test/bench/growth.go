@@ -63,8 +63,8 @@ func growths(ctx context.Context, d *deployment) error {
 	return nil
 }
 
-// town is a deployment whose log is filled with owners without its APIs. The messages are
-// the same as the APIs would have written.
+// town is a deployment whose log is filled with owners without its APIs. Its messages are
+// the same as those that the APIs would have written.
 type town struct {
 	*deployment
 	keys   *keystore.Store

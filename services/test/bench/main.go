@@ -59,7 +59,7 @@ func exit(err error) {
 	os.Exit(0)
 }
 
-// suite is a group of cases that share what they start.
+// suite is a group of cases that share the processes that they start.
 type suite struct {
 	name string
 	run  func(ctx context.Context, w *world) error

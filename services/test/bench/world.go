@@ -138,7 +138,7 @@ func (w *world) spawn(cmd *exec.Cmd, ready string) (string, error) {
 	return "", fmt.Errorf("%s ended without %q", cmd.Path, ready)
 }
 
-// close stops what was started, by its id, and removes the folder.
+// close stops the started processes by their ids, and removes the folder.
 func (w *world) close() {
 	if w.pool != nil {
 		w.pool.Close()

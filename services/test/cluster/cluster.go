@@ -24,7 +24,7 @@ import (
 // Secret is every cluster's master key and the secret of its JWTs.
 const Secret = "0123456789abcdef0123456789abcdef"
 
-// users are the roles of infra/nats, each with a password of its own.
+// users are the roles of infra/nats, each with its own password.
 var users = []string{"admin", "core", "extension", "projector", "anchorer", "auditor", "sys", "cluster"}
 
 // Config says where to find the parts of a cluster.

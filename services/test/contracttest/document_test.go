@@ -86,7 +86,7 @@ func TestStatuses(t *testing.T) {
 			want[401] = len(op.Security) > 0 || op.template == "/auth/verify" || op.template == "/erasure"
 			want[415] = op.Body != nil
 			want[503] = true                                                                              // a stopping service refuses every request
-			want[404] = strings.Contains(op.template, "{") || op.template == "/mcp" || op.template == "/" // methods of its own; for browsers only
+			want[404] = strings.Contains(op.template, "{") || op.template == "/mcp" || op.template == "/" // unknown MCP methods; / is for browsers only
 		}
 		for status, expected := range want {
 			if has := op.Responses[status] != nil; has != expected {
