@@ -84,8 +84,9 @@ func Backup(ctx context.Context, cfg config.Config, dir string, parts []backup.P
 // Restore puts back the requested parts of dir: into the servers of cfg.NATSURL or, if it
 // is empty, into the data folder of a local run, which must not be running. A local run's
 // secrets and chain go only into a data folder. Before Restore puts back anything, it
-// reads every part and checks it with a trial restore, which it throws away. Consumers
-// that were provisioned on an empty log exist again after the restore.
+// reads every part but the secrets, and checks the streams with a trial restore, which it
+// throws away. Consumers that were provisioned on an empty log exist again after the
+// restore.
 //
 // A crash leaves a folder or a cluster without some of the parts. Restore does not
 // replace a complete part, so remove it before you try again.

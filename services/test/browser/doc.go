@@ -2,9 +2,8 @@
 // extension API's answers to other origins in a real Chromium, with a real extension,
 // against the real API. They test the dashboard and the product's own extension in
 // Chromium and Firefox. They test the TypeScript client and its example page against the
-// core API, in Chromium, Node, Deno and Bun. The package has no other code. Answers of
-// the extension and core APIs to the browser are checked against the API's OpenAPI
-// document.
+// core API, in Chromium, Node, Deno and Bun. The package has no other code. A proxy
+// checks the extension API's answers to the browser against the API's OpenAPI document.
 //
 // They run with the other tests. They need Node 20, npm, Chromium and Firefox; if one is
 // missing, the tests say so and are skipped, except in CI (CI=true), where they fail.
