@@ -86,7 +86,8 @@ func (d *APIServer) ServeExtension(ctx context.Context, listener net.Listener) e
 	return d.serve(ctx, app, listener)
 }
 
-// grants returns the one-time links, which the extension API answers.
+// grants returns the service of the one-time links. The extension API answers requests
+// for those links.
 func (d *APIServer) grants(memories *memory.Service, commands *command.Executor) *grant.Service {
 	return grant.New(grant.Config{
 		Commands: commands, Memories: memories, Query: d.Pool, Fence: d.Fence,
@@ -94,7 +95,7 @@ func (d *APIServer) grants(memories *memory.Service, commands *command.Executor)
 	})
 }
 
-// agents returns the tools of the core API's agents.
+// agents returns the MCP server of the core API, whose tools agents use.
 func (d *APIServer) agents(memories *memory.Service, commands *command.Executor) *mcp.Server {
 	return mcp.New(mcp.Config{
 		Memories: memories, Grants: d.grants(memories, commands), Finder: memories,
@@ -102,7 +103,7 @@ func (d *APIServer) agents(memories *memory.Service, commands *command.Executor)
 	})
 }
 
-// serve answers requests. The functions beside run until the last request is answered.
+// serve answers requests. The functions in beside run until the last request is answered.
 func (d *APIServer) serve(ctx context.Context, app *httpapi.App, listener net.Listener, beside ...func(context.Context)) error {
 	d.Logger.Info("listening", "addr", listener.Addr().String())
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -117,7 +118,7 @@ func (d *APIServer) serve(ctx context.Context, app *httpapi.App, listener net.Li
 	return err
 }
 
-// signIn returns the sign-in of the API that has this public base URL.
+// signIn returns the sign-in of the API with this public base URL.
 func (d *APIServer) signIn(base string, issuer signin.Issuer, commands *command.Executor, dataKeys signin.DataKeys) *signin.SignIn {
 	return signin.New(signin.Config{
 		Site:      signin.Site{Domain: hostOf(base), URI: base, ChainID: d.Config.SignInChainID},

@@ -24,14 +24,14 @@ import (
 // AuditOptions say what to audit.
 type AuditOptions struct {
 	Owner    events.Owner // empty: all owners
-	LogOnly  bool         // neither database nor keys nor chain
-	Replicas bool         // first each replica of the log
+	LogOnly  bool         // skip the database, the keys and the chain
+	Replicas bool         // check each replica of the log first
 	Chain    audit.Chain  // overrides the configured chain
 	Report   func(audit.Finding)
 	Progress func(reached, through uint64)
 }
 
-// Audit checks the log, and the read models, the contents and the chain where they are
+// Audit checks the log, and the read models, the contents and the chain if they are
 // configured. It writes nothing.
 func Audit(ctx context.Context, cfg config.Config, o AuditOptions) (audit.Summary, error) {
 	var refused refusals
@@ -74,8 +74,8 @@ func Audit(ctx context.Context, cfg config.Config, o AuditOptions) (audit.Summar
 	return audit.Run(ctx, run)
 }
 
-// replicasOf returns the log as each node has it. To read a certain one takes rights
-// that an auditor does not have.
+// replicasOf returns each node's copy of the log. Reading the copy of a chosen node needs
+// permissions that an auditor does not have.
 func replicasOf(ctx context.Context, log *eventlog.JetStream, refused *refusals) (replicas []audit.Replica, err error) {
 	err = refused.during(ctx, func(ctx context.Context) error {
 		is, err := log.Replication(ctx)
@@ -93,11 +93,11 @@ func replicasOf(ctx context.Context, log *eventlog.JetStream, refused *refusals)
 	return replicas, err
 }
 
-// auditKeys opens the keystore if there is a master key, or says why not.
+// auditKeys opens the keystore if there is a master key, or returns why it did not.
 //
-// A master key from the environment, or the one that the run of this log generated, must
-// open the data keys. The generated key of another run's folder need not: an auditor of
-// a cluster may work in such a folder.
+// A master key from the environment must open the data keys, and so must the generated
+// key of the local run that keeps this log. The generated key of another run need not
+// open them: an auditor of a cluster may work in another run's folder.
 func auditKeys(ctx context.Context, cfg config.Config, nc *nats.Conn, refused *refusals) (func(context.Context, events.Owner) (audit.Key, error), string) {
 	configured := cfg.MasterKey != ""
 	if run, err := datadir.LoadRun(cfg.DataDir); err == nil && run.NATSURL == cfg.NATSURL {
@@ -168,9 +168,9 @@ func openKeys(ctx context.Context, cfg config.Config, nc *nats.Conn) (*keystore.
 
 var plainUser = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 
-// inboxPrefix is the prefix of the subjects of answers: a user may listen only to their
-// own. It comes from the configuration or the user in the URL. Without both it is the
-// library's default.
+// inboxPrefix sets the subject prefix of replies: a user may subscribe only to their own
+// prefix. It comes from the configuration or from the user in the URL. Without both, the
+// library's default applies.
 func inboxPrefix(cfg config.Config) []nats.Option {
 	if cfg.NATSInbox != "" {
 		return []nats.Option{nats.CustomInboxPrefix(cfg.NATSInbox)}

@@ -20,16 +20,17 @@ import (
 	"github.com/memory-ledger/ledger/services/run/config"
 )
 
-// secretsFolder and chainFolder are where a data folder keeps its secrets and a
-// local chain.
+// secretsFolder and chainFolder are the folders of the secrets and of the local chain in
+// a data folder.
 const (
 	secretsFolder = "secrets"
 	chainFolder   = "chain"
 )
 
-// Backup copies the parts that were asked for into dir, while everything runs.
-// Where one of them fails, those that were made before it are removed, so that
-// the same command can be given again; a crash leaves them.
+// Backup copies the requested parts into dir while everything runs. If one part fails,
+// Backup removes the streams and the chain that it copied before, so that the same
+// command can run again. Copied secrets stay: copying them again is no error. A crash
+// leaves all copied parts.
 func Backup(ctx context.Context, cfg config.Config, dir string, parts []backup.Part, say func(backup.Done), progress backup.Progress) (err error) {
 	var made []string
 	defer func() {
@@ -39,7 +40,7 @@ func Backup(ctx context.Context, cfg config.Config, dir string, parts []backup.P
 			}
 		}
 		if err != nil {
-			_ = os.Remove(dir) // where nothing else is in it
+			_ = os.Remove(dir) // only if it is empty
 		}
 	}()
 	var copied []backup.Done
@@ -57,8 +58,8 @@ func Backup(ctx context.Context, cfg config.Config, dir string, parts []backup.P
 	}); err != nil {
 		return err
 	}
-	// A deployment keeps its secrets elsewhere, and has no chain of its own. What the
-	// copied log calls confirmed is on the chain by now.
+	// A deployment keeps its secrets elsewhere and has no local chain. The chain is
+	// copied after the log, so it holds everything that the copied log calls confirmed.
 	if from := filepath.Join(cfg.DataDir, secretsFolder); exists(from) && slices.Contains(parts, backup.Secrets) {
 		done, err := backup.CopySecrets(from, filepath.Join(dir, string(backup.Secrets)))
 		if err != nil {
@@ -80,13 +81,15 @@ func Backup(ctx context.Context, cfg config.Config, dir string, parts []backup.P
 	return nil
 }
 
-// Restore puts back the parts of dir that were asked for: into the servers of
-// cfg.NATSURL, or, where that is empty, into the data folder of a local run, which
-// must not run. A local run's secrets and chain only go into a data folder. A crash
-// leaves a folder or a cluster without some of the parts; a part that is whole is not
-// replaced, so remove it before trying again. The consumers that an empty log had
-// been provisioned with are made again. Nothing is put back before every part was
-// read, and found whole by a restore that is thrown away.
+// Restore puts back the requested parts of dir: into the servers of cfg.NATSURL or, if it
+// is empty, into the data folder of a local run, which must not be running. A local run's
+// secrets and chain go only into a data folder. Before Restore puts back anything, it
+// reads every part but the secrets, and checks the streams with a trial restore, which it
+// throws away. Consumers that were provisioned on an empty log exist again after the
+// restore.
+//
+// A crash leaves a folder or a cluster without some of the parts. Restore does not
+// replace a complete part, so remove it before you try again.
 func Restore(ctx context.Context, cfg config.Config, dir string, wanted []backup.Part, say func(backup.Done), progress backup.Progress) error {
 	parts, err := partsIn(ctx, dir, wanted, progress)
 	if err != nil {
@@ -137,8 +140,8 @@ func restoreStreams(ctx context.Context, cfg config.Config, connect Connector, d
 	})
 }
 
-// partsIn returns which of the wanted parts a folder has, in the order in which they
-// are put back: first that without which the rest is of no use.
+// partsIn checks the wanted parts that a folder has. It returns them in the order of the
+// restore: first the parts without which the rest is of no use.
 func partsIn(ctx context.Context, dir string, wanted []backup.Part, progress backup.Progress) (parts []backup.Part, err error) {
 	for _, part := range []backup.Part{backup.Secrets, backup.Chain, backup.Keystore, backup.Log} {
 		copied := filepath.Join(dir, string(part))
@@ -158,7 +161,7 @@ func partsIn(ctx context.Context, dir string, wanted []backup.Part, progress bac
 	return parts, nil
 }
 
-// restoreFiles puts back what a data folder keeps outside of the log's server.
+// restoreFiles puts back the parts that a data folder keeps outside the log's server.
 func restoreFiles(folder *datadir.Dir, dir string, parts []backup.Part, say func(backup.Done)) error {
 	if slices.Contains(parts, backup.Secrets) {
 		done, err := backup.CopySecrets(filepath.Join(dir, string(backup.Secrets)), filepath.Join(folder.Path(), secretsFolder))
@@ -182,7 +185,7 @@ func inOrder(parts []backup.Part) []backup.Part {
 	return slices.DeleteFunc(slices.Clone(backup.Parts), func(p backup.Part) bool { return !slices.Contains(parts, p) })
 }
 
-// streamsOf returns the parts that are streams, in the order that they come in.
+// streamsOf returns the parts that are streams, in the given order.
 func streamsOf(parts []backup.Part) (streams []backup.Part) {
 	for _, part := range parts {
 		if part == backup.Log || part == backup.Keystore {

@@ -22,7 +22,7 @@ import (
 	"github.com/memory-ledger/ledger/services/run/config"
 )
 
-// quiet is progress that is not shown.
+// quiet ignores progress.
 func quiet(string, bool, uint64, uint64) {}
 
 // provisioned connects to a server, and provisions it.
@@ -35,8 +35,8 @@ func provisioned(t *testing.T, url string) jetstream.JetStream {
 	return js
 }
 
-// What was provisioned before a restore is there after it: those who follow the
-// log by a consumer of that name go on.
+// TestARestoreLeavesTheConsumers: consumers that were provisioned before a restore exist
+// after it, so services that follow the log through them can go on.
 func TestARestoreLeavesTheConsumers(t *testing.T) {
 	t.Parallel()
 	from, to := natstest.Start(t), natstest.Start(t)
@@ -44,7 +44,7 @@ func TestARestoreLeavesTheConsumers(t *testing.T) {
 	if _, err := js.Publish(t.Context(), "ledger.aa.owner.memory", []byte("[]")); err != nil {
 		t.Fatal(err)
 	}
-	// On a server of one: what was kept by three would not be taken.
+	// The copied note names three replicas. A single server would refuse three.
 	dir := filepath.Join(t.TempDir(), "copies")
 	said := func(backup.Done) {}
 	both := []backup.Part{backup.Log, backup.Keystore}
@@ -81,7 +81,8 @@ func TestARestoreLeavesTheConsumers(t *testing.T) {
 	}
 }
 
-// A backup that fails leaves nothing behind that would make the next one fail.
+// TestAFailedBackupIsRemoved: a failed backup leaves no files that would make the next
+// backup fail.
 func TestAFailedBackupIsRemoved(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)
@@ -101,7 +102,7 @@ func TestAFailedBackupIsRemoved(t *testing.T) {
 			t.Errorf("what it leaves: %v", err)
 		}
 	}
-	// What was there before is left alone.
+	// Files that existed before are left alone.
 	if err := os.MkdirAll(filepath.Join(dir, "keystore"), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -120,8 +121,8 @@ func TestAFailedBackupIsRemoved(t *testing.T) {
 	}
 }
 
-// Who follows by a consumer that is not there is told which setting names it, and
-// what makes it.
+// TestAConsumerThatIsNotThereIsNamed: if the consumer does not exist, the projector logs
+// which setting names it and which command creates it.
 func TestAConsumerThatIsNotThereIsNamed(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t)

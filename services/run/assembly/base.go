@@ -1,5 +1,5 @@
-// Package assembly puts the services together: it connects to log, database and
-// chain, wires the parts, and starts and stops them in the right order. Only the
+// Package assembly puts the services together: it connects to the log, the database and
+// the chain, wires the parts, and starts and stops them in the right order. Only the
 // ledger command uses it.
 package assembly
 
@@ -44,14 +44,14 @@ import (
 // startTimeout bounds how long a service waits at its start for log and database.
 const startTimeout = 60 * time.Second
 
-// askTimeout bounds one question to the log; see ask.
+// askTimeout bounds one request to the log's server; see ask.
 const askTimeout = 5 * time.Second
 
-// chainFreshness is how old an account may be, as last read, before a request
-// for it has it read again.
+// chainFreshness is the maximum age of a chain account in memory. A request for an older
+// account triggers a new read.
 const chainFreshness = 2 * time.Second
 
-// NewID returns a UUIDv7: unique, and ordered by time for the indexes' sake.
+// NewID returns a UUIDv7: unique, and ordered by time, which suits database indexes.
 func NewID() string {
 	id, err := uuid.NewV7()
 	if err != nil {
@@ -60,25 +60,26 @@ func NewID() string {
 	return id.String()
 }
 
-// Base is what every service needs: configuration, connections, metrics.
+// Base holds the parts that every service needs: configuration, connections, metrics.
 type Base struct {
 	Config   config.Config
 	Logger   *slog.Logger
 	Registry *prometheus.Registry
 	NATS     *nats.Conn
-	// Stream is the log as its server keeps it. Log is the log that services use: the
-	// stream, or in a local run the stream and what makes it faster (accelerate.go).
+	// Stream is the log as its server stores it. Services use Log: the stream itself or,
+	// in a local run, the stream with its accelerators (accelerate.go).
 	Stream *eventlog.JetStream
 	Log    eventlog.Log
-	// Heads knows owners' newest messages. Nil: ask the log.
+	// Heads looks up owners' newest messages. Nil: ask the log.
 	Heads fence.HeadSource
 	Pool  *pgxpool.Pool
 	// Traces makes tracers. Nil: tracing is off.
 	Traces *telemetry.Exporter
 
-	// Durable returns what makes a stream's acknowledged messages durable, where the
-	// server leaves that to us. rewritten says that older messages may be deleted.
-	// Nil: the server syncs before it acknowledges.
+	// Durable returns the syncer that makes a stream's acknowledged messages durable, if
+	// the server leaves the sync to this process. rewritten means that the stream's older
+	// messages may be deleted. If Durable is nil, the server syncs before it
+	// acknowledges.
 	Durable func(stream string, rewritten bool) eventlog.Syncer
 
 	js       jetstream.JetStream
@@ -104,13 +105,14 @@ func Dial(cfg config.Config) Connector {
 	}
 }
 
-// NewBase connects to log and database, waiting a minute for them to come up, and
-// brings the tables to this build's version, however long that takes.
+// NewBase connects to the log and the database, and waits up to a minute for both to
+// start. Then it migrates the tables to this build's version, however long that takes.
 func NewBase(ctx context.Context, cfg config.Config, logger *slog.Logger, dial Connector) (*Base, error) {
 	return newBase(ctx, cfg, logger, dial, nil)
 }
 
-// newBase is NewBase with the server whose log is made faster, or nil.
+// newBase does the work of NewBase. fast is the embedded server whose log gets the
+// accelerators, or nil.
 func newBase(ctx context.Context, cfg config.Config, logger *slog.Logger, dial Connector, fast *localnats.Server) (*Base, error) {
 	starting, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -139,8 +141,8 @@ func newBase(ctx context.Context, cfg config.Config, logger *slog.Logger, dial C
 	return b, nil
 }
 
-// UnlessAsked returns an error of a start, or nil if ctx has ended: then the
-// process was asked to stop, and gave up its start for that reason.
+// UnlessAsked returns err, the error of a start, or nil if ctx has ended: then the start
+// failed because the process was asked to stop.
 func UnlessAsked(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil
@@ -189,9 +191,9 @@ func (b *Base) openLog(ctx context.Context, dial Connector) error {
 // create them.
 var errNotProvisioned = errors.New("the log's streams are not there: run `ledger provision`")
 
-// mayMake returns an error if a service may not make missing streams: on a cluster an
-// operator decides how many servers keep each message, and buckets must be read from
-// the leader alone.
+// mayMake returns an error if this service must not create missing streams. On a cluster
+// an operator decides how many servers keep each message, and buckets must be read only
+// from the leader.
 func (b *Base) mayMake() error {
 	if natsconf.Clustered(b.NATS) {
 		return errNotProvisioned
@@ -203,11 +205,12 @@ func natsOptions(logger *slog.Logger) []nats.Option {
 	return []nats.Option{
 		nats.Name("memory-ledger"),
 		nats.MaxReconnects(-1), nats.ReconnectWait(200 * time.Millisecond), nats.RetryOnFailedConnect(true),
-		// Without a server, a publish fails at once and is not kept for later: the
-		// caller must know what was stored.
+		// While disconnected, a publish fails at once and is not buffered: the caller
+		// must know whether the message was stored.
 		nats.ReconnectBufSize(-1),
-		// The addresses that a cluster announces have no credentials. A refusal by
-		// such a server would end the connection for good.
+		// Addresses that a cluster announces carry no credentials. A server at such an
+		// address would refuse the client, and the refusal would end the connection for
+		// good.
 		nats.IgnoreDiscoveredServers(),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			if err != nil {
@@ -218,9 +221,9 @@ func natsOptions(logger *slog.Logger) []nats.Option {
 	}
 }
 
-// openDatabase waits for the database until starting ends. A migration that runs by
-// then, in this service or another, may take as long as it needs: if a start gave it
-// up, each start would begin it again, and it would never end.
+// openDatabase waits for the database until starting ends. A migration that has begun by
+// then, in this service or another, may run as long as it needs: if each start aborted
+// the migration, the next start would begin it again, and it would never finish.
 func (b *Base) openDatabase(ctx, starting context.Context) error {
 	err := waitingForDatabase(b.Logger).eventually(starting, func() error {
 		return schema.Migrate(ctx, b.Config.DatabaseURL, schema.Live)
@@ -236,10 +239,9 @@ func (b *Base) openDatabase(ctx, starting context.Context) error {
 	return nil
 }
 
-// ask is eventually for questions to the log. A cluster that is electing a leader
-// does not answer at all, so each question has a deadline of its own and is asked
-// again. A question that is not permitted may be permitted later, once the streams
-// exist.
+// ask repeats a request to the log's server with eventually. A cluster that is electing a
+// leader does not answer at all, so each try has its own deadline. A request that is not
+// permitted is repeated too: it may be permitted once the streams exist.
 func (w waiting) ask(ctx context.Context, question func(context.Context) error) error {
 	return w.eventually(ctx, func() error {
 		ctx, cancel := context.WithTimeout(ctx, askTimeout)
@@ -259,7 +261,7 @@ func (b *Base) Close() {
 	b.Traces.Stop() // last, so that the spans that end here are sent
 }
 
-// bucket opens a bucket, or makes it where server and credentials allow that.
+// bucket opens a bucket, or creates it if the server and the credentials allow that.
 func (b *Base) bucket(ctx context.Context, name string, create func(context.Context) (jetstream.KeyValue, error)) (bucket jetstream.KeyValue, err error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -279,19 +281,19 @@ func (b *Base) bucket(ctx context.Context, name string, create func(context.Cont
 	return bucket, nil
 }
 
-// Neighbors is what else runs in the process of an API. The zero value is for an API
-// that runs alone.
+// Neighbors describes the other parts that run in an API's process. The zero value is for
+// an API that runs alone.
 type Neighbors struct {
-	// OnWait is told when a reader waits for the projection, and for which sequence.
+	// OnWait is called when a reader waits for the projection to reach a sequence.
 	OnWait func(seq uint64)
-	// Workers say what is wrong with them, by name. The APIs' readiness shows it, and
-	// the APIs stay ready.
+	// Workers maps each worker's name to its check. The APIs' readiness shows the error
+	// of a check, but the APIs stay ready.
 	Workers map[string]func() error
-	// APIs is how many APIs share the process's open files. 0 means 1.
+	// APIs is the number of APIs that share the process's limit on open files. 0 means 1.
 	APIs int
 }
 
-// APIServer is what both APIs decide and read with.
+// APIServer holds the parts with which both APIs execute commands and read.
 type APIServer struct {
 	*Base
 	neighbors Neighbors
@@ -303,8 +305,8 @@ type APIServer struct {
 
 	connected    chan struct{}          // closed when the chain's address is known
 	dashboardRPC atomic.Pointer[string] // nil until then
-	// For sign-in: the keys of nonces, the bucket of used nonces, and what makes a use
-	// durable (nil: the server does).
+	// For sign-in: the nonce keys, the bucket of used nonces, and the function that syncs
+	// this bucket (nil: the server syncs it).
 	nonceKeys   []signin.NonceKey
 	spentNonces jetstream.KeyValue
 	syncSpent   func(context.Context) error
@@ -409,7 +411,8 @@ func (d *APIServer) watchKeys(ctx context.Context, stream jetstream.Stream) {
 	d.Keys.Watch(ctx, stream, ticker.C)
 }
 
-// openNonces prepares what the sign-in of both APIs needs.
+// openNonces prepares the nonce keys and the bucket of used nonces for the sign-in of
+// both APIs.
 func (d *APIServer) openNonces(ctx context.Context, masters []keystore.MasterKey) (err error) {
 	if d.nonceKeys, err = signin.DeriveNonceKeys(masters); err != nil {
 		return err
@@ -423,9 +426,9 @@ func (d *APIServer) openNonces(ctx context.Context, masters []keystore.MasterKey
 	return err
 }
 
-// masterFits refuses a start with a master key that does not open the data keys that
-// are there: it would wrap the data keys of new owners, and two master keys would be
-// needed from then on.
+// masterFits returns an error if the master key does not open the existing data keys.
+// Such a key would wrap the data keys of new owners, and from then on both master keys
+// would be needed.
 func (b *Base) masterFits(ctx context.Context, masters []keystore.MasterKey) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -440,7 +443,8 @@ func (b *Base) masterFits(ctx context.Context, masters []keystore.MasterKey) err
 	return keystore.Fits(newest, masters)
 }
 
-// connectChain lets answers show what is on the chain, if a chain is configured.
+// connectChain connects the view of the chain, so that answers show the chain's state. It
+// does nothing if no chain is configured.
 func (d *APIServer) connectChain() error {
 	if d.Config.SolanaRPCURL == "" {
 		return nil
@@ -455,8 +459,8 @@ func (d *APIServer) connectChain() error {
 	return nil
 }
 
-// rpcURL returns the Solana node that the dashboard asks; a local run's is known once
-// its chain is up.
+// rpcURL returns the URL of the Solana node for the dashboard. In a local run it is empty
+// until the chain is up.
 func (d *APIServer) rpcURL() string {
 	if known := d.dashboardRPC.Load(); known != nil {
 		return *known
@@ -464,7 +468,8 @@ func (d *APIServer) rpcURL() string {
 	return ""
 }
 
-// memories returns the service of one API. Only the core API's may destroy keys.
+// memories returns the memory service of one API. Only the core API's service may destroy
+// keys.
 func (d *APIServer) memories(commands *command.Executor, vectors *recall.Vectors, destroy func(context.Context, events.Owner, int) error) *memory.Service {
 	return memory.New(memory.Config{
 		Commands: commands, Keys: d.Keys, Pool: d.Pool, NewID: NewID, Chain: d.Chain, Quotas: d.quotas, DestroyKey: destroy,
@@ -472,7 +477,8 @@ func (d *APIServer) memories(commands *command.Executor, vectors *recall.Vectors
 	})
 }
 
-// openVectors returns what compares meanings, nil where no endpoint is configured.
+// openVectors returns the vectors that compare meanings, or nil if no endpoint is
+// configured.
 func (d *APIServer) openVectors(ctx context.Context) (*recall.Vectors, error) {
 	if d.Config.EmbeddingsURL == "" {
 		return nil, nil
@@ -492,8 +498,8 @@ func (d *APIServer) probes() []httpapi.Probe {
 			_, err := d.Log.Head(ctx)
 			return errors.Join(err, d.Stream.Storing())
 		}},
-		// The rest of the log can still be served. A projector that needs what is lost
-		// stops.
+		// Advisory: the rest of the log can still be served. A projector that needs a
+		// lost message stops.
 		{Name: "log content", Advisory: true, Check: d.Stream.Damaged},
 		{Name: "replicas", Check: d.replicas.check, Advisory: true},
 		{Name: "database", Check: d.Pool.Ping},

@@ -10,14 +10,14 @@ import (
 )
 
 const (
-	// lookEvery is how often the database's certificate is read, which takes a
+	// lookEvery is how often the database's certificate is read. Each read takes a
 	// connection. lookTimeout bounds the wait for the connection.
 	lookEvery   = time.Hour
 	lookTimeout = time.Second
 )
 
-// registerCertificates exports when the certificates of the other ends expire. An
-// operator who has to renew them sees these times nowhere else.
+// registerCertificates exports when the certificates of the log's and the database's
+// servers expire. An operator who has to renew them sees these times nowhere else.
 func (b *Base) registerCertificates() {
 	gauge := func(of string, expiry func() float64) {
 		b.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -63,7 +63,8 @@ func (b *Base) databaseExpiry() (float64, bool) {
 	return expiry(secured.ConnectionState()), true
 }
 
-// expiry is the earliest of a chain, in seconds since 1970.
+// expiry returns the earliest expiry time in a certificate chain, in seconds since 1970,
+// or 0 if there is no certificate.
 func expiry(state tls.ConnectionState) float64 {
 	var earliest time.Time
 	for _, c := range state.PeerCertificates {

@@ -21,15 +21,15 @@ import (
 )
 
 const (
-	// chainPatience is how long the start of a local run waits for its chain.
-	// The first start on a machine installs the chain's runtime, which may take
-	// longer; the run goes on meanwhile, unanchored.
+	// chainPatience is how long the start of a local run waits for its chain. The first
+	// start on a machine installs the chain's runtime, which may take longer. The run
+	// then goes on without anchoring.
 	chainPatience = 10 * time.Second
-	// localFunds is what the authority of a local chain is topped up to.
+	// localFunds is the balance that the authority of a local chain is topped up to.
 	localFunds = 1000 * solana.LAMPORTS_PER_SOL
 )
 
-// localChain is the chain of a local run and what anchors to it.
+// localChain is the chain of a local run.
 type localChain struct {
 	cancel context.CancelFunc
 	cfg    localchain.Config
@@ -39,9 +39,9 @@ type localChain struct {
 	err    error
 }
 
-// startChain starts the chain of a local run, unless the environment names
-// one, and makes sure of an authority. It never fails for want of a chain:
-// memories are written all the same, and wait.
+// startChain starts the chain of a local run, unless the environment names one, and makes
+// sure that an authority exists. A missing chain is not an error: memories are still
+// written, and wait to be anchored.
 func (l *local) startChain(ctx context.Context) error {
 	if err := l.authority(); err != nil {
 		return err
@@ -50,7 +50,7 @@ func (l *local) startChain(ctx context.Context) error {
 		l.cfg.CommitmentProgramID = program.LocalID.String()
 	}
 	if l.cfg.SolanaRPCURL != "" {
-		l.chainIs = "that of SOLANA_RPC_URL, at " + hostOf(l.cfg.SolanaRPCURL) // the rest may be a secret
+		l.chainIs = "that of SOLANA_RPC_URL, at " + hostOf(l.cfg.SolanaRPCURL) // the rest of the URL may be secret
 		return nil
 	}
 	if l.cfg.LocalChain == "off" {
@@ -85,9 +85,8 @@ func (l *local) startChain(ctx context.Context) error {
 	return nil
 }
 
-// start brings the chain up with the program deployed and the authority
-// funded. A crash leaves the chain's own state, which the next start goes on
-// from.
+// start brings the chain up with the program deployed and the authority funded. After a
+// crash, the next start continues from the chain's saved state.
 func (c *localChain) start(ctx context.Context, keypair string) {
 	defer close(c.done)
 	key, err := solana.PrivateKeyFromSolanaKeygenFile(keypair)
@@ -99,12 +98,12 @@ func (c *localChain) start(ctx context.Context, keypair string) {
 		return
 	}
 	c.url = c.server.URL()
-	c.cfg.Addr = strings.TrimPrefix(c.url, "http://") // also of each restart
+	c.cfg.Addr = strings.TrimPrefix(c.url, "http://") // for each restart too
 	c.err = c.server.Fund(ctx, key.PublicKey().String(), localFunds)
 }
 
-// chainCache is the folder of the installed runtime: the user's, so that data folders
-// share it.
+// chainCache returns the folder of the installed runtime. It is in the user's cache
+// folder if there is one, so that data folders share it.
 func chainCache(dir string) string {
 	if cache, err := os.UserCacheDir(); err == nil {
 		return filepath.Join(cache, "memory-ledger", "localchain")
@@ -112,9 +111,9 @@ func chainCache(dir string) string {
 	return filepath.Join(dir, "cache")
 }
 
-// authority makes the key pair that signs commits, in the form of the Solana command
-// line, if the environment names none. The pair is on the disk before anything is signed
-// with it: an account belongs to its authority for good.
+// authority makes the key pair that signs commits, in the format of the Solana command
+// line, if the environment names none. The pair is on disk before it signs anything: an
+// account belongs to its authority for good.
 func (l *local) authority() error {
 	if l.cfg.AuthorityKeypair != "" {
 		return nil
@@ -127,8 +126,8 @@ func (l *local) authority() error {
 	return EnsureKeypair(l.cfg.AuthorityKeypair)
 }
 
-// EnsureKeypair makes a key pair in the form of the Solana command line, mode 0600,
-// unless the file is there. It is on the disk when this returns.
+// EnsureKeypair makes a key pair in the format of the Solana command line, mode 0600,
+// unless the file exists. The file is on disk when EnsureKeypair returns.
 func EnsureKeypair(path string) error {
 	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -137,7 +136,7 @@ func EnsureKeypair(path string) error {
 	if err != nil {
 		return fmt.Errorf("make a key pair: %w", err)
 	}
-	numbers := make([]int, len(private)) // as numbers, not as base64
+	numbers := make([]int, len(private)) // a JSON array of numbers, not base64
 	for i, b := range private {
 		numbers[i] = int(b)
 	}
@@ -148,7 +147,7 @@ func EnsureKeypair(path string) error {
 	return datadir.WriteFile(path, text, 0o600)
 }
 
-// runChain anchors as soon as there is a chain, until ctx ends.
+// runChain waits for the chain, then anchors until ctx ends.
 func (l *local) runChain(ctx context.Context, d *APIServer) error {
 	b := d.Base
 	if l.chain != nil {
@@ -185,7 +184,7 @@ func (l *local) runChain(ctx context.Context, d *APIServer) error {
 	return withStakes(b, d.Fence, anchorer.Run)(ctx)
 }
 
-// anchoring returns why memories stay unanchored, nil if they do not.
+// anchoring returns the reason why memories stay unanchored, or nil.
 func (l *local) anchoring() error {
 	if a := l.anchorer.Load(); a != nil {
 		return a.Ready()
@@ -193,9 +192,9 @@ func (l *local) anchoring() error {
 	return errors.New("there is no chain, so memories stay unanchored")
 }
 
-// keep starts the chain again, at the same address, if it ends without being told to.
-// The chain kept what was confirmed. If the restart fails, the run goes on: writing
-// needs no chain, and what waits is anchored after the next start.
+// keep restarts the chain at the same address if it ends unexpectedly. The chain keeps
+// everything that was confirmed. If the restart fails, the run goes on: writing needs no
+// chain, and waiting memories are anchored after the next start.
 func (c *localChain) keep(ctx context.Context, logger *slog.Logger) {
 	select {
 	case <-ctx.Done():
@@ -203,7 +202,7 @@ func (c *localChain) keep(ctx context.Context, logger *slog.Logger) {
 	case <-c.done:
 	}
 	if c.err != nil {
-		return // it never was up, which was said
+		return // it was never up; runChain logs that
 	}
 	err := keepUp(ctx, logger, "the local chain", func() <-chan struct{} { return c.server.Done() }, c.restart)
 	if err != nil {

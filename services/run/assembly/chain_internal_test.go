@@ -11,8 +11,8 @@ import (
 	"github.com/memory-ledger/ledger/infra/localchain/localchaintest"
 )
 
-// A local chain that ends is started again, with what it kept, unless the run is ending,
-// or it never was up.
+// TestALocalChainThatEnds: a local chain that ends is restarted with its saved state,
+// unless the run is stopping or the chain was never up.
 func TestALocalChainThatEnds(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: make verify runs it")

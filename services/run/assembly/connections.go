@@ -1,15 +1,16 @@
 package assembly
 
 const (
-	// otherFiles is what a service has open beside clients' connections and the
-	// database's: the log's files and connections, pipes to local servers.
+	// otherFiles is the number of files that a service has open besides the connections
+	// of clients and to the database: the log's files and connections, pipes to local
+	// servers.
 	otherFiles = 64
-	// leastConnections is what an API takes, however few files it may open.
+	// leastConnections is the lowest limit of an API, however few files it may open.
 	leastConnections = 16
 )
 
-// maxConnections is how many connections an API may have open: as configured, or fewer
-// where log and database would otherwise run out of file descriptors.
+// maxConnections returns how many connections an API may have open: as configured, or
+// fewer if the log and the database would otherwise run out of file descriptors.
 func (d *APIServer) maxConnections() int {
 	files, known := openFiles()
 	if !known {

@@ -2,23 +2,22 @@ package assembly
 
 import "log/slog"
 
-// Console shows a person what a local run does. Its methods may be called at the
-// same time.
+// Console shows a person what a local run does. Its methods may be called concurrently.
 type Console interface {
-	// Opened comes first, when the data folder belongs to this run. It returns where
-	// the run's log goes.
+	// Opened is called first, once the data folder belongs to this run. It returns the
+	// run's logger.
 	Opened(folder string) (*slog.Logger, error)
-	// Doing says what begins now and may take long.
+	// Doing reports a step that begins now and may take long.
 	Doing(what string)
-	// Up says that both APIs answer.
+	// Up reports that both APIs answer.
 	Up(Up)
-	// Say reports a change since then.
+	// Say reports a later change.
 	Say(line string)
 }
 
-// Up is where a local run answers.
+// Up describes a local run that is up.
 type Up struct {
 	Core, Extension string // base URLs
-	Folder          string // its data
+	Folder          string // the data folder
 	Chain           string // in words
 }

@@ -12,8 +12,9 @@ import (
 	"github.com/memory-ledger/ledger/projections/fence"
 )
 
-// provisioned is the log, followed by a consumer that an administrator made. Where the
-// consumer is not there, the error says which setting names it and who makes it.
+// provisioned is a log that is followed through a consumer that an administrator created.
+// If the consumer does not exist, the error says which setting names it and how to create
+// it.
 type provisioned struct {
 	eventlog.Log
 	durable            eventlog.Follower
@@ -21,7 +22,7 @@ type provisioned struct {
 }
 
 // fitting is a log that refuses appends, and the reads before them, while the log is
-// shorter than the read models: then it may have been replaced by an older copy.
+// shorter than the read models: an older copy may have replaced the log.
 type fitting struct {
 	eventlog.Log
 	check func(context.Context) error
@@ -57,8 +58,8 @@ func (l fitting) OwnerTail(ctx context.Context, f events.Family, o events.Owner,
 	return l.Log.OwnerTail(ctx, f, o, after, yield)
 }
 
-// follower returns the log as a service follows it: by the consumer that a variable names,
-// or by a consumer of its own where the variable is empty.
+// follower returns the log that a service follows: through the consumer that a variable
+// names or, if the variable is empty, through the service's own consumer.
 func (b *Base) follower(variable, consumer string) eventlog.Log {
 	if consumer == "" {
 		return b.Log

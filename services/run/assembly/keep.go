@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// A server of a local run that ends more often than this, and each time before so long
-// has passed since its start, is not started again.
+// A server of a local run is not restarted if it ends more than mostRestarts times in a
+// row, each time less than settledAfter after its start.
 const (
 	mostRestarts = 3
 	settledAfter = time.Minute
 )
 
-// keepUp starts a server again if it ends without being told to, until ctx ends. ended
-// is closed when the running server has ended. restart returns once another one runs in
-// its place. keepUp returns an error if restart fails, or if the server ends again and
-// again. No server runs then.
+// keepUp restarts a server that ends unexpectedly, until ctx ends. ended returns a
+// channel that closes when the running server has ended. restart returns once a new
+// server runs. keepUp returns an error if restart fails, or if the server repeatedly ends
+// soon after its start. No server runs then.
 func keepUp(ctx context.Context, logger *slog.Logger, name string, ended func() <-chan struct{}, restart func(context.Context) error) error {
 	for ends := 1; ; ends++ {
 		begun := time.Now()

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// kept is a server that keepUp starts again, and how that is done.
+// kept is a server that keepUp restarts, with its restart function.
 type kept struct {
 	ended    chan struct{}
 	restarts int
@@ -26,8 +26,8 @@ func (k *kept) restart(ctx context.Context) error {
 	return nil
 }
 
-// keep ends the server after each of the pauses and returns what keepUp logs, and what
-// it ends with, nil where it goes on until the run ends.
+// keep ends the server after each of the pauses. It returns keepUp's log and its error,
+// which is nil if keepUp goes on until the run ends.
 func (k *kept) keep(t *testing.T, pauses ...time.Duration) (lines string, err error) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
@@ -38,7 +38,7 @@ func (k *kept) keep(t *testing.T, pauses ...time.Duration) (lines string, err er
 		done <- keepUp(ctx, slog.New(slog.NewTextHandler(&text, nil)), "the server", func() <-chan struct{} { return k.ended }, k.restart)
 	}()
 	for _, pause := range pauses {
-		time.Sleep(pause) // of the bubble's clock
+		time.Sleep(pause) // on the bubble's clock
 		close(k.ended)
 		synctest.Wait()
 	}
@@ -47,7 +47,8 @@ func (k *kept) keep(t *testing.T, pauses ...time.Duration) (lines string, err er
 	return text.String(), err
 }
 
-// TestAServerIsKeptUp: it is started again, and again, unless it never lasts a minute.
+// TestAServerIsKeptUp: a server that ends is restarted, unless it repeatedly ends within
+// a minute.
 func TestAServerIsKeptUp(t *testing.T) {
 	t.Parallel()
 	const soon, settled = settledAfter - time.Millisecond, settledAfter
@@ -55,7 +56,7 @@ func TestAServerIsKeptUp(t *testing.T) {
 		pauses   []time.Duration
 		fails    error
 		restarts int
-		says     string // of its end
+		says     string // in the error
 	}{
 		"it never ends":              {nil, nil, 0, ""},
 		"it ends three times":        {[]time.Duration{soon, soon, soon}, nil, 3, ""},
@@ -80,14 +81,15 @@ func TestAServerIsKeptUp(t *testing.T) {
 	}
 }
 
-// TestAServerThatEndsWithTheRunIsLeftAlone: a terminal's Ctrl-C reaches both.
+// TestAServerThatEndsWithTheRunIsLeftAlone: Ctrl-C in a terminal reaches the run and the
+// server.
 func TestAServerThatEndsWithTheRunIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
 	k := &kept{ended: make(chan struct{})}
 	close(k.ended)
-	for range 50 { // which of the two is seen first is chance
+	for range 50 { // select picks one of the two at random
 		if err := keepUp(ctx, slog.New(slog.DiscardHandler), "the server", func() <-chan struct{} { return k.ended }, k.restart); err != nil || k.restarts != 0 {
 			t.Fatalf("%d restarts, %v", k.restarts, err)
 		}

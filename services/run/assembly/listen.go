@@ -14,8 +14,8 @@ import (
 	"github.com/memory-ledger/ledger/services/run/config"
 )
 
-// listen opens the address that a variable names. An address in use is an error
-// that says how to choose another, and which process has it where that can be known.
+// listen opens the address that a variable names. If the address is in use, the error
+// says how to choose another, and names the process that uses it if that can be known.
 func listen(variable, addr string) (net.Listener, error) {
 	listener, err := net.Listen("tcp", addr)
 	if !errors.Is(err, syscall.EADDRINUSE) {
@@ -31,8 +31,8 @@ func listen(variable, addr string) (net.Listener, error) {
 	return nil, fmt.Errorf("%s: %s is in use%s; stop what has it, or choose another: %s=%s", variable, addr, by, variable, anotherPort(addr))
 }
 
-// mayListen returns an error if an address is in use. A local run asks before it starts
-// its servers.
+// mayListen returns an error if an address is in use. A local run calls it before it
+// starts its servers.
 func mayListen(variable, addr string) error {
 	listener, err := listen(variable, addr)
 	if err != nil {
@@ -41,7 +41,8 @@ func mayListen(variable, addr string) error {
 	return listener.Close()
 }
 
-// anotherPort is the same address a thousand ports on.
+// anotherPort returns the same host with a port that is 1000 higher, or port 0 if there
+// is no such port.
 func anotherPort(addr string) string {
 	host, port, err := net.SplitHostPort(addr)
 	number, bad := strconv.ParseUint(port, 10, 16)
@@ -51,8 +52,8 @@ func anotherPort(addr string) string {
 	return net.JoinHostPort(host, strconv.FormatUint(number+1000, 10))
 }
 
-// listenTo listens, and puts the port into the base URL where the configuration leaves
-// the port to the system.
+// listenTo listens. If the base URL is the default for addr, it updates the base URL to
+// the address that the system assigned.
 func listenTo(variable, addr string, baseURL *string) (net.Listener, error) {
 	listener, err := listen(variable, addr)
 	if err != nil {
@@ -64,8 +65,8 @@ func listenTo(variable, addr string, baseURL *string) (net.Listener, error) {
 	return listener, nil
 }
 
-// holderOf names the process that listens on an address's port. It is empty if this
-// process may not see that, or on another system than Linux.
+// holderOf names the process that listens on an address's port. It returns an empty
+// string if this process is not permitted to see that, or if the system is not Linux.
 func holderOf(addr string) string {
 	_, text, err := net.SplitHostPort(addr)
 	port, bad := strconv.ParseUint(text, 10, 16)
@@ -73,7 +74,7 @@ func holderOf(addr string) string {
 		return ""
 	}
 	sockets := listening(uint16(port))
-	open, _ := filepath.Glob("/proc/[0-9]*/fd/*") // the pattern is a good one
+	open, _ := filepath.Glob("/proc/[0-9]*/fd/*") // the pattern is valid
 	for _, path := range open {
 		target, err := os.Readlink(path)
 		if err != nil || !slices.Contains(sockets, target) {
@@ -89,7 +90,8 @@ func holderOf(addr string) string {
 	return ""
 }
 
-// listening lists the sockets that listen on a port, as links to open files name them.
+// listening returns the sockets that listen on a port, in the form of the links in
+// /proc/PID/fd.
 func listening(port uint16) (sockets []string) {
 	const local, state, inode, listens = 1, 3, 9, "0A"
 	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {

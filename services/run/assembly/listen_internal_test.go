@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// An address in use is said by the variable that names it, with who has it and what
-// to do.
+// TestABusyPort: the error for an address in use names its variable, the process that
+// uses it, and what to do.
 func TestABusyPort(t *testing.T) {
 	t.Parallel()
 	first, err := net.Listen("tcp", "127.0.0.1:0")

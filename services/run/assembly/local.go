@@ -30,14 +30,14 @@ const LocalAnchorMaxWait = 5 * time.Second
 // time.
 const machineStopTimeout = 5 * time.Second
 
-// localPace is the projector's pace in a local run. All its readers run in this process
-// and tell the projector what they wait for.
+// localPace is the projector's pace in a local run. All readers run in this process and
+// tell the projector which sequence they wait for.
 const localPace = 40 * time.Millisecond
 
 // natsFolder is the folder of the log's server in the data folder.
 const natsFolder = "nats"
 
-// local is everything that a local run has started.
+// local holds everything that a local run has started.
 type local struct {
 	cfg      config.Config
 	logger   *slog.Logger
@@ -102,7 +102,8 @@ func (l *local) secrets() error {
 		if err != nil {
 			return err
 		}
-		// As the file has it, which may be another service's JWT_SECRET_FILE.
+		// Use base64, as the file does: another service may read the file as its
+		// JWT_SECRET_FILE.
 		l.cfg.JWTSecret = base64.StdEncoding.EncodeToString(secret)
 	}
 	return l.cfg.Check(config.NeedMasterKey, config.NeedJWTSecret)
@@ -149,9 +150,10 @@ func (l *local) launchPostgres(ctx context.Context) (*localpostgres.Server, erro
 	})
 }
 
-// keepPostgres starts the local PostgreSQL again if it ends without being told to. Until
-// then the APIs refuse reads, as while any database is away. Writes go into the log. The
-// projector projects again what the database had not yet written to disk.
+// keepPostgres restarts the local PostgreSQL server if it ends unexpectedly. Until it
+// runs again, the APIs refuse reads, as they do whenever the database is unreachable.
+// Writes still go into the log. Then the projector projects again the events that the
+// database had not yet written to disk.
 func (l *local) keepPostgres(ctx context.Context) error {
 	if l.postgres == nil {
 		return nil
@@ -159,10 +161,10 @@ func (l *local) keepPostgres(ctx context.Context) error {
 	return keepUp(ctx, l.logger, "the local PostgreSQL server", func() <-chan struct{} { return l.postgres.Done() }, l.restartPostgres)
 }
 
-// restartPostgres replaces a server that has ended. After an error, stop ends what
-// still runs.
+// restartPostgres replaces a server that has ended. After an error, stop ends the servers
+// that still run.
 func (l *local) restartPostgres(ctx context.Context) error {
-	err := l.postgres.Kill() // only gives up its folder, once
+	err := l.postgres.Kill() // it has ended: this only releases its folder, once
 	if l.postgres = nil; err != nil {
 		return err
 	}
@@ -170,14 +172,14 @@ func (l *local) restartPostgres(ctx context.Context) error {
 		return err
 	}
 	if l.postgres.URL() != l.cfg.DatabaseURL {
-		// It is in the note of this run, and in every connection pool.
+		// The old address is in this run's note and in every connection pool.
 		return errors.New("it is at another place than before")
 	}
 	return nil
 }
 
-// connector connects into the embedded server, past the network, or to the
-// cluster of the environment.
+// connector connects to the embedded server without the network, or to the servers that
+// the environment names.
 func (l *local) connector() Connector {
 	if l.nats == nil {
 		return Dial(l.cfg)
@@ -244,8 +246,8 @@ func (l *local) serve(ctx context.Context) error {
 		background.Go(func() error {
 			err := do(workers)
 			if err != nil && workers.Err() == nil {
-				// The run goes on without this part, and returns the error only when
-				// it is told to stop. Log the error now, so that an operator sees it.
+				// The run goes on without this part, and returns the error only when it
+				// stops. Log the error now, so that an operator sees it.
 				l.logger.Error("a part of the run has ended", "part", what, "err", err)
 			}
 			return err
@@ -267,7 +269,7 @@ func (l *local) serve(ctx context.Context) error {
 	return errors.Join(err, background.Wait())
 }
 
-// note tells subcommands where the servers of this run are.
+// note writes the addresses of this run's servers to the data folder, for subcommands.
 func (l *local) note() error {
 	run := datadir.Run{
 		NATSURL: l.cfg.NATSURL, DatabaseURL: l.cfg.DatabaseURL, SolanaRPCURL: l.cfg.SolanaRPCURL,
@@ -281,8 +283,8 @@ func (l *local) note() error {
 	return l.dir.WriteRun(run)
 }
 
-// stop ends the servers, then releases the data folder. An error does not keep it from
-// the next step.
+// stop ends the servers, then releases the data folder. After an error, the remaining
+// steps still run.
 func (l *local) stop() error {
 	ctx, cancel := context.WithTimeout(context.Background(), machineStopTimeout)
 	defer cancel()

@@ -24,14 +24,14 @@ func newMeteredLog(log eventlog.Log, registerer prometheus.Registerer) meteredLo
 		Buckets: prometheus.ExponentialBuckets(0.0002, 2, 16),
 	}, []string{"outcome"})}
 	for _, outcome := range []string{"stored", "conflict", "uncertain", "unavailable", "failed"} {
-		m.appends.WithLabelValues(outcome) // a rate needs the zero before the first one
+		m.appends.WithLabelValues(outcome) // a rate needs the zero before the first append
 	}
 	registerer.MustRegister(m.appends)
 	return m
 }
 
-// Append implements eventlog.Appender. The span and the time of an append that succeeds end
-// with its Wait.
+// Append implements eventlog.Appender. For an append that succeeds, the span and the time
+// end with its Wait.
 func (m meteredLog) Append(ctx context.Context, a eventlog.Append) (eventlog.Appended, error) {
 	start := time.Now()
 	ctx, span := tracing.Start(ctx, "append")
@@ -64,7 +64,7 @@ func outcomeOf(err error) string {
 	return "failed"
 }
 
-// registerPool shows what the database connections are doing.
+// registerPool exports the state of the database connections.
 func registerPool(registerer prometheus.Registerer, pool *pgxpool.Pool) {
 	gauge := func(name, help string, value func(*pgxpool.Stat) float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "ledger_pool_" + name, Help: help},
@@ -83,19 +83,19 @@ func registerPool(registerer prometheus.Registerer, pool *pgxpool.Pool) {
 	)
 }
 
-// registerBytes shows how much a cache holds.
+// registerBytes exports the size of a cache in bytes.
 func registerBytes(registerer prometheus.Registerer, name string, size func() int64) {
 	registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "ledger_cached_bytes", Help: "Bytes kept in memory, by what is kept.", ConstLabels: prometheus.Labels{"cache": name},
 	}, func() float64 { return float64(size()) }))
 }
 
-// lookups counts how often a cache had what it was asked for.
+// lookups counts the hits and misses of a cache.
 type lookups interface {
 	Counts() (hits, misses uint64)
 }
 
-// registerHits shows how often a cache had what it was asked for.
+// registerHits exports the hits and misses of a cache.
 func registerHits(registerer prometheus.Registerer, name string, counter lookups) {
 	series := func(result string, value func() uint64) prometheus.Collector {
 		return prometheus.NewCounterFunc(prometheus.CounterOpts{

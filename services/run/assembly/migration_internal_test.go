@@ -14,8 +14,9 @@ import (
 	"github.com/memory-ledger/ledger/services/run/config"
 )
 
-// A migration may take longer than a start waits for machines. Here another service
-// is at it, which this one waits for.
+// TestAMigrationOutlastsTheStart: a migration may take longer than a start waits for its
+// servers. Here another service holds the lock of the migration, and this service waits
+// for it.
 func TestAMigrationOutlastsTheStart(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Database(t)

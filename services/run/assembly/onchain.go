@@ -16,7 +16,7 @@ import (
 	"github.com/memory-ledger/ledger/services/run/config"
 )
 
-// userOf is the user in the first of the servers' URLs.
+// userOf returns the user in the first of the servers' URLs.
 func userOf(servers string) string {
 	first, _, _ := strings.Cut(servers, ",")
 	u, err := url.Parse(strings.TrimSpace(first))
@@ -34,8 +34,8 @@ type Onchain struct {
 
 var _ audit.Chain = (*Onchain)(nil)
 
-// auditChain returns the configured chain, or why there is none. A chain whose
-// configuration is wrong answers every question with the error.
+// auditChain returns the configured chain, or why there is none. If the chain's
+// configuration is wrong, every request to the returned chain fails with that error.
 func auditChain(cfg config.Config) (audit.Chain, string) {
 	switch {
 	case cfg.SolanaRPCURL == "":
@@ -65,12 +65,12 @@ func (u unaskable) Commitments(context.Context, []events.Owner) ([]*audit.Commit
 	return nil, u.why
 }
 
-// NewOnchain reads the accounts of an authority, given in base58, on the
+// NewOnchain returns a reader of the accounts of an authority, given in base58, on the
 // configured chain.
 func NewOnchain(cfg config.Config, authority string) (*Onchain, error) {
 	client, errURL := cfg.Chain()
 	program, errProgram := cfg.Program()
-	key, errKey := events.ParseOwner(authority) // the form is that of any public key
+	key, errKey := events.ParseOwner(authority) // all public keys have the same form
 	if errKey != nil {
 		errKey = fmt.Errorf("authority: %w", errKey)
 	}
@@ -89,8 +89,8 @@ func (o *Onchain) GenesisHash(ctx context.Context) (string, error) {
 	return genesis, nil
 }
 
-// Commitments implements audit.Chain with two requests. The genesis hash comes last: it
-// says which chain it was that answered.
+// Commitments implements audit.Chain with two requests. It requests the genesis hash
+// last, to learn which chain answered.
 func (o *Onchain) Commitments(ctx context.Context, owners []events.Owner) ([]*audit.Commitment, error) {
 	addresses := make([]solana.PublicKey, len(owners))
 	for i, owner := range owners {

@@ -12,8 +12,8 @@ import (
 	"github.com/memory-ledger/ledger/services/run/config"
 )
 
-// TestNoKeyOfTheEndpointInErrors: providers put their key into the URL, and
-// what could not be checked is printed.
+// TestNoKeyOfTheEndpointInErrors: providers put their API key into the URL, and the
+// errors of failed checks are printed.
 func TestNoKeyOfTheEndpointInErrors(t *testing.T) {
 	t.Parallel()
 	away := httptest.NewServer(nil)

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// withOps runs a worker and, where OPS_ADDR is set, answers /livez, /readyz and
-// /metrics for it meanwhile.
+// withOps runs a worker. If OPS_ADDR is set, it also answers /livez, /readyz and /metrics
+// while the worker runs.
 func withOps(ctx context.Context, b *Base, name string, ready func() error, run func(context.Context) error) error {
 	if b.Config.OpsAddr == "" {
 		return run(ctx)

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// serveProfiler answers Go's profiler on addr for as long as the process
-// lives. An empty addr means not at all.
+// serveProfiler answers Go's profiler on addr for as long as the process lives. If addr
+// is empty, the profiler is off.
 func serveProfiler(addr string) error {
 	if addr == "" {
 		return nil

@@ -18,14 +18,15 @@ import (
 // without an answer, so waiting longer would not help.
 const provisionTimeout = 3 * time.Second
 
-// provisionPatience is how long a cluster may take to agree on a leader; on a
-// loaded machine it was seen to lose one and elect again for a minute.
+// provisionPatience is how long a cluster may take to elect a leader. On a loaded
+// machine, a cluster lost its leader and took a minute to elect another.
 const provisionPatience = 3 * time.Minute
 
-// Provision creates the log, the buckets and the consumers, or brings them to what
-// this build wants. It needs the administrator's credentials, and waits for a cluster
-// that is still electing its leader. A crash leaves some of them; run it again. It
-// returns what is there at the end.
+// Provision creates the log, the buckets and the consumers, or changes them to this
+// build's configuration. It needs the administrator's credentials, and waits for a
+// cluster that is still electing its leader. A crash leaves some of them created or
+// changed; run Provision again. It returns the streams, buckets and consumers that exist
+// at the end.
 func Provision(ctx context.Context, cfg config.Config, logger *slog.Logger, dial Connector) (made []natsconf.Made, err error) {
 	starting, cancel := context.WithTimeout(ctx, provisionPatience)
 	defer cancel()
@@ -40,7 +41,7 @@ func Provision(ctx context.Context, cfg config.Config, logger *slog.Logger, dial
 	}
 	waits.because = unlessInVain(waits.because)
 	err = waits.eventually(starting, func() error {
-		// Without starting's deadline: each request has its own.
+		// Not with starting's deadline: each request has its own.
 		return waits.refused.during(ctx, func(ctx context.Context) (err error) {
 			made, err = natsconf.Provision(ctx, js, cfg.NATSReplicas)
 			return err
@@ -49,8 +50,8 @@ func Provision(ctx context.Context, cfg config.Config, logger *slog.Logger, dial
 	return made, err
 }
 
-// unlessInVain adds the errors that waiting does not mend: missing permissions, and
-// settings that the cluster cannot have.
+// unlessInVain adds the errors that waiting can't fix: missing permissions, and settings
+// that the cluster can't have.
 func unlessInVain(because func(error) reason) func(error) reason {
 	return func(err error) reason {
 		var answer *jetstream.APIError

@@ -10,18 +10,19 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// errNotPermitted says that the log's server does not let these credentials do
-// what was asked.
+// errNotPermitted means that these credentials do not permit the request to the log's
+// server.
 var errNotPermitted = errors.New("the log's server does not permit it")
 
-// refusals learns what the log's server does not permit. The server reports a refusal
-// beside the answers and never answers the refused request.
+// refusals ends requests that the log's server does not permit. The server reports a
+// refusal apart from its answers and never answers the refused request.
 type refusals struct {
 	mu      sync.Mutex
 	waiting map[*context.CancelCauseFunc]struct{}
 }
 
-// option makes a connection report refusals here, and other errors to say.
+// option makes a connection report refusals to r. Other errors, and refusals while no
+// request waits, go to say.
 func (r *refusals) option(say nats.ErrHandler) nats.Option {
 	return nats.ErrorHandler(func(nc *nats.Conn, sub *nats.Subscription, err error) {
 		if !errors.Is(err, nats.ErrPermissionViolation) || !r.heard(err) {
@@ -40,8 +41,8 @@ func (r *refusals) heard(err error) bool {
 	return len(r.waiting) > 0
 }
 
-// during asks over a connection that was made with option. If the server refuses, it
-// ends at once with errNotPermitted.
+// during calls ask, which uses a connection that was made with option. If the server
+// refuses a request, during ends at once with errNotPermitted.
 func (r *refusals) during(ctx context.Context, ask func(context.Context) error) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
@@ -63,8 +64,8 @@ func (r *refusals) during(ctx context.Context, ask func(context.Context) error) 
 	return err
 }
 
-// telling logs errors of a connection, which the client would print otherwise. It logs
-// an error that repeats once.
+// telling returns a handler that logs the errors of a connection. Without a handler, the
+// client would print them. An error that repeats is logged once.
 func telling(logger *slog.Logger) nats.ErrHandler {
 	var mu sync.Mutex
 	var said string

@@ -16,8 +16,8 @@ const (
 	replicasTimeout = time.Second
 )
 
-// replicas is how many servers keep the log, as of replicasAge ago at most: probes and
-// scrapes come often, and each answer costs the log's leader a description of the stream.
+// replicas caches the state of the log's replicas for replicasAge: probes and scrapes are
+// frequent, and for each answer the log's leader must describe the stream.
 type replicas struct {
 	ask func(context.Context) (eventlog.Replication, error)
 
@@ -40,7 +40,8 @@ func (r *replicas) look() (eventlog.Replication, error) {
 	return r.last, r.err
 }
 
-// check is a probe. Another probe reports a log that does not answer.
+// check is a probe. It ignores a log that does not answer, because another probe reports
+// that.
 func (r *replicas) check(context.Context) error {
 	is, err := r.look()
 	if err != nil {
@@ -49,8 +50,8 @@ func (r *replicas) check(context.Context) error {
 	return is.Err()
 }
 
-// registerReplicas shows how many copies of the log are missing. Nothing else shows it,
-// because the service goes on without them.
+// registerReplicas exports how many copies of the log are missing. Nothing else shows
+// this number, because the service goes on without the missing copies.
 func (b *Base) registerReplicas() {
 	b.replicas = &replicas{ask: b.Stream.Replication}
 	b.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{

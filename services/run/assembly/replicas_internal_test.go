@@ -11,8 +11,8 @@ import (
 	"github.com/memory-ledger/ledger/events/eventlog"
 )
 
-// TestReplicasAreAskedForSeldom: by many probes and scrapes once. A log that does not
-// answer says nothing of its replicas.
+// TestReplicasAreAskedForSeldom: many probes and scrapes send one request. If the log
+// does not answer, nothing is known about its replicas.
 func TestReplicasAreAskedForSeldom(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -25,16 +25,16 @@ import (
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
-// localRun is an all-in-one run on a data folder, with a database of its own.
+// localRun is an all-in-one run on a data folder, with its own database.
 type localRun struct {
 	t    *testing.T
-	cfg  config.Config // as its subcommands have it
+	cfg  config.Config // as its subcommands load it
 	core *stacktest.Client
 	said *lines
 	stop func()
 }
 
-// startRun runs on a folder until the test ends, or stop is called.
+// startRun starts a run on a folder. The run ends with the test, or when stop is called.
 func startRun(t *testing.T, dir string, also ...string) *localRun {
 	t.Helper()
 	environ := append(also, "LEDGER_DATA_DIR="+dir, "DATABASE_URL="+pgtest.Database(t), "CORE_ADDR=127.0.0.1:0", "EXTENSION_ADDR=127.0.0.1:0",
@@ -78,7 +78,7 @@ func startRun(t *testing.T, dir string, also ...string) *localRun {
 	return r
 }
 
-// until asks an API until an answer is as wanted.
+// until repeats a request to the core API until is accepts the answer.
 func (r *localRun) until(what, path string, headers []stacktest.Header, is func(stacktest.Answer) bool) {
 	r.t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
@@ -92,7 +92,8 @@ func (r *localRun) until(what, path string, headers []stacktest.Header, is func(
 	}
 }
 
-// write stores memories, and anchored waits until they and all before are on the chain.
+// write stores memories. anchored waits until all memories of the session's owner are on
+// the chain.
 func (r *localRun) write(session stacktest.Header, texts ...string) {
 	r.t.Helper()
 	for _, text := range texts {
@@ -107,7 +108,7 @@ func (r *localRun) anchored(session stacktest.Header) {
 	})
 }
 
-// audited returns what an audit of the run finds.
+// audited returns the findings of an audit of the run.
 func (r *localRun) audited() (found []audit.Finding) {
 	r.t.Helper()
 	summary, err := assembly.Audit(r.t.Context(), r.cfg, assembly.AuditOptions{Report: func(f audit.Finding) { found = append(found, f) }})
@@ -117,10 +118,11 @@ func (r *localRun) audited() (found []audit.Finding) {
 	return found
 }
 
-// A local run is backed up while it works and is anchored, and put back: it is
-// anchored again, on the same chain, and an audit finds nothing. Put back without its
-// chain it is not, and says so in one sentence: in its log, in readiness, and as one
-// finding of an audit; the chain that it names can be put in its place.
+// TestARestoredRunIsAnchoredAgain: a local run is backed up while it works and anchors,
+// and is restored. The restored run anchors again, on the same chain, and an audit finds
+// nothing. A run restored without its chain does not anchor. It says so in one sentence,
+// in its log and in readiness, and an audit reports it as one finding. The chain that the
+// sentence names can then be restored too.
 func TestARestoredRunIsAnchoredAgain(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: make verify runs it")
@@ -133,7 +135,7 @@ func TestARestoredRunIsAnchoredAgain(t *testing.T) {
 	session := run.core.SignIn(wallet)
 	run.write(session, "one", "two")
 	run.anchored(session)
-	run.write(session, "three") // its batch may be anywhere when the copies are made
+	run.write(session, "three") // its batch may be at any stage during the backup
 	said := func(backup.Done) {}
 	if err := assembly.Backup(t.Context(), run.cfg, copies, backup.Parts, said, quiet); err != nil {
 		t.Fatal(err)
@@ -186,8 +188,9 @@ func TestARestoredRunIsAnchoredAgain(t *testing.T) {
 	}
 }
 
-// A run that meets a damaged message, here while it fills an empty database, says at
-// once which one it is, in its log and in readiness, and what to do.
+// TestARunThatMetDamageSaysSo: a run that reads a damaged message, here while it fills an
+// empty database, reports it at once. The log and readiness name the message, and
+// readiness says what to do.
 func TestARunThatMetDamageSaysSo(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
@@ -226,7 +229,7 @@ func TestARunThatMetDamageSaysSo(t *testing.T) {
 	}
 }
 
-// console is one whose log is kept, and that tells when the run is up.
+// console logs to log, and closes up when the run is up.
 type console struct {
 	log *slog.Logger
 	up  chan struct{}

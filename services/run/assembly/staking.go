@@ -19,10 +19,10 @@ import (
 )
 
 const (
-	// stakeSweep is how often all vaults are looked at.
+	// stakeSweep is the interval between checks of all vaults.
 	stakeSweep = time.Minute
-	// mintPatience is how long a service waits at its start to see its mint. The
-	// service starts even if the chain is out of reach.
+	// mintPatience is how long a service waits at its start to read its mint. The service
+	// starts even if the chain is out of reach.
 	mintPatience = 5 * time.Second
 )
 
@@ -68,8 +68,9 @@ func (d *APIServer) liveStaking(ctx context.Context) (core.Staking, func(context
 		MinPartialUnstake: least, Maturity: d.Config.StakeMaturity, Now: time.Now, Logger: d.Logger,
 	}
 	if d.Config.ChainFactsBy == "anchorer" {
-		// A log that knows its writers apart lets only the anchorer state facts
-		// about the chain. Its sweep records what a status has shown already.
+		// If the log tells its writers apart, only the anchorer may append facts about
+		// the chain. The anchorer's sweep records changes that a status has already
+		// shown.
 		return staking.New(cfg), func(context.Context) {}, nil
 	}
 	watcher := d.stakeWatcher(onchain, d.Fence, "/core", 0)
@@ -77,8 +78,8 @@ func (d *APIServer) liveStaking(ctx context.Context) (core.Staking, func(context
 	return staking.New(cfg), watcher.Run, nil
 }
 
-// lateStaking is staking in a local run whose chain is not up yet. Until the chain is
-// up, balances are unknown. Then it is the live staking.
+// lateStaking is staking in a local run whose chain is not up yet. Until the chain is up,
+// balances are unknown. After that, it forwards to the live staking.
 type lateStaking struct{ live atomic.Pointer[core.Staking] }
 
 // Status implements core.Staking.
@@ -112,7 +113,8 @@ func withoutChain(amount string) (core.UnsignedTransaction, error) {
 	return core.UnsignedTransaction{}, lots.ErrChainUnreadable
 }
 
-// withStakes runs the anchorer, and records stakes beside it.
+// withStakes returns a function that runs the anchorer and records stakes at the same
+// time.
 func withStakes(b *Base, f *fence.Fence, run func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		group, ctx := errgroup.WithContext(ctx)

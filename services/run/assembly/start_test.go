@@ -27,7 +27,7 @@ import (
 	"github.com/memory-ledger/ledger/services/run/config"
 )
 
-// lines calls onLine with what is logged, and keeps it.
+// lines collects the log, and calls onLine with each line.
 type lines struct {
 	mu     sync.Mutex
 	text   bytes.Buffer
@@ -52,8 +52,8 @@ func nobody(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// A start says what it waits for and why, and never a password. It is given up
-// here as soon as it has said so.
+// TestAStartSaysWhatItWaitsFor: a start logs which server it waits for and why, and never
+// logs a password. The test ends the start as soon as it has logged that.
 func TestAStartSaysWhatItWaitsFor(t *testing.T) {
 	t.Parallel()
 	log := natstest.Start(t)
@@ -89,7 +89,8 @@ func TestAStartSaysWhatItWaitsFor(t *testing.T) {
 	}
 }
 
-// On a cluster a service makes nothing: it says who does.
+// TestAServiceMakesNothingOnACluster: on a cluster, a service creates no streams. Its
+// error names the command that does.
 func TestAServiceMakesNothingOnACluster(t *testing.T) {
 	t.Parallel()
 	conf := filepath.Join(t.TempDir(), "nats.conf")
@@ -97,7 +98,7 @@ func TestAServiceMakesNothingOnACluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg := config.Config{NATSURL: natstest.FromConfig(t, conf)}
-	nodes, err := nats.Connect(cfg.NATSURL) // answers as those of an empty cluster do
+	nodes, err := nats.Connect(cfg.NATSURL) // answers like the nodes of an empty cluster
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +124,8 @@ func TestAServiceMakesNothingOnACluster(t *testing.T) {
 	}
 }
 
-// Who is refused does not wait: the credentials will not get better.
+// TestRefusedCredentialsEndTheStart: a start with refused credentials fails at once,
+// because waiting would not help.
 func TestRefusedCredentialsEndTheStart(t *testing.T) {
 	t.Parallel()
 	log := natstest.Start(t)

@@ -13,11 +13,12 @@ import (
 	"github.com/memory-ledger/ledger/services/signin"
 )
 
-// TestStreamsAreMadeAlike: what a service makes on a single server, and what `ledger
-// provision` makes by the files of infra/nats, is configured alike in every point but one,
-// as the server itself says: only the deployed log is compressed. The server of a local run
-// doesn't sync each message, and a block that it exchanged for a compressed one would have
-// to be synced as well.
+// TestStreamsAreMadeAlike: the streams that a service creates on a single server have the
+// same configuration as the streams that `ledger provision` creates from the files of
+// infra/nats. The test compares what the server reports. There is one difference: only
+// the deployed log is compressed. The server of a local run doesn't sync each message,
+// and with compression, each block that it replaces with a compressed one would need a
+// sync too.
 func TestStreamsAreMadeAlike(t *testing.T) {
 	t.Parallel()
 	made := func(create func(js jetstream.JetStream) error) map[string]jetstream.StreamConfig {

@@ -42,7 +42,7 @@ func Rebuild(ctx context.Context, cfg config.Config, o rebuild.Config) (rebuild.
 	return rebuild.Run(ctx, o)
 }
 
-// partReader returns the log as the configuration says that tools read it.
+// partReader returns the log reader that the configuration selects for tools.
 func partReader(cfg config.Config, log *eventlog.JetStream) audit.Log {
 	switch cfg.LogRead {
 	case config.LogReadConsumer:
@@ -92,8 +92,8 @@ func Forget(ctx context.Context, cfg config.Config, owner events.Owner) (done ke
 	if err != nil {
 		return done, err
 	}
-	// A local run's server leaves it to others to sync what it wrote. Where there
-	// is none in this folder, there is nothing to sync.
+	// A local run's server does not sync its own writes. If this folder has no such
+	// server, there is nothing to sync.
 	for _, stream := range []string{eventlog.StreamName, keystore.Stream} {
 		err := localnats.SyncStream(filepath.Join(cfg.DataDir, natsFolder), stream)
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -103,8 +103,8 @@ func Forget(ctx context.Context, cfg config.Config, owner events.Owner) (done ke
 	return done, nil
 }
 
-// endAccess appends the ends of everything by which an owner's log can be read or
-// written.
+// endAccess appends the events that end all grants, API keys and extension sessions of an
+// owner.
 func endAccess(ctx context.Context, nc *nats.Conn, owner events.Owner) error {
 	log, err := eventlog.Open(ctx, nc)
 	if err != nil {

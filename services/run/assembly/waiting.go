@@ -17,7 +17,8 @@ import (
 )
 
 const (
-	// retryEvery is the pause between tries, sayEvery between lines about failures.
+	// retryEvery is the pause between tries. sayEvery is the pause between log lines
+	// about failures.
 	retryEvery = 250 * time.Millisecond
 	sayEvery   = 10 * time.Second
 )
@@ -38,8 +39,8 @@ type reason struct {
 }
 
 // eventually repeats do until it succeeds, ctx ends, or more waiting does not help. It
-// logs what it waits for as soon as it knows the cause, and every ten seconds again:
-// a service that logs nothing looks as if it hung.
+// logs the server that it waits for as soon as it knows the cause, and again every ten
+// seconds: a service that logs nothing looks stuck.
 func (w waiting) eventually(ctx context.Context, do func() error) error {
 	var said time.Time
 	for again := false; ; again = true {
@@ -63,20 +64,20 @@ func (w waiting) eventually(ctx context.Context, do func() error) error {
 	}
 }
 
-// dialFailure is why the newest attempt to connect failed. The client's errors do not
-// say it.
+// dialFailure holds the error of the latest attempt to connect. The errors that the
+// client returns do not contain it.
 type dialFailure struct{ newest atomic.Pointer[error] }
 
 func (d *dialFailure) option() nats.Option {
 	return nats.ReconnectErrHandler(func(_ *nats.Conn, err error) {
-		if !errors.Is(err, nats.ErrNoServers) { // which says nothing
+		if !errors.Is(err, nats.ErrNoServers) { // it names no cause
 			d.newest.Store(&err)
 		}
 	})
 }
 
-// dialLog connects to the log's server. The server may still be starting: ask through
-// the waiting that dialLog returns.
+// dialLog connects to the log's server. The server may still be starting, so send
+// requests through the returned waiting.
 func dialLog(logger *slog.Logger, dial Connector) (*nats.Conn, waiting, error) {
 	var failure dialFailure
 	var refused refusals
@@ -93,7 +94,7 @@ func waitingForLog(logger *slog.Logger, nc *nats.Conn, failure *dialFailure, ref
 	return waiting{what: "the log's server", logger: logger, refused: refused, because: func(err error) reason {
 		last := nc.LastError()
 		switch {
-		case nc.IsClosed() && last != nil: // the client gives up only where it was refused
+		case nc.IsClosed() && last != nil: // the client gives up only if it was refused
 			return reason{why: fmt.Errorf("the log's server refuses the credentials of NATS_URL or NATS_CREDS: %w", last), hopeless: true}
 		case errors.Is(err, errNotPermitted):
 			return reason{why: fmt.Errorf("the log's streams are not there, or not for these credentials: run `ledger provision`, or mend NATS_URL: %w", err)}
@@ -113,8 +114,8 @@ func waitingForLog(logger *slog.Logger, nc *nats.Conn, failure *dialFailure, ref
 	}}
 }
 
-// noReplicasHere is the server's error where it is no cluster and is asked for
-// more than one replica.
+// noReplicasHere is the error of a server outside a cluster if a stream needs more than
+// one replica.
 const noReplicasHere jetstream.ErrorCode = 10074
 
 func isCode(err error, code jetstream.ErrorCode) bool {
@@ -126,7 +127,7 @@ func isCode(err error, code jetstream.ErrorCode) bool {
 func waitingForDatabase(logger *slog.Logger) waiting {
 	return waiting{what: "the database", logger: logger, because: func(err error) reason {
 		var refused *pgconn.PgError
-		const authorization = "28" // the class of codes, of SQL
+		const authorization = "28" // the SQLSTATE class
 		if errors.As(err, &refused) && strings.HasPrefix(refused.Code, authorization) {
 			return reason{why: fmt.Errorf("the database refuses the credentials of DATABASE_URL: %w", err), hopeless: true}
 		}

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// A start that waits says so at the first failure and every ten seconds from then
-// on, and ends with what lies behind the failures.
+// TestWaitingIsSaid: a start that waits logs a line at the first failure and every ten
+// seconds after that. Its error is the cause of the failures.
 func TestWaitingIsSaid(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -19,7 +19,7 @@ func TestWaitingIsSaid(t *testing.T) {
 		refused := errors.New("connection refused")
 		w := waiting{what: "a machine", logger: slog.New(slog.NewTextHandler(&said, nil)),
 			because: func(error) reason { return reason{why: refused} }}
-		const patience = 55 * time.Second // when no line is due
+		const patience = 55 * time.Second // no line is due then
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
 		tries, began := 0, time.Now()
@@ -32,7 +32,7 @@ func TestWaitingIsSaid(t *testing.T) {
 			t.Errorf("it gave up after %s", took)
 		}
 
-		// What comes up in time was worth one line.
+		// If the server comes up in time, there is only one line.
 		said.Reset()
 		began = time.Now()
 		err = w.eventually(t.Context(), func() error {
@@ -47,8 +47,8 @@ func TestWaitingIsSaid(t *testing.T) {
 	})
 }
 
-// An error whose reason is only a guess is logged at the second try. A hopeless one is
-// not tried again.
+// TestWaitingForAReason: an error whose cause is only a guess is logged at the second
+// try. After a hopeless error there is no further try.
 func TestWaitingForAReason(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

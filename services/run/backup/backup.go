@@ -1,24 +1,26 @@
-// Package backup copies what can't be made again, and puts it back: the log, the
-// keystore, and a local run's secrets and chain, each in a folder of its own so that
-// they can be kept apart. The read models are not in it; the log gives them again.
+// Package backup copies the data that can't be made again, and restores it: the log, the
+// keystore, and a local run's secrets and chain. Each part has its own folder, so that
+// the parts can be kept apart. The read models are not copied; they can be rebuilt from
+// the log.
 //
 //	DIR/log/       stream.s2, stream.json              every fact; contents sealed
 //	DIR/keystore/  stream.s2, stream.json              data keys, wrapped by the master key
 //	DIR/secrets/   one file each                       the master key among them
 //	DIR/chain/     state, transactions, chain.json     what the local chain has saved
 //
-// Log, keystore and secrets together let their holder read everything. Without the
-// master key, log and keystore open nothing. A backup of the keystore still has the
-// keys of owners who are forgotten later: to forget them for good, delete old backups
-// of it, too.
+// Anyone with the log, the keystore and the secrets can read everything. Without the
+// master key, the contents in the log and the keys in the keystore stay sealed. A backup
+// of the keystore still has the keys of owners who are forgotten later: to forget these
+// owners for good, delete old backups of the keystore too.
 //
 // Streams are copied by JetStream's own snapshots, while everything runs. A snapshot
-// is the server's files as they are, damaged ones too, so each copy is proven: it is
-// restored into a server of its own, which is thrown away, and read to its end. The
-// log is copied before the others: a data key is stored before its owner's first
-// event, and a commit is on the chain before the log calls it confirmed, so the
-// copies hold the key of every event and every anchor that the log speaks of. What
-// the chain holds beyond the copied log, the anchorer finds there.
+// contains the server's files as they are, damaged files too. So each copy is proven: it
+// is restored into a temporary server and read to its end.
+//
+// The log is copied before the other parts. A data key is stored before its owner's first
+// event, and a commit is on the chain before the log calls it confirmed. So the copies
+// hold the key of every event, and every anchor that the log mentions. The copied chain
+// may hold commits that the copied log lacks; the anchorer finds them on the chain.
 package backup
 
 import (
@@ -46,18 +48,18 @@ import (
 
 // Errors of backups.
 var (
-	// ErrNotEmpty: there is something where the copy should go.
+	// ErrNotEmpty: the target of the copy already holds data.
 	ErrNotEmpty = errors.New("not empty")
-	// ErrIncomplete: the copy was never finished, or was damaged since.
+	// ErrIncomplete: the copy was never finished, or was damaged later.
 	ErrIncomplete = errors.New("backup is incomplete or damaged")
-	// ErrDamaged: the copy is what the log's server gave, and lacks messages that the
-	// server has: it can't read them.
+	// ErrDamaged: the copy lacks messages of the stream, because the log's server can't
+	// read them.
 	ErrDamaged = errors.New("the copied stream is damaged")
 	// ErrNone: a folder holds no part of a backup.
 	ErrNone = errors.New("there is no backup")
 )
 
-// Part is what is copied apart from the rest.
+// Part names a part that is copied separately.
 type Part string
 
 // The parts, in the order in which they are copied.
@@ -68,7 +70,7 @@ const (
 	Chain    Part = "chain"
 )
 
-// Parts are all of them.
+// Parts lists all parts, in the order in which they are copied.
 var Parts = []Part{Log, Keystore, Secrets, Chain}
 
 // streams names the stream of a part.
@@ -79,17 +81,16 @@ const (
 	noteName = "stream.json"
 
 	apiTimeout = 30 * time.Second
-	// stall is how long one piece may take.
+	// stall bounds the wait for one piece or one reply.
 	stall     = 30 * time.Second
 	pieceSize = 256 << 10
-	// heard is how long a restoring server is looked for, which is as long as it
-	// waits for a piece itself; lookAgain is how often.
+	// heard is how long a sender tries to reach the restoring server, which itself waits
+	// that long for a piece. lookAgain is the pause between tries.
 	heard     = 5 * time.Second
 	lookAgain = 20 * time.Millisecond
 )
 
-// note is what a copy says of itself; it is written last, so a copy without one
-// was never finished.
+// note describes a copy. It is written last, so a copy without a note was never finished.
 type note struct {
 	Stream string          `json:"stream"`
 	Config json.RawMessage `json:"config"`
@@ -99,25 +100,25 @@ type note struct {
 	Taken  time.Time       `json:"taken"`
 }
 
-// Done says what was copied.
+// Done describes a part that was copied or restored.
 type Done struct {
 	Part     Part
 	Messages uint64
 	Bytes    int64
-	// Replicas and Consumers are those of a stream that was put back: how many
-	// servers keep it, and the consumers that were there before and are again.
+	// Replicas and Consumers describe a restored stream: how many servers keep it, and
+	// the earlier consumers that exist again.
 	Replicas  int
 	Consumers []string
 }
 
-// Progress is told how far a step is, in messages or in bytes. total is 0 if it is
-// unknown.
+// Progress is called with the progress of a step, in messages or in bytes. total is 0 if
+// it is unknown.
 type Progress func(step string, bytes bool, done, total uint64)
 
-// Stream copies one stream into dir, which must be new or empty, and proves the copy.
-// A failure leaves nothing, a crash a folder without stream.json, which Restore
-// refuses, and the folder of the proof beside it. It needs an administrator's rights
-// on a cluster with permissions.
+// Stream copies one stream into dir, which must be new or empty, and proves the copy. A
+// failure leaves nothing. A crash leaves a folder without stream.json, which Restore
+// refuses, and the folder of the proof beside it. On a cluster with permissions, Stream
+// needs an administrator's credentials.
 func Stream(ctx context.Context, nc *nats.Conn, part Part, dir string, progress Progress) (Done, error) {
 	done := Done{Part: part}
 	if err := newFolder(dir); err != nil {
@@ -129,8 +130,8 @@ func Stream(ctx context.Context, nc *nats.Conn, part Part, dir string, progress 
 	return done, nil
 }
 
-// Remove takes a part of a backup away again, and nothing else that may be in
-// its folder.
+// Remove deletes the files of one part of a backup, and no other files in its folder. It
+// also deletes the folder if that is empty then.
 func Remove(dir string) error {
 	var errs []error
 	for _, name := range append([]string{noteName, dataName, chainNoteName}, chainFiles...) {
@@ -139,7 +140,7 @@ func Remove(dir string) error {
 		}
 	}
 	if len(errs) == 0 {
-		_ = os.Remove(dir) // unless it is not empty
+		_ = os.Remove(dir) // fails if it is not empty
 	}
 	return errors.Join(errs...)
 }
@@ -194,11 +195,11 @@ func newFolder(dir string) error {
 	return err
 }
 
-// snapshot receives a stream's snapshot. The server sends pieces, a window's
-// worth before it waits for their receipts, and ends with an empty message.
+// snapshot receives a stream's snapshot. The server sends one window of pieces, then
+// waits for their acknowledgments. An empty message ends the snapshot.
 //
-// The server is not asked to check messages first (jsck): it checks no hashes then,
-// and cuts off files that it takes for damaged.
+// The request does not let the server check messages first (jsck): that check compares no
+// hashes, and truncates files that it takes for damaged.
 func snapshot(ctx context.Context, nc *nats.Conn, stream string, to io.Writer, progress func(bytes uint64)) (note, error) {
 	n := note{Stream: stream}
 	inbox := nc.NewInbox()
@@ -207,7 +208,7 @@ func snapshot(ctx context.Context, nc *nats.Conn, stream string, to io.Writer, p
 		return n, err
 	}
 	defer func() { _ = sub.Unsubscribe() }()
-	if err := sub.SetPendingLimits(-1, -1); err != nil { // the window bounds it
+	if err := sub.SetPendingLimits(-1, -1); err != nil { // the server's window bounds it
 		return n, err
 	}
 	var answer struct {
@@ -249,12 +250,12 @@ func snapshot(ctx context.Context, nc *nats.Conn, stream string, to io.Writer, p
 	}
 }
 
-// Restore puts a stream back from dir. The stream must not be there yet, or hold
-// nothing; one that was made for this keeps its replicas, and gets the durable
-// consumers again that it had. replicas is for one that was not.
+// Restore restores a stream from dir. The stream must not exist, or must never have held
+// a message. A stream that exists keeps its number of replicas, and its durable consumers
+// are created again. replicas is the number for a stream that does not exist.
 //
-// A crash leaves no stream, for the server makes it when all has arrived, or one
-// without its consumers: `ledger provision` makes them.
+// The server creates the stream when all pieces have arrived. So a crash leaves no
+// stream, or a stream without its consumers, which `ledger provision` creates.
 func Restore(ctx context.Context, nc *nats.Conn, part Part, dir string, replicas int, progress Progress) (Done, error) {
 	done := Done{Part: part}
 	n, err := check(part, dir)
@@ -295,9 +296,10 @@ func restore(ctx context.Context, nc *nats.Conn, n note, path string, replicas i
 	return nil
 }
 
-// keptBy is a stream's configuration with that many replicas. Everything else
-// stays as it was copied, fields that this build does not know included; but
-// that a bucket with replicas is read from the leader alone, as Provision has it.
+// keptBy returns a stream's configuration with the given number of replicas. Other fields
+// stay as they were copied, including fields that this build does not know. The one
+// exception: a bucket with replicas is read only from the leader, as Provision configures
+// it.
 func keptBy(stream string, config json.RawMessage, replicas int) (json.RawMessage, error) {
 	changes := map[string]any{"num_replicas": replicas}
 	if replicas > 1 && stream != eventlog.StreamName {
@@ -317,8 +319,8 @@ func changed(config json.RawMessage, changes map[string]any) (json.RawMessage, e
 	return json.Marshal(fields)
 }
 
-// Check reads the copy of a part, every byte of it, and proves that it can be
-// restored. To restore several parts, check all of them before restoring the first.
+// Check reads every byte of a part's copy, and proves that the part can be restored. To
+// restore several parts, check all of them before restoring the first.
 func Check(ctx context.Context, part Part, dir string, progress Progress) (err error) {
 	if part == Chain {
 		_, err = checkChain(dir)
@@ -342,7 +344,7 @@ func check(part Part, dir string) (note, error) {
 	return n, err
 }
 
-// readStream checks the copy of a stream, every byte of it.
+// readStream checks every byte of a stream's copy.
 func readStream(dir string) (note, error) {
 	var n note
 	if err := readNote(dir, noteName, &n); err != nil {
@@ -369,13 +371,13 @@ func readNote(dir, name string, into any) error {
 	return nil
 }
 
-// emptied is what was known of a stream that made room.
+// emptied holds the settings of a stream that makeRoom removed.
 type emptied struct {
-	replicas  int // 0 where there was none
+	replicas  int // 0 if there was no stream
 	consumers []jetstream.ConsumerConfig
 }
 
-// makeRoom removes a stream that holds nothing and never did.
+// makeRoom removes a stream that never held a message, and returns its settings.
 func makeRoom(ctx context.Context, js jetstream.JetStream, name string) (was emptied, err error) {
 	stream, err := js.Stream(ctx, name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -422,7 +424,8 @@ func send(ctx context.Context, nc *nats.Conn, n note, path string, progress func
 		if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
 			return err
 		}
-		// Every piece is answered; the empty one at the end by how it went.
+		// The server answers every piece. Its answer to the empty piece at the end says
+		// whether the restore succeeded.
 		reply, requestErr := hand(ctx, nc, answer.DeliverSubject, bytes.Clone(piece[:size]))
 		if requestErr != nil {
 			return fmt.Errorf("stream %s: %w", n.Stream, requestErr)

@@ -15,7 +15,7 @@ import (
 	"github.com/memory-ledger/ledger/infra/localchain"
 )
 
-// chainNote is what the copy of a chain says of itself. It is written last.
+// chainNote describes the copy of a chain. It is written last.
 type chainNote struct {
 	GenesisHash  string              `json:"genesisHash"`
 	Slot         uint64              `json:"slot"`
@@ -33,10 +33,10 @@ const chainNoteName = "chain.json"
 
 var chainFiles = []string{localchain.StateName, localchain.TransactionsName}
 
-// SaveChain copies what the local chain of a data folder has saved into dir, which
-// must be new or empty, also while the chain runs. Copied after the log, it holds
-// every commit that the copied log calls confirmed. A failure leaves nothing, a
-// crash a folder without chain.json, which PutChain refuses.
+// SaveChain copies the saved state of a data folder's local chain into dir, which must be
+// new or empty. The chain may be running. A chain that is copied after the log holds
+// every commit that the copied log calls confirmed. A failure leaves nothing. A crash
+// leaves a folder without chain.json, which PutChain refuses.
 func SaveChain(from, dir string) (Done, error) {
 	done := Done{Part: Chain}
 	if err := newFolder(dir); err != nil {
@@ -79,7 +79,7 @@ func noteOf(path string) (fileNote, error) {
 	return fileNote{size, hex.EncodeToString(hash.Sum(nil))}, err
 }
 
-// checkChain reads the copy of a chain, every byte of it.
+// checkChain checks every byte of a chain's copy.
 func checkChain(dir string) (chainNote, error) {
 	var n chainNote
 	if err := readNote(dir, chainNoteName, &n); err != nil {
@@ -97,9 +97,9 @@ func checkChain(dir string) (chainNote, error) {
 	return n, nil
 }
 
-// PutChain puts the copy of a chain into the folder of one that does not run. A
-// folder that has a chain must have that very state, as after an interrupted
-// restore. A crash leaves no chain; the next PutChain begins again.
+// PutChain puts the copy of a chain into the folder of a chain that is not running. If
+// the folder already holds a chain, its state must equal the copy, as after an
+// interrupted restore. A crash leaves no chain; the next PutChain begins again.
 func PutChain(dir, to string) (Done, error) {
 	done := Done{Part: Chain}
 	n, err := checkChain(dir)

@@ -9,8 +9,9 @@ import (
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 )
 
-// In a cluster the subject for the pieces can be known before the interest in it
-// is: a piece that no server was there for is sent again, and arrives once.
+// TestAPieceIsSentAgainToAServerNotYetHeardOf: in a cluster, a sender can learn the
+// subject for the pieces before it learns of the server's subscription to it. A piece
+// without a responder is sent again, and arrives once.
 func TestAPieceIsSentAgainToAServerNotYetHeardOf(t *testing.T) {
 	url := natstest.Start(t).URL()
 	connect := func() *nats.Conn {

@@ -19,22 +19,22 @@ import (
 )
 
 const (
-	// proofPrefix names the folder of a proof, beside the copy where that can be
-	// written to. A crash leaves it; it can be removed.
+	// proofPrefix begins the name of a proof's folder. The folder is beside the copy if
+	// that place is writable. A crash leaves the folder; it can be removed.
 	proofPrefix = ".proof-"
-	// named is how many missing messages are named.
+	// named is how many missing messages an error names.
 	named = 8
-	// readAtOnce bounds the messages on their way from the server of a proof.
+	// readAtOnce and readBytes bound the messages in flight from a proof's server.
 	readAtOnce, readBytes = 2000, 16 << 20
 	proofStart            = 10 * time.Minute
 )
 
-// prove restores a copy into a server of its own and reads every message there. The
-// server compares each message with its hash, and leaves out those that do not match.
-// A message that is missing then can't be restored at all.
+// prove restores a copy into a temporary server and reads every message there. The server
+// compares each message with its hash, and leaves out messages that do not match. A
+// message that is missing then can't be restored at all.
 func prove(ctx context.Context, part Part, n note, path string, progress Progress) (err error) {
 	dir, err := os.MkdirTemp(filepath.Dir(filepath.Dir(path)), proofPrefix)
-	if err != nil { // a backup may be on what can't be written to
+	if err != nil { // the backup may be on a read-only disk
 		dir, err = os.MkdirTemp("", proofPrefix)
 	}
 	if err != nil {
@@ -50,7 +50,7 @@ func prove(ctx context.Context, part Part, n note, path string, progress Progres
 	if err != nil {
 		return err
 	}
-	// Whatever bounds the stream has, the copy is not to lose anything here.
+	// Remove the stream's bounds, so that the server drops no message of the copy.
 	if n.Config, err = changed(n.Config, map[string]any{"num_replicas": 1, "max_bytes": -1, "max_age": 0, "placement": nil}); err != nil {
 		return err
 	}
@@ -60,8 +60,8 @@ func prove(ctx context.Context, part Part, n note, path string, progress Progres
 	return readAll(ctx, nc, part, n, func(done, total uint64) { progress("checking "+string(part), false, done, total) })
 }
 
-// streamState is what a server says of a stream. Deleted are the sequences between the
-// first and the last that it does not have.
+// streamState is the state of a stream as its server reports it. Deleted lists the
+// sequences between the first and the last that the server does not have.
 type streamState struct {
 	Messages uint64   `json:"messages"`
 	FirstSeq uint64   `json:"first_seq"`
@@ -69,9 +69,9 @@ type streamState struct {
 	Deleted  []uint64 `json:"deleted"`
 }
 
-// readAll reads a restored copy. The log must have every sequence from the first on.
-// The keystore drops what is written over, so there it is their number that tells,
-// which only grows while a snapshot is made.
+// readAll reads a restored copy. The log must have every sequence from 1 on. The keystore
+// drops overwritten entries, so for the keystore only the number of messages can show a
+// loss. This number only grows during a snapshot.
 func readAll(ctx context.Context, nc *nats.Conn, part Part, n note, progress func(done, total uint64)) error {
 	var before streamState
 	if err := json.Unmarshal(n.State, &before); err != nil {
@@ -118,7 +118,7 @@ func missing(is, before streamState) (lost []uint64) {
 	return lost
 }
 
-// readEach reads every message that a stream says it has.
+// readEach reads every message that the server reports for a stream.
 func readEach(ctx context.Context, nc *nats.Conn, stream string, is streamState, deleted map[uint64]bool, progress func(done, total uint64)) error {
 	if is.Messages == 0 {
 		return nil
@@ -159,7 +159,7 @@ func readEach(ctx context.Context, nc *nats.Conn, stream string, is streamState,
 	return nil
 }
 
-// sequences names some of them.
+// sequences formats sequences for an error, at most named of them.
 func sequences(all []uint64) string {
 	var texts []string
 	for _, seq := range all[:min(named, len(all))] {

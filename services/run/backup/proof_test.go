@@ -23,7 +23,7 @@ import (
 	"github.com/memory-ledger/ledger/services/keystore"
 )
 
-// quiet is progress that is not shown.
+// quiet ignores progress.
 func quiet(string, bool, uint64, uint64) {}
 
 const filled = 300 // messages in each stream
@@ -48,7 +48,7 @@ func fill(t *testing.T, dir string) (*localnats.Server, *nats.Conn) {
 		if _, err := js.Publish(t.Context(), "ledger.aa.owner.memory", fmt.Appendf(nil, "log message %06d", i+1)); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := keys.Put(t.Context(), fmt.Sprintf("key%d", i/2), fmt.Appendf(nil, "keystore message %06d", i+1)); err != nil { // half of them written over
+		if _, err := keys.Put(t.Context(), fmt.Sprintf("key%d", i/2), fmt.Appendf(nil, "keystore message %06d", i+1)); err != nil { // each key is written twice
 			t.Fatal(err)
 		}
 	}
@@ -88,7 +88,8 @@ func damage(t *testing.T, dir, text string) {
 	}
 }
 
-// unproven is a copy as earlier builds made it: of what the server gave, unseen.
+// unproven makes a copy as earlier builds did: it keeps the server's snapshot without a
+// proof.
 func unproven(t *testing.T, nc *nats.Conn, part Part) (dir string) {
 	t.Helper()
 	var data bytes.Buffer
@@ -111,8 +112,9 @@ func unproven(t *testing.T, nc *nats.Conn, part Part) (dir string) {
 	return dir
 }
 
-// A stream of which a message is damaged on the server's disk is not backed up, and a
-// copy of one, as there may be from before, is not restored.
+// TestADamagedStreamIsNoBackup: a stream with a message that is damaged on the server's
+// disk is not backed up. A copy of such a stream, which an earlier build may have made,
+// is not restored.
 func TestADamagedStreamIsNoBackup(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -148,8 +150,8 @@ func TestADamagedStreamIsNoBackup(t *testing.T) {
 	}
 }
 
-// While the server still has in memory what its disk has lost, a copy holds all of it
-// or is none.
+// TestACopyOfADiskThatFailsIsWholeOrNone: the server may still have a message in memory
+// that its disk has lost. The copy then holds all messages, or the backup fails.
 func TestACopyOfADiskThatFailsIsWholeOrNone(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
@@ -162,7 +164,8 @@ func TestACopyOfADiskThatFailsIsWholeOrNone(t *testing.T) {
 	}
 }
 
-// A whole stream is copied, checked to its end, and nothing of that is left.
+// TestAWholeStreamIsProven: an undamaged stream is copied and checked to its end. The
+// check leaves no files.
 func TestAWholeStreamIsProven(t *testing.T) {
 	t.Parallel()
 	_, nc := fill(t, t.TempDir())

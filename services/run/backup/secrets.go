@@ -10,10 +10,9 @@ import (
 	"github.com/memory-ledger/ledger/infra/datadir"
 )
 
-// CopySecrets copies every secret of one folder into another, both of which
-// hold one file a secret. A secret that is there already must be the same: it
-// is never replaced, for what it protects would be lost. It returns how many
-// there are.
+// CopySecrets copies every secret from one folder to another. Both hold one file for each
+// secret. A secret that exists in the target must equal the copy: it is never replaced,
+// because the data that it protects would be lost. The result counts the secrets.
 func CopySecrets(from, to string) (Done, error) {
 	done := Done{Part: Secrets}
 	files, err := os.ReadDir(from)

@@ -14,8 +14,8 @@ import (
 
 const production = "production"
 
-// URLOf is the base URL under which this machine reaches a listen address. Loopback
-// reaches an address that means all addresses of the machine.
+// URLOf returns the base URL at which this machine reaches a listen address. If the
+// listen address means all addresses of the machine, the URL uses loopback.
 func URLOf(addr string) string {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -27,7 +27,7 @@ func URLOf(addr string) string {
 	return "http://" + addr
 }
 
-// apis checks the settings of the APIs, and brings the origins to their one form.
+// apis checks the settings of the APIs, and normalizes the origins.
 func (c *Config) apis() []error {
 	var errs []error
 	problem := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -38,7 +38,7 @@ func (c *Config) apis() []error {
 	}
 	for _, base := range [][2]string{{"CORE_URL", c.CoreURL}, {"EXTENSION_URL", c.ExtensionURL}, {"LEDGER_URL", c.AgentURL}} {
 		if base[0] == "LEDGER_URL" && base[1] == "" {
-			continue // the local run's
+			continue // unset: the local run's URL
 		}
 		u, err := url.Parse(base[1])
 		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
@@ -73,7 +73,7 @@ func shown(value string) string {
 	return strconv.Quote(value)
 }
 
-// origins checks a variable's origins and brings them to their one form.
+// origins checks a variable's origins and normalizes them.
 func origins(variable string, list []string) (errs []error) {
 	for i, text := range list {
 		normal, err := origin(strings.TrimSpace(text))
@@ -99,7 +99,7 @@ func origin(text string) (string, error) {
 		return text, errors.New("is not as browsers send it: write the host in its xn-- form")
 	}
 	if u.Scheme != "http" && u.Scheme != "https" {
-		return text, nil // a browser extension's: the host is an id, whose case counts
+		return text, nil // a browser extension: the host is a case-sensitive id
 	}
 	host := strings.ToLower(u.Hostname())
 	if strings.Contains(host, ":") {

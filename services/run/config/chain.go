@@ -10,8 +10,8 @@ import (
 	"github.com/memory-ledger/ledger/anchoring/chain"
 )
 
-// Authority reads the key pair that signs commitments and makes sure that its
-// halves belong together: a signature by one half would verify under no key.
+// Authority reads the key pair that signs commitments and checks that its halves belong
+// together. Otherwise no key would verify its signatures.
 func (c *Config) Authority() (solana.PrivateKey, error) {
 	if err := required("AUTHORITY_KEYPAIR", c.AuthorityKeypair); err != nil {
 		return nil, err
@@ -26,12 +26,12 @@ func (c *Config) Authority() (solana.PrivateKey, error) {
 	return key, nil
 }
 
-// Program is the address of the commitment program.
+// Program returns the address of the commitment program.
 func (c *Config) Program() (solana.PublicKey, error) {
 	return address("COMMITMENT_PROGRAM_ID", c.CommitmentProgramID)
 }
 
-// Stake is the addresses of the stake mint and the staking program.
+// Stake returns the addresses of the stake mint and the staking program.
 func (c *Config) Stake() (mint, program solana.PublicKey, err error) {
 	mint, errMint := address("STAKE_MINT", c.StakeMint)
 	program, errProgram := address("STAKING_PROGRAM_ID", c.StakingProgramID)
@@ -51,7 +51,7 @@ func address(name, text string) (solana.PublicKey, error) {
 	return solana.PublicKey{}, fmt.Errorf("%s: not a base58 address", name)
 }
 
-// Chain is a client of the chain's endpoint. It does not connect.
+// Chain returns a client of the chain's endpoint. It does not connect.
 func (c *Config) Chain() (*chain.Client, error) {
 	if err := required("SOLANA_RPC_URL", c.SolanaRPCURL); err != nil {
 		return nil, err

@@ -1,5 +1,5 @@
-// Package config reads and checks the configuration of all commands, which is the
-// environment alone.
+// Package config reads and checks the configuration of all commands. It comes only from
+// the environment.
 package config
 
 import (
@@ -28,13 +28,12 @@ const (
 )
 
 // Config is every setting of every command. It is one struct because several commands
-// read nearly every setting. A variable that ends in
-// _FILE names a file with the value of the variable without that ending, so that a
-// secret need not stand in the environment.
+// read nearly every setting. The variable NAME_FILE names a file with the value of NAME,
+// so that a secret need not be in the environment.
 //
-// The tags are the documentation, see [Variables]: env is the variable, envDefault its
-// default, run the default in `ledger run` if it is another, for the commands that read
-// it, doc what it means.
+// The tags are the documentation, see [Variables]: env names the variable, envDefault is
+// its default, run is the default in `ledger run` if it differs, for lists the commands
+// that read it, and doc explains it.
 type Config struct {
 	CoreAddr      string `env:"CORE_ADDR" envDefault:"127.0.0.1:3001" for:"core-api run" doc:"listen address of the core API"`
 	ExtensionAddr string `env:"EXTENSION_ADDR" envDefault:"127.0.0.1:3002" for:"extension-api run" doc:"listen address of the extension API"`
@@ -113,24 +112,24 @@ type Config struct {
 // Need is something that a service requires.
 type Need int
 
-// What a service may need.
+// The needs of services.
 const (
 	NeedLog Need = iota
 	NeedDatabase
 	NeedMasterKey
 	NeedJWTSecret
 	NeedChain
-	NeedStaking // the chain, where a stake mint is configured
-	// WhatIsSet requires only that the secrets, chain and staking that are set are
-	// valid: a local run makes the rest.
+	NeedStaking // the chain, if a stake mint is configured
+	// WhatIsSet requires only that the configured secrets, chain and staking are valid: a
+	// local run creates the rest.
 	WhatIsSet
 )
 
-// fromFiles are the variables that may stand in a file.
+// fromFiles are the variables whose value may be in a file.
 var fromFiles = []string{"MASTER_KEY", "MASTER_KEY_PREVIOUS", "JWT_SECRET", "DATABASE_URL", "NATS_URL", "SOLANA_RPC_URL", "LEDGER_API_KEY", "EMBEDDINGS_KEY"}
 
 // Load reads the environment and reports every malformed value at once. Check reports
-// what is missing, because each service needs other values.
+// missing values, because each service needs different ones.
 func Load(environ []string) (Config, error) {
 	vars := env.ToMap(environ)
 	var errs []error
@@ -167,7 +166,7 @@ func Load(environ []string) (Config, error) {
 	return cfg, errors.Join(errs...)
 }
 
-// variableIn is the variable that a problem begins with.
+// variableIn returns the variable at the start of a problem's text.
 func variableIn(problem error) string {
 	name, _, _ := strings.Cut(problem.Error(), ":")
 	return name
@@ -211,10 +210,11 @@ func (c *Config) setDefaults() {
 	c.ExtensionURL = strings.TrimRight(c.ExtensionURL, "/")
 }
 
-// Accelerated reports whether a local run uses what makes its log faster.
+// Accelerated reports whether a local run uses the accelerators of its log.
 func (c *Config) Accelerated() bool { return c.Accelerators == "on" }
 
-// Production reports whether to hide underlying messages.
+// Production reports whether the environment is production, which hides the causes of
+// errors.
 func (c *Config) Production() bool { return strings.EqualFold(c.Environment, production) }
 
 func (c *Config) validate() []error {
@@ -263,7 +263,7 @@ func (c *Config) validate() []error {
 	return errs
 }
 
-// Check reports everything that is missing or malformed of what is needed.
+// Check reports every needed value that is missing or malformed.
 func (c *Config) Check(needs ...Need) error {
 	var errs []error
 	for _, need := range needs {

@@ -21,8 +21,8 @@ func TestNamesOfExtensions(t *testing.T) {
 	}
 }
 
-// TestDoorSettings: what is refused is called by its name, and what may hold a
-// password is not repeated.
+// TestDoorSettings: the error names the refused variable, and does not repeat a value
+// that may hold a password.
 func TestDoorSettings(t *testing.T) {
 	t.Parallel()
 	for setting, good := range map[string]bool{
@@ -89,7 +89,8 @@ func TestDoorSettings(t *testing.T) {
 	}
 }
 
-// TestEachProblemIsSaidOnce: a value that can't be read has no other fault as well.
+// TestEachProblemIsSaidOnce: a value that can't be read is reported once, without a
+// second problem.
 func TestEachProblemIsSaidOnce(t *testing.T) {
 	t.Parallel()
 	_, err := config.Load([]string{"EXTENSION_SESSION_TTL=a week", "STAKE_MATURITY=-1h", "DATABASE_CONNS=1"})
@@ -116,7 +117,7 @@ func TestProductionInAnyCase(t *testing.T) {
 	}
 }
 
-// TestDefaultURLs: what listens everywhere is reached by loopback.
+// TestDefaultURLs: an API that listens on all addresses is reached by loopback.
 func TestDefaultURLs(t *testing.T) {
 	t.Parallel()
 	for addr, want := range map[string]string{
@@ -139,7 +140,7 @@ func TestDefaultURLs(t *testing.T) {
 	}
 }
 
-// TestOriginsAsBrowsersSendThem: the allowlist is compared as text with what a
+// TestOriginsAsBrowsersSendThem: the allowlist is compared as text with the origin that a
 // browser sends.
 func TestOriginsAsBrowsersSendThem(t *testing.T) {
 	t.Parallel()
@@ -157,7 +158,7 @@ func TestOriginsAsBrowsersSendThem(t *testing.T) {
 	}
 }
 
-// TestDoorProblemsAtOnce: everything that is wrong is said together.
+// TestDoorProblemsAtOnce: all problems are reported together.
 func TestDoorProblemsAtOnce(t *testing.T) {
 	t.Parallel()
 	_, err := config.Load([]string{"ENVIRONMENT=prod", "LOG_LEVEL=x", "CORE_URL=https://u@h", "EXTENSION_URL=x", "EXTENSION_ALLOWED_ORIGINS=x,y", "SIGN_IN_CHAIN_ID= "})

@@ -10,8 +10,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// servers checks the addresses of log and database. They may hold passwords, so its
-// errors do not repeat the clients' errors, which quote them.
+// servers checks the addresses of the log and the database. An address may hold a
+// password, and the clients' errors quote the address. So servers does not repeat these
+// errors.
 func (c *Config) servers() []error {
 	var errs []error
 	for address := range strings.SplitSeq(c.NATSURL, ",") {
@@ -26,7 +27,7 @@ func (c *Config) servers() []error {
 	}
 	if c.DatabaseURL != "" {
 		_, err := pgxpool.ParseConfig(c.DatabaseURL)
-		var file *fs.PathError // a certificate that it names
+		var file *fs.PathError // a certificate file in the URL
 		switch {
 		case errors.As(err, &file):
 			errs = append(errs, fmt.Errorf("DATABASE_URL: %w", file))

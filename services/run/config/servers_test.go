@@ -12,7 +12,8 @@ import (
 	"github.com/memory-ledger/ledger/services/run/config"
 )
 
-// TestServersWithPasswords: a malformed address is told, its password is not.
+// TestServersWithPasswords: the error names the variable of a malformed address, and does
+// not show its password.
 func TestServersWithPasswords(t *testing.T) {
 	t.Parallel()
 	const password = "s3cr3t"
@@ -41,7 +42,8 @@ func TestServersWithPasswords(t *testing.T) {
 	}
 }
 
-// TestACertificateThatIsNotThere is called by its name: the address is in order.
+// TestACertificateThatIsNotThere: the error names the missing certificate file, because
+// the address itself is valid.
 func TestACertificateThatIsNotThere(t *testing.T) {
 	t.Parallel()
 	missing := filepath.Join(t.TempDir(), "ca.pem")
@@ -51,8 +53,8 @@ func TestACertificateThatIsNotThere(t *testing.T) {
 	}
 }
 
-// A file that is empty is a variable that is not set: a deployment names the file
-// of the previous master key for good, and has something in it while keys rotate.
+// TestAnEmptyFileIsNotSet: an empty file means that the variable is not set. A deployment
+// always names the file of the previous master key, but fills it only while keys rotate.
 func TestAnEmptyFileIsNotSet(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -22,7 +22,7 @@ func TestStakingSettings(t *testing.T) {
 	const address = "11111111111111111111111111111111"
 	for name, test := range map[string]struct {
 		environ []string
-		want    string // part of the complaint
+		want    string // part of the error
 	}{
 		"dormant":           {nil, ""},
 		"alive":             {[]string{"STAKE_MINT=" + address, "STAKING_PROGRAM_ID=" + address, "SOLANA_RPC_URL=http://u", "MIN_PARTIAL_UNSTAKE=18446744073709551615", "STAKE_MATURITY=0s"}, ""},

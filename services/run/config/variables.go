@@ -12,10 +12,10 @@ import (
 type Variable struct {
 	Name       string
 	Default    string
-	RunDefault string   // in `ledger run`, where that is another one
-	Commands   []string // of ledger, that read it
+	RunDefault string   // in `ledger run`, if it differs
+	Commands   []string // the commands of ledger that read it
 	Meaning    string   // values and variables in single quotes
-	File       bool     // Name_FILE may name a file that holds it
+	File       bool     // Name_FILE may name a file with the value
 }
 
 // groups are names of several commands in the tags of Config.

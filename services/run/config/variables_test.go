@@ -10,7 +10,8 @@ import (
 	"github.com/memory-ledger/ledger/services/run/config"
 )
 
-// Each variable says what it means and who reads it. A new one has the tags for and doc.
+// TestEveryVariableIsDocumented: each variable has a meaning and the commands that read
+// it. A new variable needs the tags for and doc.
 func TestEveryVariableIsDocumented(t *testing.T) {
 	t.Parallel()
 	var names []string
@@ -35,8 +36,8 @@ func TestEveryVariableIsDocumented(t *testing.T) {
 	}
 }
 
-// TestEmbeddings: an endpoint needs an http or https URL and a model, and its key may
-// stand in a file.
+// TestEmbeddings: an endpoint needs an http or https URL and a model, and its key may be
+// in a file.
 func TestEmbeddings(t *testing.T) {
 	t.Parallel()
 	for environ, want := range map[string]string{

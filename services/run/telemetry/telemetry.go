@@ -1,11 +1,10 @@
 // Package telemetry sends spans to an OpenTelemetry collector, if one is
 // configured, and never makes a request wait for it.
 //
-// A span that ends goes into a queue of bounded length, one that finds the
-// queue full is dropped and counted. One goroutine sends what is queued. A
-// collector that is away, slow or full costs the spans, and nothing else: not
-// a request's time, not memory beyond the queue, and no more than a moment at
-// the end.
+// A span that ends goes into a queue of bounded length. If the queue is full, the span is
+// dropped and counted. One goroutine sends the queued spans. If the collector is
+// unreachable, slow or full, the spans are lost, but requests do not slow down, memory
+// does not grow beyond the queue, and the process stops with only a short delay.
 package telemetry
 
 import (
@@ -29,12 +28,12 @@ import (
 const (
 	queueSpans = 4096
 	batchSpans = 512
-	// sendTimeout bounds one batch with all its repetitions.
+	// sendTimeout bounds one batch with all its retries.
 	sendTimeout = 5 * time.Second
-	// complainEvery is how often a collector that does not take spans is
-	// mentioned in the log.
+	// complainEvery is the shortest time between two log lines about a collector that
+	// does not take spans.
 	complainEvery = time.Minute
-	// DefaultGrace is how long Stop may take to send what is queued.
+	// DefaultGrace is how long Stop may take to send the queued spans.
 	DefaultGrace = 2 * time.Second
 	// longest bounds a text in a span, in bytes.
 	longest = 256
@@ -47,22 +46,22 @@ type Config struct {
 	// environment variables of the OpenTelemetry specification.
 	Endpoint string
 	Service  string // service.name
-	// Delay is how long a span waits for company; 0 means 1 s.
+	// Delay is how long a span waits for others to join its batch; 0 means 1 s.
 	Delay      time.Duration
 	Grace      time.Duration // bound of Stop; 0 means DefaultGrace
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 }
 
-// Exporter makes tracers and sends what their spans were.
+// Exporter makes tracers and sends their spans.
 type Exporter struct {
 	cfg      Config
 	provider *trace.TracerProvider
 	sender   *sender
 }
 
-// Start returns an exporter to the configured collector, which need not be
-// there. It connects when there is something to send.
+// Start returns an exporter to the configured collector. The collector need not run yet:
+// the exporter connects when it has spans to send.
 func Start(ctx context.Context, cfg Config) (*Exporter, error) {
 	if cfg.Delay <= 0 {
 		cfg.Delay = time.Second
@@ -99,8 +98,8 @@ func Start(ctx context.Context, cfg Config) (*Exporter, error) {
 	return &Exporter{cfg: cfg, provider: provider, sender: s}, nil
 }
 
-// Tracer returns what makes the spans of a part of the product: "core",
-// "projector". Of a nil Exporter it is nil, which is how tracing is off.
+// Tracer returns the tracer of a part of the product, such as "core" or "projector". A
+// nil Exporter returns nil, which means that tracing is off.
 func (e *Exporter) Tracer(part string) api.Tracer {
 	if e == nil {
 		return nil
@@ -108,8 +107,8 @@ func (e *Exporter) Tracer(part string) api.Tracer {
 	return e.provider.Tracer("github.com/memory-ledger/ledger/" + part)
 }
 
-// Stop sends what is queued, for as long as the grace allows, and gives up the
-// rest. Stopping a nil Exporter does nothing.
+// Stop sends the queued spans for as long as the grace allows, and drops the rest.
+// Stopping a nil Exporter does nothing.
 func (e *Exporter) Stop() {
 	if e == nil {
 		return
@@ -118,13 +117,13 @@ func (e *Exporter) Stop() {
 	defer cancel()
 	if err := e.provider.Shutdown(ctx); err != nil {
 		e.sender.complain(err)
-		// What is on its way to a collector that does not answer is cut off.
+		// Cut off the request to a collector that does not answer.
 		_ = e.sender.SpanExporter.Shutdown(ctx)
 	}
 }
 
-// counting counts the spans on their way into the queue: those that never come
-// to the sender were dropped.
+// counting counts the spans before they enter the queue. Spans that never reach the
+// sender were dropped.
 type counting struct {
 	trace.SpanProcessor
 	ended prometheus.Counter
@@ -136,7 +135,7 @@ func (c counting) OnEnd(span trace.ReadOnlySpan) {
 	c.SpanProcessor.OnEnd(span)
 }
 
-// sender counts what is sent, and keeps failures from the library's own log.
+// sender counts the sent spans, and keeps failures out of the library's own log.
 type sender struct {
 	trace.SpanExporter
 	logger       *slog.Logger
@@ -162,7 +161,8 @@ func newSender(exporter trace.SpanExporter, cfg Config) *sender {
 	return s
 }
 
-// ExportSpans implements trace.SpanExporter. A failure ends here.
+// ExportSpans implements trace.SpanExporter. It counts and logs a failure, and does not
+// return it.
 func (s *sender) ExportSpans(ctx context.Context, spans []trace.ReadOnlySpan) error {
 	if err := s.SpanExporter.ExportSpans(ctx, spans); err != nil {
 		s.failed.Add(float64(len(spans)))

@@ -31,7 +31,7 @@ func start(t *testing.T, endpoint string, registry *prometheus.Registry, log io.
 	return e
 }
 
-// count is the sum of a counter's series.
+// count returns the sum of a counter's series.
 func count(t *testing.T, registry *prometheus.Registry, name string) (sum int) {
 	t.Helper()
 	families, err := registry.Gather()
@@ -70,8 +70,9 @@ func (l *safeLog) Write(p []byte) (int, error) {
 	return l.Builder.Write(p)
 }
 
-// A collector that hangs, and one that is not there: ending a span waits for
-// neither, what the queue can't hold is dropped, and the end comes in time.
+// TestNobodyWaitsForACollector: with a collector that hangs or is unreachable, ending a
+// span does not wait, spans that the queue can't hold are dropped, and Stop returns in
+// time.
 func TestNobodyWaitsForACollector(t *testing.T) {
 	t.Parallel()
 	hung := make(chan struct{}, 64)
@@ -143,7 +144,7 @@ func TestWhatIsQueuedIsSentAtTheEnd(t *testing.T) {
 	}
 }
 
-// Off is nil all the way.
+// TestOffIsNil: without an exporter, the tracer is nil too, and Stop does nothing.
 func TestOffIsNil(t *testing.T) {
 	t.Parallel()
 	var e *telemetry.Exporter

@@ -85,8 +85,8 @@ func writes(ctx context.Context, w *world) error {
 	return nil
 }
 
-// imports compares writes in batches with single ones, for one owner, as a client that
-// moves in does them.
+// imports compares batch writes with single writes for one owner, as a client sends them
+// that imports its memories.
 func imports(ctx context.Context, w *world) error {
 	const batch, connections = 256, 8
 	authorized := func(fill request) func(context.Context) (result, error) {
@@ -228,7 +228,7 @@ func (w *world) readOnce(ctx context.Context, name string) error {
 		return err
 	}
 	load := func(base, header, credential string, ids []string) func(context.Context) (result, error) {
-		next := 0 // rounds go on where the last one ended
+		next := 0 // each round continues where the last one ended
 		return func(ctx context.Context) (result, error) {
 			begin, most := next, 0
 			var mu sync.Mutex

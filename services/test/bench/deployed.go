@@ -25,11 +25,11 @@ import (
 	"github.com/memory-ledger/ledger/services/test/cluster"
 )
 
-// deployed runs a suite on what compose.yaml deploys, as processes of this machine: three
-// nodes of the log with TLS and roles, PostgreSQL, a core API and a projector. Beside it
-// stand the plain service on a PostgreSQL with one synchronous standby, and raw
-// publishes to the same nodes. Nothing but the log is encrypted on its way: that the
-// plain service's database is not is in its favor.
+// deployed runs a suite on the services of compose.yaml, as processes on this machine:
+// three nodes of the log with TLS and roles, PostgreSQL, a core API and a projector. It
+// compares them with the plain service on a PostgreSQL with one synchronous standby, and
+// with raw publishes to the same nodes. Only connections to the log are encrypted. The
+// plain service gains from its unencrypted database connection.
 func deployed(run func(context.Context, *deployment) error) func(context.Context, *world) error {
 	return func(ctx context.Context, of *world) error {
 		d, err := deploy(ctx, of.options)
@@ -199,8 +199,8 @@ func (d *deployment) writes(ctx context.Context) error {
 	return nil
 }
 
-// rawPublishes appends messages of the size of a memory's, each of which waits for its
-// acknowledgement.
+// rawPublishes appends messages as large as a memory's, and waits for the acknowledgement
+// of each.
 func (d *deployment) rawPublishes(ctx context.Context, connections int) (result, error) {
 	payload := make([]byte, 900)
 	latencies, errs := make([][]time.Duration, connections), make([]error, connections)
@@ -223,7 +223,7 @@ func (d *deployment) rawPublishes(ctx context.Context, connections int) (result,
 	return result{float64(len(all)) / elapsed.Seconds(), all[len(all)/2], all[len(all)*99/100]}, errors.Join(errs...)
 }
 
-// bytesInLog measures what the log takes for memories of 200 bytes.
+// bytesInLog measures how many bytes the log takes for a memory of 200 bytes.
 func (d *deployment) bytesInLog(ctx context.Context) error {
 	before, err := d.sizeOfLog(ctx)
 	if err != nil {
@@ -233,7 +233,7 @@ func (d *deployment) bytesInLog(ctx context.Context) error {
 		d.writeOurs(n, r)
 		r.SetBodyString(`{"content":"` + (sentence(n) + strings.Repeat(" and so on", 20))[:200] + `"}`)
 	}
-	// For some blocks, of 8 MB each.
+	// Write long enough to fill some blocks of 8 MB each.
 	if _, err := drive(ctx, 64, 20*time.Second, fasthttp.StatusCreated, write); err != nil {
 		return err
 	}
@@ -250,8 +250,9 @@ func (d *deployment) bytesInLog(ctx context.Context) error {
 	return nil
 }
 
-// sizeOfLog is what the log holds, and what its full blocks hold, which are compressed,
-// and take on a node's disk. Sizes are in bytes.
+// sizeOfLog holds the log's number of messages and its size, the size of its full blocks,
+// and the size that these blocks take on a node's disk, where they are compressed. Sizes
+// are in bytes.
 type sizeOfLog struct{ messages, bytes, full, disk int64 }
 
 func (d *deployment) sizeOfLog(ctx context.Context) (size sizeOfLog, err error) {
@@ -285,7 +286,7 @@ func (d *deployment) sizeOfLog(ctx context.Context) (size sizeOfLog, err error) 
 }
 
 // silence kills the node that leads the log while clients write and read, and reports the
-// longest times between two answers that were no refusal.
+// longest times between two successful answers.
 func (d *deployment) silence(ctx context.Context) error {
 	answer, err := d.post(ctx, "/memories", map[string]any{"content": "is read while a leader dies"}, d.tokens[0])
 	if err != nil {
@@ -330,7 +331,7 @@ func (d *deployment) silence(ctx context.Context) error {
 	return d.cluster.Nodes[leader-1].Start()
 }
 
-// gaps is a load that goes on whatever is answered.
+// gaps is a load that goes on after any answer.
 type gaps struct {
 	status               int
 	fill                 request
@@ -359,7 +360,7 @@ func (g *gaps) run(end time.Time) {
 			g.mu.Unlock()
 		case err == nil && res.StatusCode() == fasthttp.StatusServiceUnavailable:
 			g.refused.Add(1)
-			time.Sleep(10 * time.Millisecond) // sooner than Retry-After says, to see the end of it
+			time.Sleep(10 * time.Millisecond) // sooner than Retry-After says, to see the end of the refusals
 		default:
 			g.other.Add(1)
 		}

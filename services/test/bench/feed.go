@@ -28,15 +28,15 @@ import (
 const (
 	followedOwners = 100
 	followersEach  = 10
-	// feedPatience is how long the newest event may take to a follower. What has not come by
-	// then is lost.
+	// feedPatience is how long the newest event may take to reach a follower. An event
+	// that has not arrived by then is lost.
 	feedPatience = 10 * time.Second
-	// feedGoal is what the p99 is compared with.
+	// feedGoal is the goal for the p99.
 	feedGoal = 500 * time.Millisecond
 )
 
 // feeds measures how long after its acknowledgement a memory reaches the followers of its
-// owner. Half of them follow at a second replica of the core API.
+// owner. Half of the followers use a second replica of the core API.
 func feeds(ctx context.Context, w *world) error {
 	if w.owners < followedOwners {
 		return fmt.Errorf("%d owners are followed, and there are %d", followedOwners, w.owners)
@@ -99,7 +99,7 @@ func (w *world) startSecondCore(ctx context.Context) (string, error) {
 }
 
 // follow opens all event streams, writes for a round, and waits until every follower has
-// what was acknowledged. It returns what was written and what was delivered.
+// all acknowledged memories. It returns the results of the writes and of the deliveries.
 func (w *world) follow(ctx context.Context, replicas []string) (writes, events result, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -113,7 +113,7 @@ func (w *world) follow(ctx context.Context, replicas []string) (writes, events r
 		group.Wait()
 		return errors.Join(errs...)
 	}
-	for i := range followers { // half of an owner's at each replica
+	for i := range followers { // half of an owner's followers at each replica
 		followers[i].url = replicas[i/followedOwners%len(replicas)] + "/events"
 	}
 	if err := each(func(f *follower, owner int) error { return f.open(ctx, w.tokens[owner]) }); err != nil {
@@ -211,8 +211,8 @@ func (f *follower) open(ctx context.Context, token string) error {
 	return nil
 }
 
-// read takes events until the owner has made a key. Of each owner's memories it takes every
-// leaf once, in order.
+// read reads events until the owner has made a key. Each leaf of the owner must arrive
+// once, in order.
 func (f *follower) read() error {
 	for {
 		line, err := f.lines.ReadBytes('\n')
@@ -245,8 +245,8 @@ func (f *follower) read() error {
 	}
 }
 
-// behind compares what came with what was acknowledged, and returns how long after its
-// acknowledgement each memory came.
+// behind compares the received memories with the acknowledged ones, and returns how long
+// after its acknowledgement each memory arrived.
 func (f *follower) behind(acknowledged map[uint64]moment) ([]time.Duration, error) {
 	if len(f.got) != len(acknowledged) {
 		return nil, fmt.Errorf("%d memories came, %d were acknowledged", len(f.got), len(acknowledged))

@@ -22,17 +22,17 @@ import (
 )
 
 const (
-	// inFlight bounds the messages of a fill that are not acknowledged.
+	// inFlight bounds the messages of a fill that are not yet acknowledged.
 	inFlight = 4096
-	// fillPatience is how long a fill waits for room for the next of them, and
-	// for the last. A busy machine may stand still for some seconds.
+	// fillPatience is how long a fill waits for room to send the next message, and for
+	// the last acknowledgement. A busy machine may stall for some seconds.
 	fillPatience = time.Minute
 )
 
-// fill makes an owner with n memories. They are appended to the running
-// ledger's log past its APIs, which would take them one after the other; what
-// is read afterwards is what the APIs would have written, sealed under the
-// owner's key. It returns when the read models hold them.
+// fill makes an owner with n memories. It appends them directly to the running ledger's
+// log, because the APIs would take them one after the other. The messages are the same as
+// those that the APIs would have written, sealed under the owner's key. fill returns when
+// the read models hold them.
 func (w *world) fill(ctx context.Context, n int, text func(i int) string) (token string, err error) {
 	publicKey, token, err := w.signIn(ctx)
 	if err != nil {
@@ -121,8 +121,8 @@ func written(owner events.Owner, key *keystore.OwnerKey, version, i int, text st
 	return events.Subject{Family: events.FamilyLedger, Owner: owner, Kind: events.KindMemory}.String(), payload, err
 }
 
-// publish sends n messages, many before the first is acknowledged, and waits
-// for all.
+// publish sends n messages, many of them before the first acknowledgement, and waits for
+// all acknowledgements.
 func publish(nc *nats.Conn, n int, message func(i int) (subject string, payload []byte, err error)) error {
 	refused := make(chan error, 1)
 	js, err := jetstream.New(nc, jetstream.WithPublishAsyncMaxPending(inFlight),
@@ -157,8 +157,8 @@ func publish(nc *nats.Conn, n int, message func(i int) (subject string, payload 
 	}
 }
 
-// awaitSize asks for the head of the owner's log until it has n leaves. While
-// the projection is behind the answer is 503.
+// awaitSize requests the head of the owner's log until it has n leaves. The answer is 503
+// while the projection is behind.
 func (w *world) awaitSize(ctx context.Context, token string, n int) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()

@@ -8,8 +8,8 @@ import (
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
 )
 
-// A log that stands still for a moment, with as much under way as may be, is
-// waited for.
+// TestAFillWaitsForRoom: a fill waits for a log that stalls for a moment while the most
+// messages are in flight.
 func TestAFillWaitsForRoom(t *testing.T) {
 	t.Parallel()
 	server := natstest.StartProcess(t)
@@ -20,7 +20,7 @@ func TestAFillWaitsForRoom(t *testing.T) {
 	}
 	const messages = 3 * inFlight
 	err = publish(nc, messages, func(i int) (string, []byte, error) {
-		if i == inFlight { // the room for as many more is soon used up
+		if i == inFlight { // the next inFlight messages soon use up the room
 			server.Freeze()
 			time.AfterFunc(time.Second, server.Thaw)
 		}

@@ -26,17 +26,18 @@ import (
 )
 
 const (
-	// residentsAtOnce is how many owners move in before their messages are sent.
+	// residentsAtOnce is how many owners are created before their messages are sent.
 	residentsAtOnce = 10_000
-	// residentsKept is how many of the owners of one size can come back. Each does once.
+	// residentsKept is how many owners of one size can come back. Each comes back once.
 	residentsKept = 50_000
-	// catchUpPatience is how long the projector may take for what one size adds.
+	// catchUpPatience is how long the projector may take for the messages that one size
+	// adds.
 	catchUpPatience = 20 * time.Minute
 )
 
-// growths measures the deployment as its log grows to more and more owners with history:
-// what the same thousand write, what owners write who were away since their first memory,
-// each of them once, and the processes' memory.
+// growths measures the deployment while its log grows to more and more owners with
+// history. It measures the writes of the same thousand owners, the writes of owners who
+// were away since their first memory, each once, and the memory of the processes.
 func growths(ctx context.Context, d *deployment) error {
 	town, err := d.newTown(ctx)
 	if err != nil {
@@ -62,8 +63,8 @@ func growths(ctx context.Context, d *deployment) error {
 	return nil
 }
 
-// town is a deployment whose log is filled with owners past its APIs. What is read
-// afterwards is what the APIs would have written.
+// town is a deployment whose log is filled with owners without its APIs. Its messages are
+// the same as those that the APIs would have written.
 type town struct {
 	*deployment
 	keys   *keystore.Store
@@ -83,7 +84,8 @@ func (d *deployment) newTown(ctx context.Context) (*town, error) {
 	return t, err
 }
 
-// grow adds owners with a session and a memory each until there are so many.
+// grow adds owners, each with a session and a memory, until the log has the given number
+// of owners.
 func (t *town) grow(ctx context.Context, owners int) error {
 	t.away = nil
 	t.back.Store(0)
@@ -153,7 +155,7 @@ func (t *town) registered(owner events.Owner) (subject string, payload []byte, t
 	return events.Subject{Family: events.FamilyLedger, Owner: owner, Kind: events.KindSession}.String(), payload, token, err
 }
 
-// awaitProjector returns when the read models hold what the log holds now.
+// awaitProjector waits until the read models hold everything that the log holds now.
 func (t *town) awaitProjector(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, catchUpPatience)
 	defer cancel()
@@ -182,8 +184,8 @@ func (t *town) awaitProjector(ctx context.Context) error {
 	}
 }
 
-// measure returns what the thousand write, what those write who were away, and raw
-// publishes.
+// measure returns the writes of the thousand owners, the writes of owners who were away,
+// and raw publishes.
 func (t *town) measure(ctx context.Context) ([]series, error) {
 	write := func(fill request) func(context.Context) (result, error) {
 		return func(ctx context.Context) (result, error) {
@@ -201,8 +203,8 @@ func (t *town) measure(ctx context.Context) ([]series, error) {
 	return got, err
 }
 
-// add reports a size beside the first one, each as a part of the raw publishes of its own
-// time.
+// add reports a size next to the first size, each as a fraction of the raw publishes that
+// were measured with it.
 func (t *town) add(owners int, got, first []series) {
 	raw := func(all []series, i int) float64 { return ratio(all[i], all[2], throughput) }
 	for i, who := range []string{"1,000 owners", "owners who were away, each once"} {
@@ -228,7 +230,8 @@ func (t *town) processes() map[string]*cluster.Process {
 	return all
 }
 
-// residentMemory of a process, in bytes; 0 where Linux doesn't say.
+// residentMemory returns the resident memory of a process in bytes, or 0 if Linux does
+// not report it.
 func residentMemory(pid int) int64 {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {

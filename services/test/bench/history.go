@@ -12,7 +12,7 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// umlauts is a sentence that no ASCII shortcut helps with.
+// umlauts returns a sentence that is not ASCII, so that no ASCII shortcut applies.
 func umlauts(n int) string {
 	return fmt.Sprintf("Erinnerung Nummer %d: die Katze schläft auf dem wärmsten Stuhl, während Regen übers Dach läuft", n)
 }
@@ -22,15 +22,15 @@ func paragraph(n int) string {
 	return sentence(n) + strings.Repeat("; it wakes, stretches, looks for its bowl and finds that it was filled", 5)
 }
 
-// searches compares our search with ILIKE on plaintext of the same texts, in
-// the collation that a private database gets (C.UTF-8) and in that of a
-// language, which a packaged one mostly has.
+// searches compares our search with ILIKE on the same texts in plaintext. It uses two
+// collations: C.UTF-8, which a private database gets, and that of a language, which a
+// packaged database usually has.
 func searches(ctx context.Context, w *world) error {
 	for _, c := range []struct {
 		name  string
 		size  int
 		text  func(int) string
-		query string // with the number
+		query string // with %d for the number
 	}{
 		{"10,000 memories", 10_000, sentence, "NUMBER %d: THE"},
 		{"100,000 memories", 100_000, sentence, "NUMBER %d: THE"},

@@ -28,7 +28,7 @@ func drive(ctx context.Context, connections int, d time.Duration, status int, fi
 	return driveAnd(ctx, connections, d, status, fill, func(int, *fasthttp.Response) error { return nil })
 }
 
-// driveAnd is drive that hands on the answer to the n-th request.
+// driveAnd is drive, and passes the answer to the n-th request to take.
 func driveAnd(ctx context.Context, connections int, d time.Duration, status int, fill request, take func(n int, r *fasthttp.Response) error) (result, error) {
 	client := &fasthttp.Client{MaxConnsPerHost: connections, ReadTimeout: 30 * time.Second, WriteTimeout: 30 * time.Second}
 	defer client.CloseIdleConnections()
@@ -79,7 +79,7 @@ func driveAnd(ctx context.Context, connections int, d time.Duration, status int,
 	}, nil
 }
 
-// series is what a contender did: one result a round, and their medians, member
+// series holds the results of a contender, one for each round, and their medians, member
 // by member.
 type series struct {
 	result
@@ -97,9 +97,9 @@ func throughput(r result) float64 { return r.perSecond }
 func middle(r result) float64     { return float64(r.p50) }
 func tail(r result) float64       { return float64(r.p99) }
 
-// ratio is the median of the rounds' ratios: two loads of one round ran within
-// seconds of each other, and what the machine did from one minute to the next
-// falls on both.
+// ratio returns the median of the rounds' ratios. Two loads of one round run within
+// seconds of each other, so a change of the machine from one minute to the next affects
+// both.
 func ratio(ours, beside series, of func(result) float64) float64 {
 	ratios := make([]float64, len(ours.rounds))
 	for i := range ratios {
@@ -130,10 +130,10 @@ type contender struct {
 	run  func(ctx context.Context) (result, error)
 }
 
-// compare runs the contenders in turn, round after round, and returns what each
-// did. One round before the first warms all up and does not count. Each
-// round has its own order, so that none always comes after the same one, whose
-// dirty pages are still being written.
+// compare runs the contenders in turn, round after round, and returns each contender's
+// series. One extra round first warms up all contenders and does not count. Each round
+// has its own order, so that no contender always runs after the same other contender,
+// whose dirty pages are still being written.
 func compare(ctx context.Context, rounds int, contenders ...contender) ([]series, error) {
 	collected := make([][]result, len(contenders))
 	for round := range rounds + 1 {

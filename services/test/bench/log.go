@@ -17,9 +17,9 @@ import (
 	"github.com/memory-ledger/ledger/infra/localnats"
 )
 
-// bareLog appends messages of the size of a memory's to a log of its own, with
-// the same durability and the same number of writers: what our write costs
-// beyond it is decoding, hashing, sealing, deciding and HTTP.
+// bareLog appends messages as large as a memory's to a separate log, with the same
+// durability and the same number of writers. The additional cost of our write is
+// decoding, hashing, sealing, deciding and HTTP.
 func (w *world) bareLog(ctx context.Context) (result, error) {
 	dir := filepath.Join(w.dir, fmt.Sprintf("log-%d", time.Now().UnixNano()))
 	server, err := localnats.Start(ctx, localnats.Config{Dir: dir, GroupSync: true})

@@ -1,6 +1,6 @@
-// Command bench measures Memory Ledger beside what a user would write instead,
-// in one run on one machine, in interleaved rounds. What counts are the ratios
-// of the medians: machines differ and drift, and both sides drift together.
+// Command bench compares Memory Ledger with the service that a user would write instead,
+// in one run on one machine, in interleaved rounds. Only the ratios count: machines
+// differ and drift, but both sides drift together.
 package main
 
 import (
@@ -59,7 +59,7 @@ func exit(err error) {
 	os.Exit(0)
 }
 
-// suite is a group of cases that share what they start.
+// suite is a group of cases that share the processes that they start.
 type suite struct {
 	name string
 	run  func(ctx context.Context, w *world) error
@@ -73,7 +73,7 @@ func bench(ctx context.Context, o options) error {
 	defer w.close()
 	for _, s := range []suite{
 		{"write", writes}, {"import", imports}, {"read", reads}, {"search", searches}, {"list", lists}, {"overload", overloads}, {"proof", proofs}, {"deployed", deployed(deployments)}, {"growth", deployed(growths)},
-		{"feed", feeds}, // the last: its second replica slows down what reads after it
+		{"feed", feeds}, // last, because its second replica slows down later reads
 	} {
 		if o.only != "" && !strings.Contains(s.name, o.only) {
 			continue

@@ -15,8 +15,8 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// overloads puts on twice the load that can be handled. It measures what a client that
-// asks for little gets meanwhile.
+// overloads sends twice the load that the service can handle. Meanwhile it measures the
+// answer times of a client that sends few requests.
 func overloads(ctx context.Context, w *world) error {
 	lights, err := w.lightReaders(ctx)
 	if err != nil {
@@ -93,14 +93,14 @@ func overloads(ctx context.Context, w *world) error {
 // two pauses of eventlog.OwnerHeads after that, each read of the run asks the server.
 const settling = 11 * time.Second
 
-// light is a client that asks for little.
+// light is a client that sends few requests.
 type light struct {
 	name string
 	read func(context.Context, time.Duration) (result, error)
 }
 
-// lightReaders read a memory of their own, and a page of them, again and again, on
-// one connection each.
+// lightReaders returns two readers with their own owner. One repeatedly reads a memory,
+// the other a page of memories, each on one connection.
 func (w *world) lightReaders(ctx context.Context) ([]light, error) {
 	_, token, err := w.signIn(ctx)
 	if err != nil {
@@ -127,10 +127,9 @@ func (w *world) writeOurs(n int, r *fasthttp.Request) {
 	r.Header.Set("Authorization", "Bearer "+w.tokens[n%len(w.tokens)])
 }
 
-// tooManyWrites posts at a rate, whether or not answers come, on as many
-// connections as that takes up to a bound. Every answer must be a 201 or a 503
-// that says when to come again, and everything acknowledged must be there. It
-// calls on once as many are answered as have connections.
+// tooManyWrites posts at a rate, whether or not answers arrive, on up to 1024
+// connections. Every answer must be a 201, or a 503 with Retry-After, and the logs must
+// hold every acknowledged write. It calls on after 1024 acknowledged writes.
 func (w *world) tooManyWrites(ctx context.Context, perSecond float64, on func()) error {
 	const connections = 1024
 	client := &fasthttp.Client{MaxConnsPerHost: connections, ReadTimeout: 30 * time.Second}
@@ -152,7 +151,7 @@ func (w *world) tooManyWrites(ctx context.Context, perSecond float64, on func())
 			select {
 			case slots <- struct{}{}:
 			default:
-				unsent.Add(1) // the machine can't even ask
+				unsent.Add(1) // no connection is free
 				continue
 			}
 			group.Go(func() {
@@ -198,7 +197,7 @@ func (w *world) tooManyWrites(ctx context.Context, perSecond float64, on func())
 	return nil
 }
 
-// totalLeaves sums up the logs of all who write.
+// totalLeaves returns the total number of leaves of all owners who write.
 func (w *world) totalLeaves(ctx context.Context) (total int, err error) {
 	for _, token := range w.tokens {
 		body, status, err := w.get(ctx, "/log", token)
@@ -217,10 +216,9 @@ func (w *world) totalLeaves(ctx context.Context) (total int, err error) {
 
 const refusedLine = "HTTP/1.1 503"
 
-// tooManySearches keeps 64 clients going that send a search. A client that is
-// refused comes again after a second; every other one hangs up after fifty
-// milliseconds and comes again at once. It calls on once as many are over as
-// there are clients.
+// tooManySearches runs 64 clients that repeat a search. A refused client tries again
+// after a second. Every second client hangs up after fifty milliseconds and tries again
+// at once. tooManySearches calls on after 64 searches have ended.
 func (w *world) tooManySearches(ctx context.Context, token, body string, on func()) error {
 	const clients = 64
 	request := "POST /memories/search HTTP/1.1\r\nHost: ledger\r\nAuthorization: Bearer " + token +

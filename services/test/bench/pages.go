@@ -43,7 +43,7 @@ func (w *world) get(ctx context.Context, path, token string) (answer string, sta
 	return w.send(ctx, http.MethodGet, path, "", token)
 }
 
-// someIDs picks ids from all over a log.
+// someIDs picks ids at random places of a log.
 func (w *world) someIDs(ctx context.Context, token string, size int) ([]string, error) {
 	ids := make([]string, 0, 64)
 	for range 64 {
@@ -60,7 +60,7 @@ func (w *world) someIDs(ctx context.Context, token string, size int) ([]string, 
 	return ids, nil
 }
 
-// allIDs returns the ids of an owner's memories, in an order that says nothing.
+// allIDs returns the ids of an owner's memories, in random order.
 func (w *world) allIDs(ctx context.Context, token string) ([]string, error) {
 	res, err := w.open(ctx, http.MethodGet, "/memories", "", token)
 	if err != nil {

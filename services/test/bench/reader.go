@@ -15,8 +15,7 @@ import (
 // readerToken is the environment variable that has the bearer token of a reader.
 const readerToken = "BENCH_TOKEN"
 
-// readAlone gets a URL again and again on one connection, and prints what it saw,
-// a readerReport.
+// readAlone repeatedly gets a URL on one connection, and prints a readerReport.
 func readAlone(args []string) error {
 	flags := flag.NewFlagSet("reader", flag.ContinueOnError)
 	url := flags.String("url", "", "what to get")
@@ -35,16 +34,15 @@ func readAlone(args []string) error {
 	return json.NewEncoder(os.Stdout).Encode(readerReport{r.perSecond, int64(r.p50), int64(r.p99)})
 }
 
-// readerReport is a result as one process hands it to another. Times are in
-// nanoseconds.
+// readerReport is a result that one process passes to another. Times are in nanoseconds.
 type readerReport struct {
 	PerSecond float64
 	P50, P99  int64
 }
 
-// spawnReader has a process of its own read. Within this one the reader would wait
-// for its turn among the clients who make the load, a thousand of them on two
-// processors, and the service would get the blame.
+// spawnReader reads in a separate process. In this process the reader would wait for its
+// turn among the clients that make the load, a thousand of them on two processors, and
+// the wait would count as the service's.
 func spawnReader(ctx context.Context, url, token string, d time.Duration) (result, error) {
 	self, err := os.Executable()
 	if err != nil {

@@ -76,7 +76,7 @@ func cpuModel() string {
 	return runtime.GOARCH
 }
 
-// fsyncLatency is the median time of an appended 4 KiB and its fsync.
+// fsyncLatency returns the median time to append 4 KiB and fsync them.
 func fsyncLatency(dir string) (time.Duration, error) {
 	f, err := os.Create(filepath.Join(dir, "fsync"))
 	if err != nil {

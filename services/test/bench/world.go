@@ -26,8 +26,8 @@ import (
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
-// world is what the cases run against: our service and the plain one, each a
-// process of its own, each on durable storage in the same folder.
+// world holds the services that the cases measure: our service and the plain service.
+// Each is a separate process on durable storage in the same folder.
 type world struct {
 	options
 	dir    string
@@ -66,7 +66,7 @@ func (w *world) start(ctx context.Context) error {
 		return err
 	}
 	if w.database, err = localpostgres.Start(ctx, localpostgres.Config{
-		Dir: filepath.Join(w.dir, "plain"), SharedBuffers: schema.LocalSharedBuffers, // as much as the ledger's
+		Dir: filepath.Join(w.dir, "plain"), SharedBuffers: schema.LocalSharedBuffers, // as much as the ledger's database has
 	}); err != nil {
 		return err
 	}
@@ -138,7 +138,7 @@ func (w *world) spawn(cmd *exec.Cmd, ready string) (string, error) {
 	return "", fmt.Errorf("%s ended without %q", cmd.Path, ready)
 }
 
-// close stops what was started, by its id, and removes the folder.
+// close stops the started processes by their ids, and removes the folder.
 func (w *world) close() {
 	if w.pool != nil {
 		w.pool.Close()
@@ -197,7 +197,7 @@ func (w *world) signIn(ctx context.Context) (publicKey, token string, err error)
 	return publicKey, token, nil
 }
 
-// post sends JSON to the core API and returns the object it answers.
+// post sends JSON to the core API and returns the object in the answer.
 func (w *world) post(ctx context.Context, path string, body any, token string) (map[string]any, error) {
 	encoded, err := json.Marshal(body)
 	if err != nil {

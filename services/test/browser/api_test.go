@@ -22,10 +22,9 @@ import (
 	"github.com/memory-ledger/ledger/services/test/contracttest"
 )
 
-// startAPI runs the extension API and the projector that it needs, as the
-// services of a deployment are put together, and returns the base URL. What is
-// there passes everything on to the API, and holds every answer that the
-// browser gets to the API's OpenAPI document.
+// startAPI runs the extension API and the projector that it needs, assembled like the
+// services of a deployment. It returns the base URL of a proxy that passes all requests
+// on to the API and checks every answer against the API's OpenAPI document.
 func startAPI(t *testing.T, allowedOrigin, extensionID string) string {
 	t.Helper()
 	key := make([]byte, 32)
@@ -61,8 +60,8 @@ func startAPI(t *testing.T, allowedOrigin, extensionID string) string {
 	return cfg.ExtensionURL
 }
 
-// freeAddress returns an address that was free a moment ago. What is before
-// the API has to know where it will listen.
+// freeAddress returns an address that was free a moment ago. The proxy has to know the
+// API's address before the API listens.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -73,7 +72,7 @@ func freeAddress(t *testing.T) string {
 	return listener.Addr().String()
 }
 
-// awaitReady asks until the API is ready: it answers only then.
+// awaitReady polls the API until it is ready.
 func awaitReady(t *testing.T, base string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -99,8 +98,8 @@ func awaitReady(t *testing.T, base string) {
 	}
 }
 
-// chromiumGets are the answers that the scenarios bring about, whatever else
-// they do. All of them were held to the document on their way.
+// chromiumGets lists answers that the scenarios must cause. The proxy checks each of them
+// against the document.
 var chromiumGets = []contracttest.Answer{
 	{Operation: "getConnectPage", Status: 200}, {Operation: "getConnectPage", Status: 400},
 	{Operation: "createChallenge", Status: 200}, {Operation: "createChallenge", Status: 400},
@@ -112,7 +111,7 @@ var chromiumGets = []contracttest.Answer{
 	{Operation: "(preflight)", Status: 204}, {Operation: "(preflight)", Status: 403},
 }
 
-// checkSeen: the answers went by the document, and not past it.
+// checkSeen checks that each of these answers was checked against the document.
 func checkSeen(t *testing.T) {
 	t.Helper()
 	coverage, err := contracttest.Seen(contracttest.Extension)

@@ -23,15 +23,15 @@ import (
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
 
-// limit bounds the browser's part. Beside all other packages it took from 30 to over
-// 90 s, by how busy the machine was.
+// limit bounds the browser's part. Together with the tests of all other packages it took
+// from 30 to over 90 s, depending on the machine's load.
 const limit = 4 * time.Minute
 
-// setting is what the driver is told.
+// setting is the driver's input.
 type setting struct {
 	API         string `json:"api"`
 	Listed      string `json:"listed"`   // a site on the API's list
-	Unlisted    string `json:"unlisted"` // a site like any other
+	Unlisted    string `json:"unlisted"` // a site that is not on the list
 	Chromium    string `json:"chromium"`
 	Modules     string `json:"modules"`
 	Profile     string `json:"profile"`
@@ -41,7 +41,7 @@ type setting struct {
 	Only        string `json:"only"`
 }
 
-// outcome is how a scenario went.
+// outcome is the result of a scenario.
 type outcome struct {
 	Scenario string  `json:"scenario"`
 	MS       int     `json:"ms"`
@@ -90,8 +90,8 @@ func play(t *testing.T, script string, told []byte) []outcome {
 	cmd := exec.Command("node", filepath.Join("testdata", "driver", script))
 	cmd.Env = append(os.Environ(), "BROWSER_TEST="+string(told))
 	cmd.Stdout, cmd.Stderr = &said, &complaints
-	// The pipe stays open until this process ends, and the driver's input with
-	// it: so the browser goes with us, whatever happens.
+	// The driver's input stays open until this process ends, so that the browser ends
+	// with this process in any case.
 	if _, err := cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
 	}
@@ -165,8 +165,8 @@ func extensionID(t *testing.T, dir string) string {
 	return letters.String()
 }
 
-// profile makes a folder for the browser, whose helpers may still write to it
-// for a moment after its end; that is no failure.
+// profile makes a folder for the browser. The browser's helpers may still write to the
+// folder for a moment after the browser's end, so a failed removal is ignored.
 func profile(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "ledger-browser-")
@@ -177,7 +177,7 @@ func profile(t *testing.T) string {
 	return dir
 }
 
-// site serves an empty page from an origin of its own.
+// site serves an empty page from its own origin.
 func site(t *testing.T) string {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

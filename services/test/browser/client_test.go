@@ -15,11 +15,11 @@ import (
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
-// clientSetting is what the driver of the client's tests is told.
+// clientSetting is the input of the driver of the client's tests.
 type clientSetting struct {
 	API      string         `json:"api"`
-	Site     string         `json:"site"`   // the client's folder, on a site of its own
-	Client   string         `json:"client"` // that folder
+	Site     string         `json:"site"`   // serves the client's folder from its own origin
+	Client   string         `json:"client"` // the client's folder
 	Key      string         `json:"key"`    // of the owner of Memory
 	Memory   map[string]any `json:"memory"`
 	Chromium string         `json:"chromium"`
@@ -27,7 +27,7 @@ type clientSetting struct {
 }
 
 // TestClientInChromium tries the TypeScript client's tests and its example page in a page
-// of a site that the core API lists.
+// whose origin the core API allows.
 func TestClientInChromium(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a browser")
@@ -77,7 +77,7 @@ func TestClientInOtherRuntimes(t *testing.T) {
 	}
 }
 
-// startCore runs the product, whose core API pages of an origin may call.
+// startCore runs the product. Pages of the origin may call its core API.
 func startCore(t *testing.T, origin string) *stacktest.Client {
 	t.Helper()
 	return stacktest.Start(t, stacktest.Options{Configure: func(c *config.Config) {
@@ -96,8 +96,8 @@ func clientFolder(t *testing.T) string {
 	return dir
 }
 
-// compileClient compiles the client into a folder of the test's own: other tests compile
-// it too, where it stands.
+// compileClient compiles the client into a temporary folder, because other tests compile
+// it in the client's own folder.
 func compileClient(t *testing.T, dir string) string {
 	t.Helper()
 	said := npmCI(t, dir)
@@ -107,15 +107,15 @@ func compileClient(t *testing.T, dir string) string {
 	}
 	out := t.TempDir()
 	runNode(t, nil, "node", compiler, "-p", dir, "--outDir", out)
-	// Its modules are modules where no package.json says so, too.
+	// Without this package.json, the runtimes would not take the files for modules.
 	if err := os.WriteFile(filepath.Join(out, "package.json"), []byte(`{"type": "module"}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return out
 }
 
-// npmCI installs what a folder's lock file names, unless it is there, and returns what npm
-// said, or why it could not run.
+// npmCI installs the packages of a folder's lock file, unless node_modules exists. It
+// returns npm's output, or why npm failed.
 func npmCI(t *testing.T, dir string) string {
 	t.Helper()
 	if isDir(filepath.Join(dir, "node_modules")) {
@@ -130,8 +130,8 @@ func npmCI(t *testing.T, dir string) string {
 	return string(out)
 }
 
-// clientSite serves the client's folder, with what was compiled as its dist, and an empty
-// page.
+// clientSite serves the client's folder, with the compiled files as its dist, and an
+// empty page.
 func clientSite(t *testing.T, dir, compiled string) string {
 	t.Helper()
 	mux := http.NewServeMux()
@@ -146,8 +146,8 @@ func clientSite(t *testing.T, dir, compiled string) string {
 	return server.URL
 }
 
-// runNode runs a program to its end. Its input stays open until this process ends, so that
-// a browser that it started goes with us.
+// runNode runs a program to its end. Its input stays open until this process ends, so
+// that a browser that the program started ends with this process.
 func runNode(t *testing.T, env []string, args ...string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)

@@ -16,7 +16,7 @@ import (
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
-// owner is what the dashboard's driver is told.
+// owner is the input of the dashboard's driver.
 type owner struct {
 	Core        string `json:"core"`
 	Extension   string `json:"extension"`
@@ -30,8 +30,8 @@ type owner struct {
 	Staker      []byte `json:"staker"` // the key, PKCS #8, of a wallet with tokens
 }
 
-// TestDashboard is a visit of an owner to the dashboard of a running product with a
-// chain, in every scenario by a wallet of its own.
+// TestDashboard visits the dashboard of a running product with a chain, as an owner. Each
+// scenario uses its own wallet.
 func TestDashboard(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a browser")
@@ -63,7 +63,7 @@ func TestDashboardInFirefox(t *testing.T) {
 	runNode(t, []string{"BROWSER_TEST=" + string(told)}, "node", filepath.Join("testdata", "driver", "firefox-dashboard.mjs"))
 }
 
-// on runs the product with a chain, and names it to the driver.
+// on runs the product with a chain, and sets the URLs for the driver.
 func (o *owner) on(t *testing.T) {
 	t.Helper()
 	chain, authority := stacktest.Chain(t, 100*time.Millisecond)

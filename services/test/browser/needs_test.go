@@ -33,7 +33,7 @@ func firefox(t *testing.T) string {
 	return browserProgram(t, "Firefox", os.Getenv("FIREFOX"), "firefox-esr", "firefox", "/Applications/Firefox.app/Contents/MacOS/firefox")
 }
 
-// browserProgram returns the first of these that is there.
+// browserProgram returns the path of the first of these programs that exists.
 func browserProgram(t *testing.T, browser string, names ...string) string {
 	t.Helper()
 	for _, name := range names {
@@ -48,8 +48,8 @@ func browserProgram(t *testing.T, browser string, names ...string) string {
 	return ""
 }
 
-// modules installs what the driver imports into the user's cache, once for
-// each lock file, and returns the folder.
+// modules installs the driver's packages into the user's cache, once for each lock file,
+// and returns the folder.
 func modules(t *testing.T) string {
 	t.Helper()
 	npm, err := exec.LookPath("npm")

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// webextensionSetting is what the driver of the extension's tests is told.
+// webextensionSetting is the input of the driver of the extension's tests.
 type webextensionSetting struct {
 	API         string `json:"api"`
 	Chromium    string `json:"chromium"`
@@ -20,8 +20,9 @@ type webextensionSetting struct {
 	Screenshots string `json:"screenshots"`
 }
 
-// TestWebExtensionInChromium loads the extension as a person would, signs in, saves while
-// the service is there, away, or gives no answers, restarts the browser, and searches.
+// TestWebExtensionInChromium loads the extension as a person would, and signs in. It
+// saves while the service is up, is down, or does not answer. Then it restarts the
+// browser and searches.
 func TestWebExtensionInChromium(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a browser")
@@ -48,7 +49,7 @@ func TestWebExtensionInFirefox(t *testing.T) {
 	t.Parallel()
 	s := webextensionSetting{
 		Firefox: firefox(t), Modules: modules(t), Extension: buildWebExtension(t),
-		ExtensionID: "0a1b2c3d-0a1b-4c3d-8e9f-0a1b2c3d4e5f", // Firefox takes it from a preference, and otherwise makes one up
+		ExtensionID: "0a1b2c3d-0a1b-4c3d-8e9f-0a1b2c3d4e5f", // Firefox reads it from a preference, and otherwise makes one up
 	}
 	s.API = startAPI(t, "", s.ExtensionID)
 	told, err := json.Marshal(s)
@@ -58,7 +59,7 @@ func TestWebExtensionInFirefox(t *testing.T) {
 	runNode(t, []string{"BROWSER_TEST=" + string(told)}, "node", filepath.Join("testdata", "webextension", "firefox.mjs"))
 }
 
-// buildWebExtension puts the extension together in a folder of the test's own.
+// buildWebExtension builds the extension in a temporary folder.
 func buildWebExtension(t *testing.T) string {
 	t.Helper()
 	out := t.TempDir()

@@ -1,5 +1,5 @@
-// Package cluster runs what compose.yaml deploys, as processes of this machine: three
-// nodes of the log with accounts and TLS, and services that have nothing but a role's
+// Package cluster runs the services of compose.yaml as processes on this machine: three
+// nodes of the log with accounts and TLS, and services that have only a role's
 // credentials. The deployed tests and the benchmarks use it.
 package cluster
 
@@ -24,21 +24,22 @@ import (
 // Secret is every cluster's master key and the secret of its JWTs.
 const Secret = "0123456789abcdef0123456789abcdef"
 
-// users are the roles of infra/nats, each with a password of its own.
+// users are the roles of infra/nats, each with its own password.
 var users = []string{"admin", "core", "extension", "projector", "anchorer", "auditor", "sys", "cluster"}
 
-// Config says where to find what a cluster is made of.
+// Config says where to find the parts of a cluster.
 type Config struct {
 	Root     string // the repository
-	Dir      string // an empty folder, for everything that the cluster keeps
-	Ledger   string // the program
+	Dir      string // an empty folder for the cluster's files
+	Ledger   string // the ledger program
 	Server   string // nats-server
 	Database string // URL of an empty database whose superuser is "postgres"
-	// Output takes what a process writes; nil discards it.
+	// Output returns a writer for a process's output; nil discards the output.
 	Output func() io.Writer
 }
 
-// Cluster is three nodes of the log, provisioned, and what services need to reach them.
+// Cluster is three provisioned nodes of the log, with the settings that services need to
+// reach them.
 type Cluster struct {
 	Config
 	Secrets string     // the folder that infra/deploy/secrets made
@@ -48,14 +49,14 @@ type Cluster struct {
 	all     []*Process
 }
 
-// Start makes the secrets and the database's roles, starts the nodes and provisions
-// them. After an error, and at the end, [Cluster.Close] ends what was started.
+// Start makes the secrets and the database's roles, starts the nodes and provisions them.
+// [Cluster.Close] ends the started processes; call it after an error too.
 func Start(cfg Config) (*Cluster, error) {
 	if cfg.Output == nil {
 		cfg.Output = func() io.Writer { return io.Discard }
 	}
 	c := &Cluster{Config: cfg, Secrets: filepath.Join(cfg.Dir, "secrets")}
-	// Certificates as a deployment gets them; this machine's names are in them.
+	// Make the certificates as a deployment does. They contain this machine's names.
 	if out, err := exec.Command(filepath.Join(cfg.Root, "infra/deploy/secrets"), c.Secrets).CombinedOutput(); err != nil {
 		return c, fmt.Errorf("%w: %s", err, out)
 	}
@@ -93,7 +94,7 @@ func (c *Cluster) Close() {
 }
 
 // makeRoles runs roles.sql, as an administrator does before the services first start.
-// Clusters that share a server make its roles one after the other.
+// Clusters that share a database server must make its roles one after the other.
 func (c *Cluster) makeRoles() error {
 	psql, err := exec.LookPath("psql")
 	if err != nil {
@@ -111,10 +112,10 @@ func (c *Cluster) makeRoles() error {
 	return nil
 }
 
-// ErrNoPsql says that the program that makes the database's roles is missing.
+// ErrNoPsql means that psql, which makes the database's roles, is missing.
 var ErrNoPsql = errors.New("psql is missing: infra/install postgres installs it")
 
-// node runs node.conf of infra/nats, with ports of its own.
+// node runs a node with node.conf of infra/nats, on its own ports.
 func (c *Cluster) node(i int, routes []string) (*Process, error) {
 	dir := filepath.Join(c.Dir, fmt.Sprintf("nats-%d", i+1))
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -154,7 +155,7 @@ func (c *Cluster) node(i int, routes []string) (*Process, error) {
 
 func passwordOf(user string) string { return "p-" + user + "-77aa" }
 
-// URL is where a role reaches the log: all three nodes.
+// URL returns the URLs at which a role reaches the log, one for each of the three nodes.
 func (c *Cluster) URL(user string) string {
 	var urls []string
 	for _, addr := range c.addrs {
@@ -163,11 +164,11 @@ func (c *Cluster) URL(user string) string {
 	return strings.Join(urls, ",")
 }
 
-// As is NATS_URL of a role.
+// As returns the NATS_URL setting of a role.
 func (c *Cluster) As(user string) string { return "NATS_URL=" + c.URL(user) }
 
-// DatabaseURL is where a service finds its database, in which it has a role of its own.
-// Tools work as the projector.
+// DatabaseURL returns the URL of the database for a command, with its service's own role.
+// Tools use the projector's role.
 func (c *Cluster) DatabaseURL(command string) string {
 	role, ok := map[string]string{"core-api": "core", "extension-api": "extension", "anchorer": "anchorer"}[command]
 	if !ok {
@@ -178,7 +179,7 @@ func (c *Cluster) DatabaseURL(command string) string {
 	return at.String()
 }
 
-// Command is a command of the program, as its role.
+// Command returns a command of the ledger program, with its role in the database.
 func (c *Cluster) Command(args []string, environ ...string) *exec.Cmd {
 	cmd := exec.Command(c.Ledger, args...)
 	cmd.Env = append([]string{
@@ -190,15 +191,15 @@ func (c *Cluster) Command(args []string, environ ...string) *exec.Cmd {
 	return cmd
 }
 
-// Projector runs one that follows by the consumer that was made for it.
+// Projector runs a projector that follows the log through its provisioned consumer.
 func (c *Cluster) Projector(environ ...string) (*Process, error) {
 	return c.Run(func() *exec.Cmd {
 		return c.Command([]string{"projector"}, append([]string{c.As("projector"), "PROJECTOR_CONSUMER=projector"}, environ...)...)
 	})
 }
 
-// API runs a replica of "core-api" or "extension-api", and returns where it listens once
-// it is ready.
+// API runs a replica of "core-api" or "extension-api", and returns its URL once it is
+// ready.
 func (c *Cluster) API(command string, environ ...string) (*Process, string, error) {
 	addr, err := FreeAddr()
 	if err != nil {
@@ -216,7 +217,8 @@ func (c *Cluster) API(command string, environ ...string) (*Process, string, erro
 	return p, "http://" + addr, Await("http://"+addr+"/readyz", p.Done())
 }
 
-// Await returns when the URL answers 200.
+// Await waits until the URL answers 200. It returns an error if the process ends first,
+// or after a minute.
 func Await(url string, ended <-chan struct{}) error {
 	deadline := time.After(60 * time.Second)
 	for {
@@ -237,7 +239,7 @@ func Await(url string, ended <-chan struct{}) error {
 	}
 }
 
-// FreeAddr is an address of this machine on which nothing listens.
+// FreeAddr returns an address of this machine on which nothing listens.
 func FreeAddr() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -247,7 +249,7 @@ func FreeAddr() (string, error) {
 	return l.Addr().String(), nil
 }
 
-// Process is one of them. It dies with this process.
+// Process is a process of a cluster. It dies with this process.
 type Process struct {
 	Output io.Writer
 	cmd    func() *exec.Cmd
@@ -264,7 +266,7 @@ func (c *Cluster) Run(cmd func() *exec.Cmd) (*Process, error) {
 	return p, nil
 }
 
-// Start starts it again after [Process.Kill].
+// Start starts the process again after [Process.Kill].
 func (p *Process) Start() error {
 	cmd := p.cmd()
 	cmd.Stdout, cmd.Stderr = p.Output, p.Output
@@ -276,14 +278,14 @@ func (p *Process) Start() error {
 	return nil
 }
 
-// Kill ends it as a power cut does.
+// Kill ends the process at once, like a power cut.
 func (p *Process) Kill() {
 	_ = p.proc.Kill() // it may have ended by itself
 	<-p.proc.Done()
 }
 
-// PID of the process, while it runs.
+// PID returns the process's id, while it runs.
 func (p *Process) PID() int { return p.proc.PID() }
 
-// Done is closed when it has ended.
+// Done returns a channel that closes when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.proc.Done() }

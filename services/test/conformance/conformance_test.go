@@ -32,8 +32,8 @@ import (
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
 
-// withoutFixtures are the suite's scenarios for servers that need none of its test_…
-// tools, by the revisions to try them in.
+// withoutFixtures lists the suite's scenarios for servers that need none of its test_…
+// tools, by protocol revision.
 var withoutFixtures = map[string][]string{
 	"2026-07-28": {
 		"tools-list", "resources-list", "prompts-list", "sep-2164-resource-not-found",
@@ -66,7 +66,7 @@ func TestTheTransportConforms(t *testing.T) {
 		t.Skip("installs the conformance suite")
 	}
 	suite := installed(t)
-	// server-stateless has TestStatelessChecks.
+	// TestStatelessChecks runs server-stateless.
 	baseline := filepath.Join(t.TempDir(), "baseline.yml")
 	if err := os.WriteFile(baseline, []byte("server:\n  - server-stateless\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -77,9 +77,10 @@ func TestTheTransportConforms(t *testing.T) {
 	}
 }
 
-// TestStatelessChecks: the scenario server-stateless needs fixtures, which our server has
-// not, and subscriptions that stay open, which the transport has not, since our server
-// pushes nothing and ends them at once. So each check has to pass on one of the two.
+// TestStatelessChecks: the scenario server-stateless needs fixtures, which our server
+// does not have. It also needs subscriptions that stay open, which the transport does not
+// have: our server pushes nothing and ends subscriptions at once. So each check must pass
+// on one of the two servers.
 func TestStatelessChecks(t *testing.T) {
 	if testing.Short() {
 		t.Skip("installs the conformance suite")
@@ -165,12 +166,12 @@ func TestOtherClients(t *testing.T) {
 	}
 }
 
-// core runs the product. It returns the core API, an API key, and a front that sends the
-// key with each request, since the suite can't.
+// core runs the product. It returns the core API, an API key, and the URL of a proxy that
+// adds the key to each request, because the suite can't.
 func core(t *testing.T) (c *stacktest.Client, key, front string) {
 	t.Helper()
 	var proxy httputil.ReverseProxy
-	server := httptest.NewUnstartedServer(&proxy) // it has an address, and answers once the proxy is whole
+	server := httptest.NewUnstartedServer(&proxy) // it has an address now, and answers once the proxy is complete
 	address := "http://" + server.Listener.Addr().String()
 	t.Cleanup(server.Close)
 	s := stacktest.Start(t, stacktest.Options{Configure: func(c *config.Config) { c.CoreAllowedOrigins = []string{address} }})
@@ -189,7 +190,7 @@ func core(t *testing.T) (c *stacktest.Client, key, front string) {
 	return c, key, address + "/mcp"
 }
 
-// fixtures runs the Go SDK's server with the suite's fixtures, and returns a way to it.
+// fixtures runs the Go SDK's server with the suite's fixtures, and returns a proxy to it.
 func fixtures(t *testing.T) http.Handler {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "fixtures")
@@ -202,14 +203,14 @@ func fixtures(t *testing.T) http.Handler {
 		t.Fatal(err)
 	}
 	addr := listener.Addr().String()
-	if err := listener.Close(); err != nil { // the program takes an address, no listener
+	if err := listener.Close(); err != nil { // the program takes an address, not a listener
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), program, "-http="+addr)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = cmd.Wait() }) // ended with the test's context
+	t.Cleanup(func() { _ = cmd.Wait() }) // the test's context ends it
 	deadline := time.Now().Add(10 * time.Second)
 	for {
 		conn, err := net.Dial("tcp", addr)
@@ -223,7 +224,8 @@ func fixtures(t *testing.T) http.Handler {
 		time.Sleep(20 * time.Millisecond)
 	}
 	return &httputil.ReverseProxy{
-		// That a stream is cut at the request's deadline is what happens here.
+		// Do not log that a stream is cut at the request's deadline: this is expected
+		// here.
 		ErrorLog: log.New(io.Discard, "", 0),
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(&url.URL{Scheme: "http", Host: addr})
@@ -232,7 +234,7 @@ func fixtures(t *testing.T) http.Handler {
 	}
 }
 
-// suite is an installation of what testdata/suite pins.
+// suite is an installation of the packages that testdata/suite pins.
 type suite struct{ dir, program string }
 
 // run runs a command of the conformance suite, which must succeed.
@@ -242,17 +244,17 @@ func (s suite) run(t *testing.T, arguments ...string) string {
 	return s.node(t, append(append([]string{program}, arguments...), "--output-dir", t.TempDir())...)
 }
 
-// check is one of a scenario's.
+// check is the result of one check of a scenario.
 type check struct{ ID, Status, ErrorMessage string }
 
-// checks runs one scenario and returns what came of each check in it.
+// checks runs one scenario and returns the results of its checks.
 func (s suite) checks(t *testing.T, url, scenario, revision string) (checks []check) {
 	t.Helper()
 	dir := t.TempDir()
 	program := filepath.Join(s.dir, "node_modules/@modelcontextprotocol/conformance/dist/index.js")
 	cmd := exec.CommandContext(t.Context(), s.program, program, "server", "--url", url, "--scenario", scenario, "--spec-version", revision, "--output-dir", dir)
 	cmd.Dir = dir
-	said, _ := cmd.CombinedOutput() // it fails where a check does
+	said, _ := cmd.CombinedOutput() // it fails if a check fails
 	files, err := filepath.Glob(filepath.Join(dir, "*", "checks.json"))
 	if err != nil || len(files) != 1 {
 		t.Fatalf("%d results, %v: %s", len(files), err, said)
@@ -267,7 +269,7 @@ func (s suite) checks(t *testing.T, url, scenario, revision string) (checks []ch
 	return checks
 }
 
-// node runs a program in a folder of its own.
+// node runs a program in a temporary folder.
 func (s suite) node(t *testing.T, arguments ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), s.program, arguments...)
@@ -308,7 +310,7 @@ func installed(t *testing.T) suite {
 	if _, err := os.Stat(s.program); err == nil {
 		return s
 	}
-	// Another system: the installed Node, where it is new enough.
+	// On another system, use the installed Node if it is new enough.
 	if s.program, err = exec.LookPath("node"); err == nil {
 		err = exec.Command(s.program, "-e", "process.exit(parseInt(process.versions.node) >= 22 ? 0 : 1)").Run()
 	}
@@ -318,8 +320,8 @@ func installed(t *testing.T) suite {
 	return s
 }
 
-// install works in a temporary folder and renames it into place, so that a crash leaves
-// nothing that would be used.
+// install works in a temporary folder and renames it into place, so that an incomplete
+// installation is never used after a crash.
 func install(t *testing.T, cache, dir string) {
 	t.Helper()
 	if err := os.MkdirAll(cache, 0o755); err != nil {

@@ -43,8 +43,8 @@ func (d *document) find(x *exchange) (op *operation, found bool) {
 	return d.Unmatched, false
 }
 
-// match finds the operation of a method for a path. If two match, it prefers the one
-// whose template has a name where the other has a parameter.
+// match finds the operation of a method for a path. If two templates match, it prefers
+// the template without a parameter.
 func (d *document) match(method, path string) *operation {
 	var best *operation
 	for _, op := range d.operations {
@@ -69,7 +69,7 @@ func (d *document) hasRoute(path string) bool {
 	return slices.ContainsFunc(d.operations, func(op *operation) bool { return matches(op.template, path) })
 }
 
-// check returns what is wrong with an exchange, and which operation it was of.
+// check returns the operation of an exchange, and the problems of the exchange.
 func (d *document) check(x *exchange) (*operation, []string) {
 	op, found := d.find(x)
 	var problems []string
@@ -152,7 +152,7 @@ func checkRequest(op *operation, x *exchange) []string {
 		return nil
 	}
 	if op.Body == nil {
-		return nil // a body where none is asked for is ignored
+		return nil // the API ignores a body that is not documented
 	}
 	schema, mediaType, problem := choose(op.Body.Content, x.requestHeader.Get("Content-Type"))
 	if problem != "" {

@@ -14,18 +14,20 @@ type Answer struct {
 	Status    int
 }
 
-// Operation is what an API's document says of a method of a path; or, with the
-// method "*", of requests that no operation takes.
+// Operation describes a method of a path, as documented. With the method "*" it describes
+// requests that match no operation.
 type Operation struct {
 	ID       string
 	Method   string
 	Path     string // with "{name}" for a parameter
 	Statuses []int  // documented, in order
-	// Security is what opens it, each with the scopes that it needs; empty: it is public.
+	// Security lists the credentials that open the operation, each with the scopes that
+	// it needs. Empty: the operation is public.
 	Security map[string][]string
 }
 
-// Operations returns the operations of an API, preflights aside, by their ids.
+// Operations returns the operations of an API without preflights, in the order of their
+// ids.
 func Operations(api API) ([]Operation, error) {
 	d, err := documentOf(api)
 	if err != nil {
@@ -39,7 +41,7 @@ func Operations(api API) ([]Operation, error) {
 	return all, nil
 }
 
-// Coverage says which of an API's documented answers came by in this process.
+// Coverage lists which of an API's documented answers were seen in this process.
 type Coverage struct {
 	Seen    []Answer
 	Missing []Answer

@@ -16,7 +16,7 @@ import (
 	"github.com/memory-ledger/ledger/services/extension"
 )
 
-// API names one of the two.
+// API names one of the two APIs.
 type API string
 
 // The APIs.
@@ -47,7 +47,8 @@ type operation struct {
 	template string
 }
 
-// security is what opens the operation, any of them, each with the scopes that it needs.
+// security returns the credentials that open the operation, each with the scopes that it
+// needs. Any one of them is enough.
 func (o *operation) security() map[string][]string {
 	all := map[string][]string{}
 	for _, alternative := range o.Security {
@@ -68,7 +69,7 @@ type body struct {
 	Content  map[string]media `json:"content"` // by media type
 }
 
-// response is what an operation answers with one status.
+// response describes an operation's answers with one status.
 type response struct {
 	Headers map[string]header `json:"headers"`
 	Content map[string]media  `json:"content"` // by media type; empty: no body
@@ -122,7 +123,7 @@ func load(source []byte) (*document, error) {
 	if err := compiler.AddResource(sourceURL, root); err != nil {
 		return nil, err
 	}
-	text, err := stdjson.Marshal(followed(root, root)) // which knows json.Number
+	text, err := stdjson.Marshal(followed(root, root)) // encoding/json knows json.Number
 	if err != nil {
 		return nil, err
 	}
@@ -160,8 +161,8 @@ func load(source []byte) (*document, error) {
 	return d, nil
 }
 
-// followed returns node with all references replaced by what they refer to, but for
-// those to schemas: these become absolute, and the compiler follows them.
+// followed returns node with each reference replaced by its target. A reference to a
+// schema becomes absolute instead, and the compiler follows it.
 func followed(root, node any) any {
 	switch node := node.(type) {
 	case map[string]any:

@@ -71,10 +71,10 @@ func TestParameters(t *testing.T) {
 	})
 }
 
-// TestStatuses: what can happen to a kind of operation is documented for all
-// of them.
+// TestStatuses: a status that a kind of operation can return is documented for all
+// operations of that kind.
 func TestStatuses(t *testing.T) {
-	// Reached without log and database: there is nothing in them to fail.
+	// These use neither log nor database, so nothing in them can fail.
 	independent := []string{"/health", "/livez", "/metrics", "/openapi.json", "/connect", "/", "/app/", "/app/{file}", "/.well-known/oauth-protected-resource", "/.well-known/oauth-protected-resource/mcp"}
 	every(t, func(name string, d *document, op *operation) {
 		if op == d.Preflight {
@@ -85,8 +85,8 @@ func TestStatuses(t *testing.T) {
 		if matched {
 			want[401] = len(op.Security) > 0 || op.template == "/auth/verify" || op.template == "/erasure"
 			want[415] = op.Body != nil
-			want[503] = true                                                                              // a service that stops refuses everything
-			want[404] = strings.Contains(op.template, "{") || op.template == "/mcp" || op.template == "/" // methods of its own; for browsers only
+			want[503] = true                                                                              // a stopping service refuses every request
+			want[404] = strings.Contains(op.template, "{") || op.template == "/mcp" || op.template == "/" // unknown MCP methods; / is for browsers only
 		}
 		for status, expected := range want {
 			if has := op.Responses[status] != nil; has != expected {

@@ -9,17 +9,17 @@ import (
 	"testing"
 )
 
-// Proxy returns a handler that passes requests on to the API at target and checks
-// every exchange as Transport does. It is for clients with an HTTP client of their
-// own, such as a browser: it stands before the API, under the API's own address, and
-// sees preflights too.
+// Proxy returns a handler that passes requests on to the API at target and checks every
+// exchange as Transport does. It is for programs with their own HTTP client, such as a
+// browser. It runs in front of the API, at the API's public address, and sees preflights
+// too.
 func Proxy(t testing.TB, api API, target string) http.Handler {
 	t.Helper()
 	to, err := url.Parse(target)
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A transport that compresses would ask for gzip where the client did not.
+	// With compression on, the transport would request gzip even if the client did not.
 	base := &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 16}
 	t.Cleanup(base.CloseIdleConnections)
 	proxy := &httputil.ReverseProxy{

@@ -10,8 +10,8 @@ import (
 	"github.com/memory-ledger/ledger/services/test/contracttest"
 )
 
-// TestProxy: a client behind the proxy gets what the API answers, and the test
-// hears of it where that is not what the document says.
+// TestProxy: a client behind the proxy gets the API's answer unchanged. If the answer
+// differs from the document, the test gets an error.
 func TestProxy(t *testing.T) {
 	var sent *http.Request
 	answer, status := created, 201

@@ -13,8 +13,8 @@ import (
 	"github.com/memory-ledger/ledger/services/test/contracttest"
 )
 
-// serve runs an API without anything behind it, which is enough for requests
-// that are refused by the API itself, and returns its address.
+// serve runs an API with nothing behind it, and returns its address. This is enough for
+// requests that the API itself refuses.
 func serve(t *testing.T, api contracttest.API) string {
 	t.Helper()
 	a := app(string(api))
@@ -39,8 +39,8 @@ func serve(t *testing.T, api contracttest.API) string {
 	return listener.Addr().String()
 }
 
-// TestRefusedAtTheDoor: what the server refuses before a route sees it is
-// refused in the documented form too.
+// TestRefusedAtTheDoor: refusals that the server sends before it calls a route have the
+// documented form too.
 func TestRefusedAtTheDoor(t *testing.T) {
 	for _, api := range []contracttest.API{contracttest.Core, contracttest.Extension} {
 		addr := serve(t, api)
@@ -87,8 +87,8 @@ func TestRefusedAtTheDoor(t *testing.T) {
 	}
 }
 
-// TestHeadSpendsNoRead: HEAD promises to change nothing, and a case can't keep
-// that promise.
+// TestHeadSpendsNoRead: HEAD must change nothing, but a read of a case spends that read.
+// So HEAD is refused.
 func TestHeadSpendsNoRead(t *testing.T) {
 	addr := serve(t, contracttest.Extension)
 	client := &http.Client{Transport: contracttest.Transport(t, contracttest.Extension, nil)}
@@ -102,7 +102,7 @@ func TestHeadSpendsNoRead(t *testing.T) {
 	}
 }
 
-// TestPreflights: CORS lets in whom it should, as documented.
+// TestPreflights: CORS allows the right origins, and answers as documented.
 func TestPreflights(t *testing.T) {
 	addr := serve(t, contracttest.Extension)
 	client := &http.Client{Transport: contracttest.Transport(t, contracttest.Extension, nil)}

@@ -17,8 +17,8 @@ import (
 	"github.com/memory-ledger/ledger/services/test/contracttest"
 )
 
-// TestRoutesAreTheDocumented compares what the apps have registered with what
-// their documents describe.
+// TestRoutesAreTheDocumented compares the registered routes of the apps with the routes
+// in their documents.
 func TestRoutesAreTheDocumented(t *testing.T) {
 	coreApp := app("core")
 	(&core.API{}).Mount(coreApp)
@@ -66,8 +66,8 @@ func registeredRoutes(app *httpapi.App) (routes []string) {
 	return slices.Compact(routes)
 }
 
-// TestDocumentsNameNoHost: the documents name no host, so they lead back to the
-// address that they came from.
+// TestDocumentsNameNoHost: the documents name no host, so requests go to the address that
+// served the document.
 func TestDocumentsNameNoHost(t *testing.T) {
 	for name, document := range map[string][]byte{"core": core.OpenAPI, "extension": extension.OpenAPI} {
 		var parsed struct {

@@ -16,9 +16,9 @@ import (
 // the API's document. It reports the same problem of the same operation once. It may
 // be used from many goroutines at a time.
 //
-// It reads an answer to its end before it hands the answer on, so a test of slow
-// readers cannot use it. If an answer breaks off, the caller gets the part that came,
-// and the error. Its status and headers are checked.
+// It reads an answer to its end before it hands the answer on, so a test of slow readers
+// cannot use it. If an answer breaks off, the caller gets the part that arrived, and the
+// error. Only the status and the headers of such an answer are checked.
 func Transport(t testing.TB, api API, base http.RoundTripper) http.RoundTripper {
 	t.Helper()
 	d, err := documentOf(api)
@@ -41,7 +41,7 @@ type checker struct {
 
 	mu         sync.Mutex
 	complained map[string]bool
-	ended      bool // the test is over; it must not be touched any more
+	ended      bool // the test is over; t must no longer be used
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -60,7 +60,7 @@ func (c *checker) RoundTrip(request *http.Request) (*http.Response, error) {
 	answer.Body = io.NopCloser(again)
 	header, plain := answer.Header, body
 	switch {
-	case answer.Uncompressed: // by the transport, which then says nothing of it
+	case answer.Uncompressed: // by the transport, which removes the header
 		header = header.Clone()
 		header.Set("Content-Encoding", "gzip")
 	case header.Get("Content-Encoding") == "gzip" && readErr == nil:
@@ -78,7 +78,7 @@ func (c *checker) RoundTrip(request *http.Request) (*http.Response, error) {
 	return answer, nil
 }
 
-// gunzip returns the text of a body, or the body as it is where it is not gzip.
+// gunzip returns the text of a body, or the body unchanged if it is not gzip.
 func gunzip(body []byte) []byte {
 	reader, err := gzip.NewReader(bytes.NewReader(body))
 	if err != nil {
@@ -117,8 +117,8 @@ func (c *checker) end() {
 	c.ended = true
 }
 
-// bodyOf returns the body of a request, and whether it is known: only a request that
-// can be sent again tells.
+// bodyOf returns the body of a request, and whether it is known. It is known only if the
+// request has GetBody.
 func bodyOf(request *http.Request) (body []byte, known bool) {
 	if request.Body == nil || request.Body == http.NoBody {
 		return nil, true

@@ -45,7 +45,7 @@ const (
 	refusal = `{"error":"no","requestId":"r-1"}`
 )
 
-// exchange is a request to a fake API and what the fake answers.
+// exchange is a request to a fake API, and the fake's answer.
 type exchange struct {
 	name    string
 	api     contracttest.API
@@ -59,7 +59,7 @@ type exchange struct {
 }
 
 var exchanges = []exchange{
-	// What is right is left in peace.
+	// Correct exchanges cause no complaint.
 	{name: "a memory", request: "GET /memories/" + id, status: 200, answer: memory},
 	{name: "a memory whose id has a slash and a percent sign", request: "GET /memories/a%2fb", status: 404, answer: `{"error":"no such route"}`},
 	{name: "all memories", request: "GET /memories", status: 200, answer: "[" + memory + "," + memory + "]"},
@@ -79,7 +79,7 @@ var exchanges = []exchange{
 		with: "-Content-Type|Access-Control-Allow-Origin: chrome-extension://abc|Access-Control-Allow-Methods: GET, POST|" +
 			"Access-Control-Allow-Headers: Authorization, Content-Type, Idempotency-Key, X-Request-Id|Access-Control-Max-Age: 600"},
 
-	// What is wrong is found.
+	// Wrong exchanges cause a complaint.
 	{name: "member missing", request: "GET /memories/" + id, status: 200, answer: strings.Replace(memory, `"batchId":null,`, "", 1), problem: "missing property 'batchId'"},
 	{name: "member too many", request: "GET /memories/" + id, status: 200, answer: strings.Replace(memory, `"content"`, `"secret":1,"content"`, 1), problem: "additional properties 'secret' not allowed"},
 	{name: "member of the wrong type", request: "GET /memories/" + id, status: 200, answer: strings.Replace(memory, `"leafIndex":0`, `"leafIndex":"0"`, 1), problem: "got string, want integer"},
@@ -210,8 +210,8 @@ func TestBrokenOffAnswer(t *testing.T) {
 	}
 }
 
-// TestManyAtOnce: the transport is shared, complains once, and leaves a test
-// that is over alone.
+// TestManyAtOnce: many goroutines share the transport. It reports a problem once, and
+// reports nothing after the test is over.
 func TestManyAtOnce(t *testing.T) {
 	w := &witness{TB: t}
 	transport := contracttest.Transport(w, contracttest.Core, brokenOff{})

@@ -11,9 +11,9 @@ import (
 
 const wireTimeout = 20 * time.Second
 
-// Wire sends raw bytes whatever the request is: for what no HTTP client would
-// send. The request is only told to Transport above it, and ends the
-// connection when its context does.
+// Wire sends Raw instead of the request, for bytes that no HTTP client would send. The
+// request only describes Raw to the Transport above Wire. When the request's context
+// ends, the connection closes.
 type Wire struct {
 	Addr string
 	Raw  string
@@ -27,7 +27,8 @@ func (w Wire) RoundTrip(request *http.Request) (*http.Response, error) {
 	}
 	context.AfterFunc(request.Context(), func() { _ = conn.Close() })
 	_ = conn.SetDeadline(time.Now().Add(wireTimeout))
-	// The answer may come before all is sent, and nothing is read after it.
+	// Send in the background: the answer may arrive before all bytes are sent, and the
+	// server reads nothing after its answer.
 	go func() { _, _ = fmt.Fprint(conn, w.Raw) }()
 	answer, err := http.ReadResponse(bufio.NewReader(conn), request)
 	if err != nil {

@@ -8,9 +8,9 @@ import (
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
-// TestAnAgentsLinksWithRolesApart: the core API, with its role alone, makes the links of
-// an agent, and the extension API, with its own, answers them. Not parallel: it is many
-// processes already.
+// TestAnAgentsLinksWithRolesApart: the core API makes the links of an agent with only its
+// own role, and the extension API answers them with only its own. Not parallel, because
+// it starts many processes.
 func TestAnAgentsLinksWithRolesApart(t *testing.T) {
 	d := deploy(t)
 	d.projector()

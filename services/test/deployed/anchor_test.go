@@ -16,8 +16,8 @@ import (
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
-// anchorer is the one of compose.yaml: a role's credentials, and the consumer
-// that was made for it.
+// anchorer runs the anchorer of compose.yaml, with its role's credentials and its
+// provisioned consumer.
 func (d *deployment) anchorer(chain, authority string, environ ...string) *process {
 	return d.process(d.Run(func() *exec.Cmd {
 		return d.Command([]string{"anchorer"}, append([]string{
@@ -27,9 +27,10 @@ func (d *deployment) anchorer(chain, authority string, environ ...string) *proce
 	}))
 }
 
-// Two anchorers follow by the consumer that was made for them, may make none
-// of their own, and share the owners. One is killed and goes on; each leaf is in
-// one confirmed batch. Not parallel: it is many processes already.
+// TestAnchorsWithItsRoleAlone: two anchorers follow the log through their provisioned
+// consumer; their role must not create consumers. They share the owners. One anchorer is
+// killed and starts again. Each leaf is in one confirmed batch. Not parallel, because it
+// starts many processes.
 func TestAnchorsWithItsRoleAlone(t *testing.T) {
 	chain, authority := stacktest.Chain(t, 20*time.Millisecond)
 	d := deploy(t)
@@ -65,7 +66,7 @@ func TestAnchorsWithItsRoleAlone(t *testing.T) {
 	write(5)
 	anchorers[0].Kill()
 	write(5)
-	awaitAnchored(t, core, sessions[1], last[1], anchorers[1].log) // in the other half life goes on
+	awaitAnchored(t, core, sessions[1], last[1], anchorers[1].log) // the other half is still anchored
 	anchorers[0].start()
 	write(1)
 	anchored()
@@ -91,7 +92,7 @@ func awaitAnchored(t *testing.T, c *stacktest.Client, session stacktest.Header, 
 	}
 }
 
-// events reads the log as an auditor does.
+// events reads the log with the auditor's role.
 func (d *deployment) events(yield func(*events.Event)) {
 	d.t.Helper()
 	url := d.As("auditor")[len("NATS_URL="):]
@@ -125,8 +126,8 @@ func (d *deployment) events(yield func(*events.Event)) {
 	}
 }
 
-// batches makes sure that the confirmed batches in the log hold every leaf once.
-// It returns how many of each there are.
+// batches checks that the confirmed batches in the log hold every leaf once. It returns
+// the number of leaves and of confirmed batches.
 func (d *deployment) batches() (leaves, batches uint64) {
 	d.t.Helper()
 	from, written, anchored := map[string]uint64{}, map[events.Owner]uint64{}, map[events.Owner]uint64{}

@@ -46,7 +46,8 @@ func TestGatewayCountsTokens(t *testing.T) {
 	}
 }
 
-// TestGatewayCountsNetworks: who has an IPv6 address has 2^64 of them.
+// TestGatewayCountsNetworks: a client with one IPv6 address has 2^64 of them, so each /64
+// has one limit.
 func TestGatewayCountsNetworks(t *testing.T) {
 	t.Parallel()
 	g := startGateway(t, []string{freeAddr(t)}, []string{freeAddr(t)},
@@ -81,7 +82,7 @@ func TestGatewayCountsNetworks(t *testing.T) {
 	}
 }
 
-// dial makes a TLS connection to the gateway by a host name.
+// dial makes a TLS connection to the gateway with a host name.
 func (g *gateway) dial(t *testing.T, host string) net.Conn {
 	t.Helper()
 	conn, err := tls.Dial("tcp", g.addr, &tls.Config{RootCAs: g.pool, ServerName: host})
@@ -95,8 +96,9 @@ func (g *gateway) dial(t *testing.T, host string) net.Conn {
 	return conn
 }
 
-// TestGatewayMalformed: what is too malformed to have a path is refused as everything
-// else is, and its line, which may hold a token that is still good, is logged nowhere.
+// TestGatewayMalformed: a request that is too malformed to have a path is refused like
+// any other request. Its request line may hold a token that is still valid, so the line
+// is not logged.
 func TestGatewayMalformed(t *testing.T) {
 	t.Parallel()
 	g := startGateway(t, []string{freeAddr(t)}, []string{freeAddr(t)})
@@ -149,8 +151,9 @@ func TestGatewayMalformed(t *testing.T) {
 	}
 }
 
-// TestGatewayMemory: one address that opens as many connections as it can, and sends
-// nearly all of a large body by each, takes neither the memory nor the gateway.
+// TestGatewayMemory: one address opens as many connections as it can, and sends almost
+// all of a large body on each. The gateway refuses most of the connections, and its
+// memory stays small.
 func TestGatewayMemory(t *testing.T) {
 	t.Parallel()
 	g := startGateway(t, []string{freeAddr(t)}, []string{freeAddr(t)})
@@ -164,7 +167,7 @@ func TestGatewayMemory(t *testing.T) {
 			waiting = append(waiting, conn)
 		}
 	}
-	// Those that may wait for their last byte do so for ten seconds.
+	// Connections that are not refused wait ten seconds for their last byte.
 	for deadline := time.Now().Add(8 * time.Second); len(waiting) > 64 && time.Now().Before(deadline); {
 		waiting = slices.DeleteFunc(waiting, answered)
 	}
@@ -183,7 +186,7 @@ func answered(conn net.Conn) bool {
 	return !os.IsTimeout(err)
 }
 
-// memory returns how many bytes of memory the gateway's processes have.
+// memory returns how many bytes of memory the gateway's processes use.
 func (g *gateway) memory(t *testing.T) int {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(g.dir, "nginx.pid"))

@@ -12,7 +12,8 @@ import (
 	"testing"
 )
 
-// A service shows until when the certificate of the log's nodes holds.
+// TestTheLogsCertificateIsWatched: a service exports when the certificate of the log's
+// nodes expires.
 func TestTheLogsCertificateIsWatched(t *testing.T) {
 	d := deploy(t)
 	addr := freeAddr(t)
@@ -37,7 +38,7 @@ func TestTheLogsCertificateIsWatched(t *testing.T) {
 		t.Fatal(err)
 	}
 	const metric = "ledger_certificate_expiry_timestamp_seconds"
-	for of, want := range map[string]float64{"log": float64(certificate.NotAfter.Unix()), "database": 0} { // by a socket
+	for of, want := range map[string]float64{"log": float64(certificate.NotAfter.Unix()), "database": 0} { // a socket has none
 		if line := fmt.Sprintf("%s{of=%q} %v\n", metric, of, want); !strings.Contains(string(said), line) {
 			t.Errorf("no %s", line)
 		}

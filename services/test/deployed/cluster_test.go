@@ -18,13 +18,13 @@ import (
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
-// deployment is what compose.yaml starts, as processes.
+// deployment is the services of compose.yaml, as processes.
 type deployment struct {
 	t *testing.T
 	*cluster.Cluster
 }
 
-// process is one of them. It dies with the test.
+// process is one process of a deployment. It dies with the test.
 type process struct {
 	t   *testing.T
 	log *lines
@@ -47,7 +47,7 @@ func build(t *testing.T, pkg string) string {
 	return path
 }
 
-// roles are the server's, whose tests make them one after the other.
+// roles is held while a test makes the roles of the shared database server.
 var roles sync.Mutex
 
 // deploy starts the nodes and provisions them.
@@ -114,7 +114,7 @@ func (d *deployment) projector(environ ...string) *process {
 	return d.process(d.Projector(environ...))
 }
 
-// settled waits until all nodes have what they need of each other.
+// settled waits until the nodes are connected well enough to accept a write.
 func (d *deployment) settled(c *stacktest.Client, session stacktest.Header) {
 	d.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)

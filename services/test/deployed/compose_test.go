@@ -26,8 +26,8 @@ func composeServices(t *testing.T) map[string]composeService {
 	return compose.Services
 }
 
-// What compose.yaml runs are commands that there are, with variables that they
-// read: a misspelt one would silently be a default.
+// TestComposeRunsCommandsThatExist: compose.yaml runs existing commands, with variables
+// that the program reads. A misspelled variable would silently leave the default.
 func TestComposeRunsCommandsThatExist(t *testing.T) {
 	t.Parallel()
 	ledger := build(t, "github.com/memory-ledger/ledger/services/cmd/ledger")
@@ -35,7 +35,7 @@ func TestComposeRunsCommandsThatExist(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	known := map[string]bool{"GOMEMLIMIT": true} // which Go itself reads
+	known := map[string]bool{"GOMEMLIMIT": true} // Go itself reads it
 	fields := reflect.TypeFor[config.Config]()
 	for i := range fields.NumField() {
 		known[fields.Field(i).Tag.Get("env")] = true
@@ -52,7 +52,7 @@ func TestComposeRunsCommandsThatExist(t *testing.T) {
 			}
 		}
 		if name == "tools" {
-			continue // is told what to do when it is run
+			continue // gets its command when it is run
 		}
 		if len(s.Command) == 0 || !regexp.MustCompile(`(?m)^  `+s.Command[0]+` `).Match(help) {
 			if name == "anchorer" {
@@ -67,7 +67,8 @@ func TestComposeRunsCommandsThatExist(t *testing.T) {
 	}
 }
 
-// The gateway's template asks for what compose.yaml gives, and no more.
+// TestComposeFillsTheGatewaysTemplate: compose.yaml sets exactly the variables that the
+// gateway's template uses.
 func TestComposeFillsTheGatewaysTemplate(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../../infra/gateway/nginx.conf.template")

@@ -15,8 +15,8 @@ import (
 )
 
 // TestErasesWithItsRoleAlone: the core API erases an owner on three nodes while another
-// replica reads. After the answer no text comes from either, no node's keystore has a
-// byte of the wrapped key, and the owner begins again with another one.
+// replica reads. After the answer, neither replica returns an erased text. Soon no node's
+// keystore holds the wrapped key. The owner begins again with a new key.
 func TestErasesWithItsRoleAlone(t *testing.T) {
 	d := deploy(t)
 	d.projector()
@@ -74,7 +74,7 @@ func TestErasesWithItsRoleAlone(t *testing.T) {
 		t.Errorf("%d leaves erased", n)
 	}
 	erased.Store(true)
-	next := other.SignIn(wallet) // the readers keep the session of before
+	next := other.SignIn(wallet) // the readers keep the old session
 	other.Expect(201, "POST", "/memories", map[string]any{"content": "new"}, next)
 	done.Store(true)
 	readers.Wait()
@@ -83,7 +83,7 @@ func TestErasesWithItsRoleAlone(t *testing.T) {
 			t.Errorf("%s", a.Body)
 		}
 	}
-	// Nodes that do not lead hear of it a little later.
+	// Nodes that do not lead the stream delete the key a little later.
 	for deadline := time.Now().Add(20 * time.Second); holders() > 0; {
 		if time.Now().After(deadline) {
 			t.Fatal("a node's keystore still has the key")

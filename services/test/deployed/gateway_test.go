@@ -16,8 +16,8 @@ import (
 
 func addrOf(c *stacktest.Client) string { return strings.TrimPrefix(c.URL, "http://") }
 
-// behind runs a stack with a gateway before it, one of whose core servers is
-// not there.
+// behind runs a stack with a gateway in front of it. One of the gateway's core servers
+// does not exist.
 func behind(t *testing.T) (*gateway, *stacktest.Client, *stacktest.Client) {
 	t.Helper()
 	nginxPath(t)
@@ -32,7 +32,7 @@ func TestGatewayPassesOn(t *testing.T) {
 	wallet := stacktest.NewWallet()
 	session := core.SignIn(wallet)
 	wrote := core.Expect(201, "POST", "/memories", map[string]any{"content": "through the gate", "metadata": map[string]any{}}, session)
-	for range 20 { // whichever server it tries first
+	for range 20 { // the gateway may try either server first
 		core.Expect(200, "GET", "/memories/"+wrote.Text("id"), nil, session)
 	}
 	extension.Expect(200, "GET", "/auth/me", nil, extension.SignIn(wallet))
@@ -46,7 +46,7 @@ func TestGatewayPassesOn(t *testing.T) {
 			}
 			logged := func() bool { return strings.Contains(g.log.String(), `"requestId":"`+id+`"`) }
 			for deadline := time.Now().Add(5 * time.Second); !logged() && time.Now().Before(deadline); {
-				time.Sleep(10 * time.Millisecond) // it is written after the answer
+				time.Sleep(10 * time.Millisecond) // the line is written after the answer
 			}
 			if !logged() {
 				t.Errorf("the gateway's log does not know %s", id)
@@ -93,7 +93,7 @@ func TestGatewayPassesOn(t *testing.T) {
 				}
 			}
 		}
-		extension.Expect(404, "GET", "/auth/sessions", nil) // core's alone
+		extension.Expect(404, "GET", "/auth/sessions", nil) // a route of the core API only
 		core.Expect(200, "DELETE", "/auth/sessions", nil, session)
 		extension.Expect(401, "GET", "/auth/me", nil, own)
 	})
@@ -121,8 +121,8 @@ func wantJSON(t *testing.T, a stacktest.Answer) {
 	}
 }
 
-// wrongHosts: no handshake without a known name, and no way to reach one API
-// by the name of the other.
+// wrongHosts checks that the gateway refuses a handshake without a known name, and that
+// the name of one API does not reach the other API.
 func wrongHosts(t *testing.T, g *gateway, core *stacktest.Client) {
 	for _, name := range []string{"elsewhere.test", ""} {
 		conn, err := tls.Dial("tcp", g.addr, &tls.Config{ServerName: name, InsecureSkipVerify: true}) //nolint:gosec // it must not get that far
@@ -172,7 +172,7 @@ func TestGatewayLimits(t *testing.T) {
 		method string
 		body   any
 		who    stacktest.Header
-		burst  int // at least so many pass at once
+		burst  int // at least this many pass at once
 		sent   int
 	}{
 		{"search", core, "/memories/search", "POST", map[string]any{"query": "x"}, session, 10, 60},
@@ -201,7 +201,7 @@ func TestGatewayLimits(t *testing.T) {
 	core.Expect(200, "POST", "/memories/search", map[string]any{"query": "x"}, other)
 }
 
-// rush sends everything as fast as it goes.
+// rush sends about n requests as fast as it can.
 func rush(c *stacktest.Client, method, path string, body any, who stacktest.Header, n int) (passed int, refused []stacktest.Answer) {
 	var mu sync.Mutex
 	var group sync.WaitGroup
@@ -234,13 +234,14 @@ func TestGatewayAlone(t *testing.T) {
 	}
 }
 
-// What the gateway refuses by itself a browser may read, if it may read the
-// service's own answers: its extension then sees a status, not a network error.
+// TestGatewayRefusalsAreReadable: a browser may read the gateway's own refusals if it may
+// read the service's answers. A browser extension then sees a status, not a network
+// error.
 func TestGatewayRefusalsAreReadable(t *testing.T) {
 	t.Parallel()
 	away := startGateway(t, []string{freeAddr(t)}, []string{freeAddr(t)})
 	c := away.client(t, extensionHost)
-	// Over HTTP/2 nginx ends the connection instead.
+	// Over HTTP/2, nginx ends the connection instead of answering 431.
 	old := away.client(t, extensionHost)
 	old.HTTP.Transport.(*http.Transport).ForceAttemptHTTP2 = false
 	slow := func(origin string) stacktest.Answer {
@@ -259,7 +260,7 @@ func TestGatewayRefusalsAreReadable(t *testing.T) {
 	for origin, readable := range map[string]bool{
 		"https://app.test":                                    true,
 		"https://other.test:8443":                             true,
-		"https://core.test":                                   true, // the dashboard's
+		"https://core.test":                                   true, // the dashboard's origin
 		"https://core.test:8443":                              true,
 		"chrome-extension://abcdefghijklmnopabcdefghijklmnop": true,
 		"https://other.test":                                  false,

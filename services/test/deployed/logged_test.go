@@ -24,7 +24,7 @@ func TestGatewayLogsNoTokens(t *testing.T) {
 			extension.Do(method, path, nil, stacktest.With("X-Request-Id", "asked"))
 			core.Do(method, path, nil, stacktest.With("X-Request-Id", "asked"))
 		}
-		for range 40 { // more than the zone lets through
+		for range 40 { // more than the limit's zone allows
 			extension.Do(method, prefix+secret, nil, stacktest.With("X-Request-Id", "limited"))
 		}
 	}

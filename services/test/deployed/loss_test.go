@@ -15,8 +15,8 @@ import (
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
-// writers write through all APIs, each with an Idempotency-Key, and read what
-// they wrote from another replica at once.
+// writers write memories through all APIs, each with an Idempotency-Key. They read each
+// memory at once from another replica.
 type writers struct {
 	t       *testing.T
 	apis    []*api
@@ -59,8 +59,8 @@ func (w *writers) run(number int, done <-chan struct{}) {
 	}
 }
 
-// write repeats what got no answer with the same key at the same API, until
-// that is gone: the key counts for one API.
+// write writes one memory. After a 503 it repeats the request with the same key at the
+// same API, because a key counts for one API. It gives up if that API is killed.
 func (w *writers) write(content string, number int) (stacktest.Answer, bool) {
 	a := w.apis[number%len(w.apis)]
 	for deadline := time.Now().Add(45 * time.Second); time.Now().Before(deadline); {
@@ -84,14 +84,14 @@ func (w *writers) write(content string, number int) (stacktest.Answer, bool) {
 	return stacktest.Answer{}, false
 }
 
-// tooShort reports whether an answer says that the log has lost messages. It never does,
-// also where its leader stores later than its replicas.
+// tooShort reports whether an answer says that the log has lost messages. No answer may
+// say that, even if the log's leader stores a message later than its replicas.
 func tooShort(a stacktest.Answer) bool {
 	return strings.Contains(string(a.Body), "older than the read models")
 }
 
-// read asks a surviving core replica for what was just acknowledged: it may be
-// busy, but it may not say that it doesn't know it.
+// read requests a memory that was just acknowledged from a surviving core replica. The
+// replica may be busy, but must not answer that the memory does not exist.
 func (w *writers) read(wrote stacktest.Answer, number int) {
 	a := w.apis[number%len(w.apis)]
 	if a.extension || a.gone.Load() {
@@ -115,7 +115,7 @@ func (w *writers) count() int {
 	return len(w.acked)
 }
 
-// more waits until so many more were acknowledged.
+// more waits until n more writes are acknowledged.
 func (w *writers) more(n int) {
 	w.t.Helper()
 	want := w.count() + n
@@ -126,9 +126,9 @@ func (w *writers) more(n int) {
 	}
 }
 
-// TestLosesNothing kills a node of the log, an API and a projector while people
-// write. Two projectors share the owners, and the consumer. Not parallel: it is
-// many processes already.
+// TestLosesNothing kills a node of the log, an API and a projector during writes. Two
+// projectors share the owners and the consumer. Not parallel, because it starts many
+// processes.
 func TestLosesNothing(t *testing.T) {
 	d := deploy(t)
 	projectors := []*process{d.projector("PROJECTOR_PARTITIONS=00-7f"), d.projector("PROJECTOR_PARTITIONS=80-ff")}
@@ -151,7 +151,7 @@ func TestLosesNothing(t *testing.T) {
 	defer stop()
 	w.more(50)
 	t.Log("a node dies")
-	node := d.Nodes[d.bringer()] // which also brings the projectors what is new
+	node := d.Nodes[d.bringer()] // it also leads the projectors' consumer
 	node.Kill()
 	w.more(50)
 	t.Log("a core API dies")
@@ -176,7 +176,7 @@ func TestLosesNothing(t *testing.T) {
 	}
 }
 
-// bringer is the number of the node that keeps the projector's consumer.
+// bringer returns the index of the node that leads the projector's consumer.
 func (d *deployment) bringer() (n int) {
 	d.t.Helper()
 	consumer, err := d.admin().Consumer(d.t.Context(), eventlog.StreamName, "projector")
@@ -189,7 +189,8 @@ func (d *deployment) bringer() (n int) {
 	return n - 1
 }
 
-// checkpoints counts the rows of the checkpoint, one for each projector's run.
+// checkpoints counts the rows of the checkpoint, one for each projector's run of
+// partitions.
 func (d *deployment) checkpoints() (n int) {
 	d.t.Helper()
 	pool, err := schema.OpenPool(d.t.Context(), d.DatabaseURL("verify"), schema.Live, 1)
@@ -203,7 +204,7 @@ func (d *deployment) checkpoints() (n int) {
 	return n
 }
 
-// check compares what was acknowledged with what is there.
+// check compares the acknowledged memories with the stored ones.
 func (w *writers) check(c *stacktest.Client) {
 	w.t.Helper()
 	var all []struct {

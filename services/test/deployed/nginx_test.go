@@ -43,7 +43,7 @@ const (
 type gateway struct {
 	addr  string // where it listens for TLS
 	probe string
-	dir   string // its configuration, certificate and pid are there
+	dir   string // holds its configuration, certificate and pid
 	pool  *x509.CertPool
 	log   *lines
 }
@@ -80,8 +80,8 @@ func nginxPath(t *testing.T) string {
 	return ""
 }
 
-// startGateway runs nginx in front of the given addresses until the test ends, with
-// more directives where a test needs them.
+// startGateway runs nginx in front of the given addresses until the test ends. more adds
+// directives to its configuration.
 func startGateway(t *testing.T, core, extension []string, more ...string) *gateway {
 	t.Helper()
 	path := nginxPath(t)
@@ -127,7 +127,7 @@ func startGateway(t *testing.T, core, extension []string, more ...string) *gatew
 	return g
 }
 
-// servers are the server lines of an upstream block, as compose.yaml has them.
+// servers returns the server lines of an upstream block, in the form of compose.yaml.
 func servers(addrs []string) string {
 	var b strings.Builder
 	for _, a := range addrs {
@@ -136,7 +136,7 @@ func servers(addrs []string) string {
 	return b.String()
 }
 
-// client talks TLS to the gateway under a host name.
+// client returns a client that talks TLS to the gateway under a host name.
 func (g *gateway) client(t *testing.T, host string) *stacktest.Client {
 	c := stacktest.NewClient(t, contracttest.Core, "https://"+host)
 	transport := &http.Transport{

@@ -22,8 +22,7 @@ import (
 
 const observe = "../../../infra/observe"
 
-// expressions returns every PromQL expression of alerts and dashboard, by
-// where it stands.
+// expressions returns every PromQL expression of alerts and dashboard, by its place.
 func expressions(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -67,8 +66,9 @@ func decode(t *testing.T, path string, unmarshal func([]byte, any) error, into a
 	}
 }
 
-// Every query asks for metrics that running services have: both APIs, the
-// projector, and an anchorer that has anchored something.
+// TestQueriesNameMetricsThatExist: every query names only metrics that running services
+// export. The services are both APIs, the projector, and an anchorer that has anchored a
+// memory.
 func TestQueriesNameMetricsThatExist(t *testing.T) {
 	t.Parallel()
 	projector, anchorer := freeAddr(t), freeAddr(t)
@@ -77,7 +77,7 @@ func TestQueriesNameMetricsThatExist(t *testing.T) {
 	s.Config.OpsAddr, s.Config.AnchorMaxWait = anchorer, 50*time.Millisecond
 	s.Config.SolanaRPCURL, s.Config.AuthorityKeypair, s.Config.CommitmentProgramID = chain.URL(), authority, program.LocalID.String()
 	ctx, stop := context.WithCancel(context.Background())
-	t.Cleanup(stop) // before the stack waits for it
+	t.Cleanup(stop) // before the stack waits for the anchorer
 	s.Anchor(ctx)
 	core := s.Core[0]
 	session := core.SignIn(stacktest.NewWallet())
@@ -114,8 +114,7 @@ func TestQueriesNameMetricsThatExist(t *testing.T) {
 // metricName finds names of metrics, ours and the client library's.
 var metricName = regexp.MustCompile(`\b(?:ledger|process|go)_[a-z0-9_]+\b|\bup\b`)
 
-// balanced looks at brackets outside of strings, which is what a slip of the
-// hand gets wrong most.
+// balanced checks the brackets outside of strings, where most typing mistakes are.
 func balanced(text string) bool {
 	var open []rune
 	pairs := map[rune]rune{')': '(', ']': '[', '}': '{'}
@@ -133,7 +132,7 @@ func balanced(text string) bool {
 	return len(open) == 0
 }
 
-// metrics returns the names of the series that a service shows.
+// metrics returns the names of the series that a service exports.
 func metrics(t *testing.T, url string) map[string]bool {
 	t.Helper()
 	answer, err := http.Get(url)
@@ -152,8 +151,8 @@ func metrics(t *testing.T, url string) map[string]bool {
 	return names
 }
 
-// What Prometheus asks are services of compose.yaml, at ports that these
-// listen at.
+// TestScrapeTargetsAreServices: Prometheus scrapes only services of compose.yaml, and its
+// rule files exist.
 func TestScrapeTargetsAreServices(t *testing.T) {
 	t.Parallel()
 	var prometheus struct {

@@ -11,7 +11,7 @@ import (
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
-// admin is a connection of the administrator's.
+// admin returns a connection of the administrator.
 func (d *deployment) admin() jetstream.JetStream {
 	d.t.Helper()
 	conn, err := nats.Connect(d.URL("admin"), nats.CustomInboxPrefix("_INBOX_admin"), nats.RootCAs(filepath.Join(d.Secrets, "ca_certificate")))
@@ -26,11 +26,12 @@ func (d *deployment) admin() jetstream.JetStream {
 	return admin
 }
 
-// A log that is restored onto a provisioned cluster is kept by as many nodes as
-// the one that it takes the place of, and the services go on with their roles.
+// TestRestoresOntoAProvisionedCluster: a log that is restored onto a provisioned cluster
+// has as many replicas as the empty log that it replaces. The services go on with their
+// roles.
 func TestRestoresOntoAProvisionedCluster(t *testing.T) {
 	d := deploy(t)
-	projector := d.projector() // first: an API may not make the schema
+	projector := d.projector() // first: an API must not make the schema
 	_, client := d.api("core-api")
 	wallet := stacktest.NewWallet()
 	session := client.SignIn(wallet)

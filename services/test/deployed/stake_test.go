@@ -12,7 +12,7 @@ import (
 	"github.com/memory-ledger/ledger/services/test/stacktest"
 )
 
-// deposits returns who recorded each deposit that the log holds, by signature.
+// deposits returns the source of each deposit that the log holds, by signature.
 func (d *deployment) deposits() map[string]string {
 	d.t.Helper()
 	sources := map[string]string{}
@@ -24,10 +24,10 @@ func (d *deployment) deposits() map[string]string {
 	return sources
 }
 
-// With staking on and roles that may not state each other's facts, a wallet
-// stakes through the core API, which shows the chain and records nothing; the
-// anchorer, once there is one, records the deposit, once. Not parallel: it is
-// many processes already.
+// TestStakesWithRolesApart: staking is on, and no role may append another role's facts. A
+// wallet stakes through the core API, which shows the chain's state and records nothing.
+// When an anchorer runs, it records the deposit once. Not parallel, because it starts
+// many processes.
 func TestStakesWithRolesApart(t *testing.T) {
 	y := stacktest.NewTreasury(t, solana.TokenProgramID)
 	d := deploy(t)
@@ -57,8 +57,8 @@ func TestStakesWithRolesApart(t *testing.T) {
 		t.Errorf("the core API recorded %v", recorded)
 	}
 
-	// The anchorer looks at every vault when it starts, and a minute later; what is
-	// not final yet is none to it.
+	// The anchorer checks every vault when it starts, and again a minute later. It
+	// ignores a deposit that is not final yet.
 	y.Finalize(signature)
 	authority := y.KeypairFile()
 	anchorer := d.anchorer(y.URL(), authority, environ...)

@@ -23,7 +23,7 @@ import (
 
 func unmarshal(raw []byte, v any) error { return json.Unmarshal(raw, v) }
 
-// Files makes the journey, by file name.
+// Files returns the journey's files by name.
 func Files(ctx context.Context) (map[string][]byte, error) {
 	s, err := tell(ctx)
 	if err != nil {
@@ -53,11 +53,12 @@ func Files(ctx context.Context) (map[string][]byte, error) {
 	return files, nil
 }
 
-// message is the log's record of the journey's memory: after the sign-in, one
-// a leaf.
+// message returns the log's record of the journey's memory. After the sign-in, the log
+// has one record for each leaf up to this one.
 func (s *story) message() eventlog.Record { return s.log.records[1+leafIndex] }
 
-// lines is the whole log: each payload stands in its line as it is in the log.
+// lines returns the whole log, one record on each line, with the payload as it is in the
+// log.
 func (s *story) lines() []byte {
 	var out bytes.Buffer
 	for _, r := range s.log.records {
@@ -137,8 +138,8 @@ type tile struct {
 	Bytes string `json:"bytes"`
 }
 
-// treeFile lists the hashes of all perfect subtrees, level by level, the one
-// tile there is, and the root of every size.
+// treeFile lists the hashes of all perfect subtrees, level by level, the only tile, and
+// the root of every size.
 func (s *story) treeFile() treeFile {
 	f := treeFile{Leaves: s.leaves, Levels: [][]events.Hash{s.leaves}, Roots: map[string]events.Hash{}}
 	for below := s.leaves; len(below) > 1; below = f.Levels[len(f.Levels)-1] {
@@ -195,7 +196,7 @@ func (s *story) commitmentFile() commitmentFile {
 	return f
 }
 
-// receipt is what GET /memories/:id/receipt would answer after both commits.
+// receipt returns the answer of GET /memories/:id/receipt after both commits.
 func (s *story) receipt(l leaf.Leaf) (*receipt.Receipt, error) {
 	proof, err := tree.InclusionOf(s.leaves, leafIndex, firstSize)
 	if err != nil {

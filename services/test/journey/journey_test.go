@@ -57,8 +57,7 @@ func TestWithoutGo(t *testing.T) {
 	}
 }
 
-// What the rest of this file reads of the files, as a verifier would who has
-// nothing of ours.
+// The parts of the files that the tests below read, as a verifier without our code would.
 type (
 	requestFile struct{ Body, Owner, MemoryID, Subject string }
 	leafFile    struct {
@@ -284,7 +283,7 @@ func TestCommitments(t *testing.T) {
 	}
 }
 
-// TestReceipt: it verifies, and says what the other files say.
+// TestReceipt: the receipt verifies, and agrees with the other files.
 func TestReceipt(t *testing.T) {
 	t.Parallel()
 	r, err := receipt.Parse(raw(t, "receipt.json"))
@@ -306,8 +305,8 @@ func TestReceipt(t *testing.T) {
 	}
 }
 
-// TestNothingSecretInTheLog looks for everything that the story keeps to
-// itself: texts, keys, salts, in any spelling that an event could have.
+// TestNothingSecretInTheLog searches the log for the story's secrets: texts, keys and
+// salts, in every encoding that an event could use.
 func TestNothingSecretInTheLog(t *testing.T) {
 	t.Parallel()
 	log := raw(t, "log.jsonl")

@@ -22,15 +22,15 @@ import (
 	"github.com/memory-ledger/ledger/services/memory"
 )
 
-// The journey's memory is leaf 2. Its batch commits five leaves, the next one
-// all seven.
+// The journey's memory is leaf 2. Its batch commits five leaves, and the next batch all
+// seven.
 const (
 	leafIndex = 2
 	firstSize = 5
 	allSize   = 7
 )
 
-// requests are the bodies of POST /memories, one a leaf.
+// requests are the bodies of POST /memories, one for each leaf.
 var requests = [allSize]string{
 	`{"content":"The kettle is the blue one.","metadata":{}}`,
 	`{"content":"Ada prefers tea.","metadata":{"source":"chat"}}`,
@@ -48,10 +48,10 @@ type batch struct {
 	submitted *events.BatchSubmitted
 	confirmed *events.BatchConfirmed
 	commit    []byte // the instruction's data
-	account   []byte // what the account held afterwards
+	account   []byte // the account's data afterwards
 }
 
-// story is what happened.
+// story holds everything that happens in the journey.
 type story struct {
 	clock     *clock
 	ids       *identifiers
@@ -91,7 +91,7 @@ func tell(ctx context.Context) (*story, error) {
 	return s, s.anchor(ctx, allSize)
 }
 
-// signIn makes the owner known: a data key, then the session.
+// signIn registers the owner: first a data key, then the session.
 func (s *story) signIn(ctx context.Context) error {
 	keys, err := keystore.Open(&bucket{values: map[string][]byte{}}, keystore.Config{
 		Masters: []keystore.MasterKey{fixed("master")}, Rand: &stream{label: "keystore"},
@@ -132,7 +132,7 @@ func (s *story) write(ctx context.Context, index int, body string) error {
 	return nil
 }
 
-// parseRequest does with a body what the API does.
+// parseRequest parses a body as the API does.
 func parseRequest(body string) (content string, metadata canonical.Object, err error) {
 	var request struct {
 		Content  string         `json:"content"`
@@ -208,8 +208,8 @@ func (s *story) transaction(authority solana.PublicKey, commit commitment.Commit
 	return tx, err
 }
 
-// append writes what the anchorer would: one event a message, in the chain's
-// family, with versions of its own.
+// append writes an event as the anchorer would: one event in each message, in the chain's
+// family, which has its own versions.
 func (s *story) append(ctx context.Context, data events.Data) error {
 	version := 1
 	err := s.log.OwnerTail(ctx, events.FamilyChain, s.owner, 0, func(eventlog.Record) error { version++; return nil })

@@ -15,7 +15,7 @@ import (
 	"github.com/memory-ledger/ledger/services/command"
 )
 
-// clock moves on by a quarter of a second whenever it is looked at.
+// clock advances by a quarter of a second at each tick.
 type clock struct{ now time.Time }
 
 func newClock() *clock { return &clock{time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)} }
@@ -25,7 +25,7 @@ func (c *clock) tick() time.Time {
 	return c.now
 }
 
-// identifiers makes UUIDs of version 7 that say the clock's time.
+// identifiers makes UUIDs of version 7 with the clock's time.
 type identifiers struct {
 	clock *clock
 	n     uint64
@@ -37,7 +37,7 @@ func (i *identifiers) next() string {
 	return fmt.Sprintf("%08x-%04x-7%03x-8000-%012x", ms>>16, ms&0xffff, i.n, i.n)
 }
 
-// stream is what the story calls random: SHA-256 of a label and a counter.
+// stream replaces the source of random bytes: SHA-256 of a label and a counter.
 type stream struct {
 	label string
 	n     uint64
@@ -52,7 +52,7 @@ func (s *stream) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// fixed is one value of a label.
+// fixed returns one fixed value for a label.
 func fixed(label string) [32]byte {
 	return sha256.Sum256(binary.BigEndian.AppendUint64([]byte("memory-ledger/journey/"+label+"/"), 1))
 }
@@ -110,7 +110,7 @@ func (l *log) OwnerTail(_ context.Context, f events.Family, _ events.Owner, afte
 
 func (l *log) Sync(context.Context) error { return nil }
 
-// noModel is a read model that has seen nothing: all comes from the log.
+// noModel is an empty read model: all state comes from the log.
 type noModel struct{}
 
 func (noModel) Load(_ context.Context, owner events.Owner) (*command.State, error) {

@@ -9,8 +9,8 @@ import (
 	"github.com/memory-ledger/ledger/services/run/assembly"
 )
 
-// Beside is what another replica has of the stack, and a fence that runs, until the
-// test ends.
+// Beside returns the base of another replica of the stack, and a running fence. Both end
+// with the test.
 func (s *Stack) Beside(t *testing.T) (*assembly.Base, *fence.Fence) {
 	t.Helper()
 	logger := slog.New(slog.DiscardHandler)

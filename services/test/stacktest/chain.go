@@ -14,9 +14,9 @@ import (
 	"github.com/memory-ledger/ledger/infra/localchain/localchaintest"
 )
 
-// Chain runs a chain of the test's own, with the commitment program on it, and
-// returns it with the key pair file of an authority that has lamports. Where
-// there is no chain to be had the test is skipped.
+// Chain runs a chain for this test, with the commitment program on it. It returns the
+// chain and the key pair file of an authority that has lamports. If no chain can run, the
+// test is skipped.
 func Chain(t testing.TB, slots time.Duration) (chain *localchain.Chain, authority string) {
 	t.Helper()
 	chain = localchaintest.Start(t, localchain.Config{
@@ -29,7 +29,7 @@ func Chain(t testing.TB, slots time.Duration) (chain *localchain.Chain, authorit
 	return chain, keypairFile(t, key)
 }
 
-// keypairFile writes a key pair as the Solana command line has it.
+// keypairFile writes a key pair in the format of the Solana command line.
 func keypairFile(t testing.TB, key solana.PrivateKey) (path string) {
 	t.Helper()
 	numbers := make([]int, len(key))

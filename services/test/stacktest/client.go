@@ -26,8 +26,8 @@ type Client struct {
 
 const requestTimeout = 30 * time.Second
 
-// NewClient returns a client of a replica at a URL. Whatever it is used for,
-// every answer is held to the API's OpenAPI document.
+// NewClient returns a client of the replica at a URL. It checks every answer against the
+// API's OpenAPI document.
 func NewClient(t testing.TB, api contracttest.API, url string) *Client {
 	t.Helper()
 	transport := &http.Transport{MaxIdleConnsPerHost: 256}
@@ -36,7 +36,7 @@ func NewClient(t testing.TB, api contracttest.API, url string) *Client {
 	return &Client{URL: url, HTTP: &http.Client{Transport: checked, Timeout: requestTimeout}, t: t}
 }
 
-// TB is the test that the client is of.
+// TB returns the client's test.
 func (c *Client) TB() testing.TB { return c.t }
 
 // Answer is a complete response.
@@ -166,7 +166,7 @@ func (c *Client) SignIn(w Wallet) Header {
 	return Bearer(c.Token(w))
 }
 
-// Token is SignIn for those who need the token itself.
+// Token is SignIn for callers that need the token itself.
 func (c *Client) Token(w Wallet) string {
 	c.t.Helper()
 	challenge := c.Expect(http.StatusOK, "POST", "/auth/challenge", map[string]any{"publicKey": w.PublicKey})

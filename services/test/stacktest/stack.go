@@ -1,6 +1,5 @@
-// Package stacktest runs the whole product inside a test: a real log, a real
-// database, a projector, and as many replicas of either API as asked for, each
-// with connections of its own.
+// Package stacktest runs the whole product inside a test: a real log, a real database, a
+// projector, and any number of replicas of either API, each with its own connections.
 package stacktest
 
 import (
@@ -24,8 +23,7 @@ import (
 // Options say what to run. The zero value is one replica of each API.
 type Options struct {
 	Core, Extension int // replicas; 0 means 1
-	// NATSURL and DatabaseURL name servers of the test's own, instead of fresh
-	// ones.
+	// NATSURL and DatabaseURL name servers of the test. Empty: Start makes fresh ones.
 	NATSURL, DatabaseURL string
 	// Configure changes the configuration before anything starts.
 	Configure func(*config.Config)

@@ -14,8 +14,7 @@ import (
 	"github.com/memory-ledger/ledger/infra/localchain/localchaintest"
 )
 
-// Treasury is a chain of the test's own with a token mint, and the key that may
-// mint.
+// Treasury is a chain for one test with a token mint, and the key that may mint.
 type Treasury struct {
 	*testing.T
 	*localchain.Chain
@@ -63,7 +62,7 @@ func (y *Treasury) FundWallet(key solana.PublicKey) {
 	y.Must(y.Fund(y.Context(), key.String(), 10*solana.LAMPORTS_PER_SOL))
 }
 
-// NewMint puts a mint with six decimals on the chain by force.
+// NewMint puts a mint with six decimals on the chain without a transaction.
 func (y *Treasury) NewMint(tokenProgram solana.PublicKey) solana.PublicKey {
 	y.Helper()
 	data := make([]byte, 82)
@@ -104,7 +103,7 @@ func (y *Treasury) Finalize(signature string) {
 	y.await(signature, "finalized")
 }
 
-// await asks for a transaction until its status is one of those.
+// await polls a transaction until it has one of the wanted statuses.
 func (y *Treasury) await(signature string, wanted ...string) {
 	y.Helper()
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
@@ -125,7 +124,8 @@ func (y *Treasury) await(signature string, wanted ...string) {
 	y.Fatalf("the transaction did not become %s", wanted[0])
 }
 
-// Give mints tokens into a wallet's own token account, which it makes.
+// Give mints tokens into a wallet's associated token account. It creates the account if
+// there is none.
 func (y *Treasury) Give(wallet solana.PublicKey, amount uint64) solana.PublicKey {
 	y.Helper()
 	tokens, _, err := solana.FindAssociatedTokenAddress(wallet, y.Mint)
@@ -145,7 +145,7 @@ func (y *Treasury) LandFor(w Wallet, tx *solana.Transaction) string {
 	return y.Land(tx)
 }
 
-// KeypairFile returns a file with the treasury's key pair, for an authority that
+// KeypairFile returns a file with the treasury's key pair, to use as an authority that
 // has lamports.
 func (y *Treasury) KeypairFile() string {
 	y.Helper()

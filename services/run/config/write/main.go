@@ -1,4 +1,4 @@
-// Command write makes docs/configuration.md and .env.example, in the folder given,
+// Command write generates docs/configuration.md and .env.example in the given folder,
 // from the tags of config.Config.
 package main
 
@@ -45,7 +45,7 @@ func main() {
 	}
 }
 
-// files are what is made, by their names in the repository.
+// files returns the generated texts by their file names in the repository.
 func files() map[string]string {
 	return map[string]string{"docs/configuration.md": markdown(), ".env.example": example()}
 }

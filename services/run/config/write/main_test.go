@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The documents of the variables are those of this build.
+// TestUpToDate: the generated documents match the variables of this build.
 func TestUpToDate(t *testing.T) {
 	t.Parallel()
 	for name, want := range files() {
