@@ -18,7 +18,7 @@ const markdownHead = `# Configuration
 
 <!-- Made from services/run/config/config.go by go generate ./services/run/config. -->
 
-Every variable that a command of ` + "`ledger`" + ` reads, and which ones read it; ` + "`ledger COMMAND --help`" + ` lists its own. What is missing or malformed stops a command at its start, with every problem listed at once. [Operations](operations.md#configuration) says what to set for what.
+Every variable that a command of ` + "`ledger`" + ` reads, and which ones read it; ` + "`ledger COMMAND --help`" + ` lists its own. A missing or malformed variable stops a command at its start; it lists every problem at once. [Operations](operations.md#configuration) says what to set for what.
 
 A variable marked * may be handed over in a file, which ` + "`NAME_FILE`" + ` then names. ` + "`ledger run`" + ` has other defaults where the table says so: it brings the servers that are not named. ` + "`GOMAXPROCS`" + `, ` + "`GOGC`" + `, ` + "`GOMEMLIMIT`" + ` and ` + "`NO_COLOR`" + ` work as usual. ` + "`LEDGER_ENV`" + ` is printed by ` + "`ledger env`" + ` and marks the values beside it.
 
