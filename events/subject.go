@@ -35,7 +35,8 @@ const (
 )
 
 const (
-	// SubjectLeaves matches what makes leaves, and nothing else.
+	// SubjectLeaves matches all messages with leaves, and others of the kind memory, such
+	// as retractions and erasures.
 	SubjectLeaves = "ledger.*.*.memory"
 	subjectLedger = "ledger.>"
 	subjectChain  = "chain.>"

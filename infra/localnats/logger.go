@@ -25,7 +25,7 @@ func (l *logger) Errorf(format string, args ...any)  { l.write(slog.LevelError, 
 func (l *logger) Warnf(format string, args ...any) {
 	level := slog.LevelWarn
 	if strings.HasPrefix(format, "Plaintext passwords") {
-		level = slog.LevelDebug // ours is 32 random bytes and exists in memory only
+		level = slog.LevelDebug // ours is 32 random bytes, which only this user can read
 	}
 	l.write(level, format, args)
 }

@@ -77,7 +77,7 @@ func newestFirst(pattern string) []string {
 		if len(all) == 0 {
 			return 0
 		}
-		n, _ := strconv.Atoi(all[len(all)-1]) // too long a number counts as 0
+		n, _ := strconv.Atoi(all[len(all)-1]) // a number that is too long counts as the largest
 		return n
 	}
 	slices.SortStableFunc(dirs, func(a, b string) int { return cmp.Compare(version(b), version(a)) })

@@ -385,7 +385,7 @@ func TestNotEvenTheAdminPurgesTheLog(t *testing.T) {
 	w.wantUnhurt()
 }
 
-// A key is forgotten by erasing it. Only the admin may do that. A bucket that was made
+// A key is forgotten by erasing it. Only the admin and core may do that. A bucket that was made
 // before this was allowed still denies it.
 func TestTheAdminErasesKeys(t *testing.T) {
 	t.Parallel()

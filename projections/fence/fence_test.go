@@ -532,7 +532,7 @@ func TestAPositionIsNotBelievedWithoutAConnection(t *testing.T) {
 	if err := f.Wait(ctx, 101); !errors.Is(err, fence.ErrBehind) || strings.Contains(err.Error(), "can't be reached") {
 		t.Errorf("with a database again: %v", err)
 	}
-	// It tries again up to twenty times a second, and says so every ten.
+	// It tries again up to twenty times a second, but logs an outage at most every 10 s.
 	if said := lines.String(); strings.Count(said, "not reached") > 1+int(time.Since(down)/(10*time.Second)) {
 		t.Errorf("too often:\n%s", said)
 	}

@@ -37,7 +37,7 @@ CREATE TABLE IF NOT EXISTS ledger_vectors.pages (
 )`
 
 // OpenVectorTable returns the table for a model's vectors, and creates it if it is
-// missing. A crash meanwhile leaves an empty schema, which the next start fills.
+// missing. A crash meanwhile leaves nothing: it is one transaction.
 func OpenVectorTable(ctx context.Context, pool *pgxpool.Pool, model string) (*VectorTable, error) {
 	err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, schema.LockKey("migrate", "ledger_vectors")); err != nil {

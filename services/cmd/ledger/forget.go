@@ -20,8 +20,8 @@ func newForget() *cobra.Command {
 		Short: "Destroys an owner's data key: nobody can read their memories any more",
 		Long: `Destroys the data key of an owner, given by the wallet's public key. From then
 on nothing that the owner stored can be read by anybody, and nothing can be
-stored for them: both APIs answer 410. Their grants, API keys and extension
-sessions end. The log stays whole, and every proof goes on verifying. There is no
+stored for them: both APIs answer 410. Their grants, API keys and sessions
+end. The log stays whole, and every proof goes on verifying. There is no
 way back.
 
 Services that have the key in memory drop it within seconds. Backups of the

@@ -72,7 +72,7 @@ func Rewrap(ctx context.Context, cfg config.Config, progress func(done keystore.
 // forgetTimeout bounds a Forget, which reads the owner's whole history.
 const forgetTimeout = 2 * time.Minute
 
-// Forget ends all grants, API keys and extension sessions of an owner and destroys
+// Forget ends all grants, API keys and sessions of an owner and destroys
 // their data key. Access ends first, so that no grant or API key can write a memory
 // that can't be read. A crash in between leaves the data key; run Forget again.
 func Forget(ctx context.Context, cfg config.Config, owner events.Owner) (done keystore.Forgotten, err error) {
@@ -103,7 +103,7 @@ func Forget(ctx context.Context, cfg config.Config, owner events.Owner) (done ke
 	return done, nil
 }
 
-// endAccess appends the events that end all grants, API keys and extension sessions of an
+// endAccess appends the events that end all grants, API keys and sessions of an
 // owner.
 func endAccess(ctx context.Context, nc *nats.Conn, owner events.Owner) error {
 	log, err := eventlog.Open(ctx, nc)
