@@ -1,5 +1,5 @@
 # Memory Ledger. `make run` runs everything, `make test` tests it, `make verify` tests the rest.
-# `make help` lists the rest.
+# `make help` lists all targets.
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
@@ -14,7 +14,7 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
-# git refuses to speak of a folder of another user's, and go build then fails.
+# git refuses to work in a folder of another user, and then go build would fail.
 VCS := $(shell git rev-parse HEAD >/dev/null 2>&1 && echo auto || echo false)
 build: ## bin/ledger
 	@echo "compiling bin/ledger$$([ -e bin/ledger ] || echo ', which takes a minute or two the first time') …"
@@ -29,25 +29,26 @@ postgres: ## a PostgreSQL server program, installed if none is found
 	@infra/install postgres
 
 .PHONY: deps
-deps: ## everything that the tests need beside Go, installed where it is missing
+deps: ## everything that the tests need beside Go, installed if it is missing
 	@infra/install postgres node chromium firefox bpf strace nginx
 
 .PHONY: test
-test: deps fmt-check vet rules unit ## what to run at every change: formatting, rules and all tests but the slow ones
+test: deps fmt-check vet rules unit ## what to run at every change: formatting, rules and all tests except the slow ones
 
-# What is slow stands in tests that -short skips, and in the packages that need a
-# browser or a cluster of processes.
+# The slow tests are the tests that -short skips, and the packages that need a browser
+# or a cluster of processes.
 .PHONY: unit
-unit: ## all Go tests but the slow ones
+unit: ## all Go tests except the slow ones
 	go test -short -timeout 10m $$(go list $(PACKAGES) | grep -v -e '/services/test/deployed$$' -e '/services/test/browser$$')
 
 .PHONY: verify
 verify: deps staticcheck vulncheck generated lint-openapi client dashboard-current webextension slow plain race fuzz ## the rest: linters, slow tests, race detector, crashes, clusters, browser, fuzzing
 
-# The packages that start goroutines or share memory, in their code or their tests,
-# but for the cluster's, which runs alone, and the browser's, whose services the
-# end-to-end tests run with the race detector. Both lists are read from the files, so
-# that none is forgotten.
+# RACE lists the packages that start goroutines or share memory, in their code or their
+# tests. It leaves out the cluster's package, which runs alone, and the browser's
+# package, because the end-to-end tests run its services with the race detector. SLOW
+# lists the other packages with slow tests. Both lists are computed from the files, so
+# that no package is forgotten.
 folders = $(sort $(patsubst %/,./%,$(dir $(shell grep -rlE --include='$(2)' '$(1)' $(MODULES)))))
 CLUSTER := ./services/test/deployed
 CONCURRENT := "sync(/atomic)?"|"testing/synctest"|\.Go\(|^\s*go (func|[a-z])
@@ -56,8 +57,8 @@ BROWSER := ./services/test/browser
 RACE = $(filter-out $(CLUSTER) $(BROWSER),$(call folders,$(CONCURRENT),*.go))
 SLOW = $(filter-out $(CLUSTER) $(RACE),$(call folders,$(SKIPS),*_test.go))
 
-# Most end-to-end tests wait, for a server or a chain: more of them at a time than there
-# are processors halve the time.
+# Most end-to-end tests wait for a server or a chain. Running more of them at a time than
+# there are processors halves the total time.
 WAITING := 6
 
 .PHONY: slow
@@ -71,16 +72,16 @@ plain: ## the end-to-end tests with every accelerator of the log off
 .PHONY: race
 race: ## the packages that share memory between goroutines, with the race detector
 	go test -race -timeout 15m -parallel $(WAITING) $(RACE)
-	go test -race -timeout 10m $(CLUSTER) # a cluster of many processes: nothing beside it
+	go test -race -timeout 10m $(CLUSTER) # a cluster of many processes: it runs alone
 
 .PHONY: network
 network: ## 10,000 writes through a bad network with each client, each stored once
 	NETWORK_WRITES=10000 go test -count=1 -timeout 15m -run '^(TestTypeScriptClient|TestGoClientBadNetwork)$$' ./services/test/e2e
 
 .PHONY: fuzz
-# Executions, not seconds: with a deadline go test fails now and then because it
-# is over (go.dev/issue/75804). What is interesting is not made as short as can
-# be, which took most of the time.
+# FUZZTIME counts executions, not seconds: with a deadline, go test sometimes fails
+# only because the deadline has passed (go.dev/issue/75804). -fuzzminimizetime limits
+# how far an interesting input is shortened, because that took most of the time.
 FUZZTIME ?= 20000x
 FUZZ = go test -run '^$$' -fuzztime $(FUZZTIME) -fuzzminimizetime 100x -fuzz
 fuzz: ## each fuzz target for a short time
@@ -100,8 +101,8 @@ fmt-check:
 vet:
 	go vet $(PACKAGES)
 
-# Never from the cache: the rules read files of other modules, whose changes the
-# cache does not see.
+# -count=1 skips the test cache: the rules read files of other modules, and the cache
+# does not see their changes.
 .PHONY: rules
 rules: ## imports, names, and the links of docs/invariants.md
 	go test -count=1 ./infra/archtest
@@ -111,11 +112,11 @@ staticcheck:
 	go run $(STATICCHECK) $(PACKAGES)
 
 .PHONY: vulncheck
-vulncheck: ## known vulnerabilities, where the database can be reached
+vulncheck: ## known vulnerabilities, if the database can be reached
 	@infra/vulncheck $(GOVULNCHECK) $(MODULES)
 
 .PHONY: generate
-generate: ## everything that is made from something else
+generate: ## all files that are generated from other files
 	node events/leaf/testdata/vectors.mjs
 	go generate ./services/core ./services/extension ./services/run/config
 	go generate ./events/schema ./services/test/journey
@@ -123,13 +124,13 @@ generate: ## everything that is made from something else
 	go test ./anchoring/export -run 'TestGood|TestBad' -update >/dev/null
 
 .PHONY: generated
-generated: ## fails where a generated file is out of date
+generated: ## fails if a generated file is out of date
 	@infra/generated
 
 CLIENT := services/clients/typescript
 
 .PHONY: client
-client: $(CLIENT)/node_modules ## the TypeScript client: its types are up to date, it passes the golden vectors, packs and is small
+client: $(CLIENT)/node_modules ## the TypeScript client: up-to-date types, golden vectors, package and size
 	cd $(CLIENT) && npm run -s generate && npm run -s build && npm test
 	@git diff --exit-code -- $(CLIENT)/src/schema
 	$(CLIENT)/test/pack
@@ -141,11 +142,11 @@ $(CLIENT)/node_modules: $(CLIENT)/package.json $(CLIENT)/package-lock.json
 DASHBOARD := services/dashboard/vendor
 
 .PHONY: dashboard
-dashboard: $(DASHBOARD)/node_modules ## what the dashboard imports, made of its libraries and of the TypeScript client
+dashboard: $(DASHBOARD)/node_modules ## the modules that the dashboard imports, made from its libraries and the TypeScript client
 	cd $(DASHBOARD) && node bundle.mjs
 
 .PHONY: dashboard-current
-dashboard-current: dashboard ## fails where what the dashboard imports is out of date
+dashboard-current: dashboard ## fails if a module that the dashboard imports is out of date
 	@git diff --exit-code --stat -- services/dashboard/app $(DASHBOARD)
 
 $(DASHBOARD)/node_modules: $(DASHBOARD)/package.json $(DASHBOARD)/package-lock.json
@@ -155,7 +156,7 @@ $(DASHBOARD)/node_modules: $(DASHBOARD)/package.json $(DASHBOARD)/package-lock.j
 WEBEXTENSION := services/clients/webextension
 
 .PHONY: webextension
-webextension: $(CLIENT)/node_modules ## the browser extension, to be loaded from bin/webextension
+webextension: $(CLIENT)/node_modules ## the browser extension, built in bin/webextension, and its tests
 	cd $(CLIENT) && npm run -s build
 	@rm -rf bin/webextension
 	$(WEBEXTENSION)/build $(CLIENT)/dist bin/webextension
@@ -168,7 +169,7 @@ ifeq ($(shell command -v npm),)
 lint-openapi:
 	@echo "npm is missing: the OpenAPI documents are not linted" >&2
 else
-lint-openapi: $(LINT)/node_modules ## what a linter makes of the OpenAPI documents
+lint-openapi: $(LINT)/node_modules ## lints the OpenAPI documents
 	@cd $(LINT) && REDOCLY_TELEMETRY=off REDOCLY_SUPPRESS_UPDATE_NOTICE=true \
 	  node_modules/.bin/redocly lint --config redocly.yaml --format stylish \
 	  ../../../core/openapi.json ../../../extension/openapi.json
@@ -195,5 +196,5 @@ image: ## the container image of all services (needs Docker)
 	docker build -f infra/deploy/Dockerfile -t memory-ledger .
 
 .PHONY: clean
-clean: ## what was built; never the data
+clean: ## removes what was built; never the data
 	rm -rf bin

@@ -7,7 +7,7 @@ import { createHash, generateKeyPairSync, sign } from "node:crypto";
 import { writeFileSync } from "node:fs";
 
 const core = process.env.CORE_URL ?? "http://127.0.0.1:3001";
-const patience = 60; // seconds until a memory has to be anchored
+const patience = 60; // seconds to wait for a memory to be anchored
 const alphabet = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz";
 function base58(bytes) {
   let n = BigInt("0x" + Buffer.from(bytes).toString("hex")), text = "";
@@ -47,7 +47,7 @@ proof.siblings.forEach((hex, i) => {
 if (node.toString("hex") !== batchRoot) throw new Error("the proof does not lead to the root");
 console.log("proof leads to ", batchRoot);
 
-// Beside a local run, its command knows whether there is a chain to wait for.
+// Beside a local run, `ledger env` knows whether there is a chain to wait for.
 function chain() {
   try {
     return execFileSync("bin/ledger", ["env"], { encoding: "utf8", stdio: ["ignore", "pipe", "ignore"] }).includes("SOLANA_RPC_URL");

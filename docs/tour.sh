@@ -5,7 +5,7 @@
 # on port 3001.
 set -eu
 core=${CORE_URL:-http://127.0.0.1:3001}
-patience=60 # seconds until a memory has to be anchored
+patience=60 # seconds to wait for a memory to be anchored
 curl -fsS "$core/health" >/dev/null || {
 	echo "$core does not answer. Start it with make run; where it listens elsewhere, set CORE_URL to what it says." >&2
 	exit 1
@@ -21,7 +21,7 @@ call() {
 	shift 2
 	curl -fsS -X "$method" "$core$path" -H "Authorization: Bearer $token" "$@"
 }
-# field NAME: the first text of that name in the JSON that comes in
+# field NAME: prints the first text of that name in the JSON on standard input
 field() { sed -n "s/.*\"$1\":\"\([^\"]*\)\".*/\1/p"; }
 
 id=$(call POST /memories '{"content": "The cat sleeps on the Warm chair", "metadata": {"mood": "calm"}}' | field id)
@@ -31,7 +31,7 @@ echo "read back       $(call GET "/memories/$id" | field content)"
 echo "found by search $(call POST /memories/search '{"query": "wARM"}' | grep -o '"leafIndex":' | wc -l | tr -d ' ') memory"
 
 signature=
-# Beside a local run, its command knows whether there is a chain to wait for.
+# Beside a local run, `ledger env` knows whether there is a chain to wait for.
 if run=$(bin/ledger env 2>/dev/null) && ! echo "$run" | grep -q SOLANA_RPC_URL; then
 	echo "not anchored    this run has no chain, or none yet: its start says which (a chain needs Node 20.18 or newer with npm)"
 else

@@ -1,5 +1,5 @@
 // Writes vectors.json: leaves of version 1, computed without any of the Go
-// code. JavaScript's own number and string forms are what RFC 8785 is made of.
+// code. RFC 8785 is based on JavaScript's own number and string forms.
 import { createHash, createHmac, hkdfSync } from "node:crypto";
 import { writeFileSync } from "node:fs";
 

@@ -1,5 +1,5 @@
 'use strict';
-// Accounts as JSON-RPC shows them, SPL Token balances among them.
+// Accounts in the form of JSON-RPC, including SPL Token balances.
 
 const base58 = require('./base58');
 
@@ -10,7 +10,7 @@ const TOKEN_PROGRAMS = new Set([
 const TOKEN_ACCOUNT_LEN = 165;
 const MINT_LEN = 82;
 
-// { mint, owner, amount } of an initialized token account, else null.
+// Returns { mint, owner, amount } of an initialized token account, else null.
 function token(account) {
   if (!account || !TOKEN_PROGRAMS.has(account.owner) || account.data.length < TOKEN_ACCOUNT_LEN) return null;
   if (account.data.length > TOKEN_ACCOUNT_LEN && account.data[TOKEN_ACCOUNT_LEN] !== 2) return null;
@@ -23,7 +23,7 @@ function token(account) {
   };
 }
 
-// A mint's decimals, or null where the account is none.
+// Returns a mint's decimals, or null if the account is not a mint.
 function decimals(account) {
   if (!account || !TOKEN_PROGRAMS.has(account.owner) || account.data.length < MINT_LEN) return null;
   return account.data[44];
@@ -37,7 +37,8 @@ function uiAmount(amount, decimals) {
   return { amount: String(amount), decimals, uiAmount: Number(text), uiAmountString: text };
 }
 
-// What a transaction's record keeps of an account before and after it.
+// Returns the part of an account that a transaction's record keeps, before and after
+// the transaction.
 function summary(account) {
   const t = token(account);
   return {

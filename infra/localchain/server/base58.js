@@ -20,8 +20,8 @@ function encode(bytes) {
   return '1'.repeat(zeros) + digits.reverse().map((d) => ALPHABET[d]).join('');
 }
 
-// Returns null for what is not base58. `max` caps the string's length before
-// any work is done: decoding takes quadratic time.
+// Returns null if the text is not base58. `max` caps the string's length before
+// any work is done, because decoding takes quadratic time.
 function decode(text, max) {
   if (typeof text !== 'string' || text.length > max) return null;
   const bytes = [];

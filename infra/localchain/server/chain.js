@@ -1,9 +1,9 @@
 'use strict';
-// The chain: one bank that executes at once, slots that pass, and what a
-// validator enforces around the runtime. A transaction runs in the slot of the
-// moment (processed); later slots raise it to confirmed and finalized. Every
-// slot that saw a change is saved before anything of it is confirmed, so
-// whatever was ever called confirmed outlives kill -9, and what was merely
+// The chain: one bank that executes immediately, slots that pass, and the rules
+// that a validator enforces around the runtime. A transaction runs in the current
+// slot (processed); later slots raise it to confirmed and finalized. Every slot
+// with a change is saved before any of its changes is confirmed. So a change that
+// was ever reported as confirmed survives kill -9. A change that was only
 // processed may be lost, as on a fork.
 
 const crypto = require('node:crypto');
@@ -43,15 +43,15 @@ class Chain {
     this.runtime = svm.LiteSvm.fromBytes(runtime);
     this.clockOffset = header.clockOffset;
     for (const { record, at, length } of records) this.index(record, { at, length });
-    // Slots went on passing: unsaved idle ones before the end, and those since.
-    // So no slot, and no blockhash, that was ever shown comes back.
+    // Count the slots that have passed: unsaved idle slots before the end, and the
+    // slots since. So no slot and no blockhash that was ever shown is used again.
     const passed = header.slotMs > 0 ? Math.ceil((this.now() - header.savedAt) / header.slotMs) : 0;
     this.begin(header.slot + 2 + Math.max(0, passed), header.expiredBefore);
   }
 
   begin(slot, expiredBefore) {
-    this.runtime.setBlockhashCheck(false); // the window is kept here
-    this.runtime.setTransactionHistory(0n); // and so are duplicates
+    this.runtime.setBlockhashCheck(false); // this class keeps the window
+    this.runtime.setTransactionHistory(0n); // and finds duplicates
     this.slot = slot;
     this.confirmed = slot - 1;
     this.finalized = slot - 1;
@@ -60,11 +60,11 @@ class Chain {
     this.saveTook = 0;
     this.lag = 0;
     this.blocks = new Map(); // slot -> { hash, time }
-    this.undo = new Map(); // key -> [{ slot, before }]: states that a slot not yet final replaced
+    this.undo = new Map(); // key -> [{ slot, before }]: states that were replaced in a slot not yet finalized
     this.dirty = true;
-    this.expiredBefore = expiredBefore; // by a fault
-    // The hashes of the whole window, so that what was signed before a restart
-    // may still land after it.
+    this.expiredBefore = expiredBefore; // set by a fault
+    // Make the hashes of the whole window, so that a transaction signed before a
+    // restart may still land after it.
     for (let s = Math.max(0, slot - BLOCKHASH_WINDOW); s <= slot; s++) this.openBlock(s);
   }
 
@@ -85,9 +85,9 @@ class Chain {
     for (const { id, elf } of this.programs) this.runtime.addProgram(base58.decode(id, 44), elf);
   }
 
-  // One slot passes. A save that is due too soon after the last is put off, and
-  // with it the confirmation of what it would hold: saving may take a third of
-  // the time, not all of it, however short the slots are. `now` insists.
+  // Passes one slot. If a save is due too soon after the last one, it is put off,
+  // and so is the confirmation of its changes: however short the slots are, saving
+  // may take only a third of the time. `now` forces the save.
   tick(now = this.slotMs === 0) {
     const rested = performance.now() - this.savedLast >= 2 * this.saveTook;
     if (this.dirty && (now || rested)) this.save();
@@ -104,7 +104,7 @@ class Chain {
     }
   }
 
-  // Keeps what an account was before this slot, until this slot is finalized.
+  // Keeps the state of an account before this slot until this slot is finalized.
   remember(key, before) {
     const states = this.undo.get(key) ?? [];
     if (states.at(-1)?.slot === this.slot) return;
@@ -137,7 +137,7 @@ class Chain {
     this.save();
   }
 
-  // The newest slot that has reached a commitment level.
+  // Returns the newest slot that has reached a commitment level.
   at(level) {
     return level === 'processed' ? this.slot : level === 'confirmed' ? this.confirmed : this.finalized;
   }
@@ -147,7 +147,7 @@ class Chain {
     return { slot, blockhash: this.blocks.get(slot).hash, lastValidBlockHeight: slot + BLOCKHASH_WINDOW };
   }
 
-  // Whether a bank of that level would take the blockhash.
+  // Reports whether a bank of that level would accept the blockhash.
   blockhashValid(hash, level) {
     const newest = this.at(level);
     for (let slot = newest; slot >= Math.max(newest - BLOCKHASH_WINDOW, this.expiredBefore); slot--) {
@@ -162,7 +162,7 @@ class Chain {
     this.save();
   }
 
-  // An account as banks of that level see it, or null.
+  // Returns an account as banks of that level see it, or null.
   account(key, level) {
     const slot = this.at(level);
     const later = this.undo.get(key)?.find((s) => s.slot > slot);
@@ -180,7 +180,7 @@ class Chain {
     };
   }
 
-  // What the bank says before running anything: null, or an error.
+  // The bank's check before it runs a transaction. Returns null, or an error.
   admissible(tx, level) {
     if (!this.blockhashValid(tx.message.blockhash, level)) return 'BlockhashNotFound';
     if (this.history.has(tx.signature)) return 'AlreadyProcessed';
@@ -205,12 +205,12 @@ class Chain {
     };
   }
 
-  // Runs a transaction in this slot. Returns false where a leader would have
-  // dropped it without a trace: expired, repeated, unsigned, unable to pay.
+  // Runs a transaction in this slot. Returns false if a leader would have dropped it
+  // without a trace: expired, repeated, unsigned, or unable to pay.
   execute(tx) {
     if (this.admissible(tx, 'processed')) return false;
     const { keys, version, writable } = tx.message;
-    // What cannot change is not copied: a program may be large.
+    // An account that cannot change is not copied: a program may be large.
     const look = (k, i) => (writable(i) ? this.current(k) : { lamports: this.runtime.getBalance(base58.decode(k, 44)) ?? 0n });
     const before = keys.map(look);
     const legacy = version === 'legacy';
@@ -219,7 +219,7 @@ class Chain {
       : this.runtime.sendVersionedTransaction(tx.bytes);
     const failed = typeof result.err === 'function';
     const err = failed ? failures.toJSON(result.err()) : null;
-    // Only what failed while running was charged for, and so is on the chain.
+    // Only a transaction that failed while it ran paid its fee, and so is on the chain.
     if (failed && typeof err === 'string') return false;
     const after = keys.map(look);
     keys.forEach((key, i) => {
@@ -230,13 +230,13 @@ class Chain {
     return true;
   }
 
-  // Lamports out of nothing, by a transfer from the runtime's own faucet.
-  // Returns its signature, or throws what the runtime said: an account must hold
-  // its rent, here as on a cluster.
+  // Creates lamports by a transfer from the runtime's own faucet. Returns the
+  // transfer's signature, or throws the runtime's error: an account must hold its
+  // rent, here as on a cluster.
   airdrop(key, lamports) {
     const address = base58.decode(key, 44);
     const before = this.current(key);
-    this.runtime.expireBlockhash(); // or the same airdrop twice would be one
+    this.runtime.expireBlockhash(); // otherwise a repeated airdrop would be a duplicate
     const result = this.runtime.airdrop(address, lamports);
     if (result === null) throw new Error('the faucet is empty');
     if (typeof result.err === 'function') throw new Error(failures.words(failures.toJSON(result.err())));

@@ -1,5 +1,5 @@
 'use strict';
-// How the runtime's errors look in JSON, as Agave serialises and words them.
+// The runtime's errors in JSON and in words, as Agave serializes and words them.
 
 // In the order of the runtime's enum, which the addon hands out as numbers.
 const TRANSACTION = `AccountInUse AccountLoadedTwice AccountNotFound ProgramAccountNotFound
@@ -37,7 +37,7 @@ const WORDS = {
   SanitizeFailure: 'Transaction failed to sanitize accounts offsets correctly',
 };
 
-// The runtime's error as JSON.
+// Returns the runtime's error as JSON.
 function toJSON(err) {
   if (typeof err === 'number') return TRANSACTION[err] ?? `Unknown${err}`;
   switch (err.constructor.name) {
@@ -57,7 +57,7 @@ function instruction(err) {
   return 'code' in err ? { Custom: err.code } : 'BorshIoError';
 }
 
-// One line of English for the error's JSON.
+// Returns one line of English for the error's JSON.
 function words(err) {
   if (typeof err === 'string') return WORDS[err] ?? err;
   if (err.InstructionError) {

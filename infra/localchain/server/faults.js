@@ -1,16 +1,16 @@
 'use strict';
-// Faults on demand, for tests; `_fault` exists only where the server was
-// started with --faults. Each is one object: { op, ... }.
+// Faults on demand, for tests. `_fault` exists only if the server was started
+// with --faults. Each fault is one object: { op, ... }.
 //
 //   drop        { count }                  the next transactions get a signature and are lost
-//   loseReply   { method, count }          the next calls are done, and the connection closed unanswered
+//   loseReply   { method, count }          the next calls are done, but the connection is closed without an answer
 //   fail        { method, count, code?, message? }  the next calls are refused and not done
-//   down        { on }                     every connection is closed unanswered
+//   down        { on }                     every connection is closed without an answer
 //   behind      { slots }                  unhealthy by that many slots; 0 heals
-//   lag         { slots }                  confirmations come that much later
+//   lag         { slots }                  confirmations are that many slots late
 //   expire      {}                         every blockhash handed out so far is too old
 //   advance     { slots }                  slots pass now
-//   clock       { unixTimestamp }          the chain's time is moved there and runs on
+//   clock       { unixTimestamp }          the chain's time jumps there and runs on
 //   setAccount  { address, lamports, owner, data (base64) }
 //   rent        { rate, threshold }        the rent sysvar: lamports a byte and year, and years
 //   reset       {}                         another genesis: all state and history gone
@@ -42,7 +42,7 @@ class Faults {
     return left > 0;
   }
 
-  // Throws where this call shall not be done.
+  // Throws if a fault forbids this call.
   before(method) {
     if (this.behind > 0 && NEEDS_HEALTH.has(method)) {
       throw new RpcError(UNHEALTHY, `Node is behind by ${this.behind} slots`, { numSlotsBehind: this.behind });
@@ -86,11 +86,11 @@ class Faults {
         return chain.slot;
       case 'advance':
         for (let i = 0; i < fault.slots; i++) chain.tick(true);
-        chain.save(); // no wall clock vouches for these slots after a restart
+        chain.save(); // after a restart, the wall clock can't account for these slots
         return chain.slot;
       case 'clock':
         chain.clockOffset = fault.unixTimestamp - Math.floor(chain.now() / 1000);
-        chain.blocks.get(chain.slot).time = 0; // time may go back too, when a test says so
+        chain.blocks.get(chain.slot).time = 0; // a test may also move time back
         chain.tick(true);
         chain.save();
         return chain.slot;

@@ -33,7 +33,7 @@ function level(config, atLeast) {
   return commitment;
 }
 
-// Evaluates `read` at the asked level and wraps it as { context, value }.
+// Evaluates `read` at the requested level and wraps the result as { context, value }.
 function contextual(chain, config, read) {
   const commitment = level(config);
   const slot = chain.at(commitment);

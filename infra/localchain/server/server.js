@@ -1,7 +1,7 @@
 'use strict';
 // A local Solana chain behind JSON-RPC 2.0 on 127.0.0.1. Prints one JSON line
-// when it is ready; ends, saved, on SIGTERM, SIGINT or the end of its standard
-// input, which is how it follows a parent that was killed.
+// when it is ready. Saves and exits on SIGTERM, SIGINT or the end of its standard
+// input, so that it also ends when its parent was killed.
 //
 //   node server.js --data DIR [--addr HOST:PORT] [--slot-ms 400] [--confirm-slots 1]
 //                  [--finalize-slots 4] [--program ID=FILE]... [--faults]
@@ -24,7 +24,7 @@ const MAX_BATCH = 100;
 const mark = randomBytes(8).toString('hex');
 const marked = new RegExp(`"${mark}:(\\d+)"`, 'g');
 
-// JSON whose BigInts are plain numbers: u64 does not fit a double.
+// Writes JSON with BigInts as plain numbers, because a u64 does not fit a double.
 function stringify(value) {
   const text = JSON.stringify(value, (_, v) => (typeof v === 'bigint' ? `${mark}:${v}` : v));
   return text.replace(marked, '$1');
@@ -71,7 +71,7 @@ function handle(answer, req, res) {
     const { result, error } = answer({ jsonrpc: '2.0', id: 1, method: 'getHealth' });
     return res.end(result ?? (error.code === errors.UNHEALTHY ? 'behind' : 'unknown'));
   }
-  // Pages may ask, as they may ask a real node: the dashboard reads accounts.
+  // Pages may call this server, as they may call a real node: the dashboard reads accounts.
   res.setHeader('access-control-allow-origin', '*');
   if (req.method === 'OPTIONS') {
     res.setHeader('access-control-allow-headers', 'content-type');

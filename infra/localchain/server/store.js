@@ -1,10 +1,10 @@
 'use strict';
-// What a restart needs, in one folder:
+// The files that a restart needs, in one folder:
 //
 //   state         one snapshot: a JSON header of known length, then the
 //                 runtime's own bytes; replaced atomically
-//   transactions  one JSON line a transaction, appended; the snapshot's header
-//                 says how many bytes of it belong to that snapshot
+//   transactions  one JSON line per transaction, appended; the snapshot's header
+//                 says how many bytes of this file belong to that snapshot
 //
 // Lines are fsynced before the snapshot that counts them, and the snapshot is
 // written aside, fsynced and renamed. A crash between the two leaves lines that
@@ -27,7 +27,7 @@ class Store {
     this.pendingLength = 0;
   }
 
-  // The last snapshot, { header, runtime, records }, or null in a new folder.
+  // Returns the last snapshot, { header, runtime, records }, or null in a new folder.
   load() {
     fs.rmSync(this.state + '.new', { force: true });
     if (!fs.existsSync(this.state)) {
@@ -56,7 +56,7 @@ class Store {
     }
   }
 
-  // Queues a line for the next save; returns where it will be.
+  // Queues a line for the next save, and returns its future place in the file.
   append(record) {
     const line = Buffer.from(JSON.stringify(record) + '\n');
     const at = this.length + this.pendingLength;
@@ -94,7 +94,7 @@ class Store {
     fs.closeSync(dir);
   }
 
-  // Forgets everything: the chain starts anew.
+  // Deletes everything: the chain starts over.
   clear() {
     fs.rmSync(this.state, { force: true });
     fs.ftruncateSync(this.log, 0);

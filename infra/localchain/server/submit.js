@@ -49,7 +49,7 @@ function send(chain, [text, config], faults) {
   if (!config?.skipPreflight) {
     preflight(chain, tx, level({ commitment: config?.preflightCommitment }));
   }
-  // A lost transaction looks like any other to who sent it.
+  // To its sender, a lost transaction looks like any other.
   if (!faults.takeDrop()) chain.execute(tx);
   return tx.signature;
 }

@@ -1,5 +1,5 @@
 'use strict';
-// Wire transactions: taken apart, and their signatures verified.
+// Parses wire transactions and verifies their signatures.
 
 const crypto = require('node:crypto');
 const base58 = require('./base58');
@@ -60,7 +60,7 @@ function parseMessage(bytes) {
   return { version, required, readonlySigned, readonlyUnsigned, keys, blockhash, instructions, writable, bytes };
 }
 
-// Takes a wire transaction apart; throws an Error that says what is malformed.
+// Parses a wire transaction. Throws an Error that says what is malformed.
 function parse(bytes) {
   const r = new Reader(bytes);
   const signatures = Array.from({ length: r.length() }, () => Buffer.from(r.take(64)));
@@ -81,7 +81,7 @@ function signaturesValid(tx) {
   });
 }
 
-// The fee in lamports: 5000 a signature, and what the compute budget bids.
+// Returns the fee in lamports: 5000 per signature, plus the bid of the compute budget.
 function fee(message) {
   let price = 0n;
   let limit = null;

@@ -1,5 +1,5 @@
-// The worker: menus and the shortcut save, and what waits is sent. The browser may end it at any
-// moment; all that it knows is in storage.local.
+// The worker: it saves for the menus and the shortcut, and sends the queue. The browser may end
+// it at any moment, so all its state is in storage.local.
 import { capture } from './capture.js';
 import { queue, save, sendQueue, session } from './service.js';
 
@@ -12,8 +12,8 @@ chrome.contextMenus.onClicked.addListener(({ menuItemId, selectionText, frameId 
   saveTab(tab, menuItemId === 'page' ? { selection: '' } : { selection: selectionText, frameId }));
 chrome.commands.onCommand.addListener((command, tab) => command === 'save' && saveTab(tab));
 
-// Each may find something to send: a save, a sign-in, the browser's start, the network's return,
-// and every minute while something waits.
+// Each of these events may find something to send: a save, a sign-in, the browser's start, and
+// the network's return. An alarm sends every minute while entries wait.
 chrome.storage.onChanged.addListener(({ queue, session }) => (queue || session) && send());
 chrome.runtime.onStartup.addListener(send);
 chrome.alarms.onAlarm.addListener(send);
@@ -33,7 +33,7 @@ async function send() {
   try {
     stored = await sendQueue();
   } catch {
-    // It waits. The popup says how much does.
+    // The entries wait in the queue. The popup shows how many.
   }
   const entries = await queue.entries(), waiting = entries.filter(({ problem }) => !problem).length;
   if (waiting > 0) await chrome.alarms.create('send', { periodInMinutes: 1 });

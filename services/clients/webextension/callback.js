@@ -1,5 +1,5 @@
-// Where the sign-in page returns to. Takes the session out of the address first, so that neither
-// history nor a screenshot has it.
+// The sign-in page returns to this page. It first removes the session from the address, so that
+// neither the history nor a screenshot contains it.
 import { accept } from './service.js';
 
 const { search, hash } = location;

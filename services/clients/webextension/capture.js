@@ -1,4 +1,4 @@
-// What a save takes from a tab.
+// Reads the content of a save from a tab.
 
 const maxContent = 10_000, maxTitle = 500, maxURL = 8_192;
 
@@ -11,10 +11,11 @@ function read() {
 }
 
 /**
- * The body of a write: the selection, or else the page's title and text. Where a page can't be
- * read, as the browser's own, the menu's selection and the title are all there is.
- * @param what {selection, frameId} of the context menu; selection undefined: look for one;
- *   empty: the page
+ * Returns the body of a write: the selection, or else the page's title and text. Some pages,
+ * such as the browser's own, can't be read: then only the menu's selection and the title are
+ * available.
+ * @param what {selection, frameId} of the context menu. An undefined selection means: look for
+ *   one in the page. An empty selection means: save the page.
  */
 export async function capture(tab, { selection: given, frameId = 0 } = {}) {
   const target = { tabId: tab.id, frameIds: [frameId] };
@@ -24,13 +25,13 @@ export async function capture(tab, { selection: given, frameId = 0 } = {}) {
   return bodyOf(selected || `${tab.title ?? ''}\n\n${text}`, tab);
 }
 
-/** Fits a text to the service's limits. Says so in the metadata where it was cut. */
+/** Fits a text to the service's limits. If the text was cut, the metadata says so. */
 export function bodyOf(text, { title = '', url = '' }) {
   const whole = [...text.toWellFormed().trim()];
   if (whole.length === 0) throw new Error('There is no text here to save');
   const metadata = {};
   if (title) metadata.title = title.slice(0, maxTitle).toWellFormed();
-  // Addresses of files and of the browser's own pages stay here.
+  // Never send addresses of files or of the browser's own pages.
   if (/^https?:/.test(url) && url.length <= maxURL) metadata.url = url;
   if (whole.length > maxContent) metadata.truncated = true;
   return { content: whole.slice(0, maxContent).join(''), source: 'web extension', metadata };

@@ -3,7 +3,7 @@ import { configure, serviceURL } from './service.js';
 const url = document.getElementById('url'), status = document.getElementById('status');
 url.value = await serviceURL();
 
-/** The address without a slash at its end, or undefined. Plain HTTP never leaves this computer. */
+/** Returns the address without a trailing slash, or undefined if it is not allowed. Plain HTTP is allowed only to this computer. */
 function addressOf(text) {
   if (!URL.canParse(text)) return undefined;
   const { protocol, hostname, origin, pathname, search, hash, username } = new URL(text);

@@ -5,7 +5,7 @@ import { sendable } from './queue.js';
 const $ = (id) => document.getElementById(id);
 const [tab] = await chrome.tabs.query({ active: true, currentWindow: true });
 
-/** Makes an element. Texts of pages and memories only ever become text. */
+/** Makes an element. Texts of pages and memories are inserted as text, never as HTML. */
 function element(name, properties, ...children) {
   const made = Object.assign(document.createElement(name), properties);
   made.append(...children);

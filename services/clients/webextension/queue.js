@@ -1,9 +1,9 @@
-// The queue of what was saved and is not known to be stored. It is an array in storage.local:
-// {key, url, owner, body, problem?}. The key is the Idempotency-Key of every attempt. url and
-// owner say to which service and wallet the entry belongs; owner is null where no wallet had
-// signed in yet. problem is why the service refused it for good.
+// The queue of saves that are not known to be stored. It is an array in storage.local:
+// {key, url, owner, body, problem?}. key is the Idempotency-Key of every attempt. url and owner
+// name the service and the wallet of the entry; owner is null if no wallet had signed in yet.
+// problem is the reason of a final refusal by the service.
 
-/** What the service will refuse again, however often it is sent. */
+/** Statuses of final refusals: the service would refuse the entry again. */
 const refusals = [400, 413, 422];
 
 export class Queue {
@@ -12,7 +12,8 @@ export class Queue {
 
   /**
    * @param storage as chrome.storage.local
-   * @param lock (name, fn) => the result of fn, which runs alone among all pages and the worker
+   * @param lock (name, fn) => the result of fn; only one fn per name runs at a time, across all
+   *   pages and the worker
    */
   constructor(storage, lock) {
     this.#storage = storage;
@@ -27,7 +28,7 @@ export class Queue {
     return this.#lock('queue', async () => this.#storage.set({ queue: change(await this.entries()) }));
   }
 
-  /** Keeps an entry. When this resolves, it survives a crash. */
+  /** Stores an entry. Once this resolves, the entry survives a crash. */
   add(entry) {
     return this.#change((queue) => [...queue, entry]);
   }
@@ -38,10 +39,11 @@ export class Queue {
 
   /**
    * Sends the entries of a session, {url, owner}, in the order they were saved. A crash between
-   * an answer and its removal leaves the entry: it is sent again with the same key, and stored
-   * once. Throws what send throws for a failure that may pass; that entry and later ones stay.
-   * @param send (entry) => resolves when it is stored; errors of the service have a status
-   * @returns how many were stored
+   * an answer and the removal of its entry leaves the entry in the queue: it is sent again with
+   * the same key, and stored once. Rethrows the error of a failure that may pass; that entry and
+   * later entries stay.
+   * @param send (entry) => resolves when the entry is stored; errors of the service have a status
+   * @returns the number of entries stored
    */
   flush(session, send) {
     return this.#lock('sending', async () => {
@@ -62,7 +64,7 @@ export class Queue {
   }
 }
 
-/** The entries that a session may send: never one wallet's to another wallet's log. */
+/** Returns the entries that a session may send. An entry of one wallet never goes to another wallet's log. */
 export function sendable(entries, session) {
   return entries.filter((entry) => !entry.problem && entry.url === session.url && (entry.owner ?? session.owner) === session.owner);
 }

@@ -1,11 +1,11 @@
-// The service: its address, the session, what is asked of it. All of it is in storage.local:
-// url, session {url, owner, token, expiresAt}, signIn {url, state}, queue (queue.js).
+// The service: its address, the session, and the calls. All state is in storage.local: url,
+// session {url, owner, token, expiresAt}, signIn {url, state}, queue (queue.js).
 import { Transport, streamedObjects } from './client/http.js';
 import { Queue } from './queue.js';
 
 export const localRun = 'http://127.0.0.1:3002';
 const local = chrome.storage.local;
-// The queue repeats a write itself, minutes later if need be.
+// No retries here: the queue repeats a write itself, minutes later if necessary.
 const transport = new Transport({ fetch: (...args) => fetch(...args), timeoutMs: 30_000, retries: 0, backoffMs: 0 });
 
 export const queue = new Queue(local, (name, fn) => navigator.locks.request(name, fn));
@@ -14,21 +14,21 @@ export async function serviceURL() {
   return (await local.get('url')).url ?? localRun;
 }
 
-/** The last session with the configured service, or undefined. A dead one has no token. */
+/** Returns the last session with the configured service, or undefined. An ended session has no token. */
 export async function session() {
   const { session } = await local.get('session');
   return session?.url === (await serviceURL()) ? session : undefined;
 }
 
-/** Changes the service. The token of another one is no use there, and is forgotten. */
+/** Changes the service. The session is deleted, because its token is of no use at the new service. */
 export async function configure(url) {
   await local.set({ url });
   await local.remove(['session', 'signIn']);
 }
 
 /**
- * Opens the sign-in page. Only a callback with this state is believed: without it, another
- * page could sign the user in to an account of its own.
+ * Opens the sign-in page. Only a callback with this state is accepted: otherwise another page
+ * could sign the user in to that page's own account.
  */
 export async function signIn() {
   const state = crypto.randomUUID(), url = await serviceURL();
@@ -37,7 +37,7 @@ export async function signIn() {
   await chrome.tabs.create({ url: `${url}/connect?callback=${encodeURIComponent(callback)}` });
 }
 
-/** Takes the session out of a callback's address. Returns false for a state that was not sent. */
+/** Takes the session out of a callback's address. Returns false if the state is not the one that signIn sent. */
 export async function accept(search, hash) {
   const { signIn } = await local.get('signIn');
   const state = new URLSearchParams(search).get('state');
@@ -49,34 +49,34 @@ export async function accept(search, hash) {
   return true;
 }
 
-/** Ends the session, here even if the service can't be reached. What waits stays its wallet's. */
+/** Ends the session; locally, even if the service can't be reached. Queued entries still belong to its wallet. */
 export async function signOut() {
   const ended = await session();
   await local.remove('session');
   if (ended?.token) await call(ended, 'POST', '/auth/logout').catch(() => {});
 }
 
-/** Calls the service. A dead session loses its token, and keeps its owner. */
+/** Calls the service. After a 401, the stored session loses its token and keeps its owner. */
 async function call({ url, token }, method, path, request) {
   try {
     return (await transport.send({ ...request, method, url: url + path, credential: token })).body;
   } catch (error) {
     if (error.status === 401) {
       const { session } = await local.get('session');
-      // A sign-in in the meantime has another token.
+      // Leave the token of a newer sign-in alone.
       if (session?.token === token) await local.set({ session: { ...session, token: undefined } });
     }
     throw error;
   }
 }
 
-/** Keeps {content, source, metadata} to be sent. The worker sends it when it sees the queue change. */
+/** Queues {content, source, metadata}. The worker sends it when it sees the queue change. */
 export async function save(body) {
   const url = await serviceURL(), owner = (await session())?.owner ?? null;
   await queue.add({ key: crypto.randomUUID(), url, owner, body });
 }
 
-/** Sends what waits. Returns how many were stored; 0 without a session. */
+/** Sends the queue. Returns the number of entries stored; 0 without a session. */
 export async function sendQueue() {
   const to = await session();
   if (!to?.token) return 0;
@@ -87,9 +87,9 @@ export async function sendQueue() {
 export const shown = 50;
 
 /**
- * The newest memories that have a text in their content, title or address, newest first, and how
- * many there are. The extension API has no search: all memories are streamed, and only those that
- * are shown are kept.
+ * Returns the newest memories that contain a text in their content, title or address, newest
+ * first, and the count of all matches. The extension API has no search, so this streams all
+ * memories and keeps only the results to show.
  */
 export async function search(text, signal) {
   const wanted = text.toLowerCase(), found = [];

@@ -1,4 +1,4 @@
-// Who is let in: API keys for programs, and the owner's own sessions.
+// The Access screen: API keys for programs, and the owner's own sessions.
 import { html, useEffect, useState } from './vendor-preact.js';
 import { Copy, Dialog, Loading, Problem, Time, useLoad, useTask, when } from './parts.js';
 
@@ -9,7 +9,7 @@ export function Access({ api }) {
 const scopes = { read: 'Read and search', write: 'Write', retract: 'Retract' };
 const ends = { '': 'Never', 1: 'In a day', 7: 'In a week', 30: 'In a month', 365: 'In a year' };
 
-// useFresh loads a list, and again when one of these events happens.
+// useFresh loads a list, and loads it again after an event of one of the types.
 function useFresh(api, load, types) {
   const [list, error, again] = useLoad(() => load().catch(api.guard), []);
   useEffect(() => api.hear((events) => events.some((e) => types.includes(e.type)) && again()), []);

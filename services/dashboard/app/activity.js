@@ -1,4 +1,4 @@
-// What happened in the owner's name, newest first, live.
+// The Activity screen: the owner's events, newest first, live.
 import { html } from './vendor-preact.js';
 import { Empty, Loading, Problem, Time, short } from './parts.js';
 import { useHistory } from './history.js';
@@ -7,7 +7,7 @@ const by = { session: 'by you', key: 'by an API key', drop: 'by a link of yours'
 const grant = { drop: 'a link to add', case: 'a link to read' };
 const nameOf = (kind) => grant[kind] ?? 'a link';
 
-// What an event says, by its type: [kind, sentence].
+// The description of an event, by its type: [kind, sentence].
 const words = {
   OwnerRegistered: () => ['access', 'Your log was opened'],
   SessionIssued: (d) => ['access', d.audience === 'core' ? 'You signed in' : 'You signed in to the extension API'],
@@ -25,7 +25,7 @@ const words = {
   StakeWithdrawn: (d) => ['chain', `${d.amount} base units were withdrawn`],
   OwnerErased: () => ['access', 'You erased everything'],
 };
-// grouped makes one entry of the memories of one command, a batch: events are newest first.
+// grouped merges the memories of one command, a batch, into one entry. Events are newest first.
 function grouped(events) {
   const entries = [];
   for (const e of events) {
@@ -36,7 +36,7 @@ function grouped(events) {
   return entries;
 }
 
-const hidden = ['BatchCut', 'BatchSubmitted', 'BatchFailed']; // on the way to a BatchConfirmed
+const hidden = ['BatchCut', 'BatchSubmitted', 'BatchFailed']; // steps before a BatchConfirmed
 
 export function Activity({ api }) {
   const [events, error] = useHistory(api, 200);

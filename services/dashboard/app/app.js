@@ -1,4 +1,4 @@
-// The dashboard: who is signed in, which screen is shown, and what all screens share.
+// The dashboard: the session, the current screen, and the state that all screens share.
 import { html, render, useCallback, useEffect, useMemo, useRef, useState } from './vendor-preact.js';
 import { UnauthorizedError, VerificationError } from './vendor-ledger.js';
 import { follow, forgetHead, keepSession, ledgerOf, loadSession } from './session.js';
@@ -22,7 +22,7 @@ function App() {
   const current = useRef();
   current.current = session;
   const end = useCallback((ended, why) => {
-    if (ended !== current.current) return; // a late answer to a session before this one
+    if (ended !== current.current) return; // a late answer to an earlier session
     keepSession(null);
     setExpired(why === 'expired');
     setSession(null);
@@ -37,7 +37,7 @@ function Shell({ session, end }) {
   const listeners = useRef(new Set()), start = useRef(), main = useRef();
   const ledger = useMemo(() => ledgerOf(session), [session]);
 
-  // api is what screens get: the client, the log's head, and the feed.
+  // The parts of api, which every screen gets: the client, the log's head, and the feed.
   const refresh = useCallback(async () => {
     try {
       setHead(await ledger.log.head());
@@ -50,7 +50,7 @@ function Shell({ session, end }) {
   }, [ledger]);
   useEffect(() => {
     refresh();
-    let due; // many events at once ask for the head once
+    let due; // many events at once cause only one request for the head
     return follow(session, {
       start: (cursor) => { start.current = cursor; listeners.current.forEach((hear) => hear([])); },
       state: (now) => { setState(now); if (now === 'live') refresh(); },

@@ -1,4 +1,4 @@
-// The owner's data as a whole: take it along, stake, erase it.
+// The owner's data as a whole: export, stake, and erasure.
 import { html, useState } from './vendor-preact.js';
 import { Problem, useTask } from './parts.js';
 import { WalletChoice } from './signin.js';
@@ -15,7 +15,7 @@ function Export({ api }) {
   const [run, running, error] = useTask(async () => {
     setDone('');
     setShare(0);
-    // An export has a line for each leaf, one before them and one after.
+    // An export has one line per leaf, a first line, and a last line.
     const lines = (api.head?.treeSize ?? 0) + 2;
     const read = async (response) => {
       const chunks = [], reader = response.body.getReader();
@@ -27,7 +27,7 @@ function Export({ api }) {
         setShare(Math.min(1, count / lines));
       }
       const file = new Blob(chunks, { type: 'application/x-ndjson' });
-      // The last line says that it is whole.
+      // The last line says that the export is complete.
       const last = (await file.slice(-2000).text()).trimEnd().split('\n').at(-1);
       if (JSON.parse(last).complete !== true) throw new Error('The export broke off. Try again.');
       return file;

@@ -1,5 +1,5 @@
-// Hands out one use: a link by which others add memories or read them, watched while it
-// is used.
+// The screen that makes links by which others add or read memories, and shows their use
+// while it happens.
 import { html, useEffect, useMemo, useState } from './vendor-preact.js';
 import { generate } from './vendor-qr.js';
 import { UnauthorizedError } from './vendor-ledger.js';
@@ -70,7 +70,7 @@ function Link({ kind, api, grants, refused }) {
       : html`<button type="button" class="danger" disabled=${revoking} onClick=${revoke}>Revoke</button>`}</section>`;
 }
 
-/** A QR code of a text, dark on light in both themes, as cameras want it. */
+/** A QR code of a text. It is dark on light in both themes, because cameras need that. */
 function QR({ text }) {
   const code = useMemo(() => generate(text), [text]);
   let path = '';

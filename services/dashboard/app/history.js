@@ -1,7 +1,7 @@
 // The owner's newest events, kept up to date by the feed.
 import { useEffect, useRef, useState } from './vendor-preact.js';
 
-/** The newest events, the newest first, at most keep of them: [events, error]. */
+/** Returns at most keep of the newest events, newest first: [events, error]. */
 export function useHistory(api, keep) {
   const [state, setState] = useState({}), seen = useRef([]);
   useEffect(() => {
@@ -23,8 +23,9 @@ export function useHistory(api, keep) {
   return [state.events, state.error];
 }
 
-// newest reads history backwards. Cursors are places in a log that all owners share, so
-// how far back some of this owner's are is found by trying.
+// newest returns the last events of the history. Cursors are places in a log that all
+// owners share, so it is unknown how far back this owner's events are: newest tries longer
+// and longer ranges.
 async function newest(api, keep) {
   const end = Number(api.start.current);
   for (let reach = 500; ; reach *= 8) {

@@ -25,9 +25,9 @@ export function Log({ api }) {
 
 const samples = 16, width = 640, height = 180;
 
-/** How the log grew: the times of some of its leaves, evenly spread. */
+/** Shows how the log grew, from the times of some evenly spaced leaves. */
 function Growth({ api, size, anchored }) {
-  const round = Math.ceil(size / Math.max(1, Math.floor(size / 50))); // not again for every leaf
+  const round = Math.ceil(size / Math.max(1, Math.floor(size / 50))); // do not load again for every new leaf
   const [points, error] = useLoad(async () => {
     const leaves = [...new Set(Array.from({ length: Math.min(samples, size) }, (_, i) => Math.round(i * (size - 1) / Math.max(1, Math.min(samples, size) - 1))))];
     const pages = await Promise.all(leaves.map((leaf) => api.ledger.core('GET', `/memories?limit=1&cursor=${leaf}`).catch(api.guard)));

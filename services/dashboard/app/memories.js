@@ -4,8 +4,8 @@ import { Empty, Loading, Problem, Time, count, useTask } from './parts.js';
 import { Memory } from './memory.js';
 
 const rowHeight = 72, pageSize = 100, keptPages = 12, mostFound = 2000;
-// Browsers have a largest height of what is scrolled; beyond it, older memories are
-// found by searching.
+// Browsers limit the height of scrolled content. Older memories beyond that height can
+// only be found by search.
 const mostRows = 150_000;
 
 export function Memories({ api }) {
@@ -36,7 +36,7 @@ function Write({ api }) {
     set(e.target.value);
   };
   const [save, saving, error] = useTask(async () => {
-    // The same key for the next try: it may be stored although the answer was lost.
+    // Use the same key for the next try: the memory may be stored although the answer was lost.
     attempt.current ??= crypto.randomUUID();
     await api.ledger.memories.write(text, source.trim() ? { source: source.trim() } : {}, { idempotencyKey: attempt.current }).catch(api.guard);
     attempt.current = undefined;
@@ -53,7 +53,7 @@ function Write({ api }) {
     <${Problem} error=${error} again=${save}/></form>`;
 }
 
-/** Rows of one height, of which only those in sight are in the document. */
+/** Rows of one height. Only the rows in or near sight are in the document. */
 function Rows({ total, row, onSight, label }) {
   const box = useRef(), before = useRef(total), [view, setView] = useState({ top: 0, height: 800 });
   useLayoutEffect(() => {
@@ -63,7 +63,7 @@ function Rows({ total, row, onSight, label }) {
     box.current.addEventListener('scroll', look, { passive: true });
     return () => resized.disconnect();
   }, []);
-  // New rows come at the top: who reads further down keeps their place.
+  // New rows appear at the top. A reader who has scrolled down must keep their place.
   useLayoutEffect(() => {
     if (box.current.scrollTop > rowHeight / 2 && total > before.current) box.current.scrollTop += (total - before.current) * rowHeight;
     before.current = total;
@@ -71,7 +71,7 @@ function Rows({ total, row, onSight, label }) {
   const first = Math.max(0, Math.floor(view.top / rowHeight) - 4);
   const last = Math.min(total, Math.ceil((view.top + view.height) / rowHeight) + 4);
   useEffect(() => {
-    const timer = setTimeout(() => onSight(first, last), first === 0 ? 0 : 60); // not what only flies by
+    const timer = setTimeout(() => onSight(first, last), first === 0 ? 0 : 60); // skip rows that only scroll past
     return () => clearTimeout(timer);
   }, [first, last, total]);
   const move = (e) => {
@@ -90,7 +90,7 @@ function Rows({ total, row, onSight, label }) {
 
 const viaWords = { session: 'by you', key: 'by a key', drop: 'left by a link' };
 
-// rowOf keeps of a memory what its row shows: texts may be long, and rows are many.
+// rowOf keeps only the parts of a memory that its row shows: texts may be long, and rows are many.
 const rowOf = (m) => ({ id: m.id, leafIndex: m.leafIndex, text: m.content.slice(0, 240), createdAt: m.createdAt, via: m.via?.kind, source: m.metadata?.source, score: m.score });
 
 const Row = ({ row, anchored, onOpen }) => html`<button type="button" class="memory" onClick=${onOpen}>
@@ -99,7 +99,7 @@ const Row = ({ row, anchored, onOpen }) => html`<button type="button" class="mem
     ${viaWords[row.via] && html`<span class=${row.via === 'drop' ? 'via foreign' : 'via'}>${viaWords[row.via]}</span>`}
     <span class=${anchored ? 'state anchored' : 'state'}>${anchored ? 'anchored' : 'waiting'}</span></span></button>`;
 
-/** The whole log, newest first. A row's place is its leaf's, so any part can be shown without what is before it. */
+/** The whole log, newest first. A leaf's index gives the place of its row, so any part can be shown without loading the rest. */
 function All({ api, onOpen }) {
   const { head } = api, pages = useRef(new Map()), wanted = useRef([0, 0]);
   const [, draw] = useState(0), [error, setError] = useState();
@@ -108,7 +108,7 @@ function All({ api, onOpen }) {
 
   const load = async (number, upto) => {
     const page = { upto, rows: pages.current.get(number)?.rows };
-    pages.current.delete(number); // and so the youngest
+    pages.current.delete(number); // move it to the end, as the newest
     pages.current.set(number, page);
     while (pages.current.size > keptPages) pages.current.delete(pages.current.keys().next().value);
     try {

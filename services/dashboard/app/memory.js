@@ -1,4 +1,4 @@
-// One memory: its whole text, where it stands in the log, and the proof, checked here.
+// One memory: its whole text, its place in the log, and its proof, which is checked here.
 import { html, useState } from './vendor-preact.js';
 import { Copy, Dialog, Loading, Problem, useLoad, useTask, when } from './parts.js';
 import { Path, verify } from './proof.js';

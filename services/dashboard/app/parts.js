@@ -3,10 +3,10 @@ import { html, useEffect, useRef, useState } from './vendor-preact.js';
 import { ApiError, ConnectionError, TimeoutError, VerificationError } from './vendor-ledger.js';
 import { WalletError } from './wallets.js';
 
-/** What does not hold, with its hashes shortened. */
+/** Returns an error's message with its hashes shortened. */
 export const plainly = (error) => `${error.message.replace(/[0-9a-f]{64}/g, (hash) => short(hash, 6))}.`;
 
-/** What went wrong, in words for people. */
+/** Describes an error in words for people. */
 export function inWords(error) {
   if (error instanceof VerificationError) return `The service's answer does not hold: ${plainly(error)}`;
   if (error instanceof ConnectionError || error instanceof TimeoutError) return 'Memory Ledger does not answer. Check your connection, then try again.';
@@ -55,7 +55,7 @@ export function Copy({ text, what = 'Copy' }) {
     <span aria-live="polite">${done ? 'Copied' : what}</span></button>`;
 }
 
-/** A dialog over the page. Escape and a click beside it close it. */
+/** A dialog over the page. Escape, or a click outside the dialog, closes it. */
 export function Dialog({ title, onClose, children, wide }) {
   const ref = useRef();
   useEffect(() => {
@@ -72,7 +72,7 @@ export function Dialog({ title, onClose, children, wide }) {
       <button type="button" class="icon" aria-label="Close" onClick=${onClose}>✕</button></header>${children}</div></dialog>`;
 }
 
-/** Runs something once at a time: [run, running, error, clear]. */
+/** Runs a task and tracks its state: [run, running, error, clear]. */
 export function useTask(task) {
   const [state, setState] = useState({});
   const run = async (...args) => {
@@ -87,7 +87,7 @@ export function useTask(task) {
   return [run, Boolean(state.running), state.error, () => setState({})];
 }
 
-/** Loads something, and again whenever one of the inputs changes: [value, error, again]. */
+/** Loads a value, and loads it again whenever one of the inputs changes: [value, error, again]. */
 export function useLoad(load, inputs) {
   const [state, setState] = useState({}), [round, setRound] = useState(0);
   useEffect(() => {

@@ -4,8 +4,8 @@ import { AnchorError, ChainUnreachableError, ConsistencyError, VerificationError
 import { site } from './session.js';
 import { plainly, short } from './parts.js';
 
-// check runs a check and says how it went. Only what is false fails: an unreachable
-// service or node is no finding.
+// check runs a check and returns its result. Only a false statement fails the check. Any
+// other error, such as an unreachable service or node, is thrown.
 async function check(title, good, run) {
   try {
     await run();
@@ -17,9 +17,9 @@ async function check(title, good, run) {
 }
 
 /**
- * Asks for the receipt of a memory as it is shown, and checks: the text gives the leaf,
- * the leaf leads to the log's root, and the root is in the account on the chain. All
- * steps speak of one receipt. Returns { steps, summary, receipt, nodes, hashes }.
+ * Fetches the receipt of a memory and checks the memory as it is shown: the text hashes to
+ * the leaf, the leaf leads to the log's root, and the root is in the account on the chain.
+ * All steps use the same receipt. Returns { steps, summary, receipt, nodes, hashes }.
  */
 export async function verify(ledger, memory) {
   const { body: r } = await ledger.core('GET', `/memories/${memory.id}/receipt`);
@@ -34,7 +34,7 @@ export async function verify(ledger, memory) {
   })];
   if (steps[0].state === 'failed') return draw(r, steps);
 
-  let outer; // what is wrong beyond the root
+  let outer; // an error in the step from the root to the chain
   steps.push(await check('Leaf to root', `${r.siblings.length} steps lead to the root of a log of ${r.treeSize.toLocaleString('en')}, of which the log of today is a continuation.`, async () => {
     try {
       await verifyReceipt(r);
@@ -67,7 +67,7 @@ const summaries = { 1: 'The text is the one in your log.', 2: 'The text is in yo
 
 // draw computes the nodes of the path, from the leaf up.
 async function draw(r, steps) {
-  if (![r.siblings, r.directions].every(Array.isArray)) return { steps, hashes: [] }; // not even the form of a receipt
+  if (![r.siblings, r.directions].every(Array.isArray)) return { steps, hashes: [] }; // not in the form of a receipt
   const nodes = [r.leafHash];
   for (const [i, sibling] of (r.siblings ?? []).entries()) {
     const below = nodes.at(-1);
@@ -85,8 +85,8 @@ export function Path({ result: { receipt: r, nodes, steps } }) {
   if (!r) return null;
   const state = (i) => steps[i]?.state ?? 'unknown';
   const top = r.anchor || state(2) !== 'unknown' ? 96 : 24, height = top + r.siblings.length * level + 124;
-  const y = (i) => top + 30 + (r.siblings.length - i) * level; // of the node at a level
-  const away = (i) => i > 0 && r.directions[i - 1]; // the label is where no line comes in
+  const y = (i) => top + 30 + (r.siblings.length - i) * level; // the height of the node at a level
+  const away = (i) => i > 0 && r.directions[i - 1]; // whether the label moves to the left, away from a line on the right
   const card = (at, title, text, kind) => html`<g class=${`card ${kind}`}><rect x=${middle - 130} y=${at} width="260" height="50" rx="10"/>
     <text x=${middle} y=${at + 20} class="name">${title}</text><text x=${middle} y=${at + 38} class="hash">${text}</text></g>`;
   const label = `Picture of the path: the text gives leaf ${r.leafIndex}, ${r.siblings.length} siblings lead to the root${r.anchor ? ', and the root to the account on Solana' : ''}.`;

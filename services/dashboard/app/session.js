@@ -1,11 +1,11 @@
-// Who is signed in, the clients that call the APIs, and the feed of the owner's events.
+// The session, the clients that call the APIs, and the feed of the owner's events.
 import { MemoryLedger, UnauthorizedError } from './vendor-ledger.js';
 
 export const site = { coreUrl: document.body.dataset.coreUrl, extensionUrl: document.body.dataset.extensionUrl, rpcUrl: document.body.dataset.rpcUrl, chain: document.body.dataset.chain };
 
 // Sessions are kept in sessionStorage: they survive a reload, end with the tab, and no
-// other tab or site sees them. A cookie would be sent by the browser by itself, and
-// localStorage would keep a token on a shared computer after the tab was closed.
+// other tab or site sees them. The browser would send a cookie by itself, and localStorage
+// would keep a token on a shared computer after the tab was closed.
 const stored = (name) => JSON.parse(sessionStorage.getItem(name) ?? 'null');
 
 export function loadSession() {
@@ -18,8 +18,8 @@ export function keepSession(session) {
   else sessionStorage.clear();
 }
 
-// Heads of the log are public, and a rewritten log shows only against an older one, so
-// they outlive the session.
+// Heads of the log outlive the session: they are public, and only an older head can
+// reveal a rewritten log.
 const heads = {
   get: (owner) => JSON.parse(localStorage.getItem(`head:${owner}`) ?? 'null') ?? undefined,
   set: (owner, head) => localStorage.setItem(`head:${owner}`, JSON.stringify(head)),
@@ -34,13 +34,13 @@ export function ledgerOf(session) {
   });
 }
 
-// signInTo signs in to one of the two APIs: they have the same routes for it.
+// signInTo signs in to one of the two APIs. Both have the same routes for sign-in.
 export async function signInTo(url, wallet) {
   return new MemoryLedger({ url, retries: 1 }).signIn(wallet);
 }
 
-// grantsOf returns the client of the extension API, which makes links. Its session is
-// another one, which takes another signature; null until it was given.
+// grantsOf returns the client of the extension API, which makes links. That API has its
+// own session, which takes another signature. Until then, grantsOf returns null.
 export function grantsOf(session) {
   const extension = stored('extension');
   if (!extension || Date.parse(extension.expiresAt) <= Date.now()) return null;
@@ -52,9 +52,9 @@ export function grantsOf(session) {
 
 export const keepExtensionSession = (extension) => sessionStorage.setItem('extension', JSON.stringify(extension));
 
-// follow reads the owner's events as they happen, from now on, and connects again after
-// a failure, where it left off. on.events gets each page, on.start the cursor of now,
-// on.state "live" or "offline". It returns what ends it.
+// follow reads the owner's events as they happen, from now on. After a failure, it
+// reconnects where it left off. on.events gets each page, on.start the first cursor,
+// on.state "live" or "offline". follow returns a function that stops it.
 export function follow(session, on) {
   const ended = new AbortController();
   let last = '';
@@ -94,7 +94,7 @@ export function follow(session, on) {
         if (error instanceof UnauthorizedError) return on.expired();
       }
       on.state('offline');
-      if (Date.now() - began > 30_000) wait = 1000; // it was up in between
+      if (Date.now() - began > 30_000) wait = 1000; // the connection was up in between
       await new Promise((resolve) => setTimeout(resolve, wait));
     }
   })();

@@ -1,15 +1,15 @@
-// The choice of a wallet and what it signs: to sign in, and wherever the owner has to
-// prove again that the wallet is theirs.
+// The choice of a wallet: for sign-in, and for each action where the owner must prove
+// again that the wallet is theirs.
 import { html, useEffect, useState } from './vendor-preact.js';
 import { Mark, Problem, useTask } from './parts.js';
 import { findWallets } from './wallets.js';
 import { keepSession, signInTo, site } from './session.js';
 
-const grace = 1500; // ms in which wallets may still turn up
+const grace = 1500; // ms to wait for wallets to appear
 
 /**
- * Lists the wallets; the chosen one is connected and handed to use, which may fail. able
- * says of a wallet whether it can do what is asked.
+ * Lists the wallets. Connects the chosen wallet and passes its account to use, which may
+ * fail. able reports whether a wallet can do the task.
  */
 export function WalletChoice({ owner, use, verb = 'Continue with', able = () => true }) {
   const [found, setFound] = useState([]), [missing, setMissing] = useState(false), [chosen, setChosen] = useState();

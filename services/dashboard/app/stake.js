@@ -1,11 +1,11 @@
-// What is staked, and moving it: the service writes the transaction, the wallet signs it.
+// The stake, and changes of it: the service writes the transaction, and the wallet signs it.
 import { html, useEffect, useRef, useState } from './vendor-preact.js';
 import { toBase58 } from './vendor-ledger.js';
 import { Problem, short, useLoad, useTask, when } from './parts.js';
 import { site } from './session.js';
 import { WalletChoice } from './signin.js';
 
-/** Shows the stake, where the service has staking. */
+/** Shows the stake, if the service has staking. */
 export function Stake({ api }) {
   const [status, error, again] = useLoad(() => api.ledger.staking.status().catch(api.guard), []);
   useEffect(() => api.hear((events) => events.some((e) => ['StakeDeposited', 'StakeWithdrawn'].includes(e.type)) && again()), []);
@@ -73,8 +73,8 @@ function whyNot(units, unstake, { staked, walletBalance, minPartialUnstake, deci
   return units < BigInt(minPartialUnstake) && units < BigInt(staked) && `Take out ${amount(minPartialUnstake)} at least, or all of it.`;
 }
 
-// send has the wallet sign and send a transaction. A wallet that only signs leaves the
-// sending to this page. It returns the transaction's signature.
+// send has the wallet sign and send a transaction. If the wallet can only sign, this page
+// sends the transaction. send returns the transaction's signature.
 async function send(account, base64) {
   const transaction = Uint8Array.from(atob(base64), (c) => c.charCodeAt(0));
   if (account.sendTransaction) return toBase58(await account.sendTransaction(transaction, site.chain));
@@ -88,25 +88,25 @@ async function send(account, base64) {
   return result;
 }
 
-const confirmMs = 90_000; // a transaction's blockhash lives about as long
+const confirmMs = 90_000; // about the lifetime of a transaction's blockhash
 
-// confirmed waits until what is staked is another amount than before.
+// confirmed waits until the staked amount differs from before.
 async function confirmed(api, before, gone) {
   for (const end = Date.now() + confirmMs; Date.now() < end && !gone.current;) {
     await new Promise((resolve) => setTimeout(resolve, 1000));
-    const status = await api.ledger.staking.status().catch(() => null); // unreadable at the moment
+    const status = await api.ledger.staking.status().catch(() => null); // can't be read at the moment
     if (status && status.staked !== before) return true;
   }
   return gone.current;
 }
 
-/** An amount of base units as people write it. */
+/** Formats an amount of base units as people write it. */
 function inTokens(units, decimals) {
   const digits = units.padStart(decimals + 1, '0'), cut = digits.length - decimals, fraction = digits.slice(cut).replace(/0+$/, '');
   return BigInt(digits.slice(0, cut)).toLocaleString('en') + (fraction && `.${fraction}`);
 }
 
-/** The base units of a text, or null where it is no amount. */
+/** Parses a text to base units. Returns null if the text is not an amount. */
 function inUnits(text, decimals) {
   const [, whole, fraction = ''] = /^(\d{1,20})(?:\.(\d*))?$/.exec(text.trim()) ?? [];
   return whole === undefined || fraction.length > decimals ? null : BigInt(whole + fraction.padEnd(decimals, '0'));

@@ -1,6 +1,6 @@
-// Makes what the dashboard imports: one ES module for each of preact (with hooks and
-// htm), the QR code's library and this repository's client, and the licenses that the
-// libraries want beside them. `make dashboard` runs it.
+// Makes the modules that the dashboard imports: one ES module each for preact (with hooks
+// and htm), the QR code library and this repository's client. Also writes the licenses
+// that the libraries require. `make dashboard` runs it.
 import { createHash } from 'node:crypto';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';

@@ -1,17 +1,17 @@
 // The sign-in: find wallets, let the person choose one, have it sign the
-// challenge, and hand the session to the extension. Reads from top to bottom:
-// what can go wrong, what is shown, wallets, the API, one attempt, the start. One module
-// with wallets.js, which stands before it.
+// challenge, and hand the session to the extension. The sections, from top to bottom:
+// problems, views, wallets, the API, one attempt, the start. wallets.js precedes this
+// file in the page, and both form one module.
 (() => {
   const root = document.getElementById('page');
   const callback = root.dataset.callback; // checked by the server
   const apiURL = root.dataset.api;
 
-  const walletGrace = 1200; // ms after loading in which wallets may still turn up
+  const walletGrace = 1200; // ms after loading to wait for wallets
   const serverPatience = 20000; // ms for one answer of the API
   const leavePatience = 5000; // ms for the browser to open the extension
 
-  // ---- What can go wrong -------------------------------------------------
+  // ---- Problems ----------------------------------------------------------
 
   class Problem extends Error {
     constructor(kind, cause) {
@@ -42,7 +42,7 @@
       'Check that it is installed in this browser and switched on, then try again.'],
   };
 
-  // ---- What is shown -----------------------------------------------------
+  // ---- Views -------------------------------------------------------------
 
   const $ = (id) => document.getElementById(id);
   const views = ['choose', 'working', 'problem', 'done'];
@@ -53,7 +53,7 @@
     for (const id of views) $(id).hidden = id !== view;
   }
 
-  // say tells a screen reader what the eye sees.
+  // say announces a text to screen readers.
   function say(text) {
     $('status').textContent = text;
   }
@@ -97,7 +97,7 @@
     if (text === '') $('message').open = false;
   }
 
-  // showProblem says what happened and puts the focus on the way out of it.
+  // showProblem shows what happened and focuses the button that leads on.
   function showProblem(kind, wallet, again) {
     const [title, text] = problems[kind](wallet ? wallet.name : '');
     $('problem-title').textContent = title;
@@ -115,7 +115,7 @@
 
   const wallets = new Map(); // wallet -> its button
 
-  // iconOf shows what the wallet brought along, if it is data, or a letter.
+  // iconOf shows the wallet's own icon if that is a data URL, or else a letter.
   function iconOf(wallet) {
     const data = /^data:image\/(svg\+xml|webp|png|gif);base64,/.test(wallet.icon ?? '');
     const icon = document.createElement(data ? 'img' : 'span');
@@ -189,7 +189,7 @@
     const giveUp = () => setTimeout(() => {
       if (wallets.size > 0 || shown !== 'choose') return;
       missing = true;
-      // A wallet that was just installed gets into pages only as they load.
+      // A wallet that was just installed gets into a page only when the page loads.
       showProblem('noWallet', null, () => location.reload());
     }, walletGrace);
     if (document.readyState === 'complete') giveUp();
@@ -198,7 +198,7 @@
 
   // ---- The API -----------------------------------------------------------
 
-  // post calls the API by the address that this page came from.
+  // post calls the API at the address that this page came from.
   async function post(path, body, signal) {
     const request = new AbortController();
     const stop = () => request.abort();
@@ -226,7 +226,7 @@
     const answer = await post('auth/challenge', { publicKey }, signal);
     if (answer.status !== 200) throw refusalOf(answer);
     const { message, issuedAt, expiresAt } = answer.body;
-    // A duration, not a time: the clock here may be wrong.
+    // Return a duration, not a time: the clock here may be wrong.
     const lifetime = Date.parse(expiresAt) - Date.parse(issuedAt);
     if (typeof message !== 'string' || !(lifetime > 0)) throw new Problem('unreachable');
     return { message, lifetime };
@@ -234,7 +234,7 @@
 
   async function getSession(publicKey, message, signature, signal) {
     const answer = await post('auth/verify', { publicKey, message, signature: [...signature] }, signal);
-    if (answer.status === 401) { // only the text says which of its causes it was
+    if (answer.status === 401) { // only the text tells the causes of a 401 apart
       throw new Problem(/expired/.test(answer.body.error) ? 'expired' : 'mismatch');
     }
     if (answer.status !== 200) throw refusalOf(answer);
@@ -243,10 +243,10 @@
 
   // ---- One attempt -------------------------------------------------------
 
-  let attempt = new AbortController(); // the current one; its end is an abort
+  let attempt = new AbortController(); // the current attempt; an abort ends it
 
-  // unless waits for a promise, but no longer than for the attempt's end. What
-  // the wallet says later is not heard.
+  // unless waits for a promise, but not beyond the end of the attempt. A later
+  // answer of the wallet is ignored.
   function unless(signal, promise, kind) {
     return new Promise((resolve, reject) => {
       const end = () => reject(signal.reason);
@@ -287,8 +287,8 @@
     }
   }
 
-  // leave hands the session over in the fragment, which no server sees, in
-  // place of this page, so that history keeps neither.
+  // leave hands the session over in the fragment, which no server sees. The new
+  // address replaces this page in the history.
   function leave({ token, publicKey, expiresAt }, wallet) {
     if (!token || !publicKey || !expiresAt) throw new Problem('unreachable');
     show('done');

@@ -1,7 +1,7 @@
-// Finds the wallets of this browser, and asks them. Knows the Wallet Standard and, for
-// wallets that do not, window.solana. The sign-in page and the dashboard share it.
+// Finds the wallets of this browser, and calls them by the Wallet Standard or, for wallets
+// without it, by window.solana. The sign-in page and the dashboard share this file.
 
-/** What a wallet did, or did not. kind is 'locked', 'changed' or 'mismatch'; the message is for people. */
+/** A failure of a wallet. kind is 'locked', 'changed' or 'mismatch'; the message is for people. */
 export class WalletError extends Error {
   constructor(kind, message) {
     super(message);
@@ -10,20 +10,20 @@ export class WalletError extends Error {
 }
 
 /**
- * Calls found with all wallets, now and whenever they change. Returns what ends it. A
- * wallet has name, icon, what it can do (texts: sign any text, sends: sign and send a
- * transaction, signs: sign one), and connect, which resolves to an account:
+ * Calls found with all wallets, now and whenever they change. Returns a function that stops
+ * it. A wallet has name, icon, its abilities (texts: sign any text, sends: sign and send a
+ * transaction, signs: sign a transaction), and connect, which resolves to an account:
  * - publicKey, in base58
  * - signChallenge(text, signal), the signature of a Sign-In With Solana text
  * - signMessage(bytes), the signature of any text, which the wallet shows as it is
- * - sendTransaction(bytes, chain), its signature; chain is such as solana:mainnet
+ * - sendTransaction(bytes, chain), the transaction's signature; chain is solana:mainnet or similar
  * - signTransaction(bytes, chain), the signed transaction
  */
 export function findWallets(found) {
-  const wallets = new Map(); // what the page was given -> the wallet
+  const wallets = new Map(); // the browser's object -> the wallet
   const tell = () => {
     const all = [...wallets.values()];
-    // window.solana is one of the others, by its older way in.
+    // If there are others, window.solana is the older interface of one of them: leave it out.
     found(all.some((wallet) => !wallet.injected) ? all.filter((wallet) => !wallet.injected) : all);
   };
   const add = (key, adapt) => {
@@ -32,7 +32,7 @@ export function findWallets(found) {
       if (!wallet) return;
       wallets.set(key, wallet);
     } catch {
-      return; // a wallet that breaks when looked at can't be used
+      return; // a wallet that throws here can't be used
     }
     tell();
   };
@@ -49,14 +49,14 @@ export function findWallets(found) {
   window.dispatchEvent(new CustomEvent('wallet-standard:app-ready', { detail: api }));
   const look = () => wallets.size === 0 && add(window.solana, injectedWallet);
   look();
-  const timer = setInterval(look, 400); // ms; it comes whenever its extension is ready
+  const timer = setInterval(look, 400); // ms; window.solana appears when its extension is ready
   return () => {
     clearInterval(timer);
     window.removeEventListener('wallet-standard:register-wallet', hear);
   };
 }
 
-// standardWallet adapts a wallet of the Wallet Standard, or returns null for one that
+// standardWallet adapts a wallet of the Wallet Standard, or returns null if the wallet
 // can't sign in.
 function standardWallet(wallet) {
   const {
@@ -65,7 +65,7 @@ function standardWallet(wallet) {
   } = wallet.features;
   if (!connecting || !(signing || signingIn)) return null;
   const feature = signingIn ? 'solana:signIn' : 'solana:signMessage';
-  let signInFailed = false; // where the wallet has both, the next try is by signMessage
+  let signInFailed = false; // if the wallet has both features, the next try uses signMessage
   return {
     name: plainName(wallet.name), icon: wallet.icon, texts: Boolean(signing), sends: Boolean(sending), signs: Boolean(approving),
     async connect() {
@@ -82,12 +82,12 @@ function standardWallet(wallet) {
         async signChallenge(text, signal) {
           const message = new TextEncoder().encode(text);
           if (signingIn && !(signing && signInFailed)) {
-            signInFailed = true; // unless it turns out otherwise
+            signInFailed = true; // until signIn succeeds
             const [signed] = await signingIn.signIn(signInInput(text));
             signInFailed = !sameBytes(signed.signedMessage ?? [], message);
             if (!signInFailed) return checkedSignature(signed.signature);
             if (!signing) throw changed();
-            signal?.throwIfAborted(); // the wallet is not to ask again for what was cancelled
+            signal?.throwIfAborted(); // after a cancel, the wallet must not ask again
           }
           return signMessage(message);
         },
@@ -98,7 +98,7 @@ function standardWallet(wallet) {
   };
 }
 
-// injectedWallet adapts window.solana, for wallets that know no standard.
+// injectedWallet adapts window.solana, for wallets without the Wallet Standard.
 function injectedWallet(provider) {
   if (typeof provider?.connect !== 'function' || typeof provider.signMessage !== 'function') return null;
   const known = [['isPhantom', 'Phantom'], ['isSolflare', 'Solflare'], ['isBackpack', 'Backpack']];
@@ -121,7 +121,7 @@ function injectedWallet(provider) {
 
 const longestName = 40;
 
-// plainName keeps a wallet's name from posing as more than a name.
+// plainName cleans and shortens a wallet's name, so that it can't pose as other text.
 function plainName(name) {
   const letters = [...String(name ?? '').replace(/[\p{C}\p{Z}]+/gu, ' ').trim()];
   if (letters.length > longestName) return `${letters.slice(0, longestName - 1).join('').trim()}…`;
@@ -149,7 +149,7 @@ function sameBytes(a, b) {
   return a.length === b.length && a.every((byte, i) => byte === b[i]);
 }
 
-// signInInput reads the challenge back into the fields that it was made of.
+// signInInput parses the challenge back into its fields.
 function signInInput(text) {
   const lines = text.split('\n');
   const field = (name) => lines.find((line) => line.startsWith(`${name}: `))?.slice(name.length + 2);

@@ -40,8 +40,9 @@ export function toBase58(bytes: Uint8Array): string {
 }
 
 /**
- * Reads `size` bytes of base58; undefined where the text is not their one form.
- * Longer texts are refused before they are read, which takes quadratic time.
+ * Decodes base58 text to `size` bytes. Returns undefined unless the text is their
+ * canonical form. A text that is too long is refused before it is decoded, because
+ * decoding takes quadratic time.
  */
 export function fromBase58(text: unknown, size: number): Uint8Array | undefined {
   if (typeof text !== "string" || text.length > (size * 11) / 8) return undefined;

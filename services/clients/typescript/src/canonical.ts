@@ -2,9 +2,9 @@
 const maxDepth = 64;
 
 /**
- * Writes a JSON value as RFC 8785 says. Numbers and strings take the form that
- * ECMAScript gives them, which RFC 8785 refers to; names sort by UTF-16 code units,
- * as Array.sort does. Throws a TypeError where I-JSON has no such value.
+ * Writes a JSON value in the canonical form of RFC 8785. Numbers and strings take
+ * ECMAScript's form, as RFC 8785 requires. Names sort by UTF-16 code units, as
+ * Array.sort does. Throws a TypeError for a value that I-JSON can't hold.
  */
 export function canonicalize(value: unknown, depth = 1): string {
   if (typeof value === "string") {

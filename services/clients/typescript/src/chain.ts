@@ -2,23 +2,23 @@ import { concat, fromBase58, fromBase64, sha256, toBase58, toHex, u64, utf8 } fr
 import { AnchorError, ChainUnreachableError } from "./errors.js";
 import type { Anchor } from "./schema/core.js";
 
-/** What a node said of a receipt's anchor. */
+/** The state of a receipt's anchor account, as a Solana node reports it. */
 export interface Onchain {
-  /** Who committed. Compare it with the authority that the operator publishes. */
+  /** The key that commits. Compare it with the authority that the operator publishes. */
   authority: string;
-  /** How many leaves the account holds now. It may have moved on since the receipt. */
+  /** How many leaves the account commits to now. It may have grown since the receipt. */
   size: number;
   root: string;
 }
 
-/** By whom a receipt must be anchored. Take both from another source than the receipt. */
+/** The issuer that must have anchored a receipt. Take both fields from a source other than the receipt. */
 export interface Issuer {
   programId?: string;
-  /** Needs programId: another program can write what it likes to its own accounts. */
+  /** Needs programId: another program can write anything to its own accounts. */
   authority?: string;
 }
 
-/** What of a receipt is compared with the chain; an export's header and owner have it, too. */
+/** The parts of a receipt that are compared with the chain. An export's header has them too. */
 export interface Anchored {
   anchor: Anchor | null;
   entry: { owner: string };
@@ -30,8 +30,8 @@ export interface ChainOptions {
 }
 
 /**
- * Asks a Solana node whether what a receipt's anchor says is on the chain. Verify the
- * receipt first. An AnchorError says what is wrong; a ChainUnreachableError says
+ * Asks a Solana node whether the chain holds what a receipt's anchor claims. Verify the
+ * receipt first. An AnchorError says what is wrong. A ChainUnreachableError says
  * nothing about the receipt.
  */
 export async function checkOnchain(rpcUrl: string, receipt: Anchored, options: ChainOptions = {}): Promise<Onchain> {
@@ -47,7 +47,7 @@ export async function checkOnchain(rpcUrl: string, receipt: Anchored, options: C
   return held;
 }
 
-/** Checks that a receipt is anchored by an issuer. It needs no chain. */
+/** Checks that a receipt's anchor names the given issuer. It does not ask the chain. */
 export async function checkIssuer(receipt: Anchored, by: Issuer): Promise<void> {
   const a = receipt.anchor;
   if (by.authority && !by.programId) throw new TypeError("issuer: name the authority's program, too");
@@ -92,7 +92,10 @@ async function checkAccount(a: Anchor, account: Account | null | undefined, owne
   return held;
 }
 
-/** The anchor's transaction must have committed its root: this shows it once the account has moved on. */
+/**
+ * Checks that the anchor's transaction committed the anchor's root. Once the account
+ * holds a larger size, only this check shows that.
+ */
 function checkTransaction(a: Anchor, tx: Transaction | null, owner: string): void {
   if (!tx?.meta) throw new AnchorError("anchor.txSignature", "the node knows no such transaction; if it keeps no long history, ask one that does");
   if (tx.meta.err) throw new AnchorError("anchor.txSignature", "that transaction failed");
@@ -119,7 +122,7 @@ async function rpc(url: string, options: ChainOptions, method: string, params: u
     return reply.result;
   } catch (err) {
     options.signal?.throwIfAborted();
-    // The URL may hold a key, so only the reason is told.
+    // The URL may hold a key, so report only the reason.
     throw new ChainUnreachableError(`${method}: ${(err as Error).message}`);
   }
 }

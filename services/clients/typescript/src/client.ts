@@ -29,27 +29,27 @@ export interface Options {
   session?: string;
   /** A session of the extension API. `signIn` sets it where extensionUrl is given. */
   extensionSession?: string;
-  /** Whose credential it is. Without it, the first head that the service shows decides. */
+  /** The owner of the credential. If unset, the client takes the owner of the first log head or event that it gets. */
   owner?: string;
-  /** Whether to check what the service says. True by default. */
+  /** Whether to check the service's answers. True by default. */
   verify?: boolean;
   /** A Solana node. With it, receipts are checked against the chain. */
   rpcUrl?: string;
-  /** By whom receipts must be anchored. Ask the operator, by another way than the service. */
+  /** The issuer that must have anchored receipts. Get it from the operator by a channel other than the service. */
   issuer?: Issuer;
-  /** Where heads are kept. In memory by default, which forgets them with the process. */
+  /** Where heads are kept. By default they are in memory and are lost when the process ends. */
   heads?: HeadStore;
   fetch?: typeof fetch;
   /** How long each attempt of a call may take; 30 s by default. */
   timeoutMs?: number;
   /** Attempts after the first; 3 by default. */
   retries?: number;
-  /** The wait before the second attempt, which doubles from one to the next; 1 s by default. */
+  /** The wait before the second attempt; it doubles for each further attempt. 1 s by default. */
   backoffMs?: number;
 }
 
 export interface WriteOptions extends CallOptions {
-  /** One is made where it is left out. All attempts of a call use the same. */
+  /** If unset, the client makes one. All attempts of a call use the same key. */
   idempotencyKey?: string;
 }
 
@@ -57,7 +57,7 @@ export interface ListOptions extends CallOptions {
   order?: "oldest" | "newest";
   /** How many memories a page has, 1 to 1000; 500 by default. */
   pageSize?: number;
-  /** Take the whole list as one streamed answer. One that breaks off can't be continued. */
+  /** Request the whole list as one streamed answer. A stream that breaks off can't be resumed. */
   stream?: boolean;
 }
 
@@ -65,17 +65,17 @@ export type SearchOptions = CallOptions & Omit<SearchRequest, "query" | "cursor"
 export type SearchPageOptions = CallOptions & Omit<SearchRequest, "query">;
 export interface FoundPage { memories: FoundMemory[]; next: string | undefined }
 
-/** What a write answered, and nothing that was not sent: pass it to `receipt`. */
+/** The service's answer to a write, unchanged. Pass it to `receipt`. */
 export type Written = CreatedMemory;
 
-/** How many writes are remembered to check their receipts. */
+/** How many writes the client remembers, to check their receipts. */
 const remembered = 1000;
 
 const digest = async (content: string, metadata: unknown): Promise<string> => toHex(await sha256(utf8(canonicalize({ content, metadata }, 0))));
 
 interface Fingerprint { leafHash: string; leafIndex: number; digest: string }
 
-/** Memory Ledger, with what it says checked. */
+/** A client of Memory Ledger that checks the service's answers. */
 export class MemoryLedger {
   readonly keys = new Keys(this);
   readonly memories = new Memories(this);
@@ -91,7 +91,7 @@ export class MemoryLedger {
   readonly rpcUrl: string | undefined;
   readonly issuer: Issuer | undefined;
   readonly heads: Heads;
-  /** Whose log it is, once that is known. */
+  /** The owner of the log, once known. */
   owner: string | undefined;
   readonly #fetch: typeof fetch;
   readonly #timeoutMs: number;
@@ -109,7 +109,7 @@ export class MemoryLedger {
     this.heads = new Heads(options.heads ?? new Map<string, Head>() as unknown as HeadStore);
     this.#credential = options.apiKey ?? options.session;
     this.#extensionCredential = options.extensionSession;
-    // A page's fetch must be called as the window's.
+    // In a browser, fetch must be called as a method of the window.
     this.#fetch = options.fetch ?? ((...args) => fetch(...args));
     this.#timeoutMs = options.timeoutMs ?? 30_000;
     this.#transport = new Transport({
@@ -133,8 +133,8 @@ export class MemoryLedger {
   }
 
   /**
-   * Destroys the owner's data key: no text of this owner's can be read any more, all
-   * sessions, keys and grants end, and proofs stay. The wallet signs a challenge that says so.
+   * Destroys the owner's data key. The owner's texts can no longer be read, and all
+   * sessions, keys and grants end. Proofs stay. The wallet signs a challenge that says so.
    */
   async erase(wallet: Wallet, options: CallOptions = {}): Promise<void> {
     const body = await this.#sign(this.url, wallet, { purpose: "erase" }, options);
@@ -146,9 +146,9 @@ export class MemoryLedger {
     const publicKey = wallet.publicKey;
     const challenge = await this.#transport.send<{ message: string }>({ ...options, method: "POST", url: `${url}/auth/challenge`, body: { publicKey, ...asked } });
     const message = challenge.body.message;
-    // A signature over another account's challenge would sign that one's owner in.
+    // A signature over another account's challenge would sign in that account's owner.
     if (message.split("\n")[1] !== publicKey) throw new OwnerMismatchError("message", "the challenge is for another account", "service");
-    // A signature over a challenge to erase would erase.
+    // A signature over a challenge to erase would erase the owner's texts.
     const erases = /\berase\b/i.test(message.split("\n")[3] ?? "");
     if (erases !== (asked.purpose === "erase")) throw new MalformedError("message", `the challenge is ${erases ? "" : "not "}to erase`, "service");
     return { publicKey, message, signature: toBase58(await wallet.signMessage(utf8(message))) };
@@ -166,7 +166,7 @@ export class MemoryLedger {
     return this.#transport.send<T>({ ...request, method, url: this.extensionUrl + path, credential: this.#extensionCredential });
   }
 
-  /** @internal A request to a grant's own URL, which is its credential. */
+  /** @internal Sends a request to a grant's own URL. The URL is the credential. */
   grant<T>(method: string, url: string, request: Partial<Request>): Promise<Answer<T>> {
     return this.#transport.send<T>({ ...request, method, url });
   }
@@ -176,21 +176,21 @@ export class MemoryLedger {
     return options.timeoutMs ?? this.#timeoutMs;
   }
 
-  /** @internal Compares an anchor with the issuer and with the chain, where they are given. */
+  /** @internal Checks an anchor against the issuer and the chain, if they are configured. */
   async checkAnchor(receipt: Anchored, options: CallOptions): Promise<void> {
     if (this.issuer) await checkIssuer(receipt, this.issuer);
     if (this.rpcUrl) await checkOnchain(this.rpcUrl, receipt, { fetch: this.#fetch, signal: options.signal });
   }
 }
 
-/** API keys. They need a session. */
+/** API keys. The calls need a session. */
 export class Keys {
   constructor(private readonly ledger: MemoryLedger) {}
 
   /**
-   * Makes a key; only this answer shows it. Not repeated after a lost answer: it could make two.
-   * A key may read and write unless scopes says otherwise, and lives until it is revoked
-   * unless expiresAt, a time of RFC 3339, comes first.
+   * Makes a key. Only this answer shows it. The call is not retried after a lost answer,
+   * because a retry could make a second key. A key may read and write unless `scopes` says
+   * otherwise. It lives until it is revoked, or until `expiresAt`, an RFC 3339 time.
    */
   async create(label: string, options: CallOptions & Pick<NewKey, "scopes" | "expiresAt"> = {}): Promise<CreatedKey> {
     const { scopes, expiresAt, ...call } = options;
@@ -212,9 +212,9 @@ export class Memories {
   constructor(private readonly ledger: MemoryLedger) {}
 
   /**
-   * Stores a memory. It is stored once, whatever happens to the connection; after an
-   * UnavailableError, ConnectionError or TimeoutError it may be stored: call again with
-   * the same idempotencyKey.
+   * Stores a memory. Retries never store it twice, whatever happens to the connection. After
+   * an UnavailableError, ConnectionError or TimeoutError, the memory may be stored or not:
+   * call again with the same idempotencyKey.
    */
   async write(content: string, metadata: Record<string, unknown> = {}, options: WriteOptions = {}): Promise<Written> {
     const { idempotencyKey = crypto.randomUUID(), ...call } = options;
@@ -225,8 +225,8 @@ export class Memories {
   }
 
   /**
-   * Stores 1 to 256 memories at once, all or none, next to each other in the log: the way
-   * to import many. Repeat it as a `write`.
+   * Stores 1 to 256 memories at once, all or none, as consecutive leaves of the log. Use it
+   * to import many memories. Call it again after a failure as you would a `write`.
    */
   async writeBatch(memories: readonly NewMemory[], options: WriteOptions = {}): Promise<Written[]> {
     const { idempotencyKey = crypto.randomUUID(), ...call } = options;
@@ -249,8 +249,8 @@ export class Memories {
   }
 
   /**
-   * One memory. It is checked against its receipt: text and metadata are those of the
-   * leaf, and the leaf is in the owner's log. That takes three requests more.
+   * Returns one memory, checked against its receipt: its text and metadata are those of the
+   * leaf, and the leaf is in the owner's log. The check takes three more requests.
    */
   async get(id: string, options: CallOptions = {}): Promise<Memory> {
     const { body: memory } = await this.ledger.core<Memory>("GET", pathOf(id), options);
@@ -266,15 +266,16 @@ export class Memories {
   }
 
   /**
-   * All memories. A list from the oldest to its end is checked: no leaf is left out
-   * but retracted ones, and all leaves give a root of the log. (Texts are not: `get` checks one.)
+   * Yields all memories. A list that is read to its end is checked: only retracted leaves are
+   * missing, and, if the order is from the oldest, the leaves give a root of the log. Texts
+   * are not checked: `get` checks one.
    */
   async *list(options: ListOptions = {}): AsyncGenerator<Memory, void> {
     const { order = "oldest" } = options;
     const head = this.ledger.verify ? await this.ledger.log.head(callOptions(options)) : undefined;
     const log = new RootOfLeaves();
     let previous: number | undefined;
-    // Leaves that are not in the list have to be retracted ones.
+    // A leaf that is not in the list must be a retracted one.
     let retracted: Map<number, string> | undefined;
     const missing = async (from: number, to: number) => {
       for (let leaf = from; leaf < to; leaf++) {
@@ -313,19 +314,22 @@ export class Memories {
   }
 
   /**
-   * The memories of the leaves from `from` on, `limit` leaves of them, oldest first. Retracted
-   * ones are left out. A page is not checked: `list` checks that nothing is missing.
+   * Returns the memories of `limit` leaves, starting with leaf `from`, oldest first. Retracted
+   * memories are left out. A page is not checked: `list` checks that nothing is missing.
    */
   async page(from: number, limit: number, options: CallOptions = {}): Promise<Memory[]> {
     return (await this.ledger.core<Memory[]>("GET", `/memories?cursor=${from}&limit=${limit}`, options)).body;
   }
 
-  /** Takes a memory back: it is in no list, search or case any more, and its leaf stays. It needs a session, or a key with the scope `retract`. */
+  /**
+   * Retracts a memory: lists, searches and cases no longer contain it. Its leaf stays. The
+   * call needs a session, or a key with the scope `retract`.
+   */
   async retract(id: string, options: CallOptions = {}): Promise<void> {
     await this.ledger.core("DELETE", pathOf(id), options);
   }
 
-  /** The hashes of the leaves that were retracted, by their index: an export has them, without an entry. */
+  /** Returns the hashes of retracted leaves by index. An export lists these leaves without an entry. */
   async #retracted(options: CallOptions): Promise<Map<number, string>> {
     const found = new Map<number, string>();
     for await (const leaf of this.ledger.log.export(callOptions(options))) if (leaf.entry === null) found.set(leaf.index, leaf.leafHash);
@@ -348,8 +352,8 @@ export class Memories {
   }
 
   /**
-   * What a search finds, in its order, to the last page: `mode: "ranked"` takes a question
-   * in words. A search is not checked: nothing proves that it left nothing out.
+   * Yields the results of a search, in its order, to the last page. `mode: "ranked"` takes a
+   * question in words. Results are not checked: no proof shows that a search is complete.
    */
   async *search(query: string, options: SearchOptions = {}): AsyncGenerator<FoundMemory, void> {
     const { pageSize: limit = 100, ...rest } = options;
@@ -361,7 +365,7 @@ export class Memories {
     } while (cursor !== undefined);
   }
 
-  /** A page of what a search finds, for callers who turn pages themselves: `next` is the `cursor` of the next one. */
+  /** Returns one page of search results, for callers who page themselves. `next` is the `cursor` of the next page. */
   async searchPage(query: string, options: SearchPageOptions = {}): Promise<FoundPage> {
     const { signal: _, timeoutMs: __, ...search } = options;
     const { body, headers } = await this.ledger.core<FoundMemory[]>("POST", "/memories/search", { ...callOptions(options), body: { ...search, query } });
@@ -369,8 +373,8 @@ export class Memories {
   }
 
   /**
-   * A memory's inclusion proof. Its path is checked; before the memory is anchored, its
-   * root, too. A receipt says more: it names the tree's size.
+   * Returns a memory's inclusion proof and checks its path. Until the memory is anchored, the
+   * root is checked too. A receipt says more: it names the tree's size.
    */
   async prove(id: string, options: CallOptions = {}): Promise<InclusionProof> {
     for (let attempt = 1; ; attempt++) {
@@ -387,7 +391,7 @@ export class Memories {
       }
       this.#checkWritten(id, proof.leaf, proof.leafIndex);
       if (body.txSignature !== null || batchRoot === before.root) return body;
-      // The log may have grown between the two answers. Otherwise this is an older root.
+      // The log may have grown between the two answers. If it did not, batchRoot is an older root.
       const after = await this.ledger.log.head(options);
       if (batchRoot === after.root) return body;
       if (after.treeSize === before.treeSize || attempt === 3) throw new StaleProofError("batchRoot", `it is ${batchRoot}, the log's root is ${after.root}`, "service");
@@ -395,8 +399,8 @@ export class Memories {
   }
 
   /**
-   * A memory's receipt, checked by itself, against the log's head, against what this
-   * client wrote, and, given rpcUrl, against the chain.
+   * Returns a memory's receipt. It is checked by itself, against the log's head, against
+   * this client's writes, and, if rpcUrl is set, against the chain.
    */
   async receipt(memory: string | Written, options: CallOptions = {}): Promise<Receipt> {
     const { ledger } = this;
@@ -420,7 +424,7 @@ export class Memories {
       await (then.size <= now.size ? this.ledger.log.growth(then, now, options) : this.ledger.log.growth(now, then, options));
     } catch (err) {
       if (!(err instanceof VerificationError)) throw err;
-      await verifyReceipt(r); // says more, where the receipt is bad by itself
+      await verifyReceipt(r); // throws a more exact error if the receipt itself is bad
       throw new RootMismatchError("batchRoot", `the log of ${r.treeSize} leaves has another root: ${err.message}`);
     }
     await verifyReceipt(r);
@@ -446,13 +450,13 @@ export class Memories {
 
 const pathOf = (id: string): string => `/memories/${encodeURIComponent(id)}`;
 
-/** The path of the page that a Link header names. Only the query is taken: the rest may be another host's. */
+/** Returns the path of the next page that a Link header names. Only the query is used: the URL may name another host. */
 function nextPage(link: string | null): string | undefined {
   const url = /<([^>]*)>\s*;\s*rel="?next"?/.exec(link ?? "")?.[1];
   return url === undefined ? undefined : `/memories${new URL(url, "http://any").search}`;
 }
 
-/** A bad receipt that came just now is the service's. */
+/** Runs a check of a fresh answer, and blames the service if it fails. */
 async function serviceLies(check: () => Promise<void>): Promise<void> {
   try {
     await check();

@@ -14,15 +14,15 @@ export class ApiError extends LedgerError {
 }
 /** 400, 413, 415, 416: the request must be changed. */
 export class InvalidRequestError extends ApiError {}
-/** 401: no credential, or a dead one. */
+/** 401: the credential is missing or not valid. */
 export class UnauthorizedError extends ApiError {}
 /** 403: an API key where a session is needed. */
 export class ForbiddenError extends ApiError {}
-/** 404: not there, or another owner's. */
+/** 404: it does not exist, or it is another owner's. */
 export class NotFoundError extends ApiError {}
 /** 409: too many API keys. */
 export class ConflictError extends ApiError {}
-/** 410: the text is gone; its proof is not. */
+/** 410: the text is gone; its proof still exists. */
 export class GoneError extends ApiError {}
 /** 422: the Idempotency-Key was used with another body. */
 export class IdempotencyError extends ApiError {}
@@ -47,7 +47,7 @@ export class ConnectionError extends LedgerError {}
 export class TimeoutError extends LedgerError {}
 
 /**
- * A proof that does not hold. `liar` says who made the false statement: "service" for
+ * A proof that does not hold. `liar` names the source of the false statement: "service" for
  * an answer of the API, "issuer" for the maker of a receipt or an export. `field` names the member
  * that is wrong, as far as can be told.
  */
@@ -56,38 +56,38 @@ export class VerificationError extends LedgerError {
     super(`${field}: ${problem}`);
   }
 }
-/** Something that has not the form of a receipt, or of another answer that is checked. */
+/** A receipt, or another answer that is checked, is malformed. */
 export class MalformedError extends VerificationError {}
-/** Text or metadata are not those that the leaf commits to, or that were written. */
+/** The text or metadata differ from what the leaf commits to, or from what was written. */
 export class ContentMismatchError extends VerificationError {}
-/** The leaf hash is not the one that the entry gives. */
+/** The leaf hash is not the hash of the entry. */
 export class LeafMismatchError extends VerificationError {}
 /** The path does not lead from the leaf to the root. */
 export class InclusionError extends VerificationError {}
 /** The root is not the log's root at that size. */
 export class RootMismatchError extends VerificationError {}
-/** The answer speaks of another owner's log. */
+/** The answer is about another owner's log. */
 export class OwnerMismatchError extends VerificationError {}
 /** A consistency proof does not show that one tree is a prefix of the other. */
 export class ConsistencyError extends VerificationError {}
-/** The log is shorter, or less of it is anchored, than this client has seen. */
+/** The log, or its anchored part, is shorter than this client has seen. */
 export class LogShrankError extends VerificationError {}
-/** The log is not an extension of the one that this client has seen. */
+/** The log is not an extension of the log that this client has seen. */
 export class LogForkedError extends VerificationError {}
-/** A list has not all the memories that it must have, or has them in another order. */
+/** A list lacks a memory that it must have, or is out of order. */
 export class IncompleteListError extends VerificationError {}
-/** An export that is not whole, or that has leaves twice or out of order. */
+/** An export is incomplete, has a leaf twice, or is out of order. */
 export class IncompleteExportError extends VerificationError {}
-/** A good proof of another memory. */
+/** The proof is good, but for another memory. */
 export class WrongMemoryError extends VerificationError {}
-/** A good proof that was true once: the log or the chain had moved on before it was asked for. */
+/** The proof is good but out of date: the log or the chain had moved on before the request. */
 export class StaleProofError extends VerificationError {}
 /** The anchor is malformed, or not what the chain holds. */
 export class AnchorError extends VerificationError {}
 /** The Solana node gave no usable answer. This says nothing about the receipt. */
 export class ChainUnreachableError extends LedgerError {}
 
-/** What was wrong with an answer that came just now is the service's lie. */
+/** Blames the service for a failed check of a fresh answer. */
 export function serviceLied(err: unknown): unknown {
   if (!(err instanceof VerificationError) || err.liar === "service") return err;
   return new (err.constructor as typeof VerificationError)(err.field, err.problem, "service");

@@ -22,7 +22,7 @@ export interface ExportedLeaf {
   createdAt: string;
   via: Via;
   leafHash: string;
-  /** Null where the memory was retracted or erased: its hash stays. */
+  /** Null if the memory was retracted or erased: only its hash stays. */
   entry: Entry | null;
 }
 
@@ -36,9 +36,9 @@ const endMembers: Record<string, Check> = { complete: (v) => v === true, leaves:
 
 /**
  * Checks an export offline, and yields its leaves while it reads them. Each entry is
- * checked when it is yielded, the root and that nothing is missing only at the end: trust
- * no leaf before the loop has ended without a VerificationError. Returns the header, with
- * which `begin` is called before the first leaf.
+ * checked before it is yielded. The root and completeness are checked only at the end:
+ * trust no leaf before the loop has ended without a VerificationError. Returns the header,
+ * and passes it to `begin` before the first leaf.
  */
 export async function* verifyExport(
   file: AsyncIterable<Uint8Array> | ReadableStream<Uint8Array>, begin?: (header: ExportHeader) => void | Promise<void>,
@@ -75,7 +75,7 @@ class Lines {
     return `line ${this.#line}`;
   }
 
-  /** The next line; of leaf `index`, where it has to be one. */
+  /** Returns the next line. If `index` is given, the line must hold that leaf. */
   async next(members: Record<string, Check>, index?: number): Promise<Record<string, unknown>> {
     const { value: text } = await this.lines.next();
     this.#line++;
@@ -85,7 +85,8 @@ class Lines {
     if (index !== undefined && isCount(object["index"]) && object["index"] !== index) {
       throw new IncompleteExportError("index", `${this.at} has leaf ${object["index"]}, and ${index} comes next`);
     }
-    // Where a leaf has to be and the last line is, or the other way around, leaves are missing, or too many.
+    // The last line in place of a leaf means that leaves are missing. A leaf in place of
+    // the last line means that there are too many.
     if (members === leafMembers ? "complete" in object : members === endMembers && "index" in object) {
       throw new IncompleteExportError("treeSize", `${this.at} is not what comes after ${this.#line - 2} leaves`);
     }
@@ -104,7 +105,7 @@ class Lines {
       const value: unknown = JSON.parse(text);
       if (isObject(value)) return value as Record<string, unknown>;
     } catch {
-      // It is refused below.
+      // Refused below.
     }
     throw new MalformedError("export", `${this.at} is not a JSON object`);
   }
@@ -140,7 +141,7 @@ async function checkRoot(log: RootOfLeaves, root: string, field: string): Promis
   if (is !== root) throw new RootMismatchError(field, `it is ${root}, the first ${log.size} leaves have the root ${is}`);
 }
 
-/** Not every browser can iterate over a stream. */
+/** Yields a stream's chunks. Not every browser can iterate over a stream. */
 async function* chunksOf(stream: ReadableStream<Uint8Array>): AsyncGenerator<Uint8Array, void> {
   const reader = stream.getReader();
   try {

@@ -3,7 +3,7 @@ import { ConnectionError, MalformedError, OwnerMismatchError, RateLimitedError, 
 import { callOptions, linesOf, parseJSON, sleep, type CallOptions } from "./http.js";
 import type { Events } from "./schema/core.js";
 
-/** Events, in order, and the cursor after them: with it as `after`, a later call goes on behind them. It is valid forever. */
+/** Events in order, and the cursor after them. Pass the cursor as `after` to continue there later. It never expires. */
 export type EventsPage = Events;
 
 export interface PagesOptions extends CallOptions {
@@ -16,15 +16,15 @@ export interface PagesOptions extends CallOptions {
 export interface FollowOptions extends CallOptions {
   /** The cursor after which to begin. From now on by default. */
   after?: string;
-  /** How long a stream may be silent before it is taken for dead; 45 s by default. The service says something every 15 s. */
+  /** How long a stream may be silent before the client treats it as dead; 45 s by default. The service sends something every 15 s. */
   idleMs?: number;
 }
 
-/** The owner's history: what was written, signed in, granted, committed to the chain. */
+/** The owner's history: writes, sign-ins, grants, and commitments to the chain. */
 export class Feed {
   constructor(private readonly ledger: MemoryLedger) {}
 
-  /** The history from a cursor to its end. */
+  /** Yields the history from a cursor to its end. */
   async *pages(options: PagesOptions = {}): AsyncGenerator<EventsPage, void> {
     const { after = "0", pageSize = 100 } = options;
     for (let cursor = after; ; ) {
@@ -38,10 +38,10 @@ export class Feed {
   }
 
   /**
-   * The history from a cursor on, and what comes, as it comes. It has no end: break out of
-   * the loop, or abort the signal. A stream that ends is opened again where it was,
-   * so that no event is lost or comes twice, for as long as it takes. It fails where the
-   * service refuses it, and where the first connection can't be made.
+   * Yields the history from a cursor on, and then new events as they arrive. It has no end:
+   * break out of the loop, or abort the signal. When a stream ends, the client keeps trying
+   * to reopen it at the same cursor, so no event is lost or repeated. It fails if the service
+   * refuses the request, or if the first connection can't be made.
    */
   async *follow(options: FollowOptions = {}): AsyncGenerator<EventsPage, void> {
     const { signal, idleMs = 45_000 } = options;
@@ -70,7 +70,7 @@ export class Feed {
     }
   }
 
-  /** A page has to be of this owner's, and behind the cursor. */
+  /** Checks that a page is this owner's and lies after the cursor. */
   #check(page: EventsPage, cursor: string | undefined): void {
     if (!this.ledger.verify) return;
     const isCursor = /^\d{1,19}$/.test(page.cursor) && Array.isArray(page.events);
@@ -90,7 +90,7 @@ interface Message {
   retryMs?: number;
 }
 
-/** The messages of a stream of server-sent events (HTML standard, section 9.2). One that is cut off is none. */
+/** Yields the messages of a stream of server-sent events (HTML standard, section 9.2). A message that is cut off is dropped. */
 async function* messagesOf(parts: AsyncIterable<Uint8Array>): AsyncGenerator<Message, void> {
   let message: Message = { data: "" };
   for await (const line of linesOf(parts)) {

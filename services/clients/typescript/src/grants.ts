@@ -2,11 +2,11 @@ import type { MemoryLedger, WriteOptions } from "./client.js";
 import type { CallOptions } from "./http.js";
 import type { Case, CaseStatus, Drop, DropStatus, FilledDrop, DroppedMemory, NewCase, NewDrop, Revoked } from "./schema/extension.js";
 
-/** One-time links. They need a session of the extension API. */
+/** One-time links. The calls need a session of the extension API unless they say otherwise. */
 export class Grants {
   constructor(private readonly ledger: MemoryLedger) {}
 
-  /** A link that adds memories. It revokes the owner's other one. */
+  /** Makes a link that adds memories. It revokes the owner's previous drop. */
   async createDrop(body: NewDrop = {}, options: CallOptions = {}): Promise<Drop> {
     return (await this.ledger.extension<Drop>("POST", "/memory-drops", { ...options, body })).body;
   }
@@ -19,13 +19,13 @@ export class Grants {
     return (await this.ledger.extension<Revoked>("POST", `/memory-drops/${encodeURIComponent(id)}/revoke`, options)).body;
   }
 
-  /** Leaves a memory by a drop's URL. Needs no session. */
+  /** Adds a memory through a drop's URL. Needs no session. */
   async fillDrop(url: string, body: DroppedMemory, options: WriteOptions = {}): Promise<FilledDrop> {
     const { idempotencyKey = crypto.randomUUID(), ...rest } = options;
     return (await this.ledger.grant<FilledDrop>("POST", url, { ...rest, idempotencyKey, body })).body;
   }
 
-  /** A link that reads all memories. It revokes the owner's other one. */
+  /** Makes a link that reads all memories. It revokes the owner's previous case. */
   async createCase(body: NewCase = {}, options: CallOptions = {}): Promise<Case> {
     return (await this.ledger.extension<Case>("POST", "/agent-cases", { ...options, body })).body;
   }
@@ -38,7 +38,7 @@ export class Grants {
     return (await this.ledger.extension<Revoked>("POST", `/agent-cases/${encodeURIComponent(id)}/revoke`, options)).body;
   }
 
-  /** Reads a case by its URL, as markdown. Spends a read, so a lost answer is not asked for again. */
+  /** Reads a case by its URL, as markdown. The call spends a read, so it is not retried after a lost answer. */
   async readCase(url: string, options: CallOptions = {}): Promise<string> {
     return (await this.ledger.grant<string>("GET", url, { ...options, repeatable: false, read: (response) => response.text() })).body;
   }

@@ -12,7 +12,7 @@ export interface Head {
   anchoredRoot: string | null;
 }
 
-/** Where heads are kept, by owner. Keep them as long as you can: a fork shows only against them. */
+/** Stores heads by owner. Keep them as long as you can: only a stored head can reveal a fork. */
 export interface HeadStore {
   get(owner: string): Promise<Head | undefined> | Head | undefined;
   set(owner: string, head: Head): Promise<void> | void;
@@ -20,7 +20,7 @@ export interface HeadStore {
 
 export type Ask = (from: number, to: number) => Promise<ConsistencyProof>;
 
-/** Checks that the log of `to` extends that of `from`, by a proof of the service. */
+/** Checks that the log of `to` extends the log of `from`, with a proof from the service. */
 export async function checkGrowth(from: Pick<Head, "size" | "root">, to: Pick<Head, "size" | "root">, ask: Ask): Promise<void> {
   const sizes = `from ${from.size} to ${to.size} leaves`;
   if (from.size === to.size) {
@@ -37,18 +37,18 @@ export async function checkGrowth(from: Pick<Head, "size" | "root">, to: Pick<He
   }
 }
 
-/** Keeps the newest head of each owner, and refuses one that does not extend it. */
+/** Keeps the newest head of each owner, and refuses a head that does not extend it. */
 export class Heads {
-  // Heads are checked one after the other: two answers that cross would look like a
-  // log that shrank.
+  // Heads are checked one after the other. If two answers arrived out of order, the log
+  // would look as if it had shrunk.
   #last: Promise<unknown> = Promise.resolve();
 
   constructor(private readonly store: HeadStore) {}
 
-  /** Asks for the head and checks it. `owner` is whose log it must be, if known. */
+  /** Fetches the head and checks it. If `owner` is given, the log must be that owner's. */
   check(fetchHead: () => Promise<LogHead>, ask: Ask, owner: string | undefined): Promise<LogHead> {
     const checked = this.#last.then(async () => {
-      // Read before the request: what others store meanwhile may be newer.
+      // Read before the request: a head that another client stores meanwhile may be newer.
       const known = owner === undefined ? undefined : await this.store.get(owner);
       const head = await fetchHead();
       checkForm(head);

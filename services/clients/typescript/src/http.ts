@@ -6,7 +6,7 @@ export interface CallOptions {
   timeoutMs?: number;
 }
 
-/** The options of a call, out of those of a method. */
+/** Picks the call options out of a method's options. */
 export function callOptions({ signal, timeoutMs }: CallOptions): CallOptions {
   return { ...(signal && { signal }), ...(timeoutMs !== undefined && { timeoutMs }) };
 }
@@ -16,7 +16,7 @@ export interface TransportOptions {
   timeoutMs: number;
   /** Attempts after the first. */
   retries: number;
-  /** The wait before the first repetition; it doubles from one to the next. */
+  /** The wait before the first retry; it doubles for each further retry. */
   backoffMs: number;
 }
 
@@ -27,11 +27,11 @@ export interface Request extends CallOptions {
   body?: unknown;
   idempotencyKey?: string | undefined;
   headers?: Record<string, string>;
-  /** False where a repetition could do something twice. Then only 429 is repeated. */
+  /** False if a retry could do something twice. Then only 429 is retried. */
   repeatable?: boolean;
-  /** Reads the answer. What it throws for an answer that broke off is a dropped connection. */
+  /** Reads the answer. An error that it throws counts as a dropped connection. */
   read?: (response: Response) => Promise<unknown>;
-  /** Answer with the parts of the body as they arrive, each of which may take so long. They are not asked for again. */
+  /** If set, the answer is the parts of the body as they arrive. Each part may take this long. Parts are not requested again. */
   idleMs?: number;
 }
 
@@ -42,7 +42,7 @@ export interface Answer<T> {
 
 const json = (response: Response): Promise<unknown> => response.json();
 
-/** Sends requests, and repeats them where that is safe and makes sense. */
+/** Sends requests, and retries them if that is safe and makes sense. */
 export class Transport {
   constructor(private readonly options: TransportOptions) {}
 
@@ -89,7 +89,7 @@ export class Transport {
   }
 }
 
-/** Aborts what takes too long. Unlike AbortSignal.timeout, it can be started again. */
+/** Aborts a request that takes too long. Unlike AbortSignal.timeout, it can be started again. */
 class Timer {
   readonly #abort = new AbortController();
   #running: ReturnType<typeof setTimeout> | undefined;
@@ -105,7 +105,7 @@ class Timer {
   }
 }
 
-/** The parts of a body. The time that the caller takes between two parts does not count. */
+/** Yields the parts of a body. The caller's own time between two parts does not count. */
 async function* partsOf(response: Response, timer: Timer, request: Request): AsyncGenerator<Uint8Array, void> {
   const reader = response.body!.getReader();
   try {
@@ -136,12 +136,12 @@ function messageOf(text: string, response: Response): string {
     const { error } = JSON.parse(text) as { error?: unknown };
     if (typeof error === "string") return error;
   } catch {
-    // A gateway's page, or nothing.
+    // The body is a gateway's page, or empty.
   }
   return `${response.status} ${response.statusText}`.trim();
 }
 
-/** Milliseconds of a Retry-After header: seconds, or a date. */
+/** Returns the milliseconds to wait by a Retry-After header, which holds seconds or a date. */
 function waitOf(header: string | null): number | undefined {
   if (!header) return undefined;
   const ms = /^\d+$/.test(header) ? Number(header) * 1000 : Date.parse(header) - Date.now();
@@ -163,7 +163,7 @@ export function sleep(ms: number, signal: AbortSignal | undefined): Promise<void
   });
 }
 
-/** The objects of a JSON array, or of the array in an object, as they arrive. */
+/** Yields the objects of a JSON array, or of the array in an object, as they arrive. */
 export async function* streamedObjects(parts: AsyncIterable<Uint8Array>): AsyncGenerator<unknown> {
   const decoder = new TextDecoder();
   let text = "", at = 0, start = -1, depth = 0, begun = false, inText = false, ended = false;
@@ -182,7 +182,8 @@ export async function* streamedObjects(parts: AsyncIterable<Uint8Array>): AsyncG
         start = -1;
       } else if (c === "]" && depth === 0) ended = true;
     }
-    // An escape may be cut between two chunks, then `at` is one further.
+    // If a chunk ends within an escape, `at` is one past the end, and so skips the escaped
+    // character in the next chunk.
     const keep = start < 0 ? text.length : start;
     text = text.slice(keep);
     at -= keep;
@@ -191,10 +192,10 @@ export async function* streamedObjects(parts: AsyncIterable<Uint8Array>): AsyncG
   if (!ended) throw new ConnectionError("the list broke off");
 }
 
-/** The longest line that is read: a content of 256 KiB, each byte of it escaped, and metadata. */
+/** The longest line that is read: 256 KiB of content with each byte escaped, and metadata. */
 const maxLine = 4 * 2 ** 20;
 
-/** The lines of a text, with their ends: the last one may have none. */
+/** Yields the lines of a text with their line ends. The last line may have no line end. */
 export async function* linesOf(parts: AsyncIterable<Uint8Array>): AsyncGenerator<string, void> {
   const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
   let rest = "";

@@ -9,7 +9,7 @@ import type { ConsistencyProof, LogHead } from "./schema/core.js";
 export class Log {
   constructor(private readonly ledger: MemoryLedger) {}
 
-  /** The log's head. It is checked to extend the last one that this client saw. */
+  /** Returns the log's head, and checks that it extends the last head that this client saw. */
   async head(options: CallOptions = {}): Promise<LogHead> {
     const { ledger } = this;
     const ask = async () => (await ledger.core<LogHead>("GET", "/log", options)).body;
@@ -19,7 +19,7 @@ export class Log {
     return head;
   }
 
-  /** A consistency proof between two sizes, checked against the two roots that it names. */
+  /** Returns a consistency proof between two sizes, checked against the two roots that it names. */
   async consistency(from: number, to: number, options: CallOptions = {}): Promise<ConsistencyProof> {
     const proof = await this.#ask(from, to, options);
     if (this.ledger.verify) await checkGrowth({ size: from, root: proof.fromRoot }, { size: to, root: proof.toRoot }, async () => proof);
@@ -27,10 +27,11 @@ export class Log {
   }
 
   /**
-   * All leaves of the log. They, the root, and that nothing is missing are checked as
-   * `verifyExport` does, always; that the export is this owner's, and extends the log that
-   * this client saw, and, given rpcUrl, what is on the chain, unless `verify` is false. It
-   * can't be continued: an IncompleteExportError or ConnectionError comes out of the loop.
+   * Yields all leaves of the log. The leaves, the root and completeness are always checked,
+   * as in `verifyExport`. Unless `verify` is false, the export must also be this owner's,
+   * extend the log that this client saw, and, if rpcUrl is set, match the chain. An export
+   * that breaks off can't be resumed: the loop throws an IncompleteExportError or a
+   * ConnectionError.
    */
   async *export(options: CallOptions = {}): AsyncGenerator<ExportedLeaf, ExportHeader> {
     const { ledger } = this;
@@ -45,7 +46,7 @@ export class Log {
     }
   }
 
-  /** The bytes of an export as they come, to be kept. They are not checked: `verifyExport` does that. */
+  /** Returns the bytes of an export as they arrive, for storage. They are not checked: `verifyExport` does that. */
   async exportFile(options: CallOptions = {}): Promise<AsyncIterable<Uint8Array>> {
     return (await this.ledger.core<AsyncIterable<Uint8Array>>("GET", "/export", { ...options, idleMs: this.ledger.timeoutMs(options) })).body;
   }
@@ -59,7 +60,7 @@ export class Log {
     if (anchor) await this.ledger.checkAnchor({ anchor, entry: { owner } }, options);
   }
 
-  /** @internal Checks that a tree is a prefix of another one, by a proof of the service. */
+  /** @internal Checks that one tree is a prefix of another, with a proof from the service. */
   growth(from: Pick<Head, "size" | "root">, to: Pick<Head, "size" | "root">, options: CallOptions): Promise<void> {
     return checkGrowth(from, to, (m, n) => this.#ask(m, n, options));
   }

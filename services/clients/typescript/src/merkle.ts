@@ -1,7 +1,7 @@
 import { fromHex, sha256, toHex, utf8 } from "./bytes.js";
 
-// RFC 6962 trees. Sizes and indexes go beyond 32 bits, where JavaScript's shifts and
-// ands end, so they are halved by division.
+// RFC 6962 trees. Sizes and indexes can exceed 32 bits, the limit of JavaScript's
+// bitwise operators, so halving uses division.
 const half = (n: number): number => Math.floor(n / 2);
 const odd = (n: number): boolean => n % 2 === 1;
 
@@ -10,10 +10,10 @@ export const leafHash = async (entry: string): Promise<string> => toHex(await sh
 export const nodeHash = async (left: string, right: string): Promise<string> =>
   toHex(await sha256(Uint8Array.of(1), fromHex(left), fromHex(right)));
 
-/** The root of a log without leaves: SHA-256 of nothing. */
+/** The root of a log without leaves: SHA-256 of the empty string. */
 export const emptyRoot = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
-/** Goes from a leaf up; a direction says that the sibling is on the right. */
+/** Folds siblings from a leaf up. A true direction means that the sibling is on the right. */
 export async function fold(leaf: string, siblings: readonly string[], directions: readonly boolean[]): Promise<string> {
   let hash = leaf;
   for (let i = 0; i < Math.min(siblings.length, directions.length); i++) {
@@ -23,8 +23,8 @@ export async function fold(leaf: string, siblings: readonly string[], directions
 }
 
 /**
- * The directions of a leaf in a tree. A node that is the last of its level and has no
- * sibling takes no step (RFC 9162, section 2.1.3.2).
+ * Returns the directions of a leaf's path in a tree. A node that is the last of its level
+ * and has no sibling takes no step (RFC 9162, section 2.1.3.2).
  */
 export function directionsOf(index: number, size: number): boolean[] {
   const right: boolean[] = [];
@@ -36,16 +36,16 @@ export function directionsOf(index: number, size: number): boolean[] {
 }
 
 /**
- * Goes through a proof that the first `from` leaves are a prefix of the first `to`,
- * and returns the two roots that it leads to (RFC 9162, section 2.1.4.2), or undefined
- * where the proof has another number of hashes than it takes. The caller compares.
+ * Folds a proof that the first `from` leaves are a prefix of the first `to`. Returns the
+ * two roots that the proof leads to (RFC 9162, section 2.1.4.2), or undefined if the proof
+ * has the wrong number of hashes. The caller compares the roots.
  */
 export async function consistencyRoots(from: number, to: number, root: string, proof: readonly string[]): Promise<[first: string, second: string] | undefined> {
   if (from < 1 || from > to) return undefined;
   if (from === to) return proof.length === 0 ? [root, root] : undefined;
   let fn = from - 1, sn = to - 1;
   while (odd(fn)) [fn, sn] = [half(fn), half(sn)];
-  // The old tree is complete: its own root begins the path.
+  // If fn is 0, the old tree is complete, and its own root begins the path.
   const path = fn === 0 ? [root, ...proof] : [...proof];
   let first = path.shift();
   let second = first;
@@ -71,7 +71,7 @@ export async function isConsistent(from: number, to: number, fromRoot: string, t
   return roots !== undefined && roots[0] === fromRoot && roots[1] === toRoot;
 }
 
-/** The root of a log whose leaves come one by one. It holds one hash a level. */
+/** Computes the root of a log whose leaves arrive one by one. It holds at most one hash per level. */
 export class RootOfLeaves {
   size = 0;
   readonly #complete: string[] = []; // roots of complete subtrees, the largest first

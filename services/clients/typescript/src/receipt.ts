@@ -32,7 +32,7 @@ export function checkMembers(value: object, expected: Record<string, Check>, pre
   }
 }
 
-/** Checks that a value has the form of a receipt. Takes the text of one, too. */
+/** Checks that a value has the form of a receipt. It also takes the JSON text of a receipt. */
 export function parseReceipt(value: unknown): Receipt {
   if (typeof value === "string") {
     try {
@@ -49,7 +49,7 @@ export function parseReceipt(value: unknown): Receipt {
   return receipt;
 }
 
-/** The leaf hash that an entry gives. */
+/** Computes the leaf hash of an entry. */
 export async function entryHash(entry: Entry): Promise<string> {
   if (entry.v !== 1) throw new MalformedError("entry.v", `${entry.v} is not a version that this client knows`);
   if (!fromBase58(entry.owner, 32)) throw new MalformedError("entry.owner", "it is not a public key in base58");
@@ -65,9 +65,9 @@ export async function entryHash(entry: Entry): Promise<string> {
 }
 
 /**
- * Checks everything that a receipt says but what only the chain can tell. Throws a
- * VerificationError that names the first thing wrong. Where one of several members
- * must be wrong, it names the one that does not go with the others.
+ * Checks everything in a receipt that can be checked without the chain. Throws a
+ * VerificationError that names the first wrong member. If one of several members must be
+ * wrong, it names the member that contradicts the others.
  */
 export async function verifyReceipt(value: unknown): Promise<Receipt> {
   const r = parseReceipt(value);
@@ -110,7 +110,7 @@ async function checkInclusion(r: Receipt): Promise<void> {
   throw new InclusionError("siblings", `they fold to ${given}, batchRoot is ${r.batchRoot}`);
 }
 
-/** Siblings and directions lead to the root, but from another place. */
+/** Makes the error for siblings and directions that lead to the root from another place. */
 async function misplaced(r: Receipt): Promise<InclusionError> {
   if (r.anchor) {
     const roots = await consistencyRoots(r.treeSize, r.anchor.committedSize, r.batchRoot, r.consistency);
@@ -129,7 +129,7 @@ export function checkAnchorForm(a: Anchor): void {
   if (a.slot === 0) throw new AnchorError("anchor.slot", "nothing is committed in slot 0");
 }
 
-/** The tree of batchRoot must be a prefix of the committed one. */
+/** Checks that the tree of batchRoot is a prefix of the committed tree. */
 async function checkPrefix(r: Receipt, a: Anchor): Promise<void> {
   if (a.committedSize < r.treeSize) throw new AnchorError("anchor.committedSize", `it is ${a.committedSize}, less than treeSize ${r.treeSize}`);
   const span = `from treeSize ${r.treeSize} to anchor.committedSize ${a.committedSize}`;

@@ -2,11 +2,11 @@ import type { MemoryLedger } from "./client.js";
 import type { CallOptions } from "./http.js";
 import type { LiveSession } from "./schema/core.js";
 
-/** Sessions of both APIs. They need a session. */
+/** Sessions of both APIs. The calls need a session. */
 export class Sessions {
   constructor(private readonly ledger: MemoryLedger) {}
 
-  /** The live ones, oldest first. */
+  /** Lists the live sessions, oldest first. */
   async list(options: CallOptions = {}): Promise<LiveSession[]> {
     return (await this.ledger.core<LiveSession[]>("GET", "/auth/sessions", options)).body;
   }
@@ -15,7 +15,7 @@ export class Sessions {
     await this.ledger.core("DELETE", `/auth/sessions/${encodeURIComponent(id)}`, options);
   }
 
-  /** Ends all but the one that asks, and returns how many there were. */
+  /** Ends all sessions except the caller's, and returns how many it ended. */
   async endOthers(options: CallOptions = {}): Promise<number> {
     return (await this.ledger.core<{ ended: number }>("DELETE", "/auth/sessions", options)).body.ended;
   }

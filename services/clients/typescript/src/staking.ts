@@ -2,7 +2,7 @@ import type { MemoryLedger } from "./client.js";
 import type { CallOptions } from "./http.js";
 import type { StakingStatus, UnsignedTransaction } from "./schema/core.js";
 
-/** Staking, where the service has it. It needs a session. Amounts are decimal strings of base units. */
+/** Staking, if the service offers it. The calls need a session. Amounts are decimal strings of base units. */
 export class Staking {
   constructor(private readonly ledger: MemoryLedger) {}
 

@@ -1,6 +1,6 @@
 import { toBase58 } from "./bytes.js";
 
-/** What can sign in: a public key in base58, and something that signs bytes with its key. */
+/** A wallet that can sign in: a public key in base58, and a function that signs bytes with its private key. */
 export interface Wallet {
   publicKey: string;
   signMessage(message: Uint8Array): Promise<Uint8Array>;
@@ -13,7 +13,7 @@ export interface StandardWallet<A extends StandardAccount = StandardAccount> {
   features: Record<string, unknown>;
 }
 
-/** Adapts a wallet of the Wallet Standard, by its solana:signMessage feature. */
+/** Adapts a wallet of the Wallet Standard, through its solana:signMessage feature. */
 export function standardWallet<A extends StandardAccount>(wallet: StandardWallet<A>, account: A | undefined = wallet.accounts[0]): Wallet {
   const feature = wallet.features["solana:signMessage"] as
     | { signMessage(input: { account: A; message: Uint8Array }): Promise<readonly { signature: Uint8Array }[]> }
@@ -30,13 +30,13 @@ export function standardWallet<A extends StandardAccount>(wallet: StandardWallet
 }
 
 /**
- * A wallet of a key pair as Solana's command line has it: 64 bytes, the seed and the
- * public key. Needs WebCrypto with Ed25519 (Node 20, Deno, Bun, browsers of 2025).
+ * Makes a wallet from a key pair in the form of Solana's command line: 64 bytes, the seed
+ * and the public key. Needs WebCrypto with Ed25519 (Node 20, Deno, Bun, browsers of 2025).
  */
 export async function keypairWallet(secretKey: Uint8Array): Promise<Wallet> {
   if (secretKey.length !== 64) throw new TypeError("a key pair has 64 bytes");
   const seed = secretKey.slice(0, 32), publicKey = secretKey.slice(32);
-  // An Ed25519 private key in PKCS #8 (RFC 8410) is this and the seed.
+  // An Ed25519 private key in PKCS #8 (RFC 8410) is this prefix and the seed.
   const pkcs8 = Uint8Array.from([48, 46, 2, 1, 0, 48, 5, 6, 3, 43, 101, 112, 4, 34, 4, 32, ...seed]);
   const key = await crypto.subtle.importKey("pkcs8", pkcs8 as unknown as BufferSource, "Ed25519", false, ["sign"]);
   return {

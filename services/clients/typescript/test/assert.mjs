@@ -1,4 +1,4 @@
-// The assertions of the tests that run in browsers too, which have no node:assert.
+// Assertions for the tests that also run in browsers, where node:assert does not exist.
 export function ok(value, why = "it is not so") {
   if (!value) throw new Error(why);
 }
@@ -9,7 +9,7 @@ export function equal(got, want, why = "") {
   ok(is === has, `${why}: got ${is}, want ${has}`);
 }
 
-/** Awaits a failure of a kind, with certain members, and returns it. */
+/** Awaits a failure of the given kind with the given members, and returns the error. */
 export async function rejects(promise, kind = Error, members = {}) {
   const err = await promise.then(() => undefined, (err) => err);
   ok(err !== undefined, `it did not fail with ${kind.name}`);

@@ -1,5 +1,5 @@
-// What the client is tried with in every runtime: the golden vectors, and a round with
-// a running product. run(client, files, url) returns how many tests there were, and what failed.
+// The client's tests for every runtime: the golden vectors, and a round with a running
+// product. run(client, files, url) returns the number of tests and the failures.
 import { equal, ok, rejects } from "./assert.mjs";
 import { vectors } from "./vectors.mjs";
 
@@ -15,7 +15,7 @@ export async function run(ledger, files, url) {
   return { count: tests.length, failures };
 }
 
-// A wallet of the Wallet Standard whose key WebCrypto makes.
+// Makes a wallet of the Wallet Standard with a key from WebCrypto.
 async function newWallet(ledger) {
   const { privateKey } = await crypto.subtle.generateKey("Ed25519", true, ["sign", "verify"]);
   const { d, x } = await crypto.subtle.exportKey("jwk", privateKey);

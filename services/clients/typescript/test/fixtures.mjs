@@ -1,4 +1,4 @@
-// The files that every verifier of this repository is held to: their texts, by path.
+// The test files that every verifier of this repository must agree with: their texts, by path.
 import { readdirSync, readFileSync } from "node:fs";
 
 const root = new URL("../../../../", import.meta.url);

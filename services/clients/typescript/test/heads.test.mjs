@@ -1,4 +1,4 @@
-// Heads that a service shows one after the other.
+// Heads that a service returns one after the other.
 import assert from "node:assert/strict";
 import test from "node:test";
 import { LogForkedError, LogShrankError } from "../dist/index.js";

@@ -1,18 +1,19 @@
-// Retries, with a service and a clock of the test's own.
+// Retries, with a fake service and a fake clock.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import * as ledger from "../dist/index.js";
 
 const attemptMs = 30_000;
 
-// A client of a service that answers with each of `answers` in turn, with the last for
-// good: an Error is a connection that fails. `requests` are what it sent, `waits` for how
-// many milliseconds it waited between them, which take no time here.
+// Makes a client of a service that gives each of `answers` in turn, and then repeats the
+// last. An Error stands for a failed connection. `requests` holds the requests that the
+// client sent, `waits` the milliseconds that it waited between them. The waits take no
+// real time.
 function client(t, answers, options = {}) {
   const requests = [], waits = [];
   t.mock.method(Date, "now", () => Date.parse("2026-01-01T00:00:00Z"));
   t.mock.method(globalThis, "setTimeout", (run, ms) => {
-    if (ms === attemptMs) return undefined; // the time that an attempt has
+    if (ms === attemptMs) return undefined; // the timeout of an attempt
     waits.push(ms);
     queueMicrotask(run);
     return undefined;

@@ -1,5 +1,5 @@
-// The golden vectors, for every runtime: vectors(client, files) returns the tests, each a
-// name and a function. `files` are those of fixtures.mjs.
+// The golden vectors, for every runtime. vectors(client, files) returns the tests, each a
+// name and a function. `files` comes from fixtures.mjs.
 import { equal, ok, rejects } from "./assert.mjs";
 
 const hex = (text) => Uint8Array.from(text.match(/../g) ?? [], (pair) => parseInt(pair, 16));
@@ -12,8 +12,8 @@ function u64(n) {
 }
 const isTypeError = (run) => rejects((async () => run())(), TypeError);
 
-// What each altered receipt is refused with. A malformed member is a MalformedError
-// that names it, which is read off the file's name.
+// The error for each altered receipt. For a malformed member it is a MalformedError that
+// names the member; the test takes that name from the file's name.
 const receipts = {
   "version-unknown": ["MalformedError", "version"],
   "entry-content-altered": ["ContentMismatchError", "entry"],
@@ -54,7 +54,7 @@ const receipts = {
   "onchain-slot-another": ["AnchorError", "anchor.slot"],
 };
 
-// What each bad export is refused with.
+// The error for each bad export.
 const exports = {
   "empty": ["IncompleteExportError", "export"],
   "no-json": ["MalformedError", "export"],
@@ -102,7 +102,7 @@ export function vectors(ledger, files) {
   const json = (path) => JSON.parse(read(path));
   const named = (folder) => Object.keys(files).filter((path) => path.startsWith(folder)).map((path) => path.slice(folder.length).replace(/\.\w+$/, ""));
 
-  // A node that holds one commitment.
+  // A Solana node that holds one commitment.
   const nodeOf = ({ genesis, owner, account, signature, data, tx }) => async (_url, request) => {
     const { method, params } = JSON.parse(request.body);
     const value = params[0] === account ? { owner, data: [base64(data), "base64"] } : null;
@@ -110,7 +110,7 @@ export function vectors(ledger, files) {
     return new Response(JSON.stringify({ jsonrpc: "2.0", id: 1, result }));
   };
 
-  // The chain that the receipts' vectors are of.
+  // The chain of the receipt vectors.
   function vectorChain(size) {
     const good = json("anchoring/receipt/testdata/good.json"), a = good.anchor;
     const authority = Uint8Array.from({ length: 32 }, (_, i) => 0x21 + i), owner = ledger.fromBase58(good.entry.owner, 32);
@@ -171,7 +171,7 @@ export function vectors(ledger, files) {
       const k = 2 ** Math.floor(Math.log2(part.length - 1));
       return ledger.nodeHash(await rootOf(part.slice(0, k)), await rootOf(part.slice(k)));
     };
-    // RFC 9162, section 2.1.4.1: the definition that proofs are made by.
+    // Makes a proof by the definition of RFC 9162, section 2.1.4.1.
     const proofOf = async (m, part, whole) => {
       if (m === part.length) return whole ? [] : [await rootOf(part)];
       const k = 2 ** Math.floor(Math.log2(part.length - 1));
@@ -226,7 +226,7 @@ export function vectors(ledger, files) {
     }
   });
 
-  // Reads an export in pieces of some bytes, by default as one, and counts its leaves.
+  // Reads an export in pieces of `piece` bytes, by default as one, and counts its leaves.
   const readExport = async (text, piece = Infinity) => {
     const bytes = new TextEncoder().encode(text);
     const stream = new ReadableStream({

@@ -1,4 +1,4 @@
-// Wallets: a key pair, and one of the Wallet Standard.
+// Wallets: from a key pair, and from the Wallet Standard.
 import assert from "node:assert/strict";
 import { createPublicKey, generateKeyPairSync, verify } from "node:crypto";
 import { test } from "node:test";
@@ -19,7 +19,7 @@ test("a key pair", async () => {
   await assert.rejects(ledger.keypairWallet(secretKey.slice(1)), TypeError);
 });
 
-// A wallet as the standard has it: `signMessage` takes any number of inputs.
+// Makes a wallet as the standard defines it: `signMessage` takes any number of inputs.
 async function standard(count, outputs = (all) => all) {
   const signers = await Promise.all(Array.from({ length: count }, () => ledger.keypairWallet(keyPair().secretKey)));
   const accounts = signers.map(({ publicKey }) => ({ address: publicKey, publicKey: ledger.fromBase58(publicKey, 32), chains: ["solana:mainnet"], features: ["solana:signMessage"] }));

@@ -7,7 +7,7 @@ const session = { url: 'https://ledger.example', owner: 'Alice' };
 const entry = (key, more) => ({ key, url: session.url, owner: session.owner, body: { content: key }, ...more });
 const failure = (status) => Object.assign(new Error(`status ${status}`), { status });
 
-/** storage.local, which outlives a worker: a second Queue on it is the worker after a restart. */
+/** A fake storage.local, which outlives a worker: a second Queue on it is the worker after a restart. */
 function memory() {
   let kept = '{}';
   return {
@@ -16,7 +16,7 @@ function memory() {
   };
 }
 
-/** navigator.locks: one at a time of each name, in order. */
+/** A fake navigator.locks: callbacks of one name run one at a time, in order. */
 function locks() {
   const last = new Map();
   return (name, fn) => {
@@ -77,7 +77,7 @@ test('a worker that ends between an answer and its removal sends again with the 
   await queue.add(entry('a'));
   let arrived;
   const stored = new Promise((resolve) => { arrived = resolve; });
-  // The service stores it, and this worker never hears of it.
+  // The service stores the entry, but this worker never gets the answer.
   void queue.flush(session, ({ key }) => { sent.push(key); arrived(); return new Promise(() => {}); });
   await stored;
   await make(storage).flush(session, async ({ key }) => { sent.push(key); });

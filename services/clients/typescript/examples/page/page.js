@@ -1,5 +1,5 @@
-// Shows a memory and verifies it. Serve the folder of the package, built:
-// this page is examples/page/, the client is dist/.
+// Shows a memory and verifies it. Build the package and serve its folder: this page is
+// examples/page/, and the client is dist/.
 import { ApiError, MemoryLedger, VerificationError } from "../../dist/index.js";
 
 const form = document.querySelector("form"), status = document.querySelector("[role=status]");
@@ -12,7 +12,7 @@ form.addEventListener("submit", async (event) => {
   status.textContent = "Asking …";
   try {
     const ledger = new MemoryLedger({ url, apiKey, ...(rpcUrl && { rpcUrl }) });
-    const memory = await ledger.memories.get(id); // throws where text, leaf or proof are not right
+    const memory = await ledger.memories.get(id); // throws if the text, leaf or proof is wrong
     const receipt = await ledger.memories.receipt(id);
     show(memory, receipt);
     status.textContent = summary(receipt, rpcUrl);

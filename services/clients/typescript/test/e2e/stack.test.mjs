@@ -1,5 +1,5 @@
-// The client against a running product: CORE_URL, EXTENSION_URL and RPC_URL name it.
-// services/test/e2e starts it and this.
+// Tests the client against a running product. CORE_URL, EXTENSION_URL and RPC_URL name its
+// addresses. services/test/e2e starts the product and this test.
 import assert from "node:assert/strict";
 import { generateKeyPairSync } from "node:crypto";
 import { connect, createServer } from "node:net";
@@ -154,7 +154,7 @@ test("the feed, page by page and as it comes", async () => {
   await assert.rejects(new ledger.MemoryLedger({ url, apiKey: "svc_key_no" }).events.follow().next(), ledger.UnauthorizedError);
 });
 
-// A proxy between the client and the product; `behave` is told each connection and its number.
+// Starts a proxy between the client and the product. `behave` gets each connection and its number.
 async function between(t, behave) {
   const target = new URL(url);
   let count = 0;
@@ -174,14 +174,14 @@ async function between(t, behave) {
   return `http://127.0.0.1:${proxy.address().port}`;
 }
 
-// A connection for each request, so that each meets a fault of its own.
+// Opens a connection for each request, so that each request meets its own fault.
 const eachItsOwn = (where, init) => fetch(where, { ...init, headers: { ...init.headers, Connection: "close" } });
 
 test("a feed whose connections are cut", async (t) => {
   const straight = await newClient();
   const { key } = await straight.keys.create("follows");
   const cuts = { n: 0 };
-  // The service asks to wait a second, which the proxy makes 10 ms.
+  // The service asks clients to wait 1 s before a retry; the proxy changes that to 10 ms.
   const bad = await between(t, (client, open, n) => {
     let left = [3000, 0, 900, 8000, 3000, 200_000][n % 6]; // the last has room for a page of 100 memories
     if (left === 0) return client.destroy();
@@ -208,7 +208,7 @@ test("a feed whose connections are cut", async (t) => {
   for (; n < 150 || cuts.n < 6; n += 3) {
     await straight.memories.write(`single ${n}`);
     await straight.memories.writeBatch([{ content: `first of two ${n}` }, { content: `second of two ${n}` }]);
-    // A page that no connection lets through whole would never come.
+    // Wait for the client: a page too large for every connection would never arrive.
     while (n - memories > 100) await Promise.race([following, new Promise((resolve) => (came = resolve))]);
   }
   writes = n + 1;
@@ -264,7 +264,7 @@ test("anchored receipts, against the chain", async () => {
   await assert.rejects(ledger.checkOnchain(rpcUrl, { ...now, anchor: { ...now.anchor, slot: now.anchor.slot + 1 } }), ledger.AnchorError);
   const { header } = await exported(client);
   assert.deepEqual([header.treeSize, header.anchor.committedSize], [3, 3]);
-  // Another issuer, and another chain than the service says.
+  // An issuer, and then a chain, that differ from what the service says.
   const { key } = await client.keys.create("doubts");
   const elsewhere = async (where, init) => {
     const response = await fetch(where, init);
@@ -310,7 +310,7 @@ test("a lying service is caught", async (t) => {
   const other = await newClient({ fetch: otherService.fetch });
   const theirs = [];
   for (let n = 0; n < 6; n++) theirs.push(await other.memories.write(`theirs ${n}`));
-  // What the service answers to a question, to answer another one with.
+  // Records the service's answer to one request, so that a lie can repeat it for another.
   const answered = async ({ lies }, path, ask) => {
     let kept;
     lies.splice(0, 1, { path, change: (answer) => (kept = answer) });
@@ -389,7 +389,7 @@ test("an export whose connection breaks", async (t) => {
     });
   });
   const options = { url: bad, apiKey: key, owner: straight.owner, backoffMs: 5, timeoutMs: 1000 };
-  // Not compressed, so that it is cut in the middle.
+  // The export is not compressed, so that the cut is in its middle.
   const client = new ledger.MemoryLedger({ ...options, fetch: (where, init) => fetch(where, { ...init, headers: { ...init.headers, "Accept-Encoding": "identity" } }) });
   await assert.rejects(all(client.log.export()), ledger.ConnectionError);
   faults.stall = true;
@@ -397,9 +397,9 @@ test("an export whose connection breaks", async (t) => {
   assert.equal((await exported(straight)).leaves.length, 800);
 });
 
-// Every third connection has something: cut before, cut after, cut within the answer,
-// late, or the request arrives twice. That 13 attempts of one write all fail then happens
-// once in a million writes.
+// Every third connection has a fault. The proxy cuts it before the request, before the
+// answer, or within the answer; or the answer is late; or the request arrives twice. All
+// 13 attempts of one write fail about once in a million writes.
 const faults = ["refuse", "lose", "truncate", "delay", "double"].flatMap((fault) => ["none", "none", fault]);
 
 test("a bad network", async (t) => {

@@ -1,5 +1,5 @@
-// Drives Chromium through what the TypeScript client is tried with: its tests, and its
-// example page. Prints what is wrong and fails. BROWSER_TEST tells it where things are.
+// Runs the TypeScript client's tests and its example page in Chromium. Prints what is
+// wrong and fails. BROWSER_TEST holds the paths and addresses that it needs.
 import assert from 'node:assert/strict';
 import { createRequire } from 'node:module';
 import path from 'node:path';
@@ -53,7 +53,7 @@ async function examplePage() {
   assert.ok((await page.locator('dl').textContent()).includes(config.memory.leafHash));
   assert.deepEqual(complaints, []);
 
-  // A text, and a receipt, that are not what was written.
+  // A text, and then a receipt, that differ from what was written.
   const lie = (glob, change) => page.route(glob, async (route) => {
     const response = await route.fetch();
     return route.fulfill({ response, json: change(await response.json()) });

@@ -1,4 +1,4 @@
-// What an owner does on the dashboard, as they see it.
+// Scenarios of an owner on the dashboard, as the owner sees them.
 import assert from 'node:assert/strict';
 import { createPrivateKey } from 'node:crypto';
 
@@ -12,9 +12,9 @@ export const scenarios = {
     await v.everyLook('empty');
     await v.page.reload();
     await v.page.getByText('Nothing here yet').waitFor(); // the session survives a reload
-    await v.call('DELETE', '/auth/sessions'); // ends all others, the page's too
+    await v.call('DELETE', '/auth/sessions'); // ends all other sessions, including the page's
     v.expected.push(/401/);
-    await v.go('Access').catch(() => {}); // where the page found it out by itself, it has no such link
+    await v.go('Access').catch(() => {}); // if the page has noticed by itself, it has no such link
     await v.page.getByText('Your session has ended').waitFor();
     assert.equal(await v.page.evaluate(() => sessionStorage.length), 0);
     await v.page.getByRole('button', { name: 'Continue with Test Wallet' }).click();
@@ -49,7 +49,7 @@ export const scenarios = {
     await v.page.getByText('Stored.').waitFor();
     await v.rows.filter({ hasText: 'warm chair' }).waitFor();
     await v.call('POST', '/memories', { content: 'Dogs run in the park', metadata: {} });
-    await v.rows.filter({ hasText: 'Dogs run' }).waitFor(); // live, by the feed
+    await v.rows.filter({ hasText: 'Dogs run' }).waitFor(); // live, through the feed
     assert.match(await v.rows.first().textContent(), /Dogs run/);
 
     await v.page.getByRole('searchbox').fill('WARM');
@@ -85,7 +85,7 @@ export const scenarios = {
     await v.dialog.getByRole('img', { name: /Picture of the path/ }).scrollIntoViewIfNeeded();
     await v.everyLook('proof');
 
-    // One bit of each part in turn.
+    // Flip one bit of each part in turn.
     const flip = (hex) => (parseInt(hex[0], 16) ^ 1).toString(16) + hex.slice(1);
     const lies = {
       text: [(r) => { r.entry.content = `${r.entry.content.slice(0, -1)}!`; }, 'another text'],
@@ -251,12 +251,12 @@ export const scenarios = {
     await v.page.getByRole('button', { name: 'Erase, signed with Test Wallet' }).waitFor();
     await v.everyLook('data');
     await v.page.getByRole('button', { name: 'Erase, signed with Test Wallet' }).click();
-    // Signed out; the log goes on, with nothing of before to read.
+    // The owner is signed out. The log continues, but earlier memories can't be read.
     await v.page.getByRole('button', { name: 'Continue with Test Wallet' }).click();
     await v.go('Memories');
     await v.page.getByText('Leaf 4 was retracted or erased.').waitFor();
     assert.equal(await v.rows.count(), 0);
-    v.expected.push(/401/); // of the stream of events, which ended with its session
+    v.expected.push(/401/); // for the stream of events, which ended with its session
   },
 
   async 'stake and unstake'(v) {
@@ -286,7 +286,7 @@ export const scenarios = {
     await v.accessible();
     await holds('0', '1,000.5');
 
-    // What the page shows between the wallet's answer and the chain's.
+    // The page between the wallet's answer and the chain's answer.
     let answer;
     await v.page.route('**/staking/status', async (route) => { await new Promise((resolve) => { answer = resolve; }); await route.continue(); }, { times: 1 });
     await press('Stake, signed with Test Wallet');
@@ -308,7 +308,7 @@ export const scenarios = {
     await says('You have staked 600.25.');
     await v.close();
 
-    // By a wallet that only signs: the page sends.
+    // With a wallet that only signs, the page sends the transaction.
     await v.signIn({ hash: '#data', wallets: [wallet('solana:signTransaction')] });
     await v.page.getByRole('radio', { name: 'Unstake' }).check();
     await press('All: 600.25');
@@ -350,7 +350,7 @@ export const scenarios = {
     assert.ok(best < 1000, `the first memories were there after ${Math.round(best)} ms`);
     await v.everyLook('many');
     const box = v.page.locator('.rows');
-    // To the oldest, with everything between flying by.
+    // Scroll to the oldest memory, past everything between.
     for (let i = 1; i <= 40; i++) await box.evaluate((el, part) => { el.scrollTop = el.scrollHeight * part; }, i / 40);
     await v.rows.filter({ hasText: '(0)' }).waitFor();
     const nodes = await v.page.evaluate(() => document.querySelectorAll('*').length);
@@ -360,7 +360,7 @@ export const scenarios = {
     const { usedSize } = await debug.send('Runtime.getHeapUsage');
     console.error(`${nodes} elements, ${usedSize} bytes of memory`);
     assert.ok(usedSize < 32e6, `${usedSize} bytes of memory`);
-    // A new memory moves nothing for who reads further down.
+    // A new memory must not move the rows of a reader who has scrolled down.
     await box.evaluate((el) => { el.scrollTop = el.scrollHeight / 2; });
     const middle = v.page.getByText(`(${Math.floor(v.config.many / 2)})`);
     await middle.waitFor();

@@ -27,7 +27,7 @@ async function writes() {
   await page.keyboard.up('Control');
   await page.locator(text('Stored.')).wait();
   await visit.call('POST', '/memories', { content: 'Hives hum.', metadata: {} });
-  await page.locator('button.memory ::-p-text(Hives hum.)').wait(); // by the feed
+  await page.locator('button.memory ::-p-text(Hives hum.)').wait(); // through the feed
 }
 
 async function verifies() {
@@ -45,7 +45,7 @@ async function verifies() {
 
 async function endsSessions() {
   await page.locator(role('Access', 'link')).click();
-  await page.locator(role('End', 'button')).click(); // the session that this test has past the page
+  await page.locator(role('End', 'button')).click(); // the test's own session, made outside the page
   await page.waitForFunction(() => document.querySelectorAll('ul[aria-label=Sessions] li').length === 1);
   await assert.rejects(visit.call('GET', '/memories'), /401/);
   await page.locator(role('Sign out', 'button')).click();

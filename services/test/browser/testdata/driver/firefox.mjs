@@ -1,4 +1,5 @@
-// Firefox as Debian packages it. It speaks WebDriver BiDi itself, which puppeteer drives.
+// Firefox as Debian packages it. Firefox itself speaks WebDriver BiDi, and puppeteer
+// drives it through that protocol.
 import { createRequire } from 'node:module';
 import path from 'node:path';
 
@@ -8,7 +9,7 @@ export const require = createRequire(path.join(config.modules, 'index.js'));
 let browser;
 process.stdin.on('end', () => browser?.close().finally(() => process.exit(1))).resume();
 
-/** Starts the browser. It ends when this program's input does. */
+/** Starts the browser. It ends when this program's standard input ends. */
 export async function launch({ args, prefs } = {}) {
   const { default: puppeteer } = await import(require.resolve('puppeteer-core'));
   browser = await puppeteer.launch({
@@ -18,15 +19,15 @@ export async function launch({ args, prefs } = {}) {
   return browser;
 }
 
-export const complaints = []; // errors of pages, and what their policies refused
+export const complaints = []; // errors of pages, and refusals by their policies
 
-/** Opens an empty page. What is installed runs in it before the page's own scripts. */
+/** Opens an empty page. `install` runs in it before the page's own scripts. */
 export async function open(install, argument) {
   const page = await browser.newPage();
   page.setDefaultTimeout(8000);
   page.on('pageerror', (error) => complaints.push(String(error)));
   page.on('console', (message) => message.type() === 'error' && complaints.push(message.text()));
-  // BiDi reports no refusal of a policy.
+  // BiDi does not report refusals by a policy.
   await page.evaluateOnNewDocument(() => addEventListener('securitypolicyviolation', (e) => console.error(`refused: ${e.violatedDirective} ${e.blockedURI}`)));
   if (install) await page.evaluateOnNewDocument(install, argument);
   return page;
@@ -35,7 +36,7 @@ export async function open(install, argument) {
 export const role = (name, of) => `::-p-aria([name="${name}"][role="${of}"])`;
 export const text = (part) => `::-p-text(${part})`;
 
-/** Runs the steps in order and says how long each took. */
+/** Runs the steps in order and prints how long each took. */
 export async function play(...steps) {
   try {
     for (const step of steps) {

@@ -1,4 +1,4 @@
-// People at the links that an owner hands out: they leave a memory, and open a case.
+// People with the links that an owner hands out: they leave a memory, and open a case.
 import assert from 'node:assert/strict';
 import crypto from 'node:crypto';
 import fs from 'node:fs';
@@ -12,7 +12,7 @@ function base58(bytes) {
   return '1'.repeat(bytes.findIndex((byte) => byte !== 0)) + text;
 }
 
-// owner signs in and returns how to call the API as an owner.
+// owner signs in and returns a function that calls the API as the owner.
 async function owner(api) {
   const call = async (method, path, body, token) => {
     const response = await fetch(api + path, {
@@ -55,7 +55,7 @@ export async function leavesAMemory(stage) {
   await stage.everyLook('drop');
   assert.equal(await left(), 2, 'looking spends nothing');
 
-  // By keyboard alone.
+  // With the keyboard alone.
   const { page } = stage;
   await page.getByLabel('What should they remember?').focus();
   await page.keyboard.type('She asked about the bees again.');
@@ -70,7 +70,7 @@ export async function leavesAMemory(stage) {
   await heading(stage, 'Your memory was left');
   assert.equal(await left(), 1);
 
-  // What does not fit comes back with why, and nothing that was written is lost.
+  // A memory that does not fit comes back with the reason, and its text is not lost.
   await page.getByRole('link', { name: 'Leave another' }).click();
   const text = page.getByLabel('What should they remember?');
   await text.evaluate((area) => area.removeAttribute('maxlength'));
@@ -111,7 +111,7 @@ export async function opensACase(stage) {
   await stage.everyLook('case');
   assert.equal(await left(), 2, 'looking spends nothing');
 
-  // Chromium saves Markdown, or shows it.
+  // Chromium either saves Markdown or shows it.
   const { page } = stage;
   const saved = page.waitForEvent('download').then(async (download) => fs.readFileSync(await download.path(), 'utf8'));
   const shown = page.waitForURL(made.url, { waitUntil: 'load' }).then(() => page.waitForFunction(() => document.body.innerText.startsWith('# Memories of'))).then(() => page.locator('body').innerText());

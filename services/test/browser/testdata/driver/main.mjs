@@ -1,5 +1,5 @@
-// Drives Chromium through the scenarios and says on standard output, one JSON
-// object a line, how each went. Ends when its standard input does.
+// Runs the scenarios in Chromium, and reports each result on standard output, one JSON
+// object per line. Ends when its standard input ends.
 import fs from 'node:fs';
 import { createRequire } from 'node:module';
 import path from 'node:path';

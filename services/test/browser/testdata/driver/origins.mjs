@@ -1,8 +1,8 @@
 // Pages of two ordinary sites call the API: one is on its list, one is not.
 import assert from 'node:assert/strict';
 
-// ask runs in the page: every kind of call, and whether its answer was
-// readable there.
+// ask runs in the page. It makes every kind of call, and reports whether the page
+// could read the answer.
 async function ask(api) {
   const attempt = (path, options) => fetch(api + path, options).then((response) => response.status, () => 'blocked');
   const json = { 'Content-Type': 'application/json' };

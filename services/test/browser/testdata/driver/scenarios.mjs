@@ -8,7 +8,7 @@ const fragmentNames = ['token', 'publicKey', 'expiresAt', 'apiUrl'];
 const refusedByServer = /status of 401/;
 const firefoxCallback = 'moz-extension://0a1b2c3d-0a1b-4c3d-8e9f-0a1b2c3d4e5f/callback.html';
 
-// checkReport: the extension got a session that works, from its own origin.
+// checkReport checks that the extension got a session that works from its own origin.
 function checkReport(stage, report) {
   assert.deepEqual(report.names, fragmentNames);
   assert.equal(report.origin, `chrome-extension://${stage.config.extensionId}`);
@@ -28,9 +28,9 @@ function checkReport(stage, report) {
   assert.equal(report.after.status, 401);
 }
 
-// finish ends a scenario about a failure: after it, signing in works.
+// finish ends a scenario about a failure: sign-in works after the failure.
 async function finish(stage) {
-  stage.expected.push(refusedByServer); // of the extension's questions
+  stage.expected.push(refusedByServer); // for the extension's requests
   checkReport(stage, await stage.arrive());
 }
 
@@ -69,7 +69,7 @@ async function signsIn(stage) {
   assert.equal(await stage.page.evaluate(() => history.length), before, 'the page is replaced, not kept');
 }
 
-// callbackWithQuery: it is kept as it is, and the session comes behind it.
+// callbackWithQuery: the query is kept as it is, and the session follows it.
 async function callbackWithQuery(stage) {
   const query = '?tab=1&from=%2Fa%20b?c';
   await stage.open({ callback: stage.callback + query });
@@ -102,7 +102,7 @@ async function keyboardOnly(stage) {
   await finish(stage);
 }
 
-// announced: what a screen reader is told on the way.
+// announced: the page announces its steps to a screen reader.
 async function announced(stage) {
   await stage.open({ wallets: [{ name: 'Test Wallet', sign: ['hang'] }] });
   await stage.wallet().click();
@@ -122,7 +122,7 @@ async function refusedSignature(stage) {
 }
 
 async function noWallet(stage) {
-  // Time stands still, however slow the machine is, until the spinner was seen.
+  // Stop the clock until the spinner was seen, however slow the machine is.
   await stage.open({ clock: true, wallets: [], before: (page) => page.clock.pauseAt(Date.now() + 60_000) });
   await stage.page.getByText('Looking for wallets in this browser').waitFor();
   await stage.shot('looking');
@@ -138,7 +138,7 @@ async function noWallet(stage) {
   await finish(stage);
 }
 
-// uselessWallet: one that can't sign texts is none.
+// uselessWallet: a wallet that can't sign texts does not count as a wallet.
 async function uselessWallet(stage) {
   await stage.open({ clock: true, wallets: [{ name: 'Payer', features: ['solana:signTransaction'] }] });
   await stage.page.clock.fastForward('00:02');
@@ -221,7 +221,7 @@ async function deadServer(stage) {
   await retry(stage);
 }
 
-// silentServer: a request that nobody answers ends too.
+// silentServer: a request without an answer ends too.
 async function silentServer(stage) {
   await stage.open({ clock: true });
   let asked;
@@ -239,7 +239,7 @@ async function fallback(stage) {
   await finish(stage);
 }
 
-// both: a wallet that comes by both ways is one wallet.
+// both: a wallet with both interfaces is shown as one wallet.
 async function both(stage) {
   await stage.open({ wallets: [{ kind: 'both', name: 'Phantom' }] });
   await stage.wallet('Phantom').waitFor();
@@ -276,8 +276,9 @@ async function signInFeature(stage) {
   await retry(stage);
 }
 
-// bothFeatures: a wallet's own form is preferred, and its text taken only where it is
-// the challenge. Otherwise, and after a failure, the wallet signs the challenge as it is.
+// bothFeatures: the wallet's own sign-in form is preferred, but its text is accepted only
+// if it equals the challenge. Otherwise, and after a failure, the wallet signs the
+// challenge as it is.
 async function bothFeatures(stage) {
   const features = ['solana:signMessage', 'solana:signIn'];
   const asked = () => stage.page.evaluate(() => [...window.testWallet.asked]);
@@ -292,8 +293,8 @@ async function bothFeatures(stage) {
   await retry(stage);
 }
 
-// rewrittenForm: the wallet's form has another text, so it is asked for the challenge
-// in the same attempt.
+// rewrittenForm: the wallet's form has another text, so the wallet must sign the
+// challenge in the same attempt.
 async function rewrittenForm(stage) {
   await stage.open({ wallets: [{ name: 'Test Wallet', features: ['solana:signMessage', 'solana:signIn'], sign: ['change', 'hang', 'ok'] }] });
   await stage.wallet().click();
@@ -306,7 +307,7 @@ async function rewrittenForm(stage) {
   await finish(stage);
 }
 
-// strangeWallet: a wallet is not ours, and may call itself anything.
+// strangeWallet: a wallet is third-party code, and may use any name.
 async function strangeWallet(stage) {
   const name = '<img src=x onerror=alert(1)>\u202Etxt.\n' + 'long '.repeat(40);
   await stage.open({ wallets: [
@@ -332,7 +333,7 @@ async function extensionGone(stage) {
   stage.requests = stage.requests.filter((url) => !url.startsWith('moz-extension:'));
 }
 
-// otherAddress: the page says so where it was opened by another name than the
+// otherAddress: the page says so if it was opened under a host name other than the
 // one that the wallet will show.
 async function otherAddress(stage) {
   const port = new URL(stage.config.api).port;
@@ -368,7 +369,7 @@ async function wrongCallbacks(stage) {
   await stage.everyLook('refused');
 }
 
-// policy: what somebody smuggled into the page would not run, load or send.
+// policy: content smuggled into the page can't run, load or send anything.
 async function policy(stage) {
   stage.expected.push(/Content Security Policy/, /ERR_BLOCKED_BY_CSP/, /frame-ancestors/);
   await stage.open({ wallets: [] });

@@ -1,5 +1,5 @@
-// What the scenarios have in common: a page of the browser, a wallet in it,
-// and the questions that they all ask.
+// The parts that all scenarios share: a page of the browser, a wallet in it, and the
+// common checks.
 import assert from 'node:assert/strict';
 import path from 'node:path';
 import { installWallet } from './wallets.mjs';
@@ -13,12 +13,12 @@ export class Stage {
     Object.assign(this, { context, config, name });
     this.callback = `chrome-extension://${config.extensionId}/callback.html`;
     this.requests = [];
-    this.complaints = []; // errors of the page, and what its policy refused
-    this.expected = []; // complaints that the scenario is about
+    this.complaints = []; // errors of the page, and refusals by its policy
+    this.expected = []; // complaints that the scenario expects
     this.shots = 0;
   }
 
-  // open brings up the sign-in page with the given wallets in it.
+  // open opens the sign-in page with the given wallets in it.
   async open({ wallets = [{ name: 'Test Wallet', icon }], callback = this.callback, clock = false, before } = {}) {
     this.page = await this.context.newPage();
     this.page.on('request', (request) => this.requests.push(request.url()));
@@ -44,7 +44,7 @@ export class Stage {
     return this.page.getByRole('button', { name: 'Try again' });
   }
 
-  // problem waits for a message, and for the focus on the way out of it.
+  // problem waits for the message of a problem, with the focus on Try again.
   async problem(title, focused = true) {
     const alert = this.page.getByRole('alert');
     await alert.getByRole('heading', { name: title, exact: true }).waitFor();
@@ -66,8 +66,8 @@ export class Stage {
     return report;
   }
 
-  // noToken: nothing that a later visitor or another script of the page could
-  // read holds a token.
+  // noToken checks that no place holds a token where a later visitor, or another
+  // script of the page, could read it.
   async noToken() {
     const traces = await this.page.evaluate(() => [
       document.documentElement.outerHTML, location.href, JSON.stringify(history.state), document.cookie,
@@ -77,7 +77,7 @@ export class Stage {
     assert.ok(!traces.includes('svc_session_'), 'the page keeps no token');
   }
 
-  // accessible lets axe look at the page as it is, colours and all.
+  // accessible runs axe on the page as it is, colors included.
   async accessible() {
     const found = await this.page.evaluate(`(async () => {
       ${this.config.axe}
@@ -87,7 +87,7 @@ export class Stage {
     assert.deepEqual(found, []);
   }
 
-  // fits: nothing is cut off or has to be scrolled sideways.
+  // fits checks that nothing is cut off or needs sideways scrolling.
   async fits() {
     const { content, window: room } = await this.page.evaluate(() => ({
       content: document.documentElement.scrollWidth, window: document.documentElement.clientWidth,
@@ -101,7 +101,7 @@ export class Stage {
     await this.page.screenshot({ path: path.join(this.config.screenshots, file), fullPage: true });
   }
 
-  // everyLook asks the same of the page in each width and colour scheme.
+  // everyLook runs the same checks on the page at each width and color scheme.
   async everyLook(state) {
     for (const [look, width] of [['wide', 1280], ['phone', 360]]) {
       for (const colorScheme of ['light', 'dark']) {
@@ -114,7 +114,8 @@ export class Stage {
     }
   }
 
-  // checkQuiet: no error but the expected, no request but to the API.
+  // checkQuiet checks that only expected errors occurred, and that all requests went to
+  // the API.
   checkQuiet() {
     const surprises = this.complaints.filter((text) => !this.expected.some((form) => form.test(text)));
     assert.deepEqual(surprises, []);

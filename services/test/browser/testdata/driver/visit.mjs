@@ -1,5 +1,5 @@
-// An owner's visit to the dashboard: a wallet, a page of a fresh browser, and the same
-// wallet's calls past the page.
+// An owner's visit to the dashboard: a wallet, a page of a fresh browser, and calls of
+// the same wallet outside the page.
 import assert from 'node:assert/strict';
 import { createPublicKey, generateKeyPairSync, sign } from 'node:crypto';
 import path from 'node:path';
@@ -19,7 +19,7 @@ export class Visit {
     this.become(generateKeyPairSync('ed25519').privateKey);
   }
 
-  // become makes a key the visitor's.
+  // become gives the visitor a key.
   become(privateKey) {
     const raw = createPublicKey(privateKey).export({ type: 'spki', format: 'der' }).subarray(-32);
     this.privateKey = privateKey;
@@ -27,14 +27,14 @@ export class Visit {
     this.wallet = { name: 'Test Wallet', key: { pkcs8: privateKey.export({ type: 'pkcs8', format: 'der' }).toString('base64'), raw: raw.toString('base64') } };
   }
 
-  // session signs in past the page.
+  // session signs in outside the page.
   async session(api = this.config.core) {
     const post = async (route, body) => (await fetch(api + route, { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(body) })).json();
     const { message } = await post('/auth/challenge', { publicKey: this.publicKey });
     return post('/auth/verify', { publicKey: this.publicKey, message, signature: base58([...sign(null, Buffer.from(message), this.privateKey)]) });
   }
 
-  // call asks the core API past the page.
+  // call calls the core API outside the page.
   async call(method, route, body) {
     this.own ??= await this.session();
     const response = await fetch(this.config.core + route, {
@@ -65,7 +65,7 @@ export class Visit {
     assert.fail('the log was not anchored');
   }
 
-  // open brings up the dashboard with the wallet in it.
+  // open opens the dashboard with the wallet in it.
   async open({ wallets = [this.wallet], hash = '', viewport = { width: 1200, height: 900 }, clock = false } = {}) {
     this.context = await this.browser.newContext({ viewport, acceptDownloads: true });
     this.context.setDefaultTimeout(8000);
@@ -95,7 +95,7 @@ export class Visit {
   get rows() { return this.page.locator('button.memory'); }
 
   async accessible() {
-    // By the debugger, which the page's policy does not bind.
+    // Through the debugger, because the page's policy does not apply to it.
     const found = await this.page.evaluate(`(async () => {
       ${this.config.axe}
       const { violations } = await axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'] });
@@ -104,13 +104,13 @@ export class Visit {
     assert.deepEqual(found, []);
   }
 
-  // fits: nothing has to be scrolled sideways.
+  // fits checks that nothing needs sideways scrolling.
   async fits() {
     const { content, room } = await this.page.evaluate(() => ({ content: document.documentElement.scrollWidth, room: document.documentElement.clientWidth }));
     assert.ok(content <= room, `content is ${content} px wide in a window of ${room}`);
   }
 
-  // everyLook asks the same of the page in both themes, wide and narrow.
+  // everyLook runs the same checks on the page in both themes, wide and narrow.
   async everyLook(state) {
     for (const width of [1200, 360]) {
       for (const colorScheme of ['light', 'dark']) {
@@ -130,7 +130,8 @@ export class Visit {
     await this.page.screenshot({ path: path.join(this.config.screenshots, `dashboard-${this.name.replaceAll(/\W+/g, '-')}-${++this.shots}-${state}.png`) });
   }
 
-  // checkQuiet: no error but the expected, and no request but to the APIs and the chain.
+  // checkQuiet checks that only expected errors occurred, and that all requests went to the
+  // APIs and the chain.
   checkQuiet() {
     assert.deepEqual(this.complaints.filter((text) => !this.expected.some((form) => form.test(text))), []);
     const known = [this.config.core, this.config.extension, this.config.rpc, 'data:', 'blob:'];

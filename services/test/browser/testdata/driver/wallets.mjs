@@ -1,21 +1,21 @@
 // Wallets for the tests, each with a real ed25519 key. They run inside the
-// page, before its own script, as a wallet's content script does; so each
-// function stands alone.
+// page, before its own script, as a wallet's content script does. So each
+// function must be self-contained.
 
 // installWallet puts a wallet into the page. Options:
 //   name, icon
-//   key      {pkcs8, raw} in base64, to have the same key on every page; a fresh one
-//            where it is left out
+//   key      {pkcs8, raw} in base64, to have the same key on every page; if left out,
+//            the wallet makes a fresh key
 //   kind     'standard' (default), 'injected' (window.solana alone), 'both'
 //   features some of 'solana:signMessage' (default), 'solana:signIn' and others
 //   rpc      the Solana node that transactions are sent to
 //   late     register only when the test calls window.testWallet.arrive()
-//   connect  answers to connect, one after another, the last for good:
+//   connect  answers to connect, in order; the last one repeats:
 //            'ok', 'locked', 'hang', 'nothing'
-//   sign     likewise: 'ok', 'refuse', 'hang', 'change', 'wrong', 'short', and of a
-//            transaction 'keep', which signs and does not send it
+//   sign     answers to sign, likewise: 'ok', 'refuse', 'hang', 'change', 'wrong',
+//            'short', and for a transaction 'keep', which signs but does not send it
 export function installWallet(options) {
-  if (!crypto.subtle) return; // a page that is not secure, as about:blank of an extension
+  if (!crypto.subtle) return; // a page that is not secure, such as about:blank of an extension
   const alphabet = '123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz';
   const base58 = (bytes) => {
     let number = bytes.reduce((n, byte) => n * 256n + BigInt(byte), 0n);
@@ -36,7 +36,7 @@ export function installWallet(options) {
     ? Promise.resolve(bytes(options.key.raw))
     : keys.then(async (pair) => new Uint8Array(await crypto.subtle.exportKey('raw', pair.publicKey)));
   const seen = []; // every text that the wallet was asked to sign
-  const asked = []; // by which feature
+  const asked = []; // the feature of each request
 
   const behave = (script = ['ok']) => () => (script.length > 1 ? script.shift() : script[0]);
   const connecting = behave(options.connect);

@@ -1,7 +1,7 @@
 'use strict';
-// What a real extension does with its session: take it out of the address,
-// then use the API from its own origin. It has no host permissions, so every
-// call is subject to CORS, as a page's would be.
+// Does what a real extension does with its session: takes it out of the
+// address, then uses the API from its own origin. The extension has no host
+// permissions, so every call is subject to CORS, as a page's call would be.
 (async () => {
   const fragment = location.hash.slice(1);
   const query = location.search;

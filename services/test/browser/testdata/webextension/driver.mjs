@@ -1,5 +1,5 @@
 // Loads the extension into Chromium as a person would, and uses it against the service. Prints
-// what is wrong and fails. BROWSER_TEST tells it where things are.
+// what is wrong and fails. BROWSER_TEST holds the paths and addresses that it needs.
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import http from 'node:http';
@@ -41,7 +41,8 @@ async function start() {
 
 const stored = (name) => worker.evaluate(async (name) => (await chrome.storage.local.get(name))[name], name);
 
-// until asks the worker, which has no other signal that the outside could wait for.
+// until polls a condition in a page of the extension: the worker gives no signal that a test
+// could wait for.
 async function until(what, question, ...args) {
   const page = await open('options.html');
   await page.waitForFunction(question, ...args).catch((error) => { throw new Error(`${what}: ${error}`); });
@@ -55,7 +56,7 @@ async function open(name) {
   return page;
 }
 
-// looks holds a page to axe's rules in both themes, and keeps a picture of it.
+// looks checks a page against axe's rules in both themes, and saves a screenshot.
 async function looks(page, name, width) {
   for (const colorScheme of ['light', 'dark']) {
     await page.setViewportSize({ width, height: 640 });
@@ -89,7 +90,7 @@ async function choosesService() {
   await page.close();
 }
 
-// A callback that another page made up, with a session of its own, is not believed.
+// A callback that another page made up, with a session of its own, is refused.
 async function refusesStrangers() {
   for (const query of ['', '?state=guess', '?state=undefined']) {
     const page = await open(`callback.html${query}#token=svc_session_x&publicKey=Mallory&expiresAt=2099-01-01T00:00:00Z`);
@@ -116,9 +117,9 @@ async function signsIn() {
   await popup.close();
 }
 
-// click is a click on the menu, or the shortcut, on the article, as the browser tells the worker.
-// A page that the browser did not open to the extension can't be read, so the menu's own
-// selection is what is saved.
+// click sends the worker a click on the menu, or the shortcut, for the article, as the browser
+// does. The browser did not open this page to the extension, so the extension can't read it,
+// and saves the menu's own selection.
 async function click(selectionText) {
   const page = await context.newPage();
   await page.goto(articleURL);
@@ -130,7 +131,7 @@ async function click(selectionText) {
   await page.close();
 }
 
-// contents are the memories of the log, from the service itself.
+// contents returns the memories of the log, from the service itself.
 async function contents() {
   const { token } = await stored('session');
   const response = await fetch(`${config.api}/memories`, { headers: { Authorization: `Bearer ${token}` } });
@@ -145,9 +146,9 @@ async function savesSelection() {
   assert.deepEqual(memory.metadata, { source: 'web extension', title: 'On bees', url: articleURL });
 }
 
-// popupOver clicks the extension's button on a page's tab, which opens the page to it, and
-// returns what evaluates in the popup. The library does not know popups, so this is the
-// protocol's own.
+// popupOver clicks the extension's button on a page's tab, which opens the page to the
+// extension. It returns a function that evaluates a script in the popup. The library does not
+// support popups, so popupOver uses the protocol directly.
 async function popupOver(page) {
   const browser = await context.browser().newBrowserCDPSession();
   const opened = new Promise((resolve) => {
@@ -173,8 +174,8 @@ async function popupOver(page) {
   };
 }
 
-// The popup's buttons, the menu and the shortcut read the page itself, which the browser
-// opened to the extension by the click on its button.
+// The popup's buttons, the menu and the shortcut read the page itself: the click on the
+// extension's button opened the page to the extension.
 async function savesPage() {
   const page = await context.newPage();
   await page.goto(articleURL);
@@ -206,8 +207,8 @@ async function savesPage() {
   await page.close();
 }
 
-// What is saved without a connection is sent after the browser was closed and opened again; what
-// was stored without an answer is sent again, and stored once.
+// A save without a connection is sent after the browser was closed and opened again. A save
+// whose answer was lost is sent again, and stored once.
 async function sendsOnce() {
   const before = network.writes.length;
   network.state = 'down';

@@ -12,7 +12,7 @@ const articleURL = `http://127.0.0.1:${article.address().port}/bees`;
 let browser, options, popup, page;
 
 async function starts() {
-  // System access is what lets a driver look at extension pages and at the browser's menus.
+  // A driver needs system access to look at extension pages and at the browser's menus.
   browser = await launch({
     args: ['--remote-allow-system-access'],
     prefs: { 'extensions.webextensions.uuids': JSON.stringify({ 'webextension@memory-ledger': config.extensionId }) },
@@ -20,7 +20,7 @@ async function starts() {
   assert.equal(await browser.installExtension(config.extension), 'webextension@memory-ledger');
 }
 
-// extensionPage opens a page of the extension. BiDi says nothing of its loading.
+// extensionPage opens a page of the extension. BiDi does not report when it has loaded.
 async function extensionPage(name) {
   const opened = await open();
   await opened.goto(`${home}/${name}`, { waitUntil: [] });
@@ -31,7 +31,7 @@ async function extensionPage(name) {
 const stored = (name) => options.evaluate(async (name) => (await chrome.storage.local.get(name))[name], name);
 const says = (of, id, words) => of.waitForFunction((id, words) => document.getElementById(id).textContent === words, {}, id, words);
 
-// memories are those of the log, from the service itself.
+// memories returns the memories of the log, from the service itself.
 async function memories() {
   const response = await fetch(`${config.api}/memories`, { headers: { Authorization: `Bearer ${(await stored('session')).token}` } });
   return (await response.json()).memories;
@@ -62,7 +62,7 @@ async function signsIn() {
   await popup.waitForFunction(() => !document.getElementById('signed-in').hidden);
 }
 
-// inWindow runs in the browser's own window.
+// inWindow runs a script in the browser's own window.
 async function inWindow(script) {
   const { result: { contexts: [{ context }] } } = await browser.connection.send('browsingContext.getTree', { 'moz:scope': 'chrome', maxDepth: 0 });
   const { result } = await browser.connection.send('script.evaluate', { expression: script, target: { context }, awaitPromise: true });
@@ -88,8 +88,8 @@ async function saves() {
   ]);
 }
 
-// written waits until the service has so many memories. Pages of the extension are no help:
-// Firefox slows the timers of tabs that are not in sight.
+// written waits until the service has n memories. It does not wait in a page of the extension,
+// because Firefox slows the timers of tabs that are not in sight.
 async function written(n) {
   for (const deadline = Date.now() + 8000; (await memories()).length < n;) {
     assert.ok(Date.now() < deadline, `${n} are not stored: ${JSON.stringify(await stored('queue'))}`);

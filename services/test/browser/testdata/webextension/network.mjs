@@ -1,8 +1,8 @@
-// What stands between the extension and the service: a proxy that can be cut.
+// A proxy between the extension and the service, which can cut the connection.
 import http from 'node:http';
 
 export class Network {
-  // 'up'; 'down': no connection gets through; 'deaf': requests arrive, and answers to writes are lost.
+  // 'up'; 'down': no connection gets through; 'deaf': requests arrive, but answers to writes are lost.
   state = 'up';
   writes = []; // the Idempotency-Key of each write that reached the service
 

@@ -1,5 +1,5 @@
-// The official TypeScript client does what an agent does, in the revision that it is asked
-// for: node round.mjs URL TOKEN auto|legacy
+// Does what an agent does, with the official TypeScript client, in the requested protocol
+// revision: node round.mjs URL TOKEN auto|legacy
 import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 import assert from "node:assert/strict";
 
