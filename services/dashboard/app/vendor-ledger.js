@@ -633,7 +633,7 @@ var Feed = class {
     this.ledger = ledger;
   }
   ledger;
-  /** The history from a cursor to its end. */
+  /** Yields the history from a cursor to its end. */
   async *pages(options = {}) {
     const { after = "0", pageSize = 100 } = options;
     for (let cursor = after; ; ) {
@@ -646,10 +646,10 @@ var Feed = class {
     }
   }
   /**
-   * The history from a cursor on, and what comes, as it comes. It has no end: break out of
-   * the loop, or abort the signal. A stream that ends is opened again where it was,
-   * so that no event is lost or comes twice, for as long as it takes. It fails where the
-   * service refuses it, and where the first connection can't be made.
+   * Yields the history from a cursor on, and then new events as they arrive. It has no end:
+   * break out of the loop, or abort the signal. When a stream ends, the client keeps trying
+   * to reopen it at the same cursor, so no event is lost or repeated. It fails if the service
+   * refuses the request, or if the first connection can't be made.
    */
   async *follow(options = {}) {
     const { signal, idleMs = 45e3 } = options;
@@ -677,7 +677,7 @@ var Feed = class {
       await sleep(retryMs, signal);
     }
   }
-  /** A page has to be of this owner's, and behind the cursor. */
+  /** Checks that a page is this owner's and lies after the cursor. */
   #check(page, cursor) {
     if (!this.ledger.verify) return;
     const isCursor = /^\d{1,19}$/.test(page.cursor) && Array.isArray(page.events);
@@ -709,7 +709,7 @@ var Grants = class {
     this.ledger = ledger;
   }
   ledger;
-  /** A link that adds memories. It revokes the owner's other one. */
+  /** Makes a link that adds memories. It revokes the owner's previous drop. */
   async createDrop(body = {}, options = {}) {
     return (await this.ledger.extension("POST", "/memory-drops", { ...options, body })).body;
   }
@@ -719,12 +719,12 @@ var Grants = class {
   async revokeDrop(id, options = {}) {
     return (await this.ledger.extension("POST", `/memory-drops/${encodeURIComponent(id)}/revoke`, options)).body;
   }
-  /** Leaves a memory by a drop's URL. Needs no session. */
+  /** Adds a memory through a drop's URL. Needs no session. */
   async fillDrop(url, body, options = {}) {
     const { idempotencyKey = crypto.randomUUID(), ...rest } = options;
     return (await this.ledger.grant("POST", url, { ...rest, idempotencyKey, body })).body;
   }
-  /** A link that reads all memories. It revokes the owner's other one. */
+  /** Makes a link that reads all memories. It revokes the owner's previous case. */
   async createCase(body = {}, options = {}) {
     return (await this.ledger.extension("POST", "/agent-cases", { ...options, body })).body;
   }
@@ -734,7 +734,7 @@ var Grants = class {
   async revokeCase(id, options = {}) {
     return (await this.ledger.extension("POST", `/agent-cases/${encodeURIComponent(id)}/revoke`, options)).body;
   }
-  /** Reads a case by its URL, as markdown. Spends a read, so a lost answer is not asked for again. */
+  /** Reads a case by its URL, as markdown. The call spends a read, so it is not retried after a lost answer. */
   async readCase(url, options = {}) {
     return (await this.ledger.grant("GET", url, { ...options, repeatable: false, read: (response) => response.text() })).body;
   }
@@ -761,10 +761,10 @@ var Heads = class {
     this.store = store;
   }
   store;
-  // Heads are checked one after the other: two answers that cross would look like a
-  // log that shrank.
+  // Heads are checked one after the other. If two answers arrived out of order, the log
+  // would look as if it had shrunk.
   #last = Promise.resolve();
-  /** Asks for the head and checks it. `owner` is whose log it must be, if known. */
+  /** Fetches the head and checks it. If `owner` is given, the log must be that owner's. */
   check(fetchHead, ask, owner) {
     const checked = this.#last.then(async () => {
       const known = owner === void 0 ? void 0 : await this.store.get(owner);
@@ -843,7 +843,7 @@ var Lines = class {
   get at() {
     return `line ${this.#line}`;
   }
-  /** The next line; of leaf `index`, where it has to be one. */
+  /** Returns the next line. If `index` is given, the line must hold that leaf. */
   async next(members2, index) {
     const { value: text } = await this.lines.next();
     this.#line++;
@@ -919,7 +919,7 @@ var Log = class {
     this.ledger = ledger;
   }
   ledger;
-  /** The log's head. It is checked to extend the last one that this client saw. */
+  /** Returns the log's head, and checks that it extends the last head that this client saw. */
   async head(options = {}) {
     const { ledger } = this;
     const ask = async () => (await ledger.core("GET", "/log", options)).body;
@@ -928,17 +928,18 @@ var Log = class {
     ledger.owner ??= head.owner;
     return head;
   }
-  /** A consistency proof between two sizes, checked against the two roots that it names. */
+  /** Returns a consistency proof between two sizes, checked against the two roots that it names. */
   async consistency(from, to, options = {}) {
     const proof = await this.#ask(from, to, options);
     if (this.ledger.verify) await checkGrowth({ size: from, root: proof.fromRoot }, { size: to, root: proof.toRoot }, async () => proof);
     return proof;
   }
   /**
-   * All leaves of the log. They, the root, and that nothing is missing are checked as
-   * `verifyExport` does, always; that the export is this owner's, and extends the log that
-   * this client saw, and, given rpcUrl, what is on the chain, unless `verify` is false. It
-   * can't be continued: an IncompleteExportError or ConnectionError comes out of the loop.
+   * Yields all leaves of the log. The leaves, the root and completeness are always checked,
+   * as in `verifyExport`. Unless `verify` is false, the export must also be this owner's,
+   * extend the log that this client saw, and, if rpcUrl is set, match the chain. An export
+   * that breaks off can't be resumed: the loop throws an IncompleteExportError or a
+   * ConnectionError.
    */
   async *export(options = {}) {
     const { ledger } = this;
@@ -952,7 +953,7 @@ var Log = class {
       throw serviceLied(err);
     }
   }
-  /** The bytes of an export as they come, to be kept. They are not checked: `verifyExport` does that. */
+  /** Returns the bytes of an export as they arrive, for storage. They are not checked: `verifyExport` does that. */
   async exportFile(options = {}) {
     return (await this.ledger.core("GET", "/export", { ...options, idleMs: this.ledger.timeoutMs(options) })).body;
   }
@@ -964,7 +965,7 @@ var Log = class {
     if ((anchor?.committedSize ?? 0) < head.anchoredSize) throw new StaleProofError("anchor.committedSize", `it is ${anchor?.committedSize ?? 0}, ${head.anchoredSize} leaves are anchored`);
     if (anchor) await this.ledger.checkAnchor({ anchor, entry: { owner } }, options);
   }
-  /** @internal Checks that a tree is a prefix of another one, by a proof of the service. */
+  /** @internal Checks that one tree is a prefix of another, with a proof from the service. */
   growth(from, to, options) {
     return checkGrowth(from, to, (m, n) => this.#ask(m, n, options));
   }
@@ -979,14 +980,14 @@ var Sessions = class {
     this.ledger = ledger;
   }
   ledger;
-  /** The live ones, oldest first. */
+  /** Lists the live sessions, oldest first. */
   async list(options = {}) {
     return (await this.ledger.core("GET", "/auth/sessions", options)).body;
   }
   async end(id, options = {}) {
     await this.ledger.core("DELETE", `/auth/sessions/${encodeURIComponent(id)}`, options);
   }
-  /** Ends all but the one that asks, and returns how many there were. */
+  /** Ends all sessions except the caller's, and returns how many it ended. */
   async endOthers(options = {}) {
     return (await this.ledger.core("DELETE", "/auth/sessions", options)).body.ended;
   }
@@ -1028,7 +1029,7 @@ var MemoryLedger = class {
   rpcUrl;
   issuer;
   heads;
-  /** Whose log it is, once that is known. */
+  /** The owner of the log, once known. */
   owner;
   #fetch;
   #timeoutMs;
@@ -1068,8 +1069,8 @@ var MemoryLedger = class {
     return (await this.#transport.send({ ...options, method: "POST", url: `${url}/auth/verify`, body })).body;
   }
   /**
-   * Destroys the owner's data key: no text of this owner's can be read any more, all
-   * sessions, keys and grants end, and proofs stay. The wallet signs a challenge that says so.
+   * Destroys the owner's data key. The owner's texts can no longer be read, and all
+   * sessions, keys and grants end. Proofs stay. The wallet signs a challenge that says so.
    */
   async erase(wallet, options = {}) {
     const body = await this.#sign(this.url, wallet, { purpose: "erase" }, options);
@@ -1095,7 +1096,7 @@ var MemoryLedger = class {
     if (!this.extensionUrl) throw new TypeError("grants need extensionUrl");
     return this.#transport.send({ ...request, method, url: this.extensionUrl + path, credential: this.#extensionCredential });
   }
-  /** @internal A request to a grant's own URL, which is its credential. */
+  /** @internal Sends a request to a grant's own URL. The URL is the credential. */
   grant(method, url, request) {
     return this.#transport.send({ ...request, method, url });
   }
@@ -1103,7 +1104,7 @@ var MemoryLedger = class {
   timeoutMs(options) {
     return options.timeoutMs ?? this.#timeoutMs;
   }
-  /** @internal Compares an anchor with the issuer and with the chain, where they are given. */
+  /** @internal Checks an anchor against the issuer and the chain, if they are configured. */
   async checkAnchor(receipt, options) {
     if (this.issuer) await checkIssuer(receipt, this.issuer);
     if (this.rpcUrl) await checkOnchain(this.rpcUrl, receipt, { fetch: this.#fetch, signal: options.signal });
@@ -1115,9 +1116,9 @@ var Keys = class {
   }
   ledger;
   /**
-   * Makes a key; only this answer shows it. Not repeated after a lost answer: it could make two.
-   * A key may read and write unless scopes says otherwise, and lives until it is revoked
-   * unless expiresAt, a time of RFC 3339, comes first.
+   * Makes a key. Only this answer shows it. The call is not retried after a lost answer,
+   * because a retry could make a second key. A key may read and write unless `scopes` says
+   * otherwise. It lives until it is revoked, or until `expiresAt`, an RFC 3339 time.
    */
   async create(label, options = {}) {
     const { scopes, expiresAt, ...call } = options;
@@ -1137,9 +1138,9 @@ var Memories = class {
   ledger;
   #written = /* @__PURE__ */ new Map();
   /**
-   * Stores a memory. It is stored once, whatever happens to the connection; after an
-   * UnavailableError, ConnectionError or TimeoutError it may be stored: call again with
-   * the same idempotencyKey.
+   * Stores a memory. Retries never store it twice, whatever happens to the connection. After
+   * an UnavailableError, ConnectionError or TimeoutError, the memory may be stored or not:
+   * call again with the same idempotencyKey.
    */
   async write(content, metadata = {}, options = {}) {
     const { idempotencyKey = crypto.randomUUID(), ...call } = options;
@@ -1149,8 +1150,8 @@ var Memories = class {
     return body;
   }
   /**
-   * Stores 1 to 256 memories at once, all or none, next to each other in the log: the way
-   * to import many. Repeat it as a `write`.
+   * Stores 1 to 256 memories at once, all or none, as consecutive leaves of the log. Use it
+   * to import many memories. Call it again after a failure as you would a `write`.
    */
   async writeBatch(memories, options = {}) {
     const { idempotencyKey = crypto.randomUUID(), ...call } = options;
@@ -1171,8 +1172,8 @@ var Memories = class {
     if (this.#written.size > remembered) this.#written.delete(this.#written.keys().next().value);
   }
   /**
-   * One memory. It is checked against its receipt: text and metadata are those of the
-   * leaf, and the leaf is in the owner's log. That takes three requests more.
+   * Returns one memory, checked against its receipt: its text and metadata are those of the
+   * leaf, and the leaf is in the owner's log. The check takes three more requests.
    */
   async get(id, options = {}) {
     const { body: memory } = await this.ledger.core("GET", pathOf(id), options);
@@ -1187,8 +1188,9 @@ var Memories = class {
     return memory;
   }
   /**
-   * All memories. A list from the oldest to its end is checked: no leaf is left out
-   * but retracted ones, and all leaves give a root of the log. (Texts are not: `get` checks one.)
+   * Yields all memories. A list that is read to its end is checked: only retracted leaves are
+   * missing, and, if the order is from the oldest, the leaves give a root of the log. Texts
+   * are not checked: `get` checks one.
    */
   async *list(options = {}) {
     const { order = "oldest" } = options;
@@ -1232,17 +1234,20 @@ var Memories = class {
     }
   }
   /**
-   * The memories of the leaves from `from` on, `limit` leaves of them, oldest first. Retracted
-   * ones are left out. A page is not checked: `list` checks that nothing is missing.
+   * Returns the memories of `limit` leaves, starting with leaf `from`, oldest first. Retracted
+   * memories are left out. A page is not checked: `list` checks that nothing is missing.
    */
   async page(from, limit, options = {}) {
     return (await this.ledger.core("GET", `/memories?cursor=${from}&limit=${limit}`, options)).body;
   }
-  /** Takes a memory back: it is in no list, search or case any more, and its leaf stays. It needs a session, or a key with the scope `retract`. */
+  /**
+   * Retracts a memory: lists, searches and cases no longer contain it. Its leaf stays. The
+   * call needs a session, or a key with the scope `retract`.
+   */
   async retract(id, options = {}) {
     await this.ledger.core("DELETE", pathOf(id), options);
   }
-  /** The hashes of the leaves that were retracted, by their index: an export has them, without an entry. */
+  /** Returns the hashes of retracted leaves by index. An export lists these leaves without an entry. */
   async #retracted(options) {
     const found = /* @__PURE__ */ new Map();
     for await (const leaf of this.ledger.log.export(callOptions(options))) if (leaf.entry === null) found.set(leaf.index, leaf.leafHash);
@@ -1263,8 +1268,8 @@ var Memories = class {
     }
   }
   /**
-   * What a search finds, in its order, to the last page: `mode: "ranked"` takes a question
-   * in words. A search is not checked: nothing proves that it left nothing out.
+   * Yields the results of a search, in its order, to the last page. `mode: "ranked"` takes a
+   * question in words. Results are not checked: no proof shows that a search is complete.
    */
   async *search(query, options = {}) {
     const { pageSize: limit = 100, ...rest } = options;
@@ -1275,15 +1280,15 @@ var Memories = class {
       cursor = page.next;
     } while (cursor !== void 0);
   }
-  /** A page of what a search finds, for callers who turn pages themselves: `next` is the `cursor` of the next one. */
+  /** Returns one page of search results, for callers who page themselves. `next` is the `cursor` of the next page. */
   async searchPage(query, options = {}) {
     const { signal: _, timeoutMs: __, ...search } = options;
     const { body, headers } = await this.ledger.core("POST", "/memories/search", { ...callOptions(options), body: { ...search, query } });
     return { memories: body, next: headers.get("Next-Cursor") ?? void 0 };
   }
   /**
-   * A memory's inclusion proof. Its path is checked; before the memory is anchored, its
-   * root, too. A receipt says more: it names the tree's size.
+   * Returns a memory's inclusion proof and checks its path. Until the memory is anchored, the
+   * root is checked too. A receipt says more: it names the tree's size.
    */
   async prove(id, options = {}) {
     for (let attempt = 1; ; attempt++) {
@@ -1306,8 +1311,8 @@ var Memories = class {
     }
   }
   /**
-   * A memory's receipt, checked by itself, against the log's head, against what this
-   * client wrote, and, given rpcUrl, against the chain.
+   * Returns a memory's receipt. It is checked by itself, against the log's head, against
+   * this client's writes, and, if rpcUrl is set, against the chain.
    */
   async receipt(memory, options = {}) {
     const { ledger } = this;

@@ -5,17 +5,17 @@ export type ClientOptions = {
 };
 
 /**
- * What every refusal looks like.
+ * The body of an error response.
  */
 export type Error = {
     /**
-     * What is the matter, for people to read.
+     * A message for people that says what is wrong.
      */
     error: string;
 };
 
 /**
- * A JSON-RPC 2.0 request, notification or answer, as the Model Context Protocol specifies them.
+ * A JSON-RPC 2.0 request, notification or response, as the Model Context Protocol specifies them.
  */
 export type AgentMessage = {
     jsonrpc: '2.0';
@@ -36,7 +36,7 @@ export type AgentMessage = {
 
 export type ResourceMetadata = {
     /**
-     * Absolute URL of what is opened.
+     * The absolute URL of the resource.
      */
     resource: string;
     resource_name: string;
@@ -51,7 +51,7 @@ export type Health = {
 export type VerifyRequest = {
     publicKey: PublicKey;
     /**
-     * The challenge's message, exactly.
+     * The challenge's message, unchanged.
      */
     message: string;
     signature: Signature;
@@ -68,7 +68,7 @@ export type Session = {
 
 export type NewMemory = {
     /**
-     * The text, at most 262144 bytes of UTF-8. Encrypted at rest.
+     * The text, at most 262144 bytes of UTF-8. It is encrypted at rest.
      */
     content: string;
     metadata?: Metadata;
@@ -87,7 +87,7 @@ export type CreatedMemory = {
 export type Events = {
     events: Array<Event>;
     /**
-     * Of the last event; where there is none, what was asked for.
+     * The cursor of the last event. If there are no events, the requested cursor.
      */
     cursor: string;
 };
@@ -105,13 +105,13 @@ export type Event = {
     datacontenttype: 'application/json';
     dataschema: string;
     /**
-     * Counts the commands of the owner, those about the chain apart.
+     * The number of the command among the owner's commands. Commands about the chain are counted separately.
      */
     ownerversion: number;
     commandid: string;
     traceparent?: string;
     /**
-     * What the event's type says, see `type` and `dataschema`.
+     * The data that the event's type defines. See `type` and `dataschema`.
      */
     data: {
         [key: string]: unknown;
@@ -120,27 +120,27 @@ export type Event = {
 
 export type SearchRequest = {
     /**
-     * A part of the text, or words.
+     * A part of the text, or words, depending on the mode.
      */
     query?: string;
     mode?: 'substring' | 'ranked';
     /**
-     * The most memories that the page may hold. Without it, substring search gives all, and ranked search 50.
+     * The maximum number of memories in the page. Without it, substring search returns all, and ranked search returns 50.
      */
     limit?: number;
     /**
-     * Where the page begins, out of a Next-Cursor header.
+     * The start of the page, taken from a Next-Cursor header.
      */
     cursor?: string;
     /**
-     * Oldest by default; relevance is the default of ranked search, and for it alone.
+     * The order of the results. Substring search defaults to oldest, and ranked search to relevance. Only ranked search supports relevance.
      */
     order?: 'oldest' | 'newest' | 'relevance';
     filter?: SearchFilter;
 };
 
 /**
- * Which memories are looked at; each member that is there must fit.
+ * Selects the memories to search. A memory must match every member that is given.
  */
 export type SearchFilter = {
     /**
@@ -148,23 +148,23 @@ export type SearchFilter = {
      */
     source?: string;
     /**
-     * Written at this time or later.
+     * Selects memories that were written at this time or later.
      */
     from?: string;
     /**
-     * Written before this time.
+     * Selects memories that were written before this time.
      */
     to?: string;
     anchored?: boolean;
     /**
-     * How the memory came in. The kind alone may stand for the object.
+     * How the memory was written. A string with the kind alone may replace the object.
      */
     via?: 'session' | 'key' | 'drop' | {
         kind: 'session' | 'key' | 'drop';
         id?: string;
     };
     /**
-     * Members that the metadata has, with these values.
+     * Members that the memory's metadata must have, with these values.
      */
     metadata?: {
         [key: string]: unknown;
@@ -172,29 +172,29 @@ export type SearchFilter = {
 };
 
 /**
- * A memory; with its score where the search was ranked.
+ * A memory. It has a score if the search was ranked.
  */
 export type FoundMemory = {
     id: Id;
     /**
-     * The text, decrypted.
+     * The decrypted text.
      */
     content: string;
     metadata: Metadata;
     leafHash: Hash;
     leafIndex: LeafIndex;
     /**
-     * The anchoring batch, a UUIDv7; null until one is cut.
+     * The id of the anchoring batch, a UUIDv7. Null until the memory is in a batch.
      */
     batchId: string | null;
     /**
-     * Whether the batch is confirmed onchain.
+     * Whether the batch was confirmed onchain.
      */
     anchored: boolean;
     createdAt: Timestamp;
     via: Via;
     /**
-     * How well it answers; higher is better.
+     * How well the memory matches the query. Higher is better.
      */
     score?: number;
 };
@@ -208,17 +208,17 @@ export type InclusionProof = {
     };
     batchRoot: Hash;
     /**
-     * The transaction that committed batchRoot; null while the memory is not anchored.
+     * The signature of the transaction that committed batchRoot. Null while the memory is not anchored.
      */
     txSignature: Signature | null;
     /**
-     * The root in the owner's commitment account as last read; null if no account was ever seen.
+     * The root in the owner's commitment account when it was last read. Null if no account was ever seen.
      */
     onchainRoot: Hash | null;
 };
 
 /**
- * The siblings of the path, from the leaf up, one for each level.
+ * The sibling hashes of the path, from the leaf upward, one for each level.
  */
 export type Siblings = Array<Hash>;
 
@@ -236,14 +236,14 @@ export type Receipt = {
     leafHash: Hash;
     leafIndex: LeafIndex;
     /**
-     * The size of the tree whose root is batchRoot.
+     * The size, in leaves, of the tree with the root batchRoot.
      */
     treeSize: number;
     siblings: Siblings;
     directions: Directions;
     batchRoot: Hash;
     /**
-     * What was committed onchain; null while nothing is.
+     * The onchain commitment. Null while nothing is committed.
      */
     anchor: Anchor | null;
     /**
@@ -253,14 +253,14 @@ export type Receipt = {
 };
 
 /**
- * The leaf's preimage. Its canonical form (RFC 8785) is what is hashed.
+ * The leaf's preimage. The leaf hash is computed from its canonical form (RFC 8785).
  */
 export type Entry = {
     content: string;
     metadata: Metadata;
     owner: PublicKey;
     /**
-     * Keeps those who see the leaf's hash from guessing its text.
+     * A salt, so that the text can't be guessed from the leaf's hash.
      */
     salt: Hash;
     v: 1;
@@ -286,11 +286,11 @@ export type LogHead = {
     owner: PublicKey;
     treeSize: number;
     /**
-     * The root of the whole log; of an empty one, SHA-256 of nothing.
+     * The root of the whole log. For an empty log, the SHA-256 of empty input.
      */
     root: Hash;
     /**
-     * How many leaves the newest confirmed batch committed; 0 before the first.
+     * How many leaves the newest confirmed batch committed. 0 before the first confirmed batch.
      */
     anchoredSize: number;
     anchoredRoot: Hash | null;
@@ -308,28 +308,28 @@ export type ConsistencyProof = {
 export type LiveSession = {
     id: Id;
     /**
-     * Which API the session is of.
+     * The API that the session is for.
      */
     api: 'core' | 'extension';
     createdAt: Timestamp;
     expiresAt: Timestamp;
     /**
-     * Whether it is the session that asks.
+     * Whether this session made the request.
      */
     current: boolean;
 };
 
 export type NewKey = {
     /**
-     * For the owner to tell keys apart; not only white space.
+     * A label by which the owner can tell keys apart. It must not be only white space.
      */
     label: string;
     /**
-     * What the key may do. To read is to list, get, search, prove, export and follow; to write is to store; to retract is to take memories back. Without it: read and write.
+     * The actions that the key allows. The scope read means to list, get, search, prove, export and follow. The scope write means to store. The scope retract means to retract memories. If left out, the key has read and write.
      */
     scopes?: Array<Scope>;
     /**
-     * When the key ends, a date and time of RFC 3339 in the future. Without it, the key lives until it is revoked.
+     * When the key expires, as a date and time of RFC 3339 in the future. If left out, the key is valid until it is revoked.
      */
     expiresAt?: string;
 };
@@ -368,27 +368,27 @@ export type CreatedKey = {
 export type KeyPrefix = string;
 
 /**
- * What the key may do.
+ * The actions that the key allows.
  */
 export type Scopes = Array<Scope>;
 
 /**
- * When the key ends; null for one that lives until it is revoked.
+ * When the key expires. Null for a key that is valid until it is revoked.
  */
 export type ExpiresAt = Timestamp | null;
 
 /**
- * When the key was last used, to about a minute; null before its first use.
+ * When the key was last used, accurate to about a minute. Null before its first use.
  */
 export type LastUsedAt = Timestamp | null;
 
 /**
- * When the key was revoked; null while it is live.
+ * When the key was revoked. Null if it was not revoked.
  */
 export type RevokedAt = Timestamp | null;
 
 /**
- * A token amount in base units, an unsigned 64-bit integer in decimal.
+ * A token amount in base units, as an unsigned 64-bit integer in decimal.
  */
 export type BaseUnits = string;
 
@@ -404,11 +404,11 @@ export type StakingStatus = {
      */
     staked: BaseUnits;
     /**
-     * The part past the maturity window.
+     * The part of staked that is past the maturity window.
      */
     mature: BaseUnits;
     /**
-     * The part within the maturity window.
+     * The part of staked that is within the maturity window.
      */
     cooling: BaseUnits;
     nextMatureAt: Timestamp | null;
@@ -418,7 +418,7 @@ export type StakingStatus = {
     minPartialUnstake: BaseUnits;
     maturityMs: number;
     /**
-     * Whether the deposits and withdrawals that were seen explain staked. Where they do not, staked still is the vault's balance: a surplus counts as a cooling lot without a transaction, a deficit is taken from the youngest lots.
+     * Whether the deposits and withdrawals that were seen explain staked. If they do not, staked is still the vault's balance. A surplus counts as a cooling lot without a transaction. A deficit is taken from the youngest lots.
      */
     reconciled: boolean;
 };
@@ -432,25 +432,25 @@ export type Lot = {
     maturesAt: Timestamp;
     mature: boolean;
     /**
-     * The deposit's transaction; null while it was not seen.
+     * The signature of the deposit's transaction. Null if the deposit was not seen yet.
      */
     txSignature: Signature | null;
 };
 
 export type AmountRequest = {
     /**
-     * Base units in decimal, from 1 to 18446744073709551615, without leading zeros.
+     * The amount in base units: a decimal number from 1 to 18446744073709551615, without leading zeros.
      */
     amount: string;
 };
 
 export type UnsignedTransaction = {
     /**
-     * The serialised transaction, base64.
+     * The serialized transaction, in base64.
      */
     transaction: string;
     /**
-     * The recent blockhash that the transaction holds, base58. It is confirmed, so send with preflightCommitment confirmed.
+     * The recent blockhash in the transaction, in base58. It is confirmed, so send the transaction with preflightCommitment confirmed.
      */
     blockhash: string;
     lastValidBlockHeight: number;
@@ -462,7 +462,7 @@ export type UnsignedTransaction = {
 export type Hash = string;
 
 /**
- * A point in time, ISO 8601 in UTC with milliseconds.
+ * A point in time, in ISO 8601 format, in UTC, with milliseconds.
  */
 export type Timestamp = string;
 
@@ -477,17 +477,17 @@ export type Id = string;
 export type PublicKey = string;
 
 /**
- * 64 bytes in base58, an ed25519 signature; of a transaction, also its name on the chain.
+ * An ed25519 signature of 64 bytes, in base58. A transaction's signature is also its name on the chain.
  */
 export type Signature = string;
 
 /**
- * Position in the owner's log, from 0.
+ * The leaf's position in the owner's log. The first leaf has position 0.
  */
 export type LeafIndex = number;
 
 /**
- * Free-form, not encrypted. Kept, hashed and returned in the canonical form of RFC 8785, at most 65536 bytes and 64 levels of nesting. Duplicate names, lone surrogates, noncharacters and numbers outside the range of a double are refused; older memories may hold noncharacters.
+ * A free-form object that is not encrypted. It is stored, hashed and returned in the canonical form of RFC 8785, with at most 65536 bytes and 64 levels of nesting. Duplicate names, lone surrogates, noncharacters and numbers outside the range of a double are refused. Older memories may contain noncharacters.
  */
 export type Metadata = {
     [key: string]: unknown;
@@ -500,7 +500,7 @@ export type Ok = {
 export type Readiness = {
     ok: true;
     /**
-     * Each dependency by name, with "ok" or what is the matter with it.
+     * Each dependency by name, with "ok" or its problem.
      */
     checks: {
         [key: string]: string;
@@ -511,13 +511,13 @@ export type NotReady = {
     ok: false;
     error: string;
     /**
-     * Each dependency by name, with "ok" or what is the matter with it.
+     * Each dependency by name, with "ok" or its problem.
      */
     checks: {
         [key: string]: string;
     };
     /**
-     * From the extension API only.
+     * The request's id. Only the extension API returns it.
      */
     requestId?: string;
 };
@@ -525,23 +525,23 @@ export type NotReady = {
 export type ChallengeRequest = {
     publicKey: PublicKey;
     /**
-     * What the text is for; "sign-in" where there is none. "erase" is for POST /erasure of the core API, and is good for nothing else.
+     * The purpose of the message, "sign-in" if left out. A message with the purpose "erase" works only for POST /erasure of the core API.
      */
     purpose?: 'sign-in' | 'erase';
 };
 
 export type Challenge = {
     /**
-     * The text to sign, and to send back exactly as it is. A Sign-In With Solana message.
+     * The Sign-In With Solana message to sign. Send it back unchanged.
      */
     message: string;
     /**
-     * Good for one session. Its form may change.
+     * A nonce that is valid for one session. Its format may change.
      */
     nonce: string;
     issuedAt: Timestamp;
     /**
-     * Five minutes after issuedAt.
+     * When the challenge expires, five minutes after issuedAt.
      */
     expiresAt: Timestamp;
 };
@@ -549,18 +549,18 @@ export type Challenge = {
 export type Memory = {
     id: Id;
     /**
-     * The text, decrypted.
+     * The decrypted text.
      */
     content: string;
     metadata: Metadata;
     leafHash: Hash;
     leafIndex: LeafIndex;
     /**
-     * The anchoring batch, a UUIDv7; null until one is cut.
+     * The id of the anchoring batch, a UUIDv7. Null until the memory is in a batch.
      */
     batchId: string | null;
     /**
-     * Whether the batch is confirmed onchain.
+     * Whether the batch was confirmed onchain.
      */
     anchored: boolean;
     createdAt: Timestamp;
@@ -568,7 +568,7 @@ export type Memory = {
 };
 
 /**
- * How the memory came in: by a session or an API key of its owner, or by a memory drop, whose holder may be anyone. Null for memories of before this was recorded.
+ * How the memory was written: with a session or an API key of its owner, or through a memory drop, whose holder may be anyone. Null for memories that were written before this was recorded.
  */
 export type Via = {
     kind: 'session' | 'key' | 'drop';

@@ -5,11 +5,11 @@ export type ClientOptions = {
 };
 
 /**
- * What every refusal looks like.
+ * The body of an error response.
  */
 export type Error = {
     /**
-     * What is the matter, for people to read.
+     * A message for people that says what is wrong.
      */
     error: string;
     /**
@@ -17,13 +17,13 @@ export type Error = {
      */
     requestId: string;
     /**
-     * The underlying message; never in production.
+     * The underlying message. Never present in production.
      */
     cause?: string;
 };
 
 /**
- * Nothing but this, so that nothing tells one dead token from another.
+ * The body for a dead token. It has no other members, so that dead tokens can't be told apart.
  */
 export type DeadGrant = {
     error: 'not found';
@@ -37,11 +37,11 @@ export type Health = {
 export type VerifyRequest = {
     publicKey: PublicKey;
     /**
-     * The challenge's message, exactly.
+     * The challenge's message, unchanged.
      */
     message: string;
     /**
-     * The signature, in base58 or as its 64 bytes.
+     * The signature, in base58 or as an array of its 64 bytes.
      */
     signature: Signature | [
         number,
@@ -113,7 +113,7 @@ export type VerifyRequest = {
 
 export type Session = {
     /**
-     * For the Authorization header.
+     * The session's token, for the Authorization header.
      */
     token: string;
     expiresAt: Timestamp;
@@ -127,11 +127,11 @@ export type Caller = {
 
 export type NewMemory = {
     /**
-     * The text, trimmed, then 1 to 10000 characters. Encrypted at rest.
+     * The text, which is trimmed and then must have 1 to 10000 characters. It is encrypted at rest.
      */
     content: string;
     /**
-     * Where the memory comes from, trimmed, then 1 to 80 characters.
+     * Where the memory comes from. It is trimmed and then must have 1 to 80 characters.
      */
     source: string;
     metadata?: Metadata;
@@ -144,7 +144,7 @@ export type CreatedMemory = {
     anchored: false;
     createdAt: Timestamp;
     /**
-     * As stored, source among it.
+     * The metadata as stored, including source.
      */
     metadata: {
         source: string;
@@ -157,14 +157,14 @@ export type MemoryList = {
 };
 
 /**
- * Minutes until it expires; 15 where it is left out.
+ * How many minutes until the grant expires. If left out, 15.
  */
 export type Minutes = number;
 
 export type NewCase = {
     expiresInMinutes?: Minutes;
     /**
-     * 1 where it is left out.
+     * How often the case can be read. If left out, 1.
      */
     maxReads?: number;
 };
@@ -172,7 +172,7 @@ export type NewCase = {
 export type Case = {
     id: Id;
     /**
-     * Where to read, token included.
+     * The URL for reading the memories, including the token.
      */
     url: string;
     expiresAt: Timestamp;
@@ -191,7 +191,7 @@ export type CaseStatus = {
 export type NewDrop = {
     expiresInMinutes?: Minutes;
     /**
-     * 1 where it is left out.
+     * How many memories can be written. If left out, 1.
      */
     maxWrites?: number;
 };
@@ -199,7 +199,7 @@ export type NewDrop = {
 export type Drop = {
     id: Id;
     /**
-     * Where to write, token included.
+     * The URL for writing memories, including the token.
      */
     url: string;
     expiresAt: Timestamp;
@@ -216,7 +216,7 @@ export type DropStatus = {
 };
 
 /**
- * How many others were revoked by minting this one.
+ * How many other grants of this kind were revoked when this one was created.
  */
 export type RevokedPreviousCount = number;
 
@@ -227,11 +227,11 @@ export type Revoked = {
 
 export type DroppedMemory = {
     /**
-     * The text. Encrypted at rest.
+     * The text. It is encrypted at rest.
      */
     content: string;
     /**
-     * Where the memory comes from; merged into metadata, and so without noncharacters.
+     * Where the memory comes from. It is merged into metadata, so it must not contain noncharacters.
      */
     source?: string;
     metadata?: Metadata;
@@ -251,7 +251,7 @@ export type FilledDrop = {
 export type Hash = string;
 
 /**
- * A point in time, ISO 8601 in UTC with milliseconds.
+ * A point in time, in ISO 8601 format, in UTC, with milliseconds.
  */
 export type Timestamp = string;
 
@@ -266,17 +266,17 @@ export type Id = string;
 export type PublicKey = string;
 
 /**
- * 64 bytes in base58, an ed25519 signature; of a transaction, also its name on the chain.
+ * An ed25519 signature of 64 bytes, in base58. A transaction's signature is also its name on the chain.
  */
 export type Signature = string;
 
 /**
- * Position in the owner's log, from 0.
+ * The leaf's position in the owner's log. The first leaf has position 0.
  */
 export type LeafIndex = number;
 
 /**
- * Free-form, not encrypted. Kept, hashed and returned in the canonical form of RFC 8785, at most 65536 bytes and 64 levels of nesting. Duplicate names, lone surrogates, noncharacters and numbers outside the range of a double are refused; older memories may hold noncharacters.
+ * A free-form object that is not encrypted. It is stored, hashed and returned in the canonical form of RFC 8785, with at most 65536 bytes and 64 levels of nesting. Duplicate names, lone surrogates, noncharacters and numbers outside the range of a double are refused. Older memories may contain noncharacters.
  */
 export type Metadata = {
     [key: string]: unknown;
@@ -289,7 +289,7 @@ export type Ok = {
 export type Readiness = {
     ok: true;
     /**
-     * Each dependency by name, with "ok" or what is the matter with it.
+     * Each dependency by name, with "ok" or its problem.
      */
     checks: {
         [key: string]: string;
@@ -300,13 +300,13 @@ export type NotReady = {
     ok: false;
     error: string;
     /**
-     * Each dependency by name, with "ok" or what is the matter with it.
+     * Each dependency by name, with "ok" or its problem.
      */
     checks: {
         [key: string]: string;
     };
     /**
-     * From the extension API only.
+     * The request's id. Only the extension API returns it.
      */
     requestId?: string;
 };
@@ -314,23 +314,23 @@ export type NotReady = {
 export type ChallengeRequest = {
     publicKey: PublicKey;
     /**
-     * What the text is for; "sign-in" where there is none. "erase" is for POST /erasure of the core API, and is good for nothing else.
+     * The purpose of the message, "sign-in" if left out. A message with the purpose "erase" works only for POST /erasure of the core API.
      */
     purpose?: 'sign-in' | 'erase';
 };
 
 export type Challenge = {
     /**
-     * The text to sign, and to send back exactly as it is. A Sign-In With Solana message.
+     * The Sign-In With Solana message to sign. Send it back unchanged.
      */
     message: string;
     /**
-     * Good for one session. Its form may change.
+     * A nonce that is valid for one session. Its format may change.
      */
     nonce: string;
     issuedAt: Timestamp;
     /**
-     * Five minutes after issuedAt.
+     * When the challenge expires, five minutes after issuedAt.
      */
     expiresAt: Timestamp;
 };
@@ -338,18 +338,18 @@ export type Challenge = {
 export type Memory = {
     id: Id;
     /**
-     * The text, decrypted.
+     * The decrypted text.
      */
     content: string;
     metadata: Metadata;
     leafHash: Hash;
     leafIndex: LeafIndex;
     /**
-     * The anchoring batch, a UUIDv7; null until one is cut.
+     * The id of the anchoring batch, a UUIDv7. Null until the memory is in a batch.
      */
     batchId: string | null;
     /**
-     * Whether the batch is confirmed onchain.
+     * Whether the batch was confirmed onchain.
      */
     anchored: boolean;
     createdAt: Timestamp;
@@ -357,7 +357,7 @@ export type Memory = {
 };
 
 /**
- * How the memory came in: by a session or an API key of its owner, or by a memory drop, whose holder may be anyone. Null for memories of before this was recorded.
+ * How the memory was written: with a session or an API key of its owner, or through a memory drop, whose holder may be anyone. Null for memories that were written before this was recorded.
  */
 export type Via = {
     kind: 'session' | 'key' | 'drop';
