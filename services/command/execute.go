@@ -377,10 +377,7 @@ func (x *Executor) append(ctx context.Context, t *turn, d Decision, commandID st
 func (x *Executor) catchUp(ctx context.Context, owner events.Owner, t *turn) error {
 	e := t.of
 	if e.state != nil && len(e.state.idempotent) > mostAnswers {
-		// Too many answers to writes of other replicas; no command here trimmed them. The
-		// state to be loaded may be newer than the set of used keys.
-		e.state = nil
-		e.keys.drop()
+		e.state = nil // too many answers to writes of other replicas; no command here trimmed them
 	}
 	if e.state == nil {
 		var state *State
@@ -391,6 +388,7 @@ func (x *Executor) catchUp(ctx context.Context, owner events.Owner, t *turn) err
 		if err != nil {
 			return fmt.Errorf("load owner: %w", err)
 		}
+		e.keys.restart()
 		state.usedKeys, state.leftTo = e.keys, state.Leaves
 		// If the read model knows nothing of the owner, the state comes from the log alone.
 		e.state, e.unproven = state, state.Seq > 0 || state.Version != 0 || state.Leaves > 0

@@ -21,8 +21,9 @@ const (
 // lookup. With the maximum number of keys, one in 16,000 new keys looks used, and the
 // database decides.
 //
-// The set is filled before the first lookup. The command that has the owner's turn adds
-// keys. Any goroutine may drop the set, and then it stays dropped.
+// The set is filled before the first lookup, and again after the state was loaded again. The
+// command that has the owner's turn adds keys. Any goroutine may drop the set, and then it
+// stays dropped.
 type usedKeys struct {
 	left *atomic.Int64 // how many more keys all owners may keep
 
@@ -87,6 +88,18 @@ func (u *usedKeys) mayHold(key events.Hash) bool {
 	defer u.mu.Unlock()
 	_, held := u.set[fingerprint(key)]
 	return held || u.set == nil
+}
+
+// restart empties a set that was not dropped. A state that is loaded again may include
+// messages of other replicas that were never folded here, so the set lacks their keys.
+func (u *usedKeys) restart() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.set == nil {
+		return
+	}
+	u.left.Add(int64(len(u.set)))
+	u.filled, u.set = false, map[uint32]struct{}{}
 }
 
 // drop frees the set's room for other owners.
