@@ -69,13 +69,13 @@ func (a *Anchorer) renewal(err error) []projector.Step {
 	case errors.Is(err, projector.ErrAheadOfLog), errors.Is(err, projector.ErrOtherLog):
 		// The rows were folded from a log that no longer exists. Continuing from that
 		// position would skip the messages that this log has before it.
-		a.cfg.Logger.Error("the log is not the one that the anchorer's state was made from; it is made anew, from the first message on",
+		a.cfg.Logger.Error("this is not the log that the anchorer's state was built from; the state is rebuilt from the log's first message",
 			"partitions", a.cfg.Partitions.String(), "err", err)
 	case errors.Is(err, errAltered):
 		// Other rows may have been altered too.
 		a.metrics.alarms.Inc()
-		a.cfg.Logger.Error("somebody wrote to the anchorer's tables, or the authority is another one than before; "+
-			"the state is made anew, from the log's first message on", "partitions", a.cfg.Partitions.String(), "err", err)
+		a.cfg.Logger.Error("the anchorer's tables were altered, or the authority has changed; "+
+			"the state is rebuilt from the log's first message", "partitions", a.cfg.Partitions.String(), "err", err)
 	default:
 		return nil
 	}

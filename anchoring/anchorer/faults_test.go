@@ -597,11 +597,11 @@ func TestAnotherLog(t *testing.T) {
 	start := func(partitions string) *process {
 		return w.start(nil, func(c *Config) { c.Partitions, c.Logger = run(t, partitions), slog.New(said) })
 	}
-	const anew = "it is made anew"
+	const rebuilt = "the state is rebuilt"
 	w.owners(6)
 	start("00-ff").waitAnchored(w).stop()
 	start("00-ff").waitAnchored(w).stop()
-	if n := len(said.of(slog.LevelError, anew)); n != 0 {
+	if n := len(said.of(slog.LevelError, rebuilt)); n != 0 {
 		t.Fatalf("the same log was taken for another one %d times", n)
 	}
 
@@ -617,8 +617,8 @@ func TestAnotherLog(t *testing.T) {
 	w.owners(1)
 	w.allAnchored()
 	p.stop()
-	if n := len(said.of(slog.LevelError, anew)); n != 1 {
-		t.Errorf("%d lines say that the state is made anew, want 1", n)
+	if n := len(said.of(slog.LevelError, rebuilt)); n != 1 {
+		t.Errorf("%d lines say that the state is rebuilt, want 1", n)
 	}
 }
 
@@ -642,12 +642,12 @@ func TestAnotherLogThatIsLonger(t *testing.T) {
 	}
 	w.allAnchored()
 	for _, r := range said.of(slog.LevelError, "") {
-		if !strings.Contains(r.Message, "it is made anew") {
+		if !strings.Contains(r.Message, "the state is rebuilt") {
 			t.Errorf("%s", r.Message)
 		}
 	}
-	if n := len(said.of(slog.LevelError, "it is made anew")); n != 2 {
-		t.Errorf("%d lines say that the state is made anew, want one of each", n)
+	if n := len(said.of(slog.LevelError, "the state is rebuilt")); n != 2 {
+		t.Errorf("%d lines say that the state is rebuilt, want one of each", n)
 	}
 }
 

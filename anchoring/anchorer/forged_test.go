@@ -37,7 +37,7 @@ func TestAlteredRowsAreNotSigned(t *testing.T) {
 		if held := w.held(key); held != nil {
 			t.Fatalf("%x at %d leaves was signed, the log has %s", held.Root, held.Size, tree.RootOf(genuine))
 		}
-		return len(told.of(slog.LevelError, "made anew")) > 0
+		return len(told.of(slog.LevelError, "the state is rebuilt")) > 0
 	})
 	waiting.stop()
 

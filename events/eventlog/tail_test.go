@@ -6,8 +6,10 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog"
@@ -78,7 +80,7 @@ func TestATailIsReadFromItsEnd(t *testing.T) {
 	early := append([]uint64{0}, all[events.FamilyAny]...)
 	stranger := events.Subject{Family: events.FamilyLedger, Owner: logtest.Owner(), Kind: events.KindMemory}.String()
 	for range 10_000 {
-		if _, err := js.PublishAsync(stranger, []byte("x")); err != nil {
+		if _, err := js.PublishAsync(stranger, []byte("x"), jetstream.WithStallWait(time.Minute)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -19,11 +19,11 @@ func newBackup() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "backup DIR",
 		Short: "Copies log, keystore, and a local run's secrets and chain, while everything runs",
-		Long: `Copies what can't be made again into DIR, a folder each: log, keystore, secrets,
-chain. Keep them apart: who has the first three reads everything. A deployment's own
-MASTER_KEY and JWT_SECRET are not copied. The read models are not either: the log
-gives them again. On a cluster with permissions it takes the administrator's
-credentials.`,
+		Long: `Copies everything that can't be rebuilt into DIR, with a folder for each part: log,
+keystore, secrets, chain. Store them apart: the first three together can decrypt all
+texts. A deployment's own MASTER_KEY and JWT_SECRET are not copied, and neither are
+the read models, which are rebuilt from the log. On a cluster with permissions, the
+command needs the administrator's credentials.`,
 		Args: arguments("DIR"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, err := loadFor(config.NeedLog)
@@ -48,15 +48,15 @@ func newRestore() *cobra.Command {
 	only := partNames()
 	cmd := &cobra.Command{
 		Use:   "restore DIR",
-		Short: "Puts a backup back, into an empty data folder or into the servers of NATS_URL",
-		Long: `Puts back what backup copied: into the data folder of a local run that is not
-running, or into the servers of NATS_URL. Neither may hold a log already. Then
-start the services; the projector makes the read models from the log. Where a
-database is left from before, run rebuild --force.
+		Short: "Restores a backup, into an empty data folder or into the servers of NATS_URL",
+		Long: `Restores a backup into the data folder of a stopped local run, or into the servers of
+NATS_URL. Neither may already hold a log. Then start the services; the projector
+builds the read models from the log. If a database is left from before, run
+rebuild --force.
 
-Streams that were provisioned keep their replicas and get their consumers again;
-others get NATS_REPLICAS replicas, by default 3 on a cluster and 1 elsewhere. A
-local run's secrets and chain are put back into a data folder only.`,
+Provisioned streams keep their number of replicas and get their consumers back; other
+streams get NATS_REPLICAS replicas, by default 3 on a cluster and 1 elsewhere. A local
+run's secrets and chain are restored into a data folder only.`,
 		Args: arguments("DIR"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, err := config.Load(environ())

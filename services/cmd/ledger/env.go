@@ -97,15 +97,15 @@ func notRunning(folder string) error {
 func newEnv() *cobra.Command {
 	return &cobra.Command{
 		Use:   "env",
-		Short: "Prints where the local run's servers are, ready for a shell",
-		Long: `Prints where the local run's servers are, as lines for a shell:
+		Short: "Prints the addresses of the local run's servers, as shell variables",
+		Long: `Prints the addresses of the local run's servers, as shell variables:
 
   eval "$(ledger env)"
 
-Then psql "$DATABASE_URL", nats and solana find them. NATS_URL is of a user who can
-read the log and do nothing else. The commands of ledger take no notice of these
-values, which they know by LEDGER_ENV: beside a local run they go on using what its
-data folder says. What you set to another value yourself counts.`,
+Then psql "$DATABASE_URL", nats and solana find the servers. The user in NATS_URL can
+only read the log. Ledger's own commands ignore these values, which they recognize by
+LEDGER_ENV: beside a local run they use the settings in its data folder. A variable
+that you set to another value yourself still counts.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, run, err := loadBeside()

@@ -17,12 +17,12 @@ func newVerifyExport() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "verify-export FILE",
 		Short: "Checks an owner's export, offline or against the chain",
-		Long: `Checks an export, as GET /export answers it: that each entry hashes to its leaf,
-that the leaves have the root that the export names, and that it is whole. It
-reads the file (- for standard input) and nothing else. With --rpc it also asks
-a Solana node whether the chain holds the commitment that the export names.
+		Long: `Checks an export of GET /export: each entry hashes to its leaf, the leaves have the
+root that the export names, and the export is complete. The command reads only the
+file (- for standard input). With --rpc it also asks a Solana node whether the chain
+holds the commitment that the export names.
 
-Exit codes: 0 good, 1 something is wrong, 2 no file, or no answer.`,
+Exit codes: 0 good, 1 the export is wrong, 2 no file, or no answer from the node.`,
 		Args: arguments("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error { return verifyExport(cmd, args[0], rpc) },
 	}

@@ -17,20 +17,19 @@ func newForget() *cobra.Command {
 	var sure bool
 	cmd := &cobra.Command{
 		Use:   "forget OWNER",
-		Short: "Destroys an owner's data key: nobody can read their memories any more",
-		Long: `Destroys the data key of an owner, given by the wallet's public key. From then
-on nothing that the owner stored can be read by anybody, and nothing can be
-stored for them: both APIs answer 410. Their grants, API keys and sessions
-end. The log stays whole, and every proof goes on verifying. There is no
-way back.
+		Short: "Destroys an owner's data key, so their memories can't be read again",
+		Long: `Destroys the data key of an owner, named by the wallet's public key. The owner's
+texts become unreadable, and no new ones can be stored: both APIs answer 410. The
+owner's grants, API keys and sessions end. The log stays complete, and every proof
+still verifies. This can't be undone.
 
-Services that have the key in memory drop it within seconds. Backups of the
-keystore from before still hold the key: destroy them as well, and after one was
-restored run this again. On a cluster with permissions it takes the
-administrator's credentials.
+Services that have the key in memory drop it within seconds. Earlier backups of the
+keystore still hold the key: destroy them, too. After restoring one, run this command
+again. On a cluster with permissions, the command needs the administrator's
+credentials.
 
-Exit 1: there is no such key, or it is hidden but not erased, since the bucket is
-an older build's.`,
+Exit code 1: there is no such key, or it is hidden but not erased, because an older
+build made the bucket.`,
 		Args: arguments("OWNER"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			owner, err := events.ParseOwner(args[0])
@@ -43,7 +42,7 @@ an older build's.`,
 			return runForget(cmd.Context(), cmd.OutOrStdout(), owner)
 		},
 	}
-	cmd.Flags().BoolVar(&sure, "yes", false, "really")
+	cmd.Flags().BoolVar(&sure, "yes", false, "confirm that the texts become unreadable for good")
 	return cmd
 }
 
@@ -59,7 +58,7 @@ func runForget(ctx context.Context, out io.Writer, owner events.Owner) error {
 	case !done.Existed:
 		return finding{fmt.Errorf("there is no data key of %s", owner)}
 	case !done.Erased:
-		return finding{errors.New("the key is hidden, but its bytes, wrapped by the master key, stay in the log server's files until it writes them anew; see docs/threat-model.md")}
+		return finding{errors.New("the key is hidden, but its bytes, wrapped by the master key, stay in the log server's files until it rewrites them; see docs/threat-model.md")}
 	}
 	fmt.Fprintf(out, "the data key of %s is destroyed; services stop using it within seconds\n", owner)
 	return nil

@@ -56,7 +56,7 @@ func run(args []string, stdout io.Writer) int {
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "ledger",
-		Short:         "Text memories, kept and proven",
+		Short:         "Stores text memories, and proves that it kept them",
 		Version:       version(),
 		SilenceUsage:  true,
 		SilenceErrors: true,

@@ -25,10 +25,10 @@ func newMCP() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "mcp",
 		Short: "Serves an agent over standard input and output, by the Model Context Protocol",
-		Long: `Carries the messages of an agent on standard input to POST /mcp of the core API at
-LEDGER_URL, with the API key in LEDGER_API_KEY, and the answers to standard output.
-With --check it says line by line what works, and ends. docs/agents.md has the lines
-for the clients.`,
+		Long: `Sends an agent's messages from standard input to POST /mcp of the core API at
+LEDGER_URL, with the API key in LEDGER_API_KEY, and prints the answers to standard
+output. With --check it tests each part, prints the results, and exits.
+docs/agents.md has the set-up for each client.`,
 		Example: `  LEDGER_URL=http://127.0.0.1:3001 LEDGER_API_KEY=svc_… ledger mcp --check`,
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -50,7 +50,7 @@ for the clients.`,
 			return mcp.NewBridge(base, cfg.AgentKey).Run(cmd.Context(), stdio)
 		},
 	}
-	cmd.Flags().BoolVar(&check, "check", false, "say what works, and end")
+	cmd.Flags().BoolVar(&check, "check", false, "test each part, print the results, and exit")
 	return cmd
 }
 

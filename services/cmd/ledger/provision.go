@@ -15,14 +15,14 @@ import (
 func newProvision() *cobra.Command {
 	return &cobra.Command{
 		Use:   "provision",
-		Short: "Creates the log, the buckets and the followers' consumers on a cluster; needs its admin's credentials",
-		Long: `Creates the log, the buckets and the followers' consumers on a cluster, or brings
-them to what this build wants, and prints what is there then. It needs the admin's
-credentials, and may run again at any time.
+		Short: "Creates the log, the buckets and the followers' consumers on a cluster; needs the admin's credentials",
+		Long: `Creates the log, the buckets and the followers' consumers on a cluster, or updates
+them to the settings of this build, and prints the result. It needs the admin's
+credentials, and can run again at any time.
 
-NATS_REPLICAS (1, 3 or 5) says how many servers keep each stream. Without it what is
-there stays as it is, and a new log is kept by three on a cluster and by one
-elsewhere. Fewer than a stream has is refused.`,
+NATS_REPLICAS (1, 3 or 5) is the number of servers that keep each stream. Without it,
+existing streams keep their number, and a new log gets three on a cluster and one
+elsewhere. The number of a stream can't be reduced.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := config.Load(environ())
@@ -46,7 +46,7 @@ const probeTimeout = 3 * time.Second
 // newProbe is the health check of containers that contain only this program.
 func newProbe() *cobra.Command {
 	return &cobra.Command{
-		Use: "probe URL", Short: "Exit 0 where the URL answers 200, else 1", Hidden: true, Args: arguments("URL"),
+		Use: "probe URL", Short: "Exits with 0 if the URL answers 200, otherwise with 1", Hidden: true, Args: arguments("URL"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), probeTimeout)
 			defer cancel()

@@ -19,14 +19,14 @@ func newRebuild() *cobra.Command {
 		Use:   "rebuild",
 		Short: "Replays the log into fresh read models, compares, and swaps them in with no downtime",
 		Long: `Replays the log into fresh read models beside the live ones, compares the two, and
-swaps the fresh ones in while everybody goes on reading and writing.
+swaps the fresh ones in. Clients can read and write all the time.
 
-Where they differ, every difference is printed and nothing is swapped: exit 1. A
-difference means that the live read models were damaged, or were made by a build
-that folded the log otherwise. Look at it, then run again with --force, which
-swaps in what the log says: a rebuild is the cure.
+If they differ, every difference is printed, nothing is swapped, and the exit code
+is 1. A difference means that the live read models were damaged, or that another
+build folded the log differently. Examine it, then run again with --force, which
+swaps the fresh read models in: they follow from the log.
 
-Interrupted at any point, it can simply be run again.`,
+After an interruption at any point, run it again.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return runRebuild(cmd.Context(), options, cmd.OutOrStdout(), cmd.ErrOrStderr())
@@ -34,8 +34,8 @@ Interrupted at any point, it can simply be run again.`,
 	}
 	flags := cmd.Flags()
 	stringFlag(flags, &options.Projection, "projection", "only this projection's tables")
-	flags.BoolVar(&options.Rows, "rows", false, "compare row by row, also where checksums agree")
-	flags.BoolVar(&options.Force, "force", false, "swap in spite of differences")
+	flags.BoolVar(&options.Rows, "rows", false, "compare row by row even if checksums agree")
+	flags.BoolVar(&options.Force, "force", false, "swap despite differences")
 	return cmd
 }
 

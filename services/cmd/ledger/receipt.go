@@ -17,17 +17,17 @@ func newVerifyReceipt() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "verify-receipt FILE",
 		Short: "Checks a memory's receipt, offline or against the chain",
-		Long: `Checks a memory's receipt: that the entry hashes to the leaf, that the leaf is
-in the tree of its batch, and that this tree is a prefix of the committed one.
-It reads the file (- for standard input) and nothing else. With --rpc it also
-asks a Solana node whether the chain holds that commitment.
+		Long: `Checks a memory's receipt: the entry hashes to the leaf, the leaf is in the tree of
+its batch, and this tree is a prefix of the committed one. The command reads only the
+file (- for standard input). With --rpc it also asks a Solana node whether the chain
+holds that commitment.
 
-A receipt names its program and its account itself. With --program and
---authority, which the service's operator tells by another way than with the
-receipt, it is refused where it is anchored by anybody else. --authority takes
---program: another program could name that authority without asking it.
+A receipt itself names its program and its account. With --program and --authority,
+a receipt that someone else anchored is refused; get both values from the service's
+operator, not from the receipt. --authority needs --program: another program could
+name that authority without its consent.
 
-Exit codes: 0 good, 1 something is wrong, 2 not a receipt, or no answer.`,
+Exit codes: 0 good, 1 the receipt is wrong, 2 not a receipt, or no answer.`,
 		Args: arguments("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			raw, err := readReceipt(cmd.InOrStdin(), args[0])

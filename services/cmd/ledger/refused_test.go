@@ -88,7 +88,7 @@ func TestAStartSaysWhatIsMissing(t *testing.T) {
 	}
 	for name, c := range map[string]struct{ url, want string }{
 		"nothing was provisioned": {guarded(t)("core"), "run `ledger provision`"},
-		"no JetStream":            {natstest.FromConfig(t, bare), "nobody answers for JetStream"},
+		"no JetStream":            {natstest.FromConfig(t, bare), "JetStream does not answer"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), atOnce)

@@ -18,20 +18,20 @@ import (
 func newRewrap() *cobra.Command {
 	return &cobra.Command{
 		Use:   "rewrap",
-		Short: "Gives every data key a new wrapping under MASTER_KEY, while MASTER_KEY_PREVIOUS still unwraps",
+		Short: "Wraps every data key with MASTER_KEY, while MASTER_KEY_PREVIOUS still unwraps",
 		Long: `Rotates the master key while the services run:
 
   1. restart the services with the new key as MASTER_KEY and the old one as
      MASTER_KEY_PREVIOUS: they read entries of both and wrap with the new one
-  2. run this with the same two variables, until it says that none is left
+  2. run this command with the same two variables, until it reports that none is left
   3. restart the services without MASTER_KEY_PREVIOUS, then destroy the old key
 
-Data keys stay what they are: nothing is sealed anew, and no memory changes. An
-old backup of the keystore still needs the old key; make a new one after step 2.
-Interrupted, it can simply be run again.
+Data keys do not change, so nothing is sealed again, and no memory changes. An old
+backup of the keystore still needs the old key; make a new backup after step 2.
+After an interruption, run it again.
 
-Beside a local run, the key that it generated (secrets/master-key in the data
-folder) stands in for whichever of the two variables is not set.`,
+Beside a local run, the generated key (secrets/master-key in the data folder)
+replaces a variable that is not set.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return runRewrap(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
@@ -56,7 +56,7 @@ func runRewrap(ctx context.Context, out, progressTo io.Writer) error {
 	bar := newProgress(progressTo, "rewrapping")
 	done, err := assembly.Rewrap(ctx, cfg, func(done keystore.Rewrapped, total uint64) { bar.at(done.Entries, total) })
 	bar.done()
-	fmt.Fprintf(out, "%d data keys looked at: %d wrapped anew, %d were already, %d forgotten meanwhile\n",
+	fmt.Fprintf(out, "%d data keys examined: %d rewrapped, %d already wrapped, %d forgotten meanwhile\n",
 		done.Entries, done.Fresh, done.Already, done.Gone)
 	if err != nil {
 		return fmt.Errorf("not finished, run it again: %w", err)

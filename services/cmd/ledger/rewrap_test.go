@@ -51,6 +51,6 @@ func TestRewrapFindsALocalRunsKey(t *testing.T) {
 		}
 	}
 	rewraps(map[string]string{}, "MASTER_KEY_PREVIOUS: not set")
-	rewraps(map[string]string{"MASTER_KEY": fresh}, "1 data keys looked at: 1 wrapped anew")
-	rewraps(map[string]string{"MASTER_KEY_PREVIOUS": fresh}, "1 data keys looked at: 1 wrapped anew")
+	rewraps(map[string]string{"MASTER_KEY": fresh}, "1 data keys examined: 1 rewrapped")
+	rewraps(map[string]string{"MASTER_KEY_PREVIOUS": fresh}, "1 data keys examined: 1 rewrapped")
 }

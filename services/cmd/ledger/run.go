@@ -17,10 +17,10 @@ import (
 func newRun() *cobra.Command {
 	return &cobra.Command{
 		Use:   "run",
-		Short: "Everything in one process: both APIs, projector, anchorer, and the servers they need",
-		Long: `Everything in one process: both APIs, projector, anchorer, and the servers they
-need, until Ctrl-C. At a terminal it says where they are, and its log goes to
-run.log in the data folder; elsewhere the log goes to standard error.`,
+		Short: "Runs everything in one process: both APIs, projector, anchorer, and the servers they need",
+		Long: `Runs everything in one process until Ctrl-C: both APIs, projector, anchorer, and the
+servers they need. At a terminal it prints their addresses, and logs to run.log in
+the data folder; otherwise it logs to standard error.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := config.Load(localDefaults(environ()))

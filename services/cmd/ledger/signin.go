@@ -30,9 +30,9 @@ func newSignIn() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sign-in",
 		Short: "Signs in with a wallet in a file, and prints the session's token",
-		Long: `Signs in with a wallet in a file, in the form of the Solana command line, and prints
-the session's token. Where the file is missing it makes a wallet first. For scripts
-and for trying things out: people sign in with a wallet of their own.`,
+		Long: `Signs in with a keypair file of the Solana command line, and prints the session's
+token. If the file is missing, it makes a new keypair. This is for scripts and for
+trying things out: people sign in with their own wallet.`,
 		Example: `  TOKEN=$(ledger sign-in --keypair wallet.json)
   curl http://127.0.0.1:3001/memories -H "Authorization: Bearer $TOKEN"`,
 		Args: noArguments,

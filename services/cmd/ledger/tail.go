@@ -60,8 +60,8 @@ func newTail() *cobra.Command {
 	flags.UintVarP(&t.newest, "newest", "n", 0, "only the newest `N` events")
 	stringFlag(flags, &t.owner, "owner", "only this owner's events (base58 public key)")
 	listFlag(flags, &t.kinds, "type", "only events of these types, such as MemoryWritten; several with commas, or repeated")
-	flags.BoolVar(&t.follow, "follow", false, "go on with events as they come")
-	flags.BoolVar(&t.json, "json", false, "one CloudEvent a line, with its stream sequence")
+	flags.BoolVar(&t.follow, "follow", false, "keep printing new events")
+	flags.BoolVar(&t.json, "json", false, "one CloudEvent per line, with its stream sequence")
 	return cmd
 }
 

@@ -35,7 +35,7 @@ func keepUp(ctx context.Context, logger *slog.Logger, name string, ended func() 
 		if ends > mostRestarts {
 			return fmt.Errorf("%s ended %d times, each soon after its start", name, ends)
 		}
-		logger.Error(name + " ended unasked, and is started again")
+		logger.Error(name + " ended unexpectedly, and is restarted")
 		if err := restart(ctx); err != nil {
 			return UnlessAsked(ctx, fmt.Errorf("start %s again: %w", name, err))
 		}

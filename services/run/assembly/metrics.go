@@ -75,7 +75,7 @@ func registerPool(registerer prometheus.Registerer, pool *pgxpool.Pool) {
 			func() float64 { return value(pool.Stat()) })
 	}
 	registerer.MustRegister(
-		gauge("in_use", "Database connections that somebody works with.", func(s *pgxpool.Stat) float64 { return float64(s.AcquiredConns()) }),
+		gauge("in_use", "Database connections in use.", func(s *pgxpool.Stat) float64 { return float64(s.AcquiredConns()) }),
 		gauge("open", "Database connections that are open.", func(s *pgxpool.Stat) float64 { return float64(s.TotalConns()) }),
 		gauge("limit", "Database connections that may be open.", func(s *pgxpool.Stat) float64 { return float64(s.MaxConns()) }),
 		counter("waits_total", "Times that a connection had to be waited for.", func(s *pgxpool.Stat) float64 { return float64(s.EmptyAcquireCount()) }),

@@ -99,7 +99,7 @@ func waitingForLog(logger *slog.Logger, nc *nats.Conn, failure *dialFailure, ref
 		case errors.Is(err, errNotPermitted):
 			return reason{why: fmt.Errorf("the log's streams are not there, or not for these credentials: run `ledger provision`, or mend NATS_URL: %w", err)}
 		case errors.Is(err, nats.ErrNoResponders), errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
-			return reason{why: fmt.Errorf("nobody answers for JetStream at the log's server: does it run there, and for the account of these credentials? %w", err)}
+			return reason{why: fmt.Errorf("JetStream does not answer at the log's server: is it enabled there, and for the account of these credentials? %w", err)}
 		case isCode(err, noReplicasHere):
 			return reason{why: fmt.Errorf("the log's server is alone: set NATS_REPLICAS=1, or give it a cluster: %w", err), hopeless: true}
 		case nc.IsConnected():
