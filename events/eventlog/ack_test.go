@@ -34,7 +34,7 @@ func TestDecodeAck(t *testing.T) {
 			if c.code == 0 {
 				return
 			}
-			if !isWrongSequence(err) {
+			if !IsWrongSequence(err) {
 				t.Errorf("%v is not the refusal that it is", err)
 			}
 		})

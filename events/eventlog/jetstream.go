@@ -159,7 +159,7 @@ func (l *JetStream) store(ctx context.Context, a Append) (uint64, error) {
 		switch {
 		case err == nil:
 			return seq, nil
-		case isWrongSequence(err):
+		case IsWrongSequence(err):
 			return l.landed(ctx, a, sent)
 		case isRefusal(err) && !sent:
 			return 0, fmt.Errorf("append: %w: %w", ErrUnavailable, err)
@@ -268,7 +268,9 @@ func (l *JetStream) landed(ctx context.Context, a Append, sent bool) (uint64, er
 // lost and restored: since then another server, or another log, may answer.
 func (l *JetStream) Connection() uint64 { return l.nc.Stats().Reconnects + 1 }
 
-func isWrongSequence(err error) bool {
+// IsWrongSequence reports whether the server refused a message because the newest one on its
+// subject is not the expected one. Streams with replicas have an error code of their own.
+func IsWrongSequence(err error) bool {
 	var api *jetstream.APIError
 	return errors.As(err, &api) &&
 		(api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence ||

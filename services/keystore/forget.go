@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/eventlog"
 )
 
 // Forgotten is the result of Forget.
@@ -57,7 +58,7 @@ func forget(ctx context.Context, js jetstream.JetStream, owner events.Owner, bef
 			if err == nil && mark == 0 && done.Existed {
 				err = putMark(ctx, js, owner, 0)
 			}
-			if isMoved(err) || errors.Is(err, errFound) {
+			if eventlog.IsWrongSequence(err) || errors.Is(err, errFound) {
 				continue // another process made a key, or the mark
 			}
 			if err != nil {
@@ -76,7 +77,7 @@ func forget(ctx context.Context, js jetstream.JetStream, owner events.Owner, bef
 		done.Existed, done.Erased = true, erasable
 		if !erasable {
 			err = putMark(ctx, js, owner, stored.Revision())
-			if err != nil && !isMoved(err) {
+			if err != nil && !eventlog.IsWrongSequence(err) {
 				return done, fmt.Errorf("mark: %w: %w", ErrUnavailable, err)
 			}
 			continue
@@ -94,7 +95,7 @@ func forget(ctx context.Context, js jetstream.JetStream, owner events.Owner, bef
 }
 
 // putMark publishes the mark that tells later readers that there was a key. It fails,
-// matching isMoved, if the owner's entry has another revision; 0 expects no entry. A server
+// as eventlog.IsWrongSequence reports, if the owner's entry has another revision; 0 expects no entry. A server
 // that syncs before it acknowledges has then also synced the erasure before it.
 //
 // A crash before putMark leaves an owner with neither a key nor a mark.

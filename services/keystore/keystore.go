@@ -270,7 +270,7 @@ func (s *Store) find(ctx context.Context, owner events.Owner) (*OwnerKey, error)
 func (s *Store) FindOrCreate(ctx context.Context, owner events.Owner, erasures int) (*OwnerKey, error) {
 	key, err := s.find(ctx, owner)
 	for tries := 0; errors.Is(err, ErrNoKey) && tries < maxTries; tries++ {
-		if err = s.create(ctx, owner, erasures); err == nil || isMoved(err) || errors.Is(err, errFound) {
+		if err = s.create(ctx, owner, erasures); err == nil || eventlog.IsWrongSequence(err) || errors.Is(err, errFound) {
 			key, err = s.find(ctx, owner)
 		}
 	}
@@ -294,7 +294,7 @@ func (s *Store) FindOrCreate(ctx context.Context, owner events.Owner, erasures i
 // changed.
 const maxTries = 20
 
-// create makes a key. If the entry has changed meanwhile, the error matches isMoved, and
+// create makes a key. If the entry has changed meanwhile, the error satisfies eventlog.IsWrongSequence, and
 // the caller reads the entry again. If an acknowledgement got lost, the next read finds the
 // stored key.
 //

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/eventlog"
 )
 
 // listPatience is how long a Rewrap waits for the next entry of the list. A server that
@@ -102,19 +103,12 @@ func (s *Store) rewrap(ctx context.Context, owner events.Owner, done *Rewrapped)
 		case err == nil:
 			done.Fresh++
 			return nil
-		case isMoved(err):
+		case eventlog.IsWrongSequence(err):
 			continue // destroyed, or rewrapped by another process: read it again
 		default:
 			return fmt.Errorf("rewrap %s: %w: %w", owner, ErrUnavailable, err)
 		}
 	}
-}
-
-// isMoved reports whether the entry has changed since it was read.
-func isMoved(err error) bool {
-	var api *jetstream.APIError
-	return errors.Is(err, jetstream.ErrKeyExists) || (errors.As(err, &api) &&
-		(api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence || api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant))
 }
 
 // Count returns about how many data keys there are; it also counts the marks of destroyed

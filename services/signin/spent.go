@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/events/eventlog"
 )
 
 // NonceBucket is the name of the key-value bucket of used nonces, and NonceStream that of
@@ -205,12 +206,10 @@ func (s spentNonces) put(ctx context.Context, step, nonce string, u useOf, revis
 		return 0, fmt.Errorf("encode the use of a nonce: %w", err)
 	}
 	stored, err := s.bucket.Update(ctx, nonce, value, revision)
-	var api *jetstream.APIError
 	switch {
 	case err == nil:
 		return stored, nil
-	case errors.As(err, &api) && (api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence ||
-		api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant):
+	case eventlog.IsWrongSequence(err):
 		return 0, errMoved
 	}
 	return 0, fmt.Errorf("%s: %w: %w", step, ErrUnavailable, err)
