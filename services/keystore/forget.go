@@ -94,9 +94,10 @@ func forget(ctx context.Context, js jetstream.JetStream, owner events.Owner, bef
 	return done, fmt.Errorf("%w: there was another key %d times", ErrUnavailable, maxTries)
 }
 
-// putMark publishes the mark that tells later readers that there was a key. It fails,
-// as eventlog.IsWrongSequence reports, if the owner's entry has another revision; 0 expects no entry. A server
-// that syncs before it acknowledges has then also synced the erasure before it.
+// putMark publishes the mark that tells later readers that there was a key. It fails, as
+// eventlog.IsWrongSequence reports, if the owner's entry has another revision; 0 expects no
+// entry. A server that syncs before it acknowledges has then also synced the erasure before
+// it.
 //
 // A crash before putMark leaves an owner with neither a key nor a mark.
 func putMark(ctx context.Context, js jetstream.JetStream, owner events.Owner, revision uint64) error {

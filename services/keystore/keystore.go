@@ -294,9 +294,9 @@ func (s *Store) FindOrCreate(ctx context.Context, owner events.Owner, erasures i
 // changed.
 const maxTries = 20
 
-// create makes a key. If the entry has changed meanwhile, the error satisfies eventlog.IsWrongSequence, and
-// the caller reads the entry again. If an acknowledgement got lost, the next read finds the
-// stored key.
+// create makes a key. If the entry has changed meanwhile, the error satisfies
+// eventlog.IsWrongSequence, and the caller reads the entry again. If an acknowledgement got
+// lost, the next read finds the stored key.
 //
 // If an earlier key was destroyed, create first waits until no process has it in memory:
 // nothing may be sealed with the old key, and nothing sealed with the new key may be opened
