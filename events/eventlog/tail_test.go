@@ -4,11 +4,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/memory-ledger/ledger/events"
@@ -25,17 +23,32 @@ func TestATailIsReadFromItsEnd(t *testing.T) {
 	server := natstest.Start(t)
 	log, _ := open(t, server.URL())
 	conn, js := connect(t, server.URL())
-	var looks atomic.Int64
-	if _, err := conn.Subscribe("$JS.API.DIRECT.GET."+eventlog.StreamName, func(m *nats.Msg) {
-		if strings.Contains(string(m.Data), "next_by_subj") {
-			looks.Add(1)
+	asked, err := conn.SubscribeSync("$JS.API.DIRECT.GET." + eventlog.StreamName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// looks returns how many searches for a next message were requested since the last call.
+	looks := func() (n int) {
+		t.Helper()
+		if err := conn.Flush(); err != nil { // all requests so far are pending then
+			t.Fatal(err)
 		}
-	}); err != nil {
-		t.Fatal(err)
+		pending, _, err := asked.Pending()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range pending {
+			m, err := asked.NextMsg(time.Second)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if strings.Contains(string(m.Data), "next_by_subj") {
+				n++
+			}
+		}
+		return n
 	}
-	if err := conn.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	looks() // returns once the server has the subscription
 	owner, newest := logtest.Owner(), map[events.Family]uint64{}
 	all := map[events.Family][]uint64{}
 	kinds := map[events.Family]events.SubjectKind{events.FamilyLedger: events.KindMemory, events.FamilyChain: events.KindBatch}
@@ -86,13 +99,12 @@ func TestATailIsReadFromItsEnd(t *testing.T) {
 	}
 	<-js.PublishAsyncComplete()
 	check(early...) // nearby, except the first
-	looks.Store(0)
+	if looks() == 0 {
+		t.Error("no search was counted: the test looks for the wrong thing")
+	}
 	some()
 	check(early...)
-	if err := conn.Flush(); err != nil {
-		t.Fatal(err)
-	}
-	if n := looks.Load(); n > 0 {
+	if n := looks(); n > 0 {
 		t.Errorf("the server looked for the next message %d times", n)
 	}
 	ack, err := js.Publish(t.Context(), events.Subject{Family: events.FamilyLedger, Owner: owner, Kind: events.KindMemory}.String(), []byte("x"))
