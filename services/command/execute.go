@@ -59,6 +59,15 @@ const (
 	defaultTimeout      = 5 * time.Second
 	// maxQueued bounds the commands of one owner that wait in this process.
 	maxQueued = 1024
+	// maxStreak is how many messages of one owner this process appends in a row. Then it
+	// pauses the owner's commands for pauseAppends times as long as the last append took, at
+	// most maxPause. Without the pause, a process with a queue of commands could win every
+	// race for the owner's next message, and the commands of another would end at their
+	// deadline: that one needs the time of about three appends for one try, because it reads
+	// the tail after each append that lost.
+	maxStreak    = 64
+	pauseAppends = 4
+	maxPause     = 100 * time.Millisecond
 	// defaultMaxRunning is large enough that the log can share syncs, and small enough to
 	// leave processor time for requests that are not commands.
 	defaultMaxRunning = 64
@@ -94,6 +103,7 @@ type entry struct {
 	// unproven: state came from the read model, and has not been compared with the log.
 	unproven bool
 	keys     *usedKeys
+	streak   int // appends since another process's message was read, or since the last pause
 }
 
 // NewExecutor returns an Executor.
@@ -286,6 +296,13 @@ func (t *turn) pass() {
 	}
 }
 
+// passAfter hands the state to the owner's next command after a pause. The caller must no
+// longer use it.
+func (t *turn) passAfter(pause time.Duration) {
+	t.passed = true
+	time.AfterFunc(pause, func() { t.of.turn <- struct{}{} })
+}
+
 // run decides and appends until the command is stored or refused.
 func (x *Executor) run(ctx context.Context, owner events.Owner, t *turn, c Command) error {
 	e := t.of
@@ -354,6 +371,7 @@ func (x *Executor) append(ctx context.Context, t *turn, d Decision, commandID st
 	if err != nil {
 		return false, fmt.Errorf("encode decision: %w", err)
 	}
+	began := time.Now()
 	appended, err := x.cfg.Log.Append(ctx, eventlog.Append{
 		Family: events.FamilyLedger, Owner: e.state.Owner, Kind: d.Kind,
 		CommandID: commandID, Expected: e.state.Seq, Payload: payload,
@@ -369,13 +387,19 @@ func (x *Executor) append(ctx context.Context, t *turn, d Decision, commandID st
 		return false, err
 	}
 	e.state.Apply(appended.Seq, batch)
-	t.pass()
+	if e.streak++; e.streak < maxStreak {
+		t.pass()
+	} else {
+		e.streak = 0
+		t.passAfter(min(pauseAppends*time.Since(began), maxPause))
+	}
 	return true, appended.Wait(ctx)
 }
 
 // catchUp brings the entry's state up to the owner's newest event.
 func (x *Executor) catchUp(ctx context.Context, owner events.Owner, t *turn) error {
 	e := t.of
+	e.streak = 0
 	if e.state != nil && len(e.state.idempotent) > mostAnswers {
 		e.state = nil // too many answers to writes of other replicas; no command here trimmed them
 	}

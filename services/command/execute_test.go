@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/memory-ledger/ledger/events"
@@ -466,4 +467,81 @@ func TestNobodyConflictsWithOneself(t *testing.T) {
 	if leaves := leavesOf(t, log, owner); len(leaves) != writers*each {
 		t.Errorf("%d leaves", len(leaves))
 	}
+}
+
+// distant is a log of one owner in memory whose server is half a millisecond away.
+type distant struct {
+	eventlog.Log
+	records []eventlog.Record
+	mu      sync.Mutex
+}
+
+const halfway = 500 * time.Microsecond
+
+func (d *distant) Append(ctx context.Context, a eventlog.Append) (eventlog.Appended, error) {
+	if ctx.Err() != nil {
+		return eventlog.Appended{}, eventlog.ErrUnavailable
+	}
+	time.Sleep(halfway)
+	defer time.Sleep(halfway)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if a.Expected != uint64(len(d.records)) {
+		return eventlog.Appended{}, eventlog.ErrConflict
+	}
+	seq := a.Expected + 1
+	d.records = append(d.records, eventlog.Record{Seq: seq, Payload: a.Payload})
+	return eventlog.Appended{Seq: seq}, nil
+}
+
+func (d *distant) OwnerTail(_ context.Context, _ events.Family, _ events.Owner, after uint64, yield func(eventlog.Record) error) error {
+	time.Sleep(halfway)
+	d.mu.Lock()
+	tail := d.records[after:]
+	d.mu.Unlock()
+	time.Sleep(halfway)
+	for _, r := range tail {
+		if err := yield(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// TestABusyProcessLeavesTurns: commands in another process are stored although one process
+// always has the owner's next command ready. On this log, a try of the other process takes
+// longer than an append, so that without pauses it would lose every time.
+func TestABusyProcessLeavesTurns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		log, owner := &distant{}, logtest.Owner()
+		busy, other := newExecutor(t, log), newExecutor(t, log)
+		ctx, stop := context.WithCancel(t.Context())
+		var group sync.WaitGroup
+		for range 4 {
+			group.Go(func() {
+				for ctx.Err() == nil {
+					if err := busy.Execute(t.Context(), owner, write(1)); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		time.Sleep(halfway / 3) // or appends of both would arrive at the same instant
+		for range 10 {
+			time.Sleep(100 * time.Millisecond)
+			began := time.Now()
+			if err := other.Execute(t.Context(), owner, write(2)); err != nil {
+				t.Error(err)
+			}
+if took := time.Since(began); took > 150*time.Millisecond {
+				t.Errorf("stored after %v", took)
+			}
+		}
+		stop()
+		group.Wait()
+		if n := len(log.records); n < 1000 {
+			t.Errorf("%d messages in 1.4 s: the busy process waited too much", n)
+		}
+	})
 }
