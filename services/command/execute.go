@@ -59,15 +59,17 @@ const (
 	defaultTimeout      = 5 * time.Second
 	// maxQueued bounds the commands of one owner that wait in this process.
 	maxQueued = 1024
-	// maxStreak is how many messages of one owner this process appends in a row. Then it
-	// pauses the owner's commands for pauseAppends times as long as the last append took, at
-	// most maxPause. Without the pause, a process with a queue of commands could win every
-	// race for the owner's next message, and the commands of another would end at their
-	// deadline: that one needs the time of about three appends for one try, because it reads
-	// the tail after each append that lost.
+	// maxStreak bounds how many messages of one owner this process appends in a row, and
+	// maxAppending how long these appends take together. Then the owner's commands pause for
+	// pauseAppends times as long as the last append took, at most maxPause. Without the
+	// pause, a process with a queue of commands could win every race for the owner's next
+	// message, and the commands of another would end at their deadline: that one needs the
+	// time of about three appends for one try, because it reads the tail after each append
+	// that lost.
 	maxStreak    = 64
+	maxAppending = 500 * time.Millisecond
 	pauseAppends = 4
-	maxPause     = 100 * time.Millisecond
+	maxPause     = 250 * time.Millisecond
 	// defaultMaxRunning is large enough that the log can share syncs, and small enough to
 	// leave processor time for requests that are not commands.
 	defaultMaxRunning = 64
@@ -103,7 +105,13 @@ type entry struct {
 	// unproven: state came from the read model, and has not been compared with the log.
 	unproven bool
 	keys     *usedKeys
-	streak   int // appends since another process's message was read, or since the last pause
+	streak   streak
+}
+
+// streak is what this process appended since it last read the owner's tail, or paused.
+type streak struct {
+	appends int
+	took    time.Duration
 }
 
 // NewExecutor returns an Executor.
@@ -387,11 +395,14 @@ func (x *Executor) append(ctx context.Context, t *turn, d Decision, commandID st
 		return false, err
 	}
 	e.state.Apply(appended.Seq, batch)
-	if e.streak++; e.streak < maxStreak {
+	took := time.Since(began)
+	e.streak.appends++
+	e.streak.took += took
+	if e.streak.appends < maxStreak && e.streak.took < maxAppending {
 		t.pass()
 	} else {
-		e.streak = 0
-		t.passAfter(min(pauseAppends*time.Since(began), maxPause))
+		e.streak = streak{}
+		t.passAfter(min(pauseAppends*took, maxPause))
 	}
 	return true, appended.Wait(ctx)
 }
@@ -399,7 +410,7 @@ func (x *Executor) append(ctx context.Context, t *turn, d Decision, commandID st
 // catchUp brings the entry's state up to the owner's newest event.
 func (x *Executor) catchUp(ctx context.Context, owner events.Owner, t *turn) error {
 	e := t.of
-	e.streak = 0
+	e.streak = streak{}
 	if e.state != nil && len(e.state.idempotent) > mostAnswers {
 		e.state = nil // too many answers to writes of other replicas; no command here trimmed them
 	}

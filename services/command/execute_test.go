@@ -534,7 +534,7 @@ func TestABusyProcessLeavesTurns(t *testing.T) {
 			if err := other.Execute(t.Context(), owner, write(2)); err != nil {
 				t.Error(err)
 			}
-if took := time.Since(began); took > 150*time.Millisecond {
+			if took := time.Since(began); took > 150*time.Millisecond {
 				t.Errorf("stored after %v", took)
 			}
 		}
