@@ -121,13 +121,22 @@ func (l *JetStream) Refit(ctx context.Context) error {
 	return nil
 }
 
-// Open opens an existing stream.
+// Open opens an existing stream. If no answer comes, it asks again until ctx ends: a
+// cluster without a leader loses the question.
 func Open(ctx context.Context, nc *nats.Conn) (*JetStream, error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
 		return nil, fmt.Errorf("open jetstream: %w", err)
 	}
-	stream, err := js.Stream(ctx, StreamName)
+	var stream jetstream.Stream
+	for {
+		asking, cancel := context.WithTimeout(ctx, attemptTimeout)
+		stream, err = js.Stream(asking, StreamName)
+		cancel()
+		if !errors.Is(err, context.DeadlineExceeded) || !Pause(ctx, retryPause) {
+			break
+		}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open stream %s: %w: %w", StreamName, ErrUnavailable, err)
 	}
@@ -307,10 +316,11 @@ func isNeverSent(err error) bool {
 }
 
 // again waits before another attempt. It returns false if there must not be another
-// one: ctx has ended or will end before it, or the connection is closed for good. The
-// client closes the connection once it has used up its attempts to reconnect.
+// one: ctx has ended or would leave it less than retryPause for an answer, or the
+// connection is closed for good. The client closes the connection once it has used up its
+// attempts to reconnect.
 func (l *JetStream) again(ctx context.Context) bool {
-	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < retryPause {
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < 2*retryPause {
 		return false
 	}
 	return !l.nc.IsClosed() && Pause(ctx, retryPause)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -125,6 +127,27 @@ func TestTheLookForAnEarlierAttemptIsRepeated(t *testing.T) {
 	})
 	if seq, err := AppendAndWait(t.Context(), log, mine); err != nil || seq != 7 {
 		t.Errorf("%d, %v", seq, err)
+	}
+}
+
+// A question to a cluster without a leader is lost. Open asks again.
+func TestOpenAsksAgain(t *testing.T) {
+	t.Parallel()
+	config := filepath.Join(t.TempDir(), "nats.conf")
+	if err := os.WriteFile(config, []byte(`listen: "127.0.0.1:-1"`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	asked := 0
+	log := scriptedAt(t, natstest.FromConfig(t, config), "$JS.API.STREAM.INFO."+StreamName, func(m *nats.Msg) {
+		if asked++; asked == 1 {
+			return
+		}
+		if err := m.Respond([]byte(`{"config":{"name":"LEDGER","num_replicas":3},"state":{}}`)); err != nil {
+			t.Error(err)
+		}
+	})
+	if opened, err := Open(t.Context(), log.nc); err != nil || !opened.clustered || asked != 2 {
+		t.Errorf("%v, asked %d times", err, asked)
 	}
 }
 
