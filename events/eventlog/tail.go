@@ -28,53 +28,52 @@ const (
 	tailBatch   = 100
 )
 
-// OwnerTail implements Reader. Only the leader is trusted to say that the tail has ended.
+// OwnerTail implements Reader. Only the leader is trusted to say where the tail ends.
 //
 // An owner's messages form a linked list: each names the message that was the owner's
-// newest when it was appended, and the server has checked that. A tail that starts far
-// back is read along that list, from the newest message back. This costs the server a look
-// into one block for each message. To read forward, a server whose log has more than
-// 65,536 subjects searches all blocks from after on, 8 MB each, with the stream locked.
-// For an owner who was away that is most of the log, and no owner can write meanwhile.
+// newest when it was appended, and the server has checked that. So a tail of one message
+// takes one question. A tail that starts far back is read along the list, from the newest
+// message back. This costs the server a look into one block for each message. To read
+// forward, a server whose log has more than 65,536 subjects searches all blocks from after
+// on, 8 MB each, with the stream locked. For an owner who was away that is most of the log,
+// and no owner can write meanwhile.
 func (l *JetStream) OwnerTail(ctx context.Context, f events.Family, o events.Owner, after uint64, yield func(Record) error) error {
-	for {
-		end, found, err := l.newest(ctx, events.OwnerFilter(f, o))
-		if err != nil {
-			return fmt.Errorf("owner tail: %w", err)
-		}
-		if !found || end.Seq <= after {
-			return nil
-		}
-		var tail []Record
-		if err = errFar; end.Seq > after+nearby {
-			tail, err = l.back(ctx, f, o, after, end)
-		}
-		if errors.Is(err, errFar) {
-			if after, err = l.forward(ctx, events.OwnerFilter(f, o), after, end.Seq, yield); err != nil {
-				return err
-			}
-			continue
-		}
-		if err != nil {
-			return fmt.Errorf("owner tail: %w", err)
-		}
-		for _, record := range tail {
-			if err := yield(record); err != nil {
-				return err
-			}
-		}
-		after = end.Seq
+	end, found, err := l.newest(ctx, events.OwnerFilter(f, o))
+	if err != nil {
+		return fmt.Errorf("owner tail: %w", err)
 	}
+	if !found || end.Seq <= after {
+		return nil
+	}
+	most := 1
+	if end.Seq > after+nearby {
+		most = tailBack
+	}
+	tail, err := l.back(ctx, f, o, after, end, most)
+	if errors.Is(err, errForward) {
+		return l.forward(ctx, events.OwnerFilter(f, o), after, end.Seq, yield)
+	}
+	if err != nil {
+		return fmt.Errorf("owner tail: %w", err)
+	}
+	for _, record := range tail {
+		if err := yield(record); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// errFar: the tail is long, or it is not a list because another program wrote to the log.
-var errFar = errors.New("the tail is to be read from its beginning")
+// errForward: the tail is long, or it is not a list because another program wrote to the
+// log.
+var errForward = errors.New("the tail is to be read from its beginning")
 
-// back returns the owner's messages after a sequence, up to end, in order.
-func (l *JetStream) back(ctx context.Context, f events.Family, o events.Owner, after uint64, end Record) (tail []Record, err error) {
+// back returns the owner's messages after a sequence, up to end, in order. If there are
+// more than most, the error is errForward.
+func (l *JetStream) back(ctx context.Context, f events.Family, o events.Owner, after uint64, end Record, most int) (tail []Record, err error) {
 	last, err := events.ParseSubject(end.Subject)
 	if err != nil {
-		return nil, errFar
+		return nil, errForward
 	}
 	families := []events.Family{f}
 	if f == events.FamilyAny {
@@ -92,8 +91,8 @@ func (l *JetStream) back(ctx context.Context, f events.Family, o events.Owner, a
 				tail = append(tail, record)
 			}
 			at, known := record.previous.in(family, o)
-			if !known || at >= record.Seq || len(tail) > tailBack {
-				return nil, errFar
+			if !known || at >= record.Seq || at > after && len(tail) >= most {
+				return nil, errForward
 			}
 			if at <= after {
 				break
@@ -102,7 +101,7 @@ func (l *JetStream) back(ctx context.Context, f events.Family, o events.Owner, a
 				return nil, err
 			}
 			if of, err := events.ParseSubject(record.Subject); err != nil || of.Family != family || of.Owner != o {
-				return nil, errFar
+				return nil, errForward
 			}
 		}
 	}
@@ -111,35 +110,35 @@ func (l *JetStream) back(ctx context.Context, f events.Family, o events.Owner, a
 }
 
 // forward yields the messages of a filter after one sequence, up to another that the leader
-// has, and returns the sequence of the last message. Any replica may deliver the inner part
-// of a long tail, because each has a prefix of the log.
-func (l *JetStream) forward(ctx context.Context, filter string, after, to uint64, yield func(Record) error) (uint64, error) {
+// has. Any replica may deliver the inner part of a long tail, because each has a prefix of
+// the log.
+func (l *JetStream) forward(ctx context.Context, filter string, after, to uint64, yield func(Record) error) error {
 	for singles := 1; after < to; singles++ {
 		record, found, err := l.next(ctx, after+1, filter)
 		if err == nil && !found {
 			err = fmt.Errorf("%w: there is no message after sequence %d, but %d", ErrUnavailable, after, to)
 		}
 		if err != nil {
-			return after, fmt.Errorf("owner tail: %w", err)
+			return fmt.Errorf("owner tail: %w", err)
 		}
 		if err := yield(record); err != nil {
-			return after, err
+			return err
 		}
 		after = record.Seq
 		for more := singles >= tailSingles; more && after < to; {
 			var records []Record
 			if records, more, err = l.Direct().batch(ctx, after+1, filter, tailBatch, 0); err != nil {
-				return after, fmt.Errorf("owner tail: %w", err)
+				return fmt.Errorf("owner tail: %w", err)
 			}
 			for _, record := range records {
 				if err := yield(record); err != nil {
-					return after, err
+					return err
 				}
 				after = record.Seq
 			}
 		}
 	}
-	return after, nil
+	return nil
 }
 
 // previous is what a message's append expected: the newest sequence of a filter.
