@@ -11,8 +11,8 @@ import (
 
 // Remove deletes the database in dir, its files elsewhere included, and dir
 // itself. It refuses (datadir.ErrLocked) while a server runs there. A crash during
-// Remove leaves some of the files. A second Remove deletes them, and Start treats them
-// as no database.
+// Remove leaves some of the files, which are no database any more. A second Remove deletes
+// them.
 func Remove(dir string) error {
 	dir, err := filepath.Abs(dir)
 	if err != nil {

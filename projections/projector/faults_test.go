@@ -142,7 +142,7 @@ func TestTheDatabaseIsKilledUnderLoad(t *testing.T) {
 	t.Parallel()
 	server, pool, log := ownServer(t)
 	history := fixture.NewHistory(14, 8)
-	log.Publish(t, history.Messages(4000)...)
+	log.Publish(t, history.Messages(2500)...)
 	applied := make(chan uint64, 10_000)
 	r, _ := project(t, pool, log, func(c *projector.Config) {
 		c.SliceRecords = 10

@@ -8,12 +8,13 @@
 // model behind the fence, unless the log still ends where it did at the last look-up. A
 // write leaves the check to the decision, where the owner's expected version guards it.
 //
-// A refusal costs the same whatever is wrong. Unknown, expired and revoked credentials
-// take one wait for the whole log and one look-up, and get the same answer; none of them
-// is remembered. Two cases take a different time, but tell a guesser nothing. A text
-// without the form of a credential is refused without a look-up. The first refusal by a
-// replica that last saw the credential alive takes another path.
-// [Authenticator.StillAlive] explains the rest.
+// A refusal of a key or an extension session costs the same whatever is wrong. Unknown,
+// expired and revoked credentials take one wait for the whole log and one look-up, and get
+// the same answer; none of them is remembered. Some refusals take a different time, but
+// tell a guesser nothing: a text without the form of a credential, and a token with a wrong
+// signature or past its end, are refused without a look-up. The first refusal by a replica
+// that last saw the credential alive takes another path. [Authenticator.StillAlive]
+// explains the rest.
 package access
 
 import (
