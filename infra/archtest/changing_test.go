@@ -12,13 +12,16 @@ import (
 
 const changing = root + "/docs/changing.md"
 
-var precedent = regexp.MustCompile("(?m)^Precedent: `([^`]+)`")
+var (
+	precedent = regexp.MustCompile("(?m)^Precedent: `([^`]+)`")
+	functions = regexp.MustCompile("`(\\w+)` in \\[[^]]*\\]\\(([^)]+)\\)")
+)
 
 // kits are the folders whose Go files need no update when the product changes.
 var kits = []string{"services/test", "services/clients/go/examples", "projections/internal/fixture", "events/eventlog/logtest"}
 
 // TestChangesAreListed: each section of docs/changing.md names all product files that
-// mention its precedent, and names only files that exist.
+// mention its precedent, and names only files and functions that exist.
 func TestChangesAreListed(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(changing)
@@ -37,6 +40,11 @@ func TestChangesAreListed(t *testing.T) {
 				t.Errorf("%s: %s is not there", title, l[3])
 			}
 			listed = append(listed, path)
+		}
+		for _, in := range functions.FindAllStringSubmatch(section, -1) {
+			if !strings.Contains(sources[filepath.Join(filepath.Dir(changing), in[2])], " "+in[1]+"(") {
+				t.Errorf("%s: %s has no function %s", title, in[2], in[1])
+			}
 		}
 		match := precedent.FindStringSubmatch(section)
 		if match == nil {
