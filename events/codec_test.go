@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -23,7 +24,7 @@ func goldenTime() events.Timestamp {
 	return events.At(time.Date(2026, 1, 2, 3, 4, 5, 678_900_000, time.UTC))
 }
 
-// golden returns one payload of every type, with every optional member set.
+// golden returns one payload of every type, with every member set.
 func golden() []events.Data {
 	h1, h2, expires := goldenHash(0x11), goldenHash(0x22), goldenTime()
 	const id, other = "01890a5d-ac96-774b-bcce-b302099a8057", "01890a5d-ac96-774b-bcce-b302099a8058"
@@ -82,7 +83,10 @@ func TestGolden(t *testing.T) {
 		t.Run(string(definition.Type), func(t *testing.T) {
 			payload, ok := payloads[definition.Type]
 			if !ok {
-				t.Fatal("no golden payload")
+				t.Fatal("add a payload of it to golden, then run GOLDEN=write go test ./events -run TestGolden")
+			}
+			if unset := unsetMembers(reflect.ValueOf(payload).Elem()); len(unset) > 0 {
+				t.Fatalf("golden does not set %v", unset)
 			}
 			if len(definition.Upcasts) != definition.Version-1 {
 				t.Fatalf("version %d needs %d upcasts, has %d", definition.Version, definition.Version-1, len(definition.Upcasts))
@@ -99,6 +103,23 @@ func TestGolden(t *testing.T) {
 			checkGolden(t, goldenPath(definition.Type, definition.Version), payload)
 		})
 	}
+}
+
+// unsetMembers names the members of a payload, and of structs in it, that are not set.
+func unsetMembers(payload reflect.Value) (names []string) {
+	for i := range payload.NumField() {
+		name, member := payload.Type().Field(i).Name, payload.Field(i)
+		if member.IsZero() {
+			names = append(names, name)
+			continue
+		}
+		if member.Kind() == reflect.Pointer && member.Elem().Kind() == reflect.Struct && member.Elem().Type() != reflect.TypeFor[events.Timestamp]() {
+			for _, inner := range unsetMembers(member.Elem()) {
+				names = append(names, name+"."+inner)
+			}
+		}
+	}
+	return names
 }
 
 func checkGolden(t *testing.T, path string, payload events.Data) {
@@ -120,7 +141,7 @@ func checkGolden(t *testing.T, path string, payload events.Data) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(encoded, want) {
-		t.Errorf("bytes changed:\n%s\nwant\n%s", encoded, want)
+		t.Errorf("bytes changed; a version keeps its form, see docs/events.md, A new version:\n%s\nwant\n%s", encoded, want)
 	}
 	batch, err := events.DecodeBatch(want)
 	if err != nil {

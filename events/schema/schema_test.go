@@ -27,7 +27,7 @@ func TestFilesAreCurrent(t *testing.T) {
 	}
 	for name, want := range files {
 		if got, err := os.ReadFile(name); err != nil || !bytes.Equal(got, want) {
-			t.Errorf("%s is out of date (%v): run make generate", name, err)
+			t.Errorf("%s is out of date (%v): run make generate; if a payload has another form now, raise its version first", name, err)
 		}
 	}
 	page, err := os.ReadFile("../../docs/events.md")

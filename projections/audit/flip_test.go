@@ -102,7 +102,7 @@ func damaged(t *testing.T, pool *pgxpool.Pool, table, change string, f func()) {
 	}
 	exec(`CREATE TABLE kept AS TABLE ` + table)
 	if n := exec(change); n < 1 {
-		t.Fatalf("%s changed %d rows", change, n)
+		t.Fatalf("%s changed %d rows: story must make a row with a value there", change, n)
 	}
 	f()
 	exec(`DELETE FROM ` + table)

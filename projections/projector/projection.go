@@ -19,7 +19,8 @@ import (
 // cut into slices. Two slices must leave the same rows as one slice that holds both. If
 // several projectors share the owners by partition, this holds for each owner's messages,
 // but not for the order between owners. So each row must belong to one owner only. Apply
-// only queues its writes. The projector commits the writes of all projections and the
+// only queues its writes. ON CONFLICT may name only a primary key: a rebuild writes without
+// the other indexes. The projector commits the writes of all projections and the
 // checkpoint in one transaction. An error stops the projector visibly; the projector
 // skips no message.
 type Projection interface {

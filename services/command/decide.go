@@ -206,7 +206,7 @@ func (c *WriteMemory) replay(s *State) (bool, error) {
 		return false, nil
 	}
 	// The leaf hash depends on owner, text, and metadata only, so it tells whether the
-	// bodies are the same.
+	// bodies are the same. A member of the body that is not in the leaf must be compared, too.
 	if first.LeafHash != c.LeafHash {
 		return false, ErrIdempotencyMismatch
 	}

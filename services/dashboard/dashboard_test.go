@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/memory-ledger/ledger/events"
 )
 
 // TestVendoredFiles compares the vendored files with the checksums from their build.
@@ -60,5 +62,19 @@ func TestPolicy(t *testing.T) {
 	}
 	if got := policy("https://extension.example", ""); strings.Contains(got, "node") {
 		t.Errorf("got %s", got)
+	}
+}
+
+// TestActivityKnowsEveryEvent: the screen has a sentence for each event type, or hides it.
+func TestActivityKnowsEveryEvent(t *testing.T) {
+	page, err := files.ReadFile("app/activity.js")
+	if err != nil {
+		t.Fatal(err)
+	}
+	hidden := regexp.MustCompile(`(?m)^const hidden = .*`).FindString(string(page))
+	for _, d := range events.Catalogue() {
+		if !strings.Contains(string(page), "\n  "+string(d.Type)+": ") && !strings.Contains(hidden, "'"+string(d.Type)+"'") {
+			t.Errorf("app/activity.js has no sentence for %s", d.Type)
+		}
 	}
 }

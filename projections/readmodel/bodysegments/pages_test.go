@@ -6,10 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/pressly/goose/v3"
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
@@ -171,16 +174,8 @@ func TestAnOlderSchemaGetsPages(t *testing.T) {
 	a, b := fixture.NewActor(), fixture.NewActor()
 	messages := inOrder(chance, slices.Concat(write(chance, a, 900), write(chance, b, 255)))
 	later := write(chance, a, 200)
-	if _, err := pool.Exec(t.Context(), `DROP TABLE body_pages;
-		ALTER TABLE owners DROP COLUMN others, ADD COLUMN version bigint NOT NULL, ADD COLUMN leaf_count bigint NOT NULL, ALTER COLUMN last_seq SET NOT NULL;
-		DELETE FROM goose_db_version WHERE version_id >= 3`); err != nil {
-		t.Fatal(err)
-	}
 	fixture.Apply(t, pool, fixture.Slice(1, messages...), memories.Projection{})
-	if _, err := pool.Exec(t.Context(), `ALTER TABLE memories DROP COLUMN via; DROP TABLE retractions; DROP TABLE erasures;
-		ALTER TABLE api_keys DROP COLUMN scopes, DROP COLUMN expires_at`); err != nil { // later migrations added these
-		t.Fatal(err)
-	}
+	beforePages(t, pool)
 	if err := schema.Migrate(t.Context(), url, schema.Live); err != nil {
 		t.Fatal(err)
 	}
@@ -188,6 +183,20 @@ func TestAnOlderSchemaGetsPages(t *testing.T) {
 	check(t, pool, b.Owner, 255)
 	fixture.Apply(t, pool, fixture.Slice(uint64(len(messages)+1), later...), memories.Projection{}, bodysegments.Projection{})
 	check(t, pool, a.Owner, 1100)
+}
+
+// beforePages undoes the migrations from the one that made body_pages on.
+func beforePages(t *testing.T, pool *pgxpool.Pool) {
+	t.Helper()
+	db := stdlib.OpenDBFromPool(pool)
+	defer func() { _ = db.Close() }()
+	provider, err := goose.NewProvider(goose.DialectPostgres, db, os.DirFS("../../schema/migrations"), goose.WithLogger(goose.NopLogger()))
+	if err == nil {
+		_, err = provider.DownTo(t.Context(), 2)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // good returns a valid page of the table, and its leaves.
