@@ -121,22 +121,17 @@ func (l *JetStream) Refit(ctx context.Context) error {
 	return nil
 }
 
-// Open opens an existing stream. If no answer comes, it asks again until ctx ends: a
-// cluster without a leader loses the question.
+// Open opens an existing stream.
 func Open(ctx context.Context, nc *nats.Conn) (*JetStream, error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
 		return nil, fmt.Errorf("open jetstream: %w", err)
 	}
 	var stream jetstream.Stream
-	for {
-		asking, cancel := context.WithTimeout(ctx, attemptTimeout)
-		stream, err = js.Stream(asking, StreamName)
-		cancel()
-		if !errors.Is(err, context.DeadlineExceeded) || !Pause(ctx, retryPause) {
-			break
-		}
-	}
+	err = Ask(ctx, func(ctx context.Context) (err error) {
+		stream, err = js.Stream(ctx, StreamName)
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("open stream %s: %w: %w", StreamName, ErrUnavailable, err)
 	}
@@ -324,6 +319,19 @@ func (l *JetStream) again(ctx context.Context) bool {
 		return false
 	}
 	return !l.nc.IsClosed() && Pause(ctx, retryPause)
+}
+
+// Ask puts a question to the server. If no answer comes in time, it asks again until ctx
+// ends: a cluster that is electing a leader loses the question.
+func Ask(ctx context.Context, question func(context.Context) error) error {
+	for {
+		asking, cancel := context.WithTimeout(ctx, attemptTimeout)
+		err := question(asking)
+		cancel()
+		if !errors.Is(err, context.DeadlineExceeded) || !Pause(ctx, retryPause) {
+			return err
+		}
+	}
 }
 
 // Pause waits for d and returns false if ctx ended first.

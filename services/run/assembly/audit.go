@@ -155,11 +155,14 @@ func openKeys(ctx context.Context, cfg config.Config, nc *nats.Conn) (*keystore.
 	if err != nil {
 		return nil, err
 	}
-	bucket, err := js.KeyValue(ctx, keystore.Bucket)
-	if err != nil {
-		return nil, fmt.Errorf("open the keystore: %w", err)
-	}
-	stream, err := js.Stream(ctx, keystore.Stream)
+	var bucket jetstream.KeyValue
+	var stream jetstream.Stream
+	err = eventlog.Ask(ctx, func(ctx context.Context) (err error) {
+		if bucket, err = js.KeyValue(ctx, keystore.Bucket); err == nil {
+			stream, err = js.Stream(ctx, keystore.Stream)
+		}
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("open the keystore: %w", err)
 	}
