@@ -167,16 +167,28 @@ func TestTablesAreMadeAnewByOneAlone(t *testing.T) {
 	w.comes(first, false)
 	w.comes(second, false)
 	w.allAnchored()
+	first.stop()
 	second.stop()
 	pool := w.pool()
 	_, err := pool.Exec(t.Context(), `UPDATE ledger_anchor.about SET version = version - 1`)
 	w.must(err)
+	// The other build's anchorer of the lower half. It can't be one of this build: that one
+	// would look at the version every second, and stop.
+	other, err := pool.Acquire(t.Context())
+	w.must(err)
+	defer other.Release()
+	_, err = other.Exec(t.Context(), `SELECT pg_advisory_lock_shared($1)`, projector.AloneKey(schemaName))
+	w.must(err)
 	second = w.named("second", run(t, "80-ff"))
 	w.comes(second, true)
-	w.comes(first, false)
-	first.stop()
+	var version, leftovers int
+	w.must(pool.QueryRow(t.Context(), `SELECT version FROM ledger_anchor.about`).Scan(&version))
+	if version != tablesVersion-1 {
+		t.Error("the tables were made anew while another anchorer worked on them")
+	}
+	_, err = other.Exec(t.Context(), `SELECT pg_advisory_unlock_shared($1)`, projector.AloneKey(schemaName))
+	w.must(err)
 	w.comes(second, false)
-	var leftovers int
 	w.must(pool.QueryRow(t.Context(), `SELECT count(*) FROM ledger_anchor.checkpoint WHERE first_partition = 0 AND seq > 0`).Scan(&leftovers))
 	if leftovers != 0 {
 		t.Error("the old tables are still there")

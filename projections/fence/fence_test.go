@@ -161,7 +161,7 @@ func TestAWaitThatTakesTooLong(t *testing.T) {
 	_, pool := fixture.Database(t)
 	for _, listening := range []bool{true, false} {
 		log := &heads{head: 1, owner: map[events.Family]uint64{events.FamilyLedger: 1}}
-		f := newFence(t, pool, log, func(o *fence.Options) { o.Timeout = 50 * time.Millisecond })
+		f := newFence(t, pool, log, func(o *fence.Options) { o.Timeout = 300 * time.Millisecond })
 		if listening {
 			fixture.Running(t, f.Run)
 		}
