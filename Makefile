@@ -91,7 +91,7 @@ fuzz: ## each fuzz target for a short time
 	$(FUZZ) '^FuzzMatch$$' ./services/search
 	$(FUZZ) '^FuzzFind$$' ./services/search
 	$(FUZZ) '^FuzzParseQuery$$' ./services/recall
-	$(FUZZ) '^FuzzParse$$' ./projections/readmodel/bodysegments
+	$(FUZZ) '^FuzzParse$$' ./projections/readmodel/bodypages
 
 .PHONY: fmt-check
 fmt-check:

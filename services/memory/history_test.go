@@ -16,7 +16,7 @@ import (
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
 	"github.com/memory-ledger/ledger/projections/projector"
 	"github.com/memory-ledger/ledger/projections/readmodel/batches"
-	"github.com/memory-ledger/ledger/projections/readmodel/bodysegments"
+	"github.com/memory-ledger/ledger/projections/readmodel/bodypages"
 	"github.com/memory-ledger/ledger/projections/readmodel/memories"
 	"github.com/memory-ledger/ledger/projections/readmodel/owners"
 	"github.com/memory-ledger/ledger/projections/schema"
@@ -126,7 +126,7 @@ func (h *history) apply(t testing.TB, records ...projector.Record) {
 	}
 	slice.Last = h.seq
 	steps := projector.NewWriter(h.pool)
-	for _, p := range []projector.Projection{owners.Projection{}, memories.Projection{}, bodysegments.Projection{}, batches.Projection{}, tree.Projection{}} {
+	for _, p := range []projector.Projection{owners.Projection{}, memories.Projection{}, bodypages.Projection{}, batches.Projection{}, tree.Projection{}} {
 		if err := p.Apply(t.Context(), steps, slice); err != nil {
 			t.Fatal(err)
 		}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/memory-ledger/ledger/projections/readmodel/bodysegments"
+	"github.com/memory-ledger/ledger/projections/readmodel/bodypages"
 )
 
 // TestShortWorkIsDoneBesideLong: while another owner's long work holds the slot, pages of
@@ -24,7 +24,7 @@ func TestShortWorkIsDoneBesideLong(t *testing.T) {
 	}
 	h.write(t, long, slices.Repeat([]string{strings.Repeat("the cat sleeps ", 700)}, 100)...)
 	wide := h.writer(t) // with more bytes than pages hold
-	h.write(t, wide, slices.Repeat([]string{strings.Repeat("cat ", bodysegments.MaxBody/2)}, 40)...)
+	h.write(t, wide, slices.Repeat([]string{strings.Repeat("cat ", bodypages.MaxBody/2)}, 40)...)
 
 	release, err := service.Long.Take(t.Context(), "somebody", false)
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"unicode/utf8"
 
-	"github.com/memory-ledger/ledger/projections/readmodel/bodysegments"
+	"github.com/memory-ledger/ledger/projections/readmodel/bodypages"
 	"github.com/memory-ledger/ledger/projections/readmodel/memories"
 	"github.com/memory-ledger/ledger/services/search"
 )
@@ -52,7 +52,7 @@ func (c *Cursor) look(ctx context.Context) error {
 func (c *Cursor) stretch() uint64 {
 	switch {
 	case c.textWidth > 0:
-		return min(maxLeaves, max(1, lookBytes/c.textWidth/bodysegments.Leaves)*bodysegments.Leaves)
+		return min(maxLeaves, max(1, lookBytes/c.textWidth/bodypages.Leaves)*bodypages.Leaves)
 	case c.service.Segments.Light(c.reader.Owner, c.end, lookBytes):
 		return maxLeaves
 	default:
@@ -66,5 +66,5 @@ func (c *Cursor) checkMatch(m *memories.Memory, content string) error {
 	if c.query == nil || c.query.In(content) {
 		return nil
 	}
-	return fmt.Errorf("%w: the text of leaf %d of %s is not the one in its row", bodysegments.ErrFormat, m.LeafIndex, c.reader.Owner)
+	return fmt.Errorf("%w: the text of leaf %d of %s is not the one in its row", bodypages.ErrFormat, m.LeafIndex, c.reader.Owner)
 }

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/memory-ledger/ledger/projections/readmodel/bodysegments"
+	"github.com/memory-ledger/ledger/projections/readmodel/bodypages"
 	"github.com/memory-ledger/ledger/services/keystore"
 )
 
@@ -28,7 +28,7 @@ func text(chance *rand.Rand) string {
 		b.WriteByte(' ')
 	}
 	if chance.IntN(60) == 0 { // too long for a segment
-		b.WriteString(strings.Repeat("long ", bodysegments.MaxBody/5))
+		b.WriteString(strings.Repeat("long ", bodypages.MaxBody/5))
 		b.WriteString(words[chance.IntN(len(words))])
 	}
 	return b.String()
@@ -129,9 +129,9 @@ func TestLongBodiesComeAFewAtATime(t *testing.T) {
 	w := h.writer(t)
 	long := strings.Repeat("x", MaxContentBytes-20)
 	for first := range 4 {
-		texts := make([]string, bodysegments.Leaves)
+		texts := make([]string, bodypages.Leaves)
 		for i := range texts {
-			texts[i] = fmt.Sprintf("needle %d ", first*bodysegments.Leaves+i)
+			texts[i] = fmt.Sprintf("needle %d ", first*bodypages.Leaves+i)
 			if i%3 == 0 && first < 3 { // 22 MB in a segment
 				texts[i] += long
 			}
@@ -172,9 +172,9 @@ func TestMatchesComeInOrder(t *testing.T) {
 	w := h.writer(t)
 	long := strings.Repeat("x", 6000)
 	for first := range 12 { // 1.5 MB each
-		texts := make([]string, bodysegments.Leaves)
+		texts := make([]string, bodypages.Leaves)
 		for i := range texts {
-			texts[i] = fmt.Sprintf("needle %d %s", first*bodysegments.Leaves+i, long)
+			texts[i] = fmt.Sprintf("needle %d %s", first*bodypages.Leaves+i, long)
 		}
 		h.write(t, w, texts...)
 	}
@@ -205,7 +205,7 @@ func TestMatchesComeInOrder(t *testing.T) {
 func TestPiecesHaveAFewMegabytes(t *testing.T) {
 	t.Parallel()
 	s := New(Config{})
-	for width, want := range map[uint64]uint64{0: firstLeaves, 1: maxLeaves, 1000: lookBytes / 1000 / bodysegments.Leaves * bodysegments.Leaves, MaxContentBytes: bodysegments.Leaves} {
+	for width, want := range map[uint64]uint64{0: firstLeaves, 1: maxLeaves, 1000: lookBytes / 1000 / bodypages.Leaves * bodypages.Leaves, MaxContentBytes: bodypages.Leaves} {
 		if got := (&Cursor{service: s, textWidth: width}).stretch(); got != want {
 			t.Errorf("texts of %d bytes: %d leaves, want %d", width, got, want)
 		}
@@ -273,7 +273,7 @@ func TestMuchComesALittleAtATime(t *testing.T) {
 	h := newHistory(t)
 	bodies, metadata := h.writer(t), h.writer(t)
 	h.write(t, bodies, slices.Repeat([]string{strings.Repeat("x", MaxContentBytes)}, 60)...)
-	h.write(t, metadata, slices.Repeat([]string{"x"}, 6*bodysegments.Leaves)...)
+	h.write(t, metadata, slices.Repeat([]string{"x"}, 6*bodypages.Leaves)...)
 	if _, err := h.pool.Exec(t.Context(), `UPDATE memories SET metadata = '{"x":"' || repeat('x', 60000) || '"}' WHERE owner = $1`, metadata.owner); err != nil {
 		t.Fatal(err)
 	}
@@ -400,7 +400,7 @@ func TestDamagedPagesAreNoAnswer(t *testing.T) {
 	h := newHistory(t)
 	w, other := h.writer(t), h.writer(t)
 	for i := range 4 {
-		texts := make([]string, 2*bodysegments.Leaves)
+		texts := make([]string, 2*bodypages.Leaves)
 		for j := range texts {
 			texts[j] = fmt.Sprintf("number %d", i*len(texts)+j)
 		}
@@ -409,19 +409,19 @@ func TestDamagedPagesAreNoAnswer(t *testing.T) {
 	flip := func(offset int) string {
 		return fmt.Sprintf(`UPDATE body_pages SET bodies = set_byte(bodies, %[1]d, get_byte(bodies, %[1]d) # 1) WHERE page = 1`, offset)
 	}
-	const ids, lengths, bodies = 16, 16 + 16*bodysegments.Leaves, 16 + 20*bodysegments.Leaves
+	const ids, lengths, bodies = 16, 16 + 16*bodypages.Leaves, 16 + 20*bodypages.Leaves
 	for name, c := range map[string]struct {
 		damage string
 		want   error
 	}{
-		"another first leaf":   {flip(15), bodysegments.ErrFormat},
-		"another version":      {flip(3), bodysegments.ErrFormat},
+		"another first leaf":   {flip(15), bodypages.ErrFormat},
+		"another version":      {flip(3), bodypages.ErrFormat},
 		"an id":                {flip(ids + 100), keystore.ErrSealed},
-		"a length":             {flip(lengths + 3), bodysegments.ErrFormat},
+		"a length":             {flip(lengths + 3), bodypages.ErrFormat},
 		"a nonce":              {flip(bodies), keystore.ErrSealed},
 		"a body":               {flip(bodies + 20), keystore.ErrSealed},
-		"cut short":            {`UPDATE body_pages SET bodies = substr(bodies, 1, length(bodies) - 1) WHERE page = 1`, bodysegments.ErrFormat},
-		"the page before":      {`UPDATE body_pages SET bodies = (SELECT bodies FROM body_pages b WHERE b.owner = body_pages.owner AND b.page = 0) WHERE page = 1`, bodysegments.ErrFormat},
+		"cut short":            {`UPDATE body_pages SET bodies = substr(bodies, 1, length(bodies) - 1) WHERE page = 1`, bodypages.ErrFormat},
+		"the page before":      {`UPDATE body_pages SET bodies = (SELECT bodies FROM body_pages b WHERE b.owner = body_pages.owner AND b.page = 0) WHERE page = 1`, bodypages.ErrFormat},
 		"somebody else's page": {`UPDATE body_pages SET bodies = (SELECT bodies FROM body_pages b WHERE b.owner <> body_pages.owner AND b.page = 1) WHERE page = 1`, keystore.ErrSealed},
 		"no page":              {`DELETE FROM body_pages WHERE page = 1`, nil},
 		"no pages":             {`DELETE FROM body_pages`, nil},
@@ -451,7 +451,7 @@ func TestDamagedPagesAreNoAnswer(t *testing.T) {
 	if _, err := h.pool.Exec(t.Context(), swap, string(w.owner)); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := searchAll(t, h.service(0), w.owner, "number 257"); !errors.Is(err, bodysegments.ErrFormat) {
+	if _, _, err := searchAll(t, h.service(0), w.owner, "number 257"); !errors.Is(err, bodypages.ErrFormat) {
 		t.Errorf("leaves in each other's place: %v", err)
 	}
 }

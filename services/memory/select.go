@@ -14,7 +14,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/memory-ledger/ledger/projections/readmodel/bodysegments"
+	"github.com/memory-ledger/ledger/projections/readmodel/bodypages"
 	"github.com/memory-ledger/ledger/projections/readmodel/memories"
 	"github.com/memory-ledger/ledger/services/keystore"
 	"github.com/memory-ledger/ledger/services/recall"
@@ -405,7 +405,7 @@ func (p *picking) look(ctx context.Context) error {
 		if newest {
 			piece.From, piece.To = from, to
 			if to-from > stretch {
-				piece.From = (to - stretch) / bodysegments.Leaves * bodysegments.Leaves
+				piece.From = (to - stretch) / bodypages.Leaves * bodypages.Leaves
 			}
 		}
 		found, reached, err := p.piece(ctx, piece, query)
@@ -430,7 +430,7 @@ func (p *picking) look(ctx context.Context) error {
 // piece returns the matches in a range. It may begin in the middle of a page.
 func (p *picking) piece(ctx context.Context, piece search.Range, query *search.Query) (leaves []uint64, reached uint64, err error) {
 	begin := piece.From
-	piece.From = begin / bodysegments.Leaves * bodysegments.Leaves
+	piece.From = begin / bodypages.Leaves * bodypages.Leaves
 	for piece.From < piece.To {
 		err := p.slot(ctx, func() error {
 			found, err := p.service.engine.Find(ctx, piece, query)

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/memory-ledger/ledger/projections/readmodel/bodysegments"
+	"github.com/memory-ledger/ledger/projections/readmodel/bodypages"
 	"github.com/memory-ledger/ledger/services/search"
 )
 
@@ -60,7 +60,7 @@ func (r *Ranking) Done() bool { return r.next >= r.all.To }
 // Step searches the leaves whose index is kept, and then makes at most one more block,
 // which bounds its work.
 //
-// Errors: bodysegments.ErrFormat and keystore.ErrSealed for damaged data.
+// Errors: bodypages.ErrFormat and keystore.ErrSealed for damaged data.
 func (r *Ranking) Step(ctx context.Context) error {
 	for !r.Done() {
 		b := r.engine.kept.get(r.all.Owner, r.next, r.all.To)
@@ -92,7 +92,7 @@ func (r *Ranking) Hits() []Hit { return r.query.rank(r.matches, r.all.To) }
 func (r *Ranking) build(ctx context.Context, from uint64) (*block, error) {
 	part := r.all
 	part.From, part.To = from, min(r.all.To, from+blockLeaves)
-	if full := part.To / bodysegments.Leaves * bodysegments.Leaves; full > from {
+	if full := part.To / bodypages.Leaves * bodypages.Leaves; full > from {
 		part.To = full
 	}
 	x := newBuilder(from, &r.words)
@@ -105,7 +105,7 @@ func (r *Ranking) build(ctx context.Context, from uint64) (*block, error) {
 		reached, err := r.engine.texts.Texts(ctx, part, func(leaf uint64, text []byte) error {
 			at := leaf - from
 			if at != uint64(len(x.ends)) || at >= uint64(len(times)) {
-				return fmt.Errorf("%w: the text of leaf %d of %s came after %d", bodysegments.ErrFormat, leaf, r.all.Owner, len(x.ends))
+				return fmt.Errorf("%w: the text of leaf %d of %s came after %d", bodypages.ErrFormat, leaf, r.all.Owner, len(x.ends))
 			}
 			x.add(text, uint32(times[at].Unix()))
 			bytes += len(text)

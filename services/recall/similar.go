@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sync/singleflight"
 
-	"github.com/memory-ledger/ledger/projections/readmodel/bodysegments"
+	"github.com/memory-ledger/ledger/projections/readmodel/bodypages"
 	"github.com/memory-ledger/ledger/services/search"
 )
 
@@ -94,8 +94,8 @@ func (s *Similarity) Step(ctx context.Context) error {
 		if s.Done() {
 			return nil
 		}
-		number := (s.next - 1) / bodysegments.Leaves
-		first := number * bodysegments.Leaves
+		number := (s.next - 1) / bodypages.Leaves
+		first := number * bodypages.Leaves
 		if s.page == nil {
 			var err error
 			if s.page, err = s.load(ctx, number, int(s.next-first)); err != nil {
@@ -147,12 +147,12 @@ func (s *Similarity) load(ctx context.Context, number uint64, leaves int) (*vect
 func (s *Similarity) want(ctx context.Context, number uint64, leaf int) error {
 	m := &batch{number: number, page: s.page}
 	for ; leaf >= 0 && len(m.leaves) < batchTexts; leaf-- {
-		if !s.page.has(leaf, len(s.query)) && s.sends(number*bodysegments.Leaves+uint64(leaf)) {
+		if !s.page.has(leaf, len(s.query)) && s.sends(number*bodypages.Leaves+uint64(leaf)) {
 			m.leaves = append(m.leaves, leaf)
 		}
 	}
-	part, first := s.all, number*bodysegments.Leaves
-	part.From, part.To = first, min(s.all.To, first+bodysegments.Leaves)
+	part, first := s.all, number*bodypages.Leaves
+	part.From, part.To = first, min(s.all.To, first+bodypages.Leaves)
 	texts := map[int]string{}
 	_, err := s.texts.Texts(ctx, part, func(leaf uint64, text []byte) error {
 		if at := int(leaf - first); slices.Contains(m.leaves, at) {
@@ -166,7 +166,7 @@ func (s *Similarity) want(ctx context.Context, number uint64, leaf int) error {
 	for _, at := range m.leaves {
 		text, found := texts[at]
 		if !found {
-			return fmt.Errorf("%w: leaf %d of %s has no text", bodysegments.ErrFormat, first+uint64(at), s.all.Owner)
+			return fmt.Errorf("%w: leaf %d of %s has no text", bodypages.ErrFormat, first+uint64(at), s.all.Owner)
 		}
 		m.texts = append(m.texts, text)
 	}

@@ -4,7 +4,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/memory-ledger/ledger/projections/readmodel/bodysegments"
+	"github.com/memory-ledger/ledger/projections/readmodel/bodypages"
 )
 
 // vector is the direction of an embedding. Each component is a fraction of the largest
@@ -58,7 +58,7 @@ type vectorPage struct {
 
 // pageOf returns the page with these vectors, or an empty page if they are no vectors.
 func pageOf(count int, vectors []int8) *vectorPage {
-	if count <= 0 || count > bodysegments.Leaves || len(vectors) == 0 || len(vectors)%count != 0 {
+	if count <= 0 || count > bodypages.Leaves || len(vectors) == 0 || len(vectors)%count != 0 {
 		return &vectorPage{}
 	}
 	p := &vectorPage{dimensions: len(vectors) / count, vectors: vectors, norms: make([]float32, count)}

@@ -9,7 +9,7 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"github.com/memory-ledger/ledger/events"
-	"github.com/memory-ledger/ledger/projections/readmodel/bodysegments"
+	"github.com/memory-ledger/ledger/projections/readmodel/bodypages"
 	"github.com/memory-ledger/ledger/services/cachestats"
 )
 
@@ -102,7 +102,7 @@ func (k *Blocks) get(owner events.Owner, first, size uint64) *block {
 				continue
 			}
 			end := first + uint64(b.leaves())
-			if end < size && (end%bodysegments.Leaves != 0 || k.crowded(o.blocks[i:], size)) {
+			if end < size && (end%bodypages.Leaves != 0 || k.crowded(o.blocks[i:], size)) {
 				break
 			}
 			k.Hits.Count(true)

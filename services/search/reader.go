@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/memory-ledger/ledger/projections/readmodel/bodysegments"
+	"github.com/memory-ledger/ledger/projections/readmodel/bodypages"
 	"github.com/memory-ledger/ledger/projections/readmodel/memories"
 	"github.com/memory-ledger/ledger/services/keystore"
 )
@@ -32,16 +32,16 @@ func (r reader) segments(ctx context.Context, s Range, yield func(segment) error
 	first, end := s.pages()
 	done := make([]bool, end-first)
 	read := 0
-	err = bodysegments.Load(ctx, r.pool, s.Owner, first, s.To/bodysegments.Leaves, func(p bodysegments.Page) error {
+	err = bodypages.Load(ctx, r.pool, s.Owner, first, s.To/bodypages.Leaves, func(p bodypages.Page) error {
 		if read >= readBytes {
-			end = p.First() / bodysegments.Leaves
+			end = p.First() / bodypages.Leaves
 			return errFull
 		}
 		if len(p.Absent()) > 0 {
 			return nil
 		}
 		read += p.Bytes()
-		done[p.First()/bodysegments.Leaves-first] = true
+		done[p.First()/bodypages.Leaves-first] = true
 		return o.open(p, yield)
 	})
 	if err != nil && !errors.Is(err, errFull) {
@@ -52,9 +52,9 @@ func (r reader) segments(ctx context.Context, s Range, yield func(segment) error
 			continue
 		}
 		if n > first && read >= readBytes { // every read covers at least its first page
-			return n * bodysegments.Leaves, nil
+			return n * bodypages.Leaves, nil
 		}
-		p, err := r.pageOfRows(ctx, s, n*bodysegments.Leaves)
+		p, err := r.pageOfRows(ctx, s, n*bodypages.Leaves)
 		if err != nil {
 			return 0, err
 		}
@@ -63,28 +63,28 @@ func (r reader) segments(ctx context.Context, s Range, yield func(segment) error
 			return 0, err
 		}
 	}
-	return min(s.To, end*bodysegments.Leaves), nil
+	return min(s.To, end*bodypages.Leaves), nil
 }
 
 // pageOfRows reads the page that begins at the leaf first, up to the end of the range.
-func (r reader) pageOfRows(ctx context.Context, s Range, first uint64) (bodysegments.Page, error) {
-	to := min(s.To, first+bodysegments.Leaves)
+func (r reader) pageOfRows(ctx context.Context, s Range, first uint64) (bodypages.Page, error) {
+	to := min(s.To, first+bodypages.Leaves)
 	rows, err := memories.Load(ctx, r.pool, s.Owner, first, to)
 	if err != nil {
-		return bodysegments.Page{}, err
+		return bodypages.Page{}, err
 	}
 	if uint64(len(rows)) != to-first {
-		return bodysegments.Page{}, fmt.Errorf("load memories from %d: %d of %d leaves are in the read model", first, len(rows), to-first)
+		return bodypages.Page{}, fmt.Errorf("load memories from %d: %d of %d leaves are in the read model", first, len(rows), to-first)
 	}
-	leaves := make([]bodysegments.Leaf, len(rows))
+	leaves := make([]bodypages.Leaf, len(rows))
 	for i := range rows {
 		id, err := uuid.Parse(rows[i].ID)
 		if err != nil {
-			return bodysegments.Page{}, fmt.Errorf("load memories: %w", err)
+			return bodypages.Page{}, fmt.Errorf("load memories: %w", err)
 		}
-		leaves[i] = bodysegments.Leaf{ID: id, Sealed: rows[i].Sealed}
+		leaves[i] = bodypages.Leaf{ID: id, Sealed: rows[i].Sealed}
 	}
-	return bodysegments.Of(first, leaves), nil
+	return bodypages.Of(first, leaves), nil
 }
 
 // opener makes segments from pages. It reuses its buffers.
@@ -95,7 +95,7 @@ type opener struct {
 	texts  []byte
 }
 
-func (o *opener) open(p bodysegments.Page, yield func(segment) error) error {
+func (o *opener) open(p bodypages.Page, yield func(segment) error) error {
 	s := segment{first: p.First()}
 	o.texts = o.texts[:0]
 	for i, sealed := range p.Sealed {

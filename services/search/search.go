@@ -16,7 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/memory-ledger/ledger/events"
-	"github.com/memory-ledger/ledger/projections/readmodel/bodysegments"
+	"github.com/memory-ledger/ledger/projections/readmodel/bodypages"
 	"github.com/memory-ledger/ledger/services/keystore"
 )
 
@@ -30,7 +30,7 @@ type Range struct {
 
 // pages returns the numbers of the pages that hold the range, end exclusive.
 func (r Range) pages() (first, end uint64) {
-	return r.From / bodysegments.Leaves, (r.To + bodysegments.Leaves - 1) / bodysegments.Leaves
+	return r.From / bodypages.Leaves, (r.To + bodypages.Leaves - 1) / bodypages.Leaves
 }
 
 // Found is the result of one call of Find.
@@ -62,7 +62,7 @@ func New(pool *pgxpool.Pool, kept *BodySegments) *Engine {
 // Find searches a range that begins at the start of a page. If the texts are long, it
 // ends early, at Found.Reached. The leaves must be in the read model.
 //
-// Errors: bodysegments.ErrFormat and keystore.ErrSealed for damaged data.
+// Errors: bodypages.ErrFormat and keystore.ErrSealed for damaged data.
 func (e *Engine) Find(ctx context.Context, r Range, q *Query) (Found, error) {
 	var found Found
 	reached, err := e.texts.segments(ctx, r, func(s segment) error {

@@ -3,7 +3,7 @@ package search
 import (
 	"bytes"
 
-	"github.com/memory-ledger/ledger/projections/readmodel/bodysegments"
+	"github.com/memory-ledger/ledger/projections/readmodel/bodypages"
 )
 
 const (
@@ -22,7 +22,7 @@ type segment struct {
 	texts []byte // valid until yield returns
 }
 
-func (s segment) page() uint64 { return s.first / bodysegments.Leaves }
+func (s segment) page() uint64 { return s.first / bodypages.Leaves }
 
 // leaves counts the texts.
 func (s segment) leaves() int { return bytes.Count(s.texts, []byte{separator}) }

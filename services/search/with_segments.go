@@ -9,7 +9,7 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"github.com/memory-ledger/ledger/events"
-	"github.com/memory-ledger/ledger/projections/readmodel/bodysegments"
+	"github.com/memory-ledger/ledger/projections/readmodel/bodypages"
 	"github.com/memory-ledger/ledger/services/cachestats"
 	"github.com/memory-ledger/ledger/services/keystore"
 )
@@ -113,8 +113,8 @@ func (b *BodySegments) Light(owner events.Owner, leaves uint64, bytes int64) boo
 	if !ok || o.bytes > bytes {
 		return false
 	}
-	for n := uint64(0); n*bodysegments.Leaves < leaves; n++ {
-		if uint64(o.pages[n].leaves) < min(bodysegments.Leaves, leaves-n*bodysegments.Leaves) {
+	for n := uint64(0); n*bodypages.Leaves < leaves; n++ {
+		if uint64(o.pages[n].leaves) < min(bodypages.Leaves, leaves-n*bodypages.Leaves) {
 			return false
 		}
 	}
@@ -138,7 +138,7 @@ func (b *BodySegments) get(r Range) (o *ownerPages, kept []keptPage) {
 	}
 	hit := true
 	for i := range kept {
-		if p := o.pages[first+uint64(i)]; uint64(p.leaves) >= min(bodysegments.Leaves, r.To-(first+uint64(i))*bodysegments.Leaves) {
+		if p := o.pages[first+uint64(i)]; uint64(p.leaves) >= min(bodypages.Leaves, r.To-(first+uint64(i))*bodypages.Leaves) {
 			kept[i] = p
 		} else {
 			hit = false
@@ -192,9 +192,9 @@ func (k keptTexts) segments(ctx context.Context, r Range, yield func(segment) er
 	for i := 0; i < len(kept); {
 		if kept[i].leaves == 0 {
 			run := r
-			run.From = (r.From/bodysegments.Leaves + uint64(i)) * bodysegments.Leaves
+			run.From = (r.From/bodypages.Leaves + uint64(i)) * bodypages.Leaves
 			for ; i < len(kept) && kept[i].leaves == 0; i++ {
-				run.To = min(r.To, (r.From/bodysegments.Leaves+uint64(i)+1)*bodysegments.Leaves)
+				run.To = min(r.To, (r.From/bodypages.Leaves+uint64(i)+1)*bodypages.Leaves)
 			}
 			if reached, err = k.read(ctx, run, owner, keeper, yield); err != nil || reached < run.To {
 				return reached, err
@@ -219,8 +219,8 @@ func (k keptTexts) read(ctx context.Context, run Range, owner *ownerPages, keepe
 	var p keptPage
 	return k.fresh.segments(ctx, run, func(s segment) error {
 		number := s.page()
-		size := int(min(bodysegments.Leaves, run.To-number*bodysegments.Leaves))
-		if s.first%bodysegments.Leaves == 0 {
+		size := int(min(bodypages.Leaves, run.To-number*bodypages.Leaves))
+		if s.first%bodypages.Leaves == 0 {
 			p = keptPage{}
 		}
 		sealed, err := keeper.Seal(make([]byte, 0, len(s.texts)+keystore.KeptOverhead), place(s.first, size), s.texts)

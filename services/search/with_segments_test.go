@@ -12,7 +12,7 @@ import (
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/eventlog/logtest"
-	"github.com/memory-ledger/ledger/projections/readmodel/bodysegments"
+	"github.com/memory-ledger/ledger/projections/readmodel/bodypages"
 	"github.com/memory-ledger/ledger/services/keystore"
 	"github.com/memory-ledger/ledger/services/keystore/keystoretest"
 )
@@ -29,7 +29,7 @@ func (w *written) segments(_ context.Context, r Range, yield func(segment) error
 	defer w.mu.Unlock()
 	w.asked = append(w.asked, r)
 	for at := r.From; at < r.To; {
-		end := min(r.To, (at/bodysegments.Leaves+1)*bodysegments.Leaves)
+		end := min(r.To, (at/bodypages.Leaves+1)*bodypages.Leaves)
 		to := min(end, at+100) // so that a page has several segments
 		if err := yield(segmentOf(at, w.texts[at:to]...)); err != nil {
 			return 0, err
@@ -159,7 +159,7 @@ func TestWhatWasReadBeforeForgetIsNotKept(t *testing.T) {
 // search that reads it, including a search for a text in another segment.
 func TestDamagedSegmentsAreNoAnswer(t *testing.T) {
 	t.Parallel()
-	both, w := ownerKeys(t, 2), numbered(3*bodysegments.Leaves)
+	both, w := ownerKeys(t, 2), numbered(3*bodypages.Leaves)
 	r, other := both[0].upTo(len(w.texts)), both[1].upTo(len(w.texts))
 	flip := func(at int) func(*sealedSegment, *ownerPages, *ownerPages) {
 		return func(s *sealedSegment, _, _ *ownerPages) { s.sealed[(at+len(s.sealed))%len(s.sealed)] ^= 1 }
@@ -171,7 +171,7 @@ func TestDamagedSegmentsAreNoAnswer(t *testing.T) {
 		"cut short":               func(s *sealedSegment, _, _ *ownerPages) { s.sealed = s.sealed[:len(s.sealed)-1] },
 		"nothing":                 func(s *sealedSegment, _, _ *ownerPages) { s.sealed = nil },
 		"the page before":         func(s *sealedSegment, mine, _ *ownerPages) { s.sealed = mine.pages[0].segments[0].sealed },
-		"another first leaf":      func(s *sealedSegment, _, _ *ownerPages) { s.first -= bodysegments.Leaves },
+		"another first leaf":      func(s *sealedSegment, _, _ *ownerPages) { s.first -= bodypages.Leaves },
 		"somebody else's segment": func(s *sealedSegment, _, others *ownerPages) { *s = others.pages[1].segments[0] },
 	} {
 		b := NewBodySegments(1 << 30)

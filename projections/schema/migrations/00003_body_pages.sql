@@ -1,5 +1,5 @@
 -- Bodies of 256 leaves side by side, for those who look through all of an
--- owner's. Package bodysegments says what a page holds and writes it from then on;
+-- owner's. Package bodypages says what a page holds and writes it from then on;
 -- this is the same statement for the leaves that are there. A page that is
 -- missing costs time, never an answer.
 

@@ -7,7 +7,7 @@ import (
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/infra/localnats/natstest"
-	"github.com/memory-ledger/ledger/projections/readmodel/bodysegments"
+	"github.com/memory-ledger/ledger/projections/readmodel/bodypages"
 	"github.com/memory-ledger/ledger/services/keystore"
 	"github.com/memory-ledger/ledger/services/run/assembly"
 	"github.com/memory-ledger/ledger/services/run/config"
@@ -34,7 +34,7 @@ func TestAForgottenOwnerIsForgottenEverywhere(t *testing.T) {
 	wallet, other := stacktest.NewWallet(), stacktest.NewWallet()
 	session, extensionSession, theirs := core.SignIn(wallet), extension.SignIn(wallet), core.SignIn(other)
 	var id string
-	for i := range bodysegments.Leaves + 1 {
+	for i := range bodypages.Leaves + 1 {
 		id = core.Expect(201, "POST", "/memories", map[string]any{"content": fmt.Sprint("secret number ", i)}, session).Text("id")
 	}
 	kept := core.Expect(201, "POST", "/memories", map[string]any{"content": "not forgotten"}, theirs).Text("id")

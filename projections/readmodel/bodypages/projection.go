@@ -1,4 +1,4 @@
-package bodysegments
+package bodypages
 
 import (
 	"context"
@@ -15,7 +15,7 @@ type Projection struct{}
 var _ projector.Projection = Projection{}
 
 // Name implements projector.Projection.
-func (Projection) Name() string { return "pages" }
+func (Projection) Name() string { return "bodypages" }
 
 // Tables implements projector.Projection.
 func (Projection) Tables() []string { return []string{"body_pages"} }

@@ -1,4 +1,4 @@
-// Package bodysegments is the read model for readers that scan everything that an owner
+// Package bodypages is the read model for readers that scan everything that an owner
 // wrote. A page holds the sealed bodies of 256 leaves side by side in one value, because
 // PostgreSQL returns bytes much faster than rows.
 //
@@ -21,7 +21,7 @@
 // A body of more than 8,192 bytes is absent: for such a body, the extra cost of reading
 // its row is small, and a page stays below 2.1 MB. Sealing binds a body to its owner and
 // id, so a body that was altered, or put beside another id, does not open.
-package bodysegments
+package bodypages
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-package bodysegments
+package bodypages
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package bodysegments_test
+package bodypages_test
 
 import (
 	"bytes"
@@ -18,13 +18,13 @@ import (
 	"github.com/memory-ledger/ledger/infra/localpostgres/pgtest"
 	"github.com/memory-ledger/ledger/projections/internal/column"
 	"github.com/memory-ledger/ledger/projections/internal/fixture"
-	"github.com/memory-ledger/ledger/projections/readmodel/bodysegments"
+	"github.com/memory-ledger/ledger/projections/readmodel/bodypages"
 	"github.com/memory-ledger/ledger/projections/readmodel/memories"
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
 // lengths are body lengths on both sides of every limit.
-var lengths = []int{0, 1, 28, 130, 478, 2000, bodysegments.MaxBody - 1, bodysegments.MaxBody, bodysegments.MaxBody + 1, 40_000}
+var lengths = []int{0, 1, 28, 130, 478, 2000, bodypages.MaxBody - 1, bodypages.MaxBody, bodypages.MaxBody + 1, 40_000}
 
 // write returns n leaves of an owner, with bodies of random lengths.
 func write(chance *rand.Rand, a *fixture.Actor, n int) []fixture.Message {
@@ -45,13 +45,13 @@ func write(chance *rand.Rand, a *fixture.Actor, n int) []fixture.Message {
 }
 
 // leaves returns the leaves that the memories table holds.
-func leaves(t *testing.T, pool *pgxpool.Pool, owner events.Owner, from, to uint64) []bodysegments.Leaf {
+func leaves(t *testing.T, pool *pgxpool.Pool, owner events.Owner, from, to uint64) []bodypages.Leaf {
 	t.Helper()
 	rows, err := memories.Load(t.Context(), pool, owner, from, to)
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := make([]bodysegments.Leaf, len(rows))
+	all := make([]bodypages.Leaf, len(rows))
 	for i := range rows {
 		all[i].ID, _ = column.ParseUUID(rows[i].ID)
 		all[i].Sealed = column.Bytes(rows[i].Sealed)
@@ -60,16 +60,16 @@ func leaves(t *testing.T, pool *pgxpool.Pool, owner events.Owner, from, to uint6
 }
 
 // check compares every page of an owner with the owner's memories, and returns the pages.
-func check(t *testing.T, pool *pgxpool.Pool, owner events.Owner, size uint64) []bodysegments.Page {
+func check(t *testing.T, pool *pgxpool.Pool, owner events.Owner, size uint64) []bodypages.Page {
 	t.Helper()
-	var all []bodysegments.Page
-	err := bodysegments.Load(t.Context(), pool, owner, 0, 1<<40, func(p bodysegments.Page) error {
-		if p.First() != uint64(len(all))*bodysegments.Leaves || p.Len() != bodysegments.Leaves || p.End() != p.First()+bodysegments.Leaves {
+	var all []bodypages.Page
+	err := bodypages.Load(t.Context(), pool, owner, 0, 1<<40, func(p bodypages.Page) error {
+		if p.First() != uint64(len(all))*bodypages.Leaves || p.Len() != bodypages.Leaves || p.End() != p.First()+bodypages.Leaves {
 			t.Errorf("page %d: leaves %d to %d, %d of them", len(all), p.First(), p.End(), p.Len())
 		}
 		want := leaves(t, pool, owner, p.First(), p.End())
 		for i, sealed := range p.Sealed {
-			long := len(want[i].Sealed) > bodysegments.MaxBody
+			long := len(want[i].Sealed) > bodypages.MaxBody
 			if long != (sealed == nil) || !long && !bytes.Equal(sealed, want[i].Sealed) || p.ID(i) != want[i].ID {
 				t.Fatalf("page %d leaf %d is not the row's", len(all), i)
 			}
@@ -86,7 +86,7 @@ func check(t *testing.T, pool *pgxpool.Pool, owner events.Owner, size uint64) []
 	if err != nil {
 		t.Fatal(err)
 	}
-	if uint64(len(all)) != size/bodysegments.Leaves {
+	if uint64(len(all)) != size/bodypages.Leaves {
 		t.Errorf("%d pages of %d leaves", len(all), size)
 	}
 	for i, p := range all {
@@ -94,7 +94,7 @@ func check(t *testing.T, pool *pgxpool.Pool, owner events.Owner, size uint64) []
 		for _, leaf := range p.Absent() {
 			have[leaf-p.First()].Sealed = rows[leaf-p.First()].Sealed
 		}
-		if !bodysegments.Of(p.First(), have).Equal(bodysegments.Of(p.First(), rows)) {
+		if !bodypages.Of(p.First(), have).Equal(bodypages.Of(p.First(), rows)) {
 			t.Errorf("page %d is not that of the rows", i)
 		}
 	}
@@ -118,7 +118,7 @@ func TestPagesAreThoseOfTheLeaves(t *testing.T) {
 				if longest == len(messages) {
 					n = longest
 				}
-				fixture.Apply(t, pool, fixture.Slice(uint64(at+1), messages[at:at+n]...), memories.Projection{}, bodysegments.Projection{})
+				fixture.Apply(t, pool, fixture.Slice(uint64(at+1), messages[at:at+n]...), memories.Projection{}, bodypages.Projection{})
 				at += n
 			}
 			check(t, pool, a.Owner, 1000)
@@ -152,14 +152,14 @@ func TestAPageLacksNoLeaf(t *testing.T) {
 	chance := rand.New(rand.NewPCG(1, 1))
 	a := fixture.NewActor()
 	messages := write(chance, a, 600)
-	fixture.Apply(t, pool, fixture.Slice(1, messages[:300]...), memories.Projection{}, bodysegments.Projection{})
-	if err := fixture.TryApply(pool, fixture.Slice(1, messages[:300]...), bodysegments.Projection{}); err == nil {
+	fixture.Apply(t, pool, fixture.Slice(1, messages[:300]...), memories.Projection{}, bodypages.Projection{})
+	if err := fixture.TryApply(pool, fixture.Slice(1, messages[:300]...), bodypages.Projection{}); err == nil {
 		t.Error("a page was written twice")
 	}
 	if _, err := pool.Exec(t.Context(), `DELETE FROM memories WHERE leaf_index = 299`); err != nil {
 		t.Fatal(err)
 	}
-	if err := fixture.TryApply(pool, fixture.Slice(301, messages[300:]...), memories.Projection{}, bodysegments.Projection{}); err == nil {
+	if err := fixture.TryApply(pool, fixture.Slice(301, messages[300:]...), memories.Projection{}, bodypages.Projection{}); err == nil {
 		t.Error("a page without a leaf was written")
 	}
 	check(t, pool, a.Owner, 256)
@@ -181,7 +181,7 @@ func TestAnOlderSchemaGetsPages(t *testing.T) {
 	}
 	check(t, pool, a.Owner, 900)
 	check(t, pool, b.Owner, 255)
-	fixture.Apply(t, pool, fixture.Slice(uint64(len(messages)+1), later...), memories.Projection{}, bodysegments.Projection{})
+	fixture.Apply(t, pool, fixture.Slice(uint64(len(messages)+1), later...), memories.Projection{}, bodypages.Projection{})
 	check(t, pool, a.Owner, 1100)
 }
 
@@ -200,21 +200,21 @@ func beforePages(t *testing.T, pool *pgxpool.Pool) {
 }
 
 // good returns a valid page of the table, and its leaves.
-func good() (data []byte, made []bodysegments.Leaf) {
+func good() (data []byte, made []bodypages.Leaf) {
 	data = append([]byte("MLP1\x00\x00\x01\x00"), 0, 0, 0, 0, 0, 0, 2, 0)
-	for i := range bodysegments.Leaves {
+	for i := range bodypages.Leaves {
 		data = append(data, make([]byte, 15)...)
 		data = append(data, byte(i))
 	}
-	for i := range bodysegments.Leaves {
+	for i := range bodypages.Leaves {
 		length := uint32(i % 7)
 		if i%50 == 3 {
 			length = 0xffffffff
 		}
 		data = binary.BigEndian.AppendUint32(data, length)
 	}
-	for i := range bodysegments.Leaves {
-		l := bodysegments.Leaf{ID: [16]byte{15: byte(i)}}
+	for i := range bodypages.Leaves {
+		l := bodypages.Leaf{ID: [16]byte{15: byte(i)}}
 		if i%50 != 3 {
 			l.Sealed = bytes.Repeat([]byte{byte(i)}, i%7)
 		}
@@ -226,10 +226,10 @@ func good() (data []byte, made []bodysegments.Leaf) {
 func TestParse(t *testing.T) {
 	t.Parallel()
 	data, want := good()
-	p, err := bodysegments.Parse(data, 512)
-	if err != nil || !slices.EqualFunc(p.Leaves(), want, func(a, b bodysegments.Leaf) bool {
+	p, err := bodypages.Parse(data, 512)
+	if err != nil || !slices.EqualFunc(p.Leaves(), want, func(a, b bodypages.Leaf) bool {
 		return a.ID == b.ID && bytes.Equal(a.Sealed, b.Sealed) && (a.Sealed == nil) == (b.Sealed == nil)
-	}) || !p.Equal(bodysegments.Of(512, want)) || p.Bytes() < len(data) {
+	}) || !p.Equal(bodypages.Of(512, want)) || p.Bytes() < len(data) {
 		t.Fatalf("%+v, %v", p, err)
 	}
 	for i, sealed := range p.Sealed {
@@ -251,7 +251,7 @@ func TestParse(t *testing.T) {
 		"a longer body":   func(b []byte) []byte { b[16+256*16+3]++; return b },
 		"a huge body":     func(b []byte) []byte { b[16+256*16]++; return b },
 	} {
-		if _, err := bodysegments.Parse(damage(slices.Clone(data)), 512); !errors.Is(err, bodysegments.ErrFormat) {
+		if _, err := bodypages.Parse(damage(slices.Clone(data)), 512); !errors.Is(err, bodypages.ErrFormat) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -264,11 +264,11 @@ func FuzzParse(f *testing.F) {
 	f.Add(data, uint64(512))
 	f.Add(data[:40], uint64(0))
 	f.Fuzz(func(t *testing.T, data []byte, first uint64) {
-		p, err := bodysegments.Parse(data, first)
+		p, err := bodypages.Parse(data, first)
 		if err != nil {
 			return
 		}
-		if p.First() != first || p.Len() != bodysegments.Leaves || !p.Equal(bodysegments.Of(first, p.Leaves())) {
+		if p.First() != first || p.Len() != bodypages.Leaves || !p.Equal(bodypages.Of(first, p.Leaves())) {
 			t.Fatalf("%x is not what was read of it", data)
 		}
 	})

@@ -1,4 +1,4 @@
-package bodysegments_test
+package bodypages_test
 
 import (
 	"testing"
