@@ -64,33 +64,33 @@ func (a *API) Mount(app *httpapi.App) {
 	dashboard.Mount(app, a.Dashboard)
 	app.SignIn(a.Desk, signin.ParseSignatureText)
 	app.Post("/erasure", a.eraseOwner)
-	app.Get("/auth/sessions", a.listSessions)
-	app.Delete("/auth/sessions", a.endOtherSessions)
-	app.Delete("/auth/sessions/:id", a.endSession)
+	app.Get("/auth/sessions", a.owning(a.listSessions))
+	app.Delete("/auth/sessions", a.owning(a.endOtherSessions))
+	app.Delete("/auth/sessions/:id", a.owning(a.endSession))
 
 	app.Post("/memories", httpapi.Writing(a.Access, a.writeMemory))
 	app.Post("/memories/batch", httpapi.Writing(a.Access, a.writeBatch))
 	app.Get("/memories", app.Compressed(a.listMemories))
-	app.Post("/memories/search", app.Compressed(a.searchMemories))
-	app.Get("/memories/:id/proof", a.proveMemory)
-	app.Get("/memories/:id/receipt", a.receiptOfMemory)
-	app.Get("/memories/:id", a.getMemory)
+	app.Post("/memories/search", app.Compressed(a.reading(a.searchMemories)))
+	app.Get("/memories/:id/proof", a.reading(a.proveMemory))
+	app.Get("/memories/:id/receipt", a.reading(a.receiptOfMemory))
+	app.Get("/memories/:id", a.reading(a.getMemory))
 	app.Delete("/memories/:id", a.retractMemory)
-	app.Get("/log", a.logHead)
-	app.Get("/log/consistency", a.logConsistency)
+	app.Get("/log", a.reading(a.logHead))
+	app.Get("/log/consistency", a.reading(a.logConsistency))
 
-	app.Get("/export", app.Compressed(a.exportLog))
+	app.Get("/export", app.Compressed(a.reading(a.exportLog)))
 	app.Get("/events", a.listEvents(app))
 
-	app.Post("/keys", a.createKey)
-	app.Get("/keys", a.listKeys)
-	app.Delete("/keys/:id", a.revokeKey)
+	app.Post("/keys", a.owning(a.createKey))
+	app.Get("/keys", a.owning(a.listKeys))
+	app.Delete("/keys/:id", a.owning(a.revokeKey))
 
 	app.Post("/mcp", a.serveAgent)
 	app.Get(metadataPath, a.resourceMetadata(""))
 	app.Get(metadataPath+"/mcp", a.resourceMetadata("/mcp"))
 
-	app.Get("/staking/status", a.stakingStatus)
+	app.Get("/staking/status", a.owning(a.stakingStatus))
 	app.Post("/staking/stake", a.stake)
 	app.Post("/staking/unstake", a.unstake)
 }
@@ -122,6 +122,28 @@ func (a *API) session(c *fiber.Ctx) (access.Caller, error) {
 		return access.Caller{}, httpapi.Refuse(http.StatusForbidden, "this route needs a wallet session; an API key is not enough")
 	}
 	return caller, nil
+}
+
+// reading wraps a route that reads memories.
+func (a *API) reading(route func(*fiber.Ctx, memory.Reader) error) fiber.Handler {
+	return func(c *fiber.Ctx) error {
+		reader, err := a.reader(c)
+		if err != nil {
+			return err
+		}
+		return route(c, reader)
+	}
+}
+
+// owning wraps a route that only a wallet's session may use.
+func (a *API) owning(route func(*fiber.Ctx, access.Caller) error) fiber.Handler {
+	return func(c *fiber.Ctx) error {
+		caller, err := a.session(c)
+		if err != nil {
+			return err
+		}
+		return route(c, caller)
+	}
 }
 
 // writeMemory stores a memory. The message of a new memory also records the use of the
@@ -223,11 +245,7 @@ type created struct {
 	LeafIndex uint64      `json:"leafIndex"`
 }
 
-func (a *API) getMemory(c *fiber.Ctx) error {
-	reader, err := a.reader(c)
-	if err != nil {
-		return err
-	}
+func (a *API) getMemory(c *fiber.Ctx, reader memory.Reader) error {
 	view, err := a.Memories.Get(httpapi.Context(c), reader, httpapi.Param(c, "id"))
 	if err != nil {
 		return err
@@ -292,7 +310,7 @@ func (a *API) listMemories(c *fiber.Ctx) error {
 }
 
 func pageOf(c *fiber.Ctx) (limit int, from uint64, paged bool, err error) {
-	most, limited, err := httpapi.Query(c, "limit")
+	limit, limited, err := limitOf(c, maxPage)
 	if err != nil {
 		return 0, 0, false, err
 	}
@@ -303,14 +321,6 @@ func pageOf(c *fiber.Ctx) (limit int, from uint64, paged bool, err error) {
 	if !limited && !continued {
 		return 0, 0, false, nil
 	}
-	limit = maxPage
-	if limited {
-		n, ok := httpapi.Number(most)
-		if !ok || n < 1 || n > maxPage {
-			return 0, 0, false, httpapi.BadRequest("limit must be an integer from 1 to 1000")
-		}
-		limit = int(n)
-	}
 	if continued {
 		var ok bool
 		if from, ok = httpapi.Number(begin); !ok {
@@ -320,11 +330,7 @@ func pageOf(c *fiber.Ctx) (limit int, from uint64, paged bool, err error) {
 	return limit, from, true, nil
 }
 
-func (a *API) proveMemory(c *fiber.Ctx) error {
-	reader, err := a.reader(c)
-	if err != nil {
-		return err
-	}
+func (a *API) proveMemory(c *fiber.Ctx, reader memory.Reader) error {
 	proof, err := a.Memories.Prove(httpapi.Context(c), reader, httpapi.Param(c, "id"))
 	if err != nil {
 		return err
@@ -332,11 +338,7 @@ func (a *API) proveMemory(c *fiber.Ctx) error {
 	return c.JSON(proof)
 }
 
-func (a *API) receiptOfMemory(c *fiber.Ctx) error {
-	reader, err := a.reader(c)
-	if err != nil {
-		return err
-	}
+func (a *API) receiptOfMemory(c *fiber.Ctx, reader memory.Reader) error {
 	receipt, err := a.Memories.Receipt(httpapi.Context(c), reader, httpapi.Param(c, "id"))
 	if err != nil {
 		return err
@@ -344,11 +346,7 @@ func (a *API) receiptOfMemory(c *fiber.Ctx) error {
 	return c.JSON(receipt)
 }
 
-func (a *API) logHead(c *fiber.Ctx) error {
-	reader, err := a.reader(c)
-	if err != nil {
-		return err
-	}
+func (a *API) logHead(c *fiber.Ctx, reader memory.Reader) error {
 	head, err := a.Memories.Head(httpapi.Context(c), reader)
 	if err != nil {
 		return err
@@ -356,11 +354,7 @@ func (a *API) logHead(c *fiber.Ctx) error {
 	return c.JSON(head)
 }
 
-func (a *API) logConsistency(c *fiber.Ctx) error {
-	reader, err := a.reader(c)
-	if err != nil {
-		return err
-	}
+func (a *API) logConsistency(c *fiber.Ctx, reader memory.Reader) error {
 	from, err := sizeIn(c, "from")
 	if err != nil {
 		return err

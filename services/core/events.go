@@ -30,7 +30,7 @@ func (a *API) listEvents(app *httpapi.App) fiber.Handler {
 		if err != nil {
 			return err
 		}
-		limit, err := limitOf(c)
+		limit, _, err := limitOf(c, defaultEvents)
 		if err != nil {
 			return err
 		}
@@ -76,16 +76,17 @@ func afterOf(c *fiber.Ctx) (after uint64, given bool, err error) {
 	return after, true, nil
 }
 
-func limitOf(c *fiber.Ctx) (int, error) {
+// limitOf reads the query parameter limit.
+func limitOf(c *fiber.Ctx, otherwise int) (limit int, given bool, err error) {
 	text, given, err := httpapi.Query(c, "limit")
 	if err != nil || !given {
-		return defaultEvents, err
+		return otherwise, false, err
 	}
 	n, ok := httpapi.Number(text)
-	if !ok || n < 1 || n > feed.MaxLimit {
-		return 0, httpapi.BadRequest("limit must be an integer from 1 to 1000")
+	if !ok || n < 1 || n > maxPage {
+		return 0, true, httpapi.BadRequest("limit must be an integer from 1 to 1000")
 	}
-	return int(n), nil
+	return int(n), true, nil
 }
 
 // eventSource is the source of a stream.

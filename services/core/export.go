@@ -6,15 +6,12 @@ import (
 
 	"github.com/memory-ledger/ledger/anchoring/export"
 	"github.com/memory-ledger/ledger/services/httpapi"
+	"github.com/memory-ledger/ledger/services/memory"
 )
 
 // exportLog answers with the owner's whole log, as lines that can be verified without
 // the service.
-func (a *API) exportLog(c *fiber.Ctx) error {
-	reader, err := a.reader(c)
-	if err != nil {
-		return err
-	}
+func (a *API) exportLog(c *fiber.Ctx, reader memory.Reader) error {
 	all, err := a.Memories.Export(httpapi.Context(c), reader)
 	if err != nil {
 		return err

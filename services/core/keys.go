@@ -60,11 +60,7 @@ type createdKey struct {
 	RevokedAt  *events.Timestamp `json:"revokedAt"`
 }
 
-func (a *API) createKey(c *fiber.Ctx) error {
-	caller, err := a.session(c)
-	if err != nil {
-		return err
-	}
+func (a *API) createKey(c *fiber.Ctx, caller access.Caller) error {
 	var body struct {
 		Label     *string   `json:"label"`
 		Scopes    *[]string `json:"scopes"`
@@ -87,10 +83,7 @@ func (a *API) createKey(c *fiber.Ctx) error {
 	if err := a.Quotas.Take(quota.Keys, caller.Owner, 1); err != nil {
 		return err
 	}
-	key, hash, err := signin.NewToken(nil, access.APIKeyPrefix)
-	if err != nil {
-		return err
-	}
+	key, hash := signin.NewToken(access.APIKeyPrefix)
 	create := &command.CreateKey{
 		KeyID: a.NewID(), KeyHash: hash, Prefix: key[:displayPrefix], Label: *body.Label, Scopes: scopes, ExpiresAt: expires, Credential: caller.Credential,
 	}
@@ -135,16 +128,12 @@ func (a *API) expiryOf(text *string) (*events.Timestamp, error) {
 	return &expires, nil
 }
 
-func (a *API) listKeys(c *fiber.Ctx) error {
-	caller, err := a.session(c)
-	if err != nil {
-		return err
-	}
+func (a *API) listKeys(c *fiber.Ctx, caller access.Caller) error {
 	// Wait until the uses that this process has noted are recorded. The second call of
 	// session then makes sure that the answer shows them. If the owner's commands take
 	// longer than flushPatience, the answer does not show them.
 	a.uses.flush(httpapi.Context(c), caller.Owner)
-	caller, err = a.session(c)
+	caller, err := a.session(c)
 	if err != nil {
 		return err
 	}
@@ -184,13 +173,9 @@ func (l *keyList) Next(ctx context.Context, yield func(keyView) error) error {
 	return nil
 }
 
-func (a *API) revokeKey(c *fiber.Ctx) error {
-	caller, err := a.session(c)
-	if err != nil {
-		return err
-	}
+func (a *API) revokeKey(c *fiber.Ctx, caller access.Caller) error {
 	ctx, id := httpapi.Context(c), httpapi.Param(c, "id")
-	err = a.Commands.Execute(ctx, caller.Owner, &command.RevokeKey{KeyID: id, Credential: caller.Credential})
+	err := a.Commands.Execute(ctx, caller.Owner, &command.RevokeKey{KeyID: id, Credential: caller.Credential})
 	if errors.Is(err, command.ErrKeyUnknown) {
 		// The key is not live. If it was revoked earlier, answer as that revocation did.
 		if known, lookup := apikeys.Exists(ctx, a.Query, caller.Owner, id); known || lookup != nil {

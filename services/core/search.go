@@ -92,11 +92,7 @@ func (b *searchBody) whole() bool {
 
 // searchMemories answers with the memories that a search finds. If the body sets no
 // member except query, it streams all matches of a substring search as they are found.
-func (a *API) searchMemories(c *fiber.Ctx) error {
-	reader, err := a.reader(c)
-	if err != nil {
-		return err
-	}
+func (a *API) searchMemories(c *fiber.Ctx, reader memory.Reader) error {
 	var body searchBody
 	if err := httpapi.DecodeOptional(c, &body); err != nil {
 		return err
@@ -209,14 +205,8 @@ func (a *API) listNewest(c *fiber.Ctx) error {
 		return err
 	}
 	selection := memory.Selection{Order: memory.Newest}
-	if text, given, err := httpapi.Query(c, "limit"); err != nil {
+	if selection.Limit, _, err = limitOf(c, 0); err != nil {
 		return err
-	} else if given {
-		n, ok := httpapi.Number(text)
-		if !ok || n < 1 || n > maxPage {
-			return httpapi.BadRequest("limit must be an integer from 1 to 1000")
-		}
-		selection.Limit = int(n)
 	}
 	if selection.Cursor, _, err = httpapi.Query(c, "cursor"); err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/projections/readmodel/sessions"
+	"github.com/memory-ledger/ledger/services/access"
 	"github.com/memory-ledger/ledger/services/command"
 	"github.com/memory-ledger/ledger/services/httpapi"
 )
@@ -22,11 +23,7 @@ type sessionView struct {
 
 // listSessions answers with the owner's live sessions of both APIs, oldest first. An
 // owner has at most command.MaxSessions sessions of each API.
-func (a *API) listSessions(c *fiber.Ctx) error {
-	caller, err := a.session(c)
-	if err != nil {
-		return err
-	}
+func (a *API) listSessions(c *fiber.Ctx, caller access.Caller) error {
 	live, err := sessions.Active(httpapi.Context(c), a.Query, caller.Owner, a.Now())
 	if err != nil {
 		return err
@@ -38,13 +35,9 @@ func (a *API) listSessions(c *fiber.Ctx) error {
 	return c.JSON(views)
 }
 
-func (a *API) endSession(c *fiber.Ctx) error {
-	caller, err := a.session(c)
-	if err != nil {
-		return err
-	}
+func (a *API) endSession(c *fiber.Ctx, caller access.Caller) error {
 	ctx, id := httpapi.Context(c), httpapi.Param(c, "id")
-	err = a.Commands.Execute(ctx, caller.Owner, &command.EndSession{SessionID: id, Credential: caller.Credential})
+	err := a.Commands.Execute(ctx, caller.Owner, &command.EndSession{SessionID: id, Credential: caller.Credential})
 	if errors.Is(err, command.ErrSessionUnknown) {
 		// The session is not live. If it ended earlier, answer as if it ended now.
 		if _, known, lookup := sessions.ByID(ctx, a.Query, caller.Owner, id); known || lookup != nil {
@@ -58,11 +51,7 @@ func (a *API) endSession(c *fiber.Ctx) error {
 }
 
 // endOtherSessions ends all of the owner's sessions except the session of the request.
-func (a *API) endOtherSessions(c *fiber.Ctx) error {
-	caller, err := a.session(c)
-	if err != nil {
-		return err
-	}
+func (a *API) endOtherSessions(c *fiber.Ctx, caller access.Caller) error {
 	end := &command.EndAccess{Kind: events.KindSession, Except: caller.Credential.ID, Credential: caller.Credential}
 	if err := a.Commands.Execute(httpapi.Context(c), caller.Owner, end); err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"github.com/gofiber/fiber/v2"
 
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/services/access"
 	"github.com/memory-ledger/ledger/services/httpapi"
 )
 
@@ -80,11 +81,7 @@ func (Dormant) Unstake(context.Context, events.Owner, string) (UnsignedTransacti
 	return UnsignedTransaction{}, errDormant
 }
 
-func (a *API) stakingStatus(c *fiber.Ctx) error {
-	caller, err := a.session(c)
-	if err != nil {
-		return err
-	}
+func (a *API) stakingStatus(c *fiber.Ctx, caller access.Caller) error {
 	status, err := a.Staking.Status(httpapi.Context(c), caller.Owner)
 	if err != nil {
 		return err

@@ -73,7 +73,6 @@ type Config struct {
 	BaseURL  string // public base URL of the extension API, without a slash at the end
 	Now      func() time.Time
 	NewID    func() string
-	Rand     io.Reader     // nil means crypto/rand
 	Quotas   *quota.Quotas // limits mints; nil: no limits
 }
 
@@ -113,10 +112,7 @@ func (s *Service) Mint(ctx context.Context, owner events.Owner, by command.Crede
 		return Minted{}, err
 	}
 	terms := TermsOf(kind)
-	token, hash, err := signin.NewToken(s.Rand, terms.TokenPrefix)
-	if err != nil {
-		return Minted{}, err
-	}
+	token, hash := signin.NewToken(terms.TokenPrefix)
 	mint := &command.MintGrant{
 		GrantID: s.NewID(), Kind: kind, TokenHash: hash,
 		ExpiresAt: events.At(s.Now().Add(lifetime)), MaxUses: uses, Credential: by,

@@ -1,11 +1,11 @@
 package keystore
 
 import (
+	"crypto/aes"
 	"crypto/cipher"
 	"crypto/hkdf"
 	"crypto/sha256"
 	"fmt"
-	"io"
 )
 
 // Purposes of a Keeper's key, bound into it.
@@ -23,7 +23,6 @@ const (
 // use.
 type Keeper struct {
 	aead    cipher.AEAD
-	rand    io.Reader
 	context []byte // associated data before the caller's
 }
 
@@ -40,11 +39,15 @@ func (k *OwnerKey) keeper(purpose string) (*Keeper, error) {
 	if err != nil {
 		return nil, fmt.Errorf("derive the key of %s: %w", purpose, err)
 	}
-	aead, err := newAEAD([KeySize]byte(raw))
+	block, err := aes.NewCipher(raw)
 	if err != nil {
 		return nil, err
 	}
-	return &Keeper{aead: aead, rand: k.rand, context: []byte(purpose + "\x00" + string(k.owner) + "\x00")}, nil
+	aead, err := cipher.NewGCMWithRandomNonce(block)
+	if err != nil {
+		return nil, err
+	}
+	return &Keeper{aead: aead, context: []byte(purpose + "\x00" + string(k.owner) + "\x00")}, nil
 }
 
 // KeptOverhead is how many bytes Keeper.Seal adds: nonce (12 bytes) and tag (16).
@@ -52,24 +55,14 @@ const KeptOverhead = 12 + 16
 
 // Seal appends nonce, ciphertext and tag of plain to dst. The owner and context
 // are bound in as associated data. Plain and dst must not overlap.
-func (k *Keeper) Seal(dst, context, plain []byte) ([]byte, error) {
-	begin := len(dst)
-	dst = append(dst, make([]byte, k.aead.NonceSize())...)
-	nonce := dst[begin:]
-	if _, err := io.ReadFull(k.rand, nonce); err != nil {
-		return nil, fmt.Errorf("nonce: %w", err)
-	}
-	return k.aead.Seal(dst, nonce, plain, k.bind(context)), nil
+func (k *Keeper) Seal(dst, context, plain []byte) []byte {
+	return k.aead.Seal(dst, nil, plain, k.bind(context))
 }
 
 // Open puts what Seal made with the same context into buffer, or into a larger
 // one, and returns it. Errors: ErrSealed.
 func (k *Keeper) Open(buffer, context, sealed []byte) ([]byte, error) {
-	if len(sealed) < KeptOverhead {
-		return nil, ErrSealed
-	}
-	nonce, sealed := sealed[:k.aead.NonceSize()], sealed[k.aead.NonceSize():]
-	plain, err := k.aead.Open(buffer[:0], nonce, sealed, k.bind(context))
+	plain, err := k.aead.Open(buffer[:0], nil, sealed, k.bind(context))
 	if err != nil {
 		return nil, ErrSealed
 	}

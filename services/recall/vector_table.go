@@ -92,10 +92,7 @@ func (t *VectorTable) save(ctx context.Context, r search.Range, number uint64, p
 		return err
 	}
 	leaves := len(p.norms)
-	sealed, err := keeper.Seal(make([]byte, 0, len(p.vectors)+keystore.KeptOverhead), t.bound(number, leaves), unsigned(p.vectors))
-	if err != nil {
-		return err
-	}
+	sealed := keeper.Seal(make([]byte, 0, len(p.vectors)+keystore.KeptOverhead), t.bound(number, leaves), unsigned(p.vectors))
 	_, err = t.pool.Exec(ctx, `INSERT INTO ledger_vectors.pages AS p (owner, page, model, leaves, sealed) VALUES ($1, $2, $3, $4, $5)
 		ON CONFLICT (owner, page) DO UPDATE SET model = excluded.model, leaves = excluded.leaves, sealed = excluded.sealed
 		WHERE p.model <> excluded.model OR p.leaves <= excluded.leaves`, r.Owner, number, t.model, leaves, sealed)

@@ -223,10 +223,7 @@ func (k keptTexts) read(ctx context.Context, run Range, owner *ownerPages, keepe
 		if s.first%bodypages.Leaves == 0 {
 			p = keptPage{}
 		}
-		sealed, err := keeper.Seal(make([]byte, 0, len(s.texts)+keystore.KeptOverhead), place(s.first, size), s.texts)
-		if err != nil {
-			return err
-		}
+		sealed := keeper.Seal(make([]byte, 0, len(s.texts)+keystore.KeptOverhead), place(s.first, size), s.texts)
 		p.segments = append(p.segments, sealedSegment{s.first, sealed})
 		if p.leaves += s.leaves(); p.leaves == size {
 			k.kept.put(run.Owner, owner, number, p)

@@ -7,7 +7,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -90,7 +89,6 @@ type Config struct {
 	Issuer    Issuer
 	Now       func() time.Time
 	NewID     func() string
-	Rand      io.Reader // nil means crypto/rand
 	// Pause waits, and returns false when the context ends; nil means eventlog.Pause.
 	Pause func(ctx context.Context, d time.Duration) bool
 }
@@ -105,9 +103,6 @@ type SignIn struct {
 func New(cfg Config) *SignIn {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
-	}
-	if cfg.Rand == nil {
-		cfg.Rand = rand.Reader
 	}
 	if cfg.Pause == nil {
 		cfg.Pause = eventlog.Pause
@@ -132,9 +127,7 @@ func (d *SignIn) Challenge(publicKey string, purpose Purpose) (Challenge, error)
 	}
 	issued := events.At(d.cfg.Now())
 	n := nonce{expires: issued.Add(NonceLifetime)}
-	if _, err := io.ReadFull(d.cfg.Rand, n.random[:]); err != nil {
-		return Challenge{}, fmt.Errorf("nonce: %w", err)
-	}
+	rand.Read(n.random[:]) // never fails
 	write := func(nonce string) string { return message(d.cfg.Site, purpose, owner, nonce, issued, n.expires) }
 	text := n.text(d.cfg.NonceKeys[0], d.scope(purpose, write("")))
 	return Challenge{Message: write(text), Nonce: text, IssuedAt: issued, ExpiresAt: n.expires}, nil
@@ -241,15 +234,12 @@ func (d *SignIn) tryIssue(ctx context.Context, owner events.Owner) (Session, err
 
 // RandomTokens issues extension sessions: 32 random bytes in base64url. Only the SHA-256 is
 // stored.
-type RandomTokens struct {
-	TTL  time.Duration
-	Rand io.Reader // nil means crypto/rand
-}
+type RandomTokens struct{ TTL time.Duration }
 
 // Issue implements Issuer.
 func (r RandomTokens) Issue(events.Owner, string, events.Timestamp, events.Timestamp) (string, *events.Hash, error) {
-	token, hash, err := NewToken(r.Rand, ExtensionTokenPrefix)
-	return token, &hash, err
+	token, hash := NewToken(ExtensionTokenPrefix)
+	return token, &hash, nil
 }
 
 // Audience implements Issuer.
@@ -260,16 +250,11 @@ func (r RandomTokens) Expiry(issued events.Timestamp) events.Timestamp { return 
 
 // NewToken makes a random credential: the prefix, and 32 random bytes in base64url without
 // padding. The hash is the SHA-256 of the whole text.
-func NewToken(random io.Reader, prefix string) (token string, hash events.Hash, err error) {
-	if random == nil {
-		random = rand.Reader
-	}
+func NewToken(prefix string) (token string, hash events.Hash) {
 	var raw [tokenBytes]byte
-	if _, err := io.ReadFull(random, raw[:]); err != nil {
-		return "", events.Hash{}, fmt.Errorf("random token: %w", err)
-	}
+	rand.Read(raw[:]) // never fails
 	token = prefix + base64.RawURLEncoding.EncodeToString(raw[:])
-	return token, HashToken(token), nil
+	return token, HashToken(token)
 }
 
 // tokenBytes is the length of a token's random part.

@@ -6,9 +6,9 @@ import (
 )
 
 func TestTokenForm(t *testing.T) {
-	token, hash, err := NewToken(nil, "svc_drop_")
-	if err != nil || hash != HashToken(token) || !HasTokenForm(token, "svc_drop_") {
-		t.Fatalf("%s %v", token, err)
+	token, hash := NewToken("svc_drop_")
+	if hash != HashToken(token) || !HasTokenForm(token, "svc_drop_") {
+		t.Fatal(token)
 	}
 	for _, other := range []string{
 		"", "svc_drop_", token[:len(token)-1], token + "A", strings.Replace(token, "drop", "case", 1), " " + token,

@@ -6,7 +6,6 @@ package assembly
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -358,7 +357,7 @@ func NewAPIServer(ctx context.Context, b *Base, neighbors Neighbors) (*APIServer
 		return nil, fmt.Errorf("open the keystore: %w", err)
 	}
 	store := keystore.Config{
-		Masters: masters, Cached: b.Config.CachedOwners, MaxAge: b.Config.KeyMaxAge, Rand: rand.Reader, Marked: keystore.Marked(stream),
+		Masters: masters, Cached: b.Config.CachedOwners, MaxAge: b.Config.KeyMaxAge, Marked: keystore.Marked(stream),
 		Forgotten: func(owner events.Owner) { d.segments.Drop(owner); d.words.Drop(owner); d.vectors.Drop(owner) },
 	}
 	if b.Durable != nil {
