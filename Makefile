@@ -66,8 +66,8 @@ slow: ## slow tests of the packages that the race detector does not run
 	$(if $(SLOW),go test -timeout 15m $(SLOW))
 
 .PHONY: plain
-plain: ## the end-to-end tests with every accelerator of the log off
-	ACCELERATORS=off go test -count=1 -short -timeout 10m -parallel $(WAITING) ./services/test/e2e
+plain: ## the end-to-end tests of a local run, with every accelerator of the log off; all others have none
+	ACCELERATORS=off go test -count=1 -timeout 10m -parallel $(WAITING) ./services/test/e2e
 
 .PHONY: race
 race: ## the packages that share memory between goroutines, with the race detector

@@ -43,8 +43,14 @@ type Stack struct {
 
 // Start runs a stack until the test ends. The test's program needs
 // pgtest.Main.
+//
+// A stack reads and appends without the accelerators of a local run, so with ACCELERATORS=off
+// it would repeat the same test: Start skips it.
 func Start(t testing.TB, o Options) *Stack {
 	t.Helper()
+	if os.Getenv("ACCELERATORS") == "off" {
+		t.Skip("a stack has no accelerators that could be turned off")
+	}
 	s := &Stack{t: t, Config: settings(t), NATSURL: o.NATSURL}
 	if s.NATSURL == "" {
 		s.NATSURL = natstest.Start(t).URL()
