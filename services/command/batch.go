@@ -27,7 +27,7 @@ func (c *WriteBatch) decide(s *State, now time.Time) (Decision, error) {
 		return Decision{}, err
 	}
 	if len(c.earlier) > 0 {
-		return Decision{}, c.replay()
+		return Decision{}, c.replay(s)
 	}
 	d := Decision{Kind: events.KindMemory}
 	for i, memory := range c.Memories {
@@ -37,16 +37,15 @@ func (c *WriteBatch) decide(s *State, now time.Time) (Decision, error) {
 	return d, nil
 }
 
-// replay answers a repeated batch with the first answers. The leaf hashes tell whether the
-// memories are the same.
-func (c *WriteBatch) replay() error {
+// replay answers a repeated batch with the first answers.
+func (c *WriteBatch) replay(s *State) error {
+	for i, memory := range c.Memories[:min(len(c.Memories), len(c.earlier))] {
+		if err := c.earlier[i].isOf(memory, s); err != nil {
+			return err
+		}
+	}
 	if len(c.earlier) != len(c.Memories) {
 		return ErrIdempotencyMismatch
-	}
-	for i, memory := range c.Memories {
-		if c.earlier[i].LeafHash != memory.LeafHash {
-			return ErrIdempotencyMismatch
-		}
 	}
 	for i, memory := range c.Memories {
 		memory.Written = c.earlier[i]

@@ -20,6 +20,9 @@ var (
 	ErrCredentialDead = errors.New("credential is revoked or expired")
 	// ErrIdempotencyMismatch: the Idempotency-Key was used with another body.
 	ErrIdempotencyMismatch = errors.New("Idempotency-Key was used with another body")
+	// ErrIdempotencyErased: the Idempotency-Key was used by a write that was erased since.
+	// Its salt is destroyed, so nothing tells whether the bodies are the same.
+	ErrIdempotencyErased = errors.New("Idempotency-Key was used by a write that was erased since; use another key")
 	// ErrGrantDead: the grant is unknown, spent, revoked or expired.
 	ErrGrantDead = errors.New("grant is unknown, spent, revoked or expired")
 	// ErrKeyUnknown: the owner has no such key.
@@ -205,14 +208,25 @@ func (c *WriteMemory) replay(s *State) (bool, error) {
 	if !ok {
 		return false, nil
 	}
-	// The leaf hash depends on owner, text, and metadata only, so it tells whether the
-	// bodies are the same. A member of the body that is not in the leaf must be compared, too.
-	if first.LeafHash != c.LeafHash {
-		return false, ErrIdempotencyMismatch
+	if err := first.isOf(c, s); err != nil {
+		return false, err
 	}
 	first.Seq = 0
 	c.Written, c.Replayed = first, true
 	return true, nil
+}
+
+// isOf refuses a write that is not the repetition of the one that got the answer. The leaf
+// hash depends on owner, data key, text, and metadata only, so it tells whether the bodies
+// are the same. A member of the body that is not in the leaf must be compared, too.
+func (w Written) isOf(c *WriteMemory, s *State) error {
+	switch {
+	case w.LeafIndex < s.Erased.Leaves:
+		return ErrIdempotencyErased
+	case w.LeafHash != c.LeafHash:
+		return ErrIdempotencyMismatch
+	}
+	return nil
 }
 
 func (c *WriteMemory) event(index uint64, now time.Time, via events.Via) *events.MemoryWritten {
@@ -302,7 +316,11 @@ type ConsumeDrop struct {
 }
 
 func (c *ConsumeDrop) decide(s *State, now time.Time) (Decision, error) {
-	if replayed, err := c.Memory.replay(s); replayed || err != nil {
+	replayed, err := c.Memory.replay(s)
+	if errors.Is(err, ErrIdempotencyErased) {
+		return Decision{}, ErrGrantDead // the erasure ended the drop, too
+	}
+	if replayed || err != nil {
 		return Decision{}, err
 	}
 	consumed, err := consume(s, c.GrantID, events.GrantDrop, now)

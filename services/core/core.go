@@ -70,7 +70,7 @@ func (a *API) Mount(app *httpapi.App) {
 
 	app.Post("/memories", httpapi.Writing(a.Access, a.writeMemory))
 	app.Post("/memories/batch", httpapi.Writing(a.Access, a.writeBatch))
-	app.Get("/memories", app.Compressed(a.listMemories))
+	app.Get("/memories", app.Compressed(a.reading(a.listMemories)))
 	app.Post("/memories/search", app.Compressed(a.reading(a.searchMemories)))
 	app.Get("/memories/:id/proof", a.reading(a.proveMemory))
 	app.Get("/memories/:id/receipt", a.reading(a.receiptOfMemory))
@@ -278,19 +278,15 @@ const maxPage = 1000
 
 // listMemories streams all memories. With limit or cursor, it returns one page. A cursor
 // is the index of the next leaf. It stays valid, because a log only grows.
-func (a *API) listMemories(c *fiber.Ctx) error {
+func (a *API) listMemories(c *fiber.Ctx, reader memory.Reader) error {
 	order, ordered, err := httpapi.Query(c, "order")
 	switch {
 	case err != nil:
 		return err
 	case order == string(memory.Newest):
-		return a.listNewest(c)
+		return a.listNewest(c, reader)
 	case ordered && order != string(memory.Oldest):
 		return httpapi.BadRequest(`order must be "oldest" or "newest"`)
-	}
-	reader, err := a.reader(c)
-	if err != nil {
-		return err
 	}
 	limit, from, paged, err := pageOf(c)
 	if err != nil {

@@ -17,8 +17,6 @@ const (
 	lastEventID = "Last-Event-ID"
 )
 
-var errCursor = httpapi.BadRequest("after is not a cursor that this API gave out")
-
 // listEvents answers with a page of the owner's history, or with a stream.
 func (a *API) listEvents(app *httpapi.App) fiber.Handler {
 	return func(c *fiber.Ctx) error {
@@ -40,7 +38,7 @@ func (a *API) listEvents(app *httpapi.App) fiber.Handler {
 					return err
 				}
 			}
-			follower, err := a.Feed.Follow(reader.Owner, after)
+			follower, err := a.Feed.Follow(reader.Owner, after, limit)
 			if err != nil {
 				return err
 			}
@@ -59,19 +57,20 @@ func (a *API) listEvents(app *httpapi.App) fiber.Handler {
 // afterOf returns the cursor at which the answer begins. A reconnecting client repeats
 // its old query, so its header wins over the query.
 func afterOf(c *fiber.Ctx) (after uint64, given bool, err error) {
-	text, given, err := httpapi.Query(c, "after")
+	from := "after"
+	text, given, err := httpapi.Query(c, from)
 	if err != nil {
 		return 0, false, err
 	}
 	if last := c.Get(lastEventID); last != "" && httpapi.WantsEventStream(c) {
-		text, given = last, true
+		from, text, given = lastEventID, last, true
 	}
 	if !given {
 		return 0, false, nil
 	}
 	after, ok := httpapi.Number(text)
 	if !ok {
-		return 0, false, errCursor
+		return 0, false, httpapi.BadRequest(from + " is not a cursor that this API gave out")
 	}
 	return after, true, nil
 }

@@ -199,11 +199,7 @@ func instant(name string, text *string) (time.Time, error) {
 }
 
 // listNewest answers with a page of memories, or with all, newest first.
-func (a *API) listNewest(c *fiber.Ctx) error {
-	reader, err := a.reader(c)
-	if err != nil {
-		return err
-	}
+func (a *API) listNewest(c *fiber.Ctx, reader memory.Reader) (err error) {
 	selection := memory.Selection{Order: memory.Newest}
 	if selection.Limit, _, err = limitOf(c, 0); err != nil {
 		return err

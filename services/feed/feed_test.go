@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -161,20 +162,20 @@ func TestFollowersAreBounded(t *testing.T) {
 	log := openLog(t)
 	f := newFeed(t, log, log.Direct(), 2)
 	owner := logtest.Owner()
-	first, err := f.Follow(owner, 0)
+	first, err := f.Follow(owner, 0, feed.MaxLimit)
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := f.Follow(owner, 0)
+	second, err := f.Follow(owner, 0, feed.MaxLimit)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer second.Close()
-	if _, err := f.Follow(owner, 0); !errors.Is(err, feed.ErrTooMany) || f.Streams() != 2 {
+	if _, err := f.Follow(owner, 0, feed.MaxLimit); !errors.Is(err, feed.ErrTooMany) || f.Streams() != 2 {
 		t.Errorf("a third one: %v", err)
 	}
 	first.Close()
-	third, err := f.Follow(owner, 0)
+	third, err := f.Follow(owner, 0, feed.MaxLimit)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,7 +202,8 @@ func (f *flaky) Follow(ctx context.Context, cfg eventlog.FollowConfig, yield fun
 }
 
 // TestEachEventOnce: a follower gets each event once, in order, whenever it begins,
-// however slowly it reads, and whatever happens to the tail.
+// however slowly it reads, and whatever happens to the tail. Only the rest of a page's last
+// message exceeds the limit.
 func TestEachEventOnce(t *testing.T) {
 	t.Parallel()
 	const followers, owners, messages = 40, 4, 400
@@ -224,10 +226,10 @@ func TestEachEventOnce(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for i := range followers {
-		w := writers[i%owners]
+		w, limit := writers[i%owners], []int{1, 4, feed.MaxLimit}[i%3]
 		group.Go(func() {
 			time.Sleep(time.Duration(rand.IntN(2000)) * time.Millisecond)
-			follower, err := f.Follow(w.owner, 0)
+			follower, err := f.Follow(w.owner, 0, limit)
 			if err != nil {
 				t.Error(err)
 				return
@@ -240,14 +242,18 @@ func TestEachEventOnce(t *testing.T) {
 					t.Errorf("after %d events: %v", len(got), err)
 					return
 				}
-				got = append(got, idsOf(t, page)...)
-				last = got[len(got)-1]
+				ids := idsOf(t, page)
+				got, last = append(got, ids...), ids[len(ids)-1]
+				message := last[:strings.LastIndex(last, "-")+1]
+				if before := slices.IndexFunc(ids, func(id string) bool { return strings.HasPrefix(id, message) }); before >= limit {
+					t.Errorf("%d events before the last message of a page, limit %d", before, limit)
+				}
 				switch rand.IntN(20) {
 				case 0: // reads slowly
 					time.Sleep(time.Duration(rand.IntN(300)) * time.Millisecond)
 				case 1: // connects again
 					follower.Close()
-					if follower, err = f.Follow(w.owner, page.Cursor); err != nil {
+					if follower, err = f.Follow(w.owner, page.Cursor, limit); err != nil {
 						t.Error(err)
 						return
 					}

@@ -11,16 +11,17 @@ type Follower struct {
 	feed   *Feed
 	owner  events.Owner
 	cursor uint64
+	limit  int
 	news   chan Page // closed when the follower is dropped; nil before it subscribes
 	behind bool      // the log may hold events after cursor that news lacks
 }
 
-// Follow returns a follower of the owner's events after a cursor. The caller must close
-// it.
-func (f *Feed) Follow(owner events.Owner, after uint64) (*Follower, error) {
+// Follow returns a follower of the owner's events after a cursor. Its pages have limit
+// events, as those of [Feed.Page]. The caller must close it.
+func (f *Feed) Follow(owner events.Owner, after uint64, limit int) (*Follower, error) {
 	select {
 	case f.slots <- struct{}{}:
-		return &Follower{feed: f, owner: owner, cursor: after, behind: true}, nil
+		return &Follower{feed: f, owner: owner, cursor: after, limit: limit, behind: true}, nil
 	default:
 		return nil, ErrTooMany
 	}
@@ -50,6 +51,8 @@ func (w *Follower) Next(ctx context.Context) (Page, error) {
 			case page.Cursor <= w.cursor: // already read from the log
 			case page.first <= w.cursor: // partly read from the log
 				w.behind = true
+			case page.count > w.limit && page.first < page.Cursor: // of several messages
+				w.behind = true
 			default:
 				w.cursor = page.Cursor
 				return page, nil
@@ -64,7 +67,7 @@ func (w *Follower) Next(ctx context.Context) (Page, error) {
 // new for the read.
 func (w *Follower) catchUp(ctx context.Context) (Page, error) {
 	w.feed.subscribe(w)
-	page, err := w.feed.Page(ctx, w.owner, w.cursor, MaxLimit)
+	page, err := w.feed.Page(ctx, w.owner, w.cursor, w.limit)
 	if err == nil {
 		w.cursor, w.behind = page.Cursor, !page.Empty()
 	}

@@ -30,6 +30,7 @@ import (
 	"github.com/memory-ledger/ledger/projections/readmodel/memories"
 	"github.com/memory-ledger/ledger/projections/schema"
 	"github.com/memory-ledger/ledger/services/command"
+	"github.com/memory-ledger/ledger/services/keystore"
 	"github.com/memory-ledger/ledger/services/memory"
 	"github.com/memory-ledger/ledger/services/quota"
 	"github.com/memory-ledger/ledger/services/signin"
@@ -259,13 +260,33 @@ func (s *Service) Deposit(ctx context.Context, drop Opened, content string, meta
 		Owner: drop.owner, Content: content, Metadata: metadata, IdempotencyKey: drop.key,
 	})
 	if err != nil {
-		return command.Written{}, err
+		return command.Written{}, s.unlessDead(ctx, drop, err)
 	}
 	consume := &command.ConsumeDrop{GrantID: drop.id, Memory: *write}
 	if err := s.Commands.Execute(ctx, drop.owner, consume); err != nil {
 		return command.Written{}, err
 	}
 	return consume.Memory.Written, nil
+}
+
+// unlessDead returns ErrDead instead of an error that says that the owner's key is
+// destroyed, if the grant has ended. An erasure ends it, perhaps after it was found alive,
+// and then a drop that opened for a retry gives no answer again either.
+func (s *Service) unlessDead(ctx context.Context, o Opened, err error) error {
+	if !errors.Is(err, keystore.ErrForgotten) {
+		return err
+	}
+	if behind := s.Fence.WaitAll(ctx); behind != nil {
+		return behind
+	}
+	g, found, unread := grants.ByID(ctx, s.Query, o.owner, o.id)
+	switch {
+	case unread != nil:
+		return fmt.Errorf("find grant: %w", unread)
+	case !found || !g.Live(s.Now()):
+		return ErrDead
+	}
+	return err
 }
 
 // Read renders the owner's document and then spends one read of the case. Rendering comes
@@ -294,7 +315,7 @@ func (s *Service) Read(ctx context.Context, token string, gone func() bool) (doc
 	}
 	document, size, err = s.render(ctx, opened.owner, gone)
 	if err != nil {
-		return nil, 0, err
+		return nil, 0, s.unlessDead(ctx, opened, err)
 	}
 	// Like the rendering, the append does not end with the request's deadline.
 	if err := s.Commands.Execute(context.WithoutCancel(ctx), opened.owner, &command.ConsumeCase{GrantID: opened.id}); err != nil {

@@ -85,6 +85,7 @@ var table = []row{
 	{canonical.ErrSyntax, http.StatusBadRequest, "metadata is not valid I-JSON"},
 
 	{command.ErrIdempotencyMismatch, http.StatusUnprocessableEntity, ""},
+	{command.ErrIdempotencyErased, http.StatusUnprocessableEntity, ""},
 	{command.ErrKeyUnknown, http.StatusNotFound, "API key not found"},
 	{command.ErrSessionUnknown, http.StatusNotFound, "session not found"},
 	{command.ErrAccessAlive, http.StatusServiceUnavailable, messageBusy}, // new sign-ins keep arriving

@@ -11,6 +11,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/memory-ledger/ledger/events"
@@ -108,6 +109,12 @@ func (s *Server) For(caller access.Caller, gone func() bool) http.Handler {
 		// them, and each call in a batch would cost as much work as a request.
 		if bytes.HasPrefix(bytes.TrimLeft(body, " \t\r\n"), []byte("[")) {
 			http.Error(w, "JSON-RPC batches are not supported: send one message a request", http.StatusBadRequest)
+			return
+		}
+		// The SDK replaces what is not UTF-8, and takes the last of two members of a name: what
+		// is stored would not be what was sent.
+		if !jsontext.Value(body).IsValid() {
+			http.Error(w, "the body is not valid I-JSON, which has no duplicate names, lone surrogates or invalid UTF-8", http.StatusBadRequest)
 			return
 		}
 		r.Body = io.NopCloser(bytes.NewReader(body))

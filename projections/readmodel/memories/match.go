@@ -96,7 +96,7 @@ func (f Filter) query(owner events.Owner, size uint64) (query string, args []any
 			`coalesce((SELECT max(size) FROM batches b WHERE b.owner = $1 AND b.state = 'confirmed'), 0)`)
 	}
 	if f.Via != "" {
-		whole := arg(f.Via)
+		whole := arg(strings.ReplaceAll(f.Via, "\x00", "\x01")) // no id has either, and PostgreSQL takes no NUL
 		b.WriteString(` AND (m.via = ` + whole + ` OR starts_with(m.via, ` + whole + ` || ':'))`)
 	}
 	for _, m := range f.Metadata {

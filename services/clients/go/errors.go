@@ -38,7 +38,8 @@ var (
 	ErrConflict = errors.New("memoryledger: conflict")
 	// ErrGone: 410. The text can no longer be read. Its proof remains.
 	ErrGone = errors.New("memoryledger: gone")
-	// ErrKeyReused: 422. The Idempotency-Key was used with another body.
+	// ErrKeyReused: 422. The Idempotency-Key was used with another body, or by a write that
+	// was erased since.
 	ErrKeyReused = errors.New("memoryledger: idempotency key reused")
 	// ErrRateLimited: 429, after all attempts.
 	ErrRateLimited = errors.New("memoryledger: rate limited")

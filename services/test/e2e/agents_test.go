@@ -243,6 +243,34 @@ func TestAnAgentIsToldWhatToDo(t *testing.T) {
 	}
 }
 
+// TestAnAgentStoresWhatItSent: a message that the SDK would change before it is stored is
+// refused.
+func TestAnAgentStoresWhatItSent(t *testing.T) {
+	t.Parallel()
+	s := stacktest.Start(t, stacktest.Options{})
+	core := s.Core[0]
+	owner := core.SignIn(stacktest.NewWallet())
+	_, key := newKey(core, owner)
+	headers := []stacktest.Header{stacktest.Bearer(key), stacktest.With("Accept", "application/json, text/event-stream"), stacktest.With("Content-Type", "application/json")}
+	remember := func(memory string) []byte {
+		return []byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"remember","arguments":{"memories":[` + memory + `]}}}`)
+	}
+	for _, bad := range []string{
+		`{"content":"a\ud800b"}`, `{"content":"x","metadata":{"a":"\ud800"}}`, `{"content":"x","metadata":{"a":1,"a":2}}`,
+		`{"content":"x","content":"y"}`, "{\"content\":\"\xff\"}", `{"content":"x"`,
+	} {
+		core.Expect(400, "POST", "/mcp", remember(bad), headers...)
+	}
+	core.Expect(400, "POST", "/mcp", []byte(`{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}`), headers...)
+	if n := core.Expect(200, "GET", "/log", nil, owner).Number("treeSize"); n != 0 {
+		t.Errorf("%d memories are stored", n)
+	}
+	core.Expect(200, "POST", "/mcp", remember(`{"content":"\ud83d\ude00"}`), headers...)
+	if a := core.Expect(200, "GET", "/memories", nil, owner); !strings.Contains(string(a.Body), "😀") {
+		t.Errorf("stored %s", a.Body)
+	}
+}
+
 // TestAnAgentThatIsRefused: a client that follows the refusal learns how to get access.
 func TestAnAgentThatIsRefused(t *testing.T) {
 	t.Parallel()

@@ -108,6 +108,47 @@ func TestErasure(t *testing.T) {
 	agrees(t, s)
 }
 
+// TestAnErasureEndsRepetitions: nothing tells any more whether the body of a repeated write
+// is the same, and the text must not come back. So a used Idempotency-Key is refused, and a
+// drop is dead for everyone.
+func TestAnErasureEndsRepetitions(t *testing.T) {
+	t.Parallel()
+	s := stacktest.Start(t, stacktest.Options{Core: 2})
+	core, other, extension, wallet := s.Core[0], s.Core[1], s.Extension[0], stacktest.NewWallet()
+	session, visitor := core.SignIn(wallet), extension.SignIn(wallet)
+	once := stacktest.With("Idempotency-Key", "once")
+	first := core.Expect(201, "POST", "/memories", `{"content":"a"}`, session, once)
+	core.Expect(201, "POST", "/memories/batch", batchOf("b", "c"), session, once)
+	drop := "/memory-drops/" + tokenOf(extension.Expect(201, "POST", "/memory-drops", `{"maxWrites":5}`, visitor))
+	extension.Expect(201, "POST", drop, `{"content":"d"}`, once)
+	erase(t, core, wallet)
+
+	dead := string(extension.Expect(404, "POST", drop, `{"content":"d"}`).Body)
+	dropIsDead := func() {
+		t.Helper()
+		for _, content := range []string{"d", "another"} {
+			if a := extension.Expect(404, "POST", drop, map[string]any{"content": content}, once); string(a.Body) != dead {
+				t.Errorf("a dead drop says %s and, with a used key, %s", dead, a.Body)
+			}
+		}
+	}
+	dropIsDead()
+	session = other.SignIn(wallet)
+	dropIsDead()
+	for _, c := range s.Core {
+		for path, body := range map[string]any{"/memories": `{"content":"a"}`, "/memories/batch": batchOf("b", "c")} {
+			if a := c.Expect(422, "POST", path, body, session, once); !strings.Contains(a.Text("error"), "erased since") {
+				t.Errorf("%s: %s", path, a.Body)
+			}
+		}
+	}
+	again := core.Expect(201, "POST", "/memories", `{"content":"a"}`, session, stacktest.With("Idempotency-Key", "twice"))
+	if again.Text("leafHash") == first.Text("leafHash") || again.Number("leafIndex") != 4 {
+		t.Errorf("stored again: %s", again.Body)
+	}
+	core.Expect(201, "POST", "/memories", `{"content":"a"}`, session, stacktest.With("Idempotency-Key", "twice"))
+}
+
 // TestErasureIsAskedForByTheWallet: only a signed erasure challenge erases. Any other
 // answer is refused as at sign-in, and does not use up the good challenge.
 func TestErasureIsAskedForByTheWallet(t *testing.T) {

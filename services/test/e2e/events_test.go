@@ -94,6 +94,18 @@ func TestEventPages(t *testing.T) {
 	for _, query := range []string{"?after=-1", "?after=01", "?after=x", "?limit=0", "?limit=1001", "?after=1&after=2"} {
 		s.Core[0].Expect(400, "GET", "/events"+query, nil, session)
 	}
+	few, _ := openStream(t, s.Core[0], "?after=0&limit=1", session)
+	for seen := 0; seen < len(want); {
+		page, err := few.next()
+		if err != nil || len(page.Events) > 2 { // the events of one command
+			t.Fatalf("a stream with limit 1 sends %d events, %v", len(page.Events), err)
+		}
+		seen += len(page.Events)
+	}
+	bad := s.Core[0].Expect(400, "GET", "/events", nil, session, stacktest.With("Accept", "text/event-stream"), stacktest.With("Last-Event-ID", "x"))
+	if text := bad.Text("error"); !strings.HasPrefix(text, "Last-Event-ID ") {
+		t.Errorf("a bad Last-Event-ID: %q", text)
+	}
 }
 
 // stream is an open event stream.

@@ -179,6 +179,7 @@ func TestBadSelections(t *testing.T) {
 		if answer := s.Core[0].Do("GET", "/memories?"+query, nil, session); answer.Status != http.StatusBadRequest {
 			t.Errorf("%s gets %d", query, answer.Status)
 		}
+		s.Core[0].Expect(401, "GET", "/memories?"+query, nil) // the credential comes first
 	}
 }
 
@@ -251,6 +252,12 @@ func TestVia(t *testing.T) {
 		found := decode[[]scored](t, core.Expect(200, "POST", "/memories/search", map[string]any{"query": "by", "mode": mode, "filter": map[string]any{"via": one}}, session).Body)
 		if len(found) != 1 || found[0].Content != "by the key" {
 			t.Errorf("%s: via %v finds %v", mode, one, found)
+		}
+	}
+	for _, unknown := range []string{"a\x00", "\x00", "%", "'"} { // PostgreSQL takes no NUL
+		filter := map[string]any{"via": map[string]any{"kind": "drop", "id": unknown}}
+		if a := core.Expect(200, "POST", "/memories/search", map[string]any{"filter": filter}, session); string(a.Body) != "[]" {
+			t.Errorf("via the drop %q: %s", unknown, a.Body)
 		}
 	}
 	for _, bad := range []string{`"someone"`, `{}`, `null`, `{"kind":7}`} {

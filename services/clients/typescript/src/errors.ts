@@ -24,7 +24,7 @@ export class NotFoundError extends ApiError {}
 export class ConflictError extends ApiError {}
 /** 410: the text is gone; its proof still exists. */
 export class GoneError extends ApiError {}
-/** 422: the Idempotency-Key was used with another body. */
+/** 422: the Idempotency-Key was used with another body, or by a write that was erased since. */
 export class IdempotencyError extends ApiError {}
 /** 429, after all attempts. */
 export class RateLimitedError extends ApiError {}
