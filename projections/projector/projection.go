@@ -110,6 +110,16 @@ func (w *Writer) Exec(sql string, args ...any) {
 	w.steps = append(w.steps, Step{SQL: sql, Args: args})
 }
 
+// ExecByID queues a statement whose first argument is an id of the event.
+func (w *Writer) ExecByID(r *Record, e *events.Event, id, sql string, args ...any) error {
+	key, ok := column.ParseUUID(id)
+	if !ok {
+		return Unexpected(r, e, fmt.Sprintf("%q is not a UUID", id))
+	}
+	w.Exec(sql, append([]any{key}, args...)...)
+	return nil
+}
+
 // Copy queues rows for PostgreSQL's COPY. COPY is faster than a statement from a few
 // hundred rows on, but needs extra round trips. The rows are read after Apply has
 // returned.
@@ -130,11 +140,26 @@ func Unexpected(r *Record, e *events.Event, why string) error {
 	return fmt.Errorf("sequence %d, %s of %s: %s", r.Seq, e.Type(), e.Owner, why)
 }
 
-// ID reads an id of an event.
-func ID(r *Record, e *events.Event, text string) (column.UUID, error) {
-	id, ok := column.ParseUUID(text)
-	if !ok {
-		return id, Unexpected(r, e, fmt.Sprintf("%q is not a UUID", text))
+// Fold returns a projection that writes to the tables and applies one event after the
+// other. Use it where no event's effect depends on the other events of a slice.
+func Fold(name string, tables []string, apply func(w *Writer, r *Record, e *events.Event) error) Projection {
+	return folded{name, tables, apply}
+}
+
+type folded struct {
+	name   string
+	tables []string
+	apply  func(w *Writer, r *Record, e *events.Event) error
+}
+
+func (f folded) Name() string     { return f.name }
+func (f folded) Tables() []string { return f.tables }
+
+func (f folded) Apply(_ context.Context, w *Writer, s Slice) error {
+	for r, e := range s.Events() {
+		if err := f.apply(w, r, e); err != nil {
+			return err
+		}
 	}
-	return id, nil
+	return nil
 }

@@ -19,7 +19,7 @@ import (
 // All returns every read model of this build.
 func All() []projector.Projection {
 	return []projector.Projection{
-		owners.Projection{}, sessions.Projection{}, apikeys.Projection{}, grants.Projection{},
-		memories.Projection{}, bodypages.Projection{}, batches.Projection{}, retractions.Projection{}, erasures.Projection{}, stakes.Projection{}, tree.Projection{},
+		owners.Projection{}, sessions.Projection, apikeys.Projection, grants.Projection,
+		memories.Projection{}, bodypages.Projection{}, batches.Projection, retractions.Projection, erasures.Projection, stakes.Projection{}, tree.Projection{},
 	}
 }

@@ -139,7 +139,6 @@ func (s *Service) readExtent(ctx context.Context, r Reader) (e extent, err error
 	e.leaves, e.without.erased = owner.LeafCount, erased.Leaves
 	e.without.retracted = slices.DeleteFunc(e.without.retracted, func(leaf uint64) bool { return leaf < erased.Leaves })
 	if found {
-		newest.Transaction = nil // long, and not needed here
 		e.newest = &newest
 	}
 	s.Heads.put(r, e)

@@ -126,7 +126,7 @@ func (h *history) apply(t testing.TB, records ...projector.Record) {
 	}
 	slice.Last = h.seq
 	steps := projector.NewWriter(h.pool)
-	for _, p := range []projector.Projection{owners.Projection{}, memories.Projection{}, bodypages.Projection{}, batches.Projection{}, tree.Projection{}} {
+	for _, p := range []projector.Projection{owners.Projection{}, memories.Projection{}, bodypages.Projection{}, batches.Projection, tree.Projection{}} {
 		if err := p.Apply(t.Context(), steps, slice); err != nil {
 			t.Fatal(err)
 		}

@@ -63,14 +63,6 @@ func Time(t *time.Time) *events.Timestamp {
 	return &at
 }
 
-// Text returns the text of a nullable column, empty for NULL.
-func Text(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
-}
-
 // Bytes returns b for a column that is never NULL: pgx writes a nil slice as NULL, but an
 // event without the value means zero bytes.
 func Bytes(b []byte) []byte {

@@ -34,3 +34,9 @@ func All[T any](ctx context.Context, q schema.Querier, what string, scan func(pg
 	}
 	return nil, fmt.Errorf("%s: %w", what, err)
 }
+
+// Value reads a row of one column.
+func Value[T any](row pgx.Row) (v T, err error) {
+	err = row.Scan(&v)
+	return v, err
+}

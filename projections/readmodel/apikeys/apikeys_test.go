@@ -21,11 +21,11 @@ func TestKeysAreListedUsedAndRevoked(t *testing.T) {
 	expires := events.At(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
 	one.Scopes, one.ExpiresAt = []events.Scope{events.ScopeWrite, events.ScopeRetract}, &expires
 	created := a.Say(one)
-	fixture.Apply(t, pool, fixture.Slice(1, created, a.Say(two), other.Say(foreign)), apikeys.Projection{})
+	fixture.Apply(t, pool, fixture.Slice(1, created, a.Say(two), other.Say(foreign)), apikeys.Projection)
 	use := a.Say(&events.ApiKeyUsed{KeyID: one.KeyID})
 	lastUse := a.Say(&events.ApiKeyUsed{KeyID: one.KeyID})
 	end := a.Say(&events.ApiKeyRevoked{KeyID: two.KeyID})
-	fixture.Apply(t, pool, fixture.Slice(4, use, lastUse, end), apikeys.Projection{})
+	fixture.Apply(t, pool, fixture.Slice(4, use, lastUse, end), apikeys.Projection)
 
 	var (
 		keys  []apikeys.Key

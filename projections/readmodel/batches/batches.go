@@ -20,33 +20,13 @@ import (
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
-// State of a batch.
-type State string
-
-// The states.
-const (
-	Cut       State = "cut"
-	Submitted State = "submitted"
-	Confirmed State = "confirmed"
-	Failed    State = "failed"
-)
-
 // Batch is a root to commit. Fields of states that the batch has not reached are zero.
 type Batch struct {
-	ID       string
-	Owner    events.Owner
-	FromSize uint64
-	Size     uint64
-	Root     events.Hash
-	State    State
-	CutAt    *events.Timestamp
+	ID   string
+	Size uint64
+	Root events.Hash
 
-	// The newest attempt, or the confirmed attempt.
-	Signature            string
-	Blockhash            string
-	LastValidBlockHeight uint64
-	Transaction          []byte
-	SubmittedAt          *events.Timestamp
+	Signature string // of the newest attempt, or of the confirmed attempt
 
 	// Values that were read back from the chain.
 	Slot        uint64
@@ -54,15 +34,10 @@ type Batch struct {
 	ProgramID   string
 	Account     string
 	ConfirmedAt *events.Timestamp
-
-	FailedAt *events.Timestamp // of the newest failed attempt
-	Failure  string
-	Seq      uint64 // of the newest event of the batch
 }
 
-const columns = `id, owner, from_size, size, root, state, cut_at,
-	signature, blockhash, last_valid_block_height, transaction, submitted_at,
-	slot, cluster, program_id, account, confirmed_at, failed_at, failure, seq`
+const columns = `id, size, root, coalesce(signature, ''), coalesce(slot, 0), coalesce(cluster, ''), coalesce(program_id, ''),
+	coalesce(account, ''), confirmed_at`
 
 // ByID returns one batch.
 func ByID(ctx context.Context, q schema.Querier, id string) (Batch, bool, error) {
@@ -83,30 +58,12 @@ func QueueLatestConfirmed(b *pgx.Batch, owner events.Owner, latest *Batch, found
 		})
 }
 
-func scan(row pgx.Row) (Batch, error) {
+func scan(row pgx.Row) (b Batch, err error) {
 	var (
-		b                                                 Batch
-		id                                                column.UUID
-		signature, blockhash, cluster, programID, account *string
-		lastValid, slot                                   *uint64
-		failure                                           []byte
-		cutAt, submittedAt, confirmedAt, failedAt         *time.Time
+		id          column.UUID
+		confirmedAt *time.Time
 	)
-	if err := row.Scan(&id, (*string)(&b.Owner), &b.FromSize, &b.Size, column.Hash(&b.Root), (*string)(&b.State), &cutAt,
-		&signature, &blockhash, &lastValid, &b.Transaction, &submittedAt,
-		&slot, &cluster, &programID, &account, &confirmedAt, &failedAt, &failure, &b.Seq); err != nil {
-		return Batch{}, err
-	}
-	b.ID, b.Failure = column.UUIDText(id), string(failure)
-	b.Signature, b.Blockhash = column.Text(signature), column.Text(blockhash)
-	b.Cluster, b.ProgramID, b.Account = column.Text(cluster), column.Text(programID), column.Text(account)
-	if lastValid != nil {
-		b.LastValidBlockHeight = *lastValid
-	}
-	if slot != nil {
-		b.Slot = *slot
-	}
-	b.CutAt, b.SubmittedAt = column.Time(cutAt), column.Time(submittedAt)
-	b.ConfirmedAt, b.FailedAt = column.Time(confirmedAt), column.Time(failedAt)
-	return b, nil
+	err = row.Scan(&id, &b.Size, column.Hash(&b.Root), &b.Signature, &b.Slot, &b.Cluster, &b.ProgramID, &b.Account, &confirmedAt)
+	b.ID, b.ConfirmedAt = column.UUIDText(id), column.Time(confirmedAt)
+	return b, err
 }

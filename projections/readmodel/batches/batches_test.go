@@ -1,9 +1,9 @@
 package batches_test
 
 import (
-	"bytes"
 	"reflect"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -43,27 +43,30 @@ func TestABatchLivesThroughAFailure(t *testing.T) {
 	var at []events.Timestamp
 	for i, c := range []struct {
 		say   events.Data
-		state batches.State
+		state string
 	}{
-		{s.cut, batches.Cut}, {s.first, batches.Submitted}, {s.failed, batches.Failed},
-		{s.second, batches.Submitted}, {s.confirmed, batches.Confirmed},
+		{s.cut, "cut"}, {s.first, "submitted"}, {s.failed, "failed"}, {s.second, "submitted"}, {s.confirmed, "confirmed"},
 		// A confirmed batch stays confirmed; later events do not change it.
-		{s.failed, batches.Confirmed}, {s.cut, batches.Confirmed},
+		{s.failed, "confirmed"}, {s.cut, "confirmed"},
 	} {
 		m := a.Say(c.say)
 		at = append(at, m.Events[0].Time)
-		fixture.Apply(t, pool, fixture.Slice(uint64(i+1), m), batches.Projection{})
-		b, found, err := batches.ByID(t.Context(), pool, s.cut.BatchID)
-		if err != nil || !found || b.State != c.state {
+		fixture.Apply(t, pool, fixture.Slice(uint64(i+1), m), batches.Projection)
+		if b, found, err := batches.ByID(t.Context(), pool, s.cut.BatchID); err != nil || !found || b.ID != s.cut.BatchID || b.Size != 5 {
 			t.Errorf("after %d: %+v, %v, %v", i, b, found, err)
+		}
+		if state := rowOf(t, pool, s.cut.BatchID).State; state != c.state {
+			t.Errorf("after %d: %s", i, state)
 		}
 	}
 	b, found, err := latestConfirmed(t, pool, a.Owner)
-	if err != nil || !found || b.FromSize != 2 || b.Size != 5 || b.Root != s.cut.Root || b.Signature != "sig2" || b.Blockhash != "of sig2" ||
-		b.LastValidBlockHeight != 20 || !bytes.Equal(b.Transaction, s.second.Transaction) || b.Slot != 99 || b.Cluster != "cluster" ||
-		b.ProgramID != "program" || b.Account != "account" || *b.ConfirmedAt != at[4] || *b.CutAt != at[0] || *b.SubmittedAt != at[3] ||
-		b.Failure != "expired \x00" || *b.FailedAt != at[2] || b.Seq != 5 {
+	if err != nil || !found || b.ID != s.cut.BatchID || b.Size != 5 || b.Root != s.cut.Root || b.Signature != "sig2" || b.Slot != 99 ||
+		b.Cluster != "cluster" || b.ProgramID != "program" || b.Account != "account" || *b.ConfirmedAt != at[4] {
 		t.Errorf("confirmed: %+v, %v, %v", b, found, err)
+	}
+	wantRow := row{"confirmed", 2, "of sig2", 20, s.second.Transaction, []byte("expired \x00"), at[0].Time(), at[3].Time(), at[2].Time(), 5}
+	if got := rowOf(t, pool, s.cut.BatchID); !reflect.DeepEqual(got, wantRow) {
+		t.Errorf("the row is %+v, want %+v", got, wantRow)
 	}
 	type attempt struct {
 		Signature string
@@ -83,6 +86,32 @@ func TestABatchLivesThroughAFailure(t *testing.T) {
 	}
 }
 
+// row holds the columns that nothing but the audit reads.
+type row struct {
+	State                        string
+	FromSize                     uint64
+	Blockhash                    string
+	LastValidBlockHeight         uint64
+	Transaction, Failure         []byte
+	CutAt, SubmittedAt, FailedAt time.Time
+	Seq                          uint64
+}
+
+func rowOf(t *testing.T, pool *pgxpool.Pool, batchID string) row {
+	t.Helper()
+	rows, err := pool.Query(t.Context(), `SELECT state, from_size, coalesce(blockhash, ''), coalesce(last_valid_block_height, 0), transaction, failure,
+		cut_at, coalesce(submitted_at, 'epoch'), coalesce(failed_at, 'epoch'), seq FROM batches WHERE id = $1`, batchID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[row])
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.CutAt, r.SubmittedAt, r.FailedAt = r.CutAt.UTC(), r.SubmittedAt.UTC(), r.FailedAt.UTC()
+	return r
+}
+
 func latestConfirmed(t *testing.T, pool *pgxpool.Pool, owner events.Owner) (b batches.Batch, found bool, err error) {
 	t.Helper()
 	var questions pgx.Batch
@@ -100,7 +129,7 @@ func TestTheLatestConfirmedIsTheLargest(t *testing.T) {
 		return a.Say(&events.BatchCut{BatchID: id, Size: size}, &events.BatchConfirmed{BatchID: id, Size: size, Signature: id})
 	}
 	fixture.Apply(t, pool, fixture.Slice(1, confirm(a, 7), confirm(a, 3), confirm(other, 100),
-		a.Say(&events.BatchCut{BatchID: fixture.UUID(), Size: 9})), batches.Projection{})
+		a.Say(&events.BatchCut{BatchID: fixture.UUID(), Size: 9})), batches.Projection)
 	if b, found, err := latestConfirmed(t, pool, a.Owner); err != nil || !found || b.Size != 7 {
 		t.Errorf("%+v, %v, %v", b, found, err)
 	}
@@ -111,7 +140,7 @@ func TestAFailureOfNothingLeavesNothing(t *testing.T) {
 	_, pool := fixture.Database(t)
 	a := fixture.NewActor()
 	id := fixture.UUID()
-	fixture.Apply(t, pool, fixture.Slice(1, a.Say(&events.BatchFailed{BatchID: id, Signature: "s", Reason: "r"})), batches.Projection{})
+	fixture.Apply(t, pool, fixture.Slice(1, a.Say(&events.BatchFailed{BatchID: id, Signature: "s", Reason: "r"})), batches.Projection)
 	if _, found, err := batches.ByID(t.Context(), pool, id); found || err != nil {
 		t.Error(found, err)
 	}

@@ -23,11 +23,11 @@ func TestGrantsAreSpentRevokedAndExpire(t *testing.T) {
 	foreign := mint(events.GrantDrop, 1, now.Add(time.Minute))
 	minted := a.Say(live)
 	fixture.Apply(t, pool, fixture.Slice(1, minted, a.Say(spent), a.Say(expired), a.Say(revoked), other.Say(foreign),
-		a.Say(&events.GrantConsumed{GrantID: live.GrantID, Kind: live.Kind, Use: 1, Remaining: 2}, a.Memory(`{}`))), grants.Projection{})
+		a.Say(&events.GrantConsumed{GrantID: live.GrantID, Kind: live.Kind, Use: 1, Remaining: 2}, a.Memory(`{}`))), grants.Projection)
 	end := a.Say(&events.GrantRevoked{GrantID: revoked.GrantID, Kind: revoked.Kind, Reason: events.Superseded})
 	fixture.Apply(t, pool, fixture.Slice(7, end,
 		a.Say(&events.GrantConsumed{GrantID: spent.GrantID, Kind: spent.Kind, Use: 1}, a.Memory(`{}`)),
-		a.Say(&events.GrantConsumed{GrantID: live.GrantID, Kind: live.Kind, Use: 2, Remaining: 1}, a.Memory(`{}`))), grants.Projection{})
+		a.Say(&events.GrantConsumed{GrantID: live.GrantID, Kind: live.Kind, Use: 2, Remaining: 1}, a.Memory(`{}`))), grants.Projection)
 
 	want := grants.Grant{
 		ID: live.GrantID, Owner: a.Owner, Kind: events.GrantDrop, TokenHash: live.TokenHash,

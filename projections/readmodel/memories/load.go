@@ -2,12 +2,12 @@ package memories
 
 import (
 	"context"
-	"fmt"
 	"math"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/projections/internal/column"
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
@@ -18,14 +18,6 @@ func Load(ctx context.Context, q schema.Querier, owner events.Owner, from, to ui
 	if from >= to || from > math.MaxInt64 {
 		return nil, nil
 	}
-	rows, err := q.Query(ctx, `SELECT `+columns+` FROM memories m
+	return column.All(ctx, q, "load memories", func(row pgx.Row) (m Memory, err error) { return m, scan(row, &m) }, `SELECT `+columns+` FROM memories m
 		WHERE m.owner = $1 AND m.leaf_index >= $2 AND m.leaf_index < $3 ORDER BY m.leaf_index`, string(owner), from, min(to, math.MaxInt64))
-	if err != nil {
-		return nil, fmt.Errorf("load memories: %w", err)
-	}
-	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (m Memory, err error) { return m, scan(row, &m) })
-	if err != nil {
-		return nil, fmt.Errorf("load memories: %w", err)
-	}
-	return all, nil
 }

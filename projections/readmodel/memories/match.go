@@ -13,6 +13,7 @@ import (
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/events/canonical"
+	"github.com/memory-ledger/ledger/projections/internal/column"
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
@@ -159,14 +160,6 @@ func MembersOf(metadata canonical.Object) (members []Member, err error) {
 // Times returns the times of writing of the owner's leaves from (inclusive) to
 // (exclusive).
 func Times(ctx context.Context, q schema.Querier, owner events.Owner, from, to uint64) ([]time.Time, error) {
-	rows, err := q.Query(ctx, `SELECT created_at FROM memories
+	return column.All(ctx, q, "times of memories", column.Value[time.Time], `SELECT created_at FROM memories
 		WHERE owner = $1 AND leaf_index >= $2 AND leaf_index < $3 ORDER BY leaf_index`, string(owner), from, to)
-	if err != nil {
-		return nil, fmt.Errorf("times of memories: %w", err)
-	}
-	times, err := pgx.CollectRows(rows, pgx.RowTo[time.Time])
-	if err != nil {
-		return nil, fmt.Errorf("times of memories: %w", err)
-	}
-	return times, nil
 }

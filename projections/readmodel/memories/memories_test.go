@@ -190,7 +190,7 @@ func TestTheCoveringBatchIsTheSameEverywhere(t *testing.T) {
 type made struct {
 	id    string
 	size  uint64
-	state batches.State
+	state string
 }
 
 func someBatches(t *testing.T, pool *pgxpool.Pool, a *fixture.Actor, chance *rand.Rand, leaves int) []made {
@@ -198,30 +198,30 @@ func someBatches(t *testing.T, pool *pgxpool.Pool, a *fixture.Actor, chance *ran
 	var list []made
 	var messages []fixture.Message
 	for range chance.IntN(20) {
-		b := made{fixture.UUID(), uint64(1 + chance.IntN(leaves)), batches.Cut}
+		b := made{fixture.UUID(), uint64(1 + chance.IntN(leaves)), "cut"}
 		messages = append(messages, a.Say(&events.BatchCut{BatchID: b.id, Size: b.size}))
 		switch chance.IntN(4) {
 		case 0:
-			b.state = batches.Submitted
+			b.state = "submitted"
 			messages = append(messages, a.Say(&events.BatchSubmitted{BatchID: b.id, Size: b.size, Signature: b.id}))
 		case 1:
-			b.state = batches.Confirmed
+			b.state = "confirmed"
 			messages = append(messages, a.Say(&events.BatchConfirmed{BatchID: b.id, Size: b.size, Signature: b.id}))
 		case 2:
-			b.state = batches.Failed
+			b.state = "failed"
 			messages = append(messages, a.Say(&events.BatchFailed{BatchID: b.id}))
 		}
 		list = append(list, b)
 	}
 	if len(messages) > 0 {
-		fixture.Apply(t, pool, fixture.Slice(1000, messages...), batches.Projection{})
+		fixture.Apply(t, pool, fixture.Slice(1000, messages...), batches.Projection)
 	}
 	return list
 }
 
 // rule names the covering batch; of two batches with the same size, the older one wins.
 func rule(list []made, leaf uint64) string {
-	best := func(states ...batches.State) (best made) {
+	best := func(states ...string) (best made) {
 		for _, b := range list {
 			if slices.Contains(states, b.state) && b.size > leaf &&
 				(best.id == "" || b.size < best.size || b.size == best.size && b.id < best.id) {
@@ -230,10 +230,10 @@ func rule(list []made, leaf uint64) string {
 		}
 		return best
 	}
-	if b := best(batches.Confirmed); b.id != "" {
+	if b := best("confirmed"); b.id != "" {
 		return fmt.Sprint(b.id, true)
 	}
-	if b := best(batches.Cut, batches.Submitted); b.id != "" {
+	if b := best("cut", "submitted"); b.id != "" {
 		return fmt.Sprint(b.id, false)
 	}
 	return "none"

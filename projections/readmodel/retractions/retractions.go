@@ -3,28 +3,20 @@ package retractions
 
 import (
 	"context"
-	"fmt"
 	"math"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/projections/internal/column"
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
 // Leaves returns the indexes of the owner's retracted leaves below size, in ascending
 // order.
 func Leaves(ctx context.Context, q schema.Querier, owner events.Owner, size uint64) ([]uint64, error) {
-	rows, err := q.Query(ctx, `SELECT leaf_index FROM retractions WHERE owner = $1 AND leaf_index < $2 ORDER BY leaf_index`,
+	return column.All(ctx, q, "retractions", column.Value[uint64], `SELECT leaf_index FROM retractions WHERE owner = $1 AND leaf_index < $2 ORDER BY leaf_index`,
 		string(owner), min(size, math.MaxInt64))
-	if err != nil {
-		return nil, fmt.Errorf("retractions: %w", err)
-	}
-	leaves, err := pgx.CollectRows(rows, pgx.RowTo[uint64])
-	if err != nil {
-		return nil, fmt.Errorf("retractions: %w", err)
-	}
-	return leaves, nil
 }
 
 // QueueLeaves adds the query of Leaves, for the whole log, to a batch.

@@ -29,9 +29,9 @@ func TestSessionsLiveAndEnd(t *testing.T) {
 	dead := issue(events.AudienceExtension, "dead", now.Add(time.Hour))
 	foreign := issue(events.AudienceExtension, "foreign", now.Add(time.Hour))
 	first := a.Say(live, core)
-	fixture.Apply(t, pool, fixture.Slice(1, first, a.Say(later), a.Say(expired), a.Say(dead), other.Say(foreign)), sessions.Projection{})
+	fixture.Apply(t, pool, fixture.Slice(1, first, a.Say(later), a.Say(expired), a.Say(dead), other.Say(foreign)), sessions.Projection)
 	revocation := a.Say(&events.SessionRevoked{SessionID: dead.SessionID})
-	fixture.Apply(t, pool, fixture.Slice(6, revocation, a.Say(&events.SessionRevoked{SessionID: dead.SessionID})), sessions.Projection{})
+	fixture.Apply(t, pool, fixture.Slice(6, revocation, a.Say(&events.SessionRevoked{SessionID: dead.SessionID})), sessions.Projection)
 
 	got, found, err := sessions.ByTokenHash(t.Context(), pool, *live.TokenHash)
 	if err != nil || !found || got.ID != live.SessionID || got.Owner != a.Owner || got.Audience != events.AudienceExtension ||

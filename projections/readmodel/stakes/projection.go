@@ -2,6 +2,7 @@ package stakes
 
 import (
 	"context"
+	"strconv"
 
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/projections/projector"
@@ -47,14 +48,13 @@ func (Projection) Apply(_ context.Context, w *projector.Writer, s projector.Slic
 			default:
 				continue
 			}
-			amount, err := parseAmount(seen.Amount)
-			if err != nil {
-				return projector.Unexpected(r, e, err.Error())
+			if _, err := strconv.ParseUint(seen.Amount, 10, 64); err != nil {
+				return projector.Unexpected(r, e, "amount: "+err.Error())
 			}
 			k := key{seen.Signature, seen.Vault, direction}
 			w.Exec(`INSERT INTO stake_movements (owner, signature, vault, direction, ordinal, mint, amount, slot, block_time, seq, position)
-				VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT (signature, vault, direction, ordinal) DO NOTHING`,
-				e.Owner, seen.Signature, seen.Vault, direction, ordinals[k], seen.Mint, amount, seen.Slot, seen.BlockTime.Time(), r.Seq, position)
+				VALUES ($1, $2, $3, $4, $5, $6, $7::text::numeric, $8, $9, $10, $11) ON CONFLICT (signature, vault, direction, ordinal) DO NOTHING`,
+				e.Owner, seen.Signature, seen.Vault, direction, ordinals[k], seen.Mint, seen.Amount, seen.Slot, seen.BlockTime.Time(), r.Seq, position)
 			ordinals[k]++
 		}
 	}

@@ -4,15 +4,13 @@ package stakes
 
 import (
 	"context"
-	"fmt"
-	"math/big"
 	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/memory-ledger/ledger/events"
+	"github.com/memory-ledger/ledger/projections/internal/column"
 	"github.com/memory-ledger/ledger/projections/schema"
 )
 
@@ -44,41 +42,22 @@ type Movement struct {
 // List returns the owner's movements in chain order: by slot, and within one
 // slot in the order in which they were recorded.
 func List(ctx context.Context, q schema.Querier, owner events.Owner) ([]Movement, error) {
-	rows, err := q.Query(ctx, `SELECT owner, direction, mint, vault, amount, signature, slot, block_time, ordinal, seq
+	return column.All(ctx, q, "list stake movements", scan, `SELECT owner, direction, mint, vault, amount::text, signature, slot, block_time, ordinal, seq
 		FROM stake_movements WHERE owner = $1 ORDER BY slot, seq, position`, string(owner))
-	if err != nil {
-		return nil, fmt.Errorf("list stake movements: %w", err)
-	}
-	list, err := pgx.CollectRows(rows, scan)
-	if err != nil {
-		return nil, fmt.Errorf("list stake movements: %w", err)
-	}
-	return list, nil
 }
 
-func scan(row pgx.CollectableRow) (Movement, error) {
+func scan(row pgx.Row) (Movement, error) {
 	var (
 		m      Movement
-		amount pgtype.Numeric
+		amount string
 		at     time.Time
 	)
 	if err := row.Scan((*string)(&m.Owner), (*string)(&m.Direction), &m.Mint, &m.Vault, &amount,
 		&m.Signature, &m.Slot, &at, &m.Ordinal, &m.Seq); err != nil {
 		return Movement{}, err
 	}
-	units := new(big.Int).Mul(amount.Int, new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(amount.Exp)), nil))
-	if !units.IsUint64() {
-		return Movement{}, fmt.Errorf("amount %s is not a u64", units)
-	}
-	m.Amount, m.BlockTime = units.Uint64(), events.At(at)
-	return m, nil
-}
-
-// parseAmount reads base units: the decimal form of a u64.
-func parseAmount(s string) (pgtype.Numeric, error) {
-	units, err := strconv.ParseUint(s, 10, 64)
-	if err != nil {
-		return pgtype.Numeric{}, fmt.Errorf("amount: %w", err)
-	}
-	return pgtype.Numeric{Int: new(big.Int).SetUint64(units), Valid: true}, nil
+	m.BlockTime = events.At(at)
+	var err error
+	m.Amount, err = strconv.ParseUint(amount, 10, 64)
+	return m, err
 }
