@@ -1,6 +1,7 @@
 package anchorer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -86,23 +87,16 @@ func (c *Config) setDefaults() {
 	if c.Commitment == "" {
 		c.Commitment = chain.Finalized
 	}
-	c.PollEvery = orDefault(c.PollEvery, time.Second)
-	c.ResendEvery = orDefault(c.ResendEvery, 2*time.Second)
-	c.MaxFlights = orDefault(c.MaxFlights, 64)
-	c.CachedOwners = orDefault(c.CachedOwners, 20_000)
+	c.PollEvery = cmp.Or(max(0, c.PollEvery), time.Second)
+	c.ResendEvery = cmp.Or(max(0, c.ResendEvery), 2*time.Second)
+	c.MaxFlights = cmp.Or(max(0, c.MaxFlights), 64)
+	c.CachedOwners = cmp.Or(max(0, c.CachedOwners), 20_000)
 	if c.Now == nil {
 		c.Now = time.Now
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-}
-
-func orDefault[T int | time.Duration](v, otherwise T) T {
-	if v <= 0 {
-		return otherwise
-	}
-	return v
 }
 
 // Validate returns all problems at once.

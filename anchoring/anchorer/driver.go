@@ -254,20 +254,13 @@ func (d *driver) append(ctx context.Context, records []record) ([]bool, error) {
 			default:
 				return err
 			}
-			d.busy[r.owner.key] = max(seq, d.busyUntilFlightEnds(r, stored[i]))
+			if d.busy[r.owner.key] = seq; stored[i] && r.owner.batch != nil {
+				d.busy[r.owner.key] = inFlight
+			}
 			return nil
 		})
 	}
 	return stored, group.Wait()
-}
-
-// busyUntilFlightEnds returns inFlight if the event was stored and the owner has an open
-// batch.
-func (d *driver) busyUntilFlightEnds(r record, stored bool) uint64 {
-	if stored && r.owner.batch != nil {
-		return inFlight
-	}
-	return 0
 }
 
 // appendOne retries until the log stores or rejects the event.

@@ -150,15 +150,11 @@ func (d *driver) begin(ctx context.Context, owners []*owner) error {
 	}
 	alone := func(key events.Owner) bool { return d.held[key] != nil && d.held[key].alone }
 	for _, pack := range packs(owners, alone) {
-		commits := make([]commit, len(pack))
-		for i, o := range pack {
-			commits[i] = commitOf(o)
-		}
-		tx, err := d.signer.sign(commits, latest.Hash)
+		signed, err := d.signer.sign(pack, latest)
 		if err != nil {
 			return err
 		}
-		f := &flight{attempt: attempt{tx.signature, latest.Hash.String(), latest.LastValidBlockHeight, tx.raw}}
+		f := &flight{attempt: signed}
 		records := make([]record, len(pack))
 		for i, o := range pack {
 			records[i] = record{o, submitted(o.batch, &f.attempt)}

@@ -52,13 +52,7 @@ type attempt struct {
 	transaction []byte
 }
 
-func newOwner(key events.Owner) *owner {
-	frontier, err := tree.NewFrontier(0, nil)
-	if err != nil {
-		panic(err) // the empty tree always has a frontier
-	}
-	return &owner{key: key, frontier: frontier}
-}
+func newOwner(key events.Owner) *owner { return &owner{key: key, frontier: tree.EmptyFrontier()} }
 
 func (o *owner) size() uint64 { return o.frontier.Size() }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/gagliardetto/solana-go"
 	computebudget "github.com/gagliardetto/solana-go/programs/compute-budget"
 
+	"github.com/memory-ledger/ledger/anchoring/chain"
 	"github.com/memory-ledger/ledger/anchoring/commitment"
 	"github.com/memory-ledger/ledger/events"
 )
@@ -31,18 +32,6 @@ const (
 
 var errNotOurs = errors.New("not a transaction of the anchorer")
 
-// commit is one owner's part of a transaction.
-type commit struct {
-	owner solana.PublicKey
-	size  uint64
-	root  [32]byte
-	first bool // it creates the account
-}
-
-func commitOf(o *owner) commit {
-	return commit{solana.PublicKey(o.key.Bytes()), o.batch.size, o.batch.root, o.confirmedSize == 0}
-}
-
 // signer builds and signs transactions.
 type signer struct {
 	key     solana.PrivateKey
@@ -50,21 +39,15 @@ type signer struct {
 	price   uint64 // micro-lamports per compute unit
 }
 
-// signed is a signed transaction, ready to send.
-type signed struct {
-	signature string
-	raw       []byte
-}
-
-// sign returns the signed transaction that holds the commits.
-func (s *signer) sign(commits []commit, blockhash solana.Hash) (signed, error) {
-	instructions, err := s.instructions(commits)
+// sign returns the signed transaction that commits the open batches of a pack.
+func (s *signer) sign(pack []*owner, latest chain.Blockhash) (attempt, error) {
+	instructions, err := s.instructions(pack)
 	if err != nil {
-		return signed{}, err
+		return attempt{}, err
 	}
-	tx, err := solana.NewTransaction(instructions, blockhash, solana.TransactionPayer(s.key.PublicKey()))
+	tx, err := solana.NewTransaction(instructions, latest.Hash, solana.TransactionPayer(s.key.PublicKey()))
 	if err != nil {
-		return signed{}, fmt.Errorf("make transaction: %w", err)
+		return attempt{}, fmt.Errorf("make transaction: %w", err)
 	}
 	if _, err := tx.Sign(func(key solana.PublicKey) *solana.PrivateKey {
 		if key == s.key.PublicKey() {
@@ -72,32 +55,33 @@ func (s *signer) sign(commits []commit, blockhash solana.Hash) (signed, error) {
 		}
 		return nil
 	}); err != nil {
-		return signed{}, fmt.Errorf("sign transaction: %w", err)
+		return attempt{}, fmt.Errorf("sign transaction: %w", err)
 	}
 	raw, err := tx.MarshalBinary()
 	if err != nil {
-		return signed{}, fmt.Errorf("encode transaction: %w", err)
+		return attempt{}, fmt.Errorf("encode transaction: %w", err)
 	}
 	if len(raw) > maxTransaction {
-		return signed{}, fmt.Errorf("transaction of %d bytes for %d commits", len(raw), len(commits))
+		return attempt{}, fmt.Errorf("transaction of %d bytes for %d commits", len(raw), len(pack))
 	}
-	return signed{tx.Signatures[0].String(), raw}, nil
+	return attempt{tx.Signatures[0].String(), latest.Hash.String(), latest.LastValidBlockHeight, raw}, nil
 }
 
-func (s *signer) instructions(commits []commit) ([]solana.Instruction, error) {
+func (s *signer) instructions(pack []*owner) ([]solana.Instruction, error) {
 	units := uint32(unitsBase)
-	list := make([]solana.Instruction, budgetInstructions, budgetInstructions+len(commits))
-	for _, c := range commits {
-		_, bump, err := commitment.Address(s.program, s.key.PublicKey(), c.owner)
+	list := make([]solana.Instruction, budgetInstructions, budgetInstructions+len(pack))
+	for _, o := range pack {
+		commit := commitment.Commit{Owner: solana.PublicKey(o.key.Bytes()), Size: o.batch.size, Root: o.batch.root}
+		_, bump, err := commitment.Address(s.program, s.key.PublicKey(), commit.Owner)
 		if err != nil {
 			return nil, err
 		}
-		if c.first {
+		if o.confirmedSize == 0 { // it creates the account
 			units += unitsCreate + unitsEachBump*uint32(255-bump)
 		} else {
 			units += unitsUpdate
 		}
-		in, err := commitment.NewInstruction(s.program, s.key.PublicKey(), commitment.Commit{Owner: c.owner, Size: c.size, Root: c.root})
+		in, err := commitment.NewInstruction(s.program, s.key.PublicKey(), commit)
 		if err != nil {
 			return nil, err
 		}

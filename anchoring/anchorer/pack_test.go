@@ -7,6 +7,7 @@ import (
 
 	"github.com/gagliardetto/solana-go"
 
+	"github.com/memory-ledger/ledger/anchoring/chain"
 	"github.com/memory-ledger/ledger/anchoring/program"
 	"github.com/memory-ledger/ledger/events"
 	"github.com/memory-ledger/ledger/projections/tree"
@@ -27,21 +28,19 @@ func TestPacksFit(t *testing.T) {
 	}
 	s := signer{key, program.LocalID, 1 << 40}
 	for n := 1; n <= packed; n++ {
-		var commits []commit
 		var owners []*owner
 		for i := range n {
-			o := cutOwner(1 << (8 * i))
-			owners, commits = append(owners, o), append(commits, commitOf(o))
+			owners = append(owners, cutOwner(1<<(8*i)))
 		}
-		tx, err := s.sign(commits, solana.Hash{1})
+		tx, err := s.sign(owners, chain.Blockhash{Hash: solana.Hash{1}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		c, err := parse(tx.raw)
+		c, err := parse(tx.transaction)
 		if err != nil || len(c.commits) != n || c.fee <= signatureCharge {
 			t.Fatalf("%d commits: %+v, %v", n, c, err)
 		}
-		f := &flight{attempt: attempt{transaction: tx.raw}}
+		f := &flight{attempt: tx}
 		for i, o := range owners {
 			if !f.commits(o) {
 				t.Errorf("commit %d of %d is not the owner's", i, n)
@@ -56,7 +55,7 @@ func TestPacksFit(t *testing.T) {
 				t.Error("a commit of another root passes for the owner's")
 			}
 		}
-		if shareOf(tx.raw, true, 1000)*uint64(n) < c.fee+1000*uint64(n) {
+		if shareOf(tx.transaction, true, 1000)*uint64(n) < c.fee+1000*uint64(n) {
 			t.Errorf("%d shares do not pay for the whole", n)
 		}
 	}

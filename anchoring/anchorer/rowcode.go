@@ -9,6 +9,8 @@ import (
 	"fmt"
 
 	"github.com/gagliardetto/solana-go"
+
+	"github.com/memory-ledger/ledger/projections/tree"
 )
 
 // errAltered says that an anchorer with this authority did not write this row.
@@ -52,7 +54,7 @@ func (k rowKey) code(o *owner) []byte {
 	}
 	text([]byte(o.key))
 	number(o.size())
-	text(pack(o.frontier.Hashes()))
+	text(tree.Pack(o.frontier.Hashes()))
 	number(o.chainSeq)
 	number(uint64(o.chainVersion))
 	number(o.confirmedSize)

@@ -170,11 +170,7 @@ func TestWhoseInstructionFailed(t *testing.T) {
 	must(t, err)
 	s := signer{key: key, program: program.LocalID}
 	owners := []*owner{cutOwner(1), cutOwner(2), cutOwner(3)}
-	var commits []commit
-	for _, o := range owners {
-		commits = append(commits, commitOf(o))
-	}
-	tx, err := s.sign(commits, solana.Hash{1})
+	tx, err := s.sign(owners, chain.Blockhash{Hash: solana.Hash{1}})
 	must(t, err)
 	const forks = 6
 	for name, c := range map[string]struct {
@@ -190,7 +186,7 @@ func TestWhoseInstructionFailed(t *testing.T) {
 		"of no understanding": {errors.New("failed"), nil},
 	} {
 		for _, landed := range []bool{false, true} {
-			f := &flight{attempt: attempt{transaction: tx.raw}}
+			f := &flight{attempt: tx}
 			if landed {
 				f.status = &chain.Status{Err: c.failure}
 			} else {

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/memory-ledger/ledger/anchoring/chain"
 	"github.com/memory-ledger/ledger/anchoring/commitment"
 	"github.com/memory-ledger/ledger/anchoring/program"
 	"github.com/memory-ledger/ledger/events"
@@ -77,13 +78,9 @@ func (l *lone) takeOff(owners ...*owner) *flight {
 	l.t.Helper()
 	ready, err := l.cut(l.t.Context(), owners)
 	must(l.t, err)
-	var commits []commit
-	for _, o := range ready {
-		commits = append(commits, commitOf(o))
-	}
-	tx, err := l.signer.sign(commits, solana.Hash{1})
+	tx, err := l.signer.sign(ready, chain.Blockhash{Hash: solana.Hash{1}, LastValidBlockHeight: 100})
 	must(l.t, err)
-	f := &flight{attempt: attempt{tx.signature, solana.Hash{1}.String(), 100, tx.raw}}
+	f := &flight{attempt: tx}
 	var records []record
 	for _, o := range ready {
 		records = append(records, record{o, submitted(o.batch, &f.attempt)})

@@ -206,7 +206,7 @@ func (s *store) fields(owners []*owner) []any {
 	for i, o := range owners {
 		key[i], size[i], chainSeq[i], chainVersion[i] = string(o.key), o.size(), o.chainSeq, o.chainVersion
 		partitions[i] = events.PartitionOf(o.key)
-		frontier[i], origins[i] = pack(o.frontier.Hashes()), encodeOrigins(o.origins)
+		frontier[i], origins[i] = tree.Pack(o.frontier.Hashes()), encodeOrigins(o.origins)
 		confirmedSize[i], confirmedRoot[i], code[i] = o.confirmedSize, o.confirmedRoot[:], s.key.code(o)
 		if !o.waiting.IsZero() {
 			waiting[i] = &o.waiting
@@ -366,7 +366,7 @@ func scanOwner(row pgx.CollectableRow) (_ *owner, code []byte, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if o.frontier, err = tree.NewFrontier(size, unpack(frontier)); err != nil {
+	if o.frontier, err = tree.NewFrontier(size, tree.Split(frontier)); err != nil {
 		return nil, nil, fmt.Errorf("frontier of %s: %w", o.key, err)
 	}
 	copy(o.confirmedRoot[:], confirmed)
@@ -399,20 +399,4 @@ func texts(keys []events.Owner) []string {
 		out[i] = string(k)
 	}
 	return out
-}
-
-func pack(hashes []events.Hash) []byte {
-	out := make([]byte, 0, len(hashes)*events.HashSize)
-	for i := range hashes {
-		out = append(out, hashes[i][:]...)
-	}
-	return out
-}
-
-func unpack(packed []byte) []events.Hash {
-	hashes := make([]events.Hash, len(packed)/events.HashSize)
-	for i := range hashes {
-		copy(hashes[i][:], packed[i*events.HashSize:])
-	}
-	return hashes
 }

@@ -169,10 +169,7 @@ func (a *auditor) lookBack(ctx context.Context) error {
 // rootsOf checks claims, sorted by size, against the owner's leaves up to the sequence
 // through.
 func (a *auditor) rootsOf(ctx context.Context, owner events.Owner, through uint64, claims []claim) error {
-	frontier, err := tree.NewFrontier(0, nil)
-	if err != nil {
-		return err
-	}
+	frontier := tree.EmptyFrontier()
 	settle := func() {
 		for len(claims) > 0 && claims[0].size == frontier.Size() {
 			a.fold.judge(owner, claims[0], frontier.Root())
@@ -180,7 +177,7 @@ func (a *auditor) rootsOf(ctx context.Context, owner events.Owner, through uint6
 		}
 	}
 	settle()
-	err = a.leavesOf(ctx, owner, through, func(data *events.MemoryWritten) error {
+	err := a.leavesOf(ctx, owner, through, func(data *events.MemoryWritten) error {
 		frontier.Append(data.LeafHash)
 		if settle(); len(claims) == 0 {
 			return errStop

@@ -73,7 +73,7 @@ type owner struct {
 func (f *fold) owner(name events.Owner) *owner {
 	o := f.owners[name]
 	if o == nil {
-		o = &owner{name: name, base: newFrontier()}
+		o = &owner{name: name, base: tree.EmptyFrontier()}
 		f.owners[name] = o
 	}
 	return o

@@ -28,20 +28,11 @@ type tile struct {
 // page is a body page that is not full yet: the hashes of its three parts.
 type page struct{ ids, lengths, bodies hash.Hash }
 
-// newFrontier returns the frontier of the empty tree.
-func newFrontier() *tree.Frontier {
-	frontier, err := tree.NewFrontier(0, nil)
-	if err != nil {
-		panic(err) // impossible: the empty tree has no hashes
-	}
-	return frontier
-}
-
 // addToTiles adds a leaf to the owner's tiles. The root of a full tile is a leaf of
 // the tile above it.
 func (f *fold) addToTiles(o *owner, level int, h events.Hash) {
 	if level == len(o.tiles) {
-		o.tiles = append(o.tiles, &tile{hashes: sha256.New(), tree: newFrontier()})
+		o.tiles = append(o.tiles, &tile{hashes: sha256.New(), tree: tree.EmptyFrontier()})
 	}
 	t := o.tiles[level]
 	t.hashes.Write(h[:])
@@ -51,7 +42,7 @@ func (f *fold) addToTiles(o *owner, level int, h events.Hash) {
 	}
 	root, sum := t.tree.Root(), t.hashes.Sum(nil)
 	f.tiles[rowKey(string(o.name), fmt.Sprint(level), fmt.Sprint(t.index))] = func() (*owner, []any) { return o, []any{root, sum} }
-	t.index, t.tree = t.index+1, newFrontier()
+	t.index, t.tree = t.index+1, tree.EmptyFrontier()
 	t.hashes.Reset()
 	f.addToTiles(o, level+1, root)
 }

@@ -70,7 +70,6 @@ type Result struct {
 const (
 	comment         = "memory-ledger: rebuild"
 	defaultPatience = 10 * time.Second
-	lockPoll        = 50 * time.Millisecond
 )
 
 // near is how many messages the new tables may be behind for the swap to begin.
@@ -216,28 +215,19 @@ func (r *rebuild) begin(ctx context.Context) error {
 // lock waits up to Patience for another rebuild. An interrupted rebuild ends with its
 // connection, but the server may take a moment to notice.
 func (r *rebuild) lock(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, r.cfg.Patience)
-	defer cancel()
-	ticker := time.NewTicker(lockPoll)
-	defer ticker.Stop()
-	for {
-		var mine bool
-		err := r.control.QueryRow(ctx, `SELECT pg_try_advisory_lock($1)`, schema.LockKey("rebuild", r.live)).Scan(&mine)
-		if mine {
-			return nil
-		}
-		select {
-		case <-ticker.C:
-			if err != nil {
-				return err
-			}
-		case <-ctx.Done():
-			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-				return ErrRunning
-			}
-			return ctx.Err()
-		}
+	err := r.advisoryLock(ctx, schema.LockKey("rebuild", r.live), r.cfg.Patience)
+	if inUse(err) {
+		return ErrRunning
 	}
+	return err
+}
+
+// advisoryLock waits for a lock of the session. After patience it returns an error that
+// inUse matches.
+func (r *rebuild) advisoryLock(ctx context.Context, key int64, patience time.Duration) error {
+	// Both statements are one implicit transaction. A timeout of 0 would wait forever.
+	_, err := r.control.Exec(ctx, fmt.Sprintf(`SET LOCAL lock_timeout = %d; SELECT pg_advisory_lock(%d)`, max(1, patience.Milliseconds()), key))
+	return err
 }
 
 // discard drops schemas that a rebuild made, if they exist.

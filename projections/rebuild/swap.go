@@ -21,7 +21,7 @@ const (
 	swapAttempts    = 60
 	swapPause       = 500 * time.Millisecond
 	// readersTimeout is longer than a fence takes to give up on a connection.
-	readersTimeout = "10s"
+	readersTimeout = 10 * time.Second
 )
 
 // swapIn waits for audits that read the live tables, catches up, and swaps.
@@ -64,19 +64,18 @@ func (r *rebuild) swapIn(ctx context.Context) error {
 // does not answer the database, awaitReaders gives up after readersTimeout.
 func (r *rebuild) awaitReaders(ctx context.Context, generation string) error {
 	key := schema.GenerationKey(r.live, generation)
-	if _, err := r.control.Exec(ctx, `SET lock_timeout = '`+readersTimeout+`'`); err != nil {
-		return err
-	}
-	_, err := r.control.Exec(ctx, `SELECT pg_advisory_lock($1)`, key)
+	err := r.advisoryLock(ctx, key, readersTimeout)
 	if inUse(err) {
 		r.say("a service has not noticed the new tables after %s; it may answer from what it kept of the old ones until it does", readersTimeout)
-	} else if err != nil {
-		return fmt.Errorf("wait for readers: %w", err)
-	} else if _, err := r.control.Exec(ctx, `SELECT pg_advisory_unlock($1)`, key); err != nil {
+		return nil
+	}
+	if err == nil {
+		_, err = r.control.Exec(ctx, `SELECT pg_advisory_unlock($1)`, key)
+	}
+	if err != nil {
 		return fmt.Errorf("wait for readers: %w", err)
 	}
-	_, err = r.control.Exec(ctx, `RESET lock_timeout`)
-	return err
+	return nil
 }
 
 // inUse reports whether an error means that others hold the lock.

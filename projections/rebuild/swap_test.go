@@ -197,7 +197,7 @@ func TestWhoeverLeavesTheQueueIsNotToldOfAnother(t *testing.T) {
 		}, false},
 	} {
 		ctx, leave := context.WithCancel(t.Context())
-		asked := &statements{beginning: "SELECT pg_try_advisory_lock(", first: func() { c.then(leave) }}
+		asked := &statements{beginning: "SET LOCAL lock_timeout", first: func() { c.then(leave) }}
 		cfg := s.config()
 		cfg.Pool = asked.pool(t, s.pool)
 		cfg.Patience = 5 * time.Second

@@ -52,8 +52,11 @@ var frontiers = compact.RangeFactory{Hash: func(left, right []byte) []byte {
 // that make up the tree, largest first.
 type Frontier struct{ r *compact.Range }
 
+// EmptyFrontier returns the frontier of the empty tree.
+func EmptyFrontier() *Frontier { return &Frontier{frontiers.NewEmptyRange(0)} }
+
 // NewFrontier returns the frontier of a tree of the given size from the hashes that
-// Hashes returned. For 0 and nil it returns the frontier of the empty tree.
+// Hashes returned.
 func NewFrontier(size uint64, hashes []events.Hash) (*Frontier, error) {
 	raw := make([][]byte, len(hashes))
 	for i := range hashes {

@@ -180,7 +180,7 @@ func write(w *projector.Writer, tiles []tile) {
 	hashes, root := make([][]byte, n), make([][]byte, n)
 	for i, t := range tiles {
 		owner[i], level[i], index[i] = string(t.owner), int16(t.level), int64(t.tile)
-		hashes[i], root[i] = pack(t.hashes), t.root[:]
+		hashes[i], root[i] = Pack(t.hashes), t.root[:]
 	}
 	w.Exec(`INSERT INTO tiles (owner, level, tile_index, hashes, root)
 		SELECT * FROM unnest($1::text[], $2::smallint[], $3::bigint[], $4::bytea[], $5::bytea[])`, owner, level, index, hashes, root)

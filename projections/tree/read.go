@@ -197,10 +197,11 @@ func unpack(packed []byte) ([]events.Hash, error) {
 	if len(packed) != TileWidth*events.HashSize {
 		return nil, fmt.Errorf("tile of %d bytes", len(packed))
 	}
-	return split(packed), nil
+	return Split(packed), nil
 }
 
-func pack(hashes []events.Hash) []byte {
+// Pack concatenates hashes.
+func Pack(hashes []events.Hash) []byte {
 	packed := make([]byte, 0, len(hashes)*events.HashSize)
 	for i := range hashes {
 		packed = append(packed, hashes[i][:]...)

@@ -93,14 +93,14 @@ func (e *edges) read(ctx context.Context, q schema.Querier, caches []cache, quer
 	_, err = pgx.ForEachRow(rows, []any{&n, &packed}, func() error {
 		// If a value is too short, or not a whole number of hashes, computing the root
 		// fails later.
-		caches[e.of[n-1]][e.places[n-1]] = split(packed)
+		caches[e.of[n-1]][e.places[n-1]] = Split(packed)
 		return nil
 	})
 	return err
 }
 
-// split splits concatenated hashes.
-func split(packed []byte) []events.Hash {
+// Split splits concatenated hashes.
+func Split(packed []byte) []events.Hash {
 	hashes := make([]events.Hash, len(packed)/events.HashSize)
 	for i := range hashes {
 		hashes[i] = events.Hash(packed[i*events.HashSize : (i+1)*events.HashSize])

@@ -30,9 +30,10 @@ const (
 	maxLabel      = 200 // code points
 )
 
-// keyView is an API key without its secret.
+// keyView is an API key. Only the answer to its creation holds the secret, Key.
 type keyView struct {
 	ID         string            `json:"id"`
+	Key        string            `json:"key,omitzero"`
 	Prefix     string            `json:"prefix"`
 	Label      string            `json:"label"`
 	Scopes     []events.Scope    `json:"scopes"`
@@ -45,19 +46,6 @@ type keyView struct {
 func (v keyView) appendJSON(to []byte) ([]byte, error) {
 	text, err := json.Marshal(v)
 	return append(to, text...), err
-}
-
-// createdKey is the only answer that holds the key's secret.
-type createdKey struct {
-	ID         string            `json:"id"`
-	Key        string            `json:"key"`
-	Prefix     string            `json:"prefix"`
-	Label      string            `json:"label"`
-	Scopes     []events.Scope    `json:"scopes"`
-	CreatedAt  events.Timestamp  `json:"createdAt"`
-	ExpiresAt  *events.Timestamp `json:"expiresAt"`
-	LastUsedAt *events.Timestamp `json:"lastUsedAt"`
-	RevokedAt  *events.Timestamp `json:"revokedAt"`
 }
 
 func (a *API) createKey(c *fiber.Ctx, caller access.Caller) error {
@@ -90,7 +78,7 @@ func (a *API) createKey(c *fiber.Ctx, caller access.Caller) error {
 	if err := a.Commands.Execute(httpapi.Context(c), caller.Owner, create); err != nil {
 		return err
 	}
-	return c.Status(http.StatusCreated).JSON(createdKey{
+	return c.Status(http.StatusCreated).JSON(keyView{
 		ID: create.KeyID, Key: key, Prefix: create.Prefix, Label: create.Label,
 		Scopes: scopes, CreatedAt: create.CreatedAt, ExpiresAt: expires,
 	})
@@ -165,7 +153,10 @@ func (l *keyList) Next(ctx context.Context, yield func(keyView) error) error {
 	l.done = len(keys) < keyChunk
 	for _, k := range keys {
 		l.after = k.At
-		err := yield(keyView{k.ID, k.Prefix, k.Label, k.Scopes, k.CreatedAt, k.ExpiresAt, k.LastUsedAt, k.RevokedAt})
+		err := yield(keyView{
+			ID: k.ID, Prefix: k.Prefix, Label: k.Label, Scopes: k.Scopes,
+			CreatedAt: k.CreatedAt, ExpiresAt: k.ExpiresAt, LastUsedAt: k.LastUsedAt, RevokedAt: k.RevokedAt,
+		})
 		if err != nil && !errors.Is(err, memory.ErrEnough) {
 			return err
 		}

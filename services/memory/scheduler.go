@@ -1,7 +1,6 @@
 package memory
 
 import (
-	"container/list"
 	"context"
 	"errors"
 	"fmt"
@@ -29,19 +28,8 @@ type FairScheduler struct {
 	mu      sync.Mutex
 	free    int
 	waiting int
-	lines   map[events.Owner]*line
-	next    *list.List // of *line: the owner to serve next is at the front
-}
-
-// line holds the waiters of one owner, in order of arrival.
-type line struct {
-	owner   events.Owner
-	waiters []*waiter
-	place   *list.Element
-}
-
-type waiter struct {
-	ready chan struct{} // closed when the slot is granted
+	lines   map[events.Owner][]chan struct{} // closed when the slot is granted; in order of arrival
+	turns   []events.Owner                   // who wait, the next one first
 }
 
 // NewFairScheduler returns the scheduler for long work on this machine.
@@ -56,7 +44,7 @@ const shortSlots = 2
 func NewShortScheduler() *FairScheduler { return newScheduler(shortSlots) }
 
 func newScheduler(slots int) *FairScheduler {
-	return &FairScheduler{free: slots, lines: map[events.Owner]*line{}, next: list.New()}
+	return &FairScheduler{free: slots, lines: map[events.Owner][]chan struct{}{}}
 }
 
 // Take waits for a time slot of the owner. The caller does a piece of work and calls
@@ -70,14 +58,14 @@ func (t *FairScheduler) Take(ctx context.Context, owner events.Owner, begun bool
 		t.mu.Unlock()
 		return t.release, nil
 	}
-	mine := &waiter{ready: make(chan struct{})}
+	mine := make(chan struct{})
 	if err := t.enqueue(owner, mine, begun); err != nil {
 		t.mu.Unlock()
 		return nil, err
 	}
 	t.mu.Unlock()
 	select {
-	case <-mine.ready:
+	case <-mine:
 		return t.release, nil
 	case <-ctx.Done():
 		t.leave(owner, mine)
@@ -86,17 +74,15 @@ func (t *FairScheduler) Take(ctx context.Context, owner events.Owner, begun bool
 }
 
 // enqueue bounds the waiters. Work that has begun was admitted by the same bound.
-func (t *FairScheduler) enqueue(owner events.Owner, w *waiter, begun bool) error {
-	l := t.lines[owner]
-	if !begun && (t.waiting >= waitingOfAll || (l != nil && len(l.waiters) >= waitingOfOwner)) {
+func (t *FairScheduler) enqueue(owner events.Owner, mine chan struct{}, begun bool) error {
+	line := t.lines[owner]
+	if !begun && (t.waiting >= waitingOfAll || len(line) >= waitingOfOwner) {
 		return ErrBusy
 	}
-	if l == nil {
-		l = &line{owner: owner}
-		l.place = t.next.PushBack(l)
-		t.lines[owner] = l
+	if line == nil {
+		t.turns = append(t.turns, owner)
 	}
-	l.waiters = append(l.waiters, w)
+	t.lines[owner] = append(line, mine)
 	t.waiting++
 	return nil
 }
@@ -106,42 +92,35 @@ func (t *FairScheduler) enqueue(owner events.Owner, w *waiter, begun bool) error
 func (t *FairScheduler) release() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	front := t.next.Front()
-	if front == nil {
+	if len(t.turns) == 0 {
 		t.free++
 		return
 	}
-	l := front.Value.(*line)
-	close(l.waiters[0].ready)
-	l.waiters = l.waiters[1:]
-	t.waiting--
-	if len(l.waiters) == 0 {
-		t.drop(l)
-		return
+	owner := t.turns[0]
+	close(t.lines[owner][0])
+	if t.remove(owner, 0); len(t.lines[owner]) > 0 {
+		t.turns = append(slices.Delete(t.turns, 0, 1), owner)
 	}
-	t.next.MoveToBack(front)
 }
 
-func (t *FairScheduler) drop(l *line) {
-	t.next.Remove(l.place)
-	delete(t.lines, l.owner)
+// remove removes a waiter, and the owner after the last waiter.
+func (t *FairScheduler) remove(owner events.Owner, i int) {
+	t.waiting--
+	if t.lines[owner] = slices.Delete(t.lines[owner], i, i+1); len(t.lines[owner]) == 0 {
+		delete(t.lines, owner)
+		t.turns = slices.DeleteFunc(t.turns, func(o events.Owner) bool { return o == owner })
+	}
 }
 
 // leave removes a waiter, or releases its slot if it was granted at the same moment.
-func (t *FairScheduler) leave(owner events.Owner, w *waiter) {
+func (t *FairScheduler) leave(owner events.Owner, mine chan struct{}) {
 	t.mu.Lock()
-	l := t.lines[owner]
-	if l != nil {
-		if i := slices.Index(l.waiters, w); i >= 0 {
-			l.waiters = slices.Delete(l.waiters, i, i+1)
-			t.waiting--
-			if len(l.waiters) == 0 {
-				t.drop(l)
-			}
-			t.mu.Unlock()
-			return
-		}
+	i := slices.Index(t.lines[owner], mine)
+	if i >= 0 {
+		t.remove(owner, i)
 	}
 	t.mu.Unlock()
-	t.release()
+	if i < 0 {
+		t.release()
+	}
 }

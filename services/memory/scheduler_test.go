@@ -47,7 +47,7 @@ func TestOwnersTakeTurns(t *testing.T) {
 			t.Errorf("the order was %v", got[:6])
 		}
 		synctest.Wait()
-		if turns.free != 1 || turns.waiting != 0 || len(turns.lines) != 0 || turns.next.Len() != 0 {
+		if turns.free != 1 || turns.waiting != 0 || len(turns.lines) != 0 || len(turns.turns) != 0 {
 			t.Errorf("left behind: %+v", turns)
 		}
 	})

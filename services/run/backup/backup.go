@@ -212,16 +212,12 @@ func snapshot(ctx context.Context, nc *nats.Conn, stream string, to io.Writer, p
 		return n, err
 	}
 	var answer struct {
-		Config json.RawMessage     `json:"config"`
-		State  json.RawMessage     `json:"state"`
-		Error  *jetstream.APIError `json:"error"`
+		Config json.RawMessage `json:"config"`
+		State  json.RawMessage `json:"state"`
 	}
 	request := map[string]any{"deliver_subject": inbox, "no_consumers": true, "chunk_size": pieceSize}
 	if err := api(ctx, nc, "STREAM.SNAPSHOT."+stream, request, &answer); err != nil {
 		return n, err
-	}
-	if answer.Error != nil {
-		return n, answer.Error
 	}
 	n.Config, n.State = answer.Config, answer.State
 	for {
@@ -409,14 +405,10 @@ func send(ctx context.Context, nc *nats.Conn, n note, path string, progress func
 	}
 	defer file.Close()
 	var answer struct {
-		DeliverSubject string              `json:"deliver_subject"`
-		Error          *jetstream.APIError `json:"error"`
+		DeliverSubject string `json:"deliver_subject"`
 	}
 	if err := api(ctx, nc, "STREAM.RESTORE."+n.Stream, map[string]any{"config": n.Config, "state": n.State}, &answer); err != nil {
 		return err
-	}
-	if answer.Error != nil {
-		return answer.Error
 	}
 	sent := uint64(0)
 	for piece := make([]byte, pieceSize); ; {
@@ -431,14 +423,8 @@ func send(ctx context.Context, nc *nats.Conn, n note, path string, progress func
 			return fmt.Errorf("stream %s: %w", n.Stream, requestErr)
 		}
 		if len(reply.Data) > 0 {
-			var result struct {
-				Error *jetstream.APIError `json:"error"`
-			}
-			if err := json.Unmarshal(reply.Data, &result); err != nil {
+			if err := decode(reply.Data, &struct{}{}); err != nil {
 				return err
-			}
-			if result.Error != nil {
-				return result.Error
 			}
 		}
 		if size == 0 {
@@ -476,7 +462,22 @@ func api(ctx context.Context, nc *nats.Conn, what string, request, answer any) e
 	if err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
-	return json.Unmarshal(reply.Data, answer)
+	return decode(reply.Data, answer)
+}
+
+// decode reads an answer of the server. If the server refused, the error is a
+// *jetstream.APIError.
+func decode(data []byte, answer any) error {
+	var refused struct {
+		Error *jetstream.APIError `json:"error"`
+	}
+	if err := json.Unmarshal(data, &refused); err != nil {
+		return err
+	}
+	if refused.Error != nil {
+		return refused.Error
+	}
+	return json.Unmarshal(data, answer)
 }
 
 func requestWithin(ctx context.Context, nc *nats.Conn, subject string, body []byte) (*nats.Msg, error) {

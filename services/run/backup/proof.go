@@ -78,14 +78,10 @@ func readAll(ctx context.Context, nc *nats.Conn, part Part, n note, progress fun
 		return fmt.Errorf("%w: %w", ErrIncomplete, err)
 	}
 	var answer struct {
-		State streamState         `json:"state"`
-		Error *jetstream.APIError `json:"error"`
+		State streamState `json:"state"`
 	}
 	if err := api(ctx, nc, "STREAM.INFO."+n.Stream, map[string]any{"deleted_details": true}, &answer); err != nil {
 		return err
-	}
-	if answer.Error != nil {
-		return answer.Error
 	}
 	is := answer.State
 	if part == Log {
