@@ -35,11 +35,18 @@ deps: ## everything that the tests need beside Go, installed if it is missing
 .PHONY: test
 test: deps fmt-check vet rules unit ## what to run at every change: formatting, rules and all tests except the slow ones
 
+# Most tests wait for a server or a chain. Running more of them at a time than there are
+# processors halves the total time. The packages that take longest start first. vet runs
+# for all packages beforehand, not once more for each test.
+WAITING := 6
+LONGEST := ./services/test/e2e ./projections/projector ./anchoring/anchorer ./projections/rebuild
+GOTEST := go test -vet=off -parallel $(WAITING)
+
 # The slow tests are the tests that -short skips, and the packages that need a browser
 # or a cluster of processes.
 .PHONY: unit
 unit: ## all Go tests except the slow ones
-	go test -short -timeout 10m $$(go list $(PACKAGES) | grep -v -e '/services/test/deployed$$' -e '/services/test/browser$$')
+	$(GOTEST) -short -timeout 10m $(LONGEST) $$(go list $(PACKAGES) | grep -v -e '/services/test/deployed$$' -e '/services/test/browser$$')
 
 .PHONY: verify
 verify: deps staticcheck vulncheck generated lint-openapi client dashboard-current webextension slow plain race fuzz ## the rest: linters, slow tests, race detector, crashes, clusters, browser, fuzzing
@@ -57,22 +64,18 @@ BROWSER := ./services/test/browser
 RACE = $(filter-out $(CLUSTER) $(BROWSER),$(call folders,$(CONCURRENT),*.go))
 SLOW = $(filter-out $(CLUSTER) $(RACE),$(call folders,$(SKIPS),*_test.go))
 
-# Most end-to-end tests wait for a server or a chain. Running more of them at a time than
-# there are processors halves the total time.
-WAITING := 6
-
 .PHONY: slow
 slow: ## slow tests of the packages that the race detector does not run
-	$(if $(SLOW),go test -timeout 15m $(SLOW))
+	$(if $(SLOW),$(GOTEST) -timeout 15m $(SLOW))
 
 .PHONY: plain
 plain: ## the end-to-end tests of a local run, with every accelerator of the log off; all others have none
-	ACCELERATORS=off go test -count=1 -timeout 10m -parallel $(WAITING) ./services/test/e2e
+	ACCELERATORS=off $(GOTEST) -count=1 -timeout 10m ./services/test/e2e
 
 .PHONY: race
 race: ## the packages that share memory between goroutines, with the race detector
-	go test -race -timeout 15m -parallel $(WAITING) $(RACE)
-	go test -race -timeout 10m $(CLUSTER) # a cluster of many processes: it runs alone
+	$(GOTEST) -race -timeout 15m $(LONGEST) $(RACE)
+	go test -vet=off -race -timeout 10m $(CLUSTER) # a cluster of many processes: it runs alone
 
 .PHONY: network
 network: ## 10,000 writes through a bad network with each client, each stored once
@@ -83,7 +86,7 @@ network: ## 10,000 writes through a bad network with each client, each stored on
 # only because the deadline has passed (go.dev/issue/75804). -fuzzminimizetime limits
 # how far an interesting input is shortened, because that took most of the time.
 FUZZTIME ?= 20000x
-FUZZ = go test -run '^$$' -fuzztime $(FUZZTIME) -fuzzminimizetime 100x -fuzz
+FUZZ = go test -vet=off -run '^$$' -fuzztime $(FUZZTIME) -fuzzminimizetime 100x -fuzz
 fuzz: ## each fuzz target for a short time
 	$(FUZZ) '^FuzzDecodeBatch$$' ./events
 	$(FUZZ) '^FuzzDecodeCanonical$$' ./events

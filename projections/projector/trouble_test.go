@@ -492,16 +492,19 @@ func TestMetricsSayWhereItIs(t *testing.T) {
 	inState(t, r, projector.Live) // so that it soon passes the log's end that it saw last
 	log.Publish(t, fixture.NewHistory(28, 5).Messages(50)...)
 	caughtUp(t, pool, log)
-	ready(t, r)
-	values := fixture.Metrics(t, registry)
-	for name, want := range map[string]float64{
-		"ledger_projector_position": 50, "ledger_projector_messages_total": 50, "ledger_projector_lag_messages": 0,
-		"ledger_projector_lag_seconds": 0, "ledger_projector_active": 1, "ledger_projector_failures_total": 0,
-	} {
-		if got, there := values[name]; !there || got != want {
-			t.Errorf("%s is %v, %v, want %v", name, got, there, want)
+	var values map[string]float64
+	fixture.Eventually(t, 30*time.Second, func() error { // the metrics follow the commit
+		values = fixture.Metrics(t, registry)
+		for name, want := range map[string]float64{
+			"ledger_projector_position": 50, "ledger_projector_messages_total": 50, "ledger_projector_lag_messages": 0,
+			"ledger_projector_lag_seconds": 0, "ledger_projector_active": 1, "ledger_projector_failures_total": 0,
+		} {
+			if got, there := values[name]; !there || got != want {
+				return fmt.Errorf("%s is %v, %v, want %v", name, got, there, want)
+			}
 		}
-	}
+		return nil
+	})
 	if values["ledger_projector_apply_seconds"] == 0 || values["ledger_projector_slices_total"] == 0 {
 		t.Errorf("no slices counted: %v", values)
 	}
