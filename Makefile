@@ -100,9 +100,12 @@ fuzz: ## each fuzz target for a short time
 fmt-check:
 	@out=$$(gofmt -l $(MODULES)); if [ -n "$$out" ]; then echo "gofmt is not happy with:"; echo "$$out"; exit 1; fi
 
+# The compiler collects garbage less often, so that a cold build takes a tenth less time.
+LAZYGC := GOGC=400
+
 .PHONY: vet
 vet:
-	go vet $(PACKAGES)
+	$(LAZYGC) go vet $(PACKAGES)
 
 # -count=1 skips the test cache: the rules read files of other modules, and the cache
 # does not see their changes.
@@ -112,7 +115,7 @@ rules: ## imports, names, and the links of docs/invariants.md
 
 .PHONY: staticcheck
 staticcheck:
-	go run $(STATICCHECK) $(PACKAGES)
+	$(LAZYGC) go run $(STATICCHECK) $(PACKAGES)
 
 .PHONY: vulncheck
 vulncheck: ## known vulnerabilities, if the database can be reached
