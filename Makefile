@@ -36,17 +36,16 @@ deps: ## everything that the tests need beside Go, installed if it is missing
 test: deps fmt-check vet rules unit ## what to run at every change: formatting, rules and all tests except the slow ones
 
 # Most tests wait for a server or a chain. Running more of them at a time than there are
-# processors halves the total time. The packages that take longest start first. vet runs
-# for all packages beforehand, not once more for each test.
+# processors halves the total time. vet runs for all packages beforehand, not once more
+# for each test.
 WAITING := 6
-LONGEST := ./services/test/e2e ./projections/projector ./anchoring/anchorer ./projections/rebuild
 GOTEST := go test -vet=off -parallel $(WAITING)
 
 # The slow tests are the tests that -short skips, and the packages that need a browser
 # or a cluster of processes.
 .PHONY: unit
 unit: ## all Go tests except the slow ones
-	$(GOTEST) -short -timeout 10m $(LONGEST) $$(go list $(PACKAGES) | grep -v -e '/services/test/deployed$$' -e '/services/test/browser$$')
+	$(GOTEST) -short -timeout 10m $$(go list $(PACKAGES) | grep -v -e '/services/test/deployed$$' -e '/services/test/browser$$')
 
 .PHONY: verify
 verify: deps staticcheck vulncheck generated lint-openapi client dashboard-current webextension slow plain race fuzz ## the rest: linters, slow tests, race detector, crashes, clusters, browser, fuzzing
@@ -74,7 +73,7 @@ plain: ## the end-to-end tests of a local run, with every accelerator of the log
 
 .PHONY: race
 race: ## the packages that share memory between goroutines, with the race detector
-	$(GOTEST) -race -timeout 15m $(LONGEST) $(RACE)
+	$(GOTEST) -race -timeout 15m $(RACE)
 	go test -vet=off -race -timeout 10m $(CLUSTER) # a cluster of many processes: it runs alone
 
 .PHONY: network
