@@ -274,6 +274,7 @@ func (a *API) retractMemory(c *fiber.Ctx) error {
 	return c.JSON(fiber.Map{"ok": true})
 }
 
+// maxPage bounds the memories or events that a request for a page may ask for.
 const maxPage = 1000
 
 // listMemories streams all memories. With limit or cursor, it returns one page. A cursor

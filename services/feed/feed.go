@@ -14,8 +14,6 @@ import (
 )
 
 const (
-	// MaxLimit bounds the events that a request for a page may ask for.
-	MaxLimit = 1000
 	// pageBytes ends a page, after the message that exceeds it.
 	pageBytes = 1 << 20
 	// undelivered is how many pages of at most deliveredBytes may wait for a follower,

@@ -157,25 +157,28 @@ func TestPages(t *testing.T) {
 	}
 }
 
+// mostEvents is the largest limit that the API lets through.
+const mostEvents = 1000
+
 func TestFollowersAreBounded(t *testing.T) {
 	t.Parallel()
 	log := openLog(t)
 	f := newFeed(t, log, log.Direct(), 2)
 	owner := logtest.Owner()
-	first, err := f.Follow(owner, 0, feed.MaxLimit)
+	first, err := f.Follow(owner, 0, mostEvents)
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := f.Follow(owner, 0, feed.MaxLimit)
+	second, err := f.Follow(owner, 0, mostEvents)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer second.Close()
-	if _, err := f.Follow(owner, 0, feed.MaxLimit); !errors.Is(err, feed.ErrTooMany) || f.Streams() != 2 {
+	if _, err := f.Follow(owner, 0, mostEvents); !errors.Is(err, feed.ErrTooMany) || f.Streams() != 2 {
 		t.Errorf("a third one: %v", err)
 	}
 	first.Close()
-	third, err := f.Follow(owner, 0, feed.MaxLimit)
+	third, err := f.Follow(owner, 0, mostEvents)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -226,7 +229,7 @@ func TestEachEventOnce(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for i := range followers {
-		w, limit := writers[i%owners], []int{1, 4, feed.MaxLimit}[i%3]
+		w, limit := writers[i%owners], []int{1, 4, mostEvents}[i%3]
 		group.Go(func() {
 			time.Sleep(time.Duration(rand.IntN(2000)) * time.Millisecond)
 			follower, err := f.Follow(w.owner, 0, limit)
