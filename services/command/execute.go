@@ -59,17 +59,17 @@ const (
 	defaultTimeout      = 5 * time.Second
 	// maxQueued bounds the commands of one owner that wait in this process.
 	maxQueued = 1024
-	// maxStreak bounds how many messages of one owner this process appends in a row, and
-	// maxAppending how long these appends take together. Then the owner's waiting commands
-	// pause for pauseAppends times as long as the last append took, at most maxPause. Without
-	// the pause, a process with a queue of commands could win every race for the owner's next
+	// maxAppending bounds how long the appends of one owner's messages in a row take in this
+	// process, and maxStreak how many there are if commands queue. Then the owner's waiting
+	// commands pause for pauseAppends times as long as the last append took, at most
+	// maxAppending. Without the pause, this process could win every race for the owner's next
 	// message, and the commands of another would end at their deadline: that one needs the
 	// time of about three appends for one try, because it reads the tail after each append
-	// that lost. A client that writes one memory after another leaves enough time itself.
+	// that lost. A client that writes one memory after another leaves enough time itself,
+	// unless the log is slow.
 	maxStreak    = 64
 	maxAppending = 500 * time.Millisecond
 	pauseAppends = 4
-	maxPause     = 250 * time.Millisecond
 	// defaultMaxRunning is large enough that the log can share syncs, and small enough to
 	// leave processor time for requests that are not commands.
 	defaultMaxRunning = 64
@@ -398,11 +398,11 @@ func (x *Executor) append(ctx context.Context, t *turn, d Decision, commandID st
 	took := time.Since(began)
 	e.streak.appends++
 	e.streak.took += took
-	if alone := len(e.queue) == 1; alone || e.streak.appends < maxStreak && e.streak.took < maxAppending {
+	if alone := len(e.queue) == 1; e.streak.took < maxAppending && (alone || e.streak.appends < maxStreak) {
 		t.pass()
 	} else {
 		e.streak = streak{}
-		t.passAfter(min(pauseAppends*took, maxPause))
+		t.passAfter(min(pauseAppends*took, maxAppending))
 	}
 	return true, appended.Wait(ctx)
 }

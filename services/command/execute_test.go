@@ -469,21 +469,20 @@ func TestNobodyConflictsWithOneself(t *testing.T) {
 	}
 }
 
-// distant is a log of one owner in memory whose server is half a millisecond away.
+// distant is a log of one owner in memory whose server is some time away.
 type distant struct {
 	eventlog.Log
+	halfway time.Duration
 	records []eventlog.Record
 	mu      sync.Mutex
 }
-
-const halfway = 500 * time.Microsecond
 
 func (d *distant) Append(ctx context.Context, a eventlog.Append) (eventlog.Appended, error) {
 	if ctx.Err() != nil {
 		return eventlog.Appended{}, eventlog.ErrUnavailable
 	}
-	time.Sleep(halfway)
-	defer time.Sleep(halfway)
+	time.Sleep(d.halfway)
+	defer time.Sleep(d.halfway)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if a.Expected != uint64(len(d.records)) {
@@ -495,11 +494,11 @@ func (d *distant) Append(ctx context.Context, a eventlog.Append) (eventlog.Appen
 }
 
 func (d *distant) OwnerTail(_ context.Context, _ events.Family, _ events.Owner, after uint64, yield func(eventlog.Record) error) error {
-	time.Sleep(halfway)
+	time.Sleep(d.halfway)
 	d.mu.Lock()
 	tail := d.records[after:]
 	d.mu.Unlock()
-	time.Sleep(halfway)
+	time.Sleep(d.halfway)
 	for _, r := range tail {
 		if err := yield(r); err != nil {
 			return err
@@ -509,39 +508,54 @@ func (d *distant) OwnerTail(_ context.Context, _ events.Family, _ events.Owner, 
 }
 
 // TestABusyProcessLeavesTurns: commands in another process are stored although one process
-// always has the owner's next command ready. On this log, a try of the other process takes
+// always has the owner's next command ready. On these logs, a try of the other process takes
 // longer than an append, so that without pauses it would lose every time.
 func TestABusyProcessLeavesTurns(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		log, owner := &distant{}, logtest.Owner()
-		busy, other := newExecutor(t, log), newExecutor(t, log)
-		ctx, stop := context.WithCancel(t.Context())
-		var group sync.WaitGroup
-		for range 4 {
-			group.Go(func() {
-				for ctx.Err() == nil {
-					if err := busy.Execute(t.Context(), owner, write(1)); err != nil {
+	for name, c := range map[string]struct {
+		halfway time.Duration
+		clients int // of the busy process; each writes one memory after another
+		wait    time.Duration
+		least   int // messages, half of what the busy process appends alone
+	}{
+		"a queue at a near log":       {halfway: 500 * time.Microsecond, clients: 4, wait: 150 * time.Millisecond, least: 1700},
+		"a queue at a distant log":    {halfway: 50 * time.Millisecond, clients: 4, wait: time.Second, least: 145},
+		"one client at a distant log": {halfway: 50 * time.Millisecond, clients: 1, wait: time.Second, least: 145},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				log, owner := &distant{halfway: c.halfway}, logtest.Owner()
+				busy, other := newExecutor(t, log), newExecutor(t, log)
+				ctx, stop := context.WithCancel(t.Context())
+				var group sync.WaitGroup
+				for range c.clients {
+					group.Go(func() {
+						for ctx.Err() == nil {
+							if err := busy.Execute(t.Context(), owner, write(1)); err != nil {
+								t.Error(err)
+							}
+						}
+					})
+				}
+				start := time.Now()
+				time.Sleep(c.halfway / 3) // or appends of both would arrive at the same instant
+				for range 10 {
+					time.Sleep(2 * c.wait)
+					began := time.Now()
+					if err := other.Execute(t.Context(), owner, write(2)); err != nil {
 						t.Error(err)
 					}
+					if took := time.Since(began); took > c.wait {
+						t.Errorf("stored after %v", took)
+					}
+				}
+				stop()
+				group.Wait()
+				if n := len(log.records); n < c.least {
+					t.Errorf("%d messages in %v: the busy process waited too much", n, time.Since(start))
 				}
 			})
-		}
-		time.Sleep(halfway / 3) // or appends of both would arrive at the same instant
-		for range 10 {
-			time.Sleep(100 * time.Millisecond)
-			began := time.Now()
-			if err := other.Execute(t.Context(), owner, write(2)); err != nil {
-				t.Error(err)
-			}
-			if took := time.Since(began); took > 150*time.Millisecond {
-				t.Errorf("stored after %v", took)
-			}
-		}
-		stop()
-		group.Wait()
-		if n := len(log.records); n < 1000 {
-			t.Errorf("%d messages in 1.4 s: the busy process waited too much", n)
-		}
-	})
+		})
+	}
 }
