@@ -65,18 +65,19 @@ func TestWarmOwnersWriteWhileTheDatabaseHangs(t *testing.T) {
 	const writes = 300 // more than twice the keyed writes that a state keeps while the database answers
 	begun := time.Now()
 	var slowest time.Duration
-	for n := range writes {
+	timed := func(n int, c *stacktest.Client, headers ...stacktest.Header) {
 		before := time.Now()
-		for name, a := range map[string]stacktest.Answer{
-			"session": write(core, session, keyed(2*n+2)), "key": write(core, key), "extension": write(extension, extensionSession, keyed(2*n+3)),
-		} {
-			if a.Status != 201 {
-				t.Fatalf("write %d by %s after %s: %d %s", n, name, time.Since(begun), a.Status, a.Body)
-			}
+		if a := write(c, headers...); a.Status != 201 {
+			t.Fatalf("write %d at %s after %s: %d %s", n, c.URL, time.Since(begun), a.Status, a.Body)
 		}
 		slowest = max(slowest, time.Since(before))
 	}
-	if slowest > 2*time.Second {
+	for n := range writes {
+		timed(n, core, session, keyed(2*n+2))
+		timed(n, core, key)
+		timed(n, extension, extensionSession, keyed(2*n+3))
+	}
+	if slowest > 4*time.Second { // a write that needs the database ends after five
 		t.Errorf("a write took %s", slowest)
 	}
 	t.Logf("%d writes in %s, the slowest %s", 3*writes, time.Since(begun), slowest)
