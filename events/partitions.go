@@ -49,11 +49,7 @@ func (r Partitions) Has(partition int) bool { return r.First <= partition && par
 
 // PartitionOf returns an owner's partition.
 func PartitionOf(o Owner) int {
-	n, ok := parsePartition(o.Partition())
-	if !ok {
-		panic("events: two hex digits name a partition")
-	}
-	return n
+	return int(o.partition())
 }
 
 // PartitionIn reads the partition that a subject names. It returns false if there is none;

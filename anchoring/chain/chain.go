@@ -62,18 +62,6 @@ type RPCError struct {
 
 func (e *RPCError) Error() string { return fmt.Sprintf("rpc error %d: %s", e.Code, e.Message) }
 
-// RefusedError says that preflight refused a transaction: the node did not
-// forward it.
-type RefusedError struct {
-	Err  error // a *program.InstructionError
-	Logs []string
-}
-
-func (e *RefusedError) Error() string { return "refused by preflight: " + e.Err.Error() }
-
-// Unwrap returns the reason.
-func (e *RefusedError) Unwrap() error { return e.Err }
-
 // Blockhash is a recent blockhash to sign over, and the last block height at which a
 // transaction with it can land.
 type Blockhash struct {
@@ -93,9 +81,8 @@ type Status struct {
 
 // Account is the state of an account at the time of the read.
 type Account struct {
-	Owner    solana.PublicKey
-	Data     []byte
-	Lamports uint64
+	Owner solana.PublicKey
+	Data  []byte
 }
 
 // GenesisHash returns the hash that identifies this chain.
@@ -169,8 +156,8 @@ func (c *Client) Rent(ctx context.Context, size int) (uint64, error) {
 }
 
 // Send passes a signed transaction to the node. It returns nil if the node accepted it.
-// That does not mean that the transaction will land. It returns a *RefusedError if
-// preflight refused the transaction.
+// That does not mean that the transaction will land. If preflight refused the transaction,
+// the node did not forward it, and the error wraps that of program.TransactionError.
 func (c *Client) Send(ctx context.Context, raw []byte, preflight bool) error {
 	options := map[string]any{"encoding": "base64", "skipPreflight": !preflight, "preflightCommitment": Confirmed, "maxRetries": 0}
 	var signature string
@@ -180,15 +167,12 @@ func (c *Client) Send(ctx context.Context, raw []byte, preflight bool) error {
 	if !errors.As(err, &rpc) || rpc.Code != preflightFailure {
 		return err
 	}
-	var data struct {
-		Err  any
-		Logs []string
-	}
+	var data struct{ Err any }
 	if json.Unmarshal(rpc.Data, &data) != nil {
 		return err
 	}
 	if failure := program.TransactionError(data.Err); failure != nil {
-		return &RefusedError{failure, data.Logs}
+		return fmt.Errorf("refused by preflight: %w", failure)
 	}
 	return err
 }
@@ -235,9 +219,8 @@ func (c *Client) Accounts(ctx context.Context, keys []solana.PublicKey, commitme
 		return nil, 0, fmt.Errorf("%d accounts in one call", len(keys))
 	}
 	var reply contextual[[]*struct {
-		Owner    solana.PublicKey
-		Data     []string
-		Lamports uint64
+		Owner solana.PublicKey
+		Data  []string
 	}]
 	options := map[string]any{"encoding": "base64", "commitment": commitment}
 	if err := c.call(ctx, &reply, "getMultipleAccounts", keys, options); err != nil {
@@ -258,7 +241,7 @@ func (c *Client) Accounts(ctx context.Context, keys []solana.PublicKey, commitme
 		if err != nil {
 			return nil, 0, malformed("getMultipleAccounts")
 		}
-		accounts[i] = &Account{v.Owner, data, v.Lamports}
+		accounts[i] = &Account{v.Owner, data}
 	}
 	return accounts, *reply.Context.Slot, nil
 }

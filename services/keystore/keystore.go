@@ -95,7 +95,7 @@ type Config struct {
 	Rand   io.Reader        // nil means crypto/rand
 	// Syncer, if any, makes a new entry durable, for a server that acknowledges before it
 	// syncs.
-	Syncer Syncer
+	Syncer eventlog.Syncer
 	// Marked, if any, returns the revision of the mark that the bucket keeps in place of an
 	// owner's destroyed key, or 0 if there is none; see the function of that name.
 	Marked func(context.Context, events.Owner) (uint64, error)
@@ -107,11 +107,6 @@ type Config struct {
 	Pause func(ctx context.Context, d time.Duration) bool
 }
 
-// Syncer returns once everything acknowledged before is on stable storage.
-type Syncer interface {
-	Sync(ctx context.Context) error
-}
-
 // Store is the keystore.
 type Store struct {
 	bucket  jetstream.KeyValue
@@ -121,7 +116,7 @@ type Store struct {
 	maxAge  time.Duration
 	now     func() time.Time
 	rand    io.Reader
-	syncer  Syncer
+	syncer  eventlog.Syncer
 	marked  func(context.Context, events.Owner) (uint64, error)
 	told    func(events.Owner)
 	pause   func(context.Context, time.Duration) bool
