@@ -1,7 +1,6 @@
 package events
 
 import (
-	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -51,6 +50,4 @@ func (o Owner) Bytes() [32]byte {
 // hex digits. Every subject contains it. So projectors and anchorers can divide the
 // owners among themselves, and streams can later be split into up to 256 parts,
 // without rewriting a single event.
-func (o Owner) Partition() string { return hex.EncodeToString([]byte{o.partition()}) }
-
-func (o Owner) partition() byte { return sha256.Sum256([]byte(o))[0] }
+func (o Owner) Partition() string { return hex.EncodeToString([]byte{byte(PartitionOf(o))}) }

@@ -1,6 +1,7 @@
 package events
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"strconv"
@@ -48,9 +49,7 @@ func (r Partitions) Count() int { return r.End - r.First }
 func (r Partitions) Has(partition int) bool { return r.First <= partition && partition < r.End }
 
 // PartitionOf returns an owner's partition.
-func PartitionOf(o Owner) int {
-	return int(o.partition())
-}
+func PartitionOf(o Owner) int { return int(sha256.Sum256([]byte(o))[0]) }
 
 // PartitionIn reads the partition that a subject names. It returns false if there is none;
 // the subject's parser reports that error.

@@ -49,7 +49,8 @@ func columns(t *testing.T, pool *pgxpool.Pool) []column {
 		t.Fatal(err)
 	}
 	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (c column, err error) {
-		return c, row.Scan(&c.table, &c.name, &c.kind)
+		err = row.Scan(&c.table, &c.name, &c.kind)
+		return c, err
 	})
 	if err != nil || len(all) < 60 {
 		t.Fatalf("%d columns, %v", len(all), err)

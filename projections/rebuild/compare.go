@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/memory-ledger/ledger/projections/internal/column"
 	"github.com/memory-ledger/ledger/projections/projector"
 	"github.com/memory-ledger/ledger/projections/schema"
 	"github.com/memory-ledger/ledger/projections/tree"
@@ -167,14 +168,10 @@ func (r *rebuild) compareTable(ctx context.Context, live pgx.Tx, name string) er
 // their bytes are. Other types are hashed as text: numeric may have trailing zeros, and
 // arrays may hold such numbers.
 func checksum(ctx context.Context, q schema.Querier, inSchema, name string) (string, error) {
-	rows, err := q.Query(ctx, `SELECT CASE WHEN a.atttypid IN ('text'::regtype, 'bytea'::regtype, 'uuid'::regtype, 'boolean'::regtype,
+	columns, err := column.All(ctx, q, "list columns", column.Value[string], `SELECT CASE WHEN a.atttypid IN ('text'::regtype, 'bytea'::regtype, 'uuid'::regtype, 'boolean'::regtype,
 			'smallint'::regtype, 'integer'::regtype, 'bigint'::regtype, 'timestamptz'::regtype)
 			THEN quote_ident(a.attname) ELSE quote_ident(a.attname) || '::text' END
 		FROM pg_attribute a WHERE a.attrelid = $1::regclass AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum`, inSchema+"."+name)
-	if err != nil {
-		return "", err
-	}
-	columns, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
 		return "", err
 	}
@@ -348,13 +345,11 @@ func (r *rebuild) compareRoots(ctx context.Context, live pgx.Tx) error {
 
 // ownersAfter returns a page of the owners that have leaves.
 func ownersAfter(ctx context.Context, q schema.Querier, after string) ([]tree.Size, error) {
-	rows, err := q.Query(ctx, `SELECT owner, leaves FROM owners o CROSS JOIN LATERAL (
+	size := func(row pgx.Row) (s tree.Size, err error) {
+		err = row.Scan((*string)(&s.Owner), &s.Leaves)
+		return s, err
+	}
+	return column.All(ctx, q, "list owners", size, `SELECT owner, leaves FROM owners o CROSS JOIN LATERAL (
 			SELECT leaf_index + 1 AS leaves FROM memories m WHERE m.owner = o.owner ORDER BY leaf_index DESC LIMIT 1) AS newest
 		WHERE owner > $1 ORDER BY owner LIMIT 1000`, after)
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (s tree.Size, err error) {
-		return s, row.Scan((*string)(&s.Owner), &s.Leaves)
-	})
 }

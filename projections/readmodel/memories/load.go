@@ -18,6 +18,10 @@ func Load(ctx context.Context, q schema.Querier, owner events.Owner, from, to ui
 	if from >= to || from > math.MaxInt64 {
 		return nil, nil
 	}
-	return column.All(ctx, q, "load memories", func(row pgx.Row) (m Memory, err error) { return m, scan(row, &m) }, `SELECT `+columns+` FROM memories m
+	read := func(row pgx.Row) (m Memory, err error) {
+		err = scan(row, &m)
+		return m, err
+	}
+	return column.All(ctx, q, "load memories", read, `SELECT `+columns+` FROM memories m
 		WHERE m.owner = $1 AND m.leaf_index >= $2 AND m.leaf_index < $3 ORDER BY m.leaf_index`, string(owner), from, min(to, math.MaxInt64))
 }
