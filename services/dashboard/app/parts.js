@@ -1,5 +1,5 @@
 // Small parts that several screens show.
-import { html, useEffect, useRef, useState } from './vendor-preact.js';
+import { html, useEffect, useLayoutEffect, useRef, useState } from './vendor-preact.js';
 import { ApiError, ConnectionError, TimeoutError, VerificationError } from './vendor-ledger.js';
 import { WalletError } from './wallets.js';
 
@@ -58,7 +58,9 @@ export function Copy({ text, what = 'Copy' }) {
 /** A dialog over the page. Escape, or a click outside the dialog, closes it. */
 export function Dialog({ title, onClose, children, wide }) {
   const ref = useRef();
-  useEffect(() => {
+  // Not useEffect: it would give the focus back a moment after the dialog is gone, and a key
+  // pressed meanwhile would be lost.
+  useLayoutEffect(() => {
     const dialog = ref.current, before = document.activeElement;
     dialog.showModal();
     return () => {

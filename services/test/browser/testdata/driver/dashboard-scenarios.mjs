@@ -154,8 +154,12 @@ export const scenarios = {
     await v.page.keyboard.press('Enter');
     await v.dialog.getByText('leaf 7').waitFor();
     await v.dialog.getByText('Written').waitFor();
+    await v.page.evaluate(() => {
+      new MutationObserver(() => document.querySelector('dialog') ?? (window.focused ??= document.activeElement.className)).observe(document.body, { childList: true, subtree: true });
+    });
     await v.page.keyboard.press('Escape');
     await v.dialog.waitFor({ state: 'detached' });
+    assert.equal(await v.page.evaluate(() => window.focused), 'memory', 'what has the focus when the dialog is gone');
     await v.page.keyboard.press('ArrowUp'); // the focus is where it was
     await v.page.keyboard.press('Enter');
     await v.dialog.getByText('leaf 8').waitFor();
