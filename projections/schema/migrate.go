@@ -17,6 +17,9 @@ import (
 	"github.com/pressly/goose/v3"
 )
 
+// In each file, all that goes up is one statement, and all that goes down another: goose
+// looks for the end of a statement with a buffer of 4 MB for each line.
+//
 //go:embed migrations/*.sql
 var migrations embed.FS
 
@@ -58,6 +61,11 @@ func Migrate(ctx context.Context, databaseURL, schemaName string) error {
 	if err := create(ctx, conn, schemaName); err != nil {
 		return fmt.Errorf("create schema %s: %w", schemaName, err)
 	}
+	if current, err := isCurrent(ctx, conn); err != nil {
+		return fmt.Errorf("migrate %s: %w", schemaName, err)
+	} else if current {
+		return nil
+	}
 	db := stdlib.OpenDB(*cfg)
 	defer db.Close()
 	provider, err := newProvider(db)
@@ -92,20 +100,35 @@ func mayNot(err error) error {
 	return err
 }
 
+// isCurrent reports whether there is nothing to migrate. Most starts end here, and do not
+// have goose parse all migrations, with 4 MB for each.
+func isCurrent(ctx context.Context, conn *pgx.Conn) (bool, error) {
+	var there bool
+	if err := conn.QueryRow(ctx, `SELECT to_regclass('goose_db_version') IS NOT NULL`).Scan(&there); err != nil || !there {
+		return false, err
+	}
+	is, known, err := versions(ctx, conn)
+	return err == nil && is == known, err
+}
+
 // Known returns ErrNewer if a newer build has migrated the tables.
 func Known(ctx context.Context, q Querier) error {
-	known, err := newest()
-	if err != nil {
-		return err
+	is, known, err := versions(ctx, q)
+	if err == nil && is > known {
+		err = fmt.Errorf("%w: they are at version %d, it knows %d; run a program that knows them", ErrNewer, is, known)
 	}
-	var is int64
-	if err := q.QueryRow(ctx, `SELECT coalesce(max(version_id), 0) FROM goose_db_version`).Scan(&is); err != nil {
-		return fmt.Errorf("look up the version of the tables: %w", err)
+	return err
+}
+
+// versions returns the version of the tables and the one that this build knows.
+func versions(ctx context.Context, q Querier) (is, known int64, err error) {
+	if known, err = newest(); err != nil {
+		return 0, 0, err
 	}
-	if is > known {
-		return fmt.Errorf("%w: they are at version %d, it knows %d; run a program that knows them", ErrNewer, is, known)
+	if err = q.QueryRow(ctx, `SELECT coalesce(max(version_id), 0) FROM goose_db_version`).Scan(&is); err != nil {
+		return 0, 0, fmt.Errorf("look up the version of the tables: %w", err)
 	}
-	return nil
+	return is, known, nil
 }
 
 // newest is the version of the last migration of this build.

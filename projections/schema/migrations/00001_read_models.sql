@@ -7,6 +7,7 @@
 -- a raw NUL, and is text. It is never jsonb, which refuses \u0000.
 
 -- +goose Up
+-- +goose StatementBegin
 
 -- How far the log has been projected. The row travels in the same transaction
 -- as the rows that it vouches for.
@@ -23,7 +24,6 @@ INSERT INTO checkpoint (seq) VALUES (0);
 -- advance_checkpoint is the fence against a second projector: a transaction
 -- whose author did not know the checkpoint fails as a whole. It announces the
 -- new position to whoever listens once the transaction commits.
--- +goose StatementBegin
 CREATE FUNCTION advance_checkpoint(expected bigint, next bigint, stored timestamptz) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -37,7 +37,6 @@ BEGIN
     PERFORM pg_notify('position_' || current_schema(), current_generation || ' ' || next);
 END
 $$;
--- +goose StatementEnd
 
 CREATE TABLE owners (
     owner          text COLLATE "C" PRIMARY KEY,
@@ -180,7 +179,10 @@ CREATE TABLE tiles (
     PRIMARY KEY (owner, level, tile_index)
 );
 ALTER TABLE tiles ALTER COLUMN hashes SET STORAGE EXTERNAL;
+-- +goose StatementEnd
 
 -- +goose Down
+-- +goose StatementBegin
 DROP TABLE tiles, stake_movements, batch_attempts, batches, memories, grants, api_keys, sessions, owners, checkpoint;
 DROP FUNCTION advance_checkpoint(bigint, bigint, timestamptz);
+-- +goose StatementEnd

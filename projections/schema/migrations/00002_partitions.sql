@@ -3,6 +3,7 @@
 -- the function it calls is gone, and writes nothing.
 
 -- +goose Up
+-- +goose StatementBegin
 DROP FUNCTION advance_checkpoint(bigint, bigint, timestamptz);
 
 ALTER TABLE checkpoint DROP COLUMN single;
@@ -19,7 +20,6 @@ ALTER TABLE checkpoint ADD CONSTRAINT checkpoint_no_partition_twice
 -- Without overlaps, 256 partitions are all of them. It is looked at when a
 -- transaction that cut or joined rows commits; moving a row's position alone
 -- costs nothing here.
--- +goose StatementBegin
 CREATE FUNCTION checkpoint_is_whole() RETURNS trigger
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -35,7 +35,6 @@ BEGIN
     RETURN NULL;
 END
 $$;
--- +goose StatementEnd
 CREATE CONSTRAINT TRIGGER checkpoint_is_whole
     AFTER INSERT OR DELETE OR UPDATE OF generation, first_partition, last_partition ON checkpoint
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION checkpoint_is_whole();
@@ -44,7 +43,6 @@ CREATE CONSTRAINT TRIGGER checkpoint_is_whole
 -- whose author did not know the row fails as a whole. It announces the new
 -- position to whoever listens once the transaction commits, as
 -- "<generation> <first>-<last> <sequence>".
--- +goose StatementBegin
 CREATE FUNCTION advance_checkpoint(of_generation uuid, first_of integer, last_of integer, expected bigint, next bigint, stored timestamptz) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -57,12 +55,10 @@ BEGIN
         of_generation || ' ' || lpad(to_hex(first_of), 2, '0') || '-' || lpad(to_hex(last_of), 2, '0') || ' ' || next);
 END
 $$;
--- +goose StatementEnd
 
 -- recut_checkpoint puts rows in the place of others: runs are cut, joined, or
 -- moved to where they are joined. It fences and announces as
 -- advance_checkpoint does.
--- +goose StatementBegin
 CREATE FUNCTION recut_checkpoint(of_generation uuid,
     was_first integer[], was_last integer[], was_seq bigint[],
     is_first integer[], is_last integer[], is_seq bigint[], is_stored timestamptz[]) RETURNS void
@@ -86,6 +82,7 @@ $$;
 -- +goose StatementEnd
 
 -- +goose Down
+-- +goose StatementBegin
 DROP FUNCTION recut_checkpoint(uuid, integer[], integer[], bigint[], integer[], integer[], bigint[], timestamptz[]);
 DROP FUNCTION advance_checkpoint(uuid, integer, integer, bigint, bigint, timestamptz);
 DROP TRIGGER checkpoint_is_whole ON checkpoint;
@@ -95,7 +92,6 @@ DROP FUNCTION checkpoint_is_whole();
 ALTER TABLE checkpoint DROP CONSTRAINT checkpoint_no_partition_twice;
 ALTER TABLE checkpoint DROP COLUMN first_partition, DROP COLUMN last_partition;
 ALTER TABLE checkpoint ADD COLUMN single boolean PRIMARY KEY DEFAULT true CHECK (single);
--- +goose StatementBegin
 CREATE FUNCTION advance_checkpoint(expected bigint, next bigint, stored timestamptz) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE

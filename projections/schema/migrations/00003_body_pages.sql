@@ -4,6 +4,7 @@
 -- missing costs time, never an answer.
 
 -- +goose Up
+-- +goose StatementBegin
 CREATE TABLE body_pages (
     owner  text COLLATE "C" NOT NULL,
     page   bigint NOT NULL, -- leaves page*256 to page*256+255
@@ -25,6 +26,9 @@ SELECT owner, page, '\x4d4c5031'::bytea || int4send(count(*)::int) || int8send(p
     || string_agg(CASE WHEN length(sealed) <= 8192 THEN sealed ELSE '' END, '')
 FROM (SELECT owner, leaf_index / 256 AS page, id, sealed FROM memories ORDER BY owner, page, leaf_index) AS leaves
 GROUP BY owner, page HAVING count(*) = 256;
+-- +goose StatementEnd
 
 -- +goose Down
+-- +goose StatementBegin
 DROP TABLE body_pages;
+-- +goose StatementEnd

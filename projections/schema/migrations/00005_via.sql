@@ -3,7 +3,11 @@
 -- from before stops at the first event of version 2.
 
 -- +goose Up
+-- +goose StatementBegin
 ALTER TABLE memories ADD COLUMN via text COLLATE "C";
+-- +goose StatementEnd
 
 -- +goose Down
+-- +goose StatementBegin
 ALTER TABLE memories DROP COLUMN via;
+-- +goose StatementEnd

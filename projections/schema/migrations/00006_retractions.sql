@@ -2,6 +2,7 @@
 -- rows stay, for leaves and proofs.
 
 -- +goose Up
+-- +goose StatementBegin
 CREATE TABLE retractions (
     owner        text COLLATE "C" NOT NULL,
     leaf_index   bigint      NOT NULL,
@@ -10,6 +11,9 @@ CREATE TABLE retractions (
     seq          bigint      NOT NULL,
     PRIMARY KEY (owner, leaf_index)
 );
+-- +goose StatementEnd
 
 -- +goose Down
+-- +goose StatementBegin
 DROP TABLE retractions;
+-- +goose StatementEnd

@@ -2,6 +2,7 @@
 -- rows stay, for leaves and proofs.
 
 -- +goose Up
+-- +goose StatementBegin
 CREATE TABLE erasures (
     owner     text COLLATE "C" NOT NULL,
     leaves    bigint      NOT NULL,
@@ -9,6 +10,9 @@ CREATE TABLE erasures (
     seq       bigint      NOT NULL,
     PRIMARY KEY (owner, seq)
 );
+-- +goose StatementEnd
 
 -- +goose Down
+-- +goose StatementBegin
 DROP TABLE erasures;
+-- +goose StatementEnd
