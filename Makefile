@@ -51,8 +51,9 @@ unit: ## all Go tests except the slow ones
 verify: deps staticcheck vulncheck generated lint-openapi client dashboard-current webextension slow plain race fuzz ## the rest: linters, slow tests, race detector, crashes, clusters, browser, fuzzing
 
 # RACE lists the packages that start goroutines or share memory, in their code or their
-# tests. It leaves out the cluster's package, which runs alone, and the browser's
-# package, because the end-to-end tests run its services with the race detector. SLOW
+# tests. It leaves out the cluster's package, which runs alone; the browser's package,
+# because the end-to-end tests run its services with the race detector; and the
+# manifests' package, because it only reads, and Kubernetes takes long to compile. SLOW
 # lists the other packages with slow tests. Both lists are computed from the files, so
 # that no package is forgotten.
 folders = $(sort $(patsubst %/,./%,$(dir $(shell grep -rlE --include='$(2)' '$(1)' $(MODULES)))))
@@ -60,7 +61,8 @@ CLUSTER := ./services/test/deployed
 CONCURRENT := "sync(/atomic)?"|"testing/synctest"|\.Go\(|^\s*go (func|[a-z])
 SKIPS := testing\.Short\(\)
 BROWSER := ./services/test/browser
-RACE = $(filter-out $(CLUSTER) $(BROWSER),$(call folders,$(CONCURRENT),*.go))
+MANIFESTS := ./infra/kubernetes
+RACE = $(filter-out $(CLUSTER) $(BROWSER) $(MANIFESTS),$(call folders,$(CONCURRENT),*.go))
 SLOW = $(filter-out $(CLUSTER) $(RACE),$(call folders,$(SKIPS),*_test.go))
 
 .PHONY: slow
@@ -73,6 +75,7 @@ plain: ## the end-to-end tests of a local run, with every accelerator of the log
 
 .PHONY: race
 race: ## the packages that share memory between goroutines, with the race detector
+	@$(LAZYGC) go list -race -test -export $(RACE) $(CLUSTER) >/dev/null # compiles
 	$(GOTEST) -race -timeout 15m $(RACE)
 	go test -vet=off -race -timeout 10m $(CLUSTER) # a cluster of many processes: it runs alone
 

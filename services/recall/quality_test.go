@@ -1,3 +1,7 @@
+//go:build !race
+
+// Nothing here is concurrent, and bleve takes long to compile with the race detector.
+
 package recall
 
 import (
