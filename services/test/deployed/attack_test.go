@@ -125,12 +125,12 @@ func TestGatewayMalformed(t *testing.T) {
 		"no TLS":              {plain, "GET " + drop + " HTTP/1.1\r\nHost: " + coreHost + "\r\n\r\n", 400},
 		"a length and chunks": {g.dial(t, coreHost), "POST /memories HTTP/1.1\r\nHost: " + coreHost + "\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400},
 	} {
-		if _, err := io.WriteString(attempt.conn, attempt.sent); err != nil {
-			t.Fatal(name, err)
-		}
+		// The gateway may close before it has read all of a request that it refuses. Then
+		// the write can fail, but the answer is there.
+		_, unsent := io.WriteString(attempt.conn, attempt.sent)
 		answer, err := http.ReadResponse(bufio.NewReader(attempt.conn), nil)
 		if err != nil {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: %v (sent: %v)", name, err, unsent)
 			continue
 		}
 		body, _ := io.ReadAll(answer.Body)
